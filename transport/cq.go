@@ -1,0 +1,27 @@
+package transport
+
+import "time"
+
+// CQ is a completion queue. Polling it is what moves the bytes of the QPs attached to it.
+type CQ interface {
+	// Poll makes one pass: it sends what can be sent and places what has arrived for the QPs attached to this CQ, then fills
+	// wc with completions, oldest first, and returns how many. It never blocks, and makes no allocation. Completions beyond
+	// len(wc) stay for the next call. A pass with len(wc) == 0 is legal.
+	Poll(wc []WC) int
+
+	// Placed fills qps with queue pairs into whose regions the peer has placed bytes of a Write (with no completion to show
+	// for it) since the last call, each once, and returns how many; what does not fit stays for the next call. So whoever
+	// polls flags in memory need not look at every peer.
+	Placed(qps []QPN) int
+
+	// Wait blocks until a Poll may find something to do, Wake is called, or d has passed (d < 0: for ever). It may return
+	// early. It lets other goroutines run and uses no processor time. While one goroutine is in Wait, others may use the CQ
+	// and its QPs as if it were not there.
+	Wait(d time.Duration) error
+
+	// Wake ends a Wait, the present or else the next. It may be called from any goroutine.
+	Wake()
+
+	// Close releases the CQ; an error if QPs still use it.
+	Close() error
+}

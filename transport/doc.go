@@ -1,0 +1,29 @@
+// Package transport is the verbs: the small interfaces through which everything above moves bytes between ranks.
+//
+// The model is RDMA's. A Device hands out protection domains (PD), memory regions (MR), completion queues (CQ) and, through
+// an Endpoint, connected queue pairs (QP). Work requests name local memory by region and remote memory by key; the bytes
+// land in the peer's memory without the peer's program taking part, and completions tell what is done.
+//
+// # What is promised about order
+//
+// A QP is a reliable, ordered connection. Its work requests complete in the order in which they were posted, with one
+// exception: a Send or Write behind a Read may overtake it unless it carries FlagFence.
+//
+//   - Placed: the bytes are in the target's memory. Within one Write the last 8 bytes are placed after all the others.
+//     Between Writes nothing is promised about placement.
+//   - Delivered: placed, and everything before it on the QP placed too. A Recv completion (of a Send or of a Write with
+//     immediate) and a Read completion are delivered completions. Whoever needs "all earlier bytes are there" waits for one.
+//   - Completed: the poster has its completion and owns the buffers of the work request again.
+//
+// # Who drives
+//
+// Nothing here starts a thread on the data path. Whoever calls CQ.Poll moves the bytes of the QPs attached to that CQ: it
+// is the network card. A QP, its CQs and the regions of its PD are used by one goroutine at a time; the caller serialises
+// (one engine per rank, in weft). CQ.Wake alone, and what a comment says so of, may be called from anywhere.
+//
+// # Providers
+//
+// Each provider is one folder: tcp (the RDMA-semantics fabric over sockets) and sim (one process, deterministic, with
+// faults from a seed). verbstest holds the one conformance suite that all of them pass. Nothing above this package knows a
+// provider; a provider knows nothing above it.
+package transport

@@ -1,0 +1,45 @@
+package transport
+
+import "context"
+
+// Identity is who a device is in its job. Both ends of a connection prove that they know Secret, bound to Job and to both
+// ranks, before anything is allocated for them.
+type Identity struct {
+	Job    string   // name of the job
+	Rank   uint32   // who we are
+	Size   uint32   // ranks are below it: a peer that claims another is refused
+	Secret [32]byte // shared by the job's ranks; never logged
+}
+
+// Endpoint is the connection management of a device, in the manner of rdma_cm: it turns addresses into connected QPs. There
+// is at most one QP between two ranks: when both connect at once, the connection that the lower rank began stays.
+type Endpoint interface {
+	// Addr is what peers pass to Connect: printable, without spaces, '=' or ';', at most 200 bytes.
+	Addr() string
+
+	// Connect connects to the rank at addr and returns when Acceptor.Connected has been called for it, by this attempt or
+	// by one that the peer began; or with an error, when neither succeeded. At once if the two are connected already. It may
+	// be called from any goroutine, and blocks: the context ends it.
+	Connect(ctx context.Context, rank uint32, addr string) error
+
+	// Close stops listening, ends every attempt, and returns when no callback is under way or will come. It must not be
+	// called from a callback. QPs that were handed over live on.
+	Close() error
+}
+
+// Acceptor is told of connections. Its methods are called from the endpoint's goroutines, for one peer never two at a time.
+type Acceptor interface {
+	// Prepare is called when a peer has proved who it is, before the connection is made, on both sides of it. It answers the
+	// shape of the queue pair and the private data that the peer's Connected will get (at most DeviceAttr.MaxPrivate bytes).
+	// It can be called again for the same peer if an attempt fails or two cross. An error refuses the peer with that text.
+	Prepare(rank uint32) (QPConfig, []byte, error)
+
+	// Connected hands over the queue pair, in StateReady, with the peer's private data. Nothing of it is driven until
+	// Connected returns, except by the acceptor itself: it takes the lock that serialises its CQ, posts its Recvs, and
+	// keeps the QP. private is the callee's.
+	Connected(rank uint32, qp QP, private []byte)
+
+	// Refused reports an attempt from outside that was turned away, or one that vanished: who it was as far as known, and
+	// why. For the log; nothing needs doing.
+	Refused(remote string, err error)
+}

@@ -1,0 +1,110 @@
+package transport
+
+// Opcode says what a work request does.
+type Opcode uint8
+
+const (
+	OpSend     Opcode = iota + 1 // untagged: into the peer's next posted Recv
+	OpWrite                      // into the peer's memory; the peer is told nothing
+	OpWriteImm                   // OpWrite, then Imm is delivered through the peer's next posted Recv, whose memory stays untouched
+	OpRead                       // out of the peer's memory into ours
+	OpRecv                       // only in completions: a posted Recv was used
+)
+
+// Flags of a send work request. OR them.
+type Flags uint8
+
+const (
+	// FlagSignaled asks for a completion. Without it a completion comes only if the request fails; the buffers are the
+	// poster's again when any later signalled request of the same QP completes, or when his protocol tells him that the
+	// peer has got the bytes.
+	FlagSignaled Flags = 1 << iota
+	// FlagInline has the provider copy the bytes at the call: the buffers are the poster's when PostSend returns.
+	FlagInline
+	// FlagSolicited marks a Send or WriteImm whose completion at the peer is worth an event.
+	FlagSolicited
+	// FlagFence holds the request back until all earlier Reads of this QP are complete.
+	FlagFence
+	// FlagMore says that another request follows at once: the provider may hold this one back to send both together. What
+	// is held back goes out with the first request without the flag, at QP.Flush, at CQ.Poll, or when enough is gathered.
+	FlagMore
+)
+
+// SGE is one element of a gather or scatter list: Length bytes of a local region from Offset.
+type SGE struct {
+	MR     MR
+	Offset int
+	Length int
+}
+
+// Segment is a piece of the peer's memory: Length bytes from Offset of the region that Key names.
+type Segment struct {
+	Key    Key
+	Offset uint64
+	Length uint64
+}
+
+// SendWR is a request for the send queue. The provider copies what it needs of it: the struct and its slices, but not the
+// memory that they name, are the caller's again when PostSend returns.
+type SendWR struct {
+	ID     uint64    // comes back in the completion
+	Op     Opcode    // OpSend, OpWrite, OpWriteImm or OpRead
+	Flags  Flags     //
+	Local  []SGE     // gather list (Send, Write) or scatter list (Read); may be empty for a message of no bytes
+	Remote []Segment // Write: one segment, as long as Local in total (none for a Write of no bytes); Read: one or more, as long as Local in total
+	Imm    uint64    // OpWriteImm
+}
+
+// RecvWR is a request for the receive queue: room for one Send, or one Write with immediate.
+type RecvWR struct {
+	ID    uint64
+	Local []SGE // scatter list; may be empty
+}
+
+// WC is a work completion.
+type WC struct {
+	ID     uint64
+	QP     QPN
+	Op     Opcode // of the request that completed; OpRecv for a posted Recv
+	Status Status
+	Bytes  int    // placed by a Recv or a Read
+	Imm    uint64 // a Recv that a Write with immediate used
+	HasImm bool
+	Err    error // nil on success; otherwise what, where, which peer. After an error the QP is in StateError
+}
+
+// Status says how a work request ended. The names are those of the InfiniBand verbs.
+type Status uint8
+
+const (
+	StatusSuccess      Status = iota
+	StatusLocalLength         // a message was longer than the posted Recv
+	StatusLocalProt           // a local region lacks the right, or is gone
+	StatusRemoteAccess        // the peer refused: key, right or bounds
+	StatusRemoteOp            // the peer could not carry it out
+	StatusRNR                 // the peer had no Recv posted
+	StatusFlushed             // the QP went into error, or closed, before this request was carried out
+	StatusFatal               // the connection or the peer is lost
+)
+
+func (s Status) String() string {
+	switch s {
+	case StatusSuccess:
+		return "success"
+	case StatusLocalLength:
+		return "local length error"
+	case StatusLocalProt:
+		return "local protection error"
+	case StatusRemoteAccess:
+		return "remote access error"
+	case StatusRemoteOp:
+		return "remote operation error"
+	case StatusRNR:
+		return "receiver not ready"
+	case StatusFlushed:
+		return "flushed"
+	case StatusFatal:
+		return "fatal"
+	}
+	return "unknown status"
+}

@@ -6,8 +6,8 @@ type QPN uint32
 // QPConfig is the shape of a queue pair.
 type QPConfig struct {
 	PD     PD
-	SendCQ CQ // where its send requests complete
-	RecvCQ CQ // where its receives complete; may be the same
+	SendCQ CQ  // where its send requests complete
+	RecvCQ CQ  // where its receives complete; may be the same
 	SendWR int // depth of the send queue
 	RecvWR int // depth of the receive queue
 	Reads  int // outstanding Reads that it begins; the peer's limit counts too
@@ -56,11 +56,11 @@ type QP interface {
 type State uint8
 
 const (
-	StateReady     State = iota + 1 // connected, work flows; left by Close (StateClosing), by the peer's close (StateDraining) or by an error
-	StateClosing                    // Close was called: posted work still goes out, new work is refused; left when both directions are closed, or by an error
-	StateDraining                   // the peer has closed its direction: ours still works until Close; left as StateClosing is
-	StateClosed                     // both directions closed in order; final
-	StateError                      // cut: everything completes flushed; final
+	StateReady    State = iota + 1 // connected, work flows; left by Close (StateClosing), by the peer's close (StateDraining) or by an error
+	StateClosing                   // Close was called: posted work still goes out, new work is refused; left when both directions are closed, or by an error
+	StateDraining                  // the peer has closed its direction: ours still works until Close; left as StateClosing is
+	StateClosed                    // both directions closed in order; final
+	StateError                     // cut: everything completes flushed; final
 )
 
 func (s State) String() string {

@@ -1,0 +1,106 @@
+package mpi
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/weft-mpi/weft/mpi/internal/engine"
+)
+
+// Special ranks and tags (MPI 4.1, sections 3.2.4 and 3.10).
+const (
+	AnySource = engine.AnySource // receive from whichever rank sends
+	AnyTag    = engine.AnyTag    // receive whichever tag comes
+	ProcNull  = -2               // a rank that is not there: sending to it and receiving from it do nothing
+	Undefined = -32766
+)
+
+// TagUB is the largest tag.
+const TagUB = 1<<30 - 1
+
+// Comm is a communicator: a group of ranks with a space of messages of its own (MPI 4.1, chapter 7).
+type Comm struct {
+	e       *engine.Engine
+	name    string
+	context uint32 // of its messages; the one above it is of its collectives
+	rank    int
+	size    int
+	job     *job
+	coll    collState
+}
+
+// Rank is this process's rank in the communicator: 0 … Size-1.
+func (c *Comm) Rank() int { return c.rank }
+
+// Size is the number of ranks.
+func (c *Comm) Size() int { return c.size }
+
+// String is the communicator's name, for messages.
+func (c *Comm) String() string { return c.name }
+
+// Abort ends the whole job: every rank is ended, and the launcher exits with code (1 for a code of 0, so that an abort never
+// looks like success; the low 8 bits of any other). It does not return.
+func (c *Comm) Abort(code int) {
+	if code&0xff == 0 {
+		code = 1
+	}
+	fmt.Fprintf(os.Stderr, "weft: rank %d called Abort(%d)\n", c.rank, code)
+	c.job.abort(code & 0xff)
+	os.Exit(code & 0xff)
+}
+
+// check refuses a call on a communicator that cannot be used.
+func (c *Comm) check() error {
+	if c == nil {
+		if !initialized() {
+			return ErrNotInitialized
+		}
+		return fmt.Errorf("%w: nil", ErrComm)
+	}
+	return nil
+}
+
+// fail makes the error of a point-to-point operation.
+func (c *Comm) fail(op string, peer, tag int, err error) error {
+	if err == nil {
+		return nil
+	}
+	name := ""
+	if c != nil {
+		name = c.name
+	}
+	var inner *Error
+	if errors.As(err, &inner) {
+		err = inner.Err
+	}
+	return &Error{Op: op, Comm: name, Peer: peer, Tag: tag, Err: err}
+}
+
+// checkSend tells whether a message can be addressed so. ProcNull is dealt with by the caller.
+func (c *Comm) checkSend(dst, tag int) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	if uint(dst) >= uint(c.size) {
+		return fmt.Errorf("%w: %d; %s has ranks 0 to %d", ErrRank, dst, c.name, c.size-1)
+	}
+	if uint(tag) > TagUB {
+		return fmt.Errorf("%w: %d; tags are 0 to %d", ErrTag, tag, TagUB)
+	}
+	return nil
+}
+
+// checkRecv is checkSend with the wildcards allowed.
+func (c *Comm) checkRecv(src, tag int) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	if uint(src) >= uint(c.size) && src != AnySource {
+		return fmt.Errorf("%w: %d; %s has ranks 0 to %d", ErrRank, src, c.name, c.size-1)
+	}
+	if uint(tag) > TagUB && tag != AnyTag {
+		return fmt.Errorf("%w: %d; tags are 0 to %d, or AnyTag", ErrTag, tag, TagUB)
+	}
+	return nil
+}

@@ -1,0 +1,187 @@
+package mpi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/internal/setting"
+	"github.com/weft-mpi/weft/mpi/internal/engine"
+	"github.com/weft-mpi/weft/mpi/internal/wireup"
+	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/tcp"
+)
+
+// A process is one rank of one job: its state is here, once.
+var (
+	process struct {
+		mu    sync.Mutex
+		stage stage
+		world *Comm
+	}
+	current atomic.Pointer[engine.Engine] // of the running world; nil before Init
+	started = time.Now()
+)
+
+// stage of a process's life in its job.
+type stage uint8
+
+const (
+	stageBefore    stage = iota // Init has not been called; left by Init
+	stageRunning                // the world is there; left by Finalize
+	stageFinalized              // final
+)
+
+// job is what a communicator needs of the job it runs in.
+type job struct {
+	wire *wireup.Job
+}
+
+func (j *job) abort(code int) { j.wire.Abort(code) }
+
+func initialized() bool { return current.Load() != nil }
+
+// Wtime is a time in seconds since some moment in the past; it never goes back (MPI 4.1, 9.6).
+func Wtime() float64 { return time.Since(started).Seconds() }
+
+// Run is the whole life of a rank: Init, body, Finalize. When ctx ends, every call under way and to come fails with ErrAborted.
+// If body fails or panics the whole job is ended; Run returns body's error, and does not return from a panic.
+func Run(ctx context.Context, body func(ctx context.Context, world *Comm) error) error {
+	world, err := Init(ctx)
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() {
+		world.e.Fail(fmt.Errorf("%w: %w", ErrAborted, context.Cause(ctx)))
+	})
+	defer stop()
+	defer func() {
+		if p := recover(); p != nil {
+			fmt.Fprintf(os.Stderr, "weft: rank %d panicked: %v\n\n%s", world.rank, p, debug.Stack())
+			world.job.abort(2)
+			os.Exit(2)
+		}
+	}()
+	if err := body(ctx, world); err != nil {
+		world.job.abort(1)
+		return err
+	}
+	return Finalize()
+}
+
+// Init joins the job that the launcher started this process for, and returns the world communicator (MPI 4.1, 11.2.1). Without
+// a launcher it is a world of one. It blocks until all ranks have come, or ctx ends. It can be called once in a process's life.
+func Init(ctx context.Context) (*Comm, error) {
+	process.mu.Lock()
+	defer process.mu.Unlock()
+	switch process.stage {
+	case stageRunning:
+		return nil, asError("Init", errors.New("called a second time"))
+	case stageFinalized:
+		return nil, asError("Init", ErrFinalized)
+	}
+	world, err := join(ctx)
+	if err != nil {
+		return nil, asError("Init", err)
+	}
+	process.world, process.stage = world, stageRunning
+	current.Store(world.e)
+	return world, nil
+}
+
+func join(ctx context.Context) (*Comm, error) {
+	log, err := logger()
+	if err != nil {
+		return nil, err
+	}
+	wait, err := setting.ConnectTimeout.Duration()
+	if err != nil {
+		return nil, err
+	}
+	wire, err := wireup.Join(ctx)
+	if err != nil {
+		return nil, err
+	}
+	device, err := newDevice(log, wire)
+	if err != nil {
+		return nil, errors.Join(err, wire.Leave())
+	}
+	e, err := engine.New(engine.Config{
+		Device: device, Identity: wire.Identity, Channel: channel.Config{}, Lookup: wire.Lookup,
+		ConnectTimeout: wait, SpinFor: wire.SpinFor(), Log: log,
+	})
+	if err != nil {
+		return nil, errors.Join(err, wire.Leave())
+	}
+	if err := wire.Publish(ctx, e.Addr()); err != nil {
+		return nil, errors.Join(err, e.Destroy(err), wire.Leave())
+	}
+	return &Comm{
+		e: e, name: "world", rank: e.Rank(), size: e.Size(),
+		job: &job{wire: wire},
+	}, nil
+}
+
+// newDevice makes the device of the fabric that the settings name.
+func newDevice(log *slog.Logger, wire *wireup.Job) (transport.Device, error) {
+	switch f := setting.Fabric.String(); f {
+	case "auto", "tcp":
+		host, err := wire.Host()
+		if err != nil {
+			return nil, err
+		}
+		low, high, err := wireup.Ports()
+		if err != nil {
+			return nil, err
+		}
+		return tcp.New(tcp.Options{Host: host, LowPort: low, HighPort: high, Log: log})
+	default:
+		return nil, fmt.Errorf("%s=%q: no such fabric; there is tcp, and auto, which chooses", setting.Fabric.Name, f)
+	}
+}
+
+func logger() (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(setting.Log.String())); err != nil {
+		return nil, fmt.Errorf("%s=%q: %s", setting.Log.Name, setting.Log, setting.Log.Meaning)
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})), nil
+}
+
+// Finalize ends this rank's part in the job: it returns when every rank has come to it and all that was sent has been taken over
+// by its receiver's rank (MPI 4.1, 11.2.2). Requests must be complete before it. No call works after it.
+func Finalize() error {
+	process.mu.Lock()
+	defer process.mu.Unlock()
+	switch process.stage {
+	case stageBefore:
+		return asError("Finalize", ErrNotInitialized)
+	case stageFinalized:
+		return asError("Finalize", ErrFinalized)
+	}
+	process.stage = stageFinalized
+	c := process.world
+	if err := c.e.Quiesce(); err != nil {
+		return asError("Finalize", errors.Join(err, c.e.Destroy(err), c.job.wire.Leave()))
+	}
+	// Every rank is on its way out when the barrier is through: only then may connections close.
+	done := make(chan struct{})
+	var barrier error
+	go func() {
+		defer close(done)
+		barrier = c.job.wire.Barrier()
+	}()
+	c.e.DriveUntil(done)
+	<-done
+	if barrier != nil {
+		return asError("Finalize", errors.Join(barrier, c.e.Destroy(barrier), c.job.wire.Leave()))
+	}
+	return asError("Finalize", errors.Join(c.e.Shutdown(), c.job.wire.Finalize()))
+}

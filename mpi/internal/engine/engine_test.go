@@ -1,0 +1,507 @@
+package engine
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/sim"
+	"github.com/weft-mpi/weft/transport/tcp"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fabrics are the providers that every test of the engine runs on.
+var fabrics = map[string]func(t *testing.T, seed uint64, n int) []transport.Device{
+	"sim": func(_ *testing.T, seed uint64, n int) []transport.Device {
+		network := sim.NewNetwork(seed)
+		devices := make([]transport.Device, n)
+		for i := range devices {
+			devices[i] = network.Device()
+		}
+		return devices
+	},
+	"tcp": func(t *testing.T, _ uint64, n int) []transport.Device {
+		devices := make([]transport.Device, n)
+		for i := range devices {
+			d, err := tcp.New(tcp.Options{Host: "127.0.0.1"})
+			require.NoError(t, err)
+			devices[i] = d
+		}
+		return devices
+	},
+}
+
+// world makes n engines that know each other, in this process.
+func world(t *testing.T, devices []transport.Device) []*Engine {
+	t.Helper()
+	engines := make([]*Engine, len(devices))
+	lookup := func(rank uint32) (string, error) { return engines[rank].Addr(), nil }
+	for i, d := range devices {
+		id := transport.Identity{Job: "test", Rank: uint32(i), Size: uint32(len(devices))}
+		copy(id.Secret[:], "a secret that the test's ranks share")
+		e, err := New(Config{
+			Device: d, Identity: id, Lookup: lookup, ConnectTimeout: time.Minute, SpinFor: 0,
+			Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		})
+		require.NoError(t, err)
+		engines[i] = e
+	}
+	t.Cleanup(func() {
+		for _, e := range engines {
+			require.NoError(t, e.Destroy(ErrFinalized))
+		}
+	})
+	return engines
+}
+
+// onEach runs a test on a world of every fabric.
+func onEach(t *testing.T, n int, test func(t *testing.T, w []*Engine)) {
+	for name, make := range fabrics {
+		t.Run(name, func(t *testing.T) { test(t, world(t, make(t, 1, n))) })
+	}
+}
+
+// ranks runs body once for each engine, at the same time, and reports the errors.
+func ranks(t *testing.T, w []*Engine, body func(e *Engine) error) {
+	t.Helper()
+	var wg sync.WaitGroup
+	errs := make([]error, len(w))
+	for i, e := range w {
+		wg.Go(func() { errs[i] = body(e) })
+	}
+	done := make(chan struct{})
+	go func() { wg.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(2 * time.Minute):
+		for _, e := range w {
+			e.Fail(ErrAborted)
+		}
+		<-done
+		t.Error("the ranks hung")
+	}
+	for i, err := range errs {
+		if err != nil {
+			t.Errorf("rank %d: %v", i, err)
+		}
+	}
+}
+
+// pattern fills b with bytes that depend on who sent it, which message it is, and the offset.
+func pattern(b []byte, source, sequence int) {
+	x := uint64(source)<<48 ^ uint64(sequence)<<20 ^ 0x9e3779b97f4a7c15
+	for i := range b {
+		b[i] = byte((x + uint64(i)*0xbf58476d1ce4e5b9) >> 29)
+	}
+}
+
+func checkPattern(b []byte, source, sequence int) error {
+	want := make([]byte, len(b))
+	pattern(want, source, sequence)
+	for i := range b {
+		if b[i] != want[i] {
+			return fmt.Errorf("byte %d of %d of message %d from rank %d is %#x, not %#x", i, len(b), sequence, source, b[i], want[i])
+		}
+	}
+	return nil
+}
+
+const world0 = 0 // the context that the tests talk in
+
+func TestPingPongOfEverySize(t *testing.T) {
+	onEach(t, 2, func(t *testing.T, w []*Engine) {
+		ranks(t, w, func(e *Engine) error {
+			seq := 0
+			for n := 0; n <= 4<<20; n = n*3 + 1 {
+				seq++
+				buf := make([]byte, n)
+				if e.Rank() == 0 {
+					pattern(buf, 0, seq)
+					if err := e.Send(world0, buf, 1, 5); err != nil {
+						return err
+					}
+				}
+				clear(buf)
+				st, err := e.Recv(world0, buf, 1-e.Rank(), 5, 1)
+				if err != nil {
+					return err
+				}
+				if st.Bytes != n || st.Source != 1-e.Rank() || st.Tag != 5 {
+					return fmt.Errorf("status %+v for %d bytes", st, n)
+				}
+				if err := checkPattern(buf, 0, seq); err != nil {
+					return err
+				}
+				if e.Rank() == 1 {
+					if err := e.Send(world0, buf, 0, 5); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		})
+	})
+}
+
+// TestRandomMixture has every rank send to every other, sizes and tags at random, through blocking and non-blocking calls,
+// wildcards and probes: every byte is checked, and messages of one sender and tag never overtake one another.
+func TestRandomMixture(t *testing.T) {
+	messages := 1500
+	if testing.Short() {
+		messages = 200
+	}
+	onEach(t, 4, func(t *testing.T, w []*Engine) {
+		ranks(t, w, func(e *Engine) error { return mixture(e, messages, 42) })
+	})
+}
+
+// mixture sends n messages to every rank, itself included, and receives as many. The first 8 bytes of a payload number the messages of a
+// sender to a receiver; the rest is pattern.
+func mixture(e *Engine, n int, seed uint64) error {
+	const tags = 3
+	size := e.Size()
+	rng := rand.New(rand.NewPCG(seed, uint64(e.Rank())))
+	var wg sync.WaitGroup
+	var sendErr error
+	wg.Go(func() {
+		rng := rand.New(rand.NewPCG(seed+1, uint64(e.Rank())))
+		next := make([][tags]int, size)
+		var open []Request
+		for i := range n * size {
+			dst := (i + e.Rank()) % size
+			tag := rng.IntN(tags)
+			next[dst][tag]++
+			buf := make([]byte, mixtureLen(rng))
+			pattern(buf, e.Rank()*tags+tag, next[dst][tag])
+			if rng.IntN(4) == 0 && dst != e.Rank() {
+				if sendErr = e.Send(world0, buf, dst, tag); sendErr != nil {
+					return
+				}
+				continue
+			}
+			r, err := e.Isend(world0, buf, dst, tag)
+			if err != nil {
+				sendErr = err
+				return
+			}
+			if open = append(open, r); len(open) == 20 {
+				for _, r := range open {
+					if _, sendErr = e.Wait(r); sendErr != nil {
+						return
+					}
+				}
+				open = open[:0]
+			}
+		}
+		for _, r := range open {
+			if _, sendErr = e.Wait(r); sendErr != nil {
+				return
+			}
+		}
+	})
+	seen := make([][tags]int, size)
+	check := func(st Status, buf []byte) error {
+		seen[st.Source][st.Tag]++
+		return checkPattern(buf[:st.Bytes], st.Source*tags+st.Tag, seen[st.Source][st.Tag])
+	}
+	err := func() error {
+		big := make([]byte, mixtureMax)
+		for range n * size {
+			switch rng.IntN(3) {
+			case 0:
+				st, err := e.Recv(world0, big, AnySource, AnyTag, 1)
+				if err == nil {
+					err = check(st, big)
+				}
+				if err != nil {
+					return err
+				}
+			case 1:
+				st, err := e.Probe(world0, AnySource, AnyTag)
+				if err != nil {
+					return err
+				}
+				buf := make([]byte, st.Bytes)
+				got, err := e.Recv(world0, buf, st.Source, st.Tag, 1)
+				if err == nil && got.Bytes != st.Bytes {
+					err = fmt.Errorf("probed %d bytes, received %d", st.Bytes, got.Bytes)
+				}
+				if err == nil {
+					err = check(got, buf)
+				}
+				if err != nil {
+					return err
+				}
+			default:
+				r, err := e.Irecv(world0, big, AnySource, AnyTag, 1)
+				if err != nil {
+					return err
+				}
+				st, err := e.Wait(r)
+				if err == nil {
+					err = check(st, big)
+				}
+				if err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}()
+	if err != nil {
+		e.Fail(err)
+	}
+	wg.Wait()
+	if err == nil {
+		err = sendErr
+	}
+	return err
+}
+
+const mixtureMax = 300_000
+
+func mixtureLen(rng *rand.Rand) int {
+	switch rng.IntN(20) {
+	case 0:
+		return rng.IntN(mixtureMax)
+	case 1, 2, 3:
+		return rng.IntN(5000)
+	case 4:
+		return 0
+	}
+	return rng.IntN(700)
+}
+
+func TestTruncation(t *testing.T) {
+	onEach(t, 2, func(t *testing.T, w []*Engine) {
+		ranks(t, w, func(e *Engine) error {
+			for _, n := range []int{100, 100_000} {
+				buf := make([]byte, n)
+				if e.Rank() == 0 {
+					pattern(buf, 0, n)
+					if err := e.Send(world0, buf, 1, 1); err != nil {
+						return fmt.Errorf("the sender is not to blame: %w", err)
+					}
+					continue
+				}
+				st, err := e.Recv(world0, buf[:60], 0, 1, 1)
+				if err := checkPattern(buf[:60], 0, n); err != nil {
+					return err
+				}
+				for i, b := range buf[60:] {
+					if b != 0 {
+						return fmt.Errorf("byte %d behind the buffer was written", i)
+					}
+				}
+				require.ErrorIs(t, err, ErrTruncate)
+				require.Equal(t, 60, st.Bytes)
+			}
+			return nil
+		})
+	})
+}
+
+func TestSelf(t *testing.T) {
+	onEach(t, 1, func(t *testing.T, w []*Engine) {
+		e := w[0]
+		for seq, n := range []int{0, 8, 5000} {
+			out, in := make([]byte, n), make([]byte, n)
+			pattern(out, 0, seq)
+			s, err := e.Isend(world0, out, 0, seq) // before its receive: small ones are copied, large ones wait
+			require.NoError(t, err)
+			st, err := e.Recv(world0, in, AnySource, AnyTag, 1)
+			require.NoError(t, err)
+			require.Equal(t, Status{Source: 0, Tag: seq, Bytes: n, Elem: 1}, st)
+			require.NoError(t, checkPattern(in, 0, seq))
+			_, err = e.Wait(s)
+			require.NoError(t, err)
+			_, err = e.Wait(s)
+			require.ErrorIs(t, err, ErrRequest)
+		}
+	})
+}
+
+// TestPeerLost has one rank vanish while another waits for it in every way there is.
+func TestPeerLost(t *testing.T) {
+	onEach(t, 3, func(t *testing.T, w []*Engine) {
+		ranks(t, w, func(e *Engine) error {
+			one := make([]byte, 1)
+			if e.Rank() == 2 {
+				for r := range 2 { // so that they are connected
+					if err := e.Send(world0, one, r, 0); err != nil {
+						return err
+					}
+				}
+				for r := range 2 {
+					if _, err := e.Recv(world0, one, r, 0, 1); err != nil {
+						return err
+					}
+				}
+				return e.Destroy(ErrFinalized) // cut, with no close
+			}
+			if _, err := e.Recv(world0, one, 2, 0, 1); err != nil {
+				return err
+			}
+			pending, err := e.Irecv(world0, one, 2, 1, 1)
+			if err != nil {
+				return err
+			}
+			if err := e.Send(world0, one, 2, 0); err != nil {
+				return err
+			}
+			_, err = e.Recv(world0, make([]byte, 1), AnySource, 1, 1)
+			require.ErrorIs(t, err, ErrProcFailed, "a receive from any source")
+			require.ErrorContains(t, err, "rank 2")
+			_, err = e.Wait(pending)
+			require.ErrorIs(t, err, ErrProcFailed, "a receive that was posted before")
+			_, err = e.Recv(world0, one, 2, 1, 1)
+			require.ErrorIs(t, err, ErrProcFailed, "a receive that is posted afterwards")
+			_, err = e.Probe(world0, 2, 1)
+			require.ErrorIs(t, err, ErrProcFailed, "a probe")
+			err = e.Send(world0, make([]byte, 1<<20), 2, 1)
+			require.ErrorIs(t, err, ErrProcFailed, "a send")
+			// The two that are left go on.
+			if e.Rank() == 0 {
+				return e.Send(world0, one, 1, 9)
+			}
+			_, err = e.Recv(world0, one, 0, 9, 1)
+			return err
+		})
+	})
+}
+
+// TestGoroutines has many goroutines of two ranks wait at the same time, so that most of them park.
+func TestGoroutines(t *testing.T) {
+	const pairs, rounds = 16, 50
+	onEach(t, 2, func(t *testing.T, w []*Engine) {
+		ranks(t, w, func(e *Engine) error {
+			var wg sync.WaitGroup
+			errs := make([]error, pairs)
+			for tag := range pairs {
+				wg.Go(func() {
+					errs[tag] = func() error {
+						buf := make([]byte, 1000)
+						for i := range rounds {
+							if e.Rank() == 0 {
+								pattern(buf, tag, i)
+								if err := e.Send(world0, buf, 1, tag); err != nil {
+									return err
+								}
+							}
+							if _, err := e.Recv(world0, buf, 1-e.Rank(), tag, 1); err != nil {
+								return err
+							}
+							if err := checkPattern(buf, tag, i); err != nil {
+								return err
+							}
+							if e.Rank() == 1 {
+								if err := e.Send(world0, buf, 0, tag); err != nil {
+									return err
+								}
+							}
+						}
+						return nil
+					}()
+				})
+			}
+			wg.Wait()
+			for _, err := range errs {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+}
+
+// TestFailWakesEveryWaiter ends the engine under goroutines that wait for what never comes.
+func TestFailWakesEveryWaiter(t *testing.T) {
+	onEach(t, 2, func(t *testing.T, w []*Engine) {
+		e := w[0]
+		var wg sync.WaitGroup
+		for i := range 4 {
+			wg.Go(func() {
+				_, err := e.Recv(world0, make([]byte, 1), 1, i, 1)
+				require.ErrorIs(t, err, ErrAborted)
+			})
+			wg.Go(func() {
+				_, err := e.Probe(world0, 1, i)
+				require.ErrorIs(t, err, ErrAborted)
+			})
+		}
+		require.Eventually(t, func() bool { return e.Stats().Sleeps >= 8 }, time.Minute, time.Millisecond)
+		e.Fail(ErrAborted)
+		wg.Wait()
+	})
+}
+
+// TestHeldSendsGoOutByThemselves: a burst of Isends reaches a peer though its sender makes no further call.
+func TestHeldSendsGoOutByThemselves(t *testing.T) {
+	onEach(t, 2, func(t *testing.T, w []*Engine) {
+		one := make([]byte, 1)
+		ranks(t, w, func(e *Engine) error { // connect
+			if e.Rank() == 0 {
+				return e.Send(world0, one, 1, 0)
+			}
+			_, err := e.Recv(world0, one, 0, 0, 1)
+			return err
+		})
+		var open []Request
+		for range 10 {
+			r, err := w[0].Isend(world0, []byte{7}, 1, 0)
+			require.NoError(t, err)
+			open = append(open, r)
+		}
+		for range 10 {
+			_, err := w[1].Recv(world0, one, 0, 0, 1)
+			require.NoError(t, err)
+		}
+		for _, r := range open {
+			_, err := w[0].Wait(r)
+			require.NoError(t, err)
+		}
+	})
+}
+
+func TestAllocations(t *testing.T) {
+	w := world(t, fabrics["tcp"](t, 1, 2))
+	var wg sync.WaitGroup
+	for _, n := range []int{8, 600, 100_000} {
+		wg.Go(func() {
+			buf := make([]byte, n)
+			for {
+				st, err := w[1].Recv(world0, buf, 0, n, 1)
+				if err != nil || st.Bytes == 0 {
+					return
+				}
+				if err := w[1].Send(world0, buf, 0, n); err != nil {
+					return
+				}
+			}
+		})
+		buf := make([]byte, n)
+		round := func() {
+			require.NoError(t, w[0].Send(world0, buf, 1, n))
+			if _, err := w[0].Recv(world0, buf, 1, n, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 50 {
+			round()
+		}
+		// Both ends are in this process, so both are counted.
+		require.Zero(t, testing.AllocsPerRun(500, round), "%d bytes", n)
+		require.NoError(t, w[0].Send(world0, nil, 1, n))
+	}
+	wg.Wait()
+}

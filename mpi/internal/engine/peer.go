@@ -1,0 +1,236 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/rendezvous"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// peerState is where the connection to another rank is.
+type peerState uint8
+
+const (
+	peerIdle       peerState = iota // no traffic yet; left by the first send, or by the peer's connection
+	peerConnecting                  // a connect is under way and sends wait in the queue; left by Connected or by its failure
+	peerOpen                        // the channel is open; left by close or failure
+	peerClosed                      // closed in order at Shutdown; final
+	peerFailed                      // lost; final: everything that names the peer fails with cause
+)
+
+// peer is what the engine knows of another rank.
+type peer struct {
+	rank  int
+	state peerState
+	ch    *channel.Channel
+	cause error // of peerFailed
+
+	queue     []*request // sends that wait for a connection or for credits, in the order of their posting
+	head      int        // of queue
+	retrying  bool       // is in Engine.retry
+	announced int        // announcements that the peer has not finished
+}
+
+func (e *Engine) peer(rank int) *peer {
+	if p := e.peers[rank]; p != nil {
+		return p
+	}
+	p := &peer{rank: rank}
+	e.peers[rank] = p
+	return p
+}
+
+// connect begins a connection to a peer that has none. The sends that need it wait in the peer's queue.
+func (e *Engine) connect(p *peer) {
+	p.state = peerConnecting
+	e.dialing.Add(1)
+	go func() {
+		defer e.dialing.Done()
+		ctx, cancel := context.WithTimeout(e.waiting.life, e.dialFor)
+		defer cancel()
+		addr, err := e.lookup(uint32(p.rank))
+		if err == nil {
+			err = e.endpoint.Connect(ctx, uint32(p.rank), addr)
+		}
+		if err == nil {
+			return
+		}
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("no connection to rank %d at %s within %v: %w", p.rank, addr, e.dialFor, err)
+		}
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if p.state == peerConnecting {
+			e.failPeer(p, err)
+		}
+	}()
+}
+
+// acceptor is the engine as its endpoint sees it.
+type acceptor Engine
+
+// Prepare makes the channel to a peer that has proved who it is, once, and describes it.
+func (a *acceptor) Prepare(rank uint32) (transport.QPConfig, []byte, error) {
+	e := (*Engine)(a)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.dead != nil {
+		return transport.QPConfig{}, nil, e.dead
+	}
+	p := e.peer(int(rank))
+	if p.state == peerFailed {
+		return transport.QPConfig{}, nil, p.cause
+	}
+	if p.ch == nil {
+		ch, err := channel.New(e.pd, e.chanConf)
+		if err != nil {
+			return transport.QPConfig{}, nil, err
+		}
+		p.ch = ch
+	}
+	return transport.QPConfig{
+		PD: e.pd, SendCQ: e.cq, RecvCQ: e.cq,
+		SendWR: sendDepth, RecvWR: rendezvous.MaxAnnounced + recvSlack, Reads: readDepth,
+	}, p.ch.Descriptor(), nil
+}
+
+// Connected opens the channel and sends what has waited for it.
+func (a *acceptor) Connected(rank uint32, qp transport.QP, private []byte) {
+	e := (*Engine)(a)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p := e.peer(int(rank))
+	if e.dead != nil || p.state == peerFailed {
+		qp.Abort(errors.Join(e.dead, p.cause))
+		qp.Release()
+		return
+	}
+	e.byQP[qp.Num()] = p
+	e.lastPeer = nil
+	e.stats.Connections++
+	e.open++
+	p.state = peerOpen
+	if err := p.ch.Open(qp, private); err != nil {
+		qp.Abort(err)
+		e.failPeer(p, err)
+		return
+	}
+	for range rendezvous.MaxAnnounced + recvSlack {
+		if err := qp.PostRecv(&e.finRoom); err != nil {
+			e.failPeer(p, err)
+			return
+		}
+	}
+	e.advance(p)
+	e.cq.Wake() // a sleeper must look at the new connection
+}
+
+// Refused tells of an attempt from outside that came to nothing.
+func (a *acceptor) Refused(remote string, err error) {
+	a.log.Warn("connection turned away", "rank", a.rank, "from", remote, "reason", err)
+}
+
+// enqueue lets a send wait for its peer.
+func (p *peer) enqueue(r *request) { p.queue = append(p.queue, r) }
+
+func (p *peer) waiting() bool { return p.head < len(p.queue) }
+
+func (p *peer) dequeue() {
+	p.queue[p.head] = nil
+	p.head++
+	if p.head == len(p.queue) {
+		p.queue, p.head = p.queue[:0], 0
+	}
+}
+
+// kick gives a peer the chance to do what lacked room so far.
+func (e *Engine) kick(p *peer) {
+	if p.state != peerOpen {
+		return
+	}
+	if p.waiting() {
+		e.advance(p)
+	}
+	if p.state != peerOpen {
+		return
+	}
+	if err := e.fetcher.Progress(p.ch); err != nil {
+		e.failPeer(p, err)
+		return
+	}
+	owing, err := p.ch.Progress()
+	if err != nil {
+		e.failPeer(p, err)
+		return
+	}
+	if owing && !p.retrying {
+		p.retrying = true
+		e.retry = append(e.retry, p)
+	}
+}
+
+// retryPeers looks again at peers that could not do all that they had to.
+func (e *Engine) retryPeers() {
+	n := len(e.retry)
+	for _, p := range e.retry[:n] {
+		p.retrying = false
+		e.kick(p)
+	}
+	e.retry = append(e.retry[:0], e.retry[n:]...)
+}
+
+// connectionEnded takes the first completion that says that a peer's QP is no more.
+func (e *Engine) connectionEnded(p *peer, wc *transport.WC) {
+	cause := p.ch.QP().Err()
+	if cause == nil {
+		cause = wc.Err
+	}
+	if e.closing && (cause == nil || errors.Is(cause, transport.ErrClosed)) {
+		p.state = peerClosed
+		return
+	}
+	if cause == nil {
+		cause = fmt.Errorf("%w: %v", transport.ErrPeerLost, wc.Status)
+	}
+	e.failPeer(p, cause)
+}
+
+// failPeer gives a peer up: the connection is cut first, so that nothing is placed in any buffer any more, then every
+// operation that names the peer fails.
+func (e *Engine) failPeer(p *peer, cause error) {
+	if p.state == peerFailed {
+		return
+	}
+	wasOpen := p.state == peerOpen
+	p.state = peerFailed
+	p.cause = fmt.Errorf("%w: rank %d: %w", ErrProcFailed, p.rank, cause)
+	if wasOpen {
+		e.open--
+		p.ch.QP().Abort(cause)
+	}
+	e.failRequestsOf(p)
+}
+
+func (e *Engine) failRequestsOf(p *peer) {
+	for p.waiting() {
+		r := p.queue[p.head]
+		p.dequeue()
+		e.complete(r, p.cause)
+	}
+	if p.ch != nil {
+		byToken := func(token uint64) {
+			if r := e.requests.byToken(token); r != nil {
+				e.complete(r, p.cause)
+			}
+		}
+		e.announcer.Fail(p.ch, byToken)
+		e.fetcher.Fail(p.ch, byToken)
+		p.ch.Fail(p.cause)
+	}
+	// A receive from any source could wait for ever for the one that is gone: it fails too, and may be posted again.
+	e.table.WithdrawSource(int32(p.rank), true, func(m *postedRecv) { e.complete(m.Value, p.cause) })
+	e.waiting.wakeAny() // probes look at the peer's state themselves
+}

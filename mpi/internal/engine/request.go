@@ -1,0 +1,133 @@
+package engine
+
+import (
+	"sync/atomic"
+
+	"github.com/weft-mpi/weft/mpi/internal/match"
+)
+
+// Request is a handle to an operation under way: an index and a generation, free to copy. The zero Request is complete.
+type Request struct {
+	index uint32 // of the slot in the pool, plus one
+	gen   uint32
+}
+
+// Active tells whether the handle ever named an operation.
+func (r Request) Active() bool { return r.index != 0 }
+
+// Status is what a completed receive found. For sends all fields are zero.
+type Status struct {
+	Source int // world rank
+	Tag    int
+	Bytes  int
+	Elem   int // size of one element of the receive's type
+}
+
+type requestKind uint8
+
+const (
+	kindSend requestKind = iota + 1
+	kindRecv
+)
+
+// request is an operation under way. It lives in the pool; its address never changes.
+type request struct {
+	done   atomic.Bool // set last: whoever sees it may read status and err
+	kind   requestKind
+	rank   int // world rank of the destination; for a receive, of the source or AnySource
+	env    envelope
+	buf    []byte
+	status Status
+	err    error
+	posted match.Posted[*request]
+	waiter *waiter // who sleeps until it is done
+	peer   *peer   // the peer that holds its send, or whose message it fetches
+	orphan bool    // nobody will collect it
+	next   *request
+
+	index uint32
+	gen   uint32
+}
+
+func (r *request) handle() Request { return Request{r.index + 1, r.gen} }
+
+// token names the request to the rendezvous protocol; a token of an earlier use finds nothing.
+func (r *request) token() uint64 { return uint64(r.gen)<<32 | uint64(r.index) }
+
+// requestPool hands out requests by index. It grows by chunks and never shrinks: what it holds is bounded by the largest
+// number of operations that were under way at once.
+type requestPool struct {
+	chunks [][]request
+	free   *request
+}
+
+const requestChunk = 256
+
+func (p *requestPool) get() *request {
+	if p.free == nil {
+		chunk := make([]request, requestChunk)
+		for i := range chunk {
+			r := &chunk[i]
+			r.index = uint32(len(p.chunks)*requestChunk + i)
+			r.gen = 1
+			r.posted.Value = r
+			r.next, p.free = p.free, r
+		}
+		p.chunks = append(p.chunks, chunk)
+	}
+	r := p.free
+	p.free, r.next = r.next, nil
+	return r
+}
+
+// put takes a request back; its handles and tokens match nothing from now on.
+func (p *requestPool) put(r *request) {
+	r.gen++
+	if r.gen == 0 {
+		r.gen = 1
+	}
+	r.done.Store(false)
+	r.buf, r.err, r.waiter, r.peer, r.orphan = nil, nil, nil, nil, false
+	r.status = Status{}
+	r.next, p.free = p.free, r
+}
+
+// find gives the request behind a handle, nil if the handle is stale or made up.
+func (p *requestPool) find(h Request) *request {
+	i := int(h.index) - 1
+	if i < 0 || i >= len(p.chunks)*requestChunk {
+		return nil
+	}
+	r := &p.chunks[i/requestChunk][i%requestChunk]
+	if r.gen != h.gen || r.kind == 0 {
+		return nil
+	}
+	return r
+}
+
+func (p *requestPool) byToken(t uint64) *request {
+	return p.find(Request{uint32(t) + 1, uint32(t >> 32)})
+}
+
+// complete ends an operation: its buffer is the user's again.
+func (e *Engine) complete(r *request, err error) {
+	r.err = err
+	r.peer = nil
+	w := r.waiter
+	r.waiter = nil
+	r.done.Store(true)
+	if r.orphan {
+		e.collect(r)
+	}
+	if w != nil {
+		e.waiting.wake(w)
+	}
+}
+
+// collect takes the result of a completed request and gives the request back to the pool.
+func (e *Engine) collect(r *request) (Status, error) {
+	st, err := r.status, r.err
+	r.kind = 0
+	e.requests.put(r)
+	return st, err
+}

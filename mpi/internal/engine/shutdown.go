@@ -1,0 +1,114 @@
+package engine
+
+import (
+	"errors"
+	"time"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// Quiesce returns when every send that was begun has left this rank: copied to its peer's ring, or fetched by its receiver.
+// The other ranks must go on making passes, as they do on their way into Finalize.
+func (e *Engine) Quiesce() error {
+	e.waitUntil(nil, func() bool { return e.dead != nil || e.quiet() })
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.dead
+}
+
+func (e *Engine) quiet() bool {
+	for _, p := range e.peers {
+		if p != nil && (p.waiting() || p.state == peerOpen && e.announcer.Outstanding(p.ch) > 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// DriveUntil makes passes, and sleeps, until done is closed: for a wait that is not of the engine, while peers still need it.
+func (e *Engine) DriveUntil(done <-chan struct{}) {
+	go func() {
+		<-done
+		e.Nudge()
+	}()
+	e.waitUntil(nil, func() bool {
+		select {
+		case <-done:
+			return true
+		default:
+			return e.dead != nil
+		}
+	})
+}
+
+// closeWithin bounds the wait for the peers' half of the close. They are all in Finalize, so it is short; who is not
+// there any more has no claim on us.
+const closeWithin = 10 * time.Second
+
+// Shutdown closes every connection in order and releases everything. All ranks must have come to it.
+func (e *Engine) Shutdown() error {
+	e.mu.Lock()
+	e.closing = true
+	for _, p := range e.peers {
+		if p != nil && p.state == peerOpen {
+			p.ch.QP().Close()
+		}
+	}
+	e.mu.Unlock()
+	late := make(chan struct{})
+	timer := time.AfterFunc(closeWithin, func() { close(late); e.Nudge() })
+	defer timer.Stop()
+	e.waitUntil(nil, func() bool {
+		select {
+		case <-late:
+			return true
+		default:
+			return e.dead != nil || e.closed()
+		}
+	})
+	return e.Destroy(ErrFinalized)
+}
+
+func (e *Engine) closed() bool {
+	for _, p := range e.peers {
+		if p != nil && p.state == peerOpen {
+			if s := p.ch.QP().State(); s != transport.StateClosed && s != transport.StateError {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Fail ends the engine's work: connections are cut, and every operation, present and future, fails with cause.
+func (e *Engine) Fail(cause error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.fail(cause)
+}
+
+func (e *Engine) fail(cause error) {
+	if e.dead != nil {
+		return
+	}
+	e.dead = cause
+	for _, p := range e.peers {
+		if p != nil && p.state != peerFailed {
+			e.failPeer(p, cause)
+		}
+	}
+	e.table.WithdrawAll(func(m *postedRecv) { e.complete(m.Value, cause) })
+	e.waiting.wakeAny()
+}
+
+// Destroy fails what is left with cause and releases the device. Nothing of the engine runs when it returns.
+func (e *Engine) Destroy(cause error) error {
+	e.Fail(cause)
+	e.waiting.end()
+	e.dialing.Wait()
+	err := e.endpoint.Close()
+	e.held.timer.Stop()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return errors.Join(err, e.device.Close())
+}

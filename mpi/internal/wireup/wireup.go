@@ -1,0 +1,242 @@
+// Package wireup is how a process learns which rank of which job it is, gets the job's secret, and finds its peers. It speaks
+// PMI-1.1 to whichever launcher started it.
+package wireup
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weft-mpi/weft/internal/setting"
+	"github.com/weft-mpi/weft/launcher/pmi"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// Job is this process's place in its job.
+type Job struct {
+	Identity transport.Identity
+
+	client *pmi.Client // nil in a world of one that nobody launched
+}
+
+// Join finds out who we are. Without a launcher it is rank 0 of 1.
+func Join(ctx context.Context) (*Job, error) {
+	client, err := pmi.FromEnv()
+	if err != nil {
+		return nil, err
+	}
+	j := &Job{client: client}
+	if client == nil {
+		if by := foreignLauncher(); by != "" {
+			return nil, errors.New(by)
+		}
+		j.Identity = transport.Identity{Job: "alone", Rank: 0, Size: 1}
+		_, err := rand.Read(j.Identity.Secret[:])
+		return j, err
+	}
+	if err := client.Init(ctx); err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	j.Identity = transport.Identity{Job: client.KVSName(), Rank: uint32(client.Rank()), Size: uint32(client.Size())}
+	if err := j.learnSecret(ctx); err != nil {
+		return nil, errors.Join(err, j.Leave())
+	}
+	return j, nil
+}
+
+// foreignLauncher tells why a process that a launcher without PMI started cannot find its peers; empty if none did. Otherwise
+// every rank would silently become a world of one.
+func foreignLauncher() string {
+	switch {
+	case os.Getenv("OMPI_COMM_WORLD_SIZE") != "" || os.Getenv("PMIX_RANK") != "":
+		return "this process was started through PMIx (Open MPI's mpirun, or srun --mpi=pmix), which weft does not speak: " +
+			"start it with `weft run`, with `mpiexec.hydra`, or with `srun --mpi=pmi2`"
+	case os.Getenv("SLURM_STEP_NUM_TASKS") != "" && os.Getenv("SLURM_STEP_NUM_TASKS") != "1":
+		return "this process was started by srun without PMI: start it with `srun --mpi=pmi2`"
+	case os.Getenv("WEFT_SIZE") != "" && os.Getenv("WEFT_SIZE") != "1":
+		return "WEFT_SIZE is set but the launcher cannot be reached: PMI_FD is missing from the environment"
+	}
+	return ""
+}
+
+// secretFD names the descriptor of the pipe through which weft's own launcher hands over the job's secret.
+const secretFD = "WEFT_SECRET_FD"
+
+const secretKey = "weft-secret"
+
+// learnSecret gets the job's secret: from the launcher's pipe, from the user's file, or made by rank 0 and passed on through
+// the PMI server's descriptors.
+func (j *Job) learnSecret(ctx context.Context) error {
+	if v := os.Getenv(secretFD); v != "" {
+		fd, err := strconv.Atoi(v)
+		if err != nil || fd < 3 {
+			return fmt.Errorf("%s=%q: not a descriptor", secretFD, v)
+		}
+		f := os.NewFile(uintptr(fd), "secret")
+		defer f.Close()
+		os.Unsetenv(secretFD)
+		return j.readSecret(f, "the launcher's pipe")
+	}
+	if path := setting.SecretFile.String(); path != "" {
+		f, err := os.Open(path)
+		if err != nil {
+			return fmt.Errorf("%s: %w", setting.SecretFile.Name, err)
+		}
+		defer f.Close()
+		info, err := f.Stat()
+		if err != nil {
+			return fmt.Errorf("%s: %w", setting.SecretFile.Name, err)
+		}
+		if info.Mode().Perm()&0o077 != 0 {
+			return fmt.Errorf("%s=%s: others than its owner can read it (mode %04o): chmod 600 it", setting.SecretFile.Name, path,
+				info.Mode().Perm())
+		}
+		return j.readSecret(f, path)
+	}
+	if j.Identity.Rank == 0 {
+		if _, err := rand.Read(j.Identity.Secret[:]); err != nil {
+			return err
+		}
+		if err := j.client.Put(ctx, secretKey, hex.EncodeToString(j.Identity.Secret[:])); err != nil {
+			return err
+		}
+	}
+	if err := j.client.Barrier(ctx); err != nil {
+		return err
+	}
+	if j.Identity.Rank != 0 {
+		v, err := j.client.Get(ctx, secretKey)
+		if err != nil {
+			return err
+		}
+		b, err := hex.DecodeString(v)
+		if err != nil || len(b) != len(j.Identity.Secret) {
+			return fmt.Errorf("the secret that rank 0 published is no secret of %d bytes", len(j.Identity.Secret))
+		}
+		copy(j.Identity.Secret[:], b)
+	}
+	return nil
+}
+
+func (j *Job) readSecret(f *os.File, from string) error {
+	n := 0
+	for n < len(j.Identity.Secret) {
+		k, err := f.Read(j.Identity.Secret[n:])
+		n += k
+		if err != nil {
+			return fmt.Errorf("job's secret from %s: %d of %d bytes: %w", from, n, len(j.Identity.Secret), err)
+		}
+	}
+	return nil
+}
+
+func addrKey(rank uint32) string { return "weft-addr-" + strconv.Itoa(int(rank)) }
+
+// Publish tells the peers our address, and returns when all of them have told theirs.
+func (j *Job) Publish(ctx context.Context, addr string) error {
+	if j.client == nil {
+		return nil
+	}
+	if err := j.client.Put(ctx, addrKey(j.Identity.Rank), addr); err != nil {
+		return err
+	}
+	return j.client.Barrier(ctx)
+}
+
+// Lookup is the address of a peer. It may be called from any goroutine.
+func (j *Job) Lookup(rank uint32) (string, error) {
+	if j.client == nil {
+		return "", fmt.Errorf("no rank %d in a world of one", rank)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
+	defer cancel()
+	addr, err := j.client.Get(ctx, addrKey(rank))
+	if err != nil {
+		return "", fmt.Errorf("address of rank %d: %w", rank, err)
+	}
+	return addr, nil
+}
+
+// answerWithin bounds what the launcher answers at once. A barrier has no such bound: it waits for other ranks.
+const answerWithin = 30 * time.Second
+
+// Barrier returns when every rank of the job has called it.
+func (j *Job) Barrier() error {
+	if j.client == nil {
+		return nil
+	}
+	return j.client.Barrier(context.Background())
+}
+
+// Finalize tells the launcher that this rank ends as it should.
+func (j *Job) Finalize() error {
+	if j.client == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
+	defer cancel()
+	return j.client.Finalize(ctx)
+}
+
+// Leave drops the connection to the launcher without a word: to it this rank has failed.
+func (j *Job) Leave() error {
+	if j.client == nil {
+		return nil
+	}
+	return j.client.Close()
+}
+
+// Abort asks the launcher to end the whole job with an exit status.
+func (j *Job) Abort(code int) {
+	if j.client != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
+		defer cancel()
+		if err := j.client.Abort(ctx, code); err != nil {
+			fmt.Fprintln(os.Stderr, "weft: the launcher cannot be told to end the job:", err)
+		}
+	}
+}
+
+// SpinFor is how long a waiting rank may poll before it sleeps: long where it has a core for itself, not at all where ranks
+// share cores.
+func (j *Job) SpinFor() time.Duration {
+	local, err := strconv.Atoi(os.Getenv("WEFT_LOCAL_SIZE"))
+	if err != nil || local < 1 {
+		local = int(j.Identity.Size) // without word from the launcher: as if all were here
+	}
+	cores, err := strconv.Atoi(os.Getenv("WEFT_CORES"))
+	if err != nil || cores < 1 {
+		cores = runtime.NumCPU()
+	}
+	if local > cores {
+		return 0
+	}
+	return spinFor
+}
+
+const spinFor = 100 * time.Microsecond
+
+// Ports are the bounds of the ports to listen on; 0, 0 lets the system choose.
+func Ports() (low, high int, err error) {
+	s := setting.Ports.String()
+	if s == "0" {
+		return 0, 0, nil
+	}
+	a, b, ok := strings.Cut(s, "-")
+	if !ok {
+		b = a
+	}
+	low, err1 := strconv.Atoi(a)
+	high, err2 := strconv.Atoi(b)
+	if err1 != nil || err2 != nil || low < 1 || high > 65535 || low > high {
+		return 0, 0, fmt.Errorf("%s=%q: not LOW-HIGH with ports from 1 to 65535, nor 0", setting.Ports.Name, s)
+	}
+	return low, high, nil
+}

@@ -87,7 +87,7 @@ func TestALongQueueIsNotSearched(t *testing.T) {
 			m.Post(&l.receives[i])
 		}
 		q := &m.bins.find(0, 1).posted
-		assert.True(t, q.indexed)
+		assert.NotEmpty(t, q.chains)
 		assert.LessOrEqual(t, longest(q), 8, "tags %d apart", stride)
 	}
 }

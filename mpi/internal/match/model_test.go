@@ -251,7 +251,7 @@ func (w *pair) check() error {
 
 func (w *pair) note() {
 	for _, s := range w.table.bins.slots {
-		if s.bin != nil && (s.bin.posted.indexed || s.bin.unexpected.indexed) {
+		if s.bin != nil && (s.bin.posted.chains != nil || s.bin.unexpected.chains != nil) {
 			w.indexedBin++
 			return
 		}

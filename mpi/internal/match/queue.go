@@ -1,7 +1,7 @@
 package match
 
-// indexFrom is the length from which a queue finds tags through its index. Below it walking the queue is faster than
-// keeping an index, and nearly every queue of a real program stays below it.
+// indexFrom is the length beyond which a queue gets an index of tags. Up to there walking it costs no more than keeping
+// the index, and most queues never grow longer. A power of two.
 const indexFrom = 16
 
 // place is where a receive or a message stands in a queue. The zero place stands in none.
@@ -20,9 +20,8 @@ type place[E any] struct {
 type queue[E any] struct {
 	first, last *place[E]
 	length      int
-	indexed     bool       // from the time it grows past indexFrom until it is empty
-	anyTag      chain[E]   // those that accept AnyTag
-	chains      []chain[E] // the others by tag; a power of two, all empty while indexed is false, kept for the next time
+	anyTag      chain[E]   // those that accept AnyTag, once there is an index
+	chains      []chain[E] // the others by tag: the index, a power of two, from the time the queue first grew long
 }
 
 // chain is a doubly linked list of places whose tags fall together.
@@ -39,11 +38,10 @@ func (q *queue[E]) push(p *place[E]) {
 	}
 	q.last = p
 	q.length++
-	switch {
-	case q.indexed && q.length <= len(q.chains):
-		q.chain(p.tag).push(p)
-	case q.length > indexFrom:
+	if q.length > max(indexFrom, len(q.chains)) {
 		q.index()
+	} else if q.chains != nil {
+		q.chain(p.tag).push(p)
 	}
 }
 
@@ -58,27 +56,16 @@ func (q *queue[E]) remove(p *place[E]) {
 	} else {
 		p.next.prev = p.prev
 	}
-	if q.indexed {
+	if q.chains != nil {
 		q.chain(p.tag).remove(p)
 	}
 	p.queue, p.prev, p.next = nil, nil, nil
 	q.length--
-	if q.length == 0 {
-		q.indexed = false
-	}
 }
 
-// index builds the chains anew, at least two for every place that the queue holds now.
+// index makes chains, about two for every place that the queue holds now, and puts the places into them.
 func (q *queue[E]) index() {
-	if want := 2 * q.length; len(q.chains) < want {
-		size := 2 * indexFrom
-		for size < want {
-			size *= 2
-		}
-		q.chains = make([]chain[E], size)
-	}
-	q.anyTag = chain[E]{}
-	q.indexed = true
+	q.chains, q.anyTag = make([]chain[E], max(2*indexFrom, 2*len(q.chains))), chain[E]{}
 	for p := q.first; p != nil; p = p.next {
 		q.chain(p.tag).push(p)
 	}
@@ -98,7 +85,7 @@ func (q *queue[E]) carrying(tag int32) *place[E] {
 	if tag == AnyTag {
 		return q.first
 	}
-	if q.indexed {
+	if q.chains != nil {
 		return q.chain(tag).find(tag)
 	}
 	for p := q.first; p != nil; p = p.next {
@@ -111,7 +98,7 @@ func (q *queue[E]) carrying(tag int32) *place[E] {
 
 // accepting finds the first receive for a message of this tag: one that names it, or one of AnyTag.
 func (q *queue[E]) accepting(tag int32) *place[E] {
-	if q.indexed {
+	if q.chains != nil {
 		return earlier(q.chain(tag).find(tag), q.anyTag.first)
 	}
 	for p := q.first; p != nil; p = p.next {

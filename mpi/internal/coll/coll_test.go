@@ -43,9 +43,32 @@ func constant(n int) func(int) int { return func(int) int { return n } }
 // expect runs the job and compares the output of each rank with what is wanted there; nil stands for no output.
 func expect(t *testing.T, j job, want func(rank int) []byte, what string, args ...any) {
 	t.Helper()
+	compare(t, j, func(_ int, got []byte) []byte { return got }, want, what, args...)
+}
+
+// expectBlocks compares only what lies in blocks, and sees to it that nothing is written in between.
+func expectBlocks(t *testing.T, j job, want func(rank int) (Blocks, []byte), what string, args ...any) {
+	t.Helper()
+	compare(t, j, func(rank int, got []byte) []byte {
+		b, _ := want(rank)
+		return b.untouched(j.size, got)
+	}, func(rank int) []byte {
+		_, w := want(rank)
+		return w
+	}, what, args...)
+}
+
+func compare(t *testing.T, j job, view func(rank int, got []byte) []byte, want func(rank int) []byte,
+	what string, args ...any) {
+	t.Helper()
 	seed := uint64(j.size)
 	for _, c := range what {
 		seed = seed*31 + uint64(c)
+	}
+	for _, a := range args {
+		if n, ok := a.(int); ok {
+			seed = seed*31 + uint64(n)
+		}
 	}
 	outputs, err := j.run(seed)
 	about := func() string { return fmt.Sprintf("%d ranks, "+what, append([]any{j.size}, args...)...) }
@@ -53,6 +76,7 @@ func expect(t *testing.T, j job, want func(rank int) []byte, what string, args .
 		require.NoError(t, err, about())
 	}
 	for rank, got := range outputs {
+		got = view(rank, got)
 		if w := want(rank); !bytes.Equal(got, w) {
 			at := 0
 			for at < len(got) && at < len(w) && got[at] == w[at] {

@@ -20,9 +20,12 @@ type job struct {
 
 	input  func(rank int) []byte
 	output func(rank int) int // the length; where Output is not significant it is 0, so that any use is out of bounds
-	// inPlace makes Input the part of Output from this byte on, as MPI_IN_PLACE does.
+	// inPlace makes the shorter of Input and Output the part of the longer one from this byte on, as MPI_IN_PLACE does.
 	inPlace func(rank int) (offset int, ok bool)
 }
+
+// untouched is what Output is filled with at first.
+const untouched = 0xEE
 
 // process is a rank that carries out its schedule.
 type process struct {
@@ -45,16 +48,17 @@ type message struct {
 
 // world carries out the schedules of all ranks in an order drawn from a seed. A send completes at once and its bytes
 // are taken there and then, or not before its receive is posted and its bytes are taken later still, as a rendezvous
-// does. What a receive is to fill holds garbage until then.
+// does; depending on the seed that is so for all sends, half of them, or none. What a receive is to fill holds garbage
+// until then.
 type world struct {
 	r         *rand.Rand
+	eager     int // the share of sends that complete at once, in halves
 	op        operator
 	processes []process
 	sent      map[[2]int]int // messages so far for each pair of ranks
 	received  map[[2]int]int
 	messages  map[[3]int]*message // by pair and number
 	ready     []event
-	steps     int
 }
 
 // event is a message that can be transferred, or the start of a rank's next round.
@@ -90,7 +94,7 @@ func (s Step) String() string {
 // run returns the outputs of all ranks.
 func (j job) run(seed uint64) ([][]byte, error) {
 	w := &world{
-		r: rand.New(rand.NewPCG(seed, 7)), op: j.op, processes: make([]process, j.size),
+		r: rand.New(rand.NewPCG(seed, 7)), eager: int(seed % 3), op: j.op, processes: make([]process, j.size),
 		sent: map[[2]int]int{}, received: map[[2]int]int{}, messages: map[[3]int]*message{},
 	}
 	for rank := range w.processes {
@@ -99,12 +103,16 @@ func (j job) run(seed uint64) ([][]byte, error) {
 		Barrier(p.schedule, 3, 7) // something that has to be forgotten
 		j.build(p.schedule, rank)
 		p.original = j.input(rank)
-		p.memory[Output] = w.garbage(j.output(rank))
+		p.memory[Output] = bytes.Repeat([]byte{untouched}, j.output(rank))
 		p.memory[Input] = bytes.Clone(p.original)
 		if j.inPlace != nil {
 			if offset, ok := j.inPlace(rank); ok {
-				p.memory[Input] = p.memory[Output][offset : offset+len(p.original)]
-				copy(p.memory[Input], p.original)
+				if n := len(p.memory[Output]); n < len(p.original) {
+					p.memory[Output] = p.memory[Input][offset : offset+n : offset+n]
+				} else {
+					p.memory[Input] = p.memory[Output][offset : offset+len(p.original)]
+					copy(p.memory[Input], p.original)
+				}
 				p.original = nil
 			}
 		}
@@ -251,7 +259,6 @@ func (w *world) start(p *process) error {
 		return nil
 	}
 	for _, s := range p.schedule.Round(p.round - 1) {
-		w.steps++
 		switch s.Kind {
 		case Recv:
 			w.spoil(p.bytes(s.Dst))
@@ -268,7 +275,7 @@ func (w *world) start(p *process) error {
 				return err
 			}
 			m.src = p.bytes(s.Src)
-			if m.eager = w.r.IntN(2) == 0; m.eager {
+			if m.eager = w.r.IntN(2) < w.eager; m.eager {
 				m.early = bytes.Clone(m.src)
 			} else {
 				p.pending++

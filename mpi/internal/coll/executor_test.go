@@ -72,6 +72,9 @@ func (b Buffer) String() string {
 }
 
 func (p Span) String() string {
+	if p.Len == 0 {
+		return "nothing"
+	}
 	return fmt.Sprintf("%v[%d:%d]", p.Buf, p.Off, p.Off+p.Len)
 }
 

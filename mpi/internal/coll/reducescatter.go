@@ -52,6 +52,7 @@ func reduceScatterHalving(s *Schedule, rank, size int, blocks Blocks) {
 	}
 	if c.member {
 		for distance := c.size / 2; distance > 0; distance /= 2 {
+			s.round()
 			number := w.number ^ distance
 			partner := c.rankOf(number)
 			keep, give := w.number&^(distance-1), number&^(distance-1)
@@ -59,10 +60,10 @@ func reduceScatterHalving(s *Schedule, rank, size int, blocks Blocks) {
 			s.recv(partner, w.received.part(from, to))
 			s.send(partner, w.value.part(before(give), before(give+distance)))
 			w.combine(s, from, to, partner < rank)
-			s.round()
 		}
 	}
 	if rank < 2*c.pairs {
+		s.round()
 		partner := rank ^ 1
 		theirs := Span{result.Buf, result.Off + blocks.before(partner), blocks.bytes(partner)}
 		if c.member {

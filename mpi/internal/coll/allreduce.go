@@ -24,11 +24,12 @@ func allreduceDoubling(s *Schedule, rank, size, count, elemSize int) {
 
 // double leaves the combination of all ranks' input in result at all ranks.
 func double(s *Schedule, rank, size int, input, result Span) {
-	c := newCore(rank, size, noRoot)
-	if w := c.fold(s, input, result); c.member {
-		w.double(s)
+	c := newCore(rank, size, noRoot, input, result)
+	c.fold(s)
+	if c.member {
+		c.double(s)
 	}
-	c.unfold(s, result)
+	c.unfold(s)
 }
 
 // allreduceHalving is Rabenseifner's: a reduce-scatter by recursive halving, then an allgather that goes the same way
@@ -36,13 +37,13 @@ func double(s *Schedule, rank, size int, input, result Span) {
 func allreduceHalving(s *Schedule, rank, size, count, elemSize int) {
 	s.Reset()
 	bytes := count * elemSize
-	result := Span{Output, 0, bytes}
-	c := newCore(rank, size, noRoot)
-	if w := c.fold(s, Span{Input, 0, bytes}, result); c.member {
-		w.halve(s, count, elemSize)
-		w.spread(s, count, elemSize)
+	c := newCore(rank, size, noRoot, Span{Input, 0, bytes}, Span{Output, 0, bytes})
+	c.fold(s)
+	if c.member {
+		c.halve(s, count, elemSize)
+		c.spread(s, count, elemSize)
 	}
-	c.unfold(s, result)
+	c.unfold(s)
 }
 
 // allreduceRing sends each segment round the ring twice: to be combined on the way, then to be kept. The combination

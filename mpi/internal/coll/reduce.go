@@ -64,9 +64,10 @@ func reduceHalving(s *Schedule, rank, size, root, count, elemSize int) {
 	if rank != root {
 		result = s.scratch(bytes)
 	}
-	c := newCore(rank, size, root)
-	if w := c.fold(s, Span{Input, 0, bytes}, result); c.member {
-		w.halve(s, count, elemSize)
-		w.collect(s, count, elemSize, c.number(root))
+	c := newCore(rank, size, root, Span{Input, 0, bytes}, result)
+	c.fold(s)
+	if c.member {
+		c.halve(s, count, elemSize)
+		c.collect(s, count, elemSize)
 	}
 }

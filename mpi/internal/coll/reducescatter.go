@@ -41,8 +41,8 @@ func reduceScatterHalving(s *Schedule, rank, size int, blocks Blocks) {
 	total := blocks.before(size)
 	result := s.scratch(total)
 	own := result.part(blocks.before(rank), blocks.before(rank+1))
-	c := newCore(rank, size, noRoot)
-	w := c.fold(s, Span{Input, 0, total}, result)
+	c := newCore(rank, size, noRoot, Span{Input, 0, total}, result)
+	c.fold(s)
 	// The blocks of the ranks that a range of numbers stands for.
 	before := func(number int) int {
 		if number < c.pairs {
@@ -53,13 +53,13 @@ func reduceScatterHalving(s *Schedule, rank, size int, blocks Blocks) {
 	if c.member {
 		for distance := c.size / 2; distance > 0; distance /= 2 {
 			s.round()
-			number := w.number ^ distance
+			number := c.own ^ distance
 			partner := c.rankOf(number)
-			keep, give := w.number&^(distance-1), number&^(distance-1)
+			keep, give := c.own&^(distance-1), number&^(distance-1)
 			from, to := before(keep), before(keep+distance)
-			s.recv(partner, w.received.part(from, to))
-			s.send(partner, w.value.part(before(give), before(give+distance)))
-			w.combine(s, from, to, partner < rank)
+			s.recv(partner, c.received.part(from, to))
+			s.send(partner, c.value.part(before(give), before(give+distance)))
+			c.combine(s, from, to, partner < rank)
 		}
 	}
 	if rank < 2*c.pairs {

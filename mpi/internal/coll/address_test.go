@@ -1,0 +1,7 @@
+package coll
+
+import "unsafe"
+
+func address(b []byte) uintptr {
+	return uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+}

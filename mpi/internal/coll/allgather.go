@@ -1,0 +1,106 @@
+package coll
+
+// Allgather brings a block of Input from every rank to Output at every rank, in the order of ranks. Input may be the
+// rank's own block of Output.
+func Allgather(s *Schedule, rank, size, blockBytes int) {
+	if powerOfTwo(size) && size*blockBytes <= allgatherDoublingMax {
+		allgatherDoubling(s, rank, size, blockBytes)
+		return
+	}
+	Allgatherv(s, rank, size, even(blockBytes))
+}
+
+// Allgatherv is Allgather with blocks of different lengths, which all ranks know.
+func Allgatherv(s *Schedule, rank, size int, blocks Blocks) {
+	if total := blocks.before(size); total <= allgatherShortMax {
+		allgatherBruck(s, rank, size, blocks)
+		return
+	}
+	allgatherRing(s, rank, size, blocks)
+}
+
+// allgatherDoubling exchanges all that each has with partners at doubling distance. The size is a power of two.
+func allgatherDoubling(s *Schedule, rank, size, block int) {
+	s.Reset()
+	held, own := Span{Input, 0, block}, Span{Output, rank * block, block}
+	for distance := 1; distance < size; distance *= 2 {
+		partner := rank ^ distance
+		mine, theirs := rank&^(distance-1), partner&^(distance-1)
+		s.recv(partner, Span{Output, theirs * block, distance * block})
+		s.send(partner, held)
+		if distance == 1 {
+			s.copy(own, held)
+		}
+		s.round()
+		held = Span{Output, min(mine, theirs) * block, 2 * distance * block}
+	}
+	if size == 1 {
+		s.copy(own, held)
+		s.round()
+	}
+}
+
+// allgatherBruck (J. Bruck et al., 1997) has every rank collect the blocks of the ranks from itself on and round, in
+// scratch memory, where what it has doubles with each round whatever the size is.
+func allgatherBruck(s *Schedule, rank, size int, blocks Blocks) {
+	s.Reset()
+	total := blocks.before(size)
+	held := s.scratch(total)
+	own := Span{Input, 0, blocks.bytes(rank)}
+	place := blocks.span(Output, rank)
+	// The blocks from one rank on and round, so many of them, in bytes.
+	length := func(from, n int) int {
+		from %= size
+		if from+n <= size {
+			return blocks.before(from+n) - blocks.before(from)
+		}
+		return total - blocks.before(from) + blocks.before(from+n-size)
+	}
+	for distance := 1; distance < size; distance *= 2 {
+		n := min(distance, size-distance)
+		at := length(rank, distance)
+		s.recv((rank+distance)%size, held.part(at, at+length(rank+distance, n)))
+		if distance == 1 {
+			s.send((rank-1+size)%size, own)
+			s.copy(held.part(0, own.Len), own)
+			s.copy(place, own)
+		} else {
+			s.send((rank-distance+size)%size, held.part(0, length(rank, n)))
+		}
+		if 2*distance < size {
+			s.round()
+		}
+	}
+	if size == 1 {
+		s.copy(place, own)
+	}
+	at := own.Len
+	for step := 1; step < size; step++ {
+		to := blocks.span(Output, (rank+step)%size)
+		s.copy(to, held.part(at, at+to.Len))
+		at += to.Len
+	}
+	s.round()
+}
+
+// allgatherRing passes every block round the ring.
+func allgatherRing(s *Schedule, rank, size int, blocks Blocks) {
+	s.Reset()
+	own := Span{Input, 0, blocks.bytes(rank)}
+	left, right := (rank-1+size)%size, (rank+1)%size
+	from := own
+	for step := range size - 1 {
+		to := blocks.span(Output, (rank-step-1+size)%size)
+		s.recv(left, to)
+		s.send(right, from)
+		if step == 0 {
+			s.copy(blocks.span(Output, rank), own)
+		}
+		s.round()
+		from = to
+	}
+	if size == 1 {
+		s.copy(blocks.span(Output, rank), own)
+		s.round()
+	}
+}

@@ -1,0 +1,71 @@
+package coll
+
+// Gather brings a block of Input from every rank to Output at the root, in the order of ranks. Output is not used
+// elsewhere. At the root Input may be its own block of Output.
+func Gather(s *Schedule, rank, size, root, blockBytes int) {
+	if blockBytes <= gatherTreeMax {
+		gatherTree(s, rank, size, root, blockBytes)
+		return
+	}
+	gatherLinear(s, rank, size, root, blockBytes, even(blockBytes))
+}
+
+// Gatherv is Gather with blocks of different lengths: bytes is that of this rank's own, and the blocks, significant at
+// the root only, tell where they go.
+func Gatherv(s *Schedule, rank, size, root, bytes int, blocks Blocks) {
+	gatherLinear(s, rank, size, root, bytes, blocks)
+}
+
+// gatherTree collects the blocks up a binomial tree, each vertex those of its subtree.
+func gatherTree(s *Schedule, rank, size, root, block int) {
+	s.Reset()
+	t := tree{root, size}
+	v := t.vertex(rank)
+	own := Span{Input, 0, block}
+	if v == 0 {
+		for distance := 1; distance < size; distance *= 2 {
+			t.ranges(distance, func(first, last int) {
+				at := t.rank(first) * block
+				s.recv(t.rank(distance), Span{Output, at, (last - first) * block})
+			})
+		}
+		s.copy(Span{Output, root * block, block}, own)
+		s.round()
+		return
+	}
+	held := own
+	if t.extent(v) > 1 {
+		held = s.scratch(t.extent(v) * block)
+		for distance := 1; distance < t.extent(v); distance *= 2 {
+			child := v + distance
+			s.recv(t.rank(child), held.part(distance*block, (distance+t.extent(child))*block))
+		}
+		s.copy(held.part(0, block), own)
+		s.round()
+	}
+	if parent := v - t.span(v); parent == 0 {
+		t.ranges(v, func(first, last int) {
+			s.send(root, held.part((first-v)*block, (last-v)*block))
+		})
+	} else {
+		s.send(t.rank(parent), held)
+	}
+	s.round()
+}
+
+// gatherLinear has every rank send its block to the root, which receives all at once.
+func gatherLinear(s *Schedule, rank, size, root, bytes int, blocks Blocks) {
+	s.Reset()
+	own := Span{Input, 0, bytes}
+	if rank != root {
+		s.send(root, own)
+		s.round()
+		return
+	}
+	for step := 1; step < size; step++ {
+		peer := (root + step) % size
+		s.recv(peer, blocks.span(Output, peer))
+	}
+	s.copy(blocks.span(Output, root), own)
+	s.round()
+}

@@ -1,0 +1,73 @@
+package coll
+
+// Reduce combines count elements of Input at all ranks into Output at the root, in the order of ranks unless the
+// operator is commutative. Output is not used elsewhere. At the root Input may be Output.
+func Reduce(s *Schedule, rank, size, root, count, elemSize int, commutative bool) {
+	if count*elemSize <= reduceTreeMax || count < size {
+		reduceTree(s, rank, size, root, count, elemSize, commutative)
+		return
+	}
+	reduceHalving(s, rank, size, root, count, elemSize)
+}
+
+// reduceTree combines up a binomial tree. A vertex combines what its children send in their order, so that each result
+// stands for a range of vertices. With rank 0 at the top that is the order of ranks, whatever the root.
+func reduceTree(s *Schedule, rank, size, root, count, elemSize int, commutative bool) {
+	s.Reset()
+	t := tree{0, size}
+	if commutative {
+		t.top = root
+	}
+	v := t.vertex(rank)
+	bytes := count * elemSize
+	input, result := Span{Input, 0, bytes}, Span{Output, 0, bytes}
+	if t.extent(v) > 1 {
+		if rank != root {
+			result = s.scratch(bytes)
+		}
+		first := s.Scratch
+		for distance := 1; distance < t.extent(v); distance *= 2 {
+			s.recv(t.rank(v+distance), s.scratch(bytes))
+		}
+		s.copy(result, input)
+		for at := first; at < s.Scratch && bytes > 0; at += bytes {
+			s.reduce(result, Span{Scratch, at, bytes}, false)
+		}
+		s.round()
+	} else if size == 1 {
+		s.copy(result, input)
+		s.round()
+	} else {
+		result = input
+	}
+	if v != 0 {
+		s.send(t.rank(v-t.span(v)), result)
+		s.round()
+	}
+	if top := t.rank(0); top != root {
+		switch rank {
+		case top:
+			s.send(root, result)
+		case root:
+			s.recv(top, Span{Output, 0, bytes})
+		}
+		s.round()
+	}
+}
+
+// reduceHalving is Rabenseifner's reduction: a reduce-scatter by recursive halving, then a gather to the root that goes
+// the same way back.
+func reduceHalving(s *Schedule, rank, size, root, count, elemSize int) {
+	s.Reset()
+	bytes := count * elemSize
+	result := Span{Output, 0, bytes}
+	if rank != root {
+		result = s.scratch(bytes)
+	}
+	c := newCore(rank, size, root, Span{Input, 0, bytes}, result)
+	c.fold(s)
+	if c.member {
+		c.halve(s, count, elemSize)
+		c.collect(s, count, elemSize)
+	}
+}

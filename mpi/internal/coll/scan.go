@@ -1,0 +1,71 @@
+package coll
+
+// Scan combines count elements of Input at the ranks up to and with this one into Output, in the order of ranks. Input
+// may be Output.
+func Scan(s *Schedule, rank, size, count, elemSize int) {
+	s.Reset()
+	bytes := count * elemSize
+	input, result := Span{Input, 0, bytes}, Span{Output, 0, bytes}
+	received := s.scratch(bytes)
+	value := input
+	// After each round the result stands for twice as many ranks, up to and with this one.
+	for distance := 1; distance < size; distance *= 2 {
+		if rank >= distance {
+			s.recv(rank-distance, received)
+		}
+		if rank+distance < size {
+			s.send(rank+distance, value)
+		}
+		if distance == 1 {
+			s.copy(result, input)
+		}
+		if rank >= distance {
+			s.reduce(result, received, true)
+		}
+		s.round()
+		value = result
+	}
+	if size == 1 {
+		s.copy(result, input)
+		s.round()
+	}
+}
+
+// Exscan combines count elements of Input at the ranks below this one into Output, in the order of ranks. Output is not
+// used at rank 0. Input may be Output.
+func Exscan(s *Schedule, rank, size, count, elemSize int) {
+	s.Reset()
+	bytes := count * elemSize
+	input, result := Span{Input, 0, bytes}, Span{Output, 0, bytes}
+	// What goes to the ranks above has this rank's own elements in it, so it is combined apart from the result.
+	inclusive, received, twice := s.scratch(bytes), s.scratch(bytes), s.scratch(bytes)
+	value := input
+	for distance := 1; distance < size; distance *= 2 {
+		fromBelow, onward := rank >= distance, rank+2*distance < size
+		if fromBelow {
+			s.recv(rank-distance, received)
+		}
+		if rank+distance < size {
+			s.send(rank+distance, value)
+		}
+		if distance == 1 && onward {
+			s.copy(inclusive, input)
+		}
+		if fromBelow {
+			switch {
+			case distance == 1:
+				s.copy(result, received)
+			case onward:
+				s.copy(twice, received)
+				s.reduce(result, twice, true)
+			default:
+				s.reduce(result, received, true)
+			}
+			if onward {
+				s.reduce(inclusive, received, true)
+			}
+		}
+		s.round()
+		value = inclusive
+	}
+}

@@ -1,0 +1,170 @@
+// Package coll holds the algorithms of the collective operations. Each is a function that writes down, for one rank,
+// which messages it sends and receives and what it does with the bytes: a [Schedule]. Nothing is sent here; an executor
+// carries the schedule out, round by round, at once or bit by bit, so that blocking and non-blocking collectives are
+// the same schedules.
+//
+// # Carrying out a schedule
+//
+// A round's steps stand in the order Recv, Send, then Copy and Reduce. The executor posts the receives, posts the
+// sends, waits until all of them are complete, carries out the copies and reductions in their order, and goes on with
+// the next round. Rounds of different ranks need not correspond; what corresponds is the n-th Send of one rank to
+// another and the n-th Recv of that one from the first, and their lengths. So one tag serves a whole schedule, if no
+// other schedule that uses the same context and tag is under way.
+//
+// A Send may be completed by the receiver alone, at any later time, as a rendezvous is: no schedule relies on a Send
+// being complete before its Recv is posted.
+//
+// # Buffers
+//
+// Input is the caller's and is only read; Output is the caller's and is written; Scratch is Schedule.Scratch bytes that
+// the executor provides, aligned for the element type, with any content. Spans that a Reduce names start at a multiple
+// of the element size. Where a function says so, Input may be (a part of) Output, for MPI_IN_PLACE.
+//
+// All ranks have to call a function with the same arguments, save rank and what is said to be significant at some ranks
+// only; only then do the schedules fit together. Arguments are taken as valid: 0 <= rank < size, 0 <= root < size, no
+// negative count; their sums fit an int, as the callers' slices do.
+package coll
+
+// Buffer says which memory a span is in.
+type Buffer uint8
+
+const (
+	Input   Buffer = iota // the caller's, read only
+	Output                // the caller's, written
+	Scratch               // the executor's, Schedule.Scratch bytes
+)
+
+// Span is a piece of a buffer, in bytes.
+type Span struct {
+	Buf      Buffer
+	Off, Len int
+}
+
+// Kind says what a step does.
+type Kind uint8
+
+const (
+	Send Kind = iota // Src goes to Peer
+	Recv             // a message of exactly Dst.Len bytes from Peer goes to Dst
+	Copy             // Dst = Src; the two are the same memory or do not overlap
+
+	// The reductions combine element by element, op being the operator, and differ in its order of operands. What is in
+	// Src afterwards is not used any more: an operator that can only overwrite its other operand may do so, and copy.
+
+	ReduceLeft  // Dst = op(Src, Dst): Src comes from lower ranks
+	ReduceRight // Dst = op(Dst, Src): Src comes from higher ranks
+)
+
+// Step is one thing to do. Peer is set in Send and Recv; Src in all but Recv, Dst in all but Send. The two have the same
+// length.
+type Step struct {
+	Kind     Kind
+	Peer     int
+	Src, Dst Span
+}
+
+// Schedule is what one rank does in a collective operation. The zero Schedule is empty. It can be used again and again:
+// each algorithm resets it first, and the memory is kept.
+type Schedule struct {
+	Scratch int // bytes of scratch memory that the steps use
+
+	steps []Step
+	ends  []int // where each round ends in steps
+}
+
+// Reset empties the schedule and keeps its memory.
+func (s *Schedule) Reset() {
+	s.Scratch, s.steps, s.ends = 0, s.steps[:0], s.ends[:0]
+}
+
+// Rounds is the number of rounds.
+func (s *Schedule) Rounds() int {
+	return len(s.ends)
+}
+
+// Round returns the steps of a round, which the schedule owns.
+func (s *Schedule) Round(i int) []Step {
+	first := 0
+	if i > 0 {
+		first = s.ends[i-1]
+	}
+	return s.steps[first:s.ends[i]]
+}
+
+// Steps returns the steps of all rounds, which the schedule owns.
+func (s *Schedule) Steps() []Step {
+	return s.steps
+}
+
+// begin is where the round that is being written began.
+func (s *Schedule) begin() int {
+	if n := len(s.ends); n > 0 {
+		return s.ends[n-1]
+	}
+	return 0
+}
+
+// round ends a round. A round without a step is none.
+func (s *Schedule) round() {
+	if len(s.steps) > s.begin() {
+		s.ends = append(s.ends, len(s.steps))
+	}
+}
+
+// scratch reserves so many bytes.
+func (s *Schedule) scratch(bytes int) Span {
+	at := s.Scratch
+	s.Scratch += bytes
+	return Span{Scratch, at, bytes}
+}
+
+// Steps on empty spans are left out, at both ends of a message alike, because both compute the same length.
+
+func (s *Schedule) recv(peer int, dst Span) {
+	if dst.Len > 0 {
+		s.steps = append(s.steps, Step{Kind: Recv, Peer: peer, Dst: dst})
+	}
+}
+
+func (s *Schedule) send(peer int, src Span) {
+	if src.Len > 0 {
+		s.steps = append(s.steps, Step{Kind: Send, Peer: peer, Src: src})
+	}
+}
+
+// copy joins a copy that goes on where the step before it ended to that step.
+func (s *Schedule) copy(dst, src Span) {
+	if dst.Len == 0 || dst == src {
+		return
+	}
+	if last := len(s.steps) - 1; last >= s.begin() {
+		if l := &s.steps[last]; l.Kind == Copy && l.Dst.precedes(dst) && l.Src.precedes(src) {
+			l.Dst.Len += dst.Len
+			l.Src.Len += src.Len
+			return
+		}
+	}
+	s.steps = append(s.steps, Step{Kind: Copy, Src: src, Dst: dst})
+}
+
+// reduce combines src into dst. It stands left of it if it comes from lower ranks.
+func (s *Schedule) reduce(dst, src Span, left bool) {
+	if dst.Len == 0 {
+		return
+	}
+	kind := ReduceRight
+	if left {
+		kind = ReduceLeft
+	}
+	s.steps = append(s.steps, Step{Kind: kind, Src: src, Dst: dst})
+}
+
+// precedes tells whether q begins where p ends.
+func (p Span) precedes(q Span) bool {
+	return p.Buf == q.Buf && p.Off+p.Len == q.Off
+}
+
+// part is the piece of the span from byte from up to byte to.
+func (p Span) part(from, to int) Span {
+	return Span{p.Buf, p.Off + from, to - from}
+}

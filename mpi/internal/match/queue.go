@@ -1,0 +1,163 @@
+package match
+
+// indexFrom is the length beyond which a queue gets an index of tags. Up to there walking it costs no more than keeping
+// the index, and most queues never grow longer. A power of two.
+const indexFrom = 16
+
+// place is where a receive or a message stands in a queue. The zero place stands in none.
+type place[E any] struct {
+	owner    *E
+	queue    *queue[E] // nil while it stands in none
+	sequence uint64
+	tag      int32
+
+	prev, next       *place[E] // in the queue
+	prevTag, nextTag *place[E] // in the chain of the queue's index, while it has one
+}
+
+// queue keeps places in the order in which they were pushed. A long one has an index from tags to chains of places that
+// stand in the same order, so that the first with a tag is found without walking past those with other tags.
+type queue[E any] struct {
+	first, last *place[E]
+	length      int
+	anyTag      chain[E]   // those that accept AnyTag, once there is an index
+	chains      []chain[E] // the others by tag: the index, a power of two, from the time the queue first grew long
+}
+
+// chain is a doubly linked list of places whose tags fall together.
+type chain[E any] struct {
+	first, last *place[E]
+}
+
+func (q *queue[E]) push(p *place[E]) {
+	p.queue, p.prev, p.next = q, q.last, nil
+	if q.last == nil {
+		q.first = p
+	} else {
+		q.last.next = p
+	}
+	q.last = p
+	q.length++
+	if q.length > max(indexFrom, len(q.chains)) {
+		q.index()
+	} else if q.chains != nil {
+		q.chain(p.tag).push(p)
+	}
+}
+
+func (q *queue[E]) remove(p *place[E]) {
+	if p.prev == nil {
+		q.first = p.next
+	} else {
+		p.prev.next = p.next
+	}
+	if p.next == nil {
+		q.last = p.prev
+	} else {
+		p.next.prev = p.prev
+	}
+	if q.chains != nil {
+		q.chain(p.tag).remove(p)
+	}
+	p.queue, p.prev, p.next = nil, nil, nil
+	q.length--
+}
+
+// index makes chains, about two for every place that the queue holds now, and puts the places into them.
+func (q *queue[E]) index() {
+	q.chains, q.anyTag = make([]chain[E], max(2*indexFrom, 2*len(q.chains))), chain[E]{}
+	for p := q.first; p != nil; p = p.next {
+		q.chain(p.tag).push(p)
+	}
+}
+
+func (q *queue[E]) chain(tag int32) *chain[E] {
+	if tag == AnyTag {
+		return &q.anyTag
+	}
+	// Tags in use are often consecutive, or multiples of a power of two: the multiplication spreads both.
+	h := uint32(tag) * 0x9E3779B1
+	return &q.chains[(h^h>>15)&uint32(len(q.chains)-1)]
+}
+
+// carrying finds the first message for a receive of this tag: the one that carries it, or the first of all for AnyTag.
+func (q *queue[E]) carrying(tag int32) *place[E] {
+	if tag == AnyTag {
+		return q.first
+	}
+	if q.chains != nil {
+		return q.chain(tag).find(tag)
+	}
+	for p := q.first; p != nil; p = p.next {
+		if p.tag == tag {
+			return p
+		}
+	}
+	return nil
+}
+
+// accepting finds the first receive for a message of this tag: one that names it, or one of AnyTag.
+func (q *queue[E]) accepting(tag int32) *place[E] {
+	if q.chains != nil {
+		return earlier(q.chain(tag).find(tag), q.anyTag.first)
+	}
+	for p := q.first; p != nil; p = p.next {
+		if p.tag == tag || p.tag == AnyTag {
+			return p
+		}
+	}
+	return nil
+}
+
+// each yields the owners in order, and lets the one at hand be removed. It reports whether to go on.
+func (q *queue[E]) each(yield func(*E) bool) bool {
+	for p := q.first; p != nil; {
+		next := p.next
+		if !yield(p.owner) {
+			return false
+		}
+		p = next
+	}
+	return true
+}
+
+func (c *chain[E]) push(p *place[E]) {
+	p.prevTag, p.nextTag = c.last, nil
+	if c.last == nil {
+		c.first = p
+	} else {
+		c.last.nextTag = p
+	}
+	c.last = p
+}
+
+func (c *chain[E]) remove(p *place[E]) {
+	if p.prevTag == nil {
+		c.first = p.nextTag
+	} else {
+		p.prevTag.nextTag = p.nextTag
+	}
+	if p.nextTag == nil {
+		c.last = p.prevTag
+	} else {
+		p.nextTag.prevTag = p.prevTag
+	}
+	p.prevTag, p.nextTag = nil, nil
+}
+
+func (c *chain[E]) find(tag int32) *place[E] {
+	for p := c.first; p != nil; p = p.nextTag {
+		if p.tag == tag {
+			return p
+		}
+	}
+	return nil
+}
+
+// earlier of two receives, either of which may be nil.
+func earlier[E any](a, b *place[E]) *place[E] {
+	if a == nil || b != nil && b.sequence < a.sequence {
+		return b
+	}
+	return a
+}

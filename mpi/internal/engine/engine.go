@@ -210,13 +210,13 @@ func (e *Engine) finished(p *peer, wc *transport.WC) {
 		e.failPeer(p, err)
 		return
 	}
-	token, verdict, err := e.announcer.Finished(wc.Imm)
+	token, err := e.announcer.Finished(p.ch, wc.Imm)
 	if err != nil {
 		e.failPeer(p, err)
 		return
 	}
 	if r := e.requests.byToken(token); r != nil {
-		e.complete(r, verdict)
+		e.complete(r, nil)
 	}
 	e.kick(p)
 }

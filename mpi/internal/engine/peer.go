@@ -226,11 +226,16 @@ func (e *Engine) failRequestsOf(p *peer) {
 				e.complete(r, p.cause)
 			}
 		}
-		e.announcer.Fail(p.ch, byToken)
-		e.fetcher.Fail(p.ch, byToken)
-		p.ch.Fail(p.cause)
+		if err := errors.Join(e.announcer.Fail(p.ch, byToken), e.fetcher.Fail(p.ch, byToken), p.ch.Fail(p.cause)); err != nil {
+			e.log.Error("giving a peer's memory back", "rank", e.rank, "peer", p.rank, "error", err)
+		}
 	}
 	// A receive from any source could wait for ever for the one that is gone: it fails too, and may be posted again.
-	e.table.WithdrawSource(int32(p.rank), true, func(m *postedRecv) { e.complete(m.Value, p.cause) })
+	for m := range e.table.Posted() {
+		if m.Source == int32(p.rank) || m.Source == AnySource {
+			e.table.Withdraw(m)
+			e.complete(m.Value, p.cause)
+		}
+	}
 	e.waiting.wakeAny() // probes look at the peer's state themselves
 }

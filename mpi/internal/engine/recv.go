@@ -170,7 +170,11 @@ func (e *Engine) fetch(r *request, p *peer, rts rendezvous.RTS) {
 	}
 	r.peer = p
 	e.stats.Fetched++
-	if err := e.fetcher.Start(p.ch, rts, r.buf, r.token()); err != nil {
+	done, err := e.fetcher.Start(p.ch, rts, r.buf, r.token())
+	if done {
+		e.received(r, p.rank, rts.Tag, 0, int(rts.Length))
+	}
+	if err != nil {
 		e.failPeer(p, err)
 		if r.peer != nil { // the fetcher had not taken it
 			e.complete(r, p.cause)

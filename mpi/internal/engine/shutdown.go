@@ -97,7 +97,10 @@ func (e *Engine) fail(cause error) {
 			e.failPeer(p, cause)
 		}
 	}
-	e.table.WithdrawAll(func(m *postedRecv) { e.complete(m.Value, cause) })
+	for m := range e.table.Posted() {
+		e.table.Withdraw(m)
+		e.complete(m.Value, cause)
+	}
 	e.waiting.wakeAny()
 }
 

@@ -1,0 +1,206 @@
+package sys
+
+import (
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The four below are raw: they do not tell the scheduler, so that a call that has nothing to do costs a few hundred nanoseconds.
+// They must only be used on non-blocking descriptors. "Again" is reported as n == -1 with no error; the end of a stream as n == 0.
+
+// Read reads what there is into p, which is not empty.
+func Read(fd int, p []byte) (int, error) {
+	for {
+		n, _, e := syscall.RawSyscall(syscall.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)))
+		if e == 0 {
+			return int(n), nil
+		}
+		if e != syscall.EINTR {
+			return again(e)
+		}
+	}
+}
+
+// Write writes what there is room for of p, which is not empty.
+func Write(fd int, p []byte) (int, error) {
+	for {
+		n, _, e := syscall.RawSyscall(syscall.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)))
+		if e == 0 {
+			return int(n), nil
+		}
+		if e != syscall.EINTR {
+			return again(e)
+		}
+	}
+}
+
+// Iovec is a piece of memory for Readv and Writev. It does not keep the memory alive: its owner does.
+type Iovec = syscall.Iovec
+
+// Vec describes p, which is not empty.
+func Vec(p []byte) Iovec {
+	v := Iovec{Base: &p[0]}
+	v.SetLen(len(p))
+	return v
+}
+
+// Readv reads what there is into the pieces, in their order.
+func Readv(fd int, v []Iovec) (int, error) {
+	for {
+		n, _, e := syscall.RawSyscall(syscall.SYS_READV, uintptr(fd), uintptr(unsafe.Pointer(&v[0])), uintptr(len(v)))
+		if e == 0 {
+			return int(n), nil
+		}
+		if e != syscall.EINTR {
+			return again(e)
+		}
+	}
+}
+
+// Writev writes what there is room for of the pieces, in their order.
+func Writev(fd int, v []Iovec) (int, error) {
+	for {
+		n, _, e := syscall.RawSyscall(syscall.SYS_WRITEV, uintptr(fd), uintptr(unsafe.Pointer(&v[0])), uintptr(len(v)))
+		if e == 0 {
+			return int(n), nil
+		}
+		if e != syscall.EINTR {
+			return again(e)
+		}
+	}
+}
+
+func again(e syscall.Errno) (int, error) {
+	if e == syscall.EAGAIN {
+		return -1, nil
+	}
+	return 0, e
+}
+
+// CloseFD closes a descriptor.
+func CloseFD(fd int) error { return unix.Close(fd) }
+
+// ShutdownWrite tells the other end of a stream that nothing more comes.
+func ShutdownWrite(fd int) error { return unix.Shutdown(fd, unix.SHUT_WR) }
+
+// PrepareSocket makes a connected TCP socket ready for raw use: non-blocking, without Nagle's delay, and given up when the peer
+// has not acknowledged anything for so long.
+func PrepareSocket(fd int, userTimeout time.Duration) error {
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return err
+	}
+	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
+		return err
+	}
+	return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(userTimeout.Milliseconds()))
+}
+
+// Poller waits for descriptors, and can be woken.
+type Poller struct {
+	epoll int
+	event int // eventfd
+}
+
+// NewPoller makes a poller. Close it.
+func NewPoller() (*Poller, error) {
+	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	event, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		unix.Close(epoll)
+		return nil, err
+	}
+	p := &Poller{epoll, event}
+	if err := unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, event, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: -1}); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func interest(write bool) uint32 {
+	if write {
+		return unix.EPOLLIN | unix.EPOLLOUT
+	}
+	return unix.EPOLLIN
+}
+
+// Add watches a descriptor for input, and for room to write if asked; id comes back in Ready.
+func (p *Poller) Add(fd int, id int32, write bool) error {
+	return unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: interest(write), Fd: id})
+}
+
+// Change changes what a descriptor is watched for.
+func (p *Poller) Change(fd int, id int32, write bool) error {
+	return unix.EpollCtl(p.epoll, unix.EPOLL_CTL_MOD, fd, &unix.EpollEvent{Events: interest(write), Fd: id})
+}
+
+// Remove ends the watch.
+func (p *Poller) Remove(fd int) error { return unix.EpollCtl(p.epoll, unix.EPOLL_CTL_DEL, fd, nil) }
+
+// Ready reports, without blocking, the ids of descriptors that have something.
+func (p *Poller) Ready(ids []int32) int {
+	var events [64]unix.EpollEvent
+	most := min(len(events), len(ids))
+	r, _, e := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(p.epoll), uintptr(unsafe.Pointer(&events[0])), uintptr(most), 0, 0, 0)
+	if e != 0 {
+		return 0
+	}
+	n := 0
+	for _, ev := range events[:r] {
+		if ev.Fd >= 0 {
+			ids[n] = ev.Fd
+			n++
+		}
+	}
+	return n
+}
+
+// Wait blocks until a descriptor has something, Wake is called, or d has passed (d < 0: for ever). Other goroutines run meanwhile.
+func (p *Poller) Wait(d time.Duration) error {
+	ms := -1
+	if d >= 0 {
+		ms = int((d + time.Millisecond - 1) / time.Millisecond)
+	}
+	var events [1]unix.EpollEvent
+	n, err := unix.EpollWait(p.epoll, events[:], ms)
+	if err != nil && err != unix.EINTR {
+		return err
+	}
+	if n == 1 && events[0].Fd == -1 {
+		var b [8]byte
+		Read(p.event, b[:])
+	}
+	return nil
+}
+
+// Wake ends a Wait, the present or else the next.
+func (p *Poller) Wake() {
+	one := [8]byte{0: 1}
+	Write(p.event, one[:])
+}
+
+// Close releases the poller.
+func (p *Poller) Close() {
+	unix.Close(p.event)
+	unix.Close(p.epoll)
+}
+
+// Map gives n bytes of zeroed memory off the Go heap, page-aligned.
+func Map(n int) ([]byte, error) {
+	return unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+}
+
+// Unmap gives back what Map gave.
+func Unmap(b []byte) error { return unix.Munmap(b) }
+
+// Yield offers the processor to other threads that want it.
+func Yield() { syscall.RawSyscall(syscall.SYS_SCHED_YIELD, 0, 0, 0) }
+
+// Dup duplicates a descriptor; programs that this process starts do not get it.
+func Dup(fd int) (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3) }

@@ -1,0 +1,40 @@
+//go:build !linux
+
+package sys
+
+import (
+	"errors"
+	"runtime"
+	"time"
+)
+
+var errLinux = errors.New("weft's TCP fabric needs Linux; it does not run on " + runtime.GOOS)
+
+// Iovec is a piece of memory for Readv and Writev.
+type Iovec struct{}
+
+func Vec([]byte) Iovec                       { return Iovec{} }
+func Read(int, []byte) (int, error)          { return 0, errLinux }
+func Write(int, []byte) (int, error)         { return 0, errLinux }
+func Readv(int, []Iovec) (int, error)        { return 0, errLinux }
+func Writev(int, []Iovec) (int, error)       { return 0, errLinux }
+func CloseFD(int) error                      { return errLinux }
+func ShutdownWrite(int) error                { return errLinux }
+func PrepareSocket(int, time.Duration) error { return errLinux }
+func Map(int) ([]byte, error)                { return nil, errLinux }
+func Unmap([]byte) error                     { return errLinux }
+func Yield()                                 { runtime.Gosched() }
+
+// Poller needs Linux.
+type Poller struct{}
+
+func NewPoller() (*Poller, error)             { return nil, errLinux }
+func (*Poller) Add(int, int32, bool) error    { return errLinux }
+func (*Poller) Change(int, int32, bool) error { return errLinux }
+func (*Poller) Remove(int) error              { return errLinux }
+func (*Poller) Ready([]int32) int             { return 0 }
+func (*Poller) Wait(time.Duration) error      { return errLinux }
+func (*Poller) Wake()                         {}
+func (*Poller) Close()                        {}
+
+func Dup(int) (int, error) { return -1, errLinux }

@@ -1,0 +1,195 @@
+package tcp
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// cq is a completion queue; polling it drives the queue pairs attached to it.
+type cq struct {
+	dev   *Device
+	depth int
+	users int // QPs that name it
+
+	ring   []transport.WC // power of two in length
+	head   uint32         // next to poll
+	tail   uint32         // next to fill
+	placed []*qp          // with Writes placed that nobody has been told of
+
+	qps    []*qp // driven by Poll
+	poller *sys.Poller
+	ready  []int32
+
+	arrivals atomic.Bool // inbox has something
+	inbox    struct {
+		sync.Mutex
+		qps []*qp // handed over by endpoint goroutines
+	}
+	overrun bool
+}
+
+// readDirectly is how many sockets a pass reads without asking first which of them have anything.
+const readDirectly = 8
+
+// CreateCQ makes a completion queue.
+func (d *Device) CreateCQ(depth int) (transport.CQ, error) {
+	if d.closed {
+		return nil, transport.ErrDeviceGone
+	}
+	if depth < 1 || depth > maxCQDepth {
+		return nil, fmt.Errorf("%w: a completion queue of depth %d; 1 to %d are possible", transport.ErrInvalid, depth, maxCQDepth)
+	}
+	poller, err := sys.NewPoller()
+	if err != nil {
+		return nil, fmt.Errorf("completion queue: %w", err)
+	}
+	c := &cq{dev: d, depth: depth, poller: poller, ring: make([]transport.WC, 16), ready: make([]int32, 64)}
+	d.cqs = append(d.cqs, c)
+	return c, nil
+}
+
+// Poll makes a pass and returns completions.
+func (c *cq) Poll(wc []transport.WC) int {
+	if c.arrivals.Load() {
+		c.admit()
+	}
+	if len(c.qps) <= readDirectly {
+		for i := 0; i < len(c.qps); i++ {
+			c.qps[i].drive()
+		}
+	} else {
+		for i := 0; i < len(c.qps); i++ {
+			if q := c.qps[i]; q.hasOutput() && !q.blocked {
+				q.transmit()
+			}
+		}
+		n := c.poller.Ready(c.ready)
+		for _, id := range c.ready[:n] {
+			if q := c.dev.qps[id]; q != nil {
+				q.drive()
+			}
+		}
+	}
+	return c.take(wc)
+}
+
+func (c *cq) take(wc []transport.WC) int {
+	n := 0
+	for n < len(wc) && c.head != c.tail {
+		i := c.head & uint32(len(c.ring)-1)
+		wc[n] = c.ring[i]
+		c.ring[i].Err = nil
+		c.head++
+		n++
+	}
+	return n
+}
+
+// Placed reports queue pairs that have had Writes placed.
+func (c *cq) Placed(qps []transport.QPN) int {
+	n := min(len(qps), len(c.placed))
+	for i, q := range c.placed[:n] {
+		q.marked = false
+		qps[i] = q.num
+	}
+	c.placed = c.placed[:copy(c.placed, c.placed[n:])]
+	return n
+}
+
+// Wait blocks in the poller.
+func (c *cq) Wait(d time.Duration) error {
+	if c.arrivals.Load() {
+		return nil
+	}
+	return c.poller.Wait(d)
+}
+
+// Wake ends a Wait.
+func (c *cq) Wake() { c.poller.Wake() }
+
+// Close releases the queue.
+func (c *cq) Close() error {
+	if c.users > 0 {
+		return fmt.Errorf("%w: %d queue pairs use the completion queue", transport.ErrInvalid, c.users)
+	}
+	c.release()
+	c.dev.cqs = slices.DeleteFunc(c.dev.cqs, func(o *cq) bool { return o == c })
+	return nil
+}
+
+func (c *cq) release() {
+	if c.poller != nil {
+		c.poller.Close()
+		c.poller = nil
+	}
+}
+
+// push adds a completion. When there is no room the queue is overrun: an error of the CQ, and of every QP that uses it.
+func (c *cq) push(wc transport.WC) {
+	n := int(c.tail - c.head)
+	if n == c.depth {
+		if !c.overrun {
+			c.overrun = true
+			err := fmt.Errorf("%w: more than %d completions that nobody has polled", transport.ErrOverrun, c.depth)
+			for _, q := range slices.Clone(c.qps) {
+				q.fail(err, transport.StatusFatal)
+			}
+		}
+		return
+	}
+	if n == len(c.ring) {
+		bigger := make([]transport.WC, 2*len(c.ring))
+		for i := range n {
+			bigger[i] = c.ring[(c.head+uint32(i))&uint32(len(c.ring)-1)]
+		}
+		c.ring, c.head, c.tail = bigger, 0, uint32(n)
+	}
+	c.ring[c.tail&uint32(len(c.ring)-1)] = wc
+	c.tail++
+}
+
+// handOver gives a connected QP to the queue's driver. It may be called from any goroutine.
+func (c *cq) handOver(q *qp) {
+	c.inbox.Lock()
+	c.inbox.qps = append(c.inbox.qps, q)
+	c.inbox.Unlock()
+	c.arrivals.Store(true)
+	c.Wake()
+}
+
+// admit attaches what was handed over.
+func (c *cq) admit() {
+	c.inbox.Lock()
+	qps := c.inbox.qps
+	c.inbox.qps = nil
+	c.arrivals.Store(false)
+	c.inbox.Unlock()
+	for _, q := range qps {
+		c.attach(q)
+	}
+}
+
+func (c *cq) attach(q *qp) {
+	if q.fd < 0 || slices.Contains(c.qps, q) {
+		return // it has ended before
+	}
+	c.qps = append(c.qps, q)
+	if err := c.poller.Add(q.fd, int32(q.num), q.blocked); err != nil {
+		q.fail(fmt.Errorf("watching the connection: %w", err), transport.StatusFatal)
+	}
+}
+
+func (c *cq) detach(q *qp) {
+	if i := slices.Index(c.qps, q); i >= 0 {
+		c.qps = slices.Delete(c.qps, i, i+1)
+		if q.fd >= 0 {
+			c.poller.Remove(q.fd)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package tcp
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// Options of a device. A zero field stands for its default.
+type Options struct {
+	Host            string        // address to listen on and to connect from; "127.0.0.1"
+	LowPort         int           // first and last port to listen on; 0: the system chooses
+	HighPort        int           //
+	StrangerTimeout time.Duration // how long an unproven peer may take; 2 s
+	PeerTimeout     time.Duration // how long a peer may leave what was sent unacknowledged; 10 s
+	Log             *slog.Logger  // for what belongs to no call; nothing is logged without
+}
+
+const (
+	maxSGE      = 8
+	maxSegments = 8
+	maxInline   = 64
+	maxMessage  = 1 << 46
+	maxDepth    = 1 << 15
+	maxReads    = 64
+	maxPrivate  = 512
+	maxCQDepth  = 1 << 20
+)
+
+// Device is a rank's software RNIC.
+type Device struct {
+	opts Options
+	keys *mathrand.ChaCha8
+
+	regions regionTable
+	qps     []*qp // by number; nil where released
+	cqs     []*cq
+	pds     int
+	end     *endpoint
+	closed  bool
+
+	staging []byte // what was read and is not yet placed; empty between two QPs' turns
+	out     outbox
+
+	mu sync.Mutex // guards numbering of QPs against endpoint goroutines
+}
+
+// New makes a device. It needs Linux.
+func New(o Options) (*Device, error) {
+	if o.Host == "" {
+		o.Host = "127.0.0.1"
+	}
+	if o.StrangerTimeout <= 0 {
+		o.StrangerTimeout = 2 * time.Second
+	}
+	if o.PeerTimeout <= 0 {
+		o.PeerTimeout = 10 * time.Second
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if err := o.checkPorts(); err != nil {
+		return nil, err
+	}
+	var seed [32]byte
+	if _, err := rand.Read(seed[:]); err != nil {
+		return nil, err
+	}
+	return &Device{opts: o, keys: mathrand.NewChaCha8(seed), staging: make([]byte, stagingSize)}, nil
+}
+
+func (o *Options) checkPorts() error {
+	if o.LowPort == 0 && o.HighPort == 0 {
+		return nil
+	}
+	if o.LowPort < 1 || o.HighPort > 65535 || o.LowPort > o.HighPort {
+		return fmt.Errorf("ports %d to %d: not a range from 1 to 65535", o.LowPort, o.HighPort)
+	}
+	return nil
+}
+
+// Query tells the device's limits.
+func (d *Device) Query() transport.DeviceAttr {
+	return transport.DeviceAttr{
+		Provider: "tcp", MaxSGE: maxSGE, MaxSegments: maxSegments, MaxInline: maxInline, MaxMessage: maxMessage,
+		MaxQPDepth: maxDepth, MaxReads: maxReads, MaxPrivate: maxPrivate,
+	}
+}
+
+// AllocPD makes a protection domain.
+func (d *Device) AllocPD() (transport.PD, error) {
+	if d.closed {
+		return nil, transport.ErrDeviceGone
+	}
+	d.pds++
+	return &pd{dev: d}, nil
+}
+
+// Close releases everything.
+func (d *Device) Close() error {
+	if d.closed {
+		return nil
+	}
+	d.closed = true
+	var errs []error
+	if d.end != nil {
+		errs = append(errs, d.end.Close())
+	}
+	for _, q := range d.qps {
+		if q != nil {
+			q.Release()
+		}
+	}
+	for _, c := range d.cqs {
+		c.release()
+	}
+	errs = append(errs, d.regions.release())
+	return errors.Join(errs...)
+}

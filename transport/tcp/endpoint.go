@@ -1,0 +1,467 @@
+package tcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// maxStrangers is how many connections that have not proved anything may be open at once; more wait in the system's queue.
+const maxStrangers = 128
+
+// provenTimeout is how long a proven peer may take for the rest of start-up.
+const provenTimeout = 30 * time.Second
+
+// endpoint is a device's connection management. It runs on goroutines with ordinary connections; what it makes is handed to
+// the completion queue's driver.
+type endpoint struct {
+	dev      *Device
+	id       transport.Identity
+	acceptor transport.Acceptor
+	listener net.Listener
+	addr     string
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	slots  chan struct{} // one for each stranger
+
+	mu    sync.Mutex
+	peers map[uint32]*attempt
+}
+
+// attempt is what the endpoint knows of one peer.
+type attempt struct {
+	crossing crossing
+	changed  chan struct{} // closed when the state changes
+	turn     sync.Mutex    // callbacks of one peer never run two at a time
+}
+
+// Listen starts connection management.
+func (d *Device) Listen(id transport.Identity, acceptor transport.Acceptor) (transport.Endpoint, error) {
+	if d.closed {
+		return nil, transport.ErrDeviceGone
+	}
+	if d.end != nil {
+		return nil, fmt.Errorf("%w: the device has an endpoint", transport.ErrInvalid)
+	}
+	l, err := d.listen()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	e := &endpoint{
+		dev: d, id: id, acceptor: acceptor, listener: l, addr: "tcp:" + l.Addr().String(), ctx: ctx, cancel: cancel,
+		slots: make(chan struct{}, maxStrangers), peers: map[uint32]*attempt{},
+	}
+	d.end = e
+	e.wg.Go(e.serve)
+	return e, nil
+}
+
+func (d *Device) listen() (net.Listener, error) {
+	var conf net.ListenConfig
+	conf.SetMultipathTCP(false)
+	var last error
+	for port := d.opts.LowPort; port <= d.opts.HighPort; port++ {
+		l, err := conf.Listen(context.Background(), "tcp", net.JoinHostPort(d.opts.Host, strconv.Itoa(port)))
+		if err == nil {
+			return l, nil
+		}
+		last = err
+	}
+	if d.opts.LowPort != d.opts.HighPort {
+		return nil, fmt.Errorf("no port from %d to %d is free: %w", d.opts.LowPort, d.opts.HighPort, last)
+	}
+	return nil, last
+}
+
+// Addr is where peers connect to.
+func (e *endpoint) Addr() string { return e.addr }
+
+// Close ends connection management.
+func (e *endpoint) Close() error {
+	e.cancel()
+	err := e.listener.Close()
+	e.wg.Wait()
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+func (e *endpoint) peer(rank uint32) *attempt {
+	a := e.peers[rank]
+	if a == nil {
+		a = &attempt{changed: make(chan struct{})}
+		e.peers[rank] = a
+	}
+	return a
+}
+
+// step changes a peer's state and tells those who wait for it. It returns what is closed at the next change.
+func (e *endpoint) step(a *attempt, change func(c *crossing)) <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	change(&a.crossing)
+	close(a.changed)
+	a.changed = make(chan struct{})
+	return a.changed
+}
+
+// Connect connects to a rank.
+func (e *endpoint) Connect(ctx context.Context, rank uint32, addr string) error {
+	hostport, ok := strings.CutPrefix(addr, "tcp:")
+	if !ok {
+		return fmt.Errorf("address %q of rank %d: not an address of the TCP fabric", addr, rank)
+	}
+	if rank == e.id.Rank || rank >= e.id.Size {
+		return fmt.Errorf("%w: rank %d of %d connects to rank %d", transport.ErrInvalid, e.id.Rank, e.id.Size, rank)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(e.ctx, cancel)()
+	for {
+		e.mu.Lock()
+		a := e.peer(rank)
+		state, changed := a.crossing.state, a.changed
+		mine := a.crossing.dial()
+		e.mu.Unlock()
+		if state == crossingConnected {
+			return nil
+		}
+		if mine {
+			err := e.dial(ctx, a, rank, hostport)
+			decides := false
+			changed := e.step(a, func(c *crossing) { decides = c.dialed(err == nil) })
+			if err == nil {
+				return nil
+			}
+			if decides && !errors.Is(err, errCrossing) {
+				return fmt.Errorf("connecting to rank %d at %s: %w", rank, hostport, err)
+			}
+			if decides {
+				// The peer's own connection is on its way, and ours is out of its way now. Dialing again at once would only be
+				// turned down again.
+				select {
+				case <-changed:
+				case <-time.After(crossingPause):
+				case <-ctx.Done():
+				}
+			}
+			continue
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return e.ended(ctx, rank, hostport)
+		}
+	}
+}
+
+// crossingPause is how long the peer's connection is waited for before ours is tried again.
+const crossingPause = 100 * time.Millisecond
+
+func (e *endpoint) ended(ctx context.Context, rank uint32, addr string) error {
+	if e.ctx.Err() != nil {
+		return fmt.Errorf("connecting to rank %d at %s: %w", rank, addr, transport.ErrDeviceGone)
+	}
+	return fmt.Errorf("connecting to rank %d at %s: %w", rank, addr, context.Cause(ctx))
+}
+
+// stream is a connection in start-up.
+type stream struct {
+	net.Conn
+	read int // bytes read
+}
+
+// until has reads and writes end at a deadline, or with the context.
+func (s *stream) until(ctx context.Context, d time.Duration) (release func() bool) {
+	s.SetDeadline(time.Now().Add(d))
+	return context.AfterFunc(ctx, func() { s.SetDeadline(time.Unix(1, 0)) })
+}
+
+// message reads one message: exactly it, not a byte more, since what follows may be of the other mode (C2).
+func (s *stream) message() (messageType, []byte, error) {
+	var prefix [prefixSize]byte
+	if err := s.full(prefix[:]); err != nil {
+		return 0, nil, err
+	}
+	t, n, err := parsePrefix(prefix[:])
+	if err != nil {
+		return t, nil, err
+	}
+	body := make([]byte, n)
+	return t, body, s.full(body)
+}
+
+func (s *stream) full(b []byte) error {
+	n, err := io.ReadFull(s.Conn, b)
+	s.read += n
+	return err
+}
+
+// detach takes the descriptor out of the connection for raw use.
+func (s *stream) detach(userTimeout time.Duration) (int, error) {
+	f, err := s.Conn.(*net.TCPConn).File()
+	if err != nil {
+		return -1, err
+	}
+	defer f.Close()
+	fd, err := sys.Dup(int(f.Fd()))
+	if err != nil {
+		return -1, err
+	}
+	if err := sys.PrepareSocket(fd, userTimeout); err != nil {
+		sys.CloseFD(fd)
+		return -1, err
+	}
+	return fd, s.Conn.Close()
+}
+
+// dial begins a connection and brings it to RDMA mode.
+func (e *endpoint) dial(ctx context.Context, a *attempt, rank uint32, addr string) error {
+	var d net.Dialer
+	d.SetMultipathTCP(false)
+	conn, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		if ctx.Err() != nil {
+			return e.ended(ctx, rank, addr)
+		}
+		return err
+	}
+	defer conn.Close()
+	s := &stream{Conn: conn}
+	defer s.until(ctx, provenTimeout)()
+	err = e.initiate(s, a, rank)
+	if err != nil && ctx.Err() != nil {
+		return e.ended(ctx, rank, addr)
+	}
+	return vanished(err)
+}
+
+// vanished words the end of a stream in the middle of start-up.
+func vanished(err error) error {
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("%w: it closed the connection during start-up", transport.ErrPeerLost)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("%w: it does not answer during start-up", transport.ErrPeerLost)
+	}
+	return err
+}
+
+func (e *endpoint) initiate(s *stream, a *attempt, rank uint32) error {
+	nonce, err := newNonce()
+	if err != nil {
+		return err
+	}
+	p := parties{job: jobHash(e.id.Job), initiator: e.id.Rank, responder: rank}
+	p.nonces[0] = nonce
+	if _, err := s.Write(p.appendHello(nil)); err != nil {
+		return err
+	}
+	body, err := expect(s, typeChallenge)
+	if err != nil {
+		return err
+	}
+	if err := p.takeChallenge(body, &e.id.Secret); err != nil {
+		return err
+	}
+	a.turn.Lock()
+	defer a.turn.Unlock()
+	conf, private, err := e.prepare(rank)
+	if err != nil {
+		return err
+	}
+	if _, err := s.Write(p.appendRequest(nil, &e.id.Secret, maxReads, private)); err != nil {
+		return err
+	}
+	// While the answer is on its way the peer's own connection may be accepted here.
+	a.turn.Unlock()
+	body, err = expect(s, typeAccept)
+	a.turn.Lock()
+	if err != nil {
+		return err
+	}
+	reads, private, err := parseAccept(body)
+	if err != nil {
+		return err
+	}
+	return e.connected(s, rank, conf, private, true, reads)
+}
+
+// expect reads the message that is due, or the Reject in its place.
+func expect(s *stream, want messageType) ([]byte, error) {
+	t, body, err := s.message()
+	if err != nil {
+		return nil, err
+	}
+	if t == typeReject {
+		return nil, parseReject(body)
+	}
+	if t != want {
+		return nil, fmt.Errorf("%w: %v where %v is due", transport.ErrProtocol, t, want)
+	}
+	return body, nil
+}
+
+func (e *endpoint) prepare(rank uint32) (transport.QPConfig, []byte, error) {
+	conf, private, err := e.acceptor.Prepare(rank)
+	if err == nil && len(private) > maxPrivate {
+		err = fmt.Errorf("%w: %d bytes of private data; at most %d are possible", transport.ErrInvalid, len(private), maxPrivate)
+	}
+	return conf, private, err
+}
+
+// connected turns the connection into a queue pair and hands it over.
+func (e *endpoint) connected(s *stream, rank uint32, conf transport.QPConfig, private []byte, initiator bool, reads int) error {
+	local, remote := s.LocalAddr().String(), s.RemoteAddr().String()
+	fd, err := s.detach(e.dev.opts.PeerTimeout)
+	if err != nil {
+		return err
+	}
+	q, err := e.dev.newQP(fd, conf, rank, local, remote, initiator, min(reads, maxReads))
+	if err != nil {
+		sys.CloseFD(fd)
+		return err
+	}
+	e.acceptor.Connected(rank, q, private)
+	q.scq.handOver(q)
+	if q.rcq != q.scq {
+		q.rcq.handOver(q)
+	}
+	return nil
+}
+
+// serve accepts connections until the endpoint is closed.
+func (e *endpoint) serve() {
+	for {
+		select {
+		case e.slots <- struct{}{}:
+		case <-e.ctx.Done():
+			return
+		}
+		conn, err := e.listener.Accept()
+		if err != nil {
+			<-e.slots
+			if e.ctx.Err() != nil {
+				return
+			}
+			e.dev.opts.Log.Error("accepting connections", "address", e.addr, "error", err)
+			select { // out of descriptors, most likely: it passes
+			case <-time.After(100 * time.Millisecond):
+				continue
+			case <-e.ctx.Done():
+				return
+			}
+		}
+		e.wg.Go(func() {
+			defer conn.Close()
+			s := &stream{Conn: conn}
+			if rank, err := e.respond(s); err != nil && e.ctx.Err() == nil {
+				from := conn.RemoteAddr().String()
+				if rank >= 0 {
+					from = fmt.Sprintf("rank %d at %s", rank, from)
+				}
+				e.acceptor.Refused(from, vanished(err))
+			}
+		})
+	}
+}
+
+// respond is the responder's side of start-up. The rank is the peer's once it has proved it, -1 before.
+func (e *endpoint) respond(s *stream) (rank int, err error) {
+	free := sync.OnceFunc(func() { <-e.slots })
+	defer free()
+	stop := s.until(e.ctx, e.dev.opts.StrangerTimeout)
+	defer stop()
+	p, err := e.hello(s)
+	if err != nil {
+		return -1, err
+	}
+	if p.nonces[1], err = newNonce(); err != nil {
+		return -1, err
+	}
+	if _, err := s.Write(p.appendChallenge(nil, &e.id.Secret)); err != nil {
+		return -1, err
+	}
+	body, err := expect(s, typeRequest)
+	if err != nil {
+		return -1, err
+	}
+	reads, private, err := p.takeRequest(body, &e.id.Secret)
+	if err != nil {
+		s.reject(rejectAuth, err.Error())
+		return -1, err
+	}
+	// A proven peer: it is no stranger any more.
+	free()
+	s.SetDeadline(time.Now().Add(provenTimeout))
+	return int(p.initiator), e.accept(s, p.initiator, reads, private)
+}
+
+// hello reads the first message and checks who calls whom.
+func (e *endpoint) hello(s *stream) (parties, error) {
+	raw := make([]byte, helloSize)
+	if err := s.full(raw); err != nil {
+		if s.read > 0 && string(raw[:min(s.read, len(magic))]) != magic[:min(s.read, len(magic))] {
+			return parties{}, fmt.Errorf("%w: it begins with %q", transport.ErrNotWeft, raw[:min(s.read, len(magic))])
+		}
+		return parties{}, err
+	}
+	p, err := parseHello(raw)
+	switch {
+	case errors.Is(err, transport.ErrVersion):
+		s.reject(rejectVersion, fmt.Sprintf("this is version %d", startupVersion))
+	case err != nil:
+	case p.job != jobHash(e.id.Job):
+		err = fmt.Errorf("%w: it is of another job", transport.ErrRefused)
+		s.reject(rejectOther, "this is another job")
+	case p.responder != e.id.Rank || p.initiator >= e.id.Size || p.initiator == e.id.Rank || p.lane != 0:
+		err = fmt.Errorf("%w: it says that it is rank %d and wants rank %d, lane %d", transport.ErrRefused, p.initiator, p.responder, p.lane)
+		s.reject(rejectRank, fmt.Sprintf("this is rank %d of %d", e.id.Rank, e.id.Size))
+	}
+	return p, err
+}
+
+func (s *stream) reject(code rejectCode, text string) {
+	s.Write(appendReject(nil, code, text)) // it is told if it listens
+}
+
+// accept makes the connection of a proven peer, unless another one stands or comes first.
+func (e *endpoint) accept(s *stream, rank uint32, reads int, private []byte) error {
+	e.mu.Lock()
+	a := e.peer(rank)
+	ok := a.crossing.request(e.id.Rank, rank)
+	e.mu.Unlock()
+	if !ok {
+		s.reject(rejectCrossing, "another connection between the two stays")
+		return nil
+	}
+	a.turn.Lock()
+	defer a.turn.Unlock()
+	err := func() error {
+		conf, mine, err := e.prepare(rank)
+		if err != nil {
+			s.reject(rejectOther, err.Error())
+			return err
+		}
+		if _, err := s.Write(appendAccept(nil, maxReads, mine)); err != nil {
+			return err
+		}
+		return e.connected(s, rank, conf, private, false, reads)
+	}()
+	e.step(a, func(c *crossing) { c.made(err == nil) })
+	return err
+}

@@ -1,0 +1,36 @@
+package tcp
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/weft-mpi/weft/internal/sys"
+)
+
+// vecBytes is the memory that an Iovec describes.
+func vecBytes(v sys.Iovec) []byte { return unsafe.Slice(v.Base, int(v.Len)) }
+
+// owns tells whether b lies in the outbox's buffer.
+func (o *outbox) owns(b []byte) bool {
+	p, base := uintptr(unsafe.Pointer(&b[0])), uintptr(unsafe.Pointer(&o.buf[0]))
+	return p >= base && p < base+outSize
+}
+
+// placeTail copies the end of a Write: its last 8 bytes after all others, in one store where they are aligned, so that whoever polls them
+// finds everything before them in place.
+func placeTail(dst, src []byte) {
+	n := len(src) - 8
+	if n < 0 {
+		copy(dst, src)
+		return
+	}
+	copy(dst[:n], src[:n])
+	last := unsafe.Pointer(&dst[n])
+	if uintptr(last)%8 != 0 {
+		copy(dst[n:], src[n:])
+		return
+	}
+	var v uint64
+	copy((*[8]byte)(unsafe.Pointer(&v))[:], src[n:])
+	atomic.StoreUint64((*uint64)(last), v)
+}

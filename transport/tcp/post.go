@@ -1,0 +1,130 @@
+package tcp
+
+import (
+	"fmt"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// gatherFrames is how many requests FlagMore holds back before they go out all the same.
+const gatherFrames = 64
+
+// PostSend checks a request, queues it, and sends it at once unless more is to follow.
+func (q *qp) PostSend(wr *transport.SendWR) error {
+	if q.state != transport.StateReady && q.state != transport.StateDraining {
+		return fmt.Errorf("%w: it is %v (rank %d at %s)", transport.ErrState, q.state, q.peer, q.remote)
+	}
+	total, err := q.check(wr)
+	if err != nil {
+		return err
+	}
+	if !q.sq.room(q.conf.SendWR) {
+		return transport.ErrQueueFull
+	}
+	w := q.sq.at(q.sq.tail)
+	w.id, w.op, w.flags, w.total, w.imm = wr.ID, wr.Op, wr.Flags, total, wr.Imm
+	w.done, w.failed, w.got, w.pieces = false, 0, 0, 0
+	w.remote = copy(w.segs[:], wr.Remote)
+	if wr.Flags&transport.FlagInline != 0 {
+		n := 0
+		for _, s := range wr.Local {
+			n += copy(w.inline[n:], s.MR.(*region).mem[s.Offset:][:s.Length])
+		}
+	} else {
+		for i := range wr.Local {
+			if s := &wr.Local[i]; s.Length > 0 {
+				r := s.MR.(*region)
+				w.local[w.pieces] = piece{r, r.key, s.Offset, s.Length}
+				w.pieces++
+			}
+		}
+	}
+	switch wr.Op {
+	case transport.OpSend, transport.OpWriteImm:
+		w.number = q.nextMsn
+		q.nextMsn++
+	case transport.OpRead:
+		w.number = q.readNo
+		q.readNo++
+	}
+	q.sq.tail++
+	if wr.Flags&transport.FlagMore == 0 || q.sq.tail-q.at.next >= gatherFrames {
+		if !q.blocked {
+			q.transmit()
+		}
+	}
+	return nil
+}
+
+// check refuses a request that cannot be right, and returns its length.
+func (q *qp) check(wr *transport.SendWR) (int, error) {
+	need := transport.Access(0)
+	switch wr.Op {
+	case transport.OpSend, transport.OpWrite, transport.OpWriteImm:
+	case transport.OpRead:
+		need = transport.LocalWrite
+		if q.most == 0 {
+			return 0, fmt.Errorf("%w: a Read on a queue pair that may have none outstanding", transport.ErrInvalid)
+		}
+	default:
+		return 0, fmt.Errorf("%w: operation %d", transport.ErrInvalid, wr.Op)
+	}
+	if len(wr.Local) > maxSGE || len(wr.Remote) > maxSegments {
+		return 0, fmt.Errorf("%w: %d elements and %d segments; at most %d and %d are possible", transport.ErrInvalid, len(wr.Local),
+			len(wr.Remote), maxSGE, maxSegments)
+	}
+	total := 0
+	for i := range wr.Local {
+		if _, err := q.pd.local(wr.Local[i], need); err != nil {
+			return 0, err
+		}
+		total += wr.Local[i].Length
+	}
+	var far uint64
+	for i := range wr.Remote {
+		s := &wr.Remote[i]
+		if s.Length > maxMessage || s.Offset > maxMessage {
+			return 0, fmt.Errorf("%w: a segment of %d bytes at %d", transport.ErrInvalid, s.Length, s.Offset)
+		}
+		far += s.Length
+	}
+	switch {
+	case total > maxMessage:
+		return 0, fmt.Errorf("%w: %d bytes", transport.ErrInvalid, total)
+	case wr.Op == transport.OpSend && len(wr.Remote) > 0:
+		return 0, fmt.Errorf("%w: a Send names remote memory", transport.ErrInvalid)
+	case wr.Op != transport.OpSend && far != uint64(total):
+		return 0, fmt.Errorf("%w: %d local bytes, %d remote", transport.ErrInvalid, total, far)
+	case wr.Op != transport.OpRead && len(wr.Remote) > 1:
+		return 0, fmt.Errorf("%w: a Write to %d segments", transport.ErrInvalid, len(wr.Remote))
+	case wr.Flags&transport.FlagInline != 0 && (wr.Op == transport.OpRead || total > maxInline):
+		return 0, fmt.Errorf("%w: %d bytes inline; at most %d, and not for a Read", transport.ErrInvalid, total, maxInline)
+	}
+	return total, nil
+}
+
+// Flush sends what FlagMore held back.
+func (q *qp) Flush() {
+	if q.fd >= 0 && !q.blocked && q.hasOutput() {
+		q.transmit()
+	}
+}
+
+// retire completes requests from the head of the queue, in order, as far as they are done.
+func (q *qp) retire() {
+	for q.sq.head != q.sq.tail {
+		w := q.sq.at(q.sq.head)
+		if !w.done {
+			return
+		}
+		q.complete(w)
+		q.sq.head++
+	}
+}
+
+// complete reports a request that has succeeded, if it asked for that.
+func (q *qp) complete(w *wqe) {
+	if w.flags&transport.FlagSignaled != 0 {
+		q.scq.push(transport.WC{ID: w.id, QP: q.num, Op: w.op, Bytes: w.got})
+	}
+}

@@ -1,0 +1,258 @@
+package tcp
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// qp is one end of a connection in RDMA mode.
+type qp struct {
+	dev      *Device
+	pd       *pd
+	scq, rcq *cq
+	conf     transport.QPConfig
+	num      transport.QPN
+	peer     uint32
+	local    string
+	remote   string
+
+	fd    int // -1 once the connection is closed
+	state transport.State
+	err   error
+
+	// Sending: see transmit.go.
+	sq      sendQueue
+	answers answerQueue // reads of the peer that are to be answered
+	at      cursor      // what goes out next
+	written cursor      // up to here the socket has taken everything
+	carry   carry       // the rest of a frame that the socket took in part
+	blocked bool        // the socket has no room; the poller watches for it
+	quiet   bool        // responder that has not seen a frame yet: it sends none
+	closing closing
+	most    uint64 // our Reads outstanding at once: both sides' limits
+	read    uint64 // Reads of ours that are done
+	nextMsn uint64 // number of the next untagged message that is posted
+	readNo  uint64 // number of the next Read that is posted
+
+	// Receiving: see receive.go.
+	rq      recvQueue
+	in      incoming
+	marked  bool   // is in rcq.placed
+	recvMsn uint64 // number of the next untagged message that the peer begins
+	peerEnd bool   // the peer's Close has come
+}
+
+// closing is how far our half of an orderly close has got.
+type closing uint8
+
+const (
+	closeNotAsked closing = iota // left by Close
+	closeDue                     // posted work goes out first, then the Close frame; left when the frame is written
+	closeSent                    // final
+)
+
+// newQP makes a QP of a descriptor that start-up has connected. The caller holds whatever serialises the device's QPs' numbering.
+func (d *Device) newQP(fd int, conf transport.QPConfig, peer uint32, local, remote string, initiator bool, peerReads int) (*qp, error) {
+	p, ok1 := conf.PD.(*pd)
+	scq, ok2 := conf.SendCQ.(*cq)
+	rcq, ok3 := conf.RecvCQ.(*cq)
+	switch {
+	case !ok1 || !ok2 || !ok3 || p.dev != d || scq.dev != d || rcq.dev != d:
+		return nil, fmt.Errorf("%w: the queue pair's domain and queues are not of this device", transport.ErrInvalid)
+	case conf.SendWR < 1 || conf.SendWR > maxDepth || conf.RecvWR < 1 || conf.RecvWR > maxDepth:
+		return nil, fmt.Errorf("%w: queues of depth %d and %d; 1 to %d are possible", transport.ErrInvalid, conf.SendWR, conf.RecvWR,
+			maxDepth)
+	case conf.Reads < 0 || conf.Reads > maxReads:
+		return nil, fmt.Errorf("%w: %d reads at once; at most %d are possible", transport.ErrInvalid, conf.Reads, maxReads)
+	}
+	q := &qp{
+		dev: d, pd: p, scq: scq, rcq: rcq, conf: conf, peer: peer, local: local, remote: remote,
+		fd: fd, state: transport.StateReady, quiet: !initiator, most: uint64(min(conf.Reads, peerReads)),
+	}
+	q.at.greeted = !initiator
+	q.written = q.at
+	p.qps++
+	scq.users++
+	if rcq != scq {
+		rcq.users++
+	}
+	d.mu.Lock()
+	q.num = transport.QPN(len(d.qps))
+	d.qps = append(d.qps, q)
+	d.mu.Unlock()
+	return q, nil
+}
+
+func (q *qp) Num() transport.QPN     { return q.num }
+func (q *qp) State() transport.State { return q.state }
+func (q *qp) Err() error             { return q.err }
+
+// Query tells the QP's context (N9).
+func (q *qp) Query() transport.QPAttr {
+	return transport.QPAttr{
+		QPConfig: q.conf, Num: q.num, State: q.state, Peer: q.peer, Local: q.local, Remote: q.remote,
+	}
+}
+
+// drive is one pass: out, then in.
+func (q *qp) drive() {
+	if q.fd < 0 {
+		return
+	}
+	if q.hasOutput() {
+		q.transmit()
+	}
+	if q.fd >= 0 {
+		q.receive()
+	}
+	if q.fd >= 0 && q.hasOutput() {
+		q.transmit()
+	}
+}
+
+// PostRecv queues room for one message.
+func (q *qp) PostRecv(wr *transport.RecvWR) error {
+	if len(wr.Local) > maxSGE {
+		return fmt.Errorf("%w: a scatter list of %d elements; at most %d are possible", transport.ErrInvalid, len(wr.Local), maxSGE)
+	}
+	for _, s := range wr.Local {
+		if _, err := q.pd.local(s, transport.LocalWrite); err != nil {
+			return err
+		}
+	}
+	if q.state == transport.StateClosed || q.state == transport.StateError {
+		q.rcq.push(q.flushed(wr.ID, transport.OpRecv))
+		return nil
+	}
+	if !q.rq.push(wr, q.conf.RecvWR) {
+		return transport.ErrQueueFull
+	}
+	return nil
+}
+
+// Close begins the orderly close of our direction.
+func (q *qp) Close() {
+	switch q.state {
+	case transport.StateReady, transport.StateDraining:
+		q.state = transport.StateClosing
+		q.closing = closeDue
+		q.transmit()
+	}
+}
+
+// Abort cuts the connection.
+func (q *qp) Abort(cause error) {
+	if cause == nil {
+		cause = errors.New("aborted")
+	}
+	q.fail(cause, transport.StatusFlushed)
+}
+
+// Release gives the QP back.
+func (q *qp) Release() {
+	if q.pd == nil {
+		return
+	}
+	if q.state != transport.StateClosed && q.state != transport.StateError {
+		q.Abort(errors.New("released"))
+	}
+	q.dev.qps[q.num] = nil
+	for _, c := range []*cq{q.scq, q.rcq} {
+		c.forget(q)
+	}
+	q.pd.qps--
+	q.scq.users--
+	if q.rcq != q.scq {
+		q.rcq.users--
+	}
+	q.pd = nil
+}
+
+// closed ends the QP when both directions have ended in order.
+func (q *qp) maybeClosed() {
+	if q.peerEnd && q.closing == closeSent && q.state != transport.StateClosed {
+		q.state = transport.StateClosed
+		q.disconnect()
+		q.flush(transport.StatusFlushed)
+	}
+}
+
+// fail ends the QP with its first error. The peer is told if the socket takes it at once.
+func (q *qp) fail(cause error, status transport.Status) {
+	if q.state == transport.StateClosed || q.state == transport.StateError {
+		return
+	}
+	q.err = fmt.Errorf("connection with rank %d at %s: %w", q.peer, q.remote, cause)
+	q.state = transport.StateError
+	q.tellTerminate(cause)
+	q.disconnect()
+	q.flush(status)
+}
+
+func (q *qp) disconnect() {
+	if q.fd < 0 {
+		return
+	}
+	q.scq.detach(q)
+	if q.rcq != q.scq {
+		q.rcq.detach(q)
+	}
+	sys.CloseFD(q.fd)
+	q.fd = -1
+}
+
+// flush completes what is posted: the oldest send request with the status of the failure, all others flushed, in order.
+func (q *qp) flush(first transport.Status) {
+	for q.sq.head != q.sq.tail {
+		w := q.sq.at(q.sq.head)
+		switch {
+		case w.done && w.failed == 0:
+			q.complete(w)
+		default:
+			status := first
+			if w.failed != 0 {
+				status = w.failed
+			}
+			first = transport.StatusFlushed
+			wc := q.flushed(w.id, w.op)
+			wc.Status = status
+			q.scq.push(wc)
+		}
+		q.sq.head++
+	}
+	for {
+		r := q.rq.front()
+		if r == nil {
+			break
+		}
+		q.rcq.push(q.flushed(r.id, transport.OpRecv))
+		q.rq.pop()
+	}
+	q.answers = answerQueue{}
+}
+
+func (q *qp) flushed(id uint64, op transport.Opcode) transport.WC {
+	err := q.err
+	if err == nil {
+		err = transport.ErrClosed
+	}
+	return transport.WC{ID: id, QP: q.num, Op: op, Status: transport.StatusFlushed, Err: err}
+}
+
+// forget drops what the queue still holds of a QP.
+func (c *cq) forget(q *qp) {
+	c.detach(q)
+	c.placed = slices.DeleteFunc(c.placed, func(o *qp) bool { return o == q })
+	kept := c.head
+	for i := c.head; i != c.tail; i++ {
+		if wc := c.ring[i&uint32(len(c.ring)-1)]; wc.QP != q.num {
+			c.ring[kept&uint32(len(c.ring)-1)] = wc
+			kept++
+		}
+	}
+	c.tail = kept
+}

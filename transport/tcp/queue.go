@@ -1,0 +1,148 @@
+package tcp
+
+import "github.com/weft-mpi/weft/transport"
+
+// piece is an element of a gather or scatter list, checked when it was posted.
+type piece struct {
+	r      *region
+	key    transport.Key // of the registration: the region may have been given up since
+	off, n int
+}
+
+func (p piece) alive() bool { return p.r.key == p.key }
+
+// wqe is a send request in its queue.
+type wqe struct {
+	id     uint64
+	op     transport.Opcode
+	flags  transport.Flags
+	done   bool
+	failed transport.Status // of a Read that the peer has refused
+	total  int              // bytes
+	got    int              // of a Read: bytes placed
+	number uint64           // of the untagged message or the Read
+	imm    uint64
+	pieces int
+	remote int
+	local  [maxSGE]piece
+	segs   [maxSegments]transport.Segment
+	inline [maxInline]byte
+}
+
+// sendQueue is a ring of requests: head is the oldest that is not complete, tail the next to be posted. Memory grows with use.
+type sendQueue struct {
+	ring       []wqe
+	head, tail uint32
+}
+
+func (s *sendQueue) at(i uint32) *wqe { return &s.ring[i&uint32(len(s.ring)-1)] }
+
+func (s *sendQueue) len() int { return int(s.tail - s.head) }
+
+// room makes place for one more.
+func (s *sendQueue) room(depth int) bool {
+	n := s.len()
+	if n >= depth {
+		return false
+	}
+	if n == len(s.ring) {
+		bigger := make([]wqe, max(2, 2*len(s.ring)))
+		for i := s.head; i != s.tail; i++ {
+			bigger[i&uint32(len(bigger)-1)] = *s.at(i)
+		}
+		s.ring = bigger
+	}
+	return true
+}
+
+// rqe is a posted receive.
+type rqe struct {
+	id     uint64
+	total  int
+	pieces int
+	local  [maxSGE]piece
+}
+
+// recvQueue is a ring of posted receives.
+type recvQueue struct {
+	ring       []rqe
+	head, tail uint32
+}
+
+func (r *recvQueue) at(i uint32) *rqe { return &r.ring[i&uint32(len(r.ring)-1)] }
+
+func (r *recvQueue) front() *rqe {
+	if r.head == r.tail {
+		return nil
+	}
+	return r.at(r.head)
+}
+
+func (r *recvQueue) pop() { r.head++ }
+
+func (r *recvQueue) push(wr *transport.RecvWR, depth int) bool {
+	n := int(r.tail - r.head)
+	if n >= depth {
+		return false
+	}
+	if n == len(r.ring) {
+		bigger := make([]rqe, max(2, 2*len(r.ring)))
+		for i := r.head; i != r.tail; i++ {
+			bigger[i&uint32(len(bigger)-1)] = *r.at(i)
+		}
+		r.ring = bigger
+	}
+	e := r.at(r.tail)
+	e.id, e.total, e.pieces = wr.ID, 0, 0
+	for _, s := range wr.Local {
+		if s.Length == 0 {
+			continue
+		}
+		m := s.MR.(*region)
+		e.local[e.pieces] = piece{m, m.key, s.Offset, s.Length}
+		e.pieces++
+		e.total += s.Length
+	}
+	r.tail++
+	return true
+}
+
+// answer is a Read of the peer that is being answered.
+type answer struct {
+	number   uint64
+	total    int
+	src, dst [maxSegments]transport.Segment
+	nsrc     int
+	ndst     int
+}
+
+// answerQueue is a ring of them. The peer may have only so many outstanding: more is a violation.
+type answerQueue struct {
+	ring       []answer
+	head, tail uint32
+}
+
+func (a *answerQueue) at(i uint32) *answer { return &a.ring[i&uint32(len(a.ring)-1)] }
+
+func (a *answerQueue) push() *answer {
+	if int(a.tail-a.head) == len(a.ring) {
+		bigger := make([]answer, max(2, 2*len(a.ring)))
+		for i := a.head; i != a.tail; i++ {
+			bigger[i&uint32(len(bigger)-1)] = *a.at(i)
+		}
+		a.ring = bigger
+	}
+	a.tail++
+	return a.at(a.tail - 1)
+}
+
+// span walks a list of pieces: the first stretch of memory at byte off of their sequence, at most n bytes long.
+func span(list []piece, off, n int) (p *piece, at, length int) {
+	for i := range list {
+		if off < list[i].n {
+			return &list[i], list[i].off + off, min(n, list[i].n-off)
+		}
+		off -= list[i].n
+	}
+	return nil, 0, 0
+}

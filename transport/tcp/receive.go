@@ -1,0 +1,386 @@
+package tcp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/transport"
+)
+
+const (
+	stagingSize = 64 << 10
+	directMin   = 16 << 10 // of a frame's rest: it is read straight to its place
+	behindSize  = 4 << 10  // read into staging behind it, for the next header in the same call
+	readsAPass  = 8        // reads of one QP before the others have their turn
+)
+
+// incoming is the frame that is being received.
+type incoming struct {
+	raw    [headerSize]byte
+	have   int // bytes of raw
+	inside bool
+	header
+	left int     // payload bytes that have not come
+	r    *region // tagged: where they go
+	at   int
+	off  int // untagged, ReadWrite: bytes of the message that are placed
+
+	control []byte // payload that goes to no region
+}
+
+// receive places what has come.
+func (q *qp) receive() {
+	staging := q.dev.staging
+	for range readsAPass {
+		asked, n := len(staging), 0
+		var err error
+		if dst := q.direct(); dst != nil {
+			asked = len(dst) + behindSize
+			v := [2]sys.Iovec{sys.Vec(dst), sys.Vec(staging[:behindSize])}
+			n, err = sys.Readv(q.fd, v[:])
+			if placed := min(n, len(dst)); placed > 0 {
+				q.advance(placed)
+			}
+			if n > len(dst) {
+				err = errors.Join(err, q.parse(staging[:n-len(dst)]))
+			}
+		} else if n, err = sys.Read(q.fd, staging); n > 0 {
+			err = q.parse(staging[:n])
+		}
+		switch {
+		case err != nil:
+			q.receiveFailed(err)
+			return
+		case q.fd < 0 || n < 0:
+			return
+		case n == 0:
+			if !q.peerEnd || q.in.inside || q.in.have > 0 {
+				q.fail(fmt.Errorf("%w: the connection ended: %w", transport.ErrPeerLost, io.ErrUnexpectedEOF), transport.StatusFatal)
+			}
+			return
+		case n < asked:
+			return // nothing is left in the socket
+		}
+	}
+}
+
+// violation is an error that the peer is told of with a code.
+type violation struct {
+	code   terminate
+	status transport.Status // of the receive that it ends, if any
+	err    error
+}
+
+func (v *violation) Error() string { return v.err.Error() }
+func (v *violation) Unwrap() error { return v.err }
+
+func (q *qp) receiveFailed(err error) {
+	var v *violation
+	switch {
+	case errors.As(err, &v):
+		if v.status != 0 {
+			if r := q.rq.front(); r != nil {
+				wc := q.flushed(r.id, transport.OpRecv)
+				wc.Status, wc.Err = v.status, v.err
+				q.rcq.push(wc)
+				q.rq.pop()
+			}
+		}
+		q.fail(err, transport.StatusFlushed)
+	case errors.Is(err, errTerminated), errors.Is(err, transport.ErrProtocol), errors.Is(err, transport.ErrAccess):
+		q.fail(err, transport.StatusFlushed)
+	default:
+		q.fail(fmt.Errorf("%w: %w", transport.ErrPeerLost, err), transport.StatusFatal)
+	}
+}
+
+// direct is the memory that the rest of the present frame may be read into without a copy: all but its last 8 bytes, which have
+// to come last. Nil if it is not worth it.
+func (q *qp) direct() []byte {
+	i := &q.in
+	if !i.inside || i.left < directMin {
+		return nil
+	}
+	n := i.left - 8
+	switch i.op {
+	case opWrite, opReadWrite:
+		if i.r.key != transport.Key(i.a) {
+			return nil // given up meanwhile: place says so
+		}
+		return i.r.mem[i.at : i.at+n]
+	case opSend:
+		e := q.rq.front()
+		p, at, k := span(e.local[:e.pieces], i.off, n)
+		if p == nil || !p.alive() {
+			return nil
+		}
+		return p.r.mem[at : at+k]
+	}
+	return nil
+}
+
+// advance counts n bytes of the present frame as placed.
+func (q *qp) advance(n int) {
+	i := &q.in
+	i.left -= n
+	i.at += n
+	i.off += n
+}
+
+// parse takes bytes off the stream.
+func (q *qp) parse(b []byte) error {
+	i := &q.in
+	for {
+		if !i.inside {
+			if i.have == 0 && len(b) >= headerSize {
+				if err := q.begin(b); err != nil {
+					return err
+				}
+				b = b[headerSize:]
+			} else {
+				n := copy(i.raw[i.have:], b)
+				i.have += n
+				b = b[n:]
+				if i.have < headerSize {
+					return nil
+				}
+				i.have = 0
+				if err := q.begin(i.raw[:]); err != nil {
+					return err
+				}
+			}
+		}
+		n := min(len(b), i.left)
+		if n > 0 {
+			if err := q.place(b[:n]); err != nil {
+				return err
+			}
+			b = b[n:]
+		}
+		if i.left > 0 {
+			return nil
+		}
+		i.inside = false
+		if err := q.end(); err != nil {
+			return err
+		}
+		if len(b) == 0 || q.fd < 0 {
+			return nil
+		}
+	}
+}
+
+// begin takes a frame's header and checks what can be checked before its payload.
+func (q *qp) begin(b []byte) error {
+	h, err := parseHeader(b)
+	if err != nil {
+		return err
+	}
+	i := &q.in
+	i.header, i.left, i.inside = h, h.length, true
+	if q.peerEnd && h.op != opTerminate {
+		return fmt.Errorf("%w: %v behind Close", transport.ErrProtocol, h.op)
+	}
+	if q.quiet {
+		if h.op != opReady {
+			return fmt.Errorf("%w: %v where Ready must come first", transport.ErrProtocol, h.op)
+		}
+		q.quiet = false
+		return nil
+	}
+	switch h.op {
+	case opReady:
+		return fmt.Errorf("%w: Ready a second time, or from the responder", transport.ErrProtocol)
+	case opWrite:
+		r, err := q.dev.regions.find(q.pd, transport.Key(h.a), transport.RemoteWrite, h.b, uint64(h.length))
+		if err != nil {
+			return &violation{code: terminateAccess, err: fmt.Errorf("Write from the peer: %w", err)}
+		}
+		i.r, i.at = r, int(h.b)
+	case opReadWrite:
+		return q.beginReadWrite(h)
+	case opSend:
+		return q.beginSend(h)
+	case opReadRequest, opTerminate:
+		i.control = i.control[:0]
+	}
+	return nil
+}
+
+// beginSend checks an untagged frame: a receive is posted, message number, offset, room.
+func (q *qp) beginSend(h header) error {
+	e := q.rq.front()
+	i := &q.in
+	if h.a == q.recvMsn && h.b == 0 {
+		i.off = 0
+	}
+	switch {
+	case e == nil:
+		return &violation{code: terminateNoRecv, err: fmt.Errorf("%w: a message of the peer found no Recv posted", transport.ErrProtocol)}
+	case h.a != q.recvMsn || h.b != uint64(i.off):
+		return fmt.Errorf("%w: Send %d at %d where %d at %d is due", transport.ErrProtocol, h.a, h.b, q.recvMsn, i.off)
+	case h.length > e.total-i.off:
+		return &violation{code: terminateTooLong, status: transport.StatusLocalLength,
+			err: fmt.Errorf("%w: a message of the peer is longer than the posted Recv of %d bytes", transport.ErrProtocol, e.total)}
+	}
+	return nil
+}
+
+// beginReadWrite checks a Write that one of our Reads has asked for: it must go on exactly where the last one ended. Nothing
+// outside the named destination is ever written (R6).
+func (q *qp) beginReadWrite(h header) error {
+	w := q.reading()
+	if w == nil {
+		return fmt.Errorf("%w: data of a Read that nobody has asked for", transport.ErrProtocol)
+	}
+	p, at, n := span(w.local[:w.pieces], w.got, h.length)
+	if p == nil || n != h.length || transport.Key(h.a) != p.key || h.b != uint64(at) {
+		return fmt.Errorf("%w: %d bytes of a Read for %#x at %d, which is not what is due", transport.ErrProtocol, h.length, h.a, h.b)
+	}
+	if !p.alive() {
+		return fmt.Errorf("%w: the destination of a Read was deregistered before it was complete", transport.ErrAccess)
+	}
+	q.in.r, q.in.at = p.r, at
+	return nil
+}
+
+// reading is our oldest Read that is not done. Everything before it in the queue is, so it is the head.
+func (q *qp) reading() *wqe {
+	if q.sq.head == q.written.next || q.sq.head == q.sq.tail {
+		return nil
+	}
+	if w := q.sq.at(q.sq.head); w.op == transport.OpRead && !w.done {
+		return w
+	}
+	return nil
+}
+
+// place puts a piece of the present frame's payload where it belongs.
+func (q *qp) place(b []byte) error {
+	i := &q.in
+	switch i.op {
+	case opWrite, opReadWrite:
+		if i.r.key != transport.Key(i.a) {
+			return &violation{code: terminateAccess,
+				err: fmt.Errorf("%w: the region of key %#x was deregistered while the peer wrote it", transport.ErrAccess, i.a)}
+		}
+		dst := i.r.mem[i.at : i.at+len(b)]
+		if len(b) == i.left {
+			placeTail(dst, b)
+		} else {
+			copy(dst, b)
+		}
+		q.advance(len(b))
+	case opSend:
+		e := q.rq.front()
+		for len(b) > 0 {
+			p, at, n := span(e.local[:e.pieces], i.off, len(b))
+			if !p.alive() {
+				return &violation{code: terminateNoRecv, status: transport.StatusLocalProt,
+					err: fmt.Errorf("%w: the region of a posted Recv was deregistered", transport.ErrInvalid)}
+			}
+			copy(p.r.mem[at:at+n], b)
+			b = b[n:]
+			q.advance(n)
+		}
+	case opReadRequest, opTerminate:
+		i.control = append(i.control, b...)
+		i.left -= len(b)
+	}
+	return nil
+}
+
+// end finishes a frame whose payload is there.
+func (q *qp) end() error {
+	i := &q.in
+	switch i.op {
+	case opWrite:
+		if !q.marked {
+			q.marked = true
+			q.rcq.placed = append(q.rcq.placed, q)
+		}
+	case opReadWrite:
+		q.reading().got += i.length
+	case opSend:
+		if i.flags&flagLast != 0 {
+			e := q.rq.front()
+			q.rcq.push(transport.WC{ID: e.id, QP: q.num, Op: transport.OpRecv, Bytes: i.off})
+			q.rq.pop()
+			q.recvMsn++
+			i.off = 0
+		}
+	case opImmediate:
+		e := q.rq.front()
+		if e == nil {
+			return &violation{code: terminateNoRecv, err: fmt.Errorf("%w: an immediate of the peer found no Recv posted", transport.ErrProtocol)}
+		}
+		if i.a != q.recvMsn {
+			return fmt.Errorf("%w: message %d where %d is due", transport.ErrProtocol, i.a, q.recvMsn)
+		}
+		q.rcq.push(transport.WC{ID: e.id, QP: q.num, Op: transport.OpRecv, Imm: i.b, HasImm: true})
+		q.rq.pop()
+		q.recvMsn++
+	case opReadRequest:
+		return q.asked()
+	case opReadDone:
+		w := q.reading()
+		if w == nil || w.number != i.a || w.got != w.total || i.b != uint64(w.total) {
+			return fmt.Errorf("%w: end of Read %d, %d bytes, which is not what is due", transport.ErrProtocol, i.a, i.b)
+		}
+		w.done = true
+		q.read++
+		q.retire()
+	case opClose:
+		q.peerEnd = true
+		if q.err == nil {
+			q.err = fmt.Errorf("rank %d at %s: %w", q.peer, q.remote, transport.ErrClosed)
+		}
+		if q.state == transport.StateReady {
+			q.state = transport.StateDraining
+		}
+		q.maybeClosed()
+	case opTerminate:
+		return q.terminated()
+	}
+	return nil
+}
+
+// asked takes a Read Request: it is checked at once, and answered in its turn (R2, R5, R6).
+func (q *qp) asked() error {
+	i := &q.in
+	nsrc, ndst := int(i.b>>32), int(uint32(i.b))
+	if nsrc < 1 || nsrc > maxSegments || ndst < 1 || ndst > maxSegments || len(i.control) != (nsrc+ndst)*segmentSize {
+		return fmt.Errorf("%w: a Read of %d into %d segments, %d bytes of them", transport.ErrProtocol, nsrc, ndst, len(i.control))
+	}
+	if int(q.answers.tail-q.answers.head) >= maxReads {
+		return &violation{code: terminateReads, err: fmt.Errorf("%w: more than %d Reads outstanding", transport.ErrProtocol, maxReads)}
+	}
+	a := q.answers.push()
+	a.number, a.nsrc, a.ndst, a.total = i.a, nsrc, ndst, 0
+	b := i.control
+	var far uint64
+	for k := range nsrc {
+		s := parseSegment(b)
+		b = b[segmentSize:]
+		if _, err := q.dev.regions.find(q.pd, s.Key, transport.RemoteRead, s.Offset, s.Length); err != nil {
+			q.refuseRead(i.a, err)
+			return nil
+		}
+		a.src[k] = s
+		a.total += int(s.Length)
+	}
+	for k := range ndst {
+		a.dst[k] = parseSegment(b)
+		b = b[segmentSize:]
+		if a.dst[k].Length > maxMessage {
+			return fmt.Errorf("%w: a Read into a segment of %d bytes", transport.ErrProtocol, a.dst[k].Length)
+		}
+		far += a.dst[k].Length
+	}
+	if far != uint64(a.total) || a.total == 0 {
+		return fmt.Errorf("%w: a Read of %d bytes into %d", transport.ErrProtocol, a.total, far)
+	}
+	return nil
+}

@@ -1,0 +1,241 @@
+package tcp
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// Start-up is four messages on the byte stream, in the manner of MPA:
+//
+//	initiator                                  responder
+//	Hello: who I am, whom I want, a nonce  →
+//	                                       ←   Challenge: a nonce, the responder's proof
+//	Request: the initiator's proof,
+//	         parameters, private data      →
+//	                                       ←   Accept: parameters, private data      (or Reject, in place of either)
+//
+// Each proof is a MAC with the job's secret over both nonces, both ranks, the lane and the job. Until the initiator's proof is there
+// the responder has spent one nonce and at most helloSize+requestHead bytes on it. Behind Accept the connection is in RDMA mode, and
+// the initiator sends the first frame.
+
+// startupVersion is the version of start-up and of the frames behind it.
+const startupVersion = 1
+
+// A message begins with its type, the version, and the length of what follows. The first one stands behind the magic.
+const (
+	magic       = "weft\r\n\x00\x16" // not text, not TLS, and damaged by anything that translates line ends
+	prefixSize  = 4
+	nonceSize   = 32
+	proofSize   = sha256.Size
+	jobSize     = 16
+	helloBody   = jobSize + 4 + 4 + 2 + nonceSize
+	helloSize   = len(magic) + prefixSize + helloBody
+	maxText     = 200
+	requestHead = proofSize + 2
+	acceptHead  = 2
+	bodyMost    = requestHead + maxPrivate
+)
+
+type messageType uint8
+
+const (
+	typeHello messageType = iota + 1
+	typeChallenge
+	typeRequest
+	typeAccept
+	typeReject
+)
+
+func (t messageType) String() string {
+	names := [...]string{"", "Hello", "Challenge", "Request", "Accept", "Reject"}
+	if int(t) < len(names) && t != 0 {
+		return names[t]
+	}
+	return fmt.Sprintf("message type %d", uint8(t))
+}
+
+// appendPrefix begins a message with a body of n bytes.
+func appendPrefix(b []byte, t messageType, n int) []byte {
+	b = append(b, byte(t), startupVersion)
+	return binary.LittleEndian.AppendUint16(b, uint16(n))
+}
+
+// parsePrefix reads the beginning of a message, any of the expected types, and returns the length of its body.
+func parsePrefix(b []byte) (messageType, int, error) {
+	t, n := messageType(b[0]), int(binary.LittleEndian.Uint16(b[2:]))
+	if b[1] != startupVersion {
+		return t, 0, fmt.Errorf("%w: version %d, here %d", transport.ErrVersion, b[1], startupVersion)
+	}
+	if t < typeHello || t > typeReject || n > bodyMost {
+		return t, 0, fmt.Errorf("%w: %v of %d bytes", transport.ErrNotWeft, t, n)
+	}
+	return t, n, nil
+}
+
+// parties are who wants to be connected: both ends know it and prove that the other does.
+type parties struct {
+	job       [jobSize]byte
+	initiator uint32
+	responder uint32
+	lane      uint16
+	nonces    [2][nonceSize]byte // initiator's, responder's
+}
+
+func jobHash(name string) (h [jobSize]byte) {
+	sum := sha256.Sum256([]byte(name))
+	copy(h[:], sum[:])
+	return h
+}
+
+func newNonce() (n [nonceSize]byte, err error) {
+	_, err = rand.Read(n[:])
+	return n, err
+}
+
+// proof is what only who knows the secret can say; the role keeps one side's from being played back as the other's.
+func (p *parties) proof(secret *[32]byte, role string) []byte {
+	m := hmac.New(sha256.New, secret[:])
+	m.Write([]byte("weft start-up 1 " + role + "\x00"))
+	m.Write(p.job[:])
+	var b [10]byte
+	binary.LittleEndian.PutUint32(b[:], p.initiator)
+	binary.LittleEndian.PutUint32(b[4:], p.responder)
+	binary.LittleEndian.PutUint16(b[8:], p.lane)
+	m.Write(b[:])
+	m.Write(p.nonces[0][:])
+	m.Write(p.nonces[1][:])
+	return m.Sum(nil)
+}
+
+const (
+	roleInitiator = "initiator"
+	roleResponder = "responder"
+)
+
+// appendHello writes the first message.
+func (p *parties) appendHello(b []byte) []byte {
+	b = append(b, magic...)
+	b = appendPrefix(b, typeHello, helloBody)
+	b = append(b, p.job[:]...)
+	b = binary.LittleEndian.AppendUint32(b, p.initiator)
+	b = binary.LittleEndian.AppendUint32(b, p.responder)
+	b = binary.LittleEndian.AppendUint16(b, p.lane)
+	return append(b, p.nonces[0][:]...)
+}
+
+// parseHello reads it, all helloSize bytes.
+func parseHello(b []byte) (parties, error) {
+	var p parties
+	if len(b) != helloSize || string(b[:len(magic)]) != magic {
+		return p, fmt.Errorf("%w: it begins with %q", transport.ErrNotWeft, b[:min(len(b), len(magic))])
+	}
+	b = b[len(magic):]
+	t, n, err := parsePrefix(b)
+	if err != nil {
+		return p, err
+	}
+	if t != typeHello || n != helloBody {
+		return p, fmt.Errorf("%w: %v of %d bytes where Hello belongs", transport.ErrNotWeft, t, n)
+	}
+	b = b[prefixSize:]
+	b = b[copy(p.job[:], b):]
+	p.initiator = binary.LittleEndian.Uint32(b)
+	p.responder = binary.LittleEndian.Uint32(b[4:])
+	p.lane = binary.LittleEndian.Uint16(b[8:])
+	copy(p.nonces[0][:], b[10:])
+	return p, nil
+}
+
+// appendChallenge writes the responder's nonce and proof.
+func (p *parties) appendChallenge(b []byte, secret *[32]byte) []byte {
+	b = appendPrefix(b, typeChallenge, nonceSize+proofSize)
+	b = append(b, p.nonces[1][:]...)
+	return append(b, p.proof(secret, roleResponder)...)
+}
+
+// takeChallenge reads them and checks the proof.
+func (p *parties) takeChallenge(body []byte, secret *[32]byte) error {
+	if len(body) != nonceSize+proofSize {
+		return fmt.Errorf("%w: a Challenge of %d bytes", transport.ErrProtocol, len(body))
+	}
+	copy(p.nonces[1][:], body)
+	if !hmac.Equal(body[nonceSize:], p.proof(secret, roleResponder)) {
+		return transport.ErrAuth
+	}
+	return nil
+}
+
+// appendRequest writes the initiator's proof, how many Reads it answers at once, and its private data.
+func (p *parties) appendRequest(b []byte, secret *[32]byte, reads int, private []byte) []byte {
+	b = appendPrefix(b, typeRequest, requestHead+len(private))
+	b = append(b, p.proof(secret, roleInitiator)...)
+	b = binary.LittleEndian.AppendUint16(b, uint16(reads))
+	return append(b, private...)
+}
+
+// takeRequest reads them and checks the proof.
+func (p *parties) takeRequest(body []byte, secret *[32]byte) (reads int, private []byte, err error) {
+	if len(body) < requestHead {
+		return 0, nil, fmt.Errorf("%w: a Request of %d bytes", transport.ErrProtocol, len(body))
+	}
+	if !hmac.Equal(body[:proofSize], p.proof(secret, roleInitiator)) {
+		return 0, nil, transport.ErrAuth
+	}
+	return int(binary.LittleEndian.Uint16(body[proofSize:])), body[requestHead:], nil
+}
+
+func appendAccept(b []byte, reads int, private []byte) []byte {
+	b = appendPrefix(b, typeAccept, acceptHead+len(private))
+	b = binary.LittleEndian.AppendUint16(b, uint16(reads))
+	return append(b, private...)
+}
+
+func parseAccept(body []byte) (reads int, private []byte, err error) {
+	if len(body) < acceptHead || len(body) > acceptHead+maxPrivate {
+		return 0, nil, fmt.Errorf("%w: an Accept of %d bytes", transport.ErrProtocol, len(body))
+	}
+	return int(binary.LittleEndian.Uint16(body)), body[acceptHead:], nil
+}
+
+// rejectCode says why a connection is turned down.
+type rejectCode uint8
+
+const (
+	rejectOther    rejectCode = iota // the text says it
+	rejectVersion                    // the other version
+	rejectAuth                       // the proof is wrong
+	rejectRank                       // no such rank here, or in the job
+	rejectCrossing                   // another connection between the two is made, or stands: wait for it
+)
+
+func appendReject(b []byte, code rejectCode, text string) []byte {
+	text = text[:min(len(text), maxText)]
+	b = appendPrefix(b, typeReject, 1+len(text))
+	b = append(b, byte(code))
+	return append(b, text...)
+}
+
+// errCrossing says that the peer prefers another connection.
+var errCrossing = fmt.Errorf("%w: another connection is under way", transport.ErrRefused)
+
+// parseReject turns a Reject into the error that it is for who is turned down.
+func parseReject(body []byte) error {
+	if len(body) < 1 || len(body) > 1+maxText {
+		return fmt.Errorf("%w: a Reject of %d bytes", transport.ErrProtocol, len(body))
+	}
+	text := body[1:]
+	switch rejectCode(body[0]) {
+	case rejectVersion:
+		return fmt.Errorf("%w: it says %q", transport.ErrVersion, text)
+	case rejectAuth:
+		return fmt.Errorf("%w: it says %q", transport.ErrAuth, text)
+	case rejectCrossing:
+		return errCrossing
+	}
+	return fmt.Errorf("%w: it says %q", transport.ErrRefused, text)
+}

@@ -1,0 +1,94 @@
+package tcp
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// terminate is why a connection is cut: layer, type and code as in the IANA registry of RDDP errors, where it has one.
+type terminate uint32
+
+const (
+	terminateLocal   terminate = 0x0_00_00 // RDMAP, local catastrophic error
+	terminateAccess  terminate = 0x0_01_02 // RDMAP, remote protection: access rights; key and bounds alike
+	terminateProto   terminate = 0x0_02_06 // RDMAP, remote operation: unexpected opcode
+	terminateNoRecv  terminate = 0x1_02_02 // DDP, untagged: no buffer available
+	terminateReads   terminate = 0x1_02_03 // DDP, untagged: message number out of range
+	terminateTooLong terminate = 0x1_02_05 // DDP, untagged: message too long for the buffer
+)
+
+func (t terminate) String() string {
+	return fmt.Sprintf("layer %d, type %d, code %d", t>>16, t>>8&0xff, t&0xff)
+}
+
+// errTerminated marks what the peer has told us of.
+var errTerminated = errors.New("terminated by the peer")
+
+const terminateText = 200
+
+// tellTerminate says why the connection is cut, if the socket takes it at once and no frame stands half-written.
+func (q *qp) tellTerminate(cause error) {
+	if q.fd < 0 || !q.carry.empty() || errors.Is(cause, errTerminated) || errors.Is(cause, transport.ErrPeerLost) {
+		return
+	}
+	code := terminateLocal
+	var read uint64
+	var v *violation
+	var refused *refusedRead
+	switch {
+	case errors.As(cause, &v):
+		code = v.code
+	case errors.As(cause, &refused):
+		code, read = terminateAccess, refused.number+1
+	case errors.Is(cause, transport.ErrProtocol):
+		code = terminateProto
+	}
+	text := cause.Error()
+	text = text[:min(len(text), terminateText)]
+	b := make([]byte, headerSize, headerSize+len(text))
+	header{length: len(text), op: opTerminate, flags: flagLast, a: uint64(code), b: read}.put(b)
+	sys.Write(q.fd, append(b, text...))
+}
+
+// refusedRead is a Read of the peer that asks for what it may not have.
+type refusedRead struct {
+	number uint64
+	err    error
+}
+
+func (r *refusedRead) Error() string {
+	return fmt.Sprintf("Read %d from the peer: %v", r.number, r.err)
+}
+func (r *refusedRead) Unwrap() error { return r.err }
+
+// refuseRead ends the QP over a Read that may not be carried out; the peer's Read completes in error, with the reason.
+func (q *qp) refuseRead(number uint64, err error) {
+	q.fail(&refusedRead{number, err}, transport.StatusFlushed)
+}
+
+// terminated takes a Terminate: the first error was on the other side.
+func (q *qp) terminated() error {
+	i := &q.in
+	code := terminate(i.a)
+	cause := transport.ErrProtocol
+	status := transport.StatusRemoteOp
+	switch code {
+	case terminateAccess:
+		cause, status = transport.ErrAccess, transport.StatusRemoteAccess
+	case terminateLocal:
+		cause = transport.ErrPeerLost
+	case terminateNoRecv:
+		status = transport.StatusRNR
+	}
+	err := fmt.Errorf("%w (%v: %q): %w", errTerminated, code, i.control, cause)
+	if i.b != 0 {
+		if w := q.reading(); w != nil && w.number == i.b-1 {
+			w.failed = status
+		}
+	}
+	q.fail(err, transport.StatusFlushed)
+	return nil
+}

@@ -14,7 +14,7 @@ func sizes() []int {
 	for size := 1; size <= 33; size++ {
 		s = append(s, size)
 	}
-	return append(s, 48, 63, 64, 65, 97, 128)
+	return append(s, 48, 64, 65, 97)
 }
 
 // roots are all of a small size, and the telling ones of a larger.

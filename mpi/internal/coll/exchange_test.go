@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// uneven gives each rank a count from 0 to 12, or to 4 if there are many ranks, of its own, and places blocks backwards with gaps in between, so that
-// whoever takes blocks to be even or in order is found out.
+// uneven gives each rank a count of its own, from 0 to 12, or to 4 if there are many ranks, and places blocks backwards
+// with gaps in between, so that whoever takes blocks to be even or in order is found out.
 func uneven(size, turn int) Blocks {
 	b := Blocks{Counts: make([]int, size), Displs: make([]int, size), ElemSize: 1 + turn%4}
 	counts := 13

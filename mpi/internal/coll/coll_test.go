@@ -14,7 +14,7 @@ func sizes() []int {
 	for size := 1; size <= 33; size++ {
 		s = append(s, size)
 	}
-	return append(s, 48, 63, 64, 65, 97, 128)
+	return append(s, 48, 64, 65, 97)
 }
 
 // roots are all of a small size, and the telling ones of a larger.
@@ -33,7 +33,7 @@ func roots(size int) []int {
 func some(counts []int, n, turn int) []int {
 	var c []int
 	for i := range min(n, len(counts)) {
-		c = append(c, counts[(turn*n+i)%len(counts)])
+		c = append(c, counts[(turn+i)%len(counts)])
 	}
 	return c
 }
@@ -291,7 +291,7 @@ func TestAllreduce(t *testing.T) {
 				a.algorithm(s, rank, size, count, elemSize)
 			}
 			for _, size := range sizes() {
-				for _, count := range reductionCounts {
+				for _, count := range some(reductionCounts, 5, size) {
 					reduces(t, size, noRoot, count, a.ordered, algorithm)
 				}
 			}

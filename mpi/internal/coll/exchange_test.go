@@ -5,13 +5,17 @@ import (
 	"testing"
 )
 
-// uneven gives each rank a count between 0 and 12 of its own, and places blocks backwards with gaps in between, so that
-// whoever takes blocks to be even or in order is found out.
+// uneven gives each rank a count of its own, from 0 to 12, or to 4 if there are many ranks, and places blocks backwards
+// with gaps in between, so that whoever takes blocks to be even or in order is found out.
 func uneven(size, turn int) Blocks {
 	b := Blocks{Counts: make([]int, size), Displs: make([]int, size), ElemSize: 1 + turn%4}
+	counts := 13
+	if size > 33 {
+		counts = 5
+	}
 	at := 0
 	for rank := size - 1; rank >= 0; rank-- {
-		b.Counts[rank] = (rank*7 + turn*5) % 13
+		b.Counts[rank] = (rank*7 + turn*5) % counts
 		b.Displs[rank] = at + rank%2
 		at = b.Displs[rank] + b.Counts[rank]
 	}

@@ -167,9 +167,12 @@ func (w *world) garbage(n int) []byte {
 }
 
 func (w *world) spoil(b []byte) {
-	v := byte(w.r.Uint32()) | 0x80
-	for i := range b {
-		b[i] = v
+	if len(b) == 0 {
+		return
+	}
+	b[0] = byte(w.r.Uint32()) | 0x80
+	for filled := 1; filled < len(b); filled *= 2 {
+		copy(b[filled:], b[:filled])
 	}
 }
 

@@ -49,11 +49,8 @@ func addition(elemSize int) operator {
 }
 
 func random(source, n int) []byte {
-	r := rand.New(rand.NewPCG(uint64(source), 3))
 	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte(r.Uint32())
-	}
+	rand.NewChaCha8([32]byte{byte(source), byte(source >> 8), 3}).Read(b)
 	return b
 }
 

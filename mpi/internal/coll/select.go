@@ -21,8 +21,9 @@ const (
 	reduceTreeMax = 2 << 10
 
 	// allreduceDoublingMax is the largest Allreduce by recursive doubling, in which every rank receives and combines the
-	// whole vector log2(size) times. The paper: 2048. MPICH has since lowered it to 8 for networks of low latency; here a
-	// message of 1 KiB costs hardly twice one of 8 bytes, so that saving rounds still wins below.
+	// whole vector log2(size) times. The paper: 2048. MPICH has since lowered it to 8; but between processes of one host,
+	// and over TCP all the more, a message of 1 KiB takes at most twice as long as one of 8 bytes, so that sparing rounds
+	// still pays below.
 	allreduceDoublingMax = 2 << 10
 	// allreduceRingMin is the smallest Allreduce by a ring where the size is not a power of two and the operator is
 	// commutative: it spares the folding that halving needs there, which moves the whole vector once more each way,

@@ -80,7 +80,7 @@ func TestALongQueueIsNotSearched(t *testing.T) {
 		}
 		return n
 	}
-	for _, stride := range []int32{1, 2, 16, 1000, 1024, 4096, 65536} {
+	for _, stride := range []int32{1, 2, 3, 16, 100, 1000, 1024, 4096, 65536, 100000} {
 		m := &tableN{}
 		l := newLoad(10000, constant(1), func(i int) int32 { return int32(i) * stride })
 		for i := range l.receives {

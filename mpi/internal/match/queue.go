@@ -1,5 +1,7 @@
 package match
 
+import "math/bits"
+
 // indexFrom is the length beyond which a queue gets an index of tags. Up to there walking it costs no more than keeping
 // the index, and most queues never grow longer. A power of two.
 const indexFrom = 16
@@ -75,9 +77,8 @@ func (q *queue[E]) chain(tag int32) *chain[E] {
 	if tag == AnyTag {
 		return &q.anyTag
 	}
-	// Tags in use are often consecutive, or multiples of a power of two: the multiplication spreads both.
-	h := uint32(tag) * 0x9E3779B1
-	return &q.chains[(h^h>>15)&uint32(len(q.chains)-1)]
+	// Tags in use are often consecutive, or multiples of something: the upper bits of this product spread them all.
+	return &q.chains[uint32(tag)*0x9E3779B1>>(33-bits.Len(uint(len(q.chains))))]
 }
 
 // carrying finds the first message for a receive of this tag: the one that carries it, or the first of all for AnyTag.

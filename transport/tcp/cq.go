@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"go.uber.org/atomic"
 
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
@@ -15,7 +16,7 @@ import (
 type cq struct {
 	dev   *Device
 	depth int
-	users int // QPs that name it
+	users atomic.Int32 // QPs that name it
 
 	ring   []transport.WC // power of two in length
 	head   uint32         // next to poll
@@ -115,8 +116,8 @@ func (c *cq) Wake() { c.poller.Wake() }
 
 // Close releases the queue.
 func (c *cq) Close() error {
-	if c.users > 0 {
-		return fmt.Errorf("%w: %d queue pairs use the completion queue", transport.ErrInvalid, c.users)
+	if n := c.users.Load(); n > 0 {
+		return fmt.Errorf("%w: %d queue pairs use the completion queue", transport.ErrInvalid, n)
 	}
 	c.release()
 	c.dev.cqs = slices.DeleteFunc(c.dev.cqs, func(o *cq) bool { return o == c })
@@ -171,6 +172,7 @@ func (c *cq) admit() {
 	c.arrivals.Store(false)
 	c.inbox.Unlock()
 	for _, q := range qps {
+		c.dev.know(q)
 		c.attach(q)
 	}
 }

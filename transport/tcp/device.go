@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	mathrand "math/rand/v2"
-	"sync"
 	"time"
+
+	"go.uber.org/atomic"
 
 	"github.com/weft-mpi/weft/transport"
 )
@@ -39,7 +40,8 @@ type Device struct {
 	keys *mathrand.ChaCha8
 
 	regions regionTable
-	qps     []*qp // by number; nil where released
+	qps     []*qp // by number; nil where released or not yet handed over
+	lastQP  atomic.Uint32
 	cqs     []*cq
 	pds     int
 	end     *endpoint
@@ -47,8 +49,6 @@ type Device struct {
 
 	staging []byte // what was read and is not yet placed; empty between two QPs' turns
 	out     outbox
-
-	mu sync.Mutex // guards numbering of QPs against endpoint goroutines
 }
 
 // New makes a device. It needs Linux.
@@ -112,6 +112,9 @@ func (d *Device) Close() error {
 	if d.end != nil {
 		errs = append(errs, d.end.Close())
 	}
+	for _, c := range d.cqs {
+		c.admit()
+	}
 	for _, q := range d.qps {
 		if q != nil {
 			q.Release()
@@ -122,4 +125,14 @@ func (d *Device) Close() error {
 	}
 	errs = append(errs, d.regions.release())
 	return errors.Join(errs...)
+}
+
+// know enters a QP into the table.
+func (d *Device) know(q *qp) {
+	for len(d.qps) <= int(q.num) {
+		d.qps = append(d.qps, nil)
+	}
+	if q.pd != nil {
+		d.qps[q.num] = q
+	}
 }

@@ -55,7 +55,8 @@ const (
 	closeSent                    // final
 )
 
-// newQP makes a QP of a descriptor that start-up has connected. The caller holds whatever serialises the device's QPs' numbering.
+// newQP makes a QP of a descriptor that start-up has connected. It may run beside the device's driver, who gets to know the QP when it is
+// handed over.
 func (d *Device) newQP(fd int, conf transport.QPConfig, peer uint32, local, remote string, initiator bool, peerReads int) (*qp, error) {
 	p, ok1 := conf.PD.(*pd)
 	scq, ok2 := conf.SendCQ.(*cq)
@@ -75,15 +76,12 @@ func (d *Device) newQP(fd int, conf transport.QPConfig, peer uint32, local, remo
 	}
 	q.at.greeted = !initiator
 	q.written = q.at
-	p.qps++
-	scq.users++
+	q.num = transport.QPN(d.lastQP.Add(1))
+	p.qps.Add(1)
+	scq.users.Add(1)
 	if rcq != scq {
-		rcq.users++
+		rcq.users.Add(1)
 	}
-	d.mu.Lock()
-	q.num = transport.QPN(len(d.qps))
-	d.qps = append(d.qps, q)
-	d.mu.Unlock()
 	return q, nil
 }
 
@@ -160,14 +158,16 @@ func (q *qp) Release() {
 	if q.state != transport.StateClosed && q.state != transport.StateError {
 		q.Abort(errors.New("released"))
 	}
-	q.dev.qps[q.num] = nil
+	if int(q.num) < len(q.dev.qps) {
+		q.dev.qps[q.num] = nil
+	}
 	for _, c := range []*cq{q.scq, q.rcq} {
 		c.forget(q)
 	}
-	q.pd.qps--
-	q.scq.users--
+	q.pd.qps.Add(-1)
+	q.scq.users.Add(-1)
 	if q.rcq != q.scq {
-		q.rcq.users--
+		q.rcq.users.Add(-1)
 	}
 	q.pd = nil
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"go.uber.org/atomic"
+
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -20,7 +22,7 @@ const (
 type pd struct {
 	dev     *Device
 	regions int
-	qps     int
+	qps     atomic.Int32
 	closed  bool
 }
 
@@ -98,8 +100,9 @@ func (p *pd) register(buf []byte, access transport.Access, mapped bool) (transpo
 
 // Close releases the domain.
 func (p *pd) Close() error {
-	if p.regions > 0 || p.qps > 0 {
-		return fmt.Errorf("%w: the protection domain has %d regions and %d queue pairs", transport.ErrInvalid, p.regions, p.qps)
+	if p.regions > 0 || p.qps.Load() > 0 {
+		return fmt.Errorf("%w: the protection domain has %d regions and %d queue pairs", transport.ErrInvalid, p.regions,
+			p.qps.Load())
 	}
 	p.closed = true
 	return nil

@@ -13,7 +13,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weft-mpi/weft/transport"
-	"github.com/weft-mpi/weft/transport/sim"
 	"github.com/weft-mpi/weft/transport/tcp"
 )
 
@@ -21,14 +20,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fabrics are the providers that every test of the engine runs on.
 var fabrics = map[string]func(t *testing.T, seed uint64, n int) []transport.Device{
-	"sim": func(_ *testing.T, seed uint64, n int) []transport.Device {
-		network := sim.NewNetwork(seed)
-		devices := make([]transport.Device, n)
-		for i := range devices {
-			devices[i] = network.Device()
-		}
-		return devices
-	},
 	"tcp": func(t *testing.T, _ uint64, n int) []transport.Device {
 		devices := make([]transport.Device, n)
 		for i := range devices {
@@ -448,12 +439,11 @@ func TestFailWakesEveryWaiter(t *testing.T) {
 // TestHeldSendsGoOutByThemselves: a burst of Isends reaches a peer though its sender makes no further call.
 func TestHeldSendsGoOutByThemselves(t *testing.T) {
 	onEach(t, 2, func(t *testing.T, w []*Engine) {
-		one := make([]byte, 1)
 		ranks(t, w, func(e *Engine) error { // connect
 			if e.Rank() == 0 {
-				return e.Send(world0, one, 1, 0)
+				return e.Send(world0, []byte{7}, 1, 0)
 			}
-			_, err := e.Recv(world0, one, 0, 0, 1)
+			_, err := e.Recv(world0, make([]byte, 1), 0, 0, 1)
 			return err
 		})
 		var open []Request
@@ -463,7 +453,7 @@ func TestHeldSendsGoOutByThemselves(t *testing.T) {
 			open = append(open, r)
 		}
 		for range 10 {
-			_, err := w[1].Recv(world0, one, 0, 0, 1)
+			_, err := w[1].Recv(world0, make([]byte, 1), 0, 0, 1)
 			require.NoError(t, err)
 		}
 		for _, r := range open {

@@ -71,7 +71,9 @@ type Violation struct {
 	What string
 }
 
-func (v *Violation) Error() string { return fmt.Sprintf("rank %d broke the PMI protocol: %s", v.Rank, v.What) }
+func (v *Violation) Error() string {
+	return fmt.Sprintf("rank %d broke the PMI protocol: %s", v.Rank, v.What)
+}
 
 // NewServer serves a job of len(c.Appnum) ranks.
 func NewServer(c Config) *Server {

@@ -66,7 +66,6 @@ func newRoot() *cobra.Command {
 		Short:         "Message passing for Go: start ranks, measure, look at the machine",
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
 	}
 	root.SetOut(os.Stdout)
 	root.AddCommand(newRun(), newInfo(), newVersion())

@@ -73,6 +73,8 @@ func (r *Reaper) Next(pids []int) ([]int, error) {
 		for _, e := range events[:max(n, 0)] {
 			pids = append(pids, r.pids[e.Fd])
 			delete(r.pids, e.Fd)
+			// Closing alone would leave it in the set while a child that is being started holds a copy.
+			unix.EpollCtl(int(epoll), unix.EPOLL_CTL_DEL, int(e.Fd), nil)
 			unix.Close(int(e.Fd))
 		}
 		return n != 0

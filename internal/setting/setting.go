@@ -17,7 +17,7 @@ type Setting struct {
 }
 
 // All the settings, in the order in which they are printed.
-var All = []*Setting{Fabric, Interface, Ports, ConnectTimeout, SecretFile, Log}
+var All = []*Setting{Fabric, Interface, Ports, ConnectTimeout, SecretFile, CoresPerRank, Log}
 
 var (
 	Fabric         = &Setting{"WEFT_FABRIC", "auto", "transport between ranks: auto or tcp"}
@@ -25,6 +25,7 @@ var (
 	Ports          = &Setting{"WEFT_PORTS", "0", "TCP ports to listen on, as LOW-HIGH; 0 lets the system choose"}
 	ConnectTimeout = &Setting{"WEFT_CONNECT_TIMEOUT", "30s", "how long a connection to a peer may take before the operation fails"}
 	SecretFile     = &Setting{"WEFT_SECRET_FILE", "", "file with the job's secret (32 bytes, readable by its owner alone), where no launcher hands one over"}
+	CoresPerRank   = &Setting{"WEFT_CORES_PER_RANK", "1", "cores that each rank may use; 0 says that ranks share cores and must not spin; weft run sets it"}
 	Log            = &Setting{"WEFT_LOG", "warn", "what a rank tells on standard error: error, warn, info or debug"}
 )
 

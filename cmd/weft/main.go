@@ -1,0 +1,73 @@
+// Command weft starts programs as the ranks of a job, and tells what it knows of the machine.
+//
+// Called by the name mpirun or mpiexec, it behaves as "weft run".
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+)
+
+// exitStatus is an error that has been told already, and now only ends the command with this status.
+type exitStatus int
+
+func (e exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+// usage is the status for a command line that makes no sense.
+const usage = exitStatus(2)
+
+func main() {
+	os.Exit(execute(os.Args))
+}
+
+func execute(args []string) int {
+	root := newRoot()
+	args, err := commandLine(root, args)
+	if err == nil {
+		root.SetArgs(args)
+		err = root.Execute()
+	}
+	if err == nil {
+		return 0
+	}
+	if status, told := err.(exitStatus); told {
+		return int(status)
+	}
+	fmt.Fprintf(os.Stderr, "weft: %v\n", err)
+	return int(usage)
+}
+
+// commandLine is what cobra is given: for mpirun and mpiexec as for "weft run", and with the spellings of other launchers turned
+// into those that cobra knows.
+func commandLine(root *cobra.Command, args []string) ([]string, error) {
+	switch filepath.Base(args[0]) {
+	case "mpirun", "mpiexec":
+		args = append([]string{"run"}, args[1:]...)
+	default:
+		args = args[1:]
+	}
+	if len(args) == 0 || args[0] != "run" {
+		return args, nil
+	}
+	run, _, err := root.Find([]string{"run"})
+	if err != nil {
+		return nil, err
+	}
+	rest, err := respell(run.Flags(), args[1:])
+	return append([]string{"run"}, rest...), err
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "weft",
+		Short:         "Message passing for Go: start ranks, measure, look at the machine",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetOut(os.Stdout)
+	root.AddCommand(newRun(), newInfo(), newVersion())
+	return root
+}

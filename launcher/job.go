@@ -1,0 +1,140 @@
+// Package launcher starts the ranks of a job on this machine, binds them to cores, serves them PMI, carries their standard input
+// and output, forwards signals, and ends the job when a rank fails, with one line that says which rank, where and how.
+//
+// Nothing of a job outlives it. Each rank leads a process group; what is left of the group when the rank ends is killed. Ranks
+// die with the launcher's process, and a keeper, a second process, ends their groups when the launcher is killed before it can.
+package launcher
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+)
+
+// Job is what to run and how.
+type Job struct {
+	Apps []App // the ranks are numbered through the programs in this order
+
+	Env     []string // NAME=VALUE, added to this process's environment for all ranks
+	Binding Binding
+	Stdin   Input
+	Label   bool          // "[rank] " goes before every line
+	Output  string        // if not empty: a folder for the files rank.N.out and rank.N.err, which take the ranks' output instead
+	Timeout time.Duration // if not 0: how long the job may take
+	Grace   time.Duration // between SIGTERM and SIGKILL when the job is ended; 0 means 2 s
+	Verbose bool          // tells on standard error what is started where
+	Report  bool          // tells on standard error which cores each rank is bound to
+
+	// The launcher's own standard input and output. They are never made non-blocking. A nil In stands for /dev/null.
+	In, Out, Err *os.File
+}
+
+// App is one program of a job.
+type App struct {
+	Ranks   int
+	Program string   // a command, a file, or a Go package that is built first
+	Args    []string // without the program's name
+	Env     []string // NAME=VALUE, added to the job's
+	Dir     string   // where the ranks start; empty means here
+}
+
+// Binding says which processors a rank may run on.
+type Binding uint8
+
+const (
+	BindDefault Binding = iota // BindCore if there are cores enough, BindNone otherwise
+	BindNone
+	BindCore // each rank to a core of its own
+)
+
+// ParseBinding reads the value of --bind-to.
+func ParseBinding(text string) (Binding, error) {
+	switch text {
+	case "none":
+		return BindNone, nil
+	case "core":
+		return BindCore, nil
+	}
+	return 0, fmt.Errorf("%q is neither none nor core", text)
+}
+
+// Input says which ranks get the launcher's standard input: 0 and above is a rank.
+type Input int
+
+const (
+	InputNone Input = -1
+	InputAll  Input = -2
+)
+
+// ParseInput reads the value of --stdin.
+func ParseInput(text string) (Input, error) {
+	switch text {
+	case "none":
+		return InputNone, nil
+	case "all":
+		return InputAll, nil
+	}
+	if n, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return Input(n), nil
+	}
+	return 0, fmt.Errorf("%q is neither all, none nor a rank", text)
+}
+
+// maxRanks bounds the ranks of a job on one machine, whose processes are far fewer in any case.
+const maxRanks = 1 << 16
+
+// A RequestError is a job that makes no sense as it was asked for.
+type RequestError struct{ What string }
+
+func (e *RequestError) Error() string { return e.What }
+
+func requestErrorf(text string, args ...any) error { return &RequestError{fmt.Sprintf(text, args...)} }
+
+// A ProgramError is a program that cannot be started, with the exit status that a shell would give.
+type ProgramError struct {
+	Status int // 127: not found; 126: found, and cannot be executed; 1: a Go package that does not build
+	What   string
+}
+
+func (e *ProgramError) Error() string { return e.What }
+
+func (j *Job) size() int {
+	n := 0
+	for _, a := range j.Apps {
+		n += a.Ranks
+	}
+	return n
+}
+
+func (j *Job) check() error {
+	if len(j.Apps) == 0 {
+		return requestErrorf("no program to run")
+	}
+	n := 0
+	for _, a := range j.Apps {
+		if a.Program == "" {
+			return requestErrorf("no program to run")
+		}
+		if a.Ranks < 1 {
+			return requestErrorf("%d ranks of %s: at least 1 is needed", a.Ranks, a.Program)
+		}
+		if n += a.Ranks; n > maxRanks || a.Ranks > maxRanks {
+			return requestErrorf("more than %d ranks on one machine", maxRanks)
+		}
+		if a.Dir != "" {
+			if info, err := os.Stat(a.Dir); err != nil {
+				return requestErrorf("the folder to start %s in: %v", a.Program, err)
+			} else if !info.IsDir() {
+				return requestErrorf("the folder to start %s in: %s is not a folder", a.Program, a.Dir)
+			}
+		}
+	}
+	if j.Stdin < InputAll || int(j.Stdin) >= n {
+		return requestErrorf("standard input for rank %d: the ranks are 0 to %d", j.Stdin, n-1)
+	}
+	if j.Timeout < 0 {
+		return requestErrorf("a timeout of %s is below zero", j.Timeout)
+	}
+	return nil
+}

@@ -1,0 +1,371 @@
+package pmi
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// ErrNotFound says that no rank has put the key, or that its put is not visible yet because no barrier has come since.
+var ErrNotFound = errors.New("key not found")
+
+// maxRanks bounds the size that a launcher may announce.
+const maxRanks = 1 << 24
+
+// stream is a connection to the launcher: a net.Conn or an *os.File that can be polled.
+type stream interface {
+	Read([]byte) (int, error)
+	Write([]byte) (int, error)
+	Close() error
+	SetDeadline(time.Time) error
+}
+
+// Client is a rank's connection to its launcher. Its calls may come from any goroutine; one is under way at a time, and each
+// ends with its context. A call that fails half-way leaves the connection unusable: later calls return the same error.
+//
+// Whoever has called Init must call Finalize before the process ends, or the launcher takes the rank for failed.
+type Client struct {
+	mu     sync.Mutex
+	conn   stream
+	in     *bufio.Reader
+	broken error // why the connection can no longer be used
+
+	port, id string // where to connect and as whom; empty with an inherited descriptor
+
+	rank, size, appnum int
+	kvsName            string
+	maxKey, maxValue   int
+}
+
+// FromEnv finds the launcher in the environment: PMI_FD with PMI_RANK and PMI_SIZE, or PMI_PORT with PMI_ID. It returns
+// nil, nil when neither is set. It takes an inherited descriptor over and keeps it from the programs that this process starts;
+// so call it once.
+func FromEnv() (*Client, error) {
+	if fd, ok := os.LookupEnv("PMI_FD"); ok {
+		return fromDescriptor(fd, os.Getenv("PMI_RANK"), os.Getenv("PMI_SIZE"))
+	}
+	if port, ok := os.LookupEnv("PMI_PORT"); ok {
+		id := os.Getenv("PMI_ID")
+		if err := checkWord("PMI_ID", id, 64); err != nil {
+			return nil, fmt.Errorf("pmi: PMI_PORT=%s is set, but %w", port, err)
+		}
+		return &Client{port: port, id: id, rank: -1, size: -1, appnum: -1}, nil
+	}
+	return nil, nil
+}
+
+func fromDescriptor(fdText, rankText, sizeText string) (*Client, error) {
+	fd, err := strconv.Atoi(fdText)
+	if err != nil || fd < 0 {
+		return nil, fmt.Errorf("pmi: PMI_FD=%q is not a descriptor's number", fdText)
+	}
+	size, err := strconv.Atoi(sizeText)
+	if err != nil || size < 1 || size > maxRanks {
+		return nil, fmt.Errorf("pmi: PMI_FD=%d is set, but PMI_SIZE=%q is not a number of ranks", fd, sizeText)
+	}
+	rank, err := strconv.Atoi(rankText)
+	if err != nil || rank < 0 || rank >= size {
+		return nil, fmt.Errorf("pmi: PMI_FD=%d is set, but PMI_RANK=%q is not a rank from 0 to %d", fd, rankText, size-1)
+	}
+	syscall.CloseOnExec(fd)
+	if err := syscall.SetNonblock(fd, true); err != nil {
+		return nil, fmt.Errorf("pmi: PMI_FD=%d: %w: a program between launcher and rank has closed it", fd, err)
+	}
+	c := &Client{rank: rank, size: size, appnum: -1}
+	c.use(os.NewFile(uintptr(fd), "PMI_FD"))
+	if err := c.conn.SetDeadline(time.Time{}); err != nil {
+		return nil, fmt.Errorf("pmi: PMI_FD=%d cannot be waited for: %w", fd, err)
+	}
+	return c, nil
+}
+
+func (c *Client) use(conn stream) {
+	c.conn = conn
+	c.in = bufio.NewReaderSize(conn, maxLine)
+}
+
+// Rank is this process's rank, known at once with PMI_FD and after Init with PMI_PORT.
+func (c *Client) Rank() int { return c.rank }
+
+// Size is the number of ranks of the job, known when Rank is.
+func (c *Client) Size() int { return c.size }
+
+// Appnum is the number of this rank's program among those of the job, or -1 when the launcher does not tell. Known after Init.
+func (c *Client) Appnum() int { return c.appnum }
+
+// MaxValue is how many bytes a value may have. Known after Init.
+func (c *Client) MaxValue() int { return c.maxValue }
+
+// Init makes this process known to the launcher and learns the launcher's limits.
+func (c *Client) Init(ctx context.Context) error {
+	if err := c.connect(ctx); err != nil {
+		return err
+	}
+	reply, err := c.call(ctx, "init", "response_to_init", field{"pmi_version", "1"}, field{"pmi_subversion", "1"})
+	if err != nil {
+		return err
+	}
+	if v, _ := reply.get("pmi_version"); v != "1" {
+		return c.failf("init: the launcher speaks version %q of the protocol, weft version 1", v)
+	}
+	if reply, err = c.call(ctx, "get_maxes", "maxes"); err != nil {
+		return err
+	}
+	if c.maxKey, err = number(reply, "keylen_max", 8, 1<<20); err != nil {
+		return c.failf("get_maxes: %w", err)
+	}
+	if c.maxValue, err = number(reply, "vallen_max", 16, 1<<20); err != nil {
+		return c.failf("get_maxes: %w", err)
+	}
+	c.maxKey, c.maxValue = min(c.maxKey-1, MaxKey-1), min(c.maxValue, MaxValue)
+	if reply, err = c.call(ctx, "get_appnum", "appnum"); err != nil {
+		return err
+	}
+	if c.appnum, err = number(reply, "appnum", -1, maxRanks); err != nil {
+		return c.failf("get_appnum: %w", err)
+	}
+	if reply, err = c.call(ctx, "get_my_kvsname", "my_kvsname"); err != nil {
+		return err
+	}
+	c.kvsName, _ = reply.get("kvsname")
+	if err := checkWord("the name of the key-value space", c.kvsName, maxKVSName); err != nil {
+		return c.failf("get_my_kvsname: %w", err)
+	}
+	return nil
+}
+
+// connect reaches the launcher at PMI_PORT, which then tells size and rank. Nothing is to be done with PMI_FD.
+func (c *Client) connect(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn != nil {
+		return nil
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", c.port)
+	if err != nil {
+		return fmt.Errorf("pmi: PMI_PORT=%s: the launcher cannot be reached: %w", c.port, err)
+	}
+	c.use(conn)
+	defer c.bound(ctx)()
+	if _, err := conn.Write([]byte(format(message{{"cmd", "initack"}, {"pmiid", c.id}}))); err != nil {
+		return c.breakOff(ctx, "initack", err)
+	}
+	if _, err := c.expect("initack"); err != nil {
+		return c.breakOff(ctx, "initack", err)
+	}
+	for _, set := range []struct {
+		key string
+		to  *int
+	}{{"size", &c.size}, {"rank", &c.rank}, {"debug", new(int)}} {
+		m, err := c.expect("set")
+		if err == nil {
+			*set.to, err = number(m, set.key, 0, maxRanks)
+		}
+		if err != nil {
+			return c.breakOff(ctx, "initack", err)
+		}
+	}
+	if c.rank >= c.size {
+		return c.breakOff(ctx, "initack", fmt.Errorf("the launcher gave rank %d of %d", c.rank, c.size))
+	}
+	return nil
+}
+
+// Put files a value under a key for all ranks, who can get it after the next barrier. A key is put once.
+func (c *Client) Put(ctx context.Context, key, value string) error {
+	if err := c.checkKey("put", key); err != nil {
+		return err
+	}
+	if err := checkWord("the value of "+key, value, c.maxValue); err != nil {
+		return c.errorf("put: %w", err)
+	}
+	_, err := c.call(ctx, "put", "put_result", field{"kvsname", c.kvsName}, field{"key", key}, field{"value", value})
+	return err
+}
+
+// Get is the value that some rank has put under the key before the last barrier; ErrNotFound if none has.
+func (c *Client) Get(ctx context.Context, key string) (string, error) {
+	if err := c.checkKey("get", key); err != nil {
+		return "", err
+	}
+	reply, err := c.call(ctx, "get", "get_result", field{"kvsname", c.kvsName}, field{"key", key})
+	var refused *refusal
+	if errors.As(err, &refused) {
+		return "", c.errorf("get %s: %w", key, ErrNotFound)
+	}
+	if err != nil {
+		return "", err
+	}
+	value, ok := reply.get("value")
+	if !ok {
+		return "", c.failf("get %s: the launcher's answer has no value", key)
+	}
+	return value, nil
+}
+
+// Barrier returns when every rank of the job has called it.
+func (c *Client) Barrier(ctx context.Context) error {
+	_, err := c.call(ctx, "barrier_in", "barrier_out")
+	return err
+}
+
+// Finalize tells the launcher that this rank is about to end, and closes the connection.
+func (c *Client) Finalize(ctx context.Context) error {
+	if _, err := c.call(ctx, "finalize", "finalize_ack"); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.broken = errors.New("used after Finalize")
+	return c.conn.Close()
+}
+
+// Abort asks the launcher to end the whole job with this exit status. The launcher sends no answer: it ends the process. Abort
+// does not wait for another call that is under way, such as a barrier that will never complete.
+func (c *Client) Abort(ctx context.Context, code int) error {
+	if c.conn == nil {
+		return c.errorf("abort: not connected")
+	}
+	// A line of this size is written as a whole, so it cannot mix with another's.
+	line := format(message{{"cmd", "abort"}, {"exitcode", strconv.Itoa(code)}})
+	if deadline, ok := ctx.Deadline(); ok {
+		defer time.AfterFunc(time.Until(deadline), func() { c.conn.SetDeadline(time.Unix(1, 0)) }).Stop()
+	}
+	if _, err := c.conn.Write([]byte(line)); err != nil {
+		return c.errorf("abort: %w", err)
+	}
+	return nil
+}
+
+// A refusal is an answer with an rc other than 0: the launcher has understood and declined, and the connection goes on.
+type refusal struct{ rc, msg string }
+
+func (r *refusal) Error() string {
+	if r.msg == "" {
+		return "the launcher refused: rc=" + r.rc
+	}
+	return fmt.Sprintf("the launcher refused: %s (rc=%s)", strings.ReplaceAll(r.msg, "_", " "), r.rc)
+}
+
+// call sends one request in one write and waits for its answer.
+func (c *Client) call(ctx context.Context, name, answer string, args ...field) (message, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.broken != nil {
+		return nil, c.errorf("%s: %w", name, c.broken)
+	}
+	if c.conn == nil {
+		return nil, c.errorf("%s: called before Init", name)
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, c.errorf("%s: %w", name, err)
+	}
+	line := format(append(message{{"cmd", name}}, args...))
+	defer c.bound(ctx)()
+	if _, err := c.conn.Write([]byte(line)); err != nil {
+		return nil, c.breakOff(ctx, name, err)
+	}
+	m, err := c.expect(answer)
+	if err != nil {
+		return nil, c.breakOff(ctx, name, err)
+	}
+	if rc, ok := m.get("rc"); ok && rc != "0" {
+		msg, _ := m.get("msg")
+		return nil, c.errorf("%s: %w", name, &refusal{rc, msg})
+	}
+	return m, nil
+}
+
+// bound lets the connection's reads and writes end with ctx until the function that it returns is called.
+func (c *Client) bound(ctx context.Context) (release func()) {
+	var mu sync.Mutex
+	over := false
+	stop := context.AfterFunc(ctx, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !over {
+			c.conn.SetDeadline(time.Unix(1, 0))
+		}
+	})
+	return func() {
+		stop()
+		mu.Lock()
+		defer mu.Unlock()
+		over = true
+		c.conn.SetDeadline(time.Time{})
+	}
+}
+
+// expect reads one line and checks that it is the answer that is due.
+func (c *Client) expect(answer string) (message, error) {
+	line, err := c.in.ReadSlice('\n')
+	switch {
+	case errors.Is(err, bufio.ErrBufferFull):
+		return nil, fmt.Errorf("the launcher sent a line longer than %d bytes", maxLine)
+	case err != nil:
+		return nil, fmt.Errorf("the connection to the launcher ended: %w", err)
+	}
+	m, err := parse(string(line[:len(line)-1]))
+	if err != nil {
+		return nil, fmt.Errorf("the launcher sent %w", err)
+	}
+	if m.name() != answer {
+		return nil, fmt.Errorf("the launcher answered %.60q where %s was due", m.name(), answer)
+	}
+	return m, nil
+}
+
+// breakOff notes that the connection is out of step and can no longer be used. The context's end, if it was the reason, is named.
+func (c *Client) breakOff(ctx context.Context, name string, err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	c.broken = c.errorf("%s: %w", name, err)
+	return c.broken
+}
+
+// failf is breakOff for an answer that came whole but cannot be right.
+func (c *Client) failf(text string, args ...any) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.broken = c.errorf(text, args...)
+	return c.broken
+}
+
+func (c *Client) errorf(text string, args ...any) error {
+	if c.rank < 0 {
+		return fmt.Errorf("pmi: "+text, args...)
+	}
+	return fmt.Errorf("pmi: rank %d: "+text, append([]any{c.rank}, args...)...)
+}
+
+func (c *Client) checkKey(name, key string) error {
+	if c.maxKey == 0 {
+		return c.errorf("%s: called before Init", name)
+	}
+	if err := checkWord("the key", key, c.maxKey); err != nil {
+		return c.errorf("%s: %w", name, err)
+	}
+	if strings.Contains(key, "=") {
+		return c.errorf("%s: the key %q has a '=' in it", name, key)
+	}
+	return nil
+}
+
+// number is a field as a whole number from low to high.
+func number(m message, key string, low, high int) (int, error) {
+	text, ok := m.get(key)
+	n, err := strconv.Atoi(text)
+	if !ok || err != nil || n < low || n > high {
+		return 0, fmt.Errorf("%s=%.60q is not a whole number from %d to %d", key, text, low, high)
+	}
+	return n, nil
+}

@@ -1,0 +1,94 @@
+package launcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// program finds the file to execute for the program that the user named: a command in PATH, a file, or a Go package, which is
+// built into the folder that tempDir returns. A relative name counts from where the launcher runs, not from the ranks' folder.
+func program(ctx context.Context, name string, stderr *os.File, tempDir func() (string, error)) (string, error) {
+	if isGo(name) {
+		return build(ctx, name, stderr, tempDir)
+	}
+	info, err := os.Stat(name)
+	if !strings.ContainsRune(name, filepath.Separator) {
+		path, lookErr := exec.LookPath(name)
+		if lookErr == nil {
+			return filepath.Abs(path)
+		}
+		if err == nil {
+			return "", &ProgramError{127, fmt.Sprintf("%s: not found in PATH; for the one in this folder write ./%s", name, name)}
+		}
+		return "", &ProgramError{127, fmt.Sprintf("%s: not found in PATH", name)}
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return "", &ProgramError{127, name + ": no such file"}
+	case err != nil:
+		return "", &ProgramError{126, err.Error()}
+	case info.IsDir():
+		return "", &ProgramError{126, name + ": a folder without Go files"}
+	case info.Mode()&0o111 == 0:
+		return "", &ProgramError{126, fmt.Sprintf("%s: not executable; if it is a program: chmod +x %s", name, name)}
+	}
+	return filepath.Abs(name)
+}
+
+// isGo tells whether the name is that of a Go file or of a folder with Go files.
+func isGo(name string) bool {
+	info, err := os.Stat(name)
+	if err != nil {
+		return false
+	}
+	if !info.IsDir() {
+		return strings.HasSuffix(name, ".go")
+	}
+	// A bare name is a command, as it is for a shell.
+	if !strings.ContainsRune(name, filepath.Separator) && name != "." && name != ".." {
+		return false
+	}
+	files, _ := filepath.Glob(filepath.Join(name, "*.go"))
+	return len(files) > 0
+}
+
+// build compiles a Go file or folder and returns the program's file. The compiler speaks for itself on stderr.
+func build(ctx context.Context, name string, stderr *os.File, tempDir func() (string, error)) (string, error) {
+	tool, err := exec.LookPath("go")
+	if err != nil {
+		return "", &ProgramError{127, fmt.Sprintf("%s is Go source, and there is no go command in PATH to build it with", name)}
+	}
+	path, err := filepath.Abs(name)
+	if err != nil {
+		return "", &ProgramError{126, err.Error()}
+	}
+	dir, target := path, "."
+	if strings.HasSuffix(path, ".go") {
+		dir, target = filepath.Split(path)
+	}
+	temp, err := tempDir()
+	if err != nil {
+		return "", &ProgramError{126, fmt.Sprintf("no folder to build %s in: %v", name, err)}
+	}
+	out := filepath.Join(temp, strings.TrimSuffix(filepath.Base(path), ".go"))
+	// The package is built where it lies, for its module is the one that counts.
+	cmd := exec.CommandContext(ctx, tool, "build", "-o", out, target)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, stderr, stderr
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return "", context.Cause(ctx)
+		}
+		return "", &ProgramError{1, fmt.Sprintf("%s does not build", name)}
+	}
+	if info, err := os.Stat(out); err != nil || info.Mode()&0o111 == 0 {
+		return "", &ProgramError{126, fmt.Sprintf("%s is not a program: its package is not main", name)}
+	}
+	return out, nil
+}

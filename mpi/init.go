@@ -109,13 +109,17 @@ func join(ctx context.Context) (*Comm, error) {
 	if err != nil {
 		return nil, err
 	}
+	spin, err := wire.SpinFor()
+	if err != nil {
+		return nil, errors.Join(err, wire.Leave())
+	}
 	device, err := newDevice(log, wire)
 	if err != nil {
 		return nil, errors.Join(err, wire.Leave())
 	}
 	e, err := engine.New(engine.Config{
 		Device: device, Identity: wire.Identity, Channel: channel.Config{}, Lookup: wire.Lookup,
-		ConnectTimeout: wait, SpinFor: wire.SpinFor(), Log: log,
+		ConnectTimeout: wait, SpinFor: spin, Log: log,
 	})
 	if err != nil {
 		return nil, errors.Join(err, wire.Leave())

@@ -104,6 +104,20 @@ func (c *Client) Appnum() int { return c.appnum }
 // MaxValue is how many bytes a value may have. Known after Init.
 func (c *Client) MaxValue() int { return c.maxValue }
 
+// KVSName is the launcher's name for the job's key-value space, and so for the job. Known after Init.
+func (c *Client) KVSName() string { return c.kvsName }
+
+// Close drops the connection. Without Finalize before it, this rank has failed as far as the launcher is concerned.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn == nil || c.broken != nil {
+		return nil
+	}
+	c.broken = errors.New("used after Close")
+	return c.conn.Close()
+}
+
 // Init makes this process known to the launcher and learns the launcher's limits.
 func (c *Client) Init(ctx context.Context) error {
 	if err := c.connect(ctx); err != nil {

@@ -9,12 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/weft-mpi/weft/internal/setting"
+	"github.com/weft-mpi/weft/internal/topology"
 	"github.com/weft-mpi/weft/launcher/pmi"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -204,21 +204,20 @@ func (j *Job) Abort(code int) {
 	}
 }
 
-// SpinFor is how long a waiting rank may poll before it sleeps: long where it has a core for itself, not at all where ranks
-// share cores.
-func (j *Job) SpinFor() time.Duration {
-	local, err := strconv.Atoi(os.Getenv("WEFT_LOCAL_SIZE"))
-	if err != nil || local < 1 {
-		local = int(j.Identity.Size) // without word from the launcher: as if all were here
+// SpinFor is how long a waiting rank may poll before it sleeps: a while where it has a core for itself, not at all where ranks
+// share cores. weft's own launcher tells; under another one it is reckoned from the ranks of this machine.
+func (j *Job) SpinFor() (time.Duration, error) {
+	cores, err := setting.CoresPerRank.Int(0, 1<<16)
+	if err != nil {
+		return 0, err
 	}
-	cores, err := strconv.Atoi(os.Getenv("WEFT_CORES"))
-	if err != nil || cores < 1 {
-		cores = runtime.NumCPU()
+	if local, err := strconv.Atoi(os.Getenv("MPI_LOCALNRANKS")); err == nil && local > topology.Online() {
+		cores = 0
 	}
-	if local > cores {
-		return 0
+	if cores == 0 {
+		return 0, nil
 	}
-	return spinFor
+	return spinFor, nil
 }
 
 const spinFor = 100 * time.Microsecond

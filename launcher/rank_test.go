@@ -23,6 +23,7 @@ const modeVariable = "LAUNCHER_TEST_MODE"
 func TestMain(m *testing.M) {
 	mode := os.Getenv(modeVariable)
 	if mode == "" {
+		os.Setenv("GORACE", "atexit_sleep_ms=0") // or every rank of a test with the race detector sleeps for a second at its end
 		os.Exit(m.Run())
 	}
 	// Whatever goes wrong in a test, its processes end.
@@ -70,6 +71,10 @@ var modes = map[string]func(){
 		bufio.NewReader(os.Stdin).ReadString('\n')
 		os.Exit(3)
 	},
+	"daemon": func() {
+		startFamily()
+		bufio.NewReader(os.Stdin).ReadString('\n')
+	},
 	"stubborn": func() {
 		signal.Ignore(syscall.SIGTERM)
 		tellPID()
@@ -94,18 +99,22 @@ var modes = map[string]func(){
 			fmt.Println("deaf to", s)
 		}
 	},
-	"family": func() {
-		// One process in the rank's group and one that has left it for a session of its own.
-		for _, session := range []bool{false, true} {
-			child := exec.Command(os.Args[0])
-			child.Env = append(os.Environ(), modeVariable+"=wait")
-			child.SysProcAttr = &syscall.SysProcAttr{Setsid: session}
-			child.Stdout = os.Stdout
-			check(child.Start())
+	"family": func() { startFamily(); tellPID(); select {} },
+}
+
+// startFamily starts a process in the rank's group that has dropped the environment, so that only the group leads to it, and one
+// that has left the group for a session of its own, so that only the environment does.
+func startFamily() {
+	for _, session := range []bool{false, true} {
+		child := exec.Command(os.Args[0])
+		child.Env = []string{modeVariable + "=wait"}
+		if session {
+			child.Env = append(os.Environ(), child.Env...)
 		}
-		tellPID()
-		select {}
-	},
+		child.SysProcAttr = &syscall.SysProcAttr{Setsid: session}
+		child.Stdout = os.Stdout
+		check(child.Start())
+	}
 }
 
 func check(err error) {

@@ -23,6 +23,8 @@ func TestScripts(t *testing.T) {
 					e.Setenv(name, v)
 				}
 			}
+			// A command built with the race detector would sleep for a second at its end.
+			e.Setenv("GORACE", "atexit_sleep_ms=0")
 			return nil
 		},
 	})

@@ -103,7 +103,7 @@ var All = []*Benchmark{
 	{Name: "gather", Short: "time of a gather to one rank", Least: 2, Start: 2,
 		title: "Gather Latency", header: latencyHeader, full: collectiveFull, data: "MPI_CHAR", min: 1, max: collectiveMax,
 		counts: collectiveCounts, cell: gather},
-	{Name: "memory", Short: "buffers and resident memory of a connection", Least: 2, Start: 8, whole: memory},
+	{Name: "memory", Short: "buffers and resident memory of a connection", Least: 3, Start: 8, whole: memory},
 	{Name: "init", Short: "time of Init", Least: 1, Start: 2, whole: initialization},
 }
 

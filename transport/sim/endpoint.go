@@ -459,7 +459,7 @@ func (e *endpoint) newQP(rank uint32, other *endpoint, cfg transport.QPConfig) *
 		reads: min(cfg.Reads, attr.MaxReads),
 		state: transport.StateReady,
 	}
-	q.window = 1 + q.rng.IntN(32)
+	q.window = 16 + q.rng.IntN(48)
 	d.qps[q.num] = q
 	e.connected[rank] = q
 	q.pd().users++

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/weft-mpi/weft/transport"
 )
@@ -435,22 +436,20 @@ func (q *qp) loseWire() {
 	q.peer.signal() // its window is open, or it has lost its wire
 }
 
+// flushSends completes what is done and may complete, then fails the rest: nothing succeeds behind a failure.
 func (q *qp) flushSends(wqe *sendWQE, status transport.Status, err error) {
+	for _, w := range q.sq {
+		w.overtakes = true
+	}
 	q.completeSends()
 	sq := q.sq
 	q.sq = nil
 	if q.net.mutant == flushBackwards {
-		for i, j := 0, len(sq)-1; i < j; i, j = i+1, j-1 {
-			sq[i], sq[j] = sq[j], sq[i]
-		}
+		slices.Reverse(sq)
 	}
 	for i, w := range sq {
 		s := transport.StatusFlushed
-		switch {
-		case w.done:
-			q.completeSend(w, transport.StatusSuccess, nil)
-			continue
-		case w == wqe, wqe == nil && i == 0 && status == transport.StatusFatal:
+		if w == wqe || wqe == nil && i == 0 && status == transport.StatusFatal {
 			s = status
 		}
 		q.completeSend(w, s, err)

@@ -48,6 +48,11 @@ func (p *provider) Vanish(d transport.Device) error {
 	return nil
 }
 
+func (p *provider) Cross(a, b transport.Device) {
+	x, y := a.(*device), b.(*device)
+	x.net.Cross(x.rank(), y.rank())
+}
+
 // counters sums up what has happened on all networks.
 func (p *provider) counters() Counters {
 	var sum Counters
@@ -64,6 +69,7 @@ func (p *provider) counters() Counters {
 		sum.Lost += c.Lost
 		sum.Vanished += c.Vanished
 		sum.Refused += c.Refused
+		sum.Crossed += c.Crossed
 		sum.RNR += c.RNR
 		sum.Overruns += c.Overruns
 		sum.Terminations += c.Terminations
@@ -77,7 +83,7 @@ func TestConformance(t *testing.T) {
 	c := p.counters()
 	for what, n := range map[string]int{"split": c.Split, "reordered": c.Reordered, "early tails": c.EarlyTails,
 		"early completions": c.EarlyDone, "overtaken": c.Overtaken, "idle polls": c.IdlePolls, "cuts": c.Cuts,
-		"cuts midway": c.CutsMidway, "lost": c.Lost, "vanished": c.Vanished, "refused": c.Refused, "RNR": c.RNR,
+		"cuts midway": c.CutsMidway, "lost": c.Lost, "vanished": c.Vanished, "refused": c.Refused, "crossed": c.Crossed, "RNR": c.RNR,
 		"overruns": c.Overruns, "terminations": c.Terminations} {
 		if n == 0 {
 			t.Errorf("the suite saw nothing of: %s", what)

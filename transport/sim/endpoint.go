@@ -1,9 +1,11 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 
 	"github.com/weft-mpi/weft/transport"
@@ -225,6 +227,9 @@ func (n *Network) Step() bool {
 	if !n.manual || len(ready) == 0 {
 		return false
 	}
+	slices.SortFunc(ready, func(a, b *attempt) int { // the order of the Connects may be that of goroutines
+		return cmp.Or(cmp.Compare(a.from.dev.id, b.from.dev.id), cmp.Compare(a.rank, b.rank))
+	})
 	ready[n.rng.IntN(len(ready))].advance()
 	return true
 }
@@ -235,12 +240,16 @@ func (a *attempt) waitsFor() <-chan struct{} {
 	if a.phase == phaseYielded {
 		return a.rival.done
 	}
-	if g := n.gates[pairOf(a.from.id.Rank, a.rank)]; g != nil {
+	pair := pairOf(a.from.id.Rank, a.rank)
+	if open := n.gates[pair]; open != nil {
 		if !a.held {
 			a.held = true
 			n.counters.Delayed++
 		}
-		return g.open
+		return open
+	}
+	if met := n.crossings[pair]; met != nil && a.phase == phasePrepared {
+		return met
 	}
 	return nil
 }
@@ -323,6 +332,14 @@ func (a *attempt) start() {
 		}
 	}
 	a.phase = phasePrepared
+	n := a.from.dev.net
+	pair := pairOf(a.from.id.Rank, a.rank)
+	for _, r := range n.attempts {
+		if met := n.crossings[pair]; met != nil && r.from == to && r.rank == a.from.id.Rank && r.phase == phasePrepared {
+			close(met)
+			delete(n.crossings, pair)
+		}
+	}
 }
 
 // authenticate compares what both sides would have proved to each other.

@@ -97,9 +97,6 @@ func (q *qp) strike(m *message) {
 	}
 }
 
-// gate holds the attempts to connect of two ranks.
-type gate struct{ open chan struct{} }
-
 func pairOf(a, b uint32) [2]uint32 { return [2]uint32{min(a, b), max(a, b)} }
 
 // Hold delays every attempt to connect between two ranks, whoever begins it, until Unhold.
@@ -107,7 +104,7 @@ func (n *Network) Hold(a, b uint32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.gates[pairOf(a, b)] == nil {
-		n.gates[pairOf(a, b)] = &gate{open: make(chan struct{})}
+		n.gates[pairOf(a, b)] = make(chan struct{})
 	}
 }
 
@@ -115,8 +112,8 @@ func (n *Network) Hold(a, b uint32) {
 func (n *Network) Unhold(a, b uint32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if g := n.gates[pairOf(a, b)]; g != nil {
-		close(g.open)
+	if open := n.gates[pairOf(a, b)]; open != nil {
+		close(open)
 		delete(n.gates, pairOf(a, b))
 	}
 }
@@ -126,4 +123,14 @@ func (n *Network) Refuse(a, b uint32, attempts int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.refusals[pairOf(a, b)] = attempts
+}
+
+// Cross has the next attempts of two ranks to connect to each other cross: neither commits before both are prepared. Both
+// ranks must begin one, or the one that does waits for ever.
+func (n *Network) Cross(a, b uint32) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.crossings[pairOf(a, b)] == nil {
+		n.crossings[pairOf(a, b)] = make(chan struct{})
+	}
 }

@@ -19,18 +19,19 @@ import (
 
 // Network is what connects the devices: the wires, the seed and the faults. All its methods may be called from anywhere.
 type Network struct {
-	mu       sync.Mutex // guards everything of the network, its devices and their objects
-	seed     uint64
-	rng      *rand.Rand // for what belongs to no device
-	manual   bool
-	cutEvery int
-	mutant   mutant
-	devices  []*device
-	pairs    map[[2]string]*sync.Mutex // held by the attempt whose callbacks run; keyed by the lower and the higher address
-	attempts []*attempt                // under way, in the order of their start
-	gates    map[[2]uint32]*gate
-	refusals map[[2]uint32]int
-	counters Counters
+	mu        sync.Mutex // guards everything of the network, its devices and their objects
+	seed      uint64
+	rng       *rand.Rand // for what belongs to no device
+	manual    bool
+	cutEvery  int
+	mutant    mutant
+	devices   []*device
+	pairs     map[[2]string]*sync.Mutex   // held by the attempt whose callbacks run; keyed by the lower and the higher address
+	attempts  []*attempt                  // under way, in the order of their start
+	gates     map[[2]uint32]chan struct{} // of Hold; closed by Unhold
+	crossings map[[2]uint32]chan struct{} // of Cross; closed when two have met
+	refusals  map[[2]uint32]int
+	counters  Counters
 }
 
 // Option changes how a network behaves.
@@ -46,11 +47,12 @@ func RandomCuts(n int) Option { return func(net *Network) { net.cutEvery = n } }
 // NewNetwork makes a network without devices.
 func NewNetwork(seed uint64, opts ...Option) *Network {
 	n := &Network{
-		seed:     seed,
-		rng:      rand.New(rand.NewPCG(seed, 0)),
-		pairs:    map[[2]string]*sync.Mutex{},
-		gates:    map[[2]uint32]*gate{},
-		refusals: map[[2]uint32]int{},
+		seed:      seed,
+		rng:       rand.New(rand.NewPCG(seed, 0)),
+		pairs:     map[[2]string]*sync.Mutex{},
+		gates:     map[[2]uint32]chan struct{}{},
+		crossings: map[[2]uint32]chan struct{}{},
+		refusals:  map[[2]uint32]int{},
 	}
 	for _, o := range opts {
 		o(n)

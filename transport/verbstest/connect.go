@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -38,6 +39,42 @@ func turnedAway(change func(*transport.Identity), want ...error) func(*trial) {
 	}
 }
 
+// crossing has two ranks connect to each other at once, each twice.
+func (t *trial) crossing(rounds int, before func(a, b *node)) {
+	for range rounds {
+		nodes := t.ranks(2, shape{})
+		a, b := nodes[0], nodes[1]
+		before(a, b)
+		errs := make([]error, 4)
+		start := make(chan struct{})
+		var ended sync.WaitGroup
+		for i := range errs {
+			ended.Go(func() {
+				<-start
+				if i%2 == 0 {
+					errs[i] = a.dial(b)
+				} else {
+					errs[i] = b.dial(a)
+				}
+			})
+		}
+		close(start)
+		ended.Wait()
+		t.must(errors.Join(errs...))
+		qa, qb := a.to(1), b.to(0)
+		if len(qa) != 1 || len(qb) != 1 {
+			t.failf("%d and %d queue pairs", len(qa), len(qb))
+		}
+		a.qp, b.qp = qa[0], qb[0]
+		t.well(a, b)
+		t.well(b, a)
+		if len(a.to(1)) != 1 || len(b.to(0)) != 1 {
+			t.failf("another queue pair came late")
+		}
+		t.closeAll()
+	}
+}
+
 var connectChecks = []Check{
 	{"Connect/PrivateDataIsExchanged", func(t *trial) {
 		nodes := t.ranks(2, shape{})
@@ -69,41 +106,13 @@ var connectChecks = []Check{
 		}
 		t.well(a, b)
 	}},
-	{"Connect/CrossingGivesExactlyOneQueuePair", func(t *trial) {
-		for range 15 {
-			nodes := t.ranks(2, shape{})
-			a, b := nodes[0], nodes[1]
-			errs := make([]error, 4)
-			var started, ended sync.WaitGroup
-			gun := make(chan struct{})
-			for i := range errs {
-				started.Add(1)
-				ended.Go(func() {
-					started.Done()
-					<-gun
-					if i%2 == 0 {
-						errs[i] = a.dial(b)
-					} else {
-						errs[i] = b.dial(a)
-					}
-				})
-			}
-			started.Wait()
-			close(gun)
-			ended.Wait()
-			t.must(errors.Join(errs...))
-			qa, qb := a.to(1), b.to(0)
-			if len(qa) != 1 || len(qb) != 1 {
-				t.failf("%d and %d queue pairs", len(qa), len(qb))
-			}
-			a.qp, b.qp = qa[0], qb[0]
-			t.well(a, b)
-			t.well(b, a)
-			if len(a.to(1)) != 1 || len(b.to(0)) != 1 {
-				t.failf("another queue pair came late")
-			}
-			t.closeAll()
+	{"Connect/CrossingGivesExactlyOneQueuePair", func(t *trial) { t.crossing(15, func(_, _ *node) {}) }},
+	{"Connect/CrossingForSureGivesExactlyOneQueuePair", func(t *trial) {
+		crosser, ok := t.provider.(Crosser)
+		if !ok {
+			panic(failure{fmt.Errorf("the provider crosses no connects on command: %w", errors.ErrUnsupported)})
 		}
+		t.crossing(3, func(a, b *node) { crosser.Cross(a.dev, b.dev) })
 	}},
 	{"Connect/WrongSecretIsRefused", turnedAway(func(id *transport.Identity) { id.Secret[31] ^= 1 }, transport.ErrAuth)},
 	{"Connect/WrongJobIsRefused", turnedAway(func(id *transport.Identity) { id.Job = "another" },

@@ -143,7 +143,7 @@ var cqChecks = []Check{
 		}()
 		t.must(b.qp.PostRecv(recv(1, dst)))
 		t.must(a.qp.PostSend(send(2, src)))
-		err := within(b.dev, func() error {
+		err := t.within(b.dev, func() error {
 			for len(b.wcs) == 0 {
 				if err := b.recvCQ.Wait(-1); err != nil {
 					return err
@@ -187,7 +187,7 @@ var cqChecks = []Check{
 
 // waits wants Wait(-1) to return while act runs beside it.
 func (n *node) waits(act func()) error {
-	return within(n.dev, func() error {
+	return n.t.within(n.dev, func() error {
 		ended := make(chan error, 1)
 		go func() { ended <- n.sendCQ.Wait(-1) }()
 		act()
@@ -196,10 +196,10 @@ func (n *node) waits(act func()) error {
 }
 
 // within runs f, which may block, and closes the device if f does not return: that must end whatever blocks.
-func within(d transport.Device, f func() error) error {
+func (t *trial) within(d transport.Device, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
-	limit := time.NewTimer(patience)
+	limit := time.NewTimer(t.patience)
 	defer limit.Stop()
 	select {
 	case err := <-done:

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/weft-mpi/weft/transport"
 )
@@ -30,16 +31,26 @@ type Faults interface {
 	Vanish(d transport.Device) error
 }
 
+// Crosser is implemented by a Provider that can have two connects cross for sure, not only by chance.
+type Crosser interface {
+	// Cross has the next connects of two listening devices to each other cross: neither is decided before both have got as
+	// far as Acceptor.Prepare.
+	Cross(a, b transport.Device)
+}
+
 // Check is one rule and how it is proved.
 type Check struct {
 	Name string
 	run  func(*trial)
 }
 
-// Verify runs the check. It returns what was found wrong, or an error that wraps errors.ErrUnsupported if the provider
+// Patience is how long Run lets a check wait. It only turns a hang into a failure; no check depends on how long anything takes.
+const Patience = 20 * time.Second
+
+// Verify runs the check, which waits for nothing longer than patience. It returns what was found wrong, or an error that wraps errors.ErrUnsupported if the provider
 // cannot inject the fault that the check needs.
-func (c Check) Verify(p Provider) (err error) {
-	t := &trial{provider: p}
+func (c Check) Verify(p Provider, patience time.Duration) (err error) {
+	t := &trial{provider: p, patience: patience}
 	defer t.closeAll()
 	defer func() {
 		switch r := recover().(type) {
@@ -59,7 +70,7 @@ func (c Check) Verify(p Provider) (err error) {
 func Run(t *testing.T, p Provider) {
 	for _, c := range Checks() {
 		t.Run(c.Name, func(t *testing.T) {
-			switch err := c.Verify(p); {
+			switch err := c.Verify(p, Patience); {
 			case errors.Is(err, errors.ErrUnsupported):
 				t.Skip(err)
 			case err != nil:

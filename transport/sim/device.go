@@ -181,9 +181,11 @@ func (p *pd) check(access transport.Access) error {
 
 func (p *pd) register(buf []byte, access transport.Access) *mr {
 	d := p.dev
-	m := &mr{}
+	var m *mr
 	if last := len(d.free) - 1; last >= 0 {
 		m, d.free = d.free[last], d.free[:last]
+	} else {
+		m = new(mr)
 	}
 	key := m.key
 	if d.net.mutant != keysStay || key == 0 {

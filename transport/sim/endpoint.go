@@ -425,7 +425,8 @@ func (a *attempt) commit() {
 		return
 	}
 	if n.mutant != twoOnCross {
-		if a.from.live(a.rank) != nil {
+		if a.from.live(a.rank) != nil { // the other side's attempt came first
+			n.counters.Crossed++
 			a.end(nil)
 			return
 		}

@@ -115,8 +115,8 @@ func (q *qp) retire() {
 		if !w.done {
 			return
 		}
+		q.sq.head++ // first: if the queue is overrun, complete flushes the rest
 		q.complete(w)
-		q.sq.head++
 	}
 }
 

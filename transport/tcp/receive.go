@@ -84,8 +84,8 @@ func (q *qp) receiveFailed(err error) {
 			if r := q.rq.front(); r != nil {
 				wc := q.flushed(r.id, transport.OpRecv)
 				wc.Status, wc.Err = v.status, v.err
-				q.rcq.push(wc)
 				q.rq.pop()
+				q.rcq.push(wc)
 			}
 		}
 		q.fail(err, transport.StatusFlushed)
@@ -305,11 +305,11 @@ func (q *qp) end() error {
 		q.reading().got += i.length
 	case opSend:
 		if i.flags&flagLast != 0 {
-			e := q.rq.front()
-			q.rcq.push(transport.WC{ID: e.id, QP: q.num, Op: transport.OpRecv, Bytes: i.off})
-			q.rq.pop()
+			wc := transport.WC{ID: q.rq.front().id, QP: q.num, Op: transport.OpRecv, Bytes: i.off}
+			q.rq.pop() // first: if the queue is overrun, push flushes what is posted
 			q.recvMsn++
 			i.off = 0
+			q.rcq.push(wc)
 		}
 	case opImmediate:
 		e := q.rq.front()
@@ -319,9 +319,10 @@ func (q *qp) end() error {
 		if i.a != q.recvMsn {
 			return fmt.Errorf("%w: message %d where %d is due", transport.ErrProtocol, i.a, q.recvMsn)
 		}
-		q.rcq.push(transport.WC{ID: e.id, QP: q.num, Op: transport.OpRecv, Imm: i.b, HasImm: true})
+		wc := transport.WC{ID: e.id, QP: q.num, Op: transport.OpRecv, Imm: i.b, HasImm: true}
 		q.rq.pop()
 		q.recvMsn++
+		q.rcq.push(wc)
 	case opReadRequest:
 		return q.asked()
 	case opReadDone:

@@ -25,7 +25,7 @@ type incoming struct {
 	left int     // payload bytes that have not come
 	r    *region // tagged: where they go
 	at   int
-	off  int // untagged, ReadWrite: bytes of the message that are placed
+	off  int // untagged: bytes of the message that are placed; answers to Reads may come between its frames
 
 	control []byte // payload that goes to no region
 }
@@ -126,7 +126,9 @@ func (q *qp) advance(n int) {
 	i := &q.in
 	i.left -= n
 	i.at += n
-	i.off += n
+	if i.op == opSend {
+		i.off += n
+	}
 }
 
 // parse takes bytes off the stream.
@@ -213,9 +215,6 @@ func (q *qp) begin(b []byte) error {
 func (q *qp) beginSend(h header) error {
 	e := q.rq.front()
 	i := &q.in
-	if h.a == q.recvMsn && h.b == 0 {
-		i.off = 0
-	}
 	switch {
 	case e == nil:
 		return &violation{code: terminateNoRecv, err: fmt.Errorf("%w: a message of the peer found no Recv posted", transport.ErrProtocol)}
@@ -316,8 +315,8 @@ func (q *qp) end() error {
 		if e == nil {
 			return &violation{code: terminateNoRecv, err: fmt.Errorf("%w: an immediate of the peer found no Recv posted", transport.ErrProtocol)}
 		}
-		if i.a != q.recvMsn {
-			return fmt.Errorf("%w: message %d where %d is due", transport.ErrProtocol, i.a, q.recvMsn)
+		if i.a != q.recvMsn || i.off > 0 {
+			return fmt.Errorf("%w: message %d where %d at %d is due", transport.ErrProtocol, i.a, q.recvMsn, i.off)
 		}
 		wc := transport.WC{ID: e.id, QP: q.num, Op: transport.OpRecv, Imm: i.b, HasImm: true}
 		q.rq.pop()

@@ -114,6 +114,9 @@ func (q *qp) drive() {
 
 // PostRecv queues room for one message.
 func (q *qp) PostRecv(wr *transport.RecvWR) error {
+	if wr == nil {
+		return fmt.Errorf("%w: none", transport.ErrInvalid)
+	}
 	if len(wr.Local) > maxSGE {
 		return fmt.Errorf("%w: a scatter list of %d elements; at most %d are possible", transport.ErrInvalid, len(wr.Local), maxSGE)
 	}
@@ -205,23 +208,18 @@ func (q *qp) disconnect() {
 	q.fd = -1
 }
 
-// flush completes what is posted: the oldest send request with the status of the failure, all others flushed, in order.
+// flush completes what is posted: the oldest send request with the status of the failure, all others flushed, in order. What stood
+// done behind a request that was not is flushed too: nothing succeeds behind a failure.
 func (q *qp) flush(first transport.Status) {
 	for q.sq.head != q.sq.tail {
 		w := q.sq.at(q.sq.head)
-		switch {
-		case w.done && w.failed == 0:
-			q.complete(w)
-		default:
-			status := first
-			if w.failed != 0 {
-				status = w.failed
-			}
-			first = transport.StatusFlushed
-			wc := q.flushed(w.id, w.op)
-			wc.Status = status
-			q.scq.push(wc)
+		wc := q.flushed(w.id, w.op)
+		wc.Status = first
+		if w.failed != 0 {
+			wc.Status = w.failed
 		}
+		first = transport.StatusFlushed
+		q.scq.push(wc)
 		q.sq.head++
 	}
 	for {

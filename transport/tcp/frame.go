@@ -18,7 +18,7 @@ const (
 	opReadRequest               // number of the read, segments (source << 32 | destination); payload: the segments
 	opReadWrite                 // tagged, a Write that a Read asked for: key, offset
 	opReadDone                  // immediate data of the last Write of a read: number of the read, bytes
-	opClose                     // nothing more comes from this side
+	opClose                     // no request follows from this side; it still answers Reads
 	opTerminate                 // last frame, cut: layer/type/code, number of a read or none; payload: text
 	ops
 )

@@ -56,9 +56,8 @@ func (q *qp) receive() {
 		case q.fd < 0 || n < 0:
 			return
 		case n == 0:
-			if !q.peerEnd || q.in.inside || q.in.have > 0 {
-				q.fail(fmt.Errorf("%w: the connection ended: %w", transport.ErrPeerLost, io.ErrUnexpectedEOF), transport.StatusFatal)
-			}
+			// Even behind the peer's Close: it stays for ours, and for the Reads that it answers, until both have closed.
+			q.fail(fmt.Errorf("%w: the connection ended: %w", transport.ErrPeerLost, io.ErrUnexpectedEOF), transport.StatusFatal)
 			return
 		case n < asked:
 			return // nothing is left in the socket
@@ -182,7 +181,7 @@ func (q *qp) begin(b []byte) error {
 	}
 	i := &q.in
 	i.header, i.left, i.inside = h, h.length, true
-	if q.peerEnd && h.op != opTerminate {
+	if q.peerEnd && h.op != opTerminate && h.op != opReadWrite && h.op != opReadDone {
 		return fmt.Errorf("%w: %v behind Close", transport.ErrProtocol, h.op)
 	}
 	if q.quiet {
@@ -333,6 +332,9 @@ func (q *qp) end() error {
 		q.read++
 		q.retire()
 	case opClose:
+		if q.answers.head != q.answers.tail {
+			return fmt.Errorf("%w: Close before its Reads were complete", transport.ErrProtocol)
+		}
 		q.peerEnd = true
 		if q.err == nil {
 			q.err = fmt.Errorf("rank %d at %s: %w", q.peer, q.remote, transport.ErrClosed)

@@ -234,7 +234,6 @@ func (q *qp) behind(now cursor) {
 	q.retire()
 	if ended {
 		q.closing = closeSent
-		sys.ShutdownWrite(q.fd)
 		q.maybeClosed()
 	}
 }

@@ -110,6 +110,7 @@ type answer struct {
 	src, dst [maxSegments]transport.Segment
 	nsrc     int
 	ndst     int
+	refused  error // what is wrong with it; said in its turn, so that earlier Reads complete
 }
 
 // answerQueue is a ring of them. The peer may have only so many outstanding: more is a violation.

@@ -360,14 +360,14 @@ func (q *qp) asked() error {
 		return &violation{code: terminateReads, err: fmt.Errorf("%w: more than %d Reads outstanding", transport.ErrProtocol, maxReads)}
 	}
 	a := q.answers.push()
-	a.number, a.nsrc, a.ndst, a.total = i.a, nsrc, ndst, 0
+	a.number, a.nsrc, a.ndst, a.total, a.refused = i.a, nsrc, ndst, 0, nil
 	b := i.control
 	var far uint64
 	for k := range nsrc {
 		s := parseSegment(b)
 		b = b[segmentSize:]
 		if _, err := q.dev.regions.find(q.pd, s.Key, transport.RemoteRead, s.Offset, s.Length); err != nil {
-			q.refuseRead(i.a, err)
+			a.refused = err
 			return nil
 		}
 		a.src[k] = s

@@ -273,10 +273,10 @@ func (q *qp) frame(o *outbox) bool {
 		return true
 	}
 	made := false
-	if c.turn {
-		made = q.answerFrame(o) || q.requestFrame(o)
+	if c.turn { // either may end the QP
+		made = q.answerFrame(o) || q.fd >= 0 && q.requestFrame(o)
 	} else {
-		made = q.requestFrame(o) || q.answerFrame(o)
+		made = q.requestFrame(o) || q.fd >= 0 && q.answerFrame(o)
 	}
 	if !made && q.fd >= 0 && q.closing == closeDue && !c.ended && q.sq.len() == 0 && c.answer == q.answers.tail && o.bytes == 0 {
 		header{op: opClose, flags: flagLast}.put(o.head(headerSize))
@@ -370,6 +370,9 @@ func (q *qp) payload(o *outbox, h header, w *wqe, n int) bool {
 	}
 	for i := range w.local {
 		if !w.local[i].alive() {
+			if o.bytes > 0 {
+				return false // earlier frames go out first
+			}
 			w.failed = transport.StatusLocalProt
 			q.fail(fmt.Errorf("%w: a region of a posted %v was deregistered before it was sent", transport.ErrInvalid, h.op),
 				transport.StatusFlushed)
@@ -421,6 +424,12 @@ func (q *qp) answerFrame(o *outbox) bool {
 	}
 	a := q.answers.at(c.answer)
 	c.turn = false
+	if a.refused != nil {
+		if o.bytes == 0 { // earlier frames go out first
+			q.refuseRead(a.number, a.refused)
+		}
+		return false
+	}
 	if c.aoff == a.total {
 		header{op: opReadDone, flags: flagLast, a: a.number, b: uint64(a.total)}.put(o.head(headerSize))
 		c.answer, c.aoff = c.answer+1, 0
@@ -431,8 +440,8 @@ func (q *qp) answerFrame(o *outbox) bool {
 	n := int(min(src.Length-soff, dst.Length-doff, framePayload))
 	r, err := q.dev.regions.find(q.pd, src.Key, transport.RemoteRead, src.Offset+soff, uint64(n))
 	if err != nil {
-		q.refuseRead(a.number, err)
-		return false
+		a.refused = err
+		return q.answerFrame(o)
 	}
 	h := header{length: n, op: opReadWrite, a: uint64(dst.Key), b: dst.Offset + doff}
 	if c.aoff+n == a.total {

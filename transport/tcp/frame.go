@@ -60,6 +60,12 @@ func (h header) put(b []byte) {
 	binary.LittleEndian.PutUint64(b[16:], h.b)
 }
 
+func (h header) append(b []byte) []byte {
+	b = append(b, make([]byte, headerSize)...)
+	h.put(b[len(b)-headerSize:])
+	return b
+}
+
 // parseHeader reads a header and refuses what no weft sends.
 func parseHeader(b []byte) (header, error) {
 	_ = b[headerSize-1]

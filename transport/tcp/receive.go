@@ -185,10 +185,10 @@ func (q *qp) begin(b []byte) error {
 		return fmt.Errorf("%w: %v behind Close", transport.ErrProtocol, h.op)
 	}
 	if q.quiet {
+		q.quiet = false // whatever frame it is, the peer is in RDMA mode
 		if h.op != opReady {
 			return fmt.Errorf("%w: %v where Ready must come first", transport.ErrProtocol, h.op)
 		}
-		q.quiet = false
 		return nil
 	}
 	switch h.op {

@@ -119,6 +119,7 @@ func (q *qp) transmit() {
 		o.seal()
 		n, err := o.write(q.fd)
 		if err != nil {
+			q.lastWords()
 			q.fail(fmt.Errorf("%w: %w", transport.ErrPeerLost, err), transport.StatusFatal)
 			return
 		}

@@ -27,6 +27,16 @@ type wqe struct {
 	inline []byte
 }
 
+// alive tells whether the regions that it names are all registered still.
+func (w *wqe) alive() bool {
+	for i := range w.local {
+		if !w.local[i].alive() {
+			return false
+		}
+	}
+	return true
+}
+
 // sendQueue is a ring of requests: head is the oldest that is not complete, tail the next to be posted. Memory grows with use.
 type sendQueue struct {
 	ring       []wqe

@@ -102,6 +102,9 @@ func (q *qp) transmit() {
 	o := &q.dev.out
 	for q.fd >= 0 {
 		o.reset()
+		if q.carry.n > 0 && !q.carryAlive() {
+			return
+		}
 		q.carry.gather(o)
 		carried := o.bytes
 		before := q.at
@@ -190,6 +193,36 @@ func (c *carry) keep(o *outbox, n, end int) {
 		}
 		at += length
 	}
+}
+
+// carryAlive tells whether the memory that the rest of a frame lies in is still registered. If not, it ends the QP: the frame
+// cannot be finished, nor another begun. The frame is the one between the two cursors.
+func (q *qp) carryAlive() bool {
+	if from := q.written; q.at.answer != from.answer || q.at.aoff != from.aoff {
+		a := q.answers.at(from.answer)
+		src, off := segmentAt(a.src[:a.nsrc], from.aoff)
+		if _, err := q.dev.regions.find(q.pd, src.Key, transport.RemoteRead, src.Offset+off, 0); err != nil {
+			q.refuseRead(a.number, err)
+			return false
+		}
+		return true
+	}
+	for i := q.written.next; ; i++ {
+		if w := q.sq.at(i); w.total > q.written.off && w.op != transport.OpRead {
+			if !w.alive() {
+				q.gone(w)
+				return false
+			}
+			return true
+		}
+	}
+}
+
+// gone ends the QP over a request of which a region was deregistered.
+func (q *qp) gone(w *wqe) {
+	w.failed = transport.StatusLocalProt
+	q.fail(fmt.Errorf("%w: a region of a posted request was deregistered before it was sent", transport.ErrInvalid),
+		transport.StatusFlushed)
 }
 
 func (c *carry) gather(o *outbox) {
@@ -369,16 +402,11 @@ func (q *qp) payload(o *outbox, h header, w *wqe, n int) bool {
 		copy(b[headerSize:], w.inline[off:off+n])
 		return true
 	}
-	for i := range w.local {
-		if !w.local[i].alive() {
-			if o.bytes > 0 {
-				return false // earlier frames go out first
-			}
-			w.failed = transport.StatusLocalProt
-			q.fail(fmt.Errorf("%w: a region of a posted %v was deregistered before it was sent", transport.ErrInvalid, h.op),
-				transport.StatusFlushed)
-			return false
+	if !w.alive() {
+		if o.bytes == 0 { // earlier frames go out first
+			q.gone(w)
 		}
+		return false
 	}
 	if n <= copyMax {
 		b := o.head(headerSize + n)

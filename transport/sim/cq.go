@@ -1,0 +1,165 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+type cq struct {
+	dev     *device
+	depth   int
+	rng     *rand.Rand
+	qps     []*qp // attached
+	wcs     []transport.WC
+	placed  []transport.QPN
+	overrun error
+	woken   bool
+	event   chan struct{} // ends a Wait
+	closed  bool
+}
+
+func (c *cq) Poll(wc []transport.WC) int {
+	n := c.dev.net
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if c.closed || c.dev.gone {
+		return 0
+	}
+	for _, i := range c.rng.Perm(len(c.qps)) {
+		c.qps[i].pass()
+	}
+	k := copy(wc, c.wcs)
+	c.wcs = c.wcs[:copy(c.wcs, c.wcs[k:])]
+	return k
+}
+
+func (c *cq) Placed(qps []transport.QPN) int {
+	c.dev.net.mu.Lock()
+	defer c.dev.net.mu.Unlock()
+	k := copy(qps, c.placed)
+	c.placed = c.placed[:copy(c.placed, c.placed[k:])]
+	return k
+}
+
+func (c *cq) markPlaced(num transport.QPN) {
+	if c.dev.net.mutant == neverPlaced {
+		return
+	}
+	for _, have := range c.placed {
+		if have == num {
+			return
+		}
+	}
+	c.placed = append(c.placed, num)
+}
+
+// push adds a completion. One beyond the depth is an error of the CQ and of all its QPs. It is kept all the same, and so
+// are the flushed requests that follow: a completion is never lost.
+func (c *cq) push(wc transport.WC) {
+	if c.closed {
+		return
+	}
+	if len(c.wcs) >= c.depth && c.dev.net.mutant == dropOverrun {
+		return
+	}
+	c.wcs = append(c.wcs, wc)
+	c.signal()
+	if len(c.wcs) <= c.depth || c.overrun != nil {
+		return
+	}
+	c.dev.net.counters.Overruns++
+	c.overrun = fmt.Errorf("%d completions that nobody has polled: %w", len(c.wcs), transport.ErrOverrun)
+	for _, q := range append([]*qp(nil), c.qps...) {
+		q.pending = &fault{err: c.overrun, status: transport.StatusFlushed}
+		q.cutPeer(fmt.Errorf("%s: its completion queue overran: %w", q, transport.ErrPeerLost))
+	}
+}
+
+// drop forgets the completions of a queue pair that is given back.
+func (c *cq) drop(num transport.QPN) {
+	kept := c.wcs[:0]
+	for _, wc := range c.wcs {
+		if wc.QP != num {
+			kept = append(kept, wc)
+		}
+	}
+	c.wcs = kept
+	for i, have := range c.placed {
+		if have == num {
+			c.placed = append(c.placed[:i], c.placed[i+1:]...)
+			break
+		}
+	}
+}
+
+func (c *cq) signal() {
+	select {
+	case c.event <- struct{}{}:
+	default:
+	}
+}
+
+// ready tells whether a Poll or Placed may find something.
+func (c *cq) ready() bool {
+	if c.woken || c.closed || c.dev.gone || len(c.wcs) > 0 || len(c.placed) > 0 {
+		return true
+	}
+	for _, q := range c.qps {
+		if q.busy() {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *cq) Wait(d time.Duration) error {
+	var timeout <-chan time.Time
+	if d >= 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	n := c.dev.net
+	for {
+		n.mu.Lock()
+		ready, gone := c.ready(), c.closed || c.dev.gone
+		c.woken = false
+		n.mu.Unlock()
+		if gone {
+			return c.dev.goneErr()
+		}
+		if ready {
+			return nil
+		}
+		select {
+		case <-c.event:
+		case <-timeout:
+			return nil
+		}
+	}
+}
+
+func (c *cq) Wake() {
+	n := c.dev.net
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.mutant == wakeLost {
+		return
+	}
+	c.woken = true
+	c.signal()
+}
+
+func (c *cq) Close() error {
+	c.dev.net.mu.Lock()
+	defer c.dev.net.mu.Unlock()
+	if len(c.qps) > 0 && !c.dev.gone {
+		return fmt.Errorf("close completion queue: %d queue pairs still use it: %w", len(c.qps), transport.ErrInvalid)
+	}
+	c.closed = true
+	c.signal()
+	return nil
+}

@@ -1,0 +1,271 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"syscall"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// The limits of a simulated device: small, so that tests reach them.
+var attr = transport.DeviceAttr{
+	Provider:    "sim",
+	MaxSGE:      16,
+	MaxSegments: 16,
+	MaxInline:   1024,
+	MaxMessage:  1 << 30,
+	MaxQPDepth:  1 << 14,
+	MaxReads:    64,
+	MaxPrivate:  256,
+}
+
+const maxCQDepth = 1 << 20
+
+type device struct {
+	net     *Network
+	id      int
+	rng     *rand.Rand // keys
+	ep      *endpoint
+	pds     int
+	cqs     []*cq
+	keys    map[transport.Key]*mr
+	free    []*mr // objects of regions that are gone, for the next ones
+	qps     map[transport.QPN]*qp
+	lastQPN transport.QPN
+	gone    bool // closed, or vanished
+}
+
+func (d *device) Query() transport.DeviceAttr { return attr }
+
+// alive is nil while the device can be used.
+func (d *device) alive() error {
+	if d.gone {
+		return fmt.Errorf("%s: %w", d.addr(), transport.ErrDeviceGone)
+	}
+	return nil
+}
+
+func (d *device) AllocPD() (transport.PD, error) {
+	d.net.mu.Lock()
+	defer d.net.mu.Unlock()
+	if err := d.alive(); err != nil {
+		return nil, fmt.Errorf("allocate protection domain: %w", err)
+	}
+	return &pd{dev: d}, nil
+}
+
+func (d *device) CreateCQ(depth int) (transport.CQ, error) {
+	d.net.mu.Lock()
+	defer d.net.mu.Unlock()
+	if err := d.alive(); err != nil {
+		return nil, fmt.Errorf("create completion queue: %w", err)
+	}
+	if depth < 1 || depth > maxCQDepth {
+		return nil, fmt.Errorf("create completion queue: depth %d is not within 1…%d: %w", depth, maxCQDepth,
+			transport.ErrInvalid)
+	}
+	c := &cq{
+		dev:   d,
+		depth: depth,
+		rng:   rand.New(rand.NewPCG(d.net.seed, uint64(d.id)<<32|uint64(len(d.cqs)+1)<<16)),
+		event: make(chan struct{}, 1),
+	}
+	d.cqs = append(d.cqs, c)
+	return c, nil
+}
+
+// Close takes the device from the network. The peers of its queue pairs find them cut.
+func (d *device) Close() error {
+	d.net.mu.Lock()
+	ep := d.ep
+	d.net.mu.Unlock()
+	if ep != nil {
+		if err := ep.Close(); err != nil {
+			return err
+		}
+	}
+	d.net.mu.Lock()
+	defer d.net.mu.Unlock()
+	for _, q := range d.openQPs() {
+		if q.final() { // after an orderly close the peer still gets what is on the wire
+			continue
+		}
+		q.cutPeer(fmt.Errorf("rank %d at %s closed its device: %w", d.rank(), d.addr(), transport.ErrPeerLost))
+		q.state, q.err = transport.StateError, d.goneErr()
+	}
+	d.gone = true
+	for _, m := range d.regions() {
+		m.release()
+	}
+	for _, c := range d.cqs {
+		c.closed = true
+		c.signal()
+	}
+	return nil
+}
+
+func (d *device) goneErr() error { return fmt.Errorf("%s: %w", d.addr(), transport.ErrDeviceGone) }
+
+func (d *device) rank() uint32 {
+	if d.ep == nil {
+		return 0
+	}
+	return d.ep.id.Rank
+}
+
+// openQPs are the queue pairs in the order of their numbers, for a map has none.
+func (d *device) openQPs() []*qp {
+	var list []*qp
+	for num := transport.QPN(1); num <= d.lastQPN; num++ {
+		if q := d.qps[num]; q != nil {
+			list = append(list, q)
+		}
+	}
+	return list
+}
+
+func (d *device) regions() []*mr {
+	var list []*mr
+	for _, m := range d.keys {
+		list = append(list, m)
+	}
+	return list
+}
+
+type pd struct {
+	dev    *device
+	users  int // regions and queue pairs
+	closed bool
+}
+
+func (p *pd) Register(buf []byte, access transport.Access) (transport.MR, error) {
+	p.dev.net.mu.Lock()
+	defer p.dev.net.mu.Unlock()
+	if err := p.check(access); err != nil {
+		return nil, fmt.Errorf("register %d bytes: %w", len(buf), err)
+	}
+	return p.register(buf, access), nil
+}
+
+func (p *pd) Alloc(n int, access transport.Access) (transport.MR, error) {
+	p.dev.net.mu.Lock()
+	defer p.dev.net.mu.Unlock()
+	if err := p.check(access); err != nil {
+		return nil, fmt.Errorf("allocate %d bytes: %w", n, err)
+	}
+	if n <= 0 {
+		return nil, fmt.Errorf("allocate %d bytes: the length must be positive: %w", n, transport.ErrInvalid)
+	}
+	mem, err := syscall.Mmap(-1, 0, n, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	if err != nil {
+		return nil, fmt.Errorf("allocate %d bytes: mmap: %w", n, err)
+	}
+	m := p.register(mem, access)
+	m.mapped = true
+	return m, nil
+}
+
+func (p *pd) check(access transport.Access) error {
+	const known = transport.LocalWrite | transport.RemoteRead | transport.RemoteWrite
+	switch {
+	case p.dev.gone:
+		return p.dev.goneErr()
+	case p.closed:
+		return fmt.Errorf("protection domain is closed: %w", transport.ErrInvalid)
+	case access&^known != 0:
+		return fmt.Errorf("unknown access %#x: %w", access, transport.ErrInvalid)
+	}
+	return nil
+}
+
+func (p *pd) register(buf []byte, access transport.Access) *mr {
+	d := p.dev
+	var m *mr
+	if last := len(d.free) - 1; last >= 0 {
+		m, d.free = d.free[last], d.free[:last]
+	} else {
+		m = new(mr)
+	}
+	key := m.key
+	if d.net.mutant != keysStay || key == 0 {
+		for key = 0; key == 0 || d.keys[key] != nil; {
+			key = transport.Key(d.rng.Uint64())
+		}
+	}
+	*m = mr{pd: p, buf: buf, access: access, key: key, live: true}
+	d.keys[key] = m
+	p.users++
+	return m
+}
+
+func (p *pd) Close() error {
+	p.dev.net.mu.Lock()
+	defer p.dev.net.mu.Unlock()
+	if p.users > 0 && !p.dev.gone {
+		return fmt.Errorf("close protection domain: %d regions and queue pairs still use it: %w", p.users,
+			transport.ErrInvalid)
+	}
+	p.closed = true
+	return nil
+}
+
+type mr struct {
+	pd     *pd
+	buf    []byte
+	access transport.Access
+	key    transport.Key
+	mapped bool // by Alloc
+	live   bool
+}
+
+func (m *mr) Bytes() []byte            { return m.buf }
+func (m *mr) Key() transport.Key       { return m.key }
+func (m *mr) Access() transport.Access { return m.access }
+
+func (m *mr) Deregister() error {
+	d := m.pd.dev
+	d.net.mu.Lock()
+	defer d.net.mu.Unlock()
+	if !m.live {
+		if d.gone {
+			return nil // the device released it
+		}
+		return fmt.Errorf("deregister: the region is gone already: %w", transport.ErrInvalid)
+	}
+	m.release()
+	d.free = append(d.free, m)
+	return nil
+}
+
+func (m *mr) release() {
+	delete(m.pd.dev.keys, m.key)
+	m.pd.users--
+	m.live = false
+	if m.mapped {
+		_ = syscall.Munmap(m.buf) // fails only for an address that is not a mapping
+	}
+	m.buf = nil
+}
+
+// reach checks a peer's access to n bytes at off of the region that key names: key known, domain, right, bounds.
+func (d *device) reach(p *pd, s transport.Segment, need transport.Access) (*mr, error) {
+	m := d.keys[s.Key]
+	switch {
+	case m == nil:
+		return nil, fmt.Errorf("no region has key %#x: %w", s.Key, transport.ErrAccess)
+	case m.pd != p && d.net.mutant != noDomain:
+		return nil, fmt.Errorf("region of key %#x belongs to another protection domain: %w", s.Key, transport.ErrAccess)
+	case m.access&need == 0 && d.net.mutant != noRights:
+		return nil, fmt.Errorf("region of key %#x does not give the right: %w", s.Key, transport.ErrAccess)
+	}
+	size := uint64(len(m.buf))
+	if s.Offset > size || s.Length > size-s.Offset {
+		if d.net.mutant == noBounds && s.Offset < size {
+			return m, nil
+		}
+		return nil, fmt.Errorf("%d bytes at %d are beyond the %d bytes of the region of key %#x: %w",
+			s.Length, s.Offset, size, s.Key, transport.ErrAccess)
+	}
+	return m, nil
+}

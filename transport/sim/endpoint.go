@@ -1,0 +1,486 @@
+package sim
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+type endpoint struct {
+	dev       *device
+	id        transport.Identity
+	acceptor  transport.Acceptor
+	closed    bool
+	calls     int            // callbacks under way
+	quiet     *sync.Cond     // of the network's mutex: calls has become 0
+	running   sync.WaitGroup // goroutines of attempts
+	connected map[uint32]*qp // the newest of each peer
+	begun     int            // queue pairs so far, for their seeds
+}
+
+// phase is where an attempt to connect is.
+type phase uint8
+
+const (
+	phaseStart    phase = iota + 1 // nothing was said yet; left when both have proved who they are and agreed
+	phasePrepared                  // both sides have answered Prepare; left when the queue pairs exist, or by giving way
+	phaseYielded                   // gave way to the attempt that the lower rank began; left when that one ends
+	phaseDone                      // succeeded or failed; final
+)
+
+// attempt is one try to connect two ranks.
+type attempt struct {
+	from    *endpoint
+	rank    uint32
+	addr    string
+	phase   phase
+	rival   *attempt
+	shape   [2]transport.QPConfig // of the beginner, and of the other
+	private [2][]byte
+	waiters int           // Connects
+	cancel  chan struct{} // closed when nobody wants it any more
+	dropped bool          // cancel is closed
+	held    bool          // it has been counted as delayed
+	err     error
+	done    chan struct{} // closed in phaseDone
+}
+
+func (d *device) Listen(id transport.Identity, acceptor transport.Acceptor) (transport.Endpoint, error) {
+	d.net.mu.Lock()
+	defer d.net.mu.Unlock()
+	switch {
+	case d.gone:
+		return nil, fmt.Errorf("listen: %w", d.goneErr())
+	case d.ep != nil:
+		return nil, fmt.Errorf("listen: %s has an endpoint already: %w", d.addr(), transport.ErrInvalid)
+	case id.Rank >= id.Size:
+		return nil, fmt.Errorf("listen: rank %d of %d: %w", id.Rank, id.Size, transport.ErrInvalid)
+	case acceptor == nil:
+		return nil, fmt.Errorf("listen: no acceptor: %w", transport.ErrInvalid)
+	}
+	d.ep = &endpoint{dev: d, id: id, acceptor: acceptor, quiet: sync.NewCond(&d.net.mu), connected: map[uint32]*qp{}}
+	return d.ep, nil
+}
+
+func (e *endpoint) Addr() string { return e.dev.addr() }
+
+func (e *endpoint) Connect(ctx context.Context, rank uint32, addr string) error {
+	a, err := e.attempt(rank, addr)
+	if a == nil || err != nil {
+		return err
+	}
+	select {
+	case <-a.done:
+		return a.err
+	case <-ctx.Done():
+	}
+	n := e.dev.net
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if a.phase == phaseDone {
+		return a.err
+	}
+	if a.waiters--; a.waiters == 0 {
+		a.drop()
+	}
+	return fmt.Errorf("connect to rank %d at %s: %w", rank, addr, ctx.Err())
+}
+
+// attempt begins an attempt or joins the one under way; nil without an error if the two are connected.
+func (e *endpoint) attempt(rank uint32, addr string) (*attempt, error) {
+	n := e.dev.net
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case e.closed || e.dev.gone:
+		return nil, fmt.Errorf("connect to rank %d at %s: %w", rank, addr, e.dev.goneErr())
+	case rank >= e.id.Size || rank == e.id.Rank:
+		return nil, fmt.Errorf("connect rank %d of %d to rank %d: %w", e.id.Rank, e.id.Size, rank, transport.ErrInvalid)
+	}
+	if q := e.live(rank); q != nil && q.handed {
+		return nil, nil
+	}
+	for _, a := range n.attempts {
+		if a.from == e && a.rank == rank && !a.dropped {
+			a.waiters++
+			return a, nil
+		}
+	}
+	a := &attempt{from: e, rank: rank, addr: addr, phase: phaseStart, waiters: 1,
+		cancel: make(chan struct{}), done: make(chan struct{})}
+	n.attempts = append(n.attempts, a)
+	if !n.manual {
+		e.running.Add(1)
+		go a.run()
+	}
+	return a, nil
+}
+
+// live is the queue pair to a rank, if both its ends are well.
+func (e *endpoint) live(rank uint32) *qp {
+	q := e.connected[rank]
+	if q == nil || q.final() || q.cut || q.released || q.peer.released {
+		return nil
+	}
+	return q
+}
+
+func (e *endpoint) Close() error {
+	n := e.dev.net
+	n.mu.Lock()
+	e.closed = true
+	for _, a := range append([]*attempt(nil), n.attempts...) {
+		if a.from == e {
+			a.drop()
+			if n.manual {
+				a.end(a.dropErr())
+			}
+		}
+	}
+	for e.calls > 0 {
+		e.quiet.Wait()
+	}
+	n.mu.Unlock()
+	e.running.Wait()
+	return nil
+}
+
+// drop has an attempt end at its next step.
+func (a *attempt) drop() {
+	if !a.dropped {
+		a.dropped = true
+		close(a.cancel)
+	}
+}
+
+func (a *attempt) dropErr() error {
+	return fmt.Errorf("connect to rank %d at %s: given up: %w", a.rank, a.addr, transport.ErrDeviceGone)
+}
+
+// end takes an attempt off the network.
+func (a *attempt) end(err error) {
+	if a.phase == phaseDone {
+		return
+	}
+	n := a.from.dev.net
+	a.phase, a.err = phaseDone, err
+	for i, have := range n.attempts {
+		if have == a {
+			n.attempts = append(n.attempts[:i:i], n.attempts[i+1:]...)
+			break
+		}
+	}
+	close(a.done)
+}
+
+// run takes an attempt to its end.
+func (a *attempt) run() {
+	defer a.from.running.Done()
+	n := a.from.dev.net
+	for {
+		n.mu.Lock()
+		wait := a.waitsFor()
+		pair := a.pair()
+		n.mu.Unlock()
+		if wait != nil {
+			select {
+			case <-wait:
+			case <-a.cancel:
+			}
+		}
+		pair.Lock() // so that no acceptor is told of one peer twice at a time
+		n.mu.Lock()
+		a.advance()
+		done := a.phase == phaseDone
+		n.mu.Unlock()
+		pair.Unlock()
+		if done {
+			return
+		}
+	}
+}
+
+// Step takes one attempt to connect, chosen by the seed, one step further, and calls the acceptors that this concerns. It
+// tells whether there was one. It is for a network with ManualConnect, and for one goroutine at a time.
+func (n *Network) Step() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var ready []*attempt
+	for _, a := range n.attempts {
+		wait := a.waitsFor()
+		select {
+		case <-wait:
+			wait = nil
+		case <-a.cancel:
+			wait = nil
+		default:
+		}
+		if wait == nil {
+			ready = append(ready, a)
+		}
+	}
+	if !n.manual || len(ready) == 0 {
+		return false
+	}
+	slices.SortFunc(ready, func(a, b *attempt) int { // the order of the Connects may be that of goroutines
+		return cmp.Or(cmp.Compare(a.from.dev.id, b.from.dev.id), cmp.Compare(a.rank, b.rank))
+	})
+	ready[n.rng.IntN(len(ready))].advance()
+	return true
+}
+
+// waitsFor is what an attempt needs before it can go on; nil if nothing.
+func (a *attempt) waitsFor() <-chan struct{} {
+	n := a.from.dev.net
+	if a.phase == phaseYielded {
+		return a.rival.done
+	}
+	pair := pairOf(a.from.id.Rank, a.rank)
+	if open := n.gates[pair]; open != nil {
+		if !a.held {
+			a.held = true
+			n.counters.Delayed++
+		}
+		return open
+	}
+	if met := n.crossings[pair]; met != nil && a.phase == phasePrepared {
+		return met
+	}
+	return nil
+}
+
+// pair is the lock that the callbacks of two addresses are made under.
+func (a *attempt) pair() *sync.Mutex {
+	n := a.from.dev.net
+	x, y := a.from.dev.addr(), a.addr
+	key := [2]string{min(x, y), max(x, y)}
+	if n.pairs[key] == nil {
+		n.pairs[key] = new(sync.Mutex)
+	}
+	return n.pairs[key]
+}
+
+// advance takes one step. The network's mutex is held, except while an acceptor is called.
+func (a *attempt) advance() {
+	if a.phase == phaseDone {
+		return
+	}
+	if a.dropped || a.from.closed || a.from.dev.gone {
+		a.end(a.dropErr())
+		return
+	}
+	switch a.phase {
+	case phaseStart:
+		a.start()
+	case phasePrepared:
+		a.commit()
+	case phaseYielded:
+		if a.from.live(a.rank) != nil {
+			a.end(nil)
+			return
+		}
+		a.phase = phaseStart // the other one failed: it is our turn again
+	}
+}
+
+// target is the endpoint at the other side, or why there is none.
+func (a *attempt) target() (*endpoint, error) {
+	n := a.from.dev.net
+	to := n.find(a.addr)
+	if to == nil {
+		return nil, fmt.Errorf("nobody listens: %w", transport.ErrPeerLost)
+	}
+	return to, nil
+}
+
+func (a *attempt) start() {
+	to, err := a.target()
+	if err != nil {
+		a.fail(nil, err)
+		return
+	}
+	if a.from.live(a.rank) != nil {
+		a.end(nil)
+		return
+	}
+	if err := a.authenticate(to); err != nil {
+		a.fail(to, err)
+		return
+	}
+	sides := [2]*endpoint{a.from, to}
+	ranks := [2]uint32{a.rank, a.from.id.Rank}
+	for i, e := range sides {
+		err := e.call(func() error {
+			cfg, private, err := e.acceptor.Prepare(ranks[i])
+			if err != nil {
+				return fmt.Errorf("rank %d says: %s: %w", e.id.Rank, err.Error(), transport.ErrRefused)
+			}
+			a.shape[i], a.private[i] = cfg, append([]byte(nil), private...)
+			return nil
+		})
+		if err == nil {
+			err = e.checkShape(a.shape[i], a.private[i])
+		}
+		if err != nil {
+			a.fail(to, err)
+			return
+		}
+	}
+	a.phase = phasePrepared
+	n := a.from.dev.net
+	pair := pairOf(a.from.id.Rank, a.rank)
+	for _, r := range n.attempts {
+		if met := n.crossings[pair]; met != nil && r.from == to && r.rank == a.from.id.Rank && r.phase == phasePrepared {
+			close(met)
+			delete(n.crossings, pair)
+		}
+	}
+}
+
+// authenticate compares what both sides would have proved to each other.
+func (a *attempt) authenticate(to *endpoint) error {
+	n, me, other := a.from.dev.net, a.from.id, to.id
+	pair := pairOf(me.Rank, a.rank)
+	switch {
+	case me.Secret != other.Secret && n.mutant != acceptAnySecret:
+		return fmt.Errorf("the secrets differ: %w", transport.ErrAuth)
+	case me.Job != other.Job && n.mutant != acceptAnySecret:
+		return fmt.Errorf("job %q meets job %q: %w", me.Job, other.Job, transport.ErrAuth)
+	case other.Rank != a.rank:
+		return fmt.Errorf("rank %d is there: %w", other.Rank, transport.ErrRefused)
+	case me.Rank >= other.Size || me.Rank == other.Rank:
+		return fmt.Errorf("rank %d of %d cannot be rank %d: %w", other.Rank, other.Size, me.Rank, transport.ErrRefused)
+	case n.refusals[pair] > 0:
+		n.refusals[pair]--
+		return fmt.Errorf("turned away: %w", transport.ErrRefused)
+	}
+	return nil
+}
+
+// fail ends an attempt and tells the other side of it.
+func (a *attempt) fail(to *endpoint, err error) {
+	a.from.dev.net.counters.Refused++
+	if to != nil {
+		_ = to.call(func() error { // an endpoint that has closed meanwhile need not hear of it
+			to.acceptor.Refused(fmt.Sprintf("rank %d at %s", a.from.id.Rank, a.from.dev.addr()), err)
+			return nil
+		})
+	}
+	a.end(fmt.Errorf("connect rank %d to rank %d at %s: %w", a.from.id.Rank, a.rank, a.addr, err))
+}
+
+// call makes a callback with the network's mutex released.
+func (e *endpoint) call(f func() error) error {
+	if e.closed || e.dev.gone {
+		return fmt.Errorf("%s is closed: %w", e.dev.addr(), transport.ErrPeerLost)
+	}
+	n := e.dev.net
+	e.calls++
+	n.mu.Unlock()
+	err := f()
+	n.mu.Lock()
+	if e.calls--; e.calls == 0 {
+		e.quiet.Broadcast()
+	}
+	return err
+}
+
+func (e *endpoint) checkShape(cfg transport.QPConfig, private []byte) error {
+	domain, ok := cfg.PD.(*pd)
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("rank %d: queue pair: %s: %w", e.id.Rank, fmt.Sprintf(format, args...), transport.ErrInvalid)
+	}
+	if !ok || domain.dev != e.dev || domain.closed {
+		return bad("not a protection domain of this device")
+	}
+	for _, x := range []transport.CQ{cfg.SendCQ, cfg.RecvCQ} {
+		if c, ok := x.(*cq); !ok || c.dev != e.dev || c.closed {
+			return bad("not a completion queue of this device")
+		}
+	}
+	switch {
+	case cfg.SendWR < 1 || cfg.SendWR > attr.MaxQPDepth:
+		return bad("%d send requests are not within 1…%d", cfg.SendWR, attr.MaxQPDepth)
+	case cfg.RecvWR < 0 || cfg.RecvWR > attr.MaxQPDepth:
+		return bad("%d receives are not within 0…%d", cfg.RecvWR, attr.MaxQPDepth)
+	case cfg.Reads < 0 || cfg.Reads > attr.MaxReads:
+		return bad("%d Reads are not within 0…%d", cfg.Reads, attr.MaxReads)
+	case len(private) > attr.MaxPrivate:
+		return bad("%d bytes of private data, at most %d", len(private), attr.MaxPrivate)
+	}
+	return nil
+}
+
+// commit connects two sides that are prepared, unless an attempt of a lower rank is under way.
+func (a *attempt) commit() {
+	n := a.from.dev.net
+	to, err := a.target()
+	if err != nil {
+		a.fail(nil, err)
+		return
+	}
+	if n.mutant != twoOnCross {
+		if a.from.live(a.rank) != nil { // the other side's attempt came first
+			n.counters.Crossed++
+			a.end(nil)
+			return
+		}
+		for _, r := range n.attempts {
+			if r.from == to && r.rank == a.from.id.Rank && !r.dropped && r.phase != phaseYielded && r.from.id.Rank < a.from.id.Rank {
+				n.counters.Crossed++
+				a.phase, a.rival = phaseYielded, r
+				return
+			}
+		}
+	}
+	mine, theirs := a.from.newQP(a.rank, to, a.shape[0]), to.newQP(a.from.id.Rank, a.from, a.shape[1])
+	mine.peer, theirs.peer = theirs, mine
+	a.connect([2]*endpoint{a.from, to}, [2]*qp{mine, theirs})
+	if mine.handed {
+		a.end(nil)
+	} else {
+		a.end(a.dropErr())
+	}
+}
+
+// connect hands the ends of a connection over, in an order that the seed decides.
+func (a *attempt) connect(sides [2]*endpoint, ends [2]*qp) {
+	first := a.from.dev.net.rng.IntN(2)
+	for _, i := range [2]int{first, 1 - first} {
+		e, q := sides[i], ends[i]
+		err := e.call(func() error {
+			e.acceptor.Connected(q.peerRank, q, a.private[1-i])
+			return nil
+		})
+		if err != nil { // closed meanwhile: nobody has this end
+			q.abort(err)
+			q.detach()
+			continue
+		}
+		q.handed = true
+		q.signal()
+	}
+}
+
+func (e *endpoint) newQP(rank uint32, other *endpoint, cfg transport.QPConfig) *qp {
+	d := e.dev
+	d.lastQPN++
+	e.begun++
+	q := &qp{
+		net: d.net, dev: d, cfg: cfg, num: d.lastQPN, peerRank: rank, local: d.addr(), remote: other.dev.addr(),
+		rng:   rand.New(rand.NewPCG(d.net.seed, uint64(d.id)<<32|uint64(rank)<<12|uint64(e.begun))),
+		reads: min(cfg.Reads, attr.MaxReads),
+		state: transport.StateReady,
+	}
+	q.window = 16 + q.rng.IntN(48)
+	d.qps[q.num] = q
+	e.connected[rank] = q
+	q.pd().users++
+	q.eachCQ(func(c *cq) { c.qps = append(c.qps, q) })
+	return q
+}

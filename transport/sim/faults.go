@@ -1,0 +1,136 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// Cut cuts the connection between two ranks without a word, and tells how many it struck: 1, or 0 if there is none. Both
+// ends find out when they next are driven; one of them, or both, may first get what is on the wire already.
+func (n *Network) Cut(a, b uint32) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	struck := 0
+	for _, q := range n.between(a, b) {
+		struck += n.cut(q)
+	}
+	return struck
+}
+
+// CutMidway arms a cut that strikes the connection between two ranks as soon as a message on it is placed in part. It tells
+// how many connections it armed. Counters.CutsMidway tells when it has struck.
+func (n *Network) CutMidway(a, b uint32) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	armed := n.between(a, b)
+	for _, q := range armed {
+		q.armed, q.peer.armed = true, true
+	}
+	return len(armed)
+}
+
+// Vanish takes a rank from the network without a word, as when its process is killed. Its own calls fail from then on. It
+// tells how many connections it cut.
+func (n *Network) Vanish(rank uint32) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	struck := 0
+	for _, d := range n.devices {
+		if d.ep == nil || d.gone || d.rank() != rank {
+			continue
+		}
+		for _, q := range d.openQPs() {
+			struck += n.cut(q)
+		}
+		d.gone = true
+		n.counters.Vanished++
+		for _, c := range d.cqs {
+			c.signal()
+		}
+	}
+	return struck
+}
+
+// between are the open queue pairs at a of the connections between two ranks.
+func (n *Network) between(a, b uint32) []*qp {
+	var list []*qp
+	for _, d := range n.devices {
+		if d.ep == nil || d.gone || d.rank() != a {
+			continue
+		}
+		for _, q := range d.openQPs() {
+			if q.peerRank == b && !q.final() {
+				list = append(list, q)
+			}
+		}
+	}
+	return list
+}
+
+// cut tells 1 if there was something to cut.
+func (n *Network) cut(q *qp) int {
+	if q.cut || q.final() {
+		return 0
+	}
+	p := q.peer
+	lost := fmt.Errorf("the connection was cut: %w", transport.ErrPeerLost)
+	q.pending = &fault{status: transport.StatusFatal, err: fmt.Errorf("%s: %w", q, lost), drain: q.rng.IntN(2) == 0}
+	q.cutPeer(lost)
+	q.signal()
+	n.counters.Cuts++
+	for _, m := range append(append([]*message(nil), q.in...), p.in...) {
+		if m.placed > 0 && m.placed < len(m.pieces) {
+			n.counters.CutsMidway++
+			break
+		}
+	}
+	return 1
+}
+
+// strike cuts the connection after a piece of m was placed, if the seed or a test wants it.
+func (q *qp) strike(m *message) {
+	n := q.net
+	if n.cutEvery > 0 && q.rng.IntN(n.cutEvery) == 0 || q.armed && m.placed < len(m.pieces) {
+		q.armed, q.peer.armed = false, false
+		n.cut(q)
+	}
+}
+
+func pairOf(a, b uint32) [2]uint32 { return [2]uint32{min(a, b), max(a, b)} }
+
+// Hold delays every attempt to connect between two ranks, whoever begins it, until Unhold.
+func (n *Network) Hold(a, b uint32) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.gates[pairOf(a, b)] == nil {
+		n.gates[pairOf(a, b)] = make(chan struct{})
+	}
+}
+
+// Unhold lets the attempts between two ranks go on.
+func (n *Network) Unhold(a, b uint32) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if open := n.gates[pairOf(a, b)]; open != nil {
+		close(open)
+		delete(n.gates, pairOf(a, b))
+	}
+}
+
+// Refuse has the next attempts between two ranks, whoever begins them, turned away.
+func (n *Network) Refuse(a, b uint32, attempts int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.refusals[pairOf(a, b)] = attempts
+}
+
+// Cross has the next attempts of two ranks to connect to each other cross: neither commits before both are prepared. Both
+// ranks must begin one, or the one that does waits for ever.
+func (n *Network) Cross(a, b uint32) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.crossings[pairOf(a, b)] == nil {
+		n.crossings[pairOf(a, b)] = make(chan struct{})
+	}
+}

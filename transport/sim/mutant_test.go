@@ -1,0 +1,61 @@
+package sim
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weft-mpi/weft/transport/verbstest"
+)
+
+// noticedBy names for each mutant the check of the suite that must not pass on it.
+var noticedBy = map[mutant]string{
+	tailAnywhere:    "Order/TailOfAWriteIsPlacedLast",
+	deliverEarly:    "Order/DeliveredSendImpliesEarlierWrites",
+	noBounds:        "MR/R6_WriteOutOfBoundsIsRefused",
+	noRights:        "MR/R6_ReadWithoutTheRightIsRefused",
+	noDomain:        "PD/KeyOfAnotherDomainIsRefused",
+	keysStay:        "MR/StaleKeyIsRefusedAfterTheMemoryIsRegisteredAgain",
+	dropRNR:         "Error/SendThatFindsNoRecvEndsTheQueuePair",
+	dropOverrun:     "CQ/OverrunIsAnErrorAndNeverASilentDrop",
+	flushBackwards:  "Error/C4_FlushCompletesEveryRequestOnceAndInOrder",
+	flushTwice:      "Abort/UnderTrafficCompletesEverythingOnce",
+	forgetFlush:     "Close/PostedRecvsCompleteFlushedOnce",
+	ignoreFence:     "Order/FenceWaitsForEarlierReads",
+	signalAll:       "Unsignalled/CompletesOnlyIfItFails",
+	inlineLate:      "Inline/BuffersAreThePostersWhenTheCallReturns",
+	depthUnbounded:  "QP/BeyondTheSendQueuesDepthIsErrQueueFullAndRecovers",
+	traceOnRefusal:  "QP/N9_WrongRequestIsRefusedAtTheCallAndLeavesNoTrace",
+	closeDrops:      "Close/C3_EarlierWorkIsDeliveredAndCompleted",
+	acceptAnySecret: "Connect/WrongSecretIsRefused",
+	twoOnCross:      "Connect/CrossingForSureGivesExactlyOneQueuePair",
+	placeAfterError: "Error/C6_NothingIsPlacedAfterTheEnd",
+	overlongRecv:    "Error/MessageLongerThanItsRecv",
+	readFirstOnly:   "Read/R3_SegmentsCutDifferentlyOnBothSides",
+	neverPlaced:     "CQ/PlacedNamesEachQueuePairOnce",
+	wakeLost:        "CQ/WakeEndsTheNextWait",
+	lengthsDisagree: "QP/N9_WrongRequestIsRefusedAtTheCallAndLeavesNoTrace",
+	postWhenClosing: "Close/C3_EarlierWorkIsDeliveredAndCompleted",
+	holdMore:        "More/FlushSendsWhatWasHeldBack",
+}
+
+// A test that cannot fail proves nothing: each broken network must be noticed by the check of the rule that it breaks.
+func TestSuiteNoticesEveryMutant(t *testing.T) {
+	checks := map[string]verbstest.Check{}
+	for _, c := range verbstest.Checks() {
+		checks[c.Name] = c
+	}
+	for m := sound + 1; m < mutants; m++ {
+		c, ok := checks[noticedBy[m]]
+		if !ok {
+			t.Errorf("mutant %d: no check is named %q", m, noticedBy[m])
+			continue
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			err := c.Verify(&provider{seed: 1, options: []Option{withMutant(m)}}, 200*time.Millisecond)
+			if err == nil {
+				t.Fatalf("mutant %d passes", m)
+			}
+			t.Log(err)
+		})
+	}
+}

@@ -1,0 +1,83 @@
+package verbstest
+
+import (
+	"fmt"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// sge names all of a region.
+func sge(m transport.MR) transport.SGE { return transport.SGE{MR: m, Length: len(m.Bytes())} }
+
+// part names a part of a region.
+func part(m transport.MR, off, n int) transport.SGE {
+	return transport.SGE{MR: m, Offset: off, Length: n}
+}
+
+// segment names a part of a region to a peer.
+func segment(m transport.MR, off, n int) transport.Segment {
+	return transport.Segment{Key: m.Key(), Offset: uint64(off), Length: uint64(n)}
+}
+
+func send(id uint64, m transport.MR) *transport.SendWR {
+	return &transport.SendWR{ID: id, Op: transport.OpSend, Flags: transport.FlagSignaled, Local: []transport.SGE{sge(m)}}
+}
+
+func recv(id uint64, m transport.MR) *transport.RecvWR {
+	return &transport.RecvWR{ID: id, Local: []transport.SGE{sge(m)}}
+}
+
+// write is a Write of all of from to the start of to.
+func write(id uint64, from, to transport.MR) *transport.SendWR {
+	return &transport.SendWR{ID: id, Op: transport.OpWrite, Flags: transport.FlagSignaled,
+		Local: []transport.SGE{sge(from)}, Remote: []transport.Segment{segment(to, 0, len(from.Bytes()))}}
+}
+
+// read is a Read of all of to from the start of from.
+func read(id uint64, to, from transport.MR) *transport.SendWR {
+	return &transport.SendWR{ID: id, Op: transport.OpRead, Flags: transport.FlagSignaled,
+		Local: []transport.SGE{sge(to)}, Remote: []transport.Segment{segment(from, 0, len(to.Bytes()))}}
+}
+
+func with(wr *transport.SendWR, flags transport.Flags) *transport.SendWR {
+	wr.Flags |= flags
+	return wr
+}
+
+func without(wr *transport.SendWR, flags transport.Flags) *transport.SendWR {
+	wr.Flags &^= flags
+	return wr
+}
+
+// pattern is the byte that a source's message of a sequence number has at an offset.
+func pattern(source, sequence uint64, offset int) byte {
+	x := source*0x9e3779b97f4a7c15 ^ sequence*0xbf58476d1ce4e5b9 ^ uint64(offset)*0x94d049bb133111eb
+	x ^= x >> 29
+	x *= 0xff51afd7ed558ccd
+	return byte(x >> 32)
+}
+
+func fill(buf []byte, source, sequence uint64) {
+	for i := range buf {
+		buf[i] = pattern(source, sequence, i)
+	}
+}
+
+func check(buf []byte, source, sequence uint64) error {
+	for i, got := range buf {
+		if want := pattern(source, sequence, i); got != want {
+			return fmt.Errorf("source %d, message %d: byte %d of %d is %#x, want %#x", source, sequence, i, len(buf), got, want)
+		}
+	}
+	return nil
+}
+
+// zero wants memory that nobody has written.
+func zero(buf []byte) error {
+	for i, got := range buf {
+		if got != 0 {
+			return fmt.Errorf("byte %d of %d was written: %#x", i, len(buf), got)
+		}
+	}
+	return nil
+}

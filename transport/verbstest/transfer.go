@@ -1,0 +1,276 @@
+package verbstest
+
+import (
+	"bytes"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// sizes are message lengths around everything that a provider might treat apart.
+func sizes(d transport.Device) []int {
+	inline := d.Query().MaxInline
+	return []int{0, 1, 7, 8, 9, 15, 63, 64, 65, 1000, inline, 4096, 16<<10 + 1, 100_000, 1 << 20}
+}
+
+// slices cuts a region into at most k elements.
+func slices(m transport.MR, n, k int) []transport.SGE {
+	var list []transport.SGE
+	for at := 0; at < n; {
+		step := max(1, (n-at)/k)
+		if k == 1 {
+			step = n - at
+		}
+		list = append(list, part(m, at, step))
+		at += step
+		k = max(k-1, 1)
+	}
+	return list
+}
+
+var transferChecks = []Check{
+	{"Send/ArrivesWholeInAnyCutOfItsElements", func(t *trial) {
+		a, b := t.pair(shape{})
+		most := min(a.dev.Query().MaxSGE, 5)
+		for i, n := range sizes(a.dev) {
+			id := uint64(i)
+			src, dst := a.memory(n, all), b.memory(n+5, all)
+			fill(src.Bytes(), 1, id)
+			t.must(b.qp.PostRecv(&transport.RecvWR{ID: id, Local: slices(dst, n+5, 1+i%most)}))
+			t.must(a.qp.PostSend(&transport.SendWR{ID: id, Op: transport.OpSend, Flags: transport.FlagSignaled,
+				Local: slices(src, n, 1+(i+1)%most)}))
+			t.one(a, id, transport.OpSend, a, b)
+			if wc := t.one(b, id, transport.OpRecv, a, b); wc.Bytes != n || wc.HasImm || wc.QP != b.qp.Num() {
+				t.failf("completion %+v for %d bytes", wc, n)
+			}
+			t.must(check(dst.Bytes()[:n], 1, id))
+			t.must(zero(dst.Bytes()[n:]))
+		}
+		t.none(a, b)
+	}},
+	{"Write/ArrivesWholeAndTellsThePeerNothing", func(t *trial) {
+		a, b := t.pair(shape{})
+		for i, n := range sizes(a.dev) {
+			if n == 0 {
+				continue
+			}
+			id := uint64(i)
+			src, m := a.memory(n, all), b.memory(n+32, transport.RemoteWrite)
+			fill(src.Bytes(), 1, id)
+			wr := write(id, src, m)
+			wr.Local, wr.Remote[0].Offset = slices(src, n, 1+i%4), 16
+			t.must(a.qp.PostSend(wr))
+			t.one(a, id, transport.OpWrite, a, b)
+			t.until("the bytes", func() bool { return check(m.Bytes()[16:16+n], 1, id) == nil }, a, b)
+			t.must(zero(m.Bytes()[:16]))
+			t.must(zero(m.Bytes()[16+n:]))
+		}
+		t.none(a, b)
+	}},
+	{"WriteImm/DeliversThroughARecvWhoseMemoryStaysUntouched", func(t *trial) {
+		a, b := t.pair(shape{})
+		for i, n := range sizes(a.dev) {
+			id, imm := uint64(i), uint64(i)*0x0123456789abcdef
+			src, m, untouched := a.memory(n, all), b.memory(n, transport.RemoteWrite), b.memory(64, all)
+			fill(src.Bytes()[:n], 1, id)
+			wr := &transport.SendWR{ID: id, Op: transport.OpWriteImm, Flags: transport.FlagSignaled, Imm: imm}
+			if n > 0 {
+				wr.Local, wr.Remote = []transport.SGE{sge(src)}, []transport.Segment{segment(m, 0, n)}
+			}
+			t.must(b.qp.PostRecv(recv(id, untouched)))
+			t.must(a.qp.PostSend(wr))
+			if wc := t.one(b, id, transport.OpRecv, a, b); !wc.HasImm || wc.Imm != imm {
+				t.failf("completion %+v, want immediate %#x", wc, imm)
+			}
+			t.must(check(m.Bytes()[:n], 1, id)) // delivered: all of it is there
+			t.must(zero(untouched.Bytes()))
+			t.one(a, id, transport.OpWriteImm, a, b)
+		}
+		t.none(a, b)
+	}},
+	{"Read/R1_R2_ArrivesWhole", func(t *trial) {
+		a, b := t.pair(shape{})
+		for i, n := range sizes(a.dev) {
+			if n == 0 {
+				continue
+			}
+			id := uint64(i)
+			dst, m := a.memory(n+8, transport.LocalWrite), b.memory(n, transport.RemoteRead)
+			fill(m.Bytes(), 2, id)
+			wr := read(id, dst, m)
+			wr.Local, wr.Remote[0].Length = []transport.SGE{part(dst, 0, n)}, uint64(n)
+			t.must(a.qp.PostSend(wr))
+			if wc := t.one(a, id, transport.OpRead, a, b); wc.Bytes != n {
+				t.failf("completion %+v for %d bytes", wc, n)
+			}
+			t.must(check(dst.Bytes()[:n], 2, id))
+			t.must(zero(dst.Bytes()[n:]))
+		}
+		t.none(a, b)
+	}},
+	{"Read/R3_SegmentsCutDifferentlyOnBothSides", func(t *trial) {
+		a, b := t.pair(shape{})
+		rng := random(3)
+		limits := a.dev.Query()
+		for round := range uint64(40) {
+			n := 1 + rng.IntN(20_000)
+			sources := []transport.MR{b.memory(n, all), b.memory(n, all), b.memory(n, all)}
+			dst := a.memory(n, all)
+			want := make([]byte, 0, n)
+			wr := &transport.SendWR{ID: round, Op: transport.OpRead, Flags: transport.FlagSignaled,
+				Local: slices(dst, n, 1+rng.IntN(min(limits.MaxSGE, 7)))}
+			for i, m := range sources {
+				fill(m.Bytes(), uint64(10+i), round)
+			}
+			for i, s := range slices(dst, n, 1+rng.IntN(min(limits.MaxSegments, 5))) {
+				m := sources[i%3]
+				off := rng.IntN(n - s.Length + 1)
+				wr.Remote = append(wr.Remote, segment(m, off, s.Length))
+				want = append(want, m.Bytes()[off:off+s.Length]...)
+			}
+			t.must(a.qp.PostSend(wr))
+			t.one(a, round, transport.OpRead, a, b)
+			if !bytes.Equal(dst.Bytes(), want) {
+				t.failf("round %d: a Read of %d segments into %d elements brought other bytes", round, len(wr.Remote), len(wr.Local))
+			}
+		}
+	}},
+	{"Read/R4_CompletesWhenEveryEarlierByteIsPlaced", func(t *trial) {
+		a, b := t.pair(shape{})
+		big, dst := b.memory(200_000, all), a.memory(200_000, all)
+		back, m := b.memory(50_000, all), a.memory(50_000, all)
+		for round := range uint64(20) {
+			fill(big.Bytes(), 2, round)
+			fill(back.Bytes(), 3, round)
+			t.must(a.qp.PostSend(read(round, dst, big)))
+			t.must(b.qp.PostSend(without(write(0, back, m), transport.FlagSignaled)))
+			t.one(a, round, transport.OpRead, a, b)
+			t.must(check(dst.Bytes(), 2, round))
+			t.until("the Write", func() bool { return check(m.Bytes(), 3, round) == nil }, a, b)
+		}
+		t.none(a, b)
+	}},
+	{"Read/R5_MoreThanTheDepthWaitTheirTurn", func(t *trial) {
+		for _, depth := range []int{1, 2, 8} {
+			a, b := t.pair(shape{reads: depth})
+			const n, size = 40, 3000
+			m := b.memory(n*size, all)
+			fill(m.Bytes(), 2, 1)
+			dst := a.memory(n*size, all)
+			for i := range n {
+				wr := read(uint64(i), dst, m)
+				wr.Local, wr.Remote[0] = []transport.SGE{part(dst, i*size, size)}, segment(m, i*size, size)
+				t.must(a.qp.PostSend(wr))
+			}
+			for i, wc := range t.take(a, n, a, b) {
+				if wc.ID != uint64(i) || wc.Status != transport.StatusSuccess {
+					t.failf("completion %d is %+v", i, wc)
+				}
+			}
+			t.must(check(dst.Bytes(), 2, 1))
+			t.closeAll()
+		}
+	}},
+	{"Read/BothSidesAtOnce", func(t *trial) {
+		a, b := t.pair(shape{})
+		const reads = 20
+		dst := map[*node][]transport.MR{}
+		for _, ends := range both(a, b) {
+			n, peer := ends[0], ends[1]
+			for i := range uint64(reads) {
+				m := peer.memory(10_000, all)
+				dst[n] = append(dst[n], n.memory(10_000, all))
+				fill(m.Bytes(), uint64(n.rank), i)
+				t.must(n.qp.PostSend(read(i, dst[n][i], m)))
+			}
+		}
+		t.until("all Reads", func() bool { return len(a.wcs) == reads && len(b.wcs) == reads }, a, b)
+		for n, list := range dst {
+			for i, m := range list {
+				t.must(check(m.Bytes(), uint64(n.rank), uint64(i)))
+			}
+		}
+	}},
+	{"Inline/BuffersAreThePostersWhenTheCallReturns", func(t *trial) {
+		a, b := t.pair(shape{})
+		n := min(a.dev.Query().MaxInline, 64)
+		src, m, dst := a.memory(n, all), b.memory(40*n, all), b.memory(n, all)
+		for i := range 40 {
+			fill(src.Bytes(), 1, uint64(i))
+			wr := with(without(write(uint64(i), src, m), transport.FlagSignaled), transport.FlagInline)
+			wr.Remote[0].Offset = uint64(i * n)
+			t.must(a.qp.PostSend(wr))
+			clear(src.Bytes())
+		}
+		t.must(b.qp.PostRecv(recv(1, dst)))
+		fill(src.Bytes(), 1, 99)
+		t.must(a.qp.PostSend(with(send(1, src), transport.FlagInline)))
+		clear(src.Bytes())
+		t.one(b, 1, transport.OpRecv, a, b)
+		for i := range 40 {
+			t.must(check(m.Bytes()[i*n:(i+1)*n], 1, uint64(i)))
+		}
+		t.must(check(dst.Bytes(), 1, 99))
+	}},
+	{"Unsignalled/CompletesOnlyIfItFails", func(t *trial) {
+		a, b := t.pair(shape{})
+		src, m, dst := a.memory(64, all), b.memory(64, all), b.memory(64, all)
+		t.must(b.qp.PostRecv(recv(1, dst)))
+		for _, wr := range []*transport.SendWR{write(2, src, m), send(3, src), read(4, src, m)} {
+			t.must(a.qp.PostSend(without(wr, transport.FlagSignaled)))
+		}
+		t.must(a.qp.PostSend(write(5, src, m)))
+		t.one(a, 5, transport.OpWrite, a, b)
+		t.one(b, 1, transport.OpRecv, a, b)
+		t.none(a, b)
+		for i := range uint64(4) { // Reads, so that they cannot be done before the cut: the peer is not driven
+			t.must(a.qp.PostSend(without(read(10+i, src, m), transport.FlagSignaled)))
+		}
+		a.qp.Abort(nil)
+		for i, wc := range t.take(a, 4, a) {
+			if wc.ID != 10+uint64(i) || wc.Status == transport.StatusSuccess {
+				t.failf("completion %d is %+v, want a failure of request %d", i, wc, 10+i)
+			}
+		}
+	}},
+	{"Unsignalled/DoNotFillTheQueueForGood", func(t *trial) {
+		a, b := t.pair(shape{sendWR: 4})
+		src, m := a.memory(64, all), b.memory(64, all)
+		for i := range uint64(200) {
+			wr := without(write(i, src, m), transport.FlagSignaled)
+			t.until("room in the send queue", func() bool {
+				err := a.qp.PostSend(wr)
+				if err != nil {
+					t.is(err, "a Write", transport.ErrQueueFull)
+				}
+				return err == nil
+			}, a, b)
+		}
+		t.none(a, b)
+	}},
+	{"More/FlushSendsWhatWasHeldBack", func(t *trial) {
+		a, b := t.pair(shape{})
+		t.well(a, b)
+		src, dst := a.memory(64, all), b.memory(64, all)
+		for round := range uint64(10) {
+			fill(src.Bytes(), 1, round)
+			for i := range uint64(3) {
+				t.must(b.qp.PostRecv(recv(i, dst)))
+				t.must(a.qp.PostSend(with(send(i, src), transport.FlagMore)))
+			}
+			a.qp.Flush()
+			t.take(b, 3, b) // the sender is not driven
+			t.must(check(dst.Bytes(), 1, round))
+			t.take(a, 3, a, b)
+		}
+	}},
+	{"More/PollSendsWhatWasHeldBack", func(t *trial) {
+		a, b := t.pair(shape{})
+		src, dst := a.memory(64, all), b.memory(64, all)
+		for i := range uint64(3) {
+			t.must(b.qp.PostRecv(recv(i, dst)))
+			t.must(a.qp.PostSend(with(send(i, src), transport.FlagMore)))
+		}
+		t.take(b, 3, a, b)
+		t.take(a, 3, a, b)
+	}},
+}

@@ -242,6 +242,7 @@ func (j *running) tempDir() (string, error) {
 func (j *running) clean() {
 	close(j.done)
 	close(j.release)
+	killMarked(j.id)
 	for _, r := range j.ranks {
 		if j.input != nil {
 			j.input.remove(r.id)

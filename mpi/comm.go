@@ -58,6 +58,9 @@ func (c *Comm) check() error {
 		}
 		return fmt.Errorf("%w: nil", ErrComm)
 	}
+	if ended.Load() {
+		return ErrFinalized
+	}
 	return nil
 }
 

@@ -26,7 +26,8 @@ var (
 		stage stage
 		world *Comm
 	}
-	current atomic.Pointer[engine.Engine] // of the running world; nil before Init
+	current atomic.Pointer[engine.Engine] // of the world; nil before Init
+	ended   atomic.Bool                   // Finalize has begun
 	started = time.Now()
 )
 
@@ -171,6 +172,7 @@ func Finalize() error {
 		return asError("Finalize", ErrFinalized)
 	}
 	process.stage = stageFinalized
+	ended.Store(true)
 	c := process.world
 	if err := c.e.Quiesce(); err != nil {
 		return asError("Finalize", errors.Join(err, c.e.Destroy(err), c.job.wire.Leave()))

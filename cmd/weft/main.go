@@ -68,6 +68,6 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.SetOut(os.Stdout)
-	root.AddCommand(newRun(), newInfo(), newVersion())
+	root.AddCommand(newRun(), newBench(), newInfo(), newVersion())
 	return root
 }

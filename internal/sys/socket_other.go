@@ -38,3 +38,5 @@ func (*Poller) Wake()                         {}
 func (*Poller) Close()                        {}
 
 func Dup(int) (int, error) { return -1, errLinux }
+
+func SkipCongestionControl(int) {}

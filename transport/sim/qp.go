@@ -162,11 +162,10 @@ func (q *qp) checkSend(wr *transport.SendWR) (*sendWQE, error) {
 	if wr == nil {
 		return nil, fmt.Errorf("nil: %w", transport.ErrInvalid)
 	}
-	sound := q.net.mutant != postWhenClosing
 	switch {
 	case q.released || q.dev.gone:
 		return nil, fmt.Errorf("given back: %w", transport.ErrState)
-	case sound && q.state != transport.StateReady && q.state != transport.StateDraining:
+	case q.state != transport.StateReady && q.state != transport.StateDraining && q.net.mutant != postWhenClosing:
 		return nil, fmt.Errorf("%v: %w", q.state, transport.ErrState)
 	case len(q.sq) >= q.cfg.SendWR && q.net.mutant != depthUnbounded:
 		return nil, fmt.Errorf("%d send requests: %w", len(q.sq), transport.ErrQueueFull)

@@ -62,7 +62,7 @@ const tail = 8
 // maxPiece bounds a piece, so that a cut can strike in the middle of what is long.
 const maxPiece = 64 << 10
 
-// cut divides a message into pieces. A Write's tail is apart from the rest; it is one word where it is aligned, else it may
+// cutUp divides a message into pieces. A Write's tail is apart from the rest; it is one word where it is aligned, else it may
 // itself be cut.
 func (q *qp) cutUp(m *message) {
 	var cuts []int
@@ -80,7 +80,7 @@ func (q *qp) cutUp(m *message) {
 	slices.Sort(cuts)
 	at := 0
 	for _, c := range append(cuts, m.length) {
-		if c > at || c == m.length && (at < c || len(m.pieces) == 0) {
+		if c > at || len(m.pieces) == 0 { // a message of no bytes has one piece all the same
 			m.pieces = append(m.pieces, piece{at: at, n: c - at})
 			at = c
 		}

@@ -331,6 +331,9 @@ func (e *endpoint) connected(s *stream, rank uint32, conf transport.QPConfig, pr
 	if err != nil {
 		return err
 	}
+	if sameMachine(s.LocalAddr(), s.RemoteAddr()) {
+		sys.SkipCongestionControl(fd)
+	}
 	q, err := e.dev.newQP(fd, conf, rank, local, remote, initiator, min(reads, maxReads))
 	if err != nil {
 		sys.CloseFD(fd)
@@ -342,6 +345,12 @@ func (e *endpoint) connected(s *stream, rank uint32, conf transport.QPConfig, pr
 		q.rcq.handOver(q)
 	}
 	return nil
+}
+
+// sameMachine tells whether a connection stays on this machine: both its ends have the same address.
+func sameMachine(a, b net.Addr) bool {
+	x, y := a.(*net.TCPAddr), b.(*net.TCPAddr)
+	return x.IP.Equal(y.IP) || x.IP.IsLoopback() && y.IP.IsLoopback()
 }
 
 // serve accepts connections until the endpoint is closed.

@@ -23,19 +23,17 @@ func (q *qp) PostSend(wr *transport.SendWR) error {
 	}
 	w := q.sq.at(q.sq.tail)
 	w.id, w.op, w.flags, w.total, w.imm = wr.ID, wr.Op, wr.Flags, total, wr.Imm
-	w.done, w.failed, w.got, w.pieces = false, 0, 0, 0
-	w.remote = copy(w.segs[:], wr.Remote)
+	w.done, w.failed, w.got = false, 0, 0
+	w.local, w.inline, w.remote = w.local[:0], w.inline[:0], append(w.remote[:0], wr.Remote...)
 	if wr.Flags&transport.FlagInline != 0 {
-		n := 0
 		for _, s := range wr.Local {
-			n += copy(w.inline[n:], s.MR.(*region).mem[s.Offset:][:s.Length])
+			w.inline = append(w.inline, s.MR.(*region).mem[s.Offset:][:s.Length]...)
 		}
 	} else {
 		for i := range wr.Local {
 			if s := &wr.Local[i]; s.Length > 0 {
 				r := s.MR.(*region)
-				w.local[w.pieces] = piece{r, r.key, s.Offset, s.Length}
-				w.pieces++
+				w.local = append(w.local, piece{r, r.key, s.Offset, s.Length})
 			}
 		}
 	}

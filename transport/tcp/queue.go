@@ -22,11 +22,9 @@ type wqe struct {
 	got    int              // of a Read: bytes placed
 	number uint64           // of the untagged message or the Read
 	imm    uint64
-	pieces int
-	remote int
-	local  [maxSGE]piece
-	segs   [maxSegments]transport.Segment
-	inline [maxInline]byte
+	local  []piece // these three keep their memory from one use of the entry to the next
+	remote []transport.Segment
+	inline []byte
 }
 
 // sendQueue is a ring of requests: head is the oldest that is not complete, tail the next to be posted. Memory grows with use.
@@ -57,10 +55,9 @@ func (s *sendQueue) room(depth int) bool {
 
 // rqe is a posted receive.
 type rqe struct {
-	id     uint64
-	total  int
-	pieces int
-	local  [maxSGE]piece
+	id    uint64
+	total int
+	local []piece // keeps its memory from one use of the entry to the next
 }
 
 // recvQueue is a ring of posted receives.
@@ -93,14 +90,13 @@ func (r *recvQueue) push(wr *transport.RecvWR, depth int) bool {
 		r.ring = bigger
 	}
 	e := r.at(r.tail)
-	e.id, e.total, e.pieces = wr.ID, 0, 0
+	e.id, e.total, e.local = wr.ID, 0, e.local[:0]
 	for _, s := range wr.Local {
 		if s.Length == 0 {
 			continue
 		}
 		m := s.MR.(*region)
-		e.local[e.pieces] = piece{m, m.key, s.Offset, s.Length}
-		e.pieces++
+		e.local = append(e.local, piece{m, m.key, s.Offset, s.Length})
 		e.total += s.Length
 	}
 	r.tail++

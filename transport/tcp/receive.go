@@ -112,7 +112,7 @@ func (q *qp) direct() []byte {
 		return i.r.mem[i.at : i.at+n]
 	case opSend:
 		e := q.rq.front()
-		p, at, k := span(e.local[:e.pieces], i.off, n)
+		p, at, k := span(e.local, i.off, n)
 		if p == nil || !p.alive() {
 			return nil
 		}
@@ -235,7 +235,7 @@ func (q *qp) beginReadWrite(h header) error {
 	if w == nil {
 		return fmt.Errorf("%w: data of a Read that nobody has asked for", transport.ErrProtocol)
 	}
-	p, at, n := span(w.local[:w.pieces], w.got, h.length)
+	p, at, n := span(w.local, w.got, h.length)
 	if p == nil || n != h.length || transport.Key(h.a) != p.key || h.b != uint64(at) {
 		return fmt.Errorf("%w: %d bytes of a Read for %#x at %d, which is not what is due", transport.ErrProtocol, h.length, h.a, h.b)
 	}
@@ -276,7 +276,7 @@ func (q *qp) place(b []byte) error {
 	case opSend:
 		e := q.rq.front()
 		for len(b) > 0 {
-			p, at, n := span(e.local[:e.pieces], i.off, len(b))
+			p, at, n := span(e.local, i.off, len(b))
 			if !p.alive() {
 				return &violation{code: terminateNoRecv, status: transport.StatusLocalProt,
 					err: fmt.Errorf("%w: the region of a posted Recv was deregistered", transport.ErrInvalid)}

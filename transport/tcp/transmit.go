@@ -314,7 +314,7 @@ func (q *qp) requestFrame(o *outbox) bool {
 		case transport.OpWrite, transport.OpWriteImm:
 			if c.off < w.total {
 				n := min(w.total-c.off, framePayload)
-				h := header{length: n, op: opWrite, a: uint64(w.segs[0].Key), b: w.segs[0].Offset + uint64(c.off)}
+				h := header{length: n, op: opWrite, a: uint64(w.remote[0].Key), b: w.remote[0].Offset + uint64(c.off)}
 				if c.off+n == w.total {
 					h.flags = flagLast
 				}
@@ -369,7 +369,7 @@ func (q *qp) payload(o *outbox, h header, w *wqe, n int) bool {
 		copy(b[headerSize:], w.inline[off:off+n])
 		return true
 	}
-	for i := range w.pieces {
+	for i := range w.local {
 		if !w.local[i].alive() {
 			w.failed = transport.StatusLocalProt
 			q.fail(fmt.Errorf("%w: a region of a posted %v was deregistered before it was sent", transport.ErrInvalid, h.op),
@@ -382,7 +382,7 @@ func (q *qp) payload(o *outbox, h header, w *wqe, n int) bool {
 		h.put(b)
 		b = b[headerSize:]
 		for len(b) > 0 {
-			p, at, k := span(w.local[:w.pieces], off, len(b))
+			p, at, k := span(w.local, off, len(b))
 			copy(b, p.r.mem[at:at+k])
 			b, off = b[k:], off+k
 		}
@@ -390,7 +390,7 @@ func (q *qp) payload(o *outbox, h header, w *wqe, n int) bool {
 	}
 	h.put(o.head(headerSize))
 	for n > 0 {
-		p, at, k := span(w.local[:w.pieces], off, n)
+		p, at, k := span(w.local, off, n)
 		o.direct(p.r.mem[at : at+k])
 		n, off = n-k, off+k
 	}
@@ -399,15 +399,15 @@ func (q *qp) payload(o *outbox, h header, w *wqe, n int) bool {
 
 // readRequest asks the peer to write what a Read names into what it names here (R1).
 func (q *qp) readRequest(o *outbox, w *wqe) {
-	n := (w.remote + w.pieces) * segmentSize
+	n := (len(w.remote) + len(w.local)) * segmentSize
 	b := o.head(headerSize + n)
-	header{length: n, op: opReadRequest, flags: flagLast, a: w.number, b: uint64(w.remote)<<32 | uint64(w.pieces)}.put(b)
+	header{length: n, op: opReadRequest, flags: flagLast, a: w.number, b: uint64(len(w.remote))<<32 | uint64(len(w.local))}.put(b)
 	b = b[headerSize:]
-	for _, s := range w.segs[:w.remote] {
+	for _, s := range w.remote {
 		putSegment(b, s)
 		b = b[segmentSize:]
 	}
-	for _, p := range w.local[:w.pieces] {
+	for _, p := range w.local {
 		putSegment(b, transport.Segment{Key: p.key, Offset: uint64(p.off), Length: uint64(p.n)})
 		b = b[segmentSize:]
 	}

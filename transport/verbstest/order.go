@@ -66,7 +66,10 @@ var orderChecks = []Check{
 			for i := range writes {
 				word := src.Bytes()[(i+1)*size-8 : (i+1)*size]
 				binary.LittleEndian.PutUint64(word, ^uint64(i))
-				wr := without(write(0, src, m), transport.FlagSignaled)
+				wr := write(round, src, m)
+				if i < writes-1 {
+					wr = without(wr, transport.FlagSignaled)
+				}
 				wr.Local[0], wr.Remote[0] = part(src, i*size, size), segment(m, i*size, size)
 				t.must(a.qp.PostSend(wr))
 			}
@@ -86,6 +89,7 @@ var orderChecks = []Check{
 				}
 				return len(up) == writes && allTrue(up)
 			})
+			t.one(a, round, transport.OpWrite, a, b) // now the buffers and the queue are ours again
 		}
 	}},
 	{"Order/DeliveredSendImpliesEarlierWrites", delivers(transport.OpSend)},

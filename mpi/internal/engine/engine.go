@@ -60,7 +60,6 @@ type Engine struct {
 	lastQP   transport.QPN // the QP that was looked up last, and its peer: most passes see one peer
 	lastPeer *peer
 	retry    []*peer // peers with work that only a later pass can do
-	open     int     // peers with a queue pair
 
 	announcer *rendezvous.Announcer
 	fetcher   *rendezvous.Fetcher
@@ -83,15 +82,18 @@ type Engine struct {
 	qps     [32]transport.QPN
 }
 
-// Stats are the engine's counters.
+// Stats are the engine's counters, and what its channels have.
 type Stats struct {
-	Passes      uint64
-	Sleeps      uint64
-	EagerSent   uint64
-	Announced   uint64
-	Fetched     uint64
-	Unexpected  uint64
-	Connections uint64
+	Connections int    // open channels
+	Registered  int    // bytes of their registered buffers
+	EagerSent   uint64 // messages copied into a peer's ring
+	Announced   uint64 // messages announced, to be read by their receiver
+	Fetched     uint64 // announced messages read from a peer
+	Unexpected  uint64 // messages that came before their receive
+	HeadsNoTail uint64 // polls that found a message's head and not yet its tail
+	Stalls      uint64 // sends that found no credit
+	Passes      uint64 // rounds of polling
+	Sleeps      uint64 // waits that went to sleep
 }
 
 const (
@@ -140,7 +142,20 @@ func (e *Engine) Size() int { return e.size }
 func (e *Engine) Stats() Stats {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.stats
+	st := e.stats
+	for _, p := range e.peers {
+		if p == nil || p.ch == nil {
+			continue
+		}
+		c := p.ch.Stats()
+		st.Registered += c.Registered
+		st.HeadsNoTail += c.HeadsNoTail
+		st.Stalls += c.Stalls
+		if p.state == peerOpen {
+			st.Connections++
+		}
+	}
+	return st
 }
 
 // pass drives everything once, under the lock, and tells whether anything happened.

@@ -28,10 +28,9 @@ type peer struct {
 	ch    *channel.Channel
 	cause error // of peerFailed
 
-	queue     []*request // sends that wait for a connection or for credits, in the order of their posting
-	head      int        // of queue
-	retrying  bool       // is in Engine.retry
-	announced int        // announcements that the peer has not finished
+	queue    []*request // sends that wait for a connection or for credits, in the order of their posting
+	head     int        // of queue
+	retrying bool       // is in Engine.retry
 }
 
 func (e *Engine) peer(rank int) *peer {
@@ -110,8 +109,6 @@ func (a *acceptor) Connected(rank uint32, qp transport.QP, private []byte) {
 	}
 	e.byQP[qp.Num()] = p
 	e.lastPeer = nil
-	e.stats.Connections++
-	e.open++
 	p.state = peerOpen
 	if err := p.ch.Open(qp, private); err != nil {
 		qp.Abort(err)
@@ -208,7 +205,6 @@ func (e *Engine) failPeer(p *peer, cause error) {
 	p.state = peerFailed
 	p.cause = fmt.Errorf("%w: rank %d: %w", ErrProcFailed, p.rank, cause)
 	if wasOpen {
-		e.open--
 		p.ch.QP().Abort(cause)
 	}
 	e.failRequestsOf(p)

@@ -1,0 +1,388 @@
+package launcher
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const patience = 30 * time.Second
+
+// A bench runs one job of the test's own binary. Its processes carry a mark in their environment by which they are found.
+type bench struct {
+	t    *testing.T
+	mark string
+	in   *os.File // what the test writes to the job
+	out  *bufio.Reader
+	errs *os.File
+	done chan error
+}
+
+func newMark(t *testing.T) string {
+	return fmt.Sprintf("LAUNCHER_TEST_MARK=%d-%d-%s", os.Getpid(), time.Now().UnixNano(), t.Name())
+}
+
+// start runs ranks of a mode in this process.
+func start(t *testing.T, n int, mode string, change func(*Job)) *bench {
+	t.Helper()
+	b := &bench{t: t, mark: newMark(t), done: make(chan error, 1)}
+	inR, inW, err := os.Pipe()
+	require.NoError(t, err)
+	outR, outW, err := os.Pipe()
+	require.NoError(t, err)
+	b.in, b.out = inW, bufio.NewReader(outR)
+	b.errs, err = os.Create(filepath.Join(t.TempDir(), "stderr"))
+	require.NoError(t, err)
+	job := Job{
+		Apps: []App{{Ranks: n, Program: os.Args[0]}}, Env: []string{modeVariable + "=" + mode, b.mark},
+		In: inR, Out: outW, Err: b.errs,
+	}
+	if change != nil {
+		change(&job)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	var over sync.WaitGroup
+	over.Go(func() {
+		err := Run(ctx, job)
+		outW.Close()
+		b.done <- err
+	})
+	t.Cleanup(func() {
+		cancel()
+		over.Wait()
+		inR.Close()
+		inW.Close()
+		outR.Close()
+		b.errs.Close()
+	})
+	return b
+}
+
+// pids reads until n processes have told their ids.
+func (b *bench) pids(n int) []int {
+	b.t.Helper()
+	return readPIDs(b.t, b.out, n)
+}
+
+func readPIDs(t *testing.T, in *bufio.Reader, n int) []int {
+	t.Helper()
+	var pids []int
+	for len(pids) < n {
+		line, err := in.ReadString('\n')
+		require.NoError(t, err)
+		if text, ok := strings.CutPrefix(line, "pid "); ok {
+			pid, err := strconv.Atoi(strings.TrimSpace(text))
+			require.NoError(t, err)
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// failure waits for the job's end, checks that nothing of it is left, and returns why it failed.
+func (b *bench) failure() *Failure {
+	b.t.Helper()
+	err := <-b.done
+	require.Empty(b.t, marked(b.mark), "processes are left behind")
+	var f *Failure
+	require.ErrorAs(b.t, err, &f)
+	require.Equal(b.t, "weft: "+f.Error()+"\n", b.stderr(), "one line says it")
+	return f
+}
+
+// stderr is what the job has said, but for the line about shared cores.
+func (b *bench) stderr() string {
+	text, err := os.ReadFile(b.errs.Name())
+	require.NoError(b.t, err)
+	return regexp.MustCompile(`(?m)^weft: \d+ ranks share .*\n`).ReplaceAllString(string(text), "")
+}
+
+// marked are the living processes with the mark in their environment.
+func marked(mark string) []int {
+	var pids []int
+	files, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, file := range files {
+		env, err := os.ReadFile(file)
+		if err != nil || !bytes.Contains(env, append([]byte(mark), 0)) {
+			continue
+		}
+		if pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file))); pid != os.Getpid() {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// processState is the letter that the kernel gives a process, or 0 when there is none.
+func processState(pid int) byte {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	return text[bytes.LastIndexByte(text, ')')+2]
+}
+
+// gone are the states of a process that has ended: none, or waiting for its parent to notice.
+var gone = []byte{0, 'Z', 'X'}
+
+func requireGone(t *testing.T, pids []int) {
+	t.Helper()
+	for _, pid := range pids {
+		require.Eventually(t, func() bool { return bytes.IndexByte(gone, processState(pid)) >= 0 }, patience, time.Millisecond)
+	}
+}
+
+func TestRunKilledRankIsTheCause(t *testing.T) {
+	b := start(t, 3, "init-wait", nil)
+	pids := b.pids(3)
+	struck := time.Now()
+	require.NoError(t, syscall.Kill(pids[1], syscall.SIGKILL))
+	f := b.failure()
+	require.Less(t, time.Since(struck), 20*time.Second)
+	require.Equal(t, Killed, f.How)
+	require.Equal(t, pids[1], f.PID)
+	require.Equal(t, 137, ExitStatus(f))
+	require.Regexp(t, `^rank \d on \S+ \(pid \d+, .*\) was killed by signal 9 \(SIGKILL\)$`, f.Error())
+}
+
+func TestRunNamesHowARankFailed(t *testing.T) {
+	for _, c := range []struct {
+		mode   string
+		how    How
+		rank   int
+		status int
+	}{
+		{"unfinished", Unfinished, 1, 1}, {"no-init", Stranded, 1, 1}, {"abort", Aborted, 1, 7},
+	} {
+		t.Run(c.mode, func(t *testing.T) {
+			f := start(t, 2, c.mode, nil).failure()
+			require.Equal(t, []any{c.how, c.rank, c.status}, []any{f.How, f.Rank, ExitStatus(f)}, f.Error())
+		})
+	}
+	t.Run("violate", func(t *testing.T) {
+		f := start(t, 1, "violate", nil).failure()
+		require.Equal(t, Disturbed, f.How)
+		require.Contains(t, f.Error(), "cmd=nonsense")
+	})
+}
+
+// What a rank has started, in its group or in a session of its own, does not outlive a job that ends well either.
+func TestRunLeavesNoDaemonBehind(t *testing.T) {
+	b := start(t, 1, "daemon", nil)
+	family := b.pids(2)
+	for _, pid := range family {
+		require.NotContains(t, gone, processState(pid), "the process lives")
+	}
+	fmt.Fprintln(b.in, "go")
+	require.NoError(t, <-b.done)
+	requireGone(t, family)
+}
+
+func TestRunEndsAStoppedRank(t *testing.T) {
+	// Only SIGTERM together with SIGCONT ends it: SIGKILL would come too late.
+	b := start(t, 2, "stop", func(j *Job) { j.Grace = time.Hour })
+	pid := b.pids(1)[0]
+	require.Eventually(t, func() bool { return processState(pid) == 'T' }, patience, time.Millisecond, "the rank is stopped")
+	fmt.Fprintln(b.in, "go")
+	f := b.failure()
+	require.Equal(t, []any{Exited, 0, 3}, []any{f.How, f.Rank, f.Status})
+}
+
+func TestRunKillsARankThatIgnoresSIGTERM(t *testing.T) {
+	b := start(t, 2, "stubborn", func(j *Job) { j.Grace = 50 * time.Millisecond })
+	b.pids(2)
+	fmt.Fprintln(b.in, "go")
+	f := b.failure()
+	require.Equal(t, []any{Exited, 0, 3}, []any{f.How, f.Rank, f.Status})
+}
+
+func TestRunTimesOut(t *testing.T) {
+	f := start(t, 2, "wait", func(j *Job) { j.Timeout = 200 * time.Millisecond }).failure()
+	require.Equal(t, TimedOut, f.How)
+	require.Equal(t, 124, ExitStatus(f))
+	require.Contains(t, f.Error(), "ranks 0-1")
+}
+
+func TestRunIsCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	errs, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	require.NoError(t, err)
+	defer errs.Close()
+	err = Run(ctx, Job{Apps: []App{{Ranks: 2, Program: os.Args[0]}}, Env: []string{modeVariable + "=wait"}, Err: errs})
+	var f *Failure
+	require.ErrorAs(t, err, &f)
+	require.Equal(t, Cancelled, f.How)
+}
+
+func TestRun64RanksMeetInTheBarrier(t *testing.T) {
+	b := start(t, 64, "barrier", nil)
+	through := map[string]bool{}
+	for range 64 {
+		line, err := b.out.ReadString('\n')
+		require.NoError(t, err)
+		through[line] = true
+	}
+	require.Len(t, through, 64)
+	require.NoError(t, <-b.done)
+	require.Empty(t, marked(b.mark))
+}
+
+func TestRunGivesAllRanksOneSecret(t *testing.T) {
+	b := start(t, 2, "secret", nil)
+	first, err := b.out.ReadString('\n')
+	require.NoError(t, err)
+	second, err := b.out.ReadString('\n')
+	require.NoError(t, err)
+	require.NoError(t, <-b.done)
+	require.True(t, strings.HasPrefix(first, "32 "), first)
+	require.Equal(t, first, second)
+}
+
+func TestRunLeavesInheritedStdioBlocking(t *testing.T) {
+	var inherited [2]int
+	require.NoError(t, syscall.Pipe(inherited[:]))
+	reader, writer := os.NewFile(uintptr(inherited[0]), "r"), os.NewFile(uintptr(inherited[1]), "w")
+	defer reader.Close()
+	defer writer.Close()
+	require.NoError(t, Run(t.Context(), Job{
+		Apps: []App{{Ranks: 2, Program: "true"}}, Stdin: InputAll, In: reader, Out: writer, Err: writer,
+	}))
+	for _, fd := range inherited {
+		flags, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_GETFL, 0)
+		require.Zero(t, errno)
+		require.Zero(t, flags&syscall.O_NONBLOCK)
+	}
+}
+
+func TestRunRefusesNonsense(t *testing.T) {
+	for _, job := range []Job{
+		{}, {Apps: []App{{Ranks: 1}}}, {Apps: []App{{Ranks: 0, Program: "true"}}}, {Apps: []App{{Ranks: maxRanks + 1, Program: "true"}}},
+		{Apps: []App{{Ranks: 1, Program: "true", Dir: "/no/such"}}}, {Apps: []App{{Ranks: 1, Program: "true"}}, Stdin: 1},
+	} {
+		var request *RequestError
+		require.ErrorAs(t, Run(t.Context(), job), &request)
+		require.Equal(t, 2, ExitStatus(request))
+	}
+}
+
+// A launcher in a process of its own, whose standard output the test reads.
+type process struct {
+	cmd  *exec.Cmd
+	out  *bufio.Reader
+	mark string
+}
+
+func startLauncher(t *testing.T, mode string) *process {
+	t.Helper()
+	p := &process{cmd: exec.Command(os.Args[0]), mark: newMark(t)}
+	p.cmd.Env = append(os.Environ(), modeVariable+"=launcher", "LAUNCHER_TEST_RANKS="+mode, p.mark)
+	reader, err := p.cmd.StdoutPipe()
+	require.NoError(t, err)
+	p.out = bufio.NewReader(reader)
+	require.NoError(t, p.cmd.Start())
+	t.Cleanup(func() { p.cmd.Process.Kill(); p.cmd.Wait() })
+	return p
+}
+
+func (p *process) requireGone(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool { return len(marked(p.mark)) == 0 }, patience, 5*time.Millisecond)
+}
+
+func TestKilledLauncherLeavesNothingBehind(t *testing.T) {
+	p := startLauncher(t, "family")
+	pids := readPIDs(t, p.out, 6)
+	for _, pid := range pids {
+		require.NotContains(t, gone, processState(pid), "the process lives")
+	}
+	require.NoError(t, p.cmd.Process.Kill())
+	p.cmd.Wait()
+	p.requireGone(t)
+	requireGone(t, pids)
+}
+
+func TestInterruptReachesTheRanks(t *testing.T) {
+	p := startLauncher(t, "interrupt")
+	readPIDs(t, p.out, 2)
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGINT))
+	line, err := p.out.ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "got interrupt\n", line)
+	p.cmd.Wait()
+	require.Equal(t, 5, p.cmd.ProcessState.ExitCode())
+	p.requireGone(t)
+}
+
+func TestTerminatedJobEndsBySignal(t *testing.T) {
+	p := startLauncher(t, "wait")
+	readPIDs(t, p.out, 2)
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	p.cmd.Wait()
+	require.Equal(t, 143, p.cmd.ProcessState.ExitCode())
+	p.requireGone(t)
+}
+
+func TestSecondInterruptKills(t *testing.T) {
+	p := startLauncher(t, "deaf")
+	pids := readPIDs(t, p.out, 2)
+	// Each must be seen before the next is sent, or two would be one; and on a slow machine the second may come too late to count.
+	for {
+		require.NoError(t, p.cmd.Process.Signal(syscall.SIGINT))
+		if _, err := p.out.ReadString('\n'); err != nil {
+			break
+		}
+	}
+	p.cmd.Wait()
+	require.Equal(t, 130, p.cmd.ProcessState.ExitCode())
+	require.Len(t, pids, 2)
+	p.requireGone(t)
+}
+
+// A C program that is linked with MPICH runs under weft.
+func TestRunServesMPICH(t *testing.T) {
+	compiler, err := exec.LookPath("mpicc.mpich")
+	if err != nil {
+		t.Skip("mpicc.mpich is not installed (Debian: libmpich-dev)")
+	}
+	dir := t.TempDir()
+	source, program := filepath.Join(dir, "sum.c"), filepath.Join(dir, "sum")
+	require.NoError(t, os.WriteFile(source, []byte(`#include <mpi.h>
+#include <stdio.h>
+int main(int argc, char **argv) {
+	int rank, size, sum;
+	MPI_Init(&argc, &argv);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &size);
+	MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+	printf("rank %d of %d: sum %d\n", rank, size, sum);
+	return MPI_Finalize();
+}
+`), 0o600))
+	built, err := exec.Command(compiler, "-o", program, source).CombinedOutput()
+	require.NoError(t, err, "%s", built)
+	out, err := os.Create(filepath.Join(dir, "out"))
+	require.NoError(t, err)
+	defer out.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	require.NoError(t, Run(ctx, Job{Apps: []App{{Ranks: 3, Program: program}}, Out: out, Err: os.Stderr}))
+	text, err := os.ReadFile(out.Name())
+	require.NoError(t, err)
+	for r := range 3 {
+		require.Contains(t, string(text), fmt.Sprintf("rank %d of 3: sum 3\n", r))
+	}
+}

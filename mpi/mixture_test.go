@@ -1,0 +1,205 @@
+package mpi_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/mpi"
+)
+
+// TestMixture is 100,000 messages among 4 ranks: sizes, tags, wildcards and probes at random, blocking and not, every byte and the order of
+// every sender and tag checked. Under -short, or the race detector, it is fewer.
+func TestMixture(t *testing.T) {
+	messages := 100_000
+	if testing.Short() || raceDetector {
+		messages = 10_000
+	}
+	for _, seed := range []int{1, 2} {
+		r := launch(t, 4, mixtureBody, "MIXTURE_MESSAGES="+strconv.Itoa(messages), "MIXTURE_SEED="+strconv.Itoa(seed))
+		require.NoError(t, r.failure, "seed %d, standard error:\n%s", seed, r.err)
+		require.Contains(t, r.out, fmt.Sprintf("%d messages", messages))
+	}
+}
+
+var mixtureBody = body("mixture", func(_ context.Context, world *mpi.Comm) error {
+	total, err := strconv.Atoi(os.Getenv("MIXTURE_MESSAGES"))
+	if err != nil {
+		return err
+	}
+	seed, err := strconv.ParseUint(os.Getenv("MIXTURE_SEED"), 10, 64)
+	if err != nil {
+		return err
+	}
+	m := &mixture{world: world, each: total / (world.Size() * world.Size()), seed: seed}
+	var wg sync.WaitGroup
+	var sendErr error
+	wg.Go(func() { sendErr = m.send() })
+	recvErr := m.receive()
+	if recvErr != nil {
+		return recvErr // the job ends, and the sender with it
+	}
+	wg.Wait()
+	if sendErr != nil {
+		return sendErr
+	}
+	count := []int{m.received}
+	if err := mpi.Reduce(world, count, count, mpi.Sum[int](), 0); err != nil {
+		return err
+	}
+	if world.Rank() == 0 {
+		fmt.Printf("%d messages\n", count[0])
+	}
+	return nil
+})
+
+// mixture sends each message to a rank and tag at random, and receives what the others send to this one.
+type mixture struct {
+	world    *mpi.Comm
+	each     int // messages from every rank to every rank
+	seed     uint64
+	received int
+}
+
+const (
+	mixtureTags = 4
+	mixtureMax  = 200_000
+)
+
+// mixtureSize is small nearly always, large now and then.
+func mixtureSize(rng *rand.Rand) int {
+	switch p := rng.IntN(1000); {
+	case p < 20:
+		return rng.IntN(mixtureMax)
+	case p < 200:
+		return rng.IntN(6000)
+	case p < 250:
+		return 0
+	}
+	return rng.IntN(650)
+}
+
+// fill gives a message bytes that depend on its sender, its number and the offset.
+func fill(b []byte, source, tag, number int) {
+	x := (uint64(source)*mixtureTags+uint64(tag))*0x9e3779b97f4a7c15 + uint64(number)*0xbf58476d1ce4e5b9
+	for i := range b {
+		b[i] = byte((x + uint64(i)*0x94d049bb133111eb) >> 32)
+	}
+}
+
+func (m *mixture) send() error {
+	rng := rand.New(rand.NewPCG(m.seed, uint64(m.world.Rank())))
+	size := m.world.Size()
+	number := make([][mixtureTags]int, size)
+	buffers := make([][]byte, 32)
+	for i := range buffers {
+		buffers[i] = make([]byte, mixtureMax)
+	}
+	var open []mpi.Request
+	for i := range m.each * size {
+		dst, tag := (i+m.world.Rank())%size, rng.IntN(mixtureTags)
+		buf := buffers[len(open)][:mixtureSize(rng)]
+		fill(buf, m.world.Rank(), tag, number[dst][tag])
+		number[dst][tag]++
+		if dst != m.world.Rank() && rng.IntN(4) == 0 {
+			if err := mpi.Send(m.world, buf, dst, tag); err != nil {
+				return err
+			}
+			continue
+		}
+		r, err := mpi.Isend(m.world, buf, dst, tag)
+		if err != nil {
+			return err
+		}
+		if open = append(open, r); len(open) == len(buffers) || rng.IntN(20) == 0 {
+			if err := mpi.Waitall(open); err != nil {
+				return err
+			}
+			open = open[:0]
+		}
+	}
+	return mpi.Waitall(open)
+}
+
+func (m *mixture) receive() error {
+	rng := rand.New(rand.NewPCG(m.seed+1000, uint64(m.world.Rank())))
+	size := m.world.Size()
+	number := make([][mixtureTags]int, size)
+	want := make([]byte, mixtureMax)
+	check := func(st mpi.Status, buf []byte) error {
+		n := &number[st.Source][st.Tag]
+		fill(want[:st.Count], st.Source, st.Tag, *n)
+		for i, b := range buf[:st.Count] {
+			if b != want[i] {
+				return fmt.Errorf("message %d of rank %d with tag %d: byte %d of %d is %#x, not %#x", *n, st.Source, st.Tag, i,
+					st.Count, b, want[i])
+			}
+		}
+		*n++
+		m.received++
+		return nil
+	}
+	a, b := make([]byte, mixtureMax), make([]byte, mixtureMax)
+	for left := m.each * size; left > 0; {
+		switch k := rng.IntN(4); {
+		case k == 0: // what Probe shows is what the next receive gets
+			st, err := mpi.Probe(m.world, mpi.AnySource, mpi.AnyTag)
+			if err != nil {
+				return err
+			}
+			got, err := mpi.Recv(m.world, a[:st.Bytes()], st.Source, st.Tag)
+			if err == nil && (got.Count != st.Bytes() || got.Source != st.Source || got.Tag != st.Tag) {
+				err = fmt.Errorf("probed %+v, received %+v", st, got)
+			}
+			if err == nil {
+				err = check(got, a)
+			}
+			if err != nil {
+				return err
+			}
+			left--
+		case k == 1 && left >= 2: // two at once match in the order of their posting
+			r1, err := mpi.Irecv(m.world, a, mpi.AnySource, mpi.AnyTag)
+			if err != nil {
+				return err
+			}
+			r2, err := mpi.Irecv(m.world, b, mpi.AnySource, mpi.AnyTag)
+			if err != nil {
+				return err
+			}
+			st, err := r1.Wait()
+			if err == nil {
+				err = check(st, a)
+			}
+			if err != nil {
+				return err
+			}
+			if st, err = r2.Wait(); err == nil {
+				err = check(st, b)
+			}
+			if err != nil {
+				return err
+			}
+			left -= 2
+		default:
+			st, err := mpi.Recv(m.world, a, mpi.AnySource, mpi.AnyTag)
+			if err == nil {
+				err = check(st, a)
+			}
+			if err != nil {
+				return err
+			}
+			left--
+		}
+	}
+	if _, ok, err := mpi.Iprobe(m.world, mpi.AnySource, mpi.AnyTag); ok || err != nil {
+		return fmt.Errorf("a message too many: %v, %v", ok, err)
+	}
+	return nil
+}

@@ -60,12 +60,11 @@ func New(pd transport.PD, cfg Config) (*Channel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("receive ring of %d bytes: %w", size, err)
 	}
-	var random [16]byte
+	var random [8]byte
 	_, _ = rand.Read(random[:]) // it never fails: the program ends when the system has no random numbers
 	c := &Channel{pd: pd, shape: Descriptor{
 		SlotSize: cfg.SlotSize, Lines: cfg.lines(), Key: mr.Key(),
-		Generation: binary.LittleEndian.Uint64(random[:]) & generationMask,
-		Seal:       max(1, binary.LittleEndian.Uint64(random[8:])),
+		Generation: binary.LittleEndian.Uint64(random[:]),
 	}}
 	c.recv.init(mr, c.shape)
 	c.stats.Registered = len(mr.Bytes())

@@ -12,13 +12,12 @@ type Descriptor struct {
 	SlotSize   int           // the most that one message may take, in bytes
 	Lines      int           // of 64 bytes, of the ring
 	Key        transport.Key // of the region that the ring fills
-	Generation uint64        // of the first lap; 40 bits
-	Seal       uint64        // what a tail word differs from its head in; not 0
+	Generation uint64        // of the first lap
 }
 
 const (
 	descriptorVersion = 1
-	descriptorLen     = 36
+	descriptorLen     = 28
 )
 
 // Append writes the descriptor behind b.
@@ -28,8 +27,7 @@ func (d Descriptor) Append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(d.SlotSize))
 	b = binary.LittleEndian.AppendUint32(b, uint32(d.Lines))
 	b = binary.LittleEndian.AppendUint64(b, uint64(d.Key))
-	b = binary.LittleEndian.AppendUint64(b, d.Generation)
-	return binary.LittleEndian.AppendUint64(b, d.Seal)
+	return binary.LittleEndian.AppendUint64(b, d.Generation)
 }
 
 // ParseDescriptor reads what Append has written, and refuses a ring that cannot be.
@@ -54,15 +52,10 @@ func ParseDescriptor(b []byte) (Descriptor, error) {
 	if err := shape.validate(); err != nil {
 		return Descriptor{}, fmt.Errorf("%w: peer's ring: %w", transport.ErrProtocol, err)
 	}
-	d := Descriptor{
+	return Descriptor{
 		SlotSize:   shape.SlotSize,
 		Lines:      shape.lines(),
 		Key:        transport.Key(binary.LittleEndian.Uint64(b[12:])),
 		Generation: binary.LittleEndian.Uint64(b[20:]),
-		Seal:       binary.LittleEndian.Uint64(b[28:]),
-	}
-	if d.Generation > generationMask || d.Seal == 0 {
-		return Descriptor{}, fmt.Errorf("%w: a ring with generation %#x and seal %#x", transport.ErrProtocol, d.Generation, d.Seal)
-	}
-	return d, nil
+	}, nil
 }

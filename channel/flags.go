@@ -6,31 +6,32 @@ import (
 	"unsafe"
 )
 
-// The flags of a message are two words, at the first and at the last 8 bytes of its lines:
+// The flags of a message are two words, at the first and at the last 8 bytes of its lines, which follow from its length and from the
+// generation of the lap. That starts at 64 random bits for each ring, known to its two ends alone, and steps by one with each lap:
 //
-//	head = generation of the lap (40 bits) << 24 | length of the body
-//	tail = head XOR seal
+//	head = length of the body (24 bits) | low 40 bits of (generation + length × headMix) << 24
+//	tail = generation (64 bits)
 //
-// The generation starts at random for each ring and steps by one with each lap; the seal is 64 random bits of the ring. Both are
-// known to the two ends alone. Nothing is cleared when lines are freed, so it must be clear why nothing older is taken for a
-// message:
+// Nothing is cleared when lines are freed (docs/adr/0003), so it must be clear why nothing else is taken for a message:
 //
-//   - A flag of an earlier lap has another generation, for 2^40 laps.
-//   - Payload of an earlier lap can stand where a head is looked for, and be equal to one. Then the tail that belongs to
-//     just this head must stand at its place: 64 bits that no program sees.
-//   - Of a message that is still arriving only the last 8 bytes are promised to come last, so the new generation may be seen
-//     beside an old length, or only a part of either. The tail word of a message behind this one can be in place already, but it names
-//     its own length, and a length and the line in which it ends leave one line at which that message can begin. So a
-//     head never accepts the tail of another message.
+//   - A flag of an earlier lap is of another generation.
+//   - Payload of an earlier lap can stand where a head is looked for. To be taken for one it would have to hold 40 bits that no
+//     program sees; and since a machine that runs for weeks looks often enough for that, nothing at all follows from a head, not even
+//     that its length makes no sense, before the tail that belongs to it is there: 64 such bits more.
+//   - Of a message that is still arriving only the tail is promised to come last and as one word. Other words may be in place in part.
+//     A new generation beside an old length would lead to the tail of the message behind this one, which may be there already:
+//     but the upper bits of a head follow from its lower ones, so it does not match before all of it is there.
 //
-// A tail that matches was placed as one word after everything else of its Write: all of the message is there.
+// A tail that matches was placed after everything else of its Write: all of the message is there.
 const (
-	lengthBits     = 24
-	lengthMask     = 1<<lengthBits - 1
-	generationMask = 1<<(64-lengthBits) - 1
+	lengthBits = 24
+	lengthMask = 1<<lengthBits - 1
+	headMix    = 0x9e3779b97f4a7c15 // odd, with ones all over
 )
 
-func headWord(generation uint64, n int) uint64 { return generation<<lengthBits | uint64(n) }
+func headWord(generation uint64, n int) uint64 {
+	return (generation+uint64(n)*headMix)<<lengthBits | uint64(n)
+}
 
 // The channel header is the second word of a message: the count of lines that its sender has consumed in the other direction, and
 // the kind. The upper 24 bits are zero.

@@ -12,7 +12,6 @@ type recvRing struct {
 	ring       []byte
 	pos        int    // the line where the next message begins
 	generation uint64 // of the present lap
-	seal       uint64
 	lines      int    // of the ring
 	maxBody    int    // of a message
 	consumed   uint32 // lines, since the beginning
@@ -28,7 +27,7 @@ func (r *recvRing) init(mr transport.MR, d Descriptor) {
 	r.ring, r.mr = mr.Bytes(), mr
 	r.lines, r.maxBody = d.Lines, d.SlotSize-overhead
 	r.threshold = threshold(d.Lines, d.SlotSize/lineSize)
-	r.generation, r.seal = d.Generation, d.Seal
+	r.generation = d.Generation
 }
 
 // Next gives the next message if all of it is there; a message whose head alone is there is counted (Stats.HeadsNoTail), and the
@@ -42,13 +41,13 @@ func (c *Channel) Next() (kind Kind, body []byte, ok bool, err error) {
 	for c.state == StateOpen {
 		at := r.pos * lineSize
 		head := loadWord(r.ring, at)
-		if head>>lengthBits != r.generation {
+		n := int(head & lengthMask)
+		if head != headWord(r.generation, n) {
 			return 0, nil, false, nil
 		}
-		n := int(head & lengthMask)
 		need := linesOf(n)
-		// A length that cannot be is what stood there before: the generation was placed, and the length not yet.
-		if n > r.maxBody || r.pos+need > r.lines || loadWord(r.ring, at+need*lineSize-8) != head^r.seal {
+		// A length that cannot be has no tail, ever: what stands there is older payload.
+		if n > r.maxBody || r.pos+need > r.lines || loadWord(r.ring, at+need*lineSize-8) != r.generation {
 			c.stats.HeadsNoTail++
 			return 0, nil, false, nil
 		}
@@ -92,7 +91,7 @@ func (r *recvRing) advance(lines int) {
 	r.consumed += uint32(lines)
 	if r.pos += lines; r.pos == r.lines {
 		r.pos = 0
-		r.generation = (r.generation + 1) & generationMask
+		r.generation++
 	}
 }
 

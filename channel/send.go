@@ -14,7 +14,6 @@ type sendRing struct {
 	lines      int    // of the ring; 0 while there is none
 	maxBody    int    // of a message
 	generation uint64 // of the present lap
-	seal       uint64
 	sent       uint32 // lines, since the beginning, those skipped included
 	freed      uint32 // lines that the peer has told us to have consumed
 	reserved   int    // lines of the message being filled; 0 when there is none
@@ -29,7 +28,7 @@ type sendRing struct {
 func (s *sendRing) init(mr transport.MR, d Descriptor) {
 	s.ring, s.mr = mr.Bytes(), mr
 	s.lines, s.maxBody = d.Lines, d.SlotSize-overhead
-	s.generation, s.seal = d.Generation, d.Seal
+	s.generation = d.Generation
 	s.local[0].MR = mr
 	s.remote[0].Key = d.Key
 	s.wr = transport.SendWR{Op: transport.OpWrite, Local: s.local[:], Remote: s.remote[:]}
@@ -96,10 +95,9 @@ func (c *Channel) post(k Kind, n, lines, advance int, more bool) error {
 	s := &c.send
 	from, length := s.pos*lineSize, lines*lineSize
 	m := s.ring[from : from+length]
-	head := headWord(s.generation, n)
-	binary.LittleEndian.PutUint64(m, head)
+	binary.LittleEndian.PutUint64(m, headWord(s.generation, n))
 	binary.LittleEndian.PutUint64(m[8:], headerWord(c.recv.consumed, k))
-	binary.LittleEndian.PutUint64(m[length-8:], head^s.seal)
+	binary.LittleEndian.PutUint64(m[length-8:], s.generation)
 	s.local[0].Offset, s.local[0].Length = from, length
 	s.remote[0].Offset, s.remote[0].Length = uint64(from), uint64(length)
 	s.wr.Flags = 0
@@ -113,7 +111,7 @@ func (c *Channel) post(k Kind, n, lines, advance int, more bool) error {
 	s.sent += uint32(advance)
 	if s.pos += advance; s.pos == s.lines {
 		s.pos = 0
-		s.generation = (s.generation + 1) & generationMask
+		s.generation++
 	}
 	return nil
 }

@@ -25,7 +25,9 @@ type incoming struct {
 	left int     // payload bytes that have not come
 	r    *region // tagged: where they go
 	at   int
-	off  int // untagged, ReadWrite: bytes of the message that are placed
+	off  int            // untagged, ReadWrite: bytes of the message that are placed
+	last [tailSize]byte // what has come of the last bytes of a Write, until all of them have
+	held int            // of last
 
 	control []byte // payload that goes to no region
 }
@@ -103,7 +105,7 @@ func (q *qp) direct() []byte {
 	if !i.inside || i.left < directMin {
 		return nil
 	}
-	n := i.left - 8
+	n := i.left - tailSize
 	switch i.op {
 	case opWrite, opReadWrite:
 		if i.r.key != transport.Key(i.a) {
@@ -266,13 +268,7 @@ func (q *qp) place(b []byte) error {
 			return &violation{code: terminateAccess,
 				err: fmt.Errorf("%w: the region of key %#x was deregistered while the peer wrote it", transport.ErrAccess, i.a)}
 		}
-		dst := i.r.mem[i.at : i.at+len(b)]
-		if len(b) == i.left {
-			placeTail(dst, b)
-		} else {
-			copy(dst, b)
-		}
-		q.advance(len(b))
+		q.placeTagged(b)
 	case opSend:
 		e := q.rq.front()
 		for len(b) > 0 {
@@ -290,6 +286,27 @@ func (q *qp) place(b []byte) error {
 		i.left -= len(b)
 	}
 	return nil
+}
+
+// placeTagged puts a piece of a tagged frame in its place: its last bytes after all others, and as one.
+func (q *qp) placeTagged(b []byte) {
+	i := &q.in
+	if len(b) == i.left && i.held == 0 {
+		placeTail(i.r.mem[i.at:i.at+len(b)], b)
+		q.advance(len(b))
+		return
+	}
+	if n := min(len(b), i.left-tailSize); n > 0 {
+		copy(i.r.mem[i.at:i.at+n], b)
+		q.advance(n)
+		b = b[n:]
+	}
+	i.held += copy(i.last[i.held:], b)
+	i.left -= len(b)
+	if i.left == 0 {
+		placeTail(i.r.mem[i.at:i.at+i.held], i.last[:i.held])
+		i.held = 0
+	}
 }
 
 // end finishes a frame whose payload is there.

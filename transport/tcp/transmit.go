@@ -314,6 +314,9 @@ func (q *qp) requestFrame(o *outbox) bool {
 		case transport.OpWrite, transport.OpWriteImm:
 			if c.off < w.total {
 				n := min(w.total-c.off, framePayload)
+				if rest := w.total - c.off - n; rest > 0 && rest < tailSize {
+					n -= tailSize // the last bytes of a Write stay in one frame
+				}
 				h := header{length: n, op: opWrite, a: uint64(w.remote[0].Key), b: w.remote[0].Offset + uint64(c.off)}
 				if c.off+n == w.total {
 					h.flags = flagLast

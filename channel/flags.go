@@ -33,9 +33,17 @@ func headWord(generation uint64, n int) uint64 {
 	return (generation+uint64(n)*headMix)<<lengthBits | uint64(n)
 }
 
-// The channel header is the second word of a message: the count of lines that its sender has consumed in the other direction, and
-// the kind. The upper 24 bits are zero.
-func headerWord(consumed uint32, k Kind) uint64 { return uint64(consumed) | uint64(k)<<32 }
+// The channel header is the second word of a message: the count of lines that its sender has consumed in the other direction (32
+// bits), the kind (8 bits), and whether the sender wants payload to be announced and not sent (1 bit). The upper 23 bits are zero.
+func headerWord(consumed uint32, k Kind, hold bool) uint64 {
+	w := uint64(consumed) | uint64(k)<<32
+	if hold {
+		w |= 1 << holdBit
+	}
+	return w
+}
+
+const holdBit = 40
 
 // loadWord reads a flag that the peer may be placing. What is read after it is not older than what was placed before it.
 func loadWord(ring []byte, at int) uint64 {

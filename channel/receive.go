@@ -20,14 +20,14 @@ type recvRing struct {
 	current    int    // lines of the message that Next has given; 0 when there is none
 	body       int    // its length
 
-	mr transport.MR
+	buffer *buffer
 }
 
-func (r *recvRing) init(mr transport.MR, d Descriptor) {
-	r.ring, r.mr = mr.Bytes(), mr
-	r.lines, r.maxBody = d.Lines, d.SlotSize-overhead
-	r.threshold = threshold(d.Lines, d.SlotSize/lineSize)
-	r.generation = d.Generation
+// change begins a ring at its first line. The counts of lines go on.
+func (r *recvRing) change(b *buffer, generation uint64) {
+	r.buffer, r.ring, r.lines, r.maxBody = b, b.ring(), b.lines, b.body()
+	r.threshold = b.threshold()
+	r.pos, r.generation = 0, generation
 }
 
 // Next gives the next message if all of it is there; a message whose head alone is there is counted (Stats.HeadsNoTail), and the
@@ -54,12 +54,20 @@ func (c *Channel) Next() (kind Kind, body []byte, ok bool, err error) {
 		if int(r.consumed-r.told)+need > r.lines {
 			return 0, nil, false, violation("a message of %d lines, with %d of %d lines in use", need, r.consumed-r.told, r.lines)
 		}
+		if c.retiring != nil {
+			if err := c.retire(); err != nil {
+				return 0, nil, false, err
+			}
+		}
 		header := binary.LittleEndian.Uint64(r.ring[at+8:])
 		if err := c.send.credited(uint32(header)); err != nil {
 			return 0, nil, false, err
 		}
-		k := header >> 32
+		k := header >> 32 & 0xff
+		c.send.hold = header>>holdBit&1 != 0
 		switch {
+		case header>>(holdBit+1) != 0:
+			return 0, nil, false, violation("a header of %#x", header)
 		case k >= uint64(Eager) && k < uint64(kinds):
 			r.current, r.body = need, n
 			return Kind(k), r.ring[at+bodyAt : at+bodyAt+n : at+bodyAt+n], true, nil
@@ -67,6 +75,10 @@ func (c *Channel) Next() (kind Kind, body []byte, ok bool, err error) {
 			r.advance(r.lines - r.pos)
 		case k == uint64(credit) && n == 0:
 			r.advance(need)
+		case k == uint64(enlarge) || k == uint64(shrink):
+			if err := c.asked(Kind(k), r.ring[at+bodyAt:at+bodyAt+n]); err != nil {
+				return 0, nil, false, err
+			}
 		default:
 			return 0, nil, false, violation("a message of kind %#x with %d bytes", k, n)
 		}

@@ -23,7 +23,7 @@ func split(ranks, width, height int) (columns, rows int, err error) {
 	}
 	if shortest < 0 {
 		return 0, 0, fmt.Errorf("%d ranks cannot share a plate of %d × %d cells: no grid of that many ranks has a cell for each; "+
-			"use fewer ranks, or a larger plate", ranks, width, height)
+			"use fewer ranks, or a larger -width or -height", ranks, width, height)
 	}
 	return columns, rows, nil
 }

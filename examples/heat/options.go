@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	maxCells     = 1 << 28 // of a plate or a picture: 2 GiB for each copy of the plate
+	maxCells     = 1 << 28 // of a plate: 2 GiB for each copy of the plate
 	checkedCells = 1 << 20 // the largest plate that is computed twice without being asked to
 )
 

@@ -1,34 +1,52 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"image"
 	"image/color"
 	"image/png"
+	"io"
 	"math"
 	"os"
 )
 
+// maxPixels is the largest picture to start from: at most 512 MiB while it is decoded.
+const maxPixels = 1 << 26
+
 // load reads a picture's size and brightness, row by row.
 func load(name string) (width, height int, brightness []uint16, err error) {
-	data, err := os.ReadFile(name)
+	f, err := os.Open(name)
 	if err != nil {
 		return 0, 0, nil, err
 	}
+	defer f.Close()
+	width, height, brightness, err = decode(f)
+	if err != nil {
+		return 0, 0, nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return width, height, brightness, nil
+}
+
+func decode(file io.ReadSeeker) (width, height int, brightness []uint16, err error) {
 	// The size is looked at first: a small file can claim to be a picture that no memory holds.
-	c, err := png.DecodeConfig(bytes.NewReader(data))
+	c, err := png.DecodeConfig(file)
 	if err != nil {
-		return 0, 0, nil, fmt.Errorf("%s: %w", name, err)
+		return 0, 0, nil, fmt.Errorf("not a PNG that can be read: %w", err)
 	}
-	if c.Width < 1 || c.Height < 1 || c.Width > maxCells/c.Height {
-		return 0, 0, nil, fmt.Errorf("%s: %d × %d pixels; need one at least, and at most %d", name, c.Width, c.Height, maxCells)
+	if c.Width < 1 || c.Height < 1 || c.Width > maxPixels/c.Height {
+		return 0, 0, nil, fmt.Errorf("%d × %d pixels; need one at least, and at most %d", c.Width, c.Height, maxPixels)
 	}
-	img, err := png.Decode(bytes.NewReader(data))
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return 0, 0, nil, err
+	}
+	img, err := png.Decode(bufio.NewReader(file))
 	if err != nil {
-		return 0, 0, nil, fmt.Errorf("%s: %w", name, err)
+		return 0, 0, nil, fmt.Errorf("not a PNG that can be read: %w", err)
 	}
 	b := img.Bounds()
+	brightness = make([]uint16, 0, b.Dx()*b.Dy())
 	for y := b.Min.Y; y < b.Max.Y; y++ {
 		for x := b.Min.X; x < b.Max.X; x++ {
 			brightness = append(brightness, color.Gray16Model.Convert(img.At(x, y)).(color.Gray16).Y)

@@ -20,6 +20,11 @@ import (
 // rankVariable has a test binary run the example in place of the tests.
 const rankVariable = "EXAMPLE_TEST_RANK"
 
+// environment is what makes a process play a rank. With the race detector a process would sleep for a second before it exits.
+func environment() []string {
+	return []string{rankVariable + "=1", strings.TrimSpace("GORACE=" + os.Getenv("GORACE") + " atexit_sleep_ms=0")}
+}
+
 // patience is how long a job may take on a machine that does much else.
 const patience = 2 * time.Minute
 
@@ -40,7 +45,7 @@ func Launch(t *testing.T, ranks int, dir string, env []string, args ...string) (
 	out, outDone := capture(t, &stdout)
 	errs, errDone := capture(t, &stderr)
 	failure = launcher.Run(t.Context(), launcher.Job{
-		Apps:    []launcher.App{{Ranks: ranks, Program: self, Args: args, Env: append(env, rankVariable+"=1"), Dir: dir}},
+		Apps:    []launcher.App{{Ranks: ranks, Program: self, Args: args, Env: append(environment(), env...), Dir: dir}},
 		Timeout: patience, Stdin: launcher.InputNone, Out: out, Err: errs,
 	})
 	out.Close()
@@ -74,7 +79,7 @@ func Alone(t *testing.T, dir string, args ...string) (stdout, stderr string, sta
 	var out, errs bytes.Buffer
 	c := exec.CommandContext(t.Context(), self, args...)
 	c.Dir, c.Stdout, c.Stderr = dir, &out, &errs
-	c.Env = append(os.Environ(), rankVariable+"=1")
+	c.Env = append(os.Environ(), environment()...)
 	if err := c.Run(); err != nil {
 		require.ErrorAs(t, err, new(*exec.ExitError))
 	}

@@ -98,7 +98,7 @@ func TestMode_C2_FirstFrameIsNotReady(t *testing.T) {
 	for name, sent := range map[string][]byte{
 		"Write where Ready must come first":     header{op: opWrite}.append(nil),
 		"Terminate where Ready must come first": header{op: opTerminate}.append(nil),
-		"frame type 111 with flags 0x656220":        []byte("Hello behind the handshake"),
+		"frame type 111 with flags 0x656220":    []byte("Hello behind the handshake"),
 	} {
 		s.begin(t, false)
 		s.says(t, sent)

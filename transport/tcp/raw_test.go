@@ -90,14 +90,30 @@ func (h *host) nextRefusal() refusal {
 	}
 }
 
+// nextMade waits for a connection, and until the endpoint has noted that it stands: before that another one of the same rank would be
+// turned away.
 func (h *host) nextMade() made {
 	h.t.Helper()
+	late := time.After(patience)
+	var m made
 	select {
-	case m := <-h.made:
-		return m
-	case <-time.After(patience):
+	case m = <-h.made:
+	case <-late:
 		h.t.Fatal("no connection came")
-		return made{}
+	}
+	for e := h.dev.end; ; {
+		e.mu.Lock()
+		a := e.peer(m.rank)
+		state, changed := a.crossing.state, a.changed
+		e.mu.Unlock()
+		if state == crossingConnected {
+			return m
+		}
+		select {
+		case <-changed:
+		case <-late:
+			h.t.Fatal("the connection does not stand")
+		}
 	}
 }
 

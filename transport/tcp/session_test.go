@@ -164,12 +164,13 @@ func FuzzSession(f *testing.F) {
 		{ready},
 	} {
 		for _, chunk := range []uint16{1, 29, 4096} {
-			f.Add(append(ready[:headerSize:headerSize], slices.Concat(frames...)...), false, chunk)
-			f.Add(slices.Concat(frames...), true, chunk)
+			f.Add(append(ready[:headerSize:headerSize], slices.Concat(frames...)...), false, false, chunk)
+			f.Add(slices.Concat(frames...), true, false, chunk)
+			f.Add(slices.Concat(frames...), true, true, chunk)
 		}
 	}
 
-	f.Fuzz(func(t *testing.T, sent []byte, initiator bool, chunk uint16) {
+	f.Fuzz(func(t *testing.T, sent []byte, initiator, closing bool, chunk uint16) {
 		mem.fill()
 		s.begin(t, initiator)
 		defer s.end(t)
@@ -180,13 +181,17 @@ func FuzzSession(f *testing.F) {
 		require.NoError(t, s.qp.PostRecv(&transport.RecvWR{ID: 2, Local: sge(recvs, 512, 256)}))
 		require.NoError(t, s.qp.PostSend(&transport.SendWR{ID: 3, Op: transport.OpRead, Flags: transport.FlagSignaled,
 			Local: sge(into, 0, 512), Remote: []transport.Segment{{Key: 7, Length: 512}}}))
+		if closing {
+			s.qp.Close()
+		}
 		s.poll()
 		answers := make([]byte, 1<<16)
 		for len(sent) > 0 {
 			n, err := syscall.Write(s.wire, sent[:min(len(sent), max(1, int(chunk)))])
 			if err != nil {
 				require.ErrorIs(t, err, syscall.EPIPE)
-				require.Equal(t, transport.StateError, s.qp.State(), "a queue pair that is well has closed its socket")
+				require.Contains(t, []transport.State{transport.StateError, transport.StateClosed}, s.qp.State(),
+					"a queue pair that is well has closed its socket")
 				break
 			}
 			sent = sent[n:]
@@ -204,10 +209,20 @@ func FuzzSession(f *testing.F) {
 		for _, wc := range s.wcs {
 			ids[wc.ID]++
 			require.Equal(t, 1, ids[wc.ID], "request %d completed twice", wc.ID)
+			if wc.Status != transport.StatusSuccess {
+				require.ErrorContains(t, wc.Err, sessionPeer)
+			}
 		}
 		switch s.qp.State() {
 		case transport.StateReady:
+			require.False(t, closing)
 			require.NoError(t, s.qp.Err())
+		case transport.StateClosing:
+			require.True(t, closing)
+		case transport.StateClosed:
+			require.True(t, closing)
+			require.ErrorIs(t, s.qp.Err(), transport.ErrClosed)
+			require.Len(t, ids, 3, "every request completes when the queue pair ends")
 		case transport.StateDraining:
 			require.ErrorIs(t, s.qp.Err(), transport.ErrClosed)
 			require.ErrorContains(t, s.qp.Err(), sessionPeer)

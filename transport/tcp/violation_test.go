@@ -237,6 +237,9 @@ func TestViolation_EndsItsQueuePairAlone(t *testing.T) {
 				require.Contains(t, string(last.payload), test.text)
 				recvs := 0
 				for _, wc := range h.wcs {
+					if wc.Status != transport.StatusSuccess {
+						require.ErrorContains(t, wc.Err, "rank 1 at "+r.LocalAddr().String())
+					}
 					if wc.Op == transport.OpRecv {
 						recvs++
 					}

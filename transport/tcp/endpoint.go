@@ -341,11 +341,11 @@ func (e *endpoint) initiate(s *stream, a *attempt, rank uint32) (*qp, error) {
 // expect reads the message that is due, or the Reject in its place.
 func expect(s *stream, want messageType) ([]byte, error) {
 	t, body, err := s.message()
+	s.rejected = t == typeReject
 	if err != nil {
 		return nil, err
 	}
-	if t == typeReject {
-		s.rejected = true
+	if s.rejected {
 		return nil, parseReject(body)
 	}
 	if t != want {

@@ -297,6 +297,8 @@ func TestInitiator_HostileResponder(t *testing.T) {
 			transport.ErrAuth, `it says "who are you"`, ""},
 		{"says wrong rank", func(r *raw) { r.hearHello(); r.say(appendReject(nil, rejectRank, "this is rank 2 of 4")) },
 			transport.ErrRefused, `it says "this is rank 2 of 4"`, ""},
+		{"Reject of another version", func(r *raw) { r.hearHello(); r.say([]byte{byte(typeReject), 2, 1, 0, 1}) },
+			transport.ErrVersion, "version 2, here 1", ""},
 		{"says a reason of a later version", func(r *raw) { r.hearHello(); r.say(appendReject(nil, 200, "\x1b[2Jtired")) },
 			transport.ErrRefused, `it says "\x1b[2Jtired"`, ""},
 	}
@@ -445,6 +447,30 @@ func TestStartup_OurPrivateDataTooLong(t *testing.T) {
 	r.challenges()
 	require.ErrorContains(t, <-result, text)
 	require.Contains(t, r.last(), text)
+}
+
+// Closing the endpoint cuts whoever is in start-up, in any state of it, and nobody is told of them any more.
+func TestListen_CloseCutsStrangers(t *testing.T) {
+	leaksNone(t, func(t *testing.T) {
+		h := newHost(t, Options{StrangerTimeout: time.Hour})
+		var all []*raw
+		for _, does := range []func(r *raw){
+			func(r *raw) {},
+			func(r *raw) { r.say(r.appendHello(nil)[:50]) },
+			func(r *raw) { r.sayHello(); r.hearChallenge() },
+			func(r *raw) { r.sayHello(); r.hearChallenge(); r.say(r.request()[:20]) },
+		} {
+			r := h.dial(1)
+			does(r)
+			all = append(all, r)
+		}
+		require.NoError(t, h.ep.Close())
+		for _, r := range all {
+			require.Empty(t, r.last())
+		}
+		require.Empty(t, h.refused)
+		require.Empty(t, h.made)
+	})
 }
 
 // Listen where another listens already says where.

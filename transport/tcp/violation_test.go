@@ -121,6 +121,15 @@ func TestViolation_EndsItsQueuePairAlone(t *testing.T) {
 		{name: "Read of more segments than it holds", does: func(h *host, m made, r *raw, p *prey) {
 			r.sayFrame(header{op: opReadRequest, b: 8<<32 | 8}, make([]byte, 15*segmentSize))
 		}, cause: transport.ErrProtocol, text: "a Read of 8 into 8 segments, 360 bytes of them", code: terminateProto},
+		{name: "Read of too many sources", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opReadRequest, b: 9<<32 | 1}, make([]byte, 10*segmentSize))
+		}, cause: transport.ErrProtocol, text: "a Read of 9 into 1 segments", code: terminateProto},
+		{name: "Read into too many destinations", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opReadRequest, b: 1<<32 | 9}, make([]byte, 10*segmentSize))
+		}, cause: transport.ErrProtocol, text: "a Read of 1 into 9 segments", code: terminateProto},
+		{name: "Read of segments whose number wraps around", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opReadRequest, b: 1<<63 | 1}, make([]byte, segmentSize))
+		}, cause: transport.ErrProtocol, text: "a Read of 2147483648 into 1 segments", code: terminateProto},
 		{name: "too many Reads", does: func(h *host, m made, r *raw, p *prey) {
 			var b []byte
 			for i := range uint64(maxReads + 1) {

@@ -31,6 +31,9 @@ func (m *Message) Total() int { return m.total }
 // Begun tells whether a part of the message is out.
 func (m *Message) Begun() bool { return m.begun }
 
+// Announced notes that all of the message is announced by its RTS, instead of FIRST.
+func (m *Message) Announced() { m.begun = true }
+
 // Advance sends as much of the message as there is room for, and tells how many bytes went. What the outcome Waiting waits for is credit,
 // the send queue, or larger slots (requirements E3 to E5); a message that needed nothing but one slot has gone whole or not at all.
 // Oversized says that the front element will not go through slots: it is announced instead (package rendezvous).

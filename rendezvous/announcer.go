@@ -15,7 +15,7 @@ import (
 )
 
 // MaxAnnounced is how many announcements of one channel may be open at once. Each of them keeps a Recv without memory posted, for its FIN.
-const MaxAnnounced = 1 << 14
+const MaxAnnounced = 16000
 
 // Announcer is the sender's side, one for a rank.
 type Announcer struct {

@@ -31,6 +31,9 @@ type peer struct {
 	queue    []*request // sends that wait for a connection or for credits, in the order of their posting
 	head     int        // of queue
 	retrying bool       // is in Engine.retry
+	in       incoming
+	holding  bool // has been told to announce payload
+	stats    protocols
 }
 
 func (e *Engine) peer(rank int) *peer {
@@ -115,8 +118,8 @@ func (a *acceptor) Connected(rank uint32, qp transport.QP, private []byte) {
 		e.failPeer(p, err)
 		return
 	}
-	for range rendezvous.MaxAnnounced + recvSlack {
-		if err := qp.PostRecv(&e.finRoom); err != nil {
+	for range recvSlack {
+		if err := qp.PostRecv(&e.noBytes); err != nil {
 			e.failPeer(p, err)
 			return
 		}
@@ -162,6 +165,9 @@ func (e *Engine) kick(p *peer) {
 	if err != nil {
 		e.failPeer(p, err)
 		return
+	}
+	if p.ch.Phase() > 0 {
+		e.reclaim.arm()
 	}
 	if owing && !p.retrying {
 		p.retrying = true
@@ -218,7 +224,7 @@ func (e *Engine) failRequestsOf(p *peer) {
 	}
 	if p.ch != nil {
 		byToken := func(token uint64) {
-			if r := e.requests.byToken(token); r != nil {
+			if r := e.requests.byToken(token); r != nil && !r.done.Load() {
 				e.complete(r, p.cause)
 			}
 		}
@@ -226,6 +232,10 @@ func (e *Engine) failRequestsOf(p *peer) {
 			e.log.Error("giving a peer's memory back", "rank", e.rank, "peer", p.rank, "error", err)
 		}
 	}
+	if r := p.in.r; r != nil && !r.done.Load() {
+		e.complete(r, p.cause) // the rest of its message will not come
+	}
+	p.in = incoming{}
 	// A receive from any source could wait for ever for the one that is gone: it fails too, and may be posted again.
 	for m := range e.table.Posted() {
 		if m.Source == int32(p.rank) || m.Source == AnySource {

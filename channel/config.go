@@ -3,6 +3,8 @@ package channel
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 )
 
 const (
@@ -55,6 +57,19 @@ type Config struct {
 
 // DefaultPhases: 5 KiB of ring to begin with, and slots of 16 KiB where messages ask for them (E1, E8).
 var DefaultPhases = []int{640, 16384}
+
+// ParsePhases reads a list of slot sizes such as 640,16384. Check tells whether they make sense.
+func ParsePhases(text string) ([]int, error) {
+	var phases []int
+	for field := range strings.SplitSeq(text, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(field))
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("%q is not the size of a slot in bytes; a list such as 640,16384 is wanted", field)
+		}
+		phases = append(phases, n)
+	}
+	return phases, nil
+}
 
 // Check refuses what could not work, and says why.
 func (c Config) Check() error {

@@ -1,153 +1,181 @@
 package bench
 
-import (
-	"time"
+import "github.com/weft-mpi/weft/mpi"
 
-	"github.com/weft-mpi/weft/mpi"
-)
-
-// latency is a ping-pong: half of the time of a round.
-func latency(s *session, n int) (cell, error) {
-	const tag = 1
-	timed, warmup := s.iterations(n)
-	out, in := s.send[:n], s.recv[:n]
-	me, other := s.world.Rank(), 1-s.world.Rank()
-	var start time.Time
-	for i := range timed + warmup {
-		if i == warmup {
-			if err := mpi.Barrier(s.world); err != nil {
-				return cell{}, err
-			}
-			start = time.Now()
-		}
-		s.fill(out, me, i)
-		if me == 0 {
-			if err := mpi.Send(s.world, out, other, tag); err != nil {
-				return cell{}, err
-			}
-		}
-		if _, err := mpi.Recv(s.world, in, other, tag); err != nil {
-			return cell{}, err
-		}
-		if me == 1 {
-			if err := mpi.Send(s.world, out, other, tag); err != nil {
-				return cell{}, err
-			}
-		}
-		s.compare(in, other, i)
-	}
-	return cell{value: microseconds(start) / float64(2*timed)}, nil
-}
-
-func microseconds(since time.Time) float64 { return float64(time.Since(since).Nanoseconds()) / 1e3 }
-
+// Tags of the messages.
 const (
+	pingTag   = 1
 	dataTag   = 100
 	answerTag = 101
 )
 
+// latency is a ping-pong: half of the time of a round. The loop calls nothing but the two operations that it is to measure.
+func latency(s *session, n int) (cell, error) {
+	timed, warmup := s.iterations(n)
+	out, in := s.send[:n], s.recv[:n]
+	me, other := s.world.Rank(), 1-s.world.Rank()
+	var start float64
+	for i := range timed + warmup {
+		if i == warmup {
+			if err := mpi.Barrier(s.world); err != nil {
+				return cell{}, err
+			}
+			start = s.now()
+		}
+		if s.Validate {
+			err := s.pause(&start, func() error {
+				s.pattern(out, me, i)
+				return mpi.Barrier(s.world)
+			})
+			if err != nil {
+				return cell{}, err
+			}
+		}
+		if me == 0 {
+			if err := mpi.Send(s.world, out, other, pingTag); err != nil {
+				return cell{}, err
+			}
+			if _, err := mpi.Recv(s.world, in, other, pingTag); err != nil {
+				return cell{}, err
+			}
+		} else {
+			if _, err := mpi.Recv(s.world, in, other, pingTag); err != nil {
+				return cell{}, err
+			}
+			if err := mpi.Send(s.world, out, other, pingTag); err != nil {
+				return cell{}, err
+			}
+		}
+		if s.Validate {
+			s.pause(&start, func() error {
+				s.compareMessage(in, other, i)
+				return nil
+			})
+		}
+	}
+	return cell{value: (s.now() - start) * 1e6 / float64(2*timed)}, nil
+}
+
 // bandwidth has a window of messages under way from rank 0 to rank 1, which answers when it has them all.
 func bandwidth(s *session, n int) (cell, error) {
-	me, other := s.world.Rank(), 1-s.world.Rank()
-	requests := make([]mpi.Request, s.Window)
-	ins := s.windows(n, me == 1)
-	answer := make([]byte, 1)
-	seconds, timed, err := s.rounds(n, func(i int) error {
-		if me == 0 {
-			s.fill(s.send[:n], me, i)
-			if err := isends(s, n, other, requests); err != nil {
-				return err
-			}
-			if err := mpi.Waitall(requests); err != nil {
-				return err
-			}
-			_, err := mpi.Recv(s.world, answer, other, answerTag)
-			return err
-		}
-		if err := irecvs(s, ins, other, requests); err != nil {
+	other := 1 - s.world.Rank()
+	requests, answer := make([]mpi.Request, s.Window), make([]byte, 1)
+	sender := func() error {
+		if err := s.isends(n, other, requests); err != nil {
 			return err
 		}
 		if err := mpi.Waitall(requests); err != nil {
 			return err
 		}
-		for _, in := range ins {
-			s.compare(in, other, i)
+		_, err := mpi.Recv(s.world, answer, other, answerTag)
+		return err
+	}
+	receiver := func() error {
+		if err := s.irecvs(n, other, requests); err != nil {
+			return err
+		}
+		if err := mpi.Waitall(requests); err != nil {
+			return err
 		}
 		return mpi.Send(s.world, answer, other, answerTag)
-	})
-	return cell{value: float64(n) / 1e6 * float64(timed) * float64(s.Window) / seconds}, err
+	}
+	if s.world.Rank() == 0 {
+		return s.rounds(n, 1, sender)
+	}
+	return s.rounds(n, 1, receiver)
 }
 
 // bothWays has both ranks send a window and receive one.
 func bothWays(s *session, n int) (cell, error) {
-	me, other := s.world.Rank(), 1-s.world.Rank()
+	other := 1 - s.world.Rank()
 	requests := make([]mpi.Request, 2*s.Window)
-	ins := s.windows(n, true)
-	seconds, timed, err := s.rounds(n, func(i int) error {
-		s.fill(s.send[:n], me, i)
-		if err := irecvs(s, ins, other, requests[:s.Window]); err != nil {
+	return s.rounds(n, 2, func() error {
+		if err := s.irecvs(n, other, requests[:s.Window]); err != nil {
 			return err
 		}
-		if err := isends(s, n, other, requests[s.Window:]); err != nil {
+		if err := s.isends(n, other, requests[s.Window:]); err != nil {
 			return err
 		}
-		if err := mpi.Waitall(requests); err != nil {
-			return err
-		}
-		for _, in := range ins {
-			s.compare(in, other, i)
-		}
-		return nil
+		return mpi.Waitall(requests)
 	})
-	return cell{value: 2 * float64(n) / 1e6 * float64(timed) * float64(s.Window) / seconds}, err
 }
 
-// rounds times a round: seconds for so many.
-func (s *session) rounds(n int, round func(i int) error) (seconds float64, timed int, err error) {
+// rounds times rounds that each move a window one way or both, and gives MB/s.
+func (s *session) rounds(n, ways int, round func() error) (cell, error) {
+	me, other := s.world.Rank(), 1-s.world.Rank()
+	receives := me == 1 || ways == 2
 	timed, warmup := s.iterations(n)
-	var start time.Time
+	var start float64
 	for i := range timed + warmup {
 		if i == warmup {
 			if err := mpi.Barrier(s.world); err != nil {
-				return 0, 0, err
+				return cell{}, err
 			}
-			start = time.Now()
+			start = s.now()
 		}
-		if err := round(i); err != nil {
-			return 0, 0, err
+		if s.Validate {
+			err := s.pause(&start, func() error {
+				s.pattern(s.send[:n+s.Window], me, i)
+				return mpi.Barrier(s.world)
+			})
+			if err != nil {
+				return cell{}, err
+			}
+		}
+		if err := round(); err != nil {
+			return cell{}, err
+		}
+		if s.Validate && receives {
+			s.pause(&start, func() error {
+				s.compareWindow(n, other, i)
+				return nil
+			})
 		}
 	}
-	return time.Since(start).Seconds(), timed, nil
+	return cell{value: float64(ways) * float64(n) / 1e6 * float64(timed) * float64(s.Window) / (s.now() - start)}, nil
 }
 
-// windows are the receive buffers of a window: one for all as OSU has it, or one each if what they hold is to be compared.
-func (s *session) windows(n int, receives bool) [][]byte {
-	if !receives {
-		return nil
+// windowIfValidating is the room for a window: OSU's benchmarks receive it all in one place, but then it could not be compared.
+func windowIfValidating(s *session) int {
+	if s.Validate {
+		return s.Window
 	}
-	ins := make([][]byte, s.Window)
-	for i := range ins {
-		if ins[i] = s.recv[:n]; s.Validate {
-			ins[i] = make([]byte, n)
-		}
-	}
-	return ins
+	return 1
 }
 
-func isends(s *session, n, dst int, requests []mpi.Request) (err error) {
-	for i := range requests {
-		if requests[i], err = mpi.Isend(s.world, s.send[:n], dst, dataTag); err != nil {
+// Of a window that is validated, message j begins j bytes further on in what is sent, so that all messages differ, and has a place of
+// its own in what is received.
+
+func (s *session) isends(n, dst int, requests []mpi.Request) (err error) {
+	for j := range requests {
+		out := s.send[:n]
+		if s.Validate {
+			out = s.send[j:][:n]
+		}
+		if requests[j], err = mpi.Isend(s.world, out, dst, dataTag); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func irecvs(s *session, ins [][]byte, src int, requests []mpi.Request) (err error) {
-	for i := range requests {
-		if requests[i], err = mpi.Irecv(s.world, ins[i], src, dataTag); err != nil {
+func (s *session) irecvs(n, src int, requests []mpi.Request) (err error) {
+	for j := range requests {
+		in := s.recv[:n]
+		if s.Validate {
+			in = s.recv[j*n:][:n]
+		}
+		if requests[j], err = mpi.Irecv(s.world, in, src, dataTag); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (s *session) compareWindow(n, source, round int) {
+	want := s.want[:n+s.Window]
+	pattern(want, source, round)
+	for j := range s.Window {
+		s.compare(s.recv[j*n:][:n], want[j:][:n], source, round*s.Window+j)
+	}
 }

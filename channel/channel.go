@@ -157,11 +157,15 @@ func (c *Channel) Stats() Stats { return c.stats }
 // linesOf is how many lines a message with a body of n bytes takes.
 func linesOf(n int) int { return (n + overhead + lineSize - 1) / lineSize }
 
-// A head word is the low 40 bits of the lap's generation over 24 bits of body length. See docs/adr/0003 for why it cannot be
-// taken for anything older.
+// A head word is 24 bits of body length below 40 bits that follow from the lap's generation and the length. So neither an older flag
+// nor payload can be taken for it (docs/adr/0003), and neither can a word of which a part is still the old one: a provider
+// need not place a word as a whole.
 const (
 	lengthBits = 24
 	lengthMask = 1<<lengthBits - 1
+	headMix    = 0x9e3779b97f4a7c15 // odd, with ones all over
 )
 
-func headWord(generation uint64, n int) uint64 { return generation<<lengthBits | uint64(n) }
+func headWord(generation uint64, n int) uint64 {
+	return (generation+uint64(n)*headMix)<<lengthBits | uint64(n)
+}

@@ -43,10 +43,10 @@ func (c *Channel) Next() (kind Kind, body []byte, ok bool, err error) {
 	for c.state == StateOpen {
 		at := r.pos * lineSize
 		head := r.word(at)
-		if head>>lengthBits != r.generation&(1<<(64-lengthBits)-1) {
+		n := int(head & lengthMask)
+		if head != headWord(r.generation, n) {
 			return 0, nil, false, nil
 		}
-		n := int(head & lengthMask)
 		need := linesOf(n)
 		if need*lineSize > r.slot || r.pos+need > r.lines {
 			return 0, nil, false, fmt.Errorf("%w: a message of %d bytes at line %d of a ring of %d lines, slots of %d bytes",

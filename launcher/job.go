@@ -99,14 +99,6 @@ type ProgramError struct {
 
 func (e *ProgramError) Error() string { return e.What }
 
-func (j *Job) size() int {
-	n := 0
-	for _, a := range j.Apps {
-		n += a.Ranks
-	}
-	return n
-}
-
 func (j *Job) check() error {
 	if len(j.Apps) == 0 {
 		return requestErrorf("no program to run")

@@ -28,10 +28,10 @@ var wrongArguments = body("wrong arguments", func(_ context.Context, world *mpi.
 	_, irecvType := mpi.Irecv(world, make([]string, 1), other, 0)
 	_, probe := mpi.Probe(world, 2, 0)
 	_, null := mpi.Recv[byte](nil, one, 0, 0)
-	type inner struct{ p *int }
+	type inner struct{ P *int }
 	nested := mpi.Send(world, []struct {
-		a int
-		b [2]inner
+		A int
+		B [2]inner
 	}{{}}, other, 0)
 	err := firstError(
 		wantError("rank 2 of 2", mpi.Send(world, one, 2, 0), mpi.ErrRank),
@@ -52,7 +52,7 @@ var wrongArguments = body("wrong arguments", func(_ context.Context, world *mpi.
 	if err != nil {
 		return err
 	}
-	for _, part := range []string{".b[].p", "ptr"} {
+	for _, part := range []string{".B[].P", "ptr"} {
 		if !strings.Contains(nested.Error(), part) {
 			return fmt.Errorf("%q does not name %s", nested, part)
 		}

@@ -83,9 +83,6 @@ func again(e syscall.Errno) (int, error) {
 // CloseFD closes a descriptor.
 func CloseFD(fd int) error { return unix.Close(fd) }
 
-// ShutdownWrite tells the other end of a stream that nothing more comes.
-func ShutdownWrite(fd int) error { return unix.Shutdown(fd, unix.SHUT_WR) }
-
 // PrepareSocket makes a connected TCP socket ready for raw use: non-blocking, without Nagle's delay, and given up when the peer
 // has not acknowledged anything for so long.
 func PrepareSocket(fd int, userTimeout time.Duration) error {

@@ -11,7 +11,10 @@ import (
 var errLinux = errors.New("weft's TCP fabric needs Linux; it does not run on " + runtime.GOOS)
 
 // Iovec is a piece of memory for Readv and Writev.
-type Iovec struct{}
+type Iovec struct {
+	Base *byte
+	Len  uint64
+}
 
 func Vec([]byte) Iovec                       { return Iovec{} }
 func Read(int, []byte) (int, error)          { return 0, errLinux }
@@ -19,7 +22,6 @@ func Write(int, []byte) (int, error)         { return 0, errLinux }
 func Readv(int, []Iovec) (int, error)        { return 0, errLinux }
 func Writev(int, []Iovec) (int, error)       { return 0, errLinux }
 func CloseFD(int) error                      { return errLinux }
-func ShutdownWrite(int) error                { return errLinux }
 func PrepareSocket(int, time.Duration) error { return errLinux }
 func Map(int) ([]byte, error)                { return nil, errLinux }
 func Unmap([]byte) error                     { return errLinux }

@@ -27,7 +27,6 @@ type device struct {
 	id      int
 	rng     *rand.Rand // keys
 	ep      *endpoint
-	pds     int
 	cqs     []*cq
 	keys    map[transport.Key]*mr
 	free    []*mr // objects of regions that are gone, for the next ones

@@ -61,14 +61,18 @@ func (c *cq) Poll(wc []transport.WC) int {
 		c.admit()
 	}
 	if len(c.qps) <= readDirectly {
-		for i := 0; i < len(c.qps); i++ {
-			c.qps[i].drive()
+		for i := 0; i < len(c.qps); {
+			q := c.qps[i]
+			q.drive()
+			i += c.still(i, q)
 		}
 	} else {
-		for i := 0; i < len(c.qps); i++ {
-			if q := c.qps[i]; q.hasOutput() && !q.blocked {
+		for i := 0; i < len(c.qps); {
+			q := c.qps[i]
+			if q.hasOutput() && !q.blocked {
 				q.transmit()
 			}
+			i += c.still(i, q)
 		}
 		n := c.poller.Ready(c.ready)
 		for _, id := range c.ready[:n] {
@@ -78,6 +82,14 @@ func (c *cq) Poll(wc []transport.WC) int {
 		}
 	}
 	return c.take(wc)
+}
+
+// still is the step to the next queue pair of a pass: none if the i-th has ended and the next has taken its place.
+func (c *cq) still(i int, q *qp) int {
+	if i < len(c.qps) && c.qps[i] == q {
+		return 1
+	}
+	return 0
 }
 
 func (c *cq) take(wc []transport.WC) int {
@@ -182,6 +194,10 @@ func (c *cq) attach(q *qp) {
 		return // it has ended before
 	}
 	c.qps = append(c.qps, q)
+	if c.overrun {
+		q.fail(fmt.Errorf("%w: before the queue pair came", transport.ErrOverrun), transport.StatusFatal)
+		return
+	}
 	if err := c.poller.Add(q.fd, int32(q.num), q.blocked); err != nil {
 		q.fail(fmt.Errorf("watching the connection: %w", err), transport.StatusFatal)
 	}

@@ -12,7 +12,7 @@ const (
 	crossingNone      crossingState = iota // no connection; left by either side's beginning one
 	crossingDialing                        // ours is under way; left by its end, or by accepting the peer's
 	crossingAccepting                      // the peer's has been accepted and is being made; left by its end
-	crossingConnected                      // there is one; final
+	crossingConnected                      // there is one; left when it is released
 )
 
 // dial tells whether to begin a connection now; if not, the one that is under way or stands is to be waited for.
@@ -49,6 +49,13 @@ func (c *crossing) dialed(ok bool) bool {
 		c.state = crossingConnected
 	}
 	return true
+}
+
+// released notes that the connection is no more.
+func (c *crossing) released() {
+	if c.state == crossingConnected {
+		c.state = crossingNone
+	}
 }
 
 // made notes how the accepted connection ended.

@@ -36,13 +36,15 @@ type endpoint struct {
 	wg     sync.WaitGroup
 	slots  chan struct{} // one for each stranger
 
-	mu    sync.Mutex
-	peers map[uint32]*attempt
+	mu     sync.Mutex
+	closed bool // no Connect begins any more
+	peers  map[uint32]*attempt
 }
 
 // attempt is what the endpoint knows of one peer.
 type attempt struct {
 	crossing crossing
+	qp       *qp           // in crossingConnected: the connection, until it is released
 	changed  chan struct{} // closed when the state changes
 	turn     sync.Mutex    // callbacks of one peer never run two at a time
 }
@@ -91,6 +93,9 @@ func (e *endpoint) Addr() string { return e.addr }
 
 // Close ends connection management.
 func (e *endpoint) Close() error {
+	e.mu.Lock()
+	e.closed = true
+	e.mu.Unlock()
 	e.cancel()
 	err := e.listener.Close()
 	e.wg.Wait()
@@ -109,14 +114,30 @@ func (e *endpoint) peer(rank uint32) *attempt {
 	return a
 }
 
-// step changes a peer's state and tells those who wait for it. It returns what is closed at the next change.
-func (e *endpoint) step(a *attempt, change func(c *crossing)) <-chan struct{} {
+// step notes how an attempt ended, with a queue pair or nil, and tells those who wait for it. A queue pair that its acceptor has
+// released already counts as none. It returns what is closed at the next change.
+func (e *endpoint) step(a *attempt, q *qp, change func(c *crossing, alive bool)) <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	change(&a.crossing)
+	alive := q != nil && !q.released.Load()
+	if change(&a.crossing, alive); alive {
+		a.qp = q
+	}
 	close(a.changed)
 	a.changed = make(chan struct{})
 	return a.changed
+}
+
+// released notes that a connection has ended: the two ranks can be connected again.
+func (e *endpoint) released(q *qp) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if a := e.peers[q.peer]; a != nil && a.qp == q {
+		a.qp = nil
+		a.crossing.released()
+		close(a.changed)
+		a.changed = make(chan struct{})
+	}
 }
 
 // Connect connects to a rank.
@@ -128,6 +149,14 @@ func (e *endpoint) Connect(ctx context.Context, rank uint32, addr string) error 
 	if rank == e.id.Rank || rank >= e.id.Size {
 		return fmt.Errorf("%w: rank %d of %d connects to rank %d", transport.ErrInvalid, e.id.Rank, e.id.Size, rank)
 	}
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return fmt.Errorf("connecting to rank %d at %s: %w", rank, hostport, transport.ErrDeviceGone)
+	}
+	e.wg.Add(1) // Close waits for the callbacks of this one too
+	e.mu.Unlock()
+	defer e.wg.Done()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(e.ctx, cancel)()
@@ -141,11 +170,14 @@ func (e *endpoint) Connect(ctx context.Context, rank uint32, addr string) error 
 			return nil
 		}
 		if mine {
-			err := e.dial(ctx, a, rank, hostport)
+			q, err := e.dial(ctx, a, rank, hostport)
 			decides := false
-			changed := e.step(a, func(c *crossing) { decides = c.dialed(err == nil) })
+			changed := e.step(a, q, func(c *crossing, alive bool) { decides = c.dialed(alive) })
 			if err == nil {
 				return nil
+			}
+			if decides && ctx.Err() != nil {
+				return e.ended(ctx, rank, hostport)
 			}
 			if decides && !errors.Is(err, errCrossing) {
 				return fmt.Errorf("connecting to rank %d at %s: %w", rank, hostport, err)
@@ -230,24 +262,18 @@ func (s *stream) detach(userTimeout time.Duration) (int, error) {
 }
 
 // dial begins a connection and brings it to RDMA mode.
-func (e *endpoint) dial(ctx context.Context, a *attempt, rank uint32, addr string) error {
+func (e *endpoint) dial(ctx context.Context, a *attempt, rank uint32, addr string) (*qp, error) {
 	var d net.Dialer
 	d.SetMultipathTCP(false)
 	conn, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
-		if ctx.Err() != nil {
-			return e.ended(ctx, rank, addr)
-		}
-		return err
+		return nil, err
 	}
 	defer conn.Close()
 	s := &stream{Conn: conn}
 	defer s.until(ctx, provenTimeout)()
-	err = e.initiate(s, a, rank)
-	if err != nil && ctx.Err() != nil {
-		return e.ended(ctx, rank, addr)
-	}
-	return vanished(err)
+	q, err := e.initiate(s, a, rank)
+	return q, vanished(err)
 }
 
 // vanished words the end of a stream in the middle of start-up.
@@ -261,42 +287,50 @@ func vanished(err error) error {
 	return err
 }
 
-func (e *endpoint) initiate(s *stream, a *attempt, rank uint32) error {
+func (e *endpoint) initiate(s *stream, a *attempt, rank uint32) (*qp, error) {
 	nonce, err := newNonce()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	p := parties{job: jobHash(e.id.Job), initiator: e.id.Rank, responder: rank}
 	p.nonces[0] = nonce
 	if _, err := s.Write(p.appendHello(nil)); err != nil {
-		return err
+		return nil, err
 	}
 	body, err := expect(s, typeChallenge)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := p.takeChallenge(body, &e.id.Secret); err != nil {
-		return err
+		s.reject(rejectAuth, err.Error())
+		return nil, err
 	}
 	a.turn.Lock()
 	defer a.turn.Unlock()
 	conf, private, err := e.prepare(rank)
 	if err != nil {
-		return err
+		s.reject(rejectOther, err.Error())
+		return nil, err
 	}
 	if _, err := s.Write(p.appendRequest(nil, &e.id.Secret, maxReads, private)); err != nil {
-		return err
+		return nil, err
 	}
 	// While the answer is on its way the peer's own connection may be accepted here.
 	a.turn.Unlock()
 	body, err = expect(s, typeAccept)
 	a.turn.Lock()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	reads, private, err := parseAccept(body)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	e.mu.Lock()
+	ours := a.crossing.state == crossingDialing
+	e.mu.Unlock()
+	if !ours {
+		return nil, errCrossing // the peer began another before it accepted ours; that one has been accepted here
 	}
 	return e.connected(s, rank, conf, private, true, reads)
 }
@@ -321,30 +355,29 @@ func (e *endpoint) prepare(rank uint32) (transport.QPConfig, []byte, error) {
 	if err == nil && len(private) > maxPrivate {
 		err = fmt.Errorf("%w: %d bytes of private data; at most %d are possible", transport.ErrInvalid, len(private), maxPrivate)
 	}
+	if err == nil {
+		err = e.dev.checkConfig(conf)
+	}
 	return conf, private, err
 }
 
 // connected turns the connection into a queue pair and hands it over.
-func (e *endpoint) connected(s *stream, rank uint32, conf transport.QPConfig, private []byte, initiator bool, reads int) error {
+func (e *endpoint) connected(s *stream, rank uint32, conf transport.QPConfig, private []byte, initiator bool, reads int) (*qp, error) {
 	local, remote := s.LocalAddr().String(), s.RemoteAddr().String()
 	fd, err := s.detach(e.dev.opts.PeerTimeout)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if sameMachine(s.LocalAddr(), s.RemoteAddr()) {
 		sys.SkipCongestionControl(fd)
 	}
-	q, err := e.dev.newQP(fd, conf, rank, local, remote, initiator, min(reads, maxReads))
-	if err != nil {
-		sys.CloseFD(fd)
-		return err
-	}
+	q := e.dev.newQP(fd, conf, rank, local, remote, initiator, min(reads, maxReads))
 	e.acceptor.Connected(rank, q, private)
 	q.scq.handOver(q)
 	if q.rcq != q.scq {
 		q.rcq.handOver(q)
 	}
-	return nil
+	return q, nil
 }
 
 // sameMachine tells whether a connection stays on this machine: both its ends have the same address.
@@ -416,7 +449,8 @@ func (e *endpoint) respond(s *stream) (rank int, err error) {
 	}
 	// A proven peer: it is no stranger any more.
 	free()
-	s.SetDeadline(time.Now().Add(provenTimeout))
+	stop()
+	defer s.until(e.ctx, provenTimeout)()
 	return int(p.initiator), e.accept(s, p.initiator, reads, private)
 }
 
@@ -460,17 +494,17 @@ func (e *endpoint) accept(s *stream, rank uint32, reads int, private []byte) err
 	}
 	a.turn.Lock()
 	defer a.turn.Unlock()
-	err := func() error {
+	q, err := func() (*qp, error) {
 		conf, mine, err := e.prepare(rank)
 		if err != nil {
 			s.reject(rejectOther, err.Error())
-			return err
+			return nil, err
 		}
 		if _, err := s.Write(appendAccept(nil, maxReads, mine)); err != nil {
-			return err
+			return nil, err
 		}
 		return e.connected(s, rank, conf, private, false, reads)
 	}()
-	e.step(a, func(c *crossing) { c.made(err == nil) })
+	e.step(a, q, (*crossing).made)
 	return err
 }

@@ -18,7 +18,7 @@ const (
 	opReadRequest               // number of the read, segments (source << 32 | destination); payload: the segments
 	opReadWrite                 // tagged, a Write that a Read asked for: key, offset
 	opReadDone                  // immediate data of the last Write of a read: number of the read, bytes
-	opClose                     // nothing more comes from this side
+	opClose                     // no request follows from this side; it still answers Reads
 	opTerminate                 // last frame, cut: layer/type/code, number of a read or none; payload: text
 	ops
 )
@@ -58,6 +58,12 @@ func (h header) put(b []byte) {
 	binary.LittleEndian.PutUint64(b, uint64(uint32(h.length))|uint64(h.op)<<32|uint64(h.flags)<<40)
 	binary.LittleEndian.PutUint64(b[8:], h.a)
 	binary.LittleEndian.PutUint64(b[16:], h.b)
+}
+
+func (h header) append(b []byte) []byte {
+	b = append(b, make([]byte, headerSize)...)
+	h.put(b[len(b)-headerSize:])
+	return b
 }
 
 // parseHeader reads a header and refuses what no weft sends.

@@ -16,21 +16,24 @@ func (o *outbox) owns(b []byte) bool {
 	return p >= base && p < base+outSize
 }
 
+// tailSize is how much of a Write is placed last, and where it is aligned as one word.
+const tailSize = 8
+
 // placeTail copies the end of a Write: its last 8 bytes after all others, in one store where they are aligned, so that whoever polls them
 // finds everything before them in place.
 func placeTail(dst, src []byte) {
-	n := len(src) - 8
+	n := len(src) - tailSize
 	if n < 0 {
 		copy(dst, src)
 		return
 	}
 	copy(dst[:n], src[:n])
 	last := unsafe.Pointer(&dst[n])
-	if uintptr(last)%8 != 0 {
+	if uintptr(last)%tailSize != 0 {
 		copy(dst[n:], src[n:])
 		return
 	}
 	var v uint64
-	copy((*[8]byte)(unsafe.Pointer(&v))[:], src[n:])
+	copy((*[tailSize]byte)(unsafe.Pointer(&v))[:], src[n:])
 	atomic.StoreUint64((*uint64)(last), v)
 }

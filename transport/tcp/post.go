@@ -56,6 +56,9 @@ func (q *qp) PostSend(wr *transport.SendWR) error {
 
 // check refuses a request that cannot be right, and returns its length.
 func (q *qp) check(wr *transport.SendWR) (int, error) {
+	if wr == nil {
+		return 0, fmt.Errorf("%w: none", transport.ErrInvalid)
+	}
 	need := transport.Access(0)
 	switch wr.Op {
 	case transport.OpSend, transport.OpWrite, transport.OpWriteImm:
@@ -115,8 +118,8 @@ func (q *qp) retire() {
 		if !w.done {
 			return
 		}
+		q.sq.head++ // first: if the queue is overrun, complete flushes the rest
 		q.complete(w)
-		q.sq.head++
 	}
 }
 

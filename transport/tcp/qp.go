@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"go.uber.org/atomic"
+
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -23,6 +25,8 @@ type qp struct {
 	fd    int // -1 once the connection is closed
 	state transport.State
 	err   error
+
+	released atomic.Bool // by the acceptor; the endpoint looks at it
 
 	// Sending: see transmit.go.
 	sq      sendQueue
@@ -55,21 +59,27 @@ const (
 	closeSent                    // final
 )
 
-// newQP makes a QP of a descriptor that start-up has connected. It may run beside the device's driver, who gets to know the QP when it is
-// handed over.
-func (d *Device) newQP(fd int, conf transport.QPConfig, peer uint32, local, remote string, initiator bool, peerReads int) (*qp, error) {
+// checkConfig refuses a shape that no QP of this device can have.
+func (d *Device) checkConfig(conf transport.QPConfig) error {
 	p, ok1 := conf.PD.(*pd)
 	scq, ok2 := conf.SendCQ.(*cq)
 	rcq, ok3 := conf.RecvCQ.(*cq)
 	switch {
 	case !ok1 || !ok2 || !ok3 || p.dev != d || scq.dev != d || rcq.dev != d:
-		return nil, fmt.Errorf("%w: the queue pair's domain and queues are not of this device", transport.ErrInvalid)
+		return fmt.Errorf("%w: the queue pair's domain and queues are not of this device", transport.ErrInvalid)
 	case conf.SendWR < 1 || conf.SendWR > maxDepth || conf.RecvWR < 1 || conf.RecvWR > maxDepth:
-		return nil, fmt.Errorf("%w: queues of depth %d and %d; 1 to %d are possible", transport.ErrInvalid, conf.SendWR, conf.RecvWR,
+		return fmt.Errorf("%w: queues of depth %d and %d; 1 to %d are possible", transport.ErrInvalid, conf.SendWR, conf.RecvWR,
 			maxDepth)
 	case conf.Reads < 0 || conf.Reads > maxReads:
-		return nil, fmt.Errorf("%w: %d reads at once; at most %d are possible", transport.ErrInvalid, conf.Reads, maxReads)
+		return fmt.Errorf("%w: %d reads at once; at most %d are possible", transport.ErrInvalid, conf.Reads, maxReads)
 	}
+	return nil
+}
+
+// newQP makes a QP, of a shape that has been checked, of a descriptor that start-up has connected. It may run beside the device's
+// driver, who gets to know the QP when it is handed over.
+func (d *Device) newQP(fd int, conf transport.QPConfig, peer uint32, local, remote string, initiator bool, peerReads int) *qp {
+	p, scq, rcq := conf.PD.(*pd), conf.SendCQ.(*cq), conf.RecvCQ.(*cq)
 	q := &qp{
 		dev: d, pd: p, scq: scq, rcq: rcq, conf: conf, peer: peer, local: local, remote: remote,
 		fd: fd, state: transport.StateReady, quiet: !initiator, most: uint64(min(conf.Reads, peerReads)),
@@ -82,7 +92,7 @@ func (d *Device) newQP(fd int, conf transport.QPConfig, peer uint32, local, remo
 	if rcq != scq {
 		rcq.users.Add(1)
 	}
-	return q, nil
+	return q
 }
 
 func (q *qp) Num() transport.QPN     { return q.num }
@@ -114,6 +124,9 @@ func (q *qp) drive() {
 
 // PostRecv queues room for one message.
 func (q *qp) PostRecv(wr *transport.RecvWR) error {
+	if wr == nil {
+		return fmt.Errorf("%w: none", transport.ErrInvalid)
+	}
 	if len(wr.Local) > maxSGE {
 		return fmt.Errorf("%w: a scatter list of %d elements; at most %d are possible", transport.ErrInvalid, len(wr.Local), maxSGE)
 	}
@@ -170,6 +183,8 @@ func (q *qp) Release() {
 		q.rcq.users.Add(-1)
 	}
 	q.pd = nil
+	q.released.Store(true)
+	q.dev.end.released(q)
 }
 
 // closed ends the QP when both directions have ended in order.
@@ -205,23 +220,18 @@ func (q *qp) disconnect() {
 	q.fd = -1
 }
 
-// flush completes what is posted: the oldest send request with the status of the failure, all others flushed, in order.
+// flush completes what is posted: the oldest send request with the status of the failure, all others flushed, in order. What stood
+// done behind a request that was not is flushed too: nothing succeeds behind a failure.
 func (q *qp) flush(first transport.Status) {
 	for q.sq.head != q.sq.tail {
 		w := q.sq.at(q.sq.head)
-		switch {
-		case w.done && w.failed == 0:
-			q.complete(w)
-		default:
-			status := first
-			if w.failed != 0 {
-				status = w.failed
-			}
-			first = transport.StatusFlushed
-			wc := q.flushed(w.id, w.op)
-			wc.Status = status
-			q.scq.push(wc)
+		wc := q.flushed(w.id, w.op)
+		wc.Status = first
+		if w.failed != 0 {
+			wc.Status = w.failed
 		}
+		first = transport.StatusFlushed
+		q.scq.push(wc)
 		q.sq.head++
 	}
 	for {

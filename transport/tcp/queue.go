@@ -27,6 +27,16 @@ type wqe struct {
 	inline []byte
 }
 
+// alive tells whether the regions that it names are all registered still.
+func (w *wqe) alive() bool {
+	for i := range w.local {
+		if !w.local[i].alive() {
+			return false
+		}
+	}
+	return true
+}
+
 // sendQueue is a ring of requests: head is the oldest that is not complete, tail the next to be posted. Memory grows with use.
 type sendQueue struct {
 	ring       []wqe
@@ -110,6 +120,7 @@ type answer struct {
 	src, dst [maxSegments]transport.Segment
 	nsrc     int
 	ndst     int
+	refused  error // what is wrong with it; said in its turn, so that earlier Reads complete
 }
 
 // answerQueue is a ring of them. The peer may have only so many outstanding: more is a violation.

@@ -25,7 +25,10 @@ type incoming struct {
 	left int     // payload bytes that have not come
 	r    *region // tagged: where they go
 	at   int
-	off  int // untagged, ReadWrite: bytes of the message that are placed
+	off  int // untagged: bytes of the message that are placed; answers to Reads may come between its frames
+
+	last [tailSize]byte // what has come of the last bytes of a Write, until all of them have
+	held int            // of last
 
 	control []byte // payload that goes to no region
 }
@@ -56,9 +59,8 @@ func (q *qp) receive() {
 		case q.fd < 0 || n < 0:
 			return
 		case n == 0:
-			if !q.peerEnd || q.in.inside || q.in.have > 0 {
-				q.fail(fmt.Errorf("%w: the connection ended: %w", transport.ErrPeerLost, io.ErrUnexpectedEOF), transport.StatusFatal)
-			}
+			// Even behind the peer's Close: it stays for ours, and for the Reads that it answers, until both have closed.
+			q.fail(fmt.Errorf("%w: the connection ended: %w", transport.ErrPeerLost, io.ErrUnexpectedEOF), transport.StatusFatal)
 			return
 		case n < asked:
 			return // nothing is left in the socket
@@ -84,8 +86,8 @@ func (q *qp) receiveFailed(err error) {
 			if r := q.rq.front(); r != nil {
 				wc := q.flushed(r.id, transport.OpRecv)
 				wc.Status, wc.Err = v.status, v.err
-				q.rcq.push(wc)
 				q.rq.pop()
+				q.rcq.push(wc)
 			}
 		}
 		q.fail(err, transport.StatusFlushed)
@@ -103,7 +105,7 @@ func (q *qp) direct() []byte {
 	if !i.inside || i.left < directMin {
 		return nil
 	}
-	n := i.left - 8
+	n := i.left - tailSize
 	switch i.op {
 	case opWrite, opReadWrite:
 		if i.r.key != transport.Key(i.a) {
@@ -126,7 +128,9 @@ func (q *qp) advance(n int) {
 	i := &q.in
 	i.left -= n
 	i.at += n
-	i.off += n
+	if i.op == opSend {
+		i.off += n
+	}
 }
 
 // parse takes bytes off the stream.
@@ -180,14 +184,14 @@ func (q *qp) begin(b []byte) error {
 	}
 	i := &q.in
 	i.header, i.left, i.inside = h, h.length, true
-	if q.peerEnd && h.op != opTerminate {
+	if q.peerEnd && h.op != opTerminate && h.op != opReadWrite && h.op != opReadDone {
 		return fmt.Errorf("%w: %v behind Close", transport.ErrProtocol, h.op)
 	}
 	if q.quiet {
+		q.quiet = false // whatever frame it is, the peer is in RDMA mode
 		if h.op != opReady {
 			return fmt.Errorf("%w: %v where Ready must come first", transport.ErrProtocol, h.op)
 		}
-		q.quiet = false
 		return nil
 	}
 	switch h.op {
@@ -213,9 +217,6 @@ func (q *qp) begin(b []byte) error {
 func (q *qp) beginSend(h header) error {
 	e := q.rq.front()
 	i := &q.in
-	if h.a == q.recvMsn && h.b == 0 {
-		i.off = 0
-	}
 	switch {
 	case e == nil:
 		return &violation{code: terminateNoRecv, err: fmt.Errorf("%w: a message of the peer found no Recv posted", transport.ErrProtocol)}
@@ -266,13 +267,7 @@ func (q *qp) place(b []byte) error {
 			return &violation{code: terminateAccess,
 				err: fmt.Errorf("%w: the region of key %#x was deregistered while the peer wrote it", transport.ErrAccess, i.a)}
 		}
-		dst := i.r.mem[i.at : i.at+len(b)]
-		if len(b) == i.left {
-			placeTail(dst, b)
-		} else {
-			copy(dst, b)
-		}
-		q.advance(len(b))
+		q.placeTagged(b)
 	case opSend:
 		e := q.rq.front()
 		for len(b) > 0 {
@@ -292,6 +287,27 @@ func (q *qp) place(b []byte) error {
 	return nil
 }
 
+// placeTagged puts a piece of a tagged frame in its place: its last bytes after all others, and as one.
+func (q *qp) placeTagged(b []byte) {
+	i := &q.in
+	if len(b) == i.left && i.held == 0 {
+		placeTail(i.r.mem[i.at:i.at+len(b)], b)
+		q.advance(len(b))
+		return
+	}
+	if n := min(len(b), i.left-tailSize); n > 0 {
+		copy(i.r.mem[i.at:i.at+n], b)
+		q.advance(n)
+		b = b[n:]
+	}
+	i.held += copy(i.last[i.held:], b)
+	i.left -= len(b)
+	if i.left == 0 {
+		placeTail(i.r.mem[i.at:i.at+i.held], i.last[:i.held])
+		i.held = 0
+	}
+}
+
 // end finishes a frame whose payload is there.
 func (q *qp) end() error {
 	i := &q.in
@@ -305,23 +321,24 @@ func (q *qp) end() error {
 		q.reading().got += i.length
 	case opSend:
 		if i.flags&flagLast != 0 {
-			e := q.rq.front()
-			q.rcq.push(transport.WC{ID: e.id, QP: q.num, Op: transport.OpRecv, Bytes: i.off})
-			q.rq.pop()
+			wc := transport.WC{ID: q.rq.front().id, QP: q.num, Op: transport.OpRecv, Bytes: i.off}
+			q.rq.pop() // first: if the queue is overrun, push flushes what is posted
 			q.recvMsn++
 			i.off = 0
+			q.rcq.push(wc)
 		}
 	case opImmediate:
 		e := q.rq.front()
 		if e == nil {
 			return &violation{code: terminateNoRecv, err: fmt.Errorf("%w: an immediate of the peer found no Recv posted", transport.ErrProtocol)}
 		}
-		if i.a != q.recvMsn {
-			return fmt.Errorf("%w: message %d where %d is due", transport.ErrProtocol, i.a, q.recvMsn)
+		if i.a != q.recvMsn || i.off > 0 {
+			return fmt.Errorf("%w: message %d where %d at %d is due", transport.ErrProtocol, i.a, q.recvMsn, i.off)
 		}
-		q.rcq.push(transport.WC{ID: e.id, QP: q.num, Op: transport.OpRecv, Imm: i.b, HasImm: true})
+		wc := transport.WC{ID: e.id, QP: q.num, Op: transport.OpRecv, Imm: i.b, HasImm: true}
 		q.rq.pop()
 		q.recvMsn++
+		q.rcq.push(wc)
 	case opReadRequest:
 		return q.asked()
 	case opReadDone:
@@ -333,6 +350,9 @@ func (q *qp) end() error {
 		q.read++
 		q.retire()
 	case opClose:
+		if q.answers.head != q.answers.tail {
+			return fmt.Errorf("%w: Close before its Reads were complete", transport.ErrProtocol)
+		}
 		q.peerEnd = true
 		if q.err == nil {
 			q.err = fmt.Errorf("rank %d at %s: %w", q.peer, q.remote, transport.ErrClosed)
@@ -358,14 +378,14 @@ func (q *qp) asked() error {
 		return &violation{code: terminateReads, err: fmt.Errorf("%w: more than %d Reads outstanding", transport.ErrProtocol, maxReads)}
 	}
 	a := q.answers.push()
-	a.number, a.nsrc, a.ndst, a.total = i.a, nsrc, ndst, 0
+	a.number, a.nsrc, a.ndst, a.total, a.refused = i.a, nsrc, ndst, 0, nil
 	b := i.control
 	var far uint64
 	for k := range nsrc {
 		s := parseSegment(b)
 		b = b[segmentSize:]
 		if _, err := q.dev.regions.find(q.pd, s.Key, transport.RemoteRead, s.Offset, s.Length); err != nil {
-			q.refuseRead(i.a, err)
+			a.refused = err
 			return nil
 		}
 		a.src[k] = s

@@ -68,10 +68,13 @@ func appendPrefix(b []byte, t messageType, n int) []byte {
 // parsePrefix reads the beginning of a message, any of the expected types, and returns the length of its body.
 func parsePrefix(b []byte) (messageType, int, error) {
 	t, n := messageType(b[0]), int(binary.LittleEndian.Uint16(b[2:]))
+	if t < typeHello || t > typeReject {
+		return t, 0, fmt.Errorf("%w: it begins with %q", transport.ErrNotWeft, b) // first: the version of what is no message means nothing
+	}
 	if b[1] != startupVersion {
 		return t, 0, fmt.Errorf("%w: version %d, here %d", transport.ErrVersion, b[1], startupVersion)
 	}
-	if t < typeHello || t > typeReject || n > bodyMost {
+	if n > bodyMost {
 		return t, 0, fmt.Errorf("%w: %v of %d bytes", transport.ErrNotWeft, t, n)
 	}
 	return t, n, nil

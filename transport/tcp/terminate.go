@@ -34,6 +34,9 @@ func (q *qp) tellTerminate(cause error) {
 	if q.fd < 0 || !q.carry.empty() || errors.Is(cause, errTerminated) || errors.Is(cause, transport.ErrPeerLost) {
 		return
 	}
+	if q.quiet {
+		return // the peer may be in streaming mode yet
+	}
 	code := terminateLocal
 	var read uint64
 	var v *violation
@@ -48,9 +51,37 @@ func (q *qp) tellTerminate(cause error) {
 	}
 	text := cause.Error()
 	text = text[:min(len(text), terminateText)]
-	b := make([]byte, headerSize, headerSize+len(text))
-	header{length: len(text), op: opTerminate, flags: flagLast, a: uint64(code), b: read}.put(b)
+	b := make([]byte, 0, 2*headerSize+len(text))
+	if !q.at.greeted {
+		b = header{op: opReady, flags: flagLast}.append(b)
+	}
+	b = header{length: len(text), op: opTerminate, flags: flagLast, a: uint64(code), b: read}.append(b)
 	sys.Write(q.fd, append(b, text...))
+	q.drain()
+}
+
+// drain takes what the peer has sent out of the socket: closing it over bytes that nobody has read resets the connection, and
+// the peer might never see what was said last.
+func (q *qp) drain() {
+	sink := make([]byte, stagingSize)
+	for range drainMost / stagingSize {
+		if n, err := sys.Read(q.fd, sink); n <= 0 || err != nil {
+			return
+		}
+	}
+}
+
+// drainMost is more than a socket usually holds.
+const drainMost = 16 << 20
+
+// lastWords reads what the peer sent before a connection broke that we cannot write to any more: a Terminate tells why.
+func (q *qp) lastWords() {
+	for range drainMost / stagingSize / readsAPass {
+		if q.fd < 0 {
+			return
+		}
+		q.receive()
+	}
 }
 
 // refusedRead is a Read of the peer that asks for what it may not have.

@@ -102,6 +102,9 @@ func (q *qp) transmit() {
 	o := &q.dev.out
 	for q.fd >= 0 {
 		o.reset()
+		if q.carry.n > 0 && !q.carryAlive() {
+			return
+		}
 		q.carry.gather(o)
 		carried := o.bytes
 		before := q.at
@@ -119,6 +122,7 @@ func (q *qp) transmit() {
 		o.seal()
 		n, err := o.write(q.fd)
 		if err != nil {
+			q.lastWords()
 			q.fail(fmt.Errorf("%w: %w", transport.ErrPeerLost, err), transport.StatusFatal)
 			return
 		}
@@ -191,6 +195,36 @@ func (c *carry) keep(o *outbox, n, end int) {
 	}
 }
 
+// carryAlive tells whether the memory that the rest of a frame lies in is still registered. If not, it ends the QP: the frame
+// cannot be finished, nor another begun. The frame is the one between the two cursors.
+func (q *qp) carryAlive() bool {
+	if from := q.written; q.at.answer != from.answer || q.at.aoff != from.aoff {
+		a := q.answers.at(from.answer)
+		src, off := segmentAt(a.src[:a.nsrc], from.aoff)
+		if _, err := q.dev.regions.find(q.pd, src.Key, transport.RemoteRead, src.Offset+off, 0); err != nil {
+			q.refuseRead(a.number, err)
+			return false
+		}
+		return true
+	}
+	for i := q.written.next; ; i++ {
+		if w := q.sq.at(i); w.total > q.written.off && w.op != transport.OpRead {
+			if !w.alive() {
+				q.gone(w)
+				return false
+			}
+			return true
+		}
+	}
+}
+
+// gone ends the QP over a request of which a region was deregistered.
+func (q *qp) gone(w *wqe) {
+	w.failed = transport.StatusLocalProt
+	q.fail(fmt.Errorf("%w: a region of a posted request was deregistered before it was sent", transport.ErrInvalid),
+		transport.StatusFlushed)
+}
+
 func (c *carry) gather(o *outbox) {
 	if len(c.head) > 0 {
 		o.direct(c.head)
@@ -234,7 +268,6 @@ func (q *qp) behind(now cursor) {
 	q.retire()
 	if ended {
 		q.closing = closeSent
-		sys.ShutdownWrite(q.fd)
 		q.maybeClosed()
 	}
 }
@@ -274,10 +307,10 @@ func (q *qp) frame(o *outbox) bool {
 		return true
 	}
 	made := false
-	if c.turn {
-		made = q.answerFrame(o) || q.requestFrame(o)
+	if c.turn { // either may end the QP
+		made = q.answerFrame(o) || q.fd >= 0 && q.requestFrame(o)
 	} else {
-		made = q.requestFrame(o) || q.answerFrame(o)
+		made = q.requestFrame(o) || q.fd >= 0 && q.answerFrame(o)
 	}
 	if !made && q.fd >= 0 && q.closing == closeDue && !c.ended && q.sq.len() == 0 && c.answer == q.answers.tail && o.bytes == 0 {
 		header{op: opClose, flags: flagLast}.put(o.head(headerSize))
@@ -314,6 +347,9 @@ func (q *qp) requestFrame(o *outbox) bool {
 		case transport.OpWrite, transport.OpWriteImm:
 			if c.off < w.total {
 				n := min(w.total-c.off, framePayload)
+				if rest := w.total - c.off - n; rest > 0 && rest < tailSize {
+					n -= tailSize // the last bytes of a Write stay in one frame
+				}
 				h := header{length: n, op: opWrite, a: uint64(w.remote[0].Key), b: w.remote[0].Offset + uint64(c.off)}
 				if c.off+n == w.total {
 					h.flags = flagLast
@@ -369,13 +405,11 @@ func (q *qp) payload(o *outbox, h header, w *wqe, n int) bool {
 		copy(b[headerSize:], w.inline[off:off+n])
 		return true
 	}
-	for i := range w.local {
-		if !w.local[i].alive() {
-			w.failed = transport.StatusLocalProt
-			q.fail(fmt.Errorf("%w: a region of a posted %v was deregistered before it was sent", transport.ErrInvalid, h.op),
-				transport.StatusFlushed)
-			return false
+	if !w.alive() {
+		if o.bytes == 0 { // earlier frames go out first
+			q.gone(w)
 		}
+		return false
 	}
 	if n <= copyMax {
 		b := o.head(headerSize + n)
@@ -422,6 +456,12 @@ func (q *qp) answerFrame(o *outbox) bool {
 	}
 	a := q.answers.at(c.answer)
 	c.turn = false
+	if a.refused != nil {
+		if o.bytes == 0 { // earlier frames go out first
+			q.refuseRead(a.number, a.refused)
+		}
+		return false
+	}
 	if c.aoff == a.total {
 		header{op: opReadDone, flags: flagLast, a: a.number, b: uint64(a.total)}.put(o.head(headerSize))
 		c.answer, c.aoff = c.answer+1, 0
@@ -432,8 +472,8 @@ func (q *qp) answerFrame(o *outbox) bool {
 	n := int(min(src.Length-soff, dst.Length-doff, framePayload))
 	r, err := q.dev.regions.find(q.pd, src.Key, transport.RemoteRead, src.Offset+soff, uint64(n))
 	if err != nil {
-		q.refuseRead(a.number, err)
-		return false
+		a.refused = err
+		return q.answerFrame(o)
 	}
 	h := header{length: n, op: opReadWrite, a: uint64(dst.Key), b: dst.Offset + doff}
 	if c.aoff+n == a.total {

@@ -130,8 +130,11 @@ var cqChecks = []Check{
 		a, b := t.pair(shape{})
 		src, dst := a.memory(8, all), b.memory(8, all)
 		stop, done := make(chan struct{}), make(chan struct{})
+		t.must(b.qp.PostRecv(recv(1, dst)))
+		var posted error
 		go func() { // rank 0, the sender, has this goroutine
 			defer close(done)
+			posted = a.qp.PostSend(send(2, src))
 			for stopped := false; !stopped; {
 				a.poll()
 				select {
@@ -141,8 +144,6 @@ var cqChecks = []Check{
 				}
 			}
 		}()
-		t.must(b.qp.PostRecv(recv(1, dst)))
-		t.must(a.qp.PostSend(send(2, src)))
 		err := t.within(b.dev, func() error {
 			for len(b.wcs) == 0 {
 				if err := b.recvCQ.Wait(-1); err != nil {
@@ -154,6 +155,7 @@ var cqChecks = []Check{
 		})
 		close(stop)
 		<-done
+		t.must(posted)
 		t.must(err)
 		if len(b.wcs) != 1 || b.wcs[0].ID != 1 {
 			t.failf("completions %+v", b.wcs)

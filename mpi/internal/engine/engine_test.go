@@ -13,13 +13,22 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/sim"
 	"github.com/weft-mpi/weft/transport/tcp"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fabrics are the providers that every test of the engine runs on.
+// fabrics are the providers that every test of the engine runs on. The simulated one moves bytes in small steps, so it gets fewer of them.
 var fabrics = map[string]func(t *testing.T, seed uint64, n int) []transport.Device{
+	"sim": func(_ *testing.T, seed uint64, n int) []transport.Device {
+		network := sim.NewNetwork(seed)
+		devices := make([]transport.Device, n)
+		for i := range devices {
+			devices[i] = network.Device()
+		}
+		return devices
+	},
 	"tcp": func(t *testing.T, _ uint64, n int) []transport.Device {
 		devices := make([]transport.Device, n)
 		for i := range devices {
@@ -54,6 +63,8 @@ func world(t *testing.T, devices []transport.Device) []*Engine {
 	return engines
 }
 
+func simulated(w []*Engine) bool { return w[0].device.Query().Provider == "sim" }
+
 // onEach runs a test on a world of every fabric.
 func onEach(t *testing.T, n int, test func(t *testing.T, w []*Engine)) {
 	for name, make := range fabrics {
@@ -61,14 +72,22 @@ func onEach(t *testing.T, n int, test func(t *testing.T, w []*Engine)) {
 	}
 }
 
-// ranks runs body once for each engine, at the same time, and reports the errors.
+// ranks runs body once for each engine, at the same time, and reports the errors. Who is done goes on making progress until all are, as
+// ranks do in Finalize.
 func ranks(t *testing.T, w []*Engine, body func(e *Engine) error) {
 	t.Helper()
-	var wg sync.WaitGroup
+	var bodies, wg sync.WaitGroup
 	errs := make([]error, len(w))
+	bodies.Add(len(w))
+	all := make(chan struct{})
 	for i, e := range w {
-		wg.Go(func() { errs[i] = body(e) })
+		wg.Go(func() {
+			errs[i] = body(e)
+			bodies.Done()
+			e.DriveUntil(all)
+		})
 	}
+	go func() { bodies.Wait(); close(all) }()
 	done := make(chan struct{})
 	go func() { wg.Wait(); close(done) }()
 	select {
@@ -110,9 +129,13 @@ const world0 = 0 // the context that the tests talk in
 
 func TestPingPongOfEverySize(t *testing.T) {
 	onEach(t, 2, func(t *testing.T, w []*Engine) {
+		largest := 4 << 20
+		if simulated(w) {
+			largest = 50_000
+		}
 		ranks(t, w, func(e *Engine) error {
 			seq := 0
-			for n := 0; n <= 4<<20; n = n*3 + 1 {
+			for n := 0; n <= largest; n = n*3 + 1 {
 				seq++
 				buf := make([]byte, n)
 				if e.Rank() == 0 {
@@ -146,18 +169,25 @@ func TestPingPongOfEverySize(t *testing.T) {
 // TestRandomMixture has every rank send to every other, sizes and tags at random, through blocking and non-blocking calls,
 // wildcards and probes: every byte is checked, and messages of one sender and tag never overtake one another.
 func TestRandomMixture(t *testing.T) {
-	messages := 1500
-	if testing.Short() {
-		messages = 200
-	}
 	onEach(t, 4, func(t *testing.T, w []*Engine) {
-		ranks(t, w, func(e *Engine) error { return mixture(e, messages, 42) })
+		messages, largest := 1500, 300_000
+		if simulated(w) {
+			messages, largest = 100, 5_000
+		}
+		ranks(t, w, func(e *Engine) error { return mixture(e, messages, largest, 42) })
 	})
+	for seed := range uint64(20) { // each has a schedule and an order of placement of its own
+		w := world(t, fabrics["sim"](t, seed, 3))
+		ranks(t, w, func(e *Engine) error { return mixture(e, 60, 5_000, seed) })
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
 }
 
 // mixture sends n messages to every rank, itself included, and receives as many. The first 8 bytes of a payload number the messages of a
 // sender to a receiver; the rest is pattern.
-func mixture(e *Engine, n int, seed uint64) error {
+func mixture(e *Engine, n, largest int, seed uint64) error {
 	const tags = 3
 	size := e.Size()
 	rng := rand.New(rand.NewPCG(seed, uint64(e.Rank())))
@@ -171,7 +201,7 @@ func mixture(e *Engine, n int, seed uint64) error {
 			dst := (i + e.Rank()) % size
 			tag := rng.IntN(tags)
 			next[dst][tag]++
-			buf := make([]byte, mixtureLen(rng))
+			buf := make([]byte, mixtureLen(rng, largest))
 			pattern(buf, e.Rank()*tags+tag, next[dst][tag])
 			if rng.IntN(4) == 0 && dst != e.Rank() {
 				if sendErr = e.Send(world0, buf, dst, tag); sendErr != nil {
@@ -205,7 +235,7 @@ func mixture(e *Engine, n int, seed uint64) error {
 		return checkPattern(buf[:st.Bytes], st.Source*tags+st.Tag, seen[st.Source][st.Tag])
 	}
 	err := func() error {
-		big := make([]byte, mixtureMax)
+		big := make([]byte, largest)
 		for range n * size {
 			switch rng.IntN(3) {
 			case 0:
@@ -258,12 +288,10 @@ func mixture(e *Engine, n int, seed uint64) error {
 	return err
 }
 
-const mixtureMax = 300_000
-
-func mixtureLen(rng *rand.Rand) int {
+func mixtureLen(rng *rand.Rand, largest int) int {
 	switch rng.IntN(20) {
 	case 0:
-		return rng.IntN(mixtureMax)
+		return rng.IntN(largest)
 	case 1, 2, 3:
 		return rng.IntN(5000)
 	case 4:
@@ -436,31 +464,31 @@ func TestFailWakesEveryWaiter(t *testing.T) {
 	})
 }
 
-// TestHeldSendsGoOutByThemselves: a burst of Isends reaches a peer though its sender makes no further call.
+// TestHeldSendsGoOutByThemselves: a burst of Isends reaches a peer though its sender makes no further call. The simulated network carries
+// nothing that nobody polls for, so this is about sockets.
 func TestHeldSendsGoOutByThemselves(t *testing.T) {
-	onEach(t, 2, func(t *testing.T, w []*Engine) {
-		ranks(t, w, func(e *Engine) error { // connect
-			if e.Rank() == 0 {
-				return e.Send(world0, []byte{7}, 1, 0)
-			}
-			_, err := e.Recv(world0, make([]byte, 1), 0, 0, 1)
-			return err
-		})
-		var open []Request
-		for range 10 {
-			r, err := w[0].Isend(world0, []byte{7}, 1, 0)
-			require.NoError(t, err)
-			open = append(open, r)
+	w := world(t, fabrics["tcp"](t, 1, 2))
+	ranks(t, w, func(e *Engine) error { // connect
+		if e.Rank() == 0 {
+			return e.Send(world0, []byte{7}, 1, 0)
 		}
-		for range 10 {
-			_, err := w[1].Recv(world0, make([]byte, 1), 0, 0, 1)
-			require.NoError(t, err)
-		}
-		for _, r := range open {
-			_, err := w[0].Wait(r)
-			require.NoError(t, err)
-		}
+		_, err := e.Recv(world0, make([]byte, 1), 0, 0, 1)
+		return err
 	})
+	var open []Request
+	for range 10 {
+		r, err := w[0].Isend(world0, []byte{7}, 1, 0)
+		require.NoError(t, err)
+		open = append(open, r)
+	}
+	for range 10 {
+		_, err := w[1].Recv(world0, make([]byte, 1), 0, 0, 1)
+		require.NoError(t, err)
+	}
+	for _, r := range open {
+		_, err := w[0].Wait(r)
+		require.NoError(t, err)
+	}
 }
 
 func TestAllocations(t *testing.T) {

@@ -16,8 +16,6 @@ const (
 	AnyTag    = match.AnyTag
 )
 
-type postedRecv = match.Posted[*request]
-
 // Recv receives into buf and returns when the message is there. elem is the size of an element, for the status.
 func (e *Engine) Recv(context uint32, buf []byte, src, tag, elem int) (Status, error) {
 	e.mu.Lock()

@@ -152,11 +152,6 @@ func (e *Engine) wait(r *request) (Status, error) {
 	}
 }
 
-// waitAny returns when one of the requests, nil ones left out, is done.
-func (e *Engine) waitAny(rs []*request) {
-	e.waitUntil(rs, func() bool { return anyDone(rs) })
-}
-
 func anyDone(rs []*request) bool {
 	for _, r := range rs {
 		if r != nil && r.done.Load() {

@@ -3,87 +3,88 @@ package channel
 import (
 	"encoding/binary"
 	"fmt"
-	"sync/atomic"
-	"unsafe"
 
 	"github.com/weft-mpi/weft/transport"
 )
 
 // recvRing is our ring, into which the peer writes, and where we are in it.
 type recvRing struct {
-	ring  []byte
-	mr    transport.MR
-	lines int
-	slot  int // bytes
-
+	ring       []byte
 	pos        int    // the line where the next message begins
 	generation uint64 // of the present lap
-	first      uint64 // of the first lap
+	lines      int    // of the ring
+	maxBody    int    // of a message
 	consumed   uint32 // lines, since the beginning
 	told       uint32 // of these, what the peer has been told
+	threshold  int    // lines that are owed at most before a CREDIT goes
 	current    int    // lines of the message that Next has given; 0 when there is none
+	body       int    // its length
+
+	mr transport.MR
 }
 
-func (r *recvRing) init(mr transport.MR, c Config, generation uint64) {
+func (r *recvRing) init(mr transport.MR, d Descriptor) {
 	r.ring, r.mr = mr.Bytes(), mr
-	r.lines, r.slot = c.lines(), c.SlotSize
-	r.generation, r.first = generation, generation
+	r.lines, r.maxBody = d.Lines, d.SlotSize-overhead
+	r.threshold = threshold(d.Lines, d.SlotSize/lineSize)
+	r.generation = d.Generation
 }
 
-// word reads a flag word that the peer may be writing.
-func (r *recvRing) word(at int) uint64 {
-	return littleEndian(atomic.LoadUint64((*uint64)(unsafe.Pointer(&r.ring[at]))))
-}
-
-// Next gives the next message if all of it is there. The body is the ring's own memory: it stays until Release, but the peer
-// could write there at any time, so whatever is read twice must be copied first. After an error, which names what the
-// peer did wrong, the channel must be failed.
+// Next gives the next message if all of it is there; a message whose head alone is there is counted (Stats.HeadsNoTail), and the
+// caller decides how often to drive the queue pair and look again. It gives the same message until Release.
+//
+// The body is the ring's own memory. It stays until Release, but the peer could write there at any time, so whatever is read
+// twice must be copied first. After an error, which names what the peer did wrong, the channel must be failed. Next does not
+// wait, and ends whatever the peer writes meanwhile.
 func (c *Channel) Next() (kind Kind, body []byte, ok bool, err error) {
 	r := &c.recv
 	for c.state == StateOpen {
 		at := r.pos * lineSize
-		head := r.word(at)
+		head := loadWord(r.ring, at)
 		n := int(head & lengthMask)
 		if head != headWord(r.generation, n) {
 			return 0, nil, false, nil
 		}
 		need := linesOf(n)
-		if need*lineSize > r.slot || r.pos+need > r.lines {
-			return 0, nil, false, fmt.Errorf("%w: a message of %d bytes at line %d of a ring of %d lines, slots of %d bytes",
-				transport.ErrProtocol, n, r.pos, r.lines, r.slot)
-		}
-		if r.word(at+need*lineSize-8) != r.generation {
+		// A length that cannot be has no tail, ever: what stands there is older payload.
+		if n > r.maxBody || r.pos+need > r.lines || loadWord(r.ring, at+need*lineSize-8) != r.generation {
 			c.stats.HeadsNoTail++
 			return 0, nil, false, nil
+		}
+		if int(r.consumed-r.told)+need > r.lines {
+			return 0, nil, false, violation("a message of %d lines, with %d of %d lines in use", need, r.consumed-r.told, r.lines)
 		}
 		header := binary.LittleEndian.Uint64(r.ring[at+8:])
 		if err := c.send.credited(uint32(header)); err != nil {
 			return 0, nil, false, err
 		}
-		switch k := Kind(header >> 32); k {
-		case skip:
+		k := header >> 32
+		switch {
+		case k >= uint64(Eager) && k < uint64(kinds):
+			r.current, r.body = need, n
+			return Kind(k), r.ring[at+bodyAt : at+bodyAt+n : at+bodyAt+n], true, nil
+		case k == uint64(skip) && n == 0:
 			r.advance(r.lines - r.pos)
-		case credit:
+		case k == uint64(credit) && n == 0:
 			r.advance(need)
 		default:
-			if k == 0 || k >= kinds {
-				return 0, nil, false, fmt.Errorf("%w: message of %v", transport.ErrProtocol, k)
-			}
-			r.current = need
-			c.stats.Received++
-			c.stats.RecvBytes += uint64(n)
-			body := at + 8 + headerBytes
-			return k, r.ring[body : body+n : body+n], true, nil
+			return 0, nil, false, violation("a message of kind %#x with %d bytes", k, n)
 		}
 	}
 	return 0, nil, false, nil
 }
 
-// Release gives the lines of the last message that Next gave back to the peer; the credit travels with the next message, or
-// with Progress.
+// Release gives the lines of the message that Next gave back to the peer; the credit travels with the next message, or with
+// Progress. The body must not be touched any more. Without a message it does nothing.
 func (c *Channel) Release() {
-	c.recv.advance(c.recv.current)
-	c.recv.current = 0
+	r := &c.recv
+	if r.current == 0 {
+		return
+	}
+	c.stats.Received++
+	c.stats.RecvBytes += uint64(r.body)
+	r.advance(r.current)
+	r.current = 0
 }
 
 func (r *recvRing) advance(lines int) {
@@ -94,9 +95,6 @@ func (r *recvRing) advance(lines int) {
 	}
 }
 
-// littleEndian turns a word that was loaded in the machine's order into the value that its bytes have on the wire.
-func littleEndian(v uint64) uint64 {
-	var b [8]byte
-	binary.NativeEndian.PutUint64(b[:], v)
-	return binary.LittleEndian.Uint64(b[:])
+func violation(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{transport.ErrProtocol}, args...)...)
 }

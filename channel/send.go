@@ -9,41 +9,37 @@ import (
 
 // sendRing is the mirror of the peer's ring and where we are in it.
 type sendRing struct {
-	ring  []byte
-	mr    transport.MR
-	lines int
-	slot  int // lines of a full slot
-
+	ring       []byte
 	pos        int    // the next line to fill
+	lines      int    // of the ring; 0 while there is none
+	maxBody    int    // of a message
 	generation uint64 // of the present lap
 	sent       uint32 // lines, since the beginning, those skipped included
 	freed      uint32 // lines that the peer has told us to have consumed
-
-	reserved int // lines of the message being filled; 0 when there is none
-	body     int // its length
+	reserved   int    // lines of the message being filled; 0 when there is none
+	body       int    // its length
 
 	wr     transport.SendWR
 	local  [1]transport.SGE
 	remote [1]transport.Segment
+	mr     transport.MR
 }
 
 func (s *sendRing) init(mr transport.MR, d Descriptor) {
 	s.ring, s.mr = mr.Bytes(), mr
-	s.lines, s.slot = d.Lines, d.SlotSize/lineSize
+	s.lines, s.maxBody = d.Lines, d.SlotSize-overhead
 	s.generation = d.Generation
 	s.local[0].MR = mr
 	s.remote[0].Key = d.Key
 	s.wr = transport.SendWR{Op: transport.OpWrite, Local: s.local[:], Remote: s.remote[:]}
 }
 
-// MaxBody is the most that the body of one message can have; 0 before Open.
-func (c *Channel) MaxBody() int {
-	return max(0, c.send.slot*lineSize-overhead)
-}
+// MaxBody is the most that the body of one message can have, by the peer's slot size; 0 before Open.
+func (c *Channel) MaxBody() int { return c.send.maxBody }
 
 // Reserve gives the body of the next message, n bytes long, to be filled and then committed. It gives nil when the peer has
-// given too few credits back, when the channel is not open, or when n is more than MaxBody: then there is no such message. The body holds old
-// bytes. Only the last Reserve counts.
+// given too few credits back, when the channel is not open, and for an n below 0 or above MaxBody, which will never do. The body
+// holds old bytes. Only the last Reserve counts; one that is not committed costs nothing.
 func (c *Channel) Reserve(n int) []byte { return c.reserve(n, controlLines+creditLines) }
 
 // ReserveControl is Reserve for a control message, which may use lines that data leaves free.
@@ -51,12 +47,14 @@ func (c *Channel) ReserveControl(n int) []byte { return c.reserve(n, creditLines
 
 func (c *Channel) reserve(n, keep int) []byte {
 	s := &c.send
-	need := linesOf(n)
-	if c.state != StateOpen || n < 0 || need > s.slot {
+	s.reserved = 0
+	if c.state != StateOpen || uint(n) > uint(s.maxBody) {
 		return nil
 	}
+	need := linesOf(n)
 	total := need
-	if rest := s.lines - s.pos; rest < need {
+	rest := s.lines - s.pos
+	if rest < need {
 		total += rest
 	}
 	if total+keep > s.lines-int(s.sent-s.freed) {
@@ -64,49 +62,41 @@ func (c *Channel) reserve(n, keep int) []byte {
 		return nil
 	}
 	if total > need {
-		if err := c.skipRest(); err != nil {
-			return nil // the queue is full or the QP is gone: the caller tries again, or hears of it from its completion
+		if err := c.post(skip, 0, 1, rest, true); err != nil {
+			c.stats.Stalls++ // the send queue is full: try again. Or the queue pair is broken: its completions tell
+			return nil
 		}
 	}
 	s.reserved, s.body = need, n
-	at := s.pos*lineSize + 8 + headerBytes
+	at := s.pos*lineSize + bodyAt
 	return s.ring[at : at+n : at+n]
 }
 
-// skipRest sends the marker that takes all lines up to the end of the ring.
-func (c *Channel) skipRest() error {
-	s := &c.send
-	rest := s.lines - s.pos
-	s.reserved, s.body = 1, 0
-	if err := c.post(skip, rest, true); err != nil {
-		return err
-	}
-	return nil
-}
-
-// Commit sends the message that was reserved last: one Write. With more, another message follows at once and the two may travel
-// together. When the send queue is full nothing is sent, the error is transport.ErrQueueFull, and Commit can be called again.
+// Commit sends the message that was reserved last: one unsignalled Write. With more, another message follows at once and the two
+// may travel together. When the send queue is full nothing is sent, the error wraps transport.ErrQueueFull, and Commit can
+// be called again. Any other error is of the queue pair, which is broken then, or says that there is nothing to commit.
 func (c *Channel) Commit(k Kind, more bool) error {
-	if c.send.reserved == 0 {
-		return fmt.Errorf("channel: Commit of %v without Reserve", k)
+	s := &c.send
+	if s.reserved == 0 || k.inner() || k >= kinds {
+		return fmt.Errorf("%w: Commit of %v with %d lines reserved", transport.ErrInvalid, k, s.reserved)
 	}
-	n := c.send.body
-	if err := c.post(k, c.send.reserved, more); err != nil {
+	n := s.body
+	if err := c.post(k, n, s.reserved, s.reserved, more); err != nil {
 		return err
 	}
+	s.reserved = 0
 	c.stats.Sent++
 	c.stats.SentBytes += uint64(n)
 	return nil
 }
 
-// post writes flags and header of the message in the reserved lines, sends those, and goes on by so many lines of the ring.
-func (c *Channel) post(k Kind, advance int, more bool) error {
+// post writes flags and header around a body of n bytes in the next lines, sends those lines, and goes on by advance lines.
+func (c *Channel) post(k Kind, n, lines, advance int, more bool) error {
 	s := &c.send
-	from := s.pos * lineSize
-	length := s.reserved * lineSize
+	from, length := s.pos*lineSize, lines*lineSize
 	m := s.ring[from : from+length]
-	binary.LittleEndian.PutUint64(m, headWord(s.generation, s.body))
-	binary.LittleEndian.PutUint64(m[8:], uint64(c.recv.consumed)|uint64(k)<<32)
+	binary.LittleEndian.PutUint64(m, headWord(s.generation, n))
+	binary.LittleEndian.PutUint64(m[8:], headerWord(c.recv.consumed, k))
 	binary.LittleEndian.PutUint64(m[length-8:], s.generation)
 	s.local[0].Offset, s.local[0].Length = from, length
 	s.remote[0].Offset, s.remote[0].Length = uint64(from), uint64(length)
@@ -118,40 +108,10 @@ func (c *Channel) post(k Kind, advance int, more bool) error {
 		return err
 	}
 	c.recv.told = c.recv.consumed
-	s.reserved = 0
 	s.sent += uint32(advance)
 	if s.pos += advance; s.pos == s.lines {
 		s.pos = 0
 		s.generation++
 	}
-	return nil
-}
-
-// Progress sends the CREDIT that is owed. It tells whether one is owed that cannot go now: call it again after the next pass.
-func (c *Channel) Progress() (owing bool, err error) {
-	if c.state != StateOpen || int(c.recv.consumed-c.recv.told) < c.recv.lines/4 {
-		return false, nil
-	}
-	if int(c.send.sent-c.send.freed) >= c.send.lines {
-		return true, nil
-	}
-	c.send.reserved, c.send.body = 1, 0
-	switch err := c.post(credit, 1, false); err {
-	case nil:
-		c.stats.Credits++
-		return false, nil
-	case transport.ErrQueueFull:
-		return true, nil
-	default:
-		return false, err
-	}
-}
-
-// credited takes the peer's count of lines consumed.
-func (s *sendRing) credited(count uint32) error {
-	if count-s.freed > s.sent-s.freed {
-		return fmt.Errorf("%w: credit for %d lines, of which %d were sent", transport.ErrProtocol, count-s.freed, s.sent-s.freed)
-	}
-	s.freed = count
 	return nil
 }

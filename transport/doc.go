@@ -9,8 +9,8 @@
 // A QP is a reliable, ordered connection. Its work requests complete in the order in which they were posted, with one
 // exception: a Send or Write behind a Read may overtake it unless it carries FlagFence.
 //
-//   - Placed: the bytes are in the target's memory. Within one Write the last 8 bytes are placed after all the others.
-//     Between Writes nothing is promised about placement.
+//   - Placed: the bytes are in the target's memory. Within one Write the last 8 bytes are placed after all the others and,
+//     where they are aligned to 8, as one word. Between Writes nothing is promised about placement.
 //   - Delivered: placed, and everything before it on the QP placed too. A Recv completion (of a Send or of a Write with
 //     immediate) and a Read completion are delivered completions. Whoever needs "all earlier bytes are there" waits for one.
 //   - Completed: the poster has its completion and owns the buffers of the work request again.

@@ -3,7 +3,7 @@
 // It keeps exactly the promises of package transport and no others. What they leave open is drawn from the seed: how much a
 // Poll moves, where messages are cut, in which order the pieces of different Writes are placed, whether a Send completes when
 // it is sent or when it has arrived, whether the bytes on the wire outlive a cut. A program that passes under many seeds
-// relies on nothing that a real provider may deny it. Cuts fall between any two bytes: a word can be placed in two parts.
+// relies on nothing that a real provider may deny it. Cuts fall between any two bytes: a word that is not a Write's tail can be placed in two parts.
 //
 // With one goroutine that drives all ranks (and ManualConnect) a run depends on the seed and on the calls alone, so a failing
 // seed is a test case. One goroutine a rank works too; then the schedule of the goroutines counts as well.

@@ -62,7 +62,8 @@ const tail = 8
 // maxPiece bounds a piece, so that a cut can strike in the middle of what is long.
 const maxPiece = 64 << 10
 
-// cutUp divides a message into pieces. A Write's tail is apart from the rest, and may itself be cut.
+// cutUp divides a message into pieces. A Write's tail is apart from the rest; it is one word where it is aligned, else it may
+// itself be cut.
 func (q *qp) cutUp(m *message) {
 	var cuts []int
 	for range q.rng.IntN(4) + m.length/maxPiece {
@@ -71,6 +72,9 @@ func (q *qp) cutUp(m *message) {
 		}
 	}
 	if (m.kind == kindWrite || m.kind == kindWriteImm) && m.length > tail {
+		if (int(m.from.remote[0].Offset)+m.length)%tail == 0 {
+			cuts = slices.DeleteFunc(cuts, func(c int) bool { return c > m.length-tail })
+		}
 		cuts = append(cuts, m.length-tail)
 	}
 	slices.Sort(cuts)

@@ -1,0 +1,147 @@
+package channeltest
+
+import (
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+var update = flag.Bool("update", false, "write the golden transcripts anew")
+
+// Ring is a ring as docs/spec/channel.md describes it, from its descriptor.
+type Ring struct {
+	SlotSize, Lines uint32
+	Key, Generation uint64
+}
+
+// ReadRing takes a descriptor apart.
+func ReadRing(d []byte) Ring {
+	return Ring{
+		SlotSize: binary.LittleEndian.Uint32(d[4:]), Lines: binary.LittleEndian.Uint32(d[8:]),
+		Key: binary.LittleEndian.Uint64(d[12:]), Generation: binary.LittleEndian.Uint64(d[20:]),
+	}
+}
+
+// Message is one message of a ring.
+type Message struct {
+	Line, Lines int
+	Lap         uint64
+	Credit      uint32
+	Kind        uint8
+	Body        []byte
+}
+
+// ReadMessage takes apart what a Write of these bytes puts at an offset of the ring, and checks every word of it.
+func (r Ring) ReadMessage(offset uint64, b []byte) (Message, error) {
+	if offset%64 != 0 || len(b)%64 != 0 || len(b) == 0 || uint32(len(b)) > r.SlotSize || offset+uint64(len(b)) > uint64(r.Lines)*64 {
+		return Message{}, fmt.Errorf("%d bytes at %d are no lines of the ring", len(b), offset)
+	}
+	word := func(at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
+	tail := word(len(b) - 8)
+	length := word(0) & 0xffffff
+	m := Message{
+		Line: int(offset / 64), Lines: len(b) / 64, Lap: tail - r.Generation,
+		Credit: binary.LittleEndian.Uint32(b[8:]), Kind: b[12],
+	}
+	switch {
+	case word(0)>>24 != (tail+length*0x9e3779b97f4a7c15)&0xff_ffff_ffff:
+		return m, fmt.Errorf("the head %#x is not of the generation %#x", word(0), tail)
+	case (16+length+8+63)/64 != uint64(m.Lines):
+		return m, fmt.Errorf("a body of %d bytes in %d lines", length, m.Lines)
+	case b[13]|b[14]|b[15] != 0:
+		return m, fmt.Errorf("reserved bytes %x", b[13:16])
+	}
+	m.Body = b[16 : 16+length]
+	return m, nil
+}
+
+// Transcript writes down what a Pair carries, message by message.
+type Transcript struct {
+	strings.Builder
+	rings map[transport.Key]Ring
+}
+
+// Record has the transcript tell of everything that a pair carries. The descriptors are those of the ends' receive rings.
+func (t *Transcript) Record(p *Pair, a, b []byte) {
+	t.rings = map[transport.Key]Ring{}
+	for _, d := range [][]byte{a, b} {
+		r := ReadRing(d)
+		t.rings[transport.Key(r.Key)] = r
+	}
+	p.Carried = t.carried
+}
+
+// Say adds a remark.
+func (t *Transcript) Say(format string, args ...any) { fmt.Fprintf(t, "# "+format+"\n", args...) }
+
+func (t *Transcript) carried(from *End, wr *transport.SendWR, data []byte) {
+	fmt.Fprintf(t, "%s → %s  ", from.Name, from.peer.Name)
+	switch wr.Op {
+	case transport.OpWrite:
+		m, err := t.rings[wr.Remote[0].Key].ReadMessage(wr.Remote[0].Offset, data)
+		if err != nil {
+			fmt.Fprintf(t, "INVALID: %v\n", err)
+			return
+		}
+		fmt.Fprintf(t, "%s lap %d line %d+%d credit %d%s%s\n", kindName(m.Kind), m.Lap, m.Line, m.Lines, m.Credit, content(m),
+			more(wr.Flags))
+	case transport.OpWriteImm:
+		fmt.Fprintf(t, "FIN    %#x\n", wr.Imm)
+	case transport.OpRead:
+		fmt.Fprintf(t, "READ   key %d [%d,+%d)\n", wr.Remote[0].Key, wr.Remote[0].Offset, wr.Remote[0].Length)
+	default:
+		fmt.Fprintf(t, "opcode %d\n", wr.Op)
+	}
+}
+
+func kindName(k uint8) string {
+	return fmt.Sprintf("%-6s", [...]string{"?", "SKIP", "CREDIT", "EAGER", "RTS"}[min(int(k), 4)])
+}
+
+// content takes the bodies of the kinds that the protocol layers have apart.
+func content(m Message) string {
+	b := m.Body
+	u32 := func(at int) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
+	u64 := func(at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
+	switch {
+	case m.Kind == 3 && len(b) >= 8:
+		payload := fmt.Sprintf("%q", b[8:])
+		if len(b) > 32 {
+			payload = fmt.Sprintf("%q…", b[8:20])
+		}
+		return fmt.Sprintf(" context %d tag %d %d bytes %s", u32(0), int32(u32(4)), len(b)-8, payload)
+	case m.Kind == 4 && len(b) == 36:
+		return fmt.Sprintf(" context %d tag %d id %#x key %d [%d,+%d)", u32(0), int32(u32(4)), u32(8), u64(12), u64(20), u64(28))
+	case len(b) > 0:
+		return fmt.Sprintf(" body %x", b)
+	}
+	return ""
+}
+
+func more(f transport.Flags) string {
+	if f&transport.FlagMore != 0 {
+		return " …"
+	}
+	return ""
+}
+
+// Golden compares the transcript with testdata/name.txt, or writes that with -update.
+func (t *Transcript) Golden(tb testing.TB, name string) {
+	tb.Helper()
+	path := filepath.Join("testdata", name+".txt")
+	if *update {
+		require.NoError(tb, os.MkdirAll("testdata", 0o755))
+		require.NoError(tb, os.WriteFile(path, []byte(t.String()), 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(tb, err)
+	require.Equal(tb, string(want), t.String())
+}

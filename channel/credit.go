@@ -1,0 +1,60 @@
+package channel
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// Lines are counted from the beginning of the channel, modulo 2^32. Every message carries the count of lines that its sender has
+// consumed in the other direction. Where no message goes that way a CREDIT goes by itself once a number of lines, the threshold,
+// is owed. That nobody ever waits for ever rests on the threshold, given that both sides go on calling Next:
+//
+//   - CREDITs need little room. Let a rank post CREDITs c1 … ck while it learns of nothing newer than c1 being consumed. Between
+//     c1 and ck it has consumed at least (k-1) thresholds of lines. Its peer sent them without having seen c2, for what
+//     the peer sends after that says so; so they are no more than the ring has. With 5 thresholds to more than a ring, k is 5 at
+//     most, and the lines left to CREDIT alone are enough.
+//   - What is owed and not told stops nobody. A peer whose message waits though all lines are consumed lacks fewer than a
+//     threshold of them. The message takes at most a slot, the skipped rest of the ring is less than one, and some
+//     lines stay free behind it.
+//
+// thresholds gives the least and the greatest that keep both, for a ring and a slot of so many lines; none if low is above high.
+func thresholds(lines, slot int) (low, high int) {
+	return lines/5 + 1, lines - (2*slot - 1) - controlLines - creditLines + 1
+}
+
+// threshold is what a rank uses: a quarter of the ring, unless the slots are so large that it must be less.
+func threshold(lines, slot int) int {
+	low, high := thresholds(lines, slot)
+	return max(low, min(high, lines/4))
+}
+
+// Progress sends the CREDIT that is owed. It tells whether one is owed that cannot go now: call it again after the next pass. An
+// error is of the queue pair, which is broken then.
+func (c *Channel) Progress() (owing bool, err error) {
+	if c.state != StateOpen || int(c.recv.consumed-c.recv.told) < c.recv.threshold {
+		return false, nil
+	}
+	if int(c.send.sent-c.send.freed) >= c.send.lines {
+		return true, nil
+	}
+	err = c.post(credit, 0, 1, 1, false)
+	switch {
+	case err == nil:
+		c.stats.Credits++
+		return false, nil
+	case errors.Is(err, transport.ErrQueueFull):
+		return true, nil
+	}
+	return false, err
+}
+
+// credited takes the peer's count of lines consumed.
+func (s *sendRing) credited(count uint32) error {
+	if count-s.freed > s.sent-s.freed {
+		return fmt.Errorf("%w: credit up to line %d, where %d were free and %d sent", transport.ErrProtocol, count, s.freed, s.sent)
+	}
+	s.freed = count
+	return nil
+}

@@ -43,11 +43,11 @@ type Benchmark struct {
 	Least int
 	Start int // ranks that it starts with when the user says nothing
 
-	title string                             // of the table, as OSU's parsers look for it
-	kind  *kind                              // of table
+	title string                                // of the table, as OSU's parsers look for it
+	kind  *kind                                 // of table
 	cell  func(s *session, n int) (cell, error) // measures one size
-	room  func(s *session) int               // messages that the receive buffer has room for; nil: one
-	whole func(s *session) error             // prints the whole table, where cell is nil
+	room  func(s *session) int                  // messages that the receive buffer has room for; nil: one
+	whole func(s *session) error                // prints the whole table, where cell is nil
 }
 
 // kind is what benchmarks have in common whose tables look alike.
@@ -75,9 +75,11 @@ func (c counts) of(n int) (timed, warmup int) {
 
 // Columns of the tables, each a heading of as many characters as the figures below it take.
 const (
-	latencyHeader    = "# Size         Avg Latency(us)"
-	bandwidthHeader  = "# Size        Bandwidth (MB/s)"
-	barrierHeader    = "# Avg Latency(us)"
+	latencyHeader   = "# Size         Avg Latency(us)"
+	bandwidthHeader = "# Size        Bandwidth (MB/s)"
+	barrierHeader   = "# Avg Latency(us)"
+	memoryHeader    = "# Bytes of a connection, at rank 0.\n" +
+		"# Peers             Registered            Resident        Preallocated            Resident"
 	spreadColumns    = "     Min Latency(us)     Max Latency(us)  Iterations"
 	validationColumn = "          Validation"
 )
@@ -100,7 +102,8 @@ var (
 		header: latencyHeader, full: latencyHeader + spreadColumns, datatype: "MPI_FLOAT", element: 4, min: 4, max: 1 << 20,
 		counts: counts{1000, 100, 100, 10},
 	}
-	report = &kind{}
+	startUp     = &kind{}
+	connections = &kind{header: memoryHeader}
 )
 
 // All benchmarks, in the order in which the command lists them.
@@ -122,9 +125,9 @@ var All = []*Benchmark{
 	{Name: "gather", Short: "time of a gather to one rank", Least: 2, Start: 2,
 		title: "Gather Latency", kind: collective, cell: gather, room: allAtRoot},
 	{Name: "memory", Short: "buffers and resident memory of a connection", Least: 3, Start: 8,
-		title: "Memory", kind: report, whole: memory},
+		title: "Memory", kind: connections, whole: memory},
 	{Name: "init", Short: "time of Init", Least: 1, Start: 2,
-		title: "Init", kind: report, whole: initialization},
+		title: "Init", kind: startUp, whole: initialization},
 }
 
 // Find gives the benchmark of a name.
@@ -200,26 +203,12 @@ func (b *Benchmark) Run(ctx context.Context, o Options, out io.Writer) error {
 
 func (b *Benchmark) run(ctx context.Context, o Options, out io.Writer, with instruments) error {
 	began := with.now()
-	var verdict error
-	err := mpi.Run(ctx, func(_ context.Context, world *mpi.Comm) error {
-		s := &session{Benchmark: b, Options: o, instruments: with, world: world, out: &table{out: io.Discard}}
+	var own error
+	err := mpi.Run(ctx, func(_ context.Context, world *mpi.Comm) (err error) {
+		s := newSession(b, o, world, out, with)
 		s.initTook = s.now() - began
-		if world.Rank() == 0 {
-			s.out.out = out
-		}
-		err := s.measure()
-		var option *OptionError
-		switch {
-		case errors.Is(err, ErrInvalid): // all ranks know
-			verdict = s.wrong
-			return nil
-		case errors.As(err, &option):
-			if world.Rank() == 0 {
-				verdict = err
-			}
-			return nil
-		}
+		own, err = s.outcome()
 		return err
 	})
-	return errors.Join(err, verdict)
+	return errors.Join(err, own)
 }

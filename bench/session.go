@@ -1,8 +1,10 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"runtime/debug"
 	"unsafe"
 
@@ -30,8 +32,35 @@ type instruments struct {
 	pattern func(b []byte, source, sequence int)
 }
 
+// newSession makes a session of which rank 0 prints to out.
+func newSession(b *Benchmark, o Options, world *mpi.Comm, out io.Writer, with instruments) *session {
+	if world.Rank() != 0 {
+		out = io.Discard
+	}
+	return &session{Benchmark: b, Options: o, instruments: with, world: world, out: &table{out: out}}
+}
+
+// outcome measures, and tells what this rank has to say of it at its end (own) from what ends the whole job (fatal). Trouble that comes to
+// all ranks together ends none of them: one rank tells of it.
+func (s *session) outcome() (own, fatal error) {
+	err := s.measure()
+	var option *OptionError
+	switch {
+	case errors.Is(err, ErrInvalid):
+		return s.wrong, nil
+	case errors.As(err, &option) && s.world.Rank() == 0:
+		return err, nil
+	case errors.As(err, &option):
+		return nil, nil
+	}
+	return nil, err
+}
+
 // measure runs the benchmark. Errors that are an *OptionError or ErrInvalid come to all ranks together.
 func (s *session) measure() error {
+	if err := s.agreed(); err != nil {
+		return err
+	}
 	if err := s.Check(s.Options, s.world.Size()); err != nil {
 		return err
 	}
@@ -40,9 +69,6 @@ func (s *session) measure() error {
 			return err
 		}
 		return s.out.err
-	}
-	if err := s.agreed(); err != nil {
-		return err
 	}
 	low, high := s.sizes(s.Options)
 	room := 1
@@ -80,16 +106,37 @@ func (s *session) measure() error {
 	return nil
 }
 
-// agreed refuses ranks that were started with different options: they would wait for messages that nobody sends.
+// agreed refuses ranks that were started with different options: they would wait for messages that nobody sends. The word goes along the
+// line of ranks and back, so that rank 0 has one connection afterwards: memory counts those.
 func (s *session) agreed() error {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s %+v", s.Name, s.Options)
-	mine := h.Sum64()
-	highest := []uint64{mine, ^mine}
-	if err := mpi.Allreduce(s.world, mpi.InPlace[uint64](), highest, mpi.Max[uint64]()); err != nil {
-		return err
+	const disagreement = 0
+	mine := h.Sum64() | 1
+	word := []uint64{mine}
+	me, last := s.world.Rank(), s.world.Size()-1
+	if me > 0 {
+		if _, err := mpi.Recv(s.world, word, me-1, pingTag); err != nil {
+			return err
+		}
+		if word[0] != mine {
+			word[0] = disagreement
+		}
 	}
-	if highest[0] != ^highest[1] {
+	if me < last {
+		if err := mpi.Send(s.world, word, me+1, pingTag); err != nil {
+			return err
+		}
+		if _, err := mpi.Recv(s.world, word, me+1, pingTag); err != nil {
+			return err
+		}
+	}
+	if me > 0 {
+		if err := mpi.Send(s.world, word, me-1, pingTag); err != nil {
+			return err
+		}
+	}
+	if word[0] == disagreement {
 		return optionErrorf("%s: the ranks were started with different options", s.Name)
 	}
 	return nil

@@ -167,7 +167,9 @@ func (b *Benchmark) Check(o Options, ranks int) error {
 		return optionErrorf("%s moves no payload that could be validated", b.Name)
 	case b.cell == nil:
 		return nil
-	case o.Min < 0 || low > high:
+	case o.Min < 0:
+		return optionErrorf("%s: there is no message of %d bytes", b.Name, o.Min)
+	case low > high:
 		return optionErrorf("%s: there is no message size from %d to %d bytes; by itself it takes %d to %d", b.Name, low, high,
 			b.kind.min, b.kind.max)
 	case low%b.kind.element != 0:

@@ -67,9 +67,12 @@ func broadcast(s *session, n int) (cell, error) {
 			s.pattern(buf, root, i)
 		}
 	}
-	return s.each(n, fill,
-		func() error { return mpi.Bcast(s.world, buf, root) },
-		func(i int) { s.compareMessage(buf, root, i) })
+	compare := func(i int) {
+		if s.world.Rank() != root {
+			s.compareMessage(buf, root, i)
+		}
+	}
+	return s.each(n, fill, func() error { return mpi.Bcast(s.world, buf, root) }, compare)
 }
 
 // allAtRoot is the room for a message of every rank, at the rank that gathers them.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,6 +106,17 @@ func requireStatus(t *testing.T, r result, status int) {
 	var failure *launcher.Failure
 	require.True(t, errors.As(r.failure, &failure), "the job ended with %v", r.failure)
 	require.Equal(t, status, launcher.ExitStatus(r.failure), "standard error:\n%s", r.err)
+}
+
+// told is what ranks have told on standard error, without what the launcher has.
+func told(r result) string {
+	var ranks string
+	for line := range strings.Lines(r.err) {
+		if !strings.HasPrefix(line, "weft: ") {
+			ranks += line
+		}
+	}
+	return ranks
 }
 
 // options are the defaults, changed.

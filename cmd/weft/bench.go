@@ -129,11 +129,12 @@ type number struct {
 }
 
 func (n number) Set(text string) error {
-	v, err := strconv.ParseInt(text, 10, 32)
-	if err != nil || v < int64(n.least) {
-		return fmt.Errorf("not a whole number from %d up", n.least)
+	const most = 1e9
+	v, err := strconv.Atoi(text)
+	if err != nil || v < n.least || v > most {
+		return fmt.Errorf("not a whole number from %d up to %.0f", n.least, most)
 	}
-	*n.to = int(v)
+	*n.to = v
 	return nil
 }
 

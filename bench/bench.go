@@ -41,13 +41,15 @@ type Benchmark struct {
 	Short string // what it measures, in a line
 	Ranks int    // it needs exactly so many; 0: any number, of at least Least
 	Least int
+	Even  bool
 	Start int // ranks that it starts with when the user says nothing
 
-	title string                                // of the table, as OSU's parsers look for it
-	kind  *kind                                 // of table
-	cell  func(s *session, n int) (cell, error) // measures one size
-	room  func(s *session) int                  // messages that the receive buffer has room for; nil: one
-	whole func(s *session) error                // prints the whole table, where cell is nil
+	title  string                                // of the table, as OSU's parsers look for it
+	kind   *kind                                 // of table
+	cell   func(s *session, n int) (cell, error) // measures one size
+	room   func(s *session) int                  // messages that the receive buffer has room for; nil: one
+	remark func(s *session) string               // a line above the header; nil: none
+	whole  func(s *session) error                // prints the whole table, where cell is nil
 }
 
 // kind is what benchmarks have in common whose tables look alike.
@@ -77,6 +79,7 @@ func (c counts) of(n int) (timed, warmup int) {
 const (
 	latencyHeader   = "# Size         Avg Latency(us)"
 	bandwidthHeader = "# Size        Bandwidth (MB/s)"
+	rateHeader      = "# Size                    MB/s          Messages/s"
 	barrierHeader   = "# Avg Latency(us)"
 	memoryHeader    = "# Bytes of a connection, at rank 0.\n" +
 		"# Peers             Registered            Resident        Preallocated            Resident"
@@ -92,6 +95,10 @@ var (
 	stream = &kind{
 		header: bandwidthHeader, datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20,
 		counts: counts{100, 10, 20, 2},
+	}
+	rates = &kind{
+		header: rateHeader, datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20,
+		counts: counts{100, 10, 100, 10},
 	}
 	synchronization = &kind{header: barrierHeader, full: barrierHeader + spreadColumns, counts: counts{1000, 100, 100, 10}}
 	collective      = &kind{
@@ -114,6 +121,18 @@ var All = []*Benchmark{
 		title: "Bandwidth", kind: stream, cell: bandwidth, room: windowIfValidating},
 	{Name: "bibw", Short: "bandwidth both ways at once", Ranks: 2, Start: 2,
 		title: "Bi-Directional Bandwidth", kind: stream, cell: bothWays, room: windowIfValidating},
+	{Name: "mbw_mr", Short: "bandwidth and messages a second of pairs of ranks at once", Least: 2, Even: true, Start: 2,
+		title: "Multiple Bandwidth / Message Rate", kind: rates, cell: messageRate, room: windowIfValidating,
+		remark: func(s *session) string {
+			return fmt.Sprintf("# [ pairs: %d ] [ window size: %d ]", s.pairs(), s.Window)
+		}},
+	{Name: "multi_lat", Short: "latency of pairs of ranks at once", Least: 2, Even: true, Start: 2,
+		title: "Multi Latency", kind: pingPong, cell: multiLatency},
+	{Name: "latency_mt", Short: "latency where several goroutines of a rank wait for messages", Ranks: 2, Start: 2,
+		title: "Multi-threaded Latency", kind: pingPong, cell: threadLatency, room: func(*session) int { return receivers },
+		remark: func(*session) string {
+			return fmt.Sprintf("# Number of Sender threads: 1\n# Number of Receiver threads: %d", receivers)
+		}},
 	{Name: "barrier", Short: "time of a barrier", Least: 1, Start: 2,
 		title: "Barrier Latency", kind: synchronization, whole: barrier},
 	{Name: "bcast", Short: "time of a broadcast", Least: 2, Start: 2,
@@ -156,6 +175,8 @@ func (b *Benchmark) Check(o Options, ranks int) error {
 		return optionErrorf("%s runs on %d ranks, not on %d", b.Name, b.Ranks, ranks)
 	case ranks < b.Least:
 		return optionErrorf("%s runs on at least %d ranks, not on %d", b.Name, b.Least, ranks)
+	case b.Even && ranks%2 != 0:
+		return optionErrorf("%s runs on pairs of ranks: on an even number, not on %d", b.Name, ranks)
 	case o.Iterations < 0 || o.Iterations > mostIterations || o.Warmup > mostIterations:
 		return optionErrorf("%s: %d iterations after %d for warming up: 0 to %.0f are possible", b.Name, o.Iterations, o.Warmup,
 			mostIterations)

@@ -20,6 +20,8 @@ func TestNonsenseIsRefused(t *testing.T) {
 		{"latency", 1, Default, "latency runs on 2 ranks, not on 1"},
 		{"bw", 3, Default, "bw runs on 2 ranks, not on 3"},
 		{"gather", 1, Default, "gather runs on at least 2 ranks, not on 1"},
+		{"mbw_mr", 3, Default, "mbw_mr runs on pairs of ranks: on an even number, not on 3"},
+		{"multi_lat", 1, Default, "multi_lat runs on at least 2 ranks, not on 1"},
 		{"memory", 2, Default, "memory runs on at least 3 ranks, not on 2"},
 		{"latency", 2, sized(8, 4, 1), "latency: there is no message size from 8 to 4 bytes; by itself it takes 1 to 4194304"},
 		{"latency", 2, sized(-1, 4, 1), "latency: there is no message of -1 bytes"},

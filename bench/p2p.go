@@ -9,11 +9,22 @@ const (
 	answerTag = 101
 )
 
+// pairs is how many pairs the ranks make: each of the first half with one of the second.
+func (s *session) pairs() int { return s.world.Size() / 2 }
+
+// partner is the other rank of this one's pair, and whether this one begins.
+func (s *session) partner() (other int, begins bool) {
+	if me := s.world.Rank(); me >= s.pairs() {
+		return me - s.pairs(), false
+	}
+	return s.world.Rank() + s.pairs(), true
+}
+
 // latency is a ping-pong: half of the time of a round. The loop calls nothing but the two operations that it is to measure.
 func latency(s *session, n int) (cell, error) {
 	timed, warmup := s.iterations(n)
 	out, in := s.send[:n], s.recv[:n]
-	me, other := s.world.Rank(), 1-s.world.Rank()
+	other, begins := s.partner()
 	var start float64
 	for i := range timed + warmup {
 		if i == warmup {
@@ -24,14 +35,14 @@ func latency(s *session, n int) (cell, error) {
 		}
 		if s.Validate {
 			err := s.pause(&start, func() error {
-				s.pattern(out, me, i)
+				s.pattern(out, s.world.Rank(), i)
 				return mpi.Barrier(s.world)
 			})
 			if err != nil {
 				return cell{}, err
 			}
 		}
-		if me == 0 {
+		if begins {
 			if err := mpi.Send(s.world, out, other, pingTag); err != nil {
 				return cell{}, err
 			}
@@ -56,40 +67,26 @@ func latency(s *session, n int) (cell, error) {
 	return cell{value: (s.now() - start) * 1e6 / float64(2*timed)}, nil
 }
 
+// multiLatency is the mean over pairs that play ping-pong at once.
+func multiLatency(s *session, n int) (cell, error) {
+	c, err := latency(s, n)
+	if err != nil {
+		return cell{}, err
+	}
+	return s.spread(c.value)
+}
+
 // bandwidth has a window of messages under way from rank 0 to rank 1, which answers when it has them all.
 func bandwidth(s *session, n int) (cell, error) {
-	other := 1 - s.world.Rank()
-	requests, answer := make([]mpi.Request, s.Window), make([]byte, 1)
-	sender := func() error {
-		if err := s.isends(n, other, requests); err != nil {
-			return err
-		}
-		if err := mpi.Waitall(requests); err != nil {
-			return err
-		}
-		_, err := mpi.Recv(s.world, answer, other, answerTag)
-		return err
-	}
-	receiver := func() error {
-		if err := s.irecvs(n, other, requests); err != nil {
-			return err
-		}
-		if err := mpi.Waitall(requests); err != nil {
-			return err
-		}
-		return mpi.Send(s.world, answer, other, answerTag)
-	}
-	if s.world.Rank() == 0 {
-		return s.rounds(n, 1, sender)
-	}
-	return s.rounds(n, 1, receiver)
+	took, err := s.oneWay(n)
+	return cell{value: s.megabytes(n) / took}, err
 }
 
 // bothWays has both ranks send a window and receive one.
 func bothWays(s *session, n int) (cell, error) {
-	other := 1 - s.world.Rank()
+	other, _ := s.partner()
 	requests := make([]mpi.Request, 2*s.Window)
-	return s.rounds(n, 2, func() error {
+	took, err := s.rounds(n, true, func() error {
 		if err := s.irecvs(n, other, requests[:s.Window]); err != nil {
 			return err
 		}
@@ -98,32 +95,83 @@ func bothWays(s *session, n int) (cell, error) {
 		}
 		return mpi.Waitall(requests)
 	})
+	return cell{value: 2 * s.megabytes(n) / took}, err
 }
 
-// rounds times rounds that each move a window one way or both, and gives MB/s.
-func (s *session) rounds(n, ways int, round func() error) (cell, error) {
-	me, other := s.world.Rank(), 1-s.world.Rank()
-	receives := me == 1 || ways == 2
+// messageRate is what pairs move at once, with the mean of the senders' times.
+func messageRate(s *session, n int) (cell, error) {
+	took, err := s.oneWay(n)
+	if err != nil {
+		return cell{}, err
+	}
+	if _, sends := s.partner(); !sends {
+		took = 0
+	}
+	mean, err := s.spread(took)
+	if err != nil {
+		return cell{}, err
+	}
+	senders := float64(s.pairs())
+	value := senders * s.megabytes(n) / (mean.value * float64(s.world.Size()) / senders)
+	return cell{value: value, rate: value * 1e6 / float64(n)}, nil
+}
+
+// megabytes are those of all timed windows one way; a megabyte is 1e6 bytes.
+func (s *session) megabytes(n int) float64 {
+	timed, _ := s.iterations(n)
+	return float64(n) / 1e6 * float64(timed) * float64(s.Window)
+}
+
+// oneWay gives the seconds that the windows take from those ranks that begin to their partners.
+func (s *session) oneWay(n int) (float64, error) {
+	other, sends := s.partner()
+	requests, answer := make([]mpi.Request, s.Window), make([]byte, 1)
+	if sends {
+		return s.rounds(n, false, func() error {
+			if err := s.isends(n, other, requests); err != nil {
+				return err
+			}
+			if err := mpi.Waitall(requests); err != nil {
+				return err
+			}
+			_, err := mpi.Recv(s.world, answer, other, answerTag)
+			return err
+		})
+	}
+	return s.rounds(n, true, func() error {
+		if err := s.irecvs(n, other, requests); err != nil {
+			return err
+		}
+		if err := mpi.Waitall(requests); err != nil {
+			return err
+		}
+		return mpi.Send(s.world, answer, other, answerTag)
+	})
+}
+
+// rounds gives the seconds that the timed rounds take, each of which moves windows. What this rank receives is validated.
+func (s *session) rounds(n int, receives bool, round func() error) (float64, error) {
+	other, _ := s.partner()
 	timed, warmup := s.iterations(n)
 	var start float64
 	for i := range timed + warmup {
 		if i == warmup {
 			if err := mpi.Barrier(s.world); err != nil {
-				return cell{}, err
+				return 0, err
 			}
 			start = s.now()
 		}
 		if s.Validate {
 			err := s.pause(&start, func() error {
-				s.pattern(s.send[:n+s.Window], me, i)
+				s.pattern(s.send[:n+s.Window], s.world.Rank(), i)
 				return mpi.Barrier(s.world)
 			})
 			if err != nil {
-				return cell{}, err
+				return 0, err
 			}
 		}
 		if err := round(); err != nil {
-			return cell{}, err
+			return 0, err
 		}
 		if s.Validate && receives {
 			s.pause(&start, func() error {
@@ -132,7 +180,7 @@ func (s *session) rounds(n, ways int, round func() error) (cell, error) {
 			})
 		}
 	}
-	return cell{value: float64(ways) * float64(n) / 1e6 * float64(timed) * float64(s.Window) / (s.now() - start)}, nil
+	return s.now() - start, nil
 }
 
 // windowIfValidating is the room for a window: OSU's benchmarks receive it all in one place, but then it could not be compared.

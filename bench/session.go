@@ -167,7 +167,7 @@ func (s *session) iterations(n int) (timed, warmup int) {
 
 // columns are those that the user wants.
 func (s *session) columns() columns {
-	return columns{digits: s.Digits, spread: s.Full && s.kind.full != "", validation: s.Validate}
+	return columns{digits: s.Digits, rate: s.kind == rates, spread: s.Full && s.kind.full != "", validation: s.Validate}
 }
 
 func (s *session) heading() {
@@ -177,6 +177,9 @@ func (s *session) heading() {
 	}
 	if s.Validate {
 		header += validationColumn
+	}
+	if s.remark != nil {
+		header = s.remark(s) + "\n" + header
 	}
 	s.out.heading("MPI "+s.title, s.kind.datatype, header)
 }

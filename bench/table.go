@@ -17,12 +17,14 @@ type table struct {
 // columns are what a row has beyond its figure. Parsers anchor on the end of the line, so each of them has to be asked for.
 type columns struct {
 	digits     int
+	rate       bool
 	spread     bool
 	validation bool
 }
 
-// cell is what is measured at one size: microseconds or MB/s, and for collectives the spread over the ranks.
-type cell struct{ value, min, max float64 }
+// cell is what is measured at one size: microseconds or MB/s, for some messages a second too, and for collectives the spread over the
+// ranks.
+type cell struct{ value, rate, min, max float64 }
 
 func (t *table) printf(text string, args ...any) {
 	if t.err == nil {
@@ -56,8 +58,11 @@ func (t *table) single(show columns, c cell, iterations int) {
 
 // rest is the end of a line.
 func (show columns) rest(c cell, iterations int, ok bool) (text string) {
+	if show.rate {
+		text = fmt.Sprintf("%20.*f", show.digits, c.rate)
+	}
 	if show.spread {
-		text = fmt.Sprintf("%20.*f%20.*f%12d", show.digits, c.min, show.digits, c.max, iterations)
+		text += fmt.Sprintf("%20.*f%20.*f%12d", show.digits, c.min, show.digits, c.max, iterations)
 	}
 	if show.validation {
 		verdict := "Pass"

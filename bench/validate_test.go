@@ -51,7 +51,6 @@ func TestPatternFillsEveryByte(t *testing.T) {
 // A mutant sends one wrong byte: the last of the second timed message of at least wrongFrom bytes (or floats).
 type mutant struct {
 	benchmark string
-	ranks     int
 	source    int   // sends the wrong byte
 	finds     []int // ranks that must tell, with what they tell
 	tells     string
@@ -60,15 +59,19 @@ type mutant struct {
 const wrongFrom = 4
 
 var mutants = []mutant{
-	{"latency", 2, 0, []int{1}, "latency, 4 bytes: rank 1 got message 1 of rank 0 with 0x"},
-	{"latency", 2, 1, []int{0}, "latency, 4 bytes: rank 0 got message 1 of rank 1 with 0x"},
-	{"bw", 2, 0, []int{1}, "bw, 4 bytes: rank 1 got message 5 of rank 0 with 0x"},
-	{"bibw", 2, 0, []int{1}, "bibw, 4 bytes: rank 1 got message 5 of rank 0 with 0x"},
-	{"bibw", 2, 1, []int{0}, "bibw, 4 bytes: rank 0 got message 5 of rank 1 with 0x"},
-	{"bcast", 2, 0, []int{1}, "bcast, 4 bytes: rank 1 got message 1 of rank 0 with 0x"},
-	{"reduce", 2, 1, []int{0}, "reduce, 16 bytes: rank 0 got the sum "},
-	{"allreduce", 2, 1, []int{0, 1}, "allreduce, 16 bytes: rank %d got the sum "},
-	{"gather", 2, 1, []int{0}, "gather, 4 bytes: rank 0 got message 1 of rank 1 with 0x"},
+	{"latency", 0, []int{1}, "latency, 4 bytes: rank 1 got message 1 of rank 0 with 0x"},
+	{"latency", 1, []int{0}, "latency, 4 bytes: rank 0 got message 1 of rank 1 with 0x"},
+	{"bw", 0, []int{1}, "bw, 4 bytes: rank 1 got message 5 of rank 0 with 0x"},
+	{"bibw", 0, []int{1}, "bibw, 4 bytes: rank 1 got message 5 of rank 0 with 0x"},
+	{"bibw", 1, []int{0}, "bibw, 4 bytes: rank 0 got message 5 of rank 1 with 0x"},
+	{"mbw_mr", 0, []int{1}, "mbw_mr, 4 bytes: rank 1 got message 5 of rank 0 with 0x"},
+	{"multi_lat", 1, []int{0}, "multi_lat, 4 bytes: rank 0 got message 1 of rank 1 with 0x"},
+	{"latency_mt", 0, []int{1}, "latency_mt, 4 bytes: rank 1 got message 1 of rank 0 with 0x"},
+	{"latency_mt", 1, []int{0}, "latency_mt, 4 bytes: rank 0 got message 1 of rank 1 with 0x"},
+	{"bcast", 0, []int{1}, "bcast, 4 bytes: rank 1 got message 1 of rank 0 with 0x"},
+	{"reduce", 1, []int{0}, "reduce, 16 bytes: rank 0 got the sum "},
+	{"allreduce", 1, []int{0, 1}, "allreduce, 16 bytes: rank %d got the sum "},
+	{"gather", 1, []int{0}, "gather, 4 bytes: rank 0 got message 1 of rank 1 with 0x"},
 }
 
 // mutated are the options of the mutants.
@@ -77,7 +80,6 @@ var mutated = options(func(o *Options) { o.Max, o.Iterations, o.Warmup, o.Window
 // wrongByte is the pattern with a byte of one message spoilt.
 func wrongByte(b []byte, source, sequence int) {
 	pattern(b, source, sequence)
-	// A window's pattern has room for a window more; its last message begins at offset Window-1.
 	if sequence == 1 && len(b) >= wrongFrom {
 		b[len(b)-1] ^= 0x5a
 	}
@@ -96,7 +98,7 @@ var mutantBody = worldBody("mutants", func(world *mpi.Comm) error {
 		with := tick(world)
 		if world.Rank() == m.source {
 			with.pattern = wrongByte
-			if m.benchmark == "bw" || m.benchmark == "bibw" {
+			if find(m.benchmark).kind == stream || find(m.benchmark).kind == rates {
 				with.pattern = wrongByteOfWindow
 			}
 		}

@@ -47,7 +47,7 @@ type Benchmark struct {
 	title  string                                // of the table, as OSU's parsers look for it
 	kind   *kind                                 // of table
 	cell   func(s *session, n int) (cell, error) // measures one size
-	room   func(s *session) int                  // messages that the receive buffer has room for; nil: one
+	room   func(o Options, rank, ranks int) int  // messages that the receive buffer has room for, most at rank 0; nil: one
 	remark func(s *session) string               // a line above the header; nil: none
 	whole  func(s *session) error                // prints the whole table, where cell is nil
 }
@@ -129,7 +129,7 @@ var All = []*Benchmark{
 	{Name: "multi_lat", Short: "latency of pairs of ranks at once", Least: 2, Even: true, Start: 2,
 		title: "Multi Latency", kind: pingPong, cell: multiLatency},
 	{Name: "latency_mt", Short: "latency where several goroutines of a rank wait for messages", Ranks: 2, Start: 2,
-		title: "Multi-threaded Latency", kind: pingPong, cell: threadLatency, room: func(*session) int { return receivers },
+		title: "Multi-threaded Latency", kind: pingPong, cell: threadLatency, room: func(Options, int, int) int { return receivers },
 		remark: func(*session) string {
 			return fmt.Sprintf("# Number of Sender threads: 1\n# Number of Receiver threads: %d", receivers)
 		}},
@@ -196,15 +196,20 @@ func (b *Benchmark) Check(o Options, ranks int) error {
 	case low%b.kind.element != 0:
 		return optionErrorf("%s: %d bytes are no whole number of %s, which has %d", b.Name, low, b.kind.datatype, b.kind.element)
 	}
-	messages := 2
-	if b.room != nil {
-		messages += max(o.Window, ranks)
-	}
-	if high > mostBuffers/messages {
+	const others = 4 // the message that is sent, and what validation compares with
+	if high > mostBuffers/(others+b.places(o, 0, ranks)) {
 		return optionErrorf("%s: messages of up to %d bytes take more than %d GiB of buffers on a rank; try a smaller -m, -W or -n",
 			b.Name, high, mostBuffers>>30)
 	}
 	return nil
+}
+
+// places are how many messages the receive buffer has room for.
+func (b *Benchmark) places(o Options, rank, ranks int) int {
+	if b.room == nil {
+		return 1
+	}
+	return b.room(o, rank, ranks)
 }
 
 // sizes are the smallest and the largest message.

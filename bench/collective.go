@@ -75,22 +75,23 @@ func broadcast(s *session, n int) (cell, error) {
 	return s.each(n, fill, func() error { return mpi.Bcast(s.world, buf, root) }, compare)
 }
 
-// allAtRoot is the room for a message of every rank, at the rank that gathers them.
-func allAtRoot(s *session) int {
-	if s.world.Rank() == 0 {
-		return s.world.Size()
+// allAtRoot is the room for a message of every rank, at the rank that gathers them: rank 0.
+func allAtRoot(_ Options, rank, ranks int) int {
+	if rank == 0 {
+		return ranks
 	}
 	return 0
 }
 
 func gather(s *session, n int) (cell, error) {
 	const root = 0
-	in, out := s.send[:n], s.recv[:n*allAtRoot(s)]
+	messages := allAtRoot(s.Options, s.world.Rank(), s.world.Size())
+	in, out := s.send[:n], s.recv[:n*messages]
 	return s.each(n,
 		func(i int) { s.pattern(in, s.world.Rank(), i) },
 		func() error { return mpi.Gather(s.world, in, out, root) },
 		func(i int) {
-			for r := range allAtRoot(s) {
+			for r := range messages {
 				s.compareMessage(out[r*n:][:n], r, i)
 			}
 		})

@@ -39,12 +39,19 @@ func TestNonsenseIsRefused(t *testing.T) {
 		{"barrier", 2, options(func(o *Options) { o.Validate = true }), "barrier moves no payload that could be validated"},
 		{"gather", 1000, sized(1<<30, 1<<30, 1), "gather: messages of up to 1073741824 bytes take more than 4 GiB of buffers on a rank; " +
 			"try a smaller -m, -W or -n"},
+		{"bw", 2, options(func(o *Options) { o.Window, o.Validate = 4096, true }), "bw: messages of up to 4194304 bytes take more than " +
+			"4 GiB of buffers on a rank; try a smaller -m, -W or -n"},
 	} {
 		err := find(c.benchmark).Check(c.options, c.ranks)
 		var option *OptionError
 		require.ErrorAs(t, err, &option, "%s %+v", c.benchmark, c.options)
 		require.EqualError(t, err, c.want)
 	}
+}
+
+// A window that is not validated is received in one place.
+func TestALargeWindowTakesRoomOnlyForValidation(t *testing.T) {
+	require.NoError(t, find("bw").Check(options(func(o *Options) { o.Window = 4096 }), 2))
 }
 
 func TestEveryBenchmarkAcceptsItsDefaults(t *testing.T) {

@@ -184,9 +184,9 @@ func (s *session) rounds(n int, receives bool, round func() error) (float64, err
 }
 
 // windowIfValidating is the room for a window: OSU's benchmarks receive it all in one place, but then it could not be compared.
-func windowIfValidating(s *session) int {
-	if s.Validate {
-		return s.Window
+func windowIfValidating(o Options, _, _ int) int {
+	if o.Validate {
+		return o.Window
 	}
 	return 1
 }

@@ -71,11 +71,7 @@ func (s *session) measure() error {
 		return s.out.err
 	}
 	low, high := s.sizes(s.Options)
-	room := 1
-	if s.room != nil {
-		room = s.room(s)
-	}
-	s.send, s.recv = buffer(high+s.Window), buffer(high*room)
+	s.send, s.recv = buffer(high+s.Window), buffer(high*s.places(s.Options, s.world.Rank(), s.world.Size()))
 	if s.Validate {
 		s.want, s.sums = buffer(high+s.Window), buffer(high)
 	}

@@ -33,3 +33,17 @@ func TestExitStatusOfARank(t *testing.T) {
 	require.Equal(t, exitStatus(1), tell(fmt.Errorf("rank 1: %w", bench.ErrInvalid)))
 	require.Equal(t, usage, tell(errors.Join(nil, &bench.OptionError{What: "bw runs on 2 ranks"})))
 }
+
+func FuzzSizes(f *testing.F) {
+	for _, text := range []string{"8", "1:4M", "8:4", ":", "-1:4", "2048M", "99999999999999999999"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		var r sizeRange
+		if err := r.Set(text); err != nil {
+			require.False(t, r.given, text)
+			return
+		}
+		require.True(t, 0 <= r.low && r.low <= r.high && 0 < r.high && r.high < 1<<31, "%q: %+v", text, r)
+	})
+}

@@ -43,6 +43,13 @@ var goldens = []golden{
 # Size         Avg Latency(us)
 1024                  166.6667
 `},
+	// The clock stands still while bytes are validated. To stop it and to start it is a read each: one of the two counts.
+	{"latency", 2, options(func(o *Options) { o.Min, o.Max, o.Iterations, o.Warmup, o.Validate = 2, 2, 10, 1, true }), `
+# OSU-style weft MPI Latency Test v0.1.0
+# Datatype: MPI_CHAR.
+# Size         Avg Latency(us)          Validation
+2                      1050.00                Pass
+`},
 	// The count of OSU: one millisecond over twice as many iterations as a large message has.
 	{"latency", 2, options(func(o *Options) { o.Min, o.Max, o.Digits, o.Warmup = 16384, 16384, 3, 0 }), `
 # OSU-style weft MPI Latency Test v0.1.0

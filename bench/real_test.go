@@ -84,7 +84,7 @@ func TestEveryBenchmarkOnRealRanks(t *testing.T) {
 // The counters of a process are all that tells of allocations on the other goroutines of a rank too. What is not per message may
 // allocate: the difference between two runs tells.
 var frugal = worldBody("frugal", func(world *mpi.Comm) error {
-	for _, name := range []string{"latency", "barrier", "bcast", "reduce", "allreduce", "gather"} {
+	for _, name := range []string{"latency", "bw", "bibw", "mbw_mr", "barrier", "bcast", "reduce", "allreduce", "gather"} {
 		allocated := func(iterations int) (uint64, error) {
 			o := options(func(o *Options) { o.Min, o.Max, o.Iterations, o.Warmup = 8, 8, iterations, 10 })
 			s := newSession(find(name), o, world, os.Stdout, instruments{now: mpi.Wtime, pattern: pattern})

@@ -18,7 +18,7 @@
 #define SIZES1 {1, 0, 0}
 #endif
 #ifndef N0
-#define N0 3			/* how many messages */
+#define N0 3			/* how many messages: 6 at most */
 #endif
 #ifndef N1
 #define N1 3
@@ -33,12 +33,22 @@
 #ifndef LINES1
 #define LINES1 4		/* in any other phase */
 #endif
-#define MOST 5			/* the most lines of any ring */
-#ifndef REGIONS
-#define REGIONS 3		/* of one direction, at one time */
+#if LINES0 > LINES1
+#define MOST LINES0
+#else
+#define MOST LINES1
 #endif
-#ifndef SHRINKS
-#define SHRINKS 0		/* how often each rank may find that it has been idle or small for long */
+#ifndef REGIONS
+#define REGIONS 3		/* of one direction at one time: as many as the model has room for */
+#endif
+#ifndef LIMIT
+#define LIMIT REGIONS		/* as many as may be registered */
+#endif
+#ifndef SHRINKS0
+#define SHRINKS0 0		/* how often rank 0 may find that it has been idle or small for long */
+#endif
+#ifndef SHRINKS1
+#define SHRINKS1 0
 #endif
 #ifndef REFUSALS
 #define REFUSALS 0		/* how often a receiver may have no memory; ALWAYS: it never has */
@@ -51,7 +61,11 @@
 #define STARVE 0		/* whether a sender without credits may ask for the next phase */
 #endif
 
+#ifdef MUTANT_NO_CONTROL_LINES
+#define CONTROL 0
+#else
 #define CONTROL 1		/* lines that data leaves to control */
+#endif
 #ifdef MUTANT_NO_CREDIT_LINES
 #define CREDITS 0
 #else
@@ -61,58 +75,73 @@
 
 #define COUNTS 63		/* lines are counted modulo 64, where the library has 2^32 */
 
-mtype = { DATA, RTS, RESIZE, CREDIT };		/* ENLARGE and SHRINK are one message: RESIZE to a phase */
-mtype = { EMPTY, FLYING, PLACED };		/* a line; FLYING is posted and not placed */
-mtype = { UNREGISTERED, LIVE, FOLLOWED };	/* a region; FOLLOWED: a message has arrived in its successor */
-mtype = { NONE, POSTED, HEAD };			/* an answer on its way */
-mtype = { ACK, NACK };
+/* Of every set 0 is "none", "unused". */
+mtype = { DATA, RTS, RESIZE, CREDIT };	/* a message; ENLARGE and SHRINK are one: RESIZE to a phase */
+#define EMPTY 0				/* a line … */
+#define FLYING 1			/* … posted, and not placed */
+#define PLACED 2			/* … placed, and not read */
+#define UNREGISTERED 0			/* a region … */
+#define LIVE 1
+#define FOLLOWED 2			/* … in whose successor a message has arrived */
+#define POSTED 1			/* an answer on its way … */
+#define HEAD 2				/* … of which the head flag is placed, and the tail not */
+#define ACK 1
+#define NACK 2
 
 typedef Line {
-	mtype state;
-	mtype kind;
-	byte arg;	/* DATA, RTS: sequence number. RESIZE: the wanted phase */
-	byte place;	/* RESIZE: the region of the landing place */
-	byte gen;	/* RESIZE: its generation */
-	byte count;	/* the lines that the sender has consumed of the other direction */
+	unsigned state : 2;
+	unsigned kind : 3;
+	unsigned arg : 3;	/* DATA, RTS: sequence number. RESIZE: the wanted phase */
+	unsigned place : 2;	/* RESIZE: the region of the landing place */
+	unsigned gen : 3;	/* RESIZE: its generation */
+	unsigned count : 6	/* the lines that the sender has consumed of the other direction */
 }
 
-typedef Region {	/* registered as one: a ring, and a landing place for answers to its owner's questions */
-	mtype state;
-	byte phase;
+typedef Region {		/* registered as one: a ring, and a landing place for answers to its owner's questions */
 	Line line[MOST];
-	byte head, tail;	/* of the landing place: the generation, or 0 for cleared */
-	mtype verdict;
-	byte key;
-	bool intact;		/* whether the checksum is right */
+	unsigned state : 2;
+	unsigned phase : 2;
+	unsigned head : 3;	/* of the landing place: the generation, or 0 for cleared */
+	unsigned tail : 3;
+	unsigned verdict : 2;
+	unsigned key : 2;
+	unsigned intact : 1	/* whether the checksum is right */
 }
 
 typedef Answer {
-	mtype state;
-	byte place, gen;
-	mtype verdict;
-	byte key;	/* ACK: the new region */
+	unsigned state : 2;
+	unsigned place : 2;
+	unsigned gen : 3;
+	unsigned verdict : 2;
+	unsigned key : 2	/* ACK: the new region */
 }
 
 typedef Sender {
-	byte next;	/* message to send */
-	byte sent, freed, pos;
-	byte ring;	/* the region at the peer into which it writes */
-	byte phase;
-	byte wanted;	/* the phase in question + 1; 0: no question is open */
-	byte place, gen;	/* of its landing place */
-	byte refused;	/* the least phase that the peer has refused */
-	byte shrinks;
-	byte lent;	/* bit n: message n is announced, and its buffer not yet released */
+	unsigned next : 3;	/* message to send */
+	unsigned sent : 6;
+	unsigned freed : 6;
+	unsigned pos : 3;
+	unsigned ring : 2;	/* the region at the peer into which it writes */
+	unsigned phase : 2;
+	unsigned wanted : 2;	/* the phase in question + 1; 0: no question is open */
+	unsigned place : 2;	/* of its landing place */
+	unsigned gen : 3;
+	unsigned refused : 2;	/* the least phase that the peer has refused */
+	unsigned shrinks : 1;
+	unsigned lent : 6	/* bit n: message n is announced, and its buffer not yet released */
 }
 
 typedef Receiver {
-	byte ring;	/* the region that it polls */
-	byte pos, consumed, told;
-	byte next;	/* sequence number that is due */
-	byte asked;	/* the phase to answer + 1; 0: nothing */
-	byte place, gen;
-	Answer last;	/* to be repeated */
-	byte reading;	/* bit n: message n is being read out of the sender's memory */
+	unsigned ring : 2;	/* the region that it polls */
+	unsigned pos : 3;
+	unsigned consumed : 6;
+	unsigned told : 6;
+	unsigned next : 3;	/* sequence number that is due */
+	unsigned asked : 2;	/* the phase to answer + 1; 0: nothing */
+	unsigned place : 2;
+	unsigned gen : 3;
+	unsigned reading : 6;	/* bit n: message n is being read out of the sender's memory */
+	Answer last		/* to be repeated */
 }
 
 typedef Direction {
@@ -120,15 +149,15 @@ typedef Direction {
 	Receiver r;
 	Region region[REGIONS];
 	Answer answer[2];	/* on their way to the sender. One at a time, says the protocol; the second is for mutants */
-	byte asks;		/* untagged Sends on their way to the receiver: "say it again" */
-	byte fins;		/* bit n: message n's FIN is on its way to the sender */
+	unsigned asks : 2;	/* untagged Sends on their way to the receiver: "say it again" */
+	unsigned fins : 6	/* bit n: message n's FIN is on its way to the sender */
 }
 
 Direction dir[2];
 byte refusals = REFUSALS;
 byte corruptions = CORRUPTIONS;
-byte size0[4] = SIZES0;
-byte size1[4] = SIZES1;
+byte size0[6] = SIZES0;
+byte size1[6] = SIZES1;
 hidden byte i, n, spare;	/* of use inside one step only */
 
 #define S dir[me].s
@@ -182,8 +211,8 @@ inline ask(p) {
 }
 
 inline reply(a) {
-	i = (dir[peer].answer[0].state == NONE -> 0 : 1);
-	assert(dir[peer].answer[i].state == NONE);
+	i = (dir[peer].answer[0].state == 0 -> 0 : 1);
+	assert(dir[peer].answer[i].state == 0);
 	dir[peer].answer[i].state = POSTED;
 	dir[peer].answer[i].place = a.place;
 	dir[peer].answer[i].gen = a.gen;
@@ -194,8 +223,12 @@ inline reply(a) {
 /* My region n is no more: deregistered, and its memory may be given to another. */
 inline free(n) {
 	dir[peer].region[n].state = UNREGISTERED;
+	dir[peer].region[n].phase = 0;
 	dir[peer].region[n].head = 0;
 	dir[peer].region[n].tail = 0;
+	dir[peer].region[n].verdict = 0;
+	dir[peer].region[n].key = 0;
+	dir[peer].region[n].intact = 0;
 	for (i : 0 .. MOST - 1) {
 		if
 		:: dir[peer].region[n].line[i].state == PLACED ->	/* what lies there is lost; a Write in flight still flies */
@@ -231,6 +264,9 @@ inline credited(c) {
 #ifdef MUTANT_STALE_CREDIT_IS_A_VIOLATION
 		assert(false);
 #endif
+#ifdef MUTANT_STALE_CREDIT_TAKEN
+		S.freed = c;
+#endif
 		assert(i > COUNTS / 2)
 	fi
 }
@@ -242,7 +278,7 @@ inline allocate() {
 	:: spare < REGIONS && dir[peer].region[spare].state != UNREGISTERED -> spare++
 	:: else -> break
 	od;
-	assert(spare < REGIONS)
+	assert(spare < LIMIT)
 }
 
 /* From the ACK on the new ring is polled. What was sent before is consumed: the ACK says so, without a count. */
@@ -261,6 +297,24 @@ inline swap() {
 	R.told = R.consumed;
 #endif
 }
+
+/* The new ring is reserved and registered before the answer goes. */
+inline grant() {
+	allocate();
+	R.last.place = R.place;
+	R.last.gen = R.gen;
+	R.last.verdict = ACK;
+	R.last.key = spare;
+	reply(R.last);
+	swap();
+	R.asked = 0;
+	R.place = 0;
+	R.gen = 0
+}
+
+#define PEEK(l) \
+	:: d_step { R.asked == 0 && R.pos != l && MINE.line[l].state == PLACED && MINE.line[l].kind == RESIZE -> \
+		R.asked = MINE.line[l].arg + 1; R.place = MINE.line[l].place; R.gen = MINE.line[l].gen; grant() }
 
 /* A message of the ring, in its order. */
 inline read() {
@@ -315,7 +369,10 @@ inline accept() {
 		S.ring = LANDING.key;
 		S.phase = S.wanted - 1;
 		S.pos = 0;
-		S.freed = S.sent
+		S.freed = S.sent;
+#if !defined(FREE_AT_ACK) && !defined(MUTANT_NO_FIRST_MESSAGE)
+		post(CREDIT, 0)		/* else a receiver whose peer has become idle would keep its old ring for ever */
+#endif
 	:: else ->
 #ifndef MUTANT_REFUSAL_FORGOTTEN
 		if
@@ -327,6 +384,7 @@ inline accept() {
 #endif
 	fi;
 	S.wanted = 0;
+	S.place = 0;
 	sweep()
 }
 
@@ -354,14 +412,7 @@ end:	do
 			S.shrinks--; ask(0) }
 
 	/* The answer. */
-	:: d_step { ANSWERED && LANDING.intact -> accept()
-#ifdef FIRST_MESSAGE_AT_ONCE
-			; if
-			:: LANDING.verdict == ACK && S.phase == 0 && S.next == MESSAGES -> post(CREDIT, 0)
-			:: else
-			fi
-#endif
-		}
+	:: d_step { ANSWERED && LANDING.intact -> accept() }
 #ifndef MUTANT_NOT_ASKED_AGAIN
 	:: d_step { ANSWERED && !LANDING.intact ->
 #ifndef MUTANT_LANDING_NOT_CLEARED
@@ -376,22 +427,22 @@ end:	do
 	/* Receiving. */
 	:: d_step { MINE.line[R.pos].state == PLACED -> read() }
 	:: d_step { MAY_WRITE && OWED >= THRESHOLD && ROOM_CREDIT -> post(CREDIT, 0) }
-	:: d_step { R.asked != 0 ->
-			allocate();
-			R.last.place = R.place; R.last.gen = R.gen; R.last.verdict = ACK; R.last.key = spare;
-			reply(R.last); swap(); R.asked = 0 }
+	:: d_step { R.asked != 0 -> grant() }
 	:: d_step { R.asked != 0 && refusals > 0 ->
 			refusals = (refusals == ALWAYS -> ALWAYS : refusals - 1);
 			R.last.place = R.place; R.last.gen = R.gen; R.last.verdict = NACK; R.last.key = 0;
-			reply(R.last); R.asked = 0 }
+			reply(R.last); R.asked = 0; R.place = 0; R.gen = 0 }
 	:: d_step { dir[peer].asks > 0 -> dir[peer].asks--; assert(R.last.verdict != 0); reply(R.last) }
+#ifdef MUTANT_ACK_BEFORE_DRAINED
+	PEEK(1) PEEK(2) PEEK(3)
+#endif
 #ifdef MUTANT_ACK_BEFORE_REGISTERED
 	:: d_step { MINE.state == UNREGISTERED -> MINE.state = LIVE }
 #endif
 
 	/* Rendezvous: the Read is done, then FIN, then the sender's buffer is its own again. */
 	:: d_step { R.reading != 0 ->
-			i = (R.reading & 1 -> 1 : (R.reading & 2 -> 2 : (R.reading & 4 -> 4 : 8)));
+			i = R.reading & ~(R.reading - 1);	/* the first of them */
 			assert(dir[peer].s.lent & i);
 			R.reading = R.reading & ~i; dir[peer].fins = dir[peer].fins | i }
 	:: d_step { dir[me].fins != 0 -> S.lent = S.lent & ~dir[me].fins; dir[me].fins = 0 }
@@ -406,7 +457,12 @@ end:	do
 #define PLACE(n, l) \
 	:: d_step { dir[me].region[n].line[l].state == FLYING -> \
 		assert(dir[me].region[n].state != UNREGISTERED); dir[me].region[n].line[l].state = PLACED }
-#define PLACES(n) PLACE(n, 0) PLACE(n, 1) PLACE(n, 2) PLACE(n, 3) PLACE(n, 4)
+#if MOST > 4
+#define FIFTH(n) PLACE(n, 4)
+#else
+#define FIFTH(n)
+#endif
+#define PLACES(n) PLACE(n, 0) PLACE(n, 1) PLACE(n, 2) PLACE(n, 3) FIFTH(n)
 
 #define FLIES(a) dir[peer].answer[a]
 #define TARGET(a) dir[me].region[FLIES(a).place]
@@ -418,14 +474,21 @@ inline land(a, good) {
 	TARGET(a).verdict = FLIES(a).verdict;
 	TARGET(a).key = FLIES(a).key;
 	TARGET(a).intact = good;
-	FLIES(a).state = NONE; FLIES(a).place = 0; FLIES(a).gen = 0; FLIES(a).verdict = 0; FLIES(a).key = 0
+	FLIES(a).state = 0; FLIES(a).place = 0; FLIES(a).gen = 0; FLIES(a).verdict = 0; FLIES(a).key = 0
 }
+
+#ifdef FLAGS_CORRUPTED
+#define DAMAGED(a) :: d_step { FLIES(a).state == HEAD && corruptions > 0 -> corruptions--; FLIES(a).gen = 0; land(a, false) }
+#else
+#define DAMAGED(a)
+#endif
 
 #define ANSWER(a) \
 	:: d_step { FLIES(a).state == POSTED -> \
 		assert(TARGET(a).state != UNREGISTERED); TARGET(a).head = FLIES(a).gen; TARGET(a).intact = false; FLIES(a).state = HEAD } \
 	:: d_step { FLIES(a).state == HEAD -> land(a, true) } \
-	:: d_step { FLIES(a).state == HEAD && corruptions > 0 -> corruptions--; land(a, false) }
+	:: d_step { FLIES(a).state == HEAD && corruptions > 0 -> corruptions--; land(a, false) } \
+	DAMAGED(a)
 
 proctype Provider(byte me; byte peer) {
 end:	do
@@ -437,23 +500,21 @@ end:	do
 	od
 }
 
+#define pick(x) if :: x = 0 :: x = 1 :: x = HUGE fi
+
 init {
+#ifdef ANY
+	atomic {
+		pick(size0[0]); pick(size0[1]); pick(size1[0]); pick(size1[1])
+	}
+#endif
 	d_step {
-		byte d;
-		for (d : 0 .. 1) {
-			dir[d].s.refused = PHASES;
-			dir[d].s.shrinks = SHRINKS;
-			for (spare : 0 .. REGIONS - 1) {
-				dir[d].region[spare].state = UNREGISTERED;
-				for (i : 0 .. MOST - 1) {
-					dir[d].region[spare].line[i].state = EMPTY
-				}
-			}
-			dir[d].region[0].state = LIVE;
-			dir[d].answer[0].state = NONE;
-			dir[d].answer[1].state = NONE
-		}
-		spare = 0; i = 0; d = 0
+		dir[0].s.refused = PHASES;
+		dir[1].s.refused = PHASES;
+		dir[0].s.shrinks = SHRINKS0;
+		dir[1].s.shrinks = SHRINKS1;
+		dir[0].region[0].state = LIVE;
+		dir[1].region[0].state = LIVE
 	}
 	atomic {
 		run Rank(0, 1); run Rank(1, 0); run Provider(0, 1); run Provider(1, 0)

@@ -51,7 +51,7 @@
 #define SHRINKS1 0
 #endif
 #ifndef REFUSALS
-#define REFUSALS 0		/* how often a receiver may have no memory; ALWAYS: it never has */
+#define REFUSALS 0		/* how often a receiver may lack memory; ALWAYS: as often as it is asked */
 #endif
 #define ALWAYS 255
 #ifndef CORRUPTIONS

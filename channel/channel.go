@@ -46,12 +46,11 @@ type Channel struct {
 	wanted int  // phase to ask for when it is the time; -1 for none
 	paused bool // a question is wanted or open: nothing goes into the ring
 
-	phases   []int
-	refused  int     // the lowest phase that the peer has refused; one more than there are if none
-	retiring *buffer // our old ring, until a message is in the new one
-	reply    reply
-	holding  bool // we want payload announced
-	stats    Stats
+	phases  []int
+	refused int // the lowest phase that the peer has refused; one more than there are if none
+	reply   reply
+	holding bool // we want payload announced
+	stats   Stats
 
 	pd   transport.PD
 	conf Config
@@ -132,8 +131,8 @@ func (c *Channel) end(s State, cause error) error {
 		return nil
 	}
 	c.state, c.err = s, cause
-	err := errors.Join(c.recv.buffer.drop(), c.send.mirror.drop(), c.retiring.drop(), c.asking.mirror.drop(), c.asking.land.drop())
-	c.asking, c.reply, c.retiring, c.wanted = asking{}, reply{}, nil, -1
+	err := errors.Join(c.recv.buffer.drop(), c.send.mirror.drop(), c.asking.mirror.drop(), c.asking.land.drop())
+	c.asking, c.reply, c.wanted = asking{}, reply{}, -1
 	c.recv.ring, c.recv.current = nil, 0
 	c.send.ring, c.send.reserved, c.send.maxBody, c.send.limit = nil, 0, 0, 0
 	return err

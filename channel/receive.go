@@ -54,11 +54,6 @@ func (c *Channel) Next() (kind Kind, body []byte, ok bool, err error) {
 		if int(r.consumed-r.told)+need > r.lines {
 			return 0, nil, false, violation("a message of %d lines, with %d of %d lines in use", need, r.consumed-r.told, r.lines)
 		}
-		if c.retiring != nil {
-			if err := c.retire(); err != nil {
-				return 0, nil, false, err
-			}
-		}
 		header := binary.LittleEndian.Uint64(r.ring[at+8:])
 		if err := c.send.credited(uint32(header)); err != nil {
 			return 0, nil, false, err

@@ -31,9 +31,6 @@ func (c *Channel) asked(k Kind, body []byte) error {
 	if k == enlarge && q.phase <= present || k == shrink && q.phase >= present || q.generation == 0 {
 		return fmt.Errorf("%w: %v to phase %d in phase %d", transport.ErrProtocol, k, q.phase, present)
 	}
-	if c.retiring != nil {
-		return fmt.Errorf("%w: %v before the ring was used", transport.ErrProtocol, k)
-	}
 	c.reply.given, c.reply.question = true, q
 	target := geometry(c.phases, q.phase)
 	fresh, err := c.newBuffer(target, transport.RemoteWrite, q.phase == 0)
@@ -43,13 +40,14 @@ func (c *Channel) asked(k Kind, body []byte) error {
 		r.advance(1)
 		return c.sayReply()
 	}
-	c.retiring = r.buffer
-	generation := random()
+	old, generation := r.buffer, random()
 	r.consumed++
 	r.change(fresh, generation)
 	r.told = r.consumed // the answer says it
 	c.reply.answer = answer{ack: true, shape: target, key: fresh.Key(), generation: generation}
-	return c.sayReply()
+	// The question was the last message of the old ring, and all before it has been read: nothing is on its way there, unless it be
+	// the answer to a question of our own (docs/adr/0007).
+	return errors.Join(c.sayReply(), old.release())
 }
 
 // AskedAgain takes the peer's Send of no bytes: its answer was corrupt, and it wants the same once more.
@@ -76,11 +74,4 @@ func (c *Channel) sayReply() error {
 		return nil
 	}
 	return err
-}
-
-// retire lets go of the old ring: a message in the new one shows that nothing is on its way to it.
-func (c *Channel) retire() error {
-	old := c.retiring
-	c.retiring = nil
-	return old.release()
 }

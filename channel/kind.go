@@ -15,10 +15,11 @@ const (
 	First                   // the beginning of a message that comes in pieces (package eager)
 	More                    // a piece of it
 	Piece                   // a piece of it announced (package rendezvous)
+	Batch                   // several small messages (package eager)
 	kinds
 )
 
-var kindNames = [kinds]string{"", "SKIP", "CREDIT", "ENLARGE", "SHRINK", "EAGER", "RTS", "FIRST", "MORE", "PIECE"}
+var kindNames = [kinds]string{"", "SKIP", "CREDIT", "ENLARGE", "SHRINK", "EAGER", "RTS", "FIRST", "MORE", "PIECE", "BATCH"}
 
 func (k Kind) String() string {
 	if k > 0 && k < kinds {

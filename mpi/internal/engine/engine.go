@@ -79,6 +79,9 @@ type Engine struct {
 	holding []*peer // peers that have been told to keep theirs
 	window  [][]byte
 
+	batching    []*peer // that have a batch
+	batchMemory [][]byte
+
 	waiting waiting
 	held    held
 	reclaim reclaim
@@ -148,6 +151,9 @@ func (e *Engine) Size() int { return e.size }
 func (e *Engine) pass() bool {
 	e.stats.Passes++
 	e.held.flushed()
+	if len(e.batching) > 0 {
+		e.sendBatches()
+	}
 	busy := false
 	for {
 		n := e.cq.Poll(e.wcs[:])

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/eager"
 	"github.com/weft-mpi/weft/rendezvous"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -31,6 +32,8 @@ type peer struct {
 	queue    []*request // sends that wait for a connection or for credits, in the order of their posting
 	head     int        // of queue
 	retrying bool       // is in Engine.retry
+	batch    eager.Batch
+	batching bool // is in Engine.batching
 	in       incoming
 	holding  bool // has been told to announce payload
 	stats    protocols
@@ -136,7 +139,10 @@ func (a *acceptor) Refused(remote string, err error) {
 // enqueue lets a send wait for its peer.
 func (p *peer) enqueue(r *request) { p.queue = append(p.queue, r) }
 
-func (p *peer) waiting() bool { return p.head < len(p.queue) }
+func (p *peer) queued() bool { return p.head < len(p.queue) }
+
+// waiting tells whether something is to go before what comes now.
+func (p *peer) waiting() bool { return p.batch.Count() > 0 || p.queued() }
 
 func (p *peer) dequeue() {
 	p.queue[p.head] = nil
@@ -217,7 +223,9 @@ func (e *Engine) failPeer(p *peer, cause error) {
 }
 
 func (e *Engine) failRequestsOf(p *peer) {
-	for p.waiting() {
+	p.batch.Drop()
+	e.reclaimBatch(p)
+	for p.queued() {
 		r := p.queue[p.head]
 		p.dequeue()
 		e.complete(r, p.cause)

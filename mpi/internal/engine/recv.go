@@ -148,7 +148,23 @@ func (e *Engine) drain(p *peer) {
 func (e *Engine) arrived(p *peer, kind channel.Kind, body []byte) error {
 	switch kind {
 	case channel.Eager:
-		return e.arrivedEager(p, body)
+		env, payload, err := eager.Parse(body)
+		if err != nil {
+			return err
+		}
+		return e.arrivedWhole(p, env, payload)
+	case channel.Batch:
+		for len(body) > 0 {
+			env, payload, rest, err := eager.ParseEntry(body)
+			if err == nil {
+				err = e.arrivedWhole(p, env, payload)
+			}
+			if err != nil {
+				return err
+			}
+			body = rest
+		}
+		return nil
 	case channel.RTS:
 		rts, err := rendezvous.ParseRTS(body)
 		if err != nil {
@@ -182,12 +198,8 @@ func (e *Engine) arrived(p *peer, kind channel.Kind, body []byte) error {
 	return fmt.Errorf("%w: message kind %v", transport.ErrProtocol, kind)
 }
 
-// arrivedEager takes a whole message: by far the most common case.
-func (e *Engine) arrivedEager(p *peer, body []byte) error {
-	env, payload, err := eager.Parse(body)
-	if err != nil {
-		return err
-	}
+// arrivedWhole takes a whole message: by far the most common case.
+func (e *Engine) arrivedWhole(p *peer, env envelope, payload []byte) error {
 	if p.in.coming() {
 		return fmt.Errorf("%w: a message began inside another", transport.ErrProtocol)
 	}

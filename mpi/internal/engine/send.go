@@ -86,7 +86,10 @@ func (e *Engine) startSend(r *request, env envelope, dst int, more bool) {
 		e.connect(p)
 	}
 	r.peer = p
-	if p.state != peerOpen || p.waiting() {
+	if more && e.batched(p, r) {
+		return
+	}
+	if p.state != peerOpen || p.queued() {
 		p.enqueue(r)
 		return
 	}
@@ -108,6 +111,9 @@ func (p *peer) holdsBack(n int) bool { return n > 0 && p.ch.Held() }
 
 // trySend hands a send to its protocols; false when there is no room now for all of it. It never blocks.
 func (e *Engine) trySend(p *peer, r *request, more bool) (through bool, err error) {
+	if sent, err := e.sendBatch(p, true); !sent {
+		return false, err
+	}
 	m := &r.msg
 	for {
 		o := channel.Oversized
@@ -163,7 +169,13 @@ func (e *Engine) announce(p *peer, r *request, more bool) (ok bool, err error) {
 
 // advance starts the sends that waited, in order, as far as there is room.
 func (e *Engine) advance(p *peer) {
-	for p.state == peerOpen && p.waiting() {
+	if sent, err := e.sendBatch(p, true); err != nil {
+		e.failPeer(p, err)
+		return
+	} else if !sent {
+		return
+	}
+	for p.state == peerOpen && p.queued() {
 		r := p.queue[p.head]
 		through, err := e.trySend(p, r, p.head+1 < len(p.queue))
 		if err != nil {

@@ -30,8 +30,8 @@ func threshold(lines, slot int) int {
 	return max(low, min(high, lines/4))
 }
 
-// Progress sends the CREDIT that is owed. It tells whether one is owed that cannot go now: call it again after the next pass. An
-// error is of the queue pair, which is broken then.
+// Progress sends the CREDIT that is owed. It tells whether one is owed that cannot go now: call it again after the next pass. A message
+// that is reserved and not committed must be reserved again. An error is of the queue pair, which is broken then.
 func (c *Channel) Progress() (owing bool, err error) {
 	if c.state != StateOpen || int(c.recv.consumed-c.recv.told) < c.recv.threshold {
 		return false, nil
@@ -39,6 +39,7 @@ func (c *Channel) Progress() (owing bool, err error) {
 	if int(c.send.sent-c.send.freed) >= c.send.lines {
 		return true, nil
 	}
+	c.send.reserved = 0 // its lines are the CREDIT's
 	err = c.post(credit, 0, 1, 1, false)
 	switch {
 	case err == nil:

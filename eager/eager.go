@@ -4,6 +4,7 @@ package eager
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/weft-mpi/weft/channel"
@@ -53,7 +54,7 @@ func SendVec(c *channel.Channel, env Envelope, vec [][]byte, more bool) (sent bo
 
 // committed turns a full send queue into "no room now".
 func committed(err error) (bool, error) {
-	if err == transport.ErrQueueFull {
+	if errors.Is(err, transport.ErrQueueFull) {
 		return false, nil
 	}
 	return err == nil, err

@@ -6,6 +6,7 @@
 package rendezvous
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/weft-mpi/weft/channel"
@@ -27,11 +28,11 @@ type Announcer struct {
 
 // announcement is a message whose bytes wait to be read.
 type announcement struct {
-	generation uint16 // steps with every use, so that a FIN of an earlier one does not match
-	next       int32  // free entries: index plus one
-	c          *channel.Channel
-	open       *int // of c
-	mr         transport.MR
+	generation uint16           // steps with every use, so that a FIN of an earlier one does not match
+	next       int32            // free entries: index plus one
+	c          *channel.Channel // nil in a free entry
+	open       *int             // of c
+	mr         transport.MR     // nil for a message of no bytes, which needs none
 	token      uint64
 }
 
@@ -43,8 +44,8 @@ func NewAnnouncer(pd transport.PD) *Announcer {
 	return &Announcer{pd: pd, open: map[*channel.Channel]*int{}}
 }
 
-// Announce announces buf. When it returns true, buf must stay as it is until Finished gives token back. False means that there is no
-// room now: credits, or announcements of this channel.
+// Announce announces buf, which may be empty. When it returns true, buf must stay as it is until Finished gives token back. False means
+// that there is no room now: credits, the send queue, or announcements of this channel.
 func (a *Announcer) Announce(c *channel.Channel, env eager.Envelope, buf []byte, token uint64, more bool) (ok bool, err error) {
 	open := a.open[c]
 	if open == nil {
@@ -62,23 +63,26 @@ func (a *Announcer) Announce(c *channel.Channel, env eager.Envelope, buf []byte,
 	if !ok {
 		return false, nil
 	}
-	mr, err := a.pd.Register(buf, transport.RemoteRead)
-	if err != nil {
-		a.put(i)
-		return false, fmt.Errorf("send buffer of %d bytes: %w", len(buf), err)
+	var mr transport.MR
+	var key transport.Key
+	if len(buf) > 0 {
+		if mr, err = a.pd.Register(buf, transport.RemoteRead); err != nil {
+			a.put(i)
+			return false, fmt.Errorf("send buffer of %d bytes: %w", len(buf), err)
+		}
+		key = mr.Key()
 	}
 	e := &a.table[i]
 	e.c, e.open, e.mr, e.token = c, open, mr, token
 	RTS{
-		Context: env.Context, Tag: env.Tag, ID: uint32(i) | uint32(e.generation)<<16, Key: mr.Key(), Length: uint64(len(buf)),
+		Context: env.Context, Tag: env.Tag, ID: uint32(i) | uint32(e.generation)<<16, Key: key, Length: uint64(len(buf)),
 	}.Append(body[:0])
 	if err := c.Commit(channel.RTS, more); err != nil {
-		e.mr = nil
 		a.put(i)
-		if derr := mr.Deregister(); derr != nil {
+		if derr := deregister(mr); derr != nil {
 			return false, derr
 		}
-		if err == transport.ErrQueueFull {
+		if errors.Is(err, transport.ErrQueueFull) {
 			err = nil
 		}
 		return false, err
@@ -95,12 +99,12 @@ func (a *Announcer) Outstanding(c *channel.Channel) int {
 	return 0
 }
 
-// Finished takes a delivered FIN of a channel: the buffer is the sender's again, whose token it returns, with what the receiver says of the
-// message. An immediate that names no open announcement of that channel is an error of the peer.
+// Finished takes a delivered FIN of a channel: the buffer is the sender's again, whose token it returns. An immediate
+// that names no open announcement of that channel is an error of the peer.
 func (a *Announcer) Finished(c *channel.Channel, imm uint64) (token uint64, err error) {
 	f := parseFIN(imm)
 	i := int(f.id & 0xffff)
-	if i >= len(a.table) || a.table[i].mr == nil || a.table[i].c != c || a.table[i].generation != uint16(f.id>>16) {
+	if imm != f.imm() || i >= len(a.table) || a.table[i].c != c || a.table[i].generation != uint16(f.id>>16) {
 		return 0, fmt.Errorf("%w: FIN %#x names no open announcement", transport.ErrProtocol, imm)
 	}
 	return a.finish(i)
@@ -110,16 +114,22 @@ func (a *Announcer) finish(i int) (uint64, error) {
 	e := &a.table[i]
 	token, mr := e.token, e.mr
 	*e.open--
-	e.c, e.open, e.mr = nil, nil, nil
 	a.put(i)
-	return token, mr.Deregister()
+	return token, deregister(mr)
+}
+
+func deregister(mr transport.MR) error {
+	if mr == nil {
+		return nil
+	}
+	return mr.Deregister()
 }
 
 // Fail ends all announcements of a channel whose queue pair is cut, and gives their tokens to each.
 func (a *Announcer) Fail(c *channel.Channel, each func(token uint64)) error {
 	var first error
 	for i := range a.table {
-		if a.table[i].mr != nil && a.table[i].c == c {
+		if a.table[i].c == c {
 			token, err := a.finish(i)
 			if err != nil && first == nil {
 				first = err
@@ -146,6 +156,7 @@ func (a *Announcer) take() (int, bool) {
 
 func (a *Announcer) put(i int) {
 	e := &a.table[i]
+	e.c, e.open, e.mr = nil, nil, nil
 	e.generation++
 	e.next, a.free = a.free, int32(i)+1
 }

@@ -1,6 +1,7 @@
 package rendezvous
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/weft-mpi/weft/channel"
@@ -146,7 +147,7 @@ func (f *Fetcher) Progress(c *channel.Channel) error {
 // post posts a request; a full send queue is no error, but time to wait for completions.
 func post(qp transport.QP, wr *transport.SendWR) (full bool, err error) {
 	err = qp.PostSend(wr)
-	if err == transport.ErrQueueFull {
+	if errors.Is(err, transport.ErrQueueFull) {
 		return true, nil
 	}
 	return false, err

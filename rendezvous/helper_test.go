@@ -2,6 +2,7 @@ package rendezvous_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -155,27 +156,55 @@ type link struct {
 	a, b *node
 }
 
-func open(t testing.TB, conf rendezvous.FetcherConfig) *link {
-	l := &link{Pair: channeltest.NewPair()}
-	var ends [2]*channel.Channel
-	for i, e := range []*channeltest.End{l.A, l.B} {
-		ch, err := channel.New(e.PD(), channel.Default)
-		require.NoError(t, err)
-		ends[i] = ch
-		n := newNode(i, e.PD(), conf)
-		n.ch, n.poll = ch, e.Poll
-		if i == 0 {
-			l.a = n
-		} else {
-			l.b = n
-		}
-		for range rendezvous.MaxAnnounced {
-			require.NoError(t, e.PostRecv(&transport.RecvWR{}))
-		}
+// counting is a queue pair that counts what it could not take.
+type counting struct {
+	transport.QP
+	refused map[transport.Opcode]int
+}
+
+func (q counting) PostSend(wr *transport.SendWR) error {
+	err := q.QP.PostSend(wr)
+	if errors.Is(err, transport.ErrQueueFull) {
+		q.refused[wr.Op]++
 	}
-	require.NoError(t, ends[0].Open(l.A, ends[1].Descriptor()))
-	require.NoError(t, ends[1].Open(l.B, ends[0].Descriptor()))
+	return err
+}
+
+func open(t testing.TB, conf rendezvous.FetcherConfig) *link {
+	return openCounting(t, conf, map[transport.Opcode]int{})
+}
+
+// openCounting has the requests counted for which the send queue was full.
+func openCounting(t testing.TB, conf rendezvous.FetcherConfig, refused map[transport.Opcode]int) *link {
+	l := &link{Pair: channeltest.NewPair()}
+	l.a, l.b = newNode(0, l.A.PD(), conf), newNode(1, l.B.PD(), conf)
+	l.a.poll, l.b.poll = l.A.Poll, l.B.Poll
+	l.connect(t, refused)
+	for range rendezvous.MaxAnnounced {
+		require.NoError(t, l.A.PostRecv(&transport.RecvWR{}))
+		require.NoError(t, l.B.PostRecv(&transport.RecvWR{}))
+	}
 	return l
+}
+
+// connect gives the two nodes a channel.
+func (l *link) connect(t testing.TB, refused map[transport.Opcode]int) {
+	var err error
+	l.a.ch, err = channel.New(l.A.PD(), channel.Default)
+	require.NoError(t, err)
+	l.b.ch, err = channel.New(l.B.PD(), channel.Default)
+	require.NoError(t, err)
+	require.NoError(t, l.a.ch.Open(counting{l.A, refused}, l.b.ch.Descriptor()))
+	require.NoError(t, l.b.ch.Open(counting{l.B, refused}, l.a.ch.Descriptor()))
+}
+
+// beside makes a second channel between the two ranks, with the tables of the first.
+func (l *link) beside(t testing.TB) *link {
+	second := &link{Pair: l.Pair}
+	a, b := *l.a, *l.b
+	second.a, second.b = &a, &b
+	second.connect(t, map[transport.Opcode]int{})
+	return second
 }
 
 func newNode(rank int, pd transport.PD, conf rendezvous.FetcherConfig) *node {

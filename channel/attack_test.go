@@ -197,6 +197,25 @@ func TestAttack_E12_HeadOfAnImpossibleLength(t *testing.T) {
 	}
 }
 
+// TestAttack_E12_HeadThatWouldGoOverTheEnd of the ring, from each line where it would: it is counted and nothing outside is read.
+func TestAttack_E12_HeadThatWouldGoOverTheEnd(t *testing.T) {
+	v := newVictim(t, channel.Config{SlotSize: 192, Slots: 8})
+	heads := uint64(0)
+	for line := range int(v.Lines) {
+		for lines := 1; lines <= 3; lines++ {
+			if line+lines > int(v.Lines) {
+				binary.LittleEndian.PutUint64(v.memory[64*line:], v.Head(0, uint64(64*lines-24)))
+				v.nothing(t, "%d lines at line %d", lines, line)
+				heads++
+				require.Equal(t, heads, v.Stats().HeadsNoTail)
+			}
+		}
+		v.place(line, 0, header(0, credit), nil)
+		v.nothing(t, "a CREDIT")
+	}
+	require.Equal(t, uint64(3), heads)
+}
+
 // TestAttack_E12_PeerBreaksARule: each is named, and ends the channel.
 func TestAttack_E12_PeerBreaksARule(t *testing.T) {
 	type crime struct {

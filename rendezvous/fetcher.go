@@ -154,7 +154,7 @@ func post(qp transport.QP, wr *transport.SendWR) (full bool, err error) {
 }
 
 // Completed takes the completion of a Read. When the last one of a message has come its FIN is sent, the buffer is the receiver's again,
-// and done says so for its token.
+// and done says so for its token; beside an error, too, which then is of the FIN or of the Reads behind it.
 func (f *Fetcher) Completed(wc *transport.WC) (token uint64, done bool, err error) {
 	i := uint32(wc.ID)
 	if !Owns(wc.ID) || int(i) >= len(f.table) || f.table[i].mr == nil || f.table[i].wrID() != wc.ID {

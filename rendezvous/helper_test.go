@@ -73,11 +73,11 @@ func (n *node) receive(max int) error {
 		token := len(n.buffers)
 		n.rts, n.buffers, n.fetched = append(n.rts, rts), append(n.buffers, buf), append(n.fetched, 0)
 		done, err := n.fet.Start(n.ch, rts, buf, uint64(token))
-		if err != nil {
-			return err
-		}
 		if done {
 			n.fetched[token]++
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -101,11 +101,11 @@ func (n *node) complete(max int) error {
 			}
 		case rendezvous.Owns(wc.ID):
 			token, done, err := n.fet.Completed(&wc)
-			if err != nil {
-				return err
-			}
 			if done {
 				n.fetched[token]++
+			}
+			if err != nil {
+				return err
 			}
 		default:
 			return fmt.Errorf("a completion of nobody: %+v", wc)

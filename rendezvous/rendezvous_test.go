@@ -246,6 +246,36 @@ func TestFail_OfOneChannel(t *testing.T) {
 	l.close(t)
 }
 
+// TestStart_ReadsFromTheOffset that the RTS has, though weft's own announcements begin at 0.
+func TestStart_ReadsFromTheOffset(t *testing.T) {
+	l := open(t, rendezvous.FetcherConfig{Piece: 7, Depth: 2})
+	src, dst := pattern(0, 0, 200), make([]byte, 60)
+	mr, err := l.A.PD().Register(src, transport.RemoteRead)
+	require.NoError(t, err)
+	done, err := l.b.fet.Start(l.b.ch, rendezvous.RTS{ID: 9, Key: mr.Key(), Offset: 100, Length: 50}, dst, 3)
+	require.NoError(t, err)
+	for !done {
+		require.NoError(t, l.Drive())
+		var wcs [2]transport.WC
+		n := l.B.Poll(wcs[:])
+		require.Positive(t, n)
+		for _, wc := range wcs[:n] {
+			token, end, err := l.b.fet.Completed(&wc)
+			require.NoError(t, err)
+			if done = end; done {
+				require.Equal(t, uint64(3), token)
+			}
+		}
+	}
+	require.Equal(t, append(src[100:150:150], make([]byte, 10)...), dst)
+	require.NoError(t, l.Drive())
+	var wcs [1]transport.WC
+	require.Equal(t, 1, l.A.Poll(wcs[:]))
+	require.Equal(t, uint64(9), wcs[0].Imm)
+	require.NoError(t, mr.Deregister())
+	l.close(t)
+}
+
 // TestCompleted_OfAnEarlierTransfer, or of nobody, changes nothing.
 func TestCompleted_OfAnEarlierTransfer(t *testing.T) {
 	l := open(t, rendezvous.FetcherConfig{Piece: 10, Depth: 1})

@@ -18,7 +18,7 @@ import (
 // or the other step is left out. RTS, READ and FIN each find the queue full at some time, and nothing is lost.
 func TestRendezvous_SendQueueFullAtEachPoint(t *testing.T) {
 	refused := map[transport.Opcode]int{}
-	for seed := range uint64(100) {
+	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		l := openCounting(t, rendezvous.FetcherConfig{Piece: 1 + rng.IntN(64), Depth: 1 + rng.IntN(6)}, refused)
 		l.A.Depth, l.B.Depth = 1+rng.IntN(4), 1+rng.IntN(4)

@@ -17,7 +17,7 @@ import (
 // TestSim_Rendezvous runs random messages both ways while everything is placed in pieces and out of order.
 func TestSim_Rendezvous(t *testing.T) {
 	var reordered, parts int
-	for seed := range uint64(60) {
+	for seed := range uint64(40) {
 		c := runSim(t, seed, 25)
 		reordered += c.Reordered
 		parts += c.Split
@@ -29,7 +29,7 @@ func TestSim_Rendezvous(t *testing.T) {
 // TestSim_RendezvousIsCut in the middle of such a run. Each token comes back once, by its end or by Fail; what was fetched before is right.
 func TestSim_RendezvousIsCut(t *testing.T) {
 	var midway, failed int
-	for seed := range uint64(150) {
+	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 12))
 		s, nodes := newSim(t, seed, rng)
 		cut := 50 + rng.IntN(400)
@@ -68,8 +68,8 @@ func TestSim_RendezvousIsCut(t *testing.T) {
 		}
 		require.NoError(t, s.Close())
 	}
-	require.Greater(t, midway, 100)
-	require.Greater(t, failed, 1000)
+	require.Greater(t, midway, 40)
+	require.Greater(t, failed, 400)
 }
 
 // newSim makes two nodes with random limits.

@@ -81,7 +81,7 @@ func TestShape_E12_DataNeverStarvesControlOrCredit(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	shapes(t, func(cfg channel.Config) {
 		l := open(t, cfg)
-		for range 4 {
+		for range 2 {
 			for i := range rng.IntN(cfg.SlotSize / 64 * cfg.Slots) { // so that the rings stand anywhere, each on its own
 				from, to := l.a, l.b
 				if i%3 == 0 {
@@ -158,7 +158,7 @@ func TestShape_E12_ACreditNeverWaits(t *testing.T) {
 		l := open(t, cfg)
 		ends := [2]*channel.Channel{l.a, l.b}
 		eager := rng.IntN(2) // this one reads more than it sends
-		for range 500 {
+		for range 300 {
 			i := rng.IntN(2)
 			c := ends[i]
 			if i == eager || rng.IntN(3) == 0 {

@@ -35,7 +35,8 @@ func threshold(lines, slot int) int {
 }
 
 // Progress does what is due: it hears an answer, gives one, sends the CREDIT that is owed. It tells whether something is due that cannot
-// go now: call it again after the next pass. An error is of the queue pair, which is broken then, or of the peer.
+// go now: call it again after the next pass. A message that is reserved and not committed must be reserved again. An error is of the
+// queue pair, which is broken then, or of the peer.
 func (c *Channel) Progress() (owing bool, err error) {
 	if c.state != StateOpen {
 		return false, nil
@@ -55,6 +56,7 @@ func (c *Channel) Progress() (owing bool, err error) {
 	if c.asking.state != askNothing || int(c.send.sent-c.send.freed) >= c.send.lines {
 		return true, nil
 	}
+	c.send.reserved = 0 // its lines are the CREDIT's
 	err = c.post(credit, 0, 1, 1, false)
 	switch {
 	case err == nil:

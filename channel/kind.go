@@ -28,5 +28,5 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// inner tells whether a kind is of the channel itself.
+// inner tells whether a kind is of the channel itself, or none.
 func (k Kind) inner() bool { return k < Eager }

@@ -137,7 +137,7 @@ func (c *Channel) post(k Kind, n, lines, advance int, more bool) error {
 	s.sent += uint32(advance)
 	if s.pos += advance; s.pos == s.lines {
 		s.pos = 0
-		s.generation++
+		s.generation += lapStep
 	}
 	return nil
 }

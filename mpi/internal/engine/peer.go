@@ -157,9 +157,13 @@ func (e *Engine) kick(p *peer) {
 	if !e.proceed(p) {
 		return
 	}
+	paused := p.ch.Paused()
 	owing, err := p.ch.Progress()
 	if err != nil {
 		e.failPeer(p, err)
+		return
+	}
+	if paused && !p.ch.Paused() && !e.proceed(p) { // what waited for larger slots goes on
 		return
 	}
 	if p.ch.Phase() > 0 {

@@ -143,8 +143,8 @@ func (e *Engine) drain(p *peer) {
 		p.ch.Release()
 	}
 	// A message of ours carries the credit that is owed. Often one is about to be sent, in answer to what has just come: so CREDIT waits
-	// for the next pass, unless the peer might be waiting for it.
-	if p.ch.Pressing() {
+	// for the next pass, unless the peer might be waiting for it, or whoever makes this pass may be the last for a while.
+	if p.ch.Pressing() || e.waiting.driver != nil {
 		e.kick(p)
 	} else if e.proceed(p) && p.ch.Owing() {
 		e.later(p)

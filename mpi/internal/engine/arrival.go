@@ -18,6 +18,10 @@ type arrival struct {
 	rts     rendezvous.RTS // announced: to be fetched from peer
 	peer    *peer          // where rts came from
 	self    *request       // a send of this rank to itself that waits for its receive
+	number  uint64         // of the announcement, among those of peer
+	at      int            // in Engine.matched, plus one: held by a Message; 0 when not there
+	gen     uint32         // steps with every use, so that a Message of an earlier one finds nothing
+	gone    bool           // its sender took it back while a Message held it
 	next    *arrival
 }
 
@@ -71,6 +75,8 @@ func (p *arrivalPool) put(a *arrival) {
 		}
 	}
 	a.payload, a.peer, a.self = nil, nil, nil
+	a.gone = false
+	a.gen++
 	a.rts = rendezvous.RTS{}
 	a.next, p.free = p.free, a
 }

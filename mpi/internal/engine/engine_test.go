@@ -247,7 +247,7 @@ func mixture(e *Engine, n, largest int, seed uint64) error {
 					return err
 				}
 			case 1:
-				st, err := e.Probe(world0, AnySource, AnyTag)
+				st, err := e.Probe(world0, AnySource, AnyTag, nil)
 				if err != nil {
 					return err
 				}
@@ -384,7 +384,7 @@ func TestPeerLost(t *testing.T) {
 			require.ErrorIs(t, err, ErrProcFailed, "a receive that was posted before")
 			_, err = e.Recv(world0, one, 2, 1, 1)
 			require.ErrorIs(t, err, ErrProcFailed, "a receive that is posted afterwards")
-			_, err = e.Probe(world0, 2, 1)
+			_, err = e.Probe(world0, 2, 1, nil)
 			require.ErrorIs(t, err, ErrProcFailed, "a probe")
 			err = e.Send(world0, make([]byte, 1<<20), 2, 1)
 			require.ErrorIs(t, err, ErrProcFailed, "a send")
@@ -454,7 +454,7 @@ func TestFailWakesEveryWaiter(t *testing.T) {
 				require.ErrorIs(t, err, ErrAborted)
 			})
 			wg.Go(func() {
-				_, err := e.Probe(world0, 1, i)
+				_, err := e.Probe(world0, 1, i, nil)
 				require.ErrorIs(t, err, ErrAborted)
 			})
 		}

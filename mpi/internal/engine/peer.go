@@ -31,6 +31,7 @@ type peer struct {
 	queue    []*request // sends that wait for a connection or for credits, in the order of their posting
 	head     int        // of queue
 	retrying bool       // is in Engine.retry
+	numbers  numbers
 }
 
 func (e *Engine) peer(rank int) *peer {

@@ -124,6 +124,9 @@ func (e *Engine) arrivedEager(p *peer, body []byte) error {
 	if err != nil {
 		return err
 	}
+	if env.Context == controlContext {
+		return e.takenBack(p, payload)
+	}
 	if m := e.table.Arrive(env.Context, int32(p.rank), env.Tag); m != nil {
 		e.deliver(m.Value, p.rank, env.Tag, payload, len(payload))
 		return nil
@@ -140,13 +143,14 @@ func (e *Engine) arrivedRTS(p *peer, body []byte) error {
 	if err != nil {
 		return err
 	}
+	number := p.announced()
 	if m := e.table.Arrive(rts.Context, int32(p.rank), rts.Tag); m != nil {
 		e.fetch(m.Value, p, rts)
 		return nil
 	}
 	a := e.arrivals.get()
 	a.bytes = int(rts.Length)
-	a.rts, a.peer = rts, p
+	a.rts, a.peer, a.number = rts, p, number
 	e.file(a, envelope{Context: rts.Context, Tag: rts.Tag}, p.rank)
 	return nil
 }

@@ -30,7 +30,7 @@ func (e *Engine) Send(context uint32, buf []byte, dst, tag int) error {
 			}
 		}
 	}
-	r := e.startSend(env, buf, dst, false)
+	r := e.startSend(env, buf, dst, false, false)
 	e.mu.Unlock()
 	_, err := e.wait(r)
 	return err
@@ -44,13 +44,13 @@ func (e *Engine) Isend(context uint32, buf []byte, dst, tag int) (Request, error
 	if e.dead != nil {
 		return Request{}, e.dead
 	}
-	return e.startSend(env, buf, dst, e.held.more()).handle(), nil
+	return e.startSend(env, buf, dst, e.held.more(), false).handle(), nil
 }
 
 // startSend begins a send under the lock. With more the bytes may be held back for a while, to travel with others.
-func (e *Engine) startSend(env envelope, buf []byte, dst int, more bool) *request {
+func (e *Engine) startSend(env envelope, buf []byte, dst int, more, sync bool) *request {
 	r := e.requests.get()
-	r.kind, r.rank, r.env, r.buf = kindSend, dst, env, buf
+	r.kind, r.rank, r.env, r.buf, r.sync = kindSend, dst, env, buf, sync
 	if dst == e.rank {
 		e.sendSelf(r)
 		return r
@@ -82,7 +82,7 @@ func (e *Engine) startSend(env envelope, buf []byte, dst int, more bool) *reques
 
 // trySend hands a send to its protocol; false when there is no room now. It never blocks.
 func (e *Engine) trySend(p *peer, r *request, more bool) (bool, error) {
-	if len(r.buf) <= eager.Max(p.ch) {
+	if !r.sync && len(r.buf) <= eager.Max(p.ch) {
 		sent, err := eager.Send(p.ch, r.env, r.buf, more)
 		if sent {
 			e.stats.EagerSent++
@@ -93,6 +93,7 @@ func (e *Engine) trySend(p *peer, r *request, more bool) (bool, error) {
 	ok, err := e.announcer.Announce(p.ch, r.env, r.buf, r.token(), more)
 	if ok {
 		e.stats.Announced++
+		r.number = p.announcing()
 	}
 	return ok, err
 }
@@ -126,10 +127,10 @@ func (e *Engine) sendSelf(r *request) {
 	}
 	a := e.arrivals.get()
 	a.bytes = len(r.buf)
-	if len(r.buf) <= e.chanConf.SlotSize {
+	if !r.sync && len(r.buf) <= e.chanConf.SlotSize {
 		a.payload = e.arrivals.copyOf(r.buf)
 	} else {
-		a.self = r
+		a.self, r.filed = r, a
 	}
 	e.file(a, r.env, e.rank)
 	if a.self == nil {

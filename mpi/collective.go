@@ -245,17 +245,22 @@ func (c *Comm) exchange(steps []coll.Step, at func(coll.Span) []byte) (int, erro
 		var r engine.Request
 		var err error
 		if s.Kind == coll.Recv {
-			r, err = c.e.Irecv(c.context+1, at(s.Dst), s.Peer, k.tag, 1)
+			r, err = c.e.Irecv(c.context+1, at(s.Dst), c.worldRank(s.Peer), k.tag, 1)
 		} else {
-			r, err = c.e.Isend(c.context+1, at(s.Src), s.Peer, k.tag)
+			r, err = c.e.Isend(c.context+1, at(s.Src), c.worldRank(s.Peer), k.tag)
 		}
 		if err != nil {
 			first = err
 			break
 		}
+		c.e.Bind(r, c.scope)
 		k.requests = append(k.requests, r)
 	}
 	for i, r := range k.requests {
+		if first != nil && c.scope.Err() != nil {
+			c.e.Wait(r) // it was given up as well: its buffer is quiet then
+			continue
+		}
 		if first != nil {
 			c.e.Abandon(r) // what would answer it may never come
 			continue

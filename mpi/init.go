@@ -42,7 +42,14 @@ const (
 
 // job is what a communicator needs of the job it runs in.
 type job struct {
-	wire *wireup.Job
+	wire     *wireup.Job
+	contexts contexts
+}
+
+func newJob(wire *wireup.Job) *job {
+	j := &job{wire: wire}
+	j.contexts.init()
+	return j
 }
 
 func (j *job) abort(code int) { j.wire.Abort(code) }
@@ -128,10 +135,10 @@ func join(ctx context.Context) (*Comm, error) {
 	if err := wire.Publish(ctx, e.Addr()); err != nil {
 		return nil, errors.Join(err, e.Destroy(err), wire.Leave())
 	}
-	return &Comm{
+	return &Comm{space: &space{
 		e: e, name: "world", rank: e.Rank(), size: e.Size(),
-		job: &job{wire: wire},
-	}, nil
+		job: newJob(wire),
+	}}, nil
 }
 
 // newDevice makes the device of the fabric that the settings name.

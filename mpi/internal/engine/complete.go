@@ -46,3 +46,10 @@ func (e *Engine) Test(h Request) (Status, bool, error) {
 	st, err := e.collect(r)
 	return st, true, err
 }
+
+// Live tells whether a handle's request has not been collected.
+func (e *Engine) Live(h Request) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.requests.find(h) != nil
+}

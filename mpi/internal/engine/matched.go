@@ -8,6 +8,9 @@ type Message struct {
 	gen uint32
 }
 
+// ErrNoMessage says that a Message names no message; it wraps ErrRequest.
+var ErrNoMessage = fmt.Errorf("%w: the message was received already, or there never was one", ErrRequest)
+
 // Mprobe waits for a message that a receive with the same arguments would match, and takes it for Mrecv. It ends when scope does, which
 // may be nil.
 func (e *Engine) Mprobe(context uint32, src, tag int, scope *Scope) (m Message, st Status, err error) {
@@ -81,7 +84,7 @@ func (e *Engine) Imrecv(m Message, buf []byte, elem int) (Request, error) {
 func (e *Engine) startMrecv(m Message, buf []byte, elem int) (*request, error) {
 	a := m.a
 	if a == nil || a.gen != m.gen {
-		return nil, fmt.Errorf("%w: the message was received already, or there never was one", ErrRequest)
+		return nil, ErrNoMessage
 	}
 	if e.dead != nil {
 		return nil, e.dead

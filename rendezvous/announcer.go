@@ -23,6 +23,8 @@ type Announcer struct {
 	table []announcement
 	free  int32 // index of the first free entry, plus one
 	open  map[*channel.Channel]*int
+
+	nothing [1]byte // stands for the memory of a message of no bytes
 }
 
 // announcement is a message whose bytes wait to be read.
@@ -62,7 +64,11 @@ func (a *Announcer) Announce(c *channel.Channel, env eager.Envelope, buf []byte,
 	if !ok {
 		return false, nil
 	}
-	mr, err := a.pd.Register(buf, transport.RemoteRead)
+	memory := buf
+	if len(memory) == 0 {
+		memory = a.nothing[:]
+	}
+	mr, err := a.pd.Register(memory, transport.RemoteRead)
 	if err != nil {
 		a.put(i)
 		return false, fmt.Errorf("send buffer of %d bytes: %w", len(buf), err)

@@ -82,8 +82,18 @@ func ranks(t *testing.T, w []*Engine, body func(e *Engine) error) {
 	all := make(chan struct{})
 	for i, e := range w {
 		wg.Go(func() {
-			errs[i] = body(e)
-			bodies.Done()
+			func() {
+				defer bodies.Done()
+				errs[i] = ErrAborted // should a requirement end the goroutine, the other ranks do not wait for it
+				defer func() {
+					if errs[i] == ErrAborted {
+						for _, e := range w {
+							e.Fail(ErrAborted)
+						}
+					}
+				}()
+				errs[i] = body(e)
+			}()
 			e.DriveUntil(all)
 		})
 	}

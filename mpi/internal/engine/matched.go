@@ -14,8 +14,11 @@ var ErrNoMessage = fmt.Errorf("%w: the message was received already, or there ne
 // Mprobe waits for a message that a receive with the same arguments would match, and takes it for Mrecv. It ends when scope does, which
 // may be nil.
 func (e *Engine) Mprobe(context uint32, src, tag int, scope *Scope) (m Message, st Status, err error) {
+	ok := false
 	e.waitUntil(0, nil, func() bool {
-		var ok bool
+		if ok || err != nil {
+			return true // asked again: it is taken
+		}
 		m, st, ok, err = e.match(context, src, tag)
 		if err == nil && !ok {
 			err = scope.Err()

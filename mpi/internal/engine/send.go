@@ -127,7 +127,7 @@ func (e *Engine) sendSelf(r *request) {
 	}
 	a := e.arrivals.get()
 	a.bytes = len(r.buf)
-	if !r.sync && len(r.buf) <= e.chanConf.SlotSize {
+	if !r.sync && len(r.buf) <= selfCopied {
 		a.payload = e.arrivals.copyOf(r.buf)
 	} else {
 		a.self, r.filed = r, a
@@ -137,5 +137,8 @@ func (e *Engine) sendSelf(r *request) {
 		e.complete(r, nil)
 	}
 }
+
+// selfCopied is the size of a message to oneself up to which it is copied when there is no receive for it yet.
+const selfCopied = 600
 
 var _ transport.Acceptor = (*acceptor)(nil)

@@ -11,13 +11,13 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// Options of a run. Size limits and counts of 0 stand for what the benchmark uses by itself.
+// Options of a run.
 type Options struct {
-	Min, Max   int  // message sizes in bytes, doubling; Max < 0: the benchmark's own
-	Iterations int  // timed, a size
-	Warmup     int  // not timed, a size; < 0: the benchmark's own
+	Min, Max   int  // message sizes in bytes, doubling; Min 0 and Max < 0: the benchmark's own
+	Iterations int  // timed, of each size; 0: the benchmark's own
+	Warmup     int  // not timed, of each size; < 0: the benchmark's own
 	Window     int  // messages under way in bw and bibw
-	Validate   bool // every iteration's bytes are checked
+	Validate   bool // every iteration's bytes are checked, with the clock stopped
 	Full       bool // minimum, maximum and iterations too
 	Digits     int  // decimals of a figure
 }
@@ -25,8 +25,15 @@ type Options struct {
 // Default are the options that a benchmark has if the user says nothing.
 var Default = Options{Max: -1, Warmup: -1, Window: 64, Digits: 2}
 
-// ErrInvalid says that the numbers that a validating run received were wrong. The table says where.
+// ErrInvalid says that what a validating run received was not what had been sent.
 var ErrInvalid = errors.New("validation failed")
+
+// An OptionError is options that make no sense for a benchmark, or for the job that it runs in.
+type OptionError struct{ What string }
+
+func (e *OptionError) Error() string { return e.What }
+
+func optionErrorf(text string, args ...any) error { return &OptionError{fmt.Sprintf(text, args...)} }
 
 // Benchmark is one of the names of `weft bench`.
 type Benchmark struct {
@@ -34,17 +41,25 @@ type Benchmark struct {
 	Short string // what it measures, in a line
 	Ranks int    // it needs exactly so many; 0: any number, of at least Least
 	Least int
+	Even  bool
 	Start int // ranks that it starts with when the user says nothing
 
-	title  string // of the table, as OSU's parsers look for it
-	header string // the line above the rows; a second one for Full
-	full   string
-	data   string // the MPI type of the payload
-	min    int    // sizes
-	max    int
-	counts counts
-	cell   func(s *session, n int) (cell, error) // measures a size; nil for the benchmarks that have no table of sizes
-	whole  func(s *session) error
+	title  string                                // of the table, as OSU's parsers look for it
+	kind   *kind                                 // of table
+	cell   func(s *session, n int) (cell, error) // measures one size
+	room   func(o Options, rank, ranks int) int  // messages that the receive buffer has room for, most at rank 0; nil: one
+	remark func(s *session) string               // a line above the header; nil: none
+	whole  func(s *session) error                // prints the whole table, where cell is nil
+}
+
+// kind is what benchmarks have in common whose tables look alike.
+type kind struct {
+	header   string // the line above the rows
+	full     string // the same for Full; empty where that adds nothing
+	datatype string // the MPI type of the payload
+	element  int    // its size
+	min, max int    // message sizes
+	counts
 }
 
 // counts are iterations and warm-up rounds, for small messages and large ones.
@@ -53,58 +68,85 @@ type counts struct{ small, smallWarmup, large, largeWarmup int }
 // largeMessage is the size above which the counts for large messages hold.
 const largeMessage = 8192
 
-func (c counts) of(n int) (iterations, warmup int) {
+func (c counts) of(n int) (timed, warmup int) {
 	if n > largeMessage {
 		return c.large, c.largeWarmup
 	}
 	return c.small, c.smallWarmup
 }
 
-// cell is what is measured at one size: microseconds or MB/s, and for Full the spread over the ranks.
-type cell struct{ value, min, max float64 }
+// Columns of the tables, each a heading of as many characters as the figures below it take.
+const (
+	latencyHeader   = "# Size         Avg Latency(us)"
+	bandwidthHeader = "# Size        Bandwidth (MB/s)"
+	rateHeader      = "# Size                    MB/s          Messages/s"
+	barrierHeader   = "# Avg Latency(us)"
+	memoryHeader    = "# Bytes of a connection, at rank 0.\n" +
+		"# Peers             Registered            Resident        Preallocated            Resident"
+	spreadColumns    = "     Min Latency(us)     Max Latency(us)  Iterations"
+	validationColumn = "          Validation"
+)
 
 var (
-	latencyCounts    = counts{10000, 100, 1000, 10}
-	bandwidthCounts  = counts{100, 10, 20, 2}
-	collectiveCounts = counts{1000, 100, 100, 10}
+	pingPong = &kind{
+		header: latencyHeader, datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20,
+		counts: counts{10000, 100, 1000, 10},
+	}
+	stream = &kind{
+		header: bandwidthHeader, datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20,
+		counts: counts{100, 10, 20, 2},
+	}
+	rates = &kind{
+		header: rateHeader, datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20,
+		counts: counts{100, 10, 100, 10},
+	}
+	synchronization = &kind{header: barrierHeader, full: barrierHeader + spreadColumns, counts: counts{1000, 100, 100, 10}}
+	collective      = &kind{
+		header: latencyHeader, full: latencyHeader + spreadColumns, datatype: "MPI_CHAR", element: 1, min: 1, max: 1 << 20,
+		counts: counts{1000, 100, 100, 10},
+	}
+	reduction = &kind{
+		header: latencyHeader, full: latencyHeader + spreadColumns, datatype: "MPI_FLOAT", element: 4, min: 4, max: 1 << 20,
+		counts: counts{1000, 100, 100, 10},
+	}
+	startUp     = &kind{}
+	connections = &kind{header: memoryHeader}
 )
 
-const (
-	latencyHeader    = "# Size         Avg Latency(us)"
-	bandwidthHeader  = "# Size        Bandwidth (MB/s)"
-	collectiveFull   = "# Size         Avg Latency(us)     Min Latency(us)     Max Latency(us)  Iterations"
-	barrierHeader    = "# Avg Latency(us)"
-	barrierFull      = "# Avg Latency(us)     Min Latency(us)     Max Latency(us)  Iterations"
-	pointToPointMax  = 4 << 20
-	collectiveMax    = 1 << 20
-	smallestOfFloats = 4
-)
-
-// All benchmarks, by name as the command lists them.
+// All benchmarks, in the order in which the command lists them.
 var All = []*Benchmark{
 	{Name: "latency", Short: "time of a message one way, by ping-pong between two ranks", Ranks: 2, Start: 2,
-		title: "Latency", header: latencyHeader, data: "MPI_CHAR", min: 1, max: pointToPointMax, counts: latencyCounts, cell: latency},
+		title: "Latency", kind: pingPong, cell: latency},
 	{Name: "bw", Short: "bandwidth one way, with a window of messages under way", Ranks: 2, Start: 2,
-		title: "Bandwidth", header: bandwidthHeader, data: "MPI_CHAR", min: 1, max: pointToPointMax, counts: bandwidthCounts, cell: bandwidth},
+		title: "Bandwidth", kind: stream, cell: bandwidth, room: windowIfValidating},
 	{Name: "bibw", Short: "bandwidth both ways at once", Ranks: 2, Start: 2,
-		title: "Bi-Directional Bandwidth", header: bandwidthHeader, data: "MPI_CHAR", min: 1, max: pointToPointMax,
-		counts: bandwidthCounts, cell: bothWays},
+		title: "Bi-Directional Bandwidth", kind: stream, cell: bothWays, room: windowIfValidating},
+	{Name: "mbw_mr", Short: "bandwidth and messages a second of pairs of ranks at once", Least: 2, Even: true, Start: 2,
+		title: "Multiple Bandwidth / Message Rate", kind: rates, cell: messageRate, room: windowIfValidating,
+		remark: func(s *session) string {
+			return fmt.Sprintf("# [ pairs: %d ] [ window size: %d ]", s.pairs(), s.Window)
+		}},
+	{Name: "multi_lat", Short: "latency of pairs of ranks at once", Least: 2, Even: true, Start: 2,
+		title: "Multi Latency", kind: pingPong, cell: multiLatency},
+	{Name: "latency_mt", Short: "latency where several goroutines of a rank wait for messages", Ranks: 2, Start: 2,
+		title: "Multi-threaded Latency", kind: pingPong, cell: threadLatency, room: func(Options, int, int) int { return receivers },
+		remark: func(*session) string {
+			return fmt.Sprintf("# Number of Sender threads: 1\n# Number of Receiver threads: %d", receivers)
+		}},
 	{Name: "barrier", Short: "time of a barrier", Least: 1, Start: 2,
-		title: "Barrier Latency", header: barrierHeader, full: barrierFull, counts: collectiveCounts, whole: barrier},
+		title: "Barrier Latency", kind: synchronization, whole: barrier},
 	{Name: "bcast", Short: "time of a broadcast", Least: 2, Start: 2,
-		title: "Broadcast Latency", header: latencyHeader, full: collectiveFull, data: "MPI_CHAR", min: 1, max: collectiveMax,
-		counts: collectiveCounts, cell: broadcast},
+		title: "Broadcast Latency", kind: collective, cell: broadcast},
 	{Name: "reduce", Short: "time of a reduction to one rank", Least: 2, Start: 2,
-		title: "Reduce Latency", header: latencyHeader, full: collectiveFull, data: "MPI_FLOAT", min: smallestOfFloats, max: collectiveMax,
-		counts: collectiveCounts, cell: reduce},
+		title: "Reduce Latency", kind: reduction, cell: reduce},
 	{Name: "allreduce", Short: "time of a reduction to all ranks", Least: 2, Start: 2,
-		title: "Allreduce Latency", header: latencyHeader, full: collectiveFull, data: "MPI_FLOAT", min: smallestOfFloats, max: collectiveMax,
-		counts: collectiveCounts, cell: allreduce},
+		title: "Allreduce Latency", kind: reduction, cell: allreduce},
 	{Name: "gather", Short: "time of a gather to one rank", Least: 2, Start: 2,
-		title: "Gather Latency", header: latencyHeader, full: collectiveFull, data: "MPI_CHAR", min: 1, max: collectiveMax,
-		counts: collectiveCounts, cell: gather},
-	{Name: "memory", Short: "buffers and resident memory of a connection", Least: 3, Start: 8, whole: memory},
-	{Name: "init", Short: "time of Init", Least: 1, Start: 2, whole: initialization},
+		title: "Gather Latency", kind: collective, cell: gather, room: allAtRoot},
+	{Name: "memory", Short: "buffers and resident memory of a connection", Least: 3, Start: 8,
+		title: "Memory", kind: connections, whole: memory},
+	{Name: "init", Short: "time of Init", Least: 1, Start: 2,
+		title: "Init", kind: startUp, whole: initialization},
 }
 
 // Find gives the benchmark of a name.
@@ -117,66 +159,84 @@ func Find(name string) (*Benchmark, bool) {
 	return nil, false
 }
 
-// Check refuses options that make no sense for the benchmark, before any rank is started.
+// Limits of what can be asked for: none is near what makes sense, and each keeps a slip of the finger from ending in want of memory.
+const (
+	mostIterations = 1e9
+	mostWindow     = 1 << 16
+	mostDigits     = 12
+	mostBuffers    = 4 << 30
+)
+
+// Check refuses options that make no sense for the benchmark on so many ranks, with an *OptionError.
 func (b *Benchmark) Check(o Options, ranks int) error {
 	low, high := b.sizes(o)
 	switch {
 	case b.Ranks > 0 && ranks != b.Ranks:
-		return fmt.Errorf("%s runs on %d ranks, not on %d", b.Name, b.Ranks, ranks)
+		return optionErrorf("%s runs on %d ranks, not on %d", b.Name, b.Ranks, ranks)
 	case ranks < b.Least:
-		return fmt.Errorf("%s needs at least %d ranks, not %d", b.Name, b.Least, ranks)
-	case b.cell != nil && (o.Min < 0 || low > high):
-		return fmt.Errorf("%s: no message size from %d to %d; its own are %d to %d", b.Name, low, high, b.min, b.max)
-	case o.Iterations < 0 || o.Window < 1:
-		return fmt.Errorf("%s: %d iterations with a window of %d: both must be at least 1", b.Name, o.Iterations, o.Window)
-	case o.Digits < 0 || o.Digits > 12:
-		return fmt.Errorf("%s: %d decimals: 0 to 12 are possible", b.Name, o.Digits)
-	case o.Validate && b.cell == nil:
-		return fmt.Errorf("%s moves no payload that could be validated", b.Name)
+		return optionErrorf("%s runs on at least %d ranks, not on %d", b.Name, b.Least, ranks)
+	case b.Even && ranks%2 != 0:
+		return optionErrorf("%s runs on pairs of ranks: on an even number, not on %d", b.Name, ranks)
+	case o.Iterations < 0 || o.Iterations > mostIterations || o.Warmup > mostIterations:
+		return optionErrorf("%s: %d iterations after %d for warming up: 0 to %.0f are possible", b.Name, o.Iterations, o.Warmup,
+			mostIterations)
+	case o.Window < 1 || o.Window > mostWindow:
+		return optionErrorf("%s: a window of %d messages: 1 to %d are possible", b.Name, o.Window, mostWindow)
+	case o.Digits < 0 || o.Digits > mostDigits:
+		return optionErrorf("%s: %d decimals: 0 to %d are possible", b.Name, o.Digits, mostDigits)
+	case b.cell == nil && o.Validate:
+		return optionErrorf("%s moves no payload that could be validated", b.Name)
+	case b.cell == nil:
+		return nil
+	case o.Min < 0:
+		return optionErrorf("%s: there is no message of %d bytes", b.Name, o.Min)
+	case low > high:
+		return optionErrorf("%s: there is no message size from %d to %d bytes; by itself it takes %d to %d", b.Name, low, high,
+			b.kind.min, b.kind.max)
+	case low%b.kind.element != 0:
+		return optionErrorf("%s: %d bytes are no whole number of %s, which has %d", b.Name, low, b.kind.datatype, b.kind.element)
+	}
+	const others = 4 // the message that is sent, and what validation compares with
+	if high > mostBuffers/(others+b.places(o, 0, ranks)) {
+		return optionErrorf("%s: messages of up to %d bytes take more than %d GiB of buffers on a rank; try a smaller -m, -W or -n",
+			b.Name, high, mostBuffers>>30)
 	}
 	return nil
 }
 
-// sizes are the smallest and the largest message.
-func (b *Benchmark) sizes(o Options) (low, high int) {
-	low, high = o.Min, o.Max
-	if low == 0 {
-		low = b.min
+// places are how many messages the receive buffer has room for.
+func (b *Benchmark) places(o Options, rank, ranks int) int {
+	if b.room == nil {
+		return 1
 	}
-	if high < 0 {
-		high = b.max
-	}
-	return max(low, b.min), high
+	return b.room(o, rank, ranks)
 }
 
-// session is one run of a benchmark on one rank.
-type session struct {
-	*Benchmark
-	Options
-	world *mpi.Comm
-	out   io.Writer // rank 0's table; nothing for the others
-	send  []byte
-	recv  []byte
-	wrong bool
+// sizes are the smallest and the largest message.
+func (b *Benchmark) sizes(o Options) (low, high int) {
+	low, high = max(o.Min, b.kind.min), o.Max
+	if high < 0 {
+		high = b.kind.max
+	}
+	return low, high
 }
 
 // Run takes part in a benchmark as one of the ranks of the job that this process was started in. Rank 0 prints the table to out.
+//
+// Options that do not fit the job are an *OptionError at rank 0; what a validating run finds is ErrInvalid at the ranks that have found
+// it. The other ranks then return nil, so that a job tells of its trouble once.
 func (b *Benchmark) Run(ctx context.Context, o Options, out io.Writer) error {
-	began := mpi.Wtime()
-	return mpi.Run(ctx, func(_ context.Context, world *mpi.Comm) error {
-		s := &session{Benchmark: b, Options: o, world: world, out: io.Discard}
-		if world.Rank() == 0 {
-			s.out = out
-		}
-		if err := b.Check(o, world.Size()); err != nil {
-			return err
-		}
-		if b.Name == "init" {
-			return s.initTook((mpi.Wtime() - began) * 1e3)
-		}
-		if b.whole != nil {
-			return b.whole(s)
-		}
-		return s.table()
+	return b.run(ctx, o, out, instruments{now: mpi.Wtime, pattern: pattern})
+}
+
+func (b *Benchmark) run(ctx context.Context, o Options, out io.Writer, with instruments) error {
+	began := with.now()
+	var own error
+	err := mpi.Run(ctx, func(_ context.Context, world *mpi.Comm) (err error) {
+		s := newSession(b, o, world, out, with)
+		s.initTook = s.now() - began
+		own, err = s.outcome()
+		return err
 	})
+	return errors.Join(err, own)
 }

@@ -18,8 +18,7 @@ const preallocated = 256 << 10
 // memory of the process, as the system sees it; beside what large buffers for each peer take, allocated and touched here. The first
 // connection is made before the count: it also brings in code and tables that all of them share.
 func memory(s *session) error {
-	fmt.Fprintf(s.out, "\n# weft Memory Test v%s\n# Bytes of a connection, at rank 0.\n", version)
-	fmt.Fprintf(s.out, "%-10s%20s%20s%20s%20s\n", "# Peers", "Registered", "Resident", "Preallocated", "Resident")
+	s.heading()
 	one := make([]byte, 1)
 	if err := s.touch(one, 1); err != nil {
 		return err
@@ -46,7 +45,7 @@ func memory(s *session) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(s.out, "%-10d%20d%20d%20d%20d\n", peers, registered/peers, max(0, now-before)/peers, preallocated, large/peers)
+		s.out.printf("%-10d%20d%20d%20d%20d\n", peers, registered/peers, max(0, now-before)/peers, preallocated, large/peers)
 	}
 	return mpi.Barrier(s.world)
 }

@@ -1,61 +1,134 @@
 package bench
 
-import (
-	"time"
+import "github.com/weft-mpi/weft/mpi"
 
-	"github.com/weft-mpi/weft/mpi"
+// Tags of the messages.
+const (
+	pingTag   = 1
+	dataTag   = 100
+	answerTag = 101
 )
 
-// latency is a ping-pong: half of the time of a round.
+// pairs is how many pairs the ranks make: each of the first half with one of the second.
+func (s *session) pairs() int { return s.world.Size() / 2 }
+
+// partner is the other rank of this one's pair, and whether this one begins.
+func (s *session) partner() (other int, begins bool) {
+	if me := s.world.Rank(); me >= s.pairs() {
+		return me - s.pairs(), false
+	}
+	return s.world.Rank() + s.pairs(), true
+}
+
+// latency is a ping-pong: half of the time of a round. The loop calls nothing but the two operations that it is to measure.
 func latency(s *session, n int) (cell, error) {
-	const tag = 1
 	timed, warmup := s.iterations(n)
 	out, in := s.send[:n], s.recv[:n]
-	me, other := s.world.Rank(), 1-s.world.Rank()
-	var start time.Time
+	other, begins := s.partner()
+	var start float64
 	for i := range timed + warmup {
 		if i == warmup {
 			if err := mpi.Barrier(s.world); err != nil {
 				return cell{}, err
 			}
-			start = time.Now()
+			start = s.now()
 		}
-		s.fill(out, me, i)
-		if me == 0 {
-			if err := mpi.Send(s.world, out, other, tag); err != nil {
+		if s.Validate {
+			err := s.pause(&start, func() error {
+				s.pattern(out, s.world.Rank(), i)
+				return mpi.Barrier(s.world)
+			})
+			if err != nil {
 				return cell{}, err
 			}
 		}
-		if _, err := mpi.Recv(s.world, in, other, tag); err != nil {
-			return cell{}, err
-		}
-		if me == 1 {
-			if err := mpi.Send(s.world, out, other, tag); err != nil {
+		if begins {
+			if err := mpi.Send(s.world, out, other, pingTag); err != nil {
+				return cell{}, err
+			}
+			if _, err := mpi.Recv(s.world, in, other, pingTag); err != nil {
+				return cell{}, err
+			}
+		} else {
+			if _, err := mpi.Recv(s.world, in, other, pingTag); err != nil {
+				return cell{}, err
+			}
+			if err := mpi.Send(s.world, out, other, pingTag); err != nil {
 				return cell{}, err
 			}
 		}
-		s.compare(in, other, i)
+		if s.Validate {
+			s.pause(&start, func() error {
+				s.compareMessage(in, other, i)
+				return nil
+			})
+		}
 	}
-	return cell{value: microseconds(start) / float64(2*timed)}, nil
+	return cell{value: (s.now() - start) * 1e6 / float64(2*timed)}, nil
 }
 
-func microseconds(since time.Time) float64 { return float64(time.Since(since).Nanoseconds()) / 1e3 }
-
-const (
-	dataTag   = 100
-	answerTag = 101
-)
+// multiLatency is the mean over pairs that play ping-pong at once.
+func multiLatency(s *session, n int) (cell, error) {
+	c, err := latency(s, n)
+	if err != nil {
+		return cell{}, err
+	}
+	return s.spread(c.value)
+}
 
 // bandwidth has a window of messages under way from rank 0 to rank 1, which answers when it has them all.
 func bandwidth(s *session, n int) (cell, error) {
-	me, other := s.world.Rank(), 1-s.world.Rank()
-	requests := make([]mpi.Request, s.Window)
-	ins := s.windows(n, me == 1)
-	answer := make([]byte, 1)
-	seconds, timed, err := s.rounds(n, func(i int) error {
-		if me == 0 {
-			s.fill(s.send[:n], me, i)
-			if err := isends(s, n, other, requests); err != nil {
+	took, err := s.oneWay(n)
+	return cell{value: s.megabytes(n) / took}, err
+}
+
+// bothWays has both ranks send a window and receive one.
+func bothWays(s *session, n int) (cell, error) {
+	other, _ := s.partner()
+	requests := make([]mpi.Request, 2*s.Window)
+	took, err := s.rounds(n, true, func() error {
+		if err := s.irecvs(n, other, requests[:s.Window]); err != nil {
+			return err
+		}
+		if err := s.isends(n, other, requests[s.Window:]); err != nil {
+			return err
+		}
+		return mpi.Waitall(requests)
+	})
+	return cell{value: 2 * s.megabytes(n) / took}, err
+}
+
+// messageRate is what pairs move at once, with the mean of the senders' times.
+func messageRate(s *session, n int) (cell, error) {
+	took, err := s.oneWay(n)
+	if err != nil {
+		return cell{}, err
+	}
+	if _, sends := s.partner(); !sends {
+		took = 0
+	}
+	mean, err := s.spread(took)
+	if err != nil {
+		return cell{}, err
+	}
+	senders := float64(s.pairs())
+	value := senders * s.megabytes(n) / (mean.value * float64(s.world.Size()) / senders)
+	return cell{value: value, rate: value * 1e6 / float64(n)}, nil
+}
+
+// megabytes are those of all timed windows one way; a megabyte is 1e6 bytes.
+func (s *session) megabytes(n int) float64 {
+	timed, _ := s.iterations(n)
+	return float64(n) / 1e6 * float64(timed) * float64(s.Window)
+}
+
+// oneWay gives the seconds that the windows take from those ranks that begin to their partners.
+func (s *session) oneWay(n int) (float64, error) {
+	other, sends := s.partner()
+	requests, answer := make([]mpi.Request, s.Window), make([]byte, 1)
+	if sends {
+		return s.rounds(n, false, func() error {
+			if err := s.isends(n, other, requests); err != nil {
 				return err
 			}
 			if err := mpi.Waitall(requests); err != nil {
@@ -63,91 +136,94 @@ func bandwidth(s *session, n int) (cell, error) {
 			}
 			_, err := mpi.Recv(s.world, answer, other, answerTag)
 			return err
-		}
-		if err := irecvs(s, ins, other, requests); err != nil {
+		})
+	}
+	return s.rounds(n, true, func() error {
+		if err := s.irecvs(n, other, requests); err != nil {
 			return err
 		}
 		if err := mpi.Waitall(requests); err != nil {
 			return err
-		}
-		for _, in := range ins {
-			s.compare(in, other, i)
 		}
 		return mpi.Send(s.world, answer, other, answerTag)
 	})
-	return cell{value: float64(n) / 1e6 * float64(timed) * float64(s.Window) / seconds}, err
 }
 
-// bothWays has both ranks send a window and receive one.
-func bothWays(s *session, n int) (cell, error) {
-	me, other := s.world.Rank(), 1-s.world.Rank()
-	requests := make([]mpi.Request, 2*s.Window)
-	ins := s.windows(n, true)
-	seconds, timed, err := s.rounds(n, func(i int) error {
-		s.fill(s.send[:n], me, i)
-		if err := irecvs(s, ins, other, requests[:s.Window]); err != nil {
-			return err
-		}
-		if err := isends(s, n, other, requests[s.Window:]); err != nil {
-			return err
-		}
-		if err := mpi.Waitall(requests); err != nil {
-			return err
-		}
-		for _, in := range ins {
-			s.compare(in, other, i)
-		}
-		return nil
-	})
-	return cell{value: 2 * float64(n) / 1e6 * float64(timed) * float64(s.Window) / seconds}, err
-}
-
-// rounds times a round: seconds for so many.
-func (s *session) rounds(n int, round func(i int) error) (seconds float64, timed int, err error) {
+// rounds gives the seconds that the timed rounds take, each of which moves windows. What this rank receives is validated.
+func (s *session) rounds(n int, receives bool, round func() error) (float64, error) {
+	other, _ := s.partner()
 	timed, warmup := s.iterations(n)
-	var start time.Time
+	var start float64
 	for i := range timed + warmup {
 		if i == warmup {
 			if err := mpi.Barrier(s.world); err != nil {
-				return 0, 0, err
+				return 0, err
 			}
-			start = time.Now()
+			start = s.now()
 		}
-		if err := round(i); err != nil {
-			return 0, 0, err
+		if s.Validate {
+			err := s.pause(&start, func() error {
+				s.pattern(s.send[:n+s.Window], s.world.Rank(), i)
+				return mpi.Barrier(s.world)
+			})
+			if err != nil {
+				return 0, err
+			}
+		}
+		if err := round(); err != nil {
+			return 0, err
+		}
+		if s.Validate && receives {
+			s.pause(&start, func() error {
+				s.compareWindow(n, other, i)
+				return nil
+			})
 		}
 	}
-	return time.Since(start).Seconds(), timed, nil
+	return s.now() - start, nil
 }
 
-// windows are the receive buffers of a window: one for all as OSU has it, or one each if what they hold is to be compared.
-func (s *session) windows(n int, receives bool) [][]byte {
-	if !receives {
-		return nil
+// windowIfValidating is the room for a window: OSU's benchmarks receive it all in one place, but then it could not be compared.
+func windowIfValidating(o Options, _, _ int) int {
+	if o.Validate {
+		return o.Window
 	}
-	ins := make([][]byte, s.Window)
-	for i := range ins {
-		if ins[i] = s.recv[:n]; s.Validate {
-			ins[i] = make([]byte, n)
-		}
-	}
-	return ins
+	return 1
 }
 
-func isends(s *session, n, dst int, requests []mpi.Request) (err error) {
-	for i := range requests {
-		if requests[i], err = mpi.Isend(s.world, s.send[:n], dst, dataTag); err != nil {
+// Of a window that is validated, message j begins j bytes further on in what is sent, so that all messages differ, and has a place of
+// its own in what is received.
+
+func (s *session) isends(n, dst int, requests []mpi.Request) (err error) {
+	for j := range requests {
+		out := s.send[:n]
+		if s.Validate {
+			out = s.send[j:][:n]
+		}
+		if requests[j], err = mpi.Isend(s.world, out, dst, dataTag); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func irecvs(s *session, ins [][]byte, src int, requests []mpi.Request) (err error) {
-	for i := range requests {
-		if requests[i], err = mpi.Irecv(s.world, ins[i], src, dataTag); err != nil {
+func (s *session) irecvs(n, src int, requests []mpi.Request) (err error) {
+	for j := range requests {
+		in := s.recv[:n]
+		if s.Validate {
+			in = s.recv[j*n:][:n]
+		}
+		if requests[j], err = mpi.Irecv(s.world, in, src, dataTag); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (s *session) compareWindow(n, source, round int) {
+	want := s.want[:n+s.Window]
+	pattern(want, source, round)
+	for j := range s.Window {
+		s.compare(s.recv[j*n:][:n], want[j:][:n], source, round*s.Window+j)
+	}
 }

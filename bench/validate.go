@@ -1,31 +1,106 @@
 package bench
 
-// Validation fills what is sent with bytes that depend on the sender, the number of the message and the offset, and compares what
-// is received with them.
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
 
-func (s *session) fill(b []byte, source, sequence int) {
-	if !s.Validate {
-		return
+	"github.com/weft-mpi/weft/mpi"
+)
+
+// Validation fills what is sent with bytes that depend on the sender, the number of the message and the offset, and compares what is
+// received with them. The clock stands still meanwhile.
+
+// pattern fills b with the bytes of a source's message number sequence.
+func pattern(b []byte, source, sequence int) {
+	x := uint64(source)*0xd6e8feb86659fd93 + uint64(sequence)*0xa0761d6478bd642f
+	for len(b) >= 8 {
+		binary.LittleEndian.PutUint64(b, mix(x))
+		b = b[8:]
+		x += 0x9e3779b97f4a7c15
 	}
-	x := pattern(source, sequence)
-	for i := range b {
-		b[i] = byte((x + uint64(i)*0x94d049bb133111eb) >> 32)
+	for z := mix(x); len(b) > 0; z >>= 8 {
+		b[0] = byte(z)
+		b = b[1:]
 	}
 }
 
-func (s *session) compare(b []byte, source, sequence int) {
-	if !s.Validate {
+// mix is the output function of the splitmix64 generator: neither neighbours nor messages resemble each other.
+func mix(z uint64) uint64 {
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// pause does something with the clock stopped: start moves on by the time that it takes.
+func (s *session) pause(start *float64, something func() error) error {
+	began := s.now()
+	err := something()
+	*start += s.now() - began
+	return err
+}
+
+// compare notes the first byte of got that is not what was sent in its place.
+func (s *session) compare(got, want []byte, source, sequence int) {
+	if s.wrong != nil || bytes.Equal(got, want) {
 		return
 	}
-	x := pattern(source, sequence)
-	for i := range b {
-		if b[i] != byte((x+uint64(i)*0x94d049bb133111eb)>>32) {
-			s.wrong = true
+	for i := range got {
+		if got[i] != want[i] {
+			s.wrong = fmt.Errorf("%w: %s, %d bytes: rank %d got message %d of rank %d with %#02x in place of %#02x at offset %d",
+				ErrInvalid, s.Name, len(got), s.world.Rank(), sequence, source, got[i], want[i], i)
 			return
 		}
 	}
 }
 
-func pattern(source, sequence int) uint64 {
-	return uint64(source)*0x9e3779b97f4a7c15 + uint64(sequence)*0xbf58476d1ce4e5b9
+// compareMessage compares all of a message.
+func (s *session) compareMessage(got []byte, source, sequence int) {
+	want := s.want[:len(got)]
+	pattern(want, source, sequence)
+	s.compare(got, want, source, sequence)
+}
+
+// fillFloats gives a reduction small whole numbers, which add up without rounding in any order: the bytes of the pattern.
+func (s *session) fillFloats(in []float32, sequence int) {
+	b := s.want[:len(in)]
+	s.pattern(b, s.world.Rank(), sequence)
+	for k := range in {
+		in[k] = float32(b[k])
+	}
+}
+
+// compareSum notes the first of the sums over all ranks that is not right.
+func (s *session) compareSum(got []float32, sequence int) {
+	if s.wrong != nil {
+		return
+	}
+	want, b := floats(s.sums)[:len(got)], s.want[:len(got)]
+	clear(want)
+	for r := range s.world.Size() {
+		pattern(b, r, sequence)
+		for k := range want {
+			want[k] += float32(b[k])
+		}
+	}
+	for k := range got {
+		if got[k] != want[k] {
+			s.wrong = fmt.Errorf("%w: %s, %d bytes: rank %d got the sum %v in place of %v at element %d of call %d",
+				ErrInvalid, s.Name, 4*len(got), s.world.Rank(), got[k], want[k], k, sequence)
+			return
+		}
+	}
+}
+
+// allRight tells whether no rank has found anything wrong.
+func (s *session) allRight() (bool, error) {
+	if !s.Validate {
+		return true, nil
+	}
+	wrong := []int32{0}
+	if s.wrong != nil {
+		wrong[0] = 1
+	}
+	err := mpi.Allreduce(s.world, mpi.InPlace[int32](), wrong, mpi.Max[int32]())
+	return wrong[0] == 0, err
 }

@@ -94,8 +94,11 @@ func (r Request) Cancel() error {
 
 // asError gives an error from below the shape of this package's errors.
 func asError(op string, err error) error {
+	if err == nil {
+		return nil // before e: it escapes
+	}
 	var e *Error
-	if err == nil || errors.As(err, &e) {
+	if errors.As(err, &e) {
 		return err
 	}
 	return &Error{Op: op, Peer: NoPeer, Tag: NoPeer, Err: err}

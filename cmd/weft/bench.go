@@ -52,56 +52,64 @@ func benchNames() []string {
 
 func newBenchmark(b *bench.Benchmark) *cobra.Command {
 	o := bench.Default
-	var sizes, fabric, alloc string
+	var sizes sizeRange
+	var fabric carrier
+	alloc := ordinary
 	ranks := count(b.Start)
 	cmd := &cobra.Command{Use: b.Name + " [options]", Short: b.Short, Args: cobra.NoArgs}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.VarP(&ranks, "np", "n", "number of ranks to start")
-	flags.StringVar(&fabric, "fabric", "", "`auto|tcp`: what carries the messages")
-	flags.StringVarP(&sizes, "message-size", "m", "", "`[MIN:]MAX` sizes in bytes; K and M are understood")
-	flags.IntVarP(&o.Iterations, "iterations", "i", o.Iterations, "timed iterations of each size; 0: as OSU has them")
-	flags.IntVarP(&o.Warmup, "warmup", "x", o.Warmup, "iterations before these; -1: as OSU has them")
-	flags.IntVarP(&o.Window, "window-size", "W", o.Window, "messages under way in bw and bibw")
+	flags.VarP(&ranks, "np", "n", "number of ranks to start where no launcher has")
+	flags.Var(&fabric, "fabric", "`auto|tcp`: what carries the messages")
+	flags.VarP(&sizes, "message-size", "m", "`[MIN:]MAX` sizes in bytes; K and M are understood; without it as OSU has them")
+	flags.VarP(number{&o.Iterations, 1}, "iterations", "i", "timed iterations of each size; without it as OSU has them")
+	flags.VarP(number{&o.Warmup, 0}, "warmup", "x", "iterations before these; without it as OSU has them")
+	flags.VarP(number{&o.Window, 1}, "window-size", "W", "messages under way at once where a benchmark has a window; without it 64")
 	flags.BoolVarP(&o.Validate, "validation", "c", false, "check every byte, in a column more")
 	flags.BoolVarP(&o.Full, "full", "f", false, "print minimum, maximum and iterations too")
-	flags.StringVar(&alloc, "alloc", "heap", "`heap`: what the buffers are")
-	flags.IntVar(&o.Digits, "digits", o.Digits, "decimals of a figure")
+	flags.Var(&alloc, "alloc", "`heap`: what the buffers are")
+	flags.Var(number{&o.Digits, 0}, "digits", "decimals of a figure; without it 2")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		var err error
-		if o.Min, o.Max, err = parseSizes(sizes); err != nil {
-			return err
-		}
-		if alloc != "heap" {
-			return fmt.Errorf("--alloc %s: buffers are ordinary slices (heap)", alloc)
+		if sizes.given {
+			o.Min, o.Max = sizes.low, sizes.high
 		}
 		if inJob() {
-			err := b.Run(cmd.Context(), o, os.Stdout)
-			if err != nil {
-				fmt.Fprintf(os.Stderr, "weft: %v\n", err)
-				return exitStatus(1)
-			}
-			return nil
+			return measure(cmd, b, o, fabric)
 		}
 		if err := b.Check(o, int(ranks)); err != nil {
 			return err
-		}
-		job := launcher.Job{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Stdin: launcher.InputNone}
-		switch fabric {
-		case "":
-		case "auto", "tcp":
-			job.Env = []string{setting.Fabric.Name + "=" + fabric}
-		default:
-			return fmt.Errorf("--fabric: %q is neither auto nor tcp", fabric)
 		}
 		self, err := os.Executable()
 		if err != nil {
 			return err
 		}
+		job := launcher.Job{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Stdin: launcher.InputNone}
 		job.Apps = []launcher.App{{Ranks: int(ranks), Program: self, Args: os.Args[1:]}}
 		return run(cmd, job)
 	}
 	return cmd
+}
+
+// measure takes part in a benchmark as a rank.
+func measure(cmd *cobra.Command, b *bench.Benchmark, o bench.Options, fabric carrier) error {
+	if fabric != "" {
+		if err := os.Setenv(setting.Fabric.Name, string(fabric)); err != nil {
+			return err
+		}
+	}
+	return tell(b.Run(cmd.Context(), o, os.Stdout))
+}
+
+// tell tells what a rank has to say at its end, if anything.
+func tell(err error) error {
+	if err == nil {
+		return nil
+	}
+	fmt.Fprintf(os.Stderr, "weft: %v\n", err)
+	if _, nonsense := errors.AsType[*bench.OptionError](err); nonsense {
+		return usage
+	}
+	return exitStatus(1)
 }
 
 // inJob tells whether a launcher has started this process as a rank.
@@ -114,21 +122,82 @@ func inJob() bool {
 	return false
 }
 
-// parseSizes reads [MIN:]MAX. An empty text is the benchmark's own range.
-func parseSizes(text string) (low, high int, err error) {
-	if text == "" {
-		return bench.Default.Min, bench.Default.Max, nil
-	}
-	first, second, both := strings.Cut(text, ":")
-	if high, err = parseSize(first); err == nil && both {
-		low = high
-		high, err = parseSize(second)
-	}
-	if err != nil {
-		return 0, 0, fmt.Errorf("-m %q: %w", text, err)
-	}
-	return low, high, nil
+// number is an option that is a whole number.
+type number struct {
+	to    *int
+	least int
 }
+
+func (n number) Set(text string) error {
+	const most = 1e9
+	v, err := strconv.Atoi(text)
+	if err != nil || v < n.least || v > most {
+		return fmt.Errorf("not a whole number from %d up to %.0f", n.least, most)
+	}
+	*n.to = v
+	return nil
+}
+
+func (number) String() string { return "" }
+func (number) Type() string   { return "N" }
+
+// carrier is a fabric, by its name.
+type carrier string
+
+func (c *carrier) Set(text string) error {
+	if text != "auto" && text != "tcp" {
+		return errors.New("neither auto nor tcp")
+	}
+	*c = carrier(text)
+	return nil
+}
+
+func (c *carrier) String() string { return string(*c) }
+func (*carrier) Type() string     { return "fabric" }
+
+// allocation is what the buffers are.
+type allocation string
+
+const ordinary allocation = "heap"
+
+func (a *allocation) Set(text string) error {
+	if allocation(text) != ordinary {
+		return errors.New("buffers are ordinary slices: heap")
+	}
+	return nil
+}
+
+func (a *allocation) String() string { return string(*a) }
+func (*allocation) Type() string     { return "kind" }
+
+// sizeRange is [MIN:]MAX.
+type sizeRange struct {
+	low, high int
+	given     bool
+}
+
+func (r *sizeRange) Set(text string) (err error) {
+	least, most, both := strings.Cut(text, ":")
+	if !both {
+		least, most = "", text
+	}
+	if r.low = bench.Default.Min; both {
+		if r.low, err = parseSize(least); err != nil {
+			return err
+		}
+	}
+	if r.high, err = parseSize(most); err != nil {
+		return err
+	}
+	if r.low > r.high {
+		return fmt.Errorf("the smallest size, %d, is above the largest, %d", r.low, r.high)
+	}
+	r.given = true
+	return nil
+}
+
+func (r *sizeRange) String() string { return "" }
+func (*sizeRange) Type() string     { return "[MIN:]MAX" }
 
 func parseSize(text string) (int, error) {
 	shift := 0

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/weft-mpi/weft/internal/sys"
@@ -214,7 +215,8 @@ func (e *endpoint) ended(ctx context.Context, rank uint32, addr string) error {
 // stream is a connection in start-up.
 type stream struct {
 	net.Conn
-	read int // bytes read
+	read     int  // bytes read
+	rejected bool // by the peer
 }
 
 // until has reads and writes end at a deadline, or with the context.
@@ -254,11 +256,11 @@ func (s *stream) detach(userTimeout time.Duration) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	if err := sys.PrepareSocket(fd, userTimeout); err != nil {
+	if err := errors.Join(sys.PrepareSocket(fd, userTimeout), s.Conn.Close()); err != nil {
 		sys.CloseFD(fd)
 		return -1, err
 	}
-	return fd, s.Conn.Close()
+	return fd, nil
 }
 
 // dial begins a connection and brings it to RDMA mode.
@@ -281,6 +283,8 @@ func vanished(err error) error {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("%w: it closed the connection during start-up", transport.ErrPeerLost)
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return fmt.Errorf("%w: it reset the connection during start-up", transport.ErrPeerLost)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Errorf("%w: it does not answer during start-up", transport.ErrPeerLost)
 	}
@@ -299,11 +303,10 @@ func (e *endpoint) initiate(s *stream, a *attempt, rank uint32) (*qp, error) {
 	}
 	body, err := expect(s, typeChallenge)
 	if err != nil {
-		return nil, err
+		return nil, s.turnDown(err)
 	}
 	if err := p.takeChallenge(body, &e.id.Secret); err != nil {
-		s.reject(rejectAuth, err.Error())
-		return nil, err
+		return nil, s.turnDown(err)
 	}
 	a.turn.Lock()
 	defer a.turn.Unlock()
@@ -338,10 +341,11 @@ func (e *endpoint) initiate(s *stream, a *attempt, rank uint32) (*qp, error) {
 // expect reads the message that is due, or the Reject in its place.
 func expect(s *stream, want messageType) ([]byte, error) {
 	t, body, err := s.message()
+	s.rejected = t == typeReject
 	if err != nil {
 		return nil, err
 	}
-	if t == typeReject {
+	if s.rejected {
 		return nil, parseReject(body)
 	}
 	if t != want {
@@ -440,12 +444,11 @@ func (e *endpoint) respond(s *stream) (rank int, err error) {
 	}
 	body, err := expect(s, typeRequest)
 	if err != nil {
-		return -1, err
+		return -1, s.turnDown(err)
 	}
 	reads, private, err := p.takeRequest(body, &e.id.Secret)
 	if err != nil {
-		s.reject(rejectAuth, err.Error())
-		return -1, err
+		return -1, s.turnDown(err)
 	}
 	// A proven peer: it is no stranger any more.
 	free()
@@ -457,10 +460,15 @@ func (e *endpoint) respond(s *stream) (rank int, err error) {
 // hello reads the first message and checks who calls whom.
 func (e *endpoint) hello(s *stream) (parties, error) {
 	raw := make([]byte, helloSize)
-	if err := s.full(raw); err != nil {
-		if s.read > 0 && string(raw[:min(s.read, len(magic))]) != magic[:min(s.read, len(magic))] {
-			return parties{}, fmt.Errorf("%w: it begins with %q", transport.ErrNotWeft, raw[:min(s.read, len(magic))])
-		}
+	err := s.full(raw[:len(magic)])
+	if s.read > 0 && string(raw[:s.read]) != magic[:s.read] {
+		// At once: what is no Hello may be shorter than one, and then waits for an answer.
+		return parties{}, fmt.Errorf("%w: it begins with %q", transport.ErrNotWeft, raw[:s.read])
+	}
+	if err == nil {
+		err = s.full(raw[len(magic):])
+	}
+	if err != nil {
 		return parties{}, err
 	}
 	p, err := parseHello(raw)
@@ -480,6 +488,20 @@ func (e *endpoint) hello(s *stream) (parties, error) {
 
 func (s *stream) reject(code rejectCode, text string) {
 	s.Write(appendReject(nil, code, text)) // it is told if it listens
+}
+
+// turnDown tells the peer what is wrong with its message, unless it has turned us down itself or is gone. It returns the error.
+func (s *stream) turnDown(err error) error {
+	switch {
+	case s.rejected:
+	case errors.Is(err, transport.ErrAuth):
+		s.reject(rejectAuth, err.Error())
+	case errors.Is(err, transport.ErrVersion):
+		s.reject(rejectVersion, fmt.Sprintf("this is version %d", startupVersion))
+	case errors.Is(err, transport.ErrProtocol), errors.Is(err, transport.ErrNotWeft):
+		s.reject(rejectOther, err.Error())
+	}
+	return err
 }
 
 // accept makes the connection of a proven peer, unless another one stands or comes first.

@@ -201,11 +201,16 @@ func (q *qp) fail(cause error, status transport.Status) {
 	if q.state == transport.StateClosed || q.state == transport.StateError {
 		return
 	}
-	q.err = fmt.Errorf("connection with rank %d at %s: %w", q.peer, q.remote, cause)
+	q.err = q.blame(cause)
 	q.state = transport.StateError
 	q.tellTerminate(cause)
 	q.disconnect()
 	q.flush(status)
+}
+
+// blame says with whom it happened.
+func (q *qp) blame(cause error) error {
+	return fmt.Errorf("connection with rank %d at %s: %w", q.peer, q.remote, cause)
 }
 
 func (q *qp) disconnect() {

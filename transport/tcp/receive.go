@@ -85,7 +85,7 @@ func (q *qp) receiveFailed(err error) {
 		if v.status != 0 {
 			if r := q.rq.front(); r != nil {
 				wc := q.flushed(r.id, transport.OpRecv)
-				wc.Status, wc.Err = v.status, v.err
+				wc.Status, wc.Err = v.status, q.blame(v.err)
 				q.rq.pop()
 				q.rcq.push(wc)
 			}

@@ -100,19 +100,22 @@ func newNonce() (n [nonceSize]byte, err error) {
 	return n, err
 }
 
-// proof is what only who knows the secret can say; the role keeps one side's from being played back as the other's.
+// proof is what only who knows the secret can say.
 func (p *parties) proof(secret *[32]byte, role string) []byte {
 	m := hmac.New(sha256.New, secret[:])
-	m.Write([]byte("weft start-up 1 " + role + "\x00"))
-	m.Write(p.job[:])
-	var b [10]byte
-	binary.LittleEndian.PutUint32(b[:], p.initiator)
-	binary.LittleEndian.PutUint32(b[4:], p.responder)
-	binary.LittleEndian.PutUint16(b[8:], p.lane)
-	m.Write(b[:])
-	m.Write(p.nonces[0][:])
-	m.Write(p.nonces[1][:])
+	m.Write(p.proven(role))
 	return m.Sum(nil)
+}
+
+// proven are the bytes that a proof is the MAC of; the role keeps one side's from being played back as the other's.
+func (p *parties) proven(role string) []byte {
+	b := append([]byte("weft start-up 1 "+role), 0)
+	b = append(b, p.job[:]...)
+	b = binary.LittleEndian.AppendUint32(b, p.initiator)
+	b = binary.LittleEndian.AppendUint32(b, p.responder)
+	b = binary.LittleEndian.AppendUint16(b, p.lane)
+	b = append(b, p.nonces[0][:]...)
+	return append(b, p.nonces[1][:]...)
 }
 
 const (

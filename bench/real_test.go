@@ -1,0 +1,141 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/mpi"
+)
+
+// tiny are options of a real run: small sizes, and the first of the large ones.
+func tiny(b *Benchmark) Options {
+	o := options(func(o *Options) { o.Max, o.Iterations, o.Warmup, o.Window, o.Full = 16384, 3, 1, 4, true })
+	o.Validate = b.cell != nil
+	return o
+}
+
+// realSizes are how many ranks the benchmarks are run on.
+func realSizes(b *Benchmark) []int {
+	switch {
+	case b.Ranks > 0:
+		return []int{b.Ranks}
+	case b.Least < 2:
+		return []int{1, 3}
+	default:
+		return []int{b.Least, 4}
+	}
+}
+
+var realBody = worldBody("real", func(world *mpi.Comm) error {
+	for _, b := range All {
+		if b.Check(tiny(b), world.Size()) != nil {
+			continue
+		}
+		s := newSession(b, tiny(b), world, os.Stdout, instruments{now: mpi.Wtime, pattern: pattern})
+		if own, fatal := s.outcome(); own != nil || fatal != nil {
+			return fmt.Errorf("%s: %w, %w", b.Name, own, fatal)
+		}
+		s.out.printf("== %s\n", b.Name)
+	}
+	return nil
+})
+
+func TestEveryBenchmarkOnRealRanks(t *testing.T) {
+	run := map[string]int{}
+	figure := regexp.MustCompile(`^[0-9]+( +[0-9]+\.[0-9]{2}){1,3}( +3)? +Pass$`)
+	for _, ranks := range []int{1, 2, 3, 4} {
+		r := launch(t, group{ranks, realBody})
+		require.NoError(t, r.failure, r.err)
+		require.Empty(t, told(r))
+		tables := r.out
+		for _, b := range All {
+			table, rest, found := strings.Cut(tables, "== "+b.Name+"\n")
+			require.Equal(t, b.Check(tiny(b), ranks) == nil, found, "%s on %d ranks:\n%s", b.Name, ranks, tables)
+			if !found {
+				continue
+			}
+			tables = rest
+			run[b.Name]++
+			if b.cell == nil {
+				continue
+			}
+			rows := strings.Split(strings.TrimSpace(table[strings.LastIndex(table, "# Size"):]), "\n")[1:]
+			n, _ := b.sizes(tiny(b))
+			for _, row := range rows {
+				require.Regexp(t, figure, row)
+				require.True(t, strings.HasPrefix(row, fmt.Sprintf("%-10d", n)), row)
+				n *= 2
+			}
+			require.Equal(t, 2*16384, n, table)
+		}
+		require.Empty(t, tables)
+	}
+	for _, b := range All {
+		require.NotZero(t, run[b.Name], "%s was not run", b.Name)
+	}
+}
+
+// The counters of a process are all that tells of allocations on the other goroutines of a rank too. What is not per message may
+// allocate: the difference between two runs tells.
+var frugal = worldBody("frugal", func(world *mpi.Comm) error {
+	for _, name := range []string{"latency", "bw", "bibw", "mbw_mr", "barrier", "bcast", "reduce", "allreduce", "gather"} {
+		allocated := func(iterations int) (uint64, error) {
+			o := options(func(o *Options) { o.Min, o.Max, o.Iterations, o.Warmup = 8, 8, iterations, 10 })
+			s := newSession(find(name), o, world, os.Stdout, instruments{now: mpi.Wtime, pattern: pattern})
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			if own, fatal := s.outcome(); own != nil || fatal != nil {
+				return 0, fmt.Errorf("%s: %w, %w", name, own, fatal)
+			}
+			runtime.ReadMemStats(&after)
+			return after.Mallocs - before.Mallocs, nil
+		}
+		const few, many = 10, 1010
+		base, err := allocated(few)
+		if err != nil {
+			return err
+		}
+		all, err := allocated(many)
+		if err != nil {
+			return err
+		}
+		if more := int64(all) - int64(base); more >= many-few {
+			return fmt.Errorf("%s: %d allocations in %d iterations more", name, more, many-few)
+		}
+	}
+	return nil
+})
+
+func TestTheMeasuredLoopsAllocateNothing(t *testing.T) {
+	r := launch(t, group{2, frugal})
+	require.NoError(t, r.failure, r.err)
+}
+
+func TestMemoryCountsEveryConnection(t *testing.T) {
+	r := launch(t, group{6, plain6})
+	require.NoError(t, r.failure, r.err)
+	lines := strings.Split(strings.TrimSpace(r.out), "\n")
+	require.Equal(t, []string{
+		"# OSU-style weft MPI Memory Test v" + version,
+		"# Bytes of a connection, at rank 0.",
+		fmt.Sprintf("%-10s%20s%20s%20s%20s", "# Peers", "Registered", "Resident", "Preallocated", "Resident"),
+	}, lines[:3])
+	var peers []int
+	for _, line := range lines[3:] {
+		var n, registered, resident, preallocated, large int
+		_, err := fmt.Sscan(line, &n, &registered, &resident, &preallocated, &large)
+		require.NoError(t, err, line)
+		peers = append(peers, n)
+		require.Positive(t, registered, "a connection was counted that had not been made: %s", line)
+		require.Equal(t, 256<<10, preallocated)
+	}
+	require.Equal(t, []int{1, 2, 4}, peers)
+}
+
+var plain6 = plain("memory of six", "memory", Default)

@@ -1,0 +1,181 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"runtime/debug"
+	"unsafe"
+
+	"github.com/weft-mpi/weft/mpi"
+)
+
+// session is one run of a benchmark on one rank.
+type session struct {
+	*Benchmark
+	Options
+	instruments
+	world    *mpi.Comm
+	initTook float64 // seconds
+	out      *table  // of rank 0; what the others print goes nowhere
+	send     []byte  // a message, and Window bytes more
+	recv     []byte
+	want     []byte // when validating: what should have come
+	sums     []byte // likewise, the floats that reductions should give
+	wrong    error  // the first thing that validation has found here
+}
+
+// instruments are what is measured with: a clock in seconds, and the bytes that validation sends. Tests bring their own.
+type instruments struct {
+	now     func() float64
+	pattern func(b []byte, source, sequence int)
+}
+
+// newSession makes a session of which rank 0 prints to out.
+func newSession(b *Benchmark, o Options, world *mpi.Comm, out io.Writer, with instruments) *session {
+	if world.Rank() != 0 {
+		out = io.Discard
+	}
+	return &session{Benchmark: b, Options: o, instruments: with, world: world, out: &table{out: out}}
+}
+
+// outcome measures, and tells what this rank has to say of it at its end (own) from what ends the whole job (fatal). Trouble that comes to
+// all ranks together ends none of them: one rank tells of it.
+func (s *session) outcome() (own, fatal error) {
+	err := s.measure()
+	var option *OptionError
+	switch {
+	case errors.Is(err, ErrInvalid):
+		return s.wrong, nil
+	case errors.As(err, &option) && s.world.Rank() == 0:
+		return err, nil
+	case errors.As(err, &option):
+		return nil, nil
+	}
+	return nil, err
+}
+
+// measure runs the benchmark. Errors that are an *OptionError or ErrInvalid come to all ranks together.
+func (s *session) measure() error {
+	if err := s.agreed(); err != nil {
+		return err
+	}
+	if err := s.Check(s.Options, s.world.Size()); err != nil {
+		return err
+	}
+	if s.whole != nil {
+		if err := s.whole(s); err != nil {
+			return err
+		}
+		return s.out.err
+	}
+	low, high := s.sizes(s.Options)
+	s.send, s.recv = buffer(high+s.Window), buffer(high*s.places(s.Options, s.world.Rank(), s.world.Size()))
+	if s.Validate {
+		s.want, s.sums = buffer(high+s.Window), buffer(high)
+	}
+	// Nothing is allocated while it is measured, so there is nothing to collect but what came before.
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	s.heading()
+	for n := low; n <= high; n *= 2 {
+		if err := mpi.Barrier(s.world); err != nil {
+			return err
+		}
+		c, err := s.cell(s, n)
+		if err != nil {
+			return fmt.Errorf("%s of %d bytes: %w", s.Name, n, err)
+		}
+		ok, err := s.allRight()
+		if err != nil {
+			return err
+		}
+		timed, _ := s.iterations(n)
+		s.out.row(s.columns(), n, c, timed, ok)
+		if s.out.err != nil {
+			return s.out.err
+		}
+		if !ok {
+			return ErrInvalid
+		}
+	}
+	return nil
+}
+
+// agreed refuses ranks that were started with different options: they would wait for messages that nobody sends. The word goes along the
+// line of ranks and back, so that rank 0 has one connection afterwards: memory counts those.
+func (s *session) agreed() error {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s %+v", s.Name, s.Options)
+	const disagreement = 0
+	mine := h.Sum64() | 1
+	word := []uint64{mine}
+	me, last := s.world.Rank(), s.world.Size()-1
+	if me > 0 {
+		if _, err := mpi.Recv(s.world, word, me-1, pingTag); err != nil {
+			return err
+		}
+		if word[0] != mine {
+			word[0] = disagreement
+		}
+	}
+	if me < last {
+		if err := mpi.Send(s.world, word, me+1, pingTag); err != nil {
+			return err
+		}
+		if _, err := mpi.Recv(s.world, word, me+1, pingTag); err != nil {
+			return err
+		}
+	}
+	if me > 0 {
+		if err := mpi.Send(s.world, word, me-1, pingTag); err != nil {
+			return err
+		}
+	}
+	if word[0] == disagreement {
+		return optionErrorf("%s: the ranks were started with different options", s.Name)
+	}
+	return nil
+}
+
+// buffer is ordinary memory, on pages of its own as peers' benchmarks have it. Every page has been written: the kernel backs all those that
+// have not with one and the same page, which is faster to send than any real message.
+func buffer(n int) []byte {
+	const page = 4096
+	b := make([]byte, n+page)
+	skip := -uintptr(unsafe.Pointer(unsafe.SliceData(b))) & (page - 1)
+	b = b[skip:][:n:n]
+	clear(b)
+	return b
+}
+
+// iterations are those of a size, with the user's wishes heeded.
+func (s *session) iterations(n int) (timed, warmup int) {
+	timed, warmup = s.kind.of(n)
+	if s.Iterations > 0 {
+		timed = s.Iterations
+	}
+	if s.Warmup >= 0 {
+		warmup = s.Warmup
+	}
+	return timed, warmup
+}
+
+// columns are those that the user wants.
+func (s *session) columns() columns {
+	return columns{digits: s.Digits, rate: s.kind == rates, spread: s.Full && s.kind.full != "", validation: s.Validate}
+}
+
+func (s *session) heading() {
+	header := s.kind.header
+	if s.columns().spread {
+		header = s.kind.full
+	}
+	if s.Validate {
+		header += validationColumn
+	}
+	if s.remark != nil {
+		header = s.remark(s) + "\n" + header
+	}
+	s.out.heading("MPI "+s.title, s.kind.datatype, header)
+}

@@ -1,0 +1,117 @@
+package bench
+
+import (
+	"sync"
+
+	"github.com/weft-mpi/weft/mpi"
+)
+
+// receivers is how many goroutines of rank 1 wait for the messages of latency_mt.
+const receivers = 2
+
+// threadLatency is a ping-pong between one goroutine of rank 0 and several of rank 1, of which any takes the next message.
+func threadLatency(s *session, n int) (cell, error) {
+	if s.world.Rank() == 0 {
+		return s.serve(n)
+	}
+	timed, warmup := s.iterations(n)
+	rally := &rally{session: s, out: s.send[:n]}
+	if s.Validate {
+		s.pattern(rally.out, 1, 0)
+	}
+	if err := mpi.Barrier(s.world); err != nil {
+		return cell{}, err
+	}
+	ends := make(chan error, receivers)
+	for r := range receivers {
+		share := (timed + warmup + receivers - 1 - r) / receivers
+		go func() { ends <- rally.answer(s.recv[r*n:][:n], share) }()
+	}
+	// An error ends the job, and with it the goroutines that still wait.
+	for range receivers {
+		if err := <-ends; err != nil {
+			return cell{}, err
+		}
+	}
+	return cell{}, nil
+}
+
+// serve is rank 0's side, whose clock counts.
+func (s *session) serve(n int) (cell, error) {
+	const other = 1
+	timed, warmup := s.iterations(n)
+	out, in := s.send[:n], s.recv[:n]
+	if err := mpi.Barrier(s.world); err != nil {
+		return cell{}, err
+	}
+	var start float64
+	for i := range timed + warmup {
+		if i == warmup {
+			start = s.now()
+		}
+		if s.Validate {
+			s.pause(&start, func() error {
+				s.pattern(out, 0, i)
+				return nil
+			})
+		}
+		if err := mpi.Send(s.world, out, other, pingTag); err != nil {
+			return cell{}, err
+		}
+		if _, err := mpi.Recv(s.world, in, other, answerTag); err != nil {
+			return cell{}, err
+		}
+		if s.Validate {
+			err := s.pause(&start, func() error {
+				s.compareMessage(in, other, i)
+				return mpi.Barrier(s.world)
+			})
+			if err != nil {
+				return cell{}, err
+			}
+		}
+	}
+	return cell{value: (s.now() - start) * 1e6 / float64(2*timed)}, nil
+}
+
+// rally is what the goroutines of rank 1 share.
+type rally struct {
+	*session
+	out []byte // the next answer
+
+	// One message is under way at a time, but who has answered one still validates it when another gets the next.
+	mu   sync.Mutex
+	next int // message to come, when validating
+}
+
+// answer answers so many messages.
+func (r *rally) answer(in []byte, messages int) error {
+	for range messages {
+		if _, err := mpi.Recv(r.world, in, 0, pingTag); err != nil {
+			return err
+		}
+		var err error
+		if r.Validate {
+			err = r.validated(in)
+		} else {
+			err = mpi.Send(r.world, r.out, 0, answerTag)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// validated answers a message and validates it afterwards, while rank 0's clock stands still.
+func (r *rally) validated(in []byte) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := mpi.Send(r.world, r.out, 0, answerTag); err != nil {
+		return err
+	}
+	r.compareMessage(in, 0, r.next)
+	r.next++
+	r.pattern(r.out, 1, r.next)
+	return mpi.Barrier(r.world)
+}

@@ -1,0 +1,127 @@
+package tcp
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+var update = flag.Bool("update", false, "write the golden transcripts anew")
+
+// transcript is who said what, as hexadecimal bytes.
+type transcript struct{ strings.Builder }
+
+func (tr *transcript) note(who string, what fmt.Stringer, parts ...[]byte) {
+	fmt.Fprintf(tr, "\n%s: %v\n", who, what)
+	for _, b := range parts {
+		for len(b) > 0 {
+			n := min(len(b), 32)
+			fmt.Fprintf(tr, "    % x\n", b[:n])
+			b = b[n:]
+		}
+	}
+}
+
+// golden compares a transcript with the one that is kept.
+func (tr *transcript) golden(t *testing.T, name string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		require.NoError(t, os.WriteFile(path, []byte(tr.String()), 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, string(want), tr.String(), "the bytes of the protocol have changed: that takes another version")
+}
+
+func TestGolden_Startup(t *testing.T) {
+	var tr transcript
+	p := testParties()
+	fmt.Fprintf(&tr, "# Start-up of rank %d with rank %d of the job \"job\", secret % x\n", p.initiator, p.responder, testSecret)
+	note := func(who string, b []byte) {
+		if who == "initiator" && strings.HasPrefix(string(b), magic) {
+			tr.note(who, typeHello, b[:len(magic)], b[len(magic):len(magic)+prefixSize], b[len(magic)+prefixSize:])
+			return
+		}
+		tr.note(who, messageType(b[0]), b[:prefixSize], b[prefixSize:])
+	}
+	note("initiator", p.appendHello(nil))
+	note("responder", p.appendChallenge(nil, &testSecret))
+	note("initiator", p.appendRequest(nil, &testSecret, maxReads, []byte("of the initiator")))
+	note("responder", appendAccept(nil, maxReads, []byte("of the responder")))
+	tr.WriteString("\n# In the place of any of the last three\n")
+	note("either", appendReject(nil, rejectOther, "the text says why"))
+	tr.golden(t, "startup.txt")
+}
+
+// One of each frame, from a queue pair to another, and what becomes of them.
+func TestGolden_Exchange(t *testing.T) {
+	initiator, responder := newSessionDevice(t), newSessionDevice(t)
+	responder.dev.keys.Seed([32]byte{1})
+	responder.begin(t, false)
+	defer responder.end(t)
+	initiator.begin(t, true)
+	defer initiator.end(t)
+
+	alloc := func(s *session, content string, access transport.Access) transport.MR {
+		mr, err := s.pd.Alloc(len(content), access)
+		require.NoError(t, err)
+		copy(mr.Bytes(), content)
+		return mr
+	}
+	all := func(m transport.MR) []transport.SGE { return []transport.SGE{{MR: m, Length: len(m.Bytes())}} }
+	at := func(m transport.MR, off, n uint64) transport.Segment {
+		return transport.Segment{Key: m.Key(), Offset: off, Length: n}
+	}
+	target := alloc(responder, strings.Repeat("-", 32), transport.RemoteWrite)
+	source := alloc(responder, "what is read in two pieces", transport.RemoteRead)
+	room := alloc(responder, strings.Repeat("-", 16), transport.LocalWrite)
+	text := alloc(initiator, "sixteen bytes it", 0)
+	into := alloc(initiator, strings.Repeat("-", 12), transport.LocalWrite)
+
+	require.NoError(t, responder.qp.PostRecv(&transport.RecvWR{ID: 1, Local: all(room)}))
+	require.NoError(t, responder.qp.PostRecv(&transport.RecvWR{ID: 2}))
+	var tr transcript
+	tr.WriteString("# One of each frame. Each is a line of header, then its payload.\n")
+	relay := func(who string, from, to *session) {
+		for _, f := range from.heard(t) {
+			tr.note(who, f.op, f.header.append(nil), f.payload)
+			_, err := syscall.Write(to.wire, append(f.header.append(nil), f.payload...))
+			require.NoError(t, err)
+		}
+		to.poll()
+	}
+	for i, wr := range []*transport.SendWR{
+		{Op: transport.OpWrite, Local: all(text), Remote: []transport.Segment{at(target, 8, 16)}},
+		{Op: transport.OpSend, Flags: transport.FlagSolicited, Local: all(text)},
+		{Op: transport.OpWriteImm, Local: all(text), Remote: []transport.Segment{at(target, 16, 16)}, Imm: 0x1122334455667788},
+		{Op: transport.OpRead, Local: []transport.SGE{{MR: into, Length: 2}, {MR: into, Offset: 2, Length: 10}},
+			Remote: []transport.Segment{at(source, 0, 7), at(source, 21, 5)}},
+	} {
+		wr.ID, wr.Flags = uint64(i), wr.Flags|transport.FlagSignaled
+		require.NoError(t, initiator.qp.PostSend(wr))
+	}
+	relay("initiator", initiator, responder)
+	relay("responder", responder, initiator)
+	initiator.qp.Close()
+	relay("initiator", initiator, responder)
+	require.NoError(t, responder.qp.PostSend(&transport.SendWR{ID: 9, Op: transport.OpRead, Local: all(room),
+		Remote: []transport.Segment{{Key: 0xbad, Length: 16}}}))
+	relay("responder", responder, initiator)
+	relay("initiator", initiator, responder)
+	tr.golden(t, "exchange.txt")
+
+	require.Equal(t, "--------sixteen sixteen bytes it", string(target.Bytes()))
+	require.Equal(t, "sixteen bytes it", string(room.Bytes()))
+	require.Equal(t, "what isieces", string(into.Bytes()))
+	require.ErrorContains(t, responder.qp.Err(), "no region has the key 0xbad")
+	require.Equal(t, transport.StatusRemoteAccess, responder.wcs[len(responder.wcs)-1].Status)
+}

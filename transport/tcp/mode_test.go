@@ -1,0 +1,144 @@
+package tcp
+
+import (
+	"net"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// heard takes everything that the queue pair has sent.
+func (s *session) heard(tb testing.TB) (list []frame) {
+	var all []byte
+	b := make([]byte, 1<<16)
+	for {
+		n, err := syscall.Read(s.wire, b)
+		if err == syscall.EAGAIN || n == 0 {
+			break
+		}
+		require.NoError(tb, err)
+		all = append(all, b[:n]...)
+	}
+	for len(all) > 0 {
+		h, err := parseHeader(all)
+		require.NoError(tb, err)
+		list = append(list, frame{h, slices.Clone(all[headerSize : headerSize+h.length])})
+		all = all[headerSize+h.length:]
+	}
+	return list
+}
+
+// says sends bytes to the queue pair and drives it.
+func (s *session) says(tb testing.TB, b []byte) {
+	n, err := syscall.Write(s.wire, b)
+	require.NoError(tb, err)
+	require.Equal(tb, len(b), n)
+	s.poll()
+}
+
+func kinds(list []frame) (o []op) {
+	for _, f := range list {
+		o = append(o, f.op)
+	}
+	return o
+}
+
+// The responder sends nothing, whatever is posted, before it has seen that the initiator is in RDMA mode; then it sends all of it.
+func TestMode_C2_ResponderIsSilentBeforeReady(t *testing.T) {
+	s := newSessionDevice(t)
+	s.begin(t, false)
+	defer s.end(t)
+	require.NoError(t, s.qp.PostSend(&transport.SendWR{ID: 1, Op: transport.OpSend, Flags: transport.FlagSignaled}))
+	s.qp.Flush()
+	s.qp.Close()
+	s.poll()
+	require.Empty(t, s.heard(t))
+	require.Empty(t, s.wcs)
+	s.says(t, header{op: opReady, flags: flagLast}.append(nil))
+	require.Equal(t, []op{opSend, opClose}, kinds(s.heard(t)))
+	require.Len(t, s.wcs, 1)
+	require.Equal(t, transport.StatusSuccess, s.wcs[0].Status)
+}
+
+// An end before Ready is silent too: the other side may still be reading messages of start-up.
+func TestMode_C5_AbortBeforeReadyIsSilent(t *testing.T) {
+	s := newSessionDevice(t)
+	s.begin(t, false)
+	defer s.end(t)
+	s.qp.Abort(nil)
+	require.Empty(t, s.heard(t))
+	require.ErrorContains(t, s.qp.Err(), "aborted")
+}
+
+// The initiator's first frame is Ready, even if it has nothing to say, or only why it ends.
+func TestMode_C2_InitiatorBeginsWithReady(t *testing.T) {
+	s := newSessionDevice(t)
+	s.begin(t, true)
+	require.Equal(t, []op{opReady}, kinds(s.heard(t)))
+	s.end(t)
+
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	require.NoError(t, err)
+	require.NoError(t, syscall.SetNonblock(fds[0], true))
+	require.NoError(t, syscall.SetNonblock(fds[1], true))
+	conf := transport.QPConfig{PD: s.pd, SendCQ: s.cq, RecvCQ: s.cq, SendWR: 8, RecvWR: 8, Reads: 2}
+	s.wire, s.qp = fds[1], s.dev.newQP(fds[0], conf, 1, "here", "the-peer", true, maxReads)
+	s.qp.Abort(nil) // before the device has driven it
+	require.Equal(t, []op{opReady, opTerminate}, kinds(s.heard(t)))
+	s.end(t)
+}
+
+// What comes first and is not Ready ends the queue pair; the peer is told as far as it can be in RDMA mode.
+func TestMode_C2_FirstFrameIsNotReady(t *testing.T) {
+	s := newSessionDevice(t)
+	for name, sent := range map[string][]byte{
+		"Write where Ready must come first":     header{op: opWrite}.append(nil),
+		"Terminate where Ready must come first": header{op: opTerminate}.append(nil),
+		"frame type 111 with flags 0x656220":    []byte("Hello behind the handshake"),
+	} {
+		s.begin(t, false)
+		s.says(t, sent)
+		require.Equal(t, transport.StateError, s.qp.State(), name)
+		require.ErrorIs(t, s.qp.Err(), transport.ErrProtocol)
+		require.ErrorContains(t, s.qp.Err(), name)
+		require.ErrorContains(t, s.qp.Err(), sessionPeer)
+		s.end(t)
+	}
+}
+
+// Bytes that come in one piece with the last message of start-up are the first of RDMA mode, on either side: none is lost, and none is
+// read as the other.
+func TestMode_C2_FramesRightBehindStartup(t *testing.T) {
+	h := newHost(t, Options{})
+	target, err := h.pd.Alloc(8, transport.RemoteWrite)
+	require.NoError(t, err)
+	write := append(header{length: 8, op: opWrite, flags: flagLast, a: uint64(target.Key())}.append(nil), "in place"...)
+	ready := header{op: opReady, flags: flagLast}.append(nil)
+
+	r := h.dial(1)
+	r.sayHello()
+	r.hearChallenge()
+	r.say(slices.Concat(r.request(), ready, write))
+	m := h.nextMade()
+	h.until("the initiator's Write", func() bool { return string(target.Bytes()) == "in place" })
+	m.qp.Release()
+
+	clear(target.Bytes())
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	r, result := h.calls(l, 2)
+	r.challenges()
+	r.hearRequest()
+	// Out of its turn, since the initiator has not said Ready, but in RDMA mode.
+	r.say(slices.Concat(appendAccept(nil, 1, nil), write))
+	require.NoError(t, <-result)
+	m = h.nextMade()
+	h.until("the responder's Write", func() bool { return string(target.Bytes()) == "in place" })
+	require.Equal(t, transport.StateReady, m.qp.State())
+	m.qp.Release()
+}

@@ -1,0 +1,270 @@
+package tcp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// patience is what no test waits for unless it fails.
+const patience = 20 * time.Second
+
+// refusal is what an acceptor was told of somebody who was turned away.
+type refusal struct {
+	from string
+	err  error
+}
+
+// made is a connection that an acceptor was given.
+type made struct {
+	rank    uint32
+	qp      transport.QP
+	private string
+}
+
+// host is a real device, rank 0 of 4 unless a test wants another, with everything that a rank has. Its peers are bytes on sockets.
+type host struct {
+	t       *testing.T
+	dev     *Device
+	pd      transport.PD
+	cq      transport.CQ
+	ep      transport.Endpoint
+	mr      transport.MR // for the Recvs of its queue pairs
+	wcs     []transport.WC
+	made    chan made
+	refused chan refusal
+	private []byte
+}
+
+var hostIdentity = transport.Identity{Job: "job", Rank: 0, Size: 4, Secret: testSecret}
+
+const recvSize = 64
+
+func newHost(t *testing.T, o Options) *host { return newHostOfRank(t, o, 0) }
+
+func newHostOfRank(t *testing.T, o Options, rank uint32) *host {
+	d, err := New(o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	h := &host{t: t, dev: d, made: make(chan made, 16), refused: make(chan refusal, 1024), private: []byte("mine")}
+	h.pd, err = d.AllocPD()
+	require.NoError(t, err)
+	h.cq, err = d.CreateCQ(1 << 10)
+	require.NoError(t, err)
+	h.mr, err = h.pd.Alloc(recvSize, transport.LocalWrite)
+	require.NoError(t, err)
+	id := hostIdentity
+	id.Rank = rank
+	h.ep, err = d.Listen(id, h)
+	require.NoError(t, err)
+	return h
+}
+
+func (h *host) Prepare(uint32) (transport.QPConfig, []byte, error) {
+	return transport.QPConfig{PD: h.pd, SendCQ: h.cq, RecvCQ: h.cq, SendWR: 8, RecvWR: 8, Reads: 4}, h.private, nil
+}
+
+func (h *host) Connected(rank uint32, qp transport.QP, private []byte) {
+	h.made <- made{rank, qp, string(private)}
+}
+
+func (h *host) Refused(from string, err error) { h.refused <- refusal{from, err} }
+
+func (h *host) nextRefusal() refusal {
+	h.t.Helper()
+	select {
+	case r := <-h.refused:
+		return r
+	case <-time.After(patience):
+		h.t.Fatal("nobody was turned away")
+		return refusal{}
+	}
+}
+
+// nextMade waits for a connection, and until the endpoint has noted that it stands: before that another one of the same rank would be
+// turned away.
+func (h *host) nextMade() made {
+	h.t.Helper()
+	late := time.After(patience)
+	var m made
+	select {
+	case m = <-h.made:
+	case <-late:
+		h.t.Fatal("no connection came")
+	}
+	for e := h.dev.end; ; {
+		e.mu.Lock()
+		a := e.peer(m.rank)
+		state, changed := a.crossing.state, a.changed
+		e.mu.Unlock()
+		if state == crossingConnected {
+			return m
+		}
+		select {
+		case <-changed:
+		case <-late:
+			h.t.Fatal("the connection does not stand")
+		}
+	}
+}
+
+// until drives the device until something holds.
+func (h *host) until(what string, holds func() bool) {
+	h.t.Helper()
+	give := time.Now().Add(patience)
+	var wc [16]transport.WC
+	for {
+		n := h.cq.Poll(wc[:])
+		h.wcs = append(h.wcs, wc[:n]...)
+		if holds() {
+			return
+		}
+		if time.Now().After(give) {
+			h.t.Fatalf("%s: not within %v", what, patience)
+		}
+		if n == 0 {
+			require.NoError(h.t, h.cq.Wait(time.Until(give)))
+		}
+	}
+}
+
+// raw is a peer made of bytes: a test that speaks the protocol as well or as badly as it likes.
+type raw struct {
+	t *testing.T
+	*stream
+	parties
+}
+
+func newRaw(t *testing.T, conn net.Conn, p parties) *raw {
+	t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(patience))
+	return &raw{t: t, stream: &stream{Conn: conn}, parties: p}
+}
+
+// dial opens a connection to the host, as a rank would, and says nothing.
+func (h *host) dial(rank uint32) *raw {
+	h.t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(h.ep.Addr(), "tcp:"))
+	require.NoError(h.t, err)
+	p := testParties()
+	p.initiator, p.responder = rank, 0
+	return newRaw(h.t, conn, p)
+}
+
+func (r *raw) say(b []byte) {
+	r.t.Helper()
+	_, err := r.Write(b)
+	require.NoError(r.t, err)
+}
+
+func (r *raw) sayHello() { r.t.Helper(); r.say(r.appendHello(nil)) }
+
+// hearChallenge takes the responder's nonce and checks its proof.
+func (r *raw) hearChallenge() {
+	r.t.Helper()
+	body, err := expect(r.stream, typeChallenge)
+	require.NoError(r.t, err)
+	require.NoError(r.t, r.takeChallenge(body, &testSecret))
+}
+
+func (r *raw) request() []byte { return r.appendRequest(nil, &testSecret, maxReads, []byte("raw")) }
+
+// connect brings a connection to RDMA mode.
+func (r *raw) connect() {
+	r.t.Helper()
+	r.sayHello()
+	r.hearChallenge()
+	r.say(r.request())
+	body, err := expect(r.stream, typeAccept)
+	require.NoError(r.t, err)
+	reads, private, err := parseAccept(body)
+	require.NoError(r.t, err)
+	require.Equal(r.t, maxReads, reads)
+	require.Equal(r.t, "mine", string(private))
+}
+
+// hearHello is the responder's side.
+func (r *raw) hearHello() {
+	r.t.Helper()
+	b := make([]byte, helloSize)
+	require.NoError(r.t, r.full(b))
+	p, err := parseHello(b)
+	require.NoError(r.t, err)
+	p.nonces[1] = r.nonces[1]
+	r.parties = p
+}
+
+// last is how the other side ends: the text of a Reject or Terminate, if one comes, and nothing behind it but the end.
+func (r *raw) last() string {
+	r.t.Helper()
+	kind, body, err := r.message()
+	if ended(err) {
+		return ""
+	}
+	require.NoError(r.t, err)
+	require.Equal(r.t, typeReject, kind)
+	rest, err := io.ReadAll(r.Conn)
+	require.True(r.t, err == nil || ended(err), "%v", err)
+	require.Empty(r.t, rest)
+	return fmt.Sprintf("%d: %s", body[0], body[1:])
+}
+
+func ended(err error) bool {
+	return errors.Is(err, io.EOF) || err != nil && strings.Contains(err.Error(), "connection reset by peer")
+}
+
+// frame is a frame as a raw peer gets it.
+type frame struct {
+	header
+	payload []byte
+}
+
+// frames reads what the other side sends up to the end of the connection.
+func (r *raw) frames() (list []frame) {
+	r.t.Helper()
+	for {
+		var b [headerSize]byte
+		err := r.full(b[:])
+		if ended(err) {
+			return list
+		}
+		require.NoError(r.t, err)
+		h, err := parseHeader(b[:])
+		require.NoError(r.t, err)
+		f := frame{header: h, payload: make([]byte, h.length)}
+		require.NoError(r.t, r.full(f.payload))
+		list = append(list, f)
+	}
+}
+
+// sayFrame sends a frame with a payload.
+func (r *raw) sayFrame(h header, payload []byte) {
+	r.t.Helper()
+	h.length = len(payload)
+	r.say(append(h.append(nil), payload...))
+}
+
+// descriptors counts the open files of the process.
+func descriptors(t *testing.T) int {
+	list, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(list)
+}
+
+// leaksNone runs a test and wants as many descriptors open behind it as before. Goroutines are looked after by TestMain.
+func leaksNone(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	net.Dial("tcp", "127.0.0.1:1") // Go's own poller has its descriptors before we count
+	before := descriptors(t)
+	t.Run("Body", test)
+	require.Equal(t, before, descriptors(t), "descriptors are left open, or were closed twice")
+}

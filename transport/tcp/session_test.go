@@ -1,0 +1,237 @@
+package tcp
+
+import (
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// session is a queue pair in RDMA mode whose peer is the test: what it writes to wire is what the queue pair receives, at once.
+type session struct {
+	dev  *Device
+	cq   transport.CQ
+	pd   transport.PD
+	qp   *qp
+	wire int
+	wcs  []transport.WC
+}
+
+const sessionPeer = "rank 1 at the-peer"
+
+// nobody is the acceptor of a device that is not called.
+type nobody struct{}
+
+func (nobody) Prepare(uint32) (transport.QPConfig, []byte, error) {
+	return transport.QPConfig{}, nil, transport.ErrRefused
+}
+func (nobody) Connected(uint32, transport.QP, []byte) {}
+func (nobody) Refused(string, error)                  {}
+
+func newSessionDevice(tb testing.TB) *session {
+	d, err := New(Options{})
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, d.Close()) })
+	d.keys.Seed([32]byte{}) // keys that a corpus may hold
+	_, err = d.Listen(transport.Identity{Job: "session", Size: 2}, nobody{})
+	require.NoError(tb, err)
+	s := &session{dev: d}
+	s.pd, err = d.AllocPD()
+	require.NoError(tb, err)
+	s.cq, err = d.CreateCQ(1 << 12)
+	require.NoError(tb, err)
+	return s
+}
+
+// begin puts a queue pair on one end of a socket pair.
+func (s *session) begin(tb testing.TB, initiator bool) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	require.NoError(tb, err)
+	for _, fd := range fds {
+		require.NoError(tb, syscall.SetNonblock(fd, true))
+	}
+	s.wire, s.wcs = fds[1], nil
+	conf := transport.QPConfig{PD: s.pd, SendCQ: s.cq, RecvCQ: s.cq, SendWR: 8, RecvWR: 8, Reads: 2}
+	s.qp = s.dev.newQP(fds[0], conf, 1, "here", "the-peer", initiator, maxReads)
+	s.qp.scq.handOver(s.qp)
+	s.poll()
+}
+
+func (s *session) end(tb testing.TB) {
+	s.qp.Release()
+	require.NoError(tb, syscall.Close(s.wire))
+	for s.cq.Poll(make([]transport.WC, 16)) > 0 {
+	}
+	s.cq.Placed(make([]transport.QPN, 4))
+}
+
+func (s *session) poll() {
+	var wc [16]transport.WC
+	for {
+		n := s.cq.Poll(wc[:])
+		s.wcs = append(s.wcs, wc[:n]...)
+		if n == 0 {
+			return
+		}
+	}
+}
+
+// arena is memory with regions in it and guards around them.
+type arena struct {
+	mem  []byte
+	open []int // first and last byte, alternating, of what the peer may change
+}
+
+func (a *arena) fill() {
+	for i := range a.mem {
+		a.mem[i] = byte(i*7 + i>>8)
+	}
+}
+
+// untouched tells the first byte that was changed and must not have been, or -1.
+func (a *arena) untouched() int {
+	for i := range a.mem {
+		if a.mem[i] != byte(i*7+i>>8) && !slices.ContainsFunc(a.ranges(), func(r [2]int) bool { return i >= r[0] && i < r[1] }) {
+			return i
+		}
+	}
+	return -1
+}
+
+func (a *arena) ranges() (list [][2]int) {
+	for i := 0; i < len(a.open); i += 2 {
+		list = append(list, [2]int{a.open[i], a.open[i+1]})
+	}
+	return list
+}
+
+// Whatever a peer that has proved who it is sends in RDMA mode: no panic, nothing is written but what it may write, the queue pair
+// goes on or ends with an error that names the peer, and every posted request completes once.
+func FuzzSession(f *testing.F) {
+	s := newSessionDevice(f)
+	mem := &arena{mem: make([]byte, 8<<10), open: []int{1024, 2048, 3072, 3328, 3584, 3840, 5120, 5632}}
+	foreignPD, err := s.dev.AllocPD()
+	require.NoError(f, err)
+	region := func(pd transport.PD, from, to int, access transport.Access) transport.MR {
+		mr, err := pd.Register(mem.mem[from:to], access)
+		require.NoError(f, err)
+		return mr
+	}
+	target := region(s.pd, 1024, 2048, transport.RemoteWrite|transport.RemoteRead)
+	recvs := region(s.pd, 3072, 4096, transport.LocalWrite)
+	into := region(s.pd, 5120, 5632, transport.LocalWrite)
+	source := region(s.pd, 6144, 7168, transport.RemoteRead)
+	foreign := region(foreignPD, 7168, 8192, transport.RemoteWrite)
+
+	frame := func(h header, payload ...byte) []byte {
+		h.length = len(payload)
+		return append(h.append(nil), payload...)
+	}
+	key := func(m transport.MR) uint64 { return uint64(m.Key()) }
+	request := func(src, dst transport.Segment) []byte {
+		b := make([]byte, 2*segmentSize)
+		putSegment(b, src)
+		putSegment(b[segmentSize:], dst)
+		return frame(header{op: opReadRequest, flags: flagLast, b: 1<<32 | 1}, b...)
+	}
+	data := make([]byte, 64)
+	for i := range data {
+		data[i] = 0xa5
+	}
+	ready := frame(header{op: opReady, flags: flagLast})
+	for _, frames := range [][][]byte{
+		{},
+		{frame(header{op: opWrite, flags: flagLast, a: key(target), b: 960}, data...)},
+		{frame(header{op: opWrite, flags: flagLast, a: key(target), b: 961}, data...)},
+		{frame(header{op: opWrite, flags: flagLast, a: key(target), b: 1<<64 - 8}, data...)},
+		{frame(header{op: opWrite, a: key(recvs)}, data...)},
+		{frame(header{op: opWrite, a: key(foreign)}, data...)},
+		{frame(header{op: opSend, flags: 0}, data...), frame(header{op: opSend, flags: flagLast, b: 64}, data...),
+			frame(header{op: opImmediate, flags: flagLast | flagSolicited, a: 1, b: 42})},
+		{frame(header{op: opSend, flags: flagLast, a: 1}, data...)},
+		{frame(header{op: opReadWrite, a: key(into)}, data...), frame(header{op: opSend, flags: flagLast}, data...),
+			frame(header{op: opReadWrite, flags: flagLast, a: key(into), b: 64}, data...),
+			frame(header{op: opReadDone, flags: flagLast, b: 128})},
+		{frame(header{op: opReadWrite, a: key(target)}, data...)},
+		{frame(header{op: opReadDone, flags: flagLast, b: 512})},
+		{request(transport.Segment{Key: source.Key(), Length: 1024}, transport.Segment{Key: 1, Length: 1024}), frame(header{op: opClose})},
+		{request(transport.Segment{Key: source.Key(), Offset: 1<<64 - 1, Length: 2}, transport.Segment{Length: 2})},
+		{frame(header{op: opClose, flags: flagLast}), frame(header{op: opSend, flags: flagLast}, data...)},
+		{frame(header{op: opTerminate, flags: flagLast, a: uint64(terminateAccess), b: 1}, []byte("because")...)},
+		{ready},
+	} {
+		for _, chunk := range []uint16{1, 29, 4096} {
+			f.Add(append(ready[:headerSize:headerSize], slices.Concat(frames...)...), false, false, chunk)
+			f.Add(slices.Concat(frames...), true, false, chunk)
+			f.Add(slices.Concat(frames...), true, true, chunk)
+		}
+	}
+
+	f.Fuzz(func(t *testing.T, sent []byte, initiator, closing bool, chunk uint16) {
+		mem.fill()
+		s.begin(t, initiator)
+		defer s.end(t)
+		sge := func(m transport.MR, off, n int) []transport.SGE {
+			return []transport.SGE{{MR: m, Offset: off, Length: n}}
+		}
+		require.NoError(t, s.qp.PostRecv(&transport.RecvWR{ID: 1, Local: sge(recvs, 0, 256)}))
+		require.NoError(t, s.qp.PostRecv(&transport.RecvWR{ID: 2, Local: sge(recvs, 512, 256)}))
+		require.NoError(t, s.qp.PostSend(&transport.SendWR{ID: 3, Op: transport.OpRead, Flags: transport.FlagSignaled,
+			Local: sge(into, 0, 512), Remote: []transport.Segment{{Key: 7, Length: 512}}}))
+		if closing {
+			s.qp.Close()
+		}
+		s.poll()
+		answers := make([]byte, 1<<16)
+		sent = sent[:min(len(sent), 1<<14)]
+		for len(sent) > 0 {
+			n, err := syscall.Write(s.wire, sent[:min(len(sent), max(1, int(chunk)))])
+			if err != nil {
+				require.ErrorIs(t, err, syscall.EPIPE)
+				require.Contains(t, []transport.State{transport.StateError, transport.StateClosed}, s.qp.State(),
+					"a queue pair that is well has closed its socket")
+				break
+			}
+			sent = sent[n:]
+			s.poll()
+			for n := 1; n > 0; { // the peer takes what it is answered
+				n, _ = syscall.Read(s.wire, answers)
+			}
+		}
+		s.poll()
+
+		require.Equal(t, -1, mem.untouched(), "the peer has written a byte that it may not")
+		require.LessOrEqual(t, len(s.qp.answers.ring), maxReads)
+		require.LessOrEqual(t, cap(s.qp.in.control), 2*maxControl)
+		ids := map[uint64]int{}
+		for _, wc := range s.wcs {
+			ids[wc.ID]++
+			require.Equal(t, 1, ids[wc.ID], "request %d completed twice", wc.ID)
+			if wc.Status != transport.StatusSuccess {
+				require.ErrorContains(t, wc.Err, sessionPeer)
+			}
+		}
+		switch s.qp.State() {
+		case transport.StateReady:
+			require.False(t, closing)
+			require.NoError(t, s.qp.Err())
+		case transport.StateClosing:
+			require.True(t, closing)
+		case transport.StateClosed:
+			require.True(t, closing)
+			require.ErrorIs(t, s.qp.Err(), transport.ErrClosed)
+			require.Len(t, ids, 3, "every request completes when the queue pair ends")
+		case transport.StateDraining:
+			require.ErrorIs(t, s.qp.Err(), transport.ErrClosed)
+			require.ErrorContains(t, s.qp.Err(), sessionPeer)
+		case transport.StateError:
+			require.ErrorContains(t, s.qp.Err(), sessionPeer)
+			require.Len(t, ids, 3, "every request completes when the queue pair ends")
+		default:
+			t.Fatalf("the queue pair is %v", s.qp.State())
+		}
+	})
+}

@@ -1,0 +1,239 @@
+package tcp
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// specTable is the table of docs/spec/wire.md under a heading that begins with the given column, without its head.
+func specTable(t *testing.T, heading, column string) (rows [][]string) {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/spec/wire.md")
+	require.NoError(t, err)
+	under, inside := "", false
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "#") {
+			under = strings.TrimLeft(line, "# ")
+		}
+		if !strings.HasPrefix(line, "|") {
+			inside = false
+			continue
+		}
+		var cells []string
+		for _, c := range strings.Split(strings.Trim(line, "|"), "|") {
+			cells = append(cells, strings.TrimSpace(c))
+		}
+		switch {
+		case under == heading && cells[0] == column:
+			inside = true
+		case inside && !strings.HasPrefix(cells[0], "---"):
+			rows = append(rows, cells)
+		}
+	}
+	require.NotEmpty(t, rows, "the specification has no table %q under %q", column, heading)
+	return rows
+}
+
+func number(t *testing.T, s string) uint64 {
+	t.Helper()
+	n, err := strconv.ParseUint(s, 0, 64)
+	require.NoError(t, err)
+	return n
+}
+
+// fields checks that a table of offsets has no gap and describes the bytes of a message: what each field is to hold is in want, by the
+// beginning of its name.
+func fields(t *testing.T, heading string, message []byte, want map[string][]byte) {
+	t.Helper()
+	at := uint64(0)
+	for _, row := range specTable(t, heading, "offset") {
+		require.Equal(t, at, number(t, row[0]), "%s, %s: offset", heading, row[2])
+		n := uint64(len(message)) - at
+		if row[1] != "…" {
+			n = number(t, row[1])
+		}
+		found := false
+		for name, bytes := range want {
+			if strings.HasPrefix(row[2], name) {
+				found = true
+				require.Equal(t, hex.EncodeToString(bytes), hex.EncodeToString(message[at:at+n]), "%s, %s", heading, row[2])
+			}
+		}
+		require.True(t, found, "%s: nothing is known of the field %q", heading, row[2])
+		at += n
+	}
+	require.Equal(t, uint64(len(message)), at, "%s: length", heading)
+}
+
+func le16(n int) []byte    { return binary.LittleEndian.AppendUint16(nil, uint16(n)) }
+func le32(n uint32) []byte { return binary.LittleEndian.AppendUint32(nil, n) }
+func le64(n uint64) []byte { return binary.LittleEndian.AppendUint64(nil, n) }
+
+func TestSpec_StartupMessages(t *testing.T) {
+	p := testParties()
+	p.lane = 0
+	prefix := func(t messageType, n int) []byte { return append([]byte{byte(t), startupVersion}, le16(n)...) }
+	text, err := os.ReadFile("../../docs/spec/wire.md")
+	require.NoError(t, err)
+	require.Contains(t, string(text), fmt.Sprintf("\n    % x\n", magic))
+	require.Contains(t, string(text), fmt.Sprintf("The version is %d.", startupVersion))
+
+	fields(t, "Prefix", appendPrefix(nil, typeAccept, 0x1234), map[string][]byte{
+		"type": {byte(typeAccept)}, "version": {startupVersion}, "length": {0x34, 0x12}})
+	fields(t, "Hello", p.appendHello(nil), map[string][]byte{"magic": []byte(magic), "prefix": prefix(typeHello, 58), "job": p.job[:],
+		"initiator's rank": le32(3), "responder's rank": le32(5), "lane": {0, 0}, "initiator's nonce": p.nonces[0][:]})
+	fields(t, "Challenge", p.appendChallenge(nil, &testSecret), map[string][]byte{"prefix": prefix(typeChallenge, 64),
+		"responder's nonce": p.nonces[1][:], "responder's proof": p.proof(&testSecret, roleResponder)})
+	fields(t, "Request", p.appendRequest(nil, &testSecret, 7, []byte("private")), map[string][]byte{"prefix": prefix(typeRequest, 41),
+		"initiator's proof": p.proof(&testSecret, roleInitiator), "reads": le16(7), "private data": []byte("private")})
+	fields(t, "Accept", appendAccept(nil, 7, []byte("private")), map[string][]byte{"prefix": prefix(typeAccept, 9), "reads": le16(7),
+		"private data": []byte("private")})
+	fields(t, "Reject", appendReject(nil, rejectAuth, "text"), map[string][]byte{"prefix": prefix(typeReject, 5), "code": {2},
+		"text": []byte("text")})
+}
+
+func TestSpec_Proof(t *testing.T) {
+	p := testParties()
+	p.lane = 0x0102
+	for _, role := range []string{roleInitiator, roleResponder} {
+		fields(t, "Proofs", p.proven(role), map[string][]byte{"`weft start-up": []byte("weft start-up 1 " + role + "\x00"),
+			"job": p.job[:], "initiator's rank": le32(3), "responder's rank": le32(5), "lane": {2, 1},
+			"initiator's nonce": p.nonces[0][:], "responder's nonce": p.nonces[1][:]})
+	}
+}
+
+// Every message type has the lengths that the table says, and is refused beyond them.
+func TestSpec_MessageTypes(t *testing.T) {
+	rows := specTable(t, "Prefix", "type")
+	require.Len(t, rows, int(typeReject))
+	p := testParties()
+	for i, row := range rows {
+		kind := messageType(i + 1)
+		require.Equal(t, []string{fmt.Sprint(i + 1), kind.String()}, row[:2])
+		least, most := int(number(t, row[2])), int(number(t, row[3]))
+		fits := func(n int) bool {
+			if _, _, err := parsePrefix(appendPrefix(nil, kind, n)); err != nil {
+				return false
+			}
+			body := make([]byte, n)
+			var err error
+			switch kind {
+			case typeHello:
+				_, err = parseHello(append(appendPrefix([]byte(magic), kind, n), body...))
+			case typeChallenge:
+				q := testParties()
+				q.nonces[1] = [nonceSize]byte{}
+				if n == nonceSize+proofSize {
+					copy(body[nonceSize:], q.proof(&testSecret, roleResponder))
+				}
+				err = q.takeChallenge(body, &testSecret)
+			case typeRequest:
+				copy(body, p.proof(&testSecret, roleInitiator))
+				_, _, err = p.takeRequest(body, &testSecret)
+			case typeAccept:
+				_, _, err = parseAccept(body)
+			case typeReject:
+				return strings.Contains(parseReject(body).Error(), "it says")
+			}
+			return err == nil
+		}
+		require.True(t, fits(least) && fits(most), "%v of %d to %d bytes", kind, least, most)
+		require.False(t, fits(least-1) || fits(most+1), "%v of %d to %d bytes", kind, least, most)
+	}
+}
+
+func TestSpec_RejectCodes(t *testing.T) {
+	causes := map[string]error{"other": transport.ErrRefused, "version": transport.ErrVersion, "auth": transport.ErrAuth,
+		"rank": transport.ErrRefused, "crossing": errCrossing}
+	codes := map[string]rejectCode{"other": rejectOther, "version": rejectVersion, "auth": rejectAuth, "rank": rejectRank,
+		"crossing": rejectCrossing}
+	rows := specTable(t, "Reject", "code")
+	require.Len(t, rows, len(codes))
+	for _, row := range rows {
+		code, known := codes[row[1]]
+		require.True(t, known, row[1])
+		require.Equal(t, number(t, row[0]), uint64(code), row[1])
+		require.ErrorIs(t, parseReject([]byte{byte(code)}), causes[row[1]])
+	}
+}
+
+func TestSpec_Frames(t *testing.T) {
+	h := header{length: 0x01020304, op: opSend, flags: flagsKnown, a: 0x1112131415161718, b: 0x2122232425262728}
+	fields(t, "Header", h.append(nil), map[string][]byte{"length": le32(0x01020304), "opcode": {byte(opSend)}, "flags": {flagsKnown},
+		"lane": {0, 0}, "a": le64(h.a), "b": le64(h.b)})
+	for _, row := range specTable(t, "Header", "flag") {
+		flag, known := map[string]uint8{"last": flagLast, "solicited": flagSolicited}[row[1]]
+		require.True(t, known, row[1])
+		require.Equal(t, number(t, row[0]), uint64(flag), row[1])
+	}
+	rows := specTable(t, "Opcodes", "opcode")
+	require.Len(t, rows, int(ops)-1)
+	for i, row := range rows {
+		o := op(i + 1)
+		require.Equal(t, []string{fmt.Sprint(i + 1), o.String()}, row[:2])
+		most := int(number(t, row[2]))
+		_, err := parseHeader(header{length: most, op: o}.append(nil))
+		require.NoError(t, err, "%v of %d bytes", o, most)
+		_, err = parseHeader(header{length: most + 1, op: o}.append(nil))
+		require.Error(t, err, "%v of %d bytes", o, most+1)
+	}
+	var b [segmentSize]byte
+	putSegment(b[:], transport.Segment{Key: 1, Offset: 2, Length: 3})
+	fields(t, "Reads", b[:], map[string][]byte{"key": le64(1), "offset": le64(2), "length": le64(3)})
+}
+
+func TestSpec_TerminateCodes(t *testing.T) {
+	codes := map[string]terminate{"local": terminateLocal, "access": terminateAccess, "a rule": terminateProto,
+		"no Recv": terminateNoRecv, "more Reads": terminateReads, "a message is longer": terminateTooLong}
+	rows := specTable(t, "Terminate", "layer")
+	require.Len(t, rows, len(codes))
+	for _, row := range rows {
+		found := false
+		for begins, code := range codes {
+			if strings.HasPrefix(row[3], begins) {
+				found = true
+				require.Equal(t, code, terminate(number(t, row[0])<<16|number(t, row[1])<<8|number(t, row[2])), row[3])
+			}
+		}
+		require.True(t, found, row[3])
+	}
+}
+
+func TestSpec_Limits(t *testing.T) {
+	d, err := New(Options{})
+	require.NoError(t, err)
+	defer d.Close()
+	ms := func(d time.Duration) uint64 { return uint64(d.Milliseconds()) }
+	want := map[string]uint64{
+		"header of a frame":                                      headerSize,
+		"payload of a frame":                                     framePayload,
+		"payload of ReadRequest and Terminate":                   maxControl,
+		"segments of a list":                                     maxSegments,
+		"Reads outstanding, each way":                            maxReads,
+		"bytes of a message":                                     maxMessage,
+		"private data":                                           maxPrivate,
+		"text of a Reject or Terminate":                          maxText,
+		"unproven connections at once":                           maxStrangers,
+		"ms for an unproven peer to prove itself, by default":    ms(d.opts.StrangerTimeout),
+		"ms for the rest of start-up":                            ms(provenTimeout),
+		"ms that sent bytes may stay unacknowledged, by default": ms(d.opts.PeerTimeout),
+		"ms that a peer's crossing connection is waited for":     ms(crossingPause),
+	}
+	got := map[string]uint64{}
+	for _, row := range specTable(t, "Limits and times", "limit") {
+		got[row[0]] = number(t, row[1])
+	}
+	require.Equal(t, want, got)
+	require.Equal(t, maxText, terminateText)
+}

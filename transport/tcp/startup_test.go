@@ -1,0 +1,147 @@
+package tcp
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// said is a connection on which the peer has said all that it will ever say.
+type said struct {
+	net.Conn
+	r *bytes.Reader
+}
+
+func (s said) Read(b []byte) (int, error) { return s.r.Read(b) }
+
+func testParties() parties {
+	p := parties{job: jobHash("job"), initiator: 3, responder: 5}
+	for i := range p.nonces[0] {
+		p.nonces[0][i], p.nonces[1][i] = byte(i), byte(0x80+i)
+	}
+	return p
+}
+
+var testSecret = [32]byte{1, 2, 3, 4, 5, 6, 7, 8}
+
+// Whatever bytes come in start-up: no panic, no more memory than the limits allow, an error that has a name, and what is accepted is
+// written the same way.
+func FuzzStartup(f *testing.F) {
+	p := testParties()
+	hello := p.appendHello(nil)
+	f.Add(hello)
+	f.Add(p.appendChallenge(nil, &testSecret))
+	f.Add(p.appendRequest(nil, &testSecret, 64, []byte("private")))
+	f.Add(p.appendRequest(nil, &testSecret, 0, make([]byte, maxPrivate)))
+	f.Add(appendAccept(nil, 64, []byte("private")))
+	f.Add(appendAccept(nil, 64, nil))
+	for c := rejectOther; c <= rejectCrossing+1; c++ {
+		f.Add(appendReject(nil, c, "no"))
+	}
+	f.Add(append(appendReject(nil, rejectOther, ""), hello...))
+	f.Add([]byte("GET / HTTP/1.1\r\nHost: weft\r\n\r\n"))
+	f.Add([]byte{byte(typeAccept), startupVersion, 0xff, 0xff})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if h, err := parseHello(data); err == nil {
+			require.Equal(t, data, h.appendHello(nil))
+		} else {
+			named(t, err)
+		}
+		s := &stream{Conn: said{r: bytes.NewReader(data)}}
+		for {
+			began := s.read
+			kind, body, err := s.message()
+			require.LessOrEqual(t, cap(body), bodyMost+64, "memory by a length that the peer has sent")
+			if err != nil {
+				named(t, err)
+				return
+			}
+			checkBody(t, kind, body, data[began:s.read])
+		}
+	})
+}
+
+// named wants an error that callers can tell apart.
+func named(t *testing.T, err error) {
+	for _, want := range []error{transport.ErrNotWeft, transport.ErrVersion, transport.ErrProtocol, transport.ErrAuth,
+		transport.ErrRefused, io.EOF, io.ErrUnexpectedEOF} {
+		if errors.Is(err, want) {
+			return
+		}
+	}
+	t.Fatalf("an error without a name: %v", err)
+}
+
+// checkBody parses a message's body. A proof that the fuzzer cannot know is put in its place.
+func checkBody(t *testing.T, kind messageType, body, raw []byte) {
+	p := testParties()
+	switch kind {
+	case typeChallenge:
+		if err := p.takeChallenge(body, &testSecret); err != nil {
+			named(t, err)
+		}
+		if len(body) == nonceSize+proofSize {
+			copy(body[nonceSize:], p.proof(&testSecret, roleResponder))
+			q := testParties()
+			require.NoError(t, q.takeChallenge(body, &testSecret))
+			require.Equal(t, append(raw[:prefixSize:prefixSize], body...), q.appendChallenge(nil, &testSecret))
+		}
+	case typeRequest:
+		if _, _, err := p.takeRequest(body, &testSecret); err != nil {
+			named(t, err)
+		}
+		if len(body) >= requestHead {
+			copy(body, p.proof(&testSecret, roleInitiator))
+			reads, private, err := p.takeRequest(body, &testSecret)
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(private), maxPrivate)
+			require.Equal(t, append(raw[:prefixSize:prefixSize], body...), p.appendRequest(nil, &testSecret, reads, private))
+		}
+	case typeAccept:
+		reads, private, err := parseAccept(body)
+		if err != nil {
+			named(t, err)
+			return
+		}
+		require.LessOrEqual(t, len(private), maxPrivate)
+		require.Equal(t, raw, appendAccept(nil, reads, private))
+	case typeReject:
+		err := parseReject(body)
+		named(t, err)
+		if !errors.Is(err, transport.ErrProtocol) {
+			require.Equal(t, raw, appendReject(nil, rejectCode(body[0]), string(body[1:])))
+		}
+	}
+}
+
+// A proof is good for one role, one job, one pair of ranks, one lane and one pair of nonces: change any and it is another.
+func TestProof_IsBoundToEverything(t *testing.T) {
+	p := testParties()
+	seen := map[string]string{string(p.proof(&testSecret, roleInitiator)): "the original"}
+	distinct := func(what string, proof []byte) {
+		require.NotContains(t, seen, string(proof), what)
+		seen[string(proof)] = what
+	}
+	distinct("role", p.proof(&testSecret, roleResponder))
+	distinct("secret", p.proof(&[32]byte{9}, roleInitiator))
+	for what, change := range map[string]func(p *parties){
+		"job":               func(p *parties) { p.job[15] ^= 1 },
+		"initiator":         func(p *parties) { p.initiator ^= 1 },
+		"responder":         func(p *parties) { p.responder ^= 1 },
+		"ranks swapped":     func(p *parties) { p.initiator, p.responder = p.responder, p.initiator },
+		"lane":              func(p *parties) { p.lane = 1 },
+		"initiator's nonce": func(p *parties) { p.nonces[0][31] ^= 1 },
+		"responder's nonce": func(p *parties) { p.nonces[1][31] ^= 1 },
+		"nonces swapped":    func(p *parties) { p.nonces[0], p.nonces[1] = p.nonces[1], p.nonces[0] },
+	} {
+		q := testParties()
+		change(&q)
+		distinct(what, q.proof(&testSecret, roleInitiator))
+	}
+}

@@ -1,0 +1,517 @@
+package tcp
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// Whoever is no rank of this job is turned away with the reason on both sides, and the next genuine peer finds an open door.
+func TestStranger_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
+	tests := []struct {
+		name  string
+		does  func(h *host, r *raw)
+		cause error
+		text  string // what the acceptor is told
+		heard string // what the stranger is told: the code and text of a Reject, or nothing
+	}{
+		{"garbage", func(h *host, r *raw) { r.say(bytes.Repeat([]byte{0xfe}, 200)) },
+			transport.ErrNotWeft, `it begins with "\xfe\xfe\xfe\xfe\xfe\xfe\xfe\xfe"`, ""},
+		{"HTTP request", func(h *host, r *raw) { r.say([]byte("GET / HTTP/1.0\r\n\r\n")) },
+			transport.ErrNotWeft, `it begins with "GET / HT"`, ""},
+		{"TLS hello", func(h *host, r *raw) { r.say([]byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")) },
+			transport.ErrNotWeft, `it begins with "\x16\x03\x01`, ""},
+		{"line ends translated", func(h *host, r *raw) { r.say(bytes.Replace(r.appendHello(nil), []byte("\r\n"), []byte("\n"), 1)) },
+			transport.ErrNotWeft, `it begins with "weft\n`, ""},
+		{"magic and garbage", func(h *host, r *raw) { r.say(append([]byte(magic), bytes.Repeat([]byte{0xfe}, 62)...)) },
+			transport.ErrNotWeft, "it begins with", ""},
+		{"Hello of another length", func(h *host, r *raw) {
+			b := r.appendHello(nil)
+			b[len(magic)+2]++
+			r.say(b)
+		}, transport.ErrNotWeft, "Hello of 59 bytes where Hello belongs", ""},
+		{"other version", func(h *host, r *raw) {
+			b := r.appendHello(nil)
+			b[len(magic)+1] = 9
+			r.say(b)
+		}, transport.ErrVersion, "version 9, here 1", "1: this is version 1"},
+		{"other job", func(h *host, r *raw) {
+			r.job = jobHash("another")
+			r.sayHello()
+		}, transport.ErrRefused, "it is of another job", "0: this is another job"},
+		{"wants another rank", func(h *host, r *raw) {
+			r.responder = 2
+			r.sayHello()
+		}, transport.ErrRefused, "it says that it is rank 1 and wants rank 2", "3: this is rank 0 of 4"},
+		{"rank outside", func(h *host, r *raw) {
+			r.initiator = 4
+			r.sayHello()
+		}, transport.ErrRefused, "it says that it is rank 4 and wants rank 0", "3: this is rank 0 of 4"},
+		{"our own rank", func(h *host, r *raw) {
+			r.initiator = 0
+			r.sayHello()
+		}, transport.ErrRefused, "it says that it is rank 0 and wants rank 0", "3: this is rank 0 of 4"},
+		{"lane that is not there", func(h *host, r *raw) {
+			r.lane = 1
+			r.sayHello()
+		}, transport.ErrRefused, "lane 1", "3: this is rank 0 of 4"},
+		{"wrong secret", func(h *host, r *raw) {
+			r.sayHello()
+			r.hearChallenge()
+			r.say(r.appendRequest(nil, &[32]byte{7}, maxReads, nil))
+		}, transport.ErrAuth, "does not know the job's secret", "2: peer does not know the job's secret"},
+		{"one bit of the proof", func(h *host, r *raw) {
+			r.sayHello()
+			r.hearChallenge()
+			b := r.request()
+			b[prefixSize+proofSize-1] ^= 0x80
+			r.say(b)
+		}, transport.ErrAuth, "does not know the job's secret", "2: peer does not know the job's secret"},
+		{"reflection of our own proof", func(h *host, r *raw) {
+			r.sayHello()
+			body, err := expect(r.stream, typeChallenge)
+			require.NoError(r.t, err)
+			r.say(append(appendPrefix(nil, typeRequest, requestHead), append(body[nonceSize:], 64, 0)...))
+		}, transport.ErrAuth, "does not know the job's secret", "2: peer does not know the job's secret"},
+		{"Request of another connection, played back", func(h *host, r *raw) {
+			genuine := h.dial(3)
+			genuine.connect()
+			m := h.nextMade()
+			r.parties = genuine.parties // the same Hello, nonce and all
+			r.sayHello()
+			body, err := expect(r.stream, typeChallenge)
+			require.NoError(r.t, err)
+			require.NotEqual(r.t, genuine.nonces[1][:], body[:nonceSize], "the responder's nonce was used before")
+			r.say(genuine.request())
+			m.qp.Release()
+		}, transport.ErrAuth, "does not know the job's secret", "2: peer does not know the job's secret"},
+		{"too long private data", func(h *host, r *raw) {
+			r.sayHello()
+			r.hearChallenge()
+			r.say(r.appendRequest(nil, &testSecret, maxReads, make([]byte, maxPrivate+1)))
+		}, transport.ErrNotWeft, "Request of 547 bytes", "0: peer does not speak weft's protocol: Request of 547 bytes"},
+		{"Request without a whole proof", func(h *host, r *raw) {
+			r.sayHello()
+			r.hearChallenge()
+			r.say(append(appendPrefix(nil, typeRequest, 3), 1, 2, 3))
+		}, transport.ErrProtocol, "a Request of 3 bytes", "0: protocol violation: a Request of 3 bytes"},
+		{"Accept where Request is due", func(h *host, r *raw) {
+			r.sayHello()
+			r.hearChallenge()
+			r.say(appendAccept(nil, 1, nil))
+		}, transport.ErrProtocol, "Accept where Request is due", "0: protocol violation: Accept where Request is due"},
+		{"change of version in the middle", func(h *host, r *raw) {
+			r.sayHello()
+			r.hearChallenge()
+			b := r.request()
+			b[1] = 2
+			r.say(b)
+		}, transport.ErrVersion, "version 2, here 1", "1: this is version 1"},
+		{"turns us down", func(h *host, r *raw) {
+			r.sayHello()
+			r.hearChallenge()
+			r.say(appendReject(nil, rejectOther, "not today"))
+		}, transport.ErrRefused, `it says "not today"`, ""},
+	}
+	leaksNone(t, func(t *testing.T) {
+		h := newHost(t, Options{})
+		for _, test := range tests {
+			t.Run(test.name, func(t *testing.T) {
+				r := h.dial(1)
+				r.t = t
+				test.does(h, r)
+				refused := h.nextRefusal()
+				require.ErrorIs(t, refused.err, test.cause)
+				require.ErrorContains(t, refused.err, test.text)
+				require.Equal(t, r.LocalAddr().String(), refused.from, "who has proved nothing is known by address alone")
+				heard := r.last()
+				if test.heard == "" {
+					require.Empty(t, heard)
+				}
+				require.True(t, strings.HasPrefix(heard, test.heard), "the stranger heard %q", heard)
+
+				r = h.dial(1)
+				r.connect()
+				m := h.nextMade()
+				require.Equal(t, "raw", m.private)
+				require.Equal(t, uint32(1), m.rank)
+				m.qp.Release()
+			})
+		}
+		require.Empty(t, h.refused)
+	})
+}
+
+// A peer that vanishes is reported in every state of start-up, and behind it as the end of the queue pair.
+func TestResponder_C5_PeerVanishes(t *testing.T) {
+	leaksNone(t, func(t *testing.T) {
+		h := newHost(t, Options{})
+		for name, does := range map[string]func(r *raw){
+			"before Hello":    func(r *raw) {},
+			"in Hello":        func(r *raw) { r.say(r.appendHello(nil)[:40]) },
+			"after Hello":     func(r *raw) { r.sayHello() },
+			"after Challenge": func(r *raw) { r.sayHello(); r.hearChallenge() },
+			"in Request":      func(r *raw) { r.sayHello(); r.hearChallenge(); r.say(r.request()[:20]) },
+		} {
+			r := h.dial(1)
+			does(r)
+			require.NoError(t, r.Close())
+			refused := h.nextRefusal()
+			require.ErrorIs(t, refused.err, transport.ErrPeerLost, name)
+			require.ErrorContains(t, refused.err, "during start-up", name)
+			require.Equal(t, r.LocalAddr().String(), refused.from, name)
+		}
+		for name, does := range map[string]func(r *raw){
+			"after Request": func(r *raw) { r.sayHello(); r.hearChallenge(); r.say(r.request()) },
+			"after Accept":  func(r *raw) { r.connect() },
+			"in Ready":      func(r *raw) { r.connect(); r.say(header{op: opReady}.append(nil)[:headerSize-1]) },
+			"after Ready":   func(r *raw) { r.connect(); r.say(header{op: opReady}.append(nil)) },
+		} {
+			r := h.dial(2)
+			does(r)
+			require.NoError(t, r.Close())
+			h.endsAlone(h.nextMade(), transport.ErrPeerLost, "rank 2 at "+r.LocalAddr().String(), name)
+		}
+		require.Empty(t, h.refused)
+	})
+}
+
+// endsAlone waits for a queue pair to fail, by a cause and with a text in its error, and releases it.
+func (h *host) endsAlone(m made, cause error, text, what string) {
+	h.t.Helper()
+	h.until(what, func() bool { return m.qp.State() == transport.StateError })
+	require.ErrorIs(h.t, m.qp.Err(), cause, what)
+	require.ErrorContains(h.t, m.qp.Err(), text, what)
+	m.qp.Release()
+}
+
+// A stranger who says nothing, or not all, is cut when his time is over.
+func TestStranger_SlowIsCut(t *testing.T) {
+	leaksNone(t, func(t *testing.T) {
+		h := newHost(t, Options{StrangerTimeout: 20 * time.Millisecond})
+		for name, does := range map[string]func(r *raw){
+			"nothing":             func(r *raw) {},
+			"a part of the magic": func(r *raw) { r.say([]byte(magic[:3])) },
+			"a part of Hello":     func(r *raw) { r.say(r.appendHello(nil)[:helloSize-1]) },
+		} {
+			r := h.dial(1)
+			does(r)
+			refused := h.nextRefusal()
+			require.ErrorIs(t, refused.err, transport.ErrPeerLost, name)
+			require.ErrorContains(t, refused.err, "it does not answer during start-up", name)
+			require.Empty(t, r.last(), name)
+		}
+	})
+}
+
+// More strangers than there are slots for them hold a genuine peer up, but only until those before it are gone; that they are cut when
+// their time is over has its own test.
+func TestStranger_MoreThanSlots(t *testing.T) {
+	leaksNone(t, func(t *testing.T) {
+		const waiting = 8 // beyond the slots, in the system's queue
+		h := newHost(t, Options{StrangerTimeout: time.Hour})
+		var strangers []*raw
+		for range maxStrangers + waiting {
+			strangers = append(strangers, h.dial(1))
+		}
+		genuine := newHostOfRank(t, Options{}, 1)
+		result := make(chan error, 1)
+		go func() { result <- genuine.ep.Connect(t.Context(), 0, h.ep.Addr()) }()
+		require.Eventually(t, func() bool { return len(h.dev.end.slots) == maxStrangers }, patience, time.Millisecond)
+		require.Empty(t, h.made)
+		for _, s := range strangers[:waiting+1] {
+			require.NoError(t, s.Close())
+			require.ErrorIs(t, h.nextRefusal().err, transport.ErrPeerLost)
+		}
+		require.NoError(t, <-result)
+		require.Equal(t, uint32(1), h.nextMade().rank)
+	})
+}
+
+// What the other side of Connect says wrong comes back as its error, with rank and address; who listens there is told too.
+func TestInitiator_HostileResponder(t *testing.T) {
+	tests := []struct {
+		name  string
+		does  func(r *raw)
+		cause error
+		text  string
+		heard string
+	}{
+		{"closes at once", func(r *raw) { r.Close() }, transport.ErrPeerLost, "during start-up", ""},
+		{"closes after Hello", func(r *raw) { r.hearHello(); r.Close() }, transport.ErrPeerLost, "closed the connection during start-up", ""},
+		{"closes in Challenge", func(r *raw) {
+			r.hearHello()
+			r.say(r.appendChallenge(nil, &testSecret)[:50])
+			r.Close()
+		}, transport.ErrPeerLost, "closed the connection during start-up", ""},
+		{"closes after Challenge", func(r *raw) { r.challenges(); r.Close() }, transport.ErrPeerLost, "during start-up", ""},
+		{"closes after Request", func(r *raw) { r.challenges(); r.hearRequest(); r.Close() }, transport.ErrPeerLost,
+			"closed the connection during start-up", ""},
+		{"resets after Request", func(r *raw) {
+			r.challenges()
+			r.hearRequest()
+			r.Conn.(*net.TCPConn).SetLinger(0)
+			r.Close()
+		}, transport.ErrPeerLost, "reset the connection during start-up", ""},
+		{"HTTP server", func(r *raw) { r.hearHello(); r.say([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) }, transport.ErrNotWeft,
+			`it begins with "HTTP"`, "0: peer does not speak weft's protocol"},
+		{"TLS alert", func(r *raw) { r.hearHello(); r.say([]byte("\x15\x03\x01\x00\x02\x02\x46")) }, transport.ErrNotWeft,
+			`it begins with "\x15\x03\x01\x00"`, "0: peer does not speak weft's protocol"},
+		{"other version", func(r *raw) {
+			r.hearHello()
+			b := r.appendChallenge(nil, &testSecret)
+			b[1] = 3
+			r.say(b)
+		}, transport.ErrVersion, "version 3, here 1", "1: this is version 1"},
+		{"wrong secret", func(r *raw) { r.hearHello(); r.say(r.appendChallenge(nil, &[32]byte{7})) }, transport.ErrAuth,
+			"peer does not know the job's secret", "2: peer does not know the job's secret"},
+		{"Challenge without a whole proof", func(r *raw) {
+			r.hearHello()
+			r.say(append(appendPrefix(nil, typeChallenge, 3), 1, 2, 3))
+		}, transport.ErrProtocol, "a Challenge of 3 bytes", "0: protocol violation: a Challenge of 3 bytes"},
+		{"Challenge longer than any message", func(r *raw) { r.hearHello(); r.say(appendPrefix(nil, typeChallenge, 0xffff)) },
+			transport.ErrNotWeft, "Challenge of 65535 bytes", "0: peer does not speak weft's protocol: Challenge of 65535 bytes"},
+		{"Accept where Challenge is due", func(r *raw) { r.hearHello(); r.say(appendAccept(nil, 1, nil)) }, transport.ErrProtocol,
+			"Accept where Challenge is due", "0: protocol violation: Accept where Challenge is due"},
+		{"empty Accept", func(r *raw) { r.challenges(); r.hearRequest(); r.say(appendPrefix(nil, typeAccept, 0)) },
+			transport.ErrProtocol, "an Accept of 0 bytes", ""},
+		{"too long private data", func(r *raw) {
+			r.challenges()
+			r.hearRequest()
+			r.say(appendAccept(nil, 1, make([]byte, maxPrivate+1)))
+		}, transport.ErrProtocol, "an Accept of 515 bytes", ""},
+		{"no reason at all", func(r *raw) { r.hearHello(); r.say(appendPrefix(nil, typeReject, 0)) }, transport.ErrProtocol,
+			"a Reject of 0 bytes", ""},
+		{"says other version", func(r *raw) { r.hearHello(); r.say(appendReject(nil, rejectVersion, "this is version 9")) },
+			transport.ErrVersion, `it says "this is version 9"`, ""},
+		{"says wrong secret", func(r *raw) { r.hearHello(); r.say(appendReject(nil, rejectAuth, "who are you")) },
+			transport.ErrAuth, `it says "who are you"`, ""},
+		{"says wrong rank", func(r *raw) { r.hearHello(); r.say(appendReject(nil, rejectRank, "this is rank 2 of 4")) },
+			transport.ErrRefused, `it says "this is rank 2 of 4"`, ""},
+		{"Reject of another version", func(r *raw) { r.hearHello(); r.say([]byte{byte(typeReject), 2, 1, 0, 1}) },
+			transport.ErrVersion, "version 2, here 1", ""},
+		{"says a reason of a later version", func(r *raw) { r.hearHello(); r.say(appendReject(nil, 200, "\x1b[2Jtired")) },
+			transport.ErrRefused, `it says "\x1b[2Jtired"`, ""},
+	}
+	leaksNone(t, func(t *testing.T) {
+		h := newHost(t, Options{})
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		t.Cleanup(func() { l.Close() })
+		for _, test := range tests {
+			t.Run(test.name, func(t *testing.T) {
+				r, result := h.calls(l, 1)
+				r.t = t
+				test.does(r)
+				err := <-result
+				require.ErrorIs(t, err, test.cause)
+				require.ErrorContains(t, err, "connecting to rank 1 at "+l.Addr().String())
+				require.ErrorContains(t, err, test.text)
+				if r.Conn.SetDeadline(time.Now().Add(patience)) == nil { // not closed
+					heard := r.last()
+					require.True(t, strings.HasPrefix(heard, test.heard) && (heard == "") == (test.heard == ""), "heard %q", heard)
+				}
+			})
+		}
+		require.Empty(t, h.made)
+		require.Empty(t, h.refused)
+	})
+}
+
+// calls has the host connect to a rank, and answers the call.
+func (h *host) calls(l net.Listener, rank uint32) (*raw, <-chan error) {
+	h.t.Helper()
+	result := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(h.t.Context(), patience)
+	go func() {
+		defer cancel()
+		result <- h.ep.Connect(ctx, rank, "tcp:"+l.Addr().String())
+	}()
+	conn, err := l.Accept()
+	require.NoError(h.t, err)
+	return newRaw(h.t, conn, testParties()), result
+}
+
+// challenges takes Hello and answers it.
+func (r *raw) challenges() {
+	r.t.Helper()
+	r.hearHello()
+	r.say(r.appendChallenge(nil, &testSecret))
+}
+
+// hearRequest takes a Request and checks it.
+func (r *raw) hearRequest() {
+	r.t.Helper()
+	body, err := expect(r.stream, typeRequest)
+	require.NoError(r.t, err)
+	reads, private, err := r.takeRequest(body, &testSecret)
+	require.NoError(r.t, err)
+	require.Equal(r.t, maxReads, reads)
+	require.Equal(r.t, "mine", string(private))
+}
+
+// A responder that does not know the secret cannot have the initiator prove it to itself: it passes the initiator's Hello on to the
+// initiator's own door, and gets a proof that is good for the other direction only.
+func TestInitiator_ReflectionOfOurOwnProof(t *testing.T) {
+	h := newHost(t, Options{})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	r, result := h.calls(l, 1)
+	r.hearHello()
+
+	door := h.dial(1)
+	door.nonces[0] = r.nonces[0]
+	door.sayHello()
+	body, err := expect(door.stream, typeChallenge)
+	require.NoError(t, err)
+	r.say(append(appendPrefix(nil, typeChallenge, len(body)), body...))
+	err = <-result
+	require.ErrorIs(t, err, transport.ErrAuth)
+	require.ErrorContains(t, err, "connecting to rank 1 at "+l.Addr().String()+": peer does not know the job's secret")
+	require.Equal(t, "2: peer does not know the job's secret", r.last())
+}
+
+// A peer that is gone behind Accept ends the queue pair, not the Connect that made it.
+func TestInitiator_C5_PeerVanishesAfterAccept(t *testing.T) {
+	leaksNone(t, func(t *testing.T) {
+		h := newHost(t, Options{})
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer l.Close()
+		r, result := h.calls(l, 1)
+		r.challenges()
+		r.hearRequest()
+		r.say(appendAccept(nil, 1, []byte("raw")))
+		require.NoError(t, r.Close())
+		require.NoError(t, <-result)
+		h.endsAlone(h.nextMade(), transport.ErrPeerLost, "rank 1 at "+l.Addr().String(), "after Accept")
+	})
+}
+
+// A call that is given up in the middle of start-up ends with the context's error and leaves nothing.
+func TestInitiator_GivenUp(t *testing.T) {
+	leaksNone(t, func(t *testing.T) {
+		h := newHost(t, Options{})
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer l.Close()
+		for name, does := range map[string]func(r *raw){
+			"after Hello":   func(r *raw) { r.hearHello() },
+			"after Request": func(r *raw) { r.challenges(); r.hearRequest() },
+		} {
+			ctx, cancel := context.WithCancel(t.Context())
+			result := make(chan error, 1)
+			go func() { result <- h.ep.Connect(ctx, 1, "tcp:"+l.Addr().String()) }()
+			conn, err := l.Accept()
+			require.NoError(t, err)
+			r := newRaw(t, conn, testParties())
+			does(r)
+			cancel()
+			err = <-result
+			require.ErrorIs(t, err, context.Canceled, name)
+			require.ErrorContains(t, err, "connecting to rank 1 at "+l.Addr().String(), name)
+			require.Empty(t, r.last(), name)
+		}
+	})
+}
+
+// An acceptor whose private data is too long hears it from Connect or Refused; the other side is told as well.
+func TestStartup_OurPrivateDataTooLong(t *testing.T) {
+	h := newHost(t, Options{})
+	h.private = make([]byte, maxPrivate+1)
+	const text = "513 bytes of private data; at most 512 are possible"
+
+	r := h.dial(1)
+	r.sayHello()
+	r.hearChallenge()
+	r.say(r.request())
+	refused := h.nextRefusal()
+	require.ErrorContains(t, refused.err, text)
+	require.Equal(t, "rank 1 at "+r.LocalAddr().String(), refused.from, "it has proved who it is")
+	require.Contains(t, r.last(), text)
+
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	r, result := h.calls(l, 1)
+	r.challenges()
+	require.ErrorContains(t, <-result, text)
+	require.Contains(t, r.last(), text)
+}
+
+// Closing the endpoint cuts whoever is in start-up, in any state of it, and nobody is told of them any more.
+func TestListen_CloseCutsStrangers(t *testing.T) {
+	leaksNone(t, func(t *testing.T) {
+		h := newHost(t, Options{StrangerTimeout: time.Hour})
+		var all []*raw
+		for _, does := range []func(r *raw){
+			func(r *raw) {},
+			func(r *raw) { r.say(r.appendHello(nil)[:50]) },
+			func(r *raw) { r.sayHello(); r.hearChallenge() },
+			func(r *raw) { r.sayHello(); r.hearChallenge(); r.say(r.request()[:20]) },
+		} {
+			r := h.dial(1)
+			does(r)
+			all = append(all, r)
+		}
+		require.NoError(t, h.ep.Close())
+		for _, r := range all {
+			require.Empty(t, r.last())
+		}
+		require.Empty(t, h.refused)
+		require.Empty(t, h.made)
+	})
+}
+
+// Listen where another listens already says where.
+func TestListen_PortInUse(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	port := l.Addr().(*net.TCPAddr).Port
+	d, err := New(Options{LowPort: port, HighPort: port})
+	require.NoError(t, err)
+	defer d.Close()
+	_, err = d.Listen(hostIdentity, nobody{})
+	require.ErrorIs(t, err, syscall.EADDRINUSE)
+	require.ErrorContains(t, err, l.Addr().String())
+}
+
+// A port range that is all taken is named whole; ports that are none are refused before.
+func TestListen_PortRange(t *testing.T) {
+	for _, o := range []Options{{LowPort: -1, HighPort: 9}, {LowPort: 2, HighPort: 1}, {LowPort: 1, HighPort: 65536}, {HighPort: 9}} {
+		_, err := New(o)
+		require.ErrorContains(t, err, fmt.Sprintf("ports %d to %d", o.LowPort, o.HighPort))
+	}
+	low, high := neighbours(t)
+	d, err := New(Options{LowPort: low.Addr().(*net.TCPAddr).Port, HighPort: high.Addr().(*net.TCPAddr).Port})
+	require.NoError(t, err)
+	defer d.Close()
+	_, err = d.Listen(hostIdentity, nobody{})
+	require.ErrorIs(t, err, syscall.EADDRINUSE)
+	require.ErrorContains(t, err, fmt.Sprintf("no port from %d to %d is free", d.opts.LowPort, d.opts.HighPort))
+}
+
+// neighbours takes two ports next to each other.
+func neighbours(t *testing.T) (low, high net.Listener) {
+	for {
+		low, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		t.Cleanup(func() { low.Close() })
+		high, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", low.Addr().(*net.TCPAddr).Port+1))
+		if err == nil {
+			t.Cleanup(func() { high.Close() })
+			return low, high
+		}
+	}
+}

@@ -1,0 +1,279 @@
+package tcp
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// rdma brings a connection of a rank to RDMA mode on both sides.
+func (h *host) rdma(rank uint32) (*raw, made) {
+	h.t.Helper()
+	r := h.dial(rank)
+	r.connect()
+	m := h.nextMade()
+	require.Equal(h.t, rank, m.rank)
+	r.sayFrame(header{op: opReady, flags: flagLast}, nil)
+	return r, m
+}
+
+// prey is what a hostile peer aims at.
+type prey struct {
+	open, readable, local, foreign, stale transport.MR
+	staleKey                              transport.Key
+}
+
+const preySize = 128
+
+func newPrey(h *host) *prey {
+	other, err := h.dev.AllocPD()
+	require.NoError(h.t, err)
+	alloc := func(pd transport.PD, a transport.Access) transport.MR {
+		mr, err := pd.Alloc(preySize, a)
+		require.NoError(h.t, err)
+		return mr
+	}
+	p := &prey{open: alloc(h.pd, transport.RemoteWrite), readable: alloc(h.pd, transport.RemoteRead),
+		local: alloc(h.pd, transport.LocalWrite), foreign: alloc(other, transport.RemoteWrite|transport.RemoteRead)}
+	p.stale = alloc(h.pd, transport.RemoteWrite|transport.RemoteRead)
+	p.staleKey = p.stale.Key()
+	require.NoError(h.t, p.stale.Deregister())
+	p.stale = alloc(h.pd, transport.RemoteWrite|transport.RemoteRead) // in the same entry of the table
+	require.Equal(h.t, uint64(p.staleKey)&indexMask, uint64(p.stale.Key())&indexMask)
+	return p
+}
+
+func (p *prey) untouched(t *testing.T) {
+	t.Helper()
+	for _, m := range []transport.MR{p.open, p.readable, p.local, p.foreign, p.stale} {
+		require.Equal(t, make([]byte, preySize), m.Bytes(), "memory was written")
+	}
+}
+
+func readRequest(number uint64, src, dst transport.Segment) (header, []byte) {
+	b := make([]byte, 2*segmentSize)
+	putSegment(b, src)
+	putSegment(b[segmentSize:], dst)
+	return header{op: opReadRequest, flags: flagLast, a: number, b: 1<<32 | 1}, b
+}
+
+// A peer that breaks a rule, or reaches for what is not its own, ends its own queue pair and nothing else: both sides hear the cause, no
+// byte is written, the Recv that was posted completes once, and another queue pair of the device goes on.
+func TestViolation_EndsItsQueuePairAlone(t *testing.T) {
+	data := []byte("0123456789abcdef")
+	tests := []struct {
+		name  string
+		does  func(h *host, m made, r *raw, p *prey)
+		cause error
+		text  string    // in the queue pair's error, and in the Terminate
+		code  terminate // of the Terminate
+		read  uint64    // number of the Read that it names, plus one
+	}{
+		{name: "unknown key", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opWrite, flags: flagLast, a: 0xfffff}, data)
+		}, cause: transport.ErrAccess, text: "Write from the peer: access refused: no region has the key 0xfffff", code: terminateAccess},
+		{name: "key with one bit wrong", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opWrite, flags: flagLast, a: uint64(p.open.Key()) ^ 1<<63}, data)
+		}, cause: transport.ErrAccess, text: "no region has the key", code: terminateAccess},
+		{name: "key of another domain", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opWrite, flags: flagLast, a: uint64(p.foreign.Key())}, data)
+		}, cause: transport.ErrAccess, text: "is of another protection domain", code: terminateAccess},
+		{name: "stale key", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opWrite, flags: flagLast, a: uint64(p.staleKey)}, data)
+		}, cause: transport.ErrAccess, text: "no region has the key", code: terminateAccess},
+		{name: "no right to write", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opWrite, flags: flagLast, a: uint64(p.readable.Key())}, data)
+		}, cause: transport.ErrAccess, text: "has rights", code: terminateAccess},
+		{name: "no right for peers at all", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opWrite, flags: flagLast, a: uint64(p.local.Key())}, data)
+		}, cause: transport.ErrAccess, text: "has rights", code: terminateAccess},
+		{name: "beyond the end", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opWrite, flags: flagLast, a: uint64(p.open.Key()), b: preySize - 15}, data)
+		}, cause: transport.ErrAccess, text: "16 bytes at 113 of the region", code: terminateAccess},
+		{name: "offset that wraps around", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opWrite, flags: flagLast, a: uint64(p.open.Key()), b: 1<<64 - 8}, data)
+		}, cause: transport.ErrAccess, text: "16 bytes at 18446744073709551608 of the region", code: terminateAccess},
+		{name: "no bytes beyond the end", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opWrite, flags: flagLast, a: uint64(p.open.Key()), b: preySize + 1}, nil)
+		}, cause: transport.ErrAccess, text: "0 bytes at 129 of the region", code: terminateAccess},
+		{name: "Read without the right", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(readRequest(5, transport.Segment{Key: p.open.Key(), Length: 8}, transport.Segment{Length: 8}))
+		}, cause: transport.ErrAccess, text: "Read 5 from the peer: access refused: the region of key", code: terminateAccess, read: 6},
+		{name: "Read of another domain", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(readRequest(0, transport.Segment{Key: p.foreign.Key(), Length: 8}, transport.Segment{Length: 8}))
+		}, cause: transport.ErrAccess, text: "is of another protection domain", code: terminateAccess, read: 1},
+		{name: "Read that wraps around", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(readRequest(0, transport.Segment{Key: p.readable.Key(), Offset: 8, Length: 1<<64 - 8}, transport.Segment{Length: 8}))
+		}, cause: transport.ErrAccess, text: "18446744073709551608 bytes at 8 of the region", code: terminateAccess, read: 1},
+		{name: "Read of two lengths", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(readRequest(0, transport.Segment{Key: p.readable.Key(), Length: 8}, transport.Segment{Length: 9}))
+		}, cause: transport.ErrProtocol, text: "a Read of 8 bytes into 9", code: terminateProto},
+		{name: "Read into more than there can be", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(readRequest(0, transport.Segment{Key: p.readable.Key(), Length: 8}, transport.Segment{Length: 1<<64 - 1}))
+		}, cause: transport.ErrProtocol, text: "a Read into a segment of 18446744073709551615 bytes", code: terminateProto},
+		{name: "Read of no segments", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opReadRequest}, nil)
+		}, cause: transport.ErrProtocol, text: "a Read of 0 into 0 segments", code: terminateProto},
+		{name: "Read of more segments than it holds", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opReadRequest, b: 8<<32 | 8}, make([]byte, 15*segmentSize))
+		}, cause: transport.ErrProtocol, text: "a Read of 8 into 8 segments, 360 bytes of them", code: terminateProto},
+		{name: "Read of too many sources", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opReadRequest, b: 9<<32 | 1}, make([]byte, 10*segmentSize))
+		}, cause: transport.ErrProtocol, text: "a Read of 9 into 1 segments", code: terminateProto},
+		{name: "Read into too many destinations", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opReadRequest, b: 1<<32 | 9}, make([]byte, 10*segmentSize))
+		}, cause: transport.ErrProtocol, text: "a Read of 1 into 9 segments", code: terminateProto},
+		{name: "Read of segments whose number wraps around", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opReadRequest, b: 1<<63 | 1}, make([]byte, segmentSize))
+		}, cause: transport.ErrProtocol, text: "a Read of 2147483648 into 1 segments", code: terminateProto},
+		{name: "too many Reads", does: func(h *host, m made, r *raw, p *prey) {
+			var b []byte
+			for i := range uint64(maxReads + 1) {
+				head, payload := readRequest(i, transport.Segment{Key: p.readable.Key(), Length: 8}, transport.Segment{Length: 8})
+				head.length = len(payload)
+				b = append(head.append(b), payload...)
+			}
+			r.say(b)
+		}, cause: transport.ErrProtocol, text: "more than 64 Reads outstanding", code: terminateReads},
+		{name: "Send without Recv", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opSend, flags: flagLast}, data)
+			r.sayFrame(header{op: opSend, flags: flagLast, a: 1}, data)
+		}, cause: transport.ErrProtocol, text: "a message of the peer found no Recv posted", code: terminateNoRecv},
+		{name: "immediate without Recv", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opImmediate, flags: flagLast}, nil)
+			r.sayFrame(header{op: opImmediate, flags: flagLast, a: 1}, nil)
+		}, cause: transport.ErrProtocol, text: "an immediate of the peer found no Recv posted", code: terminateNoRecv},
+		{name: "Send longer than the Recv", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opSend, flags: flagLast}, make([]byte, recvSize+1))
+		}, cause: transport.ErrProtocol, text: "longer than the posted Recv of 64 bytes", code: terminateTooLong},
+		{name: "Send longer than the Recv, in pieces", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opSend}, make([]byte, recvSize))
+			r.sayFrame(header{op: opSend, flags: flagLast, b: recvSize}, []byte{1})
+		}, cause: transport.ErrProtocol, text: "longer than the posted Recv of 64 bytes", code: terminateTooLong},
+		{name: "Send out of its turn", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opSend, flags: flagLast, a: 1}, data)
+		}, cause: transport.ErrProtocol, text: "Send 1 at 0 where 0 at 0 is due", code: terminateProto},
+		{name: "Send with a gap", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opSend}, data)
+			r.sayFrame(header{op: opSend, flags: flagLast, b: 17}, data)
+		}, cause: transport.ErrProtocol, text: "Send 0 at 17 where 0 at 16 is due", code: terminateProto},
+		{name: "immediate in the middle of a Send", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opSend}, data)
+			r.sayFrame(header{op: opImmediate, flags: flagLast}, nil)
+		}, cause: transport.ErrProtocol, text: "message 0 where 0 at 16 is due", code: terminateProto},
+		{name: "data of a Read that never was", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opReadWrite, flags: flagLast, a: uint64(p.local.Key())}, data)
+		}, cause: transport.ErrProtocol, text: "data of a Read that nobody has asked for", code: terminateProto},
+		{name: "end of a Read that never was", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opReadDone, flags: flagLast, a: 3, b: 16}, nil)
+		}, cause: transport.ErrProtocol, text: "end of Read 3, 16 bytes, which is not what is due", code: terminateProto},
+		{name: "data of a Read for another place", does: func(h *host, m made, r *raw, p *prey) {
+			h.reads(m, p.local)
+			r.sayFrame(header{op: opReadWrite, flags: flagLast, a: uint64(p.local.Key()), b: 8}, data)
+		}, cause: transport.ErrProtocol, text: "which is not what is due", code: terminateProto},
+		{name: "data of a Read for another region", does: func(h *host, m made, r *raw, p *prey) {
+			h.reads(m, p.local)
+			r.sayFrame(header{op: opReadWrite, flags: flagLast, a: uint64(p.open.Key())}, data)
+		}, cause: transport.ErrProtocol, text: "which is not what is due", code: terminateProto},
+		{name: "more data than the Read asked for", does: func(h *host, m made, r *raw, p *prey) {
+			h.reads(m, p.local)
+			r.sayFrame(header{op: opReadWrite, flags: flagLast, a: uint64(p.local.Key())}, make([]byte, preySize+1))
+		}, cause: transport.ErrProtocol, text: "129 bytes of a Read for", code: terminateProto},
+		{name: "end of a Read before its data", does: func(h *host, m made, r *raw, p *prey) {
+			h.reads(m, p.local)
+			r.sayFrame(header{op: opReadDone, flags: flagLast, b: preySize}, nil)
+		}, cause: transport.ErrProtocol, text: "end of Read 0, 128 bytes, which is not what is due", code: terminateProto},
+		{name: "frame longer than the limit", does: func(h *host, m made, r *raw, p *prey) {
+			r.say(header{length: framePayload + 1, op: opWrite, a: uint64(p.open.Key())}.append(nil))
+		}, cause: transport.ErrProtocol, text: "Write of 131073 bytes, at most 131072", code: terminateProto},
+		{name: "frame of 4 GiB", does: func(h *host, m made, r *raw, p *prey) {
+			r.say(header{length: 1<<32 - 1, op: opTerminate}.append(nil))
+		}, cause: transport.ErrProtocol, text: "Terminate of 4294967295 bytes, at most 384", code: terminateProto},
+		{name: "payload where there is none", does: func(h *host, m made, r *raw, p *prey) {
+			r.say(header{length: 1, op: opImmediate}.append(nil))
+		}, cause: transport.ErrProtocol, text: "Immediate of 1 bytes, at most 0", code: terminateProto},
+		{name: "unknown opcode", does: func(h *host, m made, r *raw, p *prey) {
+			r.say(header{op: 77, flags: flagLast}.append(nil))
+		}, cause: transport.ErrProtocol, text: "frame type 77 with flags 0x1", code: terminateProto},
+		{name: "unknown flag", does: func(h *host, m made, r *raw, p *prey) {
+			r.say(header{op: opClose, flags: 0x80}.append(nil))
+		}, cause: transport.ErrProtocol, text: "Close with flags 0x80", code: terminateProto},
+		{name: "Ready a second time", does: func(h *host, m made, r *raw, p *prey) {
+			r.say(header{op: opReady}.append(nil))
+		}, cause: transport.ErrProtocol, text: "Ready a second time", code: terminateProto},
+		{name: "Send behind Close", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opClose, flags: flagLast}, nil)
+			r.sayFrame(header{op: opSend, flags: flagLast}, data)
+		}, cause: transport.ErrProtocol, text: "Send behind Close", code: terminateProto},
+		{name: "Close behind Close", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opClose, flags: flagLast}, nil)
+			r.sayFrame(header{op: opClose, flags: flagLast}, nil)
+		}, cause: transport.ErrProtocol, text: "Close behind Close", code: terminateProto},
+		{name: "Close with a Read outstanding", does: func(h *host, m made, r *raw, p *prey) {
+			head, payload := readRequest(0, transport.Segment{Key: p.readable.Key(), Length: 8}, transport.Segment{Length: 8})
+			head.length = len(payload)
+			r.say(header{op: opClose, flags: flagLast}.append(append(head.append(nil), payload...)))
+		}, cause: transport.ErrProtocol, text: "Close before its Reads were complete", code: terminateProto},
+	}
+	leaksNone(t, func(t *testing.T) {
+		h := newHost(t, Options{})
+		p := newPrey(h)
+		well, other := h.rdma(2)
+		var sequence uint64
+		for _, test := range tests {
+			t.Run(test.name, func(t *testing.T) {
+				r, m := h.rdma(1)
+				r.t = t
+				require.NoError(t, m.qp.PostRecv(&transport.RecvWR{ID: 1, Local: []transport.SGE{{MR: h.mr, Length: recvSize}}}))
+				h.wcs = nil
+				test.does(h, m, r, p)
+				h.until(test.name, func() bool { return m.qp.State() == transport.StateError })
+
+				err := m.qp.Err()
+				require.ErrorIs(t, err, test.cause)
+				require.ErrorContains(t, err, "rank 1 at "+r.LocalAddr().String())
+				require.ErrorContains(t, err, test.text)
+				frames := r.frames()
+				require.NotEmpty(t, frames, "the peer is not told")
+				last := frames[len(frames)-1]
+				require.Equal(t, opTerminate, last.op)
+				require.Equal(t, test.code, terminate(last.a), "%q", last.payload)
+				require.Equal(t, test.read, last.b)
+				require.Contains(t, string(last.payload), test.text)
+				recvs := 0
+				for _, wc := range h.wcs {
+					if wc.Status != transport.StatusSuccess {
+						require.ErrorContains(t, wc.Err, "rank 1 at "+r.LocalAddr().String())
+					}
+					if wc.Op == transport.OpRecv {
+						recvs++
+					}
+				}
+				require.Equal(t, 1, recvs, "the posted Recv completes once")
+				p.untouched(t)
+				m.qp.Release()
+
+				require.Equal(t, transport.StateReady, other.qp.State())
+				want := []byte(fmt.Sprintf("%-16d", sequence))
+				sequence++
+				well.sayFrame(header{op: opWrite, flags: flagLast, a: uint64(p.open.Key()), b: 32}, want)
+				h.until("the other queue pair", func() bool { return strings.HasPrefix(string(p.open.Bytes()[32:]), string(want)) })
+				clear(p.open.Bytes())
+			})
+		}
+	})
+}
+
+// reads posts a Read of preySize bytes on a queue pair and sends it.
+func (h *host) reads(m made, into transport.MR) {
+	h.t.Helper()
+	// The queue pair sends nothing before it has seen Ready.
+	h.until("Ready", func() bool { return !m.qp.(*qp).quiet })
+	require.NoError(h.t, m.qp.PostSend(&transport.SendWR{ID: 9, Op: transport.OpRead, Flags: transport.FlagSignaled,
+		Local:  []transport.SGE{{MR: into, Length: preySize}},
+		Remote: []transport.Segment{{Key: 1, Length: preySize}}}))
+}

@@ -212,6 +212,9 @@ func run[T any](c *Comm, in, out []byte, apply func(inout, in []T)) error {
 		memory[coll.Scratch] = unsafe.Slice((*byte)(unsafe.Pointer(&k.scratch[0])), 8*len(k.scratch))
 	}
 	at := func(s coll.Span) []byte { return memory[s.Buf][s.Off:][:s.Len:s.Len] }
+	if err := c.scope.Err(); err != nil {
+		return err
+	}
 	for i := range k.schedule.Rounds() {
 		steps := k.schedule.Round(i)
 		n, err := c.exchange(steps, at)

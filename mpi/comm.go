@@ -79,10 +79,15 @@ func (c *Comm) check() error {
 	if c.freed.Load() {
 		return fmt.Errorf("%w: %s has been freed", ErrComm, c.name)
 	}
-	if c.scope != nil {
-		return c.scope.Err()
-	}
 	return nil
+}
+
+// checkCall is check for calls that end with the context of their handle. Collectives look at it later, when they have counted.
+func (c *Comm) checkCall() error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	return c.scope.Err()
 }
 
 // fail makes the error of a point-to-point operation.
@@ -103,7 +108,7 @@ func (c *Comm) fail(op string, peer, tag int, err error) error {
 
 // checkSend tells whether a message can be addressed so.
 func (c *Comm) checkSend(dst, tag int) error {
-	if err := c.check(); err != nil {
+	if err := c.checkCall(); err != nil {
 		return err
 	}
 	if dst == ProcNull {
@@ -120,7 +125,7 @@ func (c *Comm) checkSend(dst, tag int) error {
 
 // checkRecv is checkSend with the wildcards allowed.
 func (c *Comm) checkRecv(src, tag int) error {
-	if err := c.check(); err != nil {
+	if err := c.checkCall(); err != nil {
 		return err
 	}
 	if src == ProcNull {

@@ -97,7 +97,8 @@ var modes = body("modes", func(_ context.Context, world *mpi.Comm) error {
 	if err != nil {
 		return err
 	}
-	if err := firstError(r.Cancel(), mpi.Send(world, []int64{7}, other, 5)); err != nil {
+	// Neither sends before both have withdrawn.
+	if err := firstError(r.Cancel(), mpi.Barrier(world), mpi.Send(world, []int64{7}, other, 5)); err != nil {
 		return err
 	}
 	if _, err := mpi.Probe(world, other, 5); err != nil {

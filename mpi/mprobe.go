@@ -78,7 +78,7 @@ func imrecv[T any](op string, m *Message, buf []T) (Request, Message, error) {
 		return Request{}, Message{}, asError(op, engine.ErrNoMessage)
 	}
 	if err == nil {
-		err = m.c.check()
+		err = m.c.checkCall()
 	}
 	if err != nil {
 		return Request{}, *m, m.fail(op, err)

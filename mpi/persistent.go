@@ -126,7 +126,7 @@ func (p *Persistent) ready() error {
 	case p.c.e.Live(p.h):
 		return errActive
 	}
-	return p.c.check()
+	return p.c.checkCall()
 }
 
 func (p *Persistent) start() (r Request, err error) {

@@ -11,7 +11,8 @@ import "context"
 // part is received to the end, and then its receive has not failed. A peer that does not answer within ten seconds meanwhile counts as
 // failed. Whether the peer has received a message whose Send has failed is not known.
 //
-// When a collective ends so at one rank, the others go on waiting for it until their contexts end too.
+// When a collective ends so at one rank, the others go on waiting for it until their contexts end too. A collective that fails because ctx has
+// ended counts as called, so that those after it are in step.
 //
 // Once ctx has ended every call through the handle fails at once. It is made once for a context, not for each call: it is held until
 // ctx ends. A handle made of such a handle has the new context alone.

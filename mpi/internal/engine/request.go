@@ -142,10 +142,13 @@ func (p *requestPool) byToken(t uint64) *request {
 
 // complete ends an operation: its buffer is the user's again.
 func (e *Engine) complete(r *request, err error) {
-	if err == nil {
-		err = r.cause
-	}
 	r.err = err
+	if r.cause != nil {
+		r.err = r.cause
+		if err != nil {
+			r.err = fmt.Errorf("%w, and %w", r.cause, err)
+		}
+	}
 	r.peer = nil
 	w, shared := r.waiter, r.shared
 	r.waiter = nil

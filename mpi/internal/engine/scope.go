@@ -98,7 +98,7 @@ func (s *Scope) cut() {
 	defer s.e.mu.Unlock()
 	for r := range s.e.requests.underWay() {
 		if p := r.peer; r.scope == s && p != nil {
-			s.e.failPeer(p, fmt.Errorf("it did not let go of a buffer within %v: %w", letGoWithin, *s.ended.Load()))
+			s.e.failPeer(p, fmt.Errorf("it did not let go of a buffer within %v", letGoWithin))
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/weft-mpi/weft/transport"
 )
@@ -39,40 +40,51 @@ type Channel struct {
 	state State
 	recv  recvRing
 	send  sendRing
-	stats Stats
+	quiet quiet
 
-	pd    transport.PD
-	shape Descriptor // of the receive ring
-	err   error
+	asking asking
+	wanted int  // phase to ask for when it is the time; -1 for none
+	paused bool // a question is wanted or open: nothing goes into the ring
+
+	phases  []int
+	refused int // the lowest phase that the peer has refused; one more than there are if none
+	reply   reply
+	holding bool // we want payload announced
+	stats   Stats
+
+	pd   transport.PD
+	conf Config
+	err  error
 }
 
-// New makes the end of a channel that receives in a ring of the given shape; the zero Config is Default. The memory is
-// registered with pd at once, so that its description can be given to the peer. Close or Fail gives it back.
-func New(pd transport.PD, cfg Config) (*Channel, error) {
-	if cfg == (Config{}) {
-		cfg = Default
-	}
-	if err := cfg.validate(); err != nil {
+// New makes the end of a channel. The ring in which it receives is registered with pd at once, so that its description can be given to
+// the peer. Close or Fail gives the memory back.
+func New(pd transport.PD, conf Config) (*Channel, error) {
+	if err := conf.Check(); err != nil {
 		return nil, fmt.Errorf("channel: %w", err)
 	}
-	size := cfg.lines() * lineSize
-	mr, err := pd.Alloc(size, transport.RemoteWrite)
+	c := &Channel{pd: pd, conf: conf, phases: conf.phases(), wanted: -1}
+	c.refused = len(c.phases)
+	b, err := c.newBuffer(geometry(c.phases, 0), transport.RemoteWrite, true)
 	if err != nil {
-		return nil, fmt.Errorf("receive ring of %d bytes: %w", size, err)
+		return nil, fmt.Errorf("channel: %w", err)
 	}
-	var random [8]byte
-	_, _ = rand.Read(random[:]) // it never fails: the program ends when the system has no random numbers
-	c := &Channel{pd: pd, shape: Descriptor{
-		SlotSize: cfg.SlotSize, Lines: cfg.lines(), Key: mr.Key(),
-		Generation: binary.LittleEndian.Uint64(random[:]),
-	}}
-	c.recv.init(mr, c.shape)
-	c.stats.Registered = len(mr.Bytes())
+	c.recv.change(b, random())
 	return c, nil
 }
 
-// Descriptor is what the peer has to know, for its Open. It is the same each time; the slice is the caller's.
-func (c *Channel) Descriptor() []byte { return c.shape.Append(nil) }
+// random is 64 bits that nobody can guess, and not 0.
+func random() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // it never fails: the program ends when the system has no random numbers
+	return max(binary.LittleEndian.Uint64(b[:]), 1)
+}
+
+// Descriptor is what the peer has to know, for its Open. It describes the ring with which the channel begins; the slice is the
+// caller's.
+func (c *Channel) Descriptor() []byte {
+	return Descriptor{Phases: c.phases, Key: c.recv.buffer.Key(), Generation: c.recv.generation}.Append(nil)
+}
 
 // Open connects the channel with its peer: qp reaches it, peer is its Descriptor. The memory of the mirror is registered now. An
 // error leaves the channel as it was.
@@ -84,12 +96,15 @@ func (c *Channel) Open(qp transport.QP, peer []byte) error {
 	if err != nil {
 		return err
 	}
-	mr, err := c.pd.Alloc(d.Lines*lineSize, transport.LocalWrite)
-	if err != nil {
-		return fmt.Errorf("send ring of %d bytes: %w", d.Lines*lineSize, err)
+	if !slices.Equal(d.Phases, c.phases) {
+		return fmt.Errorf("%w: the peer's phases are %v, ours %v: all ranks of a job need the same", transport.ErrInvalid, d.Phases,
+			c.phases)
 	}
-	c.send.init(mr, d)
-	c.stats.Registered += len(mr.Bytes())
+	b, err := c.newBuffer(geometry(c.phases, 0), transport.LocalWrite, true)
+	if err != nil {
+		return err
+	}
+	c.send.change(b, answer{key: d.Key, generation: d.Generation}, c.conf.limit(0, c.phases[0]))
 	c.qp, c.state = qp, StateOpen
 	return nil
 }
@@ -116,30 +131,30 @@ func (c *Channel) end(s State, cause error) error {
 		return nil
 	}
 	c.state, c.err = s, cause
-	c.stats.Registered = 0
-	err := c.recv.mr.Deregister()
-	if c.send.mr != nil {
-		err = errors.Join(err, c.send.mr.Deregister())
-	}
+	err := errors.Join(c.recv.buffer.drop(), c.send.mirror.drop(), c.asking.mirror.drop(), c.asking.land.drop())
+	c.asking, c.reply, c.wanted = asking{}, reply{}, -1
 	c.recv.ring, c.recv.current = nil, 0
-	c.send.ring, c.send.reserved, c.send.maxBody = nil, 0, 0
+	c.send.ring, c.send.reserved, c.send.maxBody, c.send.limit = nil, 0, 0, 0
 	return err
 }
 
-// Stats are the counters of one end of a channel (E13).
-type Stats struct {
-	Registered  int    // bytes of registered buffers
-	Sent        uint64 // messages, without SKIP and CREDIT
-	Received    uint64 // messages released
-	SentBytes   uint64 // bodies
-	RecvBytes   uint64
-	Credits     uint64 // CREDITs sent
-	Stalls      uint64 // Reserves that found no room
-	HeadsNoTail uint64 // polls that found a head and no tail
+// Hold tells the peer whether to announce payload from now on and keep it, or to send it again. It hears of it with the next message that
+// goes there; until then payload may come.
+func (c *Channel) Hold(on bool) { c.holding = on }
+
+// Held tells whether the peer wants payload announced.
+func (c *Channel) Held() bool { return c.send.hold }
+
+// Phase is the phase in which this end sends, 0 being the first.
+func (c *Channel) Phase() int {
+	if c.send.mirror == nil {
+		return 0
+	}
+	return c.send.mirror.phase
 }
 
-// Stats returns the counters as they stand.
-func (c *Channel) Stats() Stats { return c.stats }
+// Paused tells whether the channel is changing its phase: nothing can be sent until the answer of the peer has come.
+func (c *Channel) Paused() bool { return c.paused }
 
 // linesOf is how many lines a message with a body of n bytes takes.
 func linesOf(n int) int { return (n + overhead + lineSize - 1) / lineSize }

@@ -1,6 +1,11 @@
 package channel
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
 
 const (
 	lineSize = 64 // the unit of a ring: a cache line
@@ -15,34 +20,133 @@ const (
 	// controlLines are left to control messages, beside data.
 	controlLines = 6
 
-	minSlot, maxSlot = 128, 2048
-	maxRing          = 8 << 10 // bytes: two rings on each rank are the 16 KiB of E1
+	// Slots of the first phase, and of the others, in bytes (E1, E8).
+	minSmall, maxSmall = 100, 2000
+	minLarge, maxLarge = 1000, 200_000
+	maxPhases          = 8
+
+	slots    = 8  // of a ring
+	minLines = 64 // lest a ring of tiny slots have no room beside the lines that are kept
 )
 
-// Config is the shape of the ring in which a rank receives.
+// Policy says which element of a vector decides how large a slot is asked for, once one does not fit (E2).
+type Policy uint8
+
+const (
+	FirstOversized Policy = iota // the first element that does not fit
+	LargestElement               // the largest of the vector
+	SumOversized                 // all that do not fit, together
+)
+
+// Config is how a rank's channels behave. All ranks of a job have the same phases.
 type Config struct {
-	SlotSize int // the most that one message takes, in bytes, flags included; a multiple of 64 from 128 to 2048
-	Slots    int // the ring has room for so many messages of that size; at most 8 KiB altogether
+	// Phases are the sizes of a slot, flags included, in bytes: first the small ones with which a channel starts, then what it can grow
+	// to, each larger than the one before (E9). Empty stands for DefaultPhases.
+	Phases []int
+	// Threshold is the size above which an element asks for larger slots: bytes of an element in the first phase, or, from 80 to 99 with
+	// ThresholdPercent, that part of every phase's slot. 0 stands for what a slot carries (E2).
+	Threshold        int
+	ThresholdPercent int
+	Policy           Policy
+	// Whole moves a vector with an oversized element through the larger slots from its first element on; otherwise the elements that lead it
+	// go first (E4).
+	Whole bool
+	// Budget bounds the buffers of all the channels that share it (E10); nil for no bound.
+	Budget *Budget
 }
 
-// Default has rings of 5 KiB: with the mirror for the other direction, page by page, 16 KiB of a rank's memory (E1).
-var Default = Config{SlotSize: 640, Slots: 8}
+// DefaultPhases: 5 KiB of ring to begin with, and slots of 16 KiB where messages ask for them (E1, E8).
+var DefaultPhases = []int{640, 16384}
 
-func (c Config) slotLines() int { return c.SlotSize / lineSize }
-func (c Config) lines() int     { return c.slotLines() * c.Slots }
+// ParsePhases reads a list of slot sizes such as 640,16384. Check tells whether they make sense.
+func ParsePhases(text string) ([]int, error) {
+	var phases []int
+	for field := range strings.SplitSeq(text, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(field))
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("%q is not the size of a slot in bytes; a list such as 640,16384 is wanted", field)
+		}
+		phases = append(phases, n)
+	}
+	return phases, nil
+}
 
-// validate refuses a shape that could not work.
-func (c Config) validate() error {
-	if c.SlotSize < minSlot || c.SlotSize > maxSlot || c.SlotSize%lineSize != 0 {
-		return fmt.Errorf("slot size %d: not a multiple of %d from %d to %d", c.SlotSize, lineSize, minSlot, maxSlot)
+// Check refuses what could not work, and says why.
+func (c Config) Check() error {
+	phases := c.phases()
+	if len(phases) > maxPhases {
+		return fmt.Errorf("%d phases; at most %d are possible", len(phases), maxPhases)
 	}
-	if c.Slots < 1 || c.Slots > maxRing/c.SlotSize {
-		return fmt.Errorf("%d slots of %d bytes: a ring has 1 slot at least and %d bytes at most, which is %d of these", c.Slots,
-			c.SlotSize, maxRing, maxRing/c.SlotSize)
+	for i, slot := range phases {
+		low, high, which := minSmall, maxSmall, "first"
+		if i > 0 {
+			low, high, which = minLarge, maxLarge, "later"
+		}
+		switch {
+		case slot < low || slot > high:
+			return fmt.Errorf("phase %d: a slot of %d bytes; the %s ones have from %d to %d", i+1, slot, which, low, high)
+		case i > 0 && slot <= phases[i-1]:
+			return fmt.Errorf("phase %d: a slot of %d bytes after one of %d; each phase must have larger ones", i+1, slot, phases[i-1])
+		}
 	}
-	if low, high := thresholds(c.lines(), c.slotLines()); low > high {
-		return fmt.Errorf("%d slots of %d bytes: a message of full size might never find room; take more slots or smaller ones",
-			c.Slots, c.SlotSize)
+	switch {
+	case c.Threshold != 0 && c.ThresholdPercent != 0:
+		return errors.New("a threshold both in bytes and in per cent")
+	case c.Threshold < 0 || c.Threshold > phases[0]-overhead:
+		return fmt.Errorf("a threshold of %d bytes: a slot of %d carries %d", c.Threshold, phases[0], phases[0]-overhead)
+	case c.ThresholdPercent != 0 && (c.ThresholdPercent < 80 || c.ThresholdPercent > 99):
+		return fmt.Errorf("a threshold of %d %%; 80 to 99 are possible", c.ThresholdPercent)
+	case c.Policy > SumOversized:
+		return fmt.Errorf("policy %d; there are 0 to %d", c.Policy, SumOversized)
+	}
+	if need := 2 * geometry(phases, 0).region(); c.Budget != nil && c.Budget.limit < need {
+		return fmt.Errorf("a budget of %d bytes: one channel needs %d to begin with", c.Budget.limit, need)
 	}
 	return nil
 }
+
+func (c Config) phases() []int {
+	if len(c.Phases) == 0 {
+		return DefaultPhases
+	}
+	return c.Phases
+}
+
+// limit is the largest element that goes into a slot of a phase: the threshold, or what the slot carries.
+func (c Config) limit(phase, slot int) int {
+	switch {
+	case c.ThresholdPercent > 0:
+		return slot * c.ThresholdPercent / 100
+	case c.Threshold > 0 && phase == 0:
+		return c.Threshold
+	}
+	return slot - overhead
+}
+
+// shape is the geometry of a ring in some phase: the same for all who know the phases.
+type shape struct {
+	phase int
+	slot  int // bytes
+	lines int
+}
+
+func geometry(phases []int, phase int) shape {
+	slot := phases[phase]
+	s := shape{phase, slot, max(slots*linesIn(slot), minLines)}
+	if phase == 0 {
+		s.lines = min(s.lines, maxSmallLines)
+	}
+	return s
+}
+
+// maxSmallLines is a ring that, with what a region has beside it, fills 8 KiB: two of them on each rank are the 16 KiB of E1.
+const maxSmallLines = 8<<10/lineSize - extraLines
+
+// linesIn is how many lines a slot takes.
+func linesIn(slot int) int { return (slot + lineSize - 1) / lineSize }
+
+// region is the size of the memory with a ring, in bytes.
+func (s shape) region() int { return (s.lines + extraLines) * lineSize }
+
+// threshold is how many lines may be owed before a CREDIT goes.
+func (s shape) threshold() int { return threshold(s.lines, linesIn(s.slot)) }

@@ -19,6 +19,10 @@ import (
 //     threshold of them. The message takes at most a slot, the skipped rest of the ring is less than one, and some
 //     lines stay free behind it.
 //
+// When a direction changes its ring the counts go on, and the answer tells all that was consumed of the old one. A question is asked only
+// when less than a threshold is owed to the one who asks. Then no CREDIT of its peer is unread, and those of the new ring have all
+// the lines that are kept for them. It comes to that by itself: whoever wants to ask stops sending, and is told.
+//
 // thresholds gives the least and the greatest that keep both, for a ring and a slot of so many lines; none if low is above high.
 func thresholds(lines, slot int) (low, high int) {
 	return lines/5 + 1, lines - (2*slot - 1) - controlLines - creditLines + 1
@@ -30,31 +34,58 @@ func threshold(lines, slot int) int {
 	return max(low, min(high, lines/4))
 }
 
-// Progress sends the CREDIT that is owed. It tells whether one is owed that cannot go now: call it again after the next pass. An
-// error is of the queue pair, which is broken then.
+// Progress does what is due: it hears an answer, gives one, sends the CREDIT that is owed. It tells whether something is due that cannot
+// go now: call it again after the next pass. A message that is reserved and not committed must be reserved again. An error is of the
+// queue pair, which is broken then, or of the peer.
 func (c *Channel) Progress() (owing bool, err error) {
-	if c.state != StateOpen || int(c.recv.consumed-c.recv.told) < c.recv.threshold {
+	if c.state != StateOpen {
 		return false, nil
 	}
-	if int(c.send.sent-c.send.freed) >= c.send.lines {
+	if err := c.settle(); err != nil {
+		return false, err
+	}
+	if c.reply.due {
+		if err := c.sayReply(); err != nil {
+			return false, err
+		}
+	}
+	owing = c.reply.due || c.asking.state == askAgain || c.wanted >= 0
+	if int(c.recv.consumed-c.recv.told) < c.recv.threshold {
+		return owing, nil
+	}
+	if c.asking.state != askNothing || int(c.send.sent-c.send.freed) >= c.send.lines {
 		return true, nil
 	}
+	c.send.reserved = 0 // its lines are the CREDIT's
 	err = c.post(credit, 0, 1, 1, false)
 	switch {
 	case err == nil:
 		c.stats.Credits++
-		return false, nil
+		return owing, nil
 	case errors.Is(err, transport.ErrQueueFull):
 		return true, nil
 	}
 	return false, err
 }
 
-// credited takes the peer's count of lines consumed.
+// Owing tells whether Progress has something to do.
+func (c *Channel) Owing() bool {
+	return int(c.recv.consumed-c.recv.told) >= c.recv.threshold || c.paused || c.reply.due
+}
+
+// Pressing tells whether Progress has something to do that the peer may be waiting for.
+func (c *Channel) Pressing() bool {
+	return int(c.recv.consumed-c.recv.told) >= c.recv.lines/2 || c.paused || c.reply.due
+}
+
+// credited takes the peer's count of lines consumed. Behind an answer, which told more, messages may come that were sent before it.
 func (s *sendRing) credited(count uint32) error {
-	if count-s.freed > s.sent-s.freed {
-		return fmt.Errorf("%w: credit up to line %d, where %d were free and %d sent", transport.ErrProtocol, count, s.freed, s.sent)
+	switch {
+	case count-s.freed <= s.sent-s.freed:
+		s.freed, s.late = count, false
+		return nil
+	case s.late && int32(count-s.freed) < 0:
+		return nil
 	}
-	s.freed = count
-	return nil
+	return fmt.Errorf("%w: credit up to line %d, where %d were free and %d sent", transport.ErrProtocol, count, s.freed, s.sent)
 }

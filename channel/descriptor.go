@@ -7,27 +7,28 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Descriptor is what a rank tells its peer about the ring in which it receives.
+// Descriptor is what a rank tells its peer about the ring in which it begins to receive, and what it can grow to.
 type Descriptor struct {
-	SlotSize   int           // the most that one message may take, in bytes
-	Lines      int           // of 64 bytes, of the ring
-	Key        transport.Key // of the region that the ring fills
+	Phases     []int         // sizes of a slot, in bytes; the geometry of every ring follows from them
+	Key        transport.Key // of the region whose first lines are the ring
 	Generation uint64        // of the first lap
 }
 
 const (
-	descriptorVersion = 1
-	descriptorLen     = 28
+	descriptorVersion = 2
+	descriptorLen     = 20 // and 4 for each phase
 )
 
 // Append writes the descriptor behind b.
 func (d Descriptor) Append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint16(b, descriptorVersion)
-	b = binary.LittleEndian.AppendUint16(b, 0)
-	b = binary.LittleEndian.AppendUint32(b, uint32(d.SlotSize))
-	b = binary.LittleEndian.AppendUint32(b, uint32(d.Lines))
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(d.Phases)))
 	b = binary.LittleEndian.AppendUint64(b, uint64(d.Key))
-	return binary.LittleEndian.AppendUint64(b, d.Generation)
+	b = binary.LittleEndian.AppendUint64(b, d.Generation)
+	for _, slot := range d.Phases {
+		b = binary.LittleEndian.AppendUint32(b, uint32(slot))
+	}
+	return b
 }
 
 // ParseDescriptor reads what Append has written, and refuses a ring that cannot be.
@@ -39,23 +40,22 @@ func ParseDescriptor(b []byte) (Descriptor, error) {
 		return Descriptor{}, fmt.Errorf("%w: channel version %d, here %d: run the same weft on all hosts", transport.ErrVersion, v,
 			descriptorVersion)
 	}
-	if len(b) != descriptorLen {
-		return Descriptor{}, fmt.Errorf("%w: a ring's descriptor has %d bytes, not %d", transport.ErrProtocol, descriptorLen, len(b))
+	if len(b) < descriptorLen {
+		return Descriptor{}, fmt.Errorf("%w: a ring's descriptor of %d bytes", transport.ErrProtocol, len(b))
 	}
-	slot, lines := binary.LittleEndian.Uint32(b[4:]), binary.LittleEndian.Uint32(b[8:])
-	if zero := binary.LittleEndian.Uint16(b[2:]); zero != 0 || slot < minSlot || slot > maxSlot || slot%lineSize != 0 ||
-		lines > maxRing/lineSize || lines%(slot/lineSize) != 0 {
-		return Descriptor{}, fmt.Errorf("%w: a ring of %d lines, slots of %d bytes, reserved field %d", transport.ErrProtocol, lines,
-			slot, zero)
+	n := int(binary.LittleEndian.Uint16(b[2:]))
+	if n < 1 || n > maxPhases || len(b) != descriptorLen+4*n {
+		return Descriptor{}, fmt.Errorf("%w: a ring's descriptor of %d bytes with %d phases", transport.ErrProtocol, len(b), n)
 	}
-	shape := Config{SlotSize: int(slot), Slots: int(lines / (slot / lineSize))}
-	if err := shape.validate(); err != nil {
-		return Descriptor{}, fmt.Errorf("%w: peer's ring: %w", transport.ErrProtocol, err)
+	d := Descriptor{
+		Key:        transport.Key(binary.LittleEndian.Uint64(b[4:])),
+		Generation: binary.LittleEndian.Uint64(b[12:]),
 	}
-	return Descriptor{
-		SlotSize:   shape.SlotSize,
-		Lines:      shape.lines(),
-		Key:        transport.Key(binary.LittleEndian.Uint64(b[12:])),
-		Generation: binary.LittleEndian.Uint64(b[20:]),
-	}, nil
+	for i := range n {
+		d.Phases = append(d.Phases, int(binary.LittleEndian.Uint32(b[descriptorLen+4*i:])))
+	}
+	if err := (Config{Phases: d.Phases}).Check(); err != nil {
+		return Descriptor{}, fmt.Errorf("%w: the peer's phases: %w", transport.ErrProtocol, err)
+	}
+	return d, nil
 }

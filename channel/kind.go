@@ -6,26 +6,27 @@ import "fmt"
 type Kind uint8
 
 const (
-	skip   Kind = iota + 1 // the rest of the ring is left out; never seen outside
-	credit                 // nothing but the credit that every message carries; never seen outside
-	Eager                  // a whole message of the layer above (package eager)
-	RTS                    // a message announced (package rendezvous)
+	skip    Kind = iota + 1 // the rest of the ring is left out; never seen outside
+	credit                  // nothing but the credit that every message carries; never seen outside
+	enlarge                 // the last message of a ring: asks for one with larger slots; never seen outside
+	shrink                  // likewise, for one with smaller slots
+	Eager                   // a whole message of the layer above (package eager)
+	RTS                     // a whole message announced (package rendezvous)
+	First                   // the beginning of a message that comes in pieces (package eager)
+	More                    // a piece of it
+	Piece                   // a piece of it announced (package rendezvous)
+	Batch                   // several small messages (package eager)
 	kinds
 )
 
+var kindNames = [kinds]string{"", "SKIP", "CREDIT", "ENLARGE", "SHRINK", "EAGER", "RTS", "FIRST", "MORE", "PIECE", "BATCH"}
+
 func (k Kind) String() string {
-	switch k {
-	case skip:
-		return "SKIP"
-	case credit:
-		return "CREDIT"
-	case Eager:
-		return "EAGER"
-	case RTS:
-		return "RTS"
+	if k > 0 && k < kinds {
+		return kindNames[k]
 	}
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// inner tells whether a kind is of the channel itself.
-func (k Kind) inner() bool { return k == skip || k == credit }
+// inner tells whether a kind is of the channel itself, or none.
+func (k Kind) inner() bool { return k < Eager }

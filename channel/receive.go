@@ -20,14 +20,14 @@ type recvRing struct {
 	current    int    // lines of the message that Next has given; 0 when there is none
 	body       int    // its length
 
-	mr transport.MR
+	buffer *buffer
 }
 
-func (r *recvRing) init(mr transport.MR, d Descriptor) {
-	r.ring, r.mr = mr.Bytes(), mr
-	r.lines, r.maxBody = d.Lines, d.SlotSize-overhead
-	r.threshold = threshold(d.Lines, d.SlotSize/lineSize)
-	r.generation = d.Generation
+// change begins a ring at its first line. The counts of lines go on.
+func (r *recvRing) change(b *buffer, generation uint64) {
+	r.buffer, r.ring, r.lines, r.maxBody = b, b.ring(), b.lines, b.body()
+	r.threshold = b.threshold()
+	r.pos, r.generation = 0, generation
 }
 
 // Next gives the next message if all of it is there; a message whose head alone is there is counted (Stats.HeadsNoTail), and the
@@ -38,6 +38,7 @@ func (r *recvRing) init(mr transport.MR, d Descriptor) {
 // wait, and ends whatever the peer writes meanwhile.
 func (c *Channel) Next() (kind Kind, body []byte, ok bool, err error) {
 	r := &c.recv
+	r.current = 0 // the peer may have changed what Next gave before
 	for c.state == StateOpen {
 		at := r.pos * lineSize
 		head := loadWord(r.ring, at)
@@ -51,22 +52,30 @@ func (c *Channel) Next() (kind Kind, body []byte, ok bool, err error) {
 			c.stats.HeadsNoTail++
 			return 0, nil, false, nil
 		}
+		header := binary.LittleEndian.Uint64(r.ring[at+8:])
+		k := header >> 32 & 0xff
+		if k == uint64(skip) {
+			need = r.lines - r.pos
+		}
 		if int(r.consumed-r.told)+need > r.lines {
 			return 0, nil, false, violation("a message of %d lines, with %d of %d lines in use", need, r.consumed-r.told, r.lines)
 		}
-		header := binary.LittleEndian.Uint64(r.ring[at+8:])
 		if err := c.send.credited(uint32(header)); err != nil {
 			return 0, nil, false, err
 		}
-		k := header >> 32
+		c.send.hold = header>>holdBit&1 != 0
 		switch {
+		case header>>(holdBit+1) != 0:
+			return 0, nil, false, violation("a header of %#x", header)
 		case k >= uint64(Eager) && k < uint64(kinds):
 			r.current, r.body = need, n
 			return Kind(k), r.ring[at+bodyAt : at+bodyAt+n : at+bodyAt+n], true, nil
-		case k == uint64(skip) && n == 0:
-			r.advance(r.lines - r.pos)
-		case k == uint64(credit) && n == 0:
+		case (k == uint64(skip) || k == uint64(credit)) && n == 0:
 			r.advance(need)
+		case k == uint64(enlarge) || k == uint64(shrink):
+			if err := c.asked(Kind(k), r.ring[at+bodyAt:at+bodyAt+n]); err != nil {
+				return 0, nil, false, err
+			}
 		default:
 			return 0, nil, false, violation("a message of kind %#x with %d bytes", k, n)
 		}
@@ -91,7 +100,7 @@ func (r *recvRing) advance(lines int) {
 	r.consumed += uint32(lines)
 	if r.pos += lines; r.pos == r.lines {
 		r.pos = 0
-		r.generation++
+		r.generation += lapStep
 	}
 }
 

@@ -13,24 +13,32 @@ type sendRing struct {
 	pos        int    // the next line to fill
 	lines      int    // of the ring; 0 while there is none
 	maxBody    int    // of a message
+	limit      int    // of an element
 	generation uint64 // of the present lap
+	base       uint64 // offset of the ring in the peer's region
 	sent       uint32 // lines, since the beginning, those skipped included
 	freed      uint32 // lines that the peer has told us to have consumed
 	reserved   int    // lines of the message being filled; 0 when there is none
 	body       int    // its length
+	late       bool   // credits may come that are older than what an answer has told
+	hold       bool   // the peer wants payload announced, not sent
+	starving   bool   // the last Reserve found no credit
 
 	wr     transport.SendWR
 	local  [1]transport.SGE
 	remote [1]transport.Segment
-	mr     transport.MR
+	mirror *buffer
 }
 
-func (s *sendRing) init(mr transport.MR, d Descriptor) {
-	s.ring, s.mr = mr.Bytes(), mr
-	s.lines, s.maxBody = d.Lines, d.SlotSize-overhead
-	s.generation = d.Generation
-	s.local[0].MR = mr
-	s.remote[0].Key = d.Key
+// change begins the mirror of a ring at its first line. The counts of lines go on; all that was sent before has been read.
+func (s *sendRing) change(mirror *buffer, a answer, limit int) {
+	s.mirror, s.ring, s.lines = mirror, mirror.ring(), mirror.lines
+	s.maxBody, s.limit = mirror.body(), limit
+	s.pos, s.generation, s.reserved = 0, a.generation, 0
+	s.freed, s.late = s.sent, true
+	s.local[0].MR = mirror.MR
+	s.remote[0].Key = a.key
+	s.base = a.offset
 	s.wr = transport.SendWR{Op: transport.OpWrite, Local: s.local[:], Remote: s.remote[:]}
 }
 
@@ -48,7 +56,7 @@ func (c *Channel) ReserveControl(n int) []byte { return c.reserve(n, creditLines
 func (c *Channel) reserve(n, keep int) []byte {
 	s := &c.send
 	s.reserved = 0
-	if c.state != StateOpen || uint(n) > uint(s.maxBody) {
+	if c.state != StateOpen || c.paused || uint(n) > uint(s.maxBody) {
 		return nil
 	}
 	need := linesOf(n)
@@ -58,19 +66,36 @@ func (c *Channel) reserve(n, keep int) []byte {
 		total += rest
 	}
 	if total+keep > s.lines-int(s.sent-s.freed) {
-		c.stats.Stalls++
+		c.starved()
 		return nil
 	}
+	s.starving = false
 	if total > need {
 		if err := c.post(skip, 0, 1, rest, true); err != nil {
-			c.stats.Stalls++ // the send queue is full: try again. Or the queue pair is broken: its completions tell
-			return nil
+			return nil // the send queue is full: try again. Or the queue pair is broken: its completions tell
 		}
 	}
 	s.reserved, s.body = need, n
 	at := s.pos*lineSize + bodyAt
 	return s.ring[at : at+n : at+n]
 }
+
+// starved counts the times that the stream of messages ran out of credits, not how often that was looked at. A channel that starves
+// again and again asks for the next phase (E11).
+func (c *Channel) starved() {
+	s := &c.send
+	if s.starving {
+		return
+	}
+	s.starving = true
+	c.stats.Stalls++
+	if c.quiet.stalls++; c.quiet.stalls == starveLimit && s.mirror.phase+1 < c.refused {
+		c.wanted, c.paused = s.mirror.phase+1, true // Progress asks
+	}
+}
+
+// starveLimit is how often credits may run out between two Ticks.
+const starveLimit = 64
 
 // Commit sends the message that was reserved last: one unsignalled Write. With more, another message follows at once and the two
 // may travel together. When the send queue is full nothing is sent, the error wraps transport.ErrQueueFull, and Commit can
@@ -85,6 +110,7 @@ func (c *Channel) Commit(k Kind, more bool) error {
 		return err
 	}
 	s.reserved = 0
+	c.quiet.largest = max(c.quiet.largest, n)
 	c.stats.Sent++
 	c.stats.SentBytes += uint64(n)
 	return nil
@@ -96,10 +122,10 @@ func (c *Channel) post(k Kind, n, lines, advance int, more bool) error {
 	from, length := s.pos*lineSize, lines*lineSize
 	m := s.ring[from : from+length]
 	binary.LittleEndian.PutUint64(m, headWord(s.generation, n))
-	binary.LittleEndian.PutUint64(m[8:], headerWord(c.recv.consumed, k))
+	binary.LittleEndian.PutUint64(m[8:], headerWord(c.recv.consumed, k, c.holding))
 	binary.LittleEndian.PutUint64(m[length-8:], s.generation)
 	s.local[0].Offset, s.local[0].Length = from, length
-	s.remote[0].Offset, s.remote[0].Length = uint64(from), uint64(length)
+	s.remote[0].Offset, s.remote[0].Length = s.base+uint64(from), uint64(length)
 	s.wr.Flags = 0
 	if more {
 		s.wr.Flags = transport.FlagMore
@@ -111,7 +137,7 @@ func (c *Channel) post(k Kind, n, lines, advance int, more bool) error {
 	s.sent += uint32(advance)
 	if s.pos += advance; s.pos == s.lines {
 		s.pos = 0
-		s.generation++
+		s.generation += lapStep
 	}
 	return nil
 }

@@ -1,9 +1,13 @@
-// Package eager is the protocol of small messages: envelope and payload are copied into the next slot of the channel, and the
-// sender is done. The receiver copies the payload out of its ring once.
+// Package eager is the protocol of messages that are copied into the slots of a channel: envelope and payload go out with the call,
+// and the sender is done. The receiver copies the payload out of its ring once.
+//
+// A message that fits one slot goes as one EAGER. A vector that does not goes in pieces: FIRST with its envelope and its length, then MORE.
+// Pieces of two messages of one channel do not interleave, so they need no number; the message is matched once, by its FIRST.
 package eager
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/weft-mpi/weft/channel"
@@ -16,10 +20,14 @@ type Envelope struct {
 	Tag     int32  // 0 or more
 }
 
-const envelopeLen = 8
+const (
+	envelopeLen = 8
+	firstLen    = envelopeLen + 8
+	maxMessage  = 1 << 46 // no message is longer; a length beyond it is nonsense
+)
 
-// Max is the largest payload that a slot of the channel takes; negative before the channel is open.
-func Max(c *channel.Channel) int { return c.MaxBody() - envelopeLen }
+// Max is the largest payload that a slot of the channel takes in its present phase; negative before the channel is open.
+func Max(c *channel.Channel) int { return c.Room(envelopeLen) }
 
 // Send sends a payload of at most Max bytes. When it returns true the payload has been copied; false means that there is no room now.
 // With more, another message follows at once and the two may travel together.
@@ -30,30 +38,13 @@ func Send(c *channel.Channel, env Envelope, payload []byte, more bool) (sent boo
 	}
 	env.put(body)
 	copy(body[envelopeLen:], payload)
-	return committed(c.Commit(channel.Eager, more))
+	return commit(c, channel.Eager, more)
 }
 
-// SendVec is Send of a payload that lies in several pieces.
-func SendVec(c *channel.Channel, env Envelope, vec [][]byte, more bool) (sent bool, err error) {
-	n := 0
-	for _, v := range vec {
-		n += len(v)
-	}
-	body := c.Reserve(envelopeLen + n)
-	if body == nil {
-		return false, nil
-	}
-	env.put(body)
-	at := envelopeLen
-	for _, v := range vec {
-		at += copy(body[at:], v)
-	}
-	return committed(c.Commit(channel.Eager, more))
-}
-
-// committed turns a full send queue into "no room now".
-func committed(err error) (bool, error) {
-	if err == transport.ErrQueueFull {
+// commit turns a full send queue into "no room now".
+func commit(c *channel.Channel, k channel.Kind, more bool) (bool, error) {
+	err := c.Commit(k, more)
+	if errors.Is(err, transport.ErrQueueFull) {
 		return false, nil
 	}
 	return err == nil, err
@@ -63,15 +54,20 @@ func (e Envelope) put(b []byte) {
 	binary.LittleEndian.PutUint64(b, uint64(e.Context)|uint64(uint32(e.Tag))<<32)
 }
 
-// Parse takes an eager message apart. The payload is the body's own memory.
+func parseEnvelope(b []byte) (Envelope, error) {
+	w := binary.LittleEndian.Uint64(b)
+	e := Envelope{Context: uint32(w), Tag: int32(w >> 32)}
+	if e.Tag < 0 {
+		return Envelope{}, fmt.Errorf("%w: an eager message with tag %d", transport.ErrProtocol, e.Tag)
+	}
+	return e, nil
+}
+
+// Parse takes an EAGER apart. The payload is the body's own memory.
 func Parse(body []byte) (Envelope, []byte, error) {
 	if len(body) < envelopeLen {
 		return Envelope{}, nil, fmt.Errorf("%w: an eager message of %d bytes has no envelope", transport.ErrProtocol, len(body))
 	}
-	w := binary.LittleEndian.Uint64(body)
-	env := Envelope{Context: uint32(w), Tag: int32(w >> 32)}
-	if env.Tag < 0 {
-		return Envelope{}, nil, fmt.Errorf("%w: an eager message with tag %d", transport.ErrProtocol, env.Tag)
-	}
-	return env, body[envelopeLen:], nil
+	env, err := parseEnvelope(body)
+	return env, body[envelopeLen:], err
 }

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 	"github.com/weft-mpi/weft/mpi/internal/wireup"
@@ -42,12 +41,13 @@ const (
 
 // job is what a communicator needs of the job it runs in.
 type job struct {
-	wire     *wireup.Job
-	contexts contexts
+	wire       *wireup.Job
+	statistics bool // the counters are told at the end
+	contexts   contexts
 }
 
-func newJob(wire *wireup.Job) *job {
-	j := &job{wire: wire}
+func newJob(wire *wireup.Job, statistics bool) *job {
+	j := &job{wire: wire, statistics: statistics}
 	j.contexts.init()
 	return j
 }
@@ -113,22 +113,26 @@ func join(ctx context.Context) (*Comm, error) {
 	if err != nil {
 		return nil, err
 	}
+	conf := engine.Config{ConnectTimeout: wait, Log: log}
+	if err := configureChannels(&conf); err != nil {
+		return nil, err
+	}
+	statistics, err := setting.Statistics.Int(0, 1)
+	if err != nil {
+		return nil, err
+	}
 	wire, err := wireup.Join(ctx)
 	if err != nil {
 		return nil, err
 	}
-	spin, err := wire.SpinFor()
-	if err != nil {
+	if conf.SpinFor, err = wire.SpinFor(); err != nil {
 		return nil, errors.Join(err, wire.Leave())
 	}
-	device, err := newDevice(log, wire)
-	if err != nil {
+	if conf.Device, err = newDevice(log, wire); err != nil {
 		return nil, errors.Join(err, wire.Leave())
 	}
-	e, err := engine.New(engine.Config{
-		Device: device, Identity: wire.Identity, Channel: channel.Config{}, Lookup: wire.Lookup,
-		ConnectTimeout: wait, SpinFor: spin, Log: log,
-	})
+	conf.Identity, conf.Lookup = wire.Identity, wire.Lookup
+	e, err := engine.New(conf)
 	if err != nil {
 		return nil, errors.Join(err, wire.Leave())
 	}
@@ -137,7 +141,7 @@ func join(ctx context.Context) (*Comm, error) {
 	}
 	return &Comm{space: &space{
 		e: e, name: "world", rank: e.Rank(), size: e.Size(),
-		job: newJob(wire),
+		job: newJob(wire, statistics == 1),
 	}}, nil
 }
 
@@ -183,6 +187,9 @@ func Finalize() error {
 	c := process.world
 	if err := c.e.Quiesce(); err != nil {
 		return asError("Finalize", errors.Join(err, c.e.Destroy(err), c.job.wire.Leave()))
+	}
+	if c.job.statistics {
+		fmt.Fprint(os.Stderr, table(c.rank, c.e.Stats()))
 	}
 	// Every rank is on its way out when the barrier is through: only then may connections close.
 	done := make(chan struct{})

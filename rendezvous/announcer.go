@@ -1,11 +1,13 @@
 // Package rendezvous is the protocol of large messages. The sender registers its buffer and announces it (RTS) through the
 // channel's ring, in order with all other messages. The receiver, once matched, reads the bytes straight into the user's buffer with
-// RDMA Reads, in pieces of which several are under way, and tells the sender with FIN that its buffer is free.
+// RDMA Reads, in pieces of which several are under way, and tells the sender with FIN that its buffer is free. An element of a vector is
+// announced in the same way, by a PIECE between the other pieces of its message.
 //
 // FIN is a Write with immediate of no bytes: a delivered completion, that needs no slot and no credit (docs/adr/0005).
 package rendezvous
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/weft-mpi/weft/channel"
@@ -13,111 +15,132 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// MaxAnnounced is how many announcements of one channel may be open at once. The sender keeps at least so many Recvs without memory
-// posted, one for each FIN.
-const MaxAnnounced = 64
+// MaxAnnounced is how many announcements of one channel may be open at once. Each of them keeps a Recv without memory posted, for its FIN.
+const MaxAnnounced = 16000
 
 // Announcer is the sender's side, one for a rank.
 type Announcer struct {
 	pd    transport.PD
 	table []announcement
-	free  int32 // index of the first free entry, plus one
-	open  map[*channel.Channel]*int
-
-	nothing [1]byte // stands for the memory of a message of no bytes
+	free  uint32 // index of the first free entry, plus one
+	open  map[*channel.Channel]*outstanding
+	room  transport.RecvWR // for a FIN: no bytes
 }
 
-// announcement is a message whose bytes wait to be read.
+// outstanding is what one channel has announced.
+type outstanding struct {
+	open  int // announcements
+	spare int // Recvs that were posted for announcements that did not come about
+}
+
+// announcement is a message, or a piece of one, whose bytes wait to be read.
 type announcement struct {
-	generation uint16 // steps with every use, so that a FIN of an earlier one does not match
-	next       int32  // free entries: index plus one
+	generation uint32 // steps with every use, so that a FIN of an earlier one does not match
+	next       uint32 // free entries: index plus one
 	c          *channel.Channel
-	open       *int // of c
-	mr         transport.MR
+	of         *outstanding
+	mr         transport.MR // nil for a message of no bytes
 	token      uint64
 }
 
-// maxOpen bounds the announcements of a rank: an index has 16 bits in RTS.ID.
-const maxOpen = 1 << 16
-
 // NewAnnouncer makes the sender's side of a rank whose channels use pd.
 func NewAnnouncer(pd transport.PD) *Announcer {
-	return &Announcer{pd: pd, open: map[*channel.Channel]*int{}}
+	return &Announcer{pd: pd, open: map[*channel.Channel]*outstanding{}}
 }
 
-// Announce announces buf. When it returns true, buf must stay as it is until Finished gives token back. False means that there is no
-// room now: credits, or announcements of this channel.
-func (a *Announcer) Announce(c *channel.Channel, env eager.Envelope, buf []byte, token uint64, more bool) (ok bool, err error) {
-	open := a.open[c]
-	if open == nil {
-		open = new(int)
-		a.open[c] = open
+// Announce announces buf, which may be empty, as a whole message. When it returns true, buf must stay as it is until Finished gives token
+// back. False means that there is no room now: credits, the send queue, or announcements of this channel.
+func (a *Announcer) Announce(c *channel.Channel, env eager.Envelope, buf []byte, token uint64, more bool) (bool, error) {
+	return a.announce(c, buf, token, rtsLen, func(body []byte, s Source) error {
+		RTS{Context: env.Context, Tag: env.Tag, Source: s}.Append(body[:0])
+		return c.Commit(channel.RTS, more)
+	})
+}
+
+// AnnouncePiece is Announce of the next bytes of a message that has begun.
+func (a *Announcer) AnnouncePiece(c *channel.Channel, buf []byte, token uint64, more bool) (bool, error) {
+	return a.announce(c, buf, token, sourceLen, func(body []byte, s Source) error {
+		s.Append(body[:0])
+		return c.Commit(channel.Piece, more)
+	})
+}
+
+func (a *Announcer) announce(c *channel.Channel, buf []byte, token uint64, n int, send func([]byte, Source) error) (bool, error) {
+	of := a.open[c]
+	if of == nil {
+		of = &outstanding{}
+		a.open[c] = of
 	}
-	if *open >= MaxAnnounced {
+	if of.open >= MaxAnnounced {
 		return false, nil
 	}
-	body := c.ReserveControl(rtsLen)
+	body := c.ReserveControl(n)
 	if body == nil {
 		return false, nil
 	}
-	i, ok := a.take()
-	if !ok {
-		return false, nil
-	}
-	memory := buf
-	if len(memory) == 0 {
-		memory = a.nothing[:]
-	}
-	mr, err := a.pd.Register(memory, transport.RemoteRead)
-	if err != nil {
-		a.put(i)
-		return false, fmt.Errorf("send buffer of %d bytes: %w", len(buf), err)
-	}
-	e := &a.table[i]
-	e.c, e.open, e.mr, e.token = c, open, mr, token
-	RTS{
-		Context: env.Context, Tag: env.Tag, ID: uint32(i) | uint32(e.generation)<<16, Key: mr.Key(), Length: uint64(len(buf)),
-	}.Append(body[:0])
-	if err := c.Commit(channel.RTS, more); err != nil {
-		e.mr = nil
-		a.put(i)
-		if derr := mr.Deregister(); derr != nil {
-			return false, derr
+	if of.spare == 0 {
+		if err := c.QP().PostRecv(&a.room); err != nil {
+			return false, fmt.Errorf("room for FIN: %w", err)
 		}
-		if err == transport.ErrQueueFull {
+		of.spare++
+	}
+	var mr transport.MR
+	s := Source{Length: uint64(len(buf))}
+	if len(buf) > 0 {
+		var err error
+		if mr, err = a.pd.Register(buf, transport.RemoteRead); err != nil {
+			return false, fmt.Errorf("send buffer of %d bytes: %w", len(buf), err)
+		}
+		s.Key = mr.Key()
+	}
+	i := a.take()
+	e := &a.table[i]
+	s.ID = uint64(e.generation)<<32 | uint64(i)
+	if err := send(body, s); err != nil {
+		a.put(i)
+		if mr != nil {
+			if err := mr.Deregister(); err != nil {
+				return false, err
+			}
+		}
+		if errors.Is(err, transport.ErrQueueFull) {
 			err = nil
 		}
 		return false, err
 	}
-	*open++
+	e.c, e.of, e.mr, e.token = c, of, mr, token
+	of.open++
+	of.spare--
 	return true, nil
 }
 
 // Outstanding is the number of announcements of a channel that are not finished.
 func (a *Announcer) Outstanding(c *channel.Channel) int {
-	if n := a.open[c]; n != nil {
-		return *n
+	if of := a.open[c]; of != nil {
+		return of.open
 	}
 	return 0
 }
 
-// Finished takes a delivered FIN of a channel: the buffer is the sender's again, whose token it returns, with what the receiver says of the
-// message. An immediate that names no open announcement of that channel is an error of the peer.
+// Finished takes a delivered FIN of a channel: the buffer is the sender's again, whose token it returns. An immediate that names no open
+// announcement of that channel is an error of the peer.
 func (a *Announcer) Finished(c *channel.Channel, imm uint64) (token uint64, err error) {
-	f := parseFIN(imm)
-	i := int(f.id & 0xffff)
-	if i >= len(a.table) || a.table[i].mr == nil || a.table[i].c != c || a.table[i].generation != uint16(f.id>>16) {
+	id := parseFIN(imm).id
+	i := uint32(id)
+	if uint64(i) >= uint64(len(a.table)) || a.table[i].c != c || a.table[i].generation != uint32(id>>32) {
 		return 0, fmt.Errorf("%w: FIN %#x names no open announcement", transport.ErrProtocol, imm)
 	}
 	return a.finish(i)
 }
 
-func (a *Announcer) finish(i int) (uint64, error) {
+func (a *Announcer) finish(i uint32) (uint64, error) {
 	e := &a.table[i]
 	token, mr := e.token, e.mr
-	*e.open--
-	e.c, e.open, e.mr = nil, nil, nil
+	e.of.open--
 	a.put(i)
+	if mr == nil {
+		return token, nil
+	}
 	return token, mr.Deregister()
 }
 
@@ -125,8 +148,8 @@ func (a *Announcer) finish(i int) (uint64, error) {
 func (a *Announcer) Fail(c *channel.Channel, each func(token uint64)) error {
 	var first error
 	for i := range a.table {
-		if a.table[i].mr != nil && a.table[i].c == c {
-			token, err := a.finish(i)
+		if a.table[i].c == c {
+			token, err := a.finish(uint32(i))
 			if err != nil && first == nil {
 				first = err
 			}
@@ -137,21 +160,18 @@ func (a *Announcer) Fail(c *channel.Channel, each func(token uint64)) error {
 	return first
 }
 
-func (a *Announcer) take() (int, bool) {
+func (a *Announcer) take() uint32 {
 	if a.free == 0 {
-		if len(a.table) == maxOpen {
-			return 0, false
-		}
 		a.table = append(a.table, announcement{})
-		return len(a.table) - 1, true
+		return uint32(len(a.table) - 1)
 	}
-	i := int(a.free - 1)
+	i := a.free - 1
 	a.free = a.table[i].next
-	return i, true
+	return i
 }
 
-func (a *Announcer) put(i int) {
+func (a *Announcer) put(i uint32) {
 	e := &a.table[i]
-	e.generation++
-	e.next, a.free = a.free, int32(i)+1
+	*e = announcement{generation: e.generation + 1, next: a.free}
+	a.free = i + 1
 }

@@ -1,6 +1,7 @@
 package rendezvous
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/weft-mpi/weft/channel"
@@ -38,15 +39,22 @@ type line struct {
 // transfer is one announced message on its way into a user's buffer.
 type transfer struct {
 	index      uint32
-	generation uint32 // steps with every use, so that a completion of an earlier one does not match
-	c          *channel.Channel
-	rts        RTS
-	mr         transport.MR // the user's buffer; nil in a free entry
-	want       int          // bytes to read: the message, or what of it fits
-	posted     int          // of these, asked for
-	arrived    int          // of these, placed
+	generation uint32           // steps with every use, so that a completion of an earlier one does not match
+	c          *channel.Channel // nil in a free entry
+	source     Source
+	into       []part // the user's buffer; keeps its memory from one use to the next
+	first      int    // of into: the first part that is not all asked for
+	want       int    // bytes to read: the message, or what of it fits
+	posted     int    // of these, asked for
+	arrived    int    // of these, placed
 	token      uint64
 	next       *transfer
+}
+
+// part is a stretch of the user's buffer.
+type part struct {
+	mr     transport.MR
+	posted int // bytes asked for
 }
 
 // The top byte marks the WR ids of this package.
@@ -73,26 +81,34 @@ func NewFetcher(pd transport.PD, c FetcherConfig) *Fetcher {
 	return &Fetcher{pd: pd, piece: c.Piece, depth: c.Depth, lines: map[*channel.Channel]*line{}}
 }
 
-// Start begins to read an announced message into buf, as much of it as fits. When it returns done there was nothing to read, and the
-// token is not given back. Otherwise buf must be left alone until Completed, or Fail, gives token back. An error means that
-// the channel must be failed; nothing of the message is kept then unless Fail gives the token back.
-func (f *Fetcher) Start(c *channel.Channel, rts RTS, buf []byte, token uint64) (done bool, err error) {
+// Start begins to read what was announced into bufs, one after the other, as much of it as fits. When it returns done there was nothing to
+// read, and the token is not given back. Otherwise the buffers must be left alone until Completed, or Fail, gives token back; the slice
+// of them is the caller's again. An error means that the channel must be failed; nothing of the message is kept then unless Fail gives the
+// token back.
+func (f *Fetcher) Start(c *channel.Channel, s Source, bufs [][]byte, token uint64) (done bool, err error) {
 	l := f.line(c)
-	want := len(buf)
-	if rts.Length < uint64(want) {
-		want = int(rts.Length)
-	}
-	if want == 0 {
-		l.owed = append(l.owed, fin{rts.ID})
-		return true, f.Progress(c)
-	}
-	mr, err := f.pd.Register(buf[:want], transport.LocalWrite)
-	if err != nil {
-		return false, fmt.Errorf("receive buffer of %d bytes: %w", want, err)
-	}
 	t := f.take()
-	t.c, t.rts, t.mr, t.token = c, rts, mr, token
-	t.want, t.posted, t.arrived = want, 0, 0
+	t.source, t.token = s, token
+	t.first, t.want, t.posted, t.arrived = 0, 0, 0, 0
+	for _, buf := range bufs {
+		if left := s.Length - uint64(t.want); uint64(len(buf)) > left {
+			buf = buf[:left]
+		}
+		if len(buf) == 0 {
+			continue
+		}
+		mr, err := f.pd.Register(buf, transport.LocalWrite)
+		if err != nil {
+			return false, errors.Join(fmt.Errorf("receive buffer of %d bytes: %w", len(buf), err), f.put(t))
+		}
+		t.into = append(t.into, part{mr: mr})
+		t.want += len(buf)
+	}
+	if t.want == 0 {
+		l.owed = append(l.owed, fin{s.ID})
+		return true, errors.Join(f.put(t), f.Progress(c))
+	}
+	t.c = c
 	if l.first == nil {
 		l.first = t
 	} else {
@@ -128,14 +144,19 @@ func (f *Fetcher) Progress(c *channel.Channel) error {
 	}
 	for l.first != nil && l.inFlight < f.depth {
 		t := l.first
-		n := min(f.piece, t.want-t.posted)
+		p := &t.into[t.first]
+		size := len(p.mr.Bytes())
+		n := min(f.piece, size-p.posted)
 		l.read.ID = t.wrID()
-		l.local[0] = transport.SGE{MR: t.mr, Offset: t.posted, Length: n}
-		l.remote[0] = transport.Segment{Key: t.rts.Key, Offset: t.rts.Offset + uint64(t.posted), Length: uint64(n)}
+		l.local[0] = transport.SGE{MR: p.mr, Offset: p.posted, Length: n}
+		l.remote[0] = transport.Segment{Key: t.source.Key, Offset: t.source.Offset + uint64(t.posted), Length: uint64(n)}
 		if full, err := post(c.QP(), &l.read); full || err != nil {
 			return err
 		}
 		l.inFlight++
+		if p.posted += n; p.posted == size {
+			t.first++
+		}
 		if t.posted += n; t.posted == t.want {
 			l.first, t.next = t.next, nil
 		}
@@ -146,17 +167,17 @@ func (f *Fetcher) Progress(c *channel.Channel) error {
 // post posts a request; a full send queue is no error, but time to wait for completions.
 func post(qp transport.QP, wr *transport.SendWR) (full bool, err error) {
 	err = qp.PostSend(wr)
-	if err == transport.ErrQueueFull {
+	if errors.Is(err, transport.ErrQueueFull) {
 		return true, nil
 	}
 	return false, err
 }
 
 // Completed takes the completion of a Read. When the last one of a message has come its FIN is sent, the buffer is the receiver's again,
-// and done says so for its token.
+// and done says so for its token; beside an error, too, which then is of the FIN or of the Reads behind it.
 func (f *Fetcher) Completed(wc *transport.WC) (token uint64, done bool, err error) {
 	i := uint32(wc.ID)
-	if !Owns(wc.ID) || int(i) >= len(f.table) || f.table[i].mr == nil || f.table[i].wrID() != wc.ID {
+	if !Owns(wc.ID) || int(i) >= len(f.table) || f.table[i].c == nil || f.table[i].wrID() != wc.ID {
 		return 0, false, nil // of a transfer that was given up
 	}
 	t := f.table[i]
@@ -166,10 +187,9 @@ func (f *Fetcher) Completed(wc *transport.WC) (token uint64, done bool, err erro
 	if t.arrived < t.want {
 		return 0, false, f.Progress(t.c)
 	}
-	c, token, mr := t.c, t.token, t.mr
-	l.owed = append(l.owed, fin{t.rts.ID})
-	f.put(t)
-	if err := mr.Deregister(); err != nil {
+	c, token := t.c, t.token
+	l.owed = append(l.owed, fin{t.source.ID})
+	if err := f.put(t); err != nil {
 		return token, true, err
 	}
 	return token, true, f.Progress(c)
@@ -179,10 +199,9 @@ func (f *Fetcher) Completed(wc *transport.WC) (token uint64, done bool, err erro
 func (f *Fetcher) Fail(c *channel.Channel, each func(token uint64)) error {
 	var first error
 	for _, t := range f.table {
-		if t.mr != nil && t.c == c {
-			token, mr := t.token, t.mr
-			f.put(t)
-			if err := mr.Deregister(); err != nil && first == nil {
+		if t.c == c {
+			token := t.token
+			if err := f.put(t); err != nil && first == nil {
 				first = err
 			}
 			each(token)
@@ -203,8 +222,14 @@ func (f *Fetcher) take() *transfer {
 	return t
 }
 
-func (f *Fetcher) put(t *transfer) {
+// put frees an entry and gives the user's buffer back.
+func (f *Fetcher) put(t *transfer) (err error) {
+	for i := range t.into {
+		err = errors.Join(err, t.into[i].mr.Deregister())
+		t.into[i] = part{}
+	}
 	t.generation++
-	t.c, t.mr = nil, nil
+	t.c, t.into = nil, t.into[:0]
 	t.next, f.free = f.free, t
+	return err
 }

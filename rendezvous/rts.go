@@ -7,46 +7,32 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// RTS (request to send) announces a message: what it is matched by, and where its bytes can be read.
+// RTS (request to send) announces a whole message: what it is matched by, and where its bytes can be read.
 type RTS struct {
 	Context uint32
 	Tag     int32
-	ID      uint32 // of the announcement, for FIN
-	Key     transport.Key
-	Offset  uint64
-	Length  uint64
+	Source
 }
 
-const (
-	rtsLen     = 36
-	maxMessage = 1 << 46 // no message is longer; a length beyond it is nonsense
-)
+const rtsLen = 8 + sourceLen
 
 // Append writes the RTS behind b.
 func (r RTS) Append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, r.Context)
 	b = binary.LittleEndian.AppendUint32(b, uint32(r.Tag))
-	b = binary.LittleEndian.AppendUint32(b, r.ID)
-	b = binary.LittleEndian.AppendUint64(b, uint64(r.Key))
-	b = binary.LittleEndian.AppendUint64(b, r.Offset)
-	return binary.LittleEndian.AppendUint64(b, r.Length)
+	return r.Source.Append(b)
 }
 
 // ParseRTS reads what Append has written.
 func ParseRTS(b []byte) (RTS, error) {
 	if len(b) != rtsLen {
-		return RTS{}, fmt.Errorf("%w: an RTS has %d bytes, not %d", transport.ErrProtocol, rtsLen, len(b))
+		return RTS{}, fmt.Errorf("%w: an RTS has %d bytes, not %d", transport.ErrProtocol, len(b), rtsLen)
 	}
-	r := RTS{
-		Context: binary.LittleEndian.Uint32(b),
-		Tag:     int32(binary.LittleEndian.Uint32(b[4:])),
-		ID:      binary.LittleEndian.Uint32(b[8:]),
-		Key:     transport.Key(binary.LittleEndian.Uint64(b[12:])),
-		Offset:  binary.LittleEndian.Uint64(b[20:]),
-		Length:  binary.LittleEndian.Uint64(b[28:]),
+	r := RTS{Context: binary.LittleEndian.Uint32(b), Tag: int32(binary.LittleEndian.Uint32(b[4:]))}
+	if r.Tag < 0 {
+		return RTS{}, fmt.Errorf("%w: an RTS with tag %d", transport.ErrProtocol, r.Tag)
 	}
-	if r.Tag < 0 || r.Length > maxMessage || r.Offset > maxMessage {
-		return RTS{}, fmt.Errorf("%w: an RTS with tag %d, offset %d, length %d", transport.ErrProtocol, r.Tag, r.Offset, r.Length)
-	}
-	return r, nil
+	var err error
+	r.Source, err = ParseSource(b[8:])
+	return r, err
 }

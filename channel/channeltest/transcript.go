@@ -16,6 +16,13 @@ import (
 
 var update = flag.Bool("update", false, "write the golden transcripts anew")
 
+// The constants of the flags.
+const (
+	headMix   = 0x9e3779b97f4a7c15
+	lapStep   = 0xd1b54a32d192ed03
+	lapUnstep = 0x6106ccfa448e5ab // its inverse modulo 2^64
+)
+
 // Ring is a ring as docs/spec/channel.md describes it, from its descriptor.
 type Ring struct {
 	SlotSize, Lines uint32
@@ -48,11 +55,11 @@ func (r Ring) ReadMessage(offset uint64, b []byte) (Message, error) {
 	tail := word(len(b) - 8)
 	length := word(0) & 0xffffff
 	m := Message{
-		Line: int(offset / 64), Lines: len(b) / 64, Lap: tail - r.Generation,
+		Line: int(offset / 64), Lines: len(b) / 64, Lap: (tail - r.Generation) * lapUnstep,
 		Credit: binary.LittleEndian.Uint32(b[8:]), Kind: b[12],
 	}
 	switch {
-	case word(0)>>24 != (tail+length*0x9e3779b97f4a7c15)&0xff_ffff_ffff:
+	case word(0)>>24 != (tail+length*headMix)&0xff_ffff_ffff:
 		return m, fmt.Errorf("the head %#x is not of the generation %#x", word(0), tail)
 	case (16+length+8+63)/64 != uint64(m.Lines):
 		return m, fmt.Errorf("a body of %d bytes in %d lines", length, m.Lines)
@@ -61,6 +68,28 @@ func (r Ring) ReadMessage(offset uint64, b []byte) (Message, error) {
 	}
 	m.Body = b[16 : 16+length]
 	return m, nil
+}
+
+// Head is the first word of a message with a body of n bytes, in a lap.
+func (r Ring) Head(lap, n uint64) uint64 {
+	return (r.Tail(lap)+n*headMix)&0xff_ffff_ffff<<24 | n
+}
+
+// Tail is the last word of every message of a lap.
+func (r Ring) Tail(lap uint64) uint64 { return r.Generation + lap*lapStep }
+
+// AppendMessage writes a message behind b, without a word about what it makes sense to say: the header is 32 bits of credit, 8 of kind and
+// 24 that are reserved.
+func (r Ring) AppendMessage(b []byte, lap, header uint64, body []byte) []byte {
+	lines := (16 + len(body) + 8 + 63) / 64
+	at := len(b)
+	b = append(b, make([]byte, 64*lines)...)
+	m := b[at:]
+	binary.LittleEndian.PutUint64(m, r.Head(lap, uint64(len(body))))
+	binary.LittleEndian.PutUint64(m[8:], header)
+	copy(m[16:], body)
+	binary.LittleEndian.PutUint64(m[len(m)-8:], r.Tail(lap))
+	return b
 }
 
 // Transcript writes down what a Pair carries, message by message.

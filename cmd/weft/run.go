@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/internal/topology"
 	"github.com/weft-mpi/weft/launcher"
@@ -142,15 +143,17 @@ func apps(cmd *cobra.Command, first *appOptions, words []string) ([]launcher.App
 
 // jobOptions are the options of the job as a whole.
 type jobOptions struct {
-	bind, stdin, fabric, iface, launcher, output string
-	timeout                                      timeLimit
-	label, verbose, report                       bool
+	bind, stdin, fabric, iface, launcher, output, phases string
+	timeout                                              timeLimit
+	label, verbose, report, stats                        bool
 }
 
 func (o *jobOptions) define(flags *pflag.FlagSet) {
 	flags.StringVar(&o.bind, "bind-to", "", "`none|core`: keep each rank on a core of its own; core if there are enough")
 	flags.BoolVar(&o.report, "report-bindings", false, "tell which processors each rank is bound to")
 	flags.StringVar(&o.fabric, "fabric", "", "`auto|tcp`: what carries the messages")
+	flags.StringVar(&o.phases, "phases", "", "`LIST` of slot sizes in bytes that a channel starts with and can grow to, such as 640,16384")
+	flags.BoolVar(&o.stats, "stats", false, "have each rank tell the counters of its channels at the end")
 	flags.StringVar(&o.iface, "iface", "", "network interface, by `name` or CIDR")
 	flags.BoolVarP(&o.label, "label", "l", false, "put [rank] before every line of output")
 	flags.StringVar(&o.output, "output-dir", "", "write each rank's output to `folder`/rank.N.out and rank.N.err instead")
@@ -183,6 +186,19 @@ func (o *jobOptions) job() (launcher.Job, error) {
 		job.Env = append(job.Env, setting.Fabric.Name+"="+o.fabric)
 	default:
 		return job, fmt.Errorf("--fabric: %q is neither auto nor tcp", o.fabric)
+	}
+	if o.phases != "" {
+		phases, err := channel.ParsePhases(o.phases)
+		if err == nil {
+			err = channel.Config{Phases: phases}.Check()
+		}
+		if err != nil {
+			return job, fmt.Errorf("--phases %s: %w", o.phases, err)
+		}
+		job.Env = append(job.Env, setting.Phases.Name+"="+o.phases)
+	}
+	if o.stats {
+		job.Env = append(job.Env, setting.Statistics.Name+"=1")
 	}
 	if o.iface != "" {
 		job.Env = append(job.Env, setting.Interface.Name+"="+o.iface)

@@ -17,7 +17,8 @@ type Setting struct {
 }
 
 // All the settings, in the order in which they are printed.
-var All = []*Setting{Fabric, Interface, Ports, ConnectTimeout, SecretFile, CoresPerRank, Log}
+var All = []*Setting{Fabric, Interface, Ports, ConnectTimeout, SecretFile, CoresPerRank, Phases, Threshold, Vector, Budget, ShrinkAfter, EagerMost, KeepMost,
+	Statistics, Log}
 
 var (
 	Fabric         = &Setting{"WEFT_FABRIC", "auto", "transport between ranks: auto or tcp"}
@@ -26,6 +27,14 @@ var (
 	ConnectTimeout = &Setting{"WEFT_CONNECT_TIMEOUT", "30s", "how long a connection to a peer may take before the operation fails"}
 	SecretFile     = &Setting{"WEFT_SECRET_FILE", "", "file with the job's secret (32 bytes, readable by its owner alone), where no launcher hands one over"}
 	CoresPerRank   = &Setting{"WEFT_CORES_PER_RANK", "1", "cores that each rank may use; 0 says that ranks share cores and must not spin; weft run sets it"}
+	Phases         = &Setting{"WEFT_PHASES", "640,16384", "sizes of a channel's slots in bytes: to begin with, and those it can grow to"}
+	Threshold      = &Setting{"WEFT_THRESHOLD", "", "size above which an element asks for larger slots: bytes, or 80% to 99% of a slot; empty for what a slot carries"}
+	Vector         = &Setting{"WEFT_VECTOR", "first", "what decides on the slots for a vector: first, largest, or sum of the elements that do not fit; with ,whole all of it goes through them"}
+	Budget         = &Setting{"WEFT_BUFFER_BUDGET", "", "most bytes of channel buffers of a rank, such as 64M; beyond it channels do not grow; empty for no bound"}
+	ShrinkAfter    = &Setting{"WEFT_SHRINK_AFTER", "10s", "how long a channel has to be quiet before its large buffers are given back; never for never"}
+	EagerMost      = &Setting{"WEFT_EAGER_MAX", "", "largest message that is copied through slots, such as 4K; larger ones are fetched by their receiver; empty for what the largest slot carries"}
+	KeepMost       = &Setting{"WEFT_UNEXPECTED_MAX", "64M", "bytes of messages without a receive that a rank keeps; beyond it the bytes stay with their senders"}
+	Statistics     = &Setting{"WEFT_STATS", "0", "1 has each rank tell the counters of its channels on standard error at the end"}
 	Log            = &Setting{"WEFT_LOG", "warn", "what a rank tells on standard error: error, warn, info or debug"}
 )
 
@@ -44,6 +53,32 @@ func (s *Setting) Duration() (time.Duration, error) {
 		return 0, fmt.Errorf("%s=%q: not a duration above zero, such as %s", s.Name, s.String(), s.Default)
 	}
 	return d, nil
+}
+
+// Bytes is the setting as a number of bytes of at least low, with K, M or G for powers of 1024; 0 if it is empty.
+func (s *Setting) Bytes(low int) (int, error) {
+	text := s.String()
+	if text == "" {
+		return 0, nil
+	}
+	shift := 0
+	switch text[len(text)-1] {
+	case 'K', 'k':
+		shift = 10
+	case 'M', 'm':
+		shift = 20
+	case 'G', 'g':
+		shift = 30
+	}
+	number := text
+	if shift > 0 {
+		number = text[:len(text)-1]
+	}
+	n, err := strconv.ParseUint(number, 10, 40)
+	if err != nil || n<<shift < uint64(low) || n<<shift > 1<<46 {
+		return 0, fmt.Errorf("%s=%q: not a number of bytes from %d on, such as 65536, 64K or 1M", s.Name, text, low)
+	}
+	return int(n << shift), nil
 }
 
 // Int is the setting as a whole number from low to high.

@@ -5,7 +5,7 @@ func (e *Engine) Busy(context uint32) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for r := range e.requests.underWay() {
-		if r.kind == kindSend && r.env.Context == context || r.kind == kindRecv && r.posted.Context == context {
+		if r.kind == kindSend && r.msg.Context == context || r.kind == kindRecv && r.posted.Context == context {
 			return true
 		}
 	}

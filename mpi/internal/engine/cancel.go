@@ -37,7 +37,7 @@ func (e *Engine) withdraw(r *request) bool {
 		if !e.table.Take(&a.match) {
 			return false
 		}
-		e.arrivals.put(a)
+		e.discard(a)
 		return true
 	case r.peer != nil:
 		return r.peer.unqueue(r)
@@ -47,6 +47,9 @@ func (e *Engine) withdraw(r *request) bool {
 
 // unqueue takes a send out of the queue in which it waits for its peer.
 func (p *peer) unqueue(r *request) bool {
+	if r.msg.Begun() {
+		return false
+	}
 	for i := p.head; i < len(p.queue); i++ {
 		if p.queue[i] == r {
 			copy(p.queue[p.head+1:], p.queue[p.head:i])

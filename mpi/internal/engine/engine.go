@@ -7,8 +7,8 @@ package engine
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -32,6 +32,9 @@ type Config struct {
 	Device         transport.Device
 	Identity       transport.Identity
 	Channel        channel.Config
+	EagerMost      int                               // bytes of a message in one piece above which it goes by rendezvous; 0 for what the largest slot carries
+	KeepMost       int                               // bytes of unexpected messages that are kept before peers are told to keep theirs; 0 for 64 MiB
+	ShrinkAfter    time.Duration                     // how long a channel has to be quiet before its large ring is given back; 0 for never
 	Lookup         func(rank uint32) (string, error) // address of a peer's endpoint; may block
 	ConnectTimeout time.Duration
 	SpinFor        time.Duration // how long a waiting rank polls before it sleeps
@@ -49,6 +52,10 @@ type Engine struct {
 	dialFor  time.Duration
 	spinFor  time.Duration
 	chanConf channel.Config
+
+	eagerMost   int
+	keepMost    int
+	shrinkAfter time.Duration
 
 	device   transport.Device
 	pd       transport.PD
@@ -69,8 +76,16 @@ type Engine struct {
 	arrivals arrivalPool
 	matched  []*arrival // held by a Message
 
+	kept    int     // bytes of unexpected messages
+	holding []*peer // peers that have been told to keep theirs
+	window  [][]byte
+
+	batching    []*peer // that have a batch
+	batchMemory [][]byte
+
 	waiting waiting
 	held    held
+	reclaim reclaim
 
 	dead    error // why the engine does no more work; nil while it does
 	closing bool  // Shutdown has begun: peers that close are no failure
@@ -78,28 +93,14 @@ type Engine struct {
 	dialing sync.WaitGroup // goroutines of connects
 	stats   Stats
 
-	finRoom transport.RecvWR // room for one FIN: no bytes
+	noBytes transport.RecvWR // room for a message of no bytes
 	wcs     [32]transport.WC
 	qps     [32]transport.QPN
 }
 
-// Stats are the engine's counters, and what its channels have.
-type Stats struct {
-	Connections int    // open channels
-	Registered  int    // bytes of their registered buffers
-	EagerSent   uint64 // messages copied into a peer's ring
-	Announced   uint64 // messages announced, to be read by their receiver
-	Fetched     uint64 // announced messages read from a peer
-	Unexpected  uint64 // messages that came before their receive
-	HeadsNoTail uint64 // polls that found a message's head and not yet its tail
-	Stalls      uint64 // sends that found no credit
-	Passes      uint64 // rounds of polling
-	Sleeps      uint64 // waits that went to sleep
-}
-
 const (
 	sendDepth = 256
-	recvSlack = 8 // posted Recvs beyond the announcements that can finish at once
+	recvSlack = 4 // posted Recvs beyond those of the announcements: a peer asks for an answer again, and only once at a time
 	readDepth = 16
 	cqDepth   = 1 << 16
 )
@@ -109,10 +110,18 @@ func New(c Config) (*Engine, error) {
 	e := &Engine{
 		rank: int(c.Identity.Rank), size: int(c.Identity.Size), log: c.Log, lookup: c.Lookup,
 		dialFor: c.ConnectTimeout, spinFor: c.SpinFor, chanConf: c.Channel, device: c.Device,
+		eagerMost: c.EagerMost, keepMost: c.KeepMost, shrinkAfter: c.ShrinkAfter,
 		peers: make([]*peer, c.Identity.Size), byQP: map[transport.QPN]*peer{},
+	}
+	if e.eagerMost == 0 {
+		e.eagerMost = math.MaxInt
+	}
+	if e.keepMost == 0 {
+		e.keepMost = 64 << 20
 	}
 	e.waiting.init(e)
 	e.held.init(e)
+	e.reclaim.init(e)
 	var err error
 	if e.pd, err = c.Device.AllocPD(); err != nil {
 		return nil, errors.Join(err, c.Device.Close())
@@ -139,30 +148,16 @@ func (e *Engine) Rank() int { return e.rank }
 // Size is the number of ranks.
 func (e *Engine) Size() int { return e.size }
 
-// Stats returns the counters as they stand.
-func (e *Engine) Stats() Stats {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	st := e.stats
-	for _, p := range e.peers {
-		if p == nil || p.ch == nil {
-			continue
-		}
-		c := p.ch.Stats()
-		st.Registered += c.Registered
-		st.HeadsNoTail += c.HeadsNoTail
-		st.Stalls += c.Stalls
-		if p.state == peerOpen {
-			st.Connections++
-		}
-	}
-	return st
-}
-
 // pass drives everything once, under the lock, and tells whether anything happened.
 func (e *Engine) pass() bool {
 	e.stats.Passes++
 	e.held.flushed()
+	if len(e.batching) > 0 {
+		e.sendBatches()
+	}
+	if len(e.retry) > 0 {
+		e.retryPeers() // first: what the pass itself puts off is for the next one
+	}
 	busy := false
 	for {
 		n := e.cq.Poll(e.wcs[:])
@@ -186,9 +181,6 @@ func (e *Engine) pass() bool {
 			break
 		}
 	}
-	if len(e.retry) > 0 {
-		e.retryPeers()
-	}
 	return busy
 }
 
@@ -204,7 +196,7 @@ func (e *Engine) completed(wc *transport.WC) {
 	}
 	switch {
 	case wc.Op == transport.OpRecv:
-		e.finished(p, wc)
+		e.notified(p, wc)
 	case rendezvous.Owns(wc.ID):
 		token, done, err := e.fetcher.Completed(wc)
 		if err != nil {
@@ -216,14 +208,17 @@ func (e *Engine) completed(wc *transport.WC) {
 	}
 }
 
-// finished takes a delivered FIN: the peer has all of a message that we announced.
-func (e *Engine) finished(p *peer, wc *transport.WC) {
+// notified takes a delivered message of no bytes: FIN, which says that the peer has all of what we announced, or, without an immediate,
+// the request to say an answer of the channel again.
+func (e *Engine) notified(p *peer, wc *transport.WC) {
 	if !wc.HasImm {
-		e.failPeer(p, fmt.Errorf("%w: a message of %d bytes where only FIN may come", transport.ErrProtocol, wc.Bytes))
-		return
-	}
-	if err := p.ch.QP().PostRecv(&e.finRoom); err != nil {
-		e.failPeer(p, err)
+		err := p.ch.AskedAgain()
+		if err == nil {
+			err = p.ch.QP().PostRecv(&e.noBytes)
+		}
+		if err != nil {
+			e.failPeer(p, err)
+		}
 		return
 	}
 	token, err := e.announcer.Finished(p.ch, wc.Imm)
@@ -231,8 +226,10 @@ func (e *Engine) finished(p *peer, wc *transport.WC) {
 		e.failPeer(p, err)
 		return
 	}
-	if r := e.requests.byToken(token); r != nil {
-		e.complete(r, nil)
+	if r := e.requests.byToken(token); r != nil && !r.done.Load() {
+		if r.open--; r.open == 0 && r.msg.Done() {
+			e.complete(r, nil)
+		}
 	}
 	e.kick(p)
 }

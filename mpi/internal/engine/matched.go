@@ -94,13 +94,14 @@ func (e *Engine) startMrecv(m Message, buf []byte, elem int) (*request, error) {
 	}
 	e.release(a)
 	r := e.requests.get()
-	r.kind, r.rank, r.buf = kindRecv, int(a.match.Source), buf
+	r.kind, r.rank = kindRecv, int(a.match.Source)
+	r.contiguous(buf)
 	r.status.Elem = elem
 	r.posted.Context, r.posted.Source, r.posted.Tag = a.match.Context, a.match.Source, a.match.Tag
 	if a.gone {
 		r.status.Source, r.status.Tag = int(a.match.Source), int(a.match.Tag)
 		e.complete(r, fmt.Errorf("rank %d has taken back its message of %d bytes", a.match.Source, a.bytes))
-		e.arrivals.put(a)
+		e.discard(a)
 		return r, nil
 	}
 	e.take(r, a)

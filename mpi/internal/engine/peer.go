@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/eager"
 	"github.com/weft-mpi/weft/rendezvous"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -32,6 +33,11 @@ type peer struct {
 	head     int        // of queue
 	retrying bool       // is in Engine.retry
 	numbers  numbers
+	batch    eager.Batch
+	batching bool // is in Engine.batching
+	in       incoming
+	holding  bool // has been told to announce payload
+	stats    protocols
 }
 
 func (e *Engine) peer(rank int) *peer {
@@ -116,8 +122,8 @@ func (a *acceptor) Connected(rank uint32, qp transport.QP, private []byte) {
 		e.failPeer(p, err)
 		return
 	}
-	for range rendezvous.MaxAnnounced + recvSlack {
-		if err := qp.PostRecv(&e.finRoom); err != nil {
+	for range recvSlack {
+		if err := qp.PostRecv(&e.noBytes); err != nil {
 			e.failPeer(p, err)
 			return
 		}
@@ -134,7 +140,10 @@ func (a *acceptor) Refused(remote string, err error) {
 // enqueue lets a send wait for its peer.
 func (p *peer) enqueue(r *request) { p.queue = append(p.queue, r) }
 
-func (p *peer) waiting() bool { return p.head < len(p.queue) }
+func (p *peer) queued() bool { return p.head < len(p.queue) }
+
+// waiting tells whether something is to go before what comes now.
+func (p *peer) waiting() bool { return p.batch.Count() > 0 || p.queued() }
 
 func (p *peer) dequeue() {
 	p.queue[p.head] = nil
@@ -144,19 +153,9 @@ func (p *peer) dequeue() {
 	}
 }
 
-// kick gives a peer the chance to do what lacked room so far.
+// kick gives a peer the chance to do what lacked room so far, and what is due.
 func (e *Engine) kick(p *peer) {
-	if p.state != peerOpen {
-		return
-	}
-	if p.waiting() {
-		e.advance(p)
-	}
-	if p.state != peerOpen {
-		return
-	}
-	if err := e.fetcher.Progress(p.ch); err != nil {
-		e.failPeer(p, err)
+	if !e.proceed(p) {
 		return
 	}
 	owing, err := p.ch.Progress()
@@ -164,7 +163,32 @@ func (e *Engine) kick(p *peer) {
 		e.failPeer(p, err)
 		return
 	}
-	if owing && !p.retrying {
+	if p.ch.Phase() > 0 {
+		e.reclaim.arm()
+	}
+	if owing {
+		e.later(p)
+	}
+}
+
+// proceed gives a peer the chance to do what lacked room so far; false if the peer is not open.
+func (e *Engine) proceed(p *peer) bool {
+	if p.state == peerOpen && p.waiting() {
+		e.advance(p)
+	}
+	if p.state != peerOpen {
+		return false
+	}
+	if err := e.fetcher.Progress(p.ch); err != nil {
+		e.failPeer(p, err)
+		return false
+	}
+	return true
+}
+
+// later has the next pass kick a peer.
+func (e *Engine) later(p *peer) {
+	if !p.retrying {
 		p.retrying = true
 		e.retry = append(e.retry, p)
 	}
@@ -212,14 +236,16 @@ func (e *Engine) failPeer(p *peer, cause error) {
 }
 
 func (e *Engine) failRequestsOf(p *peer) {
-	for p.waiting() {
+	p.batch.Drop()
+	e.reclaimBatch(p)
+	for p.queued() {
 		r := p.queue[p.head]
 		p.dequeue()
 		e.complete(r, p.cause)
 	}
 	if p.ch != nil {
 		byToken := func(token uint64) {
-			if r := e.requests.byToken(token); r != nil {
+			if r := e.requests.byToken(token); r != nil && !r.done.Load() {
 				e.complete(r, p.cause)
 			}
 		}
@@ -227,6 +253,10 @@ func (e *Engine) failRequestsOf(p *peer) {
 			e.log.Error("giving a peer's memory back", "rank", e.rank, "peer", p.rank, "error", err)
 		}
 	}
+	if r := p.in.r; r != nil && !r.done.Load() {
+		e.complete(r, p.cause) // the rest of its message will not come
+	}
+	p.in = incoming{}
 	// A receive from any source could wait for ever for the one that is gone: it fails too, and may be posted again.
 	for m := range e.table.Posted() {
 		if m.Source == int32(p.rank) || m.Source == AnySource {

@@ -23,7 +23,9 @@ func (e *Engine) Recv(context uint32, buf []byte, src, tag, elem int) (Status, e
 		defer e.mu.Unlock()
 		return Status{}, e.dead
 	}
-	r := e.startRecv(context, buf, src, tag, elem)
+	r := e.requests.get()
+	r.contiguous(buf)
+	e.startRecv(r, context, src, tag, elem)
 	e.mu.Unlock()
 	return e.wait(r)
 }
@@ -35,17 +37,32 @@ func (e *Engine) Irecv(context uint32, buf []byte, src, tag, elem int) (Request,
 	if e.dead != nil {
 		return Request{}, e.dead
 	}
-	return e.startRecv(context, buf, src, tag, elem).handle(), nil
+	r := e.requests.get()
+	r.contiguous(buf)
+	e.startRecv(r, context, src, tag, elem)
+	return r.handle(), nil
 }
 
-func (e *Engine) startRecv(context uint32, buf []byte, src, tag, elem int) *request {
+// IrecvVec is Irecv into several buffers, one after the other. They, and the slice of them, are weft's until the request is complete.
+func (e *Engine) IrecvVec(context uint32, vec [][]byte, src, tag int) (Request, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.dead != nil {
+		return Request{}, e.dead
+	}
 	r := e.requests.get()
-	r.kind, r.rank, r.buf = kindRecv, src, buf
+	r.vec = vec
+	e.startRecv(r, context, src, tag, 1)
+	return r.handle(), nil
+}
+
+func (e *Engine) startRecv(r *request, context uint32, src, tag, elem int) {
+	r.kind, r.rank = kindRecv, src
 	r.status.Elem = elem
 	r.posted.Context, r.posted.Source, r.posted.Tag = context, int32(src), int32(tag)
 	if m := e.table.Post(&r.posted); m != nil {
 		e.take(r, m.Value)
-		return r
+		return
 	}
 	if src >= 0 && src != e.rank {
 		if p := e.peers[src]; p != nil && p.state == peerFailed {
@@ -53,38 +70,54 @@ func (e *Engine) startRecv(context uint32, buf []byte, src, tag, elem int) *requ
 			e.complete(r, p.cause)
 		}
 	}
-	return r
 }
 
 // take gives an arrival that had been filed to the receive that matched it.
 func (e *Engine) take(r *request, a *arrival) {
-	source, tag := int(a.match.Source), a.match.Tag
-	switch {
-	case a.self != nil:
-		e.deliver(r, source, tag, a.self.buf, a.bytes)
-		e.complete(a.self, nil)
-	case a.peer != nil:
-		e.fetch(r, a.peer, a.rts)
-	default:
-		e.deliver(r, source, tag, a.payload, a.bytes)
+	if a.self != nil {
+		e.deliverSelf(r, a.self)
+		e.discard(a)
+		return
 	}
-	e.arrivals.put(a)
+	r.status.Source, r.status.Tag, r.status.Bytes = int(a.match.Source), int(a.match.Tag), a.bytes
+	p := a.peer
+	if p != nil && p.state != peerOpen && !a.kept() {
+		e.complete(r, p.cause) // what has not come will not come any more
+		e.discard(a)
+		return
+	}
+	for i := range a.parts {
+		if part := &a.parts[i]; part.announced {
+			e.fetch(r, p, part.source)
+		} else {
+			r.place(r.came, part.payload)
+			r.came += len(part.payload)
+		}
+	}
+	if a.coming {
+		p.in.r, p.in.a = r, nil
+	} else {
+		r.whole = true
+	}
+	e.discard(a)
+	e.maybeReceived(r)
 }
 
-// deliver copies a whole message into its receive and completes it.
-func (e *Engine) deliver(r *request, source int, tag int32, payload []byte, bytes int) {
-	n := copy(r.buf, payload)
-	e.received(r, source, tag, n, bytes)
-}
-
-// received completes a receive of which n of the message's bytes are in the buffer.
-func (e *Engine) received(r *request, source int, tag int32, n, bytes int) {
-	r.status.Source, r.status.Tag, r.status.Bytes = source, int(tag), n
-	if n < bytes {
-		e.complete(r, fmt.Errorf("%w: %d bytes from rank %d with tag %d, room for %d", ErrTruncate, bytes, source, tag, n))
+// received completes a receive whose message is all there.
+func (e *Engine) received(r *request) {
+	if room := r.room(); r.status.Bytes > room {
+		bytes := r.status.Bytes
+		r.status.Bytes = room
+		e.complete(r, fmt.Errorf("%w: %d bytes from rank %d with tag %d, room for %d", ErrTruncate, bytes, r.status.Source, r.status.Tag, room))
 		return
 	}
 	e.complete(r, nil)
+}
+
+func (e *Engine) maybeReceived(r *request) {
+	if r.whole && r.open == 0 && !r.done.Load() {
+		e.received(r)
+	}
 }
 
 // drain takes every message that has come on a peer's channel.
@@ -98,14 +131,7 @@ func (e *Engine) drain(p *peer) {
 			break
 		}
 		if err == nil {
-			switch kind {
-			case channel.Eager:
-				err = e.arrivedEager(p, body)
-			case channel.RTS:
-				err = e.arrivedRTS(p, body)
-			default:
-				err = fmt.Errorf("%w: message kind %d", transport.ErrProtocol, kind)
-			}
+			err = e.arrived(p, kind, body)
 		}
 		if err != nil {
 			e.failPeer(p, err)
@@ -116,78 +142,202 @@ func (e *Engine) drain(p *peer) {
 		}
 		p.ch.Release()
 	}
-	e.kick(p)
+	// A message of ours carries the credit that is owed. Often one is about to be sent, in answer to what has just come: so CREDIT waits
+	// for the next pass, unless the peer might be waiting for it.
+	if p.ch.Pressing() {
+		e.kick(p)
+	} else if e.proceed(p) && p.ch.Owing() {
+		e.later(p)
+	}
 }
 
-func (e *Engine) arrivedEager(p *peer, body []byte) error {
-	env, payload, err := eager.Parse(body)
-	if err != nil {
-		return err
+func (e *Engine) arrived(p *peer, kind channel.Kind, body []byte) error {
+	switch kind {
+	case channel.Eager:
+		env, payload, err := eager.Parse(body)
+		if err != nil {
+			return err
+		}
+		return e.arrivedWhole(p, env, payload)
+	case channel.Batch:
+		for len(body) > 0 {
+			env, payload, rest, err := eager.ParseEntry(body)
+			if err == nil {
+				err = e.arrivedWhole(p, env, payload)
+			}
+			if err != nil {
+				return err
+			}
+			body = rest
+		}
+		return nil
+	case channel.RTS:
+		rts, err := rendezvous.ParseRTS(body)
+		if err != nil {
+			return err
+		}
+		if err := e.begin(p, envelope{Context: rts.Context, Tag: rts.Tag}, int(rts.Length)); err != nil {
+			return err
+		}
+		number := p.announced()
+		if p.in.a != nil {
+			p.in.a.number = number
+		}
+		return e.announced(p, rts.Source)
+	case channel.First:
+		env, total, payload, err := eager.ParseFirst(body)
+		if err != nil {
+			return err
+		}
+		if err := e.begin(p, env, total); err != nil {
+			return err
+		}
+		return e.piece(p, payload)
+	case channel.More:
+		if len(body) == 0 {
+			return fmt.Errorf("%w: a piece of a message with no bytes", transport.ErrProtocol)
+		}
+		return e.piece(p, body)
+	case channel.Piece:
+		source, err := rendezvous.ParseSource(body)
+		if err != nil {
+			return err
+		}
+		return e.announced(p, source)
 	}
+	return fmt.Errorf("%w: message kind %v", transport.ErrProtocol, kind)
+}
+
+// arrivedWhole takes a whole message: by far the most common case.
+func (e *Engine) arrivedWhole(p *peer, env envelope, payload []byte) error {
 	if env.Context == controlContext {
 		return e.takenBack(p, payload)
 	}
+	if p.in.coming() {
+		return fmt.Errorf("%w: a message began inside another", transport.ErrProtocol)
+	}
 	if m := e.table.Arrive(env.Context, int32(p.rank), env.Tag); m != nil {
-		e.deliver(m.Value, p.rank, env.Tag, payload, len(payload))
+		r := m.Value
+		r.status.Source, r.status.Tag, r.status.Bytes = p.rank, int(env.Tag), len(payload)
+		r.place(0, payload)
+		e.received(r)
 		return nil
 	}
 	a := e.arrivals.get()
-	a.bytes = len(payload)
-	a.payload = e.arrivals.copyOf(payload)
+	a.bytes, a.peer = len(payload), p
+	if len(payload) > 0 {
+		e.keep(a, payload)
+	}
 	e.file(a, env, p.rank)
 	return nil
 }
 
-func (e *Engine) arrivedRTS(p *peer, body []byte) error {
-	rts, err := rendezvous.ParseRTS(body)
-	if err != nil {
-		return err
+// incoming is the message of a channel whose pieces are arriving, and where they go.
+type incoming struct {
+	r    *request // the receive that matched it
+	a    *arrival // or, while none has
+	left int      // bytes that have not come, nor been announced
+}
+
+func (in *incoming) coming() bool { return in.r != nil || in.a != nil }
+
+// begin matches a message that comes in pieces.
+func (e *Engine) begin(p *peer, env envelope, total int) error {
+	in := &p.in
+	if in.coming() {
+		return fmt.Errorf("%w: a message began inside another", transport.ErrProtocol)
 	}
-	number := p.announced()
-	if m := e.table.Arrive(rts.Context, int32(p.rank), rts.Tag); m != nil {
-		e.fetch(m.Value, p, rts)
+	in.left = total
+	if m := e.table.Arrive(env.Context, int32(p.rank), env.Tag); m != nil {
+		in.r = m.Value
+		in.r.peer = p
+		in.r.status.Source, in.r.status.Tag, in.r.status.Bytes = p.rank, int(env.Tag), total
 		return nil
 	}
-	a := e.arrivals.get()
-	a.bytes = int(rts.Length)
-	a.rts, a.peer, a.number = rts, p, number
-	e.file(a, envelope{Context: rts.Context, Tag: rts.Tag}, p.rank)
+	in.a = e.arrivals.get()
+	in.a.bytes, in.a.peer, in.a.coming = total, p, true
+	e.file(in.a, env, p.rank)
 	return nil
 }
 
-// file keeps an arrival until a receive matches it. A probe that waits looks again.
-func (e *Engine) file(a *arrival, env envelope, source int) {
-	e.stats.Unexpected++
-	a.match.Context, a.match.Source, a.match.Tag = env.Context, int32(source), env.Tag
-	e.table.File(&a.match)
-	e.waiting.wakeAny()
+// piece takes the next bytes of the message that is arriving.
+func (e *Engine) piece(p *peer, payload []byte) error {
+	in := &p.in
+	if !in.coming() || len(payload) > in.left {
+		return fmt.Errorf("%w: %d bytes more where a message has %d to come", transport.ErrProtocol, len(payload), in.left)
+	}
+	in.left -= len(payload)
+	if r := in.r; r != nil {
+		r.place(r.came, payload)
+		r.came += len(payload)
+	} else if len(payload) > 0 {
+		e.keep(in.a, payload)
+	}
+	e.pieceTaken(in)
+	return nil
 }
 
-// fetch reads an announced message into the receive that matched it.
-func (e *Engine) fetch(r *request, p *peer, rts rendezvous.RTS) {
-	r.status.Source, r.status.Tag, r.status.Bytes = p.rank, int(rts.Tag), int(rts.Length)
+// announced takes the announcement of the next bytes of the message that is arriving: all of them, or an element.
+func (e *Engine) announced(p *peer, s rendezvous.Source) error {
+	in := &p.in
+	if !in.coming() || s.Length > uint64(in.left) {
+		return fmt.Errorf("%w: %d bytes announced where a message has %d to come", transport.ErrProtocol, s.Length, in.left)
+	}
+	in.left -= int(s.Length)
+	if r := in.r; r != nil {
+		e.fetch(r, p, s)
+	} else {
+		in.a.parts = append(in.a.parts, part{source: s, announced: true})
+	}
+	e.pieceTaken(in)
+	return nil
+}
+
+// pieceTaken ends the message when it was its last piece.
+func (e *Engine) pieceTaken(in *incoming) {
+	if in.left > 0 {
+		return
+	}
+	r, a := in.r, in.a
+	in.r, in.a = nil, nil
+	if a != nil {
+		a.coming = false
+		return
+	}
+	r.whole = true
+	e.maybeReceived(r)
+}
+
+// fetch reads announced bytes into the receive that matched their message, behind what has come so far.
+func (e *Engine) fetch(r *request, p *peer, s rendezvous.Source) {
+	if r.done.Load() {
+		return // it has failed already
+	}
 	if p.state != peerOpen {
 		e.complete(r, p.cause)
 		return
 	}
 	r.peer = p
-	e.stats.Fetched++
-	done, err := e.fetcher.Start(p.ch, rts, r.buf, r.token())
+	r.open++
+	from := r.came
+	r.came += int(s.Length)
+	e.window = r.window(e.window[:0], from, r.came)
+	done, err := e.fetcher.Start(p.ch, s, e.window, r.token())
 	if done {
-		e.received(r, p.rank, rts.Tag, 0, int(rts.Length))
+		r.open--
 	}
 	if err != nil {
 		e.failPeer(p, err)
-		if r.peer != nil { // the fetcher had not taken it
+		if !r.done.Load() { // the fetcher had not taken it
 			e.complete(r, p.cause)
 		}
 	}
 }
 
-// fetched completes a receive whose bytes have all been read.
+// fetched notes that a fetch is complete.
 func (e *Engine) fetched(token uint64) {
-	if r := e.requests.byToken(token); r != nil {
-		bytes := r.status.Bytes
-		e.received(r, r.status.Source, int32(r.status.Tag), min(bytes, len(r.buf)), bytes)
+	if r := e.requests.byToken(token); r != nil && !r.done.Load() {
+		r.open--
+		e.maybeReceived(r)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"sync/atomic"
 
+	"github.com/weft-mpi/weft/eager"
 	"github.com/weft-mpi/weft/mpi/internal/match"
 )
 
@@ -45,9 +46,13 @@ const (
 type request struct {
 	done   atomic.Bool // set last: whoever sees it may read status and err
 	kind   requestKind
-	rank   int // world rank of the destination; for a receive, of the source or AnySource
-	env    envelope
-	buf    []byte
+	rank   int           // world rank of the destination; for a receive, of the source or AnySource
+	vec    [][]byte      // the user's buffer, in one piece or several
+	one    [1][]byte     // vec of a buffer in one piece
+	msg    eager.Message // a send on its way
+	came   int           // a receive: bytes of its message that have come, or are being fetched
+	whole  bool          // a receive: all of its message has come, or is being fetched
+	open   int           // announcements without their FIN; for a receive, fetches under way
 	status Status
 	err    error
 	posted match.Posted[*request]
@@ -67,6 +72,46 @@ type request struct {
 }
 
 func (r *request) handle() Request { return Request{r.index + 1, r.gen} }
+
+// contiguous makes buf the request's buffer.
+func (r *request) contiguous(buf []byte) {
+	r.one[0] = buf
+	r.vec = r.one[:]
+}
+
+// room is the length of the user's buffer.
+func (r *request) room() int {
+	n := 0
+	for _, e := range r.vec {
+		n += len(e)
+	}
+	return n
+}
+
+// place copies bytes to an offset of the user's buffer, as many as there is room for.
+func (r *request) place(at int, b []byte) {
+	for _, e := range r.vec {
+		if at >= len(e) {
+			at -= len(e)
+			continue
+		}
+		n := copy(e[at:], b)
+		if b, at = b[n:], 0; len(b) == 0 {
+			return
+		}
+	}
+}
+
+// window appends to list what lies between two offsets of the user's buffer.
+func (r *request) window(list [][]byte, from, to int) [][]byte {
+	for _, e := range r.vec {
+		if from < len(e) && to > 0 {
+			list = append(list, e[max(from, 0):min(to, len(e))])
+		}
+		from, to = from-len(e), to-len(e)
+	}
+	return list
+}
 
 // token names the request to the rendezvous protocol; a token of an earlier use finds nothing.
 func (r *request) token() uint64 { return uint64(r.gen)<<32 | uint64(r.index) }
@@ -104,8 +149,10 @@ func (p *requestPool) put(r *request) {
 		r.gen = 1
 	}
 	r.done.Store(false)
-	r.buf, r.err, r.waiter, r.peer, r.orphan = nil, nil, nil, nil, false
-	r.shared, r.sync, r.filed, r.scope, r.cause = false, false, nil, nil, nil
+	r.err, r.waiter, r.peer, r.orphan = nil, nil, nil, false
+	r.shared, r.sync, r.number, r.filed, r.scope, r.cause = false, false, 0, nil, nil, nil
+	r.vec, r.one[0], r.came, r.whole, r.open = nil, nil, 0, false, 0
+	r.msg = eager.Message{}
 	r.status = Status{}
 	r.next, p.free = p.free, r
 }

@@ -109,11 +109,18 @@ func (e *Engine) giveUp(r *request, cause error) {
 		e.complete(r, cause)
 	case r.filed != nil: // a Message of this rank holds it
 		a := r.filed
-		a.payload, a.self = e.arrivals.copyOf(r.buf), nil
+		a.self = nil
+		for _, b := range r.vec {
+			if len(b) > 0 {
+				e.keep(a, b)
+			}
+		}
 		e.complete(r, cause)
 	case r.kind == kindSend:
 		r.cause = cause
-		e.takeBack(r)
+		if r.number != 0 {
+			e.takeBack(r)
+		}
 	}
 }
 
@@ -137,7 +144,9 @@ const controlContext = math.MaxUint32
 
 // takeBack asks the peer to let go of an announced message: it answers with FIN, as if it had read it.
 func (e *Engine) takeBack(r *request) {
-	c := e.startSend(envelope{Context: controlContext}, binary.LittleEndian.AppendUint64(nil, r.number), r.rank, false, false)
+	c := e.requests.get()
+	c.contiguous(binary.LittleEndian.AppendUint64(nil, r.number))
+	e.startSend(c, envelope{Context: controlContext}, r.rank, false)
 	if c.done.Load() {
 		e.collect(c)
 		return
@@ -154,15 +163,15 @@ func (e *Engine) takenBack(p *peer, body []byte) error {
 	for m := range e.table.Unexpected() {
 		if a := m.Value; a.peer == p && a.number == number {
 			e.table.Take(m)
-			_, err := e.fetcher.Start(p.ch, a.rts, nil, 0)
-			e.arrivals.put(a)
+			_, err := e.fetcher.Start(p.ch, a.parts[0].source, nil, 0)
+			e.discard(a)
 			return err
 		}
 	}
 	for _, a := range e.matched {
 		if a.peer == p && a.number == number && !a.gone {
 			a.gone = true
-			_, err := e.fetcher.Start(p.ch, a.rts, nil, 0)
+			_, err := e.fetcher.Start(p.ch, a.parts[0].source, nil, 0)
 			return err
 		}
 	}

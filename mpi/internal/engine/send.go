@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/eager"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -16,7 +17,7 @@ func (e *Engine) Send(context uint32, buf []byte, dst, tag int) error {
 	if dst != e.rank {
 		p := e.peer(dst)
 		// The common case needs no request: nothing waits before us, and the message fits.
-		if p.state == peerOpen && !p.waiting() && len(buf) <= eager.Max(p.ch) {
+		if p.fits(len(buf)) {
 			sent, err := eager.Send(p.ch, env, buf, false)
 			if err != nil {
 				e.failPeer(p, err)
@@ -24,13 +25,15 @@ func (e *Engine) Send(context uint32, buf []byte, dst, tag int) error {
 				return p.cause
 			}
 			if sent {
-				e.stats.EagerSent++
+				p.stats.eager(len(buf))
 				e.mu.Unlock()
 				return nil
 			}
 		}
 	}
-	r := e.startSend(env, buf, dst, false, false)
+	r := e.requests.get()
+	r.contiguous(buf)
+	e.startSend(r, env, dst, false)
 	e.mu.Unlock()
 	_, err := e.wait(r)
 	return err
@@ -38,76 +41,149 @@ func (e *Engine) Send(context uint32, buf []byte, dst, tag int) error {
 
 // Isend begins a send. buf must stay as it is until the request is complete.
 func (e *Engine) Isend(context uint32, buf []byte, dst, tag int) (Request, error) {
-	env := envelope{Context: context, Tag: int32(tag)}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.dead != nil {
 		return Request{}, e.dead
 	}
-	return e.startSend(env, buf, dst, e.held.more(), false).handle(), nil
+	r := e.requests.get()
+	r.contiguous(buf)
+	e.startSend(r, envelope{Context: context, Tag: int32(tag)}, dst, e.held.more())
+	return r.handle(), nil
+}
+
+// IsendVec is Isend of one message out of several buffers. They, and the slice of them, must stay as they are until the request is
+// complete.
+func (e *Engine) IsendVec(context uint32, vec [][]byte, dst, tag int) (Request, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.dead != nil {
+		return Request{}, e.dead
+	}
+	r := e.requests.get()
+	r.vec = vec
+	e.startSend(r, envelope{Context: context, Tag: int32(tag)}, dst, e.held.more())
+	return r.handle(), nil
 }
 
 // startSend begins a send under the lock. With more the bytes may be held back for a while, to travel with others.
-func (e *Engine) startSend(env envelope, buf []byte, dst int, more, sync bool) *request {
-	r := e.requests.get()
-	r.kind, r.rank, r.env, r.buf, r.sync = kindSend, dst, env, buf, sync
+func (e *Engine) startSend(r *request, env envelope, dst int, more bool) {
+	r.kind, r.rank = kindSend, dst
+	r.msg.Start(env, r.vec)
 	if dst == e.rank {
 		e.sendSelf(r)
-		return r
+		return
 	}
 	p := e.peer(dst)
 	switch p.state {
 	case peerFailed:
 		e.complete(r, p.cause)
-		return r
+		return
 	case peerClosed:
 		e.complete(r, ErrFinalized)
-		return r
+		return
 	case peerIdle:
 		e.connect(p)
 	}
 	r.peer = p
-	if p.state != peerOpen || p.waiting() {
-		p.enqueue(r)
-		return r
+	if more && !r.sync && e.batched(p, r) {
+		return
 	}
-	if started, err := e.trySend(p, r, more); err != nil {
+	if p.state != peerOpen || p.queued() {
+		p.enqueue(r)
+		return
+	}
+	if through, err := e.trySend(p, r, more); err != nil {
 		p.enqueue(r) // so that it fails with all the others of this peer
 		e.failPeer(p, err)
-	} else if !started {
+	} else if !through {
 		p.enqueue(r)
 	}
-	return r
 }
 
-// trySend hands a send to its protocol; false when there is no room now. It never blocks.
-func (e *Engine) trySend(p *peer, r *request, more bool) (bool, error) {
-	if !r.sync && len(r.buf) <= eager.Max(p.ch) {
-		sent, err := eager.Send(p.ch, r.env, r.buf, more)
-		if sent {
-			e.stats.EagerSent++
-			e.complete(r, nil)
-		}
-		return sent, err
+// fits tells whether a message can be copied into a slot now, as far as is known before it is tried.
+func (p *peer) fits(n int) bool {
+	return p.state == peerOpen && !p.waiting() && !p.holdsBack(n) && n <= eager.Max(p.ch)
+}
+
+// holdsBack tells whether the peer has no memory to spare for a payload.
+func (p *peer) holdsBack(n int) bool { return n > 0 && p.ch.Held() }
+
+// trySend hands a send to its protocols; false when there is no room now for all of it. It never blocks.
+func (e *Engine) trySend(p *peer, r *request, more bool) (through bool, err error) {
+	if sent, err := e.sendBatch(p, true); !sent {
+		return false, err
 	}
-	ok, err := e.announcer.Announce(p.ch, r.env, r.buf, r.token(), more)
+	m := &r.msg
+	for {
+		o := channel.Oversized
+		if !r.sync && !p.holdsBack(m.Total()) && !(len(r.vec) == 1 && m.Total() > e.eagerMost) {
+			var n int
+			n, o, err = m.Advance(p.ch, more)
+			p.stats.EagerBytes += uint64(n)
+			if err != nil {
+				return false, err
+			}
+		}
+		switch o {
+		case channel.Waiting:
+			return false, nil
+		case channel.Oversized:
+			if ok, err := e.announce(p, r, more); !ok {
+				return false, err
+			}
+		}
+		if m.Begun() && m.Done() {
+			if r.open == 0 {
+				p.stats.Eager++
+				e.complete(r, nil)
+			}
+			return true, nil
+		}
+	}
+}
+
+// announce has the peer fetch a message, or the front element of one, when it has matched it.
+func (e *Engine) announce(p *peer, r *request, more bool) (ok bool, err error) {
+	m := &r.msg
+	switch {
+	case !m.Begun() && len(r.vec) == 1:
+		ok, err = e.announcer.Announce(p.ch, m.Envelope, r.vec[0], r.token(), more)
+		if ok {
+			m.Announced()
+			r.number = p.announcing()
+		}
+	case !m.Begun():
+		return m.Open(p.ch)
+	default:
+		ok, err = e.announcer.AnnouncePiece(p.ch, m.Front(), r.token(), more)
+	}
 	if ok {
-		e.stats.Announced++
-		r.number = p.announcing()
+		if r.open++; r.open == 1 {
+			p.stats.Rendezvous++
+		}
+		p.stats.RendezvousBytes += uint64(len(m.Front()))
+		m.Skip()
 	}
 	return ok, err
 }
 
 // advance starts the sends that waited, in order, as far as there is room.
 func (e *Engine) advance(p *peer) {
-	for p.state == peerOpen && p.waiting() {
+	if sent, err := e.sendBatch(p, true); err != nil {
+		e.failPeer(p, err)
+		return
+	} else if !sent {
+		return
+	}
+	for p.state == peerOpen && p.queued() {
 		r := p.queue[p.head]
-		started, err := e.trySend(p, r, p.head+1 < len(p.queue))
+		through, err := e.trySend(p, r, p.head+1 < len(p.queue))
 		if err != nil {
 			e.failPeer(p, err)
 			return
 		}
-		if !started {
+		if !through {
 			break
 		}
 		p.dequeue()
@@ -120,25 +196,40 @@ func (e *Engine) advance(p *peer) {
 // sendSelf delivers a message of this rank to itself. What finds no receive is copied if it is small; else it stays with
 // the sender, who waits for the receive as he would with any other rank.
 func (e *Engine) sendSelf(r *request) {
-	if m := e.table.Arrive(r.env.Context, int32(e.rank), r.env.Tag); m != nil {
-		e.deliver(m.Value, e.rank, r.env.Tag, r.buf, len(r.buf))
-		e.complete(r, nil)
+	env := r.msg.Envelope
+	if m := e.table.Arrive(env.Context, int32(e.rank), env.Tag); m != nil {
+		e.deliverSelf(m.Value, r)
 		return
 	}
 	a := e.arrivals.get()
-	a.bytes = len(r.buf)
-	if !r.sync && len(r.buf) <= selfCopied {
-		a.payload = e.arrivals.copyOf(r.buf)
-	} else {
+	a.bytes = r.msg.Total()
+	if a.bytes > selfCopied || r.sync {
 		a.self, r.filed = r, a
+		e.file(a, env, e.rank)
+		return
 	}
-	e.file(a, r.env, e.rank)
-	if a.self == nil {
-		e.complete(r, nil)
+	for _, b := range r.vec {
+		if len(b) > 0 {
+			e.keep(a, b)
+		}
 	}
+	e.file(a, env, e.rank)
+	e.complete(r, nil)
 }
 
 // selfCopied is the size of a message to oneself up to which it is copied when there is no receive for it yet.
 const selfCopied = 600
+
+// deliverSelf copies a message of this rank into its receive.
+func (e *Engine) deliverSelf(r, from *request) {
+	r.status.Source, r.status.Tag, r.status.Bytes = e.rank, int(from.msg.Tag), from.msg.Total()
+	at := 0
+	for _, b := range from.vec {
+		r.place(at, b)
+		at += len(b)
+	}
+	e.received(r)
+	e.complete(from, nil)
+}
 
 var _ transport.Acceptor = (*acceptor)(nil)

@@ -114,6 +114,7 @@ func (e *Engine) Destroy(cause error) error {
 	e.dialing.Wait()
 	err := e.endpoint.Close()
 	e.held.timer.Stop()
+	e.reclaim.timer.Stop()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return errors.Join(err, e.device.Close())

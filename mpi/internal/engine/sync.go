@@ -9,7 +9,7 @@ func (e *Engine) Ssend(context uint32, buf []byte, dst, tag int) error {
 		defer e.mu.Unlock()
 		return e.dead
 	}
-	r := e.startSend(envelope{Context: context, Tag: int32(tag)}, buf, dst, false, true)
+	r := e.startSync(context, buf, dst, tag, false)
 	e.mu.Unlock()
 	_, err := e.wait(r)
 	return err
@@ -22,5 +22,13 @@ func (e *Engine) Issend(context uint32, buf []byte, dst, tag int) (Request, erro
 	if e.dead != nil {
 		return Request{}, e.dead
 	}
-	return e.startSend(envelope{Context: context, Tag: int32(tag)}, buf, dst, e.held.more(), true).handle(), nil
+	return e.startSync(context, buf, dst, tag, e.held.more()).handle(), nil
+}
+
+func (e *Engine) startSync(context uint32, buf []byte, dst, tag int, more bool) *request {
+	r := e.requests.get()
+	r.contiguous(buf)
+	r.sync = true
+	e.startSend(r, envelope{Context: context, Tag: int32(tag)}, dst, more)
+	return r
 }

@@ -1,0 +1,100 @@
+package channel
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// answer is what the receiver of ENLARGE or SHRINK writes into the sender's memory, one line between a head flag and a tail flag
+// (E7): ACK with the new ring, or NACK.
+type answer struct {
+	ack        bool
+	shape      shape         // of the new ring
+	key        transport.Key // of its region
+	offset     uint64        // of its first line
+	generation uint64        // of its first lap
+}
+
+const (
+	answerLen  = lineSize
+	answerTail = answerLen - 8
+
+	kindACK  = 1
+	kindNACK = 2
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// put fills a line with the answer to a question of the given generation:
+//
+//	0  head: the question's generation      24  key of the new ring's region       48  zero
+//	8  kind, phase, 2 zero bytes            32  offset of the ring in it           56  tail: the generation again
+//	12 slot size                            40  generation of the ring
+//	16 lines
+//	20 CRC-32C of bytes 8 to 20 and 24 to 56
+func (a answer) put(b []byte, generation uint64) {
+	clear(b[:answerLen])
+	binary.LittleEndian.PutUint64(b, generation)
+	binary.LittleEndian.PutUint64(b[answerTail:], generation)
+	b[8], b[9] = kindNACK, byte(a.shape.phase)
+	if a.ack {
+		b[8] = kindACK
+		binary.LittleEndian.PutUint32(b[12:], uint32(a.shape.slot))
+		binary.LittleEndian.PutUint32(b[16:], uint32(a.shape.lines))
+		binary.LittleEndian.PutUint64(b[24:], uint64(a.key))
+		binary.LittleEndian.PutUint64(b[32:], a.offset)
+		binary.LittleEndian.PutUint64(b[40:], a.generation)
+	}
+	binary.LittleEndian.PutUint32(b[20:], checksum(b))
+}
+
+func checksum(b []byte) uint32 {
+	return crc32.Update(crc32.Checksum(b[8:20], castagnoli), castagnoli, b[24:answerTail])
+}
+
+// landed tells how much of an answer of the given generation is there.
+func landed(b []byte, generation uint64) (head, tail bool) {
+	head = loadWord(b, 0) == generation
+	return head, head && loadWord(b, answerTail) == generation
+}
+
+// wipe makes room for the answer to be given again: nothing of the one before can be taken for it.
+func wipe(b []byte) {
+	for _, at := range [...]int{0, answerTail} {
+		atomic.StoreUint64((*uint64)(unsafe.Pointer(&b[at])), 0)
+	}
+}
+
+// errCorrupt says that an answer's checksum is wrong: it counts as not arrived.
+var errCorrupt = fmt.Errorf("%w: checksum of an answer", transport.ErrProtocol)
+
+// parseAnswer reads a line that has landed.
+func parseAnswer(line []byte, phases []int) (answer, error) {
+	var b [answerLen]byte // the peer could write there at any time
+	copy(b[:], line)
+	if binary.LittleEndian.Uint32(b[20:]) != checksum(b[:]) {
+		return answer{}, errCorrupt
+	}
+	phase := int(b[9])
+	if phase >= len(phases) || b[10]|b[11] != 0 || b[8] != kindACK && b[8] != kindNACK {
+		return answer{}, fmt.Errorf("%w: an answer of kind %d for phase %d", transport.ErrProtocol, b[8], phase)
+	}
+	a := answer{
+		ack: b[8] == kindACK, shape: geometry(phases, phase), key: transport.Key(binary.LittleEndian.Uint64(b[24:])),
+		offset: binary.LittleEndian.Uint64(b[32:]), generation: binary.LittleEndian.Uint64(b[40:]),
+	}
+	slot, lines := binary.LittleEndian.Uint32(b[12:]), binary.LittleEndian.Uint32(b[16:])
+	if a.ack && (int(slot) != a.shape.slot || int(lines) != a.shape.lines || a.offset > maxOffset) {
+		return answer{}, fmt.Errorf("%w: a ring of %d lines with slots of %d bytes at %d, where phase %d has %d of %d", transport.ErrProtocol,
+			lines, slot, a.offset, phase, a.shape.lines, a.shape.slot)
+	}
+	return a, nil
+}
+
+// maxOffset is beyond any region that holds a ring.
+const maxOffset = 1 << 40

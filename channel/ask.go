@@ -1,0 +1,166 @@
+package channel
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// A sender changes the phase of its direction by asking: ENLARGE or SHRINK is the last message in the old ring until the answer has
+// landed in the sender's memory (E3, E7, E8, E11). Meanwhile nothing else goes into that ring, not even CREDIT; the other direction goes
+// on as it was.
+
+// askState is where a question is.
+type askState uint8
+
+const (
+	askNothing askState = iota // no question; left by ask
+	askPosted                  // the question is posted, its answer has not landed; left by the answer
+	askAgain                   // a corrupt answer was here, and "say it again" found the send queue full; left by posting that
+)
+
+// asking is our question.
+type asking struct {
+	state  askState
+	target shape
+	question
+	mirror *buffer // of the new ring
+	land   *buffer // behind whose ring the answer lands; held
+}
+
+// body is the largest body that a slot of this shape carries.
+func (s shape) body() int { return s.slot - overhead }
+
+// phaseFor is the lowest phase above the present one whose slots take an element of n bytes with a head before it, and that
+// has not been refused; -1 if there is none.
+func (c *Channel) phaseFor(n, head int) int {
+	for p := c.send.mirror.phase + 1; p < c.refused; p++ {
+		if slot := c.phases[p]; n <= min(c.conf.limit(p, slot), slot-overhead-head) {
+			return p
+		}
+	}
+	return -1
+}
+
+// want has the channel ask for a ring of another phase as soon as it is the time. Until the answer nothing is sent.
+func (c *Channel) want(phase int) error {
+	c.wanted, c.paused = phase, true
+	return c.ask()
+}
+
+// ask asks for what is wanted if it is the time.
+//
+// A question goes only when hardly anything is owed to us: when the peer owes less than a threshold, no CREDIT of its is on the way or
+// unread. So CREDITs of two rings never add up, and the lines that are kept for them are enough (credit.go).
+func (c *Channel) ask() error {
+	s := &c.send
+	if c.wanted < 0 || int(s.sent-s.freed) >= s.mirror.threshold() {
+		return nil
+	}
+	phase := c.wanted
+	target := geometry(c.phases, phase)
+	// The memory comes first: what cannot be had here need not be asked for.
+	mirror, err := c.newBuffer(target, transport.LocalWrite, phase == 0)
+	if err != nil {
+		c.stats.Refused++
+		c.refused = min(c.refused, phase)
+		c.wanted, c.paused = -1, false
+		return nil
+	}
+	kind := enlarge
+	if phase < s.mirror.phase {
+		kind = shrink
+	}
+	land := c.recv.buffer
+	q := question{phase, land.Key(), uint64(land.landing()), random()}
+	s.reserved = 0
+	wipe(land.Bytes()[land.landing():])
+	q.put(s.ring[s.pos*lineSize+bodyAt:])
+	switch err := c.post(kind, questionLen, 1, 1, false); {
+	case errors.Is(err, transport.ErrQueueFull):
+		return mirror.release()
+	case err != nil:
+		return errors.Join(err, mirror.release())
+	}
+	land.holds++
+	c.asking = asking{askPosted, target, q, mirror, land}
+	c.wanted = -1
+	if kind == enlarge {
+		c.stats.Asked++
+	} else {
+		c.stats.ShrinksAsked++
+	}
+	return nil
+}
+
+// settle goes on with a change of phase: it asks, or hears the answer.
+func (c *Channel) settle() error {
+	if c.asking.state != askNothing {
+		return c.hear()
+	}
+	return c.ask()
+}
+
+// hear looks whether the answer to our question has landed, and follows it.
+func (c *Channel) hear() error {
+	a := &c.asking
+	if a.state == askAgain {
+		return c.sayAgain()
+	}
+	line := a.land.Bytes()[a.land.landing():][:answerLen]
+	head, tail := landed(line, a.generation)
+	if head && !tail {
+		c.stats.HeadsNoTail++
+	}
+	if !tail {
+		return nil
+	}
+	got, err := parseAnswer(line, c.phases)
+	switch {
+	case errors.Is(err, errCorrupt):
+		// The peer is asked again only now that this answer is there, and each question has one answer: so none is ever on its
+		// way when the memory behind the ring goes.
+		c.stats.Corrupt++
+		wipe(line)
+		a.state = askAgain
+		return c.sayAgain()
+	case err != nil:
+		return err
+	case got.shape != a.target:
+		return fmt.Errorf("%w: asked for phase %d, answered with %d", transport.ErrProtocol, a.target.phase, got.shape.phase)
+	}
+	mirror, target := a.mirror, a.target
+	err = a.land.release()
+	*a = asking{}
+	c.paused = false
+	if !got.ack {
+		c.stats.Refused++
+		if target.phase > c.send.mirror.phase {
+			c.refused = min(c.refused, target.phase)
+		}
+		return errors.Join(err, mirror.release())
+	}
+	if target.phase > c.send.mirror.phase {
+		c.stats.Acked++
+	} else {
+		c.stats.Shrunk++
+	}
+	old := c.send.mirror
+	c.send.change(mirror, got, c.conf.limit(target.phase, target.slot))
+	c.quiet = quiet{}
+	// The peer has read all that was written out of the old mirror: nothing of it can be asked for again.
+	return errors.Join(err, old.release())
+}
+
+// sayAgain asks for the same answer once more by a Send of no bytes: it needs no ring.
+func (c *Channel) sayAgain() error {
+	err := c.qp.PostSend(&transport.SendWR{Op: transport.OpSend})
+	if errors.Is(err, transport.ErrQueueFull) {
+		return nil
+	}
+	if err == nil {
+		c.asking.state = askPosted
+	}
+	return err
+}

@@ -1,0 +1,28 @@
+package channel
+
+// Budget bounds the registered buffers of a rank's channels, in bytes (E10). The rings with which a channel starts are always
+// granted, and counted; what goes beyond the bound is refused.
+type Budget struct{ limit, used int }
+
+// NewBudget makes a budget of so many bytes.
+func NewBudget(limit int) *Budget { return &Budget{limit: limit} }
+
+// Used tells how much of it is in use.
+func (b *Budget) Used() int { return b.used }
+
+func (b *Budget) take(n int, must bool) bool {
+	if b == nil {
+		return true
+	}
+	if !must && b.used+n > b.limit {
+		return false
+	}
+	b.used += n
+	return true
+}
+
+func (b *Budget) give(n int) {
+	if b != nil {
+		b.used -= n
+	}
+}

@@ -1,0 +1,79 @@
+package mpi
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/internal/setting"
+	"github.com/weft-mpi/weft/mpi/internal/engine"
+)
+
+// configureChannels reads the settings of channels and protocols, and refuses what could not work before anything is started.
+func configureChannels(c *engine.Config) error {
+	var err error
+	conf := &c.Channel
+	if conf.Phases, err = channel.ParsePhases(setting.Phases.String()); err != nil {
+		return fmt.Errorf("%s: %w", setting.Phases.Name, err)
+	}
+	if err := parseThreshold(conf); err != nil {
+		return err
+	}
+	if err := parseVector(conf); err != nil {
+		return err
+	}
+	budget, err := setting.Budget.Bytes(1)
+	if err != nil {
+		return err
+	}
+	if budget > 0 {
+		conf.Budget = channel.NewBudget(budget)
+	}
+	if err := conf.Check(); err != nil {
+		return fmt.Errorf("%s=%s, %s=%s, %s=%s: %w", setting.Phases.Name, setting.Phases, setting.Threshold.Name, setting.Threshold,
+			setting.Budget.Name, setting.Budget, err)
+	}
+	if setting.ShrinkAfter.String() != "never" {
+		if c.ShrinkAfter, err = setting.ShrinkAfter.Duration(); err != nil {
+			return err
+		}
+		c.ShrinkAfter = max(c.ShrinkAfter, time.Millisecond)
+	}
+	if c.EagerMost, err = setting.EagerMost.Bytes(1); err != nil {
+		return err
+	}
+	c.KeepMost, err = setting.KeepMost.Bytes(1)
+	return err
+}
+
+func parseThreshold(c *channel.Config) error {
+	text := setting.Threshold.String()
+	if text == "" {
+		return nil
+	}
+	number, percent := strings.CutSuffix(text, "%")
+	n, err := strconv.Atoi(number)
+	if err != nil || n < 1 {
+		return fmt.Errorf("%s=%q: neither a number of bytes above 0, nor 80%% to 99%%", setting.Threshold.Name, text)
+	}
+	if percent {
+		c.ThresholdPercent = n
+	} else {
+		c.Threshold = n
+	}
+	return nil
+}
+
+func parseVector(c *channel.Config) error {
+	text := setting.Vector.String()
+	which, rest, whole := strings.Cut(text, ",")
+	policies := map[string]channel.Policy{"first": channel.FirstOversized, "largest": channel.LargestElement, "sum": channel.SumOversized}
+	policy, ok := policies[which]
+	if !ok || whole && rest != "whole" {
+		return fmt.Errorf("%s=%q: first, largest or sum is wanted, and ,whole behind it if you like", setting.Vector.Name, text)
+	}
+	c.Policy, c.Whole = policy, whole
+	return nil
+}

@@ -1,0 +1,63 @@
+package engine
+
+import "github.com/weft-mpi/weft/channel"
+
+// Stats are the engine's counters, and what its channels have.
+type Stats struct {
+	Connections int    // open channels
+	Registered  int    // bytes of their registered buffers
+	Kept        int    // bytes of unexpected messages
+	EagerSent   uint64 // messages copied into a peer's ring
+	Announced   uint64 // messages of which all, or an element, was announced, to be read by their receiver
+	Unexpected  uint64 // messages that came before their receive
+	Holds       uint64 // times that a peer was told to keep its payload, for want of memory
+	HeadsNoTail uint64 // polls that found a message's head and not yet its tail
+	Stalls      uint64 // times that credits ran out
+	Passes      uint64 // rounds of polling
+	Sleeps      uint64 // waits that went to sleep
+
+	Channels []ChannelStats
+}
+
+// ChannelStats are the counters of the channel to one peer (E13).
+type ChannelStats struct {
+	Peer  int // world rank
+	Phase int // in which this rank sends, from 0
+	channel.Stats
+	protocols
+}
+
+// protocols counts messages, and bytes of them, by the protocol that carried them.
+type protocols struct {
+	Eager, EagerBytes           uint64
+	Rendezvous, RendezvousBytes uint64
+}
+
+func (s *protocols) eager(n int) {
+	s.Eager++
+	s.EagerBytes += uint64(n)
+}
+
+// Stats returns the counters as they stand.
+func (e *Engine) Stats() Stats {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	st := e.stats
+	st.Kept = e.kept
+	for _, p := range e.peers {
+		if p == nil || p.ch == nil {
+			continue
+		}
+		c := ChannelStats{Peer: p.rank, Phase: p.ch.Phase(), Stats: p.ch.Stats(), protocols: p.stats}
+		st.Channels = append(st.Channels, c)
+		st.Registered += c.Registered
+		st.HeadsNoTail += c.HeadsNoTail
+		st.Stalls += c.Stalls
+		st.EagerSent += c.Eager
+		st.Announced += c.Rendezvous
+		if p.state == peerOpen {
+			st.Connections++
+		}
+	}
+	return st
+}

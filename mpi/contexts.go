@@ -14,7 +14,8 @@ import (
 //
 // Two communicators that overlap may be looking for a number at the same time, in goroutines that run in different orders at different
 // ranks. So that they do not both take the same one, a rank offers its free numbers to one of them at a time; the others get zeros,
-// find nothing and try again. The one with the lowest context comes first at every rank, so one of them is always getting on.
+// find nothing and try again. The one with the lowest context comes first at every rank, so one of them is always getting on; for that it
+// must not wait for a rank that has not come to it yet, perhaps because that rank is busy with another: so they begin with a barrier.
 type contexts struct {
 	mu      sync.Mutex
 	free    [contextWords]uint64 // a bit for each number
@@ -97,6 +98,9 @@ func (x *contexts) retire(context uint32) {
 func (c *Comm) newContext() (uint32, error) {
 	c.agree.Lock()
 	defer c.agree.Unlock()
+	if err := Barrier(c); err != nil {
+		return 0, err
+	}
 	x := &c.job.contexts
 	x.look(c.context)
 	defer x.found(c.context)

@@ -227,6 +227,42 @@ var dupsAtTheSameTime = body("dups at the same time", func(_ context.Context, wo
 	return mpi.Waitall(open)
 })
 
+func TestDupsInAnotherOrder(t *testing.T) { ranks(t, 2, dupsInAnotherOrder) }
+
+// One rank duplicates two communicators at the same time, the other one after the other: it does not matter that the one which the first
+// has begun with, and which comes first among them, is the last there.
+var dupsInAnotherOrder = body("dups in another order", func(_ context.Context, world *mpi.Comm) error {
+	second, err := world.Dup()
+	if err != nil {
+		return err
+	}
+	var a, b *mpi.Comm
+	if world.Rank() == 0 {
+		both := make(chan error, 1)
+		err = asleep(world, func() {
+			go func() {
+				var err error
+				b, err = second.Dup()
+				both <- err
+			}()
+		}, func() (err error) {
+			a, err = world.Dup()
+			return err
+		})
+		if err := firstError(err, <-both); err != nil {
+			return err
+		}
+	} else {
+		if b, err = second.Dup(); err != nil {
+			return err
+		}
+		if a, err = world.Dup(); err != nil {
+			return err
+		}
+	}
+	return firstError(mpi.Barrier(a), mpi.Barrier(b), a.Free(), b.Free(), second.Free())
+})
+
 func TestSplit(t *testing.T) { ranks(t, 5, split) }
 
 // Ranks by color, ordered by key; statuses and wildcards are of the new communicator.

@@ -7,9 +7,9 @@ import "context"
 // know through which handle they were sent or are received.
 //
 // A call that fails so has given its buffer back. A receive that nothing has matched is withdrawn, and so is a send that waits for room or
-// for a connection. A message that the peer has been told of and has not begun to receive is taken back; one that has arrived in
-// part is received to the end, and then its receive has not failed. A peer that does not answer within ten seconds meanwhile counts as
-// failed. Whether the peer has received a message whose Send has failed is not known.
+// for a connection. A message that the peer has been told of and has not begun to receive is taken back; one that has arrived in part is
+// received to the end, and then its receive has not failed. A peer that does not answer within ten seconds meanwhile counts as failed.
+// Whether the peer has received a message whose Send has failed is not known.
 //
 // When a collective ends so at one rank, the others go on waiting for it until their contexts end too. A collective that fails because ctx has
 // ended counts as called, so that those after it are in step.

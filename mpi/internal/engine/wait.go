@@ -169,8 +169,9 @@ func (e *Engine) waitFor(r *request, h Request) (Status, error) {
 	}
 }
 
-// waitUntil makes passes and sleeps until cond, which is called under the lock, holds; it may be called again then. What makes it hold must be the completion of one
-// of n requests, whose handles at gives; or, where n is 0, an arrival, a failure, or something that is followed by Nudge.
+// waitUntil makes passes and sleeps until cond, which is called under the lock, holds; it may be called again then. What makes it hold must
+// be the completion of one of n requests, whose handles at gives; or, where n is 0, an arrival, a failure, or something that is followed by
+// Nudge.
 func (e *Engine) waitUntil(n int, at func(i int) Request, cond func() bool) {
 	var p patience
 	for {

@@ -234,6 +234,7 @@ func (e *Engine) sleep(n int, at func(i int) Request, cond func() bool) {
 	}
 	if e.waiting.driver == nil {
 		e.waiting.driver = s
+		e.cq.Arm()
 		e.mu.Unlock()
 		err := e.cq.Wait(-1)
 		e.mu.Lock()

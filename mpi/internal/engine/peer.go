@@ -32,6 +32,7 @@ type peer struct {
 	queue    []*request // sends that wait for a connection or for credits, in the order of their posting
 	head     int        // of queue
 	retrying bool       // is in Engine.retry
+	numbers  numbers
 	batch    eager.Batch
 	batching bool // is in Engine.batching
 	in       incoming

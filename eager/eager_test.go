@@ -62,7 +62,7 @@ func pattern(seq, n int) []byte {
 }
 
 func TestGolden_Eager(t *testing.T) {
-	l := open(t, channel.Default, channel.Default)
+	l := open(t, channel.Config{}, channel.Config{})
 	var tr channeltest.Transcript
 	tr.Record(l.Pair, l.a.Descriptor(), l.b.Descriptor())
 	tr.Say("from nothing to all that a slot takes")
@@ -92,7 +92,7 @@ func TestGolden_Eager(t *testing.T) {
 
 // TestSend_E12_EverySizeUpToMax arrives as it was, from both ends of a channel whose rings differ: the receiver's slot decides.
 func TestSend_E12_EverySizeUpToMax(t *testing.T) {
-	small, large := channel.Config{SlotSize: 128, Slots: 16}, channel.Config{SlotSize: 2048, Slots: 4}
+	small, large := channel.Config{SlotSize: 128, Slots: 16}, channel.Config{Phases: []int{2000}}
 	l := open(t, small, large)
 	require.Equal(t, 2048-32, eager.Max(l.a))
 	require.Equal(t, 128-32, eager.Max(l.b))
@@ -128,7 +128,7 @@ func TestSend_E12_EverySizeUpToMax(t *testing.T) {
 
 // TestSendVec_E2_PiecesOfEverySize gives the same message as its pieces in a row.
 func TestSendVec_E2_PiecesOfEverySize(t *testing.T) {
-	l := open(t, channel.Default, channel.Default)
+	l := open(t, channel.Config{}, channel.Config{})
 	whole := pattern(1, 200)
 	for i := range 201 {
 		for _, j := range []int{i, (i + 201) / 2, 200} {
@@ -149,7 +149,7 @@ func TestSendVec_E2_PiecesOfEverySize(t *testing.T) {
 // TestSend_E5_NoRoomIsNoError, whether credits or the send queue are used up; what comes later is in order.
 func TestSend_E5_NoRoomIsNoError(t *testing.T) {
 	for _, depth := range []int{1, 3, 256} {
-		l := open(t, channel.Default, channel.Default)
+		l := open(t, channel.Config{}, channel.Config{})
 		l.A.Depth = depth
 		sends := []func(i int) (bool, error){
 			func(i int) (bool, error) {
@@ -195,7 +195,7 @@ func TestSend_E5_NoRoomIsNoError(t *testing.T) {
 
 // TestSend_ABrokenQueuePairIsAnError and nothing is said to be sent.
 func TestSend_ABrokenQueuePairIsAnError(t *testing.T) {
-	l := open(t, channel.Default, channel.Default)
+	l := open(t, channel.Config{}, channel.Config{})
 	l.A.Abort(transport.ErrPeerLost)
 	sent, err := eager.Send(l.a, eager.Envelope{}, nil, false)
 	require.ErrorIs(t, err, transport.ErrState)
@@ -206,7 +206,7 @@ func TestSend_ABrokenQueuePairIsAnError(t *testing.T) {
 }
 
 func TestSend_NoAllocationPerMessage(t *testing.T) {
-	l := open(t, channel.Default, channel.Default)
+	l := open(t, channel.Config{}, channel.Config{})
 	payload, vec := pattern(0, 100), [][]byte{pattern(1, 30), pattern(2, 70)}
 	round := func() {
 		if sent, err := eager.Send(l.a, eager.Envelope{Tag: 1}, payload, true); !sent || err != nil {

@@ -190,9 +190,9 @@ func openCounting(t testing.TB, conf rendezvous.FetcherConfig, refused map[trans
 // connect gives the two nodes a channel.
 func (l *link) connect(t testing.TB, refused map[transport.Opcode]int) {
 	var err error
-	l.a.ch, err = channel.New(l.A.PD(), channel.Default)
+	l.a.ch, err = channel.New(l.A.PD(), channel.Config{})
 	require.NoError(t, err)
-	l.b.ch, err = channel.New(l.B.PD(), channel.Default)
+	l.b.ch, err = channel.New(l.B.PD(), channel.Config{})
 	require.NoError(t, err)
 	require.NoError(t, l.a.ch.Open(counting{l.A, refused}, l.b.ch.Descriptor()))
 	require.NoError(t, l.b.ch.Open(counting{l.B, refused}, l.a.ch.Descriptor()))

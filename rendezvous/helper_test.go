@@ -72,7 +72,7 @@ func (n *node) receive(max int) error {
 		buf := make([]byte, n.size(rts))
 		token := len(n.buffers)
 		n.rts, n.buffers, n.fetched = append(n.rts, rts), append(n.buffers, buf), append(n.fetched, 0)
-		done, err := n.fet.Start(n.ch, rts, buf, uint64(token))
+		done, err := n.fet.Start(n.ch, rts.Source, [][]byte{buf}, uint64(token))
 		if done {
 			n.fetched[token]++
 		}
@@ -96,9 +96,6 @@ func (n *node) complete(max int) error {
 				return err
 			}
 			n.finished[token]++
-			if err := n.ch.QP().PostRecv(&transport.RecvWR{}); err != nil {
-				return err
-			}
 		case rendezvous.Owns(wc.ID):
 			token, done, err := n.fet.Completed(&wc)
 			if done {
@@ -180,10 +177,6 @@ func openCounting(t testing.TB, conf rendezvous.FetcherConfig, refused map[trans
 	l.a, l.b = newNode(0, l.A.PD(), conf), newNode(1, l.B.PD(), conf)
 	l.a.poll, l.b.poll = l.A.Poll, l.B.Poll
 	l.connect(t, refused)
-	for range rendezvous.MaxAnnounced {
-		require.NoError(t, l.A.PostRecv(&transport.RecvWR{}))
-		require.NoError(t, l.B.PostRecv(&transport.RecvWR{}))
-	}
 	return l
 }
 

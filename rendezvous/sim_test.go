@@ -76,7 +76,7 @@ func TestSim_RendezvousIsCut(t *testing.T) {
 func newSim(t *testing.T, seed uint64, rng *rand.Rand) (*channeltest.Sim, [2]*node) {
 	var nodes [2]*node
 	s, err := channeltest.NewSim(seed, channeltest.Shape{
-		SendWR: 1 + rng.IntN(20), RecvWR: rendezvous.MaxAnnounced + 1, Reads: 1 + rng.IntN(8),
+		SendWR: 1 + rng.IntN(20), RecvWR: 1000, Reads: 1 + rng.IntN(8),
 		Private: func(rank int, pd transport.PD) ([]byte, error) {
 			n := newNode(rank, pd, rendezvous.FetcherConfig{Piece: 1 + rng.IntN(1000), Depth: 1 + rng.IntN(10)})
 			n.size = func(rts rendezvous.RTS) int { return max(0, int(rts.Length)+50-rng.IntN(150)) }
@@ -92,9 +92,6 @@ func newSim(t *testing.T, seed uint64, rng *rand.Rand) (*channeltest.Sim, [2]*no
 	for i, side := range s.Sides {
 		require.NoError(t, nodes[i].ch.Open(side.QP, side.Peer))
 		nodes[i].poll = side.CQ.Poll
-		for range rendezvous.MaxAnnounced + 1 {
-			require.NoError(t, side.QP.PostRecv(&transport.RecvWR{}))
-		}
 	}
 	return s, nodes
 }

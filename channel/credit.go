@@ -68,6 +68,16 @@ func (c *Channel) Progress() (owing bool, err error) {
 	return false, err
 }
 
+// Owing tells whether Progress has something to do.
+func (c *Channel) Owing() bool {
+	return int(c.recv.consumed-c.recv.told) >= c.recv.threshold || c.paused || c.reply.due
+}
+
+// Pressing tells whether Progress has something to do that the peer may be waiting for.
+func (c *Channel) Pressing() bool {
+	return int(c.recv.consumed-c.recv.told) >= c.recv.lines/2 || c.paused || c.reply.due
+}
+
 // credited takes the peer's count of lines consumed. Behind an answer, which told more, messages may come that were sent before it.
 func (s *sendRing) credited(count uint32) error {
 	switch {

@@ -154,6 +154,9 @@ func (e *Engine) pass() bool {
 	if len(e.batching) > 0 {
 		e.sendBatches()
 	}
+	if len(e.retry) > 0 {
+		e.retryPeers() // first: what the pass itself puts off is for the next one
+	}
 	busy := false
 	for {
 		n := e.cq.Poll(e.wcs[:])
@@ -176,9 +179,6 @@ func (e *Engine) pass() bool {
 		if n < len(e.qps) {
 			break
 		}
-	}
-	if len(e.retry) > 0 {
-		e.retryPeers()
 	}
 	return busy
 }

@@ -152,19 +152,9 @@ func (p *peer) dequeue() {
 	}
 }
 
-// kick gives a peer the chance to do what lacked room so far.
+// kick gives a peer the chance to do what lacked room so far, and what is due.
 func (e *Engine) kick(p *peer) {
-	if p.state != peerOpen {
-		return
-	}
-	if p.waiting() {
-		e.advance(p)
-	}
-	if p.state != peerOpen {
-		return
-	}
-	if err := e.fetcher.Progress(p.ch); err != nil {
-		e.failPeer(p, err)
+	if !e.proceed(p) {
 		return
 	}
 	owing, err := p.ch.Progress()
@@ -175,7 +165,29 @@ func (e *Engine) kick(p *peer) {
 	if p.ch.Phase() > 0 {
 		e.reclaim.arm()
 	}
-	if owing && !p.retrying {
+	if owing {
+		e.later(p)
+	}
+}
+
+// proceed gives a peer the chance to do what lacked room so far; false if the peer is not open.
+func (e *Engine) proceed(p *peer) bool {
+	if p.state == peerOpen && p.waiting() {
+		e.advance(p)
+	}
+	if p.state != peerOpen {
+		return false
+	}
+	if err := e.fetcher.Progress(p.ch); err != nil {
+		e.failPeer(p, err)
+		return false
+	}
+	return true
+}
+
+// later has the next pass kick a peer.
+func (e *Engine) later(p *peer) {
+	if !p.retrying {
 		p.retrying = true
 		e.retry = append(e.retry, p)
 	}

@@ -142,7 +142,13 @@ func (e *Engine) drain(p *peer) {
 		}
 		p.ch.Release()
 	}
-	e.kick(p)
+	// A message of ours carries the credit that is owed. Often one is about to be sent, in answer to what has just come: so CREDIT waits
+	// for the next pass, unless the peer might be waiting for it.
+	if p.ch.Pressing() {
+		e.kick(p)
+	} else if e.proceed(p) && p.ch.Owing() {
+		e.later(p)
+	}
 }
 
 func (e *Engine) arrived(p *peer, kind channel.Kind, body []byte) error {

@@ -212,6 +212,7 @@ func (e *Engine) sleep(rs []*request, cond func() bool) {
 	}
 	if e.waiting.driver == nil {
 		e.waiting.driver = s
+		e.cq.Arm()
 		e.mu.Unlock()
 		err := e.cq.Wait(-1)
 		e.mu.Lock()

@@ -36,11 +36,12 @@ func (b *Batch) Memory() []byte {
 // Count is the number of messages in the batch.
 func (b *Batch) Count() int { return b.count }
 
-// Add copies a message into the batch. False means that it would not fit a slot of the channel any more.
+// Add copies a message into the batch. False means that it would not fit a slot of the channel any more, or that the slots are about to
+// change. A batch that is not empty was made for the present slots: it has to be sent before the channel's Tick.
 func (b *Batch) Add(c *channel.Channel, env Envelope, payload []byte) bool {
 	at := len(b.buf)
 	n := at + entryLen + len(payload)
-	if n > cap(b.buf) || n > c.MaxBody() {
+	if n > cap(b.buf) || n > c.MaxBody() || c.Paused() {
 		return false
 	}
 	b.buf = b.buf[:n]

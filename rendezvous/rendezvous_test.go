@@ -20,11 +20,12 @@ func TestRendezvous_SendQueueFullAtEachPoint(t *testing.T) {
 	refused := map[transport.Opcode]int{}
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		l := openCounting(t, rendezvous.FetcherConfig{Piece: 1 + rng.IntN(64), Depth: 1 + rng.IntN(6)}, refused)
+		l := openCounting(t, nil, rendezvous.FetcherConfig{Piece: 1 + rng.IntN(64), Depth: 1 + rng.IntN(6)}, refused)
 		l.A.Depth, l.B.Depth = 1+rng.IntN(4), 1+rng.IntN(4)
 		nodes := [2]*node{l.a, l.b}
 		for _, n := range nodes {
 			n.size = func(rts rendezvous.RTS) int { return max(0, int(rts.Length)+20-rng.IntN(60)) }
+			n.cut = cutter(rng)
 		}
 		const total = 40
 		for steps := 0; ; steps++ {

@@ -80,6 +80,7 @@ func newSim(t *testing.T, seed uint64, rng *rand.Rand) (*channeltest.Sim, [2]*no
 		Private: func(rank int, pd transport.PD) ([]byte, error) {
 			n := newNode(rank, pd, rendezvous.FetcherConfig{Piece: 1 + rng.IntN(1000), Depth: 1 + rng.IntN(10)})
 			n.size = func(rts rendezvous.RTS) int { return max(0, int(rts.Length)+50-rng.IntN(150)) }
+			n.cut = cutter(rng)
 			ch, err := channel.New(pd, channel.Config{})
 			if err != nil {
 				return nil, err
@@ -90,7 +91,7 @@ func newSim(t *testing.T, seed uint64, rng *rand.Rand) (*channeltest.Sim, [2]*no
 	})
 	require.NoError(t, err)
 	for i, side := range s.Sides {
-		require.NoError(t, nodes[i].ch.Open(side.QP, side.Peer))
+		require.NoError(t, nodes[i].ch.Open(counting{side.QP, map[transport.Opcode]int{}, &nodes[i].recvs}, side.Peer))
 		nodes[i].poll = side.CQ.Poll
 	}
 	return s, nodes

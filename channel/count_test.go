@@ -12,9 +12,9 @@ import (
 // TestCount_E12_LinesCountModulo2To32 begins a little before the counts of lines go over, in both directions, and exchanges twice what is left.
 func TestCount_E12_LinesCountModulo2To32(t *testing.T) {
 	p := channeltest.NewPair()
-	a, err := New(p.A.PD(), Default)
+	a, err := New(p.A.PD(), Config{})
 	require.NoError(t, err)
-	b, err := New(p.B.PD(), Default)
+	b, err := New(p.B.PD(), Config{})
 	require.NoError(t, err)
 	require.NoError(t, a.Open(p.A, b.Descriptor()))
 	require.NoError(t, b.Open(p.B, a.Descriptor()))
@@ -66,4 +66,30 @@ func TestFlags_E12_AStepChangesEveryByte(t *testing.T) {
 		}
 	}
 	require.Equal(t, uint64(1), uint64(lapStep)%2, "or a generation would come again too early")
+}
+
+// TestThreshold_E12_ThereIsOne in every ring of a list of phases that Check accepts: the least that is enough for CREDITs is not above
+// the greatest that lets a full message go, and what a rank uses is between them.
+func TestThreshold_E12_ThereIsOne(t *testing.T) {
+	check := func(s shape) {
+		slot := linesIn(s.slot)
+		low, high := thresholds(s.lines, slot)
+		if low > high || s.threshold() < low || s.threshold() > high {
+			t.Fatalf("%+v: %d, from %d to %d", s, s.threshold(), low, high)
+		}
+	}
+	for slot := 1; slot <= maxLarge+1; slot++ {
+		first, later := []int{slot}, []int{minSmall, slot}
+		if (Config{Phases: first}).Check() == nil {
+			check(geometry(first, 0))
+			require.LessOrEqual(t, geometry(first, 0).region(), 8<<10)
+		} else {
+			require.True(t, slot < 100 || slot > 2000, "%d", slot)
+		}
+		if (Config{Phases: later}).Check() == nil {
+			check(geometry(later, 1))
+		} else {
+			require.True(t, slot < 1000 || slot > 200_000, "%d", slot)
+		}
+	}
 }

@@ -14,7 +14,7 @@ import (
 func letters(n int) []byte { return bytes.Repeat([]byte("abcdefghijklmnop"), n/16+1)[:n] }
 
 func TestGolden_E12_OpenAndSmallMessages(t *testing.T) {
-	l := open(t, channel.Default)
+	l := open(t, channel.Config{})
 	l.record()
 	for _, c := range []*channel.Channel{l.a, l.b} {
 		r := channeltest.ReadRing(c.Descriptor())
@@ -37,10 +37,10 @@ func TestGolden_E12_OpenAndSmallMessages(t *testing.T) {
 }
 
 func TestGolden_E12_SkipAtTheEndOfTheRing(t *testing.T) {
-	l := open(t, channel.Config{SlotSize: 192, Slots: 8})
+	l := open(t, channel.Config{Phases: []int{192}})
 	l.record()
-	l.Say("slots of 3 lines, 24 lines in all; messages of 2 and of 3 lines")
-	for i := range 24 {
+	l.Say("slots of 3 lines, 64 lines in all; messages of 2 and of 3 lines")
+	for i := range 53 {
 		n := 40 + 64*(1+i%2)
 		require.True(t, put(t, l.a, channel.Eager, letters(n), false))
 		l.drive(t)
@@ -54,7 +54,7 @@ func TestGolden_E12_SkipAtTheEndOfTheRing(t *testing.T) {
 }
 
 func TestGolden_E12_CreditsAloneAndWithTraffic(t *testing.T) {
-	l := open(t, channel.Config{SlotSize: 192, Slots: 8})
+	l := open(t, channel.Config{Phases: []int{192}})
 	l.record()
 	send := func(from, to *channel.Channel, n int) {
 		require.True(t, put(t, from, channel.Eager, letters(n), false))
@@ -62,7 +62,7 @@ func TestGolden_E12_CreditsAloneAndWithTraffic(t *testing.T) {
 		require.Len(t, take(t, to), 1)
 	}
 	l.Say("one way: a CREDIT by itself for a quarter of the ring")
-	for range 14 {
+	for range 35 {
 		send(l.a, l.b, 1)
 		progress(t, l.b)
 		progress(t, l.a)
@@ -83,11 +83,11 @@ func TestGolden_E12_CreditsAloneAndWithTraffic(t *testing.T) {
 }
 
 func TestGolden_E12_ControlWhileDataStarves(t *testing.T) {
-	l := open(t, channel.Config{SlotSize: 192, Slots: 8})
+	l := open(t, channel.Config{Phases: []int{192}})
 	l.record()
 	l.Say("A sends data until there is no room, B likewise; nobody reads")
 	for _, c := range []*channel.Channel{l.a, l.b} {
-		for put(t, c, channel.Eager, letters(100), false) {
+		for put(t, c, channel.Eager, letters(c.MaxBody()), false) {
 		}
 	}
 	l.drive(t)

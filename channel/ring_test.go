@@ -13,7 +13,7 @@ import (
 
 // TestRing_E12_NoAllocationPerMessage counts both ends, with laps, SKIPs and CREDITs.
 func TestRing_E12_NoAllocationPerMessage(t *testing.T) {
-	l := open(t, channel.Config{SlotSize: 192, Slots: 8})
+	l := open(t, channel.Config{Phases: []int{192}})
 	i := 0
 	round := func() {
 		for _, c := range [2]*channel.Channel{l.a, l.a} {
@@ -40,7 +40,7 @@ func TestRing_E12_NoAllocationPerMessage(t *testing.T) {
 
 // TestRing_E12_ReserveThatIsNotCommittedCostsNothing, however often and with whatever sizes, but for the SKIP that one may have sent.
 func TestRing_E12_ReserveThatIsNotCommittedCostsNothing(t *testing.T) {
-	l := open(t, channel.Config{SlotSize: 192, Slots: 8})
+	l := open(t, channel.Config{Phases: []int{192}})
 	for i := range 100 {
 		for n := range l.a.MaxBody() + 1 {
 			require.Len(t, l.a.Reserve(n), n)
@@ -56,12 +56,12 @@ func TestRing_E12_ReserveThatIsNotCommittedCostsNothing(t *testing.T) {
 
 // TestRing_E12_CreditBetweenReserveAndCommit takes the lines that were reserved: Commit says so, and nothing is sent where another message is.
 func TestRing_E12_CreditBetweenReserveAndCommit(t *testing.T) {
-	l := open(t, channel.Config{SlotSize: 192, Slots: 8})
-	for range 6 {
+	l := open(t, channel.Config{Phases: []int{192}})
+	for range 16 {
 		require.True(t, put(t, l.b, channel.Eager, letters(1), false))
 	}
 	l.drive(t)
-	require.Len(t, take(t, l.a), 6)
+	require.Len(t, take(t, l.a), 16)
 	copy(l.a.Reserve(5), "first")
 	progress(t, l.a)
 	require.Equal(t, uint64(1), l.a.Stats().Credits)
@@ -73,13 +73,13 @@ func TestRing_E12_CreditBetweenReserveAndCommit(t *testing.T) {
 
 // TestRing_E12_WhatIsRefused leaves no trace: a body of an impossible size, Commit of nothing, twice, or of an inner kind.
 func TestRing_E12_WhatIsRefused(t *testing.T) {
-	l := open(t, channel.Default)
+	l := open(t, channel.Config{})
 	require.Nil(t, l.a.Reserve(-1))
 	require.Nil(t, l.a.Reserve(l.a.MaxBody()+1))
 	require.Nil(t, l.a.ReserveControl(l.a.MaxBody()+1))
 	require.ErrorIs(t, l.a.Commit(channel.Eager, false), transport.ErrInvalid)
 	require.NotNil(t, l.a.Reserve(1))
-	for _, k := range []channel.Kind{0, skip, credit, 200} {
+	for _, k := range []channel.Kind{0, skip, credit, channel.Eager - 2, channel.Eager - 1, channel.Batch + 1, 200} {
 		require.ErrorIs(t, l.a.Commit(k, false), transport.ErrInvalid)
 	}
 	require.NoError(t, l.a.Commit(channel.Eager, false))
@@ -93,7 +93,7 @@ func TestRing_E12_WhatIsRefused(t *testing.T) {
 
 // TestRing_E12_FullSendQueue: nothing is lost or sent twice when the queue pair takes one request at a time.
 func TestRing_E12_FullSendQueue(t *testing.T) {
-	l := open(t, channel.Config{SlotSize: 192, Slots: 8})
+	l := open(t, channel.Config{Phases: []int{192}})
 	l.A.Depth, l.B.Depth = 1, 1
 	full, got := 0, 0
 	for sent := 0; sent < 200; {
@@ -121,31 +121,35 @@ func TestRing_E12_FullSendQueue(t *testing.T) {
 	require.Equal(t, 200-got, len(take(t, l.b)))
 }
 
-// TestRing_E1_RegisteredMemory: both rings of an end are within 16 KiB in every shape, and the counter says what there is.
+// TestRing_E1_RegisteredMemory: all that is registered at an end is within 16 KiB for every size of the first slots, and the counter says
+// what there is.
 func TestRing_E1_RegisteredMemory(t *testing.T) {
-	shapes(t, func(cfg channel.Config) {
-		l := open(t, cfg)
+	for slot := 100; slot <= 2000; slot++ {
+		l := open(t, channel.Config{Phases: []int{slot}})
+		ring := channeltest.ReadRing(l.a.Descriptor())
 		require.Equal(t, 2, l.A.Regions())
-		require.Equal(t, 2*cfg.SlotSize*cfg.Slots, l.a.Stats().Registered)
+		require.Equal(t, 2*64*int(ring.Lines+2), l.a.Stats().Registered)
 		require.LessOrEqual(t, l.a.Stats().Registered, 16<<10)
-	})
+	}
 }
 
 // FuzzDescriptor: what is accepted is what Append writes, and New would make such a ring.
 func FuzzDescriptor(f *testing.F) {
-	d := channel.Descriptor{SlotSize: 640, Lines: 80, Key: 1 << 60, Generation: 1<<63 + 5}
+	d := channel.Descriptor{Phases: []int{640, 16384}, Key: 1 << 60, Generation: 1<<63 + 5}
 	f.Add(d.Append(nil))
-	f.Add(channel.Descriptor{SlotSize: 2048, Lines: 128}.Append(nil))
+	f.Add(channel.Descriptor{Phases: []int{2000}}.Append(nil))
 	f.Add([]byte{})
+	f.Add([]byte{1, 0, 0})
 	f.Add([]byte{2, 0, 0})
-	f.Add(channel.Descriptor{SlotSize: 100, Lines: 80}.Append(nil))
-	f.Add(channel.Descriptor{SlotSize: 640, Lines: 81}.Append(nil))
-	f.Add(channel.Descriptor{SlotSize: 640, Lines: 1 << 30}.Append(nil))
+	f.Add(channel.Descriptor{Phases: []int{99}}.Append(nil))
+	f.Add(channel.Descriptor{Phases: []int{640, 640}}.Append(nil))
+	f.Add(channel.Descriptor{Phases: []int{640, 1 << 31}}.Append(nil))
+	f.Add(channel.Descriptor{}.Append(nil))
 	pd := channeltest.NewPair().A.PD()
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d, err := channel.ParseDescriptor(b)
 		if err != nil {
-			if len(b) >= 2 && (b[0] != 1 || b[1] != 0) {
+			if len(b) >= 2 && (b[0] != 2 || b[1] != 0) {
 				require.ErrorIs(t, err, transport.ErrVersion)
 			} else {
 				require.ErrorIs(t, err, transport.ErrProtocol)
@@ -153,32 +157,81 @@ func FuzzDescriptor(f *testing.F) {
 			return
 		}
 		require.Equal(t, b, d.Append(nil))
-		c, err := channel.New(pd, channel.Config{SlotSize: d.SlotSize, Slots: d.Lines * 64 / d.SlotSize})
+		c, err := channel.New(pd, channel.Config{Phases: d.Phases})
 		require.NoError(t, err)
 		require.NoError(t, c.Close())
 	})
 }
 
-// TestDescriptor_EveryFieldComesBack, and each that cannot be is refused.
+// TestDescriptor_EveryFieldComesBack, and what cannot be is refused.
 func TestDescriptor_EveryFieldComesBack(t *testing.T) {
-	d := channel.Descriptor{SlotSize: 192, Lines: 24, Key: 0x1122334455667788, Generation: 0x99aabbccddeeff01}
+	d := channel.Descriptor{Phases: []int{192, 1000, 200_000}, Key: 0x1122334455667788, Generation: 0x99aabbccddeeff01}
 	b := d.Append([]byte("before"))[6:]
 	got, err := channel.ParseDescriptor(b)
 	require.NoError(t, err)
 	require.Equal(t, d, got)
-	require.Equal(t, channeltest.Ring{SlotSize: 192, Lines: 24, Key: uint64(d.Key), Generation: d.Generation}, channeltest.ReadRing(b))
+	require.Equal(t, channeltest.Ring{SlotSize: 192, Lines: 64, Key: uint64(d.Key), Generation: d.Generation}, channeltest.ReadRing(b))
 	for i := range b {
 		_, err := channel.ParseDescriptor(b[:i])
 		require.ErrorIs(t, err, transport.ErrProtocol, "the first %d bytes", i)
 	}
 	_, err = channel.ParseDescriptor(append(b, 0))
 	require.ErrorIs(t, err, transport.ErrProtocol)
-	for i := range 12 { // version, reserved, slot, lines
+	for i := range 4 { // version, number of phases
 		b[i] ^= 1
 		_, err := channel.ParseDescriptor(b)
 		require.Error(t, err, "byte %d", i)
 		b[i] ^= 1
 	}
+	for _, phases := range [][]int{
+		{}, {99}, {2001}, {640, 640}, {2000, 1000}, {640, 999}, {640, 200_001}, {640, 16384, 16383}, {1<<32 - 1},
+		{100, 1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007},
+	} {
+		d.Phases = phases
+		_, err := channel.ParseDescriptor(d.Append(nil))
+		require.ErrorIs(t, err, transport.ErrProtocol, "%v", phases)
+	}
+}
+
+// TestOpen_PeerWithOtherPhases is refused, and the channel can be opened with another.
+func TestOpen_PeerWithOtherPhases(t *testing.T) {
+	p := channeltest.NewPair()
+	a, err := channel.New(p.A.PD(), channel.Config{Phases: []int{640, 16384}})
+	require.NoError(t, err)
+	for _, phases := range [][]int{{640}, {640, 16384, 20000}, {641, 16384}} {
+		err := a.Open(p.A, channel.Descriptor{Phases: phases, Key: 1, Generation: 1}.Append(nil))
+		require.ErrorIs(t, err, transport.ErrInvalid)
+		require.ErrorContains(t, err, "all ranks of a job need the same")
+		require.Equal(t, channel.StateNew, a.State())
+		require.Equal(t, 1, p.A.Regions())
+	}
+	require.NoError(t, a.Open(p.A, channel.Descriptor{Phases: []int{640, 16384}, Key: 1, Generation: 1}.Append(nil)))
+	require.NoError(t, a.Close())
+}
+
+// TestHold_IsHeardWithTheNextMessage, whatever its kind, and taken back by the one after it.
+func TestHold_IsHeardWithTheNextMessage(t *testing.T) {
+	l := open(t, channel.Config{Phases: []int{192}})
+	for _, on := range []bool{true, false, true} {
+		l.b.Hold(on)
+		require.NotEqual(t, on, l.a.Held())
+		require.True(t, put(t, l.b, channel.RTS, nil, false))
+		l.drive(t)
+		require.Len(t, take(t, l.a), 1)
+		require.Equal(t, on, l.a.Held())
+		require.False(t, l.b.Held())
+	}
+	l.b.Hold(false)
+	for l.b.Stats().Credits == 0 { // nothing but a CREDIT goes that way
+		require.True(t, put(t, l.a, channel.Eager, nil, false))
+		l.drive(t)
+		require.Len(t, take(t, l.b), 1)
+		progress(t, l.b)
+	}
+	require.True(t, l.a.Held())
+	l.drive(t)
+	require.Empty(t, take(t, l.a))
+	require.False(t, l.a.Held())
 }
 
 // FuzzRing is a peer that writes what it likes, wherever it likes: bytes that make no sense, and messages that do but for one thing.
@@ -188,7 +241,7 @@ func FuzzRing(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 1, 0, 0, 0, 5, 3, 0, 1, 3, 250, 3, 0})
 	f.Add([]byte{0, 23, 0, 3, 0, 3, 0, 0, 0, 0, 4, 5, 6, 7, 8, 5, 20, 20, 1, 0})
 	f.Add([]byte{0, 0, 168, 3, 0, 0, 3, 168, 3, 0, 0, 6, 168, 3, 0, 6, 0, 0, 0, 0, 0, 9, 255, 3, 9})
-	cfg := channel.Config{SlotSize: 192, Slots: 8}
+	cfg := channel.Config{Phases: []int{192}}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		v := newVictim(t, cfg)
 		begin := uintptr(unsafe.Pointer(&v.memory[0]))

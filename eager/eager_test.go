@@ -20,12 +20,12 @@ type link struct {
 	a, b *channel.Channel
 }
 
-func open(t testing.TB, a, b channel.Config) *link {
+func open(t testing.TB, cfg channel.Config) *link {
 	l := &link{Pair: channeltest.NewPair()}
 	var err error
-	l.a, err = channel.New(l.A.PD(), a)
+	l.a, err = channel.New(l.A.PD(), cfg)
 	require.NoError(t, err)
-	l.b, err = channel.New(l.B.PD(), b)
+	l.b, err = channel.New(l.B.PD(), cfg)
 	require.NoError(t, err)
 	require.NoError(t, l.a.Open(l.A, l.b.Descriptor()))
 	require.NoError(t, l.b.Open(l.B, l.a.Descriptor()))
@@ -35,6 +35,22 @@ func open(t testing.TB, a, b channel.Config) *link {
 		require.Zero(t, l.A.Regions()+l.B.Regions())
 	})
 	return l
+}
+
+// turn has both ends look at what has come, and tell what is owed: nothing else is there.
+func (l *link) turn(t testing.TB, looks ...*channel.Channel) {
+	t.Helper()
+	require.NoError(t, l.Drive())
+	for _, c := range looks {
+		_, _, ok, err := c.Next()
+		require.NoError(t, err)
+		require.False(t, ok)
+	}
+	for _, c := range []*channel.Channel{l.a, l.b} {
+		_, err := c.Progress()
+		require.NoError(t, err)
+	}
+	require.NoError(t, l.Drive())
 }
 
 // arrive carries everything out, and gives the one message that then is there.
@@ -62,7 +78,7 @@ func pattern(seq, n int) []byte {
 }
 
 func TestGolden_Eager(t *testing.T) {
-	l := open(t, channel.Default, channel.Default)
+	l := open(t, channel.Config{})
 	var tr channeltest.Transcript
 	tr.Record(l.Pair, l.a.Descriptor(), l.b.Descriptor())
 	tr.Say("from nothing to all that a slot takes")
@@ -75,10 +91,13 @@ func TestGolden_Eager(t *testing.T) {
 	}
 	tr.Say("the greatest envelope, a payload in three pieces, and a message that follows at once")
 	env := eager.Envelope{Context: math.MaxUint32, Tag: math.MaxInt32}
-	sent, err := eager.SendVec(l.b, env, [][]byte{[]byte("left "), nil, []byte("middle "), []byte("right")}, true)
+	var m eager.Message
+	m.Start(env, [][]byte{[]byte("left "), nil, []byte("middle "), []byte("right")})
+	n, o, err := m.Advance(l.b, true)
 	require.NoError(t, err)
-	require.True(t, sent)
-	sent, err = eager.Send(l.b, eager.Envelope{}, []byte("after"), false)
+	require.Equal(t, channel.Done, o)
+	require.Equal(t, 17, n)
+	sent, err := eager.Send(l.b, eager.Envelope{}, []byte("after"), false)
 	require.NoError(t, err)
 	require.True(t, sent)
 	got, payload := l.arrive(t, l.a)
@@ -90,73 +109,57 @@ func TestGolden_Eager(t *testing.T) {
 	tr.Golden(t, "eager")
 }
 
-// TestSend_E12_EverySizeUpToMax arrives as it was, from both ends of a channel whose rings differ: the receiver's slot decides.
+// TestSend_E12_EverySizeUpToMax arrives as it was, in slots of every size.
 func TestSend_E12_EverySizeUpToMax(t *testing.T) {
-	small, large := channel.Config{SlotSize: 128, Slots: 16}, channel.Config{SlotSize: 2048, Slots: 4}
-	l := open(t, small, large)
-	require.Equal(t, 2048-32, eager.Max(l.a))
-	require.Equal(t, 128-32, eager.Max(l.b))
-	for _, way := range [][2]*channel.Channel{{l.a, l.b}, {l.b, l.a}} {
-		from, to := way[0], way[1]
-		for n := 0; n <= eager.Max(from); n++ {
+	for _, slot := range []int{100, 128, 129, 640, 1999, 2000} {
+		l := open(t, channel.Config{Phases: []int{slot}})
+		require.Equal(t, slot-32, eager.Max(l.a))
+		for n := 0; n <= eager.Max(l.a); n++ {
 			env := eager.Envelope{Context: uint32(n) << 20, Tag: int32(n)}
-			sent, err := eager.Send(from, env, pattern(n, n), false)
+			sent, err := eager.Send(l.a, env, pattern(n, n), false)
 			require.NoError(t, err)
 			require.True(t, sent)
-			got, payload := l.arrive(t, to)
+			got, payload := l.arrive(t, l.b)
 			require.Equal(t, env, got)
 			require.Equal(t, pattern(n, n), payload)
-			_, err = to.Progress()
-			require.NoError(t, err)
-			require.NoError(t, l.Drive())
-			_, _, ok, err := from.Next()
-			require.NoError(t, err)
-			require.False(t, ok)
+			l.turn(t)
+			l.turn(t, l.a)
 		}
-		sent, err := eager.Send(from, eager.Envelope{}, make([]byte, eager.Max(from)+1), false)
-		require.NoError(t, err)
-		require.False(t, sent)
-		sent, err = eager.SendVec(from, eager.Envelope{}, [][]byte{make([]byte, eager.Max(from)), {1}}, false)
+		sent, err := eager.Send(l.a, eager.Envelope{}, make([]byte, eager.Max(l.a)+1), false)
 		require.NoError(t, err)
 		require.False(t, sent)
 	}
-	c, err := channel.New(l.A.PD(), small)
+	p := channeltest.NewPair()
+	c, err := channel.New(p.A.PD(), channel.Config{})
 	require.NoError(t, err)
 	require.Negative(t, eager.Max(c), "before the channel is open")
 	require.NoError(t, c.Close())
 }
 
-// TestSendVec_E2_PiecesOfEverySize gives the same message as its pieces in a row.
-func TestSendVec_E2_PiecesOfEverySize(t *testing.T) {
-	l := open(t, channel.Default, channel.Default)
-	whole := pattern(1, 200)
-	for i := range 201 {
-		for _, j := range []int{i, (i + 201) / 2, 200} {
-			sent, err := eager.SendVec(l.a, eager.Envelope{Tag: int32(i)}, [][]byte{whole[:i], {}, whole[i:j], whole[j:]}, false)
-			require.NoError(t, err)
-			require.True(t, sent)
-			_, payload := l.arrive(t, l.b)
-			require.Equal(t, whole, payload)
-			_, err = l.b.Progress()
-			require.NoError(t, err)
-			require.NoError(t, l.Drive())
-			_, _, _, err = l.a.Next()
-			require.NoError(t, err)
-		}
-	}
+// TestMax_E2_IsTheThreshold if that is less than what a slot carries.
+func TestMax_E2_IsTheThreshold(t *testing.T) {
+	require.Equal(t, 50, eager.Max(open(t, channel.Config{Threshold: 50}).a))
+	require.Equal(t, 608, eager.Max(open(t, channel.Config{Threshold: 616}).a))
+	require.Equal(t, 512, eager.Max(open(t, channel.Config{ThresholdPercent: 80}).a))
+	require.Equal(t, 608, eager.Max(open(t, channel.Config{ThresholdPercent: 99}).a))
 }
 
 // TestSend_E5_NoRoomIsNoError, whether credits or the send queue are used up; what comes later is in order.
 func TestSend_E5_NoRoomIsNoError(t *testing.T) {
 	for _, depth := range []int{1, 3, 256} {
-		l := open(t, channel.Default, channel.Default)
+		l := open(t, channel.Config{})
 		l.A.Depth = depth
 		sends := []func(i int) (bool, error){
 			func(i int) (bool, error) {
 				return eager.Send(l.a, eager.Envelope{Tag: int32(i)}, pattern(i, i%300), i%2 == 0)
 			},
 			func(i int) (bool, error) {
-				return eager.SendVec(l.a, eager.Envelope{Tag: int32(i)}, [][]byte{pattern(i, i%300)}, i%2 == 0)
+				var m eager.Message
+				m.Start(eager.Envelope{Tag: int32(i)}, [][]byte{pattern(i, i%300)})
+				n, o, err := m.Advance(l.a, i%2 == 0)
+				require.Equal(t, map[channel.Outcome]int{channel.Done: i % 300}[o], n)
+				require.Equal(t, o == channel.Done, m.Begun() && m.Done())
+				return o == channel.Done, err
 			},
 		}
 		refused, got := 0, 0
@@ -182,11 +185,8 @@ func TestSend_E5_NoRoomIsNoError(t *testing.T) {
 				l.b.Release()
 				got++
 			}
-			_, err = l.b.Progress()
-			require.NoError(t, err)
-			require.NoError(t, l.Drive())
-			_, _, _, err = l.a.Next()
-			require.NoError(t, err)
+			l.turn(t)
+			l.turn(t, l.a, l.b)
 		}
 		require.Positive(t, refused)
 		require.Positive(t, got)
@@ -195,25 +195,35 @@ func TestSend_E5_NoRoomIsNoError(t *testing.T) {
 
 // TestSend_ABrokenQueuePairIsAnError and nothing is said to be sent.
 func TestSend_ABrokenQueuePairIsAnError(t *testing.T) {
-	l := open(t, channel.Default, channel.Default)
+	l := open(t, channel.Config{})
 	l.A.Abort(transport.ErrPeerLost)
 	sent, err := eager.Send(l.a, eager.Envelope{}, nil, false)
 	require.ErrorIs(t, err, transport.ErrState)
 	require.False(t, sent)
-	sent, err = eager.SendVec(l.a, eager.Envelope{}, nil, false)
-	require.ErrorIs(t, err, transport.ErrState)
-	require.False(t, sent)
+	for _, elems := range [][][]byte{nil, {{1}}, {make([]byte, 500), make([]byte, 500)}} {
+		var m eager.Message
+		m.Start(eager.Envelope{}, elems)
+		n, _, err := m.Advance(l.a, false)
+		require.ErrorIs(t, err, transport.ErrState)
+		require.Zero(t, n)
+		require.False(t, m.Begun())
+		opened, err := m.Open(l.a)
+		require.ErrorIs(t, err, transport.ErrState)
+		require.False(t, opened || m.Begun())
+	}
 }
 
 func TestSend_NoAllocationPerMessage(t *testing.T) {
-	l := open(t, channel.Default, channel.Default)
+	l := open(t, channel.Config{})
 	payload, vec := pattern(0, 100), [][]byte{pattern(1, 30), pattern(2, 70)}
+	var m eager.Message
 	round := func() {
 		if sent, err := eager.Send(l.a, eager.Envelope{Tag: 1}, payload, true); !sent || err != nil {
 			t.Fatal(sent, err)
 		}
-		if sent, err := eager.SendVec(l.a, eager.Envelope{Tag: 2}, vec, false); !sent || err != nil {
-			t.Fatal(sent, err)
+		m.Start(eager.Envelope{Tag: 2}, vec)
+		if n, o, err := m.Advance(l.a, false); n != 100 || o != channel.Done || err != nil {
+			t.Fatal(n, o, err)
 		}
 		if err := l.Drive(); err != nil {
 			t.Fatal(err)
@@ -248,7 +258,6 @@ func FuzzParse(f *testing.F) {
 		env, payload, err := eager.Parse(body)
 		if len(body) < 8 || body[7] >= 0x80 {
 			require.ErrorIs(t, err, transport.ErrProtocol)
-			require.Nil(t, payload)
 			return
 		}
 		require.NoError(t, err)

@@ -14,9 +14,11 @@ import (
 
 // TestRTS_EveryFieldComesBack, and what no announcement can be is refused.
 func TestRTS_EveryFieldComesBack(t *testing.T) {
-	good := rendezvous.RTS{Context: 0x01020304, Tag: 0x11121314, ID: 0x21222324, Key: 0x3132333435363738, Offset: 0x4142434445, Length: 1 << 46}
+	good := rendezvous.RTS{Context: 0x01020304, Tag: 0x11121314, Source: rendezvous.Source{
+		ID: 0x2122232425262728, Key: 0x3132333435363738, Offset: 0x4142434445, Length: 1 << 46,
+	}}
 	b := good.Append([]byte("before"))[6:]
-	require.Len(t, b, 36)
+	require.Len(t, b, 40)
 	got, err := rendezvous.ParseRTS(b)
 	require.NoError(t, err)
 	require.Equal(t, good, got)
@@ -43,10 +45,11 @@ func TestRTS_EveryFieldComesBack(t *testing.T) {
 // FuzzRTS: what is accepted is what Append writes, with a length that an int can hold and an end that does not go over.
 func FuzzRTS(f *testing.F) {
 	f.Add([]byte{})
-	f.Add(rendezvous.RTS{Context: 1, Tag: 2, ID: 3, Key: 4, Offset: 5, Length: 6}.Append(nil))
+	f.Add(rendezvous.RTS{Context: 1, Tag: 2, Source: rendezvous.Source{ID: 3, Key: 4, Offset: 5, Length: 6}}.Append(nil))
 	f.Add(rendezvous.RTS{Tag: -1}.Append(nil))
-	f.Add(rendezvous.RTS{Offset: math.MaxUint64, Length: 2}.Append(nil))
-	f.Add(rendezvous.RTS{Length: 1 << 46}.Append(nil))
+	for _, s := range oddSources {
+		f.Add(rendezvous.RTS{Source: s}.Append(nil))
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, err := rendezvous.ParseRTS(b)
 		if err != nil {
@@ -57,6 +60,31 @@ func FuzzRTS(f *testing.F) {
 		require.GreaterOrEqual(t, r.Tag, int32(0))
 		require.LessOrEqual(t, r.Length, uint64(1<<46))
 		require.GreaterOrEqual(t, r.Offset+r.Length, r.Offset)
+	})
+}
+
+// oddSources are on the edge of what can be, and beyond it.
+var oddSources = []rendezvous.Source{
+	{Offset: math.MaxUint64, Length: 2}, {Length: 1 << 46}, {Length: 1<<46 + 1}, {Offset: 1 << 46}, {Offset: 1<<46 + 1},
+}
+
+// FuzzSource: what is accepted is what Append writes, with bounds that an int can hold.
+func FuzzSource(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(rendezvous.Source{ID: math.MaxUint64, Key: 4, Offset: 5, Length: 6}.Append(nil))
+	f.Add(append(rendezvous.Source{}.Append(nil), 0))
+	for _, s := range oddSources {
+		f.Add(s.Append(nil))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := rendezvous.ParseSource(b)
+		if err != nil {
+			require.ErrorIs(t, err, transport.ErrProtocol)
+			require.True(t, len(b) != 32 || binary.LittleEndian.Uint64(b[16:]) > 1<<46 || binary.LittleEndian.Uint64(b[24:]) > 1<<46)
+			return
+		}
+		require.Equal(t, b, s.Append(nil))
+		require.LessOrEqual(t, max(s.Length, s.Offset), uint64(1<<46))
 	})
 }
 
@@ -86,7 +114,7 @@ func FuzzFIN(f *testing.F) {
 			require.NoError(t, l.Drive())
 			_, _, _, err = l.a.ch.Next()
 			require.NoError(t, err)
-			open[uint64(rts.ID)] = token
+			open[rts.ID] = token
 		}
 		for i := range uint64(4) {
 			announce(i, int(i))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,11 +35,13 @@ type node struct {
 	poll func([]transport.WC) int
 
 	size     func(rts rendezvous.RTS) int // of the buffer for a message
+	cut      func(buf []byte) [][]byte    // of it, into those that Start is given; nil for one
 	rts      []rendezvous.RTS             // that came
 	buffers  [][]byte                     // for each of them; its index is the token
 	fetched  []int                        // times that a token of a buffer came back, or that there was nothing to read
 	sources  [][]byte                     // announced; the index is the token
 	finished []int                        // times that a token of a source came back
+	recvs    int                          // posted for FINs
 }
 
 // announce announces bytes if there is room.
@@ -72,7 +75,7 @@ func (n *node) receive(max int) error {
 		buf := make([]byte, n.size(rts))
 		token := len(n.buffers)
 		n.rts, n.buffers, n.fetched = append(n.rts, rts), append(n.buffers, buf), append(n.fetched, 0)
-		done, err := n.fet.Start(n.ch, rts, buf, uint64(token))
+		done, err := n.fet.Start(n.ch, rts.Source, n.bufs(buf), uint64(token))
 		if done {
 			n.fetched[token]++
 		}
@@ -81,6 +84,24 @@ func (n *node) receive(max int) error {
 		}
 	}
 	return nil
+}
+
+func (n *node) bufs(buf []byte) [][]byte {
+	if n.cut == nil {
+		return [][]byte{buf}
+	}
+	return n.cut(buf)
+}
+
+// cutter cuts buffers anywhere, into empty ones, too.
+func cutter(rng *rand.Rand) func(buf []byte) [][]byte {
+	return func(buf []byte) (bufs [][]byte) {
+		for rng.IntN(4) > 0 {
+			n := rng.IntN(len(buf) + 1)
+			bufs, buf = append(bufs, buf[:n]), buf[n:]
+		}
+		return append(bufs, buf)
+	}
 }
 
 // complete takes at most max completions.
@@ -96,9 +117,6 @@ func (n *node) complete(max int) error {
 				return err
 			}
 			n.finished[token]++
-			if err := n.ch.QP().PostRecv(&transport.RecvWR{}); err != nil {
-				return err
-			}
 		case rendezvous.Owns(wc.ID):
 			token, done, err := n.fet.Completed(&wc)
 			if done {
@@ -143,6 +161,9 @@ func (n *node) check(peer *node) error {
 			return fmt.Errorf("behind message %d something was written", i)
 		}
 	}
+	if spare := n.recvs - len(n.sources); spare < 0 || spare > 1 {
+		return fmt.Errorf("%d Recvs for %d announcements", n.recvs, len(n.sources))
+	}
 	if open := peer.ann.Outstanding(peer.ch); open != 0 {
 		return fmt.Errorf("%d announcements are open", open)
 	}
@@ -156,10 +177,16 @@ type link struct {
 	a, b *node
 }
 
-// counting is a queue pair that counts what it could not take.
+// counting is a queue pair that counts what it could not take, and the Recvs that were posted.
 type counting struct {
 	transport.QP
 	refused map[transport.Opcode]int
+	recvs   *int
+}
+
+func (q counting) PostRecv(wr *transport.RecvWR) error {
+	*q.recvs++
+	return q.QP.PostRecv(wr)
 }
 
 func (q counting) PostSend(wr *transport.SendWR) error {
@@ -170,32 +197,31 @@ func (q counting) PostSend(wr *transport.SendWR) error {
 	return err
 }
 
-func open(t testing.TB, conf rendezvous.FetcherConfig) *link {
-	return openCounting(t, conf, map[transport.Opcode]int{})
+func open(t testing.TB, conf rendezvous.FetcherConfig) *link { return openPhases(t, nil, conf) }
+
+// openPhases has the channel's phases be others than the usual.
+func openPhases(t testing.TB, phases []int, conf rendezvous.FetcherConfig) *link {
+	return openCounting(t, phases, conf, map[transport.Opcode]int{})
 }
 
 // openCounting has the requests counted for which the send queue was full.
-func openCounting(t testing.TB, conf rendezvous.FetcherConfig, refused map[transport.Opcode]int) *link {
+func openCounting(t testing.TB, phases []int, conf rendezvous.FetcherConfig, refused map[transport.Opcode]int) *link {
 	l := &link{Pair: channeltest.NewPair()}
 	l.a, l.b = newNode(0, l.A.PD(), conf), newNode(1, l.B.PD(), conf)
 	l.a.poll, l.b.poll = l.A.Poll, l.B.Poll
-	l.connect(t, refused)
-	for range rendezvous.MaxAnnounced {
-		require.NoError(t, l.A.PostRecv(&transport.RecvWR{}))
-		require.NoError(t, l.B.PostRecv(&transport.RecvWR{}))
-	}
+	l.connect(t, channel.Config{Phases: phases}, refused)
 	return l
 }
 
 // connect gives the two nodes a channel.
-func (l *link) connect(t testing.TB, refused map[transport.Opcode]int) {
+func (l *link) connect(t testing.TB, conf channel.Config, refused map[transport.Opcode]int) {
 	var err error
-	l.a.ch, err = channel.New(l.A.PD(), channel.Default)
+	l.a.ch, err = channel.New(l.A.PD(), conf)
 	require.NoError(t, err)
-	l.b.ch, err = channel.New(l.B.PD(), channel.Default)
+	l.b.ch, err = channel.New(l.B.PD(), conf)
 	require.NoError(t, err)
-	require.NoError(t, l.a.ch.Open(counting{l.A, refused}, l.b.ch.Descriptor()))
-	require.NoError(t, l.b.ch.Open(counting{l.B, refused}, l.a.ch.Descriptor()))
+	require.NoError(t, l.a.ch.Open(counting{l.A, refused, &l.a.recvs}, l.b.ch.Descriptor()))
+	require.NoError(t, l.b.ch.Open(counting{l.B, refused, &l.b.recvs}, l.a.ch.Descriptor()))
 }
 
 // beside makes a second channel between the two ranks, with the tables of the first.
@@ -203,7 +229,7 @@ func (l *link) beside(t testing.TB) *link {
 	second := &link{Pair: l.Pair}
 	a, b := *l.a, *l.b
 	second.a, second.b = &a, &b
-	second.connect(t, map[transport.Opcode]int{})
+	second.connect(t, channel.Config{}, map[transport.Opcode]int{})
 	return second
 }
 

@@ -76,11 +76,12 @@ func TestSim_RendezvousIsCut(t *testing.T) {
 func newSim(t *testing.T, seed uint64, rng *rand.Rand) (*channeltest.Sim, [2]*node) {
 	var nodes [2]*node
 	s, err := channeltest.NewSim(seed, channeltest.Shape{
-		SendWR: 1 + rng.IntN(20), RecvWR: rendezvous.MaxAnnounced + 1, Reads: 1 + rng.IntN(8),
+		SendWR: 1 + rng.IntN(20), RecvWR: 1000, Reads: 1 + rng.IntN(8),
 		Private: func(rank int, pd transport.PD) ([]byte, error) {
 			n := newNode(rank, pd, rendezvous.FetcherConfig{Piece: 1 + rng.IntN(1000), Depth: 1 + rng.IntN(10)})
 			n.size = func(rts rendezvous.RTS) int { return max(0, int(rts.Length)+50-rng.IntN(150)) }
-			ch, err := channel.New(pd, channel.Default)
+			n.cut = cutter(rng)
+			ch, err := channel.New(pd, channel.Config{})
 			if err != nil {
 				return nil, err
 			}
@@ -90,11 +91,8 @@ func newSim(t *testing.T, seed uint64, rng *rand.Rand) (*channeltest.Sim, [2]*no
 	})
 	require.NoError(t, err)
 	for i, side := range s.Sides {
-		require.NoError(t, nodes[i].ch.Open(side.QP, side.Peer))
+		require.NoError(t, nodes[i].ch.Open(counting{side.QP, map[transport.Opcode]int{}, &nodes[i].recvs}, side.Peer))
 		nodes[i].poll = side.CQ.Poll
-		for range rendezvous.MaxAnnounced + 1 {
-			require.NoError(t, side.QP.PostRecv(&transport.RecvWR{}))
-		}
 	}
 	return s, nodes
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"flag"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,7 +24,7 @@ const (
 	lapUnstep = 0x6106ccfa448e5ab // its inverse modulo 2^64
 )
 
-// Ring is a ring as docs/spec/channel.md describes it, from its descriptor.
+// Ring is a ring as docs/spec/channel.md describes it, from its descriptor or from the answer that granted it.
 type Ring struct {
 	SlotSize, Lines uint32
 	Key, Generation uint64
@@ -31,9 +32,10 @@ type Ring struct {
 
 // ReadRing takes a descriptor apart.
 func ReadRing(d []byte) Ring {
+	slot := binary.LittleEndian.Uint32(d[20:])
 	return Ring{
-		SlotSize: binary.LittleEndian.Uint32(d[4:]), Lines: binary.LittleEndian.Uint32(d[8:]),
-		Key: binary.LittleEndian.Uint64(d[12:]), Generation: binary.LittleEndian.Uint64(d[20:]),
+		SlotSize: slot, Lines: min(max(8*((slot+63)/64), 64), 126),
+		Key: binary.LittleEndian.Uint64(d[4:]), Generation: binary.LittleEndian.Uint64(d[12:]),
 	}
 }
 
@@ -43,12 +45,13 @@ type Message struct {
 	Lap         uint64
 	Credit      uint32
 	Kind        uint8
+	Hold        bool
 	Body        []byte
 }
 
 // ReadMessage takes apart what a Write of these bytes puts at an offset of the ring, and checks every word of it.
 func (r Ring) ReadMessage(offset uint64, b []byte) (Message, error) {
-	if offset%64 != 0 || len(b)%64 != 0 || len(b) == 0 || uint32(len(b)) > r.SlotSize || offset+uint64(len(b)) > uint64(r.Lines)*64 {
+	if offset%64 != 0 || len(b)%64 != 0 || len(b) == 0 || uint32(len(b)) > (r.SlotSize+63)/64*64 || offset+uint64(len(b)) > uint64(r.Lines)*64 {
 		return Message{}, fmt.Errorf("%d bytes at %d are no lines of the ring", len(b), offset)
 	}
 	word := func(at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
@@ -56,14 +59,16 @@ func (r Ring) ReadMessage(offset uint64, b []byte) (Message, error) {
 	length := word(0) & 0xffffff
 	m := Message{
 		Line: int(offset / 64), Lines: len(b) / 64, Lap: (tail - r.Generation) * lapUnstep,
-		Credit: binary.LittleEndian.Uint32(b[8:]), Kind: b[12],
+		Credit: binary.LittleEndian.Uint32(b[8:]), Kind: b[12], Hold: b[13]&1 != 0,
 	}
 	switch {
 	case word(0)>>24 != (tail+length*headMix)&0xff_ffff_ffff:
 		return m, fmt.Errorf("the head %#x is not of the generation %#x", word(0), tail)
 	case (16+length+8+63)/64 != uint64(m.Lines):
 		return m, fmt.Errorf("a body of %d bytes in %d lines", length, m.Lines)
-	case b[13]|b[14]|b[15] != 0:
+	case uint32(length) > r.SlotSize-24:
+		return m, fmt.Errorf("a body of %d bytes in a slot of %d", length, r.SlotSize)
+	case b[13]&^1|b[14]|b[15] != 0:
 		return m, fmt.Errorf("reserved bytes %x", b[13:16])
 	}
 	m.Body = b[16 : 16+length]
@@ -78,8 +83,8 @@ func (r Ring) Head(lap, n uint64) uint64 {
 // Tail is the last word of every message of a lap.
 func (r Ring) Tail(lap uint64) uint64 { return r.Generation + lap*lapStep }
 
-// AppendMessage writes a message behind b, without a word about what it makes sense to say: the header is 32 bits of credit, 8 of kind and
-// 24 that are reserved.
+// AppendMessage writes a message behind b, without a word about what it makes sense to say: the header is 32 bits of credit, 8 of kind, 1
+// of hold and 23 that are reserved.
 func (r Ring) AppendMessage(b []byte, lap, header uint64, body []byte) []byte {
 	lines := (16 + len(body) + 8 + 63) / 64
 	at := len(b)
@@ -115,13 +120,20 @@ func (t *Transcript) carried(from *End, wr *transport.SendWR, data []byte) {
 	fmt.Fprintf(t, "%s → %s  ", from.Name, from.peer.Name)
 	switch wr.Op {
 	case transport.OpWrite:
-		m, err := t.rings[wr.Remote[0].Key].ReadMessage(wr.Remote[0].Offset, data)
+		ring := t.rings[wr.Remote[0].Key]
+		if wr.Remote[0].Offset == uint64(ring.Lines)*64 {
+			t.WriteString(t.answer(data))
+			return
+		}
+		m, err := ring.ReadMessage(wr.Remote[0].Offset, data)
 		if err != nil {
 			fmt.Fprintf(t, "INVALID: %v\n", err)
 			return
 		}
-		fmt.Fprintf(t, "%s lap %d line %d+%d credit %d%s%s\n", kindName(m.Kind), m.Lap, m.Line, m.Lines, m.Credit, content(m),
-			more(wr.Flags))
+		fmt.Fprintf(t, "%s lap %d line %d+%d credit %d%s%s%s\n", kindName(m.Kind), m.Lap, m.Line, m.Lines, m.Credit, hold(m),
+			content(m), more(wr.Flags))
+	case transport.OpSend:
+		fmt.Fprintln(t, "AGAIN")
 	case transport.OpWriteImm:
 		fmt.Fprintf(t, "FIN    %#x\n", wr.Imm)
 	case transport.OpRead:
@@ -131,8 +143,38 @@ func (t *Transcript) carried(from *End, wr *transport.SendWR, data []byte) {
 	}
 }
 
+// answer tells of the line that answers a question, and of the ring that it grants.
+func (t *Transcript) answer(b []byte) string {
+	u32 := func(at int) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
+	u64 := func(at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
+	sum := crc32.MakeTable(crc32.Castagnoli)
+	switch {
+	case len(b) != 64 || u64(0) != u64(56) || b[10]|b[11] != 0 || u64(48) != 0:
+		return fmt.Sprintf("INVALID: an answer % x\n", b)
+	case u32(20) != crc32.Update(crc32.Checksum(b[8:20], sum), sum, b[24:56]):
+		return fmt.Sprintf("INVALID: checksum of an answer % x\n", b)
+	case b[8] == 2:
+		return fmt.Sprintf("NACK   phase %d\n", b[9])
+	}
+	r := Ring{SlotSize: u32(12), Lines: u32(16), Key: u64(24), Generation: u64(40)}
+	t.rings[transport.Key(r.Key)] = r
+	return fmt.Sprintf("ACK    phase %d slots of %d, %d lines, key %d offset %d\n", b[9], r.SlotSize, r.Lines, r.Key, u64(32))
+}
+
+var kindNames = [...]string{"?", "SKIP", "CREDIT", "ENLARGE", "SHRINK", "EAGER", "RTS", "FIRST", "MORE", "PIECE", "BATCH"}
+
 func kindName(k uint8) string {
-	return fmt.Sprintf("%-6s", [...]string{"?", "SKIP", "CREDIT", "EAGER", "RTS"}[min(int(k), 4)])
+	if int(k) >= len(kindNames) {
+		k = 0
+	}
+	return fmt.Sprintf("%-6s", kindNames[k])
+}
+
+func hold(m Message) string {
+	if m.Hold {
+		return " hold"
+	}
+	return ""
 }
 
 // content takes the bodies of the kinds that the protocol layers have apart.
@@ -140,19 +182,50 @@ func content(m Message) string {
 	b := m.Body
 	u32 := func(at int) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
 	u64 := func(at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
-	switch {
-	case m.Kind == 3 && len(b) >= 8:
-		payload := fmt.Sprintf("%q", b[8:])
-		if len(b) > 32 {
-			payload = fmt.Sprintf("%q…", b[8:20])
-		}
-		return fmt.Sprintf(" context %d tag %d %d bytes %s", u32(0), int32(u32(4)), len(b)-8, payload)
-	case m.Kind == 4 && len(b) == 36:
-		return fmt.Sprintf(" context %d tag %d id %#x key %d [%d,+%d)", u32(0), int32(u32(4)), u32(8), u64(12), u64(20), u64(28))
+	source := func(at int) string {
+		return fmt.Sprintf("id %#x key %d [%d,+%d)", u64(at), u64(at+8), u64(at+16), u64(at+24))
+	}
+	switch k := kindNames[min(int(m.Kind), len(kindNames)-1)]; {
+	case (k == "ENLARGE" || k == "SHRINK") && len(b) == 28:
+		return fmt.Sprintf(" phase %d answer to key %d offset %d", u32(0), u64(4), u64(12))
+	case k == "EAGER" && len(b) >= 8:
+		return fmt.Sprintf(" context %d tag %d %s", u32(0), int32(u32(4)), payload(b[8:]))
+	case k == "RTS" && len(b) == 40:
+		return fmt.Sprintf(" context %d tag %d %s", u32(0), int32(u32(4)), source(8))
+	case k == "FIRST" && len(b) >= 16:
+		return fmt.Sprintf(" context %d tag %d of %d: %s", u32(0), int32(u32(4)), u64(8), payload(b[16:]))
+	case k == "MORE":
+		return " " + payload(b)
+	case k == "PIECE" && len(b) == 32:
+		return " " + source(0)
+	case k == "BATCH":
+		return batch(b)
 	case len(b) > 0:
 		return fmt.Sprintf(" body %x", b)
 	}
 	return ""
+}
+
+func payload(b []byte) string {
+	if len(b) > 24 {
+		return fmt.Sprintf("%d bytes %q…", len(b), b[:12])
+	}
+	return fmt.Sprintf("%d bytes %q", len(b), b)
+}
+
+// batch takes the messages of a BATCH apart.
+func batch(b []byte) string {
+	var s strings.Builder
+	for len(b) > 0 {
+		if len(b) < 12 || uint64(len(b)-12) < uint64(binary.LittleEndian.Uint32(b)) {
+			return s.String() + fmt.Sprintf(" INVALID % x", b)
+		}
+		n := binary.LittleEndian.Uint32(b)
+		fmt.Fprintf(&s, " [context %d tag %d %s]", binary.LittleEndian.Uint32(b[4:]), int32(binary.LittleEndian.Uint32(b[8:])),
+			payload(b[12:][:n]))
+		b = b[12+n:]
+	}
+	return s.String()
 }
 
 func more(f transport.Flags) string {

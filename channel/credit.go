@@ -55,6 +55,7 @@ func (c *Channel) Progress() (owing bool, err error) {
 	if c.asking.state != askNothing || int(c.send.sent-c.send.freed) >= c.send.lines {
 		return true, nil
 	}
+	c.send.reserved = 0 // its lines are the CREDIT's
 	err = c.post(credit, 0, 1, 1, false)
 	switch {
 	case err == nil:

@@ -38,6 +38,7 @@ func (r *recvRing) change(b *buffer, generation uint64) {
 // wait, and ends whatever the peer writes meanwhile.
 func (c *Channel) Next() (kind Kind, body []byte, ok bool, err error) {
 	r := &c.recv
+	r.current = 0 // the peer may have changed what Next gave before
 	for c.state == StateOpen {
 		at := r.pos * lineSize
 		head := loadWord(r.ring, at)

@@ -112,6 +112,9 @@ func (c *Channel) Transfer(v *Vector, k Kind, head []byte, more bool) (n int, o 
 // Enlarge asks for the slots that a vector's front element, which does not fit the present ones, needs: a transfer of nothing, Waiting,
 // without an error (E3). When no phase has them, or the peer has refused, the outcome is Oversized.
 func (c *Channel) Enlarge(v *Vector, head int) (Outcome, error) {
+	if ready, err := c.Settled(); !ready {
+		return Waiting, err
+	}
 	phase := c.phaseForRest(v, head)
 	if phase < 0 {
 		return Oversized, nil

@@ -29,11 +29,14 @@ type End struct {
 	recvs   []uint64
 	wcs     []transport.WC
 	live    int // regions registered
+	pages   int // bytes of them, each rounded up to whole pages
 	aborted error
 }
 
 type request struct {
 	wr     transport.SendWR
+	key    transport.Key // of the local region when it was posted
+	inline [64]byte
 	local  [1]transport.SGE
 	remote [1]transport.Segment
 }
@@ -60,10 +63,18 @@ func (e *End) PD() transport.PD { return (*domain)(e) }
 // Regions tells how many regions are registered.
 func (e *End) Regions() int { return e.live }
 
+// Pages is how much memory the registered regions take: each is mapped by itself, so it counts in whole pages.
+func (e *End) Pages() int { return e.pages }
+
+// pageBytes is the size of a page.
+const pageBytes = 4096
+
+func paged(n int) int { return (n + pageBytes - 1) / pageBytes * pageBytes }
+
 // Num is 1 for A and 2 for B.
 func (e *End) Num() transport.QPN { return transport.QPN(e.Name[0] - 'A' + 1) }
 
-// PostSend queues a request with at most one local and one remote element.
+// PostSend queues a request with at most one local and one remote element; a Send has none.
 func (e *End) PostSend(wr *transport.SendWR) error {
 	switch {
 	case e.aborted != nil:
@@ -87,9 +98,17 @@ func (e *End) PostSend(wr *transport.SendWR) error {
 	}
 	e.posted = e.posted[:n+1]
 	r := &e.posted[n]
+	*r = request{}
 	r.wr = *wr
 	r.wr.Local = r.local[:copy(r.local[:], wr.Local)]
 	r.wr.Remote = r.remote[:copy(r.remote[:], wr.Remote)]
+	if len(wr.Local) > 0 {
+		s := wr.Local[0]
+		r.key = s.MR.Key()
+		if wr.Flags&transport.FlagInline != 0 && copy(r.inline[:], s.MR.Bytes()[s.Offset:][:s.Length]) < s.Length {
+			return fmt.Errorf("%s: %d bytes inline: %w", e.Name, s.Length, transport.ErrInvalid)
+		}
+	}
 	return nil
 }
 
@@ -121,7 +140,7 @@ func (e *End) Abort(cause error) {
 func (p *Pair) Drive() error {
 	for _, e := range []*End{p.A, p.B} {
 		for i := range e.posted {
-			if err := e.carry(&e.posted[i].wr); err != nil {
+			if err := e.carry(&e.posted[i]); err != nil {
 				return err
 			}
 		}
@@ -130,11 +149,18 @@ func (p *Pair) Drive() error {
 	return nil
 }
 
-func (e *End) carry(wr *transport.SendWR) error {
+func (e *End) carry(r *request) error {
+	wr := &r.wr
 	var local []byte
 	if len(wr.Local) > 0 {
-		s := wr.Local[0]
-		local = s.MR.Bytes()[s.Offset:][:s.Length]
+		switch s := wr.Local[0]; {
+		case wr.Flags&transport.FlagInline != 0:
+			local = r.inline[:s.Length]
+		case e.pair.regions[r.key] == nil:
+			return fmt.Errorf("%s: the local region is gone: %w", e.Name, transport.ErrAccess)
+		default:
+			local = s.MR.Bytes()[s.Offset:][:s.Length]
+		}
 	}
 	if len(local) > 0 {
 		right := transport.RemoteWrite
@@ -154,11 +180,12 @@ func (e *End) carry(wr *transport.SendWR) error {
 	if e.pair.Carried != nil {
 		e.pair.Carried(e, wr, local)
 	}
-	if wr.Op == transport.OpWriteImm {
+	if wr.Op == transport.OpWriteImm || wr.Op == transport.OpSend {
 		if len(e.peer.recvs) == 0 {
 			return fmt.Errorf("%s: no receive is posted: %w", e.peer.Name, transport.ErrProtocol)
 		}
-		e.peer.wcs = append(e.peer.wcs, transport.WC{ID: e.peer.recvs[0], QP: e.peer.Num(), Op: transport.OpRecv, Imm: wr.Imm, HasImm: true})
+		e.peer.wcs = append(e.peer.wcs, transport.WC{ID: e.peer.recvs[0], QP: e.peer.Num(), Op: transport.OpRecv, Imm: wr.Imm,
+			HasImm: wr.Op == transport.OpWriteImm})
 		e.peer.recvs = e.peer.recvs[:copy(e.peer.recvs, e.peer.recvs[1:])]
 	}
 	if wr.Flags&transport.FlagSignaled != 0 {
@@ -200,6 +227,7 @@ func (d *domain) Register(buf []byte, access transport.Access) (transport.MR, er
 	*r = region{owner: (*End)(d), mem: buf, access: access, key: p.lastKey}
 	p.regions[r.key] = r
 	d.live++
+	d.pages += paged(len(buf))
 	return r, nil
 }
 
@@ -219,6 +247,7 @@ func (r *region) Deregister() error {
 	}
 	delete(r.owner.pair.regions, r.key)
 	r.owner.live--
+	r.owner.pages -= paged(len(r.mem))
 	r.mem = nil
 	r.owner.pair.free = append(r.owner.pair.free, r)
 	return nil

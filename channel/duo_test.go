@@ -110,7 +110,7 @@ func taken(t testing.TB, c *Channel) []byte {
 	}
 }
 
-// tick is what both do when nothing else is due: everything is carried out, looked at, and settled.
+// settle is what both do when nothing else is due: everything is carried out, looked at, and settled.
 func (d *duo) settle(t testing.TB) {
 	t.Helper()
 	for range 6 {

@@ -4,8 +4,10 @@ import (
 	"encoding/binary"
 	"flag"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,18 +18,62 @@ import (
 
 var update = flag.Bool("update", false, "write the golden transcripts anew")
 
-// Ring is a ring as docs/spec/channel.md describes it, from its descriptor.
+// Ring is a ring as docs/spec/channel.md describes it, from its descriptor or from an ACK.
 type Ring struct {
 	SlotSize, Lines uint32
 	Key, Generation uint64
 }
 
-// ReadRing takes a descriptor apart.
+// ReadRing takes a descriptor apart: the ring with which a channel begins.
 func ReadRing(d []byte) Ring {
+	slot := binary.LittleEndian.Uint32(d[20:])
 	return Ring{
-		SlotSize: binary.LittleEndian.Uint32(d[4:]), Lines: binary.LittleEndian.Uint32(d[8:]),
-		Key: binary.LittleEndian.Uint64(d[12:]), Generation: binary.LittleEndian.Uint64(d[20:]),
+		SlotSize: slot, Lines: min(max(8*((slot+63)/64), 64), 126),
+		Key: binary.LittleEndian.Uint64(d[4:]), Generation: binary.LittleEndian.Uint64(d[12:]),
 	}
+}
+
+// Landing is where the answer to a question lands.
+type Landing struct {
+	Key, Offset, Generation uint64
+}
+
+// ReadQuestion takes the body of ENLARGE or SHRINK apart.
+func ReadQuestion(b []byte) (phase uint32, l Landing, err error) {
+	if len(b) != 28 {
+		return 0, Landing{}, fmt.Errorf("a question of %d bytes", len(b))
+	}
+	l = Landing{
+		Key: binary.LittleEndian.Uint64(b[4:]), Offset: binary.LittleEndian.Uint64(b[12:]), Generation: binary.LittleEndian.Uint64(b[20:]),
+	}
+	if l.Generation == 0 || l.Offset%64 != 0 {
+		return 0, Landing{}, fmt.Errorf("a landing place at %d with generation %d", l.Offset, l.Generation)
+	}
+	return binary.LittleEndian.Uint32(b), l, nil
+}
+
+// ReadAnswer takes apart what a Write puts in a landing place, and checks every word of it.
+func (l Landing) ReadAnswer(b []byte) (ack bool, phase uint8, r Ring, err error) {
+	word := func(at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
+	if len(b) != 64 {
+		return false, 0, Ring{}, fmt.Errorf("an answer of %d bytes", len(b))
+	}
+	sum := crc32.Checksum(append(append([]byte{}, b[8:20]...), b[24:56]...), crc32.MakeTable(crc32.Castagnoli))
+	ack, phase = b[8] == 1, b[9]
+	r = Ring{
+		SlotSize: binary.LittleEndian.Uint32(b[12:]), Lines: binary.LittleEndian.Uint32(b[16:]), Key: word(24), Generation: word(40),
+	}
+	switch {
+	case word(0) != l.Generation || word(56) != l.Generation:
+		err = fmt.Errorf("flags %#x and %#x where the question has %#x", word(0), word(56), l.Generation)
+	case binary.LittleEndian.Uint32(b[20:]) != sum:
+		err = fmt.Errorf("checksum %#x, not %#x", b[20:24], sum)
+	case !ack && (b[8] != 2 || r != Ring{}), b[10]|b[11] != 0, word(32)|word(48) != 0, ack && r.Generation == 0:
+		err = fmt.Errorf("an answer %x", b)
+	case ack && (r.SlotSize < 100 || r.SlotSize > 200_000 || phase > 0 && r.Lines != max(8*((r.SlotSize+63)/64), 64)):
+		err = fmt.Errorf("a ring of %d lines with slots of %d bytes", r.Lines, r.SlotSize)
+	}
+	return ack, phase, r, err
 }
 
 // Message is one message of a ring.
@@ -36,12 +82,13 @@ type Message struct {
 	Lap         uint64
 	Credit      uint32
 	Kind        uint8
+	Hold        bool // payload shall be announced
 	Body        []byte
 }
 
 // ReadMessage takes apart what a Write of these bytes puts at an offset of the ring, and checks every word of it.
 func (r Ring) ReadMessage(offset uint64, b []byte) (Message, error) {
-	if offset%64 != 0 || len(b)%64 != 0 || len(b) == 0 || uint32(len(b)) > r.SlotSize || offset+uint64(len(b)) > uint64(r.Lines)*64 {
+	if offset%64 != 0 || len(b)%64 != 0 || len(b) == 0 || uint32(len(b)+63)/64 > (r.SlotSize+63)/64 || offset+uint64(len(b)) > uint64(r.Lines)*64 {
 		return Message{}, fmt.Errorf("%d bytes at %d are no lines of the ring", len(b), offset)
 	}
 	word := func(at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
@@ -49,14 +96,14 @@ func (r Ring) ReadMessage(offset uint64, b []byte) (Message, error) {
 	length := word(0) & 0xffffff
 	m := Message{
 		Line: int(offset / 64), Lines: len(b) / 64, Lap: tail - r.Generation,
-		Credit: binary.LittleEndian.Uint32(b[8:]), Kind: b[12],
+		Credit: binary.LittleEndian.Uint32(b[8:]), Kind: b[12], Hold: b[13] == 1,
 	}
 	switch {
 	case word(0)>>24 != (tail+length*0x9e3779b97f4a7c15)&0xff_ffff_ffff:
 		return m, fmt.Errorf("the head %#x is not of the generation %#x", word(0), tail)
 	case (16+length+8+63)/64 != uint64(m.Lines):
 		return m, fmt.Errorf("a body of %d bytes in %d lines", length, m.Lines)
-	case b[13]|b[14]|b[15] != 0:
+	case b[13] > 1 || b[14]|b[15] != 0:
 		return m, fmt.Errorf("reserved bytes %x", b[13:16])
 	}
 	m.Body = b[16 : 16+length]
@@ -66,7 +113,8 @@ func (r Ring) ReadMessage(offset uint64, b []byte) (Message, error) {
 // Transcript writes down what a Pair carries, message by message.
 type Transcript struct {
 	strings.Builder
-	rings map[transport.Key]Ring
+	rings    map[transport.Key]Ring
+	landings []Landing
 }
 
 // Record has the transcript tell of everything that a pair carries. The descriptors are those of the ends' receive rings.
@@ -85,13 +133,29 @@ func (t *Transcript) Say(format string, args ...any) { fmt.Fprintf(t, "# "+forma
 func (t *Transcript) carried(from *End, wr *transport.SendWR, data []byte) {
 	fmt.Fprintf(t, "%s → %s  ", from.Name, from.peer.Name)
 	switch wr.Op {
+	case transport.OpSend:
+		fmt.Fprintf(t, "AGAIN  %d bytes\n", len(data))
 	case transport.OpWrite:
+		for _, l := range slices.Backward(t.landings) { // the same place may have been named before
+			if l.Key == uint64(wr.Remote[0].Key) && l.Offset == wr.Remote[0].Offset {
+				t.answer(l, data)
+				return
+			}
+		}
 		m, err := t.rings[wr.Remote[0].Key].ReadMessage(wr.Remote[0].Offset, data)
 		if err != nil {
 			fmt.Fprintf(t, "INVALID: %v\n", err)
 			return
 		}
-		fmt.Fprintf(t, "%s lap %d line %d+%d credit %d%s%s\n", kindName(m.Kind), m.Lap, m.Line, m.Lines, m.Credit, content(m),
+		if m.Kind == 3 || m.Kind == 4 {
+			_, l, err := ReadQuestion(m.Body)
+			if err != nil {
+				fmt.Fprintf(t, "INVALID: %v\n", err)
+				return
+			}
+			t.landings = append(t.landings, l)
+		}
+		fmt.Fprintf(t, "%s lap %d line %d+%d credit %d%s%s%s\n", kindName(m.Kind), m.Lap, m.Line, m.Lines, m.Credit, hold(m), content(m),
 			more(wr.Flags))
 	case transport.OpWriteImm:
 		fmt.Fprintf(t, "FIN    %#x\n", wr.Imm)
@@ -102,8 +166,33 @@ func (t *Transcript) carried(from *End, wr *transport.SendWR, data []byte) {
 	}
 }
 
+func (t *Transcript) answer(l Landing, data []byte) {
+	ack, phase, r, err := l.ReadAnswer(data)
+	switch {
+	case err != nil:
+		fmt.Fprintf(t, "INVALID: %v\n", err)
+	case ack:
+		t.rings[transport.Key(r.Key)] = r
+		fmt.Fprintf(t, "ACK    phase %d: %d lines, slots of %d bytes, key %d\n", phase, r.Lines, r.SlotSize, r.Key)
+	default:
+		fmt.Fprintf(t, "NACK   phase %d\n", phase)
+	}
+}
+
+var kinds = [...]string{"?", "SKIP", "CREDIT", "ENLARGE", "SHRINK", "EAGER", "RTS", "FIRST", "MORE", "PIECE"}
+
 func kindName(k uint8) string {
-	return fmt.Sprintf("%-6s", [...]string{"?", "SKIP", "CREDIT", "EAGER", "RTS"}[min(int(k), 4)])
+	if int(k) >= len(kinds) {
+		k = 0
+	}
+	return fmt.Sprintf("%-6s", kinds[k])
+}
+
+func hold(m Message) string {
+	if m.Hold {
+		return " hold"
+	}
+	return ""
 }
 
 // content takes the bodies of the kinds that the protocol layers have apart.
@@ -112,18 +201,29 @@ func content(m Message) string {
 	u32 := func(at int) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
 	u64 := func(at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
 	switch {
-	case m.Kind == 3 && len(b) >= 8:
-		payload := fmt.Sprintf("%q", b[8:])
-		if len(b) > 32 {
-			payload = fmt.Sprintf("%q…", b[8:20])
-		}
-		return fmt.Sprintf(" context %d tag %d %d bytes %s", u32(0), int32(u32(4)), len(b)-8, payload)
-	case m.Kind == 4 && len(b) == 36:
-		return fmt.Sprintf(" context %d tag %d id %#x key %d [%d,+%d)", u32(0), int32(u32(4)), u32(8), u64(12), u64(20), u64(28))
+	case m.Kind == 3 || m.Kind == 4:
+		return fmt.Sprintf(" to phase %d, answer to key %d [%d,+64)", u32(0), u64(4), u64(12))
+	case m.Kind == 5 && len(b) >= 8:
+		return fmt.Sprintf(" context %d tag %d %d bytes %s", u32(0), int32(u32(4)), len(b)-8, payload(b[8:]))
+	case m.Kind == 6 && len(b) == 40:
+		return fmt.Sprintf(" context %d tag %d id %#x key %d [%d,+%d)", u32(0), int32(u32(4)), u64(8), u64(16), u64(24), u64(32))
+	case m.Kind == 7 && len(b) >= 16:
+		return fmt.Sprintf(" context %d tag %d %d of %d bytes %s", u32(0), int32(u32(4)), len(b)-16, u64(8), payload(b[16:]))
+	case m.Kind == 8:
+		return fmt.Sprintf(" %d bytes %s", len(b), payload(b))
+	case m.Kind == 9 && len(b) == 32:
+		return fmt.Sprintf(" id %#x key %d [%d,+%d)", u64(0), u64(8), u64(16), u64(24))
 	case len(b) > 0:
 		return fmt.Sprintf(" body %x", b)
 	}
 	return ""
+}
+
+func payload(b []byte) string {
+	if len(b) > 24 {
+		return fmt.Sprintf("%q…", b[:12])
+	}
+	return fmt.Sprintf("%q", b)
 }
 
 func more(f transport.Flags) string {
@@ -133,9 +233,10 @@ func more(f transport.Flags) string {
 	return ""
 }
 
-// Golden compares the transcript with testdata/name.txt, or writes that with -update.
+// Golden compares the transcript with testdata/name.txt, or writes that with -update. Nothing in it may be against the specification.
 func (t *Transcript) Golden(tb testing.TB, name string) {
 	tb.Helper()
+	require.NotContains(tb, t.String(), "INVALID")
 	path := filepath.Join("testdata", name+".txt")
 	if *update {
 		require.NoError(tb, os.MkdirAll("testdata", 0o755))

@@ -21,6 +21,7 @@ type story struct {
 	posts   int // requests that were posted, or refused
 	allocs  int // regions that were asked for after the start
 	calls   int // of the channels
+	most    int // regions of one rank at one time
 }
 
 // faults are where the story is disturbed; 0 for nowhere.
@@ -66,7 +67,9 @@ func (p storyPD) Alloc(n int, access transport.Access) (transport.MR, error) {
 	if p.s.allocs++; within(p.s.allocs, p.f.poorAt, p.f.poorFor) {
 		return nil, errNoMemory
 	}
-	return p.PD.Alloc(n, access)
+	mr, err := p.PD.Alloc(n, access)
+	p.s.most = max(p.s.most, p.s.A.Regions(), p.s.B.Regions())
+	return mr, err
 }
 
 // storyCQ is an End as a completion queue.

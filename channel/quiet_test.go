@@ -126,3 +126,70 @@ func TestProgress_E12_ReservedLines(t *testing.T) {
 	require.ErrorIs(t, d.a.Commit(Eager, false), transport.ErrInvalid)
 	d.settle(t)
 }
+
+// TestEnlarge_E3_NothingBehindTheQuestion: from the question to its answer nothing can be reserved, and no CREDIT goes.
+func TestEnlarge_E3_NothingBehindTheQuestion(t *testing.T) {
+	d := pairUp(t, Config{})
+	require.NotNil(t, d.a.Reserve(10))
+	require.NoError(t, d.a.want(1))
+	require.ErrorIs(t, d.a.Commit(Eager, false), transport.ErrInvalid, "what was reserved before is gone")
+	require.Nil(t, d.a.Reserve(10))
+	require.Nil(t, d.a.ReserveControl(10))
+	for int(d.b.send.sent-d.a.recv.told) < d.a.recv.threshold {
+		lie(t, d.b, Eager, nil)
+	}
+	d.drive(t)
+	taken(t, d.a)
+	owing, err := d.a.Progress()
+	require.NoError(t, err)
+	require.True(t, owing)
+	require.Zero(t, d.a.Stats().Credits)
+	d.settle(t)
+	require.NotZero(t, d.a.Stats().Credits)
+}
+
+// TestEnlarge_E7_Generations: neither of a question nor of a ring can the generation be known from those before.
+func TestEnlarge_E7_Generations(t *testing.T) {
+	d := pairUp(t, Config{})
+	seen := map[uint64]bool{d.a.send.generation: true}
+	for range 4 {
+		for phase := 1; phase >= 0; phase-- {
+			ring := d.a.send.generation
+			require.NoError(t, d.a.want(phase))
+			for _, g := range []uint64{d.a.asking.generation, ring} {
+				seen[g] = true
+			}
+			d.settle(t)
+			require.Equal(t, phase, d.a.Phase())
+			require.Greater(t, d.a.send.generation-ring, uint64(1<<20))
+		}
+	}
+	require.Len(t, seen, 8+8) // each of its own
+}
+
+// TestEnlarge_E7_AnswerIsCopiedAtThePost: the peer may write where answers are made up, and the ring may be gone when it goes.
+func TestEnlarge_E7_AnswerIsCopiedAtThePost(t *testing.T) {
+	d := pairUp(t, Config{})
+	require.NoError(t, d.a.want(1))
+	d.drive(t)
+	require.Empty(t, taken(t, d.b))
+	b := d.b.recv.buffer
+	clear(b.Bytes()[b.landing():])
+	d.drive(t)
+	_, err := d.a.Progress()
+	require.NoError(t, err)
+	require.Equal(t, 1, d.a.Phase())
+}
+
+// TestEnlarge_E11_StallsAreCountedOnce: to look again for credits that have not come is no new stall.
+func TestEnlarge_E11_StallsAreCountedOnce(t *testing.T) {
+	d := pairUp(t, Config{})
+	for d.a.Reserve(600) != nil {
+		require.NoError(t, d.a.Commit(Eager, false))
+	}
+	for range 2 * starveLimit {
+		require.Nil(t, d.a.Reserve(600))
+	}
+	require.EqualValues(t, 1, d.a.Stats().Stalls)
+	require.False(t, d.a.Paused())
+}

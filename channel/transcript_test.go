@@ -285,10 +285,21 @@ func TestEnlarge_E11_GrowthByStarvation(t *testing.T) {
 	require.EqualValues(t, starveLimit, s.a.Stats().Stalls)
 	taken(t, s.b)
 	s.drive(t)
-	require.NoError(t, s.a.Tick())
 	s.progresses(s.a)
 	require.Equal(t, 1, s.a.Phase())
-	require.Zero(t, s.a.Stats().ShrinksAsked)
+	for range 4 { // it starves in the larger ring too, and keeps that
+		stalls := s.a.Stats().Stalls
+		for o := Done; o == Done; {
+			_, o = s.transfer(t, s.a, vector(100))
+		}
+		require.Equal(t, stalls+1, s.a.Stats().Stalls)
+		require.NoError(t, s.a.Tick())
+		require.Zero(t, s.a.Stats().ShrinksAsked)
+		s.drive(t)
+		taken(t, s.b)
+		s.progresses(s.b)
+		taken(t, s.a)
+	}
 }
 
 // TestEnlarge_E11_TicksForgiveStarving: what runs out of credits now and then, with Ticks between, stays small.

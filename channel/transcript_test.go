@@ -269,6 +269,7 @@ func TestEnlarge_E11_ShrinkAfterQuiet(t *testing.T) {
 func TestEnlarge_E11_GrowthByStarvation(t *testing.T) {
 	s := newScene(t, Config{})
 	s.Carried = nil // hundreds of messages
+	s.A.Depth = 1 << 12
 	runs := 0
 	for s.a.Stats().Asked == 0 {
 		runs++

@@ -89,6 +89,10 @@ func parseAnswer(line []byte, phases []int) (answer, error) {
 		offset: binary.LittleEndian.Uint64(b[32:]), generation: binary.LittleEndian.Uint64(b[40:]),
 	}
 	slot, lines := binary.LittleEndian.Uint32(b[12:]), binary.LittleEndian.Uint32(b[16:])
+	if zero := binary.LittleEndian.Uint64(b[48:]); zero != 0 || a.ack != (a.generation != 0) ||
+		!a.ack && (slot|lines != 0 || a.key != 0 || a.offset != 0) {
+		return answer{}, fmt.Errorf("%w: an answer of kind %d with a ring %d of %d lines", transport.ErrProtocol, b[8], a.generation, lines)
+	}
 	if a.ack && (int(slot) != a.shape.slot || int(lines) != a.shape.lines || a.offset > maxOffset) {
 		return answer{}, fmt.Errorf("%w: a ring of %d lines with slots of %d bytes at %d, where phase %d has %d of %d", transport.ErrProtocol,
 			lines, slot, a.offset, phase, a.shape.lines, a.shape.slot)

@@ -63,8 +63,7 @@ func (c *Channel) ask() error {
 	// The memory comes first: what cannot be had here need not be asked for.
 	mirror, err := c.newBuffer(target, transport.LocalWrite, phase == 0)
 	if err != nil {
-		c.stats.Refused++
-		c.refused = min(c.refused, phase)
+		c.refusal(phase)
 		c.wanted, c.paused = -1, false
 		return nil
 	}
@@ -135,10 +134,7 @@ func (c *Channel) hear() error {
 	*a = asking{}
 	c.paused = false
 	if !got.ack {
-		c.stats.Refused++
-		if target.phase > c.send.mirror.phase {
-			c.refused = min(c.refused, target.phase)
-		}
+		c.refusal(target.phase)
 		return errors.Join(err, mirror.release())
 	}
 	if target.phase > c.send.mirror.phase {
@@ -148,9 +144,17 @@ func (c *Channel) hear() error {
 	}
 	old := c.send.mirror
 	c.send.change(mirror, got, c.conf.limit(target.phase, target.slot))
-	c.quiet = quiet{}
+	c.quiet = quiet{largest: target.body()} // as if the new slots had been needed: a Tick may come before the message that they are for
 	// The peer has read all that was written out of the old mirror: nothing of it can be asked for again.
 	return errors.Join(err, old.release())
+}
+
+// refusal remembers that a phase cannot be had. To be refused a smaller one forbids nothing.
+func (c *Channel) refusal(phase int) {
+	c.stats.Refused++
+	if phase > c.send.mirror.phase {
+		c.refused = min(c.refused, phase)
+	}
 }
 
 // sayAgain asks for the same answer once more by a Send of no bytes: it needs no ring.

@@ -132,7 +132,7 @@ func (c *Channel) end(s State, cause error) error {
 	}
 	c.state, c.err = s, cause
 	err := errors.Join(c.recv.buffer.drop(), c.send.mirror.drop(), c.asking.mirror.drop(), c.asking.land.drop())
-	c.asking, c.reply, c.wanted = asking{}, reply{}, -1
+	c.asking, c.reply, c.wanted, c.paused = asking{}, reply{}, -1, false
 	c.recv.ring, c.recv.current = nil, 0
 	c.send.ring, c.send.reserved, c.send.maxBody, c.send.limit = nil, 0, 0, 0
 	return err

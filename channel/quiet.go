@@ -20,7 +20,7 @@ func (c *Channel) Tick() error {
 		return nil
 	}
 	for p := range c.send.mirror.phase {
-		if largest <= geometry(c.phases, p).body() {
+		if s := geometry(c.phases, p); largest <= min(c.conf.limit(p, s.slot), s.body()) { // above that it would be asked for again
 			return c.want(p)
 		}
 	}

@@ -111,6 +111,9 @@ func (c *Channel) Transfer(v *Vector, k Kind, head []byte, more bool) (n int, o 
 // Enlarge asks for the slots that a vector needs whose front element does not fit the present ones: a transfer of nothing, Waiting,
 // without an error (E3). When no phase has them, or they have been refused, the outcome is Oversized.
 func (c *Channel) Enlarge(v *Vector, head int) (Outcome, error) {
+	if ready, err := c.Settled(); !ready {
+		return Waiting, err
+	}
 	for {
 		phase := c.phaseForRest(v, head)
 		if phase < 0 {

@@ -82,7 +82,7 @@ mtype = { DATA, RTS, RESIZE, CREDIT };	/* a message; ENLARGE and SHRINK are one:
 #define PLACED 2			/* … placed, and not read */
 #define UNREGISTERED 0			/* a region … */
 #define LIVE 1
-#define FOLLOWED 2			/* … in whose successor a message has arrived */
+#define FOLLOWED 2			/* … that nothing can be on its way to but, perhaps, an own answer */
 #define POSTED 1			/* an answer on its way … */
 #define HEAD 2				/* … of which the head flag is placed, and the tail not */
 #define ACK 1
@@ -123,6 +123,7 @@ typedef Sender {
 	unsigned pos : 3;
 	unsigned ring : 2;	/* the region at the peer into which it writes */
 	unsigned phase : 2;
+	unsigned wants : 2;	/* the phase to ask for when it is the time + 1; 0: none. Meanwhile nothing but CREDIT is sent */
 	unsigned wanted : 2;	/* the phase in question + 1; 0: no question is open */
 	unsigned place : 2;	/* of its landing place */
 	unsigned gen : 3;
@@ -176,11 +177,16 @@ hidden byte i, n, spare;	/* of use inside one step only */
 #else
 #define MAY_WRITE (S.wanted == 0)
 #endif
-#define MAY_SEND (MAY_WRITE && S.next < MESSAGES)
+#define MAY_SEND (MAY_WRITE && S.wants == 0 && S.next < MESSAGES)
 #define ROOM_DATA (FREE > CONTROL + CREDITS)
 #define ROOM_CONTROL (FREE > CREDITS)
 #define ROOM_CREDIT (FREE > 0)
 #define SETTLED (S.wanted == 0)
+#ifdef MUTANT_ASKED_WHILE_OWED
+#define MAY_ASK ROOM_CONTROL
+#else
+#define MAY_ASK (((S.sent - S.freed) & COUNTS) < THRESHOLD)	/* then no CREDIT of the peer is unread */
+#endif
 
 /* One Write into the peer's ring. The provider may place it at any time from now on, before or after any other. */
 inline post(k, what) {
@@ -244,7 +250,7 @@ inline free(n) {
 #define AWAITED true
 #endif
 
-/* An old region goes when a message has come in its successor, unless the answer to an own question is still to land in it. */
+/* An old region goes when it is followed, unless the answer to an own question is still to land in it. */
 inline sweep() {
 	for (spare : 0 .. REGIONS - 1) {
 		if
@@ -283,8 +289,8 @@ inline allocate() {
 
 /* From the ACK on the new ring is polled. What was sent before is consumed: the ACK says so, without a count. */
 inline swap() {
-#ifdef FREE_AT_ACK
-	MINE.state = FOLLOWED;
+#ifndef FREE_AT_FIRST_MESSAGE
+	MINE.state = FOLLOWED;	/* the question was the last message in it, and all before it has been read */
 	sweep();
 #endif
 	R.ring = R.last.key;
@@ -320,6 +326,7 @@ inline grant() {
 inline read() {
 	assert(OWED < LINES(MINE.phase));	/* else the peer has written beyond its credits */
 	R.consumed = (R.consumed + 1) & COUNTS;
+#ifdef FREE_AT_FIRST_MESSAGE
 	for (spare : 0 .. REGIONS - 1) {	/* nothing can be on its way to the rings before this one */
 		if
 		:: spare != R.ring && dir[peer].region[spare].state == LIVE -> dir[peer].region[spare].state = FOLLOWED
@@ -327,6 +334,7 @@ inline read() {
 		fi
 	}
 	sweep();
+#endif
 	n = MINE.line[R.pos].count;
 	credited(n);
 	if
@@ -370,7 +378,7 @@ inline accept() {
 		S.phase = S.wanted - 1;
 		S.pos = 0;
 		S.freed = S.sent;
-#if !defined(FREE_AT_ACK) && !defined(MUTANT_NO_FIRST_MESSAGE)
+#if defined(FREE_AT_FIRST_MESSAGE) && !defined(MUTANT_NO_FIRST_MESSAGE)
 		post(CREDIT, 0)		/* else a receiver whose peer has become idle would keep its old ring for ever */
 #endif
 	:: else ->
@@ -391,7 +399,7 @@ inline accept() {
 #define FINISHED(d) ( \
 	dir[d].s.next == (d == 0 -> N0 : N1) && dir[d].r.next == dir[d].s.next && \
 	dir[d].s.lent == 0 && dir[d].r.reading == 0 && dir[d].fins == 0 && \
-	dir[d].s.wanted == 0 && dir[d].r.asked == 0 && dir[d].asks == 0)
+	dir[d].s.wants == 0 && dir[d].s.wanted == 0 && dir[d].r.asked == 0 && dir[d].asks == 0)
 
 /* Memory that is held for nothing. */
 #define KEPT(d, n) (dir[d].region[n].state != UNREGISTERED && n != dir[d].r.ring)
@@ -403,13 +411,14 @@ end:	do
 	:: d_step { MAY_SEND && SIZE <= S.phase && ROOM_DATA -> post(DATA, S.next); S.next++ }
 	:: d_step { MAY_SEND && SIZE > S.phase && (SIZE == HUGE || SIZE >= S.refused) && ROOM_CONTROL ->
 			S.lent = S.lent | (1 << S.next); post(RTS, S.next); S.next++ }
-	:: d_step { SETTLED && MAY_SEND && SIZE > S.phase && SIZE < HUGE && SIZE < S.refused && ROOM_CONTROL -> n = SIZE; ask(n) }
+	:: d_step { SETTLED && MAY_SEND && SIZE > S.phase && SIZE < HUGE && SIZE < S.refused && MAY_ASK -> n = SIZE; ask(n) }
 #if STARVE
-	:: d_step { SETTLED && MAY_SEND && SIZE <= S.phase && !ROOM_DATA && ROOM_CONTROL &&
-			S.phase + 1 < PHASES && S.phase + 1 < S.refused -> n = S.phase + 1; ask(n) }
+	:: d_step { SETTLED && MAY_SEND && SIZE <= S.phase && !ROOM_DATA &&
+			S.phase + 1 < PHASES && S.phase + 1 < S.refused -> S.wants = S.phase + 2 }
 #endif
-	:: d_step { SETTLED && S.shrinks > 0 && S.phase > 0 && (S.next == MESSAGES || SIZE < S.phase) && ROOM_CONTROL ->
-			S.shrinks--; ask(0) }
+	:: d_step { SETTLED && S.wants == 0 && S.shrinks > 0 && S.phase > 0 && (S.next == MESSAGES || SIZE < S.phase) ->
+			S.shrinks--; S.wants = 1 }
+	:: d_step { SETTLED && S.wants != 0 && MAY_ASK -> n = S.wants - 1; S.wants = 0; ask(n) }
 
 	/* The answer. */
 	:: d_step { ANSWERED && LANDING.intact -> accept() }

@@ -1,0 +1,290 @@
+package channel
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/channel/channeltest"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// story is a run of two growers over a Pair, always the same, into which a test puts a fault at one place.
+type story struct {
+	*channeltest.Pair
+	ranks   [2]*grower
+	budgets [2]*Budget
+	posts   int // requests that were posted, or refused
+	allocs  int // regions that were asked for after the start
+	calls   int // of the channels
+	most    int // regions of one rank at one time
+}
+
+// faults are where the story is disturbed; 0 for nowhere.
+type faults struct {
+	fullAt  int // the send queue is full for this post …
+	fullFor int // … and as many as this
+	poorAt  int // there is no memory for this region …
+	poorFor int // … and as many as this
+	endAt   int // after this call both channels are ended
+	end     func(c *Channel) error
+	start   uint32 // of the counts of lines
+}
+
+func within(n, at, length int) bool { return at > 0 && n >= at && n < at+length }
+
+// storyQP is a queue pair that refuses some posts.
+type storyQP struct {
+	transport.QP
+	s *story
+	f faults
+}
+
+func (q storyQP) PostSend(wr *transport.SendWR) error {
+	if q.s.posts++; within(q.s.posts, q.f.fullAt, q.f.fullFor) {
+		return fmt.Errorf("wrapped: %w", transport.ErrQueueFull)
+	}
+	return q.QP.PostSend(wr)
+}
+
+// storyPD is a protection domain that refuses some regions.
+type storyPD struct {
+	transport.PD
+	s *story
+	f faults
+}
+
+var errNoMemory = errors.New("no memory")
+
+func (p storyPD) Alloc(n int, access transport.Access) (transport.MR, error) {
+	if p.s.ranks[1] == nil || p.s.ranks[1].ch.state == StateNew { // the start
+		return p.PD.Alloc(n, access)
+	}
+	if p.s.allocs++; within(p.s.allocs, p.f.poorAt, p.f.poorFor) {
+		return nil, errNoMemory
+	}
+	mr, err := p.PD.Alloc(n, access)
+	p.s.most = max(p.s.most, p.s.A.Regions(), p.s.B.Regions())
+	return mr, err
+}
+
+// storyCQ is an End as a completion queue.
+type storyCQ struct {
+	transport.CQ
+	end *channeltest.End
+}
+
+func (c storyCQ) Poll(wc []transport.WC) int { return c.end.Poll(wc) }
+
+var errEnded = errors.New("ended by the test")
+
+// tell runs a story to its end, and to the end of its channels.
+func tell(t *testing.T, seed uint64, sc scenario, f faults) (*story, error) {
+	s := &story{Pair: channeltest.NewPair()}
+	rng := rand.New(rand.NewPCG(seed, 3))
+	ends := [2]*channeltest.End{s.A, s.B}
+	for i, end := range ends {
+		end.Depth = 3
+		g := &grower{scenario: sc, rank: i, rng: rng, side: &channeltest.Side{QP: end, CQ: storyCQ{end: end}}}
+		s.budgets[i] = NewBudget(sc.budget)
+		g.conf.Budget = s.budgets[i]
+		var err error
+		g.ch, err = New(storyPD{end.PD(), s, f}, g.conf)
+		require.NoError(t, err)
+		s.ranks[i] = g
+	}
+	for i, g := range s.ranks {
+		require.NoError(t, g.ch.Open(storyQP{ends[i], s, f}, s.ranks[1-i].ch.Descriptor()))
+		require.NoError(t, ends[i].PostRecv(&transport.RecvWR{}))
+		c := g.ch
+		c.send.sent, c.send.freed, c.recv.consumed, c.recv.told = f.start, f.start, f.start, f.start
+	}
+	err := s.run(seed, f)
+	if err == nil || errors.Is(err, errEnded) {
+		end := f.end
+		if end == nil {
+			end = (*Channel).Close
+		}
+		for i, g := range s.ranks {
+			require.NoError(t, end(g.ch))
+			require.Zero(t, g.ch.Stats().Registered)
+			require.Zero(t, s.budgets[i].Used())
+			require.Zero(t, ends[i].Regions())
+			afterwards(t, g.ch)
+			require.Zero(t, ends[i].Regions())
+		}
+	}
+	return s, err
+}
+
+func (s *story) run(seed uint64, f faults) error {
+	rng := s.ranks[0].rng
+	total := s.ranks[0].total
+	for steps := 0; s.ranks[0].got < total || s.ranks[1].got < total || s.ranks[0].ch.paused || s.ranks[1].ch.paused; steps++ {
+		if steps > 5000*total {
+			return fmt.Errorf("no progress: %+v\n%+v", s.ranks[0].ch, s.ranks[1].ch)
+		}
+		g := s.ranks[rng.IntN(2)]
+		if err := g.poll(); err != nil {
+			return err
+		}
+		if err := g.step(seed); err != nil {
+			return err
+		}
+		if s.calls++; s.calls == f.endAt {
+			return errEnded
+		}
+		if rng.IntN(4) == 0 {
+			if err := s.Drive(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// afterwards calls everything of a channel that has ended: nothing happens.
+func afterwards(t *testing.T, c *Channel) {
+	before := c.Stats()
+	v := &Vector{Elems: [][]byte{make([]byte, 1<<20)}}
+	for _, v := range []*Vector{v, {Elems: [][]byte{{1}}}, {}} {
+		n, o, err := c.Transfer(v, Eager, nil, false)
+		require.NoError(t, err)
+		require.Zero(t, n)
+		require.Equal(t, Waiting, o)
+	}
+	o, err := c.Enlarge(v, 0)
+	require.NoError(t, err)
+	require.Equal(t, Waiting, o)
+	require.NoError(t, c.Tick())
+	owing, err := c.Progress()
+	require.NoError(t, err)
+	require.False(t, owing)
+	ready, err := c.Settled()
+	require.NoError(t, err)
+	require.False(t, ready)
+	require.False(t, c.Paused())
+	_, _, ok, err := c.Next()
+	require.NoError(t, err)
+	require.False(t, ok)
+	c.Release()
+	require.Nil(t, c.Reserve(0))
+	require.Nil(t, c.ReserveControl(1))
+	require.ErrorIs(t, c.Commit(Eager, false), transport.ErrInvalid)
+	require.ErrorIs(t, c.AskedAgain(), transport.ErrProtocol)
+	require.Zero(t, c.MaxBody())
+	require.Negative(t, c.Room(1))
+	require.NoError(t, c.Close())
+	require.NoError(t, c.Fail(errCut))
+	require.Equal(t, before, c.Stats())
+}
+
+// all is everything that can happen to a channel, in few messages.
+var all = scenario{
+	conf: Config{Phases: []int{200, 1000, 4000}}, budget: 200 << 10, corrupt: 0.4, tick: 0.1, total: 12,
+}
+
+// stories is how many seeds are told.
+const stories = 8
+
+// undisturbed tells every story as it is, and finds in them all that these tests are about.
+func undisturbed(t *testing.T) (told [stories]*story) {
+	var both Stats
+	for seed := range told {
+		s, err := tell(t, uint64(seed), all, faults{})
+		require.NoError(t, err)
+		sum(&both, [2]Stats{s.ranks[0].ch.stats, s.ranks[1].ch.stats})
+		told[seed] = s
+	}
+	require.NotZero(t, both.Acked)
+	require.NotZero(t, both.Shrunk)
+	require.NotZero(t, both.Corrupt)
+	require.Zero(t, both.Refused)
+	return told
+}
+
+// TestEnlarge_E10_MemoryFailsAnywhere: whichever region cannot be had, and however many after it, all messages arrive.
+func TestEnlarge_E10_MemoryFailsAnywhere(t *testing.T) {
+	for seed, whole := range undisturbed(t) {
+		for _, length := range []int{1, 3, math.MaxInt32} {
+			for at := 1; at <= whole.allocs; at++ {
+				s, err := tell(t, uint64(seed), all, faults{poorAt: at, poorFor: length})
+				require.NoError(t, err, "seed %d: region %d", seed, at)
+				refused := s.ranks[0].ch.stats.Refused + s.ranks[1].ch.stats.Refused
+				require.NotZero(t, refused, "seed %d: region %d: the fault did not strike", seed, at)
+			}
+		}
+	}
+}
+
+// TestEnlarge_E5_QueueFullAnywhere: whichever post finds the send queue full, and some more after it, all messages arrive.
+func TestEnlarge_E5_QueueFullAnywhere(t *testing.T) {
+	for seed, whole := range undisturbed(t) {
+		for _, length := range []int{1, 2, 7} {
+			for at := 1; at <= whole.posts; at++ {
+				s, err := tell(t, uint64(seed), all, faults{fullAt: at, fullFor: length})
+				require.NoError(t, err, "seed %d: post %d", seed, at)
+				require.GreaterOrEqual(t, s.posts, at, "the fault did not strike")
+			}
+		}
+	}
+}
+
+// TestEnlarge_E13_EndAnywhere: after whichever call a channel is closed or failed, nothing of it is left, and nothing can be done with it.
+func TestEnlarge_E13_EndAnywhere(t *testing.T) {
+	states := map[string]int{}
+	for seed, whole := range undisturbed(t) {
+		for at := 1; at < whole.calls; at++ {
+			full := 1 + at*whole.posts/whole.calls // near that call
+			_, err := tell(t, uint64(seed), all, faults{fullAt: full, fullFor: 3, endAt: at, end: func(c *Channel) error {
+				note(states, c)
+				if at%2 == 0 {
+					return c.Close()
+				}
+				return c.Fail(errCut)
+			}})
+			if err != nil { // some runs are shorter with the fault
+				require.ErrorIs(t, err, errEnded)
+			}
+		}
+	}
+	for _, state := range []string{"open", "wanted", "asked", "asked, ring gone", "corrupt", "answer due"} {
+		require.NotZero(t, states[state], state)
+	}
+}
+
+// note counts the states in which channels end.
+func note(states map[string]int, c *Channel) {
+	switch a := c.asking; {
+	case a.state == askAgain:
+		states["corrupt"]++
+	case a.state == askPosted && a.land != c.recv.buffer:
+		states["asked, ring gone"]++
+	case a.state == askPosted:
+		states["asked"]++
+	case c.wanted >= 0:
+		states["wanted"]++
+	default:
+		states["open"]++
+	}
+	if c.reply.due {
+		states["answer due"]++
+	}
+}
+
+// TestEnlarge_E8_CountsGoOver: everything happens while the counts of lines go over 2^32, and over 2^31.
+func TestEnlarge_E8_CountsGoOver(t *testing.T) {
+	for seed := range uint64(20) {
+		for _, start := range []uint32{math.MaxUint32, math.MaxUint32 - 7, math.MaxUint32 - 20, 1<<31 - 1, 1<<31 - 20} {
+			s, err := tell(t, seed, all, faults{start: start})
+			require.NoError(t, err, "seed %d", seed)
+			for _, g := range s.ranks {
+				require.Greater(t, g.ch.send.sent-start, uint32(20), "the counts went over")
+			}
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package channel
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// FuzzQuestion: what is accepted is what put writes, and for a phase that there is.
+func FuzzQuestion(f *testing.F) {
+	f.Add(question{1, 2, 3, 4}.bytes(), uint8(3))
+	f.Add(question{7, 1 << 63, 1 << 63, 1 << 63}.bytes(), uint8(8))
+	f.Add(question{1, 2, 3, 4}.bytes()[1:], uint8(3))
+	f.Add([]byte{}, uint8(1))
+	f.Fuzz(func(t *testing.T, b []byte, phases uint8) {
+		q, err := parseQuestion(b, int(phases))
+		if err != nil {
+			require.ErrorIs(t, err, transport.ErrProtocol)
+			return
+		}
+		require.GreaterOrEqual(t, q.phase, 0)
+		require.Less(t, q.phase, int(phases))
+		require.Equal(t, b, q.bytes())
+	})
+}
+
+// FuzzAnswer: what is accepted, once the checksum is right, is what put writes, and a ring of one of our phases.
+func FuzzAnswer(f *testing.F) {
+	add := func(a answer) {
+		line := make([]byte, answerLen)
+		a.put(line, 99)
+		f.Add(line)
+		line = bytes.Clone(line)
+		line[50]++
+		f.Add(line)
+	}
+	add(answer{ack: true, shape: geometry(threePhases, 1), key: 5, offset: 64, generation: 6})
+	add(answer{ack: true, shape: geometry(threePhases, 2), key: 5, generation: 6})
+	add(answer{ack: true, shape: geometry(threePhases, 0), generation: 1 << 63})
+	add(answer{shape: geometry(threePhases, 2)})
+	add(answer{shape: geometry(threePhases, 0)})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		line := make([]byte, answerLen)
+		copy(line, b)
+		if a, err := parseAnswer(line, threePhases); err == nil {
+			require.Equal(t, checksum(line), binary.LittleEndian.Uint32(line[20:]), a)
+		} else {
+			require.ErrorIs(t, err, transport.ErrProtocol)
+		}
+		binary.LittleEndian.PutUint32(line[20:], checksum(line))
+		a, err := parseAnswer(line, threePhases)
+		if err != nil {
+			require.ErrorIs(t, err, transport.ErrProtocol)
+			require.NotErrorIs(t, err, errCorrupt)
+			return
+		}
+		require.Equal(t, geometry(threePhases, a.shape.phase), a.shape)
+		require.Less(t, a.offset, uint64(1)<<41)
+		require.Equal(t, a.ack, a.generation != 0)
+		again := make([]byte, answerLen)
+		a.put(again, 0)
+		copy(again, line[:8])
+		copy(again[answerTail:], line[answerTail:])
+		require.Equal(t, line, again)
+	})
+}
+
+// FuzzPhases: whatever a user sets is refused, or makes rings that nobody can starve in and that keep to the limits.
+func FuzzPhases(f *testing.F) {
+	f.Add("640,16384", 0, 0, uint8(0), 0)
+	f.Add("100,1000,200000", 1, 0, uint8(1), 1<<20)
+	f.Add(" 2000 , 2001", 0, 80, uint8(2), 16<<10)
+	f.Add("1999,2000,2001,2002,2003,2004,2005,2006", 0, 99, uint8(0), 0)
+	f.Add("640,,16384", -1, 100, uint8(9), -1)
+	f.Add("99999999999999999999", 0, 0, uint8(0), 0)
+	f.Fuzz(func(t *testing.T, text string, threshold, percent int, policy uint8, budget int) {
+		phases, err := ParsePhases(text)
+		if err != nil {
+			require.Empty(t, phases)
+			return
+		}
+		require.NotEmpty(t, phases)
+		c := Config{Phases: phases, Threshold: threshold, ThresholdPercent: percent, Policy: Policy(policy)}
+		if budget != 0 {
+			c.Budget = NewBudget(budget)
+		}
+		if c.Check() != nil {
+			return
+		}
+		for p, slot := range phases {
+			s := geometry(phases, p)
+			require.Equal(t, slot, s.slot)
+			low, high := thresholds(s.lines, linesIn(slot))
+			require.LessOrEqual(t, low, high, "phase %d of %v", p, phases)
+			require.Greater(t, s.threshold()*5, s.lines)
+			require.Greater(t, s.body(), questionLen)
+			require.Positive(t, c.limit(p, slot))
+			require.LessOrEqual(t, s.body(), lengthMask)
+		}
+		require.LessOrEqual(t, 2*geometry(phases, 0).region(), mostSmall)
+		d, err := ParseDescriptor(Descriptor{Phases: phases, Key: 1, Generation: 2}.Append(nil))
+		require.NoError(t, err)
+		require.Equal(t, phases, d.Phases)
+	})
+}

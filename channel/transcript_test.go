@@ -1,0 +1,450 @@
+package channel
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// scene is a duo whose transcript also tells what the calls return.
+type scene struct {
+	*duo
+	t testing.TB
+}
+
+func newScene(t testing.TB, conf Config) scene { return newUnevenScene(t, conf, conf) }
+
+func newUnevenScene(t testing.TB, confA, confB Config) scene {
+	s := scene{pairUpUneven(t, confA, confB), t}
+	s.record()
+	return s
+}
+
+var outcomes = [...]string{Done: "done", Moved: "moved", Waiting: "waiting", Oversized: "oversized"}
+
+func (s scene) name(c *Channel) string {
+	if c == s.a {
+		return "A"
+	}
+	return "B"
+}
+
+// transfers calls the send routine once.
+func (s scene) transfers(c *Channel, v *Vector) Outcome {
+	s.t.Helper()
+	n, o := s.transfer(s.t, c, v)
+	s.Say("%s transfers %d bytes: %s", s.name(c), n, outcomes[o])
+	s.drive(s.t)
+	return o
+}
+
+// receives takes what has come.
+func (s scene) receives(c *Channel, want []byte) {
+	s.t.Helper()
+	got := taken(s.t, c)
+	require.True(s.t, bytes.Equal(want, got), "%d bytes", len(got))
+	if len(got) > 0 {
+		s.Say("%s has received %d bytes", s.name(c), len(got))
+	}
+	s.drive(s.t)
+}
+
+// progresses does what is due.
+func (s scene) progresses(c *Channel) {
+	s.t.Helper()
+	_, err := c.Progress()
+	require.NoError(s.t, err)
+	s.drive(s.t)
+}
+
+func (s scene) phase(c *Channel, want int) {
+	s.t.Helper()
+	require.Equal(s.t, want, c.Phase())
+	s.Say("%s sends in phase %d, with %d bytes registered in %d regions", s.name(c), want, c.Stats().Registered, s.regions(c))
+}
+
+func (s scene) regions(c *Channel) int {
+	if c == s.a {
+		return s.A.Regions()
+	}
+	return s.B.Regions()
+}
+
+func vector(sizes ...int) *Vector {
+	v := &Vector{}
+	for i, n := range sizes {
+		v.Elems = append(v.Elems, element(i, n))
+	}
+	return v
+}
+
+func (v *Vector) joined(from, to int) []byte { return bytes.Join(v.Elems[from:to], nil) }
+
+// goes sends a vector to its end, and says what happens.
+func (s scene) goes(from, to *Channel, v *Vector) {
+	s.t.Helper()
+	at := 0
+	for range 20 {
+		o := s.transfers(from, v)
+		s.receives(to, v.joined(at, v.next))
+		at = v.next
+		if o == Done {
+			return
+		}
+		require.Equal(s.t, o == Waiting, from.Paused())
+	}
+	require.Fail(s.t, "it does not get through")
+}
+
+func TestEnlarge_E3_FirstElementOversized(t *testing.T) {
+	s := newScene(t, Config{})
+	v := vector(1000, 20)
+	require.Equal(t, Waiting, s.transfers(s.a, v))
+	require.EqualValues(t, 1, s.a.Stats().Asked)
+	require.EqualValues(t, 1, s.a.Stats().ZeroTransfers)
+	require.Equal(t, Waiting, s.transfers(s.a, v))
+	s.receives(s.b, nil)
+	require.EqualValues(t, 2, s.a.Stats().ZeroTransfers)
+	require.Equal(t, Done, s.transfers(s.a, v))
+	s.receives(s.b, v.joined(0, 2))
+	s.phase(s.a, 1)
+	s.phase(s.b, 0)
+	s.Golden(t, "enlarge-first")
+}
+
+func TestEnlarge_E4_LaterElementOversized(t *testing.T) {
+	s := newScene(t, Config{})
+	v := vector(100, 200, 1000, 20)
+	require.Equal(t, Moved, s.transfers(s.a, v))
+	s.receives(s.b, v.joined(0, 2))
+	require.Equal(t, Waiting, s.transfers(s.a, v))
+	s.receives(s.b, nil)
+	require.Equal(t, Done, s.transfers(s.a, v))
+	s.receives(s.b, v.joined(2, 4))
+	s.phase(s.a, 1)
+	s.Golden(t, "enlarge-later")
+}
+
+func TestEnlarge_E4_Whole(t *testing.T) {
+	s := newScene(t, Config{Whole: true})
+	v := vector(100, 200, 1000, 20)
+	require.Equal(t, Waiting, s.transfers(s.a, v))
+	s.receives(s.b, nil)
+	require.Equal(t, Done, s.transfers(s.a, v))
+	s.receives(s.b, v.joined(0, 4))
+	s.Golden(t, "enlarge-whole")
+}
+
+func TestEnlarge_E2_Policies(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		policy Policy
+		sizes  []int
+		phase  int
+	}{
+		{"first", FirstOversized, []int{3000, 9000, 20000, 40}, 1},
+		{"largest", LargestElement, []int{3000, 9000, 20000, 40}, 2},
+		{"sum", SumOversized, []int{9000, 9000, 40}, 2},
+		{"sum-of-none-that-fits", SumOversized, []int{3000, 90_000, 100_000}, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newScene(t, Config{Phases: threePhases, Policy: c.policy})
+			v := vector(c.sizes...)
+			require.Equal(t, Waiting, s.transfers(s.a, v))
+			s.receives(s.b, v.joined(0, v.next))
+			require.NotEqual(t, Waiting, s.transfers(s.a, v))
+			s.phase(s.a, c.phase)
+			s.Golden(t, "policy-"+c.name)
+		})
+	}
+}
+
+// TestEnlarge_E2_Thresholds: one byte below asks for nothing, one above does.
+func TestEnlarge_E2_Thresholds(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		conf Config
+		most int // the largest element that goes at once, behind a head of 16 bytes
+	}{
+		{"slot", Config{}, 640 - 24 - 16},
+		{"bytes", Config{Threshold: 100}, 100},
+		{"bytes, one", Config{Threshold: 1}, 1},
+		{"bytes, the slot's", Config{Threshold: 616}, 640 - 24 - 16},
+		{"80 per cent", Config{ThresholdPercent: 80}, 512},
+		{"99 per cent, more than behind a head", Config{ThresholdPercent: 99}, 640 - 24 - 16},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := pairUp(t, c.conf)
+			require.Equal(t, c.most, d.a.Room(16))
+			n, o := d.transfer(t, d.a, vector(c.most))
+			require.Equal(t, Done, o)
+			require.Equal(t, c.most, n)
+			n, o = d.transfer(t, d.a, vector(c.most+1))
+			require.Equal(t, Waiting, o)
+			require.Zero(t, n)
+			require.EqualValues(t, 1, d.a.Stats().Asked)
+		})
+	}
+	t.Run("per cent of every phase", func(t *testing.T) {
+		d := pairUp(t, Config{Phases: threePhases, ThresholdPercent: 80})
+		d.through(t, d.a, d.b, element(1, 16384*80/100))
+		require.Equal(t, 1, d.a.Phase())
+		d.through(t, d.a, d.b, element(1, 16384*80/100+1))
+		require.Equal(t, 2, d.a.Phase())
+	})
+	t.Run("bytes are of the first phase", func(t *testing.T) {
+		d := pairUp(t, Config{Phases: threePhases, Threshold: 100})
+		d.through(t, d.a, d.b, element(1, 101))
+		require.Equal(t, 1, d.a.Phase())
+		d.through(t, d.a, d.b, element(1, 16000))
+		require.Equal(t, 1, d.a.Phase())
+	})
+}
+
+// TestEnlarge_E10_RefusalIsRemembered: the refused phase is not asked for again, nor are those above; the channel goes on as it was.
+func TestEnlarge_E10_RefusalIsRemembered(t *testing.T) {
+	s := newUnevenScene(t, Config{Phases: threePhases}, Config{Phases: threePhases, Budget: NewBudget(200 << 10)})
+	v := vector(20000)
+	require.Equal(t, Waiting, s.transfers(s.a, v))
+	s.receives(s.b, nil)
+	require.Equal(t, Oversized, s.transfers(s.a, v))
+	require.EqualValues(t, 1, s.b.Stats().Refusals)
+	require.EqualValues(t, 1, s.a.Stats().Refused)
+	require.Equal(t, Oversized, s.transfers(s.a, v))
+	s.goes(s.a, s.b, vector(50))
+	s.goes(s.a, s.b, vector(1000)) // of a lower phase
+	require.Equal(t, Oversized, s.transfers(s.a, v))
+	s.phase(s.a, 1)
+	require.EqualValues(t, 2, s.a.Stats().Asked)
+	s.Golden(t, "refused")
+}
+
+// TestEnlarge_E10_NoMemoryHere: what the asker cannot have itself it does not ask for.
+func TestEnlarge_E10_NoMemoryHere(t *testing.T) {
+	s := newUnevenScene(t, Config{Budget: NewBudget(16 << 10)}, Config{})
+	v := vector(1000)
+	require.Equal(t, Waiting, s.transfers(s.a, v))
+	require.Equal(t, Oversized, s.transfers(s.a, v))
+	require.Zero(t, s.a.Stats().Asked)
+	require.EqualValues(t, 1, s.a.Stats().Refused)
+	require.False(t, s.a.Paused())
+	s.Golden(t, "no-memory-here")
+}
+
+func TestEnlarge_E9_ThreePhases(t *testing.T) {
+	s := newScene(t, Config{Phases: threePhases})
+	s.goes(s.a, s.b, vector(100))
+	s.goes(s.a, s.b, vector(1000))
+	s.phase(s.a, 1)
+	s.goes(s.a, s.b, vector(100_000))
+	s.phase(s.a, 2)
+	s.goes(s.b, s.a, vector(100_000)) // both steps at once
+	s.phase(s.b, 2)
+	s.Golden(t, "three-phases")
+}
+
+// TestEnlarge_E11_ShrinkAfterQuiet: two intervals without need give a ring back; a channel without traffic goes down to the first phase.
+func TestEnlarge_E11_ShrinkAfterQuiet(t *testing.T) {
+	s := newScene(t, Config{Phases: threePhases})
+	s.goes(s.a, s.b, vector(100_000))
+	s.phase(s.a, 2)
+	for i := range 6 {
+		if i < 3 {
+			s.goes(s.a, s.b, vector(1000))
+		}
+		s.Say("tick %d", i+1)
+		require.NoError(t, s.a.Tick())
+		s.drive(t)
+		s.receives(s.b, nil)
+		s.progresses(s.a)
+		s.phase(s.a, []int{2, 2, 1, 1, 1, 0}[i])
+	}
+	require.Equal(t, 2*geometry(threePhases, 0).region(), s.b.Stats().Registered)
+	s.goes(s.a, s.b, vector(1000))
+	s.Golden(t, "shrink")
+}
+
+// TestEnlarge_E11_GrowthByStarvation: a stream of small messages that runs out of credits again and again asks for the next phase.
+func TestEnlarge_E11_GrowthByStarvation(t *testing.T) {
+	s := newScene(t, Config{})
+	s.Carried = nil // hundreds of messages
+	s.A.Depth = 1 << 12
+	runs := 0
+	for s.a.Stats().Asked == 0 {
+		runs++
+		require.LessOrEqual(t, runs, starveLimit+1)
+		for o := Done; o == Done; {
+			_, o = s.transfer(t, s.a, vector(100))
+		}
+		s.drive(t)
+		taken(t, s.b)
+		s.progresses(s.b)
+		taken(t, s.a)
+		s.progresses(s.a)
+	}
+	require.EqualValues(t, starveLimit, s.a.Stats().Stalls)
+	taken(t, s.b)
+	s.drive(t)
+	s.progresses(s.a)
+	require.Equal(t, 1, s.a.Phase())
+	for range 4 { // it starves in the larger ring too, and keeps that
+		stalls := s.a.Stats().Stalls
+		for o := Done; o == Done; {
+			_, o = s.transfer(t, s.a, vector(100))
+		}
+		require.Equal(t, stalls+1, s.a.Stats().Stalls)
+		require.NoError(t, s.a.Tick())
+		require.Zero(t, s.a.Stats().ShrinksAsked)
+		s.drive(t)
+		taken(t, s.b)
+		s.progresses(s.b)
+		taken(t, s.a)
+	}
+}
+
+// TestEnlarge_E11_TicksForgiveStarving: what runs out of credits now and then, with Ticks between, stays small.
+func TestEnlarge_E11_TicksForgiveStarving(t *testing.T) {
+	d := pairUp(t, Config{})
+	for range 2 * starveLimit {
+		for o := Done; o == Done; {
+			_, o = d.transfer(t, d.a, vector(600))
+		}
+		d.drive(t)
+		taken(t, d.b)
+		_, err := d.b.Progress()
+		require.NoError(t, err)
+		d.settle(t)
+		if d.a.Stats().Stalls%(starveLimit-1) == 0 {
+			require.NoError(t, d.a.Tick())
+		}
+	}
+	require.Greater(t, d.a.Stats().Stalls, uint64(starveLimit))
+	require.Zero(t, d.a.Stats().Asked)
+}
+
+// landing is the answer that lands at a channel.
+func landing(c *Channel) []byte { return c.asking.land.Bytes()[c.asking.land.landing():][:answerLen] }
+
+// TestEnlarge_E7_CorruptAnswer: it counts as not arrived, and is asked for again.
+func TestEnlarge_E7_CorruptAnswer(t *testing.T) {
+	s := newScene(t, Config{})
+	v := vector(1000)
+	s.transfers(s.a, v)
+	s.receives(s.b, nil)
+	for i := range 2 {
+		landing(s.a)[24+i] ^= 1
+		s.Say("the answer is corrupted")
+		require.Equal(t, Waiting, s.transfers(s.a, v))
+		require.EqualValues(t, i+1, s.a.Stats().Corrupt)
+		require.Equal(t, Waiting, s.transfers(s.a, v), "it is asked for once")
+		s.hear(t)
+		s.drive(t)
+		require.EqualValues(t, i+1, s.b.Stats().AnswersRepeated)
+	}
+	s.goes(s.a, s.b, v)
+	s.phase(s.a, 1)
+	s.Golden(t, "corrupt-answer")
+}
+
+// TestEnlarge_E7_EveryBitOfAnAnswer: whichever bit between the flags is wrong, the answer does not count.
+func TestEnlarge_E7_EveryBitOfAnAnswer(t *testing.T) {
+	s := newScene(t, Config{})
+	v := vector(1000)
+	s.transfers(s.a, v)
+	s.receives(s.b, nil)
+	line := landing(s.a)
+	good := bytes.Clone(line)
+	for bit := 64; bit < 8*answerTail; bit++ {
+		line[bit/8] ^= 1 << (bit % 8)
+		_, err := parseAnswer(line, s.a.phases)
+		require.ErrorIs(t, err, errCorrupt)
+		copy(line, good)
+	}
+	for bit := range 8 * answerLen {
+		if bit == 64 {
+			bit = 8 * answerTail
+		}
+		line[bit/8] ^= 1 << (bit % 8)
+		_, tail := landed(line, s.a.asking.generation)
+		require.Equal(t, bit >= 64 && bit < 8*answerTail, tail)
+		copy(line, good)
+	}
+}
+
+// TestEnlarge_E7_HeadWithoutTail: it is looked at again, nothing is transferred, and there is no error.
+func TestEnlarge_E7_HeadWithoutTail(t *testing.T) {
+	s := newScene(t, Config{})
+	v := vector(1000)
+	s.transfers(s.a, v)
+	s.receives(s.b, nil)
+	line := landing(s.a)
+	good := bytes.Clone(line)
+	clear(line)
+	s.Say("the answer's tail is held back, and all but its head")
+	for i := range 5 {
+		copy(line, good[:8*i]) // more and more of it
+		require.Equal(t, Waiting, s.transfers(s.a, v))
+	}
+	require.EqualValues(t, 4, s.a.Stats().HeadsNoTail)
+	require.Zero(t, s.a.Stats().Corrupt)
+	copy(line, good[:answerTail])
+	require.Equal(t, Waiting, s.transfers(s.a, v))
+	s.Say("the tail is there")
+	copy(line, good)
+	s.goes(s.a, s.b, v)
+	s.Golden(t, "head-without-tail")
+}
+
+// TestEnlarge_E14_BothAtOnce: both ends ask before either has seen the other's question; each old ring stays until the own answer has
+// landed behind it.
+func TestEnlarge_E14_BothAtOnce(t *testing.T) {
+	s := newScene(t, Config{})
+	va, vb := vector(1000), vector(2000)
+	_, o := s.transfer(t, s.a, va)
+	require.Equal(t, Waiting, o)
+	require.Equal(t, Waiting, s.transfers(s.b, vb))
+	s.receives(s.a, nil)
+	s.phase(s.a, 0)
+	s.receives(s.b, nil)
+	s.phase(s.b, 0)
+	require.Equal(t, Done, s.transfers(s.a, va))
+	s.phase(s.a, 1)
+	require.Equal(t, Done, s.transfers(s.b, vb))
+	s.phase(s.b, 1)
+	s.receives(s.a, vb.joined(0, 1))
+	s.receives(s.b, va.joined(0, 1))
+	s.Golden(t, "both-at-once")
+}
+
+// TestEnlarge_E6_DrainedFirst: what was sent before the question is read before the rings change.
+func TestEnlarge_E6_DrainedFirst(t *testing.T) {
+	s := newScene(t, Config{})
+	before := vector(300, 300, 300)
+	require.Equal(t, Moved, s.transfers(s.a, before))
+	require.Equal(t, Done, s.transfers(s.a, before))
+	v := vector(1000)
+	require.Equal(t, Waiting, s.transfers(s.a, v))
+	s.Say("B has read nothing so far")
+	require.Equal(t, Waiting, s.transfers(s.a, v))
+	s.receives(s.b, before.joined(0, 3))
+	s.goes(s.a, s.b, v)
+	s.Golden(t, "drained-first")
+}
+
+// TestEnlarge_E6_QuestionWaitsUntilLittleIsOwed: who has a threshold of lines unanswered asks when the CREDIT for them has come, not before.
+func TestEnlarge_E6_QuestionWaitsUntilLittleIsOwed(t *testing.T) {
+	s := newScene(t, Config{})
+	before := vector(300, 300, 300, 300)
+	require.Equal(t, Moved, s.transfers(s.a, before))
+	require.Equal(t, Done, s.transfers(s.a, before))
+	v := vector(1000)
+	require.Equal(t, Waiting, s.transfers(s.a, v))
+	s.progresses(s.a)
+	require.Zero(t, s.a.Stats().Asked)
+	s.receives(s.b, before.joined(0, 4))
+	s.progresses(s.b)
+	s.receives(s.a, nil)
+	s.goes(s.a, s.b, v)
+	s.Golden(t, "question-waits")
+}

@@ -36,12 +36,12 @@ func (b *Batch) Memory() []byte {
 // Count is the number of messages in the batch.
 func (b *Batch) Count() int { return b.count }
 
-// Add copies a message into the batch. False means that it would not fit a slot of the channel any more, or that the slots are about to
-// change. A batch that is not empty was made for the present slots: it has to be sent before the channel's Tick.
+// Add copies a message into the batch. False means that it is full, or that the message would not fit a slot of every phase: the channel may go
+// back to small slots before the batch is sent.
 func (b *Batch) Add(c *channel.Channel, env Envelope, payload []byte) bool {
 	at := len(b.buf)
 	n := at + entryLen + len(payload)
-	if n > cap(b.buf) || n > c.MaxBody() || c.Paused() {
+	if n > cap(b.buf) || n > c.MaxBody() || entryLen+len(payload) > c.LeastBody() {
 		return false
 	}
 	b.buf = b.buf[:n]
@@ -53,18 +53,35 @@ func (b *Batch) Add(c *channel.Channel, env Envelope, payload []byte) bool {
 	return true
 }
 
-// Send sends the batch and empties it. False means that there is no room now.
+// Send sends the batch and empties it. False means that there is no room now for all of it; what has gone is not in it any more.
 func (b *Batch) Send(c *channel.Channel, more bool) (bool, error) {
-	body := c.Reserve(len(b.buf))
-	if body == nil {
-		return false, nil
+	for b.count > 0 {
+		n, count := b.leading(c.MaxBody())
+		body := c.Reserve(n)
+		if body == nil {
+			return false, nil
+		}
+		copy(body, b.buf[:n])
+		if sent, err := commit(c, channel.Batch, more || count < b.count); !sent {
+			return false, err
+		}
+		b.buf, b.count = b.buf[:copy(b.buf, b.buf[n:])], b.count-count
 	}
-	copy(body, b.buf)
-	sent, err := commit(c, channel.Batch, more)
-	if sent {
-		b.Drop()
+	return true, nil
+}
+
+// leading tells how many of the first messages go into a body of so many bytes, and how many bytes they are.
+func (b *Batch) leading(most int) (n, count int) {
+	if len(b.buf) <= most {
+		return len(b.buf), b.count
 	}
-	return sent, err
+	for {
+		next := n + entryLen + int(binary.LittleEndian.Uint32(b.buf[n:]))
+		if next > most {
+			return n, count
+		}
+		n, count = next, count+1
+	}
 }
 
 // Drop empties the batch.

@@ -23,7 +23,7 @@ var (
 	ErrTruncate   = errors.New("message is longer than the receive buffer")
 	ErrProcFailed = errors.New("process failed")
 	ErrAborted    = errors.New("job aborted")
-	ErrRequest    = errors.New("request is not active: it was waited for already, or never existed")
+	ErrRequest    = errors.New("invalid request")
 	ErrFinalized  = errors.New("Finalize has been called")
 )
 
@@ -74,6 +74,7 @@ type Engine struct {
 	table    match.Table[*request, *arrival]
 	requests requestPool
 	arrivals arrivalPool
+	matched  []*arrival // held by a Message
 
 	kept    int     // bytes of unexpected messages
 	holding []*peer // peers that have been told to keep theirs

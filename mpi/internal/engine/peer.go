@@ -32,6 +32,7 @@ type peer struct {
 	queue    []*request // sends that wait for a connection or for credits, in the order of their posting
 	head     int        // of queue
 	retrying bool       // is in Engine.retry
+	numbers  numbers
 	batch    eager.Batch
 	batching bool // is in Engine.batching
 	in       incoming
@@ -157,9 +158,13 @@ func (e *Engine) kick(p *peer) {
 	if !e.proceed(p) {
 		return
 	}
+	paused := p.ch.Paused()
 	owing, err := p.ch.Progress()
 	if err != nil {
 		e.failPeer(p, err)
+		return
+	}
+	if paused && !p.ch.Paused() && !e.proceed(p) { // what waited for larger slots goes on
 		return
 	}
 	if p.ch.Phase() > 0 {

@@ -36,11 +36,9 @@ func (q *reclaim) tick() {
 		if p == nil || p.state != peerOpen || p.ch.Phase() == 0 {
 			continue
 		}
-		if p.batch.Count() == 0 { // it could not go through smaller slots
-			if err := p.ch.Tick(); err != nil {
-				e.failPeer(p, err)
-				continue
-			}
+		if err := p.ch.Tick(); err != nil {
+			e.failPeer(p, err)
+			continue
 		}
 		e.kick(p)
 		q.arm()

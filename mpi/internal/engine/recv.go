@@ -143,8 +143,8 @@ func (e *Engine) drain(p *peer) {
 		p.ch.Release()
 	}
 	// A message of ours carries the credit that is owed. Often one is about to be sent, in answer to what has just come: so CREDIT waits
-	// for the next pass, unless the peer might be waiting for it.
-	if p.ch.Pressing() {
+	// for the next pass, unless the peer might be waiting for it, or whoever makes this pass may be the last for a while.
+	if p.ch.Pressing() || e.waiting.driver != nil {
 		e.kick(p)
 	} else if e.proceed(p) && p.ch.Owing() {
 		e.later(p)
@@ -179,6 +179,10 @@ func (e *Engine) arrived(p *peer, kind channel.Kind, body []byte) error {
 		if err := e.begin(p, envelope{Context: rts.Context, Tag: rts.Tag}, int(rts.Length)); err != nil {
 			return err
 		}
+		number := p.announced()
+		if p.in.a != nil {
+			p.in.a.number = number
+		}
 		return e.announced(p, rts.Source)
 	case channel.First:
 		env, total, payload, err := eager.ParseFirst(body)
@@ -206,6 +210,9 @@ func (e *Engine) arrived(p *peer, kind channel.Kind, body []byte) error {
 
 // arrivedWhole takes a whole message: by far the most common case.
 func (e *Engine) arrivedWhole(p *peer, env envelope, payload []byte) error {
+	if env.Context == controlContext {
+		return e.takenBack(p, payload)
+	}
 	if p.in.coming() {
 		return fmt.Errorf("%w: a message began inside another", transport.ErrProtocol)
 	}

@@ -86,7 +86,7 @@ func (e *Engine) startSend(r *request, env envelope, dst int, more bool) {
 		e.connect(p)
 	}
 	r.peer = p
-	if more && e.batched(p, r) {
+	if more && !r.sync && e.batched(p, r) {
 		return
 	}
 	if p.state != peerOpen || p.queued() {
@@ -117,7 +117,7 @@ func (e *Engine) trySend(p *peer, r *request, more bool) (through bool, err erro
 	m := &r.msg
 	for {
 		o := channel.Oversized
-		if !p.holdsBack(m.Total()) && !(len(r.vec) == 1 && m.Total() > e.eagerMost) {
+		if !r.sync && !p.holdsBack(m.Total()) && !(len(r.vec) == 1 && m.Total() > e.eagerMost) {
 			var n int
 			n, o, err = m.Advance(p.ch, more)
 			p.stats.EagerBytes += uint64(n)
@@ -151,6 +151,7 @@ func (e *Engine) announce(p *peer, r *request, more bool) (ok bool, err error) {
 		ok, err = e.announcer.Announce(p.ch, m.Envelope, r.vec[0], r.token(), more)
 		if ok {
 			m.Announced()
+			r.number = p.announcing()
 		}
 	case !m.Begun():
 		return m.Open(p.ch)
@@ -202,8 +203,8 @@ func (e *Engine) sendSelf(r *request) {
 	}
 	a := e.arrivals.get()
 	a.bytes = r.msg.Total()
-	if a.bytes > selfCopied {
-		a.self = r
+	if a.bytes > selfCopied || r.sync {
+		a.self, r.filed = r, a
 		e.file(a, env, e.rank)
 		return
 	}

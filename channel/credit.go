@@ -35,7 +35,8 @@ func threshold(lines, slot int) int {
 }
 
 // Progress does what is due: it hears an answer, gives one, sends the CREDIT that is owed. It tells whether something is due that cannot
-// go now: call it again after the next pass. An error is of the queue pair, which is broken then, or of the peer.
+// go now: call it again after the next pass. A message that is reserved and not committed must be reserved again. An error is of the
+// queue pair, which is broken then, or of the peer.
 func (c *Channel) Progress() (owing bool, err error) {
 	if c.state != StateOpen {
 		return false, nil
@@ -65,6 +66,16 @@ func (c *Channel) Progress() (owing bool, err error) {
 		return true, nil
 	}
 	return false, err
+}
+
+// Owing tells whether Progress has something to do.
+func (c *Channel) Owing() bool {
+	return int(c.recv.consumed-c.recv.told) >= c.recv.threshold || c.paused || c.reply.due
+}
+
+// Pressing tells whether Progress has something to do that the peer may be waiting for.
+func (c *Channel) Pressing() bool {
+	return int(c.recv.consumed-c.recv.told) >= c.recv.lines/2 || c.paused || c.reply.due
 }
 
 // credited takes the peer's count of lines consumed. Behind an answer, which told more, messages may come that were sent before it.

@@ -7,7 +7,7 @@ import (
 )
 
 // The flags of a message are two words, at the first and at the last 8 bytes of its lines, which follow from its length and from the
-// generation of the lap. That starts at 64 random bits for each ring, known to its two ends alone, and steps by one with each lap:
+// generation of the lap. That starts at 64 random bits for each ring, known to its two ends alone, and steps by lapStep with each lap:
 //
 //	head = length of the body (24 bits) | low 40 bits of (generation + length × headMix) << 24
 //	tail = generation (64 bits)
@@ -20,13 +20,15 @@ import (
 //     that its length makes no sense, before the tail that belongs to it is there: 64 such bits more.
 //   - Of a message that is still arriving only the tail is promised to come last and as one word. Other words may be in place in part.
 //     A new generation beside an old length would lead to the tail of the message behind this one, which may be there already:
-//     but the upper bits of a head follow from its lower ones, so it does not match before all of it is there.
+//     but the upper bits of a head follow from its lower ones, and a step of the generation changes every byte of them, so it does
+//     not match before all of it is there.
 //
 // A tail that matches was placed after everything else of its Write: all of the message is there.
 const (
 	lengthBits = 24
 	lengthMask = 1<<lengthBits - 1
 	headMix    = 0x9e3779b97f4a7c15 // odd, with ones all over
+	lapStep    = 0xd1b54a32d192ed03 // odd, and no byte is 0 or 0xff: to add it changes every byte, with a carry or without
 )
 
 func headWord(generation uint64, n int) uint64 {

@@ -15,10 +15,11 @@ const (
 	First                   // the beginning of a message that comes in pieces (package eager)
 	More                    // a piece of it
 	Piece                   // a piece of it announced (package rendezvous)
+	Batch                   // several small messages (package eager)
 	kinds
 )
 
-var kindNames = [kinds]string{"", "SKIP", "CREDIT", "ENLARGE", "SHRINK", "EAGER", "RTS", "FIRST", "MORE", "PIECE"}
+var kindNames = [kinds]string{"", "SKIP", "CREDIT", "ENLARGE", "SHRINK", "EAGER", "RTS", "FIRST", "MORE", "PIECE", "BATCH"}
 
 func (k Kind) String() string {
 	if k > 0 && k < kinds {
@@ -27,5 +28,5 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// inner tells whether a kind is of the channel itself.
+// inner tells whether a kind is of the channel itself, or none.
 func (k Kind) inner() bool { return k < Eager }

@@ -52,14 +52,17 @@ func (c *Channel) Next() (kind Kind, body []byte, ok bool, err error) {
 			c.stats.HeadsNoTail++
 			return 0, nil, false, nil
 		}
+		header := binary.LittleEndian.Uint64(r.ring[at+8:])
+		k := header >> 32 & 0xff
+		if k == uint64(skip) {
+			need = r.lines - r.pos
+		}
 		if int(r.consumed-r.told)+need > r.lines {
 			return 0, nil, false, violation("a message of %d lines, with %d of %d lines in use", need, r.consumed-r.told, r.lines)
 		}
-		header := binary.LittleEndian.Uint64(r.ring[at+8:])
 		if err := c.send.credited(uint32(header)); err != nil {
 			return 0, nil, false, err
 		}
-		k := header >> 32 & 0xff
 		c.send.hold = header>>holdBit&1 != 0
 		switch {
 		case header>>(holdBit+1) != 0:
@@ -67,9 +70,7 @@ func (c *Channel) Next() (kind Kind, body []byte, ok bool, err error) {
 		case k >= uint64(Eager) && k < uint64(kinds):
 			r.current, r.body = need, n
 			return Kind(k), r.ring[at+bodyAt : at+bodyAt+n : at+bodyAt+n], true, nil
-		case k == uint64(skip) && n == 0:
-			r.advance(r.lines - r.pos)
-		case k == uint64(credit) && n == 0:
+		case (k == uint64(skip) || k == uint64(credit)) && n == 0:
 			r.advance(need)
 		case k == uint64(enlarge) || k == uint64(shrink):
 			if err := c.asked(Kind(k), r.ring[at+bodyAt:at+bodyAt+n]); err != nil {
@@ -99,7 +100,7 @@ func (r *recvRing) advance(lines int) {
 	r.consumed += uint32(lines)
 	if r.pos += lines; r.pos == r.lines {
 		r.pos = 0
-		r.generation++
+		r.generation += lapStep
 	}
 }
 

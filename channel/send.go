@@ -45,6 +45,9 @@ func (s *sendRing) change(mirror *buffer, a answer, limit int) {
 // MaxBody is the most that the body of one message can have, by the peer's slot size; 0 before Open.
 func (c *Channel) MaxBody() int { return c.send.maxBody }
 
+// LeastBody is the most that the body of a message can have in every phase.
+func (c *Channel) LeastBody() int { return c.phases[0] - overhead }
+
 // Reserve gives the body of the next message, n bytes long, to be filled and then committed. It gives nil when the peer has
 // given too few credits back, when the channel is not open, and for an n below 0 or above MaxBody, which will never do. The body
 // holds old bytes. Only the last Reserve counts; one that is not committed costs nothing.
@@ -137,7 +140,7 @@ func (c *Channel) post(k Kind, n, lines, advance int, more bool) error {
 	s.sent += uint32(advance)
 	if s.pos += advance; s.pos == s.lines {
 		s.pos = 0
-		s.generation++
+		s.generation += lapStep
 	}
 	return nil
 }

@@ -69,9 +69,8 @@ func (c *Channel) Transfer(v *Vector, k Kind, head []byte, more bool) (n int, o 
 	}
 	room := c.Room(len(head))
 	if c.conf.Whole {
-		if phase := c.phaseForRest(v, len(head)); phase >= 0 {
-			c.stats.ZeroTransfers++
-			return 0, Waiting, c.want(phase)
+		if o, err := c.Enlarge(v, len(head)); o == Waiting {
+			return 0, Waiting, err
 		}
 	}
 	used, last := len(head), v.next
@@ -109,18 +108,23 @@ func (c *Channel) Transfer(v *Vector, k Kind, head []byte, more bool) (n int, o 
 	return used - len(head), Moved, nil
 }
 
-// Enlarge asks for the slots that a vector's front element, which does not fit the present ones, needs: a transfer of nothing, Waiting,
-// without an error (E3). When no phase has them, or the peer has refused, the outcome is Oversized.
+// Enlarge asks for the slots that a vector needs whose front element does not fit the present ones: a transfer of nothing, Waiting,
+// without an error (E3). When no phase has them, or they have been refused, the outcome is Oversized.
 func (c *Channel) Enlarge(v *Vector, head int) (Outcome, error) {
 	if ready, err := c.Settled(); !ready {
 		return Waiting, err
 	}
-	phase := c.phaseForRest(v, head)
-	if phase < 0 {
-		return Oversized, nil
+	for {
+		phase := c.phaseForRest(v, head)
+		if phase < 0 {
+			return Oversized, nil
+		}
+		if err := c.want(phase); err != nil || c.paused {
+			c.stats.ZeroTransfers++
+			return Waiting, err
+		}
+		// There is no memory for it here: that phase is out of the question from now on.
 	}
-	c.stats.ZeroTransfers++
-	return Waiting, c.want(phase)
 }
 
 // phaseForRest is the phase to ask for on behalf of what is left of a vector, by the policy; -1 if nothing is oversized, or no phase has slots

@@ -7,6 +7,7 @@ package eager
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/weft-mpi/weft/channel"
@@ -43,7 +44,7 @@ func Send(c *channel.Channel, env Envelope, payload []byte, more bool) (sent boo
 // commit turns a full send queue into "no room now".
 func commit(c *channel.Channel, k channel.Kind, more bool) (bool, error) {
 	err := c.Commit(k, more)
-	if err == transport.ErrQueueFull {
+	if errors.Is(err, transport.ErrQueueFull) {
 		return false, nil
 	}
 	return err == nil, err

@@ -212,6 +212,9 @@ func run[T any](c *Comm, in, out []byte, apply func(inout, in []T)) error {
 		memory[coll.Scratch] = unsafe.Slice((*byte)(unsafe.Pointer(&k.scratch[0])), 8*len(k.scratch))
 	}
 	at := func(s coll.Span) []byte { return memory[s.Buf][s.Off:][:s.Len:s.Len] }
+	if err := c.scope.Err(); err != nil {
+		return err
+	}
 	for i := range k.schedule.Rounds() {
 		steps := k.schedule.Round(i)
 		n, err := c.exchange(steps, at)
@@ -245,17 +248,22 @@ func (c *Comm) exchange(steps []coll.Step, at func(coll.Span) []byte) (int, erro
 		var r engine.Request
 		var err error
 		if s.Kind == coll.Recv {
-			r, err = c.e.Irecv(c.context+1, at(s.Dst), s.Peer, k.tag, 1)
+			r, err = c.e.Irecv(c.context+1, at(s.Dst), c.worldRank(s.Peer), k.tag, 1)
 		} else {
-			r, err = c.e.Isend(c.context+1, at(s.Src), s.Peer, k.tag)
+			r, err = c.e.Isend(c.context+1, at(s.Src), c.worldRank(s.Peer), k.tag)
 		}
 		if err != nil {
 			first = err
 			break
 		}
+		c.e.Bind(r, c.scope)
 		k.requests = append(k.requests, r)
 	}
 	for i, r := range k.requests {
+		if first != nil && c.scope.Err() != nil {
+			c.e.Wait(r) // it was given up as well: its buffer is quiet then
+			continue
+		}
 		if first != nil {
 			c.e.Abandon(r) // what would answer it may never come
 			continue

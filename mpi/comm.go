@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
+	"sync/atomic"
 
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
@@ -12,22 +14,32 @@ import (
 const (
 	AnySource = engine.AnySource // receive from whichever rank sends
 	AnyTag    = engine.AnyTag    // receive whichever tag comes
-	ProcNull  = -2               // a rank that is not there: sending to it and receiving from it do nothing
-	Undefined = -32766
+	ProcNull  = engine.ProcNull  // a rank that is not there: sending to it and receiving from it do nothing
+	Undefined = -32766           // the color of a rank that Split leaves out
 )
 
 // TagUB is the largest tag.
 const TagUB = 1<<30 - 1
 
-// Comm is a communicator: a group of ranks with a space of messages of its own (MPI 4.1, chapter 7).
+// Comm is a communicator: a group of ranks with a space of messages of its own (MPI 4.1, chapter 7). Messages of different communicators
+// never mix.
 type Comm struct {
+	*space
+	scope *engine.Scope // ends with the context that WithContext was given; nil without one
+}
+
+// space is what all handles to a communicator share.
+type space struct {
 	e       *engine.Engine
 	name    string
 	context uint32 // of its messages; the one above it is of its collectives
 	rank    int
 	size    int
+	members *members // nil for those of the world
 	job     *job
 	coll    collState
+	agree   sync.Mutex  // held by whoever looks for a number for a new communicator
+	freed   atomic.Bool // Free has been called
 }
 
 // Rank is this process's rank in the communicator: 0 … Size-1.
@@ -58,10 +70,24 @@ func (c *Comm) check() error {
 		}
 		return fmt.Errorf("%w: nil", ErrComm)
 	}
+	if c.space == nil {
+		return fmt.Errorf("%w: a Comm comes from Init, Dup or Split", ErrComm)
+	}
 	if ended.Load() {
 		return ErrFinalized
 	}
+	if c.freed.Load() {
+		return fmt.Errorf("%w: %s has been freed", ErrComm, c.name)
+	}
 	return nil
+}
+
+// checkCall is check for calls that end with the context of their handle. Collectives look at it later, when they have counted.
+func (c *Comm) checkCall() error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	return c.scope.Err()
 }
 
 // fail makes the error of a point-to-point operation.
@@ -70,7 +96,7 @@ func (c *Comm) fail(op string, peer, tag int, err error) error {
 		return nil
 	}
 	name := ""
-	if c != nil {
+	if c != nil && c.space != nil {
 		name = c.name
 	}
 	var inner *Error
@@ -80,10 +106,13 @@ func (c *Comm) fail(op string, peer, tag int, err error) error {
 	return &Error{Op: op, Comm: name, Peer: peer, Tag: tag, Err: err}
 }
 
-// checkSend tells whether a message can be addressed so. ProcNull is dealt with by the caller.
+// checkSend tells whether a message can be addressed so.
 func (c *Comm) checkSend(dst, tag int) error {
-	if err := c.check(); err != nil {
+	if err := c.checkCall(); err != nil {
 		return err
+	}
+	if dst == ProcNull {
+		return nil
 	}
 	if uint(dst) >= uint(c.size) {
 		return fmt.Errorf("%w: %d; %s has ranks 0 to %d", ErrRank, dst, c.name, c.size-1)
@@ -96,8 +125,11 @@ func (c *Comm) checkSend(dst, tag int) error {
 
 // checkRecv is checkSend with the wildcards allowed.
 func (c *Comm) checkRecv(src, tag int) error {
-	if err := c.check(); err != nil {
+	if err := c.checkCall(); err != nil {
 		return err
+	}
+	if src == ProcNull {
+		return nil
 	}
 	if uint(src) >= uint(c.size) && src != AnySource {
 		return fmt.Errorf("%w: %d; %s has ranks 0 to %d", ErrRank, src, c.name, c.size-1)

@@ -19,7 +19,8 @@ var (
 	ErrRoot           = errors.New("invalid root")             //
 	ErrOp             = errors.New("invalid operator")         //
 	ErrComm           = errors.New("invalid communicator")     // nil, or freed
-	ErrRequest        = engine.ErrRequest                      // waited for already
+	ErrRequest        = engine.ErrRequest                      // used up, or not in a state for the call
+	ErrArg            = errors.New("invalid argument")         // of another kind
 	ErrProcFailed     = engine.ErrProcFailed                   // a process that the operation needs is gone
 	ErrRevoked        = errors.New("communicator was revoked") //
 	ErrAborted        = engine.ErrAborted                      // the job is ending

@@ -43,6 +43,13 @@ const (
 type job struct {
 	wire       *wireup.Job
 	statistics bool // the counters are told at the end
+	contexts   contexts
+}
+
+func newJob(wire *wireup.Job, statistics bool) *job {
+	j := &job{wire: wire, statistics: statistics}
+	j.contexts.init()
+	return j
 }
 
 func (j *job) abort(code int) { j.wire.Abort(code) }
@@ -132,10 +139,10 @@ func join(ctx context.Context) (*Comm, error) {
 	if err := wire.Publish(ctx, e.Addr()); err != nil {
 		return nil, errors.Join(err, e.Destroy(err), wire.Leave())
 	}
-	return &Comm{
+	return &Comm{space: &space{
 		e: e, name: "world", rank: e.Rank(), size: e.Size(),
-		job: &job{wire: wire, statistics: statistics == 1},
-	}, nil
+		job: newJob(wire, statistics == 1),
+	}}, nil
 }
 
 // newDevice makes the device of the fabric that the settings name.

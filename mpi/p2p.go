@@ -6,20 +6,23 @@ import "github.com/weft-mpi/weft/mpi/internal/engine"
 // T must have a fixed size and no pointers. A nil buf is a message of no elements.
 func Send[T any](c *Comm, buf []T, dst, tag int) error {
 	b, err := bytesOf(buf)
-	if err == nil && dst == ProcNull {
-		err = c.check()
-		if err == nil {
-			return nil
-		}
-	}
 	if err == nil {
-		err = c.checkSend(dst, tag)
-	}
-	if err == nil {
-		err = c.e.Send(c.context, b, dst, tag)
+		err = c.send(b, dst, tag, false)
 	}
 	if err != nil {
 		return c.fail("Send", dst, tag, err)
+	}
+	return nil
+}
+
+// Ssend is Send that returns only when the receiver has begun to receive the message (MPI 4.1, 3.4).
+func Ssend[T any](c *Comm, buf []T, dst, tag int) error {
+	b, err := bytesOf(buf)
+	if err == nil {
+		err = c.send(b, dst, tag, true)
+	}
+	if err != nil {
+		return c.fail("Ssend", dst, tag, err)
 	}
 	return nil
 }
@@ -28,23 +31,14 @@ func Send[T any](c *Comm, buf []T, dst, tag int) error {
 // 3.2.4). A message longer than buf fills it and gives ErrTruncate; a shorter one leaves the rest as it was: Status.Count tells.
 func Recv[T any](c *Comm, buf []T, src, tag int) (Status, error) {
 	b, err := bytesOf(buf)
-	if err == nil && src == ProcNull {
-		err = c.check()
-		if err == nil {
-			return nullStatus(), nil
-		}
-	}
+	var st Status
 	if err == nil {
-		err = c.checkRecv(src, tag)
-	}
-	var st engine.Status
-	if err == nil {
-		st, err = c.e.Recv(c.context, b, src, tag, sizeOf[T]())
+		st, err = c.recv(b, src, tag, sizeOf[T]())
 	}
 	if err != nil {
-		return statusOf(st), c.fail("Recv", src, tag, err)
+		return st, c.fail("Recv", src, tag, err)
 	}
-	return statusOf(st), nil
+	return st, nil
 }
 
 // Sendrecv sends sbuf to dst and receives rbuf from src, both at once, so that ranks may do it in a ring without deadlock
@@ -54,7 +48,7 @@ func Sendrecv[T, U any](c *Comm, sbuf []T, dst, stag int, rbuf []U, src, rtag in
 	if err != nil {
 		return Status{}, err
 	}
-	s, serr := isend(c, "Sendrecv", sbuf, dst, stag)
+	s, serr := isend(c, "Sendrecv", sbuf, dst, stag, false)
 	if serr != nil {
 		c.e.Abandon(r.h) // nothing will answer it
 		return Status{}, serr
@@ -71,7 +65,13 @@ func Sendrecv[T, U any](c *Comm, sbuf []T, dst, stag int, rbuf []U, src, rtag in
 
 // Isend begins a send (MPI 4.1, 3.7.2). buf must not be changed until the request is complete.
 func Isend[T any](c *Comm, buf []T, dst, tag int) (Request, error) {
-	return isend(c, "Isend", buf, dst, tag)
+	return isend(c, "Isend", buf, dst, tag, false)
+}
+
+// Issend begins a send that is complete only when the receiver has begun to receive the message (MPI 4.1, 3.7.2). buf must not be
+// changed until the request is complete.
+func Issend[T any](c *Comm, buf []T, dst, tag int) (Request, error) {
+	return isend(c, "Issend", buf, dst, tag, true)
 }
 
 // Irecv begins a receive (MPI 4.1, 3.7.2). buf belongs to weft until the request is complete.
@@ -79,44 +79,102 @@ func Irecv[T any](c *Comm, buf []T, src, tag int) (Request, error) {
 	return irecv(c, "Irecv", buf, src, tag)
 }
 
-func isend[T any](c *Comm, op string, buf []T, dst, tag int) (Request, error) {
+func isend[T any](c *Comm, op string, buf []T, dst, tag int, sync bool) (Request, error) {
 	b, err := bytesOf(buf)
-	if err == nil && dst == ProcNull {
-		err = c.check()
-		if err == nil {
-			return Request{}, nil
-		}
-	}
+	var r Request
 	if err == nil {
-		err = c.checkSend(dst, tag)
-	}
-	var h engine.Request
-	if err == nil {
-		h, err = c.e.Isend(c.context, b, dst, tag)
+		r, err = c.isend(b, dst, tag, sync)
 	}
 	if err != nil {
 		return Request{}, c.fail(op, dst, tag, err)
 	}
-	return Request{h: h}, nil
+	return r, nil
 }
 
 func irecv[T any](c *Comm, op string, buf []T, src, tag int) (Request, error) {
 	b, err := bytesOf(buf)
-	if err == nil && src == ProcNull {
-		err = c.check()
-		if err == nil {
-			return Request{null: true}, nil
-		}
-	}
+	var r Request
 	if err == nil {
-		err = c.checkRecv(src, tag)
-	}
-	var h engine.Request
-	if err == nil {
-		h, err = c.e.Irecv(c.context, b, src, tag, sizeOf[T]())
+		r, err = c.irecv(b, src, tag, sizeOf[T]())
 	}
 	if err != nil {
 		return Request{}, c.fail(op, src, tag, err)
 	}
-	return Request{h: h}, nil
+	return r, nil
+}
+
+// The four below are what the typed calls come down to. Only a communicator with a context has its blocking calls take a request, which
+// the end of the context can find.
+
+func (c *Comm) send(b []byte, dst, tag int, sync bool) error {
+	if c.hasScope() {
+		r, err := c.isend(b, dst, tag, sync)
+		if err == nil {
+			_, err = c.e.Wait(r.h)
+		}
+		return err
+	}
+	if err := c.checkSend(dst, tag); err != nil || dst == ProcNull {
+		return err
+	}
+	if sync {
+		return c.e.Ssend(c.context, b, c.worldRank(dst), tag)
+	}
+	return c.e.Send(c.context, b, c.worldRank(dst), tag)
+}
+
+func (c *Comm) recv(b []byte, src, tag, elem int) (Status, error) {
+	var st engine.Status
+	if c.hasScope() {
+		r, err := c.irecv(b, src, tag, elem)
+		if err == nil {
+			st, err = c.e.Wait(r.h)
+		}
+		return c.statusOf(st), err
+	}
+	err := c.checkRecv(src, tag)
+	if err == nil && src == ProcNull {
+		return nullStatus(), nil
+	}
+	if err == nil {
+		st, err = c.e.Recv(c.context, b, c.worldRank(src), tag, elem)
+	}
+	return c.statusOf(st), err
+}
+
+func (c *Comm) isend(b []byte, dst, tag int, sync bool) (Request, error) {
+	if err := c.checkSend(dst, tag); err != nil {
+		return Request{}, err
+	}
+	var h engine.Request
+	var err error
+	switch {
+	case dst == ProcNull:
+		h = engine.Null
+	case sync:
+		h, err = c.e.Issend(c.context, b, c.worldRank(dst), tag)
+	default:
+		h, err = c.e.Isend(c.context, b, c.worldRank(dst), tag)
+	}
+	return c.begun(h, err)
+}
+
+func (c *Comm) irecv(b []byte, src, tag, elem int) (Request, error) {
+	if err := c.checkRecv(src, tag); err != nil {
+		return Request{}, err
+	}
+	if src == ProcNull {
+		return Request{engine.Null, c}, nil
+	}
+	h, err := c.e.Irecv(c.context, b, c.worldRank(src), tag, elem)
+	return c.begun(h, err)
+}
+
+// begun makes the request of an operation that the engine has begun.
+func (c *Comm) begun(h engine.Request, err error) (Request, error) {
+	if err != nil {
+		return Request{}, err
+	}
+	c.e.Bind(h, c.scope)
+	return Request{h, c}, nil
 }

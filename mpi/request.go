@@ -6,11 +6,12 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// Request is an operation under way: a small value, free to copy. The zero Request is complete. A request is used up by the
-// first Wait, or the first Test that finds it complete; after that it gives ErrRequest.
+// Request is an operation under way: a small value, free to copy. The zero Request is complete; MPI calls it inactive. A request is used
+// up by the first Wait, or the first Test that finds it complete, or by one of the calls for several; after that every copy of it gives
+// ErrRequest. It is for one goroutine at a time to wait for; if several do, one gets the result and the others ErrRequest.
 type Request struct {
-	h    engine.Request
-	null bool // a receive from ProcNull: complete, with ProcNull's status
+	h engine.Request
+	c *Comm
 }
 
 // Status tells what a receive got (MPI 4.1, 3.2.5).
@@ -19,17 +20,29 @@ type Status struct {
 	Tag    int
 	Count  int // in elements of the receive's type; of a message cut off by ErrTruncate, what is in the buffer
 
-	bytes int
+	bytes     int
+	cancelled bool
+	err       error
 }
 
 // Bytes is the size of the message in bytes; of a message cut off by ErrTruncate, what is in the buffer.
 func (s Status) Bytes() int { return s.bytes }
 
-func statusOf(s engine.Status) Status {
+// Cancelled tells that Request.Cancel withdrew the operation: nothing was sent, nothing received (MPI 4.1, 3.8.4).
+func (s Status) Cancelled() bool { return s.cancelled }
+
+// Err is the error of this one operation, in the statuses that WaitallStatus and the other calls for several requests give (MPI 4.1,
+// 3.7.5, MPI_ERR_IN_STATUS).
+func (s Status) Err() error { return s.err }
+
+// statusOf turns a status of the engine, whose source is a world rank, into one of the communicator.
+func (c *Comm) statusOf(s engine.Status) Status {
 	if s.Elem == 0 {
-		return Status{}
+		return Status{cancelled: s.Cancelled}
 	}
-	return Status{Source: s.Source, Tag: s.Tag, Count: s.Bytes / s.Elem, bytes: s.Bytes}
+	return Status{
+		Source: c.localRank(s.Source), Tag: s.Tag, Count: s.Bytes / s.Elem, bytes: s.Bytes, cancelled: s.Cancelled,
+	}
 }
 
 func nullStatus() Status {
@@ -38,54 +51,45 @@ func nullStatus() Status {
 
 // Wait returns when the operation is complete, with its status and its error (MPI 4.1, 3.7.3). It drives all of the rank's
 // communication meanwhile.
-func (r Request) Wait() (Status, error) {
-	e, err := r.engine()
-	if err != nil || e == nil {
-		return r.nullStatus(), err
+func (r Request) Wait() (Status, error) { return r.wait("Wait") }
+
+func (r Request) wait(op string) (Status, error) {
+	if r.c == nil {
+		return Status{}, nil
 	}
-	st, err := e.Wait(r.h)
-	return statusOf(st), asError("Wait", err)
+	st, err := r.c.e.Wait(r.h)
+	if err != nil {
+		err = r.c.fail(op, NoPeer, NoPeer, err)
+	}
+	return r.c.statusOf(st), err
 }
 
 // Test tells whether the operation is complete, and its status and error if so. It does not block.
 func (r Request) Test() (Status, bool, error) {
-	e, err := r.engine()
-	if err != nil || e == nil {
-		return r.nullStatus(), err == nil, err
+	if r.c == nil {
+		return Status{}, true, nil
 	}
-	st, ok, err := e.Test(r.h)
-	return statusOf(st), ok, asError("Test", err)
+	st, ok, err := r.c.e.Test(r.h)
+	if err != nil {
+		err = r.c.fail("Test", NoPeer, NoPeer, err)
+	}
+	return r.c.statusOf(st), ok, err
 }
 
-// Waitall waits for every request, whatever becomes of the others, and returns the first failure by index. Every request is
-// used up afterwards.
-func Waitall(rs []Request) error {
-	var first error
-	for _, r := range rs {
-		if _, err := r.Wait(); err != nil && first == nil {
-			first = asError("Waitall", err)
-		}
+// Cancel withdraws an operation that has had no effect yet (MPI 4.1, 3.8.4): a receive that no message has matched, or a send of which
+// nothing has left this rank. What is under way completes as if Cancel had not been called, with its status and its error. Either way
+// the request is still to be waited for, and Status.Cancelled tells which it was. It does nothing to a request that is complete.
+//
+// When Cancel of a receive returns, weft writes no more into its buffer: if the message is on its way Cancel blocks until it is there.
+// Cancel of a send does not block; the buffer belongs to weft until Wait returns.
+func (r Request) Cancel() error {
+	if r.c == nil {
+		return nil
 	}
-	return first
-}
-
-func (r Request) nullStatus() Status {
-	if r.null {
-		return nullStatus()
+	if err := r.c.e.Cancel(r.h); err != nil {
+		return r.c.fail("Cancel", NoPeer, NoPeer, err)
 	}
-	return Status{}
-}
-
-// engine is the engine that the request lives in; nil for a request that is complete by itself.
-func (r Request) engine() (*engine.Engine, error) {
-	if !r.h.Active() {
-		return nil, nil
-	}
-	e := current.Load()
-	if e == nil {
-		return nil, asError("Wait", ErrNotInitialized)
-	}
-	return e, nil
+	return nil
 }
 
 // asError gives an error from below the shape of this package's errors.

@@ -35,37 +35,31 @@ func IrecvVec(c *Comm, vec [][]byte, src, tag int) (Request, error) {
 }
 
 func isendVec(c *Comm, op string, vec [][]byte, dst, tag int) (Request, error) {
-	if dst == ProcNull {
-		if err := c.check(); err != nil {
-			return Request{}, c.fail(op, dst, tag, err)
-		}
-		return Request{}, nil
-	}
 	err := c.checkSend(dst, tag)
-	var h engine.Request
+	if err == nil && dst == ProcNull {
+		return Request{engine.Null, c}, nil
+	}
+	var r Request
 	if err == nil {
-		h, err = c.e.IsendVec(c.context, vec, dst, tag)
+		r, err = c.begun(c.e.IsendVec(c.context, vec, c.worldRank(dst), tag))
 	}
 	if err != nil {
 		return Request{}, c.fail(op, dst, tag, err)
 	}
-	return Request{h: h}, nil
+	return r, nil
 }
 
 func irecvVec(c *Comm, op string, vec [][]byte, src, tag int) (Request, error) {
-	if src == ProcNull {
-		if err := c.check(); err != nil {
-			return Request{}, c.fail(op, src, tag, err)
-		}
-		return Request{null: true}, nil
-	}
 	err := c.checkRecv(src, tag)
-	var h engine.Request
+	if err == nil && src == ProcNull {
+		return Request{engine.Null, c}, nil
+	}
+	var r Request
 	if err == nil {
-		h, err = c.e.IrecvVec(c.context, vec, src, tag)
+		r, err = c.begun(c.e.IrecvVec(c.context, vec, c.worldRank(src), tag))
 	}
 	if err != nil {
 		return Request{}, c.fail(op, src, tag, err)
 	}
-	return Request{h: h}, nil
+	return r, nil
 }

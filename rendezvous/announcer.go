@@ -7,6 +7,7 @@
 package rendezvous
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/weft-mpi/weft/channel"
@@ -102,7 +103,7 @@ func (a *Announcer) announce(c *channel.Channel, buf []byte, token uint64, n int
 				return false, err
 			}
 		}
-		if err == transport.ErrQueueFull {
+		if errors.Is(err, transport.ErrQueueFull) {
 			err = nil
 		}
 		return false, err

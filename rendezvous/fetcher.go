@@ -167,14 +167,14 @@ func (f *Fetcher) Progress(c *channel.Channel) error {
 // post posts a request; a full send queue is no error, but time to wait for completions.
 func post(qp transport.QP, wr *transport.SendWR) (full bool, err error) {
 	err = qp.PostSend(wr)
-	if err == transport.ErrQueueFull {
+	if errors.Is(err, transport.ErrQueueFull) {
 		return true, nil
 	}
 	return false, err
 }
 
 // Completed takes the completion of a Read. When the last one of a message has come its FIN is sent, the buffer is the receiver's again,
-// and done says so for its token.
+// and done says so for its token; beside an error, too, which then is of the FIN or of the Reads behind it.
 func (f *Fetcher) Completed(wc *transport.WC) (token uint64, done bool, err error) {
 	i := uint32(wc.ID)
 	if !Owns(wc.ID) || int(i) >= len(f.table) || f.table[i].c == nil || f.table[i].wrID() != wc.ID {

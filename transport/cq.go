@@ -14,6 +14,9 @@ type CQ interface {
 	// polls flags in memory need not look at every peer.
 	Placed(qps []QPN) int
 
+	// Arm is to be called before Wait, by the driver: what comes from then on ends the Wait. Without it Wait may return at once.
+	Arm()
+
 	// Wait blocks until a Poll may find something to do, Wake is called, or d has passed (d < 0: for ever). It may return
 	// early. It lets other goroutines run and uses no processor time. While one goroutine is in Wait, others may use the CQ
 	// and its QPs as if it were not there.

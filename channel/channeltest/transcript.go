@@ -7,7 +7,6 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -18,13 +17,20 @@ import (
 
 var update = flag.Bool("update", false, "write the golden transcripts anew")
 
-// Ring is a ring as docs/spec/channel.md describes it, from its descriptor or from an ACK.
+// The constants of the flags.
+const (
+	headMix   = 0x9e3779b97f4a7c15
+	lapStep   = 0xd1b54a32d192ed03
+	lapUnstep = 0x6106ccfa448e5ab // its inverse modulo 2^64
+)
+
+// Ring is a ring as docs/spec/channel.md describes it, from its descriptor or from the answer that granted it.
 type Ring struct {
 	SlotSize, Lines uint32
 	Key, Generation uint64
 }
 
-// ReadRing takes a descriptor apart: the ring with which a channel begins.
+// ReadRing takes a descriptor apart.
 func ReadRing(d []byte) Ring {
 	slot := binary.LittleEndian.Uint32(d[20:])
 	return Ring{
@@ -33,88 +39,68 @@ func ReadRing(d []byte) Ring {
 	}
 }
 
-// Landing is where the answer to a question lands.
-type Landing struct {
-	Key, Offset, Generation uint64
-}
-
-// ReadQuestion takes the body of ENLARGE or SHRINK apart.
-func ReadQuestion(b []byte) (phase uint32, l Landing, err error) {
-	if len(b) != 28 {
-		return 0, Landing{}, fmt.Errorf("a question of %d bytes", len(b))
-	}
-	l = Landing{
-		Key: binary.LittleEndian.Uint64(b[4:]), Offset: binary.LittleEndian.Uint64(b[12:]), Generation: binary.LittleEndian.Uint64(b[20:]),
-	}
-	if l.Generation == 0 || l.Offset%64 != 0 {
-		return 0, Landing{}, fmt.Errorf("a landing place at %d with generation %d", l.Offset, l.Generation)
-	}
-	return binary.LittleEndian.Uint32(b), l, nil
-}
-
-// ReadAnswer takes apart what a Write puts in a landing place, and checks every word of it.
-func (l Landing) ReadAnswer(b []byte) (ack bool, phase uint8, r Ring, err error) {
-	word := func(at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
-	if len(b) != 64 {
-		return false, 0, Ring{}, fmt.Errorf("an answer of %d bytes", len(b))
-	}
-	sum := crc32.Checksum(append(append([]byte{}, b[8:20]...), b[24:56]...), crc32.MakeTable(crc32.Castagnoli))
-	ack, phase = b[8] == 1, b[9]
-	r = Ring{
-		SlotSize: binary.LittleEndian.Uint32(b[12:]), Lines: binary.LittleEndian.Uint32(b[16:]), Key: word(24), Generation: word(40),
-	}
-	switch {
-	case word(0) != l.Generation || word(56) != l.Generation:
-		err = fmt.Errorf("flags %#x and %#x where the question has %#x", word(0), word(56), l.Generation)
-	case binary.LittleEndian.Uint32(b[20:]) != sum:
-		err = fmt.Errorf("checksum %#x, not %#x", b[20:24], sum)
-	case !ack && (b[8] != 2 || r != Ring{}), b[10]|b[11] != 0, word(32)|word(48) != 0, ack && r.Generation == 0:
-		err = fmt.Errorf("an answer %x", b)
-	case ack && (r.SlotSize < 100 || r.SlotSize > 200_000 || phase > 0 && r.Lines != max(8*((r.SlotSize+63)/64), 64)):
-		err = fmt.Errorf("a ring of %d lines with slots of %d bytes", r.Lines, r.SlotSize)
-	}
-	return ack, phase, r, err
-}
-
 // Message is one message of a ring.
 type Message struct {
 	Line, Lines int
 	Lap         uint64
 	Credit      uint32
 	Kind        uint8
-	Hold        bool // payload shall be announced
+	Hold        bool
 	Body        []byte
 }
 
 // ReadMessage takes apart what a Write of these bytes puts at an offset of the ring, and checks every word of it.
 func (r Ring) ReadMessage(offset uint64, b []byte) (Message, error) {
-	if offset%64 != 0 || len(b)%64 != 0 || len(b) == 0 || uint32(len(b)+63)/64 > (r.SlotSize+63)/64 || offset+uint64(len(b)) > uint64(r.Lines)*64 {
+	if offset%64 != 0 || len(b)%64 != 0 || len(b) == 0 || uint32(len(b)) > (r.SlotSize+63)/64*64 || offset+uint64(len(b)) > uint64(r.Lines)*64 {
 		return Message{}, fmt.Errorf("%d bytes at %d are no lines of the ring", len(b), offset)
 	}
 	word := func(at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
 	tail := word(len(b) - 8)
 	length := word(0) & 0xffffff
 	m := Message{
-		Line: int(offset / 64), Lines: len(b) / 64, Lap: tail - r.Generation,
-		Credit: binary.LittleEndian.Uint32(b[8:]), Kind: b[12], Hold: b[13] == 1,
+		Line: int(offset / 64), Lines: len(b) / 64, Lap: (tail - r.Generation) * lapUnstep,
+		Credit: binary.LittleEndian.Uint32(b[8:]), Kind: b[12], Hold: b[13]&1 != 0,
 	}
 	switch {
-	case word(0)>>24 != (tail+length*0x9e3779b97f4a7c15)&0xff_ffff_ffff:
+	case word(0)>>24 != (tail+length*headMix)&0xff_ffff_ffff:
 		return m, fmt.Errorf("the head %#x is not of the generation %#x", word(0), tail)
 	case (16+length+8+63)/64 != uint64(m.Lines):
 		return m, fmt.Errorf("a body of %d bytes in %d lines", length, m.Lines)
-	case b[13] > 1 || b[14]|b[15] != 0:
+	case uint32(length) > r.SlotSize-24:
+		return m, fmt.Errorf("a body of %d bytes in a slot of %d", length, r.SlotSize)
+	case b[13]&^1|b[14]|b[15] != 0:
 		return m, fmt.Errorf("reserved bytes %x", b[13:16])
 	}
 	m.Body = b[16 : 16+length]
 	return m, nil
 }
 
+// Head is the first word of a message with a body of n bytes, in a lap.
+func (r Ring) Head(lap, n uint64) uint64 {
+	return (r.Tail(lap)+n*headMix)&0xff_ffff_ffff<<24 | n
+}
+
+// Tail is the last word of every message of a lap.
+func (r Ring) Tail(lap uint64) uint64 { return r.Generation + lap*lapStep }
+
+// AppendMessage writes a message behind b, without a word about what it makes sense to say: the header is 32 bits of credit, 8 of kind, 1
+// of hold and 23 that are reserved.
+func (r Ring) AppendMessage(b []byte, lap, header uint64, body []byte) []byte {
+	lines := (16 + len(body) + 8 + 63) / 64
+	at := len(b)
+	b = append(b, make([]byte, 64*lines)...)
+	m := b[at:]
+	binary.LittleEndian.PutUint64(m, r.Head(lap, uint64(len(body))))
+	binary.LittleEndian.PutUint64(m[8:], header)
+	copy(m[16:], body)
+	binary.LittleEndian.PutUint64(m[len(m)-8:], r.Tail(lap))
+	return b
+}
+
 // Transcript writes down what a Pair carries, message by message.
 type Transcript struct {
 	strings.Builder
-	rings    map[transport.Key]Ring
-	landings []Landing
+	rings map[transport.Key]Ring
 }
 
 // Record has the transcript tell of everything that a pair carries. The descriptors are those of the ends' receive rings.
@@ -133,30 +119,21 @@ func (t *Transcript) Say(format string, args ...any) { fmt.Fprintf(t, "# "+forma
 func (t *Transcript) carried(from *End, wr *transport.SendWR, data []byte) {
 	fmt.Fprintf(t, "%s → %s  ", from.Name, from.peer.Name)
 	switch wr.Op {
-	case transport.OpSend:
-		fmt.Fprintf(t, "AGAIN  %d bytes\n", len(data))
 	case transport.OpWrite:
-		for _, l := range slices.Backward(t.landings) { // the same place may have been named before
-			if l.Key == uint64(wr.Remote[0].Key) && l.Offset == wr.Remote[0].Offset {
-				t.answer(l, data)
-				return
-			}
+		ring := t.rings[wr.Remote[0].Key]
+		if wr.Remote[0].Offset == uint64(ring.Lines)*64 {
+			t.WriteString(t.answer(data))
+			return
 		}
-		m, err := t.rings[wr.Remote[0].Key].ReadMessage(wr.Remote[0].Offset, data)
+		m, err := ring.ReadMessage(wr.Remote[0].Offset, data)
 		if err != nil {
 			fmt.Fprintf(t, "INVALID: %v\n", err)
 			return
 		}
-		if m.Kind == 3 || m.Kind == 4 {
-			_, l, err := ReadQuestion(m.Body)
-			if err != nil {
-				fmt.Fprintf(t, "INVALID: %v\n", err)
-				return
-			}
-			t.landings = append(t.landings, l)
-		}
-		fmt.Fprintf(t, "%s lap %d line %d+%d credit %d%s%s%s\n", kindName(m.Kind), m.Lap, m.Line, m.Lines, m.Credit, hold(m), content(m),
-			more(wr.Flags))
+		fmt.Fprintf(t, "%s lap %d line %d+%d credit %d%s%s%s\n", kindName(m.Kind), m.Lap, m.Line, m.Lines, m.Credit, hold(m),
+			content(m), more(wr.Flags))
+	case transport.OpSend:
+		fmt.Fprintln(t, "AGAIN")
 	case transport.OpWriteImm:
 		fmt.Fprintf(t, "FIN    %#x\n", wr.Imm)
 	case transport.OpRead:
@@ -166,26 +143,31 @@ func (t *Transcript) carried(from *End, wr *transport.SendWR, data []byte) {
 	}
 }
 
-func (t *Transcript) answer(l Landing, data []byte) {
-	ack, phase, r, err := l.ReadAnswer(data)
+// answer tells of the line that answers a question, and of the ring that it grants.
+func (t *Transcript) answer(b []byte) string {
+	u32 := func(at int) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
+	u64 := func(at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
+	sum := crc32.MakeTable(crc32.Castagnoli)
 	switch {
-	case err != nil:
-		fmt.Fprintf(t, "INVALID: %v\n", err)
-	case ack:
-		t.rings[transport.Key(r.Key)] = r
-		fmt.Fprintf(t, "ACK    phase %d: %d lines, slots of %d bytes, key %d\n", phase, r.Lines, r.SlotSize, r.Key)
-	default:
-		fmt.Fprintf(t, "NACK   phase %d\n", phase)
+	case len(b) != 64 || u64(0) != u64(56) || b[10]|b[11] != 0 || u64(48) != 0:
+		return fmt.Sprintf("INVALID: an answer % x\n", b)
+	case u32(20) != crc32.Update(crc32.Checksum(b[8:20], sum), sum, b[24:56]):
+		return fmt.Sprintf("INVALID: checksum of an answer % x\n", b)
+	case b[8] == 2:
+		return fmt.Sprintf("NACK   phase %d\n", b[9])
 	}
+	r := Ring{SlotSize: u32(12), Lines: u32(16), Key: u64(24), Generation: u64(40)}
+	t.rings[transport.Key(r.Key)] = r
+	return fmt.Sprintf("ACK    phase %d slots of %d, %d lines, key %d offset %d\n", b[9], r.SlotSize, r.Lines, r.Key, u64(32))
 }
 
-var kinds = [...]string{"?", "SKIP", "CREDIT", "ENLARGE", "SHRINK", "EAGER", "RTS", "FIRST", "MORE", "PIECE"}
+var kindNames = [...]string{"?", "SKIP", "CREDIT", "ENLARGE", "SHRINK", "EAGER", "RTS", "FIRST", "MORE", "PIECE", "BATCH"}
 
 func kindName(k uint8) string {
-	if int(k) >= len(kinds) {
+	if int(k) >= len(kindNames) {
 		k = 0
 	}
-	return fmt.Sprintf("%-6s", kinds[k])
+	return fmt.Sprintf("%-6s", kindNames[k])
 }
 
 func hold(m Message) string {
@@ -200,19 +182,24 @@ func content(m Message) string {
 	b := m.Body
 	u32 := func(at int) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
 	u64 := func(at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
-	switch {
-	case m.Kind == 3 || m.Kind == 4:
-		return fmt.Sprintf(" to phase %d, answer to key %d [%d,+64)", u32(0), u64(4), u64(12))
-	case m.Kind == 5 && len(b) >= 8:
-		return fmt.Sprintf(" context %d tag %d %d bytes %s", u32(0), int32(u32(4)), len(b)-8, payload(b[8:]))
-	case m.Kind == 6 && len(b) == 40:
-		return fmt.Sprintf(" context %d tag %d id %#x key %d [%d,+%d)", u32(0), int32(u32(4)), u64(8), u64(16), u64(24), u64(32))
-	case m.Kind == 7 && len(b) >= 16:
-		return fmt.Sprintf(" context %d tag %d %d of %d bytes %s", u32(0), int32(u32(4)), len(b)-16, u64(8), payload(b[16:]))
-	case m.Kind == 8:
-		return fmt.Sprintf(" %d bytes %s", len(b), payload(b))
-	case m.Kind == 9 && len(b) == 32:
-		return fmt.Sprintf(" id %#x key %d [%d,+%d)", u64(0), u64(8), u64(16), u64(24))
+	source := func(at int) string {
+		return fmt.Sprintf("id %#x key %d [%d,+%d)", u64(at), u64(at+8), u64(at+16), u64(at+24))
+	}
+	switch k := kindNames[min(int(m.Kind), len(kindNames)-1)]; {
+	case (k == "ENLARGE" || k == "SHRINK") && len(b) == 28:
+		return fmt.Sprintf(" phase %d answer to key %d offset %d", u32(0), u64(4), u64(12))
+	case k == "EAGER" && len(b) >= 8:
+		return fmt.Sprintf(" context %d tag %d %s", u32(0), int32(u32(4)), payload(b[8:]))
+	case k == "RTS" && len(b) == 40:
+		return fmt.Sprintf(" context %d tag %d %s", u32(0), int32(u32(4)), source(8))
+	case k == "FIRST" && len(b) >= 16:
+		return fmt.Sprintf(" context %d tag %d of %d: %s", u32(0), int32(u32(4)), u64(8), payload(b[16:]))
+	case k == "MORE":
+		return " " + payload(b)
+	case k == "PIECE" && len(b) == 32:
+		return " " + source(0)
+	case k == "BATCH":
+		return batch(b)
 	case len(b) > 0:
 		return fmt.Sprintf(" body %x", b)
 	}
@@ -221,9 +208,24 @@ func content(m Message) string {
 
 func payload(b []byte) string {
 	if len(b) > 24 {
-		return fmt.Sprintf("%q…", b[:12])
+		return fmt.Sprintf("%d bytes %q…", len(b), b[:12])
 	}
-	return fmt.Sprintf("%q", b)
+	return fmt.Sprintf("%d bytes %q", len(b), b)
+}
+
+// batch takes the messages of a BATCH apart.
+func batch(b []byte) string {
+	var s strings.Builder
+	for len(b) > 0 {
+		if len(b) < 12 || uint64(len(b)-12) < uint64(binary.LittleEndian.Uint32(b)) {
+			return s.String() + fmt.Sprintf(" INVALID % x", b)
+		}
+		n := binary.LittleEndian.Uint32(b)
+		fmt.Fprintf(&s, " [context %d tag %d %s]", binary.LittleEndian.Uint32(b[4:]), int32(binary.LittleEndian.Uint32(b[8:])),
+			payload(b[12:][:n]))
+		b = b[12+n:]
+	}
+	return s.String()
 }
 
 func more(f transport.Flags) string {

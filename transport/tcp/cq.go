@@ -25,6 +25,7 @@ type cq struct {
 
 	qps    []*qp // driven by Poll
 	poller *sys.Poller
+	arming arming
 	ready  []int32
 
 	arrivals atomic.Bool // inbox has something
@@ -60,11 +61,20 @@ func (c *cq) Poll(wc []transport.WC) int {
 	if c.arrivals.Load() {
 		c.admit()
 	}
+	if c.arming.wanted.Load() || len(c.qps) > readDirectly {
+		c.Arm()
+	}
 	if len(c.qps) <= readDirectly {
+		found := false
 		for i := 0; i < len(c.qps); {
 			q := c.qps[i]
-			q.drive()
+			found = q.drive() || found
 			i += c.still(i, q)
+		}
+		if found && c.arming.on {
+			if c.arming.busy++; c.arming.busy > disarmAfter {
+				c.disarm()
+			}
 		}
 	} else {
 		for i := 0; i < len(c.qps); {
@@ -117,9 +127,10 @@ func (c *cq) Placed(qps []transport.QPN) int {
 
 // Wait blocks in the poller.
 func (c *cq) Wait(d time.Duration) error {
-	if c.arrivals.Load() {
+	if c.arrivals.Load() || !c.arming.enter() {
 		return nil
 	}
+	defer c.arming.leave()
 	return c.poller.Wait(d)
 }
 
@@ -198,15 +209,13 @@ func (c *cq) attach(q *qp) {
 		q.fail(fmt.Errorf("%w: before the queue pair came", transport.ErrOverrun), transport.StatusFatal)
 		return
 	}
-	if err := c.poller.Add(q.fd, int32(q.num), q.blocked); err != nil {
-		q.fail(fmt.Errorf("watching the connection: %w", err), transport.StatusFatal)
-	}
+	c.watch(q)
 }
 
 func (c *cq) detach(q *qp) {
 	if i := slices.Index(c.qps, q); i >= 0 {
 		c.qps = slices.Delete(c.qps, i, i+1)
-		if q.fd >= 0 {
+		if q.fd >= 0 && c.arming.on {
 			c.poller.Remove(q.fd)
 		}
 	}

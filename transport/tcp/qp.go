@@ -106,20 +106,21 @@ func (q *qp) Query() transport.QPAttr {
 	}
 }
 
-// drive is one pass: out, then in.
-func (q *qp) drive() {
+// drive is one pass: out, then in. It tells whether anything came.
+func (q *qp) drive() (came bool) {
 	if q.fd < 0 {
-		return
+		return false
 	}
 	if q.hasOutput() {
 		q.transmit()
 	}
 	if q.fd >= 0 {
-		q.receive()
+		came = q.receive()
 	}
 	if q.fd >= 0 && q.hasOutput() {
 		q.transmit()
 	}
+	return came
 }
 
 // PostRecv queues room for one message.

@@ -33,8 +33,8 @@ type incoming struct {
 	control []byte // payload that goes to no region
 }
 
-// receive places what has come.
-func (q *qp) receive() {
+// receive places what has come, if anything has.
+func (q *qp) receive() (came bool) {
 	staging := q.dev.staging
 	for range readsAPass {
 		asked, n := len(staging), 0
@@ -55,17 +55,19 @@ func (q *qp) receive() {
 		switch {
 		case err != nil:
 			q.receiveFailed(err)
-			return
+			return true
 		case q.fd < 0 || n < 0:
-			return
+			return came
 		case n == 0:
 			// Even behind the peer's Close: it stays for ours, and for the Reads that it answers, until both have closed.
 			q.fail(fmt.Errorf("%w: the connection ended: %w", transport.ErrPeerLost, io.ErrUnexpectedEOF), transport.StatusFatal)
-			return
+			return true
 		case n < asked:
-			return // nothing is left in the socket
+			return true // nothing is left in the socket
 		}
+		came = true
 	}
+	return came
 }
 
 // violation is an error that the peer is told of with a code.

@@ -286,11 +286,12 @@ func (q *qp) unblock() {
 	}
 }
 
-// watch has the poller look for room to write exactly while that is wanted. A QP that is not attached yet is told so when it is.
+// watch has the pollers look for room to write exactly while that is wanted, where they look at all. A QP that is not attached yet is told
+// so when it is.
 func (q *qp) watch() {
-	q.scq.poller.Change(q.fd, int32(q.num), q.blocked)
+	q.scq.rewatch(q)
 	if q.rcq != q.scq {
-		q.rcq.poller.Change(q.fd, int32(q.num), q.blocked)
+		q.rcq.rewatch(q)
 	}
 }
 

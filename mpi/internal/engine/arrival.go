@@ -18,6 +18,10 @@ type arrival struct {
 	coming bool     // not all of it has come yet
 	peer   *peer    // where it came from
 	self   *request // a send of this rank to itself that waits for its receive
+	number uint64   // of the announcement of all of it, among those of peer; 0 when it came otherwise
+	at     int      // in Engine.matched, plus one: held by a Message; 0 when not there
+	gen    uint32   // steps with every use, so that a Message of an earlier one finds nothing
+	gone   bool     // its sender took it back while a Message held it
 	next   *arrival
 }
 
@@ -88,6 +92,8 @@ func (p *arrivalPool) put(a *arrival) {
 		a.parts[i] = part{}
 	}
 	a.parts, a.coming, a.peer, a.self = a.parts[:0], false, nil, nil
+	a.number, a.gone = 0, false
+	a.gen++
 	a.next, p.free = p.free, a
 }
 

@@ -2,14 +2,17 @@ package engine
 
 // Wait returns the result of a request when it is done. The handle is used up then: waiting again gives ErrRequest.
 func (e *Engine) Wait(h Request) (Status, error) {
-	if !h.Active() {
+	switch h {
+	case Request{}:
 		return Status{}, nil
+	case Null:
+		return nullStatus, nil
 	}
 	e.mu.Lock()
 	r := e.requests.find(h)
 	if r == nil {
 		e.mu.Unlock()
-		return Status{}, ErrRequest
+		return Status{}, errUsed
 	}
 	if r.done.Load() {
 		st, err := e.collect(r)
@@ -17,19 +20,22 @@ func (e *Engine) Wait(h Request) (Status, error) {
 		return st, err
 	}
 	e.mu.Unlock()
-	return e.wait(r)
+	return e.waitFor(r, h)
 }
 
 // Test makes one pass and returns the result if the request is done.
 func (e *Engine) Test(h Request) (Status, bool, error) {
-	if !h.Active() {
+	switch h {
+	case Request{}:
 		return Status{}, true, nil
+	case Null:
+		return nullStatus, true, nil
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r := e.requests.find(h)
 	if r == nil {
-		return Status{}, false, ErrRequest
+		return Status{}, false, errUsed
 	}
 	if !r.done.Load() && e.dead == nil {
 		e.pass()
@@ -39,4 +45,11 @@ func (e *Engine) Test(h Request) (Status, bool, error) {
 	}
 	st, err := e.collect(r)
 	return st, true, err
+}
+
+// Live tells whether a handle's request has not been collected.
+func (e *Engine) Live(h Request) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.requests.find(h) != nil
 }

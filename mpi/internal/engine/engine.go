@@ -23,7 +23,7 @@ var (
 	ErrTruncate   = errors.New("message is longer than the receive buffer")
 	ErrProcFailed = errors.New("process failed")
 	ErrAborted    = errors.New("job aborted")
-	ErrRequest    = errors.New("request is not active: it was waited for already, or never existed")
+	ErrRequest    = errors.New("invalid request")
 	ErrFinalized  = errors.New("Finalize has been called")
 )
 
@@ -74,10 +74,14 @@ type Engine struct {
 	table    match.Table[*request, *arrival]
 	requests requestPool
 	arrivals arrivalPool
+	matched  []*arrival // held by a Message
 
 	kept    int     // bytes of unexpected messages
 	holding []*peer // peers that have been told to keep theirs
 	window  [][]byte
+
+	batching    []*peer // that have a batch
+	batchMemory [][]byte
 
 	waiting waiting
 	held    held
@@ -148,6 +152,12 @@ func (e *Engine) Size() int { return e.size }
 func (e *Engine) pass() bool {
 	e.stats.Passes++
 	e.held.flushed()
+	if len(e.batching) > 0 {
+		e.sendBatches()
+	}
+	if len(e.retry) > 0 {
+		e.retryPeers() // first: what the pass itself puts off is for the next one
+	}
 	busy := false
 	for {
 		n := e.cq.Poll(e.wcs[:])
@@ -170,9 +180,6 @@ func (e *Engine) pass() bool {
 		if n < len(e.qps) {
 			break
 		}
-	}
-	if len(e.retry) > 0 {
-		e.retryPeers()
 	}
 	return busy
 }

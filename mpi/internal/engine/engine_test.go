@@ -82,8 +82,18 @@ func ranks(t *testing.T, w []*Engine, body func(e *Engine) error) {
 	all := make(chan struct{})
 	for i, e := range w {
 		wg.Go(func() {
-			errs[i] = body(e)
-			bodies.Done()
+			func() {
+				defer bodies.Done()
+				errs[i] = ErrAborted // should a requirement end the goroutine, the other ranks do not wait for it
+				defer func() {
+					if errs[i] == ErrAborted {
+						for _, e := range w {
+							e.Fail(ErrAborted)
+						}
+					}
+				}()
+				errs[i] = body(e)
+			}()
 			e.DriveUntil(all)
 		})
 	}
@@ -247,7 +257,7 @@ func mixture(e *Engine, n, largest int, seed uint64) error {
 					return err
 				}
 			case 1:
-				st, err := e.Probe(world0, AnySource, AnyTag)
+				st, err := e.Probe(world0, AnySource, AnyTag, nil)
 				if err != nil {
 					return err
 				}
@@ -384,7 +394,7 @@ func TestPeerLost(t *testing.T) {
 			require.ErrorIs(t, err, ErrProcFailed, "a receive that was posted before")
 			_, err = e.Recv(world0, one, 2, 1, 1)
 			require.ErrorIs(t, err, ErrProcFailed, "a receive that is posted afterwards")
-			_, err = e.Probe(world0, 2, 1)
+			_, err = e.Probe(world0, 2, 1, nil)
 			require.ErrorIs(t, err, ErrProcFailed, "a probe")
 			err = e.Send(world0, make([]byte, 1<<20), 2, 1)
 			require.ErrorIs(t, err, ErrProcFailed, "a send")
@@ -454,7 +464,7 @@ func TestFailWakesEveryWaiter(t *testing.T) {
 				require.ErrorIs(t, err, ErrAborted)
 			})
 			wg.Go(func() {
-				_, err := e.Probe(world0, 1, i)
+				_, err := e.Probe(world0, 1, i, nil)
 				require.ErrorIs(t, err, ErrAborted)
 			})
 		}

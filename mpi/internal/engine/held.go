@@ -4,12 +4,17 @@ import "time"
 
 // held decides when an Isend may hold its bytes back so that many small messages share one write. The first since the last
 // pass goes out at once: a lone message is never delayed. The ones behind it are gathered until the next pass (every Wait, Test
-// or Probe makes one), until the provider has enough, or for a millisecond at most if the rank goes off to compute.
+// or Probe makes one), until the provider has enough, or for a millisecond at most if the rank goes off to compute. Behind a long burst the
+// first of the next one is held too: a program that sends in bursts goes on to.
 type held struct {
 	burst int  // Isends since the last pass
+	last  int  // Isends of the burst before
 	armed bool // the timer runs
 	timer *time.Timer
 }
+
+// longBurst is how many Isends between two passes make it likely that the next one is not alone either.
+const longBurst = 8
 
 const heldFor = time.Millisecond
 
@@ -18,7 +23,7 @@ func (h *held) init(e *Engine) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		h.armed = false
-		if h.burst > 1 && e.dead == nil {
+		if h.burst > 0 && e.dead == nil {
 			e.pass()
 		}
 	})
@@ -28,7 +33,7 @@ func (h *held) init(e *Engine) {
 // more tells whether the next Isend is held back.
 func (h *held) more() bool {
 	h.burst++
-	if h.burst == 1 {
+	if h.burst == 1 && h.last < longBurst {
 		return false
 	}
 	if !h.armed {
@@ -39,4 +44,8 @@ func (h *held) more() bool {
 }
 
 // flushed says that a pass sends everything now.
-func (h *held) flushed() { h.burst = 0 }
+func (h *held) flushed() {
+	if h.burst > 0 {
+		h.last, h.burst = h.burst, 0
+	}
+}

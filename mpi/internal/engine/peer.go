@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/eager"
 	"github.com/weft-mpi/weft/rendezvous"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -31,6 +32,9 @@ type peer struct {
 	queue    []*request // sends that wait for a connection or for credits, in the order of their posting
 	head     int        // of queue
 	retrying bool       // is in Engine.retry
+	numbers  numbers
+	batch    eager.Batch
+	batching bool // is in Engine.batching
 	in       incoming
 	holding  bool // has been told to announce payload
 	stats    protocols
@@ -136,7 +140,10 @@ func (a *acceptor) Refused(remote string, err error) {
 // enqueue lets a send wait for its peer.
 func (p *peer) enqueue(r *request) { p.queue = append(p.queue, r) }
 
-func (p *peer) waiting() bool { return p.head < len(p.queue) }
+func (p *peer) queued() bool { return p.head < len(p.queue) }
+
+// waiting tells whether something is to go before what comes now.
+func (p *peer) waiting() bool { return p.batch.Count() > 0 || p.queued() }
 
 func (p *peer) dequeue() {
 	p.queue[p.head] = nil
@@ -146,30 +153,46 @@ func (p *peer) dequeue() {
 	}
 }
 
-// kick gives a peer the chance to do what lacked room so far.
+// kick gives a peer the chance to do what lacked room so far, and what is due.
 func (e *Engine) kick(p *peer) {
-	if p.state != peerOpen {
+	if !e.proceed(p) {
 		return
 	}
-	if p.waiting() {
-		e.advance(p)
-	}
-	if p.state != peerOpen {
-		return
-	}
-	if err := e.fetcher.Progress(p.ch); err != nil {
-		e.failPeer(p, err)
-		return
-	}
+	paused := p.ch.Paused()
 	owing, err := p.ch.Progress()
 	if err != nil {
 		e.failPeer(p, err)
 		return
 	}
+	if paused && !p.ch.Paused() && !e.proceed(p) { // what waited for larger slots goes on
+		return
+	}
 	if p.ch.Phase() > 0 {
 		e.reclaim.arm()
 	}
-	if owing && !p.retrying {
+	if owing {
+		e.later(p)
+	}
+}
+
+// proceed gives a peer the chance to do what lacked room so far; false if the peer is not open.
+func (e *Engine) proceed(p *peer) bool {
+	if p.state == peerOpen && p.waiting() {
+		e.advance(p)
+	}
+	if p.state != peerOpen {
+		return false
+	}
+	if err := e.fetcher.Progress(p.ch); err != nil {
+		e.failPeer(p, err)
+		return false
+	}
+	return true
+}
+
+// later has the next pass kick a peer.
+func (e *Engine) later(p *peer) {
+	if !p.retrying {
 		p.retrying = true
 		e.retry = append(e.retry, p)
 	}
@@ -217,7 +240,9 @@ func (e *Engine) failPeer(p *peer, cause error) {
 }
 
 func (e *Engine) failRequestsOf(p *peer) {
-	for p.waiting() {
+	p.batch.Drop()
+	e.reclaimBatch(p)
+	for p.queued() {
 		r := p.queue[p.head]
 		p.dequeue()
 		e.complete(r, p.cause)

@@ -1,12 +1,16 @@
 package engine
 
-// Probe waits for a message that a receive with the same arguments would match, and leaves it there.
-func (e *Engine) Probe(context uint32, src, tag int) (Status, error) {
+// Probe waits for a message that a receive with the same arguments would match, and leaves it there. It ends when scope does, which may
+// be nil.
+func (e *Engine) Probe(context uint32, src, tag int, scope *Scope) (Status, error) {
 	var st Status
 	var err error
-	e.waitUntil(nil, func() bool {
+	e.waitUntil(0, nil, func() bool {
 		var ok bool
 		st, ok, err = e.look(context, src, tag)
+		if err == nil && !ok {
+			err = scope.Err()
+		}
 		return ok || err != nil
 	})
 	return st, err

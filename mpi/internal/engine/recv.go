@@ -142,13 +142,35 @@ func (e *Engine) drain(p *peer) {
 		}
 		p.ch.Release()
 	}
-	e.kick(p)
+	// A message of ours carries the credit that is owed. Often one is about to be sent, in answer to what has just come: so CREDIT waits
+	// for the next pass, unless the peer might be waiting for it, or whoever makes this pass may be the last for a while.
+	if p.ch.Pressing() || e.waiting.driver != nil {
+		e.kick(p)
+	} else if e.proceed(p) && p.ch.Owing() {
+		e.later(p)
+	}
 }
 
 func (e *Engine) arrived(p *peer, kind channel.Kind, body []byte) error {
 	switch kind {
 	case channel.Eager:
-		return e.arrivedEager(p, body)
+		env, payload, err := eager.Parse(body)
+		if err != nil {
+			return err
+		}
+		return e.arrivedWhole(p, env, payload)
+	case channel.Batch:
+		for len(body) > 0 {
+			env, payload, rest, err := eager.ParseEntry(body)
+			if err == nil {
+				err = e.arrivedWhole(p, env, payload)
+			}
+			if err != nil {
+				return err
+			}
+			body = rest
+		}
+		return nil
 	case channel.RTS:
 		rts, err := rendezvous.ParseRTS(body)
 		if err != nil {
@@ -156,6 +178,10 @@ func (e *Engine) arrived(p *peer, kind channel.Kind, body []byte) error {
 		}
 		if err := e.begin(p, envelope{Context: rts.Context, Tag: rts.Tag}, int(rts.Length)); err != nil {
 			return err
+		}
+		number := p.announced()
+		if p.in.a != nil {
+			p.in.a.number = number
 		}
 		return e.announced(p, rts.Source)
 	case channel.First:
@@ -182,11 +208,10 @@ func (e *Engine) arrived(p *peer, kind channel.Kind, body []byte) error {
 	return fmt.Errorf("%w: message kind %v", transport.ErrProtocol, kind)
 }
 
-// arrivedEager takes a whole message: by far the most common case.
-func (e *Engine) arrivedEager(p *peer, body []byte) error {
-	env, payload, err := eager.Parse(body)
-	if err != nil {
-		return err
+// arrivedWhole takes a whole message: by far the most common case.
+func (e *Engine) arrivedWhole(p *peer, env envelope, payload []byte) error {
+	if env.Context == controlContext {
+		return e.takenBack(p, payload)
 	}
 	if p.in.coming() {
 		return fmt.Errorf("%w: a message began inside another", transport.ErrProtocol)

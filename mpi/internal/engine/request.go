@@ -1,27 +1,38 @@
 package engine
 
 import (
+	"fmt"
+	"iter"
 	"sync/atomic"
 
 	"github.com/weft-mpi/weft/eager"
 	"github.com/weft-mpi/weft/mpi/internal/match"
 )
 
-// Request is a handle to an operation under way: an index and a generation, free to copy. The zero Request is complete.
+// Request is a handle to an operation under way: an index and a generation, free to copy. The zero Request is complete, and so is Null.
 type Request struct {
 	index uint32 // of the slot in the pool, plus one
 	gen   uint32
 }
 
-// Active tells whether the handle ever named an operation.
-func (r Request) Active() bool { return r.index != 0 }
+// Null is the handle of an operation with nobody (MPI_PROC_NULL): it is complete from the start, and is used up by nothing.
+var Null = Request{gen: 1}
 
-// Status is what a completed receive found. For sends all fields are zero.
+// ProcNull is the source that its status tells.
+const ProcNull = -2
+
+var nullStatus = Status{Source: ProcNull, Tag: AnyTag, Elem: 1}
+
+// errUsed is for a handle that names no operation.
+var errUsed = fmt.Errorf("%w: it was waited for already, or never existed", ErrRequest)
+
+// Status is what a completed receive found. For sends Cancelled alone is set.
 type Status struct {
-	Source int // world rank
-	Tag    int
-	Bytes  int
-	Elem   int // size of one element of the receive's type
+	Source    int // world rank
+	Tag       int
+	Bytes     int
+	Elem      int  // size of one element of the receive's type
+	Cancelled bool // the operation was withdrawn before it had any effect
 }
 
 type requestKind uint8
@@ -45,9 +56,15 @@ type request struct {
 	status Status
 	err    error
 	posted match.Posted[*request]
-	waiter *waiter // who sleeps until it is done
-	peer   *peer   // the peer that holds its send, or whose message it fetches
-	orphan bool    // nobody will collect it
+	waiter *waiter  // who sleeps until it is done
+	shared bool     // several have slept on it: all sleepers look when it is done
+	peer   *peer    // the peer that holds its send, or whose message it fetches
+	orphan bool     // nobody will collect it
+	sync   bool     // a send that is complete only when its receive has started
+	number uint64   // of an announced send, among those to its peer
+	filed  *arrival // a send of this rank to itself that waits for its receive
+	scope  *Scope   // whose end gives it up
+	cause  error    // a send that was given up, and whose buffer the peer may still read: why
 	next   *request
 
 	index uint32
@@ -133,6 +150,7 @@ func (p *requestPool) put(r *request) {
 	}
 	r.done.Store(false)
 	r.err, r.waiter, r.peer, r.orphan = nil, nil, nil, false
+	r.shared, r.sync, r.number, r.filed, r.scope, r.cause = false, false, 0, nil, nil, nil
 	r.vec, r.one[0], r.came, r.whole, r.open = nil, nil, 0, false, 0
 	r.msg = eager.Message{}
 	r.status = Status{}
@@ -152,6 +170,19 @@ func (p *requestPool) find(h Request) *request {
 	return r
 }
 
+// underWay goes through the requests that are not complete. The loop may complete the one at hand, and begin others.
+func (p *requestPool) underWay() iter.Seq[*request] {
+	return func(yield func(*request) bool) {
+		for _, chunk := range p.chunks {
+			for i := range chunk {
+				if r := &chunk[i]; r.kind != 0 && !r.done.Load() && !yield(r) {
+					return
+				}
+			}
+		}
+	}
+}
+
 func (p *requestPool) byToken(t uint64) *request {
 	return p.find(Request{uint32(t) + 1, uint32(t >> 32)})
 }
@@ -159,14 +190,23 @@ func (p *requestPool) byToken(t uint64) *request {
 // complete ends an operation: its buffer is the user's again.
 func (e *Engine) complete(r *request, err error) {
 	r.err = err
+	if r.cause != nil {
+		r.err = r.cause
+		if err != nil {
+			r.err = fmt.Errorf("%w, and %w", r.cause, err)
+		}
+	}
 	r.peer = nil
-	w := r.waiter
+	w, shared := r.waiter, r.shared
 	r.waiter = nil
 	r.done.Store(true)
 	if r.orphan {
 		e.collect(r)
 	}
-	if w != nil {
+	switch {
+	case shared:
+		e.waiting.wakeAll()
+	case w != nil:
 		e.waiting.wake(w)
 	}
 }

@@ -86,7 +86,10 @@ func (e *Engine) startSend(r *request, env envelope, dst int, more bool) {
 		e.connect(p)
 	}
 	r.peer = p
-	if p.state != peerOpen || p.waiting() {
+	if more && !r.sync && e.batched(p, r) {
+		return
+	}
+	if p.state != peerOpen || p.queued() {
 		p.enqueue(r)
 		return
 	}
@@ -108,10 +111,13 @@ func (p *peer) holdsBack(n int) bool { return n > 0 && p.ch.Held() }
 
 // trySend hands a send to its protocols; false when there is no room now for all of it. It never blocks.
 func (e *Engine) trySend(p *peer, r *request, more bool) (through bool, err error) {
+	if sent, err := e.sendBatch(p, true); !sent {
+		return false, err
+	}
 	m := &r.msg
 	for {
 		o := channel.Oversized
-		if !p.holdsBack(m.Total()) && !(len(r.vec) == 1 && m.Total() > e.eagerMost) {
+		if !r.sync && !p.holdsBack(m.Total()) && !(len(r.vec) == 1 && m.Total() > e.eagerMost) {
 			var n int
 			n, o, err = m.Advance(p.ch, more)
 			p.stats.EagerBytes += uint64(n)
@@ -145,6 +151,7 @@ func (e *Engine) announce(p *peer, r *request, more bool) (ok bool, err error) {
 		ok, err = e.announcer.Announce(p.ch, m.Envelope, r.vec[0], r.token(), more)
 		if ok {
 			m.Announced()
+			r.number = p.announcing()
 		}
 	case !m.Begun():
 		return m.Open(p.ch)
@@ -163,7 +170,13 @@ func (e *Engine) announce(p *peer, r *request, more bool) (ok bool, err error) {
 
 // advance starts the sends that waited, in order, as far as there is room.
 func (e *Engine) advance(p *peer) {
-	for p.state == peerOpen && p.waiting() {
+	if sent, err := e.sendBatch(p, true); err != nil {
+		e.failPeer(p, err)
+		return
+	} else if !sent {
+		return
+	}
+	for p.state == peerOpen && p.queued() {
 		r := p.queue[p.head]
 		through, err := e.trySend(p, r, p.head+1 < len(p.queue))
 		if err != nil {
@@ -190,8 +203,8 @@ func (e *Engine) sendSelf(r *request) {
 	}
 	a := e.arrivals.get()
 	a.bytes = r.msg.Total()
-	if a.bytes > selfCopied {
-		a.self = r
+	if a.bytes > selfCopied || r.sync {
+		a.self, r.filed = r, a
 		e.file(a, env, e.rank)
 		return
 	}

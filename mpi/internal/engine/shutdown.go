@@ -10,7 +10,7 @@ import (
 // Quiesce returns when every send that was begun has left this rank: copied to its peer's ring, or fetched by its receiver.
 // The other ranks must go on making passes, as they do on their way into Finalize.
 func (e *Engine) Quiesce() error {
-	e.waitUntil(nil, func() bool { return e.dead != nil || e.quiet() })
+	e.waitUntil(0, nil, func() bool { return e.dead != nil || e.quiet() })
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.dead
@@ -31,7 +31,7 @@ func (e *Engine) DriveUntil(done <-chan struct{}) {
 		<-done
 		e.Nudge()
 	}()
-	e.waitUntil(nil, func() bool {
+	e.waitUntil(0, nil, func() bool {
 		select {
 		case <-done:
 			return true
@@ -58,7 +58,7 @@ func (e *Engine) Shutdown() error {
 	late := make(chan struct{})
 	timer := time.AfterFunc(closeWithin, func() { close(late); e.Nudge() })
 	defer timer.Stop()
-	e.waitUntil(nil, func() bool {
+	e.waitUntil(0, nil, func() bool {
 		select {
 		case <-late:
 			return true
@@ -100,6 +100,9 @@ func (e *Engine) fail(cause error) {
 	for m := range e.table.Posted() {
 		e.table.Withdraw(m)
 		e.complete(m.Value, cause)
+	}
+	for r := range e.requests.underWay() { // of this rank with itself
+		e.complete(r, cause)
 	}
 	e.waiting.wakeAny()
 }

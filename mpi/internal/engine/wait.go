@@ -76,6 +76,16 @@ func (w *waiting) wakeAny() {
 	}
 }
 
+// wakeAll wakes whoever sleeps.
+func (w *waiting) wakeAll() {
+	if w.driver != nil {
+		w.e.cq.Wake()
+	}
+	for len(w.parked) > 0 {
+		w.wake(w.parked[len(w.parked)-1])
+	}
+}
+
 // handOver is called by a waiter that leaves: if nobody drives, one of the parked has to.
 func (w *waiting) handOver() {
 	if w.driver == nil && len(w.parked) > 0 {
@@ -121,10 +131,18 @@ func (p *patience) left(spinFor time.Duration) bool {
 func (p *patience) again() { *p = patience{} }
 
 // wait returns the result of a request when it is done.
-func (e *Engine) wait(r *request) (Status, error) {
+func (e *Engine) wait(r *request) (Status, error) { return e.waitFor(r, r.handle()) }
+
+// waitFor is wait for a handle that others may have too: one of them gets the result.
+func (e *Engine) waitFor(r *request, h Request) (Status, error) {
 	var p patience
 	for {
 		if e.mu.TryLock() {
+			if r.gen != h.gen {
+				e.waiting.handOver()
+				e.mu.Unlock()
+				return Status{}, errUsed
+			}
 			busy := false
 			if !r.done.Load() {
 				busy = e.pass()
@@ -145,25 +163,16 @@ func (e *Engine) wait(r *request) (Status, error) {
 			continue
 		}
 		if !p.left(e.spinFor) {
-			one := [1]*request{r}
-			e.sleep(one[:], nil)
+			e.sleep(1, func(int) Request { return h }, nil)
 			p.again()
 		}
 	}
 }
 
-func anyDone(rs []*request) bool {
-	for _, r := range rs {
-		if r != nil && r.done.Load() {
-			return true
-		}
-	}
-	return false
-}
-
-// waitUntil makes passes and sleeps until cond, which is called under the lock, holds. What makes it hold must be an arrival, a
-// failure, the completion of one of rs, or be followed by Nudge.
-func (e *Engine) waitUntil(rs []*request, cond func() bool) {
+// waitUntil makes passes and sleeps until cond, which is called under the lock, holds; it may be called again then. What makes it hold must
+// be the completion of one of n requests, whose handles at gives; or, where n is 0, an arrival, a failure, or something that is followed by
+// Nudge.
+func (e *Engine) waitUntil(n int, at func(i int) Request, cond func() bool) {
 	var p patience
 	for {
 		e.mu.Lock()
@@ -182,10 +191,22 @@ func (e *Engine) waitUntil(rs []*request, cond func() bool) {
 		if busy {
 			p.again()
 		} else if !p.left(e.spinFor) {
-			e.sleep(rs, cond)
+			e.sleep(n, at, cond)
 			p.again()
 		}
 	}
+}
+
+// anyDone tells whether one of n handles has nothing left to wait for.
+func (e *Engine) anyDone(n int, at func(i int) Request) bool {
+	for i := range n {
+		if h := at(i); h != (Request{}) {
+			if r := e.requests.find(h); r == nil || r.done.Load() {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Nudge has everybody who waits for something other than a request look again.
@@ -195,23 +216,26 @@ func (e *Engine) Nudge() {
 	e.waiting.wakeAny()
 }
 
-// sleep blocks until one of rs is done or, given a cond, something may have made it hold; or until it is this goroutine's turn to
-// make passes. It may return early.
-func (e *Engine) sleep(rs []*request, cond func() bool) {
+// sleep blocks until one of n requests is done or, where n is 0, something may have made cond hold; or until it is this goroutine's
+// turn to make passes. It may return early.
+func (e *Engine) sleep(n int, at func(i int) Request, cond func() bool) {
 	e.mu.Lock()
-	if anyDone(rs) || cond != nil && cond() {
+	if n > 0 && e.anyDone(n, at) || n == 0 && cond() {
 		e.mu.Unlock()
 		return
 	}
 	e.stats.Sleeps++
-	s := e.waiting.get(cond != nil)
-	for _, r := range rs {
-		if r != nil {
+	s := e.waiting.get(n == 0)
+	for i := range n {
+		if r := e.requests.find(at(i)); r != nil {
+			r.shared = r.shared || r.waiter != nil && r.waiter != s
 			r.waiter = s
 		}
 	}
 	if e.waiting.driver == nil {
 		e.waiting.driver = s
+		e.retryPeers() // what was put off must not wait for traffic
+		e.cq.Arm()
 		e.mu.Unlock()
 		err := e.cq.Wait(-1)
 		e.mu.Lock()
@@ -227,8 +251,8 @@ func (e *Engine) sleep(rs []*request, cond func() bool) {
 		<-s.signal
 		e.mu.Lock()
 	}
-	for _, r := range rs {
-		if r != nil && r.waiter == s {
+	for i := range n {
+		if r := e.requests.find(at(i)); r != nil && r.waiter == s {
 			r.waiter = nil
 		}
 	}

@@ -1,0 +1,275 @@
+package eager_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/channel/channeltest"
+	"github.com/weft-mpi/weft/eager"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// newBatch is an empty batch with memory.
+func newBatch() *eager.Batch {
+	b := &eager.Batch{}
+	b.Use(make([]byte, eager.BatchSize))
+	return b
+}
+
+// entries takes all messages of the BATCH that is next, whose tags must count on from seq, and gives their number.
+func entries(t testing.TB, c *channel.Channel, seq int, size func(seq int) int) int {
+	t.Helper()
+	kind, rest, ok, err := c.Next()
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, channel.Batch, kind)
+	n := 0
+	for ; len(rest) > 0; n++ {
+		var env eager.Envelope
+		var payload []byte
+		env, payload, rest, err = eager.ParseEntry(rest)
+		require.NoError(t, err)
+		require.Equal(t, eager.Envelope{Context: 7, Tag: int32(seq + n)}, env)
+		require.Equal(t, pattern(seq+n, size(seq+n)), payload)
+		require.Equal(t, len(payload), cap(payload), "one could write into the next message")
+	}
+	c.Release()
+	return n
+}
+
+func TestGolden_Batch(t *testing.T) {
+	l := open(t, channel.Config{})
+	var tr channeltest.Transcript
+	tr.Record(l.Pair, l.a.Descriptor(), l.b.Descriptor())
+	b := newBatch()
+	add := func(env eager.Envelope, payload string) { require.True(t, b.Add(l.a, env, []byte(payload))) }
+	send := func(more bool) {
+		sent, err := b.Send(l.a, more)
+		require.NoError(t, err)
+		require.True(t, sent)
+		require.Zero(t, b.Count())
+		require.NoError(t, l.Drive())
+		require.NoError(t, drain(l.b))
+	}
+	tr.Say("three messages in a slot, one of them of no bytes, and one that goes alone")
+	add(eager.Envelope{Context: 1, Tag: 2}, "first")
+	add(eager.Envelope{Context: 1, Tag: 2}, "")
+	add(eager.Envelope{Context: math.MaxUint32, Tag: math.MaxInt32}, "the greatest envelope")
+	require.Equal(t, 3, b.Count())
+	send(true)
+	add(eager.Envelope{}, "alone")
+	send(false)
+	tr.Say("a batch that was dropped leaves nothing behind")
+	add(eager.Envelope{}, "dropped")
+	b.Drop()
+	add(eager.Envelope{Tag: 1}, "kept")
+	send(false)
+	tr.Golden(t, "batch")
+}
+
+// TestBatch_E2_UpToAFullSlot: it takes what fits a slot, or its own memory if that is less, to the last byte and not one more.
+func TestBatch_E2_UpToAFullSlot(t *testing.T) {
+	for _, slot := range []int{100, 128, 640, 2000} {
+		l := open(t, channel.Config{Phases: []int{slot}})
+		for last := range 40 { // bytes that the last message leaves free or is too large by
+			b := newBatch()
+			left := l.a.MaxBody()
+			for ; left > 12+60; left -= 12 + 20 {
+				require.True(t, b.Add(l.a, eager.Envelope{Context: 7, Tag: int32(b.Count())}, pattern(b.Count(), 20)))
+			}
+			count, n := b.Count(), left-12-20+last
+			require.Equal(t, last <= 20, b.Add(l.a, eager.Envelope{Context: 7, Tag: int32(count)}, pattern(count, max(n, 0))))
+			if last > 20 {
+				require.Equal(t, count, b.Count(), "what did not fit is in it")
+			}
+			if b.Count() == 0 {
+				continue
+			}
+			count = b.Count()
+			sent, err := b.Send(l.a, false)
+			require.NoError(t, err)
+			require.True(t, sent)
+			require.NoError(t, l.Drive())
+			require.Equal(t, count, entries(t, l.b, 0, func(seq int) int {
+				if seq == count-1 && last <= 20 {
+					return max(n, 0)
+				}
+				return 20
+			}))
+			l.turn(t)
+			l.turn(t, l.a)
+		}
+	}
+	l := open(t, channel.Config{Phases: []int{640, 16384}})
+	l.grow(t)
+	b := newBatch()
+	for range 15 {
+		require.True(t, b.Add(l.a, eager.Envelope{}, pattern(0, 256)))
+	}
+	left := eager.BatchSize - 15*(12+256)
+	require.False(t, b.Add(l.a, eager.Envelope{}, pattern(0, left-11)))
+	require.True(t, b.Add(l.a, eager.Envelope{}, pattern(0, left-12)))
+	require.False(t, b.Add(l.a, eager.Envelope{}, nil))
+	b.Drop()
+	require.Len(t, b.Memory()[:1][:eager.BatchSize], eager.BatchSize)
+	require.False(t, b.Add(l.a, eager.Envelope{}, nil), "without memory")
+	require.Nil(t, b.Memory())
+}
+
+// grow takes A's direction to the last phase.
+func (l *link) grow(t testing.TB) {
+	v := channel.Vector{Elems: [][]byte{make([]byte, 10_000)}}
+	_, err := l.a.Enlarge(&v, 0)
+	require.NoError(t, err)
+	l.turn(t, l.a, l.b)
+	l.turn(t, l.a, l.b)
+	require.Equal(t, 1, l.a.Phase())
+	require.False(t, l.a.Paused())
+}
+
+// TestBatch_E11_GoesThroughSmallerSlotsInParts: a batch that was made for large slots is sent when the channel has gone back to small ones.
+func TestBatch_E11_GoesThroughSmallerSlotsInParts(t *testing.T) {
+	l := open(t, channel.Config{Phases: []int{640, 16384}})
+	l.grow(t)
+	b := newBatch()
+	const count = 9
+	for seq := range count {
+		require.True(t, b.Add(l.a, eager.Envelope{Context: 7, Tag: int32(seq)}, pattern(seq, 200)))
+	}
+	for range 3 {
+		require.NoError(t, l.a.Tick())
+	}
+	require.True(t, l.a.Paused())
+	sent, err := b.Send(l.a, false)
+	require.NoError(t, err)
+	require.False(t, sent)
+	l.turn(t, l.a, l.b)
+	l.turn(t, l.a, l.b)
+	require.Zero(t, l.a.Phase())
+	require.Greater(t, count*(12+200), 2*l.a.MaxBody())
+	sent, err = b.Send(l.a, false)
+	require.NoError(t, err)
+	require.True(t, sent)
+	require.NoError(t, l.Drive())
+	require.Equal(t, count, entries(t, l.b, 0, func(int) int { return 200 }))
+}
+
+// TestBatch_E5_NoRoomKeepsIt, whether credits or the send queue are used up: all arrive, once and in order.
+func TestBatch_E5_NoRoomKeepsIt(t *testing.T) {
+	size := func(seq int) int { return seq * 7 % 100 }
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 5))
+		l := open(t, channel.Config{Phases: []int{192}})
+		l.A.Depth = 1 + rng.IntN(40)
+		b := newBatch()
+		refused, got := 0, 0
+		for seq := 0; seq < 300; {
+			if rng.IntN(8) > 0 && b.Add(l.a, eager.Envelope{Context: 7, Tag: int32(seq)}, pattern(seq, size(seq))) {
+				seq++
+				continue
+			}
+			count := b.Count()
+			if count == 0 {
+				continue
+			}
+			sent, err := b.Send(l.a, false)
+			require.NoError(t, err)
+			if sent {
+				require.Zero(t, b.Count())
+				continue
+			}
+			require.Equal(t, count, b.Count())
+			refused++
+			require.NoError(t, l.Drive())
+			for got+count < seq {
+				got += entries(t, l.b, got, size)
+			}
+			l.turn(t, l.b)
+			l.turn(t, l.a)
+		}
+		require.Positive(t, refused)
+		require.NoError(t, l.Drive())
+		for got+b.Count() < 300 {
+			got += entries(t, l.b, got, size)
+		}
+	}
+}
+
+// TestBatch_ABrokenQueuePairIsAnError, and the batch stays as it is.
+func TestBatch_ABrokenQueuePairIsAnError(t *testing.T) {
+	l := open(t, channel.Config{})
+	b := newBatch()
+	require.True(t, b.Add(l.a, eager.Envelope{}, []byte("lost")))
+	l.A.Abort(transport.ErrPeerLost)
+	sent, err := b.Send(l.a, false)
+	require.ErrorIs(t, err, transport.ErrState)
+	require.False(t, sent)
+	require.Equal(t, 1, b.Count())
+}
+
+func TestBatch_NoAllocationInSteadyState(t *testing.T) {
+	l := open(t, channel.Config{})
+	memory, payload := make([]byte, eager.BatchSize), pattern(0, 8)
+	var b eager.Batch
+	round := func() {
+		b.Use(memory)
+		for b.Add(l.a, eager.Envelope{Tag: 1}, payload) {
+		}
+		count := b.Count()
+		sent, err := b.Send(l.a, false)
+		if err = errors.Join(err, l.Drive()); !sent || err != nil || &b.Memory()[:1][0] != &memory[0] {
+			t.Fatal(sent, err)
+		}
+		_, rest, _, err := l.b.Next()
+		for len(rest) > 0 && err == nil {
+			count--
+			_, _, rest, err = eager.ParseEntry(rest)
+		}
+		if count != 0 || err != nil {
+			t.Fatal(count, err)
+		}
+		l.b.Release()
+		_, err = l.b.Progress()
+		if err = errors.Join(err, l.Drive(), drain(l.a)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	require.Zero(t, testing.AllocsPerRun(300, round))
+}
+
+// FuzzEntry takes any body apart as a BATCH: what is accepted is what Add writes, and it comes to an end.
+func FuzzEntry(f *testing.F) {
+	entry := func(b []byte, n uint32, context, tag uint32, payload string) []byte {
+		b = binary.LittleEndian.AppendUint32(b, n)
+		b = binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(b, context), tag)
+		return append(b, payload...)
+	}
+	f.Add([]byte{})
+	f.Add(entry(nil, 0, 1, 2, ""))
+	f.Add(entry(entry(nil, 3, 1, 2, "abc"), 1, 3, math.MaxInt32, "d"))
+	f.Add(entry(entry(nil, 3, 1, 2, "abc"), 2, 3, 4, "d"))
+	f.Add(entry(nil, 3, 1, 1<<31, "abc"))
+	f.Add(entry(nil, math.MaxUint32, 1, 2, "abc"))
+	f.Add(entry(nil, 0, 1, 2, "")[:11])
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var again []byte
+		for rest := body; len(rest) > 0; {
+			env, payload, left, err := eager.ParseEntry(rest)
+			if len(rest) < 12 || rest[11] >= 0x80 || uint64(binary.LittleEndian.Uint32(rest)) > uint64(len(rest)-12) {
+				require.ErrorIs(t, err, transport.ErrProtocol)
+				return
+			}
+			require.NoError(t, err)
+			again = entry(again, uint32(len(payload)), env.Context, uint32(env.Tag), string(payload))
+			require.Less(t, len(left), len(rest))
+			rest = left
+		}
+		require.Equal(t, string(body), string(again))
+	})
+}

@@ -1,0 +1,78 @@
+package engine
+
+// The calls below complete several requests at once: n handles, which at gives. Zero handles are left out; one that is stale counts as
+// complete, with ErrRequest. at and take are called under the engine's lock, so they must not call it. What take is given is used up, and
+// at must give the zero Request for it from then on.
+
+// WaitSome waits until at least one of the requests is complete, and gives up to most of those that are to take. It returns how many
+// that were; 0, at once, when all handles are zero.
+func (e *Engine) WaitSome(n int, at func(i int) Request, most int, take func(i int, st Status, err error)) int {
+	taken := 0
+	e.waitUntil(n, at, func() bool {
+		var active bool
+		taken, active = e.collectSome(n, at, most, take)
+		return taken > 0 || !active
+	})
+	return taken
+}
+
+// TestSome makes a pass if none is complete, and is like WaitSome otherwise, but does not wait. It tells too whether any handle is active.
+func (e *Engine) TestSome(n int, at func(i int) Request, most int, take func(i int, st Status, err error)) (taken int, active bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	taken, active = e.collectSome(n, at, most, take)
+	if taken == 0 && active && e.dead == nil {
+		e.pass()
+		taken, active = e.collectSome(n, at, most, take)
+	}
+	return taken, active
+}
+
+// TestAll makes a pass if not all of the requests are complete, and gives all to take if they are then, none if not.
+func (e *Engine) TestAll(n int, at func(i int) Request, take func(i int, st Status, err error)) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.allDone(n, at) {
+		if e.dead == nil {
+			e.pass()
+		}
+		if !e.allDone(n, at) {
+			return false
+		}
+	}
+	e.collectSome(n, at, n, take)
+	return true
+}
+
+func (e *Engine) allDone(n int, at func(i int) Request) bool {
+	for i := range n {
+		if r := e.requests.find(at(i)); r != nil && !r.done.Load() {
+			return false
+		}
+	}
+	return true
+}
+
+func (e *Engine) collectSome(n int, at func(i int) Request, most int, take func(int, Status, error)) (taken int, active bool) {
+	for i := 0; i < n && taken < most; i++ {
+		h := at(i)
+		if h == (Request{}) {
+			continue
+		}
+		active = true
+		r := e.requests.find(h)
+		switch {
+		case h == Null:
+			take(i, nullStatus, nil)
+		case r == nil:
+			take(i, Status{}, errUsed)
+		case r.done.Load():
+			st, err := e.collect(r)
+			take(i, st, err)
+		default:
+			continue
+		}
+		taken++
+	}
+	return taken, active
+}

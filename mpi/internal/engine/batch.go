@@ -1,0 +1,77 @@
+package engine
+
+import "github.com/weft-mpi/weft/eager"
+
+// Small messages of one burst share a slot (eager.Batch). A message that goes into a batch is copied, and its send complete; the batch goes out with
+// the next pass, when it is full, or before anything else goes to the same peer.
+
+// batched puts a message of a burst into its peer's batch; false if it has to go by itself.
+func (e *Engine) batched(p *peer, r *request) bool {
+	if len(r.vec) != 1 || len(r.vec[0]) > eager.BatchedMost || p.state != peerOpen || p.queued() || p.holdsBack(len(r.vec[0])) {
+		return false
+	}
+	if p.batch.Count() == 0 {
+		e.openBatch(p)
+	}
+	env, payload := r.msg.Envelope, r.vec[0]
+	if !p.batch.Add(p.ch, env, payload) {
+		if sent, err := e.sendBatch(p, true); !sent || err != nil {
+			return false // it is tried again with the message that waits behind it
+		}
+		e.openBatch(p)
+		if !p.batch.Add(p.ch, env, payload) {
+			return false
+		}
+	}
+	p.stats.eager(len(payload))
+	e.complete(r, nil)
+	return true
+}
+
+// openBatch gives a peer's batch its memory.
+func (e *Engine) openBatch(p *peer) {
+	e.reclaimBatch(p)
+	var m []byte
+	if n := len(e.batchMemory); n > 0 {
+		m, e.batchMemory = e.batchMemory[n-1], e.batchMemory[:n-1]
+	} else {
+		m = make([]byte, eager.BatchSize)
+	}
+	p.batch.Use(m)
+	if !p.batching {
+		p.batching = true
+		e.batching = append(e.batching, p)
+	}
+}
+
+// sendBatch sends what a peer's batch has gathered. An error is of the peer, who has to be failed.
+func (e *Engine) sendBatch(p *peer, more bool) (bool, error) {
+	if p.batch.Count() == 0 {
+		return true, nil
+	}
+	sent, err := p.batch.Send(p.ch, more)
+	if sent {
+		e.reclaimBatch(p)
+	}
+	return sent, err
+}
+
+func (e *Engine) reclaimBatch(p *peer) {
+	if m := p.batch.Memory(); m != nil {
+		e.batchMemory = append(e.batchMemory, m)
+	}
+}
+
+// sendBatches sends the batches of all peers. One that lacks credits goes when they come.
+func (e *Engine) sendBatches() {
+	for _, p := range e.batching {
+		p.batching = false
+		if p.state != peerOpen {
+			continue
+		}
+		if _, err := e.sendBatch(p, false); err != nil {
+			e.failPeer(p, err)
+		}
+	}
+	e.batching = e.batching[:0]
+}

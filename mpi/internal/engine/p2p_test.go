@@ -1,0 +1,875 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// connected is a world of two whose ranks have talked. Nobody makes passes for them when it returns.
+func connected(t *testing.T, w []*Engine) {
+	t.Helper()
+	ranks(t, w, func(e *Engine) error {
+		one := make([]byte, 1)
+		if e.Rank() == 0 {
+			if err := e.Send(world0, one, 1, 0); err != nil {
+				return err
+			}
+			_, err := e.Recv(world0, one, 1, 0, 1)
+			return err
+		}
+		if _, err := e.Recv(world0, one, 0, 0, 1); err != nil {
+			return err
+		}
+		return e.Send(world0, one, 0, 0)
+	})
+}
+
+// drive makes passes on all engines until cond holds.
+func drive(t *testing.T, w []*Engine, cond func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !cond(); {
+		for _, e := range w {
+			e.mu.Lock()
+			e.pass()
+			e.mu.Unlock()
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("it never came about")
+		}
+	}
+}
+
+func (e *Engine) isDone(h Request) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r := e.requests.find(h)
+	return r == nil || r.done.Load()
+}
+
+// fetching tells whether the bytes of a receive are on their way.
+func (e *Engine) fetching(h Request) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r := e.requests.find(h)
+	return r.peer != nil && !r.done.Load()
+}
+
+// outstanding is the number of messages that wait at e for the peer to fetch them.
+func outstanding(e *Engine, peer int) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.announcer.Outstanding(e.peers[peer].ch)
+}
+
+// queued is the number of sends that wait at e for room.
+func queued(e *Engine, peer int) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.peers[peer].queue) - e.peers[peer].head
+}
+
+// unexpected is the number of messages that wait at e for a receive.
+func unexpected(e *Engine) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, n := e.table.Waiting()
+	return n
+}
+
+// stuff sends messages of 8 bytes until n of them wait for room, and returns all their requests.
+func stuff(t *testing.T, e *Engine, dst, tag, n int) (sent [][]byte, open []Request) {
+	t.Helper()
+	for queued(e, dst) < n {
+		b := make([]byte, 8)
+		pattern(b, 0, len(sent))
+		r, err := e.Isend(world0, b, dst, tag)
+		require.NoError(t, err)
+		sent, open = append(sent, b), append(open, r)
+		require.Less(t, len(open), 10_000, "there is always room")
+	}
+	return sent, open
+}
+
+// TestSynchronousSend: a synchronous send of any size is not complete while its receiver, who lives and takes other messages, has not
+// received it; MPI 4.1, 3.4.
+func TestSynchronousSend(t *testing.T) {
+	onEach(t, 2, func(t *testing.T, w []*Engine) {
+		ranks(t, w, func(e *Engine) error {
+			one := make([]byte, 1)
+			for seq, n := range []int{0, 1, 100, 5000, 40_000} {
+				buf := make([]byte, n)
+				if e.Rank() == 1 {
+					// The other message comes behind the synchronous one, so that one has been here for sure.
+					if _, err := e.Recv(world0, one, 0, 2, 1); err != nil {
+						return err
+					}
+					if err := e.Send(world0, one, 0, 3); err != nil {
+						return err
+					}
+					if _, err := e.Recv(world0, one, 0, 4, 1); err != nil {
+						return err
+					}
+					st, err := e.Recv(world0, buf, 0, 1, 1)
+					if err != nil {
+						return err
+					}
+					if st.Bytes != n {
+						return fmt.Errorf("%d bytes of %d", st.Bytes, n)
+					}
+					if err := checkPattern(buf, 0, seq); err != nil {
+						return err
+					}
+					if _, err := e.Recv(world0, buf, 0, 5, 1); err != nil {
+						return err
+					}
+					continue
+				}
+				pattern(buf, 0, seq)
+				r, err := e.Issend(world0, buf, 1, 1)
+				if err != nil {
+					return err
+				}
+				if err := e.Send(world0, one, 1, 2); err != nil {
+					return err
+				}
+				if _, err := e.Recv(world0, one, 1, 3, 1); err != nil {
+					return err
+				}
+				if _, done, err := e.Test(r); done || err != nil {
+					return fmt.Errorf("a synchronous send of %d bytes is complete without a receive (%v)", n, err)
+				}
+				if err := e.Send(world0, one, 1, 4); err != nil {
+					return err
+				}
+				if _, err := e.Wait(r); err != nil {
+					return err
+				}
+				if err := e.Ssend(world0, buf, 1, 5); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+}
+
+func TestSynchronousSendToSelf(t *testing.T) {
+	e := world(t, fabrics["sim"](t, 1, 1))[0]
+	for _, n := range []int{0, 8, 5000} {
+		out, in := make([]byte, n), make([]byte, n)
+		pattern(out, 0, n)
+		r, err := e.Issend(world0, out, 0, 1)
+		require.NoError(t, err)
+		_, done, err := e.Test(r)
+		require.NoError(t, err)
+		require.False(t, done, "%d bytes", n)
+		_, err = e.Recv(world0, in, 0, 1, 1)
+		require.NoError(t, err)
+		require.Equal(t, out, in)
+		_, done, err = e.Test(r)
+		require.NoError(t, err)
+		require.True(t, done)
+	}
+}
+
+// TestMatchedProbe: what a matched probe has taken no other receive or probe gets, and it can be received once.
+func TestMatchedProbe(t *testing.T) {
+	onEach(t, 2, func(t *testing.T, w []*Engine) {
+		ranks(t, w, func(e *Engine) error {
+			for _, n := range []int{0, 100, 30_000} {
+				first, second := make([]byte, n), make([]byte, n)
+				if e.Rank() == 0 {
+					pattern(first, 0, 1)
+					pattern(second, 0, 2)
+					a, err := e.Isend(world0, first, 1, 7)
+					if err != nil {
+						return err
+					}
+					if err := e.Send(world0, second, 1, 7); err != nil {
+						return err
+					}
+					if _, err := e.Wait(a); err != nil {
+						return err
+					}
+					if _, err := e.Recv(world0, nil, 1, 8, 1); err != nil { // nothing more comes while rank 1 looks
+						return err
+					}
+					continue
+				}
+				m, st, err := e.Mprobe(world0, AnySource, AnyTag, nil)
+				require.NoError(t, err)
+				require.Equal(t, Status{Source: 0, Tag: 7, Bytes: n, Elem: 1}, st)
+				m2, _, err := e.Mprobe(world0, 0, 7, nil)
+				require.NoError(t, err)
+				_, _, ok, err := e.Improbe(world0, AnySource, AnyTag)
+				require.NoError(t, err)
+				require.False(t, ok, "both are taken")
+				_, ok, err = e.Iprobe(world0, AnySource, AnyTag)
+				require.NoError(t, err)
+				require.False(t, ok, "both are taken")
+				wild, err := e.Irecv(world0, make([]byte, n), AnySource, AnyTag, 1)
+				require.NoError(t, err)
+				require.False(t, e.isDone(wild), "both are taken")
+
+				st, err = e.Mrecv(m2, second, 1) // in the other order
+				require.NoError(t, err)
+				require.Equal(t, n, st.Bytes)
+				require.NoError(t, checkPattern(second, 0, 2))
+				r, err := e.Imrecv(m, first, 1)
+				require.NoError(t, err)
+				_, err = e.Wait(r)
+				require.NoError(t, err)
+				require.NoError(t, checkPattern(first, 0, 1))
+				for _, m := range []Message{m, m2, {}} {
+					_, err = e.Mrecv(m, first, 1)
+					require.ErrorIs(t, err, ErrRequest)
+				}
+				require.NoError(t, e.Cancel(wild))
+				st, err = e.Wait(wild)
+				require.NoError(t, err)
+				require.True(t, st.Cancelled)
+				require.NoError(t, e.Send(world0, nil, 0, 8))
+			}
+			return nil
+		})
+	})
+}
+
+// TestMatchedProbesOfManyGoroutines: each of them receives the very message that it asked about.
+func TestMatchedProbesOfManyGoroutines(t *testing.T) {
+	onEach(t, 3, func(t *testing.T, w []*Engine) {
+		each, largest := 100, 20_000
+		if simulated(w) {
+			each, largest = 30, 3000
+		}
+		ranks(t, w, func(e *Engine) error {
+			if e.Rank() != 0 {
+				rng := rand.New(rand.NewPCG(5, uint64(e.Rank())))
+				for i := range each {
+					buf := make([]byte, 8+mixtureLen(rng, largest))
+					pattern(buf, e.Rank(), len(buf))
+					if err := e.Send(world0, buf, 0, i); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			const goroutines = 4
+			var wg sync.WaitGroup
+			var mu sync.Mutex
+			left := each * 2
+			errs := make([]error, goroutines)
+			for g := range goroutines {
+				wg.Go(func() {
+					for errs[g] == nil {
+						mu.Lock()
+						left--
+						over := left < 0
+						mu.Unlock()
+						if over {
+							return
+						}
+						m, st, err := e.Mprobe(world0, AnySource, AnyTag, nil)
+						if err != nil {
+							errs[g] = err
+							return
+						}
+						buf := make([]byte, st.Bytes)
+						got, err := e.Mrecv(m, buf, 1)
+						if err == nil && got != st {
+							err = fmt.Errorf("asked about %+v, received %+v", st, got)
+						}
+						if err == nil {
+							err = checkPattern(buf, st.Source, st.Bytes)
+						}
+						errs[g] = err
+					}
+				})
+			}
+			wg.Wait()
+			return errors.Join(errs...)
+		})
+	})
+}
+
+func handles(hs []Request) (int, func(int) Request) {
+	return len(hs), func(i int) Request { return hs[i] }
+}
+
+// TestWaitsForSeveral has goroutines sleep for several requests each, and completes one of each, not the first: every one of them
+// wakes with the right index. The sleepers are more than one, so most are parked and not in the completion queue.
+func TestWaitsForSeveral(t *testing.T) {
+	const sleepers = 8
+	onEach(t, 2, func(t *testing.T, w []*Engine) {
+		connected(t, w)
+		e := w[0]
+		before := e.Stats().Sleeps
+		var wg sync.WaitGroup
+		for g := range sleepers {
+			hs := make([]Request, 4)
+			for i := range 3 {
+				r, err := e.Irecv(world0, make([]byte, 1), 1, 10*g+i, 1)
+				require.NoError(t, err)
+				hs[i+1] = r
+			}
+			wg.Go(func() {
+				n, at := handles(hs)
+				for _, expect := range []int{2, 1, 3} {
+					got := -1
+					taken := e.WaitSome(n, at, 1, func(i int, st Status, err error) {
+						got = i
+						require.NoError(t, err)
+						require.Equal(t, 10*g+expect-1, st.Tag)
+						hs[i] = Request{}
+					})
+					require.Equal(t, 1, taken)
+					require.Equal(t, expect, got)
+				}
+				require.Zero(t, e.WaitSome(n, at, 1, nil), "none is active")
+			})
+		}
+		require.Eventually(t, func() bool { return e.Stats().Sleeps >= before+sleepers }, time.Minute, time.Millisecond)
+		ranks(t, w[1:], func(p *Engine) error {
+			for _, i := range []int{1, 0, 2} {
+				for g := range sleepers {
+					if err := p.Send(world0, []byte{1}, 0, 10*g+i); err != nil {
+						return err
+					}
+				}
+				// The next is sent when all of this round have been received, or a sleeper could find two complete.
+				var empty bool
+				for !empty {
+					e.mu.Lock()
+					posted, _ := e.table.Waiting()
+					empty = posted == sleepers*map[int]int{1: 2, 0: 1, 2: 0}[i]
+					e.mu.Unlock()
+					p.mu.Lock()
+					p.pass()
+					p.mu.Unlock()
+				}
+				if i != 2 {
+					for g := range sleepers {
+						for !e.collected(1, 10*g+i) {
+							time.Sleep(time.Millisecond)
+						}
+					}
+				}
+			}
+			return nil
+		})
+		wg.Wait()
+	})
+}
+
+// collected tells that no request with this source and tag is complete and waits to be collected.
+func (e *Engine) collected(source, tag int) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, chunk := range e.requests.chunks {
+		for i := range chunk {
+			if r := &chunk[i]; r.kind == kindRecv && r.done.Load() && r.status.Source == source && r.status.Tag == tag {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func TestSeveralAtOnce(t *testing.T) {
+	e := world(t, fabrics["sim"](t, 1, 1))[0]
+	type outcome struct {
+		i   int
+		st  Status
+		err error
+	}
+	var got []outcome
+	var hs []Request
+	take := func(i int, st Status, err error) {
+		got = append(got, outcome{i, st, err})
+		hs[i] = Request{}
+	}
+	post := func(tag int) Request {
+		r, err := e.Irecv(world0, make([]byte, 4), 0, tag, 1)
+		require.NoError(t, err)
+		return r
+	}
+	a, b, c := post(1), post(2), post(3)
+	require.NoError(t, e.Send(world0, []byte{1, 2}, 0, 3))
+	require.NoError(t, e.Send(world0, []byte{1, 2, 3, 4, 5}, 0, 1))
+
+	hs = []Request{{}, a, b, c}
+	n, at := handles(hs)
+	require.False(t, e.TestAll(n, at, take))
+	require.Empty(t, got, "nothing has happened to any")
+	taken, active := e.TestSome(n, at, n, take)
+	require.True(t, active)
+	require.Equal(t, 2, taken)
+	require.Equal(t, []int{1, 3}, []int{got[0].i, got[1].i})
+	require.ErrorIs(t, got[0].err, ErrTruncate)
+	require.Equal(t, 2, got[1].st.Bytes)
+	require.NoError(t, got[1].err)
+	taken, active = e.TestSome(n, at, n, take)
+	require.Zero(t, taken)
+	require.True(t, active)
+
+	// A stale handle, the same one twice, and one of nobody.
+	got = nil
+	require.NoError(t, e.Send(world0, nil, 0, 2))
+	hs = []Request{a, b, b, Null}
+	n, at = handles(hs)
+	require.True(t, e.TestAll(n, at, take))
+	require.Len(t, got, 4)
+	require.ErrorIs(t, got[0].err, ErrRequest)
+	require.NoError(t, got[1].err)
+	require.ErrorIs(t, got[2].err, ErrRequest)
+	require.Equal(t, nullStatus, got[3].st)
+	taken, active = e.TestSome(n, at, n, take)
+	require.Zero(t, taken)
+	require.False(t, active)
+	require.True(t, e.TestAll(n, at, take))
+	require.True(t, e.TestAll(0, nil, take))
+	require.Zero(t, e.WaitSome(0, nil, 1, take))
+}
+
+// TestTwoWaitForOne: two goroutines that wait for one request, which is wrong, do not hang: one of them gets the error.
+func TestTwoWaitForOne(t *testing.T) {
+	e := world(t, fabrics["sim"](t, 1, 1))[0]
+	for _, several := range []bool{false, true} {
+		before := e.Stats().Sleeps
+		r, err := e.Irecv(world0, make([]byte, 1), 0, 0, 1)
+		require.NoError(t, err)
+		other, err := e.Irecv(world0, make([]byte, 1), 0, 1, 1)
+		require.NoError(t, err)
+		var wg sync.WaitGroup
+		errs := make([]error, 3)
+		for i := range errs {
+			wg.Go(func() {
+				if several && i == 0 {
+					n, at := handles([]Request{other, r})
+					e.WaitSome(n, at, 1, func(_ int, _ Status, err error) { errs[i] = err })
+					return
+				}
+				_, errs[i] = e.Wait(r)
+			})
+		}
+		require.Eventually(t, func() bool { return e.Stats().Sleeps >= before+3 }, time.Minute, time.Millisecond)
+		require.NoError(t, e.Send(world0, []byte{1}, 0, 0))
+		wg.Wait()
+		used := 0
+		for _, err := range errs {
+			if err != nil {
+				require.ErrorIs(t, err, ErrRequest)
+				used++
+			}
+		}
+		require.Equal(t, 2, used)
+		require.NoError(t, e.Cancel(other))
+		_, err = e.Wait(other)
+		require.NoError(t, err)
+	}
+}
+
+func TestCancelReceive(t *testing.T) {
+	onEach(t, 2, func(t *testing.T, w []*Engine) {
+		connected(t, w)
+		e, p := w[0], w[1]
+		buf := make([]byte, 4)
+		r, err := e.Irecv(world0, buf, 1, 1, 1)
+		require.NoError(t, err)
+		require.NoError(t, e.Cancel(r))
+		require.NoError(t, e.Cancel(r), "again, before the wait")
+		require.NoError(t, p.Send(world0, []byte("late"), 0, 1))
+		drive(t, w, func() bool { return unexpected(e) == 1 })
+		st, err := e.Wait(r)
+		require.NoError(t, err)
+		require.True(t, st.Cancelled)
+		require.Equal(t, make([]byte, 4), buf, "the withdrawn receive took a message")
+		require.ErrorIs(t, e.Cancel(r), ErrRequest)
+		require.NoError(t, e.Cancel(Request{}))
+		require.NoError(t, e.Cancel(Null))
+
+		r, err = e.Irecv(world0, buf, 1, 1, 1) // matched: too late to cancel
+		require.NoError(t, err)
+		require.NoError(t, e.Cancel(r))
+		st, err = e.Wait(r)
+		require.NoError(t, err)
+		require.False(t, st.Cancelled)
+		require.Equal(t, "late", string(buf))
+	})
+}
+
+// TestCancelReceiveUnderWay: a receive whose message is being fetched completes; Cancel returns when its buffer is quiet.
+func TestCancelReceiveUnderWay(t *testing.T) {
+	onEach(t, 2, func(t *testing.T, w []*Engine) {
+		connected(t, w)
+		out, in := make([]byte, 100_000), make([]byte, 100_000)
+		pattern(out, 0, 1)
+		s, err := w[0].Issend(world0, out, 1, 1)
+		require.NoError(t, err)
+		r, err := w[1].Irecv(world0, in, 0, 1, 1)
+		require.NoError(t, err)
+		drive(t, w, func() bool { return w[1].fetching(r) })
+		all := make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() { w[0].DriveUntil(all) })
+		require.NoError(t, w[1].Cancel(r))
+		require.True(t, w[1].isDone(r), "Cancel returned before the buffer was quiet")
+		st, err := w[1].Wait(r)
+		require.NoError(t, err)
+		require.False(t, st.Cancelled)
+		require.NoError(t, checkPattern(in, 0, 1))
+		close(all)
+		wg.Wait()
+		drive(t, w, func() bool { return w[0].isDone(s) })
+		_, err = w[0].Wait(s)
+		require.NoError(t, err)
+	})
+}
+
+// TestCancelSend: of sends that wait for room the one in the middle is withdrawn; the others come, in order.
+func TestCancelSend(t *testing.T) {
+	onEach(t, 2, func(t *testing.T, w []*Engine) {
+		connected(t, w)
+		sent, open := stuff(t, w[0], 1, 1, 5)
+		gone := len(sent) - 3
+		require.NoError(t, w[0].Cancel(open[gone]))
+		require.NoError(t, w[0].Cancel(open[0]), "it has left: this does nothing")
+		ranks(t, w, func(e *Engine) error {
+			if e.Rank() == 0 {
+				for i, r := range open {
+					st, err := e.Wait(r)
+					require.NoError(t, err)
+					require.Equal(t, i == gone, st.Cancelled, "message %d", i)
+				}
+				return nil
+			}
+			for i := range sent {
+				if i == gone {
+					continue
+				}
+				buf := make([]byte, 8)
+				if _, err := e.Recv(world0, buf, 0, 1, 1); err != nil {
+					return err
+				}
+				if !bytes.Equal(buf, sent[i]) {
+					return fmt.Errorf("message %d is another", i)
+				}
+			}
+			return nil
+		})
+		require.Zero(t, unexpected(w[1]))
+	})
+}
+
+// TestCancelSendUnderWay: a message that was announced is not withdrawn; Cancel does not wait for it either.
+func TestCancelSendUnderWay(t *testing.T) {
+	onEach(t, 2, func(t *testing.T, w []*Engine) {
+		connected(t, w)
+		r, err := w[0].Issend(world0, []byte("kept"), 1, 1)
+		require.NoError(t, err)
+		require.NoError(t, w[0].Cancel(r))
+		require.False(t, w[0].isDone(r))
+		ranks(t, w, func(e *Engine) error {
+			if e.Rank() == 0 {
+				st, err := e.Wait(r)
+				require.False(t, st.Cancelled)
+				return err
+			}
+			buf := make([]byte, 4)
+			_, err := e.Recv(world0, buf, 0, 1, 1)
+			require.Equal(t, "kept", string(buf))
+			return err
+		})
+	})
+}
+
+func TestCancelSendToSelf(t *testing.T) {
+	e := world(t, fabrics["sim"](t, 1, 1))[0]
+	r, err := e.Issend(world0, []byte{1}, 0, 1)
+	require.NoError(t, err)
+	held, err := e.Issend(world0, []byte{2}, 0, 1)
+	require.NoError(t, err)
+	require.NoError(t, e.Cancel(r))
+	st, err := e.Wait(r)
+	require.NoError(t, err)
+	require.True(t, st.Cancelled)
+	m, _, ok, err := e.Improbe(world0, 0, AnyTag)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.NoError(t, e.Cancel(held), "it is matched: this does nothing")
+	buf := make([]byte, 1)
+	_, err = e.Mrecv(m, buf, 1)
+	require.NoError(t, err)
+	require.Equal(t, byte(2), buf[0])
+	st, err = e.Wait(held)
+	require.NoError(t, err)
+	require.False(t, st.Cancelled)
+}
+
+// TestScopeEnds has a context end under every kind of operation; each ends by the table of docs on buffers, and the peers go on.
+func TestScopeEnds(t *testing.T) {
+	onEach(t, 2, func(t *testing.T, w []*Engine) {
+		connected(t, w)
+		e, p := w[0], w[1]
+		ctx, cancel := context.WithCancelCause(t.Context())
+		reason := errors.New("the user has left")
+		scope := e.NewScope(ctx)
+		require.NoError(t, scope.Err())
+		bound := func(r Request, err error) Request {
+			require.NoError(t, err)
+			e.Bind(r, scope)
+			return r
+		}
+		buf := make([]byte, 5000)
+		recv := bound(e.Irecv(world0, buf, 1, 1, 1))
+		self := bound(e.Issend(world0, buf[:3], 0, 77))
+		announced := bound(e.Issend(world0, buf, 1, 2))
+		held := bound(e.Issend(world0, buf, 1, 3)) // a Message of the receiver will hold it
+		drive(t, w, func() bool { return unexpected(p) == 2 })
+		m, _, ok, err := p.Improbe(world0, 0, 3)
+		require.NoError(t, err)
+		require.True(t, ok)
+		_, open := stuff(t, e, 1, 4, 2)
+		queued := bound(e.Isend(world0, buf[:8], 1, 5))
+		free, err := e.Irecv(world0, make([]byte, 8), 1, 6, 1) // of no scope
+		require.NoError(t, err)
+		var wg sync.WaitGroup
+		before := e.Stats().Sleeps
+		wg.Go(func() {
+			_, err := e.Probe(world0, 1, 9, scope)
+			require.ErrorIs(t, err, context.Canceled)
+		})
+		wg.Go(func() {
+			_, _, err := e.Mprobe(world0, 1, 9, scope)
+			require.ErrorIs(t, err, context.Canceled)
+		})
+		wg.Go(func() {
+			_, err := e.Wait(recv)
+			require.ErrorIs(t, err, context.Canceled)
+		})
+		require.Eventually(t, func() bool { return e.Stats().Sleeps >= before+3 }, time.Minute, time.Millisecond)
+		cancel(reason)
+		wg.Wait()
+		for _, r := range []Request{self, queued} {
+			_, err := e.Wait(r)
+			require.ErrorIs(t, err, context.Canceled)
+			require.ErrorIs(t, err, reason)
+		}
+		require.False(t, e.isDone(announced), "the peer has not let go of its buffer")
+		require.False(t, e.isDone(held), "the peer has not let go of its buffer")
+		drive(t, w, func() bool { return e.isDone(announced) && e.isDone(held) })
+		require.Zero(t, outstanding(e, 1))
+		for _, r := range []Request{announced, held} {
+			_, err := e.Wait(r)
+			require.ErrorIs(t, err, context.Canceled)
+		}
+		_, err = p.Mrecv(m, make([]byte, 10), 1)
+		require.ErrorContains(t, err, "taken back")
+		late := bound(e.Irecv(world0, buf, 1, 1, 1))
+		_, err = e.Wait(late)
+		require.ErrorIs(t, err, context.Canceled)
+		require.Equal(t, err, scope.Err())
+
+		ranks(t, w, func(e *Engine) error {
+			if e.Rank() == 1 {
+				for _, tag := range []int{2, 3, 5} {
+					if _, ok, err := e.Iprobe(world0, 0, tag); ok || err != nil {
+						return fmt.Errorf("a message with tag %d is there: %v", tag, err)
+					}
+				}
+				for range open {
+					if _, err := e.Recv(world0, make([]byte, 8), 0, 4, 1); err != nil {
+						return err
+					}
+				}
+				return e.Send(world0, make([]byte, 8), 0, 6)
+			}
+			for _, r := range open {
+				if _, err := e.Wait(r); err != nil {
+					return err
+				}
+			}
+			_, err := e.Wait(free)
+			return err
+		})
+	})
+}
+
+// TestScopeEndsUnderAFetch: bytes that are on their way arrive, and the receive has not failed.
+func TestScopeEndsUnderAFetch(t *testing.T) {
+	onEach(t, 2, scopeEndsUnderAFetch)
+}
+
+func scopeEndsUnderAFetch(t *testing.T, w []*Engine) {
+	connected(t, w)
+	out, in := make([]byte, 100_000), make([]byte, 100_000)
+	pattern(out, 0, 1)
+	s, err := w[0].Issend(world0, out, 1, 1)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	scope := w[1].NewScope(ctx)
+	r, err := w[1].Irecv(world0, in, 0, 1, 1)
+	require.NoError(t, err)
+	w[1].Bind(r, scope)
+	drive(t, w, func() bool { return w[1].fetching(r) })
+	cancel()
+	require.Eventually(t, func() bool { return scope.ended.Load() != nil }, time.Minute, time.Millisecond)
+	drive(t, w, func() bool { return w[0].isDone(s) && w[1].isDone(r) })
+	_, err = w[1].Wait(r)
+	require.NoError(t, err)
+	require.NoError(t, checkPattern(in, 0, 1))
+}
+
+// TestPeerThatDoesNotLetGo: a peer that makes no pass holds a buffer whose send was given up; when its time is over it counts as failed,
+// and the buffer is quiet.
+func TestPeerThatDoesNotLetGo(t *testing.T) {
+	onEach(t, 2, func(t *testing.T, w []*Engine) {
+		connected(t, w)
+		ctx, cancel := context.WithCancel(t.Context())
+		scope := w[0].NewScope(ctx)
+		r, err := w[0].Issend(world0, make([]byte, 5000), 1, 1)
+		require.NoError(t, err)
+		w[0].Bind(r, scope)
+		cancel()
+		require.Eventually(t, func() bool { return scope.ended.Load() != nil }, time.Minute, time.Millisecond)
+		require.False(t, w[0].isDone(r))
+		scope.cut() // as its timer does
+		_, err = w[0].Wait(r)
+		require.ErrorIs(t, err, ErrProcFailed)
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorContains(t, err, "rank 1")
+		require.Zero(t, outstanding(w[0], 1))
+	})
+}
+
+// TestMatchedMessageOfLostPeer: of a message that a Message holds, what is here is received though its sender is lost; what is not fails.
+func TestMatchedMessageOfLostPeer(t *testing.T) {
+	onEach(t, 2, func(t *testing.T, w []*Engine) {
+		connected(t, w)
+		require.NoError(t, w[0].Send(world0, []byte("here"), 1, 1))
+		r, err := w[0].Issend(world0, []byte("away"), 1, 2)
+		require.NoError(t, err)
+		drive(t, w, func() bool { return unexpected(w[1]) == 2 })
+		here, _, ok, err := w[1].Improbe(world0, 0, 1)
+		require.NoError(t, err)
+		require.True(t, ok)
+		away, _, ok, err := w[1].Improbe(world0, 0, 2)
+		require.NoError(t, err)
+		require.True(t, ok)
+		w[0].Fail(ErrAborted)
+		_, err = w[0].Wait(r)
+		require.ErrorIs(t, err, ErrAborted)
+		w[1].mu.Lock()
+		w[1].failPeer(w[1].peers[0], errors.New("the test says so"))
+		w[1].mu.Unlock()
+		buf := make([]byte, 4)
+		_, err = w[1].Mrecv(here, buf, 1)
+		require.NoError(t, err)
+		require.Equal(t, "here", string(buf))
+		_, err = w[1].Mrecv(away, buf, 1)
+		require.ErrorIs(t, err, ErrProcFailed)
+	})
+}
+
+// TestFailEndsSendsToSelf: the end of the engine completes what a rank has begun with itself, held by a Message or not.
+func TestFailEndsSendsToSelf(t *testing.T) {
+	e := world(t, fabrics["sim"](t, 1, 1))[0]
+	a, err := e.Issend(world0, make([]byte, 10), 0, 1)
+	require.NoError(t, err)
+	b, err := e.Issend(world0, make([]byte, 10), 0, 2)
+	require.NoError(t, err)
+	m, _, ok, err := e.Improbe(world0, 0, 2)
+	require.NoError(t, err)
+	require.True(t, ok)
+	e.Fail(ErrAborted)
+	for _, r := range []Request{a, b} {
+		_, err = e.Wait(r)
+		require.ErrorIs(t, err, ErrAborted)
+	}
+	_, err = e.Mrecv(m, make([]byte, 10), 1)
+	require.ErrorIs(t, err, ErrAborted)
+}
+
+func TestBusy(t *testing.T) {
+	e := world(t, fabrics["sim"](t, 1, 1))[0]
+	const context = 40
+	require.False(t, e.Busy(context))
+	r, err := e.Irecv(context, make([]byte, 1), 0, 0, 1)
+	require.NoError(t, err)
+	require.True(t, e.Busy(context), "a receive is posted")
+	require.NoError(t, e.Send(context, []byte{1}, 0, 0))
+	require.False(t, e.Busy(context), "complete, though not waited for")
+	_, err = e.Wait(r)
+	require.NoError(t, err)
+	require.NoError(t, e.Send(context, []byte{1}, 0, 0))
+	require.True(t, e.Busy(context), "a message waits")
+	_, err = e.Recv(context, make([]byte, 1), 0, 0, 1)
+	require.NoError(t, err)
+	s, err := e.Issend(context, []byte{1}, 0, 0)
+	require.NoError(t, err)
+	require.True(t, e.Busy(context), "a send waits")
+	require.NoError(t, e.Cancel(s))
+	require.False(t, e.Busy(context))
+	e.Release(context)
+}
+
+// TestAllocationsOfSeveral: synchronous sends, matched probes and waits for several requests allocate nothing.
+func TestAllocationsOfSeveral(t *testing.T) {
+	w := world(t, fabrics["tcp"](t, 1, 2))
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		buf := make([]byte, 600)
+		for {
+			m, st, err := w[1].Mprobe(world0, 0, AnyTag, nil)
+			if err != nil || st.Bytes == 0 {
+				return
+			}
+			if _, err := w[1].Mrecv(m, buf, 1); err != nil {
+				return
+			}
+			if err := w[1].Ssend(world0, buf[:st.Bytes], 0, st.Tag); err != nil {
+				return
+			}
+		}
+	})
+	out, in := make([]byte, 600), make([]byte, 600)
+	hs := make([]Request, 30)
+	round := func() {
+		for i := range 3 {
+			r, err := w[0].Irecv(world0, in[i*200:(i+1)*200], 1, i, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := w[0].Issend(world0, out[i*200:(i+1)*200], 1, i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			hs[i*7], hs[i*7+3] = r, s
+		}
+		for {
+			taken := w[0].WaitSome(len(hs), func(i int) Request { return hs[i] }, 2, func(i int, _ Status, err error) {
+				if err != nil {
+					t.Error(err)
+				}
+				hs[i] = Request{}
+			})
+			if taken == 0 {
+				return
+			}
+		}
+	}
+	for range 50 {
+		round()
+	}
+	require.Zero(t, testing.AllocsPerRun(300, round))
+	require.NoError(t, w[0].Send(world0, nil, 1, 0))
+	wg.Wait()
+}

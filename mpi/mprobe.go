@@ -1,0 +1,102 @@
+package mpi
+
+import "github.com/weft-mpi/weft/mpi/internal/engine"
+
+// Message is a message that Mprobe has taken out of reach of all other receives (MPI 4.1, 3.8.2). It must be received, once, by Mrecv or
+// Imrecv. The zero Message names none.
+type Message struct {
+	c           *Comm
+	m           engine.Message
+	source, tag int
+}
+
+// Mprobe waits for a message that a Recv with the same arguments would get, and takes it, so that it can be received by Mrecv or Imrecv and
+// by nothing else: a goroutine that asks for the size first gets the very message that it asked about. Status.Bytes tells the size. From
+// ProcNull it gives, at once, MPI's MPI_MESSAGE_NO_PROC, of which Mrecv receives nothing.
+func Mprobe(c *Comm, src, tag int) (Message, Status, error) {
+	err := c.checkRecv(src, tag)
+	if err == nil && src == ProcNull {
+		return noProc(c), nullStatus(), nil
+	}
+	var m engine.Message
+	var st engine.Status
+	if err == nil {
+		m, st, err = c.e.Mprobe(c.context, c.worldRank(src), tag, c.scope)
+	}
+	if err != nil {
+		return Message{}, Status{}, c.fail("Mprobe", src, tag, err)
+	}
+	s := c.statusOf(st)
+	return Message{c, m, s.Source, s.Tag}, s, nil
+}
+
+// Improbe is Mprobe that does not block: false says that there is no such message now.
+func Improbe(c *Comm, src, tag int) (Message, Status, bool, error) {
+	err := c.checkRecv(src, tag)
+	if err == nil && src == ProcNull {
+		return noProc(c), nullStatus(), true, nil
+	}
+	var m engine.Message
+	var st engine.Status
+	var ok bool
+	if err == nil {
+		m, st, ok, err = c.e.Improbe(c.context, c.worldRank(src), tag)
+	}
+	if err != nil {
+		return Message{}, Status{}, false, c.fail("Improbe", src, tag, err)
+	}
+	if !ok {
+		return Message{}, Status{}, false, nil
+	}
+	s := c.statusOf(st)
+	return Message{c, m, s.Source, s.Tag}, s, true, nil
+}
+
+// Mrecv receives the message into buf and returns when it is there (MPI 4.1, 3.8.3); buf may be shorter or longer, as for Recv. *m is zero
+// afterwards. A message that was received already, through a copy too, gives ErrRequest.
+func Mrecv[T any](m *Message, buf []T) (Status, error) {
+	r, msg, err := imrecv("Mrecv", m, buf)
+	if err != nil {
+		return Status{}, err
+	}
+	st, err := r.c.e.Wait(r.h)
+	if err != nil {
+		err = msg.fail("Mrecv", err)
+	}
+	return r.c.statusOf(st), err
+}
+
+// Imrecv begins to receive the message into buf, which belongs to weft until the request is complete. *m is zero afterwards.
+func Imrecv[T any](m *Message, buf []T) (Request, error) {
+	r, _, err := imrecv("Imrecv", m, buf)
+	return r, err
+}
+
+func imrecv[T any](op string, m *Message, buf []T) (Request, Message, error) {
+	b, err := bytesOf(buf)
+	if m == nil || m.c == nil {
+		return Request{}, Message{}, asError(op, engine.ErrNoMessage)
+	}
+	if err == nil {
+		err = m.c.checkCall()
+	}
+	if err != nil {
+		return Request{}, *m, m.fail(op, err)
+	}
+	msg := *m
+	*m = Message{}
+	if msg.source == ProcNull {
+		return Request{engine.Null, msg.c}, msg, nil
+	}
+	h, err := msg.c.e.Imrecv(msg.m, b, sizeOf[T]())
+	r, err := msg.c.begun(h, err)
+	if err != nil {
+		return Request{}, msg, msg.fail(op, err)
+	}
+	return r, msg, nil
+}
+
+func (m *Message) fail(op string, err error) error { return m.c.fail(op, m.source, m.tag, err) }
+
+// noProc is MPI_MESSAGE_NO_PROC.
+func noProc(c *Comm) Message { return Message{c: c, source: ProcNull, tag: AnyTag} }

@@ -1,0 +1,143 @@
+package mpi
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/weft-mpi/weft/mpi/internal/engine"
+)
+
+// Persistent is a send or a receive that is set up once and begun again and again (MPI 4.1, 3.9). It is inactive at first; Start makes it
+// active, and it is inactive again when the request that Start returned has been used up.
+type Persistent struct {
+	c         *Comm
+	receive   bool
+	buf       []byte
+	elem      int
+	peer, tag int
+
+	mu    sync.Mutex
+	h     engine.Request // of the last Start
+	freed bool
+}
+
+// SendInit sets up a send of buf to rank dst (MPI 4.1, 3.9). Nothing is sent before Start; buf may be changed while it is inactive.
+func SendInit[T any](c *Comm, buf []T, dst, tag int) (*Persistent, error) {
+	b, err := bytesOf(buf)
+	if err == nil {
+		err = c.checkSend(dst, tag)
+	}
+	if err != nil {
+		return nil, c.fail("SendInit", dst, tag, err)
+	}
+	return &Persistent{c: c, buf: b, peer: dst, tag: tag}, nil
+}
+
+// RecvInit sets up a receive into buf from rank src, or AnySource, with tag, or AnyTag (MPI 4.1, 3.9). Nothing is received before Start;
+// buf belongs to weft while it is active.
+func RecvInit[T any](c *Comm, buf []T, src, tag int) (*Persistent, error) {
+	b, err := bytesOf(buf)
+	if err == nil {
+		err = c.checkRecv(src, tag)
+	}
+	if err != nil {
+		return nil, c.fail("RecvInit", src, tag, err)
+	}
+	return &Persistent{c: c, receive: true, buf: b, elem: sizeOf[T](), peer: src, tag: tag}, nil
+}
+
+// Start begins the operation, as Isend or Irecv would, and returns its request. Until that is used up another Start gives ErrRequest.
+func (p *Persistent) Start() (Request, error) {
+	if p == nil {
+		return Request{}, asError("Start", errNotSetUp)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r, err := p.start()
+	if err != nil {
+		return Request{}, p.c.fail("Start", p.peer, p.tag, err)
+	}
+	return r, nil
+}
+
+// Startall begins all of ps, in their order, and sets rs[i] to the request of ps[i] (MPI 4.1, 3.9). rs must be as long as ps at least. If one
+// of them is active or freed none is started. Should one fail otherwise, those before it have been started, and rs is zero from it on.
+func Startall(ps []*Persistent, rs []Request) error {
+	if len(rs) < len(ps) {
+		return asError("Startall", fmt.Errorf("%w: room for %d requests of %d", ErrCount, len(rs), len(ps)))
+	}
+	for i, p := range ps {
+		if p == nil {
+			return asError("Startall", fmt.Errorf("number %d: %w", i, errNotSetUp))
+		}
+		if err := p.startable(); err != nil {
+			return p.c.fail("Startall", p.peer, p.tag, fmt.Errorf("number %d: %w", i, err))
+		}
+	}
+	clear(rs[:len(ps)])
+	for i, p := range ps {
+		p.mu.Lock()
+		r, err := p.start()
+		p.mu.Unlock()
+		if err != nil {
+			return p.c.fail("Startall", p.peer, p.tag, fmt.Errorf("number %d: %w", i, err))
+		}
+		rs[i] = r
+	}
+	return nil
+}
+
+// Free ends the use of p; it cannot be started any more. If it is active, its request goes on to its end and can be waited for.
+func (p *Persistent) Free() error {
+	if p == nil {
+		return asError("Free", errNotSetUp)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.c == nil:
+		return asError("Free", errNotSetUp)
+	case p.freed:
+		return p.c.fail("Free", p.peer, p.tag, errFreed)
+	}
+	p.freed, p.buf = true, nil
+	return nil
+}
+
+var (
+	errNotSetUp = fmt.Errorf("%w: a Persistent comes from SendInit or RecvInit", ErrRequest)
+	errFreed    = fmt.Errorf("%w: it has been freed", ErrRequest)
+	errActive   = fmt.Errorf("%w: it is active: wait for the request of its last Start first", ErrRequest)
+)
+
+func (p *Persistent) startable() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ready()
+}
+
+// ready tells whether it can be started. The lock is held.
+func (p *Persistent) ready() error {
+	switch {
+	case p.c == nil:
+		return errNotSetUp
+	case p.freed:
+		return errFreed
+	case p.c.e.Live(p.h):
+		return errActive
+	}
+	return p.c.checkCall()
+}
+
+func (p *Persistent) start() (r Request, err error) {
+	if err := p.ready(); err != nil {
+		return Request{}, err
+	}
+	if p.receive {
+		r, err = p.c.irecv(p.buf, p.peer, p.tag, p.elem)
+	} else {
+		r, err = p.c.isend(p.buf, p.peer, p.tag, false)
+	}
+	p.h = r.h
+	return r, err
+}

@@ -1,0 +1,192 @@
+package mpi
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/weft-mpi/weft/mpi/internal/engine"
+)
+
+// The calls for several requests (MPI 4.1, 3.7.5). What they complete they replace in the slice by the zero Request, as MPI does with
+// MPI_REQUEST_NULL, so that the slice can be given to them again. Zero requests in it are inactive: they are passed over. One that was used
+// up before counts as complete, with ErrRequest.
+
+// Waitall waits for every request, whatever becomes of the others, and returns the first failure by index. Every request is
+// complete and zero afterwards.
+func Waitall(rs []Request) error { return waitall("Waitall", rs, nil) }
+
+// WaitallStatus is Waitall that sets st[i] to the status of each rs[i] that was active. Status.Err tells of each whether it failed. st must
+// be as long as rs at least.
+func WaitallStatus(rs []Request, st []Status) error {
+	if err := enough("WaitallStatus", rs, st); err != nil {
+		return err
+	}
+	return waitall("WaitallStatus", rs, st)
+}
+
+func waitall(op string, rs []Request, st []Status) error {
+	var first error
+	for i, r := range rs {
+		if r.c == nil {
+			continue
+		}
+		s, err := r.wait(op)
+		if err != nil && first == nil {
+			first = err
+		}
+		if st != nil {
+			s.err = err
+			st[i] = s
+		}
+		rs[i] = Request{}
+	}
+	return first
+}
+
+// Waitany waits until one of the requests is complete, and returns its index, its status and its error. The index is -1, at once, when
+// none is active. If several are complete it is the lowest.
+func Waitany(rs []Request) (int, Status, error) {
+	i, st, _, err := anyOf("Waitany", rs, true)
+	return i, st, err
+}
+
+// Testany is Waitany that does not block: false says that active requests are there and none is complete. When none is active it is
+// true, with an index of -1.
+func Testany(rs []Request) (int, Status, bool, error) { return anyOf("Testany", rs, false) }
+
+func anyOf(op string, rs []Request, wait bool) (at int, st Status, ok bool, err error) {
+	at = -1
+	e := engineOf(rs)
+	if e == nil {
+		return at, Status{}, true, nil
+	}
+	handle := func(i int) engine.Request { return rs[i].h }
+	take := func(i int, s engine.Status, failure error) {
+		at = i
+		st, err = rs[i].taken(op, s, failure)
+		rs[i] = Request{}
+	}
+	if wait {
+		e.WaitSome(len(rs), handle, 1, take)
+		return at, st, true, err
+	}
+	_, active := e.TestSome(len(rs), handle, 1, take)
+	return at, st, at >= 0 || !active, err
+}
+
+// Waitsome waits until at least one of the requests is complete, and returns the indices of all that are, in ascending order, in the
+// memory of done, which is enlarged as needed. There are none when no request is active. The error is the first failure by index; the others
+// that are complete are complete all the same.
+func Waitsome(rs []Request, done []int) ([]int, error) {
+	return someOf("Waitsome", rs, done, nil, true)
+}
+
+// WaitsomeStatus is Waitsome that sets st[i] to the status of rs[i] for each index i that it returns; Status.Err tells of each whether it
+// failed. st must be as long as rs at least.
+func WaitsomeStatus(rs []Request, done []int, st []Status) ([]int, error) {
+	if err := enough("WaitsomeStatus", rs, st); err != nil {
+		return done[:0], err
+	}
+	return someOf("WaitsomeStatus", rs, done, st, true)
+}
+
+// Testsome is Waitsome that does not block: it returns no index when none is complete.
+func Testsome(rs []Request, done []int) ([]int, error) {
+	return someOf("Testsome", rs, done, nil, false)
+}
+
+// TestsomeStatus is WaitsomeStatus that does not block.
+func TestsomeStatus(rs []Request, done []int, st []Status) ([]int, error) {
+	if err := enough("TestsomeStatus", rs, st); err != nil {
+		return done[:0], err
+	}
+	return someOf("TestsomeStatus", rs, done, st, false)
+}
+
+func someOf(op string, rs []Request, done []int, st []Status, wait bool) ([]int, error) {
+	done = slices.Grow(done[:0], len(rs))
+	e := engineOf(rs)
+	if e == nil {
+		return done, nil
+	}
+	var first error
+	handle := func(i int) engine.Request { return rs[i].h }
+	take := func(i int, s engine.Status, failure error) {
+		status, err := rs[i].taken(op, s, failure)
+		if first == nil {
+			first = err
+		}
+		if st != nil {
+			st[i] = status
+		}
+		done = append(done, i)
+		rs[i] = Request{}
+	}
+	if wait {
+		e.WaitSome(len(rs), handle, len(rs), take)
+	} else {
+		e.TestSome(len(rs), handle, len(rs), take)
+	}
+	return done, first
+}
+
+// Testall tells whether all of the requests are complete. If they are, they are used up, and it returns the first failure by index; if
+// not, nothing has happened to any. It does not block.
+func Testall(rs []Request) (bool, error) { return testall("Testall", rs, nil) }
+
+// TestallStatus is Testall that, if all are complete, sets st[i] to the status of each rs[i] that was active. st must be as long as rs at
+// least.
+func TestallStatus(rs []Request, st []Status) (bool, error) {
+	if err := enough("TestallStatus", rs, st); err != nil {
+		return false, err
+	}
+	return testall("TestallStatus", rs, st)
+}
+
+func testall(op string, rs []Request, st []Status) (bool, error) {
+	var first error
+	if e := engineOf(rs); e != nil {
+		handle := func(i int) engine.Request { return rs[i].h }
+		take := func(i int, s engine.Status, failure error) {
+			status, err := rs[i].taken(op, s, failure)
+			if first == nil {
+				first = err
+			}
+			if st != nil {
+				st[i] = status
+			}
+			rs[i] = Request{}
+		}
+		if !e.TestAll(len(rs), handle, take) {
+			return false, nil
+		}
+	}
+	return true, first
+}
+
+// taken is the outcome of a request that the engine has given back.
+func (r Request) taken(op string, s engine.Status, err error) (Status, error) {
+	st := r.c.statusOf(s)
+	if err != nil {
+		st.err = r.c.fail(op, NoPeer, NoPeer, err)
+	}
+	return st, st.err
+}
+
+// engineOf finds the engine in which requests live; nil if none is active.
+func engineOf(rs []Request) *engine.Engine {
+	for i := range rs {
+		if rs[i].c != nil {
+			return rs[i].c.e
+		}
+	}
+	return nil
+}
+
+// enough refuses statuses that are fewer than the requests.
+func enough(op string, rs []Request, st []Status) error {
+	if len(st) < len(rs) {
+		return asError(op, fmt.Errorf("%w: %d statuses for %d requests", ErrCount, len(st), len(rs)))
+	}
+	return nil
+}

@@ -1,0 +1,162 @@
+package mpi_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/weft-mpi/weft/mpi"
+)
+
+func TestWithContext(t *testing.T) { ranks(t, 2, withContext) }
+
+// asleep runs call, and end when it has gone to sleep.
+func asleep(world *mpi.Comm, end func(), call func() error) error {
+	before := world.Stats().Sleeps
+	result := make(chan error, 1)
+	go func() { result <- call() }()
+	for world.Stats().Sleeps == before {
+		time.Sleep(time.Millisecond)
+	}
+	end()
+	return <-result
+}
+
+var errEnough = errors.New("enough of it")
+
+// Every blocking call ends with the context of its handle; buffers and communicator are good for more afterwards.
+var withContext = body("with context", func(_ context.Context, world *mpi.Comm) error {
+	me, other := world.Rank(), 1-world.Rank()
+	before := goleak.IgnoreCurrent()
+	buf := make([]int64, 5000)
+	calls := []struct {
+		name string
+		call func(c *mpi.Comm) error
+	}{
+		{"Recv", func(c *mpi.Comm) error { _, err := mpi.Recv(c, buf, other, 1); return err }},
+		{"Recv", func(c *mpi.Comm) error { _, err := mpi.Recv(c, buf, mpi.AnySource, mpi.AnyTag); return err }},
+		{"Send", func(c *mpi.Comm) error { return mpi.Send(c, buf, other, 2) }},
+		{"Ssend", func(c *mpi.Comm) error { return mpi.Ssend(c, buf[:1], other, 2) }},
+		{"Ssend", func(c *mpi.Comm) error { return mpi.Ssend(c, buf[:1], me, 2) }},
+		{"Sendrecv", func(c *mpi.Comm) error { _, err := mpi.Sendrecv(c, buf, other, 2, buf, other, 1); return err }},
+		{"Probe", func(c *mpi.Comm) error { _, err := mpi.Probe(c, other, 1); return err }},
+		{"Mprobe", func(c *mpi.Comm) error { _, _, err := mpi.Mprobe(c, mpi.AnySource, 1); return err }},
+		{"Wait", func(c *mpi.Comm) error {
+			r, err := mpi.Irecv(c, buf, other, 1)
+			if err != nil {
+				return err
+			}
+			_, err = r.Wait()
+			return err
+		}},
+		{"Waitany", func(c *mpi.Comm) error {
+			free, err := mpi.Irecv(world, buf[:1], other, 3)
+			if err != nil {
+				return err
+			}
+			bound, err := mpi.Issend(c, buf[1:2], other, 2)
+			if err != nil {
+				return err
+			}
+			i, _, err := mpi.Waitany([]mpi.Request{{}, free, bound})
+			cancelled := free.Cancel() // it has nothing to do with the context
+			st, waited := free.Wait()
+			if err := firstError(want("index", i, 2), cancelled, waited, want("cancelled", st.Cancelled(), true)); err != nil {
+				return err
+			}
+			return err
+		}},
+		{"Start", func(c *mpi.Comm) error {
+			p, err := mpi.RecvInit(c, buf, other, 1)
+			if err != nil {
+				return err
+			}
+			r, err := p.Start()
+			if err != nil {
+				return err
+			}
+			if _, err = r.Wait(); !errors.Is(err, errEnough) {
+				return fmt.Errorf("Wait: %w", err)
+			}
+			_, err = p.Start() // through a handle whose context has ended
+			return err
+		}},
+	}
+	for _, k := range calls {
+		if me == 0 {
+			ctx, cancel := context.WithCancelCause(context.Background())
+			c := world.WithContext(ctx)
+			err := asleep(world, func() { cancel(errEnough) }, func() error { return k.call(c) })
+			if err := firstError(wantMisuse(k.name, err, context.Canceled), wantMisuse(k.name, err, errEnough)); err != nil {
+				return err
+			}
+			if err := wantMisuse("Send", mpi.Send(c, buf, other, 0), errEnough); err != nil {
+				return err
+			}
+			for i := range buf {
+				buf[i] = 0 // the race detector, and the message below, would tell of one who still reads it
+			}
+			if err := mpi.Send(world, buf[:1], other, 99); err != nil {
+				return err
+			}
+		} else {
+			// It is behind all that was given up.
+			if _, err := mpi.Recv(world, buf, other, 99); err != nil {
+				return err
+			}
+			if err := want(k.name+": a message that was given up", unreceived(world), false); err != nil {
+				return err
+			}
+		}
+		if err := mpi.Barrier(world); err != nil {
+			return err
+		}
+	}
+
+	// A collective that one rank gives up, and then the other; the next one is in step again.
+	ctx, cancel := context.WithCancel(context.Background())
+	past, stop := context.WithTimeout(context.Background(), -1)
+	defer stop()
+	if me == 0 {
+		err := asleep(world, cancel, func() error { return mpi.Bcast(world.WithContext(ctx), buf, 1) })
+		if err := firstError(wantMisuse("Bcast", err, context.Canceled), mpi.Send(world, buf[:1], other, 0)); err != nil {
+			return err
+		}
+	} else {
+		cancel()
+		if _, err := mpi.Recv(world, buf[:1], other, 0); err != nil {
+			return err
+		}
+		soon, stop := context.WithTimeout(context.Background(), 20*time.Millisecond)
+		defer stop()
+		if err := wantMisuse("Bcast", mpi.Bcast(world.WithContext(soon), buf, 1), context.DeadlineExceeded); err != nil {
+			return err
+		}
+	}
+	if err := wantMisuse("Barrier", mpi.Barrier(world.WithContext(past)), context.DeadlineExceeded); err != nil {
+		return err
+	}
+	sum := make([]int, 1)
+	if err := mpi.Allreduce(world, []int{me + 1}, sum, mpi.Sum[int]()); err != nil {
+		return err
+	}
+	never := world.WithContext(context.Background())
+	//lint:ignore SA1012 a nil context is one that never ends
+	nothing := never.WithContext(nil) //nolint:staticcheck
+	err := firstError(want("sum", sum[0], 3), mpi.Barrier(never), mpi.Barrier(nothing),
+		want("messages that nobody received", unreceived(world), false))
+	if err != nil {
+		return err
+	}
+	return goleak.Find(before)
+})
+
+// unreceived tells whether a message is there.
+func unreceived(c *mpi.Comm) bool {
+	_, ok, err := mpi.Iprobe(c, mpi.AnySource, mpi.AnyTag)
+	return ok || err != nil
+}

@@ -1,0 +1,140 @@
+package rendezvous_test
+
+import (
+	"encoding/binary"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/eager"
+	"github.com/weft-mpi/weft/rendezvous"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// TestRTS_EveryFieldComesBack, and what no announcement can be is refused.
+func TestRTS_EveryFieldComesBack(t *testing.T) {
+	good := rendezvous.RTS{Context: 0x01020304, Tag: 0x11121314, Source: rendezvous.Source{
+		ID: 0x2122232425262728, Key: 0x3132333435363738, Offset: 0x4142434445, Length: 1 << 46,
+	}}
+	b := good.Append([]byte("before"))[6:]
+	require.Len(t, b, 40)
+	got, err := rendezvous.ParseRTS(b)
+	require.NoError(t, err)
+	require.Equal(t, good, got)
+	for i := range b {
+		_, err := rendezvous.ParseRTS(b[:i])
+		require.ErrorIs(t, err, transport.ErrProtocol)
+	}
+	_, err = rendezvous.ParseRTS(append(b, 0))
+	require.ErrorIs(t, err, transport.ErrProtocol)
+	for _, change := range []func(*rendezvous.RTS){
+		func(r *rendezvous.RTS) { r.Tag = -1 },
+		func(r *rendezvous.RTS) { r.Tag = math.MinInt32 },
+		func(r *rendezvous.RTS) { r.Offset = 1<<46 + 1 },
+		func(r *rendezvous.RTS) { r.Length = 1<<46 + 1 },
+		func(r *rendezvous.RTS) { r.Length = math.MaxUint64 },
+	} {
+		bad := good
+		change(&bad)
+		_, err := rendezvous.ParseRTS(bad.Append(nil))
+		require.ErrorIs(t, err, transport.ErrProtocol, "%+v", bad)
+	}
+}
+
+// FuzzRTS: what is accepted is what Append writes, with a length that an int can hold and an end that does not go over.
+func FuzzRTS(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(rendezvous.RTS{Context: 1, Tag: 2, Source: rendezvous.Source{ID: 3, Key: 4, Offset: 5, Length: 6}}.Append(nil))
+	f.Add(rendezvous.RTS{Tag: -1}.Append(nil))
+	for _, s := range oddSources {
+		f.Add(rendezvous.RTS{Source: s}.Append(nil))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := rendezvous.ParseRTS(b)
+		if err != nil {
+			require.ErrorIs(t, err, transport.ErrProtocol)
+			return
+		}
+		require.Equal(t, b, r.Append(nil))
+		require.GreaterOrEqual(t, r.Tag, int32(0))
+		require.LessOrEqual(t, r.Length, uint64(1<<46))
+		require.GreaterOrEqual(t, r.Offset+r.Length, r.Offset)
+	})
+}
+
+// oddSources are on the edge of what can be, and beyond it.
+var oddSources = []rendezvous.Source{
+	{Offset: math.MaxUint64, Length: 2}, {Length: 1 << 46}, {Length: 1<<46 + 1}, {Offset: 1 << 46}, {Offset: 1<<46 + 1},
+}
+
+// FuzzSource: what is accepted is what Append writes, with bounds that an int can hold.
+func FuzzSource(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(rendezvous.Source{ID: math.MaxUint64, Key: 4, Offset: 5, Length: 6}.Append(nil))
+	f.Add(append(rendezvous.Source{}.Append(nil), 0))
+	for _, s := range oddSources {
+		f.Add(s.Append(nil))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := rendezvous.ParseSource(b)
+		if err != nil {
+			require.ErrorIs(t, err, transport.ErrProtocol)
+			require.True(t, len(b) != 32 || binary.LittleEndian.Uint64(b[16:]) > 1<<46 || binary.LittleEndian.Uint64(b[24:]) > 1<<46)
+			return
+		}
+		require.Equal(t, b, s.Append(nil))
+		require.LessOrEqual(t, max(s.Length, s.Offset), uint64(1<<46))
+	})
+}
+
+// FuzzFIN answers open announcements with any immediates: one that names an open announcement gives its token, once; any other is the
+// peer's error.
+func FuzzFIN(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0})
+	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0})
+	f.Add([]byte{2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0})
+	f.Add([]byte{255, 255, 0, 0, 0, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		l := open(t, rendezvous.FetcherConfig{})
+		open := map[uint64]uint64{} // token by immediate
+		announce := func(token uint64, n int) {
+			ok, err := l.a.ann.Announce(l.a.ch, eager.Envelope{}, pattern(0, 0, n), token, false)
+			require.NoError(t, err)
+			require.True(t, ok)
+			require.NoError(t, l.Drive())
+			_, body, ok, err := l.b.ch.Next()
+			require.NoError(t, err)
+			require.True(t, ok)
+			rts, err := rendezvous.ParseRTS(body)
+			require.NoError(t, err)
+			l.b.ch.Release()
+			_, err = l.b.ch.Progress()
+			require.NoError(t, err)
+			require.NoError(t, l.Drive())
+			_, _, _, err = l.a.ch.Next()
+			require.NoError(t, err)
+			open[rts.ID] = token
+		}
+		for i := range uint64(4) {
+			announce(i, int(i))
+		}
+		for next := uint64(4); len(b) >= 8; b = b[8:] {
+			imm := binary.LittleEndian.Uint64(b)
+			token, err := l.a.ann.Finished(l.a.ch, imm)
+			want, is := open[imm]
+			if !is {
+				require.ErrorIs(t, err, transport.ErrProtocol)
+				continue
+			}
+			require.NoError(t, err)
+			require.Equal(t, want, token)
+			delete(open, imm)
+			announce(next, 1) // in the place that is free now
+			next++
+		}
+		require.Equal(t, len(open), l.a.ann.Outstanding(l.a.ch))
+		require.NoError(t, l.a.ann.Fail(l.a.ch, func(uint64) {}))
+		l.close(t)
+	})
+}

@@ -1,0 +1,280 @@
+package rendezvous_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/channel/channeltest"
+	"github.com/weft-mpi/weft/eager"
+	"github.com/weft-mpi/weft/rendezvous"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// pattern is n bytes of message seq from a rank.
+func pattern(rank, seq, n int) []byte {
+	b := make([]byte, n)
+	h := uint64(rank+1)*0x9e3779b97f4a7c15 ^ uint64(seq+1)*0xbf58476d1ce4e5b9
+	for i := range b {
+		b[i] = byte((h ^ uint64(i+1)*0x94d049bb133111eb) >> 32)
+	}
+	return b
+}
+
+// node is one rank: it announces, fetches what is announced to it in the order of arrival, and counts how often each token comes back.
+type node struct {
+	rank int
+	ch   *channel.Channel
+	ann  *rendezvous.Announcer
+	fet  *rendezvous.Fetcher
+	poll func([]transport.WC) int
+
+	size     func(rts rendezvous.RTS) int // of the buffer for a message
+	cut      func(buf []byte) [][]byte    // of it, into those that Start is given; nil for one
+	rts      []rendezvous.RTS             // that came
+	buffers  [][]byte                     // for each of them; its index is the token
+	fetched  []int                        // times that a token of a buffer came back, or that there was nothing to read
+	sources  [][]byte                     // announced; the index is the token
+	finished []int                        // times that a token of a source came back
+	recvs    int                          // posted for FINs
+}
+
+// announce announces bytes if there is room.
+func (n *node) announce(b []byte, more bool) (bool, error) {
+	env := eager.Envelope{Context: 1, Tag: int32(len(n.sources))}
+	ok, err := n.ann.Announce(n.ch, env, b, uint64(len(n.sources)), more)
+	if ok {
+		n.sources, n.finished = append(n.sources, b), append(n.finished, 0)
+	}
+	return ok, err
+}
+
+// receive takes at most max messages out of the ring and begins to fetch them.
+func (n *node) receive(max int) error {
+	for range max {
+		kind, body, ok, err := n.ch.Next()
+		if err != nil || !ok {
+			return err
+		}
+		if kind != channel.RTS {
+			return fmt.Errorf("a message of %v", kind)
+		}
+		rts, err := rendezvous.ParseRTS(body)
+		if err != nil {
+			return err
+		}
+		n.ch.Release()
+		if rts.Tag != int32(len(n.rts)) {
+			return fmt.Errorf("message %d came as number %d", rts.Tag, len(n.rts))
+		}
+		buf := make([]byte, n.size(rts))
+		token := len(n.buffers)
+		n.rts, n.buffers, n.fetched = append(n.rts, rts), append(n.buffers, buf), append(n.fetched, 0)
+		done, err := n.fet.Start(n.ch, rts.Source, n.bufs(buf), uint64(token))
+		if done {
+			n.fetched[token]++
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *node) bufs(buf []byte) [][]byte {
+	if n.cut == nil {
+		return [][]byte{buf}
+	}
+	return n.cut(buf)
+}
+
+// cutter cuts buffers anywhere, into empty ones, too.
+func cutter(rng *rand.Rand) func(buf []byte) [][]byte {
+	return func(buf []byte) (bufs [][]byte) {
+		for rng.IntN(4) > 0 {
+			n := rng.IntN(len(buf) + 1)
+			bufs, buf = append(bufs, buf[:n]), buf[n:]
+		}
+		return append(bufs, buf)
+	}
+}
+
+// complete takes at most max completions.
+func (n *node) complete(max int) error {
+	wcs := make([]transport.WC, max)
+	for _, wc := range wcs[:n.poll(wcs)] {
+		switch {
+		case wc.Err != nil:
+			return wc.Err
+		case wc.Op == transport.OpRecv:
+			token, err := n.ann.Finished(n.ch, wc.Imm)
+			if err != nil {
+				return err
+			}
+			n.finished[token]++
+		case rendezvous.Owns(wc.ID):
+			token, done, err := n.fet.Completed(&wc)
+			if done {
+				n.fetched[token]++
+			}
+			if err != nil {
+				return err
+			}
+		default:
+			return fmt.Errorf("a completion of nobody: %+v", wc)
+		}
+	}
+	return nil
+}
+
+// work does all that can be done at once.
+func (n *node) work(t testing.TB) {
+	t.Helper()
+	require.NoError(t, n.receive(1<<20))
+	require.NoError(t, n.complete(1<<10))
+	require.NoError(t, n.fet.Progress(n.ch))
+	_, err := n.ch.Progress()
+	require.NoError(t, err)
+}
+
+// check tells what is wrong with what has come from a peer that sent all and got all its buffers back.
+func (n *node) check(peer *node) error {
+	if len(n.rts) != len(peer.sources) {
+		return fmt.Errorf("%d messages came of %d", len(n.rts), len(peer.sources))
+	}
+	for i, buf := range n.buffers {
+		want := peer.sources[i][:min(len(buf), len(peer.sources[i]))]
+		rest := buf[len(want):]
+		switch {
+		case n.fetched[i] != 1:
+			return fmt.Errorf("the token of message %d came back %d times", i, n.fetched[i])
+		case peer.finished[i] != 1:
+			return fmt.Errorf("the token of announcement %d came back %d times", i, peer.finished[i])
+		case !bytes.Equal(buf[:len(want)], want):
+			return fmt.Errorf("message %d has wrong bytes", i)
+		case !bytes.Equal(rest, make([]byte, len(rest))):
+			return fmt.Errorf("behind message %d something was written", i)
+		}
+	}
+	if spare := n.recvs - len(n.sources); spare < 0 || spare > 1 {
+		return fmt.Errorf("%d Recvs for %d announcements", n.recvs, len(n.sources))
+	}
+	if open := peer.ann.Outstanding(peer.ch); open != 0 {
+		return fmt.Errorf("%d announcements are open", open)
+	}
+	return nil
+}
+
+// link is two nodes over a Pair.
+type link struct {
+	*channeltest.Pair
+	channeltest.Transcript
+	a, b *node
+}
+
+// counting is a queue pair that counts what it could not take, and the Recvs that were posted.
+type counting struct {
+	transport.QP
+	refused map[transport.Opcode]int
+	recvs   *int
+}
+
+func (q counting) PostRecv(wr *transport.RecvWR) error {
+	*q.recvs++
+	return q.QP.PostRecv(wr)
+}
+
+func (q counting) PostSend(wr *transport.SendWR) error {
+	err := q.QP.PostSend(wr)
+	if errors.Is(err, transport.ErrQueueFull) {
+		q.refused[wr.Op]++
+	}
+	return err
+}
+
+func open(t testing.TB, conf rendezvous.FetcherConfig) *link { return openPhases(t, nil, conf) }
+
+// openPhases has the channel's phases be others than the usual.
+func openPhases(t testing.TB, phases []int, conf rendezvous.FetcherConfig) *link {
+	return openCounting(t, phases, conf, map[transport.Opcode]int{})
+}
+
+// openCounting has the requests counted for which the send queue was full.
+func openCounting(t testing.TB, phases []int, conf rendezvous.FetcherConfig, refused map[transport.Opcode]int) *link {
+	l := &link{Pair: channeltest.NewPair()}
+	l.a, l.b = newNode(0, l.A.PD(), conf), newNode(1, l.B.PD(), conf)
+	l.a.poll, l.b.poll = l.A.Poll, l.B.Poll
+	l.connect(t, channel.Config{Phases: phases}, refused)
+	return l
+}
+
+// connect gives the two nodes a channel.
+func (l *link) connect(t testing.TB, conf channel.Config, refused map[transport.Opcode]int) {
+	var err error
+	l.a.ch, err = channel.New(l.A.PD(), conf)
+	require.NoError(t, err)
+	l.b.ch, err = channel.New(l.B.PD(), conf)
+	require.NoError(t, err)
+	require.NoError(t, l.a.ch.Open(counting{l.A, refused, &l.a.recvs}, l.b.ch.Descriptor()))
+	require.NoError(t, l.b.ch.Open(counting{l.B, refused, &l.b.recvs}, l.a.ch.Descriptor()))
+}
+
+// beside makes a second channel between the two ranks, with the tables of the first.
+func (l *link) beside(t testing.TB) *link {
+	second := &link{Pair: l.Pair}
+	a, b := *l.a, *l.b
+	second.a, second.b = &a, &b
+	second.connect(t, channel.Config{}, map[transport.Opcode]int{})
+	return second
+}
+
+func newNode(rank int, pd transport.PD, conf rendezvous.FetcherConfig) *node {
+	return &node{
+		rank: rank, ann: rendezvous.NewAnnouncer(pd), fet: rendezvous.NewFetcher(pd, conf),
+		size: func(rts rendezvous.RTS) int { return int(rts.Length) },
+	}
+}
+
+// record starts the transcript.
+func (l *link) record() { l.Record(l.Pair, l.a.ch.Descriptor(), l.b.ch.Descriptor()) }
+
+// settle drives until nothing more happens, and checks that all has come. With say, passes are told apart in the transcript.
+func (l *link) settle(t testing.TB, say bool) {
+	t.Helper()
+	for pass := 1; ; pass++ {
+		before := l.Len()
+		if say {
+			l.Say("pass %d", pass)
+		}
+		mark := l.Len()
+		require.NoError(t, l.Drive())
+		l.a.work(t)
+		l.b.work(t)
+		if l.Len() == mark && l.a.check(l.b) == nil && l.b.check(l.a) == nil {
+			if say {
+				text := l.String()[:before]
+				l.Reset()
+				l.WriteString(text)
+			}
+			return
+		}
+		if pass == 10_000 {
+			t.Fatalf("no end: %v, %v", l.a.check(l.b), l.b.check(l.a))
+		}
+	}
+}
+
+// close ends the link: nothing may be left.
+func (l *link) close(t testing.TB) {
+	t.Helper()
+	require.Equal(t, 2, l.A.Regions(), "beside the rings")
+	require.Equal(t, 2, l.B.Regions(), "beside the rings")
+	require.NoError(t, l.a.ch.Close())
+	require.NoError(t, l.b.ch.Close())
+	require.Zero(t, l.A.Regions()+l.B.Regions())
+}

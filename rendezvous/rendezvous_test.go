@@ -1,0 +1,362 @@
+package rendezvous_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/eager"
+	"github.com/weft-mpi/weft/rendezvous"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// TestRendezvous_SendQueueFullAtEachPoint runs random messages both ways while the queue pairs take only a few requests at once, and one
+// or the other step is left out. RTS, READ and FIN each find the queue full at some time, and nothing is lost.
+func TestRendezvous_SendQueueFullAtEachPoint(t *testing.T) {
+	refused := map[transport.Opcode]int{}
+	for seed := range uint64(50) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		l := openCounting(t, nil, rendezvous.FetcherConfig{Piece: 1 + rng.IntN(64), Depth: 1 + rng.IntN(6)}, refused)
+		l.A.Depth, l.B.Depth = 1+rng.IntN(4), 1+rng.IntN(4)
+		nodes := [2]*node{l.a, l.b}
+		for _, n := range nodes {
+			n.size = func(rts rendezvous.RTS) int { return max(0, int(rts.Length)+20-rng.IntN(60)) }
+			n.cut = cutter(rng)
+		}
+		const total = 40
+		for steps := 0; ; steps++ {
+			if steps == 100_000 {
+				t.Fatalf("seed %d: no end: %v, %v", seed, l.a.check(l.b), l.b.check(l.a))
+			}
+			n := nodes[rng.IntN(2)]
+			var err error
+			switch rng.IntN(5) {
+			case 0:
+				if len(n.sources) < total {
+					_, err = n.announce(pattern(n.rank, len(n.sources), rng.IntN(300)), rng.IntN(2) == 0)
+				}
+			case 1:
+				err = n.receive(1 + rng.IntN(3))
+			case 2:
+				err = n.complete(1 + rng.IntN(3))
+			case 3:
+				err = l.Drive()
+			case 4:
+				_, err = n.ch.Progress()
+				err = errors.Join(err, n.fet.Progress(n.ch))
+			}
+			if err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			if steps%64 == 0 && len(l.a.sources)+len(l.b.sources) == 2*total && l.a.check(l.b) == nil && l.b.check(l.a) == nil {
+				break
+			}
+		}
+		l.close(t)
+	}
+	for _, op := range []transport.Opcode{transport.OpWrite, transport.OpRead, transport.OpWriteImm} {
+		require.Greater(t, refused[op], 50, "opcode %d", op)
+	}
+}
+
+// TestRendezvous_MaxAnnounced: no more are announced, until one is finished.
+func TestRendezvous_MaxAnnounced(t *testing.T) {
+	l := open(t, rendezvous.FetcherConfig{Depth: 200})
+	for i := 0; i < rendezvous.MaxAnnounced; {
+		ok, err := l.a.announce(pattern(0, i, 50), false)
+		require.NoError(t, err)
+		if ok {
+			i++
+			require.Equal(t, i, l.a.ann.Outstanding(l.a.ch))
+			continue
+		}
+		// Credits, or the ring grows for want of them: B takes the announcements and does not read.
+		require.NoError(t, l.Drive())
+		require.NoError(t, l.a.receive(1))
+		require.NoError(t, l.b.receive(1<<20))
+		for _, n := range []*node{l.a, l.b} {
+			_, err = n.ch.Progress()
+			require.NoError(t, err)
+		}
+	}
+	require.NotNil(t, l.a.ch.ReserveControl(40), "it is not for want of credits")
+	regions := l.A.Regions()
+	ok, err := l.a.announce(pattern(0, rendezvous.MaxAnnounced, 50), false)
+	require.NoError(t, err)
+	require.False(t, ok)
+	require.Equal(t, regions, l.A.Regions())
+	for l.a.ann.Outstanding(l.a.ch) == rendezvous.MaxAnnounced {
+		require.NoError(t, l.Drive())
+		l.a.work(t)
+		l.b.work(t)
+	}
+	ok, err = l.a.announce(pattern(0, rendezvous.MaxAnnounced, 50), false)
+	require.NoError(t, err)
+	require.True(t, ok)
+	l.settle(t, false)
+	l.close(t)
+}
+
+// TestFIN_ThatNamesNothing is the peer's error, and leaves what is announced as it is: an index that was never used, one that is free, an
+// earlier generation of one in use, another channel's, bits that no FIN has.
+func TestFIN_ThatNamesNothing(t *testing.T) {
+	l, other := open(t, rendezvous.FetcherConfig{}), open(t, rendezvous.FetcherConfig{})
+	refused := func(c *channel.Channel, imm uint64) {
+		t.Helper()
+		_, err := l.a.ann.Finished(c, imm)
+		require.ErrorIs(t, err, transport.ErrProtocol)
+		require.ErrorContains(t, err, fmt.Sprintf("%#x", imm))
+	}
+	refused(l.a.ch, 0)
+	var old []uint64
+	for range 3 {
+		ok, err := l.a.announce(pattern(0, 0, 9), false)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.NoError(t, l.Drive())
+		_, body, ok, err := l.b.ch.Next()
+		require.NoError(t, err)
+		require.True(t, ok)
+		rts, err := rendezvous.ParseRTS(body)
+		require.NoError(t, err)
+		l.b.ch.Release()
+		imm := rts.ID
+		require.NotContains(t, old, imm)
+		for _, o := range old {
+			refused(l.a.ch, o)
+		}
+		refused(other.a.ch, imm)
+		for bit := range 64 {
+			refused(l.a.ch, imm^1<<bit)
+		}
+		require.Equal(t, 1, l.a.ann.Outstanding(l.a.ch))
+		require.Equal(t, 3, l.A.Regions())
+		token, err := l.a.ann.Finished(l.a.ch, imm)
+		require.NoError(t, err)
+		require.Equal(t, uint64(len(l.a.sources)-1), token)
+		refused(l.a.ch, imm)
+		old = append(old, imm)
+	}
+	l.close(t)
+	other.close(t)
+}
+
+// TestFail_InEachState cuts the connection after every number of steps of a run with everything in it: announced, half read, read, FIN on
+// its way or owed. Each token comes back exactly once, nothing stays registered, and what completes later is nobody's.
+func TestFail_InEachState(t *testing.T) {
+	lost := errors.New("cut")
+	seen := map[string]int{}
+	for cut := 0; ; cut++ {
+		for _, depth := range []int{1, 2, 256} {
+			l := open(t, rendezvous.FetcherConfig{Piece: 10, Depth: 3})
+			l.A.Depth, l.B.Depth = depth, depth
+			nodes := [2]*node{l.a, l.b}
+			step := 0
+			over := false
+			for ; step < cut && !over; step++ {
+				n := nodes[step%2]
+				switch step / 2 % 5 {
+				case 0:
+					if i := len(n.sources); i < 6 {
+						_, err := n.announce(pattern(n.rank, i, i*11), false)
+						require.NoError(t, err)
+					}
+				case 1, 3:
+					require.NoError(t, l.Drive())
+				case 2:
+					require.NoError(t, n.receive(1))
+				case 4:
+					require.NoError(t, n.complete(2))
+					require.NoError(t, n.fet.Progress(n.ch))
+				}
+				over = len(l.a.sources)+len(l.b.sources) == 12 && l.a.check(l.b) == nil && l.b.check(l.a) == nil
+			}
+			l.A.Abort(lost)
+			for _, n := range nodes {
+				require.NoError(t, n.ann.Fail(n.ch, func(token uint64) { n.finished[token]++; seen["announced"]++ }))
+				require.NoError(t, n.fet.Fail(n.ch, func(token uint64) { n.fetched[token]++; seen["being read"]++ }))
+				for _, times := range [][]int{n.finished, n.fetched} {
+					for token, k := range times {
+						require.Equal(t, 1, k, "cut after %d steps: token %d", cut, token)
+					}
+				}
+				require.Zero(t, n.ann.Outstanding(n.ch))
+				none := func(token uint64) { t.Fatalf("token %d comes back again", token) }
+				require.NoError(t, n.ann.Fail(n.ch, none))
+				require.NoError(t, n.fet.Fail(n.ch, none))
+				require.NoError(t, n.fet.Progress(n.ch))
+				var wcs [512]transport.WC
+				for _, wc := range wcs[:n.poll(wcs[:])] {
+					if !rendezvous.Owns(wc.ID) {
+						continue
+					}
+					_, done, err := n.fet.Completed(&wc)
+					require.NoError(t, err)
+					require.False(t, done)
+					seen["completed late"]++
+				}
+				require.NoError(t, n.ch.Fail(lost))
+				ok, err := n.announce([]byte{1}, false)
+				require.NoError(t, err)
+				require.False(t, ok)
+			}
+			require.Zero(t, l.A.Regions()+l.B.Regions(), "cut after %d steps", cut)
+			if over && depth == 1 {
+				require.Greater(t, seen["announced"], 100)
+				require.Greater(t, seen["being read"], 100)
+				require.Greater(t, seen["completed late"], 100)
+				return
+			}
+			require.Less(t, cut, 2000)
+		}
+	}
+}
+
+// TestFail_OfOneChannel leaves what another channel of the same rank announces and fetches as it is.
+func TestFail_OfOneChannel(t *testing.T) {
+	l := open(t, rendezvous.FetcherConfig{Piece: 7, Depth: 2})
+	second := l.beside(t) // between the same two ranks, so that all tables are shared
+	for i := range 5 {
+		for _, n := range []*node{l.a, l.b, second.a, second.b} {
+			ok, err := n.announce(pattern(n.rank, i, 30), false)
+			require.NoError(t, err)
+			require.True(t, ok)
+		}
+	}
+	require.NoError(t, l.Drive())
+	for _, n := range []*node{l.a, l.b, second.a, second.b} {
+		require.NoError(t, n.receive(3))
+	}
+	require.NoError(t, l.Drive())
+	for _, n := range []*node{second.a, second.b} {
+		given := 0
+		require.NoError(t, n.ann.Fail(n.ch, func(token uint64) { n.finished[token]++ }))
+		require.NoError(t, n.fet.Fail(n.ch, func(token uint64) { n.fetched[token]++; given++ }))
+		require.Equal(t, []int{1, 1, 1, 1, 1}, n.finished)
+		require.Equal(t, []int{1, 1, 1}, n.fetched)
+		require.Equal(t, 3, given)
+		require.Equal(t, 5, n.ann.Outstanding(l.a.ch)+n.ann.Outstanding(l.b.ch))
+	}
+	l.settle(t, false)
+	require.NoError(t, second.a.ch.Fail(nil))
+	require.NoError(t, second.b.ch.Fail(nil))
+	l.close(t)
+}
+
+// TestStart_ReadsFromTheOffset that the RTS has, though weft's own announcements begin at 0.
+func TestStart_ReadsFromTheOffset(t *testing.T) {
+	l := open(t, rendezvous.FetcherConfig{Piece: 7, Depth: 2})
+	src, dst := pattern(0, 0, 200), make([]byte, 60)
+	mr, err := l.A.PD().Register(src, transport.RemoteRead)
+	require.NoError(t, err)
+	require.NoError(t, l.A.PostRecv(&transport.RecvWR{}))
+	done, err := l.b.fet.Start(l.b.ch, rendezvous.Source{ID: 9, Key: mr.Key(), Offset: 100, Length: 50}, [][]byte{dst}, 3)
+	require.NoError(t, err)
+	for !done {
+		require.NoError(t, l.Drive())
+		var wcs [2]transport.WC
+		n := l.B.Poll(wcs[:])
+		require.Positive(t, n)
+		for _, wc := range wcs[:n] {
+			token, end, err := l.b.fet.Completed(&wc)
+			require.NoError(t, err)
+			if done = end; done {
+				require.Equal(t, uint64(3), token)
+			}
+		}
+	}
+	require.Equal(t, append(src[100:150:150], make([]byte, 10)...), dst)
+	require.NoError(t, l.Drive())
+	var wcs [1]transport.WC
+	require.Equal(t, 1, l.A.Poll(wcs[:]))
+	require.Equal(t, uint64(9), wcs[0].Imm)
+	require.NoError(t, mr.Deregister())
+	l.close(t)
+}
+
+// TestCompleted_OfAnEarlierTransfer, or of nobody, changes nothing.
+func TestCompleted_OfAnEarlierTransfer(t *testing.T) {
+	l := open(t, rendezvous.FetcherConfig{Piece: 10, Depth: 1})
+	var ids []uint64
+	for i := range 3 {
+		ok, err := l.a.announce(pattern(0, i, 20), false)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.NoError(t, l.Drive())
+		require.NoError(t, l.b.receive(1))
+		for _, id := range append(ids, 0, 1, ^uint64(0), 0x52<<56|99) {
+			_, done, err := l.b.fet.Completed(&transport.WC{ID: id, Op: transport.OpRead, Bytes: 20})
+			require.NoError(t, err)
+			require.False(t, done)
+		}
+		require.NoError(t, l.Drive())
+		var wc [1]transport.WC
+		require.Equal(t, 1, l.B.Poll(wc[:]))
+		require.NotContains(t, ids, wc[0].ID)
+		ids = append(ids, wc[0].ID)
+		_, done, err := l.b.fet.Completed(&wc[0])
+		require.NoError(t, err)
+		require.False(t, done)
+		l.settle(t, false)
+	}
+	l.close(t)
+}
+
+// TestRendezvous_NoAllocationInSteadyState counts both ends: announcement, READs, FIN.
+func TestRendezvous_NoAllocationInSteadyState(t *testing.T) {
+	l := open(t, rendezvous.FetcherConfig{Piece: 1000, Depth: 2})
+	src, dst := pattern(0, 0, 3500), make([]byte, 3500)
+	var wcs [8]transport.WC
+	fail := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	into := [][]byte{dst}
+	round := func() {
+		ok, err := l.a.ann.Announce(l.a.ch, eager.Envelope{Context: 1, Tag: 2}, src, 5, false)
+		if !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		fail(l.Drive())
+		_, body, ok, err := l.b.ch.Next()
+		if !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		rts, err := rendezvous.ParseRTS(body)
+		fail(err)
+		l.b.ch.Release()
+		_, err = l.b.fet.Start(l.b.ch, rts.Source, into, 6)
+		fail(err)
+		for done := false; !done; {
+			fail(l.Drive())
+			for _, wc := range wcs[:l.B.Poll(wcs[:])] {
+				token, end, err := l.b.fet.Completed(&wc)
+				fail(err)
+				if done = end; end && token != 6 {
+					t.Fatal(token)
+				}
+			}
+		}
+		fail(l.Drive())
+		if n := l.A.Poll(wcs[:]); n != 1 {
+			t.Fatal(n)
+		}
+		token, err := l.a.ann.Finished(l.a.ch, wcs[0].Imm)
+		if token != 5 || err != nil {
+			t.Fatal(token, err)
+		}
+		_, err = l.b.ch.Progress()
+		fail(err)
+		fail(l.Drive())
+		_, _, _, err = l.a.ch.Next()
+		fail(err)
+	}
+	require.Zero(t, testing.AllocsPerRun(300, round))
+	require.Equal(t, src, dst)
+	l.close(t)
+}

@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,13 +31,56 @@ type Ring struct {
 	Key, Generation uint64
 }
 
-// ReadRing takes a descriptor apart.
+// ReadRing takes a descriptor apart: the ring with which a channel begins.
 func ReadRing(d []byte) Ring {
 	slot := binary.LittleEndian.Uint32(d[20:])
 	return Ring{
 		SlotSize: slot, Lines: min(max(8*((slot+63)/64), 64), 126),
 		Key: binary.LittleEndian.Uint64(d[4:]), Generation: binary.LittleEndian.Uint64(d[12:]),
 	}
+}
+
+// Landing is where the answer to a question lands.
+type Landing struct {
+	Key, Offset, Generation uint64
+}
+
+// ReadQuestion takes the body of ENLARGE or SHRINK apart.
+func ReadQuestion(b []byte) (phase uint32, l Landing, err error) {
+	if len(b) != 28 {
+		return 0, Landing{}, fmt.Errorf("a question of %d bytes", len(b))
+	}
+	l = Landing{
+		Key: binary.LittleEndian.Uint64(b[4:]), Offset: binary.LittleEndian.Uint64(b[12:]), Generation: binary.LittleEndian.Uint64(b[20:]),
+	}
+	if l.Generation == 0 || l.Offset%64 != 0 {
+		return 0, Landing{}, fmt.Errorf("a landing place at %d with generation %d", l.Offset, l.Generation)
+	}
+	return binary.LittleEndian.Uint32(b), l, nil
+}
+
+// ReadAnswer takes apart what a Write puts in a landing place, and checks every word of it.
+func (l Landing) ReadAnswer(b []byte) (ack bool, phase uint8, r Ring, err error) {
+	word := func(at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
+	if len(b) != 64 {
+		return false, 0, Ring{}, fmt.Errorf("an answer of %d bytes", len(b))
+	}
+	sum := crc32.Checksum(append(append([]byte{}, b[8:20]...), b[24:56]...), crc32.MakeTable(crc32.Castagnoli))
+	ack, phase = b[8] == 1, b[9]
+	r = Ring{
+		SlotSize: binary.LittleEndian.Uint32(b[12:]), Lines: binary.LittleEndian.Uint32(b[16:]), Key: word(24), Generation: word(40),
+	}
+	switch {
+	case word(0) != l.Generation || word(56) != l.Generation:
+		err = fmt.Errorf("flags %#x and %#x where the question has %#x", word(0), word(56), l.Generation)
+	case binary.LittleEndian.Uint32(b[20:]) != sum:
+		err = fmt.Errorf("checksum %#x, not %#x", b[20:24], sum)
+	case !ack && (b[8] != 2 || r != Ring{}), b[10]|b[11] != 0, word(32)|word(48) != 0, ack && r.Generation == 0:
+		err = fmt.Errorf("an answer %x", b)
+	case ack && (r.SlotSize < 100 || r.SlotSize > 200_000 || phase > 0 && r.Lines != max(8*((r.SlotSize+63)/64), 64)):
+		err = fmt.Errorf("a ring of %d lines with slots of %d bytes", r.Lines, r.SlotSize)
+	}
+	return ack, phase, r, err
 }
 
 // Message is one message of a ring.
@@ -100,7 +144,8 @@ func (r Ring) AppendMessage(b []byte, lap, header uint64, body []byte) []byte {
 // Transcript writes down what a Pair carries, message by message.
 type Transcript struct {
 	strings.Builder
-	rings map[transport.Key]Ring
+	rings    map[transport.Key]Ring
+	landings []Landing
 }
 
 // Record has the transcript tell of everything that a pair carries. The descriptors are those of the ends' receive rings.
@@ -119,21 +164,30 @@ func (t *Transcript) Say(format string, args ...any) { fmt.Fprintf(t, "# "+forma
 func (t *Transcript) carried(from *End, wr *transport.SendWR, data []byte) {
 	fmt.Fprintf(t, "%s → %s  ", from.Name, from.peer.Name)
 	switch wr.Op {
+	case transport.OpSend:
+		fmt.Fprintf(t, "AGAIN  %d bytes\n", len(data))
 	case transport.OpWrite:
-		ring := t.rings[wr.Remote[0].Key]
-		if wr.Remote[0].Offset == uint64(ring.Lines)*64 {
-			t.WriteString(t.answer(data))
-			return
+		for _, l := range slices.Backward(t.landings) { // the same place may have been named before
+			if l.Key == uint64(wr.Remote[0].Key) && l.Offset == wr.Remote[0].Offset {
+				t.answer(l, data)
+				return
+			}
 		}
-		m, err := ring.ReadMessage(wr.Remote[0].Offset, data)
+		m, err := t.rings[wr.Remote[0].Key].ReadMessage(wr.Remote[0].Offset, data)
 		if err != nil {
 			fmt.Fprintf(t, "INVALID: %v\n", err)
 			return
 		}
-		fmt.Fprintf(t, "%s lap %d line %d+%d credit %d%s%s%s\n", kindName(m.Kind), m.Lap, m.Line, m.Lines, m.Credit, hold(m),
-			content(m), more(wr.Flags))
-	case transport.OpSend:
-		fmt.Fprintln(t, "AGAIN")
+		if m.Kind == 3 || m.Kind == 4 {
+			_, l, err := ReadQuestion(m.Body)
+			if err != nil {
+				fmt.Fprintf(t, "INVALID: %v\n", err)
+				return
+			}
+			t.landings = append(t.landings, l)
+		}
+		fmt.Fprintf(t, "%s lap %d line %d+%d credit %d%s%s%s\n", kindName(m.Kind), m.Lap, m.Line, m.Lines, m.Credit, hold(m), content(m),
+			more(wr.Flags))
 	case transport.OpWriteImm:
 		fmt.Fprintf(t, "FIN    %#x\n", wr.Imm)
 	case transport.OpRead:
@@ -143,22 +197,17 @@ func (t *Transcript) carried(from *End, wr *transport.SendWR, data []byte) {
 	}
 }
 
-// answer tells of the line that answers a question, and of the ring that it grants.
-func (t *Transcript) answer(b []byte) string {
-	u32 := func(at int) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
-	u64 := func(at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
-	sum := crc32.MakeTable(crc32.Castagnoli)
+func (t *Transcript) answer(l Landing, data []byte) {
+	ack, phase, r, err := l.ReadAnswer(data)
 	switch {
-	case len(b) != 64 || u64(0) != u64(56) || b[10]|b[11] != 0 || u64(48) != 0:
-		return fmt.Sprintf("INVALID: an answer % x\n", b)
-	case u32(20) != crc32.Update(crc32.Checksum(b[8:20], sum), sum, b[24:56]):
-		return fmt.Sprintf("INVALID: checksum of an answer % x\n", b)
-	case b[8] == 2:
-		return fmt.Sprintf("NACK   phase %d\n", b[9])
+	case err != nil:
+		fmt.Fprintf(t, "INVALID: %v\n", err)
+	case ack:
+		t.rings[transport.Key(r.Key)] = r
+		fmt.Fprintf(t, "ACK    phase %d: %d lines, slots of %d bytes, key %d\n", phase, r.Lines, r.SlotSize, r.Key)
+	default:
+		fmt.Fprintf(t, "NACK   phase %d\n", phase)
 	}
-	r := Ring{SlotSize: u32(12), Lines: u32(16), Key: u64(24), Generation: u64(40)}
-	t.rings[transport.Key(r.Key)] = r
-	return fmt.Sprintf("ACK    phase %d slots of %d, %d lines, key %d offset %d\n", b[9], r.SlotSize, r.Lines, r.Key, u64(32))
 }
 
 var kindNames = [...]string{"?", "SKIP", "CREDIT", "ENLARGE", "SHRINK", "EAGER", "RTS", "FIRST", "MORE", "PIECE", "BATCH"}

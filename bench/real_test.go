@@ -20,18 +20,6 @@ func tiny(b *Benchmark) Options {
 	return o
 }
 
-// realSizes are how many ranks the benchmarks are run on.
-func realSizes(b *Benchmark) []int {
-	switch {
-	case b.Ranks > 0:
-		return []int{b.Ranks}
-	case b.Least < 2:
-		return []int{1, 3}
-	default:
-		return []int{b.Least, 4}
-	}
-}
-
 var realBody = worldBody("real", func(world *mpi.Comm) error {
 	for _, b := range All {
 		if b.Check(tiny(b), world.Size()) != nil {

@@ -117,6 +117,9 @@ func TestBatch_E2_UpToAFullSlot(t *testing.T) {
 	require.True(t, b.Add(l.a, eager.Envelope{}, pattern(0, left-12)))
 	require.False(t, b.Add(l.a, eager.Envelope{}, nil))
 	b.Drop()
+	require.False(t, b.Add(l.a, eager.Envelope{}, pattern(0, 616-11)), "it would not fit the small slots")
+	require.True(t, b.Add(l.a, eager.Envelope{}, pattern(0, 616-12)))
+	b.Drop()
 	require.Len(t, b.Memory()[:1][:eager.BatchSize], eager.BatchSize)
 	require.False(t, b.Add(l.a, eager.Envelope{}, nil), "without memory")
 	require.Nil(t, b.Memory())
@@ -133,36 +136,39 @@ func (l *link) grow(t testing.TB) {
 	require.False(t, l.a.Paused())
 }
 
-// TestBatch_E11_GoesThroughSmallerSlotsInParts: a batch that was made for large slots is sent when the channel has gone back to small ones.
-func TestBatch_E11_GoesThroughSmallerSlotsInParts(t *testing.T) {
-	l := open(t, channel.Config{Phases: []int{640, 16384}})
+// TestBatch_E11_MadeForLargeSlots goes through the small ones that the channel has gone back to, in as many as it takes; what finds no
+// credits stays for later.
+func TestBatch_E11_MadeForLargeSlots(t *testing.T) {
+	l := open(t, channel.Config{Phases: []int{100, 16384}})
 	l.grow(t)
-	b := newBatch()
-	const count = 9
-	for seq := range count {
-		require.True(t, b.Add(l.a, eager.Envelope{Context: 7, Tag: int32(seq)}, pattern(seq, 200)))
+	b, size := newBatch(), func(seq int) int { return seq % 65 }
+	for b.Add(l.a, eager.Envelope{Context: 7, Tag: int32(b.Count())}, pattern(b.Count(), size(b.Count()))) {
 	}
+	count := b.Count()
+	require.Greater(t, count, 80)
 	for range 3 {
 		require.NoError(t, l.a.Tick())
 	}
-	require.True(t, l.a.Paused())
 	sent, err := b.Send(l.a, false)
 	require.NoError(t, err)
-	require.False(t, sent)
+	require.False(t, sent, "while the slots change")
 	l.turn(t, l.a, l.b)
 	l.turn(t, l.a, l.b)
 	require.Zero(t, l.a.Phase())
-	require.Greater(t, count*(12+200), 2*l.a.MaxBody())
-	sent, err = b.Send(l.a, false)
-	require.NoError(t, err)
-	require.True(t, sent)
-	require.NoError(t, l.Drive())
-	got, slots := 0, 0
-	for ; got < count; slots++ {
-		got += entries(t, l.b, got, func(int) int { return 200 })
+	got, waited := 0, 0
+	for !sent {
+		sent, err = b.Send(l.a, false)
+		require.NoError(t, err)
+		waited++
+		require.NoError(t, l.Drive())
+		for got+b.Count() < count {
+			got += entries(t, l.b, got, size)
+		}
+		l.turn(t, l.b)
+		l.turn(t, l.a)
 	}
 	require.Equal(t, count, got)
-	require.Greater(t, slots, 2)
+	require.Greater(t, waited, 1)
 }
 
 // TestBatch_E5_NoRoomKeepsIt, whether credits or the send queue are used up: all arrive, once and in order.

@@ -94,7 +94,9 @@ func (m *Message) Open(c *channel.Channel) (bool, error) {
 	}
 	m.putFirst(body)
 	opened, err := commit(c, channel.First, true)
-	m.begun = opened
+	if m.begun = opened; opened && !m.Done() && len(m.Front()) == 0 {
+		m.Skip() // the peer takes no piece of nothing
+	}
 	return opened, err
 }
 

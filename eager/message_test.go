@@ -387,3 +387,30 @@ func FuzzFirst(f *testing.F) {
 		require.Equal(t, body, first(env.Context, uint32(env.Tag), uint64(total), string(payload)))
 	})
 }
+
+// TestOpen_E4_LeavesNoPieceOfNothing: behind a FIRST without payload no MORE goes for the empty elements at the front of the vector.
+func TestOpen_E4_LeavesNoPieceOfNothing(t *testing.T) {
+	l := open(t, channel.Config{Phases: []int{192}})
+	for _, elems := range [][][]byte{{{}, nil, pattern(0, 500)}, {{}, pattern(0, 160), pattern(1, 160)}, {pattern(0, 160), {}, pattern(1, 160), nil}} {
+		var m eager.Message
+		m.Start(eager.Envelope{}, elems)
+		opened, err := m.Open(l.a)
+		require.NoError(t, err)
+		require.True(t, opened && m.Begun() && !m.Done())
+		require.NotEmpty(t, m.Front())
+		_, _, err = m.Advance(l.a, false)
+		require.NoError(t, err)
+		require.NoError(t, l.Drive())
+		for first := true; ; first = false {
+			kind, body, ok, err := l.b.Next()
+			require.NoError(t, err)
+			if !ok {
+				break
+			}
+			require.Equal(t, first, kind == channel.First)
+			require.Equal(t, first, len(body) == 16)
+			l.b.Release()
+		}
+		l.turn(t, l.a)
+	}
+}

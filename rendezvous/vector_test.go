@@ -126,6 +126,9 @@ func (c *courier) take(kind channel.Kind, body []byte) (err error) {
 	if err != nil {
 		return err
 	}
+	if kind == channel.More && len(body) == 0 || kind == channel.Piece && source.Length == 0 {
+		return errors.New("a piece of nothing")
+	}
 	if !c.begun {
 		if want := (eager.Envelope{Context: 1, Tag: int32(len(c.in))}); env != want {
 			return fmt.Errorf("%+v", env)
@@ -344,7 +347,7 @@ func TestGolden_Vector(t *testing.T) {
 			false, []int{1000}},
 		{"vector-opens", "the first element is announced: FIRST goes without payload", [][]byte{text(300), text(10)}, false, []int{1000}},
 		{"vector-cut", "three buffers, of which one is empty, take 150 bytes of 305", [][]byte{[]byte("head "), text(300)}, false, []int{60, 0, 90}},
-		{"vector-held", "the receiver holds payload back: all is announced, an empty element with key 0", [][]byte{{}, text(10), text(5)}, true, []int{12, 3}},
+		{"vector-held", "the receiver holds payload back: all is announced, but for empty elements", [][]byte{{}, {}, text(10), {}, text(5), {}}, true, []int{12, 3}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := openPhases(t, []int{192}, rendezvous.FetcherConfig{Piece: 150})

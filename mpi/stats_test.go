@@ -1,0 +1,79 @@
+package mpi_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/mpi"
+)
+
+// TestStatistics_E13: every rank tells, at the end of the job and of its own accord, what its channels have done; the program sees the same.
+func TestStatistics_E13(t *testing.T) {
+	r := launch(t, 2, statistics, "WEFT_STATS=1")
+	require.NoError(t, r.failure, r.err)
+	for rank := range 2 {
+		_, rest, ok := strings.Cut(r.err, "weft: rank "+strconv.Itoa(rank)+": 1 connections, ")
+		require.True(t, ok, r.err)
+		lines := strings.Split(rest, "\n")
+		require.Equal(t, "to phase registered asked acked refused shrunk zero head only eager bytes rendezvous bytes",
+			strings.Join(strings.Fields(lines[1]), " "))
+		fields := strings.Fields(lines[2])
+		require.Equal(t, strconv.Itoa(1-rank), fields[0])
+		require.Equal(t, "2", fields[1], "the phase")
+		require.Equal(t, "1", fields[4], "acked")
+		require.Equal(t, "1", fields[11], "by rendezvous")
+		require.Equal(t, "100000", fields[12])
+	}
+}
+
+var statistics = body("statistics", func(_ context.Context, world *mpi.Comm) error {
+	small, medium, large := make([]byte, 8), make([]byte, 1000), make([]byte, 100_000)
+	peer := 1 - world.Rank()
+	for _, buf := range [][]byte{small, medium, large} {
+		if _, err := mpi.Sendrecv(world, buf, peer, 1, make([]byte, len(buf)), peer, 1); err != nil {
+			return err
+		}
+	}
+	st := world.Stats()
+	if len(st.Channels) != 1 || st.Connections != 1 {
+		return errors.New("not one channel")
+	}
+	c := st.Channels[0]
+	return firstError(
+		want("peer", c.Peer, peer), want("phase", c.Phase, 1), want("asked", c.Asked, 1), want("acked", c.Acked, 1),
+		want("refused", c.Refused, 0), want("eager messages", c.Eager, 2), want("eager bytes", c.EagerBytes, 1008),
+		want("rendezvous messages", c.Rendezvous, 1), want("rendezvous bytes", c.RendezvousBytes, 100_000),
+	)
+})
+
+// TestSettings_E9_NonsenseIsRefused at the start, with the reason, by every rank that reads it.
+func TestSettings_E9_NonsenseIsRefused(t *testing.T) {
+	for setting, text := range map[string]string{
+		"WEFT_PHASES=640,64":         "phase 2: a slot of 64 bytes",
+		"WEFT_PHASES=640,1000,900":   "phase 3: a slot of 900 bytes",
+		"WEFT_PHASES=50":             "phase 1: a slot of 50 bytes; the first ones have from 100 to 2000",
+		"WEFT_PHASES=640,x":          "\"x\" is not the size of a slot",
+		"WEFT_THRESHOLD=617":         "a threshold of 617 bytes: a slot of 640 carries 616",
+		"WEFT_THRESHOLD=79%":         "80 to 99 are possible",
+		"WEFT_THRESHOLD=-1":          "neither a number of bytes above 0",
+		"WEFT_BUFFER_BUDGET=10K":     "a budget of 10240 bytes: one channel needs 10496",
+		"WEFT_BUFFER_BUDGET=many":    "not a number of bytes",
+		"WEFT_VECTOR=middle":         "first, largest or sum",
+		"WEFT_VECTOR=first,half":     "first, largest or sum",
+		"WEFT_SHRINK_AFTER=soon":     "not a duration above zero",
+		"WEFT_EAGER_MAX=0":           "not a number of bytes from 1 on",
+		"WEFT_UNEXPECTED_MAX=64 KiB": "not a number of bytes",
+		"WEFT_STATS=2":               "not a whole number from 0 to 1",
+	} {
+		r := launch(t, 1, statistics, setting)
+		require.Error(t, r.failure, setting)
+		name, _, _ := strings.Cut(setting, "=")
+		require.Contains(t, r.err, name)
+		require.Contains(t, r.err, text)
+	}
+}

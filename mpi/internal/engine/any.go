@@ -49,6 +49,7 @@ func (e *Engine) TestAll(n int, at func(i int) Request, take func(i int, st Stat
 func (e *Engine) TakeReady(i, n int, at func(i int) Request, take func(i int, st Status, err error)) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.flush() // the messages travel while we count
 	for ; i < n; i++ {
 		h := at(i)
 		if h == (Request{}) {

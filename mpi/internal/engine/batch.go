@@ -6,14 +6,14 @@ import "github.com/weft-mpi/weft/eager"
 // the next pass, when it is full, or before anything else goes to the same peer.
 
 // batched puts a message of a burst into its peer's batch; false if it has to go by itself.
-func (e *Engine) batched(p *peer, r *request) bool {
+func (e *Engine) batched(p *peer, r *request, env envelope) bool {
 	if len(r.vec) != 1 || len(r.vec[0]) > eager.BatchedMost || p.state != peerOpen || p.queued() || p.holdsBack(len(r.vec[0])) {
 		return false
 	}
 	if p.batch.Count() == 0 {
 		e.openBatch(p)
 	}
-	env, payload := r.msg.Envelope, r.vec[0]
+	payload := r.vec[0]
 	if !p.batch.Add(p.ch, env, payload) {
 		if sent, err := e.sendBatch(p, true); !sent || err != nil {
 			return false // it is tried again with the message that waits behind it
@@ -59,6 +59,14 @@ func (e *Engine) sendBatch(p *peer, more bool) (bool, error) {
 func (e *Engine) reclaimBatch(p *peer) {
 	if m := p.batch.Memory(); m != nil {
 		e.batchMemory = append(e.batchMemory, m)
+	}
+}
+
+// flush sends what a burst of Isends has gathered.
+func (e *Engine) flush() {
+	e.held.flushed()
+	if len(e.batching) > 0 {
+		e.sendBatches()
 	}
 }
 

@@ -151,10 +151,7 @@ func (e *Engine) Size() int { return e.size }
 // pass drives everything once, under the lock, and tells whether anything happened.
 func (e *Engine) pass() bool {
 	e.stats.Passes++
-	e.held.flushed()
-	if len(e.batching) > 0 {
-		e.sendBatches()
-	}
+	e.flush()
 	if len(e.retry) > 0 {
 		e.retryPeers() // first: what the pass itself puts off is for the next one
 	}

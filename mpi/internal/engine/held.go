@@ -4,26 +4,37 @@ import "time"
 
 // held decides when an Isend may hold its bytes back so that many small messages share one write. The first since the last
 // pass goes out at once: a lone message is never delayed. The ones behind it are gathered until the next pass (every Wait, Test
-// or Probe makes one), until the provider has enough, or for a millisecond at most if the rank goes off to compute. Behind a long burst the
-// first of the next one is held too: a program that sends in bursts goes on to.
+// or Probe makes one), or until there is enough. Behind a long burst the first of the next one is held too: a program that sends in bursts
+// goes on to.
+//
+// A timer sends what is held if the rank goes off to compute: after a millisecond, unless it has hardly ever found anything to send. A timer
+// that fires costs more than some bursts take, so a program that has always come back by itself is looked after less and less often.
 type held struct {
 	burst int  // Isends since the last pass
 	last  int  // Isends of the burst before
 	armed bool // the timer runs
+	after time.Duration
 	timer *time.Timer
 }
 
-// longBurst is how many Isends between two passes make it likely that the next one is not alone either.
-const longBurst = 8
-
-const heldFor = time.Millisecond
+const (
+	longBurst = 8 // Isends between two passes make it likely that the next one is not alone either
+	heldFor   = time.Millisecond
+	heldMost  = 64 * time.Millisecond
+)
 
 func (h *held) init(e *Engine) {
+	h.after = heldFor
 	h.timer = time.AfterFunc(time.Hour, func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		h.armed = false
-		if h.burst > 0 && e.dead == nil {
+		if h.burst == 0 {
+			h.after = min(2*h.after, heldMost)
+			return
+		}
+		h.after = heldFor
+		if e.dead == nil {
 			e.pass()
 		}
 	})
@@ -38,7 +49,7 @@ func (h *held) more() bool {
 	}
 	if !h.armed {
 		h.armed = true
-		h.timer.Reset(heldFor)
+		h.timer.Reset(h.after)
 	}
 	return true
 }

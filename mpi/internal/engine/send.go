@@ -69,12 +69,16 @@ func (e *Engine) IsendVec(context uint32, vec [][]byte, dst, tag int) (Request, 
 // startSend begins a send under the lock. With more the bytes may be held back for a while, to travel with others.
 func (e *Engine) startSend(r *request, env envelope, dst int, more bool) {
 	r.kind, r.rank = kindSend, dst
-	r.msg.Start(env, r.vec)
 	if dst == e.rank {
+		r.msg.Start(env, r.vec)
 		e.sendSelf(r)
 		return
 	}
 	p := e.peer(dst)
+	if more && !r.sync && e.batched(p, r, env) {
+		return
+	}
+	r.msg.Start(env, r.vec)
 	switch p.state {
 	case peerFailed:
 		e.complete(r, p.cause)
@@ -86,9 +90,6 @@ func (e *Engine) startSend(r *request, env envelope, dst int, more bool) {
 		e.connect(p)
 	}
 	r.peer = p
-	if more && !r.sync && e.batched(p, r) {
-		return
-	}
 	if p.state != peerOpen || p.queued() {
 		p.enqueue(r)
 		return

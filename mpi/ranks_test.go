@@ -18,6 +18,9 @@ import (
 // bodyVariable has this binary run a body as a rank, in place of the tests.
 const bodyVariable = "MPI_TEST_BODY"
 
+// slowVariable has a rank take its time before it tells why it failed.
+const slowVariable = "MPI_TEST_SLOW"
+
 // bodies are the programs that tests run on several ranks, by name.
 var bodies = map[string]func(ctx context.Context, world *mpi.Comm) error{}
 
@@ -35,6 +38,9 @@ func TestMain(m *testing.M) {
 			os.Exit(3)
 		}
 		if err := mpi.Run(context.Background(), run); err != nil {
+			if os.Getenv(slowVariable) != "" {
+				time.Sleep(200 * time.Millisecond)
+			}
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

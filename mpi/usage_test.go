@@ -219,6 +219,13 @@ func TestBodyFails(t *testing.T) {
 	require.Contains(t, r.err, "the matrix is singular")
 }
 
+// The rank that ends the job gets to say why, however long it takes to.
+func TestBodyFailsAndSaysWhy(t *testing.T) {
+	r := launch(t, 3, failingBody, slowVariable+"=1")
+	require.Error(t, r.failure)
+	require.Contains(t, r.err, "the matrix is singular")
+}
+
 // One rank fails while the others wait for it: the job ends, and that rank is the cause.
 var failingBody = body("failing body", func(_ context.Context, world *mpi.Comm) error {
 	if err := mpi.Barrier(world); err != nil {

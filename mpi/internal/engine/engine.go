@@ -24,6 +24,7 @@ var (
 	ErrProcFailed = errors.New("process failed")
 	ErrAborted    = errors.New("job aborted")
 	ErrRequest    = errors.New("invalid request")
+	ErrBuffer     = errors.New("invalid buffer")
 	ErrFinalized  = errors.New("Finalize has been called")
 )
 
@@ -82,6 +83,8 @@ type Engine struct {
 
 	batching    []*peer // that have a batch
 	batchMemory [][]byte
+
+	allocated allocated
 
 	waiting waiting
 	held    held

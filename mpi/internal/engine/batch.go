@@ -38,10 +38,6 @@ func (e *Engine) openBatch(p *peer) {
 		m = make([]byte, eager.BatchSize)
 	}
 	p.batch.Use(m)
-	if !p.batching {
-		p.batching = true
-		e.batching = append(e.batching, p)
-	}
 }
 
 // sendBatch sends what a peer's batch has gathered. An error is of the peer, who has to be failed.
@@ -60,26 +56,4 @@ func (e *Engine) reclaimBatch(p *peer) {
 	if m := p.batch.Memory(); m != nil {
 		e.batchMemory = append(e.batchMemory, m)
 	}
-}
-
-// flush sends what a burst of Isends has gathered.
-func (e *Engine) flush() {
-	e.held.flushed()
-	if len(e.batching) > 0 {
-		e.sendBatches()
-	}
-}
-
-// sendBatches sends the batches of all peers. One that lacks credits goes when they come.
-func (e *Engine) sendBatches() {
-	for _, p := range e.batching {
-		p.batching = false
-		if p.state != peerOpen {
-			continue
-		}
-		if _, err := e.sendBatch(p, false); err != nil {
-			e.failPeer(p, err)
-		}
-	}
-	e.batching = e.batching[:0]
 }

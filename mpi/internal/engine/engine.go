@@ -81,8 +81,7 @@ type Engine struct {
 	holding []*peer // peers that have been told to keep theirs
 	window  [][]byte
 
-	batching    []*peer // that have a batch
-	batchMemory [][]byte
+	batchMemory [][]byte // for the batches of peers
 
 	allocated allocated
 

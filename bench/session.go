@@ -21,6 +21,8 @@ type session struct {
 	out      *table  // of rank 0; what the others print goes nowhere
 	send     []byte  // a message, and Window bytes more
 	recv     []byte
+	sendVec  [][]byte // elements of the messages under way, where they are vectors
+	recvVec  [][]byte
 	want     []byte // when validating: what should have come
 	sums     []byte // likewise, the floats that reductions should give
 	wrong    error  // the first thing that validation has found here

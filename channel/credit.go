@@ -70,7 +70,7 @@ func (c *Channel) Progress() (owing bool, err error) {
 
 // Owing tells whether Progress has something to do.
 func (c *Channel) Owing() bool {
-	return int(c.recv.consumed-c.recv.told) >= c.recv.threshold || c.paused || c.reply.due
+	return int(c.recv.consumed-c.recv.told) >= c.recv.threshold || c.paused || c.wanted >= 0 || c.reply.due
 }
 
 // Pressing tells whether Progress has something to do that the peer may be waiting for.

@@ -18,7 +18,9 @@ type session struct {
 	instruments
 	world    *mpi.Comm
 	initTook float64 // seconds
+	before   int     // resident memory before this rank has talked to any other, if the benchmark wants it
 	out      *table  // of rank 0; what the others print goes nowhere
+	chart    *chart  // of rank 0, if the user wants one; nil else
 	send     []byte  // a message, and Window bytes more
 	recv     []byte
 	want     []byte // when validating: what should have come
@@ -26,10 +28,12 @@ type session struct {
 	wrong    error  // the first thing that validation has found here
 }
 
-// instruments are what is measured with: a clock in seconds, and the bytes that validation sends. Tests bring their own.
+// instruments are what is measured with: a clock in seconds, the bytes that validation sends, and the memory of this process in bytes. Tests
+// bring their own.
 type instruments struct {
-	now     func() float64
-	pattern func(b []byte, source, sequence int)
+	now      func() float64
+	pattern  func(b []byte, source, sequence int)
+	resident func() (int, error)
 }
 
 // newSession makes a session of which rank 0 prints to out.
@@ -57,13 +61,31 @@ func (s *session) outcome() (own, fatal error) {
 }
 
 // measure runs the benchmark. Errors that are an *OptionError or ErrInvalid come to all ranks together.
-func (s *session) measure() error {
+func (s *session) measure() (err error) {
+	if s.ready != nil {
+		if err := s.ready(s); err != nil {
+			return err
+		}
+	}
 	if err := s.agreed(); err != nil {
 		return err
 	}
 	if err := s.Check(s.Options, s.world.Size()); err != nil {
 		return err
 	}
+	if s.Plot != "" && s.world.Rank() == 0 {
+		if s.chart, err = newChart(s.Plot); err != nil {
+			return err
+		}
+	}
+	if err := s.figures(); err != nil {
+		return errors.Join(err, s.chart.discard())
+	}
+	return s.chart.draw(s.title, s.kind.axes)
+}
+
+// figures prints the table.
+func (s *session) figures() error {
 	if s.whole != nil {
 		if err := s.whole(s); err != nil {
 			return err
@@ -92,6 +114,11 @@ func (s *session) measure() error {
 		}
 		timed, _ := s.iterations(n)
 		s.out.row(s.columns(), n, c, timed, ok)
+		s.chart.add("average", n, c.value)
+		if s.columns().spread {
+			s.chart.add("minimum", n, c.min)
+			s.chart.add("maximum", n, c.max)
+		}
 		if s.out.err != nil {
 			return s.out.err
 		}
@@ -103,7 +130,7 @@ func (s *session) measure() error {
 }
 
 // agreed refuses ranks that were started with different options: they would wait for messages that nobody sends. The word goes along the
-// line of ranks and back, so that rank 0 has one connection afterwards: memory counts those.
+// line of ranks and back, so that no rank has more than two connections afterwards.
 func (s *session) agreed() error {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s %+v", s.Name, s.Options)

@@ -115,7 +115,7 @@ func (c *census) measured(peers, phase int) (registered, resident int, err error
 			break
 		}
 		if time.Now().After(deadline) {
-			return 0, 0, fmt.Errorf("%s: with %d peers the channel to rank %d does not stay in phase %d, which has slots of %d bytes, for as "+
+			return 0, 0, fmt.Errorf("%s: with %d peers, the channel to rank %d does not stay in phase %d, which has slots of %d bytes, for as "+
 				"long as it takes to measure it; try a longer %s than %v", c.Name, peers, stray, phase+1, c.slots[phase],
 				setting.ShrinkAfter.Name, setting.ShrinkAfter)
 		}
@@ -134,24 +134,27 @@ func (c *census) fill(peers, phase int, deadline time.Time) error {
 		if err != nil {
 			return err
 		}
-		if registered := c.registered(peers); stray == 0 && (c.small == 0 || registered == peers*c.small) {
+		registered := c.registered(peers)
+		if stray == 0 && (c.small == 0 || registered == peers*c.small) {
 			break
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%s: the channel to rank %d has not given its large buffers back after %v, with %s=%v", c.Name, stray, c.patience,
-				setting.ShrinkAfter.Name, setting.ShrinkAfter)
+			return fmt.Errorf("%s: the channels to %d peers still have large buffers after %v, %d bytes in all, with %s=%v", c.Name, peers,
+				c.patience, registered, setting.ShrinkAfter.Name, setting.ShrinkAfter)
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
-	n, announced := c.messageSize(phase), c.announced(peers)
+	n, before := c.messageSize(phase), c.announced(1, peers)
+	refused := false
 	for range c.turns(phase) {
 		for peer := 1; peer <= peers; peer++ {
 			if err := c.exchange(peer, n); err != nil {
 				return err
 			}
+			refused = refused || c.message[0] == announces
 		}
 	}
-	if c.announced(peers) > announced {
+	if refused || c.announced(1, peers) > before {
 		return fmt.Errorf("%s: messages of %d bytes do not go through slots of %d bytes, for want of memory or by a setting (%s=%v, %s=%v)",
 			c.Name, n, c.slots[phase], setting.Budget.Name, setting.Budget, setting.EagerMost.Name, setting.EagerMost)
 	}
@@ -181,7 +184,10 @@ func (c *census) turns(phase int) int {
 	return 2*ring/c.messageSize(phase) + 1
 }
 
-// exchange sends a message to a peer and gets it back. Its first byte is the phase in which the peer sends then.
+// announces stands for the phase of a peer whose messages do not go through slots.
+const announces = 0xff
+
+// exchange sends a message to a peer and gets it back. Its first byte is the phase in which the peer sends then, or announces.
 func (c *census) exchange(peer, n int) error {
 	if err := mpi.Send(c.world, c.message[:n], peer, pingTag); err != nil {
 		return err
@@ -192,6 +198,7 @@ func (c *census) exchange(peer, n int) error {
 
 // echo is a peer's part: it returns all messages of rank 0, up to an empty one.
 func (c *census) echo() error {
+	before := c.announced(0, 0)
 	for {
 		st, err := mpi.Recv(c.world, c.message, 0, pingTag)
 		if err != nil || st.Count == 0 {
@@ -199,6 +206,9 @@ func (c *census) echo() error {
 		}
 		for ch := range c.channels(0, 0) {
 			c.message[0] = byte(ch.Phase)
+		}
+		if c.announced(0, 0) > before {
+			c.message[0] = announces
 		}
 		if err := mpi.Send(c.world, c.message[:st.Count], 0, pingTag); err != nil {
 			return err
@@ -246,9 +256,9 @@ func (c *census) registered(peers int) (sum int) {
 	return sum
 }
 
-// announced counts the messages to these ranks that did not go through slots.
-func (c *census) announced(peers int) (sum uint64) {
-	for ch := range c.channels(1, peers) {
+// announced counts the messages to ranks from first to last that did not go through slots.
+func (c *census) announced(first, last int) (sum uint64) {
+	for ch := range c.channels(first, last) {
 		sum += ch.Rendezvous
 	}
 	return sum

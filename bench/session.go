@@ -62,30 +62,28 @@ func (s *session) outcome() (own, fatal error) {
 
 // measure runs the benchmark. Errors that are an *OptionError or ErrInvalid come to all ranks together.
 func (s *session) measure() (err error) {
-	if s.ready != nil {
-		if err := s.ready(s); err != nil {
-			return err
-		}
-	}
-	if err := s.agreed(); err != nil {
-		return err
-	}
-	if err := s.Check(s.Options, s.world.Size()); err != nil {
-		return err
-	}
 	if s.Plot != "" && s.world.Rank() == 0 {
-		if s.chart, err = newChart(s.Plot); err != nil {
-			return err
-		}
+		s.chart, err = newChart(s.Plot)
 	}
-	if err := s.figures(); err != nil {
+	if err := s.figures(err); err != nil {
 		return errors.Join(err, s.chart.discard())
 	}
 	return s.chart.draw(s.title, s.kind.axes)
 }
 
-// figures prints the table.
-func (s *session) figures() error {
+// figures measures and prints the table, unless rank 0 has a reason to refuse.
+func (s *session) figures(refusal error) error {
+	if s.ready != nil {
+		if err := s.ready(s); err != nil {
+			return err
+		}
+	}
+	if err := s.agreed(refusal); err != nil {
+		return err
+	}
+	if err := s.Check(s.Options, s.world.Size()); err != nil {
+		return err
+	}
 	if s.whole != nil {
 		if err := s.whole(s); err != nil {
 			return err
@@ -129,15 +127,19 @@ func (s *session) figures() error {
 	return nil
 }
 
-// agreed refuses ranks that were started with different options: they would wait for messages that nobody sends. The word goes along the
+// agreed refuses ranks that were started with different options: they would wait for messages that nobody sends. If rank 0 brings a reason
+// to refuse of its own, all refuse, and rank 0 with that reason. The word goes along the
 // line of ranks and back, so that no rank has more than two connections afterwards.
-func (s *session) agreed() error {
+func (s *session) agreed(refusal error) error {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s %+v", s.Name, s.Options)
 	const disagreement = 0
 	mine := h.Sum64() | 1
 	word := []uint64{mine}
 	me, last := s.world.Rank(), s.world.Size()-1
+	if refusal != nil {
+		word[0] = disagreement
+	}
 	if me > 0 {
 		if _, err := mpi.Recv(s.world, word, me-1, pingTag); err != nil {
 			return err
@@ -158,6 +160,9 @@ func (s *session) agreed() error {
 		if err := mpi.Send(s.world, word, me-1, pingTag); err != nil {
 			return err
 		}
+	}
+	if refusal != nil {
+		return refusal
 	}
 	if word[0] == disagreement {
 		return optionErrorf("%s: the ranks were started with different options", s.Name)

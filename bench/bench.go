@@ -19,9 +19,11 @@ type Options struct {
 	Iterations int    // timed, of each size; 0: the benchmark's own
 	Warmup     int    // not timed, of each size; < 0: the benchmark's own
 	Window     int    // messages under way in bw and bibw
+	Vector     int    // elements of a message in bw and bibw; 0 and 1: it is one buffer
 	Validate   bool   // every iteration's bytes are checked, with the clock stopped
 	Full       bool   // minimum, maximum and iterations too
 	Digits     int    // decimals of a figure
+	Registered bool   // the buffers come from mpi.Alloc
 	Plot       string // file that rank 0 draws the table into, by its ending .svg or .png; empty for none
 }
 
@@ -170,6 +172,7 @@ func Find(name string) (*Benchmark, bool) {
 const (
 	mostIterations = 1e9
 	mostWindow     = 1 << 16
+	mostVector     = 1 << 10
 	mostDigits     = 12
 	mostBuffers    = 4 << 30
 )
@@ -189,6 +192,10 @@ func (b *Benchmark) Check(o Options, ranks int) error {
 			mostIterations)
 	case o.Window < 1 || o.Window > mostWindow:
 		return optionErrorf("%s: a window of %d messages: 1 to %d are possible", b.Name, o.Window, mostWindow)
+	case o.Vector < 0 || o.Vector > mostVector:
+		return optionErrorf("%s: vectors of %d elements: 1 to %d are possible", b.Name, o.Vector, mostVector)
+	case o.Vector > 1 && b.kind != stream && b.kind != rates:
+		return optionErrorf("%s: its messages are not vectors; those of bw, bibw and mbw_mr can be", b.Name)
 	case o.Digits < 0 || o.Digits > mostDigits:
 		return optionErrorf("%s: %d decimals: 0 to %d are possible", b.Name, o.Digits, mostDigits)
 	case b.cell == nil && o.Validate:

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/mpi"
 )
 
@@ -19,7 +21,7 @@ func measureBy(world *mpi.Comm) error {
 	return errors.Join(own, fatal)
 }
 
-var goldenMemory = worldBody("golden memory", measureBy, "WEFT_SHRINK_AFTER=20ms")
+var goldenMemory = worldBody("golden memory", measureBy, "WEFT_PHASES=640,16384", "WEFT_SHRINK_AFTER=20ms")
 
 func TestTheTableOfMemory(t *testing.T) {
 	r := launch(t, group{4, goldenMemory})
@@ -50,12 +52,21 @@ func ringsOf(slot int, first bool) int {
 	return 2 * 64 * lines
 }
 
+// defaultSlots are those of the phases that a job has if the user says nothing.
+func defaultSlots() []int {
+	slots, err := channel.ParsePhases(setting.Phases.Default)
+	if err != nil {
+		panic(err)
+	}
+	return slots
+}
+
 // phased are runs of memory under settings, with the slots of their phases.
 var phased = []struct {
 	body  string
 	slots []int
 }{
-	{plain("memory", "memory", Default), []int{640, 16384}},
+	{plain("memory", "memory", Default), defaultSlots()},
 	{plain("memory, three", "memory", Default, "WEFT_PHASES=100,4096,40000", "WEFT_THRESHOLD=90%"), []int{100, 4096, 40000}},
 	{plain("memory, alike", "memory", Default, "WEFT_PHASES=1000,1001", "WEFT_THRESHOLD=500"), []int{1000, 1001}},
 	{plain("memory, one", "memory", Default, "WEFT_PHASES=2000", "WEFT_SHRINK_AFTER=never"), []int{2000}},
@@ -106,13 +117,13 @@ var impatient = worldBody("impatient", func(world *mpi.Comm) error {
 	}
 	_, _, err = c.measured(1, 0)
 	return err
-}, "WEFT_SHRINK_AFTER=1h")
+}, "WEFT_PHASES=640,16384", "WEFT_SHRINK_AFTER=1h")
 
 var (
 	never      = plain("never", "memory", Default, "WEFT_SHRINK_AFTER=never")
-	noMemory   = plain("no memory", "memory", Default, "WEFT_BUFFER_BUDGET=64K")
-	halfOfIt   = plain("half of it", "memory", Default, "WEFT_BUFFER_BUDGET=250K")
-	rendezvous = plain("rendezvous", "memory", Default, "WEFT_EAGER_MAX=1K")
+	noMemory   = plain("no memory", "memory", Default, "WEFT_PHASES=640,16384", "WEFT_BUFFER_BUDGET=64K")
+	halfOfIt   = plain("half of it", "memory", Default, "WEFT_PHASES=640,16384", "WEFT_BUFFER_BUDGET=250K")
+	rendezvous = plain("rendezvous", "memory", Default, "WEFT_PHASES=640,16384", "WEFT_EAGER_MAX=1K")
 )
 
 func TestChannelsThatDoNotChangeTheirPhaseAreToldOf(t *testing.T) {
@@ -121,7 +132,7 @@ func TestChannelsThatDoNotChangeTheirPhaseAreToldOf(t *testing.T) {
 		noMemory: "memory: messages of 16352 bytes do not go through slots of 16384 bytes, for want of memory or by a setting " +
 			"(WEFT_BUFFER_BUDGET=64K, WEFT_EAGER_MAX=)",
 		halfOfIt:   "(WEFT_BUFFER_BUDGET=250K, WEFT_EAGER_MAX=)", // for this rank's question, but not for its peer's
-		rendezvous: "(WEFT_BUFFER_BUDGET=, WEFT_EAGER_MAX=1K)",
+		rendezvous: ", WEFT_EAGER_MAX=1K)",
 		impatient: "memory: the channels to 1 peers still have large buffers after 1ms, 262400 bytes in all, with " +
 			"WEFT_SHRINK_AFTER=1h",
 	} {

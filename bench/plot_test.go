@@ -44,6 +44,7 @@ const plotVariable = "BENCH_TEST_PLOT"
 
 var drawing = body("drawing", func() error {
 	name, path, _ := strings.Cut(os.Getenv(plotVariable), "=")
+	set([]string{"WEFT_PHASES=640,16384"})
 	return find(name).Run(context.Background(), plotted(path), os.Stdout)
 })
 

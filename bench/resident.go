@@ -41,8 +41,11 @@ func parseResident(rollup string) (int, error) {
 	return sum, nil
 }
 
-// takeStock notes the memory that this rank has before its first connection.
+// takeStock notes the memory that rank 0 has before its first connection.
 func (s *session) takeStock() (err error) {
+	if s.world.Rank() != 0 {
+		return nil
+	}
 	for range 2 { // the first reading brings in what readings take
 		if s.before, err = s.resident(); err != nil {
 			return err

@@ -23,6 +23,8 @@ type session struct {
 	chart    *chart  // of rank 0, if the user wants one; nil else
 	send     []byte  // a message, and Window bytes more
 	recv     []byte
+	sendVec  [][]byte // elements of the messages under way, where they are vectors
+	recvVec  [][]byte
 	want     []byte // when validating: what should have come
 	sums     []byte // likewise, the floats that reductions should give
 	wrong    error  // the first thing that validation has found here
@@ -91,7 +93,13 @@ func (s *session) figures(refusal error) error {
 		return s.out.err
 	}
 	low, high := s.sizes(s.Options)
-	s.send, s.recv = buffer(high+s.Window), buffer(high*s.places(s.Options, s.world.Rank(), s.world.Size()))
+	var err error
+	if s.send, err = s.buffer(high + s.Window); err != nil {
+		return err
+	}
+	if s.recv, err = s.buffer(high * s.places(s.Options, s.world.Rank(), s.world.Size())); err != nil {
+		return err
+	}
 	if s.Validate {
 		s.want, s.sums = buffer(high+s.Window), buffer(high)
 	}
@@ -168,6 +176,16 @@ func (s *session) agreed(refusal error) error {
 		return optionErrorf("%s: the ranks were started with different options", s.Name)
 	}
 	return nil
+}
+
+// buffer is memory for messages, of the kind that the user wants. All of it goes with the process.
+func (s *session) buffer(n int) ([]byte, error) {
+	if !s.Registered {
+		return buffer(n), nil
+	}
+	b, err := mpi.Alloc[byte](n)
+	clear(b)
+	return b, err
 }
 
 // buffer is ordinary memory, on pages of its own as peers' benchmarks have it. Every page has been written: the kernel backs all those that

@@ -60,7 +60,7 @@ func (f *Failure) Error() string {
 	case Unfinished:
 		return who + " exited with status 0 after Init and without Finalize"
 	case Aborted:
-		return fmt.Sprintf("%s called Abort with status %d", who, f.Status)
+		return fmt.Sprintf("%s ended the job with status %d", who, f.Status)
 	case Silent:
 		return who + " closed its PMI connection without Finalize"
 	case Interrupted:

@@ -262,13 +262,18 @@ func (j *running) decide() {
 	j.end()
 }
 
-// end asks every rank to end, the stopped ones too.
+// end asks every rank to end, the stopped ones too. Those that do not are killed after a grace time.
 func (j *running) end() {
 	j.halt.Store(true)
 	if j.grace == nil && !j.killed {
 		j.grace = time.After(j.job.Grace)
 	}
-	j.signalAll(syscall.SIGTERM)
+	for _, r := range j.ranks {
+		// Whoever has called Abort is on its way out, and may be about to say why.
+		if j.cause == nil || j.cause.How != Aborted || r.id != j.cause.Rank {
+			r.signal(syscall.SIGTERM)
+		}
+	}
 	j.signalAll(syscall.SIGCONT)
 }
 

@@ -289,7 +289,16 @@ func (j *running) start() {
 	<-j.release
 }
 
+// timerSlack is by how much the timers of a rank with a core of its own may be late. Go's system monitor sleeps for 20 µs at a time, for the
+// first milliseconds after anything has blocked: with the system's slack it takes a seventh of the only core that the rank has (ADR 0009).
+const timerSlack = time.Millisecond
+
 func (j *running) startAll() error {
+	if j.place.cpus != nil {
+		if err := sys.SetTimerSlack(timerSlack); err != nil {
+			return fmt.Errorf("timer slack: %w", err)
+		}
+	}
 	base := append(inherited(), j.job.Env...)
 	for _, r := range j.ranks {
 		if j.halt.Load() {

@@ -18,6 +18,9 @@ import (
 // bodyVariable has this binary run a body as a rank, in place of the tests.
 const bodyVariable = "MPI_TEST_BODY"
 
+// slowVariable has a rank take its time before it tells why it failed.
+const slowVariable = "MPI_TEST_SLOW"
+
 // bodies are the programs that tests run on several ranks, by name.
 var bodies = map[string]func(ctx context.Context, world *mpi.Comm) error{}
 
@@ -35,6 +38,9 @@ func TestMain(m *testing.M) {
 			os.Exit(3)
 		}
 		if err := mpi.Run(context.Background(), run); err != nil {
+			if os.Getenv(slowVariable) != "" {
+				time.Sleep(200 * time.Millisecond)
+			}
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -59,7 +65,7 @@ func launch(t *testing.T, n int, name string, env ...string) result {
 	errs, errDone := capture(t, &r.err)
 	r.failure = launcher.Run(t.Context(), launcher.Job{
 		Apps:    []launcher.App{{Ranks: n, Program: self, Env: append(env, bodyVariable+"="+name, "GORACE=atexit_sleep_ms=0")}},
-		Timeout: 4 * time.Minute, Stdin: launcher.InputNone, Out: out, Err: errs,
+		Timeout: 90 * time.Second, Stdin: launcher.InputNone, Out: out, Err: errs,
 	})
 	out.Close()
 	errs.Close()

@@ -25,20 +25,30 @@ func WaitallStatus(rs []Request, st []Status) error {
 }
 
 func waitall(op string, rs []Request, st []Status) error {
+	e := engineOf(rs)
+	if e == nil {
+		return nil
+	}
 	var first error
-	for i, r := range rs {
-		if r.c == nil {
-			continue
-		}
-		s, err := r.wait(op)
-		if err != nil && first == nil {
-			first = err
-		}
-		if st != nil {
-			s.err = err
-			st[i] = s
+	handle := func(i int) engine.Request { return rs[i].h }
+	take := func(i int, s engine.Status, failure error) {
+		if failure != nil || st != nil {
+			status, err := rs[i].taken(op, s, failure)
+			if first == nil {
+				first = err
+			}
+			if st != nil {
+				st[i] = status
+			}
 		}
 		rs[i] = Request{}
+	}
+	for i := 0; i < len(rs); {
+		if i = e.TakeReady(i, len(rs), handle, take); i < len(rs) {
+			s, err := e.Wait(rs[i].h)
+			take(i, s, err)
+			i++
+		}
 	}
 	return first
 }

@@ -5,6 +5,7 @@ package sys
 import (
 	"errors"
 	"runtime"
+	"time"
 )
 
 // Affinity lists all processors: this system has no affinity masks.
@@ -19,4 +20,9 @@ func Affinity() ([]int, error) {
 // SetAffinity fails: this system has no affinity masks.
 func SetAffinity([]int) error {
 	return errors.New("binding to cores needs Linux, not " + runtime.GOOS)
+}
+
+// SetTimerSlack fails: this system has no timer slack.
+func SetTimerSlack(time.Duration) error {
+	return errors.New("timer slack needs Linux, not " + runtime.GOOS)
 }

@@ -44,6 +44,33 @@ func (e *Engine) TestAll(n int, at func(i int) Request, take func(i int, st Stat
 	return true
 }
 
+// TakeReady gives requests to take, from the i-th on, as far as they are complete, and returns the index of the first that is not; n if there
+// is none.
+func (e *Engine) TakeReady(i, n int, at func(i int) Request, take func(i int, st Status, err error)) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.flush() // the messages travel while we count
+	for ; i < n; i++ {
+		h := at(i)
+		if h == (Request{}) {
+			continue
+		}
+		r := e.requests.find(h)
+		switch {
+		case h == Null:
+			take(i, nullStatus, nil)
+		case r == nil:
+			take(i, Status{}, errUsed)
+		case r.done.Load():
+			st, err := e.collect(r)
+			take(i, st, err)
+		default:
+			return i
+		}
+	}
+	return n
+}
+
 func (e *Engine) allDone(n int, at func(i int) Request) bool {
 	for i := range n {
 		if r := e.requests.find(at(i)); r != nil && !r.done.Load() {

@@ -6,14 +6,14 @@ import "github.com/weft-mpi/weft/eager"
 // the next pass, when it is full, or before anything else goes to the same peer.
 
 // batched puts a message of a burst into its peer's batch; false if it has to go by itself.
-func (e *Engine) batched(p *peer, r *request) bool {
+func (e *Engine) batched(p *peer, r *request, env envelope) bool {
 	if len(r.vec) != 1 || len(r.vec[0]) > eager.BatchedMost || p.state != peerOpen || p.queued() || p.holdsBack(len(r.vec[0])) {
 		return false
 	}
 	if p.batch.Count() == 0 {
 		e.openBatch(p)
 	}
-	env, payload := r.msg.Envelope, r.vec[0]
+	payload := r.vec[0]
 	if !p.batch.Add(p.ch, env, payload) {
 		if sent, err := e.sendBatch(p, true); !sent || err != nil {
 			return false // it is tried again with the message that waits behind it
@@ -38,10 +38,6 @@ func (e *Engine) openBatch(p *peer) {
 		m = make([]byte, eager.BatchSize)
 	}
 	p.batch.Use(m)
-	if !p.batching {
-		p.batching = true
-		e.batching = append(e.batching, p)
-	}
 }
 
 // sendBatch sends what a peer's batch has gathered. An error is of the peer, who has to be failed.
@@ -60,18 +56,4 @@ func (e *Engine) reclaimBatch(p *peer) {
 	if m := p.batch.Memory(); m != nil {
 		e.batchMemory = append(e.batchMemory, m)
 	}
-}
-
-// sendBatches sends the batches of all peers. One that lacks credits goes when they come.
-func (e *Engine) sendBatches() {
-	for _, p := range e.batching {
-		p.batching = false
-		if p.state != peerOpen {
-			continue
-		}
-		if _, err := e.sendBatch(p, false); err != nil {
-			e.failPeer(p, err)
-		}
-	}
-	e.batching = e.batching[:0]
 }

@@ -24,6 +24,7 @@ var (
 	ErrProcFailed = errors.New("process failed")
 	ErrAborted    = errors.New("job aborted")
 	ErrRequest    = errors.New("invalid request")
+	ErrBuffer     = errors.New("invalid buffer")
 	ErrFinalized  = errors.New("Finalize has been called")
 )
 
@@ -80,8 +81,9 @@ type Engine struct {
 	holding []*peer // peers that have been told to keep theirs
 	window  [][]byte
 
-	batching    []*peer // that have a batch
-	batchMemory [][]byte
+	batchMemory [][]byte // for the batches of peers
+
+	allocated allocated
 
 	waiting waiting
 	held    held
@@ -151,10 +153,7 @@ func (e *Engine) Size() int { return e.size }
 // pass drives everything once, under the lock, and tells whether anything happened.
 func (e *Engine) pass() bool {
 	e.stats.Passes++
-	e.held.flushed()
-	if len(e.batching) > 0 {
-		e.sendBatches()
-	}
+	e.flush()
 	if len(e.retry) > 0 {
 		e.retryPeers() // first: what the pass itself puts off is for the next one
 	}

@@ -34,7 +34,7 @@ type peer struct {
 	retrying bool       // is in Engine.retry
 	numbers  numbers
 	batch    eager.Batch
-	batching bool // is in Engine.batching
+	burst    burst
 	in       incoming
 	holding  bool // has been told to announce payload
 	stats    protocols

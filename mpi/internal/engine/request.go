@@ -152,7 +152,9 @@ func (p *requestPool) put(r *request) {
 	r.err, r.waiter, r.peer, r.orphan = nil, nil, nil, false
 	r.shared, r.sync, r.number, r.filed, r.scope, r.cause = false, false, 0, nil, nil, nil
 	r.vec, r.one[0], r.came, r.whole, r.open = nil, nil, 0, false, 0
-	r.msg = eager.Message{}
+	if r.msg.Elems != nil {
+		r.msg = eager.Message{}
+	}
 	r.status = Status{}
 	r.next, p.free = p.free, r
 }

@@ -146,7 +146,7 @@ const controlContext = math.MaxUint32
 func (e *Engine) takeBack(r *request) {
 	c := e.requests.get()
 	c.contiguous(binary.LittleEndian.AppendUint64(nil, r.number))
-	e.startSend(c, envelope{Context: controlContext}, r.rank, false)
+	e.startSend(c, envelope{Context: controlContext}, r.rank, true)
 	if c.done.Load() {
 		e.collect(c)
 		return

@@ -33,7 +33,7 @@ func (e *Engine) Send(context uint32, buf []byte, dst, tag int) error {
 	}
 	r := e.requests.get()
 	r.contiguous(buf)
-	e.startSend(r, env, dst, false)
+	e.startSend(r, env, dst, true)
 	e.mu.Unlock()
 	_, err := e.wait(r)
 	return err
@@ -48,7 +48,7 @@ func (e *Engine) Isend(context uint32, buf []byte, dst, tag int) (Request, error
 	}
 	r := e.requests.get()
 	r.contiguous(buf)
-	e.startSend(r, envelope{Context: context, Tag: int32(tag)}, dst, e.held.more())
+	e.startSend(r, envelope{Context: context, Tag: int32(tag)}, dst, false)
 	return r.handle(), nil
 }
 
@@ -62,19 +62,25 @@ func (e *Engine) IsendVec(context uint32, vec [][]byte, dst, tag int) (Request, 
 	}
 	r := e.requests.get()
 	r.vec = vec
-	e.startSend(r, envelope{Context: context, Tag: int32(tag)}, dst, e.held.more())
+	e.startSend(r, envelope{Context: context, Tag: int32(tag)}, dst, false)
 	return r.handle(), nil
 }
 
-// startSend begins a send under the lock. With more the bytes may be held back for a while, to travel with others.
-func (e *Engine) startSend(r *request, env envelope, dst int, more bool) {
+// startSend begins a send under the lock. With urgent somebody waits for it; otherwise its bytes may be held back for a while, to travel with
+// others.
+func (e *Engine) startSend(r *request, env envelope, dst int, urgent bool) {
 	r.kind, r.rank = kindSend, dst
-	r.msg.Start(env, r.vec)
 	if dst == e.rank {
+		r.msg.Start(env, r.vec)
 		e.sendSelf(r)
 		return
 	}
 	p := e.peer(dst)
+	more := !urgent && e.held.hold(p, r.room())
+	if more && !r.sync && e.batched(p, r, env) {
+		return
+	}
+	r.msg.Start(env, r.vec)
 	switch p.state {
 	case peerFailed:
 		e.complete(r, p.cause)
@@ -86,9 +92,6 @@ func (e *Engine) startSend(r *request, env envelope, dst int, more bool) {
 		e.connect(p)
 	}
 	r.peer = p
-	if more && !r.sync && e.batched(p, r) {
-		return
-	}
 	if p.state != peerOpen || p.queued() {
 		p.enqueue(r)
 		return

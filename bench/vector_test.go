@@ -20,7 +20,9 @@ func TestVectors(t *testing.T) {
 
 var vectors = worldBody("vectors", func(world *mpi.Comm) error {
 	for _, name := range []string{"bw", "bibw", "mbw_mr"} {
-		o := options(func(o *Options) { o.Max, o.Iterations, o.Warmup, o.Window, o.Vector, o.Validate = 65536, 3, 1, 5, 7, true })
+		o := options(func(o *Options) {
+			o.Max, o.Iterations, o.Warmup, o.Window, o.Vector, o.Validate = 65536, 3, 1, 5, 7, true
+		})
 		s := newSession(find(name), o, world, os.Stdout, instruments{now: mpi.Wtime, pattern: pattern})
 		if own, fatal := s.outcome(); own != nil || fatal != nil {
 			return fmt.Errorf("%s: %w, %w", name, own, fatal)

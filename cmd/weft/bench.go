@@ -69,6 +69,7 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 	flags.BoolVarP(&o.Full, "full", "f", false, "print minimum, maximum and iterations too")
 	flags.Var(allocation{&o.Registered}, "alloc", "`heap|registered`: what the buffers are: ordinary slices, or memory of mpi.Alloc")
 	flags.Var(number{&o.Digits, 0}, "digits", "decimals of a figure; without it 2")
+	flags.StringVar(&o.Plot, "plot", "", "`FILE.svg|FILE.png` to draw the table into")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if sizes.given {
 			o.Min, o.Max = sizes.low, sizes.high

@@ -16,10 +16,11 @@ const (
 	More                    // a piece of it
 	Piece                   // a piece of it announced (package rendezvous)
 	Batch                   // several small messages (package eager)
+	CTS                     // where the bytes of an announced message may be written (package rendezvous)
 	kinds
 )
 
-var kindNames = [kinds]string{"", "SKIP", "CREDIT", "ENLARGE", "SHRINK", "EAGER", "RTS", "FIRST", "MORE", "PIECE", "BATCH"}
+var kindNames = [kinds]string{"", "SKIP", "CREDIT", "ENLARGE", "SHRINK", "EAGER", "RTS", "FIRST", "MORE", "PIECE", "BATCH", "CTS"}
 
 func (k Kind) String() string {
 	if k > 0 && k < kinds {

@@ -235,7 +235,7 @@ func (l *link) beside(t testing.TB) *link {
 
 func newNode(rank int, pd transport.PD, conf rendezvous.FetcherConfig) *node {
 	return &node{
-		rank: rank, ann: rendezvous.NewAnnouncer(pd), fet: rendezvous.NewFetcher(pd, conf),
+		rank: rank, ann: rendezvous.NewAnnouncer(pd, rendezvous.AnnouncerConfig{}), fet: rendezvous.NewFetcher(pd, conf),
 		size: func(rts rendezvous.RTS) int { return int(rts.Length) },
 	}
 }

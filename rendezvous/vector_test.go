@@ -486,7 +486,7 @@ func (p *poor) Register(buf []byte, access transport.Access) (transport.MR, erro
 func TestRegister_ThatFails(t *testing.T) {
 	l := open(t, rendezvous.FetcherConfig{})
 	a, b := &poor{PD: l.A.PD()}, &poor{PD: l.B.PD()}
-	l.a.ann, l.b.fet = rendezvous.NewAnnouncer(a), rendezvous.NewFetcher(b, rendezvous.FetcherConfig{})
+	l.a.ann, l.b.fet = rendezvous.NewAnnouncer(a, rendezvous.AnnouncerConfig{}), rendezvous.NewFetcher(b, rendezvous.FetcherConfig{})
 	for range 3 {
 		ok, err := l.a.announce(pattern(0, 0, 50), false)
 		require.ErrorContains(t, err, "send buffer of 50 bytes: no memory")

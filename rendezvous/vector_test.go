@@ -355,15 +355,18 @@ func TestGolden_Vector(t *testing.T) {
 		elems      [][]byte
 		hold       bool
 		cuts       []int
+		grant      bool
 	}{
 		{"vector", "pieces in slots and announced ones take turns", [][]byte{[]byte("head "), text(300), []byte("between "), {}, text(200), []byte("tail")},
-			false, []int{1000}},
-		{"vector-opens", "the first element is announced: FIRST goes without payload", [][]byte{text(300), text(10)}, false, []int{1000}},
-		{"vector-cut", "three buffers, of which one is empty, take 150 bytes of 305", [][]byte{[]byte("head "), text(300)}, false, []int{60, 0, 90}},
-		{"vector-held", "the receiver holds payload back: all is announced, but for empty elements", [][]byte{{}, {}, text(10), {}, text(5), {}}, true, []int{12, 3}},
+			false, []int{1000}, false},
+		{"vector-opens", "the first element is announced: FIRST goes without payload", [][]byte{text(300), text(10)}, false, []int{1000}, false},
+		{"vector-cut", "three buffers, of which one is empty, take 150 bytes of 305", [][]byte{[]byte("head "), text(300)}, false, []int{60, 0, 90}, false},
+		{"vector-held", "the receiver holds payload back: all is announced, but for empty elements", [][]byte{{}, {}, text(10), {}, text(5), {}}, true, []int{12, 3}, false},
+		{"vector-granted", "a piece into three buffers, of which one is empty: 145 bytes of 300", [][]byte{[]byte("head "), text(300), []byte("tail")}, false,
+			[]int{60, 0, 90}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := openPhases(t, []int{192}, rendezvous.FetcherConfig{Piece: 150})
+			l := openPhases(t, []int{192}, rendezvous.FetcherConfig{Piece: 150, Grant: c.grant})
 			vector := func(rank, _ int) [][]byte { return c.elems }
 			a := &courier{node: l.a, vector: vector, total: 1, kinds: map[channel.Kind]int{}}
 			b := &courier{node: l.b, vector: vector, kinds: map[channel.Kind]int{}}

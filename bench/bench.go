@@ -20,6 +20,7 @@ type Options struct {
 	Validate   bool // every iteration's bytes are checked, with the clock stopped
 	Full       bool // minimum, maximum and iterations too
 	Digits     int  // decimals of a figure
+	Registered bool // the buffers come from mpi.Alloc
 }
 
 // Default are the options that a benchmark has if the user says nothing.

@@ -71,7 +71,13 @@ func (s *session) measure() error {
 		return s.out.err
 	}
 	low, high := s.sizes(s.Options)
-	s.send, s.recv = buffer(high+s.Window), buffer(high*s.places(s.Options, s.world.Rank(), s.world.Size()))
+	var err error
+	if s.send, err = s.buffer(high + s.Window); err != nil {
+		return err
+	}
+	if s.recv, err = s.buffer(high * s.places(s.Options, s.world.Rank(), s.world.Size())); err != nil {
+		return err
+	}
 	if s.Validate {
 		s.want, s.sums = buffer(high+s.Window), buffer(high)
 	}
@@ -136,6 +142,16 @@ func (s *session) agreed() error {
 		return optionErrorf("%s: the ranks were started with different options", s.Name)
 	}
 	return nil
+}
+
+// buffer is memory for messages, of the kind that the user wants. All of it goes with the process.
+func (s *session) buffer(n int) ([]byte, error) {
+	if !s.Registered {
+		return buffer(n), nil
+	}
+	b, err := mpi.Alloc[byte](n)
+	clear(b)
+	return b, err
 }
 
 // buffer is ordinary memory, on pages of its own as peers' benchmarks have it. Every page has been written: the kernel backs all those that

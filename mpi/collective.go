@@ -203,6 +203,8 @@ func (c *Comm) end() { c.coll.mu.Unlock() }
 
 // run carries out the communicator's schedule. apply is the operator of its reductions, on elements of type T.
 func run[T any](c *Comm, in, out []byte, apply func(inout, in []T)) error {
+	defer c.e.Drop(c.e.Hold(in))
+	defer c.e.Drop(c.e.Hold(out))
 	k := &c.coll
 	if words := (k.schedule.Scratch + 7) / 8; len(k.scratch) < words {
 		k.scratch = make([]uint64, words)

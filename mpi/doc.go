@@ -21,5 +21,7 @@
 // A blocking call has finished with its buffer when it returns, with or without an error. A buffer given to Isend, Irecv or
 // another call that returns a Request belongs to weft until the request is complete; a send buffer may be read meanwhile.
 //
+// Buffers are ordinary slices, or parts of what Alloc gives: registered memory outside the Go heap, which lasts until Free.
+//
 // What is given up, by Request.Cancel or with the context of Comm.WithContext, has given its buffer back when its wait returns.
 package mpi

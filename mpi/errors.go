@@ -14,7 +14,7 @@ var (
 	ErrRank           = errors.New("no such rank")             //
 	ErrTag            = errors.New("invalid tag")              //
 	ErrCount          = errors.New("invalid count")            // lengths or counts that do not fit together
-	ErrBuffer         = errors.New("invalid buffer")           // buffers that overlap where they must not
+	ErrBuffer         = engine.ErrBuffer                       // buffers that overlap where they must not, or that Free refuses
 	ErrType           = errors.New("invalid element type")     // it has pointers, so it means nothing to another process
 	ErrRoot           = errors.New("invalid root")             //
 	ErrOp             = errors.New("invalid operator")         //

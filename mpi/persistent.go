@@ -13,6 +13,7 @@ type Persistent struct {
 	c         *Comm
 	receive   bool
 	buf       []byte
+	memory    *engine.Memory // of buf, if it comes from Alloc
 	elem      int
 	peer, tag int
 
@@ -30,7 +31,7 @@ func SendInit[T any](c *Comm, buf []T, dst, tag int) (*Persistent, error) {
 	if err != nil {
 		return nil, c.fail("SendInit", dst, tag, err)
 	}
-	return &Persistent{c: c, buf: b, peer: dst, tag: tag}, nil
+	return &Persistent{c: c, buf: b, memory: c.e.Hold(b), peer: dst, tag: tag}, nil
 }
 
 // RecvInit sets up a receive into buf from rank src, or AnySource, with tag, or AnyTag (MPI 4.1, 3.9). Nothing is received before Start;
@@ -43,7 +44,7 @@ func RecvInit[T any](c *Comm, buf []T, src, tag int) (*Persistent, error) {
 	if err != nil {
 		return nil, c.fail("RecvInit", src, tag, err)
 	}
-	return &Persistent{c: c, receive: true, buf: b, elem: sizeOf[T](), peer: src, tag: tag}, nil
+	return &Persistent{c: c, receive: true, buf: b, memory: c.e.Hold(b), elem: sizeOf[T](), peer: src, tag: tag}, nil
 }
 
 // Start begins the operation, as Isend or Irecv would, and returns its request. Until that is used up another Start gives ErrRequest.
@@ -100,7 +101,8 @@ func (p *Persistent) Free() error {
 	case p.freed:
 		return p.c.fail("Free", p.peer, p.tag, errFreed)
 	}
-	p.freed, p.buf = true, nil
+	p.c.e.Drop(p.memory)
+	p.freed, p.buf, p.memory = true, nil, nil
 	return nil
 }
 

@@ -65,7 +65,7 @@ func launch(t *testing.T, n int, name string, env ...string) result {
 	errs, errDone := capture(t, &r.err)
 	r.failure = launcher.Run(t.Context(), launcher.Job{
 		Apps:    []launcher.App{{Ranks: n, Program: self, Env: append(env, bodyVariable+"="+name, "GORACE=atexit_sleep_ms=0")}},
-		Timeout: 4 * time.Minute, Stdin: launcher.InputNone, Out: out, Err: errs,
+		Timeout: 90 * time.Second, Stdin: launcher.InputNone, Out: out, Err: errs,
 	})
 	out.Close()
 	errs.Close()

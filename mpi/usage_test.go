@@ -175,6 +175,9 @@ func TestOutsideOfInitAndFinalize(t *testing.T) {
 	require.ErrorIs(t, mpi.Send(nil, []int{1}, 0, 0), mpi.ErrNotInitialized)
 	require.ErrorIs(t, mpi.Barrier(nil), mpi.ErrNotInitialized)
 	require.ErrorIs(t, mpi.Finalize(), mpi.ErrNotInitialized)
+	_, err := mpi.Alloc[int](1)
+	require.ErrorIs(t, err, mpi.ErrNotInitialized)
+	require.ErrorIs(t, mpi.Free([]int{1}), mpi.ErrNotInitialized)
 
 	world, err := mpi.Init(t.Context()) // started without a launcher: a world of one
 	require.NoError(t, err)
@@ -186,7 +189,16 @@ func TestOutsideOfInitAndFinalize(t *testing.T) {
 	require.NoError(t, mpi.Allreduce(world, mpi.InPlace[int](), x, mpi.Sum[int]()))
 	require.Equal(t, []int{7}, x)
 
+	kept, err := mpi.Alloc[int](1000)
+	require.NoError(t, err)
+	kept[999] = 7
+
 	require.NoError(t, mpi.Finalize())
+	require.Equal(t, 7, kept[999], "what was not freed stays")
+	kept[0] = 8
+	require.ErrorIs(t, mpi.Free(kept), mpi.ErrFinalized)
+	_, err = mpi.Alloc[int](1)
+	require.ErrorIs(t, err, mpi.ErrFinalized)
 	require.ErrorIs(t, mpi.Send(world, x, 0, 0), mpi.ErrFinalized)
 	require.ErrorIs(t, mpi.Barrier(world), mpi.ErrFinalized)
 	_, err = mpi.Irecv(world, x, 0, 0)

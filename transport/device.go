@@ -62,6 +62,9 @@ type MR interface {
 	// Deregister takes the key out of use: when it returns nothing is placed in the memory any more. Work that still names
 	// the region fails. The MR must not be used afterwards: the device uses its object for the next registration.
 	Deregister() error
+
+	// Detach is Deregister that leaves memory of PD.Alloc mapped, until the process ends, to an owner who may still look at it.
+	Detach() error
 }
 
 // Key names a region to a peer.

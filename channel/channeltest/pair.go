@@ -252,3 +252,5 @@ func (r *region) Deregister() error {
 	r.owner.pair.free = append(r.owner.pair.free, r)
 	return nil
 }
+
+func (r *region) Detach() error { return r.Deregister() }

@@ -54,7 +54,6 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 	o := bench.Default
 	var sizes sizeRange
 	var fabric carrier
-	alloc := ordinary
 	ranks := count(b.Start)
 	cmd := &cobra.Command{Use: b.Name + " [options]", Short: b.Short, Args: cobra.NoArgs}
 	flags := cmd.Flags()
@@ -67,7 +66,7 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 	flags.VarP(number{&o.Window, 1}, "window-size", "W", "messages under way at once where a benchmark has a window; without it 64")
 	flags.BoolVarP(&o.Validate, "validation", "c", false, "check every byte, in a column more")
 	flags.BoolVarP(&o.Full, "full", "f", false, "print minimum, maximum and iterations too")
-	flags.Var(&alloc, "alloc", "`heap`: what the buffers are")
+	flags.Var(allocation{&o.Registered}, "alloc", "`heap|registered`: what the buffers are: ordinary slices, or memory of mpi.Alloc")
 	flags.Var(number{&o.Digits, 0}, "digits", "decimals of a figure; without it 2")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if sizes.given {
@@ -156,19 +155,18 @@ func (c *carrier) String() string { return string(*c) }
 func (*carrier) Type() string     { return "fabric" }
 
 // allocation is what the buffers are.
-type allocation string
+type allocation struct{ registered *bool }
 
-const ordinary allocation = "heap"
-
-func (a *allocation) Set(text string) error {
-	if allocation(text) != ordinary {
-		return errors.New("buffers are ordinary slices: heap")
+func (a allocation) Set(text string) error {
+	if text != "heap" && text != "registered" {
+		return errors.New("neither heap nor registered")
 	}
+	*a.registered = text == "registered"
 	return nil
 }
 
-func (a *allocation) String() string { return string(*a) }
-func (*allocation) Type() string     { return "kind" }
+func (allocation) String() string { return "" }
+func (allocation) Type() string   { return "kind" }
 
 // sizeRange is [MIN:]MAX.
 type sizeRange struct {

@@ -152,7 +152,7 @@ func (o *jobOptions) define(flags *pflag.FlagSet) {
 	flags.StringVar(&o.bind, "bind-to", "", "`none|core`: keep each rank on a core of its own; core if there are enough")
 	flags.BoolVar(&o.report, "report-bindings", false, "tell which processors each rank is bound to")
 	flags.StringVar(&o.fabric, "fabric", "", "`auto|tcp`: what carries the messages")
-	flags.StringVar(&o.phases, "phases", "", "`LIST` of slot sizes in bytes that a channel starts with and can grow to, such as 640,16384")
+	flags.StringVar(&o.phases, "phases", "", "`LIST` of slot sizes in bytes that a channel starts with and can grow to, such as 640,16448,65600")
 	flags.BoolVar(&o.stats, "stats", false, "have each rank tell the counters of its channels at the end")
 	flags.StringVar(&o.iface, "iface", "", "network interface, by `name` or CIDR")
 	flags.BoolVarP(&o.label, "label", "l", false, "put [rank] before every line of output")

@@ -27,10 +27,10 @@ var (
 	ConnectTimeout = &Setting{"WEFT_CONNECT_TIMEOUT", "30s", "how long a connection to a peer may take before the operation fails"}
 	SecretFile     = &Setting{"WEFT_SECRET_FILE", "", "file with the job's secret (32 bytes, readable by its owner alone), where no launcher hands one over"}
 	CoresPerRank   = &Setting{"WEFT_CORES_PER_RANK", "1", "cores that each rank may use; 0 says that ranks share cores and must not spin; weft run sets it"}
-	Phases         = &Setting{"WEFT_PHASES", "640,16384", "sizes of a channel's slots in bytes: to begin with, and those it can grow to"}
+	Phases         = &Setting{"WEFT_PHASES", "640,16448,65600", "sizes of a channel's slots in bytes: to begin with, and those it can grow to"}
 	Threshold      = &Setting{"WEFT_THRESHOLD", "", "size above which an element asks for larger slots: bytes, or 80% to 99% of a slot; empty for what a slot carries"}
 	Vector         = &Setting{"WEFT_VECTOR", "first", "what decides on the slots for a vector: first, largest, or sum of the elements that do not fit; with ,whole all of it goes through them"}
-	Budget         = &Setting{"WEFT_BUFFER_BUDGET", "", "most bytes of channel buffers of a rank, such as 64M; beyond it channels do not grow; empty for no bound"}
+	Budget         = &Setting{"WEFT_BUFFER_BUDGET", "256M", "most bytes of channel buffers of a rank; beyond it channels do not grow, and large messages are fetched by their receivers"}
 	ShrinkAfter    = &Setting{"WEFT_SHRINK_AFTER", "10s", "how long a channel has to be quiet before its large buffers are given back; never for never"}
 	EagerMost      = &Setting{"WEFT_EAGER_MAX", "", "largest message that is copied through slots, such as 4K; larger ones are fetched by their receiver; empty for what the largest slot carries"}
 	KeepMost       = &Setting{"WEFT_UNEXPECTED_MAX", "64M", "bytes of messages without a receive that a rank keeps; beyond it the bytes stay with their senders"}

@@ -237,6 +237,13 @@ func (m *mr) Deregister() error {
 	return nil
 }
 
+func (m *mr) Detach() error {
+	m.pd.dev.net.mu.Lock()
+	m.mapped = false
+	m.pd.dev.net.mu.Unlock()
+	return m.Deregister()
+}
+
 func (m *mr) release() {
 	delete(m.pd.dev.keys, m.key)
 	m.pd.users--

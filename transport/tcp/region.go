@@ -128,6 +128,12 @@ func (r *region) Deregister() error {
 	return nil
 }
 
+// Detach takes the key out of use, and leaves the memory to the process.
+func (r *region) Detach() error {
+	r.mapped = false
+	return r.Deregister()
+}
+
 // find checks what a peer asks for, in the order of the specification: key, domain, right, bounds.
 func (t *regionTable) find(p *pd, key transport.Key, need transport.Access, offset, length uint64) (*region, error) {
 	i := int(uint64(key) & indexMask)

@@ -1,6 +1,7 @@
 package verbstest
 
 import (
+	"bytes"
 	"math"
 
 	"github.com/weft-mpi/weft/transport"
@@ -179,6 +180,25 @@ var memoryChecks = []Check{
 		}
 		t.until("both queue pairs in error", bothIn(a, b, transport.StateError), a, b)
 		t.must(zero(buf))
+	}},
+	{"MR/DetachEndsTheKeyAndLeavesTheMemory", func(t *trial) {
+		a, b := t.pair(shape{})
+		local := a.memory(64, all)
+		m, err := b.pd.Alloc(64, all)
+		t.must(err)
+		mem := m.Bytes()
+		fill(mem, 1, 1)
+		before := append([]byte(nil), mem...)
+		fill(local.Bytes(), 1, 2)
+		wr := write(5, local, m)
+		t.must(m.Detach())
+		t.refused(a, b, wr)
+		t.must(b.dev.Close())
+		mem[63]++ // it can be written too
+		mem[63]--
+		if !bytes.Equal(mem, before) {
+			t.failf("the memory changed")
+		}
 	}},
 	{"MR/DeregisterUnderTrafficEndsEveryPlacement", func(t *trial) {
 		for round := range 20 {

@@ -24,6 +24,7 @@ var (
 	ErrProcFailed = errors.New("process failed")
 	ErrAborted    = errors.New("job aborted")
 	ErrRequest    = errors.New("invalid request")
+	ErrBuffer     = errors.New("invalid buffer")
 	ErrFinalized  = errors.New("Finalize has been called")
 )
 
@@ -81,6 +82,8 @@ type Engine struct {
 	window  [][]byte
 
 	batchMemory [][]byte // for the batches of peers
+
+	allocated allocated
 
 	waiting waiting
 	held    held

@@ -117,5 +117,5 @@ func (e *Engine) Destroy(cause error) error {
 	e.reclaim.timer.Stop()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return errors.Join(err, e.device.Close())
+	return errors.Join(err, e.leaveAllocated(), e.device.Close())
 }

@@ -1,0 +1,131 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// Memory is registered memory that Alloc gave to the user.
+type Memory struct {
+	mr    transport.MR
+	bytes []byte
+	held  int // by Hold
+}
+
+// allocated is all that the user has. A message does not look here: the rendezvous registers what it announces for as long as it is
+// announced, whatever memory that is (docs/adr/0008).
+type allocated struct {
+	list  []*Memory    // in the order of addresses
+	count atomic.Int32 // of list, for those who do not have the lock
+}
+
+// Alloc gives n bytes (n > 0) of zeroed memory on pages of its own. Peers have no right to the region: nobody is told its key.
+func (e *Engine) Alloc(n int) ([]byte, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.dead != nil {
+		return nil, e.dead
+	}
+	mr, err := e.pd.Alloc(n, transport.LocalWrite)
+	if err != nil {
+		return nil, err
+	}
+	m := &Memory{mr: mr, bytes: mr.Bytes()}
+	_, i := e.allocated.find(m.bytes)
+	e.allocated.list = slices.Insert(e.allocated.list, i, m)
+	e.allocated.count.Add(1)
+	return m.bytes, nil
+}
+
+// Free gives back what Alloc gave. It refuses, with ErrBuffer, what is anything else, and what is in use.
+func (e *Engine) Free(b []byte) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	m, i := e.allocated.find(b)
+	switch {
+	case m == nil:
+		return fmt.Errorf("%w: it does not come from Alloc, or has been freed", ErrBuffer)
+	case unsafe.SliceData(b) != unsafe.SliceData(m.bytes) || len(b) != len(m.bytes):
+		return fmt.Errorf("%w: %d bytes of the %d that Alloc gave; free the whole slice", ErrBuffer, len(b), len(m.bytes))
+	}
+	if e.inUse(m) != nil && e.dead == nil {
+		e.pass() // what uses it may have been given up by its caller, and nobody wait for it
+	}
+	if err := e.inUse(m); err != nil {
+		return err
+	}
+	e.allocated.list = slices.Delete(e.allocated.list, i, i+1)
+	e.allocated.count.Add(-1)
+	return m.mr.Deregister()
+}
+
+// inUse says what of this rank still uses memory; nil if nothing does.
+func (e *Engine) inUse(m *Memory) error {
+	if m.held > 0 {
+		return fmt.Errorf("%w: a collective or a persistent request still uses it; let the one end, free the other", ErrBuffer)
+	}
+	for r := range e.requests.underWay() {
+		for _, b := range r.vec {
+			if other, _ := e.allocated.find(b); other != m {
+				continue
+			}
+			what, tag := "a send to", r.msg.Tag
+			if r.kind == kindRecv {
+				what, tag = "a receive from", r.posted.Tag
+			}
+			return fmt.Errorf("%w: %s rank %d of the world with tag %d still uses it; wait for that first", ErrBuffer, what, r.rank, tag)
+		}
+	}
+	return nil
+}
+
+// Hold keeps the memory that buf is of from being freed until Drop, for a use that is no request; nil if Alloc did not give it.
+func (e *Engine) Hold(buf []byte) *Memory {
+	if len(buf) == 0 || e.allocated.count.Load() == 0 {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	m, _ := e.allocated.find(buf)
+	if m != nil {
+		m.held++
+	}
+	return m
+}
+
+// Drop ends a Hold.
+func (e *Engine) Drop(m *Memory) {
+	if m == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	m.held--
+}
+
+// leaveAllocated leaves to the process what the user has not freed.
+func (e *Engine) leaveAllocated() (err error) {
+	for _, m := range e.allocated.list {
+		err = errors.Join(err, m.mr.Detach())
+	}
+	e.allocated.list = nil
+	e.allocated.count.Store(0)
+	return err
+}
+
+// find gives the memory in which b begins, or nil, and its place in the list, or the place where it belongs.
+func (a *allocated) find(b []byte) (*Memory, int) {
+	at := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	start := func(i int) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(a.list[i].bytes))) }
+	i := sort.Search(len(a.list), func(i int) bool { return at < start(i)+uintptr(len(a.list[i].bytes)) })
+	if i == len(a.list) || at < start(i) {
+		return nil, i
+	}
+	return a.list[i], i
+}

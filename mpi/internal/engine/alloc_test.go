@@ -1,0 +1,78 @@
+package engine
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// TestAllocated finds memory by any address in it, and gives all of it back whatever the order.
+func TestAllocated(t *testing.T) {
+	onEach(t, 1, func(t *testing.T, w []*Engine) {
+		e := w[0]
+		var all [][]byte
+		for i := range 50 {
+			b, err := e.Alloc(1 + i*1000)
+			require.NoError(t, err)
+			all = append(all, b)
+		}
+		for _, b := range all {
+			for _, at := range []int{0, len(b) / 2, len(b) - 1} {
+				m, _ := e.allocated.find(b[at:])
+				require.Same(t, &b[0], &m.bytes[0])
+				require.Equal(t, transport.LocalWrite, m.mr.Access(), "peers have no right")
+			}
+			require.Nil(t, e.Hold(make([]byte, 10)))
+		}
+		held := e.Hold(all[3][1:])
+		require.ErrorIs(t, e.Free(all[3]), ErrBuffer)
+		e.Drop(held)
+		e.Drop(nil)
+		for i := range all { // 0, 7, 14 …, and round again
+			require.NoError(t, e.Free(all[i*7%50]))
+		}
+		require.Empty(t, e.allocated.list)
+		require.Zero(t, e.allocated.count.Load())
+		require.Nil(t, e.Hold(all[0]))
+	})
+}
+
+// A rank whose job is ending can free its memory, and gets no more.
+func TestFreeAfterFail(t *testing.T) {
+	onEach(t, 2, func(t *testing.T, w []*Engine) {
+		b, err := w[0].Alloc(100)
+		require.NoError(t, err)
+		r, err := w[0].Irecv(world0, b, 1, 0, 1)
+		require.NoError(t, err)
+		require.ErrorIs(t, w[0].Free(b), ErrBuffer)
+		w[0].Fail(ErrAborted)
+		_, err = w[0].Alloc(100)
+		require.ErrorIs(t, err, ErrAborted)
+		require.NoError(t, w[0].Free(b), "nothing is placed in it any more")
+		_, err = w[0].Wait(r)
+		require.ErrorIs(t, err, ErrAborted)
+	})
+}
+
+// BenchmarkFind is what a look-up costs that would spare a message its registration: docs/adr/0008 rests on it.
+func BenchmarkFind(b *testing.B) {
+	for _, n := range []int{1, 16, 1024} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			var a allocated
+			memory := make([]byte, n*128)
+			for i := range n {
+				a.list = append(a.list, &Memory{bytes: memory[i*128:][:100]})
+			}
+			i := 0
+			for b.Loop() {
+				i = (i + 127) % n
+				if m, _ := a.find(memory[i*128+50:]); m == nil {
+					b.Fatal("not found")
+				}
+			}
+		})
+	}
+}

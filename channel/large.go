@@ -11,10 +11,10 @@ import (
 // the first ring's slots do not take. Such a message is written into the large ring, and a marker of one line, LARGE, into the first: where
 // the receiver finds a marker, the message is the next one of the large ring (E6, docs/adr/0010).
 //
-// The lines of a large message are free when the credit for its marker has come. Two things follow for CREDIT. It goes, besides, when
-// more than half of the large ring is owed, for eight large messages may fill that ring while their markers come to less than a threshold;
-// of such CREDITs one at most can wait unread for each of the two rounds that the count in credit.go has of a ring, so that six
-// lines are enough for all. And a question waits until less than that is owed of the large ring too.
+// The lines of a large message are free when the credit for its marker has come. Eight of them may fill the large ring while their markers come
+// to less than a threshold: so CREDIT goes also when more than half of the large ring is owed. In the count of credit.go that is one CREDIT
+// more at most between c1 and ck, as two would be more than the ring; k is 6 at most, and so many lines are kept. A question waits
+// until less is owed of the large ring, too, so that the count does not go on from one large ring to the next.
 
 // threshold of a large ring: more than half, so that two CREDITs on its behalf are more than the ring. A full message goes all the same when
 // less is owed, with what it leaves out at the end of the ring: a ring has 8 slots.
@@ -91,6 +91,7 @@ func (c *Channel) commitLarge(k Kind, more bool) error {
 	}
 	l.advance(need)
 	l.used += l.skipped + need
+	c.stats.Beside++
 	l.marker = marker{line: line, lines: l.skipped + need}
 	c.committed()
 	return c.mark(more)

@@ -174,8 +174,9 @@ func TestKeepSmall_E6_QuestionWaitsForTheLargeRingToo(t *testing.T) {
 // TestKeepSmall_E6_CreditsHaveRoom: at no time is there no room for a CREDIT, whatever two ranks send in either ring, however seldom they look,
 // and the lines that are owed never stop them. A message of any size may wait for credit, but never for ever.
 func TestKeepSmall_E6_CreditsHaveRoom(t *testing.T) {
-	for _, phases := range [][]int{{100, 1000}, {640, 16384}, {2000, 2001}} {
-		for seed := range uint64(40) {
+	most := 0
+	for _, phases := range [][]int{{100, 1000}, {640, 16384}, {2000, 2001}, {1000, 200_000}} {
+		for seed := range uint64(30) {
 			rng := rand.New(rand.NewPCG(seed, 77))
 			d := pairUp(t, Config{Phases: phases, KeepSmall: true})
 			d.A.Depth, d.B.Depth = 1<<12, 1<<12
@@ -191,6 +192,9 @@ func TestKeepSmall_E6_CreditsHaveRoom(t *testing.T) {
 				case 0: // as much as goes
 					for n := range 1 + rng.IntN(200) {
 						size := []int{0, c.send.maxBody, c.send.maxBody + 1, c.send.most}[(n+int(seed))%4]
+						if seed%3 == 0 { // hardly anything but markers in the first ring
+							size = c.send.maxBody + 1
+						}
 						reserve := c.Reserve
 						if rng.IntN(4) == 0 {
 							reserve, size = c.ReserveControl, 40
@@ -208,9 +212,10 @@ func TestKeepSmall_E6_CreditsHaveRoom(t *testing.T) {
 				default:
 					progress(t, c)
 				}
+				most = max(most, c.send.large.count)
 				d.drive(t)
 			}
-			d.settle2(t)
+			d.takeAll(t)
 			for _, c := range both {
 				require.False(t, c.Paused())
 				require.NotNil(t, c.Reserve(c.send.most), "phases %v, seed %d", phases, seed)
@@ -218,10 +223,157 @@ func TestKeepSmall_E6_CreditsHaveRoom(t *testing.T) {
 			}
 		}
 	}
+	require.Greater(t, most, 80, "markers without credit")
 }
 
-// settle2 takes and tells until nothing more comes.
-func (d *duo) settle2(t testing.TB) {
+// TestKeepSmall_E6_MarkersAreLookedAtInEveryLap, though no large message goes any more: or the count of lines would go round.
+func TestKeepSmall_E6_MarkersAreLookedAtInEveryLap(t *testing.T) {
+	d := pairUp(t, keepThree)
+	d.through(t, d.a, d.b, element(1, 1000))
+	l := d.a.send.large
+	require.Equal(t, 17, l.used)
+	for range 2 * d.a.send.lines {
+		lie(t, d.a, Eager, nil)
+		d.oneWay(t)
+	}
+	require.Zero(t, l.used)
+	require.Zero(t, l.count)
+}
+
+// fill has an end send control messages until only the lines for CREDIT are left.
+func fill(t testing.TB, c *Channel) {
+	t.Helper()
+	for c.ReserveControl(1) != nil {
+		require.NoError(t, c.Commit(RTS, false))
+	}
+}
+
+// readOneByOne has B read all that came, and tell as soon as something is to be told, for which there must be room.
+func (d *duo) readOneByOne(t testing.TB) {
+	t.Helper()
+	d.drive(t)
+	for {
+		_, _, ok, err := d.b.Next()
+		require.NoError(t, err)
+		if !ok {
+			return
+		}
+		d.b.Release()
+		progress(t, d.b)
+	}
+}
+
+// TestKeepSmall_E6_MostCreditsUnread: A fills both its rings and reads nothing, and B has no lines but those for CREDIT.
+func TestKeepSmall_E6_MostCreditsUnread(t *testing.T) {
+	for _, phases := range [][]int{{100, 1000}, {640, 16384}, {1000, 2000}, {2000, 200_000}} {
+		for _, largeFirst := range []bool{true, false} {
+			d := pairUp(t, Config{Phases: phases, KeepSmall: true})
+			d.A.Depth, d.B.Depth = 1<<12, 1<<12
+			require.NoError(t, d.a.want(1))
+			d.settle(t)
+			fill(t, d.b)
+			for i := range 2 {
+				n := 0
+				if (i == 0) == largeFirst {
+					n = d.a.send.most
+				}
+				for d.a.Reserve(n) != nil {
+					require.NoError(t, d.a.Commit(Eager, false))
+					if n == 0 && !largeFirst && d.a.send.lines-int(d.a.send.sent-d.a.send.freed) < 8+controlLines+creditLines+1 {
+						break // the markers to come
+					}
+				}
+			}
+			d.readOneByOne(t)
+			require.NotZero(t, d.b.Stats().Credits)
+			require.LessOrEqual(t, int(d.b.Stats().Credits), creditLines)
+			d.takeAll(t)
+		}
+	}
+}
+
+// TestKeepSmall_E11_ManyPhases: as often as the large ring changes while A reads nothing, B has room for CREDIT.
+func TestKeepSmall_E11_ManyPhases(t *testing.T) {
+	d := pairUp(t, Config{Phases: []int{1000, 2000, 4000}, KeepSmall: true})
+	d.A.Depth, d.B.Depth = 1<<12, 1<<12
+	require.NoError(t, d.a.want(1))
+	d.settle(t)
+	for range 8 {
+		fill(t, d.b)
+		for { // until A has to read before it can ask
+			for !(d.a.send.large.used > d.a.send.large.lines/2) && d.a.Reserve(d.a.send.most) != nil {
+				require.NoError(t, d.a.Commit(Eager, false))
+			}
+			if d.a.paused || int(d.a.send.sent-d.a.send.freed) >= d.a.send.mirror.threshold() {
+				break
+			}
+			require.NoError(t, d.a.want(3-d.a.Phase()))
+			d.readOneByOne(t)
+			d.drive(t)
+			_, err := d.a.Progress()
+			require.NoError(t, err)
+			if d.a.paused {
+				break
+			}
+		}
+		d.readOneByOne(t)
+		for d.a.Reserve(0) != nil {
+			require.NoError(t, d.a.Commit(Eager, false))
+		}
+		d.readOneByOne(t)
+		d.takeWhatComes(t)
+		for d.a.Reserve(0) != nil {
+			require.NoError(t, d.a.Commit(Eager, false))
+		}
+		d.readOneByOne(t)
+		d.takeWhatComes(t)
+	}
+	require.GreaterOrEqual(t, int(d.a.Stats().Acked+d.a.Stats().Shrunk), 8)
+}
+
+// TestKeepSmall_E6_WhatIsOwedGoesWithItsRing: nothing of it is held against the ring that takes its place, which may have fewer lines.
+func TestKeepSmall_E6_WhatIsOwedGoesWithItsRing(t *testing.T) {
+	d := pairUp(t, keepThree)
+	for range 4 {
+		d.through(t, d.a, d.b, element(1, 120_000))
+	}
+	require.Greater(t, d.b.recv.owed, geometry(threePhases, 1).lines)
+	require.NoError(t, d.a.want(1))
+	d.drive(t)
+	require.Empty(t, taken(t, d.b)) // and B does nothing else
+	d.drive(t)
+	_, err := d.a.Progress()
+	require.NoError(t, err)
+	require.Equal(t, 1, d.a.Phase())
+	require.Zero(t, d.a.send.large.used)
+	d.through(t, d.a, d.b, element(2, 16000))
+}
+
+// takeWhatComes is takeAll where a question may be open.
+func (d *duo) takeWhatComes(t testing.TB) {
+	t.Helper()
+	for range 8 {
+		for _, c := range []*Channel{d.a, d.b} {
+			taken(t, c)
+			_, err := c.Progress()
+			require.NoError(t, err)
+		}
+		d.drive(t)
+	}
+}
+
+// oneWay takes what has come to B, and tells.
+func (d *duo) oneWay(t testing.TB) {
+	t.Helper()
+	d.drive(t)
+	taken(t, d.b)
+	progress(t, d.b)
+	d.drive(t)
+	taken(t, d.a)
+}
+
+// takeAll takes and tells until nothing more comes.
+func (d *duo) takeAll(t testing.TB) {
 	t.Helper()
 	for range 8 {
 		for _, c := range []*Channel{d.a, d.b} {

@@ -16,10 +16,11 @@ const (
 	More                    // a piece of it
 	Piece                   // a piece of it announced (package rendezvous)
 	Batch                   // several small messages (package eager)
+	large                   // the next message is in the large ring; never seen outside
 	kinds
 )
 
-var kindNames = [kinds]string{"", "SKIP", "CREDIT", "ENLARGE", "SHRINK", "EAGER", "RTS", "FIRST", "MORE", "PIECE", "BATCH"}
+var kindNames = [kinds]string{"", "SKIP", "CREDIT", "ENLARGE", "SHRINK", "EAGER", "RTS", "FIRST", "MORE", "PIECE", "BATCH", "LARGE"}
 
 func (k Kind) String() string {
 	if k > 0 && k < kinds {
@@ -29,4 +30,4 @@ func (k Kind) String() string {
 }
 
 // inner tells whether a kind is of the channel itself, or none.
-func (k Kind) inner() bool { return k < Eager }
+func (k Kind) inner() bool { return k < Eager || k >= large }

@@ -24,7 +24,8 @@ var mixtures = map[string]struct {
 	"AsIs":       {nil, "acked", "refused shrunk"},
 	"FourPhases": {[]string{"WEFT_PHASES=200,1000,4000,131072", "WEFT_VECTOR=largest"}, "acked", "refused shrunk"},
 	"NoBudget":   {[]string{"WEFT_BUFFER_BUDGET=64K"}, "refused", "acked shrunk"}, // three small channels fit, and nothing more
-	"Shrinking":  {[]string{"WEFT_SHRINK_AFTER=2ms", "WEFT_PHASES=640,4096,16384"}, "acked shrunk", "refused"},
+	"Shrinking":  {[]string{"WEFT_SHRINK_AFTER=2ms", "WEFT_PHASES=640,4096,16384"}, "acked shrunk", "refused beside"},
+	"KeepSmall":  {[]string{"WEFT_KEEP_SMALL=1", "WEFT_SHRINK_AFTER=2ms", "WEFT_PHASES=640,4096,16384"}, "acked shrunk beside", "refused"},
 	"Everything": {[]string{"WEFT_SHRINK_AFTER=1ms", "WEFT_PHASES=200,1000,4000,131072", "WEFT_BUFFER_BUDGET=900K", "WEFT_UNEXPECTED_MAX=2K"},
 		"acked shrunk refused holds", ""},
 	"NoMemory": {[]string{"WEFT_UNEXPECTED_MAX=1K", "WEFT_VECTOR=first,whole"}, "acked holds", "refused shrunk"},
@@ -93,7 +94,7 @@ var mixtureBody = body("mixture", func(_ context.Context, world *mpi.Comm) error
 	}
 	st := world.Stats()
 	for _, c := range st.Channels {
-		fmt.Printf("acked=%d refused=%d shrunk=%d\n", c.Acked, c.Refused, c.Shrunk)
+		fmt.Printf("acked=%d refused=%d shrunk=%d beside=%d\n", c.Acked, c.Refused, c.Shrunk, c.Beside)
 	}
 	fmt.Printf("holds=%d\n", st.Holds)
 	return nil

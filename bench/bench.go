@@ -7,20 +7,24 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
+	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/mpi"
 )
 
 // Options of a run.
 type Options struct {
-	Min, Max   int  // message sizes in bytes, doubling; Min 0 and Max < 0: the benchmark's own
-	Iterations int  // timed, of each size; 0: the benchmark's own
-	Warmup     int  // not timed, of each size; < 0: the benchmark's own
-	Window     int  // messages under way in bw and bibw
-	Validate   bool // every iteration's bytes are checked, with the clock stopped
-	Full       bool // minimum, maximum and iterations too
-	Digits     int  // decimals of a figure
-	Registered bool // the buffers come from mpi.Alloc
+	Min, Max   int    // message sizes in bytes, doubling; Min 0 and Max < 0: the benchmark's own
+	Iterations int    // timed, of each size; 0: the benchmark's own
+	Warmup     int    // not timed, of each size; < 0: the benchmark's own
+	Window     int    // messages under way in bw and bibw
+	Vector     int    // elements of a message in bw and bibw; 0 and 1: it is one buffer
+	Validate   bool   // every iteration's bytes are checked, with the clock stopped
+	Full       bool   // minimum, maximum and iterations too
+	Digits     int    // decimals of a figure
+	Registered bool   // the buffers come from mpi.Alloc
+	Plot       string // file that rank 0 draws the table into, by its ending .svg or .png; empty for none
 }
 
 // Default are the options that a benchmark has if the user says nothing.
@@ -45,12 +49,14 @@ type Benchmark struct {
 	Even  bool
 	Start int // ranks that it starts with when the user says nothing
 
-	title  string                                // of the table, as OSU's parsers look for it
-	kind   *kind                                 // of table
-	cell   func(s *session, n int) (cell, error) // measures one size
-	room   func(o Options, rank, ranks int) int  // messages that the receive buffer has room for, most at rank 0; nil: one
-	remark func(s *session) string               // a line above the header; nil: none
-	whole  func(s *session) error                // prints the whole table, where cell is nil
+	title    string                                // of the table, as OSU's parsers look for it
+	kind     *kind                                 // of table
+	cell     func(s *session, n int) (cell, error) // measures one size
+	room     func(o Options, rank, ranks int) int  // messages that the receive buffer has room for, most at rank 0; nil: one
+	remark   func(s *session) string               // a line above the header; nil: none
+	whole    func(s *session) error                // prints the whole table, where cell is nil
+	ready    func(s *session) error                // is done before the ranks have talked to each other
+	settings map[*setting.Setting]string           // what it brings along where the user has set nothing
 }
 
 // kind is what benchmarks have in common whose tables look alike.
@@ -60,6 +66,7 @@ type kind struct {
 	datatype string // the MPI type of the payload
 	element  int    // its size
 	min, max int    // message sizes
+	axes     axes   // of a plot; zero where there is nothing to plot
 	counts
 }
 
@@ -82,36 +89,36 @@ const (
 	bandwidthHeader = "# Size        Bandwidth (MB/s)"
 	rateHeader      = "# Size                    MB/s          Messages/s"
 	barrierHeader   = "# Avg Latency(us)"
-	memoryHeader    = "# Bytes of a connection, at rank 0.\n" +
-		"# Peers             Registered            Resident        Preallocated            Resident"
+	memoryHeader    = "# Bytes of a connection, at rank 0. Resident: with its share of what connections have in common.\n" +
+		"# Peers                  Slots          Registered            Resident        Preallocated            Resident"
 	spreadColumns    = "     Min Latency(us)     Max Latency(us)  Iterations"
 	validationColumn = "          Validation"
 )
 
 var (
 	pingPong = &kind{
-		header: latencyHeader, datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20,
+		header: latencyHeader, datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20, axes: latencyAxes,
 		counts: counts{10000, 100, 1000, 10},
 	}
 	stream = &kind{
-		header: bandwidthHeader, datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20,
+		header: bandwidthHeader, datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20, axes: bandwidthAxes,
 		counts: counts{100, 10, 20, 2},
 	}
 	rates = &kind{
-		header: rateHeader, datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20,
+		header: rateHeader, datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20, axes: bandwidthAxes,
 		counts: counts{100, 10, 100, 10},
 	}
 	synchronization = &kind{header: barrierHeader, full: barrierHeader + spreadColumns, counts: counts{1000, 100, 100, 10}}
 	collective      = &kind{
 		header: latencyHeader, full: latencyHeader + spreadColumns, datatype: "MPI_CHAR", element: 1, min: 1, max: 1 << 20,
-		counts: counts{1000, 100, 100, 10},
+		axes: latencyAxes, counts: counts{1000, 100, 100, 10},
 	}
 	reduction = &kind{
 		header: latencyHeader, full: latencyHeader + spreadColumns, datatype: "MPI_FLOAT", element: 4, min: 4, max: 1 << 20,
-		counts: counts{1000, 100, 100, 10},
+		axes: latencyAxes, counts: counts{1000, 100, 100, 10},
 	}
 	startUp     = &kind{}
-	connections = &kind{header: memoryHeader}
+	connections = &kind{header: memoryHeader, axes: memoryAxes}
 )
 
 // All benchmarks, in the order in which the command lists them.
@@ -144,8 +151,9 @@ var All = []*Benchmark{
 		title: "Allreduce Latency", kind: reduction, cell: allreduce},
 	{Name: "gather", Short: "time of a gather to one rank", Least: 2, Start: 2,
 		title: "Gather Latency", kind: collective, cell: gather, room: allAtRoot},
-	{Name: "memory", Short: "buffers and resident memory of a connection", Least: 3, Start: 8,
-		title: "Memory", kind: connections, whole: memory},
+	{Name: "memory", Short: "buffers and resident memory of a connection, in each phase", Least: 2, Start: 9,
+		title: "Memory", kind: connections, whole: memory, ready: (*session).takeStock,
+		settings: map[*setting.Setting]string{setting.ShrinkAfter: "50ms"}},
 	{Name: "init", Short: "time of Init", Least: 1, Start: 2,
 		title: "Init", kind: startUp, whole: initialization},
 }
@@ -164,6 +172,7 @@ func Find(name string) (*Benchmark, bool) {
 const (
 	mostIterations = 1e9
 	mostWindow     = 1 << 16
+	mostVector     = 1 << 10
 	mostDigits     = 12
 	mostBuffers    = 4 << 30
 )
@@ -183,10 +192,23 @@ func (b *Benchmark) Check(o Options, ranks int) error {
 			mostIterations)
 	case o.Window < 1 || o.Window > mostWindow:
 		return optionErrorf("%s: a window of %d messages: 1 to %d are possible", b.Name, o.Window, mostWindow)
+	case o.Vector < 0 || o.Vector > mostVector:
+		return optionErrorf("%s: vectors of %d elements: 1 to %d are possible", b.Name, o.Vector, mostVector)
+	case o.Vector > 1 && b.kind != stream && b.kind != rates:
+		return optionErrorf("%s: its messages are not vectors; those of bw, bibw and mbw_mr can be", b.Name)
 	case o.Digits < 0 || o.Digits > mostDigits:
 		return optionErrorf("%s: %d decimals: 0 to %d are possible", b.Name, o.Digits, mostDigits)
 	case b.cell == nil && o.Validate:
 		return optionErrorf("%s moves no payload that could be validated", b.Name)
+	case o.Plot != "" && b.kind.axes == axes{}:
+		return optionErrorf("%s has no figures that could be plotted", b.Name)
+	}
+	if o.Plot != "" {
+		if _, err := plotFormat(o.Plot); err != nil {
+			return err
+		}
+	}
+	switch {
 	case b.cell == nil:
 		return nil
 	case o.Min < 0:
@@ -227,10 +249,17 @@ func (b *Benchmark) sizes(o Options) (low, high int) {
 // Options that do not fit the job are an *OptionError at rank 0; what a validating run finds is ErrInvalid at the ranks that have found
 // it. The other ranks then return nil, so that a job tells of its trouble once.
 func (b *Benchmark) Run(ctx context.Context, o Options, out io.Writer) error {
-	return b.run(ctx, o, out, instruments{now: mpi.Wtime, pattern: pattern})
+	return b.run(ctx, o, out, instruments{now: mpi.Wtime, pattern: pattern, resident: resident})
 }
 
 func (b *Benchmark) run(ctx context.Context, o Options, out io.Writer, with instruments) error {
+	for brought, value := range b.settings {
+		if os.Getenv(brought.Name) == "" {
+			if err := os.Setenv(brought.Name, value); err != nil {
+				return err
+			}
+		}
+	}
 	began := with.now()
 	var own error
 	err := mpi.Run(ctx, func(_ context.Context, world *mpi.Comm) (err error) {

@@ -148,13 +148,18 @@ nprocs: 2, min: 12 ms, max: 24 ms, avg: 18 ms
 `},
 }
 
-// tick is a clock that moves by a rank's share whenever it is read, and a pattern that is the right one.
+// tick is a clock that moves by a rank's share whenever it is read, a pattern that is the right one, and a process that holds 1 MiB and each
+// registered byte three times.
 func tick(world *mpi.Comm) instruments {
 	var reads int
-	return instruments{pattern: pattern, now: func() float64 {
-		reads++
-		return float64(reads*(world.Rank()+1)) / 1000
-	}}
+	return instruments{
+		pattern: pattern,
+		now: func() float64 {
+			reads++
+			return float64(reads*(world.Rank()+1)) / 1000
+		},
+		resident: func() (int, error) { return 1<<20 + 3*world.Stats().Registered, nil },
+	}
 }
 
 // separator stands between the tables of one job.

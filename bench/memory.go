@@ -2,11 +2,13 @@ package bench
 
 import (
 	"fmt"
-	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
-	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/mpi"
 )
 
@@ -14,92 +16,261 @@ import (
 // arrangement that small rings take the place of.
 const preallocated = 256 << 10
 
-// memory has rank 0 connect to one peer after the other and prints what that takes: bytes of registered buffers, as counted, and resident
-// memory of the process, as the system sees it; beside what large buffers for each peer take, allocated and touched here. The first
-// connection is made before the count: it also brings in code and tables that all of them share.
+// memory has rank 0 talk to more and more peers, and prints what a connection takes in each phase: bytes of registered buffers, as counted,
+// and resident memory of the process, as the system sees it; beside what large buffers for each peer take, allocated and touched here.
 func memory(s *session) error {
-	s.heading()
-	one := make([]byte, 1)
-	if err := s.touch(one, 1); err != nil {
-		return err
-	}
-	before, err := resident()
+	c, err := newCensus(s)
 	if err != nil {
 		return err
 	}
-	base := s.world.Stats().Registered
-	for peer := 2; peer < s.world.Size(); peer++ {
-		if err := s.touch(one, peer); err != nil {
-			return err
-		}
-		peers := peer - 1
-		if s.world.Rank() != 0 || peers&(peers-1) != 0 && peer != s.world.Size()-1 {
-			continue // 1, 2, 4 … and all
-		}
-		now, err := resident()
-		if err != nil {
-			return err
-		}
-		registered := s.world.Stats().Registered - base
-		large, err := residentOf(peers * preallocated)
-		if err != nil {
-			return err
-		}
-		s.out.printf("%-10d%20d%20d%20d%20d\n", peers, registered/peers, max(0, now-before)/peers, preallocated, large/peers)
+	if s.world.Rank() != 0 {
+		return c.echo()
 	}
-	return mpi.Barrier(s.world)
+	s.heading()
+	last := s.world.Size() - 1
+	for peers := 1; ; peers = min(2*peers, last) { // 1, 2, 4 … and all
+		if err := c.rows(peers); err != nil {
+			return err
+		}
+		if peers == last {
+			return c.end()
+		}
+	}
 }
 
-// touch has rank 0 and a peer exchange a message, and so connect.
-func (s *session) touch(one []byte, peer int) error {
-	switch s.world.Rank() {
-	case 0:
-		if err := mpi.Send(s.world, one, peer, 1); err != nil {
-			return err
-		}
-		_, err := mpi.Recv(s.world, one, peer, 1)
+// census is rank 0's count of what its connections take, or a peer's part in it.
+type census struct {
+	*session
+	slots    []int // of the phases, in bytes
+	message  []byte
+	patience time.Duration // with channels on their way to a phase
+	small    int           // bytes of registered buffers of a connection in the first phase
+}
+
+// newCensus refuses settings with which channels would not come back, at all ranks alike.
+func newCensus(s *session) (*census, error) {
+	slots, err := channel.ParsePhases(setting.Phases.String())
+	if err != nil {
+		return nil, err
+	}
+	c := &census{session: s, slots: slots, message: make([]byte, slices.Max(slots)), patience: 10 * time.Second}
+	if len(slots) == 1 {
+		return c, nil
+	}
+	if setting.ShrinkAfter.String() == "never" {
+		return nil, optionErrorf("%s: %s=never: channels would not come back from their large buffers", s.Name, setting.ShrinkAfter.Name)
+	}
+	quiet, err := setting.ShrinkAfter.Duration()
+	if err != nil {
+		return nil, err
+	}
+	c.patience += 4 * quiet
+	return c, nil
+}
+
+// rows measures all phases of the connections to so many peers: the small one, each larger one, and the small one after these.
+func (c *census) rows(peers int) error {
+	large, err := c.residentOf(peers * preallocated)
+	if err != nil {
 		return err
-	case peer:
-		if _, err := mpi.Recv(s.world, one, 0, 1); err != nil {
+	}
+	for i := range len(c.slots) + 1 {
+		phase, again := i, ""
+		if i == len(c.slots) {
+			if i == 1 {
+				return nil
+			}
+			phase, again = 0, ", again"
+		}
+		registered, resident, err := c.measured(peers, phase)
+		if err != nil {
 			return err
 		}
-		return mpi.Send(s.world, one, 0, 1)
+		registered, resident = registered/peers, max(0, resident-c.before)/peers
+		c.out.printf("%-10d%20d%20d%20d%20d%20d\n", peers, c.slots[phase], registered, resident, preallocated, large/peers)
+		c.chart.add(fmt.Sprintf("registered, slots of %d%s", c.slots[phase], again), peers, float64(registered))
+		c.chart.add(fmt.Sprintf("resident, slots of %d%s", c.slots[phase], again), peers, float64(resident))
+	}
+	c.chart.add("resident, preallocated", peers, float64(large/peers))
+	return c.out.err
+}
+
+// measured brings the connections to ranks 1 to peers into a phase, has all of their rings written, and reads the memory that they take
+// together. A channel that has gone on to another phase meanwhile spoils the reading: then it is all done again.
+func (c *census) measured(peers, phase int) (registered, resident int, err error) {
+	deadline := time.Now().Add(c.patience)
+	for {
+		if err := c.fill(peers, phase, deadline); err != nil {
+			return 0, 0, err
+		}
+		registered = c.registered(peers)
+		if resident, err = c.resident(); err != nil {
+			return 0, 0, err
+		}
+		stray, err := c.elsewhere(peers, phase)
+		if err != nil {
+			return 0, 0, err
+		}
+		if stray == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			return 0, 0, fmt.Errorf("%s: with %d peers, the channel to rank %d does not stay in phase %d, which has slots of %d bytes, for as "+
+				"long as it takes to measure it; try a longer %s than %v", c.Name, peers, stray, phase+1, c.slots[phase],
+				setting.ShrinkAfter.Name, setting.ShrinkAfter)
+		}
+	}
+	if phase == 0 {
+		c.small = registered / peers
+	}
+	return registered, resident, nil
+}
+
+// fill brings the connections into a phase and exchanges messages that need its slots, which write all lines of the rings twice. The peers
+// take turns, lest the first of them be quiet for long. To the first phase channels come by themselves.
+func (c *census) fill(peers, phase int, deadline time.Time) error {
+	for phase == 0 {
+		stray, err := c.elsewhere(peers, 0)
+		if err != nil {
+			return err
+		}
+		registered := c.registered(peers)
+		if stray == 0 && (c.small == 0 || registered == peers*c.small) {
+			break
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s: the channels to %d peers still have large buffers after %v, %d bytes in all, with %s=%v", c.Name, peers,
+				c.patience, registered, setting.ShrinkAfter.Name, setting.ShrinkAfter)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	n, before := c.messageSize(phase), c.announced(1, peers)
+	refused := false
+	for range c.turns(phase) {
+		for peer := 1; peer <= peers; peer++ {
+			if err := c.exchange(peer, n); err != nil {
+				return err
+			}
+			refused = refused || c.message[0] == announces
+		}
+	}
+	if refused || c.announced(1, peers) > before {
+		return fmt.Errorf("%s: messages of %d bytes do not go through slots of %d bytes, for want of memory or by a setting (%s=%v, %s=%v)",
+			c.Name, n, c.slots[phase], setting.Budget.Name, setting.Budget, setting.EagerMost.Name, setting.EagerMost)
 	}
 	return nil
 }
 
-// residentOf measures how much resident memory n bytes of fresh buffers take when all of them have been written.
-func residentOf(n int) (int, error) {
-	before, err := resident()
-	if err != nil {
-		return 0, err
+// messageSize is the largest payload for which a channel takes the slots of a phase.
+func (c *census) messageSize(phase int) int {
+	const flagsHeaderEnvelope = 32
+	slot := c.slots[phase]
+	n := slot - flagsHeaderEnvelope
+	number, percent := strings.CutSuffix(setting.Threshold.String(), "%")
+	switch limit, err := strconv.Atoi(number); {
+	case err != nil: // none is set
+	case percent:
+		n = min(n, slot*limit/100)
+	case phase == 0:
+		n = min(n, limit)
 	}
-	b, err := sys.Map(n)
-	if err != nil {
-		return 0, err
-	}
-	defer sys.Unmap(b)
-	for i := 0; i < n; i += os.Getpagesize() {
-		b[i] = 1
-	}
-	after, err := resident()
-	return after - before, err
+	return n
 }
 
-// resident is this process's resident memory in bytes.
-func resident() (int, error) {
-	text, err := os.ReadFile("/proc/self/smaps_rollup")
-	if err != nil {
-		return 0, fmt.Errorf("resident memory: %w", err)
+// turns is how many such messages write every line of a ring twice: it has eight slots of whole lines, or 4 KiB if that is more.
+func (c *census) turns(phase int) int {
+	const line = 64
+	ring := max(8*(c.slots[phase]+line), 4<<10)
+	return 2*ring/c.messageSize(phase) + 1
+}
+
+// announces stands for the phase of a peer whose messages do not go through slots.
+const announces = 0xff
+
+// exchange sends a message to a peer and gets it back. Its first byte is the phase in which the peer sends then, or announces.
+func (c *census) exchange(peer, n int) error {
+	if err := mpi.Send(c.world, c.message[:n], peer, pingTag); err != nil {
+		return err
 	}
-	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(line, "Rss:"); ok {
-			kb, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(value), " kB"))
-			if err != nil {
-				return 0, fmt.Errorf("resident memory: %w", err)
-			}
-			return kb << 10, nil
+	_, err := mpi.Recv(c.world, c.message[:n], peer, pingTag)
+	return err
+}
+
+// echo is a peer's part: it returns all messages of rank 0, up to an empty one.
+func (c *census) echo() error {
+	before := c.announced(0, 0)
+	for {
+		st, err := mpi.Recv(c.world, c.message, 0, pingTag)
+		if err != nil || st.Count == 0 {
+			return err
+		}
+		for ch := range c.channels(0, 0) {
+			c.message[0] = byte(ch.Phase)
+		}
+		if c.announced(0, 0) > before {
+			c.message[0] = announces
+		}
+		if err := mpi.Send(c.world, c.message[:st.Count], 0, pingTag); err != nil {
+			return err
 		}
 	}
-	return 0, fmt.Errorf("resident memory: /proc/self/smaps_rollup has no Rss")
+}
+
+// end lets the peers go.
+func (c *census) end() error {
+	for peer := 1; peer < c.world.Size(); peer++ {
+		if err := mpi.Send(c.world, c.message[:0], peer, pingTag); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// elsewhere is a peer with which one of the two does not send in a phase; 0 if there is none. Only messages that need it bring a channel
+// into a larger phase: one that is there now has been there since those went.
+func (c *census) elsewhere(peers, phase int) (int, error) {
+	for ch := range c.channels(1, peers) {
+		if ch.Phase != phase {
+			return ch.Peer, nil
+		}
+	}
+	for peer := 1; peer <= peers; peer++ {
+		// A peer that is changing its phase may tell the old one, but then sends in the new one.
+		for range 2 {
+			if err := c.exchange(peer, 1); err != nil {
+				return 0, err
+			}
+		}
+		if int(c.message[0]) != phase {
+			return peer, nil
+		}
+	}
+	return 0, nil
+}
+
+// registered are the bytes of the registered buffers of the connections to ranks 1 to peers.
+func (c *census) registered(peers int) (sum int) {
+	for ch := range c.channels(1, peers) {
+		sum += ch.Registered
+	}
+	return sum
+}
+
+// announced counts the messages to ranks from first to last that did not go through slots.
+func (c *census) announced(first, last int) (sum uint64) {
+	for ch := range c.channels(first, last) {
+		sum += ch.Rendezvous
+	}
+	return sum
+}
+
+// channels are this rank's channels to ranks from first to last.
+func (c *census) channels(first, last int) func(yield func(mpi.ChannelStats) bool) {
+	return func(yield func(mpi.ChannelStats) bool) {
+		for _, ch := range c.world.Stats().Channels {
+			if first <= ch.Peer && ch.Peer <= last && !yield(ch) {
+				return
+			}
+		}
+	}
 }

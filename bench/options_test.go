@@ -22,7 +22,7 @@ func TestNonsenseIsRefused(t *testing.T) {
 		{"gather", 1, Default, "gather runs on at least 2 ranks, not on 1"},
 		{"mbw_mr", 3, Default, "mbw_mr runs on pairs of ranks: on an even number, not on 3"},
 		{"multi_lat", 1, Default, "multi_lat runs on at least 2 ranks, not on 1"},
-		{"memory", 2, Default, "memory runs on at least 3 ranks, not on 2"},
+		{"memory", 1, Default, "memory runs on at least 2 ranks, not on 1"},
 		{"latency", 2, sized(8, 4, 1), "latency: there is no message size from 8 to 4 bytes; by itself it takes 1 to 4194304"},
 		{"latency", 2, sized(-1, 4, 1), "latency: there is no message of -1 bytes"},
 		{"latency", 2, sized(0, 0, 1), "latency: there is no message size from 1 to 0 bytes; by itself it takes 1 to 4194304"},
@@ -37,6 +37,10 @@ func TestNonsenseIsRefused(t *testing.T) {
 		{"bw", 2, options(func(o *Options) { o.Digits = 13 }), "bw: 13 decimals: 0 to 12 are possible"},
 		{"bw", 2, options(func(o *Options) { o.Digits = -1 }), "bw: -1 decimals: 0 to 12 are possible"},
 		{"barrier", 2, options(func(o *Options) { o.Validate = true }), "barrier moves no payload that could be validated"},
+		{"barrier", 2, plotted("x.svg"), "barrier has no figures that could be plotted"},
+		{"init", 2, plotted("x.svg"), "init has no figures that could be plotted"},
+		{"latency", 2, plotted("x.gif"), `"x.gif": a plot is a file whose name ends in .svg or .png`},
+		{"memory", 2, plotted("svg"), `"svg": a plot is a file whose name ends in .svg or .png`},
 		{"gather", 1000, sized(1<<30, 1<<30, 1), "gather: messages of up to 1073741824 bytes take more than 4 GiB of buffers on a rank; " +
 			"try a smaller -m, -W or -n"},
 		{"bw", 2, options(func(o *Options) { o.Window, o.Validate = 4096, true }), "bw: messages of up to 4194304 bytes take more than " +
@@ -70,9 +74,12 @@ func TestEveryBenchmarkAcceptsItsDefaults(t *testing.T) {
 	require.False(t, ok)
 }
 
-// plain registers the whole run of a rank.
-func plain(name, benchmark string, o Options) string {
-	return body(name, func() error { return find(benchmark).Run(context.Background(), o, os.Stdout) })
+// plain registers the whole run of a rank, under settings.
+func plain(name, benchmark string, o Options, settings ...string) string {
+	return body(name, func() error {
+		set(settings)
+		return find(benchmark).Run(context.Background(), o, os.Stdout)
+	})
 }
 
 var (

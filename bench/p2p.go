@@ -200,7 +200,12 @@ func (s *session) isends(n, dst int, requests []mpi.Request) (err error) {
 		if s.Validate {
 			out = s.send[j:][:n]
 		}
-		if requests[j], err = mpi.Isend(s.world, out, dst, dataTag); err != nil {
+		if s.Vector > 1 {
+			requests[j], err = mpi.IsendVec(s.world, s.pieces(&s.sendVec, j, out), dst, dataTag)
+		} else {
+			requests[j], err = mpi.Isend(s.world, out, dst, dataTag)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -213,11 +218,28 @@ func (s *session) irecvs(n, src int, requests []mpi.Request) (err error) {
 		if s.Validate {
 			in = s.recv[j*n:][:n]
 		}
-		if requests[j], err = mpi.Irecv(s.world, in, src, dataTag); err != nil {
+		if s.Vector > 1 {
+			requests[j], err = mpi.IrecvVec(s.world, s.pieces(&s.recvVec, j, in), src, dataTag)
+		} else {
+			requests[j], err = mpi.Irecv(s.world, in, src, dataTag)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// pieces cuts the j-th message of a window into the vector of so many elements that the user wants. It keeps their memory in vecs.
+func (s *session) pieces(vecs *[][]byte, j int, b []byte) [][]byte {
+	if *vecs == nil {
+		*vecs = make([][]byte, s.Window*s.Vector)
+	}
+	vec := (*vecs)[j*s.Vector:][:s.Vector]
+	for k := range vec {
+		vec[k] = b[len(b)*k/s.Vector : len(b)*(k+1)/s.Vector]
+	}
+	return vec
 }
 
 func (s *session) compareWindow(n, source, round int) {

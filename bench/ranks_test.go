@@ -28,11 +28,22 @@ func body(name string, run func() error) string {
 	return name
 }
 
-// worldBody registers what a rank does with the world.
-func worldBody(name string, run func(world *mpi.Comm) error) string {
+// worldBody registers what a rank does with the world, under settings.
+func worldBody(name string, run func(world *mpi.Comm) error, settings ...string) string {
 	return body(name, func() error {
+		set(settings)
 		return mpi.Run(context.Background(), func(_ context.Context, world *mpi.Comm) error { return run(world) })
 	})
+}
+
+// set puts settings such as WEFT_PHASES=640 into the environment of a rank.
+func set(settings []string) {
+	for _, s := range settings {
+		name, value, _ := strings.Cut(s, "=")
+		if err := os.Setenv(name, value); err != nil {
+			panic(err)
+		}
+	}
 }
 
 func TestMain(m *testing.M) {

@@ -25,14 +25,14 @@ var realBody = worldBody("real", func(world *mpi.Comm) error {
 		if b.Check(tiny(b), world.Size()) != nil {
 			continue
 		}
-		s := newSession(b, tiny(b), world, os.Stdout, instruments{now: mpi.Wtime, pattern: pattern})
+		s := newSession(b, tiny(b), world, os.Stdout, instruments{now: mpi.Wtime, pattern: pattern, resident: resident})
 		if own, fatal := s.outcome(); own != nil || fatal != nil {
 			return fmt.Errorf("%s: %w, %w", b.Name, own, fatal)
 		}
 		s.out.printf("== %s\n", b.Name)
 	}
 	return nil
-})
+}, "WEFT_SHRINK_AFTER=20ms")
 
 func TestEveryBenchmarkOnRealRanks(t *testing.T) {
 	run := map[string]int{}
@@ -104,26 +104,3 @@ func TestTheMeasuredLoopsAllocateNothing(t *testing.T) {
 	r := launch(t, group{2, frugal})
 	require.NoError(t, r.failure, r.err)
 }
-
-func TestMemoryCountsEveryConnection(t *testing.T) {
-	r := launch(t, group{6, plain6})
-	require.NoError(t, r.failure, r.err)
-	lines := strings.Split(strings.TrimSpace(r.out), "\n")
-	require.Equal(t, []string{
-		"# OSU-style weft MPI Memory Test v" + version,
-		"# Bytes of a connection, at rank 0.",
-		fmt.Sprintf("%-10s%20s%20s%20s%20s", "# Peers", "Registered", "Resident", "Preallocated", "Resident"),
-	}, lines[:3])
-	var peers []int
-	for _, line := range lines[3:] {
-		var n, registered, resident, preallocated, large int
-		_, err := fmt.Sscan(line, &n, &registered, &resident, &preallocated, &large)
-		require.NoError(t, err, line)
-		peers = append(peers, n)
-		require.Positive(t, registered, "a connection was counted that had not been made: %s", line)
-		require.Equal(t, 256<<10, preallocated)
-	}
-	require.Equal(t, []int{1, 2, 4}, peers)
-}
-
-var plain6 = plain("memory of six", "memory", Default)

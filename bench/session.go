@@ -18,18 +18,24 @@ type session struct {
 	instruments
 	world    *mpi.Comm
 	initTook float64 // seconds
+	before   int     // resident memory before this rank has talked to any other, if the benchmark wants it
 	out      *table  // of rank 0; what the others print goes nowhere
+	chart    *chart  // of rank 0, if the user wants one; nil else
 	send     []byte  // a message, and Window bytes more
 	recv     []byte
+	sendVec  [][]byte // elements of the messages under way, where they are vectors
+	recvVec  [][]byte
 	want     []byte // when validating: what should have come
 	sums     []byte // likewise, the floats that reductions should give
 	wrong    error  // the first thing that validation has found here
 }
 
-// instruments are what is measured with: a clock in seconds, and the bytes that validation sends. Tests bring their own.
+// instruments are what is measured with: a clock in seconds, the bytes that validation sends, and the memory of this process in bytes. Tests
+// bring their own.
 type instruments struct {
-	now     func() float64
-	pattern func(b []byte, source, sequence int)
+	now      func() float64
+	pattern  func(b []byte, source, sequence int)
+	resident func() (int, error)
 }
 
 // newSession makes a session of which rank 0 prints to out.
@@ -57,8 +63,24 @@ func (s *session) outcome() (own, fatal error) {
 }
 
 // measure runs the benchmark. Errors that are an *OptionError or ErrInvalid come to all ranks together.
-func (s *session) measure() error {
-	if err := s.agreed(); err != nil {
+func (s *session) measure() (err error) {
+	if s.Plot != "" && s.world.Rank() == 0 {
+		s.chart, err = newChart(s.Plot)
+	}
+	if err := s.figures(err); err != nil {
+		return errors.Join(err, s.chart.discard())
+	}
+	return s.chart.draw(s.title, s.kind.axes)
+}
+
+// figures measures and prints the table, unless rank 0 has a reason to refuse.
+func (s *session) figures(refusal error) error {
+	if s.ready != nil {
+		if err := s.ready(s); err != nil {
+			return err
+		}
+	}
+	if err := s.agreed(refusal); err != nil {
 		return err
 	}
 	if err := s.Check(s.Options, s.world.Size()); err != nil {
@@ -98,6 +120,11 @@ func (s *session) measure() error {
 		}
 		timed, _ := s.iterations(n)
 		s.out.row(s.columns(), n, c, timed, ok)
+		s.chart.add("average", n, c.value)
+		if s.columns().spread {
+			s.chart.add("minimum", n, c.min)
+			s.chart.add("maximum", n, c.max)
+		}
 		if s.out.err != nil {
 			return s.out.err
 		}
@@ -108,15 +135,19 @@ func (s *session) measure() error {
 	return nil
 }
 
-// agreed refuses ranks that were started with different options: they would wait for messages that nobody sends. The word goes along the
-// line of ranks and back, so that rank 0 has one connection afterwards: memory counts those.
-func (s *session) agreed() error {
+// agreed refuses ranks that were started with different options: they would wait for messages that nobody sends. If rank 0 brings a reason
+// to refuse of its own, all refuse, and rank 0 with that reason. The word goes along the
+// line of ranks and back, so that no rank has more than two connections afterwards.
+func (s *session) agreed(refusal error) error {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s %+v", s.Name, s.Options)
 	const disagreement = 0
 	mine := h.Sum64() | 1
 	word := []uint64{mine}
 	me, last := s.world.Rank(), s.world.Size()-1
+	if refusal != nil {
+		word[0] = disagreement
+	}
 	if me > 0 {
 		if _, err := mpi.Recv(s.world, word, me-1, pingTag); err != nil {
 			return err
@@ -137,6 +168,9 @@ func (s *session) agreed() error {
 		if err := mpi.Send(s.world, word, me-1, pingTag); err != nil {
 			return err
 		}
+	}
+	if refusal != nil {
+		return refusal
 	}
 	if word[0] == disagreement {
 		return optionErrorf("%s: the ranks were started with different options", s.Name)

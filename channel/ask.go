@@ -84,7 +84,7 @@ func (c *Channel) ask() error {
 	}
 	land.holds++
 	c.asking = asking{askPosted, target, q, mirror, land}
-	c.wanted = -1
+	c.wanted, c.paused = -1, true
 	if kind == enlarge {
 		c.stats.Asked++
 	} else {

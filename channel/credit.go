@@ -70,7 +70,7 @@ func (c *Channel) Progress() (owing bool, err error) {
 
 // Owing tells whether Progress has something to do.
 func (c *Channel) Owing() bool {
-	return c.recv.behind() || c.paused || c.reply.due
+	return c.recv.behind() || c.paused || c.wanted >= 0 || c.reply.due
 }
 
 // Pressing tells whether Progress has something to do that the peer may be waiting for.

@@ -13,7 +13,7 @@ func (c *Channel) Tick() error {
 	q := &c.quiet
 	largest, stalls := max(q.largest, q.before), q.stalls
 	*q = quiet{before: q.largest}
-	if c.state != StateOpen || c.paused {
+	if c.state != StateOpen || c.paused || c.wanted >= 0 {
 		return nil
 	}
 	if stalls > 0 {

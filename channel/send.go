@@ -129,7 +129,15 @@ func (c *Channel) wantMore() {
 	}
 }
 
-// starveLimit is how often credits may run out between two Ticks.
+// Crowded counts the times that messages which would have shared a slot found it too small. A channel on which that happens again and again
+// asks for the next phase when there is nothing under way; unlike one that starves it does not stop sending for that (E11).
+func (c *Channel) Crowded() {
+	if c.quiet.stalls++; c.quiet.stalls == starveLimit && !c.paused && c.wanted < 0 && c.send.phase+1 < c.refused {
+		c.wanted = c.send.phase + 1
+	}
+}
+
+// starveLimit is how often credits may run out, or slots be too small, between two Ticks.
 const starveLimit = 64
 
 // Commit sends the message that was reserved last: one unsignalled Write. With more, another message follows at once and the two

@@ -42,6 +42,9 @@ func (b *Batch) Add(c *channel.Channel, env Envelope, payload []byte) bool {
 	at := len(b.buf)
 	n := at + entryLen + len(payload)
 	if n > cap(b.buf) || n > c.MaxBody() || entryLen+len(payload) > c.LeastBody() {
+		if n <= cap(b.buf) && b.count > 0 {
+			c.Crowded()
+		}
 		return false
 	}
 	b.buf = b.buf[:n]

@@ -171,6 +171,30 @@ func TestBatch_E11_MadeForLargeSlots(t *testing.T) {
 	require.Greater(t, waited, 1)
 }
 
+// TestBatch_E11_CrowdedSlotsGrow: bursts that are cut by the end of a slot again and again have the channel ask for larger ones.
+func TestBatch_E11_CrowdedSlotsGrow(t *testing.T) {
+	l := open(t, channel.Config{Phases: []int{640, 16384}})
+	b := newBatch()
+	for burst := 0; l.a.Phase() == 0; burst++ {
+		require.Less(t, burst, 80)
+		require.Equal(t, burst >= 64, l.a.Stats().Asked > 0, "after %d bursts", burst)
+		for b.Add(l.a, eager.Envelope{}, pattern(burst, 100)) {
+		}
+		sent, err := b.Send(l.a, false)
+		require.NoError(t, err)
+		if !sent { // the answer is under way
+			require.True(t, l.a.Paused())
+		}
+		for range 3 {
+			require.NoError(t, l.Drive())
+			require.NoError(t, drain(l.b))
+			require.NoError(t, drain(l.a))
+			l.turn(t)
+		}
+	}
+	require.EqualValues(t, 1, l.a.Stats().Acked)
+}
+
 // TestBatch_E5_NoRoomKeepsIt, whether credits or the send queue are used up: all arrive, once and in order.
 func TestBatch_E5_NoRoomKeepsIt(t *testing.T) {
 	size := func(seq int) int { return seq * 7 % 100 }

@@ -64,10 +64,12 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 	flags.VarP(number{&o.Iterations, 1}, "iterations", "i", "timed iterations of each size; without it as OSU has them")
 	flags.VarP(number{&o.Warmup, 0}, "warmup", "x", "iterations before these; without it as OSU has them")
 	flags.VarP(number{&o.Window, 1}, "window-size", "W", "messages under way at once where a benchmark has a window; without it 64")
+	flags.Var(number{&o.Vector, 1}, "vector", "elements of a message in bw, bibw and mbw_mr: it is sent and received as a vector of so many; without it one")
 	flags.BoolVarP(&o.Validate, "validation", "c", false, "check every byte, in a column more")
 	flags.BoolVarP(&o.Full, "full", "f", false, "print minimum, maximum and iterations too")
 	flags.Var(allocation{&o.Registered}, "alloc", "`heap|registered`: what the buffers are: ordinary slices, or memory of mpi.Alloc")
 	flags.Var(number{&o.Digits, 0}, "digits", "decimals of a figure; without it 2")
+	flags.StringVar(&o.Plot, "plot", "", "`FILE.svg|FILE.png` to draw the table into")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if sizes.given {
 			o.Min, o.Max = sizes.low, sizes.high

@@ -1,0 +1,165 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/internal/setting"
+	"github.com/weft-mpi/weft/mpi"
+)
+
+// measureBy runs memory with the instruments of the golden tables.
+func measureBy(world *mpi.Comm) error {
+	own, fatal := newSession(find("memory"), Default, world, os.Stdout, tick(world)).outcome()
+	return errors.Join(own, fatal)
+}
+
+var goldenMemory = worldBody("golden memory", measureBy, "WEFT_PHASES=640,16384", "WEFT_SHRINK_AFTER=20ms")
+
+func TestTheTableOfMemory(t *testing.T) {
+	r := launch(t, group{4, goldenMemory})
+	require.NoError(t, r.failure, r.err)
+	require.Equal(t, `
+# OSU-style weft MPI Memory Test v0.1.0
+# Bytes of a connection, at rank 0. Resident: with its share of what connections have in common.
+# Peers                  Slots          Registered            Resident        Preallocated            Resident
+1                          640               10496               31488              262144                   0
+1                        16384              262400              787200              262144                   0
+1                          640               10496               31488              262144                   0
+2                          640               10496               31488              262144                   0
+2                        16384              262400              787200              262144                   0
+2                          640               10496               31488              262144                   0
+3                          640               10496               31488              262144                   0
+3                        16384              262400              787200              262144                   0
+3                          640               10496               31488              262144                   0
+`, r.out)
+}
+
+// ringsOf is what a connection has registered: a ring to receive in and the mirror of the peer's, each with eight slots of whole
+// lines, at least 64 lines, and two lines more. Of the first phase each has 8 KiB at most (E1).
+func ringsOf(slot int, first bool) int {
+	lines := max(8*((slot+63)/64), 64) + 2
+	if first {
+		lines = min(lines, 128)
+	}
+	return 2 * 64 * lines
+}
+
+// defaultSlots are those of the phases that a job has if the user says nothing.
+func defaultSlots() []int {
+	slots, err := channel.ParsePhases(setting.Phases.Default)
+	if err != nil {
+		panic(err)
+	}
+	return slots
+}
+
+// phased are runs of memory under settings, with the slots of their phases.
+var phased = []struct {
+	body  string
+	slots []int
+}{
+	{plain("memory", "memory", Default), defaultSlots()},
+	{plain("memory, three", "memory", Default, "WEFT_PHASES=100,4096,40000", "WEFT_THRESHOLD=90%"), []int{100, 4096, 40000}},
+	{plain("memory, alike", "memory", Default, "WEFT_PHASES=1000,1001", "WEFT_THRESHOLD=500"), []int{1000, 1001}},
+	{plain("memory, one", "memory", Default, "WEFT_PHASES=2000", "WEFT_SHRINK_AFTER=never"), []int{2000}},
+}
+
+func TestMemoryOfEveryPhaseAndBackInTheSmallOne(t *testing.T) {
+	for _, p := range phased {
+		r := launch(t, group{4, p.body})
+		require.NoError(t, r.failure, r.err)
+		require.Empty(t, told(r))
+		lines := strings.Split(strings.TrimSpace(r.out), "\n")[3:]
+		require.LessOrEqual(t, ringsOf(p.slots[0], true), 16<<10)
+		for peers := 1; peers <= 3; peers++ {
+			for i := range len(p.slots) + 1 {
+				if i == 1 && len(p.slots) == 1 {
+					break
+				}
+				require.NotEmpty(t, lines, r.out)
+				phase := i % len(p.slots)
+				var got [6]int
+				n, err := fmt.Sscanf(lines[0], "%d %d %d %d %d %d", &got[0], &got[1], &got[2], &got[3], &got[4], &got[5])
+				require.NoError(t, err, lines[0])
+				require.Equal(t, len(got), n)
+				slot := p.slots[phase]
+				require.Equal(t, []int{peers, slot, ringsOf(slot, phase == 0)}, got[:3], r.out)
+				require.Positive(t, got[3], lines[0])
+				require.Equal(t, 256<<10, got[4])
+				require.Positive(t, got[5], lines[0])
+				lines = lines[1:]
+			}
+		}
+		require.Empty(t, lines)
+	}
+}
+
+// impatient has channels that stay in their large phase for an hour, and little patience with them.
+var impatient = worldBody("impatient", func(world *mpi.Comm) error {
+	c, err := newCensus(newSession(find("memory"), Default, world, os.Stdout, tick(world)))
+	if err != nil {
+		return err
+	}
+	if world.Rank() != 0 {
+		return c.echo()
+	}
+	c.patience = time.Millisecond
+	if err := c.fill(1, 1, time.Now().Add(time.Minute)); err != nil {
+		return err
+	}
+	_, _, err = c.measured(1, 0)
+	return err
+}, "WEFT_PHASES=640,16384", "WEFT_SHRINK_AFTER=1h")
+
+var (
+	never      = plain("never", "memory", Default, "WEFT_SHRINK_AFTER=never")
+	noMemory   = plain("no memory", "memory", Default, "WEFT_PHASES=640,16384", "WEFT_BUFFER_BUDGET=64K")
+	halfOfIt   = plain("half of it", "memory", Default, "WEFT_PHASES=640,16384", "WEFT_BUFFER_BUDGET=250K")
+	rendezvous = plain("rendezvous", "memory", Default, "WEFT_PHASES=640,16384", "WEFT_EAGER_MAX=1K")
+)
+
+func TestChannelsThatDoNotChangeTheirPhaseAreToldOf(t *testing.T) {
+	for body, want := range map[string]string{
+		never: "memory: WEFT_SHRINK_AFTER=never: channels would not come back from their large buffers",
+		noMemory: "memory: messages of 16352 bytes do not go through slots of 16384 bytes, for want of memory or by a setting " +
+			"(WEFT_BUFFER_BUDGET=64K, WEFT_EAGER_MAX=)",
+		halfOfIt:   "(WEFT_BUFFER_BUDGET=250K, WEFT_EAGER_MAX=)", // for this rank's question, but not for its peer's
+		rendezvous: ", WEFT_EAGER_MAX=1K)",
+		impatient: "memory: the channels to 1 peers still have large buffers after 1ms, 262400 bytes in all, with " +
+			"WEFT_SHRINK_AFTER=1h",
+	} {
+		r := launch(t, group{2, body})
+		requireStatus(t, r, 1)
+		require.Equal(t, 1, strings.Count(r.err, want), "%s:\n%s", body, r.err)
+	}
+}
+
+func TestResidentMemoryIsWhatHasBeenWritten(t *testing.T) {
+	n, err := parseResident("0-1 ---p [rollup]\nRss:    9000 kB\nShared_Clean:   50 kB\nShared_Dirty:  4 kB\nPrivate_Dirty:     116 kB\nSwap: 0 kB\n")
+	require.NoError(t, err)
+	require.Equal(t, 120<<10, n)
+	for _, text := range []string{
+		"", "\nShared_Dirty: 4 kB\n", "\nPrivate_Dirty: 4 kB\n", "\nShared_Dirty: 4 kB\nPrivate_Dirty: x kB",
+		"\nShared_Dirty: 4 kB\nPrivate_Dirty:", "\nShared_Dirty: 99999999999999999999 kB\nPrivate_Dirty: 1 kB", "\nShared_Dirty: -4 kB\nPrivate_Dirty: 1 kB",
+	} {
+		_, err := parseResident(text)
+		require.ErrorContains(t, err, "resident memory: /proc/self/smaps_rollup", "%q", text)
+	}
+}
+
+func FuzzResident(f *testing.F) {
+	f.Add("\nShared_Dirty: 4 kB\nPrivate_Dirty: 116 kB\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		if n, err := parseResident(text); err == nil {
+			require.GreaterOrEqual(t, n, 0)
+		}
+	})
+}

@@ -1,0 +1,197 @@
+package bench
+
+import (
+	"context"
+	"encoding/xml"
+	"errors"
+	"image/png"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gonum.org/v1/plot"
+)
+
+// plotted are few measurements of few sizes, and a plot.
+func plotted(path string) Options {
+	return options(func(o *Options) { o.Max, o.Iterations, o.Warmup, o.Window, o.Full, o.Plot = 16, 2, 0, 2, true, path })
+}
+
+// texts are the words in a plot of well-formed XML.
+func texts(t *testing.T, path string) (words []string) {
+	t.Helper()
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	for d := xml.NewDecoder(f); ; {
+		token, err := d.Token()
+		if err == io.EOF {
+			return words
+		}
+		require.NoError(t, err)
+		if text, ok := token.(xml.CharData); ok && strings.TrimSpace(string(text)) != "" {
+			words = append(words, string(text))
+		}
+	}
+}
+
+// plotVariable tells a rank where to plot.
+const plotVariable = "BENCH_TEST_PLOT"
+
+var drawing = body("drawing", func() error {
+	name, path, _ := strings.Cut(os.Getenv(plotVariable), "=")
+	set([]string{"WEFT_PHASES=640,16384"})
+	return find(name).Run(context.Background(), plotted(path), os.Stdout)
+})
+
+func TestAPlotShowsTheTable(t *testing.T) {
+	for name, want := range map[string][]string{
+		"latency": {"Latency", "Message size (bytes)", "Latency (µs)", "1", "2", "4", "8", "16"},
+		"bw":      {"Bandwidth", "Message size (bytes)", "Bandwidth (MB/s)", "1", "16"},
+		"allreduce": {"Allreduce Latency", "Message size (bytes)", "Latency (µs)", "average", "minimum", "maximum",
+			"4", "8", "16"},
+		"memory": {"Memory", "Peers", "Memory of a connection (bytes)", "1", "16K", "256K", "registered, slots of 640",
+			"registered, slots of 16384", "registered, slots of 640, again", "resident, slots of 16384", "resident, preallocated"},
+	} {
+		path := filepath.Join(t.TempDir(), "plot.svg")
+		require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("what was there before ", 1<<14)), 0o600))
+		t.Setenv(plotVariable, name+"="+path)
+		r := launch(t, group{2, drawing})
+		require.NoError(t, r.failure, r.err)
+		require.True(t, strings.HasPrefix(r.out, "\n# OSU-style weft MPI "), "standard output holds the table")
+		require.NotContains(t, r.out, "svg")
+		require.Subset(t, texts(t, path), want)
+	}
+}
+
+func TestAPlotThatCannotBeWrittenIsRefusedBeforeAnythingIsMeasured(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "folder.svg"), 0o700))
+	for path, want := range map[string]string{
+		filepath.Join(dir, "none", "plot.svg"): "none/plot.svg: no such file or directory",
+		filepath.Join(dir, "folder.svg"):       "folder.svg: is a directory",
+		filepath.Join(dir, "plot.gif"):         "a plot is a file whose name ends in .svg or .png",
+	} {
+		t.Setenv(plotVariable, "bw="+path)
+		r := launch(t, group{2, drawing})
+		requireStatus(t, r, 1)
+		require.Empty(t, r.out)
+		require.Equal(t, 1, strings.Count(told(r), "\n"), "one rank tells: %s", r.err)
+		require.Contains(t, told(r), want)
+	}
+}
+
+// A run that fails leaves the files as they were.
+func TestAFailedRunDrawsNothing(t *testing.T) {
+	dir := t.TempDir()
+	fresh, old := filepath.Join(dir, "fresh.svg"), filepath.Join(dir, "old.svg")
+	require.NoError(t, os.WriteFile(old, []byte("old"), 0o600))
+	for _, path := range []string{fresh, old} {
+		t.Setenv(plotVariable, "latency="+path)
+		r := launch(t, group{3, drawing})
+		requireStatus(t, r, 1)
+		require.Equal(t, "latency runs on 2 ranks, not on 3\n", told(r))
+	}
+	require.NoFileExists(t, fresh)
+	kept, err := os.ReadFile(old)
+	require.NoError(t, err)
+	require.Equal(t, "old", string(kept))
+}
+
+// drawn draws the points 1, 2, 4 … of two lines.
+func drawn(t *testing.T, file string, a axes, points []float64) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), file)
+	c, err := newChart(path)
+	require.NoError(t, err)
+	for k, y := range points {
+		c.add("average", 1<<k, y)
+		c.add("maximum", 1<<k, 2*y)
+	}
+	require.NoError(t, c.draw("Any", a))
+	return path
+}
+
+func TestChartsOfAnyFigures(t *testing.T) {
+	for _, points := range [][]float64{
+		{1}, {3, 3, 3}, {0.25, 1e-9, 7e12}, {0, 1}, {math.Inf(1), 2}, {math.NaN(), 5}, {math.SmallestNonzeroFloat64, math.MaxFloat64},
+	} {
+		for _, a := range []axes{latencyAxes, memoryAxes} {
+			words := texts(t, drawn(t, "chart.svg", a, points))
+			require.Subset(t, words, []string{"Any", a.x, a.y, "average", "maximum"})
+			require.NotContains(t, strings.Join(words, " "), "NaN")
+		}
+	}
+}
+
+func TestAPNGHasLinesOnWhitePaper(t *testing.T) {
+	f, err := os.Open(drawn(t, "chart.png", bandwidthAxes, []float64{1, 4, 3}))
+	require.NoError(t, err)
+	defer f.Close()
+	picture, err := png.Decode(f)
+	require.NoError(t, err)
+	box := picture.Bounds()
+	require.Greater(t, box.Dx(), box.Dy())
+	white, coloured := 0, 0
+	for x := range box.Dx() {
+		for y := range box.Dy() {
+			switch r, g, b, _ := picture.At(x, y).RGBA(); {
+			case r&g&b == 0xffff:
+				white++
+			case r != g || g != b:
+				coloured++
+			}
+		}
+	}
+	require.Greater(t, white, box.Dx()*box.Dy()*9/10)
+	require.Positive(t, coloured)
+}
+
+func TestAChartWithoutFigures(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "empty.svg")
+	c, err := newChart(path)
+	require.NoError(t, err)
+	c.add("average", 1, 0)
+	c.add("average", 0, 1)
+	require.EqualError(t, c.draw("Nothing", latencyAxes), "the plot cannot be drawn: no figure is above zero")
+	require.NoFileExists(t, path)
+}
+
+func TestAChartOnAFullDisk(t *testing.T) {
+	link := filepath.Join(t.TempDir(), "full.svg")
+	require.NoError(t, os.Symlink("/dev/full", link))
+	c, err := newChart(link)
+	require.NoError(t, err)
+	c.add("average", 1, 1)
+	require.ErrorContains(t, c.draw("Nothing", latencyAxes), "the plot cannot be written: write ")
+}
+
+func TestTicks(t *testing.T) {
+	labels := func(ticker plot.Ticker, low, high float64) (text []string) {
+		for _, tick := range ticker.Ticks(math.Log2(low), math.Log2(high)) {
+			require.True(t, math.Log2(low) <= tick.Value && tick.Value <= math.Log2(high))
+			if tick.Label != "" {
+				text = append(text, tick.Label)
+			}
+		}
+		return text
+	}
+	require.Equal(t, []string{"1", "2", "4", "8"}, labels(binaryTicks{}, 0.7, 11))
+	require.Equal(t, []string{"512", "1K", "2K"}, labels(binaryTicks{}, 400, 2048))
+	require.Equal(t, []string{"512K", "1M", "2M"}, labels(binaryTicks{}, 400<<10, 3<<20))
+	require.Equal(t, []string{"1", "4", "16", "64", "256", "1K", "4K", "16K", "64K", "256K", "1M", "4M"}, labels(binaryTicks{}, 0.7, 6<<20))
+	require.Equal(t, []string{"0.5", "1", "2", "5", "10"}, labels(decimalTicks{}, 0.3, 12))
+	require.Equal(t, []string{"0.01", "0.1", "1", "10", "100", "1000"}, labels(decimalTicks{}, 0.01, 2000))
+}
+
+func TestPlotsAreOfKnownFormats(t *testing.T) {
+	for _, path := range []string{"", "svg", "x.SVG", "x.svg.gz", "x.pdf", "x.svg/", ".png.", "x"} {
+		_, err := newChart(path)
+		_, option := errors.AsType[*OptionError](err)
+		require.True(t, option, "%q: %v", path, err)
+	}
+}

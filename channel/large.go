@@ -113,7 +113,7 @@ func (c *Channel) mark(more bool) error {
 	l.marker.behind = s.sent
 	l.markers[(l.first+l.count)%len(l.markers)] = l.marker
 	l.count++
-	c.paused = c.wanted >= 0
+	c.paused = false
 	return nil
 }
 

@@ -658,6 +658,12 @@ func TestKeepSmall_E11_Starving(t *testing.T) {
 		taken(t, d.b)
 		d.settle(t)
 		require.Equal(t, map[int]int{100: 1, 9000: 2}[n], d.a.Phase())
+		asked := d.a.Stats().Asked
+		for range 2 * starveLimit {
+			d.a.Crowded()
+		}
+		d.settle(t)
+		require.Equal(t, asked, d.a.Stats().Asked, "nor do bursts of small messages")
 	}
 }
 

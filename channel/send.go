@@ -130,8 +130,12 @@ func (c *Channel) wantMore() {
 }
 
 // Crowded counts the times that messages which would have shared a slot found it too small. A channel on which that happens again and again
-// asks for the next phase when there is nothing under way; unlike one that starves it does not stop sending for that (E11).
+// asks for the next phase when there is nothing under way; unlike one that starves it does not stop sending for that (E11). One that keeps its
+// small ring does not ask.
 func (c *Channel) Crowded() {
+	if c.send.large != nil { // small messages stay where they are
+		return
+	}
 	if c.quiet.stalls++; c.quiet.stalls == starveLimit && !c.paused && c.wanted < 0 && c.send.phase+1 < c.refused {
 		c.wanted = c.send.phase + 1
 	}

@@ -219,6 +219,7 @@ func undisturbed(t *testing.T, plot scenario) (told [stories]*story) {
 func TestEnlarge_E10_MemoryFailsAnywhere(t *testing.T) {
 	for name, plot := range plots {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			for seed, whole := range undisturbed(t, plot) {
 				for _, length := range []int{1, 3, math.MaxInt32} {
 					for at := 1; at <= whole.allocs; at++ {
@@ -237,6 +238,7 @@ func TestEnlarge_E10_MemoryFailsAnywhere(t *testing.T) {
 func TestEnlarge_E5_QueueFullAnywhere(t *testing.T) {
 	for name, plot := range plots {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			for seed, whole := range undisturbed(t, plot) {
 				for _, length := range []int{1, 7} {
 					for at := 1; at <= whole.posts; at++ {
@@ -254,6 +256,7 @@ func TestEnlarge_E5_QueueFullAnywhere(t *testing.T) {
 func TestEnlarge_E13_EndAnywhere(t *testing.T) {
 	for name, plot := range plots {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			states := map[string]int{}
 			for seed, whole := range undisturbed(t, plot) {
 				for at := 1; at < whole.calls; at++ {
@@ -307,6 +310,7 @@ func note(states map[string]int, c *Channel) {
 func TestEnlarge_E8_CountsGoOver(t *testing.T) {
 	for name, plot := range plots {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			plot.total += 4
 			for seed := range uint64(20) {
 				for _, start := range []uint32{math.MaxUint32, math.MaxUint32 - 7, math.MaxUint32 - 20, 1<<31 - 1, 1<<31 - 20} {

@@ -14,7 +14,7 @@ import (
 // (E7): ACK with the new ring, or NACK.
 type answer struct {
 	ack        bool
-	shape      shape         // of the new ring
+	shape      shape         // of the new ring; the rest is 0 where the first ring stays, and no other is wanted
 	key        transport.Key // of its region
 	offset     uint64        // of its first line
 	generation uint64        // of its first lap
@@ -44,6 +44,8 @@ func (a answer) put(b []byte, generation uint64) {
 	b[8], b[9] = kindNACK, byte(a.shape.phase)
 	if a.ack {
 		b[8] = kindACK
+	}
+	if a.generation != 0 {
 		binary.LittleEndian.PutUint32(b[12:], uint32(a.shape.slot))
 		binary.LittleEndian.PutUint32(b[16:], uint32(a.shape.lines))
 		binary.LittleEndian.PutUint64(b[24:], uint64(a.key))
@@ -89,11 +91,12 @@ func parseAnswer(line []byte, phases []int) (answer, error) {
 		offset: binary.LittleEndian.Uint64(b[32:]), generation: binary.LittleEndian.Uint64(b[40:]),
 	}
 	slot, lines := binary.LittleEndian.Uint32(b[12:]), binary.LittleEndian.Uint32(b[16:])
-	if zero := binary.LittleEndian.Uint64(b[48:]); zero != 0 || a.ack != (a.generation != 0) ||
-		!a.ack && (slot|lines != 0 || a.key != 0 || a.offset != 0) {
+	ring := a.generation != 0
+	if zero := binary.LittleEndian.Uint64(b[48:]); zero != 0 || ring && !a.ack ||
+		!ring && (slot|lines != 0 || a.key != 0 || a.offset != 0) {
 		return answer{}, fmt.Errorf("%w: an answer of kind %d with a ring %d of %d lines", transport.ErrProtocol, b[8], a.generation, lines)
 	}
-	if a.ack && (int(slot) != a.shape.slot || int(lines) != a.shape.lines || a.offset > maxOffset) {
+	if ring && (int(slot) != a.shape.slot || int(lines) != a.shape.lines || a.offset > maxOffset) {
 		return answer{}, fmt.Errorf("%w: a ring of %d lines with slots of %d bytes at %d, where phase %d has %d of %d", transport.ErrProtocol,
 			lines, slot, a.offset, phase, a.shape.lines, a.shape.slot)
 	}

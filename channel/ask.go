@@ -35,7 +35,7 @@ func (s shape) body() int { return s.slot - overhead }
 // phaseFor is the lowest phase above the present one whose slots take an element of n bytes with a head before it, and that
 // has not been refused; -1 if there is none.
 func (c *Channel) phaseFor(n, head int) int {
-	for p := c.send.mirror.phase + 1; p < c.refused; p++ {
+	for p := c.send.phase + 1; p < c.refused; p++ {
 		if slot := c.phases[p]; n <= min(c.conf.limit(p, slot), slot-overhead-head) {
 			return p
 		}
@@ -55,20 +55,20 @@ func (c *Channel) want(phase int) error {
 // unread. So CREDITs of two rings never add up, and the lines that are kept for them are enough (credit.go).
 func (c *Channel) ask() error {
 	s := &c.send
-	if c.wanted < 0 || int(s.sent-s.freed) >= s.mirror.threshold() {
+	if c.wanted < 0 || int(s.sent-s.freed) >= s.mirror.threshold() || s.large != nil && s.large.owing(s) {
 		return nil
 	}
 	phase := c.wanted
 	target := geometry(c.phases, phase)
 	// The memory comes first: what cannot be had here need not be asked for.
-	mirror, err := c.newBuffer(target, transport.LocalWrite, phase == 0)
+	mirror, err := c.ringFor(target, transport.LocalWrite)
 	if err != nil {
 		c.refusal(phase)
 		c.wanted, c.paused = -1, false
 		return nil
 	}
 	kind := enlarge
-	if phase < s.mirror.phase {
+	if phase < s.phase {
 		kind = shrink
 	}
 	land := c.recv.buffer
@@ -93,8 +93,21 @@ func (c *Channel) ask() error {
 	return nil
 }
 
-// settle goes on with a change of phase: it asks, or hears the answer.
+// ringFor makes the memory for the ring that another phase needs: none where the first ring stays, and nothing else is wanted.
+func (c *Channel) ringFor(target shape, access transport.Access) (*buffer, error) {
+	if c.conf.KeepSmall && target.phase == 0 {
+		return nil, nil
+	}
+	return c.newBuffer(target, access, target.phase == 0)
+}
+
+// settle goes on with what the channel pauses for: a marker that is due, or a change of phase, where it asks, or hears the answer.
 func (c *Channel) settle() error {
+	if c.send.markerDue() {
+		if err := c.mark(false); err != nil || c.send.markerDue() {
+			return err
+		}
+	}
 	if c.asking.state != askNothing {
 		return c.hear()
 	}
@@ -126,6 +139,8 @@ func (c *Channel) hear() error {
 		return c.sayAgain()
 	case err != nil:
 		return err
+	case got.ack && (got.generation == 0) != (c.conf.KeepSmall && got.shape.phase == 0):
+		return fmt.Errorf("%w: ACK of phase %d with ring %#x", transport.ErrProtocol, got.shape.phase, got.generation)
 	case got.shape != a.target:
 		return fmt.Errorf("%w: asked for phase %d, answered with %d", transport.ErrProtocol, a.target.phase, got.shape.phase)
 	}
@@ -137,10 +152,14 @@ func (c *Channel) hear() error {
 		c.refusal(target.phase)
 		return errors.Join(err, mirror.release())
 	}
-	if target.phase > c.send.mirror.phase {
+	if target.phase > c.send.phase {
 		c.stats.Acked++
 	} else {
 		c.stats.Shrunk++
+	}
+	if c.conf.KeepSmall {
+		c.quiet = quiet{largest: target.body()}
+		return errors.Join(err, c.changeLarge(mirror, got))
 	}
 	old := c.send.mirror
 	c.send.change(mirror, got, c.conf.limit(target.phase, target.slot))
@@ -152,7 +171,7 @@ func (c *Channel) hear() error {
 // refusal remembers that a phase cannot be had. To be refused a smaller one forbids nothing.
 func (c *Channel) refusal(phase int) {
 	c.stats.Refused++
-	if phase > c.send.mirror.phase {
+	if phase > c.send.phase {
 		c.refused = min(c.refused, phase)
 	}
 }

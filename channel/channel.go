@@ -70,6 +70,9 @@ func New(pd transport.PD, conf Config) (*Channel, error) {
 		return nil, fmt.Errorf("channel: %w", err)
 	}
 	c.recv.change(b, random())
+	if conf.KeepSmall {
+		c.recv.large, c.send.large = &largeIn{}, &largeOut{}
+	}
 	return c, nil
 }
 
@@ -83,7 +86,7 @@ func random() uint64 {
 // Descriptor is what the peer has to know, for its Open. It describes the ring with which the channel begins; the slice is the
 // caller's.
 func (c *Channel) Descriptor() []byte {
-	return Descriptor{Phases: c.phases, Key: c.recv.buffer.Key(), Generation: c.recv.generation}.Append(nil)
+	return Descriptor{Phases: c.phases, KeepSmall: c.conf.KeepSmall, Key: c.recv.buffer.Key(), Generation: c.recv.generation}.Append(nil)
 }
 
 // Open connects the channel with its peer: qp reaches it, peer is its Descriptor. The memory of the mirror is registered now. An
@@ -99,6 +102,10 @@ func (c *Channel) Open(qp transport.QP, peer []byte) error {
 	if !slices.Equal(d.Phases, c.phases) {
 		return fmt.Errorf("%w: the peer's phases are %v, ours %v: all ranks of a job need the same", transport.ErrInvalid, d.Phases,
 			c.phases)
+	}
+	if d.KeepSmall != c.conf.KeepSmall {
+		return fmt.Errorf("%w: the peer's channels keep the small ring: %t, ours: %t: all ranks of a job need the same", transport.ErrInvalid,
+			d.KeepSmall, c.conf.KeepSmall)
 	}
 	b, err := c.newBuffer(geometry(c.phases, 0), transport.LocalWrite, true)
 	if err != nil {
@@ -132,9 +139,15 @@ func (c *Channel) end(s State, cause error) error {
 	}
 	c.state, c.err = s, cause
 	err := errors.Join(c.recv.buffer.drop(), c.send.mirror.drop(), c.asking.mirror.drop(), c.asking.land.drop())
+	if c.conf.KeepSmall {
+		err = errors.Join(err, c.recv.large.buffer.drop(), c.send.large.mirror.drop())
+		c.recv.large.change(nil, 0)
+		c.send.large.change(nil, answer{})
+		c.recv.owed = 0
+	}
 	c.asking, c.reply, c.wanted, c.paused = asking{}, reply{}, -1, false
 	c.recv.ring, c.recv.current = nil, 0
-	c.send.ring, c.send.reserved, c.send.maxBody, c.send.limit = nil, 0, 0, 0
+	c.send.ring, c.send.reserved, c.send.maxBody, c.send.most, c.send.limit = nil, 0, 0, 0, 0
 	return err
 }
 
@@ -146,14 +159,10 @@ func (c *Channel) Hold(on bool) { c.holding = on }
 func (c *Channel) Held() bool { return c.send.hold }
 
 // Phase is the phase in which this end sends, 0 being the first.
-func (c *Channel) Phase() int {
-	if c.send.mirror == nil {
-		return 0
-	}
-	return c.send.mirror.phase
-}
+func (c *Channel) Phase() int { return c.send.phase }
 
-// Paused tells whether the channel is changing its phase: nothing can be sent until the answer of the peer has come.
+// Paused tells whether nothing can be sent until Progress or Settled has gone on: the channel is changing its phase, and the answer of the peer
+// has to come; or a message that was committed is out, and what tells the peer of it found the send queue full.
 func (c *Channel) Paused() bool { return c.paused }
 
 // linesOf is how many lines a message with a body of n bytes takes.

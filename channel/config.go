@@ -15,7 +15,7 @@ const (
 	bodyAt      = 8 + headerBytes
 	overhead    = flagBytes + headerBytes
 
-	// creditLines are left to CREDIT alone. Five can wait unread at once, as credit.go shows; one is to spare.
+	// creditLines are left to CREDIT alone. Five can wait unread at once, as credit.go shows, and six beside a large ring (large.go).
 	creditLines = 6
 	// controlLines are left to control messages, beside data.
 	controlLines = 6
@@ -51,6 +51,9 @@ type Config struct {
 	// Whole moves a vector with an oversized element through the larger slots from its first element on; otherwise the elements that lead it
 	// go first (E4).
 	Whole bool
+	// KeepSmall keeps the ring of the first phase for the messages that fit its slots, in every phase: the other phases add a ring with larger
+	// slots for those that do not (E6). All ranks of a job have the same.
+	KeepSmall bool
 	// Budget bounds the buffers of all the channels that share it (E10); nil for no bound.
 	Budget *Budget
 }

@@ -49,11 +49,11 @@ func (c *Channel) Progress() (owing bool, err error) {
 			return false, err
 		}
 	}
-	owing = c.reply.due || c.asking.state == askAgain || c.wanted >= 0
-	if int(c.recv.consumed-c.recv.told) < c.recv.threshold {
+	owing = c.reply.due || c.asking.state == askAgain || c.wanted >= 0 || c.send.markerDue()
+	if !c.recv.behind() {
 		return owing, nil
 	}
-	if c.asking.state != askNothing || int(c.send.sent-c.send.freed) >= c.send.lines {
+	if c.asking.state != askNothing || c.send.markerDue() || int(c.send.sent-c.send.freed) >= c.send.lines {
 		return true, nil
 	}
 	c.send.reserved = 0 // its lines are the CREDIT's
@@ -70,12 +70,13 @@ func (c *Channel) Progress() (owing bool, err error) {
 
 // Owing tells whether Progress has something to do.
 func (c *Channel) Owing() bool {
-	return int(c.recv.consumed-c.recv.told) >= c.recv.threshold || c.paused || c.wanted >= 0 || c.reply.due
+	return c.recv.behind() || c.paused || c.wanted >= 0 || c.reply.due
 }
 
 // Pressing tells whether Progress has something to do that the peer may be waiting for.
 func (c *Channel) Pressing() bool {
-	return int(c.recv.consumed-c.recv.told) >= c.recv.lines/2 || c.paused || c.reply.due
+	r := &c.recv
+	return int(r.consumed-r.told) >= r.lines/2 || c.paused || c.reply.due || r.owed > 0 && r.owed >= r.large.threshold
 }
 
 // credited takes the peer's count of lines consumed. Behind an answer, which told more, messages may come that were sent before it.

@@ -10,6 +10,7 @@ import (
 // Descriptor is what a rank tells its peer about the ring in which it begins to receive, and what it can grow to.
 type Descriptor struct {
 	Phases     []int         // sizes of a slot, in bytes; the geometry of every ring follows from them
+	KeepSmall  bool          // the first ring stays beside those of the other phases
 	Key        transport.Key // of the region whose first lines are the ring
 	Generation uint64        // of the first lap
 }
@@ -17,12 +18,17 @@ type Descriptor struct {
 const (
 	descriptorVersion = 2
 	descriptorLen     = 20 // and 4 for each phase
+	keepSmallBit      = 1  // of the flags
 )
 
 // Append writes the descriptor behind b.
 func (d Descriptor) Append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint16(b, descriptorVersion)
-	b = binary.LittleEndian.AppendUint16(b, uint16(len(d.Phases)))
+	flags := byte(0)
+	if d.KeepSmall {
+		flags |= keepSmallBit
+	}
+	b = append(b, byte(len(d.Phases)), flags)
 	b = binary.LittleEndian.AppendUint64(b, uint64(d.Key))
 	b = binary.LittleEndian.AppendUint64(b, d.Generation)
 	for _, slot := range d.Phases {
@@ -43,11 +49,15 @@ func ParseDescriptor(b []byte) (Descriptor, error) {
 	if len(b) < descriptorLen {
 		return Descriptor{}, fmt.Errorf("%w: a ring's descriptor of %d bytes", transport.ErrProtocol, len(b))
 	}
-	n := int(binary.LittleEndian.Uint16(b[2:]))
+	n, flags := int(b[2]), b[3]
 	if n < 1 || n > maxPhases || len(b) != descriptorLen+4*n {
 		return Descriptor{}, fmt.Errorf("%w: a ring's descriptor of %d bytes with %d phases", transport.ErrProtocol, len(b), n)
 	}
+	if flags&^keepSmallBit != 0 {
+		return Descriptor{}, fmt.Errorf("%w: a ring's descriptor with flags %#x", transport.ErrProtocol, flags)
+	}
 	d := Descriptor{
+		KeepSmall:  flags&keepSmallBit != 0,
 		Key:        transport.Key(binary.LittleEndian.Uint64(b[4:])),
 		Generation: binary.LittleEndian.Uint64(b[12:]),
 	}

@@ -188,14 +188,22 @@ var all = scenario{
 	conf: Config{Phases: []int{200, 1000, 4000}}, budget: 200 << 10, corrupt: 0.4, tick: 0.1, total: 12,
 }
 
-// stories is how many seeds are told.
+// allBeside is the same with large rings beside the small ones.
+var allBeside = scenario{
+	conf: Config{Phases: []int{200, 1000, 4000}, KeepSmall: true}, budget: 200 << 10, corrupt: 0.4, tick: 0.1, total: 12,
+}
+
+// plots are what is told, with faults.
+var plots = map[string]scenario{"one ring": all, "beside": allBeside}
+
+// stories is how many seeds are told of each.
 const stories = 4
 
-// undisturbed tells every story as it is, and finds in them all that these tests are about.
-func undisturbed(t *testing.T) (told [stories]*story) {
+// undisturbed tells every story of a plot as it is, and finds in them all that these tests are about.
+func undisturbed(t *testing.T, plot scenario) (told [stories]*story) {
 	var both Stats
 	for seed := range told {
-		s, err := tell(t, uint64(seed), all, faults{})
+		s, err := tell(t, uint64(seed), plot, faults{})
 		require.NoError(t, err)
 		sum(&both, [2]Stats{s.ranks[0].ch.stats, s.ranks[1].ch.stats})
 		told[seed] = s
@@ -209,51 +217,70 @@ func undisturbed(t *testing.T) (told [stories]*story) {
 
 // TestEnlarge_E10_MemoryFailsAnywhere: whichever region cannot be had, and however many after it, all messages arrive.
 func TestEnlarge_E10_MemoryFailsAnywhere(t *testing.T) {
-	for seed, whole := range undisturbed(t) {
-		for _, length := range []int{1, 3, math.MaxInt32} {
-			for at := 1; at <= whole.allocs; at++ {
-				s, err := tell(t, uint64(seed), all, faults{poorAt: at, poorFor: length})
-				require.NoError(t, err, "seed %d: region %d", seed, at)
-				refused := s.ranks[0].ch.stats.Refused + s.ranks[1].ch.stats.Refused
-				require.NotZero(t, refused, "seed %d: region %d: the fault did not strike", seed, at)
+	for name, plot := range plots {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for seed, whole := range undisturbed(t, plot) {
+				for _, length := range []int{1, 3, math.MaxInt32} {
+					for at := 1; at <= whole.allocs; at++ {
+						s, err := tell(t, uint64(seed), plot, faults{poorAt: at, poorFor: length})
+						require.NoError(t, err, "seed %d: region %d", seed, at)
+						refused := s.ranks[0].ch.stats.Refused + s.ranks[1].ch.stats.Refused
+						require.NotZero(t, refused, "seed %d: region %d: the fault did not strike", seed, at)
+					}
+				}
 			}
-		}
+		})
 	}
 }
 
 // TestEnlarge_E5_QueueFullAnywhere: whichever post finds the send queue full, and some more after it, all messages arrive.
 func TestEnlarge_E5_QueueFullAnywhere(t *testing.T) {
-	for seed, whole := range undisturbed(t) {
-		for _, length := range []int{1, 7} {
-			for at := 1; at <= whole.posts; at++ {
-				s, err := tell(t, uint64(seed), all, faults{fullAt: at, fullFor: length})
-				require.NoError(t, err, "seed %d: post %d", seed, at)
-				require.GreaterOrEqual(t, s.posts, at, "the fault did not strike")
+	for name, plot := range plots {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for seed, whole := range undisturbed(t, plot) {
+				for _, length := range []int{1, 7} {
+					for at := 1; at <= whole.posts; at++ {
+						s, err := tell(t, uint64(seed), plot, faults{fullAt: at, fullFor: length})
+						require.NoError(t, err, "seed %d: post %d", seed, at)
+						require.GreaterOrEqual(t, s.posts, at, "the fault did not strike")
+					}
+				}
 			}
-		}
+		})
 	}
 }
 
 // TestEnlarge_E13_EndAnywhere: after whichever call a channel is closed or failed, nothing of it is left, and nothing can be done with it.
 func TestEnlarge_E13_EndAnywhere(t *testing.T) {
-	states := map[string]int{}
-	for seed, whole := range undisturbed(t) {
-		for at := 1; at < whole.calls; at++ {
-			full := 1 + at*whole.posts/whole.calls // near that call
-			_, err := tell(t, uint64(seed), all, faults{fullAt: full, fullFor: 3, endAt: at, end: func(c *Channel) error {
-				note(states, c)
-				if at%2 == 0 {
-					return c.Close()
+	for name, plot := range plots {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			states := map[string]int{}
+			for seed, whole := range undisturbed(t, plot) {
+				for at := 1; at < whole.calls; at++ {
+					full := 1 + at*whole.posts/whole.calls // near that call
+					_, err := tell(t, uint64(seed), plot, faults{fullAt: full, fullFor: 3, endAt: at, end: func(c *Channel) error {
+						note(states, c)
+						if at%2 == 0 {
+							return c.Close()
+						}
+						return c.Fail(errCut)
+					}})
+					if err != nil { // some runs are shorter with the fault
+						require.ErrorIs(t, err, errEnded)
+					}
 				}
-				return c.Fail(errCut)
-			}})
-			if err != nil { // some runs are shorter with the fault
-				require.ErrorIs(t, err, errEnded)
 			}
-		}
-	}
-	for _, state := range []string{"open", "wanted", "asked", "asked, ring gone", "corrupt", "answer due"} {
-		require.NotZero(t, states[state], state)
+			want := []string{"open", "wanted", "asked", "corrupt", "answer due", "asked, ring gone"}
+			if plot.conf.KeepSmall { // there no ring goes behind which an answer lands
+				want[len(want)-1] = "marker due"
+			}
+			for _, state := range want {
+				require.NotZero(t, states[state], state)
+			}
+		})
 	}
 }
 
@@ -274,17 +301,26 @@ func note(states map[string]int, c *Channel) {
 	if c.reply.due {
 		states["answer due"]++
 	}
+	if c.send.markerDue() {
+		states["marker due"]++
+	}
 }
 
 // TestEnlarge_E8_CountsGoOver: everything happens while the counts of lines go over 2^32, and over 2^31.
 func TestEnlarge_E8_CountsGoOver(t *testing.T) {
-	for seed := range uint64(20) {
-		for _, start := range []uint32{math.MaxUint32, math.MaxUint32 - 7, math.MaxUint32 - 20, 1<<31 - 1, 1<<31 - 20} {
-			s, err := tell(t, seed, all, faults{start: start})
-			require.NoError(t, err, "seed %d", seed)
-			for _, g := range s.ranks {
-				require.Greater(t, g.ch.send.sent-start, uint32(20), "the counts went over")
+	for name, plot := range plots {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			plot.total += 4
+			for seed := range uint64(20) {
+				for _, start := range []uint32{math.MaxUint32, math.MaxUint32 - 7, math.MaxUint32 - 20, 1<<31 - 1, 1<<31 - 20} {
+					s, err := tell(t, seed, plot, faults{start: start})
+					require.NoError(t, err, "seed %d", seed)
+					for _, g := range s.ranks {
+						require.Greater(t, g.ch.send.sent-start, uint32(20), "the counts went over")
+					}
+				}
 			}
-		}
+		})
 	}
 }

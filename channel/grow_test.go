@@ -307,6 +307,13 @@ func TestGrow_E3_E4_E5_E6_E7_E8_E9_E10_E11(t *testing.T) {
 		"NoBudget":    {conf: Config{Phases: two}, budget: 16 << 10, total: 30},
 		"TightBudget": {conf: Config{Phases: four}, budget: 40 << 10, tick: 0.02, total: 20},
 		"Shrink":      {conf: Config{Phases: four}, tick: 0.05, total: 30},
+		"KeepSmall":   {conf: Config{Phases: four, KeepSmall: true}, total: 20},
+		"KeepTwo":     {conf: Config{Phases: two, KeepSmall: true, Whole: true, Policy: LargestElement}, total: 30},
+		"KeepPoor":    {conf: Config{Phases: four, KeepSmall: true, Policy: SumOversized}, poor: 0.5, total: 20},
+		"KeepCorrupt": {conf: Config{Phases: four, KeepSmall: true, ThresholdPercent: 80}, corrupt: 0.6, total: 20},
+		"KeepTight":   {conf: Config{Phases: four, KeepSmall: true}, budget: 40 << 10, tick: 0.02, total: 20},
+		"KeepShrink":  {conf: Config{Phases: four, KeepSmall: true}, tick: 0.05, total: 30},
+		"KeepAll":     {conf: Config{Phases: four, KeepSmall: true}, budget: 400 << 10, poor: 0.2, corrupt: 0.3, tick: 0.05, total: 30},
 		"Everything":  {conf: Config{Phases: four}, budget: 400 << 10, poor: 0.2, corrupt: 0.3, tick: 0.05, total: 30},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -19,7 +19,7 @@ func (c *Channel) Tick() error {
 	if stalls > 0 {
 		return nil
 	}
-	for p := range c.send.mirror.phase {
+	for p := range c.send.phase {
 		if s := geometry(c.phases, p); largest <= min(c.conf.limit(p, s.slot), s.body()) { // above that it would be asked for again
 			return c.want(p)
 		}

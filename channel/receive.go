@@ -7,27 +7,43 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// recvRing is our ring, into which the peer writes, and where we are in it.
-type recvRing struct {
-	ring       []byte
-	pos        int    // the line where the next message begins
-	generation uint64 // of the present lap
-	lines      int    // of the ring
-	maxBody    int    // of a message
-	consumed   uint32 // lines, since the beginning
-	told       uint32 // of these, what the peer has been told
-	threshold  int    // lines that are owed at most before a CREDIT goes
-	current    int    // lines of the message that Next has given; 0 when there is none
-	body       int    // its length
+// inRing is one of our rings, into which the peer writes.
+type inRing struct {
+	place
+	ring    []byte
+	maxBody int // of a message in this ring
 
 	buffer *buffer
 }
 
+// begin takes a ring from its first line on.
+func (i *inRing) begin(b *buffer, generation uint64) {
+	i.buffer, i.ring, i.maxBody = b, b.ring(), b.body()
+	i.place = place{lines: b.lines, generation: generation}
+}
+
+// recvRing is the ring in which all that the peer sends has its order.
+type recvRing struct {
+	inRing
+	phase     int
+	consumed  uint32 // lines, since the beginning
+	told      uint32 // of these, what the peer has been told
+	threshold int    // lines that are owed at most before a CREDIT goes
+	current   int    // lines of the message that Next has given; 0 when there is none, -1 when that is in the large ring
+	body      int    // its length
+	owed      int    // lines of the large ring that are consumed and not told
+	large     *largeIn
+}
+
 // change begins a ring at its first line. The counts of lines go on.
 func (r *recvRing) change(b *buffer, generation uint64) {
-	r.buffer, r.ring, r.lines, r.maxBody = b, b.ring(), b.lines, b.body()
-	r.threshold = b.threshold()
-	r.pos, r.generation = 0, generation
+	r.begin(b, generation)
+	r.phase, r.threshold = b.phase, b.threshold()
+}
+
+// behind tells whether so much has been consumed and not told that a CREDIT is to go.
+func (r *recvRing) behind() bool {
+	return int(r.consumed-r.told) >= r.threshold || r.owed > 0 && r.owed >= r.large.threshold
 }
 
 // Next gives the next message if all of it is there; a message whose head alone is there is counted (Stats.HeadsNoTail), and the
@@ -67,7 +83,7 @@ func (c *Channel) Next() (kind Kind, body []byte, ok bool, err error) {
 		switch {
 		case header>>(holdBit+1) != 0:
 			return 0, nil, false, violation("a header of %#x", header)
-		case k >= uint64(Eager) && k < uint64(kinds):
+		case !Kind(k).inner():
 			r.current, r.body = need, n
 			return Kind(k), r.ring[at+bodyAt : at+bodyAt+n : at+bodyAt+n], true, nil
 		case (k == uint64(skip) || k == uint64(credit)) && n == 0:
@@ -76,6 +92,8 @@ func (c *Channel) Next() (kind Kind, body []byte, ok bool, err error) {
 			if err := c.asked(Kind(k), r.ring[at+bodyAt:at+bodyAt+n]); err != nil {
 				return 0, nil, false, err
 			}
+		case k == uint64(large) && r.large != nil:
+			return c.nextLarge(r.ring[at+bodyAt : at+bodyAt+n])
 		default:
 			return 0, nil, false, violation("a message of kind %#x with %d bytes", k, n)
 		}
@@ -90,6 +108,9 @@ func (c *Channel) Release() {
 	if r.current == 0 {
 		return
 	}
+	if r.current < 0 {
+		r.large.release(r)
+	}
 	c.stats.Received++
 	c.stats.RecvBytes += uint64(r.body)
 	r.advance(r.current)
@@ -98,10 +119,7 @@ func (c *Channel) Release() {
 
 func (r *recvRing) advance(lines int) {
 	r.consumed += uint32(lines)
-	if r.pos += lines; r.pos == r.lines {
-		r.pos = 0
-		r.generation += lapStep
-	}
+	r.place.advance(lines)
 }
 
 func violation(format string, args ...any) error {

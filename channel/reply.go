@@ -27,18 +27,21 @@ func (c *Channel) asked(k Kind, body []byte) error {
 	if err != nil {
 		return err
 	}
-	present := r.buffer.phase
+	present := r.phase
 	if k == enlarge && q.phase <= present || k == shrink && q.phase >= present || q.generation == 0 {
 		return fmt.Errorf("%w: %v to phase %d in phase %d", transport.ErrProtocol, k, q.phase, present)
 	}
 	c.reply.given, c.reply.question = true, q
 	target := geometry(c.phases, q.phase)
-	fresh, err := c.newBuffer(target, transport.RemoteWrite, q.phase == 0)
+	fresh, err := c.ringFor(target, transport.RemoteWrite)
 	if err != nil {
 		c.stats.Refusals++
 		c.reply.answer = answer{shape: target}
 		r.advance(1)
 		return c.sayReply()
+	}
+	if c.conf.KeepSmall {
+		return c.grantLarge(target, fresh)
 	}
 	old, generation := r.buffer, random()
 	r.consumed++
@@ -47,6 +50,21 @@ func (c *Channel) asked(k Kind, body []byte) error {
 	c.reply.answer = answer{ack: true, shape: target, key: fresh.Key(), generation: generation}
 	// The question was the last message of the old ring, and all before it has been read: nothing is on its way there, unless it be
 	// the answer to a question of our own (docs/adr/0007).
+	return errors.Join(c.sayReply(), old.release())
+}
+
+// grantLarge exchanges the large ring, or gives it up. The first ring stays, and the question is a line of it like others.
+func (c *Channel) grantLarge(target shape, fresh *buffer) error {
+	r := &c.recv
+	a := answer{ack: true, shape: target}
+	if fresh != nil {
+		a.key, a.generation = fresh.Key(), random()
+	}
+	old := r.large.buffer
+	r.advance(1)
+	r.phase, r.owed = target.phase, 0
+	r.large.change(fresh, a.generation)
+	c.reply.answer = a
 	return errors.Join(c.sayReply(), old.release())
 }
 

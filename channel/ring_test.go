@@ -79,7 +79,7 @@ func TestRing_E12_WhatIsRefused(t *testing.T) {
 	require.Nil(t, l.a.ReserveControl(l.a.MaxBody()+1))
 	require.ErrorIs(t, l.a.Commit(channel.Eager, false), transport.ErrInvalid)
 	require.NotNil(t, l.a.Reserve(1))
-	for _, k := range []channel.Kind{0, skip, credit, channel.Eager - 2, channel.Eager - 1, channel.CTS + 1, 200} {
+	for _, k := range []channel.Kind{0, skip, credit, channel.Eager - 2, channel.Eager - 1, channel.Batch + 1, channel.CTS + 1, 200} {
 		require.ErrorIs(t, l.a.Commit(k, false), transport.ErrInvalid)
 	}
 	require.NoError(t, l.a.Commit(channel.Eager, false))
@@ -177,12 +177,16 @@ func TestDescriptor_EveryFieldComesBack(t *testing.T) {
 	}
 	_, err = channel.ParseDescriptor(append(b, 0))
 	require.ErrorIs(t, err, transport.ErrProtocol)
-	for i := range 4 { // version, number of phases
-		b[i] ^= 1
+	for i := range 4 { // version, number of phases, flags
+		b[i] ^= 2
 		_, err := channel.ParseDescriptor(b)
 		require.Error(t, err, "byte %d", i)
-		b[i] ^= 1
+		b[i] ^= 2
 	}
+	d.KeepSmall = true
+	got, err = channel.ParseDescriptor(d.Append(nil))
+	require.NoError(t, err)
+	require.Equal(t, d, got)
 	for _, phases := range [][]int{
 		{}, {99}, {2001}, {640, 640}, {2000, 1000}, {640, 999}, {640, 200_001}, {640, 16384, 16383}, {1<<32 - 1},
 		{100, 1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007},

@@ -7,22 +7,26 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// sendRing is the mirror of the peer's ring and where we are in it.
-type sendRing struct {
-	ring       []byte
-	pos        int    // the next line to fill
+// place is where one is in a ring.
+type place struct {
+	pos        int    // the line where the next message begins
 	lines      int    // of the ring; 0 while there is none
-	maxBody    int    // of a message
-	limit      int    // of an element
 	generation uint64 // of the present lap
-	base       uint64 // offset of the ring in the peer's region
-	sent       uint32 // lines, since the beginning, those skipped included
-	freed      uint32 // lines that the peer has told us to have consumed
-	reserved   int    // lines of the message being filled; 0 when there is none
-	body       int    // its length
-	late       bool   // credits may come that are older than what an answer has told
-	hold       bool   // the peer wants payload announced, not sent
-	starving   bool   // the last Reserve found no credit
+}
+
+func (p *place) advance(lines int) {
+	if p.pos += lines; p.pos == p.lines {
+		p.pos = 0
+		p.generation += lapStep
+	}
+}
+
+// outRing is the mirror of one of the peer's rings, out of which it is written.
+type outRing struct {
+	place
+	ring    []byte
+	maxBody int    // of a message in this ring
+	base    uint64 // offset of the ring in the peer's region
 
 	wr     transport.SendWR
 	local  [1]transport.SGE
@@ -30,20 +34,41 @@ type sendRing struct {
 	mirror *buffer
 }
 
+// begin takes a mirror from its first line on.
+func (o *outRing) begin(mirror *buffer, a answer) {
+	o.mirror, o.ring, o.maxBody = mirror, mirror.ring(), mirror.body()
+	o.place = place{lines: mirror.lines, generation: a.generation}
+	o.local[0].MR = mirror.MR
+	o.remote[0].Key = a.key
+	o.base = a.offset
+	o.wr = transport.SendWR{Op: transport.OpWrite, Local: o.local[:], Remote: o.remote[:]}
+}
+
+// sendRing is the ring in which all that we send has its order.
+type sendRing struct {
+	outRing
+	phase    int
+	most     int    // the largest body of a message, in whichever ring
+	limit    int    // of an element
+	sent     uint32 // lines, since the beginning, those skipped included
+	freed    uint32 // lines that the peer has told us to have consumed
+	reserved int    // lines of the message being filled; 0 when there is none, less when it is in the large ring
+	body     int    // its length
+	late     bool   // credits may come that are older than what an answer has told
+	hold     bool   // the peer wants payload announced, not sent
+	starving bool   // the last Reserve found no credit
+	large    *largeOut
+}
+
 // change begins the mirror of a ring at its first line. The counts of lines go on; all that was sent before has been read.
 func (s *sendRing) change(mirror *buffer, a answer, limit int) {
-	s.mirror, s.ring, s.lines = mirror, mirror.ring(), mirror.lines
-	s.maxBody, s.limit = mirror.body(), limit
-	s.pos, s.generation, s.reserved = 0, a.generation, 0
+	s.begin(mirror, a)
+	s.phase, s.most, s.limit, s.reserved = mirror.phase, mirror.body(), limit, 0
 	s.freed, s.late = s.sent, true
-	s.local[0].MR = mirror.MR
-	s.remote[0].Key = a.key
-	s.base = a.offset
-	s.wr = transport.SendWR{Op: transport.OpWrite, Local: s.local[:], Remote: s.remote[:]}
 }
 
 // MaxBody is the most that the body of one message can have, by the peer's slot size; 0 before Open.
-func (c *Channel) MaxBody() int { return c.send.maxBody }
+func (c *Channel) MaxBody() int { return c.send.most }
 
 // LeastBody is the most that the body of a message can have in every phase.
 func (c *Channel) LeastBody() int { return c.phases[0] - overhead }
@@ -60,7 +85,7 @@ func (c *Channel) reserve(n, keep int) []byte {
 	s := &c.send
 	s.reserved = 0
 	if c.state != StateOpen || c.paused || uint(n) > uint(s.maxBody) {
-		return nil
+		return c.reserveLarge(n, keep)
 	}
 	need := linesOf(n)
 	total := need
@@ -92,16 +117,27 @@ func (c *Channel) starved() {
 	}
 	s.starving = true
 	c.stats.Stalls++
-	if c.quiet.stalls++; c.quiet.stalls == starveLimit && s.mirror.phase+1 < c.refused {
-		c.wanted, c.paused = s.mirror.phase+1, true // Progress asks
+	if s.large == nil { // beside the small ring a larger one is of no use to what starves in it
+		c.wantMore()
+	}
+}
+
+// wantMore notes that the ring which a phase changes ran out of credits.
+func (c *Channel) wantMore() {
+	if c.quiet.stalls++; c.quiet.stalls == starveLimit && c.send.phase+1 < c.refused {
+		c.wanted, c.paused = c.send.phase+1, true // Progress asks
 	}
 }
 
 // Crowded counts the times that messages which would have shared a slot found it too small. A channel on which that happens again and again
-// asks for the next phase when there is nothing under way; unlike one that starves it does not stop sending for that (E11).
+// asks for the next phase when there is nothing under way; unlike one that starves it does not stop sending for that (E11). One that keeps its
+// small ring does not ask.
 func (c *Channel) Crowded() {
-	if c.quiet.stalls++; c.quiet.stalls == starveLimit && !c.paused && c.wanted < 0 && c.send.mirror.phase+1 < c.refused {
-		c.wanted = c.send.mirror.phase + 1
+	if c.send.large != nil { // small messages stay where they are
+		return
+	}
+	if c.quiet.stalls++; c.quiet.stalls == starveLimit && !c.paused && c.wanted < 0 && c.send.phase+1 < c.refused {
+		c.wanted = c.send.phase + 1
 	}
 }
 
@@ -113,42 +149,55 @@ const starveLimit = 64
 // be called again. Any other error is of the queue pair, which is broken then, or says that there is nothing to commit.
 func (c *Channel) Commit(k Kind, more bool) error {
 	s := &c.send
-	if s.reserved == 0 || k.inner() || k >= kinds {
+	if s.reserved <= 0 || k.inner() {
+		if s.reserved < 0 && !k.inner() {
+			return c.commitLarge(k, more)
+		}
 		return fmt.Errorf("%w: Commit of %v with %d lines reserved", transport.ErrInvalid, k, s.reserved)
 	}
-	n := s.body
-	if err := c.post(k, n, s.reserved, s.reserved, more); err != nil {
+	if err := c.post(k, s.body, s.reserved, s.reserved, more); err != nil {
 		return err
 	}
-	s.reserved = 0
-	c.quiet.largest = max(c.quiet.largest, n)
-	c.stats.Sent++
-	c.stats.SentBytes += uint64(n)
+	c.committed()
 	return nil
 }
 
-// post writes flags and header around a body of n bytes in the next lines, sends those lines, and goes on by advance lines.
+// committed counts the message that was reserved.
+func (c *Channel) committed() {
+	n := c.send.body
+	c.send.reserved = 0
+	c.quiet.largest = max(c.quiet.largest, n)
+	c.stats.Sent++
+	c.stats.SentBytes += uint64(n)
+}
+
+// post sends a message of the ring that keeps the order, out of the next lines, and goes on by advance lines.
 func (c *Channel) post(k Kind, n, lines, advance int, more bool) error {
 	s := &c.send
-	from, length := s.pos*lineSize, lines*lineSize
-	m := s.ring[from : from+length]
-	binary.LittleEndian.PutUint64(m, headWord(s.generation, n))
-	binary.LittleEndian.PutUint64(m[8:], headerWord(c.recv.consumed, k, c.holding))
-	binary.LittleEndian.PutUint64(m[length-8:], s.generation)
-	s.local[0].Offset, s.local[0].Length = from, length
-	s.remote[0].Offset, s.remote[0].Length = s.base+uint64(from), uint64(length)
-	s.wr.Flags = 0
-	if more {
-		s.wr.Flags = transport.FlagMore
-	}
-	if err := c.qp.PostSend(&s.wr); err != nil {
+	if err := s.write(c.qp, headerWord(c.recv.consumed, k, c.holding), n, lines, more); err != nil {
 		return err
 	}
 	c.recv.told = c.recv.consumed
+	c.recv.owed = 0
 	s.sent += uint32(advance)
-	if s.pos += advance; s.pos == s.lines {
-		s.pos = 0
-		s.generation += lapStep
+	if s.advance(advance); s.pos == 0 && s.large != nil {
+		s.large.reap(s) // once in a lap at least, so that no count of lines goes round before it is looked at
 	}
 	return nil
+}
+
+// write puts flags and header around a body of n bytes in the next lines, and sends those.
+func (o *outRing) write(qp transport.QP, header uint64, n, lines int, more bool) error {
+	from, length := o.pos*lineSize, lines*lineSize
+	m := o.ring[from : from+length]
+	binary.LittleEndian.PutUint64(m, headWord(o.generation, n))
+	binary.LittleEndian.PutUint64(m[8:], header)
+	binary.LittleEndian.PutUint64(m[length-8:], o.generation)
+	o.local[0].Offset, o.local[0].Length = from, length
+	o.remote[0].Offset, o.remote[0].Length = o.base+uint64(from), uint64(length)
+	o.wr.Flags = 0
+	if more {
+		o.wr.Flags = transport.FlagMore
+	}
+	return qp.PostSend(&o.wr)
 }

@@ -7,6 +7,7 @@ type Stats struct {
 	Sent      uint64 // messages, without those of the channel itself
 	Received  uint64 // messages released
 	SentBytes uint64 // bodies
+	Beside    uint64 // of the messages sent, those that went through a large ring beside the small one
 	RecvBytes uint64
 	Credits   uint64 // CREDITs sent
 	Stalls    uint64 // times that credits ran out

@@ -43,7 +43,7 @@ const (
 
 // Room is the largest element that goes into a slot of the present phase behind a head of the layer above: what the slot carries, or the
 // threshold if that is less. Before Open it is less than 0.
-func (c *Channel) Room(head int) int { return min(c.send.limit, c.send.maxBody-head) }
+func (c *Channel) Room(head int) int { return min(c.send.limit, c.send.most-head) }
 
 // Settled goes on with a change of phase, if one is under way, and tells whether messages can be sent. While they cannot, that counts as a
 // transfer of nothing.
@@ -74,7 +74,7 @@ func (c *Channel) Transfer(v *Vector, k Kind, head []byte, more bool) (n int, o 
 		}
 	}
 	used, last := len(head), v.next
-	for last < len(v.Elems) && len(v.Elems[last]) <= room && used+len(v.Elems[last]) <= s.maxBody {
+	for last < len(v.Elems) && len(v.Elems[last]) <= room && used+len(v.Elems[last]) <= s.most {
 		used += len(v.Elems[last])
 		last++
 	}

@@ -339,11 +339,14 @@ func TestTerminatedJobEndsBySignal(t *testing.T) {
 func TestSecondInterruptKills(t *testing.T) {
 	p := startLauncher(t, "deaf")
 	pids := readPIDs(t, p.out, 2)
-	// Each must be seen before the next is sent, or two would be one; and on a slow machine the second may come too late to count.
-	for {
+	// Each must be seen by both ranks before the next is sent, or two would be one, and one too many would strike a launcher that has
+	// done with signals; and on a slow machine the second may come too late to count.
+	for lives := true; lives; {
 		require.NoError(t, p.cmd.Process.Signal(syscall.SIGINT))
-		if _, err := p.out.ReadString('\n'); err != nil {
-			break
+		for range pids {
+			if _, err := p.out.ReadString('\n'); err != nil {
+				lives = false
+			}
 		}
 	}
 	p.cmd.Wait()

@@ -24,6 +24,11 @@ func configureChannels(c *engine.Config) error {
 	if err := parseVector(conf); err != nil {
 		return err
 	}
+	keep, err := setting.KeepSmall.Int(0, 1)
+	if err != nil {
+		return err
+	}
+	conf.KeepSmall = keep == 1
 	budget, err := setting.Budget.Bytes(1)
 	if err != nil {
 		return err

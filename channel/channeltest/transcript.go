@@ -75,8 +75,9 @@ func (l Landing) ReadAnswer(b []byte) (ack bool, phase uint8, r Ring, err error)
 		err = fmt.Errorf("flags %#x and %#x where the question has %#x", word(0), word(56), l.Generation)
 	case binary.LittleEndian.Uint32(b[20:]) != sum:
 		err = fmt.Errorf("checksum %#x, not %#x", b[20:24], sum)
-	case !ack && (b[8] != 2 || r != Ring{}), b[10]|b[11] != 0, word(32)|word(48) != 0, ack && r.Generation == 0:
+	case !ack && (b[8] != 2 || r != Ring{}), b[10]|b[11] != 0, word(32)|word(48) != 0, ack && r.Generation == 0 && (phase != 0 || r != Ring{}):
 		err = fmt.Errorf("an answer %x", b)
+	case ack && phase == 0 && r == Ring{}: // the first ring stays
 	case ack && (r.SlotSize < 100 || r.SlotSize > 200_000 || phase > 0 && r.Lines != max(8*((r.SlotSize+63)/64), 64)):
 		err = fmt.Errorf("a ring of %d lines with slots of %d bytes", r.Lines, r.SlotSize)
 	}
@@ -145,6 +146,8 @@ func (r Ring) AppendMessage(b []byte, lap, header uint64, body []byte) []byte {
 type Transcript struct {
 	strings.Builder
 	rings    map[transport.Key]Ring
+	beside   map[transport.Key]bool // the rings that stand beside a first one which stays
+	keep     bool
 	landings []Landing
 }
 
@@ -155,6 +158,7 @@ func (t *Transcript) Record(p *Pair, a, b []byte) {
 		r := ReadRing(d)
 		t.rings[transport.Key(r.Key)] = r
 	}
+	t.beside, t.keep = map[transport.Key]bool{}, a[3]&1 != 0
 	p.Carried = t.carried
 }
 
@@ -190,8 +194,12 @@ func (t *Transcript) carried(from *End, wr *transport.SendWR, data []byte) {
 			}
 			t.landings = append(t.landings, l)
 		}
-		fmt.Fprintf(t, "%s lap %d line %d+%d credit %d%s%s%s\n", kindName(m.Kind), m.Lap, m.Line, m.Lines, m.Credit, hold(m), content(m),
-			more(wr.Flags))
+		if t.beside[wr.Remote[0].Key] && (m.Credit != 0 || m.Hold || m.Kind < 5 || m.Kind > 10) {
+			fmt.Fprintf(t, "INVALID: %s with credit %d in a large ring\n", kindName(m.Kind), m.Credit)
+			return
+		}
+		fmt.Fprintf(t, "%s%s lap %d line %d+%d credit %d%s%s%s\n", t.which(wr.Remote[0].Key), kindName(m.Kind), m.Lap, m.Line, m.Lines, m.Credit,
+			hold(m), content(m), more(wr.Flags))
 	case transport.OpWriteImm:
 		if wr.Imm>>63 == 0 {
 			fmt.Fprintf(t, "FIN    %#x\n", wr.Imm)
@@ -216,15 +224,26 @@ func (t *Transcript) answer(l Landing, data []byte) {
 	switch {
 	case err != nil:
 		fmt.Fprintf(t, "INVALID: %v\n", err)
+	case ack && r == Ring{}:
+		fmt.Fprintf(t, "ACK    phase %d: the first ring alone\n", phase)
 	case ack:
 		t.rings[transport.Key(r.Key)] = r
+		t.beside[transport.Key(r.Key)] = t.keep
 		fmt.Fprintf(t, "ACK    phase %d: %d lines, slots of %d bytes, key %d\n", phase, r.Lines, r.SlotSize, r.Key)
 	default:
 		fmt.Fprintf(t, "NACK   phase %d\n", phase)
 	}
 }
 
-var kindNames = [...]string{"?", "SKIP", "CREDIT", "ENLARGE", "SHRINK", "EAGER", "RTS", "FIRST", "MORE", "PIECE", "BATCH", "CTS"}
+// which tells a large ring from one that stands alone.
+func (t *Transcript) which(key transport.Key) string {
+	if t.beside[key] {
+		return "beside "
+	}
+	return ""
+}
+
+var kindNames = [...]string{"?", "SKIP", "CREDIT", "ENLARGE", "SHRINK", "EAGER", "RTS", "FIRST", "MORE", "PIECE", "BATCH", "LARGE", "CTS"}
 
 func kindName(k uint8) string {
 	if int(k) >= len(kindNames) {
@@ -257,6 +276,8 @@ func content(m Message) string {
 		return fmt.Sprintf(" context %d tag %d %s", u32(0), int32(u32(4)), source(8))
 	case k == "FIRST" && len(b) >= 16:
 		return fmt.Sprintf(" context %d tag %d of %d: %s", u32(0), int32(u32(4)), u64(8), payload(b[16:]))
+	case k == "LARGE" && len(b) == 4:
+		return fmt.Sprintf(" at line %d", u32(0))
 	case k == "MORE":
 		return " " + payload(b)
 	case k == "PIECE" && len(b) == 32:

@@ -337,7 +337,7 @@ func (e *Engine) fetch(r *request, p *peer, s rendezvous.Source) {
 		if !r.done.Load() { // the fetcher had not taken it
 			e.complete(r, p.cause)
 		}
-	} else if e.fetcher.Full(p.ch) {
+	} else if e.fetcher.Full(p.ch) || p.ch.Paused() {
 		e.later(p)
 	}
 }

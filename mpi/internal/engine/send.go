@@ -136,6 +136,9 @@ func (e *Engine) trySend(p *peer, r *request, more bool) (through bool, err erro
 				return false, err
 			}
 		}
+		if p.ch.Paused() {
+			e.later(p) // the message may be out but for what has the peer look at it
+		}
 		if m.Begun() && m.Done() {
 			if r.open == 0 {
 				p.stats.Eager++

@@ -18,7 +18,14 @@ func (e *Engine) Quiesce() error {
 
 func (e *Engine) quiet() bool {
 	for _, p := range e.peers {
-		if p != nil && (p.waiting() || p.state == peerOpen && e.announcer.Outstanding(p.ch) > 0) {
+		if p == nil {
+			continue
+		}
+		if p.waiting() || p.state == peerOpen && e.announcer.Outstanding(p.ch) > 0 {
+			return false
+		}
+		if p.state == peerOpen && p.ch.Paused() { // what has been sent may wait for what follows it
+			e.later(p)
 			return false
 		}
 	}

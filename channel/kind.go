@@ -17,10 +17,11 @@ const (
 	Piece                   // a piece of it announced (package rendezvous)
 	Batch                   // several small messages (package eager)
 	large                   // the next message is in the large ring; never seen outside
+	CTS                     // where the bytes of an announced message may be written (package rendezvous)
 	kinds
 )
 
-var kindNames = [kinds]string{"", "SKIP", "CREDIT", "ENLARGE", "SHRINK", "EAGER", "RTS", "FIRST", "MORE", "PIECE", "BATCH", "LARGE"}
+var kindNames = [kinds]string{"", "SKIP", "CREDIT", "ENLARGE", "SHRINK", "EAGER", "RTS", "FIRST", "MORE", "PIECE", "BATCH", "LARGE", "CTS"}
 
 func (k Kind) String() string {
 	if k > 0 && k < kinds {
@@ -30,4 +31,4 @@ func (k Kind) String() string {
 }
 
 // inner tells whether a kind is of the channel itself, or none.
-func (k Kind) inner() bool { return k < Eager || k >= large }
+func (k Kind) inner() bool { return k < Eager || k == large || k >= kinds }

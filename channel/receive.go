@@ -83,7 +83,7 @@ func (c *Channel) Next() (kind Kind, body []byte, ok bool, err error) {
 		switch {
 		case header>>(holdBit+1) != 0:
 			return 0, nil, false, violation("a header of %#x", header)
-		case k >= uint64(Eager) && k < uint64(large):
+		case !Kind(k).inner():
 			r.current, r.body = need, n
 			return Kind(k), r.ring[at+bodyAt : at+bodyAt+n : at+bodyAt+n], true, nil
 		case (k == uint64(skip) || k == uint64(credit)) && n == 0:

@@ -79,7 +79,7 @@ func TestRing_E12_WhatIsRefused(t *testing.T) {
 	require.Nil(t, l.a.ReserveControl(l.a.MaxBody()+1))
 	require.ErrorIs(t, l.a.Commit(channel.Eager, false), transport.ErrInvalid)
 	require.NotNil(t, l.a.Reserve(1))
-	for _, k := range []channel.Kind{0, skip, credit, channel.Eager - 2, channel.Eager - 1, channel.Batch + 1, 200} {
+	for _, k := range []channel.Kind{0, skip, credit, channel.Eager - 2, channel.Eager - 1, channel.Batch + 1, channel.CTS + 1, 200} {
 		require.ErrorIs(t, l.a.Commit(k, false), transport.ErrInvalid)
 	}
 	require.NoError(t, l.a.Commit(channel.Eager, false))

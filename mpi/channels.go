@@ -40,6 +40,12 @@ func configureChannels(c *engine.Config) error {
 		return fmt.Errorf("%s=%s, %s=%s, %s=%s: %w", setting.Phases.Name, setting.Phases, setting.Threshold.Name, setting.Threshold,
 			setting.Budget.Name, setting.Budget, err)
 	}
+	switch way := setting.Rendezvous.String(); way {
+	case "read", "write":
+		c.Grant = way == "write"
+	default:
+		return fmt.Errorf("%s=%q: read or write is wanted", setting.Rendezvous.Name, way)
+	}
 	if setting.ShrinkAfter.String() != "never" {
 		if c.ShrinkAfter, err = setting.ShrinkAfter.Duration(); err != nil {
 			return err

@@ -21,13 +21,14 @@ var mixtures = map[string]struct {
 	must string // counters that some rank has above 0
 	not  string // counters that no rank has
 }{
-	"AsIs":       {nil, "acked", "refused shrunk"},
+	"AsIs":       {nil, "acked", "refused shrunk granted"},
 	"FourPhases": {[]string{"WEFT_PHASES=200,1000,4000,131072", "WEFT_VECTOR=largest"}, "acked", "refused shrunk"},
 	"NoBudget":   {[]string{"WEFT_BUFFER_BUDGET=64K"}, "refused", "acked shrunk"}, // three small channels fit, and nothing more
 	"Shrinking":  {[]string{"WEFT_SHRINK_AFTER=2ms", "WEFT_PHASES=640,4096,16384"}, "acked shrunk", "refused beside"},
 	"KeepSmall":  {[]string{"WEFT_KEEP_SMALL=1", "WEFT_SHRINK_AFTER=2ms", "WEFT_PHASES=640,4096,16384"}, "acked shrunk beside", "refused"},
 	"Everything": {[]string{"WEFT_SHRINK_AFTER=1ms", "WEFT_PHASES=200,1000,4000,131072", "WEFT_BUFFER_BUDGET=900K", "WEFT_UNEXPECTED_MAX=2K"},
 		"acked shrunk refused holds", ""},
+	"Granted":  {[]string{"WEFT_RENDEZVOUS=write", "WEFT_EAGER_MAX=2K", "WEFT_UNEXPECTED_MAX=10K"}, "granted holds", "refused shrunk"},
 	"NoMemory": {[]string{"WEFT_UNEXPECTED_MAX=1K", "WEFT_VECTOR=first,whole"}, "acked holds", "refused shrunk"},
 }
 
@@ -94,7 +95,7 @@ var mixtureBody = body("mixture", func(_ context.Context, world *mpi.Comm) error
 	}
 	st := world.Stats()
 	for _, c := range st.Channels {
-		fmt.Printf("acked=%d refused=%d shrunk=%d beside=%d\n", c.Acked, c.Refused, c.Shrunk, c.Beside)
+		fmt.Printf("acked=%d refused=%d shrunk=%d beside=%d granted=%d\n", c.Acked, c.Refused, c.Shrunk, c.Beside, c.Granted)
 	}
 	fmt.Printf("holds=%d\n", st.Holds)
 	return nil

@@ -3,6 +3,9 @@
 // RDMA Reads, in pieces of which several are under way, and tells the sender with FIN that its buffer is free. An element of a vector is
 // announced in the same way, by a PIECE between the other pieces of its message.
 //
+// Where there are no Reads the receiver grants its buffer instead (CTS), and the sender writes the bytes straight into it; it knows by
+// itself when its buffer is free, and tells the receiver with the immediate of the last Write.
+//
 // FIN is a Write with immediate of no bytes: a delivered completion, that needs no slot and no credit (docs/adr/0005).
 package rendezvous
 
@@ -21,16 +24,25 @@ const MaxAnnounced = 16000
 // Announcer is the sender's side, one for a rank.
 type Announcer struct {
 	pd    transport.PD
+	piece uint64
+	depth int
 	table []announcement
 	free  uint32 // index of the first free entry, plus one
 	open  map[*channel.Channel]*outstanding
 	room  transport.RecvWR // for a FIN: no bytes
 }
 
+// AnnouncerConfig says how messages are written whose receivers grant that. A zero field stands for its default.
+type AnnouncerConfig struct {
+	Piece int // bytes of one Write; 512 KiB
+	Depth int // Writes of one channel under way at once; 8
+}
+
 // outstanding is what one channel has announced.
 type outstanding struct {
 	open  int // announcements
-	spare int // Recvs that were posted for announcements that did not come about
+	spare int // Recvs that were posted for announcements that did not come about, or ended without FIN
+	writes
 }
 
 // announcement is a message, or a piece of one, whose bytes wait to be read.
@@ -41,15 +53,20 @@ type announcement struct {
 	of         *outstanding
 	mr         transport.MR // nil for a message of no bytes
 	token      uint64
+	granted    uint64 // bytes for which the receiver has granted room
+	posted     uint64 // of these, asked to be written
+	inFlight   int    // Writes
+	last       bool   // no more will be granted
 }
 
 // NewAnnouncer makes the sender's side of a rank whose channels use pd.
-func NewAnnouncer(pd transport.PD) *Announcer {
-	return &Announcer{pd: pd, open: map[*channel.Channel]*outstanding{}}
+func NewAnnouncer(pd transport.PD, c AnnouncerConfig) *Announcer {
+	piece, depth := orDefault(c.Piece, pieceBytes), orDefault(c.Depth, pieceDepth)
+	return &Announcer{pd: pd, piece: uint64(piece), depth: depth, open: map[*channel.Channel]*outstanding{}}
 }
 
-// Announce announces buf, which may be empty, as a whole message. When it returns true, buf must stay as it is until Finished gives token
-// back. False means that there is no room now: credits, the send queue, or announcements of this channel.
+// Announce announces buf, which may be empty, as a whole message. When it returns true, buf must stay as it is until Finished, Completed
+// or Fail gives token back. False means that there is no room now: credits, the send queue, or announcements of this channel.
 func (a *Announcer) Announce(c *channel.Channel, env eager.Envelope, buf []byte, token uint64, more bool) (bool, error) {
 	return a.announce(c, buf, token, rtsLen, func(body []byte, s Source) error {
 		RTS{Context: env.Context, Tag: env.Tag, Source: s}.Append(body[:0])
@@ -69,6 +86,7 @@ func (a *Announcer) announce(c *channel.Channel, buf []byte, token uint64, n int
 	of := a.open[c]
 	if of == nil {
 		of = &outstanding{}
+		of.write.Local, of.write.Remote, of.write.Flags = of.local[:], of.remote[:], transport.FlagSignaled
 		a.open[c] = of
 	}
 	if of.open >= MaxAnnounced {
@@ -126,11 +144,17 @@ func (a *Announcer) Outstanding(c *channel.Channel) int {
 // announcement of that channel is an error of the peer.
 func (a *Announcer) Finished(c *channel.Channel, imm uint64) (token uint64, err error) {
 	id := parseFIN(imm).id
-	i := uint32(id)
-	if uint64(i) >= uint64(len(a.table)) || a.table[i].c != c || a.table[i].generation != uint32(id>>32) {
+	i, ok := a.find(c, id)
+	if !ok || a.table[i].granted > 0 {
 		return 0, fmt.Errorf("%w: FIN %#x names no open announcement", transport.ErrProtocol, imm)
 	}
 	return a.finish(i)
+}
+
+// find gives the index of an open announcement of a channel.
+func (a *Announcer) find(c *channel.Channel, id uint64) (i uint32, ok bool) {
+	i = uint32(id)
+	return i, uint64(i) < uint64(len(a.table)) && a.table[i].c == c && uint64(a.table[i].generation) == id>>32
 }
 
 func (a *Announcer) finish(i uint32) (uint64, error) {
@@ -172,6 +196,6 @@ func (a *Announcer) take() uint32 {
 
 func (a *Announcer) put(i uint32) {
 	e := &a.table[i]
-	*e = announcement{generation: e.generation + 1, next: a.free}
+	*e = announcement{generation: (e.generation + 1) & (idBits >> 32), next: a.free}
 	a.free = i + 1
 }

@@ -10,25 +10,43 @@ import (
 
 // FetcherConfig says how messages are read. A zero field stands for its default.
 type FetcherConfig struct {
-	Piece int // bytes of one Read; 512 KiB
-	Depth int // Reads of one channel under way at once; 8
+	Piece int  // bytes of one Read; 512 KiB
+	Depth int  // Reads of one channel under way at once, 8; or grants, MaxGranted, which is also the most
+	Grant bool // nothing is read: buffers are granted to the senders, who write
+}
+
+// What is moved at once if nothing else is said: bytes of a piece, and pieces of one channel under way.
+const (
+	pieceBytes = 512 << 10
+	pieceDepth = 8
+)
+
+func orDefault(n, without int) int {
+	if n <= 0 {
+		return without
+	}
+	return n
 }
 
 // Fetcher is the receiver's side, one for a rank.
 type Fetcher struct {
-	pd    transport.PD
-	piece int
-	depth int
-	table []*transfer
-	free  *transfer
-	lines map[*channel.Channel]*line
+	pd     transport.PD
+	piece  int
+	depth  int
+	grants bool
+	table  []*transfer
+	free   *transfer
+	lines  map[*channel.Channel]*line
+	room   transport.RecvWR // for the end of a grant: no bytes
 }
 
 // line is what one channel has to fetch, in the order of Start.
 type line struct {
-	first, last *transfer // those that have not all their Reads posted
-	inFlight    int       // Reads
+	first, last *transfer // those that have not all their Reads posted, or their CTSs sent
+	inFlight    int       // Reads, or grants
 	owed        []fin     // FINs that found the send queue full
+	spare       int       // Recvs that were posted for grants that did not come about
+	full        bool      // the send queue had no room for what is next
 
 	read   transport.SendWR
 	local  [1]transport.SGE
@@ -43,10 +61,11 @@ type transfer struct {
 	c          *channel.Channel // nil in a free entry
 	source     Source
 	into       []part // the user's buffer; keeps its memory from one use to the next
-	first      int    // of into: the first part that is not all asked for
+	first      int    // of into: the first part that is not all asked for, or granted
 	want       int    // bytes to read: the message, or what of it fits
-	posted     int    // of these, asked for
-	arrived    int    // of these, placed
+	posted     int    // of these, asked for, or granted
+	arrived    int    // of these, placed by Reads
+	ended      int    // grants that their sender has ended
 	token      uint64
 	next       *transfer
 }
@@ -59,37 +78,40 @@ type part struct {
 
 // The top byte marks the WR ids of this package.
 const (
-	wrTag          = 0x52
+	readTag        = 0x52
+	writeTag       = 0x57
 	generationMask = 1<<24 - 1
 )
 
 func (t *transfer) wrID() uint64 {
-	return wrTag<<56 | uint64(t.generation&generationMask)<<32 | uint64(t.index)
+	return readTag<<56 | uint64(t.generation&generationMask)<<32 | uint64(t.index)
 }
 
 // Owns tells whether a completion is of a work request of this package, by its id.
-func Owns(id uint64) bool { return id>>56 == wrTag }
+func Owns(id uint64) bool { return id>>56 == readTag || id>>56 == writeTag }
 
 // NewFetcher makes the receiver's side of a rank whose channels use pd.
 func NewFetcher(pd transport.PD, c FetcherConfig) *Fetcher {
-	if c.Piece <= 0 {
-		c.Piece = 512 << 10
+	depth := orDefault(c.Depth, pieceDepth)
+	if c.Grant {
+		depth = min(orDefault(c.Depth, MaxGranted), MaxGranted)
 	}
-	if c.Depth <= 0 {
-		c.Depth = 8
-	}
-	return &Fetcher{pd: pd, piece: c.Piece, depth: c.Depth, lines: map[*channel.Channel]*line{}}
+	return &Fetcher{pd: pd, piece: orDefault(c.Piece, pieceBytes), depth: depth, grants: c.Grant, lines: map[*channel.Channel]*line{}}
 }
 
-// Start begins to read what was announced into bufs, one after the other, as much of it as fits. When it returns done there was nothing to
-// read, and the token is not given back. Otherwise the buffers must be left alone until Completed, or Fail, gives token back; the slice
+// Start begins to fetch what was announced into bufs, one after the other, as much of it as fits. When it returns done there was nothing to
+// fetch, and the token is not given back. Otherwise the buffers must be left alone until Completed, Ended or Fail gives token back; the slice
 // of them is the caller's again. An error means that the channel must be failed; nothing of the message is kept then unless Fail gives the
 // token back.
 func (f *Fetcher) Start(c *channel.Channel, s Source, bufs [][]byte, token uint64) (done bool, err error) {
 	l := f.line(c)
 	t := f.take()
 	t.source, t.token = s, token
-	t.first, t.want, t.posted, t.arrived = 0, 0, 0, 0
+	t.first, t.want, t.posted, t.arrived, t.ended = 0, 0, 0, 0, 0
+	rights := transport.LocalWrite
+	if f.grants {
+		rights = transport.RemoteWrite
+	}
 	for _, buf := range bufs {
 		if left := s.Length - uint64(t.want); uint64(len(buf)) > left {
 			buf = buf[:left]
@@ -97,7 +119,7 @@ func (f *Fetcher) Start(c *channel.Channel, s Source, bufs [][]byte, token uint6
 		if len(buf) == 0 {
 			continue
 		}
-		mr, err := f.pd.Register(buf, transport.LocalWrite)
+		mr, err := f.pd.Register(buf, rights)
 		if err != nil {
 			return false, errors.Join(fmt.Errorf("receive buffer of %d bytes: %w", len(buf), err), f.put(t))
 		}
@@ -129,39 +151,60 @@ func (f *Fetcher) line(c *channel.Channel) *line {
 	return l
 }
 
-// Progress posts the Reads and FINs that there is room for. Call it after completions of the channel's QP.
-func (f *Fetcher) Progress(c *channel.Channel) error {
+// Progress posts the Reads and FINs, and sends the CTSs, that there is room for. Call it after completions of the channel's QP, and when
+// credits have come.
+func (f *Fetcher) Progress(c *channel.Channel) (err error) {
 	l := f.lines[c]
 	if l == nil {
 		return nil
 	}
+	l.full = false
 	for len(l.owed) > 0 {
 		l.fin.Imm = l.owed[0].imm()
-		if full, err := post(c.QP(), &l.fin); full || err != nil {
+		if l.full, err = post(c.QP(), &l.fin); l.full || err != nil {
 			return err
 		}
 		l.owed = l.owed[:copy(l.owed, l.owed[1:])]
 	}
 	for l.first != nil && l.inFlight < f.depth {
-		t := l.first
-		p := &t.into[t.first]
-		size := len(p.mr.Bytes())
-		n := min(f.piece, size-p.posted)
-		l.read.ID = t.wrID()
-		l.local[0] = transport.SGE{MR: p.mr, Offset: p.posted, Length: n}
-		l.remote[0] = transport.Segment{Key: t.source.Key, Offset: t.source.Offset + uint64(t.posted), Length: uint64(n)}
-		if full, err := post(c.QP(), &l.read); full || err != nil {
+		t, ask := l.first, (*Fetcher).read
+		if f.grants {
+			ask = (*Fetcher).grant
+		}
+		if asked, err := ask(f, c, l, t); !asked {
 			return err
 		}
 		l.inFlight++
-		if p.posted += n; p.posted == size {
-			t.first++
-		}
-		if t.posted += n; t.posted == t.want {
+		if t.posted == t.want {
 			l.first, t.next = t.next, nil
 		}
 	}
 	return nil
+}
+
+// Full tells whether Progress has found the send queue full, and is to be called again after the next pass.
+func (f *Fetcher) Full(c *channel.Channel) bool {
+	l := f.lines[c]
+	return l != nil && l.full
+}
+
+// read posts the next Read of a message; false when there is no room for it.
+func (f *Fetcher) read(c *channel.Channel, l *line, t *transfer) (bool, error) {
+	p := &t.into[t.first]
+	size := len(p.mr.Bytes())
+	n := min(f.piece, size-p.posted)
+	l.read.ID = t.wrID()
+	l.local[0] = transport.SGE{MR: p.mr, Offset: p.posted, Length: n}
+	l.remote[0] = transport.Segment{Key: t.source.Key, Offset: t.source.Offset + uint64(t.posted), Length: uint64(n)}
+	var err error
+	if l.full, err = post(c.QP(), &l.read); l.full || err != nil {
+		return false, err
+	}
+	if p.posted += n; p.posted == size {
+		t.first++
+	}
+	t.posted += n
+	return true, nil
 }
 
 // post posts a request; a full send queue is no error, but time to wait for completions.
@@ -177,7 +220,7 @@ func post(qp transport.QP, wr *transport.SendWR) (full bool, err error) {
 // and done says so for its token; beside an error, too, which then is of the FIN or of the Reads behind it.
 func (f *Fetcher) Completed(wc *transport.WC) (token uint64, done bool, err error) {
 	i := uint32(wc.ID)
-	if !Owns(wc.ID) || int(i) >= len(f.table) || f.table[i].c == nil || f.table[i].wrID() != wc.ID {
+	if int(i) >= len(f.table) || f.table[i].c == nil || f.table[i].wrID() != wc.ID {
 		return 0, false, nil // of a transfer that was given up
 	}
 	t := f.table[i]

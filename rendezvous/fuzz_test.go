@@ -31,6 +31,7 @@ func TestRTS_EveryFieldComesBack(t *testing.T) {
 	for _, change := range []func(*rendezvous.RTS){
 		func(r *rendezvous.RTS) { r.Tag = -1 },
 		func(r *rendezvous.RTS) { r.Tag = math.MinInt32 },
+		func(r *rendezvous.RTS) { r.ID |= 1 << 63 },
 		func(r *rendezvous.RTS) { r.Offset = 1<<46 + 1 },
 		func(r *rendezvous.RTS) { r.Length = 1<<46 + 1 },
 		func(r *rendezvous.RTS) { r.Length = math.MaxUint64 },
@@ -71,7 +72,8 @@ var oddSources = []rendezvous.Source{
 // FuzzSource: what is accepted is what Append writes, with bounds that an int can hold.
 func FuzzSource(f *testing.F) {
 	f.Add([]byte{})
-	f.Add(rendezvous.Source{ID: math.MaxUint64, Key: 4, Offset: 5, Length: 6}.Append(nil))
+	f.Add(rendezvous.Source{ID: math.MaxInt64, Key: 4, Offset: 5, Length: 6}.Append(nil))
+	f.Add(rendezvous.Source{ID: math.MaxInt64 + 1, Length: 6}.Append(nil))
 	f.Add(append(rendezvous.Source{}.Append(nil), 0))
 	for _, s := range oddSources {
 		f.Add(s.Append(nil))
@@ -80,7 +82,7 @@ func FuzzSource(f *testing.F) {
 		s, err := rendezvous.ParseSource(b)
 		if err != nil {
 			require.ErrorIs(t, err, transport.ErrProtocol)
-			require.True(t, len(b) != 32 || binary.LittleEndian.Uint64(b[16:]) > 1<<46 || binary.LittleEndian.Uint64(b[24:]) > 1<<46)
+			require.True(t, len(b) != 32 || b[7]>>7 == 1 || binary.LittleEndian.Uint64(b[16:]) > 1<<46 || binary.LittleEndian.Uint64(b[24:]) > 1<<46)
 			return
 		}
 		require.Equal(t, b, s.Append(nil))

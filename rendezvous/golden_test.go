@@ -11,6 +11,7 @@ import (
 // TestGolden_Rendezvous are whole protocol runs: each message as it is announced, read and finished. Keys 1 to 4 are those of the rings.
 func TestGolden_Rendezvous(t *testing.T) {
 	small := rendezvous.FetcherConfig{Piece: 10, Depth: 2}
+	write := rendezvous.FetcherConfig{Piece: 10, Depth: 2, Grant: true}
 	for _, c := range []struct {
 		name, what string
 		conf       rendezvous.FetcherConfig
@@ -23,6 +24,8 @@ func TestGolden_Rendezvous(t *testing.T) {
 		{"short-buffer", "buffers of 12 bytes: of a longer message no more is read", small, []int{40, 12, 3}, 12},
 		{"zero-length", "messages of no bytes, and of one between them", small, []int{0, 1, 0}, -1},
 		{"no-room", "buffers of no bytes: FIN at once", small, []int{5, 50}, 0},
+		{"granted", "35 and 15 bytes, and none, are granted and written in pieces of 10, two of them under way at once", write, []int{35, 15, 0}, -1},
+		{"granted-short", "buffers of 12 bytes are granted: of a longer message no more is written", write, []int{40, 12, 3}, 12},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := open(t, c.conf)

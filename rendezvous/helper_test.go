@@ -41,7 +41,16 @@ type node struct {
 	fetched  []int                        // times that a token of a buffer came back, or that there was nothing to read
 	sources  [][]byte                     // announced; the index is the token
 	finished []int                        // times that a token of a source came back
-	recvs    int                          // posted for FINs
+	recvs    int                          // posted for FINs and ends of grants
+	used     int                          // of these
+	most     int                          // announcements open at once
+	granted  int                          // CTSs that came
+}
+
+// ways runs a test with messages that are read, and with messages that are written.
+func ways(t *testing.T, test func(t *testing.T, grant bool)) {
+	t.Run("Read", func(t *testing.T) { test(t, false) })
+	t.Run("Granted", func(t *testing.T) { test(t, true) })
 }
 
 // announce announces bytes if there is room.
@@ -50,8 +59,23 @@ func (n *node) announce(b []byte, more bool) (bool, error) {
 	ok, err := n.ann.Announce(n.ch, env, b, uint64(len(n.sources)), more)
 	if ok {
 		n.sources, n.finished = append(n.sources, b), append(n.finished, 0)
+		n.most = max(n.most, n.ann.Outstanding(n.ch))
 	}
 	return ok, err
+}
+
+// progress does what there is room for now.
+func (n *node) progress() error { return errors.Join(n.fet.Progress(n.ch), n.ann.Progress(n.ch)) }
+
+// clear takes a CTS.
+func (n *node) clear(body []byte) error {
+	cts, err := rendezvous.ParseCTS(body)
+	if err != nil {
+		return err
+	}
+	n.granted++
+	n.ch.Release()
+	return n.ann.Granted(n.ch, cts)
 }
 
 // receive takes at most max messages out of the ring and begins to fetch them.
@@ -60,6 +84,12 @@ func (n *node) receive(max int) error {
 		kind, body, ok, err := n.ch.Next()
 		if err != nil || !ok {
 			return err
+		}
+		if kind == channel.CTS {
+			if err := n.clear(body); err != nil {
+				return err
+			}
+			continue
 		}
 		if kind != channel.RTS {
 			return fmt.Errorf("a message of %v", kind)
@@ -111,12 +141,30 @@ func (n *node) complete(max int) error {
 		switch {
 		case wc.Err != nil:
 			return wc.Err
+		case wc.Op == transport.OpRecv && rendezvous.EndsGrant(wc.Imm):
+			n.used++
+			token, done, err := n.fet.Ended(n.ch, wc.Imm)
+			if done {
+				n.fetched[token]++
+			}
+			if err != nil {
+				return err
+			}
 		case wc.Op == transport.OpRecv:
+			n.used++
 			token, err := n.ann.Finished(n.ch, wc.Imm)
 			if err != nil {
 				return err
 			}
 			n.finished[token]++
+		case rendezvous.Owns(wc.ID) && wc.Op != transport.OpRead:
+			token, done, err := n.ann.Completed(&wc)
+			if done {
+				n.finished[token]++
+			}
+			if err != nil {
+				return err
+			}
 		case rendezvous.Owns(wc.ID):
 			token, done, err := n.fet.Completed(&wc)
 			if done {
@@ -137,7 +185,7 @@ func (n *node) work(t testing.TB) {
 	t.Helper()
 	require.NoError(t, n.receive(1<<20))
 	require.NoError(t, n.complete(1<<10))
-	require.NoError(t, n.fet.Progress(n.ch))
+	require.NoError(t, n.progress())
 	_, err := n.ch.Progress()
 	require.NoError(t, err)
 }
@@ -161,11 +209,27 @@ func (n *node) check(peer *node) error {
 			return fmt.Errorf("behind message %d something was written", i)
 		}
 	}
-	if spare := n.recvs - len(n.sources); spare < 0 || spare > 1 {
-		return fmt.Errorf("%d Recvs for %d announcements", n.recvs, len(n.sources))
+	if err := n.checkRecvs(); err != nil {
+		return err
 	}
 	if open := peer.ann.Outstanding(peer.ch); open != 0 {
 		return fmt.Errorf("%d announcements are open", open)
+	}
+	return nil
+}
+
+// checkRecvs tells whether too many Recvs are left when all is over: one of the announcer and one of the fetcher are spare, and those of
+// announcements that needed no FIN.
+func (n *node) checkRecvs() error {
+	most := 1
+	if n.granted > 0 {
+		most = n.most + 1
+	}
+	if len(n.buffers)+len(n.fetched) > 0 {
+		most++
+	}
+	if left := n.recvs - n.used; left < 0 || left > most {
+		return fmt.Errorf("%d Recvs are left of %d, after %d announcements at once", left, n.recvs, n.most)
 	}
 	return nil
 }
@@ -180,8 +244,23 @@ type link struct {
 // counting is a queue pair that counts what it could not take, and the Recvs that were posted.
 type counting struct {
 	transport.QP
-	refused map[transport.Opcode]int
+	refused map[string]int
 	recvs   *int
+}
+
+// nameOf tells what a request is for.
+func nameOf(wr *transport.SendWR) string {
+	switch {
+	case wr.Op == transport.OpRead:
+		return "READ"
+	case wr.Op == transport.OpWriteImm && len(wr.Local) == 0:
+		return "FIN"
+	case wr.Op == transport.OpWriteImm:
+		return "END"
+	case rendezvous.Owns(wr.ID):
+		return "WRITE"
+	}
+	return channel.Kind(wr.Local[0].MR.Bytes()[wr.Local[0].Offset+12]).String()
 }
 
 func (q counting) PostRecv(wr *transport.RecvWR) error {
@@ -192,7 +271,7 @@ func (q counting) PostRecv(wr *transport.RecvWR) error {
 func (q counting) PostSend(wr *transport.SendWR) error {
 	err := q.QP.PostSend(wr)
 	if errors.Is(err, transport.ErrQueueFull) {
-		q.refused[wr.Op]++
+		q.refused[nameOf(wr)]++
 	}
 	return err
 }
@@ -201,11 +280,11 @@ func open(t testing.TB, conf rendezvous.FetcherConfig) *link { return openPhases
 
 // openPhases has the channel's phases be others than the usual.
 func openPhases(t testing.TB, phases []int, conf rendezvous.FetcherConfig) *link {
-	return openCounting(t, phases, conf, map[transport.Opcode]int{})
+	return openCounting(t, phases, conf, map[string]int{})
 }
 
 // openCounting has the requests counted for which the send queue was full.
-func openCounting(t testing.TB, phases []int, conf rendezvous.FetcherConfig, refused map[transport.Opcode]int) *link {
+func openCounting(t testing.TB, phases []int, conf rendezvous.FetcherConfig, refused map[string]int) *link {
 	l := &link{Pair: channeltest.NewPair()}
 	l.a, l.b = newNode(0, l.A.PD(), conf), newNode(1, l.B.PD(), conf)
 	l.a.poll, l.b.poll = l.A.Poll, l.B.Poll
@@ -214,7 +293,7 @@ func openCounting(t testing.TB, phases []int, conf rendezvous.FetcherConfig, ref
 }
 
 // connect gives the two nodes a channel.
-func (l *link) connect(t testing.TB, conf channel.Config, refused map[transport.Opcode]int) {
+func (l *link) connect(t testing.TB, conf channel.Config, refused map[string]int) {
 	var err error
 	l.a.ch, err = channel.New(l.A.PD(), conf)
 	require.NoError(t, err)
@@ -229,13 +308,13 @@ func (l *link) beside(t testing.TB) *link {
 	second := &link{Pair: l.Pair}
 	a, b := *l.a, *l.b
 	second.a, second.b = &a, &b
-	second.connect(t, channel.Config{}, map[transport.Opcode]int{})
+	second.connect(t, channel.Config{}, map[string]int{})
 	return second
 }
 
 func newNode(rank int, pd transport.PD, conf rendezvous.FetcherConfig) *node {
 	return &node{
-		rank: rank, ann: rendezvous.NewAnnouncer(pd), fet: rendezvous.NewFetcher(pd, conf),
+		rank: rank, ann: rendezvous.NewAnnouncer(pd, rendezvous.AnnouncerConfig{Piece: conf.Piece, Depth: conf.Depth}), fet: rendezvous.NewFetcher(pd, conf),
 		size: func(rts rendezvous.RTS) int { return int(rts.Length) },
 	}
 }

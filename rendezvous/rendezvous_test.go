@@ -15,12 +15,14 @@ import (
 )
 
 // TestRendezvous_SendQueueFullAtEachPoint runs random messages both ways while the queue pairs take only a few requests at once, and one
-// or the other step is left out. RTS, READ and FIN each find the queue full at some time, and nothing is lost.
-func TestRendezvous_SendQueueFullAtEachPoint(t *testing.T) {
-	refused := map[transport.Opcode]int{}
+// or the other step is left out. Each request finds the queue full at some time, and nothing is lost.
+func TestRendezvous_SendQueueFullAtEachPoint(t *testing.T) { ways(t, sendQueueFull) }
+
+func sendQueueFull(t *testing.T, grant bool) {
+	refused := map[string]int{}
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		l := openCounting(t, nil, rendezvous.FetcherConfig{Piece: 1 + rng.IntN(64), Depth: 1 + rng.IntN(6)}, refused)
+		l := openCounting(t, nil, rendezvous.FetcherConfig{Piece: 1 + rng.IntN(64), Depth: 1 + rng.IntN(6), Grant: grant}, refused)
 		l.A.Depth, l.B.Depth = 1+rng.IntN(4), 1+rng.IntN(4)
 		nodes := [2]*node{l.a, l.b}
 		for _, n := range nodes {
@@ -47,7 +49,7 @@ func TestRendezvous_SendQueueFullAtEachPoint(t *testing.T) {
 				err = l.Drive()
 			case 4:
 				_, err = n.ch.Progress()
-				err = errors.Join(err, n.fet.Progress(n.ch))
+				err = errors.Join(err, n.progress())
 			}
 			if err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
@@ -58,8 +60,12 @@ func TestRendezvous_SendQueueFullAtEachPoint(t *testing.T) {
 		}
 		l.close(t)
 	}
-	for _, op := range []transport.Opcode{transport.OpWrite, transport.OpRead, transport.OpWriteImm} {
-		require.Greater(t, refused[op], 50, "opcode %d", op)
+	each := []string{"RTS", "READ", "FIN"}
+	if grant {
+		each = []string{"RTS", "CTS", "WRITE", "END", "FIN"}
+	}
+	for _, what := range each {
+		require.Greater(t, refused[what], 50, "%s", what)
 	}
 }
 
@@ -147,12 +153,14 @@ func TestFIN_ThatNamesNothing(t *testing.T) {
 
 // TestFail_InEachState cuts the connection after every number of steps of a run with everything in it: announced, half read, read, FIN on
 // its way or owed. Each token comes back exactly once, nothing stays registered, and what completes later is nobody's.
-func TestFail_InEachState(t *testing.T) {
+func TestFail_InEachState(t *testing.T) { ways(t, failInEachState) }
+
+func failInEachState(t *testing.T, grant bool) {
 	lost := errors.New("cut")
 	seen := map[string]int{}
 	for cut := 0; ; cut++ {
 		for _, depth := range []int{1, 2, 256} {
-			l := open(t, rendezvous.FetcherConfig{Piece: 10, Depth: 3})
+			l := open(t, rendezvous.FetcherConfig{Piece: 10, Depth: 3, Grant: grant})
 			l.A.Depth, l.B.Depth = depth, depth
 			nodes := [2]*node{l.a, l.b}
 			step := 0
@@ -171,7 +179,7 @@ func TestFail_InEachState(t *testing.T) {
 					require.NoError(t, n.receive(1))
 				case 4:
 					require.NoError(t, n.complete(2))
-					require.NoError(t, n.fet.Progress(n.ch))
+					require.NoError(t, n.progress())
 				}
 				over = len(l.a.sources)+len(l.b.sources) == 12 && l.a.check(l.b) == nil && l.b.check(l.a) == nil
 			}
@@ -188,13 +196,17 @@ func TestFail_InEachState(t *testing.T) {
 				none := func(token uint64) { t.Fatalf("token %d comes back again", token) }
 				require.NoError(t, n.ann.Fail(n.ch, none))
 				require.NoError(t, n.fet.Fail(n.ch, none))
-				require.NoError(t, n.fet.Progress(n.ch))
+				require.NoError(t, n.progress())
 				var wcs [512]transport.WC
 				for _, wc := range wcs[:n.poll(wcs[:])] {
 					if !rendezvous.Owns(wc.ID) {
 						continue
 					}
-					_, done, err := n.fet.Completed(&wc)
+					completed := n.fet.Completed
+					if wc.Op != transport.OpRead {
+						completed = n.ann.Completed
+					}
+					_, done, err := completed(&wc)
 					require.NoError(t, err)
 					require.False(t, done)
 					seen["completed late"]++
@@ -217,8 +229,10 @@ func TestFail_InEachState(t *testing.T) {
 }
 
 // TestFail_OfOneChannel leaves what another channel of the same rank announces and fetches as it is.
-func TestFail_OfOneChannel(t *testing.T) {
-	l := open(t, rendezvous.FetcherConfig{Piece: 7, Depth: 2})
+func TestFail_OfOneChannel(t *testing.T) { ways(t, failOneChannel) }
+
+func failOneChannel(t *testing.T, grant bool) {
+	l := open(t, rendezvous.FetcherConfig{Piece: 7, Depth: 2, Grant: grant})
 	second := l.beside(t) // between the same two ranks, so that all tables are shared
 	for i := range 5 {
 		for _, n := range []*node{l.a, l.b, second.a, second.b} {

@@ -16,22 +16,26 @@ import (
 
 // TestSim_Rendezvous runs random messages both ways while everything is placed in pieces and out of order.
 func TestSim_Rendezvous(t *testing.T) {
-	var reordered, parts int
-	for seed := range uint64(40) {
-		c := runSim(t, seed, 25)
-		reordered += c.Reordered
-		parts += c.Split
-	}
-	require.Greater(t, reordered, 1000)
-	require.Greater(t, parts, 1000)
+	ways(t, func(t *testing.T, grant bool) {
+		var reordered, parts int
+		for seed := range uint64(40) {
+			c := runSim(t, seed, 25, grant)
+			reordered += c.Reordered
+			parts += c.Split
+		}
+		require.Greater(t, reordered, 1000)
+		require.Greater(t, parts, 1000)
+	})
 }
 
 // TestSim_RendezvousIsCut in the middle of such a run. Each token comes back once, by its end or by Fail; what was fetched before is right.
-func TestSim_RendezvousIsCut(t *testing.T) {
+func TestSim_RendezvousIsCut(t *testing.T) { ways(t, cutSim) }
+
+func cutSim(t *testing.T, grant bool) {
 	var midway, failed int
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 12))
-		s, nodes := newSim(t, seed, rng)
+		s, nodes := newSim(t, seed, rng, grant)
 		cut := 50 + rng.IntN(400)
 		for step := 0; ; step++ {
 			if step == cut {
@@ -72,13 +76,13 @@ func TestSim_RendezvousIsCut(t *testing.T) {
 	require.Greater(t, failed, 400)
 }
 
-// newSim makes two nodes with random limits.
-func newSim(t *testing.T, seed uint64, rng *rand.Rand) (*channeltest.Sim, [2]*node) {
+// newSim makes two nodes with random limits. With grant there are no Reads.
+func newSim(t *testing.T, seed uint64, rng *rand.Rand, grant bool) (*channeltest.Sim, [2]*node) {
 	var nodes [2]*node
-	s, err := channeltest.NewSim(seed, channeltest.Shape{
+	shape := channeltest.Shape{
 		SendWR: 1 + rng.IntN(20), RecvWR: 1000, Reads: 1 + rng.IntN(8),
 		Private: func(rank int, pd transport.PD) ([]byte, error) {
-			n := newNode(rank, pd, rendezvous.FetcherConfig{Piece: 1 + rng.IntN(1000), Depth: 1 + rng.IntN(10)})
+			n := newNode(rank, pd, rendezvous.FetcherConfig{Piece: 1 + rng.IntN(1000), Depth: 1 + rng.IntN(10), Grant: grant})
 			n.size = func(rts rendezvous.RTS) int { return max(0, int(rts.Length)+50-rng.IntN(150)) }
 			n.cut = cutter(rng)
 			ch, err := channel.New(pd, channel.Config{})
@@ -88,10 +92,14 @@ func newSim(t *testing.T, seed uint64, rng *rand.Rand) (*channeltest.Sim, [2]*no
 			n.ch, nodes[rank] = ch, n
 			return ch.Descriptor(), nil
 		},
-	})
+	}
+	if grant {
+		shape.Reads = 0
+	}
+	s, err := channeltest.NewSim(seed, shape)
 	require.NoError(t, err)
 	for i, side := range s.Sides {
-		require.NoError(t, nodes[i].ch.Open(counting{side.QP, map[transport.Opcode]int{}, &nodes[i].recvs}, side.Peer))
+		require.NoError(t, nodes[i].ch.Open(counting{side.QP, map[string]int{}, &nodes[i].recvs}, side.Peer))
 		nodes[i].poll = side.CQ.Poll
 	}
 	return s, nodes
@@ -112,13 +120,13 @@ func randomStep(n *node, rng *rand.Rand, total int) error {
 		return n.complete(1 + rng.IntN(5))
 	default:
 		_, err := n.ch.Progress()
-		return errors.Join(err, n.fet.Progress(n.ch))
+		return errors.Join(err, n.progress())
 	}
 }
 
-func runSim(t *testing.T, seed uint64, total int) sim.Counters {
+func runSim(t *testing.T, seed uint64, total int, grant bool) sim.Counters {
 	rng := rand.New(rand.NewPCG(seed, 11))
-	s, nodes := newSim(t, seed, rng)
+	s, nodes := newSim(t, seed, rng, grant)
 	defer func() { require.NoError(t, s.Close()) }()
 	for steps := 1; ; steps++ {
 		if steps == 200_000 {

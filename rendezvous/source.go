@@ -9,7 +9,7 @@ import (
 
 // Source is where the bytes of an announced message, or of a piece of one, can be read. It is the body of a PIECE.
 type Source struct {
-	ID     uint64 // of the announcement, for FIN
+	ID     uint64 // of the announcement, for FIN or CTS; below 2^63
 	Key    transport.Key
 	Offset uint64
 	Length uint64
@@ -39,8 +39,8 @@ func ParseSource(b []byte) (Source, error) {
 		Offset: binary.LittleEndian.Uint64(b[16:]),
 		Length: binary.LittleEndian.Uint64(b[24:]),
 	}
-	if s.Length > maxMessage || s.Offset > maxMessage {
-		return Source{}, fmt.Errorf("%w: a message announced at offset %d with %d bytes", transport.ErrProtocol, s.Offset, s.Length)
+	if s.ID > idBits || s.Length > maxMessage || s.Offset > maxMessage {
+		return Source{}, fmt.Errorf("%w: a message announced at offset %d with %d bytes as %#x", transport.ErrProtocol, s.Offset, s.Length, s.ID)
 	}
 	return s, nil
 }

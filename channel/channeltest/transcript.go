@@ -177,6 +177,10 @@ func (t *Transcript) carried(from *End, wr *transport.SendWR, data []byte) {
 				return
 			}
 		}
+		if _, is := t.rings[wr.Remote[0].Key]; !is {
+			t.written("WRITE", wr)
+			return
+		}
 		m, err := t.rings[wr.Remote[0].Key].ReadMessage(wr.Remote[0].Offset, data)
 		if err != nil {
 			fmt.Fprintf(t, "INVALID: %v\n", err)
@@ -197,12 +201,22 @@ func (t *Transcript) carried(from *End, wr *transport.SendWR, data []byte) {
 		fmt.Fprintf(t, "%s%s lap %d line %d+%d credit %d%s%s%s\n", t.which(wr.Remote[0].Key), kindName(m.Kind), m.Lap, m.Line, m.Lines, m.Credit,
 			hold(m), content(m), more(wr.Flags))
 	case transport.OpWriteImm:
-		fmt.Fprintf(t, "FIN    %#x\n", wr.Imm)
+		if wr.Imm>>63 == 0 {
+			fmt.Fprintf(t, "FIN    %#x\n", wr.Imm)
+			return
+		}
+		t.written(fmt.Sprintf("END    %#x", wr.Imm&^(1<<63)), wr)
 	case transport.OpRead:
 		fmt.Fprintf(t, "READ   key %d [%d,+%d)\n", wr.Remote[0].Key, wr.Remote[0].Offset, wr.Remote[0].Length)
 	default:
 		fmt.Fprintf(t, "opcode %d\n", wr.Op)
 	}
+}
+
+// written tells of a Write into memory that was granted.
+func (t *Transcript) written(what string, wr *transport.SendWR) {
+	s := wr.Remote[0]
+	fmt.Fprintf(t, "%-6s key %d [%d,+%d)\n", what, s.Key, s.Offset, s.Length)
 }
 
 func (t *Transcript) answer(l Landing, data []byte) {
@@ -229,7 +243,7 @@ func (t *Transcript) which(key transport.Key) string {
 	return ""
 }
 
-var kindNames = [...]string{"?", "SKIP", "CREDIT", "ENLARGE", "SHRINK", "EAGER", "RTS", "FIRST", "MORE", "PIECE", "BATCH", "LARGE"}
+var kindNames = [...]string{"?", "SKIP", "CREDIT", "ENLARGE", "SHRINK", "EAGER", "RTS", "FIRST", "MORE", "PIECE", "BATCH", "LARGE", "CTS"}
 
 func kindName(k uint8) string {
 	if int(k) >= len(kindNames) {
@@ -268,6 +282,12 @@ func content(m Message) string {
 		return " " + payload(b)
 	case k == "PIECE" && len(b) == 32:
 		return " " + source(0)
+	case k == "CTS" && len(b) == 40:
+		last := ""
+		if u64(32)>>63 == 1 {
+			last = " last"
+		}
+		return fmt.Sprintf(" for %#x grant %#x key %d [%d,+%d)%s", u64(0), u64(8), u64(16), u64(24), u64(32)&^(1<<63), last)
 	case k == "BATCH":
 		return batch(b)
 	case len(b) > 0:

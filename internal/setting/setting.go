@@ -17,7 +17,7 @@ type Setting struct {
 }
 
 // All the settings, in the order in which they are printed.
-var All = []*Setting{Fabric, Interface, Ports, ConnectTimeout, SecretFile, CoresPerRank, Phases, KeepSmall, Threshold, Vector, Budget, ShrinkAfter, EagerMost, KeepMost,
+var All = []*Setting{Fabric, Interface, Ports, ConnectTimeout, SecretFile, CoresPerRank, Phases, KeepSmall, Threshold, Vector, Budget, ShrinkAfter, EagerMost, Rendezvous, KeepMost,
 	Statistics, Log}
 
 var (
@@ -34,6 +34,7 @@ var (
 	Budget         = &Setting{"WEFT_BUFFER_BUDGET", "256M", "most bytes of channel buffers of a rank; beyond it channels do not grow, and large messages are fetched by their receivers"}
 	ShrinkAfter    = &Setting{"WEFT_SHRINK_AFTER", "10s", "how long a channel has to be quiet before its large buffers are given back; never for never"}
 	EagerMost      = &Setting{"WEFT_EAGER_MAX", "", "largest message that is copied through slots, such as 4K; larger ones are fetched by their receiver; empty for what the largest slot carries"}
+	Rendezvous     = &Setting{"WEFT_RENDEZVOUS", "read", "how the bytes of large messages move: read by their receivers, or write, by their senders into the buffers that receivers grant"}
 	KeepMost       = &Setting{"WEFT_UNEXPECTED_MAX", "64M", "bytes of messages without a receive that a rank keeps; beyond it the bytes stay with their senders"}
 	Statistics     = &Setting{"WEFT_STATS", "0", "1 has each rank tell the counters of its channels on standard error at the end"}
 	Log            = &Setting{"WEFT_LOG", "warn", "what a rank tells on standard error: error, warn, info or debug"}

@@ -33,6 +33,7 @@ type Config struct {
 	Device         transport.Device
 	Identity       transport.Identity
 	Channel        channel.Config
+	Grant          bool                              // large messages are written by their senders, where the receivers let them; else read by the receivers
 	EagerMost      int                               // bytes of a message in one piece above which it goes by rendezvous; 0 for what the largest slot carries
 	KeepMost       int                               // bytes of unexpected messages that are kept before peers are told to keep theirs; 0 for 64 MiB
 	ShrinkAfter    time.Duration                     // how long a channel has to be quiet before its large ring is given back; 0 for never
@@ -57,6 +58,7 @@ type Engine struct {
 	eagerMost   int
 	keepMost    int
 	shrinkAfter time.Duration
+	reads       int // of one QP under way at once
 
 	device   transport.Device
 	pd       transport.PD
@@ -102,7 +104,7 @@ type Engine struct {
 
 const (
 	sendDepth = 256
-	recvSlack = 4 // posted Recvs beyond those of the announcements: a peer asks for an answer again, and only once at a time
+	recvSlack = 4 // posted Recvs beyond those of announcements and grants: a peer asks for an answer again, and only once at a time
 	readDepth = 16
 	cqDepth   = 1 << 16
 )
@@ -131,8 +133,9 @@ func New(c Config) (*Engine, error) {
 	if e.cq, err = c.Device.CreateCQ(cqDepth); err != nil {
 		return nil, errors.Join(err, c.Device.Close())
 	}
-	e.announcer = rendezvous.NewAnnouncer(e.pd)
-	e.fetcher = rendezvous.NewFetcher(e.pd, rendezvous.FetcherConfig{})
+	e.reads = min(readDepth, c.Device.Query().MaxReads)
+	e.announcer = rendezvous.NewAnnouncer(e.pd, rendezvous.AnnouncerConfig{})
+	e.fetcher = rendezvous.NewFetcher(e.pd, rendezvous.FetcherConfig{Grant: c.Grant || e.reads == 0})
 	e.mu.Lock() // an early peer's callback waits until the endpoint is known
 	defer e.mu.Unlock()
 	if e.endpoint, err = c.Device.Listen(c.Identity, (*acceptor)(e)); err != nil {
@@ -196,19 +199,21 @@ func (e *Engine) completed(wc *transport.WC) {
 	switch {
 	case wc.Op == transport.OpRecv:
 		e.notified(p, wc)
-	case rendezvous.Owns(wc.ID):
+	case !rendezvous.Owns(wc.ID):
+	case wc.Op == transport.OpRead:
 		token, done, err := e.fetcher.Completed(wc)
-		if err != nil {
-			e.failPeer(p, err)
-		} else if done {
-			e.fetched(token)
+		e.fetched(p, token, done, err)
+	default:
+		token, done, err := e.announcer.Completed(wc)
+		if done {
+			p.stats.Granted++
 		}
-		e.kick(p)
+		e.taken(p, token, done, err)
 	}
 }
 
-// notified takes a delivered message of no bytes: FIN, which says that the peer has all of what we announced, or, without an immediate,
-// the request to say an answer of the channel again.
+// notified takes a delivered notice: FIN, which says that the peer has all of what we announced, the end of what it has written into a buffer of
+// ours, or, without an immediate, the request to say an answer of the channel again.
 func (e *Engine) notified(p *peer, wc *transport.WC) {
 	if !wc.HasImm {
 		err := p.ch.AskedAgain()
@@ -220,15 +225,30 @@ func (e *Engine) notified(p *peer, wc *transport.WC) {
 		}
 		return
 	}
-	token, err := e.announcer.Finished(p.ch, wc.Imm)
-	if err != nil {
-		e.failPeer(p, err)
+	if rendezvous.EndsGrant(wc.Imm) {
+		token, done, err := e.fetcher.Ended(p.ch, wc.Imm)
+		e.fetched(p, token, done, err)
 		return
 	}
-	if r := e.requests.byToken(token); r != nil && !r.done.Load() {
+	token, err := e.announcer.Finished(p.ch, wc.Imm)
+	e.taken(p, token, err == nil, err)
+}
+
+// taken notes what has become of an announcement: with done the peer has all of it.
+func (e *Engine) taken(p *peer, token uint64, done bool, err error) {
+	if r := e.requests.byToken(token); done && r != nil && !r.done.Load() {
 		if r.open--; r.open == 0 && r.msg.Done() {
 			e.complete(r, nil)
 		}
+	}
+	e.goOn(p, err)
+}
+
+// goOn has a peer do what it has room for now, or gives it up.
+func (e *Engine) goOn(p *peer, err error) {
+	if err != nil {
+		e.failPeer(p, err)
+		return
 	}
 	e.kick(p)
 }

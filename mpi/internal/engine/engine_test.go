@@ -19,39 +19,66 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fabrics are the providers that every test of the engine runs on. The simulated one moves bytes in small steps, so it gets fewer of them.
+// fabrics are the providers that every test of the engine runs on, each with Reads and without. The simulated one moves bytes in small steps, so it gets fewer of them.
 var fabrics = map[string]func(t *testing.T, seed uint64, n int) []transport.Device{
-	"sim": func(_ *testing.T, seed uint64, n int) []transport.Device {
-		network := sim.NewNetwork(seed)
-		devices := make([]transport.Device, n)
-		for i := range devices {
-			devices[i] = network.Device()
-		}
-		return devices
-	},
-	"tcp": func(t *testing.T, _ uint64, n int) []transport.Device {
-		devices := make([]transport.Device, n)
-		for i := range devices {
-			d, err := tcp.New(tcp.Options{Host: "127.0.0.1"})
-			require.NoError(t, err)
-			devices[i] = d
-		}
-		return devices
-	},
+	"sim":         func(_ *testing.T, seed uint64, n int) []transport.Device { return simDevices(seed, n) },
+	"tcp":         func(t *testing.T, _ uint64, n int) []transport.Device { return tcpDevices(t, n) },
+	"sim-granted": func(_ *testing.T, seed uint64, n int) []transport.Device { return withoutReads(simDevices(seed, n)) },
+	"tcp-granted": func(t *testing.T, _ uint64, n int) []transport.Device { return withoutReads(tcpDevices(t, n)) },
+}
+
+func simDevices(seed uint64, n int) []transport.Device {
+	network := sim.NewNetwork(seed)
+	devices := make([]transport.Device, n)
+	for i := range devices {
+		devices[i] = network.Device()
+	}
+	return devices
+}
+
+func tcpDevices(t *testing.T, n int) []transport.Device {
+	devices := make([]transport.Device, n)
+	for i := range devices {
+		d, err := tcp.New(tcp.Options{Host: "127.0.0.1"})
+		require.NoError(t, err)
+		devices[i] = d
+	}
+	return devices
+}
+
+// noReads is a device whose queue pairs have no Reads, so that large messages are written where their receivers grant it.
+type noReads struct{ transport.Device }
+
+func (d noReads) Query() transport.DeviceAttr {
+	a := d.Device.Query()
+	a.MaxReads = 0
+	return a
+}
+
+func withoutReads(devices []transport.Device) []transport.Device {
+	for i, d := range devices {
+		devices[i] = noReads{d}
+	}
+	return devices
 }
 
 // world makes n engines that know each other, in this process.
 func world(t *testing.T, devices []transport.Device) []*Engine {
+	t.Helper()
+	return worldOf(t, devices, Config{})
+}
+
+// worldOf is world with engines of some configuration.
+func worldOf(t *testing.T, devices []transport.Device, conf Config) []*Engine {
 	t.Helper()
 	engines := make([]*Engine, len(devices))
 	lookup := func(rank uint32) (string, error) { return engines[rank].Addr(), nil }
 	for i, d := range devices {
 		id := transport.Identity{Job: "test", Rank: uint32(i), Size: uint32(len(devices))}
 		copy(id.Secret[:], "a secret that the test's ranks share")
-		e, err := New(Config{
-			Device: d, Identity: id, Lookup: lookup, ConnectTimeout: time.Minute, SpinFor: 0,
-			Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		})
+		conf.Device, conf.Identity, conf.Lookup, conf.ConnectTimeout = d, id, lookup, time.Minute
+		conf.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+		e, err := New(conf)
 		require.NoError(t, err)
 		engines[i] = e
 	}
@@ -184,7 +211,14 @@ func TestRandomMixture(t *testing.T) {
 		if simulated(w) {
 			messages, largest = 100, 5_000
 		}
+		_, without := w[0].device.(noReads)
+		if without {
+			messages /= 4
+		}
 		ranks(t, w, func(e *Engine) error { return mixture(e, messages, largest, 42) })
+		if !simulated(w) { // there all fit the slots
+			requireGranted(t, w, without)
+		}
 	})
 	for seed := range uint64(20) { // each has a schedule and an order of placement of its own
 		w := world(t, fabrics["sim"](t, seed, 3))
@@ -192,6 +226,37 @@ func TestRandomMixture(t *testing.T) {
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
+	}
+}
+
+// TestRandomMixture_OfGrants has slots so small that most messages are announced, and written by their senders.
+func TestRandomMixture_OfGrants(t *testing.T) {
+	for seed := range uint64(10) {
+		w := worldOf(t, fabrics["sim-granted"](t, seed, 3), Config{EagerMost: 100})
+		ranks(t, w, func(e *Engine) error { return mixture(e, 60, 5_000, seed) })
+		requireGranted(t, w, true)
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+	for _, grant := range []bool{false, true} { // where both could be
+		w := worldOf(t, fabrics["tcp"](t, 1, 3), Config{EagerMost: 100, Grant: grant})
+		ranks(t, w, func(e *Engine) error { return mixture(e, 500, 50_000, 7) })
+		requireGranted(t, w, grant)
+	}
+}
+
+// requireGranted has all ranks have written announced messages, or none; none of either is open.
+func requireGranted(t *testing.T, w []*Engine, granted bool) {
+	t.Helper()
+	for _, e := range w {
+		var written, announced uint64
+		for _, c := range e.Stats().Channels {
+			written += c.Granted
+			announced += c.Rendezvous
+		}
+		require.Positive(t, announced)
+		require.Equal(t, granted, written > 0, "%d of %d", written, announced)
 	}
 }
 

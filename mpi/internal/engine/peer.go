@@ -99,7 +99,7 @@ func (a *acceptor) Prepare(rank uint32) (transport.QPConfig, []byte, error) {
 	}
 	return transport.QPConfig{
 		PD: e.pd, SendCQ: e.cq, RecvCQ: e.cq,
-		SendWR: sendDepth, RecvWR: rendezvous.MaxAnnounced + recvSlack, Reads: readDepth,
+		SendWR: sendDepth, RecvWR: rendezvous.MaxAnnounced + rendezvous.MaxGranted + recvSlack, Reads: e.reads,
 	}, p.ch.Descriptor(), nil
 }
 
@@ -183,9 +183,16 @@ func (e *Engine) proceed(p *peer) bool {
 	if p.state != peerOpen {
 		return false
 	}
-	if err := e.fetcher.Progress(p.ch); err != nil {
+	err := e.fetcher.Progress(p.ch)
+	if err == nil {
+		err = e.announcer.Progress(p.ch)
+	}
+	if err != nil {
 		e.failPeer(p, err)
 		return false
+	}
+	if e.fetcher.Full(p.ch) || e.announcer.Full(p.ch) {
+		e.later(p)
 	}
 	return true
 }

@@ -204,6 +204,12 @@ func (e *Engine) arrived(p *peer, kind channel.Kind, body []byte) error {
 			return err
 		}
 		return e.announced(p, source)
+	case channel.CTS:
+		cts, err := rendezvous.ParseCTS(body)
+		if err != nil {
+			return err
+		}
+		return e.announcer.Granted(p.ch, cts)
 	}
 	return fmt.Errorf("%w: message kind %v", transport.ErrProtocol, kind)
 }
@@ -308,7 +314,7 @@ func (e *Engine) pieceTaken(in *incoming) {
 	e.maybeReceived(r)
 }
 
-// fetch reads announced bytes into the receive that matched their message, behind what has come so far.
+// fetch has announced bytes come into the receive that matched their message, behind what has come so far.
 func (e *Engine) fetch(r *request, p *peer, s rendezvous.Source) {
 	if r.done.Load() {
 		return // it has failed already
@@ -331,13 +337,16 @@ func (e *Engine) fetch(r *request, p *peer, s rendezvous.Source) {
 		if !r.done.Load() { // the fetcher had not taken it
 			e.complete(r, p.cause)
 		}
+	} else if e.fetcher.Full(p.ch) || p.ch.Paused() {
+		e.later(p)
 	}
 }
 
-// fetched notes that a fetch is complete.
-func (e *Engine) fetched(token uint64) {
-	if r := e.requests.byToken(token); r != nil && !r.done.Load() {
+// fetched notes what has become of a fetch: with done all of it is there.
+func (e *Engine) fetched(p *peer, token uint64, done bool, err error) {
+	if r := e.requests.byToken(token); done && r != nil && !r.done.Load() {
 		r.open--
 		e.maybeReceived(r)
 	}
+	e.goOn(p, err)
 }

@@ -31,6 +31,7 @@ type ChannelStats struct {
 type protocols struct {
 	Eager, EagerBytes           uint64
 	Rendezvous, RendezvousBytes uint64
+	Granted                     uint64 // announcements whose bytes this rank wrote, as the receiver granted
 }
 
 func (s *protocols) eager(n int) {

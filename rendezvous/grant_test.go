@@ -1,0 +1,383 @@
+package rendezvous_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/channel/channeltest"
+	"github.com/weft-mpi/weft/eager"
+	"github.com/weft-mpi/weft/rendezvous"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// TestCTS_EveryFieldComesBack, and what no grant can be is refused.
+func TestCTS_EveryFieldComesBack(t *testing.T) {
+	for _, last := range []bool{false, true} {
+		good := rendezvous.CTS{
+			ID: 0x2122232425262728, Grant: 0x1112131415161718, Key: 0xb132333435363738, Offset: 0x4142434445, Length: 1 << 46, Last: last,
+		}
+		b := good.Append([]byte("before"))[6:]
+		require.Len(t, b, 40)
+		got, err := rendezvous.ParseCTS(b)
+		require.NoError(t, err)
+		require.Equal(t, good, got)
+		for i := range b {
+			_, err := rendezvous.ParseCTS(b[:i])
+			require.ErrorIs(t, err, transport.ErrProtocol)
+		}
+		_, err = rendezvous.ParseCTS(append(b, 0))
+		require.ErrorIs(t, err, transport.ErrProtocol)
+		for _, change := range []func(*rendezvous.CTS){
+			func(c *rendezvous.CTS) { c.ID |= 1 << 63 },
+			func(c *rendezvous.CTS) { c.Grant |= 1 << 63 },
+			func(c *rendezvous.CTS) { c.Offset = 1<<46 + 1 },
+			func(c *rendezvous.CTS) { c.Length = 1<<46 + 1 },
+			func(c *rendezvous.CTS) { c.Length = 0 },
+		} {
+			bad := good
+			change(&bad)
+			_, err := rendezvous.ParseCTS(bad.Append(nil))
+			require.ErrorIs(t, err, transport.ErrProtocol, "%+v", bad)
+		}
+	}
+}
+
+// FuzzCTS: what is accepted is what Append writes, within bounds. An announcer of 1000 bytes takes it only as far as it grants room for them, and
+// then writes as many bytes.
+func FuzzCTS(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(rendezvous.CTS{Length: 1000, Last: true}.Append(nil))
+	f.Add(rendezvous.CTS{Length: 1000}.Append(nil))
+	f.Add(rendezvous.CTS{Length: 1001, Last: true}.Append(nil))
+	f.Add(rendezvous.CTS{Grant: 7, Key: 8, Offset: 1 << 46, Length: 999}.Append(nil))
+	f.Add(rendezvous.CTS{ID: 1, Grant: math.MaxInt64, Key: 8, Offset: math.MaxUint64, Length: 1 << 46}.Append(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		cts, err := rendezvous.ParseCTS(b)
+		if err != nil {
+			require.ErrorIs(t, err, transport.ErrProtocol)
+			return
+		}
+		require.Equal(t, b, cts.Append(nil))
+		require.LessOrEqual(t, max(cts.Offset, cts.Length), uint64(1<<46))
+		l := open(t, rendezvous.FetcherConfig{Piece: 300})
+		ok, err := l.a.announce(pattern(0, 0, 1000), false)
+		require.NoError(t, err)
+		require.True(t, ok)
+		err = l.a.ann.Granted(l.a.ch, cts)
+		if cts.ID != 0 || cts.Length > 1000 || cts.Length == 1000 && !cts.Last {
+			require.ErrorIs(t, err, transport.ErrProtocol)
+		} else {
+			require.NoError(t, err)
+		}
+		require.NoError(t, l.a.ann.Fail(l.a.ch, func(uint64) {}))
+		l.close(t)
+	})
+}
+
+// granting makes a link of which B grants, with one message of 90 bytes announced by A and granted in buffers of 30. It returns the CTSs, that A
+// has not seen.
+func granting(t *testing.T) (l *link, sent []rendezvous.CTS) {
+	l = open(t, rendezvous.FetcherConfig{Grant: true})
+	l.b.cut = func(b []byte) [][]byte { return [][]byte{b[:30], nil, b[30:60], b[60:]} }
+	ok, err := l.a.announce(pattern(0, 0, 90), false)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.NoError(t, l.Drive())
+	require.NoError(t, l.b.receive(1))
+	require.NoError(t, l.Drive())
+	for {
+		kind, body, ok, err := l.a.ch.Next()
+		require.NoError(t, err)
+		if !ok {
+			require.Len(t, sent, 3)
+			return l, sent
+		}
+		require.Equal(t, channel.CTS, kind)
+		cts, err := rendezvous.ParseCTS(body)
+		require.NoError(t, err)
+		sent = append(sent, cts)
+		l.a.ch.Release()
+	}
+}
+
+// TestGranted_OfNothing is the peer's error, and leaves what is announced as it is: a CTS for no announcement, for one of another channel or an
+// earlier generation, for more than its bytes, behind the last one, or the last bytes and not the last one; more CTSs than may be open; FIN for
+// what has been granted.
+func TestGranted_OfNothing(t *testing.T) {
+	l, sent := granting(t)
+	other := open(t, rendezvous.FetcherConfig{})
+	refused := func(c *channel.Channel, change func(*rendezvous.CTS)) {
+		t.Helper()
+		cts := sent[0]
+		change(&cts)
+		require.ErrorIs(t, l.a.ann.Granted(c, cts), transport.ErrProtocol)
+	}
+	same := func(*rendezvous.CTS) {}
+	refused(other.a.ch, same)
+	for bit := range 64 {
+		refused(l.a.ch, func(c *rendezvous.CTS) { c.ID ^= 1 << bit })
+	}
+	for _, n := range []uint64{90, 91, 1 << 46} {
+		refused(l.a.ch, func(c *rendezvous.CTS) { c.Length = n })
+	}
+	refused(l.a.ch, func(c *rendezvous.CTS) { c.Length, c.Last = 91, true })
+	for i, cts := range sent {
+		require.Equal(t, i == 2, cts.Last)
+		require.NoError(t, l.a.ann.Granted(l.a.ch, cts))
+		_, err := l.a.ann.Finished(l.a.ch, cts.ID)
+		require.ErrorIs(t, err, transport.ErrProtocol)
+		refused(l.a.ch, func(c *rendezvous.CTS) { c.Length = 90 })
+	}
+	refused(l.a.ch, func(c *rendezvous.CTS) { c.Length, c.Last = 1, true })
+	l.settle(t, false)
+	refused(l.a.ch, same) // it is over
+
+	l.a.ann = rendezvous.NewAnnouncer(l.A.PD(), rendezvous.AnnouncerConfig{Depth: 1})
+	ok, err := l.a.ann.Announce(l.a.ch, eager.Envelope{}, pattern(0, 1, 90), 0, false)
+	require.NoError(t, err)
+	require.True(t, ok)
+	one := rendezvous.CTS{ID: 0, Key: 1, Length: 1}
+	for range rendezvous.MaxGranted + 1 { // one of them is being written
+		require.NoError(t, l.a.ann.Granted(l.a.ch, one))
+	}
+	require.ErrorIs(t, l.a.ann.Granted(l.a.ch, one), transport.ErrProtocol)
+	l.A.Abort(transport.ErrProtocol)
+	require.NoError(t, l.a.ann.Fail(l.a.ch, func(uint64) {}))
+	l.close(t)
+	other.close(t)
+}
+
+// TestEnded_OfNothing is the peer's error: a grant that was never made, of another channel, of an earlier generation, ended once too often, or
+// whose CTS has not been sent; and any end where nothing is granted.
+func TestEnded_OfNothing(t *testing.T) {
+	l, sent := granting(t)
+	other := open(t, rendezvous.FetcherConfig{Grant: true})
+	refused := func(f *rendezvous.Fetcher, c *channel.Channel, imm uint64) {
+		t.Helper()
+		_, done, err := f.Ended(c, imm)
+		require.ErrorIs(t, err, transport.ErrProtocol)
+		require.False(t, done)
+	}
+	imm := sent[0].Grant | 1<<63
+	require.True(t, rendezvous.EndsGrant(imm))
+	require.False(t, rendezvous.EndsGrant(sent[0].ID))
+	refused(l.b.fet, other.b.ch, imm)
+	refused(other.b.fet, other.b.ch, imm)
+	for bit := range 63 {
+		refused(l.b.fet, l.b.ch, imm^1<<bit)
+	}
+	for i := range 3 {
+		_, done, err := l.b.fet.Ended(l.b.ch, imm)
+		require.NoError(t, err)
+		require.Equal(t, i == 2, done)
+	}
+	refused(l.b.fet, l.b.ch, imm)
+	require.Equal(t, 2, l.B.Regions())
+	require.NoError(t, l.a.ann.Fail(l.a.ch, func(uint64) {}))
+	l.close(t)
+	other.close(t)
+
+	narrow := open(t, rendezvous.FetcherConfig{Grant: true, Depth: 1})
+	bufs := [][]byte{make([]byte, 5), make([]byte, 5)}
+	_, err := narrow.b.fet.Start(narrow.b.ch, rendezvous.Source{Length: 10}, bufs, 1)
+	require.NoError(t, err)
+	narrow.B.Depth = 0 // no room for the second CTS
+	_, done, err := narrow.b.fet.Ended(narrow.b.ch, 1<<63)
+	require.NoError(t, err)
+	require.False(t, done)
+	require.True(t, narrow.b.fet.Full(narrow.b.ch))
+	refused(narrow.b.fet, narrow.b.ch, 1<<63)
+	require.NoError(t, narrow.b.fet.Fail(narrow.b.ch, func(uint64) {}))
+	narrow.close(t)
+
+	reading := open(t, rendezvous.FetcherConfig{})
+	_, err = reading.b.fet.Start(reading.b.ch, rendezvous.Source{Key: 1, Length: 10}, bufs, 1)
+	require.NoError(t, err)
+	refused(reading.b.fet, reading.b.ch, 1<<63)
+	reading.B.Abort(transport.ErrProtocol)
+	require.NoError(t, reading.b.fet.Fail(reading.b.ch, func(uint64) {}))
+	reading.close(t)
+}
+
+// TestGrant_WritesWhereTheCTSSays though weft's own grants begin at 0.
+func TestGrant_WritesWhereTheCTSSays(t *testing.T) {
+	l := open(t, rendezvous.FetcherConfig{Piece: 7})
+	src, dst := pattern(0, 0, 50), make([]byte, 100)
+	ok, err := l.a.announce(src, false)
+	require.NoError(t, err)
+	require.True(t, ok)
+	mr, err := l.B.PD().Register(dst, transport.RemoteWrite)
+	require.NoError(t, err)
+	for range 2 {
+		require.NoError(t, l.B.PostRecv(&transport.RecvWR{}))
+	}
+	require.NoError(t, l.a.ann.Granted(l.a.ch, rendezvous.CTS{Grant: 5, Key: mr.Key(), Offset: 60, Length: 30}))
+	require.NoError(t, l.a.ann.Granted(l.a.ch, rendezvous.CTS{Grant: 6, Key: mr.Key(), Offset: 10, Length: 15, Last: true}))
+	for l.a.finished[0] == 0 {
+		require.NoError(t, l.Drive())
+		require.NoError(t, l.a.complete(3))
+	}
+	want := make([]byte, 100)
+	copy(want[60:], src[:30])
+	copy(want[10:], src[30:45])
+	require.Equal(t, want, dst)
+	var wcs [3]transport.WC
+	require.Equal(t, 2, l.B.Poll(wcs[:]))
+	require.Equal(t, [2]uint64{1<<63 | 5, 1<<63 | 6}, [2]uint64{wcs[0].Imm, wcs[1].Imm})
+	require.NoError(t, mr.Deregister())
+	l.close(t)
+}
+
+// TestGrant_KeepsWithinWhatMayBeOpen: a message into far more buffers than may be granted at once.
+func TestGrant_KeepsWithinWhatMayBeOpen(t *testing.T) {
+	l := openPhases(t, []int{2000}, rendezvous.FetcherConfig{Grant: true, Depth: 1000})
+	const parts = 5 * rendezvous.MaxGranted
+	open, most := 0, 0
+	l.Carried = func(_ *channeltest.End, wr *transport.SendWR, _ []byte) {
+		switch {
+		case wr.Op == transport.OpWriteImm:
+			open--
+		case wr.Op == transport.OpWrite && len(wr.Local) == 1 && nameOf(wr) == "CTS":
+			open++
+			most = max(most, open)
+		}
+	}
+	l.b.cut = func(b []byte) (bufs [][]byte) {
+		for at := range parts {
+			bufs = append(bufs, b[at*3:at*3+3])
+		}
+		return bufs
+	}
+	ok, err := l.a.announce(pattern(0, 0, parts*3), false)
+	require.NoError(t, err)
+	require.True(t, ok)
+	l.settle(t, false)
+	require.Equal(t, parts, l.a.granted)
+	require.Equal(t, rendezvous.MaxGranted, most)
+	require.LessOrEqual(t, l.b.recvs, parts+1)
+	l.close(t)
+}
+
+// TestGrant_NoAllocationInSteadyState counts both ends: announcement, CTSs, WRITEs, their ends.
+func TestGrant_NoAllocationInSteadyState(t *testing.T) {
+	l := open(t, rendezvous.FetcherConfig{Piece: 1000, Depth: 2, Grant: true})
+	src, dst := pattern(0, 0, 3500), make([]byte, 3500)
+	var wcs [8]transport.WC
+	into := [][]byte{dst[:2200], dst[2200:]}
+	fail := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	next := func(c *channel.Channel, want channel.Kind, take func(body []byte)) {
+		for {
+			kind, body, ok, err := c.Next()
+			fail(err)
+			if !ok {
+				break
+			}
+			if kind != want {
+				t.Fatal(kind)
+			}
+			take(body)
+			c.Release()
+		}
+		_, err := c.Progress()
+		fail(err)
+	}
+	started := func(body []byte) {
+		rts, err := rendezvous.ParseRTS(body)
+		fail(err)
+		_, err = l.b.fet.Start(l.b.ch, rts.Source, into, 6)
+		fail(err)
+	}
+	granted := func(body []byte) {
+		cts, err := rendezvous.ParseCTS(body)
+		fail(err)
+		fail(l.a.ann.Granted(l.a.ch, cts))
+	}
+	round := func() {
+		ok, err := l.a.ann.Announce(l.a.ch, eager.Envelope{Context: 1, Tag: 2}, src, 5, false)
+		if !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		for left := 2; left > 0; {
+			fail(l.Drive())
+			next(l.b.ch, channel.RTS, started)
+			next(l.a.ch, channel.CTS, granted)
+			for _, wc := range wcs[:l.A.Poll(wcs[:])] {
+				token, done, err := l.a.ann.Completed(&wc)
+				fail(err)
+				if done && token == 5 {
+					left--
+				}
+			}
+			for _, wc := range wcs[:l.B.Poll(wcs[:])] {
+				token, done, err := l.b.fet.Ended(l.b.ch, wc.Imm)
+				fail(err)
+				if done && token == 6 {
+					left--
+				}
+			}
+		}
+	}
+	require.Zero(t, testing.AllocsPerRun(300, round))
+	require.True(t, bytes.Equal(src, dst))
+	l.close(t)
+}
+
+// FuzzEnd answers open grants with any immediates: each that names one ends it, once; any other is the peer's error.
+func FuzzEnd(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 128, 0, 0, 0, 0, 0, 0, 0, 128})
+	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 128, 0, 0, 0, 0, 1, 0, 0, 128, 1, 0, 0, 0, 0, 0, 0, 128})
+	f.Add([]byte{255, 255, 0, 0, 0, 0, 0, 128})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		l := open(t, rendezvous.FetcherConfig{Grant: true})
+		imms := map[uint64]uint64{} // token by immediate
+		start := func(token uint64) {
+			done, err := l.b.fet.Start(l.b.ch, rendezvous.Source{Length: 8}, [][]byte{make([]byte, 8)}, token)
+			require.NoError(t, err)
+			require.False(t, done)
+			require.NoError(t, l.Drive())
+			_, body, ok, err := l.a.ch.Next()
+			require.NoError(t, err)
+			require.True(t, ok)
+			cts, err := rendezvous.ParseCTS(body)
+			require.NoError(t, err)
+			l.a.ch.Release()
+			_, err = l.a.ch.Progress()
+			require.NoError(t, err)
+			require.NoError(t, l.Drive())
+			_, _, _, err = l.b.ch.Next()
+			require.NoError(t, err)
+			imms[cts.Grant|1<<63] = token
+		}
+		for i := range uint64(3) {
+			start(i)
+		}
+		for next := uint64(3); len(b) >= 8; b = b[8:] {
+			imm := binary.LittleEndian.Uint64(b) | 1<<63
+			token, done, err := l.b.fet.Ended(l.b.ch, imm)
+			want, is := imms[imm]
+			require.Equal(t, is, done)
+			if !is {
+				require.ErrorIs(t, err, transport.ErrProtocol)
+				continue
+			}
+			require.NoError(t, err)
+			require.Equal(t, want, token)
+			delete(imms, imm)
+			start(next)
+			next++
+		}
+		given := 0
+		require.NoError(t, l.b.fet.Fail(l.b.ch, func(uint64) { given++ }))
+		require.Equal(t, len(imms), given)
+		l.close(t)
+	})
+}

@@ -157,7 +157,14 @@ func newDevice(log *slog.Logger, wire *wireup.Job) (transport.Device, error) {
 		if err != nil {
 			return nil, err
 		}
-		return tcp.New(tcp.Options{Host: host, LowPort: low, HighPort: high, Log: log})
+		silent, err := setting.PeerTimeout.Duration()
+		if err == nil && silent < tcp.MinPeerTimeout {
+			err = fmt.Errorf("%s=%s: %v is the least", setting.PeerTimeout.Name, setting.PeerTimeout, tcp.MinPeerTimeout)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return tcp.New(tcp.Options{Host: host, LowPort: low, HighPort: high, PeerTimeout: silent, Log: log})
 	default:
 		return nil, fmt.Errorf("%s=%q: no such fabric; there is tcp, and auto, which chooses", setting.Fabric.Name, f)
 	}

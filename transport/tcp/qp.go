@@ -36,6 +36,7 @@ type qp struct {
 	carry   carry       // the rest of a frame that the socket took in part
 	blocked bool        // the socket has no room; the poller watches for it
 	quiet   bool        // responder that has not seen a frame yet: it sends none
+	pulse   pulse
 	closing closing
 	most    uint64 // our Reads outstanding at once: both sides' limits
 	read    uint64 // Reads of ours that are done
@@ -82,7 +83,7 @@ func (d *Device) newQP(fd int, conf transport.QPConfig, peer uint32, local, remo
 	p, scq, rcq := conf.PD.(*pd), conf.SendCQ.(*cq), conf.RecvCQ.(*cq)
 	q := &qp{
 		dev: d, pd: p, scq: scq, rcq: rcq, conf: conf, peer: peer, local: local, remote: remote,
-		fd: fd, state: transport.StateReady, quiet: !initiator, most: uint64(min(conf.Reads, peerReads)),
+		fd: fd, state: transport.StateReady, quiet: !initiator, pulse: newPulse(), most: uint64(min(conf.Reads, peerReads)),
 	}
 	q.at.greeted = !initiator
 	q.written = q.at

@@ -87,9 +87,10 @@ type Engine struct {
 
 	allocated allocated
 
-	waiting waiting
-	held    held
-	reclaim reclaim
+	waiting   waiting
+	held      held
+	reclaim   reclaim
+	heartbeat heartbeat
 
 	dead    error // why the engine does no more work; nil while it does
 	closing bool  // Shutdown has begun: peers that close are no failure
@@ -141,6 +142,7 @@ func New(c Config) (*Engine, error) {
 	if e.endpoint, err = c.Device.Listen(c.Identity, (*acceptor)(e)); err != nil {
 		return nil, errors.Join(err, c.Device.Close())
 	}
+	e.heartbeat.init(e)
 	return e, nil
 }
 

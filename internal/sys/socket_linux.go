@@ -83,16 +83,12 @@ func again(e syscall.Errno) (int, error) {
 // CloseFD closes a descriptor.
 func CloseFD(fd int) error { return unix.Close(fd) }
 
-// PrepareSocket makes a connected TCP socket ready for raw use: non-blocking, without Nagle's delay, and given up when the peer
-// has not acknowledged anything for so long.
-func PrepareSocket(fd int, userTimeout time.Duration) error {
+// PrepareSocket makes a connected TCP socket ready for raw use: non-blocking, and without Nagle's delay.
+func PrepareSocket(fd int) error {
 	if err := unix.SetNonblock(fd, true); err != nil {
 		return err
 	}
-	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
-		return err
-	}
-	return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(userTimeout.Milliseconds()))
+	return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
 }
 
 // SkipCongestionControl takes the cheapest congestion control for a connection that stays on this machine: there is nothing to be

@@ -22,7 +22,7 @@ func Write(int, []byte) (int, error)         { return 0, errLinux }
 func Readv(int, []Iovec) (int, error)        { return 0, errLinux }
 func Writev(int, []Iovec) (int, error)       { return 0, errLinux }
 func CloseFD(int) error                      { return errLinux }
-func PrepareSocket(int, time.Duration) error { return errLinux }
+func PrepareSocket(int) error { return errLinux }
 func Map(int) ([]byte, error)                { return nil, errLinux }
 func Unmap([]byte) error                     { return errLinux }
 func Yield()                                 { runtime.Gosched() }

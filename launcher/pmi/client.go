@@ -37,6 +37,7 @@ type Client struct {
 	conn   stream
 	in     *bufio.Reader
 	broken error // why the connection can no longer be used
+	closed bool
 
 	port, id string // where to connect and as whom; empty with an inherited descriptor
 
@@ -111,10 +112,13 @@ func (c *Client) KVSName() string { return c.kvsName }
 func (c *Client) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.conn == nil || c.broken != nil {
+	if c.conn == nil || c.closed {
 		return nil
 	}
-	c.broken = errors.New("used after Close")
+	c.closed = true
+	if c.broken == nil {
+		c.broken = errors.New("used after Close")
+	}
 	return c.conn.Close()
 }
 
@@ -238,7 +242,7 @@ func (c *Client) Finalize(ctx context.Context) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.broken = errors.New("used after Finalize")
+	c.broken, c.closed = errors.New("used after Finalize"), true
 	return c.conn.Close()
 }
 

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"context"
 	"fmt"
 	"syscall"
 	"testing"
@@ -195,4 +196,62 @@ func TestOptions_PeerTimeout(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, MinPeerTimeout/ticksSilent, d.Query().TickPeriod)
 	require.NoError(t, d.Close())
+}
+
+// An initiator that is gone behind its Request, without a word: the responder has accepted, and its queue pair's first frame never comes. While
+// it stands another connection is turned away, which does it no harm; it ends by itself, and then the two can be connected.
+func TestResponder_C5_InitiatorFallsSilentBehindRequest(t *testing.T) {
+	h := newHost(t, Options{})
+	first := h.dial(1)
+	first.connect()
+	m := h.nextMade()
+	require.NoError(t, m.qp.PostRecv(&transport.RecvWR{ID: 1}))
+	again := func() *raw {
+		r := h.dial(1)
+		r.sayHello()
+		r.hearChallenge()
+		r.say(r.request())
+		return r
+	}
+	require.Contains(t, again().last(), "another connection between the two stays")
+	now := epoch
+	for range ticksSilent {
+		h.cq.Tick(now)
+		now = now.Add(h.dev.Query().TickPeriod)
+		require.Equal(t, 0, h.cq.Poll(make([]transport.WC, 1)))
+		require.Equal(t, transport.StateReady, m.qp.State())
+	}
+	h.cq.Tick(now)
+	h.until("the end of the queue pair", func() bool { return len(h.wcs) == 1 })
+	require.ErrorIs(t, m.qp.Err(), transport.ErrPeerLost)
+	require.ErrorContains(t, m.qp.Err(), "silent for 10s")
+	m.qp.Release()
+	r := again()
+	_, err := expect(r.stream, typeAccept)
+	require.NoError(t, err)
+	h.nextMade()
+}
+
+// The same with a device whose Connect is given up while the responder is about to accept: the end of the connection tells, no time has a part
+// in it, and the next Connect succeeds.
+func TestInitiator_C5_GivenUpBeforeAccept(t *testing.T) {
+	caller, h := newHostOfRank(t, Options{}, 1), newHost(t, Options{})
+	ctx, giveUp := context.WithCancel(t.Context())
+	h.preparing = func() {
+		h.preparing = nil
+		giveUp()
+		<-caller.gaveUp
+	}
+	caller.gaveUp = make(chan struct{})
+	err := caller.ep.Connect(ctx, 0, h.ep.Addr())
+	require.ErrorIs(t, err, context.Canceled)
+	close(caller.gaveUp)
+	m := h.nextMade()
+	require.NoError(t, m.qp.PostRecv(&transport.RecvWR{ID: 1}))
+	h.until("the end of the queue pair", func() bool { return len(h.wcs) == 1 })
+	require.ErrorIs(t, m.qp.Err(), transport.ErrPeerLost)
+	m.qp.Release()
+	require.NoError(t, caller.ep.Connect(t.Context(), 0, h.ep.Addr()))
+	require.Equal(t, transport.StateReady, caller.nextMade().qp.State())
+	require.Equal(t, transport.StateReady, h.nextMade().qp.State())
 }

@@ -50,9 +50,8 @@ func TestPulse_SilenceIsFoundInTimeAndNotBefore(t *testing.T) {
 			e.at(now)
 			require.False(t, e.lost)
 		}
-		if before == 0 {
-			last = now
-			e.heard = true
+		if before == 0 { // it has been connected right before, and is silent from the beginning
+			last, e.pulse = now, newPulse()
 		}
 		for !e.lost {
 			step()

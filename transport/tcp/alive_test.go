@@ -214,6 +214,7 @@ func TestResponder_C5_InitiatorFallsSilentBehindRequest(t *testing.T) {
 		return r
 	}
 	require.Contains(t, again().last(), "another connection between the two stays")
+	require.Equal(t, 0, h.cq.Poll(make([]transport.WC, 1)))
 	now := epoch
 	for range ticksSilent {
 		h.cq.Tick(now)

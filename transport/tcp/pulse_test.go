@@ -50,8 +50,9 @@ func TestPulse_SilenceIsFoundInTimeAndNotBefore(t *testing.T) {
 			e.at(now)
 			require.False(t, e.lost)
 		}
-		if before == 0 { // it has been connected right before, and is silent from the beginning
-			last, e.pulse = now, newPulse()
+		if before == 0 { // it is connected now, and silent from the beginning
+			last = now.Add(time.Duration(rapid.Int64Range(0, int64(testPeriod)-1).Draw(t, "behind the tick")))
+			e.pulse = newPulse()
 		}
 		for !e.lost {
 			step()

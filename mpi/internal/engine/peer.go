@@ -114,14 +114,15 @@ func (a *acceptor) Connected(rank uint32, qp transport.QP, private []byte) {
 		qp.Release()
 		return
 	}
-	e.byQP[qp.Num()] = p
-	e.lastPeer = nil
-	p.state = peerOpen
 	if err := p.ch.Open(qp, private); err != nil {
 		qp.Abort(err)
+		qp.Release()
 		e.failPeer(p, err)
 		return
 	}
+	e.byQP[qp.Num()] = p
+	e.lastPeer = nil
+	p.state = peerOpen
 	for range recvSlack {
 		if err := qp.PostRecv(&e.noBytes); err != nil {
 			e.failPeer(p, err)

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/mpi"
 )
 
@@ -32,7 +33,9 @@ var waits = []struct {
 	{"Recv", func(c *mpi.Comm) error { return second(mpi.Recv(c, large(), 1, 0)) }},
 	{"Recv from any source", func(c *mpi.Comm) error { return second(mpi.Recv(c, large(), mpi.AnySource, mpi.AnyTag)) }},
 	{"Send", func(c *mpi.Comm) error { return mpi.Send(c, large(), 1, 0) }},
-	{"RecvVec", func(c *mpi.Comm) error { return second(mpi.RecvVec(c, [][]byte{make([]byte, 10), make([]byte, many)}, 1, 0)) }},
+	{"RecvVec", func(c *mpi.Comm) error {
+		return second(mpi.RecvVec(c, [][]byte{make([]byte, 10), make([]byte, many)}, 1, 0))
+	}},
 	{"SendVec", func(c *mpi.Comm) error { return mpi.SendVec(c, [][]byte{make([]byte, 10), make([]byte, 8*many)}, 1, 0) }},
 	{"Ssend", func(c *mpi.Comm) error { return mpi.Ssend(c, large()[:1], 1, 0) }},
 	{"Sendrecv", func(c *mpi.Comm) error { return second(mpi.Sendrecv(c, large(), 1, 0, large(), 1, 0)) }},
@@ -171,6 +174,9 @@ func nothingLeft() error {
 	}
 	if own > 2 {
 		return fmt.Errorf("%d pollers are left", own)
+	}
+	if n := sys.Mapped(); n > 0 {
+		return fmt.Errorf("%d bytes of memory for peers are left", n)
 	}
 	return goleak.Find(goleak.IgnoreTopFunction("github.com/weft-mpi/weft/mpi.Run"), goleak.IgnoreTopFunction("main.main"))
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/launcher/launchertest"
 )
 
 func TestNonsenseIsRefused(t *testing.T) {
@@ -76,7 +78,7 @@ func TestEveryBenchmarkAcceptsItsDefaults(t *testing.T) {
 
 // plain registers the whole run of a rank, under settings.
 func plain(name, benchmark string, o Options, settings ...string) string {
-	return body(name, func() error {
+	return launchertest.Body(name, func() error {
 		set(settings)
 		return find(benchmark).Run(context.Background(), o, os.Stdout)
 	})
@@ -106,7 +108,7 @@ func TestDifferentOptionsAreRefusedBeforeAnyRankWaits(t *testing.T) {
 	} {
 		r := launch(t, c.groups...)
 		requireStatus(t, r, 1)
-		require.Empty(t, r.out)
+		require.Empty(t, r.Out)
 		require.Equal(t, c.name+": the ranks were started with different options\n", told(r))
 	}
 }
@@ -121,7 +123,7 @@ func TestOptionsThatDoNotFitTheJobAreToldOnce(t *testing.T) {
 	} {
 		r := launch(t, c.group)
 		requireStatus(t, r, 1)
-		require.Empty(t, r.out)
+		require.Empty(t, r.Out)
 		require.Equal(t, c.want, told(r))
 	}
 }
@@ -138,13 +140,13 @@ func (d *fullDisk) Write(b []byte) (int, error) {
 }
 
 var (
-	noTable = body("no table", func() error {
+	noTable = launchertest.Body("no table", func() error {
 		return find("bcast").Run(context.Background(), sized(1, 4, 2), &fullDisk{})
 	})
-	noRow = body("no row", func() error {
+	noRow = launchertest.Body("no row", func() error {
 		return find("bcast").Run(context.Background(), sized(1, 4, 2), &fullDisk{150})
 	})
-	noVerdict = body("no verdict", func() error {
+	noVerdict = launchertest.Body("no verdict", func() error {
 		return find("barrier").Run(context.Background(), sized(1, 4, 2), &fullDisk{})
 	})
 )
@@ -152,7 +154,7 @@ var (
 func TestATableThatCannotBeWrittenFailsTheJob(t *testing.T) {
 	for _, name := range []string{noTable, noRow, noVerdict} {
 		r := launch(t, group{2, name})
-		require.Error(t, r.failure, name)
-		require.Equal(t, 1, strings.Count(r.err, "writing the table: disk full"), r.err)
+		require.Error(t, r.Failure, name)
+		require.Equal(t, 1, strings.Count(r.Err, "writing the table: disk full"), r.Err)
 	}
 }

@@ -292,8 +292,8 @@ func TestAllocatedAllocations(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	r := launch(t, 2, allocatedAllocations)
-	require.NoError(t, r.failure, "standard error:\n%s", r.err)
-	require.Contains(t, r.out, "counted")
+	require.NoError(t, r.Failure, "standard error:\n%s", r.Err)
+	require.Contains(t, r.Out, "counted")
 }
 
 // A message from and to allocated memory allocates nothing.

@@ -316,8 +316,8 @@ func TestAllocations(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	r := launch(t, 2, allocations)
-	require.NoError(t, r.failure, "standard error:\n%s", r.err)
-	require.Contains(t, r.out, "counted")
+	require.NoError(t, r.Failure, "standard error:\n%s", r.Err)
+	require.Contains(t, r.Out, "counted")
 }
 
 // What is sent and waited for again and again allocates nothing.

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { exampletest.Main(m, main) }
 func TestPiIsWrongByWhatTheRuleSays(t *testing.T) {
 	for _, job := range []struct{ ranks, intervals int }{{1, 1000}, {4, 1000}, {3, 100}, {4, 10}} {
 		t.Run(fmt.Sprintf("%+v", job), func(t *testing.T) {
-			stdout, stderr, err := exampletest.Launch(t, job.ranks, t.TempDir(), nil, "-intervals", fmt.Sprint(job.intervals))
+			stdout, stderr, err := exampletest.Launch(t, job.ranks, t.TempDir(), "-intervals", fmt.Sprint(job.intervals))
 			require.NoError(t, err, stderr)
 			var value, wrong float64
 			var intervals, ranks int
@@ -59,7 +59,7 @@ func TestBadFlagsAreRefused(t *testing.T) {
 func TestABadFlagEndsTheJob(t *testing.T) { exampletest.Ends(t, 3, "-intervals", "0") }
 
 func TestHelp(t *testing.T) {
-	stdout, stderr, err := exampletest.Launch(t, 2, t.TempDir(), nil, "-h")
+	stdout, stderr, err := exampletest.Launch(t, 2, t.TempDir(), "-h")
 	require.NoError(t, err, stderr)
 	require.Equal(t, 1, strings.Count(stdout, "-intervals number"), stdout)
 }

@@ -18,7 +18,7 @@ func TestEveryRankHasTheToken(t *testing.T) {
 		ranks, laps, size int
 	}{{1, 3, 8}, {2, 1, 1}, {4, 3, 0}, {4, 5, 100_000}} {
 		t.Run(fmt.Sprintf("%+v", job), func(t *testing.T) {
-			stdout, stderr, err := exampletest.Launch(t, job.ranks, t.TempDir(), nil, "-n", fmt.Sprint(job.laps), "-size", fmt.Sprint(job.size))
+			stdout, stderr, err := exampletest.Launch(t, job.ranks, t.TempDir(), "-n", fmt.Sprint(job.laps), "-size", fmt.Sprint(job.size))
 			require.NoError(t, err, stderr)
 			lines := strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")
 			require.Len(t, lines, job.ranks+1, stdout)
@@ -61,7 +61,7 @@ func TestBadFlagsAreRefused(t *testing.T) {
 func TestABadFlagEndsTheJob(t *testing.T) { exampletest.Ends(t, 4, "-n", "0") }
 
 func TestHelp(t *testing.T) {
-	stdout, stderr, err := exampletest.Launch(t, 2, t.TempDir(), nil, "-h")
+	stdout, stderr, err := exampletest.Launch(t, 2, t.TempDir(), "-h")
 	require.NoError(t, err, stderr)
 	require.Equal(t, 1, strings.Count(stdout, "-size numbers"), stdout)
 }

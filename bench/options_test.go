@@ -66,14 +66,9 @@ func TestEveryBenchmarkAcceptsItsDefaults(t *testing.T) {
 		require.NoError(t, b.Check(Default, b.Start), b.Name)
 		require.False(t, names[b.Name], "two are called %s", b.Name)
 		names[b.Name] = true
-		found, ok := Find(b.Name)
-		require.True(t, ok)
-		require.Same(t, b, found)
 		require.NotEmpty(t, b.Short, b.Name)
 		require.True(t, (b.cell == nil) != (b.whole == nil), "%s measures by sizes, or as a whole", b.Name)
 	}
-	_, ok := Find("no such")
-	require.False(t, ok)
 }
 
 // plain registers the whole run of a rank, under settings.

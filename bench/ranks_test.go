@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -56,9 +55,7 @@ func launch(t *testing.T, groups ...group) launchertest.Result {
 // requireStatus requires that the job failed with an exit status of a rank.
 func requireStatus(t *testing.T, r launchertest.Result, status int) {
 	t.Helper()
-	var failure *launcher.Failure
-	require.True(t, errors.As(r.Failure, &failure), "the job ended with %v", r.Failure)
-	require.Equal(t, status, launcher.ExitStatus(r.Failure), "standard error:\n%s", r.Err)
+	require.Equal(t, status, r.Cause(t).ExitStatus(), "standard error:\n%s", r.Err)
 }
 
 // told is what ranks have told on standard error, without what the launcher has.
@@ -81,9 +78,10 @@ func options(change func(o *Options)) Options {
 
 // find gives a benchmark that must exist.
 func find(name string) *Benchmark {
-	b, ok := Find(name)
-	if !ok {
-		panic("no benchmark " + name)
+	for _, b := range All {
+		if b.Name == name {
+			return b
+		}
 	}
-	return b
+	panic("no benchmark " + name)
 }

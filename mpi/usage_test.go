@@ -235,8 +235,7 @@ func TestForeignLauncher(t *testing.T) {
 
 func TestBodyFails(t *testing.T) {
 	r := launch(t, 3, failingBody)
-	var f *launcher.Failure
-	require.ErrorAs(t, r.Failure, &f)
+	f := r.Cause(t)
 	require.Equal(t, 1, f.Rank, "standard error:\n%s", r.Err)
 	require.Contains(t, r.Err, "the matrix is singular")
 }
@@ -261,8 +260,7 @@ var failingBody = body("failing body", func(_ context.Context, world *mpi.Comm) 
 
 func TestBodyPanics(t *testing.T) {
 	r := launch(t, 2, panickingBody)
-	var f *launcher.Failure
-	require.ErrorAs(t, r.Failure, &f)
+	f := r.Cause(t)
 	require.Equal(t, 0, f.Rank, "standard error:\n%s", r.Err)
 	require.Contains(t, r.Err, "rank 0 panicked: index out of the lattice")
 	require.Contains(t, r.Err, "usage_test.go", "the stack")
@@ -277,8 +275,7 @@ var panickingBody = body("panicking body", func(_ context.Context, world *mpi.Co
 
 func TestAbort(t *testing.T) {
 	r := launch(t, 3, abortBody)
-	var f *launcher.Failure
-	require.ErrorAs(t, r.Failure, &f)
+	f := r.Cause(t)
 	require.Equal(t, 2, f.Rank, "standard error:\n%s", r.Err)
 	require.Equal(t, 42, f.ExitStatus())
 }
@@ -294,8 +291,7 @@ var abortBody = body("abort", func(_ context.Context, world *mpi.Comm) error {
 func TestKilledRank(t *testing.T) {
 	start := time.Now()
 	r := launch(t, 4, killedBody)
-	var f *launcher.Failure
-	require.ErrorAs(t, r.Failure, &f)
+	f := r.Cause(t)
 	require.Equal(t, launcher.Killed, f.How, "standard error:\n%s", r.Err)
 	require.Equal(t, 3, f.Rank)
 	require.Equal(t, 137, f.ExitStatus())

@@ -128,11 +128,7 @@ func TestMoreRanksThanCellsEndTheJob(t *testing.T) {
 // Rank 0 fails when the others are about to wait for the picture that it was to give them.
 func TestABadPictureEndsTheJob(t *testing.T) { exampletest.Ends(t, 4, "-input", "none.png") }
 
-func TestHelp(t *testing.T) {
-	stdout, stderr, err := exampletest.Launch(t, 2, t.TempDir(), "-h")
-	require.NoError(t, err, stderr)
-	require.Equal(t, 1, strings.Count(stdout, "-diffusivity part"), stdout)
-}
+func TestHelp(t *testing.T) { exampletest.Helps(t, "-diffusivity part") }
 
 func pictureAt(t *testing.T, name string) (width, height int) {
 	data, err := os.ReadFile(name)

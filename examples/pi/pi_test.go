@@ -42,24 +42,15 @@ func TestMoreRanksThanIntervals(t *testing.T) {
 }
 
 func TestBadFlagsAreRefused(t *testing.T) {
-	for _, c := range []struct {
-		args  []string
-		words string
-	}{
-		{[]string{"-n", "1"}, "pi: flag provided but not defined: -n"},
-		{[]string{"-intervals", "many"}, `pi: invalid value "many" for flag -intervals`},
-		{[]string{"-intervals", "0"}, "pi: -intervals 0: must be from 1 to"},
-		{[]string{"-intervals", fmt.Sprint(math.MaxInt64)}, fmt.Sprintf("must be from 1 to %d", int64(maxIntervals))},
-		{[]string{"10"}, `pi: "10" is not a flag; -h lists them`},
-	} {
-		t.Run(strings.Join(c.args, " "), func(t *testing.T) { exampletest.Refused(t, c.args, c.words) })
-	}
+	exampletest.RefusedEach(t, map[string]string{
+		"-n 1":            "pi: flag provided but not defined: -n",
+		"-intervals many": `pi: invalid value "many" for flag -intervals`,
+		"-intervals 0":    "pi: -intervals 0: must be from 1 to",
+		"-intervals " + fmt.Sprint(math.MaxInt64): fmt.Sprintf("must be from 1 to %d", int64(maxIntervals)),
+		"10": `pi: "10" is not a flag; -h lists them`,
+	})
 }
 
 func TestABadFlagEndsTheJob(t *testing.T) { exampletest.Ends(t, 3, "-intervals", "0") }
 
-func TestHelp(t *testing.T) {
-	stdout, stderr, err := exampletest.Launch(t, 2, t.TempDir(), "-h")
-	require.NoError(t, err, stderr)
-	require.Equal(t, 1, strings.Count(stdout, "-intervals number"), stdout)
-}
+func TestHelp(t *testing.T) { exampletest.Helps(t, "-intervals number") }

@@ -84,6 +84,14 @@ type Result struct {
 	Failure  error  // of launcher.Run
 }
 
+// Cause is the failure of the rank that ended the job. The test fails if the job ended otherwise.
+func (r Result) Cause(t testing.TB) *launcher.Failure {
+	t.Helper()
+	var f *launcher.Failure
+	require.ErrorAs(t, r.Failure, &f, "standard error:\n%s", r.Err)
+	return f
+}
+
 // Run runs a job without input, and returns when it is over and all its output is there.
 func Run(t testing.TB, apps ...launcher.App) Result {
 	t.Helper()

@@ -29,10 +29,15 @@ func Main(m *testing.M, program func()) {
 // Launch runs the example on a number of ranks, in the folder dir, and returns what it printed and why the job failed.
 func Launch(t *testing.T, ranks int, dir string, args ...string) (stdout, stderr string, failure error) {
 	t.Helper()
+	r := launch(t, ranks, dir, args...)
+	return r.Out, r.Err, r.Failure
+}
+
+func launch(t *testing.T, ranks int, dir string, args ...string) launchertest.Result {
+	t.Helper()
 	app := launchertest.Ranks(ranks, example)
 	app.Args, app.Dir = args, dir
-	r := launchertest.Run(t, app)
-	return r.Out, r.Err, r.Failure
+	return launchertest.Run(t, app)
 }
 
 // Alone runs the example without a launcher, which makes it a world of one rank, and returns what it printed and its exit status.
@@ -67,13 +72,28 @@ func Refused(t *testing.T, args []string, words ...string) {
 	require.Empty(t, left, "files were left behind")
 }
 
+// RefusedEach is Refused for each of the arguments, which blanks separate, with what must be said of them.
+func RefusedEach(t *testing.T, words map[string]string) {
+	t.Helper()
+	for args, words := range words {
+		t.Run(args, func(t *testing.T) { Refused(t, strings.Fields(args), words) })
+	}
+}
+
+// Helps fails the test unless -h has one rank of a job tell of a flag, and the job end well.
+func Helps(t *testing.T, flag string) {
+	t.Helper()
+	r := launch(t, 2, t.TempDir(), "-h")
+	require.NoError(t, r.Failure, r.Err)
+	require.Equal(t, 1, strings.Count(r.Out, flag), r.Out)
+}
+
 // Ends fails the test unless a job of several ranks ends by itself, as failed, when rank 0 refuses the arguments.
 func Ends(t *testing.T, ranks int, args ...string) {
 	t.Helper()
-	_, stderr, failure := Launch(t, ranks, t.TempDir(), args...)
-	var f *launcher.Failure
-	require.ErrorAs(t, failure, &f)
-	require.NotEqual(t, launcher.TimedOut, f.How, stderr)
-	require.Equal(t, 1, f.ExitStatus(), stderr)
-	require.Contains(t, stderr, f.Error())
+	r := launch(t, ranks, t.TempDir(), args...)
+	f := r.Cause(t)
+	require.NotEqual(t, launcher.TimedOut, f.How, r.Err)
+	require.Equal(t, 1, f.ExitStatus(), r.Err)
+	require.Contains(t, r.Err, f.Error())
 }

@@ -93,11 +93,6 @@ func (s *Schedule) Round(i int) []Step {
 	return s.steps[first:s.ends[i]]
 }
 
-// Steps returns the steps of all rounds, which the schedule owns.
-func (s *Schedule) Steps() []Step {
-	return s.steps
-}
-
 // begin is where the round that is being written began.
 func (s *Schedule) begin() int {
 	if n := len(s.ends); n > 0 {

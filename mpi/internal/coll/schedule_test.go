@@ -170,7 +170,7 @@ func TestRoundsAndBytes(t *testing.T) {
 				var s Schedule
 				c.build(&s, rank)
 				received := 0
-				for _, step := range s.Steps() {
+				for _, step := range s.steps {
 					if step.Kind == Recv {
 						received += step.Dst.Len
 					}

@@ -143,14 +143,17 @@ func apps(cmd *cobra.Command, first *appOptions, words []string) ([]launcher.App
 
 // jobOptions are the options of the job as a whole.
 type jobOptions struct {
-	bind, stdin, fabric, iface, launcher, output, phases string
-	timeout                                              timeLimit
-	label, verbose, report, stats                        bool
+	bind, cq, stdin, fabric, iface, launcher, output, phases string
+	timeout                                                  timeLimit
+	label, verbose, report, stats                            bool
 }
 
 func (o *jobOptions) define(flags *pflag.FlagSet) {
-	flags.StringVar(&o.bind, "bind-to", "", "`none|core`: keep each rank on a core of its own; core if there are enough")
-	flags.BoolVar(&o.report, "report-bindings", false, "tell which processors each rank is bound to")
+	flags.StringVar(&o.bind, "bind-to", "", "`none|core|numa|socket|CPULIST`: keep each rank on a core, NUMA node or socket, or on one processor of the list each in turn; "+
+		"core if there are enough")
+	flags.StringVar(&o.cq, "cq-cores", "none", "`none|auto|CPULIST`: cores that serve completion queues, one for each rank and for nothing else; auto takes "+
+		"those that are left over once every rank has one, or none if they do not suffice")
+	flags.BoolVar(&o.report, "report-bindings", false, "tell each rank's process id, the processors it is bound to, and its completion handler's")
 	flags.StringVar(&o.fabric, "fabric", "", "`auto|tcp`: what carries the messages")
 	flags.StringVar(&o.phases, "phases", "", "`LIST` of slot sizes in bytes that a channel starts with and can grow to, such as 640,16448,65600")
 	flags.BoolVar(&o.stats, "stats", false, "have each rank tell the counters of its channels at the end")
@@ -173,6 +176,9 @@ func (o *jobOptions) job() (launcher.Job, error) {
 		if job.Binding, err = launcher.ParseBinding(o.bind); err != nil {
 			return job, fmt.Errorf("--bind-to: %w", err)
 		}
+	}
+	if job.CQCores, err = launcher.ParseCQCores(o.cq); err != nil {
+		return job, fmt.Errorf("--cq-cores: %w", err)
 	}
 	if job.Stdin, err = launcher.ParseInput(o.stdin); err != nil {
 		return job, fmt.Errorf("--stdin: %w", err)

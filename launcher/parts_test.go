@@ -115,7 +115,7 @@ func TestFailureExitStatusIsNeverThatOfSuccess(t *testing.T) {
 	require.Equal(t, 139, (&Failure{How: Killed, Signal: syscall.SIGSEGV}).ExitStatus())
 }
 
-func TestRankEnvironment(t *testing.T) {
+func TestRankEnvironment_C1(t *testing.T) {
 	app := &App{Env: []string{"A=app"}}
 	env := rankEnv([]string{"A=base", "B=base"}, "id", 3, 8, &placement{}, app)
 	for _, want := range []string{"A=app", "B=base", "WEFT_RANK=3", "WEFT_SIZE=8", "WEFT_LOCAL_RANK=3", "WEFT_LOCAL_SIZE=8", "PMI_RANK=3",

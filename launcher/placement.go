@@ -13,6 +13,7 @@ type placement struct {
 	cpus         [][]int // by rank; nil when ranks are not bound
 	handlers     [][]int // by rank: the processors of its completion handler; nil when ranks have none
 	coresPerRank int     // 0: ranks share cores, and must not spin
+	unbound      string  // why ranks are not bound by default; empty where they are, or where it goes without saying
 	ownCore      bool    // each rank is bound to a core, or a hardware thread, that no other rank of the job has
 	claims       []int   // the processors that the job wants for itself
 	notes        []string
@@ -20,6 +21,29 @@ type placement struct {
 
 func (p *placement) note(text string, args ...any) {
 	p.notes = append(p.notes, fmt.Sprintf(text, args...))
+}
+
+// boundTo tells the user what a rank is bound to.
+func (p *placement) boundTo(rank int) string {
+	switch {
+	case p.cpus != nil:
+		return "bound to " + processors(p.cpus[rank])
+	case p.unbound != "":
+		return fmt.Sprintf("not bound (%s)", p.unbound)
+	}
+	return "not bound"
+}
+
+// handledOn tells the user where a rank's completion handler runs.
+func (p *placement) handledOn(rank int) string {
+	if p.handlers == nil {
+		return "no completion handler"
+	}
+	return "completion handler on " + processors(p.handlers[rank])
+}
+
+func processors(cpus []int) string {
+	return fmt.Sprintf("processor%s %s", plural(len(cpus)), topology.FormatCPUList(cpus))
 }
 
 // placing is what a placement is made from. Cores go by their index in the machine's list.
@@ -138,7 +162,7 @@ func (in *placing) noteShared(p *placement) {
 		}
 	}
 	if slices.Sort(shared); len(shared) > 0 {
-		p.note("another weft job uses processor%s %s, too", plural(len(shared)), topology.FormatCPUList(shared))
+		p.note("another weft job uses %s, too", processors(shared))
 	}
 }
 
@@ -160,18 +184,26 @@ func (in *placing) settle(p *placement, usable int, rest, free []int) BindTo {
 	case BindDefault:
 		// Where the control group grants less time than there are cores, others run on these cores too, and it is the kernel
 		// that knows which of them is free.
-		if in.ranks > usable || usable < len(rest) || in.ranks > len(free) {
+		if in.ranks > usable || usable < len(rest) {
+			return BindNone
+		}
+		if in.ranks > len(free) {
+			p.unbound = otherJobs(rest, free)
 			return BindNone
 		}
 		return BindCore
 	case BindCore:
 		// More ranks than cores are bound to what is free; fewer are not pushed together on account of other jobs.
 		if len(free) == 0 || len(free) < in.ranks && in.ranks <= len(rest) {
-			p.note("other weft jobs use %d of %d cores: the ranks are not bound", len(rest)-len(free), len(rest))
+			p.note("%s: the ranks are not bound", otherJobs(rest, free))
 			return BindNone
 		}
 	}
 	return in.binding.To
+}
+
+func otherJobs(rest, free []int) string {
+	return fmt.Sprintf("other weft jobs use %d of %d cores", len(rest)-len(free), len(rest))
 }
 
 // homes gives each rank a core to be on, or near to.

@@ -39,7 +39,7 @@ func withQuota(m *topology.Machine, quota float64) *topology.Machine {
 	return m
 }
 
-func TestPlace(t *testing.T) {
+func TestPlace_C1_RanksAndHandlersGetCores(t *testing.T) {
 	threads := machineOf([][]int{{0, 8}, {1, 9}, {2}, {3}})
 	// Two nodes of four cores, whose numbers alternate as on many servers, and one socket.
 	nodes := machineOf(plain(8).Cores, []int{0, 1, 0, 1, 0, 1, 0, 1})
@@ -131,7 +131,7 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-func TestPlaceRefusesNonsense(t *testing.T) {
+func TestPlace_C1_NonsenseIsRefused(t *testing.T) {
 	for want, c := range map[string]struct {
 		binding Binding
 		cq      CQCores
@@ -175,7 +175,7 @@ func TestParseBindingAndCQCores(t *testing.T) {
 
 // Whatever the machine is and whatever is asked for: nothing outside of what the job may use; a core for a rank or a handler is
 // nobody else's, where there are enough; every rank has a handler or none has; and what is not the user's own word is no other job's.
-func TestPlacePropertyNothingIsGivenTwice(t *testing.T) {
+func TestPlace_C1_PropertyNothingIsGivenTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &topology.Machine{Quota: rapid.SampledFrom([]float64{0, 0, 0.5, 2, 5.5}).Draw(t, "quota")}
 		cpu := 0
@@ -272,6 +272,13 @@ func TestClaims(t *testing.T) {
 	require.Empty(t, b.hold([]int{1, 2, 3}))
 }
 
+func TestPlacementTellsWhyRanksAreNotBound(t *testing.T) {
+	p, err := place(placing{machine: plain(4), ranks: 3, taken: map[int]bool{0: true, 3: true}})
+	require.NoError(t, err)
+	require.Equal(t, "not bound (other weft jobs use 2 of 4 cores)", p.boundTo(0))
+	require.Equal(t, "no completion handler", p.handledOn(0))
+}
+
 // Two jobs whose claims meet place their ranks apart.
 func TestJobsAvoidEachOthersCores(t *testing.T) {
 	m, err := topology.Read()
@@ -289,6 +296,7 @@ func TestJobsAvoidEachOthersCores(t *testing.T) {
 	}
 	require.Equal(t, m.Cores[0], jobs[0].place.cpus[0])
 	require.Equal(t, m.Cores[1], jobs[1].place.cpus[0])
+	require.Equal(t, "bound to "+processors(m.Cores[1]), jobs[1].place.boundTo(0))
 	if len(m.Cores) == 2 {
 		require.Nil(t, jobs[2].place.cpus)
 		require.Equal(t, []string{"other weft jobs use 2 of 2 cores: the ranks are not bound"}, jobs[2].place.notes)

@@ -371,23 +371,9 @@ func (j *running) startOne(r *rank, base []string) error {
 		j.notice("rank %d has pid %d: %s", r.id, r.pid, strings.Join(append([]string{r.file}, r.app.Args...), " "))
 	}
 	if j.job.Report {
-		j.notice("rank %d: pid %d on %s, %s, %s", r.id, r.pid, j.host, boundTo(j.place.cpus, r.id), handledOn(j.place.handlers, r.id))
+		j.notice("rank %d: pid %d on %s, %s, %s", r.id, r.pid, j.host, j.place.boundTo(r.id), j.place.handledOn(r.id))
 	}
 	return nil
-}
-
-func boundTo(cpus [][]int, rank int) string {
-	if cpus == nil {
-		return "not bound"
-	}
-	return fmt.Sprintf("bound to processor%s %s", plural(len(cpus[rank])), topology.FormatCPUList(cpus[rank]))
-}
-
-func handledOn(handlers [][]int, rank int) string {
-	if handlers == nil {
-		return "no completion handler"
-	}
-	return fmt.Sprintf("completion handler on processor%s %s", plural(len(handlers[rank])), topology.FormatCPUList(handlers[rank]))
 }
 
 // startError tells why the kernel would not execute a program that seemed fit.

@@ -25,7 +25,13 @@ A relative name counts from the current folder, whatever --wdir says. Several pr
 
 The exit status is that of the first rank to fail, or 128+n if signal n ended it, and 0 if none failed; 124 after --timeout;
 127 when the program is not found, 126 when it cannot be executed, 1 when it does not build; 2 when the command line makes no
-sense. The first failure ends the job, and one line on standard error says which rank failed, and how.`
+sense. The first failure ends the job, and one line on standard error says which rank failed, and how.
+
+Processors are those that the affinity mask and the control group allow. --bind-to core gives each rank a core with all its
+hardware threads, and none that another weft run on this machine has given to its ranks; numa and socket spread the ranks over the
+machine; a list such as 0-3,8 is dealt out, a processor to each rank in turn. --cq-cores auto gives each rank a core besides, which
+makes progress while the rank computes, where there are twice as many cores as ranks; a list names one for each rank. They do
+nothing else: no rank runs there.`
 
 // newRun is the command that starts a job.
 func newRun() *cobra.Command {
@@ -149,11 +155,9 @@ type jobOptions struct {
 }
 
 func (o *jobOptions) define(flags *pflag.FlagSet) {
-	flags.StringVar(&o.bind, "bind-to", "", "`none|core|numa|socket|CPULIST`: keep each rank on a core, NUMA node or socket, or on one processor of the list each in turn; "+
-		"core if there are enough")
-	flags.StringVar(&o.cq, "cq-cores", "none", "`none|auto|CPULIST`: cores that serve completion queues, one for each rank and for nothing else; auto takes "+
-		"those that are left over once every rank has one, or none if they do not suffice")
-	flags.BoolVar(&o.report, "report-bindings", false, "tell each rank's process id, the processors it is bound to, and its completion handler's")
+	flags.StringVar(&o.bind, "bind-to", "", "`none|core|numa|socket|CPULIST`: what each rank is kept on; core if there are enough")
+	flags.StringVar(&o.cq, "cq-cores", "none", "`none|auto|CPULIST`: cores that serve completion queues, one for each rank")
+	flags.BoolVar(&o.report, "report-bindings", false, "tell where each rank is: process id, processors, and its completion handler's")
 	flags.StringVar(&o.fabric, "fabric", "", "`auto|tcp`: what carries the messages")
 	flags.StringVar(&o.phases, "phases", "", "`LIST` of slot sizes in bytes that a channel starts with and can grow to, such as 640,16448,65600")
 	flags.BoolVar(&o.stats, "stats", false, "have each rank tell the counters of its channels at the end")

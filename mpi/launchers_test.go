@@ -81,3 +81,26 @@ func TestForeignLauncher(t *testing.T) {
 		require.NotContains(t, string(out), "sum", variable)
 	}
 }
+
+// Open MPI's launcher offers PMIx only: several ranks are refused, with what to do, and one is a world of one.
+func TestUnderOpenMPI(t *testing.T) {
+	mpirun, err := exec.LookPath("mpirun.openmpi")
+	if err != nil {
+		t.Skip("mpirun.openmpi is not installed (Debian: openmpi-bin)")
+	}
+	run := func(n string) (string, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		c := exec.CommandContext(ctx, mpirun, "--allow-run-as-root", "--oversubscribe", "-n", n, os.Args[0])
+		c.Env = append(os.Environ(), bodyVariable+"="+sumBody, "GORACE=atexit_sleep_ms=0")
+		out, err := c.CombinedOutput()
+		return string(out), err
+	}
+	out, err := run("2")
+	require.Error(t, err)
+	require.Contains(t, out, "which weft does not speak: start it with `weft run`")
+	require.NotContains(t, out, "sum")
+	out, err = run("1")
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, out, "rank 0 of 1: sum 0\n")
+}

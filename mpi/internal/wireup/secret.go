@@ -34,20 +34,35 @@ type keyValues interface {
 	OnThisMachine() bool
 }
 
-// learnSecret gets the job's secret: from the pipe of weft's own launcher; or from the user's file; or made by rank 0 and passed on
-// by the launcher.
-func learnSecret(ctx context.Context, kv keyValues) (secret [secretSize]byte, err error) {
+// A given secret is one that this process has got without the other ranks' doing.
+type given struct {
+	from   source
+	secret [secretSize]byte
+}
+
+// source is where a secret comes from.
+type source uint8
+
+const (
+	fromRank0 source = iota // nothing is given: rank 0 makes one, and the launcher passes it on
+	fromPipe                // of weft's own launcher, which gives all ranks the same
+	fromFile                // the user's, who has to give all ranks the same
+)
+
+// givenSecret is to be called before the launcher is spoken to: some launchers kill all ranks when one has said anything and then goes,
+// and with them the one that is about to say why.
+func givenSecret() (g given, err error) {
 	if fd, ok := os.LookupEnv(secretFD); ok {
 		os.Unsetenv(secretFD)
-		return readPipe(fd)
-	}
-	file := setting.SecretFile.String()
-	if file != "" {
-		if secret, err = readFile(file); err != nil {
-			return secret, fmt.Errorf("%s=%s: %w", setting.SecretFile.Name, file, err)
+		g.from = fromPipe
+		g.secret, err = readPipe(fd)
+	} else if file := setting.SecretFile.String(); file != "" {
+		g.from = fromFile
+		if g.secret, err = readFile(file); err != nil {
+			err = fmt.Errorf("%s=%s: %w", setting.SecretFile.Name, file, err)
 		}
 	}
-	return agree(ctx, kv, secret, file != "")
+	return g, err
 }
 
 // secretKey is where rank 0 tells the secret that it has made, in hexadecimal, or the mark of that in its file.
@@ -57,16 +72,20 @@ const fileMark = "file-"
 
 // agree has all ranks of a job use one secret. A rank that has it from a file sees that rank 0 has the same; nothing of it passes
 // through the launcher then, but for a mark that does not tell it.
-func agree(ctx context.Context, kv keyValues, secret [secretSize]byte, fromFile bool) ([secretSize]byte, error) {
+func agree(ctx context.Context, kv keyValues, g given) ([secretSize]byte, error) {
+	secret, isGiven := g.secret, g.from == fromFile
+	if g.from == fromPipe {
+		return secret, nil
+	}
 	// What the launcher passes on between hosts is as safe as the launcher makes it. What it says over a network is not.
-	if !fromFile && !kv.OnThisMachine() {
+	if !isGiven && !kv.OnThisMachine() {
 		return secret, fmt.Errorf("the launcher is reached over the network (PMI_PORT), where others could read the job's secret: "+
 			"have it in a file on every host that only you can read (head -c 32 /dev/urandom > FILE; chmod 600 FILE) and set %s=FILE, "+
 			"or use a launcher that hands its ranks a descriptor (PMI_FD)", setting.SecretFile.Name)
 	}
 	if kv.Rank() == 0 {
 		value := fileMark + mark(secret)
-		if !fromFile {
+		if !isGiven {
 			rand.Read(secret[:])
 			value = hex.EncodeToString(secret[:])
 		}
@@ -86,13 +105,13 @@ func agree(ctx context.Context, kv keyValues, secret [secretSize]byte, fromFile 
 	}
 	theirs, isFile := strings.CutPrefix(value, fileMark)
 	switch {
-	case isFile && !fromFile:
+	case isFile && !isGiven:
 		return secret, fmt.Errorf("rank 0 has the job's secret from a file, and here %[1]s is not set: set %[1]s for all ranks", setting.SecretFile.Name)
-	case fromFile && !isFile:
+	case isGiven && !isFile:
 		return secret, fmt.Errorf("the job's secret is in a file here, and %[1]s is not set for rank 0: set %[1]s for all ranks", setting.SecretFile.Name)
-	case fromFile && theirs != mark(secret):
+	case isGiven && theirs != mark(secret):
 		return secret, fmt.Errorf("%s=%s: rank 0 has another secret in its file: copy one file to all hosts", setting.SecretFile.Name, setting.SecretFile)
-	case fromFile:
+	case isGiven:
 		return secret, nil
 	}
 	b, err := hex.DecodeString(theirs)

@@ -51,6 +51,15 @@ func (m member) Get(_ context.Context, key string) (string, error) {
 // Barrier has nothing to wait for: the tests have rank 0 come first.
 func (m member) Barrier(context.Context) error { return nil }
 
+// learnSecret is what Join does about the secret.
+func learnSecret(ctx context.Context, kv keyValues) ([secretSize]byte, error) {
+	g, err := givenSecret()
+	if err != nil {
+		return g.secret, err
+	}
+	return agree(ctx, kv, g)
+}
+
 // learn has the ranks learn the secret, each with its own WEFT_SECRET_FILE, in order.
 func learn(t *testing.T, s *space, files ...string) (secrets [][secretSize]byte, errs []error) {
 	t.Helper()

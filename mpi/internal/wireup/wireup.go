@@ -40,11 +40,15 @@ func Join(ctx context.Context) (*Job, error) {
 		_, err := rand.Read(j.Identity.Secret[:])
 		return j, err
 	}
-	if err := client.Init(ctx); err != nil {
+	secret, err := givenSecret()
+	if err == nil {
+		err = client.Init(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
 	j.Identity = transport.Identity{Job: client.KVSName(), Rank: uint32(client.Rank()), Size: uint32(client.Size())}
-	if j.Identity.Secret, err = learnSecret(ctx, client); err != nil {
+	if j.Identity.Secret, err = agree(ctx, client, secret); err != nil {
 		return nil, errors.Join(err, j.Leave())
 	}
 	return j, nil

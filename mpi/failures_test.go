@@ -361,7 +361,7 @@ var computing = body("computing", func(_ context.Context, world *mpi.Comm) error
 func TestComputingRankIsNotLost(t *testing.T) {
 	t.Parallel()
 	r := launch(t, 2, computing, "WEFT_PEER_TIMEOUT=1s", "GOMAXPROCS=1")
-	require.NoError(t, r.failure, "standard error:\n%s", r.err)
+	require.NoError(t, r.Failure, "standard error:\n%s", r.Err)
 }
 
 // finalizing: rank 0 has come to the end while rank 1 has not. What rank 1 sent before, rank 0 has taken, and never received.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/launcher/launchertest"
 	"github.com/weft-mpi/weft/launcher/pmi"
 )
 
@@ -59,8 +61,8 @@ func begin(t *testing.T, n int, name string, env ...string) *processes {
 		conns[rank], err = net.FileConn(ours)
 		require.NoError(t, err)
 		p := &process{cmd: exec.Command(self), lines: make(chan string, 1024)}
-		p.cmd.Env = append(os.Environ(), append([]string{"PMI_FD=3", "PMI_RANK=" + strconv.Itoa(rank), "PMI_SIZE=" + strconv.Itoa(n),
-			"WEFT_CORES_PER_RANK=0", bodyVariable + "=" + name, "GORACE=atexit_sleep_ms=0"}, env...)...)
+		p.cmd.Env = slices.Concat(os.Environ(), launchertest.Environ(name), []string{"PMI_FD=3", "PMI_RANK=" + strconv.Itoa(rank),
+			"PMI_SIZE=" + strconv.Itoa(n), "WEFT_CORES_PER_RANK=0"}, env)
 		p.cmd.ExtraFiles = []*os.File{theirs}
 		p.cmd.Stderr = p
 		p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

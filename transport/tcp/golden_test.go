@@ -55,8 +55,10 @@ func TestGolden_Startup(t *testing.T) {
 	}
 	note("initiator", p.appendHello(nil))
 	note("responder", p.appendChallenge(nil, &testSecret))
-	note("initiator", p.appendRequest(nil, &testSecret, maxReads, []byte("of the initiator")))
-	note("responder", appendAccept(nil, maxReads, []byte("of the responder")))
+	note("initiator", p.appendRequest(nil, &testSecret, testParameters, []byte("of the initiator")))
+	answer := testParameters
+	answer.checksum = true
+	note("responder", p.appendAccept(nil, &testSecret, answer, []byte("of the responder")))
 	tr.WriteString("\n# In the place of any of the last three\n")
 	note("either", appendReject(nil, rejectOther, "the text says why"))
 	tr.golden(t, "startup.txt")

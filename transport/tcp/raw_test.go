@@ -176,7 +176,9 @@ func (r *raw) hearChallenge() {
 	require.NoError(r.t, r.takeChallenge(body, &testSecret))
 }
 
-func (r *raw) request() []byte { return r.appendRequest(nil, &testSecret, maxReads, []byte("raw")) }
+func (r *raw) request() []byte {
+	return r.appendRequest(nil, &testSecret, testParameters, []byte("raw"))
+}
 
 // connect brings a connection to RDMA mode.
 func (r *raw) connect() {
@@ -186,9 +188,9 @@ func (r *raw) connect() {
 	r.say(r.request())
 	body, err := expect(r.stream, typeAccept)
 	require.NoError(r.t, err)
-	reads, private, err := parseAccept(body)
+	theirs, private, err := r.takeAccept(body, &testSecret)
 	require.NoError(r.t, err)
-	require.Equal(r.t, maxReads, reads)
+	require.Equal(r.t, parameters{reads: maxReads, lanes: 1, recv: 8}, theirs)
 	require.Equal(r.t, "mine", string(private))
 }
 

@@ -42,6 +42,8 @@ const narrowSocket = 64 << 10
 // narrowDevice is a device with sockets so small that nearly every write is taken in part.
 type narrowDevice struct{ *Device }
 
+func (d narrowDevice) inner() *Device { return d.Device }
+
 type narrowAcceptor struct{ transport.Acceptor }
 
 func (d narrowDevice) Listen(id transport.Identity, a transport.Acceptor) (transport.Endpoint, error) {
@@ -57,8 +59,8 @@ func (a narrowAcceptor) Connected(rank uint32, made transport.QP, private []byte
 
 // inside is the device as this package knows it.
 func inside(d transport.Device) *Device {
-	if n, ok := d.(narrowDevice); ok {
-		return n.Device
+	if w, ok := d.(interface{ inner() *Device }); ok {
+		return w.inner()
 	}
 	return d.(*Device)
 }

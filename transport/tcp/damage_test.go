@@ -3,7 +3,9 @@ package tcp
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -306,22 +308,165 @@ func TestDamage_WithoutFaults(t *testing.T) {
 	}
 }
 
-// Every bit of a session with checksums, flipped by itself: it is noticed, no byte of it is delivered, and both sides end.
+// lengths are how many bytes each direction of a scene has.
+func (st *stage) lengths(tb testing.TB) (n [2]int) {
+	for i, w := range st.play(tb, faults{}, faults{}) {
+		n[i] = int(w.passed.Load())
+	}
+	st.leave(tb)
+	return n
+}
+
+// noticed flips a bit of one direction. Its receiver finds it by a checksum, nothing of it is delivered, and both sides end. It tells
+// whether the sender has heard why.
+func (st *stage) noticed(t *testing.T, direction, bit int) (told bool) {
+	var f [2]faults
+	f[direction].flip = bit + 1
+	wires := st.play(t, f[0], f[1])
+	defer st.leave(t)
+	require.Equal(t, int64(1), wires[direction].struck.Load(), "bit %d of direction %d was not flipped", bit, direction)
+	require.NoError(t, st.errs(), "bit %d of direction %d", bit, direction)
+	st.ended(t)
+	receiver, sender := st.ends[1-direction].qp, st.ends[direction].qp
+	require.ErrorIs(t, receiver.Err(), transport.ErrProtocol)
+	require.ErrorContains(t, receiver.Err(), "bytes were changed on the way", "bit %d of direction %d", bit, direction)
+	return strings.Contains(fmt.Sprint(sender.Err()), terminateChecksum.String())
+}
+
+// Every bit of a session with checksums, flipped by itself.
 func TestDamage_EveryBitOfASessionIsNoticed(t *testing.T) {
+	step := 1
+	if raceDetector {
+		step = 11
+	}
 	st := newStage(t, smallScene, true)
-	sound := st.play(t, faults{}, faults{})
-	st.leave(t)
-	for direction := range sound {
-		for bit := range int(sound[direction].passed.Load()) * 8 {
-			var f [2]faults
-			f[direction].flip = bit + 1
-			wires := st.play(t, f[0], f[1])
-			require.Equal(t, int64(1), wires[direction].struck.Load(), "bit %d was not flipped", bit)
-			require.NoError(t, st.errs(), "bit %d of direction %d", bit, direction)
-			st.ended(t)
-			// It is the receiver of the bit that finds it, by a checksum.
-			require.ErrorContains(t, st.ends[1-direction].qp.Err(), "bytes were changed on the way", "bit %d of direction %d", bit, direction)
-			st.leave(t)
+	told, all := 0, 0
+	for direction, n := range st.lengths(t) {
+		for bit := 0; bit < n*8; bit += step {
+			all++
+			if st.noticed(t, direction, bit) {
+				told++
+			}
 		}
 	}
+	// Who has sent and received Close is through; and a responder that has not got Ready says nothing.
+	require.Greater(t, told, all*8/10, "of %d senders", all)
+}
+
+// Of frames that are gathered, read to their place, and come in many pieces: a bit of every byte near the ends of frames, and others.
+func TestDamage_LargeFrames(t *testing.T) {
+	st := newStage(t, largeScene, true)
+	random := rand.New(rand.NewPCG(1, 2))
+	for direction, n := range st.lengths(t) {
+		var bits []int
+		for _, f := range st.frames(t, direction) {
+			for at := f.begins; at < f.begins+headerSize+sumSize+tailSize; at += 9 {
+				bits = append(bits, at*8+random.IntN(8))
+			}
+			for at := f.ends - tailSize - sumSize; at < f.ends; at += 3 {
+				bits = append(bits, at*8+random.IntN(8))
+			}
+		}
+		for range 30 {
+			bits = append(bits, random.IntN(n*8))
+		}
+		for i, bit := range bits {
+			if bit < n*8 && (!raceDetector || i%8 == 0) {
+				st.noticed(t, direction, bit)
+			}
+		}
+	}
+}
+
+// extent is where a frame stands in the stream.
+type extent struct{ begins, ends int }
+
+// frames finds the frames of a direction.
+func (st *stage) frames(t *testing.T, direction int) (list []extent) {
+	var f [2]faults
+	f[direction].keep = true
+	wires := st.play(t, f[0], f[1])
+	st.leave(t)
+	for b, at := wires[direction].kept, 0; at < len(b); {
+		h, err := parseHeader(b[at:])
+		require.NoError(t, err)
+		size := len(appendFrame(nil, h, make([]byte, h.length), true))
+		list = append(list, extent{at, at + size})
+		at += size
+	}
+	return list
+}
+
+// A connection that is cut behind any byte of a session: what is posted completes once, both sides end, what was delivered is right.
+func TestDamage_CutBehindEveryByte(t *testing.T) {
+	for _, checked := range []bool{false, true} {
+		st := newStage(t, smallScene, checked)
+		for direction, n := range st.lengths(t) {
+			for at := range n {
+				var f [2]faults
+				f[direction].cut = at + 1
+				wires := st.play(t, f[0], f[1])
+				require.Equal(t, int64(1), wires[direction].struck.Load(), "not cut at %d", at)
+				require.Equal(t, int64(at), wires[direction].passed.Load())
+				require.NoError(t, st.errs(), "cut at byte %d of direction %d", at, direction)
+				st.ended(t)
+				st.leave(t)
+			}
+		}
+	}
+}
+
+// Without checksums a bit of a payload gets through: so the tests above would notice if there were none.
+func TestDamage_WithoutChecksumItGetsThrough(t *testing.T) {
+	for want, of := range map[string]struct {
+		op op
+		k  int // of the frames of that kind
+	}{
+		"the end of Write 0 is there, and its bytes are wrong": {opWrite, 0},
+		"Send 1 was delivered with wrong bytes":                {opSend, 0},
+		"Read 3 is complete with wrong bytes":                  {opReadWrite, 0},
+	} {
+		st := newStage(t, smallScene, false)
+		wires := st.play(t, faults{keep: true}, faults{})
+		st.leave(t)
+		b, seen := wires[0].kept, 0
+		for at := 0; ; {
+			h, err := parseHeader(b[at:])
+			require.NoError(t, err)
+			if h.op == of.op {
+				if seen++; seen > of.k {
+					wires = st.play(t, faults{flip: (at+headerSize+1)*8 + 1}, faults{})
+					break
+				}
+			}
+			at += headerSize + h.length
+		}
+		require.Equal(t, int64(1), wires[0].struck.Load())
+		require.ErrorContains(t, st.errs(), want)
+		require.Equal(t, transport.StateClosed, st.ends[1].qp.State(), "%v", st.ends[1].qp.Err())
+		st.leave(t)
+	}
+}
+
+// Whatever is done to the bytes of a session, by one that knows no checksum: nothing wrong is delivered.
+func FuzzDamage(f *testing.F) {
+	st := newStage(f, smallScene, true)
+	n := st.lengths(f)
+	f.Add(uint16(0), uint8(1), uint16(40), uint8(0xff), false)
+	f.Add(uint16(28), uint8(0x80), uint16(52), uint8(0x80), true)
+	f.Add(uint16(600), uint8(7), uint16(601), uint8(7), true)
+	f.Fuzz(func(t *testing.T, first uint16, a uint8, second uint16, b uint8, answer bool) {
+		direction := 0
+		if answer {
+			direction = 1
+		}
+		masks := map[int]byte{}
+		masks[int(first)%n[direction]] ^= a
+		masks[int(second)%n[direction]] ^= b
+		var done [2]faults
+		done[direction].masks = masks
+		st.play(t, done[0], done[1])
+		defer st.leave(t)
+		require.NoError(t, st.errs())
+	})
 }

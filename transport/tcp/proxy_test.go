@@ -20,6 +20,8 @@ type faults struct {
 	cut   int           // the connection is cut when so many bytes are through, plus 1
 	chop  int           // the bytes come in pieces of so many at most
 	delay time.Duration // before each piece
+	masks map[int]byte  // bytes of the stream that are changed
+	keep  bool          // what comes out is kept
 }
 
 // wire is one direction of a connection, with its faults and what they have done.
@@ -28,6 +30,7 @@ type wire struct {
 	passed atomic.Int64 // bytes that went in
 	struck atomic.Int64 // flips and cuts
 	pieces atomic.Int64
+	kept   []byte
 }
 
 // pass puts the next bytes on the wire: what comes out, and whether it is cut behind that.
@@ -41,6 +44,15 @@ func (w *wire) pass(b []byte) (out []byte, cut bool) {
 	if at := w.flip - 1 - began*8; w.flip > 0 && at >= 0 && at < len(b)*8 {
 		b[at/8] ^= 1 << (at % 8)
 		w.struck.Inc()
+	}
+	for at, mask := range w.masks {
+		if at -= began; at >= 0 && at < len(b) && mask != 0 {
+			b[at] ^= mask
+			w.struck.Inc()
+		}
+	}
+	if w.keep {
+		w.kept = append(w.kept, b...)
 	}
 	return b, cut
 }

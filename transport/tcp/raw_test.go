@@ -101,18 +101,26 @@ func (h *host) nextMade() made {
 	case <-late:
 		h.t.Fatal("no connection came")
 	}
+	h.reaches(m.rank, crossingConnected)
+	return m
+}
+
+// reaches waits until the endpoint's state for a peer is as wanted.
+func (h *host) reaches(rank uint32, want crossingState) {
+	h.t.Helper()
+	late := time.After(patience)
 	for e := h.dev.end; ; {
 		e.mu.Lock()
-		a := e.peer(m.rank)
+		a := e.peer(rank)
 		state, changed := a.crossing.state, a.changed
 		e.mu.Unlock()
-		if state == crossingConnected {
-			return m
+		if state == want {
+			return
 		}
 		select {
 		case <-changed:
 		case <-late:
-			h.t.Fatal("the connection does not stand")
+			h.t.Fatalf("the connection with rank %d is in state %d, and %d was expected", rank, state, want)
 		}
 	}
 }

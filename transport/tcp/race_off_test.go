@@ -1,0 +1,6 @@
+//go:build !race
+
+package tcp
+
+// raceDetector says whether tests run several times slower.
+const raceDetector = false

@@ -23,6 +23,11 @@ func (s *session) heard(tb testing.TB) (list []frame) {
 		require.NoError(tb, err)
 		all = append(all, b[:n]...)
 	}
+	return s.framesOf(tb, all)
+}
+
+// framesOf takes apart what the queue pair has sent.
+func (s *session) framesOf(tb testing.TB, all []byte) (list []frame) {
 	for len(all) > 0 {
 		h, err := parseHeader(all)
 		require.NoError(tb, err)

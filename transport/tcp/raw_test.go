@@ -33,7 +33,7 @@ type made struct {
 
 // host is a real device, rank 0 of 4 unless a test wants another, with everything that a rank has. Its peers are bytes on sockets.
 type host struct {
-	t       *testing.T
+	t       testing.TB
 	dev     *Device
 	pd      transport.PD
 	cq      transport.CQ
@@ -49,9 +49,9 @@ var hostIdentity = transport.Identity{Job: "job", Rank: 0, Size: 4, Secret: test
 
 const recvSize = 64
 
-func newHost(t *testing.T, o Options) *host { return newHostOfRank(t, o, 0) }
+func newHost(t testing.TB, o Options) *host { return newHostOfRank(t, o, 0) }
 
-func newHostOfRank(t *testing.T, o Options, rank uint32) *host {
+func newHostOfRank(t testing.TB, o Options, rank uint32) *host {
 	d, err := New(o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
@@ -147,12 +147,12 @@ func (h *host) until(what string, holds func() bool) {
 
 // raw is a peer made of bytes: a test that speaks the protocol as well or as badly as it likes.
 type raw struct {
-	t *testing.T
+	t testing.TB
 	*stream
 	parties
 }
 
-func newRaw(t *testing.T, conn net.Conn, p parties) *raw {
+func newRaw(t testing.TB, conn net.Conn, p parties) *raw {
 	t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(patience))
 	return &raw{t: t, stream: &stream{Conn: conn}, parties: p}

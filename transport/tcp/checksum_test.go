@@ -97,6 +97,26 @@ func TestChecksum_RegionGivenUpBeforeTheChecksum(t *testing.T) {
 	require.Equal(t, make([]byte, tailSize), mem[64-tailSize:])
 }
 
+// The memory that a peer writes may be written by others at the same time, and that is no damage of what has come: so the checksum is never
+// taken of what stands there. What only this frame may write is read straight to its place.
+func TestChecksum_IsNotOfMemoryThatOthersWrite(t *testing.T) {
+	for _, checked := range []bool{false, true} {
+		s := newSessionDevice(t)
+		s.agreed.checksum = checked
+		mem, err := s.pd.Alloc(framePayload, transport.RemoteWrite)
+		require.NoError(t, err)
+		for _, h := range []header{{op: opWrite, a: uint64(mem.Key())}, {op: opSend}} {
+			s.begin(t, false)
+			require.NoError(t, s.qp.PostRecv(&transport.RecvWR{Local: []transport.SGE{{MR: mem, Length: framePayload}}}))
+			s.says(t, appendFrame(nil, header{op: opReady}, nil, checked))
+			whole := appendFrame(nil, h, make([]byte, framePayload), checked)
+			s.says(t, whole[:1000])
+			require.Equal(t, checked && h.op == opWrite, s.qp.direct() == nil, "%v", h.op)
+			s.end(t)
+		}
+	}
+}
+
 // The memory that a peer reads may change at any time: what goes out always has the checksum of itself.
 func TestChecksum_MemoryThatIsReadMayChange(t *testing.T) {
 	s := newCheckedSession(t)
@@ -144,6 +164,51 @@ func (s *session) slowly(tb testing.TB, n int, between func(i int)) (list []fram
 		s.poll()
 	}
 	return s.framesOf(tb, all), pieces
+}
+
+// The rest of a frame is the rest of its bytes, in their order, wherever the socket stopped, and wherever it stops again.
+func TestChecksum_RestOfAFrame(t *testing.T) {
+	parts := [][]byte{pattern(1, 1, 5), pattern(1, 2, 3)}
+	var o outbox
+	o.reset(true)
+	var ends []int
+	for _, gathered := range []bool{false, true} {
+		h := header{length: 8, op: opSend}
+		if gathered {
+			o.begin(h, 0)
+			o.direct(parts[0])
+			o.direct(parts[1])
+		} else {
+			b := o.begin(h, 8)
+			copy(b[copy(b, parts[0]):], parts[1])
+		}
+		o.sum()
+		ends = append(ends, o.bytes)
+	}
+	o.seal()
+	bytesOf := func(o *outbox) (b []byte) {
+		for _, v := range o.vec[:o.n] {
+			b = append(b, vecBytes(v)...)
+		}
+		return b
+	}
+	all := bytesOf(&o)
+	payload := slices.Concat(parts...)
+	frame := appendFrame(nil, header{op: opSend}, payload, true)
+	require.Equal(t, slices.Concat(frame, frame), all)
+	for i, end := range ends {
+		for from := end - len(frame); from < end; from++ {
+			for again := range end - from + 1 {
+				var c carry
+				c.keep(&o, from, end)
+				c.drop(again)
+				require.Equal(t, from+again == end, c.empty())
+				var rest outbox
+				c.gather(&rest)
+				require.Equal(t, string(all[from+again:end]), string(bytesOf(&rest)), "frame %d from %d, again from %d", i, from, again)
+			}
+		}
+	}
 }
 
 // Whatever is sent, and however little of it the socket takes at a time, what goes out are whole frames with their checksums, and

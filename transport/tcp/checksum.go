@@ -67,7 +67,7 @@ func (o *outbox) sum() {
 		sum = crc32.Update(sum, castagnoli, vecBytes(v))
 	}
 	if len(copied) > 0 || len(gathered) > 0 {
-		putSum(o.head(sumSize), sum)
+		putSum(o.room(sumSize), sum)
 	}
 }
 

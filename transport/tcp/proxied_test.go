@@ -167,7 +167,7 @@ func TestProxy_FlippedBitsAreNoticed(t *testing.T) {
 	lengths, startup := p.lengths(), startupLengths()
 	random := rand.New(rand.NewPCG(3, 4))
 	rounds := 400
-	if raceDetector {
+	if raced {
 		rounds = 60
 	}
 	stopped := 0
@@ -202,7 +202,7 @@ func TestProxy_FlippedBitsAreNoticed(t *testing.T) {
 func TestProxy_CutConnections(t *testing.T) {
 	p := newProxied(t, smallScene, ChecksumAlways)
 	step := 7
-	if raceDetector {
+	if raced {
 		step = 71
 	}
 	startup := startupLengths()

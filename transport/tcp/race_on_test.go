@@ -2,5 +2,4 @@
 
 package tcp
 
-// raceDetector says whether tests run several times slower.
-const raceDetector = true
+const raced = true

@@ -78,13 +78,13 @@ func (o *outbox) full() bool {
 // begin puts a frame's header into the buffer, and gives room behind it for n bytes of payload.
 func (o *outbox) begin(h header, n int) []byte {
 	o.begun, o.pieces = o.used, o.n
-	b := o.head(o.header + n)
+	b := o.room(o.header + n)
 	h.put(b)
 	return b[o.header:]
 }
 
-// head gives n bytes of the buffer to be filled.
-func (o *outbox) head(n int) []byte {
+// room gives n bytes of the buffer to be filled.
+func (o *outbox) room(n int) []byte {
 	b := o.buf[o.used : o.used+n]
 	o.used += n
 	o.bytes += n
@@ -131,9 +131,6 @@ func (q *qp) transmit() {
 		carried := o.bytes
 		before := q.at
 		for !o.full() && q.frame(o) {
-			if q.checked {
-				o.sum()
-			}
 			o.marks[o.m-1].end, o.marks[o.m-1].behind = o.bytes, q.at
 		}
 		if q.fd < 0 {
@@ -333,16 +330,15 @@ func (q *qp) frame(o *outbox) bool {
 		return false
 	}
 	c := &q.at
-	if !c.greeted {
+	made := false
+	switch {
+	case !c.greeted:
 		o.begin(header{op: opReady, flags: flagLast}, 0)
 		c.greeted = true
-		o.m++
-		return true
-	}
-	made := false
-	if c.turn { // either may end the QP
+		made = true
+	case c.turn: // either may end the QP
 		made = q.answerFrame(o) || q.fd >= 0 && q.requestFrame(o)
-	} else {
+	default:
 		made = q.requestFrame(o) || q.fd >= 0 && q.answerFrame(o)
 	}
 	if !made && q.fd >= 0 && q.closing == closeDue && !c.ended && q.sq.len() == 0 && c.answer == q.answers.tail && o.bytes == 0 {
@@ -352,6 +348,9 @@ func (q *qp) frame(o *outbox) bool {
 	}
 	if made {
 		o.m++
+		if q.checked {
+			o.sum()
+		}
 	}
 	return made
 }

@@ -49,7 +49,6 @@ type actor struct {
 	scene scene
 	who   int
 	pd    transport.PD
-	cq    transport.CQ
 	qp    transport.QP
 	wcs   []transport.WC
 

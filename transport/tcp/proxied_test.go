@@ -32,7 +32,7 @@ func newProxied(t *testing.T, s scene, c Checksum) *proxied {
 		p.actors[i] = newActor(t, s, i, p.hosts[i].pd)
 	}
 	var err error
-	p.proxy, err = newProxy(p.hosts[0].ep.Addr())
+	p.proxy, err = newProxy(p.hosts[0].ep.Addr(), faults{})
 	require.NoError(t, err)
 	t.Cleanup(p.proxy.close)
 	return p
@@ -274,10 +274,9 @@ func (d *proxiedDevice) Listen(id transport.Identity, a transport.Acceptor) (tra
 	if err != nil {
 		return nil, err
 	}
-	if d.proxy, err = newProxy(ep.Addr()); err != nil {
+	if d.proxy, err = newProxy(ep.Addr(), faults{chop: 1357}); err != nil {
 		return nil, err
 	}
-	d.proxy.every = faults{chop: 1357}
 	return proxiedEndpoint{ep, d.proxy}, nil
 }
 

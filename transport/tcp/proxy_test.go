@@ -66,7 +66,7 @@ func (w *wire) piece(n int) int {
 	return n
 }
 
-// proxy is a TCP proxy in front of an endpoint. The first connection through it has the faults that it is given; all others have none.
+// proxy is a TCP proxy in front of an endpoint. The next connection through it has the faults that it is armed with.
 type proxy struct {
 	listener net.Listener
 	target   string
@@ -78,13 +78,13 @@ type proxy struct {
 	open  []net.Conn
 }
 
-// newProxy listens in front of an address of the fabric.
-func newProxy(addr string) (*proxy, error) {
+// newProxy listens in front of an address of the fabric. Every connection that is not given others has these faults, both ways.
+func newProxy(addr string, every faults) (*proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	p := &proxy{listener: l, target: strings.TrimPrefix(addr, "tcp:")}
+	p := &proxy{listener: l, target: strings.TrimPrefix(addr, "tcp:"), every: every}
 	p.wg.Go(p.serve)
 	return p, nil
 }

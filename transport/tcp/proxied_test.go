@@ -199,7 +199,7 @@ func TestProxy_FlippedBitsAreNoticed(t *testing.T) {
 }
 
 // A connection that is cut, anywhere from its first byte on: both sides end, and what is posted completes once.
-func TestProxy_CutConnections(t *testing.T) {
+func TestProxy_C5_CutConnections(t *testing.T) {
 	p := newProxied(t, smallScene, ChecksumAlways)
 	step := 7
 	if raced {

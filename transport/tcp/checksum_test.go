@@ -309,3 +309,27 @@ func BenchmarkWrite(b *testing.B) {
 		}
 	}
 }
+
+// The checksums of a frame stand where the specification says, and are those that it names.
+func TestSpec_Checksums(t *testing.T) {
+	require.Equal(t, uint32(0xE3069283), crc32.Checksum([]byte("123456789"), castagnoli))
+	payload := []byte("the payload")
+	h := header{op: opSend, flags: flagLast, a: 7}
+	b := appendFrame(nil, h, payload, true)
+	h.length = len(payload)
+	parts := map[string][]byte{
+		"header": h.append(nil), "CRC32C of the header": le32(crc32.Checksum(h.append(nil), castagnoli)),
+		"payload": payload, "CRC32C of the payload": le32(crc32.Checksum(payload, castagnoli)),
+	}
+	for _, row := range specTable(t, "Checksums", "bytes") {
+		part := parts[row[1]]
+		if row[0] != "n" {
+			require.Len(t, part, int(number(t, row[0])), row[1])
+		}
+		require.NotEmpty(t, part, row[1])
+		require.Equal(t, part, b[:len(part)], row[1])
+		b = b[len(part):]
+	}
+	require.Empty(t, b)
+	require.Len(t, appendFrame(nil, header{op: opClose}, nil, true), headerSize+sumSize, "no checksum where there is no payload")
+}

@@ -366,7 +366,7 @@ func TestDamage_LargeFrames(t *testing.T) {
 				bits = append(bits, at*8+random.IntN(8))
 			}
 		}
-		for range 30 {
+		for range 15 {
 			bits = append(bits, random.IntN(n*8))
 		}
 		for i, bit := range bits {

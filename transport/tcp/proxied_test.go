@@ -274,7 +274,7 @@ func (d *proxiedDevice) Listen(id transport.Identity, a transport.Acceptor) (tra
 	if err != nil {
 		return nil, err
 	}
-	if d.proxy, err = newProxy(ep.Addr(), faults{chop: 1357}); err != nil {
+	if d.proxy, err = newProxy(ep.Addr(), faults{chop: 4099}); err != nil {
 		return nil, err
 	}
 	return proxiedEndpoint{ep, d.proxy}, nil

@@ -22,7 +22,7 @@ import (
 //
 // Each proof is a MAC with the job's secret over both nonces, both ranks, the lane and the job, and over what follows it in its message, so
 // that nobody can change the parameters on the way. Until the initiator's proof is there
-// the responder has spent one nonce and at most helloSize+requestHead bytes on it. Behind Accept the connection is in RDMA mode, and
+// the responder has spent one nonce and at most helloSize+bodyMost bytes on it. Behind Accept the connection is in RDMA mode, and
 // the initiator sends the first frame.
 
 // startupVersion is the version of start-up and of the frames behind it.

@@ -157,6 +157,10 @@ func newDevice(log *slog.Logger, wire *wireup.Job) (transport.Device, error) {
 		if err != nil {
 			return nil, err
 		}
+		checksum, err := checksum()
+		if err != nil {
+			return nil, err
+		}
 		silent, err := setting.PeerTimeout.Duration()
 		if err == nil && silent < tcp.MinPeerTimeout {
 			err = fmt.Errorf("%s=%s: %v is the least", setting.PeerTimeout.Name, setting.PeerTimeout, tcp.MinPeerTimeout)
@@ -164,9 +168,22 @@ func newDevice(log *slog.Logger, wire *wireup.Job) (transport.Device, error) {
 		if err != nil {
 			return nil, err
 		}
-		return tcp.New(tcp.Options{Host: host, LowPort: low, HighPort: high, PeerTimeout: silent, Log: log})
+		return tcp.New(tcp.Options{Host: host, LowPort: low, HighPort: high, Checksum: checksum, PeerTimeout: silent, Log: log})
 	default:
 		return nil, fmt.Errorf("%s=%q: no such fabric; there is tcp, and auto, which chooses", setting.Fabric.Name, f)
+	}
+}
+
+func checksum() (tcp.Checksum, error) {
+	switch c := setting.Checksum.String(); c {
+	case "auto":
+		return tcp.ChecksumAuto, nil
+	case "on":
+		return tcp.ChecksumAlways, nil
+	case "off":
+		return tcp.ChecksumNever, nil
+	default:
+		return 0, fmt.Errorf("%s=%q: auto, on or off is wanted", setting.Checksum.Name, c)
 	}
 }
 

@@ -51,9 +51,8 @@ func (q *qp) sayAlive() {
 	if q.quiet || !q.at.greeted || q.blocked || !q.carry.empty() {
 		return
 	}
-	var b [headerSize]byte
-	header{op: opAlive, flags: flagLast}.put(b[:])
-	n, err := sys.Write(q.fd, b[:])
+	b := appendFrame(make([]byte, 0, headerSize+sumSize), header{op: opAlive, flags: flagLast}, nil, q.checked)
+	n, err := sys.Write(q.fd, b)
 	switch {
 	case err != nil:
 		q.lastWords()

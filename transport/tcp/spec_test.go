@@ -155,9 +155,9 @@ func TestSpec_MessageTypes(t *testing.T) {
 
 func TestSpec_RejectCodes(t *testing.T) {
 	causes := map[string]error{"other": transport.ErrRefused, "version": transport.ErrVersion, "auth": transport.ErrAuth,
-		"rank": transport.ErrRefused, "crossing": errCrossing}
+		"rank": transport.ErrRefused, "crossing": errCrossing, "busy": errBusy}
 	codes := map[string]rejectCode{"other": rejectOther, "version": rejectVersion, "auth": rejectAuth, "rank": rejectRank,
-		"crossing": rejectCrossing}
+		"crossing": rejectCrossing, "busy": rejectBusy}
 	rows := specTable(t, "Reject", "code")
 	require.Len(t, rows, len(codes))
 	for _, row := range rows {
@@ -216,19 +216,21 @@ func TestSpec_Limits(t *testing.T) {
 	defer d.Close()
 	ms := func(d time.Duration) uint64 { return uint64(d.Milliseconds()) }
 	want := map[string]uint64{
-		"header of a frame":                                      headerSize,
-		"payload of a frame":                                     framePayload,
-		"payload of ReadRequest and Terminate":                   maxControl,
-		"segments of a list":                                     maxSegments,
-		"Reads outstanding, each way":                            maxReads,
-		"bytes of a message":                                     maxMessage,
-		"private data":                                           maxPrivate,
-		"text of a Reject or Terminate":                          maxText,
-		"unproven connections at once":                           maxStrangers,
-		"ms for an unproven peer to prove itself, by default":    ms(d.opts.StrangerTimeout),
-		"ms for the rest of start-up":                            ms(provenTimeout),
-		"ms that sent bytes may stay unacknowledged, by default": ms(d.opts.PeerTimeout),
-		"ms that a peer's crossing connection is waited for":     ms(crossingPause),
+		"header of a frame":                       headerSize,
+		"payload of a frame":                      framePayload,
+		"payload of ReadRequest and Terminate":    maxControl,
+		"segments of a list":                      maxSegments,
+		"Reads outstanding, each way":             maxReads,
+		"bytes of a message":                      maxMessage,
+		"private data":                            maxPrivate,
+		"text of a Reject or Terminate":           maxText,
+		"unproven connections at once":            maxStrangers,
+		"bytes that are read of an unproven peer": strangerBytes,
+		"ms that an unproven peer has before another may take its place": ms(strangerGrace),
+		"ms for an unproven peer to prove itself, by default":            ms(d.opts.StrangerTimeout),
+		"ms for the rest of start-up":                                    ms(provenTimeout),
+		"ms that sent bytes may stay unacknowledged, by default":         ms(d.opts.PeerTimeout),
+		"ms that a peer's crossing connection is waited for":             ms(crossingPause),
 	}
 	got := map[string]uint64{}
 	for _, row := range specTable(t, "Limits and times", "limit") {

@@ -211,7 +211,7 @@ var ruleAbiding = map[op]func(s *script) (header, []byte, bool){
 		case 1:
 			n = s.rand.IntN(4096)
 		}
-		off := s.rand.IntN(groundOpen - n + 1)
+		off := s.edge(groundOpen - n)
 		return header{flags: s.last(), a: uint64(s.open.Key()), b: uint64(off)}, s.bytes(n), true
 	},
 	opSend: func(s *script) (header, []byte, bool) {
@@ -222,7 +222,7 @@ var ruleAbiding = map[op]func(s *script) (header, []byte, bool){
 		if s.messages%4 == 3 {
 			room /= 2
 		}
-		n := s.rand.IntN(room - s.off + 1)
+		n := s.edge(room - s.off)
 		h := header{flags: s.last(), a: s.msn, b: uint64(s.off)}
 		if s.off += n; h.flags&flagLast != 0 {
 			s.msn, s.off, s.messages = s.msn+1, 0, s.messages+1
@@ -245,7 +245,7 @@ var ruleAbiding = map[op]func(s *script) (header, []byte, bool){
 		cut := s.rand.Uint64N(n + 1)
 		key := []transport.Key{s.source.Key(), s.open.Key()}[s.rand.IntN(2)]
 		b := make([]byte, 3*segmentSize)
-		putSegment(b, transport.Segment{Key: key, Offset: s.rand.Uint64N(4096 - n + 1), Length: n})
+		putSegment(b, transport.Segment{Key: key, Offset: uint64(s.edge(4096 - int(n))), Length: n})
 		putSegment(b[segmentSize:], transport.Segment{Key: 5, Offset: 1, Length: cut})
 		putSegment(b[2*segmentSize:], transport.Segment{Key: 6, Offset: 2, Length: n - cut})
 		return header{flags: flagLast, a: uint64(s.asked), b: 1<<32 | 2}, b, true
@@ -274,6 +274,14 @@ var ruleAbiding = map[op]func(s *script) (header, []byte, bool){
 		code := []terminate{terminateAccess, terminateNoRecv, terminateLocal, 0xffffff}[s.rand.IntN(4)]
 		return header{flags: flagLast, a: uint64(code), b: s.rand.Uint64N(3)}, s.bytes(s.rand.IntN(maxControl)), true
 	},
+}
+
+// edge is a number up to most, and often most itself: one more then breaks a rule.
+func (s *script) edge(most int) int {
+	if s.rand.IntN(6) == 0 {
+		return most
+	}
+	return s.rand.IntN(most + 1)
 }
 
 func (s *script) last() uint8 { return uint8(s.rand.IntN(2)) * flagLast }
@@ -310,11 +318,18 @@ func (s *script) breaks(b []byte, from int) []byte {
 		uint64(s.open.Key()), uint64(s.recvs.Key()), uint64(s.into.Key()), uint64(s.source.Key()), uint64(s.local.Key()), uint64(s.foreign.Key()),
 		uint64(s.renewed.Key()), uint64(s.stale), uint64(s.open.Key()) ^ 1<<s.rand.IntN(64), s.rand.Uint64()}
 	value := odd[s.rand.IntN(len(odd))]
-	switch s.rand.IntN(9) {
+	switch s.rand.IntN(10) {
+	case 9: // one byte more, and all of it comes
+		f = append(f, 0x5a)
+		binary.LittleEndian.PutUint32(f, uint32(len(f)-headerSize))
+		return append(b[:from], f...)
 	case 0:
 		f[s.rand.IntN(headerSize)] ^= 1 << s.rand.IntN(8)
 	case 1:
 		binary.LittleEndian.PutUint64(f[8:], value)
+		if s.rand.IntN(2) == 0 { // at the beginning of what it names, if it names a region
+			binary.LittleEndian.PutUint64(f[16:], 0)
+		}
 	case 2:
 		binary.LittleEndian.PutUint64(f[16:], value)
 	case 3:

@@ -316,7 +316,7 @@ func (s *script) breaks(b []byte, from int) []byte {
 	f := b[from:]
 	odd := []uint64{0, 1, 7, 8, 1 << 31, 1<<32 - 1, 1 << 32, 1<<63 - 1, 1 << 63, 1<<64 - 8, 1<<64 - 1, groundOpen, groundOpen - 1, maxMessage + 1,
 		uint64(s.open.Key()), uint64(s.recvs.Key()), uint64(s.into.Key()), uint64(s.source.Key()), uint64(s.local.Key()), uint64(s.foreign.Key()),
-		uint64(s.renewed.Key()), uint64(s.stale), uint64(s.open.Key()) ^ 1<<s.rand.IntN(64), s.rand.Uint64()}
+		uint64(s.stale), uint64(s.open.Key()) ^ 1<<s.rand.IntN(64), s.rand.Uint64()}
 	value := odd[s.rand.IntN(len(odd))]
 	switch s.rand.IntN(10) {
 	case 9: // one byte more, and all of it comes

@@ -215,7 +215,10 @@ func TestStranger_TenThousandDuringTraffic(t *testing.T) {
 		func(r *raw) { r.Write([]byte("\xfe\xfe\xfe\xfe\xfe\xfe\xfe\xfe\xfe")); io.Copy(io.Discard, r.Conn) },
 		func(r *raw) { r.Write(r.appendHello(nil)[:40]); io.Copy(io.Discard, r.Conn) },
 		func(r *raw) { io.Copy(io.Discard, r.Conn) },
-		func(r *raw) { r.Write([]byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")); io.Copy(io.Discard, r.Conn) },
+		func(r *raw) {
+			r.Write([]byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"))
+			io.Copy(io.Discard, r.Conn)
+		},
 		func(r *raw) { r.Write([]byte("GET / HTTP/1.1\r\nHost: weft\r\n\r\n")); io.Copy(io.Discard, r.Conn) },
 		func(r *raw) { r.Conn.(*net.TCPConn).SetLinger(0) },
 		func(r *raw) {

@@ -103,7 +103,7 @@ var limitChecks = []Check{
 		t.none(a, b)
 	}},
 	{"Limit/DeepestQueuesAndOneMore", func(t *trial) {
-		a, b := t.pair(shape{sendWR: 1 << 30, recvWR: 1 << 30, cqDepth: 1 << 18})
+		a, b := t.pair(shape{sendWR: 1 << 30, recvWR: 1 << 30, reads: 1 << 30, cqDepth: 1 << 18})
 		n := a.dev.Query().MaxQPDepth
 		m, dst := b.memory(8, all), a.memory(8, all)
 		for i := range uint64(n) {

@@ -45,7 +45,7 @@ func (e *Engine) TestAll(n int, at func(i int) Request, take func(i int, st Stat
 }
 
 // TakeReady gives requests to take, from the i-th on, as far as they are complete, and returns the index of the first that is not; n if there
-// is none.
+// is none. It is what Waitall does for each request, so it has a loop of its own: a step shared with collectSome would cost each a call.
 func (e *Engine) TakeReady(i, n int, at func(i int) Request, take func(i int, st Status, err error)) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -62,7 +62,7 @@ func (e *Engine) TakeReady(i, n int, at func(i int) Request, take func(i int, st
 		case r == nil:
 			take(i, Status{}, errUsed)
 		case r.done.Load():
-			st, err := e.collect(r)
+			st, err := e.collect(h, r)
 			take(i, st, err)
 		default:
 			return i
@@ -94,7 +94,7 @@ func (e *Engine) collectSome(n int, at func(i int) Request, most int, take func(
 		case r == nil:
 			take(i, Status{}, errUsed)
 		case r.done.Load():
-			st, err := e.collect(r)
+			st, err := e.collect(h, r)
 			take(i, st, err)
 		default:
 			continue

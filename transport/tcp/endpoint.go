@@ -489,9 +489,12 @@ func (e *endpoint) respond(s *stream, who *stranger) (rank int, err error) {
 	e.leave(who)
 	stop()
 	if err != nil {
-		if who.ousted && errors.Is(err, os.ErrDeadlineExceeded) {
-			s.SetDeadline(time.Now().Add(strangerGrace)) // the socket has room for so little: this waits for nothing
-			s.reject(rejectBusy, "too many strangers are here: try again")
+		if e.ctx.Err() == nil && errors.Is(err, os.ErrDeadlineExceeded) && (who.ousted || who.greeted) {
+			// A rank that was too slow comes again when it is told so. The socket has room for so little: this waits for nothing.
+			s.SetDeadline(time.Now().Add(provenTimeout))
+			s.reject(rejectBusy, "too slow, or too many strangers are here: try again")
+		}
+		if who.ousted {
 			return -1, fmt.Errorf("%w: it has not proved who it is, and others came when %d such connections were open",
 				transport.ErrRefused, maxStrangers)
 		}

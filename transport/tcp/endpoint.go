@@ -225,18 +225,13 @@ func (s *stream) until(ctx context.Context, d time.Duration) (release func() boo
 	return context.AfterFunc(ctx, func() { s.SetDeadline(time.Unix(1, 0)) })
 }
 
-// prefix reads the beginning of a message.
-func (s *stream) prefix() (messageType, int, error) {
-	var prefix [prefixSize]byte
-	if err := s.full(prefix[:]); err != nil {
-		return 0, 0, err
-	}
-	return parsePrefix(prefix[:])
-}
-
 // message reads one message: exactly it, not a byte more, since what follows may be of the other mode (C2).
 func (s *stream) message() (messageType, []byte, error) {
-	t, n, err := s.prefix()
+	var prefix [prefixSize]byte
+	if err := s.full(prefix[:]); err != nil {
+		return 0, nil, err
+	}
+	t, n, err := parsePrefix(prefix[:])
 	if err != nil {
 		return t, nil, err
 	}
@@ -320,7 +315,8 @@ func (e *endpoint) initiate(s *stream, a *attempt, rank uint32) (*qp, error) {
 		s.reject(rejectOther, err.Error())
 		return nil, err
 	}
-	if _, err := s.Write(p.appendRequest(nil, &e.id.Secret, maxReads, private)); err != nil {
+	mine := e.dev.parameters(conf, s)
+	if _, err := s.Write(p.appendRequest(nil, &e.id.Secret, mine, private)); err != nil {
 		return nil, err
 	}
 	// While the answer is on its way the peer's own connection may be accepted here.
@@ -330,7 +326,7 @@ func (e *endpoint) initiate(s *stream, a *attempt, rank uint32) (*qp, error) {
 	if err != nil {
 		return nil, err
 	}
-	reads, private, err := parseAccept(body)
+	theirs, private, err := p.takeAccept(body, &e.id.Secret)
 	if err != nil {
 		return nil, err
 	}
@@ -340,7 +336,7 @@ func (e *endpoint) initiate(s *stream, a *attempt, rank uint32) (*qp, error) {
 	if !ours {
 		return nil, errCrossing // the peer began another before it accepted ours; that one has been accepted here
 	}
-	return e.connected(s, rank, conf, private, true, reads)
+	return e.connected(s, rank, conf, private, true, mine.negotiate(theirs))
 }
 
 // expect reads the message that is due, or the Reject in its place.
@@ -371,7 +367,7 @@ func (e *endpoint) prepare(rank uint32) (transport.QPConfig, []byte, error) {
 }
 
 // connected turns the connection into a queue pair and hands it over.
-func (e *endpoint) connected(s *stream, rank uint32, conf transport.QPConfig, private []byte, initiator bool, reads int) (*qp, error) {
+func (e *endpoint) connected(s *stream, rank uint32, conf transport.QPConfig, private []byte, initiator bool, agreed agreement) (*qp, error) {
 	local, remote := s.LocalAddr().String(), s.RemoteAddr().String()
 	fd, err := s.detach(e.dev.opts.PeerTimeout)
 	if err != nil {
@@ -380,7 +376,7 @@ func (e *endpoint) connected(s *stream, rank uint32, conf transport.QPConfig, pr
 	if sameMachine(s.LocalAddr(), s.RemoteAddr()) {
 		sys.SkipCongestionControl(fd)
 	}
-	q := e.dev.newQP(fd, conf, rank, local, remote, initiator, min(reads, maxReads))
+	q := e.dev.newQP(fd, conf, rank, local, remote, initiator, agreed)
 	e.acceptor.Connected(rank, q, private)
 	q.scq.handOver(q)
 	if q.rcq != q.scq {
@@ -479,13 +475,10 @@ func (e *endpoint) greeted(who *stranger) {
 	e.mu.Unlock()
 }
 
-// strangerBytes is the most that is read of who has not proved who he is.
-const strangerBytes = 256
-
 // respond is the responder's side of start-up. The rank is the peer's once it has proved it, -1 before.
 func (e *endpoint) respond(s *stream, who *stranger) (rank int, err error) {
 	stop := context.AfterFunc(e.ctx, func() { s.SetDeadline(time.Unix(1, 0)) })
-	p, reads, private, err := e.meet(s, who)
+	p, theirs, private, err := e.meet(s, who)
 	e.leave(who)
 	stop()
 	if err != nil {
@@ -502,46 +495,32 @@ func (e *endpoint) respond(s *stream, who *stranger) (rank int, err error) {
 	}
 	// A proven peer: it is no stranger any more.
 	defer s.until(e.ctx, provenTimeout)()
-	if err := s.full(private); err != nil {
-		return int(p.initiator), vanished(err)
-	}
-	return int(p.initiator), vanished(e.accept(s, p.initiator, reads, private))
+	return int(p.initiator), vanished(e.accept(s, &p, theirs, private))
 }
 
-// meet hears a stranger up to his proof. The private data behind it is read of a proven peer only: room for it is returned.
-func (e *endpoint) meet(s *stream, who *stranger) (p parties, reads int, private []byte, err error) {
+// strangerBytes is the most that is read of who has not proved who he is: a Hello, which is checked before more is read, and a Request.
+const strangerBytes = helloSize + prefixSize + bodyMost
+
+// meet hears a stranger up to his proof.
+func (e *endpoint) meet(s *stream, who *stranger) (p parties, theirs parameters, private []byte, err error) {
 	if p, err = e.hello(s); err != nil {
-		return p, 0, nil, err
+		return p, theirs, nil, err
 	}
 	e.greeted(who)
 	if p.nonces[1], err = newNonce(); err != nil {
-		return p, 0, nil, err
+		return p, theirs, nil, err
 	}
 	if _, err := s.Write(p.appendChallenge(nil, &e.id.Secret)); err != nil {
-		return p, 0, nil, err
+		return p, theirs, nil, err
 	}
-	t, n, err := s.prefix()
-	s.rejected = t == typeReject
-	head := min(n, requestHead)
-	switch {
-	case err != nil:
-	case s.rejected:
-		body := make([]byte, min(n, strangerBytes-s.read))
-		if err = s.full(body); err == nil {
-			err = parseReject(body)
-		}
-	case t != typeRequest:
-		err = fmt.Errorf("%w: %v where %v is due", transport.ErrProtocol, t, typeRequest)
-	default:
-		body := make([]byte, head)
-		if err = s.full(body); err == nil {
-			reads, _, err = p.takeRequest(body, &e.id.Secret)
-		}
+	body, err := expect(s, typeRequest)
+	if err == nil {
+		theirs, private, err = p.takeRequest(body, &e.id.Secret)
 	}
 	if err != nil {
-		return p, 0, nil, s.turnDown(err)
+		return p, theirs, nil, s.turnDown(err)
 	}
-	return p, reads, make([]byte, n-head), nil
+	return p, theirs, private, nil
 }
 
 // hello reads the first message and checks who calls whom.
@@ -592,7 +571,8 @@ func (s *stream) turnDown(err error) error {
 }
 
 // accept makes the connection of a proven peer, unless another one stands or comes first.
-func (e *endpoint) accept(s *stream, rank uint32, reads int, private []byte) error {
+func (e *endpoint) accept(s *stream, p *parties, theirs parameters, private []byte) error {
+	rank := p.initiator
 	e.mu.Lock()
 	a := e.peer(rank)
 	ok := a.crossing.request(e.id.Rank, rank)
@@ -604,15 +584,16 @@ func (e *endpoint) accept(s *stream, rank uint32, reads int, private []byte) err
 	a.turn.Lock()
 	defer a.turn.Unlock()
 	q, err := func() (*qp, error) {
-		conf, mine, err := e.prepare(rank)
+		conf, answer, err := e.prepare(rank)
 		if err != nil {
 			s.reject(rejectOther, err.Error())
 			return nil, err
 		}
-		if _, err := s.Write(appendAccept(nil, maxReads, mine)); err != nil {
+		mine := e.dev.parameters(conf, s)
+		if _, err := s.Write(p.appendAccept(nil, &e.id.Secret, mine, answer)); err != nil {
 			return nil, err
 		}
-		return e.connected(s, rank, conf, private, false, reads)
+		return e.connected(s, rank, conf, private, false, mine.negotiate(theirs))
 	}()
 	e.step(a, q, (*crossing).made)
 	return err

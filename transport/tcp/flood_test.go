@@ -120,8 +120,8 @@ func TestStranger_CrowdKeepsNobodyOut(t *testing.T) {
 	})
 }
 
-// pattern gives the bytes of a message of the traffic.
-func pattern(b []byte, message int) {
+// words gives the bytes of a message of the traffic.
+func words(b []byte, message int) {
 	for i := range b {
 		b[i] = byte(message*31 + i*7 + i>>8)
 	}
@@ -142,7 +142,7 @@ func messages(ctx context.Context, wg *sync.WaitGroup, a, b *host, qa, qb transp
 		want := make([]byte, size)
 		wcs := make([]transport.WC, 4)
 		say := func(message int) error {
-			pattern(out, message)
+			words(out, message)
 			return q.PostSend(&transport.SendWR{Op: transport.OpSend, Local: []transport.SGE{{MR: mr, Length: size}}})
 		}
 		room := func() error {
@@ -171,7 +171,7 @@ func messages(ctx context.Context, wg *sync.WaitGroup, a, b *host, qa, qb transp
 				if wc.Op != transport.OpRecv {
 					continue
 				}
-				if pattern(want, message); string(in) != string(want) {
+				if words(want, message); string(in) != string(want) {
 					return fmt.Errorf("message %d is another", message)
 				}
 				if begins {
@@ -224,7 +224,7 @@ func TestStranger_TenThousandDuringTraffic(t *testing.T) {
 		func(r *raw) {
 			r.Write(r.appendHello(nil))
 			if body, err := expect(r.stream, typeChallenge); err == nil && r.takeChallenge(body, &testSecret) == nil {
-				r.Write(r.appendRequest(nil, &[32]byte{7}, maxReads, make([]byte, maxPrivate)))
+				r.Write(r.appendRequest(nil, &[32]byte{7}, testParameters, make([]byte, maxPrivate)))
 			}
 			io.Copy(io.Discard, r.Conn)
 		},

@@ -427,6 +427,10 @@ func (q *qp) asked() error {
 	if int(q.answers.tail-q.answers.head) >= maxReads {
 		return &violation{code: terminateReads, err: fmt.Errorf("%w: more than %d Reads outstanding", transport.ErrProtocol, maxReads)}
 	}
+	if i.a < q.askedNext {
+		return fmt.Errorf("%w: Read %d behind Read %d", transport.ErrProtocol, i.a, q.askedNext-1)
+	}
+	q.askedNext = i.a + 1
 	a := q.answers.push()
 	a.number, a.nsrc, a.ndst, a.total, a.refused = i.a, nsrc, ndst, 0, nil
 	b := i.control

@@ -21,7 +21,7 @@ type cursor struct {
 	ended   bool   // the Close frame is behind
 	next    uint32 // send request
 	off     int    // bytes of it that are behind
-	reads   uint64 // Reads of ours that are behind
+	reads   uint64 // Reads and Atomics of ours that are behind
 	answer  uint32 // Read of the peer
 	aoff    int    // bytes of its answer that are behind
 	turn    bool   // an answer goes before a request, for fairness
@@ -201,14 +201,14 @@ func (q *qp) carryAlive() bool {
 	if from := q.written; q.at.answer != from.answer || q.at.aoff != from.aoff {
 		a := q.answers.at(from.answer)
 		src, off := segmentAt(a.src[:a.nsrc], from.aoff)
-		if _, err := q.dev.regions.find(q.pd, src.Key, transport.RemoteRead, src.Offset+off, 0); err != nil {
-			q.refuseRead(a.number, err)
+		if _, err := q.dev.regions.find(q, src.Key, transport.RemoteRead, src.Offset+off, 0); err != nil {
+			q.refuseRead(a, err)
 			return false
 		}
 		return true
 	}
 	for i := q.written.next; ; i++ {
-		if w := q.sq.at(i); w.total > q.written.off && w.op != transport.OpRead {
+		if w := q.sq.at(i); w.total > q.written.off && !w.asks() {
 			if !w.alive() {
 				q.gone(w)
 				return false
@@ -255,7 +255,7 @@ func (c *carry) drop(n int) {
 func (q *qp) behind(now cursor) {
 	for i := q.written.next; i != now.next; i++ {
 		switch w := q.sq.at(i); {
-		case w.op != transport.OpRead:
+		case !w.asks():
 			w.done = true
 		case w.total == 0:
 			w.done = true
@@ -375,10 +375,15 @@ func (q *qp) requestFrame(o *outbox) bool {
 			h.put(o.head(headerSize))
 			c.next, c.off = c.next+1, 0
 			return true
-		case transport.OpSend:
+		case transport.OpSend, transport.OpSendInvalidate:
+			if w.op == transport.OpSendInvalidate && c.off == w.total {
+				q.invalidateFrame(o, w)
+				c.next, c.off = c.next+1, 0
+				return true
+			}
 			n := min(w.total-c.off, framePayload)
 			h := header{length: n, op: opSend, a: w.number, b: uint64(c.off)}
-			if c.off+n == w.total {
+			if c.off+n == w.total && w.op == transport.OpSend {
 				h.flags = flagLast
 				if w.flags&transport.FlagSolicited != 0 {
 					h.flags |= flagSolicited
@@ -387,11 +392,25 @@ func (q *qp) requestFrame(o *outbox) bool {
 			if !q.payload(o, h, w, n) {
 				return false
 			}
-			if c.off += n; c.off == w.total {
+			if c.off += n; c.off == w.total && w.op == transport.OpSend {
 				c.next, c.off = c.next+1, 0
 			}
 			c.turn = true
 			return true
+		case transport.OpFetchAdd, transport.OpCompareSwap:
+			if c.reads-q.read >= q.most {
+				return false
+			}
+			c.reads++
+			c.next++
+			q.atomicFrame(o, w)
+			c.turn = true
+			return true
+		case transport.OpBind, transport.OpInvalidate:
+			if !q.carryOut(o, w) {
+				return false
+			}
+			c.next++
 		}
 	}
 	return false
@@ -459,9 +478,14 @@ func (q *qp) answerFrame(o *outbox) bool {
 	c.turn = false
 	if a.refused != nil {
 		if o.bytes == 0 { // earlier frames go out first
-			q.refuseRead(a.number, a.refused)
+			q.refuseRead(a, a.refused)
 		}
 		return false
+	}
+	if a.atomic {
+		header{op: opAtomicDone, flags: flagLast, a: a.number, b: a.original}.put(o.head(headerSize))
+		c.answer++
+		return true
 	}
 	if c.aoff == a.total {
 		header{op: opReadDone, flags: flagLast, a: a.number, b: uint64(a.total)}.put(o.head(headerSize))
@@ -471,7 +495,7 @@ func (q *qp) answerFrame(o *outbox) bool {
 	src, soff := segmentAt(a.src[:a.nsrc], c.aoff)
 	dst, doff := segmentAt(a.dst[:a.ndst], c.aoff)
 	n := int(min(src.Length-soff, dst.Length-doff, framePayload))
-	r, err := q.dev.regions.find(q.pd, src.Key, transport.RemoteRead, src.Offset+soff, uint64(n))
+	r, err := q.dev.regions.find(q, src.Key, transport.RemoteRead, src.Offset+soff, uint64(n))
 	if err != nil {
 		a.refused = err
 		return q.answerFrame(o)

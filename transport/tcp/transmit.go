@@ -92,7 +92,7 @@ func (q *qp) hasOutput() bool {
 		return true
 	}
 	if q.quiet {
-		return false
+		return q.at.next != q.sq.tail && q.sq.at(q.at.next).here()
 	}
 	return !q.at.greeted || q.at.next != q.sq.tail || q.at.answer != q.answers.tail || q.closing == closeDue && !q.at.ended
 }
@@ -297,10 +297,13 @@ func (q *qp) watch() {
 
 // frame makes the next frame, if there is one that may go, and moves the cursor behind it.
 func (q *qp) frame(o *outbox) bool {
-	if q.quiet {
+	c := &q.at
+	if q.quiet { // what is carried out here needs no frame
+		for c.next != q.sq.tail && q.sq.at(c.next).here() && q.carryOut(o, q.sq.at(c.next)) {
+			c.next++
+		}
 		return false
 	}
-	c := &q.at
 	if !c.greeted {
 		header{op: opReady, flags: flagLast}.put(o.head(headerSize))
 		c.greeted = true

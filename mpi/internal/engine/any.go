@@ -51,20 +51,7 @@ func (e *Engine) TakeReady(i, n int, at func(i int) Request, take func(i int, st
 	defer e.mu.Unlock()
 	e.flush() // the messages travel while we count
 	for ; i < n; i++ {
-		h := at(i)
-		if h == (Request{}) {
-			continue
-		}
-		r := e.requests.find(h)
-		switch {
-		case h == Null:
-			take(i, nullStatus, nil)
-		case r == nil:
-			take(i, Status{}, errUsed)
-		case r.done.Load():
-			st, err := e.collect(r)
-			take(i, st, err)
-		default:
+		if h := at(i); h != (Request{}) && !e.takeIfReady(i, h, take) {
 			return i
 		}
 	}
@@ -87,19 +74,28 @@ func (e *Engine) collectSome(n int, at func(i int) Request, most int, take func(
 			continue
 		}
 		active = true
-		r := e.requests.find(h)
-		switch {
-		case h == Null:
-			take(i, nullStatus, nil)
-		case r == nil:
-			take(i, Status{}, errUsed)
-		case r.done.Load():
-			st, err := e.collect(r)
-			take(i, st, err)
-		default:
-			continue
+		if e.takeIfReady(i, h, take) {
+			taken++
 		}
-		taken++
 	}
 	return taken, active
+}
+
+// takeIfReady gives the i-th request to take if nothing is left to wait for, and tells so.
+func (e *Engine) takeIfReady(i int, h Request, take func(i int, st Status, err error)) bool {
+	if h == Null {
+		take(i, nullStatus, nil)
+		return true
+	}
+	r := e.requests.find(h)
+	switch {
+	case r == nil:
+		take(i, Status{}, errUsed)
+	case r.done.Load():
+		st, err := e.collect(r)
+		take(i, st, err)
+	default:
+		return false
+	}
+	return true
 }

@@ -89,7 +89,7 @@ func (p *pd) register(buf []byte, access transport.Access, mapped bool) (transpo
 	if access&(transport.RemoteWrite|transport.RemoteAtomic) != 0 {
 		access |= transport.LocalWrite
 	}
-	r.key = r.newKey()
+	r.key = r.newKey(p.dev.keys.Uint64())
 	r.pd, r.mem, r.access, r.mapped, r.next = p, buf, access, mapped, nil
 	p.regions++
 	return r, nil
@@ -99,11 +99,15 @@ const rights = transport.LocalWrite | transport.RemoteRead | transport.RemoteWri
 
 // entry takes a free entry of the table.
 func (d *Device) entry() (*region, error) {
-	t := &d.regions
-	if r := t.free; r != nil {
-		t.free = r.next
+	if r := d.regions.free; r != nil {
+		d.regions.free = r.next
 		return r, nil
 	}
+	return d.newEntry()
+}
+
+func (d *Device) newEntry() (*region, error) {
+	t := &d.regions
 	if len(t.all) > indexMask {
 		return nil, fmt.Errorf("more than %d regions and windows", indexMask+1)
 	}
@@ -112,15 +116,10 @@ func (d *Device) entry() (*region, error) {
 	return r, nil
 }
 
-// newKey draws the next key of an entry. None is 0, which stands for no key.
-func (r *region) newKey() transport.Key {
-	for {
-		r.generation++
-		random := r.dev.keys.Uint64() << (indexBits + generationBits)
-		if key := transport.Key(uint64(r.index) | uint64(r.generation)<<indexBits | random); key != 0 {
-			return key
-		}
-	}
+// newKey makes the next key of an entry, with what was drawn for it.
+func (r *region) newKey(random uint64) transport.Key {
+	r.generation++
+	return transport.Key(uint64(r.index) | uint64(r.generation)<<indexBits | random<<(indexBits+generationBits))
 }
 
 // Close releases the domain.

@@ -151,7 +151,9 @@ func (q *qp) checkBind(b *transport.Bind) error {
 // postBind fills in what a Bind has of its own, and gives the window its new key.
 func (q *qp) postBind(w *wqe, b *transport.Bind) {
 	m, r := b.Window.(*window), b.MR.(*region)
-	m.key, m.asked = m.entry.newKey(), q
+	for m.key, m.asked = 0, q; m.key == 0; { // 0 stands for no key
+		m.key = m.entry.newKey(q.dev.keys.Uint64())
+	}
 	w.window, w.access, w.other = m, b.Access, uint64(m.key)
 	w.local = append(w.local, piece{r, r.key, b.Offset, b.Length})
 }

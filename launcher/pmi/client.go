@@ -101,9 +101,6 @@ func (c *Client) Size() int { return c.size }
 // Appnum is the number of this rank's program among those of the job, or -1 when the launcher does not tell. Known after Init.
 func (c *Client) Appnum() int { return c.appnum }
 
-// MaxValue is how many bytes a value may have. Known after Init.
-func (c *Client) MaxValue() int { return c.maxValue }
-
 // KVSName is the launcher's name for the job's key-value space, and so for the job. Known after Init.
 func (c *Client) KVSName() string { return c.kvsName }
 

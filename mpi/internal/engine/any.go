@@ -45,13 +45,26 @@ func (e *Engine) TestAll(n int, at func(i int) Request, take func(i int, st Stat
 }
 
 // TakeReady gives requests to take, from the i-th on, as far as they are complete, and returns the index of the first that is not; n if there
-// is none.
+// is none. It is what Waitall does for each request, so it has a loop of its own: a step shared with collectSome would cost each a call.
 func (e *Engine) TakeReady(i, n int, at func(i int) Request, take func(i int, st Status, err error)) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.flush() // the messages travel while we count
 	for ; i < n; i++ {
-		if h := at(i); h != (Request{}) && !e.takeIfReady(i, h, take) {
+		h := at(i)
+		if h == (Request{}) {
+			continue
+		}
+		r := e.requests.find(h)
+		switch {
+		case h == Null:
+			take(i, nullStatus, nil)
+		case r == nil:
+			take(i, Status{}, errUsed)
+		case r.done.Load():
+			st, err := e.collect(h, r)
+			take(i, st, err)
+		default:
 			return i
 		}
 	}
@@ -74,28 +87,19 @@ func (e *Engine) collectSome(n int, at func(i int) Request, most int, take func(
 			continue
 		}
 		active = true
-		if e.takeIfReady(i, h, take) {
-			taken++
+		r := e.requests.find(h)
+		switch {
+		case h == Null:
+			take(i, nullStatus, nil)
+		case r == nil:
+			take(i, Status{}, errUsed)
+		case r.done.Load():
+			st, err := e.collect(h, r)
+			take(i, st, err)
+		default:
+			continue
 		}
+		taken++
 	}
 	return taken, active
-}
-
-// takeIfReady gives the i-th request to take if nothing is left to wait for, and tells so.
-func (e *Engine) takeIfReady(i int, h Request, take func(i int, st Status, err error)) bool {
-	if h == Null {
-		take(i, nullStatus, nil)
-		return true
-	}
-	r := e.requests.find(h)
-	switch {
-	case r == nil:
-		take(i, Status{}, errUsed)
-	case r.done.Load():
-		st, err := e.collect(r)
-		take(i, st, err)
-	default:
-		return false
-	}
-	return true
 }

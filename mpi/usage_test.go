@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/launcher"
-	"github.com/weft-mpi/weft/launcher/launchertest"
 	"github.com/weft-mpi/weft/mpi"
 )
 
@@ -218,19 +217,6 @@ func TestOutsideOfInitAndFinalize(t *testing.T) {
 	require.ErrorIs(t, mpi.Finalize(), mpi.ErrFinalized)
 	_, err = mpi.Init(t.Context())
 	require.ErrorIs(t, err, mpi.ErrFinalized)
-}
-
-// TestForeignLauncher: started by a launcher that cannot be spoken to, Init fails with what to do; it never makes a world of one.
-func TestForeignLauncher(t *testing.T) {
-	for variable, advice := range map[string]string{
-		"OMPI_COMM_WORLD_SIZE=4": "weft run", "PMIX_RANK=0": "weft run", "SLURM_STEP_NUM_TASKS=4": "--mpi=pmi2", "WEFT_SIZE=4": "PMI_FD",
-	} {
-		c := exec.Command(os.Args[0])
-		c.Env = append(append(os.Environ(), launchertest.Environ(manyRanks)...), variable)
-		out, err := c.CombinedOutput()
-		require.Error(t, err, variable)
-		require.Contains(t, string(out), advice, variable)
-	}
 }
 
 func TestBodyFails(t *testing.T) {

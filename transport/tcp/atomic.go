@@ -35,13 +35,11 @@ func (q *qp) checkAtomic(wr *transport.SendWR) error {
 
 // atomicFrame asks the peer to change a word.
 func (q *qp) atomicFrame(o *outbox, w *wqe) {
-	b := o.head(headerSize + atomicSize)
 	operation := uint64(atomicFetchAdd)
 	if w.op == transport.OpCompareSwap {
 		operation = atomicCompareSwap
 	}
-	header{length: atomicSize, op: opAtomic, flags: flagLast, a: w.number, b: operation}.put(b)
-	b = b[headerSize:]
+	b := o.begin(header{length: atomicSize, op: opAtomic, flags: flagLast, a: w.number, b: operation}, atomicSize)
 	binary.LittleEndian.PutUint64(b, uint64(w.remote[0].Key))
 	binary.LittleEndian.PutUint64(b[8:], w.remote[0].Offset)
 	binary.LittleEndian.PutUint64(b[16:], w.imm)

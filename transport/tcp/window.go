@@ -193,7 +193,7 @@ func (q *qp) invalidateFrame(o *outbox, w *wqe) {
 	if w.flags&transport.FlagSolicited != 0 {
 		h.flags |= flagSolicited
 	}
-	h.put(o.head(headerSize))
+	o.begin(h, 0)
 }
 
 // invalidated takes the end of a Send with invalidate: the key is out of use before anybody hears of the message.

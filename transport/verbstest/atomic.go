@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -174,14 +175,18 @@ var atomicChecks = []Check{
 			x.qp, _ = t.connect(x, owner)
 			adders = append(adders, &adder{node: x, into: x.memory(8*adds, all), target: segment(m, 8, 8), n: adds})
 		}
+		var running sync.WaitGroup
+		defer running.Wait() // before the devices, and their memory, are closed
 		for _, x := range adders {
+			running.Add(1)
 			go func() {
+				defer running.Done()
 				err := x.run()
 				results <- x.originals()
 				failed <- err
 			}()
 		}
-		over := make(chan struct{})
+		running.Add(1)
 		go func() { // the owner's own additions, beside those that its device carries out
 			var own []uint64
 			for len(own) < adds*peers {
@@ -189,7 +194,7 @@ var atomicChecks = []Check{
 				time.Sleep(time.Microsecond)
 			}
 			results <- own
-			close(over)
+			running.Done()
 		}()
 		var errs error
 		t.until("all adders", func() bool {
@@ -201,7 +206,6 @@ var atomicChecks = []Check{
 				return len(results) == peers+1
 			}
 		}, owner)
-		<-over
 		seen := map[uint64]bool{}
 		for range peers + 1 {
 			for _, v := range <-results {
@@ -359,8 +363,8 @@ var atomicChecks = []Check{
 		}
 	}},
 	{"Atomic/R5_MoreThanTheDepthWaitTheirTurn", func(t *trial) {
-		a, b := t.pair(shape{reads: 2, sendWR: 40})
-		const n = 40
+		a, b := t.pair(shape{reads: 2, sendWR: 200})
+		const n = 150 // more than any peer would take
 		into, dst := a.memory(8*n, all), a.memory(8, all)
 		counter, m := b.memory(8, allAtomic), b.memory(8, all)
 		fill(m.Bytes(), 2, 2)
@@ -370,7 +374,7 @@ var atomicChecks = []Check{
 			if i%2 == 1 {
 				wr = read(uint64(i), dst, m)
 			}
-			t.must(a.qp.PostSend(wr))
+			t.must(a.qp.PostSend(with(wr, transport.FlagMore))) // they could all go at once
 		}
 		for i, wc := range t.take(a, n, a, b) {
 			if wc.ID != uint64(i) || wc.Status != transport.StatusSuccess {

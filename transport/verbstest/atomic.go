@@ -363,25 +363,27 @@ var atomicChecks = []Check{
 		}
 	}},
 	{"Atomic/R5_MoreThanTheDepthWaitTheirTurn", func(t *trial) {
-		a, b := t.pair(shape{reads: 2, sendWR: 200})
-		const n = 150 // more than any peer would take
+		a, b := t.pair(shape{reads: 2, sendWR: 300})
+		const n = 200 // more than any peer would take
 		into, dst := a.memory(8*n, all), a.memory(8, all)
 		counter, m := b.memory(8, allAtomic), b.memory(8, all)
 		fill(m.Bytes(), 2, 2)
 		for i := range n {
 			wr := fetchAdd(uint64(i), into, counter, 0, 1)
 			wr.Local[0].Offset = 8 * i
-			if i%2 == 1 {
+			if i >= n/2 && i%2 == 1 { // first Atomics alone, then both
 				wr = read(uint64(i), dst, m)
 			}
 			t.must(a.qp.PostSend(with(wr, transport.FlagMore))) // they could all go at once
 		}
+		done := uint64(0)
 		for i, wc := range t.take(a, n, a, b) {
 			if wc.ID != uint64(i) || wc.Status != transport.StatusSuccess {
 				t.failf("completion %d is %+v", i, wc)
 			}
-			if i%2 == 0 {
-				t.same("the original", *word(into, 8*i), uint64(i/2))
+			if wc.Op == transport.OpFetchAdd {
+				t.same("the original", *word(into, 8*i), done)
+				done++
 			}
 		}
 		t.must(check(dst.Bytes(), 2, 2))

@@ -3,6 +3,7 @@ package transport
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Device is one instance of a provider, owned by one rank.
@@ -35,6 +36,8 @@ type DeviceAttr struct {
 	MaxQPDepth  int    // outstanding work requests of one queue
 	MaxReads    int    // outstanding Reads and Atomics of one QP, at each end
 	MaxPrivate  int    // bytes of private data at connection start
+
+	TickPeriod time.Duration // how often CQ.Tick is to be called; 0: it need not be
 }
 
 // PD is a protection domain.

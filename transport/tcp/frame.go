@@ -20,7 +20,7 @@ const (
 	opReadDone                  // immediate data of the last Write of a read: number of the read, bytes
 	opClose                     // no request follows from this side; it still answers Reads
 	opTerminate                 // last frame, cut: layer/type/code, number of a read or none; payload: text
-	opReserved                  //
+	opAlive                     // nothing but that this side lives: see pulse.go
 	opAtomic                    // number in the sequence of the reads, operation; payload: the word, the operands
 	opAtomicDone                // number, the word as it was
 	opInvalidate                // untagged: message number, key; ends a Send with invalidate
@@ -29,8 +29,8 @@ const (
 
 func (o op) String() string {
 	names := [...]string{"", "Ready", "Write", "Send", "Immediate", "ReadRequest", "ReadWrite", "ReadDone", "Close", "Terminate",
-		"", "Atomic", "AtomicDone", "Invalidate"}
-	if int(o) < len(names) && names[o] != "" {
+		"Alive", "Atomic", "AtomicDone", "Invalidate"}
+	if int(o) < len(names) && o != 0 {
 		return names[o]
 	}
 	return fmt.Sprintf("frame type %d", uint8(o))
@@ -79,7 +79,7 @@ func parseHeader(b []byte) (header, error) {
 		length: int(uint32(w)), op: op(w >> 32), flags: uint8(w >> 40),
 		a: binary.LittleEndian.Uint64(b[8:]), b: binary.LittleEndian.Uint64(b[16:]),
 	}
-	if h.op == 0 || h.op == opReserved || h.op >= ops || h.flags&^flagsKnown != 0 || w>>48 != 0 {
+	if h.op == 0 || h.op >= ops || h.flags&^flagsKnown != 0 || w>>48 != 0 {
 		return header{}, fmt.Errorf("%w: %v with flags %#x", transport.ErrProtocol, h.op, w>>40)
 	}
 	most := 0

@@ -196,6 +196,8 @@ func FuzzSession(f *testing.F) {
 		{frame(header{op: opInvalidate, flags: flagLast, b: key(words)})},
 		{request(transport.Segment{Key: windowKey, Length: 64}, transport.Segment{Key: 1, Length: 64}),
 			frame(header{op: opInvalidate, flags: flagLast | flagSolicited, b: uint64(windowKey)})},
+		{alive(), frame(header{op: opSend}, data...), alive(), frame(header{op: opSend, flags: flagLast, b: 64}, data...),
+			frame(header{op: opClose, flags: flagLast}), alive()},
 		{ready},
 	} {
 		for _, chunk := range []uint16{1, 29, 4096} {

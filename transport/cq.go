@@ -9,9 +9,9 @@ type CQ interface {
 	// len(wc) stay for the next call. A pass with len(wc) == 0 is legal.
 	Poll(wc []WC) int
 
-	// Placed fills qps with queue pairs into whose regions the peer has placed bytes of a Write (with no completion to show
-	// for it) since the last call, each once, and returns how many; what does not fit stays for the next call. So whoever
-	// polls flags in memory need not look at every peer.
+	// Placed fills qps with queue pairs into whose regions the peer has placed bytes of a Write, or carried out an Atomic
+	// (with no completion to show for it), since the last call, each once, and returns how many; what does not fit stays for
+	// the next call. So whoever polls flags in memory need not look at every peer.
 	Placed(qps []QPN) int
 
 	// Arm is to be called before Wait, by the driver: what comes from then on ends the Wait. Without it Wait may return at once.

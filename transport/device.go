@@ -1,6 +1,10 @@
 package transport
 
-import "time"
+import (
+	"fmt"
+	"strings"
+	"time"
+)
 
 // Device is one instance of a provider, owned by one rank.
 type Device interface {
@@ -30,7 +34,7 @@ type DeviceAttr struct {
 	MaxInline   int    // bytes of a work request with FlagInline
 	MaxMessage  int    // bytes of one work request
 	MaxQPDepth  int    // outstanding work requests of one queue
-	MaxReads    int    // outstanding Reads of one QP, at each end
+	MaxReads    int    // outstanding Reads and Atomics of one QP, at each end
 	MaxPrivate  int    // bytes of private data at connection start
 
 	TickPeriod time.Duration // how often CQ.Tick is to be called; 0: it need not be
@@ -39,15 +43,18 @@ type DeviceAttr struct {
 // PD is a protection domain.
 type PD interface {
 	// Register makes buf reachable through a key, with the given rights. The caller goes on owning the memory and must not
-	// let go of it before Deregister. Local reads need no right. It allocates nothing once the device has warmed up, so it
-	// may be called per message.
+	// let go of it before Deregister. Local reads need no right. With RemoteAtomic the memory must begin at an address that is
+	// a multiple of 8. It allocates nothing once the device has warmed up, so it may be called per message.
 	Register(buf []byte, access Access) (MR, error)
 
 	// Alloc registers n bytes (n > 0) of fresh zeroed memory, page-aligned and off the Go heap, of a kind that this
 	// provider's peers can write directly. Deregister frees it: nobody may hold its Bytes by then.
 	Alloc(n int, access Access) (MR, error)
 
-	// Close releases the domain; an error if regions or QPs still use it.
+	// AllocMW makes a memory window, bound to nothing.
+	AllocMW() (MW, error)
+
+	// Close releases the domain; an error if regions, windows or QPs still use it.
 	Close() error
 }
 
@@ -64,21 +71,41 @@ type MR interface {
 	Access() Access
 
 	// Deregister takes the key out of use: when it returns nothing is placed in the memory any more. Work that still names
-	// the region fails. The MR must not be used afterwards: the device uses its object for the next registration.
+	// the region fails. The MR must not be used afterwards: the device uses its object for the next registration. While
+	// windows are bound to the region it is refused and changes nothing: they are to be invalidated or deallocated first.
 	Deregister() error
 
 	// Detach is Deregister that leaves memory of PD.Alloc mapped, until the process ends, to an owner who may still look at it.
 	Detach() error
 }
 
-// Key names a region to a peer.
+// Key names a region, or a window, to a peer.
 type Key uint64
 
-// Access are the rights of a region. OR them.
+// Access are the rights of a region or a window. OR them.
 type Access uint8
 
 const (
-	LocalWrite  Access = 1 << iota // the owner's own Recvs and Reads may place into it
-	RemoteRead                     // peers may Read it
-	RemoteWrite                    // peers may Write it; includes LocalWrite
+	LocalWrite   Access = 1 << iota // the owner's own Recvs, Reads and Atomics may place into it
+	RemoteRead                      // peers may Read it
+	RemoteWrite                     // peers may Write it; includes LocalWrite
+	RemoteAtomic                    // peers may change words of it by Atomics; includes LocalWrite
+	BindWindow                      // windows may be bound to it; their rights need not be the region's, but for LocalWrite
 )
+
+func (a Access) String() string {
+	if a == 0 {
+		return "none"
+	}
+	var names []string
+	for i, name := range [...]string{"LocalWrite", "RemoteRead", "RemoteWrite", "RemoteAtomic", "BindWindow"} {
+		if bit := Access(1) << i; a&bit != 0 {
+			names = append(names, name)
+			a &^= bit
+		}
+	}
+	if a != 0 {
+		names = append(names, fmt.Sprintf("%#x", uint8(a)))
+	}
+	return strings.Join(names, "|")
+}

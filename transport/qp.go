@@ -10,7 +10,7 @@ type QPConfig struct {
 	RecvCQ CQ  // where its receives complete; may be the same
 	SendWR int // depth of the send queue
 	RecvWR int // depth of the receive queue
-	Reads  int // outstanding Reads that it begins; the peer's limit counts too
+	Reads  int // outstanding Reads and Atomics that it begins; the peer's limit counts too
 }
 
 // QP is one end of a reliable connection. It comes connected from an Endpoint.

@@ -1,6 +1,7 @@
 package channeltest
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/weft-mpi/weft/transport"
@@ -233,6 +234,11 @@ func (d *domain) Register(buf []byte, access transport.Access) (transport.MR, er
 
 func (d *domain) Alloc(n int, access transport.Access) (transport.MR, error) {
 	return d.Register(make([]byte, n), access)
+}
+
+// AllocMW makes none: nothing above the verbs binds windows.
+func (d *domain) AllocMW() (transport.MW, error) {
+	return nil, fmt.Errorf("memory windows: %w", errors.ErrUnsupported)
 }
 
 func (d *domain) Close() error { return nil }

@@ -28,8 +28,8 @@ type device struct {
 	rng     *rand.Rand // keys
 	ep      *endpoint
 	cqs     []*cq
-	keys    map[transport.Key]*mr
-	free    []*mr // objects of regions that are gone, for the next ones
+	keys    map[transport.Key]*mr // of regions, and of windows that are bound
+	free    []*mr                 // objects of regions that are gone, for the next ones
 	qps     map[transport.QPN]*qp
 	lastQPN transport.QPN
 	gone    bool // closed, or vanished
@@ -95,7 +95,9 @@ func (d *device) Close() error {
 	}
 	d.gone = true
 	for _, m := range d.regions() {
-		m.release()
+		if m.window == nil {
+			m.release()
+		}
 	}
 	for _, c := range d.cqs {
 		c.closed = true
@@ -134,7 +136,7 @@ func (d *device) regions() []*mr {
 
 type pd struct {
 	dev    *device
-	users  int // regions and queue pairs
+	users  int // regions, windows and queue pairs
 	closed bool
 }
 
@@ -143,6 +145,10 @@ func (p *pd) Register(buf []byte, access transport.Access) (transport.MR, error)
 	defer p.dev.net.mu.Unlock()
 	if err := p.check(access); err != nil {
 		return nil, fmt.Errorf("register %d bytes: %w", len(buf), err)
+	}
+	if access&transport.RemoteAtomic != 0 && !aligned(buf, 0) {
+		return nil, fmt.Errorf("register %d bytes for Atomics: they must begin at a multiple of %d: %w", len(buf), wordSize,
+			transport.ErrInvalid)
 	}
 	return p.register(buf, access), nil
 }
@@ -166,14 +172,14 @@ func (p *pd) Alloc(n int, access transport.Access) (transport.MR, error) {
 }
 
 func (p *pd) check(access transport.Access) error {
-	const known = transport.LocalWrite | transport.RemoteRead | transport.RemoteWrite
+	const known = transport.LocalWrite | remoteRights | transport.BindWindow
 	switch {
 	case p.dev.gone:
 		return p.dev.goneErr()
 	case p.closed:
 		return fmt.Errorf("protection domain is closed: %w", transport.ErrInvalid)
 	case access&^known != 0:
-		return fmt.Errorf("unknown access %#x: %w", access, transport.ErrInvalid)
+		return fmt.Errorf("unknown access %v: %w", access, transport.ErrInvalid)
 	}
 	return nil
 }
@@ -188,9 +194,7 @@ func (p *pd) register(buf []byte, access transport.Access) *mr {
 	}
 	key := m.key
 	if d.net.mutant != keysStay || key == 0 {
-		for key = 0; key == 0 || d.keys[key] != nil; {
-			key = transport.Key(d.rng.Uint64())
-		}
+		key = d.newKey()
 	}
 	*m = mr{pd: p, buf: buf, access: access, key: key, live: true}
 	d.keys[key] = m
@@ -198,11 +202,19 @@ func (p *pd) register(buf []byte, access transport.Access) *mr {
 	return m
 }
 
+func (d *device) newKey() transport.Key {
+	for {
+		if key := transport.Key(d.rng.Uint64()); key != 0 && d.keys[key] == nil {
+			return key
+		}
+	}
+}
+
 func (p *pd) Close() error {
 	p.dev.net.mu.Lock()
 	defer p.dev.net.mu.Unlock()
 	if p.users > 0 && !p.dev.gone {
-		return fmt.Errorf("close protection domain: %d regions and queue pairs still use it: %w", p.users,
+		return fmt.Errorf("close protection domain: %d regions, windows and queue pairs still use it: %w", p.users,
 			transport.ErrInvalid)
 	}
 	p.closed = true
@@ -216,6 +228,8 @@ type mr struct {
 	key    transport.Key
 	mapped bool // by Alloc
 	live   bool
+	bound  int     // windows that are bound to it
+	window *window // whose binding this is: what it reaches is a part of another region
 }
 
 func (m *mr) Bytes() []byte            { return m.buf }
@@ -232,6 +246,10 @@ func (m *mr) Deregister() error {
 		}
 		return fmt.Errorf("deregister: the region is gone already: %w", transport.ErrInvalid)
 	}
+	if m.bound > 0 && d.net.mutant != deregisterBound {
+		return fmt.Errorf("deregister: %d windows are bound to the region, which are to be invalidated or deallocated first: %w", m.bound,
+			transport.ErrInvalid)
+	}
 	m.release()
 	d.free = append(d.free, m)
 	return nil
@@ -239,7 +257,9 @@ func (m *mr) Deregister() error {
 
 func (m *mr) Detach() error {
 	m.pd.dev.net.mu.Lock()
-	m.mapped = false
+	if m.bound == 0 {
+		m.mapped = false
+	}
 	m.pd.dev.net.mu.Unlock()
 	return m.Deregister()
 }
@@ -254,14 +274,17 @@ func (m *mr) release() {
 	m.buf = nil
 }
 
-// reach checks a peer's access to n bytes at off of the region that key names: key known, domain, right, bounds.
-func (d *device) reach(p *pd, s transport.Segment, need transport.Access) (*mr, error) {
+// reach checks a peer's access to a segment of a region or a window: key known, domain and queue pair, right, bounds.
+func (q *qp) reach(s transport.Segment, need transport.Access) (*mr, error) {
+	d, p := q.dev, q.pd()
 	m := d.keys[s.Key]
 	switch {
 	case m == nil:
 		return nil, fmt.Errorf("no region has key %#x: %w", s.Key, transport.ErrAccess)
 	case m.pd != p && d.net.mutant != noDomain:
 		return nil, fmt.Errorf("region of key %#x belongs to another protection domain: %w", s.Key, transport.ErrAccess)
+	case m.window != nil && m.window.qp != q && d.net.mutant != windowForAll:
+		return nil, fmt.Errorf("window of key %#x is not bound to this queue pair: %w", s.Key, transport.ErrAccess)
 	case m.access&need == 0 && d.net.mutant != noRights:
 		return nil, fmt.Errorf("region of key %#x does not give the right: %w", s.Key, transport.ErrAccess)
 	}

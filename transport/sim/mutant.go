@@ -4,35 +4,45 @@ package sim
 type mutant uint8
 
 const (
-	sound           mutant = iota
-	tailAnywhere           // the last 8 bytes of a Write are placed in any order
-	deliverEarly           // a message is delivered when it is placed, whatever is missing before it
-	noBounds               // remote bounds are not checked
-	noRights               // remote rights are not checked
-	noDomain               // the protection domain is not checked
-	keysStay               // a region keeps its key when its object is registered anew
-	dropRNR                // a Send that finds no Recv is dropped without a word
-	dropOverrun            // completions beyond a CQ's depth are dropped without a word
-	flushBackwards         // requests are flushed newest first
-	flushTwice             // the first request is flushed twice
-	forgetFlush            // Recvs are not flushed
-	ignoreFence            // FlagFence has no effect
-	signalAll              // unsignalled requests complete too
-	inlineLate             // inline bytes are taken when they are sent
-	depthUnbounded         // the send queue takes any number
-	traceOnRefusal         // a refused request moves the QP into error
-	closeDrops             // Close forgets what was posted before it
-	acceptAnySecret        // the secret of a peer is not compared
-	twoOnCross             // crossing connects give a QP each
-	placeAfterError        // bytes go on being placed into the regions of a QP in error
-	overlongRecv           // a message longer than its Recv is cut off and reported as received
-	readFirstOnly          // a Read is cut as its first segment on each side
-	neverPlaced            // CQ.Placed reports nothing
-	wakeLost               // CQ.Wake does nothing
-	lengthsDisagree        // PostSend does not compare the lengths
-	postWhenClosing        // PostSend is allowed in any state
-	holdMore               // what FlagMore held back goes out only at a Poll
-	mutants                // their number
+	sound               mutant = iota
+	tailAnywhere               // the last 8 bytes of a Write are placed in any order
+	deliverEarly               // a message is delivered when it is placed, whatever is missing before it
+	noBounds                   // remote bounds are not checked
+	noRights                   // remote rights are not checked
+	noDomain                   // the protection domain is not checked
+	keysStay                   // a region keeps its key when its object is registered anew
+	dropRNR                    // a Send that finds no Recv is dropped without a word
+	dropOverrun                // completions beyond a CQ's depth are dropped without a word
+	flushBackwards             // requests are flushed newest first
+	flushTwice                 // the first request is flushed twice
+	forgetFlush                // Recvs are not flushed
+	ignoreFence                // FlagFence has no effect
+	signalAll                  // unsignalled requests complete too
+	inlineLate                 // inline bytes are taken when they are sent
+	depthUnbounded             // the send queue takes any number
+	traceOnRefusal             // a refused request moves the QP into error
+	closeDrops                 // Close forgets what was posted before it
+	acceptAnySecret            // the secret of a peer is not compared
+	twoOnCross                 // crossing connects give a QP each
+	placeAfterError            // bytes go on being placed into the regions of a QP in error
+	overlongRecv               // a message longer than its Recv is cut off and reported as received
+	readFirstOnly              // a Read is cut as its first segment on each side
+	neverPlaced                // CQ.Placed reports nothing
+	wakeLost                   // CQ.Wake does nothing
+	lengthsDisagree            // PostSend does not compare the lengths
+	postWhenClosing            // PostSend is allowed in any state
+	holdMore                   // what FlagMore held back goes out only at a Poll
+	ignoreAtomicFence          // FlagFence has no effect on a Read or an Atomic
+	atomicTwice                // an Atomic is carried out twice
+	atomicEarly                // an Atomic is carried out before earlier Writes are placed
+	swapAlways                 // a CompareSwap does not compare
+	noAlignment                // the alignment of an Atomic is not checked
+	rebindKeeps                // a window's old key works on when it is bound anew
+	windowForAll               // a window serves every queue pair of its domain
+	windowUnbounded            // a window's bounds are its region's
+	invalidateForgotten        // a Send with invalidate leaves the key in use
+	deregisterBound            // a region with windows bound can be deregistered
+	mutants                    // their number
 )
 
 func withMutant(m mutant) Option { return func(n *Network) { n.mutant = m } }

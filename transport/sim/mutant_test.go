@@ -36,6 +36,18 @@ var noticedBy = map[mutant]string{
 	lengthsDisagree: "QP/N9_WrongRequestIsRefusedAtTheCallAndLeavesNoTrace",
 	postWhenClosing: "Close/C3_EarlierWorkIsDeliveredAndCompleted",
 	holdMore:        "More/FlushSendsWhatWasHeldBack",
+
+	ignoreAtomicFence: "Atomic/FenceWaitsForEarlierReads",
+	atomicTwice:       "Atomic/FetchAddAddsAndGivesTheOriginal",
+	atomicEarly:       "Atomic/FindsEarlierWritesPlaced",
+	swapAlways:        "Atomic/CompareSwapHasOneWinnerEachRound",
+	noAlignment:       "Atomic/N9_WrongRequestIsRefusedAtTheCallAndLeavesNoTrace",
+
+	rebindKeeps:         "MW/RebindMakesTheOldKeyDead",
+	windowForAll:        "MW/ServesTheQueuePairThatBoundItAlone",
+	windowUnbounded:     "MW/R6_OutsideItsRangeIsRefused",
+	invalidateForgotten: "MW/SendInvalidateMakesTheKeyDeadBeforeItsCompletion",
+	deregisterBound:     "MW/DeregisterIsRefusedWhileOneIsBound",
 }
 
 // A test that cannot fail proves nothing: each broken network must be noticed by the check of the rule that it breaks.

@@ -11,6 +11,7 @@ import (
 type qp struct {
 	net      *Network
 	dev      *device
+	windows  []*window // that are bound to it
 	cfg      transport.QPConfig
 	num      transport.QPN
 	peerRank uint32
@@ -19,7 +20,7 @@ type qp struct {
 	peer     *qp
 	rng      *rand.Rand
 	window   int // pieces on the wire to this end that nobody has placed
-	reads    int // Reads under way, at most: ours and the peer's limit
+	reads    int // Reads and Atomics under way, at most: ours and the peer's limit
 
 	state      transport.State
 	err        error
@@ -34,7 +35,7 @@ type qp struct {
 	sq        []*sendWQE // posted and not completed, oldest first
 	rq        []*recvWQE
 	sending   *message    // begun and not wholly on the wire
-	answers   []*response // Reads of the peer that we carry out, oldest first
+	answers   []*response // Reads and Atomics of the peer that we answer, oldest first
 	answering *message
 	in        []*message // on the wire to us, in the order in which they were begun
 	onWire    int        // pieces of them that are not placed
@@ -100,14 +101,24 @@ type sendWQE struct {
 	remote    []transport.Segment
 	length    int
 	imm       uint64
+	operand   uint64           // of an Atomic
+	compare   uint64           // of an Atomic
+	key       transport.Key    // of a Bind, an Invalidate, or a Send with invalidate
+	window    *window          // of a Bind
+	access    transport.Access // of a Bind
 	inline    []byte
 	begun     bool // its message is on the wire, at least in part
 	done      bool
 	early     bool // completes when it is sent, not when it has arrived
-	overtakes bool // completes ahead of earlier Reads where that is allowed
+	overtakes bool // completes ahead of earlier Reads and Atomics where that is allowed
 }
 
 func (w *sendWQE) has(f transport.Flags) bool { return w.flags&f != 0 }
+
+// asks tells whether the request is one that the peer answers.
+func (w *sendWQE) asks() bool {
+	return w.op == transport.OpRead || w.op == transport.OpFetchAdd || w.op == transport.OpCompareSwap
+}
 
 type recvWQE struct {
 	id    uint64
@@ -151,6 +162,9 @@ func (q *qp) PostSend(wr *transport.SendWR) error {
 		}
 		return fmt.Errorf("post to %s: %w", q, err)
 	}
+	if w.op == transport.OpBind {
+		w.key = w.window.announce(q)
+	}
 	q.sq = append(q.sq, w)
 	if !w.has(transport.FlagMore) && q.handed && q.rng.IntN(2) == 0 {
 		q.transmit()
@@ -170,27 +184,39 @@ func (q *qp) checkSend(wr *transport.SendWR) (*sendWQE, error) {
 		return nil, fmt.Errorf("%v: %w", q.state, transport.ErrState)
 	case len(q.sq) >= q.cfg.SendWR && q.net.mutant != depthUnbounded:
 		return nil, fmt.Errorf("%d send requests: %w", len(q.sq), transport.ErrQueueFull)
-	case wr.Op < transport.OpSend || wr.Op > transport.OpRead:
+	case wr.Op < transport.OpSend || wr.Op > transport.OpSendInvalidate || wr.Op == transport.OpRecv:
 		return nil, fmt.Errorf("opcode %d: %w", wr.Op, transport.ErrInvalid)
 	case wr.Flags >= transport.FlagMore<<1:
 		return nil, fmt.Errorf("flags %#x: %w", wr.Flags, transport.ErrInvalid)
 	}
+	switch wr.Op {
+	case transport.OpFetchAdd, transport.OpCompareSwap:
+		if err := q.checkAtomic(wr); err != nil {
+			return nil, err
+		}
+	case transport.OpBind, transport.OpInvalidate:
+		return q.checkHere(wr)
+	}
+	w := &sendWQE{id: wr.ID, op: wr.Op, flags: wr.Flags, imm: wr.Imm, operand: wr.Operand, compare: wr.Compare,
+		remote: append([]transport.Segment(nil), wr.Remote...)}
+	if wr.Op == transport.OpSendInvalidate {
+		w.key = wr.Key
+	}
 	var right transport.Access
-	if wr.Op == transport.OpRead {
+	if w.asks() {
 		right = transport.LocalWrite
 	}
 	local, length, err := q.checkLocal(wr.Local, right)
 	if err != nil {
 		return nil, err
 	}
-	w := &sendWQE{id: wr.ID, op: wr.Op, flags: wr.Flags, local: local, length: length, imm: wr.Imm,
-		remote: append([]transport.Segment(nil), wr.Remote...)}
+	w.local, w.length = local, length
 	if err := q.checkRemote(w); err != nil {
 		return nil, err
 	}
 	if w.has(transport.FlagInline) {
-		if w.op == transport.OpRead {
-			return nil, fmt.Errorf("a Read cannot be inline: %w", transport.ErrInvalid)
+		if w.asks() {
+			return nil, fmt.Errorf("a Read or an Atomic cannot be inline: %w", transport.ErrInvalid)
 		}
 		if length > attr.MaxInline {
 			return nil, fmt.Errorf("%d bytes inline, at most %d: %w", length, attr.MaxInline, transport.ErrInvalid)
@@ -227,7 +253,7 @@ func (q *qp) checkLocal(list []transport.SGE, right transport.Access) ([]sge, in
 		case m.pd != q.cfg.PD && q.net.mutant != noDomain:
 			return nil, 0, fmt.Errorf("local element %d is of another protection domain: %w: %w", i, transport.ErrInvalid,
 				transport.ErrAccess)
-		case right != 0 && m.access&(right|transport.RemoteWrite) == 0 && q.net.mutant != noRights:
+		case right != 0 && m.access&(right|transport.RemoteWrite|transport.RemoteAtomic) == 0 && q.net.mutant != noRights:
 			return nil, 0, fmt.Errorf("local element %d may not be written: %w: %w", i, transport.ErrInvalid,
 				transport.ErrAccess)
 		case e.Offset < 0 || e.Length < 0 || e.Offset > len(m.buf) || e.Length > len(m.buf)-e.Offset:
@@ -252,9 +278,11 @@ func (q *qp) checkRemote(w *sendWQE) error {
 		}
 	case transport.OpRead:
 		least, most = 1, attr.MaxSegments
-		if q.reads == 0 {
-			return fmt.Errorf("a Read, and no Reads were agreed for this queue pair: %w", transport.ErrInvalid)
-		}
+	case transport.OpFetchAdd, transport.OpCompareSwap:
+		least, most = 1, 1
+	}
+	if w.asks() && q.reads == 0 {
+		return fmt.Errorf("a Read or an Atomic, and no Reads were agreed for this queue pair: %w", transport.ErrInvalid)
 	}
 	if len(w.remote) < least || len(w.remote) > most {
 		return fmt.Errorf("%d remote segments, want %d to %d: %w", len(w.remote), least, most, transport.ErrInvalid)
@@ -420,6 +448,7 @@ func (q *qp) fail(wqe *sendWQE, status transport.Status, err error) {
 		return
 	}
 	q.state, q.err = transport.StateError, err
+	q.unbindAll()
 	q.pending, q.sending, q.answering, q.answers = nil, nil, nil, nil
 	q.loseWire()
 	q.flushSends(wqe, status, err)
@@ -470,13 +499,13 @@ func (q *qp) flushRecvs(err error) {
 	}
 }
 
-// completable finds the request that completes next, and whether it overtakes a Read; -1 if none can.
+// completable finds the request that completes next, and whether it overtakes a Read or an Atomic; -1 if none can.
 //
-// Requests complete in order, except that an earlier Read may be overtaken. An unsignalled Read may not: the completion of
-// a later request tells that its buffers are free.
+// Requests complete in order, except that an earlier Read or Atomic may be overtaken. An unsignalled one may not: the
+// completion of a later request tells that its buffers are free.
 func (q *qp) completable() (i int, overtakes bool) {
 	for i, w := range q.sq {
-		read := w.op == transport.OpRead
+		read := w.asks()
 		switch {
 		case w.done && (!overtakes || !read && w.overtakes):
 			return i, overtakes
@@ -512,7 +541,7 @@ func (q *qp) completeSend(w *sendWQE, status transport.Status, err error) {
 		err = nil
 	}
 	wc := transport.WC{ID: w.id, QP: q.num, Op: w.op, Status: status, Err: err}
-	if w.op == transport.OpRead && err == nil {
+	if w.asks() && err == nil {
 		wc.Bytes = w.length
 	}
 	q.sendCQ().push(wc)

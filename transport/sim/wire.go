@@ -11,11 +11,11 @@ import (
 type kind uint8
 
 const (
-	kindSend     kind = iota + 1 // untagged: into the next posted Recv
+	kindSend     kind = iota + 1 // untagged: into the next posted Recv, and invalidates a key if the request says so
 	kindWrite                    // tagged
 	kindWriteImm                 // tagged, then through the next posted Recv
-	kindRequest                  // a Read is asked for
-	kindAnswer                   // the bytes of a Read
+	kindRequest                  // a Read or an Atomic is asked for
+	kindAnswer                   // the bytes of a Read, or the word as an Atomic found it
 	kindClose                    // the sender's direction is closed
 )
 
@@ -46,10 +46,11 @@ type violation struct {
 	err    error
 }
 
-// response is a Read of the peer that is being carried out.
+// response is a Read of the peer that is being carried out, or an Atomic that has been.
 type response struct {
-	from *sendWQE
-	segs []transport.Segment
+	from     *sendWQE
+	segs     []transport.Segment
+	original []byte // of an Atomic: the word as it was
 }
 
 func (m *message) whole() bool { return m.sent == len(m.pieces) && m.placed == m.sent }
@@ -160,10 +161,11 @@ func (q *qp) canAnswer() bool { return q.answering != nil || len(q.answers) > 0 
 func (q *qp) nextSend() *sendWQE {
 	reads := 0
 	for _, w := range q.sq {
-		read := w.op == transport.OpRead
+		read := w.asks()
 		switch {
 		case !w.begun:
-			if reads > 0 && w.has(transport.FlagFence) && q.net.mutant != ignoreFence || read && reads >= q.reads {
+			fenced := w.has(transport.FlagFence) && q.net.mutant != ignoreFence && !(q.net.mutant == ignoreAtomicFence && read)
+			if reads > 0 && fenced || read && reads >= q.reads {
 				return nil
 			}
 			return w
@@ -197,6 +199,10 @@ func (q *qp) transmit() bool {
 func (q *qp) transmitSend() {
 	m := q.sending
 	if m == nil {
+		if w := q.nextSend(); w != nil && w.here() {
+			q.carryOut(w)
+			return
+		}
 		m = q.begin()
 		q.sending = m
 	}
@@ -220,7 +226,7 @@ func (q *qp) transmitSend() {
 		if w := m.from; w == nil {
 			q.closeSent = true
 			q.closed()
-		} else if w.op != transport.OpRead && w.early {
+		} else if !w.asks() && w.early {
 			w.done = true
 			q.net.counters.EarlyDone++
 		}
@@ -235,13 +241,13 @@ func (q *qp) begin() *message {
 		w.begun = true
 		m.length = w.length
 		switch w.op {
-		case transport.OpSend:
+		case transport.OpSend, transport.OpSendInvalidate:
 			m.kind = kindSend
 		case transport.OpWrite:
 			m.kind = kindWrite
 		case transport.OpWriteImm:
 			m.kind = kindWriteImm
-		case transport.OpRead:
+		case transport.OpRead, transport.OpFetchAdd, transport.OpCompareSwap:
 			m.kind, m.length = kindRequest, 0
 		}
 	}
@@ -261,7 +267,12 @@ func (q *qp) transmitAnswer() {
 		q.answering = m
 	}
 	p := &m.pieces[m.sent]
-	parts, err := q.source(m.answer.segs, p.at, p.n)
+	parts, err := [][]byte(nil), error(nil)
+	if word := m.answer.original; word != nil {
+		parts = [][]byte{word[p.at : p.at+p.n]}
+	} else {
+		parts, err = q.source(m.answer.segs, p.at, p.n)
+	}
 	if err != nil {
 		q.terminate(m.from, violation{remote: transport.StatusRemoteAccess, err: err})
 		return
@@ -279,7 +290,7 @@ func (q *qp) source(segs []transport.Segment, at, n int) ([][]byte, error) {
 		if s.Length == 0 {
 			continue
 		}
-		m, err := q.dev.reach(q.pd(), s, transport.RemoteRead)
+		m, err := q.reach(s, transport.RemoteRead)
 		if err != nil {
 			return nil, fmt.Errorf("read: %w", err)
 		}
@@ -360,10 +371,11 @@ func (q *qp) tailWaits(m *message, i int) bool {
 // deliverable is the index of the message that can be delivered now, or -1.
 func (q *qp) deliverable() int {
 	for i, m := range q.in {
-		if m.whole() || i == 0 && m.untagged() && len(q.rq) == 0 && m.sent > 0 {
+		early := q.net.mutant == deliverEarly || q.net.mutant == atomicEarly && m.kind == kindRequest
+		if m.whole() && (i == 0 || early) || i == 0 && m.untagged() && len(q.rq) == 0 && m.sent > 0 {
 			return i
 		}
-		if q.net.mutant != deliverEarly {
+		if q.net.mutant != deliverEarly && q.net.mutant != atomicEarly {
 			break
 		}
 	}
@@ -433,7 +445,7 @@ func (q *qp) copyIn(m *message, p *piece, recv *recvWQE) *violation {
 		list = m.from.local
 	case kindWrite, kindWriteImm:
 		to := m.from.remote[0]
-		region, err := q.dev.reach(q.pd(), to, transport.RemoteWrite)
+		region, err := q.reach(to, transport.RemoteWrite)
 		if err != nil {
 			return &violation{remote: transport.StatusRemoteAccess, err: fmt.Errorf("write: %w", err)}
 		}
@@ -474,15 +486,28 @@ func (q *qp) deliver(m *message) {
 	}
 	switch m.kind {
 	case kindSend, kindWriteImm:
+		if m.from.op == transport.OpSendInvalidate {
+			if err := q.invalidate(m.from.key); err != nil {
+				q.terminate(m.from, violation{remote: transport.StatusRemoteAccess, err: err})
+				return
+			}
+		}
 		if len(q.rq) > 0 {
 			q.deliverUntagged(m)
 		}
 	case kindRequest:
-		if err := q.checkRead(m.from.remote); err != nil {
+		r := &response{from: m.from, segs: m.from.remote}
+		var err error
+		if m.from.op == transport.OpRead {
+			err = q.checkRead(r.segs)
+		} else {
+			r.original, err = q.atomic(m.from)
+		}
+		if err != nil {
 			q.terminate(m.from, violation{remote: transport.StatusRemoteAccess, err: err})
 			return
 		}
-		q.answers = append(q.answers, &response{from: m.from, segs: m.from.remote})
+		q.answers = append(q.answers, r)
 	case kindAnswer:
 		m.from.done = true
 	case kindClose:
@@ -506,7 +531,7 @@ func (q *qp) deliverUntagged(m *message) {
 	q.rq = q.rq[1:]
 	wc := transport.WC{ID: w.id, QP: q.num, Op: transport.OpRecv}
 	if m.kind == kindSend {
-		wc.Bytes = min(m.length, total(w.local))
+		wc.Bytes, wc.Key = min(m.length, total(w.local)), m.from.key
 	} else {
 		wc.Imm, wc.HasImm = m.from.imm, true
 	}
@@ -518,7 +543,7 @@ func (q *qp) checkRead(segs []transport.Segment) error {
 		if s.Length == 0 {
 			continue
 		}
-		if _, err := q.dev.reach(q.pd(), s, transport.RemoteRead); err != nil {
+		if _, err := q.reach(s, transport.RemoteRead); err != nil {
 			return fmt.Errorf("read: segment %d: %w", i, err)
 		}
 	}
@@ -557,6 +582,7 @@ func (q *qp) closed() {
 		return
 	}
 	q.state = transport.StateClosed
+	q.unbindAll()
 	q.flushRecvs(q.reason())
 	q.signal()
 }

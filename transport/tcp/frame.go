@@ -21,11 +21,15 @@ const (
 	opClose                     // no request follows from this side; it still answers Reads
 	opTerminate                 // last frame, cut: layer/type/code, number of a read or none; payload: text
 	opAlive                     // nothing but that this side lives: see pulse.go
+	opAtomic                    // number in the sequence of the reads, operation; payload: the word, the operands
+	opAtomicDone                // number, the word as it was
+	opInvalidate                // untagged: message number, key; ends a Send with invalidate
 	ops
 )
 
 func (o op) String() string {
-	names := [...]string{"", "Ready", "Write", "Send", "Immediate", "ReadRequest", "ReadWrite", "ReadDone", "Close", "Terminate", "Alive"}
+	names := [...]string{"", "Ready", "Write", "Send", "Immediate", "ReadRequest", "ReadWrite", "ReadDone", "Close", "Terminate",
+		"Alive", "Atomic", "AtomicDone", "Invalidate"}
 	if int(o) < len(names) && o != 0 {
 		return names[o]
 	}
@@ -84,6 +88,8 @@ func parseHeader(b []byte) (header, error) {
 		most = framePayload
 	case opReadRequest, opTerminate:
 		most = maxControl
+	case opAtomic:
+		most = atomicSize
 	}
 	if h.length > most {
 		return header{}, fmt.Errorf("%w: %v of %d bytes, at most %d", transport.ErrProtocol, h.op, h.length, most)

@@ -24,6 +24,8 @@ type ground struct {
 	guards                          [][2]int // what nobody may ever write
 	open, recvs, into               transport.MR
 	source, local, foreign, renewed transport.MR
+	words, old                      transport.MR // for the peer's Atomics; where ours puts what it finds
+	window                          transport.MW
 	stale                           transport.Key
 	posted                          int
 }
@@ -62,6 +64,8 @@ func newGround(tb testing.TB) *ground {
 		{&g.recvs, region(g.pd, groundRecv*groundRecvs, transport.LocalWrite, true)},
 		{&g.into, region(g.pd, groundInto, transport.LocalWrite, true)},
 		{&g.source, region(g.pd, 4096, transport.RemoteRead, false)},
+		{&g.words, region(g.pd, 512, transport.RemoteAtomic|transport.BindWindow, true)},
+		{&g.old, region(g.pd, 8, transport.LocalWrite, true)},
 		{&g.local, region(g.pd, 512, transport.LocalWrite, false)},
 		{&g.foreign, region(other, 512, transport.RemoteWrite|transport.RemoteRead, false)},
 		{&g.renewed, region(g.pd, 512, transport.RemoteWrite|transport.RemoteRead, false)},
@@ -78,6 +82,8 @@ func newGround(tb testing.TB) *ground {
 	g.stale = g.renewed.Key()
 	require.NoError(tb, g.renewed.Deregister())
 	g.renewed = plan[len(plan)-1].make()
+	g.window, err = g.pd.AllocMW()
+	require.NoError(tb, err)
 	return g
 }
 
@@ -98,6 +104,8 @@ func (g *ground) enters(tb testing.TB, initiator, closing bool) {
 	}
 	for _, wr := range []*transport.SendWR{
 		{Op: transport.OpRead, Local: part(g.into, 0, groundInto), Remote: []transport.Segment{{Key: 7, Length: groundInto}}},
+		{Op: transport.OpBind, Bind: &transport.Bind{Window: g.window, MR: g.words, Length: 512, Access: transport.RemoteAtomic}},
+		{Op: transport.OpFetchAdd, Operand: 1, Local: part(g.old, 0, 8), Remote: []transport.Segment{{Key: 7, Length: 8}}},
 		{Op: transport.OpWrite, Local: part(g.source, 0, 64), Remote: []transport.Segment{{Key: 7, Length: 64}}},
 		{Op: transport.OpSend, Local: part(g.source, 0, 64)},
 	} {
@@ -156,7 +164,7 @@ func (g *ground) leaves(tb testing.TB, what string) {
 		tb.Fatalf("%s: ready, and %v", what, err)
 	}
 	g.end(tb)
-	for _, m := range []transport.MR{g.open, g.recvs, g.into} {
+	for _, m := range []transport.MR{g.open, g.recvs, g.into, g.words, g.old} {
 		at := bytesAt(g.mem, m.Bytes())
 		copy(m.Bytes(), g.clean[at:])
 	}
@@ -195,6 +203,8 @@ type script struct {
 	off      int    // of the Send that is under way
 	got      int    // bytes of the queue pair's Read
 	done     bool   // and its end
+	added    bool   // the end of its Atomic
+	ended    bool   // its window is invalid
 	asked    int    // Reads
 	messages int
 }
@@ -267,6 +277,32 @@ var ruleAbiding = map[op]func(s *script) (header, []byte, bool){
 		s.done = true
 		return header{flags: flagLast, b: groundInto}, nil, true
 	},
+	opAtomic: func(s *script) (header, []byte, bool) {
+		if s.asked == maxReads {
+			return header{}, nil, false
+		}
+		s.asked++
+		key := s.words.Key()
+		if !s.ended && s.rand.IntN(2) == 0 {
+			key = s.window.Key()
+		}
+		h, payload := atomicRequest(uint64(s.asked), 1+s.rand.Uint64N(2), key, uint64(8*s.edge(63)), s.rand.Uint64(), s.rand.Uint64N(2))
+		return h, payload, true
+	},
+	opAtomicDone: func(s *script) (header, []byte, bool) {
+		if !s.done || s.added {
+			return header{}, nil, false
+		}
+		s.added = true
+		return header{flags: flagLast, a: 1, b: s.rand.Uint64()}, nil, true
+	},
+	opInvalidate: func(s *script) (header, []byte, bool) {
+		if s.messages == groundRecvs || s.off > 0 || s.ended || s.rand.IntN(10) > 0 {
+			return header{}, nil, false
+		}
+		s.msn, s.messages, s.ended = s.msn+1, s.messages+1, true
+		return header{flags: flagLast, a: s.msn - 1, b: uint64(s.window.Key())}, nil, true
+	},
 	opClose: func(s *script) (header, []byte, bool) { return header{flags: flagLast}, nil, s.rand.IntN(100) == 0 },
 	opTerminate: func(s *script) (header, []byte, bool) {
 		if s.rand.IntN(100) > 0 {
@@ -316,7 +352,7 @@ func (s *script) some() op { return opReady + op(s.rand.IntN(int(ops-opReady))) 
 func (s *script) breaks(b []byte, from int) []byte {
 	f := b[from:]
 	odd := []uint64{0, 1, 7, 8, 1 << 31, 1<<32 - 1, 1 << 32, 1<<63 - 1, 1 << 63, 1<<64 - 8, 1<<64 - 1, groundOpen, groundOpen - 1, maxMessage + 1,
-		uint64(s.open.Key()), uint64(s.recvs.Key()), uint64(s.into.Key()), uint64(s.source.Key()), uint64(s.local.Key()), uint64(s.foreign.Key()),
+		uint64(s.open.Key()), uint64(s.recvs.Key()), uint64(s.into.Key()), uint64(s.words.Key()), uint64(s.source.Key()), uint64(s.local.Key()), uint64(s.foreign.Key()),
 		uint64(s.stale), uint64(s.open.Key()) ^ 1<<s.rand.IntN(64), s.rand.Uint64()}
 	value := odd[s.rand.IntN(len(odd))]
 	switch s.rand.IntN(10) {

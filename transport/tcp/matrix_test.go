@@ -94,6 +94,9 @@ var reachers = []struct {
 		putSegment(b[2*segmentSize:], transport.Segment{Length: s.Length + 8})
 		r.sayFrame(header{op: opReadRequest, flags: flagLast, a: 3, b: 2<<32 | 1}, b)
 	}, "Read 3 from the peer: access refused: ", 4},
+	{"Atomic", func(p *prey) transport.MR { return p.words }, func(r *raw, mine transport.MR, s transport.Segment) {
+		r.sayFrame(atomicRequest(9, 1, s.Key, s.Offset, 1, 0))
+	}, "Atomic 9 from the peer: access refused: ", 10},
 	{"second ReadRequest", func(p *prey) transport.MR { return p.readable }, func(r *raw, mine transport.MR, s transport.Segment) {
 		r.sayFrame(readRequest(6, transport.Segment{Key: mine.Key(), Length: 8}, transport.Segment{Length: 8}))
 		r.sayFrame(readRequest(7, s, transport.Segment{Length: s.Length}))
@@ -107,6 +110,9 @@ func TestViolation_EveryReachOfEveryFrame(t *testing.T) {
 		flat := w.flat(t)
 		for _, from := range reachers {
 			for _, to := range reaches {
+				if from.name == "Atomic" && to.name == "longer than the region" {
+					continue // it has one length
+				}
 				test := violationTest{name: from.name + ", " + to.name, cause: transport.ErrAccess, text: to.text, code: terminateAccess,
 					read: from.read, does: func(h *host, m made, r *raw, p *prey) { from.says(r, from.mine(p), to.at(p, from.mine(p))) }}
 				t.Run(test.name, func(t *testing.T) { w.sees(t, test) })
@@ -139,7 +145,7 @@ func mostOf(o op) int {
 }
 
 // behindClose are the frames that a side sends behind its Close.
-var behindClose = map[op]bool{opReadWrite: true, opReadDone: true, opTerminate: true, opAlive: true}
+var behindClose = map[op]bool{opReadWrite: true, opReadDone: true, opAtomicDone: true, opTerminate: true, opAlive: true}
 
 // Every frame type with everything that can be wrong with any: flags, lane, length, its place before Ready or behind Close, and a stream
 // that ends in the middle of it.
@@ -258,12 +264,12 @@ func TestViolation_EveryNumberOfEveryFrame(t *testing.T) {
 		r.sayFrame(header{op: opReadWrite, a: uint64(p.into.Key())}, make([]byte, 16))
 		r.sayFrame(header{op: opReadWrite, a: uint64(p.into.Key())}, data)
 	})
-	add("ReadRequest of the same number", "Read 4 behind Read 4", func(h *host, m made, r *raw, p *prey) {
+	add("ReadRequest of the same number", "Read or Atomic 4 behind 4", func(h *host, m made, r *raw, p *prey) {
 		s, d := transport.Segment{Key: p.readable.Key(), Length: 8}, transport.Segment{Length: 8}
 		r.sayFrame(readRequest(4, s, d))
 		r.sayFrame(readRequest(4, s, d))
 	})
-	add("ReadRequest of an earlier number", "Read 3 behind Read 4", func(h *host, m made, r *raw, p *prey) {
+	add("ReadRequest of an earlier number", "Read or Atomic 3 behind 4", func(h *host, m made, r *raw, p *prey) {
 		s, d := transport.Segment{Key: p.readable.Key(), Length: 8}, transport.Segment{Length: 8}
 		r.sayFrame(readRequest(4, s, d))
 		r.sayFrame(readRequest(3, s, d))

@@ -16,6 +16,18 @@ func (o *outbox) owns(b []byte) bool {
 	return p >= base && p < base+outSize
 }
 
+// wordSize is how long the words of Atomics are, and what their addresses are multiples of.
+const wordSize = 8
+
+// aligned tells whether the byte at an offset, which must exist, lies where a word may begin.
+func aligned(mem []byte, off int) bool { return uintptr(unsafe.Pointer(&mem[off]))%wordSize == 0 }
+
+// word is the word at an aligned offset that has all its bytes in mem.
+func word(mem []byte, off int) *uint64 {
+	_ = mem[off+wordSize-1]
+	return (*uint64)(unsafe.Pointer(&mem[off]))
+}
+
 // tailSize is how much of a Write is placed last, and where it is aligned as one word.
 const tailSize = 8
 

@@ -23,7 +23,7 @@ func (q *qp) PostSend(wr *transport.SendWR) error {
 	}
 	w := q.sq.at(q.sq.tail)
 	w.id, w.op, w.flags, w.total, w.imm = wr.ID, wr.Op, wr.Flags, total, wr.Imm
-	w.done, w.failed, w.got = false, 0, 0
+	w.done, w.ended, w.failed, w.got = false, false, 0, 0
 	w.local, w.inline, w.remote = w.local[:0], w.inline[:0], append(w.remote[:0], wr.Remote...)
 	if wr.Flags&transport.FlagInline != 0 {
 		for _, s := range wr.Local {
@@ -44,6 +44,16 @@ func (q *qp) PostSend(wr *transport.SendWR) error {
 	case transport.OpRead:
 		w.number = q.readNo
 		q.readNo++
+	case transport.OpFetchAdd, transport.OpCompareSwap:
+		w.number, w.imm, w.other = q.readNo, wr.Operand, wr.Compare
+		q.readNo++
+	case transport.OpBind:
+		q.postBind(w, wr.Bind)
+	case transport.OpInvalidate:
+		w.other = uint64(wr.Key)
+	case transport.OpSendInvalidate:
+		w.number, w.other = q.nextMsn, uint64(wr.Key)
+		q.nextMsn++
 	}
 	q.sq.tail++
 	if wr.Flags&transport.FlagMore == 0 || q.sq.tail-q.at.next >= gatherFrames {
@@ -60,13 +70,20 @@ func (q *qp) check(wr *transport.SendWR) (int, error) {
 		return 0, fmt.Errorf("%w: none", transport.ErrInvalid)
 	}
 	need := transport.Access(0)
+	untagged := false
 	switch wr.Op {
-	case transport.OpSend, transport.OpWrite, transport.OpWriteImm:
+	case transport.OpWrite, transport.OpWriteImm:
+	case transport.OpSend, transport.OpSendInvalidate:
+		untagged = true
 	case transport.OpRead:
 		need = transport.LocalWrite
 		if q.most == 0 {
 			return 0, fmt.Errorf("%w: a Read on a queue pair that may have none outstanding", transport.ErrInvalid)
 		}
+	case transport.OpFetchAdd, transport.OpCompareSwap:
+		return wordSize, q.checkAtomic(wr)
+	case transport.OpBind, transport.OpInvalidate:
+		return 0, q.checkHere(wr)
 	default:
 		return 0, fmt.Errorf("%w: operation %d", transport.ErrInvalid, wr.Op)
 	}
@@ -92,9 +109,9 @@ func (q *qp) check(wr *transport.SendWR) (int, error) {
 	switch {
 	case total > maxMessage:
 		return 0, fmt.Errorf("%w: %d bytes", transport.ErrInvalid, total)
-	case wr.Op == transport.OpSend && len(wr.Remote) > 0:
+	case untagged && len(wr.Remote) > 0:
 		return 0, fmt.Errorf("%w: a Send names remote memory", transport.ErrInvalid)
-	case wr.Op != transport.OpSend && far != uint64(total):
+	case !untagged && far != uint64(total):
 		return 0, fmt.Errorf("%w: %d local bytes, %d remote", transport.ErrInvalid, total, far)
 	case wr.Op != transport.OpRead && len(wr.Remote) > 1:
 		return 0, fmt.Errorf("%w: a Write to %d segments", transport.ErrInvalid, len(wr.Remote))

@@ -40,10 +40,12 @@ type qp struct {
 	closing closing
 	agreed  agreement
 	checked bool   // agreed.checksum, where every frame looks for it
-	most    uint64 // our Reads outstanding at once: both sides' limits
-	read    uint64 // Reads of ours that are done
+	most    uint64 // our Reads and Atomics outstanding at once: both sides' limits
+	read    uint64 // of them that are done
 	nextMsn uint64 // number of the next untagged message that is posted
-	readNo  uint64 // number of the next Read that is posted
+	readNo  uint64 // number of the next Read or Atomic that is posted
+
+	windows map[*window]struct{} // bound to this queue pair; nil before the first
 
 	// Receiving: see receive.go.
 	rq        recvQueue
@@ -231,6 +233,7 @@ func (q *qp) disconnect() {
 	}
 	sys.CloseFD(q.fd)
 	q.fd = -1
+	q.unbindAll()
 }
 
 // flush completes what is posted: the oldest send request with the status of the failure, all others flushed, in order. What stood

@@ -17,15 +17,27 @@ type wqe struct {
 	op     transport.Opcode
 	flags  transport.Flags
 	done   bool
-	failed transport.Status // of a Read that the peer has refused
+	ended  bool             // of a request that is carried out here: it is, and must not be again if the cursor goes back
+	access transport.Access // of a Bind
+	failed transport.Status // of a Read or an Atomic that the peer has refused
 	total  int              // bytes
-	got    int              // of a Read: bytes placed
-	number uint64           // of the untagged message or the Read
-	imm    uint64
-	local  []piece // these three keep their memory from one use of the entry to the next
+	got    int              // of a Read or an Atomic: bytes placed
+	number uint64           // of the untagged message, the Read or the Atomic
+	imm    uint64           // or an Atomic's operand
+	other  uint64           // a key, or what an Atomic compares with
+	window *window          // of a Bind
+	local  []piece          // these three keep their memory from one use of the entry to the next
 	remote []transport.Segment
 	inline []byte
 }
+
+// asks tells whether the request is one that the peer answers.
+func (w *wqe) asks() bool {
+	return w.op == transport.OpRead || w.op == transport.OpFetchAdd || w.op == transport.OpCompareSwap
+}
+
+// here tells whether the request is carried out at this end.
+func (w *wqe) here() bool { return w.op == transport.OpBind || w.op == transport.OpInvalidate }
 
 // alive tells whether the regions that it names are all registered still.
 func (w *wqe) alive() bool {
@@ -113,9 +125,11 @@ func (r *recvQueue) push(wr *transport.RecvWR, depth int) bool {
 	return true
 }
 
-// answer is a Read of the peer that is being answered.
+// answer is a Read of the peer that is being answered, or an Atomic that has been carried out.
 type answer struct {
 	number   uint64
+	atomic   bool
+	original uint64 // of an Atomic: the word as it was
 	total    int
 	src, dst [maxSegments]transport.Segment
 	nsrc     int

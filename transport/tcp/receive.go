@@ -216,7 +216,7 @@ func (q *qp) begin(b []byte) error {
 		return err
 	}
 	i.header, i.left, i.inside = h, h.length, true
-	if q.peerEnd && h.op != opTerminate && h.op != opReadWrite && h.op != opReadDone && h.op != opAlive {
+	if q.peerEnd && h.op != opTerminate && h.op != opReadWrite && h.op != opReadDone && h.op != opAtomicDone && h.op != opAlive {
 		return fmt.Errorf("%w: %v behind Close", transport.ErrProtocol, h.op)
 	}
 	if q.quiet {
@@ -230,7 +230,7 @@ func (q *qp) begin(b []byte) error {
 	case opReady:
 		return fmt.Errorf("%w: Ready a second time, or from the responder", transport.ErrProtocol)
 	case opWrite:
-		r, err := q.dev.regions.find(q.pd, transport.Key(h.a), transport.RemoteWrite, h.b, uint64(h.length))
+		r, err := q.dev.regions.find(q, transport.Key(h.a), transport.RemoteWrite, h.b, uint64(h.length))
 		if err != nil {
 			return &violation{code: terminateAccess, err: fmt.Errorf("Write from the peer: %w", err)}
 		}
@@ -239,7 +239,7 @@ func (q *qp) begin(b []byte) error {
 		return q.beginReadWrite(h)
 	case opSend:
 		return q.beginSend(h)
-	case opReadRequest, opTerminate:
+	case opReadRequest, opTerminate, opAtomic:
 		i.control = i.control[:0]
 	}
 	return nil
@@ -265,7 +265,7 @@ func (q *qp) beginSend(h header) error {
 // outside the named destination is ever written (R6).
 func (q *qp) beginReadWrite(h header) error {
 	w := q.reading()
-	if w == nil {
+	if w == nil || w.op != transport.OpRead {
 		return fmt.Errorf("%w: data of a Read that nobody has asked for", transport.ErrProtocol)
 	}
 	p, at, n := span(w.local, w.got, h.length)
@@ -279,12 +279,12 @@ func (q *qp) beginReadWrite(h header) error {
 	return nil
 }
 
-// reading is our oldest Read that is not done. Everything before it in the queue is, so it is the head.
+// reading is our oldest Read or Atomic that is not done. Everything before it in the queue is, so it is the head.
 func (q *qp) reading() *wqe {
 	if q.sq.head == q.written.next || q.sq.head == q.sq.tail {
 		return nil
 	}
-	if w := q.sq.at(q.sq.head); w.op == transport.OpRead && !w.done {
+	if w := q.sq.at(q.sq.head); w.asks() && !w.done {
 		return w
 	}
 	return nil
@@ -314,7 +314,7 @@ func (q *qp) place(b []byte) error {
 			b = b[n:]
 			q.advance(n)
 		}
-	case opReadRequest, opTerminate:
+	case opReadRequest, opTerminate, opAtomic:
 		i.control = append(i.control, b...)
 		i.left -= len(b)
 	}
@@ -363,10 +363,7 @@ func (q *qp) end() error {
 	i := &q.in
 	switch i.op {
 	case opWrite:
-		if !q.marked {
-			q.marked = true
-			q.rcq.placed = append(q.rcq.placed, q)
-		}
+		q.mark()
 	case opReadWrite:
 		q.reading().got += i.length
 	case opSend:
@@ -393,7 +390,7 @@ func (q *qp) end() error {
 		return q.asked()
 	case opReadDone:
 		w := q.reading()
-		if w == nil || w.number != i.a || w.got != w.total || i.b != uint64(w.total) {
+		if w == nil || w.op != transport.OpRead || w.number != i.a || w.got != w.total || i.b != uint64(w.total) {
 			return fmt.Errorf("%w: end of Read %d, %d bytes, which is not what is due", transport.ErrProtocol, i.a, i.b)
 		}
 		w.done = true
@@ -413,8 +410,22 @@ func (q *qp) end() error {
 		q.maybeClosed()
 	case opTerminate:
 		return q.terminated()
+	case opAtomic:
+		return q.askedAtomic()
+	case opAtomicDone:
+		return q.atomicDone()
+	case opInvalidate:
+		return q.invalidated()
 	}
 	return nil
+}
+
+// mark has the queue tell of what was placed with no completion.
+func (q *qp) mark() {
+	if !q.marked {
+		q.marked = true
+		q.rcq.placed = append(q.rcq.placed, q)
+	}
 }
 
 // asked takes a Read Request: it is checked at once, and answered in its turn (R2, R5, R6).
@@ -424,21 +435,17 @@ func (q *qp) asked() error {
 	if nsrc < 1 || nsrc > maxSegments || ndst < 1 || ndst > maxSegments || len(i.control) != (nsrc+ndst)*segmentSize {
 		return fmt.Errorf("%w: a Read of %d into %d segments, %d bytes of them", transport.ErrProtocol, nsrc, ndst, len(i.control))
 	}
-	if int(q.answers.tail-q.answers.head) >= maxReads {
-		return &violation{code: terminateReads, err: fmt.Errorf("%w: more than %d Reads outstanding", transport.ErrProtocol, maxReads)}
+	a, err := q.answer(i.a)
+	if err != nil || a.refused != nil {
+		return err
 	}
-	if i.a < q.askedNext {
-		return fmt.Errorf("%w: Read %d behind Read %d", transport.ErrProtocol, i.a, q.askedNext-1)
-	}
-	q.askedNext = i.a + 1
-	a := q.answers.push()
-	a.number, a.nsrc, a.ndst, a.total, a.refused = i.a, nsrc, ndst, 0, nil
+	a.nsrc, a.ndst = nsrc, ndst
 	b := i.control
 	var far uint64
 	for k := range nsrc {
 		s := parseSegment(b)
 		b = b[segmentSize:]
-		if _, err := q.dev.regions.find(q.pd, s.Key, transport.RemoteRead, s.Offset, s.Length); err != nil {
+		if _, err := q.dev.regions.find(q, s.Key, transport.RemoteRead, s.Offset, s.Length); err != nil {
 			a.refused = err
 			return nil
 		}
@@ -457,4 +464,22 @@ func (q *qp) asked() error {
 		return fmt.Errorf("%w: a Read of %d bytes into %d", transport.ErrProtocol, a.total, far)
 	}
 	return nil
+}
+
+// answer makes an entry for a Read or an Atomic of the peer. Behind one that is refused all are: the connection ends before their turn.
+func (q *qp) answer(number uint64) (*answer, error) {
+	n := q.answers.tail - q.answers.head
+	if n >= maxReads {
+		return nil, &violation{code: terminateReads, err: fmt.Errorf("%w: more than %d Reads outstanding", transport.ErrProtocol, maxReads)}
+	}
+	if number < q.askedNext {
+		return nil, fmt.Errorf("%w: Read or Atomic %d behind %d", transport.ErrProtocol, number, q.askedNext-1)
+	}
+	q.askedNext = number + 1
+	a := q.answers.push()
+	a.number, a.atomic, a.nsrc, a.ndst, a.total, a.refused = number, false, 0, 0, 0, nil
+	if n > 0 {
+		a.refused = q.answers.at(q.answers.tail - 2).refused
+	}
+	return a, nil
 }

@@ -22,6 +22,7 @@ const (
 type pd struct {
 	dev     *Device
 	regions int
+	windows int
 	qps     atomic.Int32
 	closed  bool
 }
@@ -36,7 +37,9 @@ type region struct {
 	generation uint8
 	access     transport.Access
 	mapped     bool // the memory is ours to unmap
+	windows    int  // bound to it
 	next       *region
+	window     *window // whose entry this is: what is bound, and not a region of its own
 }
 
 // regionTable finds regions by key.
@@ -73,36 +76,57 @@ func (p *pd) register(buf []byte, access transport.Access, mapped bool) (transpo
 	if len(buf) == 0 {
 		return nil, fmt.Errorf("%w: a region of no bytes", transport.ErrInvalid)
 	}
-	if access&^(transport.LocalWrite|transport.RemoteRead|transport.RemoteWrite) != 0 {
-		return nil, fmt.Errorf("%w: unknown rights %#x", transport.ErrInvalid, access)
+	if access&^rights != 0 {
+		return nil, fmt.Errorf("%w: unknown rights %v", transport.ErrInvalid, access)
 	}
-	t := &p.dev.regions
-	r := t.free
-	if r == nil {
-		if len(t.all) > indexMask {
-			return nil, fmt.Errorf("more than %d regions", indexMask+1)
-		}
-		r = &region{dev: p.dev, index: len(t.all), generation: uint8(p.dev.keys.Uint64())}
-		t.all = append(t.all, r)
-	} else {
-		t.free = r.next
+	if access&transport.RemoteAtomic != 0 && !aligned(buf, 0) {
+		return nil, fmt.Errorf("%w: memory for Atomics that does not begin at a multiple of %d", transport.ErrInvalid, wordSize)
 	}
-	if access&transport.RemoteWrite != 0 {
+	r, err := p.dev.entry()
+	if err != nil {
+		return nil, err
+	}
+	if access&(transport.RemoteWrite|transport.RemoteAtomic) != 0 {
 		access |= transport.LocalWrite
 	}
-	r.generation++
-	random := p.dev.keys.Uint64() << (indexBits + generationBits)
-	r.key = transport.Key(uint64(r.index) | uint64(r.generation)<<indexBits | random)
+	r.key = r.newKey(p.dev.keys.Uint64())
 	r.pd, r.mem, r.access, r.mapped, r.next = p, buf, access, mapped, nil
 	p.regions++
 	return r, nil
 }
 
+const rights = transport.LocalWrite | transport.RemoteRead | transport.RemoteWrite | transport.RemoteAtomic | transport.BindWindow
+
+// entry takes a free entry of the table.
+func (d *Device) entry() (*region, error) {
+	if r := d.regions.free; r != nil {
+		d.regions.free = r.next
+		return r, nil
+	}
+	return d.newEntry()
+}
+
+func (d *Device) newEntry() (*region, error) {
+	t := &d.regions
+	if len(t.all) > indexMask {
+		return nil, fmt.Errorf("more than %d regions and windows", indexMask+1)
+	}
+	r := &region{dev: d, index: len(t.all), generation: uint8(d.keys.Uint64())}
+	t.all = append(t.all, r)
+	return r, nil
+}
+
+// newKey makes the next key of an entry, with what was drawn for it.
+func (r *region) newKey(random uint64) transport.Key {
+	r.generation++
+	return transport.Key(uint64(r.index) | uint64(r.generation)<<indexBits | random<<(indexBits+generationBits))
+}
+
 // Close releases the domain.
 func (p *pd) Close() error {
-	if p.regions > 0 || p.qps.Load() > 0 {
-		return fmt.Errorf("%w: the protection domain has %d regions and %d queue pairs", transport.ErrInvalid, p.regions,
-			p.qps.Load())
+	if p.regions > 0 || p.windows > 0 || p.qps.Load() > 0 {
+		return fmt.Errorf("%w: the protection domain has %d regions, %d windows and %d queue pairs", transport.ErrInvalid, p.regions,
+			p.windows, p.qps.Load())
 	}
 	p.closed = true
 	return nil
@@ -117,6 +141,9 @@ func (r *region) Deregister() error {
 	if r.pd == nil {
 		return fmt.Errorf("%w: the region is not registered", transport.ErrInvalid)
 	}
+	if r.windows > 0 {
+		return fmt.Errorf("%w: %d windows are bound to the region; invalidate or deallocate them first", transport.ErrInvalid, r.windows)
+	}
 	mem, mapped := r.mem, r.mapped
 	r.pd.regions--
 	r.pd, r.mem, r.key, r.mapped = nil, nil, 0, false
@@ -130,19 +157,26 @@ func (r *region) Deregister() error {
 
 // Detach takes the key out of use, and leaves the memory to the process.
 func (r *region) Detach() error {
-	r.mapped = false
+	if r.windows == 0 {
+		r.mapped = false
+	}
 	return r.Deregister()
 }
 
 // find checks what a peer asks for, in the order of the specification: key, domain, right, bounds.
-func (t *regionTable) find(p *pd, key transport.Key, need transport.Access, offset, length uint64) (*region, error) {
+func (t *regionTable) find(q *qp, key transport.Key, need transport.Access, offset, length uint64) (*region, error) {
 	i := int(uint64(key) & indexMask)
 	if i >= len(t.all) || t.all[i].pd == nil || t.all[i].key != key {
 		return nil, fmt.Errorf("%w: no region has the key %#x", transport.ErrAccess, uint64(key))
 	}
 	r := t.all[i]
-	if r.pd != p {
-		return nil, fmt.Errorf("%w: the region of key %#x is of another protection domain", transport.ErrAccess, uint64(key))
+	if r.pd != q.pd {
+		if r.window == nil {
+			return nil, fmt.Errorf("%w: the region of key %#x is of another protection domain", transport.ErrAccess, uint64(key))
+		}
+		if r.window.qp != q {
+			return nil, fmt.Errorf("%w: the window of key %#x is not bound to this queue pair", transport.ErrAccess, uint64(key))
+		}
 	}
 	if r.access&need != need {
 		return nil, fmt.Errorf("%w: the region of key %#x has rights %v, not %v", transport.ErrAccess, uint64(key), r.access, need)

@@ -50,6 +50,22 @@ func BenchmarkAlloc(b *testing.B) {
 	}
 }
 
+// BenchmarkFind is what every frame that places something costs before it does: a region must not pay for there being windows.
+func BenchmarkFind(b *testing.B) {
+	p := domain(b).(*pd)
+	m, err := p.Register(make([]byte, 64), transport.RemoteWrite)
+	if err != nil {
+		b.Fatal(err)
+	}
+	q := &qp{dev: p.dev, pd: p}
+	key := m.Key()
+	for b.Loop() {
+		if _, err := q.dev.regions.find(q, key, transport.RemoteWrite, 8, 16); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func domain(b *testing.B) transport.PD {
 	d, err := New(Options{})
 	if err != nil {

@@ -117,7 +117,7 @@ func (a *arena) ranges() (list [][2]int) {
 // goes on or ends with an error that names the peer, and every posted request completes once.
 func FuzzSession(f *testing.F) {
 	s := newSessionDevice(f)
-	mem := &arena{mem: make([]byte, 8<<10), open: []int{1024, 2048, 3072, 3328, 3584, 3840, 5120, 5632}}
+	mem := &arena{mem: make([]byte, 8<<10), open: []int{1024, 2048, 3072, 3328, 3584, 3840, 4096, 4352, 5120, 5640}}
 	foreignPD, err := s.dev.AllocPD()
 	require.NoError(f, err)
 	region := func(pd transport.PD, from, to int, access transport.Access) transport.MR {
@@ -127,9 +127,23 @@ func FuzzSession(f *testing.F) {
 	}
 	target := region(s.pd, 1024, 2048, transport.RemoteWrite|transport.RemoteRead)
 	recvs := region(s.pd, 3072, 4096, transport.LocalWrite)
-	into := region(s.pd, 5120, 5632, transport.LocalWrite)
+	into := region(s.pd, 5120, 5640, transport.LocalWrite)
 	source := region(s.pd, 6144, 7168, transport.RemoteRead)
 	foreign := region(foreignPD, 7168, 8192, transport.RemoteWrite)
+	words := region(s.pd, 4096, 4352, transport.RemoteAtomic)
+	base := region(s.pd, 4096, 5120, transport.LocalWrite|transport.BindWindow)
+	w, err := s.pd.AllocMW()
+	require.NoError(f, err)
+	s.begin(f, true)
+	bind := func(tb testing.TB) { // the same key for every input
+		w.(*window).entry.generation = 0
+		s.dev.keys.Seed([32]byte{1})
+		require.NoError(tb, s.qp.PostSend(&transport.SendWR{ID: 5, Op: transport.OpBind, Flags: transport.FlagSignaled, Bind: &transport.Bind{Window: w, MR: base, Offset: 64,
+			Length: 64, Access: transport.RemoteRead | transport.RemoteWrite | transport.RemoteAtomic}}))
+	}
+	bind(f)
+	windowKey := w.Key()
+	s.end(f)
 
 	frame := func(h header, payload ...byte) []byte {
 		h.length = len(payload)
@@ -141,6 +155,10 @@ func FuzzSession(f *testing.F) {
 		putSegment(b, src)
 		putSegment(b[segmentSize:], dst)
 		return frame(header{op: opReadRequest, flags: flagLast, b: 1<<32 | 1}, b...)
+	}
+	atomic := func(number, operation, key, off uint64) []byte {
+		h, payload := atomicRequest(number, operation, transport.Key(key), off, 5, 6)
+		return frame(h, payload...)
 	}
 	data := make([]byte, 64)
 	for i := range data {
@@ -166,6 +184,21 @@ func FuzzSession(f *testing.F) {
 		{request(transport.Segment{Key: source.Key(), Offset: 1<<64 - 1, Length: 2}, transport.Segment{Length: 2})},
 		{frame(header{op: opClose, flags: flagLast}), frame(header{op: opSend, flags: flagLast}, data...)},
 		{frame(header{op: opTerminate, flags: flagLast, a: uint64(terminateAccess), b: 1}, []byte("because")...)},
+		{atomic(0, 1, key(words), 248), atomic(1, 2, key(words), 0), atomic(2, 1, uint64(windowKey), 56)},
+		{atomic(0, 1, key(words), 249)},
+		{atomic(0, 2, key(words), 1<<64-8)},
+		{atomic(0, 1, key(target), 0), atomic(0, 1, key(words), 0)},
+		{atomic(0, 3, key(words), 0)},
+		{frame(header{op: opReadWrite, a: key(into)}, make([]byte, 512)...), frame(header{op: opReadDone, flags: flagLast, b: 512}),
+			frame(header{op: opAtomicDone, flags: flagLast, a: 1, b: 1 << 63})},
+		{frame(header{op: opAtomicDone, flags: flagLast, a: 0, b: 1})},
+		{frame(header{op: opWrite, flags: flagLast, a: uint64(windowKey)}, data...), frame(header{op: opSend}, data...),
+			frame(header{op: opInvalidate, flags: flagLast, b: uint64(windowKey)}),
+			frame(header{op: opWrite, flags: flagLast, a: uint64(windowKey)}, data...)},
+		{frame(header{op: opWrite, flags: flagLast, a: uint64(windowKey), b: 1}, data...)},
+		{frame(header{op: opInvalidate, flags: flagLast, b: key(words)})},
+		{request(transport.Segment{Key: windowKey, Length: 64}, transport.Segment{Key: 1, Length: 64}),
+			frame(header{op: opInvalidate, flags: flagLast | flagSolicited, b: uint64(windowKey)})},
 		{alive(), frame(header{op: opSend}, data...), alive(), frame(header{op: opSend, flags: flagLast, b: 64}, data...),
 			frame(header{op: opClose, flags: flagLast}), alive()},
 		{ready},
@@ -188,6 +221,10 @@ func FuzzSession(f *testing.F) {
 		require.NoError(t, s.qp.PostRecv(&transport.RecvWR{ID: 2, Local: sge(recvs, 512, 256)}))
 		require.NoError(t, s.qp.PostSend(&transport.SendWR{ID: 3, Op: transport.OpRead, Flags: transport.FlagSignaled,
 			Local: sge(into, 0, 512), Remote: []transport.Segment{{Key: 7, Length: 512}}}))
+		require.NoError(t, s.qp.PostSend(&transport.SendWR{ID: 4, Op: transport.OpCompareSwap, Flags: transport.FlagSignaled,
+			Local: sge(into, 512, 8), Remote: []transport.Segment{{Key: 7, Length: 8}}}))
+		bind(t)
+		require.Equal(t, windowKey, w.Key())
 		if closing {
 			s.qp.Close()
 		}
@@ -230,13 +267,13 @@ func FuzzSession(f *testing.F) {
 		case transport.StateClosed:
 			require.True(t, closing)
 			require.ErrorIs(t, s.qp.Err(), transport.ErrClosed)
-			require.Len(t, ids, 3, "every request completes when the queue pair ends")
+			require.Len(t, ids, 5, "every request completes when the queue pair ends")
 		case transport.StateDraining:
 			require.ErrorIs(t, s.qp.Err(), transport.ErrClosed)
 			require.ErrorContains(t, s.qp.Err(), sessionPeer)
 		case transport.StateError:
 			require.ErrorContains(t, s.qp.Err(), sessionPeer)
-			require.Len(t, ids, 3, "every request completes when the queue pair ends")
+			require.Len(t, ids, 5, "every request completes when the queue pair ends")
 		default:
 			t.Fatalf("the queue pair is %v", s.qp.State())
 		}

@@ -206,7 +206,7 @@ func TestSpec_Frames(t *testing.T) {
 }
 
 func TestSpec_TerminateCodes(t *testing.T) {
-	codes := map[string]terminate{"local": terminateLocal, "access": terminateAccess, "a rule": terminateProto,
+	codes := map[string]terminate{"local": terminateLocal, "access": terminateAccess, "a key": terminateKey, "a rule": terminateProto,
 		"no Recv": terminateNoRecv, "more Reads": terminateReads, "a message is longer": terminateTooLong,
 		"a checksum": terminateChecksum}
 	rows := specTable(t, "Terminate", "layer")
@@ -234,7 +234,8 @@ func TestSpec_Limits(t *testing.T) {
 		"payload of a frame":                      framePayload,
 		"payload of ReadRequest and Terminate":    maxControl,
 		"segments of a list":                      maxSegments,
-		"Reads outstanding, each way":             maxReads,
+		"Reads and Atomics outstanding, each way": maxReads,
+		"payload of Atomic":                       atomicSize,
 		"bytes of a message":                      maxMessage,
 		"private data":                            maxPrivate,
 		"text of a Reject or Terminate":           maxText,

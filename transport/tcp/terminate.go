@@ -14,6 +14,7 @@ type terminate uint32
 const (
 	terminateLocal   terminate = 0x0_00_00 // RDMAP, local catastrophic error
 	terminateAccess  terminate = 0x0_01_02 // RDMAP, remote protection: access rights; key and bounds alike
+	terminateKey     terminate = 0x0_01_09 // RDMAP, remote protection: a key that cannot be invalidated
 	terminateProto   terminate = 0x0_02_06 // RDMAP, remote operation: unexpected opcode
 	terminateNoRecv  terminate = 0x1_02_02 // DDP, untagged: no buffer available
 	terminateReads   terminate = 0x1_02_03 // DDP, untagged: message number out of range
@@ -87,20 +88,25 @@ func (q *qp) lastWords() {
 	}
 }
 
-// refusedRead is a Read of the peer that asks for what it may not have.
+// refusedRead is a Read or an Atomic of the peer that asks for what it may not have.
 type refusedRead struct {
 	number uint64
+	atomic bool
 	err    error
 }
 
 func (r *refusedRead) Error() string {
-	return fmt.Sprintf("Read %d from the peer: %v", r.number, r.err)
+	what := "Read"
+	if r.atomic {
+		what = "Atomic"
+	}
+	return fmt.Sprintf("%s %d from the peer: %v", what, r.number, r.err)
 }
 func (r *refusedRead) Unwrap() error { return r.err }
 
-// refuseRead ends the QP over a Read that may not be carried out; the peer's Read completes in error, with the reason.
-func (q *qp) refuseRead(number uint64, err error) {
-	q.fail(&refusedRead{number, err}, transport.StatusFlushed)
+// refuseRead ends the QP over a Read or an Atomic that may not be carried out; it completes in error at the peer, with the reason.
+func (q *qp) refuseRead(a *answer, err error) {
+	q.fail(&refusedRead{a.number, a.atomic, err}, transport.StatusFlushed)
 }
 
 // terminated takes a Terminate: the first error was on the other side.
@@ -110,7 +116,7 @@ func (q *qp) terminated() error {
 	cause := transport.ErrProtocol
 	status := transport.StatusRemoteOp
 	switch code {
-	case terminateAccess:
+	case terminateAccess, terminateKey:
 		cause, status = transport.ErrAccess, transport.StatusRemoteAccess
 	case terminateLocal:
 		cause = transport.ErrPeerLost

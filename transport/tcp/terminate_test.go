@@ -20,6 +20,7 @@ func TestTerminate_C4_EachCodeHasItsClassAndStatus(t *testing.T) {
 	}{
 		terminateLocal:   {transport.ErrPeerLost, transport.StatusRemoteOp},
 		terminateAccess:  {transport.ErrAccess, transport.StatusRemoteAccess},
+		terminateKey:     {transport.ErrAccess, transport.StatusRemoteAccess},
 		terminateProto:   {transport.ErrProtocol, transport.StatusRemoteOp},
 		terminateNoRecv:  {transport.ErrProtocol, transport.StatusRNR},
 		terminateReads:   {transport.ErrProtocol, transport.StatusRemoteOp},

@@ -25,7 +25,7 @@ type cursor struct {
 	ended   bool   // the Close frame is behind
 	next    uint32 // send request
 	off     int    // bytes of it that are behind
-	reads   uint64 // Reads of ours that are behind
+	reads   uint64 // Reads and Atomics of ours that are behind
 	answer  uint32 // Read of the peer
 	aoff    int    // bytes of its answer that are behind
 	turn    bool   // an answer goes before a request, for fairness
@@ -114,7 +114,7 @@ func (q *qp) hasOutput() bool {
 		return true
 	}
 	if q.quiet {
-		return false
+		return q.at.next != q.sq.tail && q.sq.at(q.at.next).here()
 	}
 	return !q.at.greeted || q.at.next != q.sq.tail || q.at.answer != q.answers.tail || q.closing == closeDue && !q.at.ended
 }
@@ -227,14 +227,14 @@ func (q *qp) carryAlive() bool {
 	if from := q.written; q.at.answer != from.answer || q.at.aoff != from.aoff {
 		a := q.answers.at(from.answer)
 		src, off := segmentAt(a.src[:a.nsrc], from.aoff)
-		if _, err := q.dev.regions.find(q.pd, src.Key, transport.RemoteRead, src.Offset+off, 0); err != nil {
-			q.refuseRead(a.number, err)
+		if _, err := q.dev.regions.find(q, src.Key, transport.RemoteRead, src.Offset+off, 0); err != nil {
+			q.refuseRead(a, err)
 			return false
 		}
 		return true
 	}
 	for i := q.written.next; ; i++ {
-		if w := q.sq.at(i); w.total > q.written.off && w.op != transport.OpRead {
+		if w := q.sq.at(i); w.total > q.written.off && !w.asks() {
 			if !w.alive() {
 				q.gone(w)
 				return false
@@ -285,7 +285,7 @@ func (c *carry) drop(n int) {
 func (q *qp) behind(now cursor) {
 	for i := q.written.next; i != now.next; i++ {
 		switch w := q.sq.at(i); {
-		case w.op != transport.OpRead:
+		case !w.asks():
 			w.done = true
 		case w.total == 0:
 			w.done = true
@@ -327,10 +327,13 @@ func (q *qp) watch() {
 
 // frame makes the next frame, if there is one that may go, and moves the cursor behind it.
 func (q *qp) frame(o *outbox) bool {
-	if q.quiet {
+	c := &q.at
+	if q.quiet { // what is carried out here needs no frame
+		for c.next != q.sq.tail && q.sq.at(c.next).here() && q.carryOut(o, q.sq.at(c.next)) {
+			c.next++
+		}
 		return false
 	}
-	c := &q.at
 	made := false
 	switch {
 	case !c.greeted:
@@ -407,10 +410,15 @@ func (q *qp) requestFrame(o *outbox) bool {
 			o.begin(h, 0)
 			c.next, c.off = c.next+1, 0
 			return true
-		case transport.OpSend:
+		case transport.OpSend, transport.OpSendInvalidate:
+			if w.op == transport.OpSendInvalidate && c.off == w.total {
+				q.invalidateFrame(o, w)
+				c.next, c.off = c.next+1, 0
+				return true
+			}
 			n := min(w.total-c.off, framePayload)
 			h := header{length: n, op: opSend, a: w.number, b: uint64(c.off)}
-			if c.off+n == w.total {
+			if c.off+n == w.total && w.op == transport.OpSend {
 				h.flags = flagLast
 				if w.flags&transport.FlagSolicited != 0 {
 					h.flags |= flagSolicited
@@ -419,11 +427,25 @@ func (q *qp) requestFrame(o *outbox) bool {
 			if !q.payload(o, h, w, n) {
 				return false
 			}
-			if c.off += n; c.off == w.total {
+			if c.off += n; c.off == w.total && w.op == transport.OpSend {
 				c.next, c.off = c.next+1, 0
 			}
 			c.turn = true
 			return true
+		case transport.OpFetchAdd, transport.OpCompareSwap:
+			if c.reads-q.read >= q.most {
+				return false
+			}
+			c.reads++
+			c.next++
+			q.atomicFrame(o, w)
+			c.turn = true
+			return true
+		case transport.OpBind, transport.OpInvalidate:
+			if !q.carryOut(o, w) {
+				return false
+			}
+			c.next++
 		}
 	}
 	return false
@@ -485,9 +507,14 @@ func (q *qp) answerFrame(o *outbox) bool {
 	c.turn = false
 	if a.refused != nil {
 		if o.bytes == 0 { // earlier frames go out first
-			q.refuseRead(a.number, a.refused)
+			q.refuseRead(a, a.refused)
 		}
 		return false
+	}
+	if a.atomic {
+		o.begin(header{op: opAtomicDone, flags: flagLast, a: a.number, b: a.original}, 0)
+		c.answer++
+		return true
 	}
 	if c.aoff == a.total {
 		o.begin(header{op: opReadDone, flags: flagLast, a: a.number, b: uint64(a.total)}, 0)
@@ -500,7 +527,7 @@ func (q *qp) answerFrame(o *outbox) bool {
 	if q.checked {
 		n = min(n, checkedAnswer, outSize-o.used-headerSize-2*sumSize)
 	}
-	r, err := q.dev.regions.find(q.pd, src.Key, transport.RemoteRead, src.Offset+soff, uint64(n))
+	r, err := q.dev.regions.find(q, src.Key, transport.RemoteRead, src.Offset+soff, uint64(n))
 	if err != nil {
 		a.refused = err
 		return q.answerFrame(o)

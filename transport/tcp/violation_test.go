@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,9 +23,10 @@ func (h *host) rdma(rank uint32) (*raw, made) {
 
 // prey is what a hostile peer aims at.
 type prey struct {
-	open, readable, local, foreign, stale transport.MR
-	staleKey                              transport.Key
-	into                                  transport.MR // of a Read of ours: the peer may write it, when it is asked
+	open, readable, local, foreign, stale, words transport.MR
+	staleKey                                     transport.Key
+	window                                       transport.Key // of words, bound to another queue pair
+	into                                         transport.MR  // of a Read of ours: the peer may write it, when it is asked
 }
 
 const preySize = 128
@@ -40,6 +42,7 @@ func newPrey(h *host) *prey {
 	p := &prey{open: alloc(h.pd, transport.RemoteWrite), readable: alloc(h.pd, transport.RemoteRead),
 		local: alloc(h.pd, transport.LocalWrite), foreign: alloc(other, transport.RemoteWrite|transport.RemoteRead)}
 	p.into = alloc(h.pd, transport.LocalWrite)
+	p.words = alloc(h.pd, transport.RemoteAtomic|transport.BindWindow)
 	p.stale = alloc(h.pd, transport.RemoteWrite|transport.RemoteRead)
 	p.staleKey = p.stale.Key()
 	require.NoError(h.t, p.stale.Deregister())
@@ -50,9 +53,24 @@ func newPrey(h *host) *prey {
 
 func (p *prey) untouched(t *testing.T) {
 	t.Helper()
-	for _, m := range []transport.MR{p.open, p.readable, p.local, p.foreign, p.stale} {
+	for _, m := range []transport.MR{p.open, p.readable, p.local, p.foreign, p.stale, p.words} {
 		require.Equal(t, make([]byte, preySize), m.Bytes(), "memory was written")
 	}
+}
+
+// bind binds a window to the words.
+func (p *prey) bind(h *host, q transport.QP) transport.Key {
+	h.t.Helper()
+	w, err := h.pd.AllocMW()
+	require.NoError(h.t, err)
+	require.NoError(h.t, q.PostSend(&transport.SendWR{Op: transport.OpBind, Bind: &transport.Bind{Window: w, MR: p.words, Length: preySize,
+		Access: transport.RemoteRead | transport.RemoteWrite | transport.RemoteAtomic}}))
+	return w.Key()
+}
+
+func atomicRequest(number, operation uint64, key transport.Key, off, operand, compare uint64) (header, []byte) {
+	b := slices.Concat(le64(uint64(key)), le64(off), le64(operand), le64(compare))
+	return header{op: opAtomic, flags: flagLast, a: number, b: operation}, b
 }
 
 func readRequest(number uint64, src, dst transport.Segment) (header, []byte) {
@@ -213,6 +231,117 @@ func TestViolation_EndsItsQueuePairAlone(t *testing.T) {
 			r.say(header{op: opClose, flags: flagLast}.append(append(head.append(nil), payload...)))
 		}, cause: transport.ErrProtocol, text: "Close before its Reads were complete", code: terminateProto},
 	}
+	tests = append(tests, []violationTest{
+		{name: "Atomic of an unknown key", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(atomicRequest(5, 1, 0xfffff, 0, 1, 0))
+		}, cause: transport.ErrAccess, text: "Atomic 5 from the peer: access refused: no region has the key 0xfffff", code: terminateAccess, read: 6},
+		{name: "Atomic without the right", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(atomicRequest(0, 2, p.open.Key(), 0, 1, 0))
+		}, cause: transport.ErrAccess, text: "has rights LocalWrite|RemoteWrite, not RemoteAtomic", code: terminateAccess, read: 1},
+		{name: "Atomic of another domain", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(atomicRequest(0, 1, p.foreign.Key(), 0, 1, 0))
+		}, cause: transport.ErrAccess, text: "is of another protection domain", code: terminateAccess, read: 1},
+		{name: "Atomic beyond the end", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(atomicRequest(0, 1, p.words.Key(), preySize-7, 1, 0))
+		}, cause: transport.ErrAccess, text: "8 bytes at 121 of the region", code: terminateAccess, read: 1},
+		{name: "Atomic that wraps around", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(atomicRequest(0, 1, p.words.Key(), 1<<64-8, 1, 0))
+		}, cause: transport.ErrAccess, text: "8 bytes at 18446744073709551608 of the region", code: terminateAccess, read: 1},
+		{name: "Atomic at an odd address", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(atomicRequest(0, 2, p.words.Key(), 12, 1, 0))
+		}, cause: transport.ErrAccess, text: "which is at no multiple of 8", code: terminateAccess, read: 1},
+		{name: "Atomic behind a refused one", does: func(h *host, m made, r *raw, p *prey) {
+			a, b := atomicRequest(0, 1, 0xfffff, 0, 1, 0)
+			c, d := atomicRequest(1, 1, p.words.Key(), 0, 1, 0)
+			a.length, c.length = len(b), len(d)
+			r.say(append(c.append(append(a.append(nil), b...)), d...))
+		}, cause: transport.ErrAccess, text: "no region has the key 0xfffff", code: terminateAccess, read: 1},
+		{name: "Atomic of an unknown operation", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(atomicRequest(0, 3, p.words.Key(), 0, 1, 0))
+		}, cause: transport.ErrProtocol, text: "an Atomic of operation 3, 32 bytes of it", code: terminateProto},
+		{name: "Atomic that is too short", does: func(h *host, m made, r *raw, p *prey) {
+			head, payload := atomicRequest(0, 1, p.words.Key(), 0, 1, 0)
+			r.sayFrame(head, payload[:31])
+		}, cause: transport.ErrProtocol, text: "an Atomic of operation 1, 31 bytes of it", code: terminateProto},
+		{name: "Atomic that is too long", does: func(h *host, m made, r *raw, p *prey) {
+			r.say(header{length: 33, op: opAtomic, b: 1}.append(nil))
+		}, cause: transport.ErrProtocol, text: "Atomic of 33 bytes, at most 32", code: terminateProto},
+		{name: "too many Atomics", does: func(h *host, m made, r *raw, p *prey) {
+			var b []byte
+			for i := range uint64(maxReads + 1) {
+				head, payload := atomicRequest(i, 1, p.words.Key(), 0, 0, 0)
+				head.length = len(payload)
+				b = append(head.append(b), payload...)
+			}
+			r.say(b)
+		}, cause: transport.ErrProtocol, text: "more than 64 Reads outstanding", code: terminateReads},
+		{name: "end of an Atomic that never was", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opAtomicDone, flags: flagLast, a: 3, b: 16}, nil)
+		}, cause: transport.ErrProtocol, text: "end of Atomic 3, which is not what is due", code: terminateProto},
+		{name: "end of another Atomic", does: func(h *host, m made, r *raw, p *prey) {
+			h.adds(m, p.local)
+			r.sayFrame(header{op: opAtomicDone, flags: flagLast, a: 1, b: 16}, nil)
+		}, cause: transport.ErrProtocol, text: "end of Atomic 1, which is not what is due", code: terminateProto},
+		{name: "end of an Atomic for a Read", does: func(h *host, m made, r *raw, p *prey) {
+			h.reads(m, p.local)
+			r.sayFrame(header{op: opAtomicDone, flags: flagLast, b: 16}, nil)
+		}, cause: transport.ErrProtocol, text: "end of Atomic 0, which is not what is due", code: terminateProto},
+		{name: "end of a Read for an Atomic", does: func(h *host, m made, r *raw, p *prey) {
+			h.adds(m, p.local)
+			r.sayFrame(header{op: opReadDone, flags: flagLast, b: 8}, nil)
+		}, cause: transport.ErrProtocol, text: "end of Read 0, 8 bytes, which is not what is due", code: terminateProto},
+		{name: "data of a Read for an Atomic", does: func(h *host, m made, r *raw, p *prey) {
+			h.adds(m, p.local)
+			r.sayFrame(header{op: opReadWrite, flags: flagLast, a: uint64(p.local.Key())}, data[:8])
+		}, cause: transport.ErrProtocol, text: "data of a Read that nobody has asked for", code: terminateProto},
+		{name: "Atomic behind Close", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opClose, flags: flagLast}, nil)
+			r.sayFrame(atomicRequest(0, 1, p.words.Key(), 0, 1, 0))
+		}, cause: transport.ErrProtocol, text: "Atomic behind Close", code: terminateProto},
+		{name: "Write through another queue pair's window", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opWrite, flags: flagLast, a: uint64(p.window)}, data)
+		}, cause: transport.ErrAccess, text: "is not bound to this queue pair", code: terminateAccess},
+		{name: "Atomic through another queue pair's window", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(atomicRequest(0, 1, p.window, 0, 1, 0))
+		}, cause: transport.ErrAccess, text: "is not bound to this queue pair", code: terminateAccess, read: 1},
+		{name: "Write through a window that is invalid", does: func(h *host, m made, r *raw, p *prey) {
+			key := p.bind(h, m.qp)
+			require.NoError(h.t, m.qp.PostSend(&transport.SendWR{Op: transport.OpInvalidate, Key: key}))
+			r.sayFrame(header{op: opWrite, flags: flagLast, a: uint64(key)}, data)
+		}, cause: transport.ErrAccess, text: "no region has the key", code: terminateAccess},
+		{name: "window that ends in the middle of a Write", does: func(h *host, m made, r *raw, p *prey) {
+			key := p.bind(h, m.qp)
+			r.say(append(header{length: 16, op: opWrite, flags: flagLast, a: uint64(key)}.append(nil), 0)) // what is written is what was there
+			h.until("the first byte", func() bool { return m.qp.(*qp).in.left == 15 })
+			require.NoError(h.t, m.qp.PostSend(&transport.SendWR{Op: transport.OpInvalidate, Key: key}))
+			r.say(data[:15])
+		}, cause: transport.ErrAccess, text: "was deregistered while the peer wrote it", code: terminateAccess},
+		{name: "Invalidate of an unknown key", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opInvalidate, flags: flagLast, b: 0xfffff}, nil)
+		}, cause: transport.ErrAccess, text: "the peer invalidates the key 0xfffff, of no window", code: terminateKey},
+		{name: "Invalidate of a region", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opInvalidate, flags: flagLast, b: uint64(p.open.Key())}, nil)
+		}, cause: transport.ErrAccess, text: "of no window that is bound to this queue pair", code: terminateKey},
+		{name: "Invalidate of another queue pair's window", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opInvalidate, flags: flagLast, b: uint64(p.window)}, nil)
+		}, cause: transport.ErrAccess, text: "of no window that is bound to this queue pair", code: terminateKey},
+		{name: "Invalidate a second time", does: func(h *host, m made, r *raw, p *prey) {
+			require.NoError(h.t, m.qp.PostRecv(&transport.RecvWR{ID: 2}))
+			key := uint64(p.bind(h, m.qp))
+			r.sayFrame(header{op: opInvalidate, flags: flagLast, b: key}, nil)
+			h.until("the first", func() bool { return len(h.wcs) == 1 })
+			require.Equal(h.t, transport.Key(key), h.wcs[0].Key)
+			h.wcs = nil
+			r.sayFrame(header{op: opInvalidate, flags: flagLast, a: 1, b: key}, nil)
+		}, cause: transport.ErrAccess, text: "of no window that is bound to this queue pair", code: terminateKey},
+		{name: "Invalidate without Recv", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opSend, flags: flagLast}, data)
+			r.sayFrame(header{op: opInvalidate, flags: flagLast, a: 1, b: uint64(p.bind(h, m.qp))}, nil)
+		}, cause: transport.ErrProtocol, text: "a message of the peer found no Recv posted", code: terminateNoRecv},
+		{name: "Invalidate out of its turn", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(header{op: opInvalidate, flags: flagLast, a: 1, b: uint64(p.bind(h, m.qp))}, nil)
+		}, cause: transport.ErrProtocol, text: "message 1 where 0 is due", code: terminateProto},
+	}...)
 	leaksNone(t, func(t *testing.T) {
 		w := newWitness(t)
 		for _, test := range tests {
@@ -228,7 +357,7 @@ type violationTest struct {
 	cause error
 	text  string    // in the queue pair's error, and in the Terminate
 	code  terminate // of the Terminate
-	read  uint64    // number of the Read that it names, plus one
+	read  uint64    // number of the Read or Atomic that it names, plus one
 	early bool      // the peer has not sent Ready when it does it
 }
 
@@ -246,6 +375,7 @@ func newWitness(t *testing.T) *witness {
 	w := &witness{h: newHost(t, Options{})}
 	w.p = newPrey(w.h)
 	w.well, w.other = w.h.rdma(2)
+	w.p.window = w.p.bind(w.h, w.other.qp)
 	var err error
 	w.in, err = w.h.pd.Alloc(recvSize, transport.LocalWrite)
 	require.NoError(t, err)
@@ -320,4 +450,13 @@ func (h *host) reads(m made, into transport.MR) {
 	require.NoError(h.t, m.qp.PostSend(&transport.SendWR{ID: 9, Op: transport.OpRead, Flags: transport.FlagSignaled,
 		Local:  []transport.SGE{{MR: into, Length: preySize}},
 		Remote: []transport.Segment{{Key: 1, Length: preySize}}}))
+}
+
+// adds posts an Atomic on a queue pair and sends it.
+func (h *host) adds(m made, into transport.MR) {
+	h.t.Helper()
+	h.until("Ready", func() bool { return !m.qp.(*qp).quiet })
+	require.NoError(h.t, m.qp.PostSend(&transport.SendWR{ID: 9, Op: transport.OpFetchAdd, Flags: transport.FlagSignaled, Operand: 1,
+		Local:  []transport.SGE{{MR: into, Length: 8}},
+		Remote: []transport.Segment{{Key: 1, Length: 8}}}))
 }

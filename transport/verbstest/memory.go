@@ -22,8 +22,8 @@ func (t *trial) refused(a, b *node, wr *transport.SendWR) {
 		if wc.ID != wr.ID {
 			t.failf("completion %+v of no request", wc)
 		}
-		if wr.Op == transport.OpRead && wc.Status != transport.StatusRemoteAccess {
-			t.failf("R6: the Read completed with %v", wc.Status)
+		if asks(wr.Op) && wc.Status != transport.StatusRemoteAccess {
+			t.failf("R6: the request completed with %v", wc.Status)
 		}
 		if wc.Status != transport.StatusRemoteAccess && wc.Status != transport.StatusSuccess {
 			t.failf("the request completed with %v", wc.Status) // a Write may have completed when it was sent

@@ -2,6 +2,7 @@ package verbstest
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -24,6 +25,8 @@ type stream struct {
 	dst      transport.MR // Sends and Writes land here
 	local    transport.MR // Reads land here
 	remote   transport.MR // Reads take from here
+	counter  transport.MR // Atomics count here
+	counted  int          // Atomics complete
 	ops      []transport.Opcode
 	lens     []int
 	posted   int
@@ -40,9 +43,14 @@ func newStream(from, to *node, qp, back transport.QP, seed uint64, n, size int) 
 	s := &stream{from: from, to: to, qp: qp, back: back, rng: random(seed), n: n, size: size, done: make([]bool, n)}
 	s.src, s.local = from.memory(n*size, all), from.memory(n*size, all)
 	s.dst, s.remote = to.memory(n*size, all), to.memory(n*size, all)
+	s.counter = to.memory(8, allAtomic)
 	for i := range n {
-		s.ops = append(s.ops, transport.OpSend+transport.Opcode(s.rng.IntN(4)))
+		s.ops = append(s.ops, []transport.Opcode{transport.OpSend, transport.OpWrite, transport.OpWriteImm, transport.OpRead,
+			transport.OpFetchAdd}[s.rng.IntN(5)])
 		s.lens = append(s.lens, s.rng.IntN(1+s.rng.IntN(size)))
+		if s.ops[i] == transport.OpFetchAdd {
+			s.lens[i] = 8
+		}
 		fill(s.source(i), uint64(from.rank), uint64(i))
 		fill(s.place(s.remote, i), uint64(to.rank), uint64(i))
 		if s.ops[i] == transport.OpSend || s.ops[i] == transport.OpWriteImm {
@@ -101,6 +109,9 @@ func (s *stream) post() (bool, error) {
 		if len(wr.Remote) == 0 {
 			wr.Remote = []transport.Segment{segment(s.remote, at, 0)}
 		}
+	case transport.OpFetchAdd:
+		wr.Local, wr.Remote = []transport.SGE{part(s.local, i*s.size, 8)}, []transport.Segment{segment(s.counter, 0, 8)}
+		wr.Operand = 1
 	case transport.OpWrite, transport.OpWriteImm:
 		if s.lens[i] > 0 {
 			wr.Remote = []transport.Segment{segment(s.dst, i*s.size, s.lens[i])}
@@ -113,7 +124,7 @@ func (s *stream) post() (bool, error) {
 	if s.rng.IntN(8) == 0 {
 		wr.Flags |= transport.FlagFence
 	}
-	if wr.Op != transport.OpRead && s.lens[i] <= s.from.dev.Query().MaxInline && s.rng.IntN(2) == 0 {
+	if !asks(wr.Op) && s.lens[i] <= s.from.dev.Query().MaxInline && s.rng.IntN(2) == 0 {
 		wr.Flags |= transport.FlagInline
 	}
 	if err := s.qp.PostSend(wr); err != nil {
@@ -139,7 +150,7 @@ func (s *stream) hear(wc transport.WC) error {
 		return fmt.Errorf("message %d of %d bytes: %+v", i, s.lens[i], wc)
 	}
 	for j := before; j <= i; j++ {
-		if s.ops[j] == transport.OpRead {
+		if asks(s.ops[j]) {
 			continue
 		}
 		if err := check(s.place(s.dst, j), uint64(s.from.rank), uint64(j)); err != nil {
@@ -157,6 +168,12 @@ func (s *stream) complete(wc transport.WC) error {
 	i := int(wc.ID)
 	s.done[i] = true
 	s.finished++
+	if wc.Op == transport.OpFetchAdd {
+		if got := binary.NativeEndian.Uint64(s.place(s.local, i)); wc.Bytes != 8 || got != uint64(s.counted) {
+			return fmt.Errorf("Atomic %d found %d and %d were before it: %+v", i, got, s.counted, wc)
+		}
+		s.counted++
+	}
 	if wc.Op == transport.OpRead {
 		if wc.Bytes != s.lens[i] {
 			return fmt.Errorf("Read %d of %d bytes: %+v", i, s.lens[i], wc)
@@ -171,7 +188,7 @@ func (s *stream) over() bool { return s.finished == s.n && s.heard == len(s.recv
 // last checks what no completion has told of.
 func (s *stream) last() bool {
 	for i, op := range s.ops {
-		if op != transport.OpRead && !bytes.Equal(s.place(s.dst, i), s.source(i)) {
+		if !asks(op) && !bytes.Equal(s.place(s.dst, i), s.source(i)) {
 			return false
 		}
 	}

@@ -81,3 +81,16 @@ func zero(buf []byte) error {
 	}
 	return nil
 }
+
+// equal wants memory to be as it should.
+func equal(got, want []byte) error {
+	if len(got) != len(want) {
+		return fmt.Errorf("%d bytes, want %d", len(got), len(want))
+	}
+	for i := range got {
+		if got[i] != want[i] {
+			return fmt.Errorf("byte %d of %d is %#x, want %#x", i, len(got), got[i], want[i])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+package sim
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// wordSize is how long the words of Atomics are, and what their addresses are multiples of.
+const wordSize = 8
+
+// aligned tells whether the byte at an offset lies where a word may begin.
+func aligned(mem []byte, off int) bool {
+	return off >= len(mem) || uintptr(unsafe.Pointer(&mem[off]))%wordSize == 0
+}
+
+// checkAtomic checks what an Atomic has of its own.
+func (q *qp) checkAtomic(wr *transport.SendWR) error {
+	switch {
+	case len(wr.Local) != 1 || wr.Local[0].Length != wordSize:
+		return fmt.Errorf("an Atomic wants one local element of %d bytes: %w", wordSize, transport.ErrInvalid)
+	case len(wr.Remote) == 1 && wr.Remote[0].Offset%wordSize != 0 && q.net.mutant != noAlignment:
+		return fmt.Errorf("an Atomic at offset %d, which is not a multiple of %d: %w", wr.Remote[0].Offset, wordSize, transport.ErrInvalid)
+	}
+	return nil
+}
+
+// atomic carries out an Atomic of the peer and gives the word as it was. The peers' Atomics are apart by the network's lock; the
+// owner's own are not.
+func (q *qp) atomic(w *sendWQE) ([]byte, error) {
+	s := w.remote[0]
+	m, err := q.reach(s, transport.RemoteAtomic)
+	if err != nil {
+		return nil, fmt.Errorf("atomic: %w", err)
+	}
+	if !aligned(m.buf, int(s.Offset)) {
+		if q.net.mutant != noAlignment {
+			return nil, fmt.Errorf("atomic at %d of the region of key %#x, an address that is not a multiple of %d: %w", s.Offset, s.Key,
+				wordSize, transport.ErrAccess)
+		}
+		s.Offset &^= wordSize - 1
+	}
+	at := (*uint64)(unsafe.Pointer(&m.buf[s.Offset : s.Offset+wordSize][0]))
+	var old uint64
+	switch {
+	case w.op == transport.OpFetchAdd:
+		old = atomic.AddUint64(at, w.operand) - w.operand
+		if q.net.mutant == atomicTwice {
+			atomic.AddUint64(at, w.operand)
+		}
+	case q.net.mutant == swapAlways:
+		old = atomic.SwapUint64(at, w.operand)
+	default:
+		old = compareSwap(at, w.compare, w.operand)
+	}
+	q.recvCQ().markPlaced(q.num)
+	q.signal()
+	return binary.NativeEndian.AppendUint64(nil, old), nil
+}
+
+// compareSwap gives the word as it was; it was replaced if that is compare.
+func compareSwap(at *uint64, compare, operand uint64) uint64 {
+	for {
+		if old := atomic.LoadUint64(at); old != compare {
+			return old
+		}
+		if atomic.CompareAndSwapUint64(at, compare, operand) {
+			return compare
+		}
+	}
+}

@@ -1,0 +1,221 @@
+package tcp
+
+import (
+	"fmt"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// window is a memory window. It keeps one entry of the table of regions, so that a peer's key finds it as it finds a region. An entry that
+// is bound has bound for its domain, which is no queue pair's: so find looks closer at windows, and at regions no closer than without them.
+type window struct {
+	pd    *pd
+	entry *region       // nil once the window is deallocated
+	key   transport.Key // of the Bind that was posted last
+	asked *qp           // the queue pair of that Bind
+	of    *region       // what it is bound to; nil while it is not
+	qp    *qp           // that it is bound to
+}
+
+// bound is the domain of entries of windows.
+var bound pd
+
+// AllocMW makes a window.
+func (p *pd) AllocMW() (transport.MW, error) {
+	if p.closed || p.dev.closed {
+		return nil, fmt.Errorf("protection domain: %w", transport.ErrDeviceGone)
+	}
+	r, err := p.dev.entry()
+	if err != nil {
+		return nil, err
+	}
+	m := &window{pd: p, entry: r}
+	r.next, r.window = nil, m
+	p.windows++
+	return m, nil
+}
+
+// Key is what the peer needs.
+func (m *window) Key() transport.Key { return m.key }
+
+// Deallocate ends the window.
+func (m *window) Deallocate() error {
+	r := m.entry
+	if r == nil {
+		return fmt.Errorf("%w: the window was deallocated before", transport.ErrInvalid)
+	}
+	m.unbind()
+	m.entry, m.key, m.asked = nil, 0, nil
+	m.pd.windows--
+	t := &r.dev.regions
+	r.window, r.next, t.free = nil, t.free, r
+	return nil
+}
+
+// bind carries out a Bind.
+func (m *window) bind(q *qp, w *wqe) {
+	m.unbind()
+	p := w.local[0]
+	r := m.entry
+	r.pd, r.mem, r.access, r.key = &bound, p.r.mem[p.off:][:p.n:p.n], w.access, transport.Key(w.other)
+	m.of, m.qp = p.r, q
+	m.of.windows++
+	if q.windows == nil {
+		q.windows = map[*window]struct{}{}
+	}
+	q.windows[m] = struct{}{}
+}
+
+// unbind takes the window's key out of use. A frame that is being placed fails when its next piece comes.
+func (m *window) unbind() {
+	if m.of == nil {
+		return
+	}
+	r := m.entry
+	if m.key == r.key {
+		m.key, m.asked = 0, nil
+	}
+	r.pd, r.mem, r.key = nil, nil, 0
+	m.of.windows--
+	delete(m.qp.windows, m)
+	m.of, m.qp = nil, nil
+}
+
+// unbindAll ends every binding to a queue pair that has ended.
+func (q *qp) unbindAll() {
+	for m := range q.windows {
+		m.unbind()
+	}
+}
+
+// window finds the window bound to the queue pair that a key names; nil if there is none.
+func (q *qp) window(key transport.Key) *window {
+	all := q.dev.regions.all
+	i := int(uint64(key) & indexMask)
+	if i >= len(all) || all[i].pd != &bound || all[i].key != key || all[i].window.qp != q {
+		return nil
+	}
+	return all[i].window
+}
+
+// awaited tells whether a key is of a Bind that was posted to the queue pair and is not yet carried out.
+func (q *qp) awaited(key transport.Key) bool {
+	all := q.dev.regions.all
+	i := int(uint64(key) & indexMask)
+	return key != 0 && i < len(all) && all[i].window != nil && all[i].window.key == key && all[i].window.asked == q
+}
+
+// checkHere refuses a Bind or an Invalidate that cannot be right.
+func (q *qp) checkHere(wr *transport.SendWR) error {
+	if len(wr.Local) > 0 || len(wr.Remote) > 0 || wr.Flags&transport.FlagInline != 0 {
+		return fmt.Errorf("%w: a Bind or Invalidate with elements, segments or inline", transport.ErrInvalid)
+	}
+	if wr.Op == transport.OpBind {
+		return q.checkBind(wr.Bind)
+	}
+	if q.window(wr.Key) == nil && !q.awaited(wr.Key) {
+		return fmt.Errorf("%w: no window that is bound to this queue pair has the key %#x", transport.ErrInvalid, uint64(wr.Key))
+	}
+	return nil
+}
+
+func (q *qp) checkBind(b *transport.Bind) error {
+	if b == nil {
+		return fmt.Errorf("%w: a Bind of nothing", transport.ErrInvalid)
+	}
+	m, ok := b.Window.(*window)
+	if !ok || m == nil || m.entry == nil || m.pd != q.pd {
+		return fmt.Errorf("%w: a Bind of no window of this protection domain", transport.ErrInvalid)
+	}
+	const remote = transport.RemoteRead | transport.RemoteWrite | transport.RemoteAtomic
+	if b.Access == 0 || b.Access&^remote != 0 {
+		return fmt.Errorf("%w: a window with rights %v; one or more of %v are possible", transport.ErrInvalid, b.Access, remote)
+	}
+	need := transport.BindWindow
+	if b.Access != transport.RemoteRead {
+		need |= transport.LocalWrite
+	}
+	r, err := q.pd.local(transport.SGE{MR: b.MR, Offset: b.Offset, Length: b.Length}, need)
+	if err != nil {
+		return fmt.Errorf("a window's region: %w", err)
+	}
+	if b.Length == 0 {
+		return fmt.Errorf("%w: a window of no bytes", transport.ErrInvalid)
+	}
+	if b.Access&transport.RemoteAtomic != 0 && !aligned(r.mem, b.Offset) {
+		return fmt.Errorf("%w: a window for Atomics that does not begin at a multiple of %d", transport.ErrInvalid, wordSize)
+	}
+	return nil
+}
+
+// postBind fills in what a Bind has of its own, and gives the window its new key.
+func (q *qp) postBind(w *wqe, b *transport.Bind) {
+	m, r := b.Window.(*window), b.MR.(*region)
+	for m.key, m.asked = 0, q; m.key == 0; { // 0 stands for no key
+		m.key = m.entry.newKey(q.dev.keys.Uint64())
+	}
+	w.window, w.access, w.other = m, b.Access, uint64(m.key)
+	w.local = append(w.local, piece{r, r.key, b.Offset, b.Length})
+}
+
+// carryOut does what a Bind or Invalidate asks for, once. What has gone meanwhile ends the QP, when earlier frames are out.
+func (q *qp) carryOut(o *outbox, w *wqe) bool {
+	if w.ended {
+		return true
+	}
+	var cause string
+	switch m := q.window(transport.Key(w.other)); {
+	case w.op == transport.OpInvalidate && m != nil:
+		m.unbind()
+	case w.op == transport.OpInvalidate:
+		cause = fmt.Sprintf("no window that is bound to this queue pair has the key %#x any more", w.other)
+	case w.window.entry == nil:
+		cause = "the window of a posted Bind was deallocated"
+	case !w.alive():
+		cause = "the region of a posted Bind was deregistered"
+	default:
+		w.window.bind(q, w)
+	}
+	if cause == "" {
+		w.ended, w.window = true, nil
+		return true
+	}
+	if o.bytes == 0 { // earlier frames go out first
+		w.failed = transport.StatusLocalProt
+		q.fail(fmt.Errorf("%w: %s", transport.ErrInvalid, cause), transport.StatusFlushed)
+	}
+	return false
+}
+
+// invalidateFrame ends a Send with invalidate.
+func (q *qp) invalidateFrame(o *outbox, w *wqe) {
+	h := header{op: opInvalidate, flags: flagLast, a: w.number, b: w.other}
+	if w.flags&transport.FlagSolicited != 0 {
+		h.flags |= flagSolicited
+	}
+	o.begin(h, 0)
+}
+
+// invalidated takes the end of a Send with invalidate: the key is out of use before anybody hears of the message.
+func (q *qp) invalidated() error {
+	i := &q.in
+	e := q.rq.front()
+	if e == nil {
+		return &violation{code: terminateNoRecv, err: fmt.Errorf("%w: a message of the peer found no Recv posted", transport.ErrProtocol)}
+	}
+	if i.a != q.recvMsn {
+		return fmt.Errorf("%w: message %d where %d is due", transport.ErrProtocol, i.a, q.recvMsn)
+	}
+	m := q.window(transport.Key(i.b))
+	if m == nil {
+		return &violation{code: terminateKey,
+			err: fmt.Errorf("%w: the peer invalidates the key %#x, of no window that is bound to this queue pair", transport.ErrAccess, i.b)}
+	}
+	m.unbind()
+	wc := transport.WC{ID: e.id, QP: q.num, Op: transport.OpRecv, Bytes: i.off, Key: transport.Key(i.b)}
+	q.rq.pop() // first: if the queue is overrun, push flushes what is posted
+	q.recvMsn++
+	i.off = 0
+	q.rcq.push(wc)
+	return nil
+}

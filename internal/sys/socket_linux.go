@@ -83,10 +83,13 @@ func again(e syscall.Errno) (int, error) {
 // CloseFD closes a descriptor.
 func CloseFD(fd int) error { return unix.Close(fd) }
 
-// PrepareSocket makes a connected TCP socket ready for raw use: non-blocking, without Nagle's delay, and given up when the peer
-// has not acknowledged anything for so long.
+// PrepareSocket makes a connected stream socket ready for raw use: non-blocking, and, if it is TCP's, without Nagle's delay, and given up
+// when the peer has not acknowledged anything for so long.
 func PrepareSocket(fd int, userTimeout time.Duration) error {
 	if err := unix.SetNonblock(fd, true); err != nil {
+		return err
+	}
+	if domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN); err != nil || domain == unix.AF_UNIX {
 		return err
 	}
 	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {

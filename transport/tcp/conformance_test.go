@@ -15,12 +15,12 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // provider makes devices on the loopback interface.
-type provider struct{}
+type provider struct{ options Options }
 
-func (provider) Devices(n int) ([]transport.Device, error) {
+func (p provider) Devices(n int) ([]transport.Device, error) {
 	var list []transport.Device
 	for range n {
-		d, err := New(Options{})
+		d, err := New(p.options)
 		if err != nil {
 			return list, err
 		}
@@ -80,3 +80,5 @@ func reset(fd int) error {
 }
 
 func TestConformance(t *testing.T) { verbstest.Run(t, provider{}) }
+
+func TestConformanceWithTLS(t *testing.T) { verbstest.Run(t, provider{Options{TLS: true}}) }

@@ -20,6 +20,7 @@ type Options struct {
 	HighPort        int           //
 	StrangerTimeout time.Duration // how long an unproven peer may take; 2 s
 	PeerTimeout     time.Duration // how long a peer may leave what was sent unacknowledged; 10 s
+	TLS             bool          // encrypt connections with TLS 1.3; the devices of all ranks have to say the same
 	Log             *slog.Logger  // for what belongs to no call; nothing is logged without
 }
 

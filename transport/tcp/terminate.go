@@ -56,7 +56,12 @@ func (q *qp) tellTerminate(cause error) {
 		b = header{op: opReady, flags: flagLast}.append(b)
 	}
 	b = header{length: len(text), op: opTerminate, flags: flagLast, a: uint64(code), b: read}.append(b)
-	sys.Write(q.fd, append(b, text...))
+	b = append(b, text...)
+	if q.secure != nil {
+		q.secure.tell(b)
+	} else {
+		sys.Write(q.fd, b)
+	}
 	q.drain()
 }
 

@@ -157,7 +157,11 @@ func newDevice(log *slog.Logger, wire *wireup.Job) (transport.Device, error) {
 		if err != nil {
 			return nil, err
 		}
-		return tcp.New(tcp.Options{Host: host, LowPort: low, HighPort: high, Log: log})
+		encrypt, err := setting.TLS.On()
+		if err != nil {
+			return nil, err
+		}
+		return tcp.New(tcp.Options{Host: host, LowPort: low, HighPort: high, TLS: encrypt, Log: log})
 	default:
 		return nil, fmt.Errorf("%s=%q: no such fabric; there is tcp, and auto, which chooses", setting.Fabric.Name, f)
 	}

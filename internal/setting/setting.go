@@ -17,7 +17,7 @@ type Setting struct {
 }
 
 // All the settings, in the order in which they are printed.
-var All = []*Setting{Fabric, Interface, Ports, ConnectTimeout, SecretFile, CoresPerRank, Phases, KeepSmall, Threshold, Vector, Budget, ShrinkAfter, EagerMost, Rendezvous, KeepMost,
+var All = []*Setting{Fabric, Interface, Ports, ConnectTimeout, TLS, SecretFile, CoresPerRank, Phases, KeepSmall, Threshold, Vector, Budget, ShrinkAfter, EagerMost, Rendezvous, KeepMost,
 	Statistics, Log}
 
 var (
@@ -25,6 +25,7 @@ var (
 	Interface      = &Setting{"WEFT_IFACE", "lo", "network interface for the TCP fabric, by name or as CIDR"}
 	Ports          = &Setting{"WEFT_PORTS", "0", "TCP ports to listen on, as LOW-HIGH; 0 lets the system choose"}
 	ConnectTimeout = &Setting{"WEFT_CONNECT_TIMEOUT", "30s", "how long a connection to a peer may take before the operation fails"}
+	TLS            = &Setting{"WEFT_TLS", "off", "on encrypts connections between ranks with TLS 1.3, by certificates made from the job's secret; all ranks need the same"}
 	SecretFile     = &Setting{"WEFT_SECRET_FILE", "", "file with the job's secret (32 bytes, readable by its owner alone), where no launcher hands one over"}
 	CoresPerRank   = &Setting{"WEFT_CORES_PER_RANK", "1", "cores that each rank may use; 0 says that ranks share cores and must not spin; weft run sets it"}
 	Phases         = &Setting{"WEFT_PHASES", "640,16448,65600", "sizes of a channel's slots in bytes: to begin with, and those it can grow to"}
@@ -81,6 +82,18 @@ func (s *Setting) Bytes(low int) (int, error) {
 		return 0, fmt.Errorf("%s=%q: not a number of bytes from %d on, such as 65536, 64K or 1M", s.Name, text, low)
 	}
 	return int(n << shift), nil
+}
+
+// On is the setting as a switch.
+func (s *Setting) On() (bool, error) {
+	switch text := s.String(); text {
+	case "on":
+		return true, nil
+	case "off":
+		return false, nil
+	default:
+		return false, fmt.Errorf("%s=%q: neither on nor off", s.Name, text)
+	}
 }
 
 // Int is the setting as a whole number from low to high.

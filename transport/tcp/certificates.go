@@ -144,6 +144,10 @@ func (c *certificates) responder() *tls.Config {
 	conf := c.config()
 	conf.ClientCAs, conf.ClientAuth = c.pool, tls.RequireAndVerifyClientCert
 	conf.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.leaf() }
+	conf.VerifyConnection = func(state tls.ConnectionState) error {
+		_, err := c.rankOf(state.PeerCertificates[0])
+		return err
+	}
 	return conf
 }
 

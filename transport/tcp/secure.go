@@ -267,7 +267,7 @@ func unprotected(err error) error {
 	case errors.As(err, &remote) && remote.Op == "remote error":
 		return fmt.Errorf("%w: it says %q", transport.ErrRefused, remote.Err)
 	case errors.As(err, &remote), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, os.ErrDeadlineExceeded),
-		errors.Is(err, transport.ErrNotWeft):
+		errors.Is(err, transport.ErrNotWeft), errors.Is(err, transport.ErrAuth):
 		return err
 	}
 	return fmt.Errorf("%w: %w", transport.ErrNotWeft, err)

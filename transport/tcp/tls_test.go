@@ -170,13 +170,9 @@ func TestTLS_StrangerIsTurnedAway(t *testing.T) {
 
 				for _, skew := range []time.Duration{0, -6 * 24 * time.Hour, 23 * time.Hour} {
 					r = h.dial(1)
-					conf := certificatesOf(t, 1, nil, skew)
-					_, err := conf.leaf()
+					leaf, err := certificatesOf(t, 1, nil, skew).leaf()
 					require.NoError(t, err)
-					leaf := conf.own
-					conf.now = time.Now
-					conf.own = leaf
-					r.encryptedWith(conf, leaf).connect()
+					r.encryptedWith(certificatesOf(t, 1, nil, 0), leaf).connect()
 					m := h.nextMade()
 					require.Equal(t, "raw", m.private)
 					m.qp.Release()

@@ -9,7 +9,7 @@ func (e *Engine) Abandon(h Request) {
 	switch {
 	case r == nil:
 	case r.done.Load() || r.kind == kindRecv && e.table.Withdraw(&r.posted):
-		e.collect(r)
+		e.collect(h, r)
 	case r.kind == kindSend:
 		r.orphan = true
 	default:

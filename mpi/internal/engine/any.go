@@ -62,7 +62,7 @@ func (e *Engine) TakeReady(i, n int, at func(i int) Request, take func(i int, st
 		case r == nil:
 			take(i, Status{}, errUsed)
 		case r.done.Load():
-			st, err := e.collect(r)
+			st, err := e.collect(h, r)
 			take(i, st, err)
 		default:
 			return i
@@ -94,7 +94,7 @@ func (e *Engine) collectSome(n int, at func(i int) Request, most int, take func(
 		case r == nil:
 			take(i, Status{}, errUsed)
 		case r.done.Load():
-			st, err := e.collect(r)
+			st, err := e.collect(h, r)
 			take(i, st, err)
 		default:
 			continue

@@ -5,15 +5,14 @@ import "github.com/weft-mpi/weft/eager"
 // Small messages of one burst share a slot (eager.Batch). A message that goes into a batch is copied, and its send complete; the batch goes out with
 // the next pass, when it is full, or before anything else goes to the same peer.
 
-// batched puts a message of a burst into its peer's batch; false if it has to go by itself.
-func (e *Engine) batched(p *peer, r *request, env envelope) bool {
-	if len(r.vec) != 1 || len(r.vec[0]) > eager.BatchedMost || p.state != peerOpen || p.queued() || p.holdsBack(len(r.vec[0])) {
+// batched puts a message of a burst into its peer's batch, and has sent it then; false if it has to go by itself.
+func (e *Engine) batched(p *peer, env envelope, payload []byte) bool {
+	if len(payload) > eager.BatchedMost || p.state != peerOpen || p.queued() || p.holdsBack(len(payload)) {
 		return false
 	}
 	if p.batch.Count() == 0 {
 		e.openBatch(p)
 	}
-	payload := r.vec[0]
 	if !p.batch.Add(p.ch, env, payload) {
 		if sent, err := e.sendBatch(p, true); !sent || err != nil {
 			return false // it is tried again with the message that waits behind it
@@ -24,7 +23,6 @@ func (e *Engine) batched(p *peer, r *request, env envelope) bool {
 		}
 	}
 	p.stats.eager(len(payload))
-	e.complete(r, nil)
 	return true
 }
 

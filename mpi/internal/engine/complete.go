@@ -15,7 +15,7 @@ func (e *Engine) Wait(h Request) (Status, error) {
 		return Status{}, errUsed
 	}
 	if r.done.Load() {
-		st, err := e.collect(r)
+		st, err := e.collect(h, r)
 		e.mu.Unlock()
 		return st, err
 	}
@@ -43,7 +43,7 @@ func (e *Engine) Test(h Request) (Status, bool, error) {
 	if !r.done.Load() {
 		return Status{}, false, nil
 	}
-	st, err := e.collect(r)
+	st, err := e.collect(h, r)
 	return st, true, err
 }
 

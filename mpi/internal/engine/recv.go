@@ -33,14 +33,16 @@ func (e *Engine) Recv(context uint32, buf []byte, src, tag, elem int) (Status, e
 // Irecv begins a receive. buf is weft's until the request is complete.
 func (e *Engine) Irecv(context uint32, buf []byte, src, tag, elem int) (Request, error) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.dead != nil {
-		return Request{}, e.dead
+	if err := e.dead; err != nil {
+		e.mu.Unlock()
+		return Request{}, err
 	}
 	r := e.requests.get()
 	r.contiguous(buf)
 	e.startRecv(r, context, src, tag, elem)
-	return r.handle(), nil
+	h := r.handle()
+	e.mu.Unlock()
+	return h, nil
 }
 
 // IrecvVec is Irecv into several buffers, one after the other. They, and the slice of them, are weft's until the request is complete.

@@ -44,31 +44,36 @@ const (
 
 // request is an operation under way. It lives in the pool; its address never changes.
 type request struct {
-	done   atomic.Bool // set last: whoever sees it may read status and err
-	kind   requestKind
-	rank   int           // world rank of the destination; for a receive, of the source or AnySource
-	vec    [][]byte      // the user's buffer, in one piece or several
-	one    [1][]byte     // vec of a buffer in one piece
+	done atomic.Bool // set last: whoever sees it may read status and err
+	operation
 	msg    eager.Message // a send on its way
-	came   int           // a receive: bytes of its message that have come, or are being fetched
-	whole  bool          // a receive: all of its message has come, or is being fetched
-	open   int           // announcements without their FIN; for a receive, fetches under way
-	status Status
-	err    error
 	posted match.Posted[*request]
-	waiter *waiter  // who sleeps until it is done
-	shared bool     // several have slept on it: all sleepers look when it is done
-	peer   *peer    // the peer that holds its send, or whose message it fetches
-	orphan bool     // nobody will collect it
-	sync   bool     // a send that is complete only when its receive has started
-	number uint64   // of an announced send, among those to its peer
-	filed  *arrival // a send of this rank to itself that waits for its receive
-	scope  *Scope   // whose end gives it up
-	cause  error    // a send that was given up, and whose buffer the peer may still read: why
 	next   *request
 
 	index uint32
 	gen   uint32
+}
+
+// operation is what a request forgets when it is given back.
+type operation struct {
+	kind   requestKind
+	whole  bool // a receive: all of its message has come, or is being fetched
+	shared bool // several have slept on it: all sleepers look when it is done
+	orphan bool // nobody will collect it
+	sync   bool // a send that is complete only when its receive has started
+	status Status
+	err    error
+	vec    [][]byte  // the user's buffer, in one piece or several
+	one    [1][]byte // vec of a buffer in one piece
+	rank   int       // world rank of the destination; for a receive, of the source or AnySource
+	came   int       // a receive: bytes of its message that have come, or are being fetched
+	open   int       // announcements without their FIN; for a receive, fetches under way
+	waiter *waiter   // who sleeps until it is done
+	peer   *peer     // the peer that holds its send, or whose message it fetches
+	number uint64    // of an announced send, among those to its peer
+	filed  *arrival  // a send of this rank to itself that waits for its receive
+	scope  *Scope    // whose end gives it up
+	cause  error     // a send that was given up, and whose buffer the peer may still read: why
 }
 
 func (r *request) handle() Request { return Request{r.index + 1, r.gen} }
@@ -121,7 +126,15 @@ func (r *request) token() uint64 { return uint64(r.gen)<<32 | uint64(r.index) }
 type requestPool struct {
 	chunks [][]request
 	free   *request
+
+	// A send that was complete when it began needs no more than a number to be waited for: its receipt, whose handle has the highest bit of the
+	// index set. All of them stand for one request.
+	receipts []uint32 // generation of each
+	unused   []uint32
+	sent     request
 }
+
+const receiptBit = 1 << 31
 
 const requestChunk = 256
 
@@ -149,18 +162,36 @@ func (p *requestPool) put(r *request) {
 		r.gen = 1
 	}
 	r.done.Store(false)
-	r.err, r.waiter, r.peer, r.orphan = nil, nil, nil, false
-	r.shared, r.sync, r.number, r.filed, r.scope, r.cause = false, false, 0, nil, nil, nil
-	r.vec, r.one[0], r.came, r.whole, r.open = nil, nil, 0, false, 0
+	r.operation = operation{}
 	if r.msg.Elems != nil {
 		r.msg = eager.Message{}
 	}
-	r.status = Status{}
 	r.next, p.free = p.free, r
+}
+
+// receipt gives the handle of a send that is complete.
+func (p *requestPool) receipt() Request {
+	last := len(p.unused) - 1
+	if last < 0 {
+		p.sent.kind = kindSend
+		p.sent.done.Store(true)
+		p.receipts = append(p.receipts, 1)
+		p.unused = append(p.unused, uint32(len(p.receipts)-1))
+		last = 0
+	}
+	i := p.unused[last]
+	p.unused = p.unused[:last]
+	return Request{receiptBit | i, p.receipts[i]}
 }
 
 // find gives the request behind a handle, nil if the handle is stale or made up.
 func (p *requestPool) find(h Request) *request {
+	if h.index&receiptBit != 0 {
+		if i := h.index &^ receiptBit; int(i) < len(p.receipts) && p.receipts[i] == h.gen {
+			return &p.sent
+		}
+		return nil
+	}
 	i := int(h.index) - 1
 	if i < 0 || i >= len(p.chunks)*requestChunk {
 		return nil
@@ -203,7 +234,7 @@ func (e *Engine) complete(r *request, err error) {
 	r.waiter = nil
 	r.done.Store(true)
 	if r.orphan {
-		e.collect(r)
+		e.collect(r.handle(), r)
 	}
 	switch {
 	case shared:
@@ -213,10 +244,16 @@ func (e *Engine) complete(r *request, err error) {
 	}
 }
 
-// collect takes the result of a completed request and gives the request back to the pool.
-func (e *Engine) collect(r *request) (Status, error) {
+// collect takes the result of a completed request, which h names, and gives the request back to the pool.
+func (e *Engine) collect(h Request, r *request) (Status, error) {
+	p := &e.requests
+	if r == &p.sent {
+		i := h.index &^ receiptBit
+		p.receipts[i]++
+		p.unused = append(p.unused, i)
+		return Status{}, nil
+	}
 	st, err := r.status, r.err
-	r.kind = 0
-	e.requests.put(r)
+	p.put(r)
 	return st, err
 }

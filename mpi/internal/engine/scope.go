@@ -146,9 +146,9 @@ const controlContext = math.MaxUint32
 func (e *Engine) takeBack(r *request) {
 	c := e.requests.get()
 	c.contiguous(binary.LittleEndian.AppendUint64(nil, r.number))
-	e.startSend(c, envelope{Context: controlContext}, r.rank, true)
+	e.startSend(c, envelope{Context: controlContext}, r.rank, false)
 	if c.done.Load() {
-		e.collect(c)
+		e.collect(c.handle(), c)
 		return
 	}
 	c.orphan = true

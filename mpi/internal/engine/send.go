@@ -33,7 +33,7 @@ func (e *Engine) Send(context uint32, buf []byte, dst, tag int) error {
 	}
 	r := e.requests.get()
 	r.contiguous(buf)
-	e.startSend(r, env, dst, true)
+	e.startSend(r, env, dst, false)
 	e.mu.Unlock()
 	_, err := e.wait(r)
 	return err
@@ -42,14 +42,23 @@ func (e *Engine) Send(context uint32, buf []byte, dst, tag int) error {
 // Isend begins a send. buf must stay as it is until the request is complete.
 func (e *Engine) Isend(context uint32, buf []byte, dst, tag int) (Request, error) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.dead != nil {
-		return Request{}, e.dead
+	if err := e.dead; err != nil {
+		e.mu.Unlock()
+		return Request{}, err
+	}
+	env := envelope{Context: context, Tag: int32(tag)}
+	more := e.holds(dst, len(buf))
+	if more && e.batched(e.peers[dst], env, buf) {
+		h := e.requests.receipt()
+		e.mu.Unlock()
+		return h, nil
 	}
 	r := e.requests.get()
 	r.contiguous(buf)
-	e.startSend(r, envelope{Context: context, Tag: int32(tag)}, dst, false)
-	return r.handle(), nil
+	e.startSend(r, env, dst, more)
+	h := r.handle()
+	e.mu.Unlock()
+	return h, nil
 }
 
 // IsendVec is Isend of one message out of several buffers. They, and the slice of them, must stay as they are until the request is
@@ -62,13 +71,15 @@ func (e *Engine) IsendVec(context uint32, vec [][]byte, dst, tag int) (Request, 
 	}
 	r := e.requests.get()
 	r.vec = vec
-	e.startSend(r, envelope{Context: context, Tag: int32(tag)}, dst, false)
+	e.startSend(r, envelope{Context: context, Tag: int32(tag)}, dst, e.holds(dst, r.room()))
 	return r.handle(), nil
 }
 
-// startSend begins a send under the lock. With urgent somebody waits for it; otherwise its bytes may be held back for a while, to travel with
-// others.
-func (e *Engine) startSend(r *request, env envelope, dst int, urgent bool) {
+// holds tells whether the bytes of a send that nobody waits for yet may be held back for a while, to travel with others.
+func (e *Engine) holds(dst, n int) bool { return dst != e.rank && e.held.hold(e.peer(dst), n) }
+
+// startSend begins a send under the lock. With more its bytes are held back for a while, to travel with others.
+func (e *Engine) startSend(r *request, env envelope, dst int, more bool) {
 	r.kind, r.rank = kindSend, dst
 	if dst == e.rank {
 		r.msg.Start(env, r.vec)
@@ -76,10 +87,6 @@ func (e *Engine) startSend(r *request, env envelope, dst int, urgent bool) {
 		return
 	}
 	p := e.peer(dst)
-	more := !urgent && e.held.hold(p, r.room())
-	if more && !r.sync && e.batched(p, r, env) {
-		return
-	}
 	r.msg.Start(env, r.vec)
 	switch p.state {
 	case peerFailed:

@@ -9,7 +9,7 @@ func (e *Engine) Ssend(context uint32, buf []byte, dst, tag int) error {
 		defer e.mu.Unlock()
 		return e.dead
 	}
-	r := e.startSync(context, buf, dst, tag, true)
+	r := e.startSync(context, buf, dst, tag, false)
 	e.mu.Unlock()
 	_, err := e.wait(r)
 	return err
@@ -22,13 +22,13 @@ func (e *Engine) Issend(context uint32, buf []byte, dst, tag int) (Request, erro
 	if e.dead != nil {
 		return Request{}, e.dead
 	}
-	return e.startSync(context, buf, dst, tag, false).handle(), nil
+	return e.startSync(context, buf, dst, tag, e.holds(dst, len(buf))).handle(), nil
 }
 
-func (e *Engine) startSync(context uint32, buf []byte, dst, tag int, urgent bool) *request {
+func (e *Engine) startSync(context uint32, buf []byte, dst, tag int, more bool) *request {
 	r := e.requests.get()
 	r.contiguous(buf)
 	r.sync = true
-	e.startSend(r, envelope{Context: context, Tag: int32(tag)}, dst, urgent)
+	e.startSend(r, envelope{Context: context, Tag: int32(tag)}, dst, more)
 	return r
 }

@@ -148,7 +148,7 @@ func (e *Engine) waitFor(r *request, h Request) (Status, error) {
 				busy = e.pass()
 			}
 			if r.done.Load() {
-				st, err := e.collect(r)
+				st, err := e.collect(h, r)
 				e.waiting.handOver()
 				e.mu.Unlock()
 				return st, err

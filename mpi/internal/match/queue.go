@@ -86,6 +86,9 @@ func (q *queue[E]) carrying(tag int32) *place[E] {
 	if tag == AnyTag {
 		return q.first
 	}
+	if p := q.first; p != nil && p.tag == tag {
+		return p
+	}
 	if q.chains != nil {
 		return q.chain(tag).find(tag)
 	}
@@ -99,6 +102,9 @@ func (q *queue[E]) carrying(tag int32) *place[E] {
 
 // accepting finds the first receive for a message of this tag: one that names it, or one of AnyTag.
 func (q *queue[E]) accepting(tag int32) *place[E] {
+	if p := q.first; p != nil && (p.tag == tag || p.tag == AnyTag) {
+		return p // most messages come in the order of their receives
+	}
 	if q.chains != nil {
 		return earlier(q.chain(tag).find(tag), q.anyTag.first)
 	}

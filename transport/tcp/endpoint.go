@@ -243,8 +243,8 @@ func newStream(conn net.Conn) *stream { return &stream{Conn: conn, socket: conn,
 
 // until has reads and writes end at a deadline, or with the context.
 func (s *stream) until(ctx context.Context, d time.Duration) (release func() bool) {
-	s.SetDeadline(time.Now().Add(d))
-	return context.AfterFunc(ctx, func() { s.SetDeadline(time.Unix(1, 0)) })
+	s.socket.SetDeadline(time.Now().Add(d)) // not through TLS, which may have left streaming mode by the time that the context ends
+	return context.AfterFunc(ctx, func() { s.socket.SetDeadline(time.Unix(1, 0)) })
 }
 
 // message reads one message: exactly it, not a byte more, since what follows may be of the other mode (C2).

@@ -5,11 +5,13 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
+	"encoding/binary"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -450,7 +452,7 @@ type gather struct {
 
 func (g *gather) Write(b []byte) (int, error) { g.b = append(g.b, b...); return len(b), nil }
 
-// A socket that has no room holds the sender back, with bounded memory; and an orderly close waits until all is in the socket.
+// A socket that has no room holds the sender back, with bounded memory; then everything arrives, and the close behind it.
 func TestTLS_FullSocket(t *testing.T) {
 	const size, writes = 300_000, 60
 	ends := newCouple(t, Options{TLS: true}, size, nil)
@@ -465,17 +467,93 @@ func TestTLS_FullSocket(t *testing.T) {
 	require.Less(t, len(q.secure.sealed), 2*framePayload)
 	require.Positive(t, q.sq.len())
 	q.Close()
-	require.Equal(t, closeDue, q.closing)
 	drive(t, ends, "the peer's close", func() bool { return ends[1].to.State() == transport.StateDraining })
-	require.ErrorIs(t, ends[1].to.Err(), transport.ErrClosed)
-	ends[1].awaits(t, ends[0])
-	require.Equal(t, uint64(writes), ends[0].seq)
+	in := ends[1].in.Bytes()
+	require.Equal(t, uint64(writes), binary.LittleEndian.Uint64(in[size-8:]))
 	require.Zero(t, q.sq.len())
 	ends[1].to.Close()
+	endsInOrder(t, ends)
+}
+
+// A frame counts as sent when the socket has it, not when it is encrypted: a connection is not closed over the last one.
+func TestTLS_C3_CloseWaitsForRoom(t *testing.T) {
+	ends := newCouple(t, Options{TLS: true}, 64, nil)
+	q := ends[0].to.(*qp)
+	ends[1].to.Close()
+	drive(t, ends, "the peer's close", func() bool { return q.State() == transport.StateDraining })
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK, 0)
+	require.NoError(t, err)
+	for err == nil {
+		_, err = syscall.Write(fds[0], make([]byte, 4096))
+	}
+	require.ErrorIs(t, err, syscall.EAGAIN)
+	q.secure.fd = fds[0] // a socket that has no room
+	q.Close()
+	require.True(t, q.at.ended && q.secure.pending(), "the Close frame is not encrypted")
+	require.Equal(t, closeDue, q.closing)
+	require.Equal(t, transport.StateClosing, q.State())
+	q.secure.fd = q.fd
+	require.NoError(t, errors.Join(syscall.Close(fds[0]), syscall.Close(fds[1])))
+	endsInOrder(t, ends)
+}
+
+// endsInOrder drives two sides that have both asked for the close.
+func endsInOrder(t *testing.T, ends [2]*side) {
+	t.Helper()
 	drive(t, ends, "the end of both", func() bool {
-		return ends[0].to.State() == transport.StateClosed && ends[1].to.State() == transport.StateClosed
+		return ends[0].to.State() >= transport.StateClosed && ends[1].to.State() >= transport.StateClosed
 	})
 	for _, s := range ends {
-		require.True(t, errors.Is(s.to.Err(), transport.ErrClosed), "%v", s.to.Err())
+		require.Equal(t, transport.StateClosed, s.to.State())
+		require.ErrorIs(t, s.to.Err(), transport.ErrClosed)
+	}
+}
+
+// What comes in one record with the end of start-up is in the session before the queue pair is driven, also where a pass looks only at
+// sockets that have something.
+func TestTLS_C2_FramesRightBehindStartupOfManyPeers(t *testing.T) {
+	size := hostIdentity.Size
+	hostIdentity.Size = 2*readDirectly + 1
+	t.Cleanup(func() { hostIdentity.Size = size })
+	h := newHost(t, Options{TLS: true})
+	target, err := h.pd.Alloc(int(hostIdentity.Size), transport.RemoteWrite)
+	require.NoError(t, err)
+	for rank := uint32(1); rank < hostIdentity.Size; rank++ {
+		r := h.dial(rank).encrypted(certificatesOf(t, rank, nil, 0))
+		r.sayHello()
+		r.hearChallenge()
+		r.say(slices.Concat(r.request(), header{op: opReady, flags: flagLast}.append(nil),
+			header{length: 1, op: opWrite, flags: flagLast, a: uint64(target.Key()), b: uint64(rank)}.append(nil), []byte{byte(rank)}))
+		h.nextMade()
+	}
+	h.until("every rank's Write", func() bool { return !slices.Contains(target.Bytes()[1:], 0) })
+	require.Len(t, h.cq.(*cq).qps, 2*readDirectly)
+}
+
+// No session is resumed, though the initiator would: each connection shows its certificates.
+func TestTLS_SessionsAreNotResumed(t *testing.T) {
+	h := newHost(t, Options{TLS: true})
+	conf := certificatesOf(t, 1, nil, 0).initiator(0)
+	tickets := &ticketBox{}
+	conf.ClientSessionCache = tickets
+	for range 3 {
+		r := h.dial(1)
+		c := tls.Client(r.Conn, conf)
+		require.NoError(t, c.Handshake())
+		require.False(t, c.ConnectionState().DidResume)
+		r.Conn = c
+		r.connect() // a ticket would have come by now
+		h.nextMade().qp.Release()
+	}
+	require.Zero(t, tickets.n)
+}
+
+// ticketBox counts the tickets that a client is given.
+type ticketBox struct{ n int }
+
+func (b *ticketBox) Get(string) (*tls.ClientSessionState, bool) { return nil, false }
+func (b *ticketBox) Put(_ string, s *tls.ClientSessionState) {
+	if s != nil {
+		b.n++
 	}
 }

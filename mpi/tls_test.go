@@ -13,7 +13,7 @@ import (
 // With WEFT_TLS=on a program works as without: messages of every protocol, from each rank to each, and collectives.
 func TestEncrypted(t *testing.T) {
 	r := launch(t, 3, encrypted, "WEFT_TLS=on")
-	require.NoError(t, r.failure, "standard error:\n%s", r.err)
+	require.NoError(t, r.Failure, "standard error:\n%s", r.Err)
 }
 
 var encrypted = body("encrypted", func(_ context.Context, world *mpi.Comm) error {

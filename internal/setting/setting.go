@@ -26,7 +26,7 @@ var (
 	Ports          = &Setting{"WEFT_PORTS", "0", "TCP ports to listen on, as LOW-HIGH; 0 lets the system choose"}
 	ConnectTimeout = &Setting{"WEFT_CONNECT_TIMEOUT", "30s", "how long a connection to a peer may take before the operation fails"}
 	TLS            = &Setting{"WEFT_TLS", "off", "on encrypts connections between ranks with TLS 1.3, by certificates made from the job's secret; all ranks need the same"}
-	SecretFile     = &Setting{"WEFT_SECRET_FILE", "", "file with the job's secret (32 bytes, readable by its owner alone), where no launcher hands one over"}
+	SecretFile     = &Setting{"WEFT_SECRET_FILE", "", "file with the job's secret (at least 32 bytes, the same on all hosts, readable by its owner alone); without it rank 0 makes one, which the launcher passes on"}
 	CoresPerRank   = &Setting{"WEFT_CORES_PER_RANK", "1", "cores that each rank may use; 0 says that ranks share cores and must not spin; weft run sets it"}
 	Phases         = &Setting{"WEFT_PHASES", "640,16448,65600", "sizes of a channel's slots in bytes: to begin with, and those it can grow to"}
 	KeepSmall      = &Setting{"WEFT_KEEP_SMALL", "0", "1 keeps the small ring of a channel that has grown for small messages, beside the larger one; all ranks need the same"}

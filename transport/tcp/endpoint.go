@@ -354,7 +354,8 @@ func (e *endpoint) initiate(s *stream, a *attempt, rank uint32) (*qp, error) {
 		s.reject(rejectOther, err.Error())
 		return nil, err
 	}
-	if _, err := s.Write(p.appendRequest(nil, &e.id.Secret, maxReads, private)); err != nil {
+	mine := e.dev.parameters(conf, s)
+	if _, err := s.Write(p.appendRequest(nil, &e.id.Secret, mine, private)); err != nil {
 		return nil, err
 	}
 	// While the answer is on its way the peer's own connection may be accepted here.
@@ -364,7 +365,7 @@ func (e *endpoint) initiate(s *stream, a *attempt, rank uint32) (*qp, error) {
 	if err != nil {
 		return nil, err
 	}
-	reads, private, err := parseAccept(body)
+	theirs, private, err := p.takeAccept(body, &e.id.Secret)
 	if err != nil {
 		return nil, err
 	}
@@ -374,7 +375,7 @@ func (e *endpoint) initiate(s *stream, a *attempt, rank uint32) (*qp, error) {
 	if !ours {
 		return nil, errCrossing // the peer began another before it accepted ours; that one has been accepted here
 	}
-	return e.connected(s, rank, conf, private, true, reads)
+	return e.connected(s, rank, conf, private, true, mine.negotiate(theirs))
 }
 
 // expect reads the message that is due, or the Reject in its place.
@@ -405,7 +406,7 @@ func (e *endpoint) prepare(rank uint32) (transport.QPConfig, []byte, error) {
 }
 
 // connected turns the connection into a queue pair and hands it over.
-func (e *endpoint) connected(s *stream, rank uint32, conf transport.QPConfig, private []byte, initiator bool, reads int) (*qp, error) {
+func (e *endpoint) connected(s *stream, rank uint32, conf transport.QPConfig, private []byte, initiator bool, agreed agreement) (*qp, error) {
 	local, remote := s.LocalAddr().String(), s.RemoteAddr().String()
 	fd, err := s.detach(e.dev.opts.PeerTimeout)
 	if err != nil {
@@ -414,7 +415,7 @@ func (e *endpoint) connected(s *stream, rank uint32, conf transport.QPConfig, pr
 	if sameMachine(s.LocalAddr(), s.RemoteAddr()) {
 		sys.SkipCongestionControl(fd)
 	}
-	q := e.dev.newQP(fd, conf, rank, local, remote, initiator, min(reads, maxReads))
+	q := e.dev.newQP(fd, conf, rank, local, remote, initiator, agreed)
 	if s.secure != nil {
 		s.secure.raw(fd)
 		q.secure = s.secure
@@ -427,8 +428,11 @@ func (e *endpoint) connected(s *stream, rank uint32, conf transport.QPConfig, pr
 	return q, nil
 }
 
-// sameMachine tells whether a connection stays on this machine: both its ends have the same address.
+// sameMachine tells whether a connection stays on this machine: both its ends have the same address, or none of a network.
 func sameMachine(a, b net.Addr) bool {
+	if a.Network() == "unix" {
+		return true
+	}
 	x, ok1 := a.(*net.TCPAddr)
 	y, ok2 := b.(*net.TCPAddr)
 	return ok1 && ok2 && (x.IP.Equal(y.IP) || x.IP.IsLoopback() && y.IP.IsLoopback())
@@ -477,7 +481,7 @@ func (e *endpoint) respond(s *stream) (rank int, err error) {
 	defer free()
 	stop := s.until(e.ctx, e.dev.opts.StrangerTimeout)
 	defer stop()
-	p, reads, private, err := e.prove(s, e.anyPeer)
+	p, theirs, private, err := e.prove(s, e.anyPeer)
 	if err != nil {
 		return -1, err
 	}
@@ -485,33 +489,33 @@ func (e *endpoint) respond(s *stream) (rank int, err error) {
 	free()
 	stop()
 	defer s.until(e.ctx, provenTimeout)()
-	return int(p.initiator), e.accept(s, p.initiator, reads, private)
+	return int(p.initiator), e.accept(s, &p, theirs, private)
 }
 
 // prove has a peer prove who it is: one that may call.
-func (e *endpoint) prove(s *stream, may func(initiator uint32) bool) (p parties, reads int, private []byte, err error) {
+func (e *endpoint) prove(s *stream, may func(initiator uint32) bool) (p parties, theirs parameters, private []byte, err error) {
 	if e.certs != nil {
 		if err := s.expectEncrypted(e.certs); err != nil {
-			return p, 0, nil, err
+			return p, theirs, nil, err
 		}
 	}
 	if p, err = e.hello(s, may); err != nil {
-		return p, 0, nil, err
+		return p, theirs, nil, err
 	}
 	if p.nonces[1], err = newNonce(); err != nil {
-		return p, 0, nil, err
+		return p, theirs, nil, err
 	}
 	if _, err := s.Write(p.appendChallenge(nil, &e.id.Secret)); err != nil {
-		return p, 0, nil, err
+		return p, theirs, nil, err
 	}
 	body, err := expect(s, typeRequest)
 	if err != nil {
-		return p, 0, nil, s.turnDown(err)
+		return p, theirs, nil, s.turnDown(err)
 	}
-	if reads, private, err = p.takeRequest(body, &e.id.Secret); err != nil {
-		return p, 0, nil, s.turnDown(err)
+	if theirs, private, err = p.takeRequest(body, &e.id.Secret); err != nil {
+		return p, theirs, nil, s.turnDown(err)
 	}
-	return p, reads, private, nil
+	return p, theirs, private, nil
 }
 
 // anyPeer tells whether a rank is another one of the job.
@@ -580,7 +584,8 @@ func (s *stream) turnDown(err error) error {
 }
 
 // accept makes the connection of a proven peer, unless another one stands or comes first.
-func (e *endpoint) accept(s *stream, rank uint32, reads int, private []byte) error {
+func (e *endpoint) accept(s *stream, p *parties, theirs parameters, private []byte) error {
+	rank := p.initiator
 	e.mu.Lock()
 	a := e.peer(rank)
 	ok := a.crossing.request(e.id.Rank, rank)
@@ -592,15 +597,16 @@ func (e *endpoint) accept(s *stream, rank uint32, reads int, private []byte) err
 	a.turn.Lock()
 	defer a.turn.Unlock()
 	q, err := func() (*qp, error) {
-		conf, mine, err := e.prepare(rank)
+		conf, answer, err := e.prepare(rank)
 		if err != nil {
 			s.reject(rejectOther, err.Error())
 			return nil, err
 		}
-		if _, err := s.Write(appendAccept(nil, maxReads, mine)); err != nil {
+		mine := e.dev.parameters(conf, s)
+		if _, err := s.Write(p.appendAccept(nil, &e.id.Secret, mine, answer)); err != nil {
 			return nil, err
 		}
-		return e.connected(s, rank, conf, private, false, reads)
+		return e.connected(s, rank, conf, private, false, mine.negotiate(theirs))
 	}()
 	e.step(a, q, (*crossing).made)
 	return err

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"net"
 	"os"
@@ -144,7 +145,7 @@ func (q *qp) transmitSecure() {
 		if q.fd < 0 {
 			return // that was the last of an orderly close
 		}
-		o.reset()
+		o.reset(q.checked)
 		for o.bytes < sealMost && !o.full() && q.frame(o) {
 		}
 		if q.fd < 0 {
@@ -185,6 +186,9 @@ func (q *qp) receiveSecure() (came bool) {
 			q.fail(err, transport.StatusFatal)
 			return true
 		case dst != nil:
+			if q.checked {
+				q.in.sum = crc32.Update(q.in.sum, castagnoli, dst[:n])
+			}
 			q.advance(n)
 		default:
 			err = q.parse(into[:n])

@@ -22,7 +22,7 @@ import (
 )
 
 // certificatesOf are what a rank of the tests' job has, or what an impostor makes.
-func certificatesOf(t *testing.T, rank uint32, change func(id *transport.Identity), skew time.Duration) *certificates {
+func certificatesOf(t testing.TB, rank uint32, change func(id *transport.Identity), skew time.Duration) *certificates {
 	t.Helper()
 	id := hostIdentity
 	id.Rank = rank
@@ -142,7 +142,7 @@ func TestTLS_StrangerIsTurnedAway(t *testing.T) {
 		"right certificate, wrong secret": {func(t *testing.T, r *raw) string {
 			r.encrypted(certificatesOf(t, 1, nil, 0)).sayHello()
 			r.hearChallenge()
-			r.say(r.appendRequest(nil, &[32]byte{7}, maxReads, nil))
+			r.say(r.appendRequest(nil, &[32]byte{7}, testParameters, nil))
 			return r.last()
 		}, transport.ErrAuth, "", "2: peer does not know the job's secret"},
 		"gone in the handshake": {func(t *testing.T, r *raw) string {

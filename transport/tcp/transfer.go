@@ -79,9 +79,9 @@ func (e *endpoint) transferAsInitiator(s *stream, ahead []byte, rank uint32) err
 }
 
 func (e *endpoint) transferAsResponder(s *stream, rank uint32) error {
-	p, reads, private, err := e.prove(s, func(initiator uint32) bool { return initiator == rank })
+	p, theirs, private, err := e.prove(s, func(initiator uint32) bool { return initiator == rank })
 	if err == nil {
-		return e.accept(s, p.initiator, reads, private)
+		return e.accept(s, &p, theirs, private)
 	}
 	if errors.Is(err, transport.ErrNotWeft) && !s.answered {
 		// Strangers get no answer to what is no start-up. Here it is most likely the application's, which is to get to know.

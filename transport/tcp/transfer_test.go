@@ -18,7 +18,7 @@ import (
 )
 
 // streams is a connection that an application has made, both ends of it.
-func streams(t *testing.T) (began, accepted net.Conn) {
+func streams(t testing.TB) (began, accepted net.Conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -152,7 +152,7 @@ func TestTransfer_C2_MoreThanHelloAhead(t *testing.T) {
 	p.initiator, p.responder = 1, 0
 	for name, behind := range map[string][]byte{
 		"garbage":   []byte("garbage"),
-		"a Request": p.appendRequest(nil, &testSecret, 1, nil),
+		"a Request": p.appendRequest(nil, &testSecret, testParameters, nil),
 		"a frame":   header{op: opReady, flags: flagLast}.append(nil),
 	} {
 		r, _, result := h.peers(transport.Responder, slices.Concat(p.appendHello(nil), behind))
@@ -203,7 +203,11 @@ func TestTransfer_C5_PeerVanishes(t *testing.T) {
 			"in Challenge":    func(r *raw) { r.hearHello(); r.say(r.appendChallenge(nil, &testSecret)[:9]) },
 			"after Challenge": func(r *raw) { r.challenges() },
 			"after Request":   func(r *raw) { r.challenges(); r.hearRequest() },
-			"in Accept":       func(r *raw) { r.challenges(); r.hearRequest(); r.say(appendAccept(nil, 1, nil)[:5]) },
+			"in Accept": func(r *raw) {
+				r.challenges()
+				r.hearRequest()
+				r.say(r.appendAccept(nil, &testSecret, testParameters, nil)[:5])
+			},
 		} {
 			r, _, result := h.peers(transport.Initiator, nil)
 			does(r)
@@ -218,7 +222,7 @@ func TestTransfer_C5_PeerVanishes(t *testing.T) {
 				r, _, result := h.peers(transport.Initiator, nil)
 				r.challenges()
 				r.hearRequest()
-				r.say(appendAccept(nil, 1, nil))
+				r.say(r.appendAccept(nil, &testSecret, testParameters, nil))
 				return r, result
 			},
 			"responder after Accept": func() (*raw, <-chan error) {
@@ -380,7 +384,7 @@ func TestTransfer_C2_CrossingWithConnect(t *testing.T) {
 			if rank < 1 { // that of the lower rank stays
 				require.Contains(t, r.last(), "another connection")
 				require.ErrorIs(t, <-result, transport.ErrRefused)
-				dialed.say(appendAccept(nil, 1, []byte("dialed")))
+				dialed.say(dialed.appendAccept(nil, &testSecret, testParameters, []byte("dialed")))
 				require.NoError(t, <-connect)
 				require.Equal(t, "dialed", h.nextMade().private)
 			} else {

@@ -10,6 +10,9 @@ func (c *Comm) Dup() (*Comm, error) {
 	if err != nil {
 		return nil, c.failColl("Dup", err)
 	}
+	if c.members != nil {
+		c.e.SetGroup(context, c.members.world)
+	}
 	return &Comm{space: &space{
 		e: c.e, name: fmt.Sprintf("%s.%d", c.name, context/2), context: context, rank: c.rank, size: c.size, members: c.members, job: c.job,
 	}}, nil

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/weft-mpi/weft/mpi/internal/engine"
+	"github.com/weft-mpi/weft/transport"
 )
 
 // Kinds of failure, for errors.Is. Every error of this package is an *Error that wraps one of them, or a cause from below.
@@ -21,7 +22,8 @@ var (
 	ErrComm           = errors.New("invalid communicator")     // nil, or freed
 	ErrRequest        = engine.ErrRequest                      // used up, or not in a state for the call
 	ErrArg            = errors.New("invalid argument")         // of another kind
-	ErrProcFailed     = engine.ErrProcFailed                   // a process that the operation needs is gone
+	ErrProcFailed     = engine.ErrProcFailed                   // a process that the operation needs is gone: ended, stopped or cut off; the cause is wrapped too
+	ErrProtocol       = transport.ErrProtocol                  // with ErrProcFailed: the process was given up because a rule of the protocol was broken
 	ErrRevoked        = errors.New("communicator was revoked") //
 	ErrAborted        = engine.ErrAborted                      // the job is ending
 	ErrNotInitialized = errors.New("Init has not been called") //

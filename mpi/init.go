@@ -165,7 +165,14 @@ func newDevice(log *slog.Logger, wire *wireup.Job) (transport.Device, error) {
 		if err != nil {
 			return nil, err
 		}
-		return tcp.New(tcp.Options{Host: host, LowPort: low, HighPort: high, TLS: encrypt, Checksum: checksum, Log: log})
+		silent, err := setting.PeerTimeout.Duration()
+		if err == nil && silent < tcp.MinPeerTimeout {
+			err = fmt.Errorf("%s=%s: %v is the least", setting.PeerTimeout.Name, setting.PeerTimeout, tcp.MinPeerTimeout)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return tcp.New(tcp.Options{Host: host, LowPort: low, HighPort: high, TLS: encrypt, Checksum: checksum, PeerTimeout: silent, Log: log})
 	default:
 		return nil, fmt.Errorf("%s=%q: no such fabric; there is tcp, and auto, which chooses", setting.Fabric.Name, f)
 	}
@@ -193,7 +200,8 @@ func logger() (*slog.Logger, error) {
 }
 
 // Finalize ends this rank's part in the job: it returns when every rank has come to it and all that was sent has been taken over
-// by its receiver's rank (MPI 4.1, 11.2.2). Requests must be complete before it. No call works after it.
+// by its receiver's rank (MPI 4.1, 11.2.2). Requests must be complete before it. No call works after it. If a rank that this one was
+// connected with has failed, it does not wait for the others: it releases everything and returns ErrProcFailed.
 func Finalize() error {
 	process.mu.Lock()
 	defer process.mu.Unlock()
@@ -213,16 +221,8 @@ func Finalize() error {
 		fmt.Fprint(os.Stderr, table(c.rank, c.e.Stats()))
 	}
 	// Every rank is on its way out when the barrier is through: only then may connections close.
-	done := make(chan struct{})
-	var barrier error
-	go func() {
-		defer close(done)
-		barrier = c.job.wire.Barrier()
-	}()
-	c.e.DriveUntil(done)
-	<-done
-	if barrier != nil {
-		return asError("Finalize", errors.Join(barrier, c.e.Destroy(barrier), c.job.wire.Leave()))
+	if err := c.e.Meet(c.job.wire.Barrier); err != nil {
+		return asError("Finalize", errors.Join(err, c.e.Destroy(err), c.job.wire.Leave()))
 	}
 	return asError("Finalize", errors.Join(c.e.Shutdown(), c.job.wire.Finalize()))
 }

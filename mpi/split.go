@@ -42,6 +42,7 @@ func (c *Comm) Split(color, key int) (*Comm, error) {
 	for i, rank := range ranks {
 		world[i] = int32(c.worldRank(rank))
 	}
+	c.e.SetGroup(context, world)
 	return &Comm{space: &space{
 		e: c.e, name: fmt.Sprintf("%s.%d[%d]", c.name, context/2, color), context: context,
 		rank: slices.Index(ranks, c.rank), size: len(ranks), members: newMembers(world), job: c.job,

@@ -70,6 +70,8 @@ func TestSettings_E9_NonsenseIsRefused(t *testing.T) {
 		"WEFT_RENDEZVOUS=push":       "read or write is wanted",
 		"WEFT_CHECKSUM=crc32":        "auto, on or off is wanted",
 		"WEFT_UNEXPECTED_MAX=64 KiB": "not a number of bytes",
+		"WEFT_PEER_TIMEOUT=99ms":     "100ms is the least",
+		"WEFT_PEER_TIMEOUT=never":    "not a duration above zero",
 		"WEFT_STATS=2":               "not a whole number from 0 to 1",
 	} {
 		r := launch(t, 1, statistics, setting)

@@ -25,6 +25,13 @@ type CQ interface {
 	// Wake ends a Wait, the present or else the next. It may be called from any goroutine.
 	Wake()
 
+	// Tick is to be called by the driver once a DeviceAttr.TickPeriod, also while the rank does something else: it tells the peers of the
+	// QPs that receive through this CQ that this end lives, and ends QPs whose peers have been silent for the device's timeout, with
+	// ErrPeerLost. Who does not call it is lost to peers that do. A call less than a period after the last one does nothing. One that is
+	// late by more than a period is not counted against anybody: who was not running himself cannot tell whether others were. It never
+	// blocks. Completions are for Poll.
+	Tick(now time.Time)
+
 	// Close releases the CQ; an error if QPs still use it.
 	Close() error
 }

@@ -1,5 +1,7 @@
 package transport
 
+import "time"
+
 // Device is one instance of a provider, owned by one rank.
 type Device interface {
 	// Query tells what the device can do. The answer never changes.
@@ -30,6 +32,8 @@ type DeviceAttr struct {
 	MaxQPDepth  int    // outstanding work requests of one queue
 	MaxReads    int    // outstanding Reads of one QP, at each end
 	MaxPrivate  int    // bytes of private data at connection start
+
+	TickPeriod time.Duration // how often CQ.Tick is to be called; 0: it need not be
 }
 
 // PD is a protection domain.

@@ -1,6 +1,7 @@
 package sys
 
 import (
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -83,19 +84,15 @@ func again(e syscall.Errno) (int, error) {
 // CloseFD closes a descriptor.
 func CloseFD(fd int) error { return unix.Close(fd) }
 
-// PrepareSocket makes a connected stream socket ready for raw use: non-blocking, and, if it is TCP's, without Nagle's delay, and given up
-// when the peer has not acknowledged anything for so long.
-func PrepareSocket(fd int, userTimeout time.Duration) error {
+// PrepareSocket makes a connected stream socket ready for raw use: non-blocking, and, if it is TCP's, without Nagle's delay.
+func PrepareSocket(fd int) error {
 	if err := unix.SetNonblock(fd, true); err != nil {
 		return err
 	}
 	if domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN); err != nil || domain == unix.AF_UNIX {
 		return err
 	}
-	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
-		return err
-	}
-	return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(userTimeout.Milliseconds()))
+	return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
 }
 
 // SkipCongestionControl takes the cheapest congestion control for a connection that stays on this machine: there is nothing to be
@@ -199,11 +196,25 @@ func (p *Poller) Close() {
 
 // Map gives n bytes of zeroed memory off the Go heap, page-aligned.
 func Map(n int) ([]byte, error) {
-	return unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	mapped.Add(int64(len(b)))
+	return b, err
 }
 
 // Unmap gives back what Map gave.
-func Unmap(b []byte) error { return unix.Munmap(b) }
+func Unmap(b []byte) error {
+	n := int64(len(b))
+	err := unix.Munmap(b)
+	if err == nil {
+		mapped.Add(-n)
+	}
+	return err
+}
+
+var mapped atomic.Int64
+
+// Mapped is how many bytes Map has given that nobody has given back: the system's own list of mappings does not tell whose they are.
+func Mapped() int64 { return mapped.Load() }
 
 // Yield offers the processor to other threads that want it.
 func Yield() { syscall.RawSyscall(syscall.SYS_SCHED_YIELD, 0, 0, 0) }

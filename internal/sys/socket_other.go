@@ -16,16 +16,17 @@ type Iovec struct {
 	Len  uint64
 }
 
-func Vec([]byte) Iovec                       { return Iovec{} }
-func Read(int, []byte) (int, error)          { return 0, errLinux }
-func Write(int, []byte) (int, error)         { return 0, errLinux }
-func Readv(int, []Iovec) (int, error)        { return 0, errLinux }
-func Writev(int, []Iovec) (int, error)       { return 0, errLinux }
-func CloseFD(int) error                      { return errLinux }
-func PrepareSocket(int, time.Duration) error { return errLinux }
-func Map(int) ([]byte, error)                { return nil, errLinux }
-func Unmap([]byte) error                     { return errLinux }
-func Yield()                                 { runtime.Gosched() }
+func Vec([]byte) Iovec                 { return Iovec{} }
+func Read(int, []byte) (int, error)    { return 0, errLinux }
+func Write(int, []byte) (int, error)   { return 0, errLinux }
+func Readv(int, []Iovec) (int, error)  { return 0, errLinux }
+func Writev(int, []Iovec) (int, error) { return 0, errLinux }
+func CloseFD(int) error                { return errLinux }
+func PrepareSocket(int) error          { return errLinux }
+func Map(int) ([]byte, error)          { return nil, errLinux }
+func Unmap([]byte) error               { return errLinux }
+func Mapped() int64                    { return 0 }
+func Yield()                           { runtime.Gosched() }
 
 // Poller needs Linux.
 type Poller struct{}

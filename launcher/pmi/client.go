@@ -37,6 +37,7 @@ type Client struct {
 	conn   stream
 	in     *bufio.Reader
 	broken error // why the connection can no longer be used
+	closed bool
 
 	port, id string // where to connect and as whom; empty with an inherited descriptor
 
@@ -127,10 +128,13 @@ func sameMachine(local, remote net.Addr) bool {
 func (c *Client) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.conn == nil || c.broken != nil {
+	if c.conn == nil || c.closed {
 		return nil
 	}
-	c.broken = errors.New("used after Close")
+	c.closed = true
+	if c.broken == nil {
+		c.broken = errors.New("used after Close")
+	}
 	return c.conn.Close()
 }
 
@@ -254,7 +258,7 @@ func (c *Client) Finalize(ctx context.Context) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.broken = errors.New("used after Finalize")
+	c.broken, c.closed = errors.New("used after Finalize"), true
 	return c.conn.Close()
 }
 

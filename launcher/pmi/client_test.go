@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -333,4 +334,22 @@ func TestFromEnvKeepsTheDescriptorFromChildren(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, c.Init(ctx), context.DeadlineExceeded, "a launcher that says nothing holds nobody up")
+}
+
+// A client that is out of step with its launcher, because a call was given up, still lets go of the connection.
+func TestClientClosesABrokenConnection(t *testing.T) {
+	ours, theirs := net.Pipe()
+	defer ours.Close()
+	c := &Client{rank: 0, size: 2}
+	c.use(theirs)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		bufio.NewReader(ours).ReadString('\n')
+		cancel()
+	}()
+	require.ErrorIs(t, c.Barrier(ctx), context.Canceled)
+	require.NoError(t, c.Close())
+	require.NoError(t, c.Close())
+	_, err := ours.Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF)
 }

@@ -34,6 +34,7 @@ type cq struct {
 		qps []*qp // handed over by endpoint goroutines
 	}
 	overrun bool
+	clock   clock
 }
 
 // readDirectly is how many sockets a pass reads without asking first which of them have anything.
@@ -51,7 +52,7 @@ func (d *Device) CreateCQ(depth int) (transport.CQ, error) {
 	if err != nil {
 		return nil, fmt.Errorf("completion queue: %w", err)
 	}
-	c := &cq{dev: d, depth: depth, poller: poller, ring: make([]transport.WC, 16), ready: make([]int32, 64)}
+	c := &cq{dev: d, depth: depth, poller: poller, clock: clock{period: d.tickPeriod()}, ring: make([]transport.WC, 16), ready: make([]int32, 64)}
 	d.cqs = append(d.cqs, c)
 	return c, nil
 }

@@ -19,7 +19,7 @@ type Options struct {
 	LowPort         int           // first and last port to listen on; 0: the system chooses
 	HighPort        int           //
 	StrangerTimeout time.Duration // how long an unproven peer may take; 2 s
-	PeerTimeout     time.Duration // how long a peer may leave what was sent unacknowledged; 10 s
+	PeerTimeout     time.Duration // how long a peer may be silent; MinPeerTimeout or more; 10 s
 	TLS             bool          // encrypt connections with TLS 1.3; the devices of all ranks have to say the same
 	Checksum        Checksum      // whether frames have a checksum; only between machines, and where there is no TLS
 	Log             *slog.Logger  // for what belongs to no call; nothing is logged without
@@ -61,8 +61,11 @@ func New(o Options) (*Device, error) {
 	if o.StrangerTimeout <= 0 {
 		o.StrangerTimeout = 2 * time.Second
 	}
-	if o.PeerTimeout <= 0 {
+	switch {
+	case o.PeerTimeout == 0:
 		o.PeerTimeout = 10 * time.Second
+	case o.PeerTimeout < MinPeerTimeout:
+		return nil, fmt.Errorf("a peer timeout of %v: %v is the least", o.PeerTimeout, MinPeerTimeout)
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -95,6 +98,7 @@ func (d *Device) Query() transport.DeviceAttr {
 	return transport.DeviceAttr{
 		Provider: "tcp", MaxSGE: maxSGE, MaxSegments: maxSegments, MaxInline: maxInline, MaxMessage: maxMessage,
 		MaxQPDepth: maxDepth, MaxReads: maxReads, MaxPrivate: maxPrivate,
+		TickPeriod: d.tickPeriod(),
 	}
 }
 

@@ -271,7 +271,7 @@ func (s *stream) full(b []byte) error {
 }
 
 // detach takes the descriptor out of the connection for raw use.
-func (s *stream) detach(userTimeout time.Duration) (int, error) {
+func (s *stream) detach() (int, error) {
 	f, err := s.socket.(interface{ File() (*os.File, error) }).File()
 	if err != nil {
 		return -1, err
@@ -281,7 +281,7 @@ func (s *stream) detach(userTimeout time.Duration) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	if err := errors.Join(sys.PrepareSocket(fd, userTimeout), s.socket.Close()); err != nil {
+	if err := errors.Join(sys.PrepareSocket(fd), s.socket.Close()); err != nil {
 		sys.CloseFD(fd)
 		return -1, err
 	}
@@ -408,7 +408,7 @@ func (e *endpoint) prepare(rank uint32) (transport.QPConfig, []byte, error) {
 // connected turns the connection into a queue pair and hands it over.
 func (e *endpoint) connected(s *stream, rank uint32, conf transport.QPConfig, private []byte, initiator bool, agreed agreement) (*qp, error) {
 	local, remote := s.LocalAddr().String(), s.RemoteAddr().String()
-	fd, err := s.detach(e.dev.opts.PeerTimeout)
+	fd, err := s.detach()
 	if err != nil {
 		return nil, err
 	}

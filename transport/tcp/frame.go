@@ -20,11 +20,12 @@ const (
 	opReadDone                  // immediate data of the last Write of a read: number of the read, bytes
 	opClose                     // no request follows from this side; it still answers Reads
 	opTerminate                 // last frame, cut: layer/type/code, number of a read or none; payload: text
+	opAlive                     // nothing but that this side lives: see pulse.go
 	ops
 )
 
 func (o op) String() string {
-	names := [...]string{"", "Ready", "Write", "Send", "Immediate", "ReadRequest", "ReadWrite", "ReadDone", "Close", "Terminate"}
+	names := [...]string{"", "Ready", "Write", "Send", "Immediate", "ReadRequest", "ReadWrite", "ReadDone", "Close", "Terminate", "Alive"}
 	if int(o) < len(names) && o != 0 {
 		return names[o]
 	}

@@ -53,10 +53,10 @@ func TestHeader_Limits(t *testing.T) {
 		require.ErrorContains(t, err, o.String())
 	}
 	for name, b := range map[string][]byte{
-		"frame type 0":  header{}.append(nil),
-		"frame type 10": header{op: 10}.append(nil),
-		"flags 0x4":     header{op: opWrite, flags: 4}.append(nil),
-		"flags 0x100":   {0, 0, 0, 0, byte(opWrite), 0, 1, 0, 23: 0},
+		"frame type 0": header{}.append(nil),
+		ops.String():   header{op: ops}.append(nil),
+		"flags 0x4":    header{op: opWrite, flags: 4}.append(nil),
+		"flags 0x100":  {0, 0, 0, 0, byte(opWrite), 0, 1, 0, 23: 0},
 	} {
 		_, err := parseHeader(b)
 		require.ErrorContains(t, err, name)

@@ -126,6 +126,9 @@ func goldenExchange(t *testing.T, checked bool, file, title string) {
 	}
 	relay("initiator", initiator, responder)
 	relay("responder", responder, initiator)
+	initiator.cq.Tick(epoch) // it has sent something: nothing is due
+	initiator.cq.Tick(epoch.Add(initiator.dev.Query().TickPeriod))
+	relay("initiator", initiator, responder)
 	initiator.qp.Close()
 	relay("initiator", initiator, responder)
 	require.NoError(t, responder.qp.PostSend(&transport.SendWR{ID: 9, Op: transport.OpRead, Local: all(room),

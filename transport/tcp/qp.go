@@ -37,6 +37,7 @@ type qp struct {
 	carry   carry       // the rest of a frame that the socket took in part
 	blocked bool        // the socket has no room; the poller watches for it
 	quiet   bool        // responder that has not seen a frame yet: it sends none
+	pulse   pulse
 	closing closing
 	agreed  agreement
 	checked bool   // agreed.checksum, where every frame looks for it
@@ -85,7 +86,7 @@ func (d *Device) newQP(fd int, conf transport.QPConfig, peer uint32, local, remo
 	p, scq, rcq := conf.PD.(*pd), conf.SendCQ.(*cq), conf.RecvCQ.(*cq)
 	q := &qp{
 		dev: d, pd: p, scq: scq, rcq: rcq, conf: conf, peer: peer, local: local, remote: remote,
-		fd: fd, state: transport.StateReady, quiet: !initiator, most: uint64(min(conf.Reads, agreed.peerReads)),
+		fd: fd, state: transport.StateReady, quiet: !initiator, pulse: newPulse(), most: uint64(min(conf.Reads, agreed.peerReads)),
 		agreed: agreed, checked: agreed.checksum,
 	}
 	q.in.size = headerSizeWith(q.checked)

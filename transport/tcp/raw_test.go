@@ -43,6 +43,9 @@ type host struct {
 	made    chan made
 	refused chan refusal
 	private []byte
+
+	preparing func()        // called by Prepare
+	gaveUp    chan struct{} // a call of the host has ended
 }
 
 var hostIdentity = transport.Identity{Job: "job", Rank: 0, Size: 4, Secret: testSecret}
@@ -70,6 +73,9 @@ func newHostOfRank(t testing.TB, o Options, rank uint32) *host {
 }
 
 func (h *host) Prepare(uint32) (transport.QPConfig, []byte, error) {
+	if h.preparing != nil {
+		h.preparing()
+	}
 	return transport.QPConfig{PD: h.pd, SendCQ: h.cq, RecvCQ: h.cq, SendWR: 8, RecvWR: 8, Reads: 4}, h.private, nil
 }
 

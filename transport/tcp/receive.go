@@ -72,7 +72,9 @@ func (q *qp) receive() (came bool) {
 			// Even behind the peer's Close: it stays for ours, and for the Reads that it answers, until both have closed.
 			q.fail(fmt.Errorf("%w: the connection ended: %w", transport.ErrPeerLost, io.ErrUnexpectedEOF), transport.StatusFatal)
 			return true
-		case n < asked:
+		}
+		q.pulse.heard = true
+		if n < asked {
 			return true // nothing is left in the socket
 		}
 		came = true
@@ -217,7 +219,7 @@ func (q *qp) begin(b []byte) error {
 		return err
 	}
 	i.header, i.left, i.inside = h, h.length, true
-	if q.peerEnd && h.op != opTerminate && h.op != opReadWrite && h.op != opReadDone {
+	if q.peerEnd && h.op != opTerminate && h.op != opReadWrite && h.op != opReadDone && h.op != opAlive {
 		return fmt.Errorf("%w: %v behind Close", transport.ErrProtocol, h.op)
 	}
 	if q.quiet {

@@ -23,6 +23,7 @@ type secure struct {
 	taken    int // bytes read in streaming mode
 
 	fd     int
+	heard  bool   // something has been read from the socket, if only a part of a record
 	dry    bool   // nothing is to be read from the socket, only what crypto/tls already has
 	sealed []byte // records that the socket has not taken
 	sent   int    // of them, of which it has
@@ -65,6 +66,7 @@ func (s *secure) Read(b []byte) (int, error) {
 	case n == 0:
 		return 0, io.EOF
 	default:
+		s.heard = true
 		return n, nil
 	}
 }
@@ -94,19 +96,19 @@ func (s *secure) seal(o *outbox) error {
 	return nil
 }
 
-// flush gives the socket as much as it takes.
-func (s *secure) flush() error {
+// flush gives the socket as much as it takes, and tells whether it has taken anything.
+func (s *secure) flush() (said bool, err error) {
 	if !s.pending() {
-		return nil
+		return false, nil
 	}
 	n, err := sys.Write(s.fd, s.sealed[s.sent:])
 	if err != nil {
-		return err
+		return false, err
 	}
 	if s.sent += max(n, 0); s.sent == len(s.sealed) {
 		s.sealed, s.sent = s.sealed[:0], 0
 	}
-	return nil
+	return n > 0, nil
 }
 
 // read is one read of plaintext, as of a raw socket: -1 for nothing yet, 0 for the end. Only the end of the connection ends it, also in the
@@ -132,11 +134,13 @@ func (s *secure) read(b []byte) (int, error) {
 func (q *qp) transmitSecure() {
 	o, s := &q.dev.out, q.secure
 	for q.fd >= 0 {
-		if err := s.flush(); err != nil {
+		said, err := s.flush()
+		if err != nil {
 			q.lastWords()
 			q.fail(fmt.Errorf("%w: %w", transport.ErrPeerLost, err), transport.StatusFatal)
 			return
 		}
+		q.pulse.said = q.pulse.said || said
 		if s.pending() {
 			q.block()
 			return
@@ -168,7 +172,10 @@ func (q *qp) transmitSecure() {
 // already, a few records at most: of that, no poller would tell.
 func (q *qp) receiveSecure() (came bool) {
 	s := q.secure
-	defer func() { s.dry = false }()
+	defer func() {
+		q.pulse.heard = q.pulse.heard || s.heard
+		s.dry, s.heard = false, false
+	}()
 	for turn := 0; q.fd >= 0; turn++ {
 		s.dry = turn >= readsAPass
 		dst := q.direct()
@@ -202,10 +209,17 @@ func (q *qp) receiveSecure() (came bool) {
 	return came
 }
 
-// tell writes last bytes, if the socket takes them at once.
+// tell writes a frame behind all others, if the socket takes them at once.
 func (s *secure) tell(b []byte) {
 	if _, err := s.tls.Write(b); err == nil {
 		s.flush()
+	}
+}
+
+// sayAlive is the queue pair's where it is encrypted: what the socket does not take goes out as other frames do.
+func (s *secure) sayAlive(q *qp, frame []byte) {
+	if _, err := s.tls.Write(frame); err == nil {
+		q.transmitSecure()
 	}
 }
 

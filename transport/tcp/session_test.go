@@ -163,6 +163,8 @@ func FuzzSession(f *testing.F) {
 		{request(transport.Segment{Key: source.Key(), Offset: 1<<64 - 1, Length: 2}, transport.Segment{Length: 2})},
 		{frame(header{op: opClose, flags: flagLast}), frame(header{op: opSend, flags: flagLast}, data...)},
 		{frame(header{op: opTerminate, flags: flagLast, a: uint64(terminateAccess), b: 1}, []byte("because")...)},
+		{alive(), frame(header{op: opSend}, data...), alive(), frame(header{op: opSend, flags: flagLast, b: 64}, data...),
+			frame(header{op: opClose, flags: flagLast}), alive()},
 		{ready},
 	} {
 		for _, chunk := range []uint16{1, 29, 4096} {

@@ -254,21 +254,23 @@ func TestSpec_Limits(t *testing.T) {
 	defer d.Close()
 	ms := func(d time.Duration) uint64 { return uint64(d.Milliseconds()) }
 	want := map[string]uint64{
-		"header of a frame":                                      headerSize,
-		"each checksum":                                          sumSize,
-		"payload of a frame":                                     framePayload,
-		"payload of ReadRequest and Terminate":                   maxControl,
-		"segments of a list":                                     maxSegments,
-		"Reads outstanding, each way":                            maxReads,
-		"bytes of a message":                                     maxMessage,
-		"private data":                                           maxPrivate,
-		"text of a Reject or Terminate":                          maxText,
-		"unproven connections at once":                           maxStrangers,
-		"bytes of an encrypted start-up":                         strangerBytes,
-		"ms for an unproven peer to prove itself, by default":    ms(d.opts.StrangerTimeout),
-		"ms for the rest of start-up":                            ms(provenTimeout),
-		"ms that sent bytes may stay unacknowledged, by default": ms(d.opts.PeerTimeout),
-		"ms that a peer's crossing connection is waited for":     ms(crossingPause),
+		"header of a frame":                                   headerSize,
+		"each checksum":                                       sumSize,
+		"payload of a frame":                                  framePayload,
+		"payload of ReadRequest and Terminate":                maxControl,
+		"segments of a list":                                  maxSegments,
+		"Reads outstanding, each way":                         maxReads,
+		"bytes of a message":                                  maxMessage,
+		"private data":                                        maxPrivate,
+		"text of a Reject or Terminate":                       maxText,
+		"unproven connections at once":                        maxStrangers,
+		"bytes of an encrypted start-up":                      strangerBytes,
+		"ms for an unproven peer to prove itself, by default": ms(d.opts.StrangerTimeout),
+		"ms for the rest of start-up":                         ms(provenTimeout),
+		"ms that a peer may be silent, by default":            ms(d.opts.PeerTimeout),
+		"ms that a peer may be silent, at least":              ms(MinPeerTimeout),
+		"periods of the silence; Alive is sent in the second without a frame, at the latest": ticksSilent,
+		"ms that a peer's crossing connection is waited for":                                 ms(crossingPause),
 	}
 	got := map[string]uint64{}
 	for _, row := range specTable(t, "Limits and times", "limit") {

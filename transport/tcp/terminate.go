@@ -33,7 +33,8 @@ const terminateText = 200
 
 // tellTerminate says why the connection is cut, if the socket takes it at once and no frame stands half-written.
 func (q *qp) tellTerminate(cause error) {
-	if q.fd < 0 || !q.carry.empty() || errors.Is(cause, errTerminated) || errors.Is(cause, transport.ErrPeerLost) {
+	if q.fd < 0 || !q.carry.empty() || errors.Is(cause, errTerminated) ||
+		errors.Is(cause, transport.ErrPeerLost) && !errors.Is(cause, errSilent) {
 		return
 	}
 	if q.quiet {

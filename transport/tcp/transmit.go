@@ -152,6 +152,7 @@ func (q *qp) transmit() {
 			q.fail(fmt.Errorf("%w: %w", transport.ErrPeerLost, err), transport.StatusFatal)
 			return
 		}
+		q.pulse.said = q.pulse.said || n > 0
 		all := n == o.bytes
 		if !all {
 			q.partial(max(n, 0), carried, before)

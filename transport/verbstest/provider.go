@@ -85,7 +85,7 @@ func Checks() []Check {
 	var all []Check
 	for _, group := range [][]Check{
 		deviceChecks, memoryChecks, cqChecks, requestChecks, transferChecks, orderChecks, errorChecks, closeChecks,
-		faultChecks, connectChecks, streamChecks, randomChecks,
+		faultChecks, tickChecks, connectChecks, streamChecks, randomChecks,
 	} {
 		all = append(all, group...)
 	}

@@ -21,5 +21,6 @@ func (e *Engine) Busy(context uint32) bool {
 func (e *Engine) Release(context uint32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	delete(e.groups, context)
 	e.table.Release(context)
 }

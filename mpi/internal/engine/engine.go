@@ -66,6 +66,8 @@ type Engine struct {
 	endpoint transport.Endpoint
 
 	peers    []*peer // by world rank, nil until first use
+	failed   []*peer // those that have failed, in order
+	groups   map[uint32][]int32
 	byQP     map[transport.QPN]*peer
 	lastQP   transport.QPN // the QP that was looked up last, and its peer: most passes see one peer
 	lastPeer *peer
@@ -87,9 +89,10 @@ type Engine struct {
 
 	allocated allocated
 
-	waiting waiting
-	held    held
-	reclaim reclaim
+	waiting   waiting
+	held      held
+	reclaim   reclaim
+	heartbeat heartbeat
 
 	dead    error // why the engine does no more work; nil while it does
 	closing bool  // Shutdown has begun: peers that close are no failure
@@ -115,7 +118,7 @@ func New(c Config) (*Engine, error) {
 		rank: int(c.Identity.Rank), size: int(c.Identity.Size), log: c.Log, lookup: c.Lookup,
 		dialFor: c.ConnectTimeout, spinFor: c.SpinFor, chanConf: c.Channel, device: c.Device,
 		eagerMost: c.EagerMost, keepMost: c.KeepMost, shrinkAfter: c.ShrinkAfter,
-		peers: make([]*peer, c.Identity.Size), byQP: map[transport.QPN]*peer{},
+		peers: make([]*peer, c.Identity.Size), byQP: map[transport.QPN]*peer{}, groups: map[uint32][]int32{},
 	}
 	if e.eagerMost == 0 {
 		e.eagerMost = math.MaxInt
@@ -141,6 +144,7 @@ func New(c Config) (*Engine, error) {
 	if e.endpoint, err = c.Device.Listen(c.Identity, (*acceptor)(e)); err != nil {
 		return nil, errors.Join(err, c.Device.Close())
 	}
+	e.heartbeat.init(e)
 	return e, nil
 }
 

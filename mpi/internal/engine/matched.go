@@ -15,13 +15,14 @@ var ErrNoMessage = fmt.Errorf("%w: the message was received already, or there ne
 // may be nil.
 func (e *Engine) Mprobe(context uint32, src, tag int, scope *Scope) (m Message, st Status, err error) {
 	ok := false
+	var since failures
 	e.waitUntil(0, nil, func() bool {
 		if ok || err != nil {
 			return true // asked again: it is taken
 		}
 		m, st, ok, err = e.match(context, src, tag)
 		if err == nil && !ok {
-			err = scope.Err()
+			err = since.end(e, context, src, scope)
 		}
 		return ok || err != nil
 	})

@@ -114,14 +114,15 @@ func (a *acceptor) Connected(rank uint32, qp transport.QP, private []byte) {
 		qp.Release()
 		return
 	}
-	e.byQP[qp.Num()] = p
-	e.lastPeer = nil
-	p.state = peerOpen
 	if err := p.ch.Open(qp, private); err != nil {
 		qp.Abort(err)
+		qp.Release()
 		e.failPeer(p, err)
 		return
 	}
+	e.byQP[qp.Num()] = p
+	e.lastPeer = nil
+	p.state = peerOpen
 	for range recvSlack {
 		if err := qp.PostRecv(&e.noBytes); err != nil {
 			e.failPeer(p, err)
@@ -239,6 +240,7 @@ func (e *Engine) failPeer(p *peer, cause error) {
 	}
 	wasOpen := p.state == peerOpen
 	p.state = peerFailed
+	e.failed = append(e.failed, p)
 	p.cause = fmt.Errorf("%w: rank %d: %w", ErrProcFailed, p.rank, cause)
 	if wasOpen {
 		p.ch.QP().Abort(cause)
@@ -270,7 +272,7 @@ func (e *Engine) failRequestsOf(p *peer) {
 	p.in = incoming{}
 	// A receive from any source could wait for ever for the one that is gone: it fails too, and may be posted again.
 	for m := range e.table.Posted() {
-		if m.Source == int32(p.rank) || m.Source == AnySource {
+		if m.Source == int32(p.rank) || m.Source == AnySource && e.inGroup(m.Context, p.rank) {
 			e.table.Withdraw(m)
 			e.complete(m.Value, p.cause)
 		}

@@ -5,15 +5,36 @@ package engine
 func (e *Engine) Probe(context uint32, src, tag int, scope *Scope) (Status, error) {
 	var st Status
 	var err error
+	var since failures
 	e.waitUntil(0, nil, func() bool {
 		var ok bool
 		st, ok, err = e.look(context, src, tag)
 		if err == nil && !ok {
-			err = scope.Err()
+			err = since.end(e, context, src, scope)
 		}
 		return ok || err != nil
 	})
 	return st, err
+}
+
+// failures are those that a probe knew when it began.
+type failures struct {
+	known int
+	begun bool
+}
+
+// end is why a probe that has found nothing is given up: its scope has ended, or, as with a receive, a rank that might have sent what it
+// waits for has failed meanwhile.
+func (f *failures) end(e *Engine, context uint32, src int, scope *Scope) error {
+	if !f.begun {
+		f.known, f.begun = len(e.failed), true
+	}
+	if src == AnySource {
+		if err := e.failedSince(f.known, context); err != nil {
+			return err
+		}
+	}
+	return scope.Err()
 }
 
 // Iprobe makes one pass and tells whether there is such a message.
@@ -35,10 +56,5 @@ func (e *Engine) look(context uint32, src, tag int) (Status, bool, error) {
 	if e.dead != nil {
 		return Status{}, false, e.dead
 	}
-	if src >= 0 {
-		if p := e.peers[src]; p != nil && p.state == peerFailed {
-			return Status{}, false, p.cause
-		}
-	}
-	return Status{}, false, nil
+	return Status{}, false, e.unanswerable(context, src)
 }

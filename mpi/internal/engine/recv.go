@@ -66,12 +66,21 @@ func (e *Engine) startRecv(r *request, context uint32, src, tag, elem int) {
 		e.take(r, m.Value)
 		return
 	}
-	if src >= 0 && src != e.rank {
-		if p := e.peers[src]; p != nil && p.state == peerFailed {
-			e.table.Withdraw(&r.posted)
-			e.complete(r, p.cause)
-		}
+	if err := e.unanswerable(context, src); err != nil {
+		e.table.Withdraw(&r.posted)
+		e.complete(r, err)
 	}
+}
+
+// unanswerable is why nobody will send what a receive asks for; nil if somebody may.
+func (e *Engine) unanswerable(context uint32, src int) error {
+	if src == AnySource {
+		return e.nobodyLeft(context)
+	}
+	if p := e.peers[src]; p != nil && p.state == peerFailed {
+		return p.cause
+	}
+	return nil
 }
 
 // take gives an arrival that had been filed to the receive that matched it.

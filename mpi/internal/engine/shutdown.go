@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -34,6 +35,34 @@ func (e *Engine) quiet() bool {
 
 // DriveUntil makes passes, and sleeps, until done is closed: for a wait that is not of the engine, while peers still need it.
 func (e *Engine) DriveUntil(done <-chan struct{}) {
+	e.driveUntil(done, func() bool { return e.dead != nil })
+}
+
+// Meet runs meet, which returns when every rank of the job has come to it or its context ends, and makes passes meanwhile. A rank that has
+// failed never comes: then the context ends with that as its cause.
+func (e *Engine) Meet(meet func(ctx context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	done := make(chan struct{})
+	var met error
+	go func() {
+		defer close(done)
+		met = meet(ctx)
+	}()
+	var lost error
+	e.driveUntil(done, func() bool {
+		if lost = e.dead; lost == nil && len(e.failed) > 0 {
+			lost = e.failed[0].cause
+		}
+		return lost != nil
+	})
+	cancel(lost)
+	<-done
+	return met
+}
+
+// driveUntil makes passes, and sleeps, until done is closed or over holds.
+func (e *Engine) driveUntil(done <-chan struct{}, over func() bool) {
 	go func() {
 		<-done
 		e.Nudge()
@@ -43,7 +72,7 @@ func (e *Engine) DriveUntil(done <-chan struct{}) {
 		case <-done:
 			return true
 		default:
-			return e.dead != nil
+			return over()
 		}
 	})
 }
@@ -122,6 +151,7 @@ func (e *Engine) Destroy(cause error) error {
 	err := e.endpoint.Close()
 	e.held.timer.Stop()
 	e.reclaim.timer.Stop()
+	e.heartbeat.timer.Stop()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return errors.Join(err, e.leaveAllocated(), e.device.Close())

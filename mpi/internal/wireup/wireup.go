@@ -84,12 +84,12 @@ func (j *Job) Lookup(rank uint32) (string, error) {
 // answerWithin bounds what the launcher answers at once. A barrier has no such bound: it waits for other ranks.
 const answerWithin = 30 * time.Second
 
-// Barrier returns when every rank of the job has called it.
-func (j *Job) Barrier() error {
+// Barrier returns when every rank of the job has called it, or with an error when ctx ends; the launcher cannot be spoken to after that.
+func (j *Job) Barrier(ctx context.Context) error {
 	if j.client == nil {
 		return nil
 	}
-	return j.client.Barrier(context.Background())
+	return j.client.Barrier(ctx)
 }
 
 // Finalize tells the launcher that this rank ends as it should.

@@ -1,0 +1,156 @@
+package mpi_test
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/launcher/launchertest"
+	"github.com/weft-mpi/weft/launcher/pmi"
+)
+
+// processes are ranks that nobody ends when one of them fails, unlike those of the launcher: so a test sees what becomes of the others.
+type processes struct {
+	t     *testing.T
+	ranks []*process
+}
+
+type process struct {
+	cmd   *exec.Cmd
+	lines chan string // of its standard output
+	input io.Writer
+
+	mu     sync.Mutex
+	errors strings.Builder // its standard error
+}
+
+func (p *process) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.errors.Write(b)
+}
+
+func (p *process) stderr() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.errors.String()
+}
+
+// begin starts n ranks that run a body. What is left of them at the end of the test is killed.
+func begin(t *testing.T, n int, name string, env ...string) *processes {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	j := &processes{t: t}
+	conns := make([]net.Conn, n)
+	for rank := range n {
+		fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+		require.NoError(t, err)
+		ours, theirs := os.NewFile(uintptr(fds[0]), "pmi"), os.NewFile(uintptr(fds[1]), "pmi")
+		conns[rank], err = net.FileConn(ours)
+		require.NoError(t, err)
+		p := &process{cmd: exec.Command(self), lines: make(chan string, 1024)}
+		p.cmd.Env = slices.Concat(os.Environ(), launchertest.Environ(name), []string{"PMI_FD=3", "PMI_RANK=" + strconv.Itoa(rank),
+			"PMI_SIZE=" + strconv.Itoa(n), "WEFT_CORES_PER_RANK=0"}, env)
+		p.cmd.ExtraFiles = []*os.File{theirs}
+		p.cmd.Stderr = p
+		p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		out, err := p.cmd.StdoutPipe()
+		require.NoError(t, err)
+		p.input, err = p.cmd.StdinPipe()
+		require.NoError(t, err)
+		require.NoError(t, p.cmd.Start())
+		require.NoError(t, ours.Close())
+		require.NoError(t, theirs.Close())
+		go func() {
+			defer close(p.lines)
+			for in := bufio.NewReader(out); ; {
+				line, err := in.ReadString('\n')
+				if err != nil {
+					io.Copy(io.Discard, in)
+					return
+				}
+				p.lines <- strings.TrimSuffix(line, "\n")
+			}
+		}()
+		j.ranks = append(j.ranks, p)
+	}
+	service := pmi.NewService(pmi.Config{KVSName: "processes", Appnum: make([]int, n)}, conns)
+	var serving sync.WaitGroup
+	for rank := range n {
+		serving.Go(func() { service.Serve(rank, func() {}) })
+	}
+	t.Cleanup(func() {
+		for _, p := range j.ranks {
+			p.cmd.Process.Kill() // a stopped one too
+		}
+		for _, p := range j.ranks {
+			p.cmd.Wait()
+		}
+		for _, c := range conns {
+			c.Close()
+		}
+		serving.Wait()
+	})
+	return j
+}
+
+// says waits until a rank has said a line that begins so, and gives the rest of it.
+func (j *processes) says(rank int, want string) string {
+	j.t.Helper()
+	late := time.After(60 * time.Second)
+	for {
+		select {
+		case line, ok := <-j.ranks[rank].lines:
+			if !ok {
+				j.t.Fatalf("rank %d has ended and has not said %q; standard error:\n%s", rank, want, j.ranks[rank].stderr())
+			}
+			if rest, ok := strings.CutPrefix(line, want); ok {
+				return rest
+			}
+			if !strings.HasPrefix(line, "round") {
+				j.t.Logf("rank %d: %s", rank, line)
+			}
+		case <-late:
+			j.ranks[rank].cmd.Process.Signal(syscall.SIGQUIT)
+			time.Sleep(time.Second)
+			j.t.Fatalf("rank %d does not say %q; standard error:\n%s", rank, want, j.ranks[rank].stderr())
+		}
+	}
+}
+
+// tell sends a rank a line.
+func (j *processes) tell(rank int, line string) {
+	j.t.Helper()
+	_, err := io.WriteString(j.ranks[rank].input, line+"\n")
+	require.NoError(j.t, err)
+}
+
+func (j *processes) signal(rank int, sig syscall.Signal) {
+	j.t.Helper()
+	require.NoError(j.t, j.ranks[rank].cmd.Process.Signal(sig))
+}
+
+// stopped waits until the system has stopped a rank.
+func (j *processes) stopped(rank int) {
+	j.t.Helper()
+	for {
+		stat, err := os.ReadFile("/proc/" + strconv.Itoa(j.ranks[rank].cmd.Process.Pid) + "/stat")
+		require.NoError(j.t, err)
+		if _, state, ok := strings.Cut(string(stat), ") "); ok && strings.HasPrefix(state, "T") {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}

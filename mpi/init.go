@@ -157,6 +157,10 @@ func newDevice(log *slog.Logger, wire *wireup.Job) (transport.Device, error) {
 		if err != nil {
 			return nil, err
 		}
+		encrypt, err := setting.TLS.On()
+		if err != nil {
+			return nil, err
+		}
 		checksum, err := checksum()
 		if err != nil {
 			return nil, err
@@ -168,7 +172,7 @@ func newDevice(log *slog.Logger, wire *wireup.Job) (transport.Device, error) {
 		if err != nil {
 			return nil, err
 		}
-		return tcp.New(tcp.Options{Host: host, LowPort: low, HighPort: high, Checksum: checksum, PeerTimeout: silent, Log: log})
+		return tcp.New(tcp.Options{Host: host, LowPort: low, HighPort: high, TLS: encrypt, Checksum: checksum, PeerTimeout: silent, Log: log})
 	default:
 		return nil, fmt.Errorf("%s=%q: no such fabric; there is tcp, and auto, which chooses", setting.Fabric.Name, f)
 	}

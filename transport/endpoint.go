@@ -1,6 +1,9 @@
 package transport
 
-import "context"
+import (
+	"context"
+	"net"
+)
 
 // Identity is who a device is in its job. Both ends of a connection prove that they know Secret, bound to Job and to both
 // ranks, before anything is allocated for them.
@@ -25,6 +28,30 @@ type Endpoint interface {
 	// Close stops listening, ends every attempt, and returns when no callback is under way or will come. It must not be
 	// called from a callback. QPs that were handed over live on.
 	Close() error
+}
+
+// Role is a rank's part in the start-up of a connection.
+type Role uint8
+
+const (
+	Initiator Role = iota + 1 // sends the first byte of start-up, and the first frame of RDMA mode
+	Responder                 // answers
+)
+
+// Transferrer is implemented by an Endpoint that can take a stream that the application has connected and used by itself, and
+// transfer it to RDMA mode (C2).
+type Transferrer interface {
+	// Transfer runs start-up with a rank on conn, a connected stream socket, and returns when Acceptor.Connected has been called
+	// for it, or with an error. The other end of conn must be transferred too, in the other role. ahead is what the application
+	// has read from conn and not used: the beginning of the peer's start-up; the caller's again when Transfer returns. An
+	// initiator is sent nothing before start-up: for it, ahead must be empty.
+	//
+	// conn is the endpoint's from the call on: it is closed when Transfer fails, the connection goes on in the queue pair when it
+	// does not. What the application has written to it comes before start-up, what it reads or writes from now on fails.
+	//
+	// There is still one connection between two ranks: if another one stands, or comes first, the transfer is refused. Transfer may
+	// be called from any goroutine, and blocks: the context ends it.
+	Transfer(ctx context.Context, conn net.Conn, ahead []byte, role Role, rank uint32) error
 }
 
 // Acceptor is told of connections. Its methods are called from the endpoint's goroutines, for one peer never two at a time.

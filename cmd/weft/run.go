@@ -151,7 +151,7 @@ func apps(cmd *cobra.Command, first *appOptions, words []string) ([]launcher.App
 type jobOptions struct {
 	bind, cq, stdin, fabric, iface, launcher, output, phases string
 	timeout                                                  timeLimit
-	label, verbose, report, stats                            bool
+	label, verbose, report, stats, tls                       bool
 }
 
 func (o *jobOptions) define(flags *pflag.FlagSet) {
@@ -162,6 +162,7 @@ func (o *jobOptions) define(flags *pflag.FlagSet) {
 	flags.StringVar(&o.phases, "phases", "", "`LIST` of slot sizes in bytes that a channel starts with and can grow to, such as 640,16448,65600")
 	flags.BoolVar(&o.stats, "stats", false, "have each rank tell the counters of its channels at the end")
 	flags.StringVar(&o.iface, "iface", "", "network interface, by `name` or CIDR")
+	flags.BoolVar(&o.tls, "tls", false, "encrypt connections between ranks with TLS 1.3")
 	flags.BoolVarP(&o.label, "label", "l", false, "put [rank] before every line of output")
 	flags.StringVar(&o.output, "output-dir", "", "write each rank's output to `folder`/rank.N.out and rank.N.err instead")
 	flags.StringVar(&o.stdin, "stdin", "0", "`all|none|RANK`: who reads standard input")
@@ -209,6 +210,9 @@ func (o *jobOptions) job() (launcher.Job, error) {
 	}
 	if o.stats {
 		job.Env = append(job.Env, setting.Statistics.Name+"=1")
+	}
+	if o.tls {
+		job.Env = append(job.Env, setting.TLS.Name+"=on")
 	}
 	if o.iface != "" {
 		job.Env = append(job.Env, setting.Interface.Name+"="+o.iface)

@@ -17,16 +17,17 @@ type Setting struct {
 }
 
 // All the settings, in the order in which they are printed.
-var All = []*Setting{Fabric, Interface, Ports, Checksum, ConnectTimeout, PeerTimeout, SecretFile, CoresPerRank, Phases, KeepSmall, Threshold, Vector, Budget, ShrinkAfter, EagerMost, Rendezvous, KeepMost,
+var All = []*Setting{Fabric, Interface, Ports, Checksum, ConnectTimeout, PeerTimeout, TLS, SecretFile, CoresPerRank, Phases, KeepSmall, Threshold, Vector, Budget, ShrinkAfter, EagerMost, Rendezvous, KeepMost,
 	Statistics, Log}
 
 var (
 	Fabric         = &Setting{"WEFT_FABRIC", "auto", "transport between ranks: auto or tcp"}
 	Interface      = &Setting{"WEFT_IFACE", "lo", "network interface for the TCP fabric, by name or as CIDR"}
 	Ports          = &Setting{"WEFT_PORTS", "0", "TCP ports to listen on, as LOW-HIGH; 0 lets the system choose"}
-	Checksum       = &Setting{"WEFT_CHECKSUM", "auto", "whether the TCP fabric puts a CRC into every frame: on, off, or auto, which means between machines; on where either side says so"}
+	Checksum       = &Setting{"WEFT_CHECKSUM", "auto", "whether the TCP fabric puts a CRC into every frame: on, off, or auto, which means between machines and without TLS; on where either side says so"}
 	ConnectTimeout = &Setting{"WEFT_CONNECT_TIMEOUT", "30s", "how long a connection to a peer may take before the operation fails"}
 	PeerTimeout    = &Setting{"WEFT_PEER_TIMEOUT", "10s", "how long a peer may be silent, stopped or cut off, before what waits for it fails; 100ms or more; all ranks need the same"}
+	TLS            = &Setting{"WEFT_TLS", "off", "on encrypts connections between ranks with TLS 1.3, by certificates made from the job's secret; all ranks need the same"}
 	SecretFile     = &Setting{"WEFT_SECRET_FILE", "", "file with the job's secret (at least 32 bytes, the same on all hosts, readable by its owner alone); without it rank 0 makes one, which the launcher passes on"}
 	CoresPerRank   = &Setting{"WEFT_CORES_PER_RANK", "1", "cores that each rank may use; 0 says that ranks share cores and must not spin; weft run sets it"}
 	Phases         = &Setting{"WEFT_PHASES", "640,16448,65600", "sizes of a channel's slots in bytes: to begin with, and those it can grow to"}
@@ -83,6 +84,18 @@ func (s *Setting) Bytes(low int) (int, error) {
 		return 0, fmt.Errorf("%s=%q: not a number of bytes from %d on, such as 65536, 64K or 1M", s.Name, text, low)
 	}
 	return int(n << shift), nil
+}
+
+// On is the setting as a switch.
+func (s *Setting) On() (bool, error) {
+	switch text := s.String(); text {
+	case "on":
+		return true, nil
+	case "off":
+		return false, nil
+	default:
+		return false, fmt.Errorf("%s=%q: neither on nor off", s.Name, text)
+	}
 }
 
 // Int is the setting as a whole number from low to high.

@@ -84,9 +84,12 @@ func again(e syscall.Errno) (int, error) {
 // CloseFD closes a descriptor.
 func CloseFD(fd int) error { return unix.Close(fd) }
 
-// PrepareSocket makes a connected TCP socket ready for raw use: non-blocking, and without Nagle's delay.
+// PrepareSocket makes a connected stream socket ready for raw use: non-blocking, and, if it is TCP's, without Nagle's delay.
 func PrepareSocket(fd int) error {
 	if err := unix.SetNonblock(fd, true); err != nil {
+		return err
+	}
+	if domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN); err != nil || domain == unix.AF_UNIX {
 		return err
 	}
 	return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)

@@ -52,6 +52,10 @@ func (q *qp) sayAlive() {
 		return
 	}
 	b := appendFrame(make([]byte, 0, headerSize+sumSize), header{op: opAlive, flags: flagLast}, nil, q.checked)
+	if q.secure != nil {
+		q.secure.sayAlive(q, b)
+		return
+	}
 	n, err := sys.Write(q.fd, b)
 	switch {
 	case err != nil:

@@ -125,3 +125,10 @@ func TestConformanceWithChecksum(t *testing.T) {
 func TestConformanceWithChecksumInNarrowSockets(t *testing.T) {
 	verbstest.Run(t, provider{options: Options{Checksum: ChecksumAlways}, narrow: true})
 }
+
+// Encrypted writes that the socket takes in pieces, with checksums inside.
+func TestConformanceWithTLSInNarrowSockets(t *testing.T) {
+	verbstest.Run(t, provider{options: Options{TLS: true, Checksum: ChecksumAlways}, narrow: true})
+}
+
+func TestConformanceWithTLS(t *testing.T) { verbstest.Run(t, provider{options: Options{TLS: true}}) }

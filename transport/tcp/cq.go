@@ -198,6 +198,9 @@ func (c *cq) admit() {
 	for _, q := range qps {
 		c.dev.know(q)
 		c.attach(q)
+		if q.secure != nil {
+			q.drive() // what came behind start-up may be here already, and then no poller tells of it
+		}
 	}
 }
 

@@ -20,7 +20,8 @@ type Options struct {
 	HighPort        int           //
 	StrangerTimeout time.Duration // how long an unproven peer may take; 2 s
 	PeerTimeout     time.Duration // how long a peer may be silent; MinPeerTimeout or more; 10 s
-	Checksum        Checksum      // whether frames have a checksum; only between machines
+	TLS             bool          // encrypt connections with TLS 1.3; the devices of all ranks have to say the same
+	Checksum        Checksum      // whether frames have a checksum; only between machines, and where there is no TLS
 	Log             *slog.Logger  // for what belongs to no call; nothing is logged without
 }
 
@@ -68,6 +69,9 @@ func New(o Options) (*Device, error) {
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.TLS && o.Checksum == ChecksumAuto {
+		o.Checksum = ChecksumNever // records have a better one
 	}
 	if err := o.checkPorts(); err != nil {
 		return nil, err

@@ -26,6 +26,7 @@ type endpoint struct {
 	dev      *Device
 	id       transport.Identity
 	acceptor transport.Acceptor
+	certs    *certificates // nil where connections are not encrypted
 	listener net.Listener
 	addr     string
 
@@ -61,9 +62,16 @@ func (d *Device) Listen(id transport.Identity, acceptor transport.Acceptor) (tra
 	if err != nil {
 		return nil, err
 	}
+	var certs *certificates
+	if d.opts.TLS {
+		if certs, err = newCertificates(id, time.Now); err != nil {
+			l.Close()
+			return nil, fmt.Errorf("certificates of the job: %w", err)
+		}
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &endpoint{
-		dev: d, id: id, acceptor: acceptor, listener: l, addr: "tcp:" + l.Addr().String(), ctx: ctx, cancel: cancel,
+		dev: d, id: id, acceptor: acceptor, certs: certs, listener: l, addr: "tcp:" + l.Addr().String(), ctx: ctx, cancel: cancel,
 		peers: map[uint32]*attempt{}, admission: admission{places: maxStrangers, grace: strangerGrace},
 		guests: map[*stranger]*stream{}, left: make(chan struct{}, 1),
 	}
@@ -150,17 +158,11 @@ func (e *endpoint) Connect(ctx context.Context, rank uint32, addr string) error 
 	if rank == e.id.Rank || rank >= e.id.Size {
 		return fmt.Errorf("%w: rank %d of %d connects to rank %d", transport.ErrInvalid, e.id.Rank, e.id.Size, rank)
 	}
-	e.mu.Lock()
-	if e.closed {
-		e.mu.Unlock()
-		return fmt.Errorf("connecting to rank %d at %s: %w", rank, hostport, transport.ErrDeviceGone)
+	ctx, done, err := e.begin(ctx)
+	if err != nil {
+		return fmt.Errorf("connecting to rank %d at %s: %w", rank, hostport, err)
 	}
-	e.wg.Add(1) // Close waits for the callbacks of this one too
-	e.mu.Unlock()
-	defer e.wg.Done()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(e.ctx, cancel)()
+	defer done()
 	for {
 		e.mu.Lock()
 		a := e.peer(rank)
@@ -202,6 +204,19 @@ func (e *endpoint) Connect(ctx context.Context, rank uint32, addr string) error 
 	}
 }
 
+// begin begins a call that makes a connection: Close ends its context, and waits for it.
+func (e *endpoint) begin(ctx context.Context) (context.Context, func(), error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, nil, transport.ErrDeviceGone
+	}
+	e.wg.Add(1)
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(e.ctx, cancel)
+	return ctx, func() { stop(); cancel(); e.wg.Done() }, nil
+}
+
 // crossingPause is how long the peer's connection is waited for before ours is tried again.
 const crossingPause = 100 * time.Millisecond
 
@@ -214,15 +229,22 @@ func (e *endpoint) ended(ctx context.Context, rank uint32, addr string) error {
 
 // stream is a connection in start-up.
 type stream struct {
-	net.Conn
-	read     int  // bytes read
-	rejected bool // by the peer
+	net.Conn          // what messages go through
+	socket   net.Conn // the connection below
+	secure   *secure  // nil where it is not encrypted
+	proven   int64    // the rank in the peer's certificate, or -1
+	foreign  []byte   // came before start-up, and belongs to none
+	read     int      // bytes read
+	rejected bool     // by the peer
+	answered bool     // the peer has been told that it is turned down
 }
+
+func newStream(conn net.Conn) *stream { return &stream{Conn: conn, socket: conn, proven: -1} }
 
 // until has reads and writes end at a deadline, or with the context.
 func (s *stream) until(ctx context.Context, d time.Duration) (release func() bool) {
-	s.SetDeadline(time.Now().Add(d))
-	return context.AfterFunc(ctx, func() { s.SetDeadline(time.Unix(1, 0)) })
+	s.socket.SetDeadline(time.Now().Add(d)) // not through TLS, which may have left streaming mode by the time that the context ends
+	return context.AfterFunc(ctx, func() { s.socket.SetDeadline(time.Unix(1, 0)) })
 }
 
 // message reads one message: exactly it, not a byte more, since what follows may be of the other mode (C2).
@@ -242,12 +264,15 @@ func (s *stream) message() (messageType, []byte, error) {
 func (s *stream) full(b []byte) error {
 	n, err := io.ReadFull(s.Conn, b)
 	s.read += n
+	if err != nil && s.secure != nil {
+		return unprotected(err)
+	}
 	return err
 }
 
 // detach takes the descriptor out of the connection for raw use.
 func (s *stream) detach() (int, error) {
-	f, err := s.Conn.(*net.TCPConn).File()
+	f, err := s.socket.(interface{ File() (*os.File, error) }).File()
 	if err != nil {
 		return -1, err
 	}
@@ -256,7 +281,7 @@ func (s *stream) detach() (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	if err := errors.Join(sys.PrepareSocket(fd), s.Conn.Close()); err != nil {
+	if err := errors.Join(sys.PrepareSocket(fd), s.socket.Close()); err != nil {
 		sys.CloseFD(fd)
 		return -1, err
 	}
@@ -272,7 +297,7 @@ func (e *endpoint) dial(ctx context.Context, a *attempt, rank uint32, addr strin
 		return nil, err
 	}
 	defer conn.Close()
-	s := &stream{Conn: conn}
+	s := newStream(conn)
 	defer s.until(ctx, provenTimeout)()
 	q, err := e.initiate(s, a, rank)
 	return q, vanished(err)
@@ -298,7 +323,17 @@ func (e *endpoint) initiate(s *stream, a *attempt, rank uint32) (*qp, error) {
 	}
 	p := parties{job: jobHash(e.id.Job), initiator: e.id.Rank, responder: rank}
 	p.nonces[0] = nonce
+	if e.certs != nil {
+		if err := s.encrypt(e.certs, rank); err != nil {
+			return nil, err
+		}
+	}
 	if _, err := s.Write(p.appendHello(nil)); err != nil {
+		if s.secure != nil { // it may have ended because it did not like our certificate
+			if _, why := expect(s, typeChallenge); errors.Is(why, transport.ErrRefused) {
+				return nil, why
+			}
+		}
 		return nil, err
 	}
 	body, err := expect(s, typeChallenge)
@@ -307,6 +342,10 @@ func (e *endpoint) initiate(s *stream, a *attempt, rank uint32) (*qp, error) {
 	}
 	if err := p.takeChallenge(body, &e.id.Secret); err != nil {
 		return nil, s.turnDown(err)
+	}
+	if len(s.foreign) > 0 {
+		return nil, s.turnDown(fmt.Errorf("%w: %d bytes that came before start-up are the application's: %.40q", transport.ErrNotWeft,
+			len(s.foreign), s.foreign))
 	}
 	a.turn.Lock()
 	defer a.turn.Unlock()
@@ -377,6 +416,10 @@ func (e *endpoint) connected(s *stream, rank uint32, conf transport.QPConfig, pr
 		sys.SkipCongestionControl(fd)
 	}
 	q := e.dev.newQP(fd, conf, rank, local, remote, initiator, agreed)
+	if s.secure != nil {
+		s.secure.raw(fd)
+		q.secure = s.secure
+	}
 	e.acceptor.Connected(rank, q, private)
 	q.scq.handOver(q)
 	if q.rcq != q.scq {
@@ -385,10 +428,14 @@ func (e *endpoint) connected(s *stream, rank uint32, conf transport.QPConfig, pr
 	return q, nil
 }
 
-// sameMachine tells whether a connection stays on this machine: both its ends have the same address.
+// sameMachine tells whether a connection stays on this machine: both its ends have the same address, or none of a network.
 func sameMachine(a, b net.Addr) bool {
-	x, y := a.(*net.TCPAddr), b.(*net.TCPAddr)
-	return x.IP.Equal(y.IP) || x.IP.IsLoopback() && y.IP.IsLoopback()
+	if a.Network() == "unix" {
+		return true
+	}
+	x, ok1 := a.(*net.TCPAddr)
+	y, ok2 := b.(*net.TCPAddr)
+	return ok1 && ok2 && (x.IP.Equal(y.IP) || x.IP.IsLoopback() && y.IP.IsLoopback())
 }
 
 // serve accepts connections until the endpoint is closed.
@@ -407,11 +454,13 @@ func (e *endpoint) serve() {
 				return
 			}
 		}
-		s := &stream{Conn: conn}
+		s := newStream(conn)
 		who := e.enter(s)
 		e.wg.Go(func() {
 			defer conn.Close()
-			if rank, err := e.respond(s, who); err != nil && e.ctx.Err() == nil {
+			rank, err := e.respond(s, who)
+			crossed := rank >= 0 && errors.Is(err, errCrossing)
+			if err != nil && !crossed && e.ctx.Err() == nil {
 				from := conn.RemoteAddr().String()
 				if rank >= 0 {
 					from = fmt.Sprintf("rank %d at %s", rank, from)
@@ -445,11 +494,11 @@ func (e *endpoint) enter(s *stream) *stranger {
 	host, _, _ := net.SplitHostPort(s.RemoteAddr().String())
 	who := &stranger{address: host}
 	now := time.Now()
-	s.SetDeadline(now.Add(e.dev.opts.StrangerTimeout))
+	s.socket.SetDeadline(now.Add(e.dev.opts.StrangerTimeout))
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if out := e.admission.enter(who, now); out != nil {
-		e.guests[out].SetDeadline(time.Unix(1, 0))
+		e.guests[out].socket.SetDeadline(time.Unix(1, 0))
 		delete(e.guests, out)
 	}
 	e.guests[who] = s
@@ -477,14 +526,14 @@ func (e *endpoint) greeted(who *stranger) {
 
 // respond is the responder's side of start-up. The rank is the peer's once it has proved it, -1 before.
 func (e *endpoint) respond(s *stream, who *stranger) (rank int, err error) {
-	stop := context.AfterFunc(e.ctx, func() { s.SetDeadline(time.Unix(1, 0)) })
-	p, theirs, private, err := e.meet(s, who)
+	stop := context.AfterFunc(e.ctx, func() { s.socket.SetDeadline(time.Unix(1, 0)) })
+	p, theirs, private, err := e.prove(s, e.anyPeer, func() { e.greeted(who) })
 	e.leave(who)
 	stop()
 	if err != nil {
 		if e.ctx.Err() == nil && errors.Is(err, os.ErrDeadlineExceeded) && (who.ousted || who.greeted) {
 			// A rank that was too slow comes again when it is told so. The socket has room for so little: this waits for nothing.
-			s.SetDeadline(time.Now().Add(provenTimeout))
+			s.socket.SetDeadline(time.Now().Add(provenTimeout))
 			s.reject(rejectBusy, "too slow, or too many strangers are here: try again")
 		}
 		if who.ousted {
@@ -501,12 +550,17 @@ func (e *endpoint) respond(s *stream, who *stranger) (rank int, err error) {
 // strangerBytes is the most that is read of who has not proved who he is: a Hello, which is checked before more is read, and a Request.
 const strangerBytes = helloSize + prefixSize + bodyMost
 
-// meet hears a stranger up to his proof.
-func (e *endpoint) meet(s *stream, who *stranger) (p parties, theirs parameters, private []byte, err error) {
-	if p, err = e.hello(s); err != nil {
+// prove has a peer prove who it is: one that may call. greeted is called when it has sent a Hello of this job.
+func (e *endpoint) prove(s *stream, may func(initiator uint32) bool, greeted func()) (p parties, theirs parameters, private []byte, err error) {
+	if e.certs != nil {
+		if err := s.expectEncrypted(e.certs); err != nil {
+			return p, theirs, nil, err
+		}
+	}
+	if p, err = e.hello(s, may); err != nil {
 		return p, theirs, nil, err
 	}
-	e.greeted(who)
+	greeted()
 	if p.nonces[1], err = newNonce(); err != nil {
 		return p, theirs, nil, err
 	}
@@ -514,26 +568,40 @@ func (e *endpoint) meet(s *stream, who *stranger) (p parties, theirs parameters,
 		return p, theirs, nil, err
 	}
 	body, err := expect(s, typeRequest)
-	if err == nil {
-		theirs, private, err = p.takeRequest(body, &e.id.Secret)
-	}
 	if err != nil {
+		return p, theirs, nil, s.turnDown(err)
+	}
+	if theirs, private, err = p.takeRequest(body, &e.id.Secret); err != nil {
 		return p, theirs, nil, s.turnDown(err)
 	}
 	return p, theirs, private, nil
 }
 
-// hello reads the first message and checks who calls whom.
-func (e *endpoint) hello(s *stream) (parties, error) {
+// anyPeer tells whether a rank is another one of the job.
+func (e *endpoint) anyPeer(rank uint32) bool { return rank != e.id.Rank && rank < e.id.Size }
+
+// first reads a first message, unless the magic before it is wrong.
+func (s *stream) first() ([]byte, error) {
 	raw := make([]byte, helloSize)
 	err := s.full(raw[:len(magic)])
 	if s.read > 0 && string(raw[:s.read]) != magic[:s.read] {
 		// At once: what is no Hello may be shorter than one, and then waits for an answer.
-		return parties{}, fmt.Errorf("%w: it begins with %q", transport.ErrNotWeft, raw[:s.read])
+		err := fmt.Errorf("%w: it begins with %q", transport.ErrNotWeft, raw[:s.read])
+		if raw[0] == recordHandshake && s.secure == nil {
+			s.reject(rejectOther, "connections are not encrypted here, and yours is: "+bothOrNeither)
+			return nil, fmt.Errorf("%w, which is TLS, and here connections are not encrypted: %s", err, bothOrNeither)
+		}
+		return nil, err
 	}
 	if err == nil {
 		err = s.full(raw[len(magic):])
 	}
+	return raw, err
+}
+
+// hello reads the first message and checks who calls whom.
+func (e *endpoint) hello(s *stream, may func(initiator uint32) bool) (parties, error) {
+	raw, err := s.first()
 	if err != nil {
 		return parties{}, err
 	}
@@ -545,7 +613,10 @@ func (e *endpoint) hello(s *stream) (parties, error) {
 	case p.job != jobHash(e.id.Job):
 		err = fmt.Errorf("%w: it is of another job", transport.ErrRefused)
 		s.reject(rejectOther, "this is another job")
-	case p.responder != e.id.Rank || p.initiator >= e.id.Size || p.initiator == e.id.Rank || p.lane != 0:
+	case s.proven >= 0 && int64(p.initiator) != s.proven:
+		err = fmt.Errorf("%w: it says that it is rank %d, and its certificate that it is rank %d", transport.ErrAuth, p.initiator, s.proven)
+		s.reject(rejectAuth, fmt.Sprintf("your certificate is of rank %d", s.proven))
+	case p.responder != e.id.Rank || !may(p.initiator) || p.lane != 0:
 		err = fmt.Errorf("%w: it says that it is rank %d and wants rank %d, lane %d", transport.ErrRefused, p.initiator, p.responder, p.lane)
 		s.reject(rejectRank, fmt.Sprintf("this is rank %d of %d", e.id.Rank, e.id.Size))
 	}
@@ -553,6 +624,7 @@ func (e *endpoint) hello(s *stream) (parties, error) {
 }
 
 func (s *stream) reject(code rejectCode, text string) {
+	s.answered = true
 	s.Write(appendReject(nil, code, text)) // it is told if it listens
 }
 
@@ -579,7 +651,7 @@ func (e *endpoint) accept(s *stream, p *parties, theirs parameters, private []by
 	e.mu.Unlock()
 	if !ok {
 		s.reject(rejectCrossing, "another connection between the two stays")
-		return nil
+		return errCrossing
 	}
 	a.turn.Lock()
 	defer a.turn.Unlock()

@@ -22,9 +22,10 @@ type qp struct {
 	local    string
 	remote   string
 
-	fd    int // -1 once the connection is closed
-	state transport.State
-	err   error
+	fd     int     // -1 once the connection is closed
+	secure *secure // nil where the connection is not encrypted
+	state  transport.State
+	err    error
 
 	released atomic.Bool // by the acceptor; the endpoint looks at it
 

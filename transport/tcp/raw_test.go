@@ -161,7 +161,7 @@ type raw struct {
 func newRaw(t testing.TB, conn net.Conn, p parties) *raw {
 	t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(patience))
-	return &raw{t: t, stream: &stream{Conn: conn}, parties: p}
+	return &raw{t: t, stream: newStream(conn), parties: p}
 }
 
 // dial opens a connection to the host, as a rank would, and says nothing.

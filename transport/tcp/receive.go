@@ -39,6 +39,9 @@ type incoming struct {
 
 // receive places what has come, if anything has.
 func (q *qp) receive() (came bool) {
+	if q.secure != nil {
+		return q.receiveSecure()
+	}
 	staging := q.dev.staging
 	for range readsAPass {
 		asked, n := len(staging), 0

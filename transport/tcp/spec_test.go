@@ -1,6 +1,9 @@
 package tcp
 
 import (
+	"crypto/ed25519"
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
@@ -106,6 +109,28 @@ func TestSpec_StartupMessages(t *testing.T) {
 		"checksum": {checksumCRC32C}, "reserved": {0}, "receive queue": le32(0x5678)})
 	fields(t, "Reject", appendReject(nil, rejectAuth, "text"), map[string][]byte{"prefix": prefix(typeReject, 5), "code": {2},
 		"text": []byte("text")})
+}
+
+// The authority's key is made from what the table says, and the names are made as said under it.
+func TestSpec_Authority(t *testing.T) {
+	inputs := map[string]string{}
+	for _, row := range specTable(t, "Encryption", "input") {
+		inputs[row[0]] = row[1]
+	}
+	require.Equal(t, map[string]string{"secret": "the job's secret", "salt": "job, as in Hello: 16 bytes",
+		"info": "`" + authorityLabel + "`"}, inputs)
+	job := jobHash(hostIdentity.Job)
+	// HKDF by hand: RFC 5869 with one block of output.
+	mac := func(key, message []byte) []byte { m := hmac.New(sha256.New, key); m.Write(message); return m.Sum(nil) }
+	seed := mac(mac(job[:], testSecret[:]), append([]byte(authorityLabel), 1))
+	c := certificatesOf(t, 3, nil, 0)
+	require.Equal(t, ed25519.NewKeyFromSeed(seed), c.key)
+	require.Equal(t, fmt.Sprintf("CN=%x.weft", job), c.root.Subject.String())
+	leaf, err := c.leaf()
+	require.NoError(t, err)
+	require.Equal(t, []string{fmt.Sprintf("3.%x.weft", job)}, leaf.Leaf.DNSNames)
+	require.Equal(t, byte(recordHandshake), byte(22))
+	require.Equal(t, byte(typeReject), byte(5))
 }
 
 func TestSpec_Proof(t *testing.T) {
@@ -241,6 +266,7 @@ func TestSpec_Limits(t *testing.T) {
 		"text of a Reject or Terminate":           maxText,
 		"unproven connections at once":            maxStrangers,
 		"bytes that are read of an unproven peer": uint64(strangerBytes),
+		"bytes of an encrypted start-up":          encryptedBytes,
 		"ms that an unproven peer has before another may take its place":                     ms(strangerGrace),
 		"ms for an unproven peer to prove itself, by default":                                ms(d.opts.StrangerTimeout),
 		"ms for the rest of start-up":                                                        ms(provenTimeout),

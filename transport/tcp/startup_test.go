@@ -56,7 +56,7 @@ func FuzzStartup(f *testing.F) {
 		} else {
 			named(t, err)
 		}
-		s := &stream{Conn: said{r: bytes.NewReader(data)}}
+		s := newStream(said{r: bytes.NewReader(data)})
 		for {
 			began := s.read
 			kind, body, err := s.message()

@@ -60,7 +60,11 @@ func (q *qp) tellTerminate(cause error) {
 		b = appendFrame(b, header{op: opReady, flags: flagLast}, nil, q.checked)
 	}
 	b = appendFrame(b, header{op: opTerminate, flags: flagLast, a: uint64(code), b: read}, []byte(text), q.checked)
-	sys.Write(q.fd, b)
+	if q.secure != nil {
+		q.secure.tell(b)
+	} else {
+		sys.Write(q.fd, b)
+	}
 	q.drain()
 }
 

@@ -110,7 +110,7 @@ func (o *outbox) direct(b []byte) {
 
 // hasOutput tells whether there is something that could be sent.
 func (q *qp) hasOutput() bool {
-	if !q.carry.empty() {
+	if !q.carry.empty() || q.secure != nil && q.secure.pending() {
 		return true
 	}
 	if q.quiet {
@@ -121,6 +121,10 @@ func (q *qp) hasOutput() bool {
 
 // transmit writes frames until there are none, or the socket has no room.
 func (q *qp) transmit() {
+	if q.secure != nil {
+		q.transmitSecure()
+		return
+	}
 	o := &q.dev.out
 	for q.fd >= 0 {
 		o.reset(q.checked)

@@ -21,7 +21,7 @@ func Groups() []Group {
 		{Name: "extended QP", Prefixes: []string{"Send", "Write", "WriteImm", "Read", "Inline", "Unsignalled", "More", "Order"}},
 		{Name: "atomics", Prefixes: []string{"Atomic"}},
 		{Name: "SRQ", Gap: "weft has none: channels find messages by polling their own memory, and what else comes finds the Recvs of its queue pair"},
-		{Name: "connections", Prefixes: []string{"Connect", "Close", "Abort", "Release", "Teardown"}},
+		{Name: "connections", Prefixes: []string{"Connect", "Stream", "Close", "Abort", "Release", "Teardown"}},
 		{Name: "faults", Prefixes: []string{"Fault", "Tick"}},
 		{Name: "random traffic", Prefixes: []string{"Random"}},
 	}

@@ -81,6 +81,7 @@ func TestAllocations_Atomic(t *testing.T) {
 		if err := s.qp.PostSend(wr); err != nil {
 			t.Fatal(err)
 		}
+		binary.LittleEndian.PutUint64(asked[8:], done.a)
 		out := append(done.append(b[:0]), asked...)
 		done.a++
 		if _, err := syscall.Write(s.wire, out); err != nil {

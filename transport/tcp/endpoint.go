@@ -17,9 +17,6 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// maxStrangers is how many connections that have not proved anything may be open at once; more wait in the system's queue.
-const maxStrangers = 128
-
 // provenTimeout is how long a proven peer may take for the rest of start-up.
 const provenTimeout = 30 * time.Second
 
@@ -35,11 +32,13 @@ type endpoint struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
-	slots  chan struct{} // one for each stranger
 
-	mu     sync.Mutex
-	closed bool // no Connect begins any more
-	peers  map[uint32]*attempt
+	mu        sync.Mutex
+	closed    bool // no Connect begins any more
+	peers     map[uint32]*attempt
+	admission admission
+	guests    map[*stranger]*stream
+	left      chan struct{} // a stranger has given his place back
 }
 
 // attempt is what the endpoint knows of one peer.
@@ -65,7 +64,8 @@ func (d *Device) Listen(id transport.Identity, acceptor transport.Acceptor) (tra
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &endpoint{
 		dev: d, id: id, acceptor: acceptor, listener: l, addr: "tcp:" + l.Addr().String(), ctx: ctx, cancel: cancel,
-		slots: make(chan struct{}, maxStrangers), peers: map[uint32]*attempt{},
+		peers: map[uint32]*attempt{}, admission: admission{places: maxStrangers, grace: strangerGrace},
+		guests: map[*stranger]*stream{}, left: make(chan struct{}, 1),
 	}
 	d.end = e
 	e.wg.Go(e.serve)
@@ -180,12 +180,12 @@ func (e *endpoint) Connect(ctx context.Context, rank uint32, addr string) error 
 			if decides && ctx.Err() != nil {
 				return e.ended(ctx, rank, hostport)
 			}
-			if decides && !errors.Is(err, errCrossing) {
+			if decides && !errors.Is(err, errCrossing) && !errors.Is(err, errBusy) {
 				return fmt.Errorf("connecting to rank %d at %s: %w", rank, hostport, err)
 			}
 			if decides {
-				// The peer's own connection is on its way, and ours is out of its way now. Dialing again at once would only be
-				// turned down again.
+				// The peer's own connection is on its way, and ours is out of its way now; or strangers crowd its door. Dialing
+				// again at once would only be turned down again.
 				select {
 				case <-changed:
 				case <-time.After(crossingPause):
@@ -393,15 +393,9 @@ func sameMachine(a, b net.Addr) bool {
 
 // serve accepts connections until the endpoint is closed.
 func (e *endpoint) serve() {
-	for {
-		select {
-		case e.slots <- struct{}{}:
-		case <-e.ctx.Done():
-			return
-		}
+	for e.room() {
 		conn, err := e.listener.Accept()
 		if err != nil {
-			<-e.slots
 			if e.ctx.Err() != nil {
 				return
 			}
@@ -413,49 +407,120 @@ func (e *endpoint) serve() {
 				return
 			}
 		}
+		s := &stream{Conn: conn}
+		who := e.enter(s)
 		e.wg.Go(func() {
 			defer conn.Close()
-			s := &stream{Conn: conn}
-			if rank, err := e.respond(s); err != nil && e.ctx.Err() == nil {
+			if rank, err := e.respond(s, who); err != nil && e.ctx.Err() == nil {
 				from := conn.RemoteAddr().String()
 				if rank >= 0 {
 					from = fmt.Sprintf("rank %d at %s", rank, from)
 				}
-				e.acceptor.Refused(from, vanished(err))
+				e.acceptor.Refused(from, err)
 			}
 		})
 	}
 }
 
+// room waits until a newcomer could be taken in. It tells whether the endpoint is open still.
+func (e *endpoint) room() bool {
+	for {
+		e.mu.Lock()
+		wait := e.admission.room(time.Now())
+		e.mu.Unlock()
+		if wait == 0 {
+			return e.ctx.Err() == nil
+		}
+		select {
+		case <-e.left:
+		case <-time.After(wait):
+		case <-e.ctx.Done():
+			return false
+		}
+	}
+}
+
+// enter takes a stranger in, and cuts who goes for him.
+func (e *endpoint) enter(s *stream) *stranger {
+	host, _, _ := net.SplitHostPort(s.RemoteAddr().String())
+	who := &stranger{address: host}
+	now := time.Now()
+	s.SetDeadline(now.Add(e.dev.opts.StrangerTimeout))
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if out := e.admission.enter(who, now); out != nil {
+		e.guests[out].SetDeadline(time.Unix(1, 0))
+		delete(e.guests, out)
+	}
+	e.guests[who] = s
+	return who
+}
+
+// leave notes that somebody is no stranger any more, or has gone. Behind it nobody cuts him for a newcomer.
+func (e *endpoint) leave(who *stranger) {
+	e.mu.Lock()
+	e.admission.leave(who)
+	delete(e.guests, who)
+	e.mu.Unlock()
+	select {
+	case e.left <- struct{}{}:
+	default:
+	}
+}
+
+// greeted notes that a stranger has sent a Hello of this job.
+func (e *endpoint) greeted(who *stranger) {
+	e.mu.Lock()
+	who.greeted = true
+	e.mu.Unlock()
+}
+
 // respond is the responder's side of start-up. The rank is the peer's once it has proved it, -1 before.
-func (e *endpoint) respond(s *stream) (rank int, err error) {
-	free := sync.OnceFunc(func() { <-e.slots })
-	defer free()
-	stop := s.until(e.ctx, e.dev.opts.StrangerTimeout)
-	defer stop()
-	p, err := e.hello(s)
+func (e *endpoint) respond(s *stream, who *stranger) (rank int, err error) {
+	stop := context.AfterFunc(e.ctx, func() { s.SetDeadline(time.Unix(1, 0)) })
+	p, theirs, private, err := e.meet(s, who)
+	e.leave(who)
+	stop()
 	if err != nil {
-		return -1, err
-	}
-	if p.nonces[1], err = newNonce(); err != nil {
-		return -1, err
-	}
-	if _, err := s.Write(p.appendChallenge(nil, &e.id.Secret)); err != nil {
-		return -1, err
-	}
-	body, err := expect(s, typeRequest)
-	if err != nil {
-		return -1, s.turnDown(err)
-	}
-	theirs, private, err := p.takeRequest(body, &e.id.Secret)
-	if err != nil {
-		return -1, s.turnDown(err)
+		if e.ctx.Err() == nil && errors.Is(err, os.ErrDeadlineExceeded) && (who.ousted || who.greeted) {
+			// A rank that was too slow comes again when it is told so. The socket has room for so little: this waits for nothing.
+			s.SetDeadline(time.Now().Add(provenTimeout))
+			s.reject(rejectBusy, "too slow, or too many strangers are here: try again")
+		}
+		if who.ousted {
+			return -1, fmt.Errorf("%w: it has not proved who it is, and others came when %d such connections were open",
+				transport.ErrRefused, maxStrangers)
+		}
+		return -1, vanished(err)
 	}
 	// A proven peer: it is no stranger any more.
-	free()
-	stop()
 	defer s.until(e.ctx, provenTimeout)()
-	return int(p.initiator), e.accept(s, &p, theirs, private)
+	return int(p.initiator), vanished(e.accept(s, &p, theirs, private))
+}
+
+// strangerBytes is the most that is read of who has not proved who he is: a Hello, which is checked before more is read, and a Request.
+const strangerBytes = helloSize + prefixSize + bodyMost
+
+// meet hears a stranger up to his proof.
+func (e *endpoint) meet(s *stream, who *stranger) (p parties, theirs parameters, private []byte, err error) {
+	if p, err = e.hello(s); err != nil {
+		return p, theirs, nil, err
+	}
+	e.greeted(who)
+	if p.nonces[1], err = newNonce(); err != nil {
+		return p, theirs, nil, err
+	}
+	if _, err := s.Write(p.appendChallenge(nil, &e.id.Secret)); err != nil {
+		return p, theirs, nil, err
+	}
+	body, err := expect(s, typeRequest)
+	if err == nil {
+		theirs, private, err = p.takeRequest(body, &e.id.Secret)
+	}
+	if err != nil {
+		return p, theirs, nil, s.turnDown(err)
+	}
+	return p, theirs, private, nil
 }
 
 // hello reads the first message and checks who calls whom.

@@ -48,11 +48,12 @@ type qp struct {
 	windows map[*window]struct{} // bound to this queue pair; nil before the first
 
 	// Receiving: see receive.go.
-	rq      recvQueue
-	in      incoming
-	marked  bool   // is in rcq.placed
-	recvMsn uint64 // number of the next untagged message that the peer begins
-	peerEnd bool   // the peer's Close has come
+	rq        recvQueue
+	in        incoming
+	marked    bool   // is in rcq.placed
+	recvMsn   uint64 // number of the next untagged message that the peer begins
+	askedNext uint64 // least number that the peer's next Read may have
+	peerEnd   bool   // the peer's Close has come
 }
 
 // closing is how far our half of an orderly close has got.

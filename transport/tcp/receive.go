@@ -472,6 +472,10 @@ func (q *qp) answer(number uint64) (*answer, error) {
 	if n >= maxReads {
 		return nil, &violation{code: terminateReads, err: fmt.Errorf("%w: more than %d Reads outstanding", transport.ErrProtocol, maxReads)}
 	}
+	if number < q.askedNext {
+		return nil, fmt.Errorf("%w: Read %d behind Read %d", transport.ErrProtocol, number, q.askedNext-1)
+	}
+	q.askedNext = number + 1
 	a := q.answers.push()
 	a.number, a.atomic, a.nsrc, a.ndst, a.total, a.refused = number, false, 0, 0, 0, nil
 	if n > 0 {

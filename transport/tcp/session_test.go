@@ -49,14 +49,17 @@ func newSessionDevice(tb testing.TB) *session {
 }
 
 // begin puts a queue pair on one end of a socket pair.
-func (s *session) begin(tb testing.TB, initiator bool) {
+func (s *session) begin(tb testing.TB, initiator bool) { s.beginShaped(tb, initiator, 8) }
+
+// beginShaped begins with queues of a depth.
+func (s *session) beginShaped(tb testing.TB, initiator bool, depth int) {
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	require.NoError(tb, err)
 	for _, fd := range fds {
 		require.NoError(tb, syscall.SetNonblock(fd, true))
 	}
 	s.wire, s.wcs = fds[1], nil
-	conf := transport.QPConfig{PD: s.pd, SendCQ: s.cq, RecvCQ: s.cq, SendWR: 8, RecvWR: 8, Reads: 2}
+	conf := transport.QPConfig{PD: s.pd, SendCQ: s.cq, RecvCQ: s.cq, SendWR: depth, RecvWR: depth, Reads: 2}
 	s.qp = s.dev.newQP(fds[0], conf, 1, "here", "the-peer", initiator, s.agreed)
 	s.qp.scq.handOver(s.qp)
 	s.poll()

@@ -167,9 +167,9 @@ func TestSpec_MessageTypes(t *testing.T) {
 
 func TestSpec_RejectCodes(t *testing.T) {
 	causes := map[string]error{"other": transport.ErrRefused, "version": transport.ErrVersion, "auth": transport.ErrAuth,
-		"rank": transport.ErrRefused, "crossing": errCrossing}
+		"rank": transport.ErrRefused, "crossing": errCrossing, "busy": errBusy}
 	codes := map[string]rejectCode{"other": rejectOther, "version": rejectVersion, "auth": rejectAuth, "rank": rejectRank,
-		"crossing": rejectCrossing}
+		"crossing": rejectCrossing, "busy": rejectBusy}
 	rows := specTable(t, "Reject", "code")
 	require.Len(t, rows, len(codes))
 	for _, row := range rows {
@@ -229,21 +229,23 @@ func TestSpec_Limits(t *testing.T) {
 	defer d.Close()
 	ms := func(d time.Duration) uint64 { return uint64(d.Milliseconds()) }
 	want := map[string]uint64{
-		"header of a frame":                                   headerSize,
-		"each checksum":                                       sumSize,
-		"payload of a frame":                                  framePayload,
-		"payload of ReadRequest and Terminate":                maxControl,
-		"payload of Atomic":                                   atomicSize,
-		"segments of a list":                                  maxSegments,
-		"Reads and Atomics outstanding, each way":             maxReads,
-		"bytes of a message":                                  maxMessage,
-		"private data":                                        maxPrivate,
-		"text of a Reject or Terminate":                       maxText,
-		"unproven connections at once":                        maxStrangers,
-		"ms for an unproven peer to prove itself, by default": ms(d.opts.StrangerTimeout),
-		"ms for the rest of start-up":                         ms(provenTimeout),
-		"ms that a peer may be silent, by default":            ms(d.opts.PeerTimeout),
-		"ms that a peer may be silent, at least":              ms(MinPeerTimeout),
+		"header of a frame":                       headerSize,
+		"each checksum":                           sumSize,
+		"payload of a frame":                      framePayload,
+		"payload of ReadRequest and Terminate":    maxControl,
+		"payload of Atomic":                       atomicSize,
+		"segments of a list":                      maxSegments,
+		"Reads and Atomics outstanding, each way": maxReads,
+		"bytes of a message":                      maxMessage,
+		"private data":                            maxPrivate,
+		"text of a Reject or Terminate":           maxText,
+		"unproven connections at once":            maxStrangers,
+		"bytes that are read of an unproven peer": uint64(strangerBytes),
+		"ms that an unproven peer has before another may take its place":                     ms(strangerGrace),
+		"ms for an unproven peer to prove itself, by default":                                ms(d.opts.StrangerTimeout),
+		"ms for the rest of start-up":                                                        ms(provenTimeout),
+		"ms that a peer may be silent, by default":                                           ms(d.opts.PeerTimeout),
+		"ms that a peer may be silent, at least":                                             ms(MinPeerTimeout),
 		"periods of the silence; Alive is sent in the second without a frame, at the latest": ticksSilent,
 		"ms that a peer's crossing connection is waited for":                                 ms(crossingPause),
 	}

@@ -230,6 +230,7 @@ const (
 	rejectAuth                       // the proof is wrong
 	rejectRank                       // no such rank here, or in the job
 	rejectCrossing                   // another connection between the two is made, or stands: wait for it
+	rejectBusy                       // too many who have not proved themselves: try again
 )
 
 func appendReject(b []byte, code rejectCode, text string) []byte {
@@ -241,6 +242,9 @@ func appendReject(b []byte, code rejectCode, text string) []byte {
 
 // errCrossing says that the peer prefers another connection.
 var errCrossing = fmt.Errorf("%w: another connection is under way", transport.ErrRefused)
+
+// errBusy says that strangers crowd the peer's door.
+var errBusy = fmt.Errorf("%w: too many connections there have not proved who they are", transport.ErrRefused)
 
 // parseReject turns a Reject into the error that it is for who is turned down.
 func parseReject(body []byte) error {
@@ -255,6 +259,8 @@ func parseReject(body []byte) error {
 		return fmt.Errorf("%w: it says %q", transport.ErrAuth, text)
 	case rejectCrossing:
 		return errCrossing
+	case rejectBusy:
+		return errBusy
 	}
 	return fmt.Errorf("%w: it says %q", transport.ErrRefused, text)
 }

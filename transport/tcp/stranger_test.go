@@ -230,30 +230,6 @@ func TestStranger_SlowIsCut(t *testing.T) {
 	})
 }
 
-// More strangers than there are slots for them hold a genuine peer up, but only until those before it are gone; that they are cut when
-// their time is over has its own test.
-func TestStranger_MoreThanSlots(t *testing.T) {
-	leaksNone(t, func(t *testing.T) {
-		const waiting = 8 // beyond the slots, in the system's queue
-		h := newHost(t, Options{StrangerTimeout: time.Hour})
-		var strangers []*raw
-		for range maxStrangers + waiting {
-			strangers = append(strangers, h.dial(1))
-		}
-		genuine := newHostOfRank(t, Options{}, 1)
-		result := make(chan error, 1)
-		go func() { result <- genuine.ep.Connect(t.Context(), 0, h.ep.Addr()) }()
-		require.Eventually(t, func() bool { return len(h.dev.end.slots) == maxStrangers }, patience, time.Millisecond)
-		require.Empty(t, h.made)
-		for _, s := range strangers[:waiting+1] {
-			require.NoError(t, s.Close())
-			require.ErrorIs(t, h.nextRefusal().err, transport.ErrPeerLost)
-		}
-		require.NoError(t, <-result)
-		require.Equal(t, uint32(1), h.nextMade().rank)
-	})
-}
-
 // What the other side of Connect says wrong comes back as its error, with rank and address; who listens there is told too.
 func TestInitiator_HostileResponder(t *testing.T) {
 	tests := []struct {

@@ -3,7 +3,6 @@ package tcp
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,6 +25,7 @@ func (h *host) rdma(rank uint32) (*raw, made) {
 type prey struct {
 	open, readable, local, foreign, stale, words transport.MR
 	staleKey                                     transport.Key
+	into                                         transport.MR  // of a Read of ours: the peer may write it, when it is asked
 	window                                       transport.Key // of words, bound to another queue pair
 }
 
@@ -42,6 +42,7 @@ func newPrey(h *host) *prey {
 	p := &prey{open: alloc(h.pd, transport.RemoteWrite), readable: alloc(h.pd, transport.RemoteRead),
 		local: alloc(h.pd, transport.LocalWrite), foreign: alloc(other, transport.RemoteWrite|transport.RemoteRead)}
 	p.words = alloc(h.pd, transport.RemoteAtomic|transport.BindWindow)
+	p.into = alloc(h.pd, transport.LocalWrite)
 	p.stale = alloc(h.pd, transport.RemoteWrite|transport.RemoteRead)
 	p.staleKey = p.stale.Key()
 	require.NoError(h.t, p.stale.Deregister())
@@ -77,16 +78,6 @@ func readRequest(number uint64, src, dst transport.Segment) (header, []byte) {
 	putSegment(b, src)
 	putSegment(b[segmentSize:], dst)
 	return header{op: opReadRequest, flags: flagLast, a: number, b: 1<<32 | 1}, b
-}
-
-// violationTest is what a peer does, and what comes of it.
-type violationTest struct {
-	name  string
-	does  func(h *host, m made, r *raw, p *prey)
-	cause error
-	text  string    // in the queue pair's error, and in the Terminate
-	code  terminate // of the Terminate
-	read  uint64    // number of the Read or Atomic that it names, plus one
 }
 
 // A peer that breaks a rule, or reaches for what is not its own, ends its own queue pair and nothing else: both sides hear the cause, no
@@ -352,53 +343,103 @@ func TestViolation_EndsItsQueuePairAlone(t *testing.T) {
 		}, cause: transport.ErrProtocol, text: "message 1 where 0 is due", code: terminateProto},
 	}...)
 	leaksNone(t, func(t *testing.T) {
-		h := newHost(t, Options{})
-		p := newPrey(h)
-		well, other := h.rdma(2)
-		p.window = p.bind(h, other.qp)
-		var sequence uint64
+		w := newWitness(t)
+		w.p.window = w.p.bind(w.h, w.other.qp)
 		for _, test := range tests {
-			t.Run(test.name, func(t *testing.T) {
-				r, m := h.rdma(1)
-				r.t = t
-				require.NoError(t, m.qp.PostRecv(&transport.RecvWR{ID: 1, Local: []transport.SGE{{MR: h.mr, Length: recvSize}}}))
-				h.wcs = nil
-				test.does(h, m, r, p)
-				h.until(test.name, func() bool { return m.qp.State() == transport.StateError })
-
-				err := m.qp.Err()
-				require.ErrorIs(t, err, test.cause)
-				require.ErrorContains(t, err, "rank 1 at "+r.LocalAddr().String())
-				require.ErrorContains(t, err, test.text)
-				frames := r.frames()
-				require.NotEmpty(t, frames, "the peer is not told")
-				last := frames[len(frames)-1]
-				require.Equal(t, opTerminate, last.op)
-				require.Equal(t, test.code, terminate(last.a), "%q", last.payload)
-				require.Equal(t, test.read, last.b)
-				require.Contains(t, string(last.payload), test.text)
-				recvs := 0
-				for _, wc := range h.wcs {
-					if wc.Status != transport.StatusSuccess {
-						require.ErrorContains(t, wc.Err, "rank 1 at "+r.LocalAddr().String())
-					}
-					if wc.Op == transport.OpRecv {
-						recvs++
-					}
-				}
-				require.Equal(t, 1, recvs, "the posted Recv completes once")
-				p.untouched(t)
-				m.qp.Release()
-
-				require.Equal(t, transport.StateReady, other.qp.State())
-				want := []byte(fmt.Sprintf("%-16d", sequence))
-				sequence++
-				well.sayFrame(header{op: opWrite, flags: flagLast, a: uint64(p.open.Key()), b: 32}, want)
-				h.until("the other queue pair", func() bool { return strings.HasPrefix(string(p.open.Bytes()[32:]), string(want)) })
-				clear(p.open.Bytes())
-			})
+			t.Run(test.name, func(t *testing.T) { w.sees(t, test) })
 		}
 	})
+}
+
+// violationTest is what a peer does wrong, and how that must end.
+type violationTest struct {
+	name  string
+	does  func(h *host, m made, r *raw, p *prey)
+	cause error
+	text  string    // in the queue pair's error, and in the Terminate
+	code  terminate // of the Terminate
+	read  uint64    // number of the Read that it names, plus one
+	early bool      // the peer has not sent Ready when it does it
+}
+
+// witness is another queue pair of the device, which must not suffer.
+type witness struct {
+	h        *host
+	p        *prey
+	well     *raw
+	other    made
+	sequence uint64
+	in       transport.MR
+}
+
+func newWitness(t *testing.T) *witness {
+	w := &witness{h: newHost(t, Options{})}
+	w.p = newPrey(w.h)
+	w.well, w.other = w.h.rdma(2)
+	var err error
+	w.in, err = w.h.pd.Alloc(recvSize, transport.LocalWrite)
+	require.NoError(t, err)
+	return w
+}
+
+// sees has a peer break a rule in the middle of a message of the other queue pair.
+func (w *witness) sees(t *testing.T, test violationTest) {
+	h, p := w.h, w.p
+	var r *raw
+	var m made
+	if test.early {
+		r = h.dial(1)
+		r.connect()
+		m = h.nextMade()
+	} else {
+		r, m = h.rdma(1)
+	}
+	r.t = t
+	require.NoError(t, m.qp.PostRecv(&transport.RecvWR{ID: 1, Local: []transport.SGE{{MR: h.mr, Length: recvSize}}}))
+	require.NoError(t, w.other.qp.PostRecv(&transport.RecvWR{ID: 2, Local: []transport.SGE{{MR: w.in, Length: recvSize}}}))
+	h.wcs = nil
+	want := []byte(fmt.Sprintf("%-16d", w.sequence))
+	w.well.sayFrame(header{op: opSend, a: w.sequence}, want[:7])
+	test.does(h, m, r, p)
+	h.until(test.name, func() bool { return m.qp.State() == transport.StateError })
+
+	err := m.qp.Err()
+	require.ErrorIs(t, err, test.cause)
+	require.ErrorContains(t, err, "rank 1 at "+r.LocalAddr().String())
+	require.ErrorContains(t, err, test.text)
+	if frames := r.frames(); test.cause == transport.ErrPeerLost {
+		require.Empty(t, frames, "nobody is there to be told")
+	} else {
+		require.NotEmpty(t, frames, "the peer is not told")
+		last := frames[len(frames)-1]
+		require.Equal(t, opTerminate, last.op)
+		require.Equal(t, test.code, terminate(last.a), "%q", last.payload)
+		require.Equal(t, test.read, last.b)
+		require.Contains(t, string(last.payload), test.text)
+	}
+	recvs := 0
+	for _, wc := range h.wcs {
+		if wc.Status != transport.StatusSuccess {
+			require.ErrorContains(t, wc.Err, "rank 1 at "+r.LocalAddr().String())
+		}
+		if wc.Op == transport.OpRecv {
+			recvs++
+		}
+	}
+	require.Equal(t, 1, recvs, "the posted Recv completes once")
+	p.untouched(t)
+	m.qp.Release()
+
+	require.Equal(t, transport.StateReady, w.other.qp.State())
+	w.well.sayFrame(header{op: opWrite, flags: flagLast, a: uint64(p.open.Key()), b: 32}, want)
+	w.well.sayFrame(header{op: opSend, flags: flagLast, a: w.sequence, b: 7}, want[7:])
+	w.sequence++
+	h.wcs = nil
+	h.until("the other queue pair", func() bool { return len(h.wcs) > 0 })
+	require.Equal(t, transport.WC{ID: 2, QP: w.other.qp.Num(), Op: transport.OpRecv, Bytes: 16}, h.wcs[0])
+	require.Equal(t, string(want), string(w.in.Bytes()[:16]))
+	require.Equal(t, string(want), string(p.open.Bytes()[32:48]))
+	clear(p.open.Bytes())
 }
 
 // reads posts a Read of preySize bytes on a queue pair and sends it.

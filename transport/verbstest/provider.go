@@ -85,7 +85,7 @@ func Checks() []Check {
 	var all []Check
 	for _, group := range [][]Check{
 		deviceChecks, memoryChecks, atomicChecks, windowChecks, cqChecks, requestChecks, transferChecks, orderChecks, errorChecks, closeChecks,
-		faultChecks, tickChecks, connectChecks, randomChecks,
+		faultChecks, tickChecks, connectChecks, randomChecks, limitChecks, flushChecks, teardownChecks,
 	} {
 		all = append(all, group...)
 	}

@@ -1,0 +1,41 @@
+package verbstest
+
+import "strings"
+
+// Group is a subject of the suite, by the name that rdma-core's tests have for it where they have one.
+type Group struct {
+	Name     string
+	Prefixes []string // of its checks' names, before the slash
+	Gap      string   // why it has no checks, if that is meant to be so
+}
+
+// Groups are all subjects. A check belongs to the first whose prefix it has.
+func Groups() []Group {
+	return []Group{
+		{Name: "device", Prefixes: []string{"Device", "Limit"}},
+		{Name: "PD", Prefixes: []string{"PD"}},
+		{Name: "MR", Prefixes: []string{"MR"}},
+		{Name: "MW", Prefixes: []string{"MW"}},
+		{Name: "CQ, events, handlers", Prefixes: []string{"CQ"}},
+		{Name: "QP", Prefixes: []string{"QP", "Error", "Flush", "RNR"}},
+		{Name: "extended QP", Prefixes: []string{"Send", "Write", "WriteImm", "Read", "Inline", "Unsignalled", "More", "Order"}},
+		{Name: "atomics", Prefixes: []string{"Atomic"}},
+		{Name: "SRQ", Gap: "weft has none: channels find messages by polling their own memory, and what else comes finds the Recvs of its queue pair"},
+		{Name: "connections", Prefixes: []string{"Connect", "Close", "Abort", "Release", "Teardown"}},
+		{Name: "faults", Prefixes: []string{"Fault", "Tick"}},
+		{Name: "random traffic", Prefixes: []string{"Random"}},
+	}
+}
+
+// GroupOf tells the group of a check, or "" if it has none.
+func GroupOf(check string) string {
+	prefix, _, _ := strings.Cut(check, "/")
+	for _, g := range Groups() {
+		for _, p := range g.Prefixes {
+			if p == prefix {
+				return g.Name
+			}
+		}
+	}
+	return ""
+}

@@ -32,6 +32,9 @@ const (
 	lengthsDisagree        // PostSend does not compare the lengths
 	postWhenClosing        // PostSend is allowed in any state
 	holdMore               // what FlagMore held back goes out only at a Poll
+	loseEvents             // an event is raised and not delivered
+	eventsRepeat           // a request for one event raises one for every completion
+	ignoreSolicited        // a message that its sender has marked raises no event
 	mutants                // their number
 )
 

@@ -65,7 +65,7 @@ func TestGolden_Startup(t *testing.T) {
 // One of each frame, from a queue pair to another, and what becomes of them.
 func TestGolden_Exchange(t *testing.T) {
 	initiator, responder := newSessionDevice(t), newSessionDevice(t)
-	responder.dev.keys.Seed([32]byte{1})
+	responder.dev.regions.keys.Seed([32]byte{1})
 	responder.begin(t, false)
 	defer responder.end(t)
 	initiator.begin(t, true)

@@ -35,7 +35,7 @@ type incoming struct {
 
 // receive places what has come, if anything has.
 func (q *qp) receive() (came bool) {
-	staging := q.dev.staging
+	staging := q.rcq.staging
 	for range readsAPass {
 		asked, n := len(staging), 0
 		var err error
@@ -110,7 +110,7 @@ func (q *qp) direct() []byte {
 	n := i.left - tailSize
 	switch i.op {
 	case opWrite, opReadWrite:
-		if i.r.key != transport.Key(i.a) {
+		if i.r.Key() != transport.Key(i.a) {
 			return nil // given up meanwhile: place says so
 		}
 		return i.r.mem[i.at : i.at+n]
@@ -265,7 +265,7 @@ func (q *qp) place(b []byte) error {
 	i := &q.in
 	switch i.op {
 	case opWrite, opReadWrite:
-		if i.r.key != transport.Key(i.a) {
+		if i.r.Key() != transport.Key(i.a) {
 			return &violation{code: terminateAccess,
 				err: fmt.Errorf("%w: the region of key %#x was deregistered while the peer wrote it", transport.ErrAccess, i.a)}
 		}
@@ -318,16 +318,18 @@ func (q *qp) end() error {
 		if !q.marked {
 			q.marked = true
 			q.rcq.placed = append(q.rcq.placed, q)
+			q.rcq.match(transport.NotifyPlaced)
 		}
 	case opReadWrite:
 		q.reading().got += i.length
 	case opSend:
 		if i.flags&flagLast != 0 {
-			wc := transport.WC{ID: q.rq.front().id, QP: q.num, Op: transport.OpRecv, Bytes: i.off}
+			e := q.rq.front()
+			wc, notify := transport.WC{ID: e.id, QP: q.num, Op: transport.OpRecv, Bytes: i.off}, e.notify
 			q.rq.pop() // first: if the queue is overrun, push flushes what is posted
 			q.recvMsn++
 			i.off = 0
-			q.rcq.push(wc)
+			q.received(wc, notify)
 		}
 	case opImmediate:
 		e := q.rq.front()
@@ -337,10 +339,10 @@ func (q *qp) end() error {
 		if i.a != q.recvMsn || i.off > 0 {
 			return fmt.Errorf("%w: message %d where %d at %d is due", transport.ErrProtocol, i.a, q.recvMsn, i.off)
 		}
-		wc := transport.WC{ID: e.id, QP: q.num, Op: transport.OpRecv, Imm: i.b, HasImm: true}
+		wc, notify := transport.WC{ID: e.id, QP: q.num, Op: transport.OpRecv, Imm: i.b, HasImm: true}, e.notify
 		q.rq.pop()
 		q.recvMsn++
-		q.rcq.push(wc)
+		q.received(wc, notify)
 	case opReadRequest:
 		return q.asked()
 	case opReadDone:
@@ -367,6 +369,18 @@ func (q *qp) end() error {
 		return q.terminated()
 	}
 	return nil
+}
+
+// received reports a message that has filled a posted Recv; the present frame is its last.
+func (q *qp) received(wc transport.WC, notify bool) {
+	solicited := q.in.flags&flagSolicited != 0
+	q.rcq.push(wc)
+	if solicited {
+		q.rcq.match(transport.NotifySolicited)
+	}
+	if notify {
+		q.rcq.raise()
+	}
 }
 
 // asked takes a Read Request: it is checked at once, and answered in its turn (R2, R5, R6).

@@ -3,6 +3,8 @@ package tcp
 import (
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
+	"sync"
 
 	"go.uber.org/atomic"
 
@@ -29,9 +31,9 @@ type pd struct {
 // region is a registered piece of memory.
 type region struct {
 	dev        *Device
-	pd         *pd // nil in a free entry
+	pd         atomic.Pointer[pd] // nil in a free entry; of a region of another domain only this and the key may be looked at
 	mem        []byte
-	key        transport.Key
+	key        atomic.Uint64
 	index      int
 	generation uint8
 	access     transport.Access
@@ -39,10 +41,14 @@ type region struct {
 	next       *region
 }
 
-// regionTable finds regions by key.
+// regionTable finds regions by key. Domains are used by different goroutines at the same time: to find needs no lock, since a region
+// changes only while its domain's user has it, and the list of them only grows.
 type regionTable struct {
-	all  []*region
+	all atomic.Pointer[[]*region]
+
+	mu   sync.Mutex // guards changes of the table, free and keys
 	free *region
+	keys *mathrand.ChaCha8
 }
 
 // Register makes buf reachable.
@@ -67,7 +73,7 @@ func (p *pd) Alloc(n int, access transport.Access) (transport.MR, error) {
 }
 
 func (p *pd) register(buf []byte, access transport.Access, mapped bool) (transport.MR, error) {
-	if p.closed || p.dev.closed {
+	if p.closed || p.dev.closed.Load() {
 		return nil, fmt.Errorf("protection domain: %w", transport.ErrDeviceGone)
 	}
 	if len(buf) == 0 {
@@ -77,13 +83,17 @@ func (p *pd) register(buf []byte, access transport.Access, mapped bool) (transpo
 		return nil, fmt.Errorf("%w: unknown rights %#x", transport.ErrInvalid, access)
 	}
 	t := &p.dev.regions
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	r := t.free
 	if r == nil {
-		if len(t.all) > indexMask {
+		all := t.list()
+		if len(all) > indexMask {
 			return nil, fmt.Errorf("more than %d regions", indexMask+1)
 		}
-		r = &region{dev: p.dev, index: len(t.all), generation: uint8(p.dev.keys.Uint64())}
-		t.all = append(t.all, r)
+		r = &region{dev: p.dev, index: len(all), generation: uint8(t.keys.Uint64())}
+		all = append(all, r)
+		t.all.Store(&all)
 	} else {
 		t.free = r.next
 	}
@@ -91,9 +101,10 @@ func (p *pd) register(buf []byte, access transport.Access, mapped bool) (transpo
 		access |= transport.LocalWrite
 	}
 	r.generation++
-	random := p.dev.keys.Uint64() << (indexBits + generationBits)
-	r.key = transport.Key(uint64(r.index) | uint64(r.generation)<<indexBits | random)
-	r.pd, r.mem, r.access, r.mapped, r.next = p, buf, access, mapped, nil
+	random := t.keys.Uint64() << (indexBits + generationBits)
+	r.key.Store(uint64(r.index) | uint64(r.generation)<<indexBits | random)
+	r.mem, r.access, r.mapped, r.next = buf, access, mapped, nil
+	r.pd.Store(p)
 	p.regions++
 	return r, nil
 }
@@ -109,19 +120,24 @@ func (p *pd) Close() error {
 }
 
 func (r *region) Bytes() []byte            { return r.mem }
-func (r *region) Key() transport.Key       { return r.key }
+func (r *region) Key() transport.Key       { return transport.Key(r.key.Load()) }
 func (r *region) Access() transport.Access { return r.access }
 
 // Deregister takes the key out of use. A frame that is being placed fails when its next piece comes.
 func (r *region) Deregister() error {
-	if r.pd == nil {
+	p := r.pd.Load()
+	if p == nil {
 		return fmt.Errorf("%w: the region is not registered", transport.ErrInvalid)
 	}
 	mem, mapped := r.mem, r.mapped
-	r.pd.regions--
-	r.pd, r.mem, r.key, r.mapped = nil, nil, 0, false
+	p.regions--
+	r.mem, r.mapped = nil, false
+	r.key.Store(0)
+	r.pd.Store(nil)
 	t := &r.dev.regions
+	t.mu.Lock()
 	r.next, t.free = t.free, r
+	t.mu.Unlock()
 	if mapped {
 		return sys.Unmap(mem)
 	}
@@ -136,12 +152,12 @@ func (r *region) Detach() error {
 
 // find checks what a peer asks for, in the order of the specification: key, domain, right, bounds.
 func (t *regionTable) find(p *pd, key transport.Key, need transport.Access, offset, length uint64) (*region, error) {
-	i := int(uint64(key) & indexMask)
-	if i >= len(t.all) || t.all[i].pd == nil || t.all[i].key != key {
+	i, all := int(uint64(key)&indexMask), t.list()
+	if i >= len(all) || all[i].Key() != key {
 		return nil, fmt.Errorf("%w: no region has the key %#x", transport.ErrAccess, uint64(key))
 	}
-	r := t.all[i]
-	if r.pd != p {
+	r := all[i]
+	if r.pd.Load() != p {
 		return nil, fmt.Errorf("%w: the region of key %#x is of another protection domain", transport.ErrAccess, uint64(key))
 	}
 	if r.access&need != need {
@@ -157,10 +173,13 @@ func (t *regionTable) find(p *pd, key transport.Key, need transport.Access, offs
 // local checks an element of a gather or scatter list.
 func (p *pd) local(s transport.SGE, need transport.Access) (*region, error) {
 	r, ok := s.MR.(*region)
-	switch {
-	case !ok || r == nil || r.pd == nil:
+	if !ok || r == nil {
+		return nil, fmt.Errorf("%w: an element names no region of this device", transport.ErrInvalid)
+	}
+	switch owner := r.pd.Load(); {
+	case owner == nil:
 		return nil, fmt.Errorf("%w: an element names no registered region of this device", transport.ErrInvalid)
-	case r.pd != p:
+	case owner != p:
 		return nil, fmt.Errorf("%w: an element's region is of another protection domain", transport.ErrInvalid)
 	case r.access&need != need:
 		return nil, fmt.Errorf("%w: an element's region has rights %v, not %v", transport.ErrInvalid, r.access, need)
@@ -171,10 +190,17 @@ func (p *pd) local(s transport.SGE, need transport.Access) (*region, error) {
 	return r, nil
 }
 
+func (t *regionTable) list() []*region {
+	if all := t.all.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
 func (t *regionTable) release() error {
 	var errs []error
-	for _, r := range t.all {
-		if r.pd != nil {
+	for _, r := range t.list() {
+		if r.pd.Load() != nil {
 			errs = append(errs, r.Deregister())
 		}
 	}

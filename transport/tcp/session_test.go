@@ -35,13 +35,13 @@ func newSessionDevice(tb testing.TB) *session {
 	d, err := New(Options{})
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, d.Close()) })
-	d.keys.Seed([32]byte{}) // keys that a corpus may hold
+	d.regions.keys.Seed([32]byte{}) // keys that a corpus may hold
 	_, err = d.Listen(transport.Identity{Job: "session", Size: 2}, nobody{})
 	require.NoError(tb, err)
 	s := &session{dev: d}
 	s.pd, err = d.AllocPD()
 	require.NoError(tb, err)
-	s.cq, err = d.CreateCQ(1 << 12)
+	s.cq, err = d.CreateCQ(1<<12, 0)
 	require.NoError(tb, err)
 	return s
 }

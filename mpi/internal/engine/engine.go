@@ -130,7 +130,7 @@ func New(c Config) (*Engine, error) {
 	if e.pd, err = c.Device.AllocPD(); err != nil {
 		return nil, errors.Join(err, c.Device.Close())
 	}
-	if e.cq, err = c.Device.CreateCQ(cqDepth); err != nil {
+	if e.cq, err = c.Device.CreateCQ(cqDepth, 0); err != nil {
 		return nil, errors.Join(err, c.Device.Close())
 	}
 	e.reads = min(readDepth, c.Device.Query().MaxReads)

@@ -84,7 +84,7 @@ func Run(t *testing.T, p Provider) {
 func Checks() []Check {
 	var all []Check
 	for _, group := range [][]Check{
-		deviceChecks, memoryChecks, cqChecks, requestChecks, transferChecks, orderChecks, errorChecks, closeChecks,
+		deviceChecks, memoryChecks, cqChecks, handlerChecks, requestChecks, transferChecks, orderChecks, errorChecks, closeChecks,
 		faultChecks, connectChecks, randomChecks,
 	} {
 		all = append(all, group...)

@@ -247,6 +247,10 @@ func (c *cq) attach(q *qp) {
 		q.fail(fmt.Errorf("%w: before the queue pair came", transport.ErrOverrun), transport.StatusFatal)
 		return
 	}
+	if !sameLock(c.handler.Load(), q.other(c).handler.Load()) {
+		q.fail(errLocks, transport.StatusFatal)
+		return
+	}
 	c.watch(q)
 }
 

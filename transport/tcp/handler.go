@@ -89,6 +89,7 @@ func (d *Device) ModifyCQ(q transport.CQ, id transport.HandlerID) error {
 	if !ok || c.dev != d {
 		return fmt.Errorf("%w: the completion queue is not of this device", transport.ErrInvalid)
 	}
+	c.admit() // what comes later is looked at then
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed.Load() {

@@ -326,6 +326,7 @@ var handlerChecks = []Check{
 		for i := range messages {
 			wr := send(uint64(i), src)
 			t.drive("room to send", func() bool {
+				first.with(func() { b.recvCQ.Poll(nil) }) // while no handler has it, nobody else does
 				err := a.qp.PostSend(wr)
 				if !errors.Is(err, transport.ErrQueueFull) {
 					t.must(err)
@@ -600,7 +601,10 @@ var handlerChecks = []Check{
 				var wc [4]transport.WC
 				for asked := 0; asked < 2; asked++ {
 					for k := cq.Poll(wc[:]); k > 0; k = cq.Poll(wc[:]) {
-						for range k {
+						for _, c := range wc[:k] {
+							if c.Status != transport.StatusSuccess {
+								return c.Err
+							}
 							if err := check(buf.Bytes(), uint64(i), 1); err != nil {
 								return err
 							}
@@ -749,11 +753,12 @@ var handlerChecks = []Check{
 			}
 			t.must(empty(b.recvCQ))
 		})
+		sent := 0
 		t.drive("traffic", func() bool {
-			n := 0
-			d.with(func() { n = len(completed) })
-			for range 8 {
-				_ = a.qp.PostSend(message(transport.OpSend, 0)) // the queue may be full
+			n, room := 0, 0
+			d.with(func() { n, room = len(completed), posted })
+			for sent < room && a.qp.PostSend(message(transport.OpSend, 0)) == nil {
+				sent++
 			}
 			return n > 100
 		}, a)

@@ -88,6 +88,7 @@ const (
 	latencyHeader   = "# Size         Avg Latency(us)"
 	bandwidthHeader = "# Size        Bandwidth (MB/s)"
 	rateHeader      = "# Size                    MB/s          Messages/s"
+	overlapHeader   = "# Size           Overall(us)         Compute(us)      Pure Comm.(us)          Overlap(%)"
 	barrierHeader   = "# Avg Latency(us)"
 	memoryHeader    = "# Bytes of a connection, at rank 0. Resident: with its share of what connections have in common.\n" +
 		"# Peers                  Slots          Registered            Resident        Preallocated            Resident"
@@ -107,6 +108,10 @@ var (
 	rates = &kind{
 		header: rateHeader, datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20, axes: bandwidthAxes,
 		counts: counts{100, 10, 100, 10},
+	}
+	overlaps = &kind{
+		header: overlapHeader, datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20, axes: latencyAxes,
+		counts: counts{1000, 100, 100, 10},
 	}
 	synchronization = &kind{header: barrierHeader, full: barrierHeader + spreadColumns, counts: counts{1000, 100, 100, 10}}
 	collective      = &kind{
@@ -141,6 +146,8 @@ var All = []*Benchmark{
 		remark: func(*session) string {
 			return fmt.Sprintf("# Number of Sender threads: 1\n# Number of Receiver threads: %d", receivers)
 		}},
+	{Name: "overlap", Short: "how much of a message's way is travelled while its receiver computes", Ranks: 2, Start: 2,
+		title: "Overlap", kind: overlaps, cell: overlapped},
 	{Name: "barrier", Short: "time of a barrier", Least: 1, Start: 2,
 		title: "Barrier Latency", kind: synchronization, whole: barrier},
 	{Name: "bcast", Short: "time of a broadcast", Least: 2, Start: 2,

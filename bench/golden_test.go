@@ -57,6 +57,13 @@ var goldens = []golden{
 # Size         Avg Latency(us)
 16384                    0.500
 `},
+	{"overlap", 2, sized(1024, 2048, 10), `
+# OSU-style weft MPI Overlap Test v0.1.0
+# Datatype: MPI_CHAR.
+# Size           Overall(us)         Compute(us)      Pure Comm.(us)          Overlap(%)
+1024                   1000.00             1000.00             1000.00              100.00
+2048                   1000.00             1000.00             1000.00              100.00
+`},
 	{"mbw_mr", 4, sized(1, 2, 10), `
 # OSU-style weft MPI Multiple Bandwidth / Message Rate Test v0.1.0
 # Datatype: MPI_CHAR.
@@ -237,7 +244,9 @@ func TestParsersFindWhatTheyLookFor(t *testing.T) {
 	datatype := regexp.MustCompile(`(?m)^# Datatype: (\S+)\.$`)
 	rateRow := regexp.MustCompile(`(?m)^\s*([0-9]+)\s+([0-9\.]+)\s+([0-9\.]+)\s*$`)
 	row := regexp.MustCompile(`(?m)^\s*([0-9]+)\s+([0-9\.]+)\s*$`)
+	overlapRow := regexp.MustCompile(`(?m)^\s*([0-9]+)\s+([0-9\.]+)\s+[0-9\.]+\s+[0-9\.]+\s+[0-9\.]+\s*$`)
 	headers := map[*kind]*regexp.Regexp{
+		overlaps:        regexp.MustCompile(`(?m)^# Size\s+Overall\(us\)\s+Compute\(us\)\s+Pure Comm\.\(us\)\s+Overlap\(%\)\s*$`),
 		pingPong:        regexp.MustCompile(`(?m)^#\s+Size\s+Avg Latency\(us\)\s*$`),
 		collective:      regexp.MustCompile(`(?m)^#\s+Size\s+Avg Latency\(us\)\s*$`),
 		reduction:       regexp.MustCompile(`(?m)^#\s+Size\s+Avg Latency\(us\)\s*$`),
@@ -260,8 +269,11 @@ func TestParsersFindWhatTheyLookFor(t *testing.T) {
 		if b.cell != nil {
 			low, high := b.sizes(g.options)
 			rows := row.FindAllStringSubmatch(g.want, -1)
-			if b.kind == rates {
+			switch b.kind {
+			case rates:
 				rows = rateRow.FindAllStringSubmatch(g.want, -1)
+			case overlaps:
+				rows = overlapRow.FindAllStringSubmatch(g.want, -1)
 			}
 			for n := low; n <= high; n *= 2 {
 				require.NotEmpty(t, rows, g.want)

@@ -213,7 +213,7 @@ func (s *session) iterations(n int) (timed, warmup int) {
 
 // columns are those that the user wants.
 func (s *session) columns() columns {
-	return columns{digits: s.Digits, rate: s.kind == rates, spread: s.Full && s.kind.full != "", validation: s.Validate}
+	return columns{digits: s.Digits, rate: s.kind == rates, overlap: s.kind == overlaps, spread: s.Full && s.kind.full != "", validation: s.Validate}
 }
 
 func (s *session) heading() {

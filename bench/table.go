@@ -18,13 +18,15 @@ type table struct {
 type columns struct {
 	digits     int
 	rate       bool
+	overlap    bool
 	spread     bool
 	validation bool
 }
 
 // cell is what is measured at one size: microseconds or MB/s, for some messages a second too, and for collectives the spread over the
-// ranks.
-type cell struct{ value, rate, min, max float64 }
+// ranks. Where a message travels while its receiver computes: how long that is, how long the message takes alone, and the part of its way in
+// per cent that took no more time.
+type cell struct{ value, rate, min, max, compute, alone, overlap float64 }
 
 func (t *table) printf(text string, args ...any) {
 	if t.err == nil {
@@ -60,6 +62,9 @@ func (t *table) single(show columns, c cell, iterations int) {
 func (show columns) rest(c cell, iterations int, ok bool) (text string) {
 	if show.rate {
 		text = fmt.Sprintf("%20.*f", show.digits, c.rate)
+	}
+	if show.overlap {
+		text = fmt.Sprintf("%20.*f%20.*f%20.*f", show.digits, c.compute, show.digits, c.alone, show.digits, c.overlap)
 	}
 	if show.spread {
 		text += fmt.Sprintf("%20.*f%20.*f%12d", show.digits, c.min, show.digits, c.max, iterations)

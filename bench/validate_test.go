@@ -66,6 +66,7 @@ var mutants = []mutant{
 	{"bibw", 1, []int{0}, "bibw, 4 bytes: rank 0 got message 5 of rank 1 with 0x"},
 	{"mbw_mr", 0, []int{1}, "mbw_mr, 4 bytes: rank 1 got message 5 of rank 0 with 0x"},
 	{"multi_lat", 1, []int{0}, "multi_lat, 4 bytes: rank 0 got message 1 of rank 1 with 0x"},
+	{"overlap", 1, []int{0}, "overlap, 4 bytes: rank 0 got message 1 of rank 1 with 0x"},
 	{"latency_mt", 0, []int{1}, "latency_mt, 4 bytes: rank 1 got message 1 of rank 0 with 0x"},
 	{"latency_mt", 1, []int{0}, "latency_mt, 4 bytes: rank 0 got message 1 of rank 1 with 0x"},
 	{"bcast", 0, []int{1}, "bcast, 4 bytes: rank 1 got message 1 of rank 0 with 0x"},

@@ -1,0 +1,89 @@
+package bench
+
+import (
+	"math"
+
+	"github.com/weft-mpi/weft/mpi"
+)
+
+// overlapped tells how much of a message's way is travelled while its receiver computes. Rank 0 begins a receive, computes for as long as the
+// message takes by itself, without a call, and waits: a message that travels meanwhile costs nothing more.
+func overlapped(s *session, n int) (cell, error) {
+	alone, err := s.received(n, 0)
+	if err != nil {
+		return cell{}, err
+	}
+	rounds, took := s.calibrated(alone)
+	overall, err := s.received(n, rounds)
+	if err != nil {
+		return cell{}, err
+	}
+	share := 0.0
+	if alone > 0 {
+		share = 100 * min(1, max(0, 1-(overall-took)/alone))
+	}
+	return cell{value: overall * 1e6, compute: took * 1e6, alone: alone * 1e6, overlap: share}, nil
+}
+
+// received gives the mean time in seconds that rank 0 takes for a message of rank 1 and so many rounds of computing meanwhile.
+func (s *session) received(n, rounds int) (float64, error) {
+	timed, warmup := s.iterations(n)
+	var sum float64
+	for i := range timed + warmup {
+		if s.Validate && s.world.Rank() == 1 {
+			s.pattern(s.send[:n], 1, i)
+		}
+		if err := mpi.Barrier(s.world); err != nil {
+			return 0, err
+		}
+		if s.world.Rank() != 0 {
+			if err := mpi.Ssend(s.world, s.send[:n], 0, dataTag); err != nil {
+				return 0, err
+			}
+			continue
+		}
+		start := s.now()
+		r, err := mpi.Irecv(s.world, s.recv[:n], 1, dataTag)
+		if err != nil {
+			return 0, err
+		}
+		compute(rounds)
+		if _, err := r.Wait(); err != nil {
+			return 0, err
+		}
+		if i >= warmup {
+			sum += s.now() - start
+		}
+		if s.Validate {
+			s.compareMessage(s.recv[:n], 1, i)
+		}
+	}
+	return sum / float64(timed), nil
+}
+
+// calibrated gives how many rounds of computing take about so many seconds, and what they do take.
+func (s *session) calibrated(seconds float64) (rounds int, took float64) {
+	const trial = 1 << 16
+	start := s.now()
+	compute(trial)
+	rounds = int(seconds / (s.now() - start) * trial)
+	took = math.Inf(1)
+	for range 5 { // the least of them, in case something came between
+		start = s.now()
+		compute(rounds)
+		took = min(took, s.now()-start)
+	}
+	return rounds, took
+}
+
+// computed keeps the compiler from leaving out what nobody looks at.
+var computed float64
+
+// compute keeps the processor busy.
+func compute(rounds int) {
+	x := 1.0
+	for range rounds {
+		x = math.FMA(x, 0.5, 0.25)
+	}
+	computed = x
+}

@@ -121,6 +121,7 @@ func (d *Device) give(c *cq, id transport.HandlerID) error {
 			return fmt.Errorf("%w: a goroutine waits on the completion queue", transport.ErrInvalid)
 		}
 	}
+	c.serving = false
 	if from != nil {
 		c.unpark()
 		from.proc.release(c)

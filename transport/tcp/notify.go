@@ -13,7 +13,7 @@ type notifying struct {
 	handler atomic.Pointer[handler] // who has the queue; nil for none
 	armed   transport.Notify        // what raises an event
 	event   bool                    // one has been raised, and not delivered
-	serving bool                    // in a pass of its handler, which looks for an event by itself
+	serving bool                    // in a turn of its handler, which looks for an event by itself
 	parked  bool                    // its handler waits for traffic: arming counts it as a sleeper
 	idle    time.Time               // since when its handler's passes have found nothing, while it spins
 	served  int32                   // its number at its handler's thread

@@ -189,18 +189,21 @@ func (p *processor) serveLocked(c *cq, h *handler) turnEnd {
 			c.park()
 		}
 	}
-	c.serving = false
-	if found {
+	if found || c.event {
 		c.idle = time.Time{}
 	}
+	end := turnBusy
 	switch {
 	case c.event:
-		c.event, c.idle = false, time.Time{}
-		h.conf.Complete(h.id, c)
+		c.event = false
+		h.conf.Complete(h.id, c) // what this raises is found in the next turn
 	case !found:
-		return turnParked
+		end = turnParked
 	}
-	return turnBusy
+	if c.handler.Load() == h {
+		c.serving = false
+	}
+	return end
 }
 
 // spins tells whether the handler goes on making passes of a queue that has nothing.

@@ -122,6 +122,7 @@ func (e *Engine) Destroy(cause error) error {
 	err := e.endpoint.Close()
 	e.held.timer.Stop()
 	e.reclaim.timer.Stop()
+	err = errors.Join(err, e.stopHandler())
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return errors.Join(err, e.leaveAllocated(), e.device.Close())

@@ -146,7 +146,7 @@ func TestHandler_C1_E6_ARankThatComputesAnswersItsPeers(t *testing.T) {
 }
 
 func TestHandler_WithoutOneARankThatComputesAnswersNobody(t *testing.T) {
-	r := launch(t, 2, bodyComputesAlone, flag(t))
+	r := launch(t, 2, bodyComputesAlone, flag(t), "WEFT_CQ_CORES=")
 	require.NoError(t, r.failure, "standard error:\n%s", r.err)
 }
 

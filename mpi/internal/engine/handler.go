@@ -81,13 +81,3 @@ func (e *Engine) stopHandler() error {
 	}
 	return e.device.CloseHandler(id)
 }
-
-// watch waits until a request is done while a handler makes the passes; false when it is time to sleep.
-func (e *Engine) watch(r *request, p *patience) bool {
-	for !r.done.Load() {
-		if !p.left(e.spinFor) {
-			return false
-		}
-	}
-	return true
-}

@@ -128,6 +128,16 @@ func (p *patience) left(spinFor time.Duration) bool {
 	return true
 }
 
+// watch waits for what a completion handler brings about; false when it is time to sleep.
+func (p *patience) watch(spinFor time.Duration, there func() bool) bool {
+	for !there() {
+		if !p.left(spinFor) {
+			return false
+		}
+	}
+	return true
+}
+
 // again starts over: something has happened.
 func (p *patience) again() { *p = patience{} }
 
@@ -160,7 +170,13 @@ func (e *Engine) waitFor(r *request, h Request) (Status, error) {
 			}
 			handled := e.handled()
 			e.mu.Unlock()
-			if busy || handled && e.watch(r, &p) {
+			if handled {
+				if !p.watch(e.spinFor, r.done.Load) {
+					e.sleep(1, func(int) Request { return h }, nil)
+				}
+				busy = true
+			}
+			if busy {
 				p.again()
 				continue
 			}
@@ -199,8 +215,11 @@ func (e *Engine) waitUntil(n int, at func(i int) Request, cond func() bool) {
 			return
 		}
 		e.mu.Unlock()
-		for handled && !busy && p.left(e.spinFor) {
-			busy = e.changes.Load() != seen
+		if handled {
+			if !p.watch(e.spinFor, func() bool { return e.changes.Load() != seen }) {
+				e.sleep(n, at, cond)
+			}
+			busy = true
 		}
 		if busy {
 			p.again()

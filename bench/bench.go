@@ -165,16 +165,6 @@ var All = []*Benchmark{
 		title: "Init", kind: startUp, whole: initialization},
 }
 
-// Find gives the benchmark of a name.
-func Find(name string) (*Benchmark, bool) {
-	for _, b := range All {
-		if b.Name == name {
-			return b, true
-		}
-	}
-	return nil, false
-}
-
 // Limits of what can be asked for: none is near what makes sense, and each keeps a slip of the finger from ending in want of memory.
 const (
 	mostIterations = 1e9

@@ -197,9 +197,9 @@ func TestTablesAreOSUs(t *testing.T) {
 	compared := 0
 	for _, ranks := range []int{2, 4} {
 		r := launch(t, group{ranks, goldenBody})
-		require.NoError(t, r.failure, r.err)
+		require.NoError(t, r.Failure, r.Err)
 		require.Empty(t, told(r))
-		got := strings.SplitAfter(r.out, separator)
+		got := strings.SplitAfter(r.Out, separator)
 		require.Len(t, got, len(goldensOn(ranks))+1)
 		for i, g := range goldensOn(ranks) {
 			assert.Equal(t, g.want, strings.TrimSuffix(got[i], separator), "%s %+v", g.benchmark, g.options)

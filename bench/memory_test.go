@@ -25,7 +25,7 @@ var goldenMemory = worldBody("golden memory", measureBy, "WEFT_PHASES=640,16384"
 
 func TestTheTableOfMemory(t *testing.T) {
 	r := launch(t, group{4, goldenMemory})
-	require.NoError(t, r.failure, r.err)
+	require.NoError(t, r.Failure, r.Err)
 	require.Equal(t, `
 # OSU-style weft MPI Memory Test v0.1.0
 # Bytes of a connection, at rank 0. Resident: with its share of what connections have in common.
@@ -39,7 +39,7 @@ func TestTheTableOfMemory(t *testing.T) {
 3                          640               10496               31488              262144                   0
 3                        16384              262400              787200              262144                   0
 3                          640               10496               31488              262144                   0
-`, r.out)
+`, r.Out)
 }
 
 // ringsOf is what a connection has registered: a ring to receive in and the mirror of the peer's, each with eight slots of whole
@@ -75,23 +75,23 @@ var phased = []struct {
 func TestMemoryOfEveryPhaseAndBackInTheSmallOne(t *testing.T) {
 	for _, p := range phased {
 		r := launch(t, group{4, p.body})
-		require.NoError(t, r.failure, r.err)
+		require.NoError(t, r.Failure, r.Err)
 		require.Empty(t, told(r))
-		lines := strings.Split(strings.TrimSpace(r.out), "\n")[3:]
+		lines := strings.Split(strings.TrimSpace(r.Out), "\n")[3:]
 		require.LessOrEqual(t, ringsOf(p.slots[0], true), 16<<10)
 		for peers := 1; peers <= 3; peers++ {
 			for i := range len(p.slots) + 1 {
 				if i == 1 && len(p.slots) == 1 {
 					break
 				}
-				require.NotEmpty(t, lines, r.out)
+				require.NotEmpty(t, lines, r.Out)
 				phase := i % len(p.slots)
 				var got [6]int
 				n, err := fmt.Sscanf(lines[0], "%d %d %d %d %d %d", &got[0], &got[1], &got[2], &got[3], &got[4], &got[5])
 				require.NoError(t, err, lines[0])
 				require.Equal(t, len(got), n)
 				slot := p.slots[phase]
-				require.Equal(t, []int{peers, slot, ringsOf(slot, phase == 0)}, got[:3], r.out)
+				require.Equal(t, []int{peers, slot, ringsOf(slot, phase == 0)}, got[:3], r.Out)
 				require.Positive(t, got[3], lines[0])
 				require.Equal(t, 256<<10, got[4])
 				require.Positive(t, got[5], lines[0])
@@ -138,7 +138,7 @@ func TestChannelsThatDoNotChangeTheirPhaseAreToldOf(t *testing.T) {
 	} {
 		r := launch(t, group{2, body})
 		requireStatus(t, r, 1)
-		require.Equal(t, 1, strings.Count(r.err, want), "%s:\n%s", body, r.err)
+		require.Equal(t, 1, strings.Count(r.Err, want), "%s:\n%s", body, r.Err)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/launcher/launchertest"
 )
 
 func TestNonsenseIsRefused(t *testing.T) {
@@ -64,19 +66,14 @@ func TestEveryBenchmarkAcceptsItsDefaults(t *testing.T) {
 		require.NoError(t, b.Check(Default, b.Start), b.Name)
 		require.False(t, names[b.Name], "two are called %s", b.Name)
 		names[b.Name] = true
-		found, ok := Find(b.Name)
-		require.True(t, ok)
-		require.Same(t, b, found)
 		require.NotEmpty(t, b.Short, b.Name)
 		require.True(t, (b.cell == nil) != (b.whole == nil), "%s measures by sizes, or as a whole", b.Name)
 	}
-	_, ok := Find("no such")
-	require.False(t, ok)
 }
 
 // plain registers the whole run of a rank, under settings.
 func plain(name, benchmark string, o Options, settings ...string) string {
-	return body(name, func() error {
+	return launchertest.Body(name, func() error {
 		set(settings)
 		return find(benchmark).Run(context.Background(), o, os.Stdout)
 	})
@@ -106,7 +103,7 @@ func TestDifferentOptionsAreRefusedBeforeAnyRankWaits(t *testing.T) {
 	} {
 		r := launch(t, c.groups...)
 		requireStatus(t, r, 1)
-		require.Empty(t, r.out)
+		require.Empty(t, r.Out)
 		require.Equal(t, c.name+": the ranks were started with different options\n", told(r))
 	}
 }
@@ -121,7 +118,7 @@ func TestOptionsThatDoNotFitTheJobAreToldOnce(t *testing.T) {
 	} {
 		r := launch(t, c.group)
 		requireStatus(t, r, 1)
-		require.Empty(t, r.out)
+		require.Empty(t, r.Out)
 		require.Equal(t, c.want, told(r))
 	}
 }
@@ -138,13 +135,13 @@ func (d *fullDisk) Write(b []byte) (int, error) {
 }
 
 var (
-	noTable = body("no table", func() error {
+	noTable = launchertest.Body("no table", func() error {
 		return find("bcast").Run(context.Background(), sized(1, 4, 2), &fullDisk{})
 	})
-	noRow = body("no row", func() error {
+	noRow = launchertest.Body("no row", func() error {
 		return find("bcast").Run(context.Background(), sized(1, 4, 2), &fullDisk{150})
 	})
-	noVerdict = body("no verdict", func() error {
+	noVerdict = launchertest.Body("no verdict", func() error {
 		return find("barrier").Run(context.Background(), sized(1, 4, 2), &fullDisk{})
 	})
 )
@@ -152,7 +149,7 @@ var (
 func TestATableThatCannotBeWrittenFailsTheJob(t *testing.T) {
 	for _, name := range []string{noTable, noRow, noVerdict} {
 		r := launch(t, group{2, name})
-		require.Error(t, r.failure, name)
-		require.Equal(t, 1, strings.Count(r.err, "writing the table: disk full"), r.err)
+		require.Error(t, r.Failure, name)
+		require.Equal(t, 1, strings.Count(r.Err, "writing the table: disk full"), r.Err)
 	}
 }

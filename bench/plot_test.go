@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/launcher/launchertest"
 	"gonum.org/v1/plot"
 )
 
@@ -42,7 +44,7 @@ func texts(t *testing.T, path string) (words []string) {
 // plotVariable tells a rank where to plot.
 const plotVariable = "BENCH_TEST_PLOT"
 
-var drawing = body("drawing", func() error {
+var drawing = launchertest.Body("drawing", func() error {
 	name, path, _ := strings.Cut(os.Getenv(plotVariable), "=")
 	set([]string{"WEFT_PHASES=640,16384"})
 	return find(name).Run(context.Background(), plotted(path), os.Stdout)
@@ -61,9 +63,9 @@ func TestAPlotShowsTheTable(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("what was there before ", 1<<14)), 0o600))
 		t.Setenv(plotVariable, name+"="+path)
 		r := launch(t, group{2, drawing})
-		require.NoError(t, r.failure, r.err)
-		require.True(t, strings.HasPrefix(r.out, "\n# OSU-style weft MPI "), "standard output holds the table")
-		require.NotContains(t, r.out, "svg")
+		require.NoError(t, r.Failure, r.Err)
+		require.True(t, strings.HasPrefix(r.Out, "\n# OSU-style weft MPI "), "standard output holds the table")
+		require.NotContains(t, r.Out, "svg")
 		require.Subset(t, texts(t, path), want)
 	}
 }
@@ -79,8 +81,8 @@ func TestAPlotThatCannotBeWrittenIsRefusedBeforeAnythingIsMeasured(t *testing.T)
 		t.Setenv(plotVariable, "bw="+path)
 		r := launch(t, group{2, drawing})
 		requireStatus(t, r, 1)
-		require.Empty(t, r.out)
-		require.Equal(t, 1, strings.Count(told(r), "\n"), "one rank tells: %s", r.err)
+		require.Empty(t, r.Out)
+		require.Equal(t, 1, strings.Count(told(r), "\n"), "one rank tells: %s", r.Err)
 		require.Contains(t, told(r), want)
 	}
 }

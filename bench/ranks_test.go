@@ -2,35 +2,20 @@ package bench
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/launcher"
+	"github.com/weft-mpi/weft/launcher/launchertest"
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// bodyVariable has this binary run a body as a rank, in place of the tests.
-const bodyVariable = "BENCH_TEST_BODY"
-
-// bodies are what tests run on several ranks, by name.
-var bodies = map[string]func() error{}
-
-// body registers what a rank does.
-func body(name string, run func() error) string {
-	bodies[name] = run
-	return name
-}
-
 // worldBody registers what a rank does with the world, under settings.
 func worldBody(name string, run func(world *mpi.Comm) error, settings ...string) string {
-	return body(name, func() error {
+	return launchertest.Body(name, func() error {
 		set(settings)
 		return mpi.Run(context.Background(), func(_ context.Context, world *mpi.Comm) error { return run(world) })
 	})
@@ -47,25 +32,8 @@ func set(settings []string) {
 }
 
 func TestMain(m *testing.M) {
-	if name := os.Getenv(bodyVariable); name != "" {
-		run, ok := bodies[name]
-		if !ok {
-			fmt.Fprintln(os.Stderr, "no such body:", name)
-			os.Exit(3)
-		}
-		if err := run(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
+	launchertest.Play()
 	os.Exit(m.Run())
-}
-
-// result is what became of a job.
-type result struct {
-	out, err string
-	failure  error
 }
 
 // group is a number of ranks that run the same.
@@ -74,55 +42,26 @@ type group struct {
 	body  string
 }
 
-// launch runs a job and returns when it is over.
-func launch(t *testing.T, groups ...group) result {
+// launch runs a job of whose ranks only errors are told, and returns when it is over.
+func launch(t *testing.T, groups ...group) launchertest.Result {
 	t.Helper()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	var r result
-	out, outDone := capture(t, &r.out)
-	errs, errDone := capture(t, &r.err)
-	job := launcher.Job{Timeout: time.Minute, Stdin: launcher.InputNone, Out: out, Err: errs}
+	var apps []launcher.App
 	for _, g := range groups {
-		job.Apps = append(job.Apps, launcher.App{
-			Ranks: g.ranks, Program: self,
-			Env: []string{bodyVariable + "=" + g.body, "GORACE=atexit_sleep_ms=0", "WEFT_LOG=error"},
-		})
+		apps = append(apps, launchertest.Ranks(g.ranks, g.body, "WEFT_LOG=error"))
 	}
-	r.failure = launcher.Run(t.Context(), job)
-	out.Close()
-	errs.Close()
-	<-outDone
-	<-errDone
-	return r
-}
-
-func capture(t *testing.T, into *string) (*os.File, <-chan struct{}) {
-	t.Helper()
-	r, w, err := os.Pipe()
-	require.NoError(t, err)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		defer r.Close()
-		b, _ := io.ReadAll(r)
-		*into = string(b)
-	}()
-	return w, done
+	return launchertest.Run(t, apps...)
 }
 
 // requireStatus requires that the job failed with an exit status of a rank.
-func requireStatus(t *testing.T, r result, status int) {
+func requireStatus(t *testing.T, r launchertest.Result, status int) {
 	t.Helper()
-	var failure *launcher.Failure
-	require.True(t, errors.As(r.failure, &failure), "the job ended with %v", r.failure)
-	require.Equal(t, status, launcher.ExitStatus(r.failure), "standard error:\n%s", r.err)
+	require.Equal(t, status, r.Cause(t).ExitStatus(), "standard error:\n%s", r.Err)
 }
 
 // told is what ranks have told on standard error, without what the launcher has.
-func told(r result) string {
+func told(r launchertest.Result) string {
 	var ranks string
-	for line := range strings.Lines(r.err) {
+	for line := range strings.Lines(r.Err) {
 		if !strings.HasPrefix(line, "weft: ") {
 			ranks += line
 		}
@@ -139,9 +78,10 @@ func options(change func(o *Options)) Options {
 
 // find gives a benchmark that must exist.
 func find(name string) *Benchmark {
-	b, ok := Find(name)
-	if !ok {
-		panic("no benchmark " + name)
+	for _, b := range All {
+		if b.Name == name {
+			return b
+		}
 	}
-	return b
+	panic("no benchmark " + name)
 }

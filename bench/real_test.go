@@ -39,9 +39,9 @@ func TestEveryBenchmarkOnRealRanks(t *testing.T) {
 	figure := regexp.MustCompile(`^[0-9]+( +[0-9]+\.[0-9]{2}){1,4}( +3)? +Pass$`)
 	for _, ranks := range []int{1, 2, 3, 4} {
 		r := launch(t, group{ranks, realBody})
-		require.NoError(t, r.failure, r.err)
+		require.NoError(t, r.Failure, r.Err)
 		require.Empty(t, told(r))
-		tables := r.out
+		tables := r.Out
 		for _, b := range All {
 			table, rest, found := strings.Cut(tables, "== "+b.Name+"\n")
 			require.Equal(t, b.Check(tiny(b), ranks) == nil, found, "%s on %d ranks:\n%s", b.Name, ranks, tables)
@@ -102,5 +102,5 @@ var frugal = worldBody("frugal", func(world *mpi.Comm) error {
 
 func TestTheMeasuredLoopsAllocateNothing(t *testing.T) {
 	r := launch(t, group{2, frugal})
-	require.NoError(t, r.failure, r.err)
+	require.NoError(t, r.Failure, r.Err)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/weft-mpi/weft/launcher/launchertest"
 	"github.com/weft-mpi/weft/mpi"
 )
 
@@ -129,8 +130,8 @@ var mutantBody = worldBody("mutants", func(world *mpi.Comm) error {
 
 func TestValidationFindsAWrongByte(t *testing.T) {
 	r := launch(t, group{2, mutantBody})
-	require.NoError(t, r.failure, r.err)
-	tables := strings.Split(r.out, separator)
+	require.NoError(t, r.Failure, r.Err)
+	tables := strings.Split(r.Out, separator)
 	require.Len(t, tables, len(mutants)+1)
 	for i, m := range mutants {
 		assert.Equal(t, 1, strings.Count(tables[i], "Fail\n"), tables[i])
@@ -141,7 +142,7 @@ func TestValidationFindsAWrongByte(t *testing.T) {
 }
 
 // mutantRun is the whole run of a rank, which ends as the command does: with what it has found.
-var mutantRun = body("mutant run", func() error {
+var mutantRun = launchertest.Body("mutant run", func() error {
 	with := instruments{now: mpi.Wtime, pattern: wrongByte}
 	return find("bcast").run(context.Background(), mutated, os.Stdout, with)
 })
@@ -149,8 +150,8 @@ var mutantRun = body("mutant run", func() error {
 func TestAWrongByteFailsTheJobAndIsToldOnce(t *testing.T) {
 	r := launch(t, group{2, mutantRun})
 	requireStatus(t, r, 1)
-	require.Equal(t, 1, strings.Count(r.err, ErrInvalid.Error()), r.err)
-	require.Contains(t, r.err, "validation failed: bcast, 4 bytes: rank 1 got message 1 of rank 0 with 0x")
-	require.Contains(t, r.err, "at offset 3")
-	require.Contains(t, r.out, "Fail\n")
+	require.Equal(t, 1, strings.Count(r.Err, ErrInvalid.Error()), r.Err)
+	require.Contains(t, r.Err, "validation failed: bcast, 4 bytes: rank 1 got message 1 of rank 0 with 0x")
+	require.Contains(t, r.Err, "at offset 3")
+	require.Contains(t, r.Out, "Fail\n")
 }

@@ -14,8 +14,8 @@ import (
 // TestVectors: the windows can be of vectors, some elements of which are empty where a message is short, and every byte is checked.
 func TestVectors(t *testing.T) {
 	r := launch(t, group{2, vectors})
-	require.NoError(t, r.failure, r.err)
-	require.Equal(t, 3*17, strings.Count(r.out, "Pass\n"), r.out)
+	require.NoError(t, r.Failure, r.Err)
+	require.Equal(t, 3*17, strings.Count(r.Out, "Pass\n"), r.Out)
 }
 
 var vectors = worldBody("vectors", func(world *mpi.Comm) error {

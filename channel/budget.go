@@ -7,9 +7,6 @@ type Budget struct{ limit, used int }
 // NewBudget makes a budget of so many bytes.
 func NewBudget(limit int) *Budget { return &Budget{limit: limit} }
 
-// Used tells how much of it is in use.
-func (b *Budget) Used() int { return b.used }
-
 func (b *Budget) take(n int, must bool) bool {
 	if b == nil {
 		return true

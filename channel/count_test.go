@@ -5,19 +5,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/weft-mpi/weft/channel/channeltest"
 	"github.com/weft-mpi/weft/transport"
 )
 
 // TestCount_E12_LinesCountModulo2To32 begins a little before the counts of lines go over, in both directions, and exchanges twice what is left.
 func TestCount_E12_LinesCountModulo2To32(t *testing.T) {
-	p := channeltest.NewPair()
-	a, err := New(p.A.PD(), Config{})
-	require.NoError(t, err)
-	b, err := New(p.B.PD(), Config{})
-	require.NoError(t, err)
-	require.NoError(t, a.Open(p.A, b.Descriptor()))
-	require.NoError(t, b.Open(p.B, a.Descriptor()))
+	p := pairUp(t, Config{})
+	a, b := p.a, p.b
 	const left = 500
 	for _, c := range []*Channel{a, b} {
 		c.send.sent, c.send.freed, c.recv.consumed, c.recv.told = ^uint32(left-1), ^uint32(left-1), ^uint32(left-1), ^uint32(left-1)
@@ -51,8 +45,6 @@ func TestCount_E12_LinesCountModulo2To32(t *testing.T) {
 	require.Positive(t, b.stats.Credits)
 	require.ErrorIs(t, a.send.credited(a.send.sent+1), transport.ErrProtocol)
 	require.ErrorIs(t, a.send.credited(a.send.freed-1), transport.ErrProtocol)
-	require.NoError(t, a.Close())
-	require.NoError(t, b.Close())
 }
 
 // TestFlags_E12_AStepChangesEveryByte of a generation, whatever it was: of an old head no byte is as in a new one of the same length.

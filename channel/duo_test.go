@@ -26,13 +26,12 @@ func pairUp(t testing.TB, conf Config) *duo { return pairUpUneven(t, conf, conf)
 // pairUpUneven opens a channel whose ends differ in what is not common to all ranks of a job.
 func pairUpUneven(t testing.TB, confA, confB Config) *duo {
 	d := &duo{Pair: channeltest.NewPair()}
-	var err error
-	d.a, err = New(d.A.PD(), confA)
-	require.NoError(t, err)
-	d.b, err = New(d.B.PD(), confB)
-	require.NoError(t, err)
-	require.NoError(t, d.a.Open(d.A, d.b.Descriptor()))
-	require.NoError(t, d.b.Open(d.B, d.a.Descriptor()))
+	d.a, d.b = channeltest.Open(t, d.Pair, func(e *channeltest.End) (*Channel, error) {
+		if e == d.A {
+			return New(e.PD(), confA)
+		}
+		return New(e.PD(), confB)
+	})
 	for _, e := range []*channeltest.End{d.A, d.B} {
 		for range 4 {
 			require.NoError(t, e.PostRecv(&transport.RecvWR{}))
@@ -49,7 +48,7 @@ func (d *duo) givenBack(t testing.TB) {
 		require.NoError(t, c.Close())
 		require.Zero(t, c.Stats().Registered)
 		if c.conf.Budget != nil {
-			require.Zero(t, c.conf.Budget.Used())
+			require.Zero(t, c.conf.Budget.used)
 		}
 	}
 	require.Zero(t, d.A.Regions()+d.B.Regions()+d.A.Pages()+d.B.Pages())

@@ -28,18 +28,7 @@ type link struct {
 // open opens a channel both of whose rings have the same shape. At the end of the test nothing of it may be left.
 func open(t testing.TB, cfg channel.Config) *link {
 	l := &link{Pair: channeltest.NewPair()}
-	var err error
-	l.a, err = channel.New(l.A.PD(), cfg)
-	require.NoError(t, err)
-	l.b, err = channel.New(l.B.PD(), cfg)
-	require.NoError(t, err)
-	require.NoError(t, l.a.Open(l.A, l.b.Descriptor()))
-	require.NoError(t, l.b.Open(l.B, l.a.Descriptor()))
-	t.Cleanup(func() {
-		require.NoError(t, l.a.Close())
-		require.NoError(t, l.b.Close())
-		require.Zero(t, l.A.Regions()+l.B.Regions())
-	})
+	l.a, l.b = channeltest.Open(t, l.Pair, func(e *channeltest.End) (*channel.Channel, error) { return channel.New(e.PD(), cfg) })
 	return l
 }
 

@@ -18,13 +18,14 @@ type Job struct {
 
 	Env     []string // NAME=VALUE, added to this process's environment for all ranks
 	Binding Binding
+	CQCores CQCores
 	Stdin   Input
 	Label   bool          // "[rank] " goes before every line
 	Output  string        // if not empty: a folder for the files rank.N.out and rank.N.err, which take the ranks' output instead
 	Timeout time.Duration // if not 0: how long the job may take
 	Grace   time.Duration // between SIGTERM and SIGKILL when the job is ended; 0 means 2 s
 	Verbose bool          // tells on standard error what is started where
-	Report  bool          // tells on standard error which cores each rank is bound to
+	Report  bool          // tells on standard error where each rank is, what it is bound to, and where its completion handler runs
 
 	// The launcher's own standard input and output. They are never made non-blocking. A nil In stands for /dev/null.
 	In, Out, Err *os.File
@@ -37,26 +38,6 @@ type App struct {
 	Args    []string // without the program's name
 	Env     []string // NAME=VALUE, added to the job's
 	Dir     string   // where the ranks start; empty means here
-}
-
-// Binding says which processors a rank may run on.
-type Binding uint8
-
-const (
-	BindDefault Binding = iota // BindCore if there are cores enough, BindNone otherwise
-	BindNone
-	BindCore // each rank to a core of its own
-)
-
-// ParseBinding reads the value of --bind-to.
-func ParseBinding(text string) (Binding, error) {
-	switch text {
-	case "none":
-		return BindNone, nil
-	case "core":
-		return BindCore, nil
-	}
-	return 0, fmt.Errorf("%q is neither none nor core", text)
 }
 
 // Input says which ranks get the launcher's standard input: 0 and above is a rank.

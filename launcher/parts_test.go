@@ -10,8 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
-
-	"github.com/weft-mpi/weft/internal/topology"
 )
 
 // written is what a sink's file got from write.
@@ -117,37 +115,25 @@ func TestFailureExitStatusIsNeverThatOfSuccess(t *testing.T) {
 	require.Equal(t, 139, (&Failure{How: Killed, Signal: syscall.SIGSEGV}).ExitStatus())
 }
 
-func TestPlace(t *testing.T) {
-	four := &topology.Machine{CPUs: []int{0, 1, 2, 3, 8, 9}, Cores: [][]int{{0, 8}, {1, 9}, {2}, {3}}}
-	half := &topology.Machine{CPUs: []int{0, 1, 2, 3}, Cores: [][]int{{0}, {1}, {2}, {3}}, Quota: 2}
-	p := place(four, 2, BindDefault)
-	require.Equal(t, [][]int{{0, 8}, {1, 9}}, p.cpus)
-	require.Equal(t, 1, p.coresPerRank)
-	require.Empty(t, p.note)
-	p = place(four, 2, BindNone)
-	require.Nil(t, p.cpus)
-	require.Equal(t, 2, p.coresPerRank)
-	p = place(four, 6, BindDefault)
-	require.Nil(t, p.cpus)
-	require.Zero(t, p.coresPerRank)
-	require.Contains(t, p.note, "6 ranks share 4 usable cores")
-	require.Equal(t, [][]int{{0, 8}, {1, 9}, {2}, {3}, {0, 8}, {1, 9}}, place(four, 6, BindCore).cpus)
-	require.Nil(t, place(half, 2, BindDefault).cpus, "others run on these cores too")
-	require.Contains(t, place(half, 3, BindDefault).note, "3 ranks share 2")
-}
-
-func TestRankEnvironment(t *testing.T) {
+func TestRankEnvironment_C1(t *testing.T) {
 	app := &App{Env: []string{"A=app"}}
-	env := rankEnv([]string{"A=base", "B=base"}, "id", 3, 8, 0, app)
+	env := rankEnv([]string{"A=base", "B=base"}, "id", 3, 8, &placement{}, app)
 	for _, want := range []string{"A=app", "B=base", "WEFT_RANK=3", "WEFT_SIZE=8", "WEFT_LOCAL_RANK=3", "WEFT_LOCAL_SIZE=8", "PMI_RANK=3",
 		"PMI_SIZE=8", "MPI_LOCALRANKID=3", "MPI_LOCALNRANKS=8", "GOMAXPROCS=2", "WEFT_CORES_PER_RANK=0"} {
 		require.Contains(t, env, want)
 	}
 	require.NotContains(t, env, "A=base")
-	require.Contains(t, rankEnv([]string{"GOMAXPROCS=1"}, "id", 0, 1, 4, app), "GOMAXPROCS=1", "what the user has set stays")
+	require.Contains(t, rankEnv([]string{"GOMAXPROCS=1"}, "id", 0, 1, &placement{coresPerRank: 4}, app), "GOMAXPROCS=1", "what the user has set stays")
+	for _, v := range env {
+		require.False(t, strings.HasPrefix(v, cqCoresVariable), v)
+	}
+	env = rankEnv(nil, "id", 1, 2, &placement{coresPerRank: 1, handlers: [][]int{{2}, {3, 7}}}, app)
+	require.Contains(t, env, cqCoresVariable+"=3,7")
+	require.Contains(t, env, "GOMAXPROCS=3", "the handler has a thread of its own")
+	t.Setenv(cqCoresVariable, "5")
 	t.Setenv("PMIX_RANK", "5")
 	t.Setenv("PMI_PORT", "h:1")
 	for _, v := range inherited() {
-		require.False(t, strings.HasPrefix(v, "PMIX_") || strings.HasPrefix(v, "PMI_PORT"), v)
+		require.False(t, strings.HasPrefix(v, "PMIX_") || strings.HasPrefix(v, cqCoresVariable) || strings.HasPrefix(v, "PMI_PORT"), v)
 	}
 }

@@ -105,6 +105,7 @@ type running struct {
 	service *pmi.Service
 	conns   []net.Conn
 	place   placement
+	claims  *claims
 	machine *topology.Machine
 	ranks   []*rank
 	byPID   sync.Map // of each started rank
@@ -129,7 +130,7 @@ type running struct {
 
 func newRunning(job Job) (*running, error) {
 	j := &running{
-		job: job, secret: newSecret(), forwarded: make(map[syscall.Signal]bool),
+		job: job, secret: newSecret(), forwarded: make(map[syscall.Signal]bool), claims: newClaims(claimPrefix),
 		events: make(chan event, 64), done: make(chan struct{}), release: make(chan struct{}),
 	}
 	if j.job.Grace == 0 {
@@ -178,7 +179,7 @@ func (j *running) notice(text string, args ...any) {
 
 // prepare finds the programs, places the ranks, and makes what they share.
 func (j *running) prepare(ctx context.Context) (err error) {
-	if j.machine, err = topology.Read(); err != nil {
+	if err := j.placeRanks(); err != nil {
 		return err
 	}
 	for i := range j.job.Apps {
@@ -199,11 +200,10 @@ func (j *running) prepare(ctx context.Context) (err error) {
 	if j.reaper, err = sys.NewReaper(); err != nil {
 		return err
 	}
-	n := len(j.ranks)
-	j.place = place(j.machine, n, j.job.Binding)
-	if j.place.note != "" {
-		j.notice("%s", j.place.note)
+	for _, note := range j.place.notes {
+		j.notice("%s", note)
 	}
+	n := len(j.ranks)
 	if in := j.job.In; in != nil && (j.job.Stdin == InputAll || j.job.Stdin >= 0 && sys.IsTerminal(int(in.Fd()))) {
 		if j.input, err = newInput(int(in.Fd())); err != nil {
 			return err
@@ -223,6 +223,29 @@ func (j *running) prepare(ctx context.Context) (err error) {
 	j.conns = make([]net.Conn, n)
 	j.service = pmi.NewService(config, j.conns)
 	return nil
+}
+
+// placeRanks decides where the ranks run, and claims the processors that they get for themselves.
+func (j *running) placeRanks() (err error) {
+	if j.machine, err = topology.Read(); err != nil {
+		return err
+	}
+	in := placing{machine: j.machine, taken: make(map[int]bool), binding: j.job.Binding, cq: j.job.CQCores}
+	for _, app := range j.job.Apps {
+		in.ranks += app.Ranks
+	}
+	for {
+		if j.place, err = place(in); err != nil {
+			return err
+		}
+		known := len(in.taken)
+		for _, cpu := range j.claims.hold(j.place.claims) {
+			in.taken[cpu] = true
+		}
+		if len(in.taken) == known {
+			return nil
+		}
+	}
 }
 
 // tempDir is the folder for what is built. It goes away with the job, even if the launcher is killed.
@@ -264,6 +287,7 @@ func (j *running) clean() {
 	if j.reaper != nil {
 		j.reaper.Close()
 	}
+	j.claims.drop()
 	if j.temp != "" {
 		os.RemoveAll(j.temp)
 	}
@@ -294,7 +318,7 @@ func (j *running) start() {
 const timerSlack = time.Millisecond
 
 func (j *running) startAll() error {
-	if j.place.cpus != nil {
+	if j.place.ownCore {
 		if err := sys.SetTimerSlack(timerSlack); err != nil {
 			return fmt.Errorf("timer slack: %w", err)
 		}
@@ -325,7 +349,7 @@ func (j *running) startOne(r *rank, base []string) error {
 	}
 	child := sys.Child{
 		Path: r.file, Args: append([]string{r.app.Program}, r.app.Args...), Dir: r.app.Dir, Files: files.theirs,
-		Env:      rankEnv(base, j.id, r.id, len(j.ranks), j.place.coresPerRank, r.app),
+		Env:      rankEnv(base, j.id, r.id, len(j.ranks), &j.place, r.app),
 		OwnGroup: true, DiesWithThread: true,
 	}
 	// Until pid is set nobody signals the rank, so a signal that comes now must wait for it.
@@ -347,11 +371,7 @@ func (j *running) startOne(r *rank, base []string) error {
 		j.notice("rank %d has pid %d: %s", r.id, r.pid, strings.Join(append([]string{r.file}, r.app.Args...), " "))
 	}
 	if j.job.Report {
-		where := "not bound"
-		if j.place.cpus != nil {
-			where = "bound to processor " + topology.FormatCPUList(j.place.cpus[r.id])
-		}
-		j.notice("rank %d is %s", r.id, where)
+		j.notice("rank %d: pid %d on %s, %s, %s", r.id, r.pid, j.host, j.place.boundTo(r.id), j.place.handledOn(r.id))
 	}
 	return nil
 }

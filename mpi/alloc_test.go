@@ -11,8 +11,6 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/weft-mpi/weft/mpi"
 )
 
@@ -287,14 +285,7 @@ func addressSpace() (int, error) {
 	return pages * os.Getpagesize(), err
 }
 
-func TestAllocatedAllocations(t *testing.T) {
-	if raceDetector {
-		t.Skip("the race detector allocates")
-	}
-	r := launch(t, 2, allocatedAllocations)
-	require.NoError(t, r.failure, "standard error:\n%s", r.err)
-	require.Contains(t, r.out, "counted")
-}
+func TestAllocatedAllocations(t *testing.T) { counted(t, allocatedAllocations) }
 
 // A message from and to allocated memory allocates nothing.
 var allocatedAllocations = body("allocated allocations", func(_ context.Context, world *mpi.Comm) error {

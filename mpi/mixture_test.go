@@ -45,10 +45,10 @@ func TestMixture_E2_E4_E10_E11(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			env := append([]string{"MIXTURE_MESSAGES=" + strconv.Itoa(messages), "MIXTURE_SEED=" + strconv.Itoa(seed)}, m.env...)
 			r := launch(t, 4, mixtureBody, env...)
-			require.NoError(t, r.failure, "standard error:\n%s", r.err)
-			require.Contains(t, r.out, fmt.Sprintf("%d messages", messages))
+			require.NoError(t, r.Failure, "standard error:\n%s", r.Err)
+			require.Contains(t, r.Out, fmt.Sprintf("%d messages", messages))
 			counted := map[string]int{}
-			for _, field := range strings.Fields(r.out) {
+			for _, field := range strings.Fields(r.Out) {
 				if name, value, ok := strings.Cut(field, "="); ok {
 					n, err := strconv.Atoi(value)
 					require.NoError(t, err)

@@ -311,13 +311,17 @@ var persistent = body("persistent", func(_ context.Context, world *mpi.Comm) err
 	return nil
 })
 
-func TestAllocations(t *testing.T) {
+func TestAllocations(t *testing.T) { counted(t, allocations) }
+
+// counted runs a body that counts allocations, and says so.
+func counted(t *testing.T, body string) {
+	t.Helper()
 	if raceDetector {
 		t.Skip("the race detector allocates")
 	}
-	r := launch(t, 2, allocations)
-	require.NoError(t, r.failure, "standard error:\n%s", r.err)
-	require.Contains(t, r.out, "counted")
+	r := launch(t, 2, body)
+	require.NoError(t, r.Failure, "standard error:\n%s", r.Err)
+	require.Contains(t, r.Out, "counted")
 }
 
 // What is sent and waited for again and again allocates nothing.

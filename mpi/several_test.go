@@ -74,103 +74,131 @@ func severalLen(source, seq int) int {
 	return 1 + (source*31+seq*7)%90
 }
 
-// severalReceive receives n messages, 7 receives at a time.
+// severalReceiver receives a number of messages, 7 receives at a time.
+type severalReceiver struct {
+	world            *mpi.Comm
+	rng              *rand.Rand
+	posted, received int
+	rs               [7]mpi.Request
+	st               [7]mpi.Status
+	bufs             [7][3000]int64
+	done             []int
+}
+
 func severalReceive(world *mpi.Comm, n int, seed uint64) error {
-	rng := rand.New(rand.NewPCG(2, seed))
-	const window = 7
-	rs, st := make([]mpi.Request, window), make([]mpi.Status, window)
-	bufs := make([][]int64, window)
-	for i := range bufs {
-		bufs[i] = make([]int64, 3000)
-	}
-	posted, received := 0, 0
-	check := func(i int, s mpi.Status) error {
-		received++
-		if s.Count != severalLen(s.Source, s.Tag) || rs[i] != (mpi.Request{}) || s.Err() != nil {
-			return fmt.Errorf("%+v of %v", s, rs[i])
+	v := &severalReceiver{world: world, rng: rand.New(rand.NewPCG(2, seed))}
+	for v.received < n {
+		if err := v.post(n); err != nil {
+			return err
 		}
-		for k, v := range bufs[i][:s.Count] {
-			if v != int64(s.Source*1_000_000+s.Tag*1000+k%1000) {
-				return fmt.Errorf("message %d of rank %d: element %d is %d", s.Tag, s.Source, k, v)
-			}
-		}
-		return nil
-	}
-	var done []int
-	for received < n {
-		for i := range rs {
-			if rs[i] == (mpi.Request{}) && posted < n {
-				r, err := mpi.Irecv(world, bufs[i], mpi.AnySource, mpi.AnyTag)
-				if err != nil {
-					return err
-				}
-				rs[i] = r
-				posted++
-			}
-		}
-		var err error
-		switch rng.IntN(7) {
-		case 0, 1:
-			var i int
-			var s mpi.Status
-			if i, s, err = mpi.Waitany(rs); err == nil {
-				err = check(i, s)
-			}
-		case 2:
-			i, s, ok, testErr := mpi.Testany(rs)
-			if err = testErr; err == nil && ok {
-				err = check(i, s)
-			}
-		case 3, 4:
-			if rng.IntN(2) == 0 {
-				done, err = mpi.WaitsomeStatus(rs, done, st)
-				if len(done) == 0 {
-					err = fmt.Errorf("Waitsome returned with nothing: %w", err)
-				}
-			} else {
-				done, err = mpi.TestsomeStatus(rs, done, st)
-			}
-			for k, i := range done {
-				if k > 0 && done[k-1] >= i {
-					return fmt.Errorf("indices %v", done)
-				}
-				if err == nil {
-					err = check(i, st[i])
-				}
-			}
-		case 5:
-			active := activeOf(rs)
-			ok, testErr := mpi.TestallStatus(rs, st)
-			if err = testErr; ok {
-				for _, i := range active {
-					if err == nil {
-						err = check(i, st[i])
-					}
-				}
-			} else if err == nil && len(activeOf(rs)) != len(active) {
-				err = fmt.Errorf("Testall that was false has used requests up")
-			}
-		default:
-			active := activeOf(rs)
-			err = mpi.WaitallStatus(rs, st)
-			for _, i := range active {
-				if err == nil {
-					err = check(i, st[i])
-				}
-			}
-		}
-		if err != nil {
+		if err := v.complete(); err != nil {
 			return err
 		}
 	}
+	rs := v.rs[:]
 	i, _, err := mpi.Waitany(rs)
 	_, _, ok, err2 := mpi.Testany(rs)
-	done, err3 := mpi.Waitsome(rs, done)
+	done, err3 := mpi.Waitsome(rs, v.done)
 	some, err4 := mpi.Testsome(rs, nil)
 	all, err5 := mpi.Testall(rs)
 	return firstError(err, err2, err3, err4, err5, want("Waitany of none", i, -1), want("Testany of none", ok, true),
 		want("Waitsome of none", len(done), 0), want("Testsome of none", len(some), 0), want("Testall of none", all, true),
 		mpi.Waitall(rs), mpi.Waitall(nil))
+}
+
+// post has a receive in every place, as long as there are fewer than n.
+func (v *severalReceiver) post(n int) error {
+	for i := range v.rs {
+		if v.rs[i] == (mpi.Request{}) && v.posted < n {
+			r, err := mpi.Irecv(v.world, v.bufs[i][:], mpi.AnySource, mpi.AnyTag)
+			if err != nil {
+				return err
+			}
+			v.rs[i] = r
+			v.posted++
+		}
+	}
+	return nil
+}
+
+// complete makes one of the calls for several, and checks what it has completed.
+func (v *severalReceiver) complete() error {
+	rs, st := v.rs[:], v.st[:]
+	switch v.rng.IntN(7) {
+	case 0, 1:
+		i, s, err := mpi.Waitany(rs)
+		if err != nil {
+			return err
+		}
+		return v.check(i, s)
+	case 2:
+		i, s, ok, err := mpi.Testany(rs)
+		if err != nil || !ok {
+			return err
+		}
+		return v.check(i, s)
+	case 3, 4:
+		return v.some()
+	case 5:
+		active := activeOf(rs)
+		ok, err := mpi.TestallStatus(rs, st)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return want("requests that are active after a Testall that was false", len(activeOf(rs)), len(active))
+		}
+		return v.checkEach(active)
+	default:
+		active := activeOf(rs)
+		if err := mpi.WaitallStatus(rs, st); err != nil {
+			return err
+		}
+		return v.checkEach(active)
+	}
+}
+
+func (v *severalReceiver) some() (err error) {
+	if v.rng.IntN(2) == 0 {
+		v.done, err = mpi.WaitsomeStatus(v.rs[:], v.done, v.st[:])
+		if len(v.done) == 0 {
+			err = fmt.Errorf("Waitsome returned with nothing: %w", err)
+		}
+	} else {
+		v.done, err = mpi.TestsomeStatus(v.rs[:], v.done, v.st[:])
+	}
+	for k, i := range v.done {
+		if k > 0 && v.done[k-1] >= i {
+			return fmt.Errorf("indices %v", v.done)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return v.checkEach(v.done)
+}
+
+func (v *severalReceiver) checkEach(indices []int) error {
+	for _, i := range indices {
+		if err := v.check(i, v.st[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// check checks the message that has come in a place.
+func (v *severalReceiver) check(i int, s mpi.Status) error {
+	v.received++
+	if s.Count != severalLen(s.Source, s.Tag) || v.rs[i] != (mpi.Request{}) || s.Err() != nil {
+		return fmt.Errorf("%+v of %v", s, v.rs[i])
+	}
+	for k, x := range v.bufs[i][:s.Count] {
+		if x != int64(s.Source*1_000_000+s.Tag*1000+k%1000) {
+			return fmt.Errorf("message %d of rank %d: element %d is %d", s.Tag, s.Source, k, x)
+		}
+	}
+	return nil
 }
 
 func activeOf(rs []mpi.Request) (active []int) {

@@ -15,10 +15,10 @@ import (
 // TestStatistics_E13: every rank tells, at the end of the job and of its own accord, what its channels have done; the program sees the same.
 func TestStatistics_E13(t *testing.T) {
 	r := launch(t, 2, statistics, "WEFT_STATS=1")
-	require.NoError(t, r.failure, r.err)
+	require.NoError(t, r.Failure, r.Err)
 	for rank := range 2 {
-		_, rest, ok := strings.Cut(r.err, "weft: rank "+strconv.Itoa(rank)+": 1 connections, ")
-		require.True(t, ok, r.err)
+		_, rest, ok := strings.Cut(r.Err, "weft: rank "+strconv.Itoa(rank)+": 1 connections, ")
+		require.True(t, ok, r.Err)
 		lines := strings.Split(rest, "\n")
 		require.Equal(t, "to phase registered asked acked refused shrunk zero head only eager bytes rendezvous bytes",
 			strings.Join(strings.Fields(lines[1]), " "))
@@ -72,9 +72,9 @@ func TestSettings_E9_NonsenseIsRefused(t *testing.T) {
 		"WEFT_STATS=2":               "not a whole number from 0 to 1",
 	} {
 		r := launch(t, 1, statistics, setting)
-		require.Error(t, r.failure, setting)
+		require.Error(t, r.Failure, setting)
 		name, _, _ := strings.Cut(setting, "=")
-		require.Contains(t, r.err, name)
-		require.Contains(t, r.err, text)
+		require.Contains(t, r.Err, name)
+		require.Contains(t, r.Err, text)
 	}
 }

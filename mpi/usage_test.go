@@ -219,32 +219,18 @@ func TestOutsideOfInitAndFinalize(t *testing.T) {
 	require.ErrorIs(t, err, mpi.ErrFinalized)
 }
 
-// TestForeignLauncher: started by a launcher that cannot be spoken to, Init fails with what to do; it never makes a world of one.
-func TestForeignLauncher(t *testing.T) {
-	for variable, advice := range map[string]string{
-		"OMPI_COMM_WORLD_SIZE=4": "weft run", "PMIX_RANK=0": "weft run", "SLURM_STEP_NUM_TASKS=4": "--mpi=pmi2", "WEFT_SIZE=4": "PMI_FD",
-	} {
-		c := exec.Command(os.Args[0])
-		c.Env = append(os.Environ(), bodyVariable+"="+manyRanks, variable)
-		out, err := c.CombinedOutput()
-		require.Error(t, err, variable)
-		require.Contains(t, string(out), advice, variable)
-	}
-}
-
 func TestBodyFails(t *testing.T) {
 	r := launch(t, 3, failingBody)
-	var f *launcher.Failure
-	require.ErrorAs(t, r.failure, &f)
-	require.Equal(t, 1, f.Rank, "standard error:\n%s", r.err)
-	require.Contains(t, r.err, "the matrix is singular")
+	f := r.Cause(t)
+	require.Equal(t, 1, f.Rank, "standard error:\n%s", r.Err)
+	require.Contains(t, r.Err, "the matrix is singular")
 }
 
 // The rank that ends the job gets to say why, however long it takes to.
 func TestBodyFailsAndSaysWhy(t *testing.T) {
 	r := launch(t, 3, failingBody, slowVariable+"=1")
-	require.Error(t, r.failure)
-	require.Contains(t, r.err, "the matrix is singular")
+	require.Error(t, r.Failure)
+	require.Contains(t, r.Err, "the matrix is singular")
 }
 
 // One rank fails while the others wait for it: the job ends, and that rank is the cause.
@@ -260,11 +246,10 @@ var failingBody = body("failing body", func(_ context.Context, world *mpi.Comm) 
 
 func TestBodyPanics(t *testing.T) {
 	r := launch(t, 2, panickingBody)
-	var f *launcher.Failure
-	require.ErrorAs(t, r.failure, &f)
-	require.Equal(t, 0, f.Rank, "standard error:\n%s", r.err)
-	require.Contains(t, r.err, "rank 0 panicked: index out of the lattice")
-	require.Contains(t, r.err, "usage_test.go", "the stack")
+	f := r.Cause(t)
+	require.Equal(t, 0, f.Rank, "standard error:\n%s", r.Err)
+	require.Contains(t, r.Err, "rank 0 panicked: index out of the lattice")
+	require.Contains(t, r.Err, "usage_test.go", "the stack")
 }
 
 var panickingBody = body("panicking body", func(_ context.Context, world *mpi.Comm) error {
@@ -276,9 +261,8 @@ var panickingBody = body("panicking body", func(_ context.Context, world *mpi.Co
 
 func TestAbort(t *testing.T) {
 	r := launch(t, 3, abortBody)
-	var f *launcher.Failure
-	require.ErrorAs(t, r.failure, &f)
-	require.Equal(t, 2, f.Rank, "standard error:\n%s", r.err)
+	f := r.Cause(t)
+	require.Equal(t, 2, f.Rank, "standard error:\n%s", r.Err)
 	require.Equal(t, 42, f.ExitStatus())
 }
 
@@ -293,9 +277,8 @@ var abortBody = body("abort", func(_ context.Context, world *mpi.Comm) error {
 func TestKilledRank(t *testing.T) {
 	start := time.Now()
 	r := launch(t, 4, killedBody)
-	var f *launcher.Failure
-	require.ErrorAs(t, r.failure, &f)
-	require.Equal(t, launcher.Killed, f.How, "standard error:\n%s", r.err)
+	f := r.Cause(t)
+	require.Equal(t, launcher.Killed, f.How, "standard error:\n%s", r.Err)
 	require.Equal(t, 3, f.Rank)
 	require.Equal(t, 137, f.ExitStatus())
 	require.Less(t, time.Since(start), time.Minute)
@@ -345,7 +328,7 @@ var manyRanks = body("many ranks", func(_ context.Context, world *mpi.Comm) erro
 func TestWaitingRankIsQuiet(t *testing.T) {
 	for _, procs := range []string{"GOMAXPROCS=1", "GOMAXPROCS=2"} {
 		r := launch(t, 2, quietBody, procs)
-		require.NoError(t, r.failure, "standard error:\n%s", r.err)
+		require.NoError(t, r.Failure, "standard error:\n%s", r.Err)
 	}
 }
 

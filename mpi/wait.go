@@ -29,18 +29,10 @@ func waitall(op string, rs []Request, st []Status) error {
 	if e == nil {
 		return nil
 	}
-	var first error
+	o := outcomes{op: op, st: st}
 	handle := func(i int) engine.Request { return rs[i].h }
 	take := func(i int, s engine.Status, failure error) {
-		if failure != nil || st != nil {
-			status, err := rs[i].taken(op, s, failure)
-			if first == nil {
-				first = err
-			}
-			if st != nil {
-				st[i] = status
-			}
-		}
+		o.add(i, rs[i], s, failure)
 		rs[i] = Request{}
 	}
 	for i := 0; i < len(rs); {
@@ -50,7 +42,7 @@ func waitall(op string, rs []Request, st []Status) error {
 			i++
 		}
 	}
-	return first
+	return o.first
 }
 
 // Waitany waits until one of the requests is complete, and returns its index, its status and its error. The index is -1, at once, when
@@ -119,16 +111,10 @@ func someOf(op string, rs []Request, done []int, st []Status, wait bool) ([]int,
 	if e == nil {
 		return done, nil
 	}
-	var first error
+	o := outcomes{op: op, st: st}
 	handle := func(i int) engine.Request { return rs[i].h }
 	take := func(i int, s engine.Status, failure error) {
-		status, err := rs[i].taken(op, s, failure)
-		if first == nil {
-			first = err
-		}
-		if st != nil {
-			st[i] = status
-		}
+		o.add(i, rs[i], s, failure)
 		done = append(done, i)
 		rs[i] = Request{}
 	}
@@ -137,7 +123,7 @@ func someOf(op string, rs []Request, done []int, st []Status, wait bool) ([]int,
 	} else {
 		e.TestSome(len(rs), handle, len(rs), take)
 	}
-	return done, first
+	return done, o.first
 }
 
 // Testall tells whether all of the requests are complete. If they are, they are used up, and it returns the first failure by index; if
@@ -154,24 +140,42 @@ func TestallStatus(rs []Request, st []Status) (bool, error) {
 }
 
 func testall(op string, rs []Request, st []Status) (bool, error) {
-	var first error
+	o := outcomes{op: op, st: st}
 	if e := engineOf(rs); e != nil {
 		handle := func(i int) engine.Request { return rs[i].h }
 		take := func(i int, s engine.Status, failure error) {
-			status, err := rs[i].taken(op, s, failure)
-			if first == nil {
-				first = err
-			}
-			if st != nil {
-				st[i] = status
-			}
+			o.add(i, rs[i], s, failure)
 			rs[i] = Request{}
 		}
 		if !e.TestAll(len(rs), handle, take) {
 			return false, nil
 		}
 	}
-	return true, first
+	return true, o.first
+}
+
+// outcomes is what has become of several requests.
+type outcomes struct {
+	op    string
+	st    []Status // of each, if not nil
+	first error    // by index
+}
+
+// add takes what has become of the i-th request, which the engine has given back. Most have not failed, and nobody asks for their status.
+func (o *outcomes) add(i int, r Request, s engine.Status, failure error) {
+	if failure != nil || o.st != nil {
+		o.tell(i, r, s, failure)
+	}
+}
+
+func (o *outcomes) tell(i int, r Request, s engine.Status, failure error) {
+	status, err := r.taken(o.op, s, failure)
+	if o.first == nil {
+		o.first = err
+	}
+	if o.st != nil {
+		o.st[i] = status
+	}
 }
 
 // taken is the outcome of a request that the engine has given back.

@@ -104,18 +104,9 @@ func FuzzFIN(f *testing.F) {
 			ok, err := l.a.ann.Announce(l.a.ch, eager.Envelope{}, pattern(0, 0, n), token, false)
 			require.NoError(t, err)
 			require.True(t, ok)
-			require.NoError(t, l.Drive())
-			_, body, ok, err := l.b.ch.Next()
+			rts, err := rendezvous.ParseRTS(l.arrive(t, l.b.ch))
 			require.NoError(t, err)
-			require.True(t, ok)
-			rts, err := rendezvous.ParseRTS(body)
-			require.NoError(t, err)
-			l.b.ch.Release()
-			_, err = l.b.ch.Progress()
-			require.NoError(t, err)
-			require.NoError(t, l.Drive())
-			_, _, _, err = l.a.ch.Next()
-			require.NoError(t, err)
+			l.credit(t, l.b.ch, l.a.ch)
 			open[rts.ID] = token
 		}
 		for i := range uint64(4) {

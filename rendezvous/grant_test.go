@@ -269,15 +269,10 @@ func TestGrant_NoAllocationInSteadyState(t *testing.T) {
 	src, dst := pattern(0, 0, 3500), make([]byte, 3500)
 	var wcs [8]transport.WC
 	into := [][]byte{dst[:2200], dst[2200:]}
-	fail := func(err error) {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	next := func(c *channel.Channel, want channel.Kind, take func(body []byte)) {
 		for {
 			kind, body, ok, err := c.Next()
-			fail(err)
+			must(t, err)
 			if !ok {
 				break
 			}
@@ -288,18 +283,18 @@ func TestGrant_NoAllocationInSteadyState(t *testing.T) {
 			c.Release()
 		}
 		_, err := c.Progress()
-		fail(err)
+		must(t, err)
 	}
 	started := func(body []byte) {
 		rts, err := rendezvous.ParseRTS(body)
-		fail(err)
+		must(t, err)
 		_, err = l.b.fet.Start(l.b.ch, rts.Source, into, 6)
-		fail(err)
+		must(t, err)
 	}
 	granted := func(body []byte) {
 		cts, err := rendezvous.ParseCTS(body)
-		fail(err)
-		fail(l.a.ann.Granted(l.a.ch, cts))
+		must(t, err)
+		must(t, l.a.ann.Granted(l.a.ch, cts))
 	}
 	round := func() {
 		ok, err := l.a.ann.Announce(l.a.ch, eager.Envelope{Context: 1, Tag: 2}, src, 5, false)
@@ -307,19 +302,19 @@ func TestGrant_NoAllocationInSteadyState(t *testing.T) {
 			t.Fatal(ok, err)
 		}
 		for left := 2; left > 0; {
-			fail(l.Drive())
+			must(t, l.Drive())
 			next(l.b.ch, channel.RTS, started)
 			next(l.a.ch, channel.CTS, granted)
 			for _, wc := range wcs[:l.A.Poll(wcs[:])] {
 				token, done, err := l.a.ann.Completed(&wc)
-				fail(err)
+				must(t, err)
 				if done && token == 5 {
 					left--
 				}
 			}
 			for _, wc := range wcs[:l.B.Poll(wcs[:])] {
 				token, done, err := l.b.fet.Ended(l.b.ch, wc.Imm)
-				fail(err)
+				must(t, err)
 				if done && token == 6 {
 					left--
 				}
@@ -343,18 +338,9 @@ func FuzzEnd(f *testing.F) {
 			done, err := l.b.fet.Start(l.b.ch, rendezvous.Source{Length: 8}, [][]byte{make([]byte, 8)}, token)
 			require.NoError(t, err)
 			require.False(t, done)
-			require.NoError(t, l.Drive())
-			_, body, ok, err := l.a.ch.Next()
+			cts, err := rendezvous.ParseCTS(l.arrive(t, l.a.ch))
 			require.NoError(t, err)
-			require.True(t, ok)
-			cts, err := rendezvous.ParseCTS(body)
-			require.NoError(t, err)
-			l.a.ch.Release()
-			_, err = l.a.ch.Progress()
-			require.NoError(t, err)
-			require.NoError(t, l.Drive())
-			_, _, _, err = l.b.ch.Next()
-			require.NoError(t, err)
+			l.credit(t, l.a.ch, l.b.ch)
 			imms[cts.Grant|1<<63] = token
 		}
 		for i := range uint64(3) {

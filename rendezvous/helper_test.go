@@ -78,42 +78,48 @@ func (n *node) clear(body []byte) error {
 	return n.ann.Granted(n.ch, cts)
 }
 
-// receive takes at most max messages out of the ring and begins to fetch them.
-func (n *node) receive(max int) error {
+// each gives at most max messages of the channel to take, which releases them, but takes the CTSs itself.
+func (n *node) each(max int, take func(kind channel.Kind, body []byte) error) error {
 	for range max {
 		kind, body, ok, err := n.ch.Next()
 		if err != nil || !ok {
 			return err
 		}
 		if kind == channel.CTS {
-			if err := n.clear(body); err != nil {
-				return err
-			}
-			continue
-		}
-		if kind != channel.RTS {
-			return fmt.Errorf("a message of %v", kind)
-		}
-		rts, err := rendezvous.ParseRTS(body)
-		if err != nil {
-			return err
-		}
-		n.ch.Release()
-		if rts.Tag != int32(len(n.rts)) {
-			return fmt.Errorf("message %d came as number %d", rts.Tag, len(n.rts))
-		}
-		buf := make([]byte, n.size(rts))
-		token := len(n.buffers)
-		n.rts, n.buffers, n.fetched = append(n.rts, rts), append(n.buffers, buf), append(n.fetched, 0)
-		done, err := n.fet.Start(n.ch, rts.Source, n.bufs(buf), uint64(token))
-		if done {
-			n.fetched[token]++
+			err = n.clear(body)
+		} else {
+			err = take(kind, body)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// receive takes at most max messages out of the ring and begins to fetch them.
+func (n *node) receive(max int) error { return n.each(max, n.fetch) }
+
+func (n *node) fetch(kind channel.Kind, body []byte) error {
+	if kind != channel.RTS {
+		return fmt.Errorf("a message of %v", kind)
+	}
+	rts, err := rendezvous.ParseRTS(body)
+	if err != nil {
+		return err
+	}
+	n.ch.Release()
+	if rts.Tag != int32(len(n.rts)) {
+		return fmt.Errorf("message %d came as number %d", rts.Tag, len(n.rts))
+	}
+	buf := make([]byte, n.size(rts))
+	token := len(n.buffers)
+	n.rts, n.buffers, n.fetched = append(n.rts, rts), append(n.buffers, buf), append(n.fetched, 0)
+	done, err := n.fet.Start(n.ch, rts.Source, n.bufs(buf), uint64(token))
+	if done {
+		n.fetched[token]++
+	}
+	return err
 }
 
 func (n *node) bufs(buf []byte) [][]byte {
@@ -239,6 +245,7 @@ type link struct {
 	*channeltest.Pair
 	channeltest.Transcript
 	a, b *node
+	wcs  [8]transport.WC // for readAndFinished
 }
 
 // counting is a queue pair that counts what it could not take, and the Recvs that were posted.
@@ -346,6 +353,66 @@ func (l *link) settle(t testing.TB, say bool) {
 			t.Fatalf("no end: %v, %v", l.a.check(l.b), l.b.check(l.a))
 		}
 	}
+}
+
+// arrive carries everything out and gives the one message that is then there.
+func (l *link) arrive(t testing.TB, c *channel.Channel) []byte {
+	t.Helper()
+	require.NoError(t, l.Drive())
+	_, body, ok, err := c.Next()
+	require.NoError(t, err)
+	require.True(t, ok)
+	body = bytes.Clone(body)
+	c.Release()
+	return body
+}
+
+// credit has an end tell the other what it has taken.
+func (l *link) credit(t testing.TB, from, to *channel.Channel) {
+	t.Helper()
+	_, err := from.Progress()
+	require.NoError(t, err)
+	require.NoError(t, l.Drive())
+	_, _, _, err = to.Next()
+	require.NoError(t, err)
+}
+
+// must is require.NoError where nothing may be allocated.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readAndFinished carries out the Reads with which B fetches under one token what A has announced under another, and the FIN. It
+// allocates nothing.
+func (l *link) readAndFinished(t testing.TB, fetched, announced uint64) {
+	t.Helper()
+	wcs := l.wcs[:]
+	for done := false; !done; {
+		must(t, l.Drive())
+		for _, wc := range wcs[:l.B.Poll(wcs)] {
+			token, end, err := l.b.fet.Completed(&wc)
+			must(t, err)
+			if done = done || end; end && token != fetched {
+				t.Fatal(token)
+			}
+		}
+	}
+	must(t, l.Drive())
+	if n := l.A.Poll(wcs); n != 1 {
+		t.Fatal(n)
+	}
+	token, err := l.a.ann.Finished(l.a.ch, wcs[0].Imm)
+	if token != announced || err != nil {
+		t.Fatal(token, err)
+	}
+	_, err = l.b.ch.Progress()
+	must(t, err)
+	must(t, l.Drive())
+	_, _, _, err = l.a.ch.Next()
+	must(t, err)
 }
 
 // close ends the link: nothing may be left.

@@ -123,13 +123,8 @@ func TestFIN_ThatNamesNothing(t *testing.T) {
 		ok, err := l.a.announce(pattern(0, 0, 9), false)
 		require.NoError(t, err)
 		require.True(t, ok)
-		require.NoError(t, l.Drive())
-		_, body, ok, err := l.b.ch.Next()
+		rts, err := rendezvous.ParseRTS(l.arrive(t, l.b.ch))
 		require.NoError(t, err)
-		require.True(t, ok)
-		rts, err := rendezvous.ParseRTS(body)
-		require.NoError(t, err)
-		l.b.ch.Release()
 		imm := rts.ID
 		require.NotContains(t, old, imm)
 		for _, o := range old {
@@ -324,51 +319,23 @@ func TestCompleted_OfAnEarlierTransfer(t *testing.T) {
 func TestRendezvous_NoAllocationInSteadyState(t *testing.T) {
 	l := open(t, rendezvous.FetcherConfig{Piece: 1000, Depth: 2})
 	src, dst := pattern(0, 0, 3500), make([]byte, 3500)
-	var wcs [8]transport.WC
-	fail := func(err error) {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	into := [][]byte{dst}
 	round := func() {
 		ok, err := l.a.ann.Announce(l.a.ch, eager.Envelope{Context: 1, Tag: 2}, src, 5, false)
 		if !ok || err != nil {
 			t.Fatal(ok, err)
 		}
-		fail(l.Drive())
+		must(t, l.Drive())
 		_, body, ok, err := l.b.ch.Next()
 		if !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 		rts, err := rendezvous.ParseRTS(body)
-		fail(err)
+		must(t, err)
 		l.b.ch.Release()
 		_, err = l.b.fet.Start(l.b.ch, rts.Source, into, 6)
-		fail(err)
-		for done := false; !done; {
-			fail(l.Drive())
-			for _, wc := range wcs[:l.B.Poll(wcs[:])] {
-				token, end, err := l.b.fet.Completed(&wc)
-				fail(err)
-				if done = end; end && token != 6 {
-					t.Fatal(token)
-				}
-			}
-		}
-		fail(l.Drive())
-		if n := l.A.Poll(wcs[:]); n != 1 {
-			t.Fatal(n)
-		}
-		token, err := l.a.ann.Finished(l.a.ch, wcs[0].Imm)
-		if token != 5 || err != nil {
-			t.Fatal(token, err)
-		}
-		_, err = l.b.ch.Progress()
-		fail(err)
-		fail(l.Drive())
-		_, _, _, err = l.a.ch.Next()
-		fail(err)
+		must(t, err)
+		l.readAndFinished(t, 6, 5)
 	}
 	require.Zero(t, testing.AllocsPerRun(300, round))
 	require.Equal(t, src, dst)

@@ -89,24 +89,14 @@ func (c *courier) announceFront(more bool) (err error) {
 
 // receive takes at most max messages of the channel.
 func (c *courier) receive(max int) error {
-	for range max {
-		kind, body, ok, err := c.ch.Next()
-		if err != nil || !ok {
-			return err
-		}
-		if kind == channel.CTS {
-			if err := c.clear(body); err != nil {
-				return err
-			}
-			continue
-		}
+	return c.each(max, func(kind channel.Kind, body []byte) error {
 		if err := c.take(kind, body); err != nil {
 			return fmt.Errorf("%v, message %d: %w", kind, len(c.in), err)
 		}
 		c.kinds[kind]++
 		c.ch.Release()
-	}
-	return nil
+		return nil
+	})
 }
 
 func (c *courier) take(kind channel.Kind, body []byte) (err error) {
@@ -421,12 +411,6 @@ func TestVector_NoAllocationInSteadyState(t *testing.T) {
 	copy(dst[320:], elems[2])
 	bufs := [][]byte{dst[20:100], nil, dst[100:120], dst[120:320]}
 	var m eager.Message
-	var wcs [8]transport.WC
-	fail := func(err error) {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	round := func() {
 		m.Start(eager.Envelope{Tag: 3}, elems)
 		n, o, err := m.Advance(l.a.ch, true)
@@ -442,42 +426,22 @@ func TestVector_NoAllocationInSteadyState(t *testing.T) {
 		if n != 5 || o != channel.Done || err != nil {
 			t.Fatal(n, o, err)
 		}
-		fail(l.Drive())
+		must(t, l.Drive())
 		for {
 			kind, body, ok, err := l.b.ch.Next()
-			fail(err)
+			must(t, err)
 			if !ok {
 				break
 			}
 			if kind == channel.Piece {
 				s, err := rendezvous.ParseSource(body)
-				fail(err)
+				must(t, err)
 				_, err = l.b.fet.Start(l.b.ch, s, bufs, 6)
-				fail(err)
+				must(t, err)
 			}
 			l.b.ch.Release()
 		}
-		for done := false; !done; {
-			fail(l.Drive())
-			for _, wc := range wcs[:l.B.Poll(wcs[:])] {
-				_, end, err := l.b.fet.Completed(&wc)
-				fail(err)
-				done = done || end
-			}
-		}
-		fail(l.Drive())
-		if n := l.A.Poll(wcs[:]); n != 1 {
-			t.Fatal(n)
-		}
-		token, err := l.a.ann.Finished(l.a.ch, wcs[0].Imm)
-		if token != 5 || err != nil {
-			t.Fatal(token, err)
-		}
-		_, err = l.b.ch.Progress()
-		fail(err)
-		fail(l.Drive())
-		_, _, _, err = l.a.ch.Next()
-		fail(err)
+		l.readAndFinished(t, 6, 5)
 	}
 	require.Zero(t, testing.AllocsPerRun(300, round))
 	require.Equal(t, bytes.Join(elems, nil), dst)

@@ -1,10 +1,15 @@
 package main
 
 import (
+	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/weft-mpi/weft/internal/topology"
 )
 
 func TestMain(m *testing.M) {
@@ -13,9 +18,18 @@ func TestMain(m *testing.M) {
 }
 
 func TestScripts(t *testing.T) {
+	machine, err := topology.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata", RequireExplicitExec: true,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": status},
+		// [cores:2] holds where a job can have two cores.
+		Condition: func(condition string) (bool, error) {
+			n, err := strconv.Atoi(strings.TrimPrefix(condition, "cores:"))
+			return len(machine.Cores) >= n, err
+		},
 		Setup: func(e *testscript.Env) error {
 			// Building the test's Go programs needs the machine's caches, not the script's empty home.
 			for _, name := range []string{"GOCACHE", "GOMODCACHE", "HOME", "GOFLAGS"} {
@@ -25,6 +39,11 @@ func TestScripts(t *testing.T) {
 			}
 			// A command built with the race detector would sleep for a second at its end.
 			e.Setenv("GORACE", "atexit_sleep_ms=0")
+			// A processor of each of the first two cores that the scripts may use, and the list of all.
+			for i, core := range machine.Cores[:min(2, len(machine.Cores))] {
+				e.Setenv(fmt.Sprint("CPU", i), strconv.Itoa(core[0]))
+			}
+			e.Setenv("CPUS", topology.FormatCPUList(machine.CPUs))
 			return nil
 		},
 	})

@@ -25,7 +25,13 @@ A relative name counts from the current folder, whatever --wdir says. Several pr
 
 The exit status is that of the first rank to fail, or 128+n if signal n ended it, and 0 if none failed; 124 after --timeout;
 127 when the program is not found, 126 when it cannot be executed, 1 when it does not build; 2 when the command line makes no
-sense. The first failure ends the job, and one line on standard error says which rank failed, and how.`
+sense. The first failure ends the job, and one line on standard error says which rank failed, and how.
+
+Processors are those that the affinity mask and the control group allow. --bind-to core gives each rank a core with all its
+hardware threads, and none that another weft run on this machine has given to its ranks; numa and socket spread the ranks over the
+machine; a list such as 0-3,8 is dealt out, a processor to each rank in turn. --cq-cores auto gives each rank a core besides, which
+makes progress while the rank computes, where there are twice as many cores as ranks; a list names one for each rank. They do
+nothing else: no rank runs there.`
 
 // newRun is the command that starts a job.
 func newRun() *cobra.Command {
@@ -143,14 +149,15 @@ func apps(cmd *cobra.Command, first *appOptions, words []string) ([]launcher.App
 
 // jobOptions are the options of the job as a whole.
 type jobOptions struct {
-	bind, stdin, fabric, iface, launcher, output, phases string
-	timeout                                              timeLimit
-	label, verbose, report, stats                        bool
+	bind, cq, stdin, fabric, iface, launcher, output, phases string
+	timeout                                                  timeLimit
+	label, verbose, report, stats                            bool
 }
 
 func (o *jobOptions) define(flags *pflag.FlagSet) {
-	flags.StringVar(&o.bind, "bind-to", "", "`none|core`: keep each rank on a core of its own; core if there are enough")
-	flags.BoolVar(&o.report, "report-bindings", false, "tell which processors each rank is bound to")
+	flags.StringVar(&o.bind, "bind-to", "", "`none|core|numa|socket|CPULIST`: what each rank is kept on; core if there are enough")
+	flags.StringVar(&o.cq, "cq-cores", "none", "`none|auto|CPULIST`: cores that serve completion queues, one for each rank")
+	flags.BoolVar(&o.report, "report-bindings", false, "tell where each rank is: process id, processors, and its completion handler's")
 	flags.StringVar(&o.fabric, "fabric", "", "`auto|tcp`: what carries the messages")
 	flags.StringVar(&o.phases, "phases", "", "`LIST` of slot sizes in bytes that a channel starts with and can grow to, such as 640,16448,65600")
 	flags.BoolVar(&o.stats, "stats", false, "have each rank tell the counters of its channels at the end")
@@ -173,6 +180,9 @@ func (o *jobOptions) job() (launcher.Job, error) {
 		if job.Binding, err = launcher.ParseBinding(o.bind); err != nil {
 			return job, fmt.Errorf("--bind-to: %w", err)
 		}
+	}
+	if job.CQCores, err = launcher.ParseCQCores(o.cq); err != nil {
+		return job, fmt.Errorf("--cq-cores: %w", err)
 	}
 	if job.Stdin, err = launcher.ParseInput(o.stdin); err != nil {
 		return job, fmt.Errorf("--stdin: %w", err)

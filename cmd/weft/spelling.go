@@ -17,7 +17,6 @@ var missing = map[string]string{
 	"f":           "ranks are started on this machine only; leave it out",
 	"ppn":         "ranks are started on this machine only; give their number with -n",
 	"map-by":      "ranks are started on this machine only, and numbered in the order of its cores; leave it out",
-	"cq-cores":    "progress is made inside of calls; leave it out",
 	"lanes":       "a connection has one lane; leave it out",
 	"reconnect":   "a lost connection is a lost peer; leave it out",
 	"tls":         "ranks of one machine need no encryption; leave it out",

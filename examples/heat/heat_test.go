@@ -16,7 +16,7 @@ import (
 
 func TestHeatTellsWhatItComputedAndDrawsIt(t *testing.T) {
 	dir := t.TempDir()
-	stdout, stderr, err := exampletest.Launch(t, 4, dir, nil, "-width", "31", "-height", "17", "-steps", "45", "-output", "out.png")
+	stdout, stderr, err := exampletest.Launch(t, 4, dir, "-width", "31", "-height", "17", "-steps", "45", "-output", "out.png")
 	require.NoError(t, err, stderr)
 	lines := strings.Split(stdout, "\n")
 	require.Len(t, lines, 7, stdout)
@@ -34,7 +34,7 @@ func TestThePictureIsTheStart(t *testing.T) {
 	dir := t.TempDir()
 	img := drawing(23, 11)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "in.png"), encoded(t, img), 0o666))
-	stdout, stderr, err := exampletest.Launch(t, 6, dir, nil, "-input", "in.png", "-steps", "0", "-output", "out.png")
+	stdout, stderr, err := exampletest.Launch(t, 6, dir, "-input", "in.png", "-steps", "0", "-output", "out.png")
 	require.NoError(t, err, stderr)
 	require.Contains(t, stdout, "plate       23 × 11 cells, as bright as in.png at the start")
 	data, err := os.ReadFile(filepath.Join(dir, "out.png"))
@@ -60,7 +60,7 @@ func TestThePictureIsStretchedToThePlate(t *testing.T) {
 }
 
 func TestTheRanksStopTogetherAtTheTolerance(t *testing.T) {
-	stdout, stderr, err := exampletest.Launch(t, 4, t.TempDir(), nil, "-width", "16", "-height", "16", "-tolerance", "1", "-output", "")
+	stdout, stderr, err := exampletest.Launch(t, 4, t.TempDir(), "-width", "16", "-height", "16", "-tolerance", "1", "-output", "")
 	require.NoError(t, err, stderr)
 	require.Contains(t, stdout, "steps       20, ")
 	require.Contains(t, stdout, "bit for bit")
@@ -128,11 +128,7 @@ func TestMoreRanksThanCellsEndTheJob(t *testing.T) {
 // Rank 0 fails when the others are about to wait for the picture that it was to give them.
 func TestABadPictureEndsTheJob(t *testing.T) { exampletest.Ends(t, 4, "-input", "none.png") }
 
-func TestHelp(t *testing.T) {
-	stdout, stderr, err := exampletest.Launch(t, 2, t.TempDir(), nil, "-h")
-	require.NoError(t, err, stderr)
-	require.Equal(t, 1, strings.Count(stdout, "-diffusivity part"), stdout)
-}
+func TestHelp(t *testing.T) { exampletest.Helps(t, "-diffusivity part") }
 
 func pictureAt(t *testing.T, name string) (width, height int) {
 	data, err := os.ReadFile(name)

@@ -12,24 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/examples/internal/exampletest"
+	"github.com/weft-mpi/weft/launcher/launchertest"
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// fieldsVariable has the ranks write the fields of testPlates to files, in place of the example.
-const fieldsVariable = "HEAT_TEST_FIELDS"
+func TestMain(m *testing.M) { exampletest.Main(m, main) }
 
-func TestMain(m *testing.M) {
-	exampletest.Main(m, func() {
-		if os.Getenv(fieldsVariable) == "" {
-			main()
-			return
-		}
-		if err := mpi.Run(context.Background(), writeFields); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-	})
-}
+// fields has the ranks write the fields of testPlates to files, in place of the example.
+var fields = launchertest.Body("fields", func() error { return mpi.Run(context.Background(), writeFields) })
 
 // testPlates have blocks of many shapes on four and six ranks: with an inside, without one, one cell wide, one cell high, one cell.
 var testPlates = []problem{
@@ -75,23 +65,25 @@ func writeFields(_ context.Context, world *mpi.Comm) error {
 }
 
 func TestAnyNumberOfRanksComputesTheSameBits(t *testing.T) {
-	fields := map[int]map[string][]byte{}
+	written := map[int]map[string][]byte{}
 	for _, ranks := range []int{1, 4, 6} {
 		dir := t.TempDir()
-		_, stderr, err := exampletest.Launch(t, ranks, dir, []string{fieldsVariable + "=1"})
-		require.NoError(t, err, stderr)
-		fields[ranks] = map[string][]byte{}
+		app := launchertest.Ranks(ranks, fields)
+		app.Dir = dir
+		r := launchertest.Run(t, app)
+		require.NoError(t, r.Failure, r.Err)
+		written[ranks] = map[string][]byte{}
 		for _, p := range testPlates {
 			data, err := os.ReadFile(filepath.Join(dir, fileOf(p)))
 			require.NoError(t, err)
 			require.Len(t, data, 8*p.Width*p.Height)
-			fields[ranks][fileOf(p)] = data
+			written[ranks][fileOf(p)] = data
 		}
 	}
 	for _, p := range testPlates {
-		alone := fields[1][fileOf(p)]
-		require.Equal(t, alone, fields[4][fileOf(p)], fileOf(p))
-		require.Equal(t, alone, fields[6][fileOf(p)], fileOf(p))
+		alone := written[1][fileOf(p)]
+		require.Equal(t, alone, written[4][fileOf(p)], fileOf(p))
+		require.Equal(t, alone, written[6][fileOf(p)], fileOf(p))
 
 		p.Diffusivity = 0.2
 		require.Equal(t, alone, bytesOf(t, compute(p, roughness, p.Steps)), "what rank 0 compares with differs")

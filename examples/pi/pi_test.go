@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { exampletest.Main(m, main) }
 func TestPiIsWrongByWhatTheRuleSays(t *testing.T) {
 	for _, job := range []struct{ ranks, intervals int }{{1, 1000}, {4, 1000}, {3, 100}, {4, 10}} {
 		t.Run(fmt.Sprintf("%+v", job), func(t *testing.T) {
-			stdout, stderr, err := exampletest.Launch(t, job.ranks, t.TempDir(), nil, "-intervals", fmt.Sprint(job.intervals))
+			stdout, stderr, err := exampletest.Launch(t, job.ranks, t.TempDir(), "-intervals", fmt.Sprint(job.intervals))
 			require.NoError(t, err, stderr)
 			var value, wrong float64
 			var intervals, ranks int
@@ -42,24 +42,15 @@ func TestMoreRanksThanIntervals(t *testing.T) {
 }
 
 func TestBadFlagsAreRefused(t *testing.T) {
-	for _, c := range []struct {
-		args  []string
-		words string
-	}{
-		{[]string{"-n", "1"}, "pi: flag provided but not defined: -n"},
-		{[]string{"-intervals", "many"}, `pi: invalid value "many" for flag -intervals`},
-		{[]string{"-intervals", "0"}, "pi: -intervals 0: must be from 1 to"},
-		{[]string{"-intervals", fmt.Sprint(math.MaxInt64)}, fmt.Sprintf("must be from 1 to %d", int64(maxIntervals))},
-		{[]string{"10"}, `pi: "10" is not a flag; -h lists them`},
-	} {
-		t.Run(strings.Join(c.args, " "), func(t *testing.T) { exampletest.Refused(t, c.args, c.words) })
-	}
+	exampletest.RefusedEach(t, map[string]string{
+		"-n 1":            "pi: flag provided but not defined: -n",
+		"-intervals many": `pi: invalid value "many" for flag -intervals`,
+		"-intervals 0":    "pi: -intervals 0: must be from 1 to",
+		"-intervals " + fmt.Sprint(math.MaxInt64): fmt.Sprintf("must be from 1 to %d", int64(maxIntervals)),
+		"10": `pi: "10" is not a flag; -h lists them`,
+	})
 }
 
 func TestABadFlagEndsTheJob(t *testing.T) { exampletest.Ends(t, 3, "-intervals", "0") }
 
-func TestHelp(t *testing.T) {
-	stdout, stderr, err := exampletest.Launch(t, 2, t.TempDir(), nil, "-h")
-	require.NoError(t, err, stderr)
-	require.Equal(t, 1, strings.Count(stdout, "-intervals number"), stdout)
-}
+func TestHelp(t *testing.T) { exampletest.Helps(t, "-intervals number") }

@@ -18,7 +18,7 @@ func TestEveryRankHasTheToken(t *testing.T) {
 		ranks, laps, size int
 	}{{1, 3, 8}, {2, 1, 1}, {4, 3, 0}, {4, 5, 100_000}} {
 		t.Run(fmt.Sprintf("%+v", job), func(t *testing.T) {
-			stdout, stderr, err := exampletest.Launch(t, job.ranks, t.TempDir(), nil, "-n", fmt.Sprint(job.laps), "-size", fmt.Sprint(job.size))
+			stdout, stderr, err := exampletest.Launch(t, job.ranks, t.TempDir(), "-n", fmt.Sprint(job.laps), "-size", fmt.Sprint(job.size))
 			require.NoError(t, err, stderr)
 			lines := strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")
 			require.Len(t, lines, job.ranks+1, stdout)
@@ -43,25 +43,16 @@ func TestTheTokenIsChecked(t *testing.T) {
 }
 
 func TestBadFlagsAreRefused(t *testing.T) {
-	for _, c := range []struct {
-		args  []string
-		words string
-	}{
-		{[]string{"-laps", "1"}, "ring: flag provided but not defined: -laps"},
-		{[]string{"-n", "x"}, `ring: invalid value "x" for flag -n`},
-		{[]string{"-n", "0"}, "ring: -n 0: must be 1 or more"},
-		{[]string{"-size", "-1"}, "ring: -size -1: must be from 0 to"},
-		{[]string{"-size", fmt.Sprint(maxSize + 1)}, fmt.Sprintf("ring: -size %d: must be from 0 to %d", maxSize+1, maxSize)},
-		{[]string{"7"}, `ring: "7" is not a flag; -h lists them`},
-	} {
-		t.Run(strings.Join(c.args, " "), func(t *testing.T) { exampletest.Refused(t, c.args, c.words) })
-	}
+	exampletest.RefusedEach(t, map[string]string{
+		"-laps 1":                        "ring: flag provided but not defined: -laps",
+		"-n x":                           `ring: invalid value "x" for flag -n`,
+		"-n 0":                           "ring: -n 0: must be 1 or more",
+		"-size -1":                       "ring: -size -1: must be from 0 to",
+		"-size " + fmt.Sprint(maxSize+1): fmt.Sprintf("ring: -size %d: must be from 0 to %d", maxSize+1, maxSize),
+		"7":                              `ring: "7" is not a flag; -h lists them`,
+	})
 }
 
 func TestABadFlagEndsTheJob(t *testing.T) { exampletest.Ends(t, 4, "-n", "0") }
 
-func TestHelp(t *testing.T) {
-	stdout, stderr, err := exampletest.Launch(t, 2, t.TempDir(), nil, "-h")
-	require.NoError(t, err, stderr)
-	require.Equal(t, 1, strings.Count(stdout, "-size numbers"), stdout)
-}
+func TestHelp(t *testing.T) { exampletest.Helps(t, "-size numbers") }

@@ -25,7 +25,7 @@ var (
 	Interface      = &Setting{"WEFT_IFACE", "lo", "network interface for the TCP fabric, by name or as CIDR"}
 	Ports          = &Setting{"WEFT_PORTS", "0", "TCP ports to listen on, as LOW-HIGH; 0 lets the system choose"}
 	ConnectTimeout = &Setting{"WEFT_CONNECT_TIMEOUT", "30s", "how long a connection to a peer may take before the operation fails"}
-	SecretFile     = &Setting{"WEFT_SECRET_FILE", "", "file with the job's secret (32 bytes, readable by its owner alone), where no launcher hands one over"}
+	SecretFile     = &Setting{"WEFT_SECRET_FILE", "", "file with the job's secret (at least 32 bytes, the same on all hosts, readable by its owner alone); without it rank 0 makes one, which the launcher passes on"}
 	CoresPerRank   = &Setting{"WEFT_CORES_PER_RANK", "1", "cores that each rank may use; 0 says that ranks share cores and must not spin; weft run sets it"}
 	HandlerCores   = &Setting{"WEFT_CQ_CORES", "", "processors of this rank's completion handler, such as 3 or 3,7; it runs on the first and makes progress while the rank computes; empty for none; weft run sets it"}
 	Phases         = &Setting{"WEFT_PHASES", "640,16448,65600", "sizes of a channel's slots in bytes: to begin with, and those it can grow to"}

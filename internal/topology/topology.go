@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"strconv"
 	"strings"
 
 	"github.com/weft-mpi/weft/internal/sys"
@@ -17,6 +18,9 @@ type Machine struct {
 	CPUs  []int   // the processors of the affinity mask
 	Cores [][]int // the same by physical core: a core with two hardware threads has two
 	Quota float64 // processors' worth of time that the control group grants; 0 when it sets no limit
+
+	// By index of Cores: the number of the core's NUMA node, and of its socket. They are 0 where the system does not tell.
+	NodeOf, SocketOf []int
 }
 
 // Read looks at the machine as it is now.
@@ -30,6 +34,12 @@ func Read() (*Machine, error) {
 
 func read(root fs.FS, cpus []int) *Machine {
 	m := &Machine{CPUs: cpus, Quota: quota(root)}
+	nodeOf := make(map[int]int)
+	for _, n := range nodes(root) {
+		for _, cpu := range n.CPUs {
+			nodeOf[cpu] = n.ID
+		}
+	}
 	placed := make(map[int]bool)
 	usable := make(map[int]bool)
 	for _, cpu := range cpus {
@@ -47,8 +57,23 @@ func read(root fs.FS, cpus []int) *Machine {
 			}
 		}
 		m.Cores = append(m.Cores, core)
+		m.NodeOf = append(m.NodeOf, nodeOf[cpu])
+		m.SocketOf = append(m.SocketOf, socket(root, cpu))
 	}
 	return m
+}
+
+// socket is the number of the processor's socket; 0 where the system does not tell, or writes -1 for it as some machines do.
+func socket(root fs.FS, cpu int) int {
+	text, err := fs.ReadFile(root, fmt.Sprintf("sys/devices/system/cpu/cpu%d/topology/physical_package_id", cpu))
+	if err != nil {
+		return 0
+	}
+	id, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 0
+	}
+	return max(id, 0)
 }
 
 // siblings lists the processors of cpu's core, cpu at least.

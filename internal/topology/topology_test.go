@@ -27,6 +27,21 @@ func TestReadGroupsHardwareThreadsByCore(t *testing.T) {
 	require.Equal(t, 3, m.UsableCores())
 }
 
+func TestReadTellsNodesAndSockets(t *testing.T) {
+	root := machine(map[string]string{
+		"sys/devices/system/node/node0/cpulist":                     "0,2\n",
+		"sys/devices/system/node/node3/cpulist":                     "1,3\n",
+		"sys/devices/system/cpu/cpu0/topology/physical_package_id":  "0\n",
+		"sys/devices/system/cpu/cpu1/topology/physical_package_id":  "1\n",
+		"sys/devices/system/cpu/cpu2/topology/physical_package_id":  "-1\n",
+		"sys/devices/system/cpu/cpu3/topology/physical_package_id":  "rubbish\n",
+		"sys/devices/system/cpu/cpu0/topology/thread_siblings_list": "0\n",
+	})
+	m := read(root, []int{0, 1, 2, 3, 4})
+	require.Equal(t, []int{0, 3, 0, 3, 0}, m.NodeOf, "of processor 4 nothing is known")
+	require.Equal(t, []int{0, 1, 0, 0, 0}, m.SocketOf)
+}
+
 func TestQuota(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -101,11 +101,27 @@ func (c *Client) Size() int { return c.size }
 // Appnum is the number of this rank's program among those of the job, or -1 when the launcher does not tell. Known after Init.
 func (c *Client) Appnum() int { return c.appnum }
 
-// MaxValue is how many bytes a value may have. Known after Init.
-func (c *Client) MaxValue() int { return c.maxValue }
-
 // KVSName is the launcher's name for the job's key-value space, and so for the job. Known after Init.
 func (c *Client) KVSName() string { return c.kvsName }
+
+// OnThisMachine tells whether what is said to the launcher cannot be heard on a network: over an inherited descriptor, and over a
+// connection to an address of this machine. Known after Init.
+func (c *Client) OnThisMachine() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	conn, ok := c.conn.(net.Conn)
+	if !ok {
+		return true
+	}
+	return sameMachine(conn.LocalAddr(), conn.RemoteAddr())
+}
+
+// sameMachine: the kernel connects to an address of its own from that address, and to a loopback address from another such one.
+func sameMachine(local, remote net.Addr) bool {
+	here, ok1 := local.(*net.TCPAddr)
+	there, ok2 := remote.(*net.TCPAddr)
+	return ok1 && ok2 && (there.IP.IsLoopback() || here.IP.Equal(there.IP) && here.Zone == there.Zone)
+}
 
 // Close drops the connection. Without Finalize before it, this rank has failed as far as the launcher is concerned.
 func (c *Client) Close() error {

@@ -39,6 +39,9 @@ func beRank() error {
 	if err := c.Init(ctx); err != nil {
 		return err
 	}
+	if !c.OnThisMachine() {
+		return fmt.Errorf("rank %d takes its launcher for one on another machine", c.Rank())
+	}
 	if err := c.Put(ctx, fmt.Sprintf("k%d", c.Rank()), strings.Repeat("v", 500)+fmt.Sprint(c.Rank())); err != nil {
 		return err
 	}
@@ -77,6 +80,22 @@ func TestClientUnderHydra(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What is said over a connection that stays on this machine is heard by nobody else.
+func TestSameMachine(t *testing.T) {
+	at := func(text string) net.Addr {
+		a, err := net.ResolveTCPAddr("tcp", text)
+		require.NoError(t, err)
+		return a
+	}
+	require.True(t, sameMachine(at("127.0.0.1:1"), at("127.0.1.1:2")))
+	require.True(t, sameMachine(at("[::1]:1"), at("[::1]:2")))
+	require.True(t, sameMachine(at("10.0.0.1:1"), at("10.0.0.1:2")))
+	require.True(t, sameMachine(at("[fe80::1%eth0]:1"), at("[fe80::1%eth0]:2")))
+	require.False(t, sameMachine(at("10.0.0.1:1"), at("10.0.0.2:1")))
+	require.False(t, sameMachine(at("[fe80::1%1]:1"), at("[fe80::1%2]:2")))
+	require.False(t, sameMachine(&net.UnixAddr{Name: "x"}, &net.UnixAddr{Name: "x"}))
 }
 
 // connected is n clients whose connections a Service serves; wait returns how the serving of each ended.

@@ -79,10 +79,7 @@ var closeChecks = []Check{
 			for _, n := range []*node{a, b} {
 				t.must(n.qp.PostSend(send(3, src[n])))
 			}
-			for range round {
-				a.poll()
-				b.poll()
-			}
+			t.polls(round, a, b)
 			a.qp.Close()
 			b.qp.Close()
 			t.until("both closed", bothIn(a, b, transport.StateClosed), a, b)
@@ -199,10 +196,7 @@ var closeChecks = []Check{
 		for round := range 20 {
 			a, b := t.pair(shape{})
 			posted := t.traffic(a, b)
-			for range round {
-				a.poll()
-				b.poll()
-			}
+			t.polls(round, a, b)
 			b.qp.Abort(nil)
 			t.allOnce(posted, a, b)
 			t.closeAll()
@@ -231,10 +225,7 @@ var closeChecks = []Check{
 		for round := range 20 {
 			a, b := t.pair(shape{})
 			posted := t.traffic(a, b)
-			for range round {
-				a.poll()
-				b.poll()
-			}
+			t.polls(round, a, b)
 			t.must(a.dev.Close())
 			delete(posted, a) // its completions went with it
 			t.allOnce(posted, b)

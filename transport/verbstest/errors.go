@@ -134,10 +134,7 @@ var errorChecks = []Check{
 				fill(src.Bytes(), 1, i)
 				t.must(a.qp.PostSend(write(i, src, m)))
 			}
-			for range round {
-				a.poll()
-				b.poll()
-			}
+			t.polls(round, a, b)
 			t.must(b.qp.PostRecv(&transport.RecvWR{ID: 1}))
 			b.qp.Abort(nil)
 			t.take(b, 1, b)

@@ -12,10 +12,7 @@ var faultChecks = []Check{
 		for round := range 20 {
 			a, b := t.pair(shape{})
 			posted := t.traffic(a, b)
-			for range round {
-				a.poll()
-				b.poll()
-			}
+			t.polls(round, a, b)
 			if t.done(posted, a, b) { // too late to strike
 				t.closeAll()
 				continue
@@ -52,10 +49,7 @@ var faultChecks = []Check{
 				t.must(a.qp.PostSend(send(100+i, src)))
 			}
 			a.qp.Close()
-			for range round {
-				a.poll()
-				b.poll()
-			}
+			t.polls(round, a, b)
 			t.must(faults.Cut(a.dev, b.dev))
 			t.until("the ends", bothIn(a, b, transport.StateError), a, b)
 			t.allOnce(map[*node]int{a: 5, b: 5}, a, b)
@@ -73,10 +67,7 @@ var faultChecks = []Check{
 				t.must(a.qp.PostSend(write(i, src, m)))
 			}
 			t.must(b.qp.PostRecv(&transport.RecvWR{ID: 1}))
-			for range round {
-				a.poll()
-				b.poll()
-			}
+			t.polls(round, a, b)
 			t.must(faults.Cut(a.dev, b.dev))
 			t.take(b, 1, a, b)
 			before := append([]byte(nil), m.Bytes()...)
@@ -97,10 +88,7 @@ var faultChecks = []Check{
 			a.qp, b.qp = t.connect(a, b)
 			withC, _ := t.connect(a, c)
 			posted := t.traffic(a, b)
-			for range round {
-				a.poll()
-				b.poll()
-			}
+			t.polls(round, a, b)
 			t.must(faults.Vanish(b.dev))
 			delete(posted, b)
 			t.until("the queue pair in error", func() bool { return a.qp.State() == transport.StateError }, a)

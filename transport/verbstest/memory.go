@@ -212,10 +212,7 @@ var memoryChecks = []Check{
 				fill(src.Bytes(), 1, uint64(i))
 				t.must(a.qp.PostSend(write(uint64(i), src, m)))
 			}
-			for range round {
-				a.poll()
-				b.poll()
-			}
+			t.polls(round, a, b)
 			t.must(m.Deregister())
 			before := append([]byte(nil), buf...)
 			t.until("every Write completed", func() bool { return len(a.wcs) == 4 }, a, b)

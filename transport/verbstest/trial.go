@@ -287,6 +287,15 @@ func (t *trial) settle(nodes ...*node) {
 	}
 }
 
+// polls polls the nodes in turn, so many times, and waits for nothing.
+func (t *trial) polls(rounds int, nodes ...*node) {
+	for range rounds {
+		for _, n := range nodes {
+			n.poll()
+		}
+	}
+}
+
 // take drives the nodes until n has k completions, and hands them out.
 func (t *trial) take(n *node, k int, nodes ...*node) []transport.WC {
 	t.until(fmt.Sprintf("%d completions at rank %d", k, n.rank), func() bool { return len(n.wcs) >= k }, nodes...)

@@ -4,70 +4,40 @@ package exampletest
 
 import (
 	"bytes"
-	"io"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/weft-mpi/weft/launcher"
+	"github.com/weft-mpi/weft/launcher/launchertest"
 )
 
-// rankVariable has a test binary run the example in place of the tests.
-const rankVariable = "EXAMPLE_TEST_RANK"
-
-// environment is what makes a process play a rank. With the race detector a process would sleep for a second before it exits.
-func environment() []string {
-	return []string{rankVariable + "=1", strings.TrimSpace("GORACE=" + os.Getenv("GORACE") + " atexit_sleep_ms=0")}
-}
-
-// patience is how long a job may take on a machine that does much else.
-const patience = 2 * time.Minute
+// example is the body of the ranks that run the example.
+const example = "example"
 
 // Main is an example's TestMain; program is the example's main.
 func Main(m *testing.M, program func()) {
-	if os.Getenv(rankVariable) != "" {
-		program()
-		os.Exit(0)
-	}
+	launchertest.Body(example, func() error { program(); return nil })
+	launchertest.Play()
 	goleak.VerifyTestMain(m)
 }
 
 // Launch runs the example on a number of ranks, in the folder dir, and returns what it printed and why the job failed.
-func Launch(t *testing.T, ranks int, dir string, env []string, args ...string) (stdout, stderr string, failure error) {
+func Launch(t *testing.T, ranks int, dir string, args ...string) (stdout, stderr string, failure error) {
 	t.Helper()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	out, outDone := capture(t, &stdout)
-	errs, errDone := capture(t, &stderr)
-	failure = launcher.Run(t.Context(), launcher.Job{
-		Apps:    []launcher.App{{Ranks: ranks, Program: self, Args: args, Env: append(environment(), env...), Dir: dir}},
-		Timeout: patience, Stdin: launcher.InputNone, Out: out, Err: errs,
-	})
-	out.Close()
-	errs.Close()
-	<-outDone
-	<-errDone
-	return stdout, stderr, failure
+	r := launch(t, ranks, dir, args...)
+	return r.Out, r.Err, r.Failure
 }
 
-// capture returns a pipe, and a channel that is closed when all that came through the pipe is there.
-func capture(t *testing.T, into *string) (*os.File, <-chan struct{}) {
+func launch(t *testing.T, ranks int, dir string, args ...string) launchertest.Result {
 	t.Helper()
-	r, w, err := os.Pipe()
-	require.NoError(t, err)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		defer r.Close()
-		b, _ := io.ReadAll(r)
-		*into = string(b)
-	}()
-	return w, done
+	app := launchertest.Ranks(ranks, example)
+	app.Args, app.Dir = args, dir
+	return launchertest.Run(t, app)
 }
 
 // Alone runs the example without a launcher, which makes it a world of one rank, and returns what it printed and its exit status.
@@ -79,7 +49,7 @@ func Alone(t *testing.T, dir string, args ...string) (stdout, stderr string, sta
 	var out, errs bytes.Buffer
 	c := exec.CommandContext(t.Context(), self, args...)
 	c.Dir, c.Stdout, c.Stderr = dir, &out, &errs
-	c.Env = append(os.Environ(), environment()...)
+	c.Env = append(os.Environ(), launchertest.Environ(example)...)
 	if err := c.Run(); err != nil {
 		require.ErrorAs(t, err, new(*exec.ExitError))
 	}
@@ -102,13 +72,28 @@ func Refused(t *testing.T, args []string, words ...string) {
 	require.Empty(t, left, "files were left behind")
 }
 
+// RefusedEach is Refused for each of the arguments, which blanks separate, with what must be said of them.
+func RefusedEach(t *testing.T, words map[string]string) {
+	t.Helper()
+	for args, words := range words {
+		t.Run(args, func(t *testing.T) { Refused(t, strings.Fields(args), words) })
+	}
+}
+
+// Helps fails the test unless -h has one rank of a job tell of a flag, and the job end well.
+func Helps(t *testing.T, flag string) {
+	t.Helper()
+	r := launch(t, 2, t.TempDir(), "-h")
+	require.NoError(t, r.Failure, r.Err)
+	require.Equal(t, 1, strings.Count(r.Out, flag), r.Out)
+}
+
 // Ends fails the test unless a job of several ranks ends by itself, as failed, when rank 0 refuses the arguments.
 func Ends(t *testing.T, ranks int, args ...string) {
 	t.Helper()
-	_, stderr, failure := Launch(t, ranks, t.TempDir(), nil, args...)
-	var f *launcher.Failure
-	require.ErrorAs(t, failure, &f)
-	require.NotEqual(t, launcher.TimedOut, f.How, stderr)
-	require.Equal(t, 1, f.ExitStatus(), stderr)
-	require.Contains(t, stderr, f.Error())
+	r := launch(t, ranks, t.TempDir(), args...)
+	f := r.Cause(t)
+	require.NotEqual(t, launcher.TimedOut, f.How, r.Err)
+	require.Equal(t, 1, f.ExitStatus(), r.Err)
+	require.Contains(t, r.Err, f.Error())
 }

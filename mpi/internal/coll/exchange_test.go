@@ -119,7 +119,8 @@ func TestScatter(t *testing.T) {
 	}
 	algorithms := map[string]func(s *Schedule, rank, size, root int, b Blocks){
 		"tree": func(s *Schedule, rank, size, root int, b Blocks) {
-			scatterTree(s, rank, size, root, b.bytes(rank))
+			gatherTree(s, rank, size, root, b.bytes(rank))
+			s.mirror()
 		},
 		"linear": scatterv,
 		"selected": func(s *Schedule, rank, size, root int, b Blocks) {

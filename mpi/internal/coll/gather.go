@@ -16,14 +16,15 @@ func Gatherv(s *Schedule, rank, size, root, bytes int, blocks Blocks) {
 	gatherLinear(s, rank, size, root, bytes, blocks)
 }
 
-// gatherTree collects the blocks up a binomial tree, each vertex those of its subtree.
+// gatherTree collects the blocks up a binomial tree, each vertex those of its subtree. Receives may be posted in any order; the
+// largest subtree stands first because Scatter, which is this backwards, sends to it first.
 func gatherTree(s *Schedule, rank, size, root, block int) {
 	s.Reset()
 	t := tree{root, size}
 	v := t.vertex(rank)
 	own := Span{Input, 0, block}
 	if v == 0 {
-		for distance := 1; distance < size; distance *= 2 {
+		for distance := t.span(0) / 2; distance > 0; distance /= 2 {
 			t.ranges(distance, func(first, last int) {
 				at := t.rank(first) * block
 				s.recv(t.rank(distance), Span{Output, at, (last - first) * block})
@@ -36,9 +37,10 @@ func gatherTree(s *Schedule, rank, size, root, block int) {
 	held := own
 	if t.extent(v) > 1 {
 		held = s.scratch(t.extent(v) * block)
-		for distance := 1; distance < t.extent(v); distance *= 2 {
-			child := v + distance
-			s.recv(t.rank(child), held.part(distance*block, (distance+t.extent(child))*block))
+		for distance := t.span(v) / 2; distance > 0; distance /= 2 {
+			if child := v + distance; child < size {
+				s.recv(t.rank(child), held.part(distance*block, (distance+t.extent(child))*block))
+			}
 		}
 		s.copy(held.part(0, block), own)
 		s.round()

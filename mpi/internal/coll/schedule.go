@@ -25,6 +25,8 @@
 // negative count; their sums fit an int, as the callers' slices do.
 package coll
 
+import "slices"
+
 // Buffer says which memory a span is in.
 type Buffer uint8
 
@@ -91,11 +93,6 @@ func (s *Schedule) Round(i int) []Step {
 	return s.steps[first:s.ends[i]]
 }
 
-// Steps returns the steps of all rounds, which the schedule owns.
-func (s *Schedule) Steps() []Step {
-	return s.steps
-}
-
 // begin is where the round that is being written began.
 func (s *Schedule) begin() int {
 	if n := len(s.ends); n > 0 {
@@ -108,6 +105,33 @@ func (s *Schedule) begin() int {
 func (s *Schedule) round() {
 	if len(s.steps) > s.begin() {
 		s.ends = append(s.ends, len(s.steps))
+	}
+}
+
+// mirror turns the schedule round: what was sent is received and what was received is sent, copies go the other way, Input and
+// Output change places, and the last round comes first. Steps keep their order within a round. A round must receive or send, not
+// both, and nothing may be reduced.
+func (s *Schedule) mirror() {
+	all, last := len(s.steps), len(s.ends)-1
+	slices.Reverse(s.steps)
+	slices.Reverse(s.ends)
+	for i := range s.ends {
+		if i < last {
+			s.ends[i] = all - s.ends[i+1]
+		} else {
+			s.ends[i] = all
+		}
+		slices.Reverse(s.Round(i))
+	}
+	for i := range s.steps {
+		step := &s.steps[i]
+		switch step.Kind {
+		case Send:
+			step.Kind = Recv
+		case Recv:
+			step.Kind = Send
+		}
+		step.Src, step.Dst = step.Dst.mirror(), step.Src.mirror()
 	}
 }
 
@@ -162,6 +186,19 @@ func (s *Schedule) reduce(dst, src Span, left bool) {
 // precedes tells whether q begins where p ends.
 func (p Span) precedes(q Span) bool {
 	return p.Buf == q.Buf && p.Off+p.Len == q.Off
+}
+
+// mirror is the span in the other buffer of the caller's.
+func (p Span) mirror() Span {
+	switch {
+	case p.Len == 0:
+		return Span{}
+	case p.Buf == Input:
+		p.Buf = Output
+	case p.Buf == Output:
+		p.Buf = Input
+	}
+	return p
 }
 
 // part is the piece of the span from byte from up to byte to.

@@ -80,7 +80,7 @@ func TestTranscripts(t *testing.T) {
 		{"gather_tree", "Gather of 10 bytes a rank at rank 3 of 6: a binomial tree", 6,
 			func(s *Schedule, rank int) { gatherTree(s, rank, 6, 3, 10) }},
 		{"scatter_tree", "Scatter of 10 bytes a rank from rank 3 of 6: a binomial tree", 6,
-			func(s *Schedule, rank int) { scatterTree(s, rank, 6, 3, 10) }},
+			func(s *Schedule, rank int) { Scatter(s, rank, 6, 3, 10) }},
 		{"allgather_bruck", "Allgather of 10 bytes a rank by 5 ranks: Bruck's algorithm", 5,
 			func(s *Schedule, rank int) { allgatherBruck(s, rank, 5, even(10)) }},
 		{"alltoall_bruck", "Alltoall of 10 bytes a pair by 5 ranks: Bruck's algorithm", 5,
@@ -149,7 +149,7 @@ func TestRoundsAndBytes(t *testing.T) {
 			{"allreduce, ring", func(s *Schedule, rank int) { allreduceRing(s, rank, size, count, unit) },
 				2 * (size - 1), up(2*n*(size-1), size)},
 			{"gather, tree", func(s *Schedule, rank int) { gatherTree(s, rank, size, 1, unit) }, 2, (size - 1) * unit},
-			{"scatter, tree", func(s *Schedule, rank int) { scatterTree(s, rank, size, 1, unit) }, 2, up(size, 2) * unit},
+			{"scatter, tree", func(s *Schedule, rank int) { Scatter(s, rank, size, 1, unit) }, 2, up(size, 2) * unit},
 			{"allgather, Bruck", func(s *Schedule, rank int) { allgatherBruck(s, rank, size, even(unit)) },
 				log, (size - 1) * unit},
 			{"allgather, ring", func(s *Schedule, rank int) { allgatherRing(s, rank, size, even(unit)) },
@@ -170,7 +170,7 @@ func TestRoundsAndBytes(t *testing.T) {
 				var s Schedule
 				c.build(&s, rank)
 				received := 0
-				for _, step := range s.Steps() {
+				for _, step := range s.steps {
 					if step.Kind == Recv {
 						received += step.Dst.Len
 					}

@@ -45,7 +45,7 @@ func (e *Engine) TestAll(n int, at func(i int) Request, take func(i int, st Stat
 }
 
 // TakeReady gives requests to take, from the i-th on, as far as they are complete, and returns the index of the first that is not; n if there
-// is none.
+// is none. It is what Waitall does for each request, so it has a loop of its own: a step shared with collectSome would cost each a call.
 func (e *Engine) TakeReady(i, n int, at func(i int) Request, take func(i int, st Status, err error)) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -50,13 +50,6 @@ type Table[P, M any] struct {
 	posted, unexpected int
 }
 
-// New makes a table with room for so many pairs of a context and a source before it grows.
-func New[P, M any](size int) *Table[P, M] {
-	t := &Table[P, M]{}
-	t.bins.reserve(size)
-	return t
-}
-
 // Post takes the earliest unexpected message that the receive matches out of the table and returns it. Without one it
 // returns nil and p waits in the table until Arrive or Withdraw takes it out; it must not be posted again before that.
 func (t *Table[P, M]) Post(p *Posted[P]) *Message[M] {

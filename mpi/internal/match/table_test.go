@@ -170,15 +170,6 @@ func TestReleasedContextsGiveTheirMemoryBack(t *testing.T) {
 	arrives(t, m, 7, 99, 3, "stays")
 }
 
-func TestNewMakesRoomAtOnce(t *testing.T) {
-	m := New[string, string](100)
-	slots := len(m.bins.slots)
-	for source := range int32(100) {
-		post(t, m, receive(0, source, 1, "a"))
-	}
-	assert.Len(t, m.bins.slots, slots)
-}
-
 // The table and the rule, written as two plain lists, give the same answers for random operations: few sources and
 // tags, so that much matches; many tags, so that queues grow and are indexed; with wildcards rare and frequent.
 func TestTheTableFollowsTheRule(t *testing.T) {

@@ -5,7 +5,6 @@ package wireup
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -34,107 +33,25 @@ func Join(ctx context.Context) (*Job, error) {
 	}
 	j := &Job{client: client}
 	if client == nil {
-		if by := foreignLauncher(); by != "" {
-			return nil, errors.New(by)
+		if err := unreachable(); err != nil {
+			return nil, err
 		}
 		j.Identity = transport.Identity{Job: "alone", Rank: 0, Size: 1}
 		_, err := rand.Read(j.Identity.Secret[:])
 		return j, err
 	}
-	if err := client.Init(ctx); err != nil {
+	secret, err := givenSecret()
+	if err == nil {
+		err = client.Init(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
 	j.Identity = transport.Identity{Job: client.KVSName(), Rank: uint32(client.Rank()), Size: uint32(client.Size())}
-	if err := j.learnSecret(ctx); err != nil {
+	if j.Identity.Secret, err = agree(ctx, client, secret); err != nil {
 		return nil, errors.Join(err, j.Leave())
 	}
 	return j, nil
-}
-
-// foreignLauncher tells why a process that a launcher without PMI started cannot find its peers; empty if none did. Otherwise
-// every rank would silently become a world of one.
-func foreignLauncher() string {
-	switch {
-	case os.Getenv("OMPI_COMM_WORLD_SIZE") != "" || os.Getenv("PMIX_RANK") != "":
-		return "this process was started through PMIx (Open MPI's mpirun, or srun --mpi=pmix), which weft does not speak: " +
-			"start it with `weft run`, with `mpiexec.hydra`, or with `srun --mpi=pmi2`"
-	case os.Getenv("SLURM_STEP_NUM_TASKS") != "" && os.Getenv("SLURM_STEP_NUM_TASKS") != "1":
-		return "this process was started by srun without PMI: start it with `srun --mpi=pmi2`"
-	case os.Getenv("WEFT_SIZE") != "" && os.Getenv("WEFT_SIZE") != "1":
-		return "WEFT_SIZE is set but the launcher cannot be reached: PMI_FD is missing from the environment"
-	}
-	return ""
-}
-
-// secretFD names the descriptor of the pipe through which weft's own launcher hands over the job's secret.
-const secretFD = "WEFT_SECRET_FD"
-
-const secretKey = "weft-secret"
-
-// learnSecret gets the job's secret: from the launcher's pipe, from the user's file, or made by rank 0 and passed on through
-// the PMI server's descriptors.
-func (j *Job) learnSecret(ctx context.Context) error {
-	if v := os.Getenv(secretFD); v != "" {
-		fd, err := strconv.Atoi(v)
-		if err != nil || fd < 3 {
-			return fmt.Errorf("%s=%q: not a descriptor", secretFD, v)
-		}
-		f := os.NewFile(uintptr(fd), "secret")
-		defer f.Close()
-		os.Unsetenv(secretFD)
-		return j.readSecret(f, "the launcher's pipe")
-	}
-	if path := setting.SecretFile.String(); path != "" {
-		f, err := os.Open(path)
-		if err != nil {
-			return fmt.Errorf("%s: %w", setting.SecretFile.Name, err)
-		}
-		defer f.Close()
-		info, err := f.Stat()
-		if err != nil {
-			return fmt.Errorf("%s: %w", setting.SecretFile.Name, err)
-		}
-		if info.Mode().Perm()&0o077 != 0 {
-			return fmt.Errorf("%s=%s: others than its owner can read it (mode %04o): chmod 600 it", setting.SecretFile.Name, path,
-				info.Mode().Perm())
-		}
-		return j.readSecret(f, path)
-	}
-	if j.Identity.Rank == 0 {
-		if _, err := rand.Read(j.Identity.Secret[:]); err != nil {
-			return err
-		}
-		if err := j.client.Put(ctx, secretKey, hex.EncodeToString(j.Identity.Secret[:])); err != nil {
-			return err
-		}
-	}
-	if err := j.client.Barrier(ctx); err != nil {
-		return err
-	}
-	if j.Identity.Rank != 0 {
-		v, err := j.client.Get(ctx, secretKey)
-		if err != nil {
-			return err
-		}
-		b, err := hex.DecodeString(v)
-		if err != nil || len(b) != len(j.Identity.Secret) {
-			return fmt.Errorf("the secret that rank 0 published is no secret of %d bytes", len(j.Identity.Secret))
-		}
-		copy(j.Identity.Secret[:], b)
-	}
-	return nil
-}
-
-func (j *Job) readSecret(f *os.File, from string) error {
-	n := 0
-	for n < len(j.Identity.Secret) {
-		k, err := f.Read(j.Identity.Secret[n:])
-		n += k
-		if err != nil {
-			return fmt.Errorf("job's secret from %s: %d of %d bytes: %w", from, n, len(j.Identity.Secret), err)
-		}
-	}
-	return nil
 }
 
 func addrKey(rank uint32) string { return "weft-addr-" + strconv.Itoa(int(rank)) }

@@ -1,0 +1,33 @@
+package channeltest
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// Channel is what there is to know of a channel.Channel here: the tests of that package import this one.
+type Channel interface {
+	Open(qp transport.QP, peer []byte) error
+	Descriptor() []byte
+	Close() error
+}
+
+// Open opens a channel over a Pair; create makes its ends. At the end of the test both are closed, and nothing may be left registered.
+func Open[C Channel](t testing.TB, p *Pair, create func(e *End) (C, error)) (a, b C) {
+	t.Helper()
+	a, err := create(p.A)
+	require.NoError(t, err)
+	b, err = create(p.B)
+	require.NoError(t, err)
+	require.NoError(t, a.Open(p.A, b.Descriptor()))
+	require.NoError(t, b.Open(p.B, a.Descriptor()))
+	t.Cleanup(func() {
+		require.NoError(t, a.Close())
+		require.NoError(t, b.Close())
+		require.Zero(t, p.A.Regions()+p.B.Regions())
+	})
+	return a, b
+}

@@ -1,0 +1,76 @@
+package launcher
+
+import (
+	"fmt"
+
+	"github.com/weft-mpi/weft/internal/topology"
+)
+
+// Binding says which processors a rank may run on. The zero value binds each rank to a core of its own where there are enough.
+type Binding struct {
+	To   BindTo
+	CPUs []int // of BindList: dealt out to the ranks in this order, one each, and from the beginning again where ranks are more
+}
+
+// BindTo is what ranks are bound to.
+type BindTo uint8
+
+const (
+	BindDefault BindTo = iota // BindCore where every rank gets a core that no other rank and no other weft job has; else BindNone
+	BindNone
+	BindCore   // each rank to a core of its own, with all its hardware threads
+	BindNUMA   // each rank to a NUMA node; ranks next to each other share one
+	BindSocket // each rank to a socket; ranks next to each other share one
+	BindList   // each rank to a processor of a list
+)
+
+// ParseBinding reads the value of --bind-to.
+func ParseBinding(text string) (Binding, error) {
+	switch text {
+	case "none":
+		return Binding{To: BindNone}, nil
+	case "core":
+		return Binding{To: BindCore}, nil
+	case "numa":
+		return Binding{To: BindNUMA}, nil
+	case "socket":
+		return Binding{To: BindSocket}, nil
+	}
+	cpus, err := parseProcessors(text, "none, core, numa, socket")
+	return Binding{To: BindList, CPUs: cpus}, err
+}
+
+// CQCores says which cores serve the ranks' completion queues (C1). A core that does is no rank's own.
+type CQCores struct {
+	From CQFrom
+	CPUs []int // of CQList: the first is that of rank 0's handler, and so on; what is left over stays idle
+}
+
+// CQFrom is where the cores of completion handlers come from.
+type CQFrom uint8
+
+const (
+	CQNone CQFrom = iota // ranks have no completion handlers: progress is made inside calls
+	CQAuto               // a core for the handler of each rank, near the rank, where twice as many cores as ranks are there; else as CQNone
+	CQList               // the processors of a list, one for each rank
+)
+
+// ParseCQCores reads the value of --cq-cores.
+func ParseCQCores(text string) (CQCores, error) {
+	switch text {
+	case "none":
+		return CQCores{}, nil
+	case "auto":
+		return CQCores{From: CQAuto}, nil
+	}
+	cpus, err := parseProcessors(text, "none, auto")
+	return CQCores{From: CQList, CPUs: cpus}, err
+}
+
+// parseProcessors reads a list of processors, which stands where one of certain words could.
+func parseProcessors(text, words string) ([]int, error) {
+	if text == "" || text[0] < '0' || text[0] > '9' {
+		return nil, fmt.Errorf("%.40q is neither %s nor a list of processors such as 0-3,8", text, words)
+	}
+	return topology.ParseCPUList(text)
+}

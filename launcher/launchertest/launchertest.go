@@ -1,0 +1,122 @@
+// Package launchertest is what tests share that run jobs. A job's ranks are the test binary itself, started again: so a test needs
+// nothing but `go test`, and ranks can run whatever the test's package has, exported or not.
+//
+// A package whose tests run jobs registers what its ranks do with [Body], in variables of the package, and has a TestMain that
+// begins with [Play]. A test then makes a job of [Ranks] and runs it:
+//
+//	var hello = launchertest.Body("hello", func() error { … })
+//
+//	func TestMain(m *testing.M) {
+//		launchertest.Play()
+//		os.Exit(m.Run())
+//	}
+//
+//	func TestHello(t *testing.T) {
+//		r := launchertest.Run(t, launchertest.Ranks(4, hello))
+//		require.NoError(t, r.Failure, r.Err)
+//	}
+package launchertest
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/launcher"
+)
+
+// variable has a test binary play a body in place of its tests.
+const variable = "LAUNCHERTEST_BODY"
+
+// patience is how long a job may take on a machine that does much else.
+const patience = 2 * time.Minute
+
+var bodies = map[string]func() error{}
+
+// Body registers what a rank does, and returns the name, by which Ranks and Environ know it. It is for variables of a package: a
+// body that a test registers is there in the test's own process alone.
+func Body(name string, run func() error) string {
+	if bodies[name] != nil {
+		panic("launchertest: two bodies are called " + name)
+	}
+	bodies[name] = run
+	return name
+}
+
+// Play returns where tests are to be run. In a process that Environ has made a rank it plays the body and exits: with status 0, with
+// 1 and the error on standard error, or with 3 where there is no such body.
+func Play() {
+	name, is := os.LookupEnv(variable)
+	if !is {
+		return
+	}
+	run, ok := bodies[name]
+	if !ok {
+		fmt.Fprintln(os.Stderr, "no such body:", name)
+		os.Exit(3)
+	}
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// Environ is what makes a process of the test binary play a body. With the race detector a process would sleep for a second before
+// it exits.
+func Environ(body string) []string {
+	return []string{variable + "=" + body, strings.TrimSpace("GORACE=" + os.Getenv("GORACE") + " atexit_sleep_ms=0")}
+}
+
+// Ranks are n ranks that play a body, with more variables of the environment.
+func Ranks(n int, body string, env ...string) launcher.App {
+	return launcher.App{Ranks: n, Program: os.Args[0], Env: append(Environ(body), env...)}
+}
+
+// Result is what became of a job.
+type Result struct {
+	Out, Err string // what it wrote to standard output and to standard error
+	Failure  error  // of launcher.Run
+}
+
+// Cause is the failure of the rank that ended the job. The test fails if the job ended otherwise.
+func (r Result) Cause(t testing.TB) *launcher.Failure {
+	t.Helper()
+	var f *launcher.Failure
+	require.ErrorAs(t, r.Failure, &f, "standard error:\n%s", r.Err)
+	return f
+}
+
+// Run runs a job without input, and returns when it is over and all its output is there.
+func Run(t testing.TB, apps ...launcher.App) Result {
+	t.Helper()
+	var r Result
+	out, outDone := capture(t, &r.Out)
+	errs, errDone := capture(t, &r.Err)
+	r.Failure = launcher.Run(t.Context(), launcher.Job{Apps: apps, Timeout: patience, Stdin: launcher.InputNone, Out: out, Err: errs})
+	out.Close()
+	errs.Close()
+	<-outDone
+	<-errDone
+	return r
+}
+
+// capture returns a pipe, and a channel that is closed when all that came through the pipe is in into.
+func capture(t testing.TB, into *string) (*os.File, <-chan struct{}) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer r.Close()
+		b, _ := io.ReadAll(r)
+		*into = string(b)
+	}()
+	return w, done
+}

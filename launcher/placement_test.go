@@ -1,0 +1,308 @@
+package launcher
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/weft-mpi/weft/internal/topology"
+)
+
+// machineOf has cores with these processors, and nodes and sockets by core; none given stands for one of each.
+func machineOf(cores [][]int, domains ...[]int) *topology.Machine {
+	m := &topology.Machine{CPUs: slices.Sorted(slices.Values(slices.Concat(cores...))), Cores: cores}
+	m.NodeOf, m.SocketOf = make([]int, len(cores)), make([]int, len(cores))
+	if len(domains) > 0 {
+		m.NodeOf = domains[0]
+	}
+	if len(domains) > 1 {
+		m.SocketOf = domains[1]
+	}
+	return m
+}
+
+// plain has cores of one processor each.
+func plain(n int) *topology.Machine {
+	var cores [][]int
+	for i := range n {
+		cores = append(cores, []int{i})
+	}
+	return machineOf(cores)
+}
+
+func withQuota(m *topology.Machine, quota float64) *topology.Machine {
+	m.Quota = quota
+	return m
+}
+
+func TestPlace_C1_RanksAndHandlersGetCores(t *testing.T) {
+	threads := machineOf([][]int{{0, 8}, {1, 9}, {2}, {3}})
+	// Two nodes of four cores, whose numbers alternate as on many servers, and one socket.
+	nodes := machineOf(plain(8).Cores, []int{0, 1, 0, 1, 0, 1, 0, 1})
+	sockets := machineOf(plain(4).Cores, []int{0, 1, 2, 3}, []int{0, 0, 1, 1})
+	lopsided := machineOf(plain(4).Cores, []int{0, 0, 0, 1})
+	auto := CQCores{From: CQAuto}
+	of := func(cpus ...int) CQCores { return CQCores{From: CQList, CPUs: cpus} }
+	on := func(cpus ...int) Binding { return Binding{To: BindList, CPUs: cpus} }
+	type lists = [][]int
+	for _, c := range []struct {
+		name     string
+		machine  *topology.Machine
+		ranks    int
+		binding  Binding
+		cq       CQCores
+		taken    []int
+		cpus     lists
+		handlers lists
+		cores    int
+		note     string // of the only one; empty when there is none
+	}{
+		{name: "a core each", machine: threads, ranks: 2, cpus: lists{{0, 8}, {1, 9}}, cores: 1},
+		{name: "none", machine: threads, ranks: 2, binding: Binding{To: BindNone}, cores: 2},
+		{name: "more ranks than cores", machine: threads, ranks: 6, note: "6 ranks share 4 usable cores"},
+		{name: "more ranks than cores, bound", machine: threads, ranks: 6, binding: Binding{To: BindCore},
+			cpus: lists{{0, 8}, {1, 9}, {2}, {3}, {0, 8}, {1, 9}}, note: "6 ranks share 4 usable cores"},
+		{name: "others run on these cores too", machine: withQuota(plain(4), 2), ranks: 2, cores: 1},
+		{name: "less time than ranks", machine: withQuota(plain(4), 2), ranks: 3, note: "3 ranks share 2 usable cores"},
+		{name: "node", machine: nodes, ranks: 4, binding: Binding{To: BindNUMA},
+			cpus: lists{{0, 2, 4, 6}, {0, 2, 4, 6}, {1, 3, 5, 7}, {1, 3, 5, 7}}, cores: 2},
+		{name: "node by its share of the cores", machine: lopsided, ranks: 4, binding: Binding{To: BindNUMA},
+			cpus: lists{{0, 1, 2}, {0, 1, 2}, {0, 1, 2}, {3}}, cores: 1},
+		{name: "socket", machine: sockets, ranks: 2, binding: Binding{To: BindSocket}, cpus: lists{{0, 1}, {2, 3}}, cores: 2},
+		{name: "list", machine: threads, ranks: 3, binding: on(9, 0, 3, 2), cpus: lists{{9}, {0}, {3}}, cores: 1},
+		{name: "short list", machine: threads, ranks: 3, binding: on(9, 0), cpus: lists{{9}, {0}, {9}}, note: "3 ranks share 2 usable cores"},
+
+		{name: "handlers where cores are left", machine: threads, ranks: 2, cq: auto,
+			cpus: lists{{0, 8}, {2}}, handlers: lists{{1, 9}, {3}}, cores: 1},
+		{name: "handlers near their ranks", machine: nodes, ranks: 4, cq: auto,
+			cpus: lists{{0}, {4}, {1}, {5}}, handlers: lists{{2}, {6}, {3}, {7}}, cores: 1},
+		{name: "no cores left", machine: plain(4), ranks: 3, cq: auto, cpus: lists{{0}, {1}, {2}}, cores: 1,
+			note: "--cq-cores auto: 3 ranks would need as many more cores for completion handlers, and 1 can be had: progress is made inside calls"},
+		{name: "no time left", machine: withQuota(plain(8), 3), ranks: 2, cq: auto, cores: 1, note: "2 ranks would need as many more cores for " +
+			"completion handlers, and 1 can be had"},
+		{name: "time for all", machine: withQuota(plain(8), 4), ranks: 2, cq: auto, binding: Binding{To: BindCore},
+			cpus: lists{{0}, {2}}, handlers: lists{{1}, {3}}, cores: 1},
+		{name: "a handler takes its share of the time", machine: withQuota(plain(8), 3), ranks: 1, cq: of(7),
+			cpus: lists{{0, 1, 2, 3, 4, 5, 6}}, handlers: lists{{7}}, cores: 2},
+		{name: "a handler near its rank takes its share of the time", machine: withQuota(plain(8), 4), ranks: 1, cq: auto,
+			cpus: lists{{0, 2, 3, 4, 5, 6, 7}}, handlers: lists{{1}}, cores: 3},
+		{name: "handlers of ranks that are not bound", machine: plain(4), ranks: 1, binding: Binding{To: BindNone}, cq: auto,
+			cpus: lists{{0, 2, 3}}, handlers: lists{{1}}, cores: 3},
+		{name: "handlers of ranks on nodes", machine: nodes, ranks: 2, binding: Binding{To: BindNUMA}, cq: auto,
+			cpus: lists{{0, 4, 6}, {1, 5, 7}}, handlers: lists{{2}, {3}}, cores: 3},
+		{name: "handlers of ranks on a list", machine: threads, ranks: 2, binding: on(0, 3), cq: auto,
+			cpus: lists{{0}, {3}}, handlers: lists{{1, 9}, {2}}, cores: 1},
+
+		{name: "handlers on a list", machine: plain(6), ranks: 2, cq: of(3, 0), cpus: lists{{1}, {2}}, handlers: lists{{3}, {0}}, cores: 1},
+		{name: "the core of a listed hardware thread is no rank's", machine: threads, ranks: 2, cq: of(8, 2),
+			cpus: lists{{1, 9}, {3}}, handlers: lists{{8}, {2}}, cores: 1},
+		{name: "unless the user says so", machine: threads, ranks: 2, binding: on(0, 1), cq: of(8, 9),
+			cpus: lists{{0}, {1}}, handlers: lists{{8}, {9}}, cores: 1},
+		{name: "the list leaves too few cores for the ranks", machine: plain(3), ranks: 2, cq: of(0, 1),
+			cpus: lists{{2}, {2}}, handlers: lists{{0}, {1}}, note: "2 ranks share 1 usable core:"},
+		{name: "what is left of the list is idle", machine: plain(4), ranks: 1, cq: of(2, 3), cpus: lists{{0}}, handlers: lists{{2}}, cores: 1},
+
+		{name: "cores of another job are avoided", machine: threads, ranks: 2, taken: []int{8}, cpus: lists{{1, 9}, {2}}, cores: 1},
+		{name: "too many cores of other jobs", machine: threads, ranks: 3, taken: []int{8, 2}, cores: 1},
+		{name: "too many cores of other jobs to bind", machine: threads, ranks: 3, binding: Binding{To: BindCore}, taken: []int{8, 2}, cores: 1,
+			note: "other weft jobs use 2 of 4 cores: the ranks are not bound"},
+		{name: "a listed processor of another job", machine: threads, ranks: 2, binding: on(0, 1), taken: []int{1}, cpus: lists{{0}, {1}}, cores: 1,
+			note: "another weft job uses processor 1, too"},
+		{name: "no cores left beside another job", machine: plain(4), ranks: 2, cq: auto, taken: []int{1}, cpus: lists{{0}, {2}}, cores: 1,
+			note: "and 1 can be had"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			taken := make(map[int]bool)
+			for _, cpu := range c.taken {
+				taken[cpu] = true
+			}
+			p, err := place(placing{c.machine, taken, c.ranks, c.binding, c.cq})
+			require.NoError(t, err)
+			require.Equal(t, c.cpus, p.cpus)
+			require.Equal(t, c.handlers, p.handlers)
+			require.Equal(t, c.cores, p.coresPerRank)
+			if c.note == "" {
+				require.Empty(t, p.notes)
+			} else {
+				require.Len(t, p.notes, 1)
+				require.Contains(t, p.notes[0], c.note)
+			}
+		})
+	}
+}
+
+func TestPlace_C1_NonsenseIsRefused(t *testing.T) {
+	for want, c := range map[string]struct {
+		binding Binding
+		cq      CQCores
+	}{
+		"--bind-to: processor 7 does not exist here, or the affinity mask or control group forbids it; the job may use 0-3":  {binding: Binding{BindList, []int{0, 7}}},
+		"--cq-cores: processor 4 does not exist here, or the affinity mask or control group forbids it; the job may use 0-3": {cq: CQCores{CQList, []int{2, 4}}},
+		"--bind-to: processor 1 is in the list twice":       {binding: Binding{BindList, []int{1, 0, 1}}},
+		"processor 1 is in the lists of --bind-to and of":   {binding: Binding{BindList, []int{0, 1}}, cq: CQCores{CQList, []int{1, 2}}},
+		"--cq-cores: 1 processor for the completion":        {cq: CQCores{CQList, []int{2}}},
+		"--cq-cores 0-3: no core is left for the ranks":     {cq: CQCores{CQList, []int{0, 1, 2, 3}}},
+		"--bind-to: the list of processors is empty":        {binding: Binding{To: BindList}},
+		"--cq-cores: 0 processors for the completion handl": {cq: CQCores{From: CQList}},
+	} {
+		_, err := place(placing{machine: plain(4), ranks: 2, binding: c.binding, cq: c.cq})
+		var request *RequestError
+		require.ErrorAs(t, err, &request)
+		require.Contains(t, err.Error(), want)
+	}
+}
+
+func TestParseBindingAndCQCores(t *testing.T) {
+	for text, want := range map[string]Binding{
+		"none": {To: BindNone}, "core": {To: BindCore}, "numa": {To: BindNUMA}, "socket": {To: BindSocket}, "3,0-1": {BindList, []int{3, 0, 1}},
+	} {
+		got, err := ParseBinding(text)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	for text, want := range map[string]CQCores{"none": {}, "auto": {From: CQAuto}, "2": {CQList, []int{2}}} {
+		got, err := ParseCQCores(text)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	for _, text := range []string{"", "foo", "cores", "-1", "1-", "3-1", "0,,1", "0x1", "99999999", "0-9999999999"} {
+		_, err := ParseBinding(text)
+		require.Error(t, err, text)
+		_, err = ParseCQCores(text)
+		require.Error(t, err, text)
+	}
+}
+
+// Whatever the machine is and whatever is asked for: nothing outside of what the job may use; a core for a rank or a handler is
+// nobody else's, where there are enough; every rank has a handler or none has; and what is not the user's own word is no other job's.
+func TestPlace_C1_PropertyNothingIsGivenTwice(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := &topology.Machine{Quota: rapid.SampledFrom([]float64{0, 0, 0.5, 2, 5.5}).Draw(t, "quota")}
+		cpu := 0
+		for range rapid.IntRange(1, 12).Draw(t, "cores") {
+			var core []int
+			for range rapid.IntRange(1, 2).Draw(t, "threads") {
+				core = append(core, cpu)
+				cpu += rapid.IntRange(1, 3).Draw(t, "gap")
+			}
+			m.CPUs, m.Cores = append(m.CPUs, core...), append(m.Cores, core)
+			m.NodeOf = append(m.NodeOf, rapid.IntRange(0, 2).Draw(t, "node"))
+			m.SocketOf = append(m.SocketOf, rapid.IntRange(0, 1).Draw(t, "socket"))
+		}
+		some := func(name string) []int {
+			shuffled := rapid.Permutation(m.CPUs).Draw(t, name)
+			return shuffled[:rapid.IntRange(0, len(shuffled)).Draw(t, name+" count")]
+		}
+		in := placing{machine: m, taken: make(map[int]bool), ranks: rapid.IntRange(1, 14).Draw(t, "ranks")}
+		for _, cpu := range some("taken") {
+			in.taken[cpu] = true
+		}
+		in.binding.To = rapid.SampledFrom([]BindTo{BindDefault, BindNone, BindCore, BindNUMA, BindSocket, BindList}).Draw(t, "binding")
+		if in.binding.To == BindList {
+			in.binding.CPUs = some("bind list")
+		}
+		in.cq.From = rapid.SampledFrom([]CQFrom{CQNone, CQAuto, CQList}).Draw(t, "handlers from")
+		if in.cq.From == CQList {
+			in.cq.CPUs = some("handler list")
+		}
+		p, err := place(in)
+		if err != nil {
+			var request *RequestError
+			require.ErrorAs(t, err, &request)
+			require.True(t, in.binding.To == BindList || in.cq.From == CQList, "only lists can be nonsense: %v", err)
+			return
+		}
+		again, err := place(in)
+		require.NoError(t, err)
+		require.Equal(t, p, again)
+
+		handled := make(map[int]bool)
+		if p.handlers != nil {
+			require.Len(t, p.handlers, in.ranks)
+			for _, cpus := range p.handlers {
+				require.NotEmpty(t, cpus)
+				require.Subset(t, m.CPUs, cpus)
+				for _, cpu := range cpus {
+					require.False(t, handled[cpu], "processor %d serves two handlers", cpu)
+					handled[cpu] = true
+				}
+			}
+		}
+		require.Equal(t, in.cq.From == CQNone, p.handlers == nil && in.cq.From != CQAuto)
+		if p.cpus == nil {
+			require.False(t, p.ownCore)
+			require.Nil(t, p.handlers, "ranks must be kept off their handlers' cores")
+			return
+		}
+		require.Len(t, p.cpus, in.ranks)
+		has := make(map[int]int)
+		for rank, cpus := range p.cpus {
+			require.NotEmpty(t, cpus)
+			require.Subset(t, m.CPUs, cpus)
+			for _, cpu := range cpus {
+				require.False(t, handled[cpu], "rank %d has processor %d of a handler", rank, cpu)
+				if other, twice := has[cpu]; twice {
+					require.False(t, p.ownCore, "ranks %d and %d have processor %d", other, rank, cpu)
+				}
+				has[cpu] = rank
+			}
+		}
+		require.LessOrEqual(t, p.coresPerRank*in.ranks, max(len(m.Cores), len(in.binding.CPUs)))
+		require.Subset(t, append(slices.Concat(p.cpus...), slices.Concat(p.handlers...)...), p.claims)
+		for _, cpu := range p.claims {
+			listed := slices.Contains(in.binding.CPUs, cpu) || slices.Contains(in.cq.CPUs, cpu)
+			require.True(t, listed || !in.taken[cpu], "processor %d is another job's", cpu)
+		}
+	})
+}
+
+func TestClaims(t *testing.T) {
+	prefix := fmt.Sprintf("@weft-test-%d-", os.Getpid())
+	a, b := newClaims(prefix), newClaims(prefix)
+	defer a.drop()
+	defer b.drop()
+	require.Empty(t, a.hold([]int{1, 2}))
+	require.Empty(t, a.hold([]int{1, 2}), "what it has it keeps")
+	require.Equal(t, []int{2}, b.hold([]int{2, 3}))
+	require.Equal(t, []int{3}, a.hold([]int{2, 3}))
+	b.drop()
+	require.Empty(t, a.hold([]int{2, 3}))
+	require.Empty(t, b.hold([]int{1}), "what is no longer wanted is given up")
+	a.drop()
+	require.Empty(t, b.hold([]int{1, 2, 3}))
+}
+
+func TestPlacementTellsWhyRanksAreNotBound(t *testing.T) {
+	p, err := place(placing{machine: plain(4), ranks: 3, taken: map[int]bool{0: true, 3: true}})
+	require.NoError(t, err)
+	require.Equal(t, "not bound (other weft jobs use 2 of 4 cores)", p.boundTo(0))
+	require.Equal(t, "no completion handler", p.handledOn(0))
+}
+
+// Two jobs whose claims meet place their ranks apart.
+func TestJobsAvoidEachOthersCores(t *testing.T) {
+	m, err := topology.Read()
+	require.NoError(t, err)
+	if len(m.Cores) < 2 {
+		t.Skip("needs two cores")
+	}
+	prefix := fmt.Sprintf("@weft-jobs-%d-", os.Getpid())
+	var jobs []*running
+	for range 3 {
+		j := &running{job: Job{Apps: []App{{Ranks: 1}}, Binding: Binding{To: BindCore}}, claims: newClaims(prefix)}
+		defer j.claims.drop()
+		require.NoError(t, j.placeRanks())
+		jobs = append(jobs, j)
+	}
+	require.Equal(t, m.Cores[0], jobs[0].place.cpus[0])
+	require.Equal(t, m.Cores[1], jobs[1].place.cpus[0])
+	require.Equal(t, "bound to "+processors(m.Cores[1]), jobs[1].place.boundTo(0))
+	if len(m.Cores) == 2 {
+		require.Nil(t, jobs[2].place.cpus)
+		require.Equal(t, []string{"other weft jobs use 2 of 2 cores: the ranks are not bound"}, jobs[2].place.notes)
+	}
+}

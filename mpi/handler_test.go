@@ -142,19 +142,19 @@ func flag(t *testing.T) string { return flagVariable + "=" + filepath.Join(t.Tem
 
 func TestHandler_C1_E6_ARankThatComputesAnswersItsPeers(t *testing.T) {
 	r := launch(t, 2, bodyComputes, append(withHandlers(t), flag(t))...)
-	require.NoError(t, r.failure, "standard error:\n%s", r.err)
+	require.NoError(t, r.Failure, "standard error:\n%s", r.Err)
 }
 
 func TestHandler_WithoutOneARankThatComputesAnswersNobody(t *testing.T) {
 	r := launch(t, 2, bodyComputesAlone, flag(t), "WEFT_CQ_CORES=")
-	require.NoError(t, r.failure, "standard error:\n%s", r.err)
+	require.NoError(t, r.Failure, "standard error:\n%s", r.Err)
 }
 
 func TestHandler_N2_CoreThatIsNotThereIsRefusedByInit(t *testing.T) {
 	r := launch(t, 1, bodyComputesAlone, "WEFT_CQ_CORES=8000", flag(t))
-	require.Error(t, r.failure)
-	require.Contains(t, r.err, "core 8000, which this process may not use")
+	require.Error(t, r.Failure)
+	require.Contains(t, r.Err, "core 8000, which this process may not use")
 	r = launch(t, 1, bodyComputesAlone, "WEFT_CQ_CORES=x", flag(t))
-	require.Error(t, r.failure)
-	require.Contains(t, r.err, `WEFT_CQ_CORES="x"`)
+	require.Error(t, r.Failure)
+	require.Contains(t, r.Err, `WEFT_CQ_CORES="x"`)
 }

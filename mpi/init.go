@@ -163,9 +163,26 @@ func newDevice(log *slog.Logger, wire *wireup.Job) (transport.Device, error) {
 		if err != nil {
 			return nil, err
 		}
-		return tcp.New(tcp.Options{Host: host, LowPort: low, HighPort: high, Log: log})
+		checksum, err := checksum()
+		if err != nil {
+			return nil, err
+		}
+		return tcp.New(tcp.Options{Host: host, LowPort: low, HighPort: high, Checksum: checksum, Log: log})
 	default:
 		return nil, fmt.Errorf("%s=%q: no such fabric; there is tcp, and auto, which chooses", setting.Fabric.Name, f)
+	}
+}
+
+func checksum() (tcp.Checksum, error) {
+	switch c := setting.Checksum.String(); c {
+	case "auto":
+		return tcp.ChecksumAuto, nil
+	case "on":
+		return tcp.ChecksumAlways, nil
+	case "off":
+		return tcp.ChecksumNever, nil
+	default:
+		return 0, fmt.Errorf("%s=%q: auto, on or off is wanted", setting.Checksum.Name, c)
 	}
 }
 

@@ -22,7 +22,7 @@ var mixtures = map[string]struct {
 	not  string // counters that no rank has
 }{
 	"AsIs":       {nil, "acked", "refused shrunk granted"},
-	"FourPhases": {[]string{"WEFT_PHASES=200,1000,4000,131072", "WEFT_VECTOR=largest"}, "acked", "refused shrunk"},
+	"FourPhases": {[]string{"WEFT_PHASES=200,1000,4000,131072", "WEFT_VECTOR=largest", "WEFT_CHECKSUM=on"}, "acked", "refused shrunk"},
 	"NoBudget":   {[]string{"WEFT_BUFFER_BUDGET=64K"}, "refused", "acked shrunk"}, // three small channels fit, and nothing more
 	"Shrinking":  {[]string{"WEFT_SHRINK_AFTER=2ms", "WEFT_PHASES=640,4096,16384"}, "acked shrunk", "refused beside"},
 	"KeepSmall":  {[]string{"WEFT_KEEP_SMALL=1", "WEFT_SHRINK_AFTER=2ms", "WEFT_PHASES=640,4096,16384"}, "acked shrunk beside", "refused"},

@@ -68,6 +68,7 @@ func TestSettings_E9_NonsenseIsRefused(t *testing.T) {
 		"WEFT_SHRINK_AFTER=soon":     "not a duration above zero",
 		"WEFT_EAGER_MAX=0":           "not a number of bytes from 1 on",
 		"WEFT_RENDEZVOUS=push":       "read or write is wanted",
+		"WEFT_CHECKSUM=crc32":        "auto, on or off is wanted",
 		"WEFT_UNEXPECTED_MAX=64 KiB": "not a number of bytes",
 		"WEFT_STATS=2":               "not a whole number from 0 to 1",
 	} {

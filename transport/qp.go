@@ -87,4 +87,10 @@ type QPAttr struct {
 	Peer   uint32 // identity of the peer
 	Local  string // address of this end
 	Remote string // address of the other
+
+	// What the two ends agreed on when they were connected.
+	PeerRecv  int  // depth of the peer's receive queue
+	PeerReads int  // Reads that the peer answers at once
+	Lanes     int  // connections that carry the queue pair at most
+	Checksum  bool // every frame has a checksum
 }

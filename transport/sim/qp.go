@@ -124,7 +124,8 @@ func (q *qp) Num() transport.QPN { return q.num }
 func (q *qp) Query() transport.QPAttr {
 	q.net.mu.Lock()
 	defer q.net.mu.Unlock()
-	return transport.QPAttr{QPConfig: q.cfg, Num: q.num, State: q.state, Peer: q.peerRank, Local: q.local, Remote: q.remote}
+	return transport.QPAttr{QPConfig: q.cfg, Num: q.num, State: q.state, Peer: q.peerRank, Local: q.local, Remote: q.remote,
+		PeerRecv: q.peer.cfg.RecvWR, PeerReads: attr.MaxReads, Lanes: 1}
 }
 
 func (q *qp) State() transport.State {

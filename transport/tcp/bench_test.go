@@ -52,8 +52,8 @@ func benchPair(b *testing.B) [2]*benchEnd {
 	return ends
 }
 
-// BenchmarkWrite is the way of an inline Write from one memory to another, to and fro.
-func BenchmarkWrite(b *testing.B) {
+// BenchmarkSmallWrite is the way of an inline Write from one memory to another, to and fro.
+func BenchmarkSmallWrite(b *testing.B) {
 	ends := benchPair(b)
 	var wrs [2]*transport.SendWR
 	for i := range ends {

@@ -15,26 +15,62 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // provider makes devices on the loopback interface.
-type provider struct{}
+type provider struct {
+	options Options
+	narrow  bool // sockets that take little at a time
+}
 
-func (provider) Devices(n int) ([]transport.Device, error) {
+func (p provider) Devices(n int) ([]transport.Device, error) {
 	var list []transport.Device
 	for range n {
-		d, err := New(Options{})
+		d, err := New(p.options)
 		if err != nil {
 			return list, err
+		}
+		if p.narrow {
+			list = append(list, narrowDevice{d})
+			continue
 		}
 		list = append(list, d)
 	}
 	return list, nil
 }
 
+// narrowSocket is what a socket takes at a time, about: less than the frames of one write.
+const narrowSocket = 64 << 10
+
+// narrowDevice is a device with sockets so small that nearly every write is taken in part.
+type narrowDevice struct{ *Device }
+
+func (d narrowDevice) inner() *Device { return d.Device }
+
+type narrowAcceptor struct{ transport.Acceptor }
+
+func (d narrowDevice) Listen(id transport.Identity, a transport.Acceptor) (transport.Endpoint, error) {
+	return d.Device.Listen(id, narrowAcceptor{a})
+}
+
+func (a narrowAcceptor) Connected(rank uint32, made transport.QP, private []byte) {
+	if err := syscall.SetsockoptInt(made.(*qp).fd, syscall.SOL_SOCKET, syscall.SO_SNDBUF, narrowSocket); err != nil {
+		panic(err)
+	}
+	a.Acceptor.Connected(rank, made, private)
+}
+
+// inside is the device as this package knows it.
+func inside(d transport.Device) *Device {
+	if w, ok := d.(interface{ inner() *Device }); ok {
+		return w.inner()
+	}
+	return d.(*Device)
+}
+
 // Cut resets the connections between two devices.
 func (provider) Cut(a, b transport.Device) error {
 	struck := 0
 	admit(a)
-	for _, q := range a.(*Device).qps {
-		if q == nil || q.fd < 0 || q.peer != b.(*Device).end.id.Rank {
+	for _, q := range inside(a).qps {
+		if q == nil || q.fd < 0 || q.peer != inside(b).end.id.Rank {
 			continue
 		}
 		if err := reset(q.fd); err != nil {
@@ -50,14 +86,14 @@ func (provider) Cut(a, b transport.Device) error {
 
 // admit has a device know the connections that were handed to it.
 func admit(d transport.Device) {
-	for _, c := range d.(*Device).cqs {
+	for _, c := range inside(d).cqs {
 		c.admit()
 	}
 }
 
 // Vanish resets every connection of a device and closes its listener, as the kernel does for a process that is killed.
 func (provider) Vanish(d transport.Device) error {
-	x := d.(*Device)
+	x := inside(d)
 	admit(d)
 	for _, q := range x.qps {
 		if q != nil && q.fd >= 0 {
@@ -80,3 +116,12 @@ func reset(fd int) error {
 }
 
 func TestConformance(t *testing.T) { verbstest.Run(t, provider{}) }
+
+func TestConformanceWithChecksum(t *testing.T) {
+	verbstest.Run(t, provider{options: Options{Checksum: ChecksumAlways}})
+}
+
+// Frames that the socket takes in pieces go on where they stopped, with their checksums.
+func TestConformanceWithChecksumInNarrowSockets(t *testing.T) {
+	verbstest.Run(t, provider{options: Options{Checksum: ChecksumAlways}, narrow: true})
+}

@@ -23,6 +23,7 @@ type Options struct {
 	HighPort        int           //
 	StrangerTimeout time.Duration // how long an unproven peer may take; 2 s
 	PeerTimeout     time.Duration // how long a peer may leave what was sent unacknowledged; 10 s
+	Checksum        Checksum      // whether frames have a checksum; only between machines
 	Log             *slog.Logger  // for what belongs to no call; nothing is logged without
 }
 

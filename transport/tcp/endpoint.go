@@ -317,7 +317,8 @@ func (e *endpoint) initiate(s *stream, a *attempt, rank uint32) (*qp, error) {
 		s.reject(rejectOther, err.Error())
 		return nil, err
 	}
-	if _, err := s.Write(p.appendRequest(nil, &e.id.Secret, maxReads, private)); err != nil {
+	mine := e.dev.parameters(conf, s)
+	if _, err := s.Write(p.appendRequest(nil, &e.id.Secret, mine, private)); err != nil {
 		return nil, err
 	}
 	// While the answer is on its way the peer's own connection may be accepted here.
@@ -327,7 +328,7 @@ func (e *endpoint) initiate(s *stream, a *attempt, rank uint32) (*qp, error) {
 	if err != nil {
 		return nil, err
 	}
-	reads, private, err := parseAccept(body)
+	theirs, private, err := p.takeAccept(body, &e.id.Secret)
 	if err != nil {
 		return nil, err
 	}
@@ -337,7 +338,7 @@ func (e *endpoint) initiate(s *stream, a *attempt, rank uint32) (*qp, error) {
 	if !ours {
 		return nil, errCrossing // the peer began another before it accepted ours; that one has been accepted here
 	}
-	return e.connected(s, rank, conf, private, true, reads)
+	return e.connected(s, rank, conf, private, true, mine.negotiate(theirs))
 }
 
 // expect reads the message that is due, or the Reject in its place.
@@ -368,7 +369,7 @@ func (e *endpoint) prepare(rank uint32) (transport.QPConfig, []byte, error) {
 }
 
 // connected turns the connection into a queue pair and hands it over.
-func (e *endpoint) connected(s *stream, rank uint32, conf transport.QPConfig, private []byte, initiator bool, reads int) (*qp, error) {
+func (e *endpoint) connected(s *stream, rank uint32, conf transport.QPConfig, private []byte, initiator bool, agreed agreement) (*qp, error) {
 	local, remote := s.LocalAddr().String(), s.RemoteAddr().String()
 	fd, err := s.detach(e.dev.opts.PeerTimeout)
 	if err != nil {
@@ -377,7 +378,7 @@ func (e *endpoint) connected(s *stream, rank uint32, conf transport.QPConfig, pr
 	if sameMachine(s.LocalAddr(), s.RemoteAddr()) {
 		sys.SkipCongestionControl(fd)
 	}
-	q := e.dev.newQP(fd, conf, rank, local, remote, initiator, min(reads, maxReads))
+	q := e.dev.newQP(fd, conf, rank, local, remote, initiator, agreed)
 	e.acceptor.Connected(rank, q, private)
 	q.scq.handOver(q)
 	if q.rcq != q.scq {
@@ -448,7 +449,7 @@ func (e *endpoint) respond(s *stream) (rank int, err error) {
 	if err != nil {
 		return -1, s.turnDown(err)
 	}
-	reads, private, err := p.takeRequest(body, &e.id.Secret)
+	theirs, private, err := p.takeRequest(body, &e.id.Secret)
 	if err != nil {
 		return -1, s.turnDown(err)
 	}
@@ -456,7 +457,7 @@ func (e *endpoint) respond(s *stream) (rank int, err error) {
 	free()
 	stop()
 	defer s.until(e.ctx, provenTimeout)()
-	return int(p.initiator), e.accept(s, p.initiator, reads, private)
+	return int(p.initiator), e.accept(s, &p, theirs, private)
 }
 
 // hello reads the first message and checks who calls whom.
@@ -507,7 +508,8 @@ func (s *stream) turnDown(err error) error {
 }
 
 // accept makes the connection of a proven peer, unless another one stands or comes first.
-func (e *endpoint) accept(s *stream, rank uint32, reads int, private []byte) error {
+func (e *endpoint) accept(s *stream, p *parties, theirs parameters, private []byte) error {
+	rank := p.initiator
 	e.mu.Lock()
 	a := e.peer(rank)
 	ok := a.crossing.request(e.id.Rank, rank)
@@ -519,15 +521,16 @@ func (e *endpoint) accept(s *stream, rank uint32, reads int, private []byte) err
 	a.turn.Lock()
 	defer a.turn.Unlock()
 	q, err := func() (*qp, error) {
-		conf, mine, err := e.prepare(rank)
+		conf, answer, err := e.prepare(rank)
 		if err != nil {
 			s.reject(rejectOther, err.Error())
 			return nil, err
 		}
-		if _, err := s.Write(appendAccept(nil, maxReads, mine)); err != nil {
+		mine := e.dev.parameters(conf, s)
+		if _, err := s.Write(p.appendAccept(nil, &e.id.Secret, mine, answer)); err != nil {
 			return nil, err
 		}
-		return e.connected(s, rank, conf, private, false, reads)
+		return e.connected(s, rank, conf, private, false, mine.negotiate(theirs))
 	}()
 	e.step(a, q, (*crossing).made)
 	return err

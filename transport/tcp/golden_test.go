@@ -55,16 +55,29 @@ func TestGolden_Startup(t *testing.T) {
 	}
 	note("initiator", p.appendHello(nil))
 	note("responder", p.appendChallenge(nil, &testSecret))
-	note("initiator", p.appendRequest(nil, &testSecret, maxReads, []byte("of the initiator")))
-	note("responder", appendAccept(nil, maxReads, []byte("of the responder")))
+	note("initiator", p.appendRequest(nil, &testSecret, testParameters, []byte("of the initiator")))
+	answer := testParameters
+	answer.checksum = true
+	note("responder", p.appendAccept(nil, &testSecret, answer, []byte("of the responder")))
 	tr.WriteString("\n# In the place of any of the last three\n")
 	note("either", appendReject(nil, rejectOther, "the text says why"))
 	tr.golden(t, "startup.txt")
 }
 
-// One of each frame, from a queue pair to another, and what becomes of them.
 func TestGolden_Exchange(t *testing.T) {
+	goldenExchange(t, false, "exchange.txt", "# One of each frame. Each is a line of header, then its payload.\n")
+}
+
+// The same with checksums.
+func TestGolden_ExchangeWithChecksum(t *testing.T) {
+	goldenExchange(t, true, "exchange-checksum.txt",
+		"# One of each frame. Each is a line of header, its CRC32C, and if it has a payload that, and its CRC32C.\n")
+}
+
+// goldenExchange is one of each frame, from a queue pair to another, and what becomes of them.
+func goldenExchange(t *testing.T, checked bool, file, title string) {
 	initiator, responder := newSessionDevice(t), newSessionDevice(t)
+	initiator.agreed.checksum, responder.agreed.checksum = checked, checked
 	responder.dev.regions.keys.Seed([32]byte{1})
 	responder.begin(t, false)
 	defer responder.end(t)
@@ -90,11 +103,13 @@ func TestGolden_Exchange(t *testing.T) {
 	require.NoError(t, responder.qp.PostRecv(&transport.RecvWR{ID: 1, Local: all(room)}))
 	require.NoError(t, responder.qp.PostRecv(&transport.RecvWR{ID: 2}))
 	var tr transcript
-	tr.WriteString("# One of each frame. Each is a line of header, then its payload.\n")
+	tr.WriteString(title)
 	relay := func(who string, from, to *session) {
 		for _, f := range from.heard(t) {
-			tr.note(who, f.op, f.header.append(nil), f.payload)
-			_, err := syscall.Write(to.wire, append(f.header.append(nil), f.payload...))
+			whole := appendFrame(nil, f.header, f.payload, checked)
+			size := from.qp.in.size
+			tr.note(who, f.op, whole[:headerSize], whole[headerSize:size], whole[size:][:f.length], whole[size+f.length:])
+			_, err := syscall.Write(to.wire, whole)
 			require.NoError(t, err)
 		}
 		to.poll()
@@ -117,7 +132,7 @@ func TestGolden_Exchange(t *testing.T) {
 		Remote: []transport.Segment{{Key: 0xbad, Length: 16}}}))
 	relay("responder", responder, initiator)
 	relay("initiator", initiator, responder)
-	tr.golden(t, "exchange.txt")
+	tr.golden(t, file)
 
 	require.Equal(t, "--------sixteen sixteen bytes it", string(target.Bytes()))
 	require.Equal(t, "sixteen bytes it", string(room.Bytes()))

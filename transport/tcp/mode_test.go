@@ -23,11 +23,19 @@ func (s *session) heard(tb testing.TB) (list []frame) {
 		require.NoError(tb, err)
 		all = append(all, b[:n]...)
 	}
+	return s.framesOf(tb, all)
+}
+
+// framesOf takes apart what the queue pair has sent.
+func (s *session) framesOf(tb testing.TB, all []byte) (list []frame) {
 	for len(all) > 0 {
 		h, err := parseHeader(all)
 		require.NoError(tb, err)
-		list = append(list, frame{h, slices.Clone(all[headerSize : headerSize+h.length])})
-		all = all[headerSize+h.length:]
+		f := frame{h, slices.Clone(all[s.qp.in.size:][:h.length])}
+		list = append(list, f)
+		whole := appendFrame(nil, f.header, f.payload, s.qp.checked)
+		require.Equal(tb, whole, all[:len(whole)], "the frame, with its checksums if it has them")
+		all = all[len(whole):]
 	}
 	return list
 }
@@ -86,7 +94,7 @@ func TestMode_C2_InitiatorBeginsWithReady(t *testing.T) {
 	require.NoError(t, syscall.SetNonblock(fds[0], true))
 	require.NoError(t, syscall.SetNonblock(fds[1], true))
 	conf := transport.QPConfig{PD: s.pd, SendCQ: s.cq, RecvCQ: s.cq, SendWR: 8, RecvWR: 8, Reads: 2}
-	s.wire, s.qp = fds[1], s.dev.newQP(fds[0], conf, 1, "here", "the-peer", true, maxReads)
+	s.wire, s.qp = fds[1], s.dev.newQP(fds[0], conf, 1, "here", "the-peer", true, s.agreed)
 	s.qp.Abort(nil) // before the device has driven it
 	require.Equal(t, []op{opReady, opTerminate}, kinds(s.heard(t)))
 	s.end(t)
@@ -135,7 +143,7 @@ func TestMode_C2_FramesRightBehindStartup(t *testing.T) {
 	r.challenges()
 	r.hearRequest()
 	// Out of its turn, since the initiator has not said Ready, but in RDMA mode.
-	r.say(slices.Concat(appendAccept(nil, 1, nil), write))
+	r.say(slices.Concat(r.appendAccept(nil, &testSecret, testParameters, nil), write))
 	require.NoError(t, <-result)
 	m = h.nextMade()
 	h.until("the responder's Write", func() bool { return string(target.Bytes()) == "in place" })

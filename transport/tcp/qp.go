@@ -37,6 +37,8 @@ type qp struct {
 	blocked bool        // the socket has no room; the poller watches for it
 	quiet   bool        // responder that has not seen a frame yet: it sends none
 	closing closing
+	agreed  agreement
+	checked bool   // agreed.checksum, where every frame looks for it
 	most    uint64 // our Reads outstanding at once: both sides' limits
 	read    uint64 // Reads of ours that are done
 	nextMsn uint64 // number of the next untagged message that is posted
@@ -80,12 +82,14 @@ func (d *Device) checkConfig(conf transport.QPConfig) error {
 
 // newQP makes a QP, of a shape that has been checked, of a descriptor that start-up has connected. It may run beside the device's
 // driver, who gets to know the QP when it is handed over.
-func (d *Device) newQP(fd int, conf transport.QPConfig, peer uint32, local, remote string, initiator bool, peerReads int) *qp {
+func (d *Device) newQP(fd int, conf transport.QPConfig, peer uint32, local, remote string, initiator bool, agreed agreement) *qp {
 	p, scq, rcq := conf.PD.(*pd), conf.SendCQ.(*cq), conf.RecvCQ.(*cq)
 	q := &qp{
 		dev: d, pd: p, scq: scq, rcq: rcq, conf: conf, peer: peer, local: local, remote: remote,
-		fd: fd, state: transport.StateReady, quiet: !initiator, most: uint64(min(conf.Reads, peerReads)),
+		fd: fd, state: transport.StateReady, quiet: !initiator, most: uint64(min(conf.Reads, agreed.peerReads)),
+		agreed: agreed, checked: agreed.checksum,
 	}
+	q.in.size = headerSizeWith(q.checked)
 	q.at.greeted = !initiator
 	q.written = q.at
 	q.num = transport.QPN(d.lastQP.Add(1))
@@ -105,6 +109,7 @@ func (q *qp) Err() error             { return q.err }
 func (q *qp) Query() transport.QPAttr {
 	return transport.QPAttr{
 		QPConfig: q.conf, Num: q.num, State: q.state, Peer: q.peer, Local: q.local, Remote: q.remote,
+		PeerRecv: q.agreed.peerRecv, PeerReads: q.agreed.peerReads, Lanes: q.agreed.lanes, Checksum: q.agreed.checksum,
 	}
 }
 

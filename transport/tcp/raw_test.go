@@ -33,7 +33,7 @@ type made struct {
 
 // host is a real device, rank 0 of 4 unless a test wants another, with everything that a rank has. Its peers are bytes on sockets.
 type host struct {
-	t       *testing.T
+	t       testing.TB
 	dev     *Device
 	pd      transport.PD
 	cq      transport.CQ
@@ -49,9 +49,9 @@ var hostIdentity = transport.Identity{Job: "job", Rank: 0, Size: 4, Secret: test
 
 const recvSize = 64
 
-func newHost(t *testing.T, o Options) *host { return newHostOfRank(t, o, 0) }
+func newHost(t testing.TB, o Options) *host { return newHostOfRank(t, o, 0) }
 
-func newHostOfRank(t *testing.T, o Options, rank uint32) *host {
+func newHostOfRank(t testing.TB, o Options, rank uint32) *host {
 	d, err := New(o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
@@ -101,18 +101,26 @@ func (h *host) nextMade() made {
 	case <-late:
 		h.t.Fatal("no connection came")
 	}
+	h.reaches(m.rank, crossingConnected)
+	return m
+}
+
+// reaches waits until the endpoint's state for a peer is as wanted.
+func (h *host) reaches(rank uint32, want crossingState) {
+	h.t.Helper()
+	late := time.After(patience)
 	for e := h.dev.end; ; {
 		e.mu.Lock()
-		a := e.peer(m.rank)
+		a := e.peer(rank)
 		state, changed := a.crossing.state, a.changed
 		e.mu.Unlock()
-		if state == crossingConnected {
-			return m
+		if state == want {
+			return
 		}
 		select {
 		case <-changed:
 		case <-late:
-			h.t.Fatal("the connection does not stand")
+			h.t.Fatalf("the connection with rank %d is in state %d, and %d was expected", rank, state, want)
 		}
 	}
 }
@@ -139,12 +147,12 @@ func (h *host) until(what string, holds func() bool) {
 
 // raw is a peer made of bytes: a test that speaks the protocol as well or as badly as it likes.
 type raw struct {
-	t *testing.T
+	t testing.TB
 	*stream
 	parties
 }
 
-func newRaw(t *testing.T, conn net.Conn, p parties) *raw {
+func newRaw(t testing.TB, conn net.Conn, p parties) *raw {
 	t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(patience))
 	return &raw{t: t, stream: &stream{Conn: conn}, parties: p}
@@ -176,7 +184,9 @@ func (r *raw) hearChallenge() {
 	require.NoError(r.t, r.takeChallenge(body, &testSecret))
 }
 
-func (r *raw) request() []byte { return r.appendRequest(nil, &testSecret, maxReads, []byte("raw")) }
+func (r *raw) request() []byte {
+	return r.appendRequest(nil, &testSecret, testParameters, []byte("raw"))
+}
 
 // connect brings a connection to RDMA mode.
 func (r *raw) connect() {
@@ -186,9 +196,9 @@ func (r *raw) connect() {
 	r.say(r.request())
 	body, err := expect(r.stream, typeAccept)
 	require.NoError(r.t, err)
-	reads, private, err := parseAccept(body)
+	theirs, private, err := r.takeAccept(body, &testSecret)
 	require.NoError(r.t, err)
-	require.Equal(r.t, maxReads, reads)
+	require.Equal(r.t, parameters{reads: maxReads, lanes: 1, recv: 8}, theirs)
 	require.Equal(r.t, "mine", string(private))
 }
 

@@ -3,6 +3,7 @@ package tcp
 import (
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 
 	"github.com/weft-mpi/weft/internal/sys"
@@ -18,8 +19,9 @@ const (
 
 // incoming is the frame that is being received.
 type incoming struct {
-	raw    [headerSize]byte
-	have   int // bytes of raw
+	raw    [headerSize + sumSize]byte
+	have   int // bytes of raw: of a header, or of the CRC behind a payload
+	size   int // bytes of a header, with its CRC if the queue pair has them
 	inside bool
 	header
 	left int     // payload bytes that have not come
@@ -31,6 +33,8 @@ type incoming struct {
 	held int            // of last
 
 	control []byte // payload that goes to no region
+
+	sum uint32 // CRC of the payload so far, if the queue pair has them
 }
 
 // receive places what has come, if anything has.
@@ -44,6 +48,9 @@ func (q *qp) receive() (came bool) {
 			v := [2]sys.Iovec{sys.Vec(dst), sys.Vec(staging[:behindSize])}
 			n, err = sys.Readv(q.fd, v[:])
 			if placed := min(n, len(dst)); placed > 0 {
+				if q.checked {
+					q.in.sum = crc32.Update(q.in.sum, castagnoli, dst[:placed])
+				}
 				q.advance(placed)
 			}
 			if n > len(dst) {
@@ -113,6 +120,9 @@ func (q *qp) direct() []byte {
 		if i.r.Key() != transport.Key(i.a) {
 			return nil // given up meanwhile: place says so
 		}
+		if q.checked && i.op == opWrite {
+			return nil // its target may be written by others meanwhile: the CRC is that of what came, not of what stands there
+		}
 		return i.r.mem[i.at : i.at+n]
 	case opSend:
 		e := q.rq.front()
@@ -140,16 +150,16 @@ func (q *qp) parse(b []byte) error {
 	i := &q.in
 	for {
 		if !i.inside {
-			if i.have == 0 && len(b) >= headerSize {
+			if i.have == 0 && len(b) >= i.size {
 				if err := q.begin(b); err != nil {
 					return err
 				}
-				b = b[headerSize:]
+				b = b[i.size:]
 			} else {
-				n := copy(i.raw[i.have:], b)
+				n := copy(i.raw[i.have:i.size], b)
 				i.have += n
 				b = b[n:]
-				if i.have < headerSize {
+				if i.have < i.size {
 					return nil
 				}
 				i.have = 0
@@ -168,6 +178,18 @@ func (q *qp) parse(b []byte) error {
 		if i.left > 0 {
 			return nil
 		}
+		if q.checked && i.length > 0 {
+			n := copy(i.raw[i.have:sumSize], b)
+			i.have += n
+			b = b[n:]
+			if i.have < sumSize {
+				return nil
+			}
+			i.have = 0
+			if err := q.checkPayload(i.raw[:sumSize]); err != nil {
+				return err
+			}
+		}
 		i.inside = false
 		if err := q.end(); err != nil {
 			return err
@@ -180,11 +202,17 @@ func (q *qp) parse(b []byte) error {
 
 // begin takes a frame's header and checks what can be checked before its payload.
 func (q *qp) begin(b []byte) error {
+	i := &q.in
+	if q.checked {
+		if err := checkHeader(b); err != nil {
+			return err
+		}
+		i.sum = 0
+	}
 	h, err := parseHeader(b)
 	if err != nil {
 		return err
 	}
-	i := &q.in
 	i.header, i.left, i.inside = h, h.length, true
 	if q.peerEnd && h.op != opTerminate && h.op != opReadWrite && h.op != opReadDone {
 		return fmt.Errorf("%w: %v behind Close", transport.ErrProtocol, h.op)
@@ -263,11 +291,13 @@ func (q *qp) reading() *wqe {
 // place puts a piece of the present frame's payload where it belongs.
 func (q *qp) place(b []byte) error {
 	i := &q.in
+	if q.checked {
+		i.sum = crc32.Update(i.sum, castagnoli, b)
+	}
 	switch i.op {
 	case opWrite, opReadWrite:
-		if i.r.Key() != transport.Key(i.a) {
-			return &violation{code: terminateAccess,
-				err: fmt.Errorf("%w: the region of key %#x was deregistered while the peer wrote it", transport.ErrAccess, i.a)}
+		if err := q.placeable(); err != nil {
+			return err
 		}
 		q.placeTagged(b)
 	case opSend:
@@ -289,10 +319,20 @@ func (q *qp) place(b []byte) error {
 	return nil
 }
 
-// placeTagged puts a piece of a tagged frame in its place: its last bytes after all others, and as one.
+// placeable refuses a piece of a tagged frame of which the region was given up meanwhile.
+func (q *qp) placeable() error {
+	if i := &q.in; i.r.Key() != transport.Key(i.a) {
+		return &violation{code: terminateAccess,
+			err: fmt.Errorf("%w: the region of key %#x was deregistered while the peer wrote it", transport.ErrAccess, i.a)}
+	}
+	return nil
+}
+
+// placeTagged puts a piece of a tagged frame in its place: its last bytes after all others, and as one; where there is a
+// checksum, when that has been found right.
 func (q *qp) placeTagged(b []byte) {
 	i := &q.in
-	if len(b) == i.left && i.held == 0 {
+	if len(b) == i.left && i.held == 0 && !q.checked {
 		placeTail(i.r.mem[i.at:i.at+len(b)], b)
 		q.advance(len(b))
 		return
@@ -304,10 +344,16 @@ func (q *qp) placeTagged(b []byte) {
 	}
 	i.held += copy(i.last[i.held:], b)
 	i.left -= len(b)
-	if i.left == 0 {
-		placeTail(i.r.mem[i.at:i.at+i.held], i.last[:i.held])
-		i.held = 0
+	if i.left == 0 && !q.checked {
+		q.placeHeld()
 	}
+}
+
+// placeHeld places the last bytes of a tagged frame.
+func (q *qp) placeHeld() {
+	i := &q.in
+	placeTail(i.r.mem[i.at:i.at+i.held], i.last[:i.held])
+	i.held = 0
 }
 
 // end finishes a frame whose payload is there.

@@ -18,6 +18,8 @@ type session struct {
 	qp   *qp
 	wire int
 	wcs  []transport.WC
+
+	agreed agreement // of the queue pairs that begin
 }
 
 const sessionPeer = "rank 1 at the-peer"
@@ -38,7 +40,7 @@ func newSessionDevice(tb testing.TB) *session {
 	d.regions.keys.Seed([32]byte{}) // keys that a corpus may hold
 	_, err = d.Listen(transport.Identity{Job: "session", Size: 2}, nobody{})
 	require.NoError(tb, err)
-	s := &session{dev: d}
+	s := &session{dev: d, agreed: testParameters.negotiate(testParameters)}
 	s.pd, err = d.AllocPD()
 	require.NoError(tb, err)
 	s.cq, err = d.CreateCQ(1<<12, 0)
@@ -55,7 +57,7 @@ func (s *session) begin(tb testing.TB, initiator bool) {
 	}
 	s.wire, s.wcs = fds[1], nil
 	conf := transport.QPConfig{PD: s.pd, SendCQ: s.cq, RecvCQ: s.cq, SendWR: 8, RecvWR: 8, Reads: 2}
-	s.qp = s.dev.newQP(fds[0], conf, 1, "here", "the-peer", initiator, maxReads)
+	s.qp = s.dev.newQP(fds[0], conf, 1, "here", "the-peer", initiator, s.agreed)
 	s.qp.scq.handOver(s.qp)
 	s.poll()
 }

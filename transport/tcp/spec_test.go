@@ -94,11 +94,16 @@ func TestSpec_StartupMessages(t *testing.T) {
 	fields(t, "Hello", p.appendHello(nil), map[string][]byte{"magic": []byte(magic), "prefix": prefix(typeHello, 58), "job": p.job[:],
 		"initiator's rank": le32(3), "responder's rank": le32(5), "lane": {0, 0}, "initiator's nonce": p.nonces[0][:]})
 	fields(t, "Challenge", p.appendChallenge(nil, &testSecret), map[string][]byte{"prefix": prefix(typeChallenge, 64),
-		"responder's nonce": p.nonces[1][:], "responder's proof": p.proof(&testSecret, roleResponder)})
-	fields(t, "Request", p.appendRequest(nil, &testSecret, 7, []byte("private")), map[string][]byte{"prefix": prefix(typeRequest, 41),
-		"initiator's proof": p.proof(&testSecret, roleInitiator), "reads": le16(7), "private data": []byte("private")})
-	fields(t, "Accept", appendAccept(nil, 7, []byte("private")), map[string][]byte{"prefix": prefix(typeAccept, 9), "reads": le16(7),
-		"private data": []byte("private")})
+		"responder's nonce": p.nonces[1][:], "responder's proof": p.proof(&testSecret, roleResponder, nil)})
+	mine := parameters{reads: 7, lanes: 1, recv: 0x5678, checksum: true}
+	block := mine.append(nil)
+	follows := append(mine.append(nil), "private"...)
+	fields(t, "Request", p.appendRequest(nil, &testSecret, mine, []byte("private")), map[string][]byte{"prefix": prefix(typeRequest, 51),
+		"initiator's proof": p.proof(&testSecret, roleInitiator, follows), "parameters": block, "private data": []byte("private")})
+	fields(t, "Accept", p.appendAccept(nil, &testSecret, mine, []byte("private")), map[string][]byte{"prefix": prefix(typeAccept, 51),
+		"responder's proof": p.proof(&testSecret, roleAccepting, follows), "parameters": block, "private data": []byte("private")})
+	fields(t, "Parameters", block, map[string][]byte{"length": le16(parametersSize), "reads": le16(7), "lanes": le16(1),
+		"checksum": {checksumCRC32C}, "reserved": {0}, "receive queue": le32(0x5678)})
 	fields(t, "Reject", appendReject(nil, rejectAuth, "text"), map[string][]byte{"prefix": prefix(typeReject, 5), "code": {2},
 		"text": []byte("text")})
 }
@@ -106,7 +111,7 @@ func TestSpec_StartupMessages(t *testing.T) {
 func TestSpec_Proof(t *testing.T) {
 	p := testParties()
 	p.lane = 0x0102
-	for _, role := range []string{roleInitiator, roleResponder} {
+	for _, role := range []string{roleInitiator, roleResponder, roleAccepting} {
 		fields(t, "Proofs", p.proven(role), map[string][]byte{"`weft start-up": []byte("weft start-up 1 " + role + "\x00"),
 			"job": p.job[:], "initiator's rank": le32(3), "responder's rank": le32(5), "lane": {2, 1},
 			"initiator's nonce": p.nonces[0][:], "responder's nonce": p.nonces[1][:]})
@@ -135,14 +140,21 @@ func TestSpec_MessageTypes(t *testing.T) {
 				q := testParties()
 				q.nonces[1] = [nonceSize]byte{}
 				if n == nonceSize+proofSize {
-					copy(body[nonceSize:], q.proof(&testSecret, roleResponder))
+					copy(body[nonceSize:], q.proof(&testSecret, roleResponder, nil))
 				}
 				err = q.takeChallenge(body, &testSecret)
-			case typeRequest:
-				copy(body, p.proof(&testSecret, roleInitiator))
-				_, _, err = p.takeRequest(body, &testSecret)
-			case typeAccept:
-				_, _, err = parseAccept(body)
+			case typeRequest, typeAccept:
+				take, role := p.takeRequest, roleInitiator
+				if kind == typeAccept {
+					take, role = p.takeAccept, roleAccepting
+				}
+				if n >= requestHead {
+					block := testParameters.append(nil)
+					block[0] = byte(min(n-proofSize, parametersMost)) // with fields of a later version, if there is room
+					copy(body[proofSize:], block)
+				}
+				copy(body, p.proof(&testSecret, role, body[min(n, proofSize):]))
+				_, _, err = take(body, &testSecret)
 			case typeReject:
 				return strings.Contains(parseReject(body).Error(), "it says")
 			}
@@ -195,7 +207,8 @@ func TestSpec_Frames(t *testing.T) {
 
 func TestSpec_TerminateCodes(t *testing.T) {
 	codes := map[string]terminate{"local": terminateLocal, "access": terminateAccess, "a rule": terminateProto,
-		"no Recv": terminateNoRecv, "more Reads": terminateReads, "a message is longer": terminateTooLong}
+		"no Recv": terminateNoRecv, "more Reads": terminateReads, "a message is longer": terminateTooLong,
+		"a checksum": terminateChecksum}
 	rows := specTable(t, "Terminate", "layer")
 	require.Len(t, rows, len(codes))
 	for _, row := range rows {
@@ -217,6 +230,7 @@ func TestSpec_Limits(t *testing.T) {
 	ms := func(d time.Duration) uint64 { return uint64(d.Milliseconds()) }
 	want := map[string]uint64{
 		"header of a frame":                                      headerSize,
+		"each checksum":                                          sumSize,
 		"payload of a frame":                                     framePayload,
 		"payload of ReadRequest and Terminate":                   maxControl,
 		"segments of a list":                                     maxSegments,

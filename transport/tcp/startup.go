@@ -17,10 +17,12 @@ import (
 //	                                       ←   Challenge: a nonce, the responder's proof
 //	Request: the initiator's proof,
 //	         parameters, private data      →
-//	                                       ←   Accept: parameters, private data      (or Reject, in place of either)
+//	                                       ←   Accept: a proof, parameters,
+//	                                           private data      (or Reject, in place of any)
 //
-// Each proof is a MAC with the job's secret over both nonces, both ranks, the lane and the job. Until the initiator's proof is there
-// the responder has spent one nonce and at most helloSize+requestHead bytes on it. Behind Accept the connection is in RDMA mode, and
+// Each proof is a MAC with the job's secret over both nonces, both ranks, the lane and the job, and over what follows it in its message, so
+// that nobody can change the parameters on the way. Until the initiator's proof is there
+// the responder has spent one nonce and at most helloSize+bodyMost bytes on it. Behind Accept the connection is in RDMA mode, and
 // the initiator sends the first frame.
 
 // startupVersion is the version of start-up and of the frames behind it.
@@ -36,9 +38,8 @@ const (
 	helloBody   = jobSize + 4 + 4 + 2 + nonceSize
 	helloSize   = len(magic) + prefixSize + helloBody
 	maxText     = 200
-	requestHead = proofSize + 2
-	acceptHead  = 2
-	bodyMost    = requestHead + maxPrivate
+	requestHead = proofSize + parametersSize
+	bodyMost    = proofSize + parametersMost + maxPrivate
 )
 
 type messageType uint8
@@ -100,14 +101,15 @@ func newNonce() (n [nonceSize]byte, err error) {
 	return n, err
 }
 
-// proof is what only who knows the secret can say.
-func (p *parties) proof(secret *[32]byte, role string) []byte {
+// proof is what only who knows the secret can say, here of what follows the proof.
+func (p *parties) proof(secret *[32]byte, role string, follows []byte) []byte {
 	m := hmac.New(sha256.New, secret[:])
 	m.Write(p.proven(role))
+	m.Write(follows)
 	return m.Sum(nil)
 }
 
-// proven are the bytes that a proof is the MAC of; the role keeps one side's from being played back as the other's.
+// proven are the bytes that every proof is the MAC of; the role keeps one side's from being played back as the other's.
 func (p *parties) proven(role string) []byte {
 	b := append([]byte("weft start-up 1 "+role), 0)
 	b = append(b, p.job[:]...)
@@ -119,8 +121,9 @@ func (p *parties) proven(role string) []byte {
 }
 
 const (
-	roleInitiator = "initiator"
-	roleResponder = "responder"
+	roleInitiator = "initiator" // in Request
+	roleResponder = "responder" // in Challenge
+	roleAccepting = "accepting" // in Accept
 )
 
 // appendHello writes the first message.
@@ -161,7 +164,7 @@ func parseHello(b []byte) (parties, error) {
 func (p *parties) appendChallenge(b []byte, secret *[32]byte) []byte {
 	b = appendPrefix(b, typeChallenge, nonceSize+proofSize)
 	b = append(b, p.nonces[1][:]...)
-	return append(b, p.proof(secret, roleResponder)...)
+	return append(b, p.proof(secret, roleResponder, nil)...)
 }
 
 // takeChallenge reads them and checks the proof.
@@ -170,42 +173,52 @@ func (p *parties) takeChallenge(body []byte, secret *[32]byte) error {
 		return fmt.Errorf("%w: a Challenge of %d bytes", transport.ErrProtocol, len(body))
 	}
 	copy(p.nonces[1][:], body)
-	if !hmac.Equal(body[nonceSize:], p.proof(secret, roleResponder)) {
+	if !hmac.Equal(body[nonceSize:], p.proof(secret, roleResponder, nil)) {
 		return transport.ErrAuth
 	}
 	return nil
 }
 
-// appendRequest writes the initiator's proof, how many Reads it answers at once, and its private data.
-func (p *parties) appendRequest(b []byte, secret *[32]byte, reads int, private []byte) []byte {
-	b = appendPrefix(b, typeRequest, requestHead+len(private))
-	b = append(b, p.proof(secret, roleInitiator)...)
-	b = binary.LittleEndian.AppendUint16(b, uint16(reads))
-	return append(b, private...)
+// appendRequest writes the initiator's proof, its parameters, and its private data.
+func (p *parties) appendRequest(b []byte, secret *[32]byte, mine parameters, private []byte) []byte {
+	return p.appendOffer(b, typeRequest, secret, roleInitiator, mine, private)
 }
 
 // takeRequest reads them and checks the proof.
-func (p *parties) takeRequest(body []byte, secret *[32]byte) (reads int, private []byte, err error) {
+func (p *parties) takeRequest(body []byte, secret *[32]byte) (theirs parameters, private []byte, err error) {
+	return p.takeOffer(body, typeRequest, secret, roleInitiator)
+}
+
+// appendAccept writes the responder's parameters and private data, behind a proof that they are its own.
+func (p *parties) appendAccept(b []byte, secret *[32]byte, mine parameters, private []byte) []byte {
+	return p.appendOffer(b, typeAccept, secret, roleAccepting, mine, private)
+}
+
+// takeAccept reads them and checks the proof.
+func (p *parties) takeAccept(body []byte, secret *[32]byte) (theirs parameters, private []byte, err error) {
+	return p.takeOffer(body, typeAccept, secret, roleAccepting)
+}
+
+func (p *parties) appendOffer(b []byte, t messageType, secret *[32]byte, role string, mine parameters, private []byte) []byte {
+	offer := append(mine.append(nil), private...)
+	b = appendPrefix(b, t, proofSize+len(offer))
+	b = append(b, p.proof(secret, role, offer)...)
+	return append(b, offer...)
+}
+
+func (p *parties) takeOffer(body []byte, t messageType, secret *[32]byte, role string) (parameters, []byte, error) {
 	if len(body) < requestHead {
-		return 0, nil, fmt.Errorf("%w: a Request of %d bytes", transport.ErrProtocol, len(body))
+		return parameters{}, nil, fmt.Errorf("%w: %v of %d bytes", transport.ErrProtocol, t, len(body))
 	}
-	if !hmac.Equal(body[:proofSize], p.proof(secret, roleInitiator)) {
-		return 0, nil, transport.ErrAuth
+	offer := body[proofSize:]
+	if !hmac.Equal(body[:proofSize], p.proof(secret, role, offer)) {
+		return parameters{}, nil, fmt.Errorf("%w: the proof of its %v is wrong", transport.ErrAuth, t)
 	}
-	return int(binary.LittleEndian.Uint16(body[proofSize:])), body[requestHead:], nil
-}
-
-func appendAccept(b []byte, reads int, private []byte) []byte {
-	b = appendPrefix(b, typeAccept, acceptHead+len(private))
-	b = binary.LittleEndian.AppendUint16(b, uint16(reads))
-	return append(b, private...)
-}
-
-func parseAccept(body []byte) (reads int, private []byte, err error) {
-	if len(body) < acceptHead || len(body) > acceptHead+maxPrivate {
-		return 0, nil, fmt.Errorf("%w: an Accept of %d bytes", transport.ErrProtocol, len(body))
+	theirs, private, err := parseParameters(offer)
+	if err == nil && len(private) > maxPrivate {
+		err = fmt.Errorf("%w: %v with %d bytes of private data", transport.ErrProtocol, t, len(private))
 	}
-	return int(binary.LittleEndian.Uint16(body)), body[acceptHead:], nil
+	return theirs, private, err
 }
 
 // rejectCode says why a connection is turned down.

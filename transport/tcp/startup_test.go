@@ -20,6 +20,9 @@ type said struct {
 
 func (s said) Read(b []byte) (int, error) { return s.r.Read(b) }
 
+// testParameters are those of a peer made of bytes.
+var testParameters = parameters{reads: maxReads, lanes: 1, recv: 8}
+
 func testParties() parties {
 	p := parties{job: jobHash("job"), initiator: 3, responder: 5}
 	for i := range p.nonces[0] {
@@ -37,10 +40,10 @@ func FuzzStartup(f *testing.F) {
 	hello := p.appendHello(nil)
 	f.Add(hello)
 	f.Add(p.appendChallenge(nil, &testSecret))
-	f.Add(p.appendRequest(nil, &testSecret, 64, []byte("private")))
-	f.Add(p.appendRequest(nil, &testSecret, 0, make([]byte, maxPrivate)))
-	f.Add(appendAccept(nil, 64, []byte("private")))
-	f.Add(appendAccept(nil, 64, nil))
+	f.Add(p.appendRequest(nil, &testSecret, testParameters, []byte("private")))
+	f.Add(p.appendRequest(nil, &testSecret, testParameters, make([]byte, maxPrivate)))
+	f.Add(p.appendAccept(nil, &testSecret, testParameters, []byte("private")))
+	f.Add(p.appendAccept(nil, &testSecret, testParameters, nil))
 	for c := rejectOther; c <= rejectCrossing+1; c++ {
 		f.Add(appendReject(nil, c, "no"))
 	}
@@ -87,30 +90,32 @@ func checkBody(t *testing.T, kind messageType, body, raw []byte) {
 			named(t, err)
 		}
 		if len(body) == nonceSize+proofSize {
-			copy(body[nonceSize:], p.proof(&testSecret, roleResponder))
+			copy(body[nonceSize:], p.proof(&testSecret, roleResponder, nil))
 			q := testParties()
 			require.NoError(t, q.takeChallenge(body, &testSecret))
 			require.Equal(t, append(raw[:prefixSize:prefixSize], body...), q.appendChallenge(nil, &testSecret))
 		}
-	case typeRequest:
-		if _, _, err := p.takeRequest(body, &testSecret); err != nil {
+	case typeRequest, typeAccept:
+		take, write, role := p.takeRequest, p.appendRequest, roleInitiator
+		if kind == typeAccept {
+			take, write, role = p.takeAccept, p.appendAccept, roleAccepting
+		}
+		if _, _, err := take(body, &testSecret); err != nil {
 			named(t, err)
 		}
-		if len(body) >= requestHead {
-			copy(body, p.proof(&testSecret, roleInitiator))
-			reads, private, err := p.takeRequest(body, &testSecret)
-			require.NoError(t, err)
-			require.LessOrEqual(t, len(private), maxPrivate)
-			require.Equal(t, append(raw[:prefixSize:prefixSize], body...), p.appendRequest(nil, &testSecret, reads, private))
+		if len(body) < requestHead {
+			return
 		}
-	case typeAccept:
-		reads, private, err := parseAccept(body)
+		copy(body, p.proof(&testSecret, role, body[proofSize:]))
+		theirs, private, err := take(body, &testSecret)
 		if err != nil {
-			named(t, err)
+			require.ErrorIs(t, err, transport.ErrProtocol)
 			return
 		}
 		require.LessOrEqual(t, len(private), maxPrivate)
-		require.Equal(t, raw, appendAccept(nil, reads, private))
+		if body[proofSize] == parametersSize { // a longer block has fields that we do not know
+			require.Equal(t, append(raw[:prefixSize:prefixSize], body...), write(nil, &testSecret, theirs, private))
+		}
 	case typeReject:
 		err := parseReject(body)
 		named(t, err)
@@ -123,13 +128,16 @@ func checkBody(t *testing.T, kind messageType, body, raw []byte) {
 // A proof is good for one role, one job, one pair of ranks, one lane and one pair of nonces: change any and it is another.
 func TestProof_IsBoundToEverything(t *testing.T) {
 	p := testParties()
-	seen := map[string]string{string(p.proof(&testSecret, roleInitiator)): "the original"}
+	follows := []byte("what follows the proof")
+	seen := map[string]string{string(p.proof(&testSecret, roleInitiator, nil)): "the original"}
 	distinct := func(what string, proof []byte) {
 		require.NotContains(t, seen, string(proof), what)
 		seen[string(proof)] = what
 	}
-	distinct("role", p.proof(&testSecret, roleResponder))
-	distinct("secret", p.proof(&[32]byte{9}, roleInitiator))
+	distinct("role", p.proof(&testSecret, roleResponder, follows))
+	distinct("role of Accept", p.proof(&testSecret, roleAccepting, follows))
+	distinct("what follows", p.proof(&testSecret, roleInitiator, []byte("what follows the prooF")))
+	distinct("secret", p.proof(&[32]byte{9}, roleInitiator, follows))
 	for what, change := range map[string]func(p *parties){
 		"job":               func(p *parties) { p.job[15] ^= 1 },
 		"initiator":         func(p *parties) { p.initiator ^= 1 },
@@ -142,6 +150,6 @@ func TestProof_IsBoundToEverything(t *testing.T) {
 	} {
 		q := testParties()
 		change(&q)
-		distinct(what, q.proof(&testSecret, roleInitiator))
+		distinct(what, q.proof(&testSecret, roleInitiator, follows))
 	}
 }

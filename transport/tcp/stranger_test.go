@@ -67,7 +67,7 @@ func TestStranger_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 		{"wrong secret", func(h *host, r *raw) {
 			r.sayHello()
 			r.hearChallenge()
-			r.say(r.appendRequest(nil, &[32]byte{7}, maxReads, nil))
+			r.say(r.appendRequest(nil, &[32]byte{7}, testParameters, nil))
 		}, transport.ErrAuth, "does not know the job's secret", "2: peer does not know the job's secret"},
 		{"one bit of the proof", func(h *host, r *raw) {
 			r.sayHello()
@@ -80,7 +80,7 @@ func TestStranger_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 			r.sayHello()
 			body, err := expect(r.stream, typeChallenge)
 			require.NoError(r.t, err)
-			r.say(append(appendPrefix(nil, typeRequest, requestHead), append(body[nonceSize:], 64, 0)...))
+			r.say(append(appendPrefix(nil, typeRequest, requestHead), append(body[nonceSize:], testParameters.append(nil)...)...))
 		}, transport.ErrAuth, "does not know the job's secret", "2: peer does not know the job's secret"},
 		{"Request of another connection, played back", func(h *host, r *raw) {
 			genuine := h.dial(3)
@@ -97,17 +97,34 @@ func TestStranger_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 		{"too long private data", func(h *host, r *raw) {
 			r.sayHello()
 			r.hearChallenge()
-			r.say(r.appendRequest(nil, &testSecret, maxReads, make([]byte, maxPrivate+1)))
-		}, transport.ErrNotWeft, "Request of 547 bytes", "0: peer does not speak weft's protocol: Request of 547 bytes"},
+			r.say(r.appendRequest(nil, &testSecret, testParameters, make([]byte, maxPrivate+1)))
+		}, transport.ErrProtocol, "Request with 513 bytes of private data", "0: protocol violation: Request with 513 bytes of private data"},
+		{"Request longer than any message", func(h *host, r *raw) {
+			r.sayHello()
+			r.hearChallenge()
+			r.say(appendPrefix(nil, typeRequest, bodyMost+1))
+		}, transport.ErrNotWeft, "Request of 609 bytes", "0: peer does not speak weft's protocol: Request of 609 bytes"},
+		{"one bit of the parameters", func(h *host, r *raw) {
+			r.sayHello()
+			r.hearChallenge()
+			b := r.request()
+			b[prefixSize+proofSize+6] ^= 1
+			r.say(b)
+		}, transport.ErrAuth, "the proof of its Request is wrong", "2: peer does not know the job's secret: the proof of its Request is wrong"},
+		{"no lane", func(h *host, r *raw) {
+			r.sayHello()
+			r.hearChallenge()
+			r.say(r.appendRequest(nil, &testSecret, parameters{recv: 1}, nil))
+		}, transport.ErrProtocol, "parameters of no lane", "0: protocol violation: parameters of no lane"},
 		{"Request without a whole proof", func(h *host, r *raw) {
 			r.sayHello()
 			r.hearChallenge()
 			r.say(append(appendPrefix(nil, typeRequest, 3), 1, 2, 3))
-		}, transport.ErrProtocol, "a Request of 3 bytes", "0: protocol violation: a Request of 3 bytes"},
+		}, transport.ErrProtocol, "Request of 3 bytes", "0: protocol violation: Request of 3 bytes"},
 		{"Accept where Request is due", func(h *host, r *raw) {
 			r.sayHello()
 			r.hearChallenge()
-			r.say(appendAccept(nil, 1, nil))
+			r.say(r.appendAccept(nil, &testSecret, testParameters, nil))
 		}, transport.ErrProtocol, "Accept where Request is due", "0: protocol violation: Accept where Request is due"},
 		{"change of version in the middle", func(h *host, r *raw) {
 			r.sayHello()
@@ -280,15 +297,29 @@ func TestInitiator_HostileResponder(t *testing.T) {
 		}, transport.ErrProtocol, "a Challenge of 3 bytes", "0: protocol violation: a Challenge of 3 bytes"},
 		{"Challenge longer than any message", func(r *raw) { r.hearHello(); r.say(appendPrefix(nil, typeChallenge, 0xffff)) },
 			transport.ErrNotWeft, "Challenge of 65535 bytes", "0: peer does not speak weft's protocol: Challenge of 65535 bytes"},
-		{"Accept where Challenge is due", func(r *raw) { r.hearHello(); r.say(appendAccept(nil, 1, nil)) }, transport.ErrProtocol,
+		{"Accept where Challenge is due", func(r *raw) { r.hearHello(); r.say(r.appendAccept(nil, &testSecret, testParameters, nil)) }, transport.ErrProtocol,
 			"Accept where Challenge is due", "0: protocol violation: Accept where Challenge is due"},
 		{"empty Accept", func(r *raw) { r.challenges(); r.hearRequest(); r.say(appendPrefix(nil, typeAccept, 0)) },
-			transport.ErrProtocol, "an Accept of 0 bytes", ""},
+			transport.ErrProtocol, "Accept of 0 bytes", ""},
+		{"one bit of Accept's parameters", func(r *raw) {
+			r.challenges()
+			r.hearRequest()
+			b := r.appendAccept(nil, &testSecret, testParameters, nil)
+			b[prefixSize+proofSize+6] ^= 1
+			r.say(b)
+		}, transport.ErrAuth, "the proof of its Accept is wrong", ""},
+		{"Accept proved by our own Request", func(r *raw) {
+			r.challenges()
+			r.hearRequest()
+			b := r.appendRequest(nil, &testSecret, testParameters, nil)
+			b[0] = byte(typeAccept)
+			r.say(b)
+		}, transport.ErrAuth, "the proof of its Accept is wrong", ""},
 		{"too long private data", func(r *raw) {
 			r.challenges()
 			r.hearRequest()
-			r.say(appendAccept(nil, 1, make([]byte, maxPrivate+1)))
-		}, transport.ErrProtocol, "an Accept of 515 bytes", ""},
+			r.say(r.appendAccept(nil, &testSecret, testParameters, make([]byte, maxPrivate+1)))
+		}, transport.ErrProtocol, "Accept with 513 bytes of private data", ""},
 		{"no reason at all", func(r *raw) { r.hearHello(); r.say(appendPrefix(nil, typeReject, 0)) }, transport.ErrProtocol,
 			"a Reject of 0 bytes", ""},
 		{"says other version", func(r *raw) { r.hearHello(); r.say(appendReject(nil, rejectVersion, "this is version 9")) },
@@ -353,9 +384,9 @@ func (r *raw) hearRequest() {
 	r.t.Helper()
 	body, err := expect(r.stream, typeRequest)
 	require.NoError(r.t, err)
-	reads, private, err := r.takeRequest(body, &testSecret)
+	theirs, private, err := r.takeRequest(body, &testSecret)
 	require.NoError(r.t, err)
-	require.Equal(r.t, maxReads, reads)
+	require.Equal(r.t, testParameters, theirs)
 	require.Equal(r.t, "mine", string(private))
 }
 
@@ -391,7 +422,7 @@ func TestInitiator_C5_PeerVanishesAfterAccept(t *testing.T) {
 		r, result := h.calls(l, 1)
 		r.challenges()
 		r.hearRequest()
-		r.say(appendAccept(nil, 1, []byte("raw")))
+		r.say(r.appendAccept(nil, &testSecret, testParameters, []byte("raw")))
 		require.NoError(t, r.Close())
 		require.NoError(t, <-result)
 		h.endsAlone(h.nextMade(), transport.ErrPeerLost, "rank 1 at "+l.Addr().String(), "after Accept")

@@ -18,6 +18,8 @@ const (
 	terminateNoRecv  terminate = 0x1_02_02 // DDP, untagged: no buffer available
 	terminateReads   terminate = 0x1_02_03 // DDP, untagged: message number out of range
 	terminateTooLong terminate = 0x1_02_05 // DDP, untagged: message too long for the buffer
+
+	terminateChecksum terminate = 0x2_00_02 // LLP, MPA: CRC error
 )
 
 func (t terminate) String() string {
@@ -51,12 +53,12 @@ func (q *qp) tellTerminate(cause error) {
 	}
 	text := cause.Error()
 	text = text[:min(len(text), terminateText)]
-	b := make([]byte, 0, 2*headerSize+len(text))
+	var b []byte
 	if !q.at.greeted {
-		b = header{op: opReady, flags: flagLast}.append(b)
+		b = appendFrame(b, header{op: opReady, flags: flagLast}, nil, q.checked)
 	}
-	b = header{length: len(text), op: opTerminate, flags: flagLast, a: uint64(code), b: read}.append(b)
-	sys.Write(q.fd, append(b, text...))
+	b = appendFrame(b, header{op: opTerminate, flags: flagLast, a: uint64(code), b: read}, []byte(text), q.checked)
+	sys.Write(q.fd, b)
 	q.drain()
 }
 

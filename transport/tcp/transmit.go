@@ -12,6 +12,10 @@ const (
 	outSize   = 64 << 10  // headers and copied payloads of one write
 	writeMost = 512 << 10 // bytes of one write
 	writeVecs = 64        // pieces of one write
+
+	// checkedAnswer is the most of an answer to a Read that goes into a frame with a checksum: it is copied, since the memory that a peer
+	// reads may change at any time, and the checksum has to be that of the bytes that go out.
+	checkedAnswer = 16 << 10
 )
 
 // cursor is a place in the sequence of frames that a QP has to send. Frames are made from a cursor, moving it; if the socket does
@@ -31,10 +35,13 @@ type cursor struct {
 type carry struct {
 	head []byte // header and copied payload
 	vec  [maxSGE]sys.Iovec
-	n    int // of vec
+	n    int    // of vec
+	tail []byte // the CRC behind a gathered payload
 }
 
-func (c *carry) empty() bool { return len(c.head) == 0 && c.n == 0 }
+func (c *carry) empty() bool { return len(c.head) == 0 && c.n == 0 && len(c.tail) == 0 }
+
+func (c *carry) reset() { c.head, c.n, c.tail = c.head[:0], 0, c.tail[:0] }
 
 // outbox gathers the frames of one write. A completion queue has one, for the queue pairs that send through it: it is empty
 // between writes.
@@ -47,6 +54,10 @@ type outbox struct {
 	bytes int
 	marks [writeVecs * 8]mark
 	m     int
+
+	header int // bytes of a header, with its CRC if the queue pair has them
+	begun  int // the present frame: where in buf it begins
+	pieces int // and the length of vec before it
 }
 
 // mark is the end of a frame in an outbox.
@@ -55,15 +66,26 @@ type mark struct {
 	behind cursor // after it
 }
 
-func (o *outbox) reset() { o.used, o.from, o.n, o.bytes, o.m = 0, 0, 0, 0, 0 }
+func (o *outbox) reset(checked bool) {
+	o.used, o.from, o.n, o.bytes, o.m = 0, 0, 0, 0, 0
+	o.header = headerSizeWith(checked)
+}
 
 // full tells whether the next frame might not fit.
 func (o *outbox) full() bool {
-	return o.bytes >= writeMost || o.used > outSize-headerSize-copyMax-maxControl || o.n > writeVecs-maxSGE-3 || o.m == len(o.marks)
+	return o.bytes >= writeMost || o.used > outSize-headerSize-2*sumSize-copyMax || o.n > writeVecs-maxSGE-3 || o.m == len(o.marks)
 }
 
-// head gives n bytes of the buffer to be filled.
-func (o *outbox) head(n int) []byte {
+// begin puts a frame's header into the buffer, and gives room behind it for n bytes of payload.
+func (o *outbox) begin(h header, n int) []byte {
+	o.begun, o.pieces = o.used, o.n
+	b := o.room(o.header + n)
+	h.put(b)
+	return b[o.header:]
+}
+
+// room gives n bytes of the buffer to be filled.
+func (o *outbox) room(n int) []byte {
 	b := o.buf[o.used : o.used+n]
 	o.used += n
 	o.bytes += n
@@ -102,7 +124,7 @@ func (q *qp) hasOutput() bool {
 func (q *qp) transmit() {
 	o := &q.scq.out
 	for q.fd >= 0 {
-		o.reset()
+		o.reset(q.checked)
 		if q.carry.n > 0 && !q.carryAlive() {
 			return
 		}
@@ -131,7 +153,7 @@ func (q *qp) transmit() {
 		if !all {
 			q.partial(max(n, 0), carried, before)
 		} else {
-			q.carry.head, q.carry.n = q.carry.head[:0], 0
+			q.carry.reset()
 		}
 		if q.carry.empty() {
 			q.behind(q.at)
@@ -158,7 +180,7 @@ func (q *qp) partial(n, carried int, before cursor) {
 		q.at = before
 		return
 	}
-	q.carry.head, q.carry.n = q.carry.head[:0], 0
+	q.carry.reset()
 	begin := carried
 	q.at = before
 	for i := range o.marks[:o.m] {
@@ -185,11 +207,14 @@ func (c *carry) keep(o *outbox, n, end int) {
 		from, to := max(n, at), min(end, at+length)
 		if from < to {
 			b := vecBytes(v)[from-at : to-at]
-			if o.owns(b) {
-				c.head = append(c.head, b...)
-			} else {
+			switch {
+			case !o.owns(b):
 				c.vec[c.n] = sys.Vec(b)
 				c.n++
+			case c.n > 0:
+				c.tail = append(c.tail, b...)
+			default:
+				c.head = append(c.head, b...)
 			}
 		}
 		at += length
@@ -233,6 +258,9 @@ func (c *carry) gather(o *outbox) {
 	for _, v := range c.vec[:c.n] {
 		o.direct(vecBytes(v))
 	}
+	if len(c.tail) > 0 {
+		o.direct(c.tail)
+	}
 }
 
 // drop forgets the first n bytes, which have been written.
@@ -240,7 +268,7 @@ func (c *carry) drop(n int) {
 	k := min(n, len(c.head))
 	c.head = c.head[:copy(c.head, c.head[k:])]
 	n -= k
-	for n > 0 {
+	for n > 0 && c.n > 0 {
 		v := vecBytes(c.vec[0])
 		if n < len(v) {
 			c.vec[0] = sys.Vec(v[n:])
@@ -250,6 +278,7 @@ func (c *carry) drop(n int) {
 		c.n--
 		copy(c.vec[:], c.vec[1:])
 	}
+	c.tail = c.tail[:copy(c.tail, c.tail[n:])]
 }
 
 // behind notes that the socket has taken everything up to a cursor.
@@ -302,25 +331,27 @@ func (q *qp) frame(o *outbox) bool {
 		return false
 	}
 	c := &q.at
-	if !c.greeted {
-		header{op: opReady, flags: flagLast}.put(o.head(headerSize))
-		c.greeted = true
-		o.m++
-		return true
-	}
 	made := false
-	if c.turn { // either may end the QP
+	switch {
+	case !c.greeted:
+		o.begin(header{op: opReady, flags: flagLast}, 0)
+		c.greeted = true
+		made = true
+	case c.turn: // either may end the QP
 		made = q.answerFrame(o) || q.fd >= 0 && q.requestFrame(o)
-	} else {
+	default:
 		made = q.requestFrame(o) || q.fd >= 0 && q.answerFrame(o)
 	}
 	if !made && q.fd >= 0 && q.closing == closeDue && !c.ended && q.sq.len() == 0 && c.answer == q.answers.tail && o.bytes == 0 {
-		header{op: opClose, flags: flagLast}.put(o.head(headerSize))
+		o.begin(header{op: opClose, flags: flagLast}, 0)
 		c.ended = true
 		made = true
 	}
 	if made {
 		o.m++
+		if q.checked {
+			o.sum()
+		}
 	}
 	return made
 }
@@ -373,7 +404,7 @@ func (q *qp) requestFrame(o *outbox) bool {
 			if w.flags&transport.FlagSolicited != 0 {
 				h.flags |= flagSolicited
 			}
-			h.put(o.head(headerSize))
+			o.begin(h, 0)
 			c.next, c.off = c.next+1, 0
 			return true
 		case transport.OpSend:
@@ -402,9 +433,7 @@ func (q *qp) requestFrame(o *outbox) bool {
 func (q *qp) payload(o *outbox, h header, w *wqe, n int) bool {
 	off := q.at.off
 	if w.flags&transport.FlagInline != 0 {
-		b := o.head(headerSize + n)
-		h.put(b)
-		copy(b[headerSize:], w.inline[off:off+n])
+		copy(o.begin(h, n), w.inline[off:off+n])
 		return true
 	}
 	if !w.alive() {
@@ -414,9 +443,7 @@ func (q *qp) payload(o *outbox, h header, w *wqe, n int) bool {
 		return false
 	}
 	if n <= copyMax {
-		b := o.head(headerSize + n)
-		h.put(b)
-		b = b[headerSize:]
+		b := o.begin(h, n)
 		for len(b) > 0 {
 			p, at, k := span(w.local, off, len(b))
 			copy(b, p.r.mem[at:at+k])
@@ -424,7 +451,7 @@ func (q *qp) payload(o *outbox, h header, w *wqe, n int) bool {
 		}
 		return true
 	}
-	h.put(o.head(headerSize))
+	o.begin(h, 0)
 	for n > 0 {
 		p, at, k := span(w.local, off, n)
 		o.direct(p.r.mem[at : at+k])
@@ -436,9 +463,7 @@ func (q *qp) payload(o *outbox, h header, w *wqe, n int) bool {
 // readRequest asks the peer to write what a Read names into what it names here (R1).
 func (q *qp) readRequest(o *outbox, w *wqe) {
 	n := (len(w.remote) + len(w.local)) * segmentSize
-	b := o.head(headerSize + n)
-	header{length: n, op: opReadRequest, flags: flagLast, a: w.number, b: uint64(len(w.remote))<<32 | uint64(len(w.local))}.put(b)
-	b = b[headerSize:]
+	b := o.begin(header{length: n, op: opReadRequest, flags: flagLast, a: w.number, b: uint64(len(w.remote))<<32 | uint64(len(w.local))}, n)
 	for _, s := range w.remote {
 		putSegment(b, s)
 		b = b[segmentSize:]
@@ -465,13 +490,16 @@ func (q *qp) answerFrame(o *outbox) bool {
 		return false
 	}
 	if c.aoff == a.total {
-		header{op: opReadDone, flags: flagLast, a: a.number, b: uint64(a.total)}.put(o.head(headerSize))
+		o.begin(header{op: opReadDone, flags: flagLast, a: a.number, b: uint64(a.total)}, 0)
 		c.answer, c.aoff = c.answer+1, 0
 		return true
 	}
 	src, soff := segmentAt(a.src[:a.nsrc], c.aoff)
 	dst, doff := segmentAt(a.dst[:a.ndst], c.aoff)
 	n := int(min(src.Length-soff, dst.Length-doff, framePayload))
+	if q.checked {
+		n = min(n, checkedAnswer, outSize-o.used-headerSize-2*sumSize)
+	}
 	r, err := q.dev.regions.find(q.pd, src.Key, transport.RemoteRead, src.Offset+soff, uint64(n))
 	if err != nil {
 		a.refused = err
@@ -482,12 +510,10 @@ func (q *qp) answerFrame(o *outbox) bool {
 		h.flags = flagLast
 	}
 	mem := r.mem[src.Offset+soff:][:n]
-	if n <= copyMax {
-		b := o.head(headerSize + n)
-		h.put(b)
-		copy(b[headerSize:], mem)
+	if n <= copyMax || q.checked {
+		copy(o.begin(h, n), mem)
 	} else {
-		h.put(o.head(headerSize))
+		o.begin(h, 0)
 		o.direct(mem)
 	}
 	c.aoff += n

@@ -1,0 +1,335 @@
+package tcp
+
+import (
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+func newCheckedSession(tb testing.TB) *session {
+	s := newSessionDevice(tb)
+	s.agreed.checksum = true
+	return s
+}
+
+var readyChecked = appendFrame(nil, header{op: opReady, flags: flagLast}, nil, true)
+
+// The whole of a Write has come but for its checksum, or with a wrong one: its last bytes are not there, so that who polls them waits.
+// With the right one they are, however it comes in pieces.
+func TestChecksum_EndOfAWriteIsPlacedBehindItsChecksum(t *testing.T) {
+	s := newCheckedSession(t)
+	target, err := s.pd.Alloc(100_000, transport.RemoteWrite)
+	require.NoError(t, err)
+	for _, n := range []int{1, 7, 8, 9, 64, 5000, 70_000} {
+		data := pattern(1, n, n)
+		whole := appendFrame(nil, header{op: opWrite, flags: flagLast, a: uint64(target.Key()), b: 8}, data, true)
+		last := target.Bytes()[8+max(0, n-tailSize):][:min(n, tailSize)]
+		for _, end := range [][]byte{whole[len(whole)-sumSize:], {1, 2, 3, 4}} {
+			for first := range sumSize {
+				s.begin(t, false)
+				clear(target.Bytes())
+				s.says(t, readyChecked)
+				s.says(t, whole[:len(whole)-sumSize])
+				require.Equal(t, make([]byte, len(last)), last, "%d bytes without a checksum", n)
+				s.says(t, end[:first:first])
+				require.Equal(t, make([]byte, len(last)), last, "%d bytes with %d of a checksum", n, first)
+				require.Zero(t, s.cq.Placed(make([]transport.QPN, 1)))
+				s.says(t, end[first:])
+				if end[0] == 1 {
+					require.Equal(t, make([]byte, len(last)), last, "%d bytes with a wrong checksum", n)
+					require.Zero(t, s.cq.Placed(make([]transport.QPN, 1)))
+					require.ErrorContains(t, s.qp.Err(), fmt.Sprintf("the payload of a Write of %d bytes is %08x where 04030201 was sent", n,
+						crc32.Checksum(data, castagnoli)))
+					told := s.heard(t)
+					require.Equal(t, []op{opTerminate}, kinds(told))
+					require.Equal(t, terminateChecksum, terminate(told[0].a))
+				} else {
+					require.Equal(t, data, target.Bytes()[8:8+n])
+					require.Equal(t, 1, s.cq.Placed(make([]transport.QPN, 1)))
+				}
+				s.end(t)
+			}
+		}
+	}
+}
+
+// A header with a wrong checksum is not looked at, whatever it says.
+func TestChecksum_NothingOfADamagedHeaderIsBelieved(t *testing.T) {
+	s := newCheckedSession(t)
+	for _, h := range []header{{op: opWrite, a: 0xbad}, {op: opSend, length: 100}, {op: opTerminate}, {op: 99}, {length: 1 << 30},
+		{op: opClose}, {op: opReadDone}} {
+		s.begin(t, false)
+		s.says(t, readyChecked)
+		require.NoError(t, s.qp.PostRecv(&transport.RecvWR{ID: 1}))
+		s.says(t, append(h.append(nil), 0xde, 0xad, 0xbe, 0xef))
+		require.ErrorIs(t, s.qp.Err(), transport.ErrProtocol)
+		require.ErrorContains(t, s.qp.Err(), sessionPeer)
+		require.ErrorContains(t, s.qp.Err(), "the CRC32C of a frame's header is")
+		require.ErrorContains(t, s.qp.Err(), "where efbeadde was sent")
+		require.Len(t, s.wcs, 1)
+		require.Equal(t, transport.StatusFlushed, s.wcs[0].Status)
+		require.Equal(t, terminateChecksum, terminate(s.heard(t)[0].a))
+		s.end(t)
+	}
+}
+
+// A region that is given up when a Write to it has come but for its checksum ends the queue pair, and is not written.
+func TestChecksum_RegionGivenUpBeforeTheChecksum(t *testing.T) {
+	s := newCheckedSession(t)
+	mem := make([]byte, 64)
+	target, err := s.pd.Register(mem, transport.RemoteWrite)
+	require.NoError(t, err)
+	whole := appendFrame(nil, header{op: opWrite, flags: flagLast, a: uint64(target.Key())}, pattern(1, 1, 64), true)
+	s.begin(t, false)
+	defer s.end(t)
+	s.says(t, readyChecked)
+	s.says(t, whole[:len(whole)-1])
+	require.NoError(t, target.Deregister())
+	s.says(t, whole[len(whole)-1:])
+	require.ErrorIs(t, s.qp.Err(), transport.ErrAccess)
+	require.Equal(t, make([]byte, tailSize), mem[64-tailSize:])
+}
+
+// The memory that a peer writes may be written by others at the same time, and that is no damage of what has come: so the checksum is never
+// taken of what stands there. What only this frame may write is read straight to its place.
+func TestChecksum_IsNotOfMemoryThatOthersWrite(t *testing.T) {
+	for _, checked := range []bool{false, true} {
+		s := newSessionDevice(t)
+		s.agreed.checksum = checked
+		mem, err := s.pd.Alloc(framePayload, transport.RemoteWrite)
+		require.NoError(t, err)
+		for _, h := range []header{{op: opWrite, a: uint64(mem.Key())}, {op: opSend}} {
+			s.begin(t, false)
+			require.NoError(t, s.qp.PostRecv(&transport.RecvWR{Local: []transport.SGE{{MR: mem, Length: framePayload}}}))
+			s.says(t, appendFrame(nil, header{op: opReady}, nil, checked))
+			whole := appendFrame(nil, h, make([]byte, framePayload), checked)
+			s.says(t, whole[:1000])
+			require.Equal(t, checked && h.op == opWrite, s.qp.direct() == nil, "%v", h.op)
+			s.end(t)
+		}
+	}
+}
+
+// The memory that a peer reads may change at any time: what goes out always has the checksum of itself.
+func TestChecksum_MemoryThatIsReadMayChange(t *testing.T) {
+	s := newCheckedSession(t)
+	const n = 300_000
+	source, err := s.pd.Alloc(n, transport.RemoteRead)
+	require.NoError(t, err)
+	copy(source.Bytes(), pattern(1, 1, n))
+	s.begin(t, true)
+	defer s.end(t)
+	require.NoError(t, syscall.SetsockoptInt(s.qp.fd, syscall.SOL_SOCKET, syscall.SO_SNDBUF, 1))
+	s.heard(t)
+	h, payload := readRequest(0, transport.Segment{Key: source.Key(), Length: n}, transport.Segment{Key: 7, Length: n})
+	s.says(t, appendFrame(nil, h, payload, true))
+	require.True(t, s.qp.blocked, "the socket has taken everything at once: nothing could change meanwhile")
+	frames, changes := s.slowly(t, 5000, func(i int) {
+		for k := range source.Bytes() {
+			source.Bytes()[k] = byte(i)
+		}
+	})
+	require.Greater(t, changes, 5)
+	require.Equal(t, opReadDone, frames[len(frames)-1].op)
+	total := 0
+	for _, f := range frames {
+		total += f.length // the checksums are checked already
+	}
+	require.Equal(t, n, total)
+}
+
+// slowly takes what the queue pair sends in pieces of at most n bytes, calling back between them, and checks every frame.
+func (s *session) slowly(tb testing.TB, n int, between func(i int)) (list []frame, pieces int) {
+	var all []byte
+	b := make([]byte, n)
+	for {
+		k, err := syscall.Read(s.wire, b)
+		if err == syscall.EAGAIN {
+			s.poll()
+			if k, err = syscall.Read(s.wire, b); err == syscall.EAGAIN {
+				break
+			}
+		}
+		require.NoError(tb, err)
+		all = append(all, b[:k]...)
+		between(pieces)
+		pieces++
+		s.poll()
+	}
+	return s.framesOf(tb, all), pieces
+}
+
+// The rest of a frame is the rest of its bytes, in their order, wherever the socket stopped, and wherever it stops again.
+func TestChecksum_RestOfAFrame(t *testing.T) {
+	parts := [][]byte{pattern(1, 1, 5), pattern(1, 2, 3)}
+	var o outbox
+	o.reset(true)
+	var ends []int
+	for _, gathered := range []bool{false, true} {
+		h := header{length: 8, op: opSend}
+		if gathered {
+			o.begin(h, 0)
+			o.direct(parts[0])
+			o.direct(parts[1])
+		} else {
+			b := o.begin(h, 8)
+			copy(b[copy(b, parts[0]):], parts[1])
+		}
+		o.sum()
+		ends = append(ends, o.bytes)
+	}
+	o.seal()
+	bytesOf := func(o *outbox) (b []byte) {
+		for _, v := range o.vec[:o.n] {
+			b = append(b, vecBytes(v)...)
+		}
+		return b
+	}
+	all := bytesOf(&o)
+	payload := slices.Concat(parts...)
+	frame := appendFrame(nil, header{op: opSend}, payload, true)
+	require.Equal(t, slices.Concat(frame, frame), all)
+	for i, end := range ends {
+		for from := end - len(frame); from < end; from++ {
+			for again := range end - from + 1 {
+				var c carry
+				c.keep(&o, from, end)
+				c.drop(again)
+				require.Equal(t, from+again == end, c.empty())
+				var rest outbox
+				c.gather(&rest)
+				require.Equal(t, string(all[from+again:end]), string(bytesOf(&rest)), "frame %d from %d, again from %d", i, from, again)
+			}
+		}
+	}
+}
+
+// Whatever is sent, and however little of it the socket takes at a time, what goes out are whole frames with their checksums, and
+// nothing is left out or sent twice.
+func TestChecksum_FramesTakenInPieces(t *testing.T) {
+	s := newCheckedSession(t)
+	const most = 200_000
+	source, err := s.pd.Alloc(most, 0)
+	require.NoError(t, err)
+	copy(source.Bytes(), pattern(1, 2, most))
+	s.agreed.peerRecv = 8
+	rapid.Check(t, func(rt *rapid.T) {
+		s.begin(t, true)
+		defer s.end(t)
+		require.NoError(t, syscall.SetsockoptInt(s.qp.fd, syscall.SOL_SOCKET, syscall.SO_SNDBUF, 1))
+		var want []byte
+		for range rapid.IntRange(1, 8).Draw(rt, "requests") {
+			n := rapid.OneOf(rapid.IntRange(0, 100), rapid.IntRange(0, 5000), rapid.IntRange(0, most)).Draw(rt, "bytes")
+			first := rapid.IntRange(0, n).Draw(rt, "first element")
+			require.NoError(t, s.qp.PostSend(&transport.SendWR{Op: transport.OpSend,
+				Local: []transport.SGE{{MR: source, Length: first}, {MR: source, Offset: first, Length: n - first}}}))
+			want = append(want, source.Bytes()[:n]...)
+		}
+		piece := rapid.IntRange(1000, 30_000).Draw(rt, "piece")
+		frames, _ := s.slowly(t, piece, func(int) {})
+		var got []byte
+		for _, f := range frames {
+			got = append(got, f.payload...)
+		}
+		require.True(t, slices.Equal(want, got), "what was sent is not what came out")
+	})
+}
+
+// A checksum costs no allocation.
+func TestChecksum_AllocatesNothing(t *testing.T) {
+	a, b := newCheckedSession(t), newCheckedSession(t)
+	source, err := a.pd.Alloc(4096, 0)
+	require.NoError(t, err)
+	target, err := b.pd.Alloc(4096, transport.RemoteWrite)
+	require.NoError(t, err)
+	a.begin(t, true)
+	defer a.end(t)
+	b.begin(t, false)
+	defer b.end(t)
+	buf := make([]byte, 64<<10)
+	wc := make([]transport.WC, 4)
+	qpn := make([]transport.QPN, 1)
+	wr := &transport.SendWR{Op: transport.OpWrite, Local: []transport.SGE{{MR: source}}, Remote: []transport.Segment{{Key: target.Key()}}}
+	for _, n := range []int{64, 4096} {
+		wr.Local[0].Length, wr.Remote[0].Length = n, uint64(n)
+		allocations := testing.AllocsPerRun(100, func() {
+			if err := a.qp.PostSend(wr); err != nil {
+				t.Fatal(err)
+			}
+			n, _ := syscall.Read(a.wire, buf)
+			syscall.Write(b.wire, buf[:n])
+			b.cq.Poll(wc)
+			b.cq.Placed(qpn)
+		})
+		require.Zero(t, allocations, "%d bytes", n)
+	}
+	require.NoError(t, b.qp.Err())
+}
+
+// BenchmarkWrite is a Write over the loopback interface, from its posting until it is placed, with and without checksums.
+func BenchmarkWrite(b *testing.B) {
+	for _, n := range []int{64, 8 << 10, 128 << 10} {
+		for _, c := range []struct {
+			name string
+			Checksum
+		}{{"none", ChecksumNever}, {"CRC32C", ChecksumAlways}} {
+			b.Run(fmt.Sprintf("bytes=%d/checksum=%s", n, c.name), func(b *testing.B) {
+				var hosts [2]*host
+				for i := range hosts {
+					hosts[i] = newHostOfRank(b, Options{Checksum: c.Checksum}, uint32(i))
+				}
+				source, err := hosts[0].pd.Alloc(n, 0)
+				require.NoError(b, err)
+				target, err := hosts[1].pd.Alloc(n, transport.RemoteWrite)
+				require.NoError(b, err)
+				require.NoError(b, hosts[0].ep.Connect(b.Context(), 1, hosts[1].ep.Addr()))
+				from := hosts[0].nextMade().qp
+				hosts[1].nextMade()
+				wr := &transport.SendWR{Op: transport.OpWrite, Local: []transport.SGE{{MR: source, Length: n}},
+					Remote: []transport.Segment{{Key: target.Key(), Length: uint64(n)}}}
+				wc, placed := make([]transport.WC, 16), make([]transport.QPN, 1)
+				b.SetBytes(int64(n))
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := from.PostSend(wr); err != nil {
+						b.Fatal(err)
+					}
+					for hosts[1].cq.Poll(wc); hosts[1].cq.Placed(placed) == 0; hosts[1].cq.Poll(wc) {
+						hosts[0].cq.Poll(wc)
+					}
+				}
+			})
+		}
+	}
+}
+
+// The checksums of a frame stand where the specification says, and are those that it names.
+func TestSpec_Checksums(t *testing.T) {
+	require.Equal(t, uint32(0xE3069283), crc32.Checksum([]byte("123456789"), castagnoli))
+	payload := []byte("the payload")
+	h := header{op: opSend, flags: flagLast, a: 7}
+	b := appendFrame(nil, h, payload, true)
+	h.length = len(payload)
+	parts := map[string][]byte{
+		"header": h.append(nil), "CRC32C of the header": le32(crc32.Checksum(h.append(nil), castagnoli)),
+		"payload": payload, "CRC32C of the payload": le32(crc32.Checksum(payload, castagnoli)),
+	}
+	for _, row := range specTable(t, "Checksums", "bytes") {
+		part := parts[row[1]]
+		if row[0] != "n" {
+			require.Len(t, part, int(number(t, row[0])), row[1])
+		}
+		require.NotEmpty(t, part, row[1])
+		require.Equal(t, part, b[:len(part)], row[1])
+		b = b[len(part):]
+	}
+	require.Empty(t, b)
+	require.Len(t, appendFrame(nil, header{op: opClose}, nil, true), headerSize+sumSize, "no checksum where there is no payload")
+}

@@ -97,6 +97,9 @@ func (p *processor) release(c *cq) {
 
 func (p *processor) run() {
 	for {
+		if p.order.OnlyBulk() {
+			p.look(0)
+		}
 		c, ok := p.order.Next()
 		switch {
 		case ok:

@@ -46,7 +46,7 @@ func (o *Order[T]) take(c transport.Class) T {
 	return x
 }
 
-// Empty tells whether nobody waits.
-func (o *Order[T]) Empty() bool {
-	return len(o.waiting[transport.LowLatency]) == 0 && len(o.waiting[transport.Bulk]) == 0
+// OnlyBulk tells whether bulk is next because nobody else is known to wait: a reason to look again before its turn.
+func (o *Order[T]) OnlyBulk() bool {
+	return len(o.waiting[transport.LowLatency]) == 0 && len(o.waiting[transport.Bulk]) > 0
 }

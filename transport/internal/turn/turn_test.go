@@ -17,12 +17,14 @@ func TestOrder_N7_LowLatencyGoesFirst(t *testing.T) {
 	o.Add(transport.LowLatency, 2)
 	o.Add(transport.LowLatency, 1)
 	for _, want := range []int{1, 2, 10, 11} {
+		require.Equal(t, want >= 10, o.OnlyBulk())
 		got, ok := o.Next()
 		require.True(t, ok)
 		require.Equal(t, want, got)
 	}
 	_, ok := o.Next()
 	require.False(t, ok)
+	require.False(t, o.OnlyBulk())
 }
 
 func TestOrder_N7_BulkIsNotStarved(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weft-mpi/weft/internal/setting"
+	"github.com/weft-mpi/weft/internal/topology"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 	"github.com/weft-mpi/weft/mpi/internal/wireup"
 	"github.com/weft-mpi/weft/transport"
@@ -127,6 +128,11 @@ func join(ctx context.Context) (*Comm, error) {
 	}
 	if conf.SpinFor, err = wire.SpinFor(); err != nil {
 		return nil, errors.Join(err, wire.Leave())
+	}
+	if text := setting.HandlerCores.String(); text != "" {
+		if conf.HandlerCores, err = topology.ParseCPUList(text); err != nil {
+			return nil, errors.Join(fmt.Errorf("%s=%q: %w", setting.HandlerCores.Name, text, err), wire.Leave())
+		}
 	}
 	if conf.Device, err = newDevice(log, wire); err != nil {
 		return nil, errors.Join(err, wire.Leave())

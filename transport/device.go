@@ -14,15 +14,31 @@ type Device interface {
 	// AllocPD makes a protection domain: QPs reach only regions of their own PD.
 	AllocPD() (PD, error)
 
-	// CreateCQ makes a completion queue that holds at most depth completions that nobody has polled.
-	CreateCQ(depth int) (CQ, error)
+	// CreateCQ makes a completion queue that holds at most depth completions that nobody has polled, and gives it to a completion
+	// handler (0: to none, whoever polls it drives it).
+	CreateCQ(depth int, h HandlerID) (CQ, error)
+
+	// SetCompletionHandler registers a completion handler and starts it (N2). Several can be registered, up to
+	// DeviceAttr.Handlers. A core that this process may not use is refused.
+	SetCompletionHandler(c HandlerConfig) (HandlerID, error)
+
+	// ModifyCQ gives a completion queue to another handler, or to none (0). The caller holds the Lock of the handler that it leaves;
+	// from the return on that of the new one counts. No event is lost: what has been raised and not delivered, and what has
+	// been requested, goes with the queue. It is refused while a goroutine is in CQ.Wait.
+	ModifyCQ(cq CQ, h HandlerID) error
+
+	// CloseHandler ends a handler that has no queues any more, and returns when nothing of it runs. The caller does not hold
+	// its Lock.
+	CloseHandler(h HandlerID) error
 
 	// Listen starts the connection management of this device: from then on peers can connect to Endpoint.Addr, and the
 	// device can connect to them. acceptor is told of every connection, whichever side began it. One endpoint a device.
 	Listen(id Identity, acceptor Acceptor) (Endpoint, error)
 
-	// Close releases everything: the endpoint, then QPs (cut, not drained: close them first), CQs, regions, descriptors
-	// and goroutines. Nothing is left when it returns. Calling it twice is harmless.
+	// Close releases everything: the endpoint, then QPs (cut, not drained: close them first), handlers, CQs, regions,
+	// descriptors and goroutines. Nothing is left when it returns. Calling it twice is harmless. Every posted request completes
+	// first, once; the handlers deliver the events of that and end; completions that nobody has polled can still be polled (N8).
+	// The caller holds no handler's Lock.
 	Close() error
 }
 
@@ -36,6 +52,7 @@ type DeviceAttr struct {
 	MaxQPDepth  int    // outstanding work requests of one queue
 	MaxReads    int    // outstanding Reads and Atomics of one QP, at each end
 	MaxPrivate  int    // bytes of private data at connection start
+	Handlers    int    // completion handlers at once: one for each core that this process may use (N1)
 
 	TickPeriod time.Duration // how often CQ.Tick is to be called; 0: it need not be
 }

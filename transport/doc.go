@@ -35,9 +35,12 @@
 //
 // # Who drives
 //
-// Nothing here starts a thread on the data path. Whoever calls CQ.Poll moves the bytes of the QPs attached to that CQ: it
-// is the network card. A QP, its CQs and the regions of its PD are used by one goroutine at a time; the caller serialises
-// (one engine per rank, in weft). CQ.Wake alone, and what a comment says so of, may be called from anywhere.
+// Whoever calls CQ.Poll moves the bytes of the QPs attached to that CQ: it is the network card. A QP, its CQs and the
+// regions of its PD are used by one goroutine at a time; the caller serialises (one engine per rank, in weft). CQ.Wake
+// alone, the methods of Device but ModifyCQ, and what a comment says so of, may be called from anywhere.
+//
+// A completion handler (Device.SetCompletionHandler) is a thread that polls in the place of the caller, on a core of its own. It is one
+// such user more, and serialises by taking the lock that the caller names. Nothing else here starts a thread on the data path.
 //
 // # Providers
 //

@@ -33,6 +33,8 @@ const (
 	// FlagMore says that another request follows at once: the provider may hold this one back to send both together. What
 	// is held back goes out with the first request without the flag, at QP.Flush, at CQ.Poll, or when enough is gathered.
 	FlagMore
+	// FlagNotify has the completion of this request raise an event of its CQ, as if RequestNotify had asked for that one.
+	FlagNotify
 )
 
 // SGE is one element of a gather or scatter list: Length bytes of a local region from Offset.
@@ -66,8 +68,9 @@ type SendWR struct {
 
 // RecvWR is a request for the receive queue: room for one Send, or one Write with immediate.
 type RecvWR struct {
-	ID    uint64
-	Local []SGE // scatter list; may be empty
+	ID     uint64
+	Local  []SGE // scatter list; may be empty
+	Notify bool  // its completion raises an event, as with FlagNotify
 }
 
 // WC is a work completion.

@@ -62,7 +62,7 @@ func NewSim(seed uint64, shape Shape) (*Sim, error) {
 		if side.PD, err = side.Device.AllocPD(); err != nil {
 			return nil, err
 		}
-		if side.CQ, err = side.Device.CreateCQ(1 << 12); err != nil {
+		if side.CQ, err = side.Device.CreateCQ(1<<12, 0); err != nil {
 			return nil, err
 		}
 		a := &acceptor{side: side, shape: shape}

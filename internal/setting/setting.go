@@ -17,7 +17,7 @@ type Setting struct {
 }
 
 // All the settings, in the order in which they are printed.
-var All = []*Setting{Fabric, Interface, Ports, Checksum, ConnectTimeout, PeerTimeout, TLS, SecretFile, CoresPerRank, Phases, KeepSmall, Threshold, Vector, Budget, ShrinkAfter, EagerMost, Rendezvous, KeepMost,
+var All = []*Setting{Fabric, Interface, Ports, Checksum, ConnectTimeout, PeerTimeout, TLS, SecretFile, CoresPerRank, HandlerCores, Phases, KeepSmall, Threshold, Vector, Budget, ShrinkAfter, EagerMost, Rendezvous, KeepMost,
 	Statistics, Log}
 
 var (
@@ -30,6 +30,7 @@ var (
 	TLS            = &Setting{"WEFT_TLS", "off", "on encrypts connections between ranks with TLS 1.3, by certificates made from the job's secret; all ranks need the same"}
 	SecretFile     = &Setting{"WEFT_SECRET_FILE", "", "file with the job's secret (at least 32 bytes, the same on all hosts, readable by its owner alone); without it rank 0 makes one, which the launcher passes on"}
 	CoresPerRank   = &Setting{"WEFT_CORES_PER_RANK", "1", "cores that each rank may use; 0 says that ranks share cores and must not spin; weft run sets it"}
+	HandlerCores   = &Setting{"WEFT_CQ_CORES", "", "processors of this rank's completion handler, such as 3 or 3,7; it runs on the first and makes progress while the rank computes; empty for none; weft run sets it"}
 	Phases         = &Setting{"WEFT_PHASES", "640,16448,65600", "sizes of a channel's slots in bytes: to begin with, and those it can grow to"}
 	KeepSmall      = &Setting{"WEFT_KEEP_SMALL", "0", "1 keeps the small ring of a channel that has grown for small messages, beside the larger one; all ranks need the same"}
 	Threshold      = &Setting{"WEFT_THRESHOLD", "", "size above which an element asks for larger slots: bytes, or 80% to 99% of a slot; empty for what a slot carries"}

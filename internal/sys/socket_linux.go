@@ -166,20 +166,47 @@ func (p *Poller) Ready(ids []int32) int {
 
 // Wait blocks until a descriptor has something, Wake is called, or d has passed (d < 0: for ever). Other goroutines run meanwhile.
 func (p *Poller) Wait(d time.Duration) error {
+	var id [1]int32
+	_, err := p.Await(id[:], d)
+	return err
+}
+
+// Await is Wait that reports the ids of the descriptors, as Ready does.
+func (p *Poller) Await(ids []int32, d time.Duration) (int, error) {
 	ms := -1
 	if d >= 0 {
 		ms = int((d + time.Millisecond - 1) / time.Millisecond)
 	}
-	var events [1]unix.EpollEvent
-	n, err := unix.EpollWait(p.epoll, events[:], ms)
-	if err != nil && err != unix.EINTR {
-		return err
+	var events [64]unix.EpollEvent
+	r, err := unix.EpollWait(p.epoll, events[:min(len(events), len(ids))], ms)
+	if err == unix.EINTR {
+		return 0, nil
 	}
-	if n == 1 && events[0].Fd == -1 {
-		var b [8]byte
-		Read(p.event, b[:])
+	if err != nil {
+		return 0, err
 	}
-	return nil
+	n := 0
+	for _, ev := range events[:r] {
+		if ev.Fd < 0 {
+			p.Drain()
+			continue
+		}
+		ids[n] = ev.Fd
+		n++
+	}
+	return n, nil
+}
+
+// Nest watches another poller: id comes back in Ready while that one has something, or has been woken.
+func (p *Poller) Nest(inner *Poller, id int32) error { return p.Add(inner.epoll, id, false) }
+
+// Unnest ends that.
+func (p *Poller) Unnest(inner *Poller) error { return p.Remove(inner.epoll) }
+
+// Drain forgets a Wake.
+func (p *Poller) Drain() {
+	var b [8]byte
+	Read(p.event, b[:])
 }
 
 // Wake ends a Wait, the present or else the next.

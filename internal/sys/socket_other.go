@@ -31,14 +31,18 @@ func Yield()                           { runtime.Gosched() }
 // Poller needs Linux.
 type Poller struct{}
 
-func NewPoller() (*Poller, error)             { return nil, errLinux }
-func (*Poller) Add(int, int32, bool) error    { return errLinux }
-func (*Poller) Change(int, int32, bool) error { return errLinux }
-func (*Poller) Remove(int) error              { return errLinux }
-func (*Poller) Ready([]int32) int             { return 0 }
-func (*Poller) Wait(time.Duration) error      { return errLinux }
-func (*Poller) Wake()                         {}
-func (*Poller) Close()                        {}
+func NewPoller() (*Poller, error)                         { return nil, errLinux }
+func (*Poller) Add(int, int32, bool) error                { return errLinux }
+func (*Poller) Change(int, int32, bool) error             { return errLinux }
+func (*Poller) Remove(int) error                          { return errLinux }
+func (*Poller) Nest(*Poller, int32) error                 { return errLinux }
+func (*Poller) Unnest(*Poller) error                      { return errLinux }
+func (*Poller) Drain()                                    {}
+func (*Poller) Await([]int32, time.Duration) (int, error) { return 0, errLinux }
+func (*Poller) Ready([]int32) int                         { return 0 }
+func (*Poller) Wait(time.Duration) error                  { return errLinux }
+func (*Poller) Wake()                                     {}
+func (*Poller) Close()                                    {}
 
 func Dup(int) (int, error) { return -1, errLinux }
 

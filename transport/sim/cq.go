@@ -17,23 +17,33 @@ type cq struct {
 	placed  []transport.QPN
 	overrun error
 	woken   bool
-	event   chan struct{} // ends a Wait
+	bell    chan struct{} // ends a Wait
+	waiters int           // goroutines in Wait
 	closed  bool
+
+	handler *handler
+	armed   transport.Notify
+	event   bool // one has been raised, and not delivered
 }
 
 func (c *cq) Poll(wc []transport.WC) int {
 	n := c.dev.net
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	c.pass()
+	k := copy(wc, c.wcs)
+	c.wcs = c.wcs[:copy(c.wcs, c.wcs[k:])]
+	return k
+}
+
+// pass drives the queue pairs, in an order that the seed decides.
+func (c *cq) pass() {
 	if c.closed || c.dev.gone {
-		return 0
+		return
 	}
 	for _, i := range c.rng.Perm(len(c.qps)) {
 		c.qps[i].pass()
 	}
-	k := copy(wc, c.wcs)
-	c.wcs = c.wcs[:copy(c.wcs, c.wcs[k:])]
-	return k
 }
 
 func (c *cq) Placed(qps []transport.QPN) int {
@@ -57,6 +67,7 @@ func (c *cq) markPlaced(num transport.QPN) {
 		}
 	}
 	c.placed = append(c.placed, num)
+	c.match(transport.NotifyPlaced)
 }
 
 // push adds a completion. One beyond the depth is an error of the CQ and of all its QPs. It is kept all the same, and so
@@ -70,9 +81,14 @@ func (c *cq) push(wc transport.WC) {
 	}
 	c.wcs = append(c.wcs, wc)
 	c.signal()
+	c.match(transport.NotifyNext)
+	if wc.Status != transport.StatusSuccess {
+		c.match(transport.NotifySolicited)
+	}
 	if len(c.wcs) <= c.depth || c.overrun != nil {
 		return
 	}
+	c.raise()
 	c.dev.net.counters.Overruns++
 	c.overrun = fmt.Errorf("%d completions that nobody has polled: %w", len(c.wcs), transport.ErrOverrun)
 	for _, q := range append([]*qp(nil), c.qps...) {
@@ -100,14 +116,17 @@ func (c *cq) drop(num transport.QPN) {
 
 func (c *cq) signal() {
 	select {
-	case c.event <- struct{}{}:
+	case c.bell <- struct{}{}:
 	default:
+	}
+	if c.handler != nil {
+		c.handler.core.signal()
 	}
 }
 
 // ready tells whether a Poll or Placed may find something.
 func (c *cq) ready() bool {
-	if c.woken || c.closed || c.dev.gone || len(c.wcs) > 0 || len(c.placed) > 0 {
+	if c.woken || c.event || c.closed || c.dev.gone || len(c.wcs) > 0 || len(c.placed) > 0 {
 		return true
 	}
 	for _, q := range c.qps {
@@ -129,6 +148,18 @@ func (c *cq) Wait(d time.Duration) error {
 		timeout = timer.C
 	}
 	n := c.dev.net
+	n.mu.Lock()
+	if c.handler != nil {
+		n.mu.Unlock()
+		return fmt.Errorf("Wait on a completion queue that handler %d has: %w", c.handler.id, transport.ErrInvalid)
+	}
+	c.waiters++
+	n.mu.Unlock()
+	defer func() {
+		n.mu.Lock()
+		c.waiters--
+		n.mu.Unlock()
+	}()
 	for {
 		n.mu.Lock()
 		ready, gone := c.ready(), c.closed || c.dev.gone
@@ -141,7 +172,7 @@ func (c *cq) Wait(d time.Duration) error {
 			return nil
 		}
 		select {
-		case <-c.event:
+		case <-c.bell:
 		case <-timeout:
 			return nil
 		}
@@ -164,6 +195,9 @@ func (c *cq) Close() error {
 	defer c.dev.net.mu.Unlock()
 	if len(c.qps) > 0 && !c.dev.gone {
 		return fmt.Errorf("close completion queue: %d queue pairs still use it: %w", len(c.qps), transport.ErrInvalid)
+	}
+	if c.handler != nil && !c.dev.gone {
+		return fmt.Errorf("close completion queue: handler %d has it: %w", c.handler.id, transport.ErrInvalid)
 	}
 	c.closed = true
 	c.signal()

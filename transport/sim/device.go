@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"syscall"
 
 	"github.com/weft-mpi/weft/transport"
@@ -18,29 +19,33 @@ var attr = transport.DeviceAttr{
 	MaxQPDepth:  1 << 11,
 	MaxReads:    64,
 	MaxPrivate:  256,
+	Handlers:    4,
 }
 
 const maxCQDepth = 1 << 20
 
 type device struct {
-	net     *Network
-	id      int
-	rng     *rand.Rand // keys
-	ep      *endpoint
-	cqs     []*cq
-	keys    map[transport.Key]*mr // of regions, and of windows that are bound
-	free    []*mr                 // objects of regions that are gone, for the next ones
-	qps     map[transport.QPN]*qp
-	lastQPN transport.QPN
-	gone    bool // closed, or vanished
+	net      *Network
+	id       int
+	rng      *rand.Rand // keys
+	ep       *endpoint
+	cqs      []*cq
+	keys     map[transport.Key]*mr // of regions, and of windows that are bound
+	free     []*mr                 // objects of regions that are gone, for the next ones
+	qps      map[transport.QPN]*qp
+	lastQPN  transport.QPN
+	handlers []*handler // by id, from 1; nil where closed
+	cores    []*core    // of the handlers
+	closing  bool
+	gone     bool // closed, or vanished
 }
 
 func (d *device) Query() transport.DeviceAttr { return attr }
 
 // alive is nil while the device can be used.
 func (d *device) alive() error {
-	if d.gone {
-		return fmt.Errorf("%s: %w", d.addr(), transport.ErrDeviceGone)
+	if d.gone || d.closing {
+		return d.goneErr()
 	}
 	return nil
 }
@@ -54,7 +59,7 @@ func (d *device) AllocPD() (transport.PD, error) {
 	return &pd{dev: d}, nil
 }
 
-func (d *device) CreateCQ(depth int) (transport.CQ, error) {
+func (d *device) CreateCQ(depth int, h transport.HandlerID) (transport.CQ, error) {
 	d.net.mu.Lock()
 	defer d.net.mu.Unlock()
 	if err := d.alive(); err != nil {
@@ -68,7 +73,10 @@ func (d *device) CreateCQ(depth int) (transport.CQ, error) {
 		dev:   d,
 		depth: depth,
 		rng:   rand.New(rand.NewPCG(d.net.seed, uint64(d.id)<<32|uint64(len(d.cqs)+1)<<16)),
-		event: make(chan struct{}, 1),
+		bell:  make(chan struct{}, 1),
+	}
+	if err := d.give(c, h); err != nil {
+		return nil, fmt.Errorf("create completion queue: %w", err)
 	}
 	d.cqs = append(d.cqs, c)
 	return c, nil
@@ -85,14 +93,18 @@ func (d *device) Close() error {
 		}
 	}
 	d.net.mu.Lock()
-	defer d.net.mu.Unlock()
-	for _, q := range d.openQPs() {
-		if q.final() { // after an orderly close the peer still gets what is on the wire
-			continue
-		}
-		q.cutPeer(fmt.Errorf("rank %d at %s closed its device: %w", d.rank(), d.addr(), transport.ErrPeerLost))
-		q.state, q.err = transport.StateError, d.goneErr()
+	d.closing = true // nothing more is made
+	cqs, cores := slices.Clone(d.cqs), d.cores
+	d.cores = nil
+	d.net.mu.Unlock()
+	for _, c := range cqs {
+		c.end()
 	}
+	for _, k := range cores {
+		k.stop()
+	}
+	d.net.mu.Lock()
+	defer d.net.mu.Unlock()
 	d.gone = true
 	for _, m := range d.regions() {
 		if m.window == nil {

@@ -403,6 +403,9 @@ func (e *endpoint) checkShape(cfg transport.QPConfig, private []byte) error {
 			return bad("not a completion queue of this device")
 		}
 	}
+	if !sameLock(cfg.SendCQ.(*cq).handler, cfg.RecvCQ.(*cq).handler) {
+		return fmt.Errorf("rank %d: %w", e.id.Rank, errLocks)
+	}
 	switch {
 	case cfg.SendWR < 1 || cfg.SendWR > attr.MaxQPDepth:
 		return bad("%d send requests are not within 1…%d", cfg.SendWR, attr.MaxQPDepth)

@@ -42,6 +42,9 @@ const (
 	windowUnbounded            // a window's bounds are its region's
 	invalidateForgotten        // a Send with invalidate leaves the key in use
 	deregisterBound            // a region with windows bound can be deregistered
+	loseEvents                 // an event is raised and not delivered
+	eventsRepeat               // a request for one event raises one for every completion
+	ignoreSolicited            // a message that its sender has marked raises no event
 	mutants                    // their number
 )
 

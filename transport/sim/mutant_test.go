@@ -35,6 +35,9 @@ var noticedBy = map[mutant]string{
 	wakeLost:        "CQ/WakeEndsTheNextWait",
 	lengthsDisagree: "QP/N9_WrongRequestIsRefusedAtTheCallAndLeavesNoTrace",
 	postWhenClosing: "Close/C3_EarlierWorkIsDeliveredAndCompleted",
+	loseEvents:      "CQ/N5_NextRaisesOneEvent",
+	eventsRepeat:    "CQ/N5_NextRaisesOneEvent",
+	ignoreSolicited: "CQ/N5_SolicitedOnly",
 	holdMore:        "More/FlushSendsWhatWasHeldBack",
 
 	ignoreAtomicFence: "Atomic/FenceWaitsForEarlierReads",

@@ -121,8 +121,9 @@ func (w *sendWQE) asks() bool {
 }
 
 type recvWQE struct {
-	id    uint64
-	local []sge
+	id     uint64
+	local  []sge
+	notify bool
 }
 
 func (q *qp) String() string {
@@ -186,7 +187,7 @@ func (q *qp) checkSend(wr *transport.SendWR) (*sendWQE, error) {
 		return nil, fmt.Errorf("%d send requests: %w", len(q.sq), transport.ErrQueueFull)
 	case wr.Op < transport.OpSend || wr.Op > transport.OpSendInvalidate || wr.Op == transport.OpRecv:
 		return nil, fmt.Errorf("opcode %d: %w", wr.Op, transport.ErrInvalid)
-	case wr.Flags >= transport.FlagMore<<1:
+	case wr.Flags >= transport.FlagNotify<<1:
 		return nil, fmt.Errorf("flags %#x: %w", wr.Flags, transport.ErrInvalid)
 	}
 	switch wr.Op {
@@ -328,7 +329,7 @@ func (q *qp) checkRecv(wr *transport.RecvWR) (*recvWQE, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &recvWQE{id: wr.ID, local: local}, nil
+	return &recvWQE{id: wr.ID, local: local, notify: wr.Notify}, nil
 }
 
 func (q *qp) Flush() {
@@ -545,8 +546,23 @@ func (q *qp) completeSend(w *sendWQE, status transport.Status, err error) {
 		wc.Bytes = w.length
 	}
 	q.sendCQ().push(wc)
+	if w.has(transport.FlagNotify) {
+		q.sendCQ().raise()
+	}
 }
 
 func (q *qp) completeRecv(w *recvWQE, status transport.Status, bytes int, err error) {
-	q.recvCQ().push(transport.WC{ID: w.id, QP: q.num, Op: transport.OpRecv, Status: status, Bytes: bytes, Err: err})
+	q.received(w, transport.WC{ID: w.id, QP: q.num, Op: transport.OpRecv, Status: status, Bytes: bytes, Err: err}, false)
+}
+
+// received completes a posted Recv.
+func (q *qp) received(w *recvWQE, wc transport.WC, solicited bool) {
+	c := q.recvCQ()
+	c.push(wc)
+	if solicited && q.net.mutant != ignoreSolicited {
+		c.match(transport.NotifySolicited)
+	}
+	if w.notify {
+		c.raise()
+	}
 }

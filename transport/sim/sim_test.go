@@ -50,7 +50,7 @@ func ranks(t *testing.T, net *Network, n int) []*rank {
 		var err error
 		r.pd, err = r.dev.AllocPD()
 		require.NoError(t, err)
-		r.cq, err = r.dev.CreateCQ(1 << 12)
+		r.cq, err = r.dev.CreateCQ(1<<12, 0)
 		require.NoError(t, err)
 		r.ep, err = r.dev.Listen(transport.Identity{Job: "sim", Rank: uint32(i), Size: uint32(n)}, r)
 		require.NoError(t, err)

@@ -535,7 +535,7 @@ func (q *qp) deliverUntagged(m *message) {
 	} else {
 		wc.Imm, wc.HasImm = m.from.imm, true
 	}
-	q.recvCQ().push(wc)
+	q.received(w, wc, m.from.has(transport.FlagSolicited))
 }
 
 func (q *qp) checkRead(segs []transport.Segment) error {

@@ -14,7 +14,7 @@ import (
 type arming struct {
 	sync.Mutex
 	on       bool        // changed by the driver, with the lock
-	sleepers int         // in Wait
+	sleepers int         // in Wait, and a handler that waits for traffic
 	wanted   atomic.Bool // somebody wanted to sleep and could not
 	busy     int         // passes since it is on that found something
 }
@@ -86,6 +86,13 @@ func (a *arming) enter() bool {
 	}
 	a.sleepers++
 	return true
+}
+
+// waits tells whether somebody sleeps.
+func (a *arming) waits() bool {
+	a.Lock()
+	defer a.Unlock()
+	return a.sleepers > 0
 }
 
 func (a *arming) leave() {

@@ -46,7 +46,7 @@ func newCouple(tb testing.TB, o Options, n int, via func(addr string) string) (l
 		tb.Cleanup(func() { require.NoError(tb, s.dev.Close()) })
 		s.pd, err = s.dev.AllocPD()
 		require.NoError(tb, err)
-		s.cq, err = s.dev.CreateCQ(256)
+		s.cq, err = s.dev.CreateCQ(256, 0)
 		require.NoError(tb, err)
 		s.out, err = s.pd.Alloc(n, 0)
 		require.NoError(tb, err)

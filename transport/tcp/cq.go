@@ -23,10 +23,16 @@ type cq struct {
 	tail   uint32         // next to fill
 	placed []*qp          // with Writes placed that nobody has been told of
 
-	qps    []*qp // driven by Poll
+	qps    []*qp // driven by a pass
+	byNum  []*qp // the same by number, nil between them
 	poller *sys.Poller
 	arming arming
 	ready  []int32
+
+	out     outbox
+	staging []byte // what was read and is not yet placed; empty between two QPs' turns
+
+	notifying
 
 	arrivals atomic.Bool // inbox has something
 	inbox    struct {
@@ -41,8 +47,8 @@ type cq struct {
 const readDirectly = 8
 
 // CreateCQ makes a completion queue.
-func (d *Device) CreateCQ(depth int) (transport.CQ, error) {
-	if d.closed {
+func (d *Device) CreateCQ(depth int, id transport.HandlerID) (transport.CQ, error) {
+	if d.closed.Load() {
 		return nil, transport.ErrDeviceGone
 	}
 	if depth < 1 || depth > maxCQDepth {
@@ -52,13 +58,27 @@ func (d *Device) CreateCQ(depth int) (transport.CQ, error) {
 	if err != nil {
 		return nil, fmt.Errorf("completion queue: %w", err)
 	}
-	c := &cq{dev: d, depth: depth, poller: poller, clock: clock{period: d.tickPeriod()}, ring: make([]transport.WC, 16), ready: make([]int32, 64)}
+	c := &cq{
+		dev: d, depth: depth, poller: poller, clock: clock{period: d.tickPeriod()}, ring: make([]transport.WC, 16), ready: make([]int32, 64), staging: make([]byte, stagingSize),
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.give(c, id); err != nil {
+		poller.Close()
+		return nil, err
+	}
 	d.cqs = append(d.cqs, c)
 	return c, nil
 }
 
 // Poll makes a pass and returns completions.
 func (c *cq) Poll(wc []transport.WC) int {
+	c.pass()
+	return c.take(wc)
+}
+
+// pass drives the queue pairs once, and tells whether anything came.
+func (c *cq) pass() (found bool) {
 	if c.arrivals.Load() {
 		c.admit()
 	}
@@ -66,7 +86,6 @@ func (c *cq) Poll(wc []transport.WC) int {
 		c.Arm()
 	}
 	if len(c.qps) <= readDirectly {
-		found := false
 		for i := 0; i < len(c.qps); {
 			q := c.qps[i]
 			found = q.drive() || found
@@ -87,12 +106,12 @@ func (c *cq) Poll(wc []transport.WC) int {
 		}
 		n := c.poller.Ready(c.ready)
 		for _, id := range c.ready[:n] {
-			if q := c.dev.qps[id]; q != nil {
-				q.drive()
+			if q := c.byNum[id]; q != nil { // the poller knows no others
+				found = q.drive() || found
 			}
 		}
 	}
-	return c.take(wc)
+	return found
 }
 
 // still is the step to the next queue pair of a pass: none if the i-th has ended and the next has taken its place.
@@ -128,6 +147,9 @@ func (c *cq) Placed(qps []transport.QPN) int {
 
 // Wait blocks in the poller.
 func (c *cq) Wait(d time.Duration) error {
+	if h := c.handler.Load(); h != nil {
+		return fmt.Errorf("%w: Wait on a completion queue that handler %d has", transport.ErrInvalid, h.id)
+	}
 	if c.arrivals.Load() || !c.arming.enter() {
 		return nil
 	}
@@ -143,7 +165,12 @@ func (c *cq) Close() error {
 	if n := c.users.Load(); n > 0 {
 		return fmt.Errorf("%w: %d queue pairs use the completion queue", transport.ErrInvalid, n)
 	}
+	if h := c.handler.Load(); h != nil {
+		return fmt.Errorf("%w: handler %d has the completion queue", transport.ErrInvalid, h.id)
+	}
 	c.release()
+	c.dev.mu.Lock()
+	defer c.dev.mu.Unlock()
 	c.dev.cqs = slices.DeleteFunc(c.dev.cqs, func(o *cq) bool { return o == c })
 	return nil
 }
@@ -161,6 +188,7 @@ func (c *cq) push(wc transport.WC) {
 	if n == c.depth {
 		if !c.overrun {
 			c.overrun = true
+			c.raise()
 			err := fmt.Errorf("%w: more than %d completions that nobody has polled", transport.ErrOverrun, c.depth)
 			for _, q := range slices.Clone(c.qps) {
 				q.fail(err, transport.StatusFatal)
@@ -177,6 +205,12 @@ func (c *cq) push(wc transport.WC) {
 	}
 	c.ring[c.tail&uint32(len(c.ring)-1)] = wc
 	c.tail++
+	if c.armed != 0 {
+		c.match(transport.NotifyNext)
+		if wc.Status != transport.StatusSuccess {
+			c.match(transport.NotifySolicited)
+		}
+	}
 }
 
 // handOver gives a connected QP to the queue's driver. It may be called from any goroutine.
@@ -209,8 +243,16 @@ func (c *cq) attach(q *qp) {
 		return // it has ended before
 	}
 	c.qps = append(c.qps, q)
+	if n := int(q.num) + 1 - len(c.byNum); n > 0 {
+		c.byNum = append(c.byNum, make([]*qp, n)...)
+	}
+	c.byNum[q.num] = q
 	if c.overrun {
 		q.fail(fmt.Errorf("%w: before the queue pair came", transport.ErrOverrun), transport.StatusFatal)
+		return
+	}
+	if !sameLock(c.handler.Load(), q.other(c).handler.Load()) {
+		q.fail(errLocks, transport.StatusFatal)
 		return
 	}
 	c.watch(q)
@@ -219,6 +261,7 @@ func (c *cq) attach(q *qp) {
 func (c *cq) detach(q *qp) {
 	if i := slices.Index(c.qps, q); i >= 0 {
 		c.qps = slices.Delete(c.qps, i, i+1)
+		c.byNum[q.num] = nil
 		if q.fd >= 0 && c.arming.on {
 			c.poller.Remove(q.fd)
 		}

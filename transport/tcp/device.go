@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	mathrand "math/rand/v2"
+	"slices"
+	"sync"
 	"time"
 
 	"go.uber.org/atomic"
 
+	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -38,19 +41,18 @@ const (
 
 // Device is a rank's software RNIC.
 type Device struct {
-	opts Options
-	keys *mathrand.ChaCha8
-
+	opts    Options
+	cores   int // that this process may use
 	regions regionTable
-	qps     []*qp // by number; nil where released or not yet handed over
 	lastQP  atomic.Uint32
-	cqs     []*cq
-	pds     int
-	end     *endpoint
-	closed  bool
+	closed  atomic.Bool
 
-	staging []byte // what was read and is not yet placed; empty between two QPs' turns
-	out     outbox
+	mu       sync.Mutex // guards what follows
+	qps      []*qp      // by number; nil where released or not yet handed over
+	cqs      []*cq
+	end      *endpoint
+	handlers []*handler   // by id, from 1; nil where closed
+	threads  []*processor // of the handlers
 }
 
 // New makes a device. It needs Linux.
@@ -80,7 +82,11 @@ func New(o Options) (*Device, error) {
 	if _, err := rand.Read(seed[:]); err != nil {
 		return nil, err
 	}
-	return &Device{opts: o, keys: mathrand.NewChaCha8(seed), staging: make([]byte, stagingSize)}, nil
+	cpus, err := sys.Affinity()
+	if err != nil {
+		return nil, err
+	}
+	return &Device{opts: o, cores: len(cpus), regions: regionTable{keys: mathrand.NewChaCha8(seed)}}, nil
 }
 
 func (o *Options) checkPorts() error {
@@ -97,39 +103,36 @@ func (o *Options) checkPorts() error {
 func (d *Device) Query() transport.DeviceAttr {
 	return transport.DeviceAttr{
 		Provider: "tcp", MaxSGE: maxSGE, MaxSegments: maxSegments, MaxInline: maxInline, MaxMessage: maxMessage,
-		MaxQPDepth: maxDepth, MaxReads: maxReads, MaxPrivate: maxPrivate,
+		MaxQPDepth: maxDepth, MaxReads: maxReads, MaxPrivate: maxPrivate, Handlers: d.cores,
 		TickPeriod: d.tickPeriod(),
 	}
 }
 
 // AllocPD makes a protection domain.
 func (d *Device) AllocPD() (transport.PD, error) {
-	if d.closed {
+	if d.closed.Load() {
 		return nil, transport.ErrDeviceGone
 	}
-	d.pds++
-	return &pd{dev: d}, nil
+	return &pd{dev: d, ofWindows: &pd{}}, nil
 }
 
 // Close releases everything.
 func (d *Device) Close() error {
-	if d.closed {
+	if d.closed.Swap(true) {
 		return nil
 	}
-	d.closed = true
 	var errs []error
-	if d.end != nil {
-		errs = append(errs, d.end.Close())
+	d.mu.Lock()
+	end, cqs := d.end, slices.Clone(d.cqs)
+	d.mu.Unlock()
+	if end != nil {
+		errs = append(errs, end.Close())
 	}
-	for _, c := range d.cqs {
-		c.admit()
+	for _, c := range cqs {
+		c.end()
 	}
-	for _, q := range d.qps {
-		if q != nil {
-			q.Release()
-		}
-	}
-	for _, c := range d.cqs {
+	d.stopHandlers()
+	for _, c := range cqs {
 		c.release()
 	}
 	errs = append(errs, d.regions.release())
@@ -138,10 +141,21 @@ func (d *Device) Close() error {
 
 // know enters a QP into the table.
 func (d *Device) know(q *qp) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	for len(d.qps) <= int(q.num) {
 		d.qps = append(d.qps, nil)
 	}
 	if q.pd != nil {
 		d.qps[q.num] = q
+	}
+}
+
+// unknow takes it out again.
+func (d *Device) unknow(q *qp) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if int(q.num) < len(d.qps) {
+		d.qps[q.num] = nil
 	}
 }

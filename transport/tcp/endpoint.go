@@ -52,7 +52,9 @@ type attempt struct {
 
 // Listen starts connection management.
 func (d *Device) Listen(id transport.Identity, acceptor transport.Acceptor) (transport.Endpoint, error) {
-	if d.closed {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed.Load() {
 		return nil, transport.ErrDeviceGone
 	}
 	if d.end != nil {

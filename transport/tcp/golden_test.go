@@ -78,7 +78,7 @@ func TestGolden_ExchangeWithChecksum(t *testing.T) {
 func goldenExchange(t *testing.T, checked bool, file, title string) {
 	initiator, responder := newSessionDevice(t), newSessionDevice(t)
 	initiator.agreed.checksum, responder.agreed.checksum = checked, checked
-	responder.dev.keys.Seed([32]byte{1})
+	responder.dev.regions.keys.Seed([32]byte{1})
 	responder.begin(t, false)
 	defer responder.end(t)
 	initiator.begin(t, true)

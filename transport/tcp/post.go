@@ -33,7 +33,7 @@ func (q *qp) PostSend(wr *transport.SendWR) error {
 		for i := range wr.Local {
 			if s := &wr.Local[i]; s.Length > 0 {
 				r := s.MR.(*region)
-				w.local = append(w.local, piece{r, r.key, s.Offset, s.Length})
+				w.local = append(w.local, piece{r, r.Key(), s.Offset, s.Length})
 			}
 		}
 	}
@@ -144,5 +144,8 @@ func (q *qp) retire() {
 func (q *qp) complete(w *wqe) {
 	if w.flags&transport.FlagSignaled != 0 {
 		q.scq.push(transport.WC{ID: w.id, QP: q.num, Op: w.op, Bytes: w.got})
+		if w.flags&transport.FlagNotify != 0 {
+			q.scq.raise()
+		}
 	}
 }

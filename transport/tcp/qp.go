@@ -77,6 +77,8 @@ func (d *Device) checkConfig(conf transport.QPConfig) error {
 	case conf.SendWR < 1 || conf.SendWR > maxDepth || conf.RecvWR < 1 || conf.RecvWR > maxDepth:
 		return fmt.Errorf("%w: queues of depth %d and %d; 1 to %d are possible", transport.ErrInvalid, conf.SendWR, conf.RecvWR,
 			maxDepth)
+	case !sameLock(scq.handler.Load(), rcq.handler.Load()):
+		return errLocks
 	case conf.Reads < 0 || conf.Reads > maxReads:
 		return fmt.Errorf("%w: %d reads at once; at most %d are possible", transport.ErrInvalid, conf.Reads, maxReads)
 	}
@@ -148,6 +150,9 @@ func (q *qp) PostRecv(wr *transport.RecvWR) error {
 	}
 	if q.state == transport.StateClosed || q.state == transport.StateError {
 		q.rcq.push(q.flushed(wr.ID, transport.OpRecv))
+		if wr.Notify {
+			q.rcq.raise()
+		}
 		return nil
 	}
 	if !q.rq.push(wr, q.conf.RecvWR) {
@@ -182,9 +187,7 @@ func (q *qp) Release() {
 	if q.state != transport.StateClosed && q.state != transport.StateError {
 		q.Abort(errors.New("released"))
 	}
-	if int(q.num) < len(q.dev.qps) {
-		q.dev.qps[q.num] = nil
-	}
+	q.dev.unknow(q)
 	for _, c := range []*cq{q.scq, q.rcq} {
 		c.forget(q)
 	}
@@ -249,6 +252,9 @@ func (q *qp) flush(first transport.Status) {
 		}
 		first = transport.StatusFlushed
 		q.scq.push(wc)
+		if w.flags&transport.FlagNotify != 0 {
+			q.scq.raise()
+		}
 		q.sq.head++
 	}
 	for {
@@ -257,6 +263,9 @@ func (q *qp) flush(first transport.Status) {
 			break
 		}
 		q.rcq.push(q.flushed(r.id, transport.OpRecv))
+		if r.notify {
+			q.rcq.raise()
+		}
 		q.rq.pop()
 	}
 	q.answers = answerQueue{}

@@ -9,7 +9,7 @@ type piece struct {
 	off, n int
 }
 
-func (p piece) alive() bool { return p.r.key == p.key }
+func (p piece) alive() bool { return p.r.Key() == p.key }
 
 // wqe is a send request in its queue.
 type wqe struct {
@@ -77,9 +77,10 @@ func (s *sendQueue) room(depth int) bool {
 
 // rqe is a posted receive.
 type rqe struct {
-	id    uint64
-	total int
-	local []piece // keeps its memory from one use of the entry to the next
+	id     uint64
+	notify bool
+	total  int
+	local  []piece // keeps its memory from one use of the entry to the next
 }
 
 // recvQueue is a ring of posted receives.
@@ -112,13 +113,13 @@ func (r *recvQueue) push(wr *transport.RecvWR, depth int) bool {
 		r.ring = bigger
 	}
 	e := r.at(r.tail)
-	e.id, e.total, e.local = wr.ID, 0, e.local[:0]
+	e.id, e.notify, e.total, e.local = wr.ID, wr.Notify, 0, e.local[:0]
 	for _, s := range wr.Local {
 		if s.Length == 0 {
 			continue
 		}
 		m := s.MR.(*region)
-		e.local = append(e.local, piece{m, m.key, s.Offset, s.Length})
+		e.local = append(e.local, piece{m, m.Key(), s.Offset, s.Length})
 		e.total += s.Length
 	}
 	r.tail++

@@ -61,7 +61,7 @@ func newHostOfRank(t testing.TB, o Options, rank uint32) *host {
 	h := &host{t: t, dev: d, made: make(chan made, 16), refused: make(chan refusal, 1024), private: []byte("mine")}
 	h.pd, err = d.AllocPD()
 	require.NoError(t, err)
-	h.cq, err = d.CreateCQ(1 << 10)
+	h.cq, err = d.CreateCQ(1<<10, 0)
 	require.NoError(t, err)
 	h.mr, err = h.pd.Alloc(recvSize, transport.LocalWrite)
 	require.NoError(t, err)

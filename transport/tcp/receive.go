@@ -42,7 +42,7 @@ func (q *qp) receive() (came bool) {
 	if q.secure != nil {
 		return q.receiveSecure()
 	}
-	staging := q.dev.staging
+	staging := q.rcq.staging
 	for range readsAPass {
 		asked, n := len(staging), 0
 		var err error
@@ -122,7 +122,7 @@ func (q *qp) direct() []byte {
 	n := i.left - tailSize
 	switch i.op {
 	case opWrite, opReadWrite:
-		if i.r.key != transport.Key(i.a) {
+		if i.r.Key() != transport.Key(i.a) {
 			return nil // given up meanwhile: place says so
 		}
 		if q.checked && i.op == opWrite {
@@ -326,7 +326,7 @@ func (q *qp) place(b []byte) error {
 
 // placeable refuses a piece of a tagged frame of which the region was given up meanwhile.
 func (q *qp) placeable() error {
-	if i := &q.in; i.r.key != transport.Key(i.a) {
+	if i := &q.in; i.r.Key() != transport.Key(i.a) {
 		return &violation{code: terminateAccess,
 			err: fmt.Errorf("%w: the region of key %#x was deregistered while the peer wrote it", transport.ErrAccess, i.a)}
 	}
@@ -371,11 +371,12 @@ func (q *qp) end() error {
 		q.reading().got += i.length
 	case opSend:
 		if i.flags&flagLast != 0 {
-			wc := transport.WC{ID: q.rq.front().id, QP: q.num, Op: transport.OpRecv, Bytes: i.off}
+			e := q.rq.front()
+			wc, notify := transport.WC{ID: e.id, QP: q.num, Op: transport.OpRecv, Bytes: i.off}, e.notify
 			q.rq.pop() // first: if the queue is overrun, push flushes what is posted
 			q.recvMsn++
 			i.off = 0
-			q.rcq.push(wc)
+			q.received(wc, notify)
 		}
 	case opImmediate:
 		e := q.rq.front()
@@ -385,10 +386,10 @@ func (q *qp) end() error {
 		if i.a != q.recvMsn || i.off > 0 {
 			return fmt.Errorf("%w: message %d where %d at %d is due", transport.ErrProtocol, i.a, q.recvMsn, i.off)
 		}
-		wc := transport.WC{ID: e.id, QP: q.num, Op: transport.OpRecv, Imm: i.b, HasImm: true}
+		wc, notify := transport.WC{ID: e.id, QP: q.num, Op: transport.OpRecv, Imm: i.b, HasImm: true}, e.notify
 		q.rq.pop()
 		q.recvMsn++
-		q.rcq.push(wc)
+		q.received(wc, notify)
 	case opReadRequest:
 		return q.asked()
 	case opReadDone:
@@ -428,6 +429,19 @@ func (q *qp) mark() {
 	if !q.marked {
 		q.marked = true
 		q.rcq.placed = append(q.rcq.placed, q)
+		q.rcq.match(transport.NotifyPlaced)
+	}
+}
+
+// received reports a message that has filled a posted Recv; the present frame is its last.
+func (q *qp) received(wc transport.WC, notify bool) {
+	solicited := q.in.flags&flagSolicited != 0
+	q.rcq.push(wc)
+	if solicited {
+		q.rcq.match(transport.NotifySolicited)
+	}
+	if notify {
+		q.rcq.raise()
 	}
 }
 

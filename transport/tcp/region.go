@@ -3,6 +3,8 @@ package tcp
 import (
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
+	"sync"
 
 	"go.uber.org/atomic"
 
@@ -25,14 +27,18 @@ type pd struct {
 	windows int
 	qps     atomic.Int32
 	closed  bool
+
+	// ofWindows is the domain that entries of this one's windows have, which is no queue pair's: so find looks closer at windows, and at
+	// regions no closer than without them.
+	ofWindows *pd
 }
 
 // region is a registered piece of memory.
 type region struct {
 	dev        *Device
-	pd         *pd // nil in a free entry
+	pd         atomic.Pointer[pd] // nil in a free entry; of a region of another domain only this and the key may be looked at
 	mem        []byte
-	key        transport.Key
+	key        atomic.Uint64
 	index      int
 	generation uint8
 	access     transport.Access
@@ -42,10 +48,14 @@ type region struct {
 	window     *window // whose entry this is: what is bound, and not a region of its own
 }
 
-// regionTable finds regions by key.
+// regionTable finds regions by key. Domains are used by different goroutines at the same time: to find needs no lock, since a region
+// changes only while its domain's user has it, and the list of them only grows.
 type regionTable struct {
-	all  []*region
+	all atomic.Pointer[[]*region]
+
+	mu   sync.Mutex // guards changes of the table, free and keys
 	free *region
+	keys *mathrand.ChaCha8
 }
 
 // Register makes buf reachable.
@@ -70,7 +80,7 @@ func (p *pd) Alloc(n int, access transport.Access) (transport.MR, error) {
 }
 
 func (p *pd) register(buf []byte, access transport.Access, mapped bool) (transport.MR, error) {
-	if p.closed || p.dev.closed {
+	if p.closed || p.dev.closed.Load() {
 		return nil, fmt.Errorf("protection domain: %w", transport.ErrDeviceGone)
 	}
 	if len(buf) == 0 {
@@ -82,38 +92,50 @@ func (p *pd) register(buf []byte, access transport.Access, mapped bool) (transpo
 	if access&transport.RemoteAtomic != 0 && !aligned(buf, 0) {
 		return nil, fmt.Errorf("%w: memory for Atomics that does not begin at a multiple of %d", transport.ErrInvalid, wordSize)
 	}
-	r, err := p.dev.entry()
+	t := &p.dev.regions
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r, err := t.entry(p.dev)
 	if err != nil {
 		return nil, err
 	}
 	if access&(transport.RemoteWrite|transport.RemoteAtomic) != 0 {
 		access |= transport.LocalWrite
 	}
-	r.key = r.newKey(p.dev.keys.Uint64())
-	r.pd, r.mem, r.access, r.mapped, r.next = p, buf, access, mapped, nil
+	r.key.Store(uint64(r.newKey(t.keys.Uint64())))
+	r.mem, r.access, r.mapped, r.next = buf, access, mapped, nil
+	r.pd.Store(p)
 	p.regions++
 	return r, nil
 }
 
 const rights = transport.LocalWrite | transport.RemoteRead | transport.RemoteWrite | transport.RemoteAtomic | transport.BindWindow
 
-// entry takes a free entry of the table.
-func (d *Device) entry() (*region, error) {
-	if r := d.regions.free; r != nil {
-		d.regions.free = r.next
+// entry takes a free entry of the table. The table's lock is held.
+func (t *regionTable) entry(d *Device) (*region, error) {
+	if r := t.free; r != nil {
+		t.free = r.next
 		return r, nil
 	}
-	return d.newEntry()
+	return t.newEntry(d)
 }
 
-func (d *Device) newEntry() (*region, error) {
-	t := &d.regions
-	if len(t.all) > indexMask {
+func (t *regionTable) newEntry(d *Device) (*region, error) {
+	all := t.list()
+	if len(all) > indexMask {
 		return nil, fmt.Errorf("more than %d regions and windows", indexMask+1)
 	}
-	r := &region{dev: d, index: len(t.all), generation: uint8(d.keys.Uint64())}
-	t.all = append(t.all, r)
+	r := &region{dev: d, index: len(all), generation: uint8(t.keys.Uint64())}
+	all = append(all, r)
+	t.all.Store(&all)
 	return r, nil
+}
+
+// put gives an entry back.
+func (t *regionTable) put(r *region) {
+	t.mu.Lock()
+	r.next, t.free = t.free, r
+	t.mu.Unlock()
 }
 
 // newKey makes the next key of an entry, with what was drawn for it.
@@ -133,22 +155,24 @@ func (p *pd) Close() error {
 }
 
 func (r *region) Bytes() []byte            { return r.mem }
-func (r *region) Key() transport.Key       { return r.key }
+func (r *region) Key() transport.Key       { return transport.Key(r.key.Load()) }
 func (r *region) Access() transport.Access { return r.access }
 
 // Deregister takes the key out of use. A frame that is being placed fails when its next piece comes.
 func (r *region) Deregister() error {
-	if r.pd == nil {
+	p := r.pd.Load()
+	if p == nil {
 		return fmt.Errorf("%w: the region is not registered", transport.ErrInvalid)
 	}
 	if r.windows > 0 {
 		return fmt.Errorf("%w: %d windows are bound to the region; invalidate or deallocate them first", transport.ErrInvalid, r.windows)
 	}
 	mem, mapped := r.mem, r.mapped
-	r.pd.regions--
-	r.pd, r.mem, r.key, r.mapped = nil, nil, 0, false
-	t := &r.dev.regions
-	r.next, t.free = t.free, r
+	p.regions--
+	r.mem, r.mapped = nil, false
+	r.key.Store(0)
+	r.pd.Store(nil)
+	r.dev.regions.put(r)
 	if mapped {
 		return sys.Unmap(mem)
 	}
@@ -165,13 +189,13 @@ func (r *region) Detach() error {
 
 // find checks what a peer asks for, in the order of the specification: key, domain, right, bounds.
 func (t *regionTable) find(q *qp, key transport.Key, need transport.Access, offset, length uint64) (*region, error) {
-	i := int(uint64(key) & indexMask)
-	if i >= len(t.all) || t.all[i].pd == nil || t.all[i].key != key {
+	i, all := int(uint64(key)&indexMask), t.list()
+	if i >= len(all) || all[i].Key() != key {
 		return nil, fmt.Errorf("%w: no region has the key %#x", transport.ErrAccess, uint64(key))
 	}
-	r := t.all[i]
-	if r.pd != q.pd {
-		if r.window == nil {
+	r := all[i]
+	if owner := r.pd.Load(); owner != q.pd {
+		if owner != q.pd.ofWindows {
 			return nil, fmt.Errorf("%w: the region of key %#x is of another protection domain", transport.ErrAccess, uint64(key))
 		}
 		if r.window.qp != q {
@@ -191,10 +215,13 @@ func (t *regionTable) find(q *qp, key transport.Key, need transport.Access, offs
 // local checks an element of a gather or scatter list.
 func (p *pd) local(s transport.SGE, need transport.Access) (*region, error) {
 	r, ok := s.MR.(*region)
-	switch {
-	case !ok || r == nil || r.pd == nil:
+	if !ok || r == nil {
+		return nil, fmt.Errorf("%w: an element names no region of this device", transport.ErrInvalid)
+	}
+	switch owner := r.pd.Load(); {
+	case owner == nil:
 		return nil, fmt.Errorf("%w: an element names no registered region of this device", transport.ErrInvalid)
-	case r.pd != p:
+	case owner != p:
 		return nil, fmt.Errorf("%w: an element's region is of another protection domain", transport.ErrInvalid)
 	case r.access&need != need:
 		return nil, fmt.Errorf("%w: an element's region has rights %v, not %v", transport.ErrInvalid, r.access, need)
@@ -205,10 +232,17 @@ func (p *pd) local(s transport.SGE, need transport.Access) (*region, error) {
 	return r, nil
 }
 
+func (t *regionTable) list() []*region {
+	if all := t.all.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
 func (t *regionTable) release() error {
 	var errs []error
-	for _, r := range t.all {
-		if r.pd != nil {
+	for _, r := range t.list() {
+		if r.pd.Load() != nil && r.window == nil {
 			errs = append(errs, r.Deregister())
 		}
 	}

@@ -132,7 +132,7 @@ func (s *secure) read(b []byte) (int, error) {
 // transmitSecure writes frames until there are none, or the socket has no room. Frames are encrypted whole and count as sent when the
 // socket has taken the last of them; so there is nothing to carry.
 func (q *qp) transmitSecure() {
-	o, s := &q.dev.out, q.secure
+	o, s := &q.scq.out, q.secure
 	for q.fd >= 0 {
 		said, err := s.flush()
 		if err != nil {
@@ -181,7 +181,7 @@ func (q *qp) receiveSecure() (came bool) {
 		dst := q.direct()
 		into := dst
 		if dst == nil {
-			into = q.dev.staging
+			into = q.rcq.staging
 		}
 		n, err := s.read(into)
 		switch {

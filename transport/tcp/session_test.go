@@ -37,13 +37,13 @@ func newSessionDevice(tb testing.TB) *session {
 	d, err := New(Options{})
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, d.Close()) })
-	d.keys.Seed([32]byte{}) // keys that a corpus may hold
+	d.regions.keys.Seed([32]byte{}) // keys that a corpus may hold
 	_, err = d.Listen(transport.Identity{Job: "session", Size: 2}, nobody{})
 	require.NoError(tb, err)
 	s := &session{dev: d, agreed: testParameters.negotiate(testParameters)}
 	s.pd, err = d.AllocPD()
 	require.NoError(tb, err)
-	s.cq, err = d.CreateCQ(1 << 12)
+	s.cq, err = d.CreateCQ(1<<12, 0)
 	require.NoError(tb, err)
 	return s
 }
@@ -137,7 +137,7 @@ func FuzzSession(f *testing.F) {
 	s.begin(f, true)
 	bind := func(tb testing.TB) { // the same key for every input
 		w.(*window).entry.generation = 0
-		s.dev.keys.Seed([32]byte{1})
+		s.dev.regions.keys.Seed([32]byte{1})
 		require.NoError(tb, s.qp.PostSend(&transport.SendWR{ID: 5, Op: transport.OpBind, Flags: transport.FlagSignaled, Bind: &transport.Bind{Window: w, MR: base, Offset: 64,
 			Length: 64, Access: transport.RemoteRead | transport.RemoteWrite | transport.RemoteAtomic}}))
 	}

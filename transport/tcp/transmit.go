@@ -43,7 +43,8 @@ func (c *carry) empty() bool { return len(c.head) == 0 && c.n == 0 && len(c.tail
 
 func (c *carry) reset() { c.head, c.n, c.tail = c.head[:0], 0, c.tail[:0] }
 
-// outbox gathers the frames of one write. A device has one: it is empty between writes.
+// outbox gathers the frames of one write. A completion queue has one, for the queue pairs that send through it: it is empty
+// between writes.
 type outbox struct {
 	buf   [outSize]byte
 	used  int
@@ -125,7 +126,7 @@ func (q *qp) transmit() {
 		q.transmitSecure()
 		return
 	}
-	o := &q.dev.out
+	o := &q.scq.out
 	for q.fd >= 0 {
 		o.reset(q.checked)
 		if q.carry.n > 0 && !q.carryAlive() {
@@ -178,7 +179,7 @@ func (o *outbox) write(fd int) (int, error) {
 
 // partial goes back to what the socket has taken: n bytes, of which the first were carried.
 func (q *qp) partial(n, carried int, before cursor) {
-	o := &q.dev.out
+	o := &q.scq.out
 	if n < carried {
 		q.carry.drop(n)
 		q.at = before

@@ -6,8 +6,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// window is a memory window. It keeps one entry of the table of regions, so that a peer's key finds it as it finds a region. An entry that
-// is bound has bound for its domain, which is no queue pair's: so find looks closer at windows, and at regions no closer than without them.
+// window is a memory window. It keeps one entry of the table of regions, so that a peer's key finds it as it finds a region.
 type window struct {
 	pd    *pd
 	entry *region       // nil once the window is deallocated
@@ -17,20 +16,21 @@ type window struct {
 	qp    *qp           // that it is bound to
 }
 
-// bound is the domain of entries of windows.
-var bound pd
-
 // AllocMW makes a window.
 func (p *pd) AllocMW() (transport.MW, error) {
-	if p.closed || p.dev.closed {
+	if p.closed || p.dev.closed.Load() {
 		return nil, fmt.Errorf("protection domain: %w", transport.ErrDeviceGone)
 	}
-	r, err := p.dev.entry()
+	t := &p.dev.regions
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r, err := t.entry(p.dev)
 	if err != nil {
 		return nil, err
 	}
 	m := &window{pd: p, entry: r}
 	r.next, r.window = nil, m
+	r.pd.Store(p.ofWindows)
 	p.windows++
 	return m, nil
 }
@@ -47,8 +47,9 @@ func (m *window) Deallocate() error {
 	m.unbind()
 	m.entry, m.key, m.asked = nil, 0, nil
 	m.pd.windows--
-	t := &r.dev.regions
-	r.window, r.next, t.free = nil, t.free, r
+	r.window = nil
+	r.pd.Store(nil)
+	r.dev.regions.put(r)
 	return nil
 }
 
@@ -57,7 +58,8 @@ func (m *window) bind(q *qp, w *wqe) {
 	m.unbind()
 	p := w.local[0]
 	r := m.entry
-	r.pd, r.mem, r.access, r.key = &bound, p.r.mem[p.off:][:p.n:p.n], w.access, transport.Key(w.other)
+	r.mem, r.access = p.r.mem[p.off:][:p.n:p.n], w.access
+	r.key.Store(w.other)
 	m.of, m.qp = p.r, q
 	m.of.windows++
 	if q.windows == nil {
@@ -72,10 +74,11 @@ func (m *window) unbind() {
 		return
 	}
 	r := m.entry
-	if m.key == r.key {
+	if m.key == r.Key() {
 		m.key, m.asked = 0, nil
 	}
-	r.pd, r.mem, r.key = nil, nil, 0
+	r.mem = nil
+	r.key.Store(0)
 	m.of.windows--
 	delete(m.qp.windows, m)
 	m.of, m.qp = nil, nil
@@ -90,19 +93,25 @@ func (q *qp) unbindAll() {
 
 // window finds the window bound to the queue pair that a key names; nil if there is none.
 func (q *qp) window(key transport.Key) *window {
-	all := q.dev.regions.all
-	i := int(uint64(key) & indexMask)
-	if i >= len(all) || all[i].pd != &bound || all[i].key != key || all[i].window.qp != q {
-		return nil
+	if m := q.pd.window(key); m != nil && m.qp == q && m.entry.Key() == key {
+		return m
 	}
-	return all[i].window
+	return nil
 }
 
 // awaited tells whether a key is of a Bind that was posted to the queue pair and is not yet carried out.
 func (q *qp) awaited(key transport.Key) bool {
-	all := q.dev.regions.all
-	i := int(uint64(key) & indexMask)
-	return key != 0 && i < len(all) && all[i].window != nil && all[i].window.key == key && all[i].window.asked == q
+	m := q.pd.window(key)
+	return key != 0 && m != nil && m.key == key && m.asked == q
+}
+
+// window finds the window of the domain in whose entry a key would be.
+func (p *pd) window(key transport.Key) *window {
+	i, all := int(uint64(key)&indexMask), p.dev.regions.list()
+	if i >= len(all) || all[i].pd.Load() != p.ofWindows {
+		return nil
+	}
+	return all[i].window
 }
 
 // checkHere refuses a Bind or an Invalidate that cannot be right.
@@ -151,11 +160,14 @@ func (q *qp) checkBind(b *transport.Bind) error {
 // postBind fills in what a Bind has of its own, and gives the window its new key.
 func (q *qp) postBind(w *wqe, b *transport.Bind) {
 	m, r := b.Window.(*window), b.MR.(*region)
+	t := &q.dev.regions
+	t.mu.Lock()
 	for m.key, m.asked = 0, q; m.key == 0; { // 0 stands for no key
-		m.key = m.entry.newKey(q.dev.keys.Uint64())
+		m.key = m.entry.newKey(t.keys.Uint64())
 	}
+	t.mu.Unlock()
 	w.window, w.access, w.other = m, b.Access, uint64(m.key)
-	w.local = append(w.local, piece{r, r.key, b.Offset, b.Length})
+	w.local = append(w.local, piece{r, r.Key(), b.Offset, b.Length})
 }
 
 // carryOut does what a Bind or Invalidate asks for, once. What has gone meanwhile ends the QP, when earlier frames are out.
@@ -212,10 +224,10 @@ func (q *qp) invalidated() error {
 			err: fmt.Errorf("%w: the peer invalidates the key %#x, of no window that is bound to this queue pair", transport.ErrAccess, i.b)}
 	}
 	m.unbind()
-	wc := transport.WC{ID: e.id, QP: q.num, Op: transport.OpRecv, Bytes: i.off, Key: transport.Key(i.b)}
+	wc, notify := transport.WC{ID: e.id, QP: q.num, Op: transport.OpRecv, Bytes: i.off, Key: transport.Key(i.b)}, e.notify
 	q.rq.pop() // first: if the queue is overrun, push flushes what is posted
 	q.recvMsn++
 	i.off = 0
-	q.rcq.push(wc)
+	q.received(wc, notify)
 	return nil
 }

@@ -140,5 +140,5 @@ func TestWindow_EntriesAreUsedAgain(t *testing.T) {
 		keys[key], keys[again.Key()] = true, true
 		require.NoError(t, again.Deregister())
 	}
-	require.Less(t, len(s.dev.regions.all), 4)
+	require.Less(t, len(s.dev.regions.list()), 4)
 }

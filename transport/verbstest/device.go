@@ -29,7 +29,7 @@ var deviceChecks = []Check{
 		t.must(d.Close())
 		_, err := d.AllocPD()
 		t.is(err, "AllocPD of a closed device", transport.ErrDeviceGone)
-		_, err = d.CreateCQ(8)
+		_, err = d.CreateCQ(8, 0)
 		t.is(err, "CreateCQ of a closed device", transport.ErrDeviceGone)
 		_, err = d.Listen(t.identity(0, 2), n)
 		t.is(err, "Listen of a closed device", transport.ErrDeviceGone)
@@ -50,7 +50,7 @@ var deviceChecks = []Check{
 	{"Device/CQDepthMustBePositive", func(t *trial) {
 		d := t.newDevices(1)[0]
 		for _, depth := range []int{0, -1} {
-			if _, err := d.CreateCQ(depth); err == nil {
+			if _, err := d.CreateCQ(depth, 0); err == nil {
 				t.failf("a completion queue of depth %d was made", depth)
 			}
 		}

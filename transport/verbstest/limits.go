@@ -159,7 +159,7 @@ var limitChecks = []Check{
 		d := t.newDevices(1)[0]
 		for depth := 1; depth <= 1<<16; depth *= 2 {
 			for _, n := range []int{depth, depth + 1} {
-				c, err := d.CreateCQ(n)
+				c, err := d.CreateCQ(n, 0)
 				t.must(err)
 				t.must(c.Close())
 			}

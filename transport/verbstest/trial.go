@@ -154,11 +154,11 @@ func (t *trial) open(dev transport.Device, s shape) *node {
 	var err error
 	n.pd, err = dev.AllocPD()
 	t.must(err)
-	n.sendCQ, err = dev.CreateCQ(n.shape.cqDepth)
+	n.sendCQ, err = dev.CreateCQ(n.shape.cqDepth, 0)
 	t.must(err)
 	n.recvCQ = n.sendCQ
 	if s.separate {
-		n.recvCQ, err = dev.CreateCQ(n.shape.cqDepth)
+		n.recvCQ, err = dev.CreateCQ(n.shape.cqDepth, 0)
 		t.must(err)
 	}
 	return n

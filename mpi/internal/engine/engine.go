@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weft-mpi/weft/channel"
@@ -40,6 +41,7 @@ type Config struct {
 	Lookup         func(rank uint32) (string, error) // address of a peer's endpoint; may block
 	ConnectTimeout time.Duration
 	SpinFor        time.Duration // how long a waiting rank polls before it sleeps
+	HandlerCores   []int         // processors of this rank's completion handler: the first of them is its thread's; none for no handler
 	Log            *slog.Logger
 }
 
@@ -93,6 +95,8 @@ type Engine struct {
 	held      held
 	reclaim   reclaim
 	heartbeat heartbeat
+	handler   handler
+	changes   atomic.Uint32 // passes of the handler
 
 	dead    error // why the engine does no more work; nil while it does
 	closing bool  // Shutdown has begun: peers that close are no failure
@@ -133,19 +137,34 @@ func New(c Config) (*Engine, error) {
 	if e.pd, err = c.Device.AllocPD(); err != nil {
 		return nil, errors.Join(err, c.Device.Close())
 	}
-	if e.cq, err = c.Device.CreateCQ(cqDepth); err != nil {
+	if len(c.HandlerCores) > 0 {
+		if err := e.startHandler(c.HandlerCores[0], c.SpinFor); err != nil {
+			return nil, errors.Join(err, c.Device.Close())
+		}
+	}
+	if e.cq, err = c.Device.CreateCQ(cqDepth, e.handler.id); err != nil {
 		return nil, errors.Join(err, c.Device.Close())
 	}
 	e.reads = min(readDepth, c.Device.Query().MaxReads)
 	e.announcer = rendezvous.NewAnnouncer(e.pd, rendezvous.AnnouncerConfig{})
 	e.fetcher = rendezvous.NewFetcher(e.pd, rendezvous.FetcherConfig{Grant: c.Grant || e.reads == 0})
-	e.mu.Lock() // an early peer's callback waits until the endpoint is known
-	defer e.mu.Unlock()
-	if e.endpoint, err = c.Device.Listen(c.Identity, (*acceptor)(e)); err != nil {
+	if err := e.listen(c.Identity); err != nil { // without the lock: a handler may want it
 		return nil, errors.Join(err, c.Device.Close())
 	}
 	e.heartbeat.init(e)
 	return e, nil
+}
+
+func (e *Engine) listen(id transport.Identity) (err error) {
+	e.mu.Lock() // an early peer's callback waits until the endpoint is known
+	defer e.mu.Unlock()
+	if e.handled() {
+		if err := e.cq.RequestNotify(watched); err != nil {
+			return err
+		}
+	}
+	e.endpoint, err = e.device.Listen(id, (*acceptor)(e))
+	return err
 }
 
 // Addr is the address to publish to the peers.

@@ -53,7 +53,7 @@ func withStranger(t *testing.T) (*Engine, *stranger) {
 	t.Cleanup(func() { require.NoError(t, s.dev.Close()) })
 	s.pd, err = s.dev.AllocPD()
 	require.NoError(t, err)
-	s.cq, err = s.dev.CreateCQ(64)
+	s.cq, err = s.dev.CreateCQ(64, 0)
 	require.NoError(t, err)
 	id.Rank = 1
 	s.ep, err = s.dev.Listen(id, s)
@@ -139,7 +139,7 @@ func TestTurnedAwayConnectionIsNoDeadPeer(t *testing.T) {
 	other.dev = d
 	other.pd, err = d.AllocPD()
 	require.NoError(t, err)
-	other.cq, err = d.CreateCQ(64)
+	other.cq, err = d.CreateCQ(64, 0)
 	require.NoError(t, err)
 	other.ep, err = d.Listen(transport.Identity{Job: "stranger", Rank: 1, Size: 2}, &other)
 	require.NoError(t, err)

@@ -27,8 +27,16 @@ func (h *heartbeat) tick() {
 	if e.dead != nil {
 		return
 	}
-	e.pass() // a rank that computes takes what has come, so that its peers can send on
+	h.look() // a rank that computes takes what has come, so that its peers can send on
 	e.cq.Tick(time.Now())
-	e.pass() // what the tick has ended
+	h.look() // what the tick has ended
 	h.timer.Reset(h.period)
+}
+
+func (h *heartbeat) look() {
+	if h.e.handled() {
+		h.e.handle()
+	} else {
+		h.e.pass()
+	}
 }

@@ -152,6 +152,7 @@ func (e *Engine) Destroy(cause error) error {
 	e.held.timer.Stop()
 	e.reclaim.timer.Stop()
 	e.heartbeat.timer.Stop()
+	err = errors.Join(err, e.stopHandler())
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return errors.Join(err, e.leaveAllocated(), e.device.Close())

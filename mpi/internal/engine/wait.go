@@ -13,7 +13,8 @@ import (
 // where traffic wakes it; the others park until their request is done, or until the driver leaves and one of them has to
 // take its place.
 //
-// What must hold under the lock: while anybody is parked, some waiter is awake or driving.
+// What must hold under the lock: while anybody is parked, some waiter is awake or driving, or a completion handler makes the passes. With
+// one, waiters watch their requests, and park: nobody of them drives.
 type waiting struct {
 	e      *Engine
 	life   context.Context // ends with the engine; connects hang on it
@@ -88,7 +89,7 @@ func (w *waiting) wakeAll() {
 
 // handOver is called by a waiter that leaves: if nobody drives, one of the parked has to.
 func (w *waiting) handOver() {
-	if w.driver == nil && len(w.parked) > 0 {
+	if w.driver == nil && len(w.parked) > 0 && !w.e.handled() {
 		w.wake(w.parked[len(w.parked)-1])
 	}
 }
@@ -127,6 +128,16 @@ func (p *patience) left(spinFor time.Duration) bool {
 	return true
 }
 
+// watch waits for what a completion handler brings about; false when it is time to sleep.
+func (p *patience) watch(spinFor time.Duration, there func() bool) bool {
+	for !there() {
+		if !p.left(spinFor) {
+			return false
+		}
+	}
+	return true
+}
+
 // again starts over: something has happened.
 func (p *patience) again() { *p = patience{} }
 
@@ -144,7 +155,11 @@ func (e *Engine) waitFor(r *request, h Request) (Status, error) {
 				return Status{}, errUsed
 			}
 			busy := false
-			if !r.done.Load() {
+			switch {
+			case r.done.Load():
+			case e.handled():
+				e.putOff()
+			default:
 				busy = e.pass()
 			}
 			if r.done.Load() {
@@ -153,7 +168,14 @@ func (e *Engine) waitFor(r *request, h Request) (Status, error) {
 				e.mu.Unlock()
 				return st, err
 			}
+			handled := e.handled()
 			e.mu.Unlock()
+			if handled {
+				if !p.watch(e.spinFor, r.done.Load) {
+					e.sleep(1, func(int) Request { return h }, nil)
+				}
+				busy = true
+			}
 			if busy {
 				p.again()
 				continue
@@ -177,9 +199,14 @@ func (e *Engine) waitUntil(n int, at func(i int) Request, cond func() bool) {
 	for {
 		e.mu.Lock()
 		ok := cond()
-		busy := false
+		busy, handled := false, e.handled()
+		seen := e.changes.Load()
 		if !ok {
-			busy = e.pass()
+			if handled {
+				e.putOff()
+			} else {
+				busy = e.pass()
+			}
 			ok = cond()
 		}
 		if ok {
@@ -188,6 +215,12 @@ func (e *Engine) waitUntil(n int, at func(i int) Request, cond func() bool) {
 			return
 		}
 		e.mu.Unlock()
+		if handled {
+			if !p.watch(e.spinFor, func() bool { return e.changes.Load() != seen }) {
+				e.sleep(n, at, cond)
+			}
+			busy = true
+		}
 		if busy {
 			p.again()
 		} else if !p.left(e.spinFor) {
@@ -232,7 +265,10 @@ func (e *Engine) sleep(n int, at func(i int) Request, cond func() bool) {
 			r.waiter = s
 		}
 	}
-	if e.waiting.driver == nil {
+	if e.handled() {
+		e.putOff()
+	}
+	if e.waiting.driver == nil && !e.handled() {
 		e.waiting.driver = s
 		e.retryPeers() // what was put off must not wait for traffic
 		e.cq.Arm()

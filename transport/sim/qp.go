@@ -510,6 +510,8 @@ func (q *qp) completable() (i int, overtakes bool) {
 		switch {
 		case w.done && (!overtakes || !read && w.overtakes):
 			return i, overtakes
+		case !w.begun:
+			return -1, false // nor is any behind it
 		case read && w.has(transport.FlagSignaled):
 			overtakes = true
 		default:
@@ -526,7 +528,8 @@ func (q *qp) completeSends() {
 			return
 		}
 		w := q.sq[i]
-		q.sq = append(q.sq[:i:i], q.sq[i+1:]...)
+		copy(q.sq[1:i+1], q.sq[:i])
+		q.sq = q.sq[1:]
 		if overtakes {
 			q.net.counters.Overtaken++
 		}

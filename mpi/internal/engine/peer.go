@@ -156,7 +156,7 @@ func (p *peer) dequeue() {
 
 // kick gives a peer the chance to do what lacked room so far, and what is due.
 func (e *Engine) kick(p *peer) {
-	if !e.proceed(p) {
+	if e.closing || !e.proceed(p) { // behind Close nothing can be said, and nobody needs credit any more
 		return
 	}
 	paused := p.ch.Paused()
@@ -235,7 +235,7 @@ func (e *Engine) connectionEnded(p *peer, wc *transport.WC) {
 // failPeer gives a peer up: the connection is cut first, so that nothing is placed in any buffer any more, then every
 // operation that names the peer fails.
 func (e *Engine) failPeer(p *peer, cause error) {
-	if p.state == peerFailed {
+	if p.state == peerFailed || e.closing && errors.Is(cause, transport.ErrState) { // what came behind our Close and wanted an answer
 		return
 	}
 	wasOpen := p.state == peerOpen

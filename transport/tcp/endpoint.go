@@ -249,13 +249,17 @@ func (s *stream) until(ctx context.Context, d time.Duration) (release func() boo
 	return context.AfterFunc(ctx, func() { s.socket.SetDeadline(time.Unix(1, 0)) })
 }
 
-// message reads one message: exactly it, not a byte more, since what follows may be of the other mode (C2).
-func (s *stream) message() (messageType, []byte, error) {
+// message reads the message that is due (0: any), or a Reject: exactly it, not a byte more, since what follows may be of the other mode (C2).
+// Nothing is read of the body of another one.
+func (s *stream) message(want messageType) (messageType, []byte, error) {
 	var prefix [prefixSize]byte
 	if err := s.full(prefix[:]); err != nil {
 		return 0, nil, err
 	}
 	t, n, err := parsePrefix(prefix[:])
+	if err == nil && want != 0 && t != want && t != typeReject {
+		err = fmt.Errorf("%w: %v where %v is due", transport.ErrProtocol, t, want)
+	}
 	if err != nil {
 		return t, nil, err
 	}
@@ -357,7 +361,7 @@ func (e *endpoint) initiate(s *stream, a *attempt, rank uint32) (*qp, error) {
 		return nil, err
 	}
 	mine := e.dev.parameters(conf, s)
-	if _, err := s.Write(p.appendRequest(nil, &e.id.Secret, mine, private)); err != nil {
+	if _, err := s.Write(p.appendRequest(p.appendProof(nil, &e.id.Secret), &e.id.Secret, mine, private)); err != nil {
 		return nil, err
 	}
 	// While the answer is on its way the peer's own connection may be accepted here.
@@ -382,16 +386,13 @@ func (e *endpoint) initiate(s *stream, a *attempt, rank uint32) (*qp, error) {
 
 // expect reads the message that is due, or the Reject in its place.
 func expect(s *stream, want messageType) ([]byte, error) {
-	t, body, err := s.message()
+	t, body, err := s.message(want)
 	s.rejected = t == typeReject
+	if err == nil && s.rejected {
+		err = parseReject(body)
+	}
 	if err != nil {
 		return nil, err
-	}
-	if s.rejected {
-		return nil, parseReject(body)
-	}
-	if t != want {
-		return nil, fmt.Errorf("%w: %v where %v is due", transport.ErrProtocol, t, want)
 	}
 	return body, nil
 }
@@ -549,8 +550,9 @@ func (e *endpoint) respond(s *stream, who *stranger) (rank int, err error) {
 	return int(p.initiator), vanished(e.accept(s, &p, theirs, private))
 }
 
-// strangerBytes is the most that is read of who has not proved who he is: a Hello, which is checked before more is read, and a Request.
-const strangerBytes = helloSize + prefixSize + bodyMost
+// strangerBytes is the most that is read of who has not proved who he is: a Hello, which is checked before more is read, and a Proof, or a
+// Reject in its place.
+const strangerBytes = helloSize + prefixSize + 1 + maxText
 
 // prove has a peer prove who it is: one that may call. greeted is called when it has sent a Hello of this job.
 func (e *endpoint) prove(s *stream, may func(initiator uint32) bool, greeted func()) (p parties, theirs parameters, private []byte, err error) {
@@ -569,11 +571,17 @@ func (e *endpoint) prove(s *stream, may func(initiator uint32) bool, greeted fun
 	if _, err := s.Write(p.appendChallenge(nil, &e.id.Secret)); err != nil {
 		return p, theirs, nil, err
 	}
-	body, err := expect(s, typeRequest)
-	if err != nil {
-		return p, theirs, nil, s.turnDown(err)
+	body, err := expect(s, typeProof)
+	if err == nil {
+		err = p.takeProof(body, &e.id.Secret)
 	}
-	if theirs, private, err = p.takeRequest(body, &e.id.Secret); err != nil {
+	if err == nil { // from here on it is no stranger whose bytes are read
+		body, err = expect(s, typeRequest)
+	}
+	if err == nil {
+		theirs, private, err = p.takeRequest(body, &e.id.Secret)
+	}
+	if err != nil {
 		return p, theirs, nil, s.turnDown(err)
 	}
 	return p, theirs, private, nil

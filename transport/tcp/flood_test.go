@@ -224,7 +224,7 @@ func TestStranger_TenThousandDuringTraffic(t *testing.T) {
 		func(r *raw) {
 			r.Write(r.appendHello(nil))
 			if body, err := expect(r.stream, typeChallenge); err == nil && r.takeChallenge(body, &testSecret) == nil {
-				r.Write(r.appendRequest(nil, &[32]byte{7}, testParameters, make([]byte, maxPrivate)))
+				r.Write(r.appendRequest(r.appendProof(nil, &[32]byte{7}), &[32]byte{7}, testParameters, make([]byte, maxPrivate)))
 			}
 			io.Copy(io.Discard, r.Conn)
 		},

@@ -55,6 +55,7 @@ func TestGolden_Startup(t *testing.T) {
 	}
 	note("initiator", p.appendHello(nil))
 	note("responder", p.appendChallenge(nil, &testSecret))
+	note("initiator", p.appendProof(nil, &testSecret))
 	note("initiator", p.appendRequest(nil, &testSecret, testParameters, []byte("of the initiator")))
 	answer := testParameters
 	answer.checksum = true

@@ -155,7 +155,7 @@ func startupLengths() [2]int {
 	p := testParties()
 	private := []byte("mine")
 	return [2]int{
-		helloSize + len(p.appendRequest(nil, &testSecret, testParameters, private)),
+		helloSize + len(p.appendRequest(p.appendProof(nil, &testSecret), &testSecret, testParameters, private)),
 		len(p.appendChallenge(nil, &testSecret)) + len(p.appendAccept(nil, &testSecret, testParameters, private)),
 	}
 }

@@ -191,7 +191,7 @@ func (r *raw) hearChallenge() {
 }
 
 func (r *raw) request() []byte {
-	return r.appendRequest(nil, &testSecret, testParameters, []byte("raw"))
+	return r.appendRequest(r.appendProof(nil, &testSecret), &testSecret, testParameters, []byte("raw"))
 }
 
 // connect brings a connection to RDMA mode.
@@ -222,7 +222,7 @@ func (r *raw) hearHello() {
 // last is how the other side ends: the text of a Reject or Terminate, if one comes, and nothing behind it but the end.
 func (r *raw) last() string {
 	r.t.Helper()
-	kind, body, err := r.message()
+	kind, body, err := r.message(0)
 	if ended(err) {
 		return ""
 	}

@@ -101,6 +101,8 @@ func TestSpec_StartupMessages(t *testing.T) {
 	mine := parameters{reads: 7, lanes: 1, recv: 0x5678, checksum: true}
 	block := mine.append(nil)
 	follows := append(mine.append(nil), "private"...)
+	fields(t, "Proof", p.appendProof(nil, &testSecret), map[string][]byte{"prefix": prefix(typeProof, 32),
+		"initiator's proof": p.proof(&testSecret, roleProving, nil)})
 	fields(t, "Request", p.appendRequest(nil, &testSecret, mine, []byte("private")), map[string][]byte{"prefix": prefix(typeRequest, 51),
 		"initiator's proof": p.proof(&testSecret, roleInitiator, follows), "parameters": block, "private data": []byte("private")})
 	fields(t, "Accept", p.appendAccept(nil, &testSecret, mine, []byte("private")), map[string][]byte{"prefix": prefix(typeAccept, 51),
@@ -136,7 +138,7 @@ func TestSpec_Authority(t *testing.T) {
 func TestSpec_Proof(t *testing.T) {
 	p := testParties()
 	p.lane = 0x0102
-	for _, role := range []string{roleInitiator, roleResponder, roleAccepting} {
+	for _, role := range []string{roleProving, roleInitiator, roleResponder, roleAccepting} {
 		fields(t, "Proofs", p.proven(role), map[string][]byte{"`weft start-up": []byte("weft start-up 1 " + role + "\x00"),
 			"job": p.job[:], "initiator's rank": le32(3), "responder's rank": le32(5), "lane": {2, 1},
 			"initiator's nonce": p.nonces[0][:], "responder's nonce": p.nonces[1][:]})
@@ -146,7 +148,7 @@ func TestSpec_Proof(t *testing.T) {
 // Every message type has the lengths that the table says, and is refused beyond them.
 func TestSpec_MessageTypes(t *testing.T) {
 	rows := specTable(t, "Prefix", "type")
-	require.Len(t, rows, int(typeReject))
+	require.Len(t, rows, int(messageTypes)-1)
 	p := testParties()
 	for i, row := range rows {
 		kind := messageType(i + 1)
@@ -168,6 +170,11 @@ func TestSpec_MessageTypes(t *testing.T) {
 					copy(body[nonceSize:], q.proof(&testSecret, roleResponder, nil))
 				}
 				err = q.takeChallenge(body, &testSecret)
+			case typeProof:
+				if n == proofSize {
+					copy(body, p.proof(&testSecret, roleProving, nil))
+				}
+				err = p.takeProof(body, &testSecret)
 			case typeRequest, typeAccept:
 				take, role := p.takeRequest, roleInitiator
 				if kind == typeAccept {

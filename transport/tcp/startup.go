@@ -10,19 +10,20 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Start-up is four messages on the byte stream, in the manner of MPA:
+// Start-up is five messages on the byte stream, in the manner of MPA:
 //
 //	initiator                                  responder
 //	Hello: who I am, whom I want, a nonce  →
 //	                                       ←   Challenge: a nonce, the responder's proof
-//	Request: the initiator's proof,
-//	         parameters, private data      →
+//	Proof: the initiator's;
+//	Request: a proof, parameters,
+//	         private data                  →
 //	                                       ←   Accept: a proof, parameters,
 //	                                           private data      (or Reject, in place of any)
 //
 // Each proof is a MAC with the job's secret over both nonces, both ranks, the lane and the job, and over what follows it in its message, so
 // that nobody can change the parameters on the way. Until the initiator's proof is there
-// the responder has spent one nonce and at most helloSize+bodyMost bytes on it. Behind Accept the connection is in RDMA mode, and
+// the responder has spent one nonce and at most strangerBytes on it. Behind Accept the connection is in RDMA mode, and
 // the initiator sends the first frame.
 
 // startupVersion is the version of start-up and of the frames behind it.
@@ -37,7 +38,7 @@ const (
 	jobSize     = 16
 	helloBody   = jobSize + 4 + 4 + 2 + nonceSize
 	helloSize   = len(magic) + prefixSize + helloBody
-	maxText     = 200
+	maxText     = 180
 	requestHead = proofSize + parametersSize
 	bodyMost    = proofSize + parametersMost + maxPrivate
 )
@@ -50,10 +51,12 @@ const (
 	typeRequest
 	typeAccept
 	typeReject
+	typeProof
+	messageTypes
 )
 
 func (t messageType) String() string {
-	names := [...]string{"", "Hello", "Challenge", "Request", "Accept", "Reject"}
+	names := [...]string{"", "Hello", "Challenge", "Request", "Accept", "Reject", "Proof"}
 	if int(t) < len(names) && t != 0 {
 		return names[t]
 	}
@@ -69,13 +72,13 @@ func appendPrefix(b []byte, t messageType, n int) []byte {
 // parsePrefix reads the beginning of a message, any of the expected types, and returns the length of its body.
 func parsePrefix(b []byte) (messageType, int, error) {
 	t, n := messageType(b[0]), int(binary.LittleEndian.Uint16(b[2:]))
-	if t < typeHello || t > typeReject {
+	if t < typeHello || t >= messageTypes {
 		return t, 0, fmt.Errorf("%w: it begins with %q", transport.ErrNotWeft, b) // first: the version of what is no message means nothing
 	}
 	if b[1] != startupVersion {
 		return t, 0, fmt.Errorf("%w: version %d, here %d", transport.ErrVersion, b[1], startupVersion)
 	}
-	if n > bodyMost {
+	if n > bodyMost || t == typeProof && n != proofSize || t == typeReject && n > 1+maxText {
 		return t, 0, fmt.Errorf("%w: %v of %d bytes", transport.ErrNotWeft, t, n)
 	}
 	return t, n, nil
@@ -121,6 +124,7 @@ func (p *parties) proven(role string) []byte {
 }
 
 const (
+	roleProving   = "beginning" // in Proof
 	roleInitiator = "initiator" // in Request
 	roleResponder = "responder" // in Challenge
 	roleAccepting = "accepting" // in Accept
@@ -179,7 +183,23 @@ func (p *parties) takeChallenge(body []byte, secret *[32]byte) error {
 	return nil
 }
 
-// appendRequest writes the initiator's proof, its parameters, and its private data.
+// appendProof writes the initiator's proof that it knows the secret. Request stands right behind it.
+func (p *parties) appendProof(b []byte, secret *[32]byte) []byte {
+	return append(appendPrefix(b, typeProof, proofSize), p.proof(secret, roleProving, nil)...)
+}
+
+// takeProof checks it: whoever has sent it is no stranger any more.
+func (p *parties) takeProof(body []byte, secret *[32]byte) error {
+	if len(body) != proofSize {
+		return fmt.Errorf("%w: a Proof of %d bytes", transport.ErrProtocol, len(body))
+	}
+	if !hmac.Equal(body, p.proof(secret, roleProving, nil)) {
+		return transport.ErrAuth
+	}
+	return nil
+}
+
+// appendRequest writes the initiator's parameters and private data, behind a proof that they are its own.
 func (p *parties) appendRequest(b []byte, secret *[32]byte, mine parameters, private []byte) []byte {
 	return p.appendOffer(b, typeRequest, secret, roleInitiator, mine, private)
 }

@@ -40,6 +40,7 @@ func FuzzStartup(f *testing.F) {
 	hello := p.appendHello(nil)
 	f.Add(hello)
 	f.Add(p.appendChallenge(nil, &testSecret))
+	f.Add(p.appendProof(nil, &testSecret))
 	f.Add(p.appendRequest(nil, &testSecret, testParameters, []byte("private")))
 	f.Add(p.appendRequest(nil, &testSecret, testParameters, make([]byte, maxPrivate)))
 	f.Add(p.appendAccept(nil, &testSecret, testParameters, []byte("private")))
@@ -59,7 +60,7 @@ func FuzzStartup(f *testing.F) {
 		s := newStream(said{r: bytes.NewReader(data)})
 		for {
 			began := s.read
-			kind, body, err := s.message()
+			kind, body, err := s.message(0)
 			require.LessOrEqual(t, cap(body), bodyMost+64, "memory by a length that the peer has sent")
 			if err != nil {
 				named(t, err)
@@ -95,6 +96,11 @@ func checkBody(t *testing.T, kind messageType, body, raw []byte) {
 			require.NoError(t, q.takeChallenge(body, &testSecret))
 			require.Equal(t, append(raw[:prefixSize:prefixSize], body...), q.appendChallenge(nil, &testSecret))
 		}
+	case typeProof:
+		if err := p.takeProof(body, &testSecret); err != nil {
+			named(t, err)
+		}
+		require.NoError(t, p.takeProof(p.proof(&testSecret, roleProving, nil), &testSecret))
 	case typeRequest, typeAccept:
 		take, write, role := p.takeRequest, p.appendRequest, roleInitiator
 		if kind == typeAccept {

@@ -68,7 +68,7 @@ func TestStranger_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 		{"wrong secret", func(h *host, r *raw) {
 			r.sayHello()
 			r.hearChallenge()
-			r.say(r.appendRequest(nil, &[32]byte{7}, testParameters, nil))
+			r.say(r.appendProof(nil, &[32]byte{7}))
 		}, transport.ErrAuth, "does not know the job's secret", "2: peer does not know the job's secret"},
 		{"one bit of the proof", func(h *host, r *raw) {
 			r.sayHello()
@@ -81,7 +81,7 @@ func TestStranger_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 			r.sayHello()
 			body, err := expect(r.stream, typeChallenge)
 			require.NoError(r.t, err)
-			r.say(append(appendPrefix(nil, typeRequest, requestHead), append(body[nonceSize:], testParameters.append(nil)...)...))
+			r.say(append(appendPrefix(nil, typeProof, proofSize), body[nonceSize:]...))
 		}, transport.ErrAuth, "does not know the job's secret", "2: peer does not know the job's secret"},
 		{"Request of another connection, played back", func(h *host, r *raw) {
 			genuine := h.dial(3)
@@ -98,34 +98,39 @@ func TestStranger_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 		{"too long private data", func(h *host, r *raw) {
 			r.sayHello()
 			r.hearChallenge()
-			r.say(r.appendRequest(nil, &testSecret, testParameters, make([]byte, maxPrivate+1)))
+			r.say(r.appendRequest(r.appendProof(nil, &testSecret), &testSecret, testParameters, make([]byte, maxPrivate+1)))
 		}, transport.ErrProtocol, "Request with 513 bytes of private data", "0: protocol violation: Request with 513 bytes of private data"},
 		{"Request longer than any message", func(h *host, r *raw) {
 			r.sayHello()
 			r.hearChallenge()
-			r.say(appendPrefix(nil, typeRequest, bodyMost+1))
+			r.say(appendPrefix(r.appendProof(nil, &testSecret), typeRequest, bodyMost+1))
 		}, transport.ErrNotWeft, "Request of 609 bytes", "0: peer does not speak weft's protocol: Request of 609 bytes"},
 		{"one bit of the parameters", func(h *host, r *raw) {
 			r.sayHello()
 			r.hearChallenge()
 			b := r.request()
-			b[prefixSize+proofSize+6] ^= 1
+			b[2*(prefixSize+proofSize)+6] ^= 1
 			r.say(b)
 		}, transport.ErrAuth, "the proof of its Request is wrong", "2: peer does not know the job's secret: the proof of its Request is wrong"},
 		{"no lane", func(h *host, r *raw) {
 			r.sayHello()
 			r.hearChallenge()
-			r.say(r.appendRequest(nil, &testSecret, parameters{recv: 1}, nil))
+			r.say(r.appendRequest(r.appendProof(nil, &testSecret), &testSecret, parameters{recv: 1}, nil))
 		}, transport.ErrProtocol, "parameters of no lane", "0: protocol violation: parameters of no lane"},
 		{"Request without a whole proof", func(h *host, r *raw) {
 			r.sayHello()
 			r.hearChallenge()
-			r.say(append(appendPrefix(nil, typeRequest, 3), 1, 2, 3))
+			r.say(append(appendPrefix(r.appendProof(nil, &testSecret), typeRequest, 3), 1, 2, 3))
 		}, transport.ErrProtocol, "Request of 3 bytes", "0: protocol violation: Request of 3 bytes"},
+		{"Request without a Proof", func(h *host, r *raw) {
+			r.sayHello()
+			r.hearChallenge()
+			r.say(r.appendRequest(nil, &testSecret, testParameters, nil))
+		}, transport.ErrProtocol, "Request where Proof is due", "0: protocol violation: Request where Proof is due"},
 		{"Accept where Request is due", func(h *host, r *raw) {
 			r.sayHello()
 			r.hearChallenge()
-			r.say(r.appendAccept(nil, &testSecret, testParameters, nil))
+			r.say(r.appendAccept(r.appendProof(nil, &testSecret), &testSecret, testParameters, nil))
 		}, transport.ErrProtocol, "Accept where Request is due", "0: protocol violation: Accept where Request is due"},
 		{"change of version in the middle", func(h *host, r *raw) {
 			r.sayHello()
@@ -359,7 +364,10 @@ func (r *raw) challenges() {
 // hearRequest takes a Request and checks it.
 func (r *raw) hearRequest() {
 	r.t.Helper()
-	body, err := expect(r.stream, typeRequest)
+	body, err := expect(r.stream, typeProof)
+	require.NoError(r.t, err)
+	require.NoError(r.t, r.takeProof(body, &testSecret))
+	body, err = expect(r.stream, typeRequest)
 	require.NoError(r.t, err)
 	theirs, private, err := r.takeRequest(body, &testSecret)
 	require.NoError(r.t, err)

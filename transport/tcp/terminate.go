@@ -30,7 +30,7 @@ func (t terminate) String() string {
 // errTerminated marks what the peer has told us of.
 var errTerminated = errors.New("terminated by the peer")
 
-const terminateText = 200
+const terminateText = maxText
 
 // tellTerminate says why the connection is cut, if the socket takes it at once and no frame stands half-written.
 func (q *qp) tellTerminate(cause error) {

@@ -142,7 +142,7 @@ func TestTLS_StrangerIsTurnedAway(t *testing.T) {
 		"right certificate, wrong secret": {func(t *testing.T, r *raw) string {
 			r.encrypted(certificatesOf(t, 1, nil, 0)).sayHello()
 			r.hearChallenge()
-			r.say(r.appendRequest(nil, &[32]byte{7}, testParameters, nil))
+			r.say(r.appendProof(nil, &[32]byte{7}))
 			return r.last()
 		}, transport.ErrAuth, "", "2: peer does not know the job's secret"},
 		"gone in the handshake": {func(t *testing.T, r *raw) string {

@@ -70,9 +70,11 @@ func (d *desk) with(f func()) {
 
 // take gives the queues of a node to the handler.
 func (d *desk) take(n *node) {
-	for _, cq := range n.cqs() {
-		d.t.must(n.dev.ModifyCQ(cq, d.id))
-	}
+	d.with(func() { // once it has the first, it drives the queue pairs that have both
+		for _, cq := range n.cqs() {
+			d.t.must(n.dev.ModifyCQ(cq, d.id))
+		}
+	})
 }
 
 // told is how many events there were, so far.
@@ -375,7 +377,9 @@ var handlerChecks = []Check{
 		t.must(b.dev.ModifyCQ(b.sendCQ, sends.id))
 		stranger := t.desk(b.dev, nil)
 		sends.with(func() {
+			sends.with(func() {
 			t.is(b.dev.ModifyCQ(b.recvCQ, stranger.id), "the other queue to a handler with another lock", transport.ErrInvalid)
+		})
 		})
 		t.must(b.dev.CloseHandler(stranger.id))
 		receives := t.desk(b.dev, func(c *transport.HandlerConfig) { c.Lock = sends.Mutex })

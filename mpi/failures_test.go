@@ -320,15 +320,17 @@ var exchange = body("exchange", func(_ context.Context, world *mpi.Comm) error {
 // silence against him.
 func TestStoppedJobGoesOn(t *testing.T) {
 	t.Parallel()
-	j := begin(t, 2, exchange, "WEFT_PEER_TIMEOUT=1s")
+	j := begin(t, 2, exchange, "WEFT_PEER_TIMEOUT=3s") // much longer than it takes to stop them both
 	for i := range 2 {
 		j.says(0, "round")
 		j.says(1, "round")
 		for rank := range j.ranks {
 			j.signal((rank+i)%2, syscall.SIGSTOP)
-			j.stopped((rank + i) % 2)
 		}
-		time.Sleep(2 * time.Second)
+		for rank := range j.ranks {
+			j.stopped(rank)
+		}
+		time.Sleep(4 * time.Second)
 		for rank := range j.ranks {
 			j.signal(rank, syscall.SIGCONT)
 		}

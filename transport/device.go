@@ -22,9 +22,10 @@ type Device interface {
 	// DeviceAttr.Handlers. A core that this process may not use is refused.
 	SetCompletionHandler(c HandlerConfig) (HandlerID, error)
 
-	// ModifyCQ gives a completion queue to another handler, or to none (0). The caller holds the Lock of the handler that it leaves, and
-	// of the one that has the other queue of a queue pair, if one has; from the return on that of the new one counts. No event is lost: what has been raised and not delivered, and what has
-	// been requested, goes with the queue. It is refused while a goroutine is in CQ.Wait.
+	// ModifyCQ gives a completion queue to another handler, or to none (0). The caller holds the Lock of the handler that it
+	// leaves, and of the one that has the other queue of a queue pair, if one has; from the return on that of the new one
+	// counts. No event is lost: what has been raised and not delivered, and what has been requested, goes with the queue. It
+	// is refused while a goroutine is in CQ.Wait.
 	ModifyCQ(cq CQ, h HandlerID) error
 
 	// CloseHandler ends a handler that has no queues any more, and returns when nothing of it runs. The caller does not hold

@@ -377,9 +377,7 @@ var handlerChecks = []Check{
 		t.must(b.dev.ModifyCQ(b.sendCQ, sends.id))
 		stranger := t.desk(b.dev, nil)
 		sends.with(func() {
-			sends.with(func() {
-				t.is(b.dev.ModifyCQ(b.recvCQ, stranger.id), "the other queue to a handler with another lock", transport.ErrInvalid)
-			})
+			t.is(b.dev.ModifyCQ(b.recvCQ, stranger.id), "the other queue to a handler with another lock", transport.ErrInvalid)
 		})
 		t.must(b.dev.CloseHandler(stranger.id))
 		receives := t.desk(b.dev, func(c *transport.HandlerConfig) { c.Lock = sends.Mutex })

@@ -134,7 +134,7 @@ func join(ctx context.Context) (*Comm, error) {
 			return nil, errors.Join(fmt.Errorf("%s=%q: %w", setting.HandlerCores.Name, text, err), wire.Leave())
 		}
 	}
-	if conf.Device, err = newDevice(log, wire); err != nil {
+	if conf.Device, err = newDevice(log); err != nil {
 		return nil, errors.Join(err, wire.Leave())
 	}
 	conf.Identity, conf.Lookup = wire.Identity, wire.Lookup
@@ -152,10 +152,14 @@ func join(ctx context.Context) (*Comm, error) {
 }
 
 // newDevice makes the device of the fabric that the settings name.
-func newDevice(log *slog.Logger, wire *wireup.Job) (transport.Device, error) {
+func newDevice(log *slog.Logger) (transport.Device, error) {
 	switch f := setting.Fabric.String(); f {
 	case "auto", "tcp":
-		host, err := wire.Host()
+		addrs, err := wireup.Interfaces()
+		if err != nil {
+			return nil, err
+		}
+		lanes, reconnect, err := wireup.Lanes()
 		if err != nil {
 			return nil, err
 		}
@@ -178,7 +182,10 @@ func newDevice(log *slog.Logger, wire *wireup.Job) (transport.Device, error) {
 		if err != nil {
 			return nil, err
 		}
-		return tcp.New(tcp.Options{Host: host, LowPort: low, HighPort: high, TLS: encrypt, Checksum: checksum, PeerTimeout: silent, Log: log})
+		return tcp.New(tcp.Options{
+			Host: addrs[0].String(), Interfaces: addrs, Lanes: lanes, Reconnect: reconnect, LowPort: low, HighPort: high,
+			TLS: encrypt, Checksum: checksum, PeerTimeout: silent, Log: log,
+		})
 	default:
 		return nil, fmt.Errorf("%s=%q: no such fabric; there is tcp, and auto, which chooses", setting.Fabric.Name, f)
 	}

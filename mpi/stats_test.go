@@ -72,6 +72,13 @@ func TestSettings_E9_NonsenseIsRefused(t *testing.T) {
 		"WEFT_UNEXPECTED_MAX=64 KiB": "not a number of bytes",
 		"WEFT_PEER_TIMEOUT=99ms":     "100ms is the least",
 		"WEFT_PEER_TIMEOUT=never":    "not a duration above zero",
+		"WEFT_LANES=0":               "not a whole number from 1 to 8",
+		"WEFT_LANES=9":               "not a whole number from 1 to 8",
+		"WEFT_LANES=two":             "not a whole number from 1 to 8",
+		"WEFT_RECONNECT=1":           "neither on nor off",
+		"WEFT_IFACE=lo,":             "an empty name",
+		"WEFT_IFACE=lo,nosuch0":      "no interface or network \"nosuch0\" is up here; there are: ",
+		"WEFT_IFACE=203.0.113.0/24":  "no interface or network \"203.0.113.0/24\" is up here; there are: ",
 		"WEFT_STATS=2":               "not a whole number from 0 to 1",
 	} {
 		r := launch(t, 1, statistics, setting)

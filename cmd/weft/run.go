@@ -151,7 +151,8 @@ func apps(cmd *cobra.Command, first *appOptions, words []string) ([]launcher.App
 type jobOptions struct {
 	bind, cq, stdin, fabric, iface, launcher, output, phases string
 	timeout                                                  timeLimit
-	label, verbose, report, stats, tls                       bool
+	lanes                                                    laneCount
+	label, verbose, report, stats, tls, reconnect            bool
 }
 
 func (o *jobOptions) define(flags *pflag.FlagSet) {
@@ -161,7 +162,9 @@ func (o *jobOptions) define(flags *pflag.FlagSet) {
 	flags.StringVar(&o.fabric, "fabric", "", "`auto|tcp`: what carries the messages")
 	flags.StringVar(&o.phases, "phases", "", "`LIST` of slot sizes in bytes that a channel starts with and can grow to, such as 640,16448,65600")
 	flags.BoolVar(&o.stats, "stats", false, "have each rank tell the counters of its channels at the end")
-	flags.StringVar(&o.iface, "iface", "", "network interface, by `name` or CIDR")
+	flags.StringVar(&o.iface, "iface", "", "`LIST` of network interfaces, by name or CIDR, such as eth0,eth1 or 10.0.0.0/8; lanes use them all")
+	flags.Var(&o.lanes, "lanes", "TCP connections to each peer, 1 to 8, which share its messages and stand in for each other; without it 1")
+	flags.BoolVar(&o.reconnect, "reconnect", false, "dial a lane that was lost again")
 	flags.BoolVar(&o.tls, "tls", false, "encrypt connections between ranks with TLS 1.3")
 	flags.BoolVarP(&o.label, "label", "l", false, "put [rank] before every line of output")
 	flags.StringVar(&o.output, "output-dir", "", "write each rank's output to `folder`/rank.N.out and rank.N.err instead")
@@ -217,6 +220,12 @@ func (o *jobOptions) job() (launcher.Job, error) {
 	if o.iface != "" {
 		job.Env = append(job.Env, setting.Interface.Name+"="+o.iface)
 	}
+	if o.lanes > 0 {
+		job.Env = append(job.Env, setting.Lanes.Name+"="+o.lanes.String())
+	}
+	if o.reconnect {
+		job.Env = append(job.Env, setting.Reconnect.Name+"=on")
+	}
 	return job, nil
 }
 
@@ -240,6 +249,27 @@ func (c *count) String() string {
 }
 
 func (c *count) Type() string { return "N" }
+
+// laneCount is a number of lanes; 0 leaves it to the setting.
+type laneCount int
+
+func (l *laneCount) Set(text string) error {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > setting.MostLanes {
+		return fmt.Errorf("the number of lanes is a whole number from 1 to %d", setting.MostLanes)
+	}
+	*l = laneCount(n)
+	return nil
+}
+
+func (l *laneCount) String() string {
+	if *l == 0 {
+		return ""
+	}
+	return strconv.Itoa(int(*l))
+}
+
+func (l *laneCount) Type() string { return "N" }
 
 // timeLimit is a duration that may also be a number of seconds, as other launchers take it.
 type timeLimit time.Duration

@@ -17,8 +17,6 @@ var missing = map[string]string{
 	"f":           "ranks are started on this machine only; leave it out",
 	"ppn":         "ranks are started on this machine only; give their number with -n",
 	"map-by":      "ranks are started on this machine only, and numbered in the order of its cores; leave it out",
-	"lanes":       "a connection has one lane; leave it out",
-	"reconnect":   "a lost connection is a lost peer; leave it out",
 	"survive":     "a failed rank ends the job; leave it out",
 	"phases":      "set it in the environment that the ranks see: -x WEFT_PHASES=LIST",
 	"stats":       "leave it out",

@@ -17,12 +17,14 @@ type Setting struct {
 }
 
 // All the settings, in the order in which they are printed.
-var All = []*Setting{Fabric, Interface, Ports, Checksum, ConnectTimeout, PeerTimeout, TLS, SecretFile, CoresPerRank, HandlerCores, Phases, KeepSmall, Threshold, Vector, Budget, ShrinkAfter, EagerMost, Rendezvous, KeepMost,
+var All = []*Setting{Fabric, Interface, Lanes, Reconnect, Ports, Checksum, ConnectTimeout, PeerTimeout, TLS, SecretFile, CoresPerRank, HandlerCores, Phases, KeepSmall, Threshold, Vector, Budget, ShrinkAfter, EagerMost, Rendezvous, KeepMost,
 	Statistics, Log}
 
 var (
 	Fabric         = &Setting{"WEFT_FABRIC", "auto", "transport between ranks: auto or tcp"}
-	Interface      = &Setting{"WEFT_IFACE", "lo", "network interface for the TCP fabric, by name or as CIDR"}
+	Interface      = &Setting{"WEFT_IFACE", "lo", "network interfaces for the TCP fabric, by name or as CIDR, with ',' between them; peers reach the rank at the first, and lanes use them all"}
+	Lanes          = &Setting{"WEFT_LANES", "1", "TCP connections to each peer, 1 to 8, which share its messages and stand in for each other; the smaller number of two ranks holds"}
+	Reconnect      = &Setting{"WEFT_RECONNECT", "off", "on dials a lane that was lost again, and again, for as long as the peer is not given up"}
 	Ports          = &Setting{"WEFT_PORTS", "0", "TCP ports to listen on, as LOW-HIGH; 0 lets the system choose"}
 	Checksum       = &Setting{"WEFT_CHECKSUM", "auto", "whether the TCP fabric puts a CRC into every frame: on, off, or auto, which means between machines and without TLS; on where either side says so"}
 	ConnectTimeout = &Setting{"WEFT_CONNECT_TIMEOUT", "30s", "how long a connection to a peer may take before the operation fails"}
@@ -43,6 +45,9 @@ var (
 	Statistics     = &Setting{"WEFT_STATS", "0", "1 has each rank tell the counters of its channels on standard error at the end"}
 	Log            = &Setting{"WEFT_LOG", "warn", "what a rank tells on standard error: error, warn, info or debug"}
 )
+
+// MostLanes is the greatest value of WEFT_LANES.
+const MostLanes = 8
 
 // String is the setting's text: what the environment says, or the default.
 func (s *Setting) String() string {

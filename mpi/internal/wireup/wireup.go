@@ -139,6 +139,14 @@ func (j *Job) SpinFor() (time.Duration, error) {
 
 const spinFor = 100 * time.Microsecond
 
+// Lanes is how many connections to each peer there are, and whether one that was lost is made again.
+func Lanes() (n int, reconnect bool, err error) {
+	if n, err = setting.Lanes.Int(1, setting.MostLanes); err == nil {
+		reconnect, err = setting.Reconnect.On()
+	}
+	return n, reconnect, err
+}
+
 // Ports are the bounds of the ports to listen on; 0, 0 lets the system choose.
 func Ports() (low, high int, err error) {
 	s := setting.Ports.String()

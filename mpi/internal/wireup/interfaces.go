@@ -1,0 +1,93 @@
+package wireup
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/weft-mpi/weft/internal/setting"
+)
+
+// netInterface is a network interface of this machine, with those of its addresses at which a peer can reach it.
+type netInterface struct {
+	name     string
+	up       bool
+	prefixes []netip.Prefix
+}
+
+// Interfaces are the addresses of this machine at which peers reach it, in the order of the setting: the first address of each interface that it
+// names, and of each that is in a network that it gives as CIDR. There is one at least.
+func Interfaces() ([]netip.Addr, error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil, fmt.Errorf("network interfaces: %w", err)
+	}
+	var known []netInterface
+	for _, i := range all {
+		n := netInterface{name: i.Name, up: i.Flags&net.FlagUp != 0}
+		addrs, _ := i.Addrs() // one that has gone since has none
+		for _, a := range addrs {
+			if p, err := netip.ParsePrefix(a.String()); err == nil && !p.Addr().IsLinkLocalUnicast() {
+				n.prefixes = append(n.prefixes, p)
+			}
+		}
+		known = append(known, n)
+	}
+	addrs, err := choose(setting.Interface.String(), known)
+	if err != nil {
+		return nil, fmt.Errorf("%s=%q: %w", setting.Interface.Name, setting.Interface, err)
+	}
+	return addrs, nil
+}
+
+// choose finds the addresses that a list of names and networks asks for. One that is asked for twice comes once.
+func choose(list string, known []netInterface) ([]netip.Addr, error) {
+	var addrs []netip.Addr
+	for want := range strings.SplitSeq(list, ",") {
+		want = strings.TrimSpace(want)
+		if want == "" {
+			return nil, fmt.Errorf("an empty name; interfaces and networks are wanted, such as eth0 or 10.1.0.0/16, with ',' between them")
+		}
+		network, err := netip.ParsePrefix(want)
+		asked := func(i *netInterface, _ netip.Prefix) bool { return i.name == want }
+		if err == nil {
+			asked = func(_ *netInterface, p netip.Prefix) bool { return network.Contains(p.Addr()) }
+		}
+		found := false
+		for i := range known {
+			at := slices.IndexFunc(known[i].prefixes, func(p netip.Prefix) bool { return asked(&known[i], p) })
+			if at < 0 || !known[i].up {
+				continue
+			}
+			found = true
+			if addr := known[i].prefixes[at].Addr(); !slices.Contains(addrs, addr) {
+				addrs = append(addrs, addr)
+			}
+		}
+		if !found {
+			return nil, fmt.Errorf("no interface or network %q is up here; there are: %s", want, describe(known))
+		}
+	}
+	return addrs, nil
+}
+
+// describe lists interfaces, for who has asked for one that there is not.
+func describe(known []netInterface) string {
+	var list []string
+	for _, i := range known {
+		text := i.name
+		for _, p := range i.prefixes {
+			text += " " + p.String()
+		}
+		switch {
+		case !i.up:
+			text += " (down)"
+		case len(i.prefixes) == 0:
+			text += " (no address)"
+		}
+		list = append(list, text)
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,6 +1,9 @@
 package engine
 
-import "github.com/weft-mpi/weft/channel"
+import (
+	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/transport"
+)
 
 // Stats are the engine's counters, and what its channels have.
 type Stats struct {
@@ -25,6 +28,7 @@ type ChannelStats struct {
 	Phase int // in which this rank sends, from 0
 	channel.Stats
 	protocols
+	Lanes transport.LaneStats // of the connections below it; zero where the fabric has none
 }
 
 // protocols counts messages, and bytes of them, by the protocol that carried them.
@@ -50,6 +54,9 @@ func (e *Engine) Stats() Stats {
 			continue
 		}
 		c := ChannelStats{Peer: p.rank, Phase: p.ch.Phase(), Stats: p.ch.Stats(), protocols: p.stats}
+		if lanes, ok := p.ch.QP().(transport.LaneCounter); ok {
+			c.Lanes = lanes.Lanes()
+		}
 		st.Channels = append(st.Channels, c)
 		st.Registered += c.Registered
 		st.HeadsNoTail += c.HeadsNoTail

@@ -1,0 +1,27 @@
+package transport
+
+import "time"
+
+// LaneCounter is implemented by a QP, or a Device, of a provider that carries a queue pair over several connections. Of a QP it is called
+// as its other methods are, of a Device from anywhere.
+type LaneCounter interface {
+	// Lanes tells what has happened to the lanes so far: of the queue pair, or of all queue pairs that the device has had. A queue pair
+	// without lanes has zeros.
+	Lanes() LaneStats
+}
+
+// LaneStats are counts of lanes, and of holes in what they carry: a hole is a stretch of a queue pair's sequence that has not come while
+// something behind it has.
+type LaneStats struct {
+	Lanes      int    // that carry the queue pair now
+	Down       uint64 // lanes that were lost
+	Up         uint64 // lanes that were made anew, or joined
+	Resent     uint64 // bytes that were sent again
+	Duplicates uint64 // segments that had come before, and were dropped
+
+	Holes       int           // open now
+	MostHoles   int           // open at once in one queue pair
+	HolesClosed uint64        //
+	LongestHole time.Duration // of those that are closed
+	HoleTime    time.Duration // of those that are closed, in total
+}

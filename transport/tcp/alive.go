@@ -15,7 +15,13 @@ const MinPeerTimeout = 100 * time.Millisecond
 // errSilent marks the loss of a peer whose connection is there and brings nothing.
 var errSilent = errors.New("silent")
 
-func (d *Device) tickPeriod() time.Duration { return d.opts.PeerTimeout / ticksSilent }
+// tickPeriod is that of the device. Over lanes it is shorter, since the loss of one of several is to be found before that of a peer.
+func (d *Device) tickPeriod() time.Duration {
+	if d.opts.keeps() {
+		return d.opts.PeerTimeout / ticksSilentLanes
+	}
+	return d.opts.PeerTimeout / ticksSilent
+}
 
 // Tick tells peers that this end lives, and ends the connections of those that do not.
 func (c *cq) Tick(now time.Time) {
@@ -23,9 +29,14 @@ func (c *cq) Tick(now time.Time) {
 	if !due {
 		return
 	}
+	c.clock.ticks++
 	for i := 0; i < len(c.qps); {
 		q := c.qps[i]
-		if q.rcq == c {
+		switch {
+		case q.rcq != c:
+		case q.lanes != nil:
+			q.lanes.tick(counts)
+		case !c.dev.opts.keeps() || c.clock.ticks%(ticksSilentLanes/ticksSilent) == 0:
 			q.tick(counts)
 		}
 		i += c.still(i, q)

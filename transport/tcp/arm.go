@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -55,6 +56,12 @@ func (c *cq) disarm() {
 	}
 	a.on = false
 	for _, q := range c.qps {
+		if q.lanes != nil {
+			for _, l := range q.lanes.links {
+				c.poller.Remove(l.fd)
+			}
+			continue
+		}
 		c.poller.Remove(q.fd)
 	}
 }
@@ -64,6 +71,12 @@ func (c *cq) watch(q *qp) {
 	if !c.arming.on {
 		return
 	}
+	if q.lanes != nil {
+		for _, l := range slices.Clone(q.lanes.links) {
+			c.watchLane(l)
+		}
+		return
+	}
 	if err := c.poller.Add(q.fd, int32(q.num), q.blocked); err != nil {
 		q.fail(fmt.Errorf("watching the connection: %w", err), transport.StatusFatal)
 	}
@@ -71,7 +84,7 @@ func (c *cq) watch(q *qp) {
 
 // rewatch changes what a socket is watched for.
 func (c *cq) rewatch(q *qp) {
-	if c.arming.on {
+	if c.arming.on && q.lanes == nil {
 		c.poller.Change(q.fd, int32(q.num), q.blocked)
 	}
 }
@@ -99,4 +112,27 @@ func (a *arming) leave() {
 	a.Lock()
 	defer a.Unlock()
 	a.sleepers--
+}
+
+// The three below are for the lanes of a queue pair, each of which is a socket of its own.
+
+func (c *cq) watchLane(l *link) {
+	if !c.arming.on || l.fd < 0 {
+		return
+	}
+	if err := c.poller.Add(l.fd, int32(l.b.q.num), l.blocked); err != nil {
+		l.b.lose(l, fmt.Errorf("watching the lane: %w", err))
+	}
+}
+
+func (c *cq) rewatchLane(l *link) {
+	if c.arming.on && l.fd >= 0 {
+		c.poller.Change(l.fd, int32(l.b.q.num), l.blocked)
+	}
+}
+
+func (c *cq) unwatchLane(l *link) {
+	if c.arming.on && l.fd >= 0 {
+		c.poller.Remove(l.fd)
+	}
 }

@@ -61,8 +61,14 @@ func (q *qp) askedAtomic() error {
 	if a.refused != nil {
 		return nil
 	}
-	key, off := transport.Key(binary.LittleEndian.Uint64(i.control)), binary.LittleEndian.Uint64(i.control[8:])
-	operand, compare := binary.LittleEndian.Uint64(i.control[16:]), binary.LittleEndian.Uint64(i.control[24:])
+	q.change(a, i.b, i.control)
+	return nil
+}
+
+// change carries an Atomic out, of a payload of atomicSize, or notes why it is refused.
+func (q *qp) change(a *answer, operation uint64, payload []byte) {
+	key, off := transport.Key(binary.LittleEndian.Uint64(payload)), binary.LittleEndian.Uint64(payload[8:])
+	operand, compare := binary.LittleEndian.Uint64(payload[16:]), binary.LittleEndian.Uint64(payload[24:])
 	r, err := q.dev.regions.find(q, key, transport.RemoteAtomic, off, wordSize)
 	if err == nil && !aligned(r.mem, int(off)) {
 		err = fmt.Errorf("%w: an Atomic at %d of the region of key %#x, which is at no multiple of %d", transport.ErrAccess, off,
@@ -70,16 +76,15 @@ func (q *qp) askedAtomic() error {
 	}
 	if err != nil {
 		a.refused = err
-		return nil
+		return
 	}
 	at := word(r.mem, int(off))
-	if i.b == atomicFetchAdd {
+	if operation == atomicFetchAdd {
 		a.original = atomic.AddUint64(at, operand) - operand
 	} else {
 		a.original = compareSwap(at, compare, operand)
 	}
 	q.mark()
-	return nil
 }
 
 // compareSwap gives the word as it was; it was replaced if that is compare.

@@ -58,9 +58,9 @@ func appendFrame(b []byte, h header, payload []byte, checked bool) []byte {
 // sum puts the checksums of the frame that was made last into the room behind its header and behind its payload. The frame goes out as it
 // stands now: what is copied stands in the outbox, and what is gathered from a request's memory must not change before that completes.
 func (o *outbox) sum() {
-	header := o.buf[o.begun:][:headerSize]
-	putSum(o.buf[o.begun+headerSize:], crc32.Checksum(header, castagnoli))
-	copied := o.buf[o.begun+headerSize+sumSize : o.used]
+	header := o.buf[o.begun:][:o.header-sumSize]
+	putSum(o.buf[o.begun+len(header):], crc32.Checksum(header, castagnoli))
+	copied := o.buf[o.begun+o.header : o.used]
 	sum := crc32.Update(0, castagnoli, copied)
 	gathered := o.vec[min(o.pieces+1, o.n):o.n] // behind the piece that the header ends
 	for _, v := range gathered {
@@ -72,8 +72,8 @@ func (o *outbox) sum() {
 }
 
 // checkHeader checks a header's bytes, before anything of them is believed, against the CRC behind them.
-func checkHeader(b []byte) error {
-	if sum, told := crc32.Checksum(b[:headerSize], castagnoli), binary.LittleEndian.Uint32(b[headerSize:]); sum != told {
+func checkHeader(b []byte, size int) error {
+	if sum, told := crc32.Checksum(b[:size], castagnoli), binary.LittleEndian.Uint32(b[size:]); sum != told {
 		return damaged("a frame's header", sum, told)
 	}
 	return nil

@@ -51,8 +51,10 @@ func (d narrowDevice) Listen(id transport.Identity, a transport.Acceptor) (trans
 }
 
 func (a narrowAcceptor) Connected(rank uint32, made transport.QP, private []byte) {
-	if err := syscall.SetsockoptInt(made.(*qp).fd, syscall.SOL_SOCKET, syscall.SO_SNDBUF, narrowSocket); err != nil {
-		panic(err)
+	for _, fd := range made.(*qp).fds() {
+		if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_SNDBUF, narrowSocket); err != nil {
+			panic(err)
+		}
 	}
 	a.Acceptor.Connected(rank, made, private)
 }
@@ -73,7 +75,7 @@ func (provider) Cut(a, b transport.Device) error {
 		if q == nil || q.fd < 0 || q.peer != inside(b).end.id.Rank {
 			continue
 		}
-		if err := reset(q.fd); err != nil {
+		if err := q.cut(); err != nil {
 			return err
 		}
 		struck++
@@ -97,12 +99,34 @@ func (provider) Vanish(d transport.Device) error {
 	admit(d)
 	for _, q := range x.qps {
 		if q != nil && q.fd >= 0 {
-			if err := reset(q.fd); err != nil {
+			if err := q.cut(); err != nil {
 				return err
 			}
 		}
 	}
 	return x.end.Close()
+}
+
+// fds are the sockets of a queue pair.
+func (q *qp) fds() (list []int) {
+	if q.lanes == nil {
+		return []int{q.fd}
+	}
+	for _, l := range q.lanes.links {
+		list = append(list, l.fd)
+	}
+	return list
+}
+
+// cut resets the connections of a queue pair, and keeps others from taking their place.
+func (q *qp) cut() (err error) {
+	for _, fd := range q.fds() {
+		err = errors.Join(err, reset(fd))
+	}
+	if q.lanes != nil {
+		q.lanes.over.Store(true)
+	}
+	return err
 }
 
 // reset cuts a connection without a word: connecting a socket to no address at all takes its connection away.

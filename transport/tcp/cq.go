@@ -37,7 +37,9 @@ type cq struct {
 	arrivals atomic.Bool // inbox has something
 	inbox    struct {
 		sync.Mutex
-		qps []*qp // handed over by endpoint goroutines
+		qps    []*qp // handed over by endpoint goroutines
+		lanes  []arrival
+		closed bool // nobody looks any more
 	}
 	overrun bool
 	clock   clock
@@ -176,6 +178,14 @@ func (c *cq) Close() error {
 }
 
 func (c *cq) release() {
+	c.inbox.Lock()
+	c.inbox.closed = true
+	lanes := c.inbox.lanes
+	c.inbox.lanes = nil
+	c.inbox.Unlock()
+	for i := range lanes {
+		lanes[i].drop()
+	}
 	if c.poller != nil {
 		c.poller.Close()
 		c.poller = nil
@@ -225,16 +235,22 @@ func (c *cq) handOver(q *qp) {
 // admit attaches what was handed over.
 func (c *cq) admit() {
 	c.inbox.Lock()
-	qps := c.inbox.qps
-	c.inbox.qps = nil
+	qps, lanes := c.inbox.qps, c.inbox.lanes
+	c.inbox.qps, c.inbox.lanes = nil, nil
 	c.arrivals.Store(false)
 	c.inbox.Unlock()
 	for _, q := range qps {
 		c.dev.know(q)
 		c.attach(q)
-		if q.secure != nil {
+		if q.lanes != nil {
+			q.lanes.restore()
+		}
+		if q.secure != nil || q.lanes != nil {
 			q.drive() // what came behind start-up may be here already, and then no poller tells of it
 		}
+	}
+	for i := range lanes {
+		lanes[i].take()
 	}
 }
 

@@ -30,6 +30,17 @@ type Options struct {
 	Interfaces      []netip.Addr  // local addresses over which lanes are spread
 	Reconnect       bool          // a lane that was lost is dialled again
 	Log             *slog.Logger  // for what belongs to no call; nothing is logged without
+
+	// Lanes is how many connections carry a queue pair, if the peer's device allows as many; 0 and 1: one. Where there is more than one, the
+	// loss of one is none of the peer: the others take over what it carried, and it is made anew.
+	Lanes int
+
+	// Interfaces are local addresses over which lanes are spread, in turn, at most three; the device listens on them too. Empty: on and from
+	// the address of the connection alone.
+	Interfaces []netip.Addr
+
+	// Reconnect keeps a queue pair of one lane alive too: a lost connection is made anew.
+	Reconnect bool
 }
 
 const (
@@ -50,6 +61,7 @@ type Device struct {
 	regions regionTable
 	lastQP  atomic.Uint32
 	closed  atomic.Bool
+	lanes   laneCounts
 
 	mu       sync.Mutex // guards what follows
 	qps      []*qp      // by number; nil where released or not yet handed over
@@ -79,7 +91,7 @@ func New(o Options) (*Device, error) {
 	if o.TLS && o.Checksum == ChecksumAuto {
 		o.Checksum = ChecksumNever // records have a better one
 	}
-	if err := o.checkPorts(); err != nil {
+	if err := errors.Join(o.checkPorts(), o.checkLanes()); err != nil {
 		return nil, err
 	}
 	var seed [32]byte

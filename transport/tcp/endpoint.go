@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -23,12 +24,12 @@ const provenTimeout = 30 * time.Second
 // endpoint is a device's connection management. It runs on goroutines with ordinary connections; what it makes is handed to
 // the completion queue's driver.
 type endpoint struct {
-	dev      *Device
-	id       transport.Identity
-	acceptor transport.Acceptor
-	certs    *certificates // nil where connections are not encrypted
-	listener net.Listener
-	addr     string
+	dev       *Device
+	id        transport.Identity
+	acceptor  transport.Acceptor
+	certs     *certificates  // nil where connections are not encrypted
+	listeners []net.Listener // the first has the endpoint's address
+	addr      string
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -60,36 +61,37 @@ func (d *Device) Listen(id transport.Identity, acceptor transport.Acceptor) (tra
 	if d.end != nil {
 		return nil, fmt.Errorf("%w: the device has an endpoint", transport.ErrInvalid)
 	}
-	l, err := d.listen()
+	listeners, err := d.listen()
 	if err != nil {
 		return nil, err
 	}
 	var certs *certificates
 	if d.opts.TLS {
 		if certs, err = newCertificates(id, time.Now); err != nil {
-			l.Close()
+			closeAll(listeners)
 			return nil, fmt.Errorf("certificates of the job: %w", err)
 		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &endpoint{
-		dev: d, id: id, acceptor: acceptor, certs: certs, listener: l, addr: "tcp:" + l.Addr().String(), ctx: ctx, cancel: cancel,
+		dev: d, id: id, acceptor: acceptor, certs: certs, listeners: listeners, addr: "tcp:" + listeners[0].Addr().String(), ctx: ctx, cancel: cancel,
 		peers: map[uint32]*attempt{}, admission: admission{places: maxStrangers, grace: strangerGrace},
 		guests: map[*stranger]*stream{}, left: make(chan struct{}, 1),
 	}
 	d.end = e
-	e.wg.Go(e.serve)
+	for _, l := range listeners {
+		e.wg.Go(func() { e.serve(l) })
+	}
 	return e, nil
 }
 
-func (d *Device) listen() (net.Listener, error) {
-	var conf net.ListenConfig
-	conf.SetMultipathTCP(false)
+// listen listens on a port of the range: on the device's address, and on those of its lanes that this one does not cover.
+func (d *Device) listen() ([]net.Listener, error) {
 	var last error
 	for port := d.opts.LowPort; port <= d.opts.HighPort; port++ {
-		l, err := conf.Listen(context.Background(), "tcp", net.JoinHostPort(d.opts.Host, strconv.Itoa(port)))
+		list, err := d.listenOn(port)
 		if err == nil {
-			return l, nil
+			return list, nil
 		}
 		last = err
 	}
@@ -97,6 +99,36 @@ func (d *Device) listen() (net.Listener, error) {
 		return nil, fmt.Errorf("no port from %d to %d is free: %w", d.opts.LowPort, d.opts.HighPort, last)
 	}
 	return nil, last
+}
+
+func (d *Device) listenOn(port int) (list []net.Listener, err error) {
+	var conf net.ListenConfig
+	conf.SetMultipathTCP(false)
+	hosts := []string{d.opts.Host}
+	if a, err := netip.ParseAddr(d.opts.Host); err != nil || !a.IsUnspecified() {
+		for _, i := range d.opts.Interfaces {
+			if i != a {
+				hosts = append(hosts, i.String())
+			}
+		}
+	}
+	for _, host := range hosts {
+		l, err := conf.Listen(context.Background(), "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+		if err != nil {
+			closeAll(list)
+			return nil, err
+		}
+		list = append(list, l)
+		port = l.Addr().(*net.TCPAddr).Port
+	}
+	return list, nil
+}
+
+func closeAll(list []net.Listener) (err error) {
+	for _, l := range list {
+		err = errors.Join(err, l.Close())
+	}
+	return err
 }
 
 // Addr is where peers connect to.
@@ -108,7 +140,7 @@ func (e *endpoint) Close() error {
 	e.closed = true
 	e.mu.Unlock()
 	e.cancel()
-	err := e.listener.Close()
+	err := closeAll(e.listeners)
 	e.wg.Wait()
 	if errors.Is(err, net.ErrClosed) {
 		return nil
@@ -239,6 +271,9 @@ type stream struct {
 	read     int      // bytes read
 	rejected bool     // by the peer
 	answered bool     // the peer has been told that it is turned down
+	joins    bool     // it may be a lane of a queue pair that stands
+	lent     bool     // it was an application's: it cannot be made anew
+	dialed   string   // where it was made to; none if it was not made here
 }
 
 func newStream(conn net.Conn) *stream { return &stream{Conn: conn, socket: conn, proven: -1} }
@@ -296,7 +331,7 @@ func (s *stream) detach() (int, error) {
 
 // dial begins a connection and brings it to RDMA mode.
 func (e *endpoint) dial(ctx context.Context, a *attempt, rank uint32, addr string) (*qp, error) {
-	var d net.Dialer
+	d := net.Dialer{LocalAddr: e.dev.opts.local(0)}
 	d.SetMultipathTCP(false)
 	conn, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -304,6 +339,7 @@ func (e *endpoint) dial(ctx context.Context, a *attempt, rank uint32, addr strin
 	}
 	defer conn.Close()
 	s := newStream(conn)
+	s.dialed = addr
 	defer s.until(ctx, provenTimeout)()
 	q, err := e.initiate(s, a, rank)
 	return q, vanished(err)
@@ -322,12 +358,13 @@ func vanished(err error) error {
 	return err
 }
 
-func (e *endpoint) initiate(s *stream, a *attempt, rank uint32) (*qp, error) {
+// introduce is the initiator's side of start-up up to the responder's proof.
+func (e *endpoint) introduce(s *stream, rank uint32, lane uint16) (*parties, error) {
 	nonce, err := newNonce()
 	if err != nil {
 		return nil, err
 	}
-	p := parties{job: jobHash(e.id.Job), initiator: e.id.Rank, responder: rank}
+	p := &parties{job: jobHash(e.id.Job), initiator: e.id.Rank, responder: rank, lane: lane}
 	p.nonces[0] = nonce
 	if e.certs != nil {
 		if err := s.encrypt(e.certs, rank); err != nil {
@@ -349,6 +386,14 @@ func (e *endpoint) initiate(s *stream, a *attempt, rank uint32) (*qp, error) {
 	if err := p.takeChallenge(body, &e.id.Secret); err != nil {
 		return nil, s.turnDown(err)
 	}
+	return p, nil
+}
+
+func (e *endpoint) initiate(s *stream, a *attempt, rank uint32) (*qp, error) {
+	p, err := e.introduce(s, rank, 0)
+	if err != nil {
+		return nil, err
+	}
 	if len(s.foreign) > 0 {
 		return nil, s.turnDown(fmt.Errorf("%w: %d bytes that came before start-up are the application's: %.40q", transport.ErrNotWeft,
 			len(s.foreign), s.foreign))
@@ -360,13 +405,13 @@ func (e *endpoint) initiate(s *stream, a *attempt, rank uint32) (*qp, error) {
 		s.reject(rejectOther, err.Error())
 		return nil, err
 	}
-	mine := e.dev.parameters(conf, s)
+	mine := e.parameters(conf, s)
 	if _, err := s.Write(p.appendRequest(p.appendProof(nil, &e.id.Secret), &e.id.Secret, mine, private)); err != nil {
 		return nil, err
 	}
 	// While the answer is on its way the peer's own connection may be accepted here.
 	a.turn.Unlock()
-	body, err = expect(s, typeAccept)
+	body, err := expect(s, typeAccept)
 	a.turn.Lock()
 	if err != nil {
 		return nil, err
@@ -381,7 +426,7 @@ func (e *endpoint) initiate(s *stream, a *attempt, rank uint32) (*qp, error) {
 	if !ours {
 		return nil, errCrossing // the peer began another before it accepted ours; that one has been accepted here
 	}
-	return e.connected(s, rank, conf, private, true, mine.negotiate(theirs))
+	return e.connected(s, p, conf, private, true, mine.negotiate(theirs))
 }
 
 // expect reads the message that is due, or the Reject in its place.
@@ -409,7 +454,11 @@ func (e *endpoint) prepare(rank uint32) (transport.QPConfig, []byte, error) {
 }
 
 // connected turns the connection into a queue pair and hands it over.
-func (e *endpoint) connected(s *stream, rank uint32, conf transport.QPConfig, private []byte, initiator bool, agreed agreement) (*qp, error) {
+func (e *endpoint) connected(s *stream, p *parties, conf transport.QPConfig, private []byte, initiator bool, agreed agreement) (*qp, error) {
+	rank := p.initiator
+	if initiator {
+		rank = p.responder
+	}
 	local, remote := s.LocalAddr().String(), s.RemoteAddr().String()
 	fd, err := s.detach()
 	if err != nil {
@@ -422,6 +471,10 @@ func (e *endpoint) connected(s *stream, rank uint32, conf transport.QPConfig, pr
 	if s.secure != nil {
 		s.secure.raw(fd)
 		q.secure = s.secure
+	}
+	if agreed.keeps {
+		q.secure = nil // it is the lane's
+		newBundle(q, initiator, p.token(&e.id.Secret), routes{s.dialed, agreed.listens}, s.secure)
 	}
 	e.acceptor.Connected(rank, q, private)
 	q.scq.handOver(q)
@@ -442,9 +495,9 @@ func sameMachine(a, b net.Addr) bool {
 }
 
 // serve accepts connections until the endpoint is closed.
-func (e *endpoint) serve() {
+func (e *endpoint) serve(l net.Listener) {
 	for e.room() {
-		conn, err := e.listener.Accept()
+		conn, err := l.Accept()
 		if err != nil {
 			if e.ctx.Err() != nil {
 				return
@@ -458,11 +511,12 @@ func (e *endpoint) serve() {
 			}
 		}
 		s := newStream(conn)
+		s.joins = e.dev.opts.keeps()
 		who := e.enter(s)
 		e.wg.Go(func() {
 			defer conn.Close()
 			rank, err := e.respond(s, who)
-			crossed := rank >= 0 && errors.Is(err, errCrossing)
+			crossed := rank >= 0 && (errors.Is(err, errCrossing) || errors.Is(err, errGone))
 			if err != nil && !crossed && e.ctx.Err() == nil {
 				from := conn.RemoteAddr().String()
 				if rank >= 0 {
@@ -547,6 +601,9 @@ func (e *endpoint) respond(s *stream, who *stranger) (rank int, err error) {
 	}
 	// A proven peer: it is no stranger any more.
 	defer s.until(e.ctx, provenTimeout)()
+	if p.lane != 0 {
+		return int(p.initiator), vanished(e.acceptLane(s, &p, private))
+	}
 	return int(p.initiator), vanished(e.accept(s, &p, theirs, private))
 }
 
@@ -626,7 +683,7 @@ func (e *endpoint) hello(s *stream, may func(initiator uint32) bool) (parties, e
 	case s.proven >= 0 && int64(p.initiator) != s.proven:
 		err = fmt.Errorf("%w: it says that it is rank %d, and its certificate that it is rank %d", transport.ErrAuth, p.initiator, s.proven)
 		s.reject(rejectAuth, fmt.Sprintf("your certificate is of rank %d", s.proven))
-	case p.responder != e.id.Rank || !may(p.initiator) || p.lane != 0:
+	case p.responder != e.id.Rank || !may(p.initiator) || p.lane != 0 && !s.joins:
 		err = fmt.Errorf("%w: it says that it is rank %d and wants rank %d, lane %d", transport.ErrRefused, p.initiator, p.responder, p.lane)
 		s.reject(rejectRank, fmt.Sprintf("this is rank %d of %d", e.id.Rank, e.id.Size))
 	}
@@ -671,11 +728,11 @@ func (e *endpoint) accept(s *stream, p *parties, theirs parameters, private []by
 			s.reject(rejectOther, err.Error())
 			return nil, err
 		}
-		mine := e.dev.parameters(conf, s)
+		mine := e.parameters(conf, s)
 		if _, err := s.Write(p.appendAccept(nil, &e.id.Secret, mine, answer)); err != nil {
 			return nil, err
 		}
-		return e.connected(s, rank, conf, private, false, mine.negotiate(theirs))
+		return e.connected(s, p, conf, private, false, mine.negotiate(theirs))
 	}()
 	e.step(a, q, (*crossing).made)
 	return err

@@ -72,14 +72,17 @@ func (h header) append(b []byte) []byte {
 }
 
 // parseHeader reads a header and refuses what no weft sends.
-func parseHeader(b []byte) (header, error) {
+func parseHeader(b []byte) (header, error) { return parseHeaderOf(b, 0) }
+
+// parseHeaderOf reads a header that a lane carries.
+func parseHeaderOf(b []byte, lane uint16) (header, error) {
 	_ = b[headerSize-1]
 	w := binary.LittleEndian.Uint64(b)
 	h := header{
 		length: int(uint32(w)), op: op(w >> 32), flags: uint8(w >> 40),
 		a: binary.LittleEndian.Uint64(b[8:]), b: binary.LittleEndian.Uint64(b[16:]),
 	}
-	if h.op == 0 || h.op >= ops || h.flags&^flagsKnown != 0 || w>>48 != 0 {
+	if h.op == 0 || h.op >= ops || h.flags&^flagsKnown != 0 || uint16(w>>48) != lane {
 		return header{}, fmt.Errorf("%w: %v with flags %#x", transport.ErrProtocol, h.op, w>>40)
 	}
 	most := 0

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
+	"net/netip"
 
 	"github.com/weft-mpi/weft/transport"
 )
@@ -11,24 +12,29 @@ import (
 // parameters are what each side says of itself in start-up, behind its proof in Request and in Accept. What the two then do
 // follows from both by one rule, so that both come to the same.
 type parameters struct {
-	reads    int  // Reads of the other side that it answers at once
-	lanes    int  // connections that it would join into one queue pair at most
-	recv     int  // depth of its receive queue
-	checksum bool // it wishes a CRC32C in every frame
+	reads    int              // Reads of the other side that it answers at once
+	lanes    int              // connections that it would join into one queue pair at most
+	recv     int              // depth of its receive queue
+	checksum bool             // it wishes a CRC32C in every frame
+	keeps    bool             // queue pairs may outlive their connections
+	listens  []netip.AddrPort // where, then, further lanes can be made to
 }
 
 // agreement is what two ends have agreed on, as one of them sees it.
 type agreement struct {
-	peerReads int  // Reads that the peer answers at once
-	peerRecv  int  // depth of the peer's receive queue: more messages than that cannot be on their way
-	lanes     int  // the smaller of both wishes
-	checksum  bool // either side wishes it
+	peerReads int              // Reads that the peer answers at once
+	peerRecv  int              // depth of the peer's receive queue: more messages than that cannot be on their way
+	lanes     int              // the smaller of both wishes
+	checksum  bool             // either side wishes it
+	keeps     bool             // both can have lanes, or a connection that is made anew
+	listens   []netip.AddrPort // where the peer's lanes can be made to
 }
 
 const (
 	parametersSize = 12
 	parametersMost = 64 // with fields that a later version may add
-	laneMost       = 1  // of one queue pair, so far
+	lanesHead      = 4  // behind them, of who can have lanes
+	lanesAddress   = 16
 )
 
 // The wishes for a checksum.
@@ -39,7 +45,11 @@ const (
 
 // append writes the block: length of it (2 bytes), reads (2), lanes (2), checksum (1), reserved (1), receive queue (4).
 func (p parameters) append(b []byte) []byte {
-	b = binary.LittleEndian.AppendUint16(b, parametersSize)
+	size := parametersSize
+	if p.keeps {
+		size += lanesHead + len(p.listens)*lanesAddress
+	}
+	b = binary.LittleEndian.AppendUint16(b, uint16(size))
 	b = binary.LittleEndian.AppendUint16(b, uint16(p.reads))
 	b = binary.LittleEndian.AppendUint16(b, uint16(p.lanes))
 	wish := byte(checksumNone)
@@ -47,7 +57,38 @@ func (p parameters) append(b []byte) []byte {
 		wish = checksumCRC32C
 	}
 	b = append(b, wish, 0)
-	return binary.LittleEndian.AppendUint32(b, uint32(p.recv))
+	b = binary.LittleEndian.AppendUint32(b, uint32(p.recv))
+	if !p.keeps {
+		return b
+	}
+	var port uint16
+	if len(p.listens) > 0 {
+		port = p.listens[0].Port()
+	}
+	b = binary.LittleEndian.AppendUint16(b, port)
+	b = append(b, byte(len(p.listens)), 0)
+	for _, a := range p.listens {
+		raw := a.Addr().As16()
+		b = append(b, raw[:]...)
+	}
+	return b
+}
+
+// parseLanes reads what stands behind the others of who can have lanes.
+func (p *parameters) parseLanes(b []byte) error {
+	if len(b) < lanesHead {
+		return nil // none
+	}
+	port, count := binary.LittleEndian.Uint16(b), int(b[2])
+	if len(b) < lanesHead+count*lanesAddress || b[3] != 0 {
+		return fmt.Errorf("%w: parameters of %d addresses in %d bytes", transport.ErrProtocol, count, len(b))
+	}
+	p.keeps = true
+	for k := range count {
+		raw := b[lanesHead+k*lanesAddress:][:lanesAddress]
+		p.listens = append(p.listens, netip.AddrPortFrom(netip.AddrFrom16([16]byte(raw)).Unmap(), port))
+	}
+	return nil
 }
 
 // parseParameters reads the block at the beginning of b and returns what is behind it. A longer block is of a later version: its first
@@ -75,20 +116,47 @@ func parseParameters(b []byte) (p parameters, rest []byte, err error) {
 			maxDepth)
 	}
 	p.checksum = wish == checksumCRC32C
-	return p, b[n:], nil
+	return p, b[n:], p.parseLanes(b[parametersSize:n])
 }
 
 // parameters are what this side says of itself for a queue pair of a shape, on a connection.
-func (d *Device) parameters(conf transport.QPConfig, c net.Conn) parameters {
-	return parameters{
-		reads: maxReads, lanes: laneMost, recv: conf.RecvWR, checksum: d.opts.Checksum.wished(c.LocalAddr(), c.RemoteAddr()),
+func (e *endpoint) parameters(conf transport.QPConfig, s *stream) parameters {
+	o := &e.dev.opts
+	p := parameters{reads: maxReads, lanes: 1, recv: conf.RecvWR, checksum: o.Checksum.wished(s.LocalAddr(), s.RemoteAddr())}
+	if o.keeps() && !s.lent {
+		p.lanes, p.keeps, p.listens = max(1, o.Lanes), true, e.listens(s)
 	}
+	return p
+}
+
+// listens is where lanes can be made to: the addresses of the device's lanes, or else the one that it listens on.
+func (e *endpoint) listens(s *stream) (list []netip.AddrPort) {
+	at, err := netip.ParseAddrPort(e.listeners[0].Addr().String())
+	if err != nil {
+		return nil
+	}
+	for _, a := range e.dev.opts.Interfaces {
+		list = append(list, netip.AddrPortFrom(a.Unmap(), at.Port()))
+	}
+	if len(list) > 0 {
+		return list
+	}
+	if at.Addr().IsUnspecified() {
+		if own, ok := s.LocalAddr().(*net.TCPAddr); ok {
+			at = netip.AddrPortFrom(own.AddrPort().Addr(), at.Port())
+		}
+	}
+	return []netip.AddrPort{netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port())}
 }
 
 // negotiate is what follows from what both sides have said.
 func (p parameters) negotiate(peer parameters) agreement {
+	lanes := 1
+	if p.keeps && peer.keeps {
+		lanes = min(p.lanes, peer.lanes, laneMost)
+	}
 	return agreement{
-		peerReads: min(peer.reads, maxReads), peerRecv: peer.recv, lanes: min(p.lanes, peer.lanes),
-		checksum: p.checksum || peer.checksum,
+		peerReads: min(peer.reads, maxReads), peerRecv: peer.recv, lanes: lanes,
+		checksum: p.checksum || peer.checksum, keeps: p.keeps && peer.keeps, listens: peer.listens,
 	}
 }

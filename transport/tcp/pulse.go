@@ -35,6 +35,7 @@ func (p *pulse) tick(counts bool) (say, lost bool) {
 type clock struct {
 	period time.Duration
 	last   time.Time
+	ticks  int // that were due
 }
 
 // tick tells whether a period has gone by, and whether it was one in which this end was running: if the tick is late by more than another

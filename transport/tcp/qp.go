@@ -24,6 +24,7 @@ type qp struct {
 
 	fd     int     // -1 once the connection is closed
 	secure *secure // nil where the connection is not encrypted
+	lanes  *bundle // nil where it is one connection and stays that: fd is none then
 	state  transport.State
 	err    error
 
@@ -122,6 +123,9 @@ func (q *qp) Query() transport.QPAttr {
 func (q *qp) drive() (came bool) {
 	if q.fd < 0 {
 		return false
+	}
+	if q.lanes != nil {
+		return q.lanes.drive()
 	}
 	if q.hasOutput() {
 		q.transmit()
@@ -235,7 +239,11 @@ func (q *qp) disconnect() {
 	if q.rcq != q.scq {
 		q.rcq.detach(q)
 	}
-	sys.CloseFD(q.fd)
+	if q.lanes != nil {
+		q.lanes.disconnect()
+	} else {
+		sys.CloseFD(q.fd)
+	}
 	q.fd = -1
 	q.unbindAll()
 }

@@ -22,6 +22,7 @@ type wqe struct {
 	failed transport.Status // of a Read or an Atomic that the peer has refused
 	total  int              // bytes
 	got    int              // of a Read or an Atomic: bytes placed
+	begun  int              // of a Read over lanes: bytes of frames that have begun to come
 	number uint64           // of the untagged message, the Read or the Atomic
 	imm    uint64           // or an Atomic's operand
 	other  uint64           // a key, or what an Atomic compares with

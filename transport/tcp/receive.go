@@ -209,7 +209,7 @@ func (q *qp) parse(b []byte) error {
 func (q *qp) begin(b []byte) error {
 	i := &q.in
 	if q.checked {
-		if err := checkHeader(b); err != nil {
+		if err := checkHeader(b, headerSize); err != nil {
 			return err
 		}
 		i.sum = 0

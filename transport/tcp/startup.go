@@ -251,6 +251,7 @@ const (
 	rejectRank                       // no such rank here, or in the job
 	rejectCrossing                   // another connection between the two is made, or stands: wait for it
 	rejectBusy                       // too many who have not proved themselves: try again
+	rejectGone                       // the queue pair that a lane was to join is not there any more
 )
 
 func appendReject(b []byte, code rejectCode, text string) []byte {
@@ -281,6 +282,8 @@ func parseReject(body []byte) error {
 		return errCrossing
 	case rejectBusy:
 		return errBusy
+	case rejectGone:
+		return errGone
 	}
 	return fmt.Errorf("%w: it says %q", transport.ErrRefused, text)
 }

@@ -55,25 +55,29 @@ func (q *qp) tellTerminate(cause error) {
 	}
 	text := cause.Error()
 	text = text[:min(len(text), terminateText)]
+	h := header{op: opTerminate, flags: flagLast, a: uint64(code), b: read}
+	if q.lanes != nil {
+		q.lanes.tell(h, []byte(text))
+		return
+	}
 	var b []byte
 	if !q.at.greeted {
 		b = appendFrame(b, header{op: opReady, flags: flagLast}, nil, q.checked)
 	}
-	b = appendFrame(b, header{op: opTerminate, flags: flagLast, a: uint64(code), b: read}, []byte(text), q.checked)
+	b = appendFrame(b, h, []byte(text), q.checked)
 	if q.secure != nil {
 		q.secure.tell(b)
 	} else {
 		sys.Write(q.fd, b)
 	}
-	q.drain()
+	drain(q.fd, make([]byte, stagingSize))
 }
 
 // drain takes what the peer has sent out of the socket: closing it over bytes that nobody has read resets the connection, and
 // the peer might never see what was said last.
-func (q *qp) drain() {
-	sink := make([]byte, stagingSize)
+func drain(fd int, sink []byte) {
 	for range drainMost / stagingSize {
-		if n, err := sys.Read(q.fd, sink); n <= 0 || err != nil {
+		if n, err := sys.Read(fd, sink); n <= 0 || err != nil {
 			return
 		}
 	}

@@ -43,6 +43,7 @@ func (e *endpoint) transfer(ctx context.Context, conn net.Conn, ahead []byte, ro
 	conn.Close() // whatever of the application still uses it ends here; the socket is ours alone
 	defer own.Close()
 	s := newStream(own)
+	s.lent = true
 	defer s.until(ctx, provenTimeout)()
 	switch role {
 	case transport.Initiator:

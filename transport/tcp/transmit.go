@@ -55,7 +55,7 @@ type outbox struct {
 	marks [writeVecs * 8]mark
 	m     int
 
-	header int // bytes of a header, with its CRC if the queue pair has them
+	header int // bytes of a header, with its CRC if the queue pair has them, and what lanes add
 	begun  int // the present frame: where in buf it begins
 	pieces int // and the length of vec before it
 }
@@ -73,7 +73,7 @@ func (o *outbox) reset(checked bool) {
 
 // full tells whether the next frame might not fit.
 func (o *outbox) full() bool {
-	return o.bytes >= writeMost || o.used > outSize-headerSize-2*sumSize-copyMax || o.n > writeVecs-maxSGE-3 || o.m == len(o.marks)
+	return o.bytes >= writeMost || o.used > outSize-laneHeaderSize-2*sumSize-copyMax || o.n > writeVecs-maxSGE-3 || o.m == len(o.marks)
 }
 
 // begin puts a frame's header into the buffer, and gives room behind it for n bytes of payload.
@@ -111,6 +111,9 @@ func (o *outbox) direct(b []byte) {
 
 // hasOutput tells whether there is something that could be sent.
 func (q *qp) hasOutput() bool {
+	if q.lanes != nil {
+		return q.lanes.hasOutput()
+	}
 	if !q.carry.empty() || q.secure != nil && q.secure.pending() {
 		return true
 	}
@@ -122,6 +125,10 @@ func (q *qp) hasOutput() bool {
 
 // transmit writes frames until there are none, or the socket has no room.
 func (q *qp) transmit() {
+	if q.lanes != nil {
+		q.lanes.transmit()
+		return
+	}
 	if q.secure != nil {
 		q.transmitSecure()
 		return
@@ -357,7 +364,7 @@ func (q *qp) frame(o *outbox) bool {
 	}
 	if made {
 		o.m++
-		if q.checked {
+		if q.checked && q.lanes == nil {
 			o.sum()
 		}
 	}
@@ -395,7 +402,7 @@ func (q *qp) requestFrame(o *outbox) bool {
 				if c.off+n == w.total {
 					h.flags = flagLast
 				}
-				if !q.payload(o, h, w, n) {
+				if !q.payload(o, h, w, c.off, n) {
 					return false
 				}
 				if c.off += n; c.off == w.total && w.op == transport.OpWrite {
@@ -429,7 +436,7 @@ func (q *qp) requestFrame(o *outbox) bool {
 					h.flags |= flagSolicited
 				}
 			}
-			if !q.payload(o, h, w, n) {
+			if !q.payload(o, h, w, c.off, n) {
 				return false
 			}
 			if c.off += n; c.off == w.total && w.op == transport.OpSend {
@@ -456,9 +463,8 @@ func (q *qp) requestFrame(o *outbox) bool {
 	return false
 }
 
-// payload puts a frame with n bytes of a request from the cursor on. A region that is gone ends the QP.
-func (q *qp) payload(o *outbox, h header, w *wqe, n int) bool {
-	off := q.at.off
+// payload puts a frame with n bytes of a request, from an offset on. A region that is gone ends the QP.
+func (q *qp) payload(o *outbox, h header, w *wqe, off, n int) bool {
 	if w.flags&transport.FlagInline != 0 {
 		copy(o.begin(h, n), w.inline[off:off+n])
 		return true
@@ -530,7 +536,7 @@ func (q *qp) answerFrame(o *outbox) bool {
 	dst, doff := segmentAt(a.dst[:a.ndst], c.aoff)
 	n := int(min(src.Length-soff, dst.Length-doff, framePayload))
 	if q.checked {
-		n = min(n, checkedAnswer, outSize-o.used-headerSize-2*sumSize)
+		n = min(n, checkedAnswer, outSize-o.used-laneHeaderSize-2*sumSize)
 	}
 	r, err := q.dev.regions.find(q, src.Key, transport.RemoteRead, src.Offset+soff, uint64(n))
 	if err != nil {

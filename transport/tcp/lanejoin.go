@@ -1,0 +1,266 @@
+package tcp
+
+import (
+	"context"
+	"crypto/hmac"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
+	"time"
+
+	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// tokenSize is how long the name of a queue pair is, that who joins a further lane to it has to know.
+const tokenSize = 16
+
+// roleToken is what the name of a queue pair is made with, of the start-up of its first connection.
+const roleToken = "lanes"
+
+// token names the queue pair that this start-up makes, to both its ends and to nobody else.
+func (p *parties) token(secret *[32]byte) (t [tokenSize]byte) {
+	copy(t[:], p.proof(secret, roleToken, nil))
+	return t
+}
+
+// errGone says that the queue pair that a lane was to join is no more.
+var errGone = fmt.Errorf("%w: the queue pair is not there any more", transport.ErrRefused)
+
+// interfacesMost is how many addresses a device can have for its lanes.
+const interfacesMost = 3
+
+func (o *Options) checkLanes() error {
+	if o.Lanes < 0 || o.Lanes > laneMost {
+		return fmt.Errorf("%d lanes: 1 to %d are possible", o.Lanes, laneMost)
+	}
+	if len(o.Interfaces) > interfacesMost {
+		return fmt.Errorf("%d addresses for lanes: at most %d are possible", len(o.Interfaces), interfacesMost)
+	}
+	for _, a := range o.Interfaces {
+		if !a.IsValid() || a.IsUnspecified() || a.IsMulticast() {
+			return fmt.Errorf("the address %v for lanes: not one of an interface", a)
+		}
+	}
+	return nil
+}
+
+// keeps tells whether queue pairs may outlive their connections.
+func (o *Options) keeps() bool { return o.Lanes > 1 || o.Reconnect }
+
+// local is the address that a lane is made from; nil for the system's choice.
+func (o *Options) local(slot int) net.Addr {
+	if len(o.Interfaces) == 0 {
+		return nil
+	}
+	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(o.Interfaces[slot%len(o.Interfaces)], 0))
+}
+
+// routes are where a queue pair's further lanes go.
+type routes struct {
+	dialed string           // the address that the first connection was made to; none at the end that was called
+	listed []netip.AddrPort // that the peer has told of
+}
+
+func (r *routes) to(slot int) string {
+	if len(r.listed) > 1 || r.dialed == "" && len(r.listed) > 0 {
+		return r.listed[slot%len(r.listed)].String()
+	}
+	return r.dialed
+}
+
+// arrival is news for a queue pair from the endpoint: a lane, or that none will come.
+type arrival struct {
+	b    *bundle
+	lane *link
+	err  error
+}
+
+// arrive gives it to the queue's driver. It may be called from any goroutine.
+func (c *cq) arrive(a arrival) {
+	c.inbox.Lock()
+	gone := c.inbox.closed
+	if !gone {
+		c.inbox.lanes = append(c.inbox.lanes, a)
+	}
+	c.inbox.Unlock()
+	if gone {
+		a.drop()
+		return
+	}
+	c.arrivals.Store(true)
+	c.Wake()
+}
+
+func (a *arrival) drop() {
+	if a.lane != nil {
+		sys.CloseFD(a.lane.fd)
+	}
+}
+
+// take is the driver's part.
+func (a *arrival) take() {
+	if a.lane != nil {
+		a.b.attach(a.lane)
+	} else {
+		a.b.gone(a.err)
+	}
+}
+
+// restore has the endpoint make the lanes that are missing. Who began the queue pair makes them; the other end only if it has none left.
+func (b *bundle) restore() {
+	q := b.q
+	if q.fd < 0 || b.ending != nil || q.peerEnd && len(b.links) > 0 {
+		return
+	}
+	most := b.most
+	if !b.initiator {
+		most = 1
+	}
+	have := len(b.links)
+	for _, m := range b.making {
+		if m {
+			have++
+		}
+	}
+	for slot := 0; slot < most && have < most; slot++ {
+		if b.making[slot] || b.holds(slot) {
+			continue
+		}
+		b.making[slot] = true
+		have++
+		q.dev.end.keepLane(b, slot)
+	}
+}
+
+func (b *bundle) holds(slot int) bool {
+	for _, l := range b.links {
+		if l.slot == slot {
+			return true
+		}
+	}
+	return false
+}
+
+// laneNumber is a number that this side has not used: odd ones are of who began the queue pair.
+func (b *bundle) laneNumber() uint16 {
+	for {
+		if n := uint16(b.last.Add(2)); n != 0 {
+			return n
+		}
+	}
+}
+
+const (
+	lanePause     = 5 * time.Millisecond // before a lane is tried again; it doubles
+	lanePauseMost = 500 * time.Millisecond
+	alonePause    = 50 * time.Millisecond // at most, while there is no lane at all
+)
+
+// keepLane makes a lane, and tries until it is there or the queue pair has ended.
+func (e *endpoint) keepLane(b *bundle, slot int) {
+	ctx, done, err := e.begin(b.ctx)
+	if err != nil {
+		b.q.rcq.arrive(arrival{b: b, err: err})
+		return
+	}
+	go func() {
+		defer done()
+		for pause := lanePause; ; pause = min(2*pause, lanePauseMost) {
+			err := e.join(ctx, b, slot)
+			if err == nil {
+				return
+			}
+			alone := time.Duration(b.alone.Load())
+			switch {
+			case ctx.Err() != nil && e.ctx.Err() != nil:
+				b.q.rcq.arrive(arrival{b: b, err: transport.ErrDeviceGone})
+				return
+			case ctx.Err() != nil:
+				return
+			case errors.Is(err, errGone), errors.Is(err, syscall.ECONNREFUSED), alone != 0 && b.now()-alone > e.dev.opts.PeerTimeout:
+				b.q.rcq.arrive(arrival{b: b, err: err}) // it counts only if there is no lane
+			}
+			if alone != 0 {
+				pause = min(pause, alonePause)
+			}
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+			}
+		}
+	}()
+}
+
+// join makes one more connection and joins it to a queue pair.
+func (e *endpoint) join(ctx context.Context, b *bundle, slot int) error {
+	d := net.Dialer{LocalAddr: e.dev.opts.local(slot), Timeout: e.dev.opts.PeerTimeout}
+	d.SetMultipathTCP(false)
+	conn, err := d.DialContext(ctx, "tcp", b.routes.to(slot))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	s := newStream(conn)
+	defer s.until(ctx, e.dev.opts.PeerTimeout)()
+	p, err := e.introduce(s, b.q.peer, b.laneNumber())
+	if err != nil {
+		return vanished(err)
+	}
+	request := p.appendRequest(p.appendProof(nil, &e.id.Secret), &e.id.Secret, e.parameters(b.q.conf, s), b.token[:])
+	if _, err := s.Write(request); err != nil {
+		return vanished(err)
+	}
+	body, err := expect(s, typeAccept)
+	if err != nil {
+		return vanished(err)
+	}
+	if _, _, err := p.takeAccept(body, &e.id.Secret); err != nil {
+		return err
+	}
+	return e.joined(s, b, &link{b: b, number: p.lane, slot: slot})
+}
+
+// acceptLane takes a lane that a proven peer joins to a queue pair.
+func (e *endpoint) acceptLane(s *stream, p *parties, token []byte) error {
+	e.mu.Lock()
+	a := e.peer(p.initiator)
+	var b *bundle
+	if a.qp != nil {
+		b = a.qp.lanes
+	}
+	early := a.crossing.state == crossingAccepting || a.crossing.state == crossingDialing
+	e.mu.Unlock()
+	if b == nil && early {
+		s.reject(rejectBusy, "the queue pair is being made")
+		return errCrossing
+	}
+	if b == nil || b.over.Load() || !hmac.Equal(b.token[:], token) || (p.lane%2 == 1) == b.initiator {
+		s.reject(rejectGone, "the queue pair is not there any more")
+		return errGone
+	}
+	if _, err := s.Write(p.appendAccept(nil, &e.id.Secret, e.parameters(b.q.conf, s), nil)); err != nil {
+		return err
+	}
+	return e.joined(s, b, &link{b: b, number: p.lane, slot: -1, greeted: true, quiet: true})
+}
+
+// joined hands a lane over.
+func (e *endpoint) joined(s *stream, b *bundle, l *link) error {
+	fd, err := s.detach()
+	if err != nil {
+		return err
+	}
+	if sameMachine(s.LocalAddr(), s.RemoteAddr()) {
+		sys.SkipCongestionControl(fd)
+	}
+	if s.secure != nil {
+		s.secure.raw(fd)
+	}
+	l.fd, l.secure, l.pulse = fd, s.secure, newPulse()
+	l.in.size = laneHeaderSizeWith(b.q.checked)
+	b.q.rcq.arrive(arrival{b: b, lane: l})
+	return nil
+}

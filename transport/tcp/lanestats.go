@@ -1,0 +1,59 @@
+package tcp
+
+import (
+	"sync"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// laneCounts are those of a device: what its queue pairs have told of theirs.
+type laneCounts struct {
+	mu    sync.Mutex
+	stats transport.LaneStats
+}
+
+// count is what has happened to the lanes of the queue pair so far.
+func (b *bundle) count() transport.LaneStats {
+	s, h := b.stats, &b.in.Stats
+	s.Lanes = len(b.links)
+	s.Holes, s.MostHoles, s.HolesClosed, s.LongestHole, s.HoleTime = h.Open, h.Most, h.Closed, h.Longest, h.Total
+	return s
+}
+
+// publish tells the device what has changed since it was told last.
+func (b *bundle) publish() {
+	now := b.count()
+	if now == b.shown {
+		return
+	}
+	c, was := &b.q.dev.lanes, b.shown
+	b.shown = now
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := &c.stats
+	s.Lanes += now.Lanes - was.Lanes
+	s.Down += now.Down - was.Down
+	s.Up += now.Up - was.Up
+	s.Resent += now.Resent - was.Resent
+	s.Duplicates += now.Duplicates - was.Duplicates
+	s.Holes += now.Holes - was.Holes
+	s.MostHoles = max(s.MostHoles, now.MostHoles)
+	s.HolesClosed += now.HolesClosed - was.HolesClosed
+	s.LongestHole = max(s.LongestHole, now.LongestHole)
+	s.HoleTime += now.HoleTime - was.HoleTime
+}
+
+// Lanes tells what has happened to the lanes of the queue pair.
+func (q *qp) Lanes() transport.LaneStats {
+	if q.lanes == nil {
+		return transport.LaneStats{}
+	}
+	return q.lanes.count()
+}
+
+// Lanes tells what has happened to the lanes of all queue pairs that the device has had.
+func (d *Device) Lanes() transport.LaneStats {
+	d.lanes.mu.Lock()
+	defer d.lanes.mu.Unlock()
+	return d.lanes.stats
+}

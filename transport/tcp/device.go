@@ -26,9 +26,6 @@ type Options struct {
 	PeerTimeout     time.Duration // how long a peer may be silent; MinPeerTimeout or more; 10 s
 	TLS             bool          // encrypt connections with TLS 1.3; the devices of all ranks have to say the same
 	Checksum        Checksum      // whether frames have a checksum; only between machines, and where there is no TLS
-	Lanes           int           // connections of a queue pair, 1 to 8
-	Interfaces      []netip.Addr  // local addresses over which lanes are spread
-	Reconnect       bool          // a lane that was lost is dialled again
 	Log             *slog.Logger  // for what belongs to no call; nothing is logged without
 
 	// Lanes is how many connections carry a queue pair, if the peer's device allows as many; 0 and 1: one. Where there is more than one, the

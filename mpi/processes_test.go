@@ -47,8 +47,19 @@ func (p *process) stderr() string {
 	return p.errors.String()
 }
 
+// manner is how ranks are started and reached.
+type manner struct {
+	within func(rank int) []string            // words before the rank's command; nil for none
+	via    func(rank int, addr string) string // where peers reach a rank that listens at an address; nil for there
+}
+
 // begin starts n ranks that run a body. What is left of them at the end of the test is killed.
 func begin(t *testing.T, n int, name string, env ...string) *processes {
+	t.Helper()
+	return beginAs(t, n, name, manner{}, env...)
+}
+
+func beginAs(t *testing.T, n int, name string, how manner, env ...string) *processes {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
@@ -60,7 +71,14 @@ func begin(t *testing.T, n int, name string, env ...string) *processes {
 		ours, theirs := os.NewFile(uintptr(fds[0]), "pmi"), os.NewFile(uintptr(fds[1]), "pmi")
 		conns[rank], err = net.FileConn(ours)
 		require.NoError(t, err)
-		p := &process{cmd: exec.Command(self), lines: make(chan string, 1024)}
+		if how.via != nil {
+			conns[rank] = &readdressed{Conn: conns[rank], lines: bufio.NewReader(conns[rank]), rank: rank, via: how.via}
+		}
+		words := []string{self}
+		if how.within != nil {
+			words = append(how.within(rank), self)
+		}
+		p := &process{cmd: exec.Command(words[0], words[1:]...), lines: make(chan string, 1024)}
 		p.cmd.Env = slices.Concat(os.Environ(), launchertest.Environ(name), []string{"PMI_FD=3", "PMI_RANK=" + strconv.Itoa(rank),
 			"PMI_SIZE=" + strconv.Itoa(n), "WEFT_CORES_PER_RANK=0"}, env)
 		p.cmd.ExtraFiles = []*os.File{theirs}
@@ -104,6 +122,31 @@ func begin(t *testing.T, n int, name string, env ...string) *processes {
 		serving.Wait()
 	})
 	return j
+}
+
+// readdressed is a rank's connection to its launcher, on which the address that it tells is replaced by another.
+type readdressed struct {
+	net.Conn
+	lines *bufio.Reader
+	rest  []byte // of the line that is being read
+	rank  int
+	via   func(rank int, addr string) string
+}
+
+func (c *readdressed) Read(b []byte) (int, error) {
+	if len(c.rest) == 0 {
+		line, err := c.lines.ReadString('\n')
+		if err != nil {
+			return 0, err
+		}
+		if put, addr, ok := strings.Cut(strings.TrimSpace(line), " value=tcp:"); ok {
+			line = put + " value=tcp:" + c.via(c.rank, addr) + "\n"
+		}
+		c.rest = []byte(line)
+	}
+	n := copy(b, c.rest)
+	c.rest = c.rest[n:]
+	return n, nil
 }
 
 // says waits until a rank has said a line that begins so, and gives the rest of it.

@@ -1,0 +1,164 @@
+package mpi_test
+
+import (
+	"io"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// gates are TCP proxies in front of ranks, which cut connections.
+type gates struct {
+	t  *testing.T
+	wg sync.WaitGroup
+
+	mu        sync.Mutex
+	listeners []net.Listener
+	open      []*passage
+	struck    *sync.Cond
+}
+
+// passage is a connection through a gate.
+type passage struct {
+	g       *gates
+	ends    [2]net.Conn
+	carried [2]int // bytes, by direction
+	fuse    [2]int // so many more bytes get through, and then the connection is cut; -1: it is not
+	cut     bool
+}
+
+func newGates(t *testing.T) *gates {
+	g := &gates{t: t}
+	g.struck = sync.NewCond(&g.mu)
+	t.Cleanup(g.close)
+	return g
+}
+
+// before opens a gate in front of a rank, and gives its address.
+func (g *gates) before(_ int, addr string) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(g.t, err)
+	g.mu.Lock()
+	g.listeners = append(g.listeners, l)
+	g.mu.Unlock()
+	g.wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			to, err := net.Dial("tcp", addr)
+			if err != nil {
+				c.Close()
+				continue
+			}
+			p := &passage{g: g, ends: [2]net.Conn{c, to}, fuse: [2]int{-1, -1}}
+			g.mu.Lock()
+			g.open = append(g.open, p)
+			g.mu.Unlock()
+			for d := range p.ends {
+				g.wg.Go(func() { p.carry(d) })
+			}
+		}
+	})
+	return l.Addr().String()
+}
+
+// carry carries one direction until it ends, or the connection is cut: then what has come behind the place of the cut is lost.
+func (p *passage) carry(direction int) {
+	from, to := p.ends[direction], p.ends[1-direction]
+	b := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(b)
+		p.g.mu.Lock()
+		cut := p.fuse[direction] >= 0 && p.fuse[direction] < n
+		if cut {
+			n = p.fuse[direction]
+		} else if p.fuse[direction] >= 0 {
+			p.fuse[direction] -= n
+		}
+		p.carried[direction] += n
+		p.g.mu.Unlock()
+		if n > 0 {
+			if _, err := to.Write(b[:n]); err != nil {
+				cut = true
+			}
+		}
+		switch {
+		case cut:
+			p.end()
+			return
+		case err == io.EOF:
+			to.(*net.TCPConn).CloseWrite()
+			return
+		case err != nil:
+			p.end()
+			return
+		}
+	}
+}
+
+// end resets both connections.
+func (p *passage) end() {
+	for _, c := range p.ends {
+		c.(*net.TCPConn).SetLinger(0)
+		c.Close()
+	}
+	p.g.mu.Lock()
+	defer p.g.mu.Unlock()
+	p.cut = true
+	p.g.open = slices.DeleteFunc(p.g.open, func(o *passage) bool { return o == p })
+	p.g.struck.Broadcast()
+}
+
+// startup is more than any start-up takes: a connection that has carried so much is a lane.
+const startup = 8 << 10
+
+// cut cuts some of the connections that are lanes, each a number of bytes later that is chosen at random, in either direction, and waits until it
+// has happened. It gives their number.
+func (g *gates) cut(rng *rand.Rand, most int) int {
+	late := false
+	defer time.AfterFunc(time.Minute, func() {
+		g.mu.Lock()
+		late = true
+		g.mu.Unlock()
+		g.struck.Broadcast()
+	}).Stop()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var lanes []*passage
+	for _, p := range g.open {
+		if p.carried[0]+p.carried[1] > startup {
+			lanes = append(lanes, p)
+		}
+	}
+	rng.Shuffle(len(lanes), func(i, k int) { lanes[i], lanes[k] = lanes[k], lanes[i] })
+	lanes = lanes[:min(most, len(lanes))]
+	for _, p := range lanes {
+		p.fuse[rng.IntN(2)] = rng.IntN(32 << 10)
+	}
+	for slices.ContainsFunc(lanes, func(p *passage) bool { return !p.cut }) {
+		require.False(g.t, late, "a connection carries nothing")
+		g.struck.Wait()
+	}
+	return len(lanes)
+}
+
+func (g *gates) close() {
+	g.mu.Lock()
+	for _, l := range g.listeners {
+		l.Close()
+	}
+	for _, p := range g.open {
+		for _, c := range p.ends {
+			c.Close()
+		}
+	}
+	g.mu.Unlock()
+	g.wg.Wait()
+}

@@ -61,7 +61,7 @@ type fault struct {
 
 // ending is a Terminate of the peer.
 type ending struct {
-	header  header
+	laneHeader
 	control []byte
 }
 
@@ -508,7 +508,7 @@ func (l *link) complete() (kind lane.Kind, stop uint8, err error) {
 	case opClose:
 		return lane.Data, endClose, nil
 	case opTerminate:
-		b.ending = &ending{i.header, append([]byte(nil), i.control...)}
+		b.ending = &ending{i.laneHeader, append([]byte(nil), i.control...)}
 		return lane.Data, endTerminate, nil
 	}
 	return lane.Data, 0, nil

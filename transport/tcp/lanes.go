@@ -119,9 +119,9 @@ func (b *bundle) attach(l *link) {
 	if l.slot >= 0 {
 		b.making[l.slot] = false
 	}
-	if q.fd < 0 || b.losses.Knows(l.number) || b.find(l.number) != nil || len(b.links) >= b.most+spareLanes ||
+	if b.over.Load() || b.losses.Knows(l.number) || b.find(l.number) != nil || len(b.links) >= b.most+spareLanes ||
 		b.losses.Len() >= lanesLostMost {
-		sys.CloseFD(l.fd)
+		sys.CloseFD(l.fd) // where the queue pair goes on, another takes its place
 		b.restore()
 		return
 	}

@@ -92,7 +92,7 @@ func (l *link) receive() (came bool) {
 			l.b.lose(l, errEnded)
 			return true
 		}
-		l.pulse.heard = true
+		l.pulse.heard, l.b.pulse.heard = true, true
 		l.b.fresh += n
 		came = true
 		placed := min(n, len(dst))
@@ -126,7 +126,7 @@ func (l *link) read(dst, staging []byte, dry bool) (asked, n int, err error) {
 			into = staging
 		}
 		n, err = s.read(into)
-		l.pulse.heard = l.pulse.heard || s.heard
+		l.pulse.heard, l.b.pulse.heard = l.pulse.heard || s.heard, l.b.pulse.heard || s.heard
 		s.dry, s.heard = false, false
 		return len(into), n, err
 	}

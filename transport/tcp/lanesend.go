@@ -215,6 +215,7 @@ func (b *bundle) fill(l *link, fresh bool) (more bool) {
 		b.lose(l, err)
 		return q.fd >= 0
 	}
+	n = max(n, 0)
 	l.pulse.said = l.pulse.said || n > 0
 	sent := 0
 	switch {

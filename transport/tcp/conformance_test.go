@@ -71,6 +71,12 @@ func inside(d transport.Device) *Device {
 func (provider) Cut(a, b transport.Device) error {
 	struck := 0
 	admit(a)
+	admit(b)
+	for _, q := range inside(b).qps {
+		if q != nil && q.lanes != nil && q.peer == inside(a).end.id.Rank {
+			q.lanes.over.Store(true)
+		}
+	}
 	for _, q := range inside(a).qps {
 		if q == nil || q.fd < 0 || q.peer != inside(b).end.id.Rank {
 			continue

@@ -152,6 +152,9 @@ func (c *cq) Wait(d time.Duration) error {
 	if h := c.handler.Load(); h != nil {
 		return fmt.Errorf("%w: Wait on a completion queue that handler %d has", transport.ErrInvalid, h.id)
 	}
+	if c.poller == nil {
+		return transport.ErrDeviceGone
+	}
 	if c.arrivals.Load() || !c.arming.enter() {
 		return nil
 	}

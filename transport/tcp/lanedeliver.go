@@ -235,3 +235,13 @@ func (b *bundle) end() {
 	q.in.header, q.in.control = b.ending.header, b.ending.control
 	q.terminated()
 }
+
+// refused notes how the request ends whose frame the peer has found to be wrong, with its Terminate.
+func (b *bundle) refused(status transport.Status) {
+	if n := b.ending.ref; n >= b.out.First() && n < b.out.Next() {
+		switch s := b.out.What(n); s.op {
+		case opWrite, opSend, opImmediate, opInvalidate:
+			b.q.sq.at(s.source).failed = status
+		}
+	}
+}

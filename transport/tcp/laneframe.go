@@ -33,7 +33,7 @@ type laneHeader struct {
 	header
 	number uint64 // 0: it does not count
 	ack    uint64
-	ref    uint64 // Write: the number of its first frame. ReadWrite: its Read. ReadRequest, Atomic: how many came before it
+	ref    uint64 // Write: the number of its first frame. ReadWrite: its Read. ReadRequest, Atomic: how many came before it. Terminate: the frame that was wrong
 }
 
 // counts tells whether frames of a kind have a number.
@@ -69,12 +69,12 @@ func parseLaneHeader(b []byte, number uint16) (h laneHeader, err error) {
 }
 
 // appendLaneFrame appends a whole frame of a lane.
-func appendLaneFrame(b []byte, h header, number uint16, n, ack uint64, payload []byte, checked bool) []byte {
+func appendLaneFrame(b []byte, h header, number uint16, n, ack, ref uint64, payload []byte, checked bool) []byte {
 	at := len(b)
 	h.length = len(payload)
 	b = append(b, make([]byte, laneHeaderSize)...)
 	h.put(b[at:])
-	putWords(b[at:], number, n, ack, 0)
+	putWords(b[at:], number, n, ack, ref)
 	if !checked {
 		return append(b, payload...)
 	}

@@ -61,7 +61,7 @@ type fault struct {
 
 // ending is a Terminate of the peer.
 type ending struct {
-	header  header
+	laneHeader
 	control []byte
 }
 
@@ -92,7 +92,7 @@ func (l *link) receive() (came bool) {
 			l.b.lose(l, errEnded)
 			return true
 		}
-		l.pulse.heard = true
+		l.pulse.heard, l.b.pulse.heard = true, true
 		l.b.fresh += n
 		came = true
 		placed := min(n, len(dst))
@@ -126,7 +126,7 @@ func (l *link) read(dst, staging []byte, dry bool) (asked, n int, err error) {
 			into = staging
 		}
 		n, err = s.read(into)
-		l.pulse.heard = l.pulse.heard || s.heard
+		l.pulse.heard, l.b.pulse.heard = l.pulse.heard || s.heard, l.b.pulse.heard || s.heard
 		s.dry, s.heard = false, false
 		return len(into), n, err
 	}
@@ -508,7 +508,7 @@ func (l *link) complete() (kind lane.Kind, stop uint8, err error) {
 	case opClose:
 		return lane.Data, endClose, nil
 	case opTerminate:
-		b.ending = &ending{i.header, append([]byte(nil), i.control...)}
+		b.ending = &ending{i.laneHeader, append([]byte(nil), i.control...)}
 		return lane.Data, endTerminate, nil
 	}
 	return lane.Data, 0, nil

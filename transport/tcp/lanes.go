@@ -50,6 +50,7 @@ type bundle struct {
 	fault   fault     // what is wrong, and is due when its turn comes
 	ending  *ending   // the peer's Terminate, which waits for its turn
 	fresh   int       // bytes that have come since the acknowledgement that went out last
+	pulse   pulse     // of all lanes together
 	started time.Time
 
 	// Making lanes: see lanejoin.go.
@@ -85,7 +86,7 @@ func (b *bundle) now() time.Duration { return time.Since(b.started) }
 // newBundle makes a queue pair one over lanes. Its first lane is the connection that it was made of.
 func newBundle(q *qp, initiator bool, token [tokenSize]byte, routes routes, s *secure) *bundle {
 	b := &bundle{
-		q: q, initiator: initiator, token: token, most: q.agreed.lanes, routes: routes, started: time.Now(),
+		q: q, initiator: initiator, token: token, most: q.agreed.lanes, routes: routes, pulse: newPulse(), started: time.Now(),
 		out: lane.NewOutbound[segment](), told: 1,
 	}
 	b.cqs = append(b.cqs, q.scq)
@@ -119,9 +120,9 @@ func (b *bundle) attach(l *link) {
 	if l.slot >= 0 {
 		b.making[l.slot] = false
 	}
-	if q.fd < 0 || b.losses.Knows(l.number) || b.find(l.number) != nil || len(b.links) >= b.most+spareLanes ||
+	if b.over.Load() || b.losses.Knows(l.number) || b.find(l.number) != nil || len(b.links) >= b.most+spareLanes ||
 		b.losses.Len() >= lanesLostMost {
-		sys.CloseFD(l.fd)
+		sys.CloseFD(l.fd) // where the queue pair goes on, another takes its place
 		b.restore()
 		return
 	}
@@ -249,32 +250,27 @@ func (b *bundle) looks(l *link) bool {
 	return true
 }
 
-// tick tells the peer on each lane that this end lives. A lane that is silent while others are not is lost; so is the peer when all are,
-// or there has been none, for the device's timeout.
+// tick tells the peer on each lane that this end lives. A lane that is silent while others are not is lost; so is the peer when nothing has
+// come over any for the device's timeout. That a lane can be made is no sign of life: the peer's endpoint answers by itself.
 func (b *bundle) tick(counts bool) {
 	q := b.q
 	b.drive()
-	least := ticksSilentLanes
-	for _, l := range slices.Clone(b.links) {
-		if q.fd < 0 || l.fd < 0 {
-			continue
-		}
-		say, _ := l.pulse.tick(counts)
-		least = min(least, l.pulse.silent)
-		if say {
-			l.sayAlive()
-		}
-	}
 	if q.fd < 0 {
 		return
 	}
-	if len(b.links) > 0 && least >= ticksSilentLanes {
+	b.pulse.tick(counts)
+	if b.pulse.silent >= ticksSilentLanes {
 		q.fail(fmt.Errorf("%w: %w for %v", transport.ErrPeerLost, errSilent, q.dev.opts.PeerTimeout), transport.StatusFatal)
 		return
 	}
 	for _, l := range slices.Clone(b.links) {
-		if l.fd >= 0 && l.pulse.silent >= ticksSilentLane && least < ticksSilentLane/2 {
+		say, _ := l.pulse.tick(counts)
+		switch {
+		case l.fd < 0:
+		case l.pulse.silent >= ticksSilentLane && b.pulse.silent < ticksSilentLane/2:
 			b.lose(l, errSilent)
+		case say:
+			l.sayAlive()
 		}
 	}
 }

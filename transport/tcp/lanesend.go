@@ -215,6 +215,7 @@ func (b *bundle) fill(l *link, fresh bool) (more bool) {
 		b.lose(l, err)
 		return q.fd >= 0
 	}
+	n = max(n, 0)
 	l.pulse.said = l.pulse.said || n > 0
 	sent := 0
 	switch {
@@ -440,7 +441,7 @@ func (l *link) say(h header, payload []byte) bool {
 	if !l.ready() || !l.carry.empty() || l.fd < 0 {
 		return false
 	}
-	frame := appendLaneFrame(make([]byte, 0, laneHeaderSize+2*sumSize+len(payload)), h, l.number, 0, b.in.Next(), payload, b.q.checked)
+	frame := appendLaneFrame(make([]byte, 0, laneHeaderSize+2*sumSize+len(payload)), h, l.number, 0, b.in.Next(), 0, payload, b.q.checked)
 	var n int
 	var err error
 	if l.secure != nil {
@@ -512,9 +513,9 @@ func (b *bundle) tell(h header, text []byte) {
 		}
 		var frame []byte
 		if !l.greeted {
-			frame = appendLaneFrame(frame, header{op: opReady, flags: flagLast}, l.number, 0, b.in.Next(), nil, b.q.checked)
+			frame = appendLaneFrame(frame, header{op: opReady, flags: flagLast}, l.number, 0, b.in.Next(), 0, nil, b.q.checked)
 		}
-		frame = appendLaneFrame(frame, h, l.number, b.out.Next(), b.in.Next(), text, b.q.checked)
+		frame = appendLaneFrame(frame, h, l.number, b.out.Next(), b.in.Next(), b.fault.n, text, b.q.checked)
 		if l.secure != nil {
 			l.secure.tell(frame)
 		} else {

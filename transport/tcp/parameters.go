@@ -16,7 +16,7 @@ type parameters struct {
 	lanes    int              // connections that it would join into one queue pair at most
 	recv     int              // depth of its receive queue
 	checksum bool             // it wishes a CRC32C in every frame
-	keeps    bool             // queue pairs may outlive their connections
+	keeps    bool             // queue pairs may outlive their connections: listens is not empty
 	listens  []netip.AddrPort // where, then, further lanes can be made to
 }
 
@@ -61,11 +61,7 @@ func (p parameters) append(b []byte) []byte {
 	if !p.keeps {
 		return b
 	}
-	var port uint16
-	if len(p.listens) > 0 {
-		port = p.listens[0].Port()
-	}
-	b = binary.LittleEndian.AppendUint16(b, port)
+	b = binary.LittleEndian.AppendUint16(b, p.listens[0].Port())
 	b = append(b, byte(len(p.listens)), 0)
 	for _, a := range p.listens {
 		raw := a.Addr().As16()
@@ -76,7 +72,7 @@ func (p parameters) append(b []byte) []byte {
 
 // parseLanes reads what stands behind the others of who can have lanes.
 func (p *parameters) parseLanes(b []byte) error {
-	if len(b) < lanesHead {
+	if len(b) < lanesHead || b[2] == 0 {
 		return nil // none
 	}
 	port, count := binary.LittleEndian.Uint16(b), int(b[2])
@@ -124,7 +120,11 @@ func (e *endpoint) parameters(conf transport.QPConfig, s *stream) parameters {
 	o := &e.dev.opts
 	p := parameters{reads: maxReads, lanes: 1, recv: conf.RecvWR, checksum: o.Checksum.wished(s.LocalAddr(), s.RemoteAddr())}
 	if o.keeps() && !s.lent {
-		p.lanes, p.keeps, p.listens = max(1, o.Lanes), true, e.listens(s)
+		p.listens = e.listens(s)
+		p.keeps = len(p.listens) > 0
+	}
+	if p.keeps {
+		p.lanes = max(1, o.Lanes)
 	}
 	return p
 }

@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"net"
+	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,6 +14,7 @@ import (
 func FuzzParameters(f *testing.F) {
 	f.Add(testParameters.append(nil))
 	f.Add(parameters{reads: 1<<16 - 1, lanes: 1<<16 - 1, recv: maxDepth, checksum: true}.append([]byte(nil)))
+	f.Add(parameters{reads: 1, lanes: 2, recv: 3, keeps: true, listens: []netip.AddrPort{netip.MustParseAddrPort("1.2.3.4:5"), netip.MustParseAddrPort("[::2]:5")}}.append(nil))
 	f.Add(append([]byte{20}, append(testParameters.append(nil)[1:], make([]byte, 40)...)...)) // of a later version
 	f.Add([]byte{0xff, 0xff, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -28,7 +30,7 @@ func FuzzParameters(f *testing.F) {
 		require.GreaterOrEqual(t, p.recv, 1)
 		require.LessOrEqual(t, p.recv, maxDepth)
 		written := p.append(nil)
-		require.Equal(t, b[2:parametersSize], written[2:])
+		require.Equal(t, b[2:parametersSize], written[2:parametersSize])
 		again, _, err := parseParameters(written)
 		require.NoError(t, err)
 		require.Equal(t, p, again)
@@ -69,9 +71,10 @@ func TestParameters_C2_ReadAndRefused(t *testing.T) {
 func TestParameters_C2_Negotiated(t *testing.T) {
 	for _, a := range []bool{false, true} {
 		for _, b := range []bool{false, true} {
-			x, y := parameters{reads: 3, lanes: 4, recv: 10, checksum: a}, parameters{reads: 1000, lanes: 2, recv: 20, checksum: b}
-			require.Equal(t, agreement{peerReads: maxReads, peerRecv: 20, lanes: 2, checksum: a || b}, x.negotiate(y))
-			require.Equal(t, agreement{peerReads: 3, peerRecv: 10, lanes: 2, checksum: a || b}, y.negotiate(x))
+			here, there := []netip.AddrPort{netip.MustParseAddrPort("1.2.3.4:5")}, []netip.AddrPort{netip.MustParseAddrPort("[::2]:6")}
+			x, y := parameters{reads: 3, lanes: 4, recv: 10, checksum: a, keeps: true, listens: here}, parameters{reads: 1000, lanes: 2, recv: 20, checksum: b, keeps: true, listens: there}
+			require.Equal(t, agreement{peerReads: maxReads, peerRecv: 20, lanes: 2, checksum: a || b, keeps: true, listens: there}, x.negotiate(y))
+			require.Equal(t, agreement{peerReads: 3, peerRecv: 10, lanes: 2, checksum: a || b, keeps: true, listens: here}, y.negotiate(x))
 		}
 	}
 }

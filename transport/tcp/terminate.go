@@ -137,6 +137,9 @@ func (q *qp) terminated() error {
 			w.failed = status
 		}
 	}
+	if q.lanes != nil {
+		q.lanes.refused(status)
+	}
 	q.fail(err, transport.StatusFlushed)
 	return nil
 }

@@ -1,0 +1,305 @@
+package tcp
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// lanesOf are the lanes of a side.
+func (s *side) lanesOf() *bundle { return s.to.(*qp).lanes }
+
+// stretch is what one request of the traffic below moves; its bytes depend on who sends it, on its number and on where they stand.
+func stretch(b []byte, rank int, seq uint64) {
+	x := uint64(rank+1)*0x9e3779b97f4a7c15 + seq*0xbf58476d1ce4e5b9
+	for i := range b {
+		b[i] = byte((x + uint64(i)*0x94d049bb133111eb) >> 56)
+	}
+}
+
+// same tells the first byte that is not as it was sent, or -1.
+func same(b []byte, rank int, seq uint64) int {
+	x := uint64(rank+1)*0x9e3779b97f4a7c15 + seq*0xbf58476d1ce4e5b9
+	for i := range b {
+		if b[i] != byte((x+uint64(i)*0x94d049bb133111eb)>>56) {
+			return i
+		}
+	}
+	return -1
+}
+
+// traffic is a stream of requests of every kind from one side to the other. Each uses a slot of the memory of both, which is used again at
+// once when its completion is there: so a byte that is placed late shows.
+type traffic struct {
+	tb       testing.TB
+	rank     int
+	me, peer *side
+	random   *rand.Rand
+	src, dst transport.MR // slots here, and there
+	back     transport.MR // where Reads and Atomics put what they get
+	word     transport.MR // there: changed by Atomics
+	fetched  transport.MR // there: read by Reads; of the peer's pattern
+	posted   uint64
+	done     uint64
+	told     uint64 // immediates and Sends that the peer has been told of
+	adds     uint64
+	sizes    []int
+	kinds    []transport.Opcode // of the requests that are under way, by number
+	lengths  []int
+	recvs    uint64 // posted at the peer
+	got      uint64 // messages that have come there
+	messages []uint64
+}
+
+const (
+	trafficSlots = 16
+	trafficSlot  = 384 << 10
+)
+
+func newTraffic(tb testing.TB, rank int, me, peer *side, seed uint64) *traffic {
+	t := &traffic{tb: tb, rank: rank, me: me, peer: peer, random: rand.New(rand.NewPCG(seed, uint64(rank)))}
+	alloc := func(pd transport.PD, n int) transport.MR {
+		m, err := pd.Alloc(n, transport.LocalWrite|transport.RemoteRead|transport.RemoteWrite|transport.RemoteAtomic)
+		require.NoError(tb, err)
+		return m
+	}
+	t.src, t.dst = alloc(me.pd, trafficSlots*trafficSlot), alloc(peer.pd, trafficSlots*trafficSlot)
+	t.back, t.fetched, t.word = alloc(me.pd, trafficSlots*trafficSlot), alloc(peer.pd, trafficSlot), alloc(peer.pd, 8)
+	stretch(t.fetched.Bytes(), 7, 7)
+	t.kinds, t.lengths = make([]transport.Opcode, trafficSlots), make([]int, trafficSlots)
+	t.messages = make([]uint64, trafficSlots)
+	return t
+}
+
+func (t *traffic) size() int {
+	switch t.random.IntN(8) {
+	case 0:
+		return 8
+	case 1:
+		return 1 + t.random.IntN(trafficSlot)
+	case 2:
+		return trafficSlot - t.random.IntN(64)
+	}
+	return 1 + t.random.IntN(4096)
+}
+
+// post posts one request, if there is room for it.
+func (t *traffic) post() {
+	if t.posted-t.done == trafficSlots {
+		return
+	}
+	seq := t.posted
+	slot := int(seq % trafficSlots)
+	n := t.size()
+	at := slot * trafficSlot
+	local := []transport.SGE{{MR: t.src, Offset: at, Length: n}}
+	remote := []transport.Segment{{Key: t.dst.Key(), Offset: uint64(at), Length: uint64(n)}}
+	wr := transport.SendWR{ID: seq<<8 | uint64(t.rank), Flags: transport.FlagSignaled, Local: local}
+	switch k := t.random.IntN(8); k {
+	case 0, 1, 2:
+		wr.Op, wr.Remote, wr.Imm = transport.OpWriteImm, remote, seq
+	case 3, 4:
+		wr.Op = transport.OpSend
+	case 5, 6:
+		wr.Op = transport.OpRead
+		wr.Local[0].MR = t.back
+		wr.Remote = []transport.Segment{{Key: t.fetched.Key(), Length: uint64(n)}}
+	case 7:
+		n = 8
+		wr.Op, wr.Operand = transport.OpFetchAdd, 1
+		wr.Local[0] = transport.SGE{MR: t.back, Offset: at, Length: 8}
+		wr.Remote = []transport.Segment{{Key: t.word.Key(), Length: 8}}
+	}
+	if wr.Op == transport.OpSend || wr.Op == transport.OpWriteImm {
+		if t.recvs-t.got == trafficSlots {
+			return
+		}
+		t.messages[t.recvs%trafficSlots] = seq
+		require.NoError(t.tb, t.peer.to.PostRecv(&transport.RecvWR{ID: t.recvs<<8 | 0x80 | uint64(t.rank),
+			Local: []transport.SGE{{MR: t.dst, Offset: at, Length: trafficSlot}}}))
+		t.recvs++
+		stretch(t.src.Bytes()[at:at+n], t.rank, seq)
+		clear(t.dst.Bytes()[at : at+n])
+	} else {
+		clear(t.back.Bytes()[at : at+n])
+	}
+	t.kinds[slot], t.lengths[slot] = wr.Op, n
+	require.NoError(t.tb, t.me.to.PostSend(&wr))
+	t.posted++
+}
+
+// completed takes a completion of this side's request: in order, once, and with its bytes.
+func (t *traffic) completed(wc transport.WC) {
+	require.NoError(t.tb, wc.Err)
+	seq := wc.ID >> 8
+	slot := int(seq % trafficSlots)
+	require.Equal(t.tb, t.done, seq, "requests complete in order")
+	at, n := slot*trafficSlot, t.lengths[slot]
+	require.Equal(t.tb, t.kinds[slot], wc.Op)
+	switch wc.Op {
+	case transport.OpRead:
+		if i := sameAt(t.back.Bytes()[at:at+n], t.fetched.Bytes()); i >= 0 {
+			t.tb.Fatalf("byte %d of %d of Read %d", i, n, seq)
+		}
+	case transport.OpFetchAdd:
+		require.Equal(t.tb, t.adds, leWord(t.back.Bytes()[at:]), "Atomic %d", seq)
+		t.adds++
+	default:
+		// It is acknowledged: its source is used again at once.
+		for i := range t.src.Bytes()[at : at+n] {
+			t.src.Bytes()[at+i] = 0xee
+		}
+	}
+	t.done++
+}
+
+// received takes a completion at the peer: in order, once, and with the bytes of its request.
+func (t *traffic) received(wc transport.WC) {
+	require.NoError(t.tb, wc.Err)
+	require.Equal(t.tb, t.got, wc.ID>>8, "messages come in order")
+	seq := t.messages[t.got%trafficSlots]
+	t.got++
+	slot := int(seq % trafficSlots)
+	at, n := slot*trafficSlot, t.lengths[slot]
+	if wc.HasImm {
+		require.Equal(t.tb, seq, wc.Imm)
+	} else {
+		require.Equal(t.tb, n, wc.Bytes)
+	}
+	if i := same(t.dst.Bytes()[at:at+n], t.rank, seq); i >= 0 {
+		t.tb.Fatalf("byte %d of %d of message %d of rank %d is not what was sent", i, n, seq, t.rank)
+	}
+	t.told++
+}
+
+func sameAt(a, b []byte) int {
+	for i := range a {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return -1
+}
+
+func leWord(b []byte) uint64 {
+	var v uint64
+	for i := range 8 {
+		v |= uint64(b[i]) << (8 * i)
+	}
+	return v
+}
+
+// exchange drives traffic both ways until each side has had so many requests complete. Between passes it calls between.
+func exchange(tb testing.TB, list [2]*side, seed, count uint64, between func()) (both [2]*traffic) {
+	for i := range both {
+		both[i] = newTraffic(tb, i, list[i], list[1-i], seed)
+	}
+	take := func(s *side) {
+		s.poll()
+		for _, wc := range s.wcs {
+			t := both[wc.ID&1]
+			if wc.ID&0x80 != 0 {
+				t.received(wc)
+			} else {
+				t.completed(wc)
+			}
+		}
+		s.wcs = s.wcs[:0]
+	}
+	progress, last := uint64(0), time.Now()
+	for {
+		sum, ready := uint64(0), true
+		for _, t := range both {
+			if t.posted < count {
+				for range t.random.IntN(3) {
+					t.post()
+				}
+			}
+			ready = ready && t.posted >= count && t.done == t.posted && t.got == t.recvs
+			sum += t.done + t.got
+		}
+		if ready {
+			return both
+		}
+		for _, s := range list {
+			take(s)
+		}
+		between()
+		if sum != progress {
+			progress, last = sum, time.Now()
+		} else if time.Since(last) > patience {
+			tb.Fatalf("nothing moves: %v", describeLanes(list))
+		}
+	}
+}
+
+func describeLanes(list [2]*side) string {
+	text := ""
+	for i, s := range list {
+		b := s.lanesOf()
+		text += fmt.Sprintf("\n rank %d: %v %v\n  %+v\n  next in %d, out %d to %d, losses %+v, making %v, alone %v, held %d", i, s.to.State(), s.to.Err(), b.count(),
+			b.in.Next(), b.out.First(), b.out.Next(), b.losses, b.making, b.alone.Load(), b.in.Holds())
+		for _, l := range b.links {
+			text += fmt.Sprintf("\n  lane %d: blocked %v, quiet %v, greeted %v, partial %d", l.number, l.blocked, l.quiet, l.greeted, l.partial)
+		}
+	}
+	return text
+}
+
+// lanesUp drives two sides until all their lanes are there.
+func lanesUp(tb testing.TB, list [2]*side, n int) {
+	tb.Helper()
+	drive(tb, list, "all lanes", func() bool {
+		return len(list[0].lanesOf().links) == n && len(list[1].lanesOf().links) == n
+	})
+}
+
+// Large messages are split over the lanes, which run ahead of each other: what comes beyond a hole is placed, recorded and told in order.
+func TestLanes_H1_H3_TrafficOverLanes(t *testing.T) {
+	for _, n := range []int{1, 2, 4} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			list := newCouple(t, Options{Lanes: n, Reconnect: true}, 64, nil)
+			lanesUp(t, list, n)
+			exchange(t, list, uint64(n), 500, func() {})
+			for _, s := range list {
+				stats := s.to.(transport.LaneCounter).Lanes()
+				require.Equal(t, n, stats.Lanes)
+				require.Zero(t, stats.Holes)
+				if n > 1 {
+					require.NotZero(t, stats.HolesClosed, "the lanes have never run ahead of each other")
+				}
+			}
+		})
+	}
+}
+
+// Lanes are cut again and again, also all of them: nothing is lost, doubled, out of order, or placed late.
+func TestLanes_H5_LanesThatAreCut(t *testing.T) {
+	for _, n := range []int{1, 2, 4} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			list := newCouple(t, Options{Lanes: n, Reconnect: true}, 64, nil)
+			random := rand.New(rand.NewPCG(uint64(n), 5))
+			cuts := 0
+			exchange(t, list, 100+uint64(n), 3000, func() {
+				if random.IntN(40) != 0 {
+					return
+				}
+				s := list[random.IntN(2)]
+				for _, l := range s.lanesOf().links {
+					if random.IntN(2) == 0 && l.fd >= 0 {
+						require.NoError(t, reset(l.fd))
+						cuts++
+					}
+				}
+			})
+			lost := list[0].lanesOf().count().Down
+			t.Logf("%d cuts; %+v; %+v", cuts, list[0].lanesOf().count(), list[1].lanesOf().count())
+			require.NotZero(t, lost)
+		})
+	}
+}

@@ -118,7 +118,7 @@ var both = []string{"WEFT_IFACE=10.77.0.0/16", "WEFT_LANES=2"}
 func TestLanes_H5_LinkGoesDown(t *testing.T) {
 	n := newLinks(t, 400)
 	j := beginAs(t, 2, lossy, manner{within: n.within}, append(both, "LOSSY_SEED=3", "WEFT_PEER_TIMEOUT=4s")...)
-	j.until("both lanes are there", func(s laneSums) bool { return s.lanes == 4 })
+	j.until("both lanes are there", func(s laneSums) bool { return s.lanes >= 4 })
 	const some = 1 << 20
 	carries := func(cable int) {
 		from := n.carried(cable)
@@ -131,7 +131,7 @@ func TestLanes_H5_LinkGoesDown(t *testing.T) {
 		j.until("both ends have lost the lane", func(s laneSums) bool { return s.lanes == 2 && s.down >= 2 })
 		carries(0)
 		n.plug(1, "up")
-		s := j.until("the lane is back", func(s laneSums) bool { return s.lanes == 4 })
+		s := j.until("the lane is back", func(s laneSums) bool { return s.lanes >= 4 })
 		carries(1)
 		if s.resent > 0 { // something was on it
 			break

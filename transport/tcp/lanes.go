@@ -129,7 +129,6 @@ func (b *bundle) attach(l *link) {
 	b.links = append(b.links, l)
 	b.alone.Store(0)
 	b.stats.Up++
-	b.losses.Came()
 	for _, c := range b.cqs {
 		c.watchLane(l)
 	}

@@ -501,7 +501,7 @@ func (b *bundle) tellLosses() {
 	t := b.losses.Tell(nil)
 	payload := appendLost(nil, t, b.in.Next(), b.in.Ranges(nil))
 	if !l.say(header{op: opLost, flags: flagLast}, payload) {
-		b.losses.Came() // once more
+		b.losses.Untold()
 	}
 }
 

@@ -4,8 +4,8 @@ import "slices"
 
 // Losses is how two ends agree that lanes are gone. Each end closes its own side of a lane, so that nothing of it is placed any more, and
 // tells the other so, together with what has arrived; only then does the other send again what that lane carried. Each tells its whole
-// state, with a version, and which version of the other it has heard; it does so again whenever a lane goes or comes, so it does not
-// matter which of the tellings were lost. When both know of both, a lane is forgotten.
+// state, with a version, and which version of the other it has heard. A telling is lost only with the lane that carried it, and when that
+// is closed all is told anew. When both know of both, a lane is forgotten.
 type Losses struct {
 	version   uint32 // of our state
 	heard     uint32 // of the peer's, the newest
@@ -45,10 +45,8 @@ func (l *Losses) entry(number uint16) *loss {
 	return &l.list[i]
 }
 
-// Came notes that a lane has come: what may have been lost with others is told again.
-func (l *Losses) Came() {
-	l.due = l.due || len(l.list) > 0
-}
+// Untold notes that the last telling could not be sent.
+func (l *Losses) Untold() { l.due = true }
 
 // Knows tells whether a lane is one that goes or has gone: its number must not be used yet.
 func (l *Losses) Knows(number uint16) bool {

@@ -188,7 +188,7 @@ var bulk = body("bulk", func(_ context.Context, world *mpi.Comm) error {
 })
 
 // rate is that of bulk over the links, in MB/s.
-func (n *links) rate(t *testing.T, messages int, env ...string) float64 {
+func (n *links) rate(t testing.TB, messages int, env ...string) float64 {
 	t.Helper()
 	j := beginAs(t, 2, bulk, manner{within: n.within}, append(env, "BULK_MESSAGES="+strconv.Itoa(messages))...)
 	rate, err := strconv.ParseFloat(j.says(0, "rate "), 64)
@@ -204,4 +204,20 @@ func TestLanes_H1_BothLinksCarry(t *testing.T) {
 	for cable := range 2 {
 		require.Greater(t, n.carried(cable), 8<<20, "of 32 MiB in all")
 	}
+}
+
+// BenchmarkLanes_TwoLinks tells how many times as much two links carry as one:
+//
+//	go test ./mpi -run '^$' -bench TwoLinks -benchtime 1x
+func BenchmarkLanes_TwoLinks(b *testing.B) {
+	n := newLinks(b, 400)
+	var one, two float64
+	for b.Loop() {
+		one += n.rate(b, 40, "WEFT_IFACE=cable0")
+		two += n.rate(b, 40, both...)
+	}
+	b.ReportMetric(one/float64(b.N), "MB/s-one")
+	b.ReportMetric(two/float64(b.N), "MB/s-two")
+	b.ReportMetric(two/one, "times")
+	b.ReportMetric(0, "ns/op")
 }

@@ -22,7 +22,7 @@ import (
 
 // processes are ranks that nobody ends when one of them fails, unlike those of the launcher: so a test sees what becomes of the others.
 type processes struct {
-	t     *testing.T
+	t     testing.TB
 	ranks []*process
 }
 
@@ -54,12 +54,12 @@ type manner struct {
 }
 
 // begin starts n ranks that run a body. What is left of them at the end of the test is killed.
-func begin(t *testing.T, n int, name string, env ...string) *processes {
+func begin(t testing.TB, n int, name string, env ...string) *processes {
 	t.Helper()
 	return beginAs(t, n, name, manner{}, env...)
 }
 
-func beginAs(t *testing.T, n int, name string, how manner, env ...string) *processes {
+func beginAs(t testing.TB, n int, name string, how manner, env ...string) *processes {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)

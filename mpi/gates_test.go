@@ -20,7 +20,7 @@ type gates struct {
 	mu        sync.Mutex
 	listeners []net.Listener
 	open      []*passage
-	struck    *sync.Cond
+	changed   *sync.Cond // one is cut, or carries messages
 }
 
 // passage is a connection through a gate.
@@ -34,7 +34,7 @@ type passage struct {
 
 func newGates(t *testing.T) *gates {
 	g := &gates{t: t}
-	g.struck = sync.NewCond(&g.mu)
+	g.changed = sync.NewCond(&g.mu)
 	t.Cleanup(g.close)
 	return g
 }
@@ -82,7 +82,9 @@ func (p *passage) carry(direction int) {
 		} else if p.fuse[direction] >= 0 {
 			p.fuse[direction] -= n
 		}
-		p.carried[direction] += n
+		if p.carried[direction] += n; p.carried[direction] > startup {
+			p.g.changed.Broadcast()
+		}
 		p.g.mu.Unlock()
 		if n > 0 {
 			if _, err := to.Write(b[:n]); err != nil {
@@ -113,29 +115,36 @@ func (p *passage) end() {
 	defer p.g.mu.Unlock()
 	p.cut = true
 	p.g.open = slices.DeleteFunc(p.g.open, func(o *passage) bool { return o == p })
-	p.g.struck.Broadcast()
+	p.g.changed.Broadcast()
 }
 
 // startup is more than any start-up takes: a connection that has carried so much is a lane.
 const startup = 8 << 10
 
-// cut cuts some of the connections that are lanes, each a number of bytes later that is chosen at random, in either direction, and waits until it
-// has happened. It gives their number.
+// cut cuts some of the connections that are lanes, one at least, each a number of bytes later that is chosen at random, in either direction, and
+// waits until it has happened. It gives their number.
 func (g *gates) cut(rng *rand.Rand, most int) int {
 	late := false
 	defer time.AfterFunc(time.Minute, func() {
 		g.mu.Lock()
 		late = true
 		g.mu.Unlock()
-		g.struck.Broadcast()
+		g.changed.Broadcast()
 	}).Stop()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var lanes []*passage
-	for _, p := range g.open {
-		if p.carried[0]+p.carried[1] > startup {
-			lanes = append(lanes, p)
+	for {
+		for _, p := range g.open {
+			if p.carried[0]+p.carried[1] > startup {
+				lanes = append(lanes, p)
+			}
 		}
+		if len(lanes) > 0 {
+			break
+		}
+		require.False(g.t, late, "there is no lane")
+		g.changed.Wait()
 	}
 	rng.Shuffle(len(lanes), func(i, k int) { lanes[i], lanes[k] = lanes[k], lanes[i] })
 	lanes = lanes[:min(most, len(lanes))]
@@ -144,7 +153,7 @@ func (g *gates) cut(rng *rand.Rand, most int) int {
 	}
 	for slices.ContainsFunc(lanes, func(p *passage) bool { return !p.cut }) {
 		require.False(g.t, late, "a connection carries nothing")
-		g.struck.Wait()
+		g.changed.Wait()
 	}
 	return len(lanes)
 }

@@ -3,6 +3,7 @@ package mpi_test
 import (
 	"context"
 	"errors"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,6 +31,41 @@ func TestStatistics_E13(t *testing.T) {
 		require.Equal(t, "100000", fields[12])
 	}
 }
+
+// TestStatistics_H5_Lanes: where there are several lanes each rank tells of them too; with one there is nothing to tell.
+func TestStatistics_H5_Lanes(t *testing.T) {
+	const columns = "to lanes down up sent again dropped holes open most closed longest in all"
+	for _, lanes := range []int{1, 2} {
+		r := launch(t, 2, manyLanes, "WEFT_STATS=1", "WEFT_LANES="+strconv.Itoa(lanes))
+		require.NoError(t, r.Failure, r.Err)
+		for rank := range 2 {
+			_, rest, ok := strings.Cut(r.Err, "weft: rank "+strconv.Itoa(rank)+": 1 connections, ")
+			require.True(t, ok, r.Err)
+			rest, _, _ = strings.Cut(rest, "weft: ")
+			told := strings.Split(rest, "\n")[3:]
+			if lanes == 1 {
+				require.Equal(t, []string{""}, told)
+				continue
+			}
+			require.Equal(t, columns, strings.Join(strings.Fields(told[0]), " "))
+			require.Equal(t, []string{strconv.Itoa(1 - rank), "2", "0", "1", "0", "0", "0"}, strings.Fields(told[1])[:7])
+		}
+	}
+}
+
+// manyLanes talks until all lanes are there that its setting asks for.
+var manyLanes = body("manyLanes", func(_ context.Context, world *mpi.Comm) error {
+	want, err := strconv.Atoi(os.Getenv("WEFT_LANES"))
+	if err != nil {
+		return err
+	}
+	for s := (laneSums{up: -1}); s.up < 2*(want-1); {
+		if s, err = lanesOfAll(world); err != nil {
+			return err
+		}
+	}
+	return mpi.Barrier(world)
+})
 
 var statistics = body("statistics", func(_ context.Context, world *mpi.Comm) error {
 	small, medium, large := make([]byte, 8), make([]byte, 1000), make([]byte, 100_000)

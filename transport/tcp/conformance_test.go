@@ -110,6 +110,7 @@ func (provider) Vanish(d transport.Device) error {
 			}
 		}
 	}
+	defer admit(d) // lanes that have just come are closed too
 	return x.end.Close()
 }
 

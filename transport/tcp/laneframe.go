@@ -68,11 +68,13 @@ func parseLaneHeader(b []byte, number uint16) (h laneHeader, err error) {
 	return h, nil
 }
 
+var emptyLaneHeader [laneHeaderSize]byte
+
 // appendLaneFrame appends a whole frame of a lane.
 func appendLaneFrame(b []byte, h header, number uint16, n, ack, ref uint64, payload []byte, checked bool) []byte {
 	at := len(b)
 	h.length = len(payload)
-	b = append(b, make([]byte, laneHeaderSize)...)
+	b = append(b, emptyLaneHeader[:]...)
 	h.put(b[at:])
 	putWords(b[at:], number, n, ack, ref)
 	if !checked {

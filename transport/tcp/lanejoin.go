@@ -84,14 +84,13 @@ func (c *cq) arrive(a arrival) {
 	gone := c.inbox.closed
 	if !gone {
 		c.inbox.lanes = append(c.inbox.lanes, a)
+		c.arrivals.Store(true)
+		c.Wake() // with the lock held: the queue is not closed meanwhile
 	}
 	c.inbox.Unlock()
 	if gone {
 		a.drop()
-		return
 	}
-	c.arrivals.Store(true)
-	c.Wake()
 }
 
 func (a *arrival) drop() {

@@ -467,6 +467,9 @@ func (l *link) endOutside() error {
 		}
 		b.out.Lost(number, ranges)
 	})
+	if n := b.losses.Len(); n > 2*lanesLostMost {
+		return fmt.Errorf("%w: %d lanes are lost and not forgotten", transport.ErrProtocol, n)
+	}
 	return nil
 }
 

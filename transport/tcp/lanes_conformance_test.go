@@ -1,19 +1,38 @@
 package tcp
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/weft-mpi/weft/transport/verbstest"
 )
 
-func TestConformanceOverTwoLanes(t *testing.T) {
-	verbstest.Run(t, provider{options: Options{Lanes: 2}})
+// The whole suite over lanes: with two and four, with one that is kept alive, with checksums, encrypted, and in sockets that take nearly
+// every write in part.
+func TestConformanceOverLanes(t *testing.T) {
+	for _, p := range []provider{
+		{options: Options{Reconnect: true}},
+		{options: Options{Lanes: 2}},
+		{options: Options{Lanes: 4}},
+		{options: Options{Lanes: 2, Checksum: ChecksumAlways}, narrow: true},
+		{options: Options{Lanes: 2, TLS: true}, narrow: true},
+	} {
+		o := p.options
+		t.Run(fmt.Sprintf("%d lanes, checksum %d, TLS %v, narrow %v", o.Lanes, o.Checksum, o.TLS, p.narrow), func(t *testing.T) { verbstest.Run(t, p) })
+	}
 }
 
-func TestConformanceOverFourLanes(t *testing.T) {
-	verbstest.Run(t, provider{options: Options{Lanes: 4}})
-}
-
-func TestConformanceOverOneLaneThatIsKept(t *testing.T) {
-	verbstest.Run(t, provider{options: Options{Reconnect: true}})
+// The whole suite over lanes that are cut, each at a random byte, and made anew: nobody notices.
+func TestConformanceOverLanesThatAreCut(t *testing.T) {
+	for _, n := range []int{1, 2, 4} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			c := &cuts{least: 2 << 10, most: 64 << 10, random: rand.New(rand.NewPCG(uint64(n), 9))}
+			verbstest.Run(t, throughProxy{provider{options: Options{Lanes: n, Reconnect: true, PeerTimeout: 2 * time.Second}}, c})
+			if t.Logf("%d cuts", c.struck.Load()); c.struck.Load() < 50 {
+				t.Errorf("%d cuts are too few to prove anything", c.struck.Load())
+			}
+		})
+	}
 }

@@ -441,7 +441,8 @@ func (l *link) say(h header, payload []byte) bool {
 	if !l.ready() || !l.carry.empty() || l.fd < 0 {
 		return false
 	}
-	frame := appendLaneFrame(make([]byte, 0, laneHeaderSize+2*sumSize+len(payload)), h, l.number, 0, b.in.Next(), 0, payload, b.q.checked)
+	b.frame = appendLaneFrame(b.frame[:0], h, l.number, 0, b.in.Next(), 0, payload, b.q.checked)
+	frame := b.frame
 	var n int
 	var err error
 	if l.secure != nil {

@@ -248,11 +248,15 @@ func TestProxy_WithoutChecksumItGetsThrough(t *testing.T) {
 }
 
 // throughProxy makes devices that are reached through a proxy that cuts everything into pieces.
-type throughProxy struct{ provider }
+type throughProxy struct {
+	provider
+	cuts *cuts // nil, or where connections are cut
+}
 
 type proxiedDevice struct {
 	*Device
 	proxy *proxy
+	cuts  *cuts
 }
 
 // Query tells no period: the suite's ticks have a time of their own, in which a proxy is never fast enough.
@@ -270,7 +274,7 @@ func (p throughProxy) Devices(n int) (list []transport.Device, err error) {
 		if err != nil {
 			return list, err
 		}
-		list = append(list, &proxiedDevice{Device: d})
+		list = append(list, &proxiedDevice{Device: d, cuts: p.cuts})
 	}
 	return list, nil
 }
@@ -284,6 +288,7 @@ func (d *proxiedDevice) Listen(id transport.Identity, a transport.Acceptor) (tra
 	if d.proxy, err = newProxy(ep.Addr(), faults{chop: 4099}); err != nil {
 		return nil, err
 	}
+	d.proxy.cuts = d.cuts
 	return proxiedEndpoint{ep, d.proxy}, nil
 }
 
@@ -303,5 +308,5 @@ type proxiedEndpoint struct {
 func (e proxiedEndpoint) Addr() string { return e.proxy.addr() }
 
 func TestConformanceThroughProxy(t *testing.T) {
-	verbstest.Run(t, throughProxy{provider{options: Options{Checksum: ChecksumAlways}}})
+	verbstest.Run(t, throughProxy{provider: provider{options: Options{Checksum: ChecksumAlways}}})
 }

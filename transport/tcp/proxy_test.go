@@ -3,6 +3,7 @@ package tcp
 import (
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
@@ -31,6 +32,7 @@ type wire struct {
 	struck atomic.Int64 // flips and cuts
 	pieces atomic.Int64
 	kept   []byte
+	cuts   *cuts // counts the cut
 }
 
 // pass puts the next bytes on the wire: what comes out, and whether it is cut behind that.
@@ -39,6 +41,9 @@ func (w *wire) pass(b []byte) (out []byte, cut bool) {
 	if w.cut > 0 && w.cut-1 < began+len(b) {
 		b, cut = b[:w.cut-1-began], true
 		w.struck.Inc()
+		if w.cuts != nil {
+			w.cuts.struck.Inc()
+		}
 	}
 	w.passed.Add(int64(len(b)))
 	if at := w.flip - 1 - began*8; w.flip > 0 && at >= 0 && at < len(b)*8 {
@@ -75,6 +80,7 @@ type proxy struct {
 	mu    sync.Mutex
 	next  [2]*wire // to the target and back, of the next connection
 	every faults   // of all connections, in both directions
+	cuts  *cuts    // nil, or where each is cut
 	open  []net.Conn
 }
 
@@ -109,6 +115,10 @@ func (p *proxy) serve() {
 		t, err := net.Dial("tcp", p.target)
 		if err != nil {
 			reject(c)
+			if p.cuts != nil { // whoever calls again is to find that nobody listens, as without a proxy
+				p.listener.Close()
+				return
+			}
 			continue
 		}
 		p.mu.Lock()
@@ -121,11 +131,31 @@ func (p *proxy) serve() {
 				wires[i] = &wire{faults: p.every}
 			}
 		}
+		if p.cuts != nil {
+			p.cuts.arm(wires)
+		}
 		var both sync.WaitGroup
 		both.Go(func() { wires[0].pump(t, c) })
 		both.Go(func() { wires[1].pump(c, t) })
 		p.wg.Go(func() { both.Wait(); c.Close(); t.Close() })
 	}
+}
+
+// cuts is where connections are cut, each once and in one direction: at random, behind their start-up.
+type cuts struct {
+	least, most int // bytes
+	struck      atomic.Int64
+
+	mu     sync.Mutex
+	random *rand.Rand
+}
+
+func (c *cuts) arm(wires [2]*wire) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := wires[c.random.IntN(2)]
+	w.cut = 1 + c.least + c.random.IntN(c.most-c.least)
+	w.cuts = c
 }
 
 // reject resets a connection.

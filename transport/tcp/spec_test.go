@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/tcp/internal/lane"
 )
 
 // specTable is the table of docs/spec/wire.md under a heading that begins with the given column, without its head.
@@ -199,9 +200,9 @@ func TestSpec_MessageTypes(t *testing.T) {
 
 func TestSpec_RejectCodes(t *testing.T) {
 	causes := map[string]error{"other": transport.ErrRefused, "version": transport.ErrVersion, "auth": transport.ErrAuth,
-		"rank": transport.ErrRefused, "crossing": errCrossing, "busy": errBusy}
+		"rank": transport.ErrRefused, "crossing": errCrossing, "busy": errBusy, "gone": errGone}
 	codes := map[string]rejectCode{"other": rejectOther, "version": rejectVersion, "auth": rejectAuth, "rank": rejectRank,
-		"crossing": rejectCrossing, "busy": rejectBusy}
+		"crossing": rejectCrossing, "busy": rejectBusy, "gone": rejectGone}
 	rows := specTable(t, "Reject", "code")
 	require.Len(t, rows, len(codes))
 	for _, row := range rows {
@@ -272,8 +273,15 @@ func TestSpec_Limits(t *testing.T) {
 		"private data":                            maxPrivate,
 		"text of a Reject or Terminate":           maxText,
 		"unproven connections at once":            maxStrangers,
-		"bytes that are read of an unproven peer": uint64(strangerBytes),
-		"bytes of an encrypted start-up":          encryptedBytes,
+		"lanes of a queue pair":                   laneMost,
+		"addresses for lanes":                     interfacesMost,
+		"words of a frame over lanes":             laneWords,
+		"numbers that a direction may be ahead":   lane.Window,
+		"payload of Lost":                         lostMost,
+		"lanes that one Lost tells of":            lanesLostMost,
+		"sixteenths of the silence of a peer after which a lane is lost":                     ticksSilentLane,
+		"bytes that are read of an unproven peer":                                            uint64(strangerBytes),
+		"bytes of an encrypted start-up":                                                     encryptedBytes,
 		"ms that an unproven peer has before another may take its place":                     ms(strangerGrace),
 		"ms for an unproven peer to prove itself, by default":                                ms(d.opts.StrangerTimeout),
 		"ms for the rest of start-up":                                                        ms(provenTimeout),

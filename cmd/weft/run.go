@@ -164,7 +164,7 @@ func (o *jobOptions) define(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.stats, "stats", false, "have each rank tell the counters of its channels at the end")
 	flags.StringVar(&o.iface, "iface", "", "`LIST` of network interfaces, by name or CIDR, such as eth0,eth1 or 10.0.0.0/8; lanes use them all")
 	flags.Var(&o.lanes, "lanes", "TCP connections to each peer, 1 to 8, which share its messages and stand in for each other; without it 1")
-	flags.BoolVar(&o.reconnect, "reconnect", false, "dial a lane that was lost again")
+	flags.BoolVar(&o.reconnect, "reconnect", false, "make a lost connection anew also where it was the only lane, in place of giving the peer up")
 	flags.BoolVar(&o.tls, "tls", false, "encrypt connections between ranks with TLS 1.3")
 	flags.BoolVarP(&o.label, "label", "l", false, "put [rank] before every line of output")
 	flags.StringVar(&o.output, "output-dir", "", "write each rank's output to `folder`/rank.N.out and rank.N.err instead")

@@ -24,7 +24,7 @@ var (
 	Fabric         = &Setting{"WEFT_FABRIC", "auto", "transport between ranks: auto or tcp"}
 	Interface      = &Setting{"WEFT_IFACE", "lo", "network interfaces for the TCP fabric, by name or as CIDR, with ',' between them; peers reach the rank at the first, and lanes use them all"}
 	Lanes          = &Setting{"WEFT_LANES", "1", "TCP connections to each peer, 1 to 8, which share its messages and stand in for each other: one that is lost is made anew; the smaller number of two ranks holds"}
-	Reconnect      = &Setting{"WEFT_RECONNECT", "off", "on makes a lost connection to a peer anew also where it was the only one, within the peer timeout, and nothing of the messages is lost; all ranks need the same"}
+	Reconnect      = &Setting{"WEFT_RECONNECT", "off", "on makes a lost connection to a peer anew also where it was the only one, within the peer timeout, and nothing of the messages is lost; where both ranks say so"}
 	Ports          = &Setting{"WEFT_PORTS", "0", "TCP ports to listen on, as LOW-HIGH; 0 lets the system choose"}
 	Checksum       = &Setting{"WEFT_CHECKSUM", "auto", "whether the TCP fabric puts a CRC into every frame: on, off, or auto, which means between machines and without TLS; on where either side says so"}
 	ConnectTimeout = &Setting{"WEFT_CONNECT_TIMEOUT", "30s", "how long a connection to a peer may take before the operation fails"}

@@ -46,6 +46,16 @@ func (r *recvRing) behind() bool {
 	return int(r.consumed-r.told) >= r.threshold || r.owed > 0 && r.owed >= r.large.threshold
 }
 
+// Ready tells whether the head of a message stands where the next one begins: then it is worth calling Next.
+func (c *Channel) Ready() bool {
+	r := &c.recv
+	if len(r.ring) == 0 {
+		return false
+	}
+	head := loadWord(r.ring, r.pos*lineSize)
+	return head == headWord(r.generation, int(head&lengthMask))
+}
+
 // Next gives the next message if all of it is there; a message whose head alone is there is counted (Stats.HeadsNoTail), and the
 // caller decides how often to drive the queue pair and look again. It gives the same message until Release.
 //

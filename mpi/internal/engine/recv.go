@@ -220,7 +220,7 @@ func (e *Engine) arrived(p *peer, kind channel.Kind, body []byte) error {
 		if err != nil {
 			return err
 		}
-		return e.announcer.Granted(p.ch, cts)
+		return p.fabric.announcer.Granted(p.ch, cts)
 	}
 	return fmt.Errorf("%w: message kind %v", transport.ErrProtocol, kind)
 }
@@ -339,7 +339,7 @@ func (e *Engine) fetch(r *request, p *peer, s rendezvous.Source) {
 	from := r.came
 	r.came += int(s.Length)
 	e.window = r.window(e.window[:0], from, r.came)
-	done, err := e.fetcher.Start(p.ch, s, e.window, r.token())
+	done, err := p.fabric.fetcher.Start(p.ch, s, e.window, r.token())
 	if done {
 		r.open--
 	}
@@ -348,7 +348,7 @@ func (e *Engine) fetch(r *request, p *peer, s rendezvous.Source) {
 		if !r.done.Load() { // the fetcher had not taken it
 			e.complete(r, p.cause)
 		}
-	} else if e.fetcher.Full(p.ch) || p.ch.Paused() {
+	} else if p.fabric.fetcher.Full(p.ch) || p.ch.Paused() {
 		e.later(p)
 	}
 }

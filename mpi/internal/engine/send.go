@@ -127,7 +127,7 @@ func (e *Engine) trySend(p *peer, r *request, more bool) (through bool, err erro
 	m := &r.msg
 	for {
 		o := channel.Oversized
-		if !r.sync && !p.holdsBack(m.Total()) && !(len(r.vec) == 1 && m.Total() > e.eagerMost) {
+		if !r.sync && !p.holdsBack(m.Total()) && !(len(r.vec) == 1 && m.Total() > p.fabric.eagerMost) {
 			var n int
 			n, o, err = m.Advance(p.ch, more)
 			p.stats.EagerBytes += uint64(n)
@@ -161,7 +161,7 @@ func (e *Engine) announce(p *peer, r *request, more bool) (ok bool, err error) {
 	m := &r.msg
 	switch {
 	case !m.Begun() && len(r.vec) == 1:
-		ok, err = e.announcer.Announce(p.ch, m.Envelope, r.vec[0], r.token(), more)
+		ok, err = p.fabric.announcer.Announce(p.ch, m.Envelope, r.vec[0], r.token(), more)
 		if ok {
 			m.Announced()
 			r.number = p.announcing()
@@ -169,7 +169,7 @@ func (e *Engine) announce(p *peer, r *request, more bool) (ok bool, err error) {
 	case !m.Begun():
 		return m.Open(p.ch)
 	default:
-		ok, err = e.announcer.AnnouncePiece(p.ch, m.Front(), r.token(), more)
+		ok, err = p.fabric.announcer.AnnouncePiece(p.ch, m.Front(), r.token(), more)
 	}
 	if ok {
 		if r.open++; r.open == 1 {

@@ -51,7 +51,7 @@ func (c *cq) look() {
 // listen has the peers tell from now on if that is wanted. Who had begun before has told nothing, so each queue pair is looked at once more.
 func (c *cq) listen() {
 	a := &c.arming
-	told := a.on || len(c.qps) > watched || c.handler.Load() != nil
+	told := a.on || c.always()
 	a.mu.Lock()
 	a.asleep = told
 	a.mu.Unlock()
@@ -82,6 +82,9 @@ func (c *cq) listen() {
 	a.pending.Store(true)
 }
 
+// always tells whether the peers are to tell even if nobody wants to sleep.
+func (c *cq) always() bool { return len(c.qps) > watched || c.handled }
+
 // stuck tells whether there is nothing to do but to wait for the peer.
 func (q *qp) stuck() bool {
 	if q.waits || q.sq.head == q.sq.tail {
@@ -103,7 +106,7 @@ func (c *cq) disarm() {
 		return
 	}
 	a.on = false
-	if len(c.qps) > watched || c.handler.Load() != nil {
+	if c.always() {
 		return
 	}
 	a.told, a.asleep = false, false

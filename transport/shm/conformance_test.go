@@ -69,4 +69,6 @@ func pairs(d *Device) (list []*qp) {
 
 func TestConformance(t *testing.T) { verbstest.Run(t, provider{}) }
 
-func TestConformanceWithoutCMA(t *testing.T) { verbstest.Run(t, provider{options: Options{NoCMA: true}}) }
+func TestConformanceWithoutCMA(t *testing.T) {
+	verbstest.Run(t, provider{options: Options{NoCMA: true}})
+}

@@ -1,6 +1,7 @@
 package mpi
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -8,21 +9,58 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 	"github.com/weft-mpi/weft/mpi/internal/wireup"
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/shm"
 	"github.com/weft-mpi/weft/transport/tcp"
 )
 
-// newFabrics makes the devices of the fabrics that the settings name, in the order of preference.
+// newFabrics makes the devices of the fabrics that the settings name, in the order of preference: shared memory for ranks of this host, TCP
+// for all others.
 func newFabrics(log *slog.Logger, wire *wireup.Job) ([]engine.Fabric, error) {
-	switch f := setting.Fabric.String(); f {
-	case "auto", "tcp":
-		d, err := newTCP(log, wire)
-		if err != nil {
+	name := setting.Fabric.String()
+	var fabrics []engine.Fabric
+	add := func(make func(*slog.Logger, *wireup.Job) (transport.Device, error)) error {
+		d, err := make(log, wire)
+		if err == nil {
+			fabrics = append(fabrics, engine.Fabric{Device: d})
+		}
+		return err
+	}
+	switch name {
+	case "shm":
+		return fabrics, add(newSHM)
+	case "tcp":
+		return fabrics, add(newTCP)
+	case "auto":
+	default:
+		return nil, fmt.Errorf("%s=%q: no such fabric; there are shm, tcp, and auto, which chooses", setting.Fabric.Name, name)
+	}
+	here, others := wire.Neighbours()
+	if here {
+		if err := add(newSHM); err != nil {
+			log.Warn("ranks of this host are reached over TCP, shared memory not being possible", "reason", err)
+			others = true
+		}
+	}
+	if others {
+		if err := add(newTCP); err != nil {
+			for _, f := range fabrics {
+				err = errors.Join(err, f.Device.Close())
+			}
 			return nil, err
 		}
-		return []engine.Fabric{{Device: d}}, nil
-	default:
-		return nil, fmt.Errorf("%s=%q: no such fabric; there is tcp, and auto, which chooses", setting.Fabric.Name, f)
 	}
+	return fabrics, nil
+}
+
+func newSHM(log *slog.Logger, _ *wireup.Job) (transport.Device, error) {
+	silent, err := setting.PeerTimeout.Duration()
+	if err == nil && silent < shm.MinPeerTimeout {
+		err = fmt.Errorf("%s=%s: %v is the least", setting.PeerTimeout.Name, setting.PeerTimeout, shm.MinPeerTimeout)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return shm.New(shm.Options{PeerTimeout: silent, Log: log})
 }
 
 // card is what the peers are told of how to reach us.

@@ -16,32 +16,42 @@ import (
 // newFabrics makes the devices of the fabrics that the settings name, in the order of preference: shared memory for ranks of this host, TCP
 // for all others.
 func newFabrics(log *slog.Logger, wire *wireup.Job) ([]engine.Fabric, error) {
-	name := setting.Fabric.String()
+	overTCP, err := tcpOptions(log, wire)
+	if err != nil {
+		return nil, err
+	}
+	newSHM := func() (transport.Device, error) {
+		return shm.New(shm.Options{PeerTimeout: overTCP.PeerTimeout, Log: log})
+	}
+	newTCP := func() (transport.Device, error) { return tcp.New(overTCP) }
+
 	var fabrics []engine.Fabric
-	add := func(make func(*slog.Logger, *wireup.Job) (transport.Device, error)) error {
-		d, err := make(log, wire)
+	add := func(make func() (transport.Device, error)) error {
+		d, err := make()
 		if err == nil {
 			fabrics = append(fabrics, engine.Fabric{Device: d})
 		}
 		return err
 	}
-	switch name {
+	switch name := setting.Fabric.String(); name {
 	case "shm":
-		return fabrics, add(newSHM)
+		err := add(newSHM)
+		return fabrics, err
 	case "tcp":
-		return fabrics, add(newTCP)
+		err := add(newTCP)
+		return fabrics, err
 	case "auto":
 	default:
 		return nil, fmt.Errorf("%s=%q: no such fabric; there are shm, tcp, and auto, which chooses", setting.Fabric.Name, name)
 	}
-	here, others := wire.Neighbours()
+	here, elsewhere := wire.Neighbours()
 	if here {
 		if err := add(newSHM); err != nil {
 			log.Warn("ranks of this host are reached over TCP, shared memory not being possible", "reason", err)
-			others = true
+			elsewhere = true
 		}
 	}
-	if others {
+	if elsewhere {
 		if err := add(newTCP); err != nil {
 			for _, f := range fabrics {
 				err = errors.Join(err, f.Device.Close())
@@ -50,17 +60,6 @@ func newFabrics(log *slog.Logger, wire *wireup.Job) ([]engine.Fabric, error) {
 		}
 	}
 	return fabrics, nil
-}
-
-func newSHM(log *slog.Logger, _ *wireup.Job) (transport.Device, error) {
-	silent, err := setting.PeerTimeout.Duration()
-	if err == nil && silent < shm.MinPeerTimeout {
-		err = fmt.Errorf("%s=%s: %v is the least", setting.PeerTimeout.Name, setting.PeerTimeout, shm.MinPeerTimeout)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return shm.New(shm.Options{PeerTimeout: silent, Log: log})
 }
 
 // card is what the peers are told of how to reach us.
@@ -73,31 +72,26 @@ func card(e *engine.Engine, fabrics []engine.Fabric) wireup.Card {
 	return c
 }
 
-func newTCP(log *slog.Logger, wire *wireup.Job) (transport.Device, error) {
-	host, err := wire.Host()
-	if err != nil {
-		return nil, err
+// tcpOptions are what the settings say of the TCP fabric. They are looked at whether or not it is used: nonsense is refused in any case.
+func tcpOptions(log *slog.Logger, wire *wireup.Job) (o tcp.Options, err error) {
+	o.Log = log
+	if o.Host, err = wire.Host(); err != nil {
+		return o, err
 	}
-	low, high, err := wireup.Ports()
-	if err != nil {
-		return nil, err
+	if o.LowPort, o.HighPort, err = wireup.Ports(); err != nil {
+		return o, err
 	}
-	encrypt, err := setting.TLS.On()
-	if err != nil {
-		return nil, err
+	if o.TLS, err = setting.TLS.On(); err != nil {
+		return o, err
 	}
-	checksum, err := checksum()
-	if err != nil {
-		return nil, err
+	if o.Checksum, err = checksum(); err != nil {
+		return o, err
 	}
-	silent, err := setting.PeerTimeout.Duration()
-	if err == nil && silent < tcp.MinPeerTimeout {
-		err = fmt.Errorf("%s=%s: %v is the least", setting.PeerTimeout.Name, setting.PeerTimeout, tcp.MinPeerTimeout)
+	o.PeerTimeout, err = setting.PeerTimeout.Duration()
+	if least := max(tcp.MinPeerTimeout, shm.MinPeerTimeout); err == nil && o.PeerTimeout < least {
+		err = fmt.Errorf("%s=%s: %v is the least", setting.PeerTimeout.Name, setting.PeerTimeout, least)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return tcp.New(tcp.Options{Host: host, LowPort: low, HighPort: high, TLS: encrypt, Checksum: checksum, PeerTimeout: silent, Log: log})
+	return o, err
 }
 
 func checksum() (tcp.Checksum, error) {

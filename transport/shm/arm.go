@@ -16,6 +16,7 @@ const watched = 16
 type arming struct {
 	told    bool        // they do
 	on      bool        // because somebody wants to sleep
+	ever    bool        // it has had many queue pairs, or a handler
 	busy    int         // passes since then that found something
 	wanted  atomic.Bool // somebody wanted to sleep and could not
 	pending atomic.Bool // a pass has something to do, whether or not anybody tells
@@ -82,8 +83,12 @@ func (c *cq) listen() {
 	a.pending.Store(true)
 }
 
-// always tells whether the peers are to tell even if nobody wants to sleep.
-func (c *cq) always() bool { return len(c.qps) > watched || c.handled }
+// always tells whether the peers are to tell even if nobody wants to sleep. Once they do, they go on: a consumer that has been told of everything
+// need not notice that it is to look by itself again.
+func (c *cq) always() bool {
+	c.arming.ever = c.arming.ever || len(c.qps) > watched || c.handled
+	return c.arming.ever
+}
 
 // stuck tells whether there is nothing to do but to wait for the peer.
 func (q *qp) stuck() bool {

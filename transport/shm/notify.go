@@ -25,10 +25,10 @@ func (c *cq) RequestNotify(n transport.Notify) error {
 	if err := n.Check(); err != nil {
 		return err
 	}
-	c.armed |= n
 	if n&transport.NotifyPlaced != 0 {
 		c.Arm()
 	}
+	c.armed |= n
 	return nil
 }
 

@@ -54,12 +54,13 @@ type qp struct {
 
 	// Receiving: see receive.go.
 	rq        recvQueue
-	marked    bool   // is in rcq.placed
-	wrote     uint64 // of block.wrote, what is known
-	recvMsn   uint64 // number of the next untagged message that the peer begins
-	recvOff   int    // bytes of it that are placed
-	askedNext uint64 // least number that the peer's next Read may have
-	peerEnd   bool   // the peer's Close has come
+	marked    bool              // is in rcq.placed
+	wrote     uint64            // of block.wrote, what is known
+	recvMsn   uint64            // number of the next untagged message that the peer begins
+	recvOff   int               // bytes of it that are placed
+	askedNext uint64            // least number that the peer's next Read may have
+	peerEnd   bool              // the peer's Close has come
+	control   [controlMost]byte // payload that is looked at as a whole
 	pulse     pulse
 	beat      uint64 // of block.beat, what was last seen
 }
@@ -83,7 +84,8 @@ type far struct {
 	mem    []byte        // the peer's arena
 	domain uint32        // of the peer's queue pair
 	num    transport.QPN // of that
-	pid    int           // whose memory may be read; 0: nobody's
+	own    sys.Foreign   // the peer's own memory
+	reads  bool          // it can be read
 	queues []farQueue
 }
 

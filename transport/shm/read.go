@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -90,14 +89,12 @@ func (q *qp) readHere(w *wqe, most int) (int, error) {
 	switch {
 	case t.shared:
 		copy(dst, q.far.mem[from:][:n])
-	case q.far.pid == 0:
+	case !q.far.reads:
 		return 0, nil
 	default:
-		if err := sys.ReadProcess(q.far.pid, dst, from); err != nil {
-			if t.stands(s.Key) {
-				q.far.pid = 0 // it is refused: never again
-				return 0, nil
-			}
+		if err := q.far.own.Read(dst, from); err != nil && t.stands(s.Key) {
+			q.far.reads = false // it is refused, or nobody is there any more
+			return 0, nil
 		}
 	}
 	if !t.stands(s.Key) {

@@ -71,13 +71,12 @@ func (q *qp) carry(h header, pieces [2][]byte) error {
 	case frameImmediate, frameInvalidate:
 		return q.takeEnd(h)
 	case frameReadRequest, frameAtomic, frameTerminate:
-		var control [controlMost]byte
-		if h.length > len(control) {
+		if h.length > len(q.control) {
 			return fmt.Errorf("%w: %v of %d bytes", transport.ErrProtocol, h.op, h.length)
 		}
-		k := copy(control[:], pieces[0])
-		copy(control[k:], pieces[1])
-		switch payload := control[:h.length]; h.op {
+		k := copy(q.control[:], pieces[0])
+		copy(q.control[k:], pieces[1])
+		switch payload := q.control[:h.length]; h.op {
 		case frameReadRequest:
 			return q.asked(h, payload)
 		case frameAtomic:

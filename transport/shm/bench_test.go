@@ -24,10 +24,11 @@ type end struct {
 
 	mu   sync.Mutex
 	made chan transport.QP
+	into transport.MR // for the other to send to
 }
 
 func (e *end) Prepare(uint32) (transport.QPConfig, []byte, error) {
-	return transport.QPConfig{PD: e.pd, SendCQ: e.cq, RecvCQ: e.cq, SendWR: 64, RecvWR: 64, Reads: 8}, nil, nil
+	return transport.QPConfig{PD: e.pd, SendCQ: e.cq, RecvCQ: e.cq, SendWR: 64, RecvWR: 256, Reads: 8}, nil, nil
 }
 func (e *end) Connected(_ uint32, q transport.QP, _ []byte) { e.made <- q }
 func (e *end) Refused(string, error)                        {}

@@ -4,13 +4,9 @@ import (
 	"errors"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/verbstest"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // provider makes devices of this process.
 type provider struct{ options Options }

@@ -48,7 +48,8 @@ type qp struct {
 	nextMsn uint64 // number of the next untagged message that is posted
 	readNo  uint64 // number of the next Read or Atomic that is posted
 	busy    bool   // there is something to do here: it is in the active list of its queues
-	waits   bool   // for the peer to carry out frames
+	stage   stage
+	waits   bool // for the peer to carry out frames
 
 	windows map[*window]struct{} // bound to this queue pair; nil before the first
 
@@ -199,6 +200,7 @@ type link struct {
 	conn  *net.UnixConn
 	in    *inbound
 	slots [2]uint32
+	stage span // that the peer may still copy from
 	ended bool // we use the connection no more; guarded by Device.live
 }
 
@@ -226,6 +228,9 @@ func (d *Device) leave(l *link, ended bool) {
 		delete(d.live.inbounds, l.in)
 		l.conn.Close()
 		d.arena.putBlock(l.in.off)
+		if l.stage.n > 0 {
+			_ = d.arena.put(l.stage, nil) // pages that stay are zeroed with the next use
+		}
 	}
 }
 
@@ -397,6 +402,7 @@ func (q *qp) disconnect() {
 	if q.scq != q.rcq {
 		q.scq.putSlot(q.link.slots[0])
 	}
+	q.link.stage, q.stage = q.stage.memory, stage{}
 	q.dev.leave(q.link, true)
 }
 

@@ -369,8 +369,8 @@ func (q *qp) answerFrames() {
 			q.out.begin(header{op: frameAtomicDone, flags: flagLast, a: a.number, b: a.original})
 		case a.sent < a.total:
 			s, off := segmentAt(a.src[:a.nsrc], a.sent)
-			n := int(min(s.Length-off, framePayload))
-			if q.full(n) {
+			n, ok := q.piece(int(s.Length - off))
+			if !ok {
 				return
 			}
 			r, err := q.dev.regions.find(q, s.Key, transport.RemoteRead, s.Offset+off, uint64(n))
@@ -378,9 +378,9 @@ func (q *qp) answerFrames() {
 				a.refused = err
 				continue
 			}
-			q.out.begin(header{length: n, op: frameReadData, a: a.number})
-			q.out.put(r.mem[s.Offset+off:][:n])
-			q.out.publish()
+			first, second := q.beginFrame(header{length: n, op: frameReadData, a: a.number})
+			copy(second, r.mem[s.Offset+off:][copy(first, r.mem[s.Offset+off:]):])
+			q.endFrame(n)
 			a.sent += n
 			continue
 		default:

@@ -34,7 +34,7 @@ func (e *end) Connected(_ uint32, q transport.QP, _ []byte) { e.made <- q }
 func (e *end) Refused(string, error)                        {}
 
 // couple connects two devices.
-func couple(t testing.TB, o Options) (a, b *end) {
+func couple(t testing.TB, o Options, change ...func(*Device)) (a, b *end) {
 	t.Helper()
 	var ends [2]*end
 	var list [2]transport.Endpoint
@@ -42,6 +42,9 @@ func couple(t testing.TB, o Options) (a, b *end) {
 		d, err := New(o)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, d.Close()) })
+		for _, c := range change {
+			c(d)
+		}
 		e := &end{dev: d, made: make(chan transport.QP, 1)}
 		e.pd, err = d.AllocPD()
 		require.NoError(t, err)

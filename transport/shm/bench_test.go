@@ -22,7 +22,6 @@ type end struct {
 	cq  transport.CQ
 	qp  *qp
 
-	mu   sync.Mutex
 	made chan transport.QP
 	into transport.MR // for the other to send to
 }

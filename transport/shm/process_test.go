@@ -46,7 +46,6 @@ type traffic struct {
 	noCMA bool
 	bytes int
 	post  func(e *end, local transport.MR, far transport.Key, n int) *transport.SendWR
-	local func(e *end, n int) (transport.MR, error) // nil: of PD.Alloc
 	far   func(e *end, n int) (transport.MR, error)
 	recvs bool // the other side needs Recvs
 }

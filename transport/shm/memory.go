@@ -25,11 +25,16 @@ const wordsMost = 64
 // place copies a Write, or the end of one: its last 8 bytes after all others, in one store where they are aligned, so that whoever polls them
 // finds everything before them in place.
 func place(dst, src []byte) {
-	n := len(src)
-	_ = dst[:n]
-	d, s := unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(unsafe.SliceData(src))
+	if len(src) > 0 {
+		_ = dst[len(src)-1]
+		placeAt(unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(unsafe.SliceData(src)), len(src))
+	}
+}
+
+// placeAt is place by addresses, of n bytes (n > 0) that are there.
+func placeAt(d, s unsafe.Pointer, n int) {
 	if n < wordSize {
-		copy(dst, src)
+		copy(unsafe.Slice((*byte)(d), n), unsafe.Slice((*byte)(s), n))
 		return
 	}
 	n -= wordSize
@@ -38,7 +43,7 @@ func place(dst, src []byte) {
 			*(*uint64)(unsafe.Add(d, at)) = *(*uint64)(unsafe.Add(s, at))
 		}
 	} else {
-		copy(dst[:n], src[:n])
+		copy(unsafe.Slice((*byte)(d), n), unsafe.Slice((*byte)(s), n))
 	}
 	storeTail(unsafe.Add(d, n), *(*uint64)(unsafe.Add(s, n)))
 }

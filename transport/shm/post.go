@@ -17,28 +17,33 @@ const gatherFrames = 64
 // A Write of one element into memory that the last Write went to as well is carried out here, without a look at anything but that element, the
 // key in the peer's table, and the peer's wish to be told.
 func (q *qp) PostSend(wr *transport.SendWR) error {
-	if q.open && wr != nil && wr.Op == transport.OpWrite && len(wr.Local) == 1 && len(wr.Remote) == 1 &&
-		wr.Flags&(transport.FlagSignaled|transport.FlagInline|transport.FlagNotify) == 0 {
-		s, t := &wr.Local[0], &wr.Remote[0]
-		r, ok := s.MR.(*region)
-		if ok && r != nil && t.Key == q.key && t.Key != 0 && r.pd.Load() == q.pd && uint(s.Offset) <= uint(len(r.mem)) &&
-			uint(s.Length) <= uint(len(r.mem)-s.Offset) && uint64(s.Length) == t.Length && t.Offset <= q.length &&
-			t.Length <= q.length-t.Offset && s.Length > 0 && !q.fenced {
-			sys.StoreRelease(q.placing, q.mark+1)
-			if atomic.LoadUint64(q.attention)&attentionClosed == 0 && atomic.LoadUint64(q.entry) == uint64(q.key) {
-				place(unsafe.Slice((*byte)(unsafe.Add(q.base, t.Offset)), s.Length), r.mem[s.Offset:s.Offset+s.Length])
-				q.mark += 2
-				sys.StoreRelease(q.placing, q.mark)
-				if atomic.LoadUint64(q.attention) != 0 {
-					q.tellWrote()
-				}
-				return nil
-			}
-			q.mark += 2
-			sys.StoreRelease(q.placing, q.mark)
-		}
+	if !q.open || wr == nil || wr.Op != transport.OpWrite || len(wr.Local) != 1 || len(wr.Remote) != 1 || wr.Flags&^transport.FlagMore != 0 {
+		return q.post(wr)
 	}
-	return q.post(wr)
+	s, t := &wr.Local[0], &wr.Remote[0]
+	r, ok := s.MR.(*region)
+	if !ok || r == nil || r.pd.Load() != q.pd || t.Key != q.key || t.Key == 0 {
+		return q.post(wr)
+	}
+	n := s.Length
+	if n <= 0 || uint64(n) != t.Length || t.Offset > q.length || t.Length > q.length-t.Offset || uint(s.Offset) > uint(len(r.mem)) ||
+		n > len(r.mem)-s.Offset {
+		return q.post(wr)
+	}
+	sys.StoreRelease(q.placing, q.mark+1)
+	stands := atomic.LoadUint64(q.attention)&attentionClosed == 0 && atomic.LoadUint64(q.entry) == uint64(q.key)
+	if stands {
+		placeAt(unsafe.Add(q.base, t.Offset), unsafe.Add(unsafe.Pointer(unsafe.SliceData(r.mem)), s.Offset), n)
+	}
+	q.mark += 2
+	sys.StoreRelease(q.placing, q.mark)
+	if !stands {
+		return q.post(wr)
+	}
+	if atomic.LoadUint64(q.attention) != 0 {
+		q.tellWrote()
+	}
+	return nil
 }
 
 // post is PostSend for all requests.

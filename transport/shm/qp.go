@@ -70,7 +70,7 @@ type qp struct {
 type direct struct {
 	pd        *pd
 	open      bool           // work may be posted, and nothing that was posted waits
-	fenced    bool           // the system has no barrier for others: every mark has one
+	fenced    bool           // the system has no barrier for others: every mark has one, and key stays 0
 	placing   *uint64        // in the peer's arena, as are the next two
 	attention *uint64        //
 	entry     *uint64        // where the key of the last Write is found

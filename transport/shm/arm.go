@@ -101,7 +101,7 @@ func (q *qp) stuck() bool {
 // disarm ends the telling of few, unless somebody sleeps.
 func (c *cq) disarm() {
 	a := &c.arming
-	if a.busy++; !a.on || a.busy <= disarmAfter || c.armed&transport.NotifyPlaced != 0 {
+	if a.busy++; !a.on || a.busy <= disarmAfter || c.handling.Armed()&transport.NotifyPlaced != 0 {
 		return
 	}
 	a.busy = 0

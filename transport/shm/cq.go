@@ -11,6 +11,7 @@ import (
 
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/handlers"
 )
 
 // cq is a completion queue; polling it drives the queue pairs attached to it.
@@ -39,7 +40,8 @@ type cq struct {
 	}
 	bySlot []*qp // of those attached
 
-	notifying
+	handling handlers.Handling
+	handled  bool // by somebody, or about to be
 
 	arrivals uatomic.Bool // inbox has something, or a connection has ended
 	inbox    struct {
@@ -72,7 +74,7 @@ func (d *Device) CreateCQ(depth int, id transport.HandlerID) (transport.CQ, erro
 		bell: bellAt(d.arena.mem, uint64(off)), bellOff: off}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.give(c, id); err != nil {
+	if err := d.handlers.Give(c, id); err != nil {
 		poller.Close()
 		d.arena.putBlock(off)
 		return nil, err
@@ -196,14 +198,14 @@ func (c *cq) Placed(qps []transport.QPN) int {
 
 // Wait blocks in the poller.
 func (c *cq) Wait(d time.Duration) error {
-	if h := c.handler.Load(); h != nil {
-		return fmt.Errorf("%w: Wait on a completion queue that handler %d has", transport.ErrInvalid, h.id)
+	if err := c.handling.Free("Wait"); err != nil {
+		return err
 	}
 	if c.arrivals.Load() || !c.arming.enter() {
 		return nil
 	}
 	defer c.arming.leave()
-	defer atomic.StoreUint64(&c.bell.sleeping, 0)
+	defer c.awake()
 	if !c.sleep() {
 		return nil
 	}
@@ -216,6 +218,9 @@ func (c *cq) sleep() bool {
 	return !c.bell.rung() && !c.arrivals.Load() && !c.arming.pending.Load()
 }
 
+// awake ends that.
+func (c *cq) awake() { atomic.StoreUint64(&c.bell.sleeping, 0) }
+
 // Wake ends a Wait.
 func (c *cq) Wake() { c.poller.Wake() }
 
@@ -224,8 +229,8 @@ func (c *cq) Close() error {
 	if n := c.users.Load(); n > 0 {
 		return fmt.Errorf("%w: %d queue pairs use the completion queue", transport.ErrInvalid, n)
 	}
-	if h := c.handler.Load(); h != nil {
-		return fmt.Errorf("%w: handler %d has the completion queue", transport.ErrInvalid, h.id)
+	if err := c.handling.Free("Close"); err != nil {
+		return err
 	}
 	c.dev.mu.Lock()
 	defer c.dev.mu.Unlock()
@@ -270,7 +275,7 @@ func (c *cq) push(wc transport.WC) {
 	}
 	c.ring[c.tail&uint32(len(c.ring)-1)] = wc
 	c.tail++
-	if c.armed != 0 {
+	if c.handling.Armed() != 0 {
 		c.match(transport.NotifyNext)
 		if wc.Status != transport.StatusSuccess {
 			c.match(transport.NotifySolicited)
@@ -341,8 +346,8 @@ func (c *cq) attach(q *qp) {
 		q.fail(fmt.Errorf("%w: before the queue pair came", transport.ErrOverrun), transport.StatusFatal)
 		return
 	}
-	if !sameLock(c.handler.Load(), q.other(c).handler.Load()) {
-		q.fail(errLocks, transport.StatusFatal)
+	if !c.handling.SameLock(&q.other(c).handling) {
+		q.fail(handlers.ErrLocks, transport.StatusFatal)
 		return
 	}
 	c.listen()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/handlers"
 )
 
 // Options of a device. A zero field stands for its default.
@@ -41,6 +42,7 @@ const (
 type Device struct {
 	opts       Options
 	cores      int // that this process may use
+	handlers   *handlers.Set
 	asymmetric bool
 	probe      *[nonceSize]byte // what peers read to learn whether they can
 	arena      *arena
@@ -56,11 +58,9 @@ type Device struct {
 		links    map[*link]struct{}
 	}
 
-	mu       sync.Mutex // guards what follows
-	cqs      []*cq
-	end      *endpoint
-	handlers []*handler   // by id, from 1; nil where closed
-	threads  []*processor // of the handlers
+	mu  sync.Mutex // guards what follows
+	cqs []*cq
+	end *endpoint
 }
 
 // New makes a device. It needs Linux.
@@ -92,7 +92,7 @@ func New(o Options) (*Device, error) {
 	if _, err := rand.Read(probe[:]); err != nil {
 		return nil, err
 	}
-	cpus, err := sys.Affinity()
+	cores, err := handlers.Cores()
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func New(o Options) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Device{opts: o, cores: len(cpus), asymmetric: sys.JoinBarrier(), probe: probe, arena: a,
+	d := &Device{opts: o, cores: cores, handlers: handlers.NewSet(cores), asymmetric: sys.JoinBarrier(), probe: probe, arena: a,
 		regions: regionTable{keys: mathrand.NewChaCha8(seed)}}
 	d.live.inbounds, d.live.links = map[*inbound]struct{}{}, map[*link]struct{}{}
 	return d, nil
@@ -138,7 +138,7 @@ func (d *Device) Close() error {
 	for _, c := range cqs {
 		c.end()
 	}
-	d.stopHandlers()
+	d.handlers.Stop()
 	d.live.Lock()
 	for l := range d.live.links {
 		l.conn.Close()

@@ -12,8 +12,8 @@ import (
 
 	"go.uber.org/atomic"
 
-	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/handlers"
 )
 
 // Options of a device. A zero field stands for its default.
@@ -41,18 +41,17 @@ const (
 
 // Device is a rank's software RNIC.
 type Device struct {
-	opts    Options
-	cores   int // that this process may use
-	regions regionTable
-	lastQP  atomic.Uint32
-	closed  atomic.Bool
+	opts     Options
+	cores    int // that this process may use
+	handlers *handlers.Set
+	regions  regionTable
+	lastQP   atomic.Uint32
+	closed   atomic.Bool
 
-	mu       sync.Mutex // guards what follows
-	qps      []*qp      // by number; nil where released or not yet handed over
-	cqs      []*cq
-	end      *endpoint
-	handlers []*handler   // by id, from 1; nil where closed
-	threads  []*processor // of the handlers
+	mu  sync.Mutex // guards what follows
+	qps []*qp      // by number; nil where released or not yet handed over
+	cqs []*cq
+	end *endpoint
 }
 
 // New makes a device. It needs Linux.
@@ -82,11 +81,11 @@ func New(o Options) (*Device, error) {
 	if _, err := rand.Read(seed[:]); err != nil {
 		return nil, err
 	}
-	cpus, err := sys.Affinity()
+	cores, err := handlers.Cores()
 	if err != nil {
 		return nil, err
 	}
-	return &Device{opts: o, cores: len(cpus), regions: regionTable{keys: mathrand.NewChaCha8(seed)}}, nil
+	return &Device{opts: o, cores: cores, handlers: handlers.NewSet(cores), regions: regionTable{keys: mathrand.NewChaCha8(seed)}}, nil
 }
 
 func (o *Options) checkPorts() error {
@@ -131,7 +130,7 @@ func (d *Device) Close() error {
 	for _, c := range cqs {
 		c.end()
 	}
-	d.stopHandlers()
+	d.handlers.Stop()
 	for _, c := range cqs {
 		c.release()
 	}

@@ -63,8 +63,8 @@ type qp struct {
 	askedNext uint64            // least number that the peer's next Read may have
 	peerEnd   bool              // the peer's Close has come
 	control   [controlMost]byte // payload that is looked at as a whole
-	pulse     pulse
-	beat      uint64 // of block.beat, what was last seen
+	silent    int               // ticks that counted since its last step
+	beat      uint64            // of block.beat, what was last seen
 }
 
 // direct is what a Write that is carried out by the caller needs.
@@ -182,7 +182,7 @@ func (d *Device) newQP(p *prepared, conn *net.UnixConn, peer uint32, local, remo
 	q := &qp{
 		dev: d, scq: scq, rcq: rcq, conf: p.conf, num: p.num, peer: peer, local: local, remote: remote,
 		state: transport.StateReady, far: f, out: outRing{block: out}, in: inRing{block: p.in.block},
-		most: uint64(min(p.conf.Reads, theirs.reads)), peers: peerLimits{recv: theirs.recv, reads: theirs.reads}, pulse: newPulse(),
+		most: uint64(min(p.conf.Reads, theirs.reads)), peers: peerLimits{recv: theirs.recv, reads: theirs.reads},
 	}
 	q.direct = direct{pd: domain, open: true, fenced: !d.asymmetric || !theirs.asymmetric, placing: &out.placing, attention: &out.attention}
 	q.link = &link{conn: conn, in: p.in, slots: p.slots}

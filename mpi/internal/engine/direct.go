@@ -61,7 +61,7 @@ func (e *Engine) next(p *peer, env envelope, buf []byte) (bytes int, ok bool) {
 		if !ok || len(payload) > len(buf) {
 			break
 		}
-		copy(buf, payload)
+		channel.Copy(buf, payload)
 		p.ch.Release()
 		if p.ch.Owing() || p.waiting() || !p.fabric.quiet() {
 			e.owe(p)

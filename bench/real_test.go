@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -25,7 +26,7 @@ var realBody = worldBody("real", func(world *mpi.Comm) error {
 		if b.Check(tiny(b), world.Size()) != nil {
 			continue
 		}
-		s := newSession(b, tiny(b), world, os.Stdout, instruments{now: mpi.Wtime, pattern: pattern, resident: resident})
+		s := newSession(b, tiny(b), world, os.Stdout, instruments{now: mpi.Wtime, date: time.Now, pattern: pattern, resident: resident})
 		if own, fatal := s.outcome(); own != nil || fatal != nil {
 			return fmt.Errorf("%s: %w, %w", b.Name, own, fatal)
 		}
@@ -75,7 +76,7 @@ var frugal = worldBody("frugal", func(world *mpi.Comm) error {
 	for _, name := range []string{"latency", "bw", "bibw", "mbw_mr", "barrier", "bcast", "reduce", "allreduce", "gather"} {
 		allocated := func(iterations int) (uint64, error) {
 			o := options(func(o *Options) { o.Min, o.Max, o.Iterations, o.Warmup = 8, 8, iterations, 10 })
-			s := newSession(find(name), o, world, os.Stdout, instruments{now: mpi.Wtime, pattern: pattern})
+			s := newSession(find(name), o, world, os.Stdout, instruments{now: mpi.Wtime, date: time.Now, pattern: pattern})
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			if own, fatal := s.outcome(); own != nil || fatal != nil {

@@ -49,7 +49,7 @@ var (
 // colours are told apart by nearly all eyes, on light and on dark paper: the first of each pair is for light paper.
 var colours = [][2]string{
 	{"#0072b2", "#56b4e9"}, {"#d55e00", "#ff8c42"}, {"#009e73", "#2fd0a0"}, {"#cc79a7", "#e89ac7"}, {"#b27d00", "#f0c040"},
-	{"#56457f", "#b09fe0"}, {"#333333", "#d0d0d0"},
+	{"#56457f", "#b09fe0"}, {"#333333", "#d0d0d0"}, {"#8c3b2e", "#d98c7f"}, {"#6b7f00", "#c3d94a"},
 }
 
 // dashes tell lines apart that lie on each other: lengths of strokes and gaps, in points.

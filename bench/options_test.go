@@ -39,6 +39,12 @@ func TestNonsenseIsRefused(t *testing.T) {
 		{"bw", 2, options(func(o *Options) { o.Digits = 13 }), "bw: 13 decimals: 0 to 12 are possible"},
 		{"bw", 2, options(func(o *Options) { o.Digits = -1 }), "bw: -1 decimals: 0 to 12 are possible"},
 		{"barrier", 2, options(func(o *Options) { o.Validate = true }), "barrier moves no payload that could be validated"},
+		{"barrier", 2, options(func(o *Options) { o.Rewrite = true }), "barrier moves no payload that could be written anew"},
+		{"init", 2, options(func(o *Options) { o.Tails = true }), "init has no single iterations whose times could be told"},
+		{"memory", 9, options(func(o *Options) { o.Compare = []string{"x"} }), "memory has no figures that could be compared"},
+		{"init", 2, options(func(o *Options) { o.Compare = []string{"x"} }), "init has no figures that could be compared"},
+		{"bw", 2, options(func(o *Options) { o.Window, o.Rewrite = 4096, true }), "bw: messages of up to 4194304 bytes take more than " +
+			"4 GiB of buffers on a rank; try a smaller -m, -W or -n"},
 		{"barrier", 2, plotted("x.svg"), "barrier has no figures that could be plotted"},
 		{"init", 2, plotted("x.svg"), "init has no figures that could be plotted"},
 		{"latency", 2, plotted("x.gif"), `"x.gif": a plot is a file whose name ends in .svg, .png or .html`},

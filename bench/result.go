@@ -160,11 +160,20 @@ func readResults(path string) ([]*Result, error) {
 	if err != nil {
 		return nil, optionErrorf("%s: %v", path, err)
 	}
-	name := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+	name := shortened(strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)))
 	for _, r := range results {
 		r.Name, r.File = name, path
 	}
 	return results, nil
+}
+
+// shortened is a name that leaves room for a plot beside it.
+func shortened(name string) string {
+	const most = 32
+	if letters := []rune(name); len(letters) > most {
+		return string(letters[:most-1]) + "…"
+	}
+	return name
 }
 
 // lineError is what is wrong with a line of a file, of which the first is 1.
@@ -239,8 +248,8 @@ func parseTables(text string) (results []*Result, err error) {
 			continue
 		}
 		if h := headerLine.FindStringSubmatch(line); h != nil {
-			if err := ended(); err != nil {
-				return nil, err
+			if n := len(results); n > 0 && results[n-1] == current && len(current.sizes) == 0 {
+				results = results[:n-1] // some versions print two headers, of which the second counts
 			}
 			columns, began = gap.Split(h[1], -1), number
 			current = &Result{Title: title}

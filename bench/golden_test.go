@@ -151,11 +151,13 @@ var goldens = []golden{
 # Size         Avg Latency(us)    P50 Tail Lat(us)    P90 Tail Lat(us)    P99 Tail Lat(us)  P99.9 Tail Lat(us)    Max Tail Lat(us)
 8                          550                 500                 500                 500                 500                 500
 `},
-	{"bw", 2, options(func(o *Options) { o.Min, o.Max, o.Iterations, o.Tails, o.Rewrite, o.Window = 1000, 1000, 10, true, true, 2 }), `
+	{"bw", 2, options(func(o *Options) {
+		o.Min, o.Max, o.Iterations, o.Tails, o.Rewrite, o.Window = 1000, 1000, 10, true, true, 2
+	}), `
 # OSU-style weft MPI Bandwidth Test v0.1.0
 # Datatype: MPI_CHAR.
-# Size        Bandwidth (MB/s)   P50 Tail BW(MB/s)   P90 Tail BW(MB/s)   P99 Tail BW(MB/s) P99.9 Tail BW(MB/s)   Min Tail BW(MB/s)
-1000                      0.95                1.00                1.00                1.00                1.00                1.00
+# Size        Bandwidth (MB/s)   P50 Tail BW(MB/s)   P90 Tail BW(MB/s)   P99 Tail BW(MB/s)  P99.9 Tail BW(MB/s)   Min Tail BW(MB/s)
+1000                      0.95                1.00                1.00                1.00                 1.00                1.00
 `},
 	// A quarter of the times is rank 0's, and so on.
 	{"allreduce", 4, options(func(o *Options) {
@@ -170,8 +172,8 @@ var goldens = []golden{
 # OSU-style weft MPI Multiple Bandwidth / Message Rate Test v0.1.0
 # Datatype: MPI_CHAR.
 # [ pairs: 2 ] [ window size: 2 ]
-# Size                    MB/s          Messages/s   P50 Tail BW(MB/s)   P90 Tail BW(MB/s)   P99 Tail BW(MB/s) P99.9 Tail BW(MB/s)   Min Tail BW(MB/s)
-1000                      2.42             2424.24                4.00                2.00                2.00                2.00                2.00
+# Size                    MB/s          Messages/s   P50 Tail BW(MB/s)   P90 Tail BW(MB/s)   P99 Tail BW(MB/s)  P99.9 Tail BW(MB/s)   Min Tail BW(MB/s)
+1000                      2.42             2424.24                4.00                2.00                2.00                 2.00                2.00
 `},
 	{"multi_lat", 4, options(func(o *Options) { o.Min, o.Max, o.Iterations, o.Tails, o.Full = 8, 8, 10, true, true }), `
 # OSU-style weft MPI Multi Latency Test v0.1.0

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"strconv"
 	"time"
 
 	"github.com/klauspost/cpuid/v2"
@@ -143,11 +144,20 @@ func (r *Report) add(figures []float64) {
 		case c.form == verdict:
 			line[c.name] = v != 0
 		default:
-			line[c.name] = v
+			line[c.name] = rounded(v)
 		}
 	}
 	r.Rows = append(r.Rows, line)
 	r.figures = append(r.figures, figures)
+}
+
+// rounded leaves ten digits: more are those of the arithmetic.
+func rounded(v float64) float64 {
+	v, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 10, 64), 64)
+	if err != nil {
+		panic(err) // what was a figure still is one
+	}
+	return v
 }
 
 func (r *Report) write(w io.Writer) error {

@@ -176,7 +176,7 @@ func tailColumns(unit string) (columns []column) {
 		headings = [...]string{"P50 Tail BW(MB/s)", "P90 Tail BW(MB/s)", "P99 Tail BW(MB/s)", "P99.9 Tail BW(MB/s)", "Min Tail BW(MB/s)"}
 	}
 	for i, name := range [len(percentiles)]string{"p50", "p90", "p99", "p99_9", "slowest"} {
-		columns = append(columns, column{name: name, heading: headings[i], unit: unit, width: 20, shown: ifTails,
+		columns = append(columns, column{name: name, heading: headings[i], unit: unit, width: max(20, len(headings[i])+2), shown: ifTails,
 			of: func(c *cell) float64 { return c.tails[i] }})
 	}
 	return columns

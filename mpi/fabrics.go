@@ -1,6 +1,7 @@
 package mpi
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -8,21 +9,57 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 	"github.com/weft-mpi/weft/mpi/internal/wireup"
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/shm"
 	"github.com/weft-mpi/weft/transport/tcp"
 )
 
-// newFabrics makes the devices of the fabrics that the settings name, in the order of preference.
+// newFabrics makes the devices of the fabrics that the settings name, in the order of preference: shared memory for ranks of this host, TCP
+// for all others.
 func newFabrics(log *slog.Logger, wire *wireup.Job) ([]engine.Fabric, error) {
-	switch f := setting.Fabric.String(); f {
-	case "auto", "tcp":
-		d, err := newTCP(log, wire)
-		if err != nil {
+	overTCP, err := tcpOptions(log, wire)
+	if err != nil {
+		return nil, err
+	}
+	newSHM := func() (transport.Device, error) {
+		return shm.New(shm.Options{PeerTimeout: overTCP.PeerTimeout, Log: log})
+	}
+	newTCP := func() (transport.Device, error) { return tcp.New(overTCP) }
+
+	var fabrics []engine.Fabric
+	add := func(make func() (transport.Device, error)) error {
+		d, err := make()
+		if err == nil {
+			fabrics = append(fabrics, engine.Fabric{Device: d})
+		}
+		return err
+	}
+	switch name := setting.Fabric.String(); name {
+	case "shm":
+		err := add(newSHM)
+		return fabrics, err
+	case "tcp":
+		err := add(newTCP)
+		return fabrics, err
+	case "auto":
+	default:
+		return nil, fmt.Errorf("%s=%q: no such fabric; there are shm, tcp, and auto, which chooses", setting.Fabric.Name, name)
+	}
+	here, elsewhere := wire.Neighbours()
+	if here {
+		if err := add(newSHM); err != nil {
+			log.Warn("ranks of this host are reached over TCP, shared memory not being possible", "reason", err)
+			elsewhere = true
+		}
+	}
+	if elsewhere {
+		if err := add(newTCP); err != nil {
+			for _, f := range fabrics {
+				err = errors.Join(err, f.Device.Close())
+			}
 			return nil, err
 		}
-		return []engine.Fabric{{Device: d}}, nil
-	default:
-		return nil, fmt.Errorf("%s=%q: no such fabric; there is tcp, and auto, which chooses", setting.Fabric.Name, f)
 	}
+	return fabrics, nil
 }
 
 // card is what the peers are told of how to reach us.
@@ -35,31 +72,26 @@ func card(e *engine.Engine, fabrics []engine.Fabric) wireup.Card {
 	return c
 }
 
-func newTCP(log *slog.Logger, wire *wireup.Job) (transport.Device, error) {
-	host, err := wire.Host()
-	if err != nil {
-		return nil, err
+// tcpOptions are what the settings say of the TCP fabric. They are looked at whether or not it is used: nonsense is refused in any case.
+func tcpOptions(log *slog.Logger, wire *wireup.Job) (o tcp.Options, err error) {
+	o.Log = log
+	if o.Host, err = wire.Host(); err != nil {
+		return o, err
 	}
-	low, high, err := wireup.Ports()
-	if err != nil {
-		return nil, err
+	if o.LowPort, o.HighPort, err = wireup.Ports(); err != nil {
+		return o, err
 	}
-	encrypt, err := setting.TLS.On()
-	if err != nil {
-		return nil, err
+	if o.TLS, err = setting.TLS.On(); err != nil {
+		return o, err
 	}
-	checksum, err := checksum()
-	if err != nil {
-		return nil, err
+	if o.Checksum, err = checksum(); err != nil {
+		return o, err
 	}
-	silent, err := setting.PeerTimeout.Duration()
-	if err == nil && silent < tcp.MinPeerTimeout {
-		err = fmt.Errorf("%s=%s: %v is the least", setting.PeerTimeout.Name, setting.PeerTimeout, tcp.MinPeerTimeout)
+	o.PeerTimeout, err = setting.PeerTimeout.Duration()
+	if least := max(tcp.MinPeerTimeout, shm.MinPeerTimeout); err == nil && o.PeerTimeout < least {
+		err = fmt.Errorf("%s=%s: %v is the least", setting.PeerTimeout.Name, setting.PeerTimeout, least)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return tcp.New(tcp.Options{Host: host, LowPort: low, HighPort: high, TLS: encrypt, Checksum: checksum, PeerTimeout: silent, Log: log})
+	return o, err
 }
 
 func checksum() (tcp.Checksum, error) {

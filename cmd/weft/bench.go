@@ -62,7 +62,7 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.VarP(&ranks, "np", "n", "number of ranks to start where no launcher has")
-	flags.Var(&fabric, "fabric", "`auto|tcp`: what carries the messages")
+	flags.Var(&fabric, "fabric", "`auto|shm|tcp`: what carries the messages")
 	flags.VarP(&sizes, "message-size", "m", "`[MIN:]MAX` sizes in bytes; K and M are understood; without it as OSU has them")
 	flags.VarP(number{&o.Iterations, 1}, "iterations", "i", "timed iterations of each size; without it as OSU has them")
 	flags.VarP(number{&o.Warmup, 0}, "warmup", "x", "iterations before these; without it as OSU has them")
@@ -197,8 +197,8 @@ func (number) Type() string   { return "N" }
 type carrier string
 
 func (c *carrier) Set(text string) error {
-	if text != "auto" && text != "tcp" {
-		return errors.New("neither auto nor tcp")
+	if text != "auto" && text != "shm" && text != "tcp" {
+		return errors.New("neither auto nor shm nor tcp")
 	}
 	*c = carrier(text)
 	return nil

@@ -46,7 +46,7 @@ type Config struct {
 
 // Engine is the message engine of one rank. All methods may be called from any goroutine.
 type Engine struct {
-	mu sync.Mutex
+	mu lock
 
 	rank     int
 	size     int
@@ -84,6 +84,7 @@ type Engine struct {
 	heartbeat heartbeat
 	handler   handler
 	changes   atomic.Uint32 // passes of the handler
+	directs   uint32        // receives that were tried in the ring itself
 
 	dead    error // why the engine does no more work; nil while it does
 	closing bool  // Shutdown has begun: peers that close are no failure

@@ -111,10 +111,13 @@ func (f *fabric) opened(p *peer) {
 	if f.watchMax == 0 || f.handler != 0 {
 		return
 	}
-	if len(f.byQP) > f.watchMax {
-		f.watched = nil // from now on the device tells
-	} else {
-		f.watched = append(f.watched, p)
+	f.watched = append(f.watched, p)
+	all := len(f.byQP) <= f.watchMax // else from now on the device tells
+	for _, q := range f.watched {
+		q.watched = all
+	}
+	if !all {
+		f.watched = nil
 	}
 }
 

@@ -38,6 +38,7 @@ type peer struct {
 	burst    burst
 	in       incoming
 	holding  bool // has been told to announce payload
+	watched  bool // its ring is looked into: nobody tells what is placed there
 	stats    protocols
 }
 

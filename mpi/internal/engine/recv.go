@@ -23,6 +23,14 @@ func (e *Engine) Recv(context uint32, buf []byte, src, tag, elem int) (Status, e
 		defer e.mu.Unlock()
 		return Status{}, e.dead
 	}
+	if src >= 0 {
+		if p := e.peers[src]; e.direct(p) {
+			if st, err, ok := e.receiveDirect(p, context, buf, tag, elem); ok {
+				e.mu.Unlock()
+				return st, err
+			}
+		}
+	}
 	r := e.requests.get()
 	r.contiguous(buf)
 	e.startRecv(r, context, src, tag, elem)
@@ -119,7 +127,7 @@ func (e *Engine) received(r *request) {
 	if room := r.room(); r.status.Bytes > room {
 		bytes := r.status.Bytes
 		r.status.Bytes = room
-		e.complete(r, fmt.Errorf("%w: %d bytes from rank %d with tag %d, room for %d", ErrTruncate, bytes, r.status.Source, r.status.Tag, room))
+		e.complete(r, truncated(bytes, &r.status))
 		return
 	}
 	e.complete(r, nil)
@@ -153,8 +161,13 @@ func (e *Engine) drain(p *peer) {
 		}
 		p.ch.Release()
 	}
-	// A message of ours carries the credit that is owed. Often one is about to be sent, in answer to what has just come: so CREDIT waits
-	// for the next pass, unless the peer might be waiting for it, or whoever makes this pass may be the last for a while.
+	e.owe(p)
+}
+
+// owe does what messages that have been taken give occasion to, and sees to the credit that is owed for them. A message of ours carries
+// that. Often one is about to be sent, in answer to what has just come: so CREDIT waits for the next pass, unless the peer might be waiting
+// for it, or whoever makes this pass may be the last for a while.
+func (e *Engine) owe(p *peer) {
 	if p.ch.Pressing() || e.waiting.driver != nil {
 		e.kick(p)
 	} else if e.proceed(p) && p.ch.Owing() {

@@ -1,0 +1,239 @@
+package shm
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/turn"
+)
+
+// processor is a thread that serves the completion queues of the handlers of one core (N6, N7). It sleeps in a poller that watches the
+// pollers of these queues: traffic, CQ.Wake and a raised event all show there. A queue that shows gets turns until one finds nothing.
+type processor struct {
+	core     int // -1: any
+	handlers int // guarded by Device.mu
+	poller   *sys.Poller
+	stopping atomic.Bool
+	done     chan struct{}
+
+	mu   sync.Mutex
+	cqs  map[int32]*cq // by the number under which the poller knows them
+	last int32
+
+	order turn.Order[*cq] // these are the thread's own
+	since int             // turns since the last look at the poller
+	ready [64]int32
+}
+
+// turnsPerLook is how many turns go between two looks at who else has something.
+const turnsPerLook = transport.BulkAfter
+
+// startProcessor starts a thread on a core.
+func startProcessor(core int) (*processor, error) {
+	poller, err := sys.NewPoller()
+	if err != nil {
+		return nil, fmt.Errorf("completion handler: %w", err)
+	}
+	p := &processor{core: core, poller: poller, done: make(chan struct{}), cqs: map[int32]*cq{}}
+	pinned := make(chan error)
+	go func() {
+		defer close(p.done)
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		if core >= 0 {
+			err := sys.SetAffinity([]int{core})
+			pinned <- err
+			if err != nil {
+				return
+			}
+		} else {
+			pinned <- nil
+		}
+		p.run()
+	}()
+	if err := <-pinned; err != nil {
+		<-p.done
+		poller.Close()
+		cores, _ := sys.Affinity()
+		return nil, fmt.Errorf("%w: a completion handler on core %d, which this process may not use (it has %v): %w", transport.ErrInvalid,
+			core, cores, err)
+	}
+	return p, nil
+}
+
+// stop ends the thread, when it has delivered what has been raised.
+func (p *processor) stop() {
+	p.stopping.Store(true)
+	p.poller.Wake()
+	<-p.done
+	p.poller.Close()
+}
+
+// take has the thread serve a queue.
+func (p *processor) take(c *cq) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last++
+	if err := p.poller.Nest(c.poller, p.last); err != nil {
+		return fmt.Errorf("completion handler: %w", err)
+	}
+	c.served = p.last
+	p.cqs[c.served] = c
+	return nil
+}
+
+// release ends that. A turn of the queue may be due yet: it will find that the queue is another's.
+func (p *processor) release(c *cq) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.cqs, c.served)
+	p.poller.Unnest(c.poller)
+}
+
+func (p *processor) run() {
+	for {
+		if p.order.OnlyBulk() {
+			p.look(0)
+		}
+		c, ok := p.order.Next()
+		switch {
+		case ok:
+			p.serve(c)
+			if p.since++; p.since == turnsPerLook {
+				p.look(0)
+			}
+		case p.stopping.Load():
+			p.finish()
+			return
+		default:
+			p.look(-1)
+		}
+	}
+}
+
+// look asks the poller whose turn it is, and waits for that for up to d (d < 0: for ever).
+func (p *processor) look(d time.Duration) {
+	p.since = 0
+	n, err := p.poller.Await(p.ready[:], d)
+	if err != nil {
+		panic(fmt.Sprintf("completion handler: %v", err)) // the poller is ours, and open
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, id := range p.ready[:n] {
+		if c := p.cqs[id]; c != nil { // else it has been given away since
+			if h := c.handler.Load(); h != nil && h.proc == p {
+				p.order.Add(h.conf.Class, c)
+			}
+		}
+	}
+}
+
+// finish gives each queue that has something one more turn.
+func (p *processor) finish() {
+	p.mu.Lock()
+	looks := 1 + len(p.cqs)/len(p.ready)
+	p.mu.Unlock()
+	for range looks {
+		p.look(0)
+		for c, ok := p.order.Next(); ok; c, ok = p.order.Next() {
+			p.serve(c)
+		}
+	}
+}
+
+// serve gives a queue its turn: a pass, and the event if one has been raised. It has another turn wait if there may be more.
+func (p *processor) serve(c *cq) {
+	h := c.handler.Load()
+	if h == nil || h.proc != p {
+		return
+	}
+	h.conf.Lock.Lock()
+	next := p.serveLocked(c, h)
+	h.conf.Lock.Unlock()
+	if next != turnParked && !p.stopping.Load() {
+		p.order.Add(h.conf.Class, c)
+	}
+	if next == turnIdle {
+		sys.Yield() // the consumer may want the lock
+	}
+}
+
+// turnEnd is how a turn ended.
+type turnEnd uint8
+
+const (
+	turnBusy   turnEnd = iota // there may be more
+	turnIdle                  // there was nothing, and the handler spins
+	turnParked                // there was nothing; the poller tells when there is, or somebody else has the queue now
+)
+
+func (p *processor) serveLocked(c *cq, h *handler) turnEnd {
+	if c.handler.Load() != h {
+		return turnParked // given away while we waited for the lock; whoever has it has been told
+	}
+	c.unpark()
+	c.serving = true
+	found := c.pass()
+	if !found && !c.event && p.spins(c, h) {
+		c.serving = false
+		return turnIdle
+	}
+	if !found && !c.event {
+		c.poller.Drain()
+		c.Arm()
+		found = c.pass() // what came before the poller watched, or before Wake was heard
+		if !found && !c.event {
+			c.park()
+		}
+	}
+	if found || c.event {
+		c.idle = time.Time{}
+	}
+	end := turnBusy
+	switch {
+	case c.event:
+		c.event = false
+		h.conf.Complete(h.id, c) // what this raises is found in the next turn
+	case !found:
+		end = turnParked
+	}
+	if c.handler.Load() == h {
+		c.serving = false
+	}
+	return end
+}
+
+// spins tells whether the handler goes on making passes of a queue that has nothing.
+func (p *processor) spins(c *cq, h *handler) bool {
+	if h.conf.Spin == 0 || p.stopping.Load() {
+		return false
+	}
+	now := time.Now()
+	if c.idle.IsZero() {
+		c.idle = now
+	}
+	return now.Sub(c.idle) < h.conf.Spin
+}
+
+// park has the poller tell of the queue, also if its consumer polls it meanwhile.
+func (c *cq) park() {
+	if !c.parked && c.arming.enter() {
+		c.parked = true
+		if !c.sleep() {
+			c.Wake()
+		}
+	}
+}
+
+func (c *cq) unpark() {
+	if c.parked {
+		c.parked = false
+		atomic.StoreUint64(&c.bell.sleeping, 0)
+		c.arming.leave()
+	}
+}

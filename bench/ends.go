@@ -36,7 +36,7 @@ func (s *session) ends() (e ends, err error) {
 
 // finish prints and writes what is made of a whole table.
 func (e ends) finish(s *session) error {
-	s.report.Complete = true
+	s.seal(true)
 	err := e.report.write(s.report.write)
 	own := s.report.result("weft")
 	if len(e.others) > 0 {
@@ -47,12 +47,13 @@ func (e ends) finish(s *session) error {
 }
 
 // partial writes what there is of a report, for why the rest is missing, if there is any.
-func (e ends) partial(r *Report, why error) error {
-	if len(r.Rows) == 0 {
+func (e ends) partial(s *session, why error) error {
+	if len(s.report.Rows) == 0 {
 		return nil
 	}
-	r.Error = why.Error()
-	return e.report.write(r.write)
+	s.seal(false)
+	s.report.Error = why.Error()
+	return e.report.write(s.report.write)
 }
 
 // chart is what a plot of the table shows: all of its figures, or the averages beside those of others.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"time"
 
@@ -32,6 +33,7 @@ type Report struct {
 	Command   []string          `json:"command"`
 	Ranks     int               `json:"ranks"`
 	Fabric    string            `json:"fabric"`   // that was asked for
+	Fabrics   []string          `json:"fabrics"`  // that carried rank 0's messages, in order
 	Settings  map[string]string `json:"settings"` // WEFT_* settings of rank 0's environment
 	Options   ReportOptions     `json:"options"`
 	Columns   []ReportColumn    `json:"columns"`
@@ -92,7 +94,7 @@ func (s *session) newReport() *Report {
 		Command: s.by.Command, Ranks: s.world.Size(), Fabric: setting.Fabric.String(), Settings: map[string]string{},
 		Options: ReportOptions{Iterations: o.Iterations, Vector: o.Vector, Validate: o.Validate, Full: o.Full, Tails: o.Tails,
 			Rewrite: o.Rewrite, Alloc: "heap", Digits: o.Digits},
-		Rows: []map[string]any{}, columns: s.kind.columns, options: &s.Options,
+		Fabrics: []string{}, Rows: []map[string]any{}, columns: s.kind.columns, options: &s.Options,
 	}
 	if s.cell != nil {
 		r.Options.Min, r.Options.Max = s.sizes(o)
@@ -149,6 +151,17 @@ func (r *Report) add(figures []float64) {
 	}
 	r.Rows = append(r.Rows, line)
 	r.figures = append(r.figures, figures)
+}
+
+// seal notes what only the end tells.
+func (s *session) seal(complete bool) {
+	s.report.Complete = complete
+	for _, c := range s.world.Stats().Channels {
+		if !slices.Contains(s.report.Fabrics, c.Fabric) {
+			s.report.Fabrics = append(s.report.Fabrics, c.Fabric)
+		}
+	}
+	slices.Sort(s.report.Fabrics)
 }
 
 // rounded leaves ten digits: more are those of the arithmetic.

@@ -50,7 +50,7 @@ var reporting = worldBody("reporting", func(world *mpi.Comm) error {
 		return own
 	}
 	return fatal
-}, "WEFT_PHASES=640", "WEFT_SHRINK_AFTER=never")
+}, "WEFT_PHASES=640", "WEFT_SHRINK_AFTER=never", "WEFT_FABRIC=tcp")
 
 // What differs from machine to machine in a report: values, and lines that are not always there.
 var (

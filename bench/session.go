@@ -77,7 +77,7 @@ func (s *session) measure() error {
 	ends, err := s.ends()
 	s.report = s.newReport()
 	if err := s.figures(err); err != nil {
-		s.unwritten = ends.partial(s.report, err)
+		s.unwritten = ends.partial(s, err)
 		return errors.Join(err, s.unwritten)
 	}
 	return ends.finish(s)

@@ -31,10 +31,13 @@ func Ssend[T any](c *Comm, buf []T, dst, tag int) error {
 // 3.2.4). A message longer than buf fills it and gives ErrTruncate; a shorter one leaves the rest as it was: Status.Count tells.
 func Recv[T any](c *Comm, buf []T, src, tag int) (Status, error) {
 	b, err := bytesOf(buf)
-	var st Status
-	if err == nil {
-		st, err = c.recv(b, src, tag, sizeOf[T]())
+	if err != nil {
+		return Status{}, c.fail("Recv", src, tag, err)
 	}
+	if bytes, got, ok := c.recvNext(b, src, tag); ok {
+		return Status{Source: src, Tag: got, Count: bytes / sizeOf[T](), bytes: bytes}, nil
+	}
+	st, err := c.recv(b, src, tag, sizeOf[T]())
 	if err != nil {
 		return st, c.fail("Recv", src, tag, err)
 	}
@@ -121,6 +124,14 @@ func (c *Comm) send(b []byte, dst, tag int, sync bool) error {
 		return c.e.Ssend(c.context, b, c.worldRank(dst), tag)
 	}
 	return c.e.Send(c.context, b, c.worldRank(dst), tag)
+}
+
+// recvNext takes the next message of src, if it can be had as simply as that and fits.
+func (c *Comm) recvNext(b []byte, src, tag int) (bytes, got int, ok bool) {
+	if c.checkRecv(src, tag) != nil || src < 0 || c.scope != nil {
+		return 0, 0, false
+	}
+	return c.e.RecvNext(c.context, b, c.worldRank(src), tag)
 }
 
 func (c *Comm) recv(b []byte, src, tag, elem int) (Status, error) {

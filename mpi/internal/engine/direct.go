@@ -7,14 +7,28 @@ import (
 	"github.com/weft-mpi/weft/eager"
 )
 
-// A blocking receive that names its source, while nothing else is posted or kept, most often gets the very next message of that source. Where
-// that is placed without this side's taking part, the receive looks for it in the ring and copies it out, with no request and no table in
-// between. It holds the lock meanwhile, and leaves it as soon as anybody else wants it.
-
 const (
 	directLooks = 400 // in the ring, before the receive is posted as any other
 	directRuns  = 64  // direct receives between two passes over everything else
 )
+
+// RecvNext is worth a try before Recv. A blocking receive that names its source, while nothing else is posted or kept, most often gets the very
+// next message of that source. Where that is placed without this side's taking part, it is looked for in the ring for a while and copied out,
+// with no request and no table in between. ok tells whether that was so; bytes and got are the message's length and its tag then. Otherwise
+// nothing has happened that Recv would not find.
+//
+// The lock is held meanwhile, and left as soon as anybody else wants it. Results are few, and words, since that is what stays in registers.
+func (e *Engine) RecvNext(context uint32, buf []byte, src, tag int) (bytes, got int, ok bool) {
+	if uint(src) >= uint(len(e.peers)) {
+		return 0, 0, false
+	}
+	e.mu.Lock()
+	if p := e.peers[src]; e.direct(p) {
+		bytes, got, ok = e.next(p, context, buf, tag)
+	}
+	e.mu.Unlock()
+	return bytes, got, ok
+}
 
 // direct tells whether the next message of a peer may be taken straight out of its ring.
 func (e *Engine) direct(p *peer) bool {
@@ -28,9 +42,8 @@ func (e *Engine) direct(p *peer) bool {
 	return e.directs%directRuns != 0
 }
 
-// receiveDirect waits for a while for the next message of a peer, and takes it if it is the one. Without it nothing has happened that the
-// receive would not find in the table or in the ring.
-func (e *Engine) receiveDirect(p *peer, context uint32, buf []byte, tag, elem int) (st Status, err error, ok bool) {
+// next takes the next message of a peer if it comes soon and is the one that is wanted.
+func (e *Engine) next(p *peer, context uint32, buf []byte, tag int) (bytes, got int, ok bool) {
 	e.flush()
 	if len(e.retry) > 0 {
 		e.retryPeers()
@@ -42,27 +55,23 @@ func (e *Engine) receiveDirect(p *peer, context uint32, buf []byte, tag, elem in
 				break
 			}
 			env, payload, err := eager.Parse(body)
-			if err != nil || env.Context != context || int(env.Tag) != tag && (tag != AnyTag || env.Context == controlContext) {
+			if err != nil || len(payload) > len(buf) || env.Context != context || int(env.Tag) != tag && (tag != AnyTag || env.Context == controlContext) {
 				break
 			}
-			n := copy(buf, payload)
-			st = Status{Source: p.rank, Tag: int(env.Tag), Bytes: n, Elem: elem}
-			if n < len(payload) {
-				err = truncated(len(payload), &st)
-			}
+			copy(buf, payload)
 			p.ch.Release()
 			e.owe(p)
-			return st, err, true
+			return len(payload), int(env.Tag), true
 		}
 		if e.mu.wanted() {
-			return Status{}, nil, false
+			return 0, 0, false
 		}
 	}
 	e.drain(p)
-	return Status{}, nil, false
+	return 0, 0, false
 }
 
-// truncated is the error of a receive with too little room for a message of so many bytes.
-func truncated(bytes int, st *Status) error {
-	return fmt.Errorf("%w: %d bytes from rank %d with tag %d, room for %d", ErrTruncate, bytes, st.Source, st.Tag, st.Bytes)
+// Truncated is the error of a receive with room for fewer bytes than its message has.
+func Truncated(bytes, room, source, tag int) error {
+	return fmt.Errorf("%w: %d bytes from rank %d with tag %d, room for %d", ErrTruncate, bytes, source, tag, room)
 }

@@ -165,6 +165,15 @@ func (c *loopCQ) Wake() {
 	}
 }
 
+// receive is what package mpi makes of a blocking receive.
+func receive(e *Engine, buf []byte, src int) {
+	if _, _, ok := e.RecvNext(0, buf, src, 1); !ok {
+		if _, err := e.Recv(0, buf, src, 1, 1); err != nil {
+			panic(err)
+		}
+	}
+}
+
 func pin(core int) {
 	runtime.LockOSThread()
 	var set unix.CPUSet
@@ -199,7 +208,7 @@ func BenchmarkLoopLatency(b *testing.B) {
 		pin(1)
 		buf := make([]byte, 8)
 		for range n {
-			w[1].Recv(0, buf, 0, 1, 1)
+			receive(w[1], buf, 0)
 			w[1].Send(0, buf, 0, 1)
 		}
 	}()
@@ -210,7 +219,7 @@ func BenchmarkLoopLatency(b *testing.B) {
 			b.ResetTimer()
 		}
 		w[0].Send(0, buf, 1, 1)
-		w[0].Recv(0, buf, 1, 1, 1)
+		receive(w[0], buf, 1)
 	}
 	b.StopTimer()
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(2*b.N), "ns/way")
@@ -222,13 +231,13 @@ func BenchmarkLoopMessage(b *testing.B) {
 	w := loopWorld(b)
 	buf := make([]byte, 8)
 	w[0].Send(0, buf, 1, 1)
-	w[1].Recv(0, buf, 0, 1, 1)
+	receive(w[1], buf, 0)
 	b.ReportAllocs()
 	for b.Loop() {
 		w[0].Send(0, buf, 1, 1)
-		w[1].Recv(0, buf, 0, 1, 1)
+		receive(w[1], buf, 0)
 		w[1].Send(0, buf, 0, 1) // the credit comes back with the answer
-		w[0].Recv(0, buf, 1, 1, 1)
+		receive(w[0], buf, 1)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(2*b.N), "ns/message")
 }

@@ -192,6 +192,9 @@ func (e *Engine) proceed(p *peer) bool {
 	if p.state != peerOpen {
 		return false
 	}
+	if p.fabric.fetcher.Idle() && p.fabric.announcer.Idle() {
+		return true
+	}
 	err := p.fabric.fetcher.Progress(p.ch)
 	if err == nil {
 		err = p.fabric.announcer.Progress(p.ch)

@@ -23,14 +23,6 @@ func (e *Engine) Recv(context uint32, buf []byte, src, tag, elem int) (Status, e
 		defer e.mu.Unlock()
 		return Status{}, e.dead
 	}
-	if src >= 0 {
-		if p := e.peers[src]; e.direct(p) {
-			if st, err, ok := e.receiveDirect(p, context, buf, tag, elem); ok {
-				e.mu.Unlock()
-				return st, err
-			}
-		}
-	}
 	r := e.requests.get()
 	r.contiguous(buf)
 	e.startRecv(r, context, src, tag, elem)
@@ -127,7 +119,7 @@ func (e *Engine) received(r *request) {
 	if room := r.room(); r.status.Bytes > room {
 		bytes := r.status.Bytes
 		r.status.Bytes = room
-		e.complete(r, truncated(bytes, &r.status))
+		e.complete(r, Truncated(bytes, room, r.status.Source, r.status.Tag))
 		return
 	}
 	e.complete(r, nil)

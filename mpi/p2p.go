@@ -6,7 +6,9 @@ import "github.com/weft-mpi/weft/mpi/internal/engine"
 // T must have a fixed size and no pointers. A nil buf is a message of no elements.
 func Send[T any](c *Comm, buf []T, dst, tag int) error {
 	b, err := bytesOf(buf)
-	if err == nil {
+	if err == nil && c.plain(dst, tag) {
+		err = c.e.Send(c.context, b, c.worldRank(dst), tag)
+	} else if err == nil {
 		err = c.send(b, dst, tag, false)
 	}
 	if err != nil {
@@ -34,8 +36,10 @@ func Recv[T any](c *Comm, buf []T, src, tag int) (Status, error) {
 	if err != nil {
 		return Status{}, c.fail("Recv", src, tag, err)
 	}
-	if bytes, got, ok := c.recvNext(b, src, tag); ok {
-		return Status{Source: src, Tag: got, Count: bytes / sizeOf[T](), bytes: bytes}, nil
+	if c.plain(src, tag) {
+		if bytes, ok := c.e.RecvNext(c.context, b, c.worldRank(src), tag); ok {
+			return Status{Source: src, Tag: tag, Count: bytes / sizeOf[T](), bytes: bytes}, nil
+		}
 	}
 	st, err := c.recv(b, src, tag, sizeOf[T]())
 	if err != nil {
@@ -124,14 +128,6 @@ func (c *Comm) send(b []byte, dst, tag int, sync bool) error {
 		return c.e.Ssend(c.context, b, c.worldRank(dst), tag)
 	}
 	return c.e.Send(c.context, b, c.worldRank(dst), tag)
-}
-
-// recvNext takes the next message of src, if it can be had as simply as that and fits.
-func (c *Comm) recvNext(b []byte, src, tag int) (bytes, got int, ok bool) {
-	if c.checkRecv(src, tag) != nil || src < 0 || c.scope != nil {
-		return 0, 0, false
-	}
-	return c.e.RecvNext(c.context, b, c.worldRank(src), tag)
 }
 
 func (c *Comm) recv(b []byte, src, tag, elem int) (Status, error) {

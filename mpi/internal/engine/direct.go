@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/weft-mpi/weft/channel"
-	"github.com/weft-mpi/weft/eager"
 )
 
 const (
@@ -14,20 +13,17 @@ const (
 
 // RecvNext is worth a try before Recv. A blocking receive that names its source, while nothing else is posted or kept, most often gets the very
 // next message of that source. Where that is placed without this side's taking part, it is looked for in the ring for a while and copied out,
-// with no request and no table in between. ok tells whether that was so; bytes and got are the message's length and its tag then. Otherwise
-// nothing has happened that Recv would not find.
+// with no request and no table in between. ok tells whether that was so; bytes is the message's length then. Otherwise nothing has happened that
+// Recv would not find. src and tag are no wildcards.
 //
 // The lock is held meanwhile, and left as soon as anybody else wants it. Results are few, and words, since that is what stays in registers.
-func (e *Engine) RecvNext(context uint32, buf []byte, src, tag int) (bytes, got int, ok bool) {
-	if uint(src) >= uint(len(e.peers)) {
-		return 0, 0, false
-	}
+func (e *Engine) RecvNext(context uint32, buf []byte, src, tag int) (bytes int, ok bool) {
 	e.mu.Lock()
 	if p := e.peers[src]; e.direct(p) {
-		bytes, got, ok = e.next(p, context, buf, tag)
+		bytes, ok = e.next(p, envelope{Context: context, Tag: int32(tag)}, buf)
 	}
 	e.mu.Unlock()
-	return bytes, got, ok
+	return bytes, ok
 }
 
 // direct tells whether the next message of a peer may be taken straight out of its ring.
@@ -43,32 +39,37 @@ func (e *Engine) direct(p *peer) bool {
 }
 
 // next takes the next message of a peer if it comes soon and is the one that is wanted.
-func (e *Engine) next(p *peer, context uint32, buf []byte, tag int) (bytes, got int, ok bool) {
-	e.flush()
+func (e *Engine) next(p *peer, env envelope, buf []byte) (bytes int, ok bool) {
+	if len(e.held.peers) > 0 {
+		e.flush()
+	}
 	if len(e.retry) > 0 {
 		e.retryPeers()
 	}
 	for range directLooks {
-		if p.ch.Ready() {
-			kind, body, whole, err := p.ch.Next()
-			if !whole || err != nil || kind != channel.Eager {
-				break
+		if !p.ch.Ready() {
+			if e.mu.wanted() {
+				return 0, false
 			}
-			env, payload, err := eager.Parse(body)
-			if err != nil || len(payload) > len(buf) || env.Context != context || int(env.Tag) != tag && (tag != AnyTag || env.Context == controlContext) {
-				break
-			}
-			copy(buf, payload)
-			p.ch.Release()
+			continue
+		}
+		kind, body, ok := p.ch.Peek()
+		if !ok || kind != channel.Eager {
+			break
+		}
+		payload, ok := env.Heads(body)
+		if !ok || len(payload) > len(buf) {
+			break
+		}
+		copy(buf, payload)
+		p.ch.Release()
+		if p.ch.Owing() || p.waiting() || !p.fabric.quiet() {
 			e.owe(p)
-			return len(payload), int(env.Tag), true
 		}
-		if e.mu.wanted() {
-			return 0, 0, false
-		}
+		return len(payload), true
 	}
 	e.drain(p)
-	return 0, 0, false
+	return 0, false
 }
 
 // Truncated is the error of a receive with room for fewer bytes than its message has.

@@ -115,6 +115,7 @@ func New(c Config) (*Engine, error) {
 	if e.keepMost == 0 {
 		e.keepMost = 64 << 20
 	}
+	e.mu.init()
 	e.waiting.init(e)
 	e.held.init(e)
 	e.reclaim.init(e)

@@ -129,6 +129,9 @@ func (f *fabric) peerOf(q transport.QPN) *peer {
 	return f.lastPeer
 }
 
+// quiet tells whether no large message is under way.
+func (f *fabric) quiet() bool { return f.fetcher.Idle() && f.announcer.Idle() }
+
 // wake ends a sleep in the completion queues.
 func (e *Engine) wake() { e.fabrics[0].cq.Wake() }
 

@@ -167,7 +167,7 @@ func (c *loopCQ) Wake() {
 
 // receive is what package mpi makes of a blocking receive.
 func receive(e *Engine, buf []byte, src int) {
-	if _, _, ok := e.RecvNext(0, buf, src, 1); !ok {
+	if _, ok := e.RecvNext(0, buf, src, 1); !ok {
 		if _, err := e.Recv(0, buf, src, 1, 1); err != nil {
 			panic(err)
 		}

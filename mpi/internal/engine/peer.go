@@ -192,7 +192,7 @@ func (e *Engine) proceed(p *peer) bool {
 	if p.state != peerOpen {
 		return false
 	}
-	if p.fabric.fetcher.Idle() && p.fabric.announcer.Idle() {
+	if p.fabric.quiet() {
 		return true
 	}
 	err := p.fabric.fetcher.Progress(p.ch)

@@ -19,9 +19,9 @@ const (
 // Recv receives into buf and returns when the message is there. elem is the size of an element, for the status.
 func (e *Engine) Recv(context uint32, buf []byte, src, tag, elem int) (Status, error) {
 	e.mu.Lock()
-	if e.dead != nil {
-		defer e.mu.Unlock()
-		return Status{}, e.dead
+	if err := e.dead; err != nil {
+		e.mu.Unlock()
+		return Status{}, err
 	}
 	r := e.requests.get()
 	r.contiguous(buf)

@@ -10,26 +10,23 @@ import (
 func (e *Engine) Send(context uint32, buf []byte, dst, tag int) error {
 	env := envelope{Context: context, Tag: int32(tag)}
 	e.mu.Lock()
-	if e.dead != nil {
-		defer e.mu.Unlock()
-		return e.dead
-	}
-	if dst != e.rank {
-		p := e.peer(dst)
-		// The common case needs no request: nothing waits before us, and the message fits.
-		if p.fits(len(buf)) {
-			sent, err := eager.Send(p.ch, env, buf, false)
-			if err != nil {
-				e.failPeer(p, err)
-				e.mu.Unlock()
-				return p.cause
-			}
-			if sent {
-				p.stats.eager(len(buf))
-				e.mu.Unlock()
-				return nil
-			}
+	// The common case needs no request: the peer is connected, nothing waits before us, and the message fits.
+	if p := e.peers[dst]; p != nil && p.fits(len(buf)) {
+		sent, err := eager.Send(p.ch, env, buf, false)
+		if sent {
+			p.stats.eager(len(buf))
+			e.mu.Unlock()
+			return nil
 		}
+		if err != nil {
+			e.failPeer(p, err)
+			e.mu.Unlock()
+			return p.cause
+		}
+	}
+	if err := e.dead; err != nil {
+		e.mu.Unlock()
+		return err
 	}
 	r := e.requests.get()
 	r.contiguous(buf)

@@ -76,7 +76,7 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 	flags.Var(number{&o.Digits, 0}, "digits", "decimals of a figure; without it 2")
 	flags.StringVar(&o.Report, "json", "", "`FILE` that takes all figures, the machine, the versions and the options")
 	flags.StringVar(&o.Plot, "plot", "", plotUsage)
-	flags.StringArrayVar(&o.Compare, "compare", nil, "`FILE…` of tables, weft's --json or OSU's, to compare with and to plot beside")
+	flags.StringArrayVar(&o.Compare, "compare", nil, "`FILE...` of tables, weft's --json or OSU's, to compare with and to plot beside")
 	var progress bool
 	flags.BoolVar(&progress, progressFlag, false, "")
 	if err := flags.MarkHidden(progressFlag); err != nil {
@@ -124,8 +124,8 @@ const progressFlag = "progress"
 func newComparison() *cobra.Command {
 	digits, plot := bench.Default.Digits, ""
 	cmd := &cobra.Command{
-		Use:   "compare FILE FILE…",
-		Short: "Compare tables that were measured before: weft's --json, or OSU's",
+		Use:   "compare FILE FILE...",
+		Short: "tables measured before, weft's --json or OSU's, beside each other",
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(_ *cobra.Command, files []string) error {
 			return tell(bench.Compare(files, digits, plot, os.Stdout))

@@ -99,8 +99,8 @@ func TestComparisonsThatMakeNoSense(t *testing.T) {
 
 // Names that a plot has room for, and that differ.
 func TestNamesOfResults(t *testing.T) {
-	long := strings.Repeat("ä", 40)
-	require.Equal(t, strings.Repeat("ä", 31)+"…", shortened(long))
+	require.Equal(t, strings.Repeat("ä", 32), shortened(strings.Repeat("ä", 32)))
+	require.Equal(t, strings.Repeat("ä", 15)+"…"+strings.Repeat("ö", 16), shortened(strings.Repeat("ä", 16)+strings.Repeat("ö", 17)))
 	results := []*Result{{Name: "a"}, {Name: "a"}, {Name: "a (2)"}, {Name: "a"}}
 	taken := map[string]bool{}
 	for _, r := range named(results) {

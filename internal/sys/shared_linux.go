@@ -123,24 +123,37 @@ func Barrier() error {
 // readPiece is how much of another process's memory is read in one call, during which the garbage collector waits.
 const readPiece = 256 << 10
 
-// ReadProcess copies memory of another process, at an address there, to p.
-func ReadProcess(pid int, p []byte, addr uint64) error {
+// Foreign is the memory of another process.
+type Foreign struct {
+	Pid    int
+	Proof  uint64 // address of what only this process has
+	Secret [32]byte
+}
+
+// Read copies memory of the process, at an address there, to p. With each piece the proof is read: a process that has the same number by now
+// has another one.
+func (f *Foreign) Read(p []byte, addr uint64) error {
 	for len(p) > 0 {
 		k := min(len(p), readPiece)
-		local := unix.Iovec{Base: &p[0]}
-		local.SetLen(k)
-		remote := unix.RemoteIovec{Base: uintptr(addr), Len: k}
-		n, _, e := syscall.RawSyscall6(unix.SYS_PROCESS_VM_READV, uintptr(pid), uintptr(unsafe.Pointer(&local)), 1,
-			uintptr(unsafe.Pointer(&remote)), 1, 0)
+		var proof [32]byte
+		local := [2]unix.Iovec{{Base: &proof[0]}, {Base: &p[0]}}
+		local[0].SetLen(len(proof))
+		local[1].SetLen(k)
+		remote := [2]unix.RemoteIovec{{Base: uintptr(f.Proof), Len: len(proof)}, {Base: uintptr(addr), Len: k}}
+		n, _, e := syscall.RawSyscall6(unix.SYS_PROCESS_VM_READV, uintptr(f.Pid), uintptr(unsafe.Pointer(&local)), 2,
+			uintptr(unsafe.Pointer(&remote)), 2, 0)
 		switch {
 		case e == unix.EINTR:
 			continue
 		case e != 0:
 			return e
-		case n == 0:
+		case int(n) < len(proof) || proof != f.Secret:
+			return unix.ESRCH
+		case int(n) == len(proof):
 			return unix.EFAULT
 		}
-		p, addr = p[n:], addr+uint64(n)
+		got := int(n) - len(proof)
+		p, addr = p[got:], addr+uint64(got)
 	}
 	return nil
 }

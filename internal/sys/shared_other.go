@@ -18,7 +18,6 @@ func Reserve(int, int64, int64) error                                { return er
 func Punch(int, int64, int64) error                                  { return errShared }
 func JoinBarrier() bool                                              { return false }
 func Barrier() error                                                 { return errShared }
-func ReadProcess(int, []byte, uint64) error                          { return errShared }
 func LetBeRead()                                                     {}
 func PeerOf(*net.UnixConn) (pid, uid int, err error)                 { return 0, 0, errShared }
 func SendDescriptors(*net.UnixConn, []byte, ...int) error            { return errShared }
@@ -27,3 +26,12 @@ func Signal(int)                                                     {}
 func (*Poller) Event() int                                           { return -1 }
 func CheckEvent(int) error                                           { return errShared }
 func TotalMemory() (int64, error)                                    { return 0, errShared }
+
+// Foreign is the memory of another process.
+type Foreign struct {
+	Pid    int
+	Proof  uint64
+	Secret [32]byte
+}
+
+func (*Foreign) Read([]byte, uint64) error { return errShared }

@@ -34,6 +34,7 @@ func (c *cq) Tick(now time.Time) {
 }
 
 func (q *qp) tick(counts bool) {
+	q.restage()
 	sys.StoreRelease(&q.out.beat, q.out.beat+1)
 	if b := atomic.LoadUint64(&q.in.beat); b != q.beat {
 		q.beat = b

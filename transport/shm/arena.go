@@ -124,6 +124,7 @@ func (a *arena) put(s span, writers []writer) error {
 		return nil
 	}
 	if len(writers) > 0 {
+		_ = sys.Punch(a.fd, s.off, s.n) // what is written yet is gone with the next one
 		a.shy = append(a.shy, quarantined{s, writers})
 		return nil
 	}

@@ -16,6 +16,7 @@ const watched = 16
 type arming struct {
 	told    bool        // they do
 	on      bool        // because somebody wants to sleep
+	ever    bool        // it has had many queue pairs, or a handler
 	busy    int         // passes since then that found something
 	wanted  atomic.Bool // somebody wanted to sleep and could not
 	pending atomic.Bool // a pass has something to do, whether or not anybody tells
@@ -51,7 +52,7 @@ func (c *cq) look() {
 // listen has the peers tell from now on if that is wanted. Who had begun before has told nothing, so each queue pair is looked at once more.
 func (c *cq) listen() {
 	a := &c.arming
-	told := a.on || len(c.qps) > watched || c.handler.Load() != nil
+	told := a.on || c.always()
 	a.mu.Lock()
 	a.asleep = told
 	a.mu.Unlock()
@@ -82,6 +83,13 @@ func (c *cq) listen() {
 	a.pending.Store(true)
 }
 
+// always tells whether the peers are to tell even if nobody wants to sleep. Once they do, they go on: a consumer that has been told of everything
+// need not notice that it is to look by itself again.
+func (c *cq) always() bool {
+	c.arming.ever = c.arming.ever || len(c.qps) > watched || c.handled
+	return c.arming.ever
+}
+
 // stuck tells whether there is nothing to do but to wait for the peer.
 func (q *qp) stuck() bool {
 	if q.waits || q.sq.head == q.sq.tail {
@@ -103,7 +111,7 @@ func (c *cq) disarm() {
 		return
 	}
 	a.on = false
-	if len(c.qps) > watched || c.handler.Load() != nil {
+	if c.always() {
 		return
 	}
 	a.told, a.asleep = false, false

@@ -4,13 +4,9 @@ import (
 	"errors"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/verbstest"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // provider makes devices of this process.
 type provider struct{ options Options }
@@ -69,4 +65,6 @@ func pairs(d *Device) (list []*qp) {
 
 func TestConformance(t *testing.T) { verbstest.Run(t, provider{}) }
 
-func TestConformanceWithoutCMA(t *testing.T) { verbstest.Run(t, provider{options: Options{NoCMA: true}}) }
+func TestConformanceWithoutCMA(t *testing.T) {
+	verbstest.Run(t, provider{options: Options{NoCMA: true}})
+}

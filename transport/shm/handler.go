@@ -127,15 +127,18 @@ func (d *Device) give(c *cq, id transport.HandlerID) error {
 		from.proc.release(c)
 		from.cqs--
 	}
+	c.handled = to != nil
+	c.listen() // before anybody else drives the queue
 	if to != nil {
 		if err := to.proc.take(c); err != nil {
 			c.handler.Store(nil) // events stay with the queue
+			c.handled = false
+			c.listen()
 			return err
 		}
 		to.cqs++
 	}
 	c.handler.Store(to)
-	c.listen()
 	c.Wake() // an event may have been raised; and a new handler has to look
 	return nil
 }

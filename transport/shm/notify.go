@@ -11,6 +11,7 @@ import (
 // notifying is what a completion queue knows of its events. All but handler is used under the lock that serialises the queue.
 type notifying struct {
 	handler atomic.Pointer[handler] // who has the queue; nil for none
+	handled bool                    // somebody has it, or is about to
 	armed   transport.Notify        // what raises an event
 	event   bool                    // one has been raised, and not delivered
 	serving bool                    // in a turn of its handler, which looks for an event by itself
@@ -24,10 +25,10 @@ func (c *cq) RequestNotify(n transport.Notify) error {
 	if err := n.Check(); err != nil {
 		return err
 	}
-	c.armed |= n
 	if n&transport.NotifyPlaced != 0 {
 		c.Arm()
 	}
+	c.armed |= n
 	return nil
 }
 

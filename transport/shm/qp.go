@@ -48,18 +48,20 @@ type qp struct {
 	nextMsn uint64 // number of the next untagged message that is posted
 	readNo  uint64 // number of the next Read or Atomic that is posted
 	busy    bool   // there is something to do here: it is in the active list of its queues
-	waits   bool   // for the peer to carry out frames
+	stage   stage
+	waits   bool // for the peer to carry out frames
 
 	windows map[*window]struct{} // bound to this queue pair; nil before the first
 
 	// Receiving: see receive.go.
 	rq        recvQueue
-	marked    bool   // is in rcq.placed
-	wrote     uint64 // of block.wrote, what is known
-	recvMsn   uint64 // number of the next untagged message that the peer begins
-	recvOff   int    // bytes of it that are placed
-	askedNext uint64 // least number that the peer's next Read may have
-	peerEnd   bool   // the peer's Close has come
+	marked    bool              // is in rcq.placed
+	wrote     uint64            // of block.wrote, what is known
+	recvMsn   uint64            // number of the next untagged message that the peer begins
+	recvOff   int               // bytes of it that are placed
+	askedNext uint64            // least number that the peer's next Read may have
+	peerEnd   bool              // the peer's Close has come
+	control   [controlMost]byte // payload that is looked at as a whole
 	pulse     pulse
 	beat      uint64 // of block.beat, what was last seen
 }
@@ -83,7 +85,8 @@ type far struct {
 	mem    []byte        // the peer's arena
 	domain uint32        // of the peer's queue pair
 	num    transport.QPN // of that
-	pid    int           // whose memory may be read; 0: nobody's
+	own    sys.Foreign   // the peer's own memory
+	reads  bool          // it can be read
 	queues []farQueue
 }
 
@@ -197,6 +200,7 @@ type link struct {
 	conn  *net.UnixConn
 	in    *inbound
 	slots [2]uint32
+	stage span // that the peer may still copy from
 	ended bool // we use the connection no more; guarded by Device.live
 }
 
@@ -224,6 +228,9 @@ func (d *Device) leave(l *link, ended bool) {
 		delete(d.live.inbounds, l.in)
 		l.conn.Close()
 		d.arena.putBlock(l.in.off)
+		if l.stage.n > 0 {
+			_ = d.arena.put(l.stage, nil) // pages that stay are zeroed with the next use
+		}
 	}
 }
 
@@ -395,6 +402,7 @@ func (q *qp) disconnect() {
 	if q.scq != q.rcq {
 		q.scq.putSlot(q.link.slots[0])
 	}
+	q.link.stage, q.stage = q.stage.memory, stage{}
 	q.dev.leave(q.link, true)
 }
 

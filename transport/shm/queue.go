@@ -32,14 +32,6 @@ type wqe struct {
 	inline []byte
 }
 
-// asks tells whether the request is one that the peer answers.
-func (w *wqe) asks() bool {
-	return w.op == transport.OpRead || w.op == transport.OpFetchAdd || w.op == transport.OpCompareSwap
-}
-
-// here tells whether the request is carried out at this end.
-func (w *wqe) here() bool { return w.op == transport.OpBind || w.op == transport.OpInvalidate }
-
 // alive tells whether the regions that it names are all registered still.
 func (w *wqe) alive() bool {
 	for i := range w.local {

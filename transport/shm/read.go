@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -90,14 +89,12 @@ func (q *qp) readHere(w *wqe, most int) (int, error) {
 	switch {
 	case t.shared:
 		copy(dst, q.far.mem[from:][:n])
-	case q.far.pid == 0:
+	case !q.far.reads:
 		return 0, nil
 	default:
-		if err := sys.ReadProcess(q.far.pid, dst, from); err != nil {
-			if t.stands(s.Key) {
-				q.far.pid = 0 // it is refused: never again
-				return 0, nil
-			}
+		if err := q.far.own.Read(dst, from); err != nil && t.stands(s.Key) {
+			q.far.reads = false // it is refused, or nobody is there any more
+			return 0, nil
 		}
 	}
 	if !t.stands(s.Key) {
@@ -372,8 +369,8 @@ func (q *qp) answerFrames() {
 			q.out.begin(header{op: frameAtomicDone, flags: flagLast, a: a.number, b: a.original})
 		case a.sent < a.total:
 			s, off := segmentAt(a.src[:a.nsrc], a.sent)
-			n := int(min(s.Length-off, framePayload))
-			if q.full(n) {
+			n, ok := q.piece(int(s.Length - off))
+			if !ok {
 				return
 			}
 			r, err := q.dev.regions.find(q, s.Key, transport.RemoteRead, s.Offset+off, uint64(n))
@@ -381,9 +378,9 @@ func (q *qp) answerFrames() {
 				a.refused = err
 				continue
 			}
-			q.out.begin(header{length: n, op: frameReadData, a: a.number})
-			q.out.put(r.mem[s.Offset+off:][:n])
-			q.out.publish()
+			first, second := q.beginFrame(header{length: n, op: frameReadData, a: a.number})
+			copy(second, r.mem[s.Offset+off:][copy(first, r.mem[s.Offset+off:]):])
+			q.endFrame(n)
 			a.sent += n
 			continue
 		default:

@@ -46,17 +46,33 @@ func (q *qp) take(there uint64) error {
 	}
 	first := q.in.word()
 	h := header{length: int(uint32(first)), op: frameOp(first >> 32), flags: uint8(first >> 40), a: q.in.word(), b: q.in.word()}
-	if h.op == 0 || h.op >= frameOps || h.length > framePayload || uint64(frameSize(h.length)) > there {
+	inside := h.length // bytes of payload in the ring
+	if h.flags&flagStaged != 0 {
+		inside = wordSize
+	}
+	if h.op == 0 || h.op >= frameOps || inside > framePayload || uint64(frameSize(inside)) > there || h.length > stagePiece {
 		return fmt.Errorf("%w: frame %d of %d bytes, with %d in the ring", transport.ErrProtocol, h.op, h.length, there)
 	}
 	if q.peerEnd && h.op != frameTerminate && h.op != frameReadData && h.op != frameReadDone && h.op != frameAtomicDone {
 		return fmt.Errorf("%w: %v behind Close", transport.ErrProtocol, h.op)
 	}
 	var pieces [2][]byte
-	pieces[0], pieces[1] = q.in.payload(h.length)
+	if h.flags&flagStaged == 0 {
+		pieces[0], pieces[1] = q.in.payload(h.length)
+	} else {
+		off, most := q.in.word(), uint64(len(q.far.mem))
+		if off > most || uint64(h.length) > most-off {
+			return fmt.Errorf("%w: a payload at %d of the %d bytes of an arena", transport.ErrProtocol, off, most)
+		}
+		pieces[0], inside = q.far.mem[off:][:h.length:h.length], 0
+	}
 	err := q.carry(h, pieces)
-	if q.connected() {
-		q.in.skip(h.length)
+	if !q.connected() {
+		return err
+	}
+	q.in.skip(inside)
+	if h.flags&flagStaged != 0 && q.in.settle() {
+		q.tell() // the piece is free
 	}
 	return err
 }
@@ -71,13 +87,12 @@ func (q *qp) carry(h header, pieces [2][]byte) error {
 	case frameImmediate, frameInvalidate:
 		return q.takeEnd(h)
 	case frameReadRequest, frameAtomic, frameTerminate:
-		var control [controlMost]byte
-		if h.length > len(control) {
+		if h.length > len(q.control) {
 			return fmt.Errorf("%w: %v of %d bytes", transport.ErrProtocol, h.op, h.length)
 		}
-		k := copy(control[:], pieces[0])
-		copy(control[k:], pieces[1])
-		switch payload := control[:h.length]; h.op {
+		k := copy(q.control[:], pieces[0])
+		copy(q.control[k:], pieces[1])
+		switch payload := q.control[:h.length]; h.op {
 		case frameReadRequest:
 			return q.asked(h, payload)
 		case frameAtomic:

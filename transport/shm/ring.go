@@ -38,6 +38,7 @@ func (o frameOp) String() string {
 const (
 	flagLast      = 1 << iota // ends its message
 	flagSolicited             // whose Recv is worth an event
+	flagStaged                // the payload stands in the sender's arena, at the offset that is here in its place
 )
 
 // header is the beginning of a frame: 24 bytes, behind which the payload stands, filled up to a multiple of 8.
@@ -129,14 +130,8 @@ func (o *outRing) put(b []byte) {
 	o.fill(len(b))
 }
 
-// publish lets the peer see what is written; false if there is nothing new.
-func (o *outRing) publish() bool {
-	if o.block.tail == o.tail {
-		return false
-	}
-	sys.StoreRelease(&o.block.tail, o.tail)
-	return true
-}
+// publish lets the peer see what is written.
+func (o *outRing) publish() { sys.StoreRelease(&o.block.tail, o.tail) }
 
 // inRing is the receiver's end of a ring.
 type inRing struct {

@@ -38,7 +38,7 @@ const (
 	helloSize     = len(magic) + prefixSize + helloBody
 	maxText       = 180
 	bodyMost      = proofSize + offerMost + maxPrivate
-	strangerBytes = helloSize + prefixSize + proofSize // are read of who has not proved who he is
+	strangerBytes = helloSize + prefixSize + 1 + maxText // at most are read of who has not proved who he is: Hello, and Proof or a Reject
 )
 
 type messageType uint8

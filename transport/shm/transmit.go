@@ -44,7 +44,8 @@ func (q *qp) transmit(pass bool) (did bool) {
 			return true
 		}
 		q.retire()
-		if q.out.publish() {
+		if q.out.tail != tail {
+			q.out.publish()
 			q.tell()
 		}
 		if q.out.tail == tail && q.sq.head == head && q.next == next {
@@ -203,12 +204,12 @@ func (q *qp) write(w *wqe) bool {
 		}
 	}
 	for w.sent < w.total {
-		n := min(w.total-w.sent, framePayload)
+		n, ok := q.piece(w.total - w.sent)
+		if !ok {
+			return false
+		}
 		if rest := w.total - w.sent - n; rest > 0 && rest < wordSize {
 			n -= wordSize // the last bytes of a Write stay in one frame
-		}
-		if q.full(n) {
-			return false
 		}
 		h := header{length: n, op: frameWrite, a: uint64(w.remote[0].Key), b: w.remote[0].Offset + uint64(w.sent)}
 		if w.sent+n == w.total {
@@ -220,11 +221,7 @@ func (q *qp) write(w *wqe) bool {
 		if q.full(0) {
 			return false
 		}
-		h := header{op: frameImmediate, flags: flagLast, a: w.number, b: w.imm}
-		if w.flags&transport.FlagSolicited != 0 {
-			h.flags |= flagSolicited
-		}
-		q.out.begin(h)
+		q.out.begin(header{op: frameImmediate, flags: flagLast | w.solicited(), a: w.number, b: w.imm})
 	}
 	w.done = true
 	return true
@@ -259,8 +256,7 @@ func gather(dst []byte, w *wqe, off int) {
 
 // frame puts a frame with the next bytes of a request into the ring.
 func (q *qp) frame(h header, w *wqe) {
-	q.out.begin(h)
-	first, second := q.out.payload(h.length)
+	first, second := q.beginFrame(h)
 	for _, b := range [2][]byte{first, second} {
 		if w.flags&transport.FlagInline != 0 {
 			copy(b, w.inline[w.sent:])
@@ -269,50 +265,44 @@ func (q *qp) frame(h header, w *wqe) {
 		}
 		w.sent += len(b)
 	}
-	q.out.fill(h.length)
+	q.endFrame(h.length)
 }
 
 // send carries out a Send.
 func (q *qp) send(w *wqe) bool {
-	for {
-		n := min(w.total-w.sent, framePayload)
-		if n == 0 && w.sent > 0 {
-			break
-		}
-		if n > 0 && !w.alive() {
+	for w.sent < w.total || w.total == 0 && w.op == transport.OpSend {
+		if !w.alive() {
 			return q.gone(w)
 		}
-		if n == 0 && w.op == transport.OpSendInvalidate {
-			break
-		}
-		if q.full(n) {
+		n, ok := q.piece(w.total - w.sent)
+		if !ok {
 			return false
 		}
 		h := header{length: n, op: frameSend, a: w.number, b: uint64(w.sent)}
 		if w.sent+n == w.total && w.op == transport.OpSend {
-			h.flags = flagLast
-			if w.flags&transport.FlagSolicited != 0 {
-				h.flags |= flagSolicited
-			}
+			h.flags = flagLast | w.solicited()
 		}
 		q.frame(h, w)
-		if w.sent == w.total {
+		if w.total == 0 {
 			break
 		}
-		q.out.publish() // the peer can begin
 	}
 	if w.op == transport.OpSendInvalidate {
 		if q.full(0) {
 			return false
 		}
-		h := header{op: frameInvalidate, flags: flagLast, a: w.number, b: w.other}
-		if w.flags&transport.FlagSolicited != 0 {
-			h.flags |= flagSolicited
-		}
-		q.out.begin(h)
+		q.out.begin(header{op: frameInvalidate, flags: flagLast | w.solicited(), a: w.number, b: w.other})
 	}
 	w.done = true
 	return true
+}
+
+// solicited is the flag of a frame whose Recv is worth an event.
+func (w *wqe) solicited() uint8 {
+	if w.flags&transport.FlagSolicited != 0 {
+		return flagSolicited
+	}
+	return 0
 }
 
 // tellWrote tells the peer of a Write if it wants to be told.

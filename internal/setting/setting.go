@@ -21,7 +21,7 @@ var All = []*Setting{Fabric, Interface, Ports, Checksum, ConnectTimeout, PeerTim
 	Statistics, Log}
 
 var (
-	Fabric         = &Setting{"WEFT_FABRIC", "auto", "transport between ranks: auto or tcp"}
+	Fabric         = &Setting{"WEFT_FABRIC", "auto", "transport between ranks: shm (ranks of one host), tcp, or auto: shm where it reaches, else tcp"}
 	Interface      = &Setting{"WEFT_IFACE", "lo", "network interface for the TCP fabric, by name or as CIDR"}
 	Ports          = &Setting{"WEFT_PORTS", "0", "TCP ports to listen on, as LOW-HIGH; 0 lets the system choose"}
 	Checksum       = &Setting{"WEFT_CHECKSUM", "auto", "whether the TCP fabric puts a CRC into every frame: on, off, or auto, which means between machines and without TLS; on where either side says so"}

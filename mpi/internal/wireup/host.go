@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
+	"strconv"
 	"strings"
 
 	"github.com/weft-mpi/weft/internal/setting"
@@ -40,4 +42,19 @@ func (j *Job) Host() (string, error) {
 	}
 	return "", fmt.Errorf("%s=%q: no such interface or network is up here; there are: %s", setting.Interface.Name, want,
 		strings.Join(seen, ", "))
+}
+
+// Neighbours tells whether other ranks of the job can be expected on this host, and whether some can on others. Where the launcher has
+// not said how many there are, both can. A world of one counts as a neighbour of itself.
+func (j *Job) Neighbours() (here, elsewhere bool) {
+	size := int(j.Identity.Size)
+	if size == 1 {
+		return true, false
+	}
+	for _, name := range []string{"WEFT_LOCAL_SIZE", "MPI_LOCALNRANKS"} {
+		if local, err := strconv.Atoi(os.Getenv(name)); err == nil && local > 0 {
+			return local > 1, local < size
+		}
+	}
+	return true, true
 }

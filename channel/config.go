@@ -13,6 +13,7 @@ const (
 	flagBytes   = 16 // head and tail of a message
 	headerBytes = 8  // credit, kind
 	bodyAt      = 8 + headerBytes
+	wordSize    = 8
 	overhead    = flagBytes + headerBytes
 
 	// creditLines are left to CREDIT alone. Five can wait unread at once, as credit.go shows, and six beside a large ring (large.go).

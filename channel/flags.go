@@ -1,7 +1,6 @@
 package channel
 
 import (
-	"encoding/binary"
 	"sync/atomic"
 	"unsafe"
 )
@@ -50,11 +49,4 @@ const holdBit = 40
 // loadWord reads a flag that the peer may be placing. What is read after it is not older than what was placed before it.
 func loadWord(ring []byte, at int) uint64 {
 	return littleEndian(atomic.LoadUint64((*uint64)(unsafe.Pointer(&ring[at]))))
-}
-
-// littleEndian turns a word that was loaded in the machine's order into the value that its bytes have on the wire.
-func littleEndian(v uint64) uint64 {
-	var b [8]byte
-	binary.NativeEndian.PutUint64(b[:], v)
-	return binary.LittleEndian.Uint64(b[:])
 }

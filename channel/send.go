@@ -2,6 +2,7 @@ package channel
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/weft-mpi/weft/transport"
@@ -171,19 +172,75 @@ func (c *Channel) committed() {
 	c.stats.SentBytes += uint64(n)
 }
 
+// Put is Reserve and Commit in one: it sends a message whose body is a word, little-endian, and a payload. False, with no error, means that
+// there is no room now. For what goes into the next lines as they are, by far the most, it is the shortest way.
+func (c *Channel) Put(k Kind, word uint64, payload []byte, more bool) (sent bool, err error) {
+	s := &c.send
+	n := wordSize + len(payload)
+	need := linesOf(n)
+	if c.state != StateOpen || c.paused || n > s.maxBody || need > s.lines-s.pos ||
+		need+controlLines+creditLines > s.lines-int(s.sent-s.freed) || k.inner() {
+		body := c.Reserve(n)
+		if body == nil {
+			return false, nil
+		}
+		binary.LittleEndian.PutUint64(body, word)
+		copy(body[wordSize:], payload)
+		if err := c.Commit(k, more); err != nil {
+			return false, full(err)
+		}
+		return true, nil
+	}
+	from, length := s.pos*lineSize, need*lineSize
+	m := s.ring[from : from+length : from+length]
+	_ = m[lineSize-1]
+	binary.LittleEndian.PutUint64(m, headWord(s.generation, n))
+	binary.LittleEndian.PutUint64(m[wordSize:], headerWord(c.recv.consumed, k, c.holding))
+	binary.LittleEndian.PutUint64(m[bodyAt:], word)
+	Copy(m[bodyAt+wordSize:], payload)
+	binary.LittleEndian.PutUint64(m[length-wordSize:], s.generation)
+	s.local[0].Offset, s.local[0].Length = from, length
+	s.remote[0].Offset, s.remote[0].Length = s.base+uint64(from), uint64(length)
+	s.wr.Flags = 0
+	if more {
+		s.wr.Flags = transport.FlagMore
+	}
+	if err := c.qp.PostSend(&s.wr); err != nil {
+		return false, full(err)
+	}
+	s.starving, s.reserved, s.body = false, 0, n
+	c.advanced(need)
+	c.committed()
+	return true, nil
+}
+
+// full turns a full send queue into no error.
+func full(err error) error {
+	if errors.Is(err, transport.ErrQueueFull) {
+		return nil
+	}
+	return err
+}
+
 // post sends a message of the ring that keeps the order, out of the next lines, and goes on by advance lines.
 func (c *Channel) post(k Kind, n, lines, advance int, more bool) error {
 	s := &c.send
 	if err := s.write(c.qp, headerWord(c.recv.consumed, k, c.holding), n, lines, more); err != nil {
 		return err
 	}
+	c.advanced(advance)
+	return nil
+}
+
+// advanced notes that a message has gone out, with all that we have to tell, and that the next one begins so many lines on.
+func (c *Channel) advanced(lines int) {
+	s := &c.send
 	c.recv.told = c.recv.consumed
 	c.recv.owed = 0
-	s.sent += uint32(advance)
-	if s.advance(advance); s.pos == 0 && s.large != nil {
+	s.sent += uint32(lines)
+	if s.advance(lines); s.pos == 0 && s.large != nil {
 		s.large.reap(s) // once in a lap at least, so that no count of lines goes round before it is looked at
 	}
-	return nil
 }
 
 // write puts flags and header around a body of n bytes in the next lines, and sends those.

@@ -32,13 +32,7 @@ func Max(c *channel.Channel) int { return c.Room(envelopeLen) }
 // Send sends a payload of at most Max bytes. When it returns true the payload has been copied; false means that there is no room now.
 // With more, another message follows at once and the two may travel together.
 func Send(c *channel.Channel, env Envelope, payload []byte, more bool) (sent bool, err error) {
-	body := c.Reserve(envelopeLen + len(payload))
-	if body == nil {
-		return false, nil
-	}
-	env.put(body)
-	copy(body[envelopeLen:], payload)
-	return commit(c, channel.Eager, more)
+	return c.Put(channel.Eager, env.word(), payload, more)
 }
 
 // commit turns a full send queue into "no room now".
@@ -51,8 +45,10 @@ func commit(c *channel.Channel, k channel.Kind, more bool) (bool, error) {
 }
 
 func (e Envelope) put(b []byte) {
-	binary.LittleEndian.PutUint64(b, uint64(e.Context)|uint64(uint32(e.Tag))<<32)
+	binary.LittleEndian.PutUint64(b, e.word())
 }
+
+func (e Envelope) word() uint64 { return uint64(e.Context) | uint64(uint32(e.Tag))<<32 }
 
 func parseEnvelope(b []byte) (Envelope, error) {
 	w := binary.LittleEndian.Uint64(b)
@@ -61,6 +57,14 @@ func parseEnvelope(b []byte) (Envelope, error) {
 		return Envelope{}, fmt.Errorf("%w: an eager message with tag %d", transport.ErrProtocol, e.Tag)
 	}
 	return e, nil
+}
+
+// Heads takes an EAGER apart if it has this envelope, whose tag is one and no wildcard.
+func (e Envelope) Heads(body []byte) (payload []byte, ok bool) {
+	if len(body) < envelopeLen || binary.LittleEndian.Uint64(body) != e.word() {
+		return nil, false
+	}
+	return body[envelopeLen:], true
 }
 
 // Parse takes an EAGER apart. The payload is the body's own memory.

@@ -106,6 +106,11 @@ func (c *Comm) fail(op string, peer, tag int, err error) error {
 	return &Error{Op: op, Comm: name, Peer: peer, Tag: tag, Err: err}
 }
 
+// plain tells at a glance whether checkSend and checkRecv have nothing to say: no wildcard, no context that might end.
+func (c *Comm) plain(peer, tag int) bool {
+	return c != nil && c.space != nil && c.scope == nil && !ended.Load() && !c.freed.Load() && uint(peer) < uint(c.size) && uint(tag) <= TagUB
+}
+
 // checkSend tells whether a message can be addressed so.
 func (c *Comm) checkSend(dst, tag int) error {
 	if err := c.checkCall(); err != nil {

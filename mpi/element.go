@@ -8,13 +8,9 @@ import (
 	"unsafe"
 )
 
-// bytesOf is the memory of buf. It refuses element types that have pointers. The common types are known at compile time;
-// others are looked at once and remembered.
+// bytesOf is the memory of buf. It refuses element types that have pointers.
 func bytesOf[T any](buf []T) ([]byte, error) {
-	switch any((*T)(nil)).(type) {
-	case *byte, *int8, *int16, *uint16, *int32, *uint32, *int64, *uint64, *int, *uint, *float32, *float64,
-		*complex64, *complex128, *bool:
-	default:
+	if typeOf[T]() != known.last.Load() {
 		if err := checkElement[T](); err != nil {
 			return nil, err
 		}
@@ -25,6 +21,12 @@ func bytesOf[T any](buf []T) ([]byte, error) {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(buf))), len(buf)*sizeOf[T]()), nil
 }
 
+// typeOf identifies a type: the word by which an interface knows it.
+func typeOf[T any]() *byte {
+	key := any((*T)(nil))
+	return *(**byte)(unsafe.Pointer(&key))
+}
+
 // sizeOf is the size of one element in bytes.
 func sizeOf[T any]() int {
 	var zero T
@@ -33,14 +35,25 @@ func sizeOf[T any]() int {
 
 // known remembers the element types that have been looked at: nil for one that may be sent. Readers take no lock.
 var known struct {
+	last  atomic.Pointer[byte] // the type that was found good last, and most often is the next one too
 	mu    sync.Mutex
 	types atomic.Pointer[map[any]error]
 }
 
+// checkElement refuses a type that cannot be sent. The common ones are known at compile time; others are looked at once and remembered.
 func checkElement[T any]() error {
 	key := any((*T)(nil))
+	switch key.(type) {
+	case *byte, *int8, *int16, *uint16, *int32, *uint32, *int64, *uint64, *int, *uint, *float32, *float64,
+		*complex64, *complex128, *bool:
+		known.last.Store(typeOf[T]())
+		return nil
+	}
 	if m := known.types.Load(); m != nil {
 		if err, ok := (*m)[key]; ok {
+			if err == nil {
+				known.last.Store(typeOf[T]())
+			}
 			return err
 		}
 	}

@@ -270,7 +270,7 @@ func TestStoppedRankEndsEveryCall(t *testing.T) {
 // With the cable cut both ends find the other gone.
 func TestCutOffRankEndsEveryCall(t *testing.T) {
 	t.Parallel()
-	j := begin(t, 2, failing, "WEFT_PEER_TIMEOUT=1s")
+	j := begin(t, 2, failing, "WEFT_PEER_TIMEOUT=1s", "WEFT_FABRIC=tcp")
 	j.strike(func() {
 		for rank := range j.ranks {
 			j.tell(rank, "cut")
@@ -504,7 +504,11 @@ func TestFirstUseOfAFailedRank(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			j := begin(t, 2, unconnected, "WEFT_PEER_TIMEOUT=300ms", "WEFT_CONNECT_TIMEOUT=500ms")
+			env := []string{"WEFT_PEER_TIMEOUT=300ms", "WEFT_CONNECT_TIMEOUT=500ms"}
+			if name == "CutOff" {
+				env = append(env, "WEFT_FABRIC=tcp") // there is no cable inside a host
+			}
+			j := begin(t, 2, unconnected, env...)
 			j.strike(func() { fault(j) })
 		})
 	}

@@ -15,8 +15,6 @@ import (
 	"github.com/weft-mpi/weft/internal/topology"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 	"github.com/weft-mpi/weft/mpi/internal/wireup"
-	"github.com/weft-mpi/weft/transport"
-	"github.com/weft-mpi/weft/transport/tcp"
 )
 
 // A process is one rank of one job: its state is here, once.
@@ -134,7 +132,7 @@ func join(ctx context.Context) (*Comm, error) {
 			return nil, errors.Join(fmt.Errorf("%s=%q: %w", setting.HandlerCores.Name, text, err), wire.Leave())
 		}
 	}
-	if conf.Device, err = newDevice(log); err != nil {
+	if conf.Fabrics, err = newFabrics(log, wire); err != nil {
 		return nil, errors.Join(err, wire.Leave())
 	}
 	conf.Identity, conf.Lookup = wire.Identity, wire.Lookup
@@ -142,66 +140,13 @@ func join(ctx context.Context) (*Comm, error) {
 	if err != nil {
 		return nil, errors.Join(err, wire.Leave())
 	}
-	if err := wire.Publish(ctx, e.Addr()); err != nil {
+	if err := wire.Publish(ctx, card(e, conf.Fabrics)); err != nil {
 		return nil, errors.Join(err, e.Destroy(err), wire.Leave())
 	}
 	return &Comm{space: &space{
 		e: e, name: "world", rank: e.Rank(), size: e.Size(),
 		job: newJob(wire, statistics == 1),
 	}}, nil
-}
-
-// newDevice makes the device of the fabric that the settings name.
-func newDevice(log *slog.Logger) (transport.Device, error) {
-	switch f := setting.Fabric.String(); f {
-	case "auto", "tcp":
-		addrs, err := wireup.Interfaces()
-		if err != nil {
-			return nil, err
-		}
-		lanes, reconnect, err := wireup.Lanes()
-		if err != nil {
-			return nil, err
-		}
-		low, high, err := wireup.Ports()
-		if err != nil {
-			return nil, err
-		}
-		encrypt, err := setting.TLS.On()
-		if err != nil {
-			return nil, err
-		}
-		checksum, err := checksum()
-		if err != nil {
-			return nil, err
-		}
-		silent, err := setting.PeerTimeout.Duration()
-		if err == nil && silent < tcp.MinPeerTimeout {
-			err = fmt.Errorf("%s=%s: %v is the least", setting.PeerTimeout.Name, setting.PeerTimeout, tcp.MinPeerTimeout)
-		}
-		if err != nil {
-			return nil, err
-		}
-		return tcp.New(tcp.Options{
-			Host: addrs[0].String(), Interfaces: addrs, Lanes: lanes, Reconnect: reconnect, LowPort: low, HighPort: high,
-			TLS: encrypt, Checksum: checksum, PeerTimeout: silent, Log: log,
-		})
-	default:
-		return nil, fmt.Errorf("%s=%q: no such fabric; there is tcp, and auto, which chooses", setting.Fabric.Name, f)
-	}
-}
-
-func checksum() (tcp.Checksum, error) {
-	switch c := setting.Checksum.String(); c {
-	case "auto":
-		return tcp.ChecksumAuto, nil
-	case "on":
-		return tcp.ChecksumAlways, nil
-	case "off":
-		return tcp.ChecksumNever, nil
-	default:
-		return 0, fmt.Errorf("%s=%q: auto, on or off is wanted", setting.Checksum.Name, c)
-	}
 }
 
 func logger() (*slog.Logger, error) {

@@ -167,7 +167,7 @@ func TestLanes_H5_CutAtRandom(t *testing.T) {
 			seed := uint64(c.ranks*10 + c.lanes)
 			rng := rand.New(rand.NewPCG(seed, 0))
 			g := newGates(t)
-			j := beginAs(t, c.ranks, lossy, manner{via: g.before}, "WEFT_LANES="+strconv.Itoa(c.lanes), "LOSSY_SEED="+strconv.FormatUint(seed, 10))
+			j := beginAs(t, c.ranks, lossy, manner{via: g.before}, "WEFT_FABRIC=tcp", "WEFT_LANES="+strconv.Itoa(c.lanes), "LOSSY_SEED="+strconv.FormatUint(seed, 10))
 			full := func(s laneSums) bool { return s.lanes >= whole(c.ranks, c.lanes) }
 			j.until("all lanes are there", full)
 			struck := 0

@@ -111,7 +111,7 @@ func (n *links) plug(cable int, state string) {
 }
 
 // both are the settings by which lanes use both cables.
-var both = []string{"WEFT_IFACE=10.77.0.0/16", "WEFT_LANES=2"}
+var both = []string{"WEFT_FABRIC=tcp", "WEFT_IFACE=10.77.0.0/16", "WEFT_LANES=2"}
 
 // TestLanes_H5_LinkGoesDown: one of two links is cut while messages are on it. The job goes on over the other one, with every byte right; when the link
 // is there again it is used again.
@@ -213,7 +213,7 @@ func BenchmarkLanes_TwoLinks(b *testing.B) {
 	n := newLinks(b, 400)
 	var one, two float64
 	for b.Loop() {
-		one += n.rate(b, 40, "WEFT_IFACE=cable0")
+		one += n.rate(b, 40, "WEFT_FABRIC=tcp", "WEFT_IFACE=cable0")
 		two += n.rate(b, 40, both...)
 	}
 	b.ReportMetric(one/float64(b.N), "MB/s-one")

@@ -6,7 +6,9 @@ import "github.com/weft-mpi/weft/mpi/internal/engine"
 // T must have a fixed size and no pointers. A nil buf is a message of no elements.
 func Send[T any](c *Comm, buf []T, dst, tag int) error {
 	b, err := bytesOf(buf)
-	if err == nil {
+	if err == nil && c.plain(dst, tag) {
+		err = c.e.Send(c.context, b, c.worldRank(dst), tag)
+	} else if err == nil {
 		err = c.send(b, dst, tag, false)
 	}
 	if err != nil {
@@ -31,10 +33,15 @@ func Ssend[T any](c *Comm, buf []T, dst, tag int) error {
 // 3.2.4). A message longer than buf fills it and gives ErrTruncate; a shorter one leaves the rest as it was: Status.Count tells.
 func Recv[T any](c *Comm, buf []T, src, tag int) (Status, error) {
 	b, err := bytesOf(buf)
-	var st Status
-	if err == nil {
-		st, err = c.recv(b, src, tag, sizeOf[T]())
+	if err != nil {
+		return Status{}, c.fail("Recv", src, tag, err)
 	}
+	if c.plain(src, tag) {
+		if bytes, ok := c.e.RecvNext(c.context, b, c.worldRank(src), tag); ok {
+			return Status{Source: src, Tag: tag, Count: bytes / sizeOf[T](), bytes: bytes}, nil
+		}
+	}
+	st, err := c.recv(b, src, tag, sizeOf[T]())
 	if err != nil {
 		return st, c.fail("Recv", src, tag, err)
 	}

@@ -139,8 +139,8 @@ func (c *readdressed) Read(b []byte) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if put, addr, ok := strings.Cut(strings.TrimSpace(line), " value=tcp:"); ok {
-			line = put + " value=tcp:" + c.via(c.rank, addr) + "\n"
+		if put, addr, ok := strings.Cut(strings.TrimSpace(line), " value=tcp=tcp:"); ok {
+			line = put + " value=tcp=tcp:" + c.via(c.rank, addr) + "\n"
 		}
 		c.rest = []byte(line)
 	}

@@ -40,9 +40,9 @@ func launch(t *testing.T, n int, name string, env ...string) launchertest.Result
 }
 
 // ranks runs a body that must succeed.
-func ranks(t *testing.T, n int, name string) {
+func ranks(t *testing.T, n int, name string, env ...string) {
 	t.Helper()
-	r := launch(t, n, name)
+	r := launch(t, n, name, env...)
 	require.NoError(t, r.Failure, "standard error:\n%s", r.Err)
 }
 

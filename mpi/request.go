@@ -40,8 +40,12 @@ func (c *Comm) statusOf(s engine.Status) Status {
 	if s.Elem == 0 {
 		return Status{cancelled: s.Cancelled}
 	}
+	count := s.Bytes
+	if s.Elem > 1 {
+		count /= s.Elem
+	}
 	return Status{
-		Source: c.localRank(s.Source), Tag: s.Tag, Count: s.Bytes / s.Elem, bytes: s.Bytes, cancelled: s.Cancelled,
+		Source: c.localRank(s.Source), Tag: s.Tag, Count: count, bytes: s.Bytes, cancelled: s.Cancelled,
 	}
 }
 

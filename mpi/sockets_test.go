@@ -70,7 +70,7 @@ func TestLanes_H5_KilledByTheKernel(t *testing.T) {
 		t.Run(env, func(t *testing.T) {
 			const ranks = 2
 			rng := rand.New(rand.NewPCG(1, 2))
-			j := begin(t, ranks, lossy, env, "LOSSY_SEED=5")
+			j := begin(t, ranks, lossy, env, "WEFT_FABRIC=tcp", "LOSSY_SEED=5")
 			full := func(s laneSums) bool { return s.lanes >= whole(ranks, lanes) }
 			j.until("all lanes are there", full)
 			killed := 0

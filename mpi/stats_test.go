@@ -36,7 +36,7 @@ func TestStatistics_E13(t *testing.T) {
 func TestStatistics_H5_Lanes(t *testing.T) {
 	const columns = "to lanes down up sent again dropped holes open most closed longest in all"
 	for _, lanes := range []int{1, 2} {
-		r := launch(t, 2, manyLanes, "WEFT_STATS=1", "WEFT_LANES="+strconv.Itoa(lanes))
+		r := launch(t, 2, manyLanes, "WEFT_FABRIC=tcp", "WEFT_STATS=1", "WEFT_LANES="+strconv.Itoa(lanes))
 		require.NoError(t, r.Failure, r.Err)
 		for rank := range 2 {
 			_, rest, ok := strings.Cut(r.Err, "weft: rank "+strconv.Itoa(rank)+": 1 connections, ")

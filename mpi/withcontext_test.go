@@ -31,6 +31,9 @@ var errEnough = errors.New("enough of it")
 // Every blocking call ends with the context of its handle; buffers and communicator are good for more afterwards.
 var withContext = body("with context", func(_ context.Context, world *mpi.Comm) error {
 	me, other := world.Rank(), 1-world.Rank()
+	if err := mpi.Barrier(world); err != nil { // a connection has a goroutine for as long as it stands
+		return err
+	}
 	before := goleak.IgnoreCurrent()
 	buf := make([]int64, 50_000) // more than any slot carries
 	calls := []struct {

@@ -28,6 +28,7 @@ type Announcer struct {
 	depth int
 	table []announcement
 	free  uint32 // index of the first free entry, plus one
+	busy  int    // entries in use
 	open  map[*channel.Channel]*outstanding
 	room  transport.RecvWR // for a FIN: no bytes
 }
@@ -185,6 +186,7 @@ func (a *Announcer) Fail(c *channel.Channel, each func(token uint64)) error {
 }
 
 func (a *Announcer) take() uint32 {
+	a.busy++
 	if a.free == 0 {
 		a.table = append(a.table, announcement{})
 		return uint32(len(a.table) - 1)
@@ -195,6 +197,7 @@ func (a *Announcer) take() uint32 {
 }
 
 func (a *Announcer) put(i uint32) {
+	a.busy--
 	e := &a.table[i]
 	*e = announcement{generation: (e.generation + 1) & (idBits >> 32), next: a.free}
 	a.free = i + 1

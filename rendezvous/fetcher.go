@@ -36,6 +36,7 @@ type Fetcher struct {
 	grants bool
 	table  []*transfer
 	free   *transfer
+	busy   int // transfers, and FINs that are owed
 	lines  map[*channel.Channel]*line
 	room   transport.RecvWR // for the end of a grant: no bytes
 }
@@ -128,6 +129,7 @@ func (f *Fetcher) Start(c *channel.Channel, s Source, bufs [][]byte, token uint6
 	}
 	if t.want == 0 {
 		l.owed = append(l.owed, fin{s.ID})
+		f.busy++
 		return true, errors.Join(f.put(t), f.Progress(c))
 	}
 	t.c = c
@@ -165,6 +167,7 @@ func (f *Fetcher) Progress(c *channel.Channel) (err error) {
 			return err
 		}
 		l.owed = l.owed[:copy(l.owed, l.owed[1:])]
+		f.busy--
 	}
 	for l.first != nil && l.inFlight < f.depth {
 		t, ask := l.first, (*Fetcher).read
@@ -181,6 +184,9 @@ func (f *Fetcher) Progress(c *channel.Channel) (err error) {
 	}
 	return nil
 }
+
+// Idle tells whether nothing is under way, on any channel: then Progress has nothing to do.
+func (f *Fetcher) Idle() bool { return f.busy == 0 }
 
 // Full tells whether Progress has found the send queue full, and is to be called again after the next pass.
 func (f *Fetcher) Full(c *channel.Channel) bool {
@@ -232,6 +238,7 @@ func (f *Fetcher) Completed(wc *transport.WC) (token uint64, done bool, err erro
 	}
 	c, token := t.c, t.token
 	l.owed = append(l.owed, fin{t.source.ID})
+	f.busy++
 	if err := f.put(t); err != nil {
 		return token, true, err
 	}
@@ -250,11 +257,15 @@ func (f *Fetcher) Fail(c *channel.Channel, each func(token uint64)) error {
 			each(token)
 		}
 	}
-	delete(f.lines, c)
+	if l := f.lines[c]; l != nil {
+		f.busy -= len(l.owed)
+		delete(f.lines, c)
+	}
 	return first
 }
 
 func (f *Fetcher) take() *transfer {
+	f.busy++
 	t := f.free
 	if t == nil {
 		t = &transfer{index: uint32(len(f.table))}
@@ -267,6 +278,7 @@ func (f *Fetcher) take() *transfer {
 
 // put frees an entry and gives the user's buffer back.
 func (f *Fetcher) put(t *transfer) (err error) {
+	f.busy--
 	for i := range t.into {
 		err = errors.Join(err, t.into[i].mr.Deregister())
 		t.into[i] = part{}

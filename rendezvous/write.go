@@ -88,6 +88,9 @@ func (a *Announcer) Progress(c *channel.Channel) (err error) {
 	return nil
 }
 
+// Idle tells whether nothing is under way, on any channel: then Progress has nothing to do.
+func (a *Announcer) Idle() bool { return a.busy == 0 }
+
 // Full tells whether Progress has found the send queue full, and is to be called again after the next pass.
 func (a *Announcer) Full(c *channel.Channel) bool {
 	of := a.open[c]

@@ -55,6 +55,11 @@ type DeviceAttr struct {
 	MaxPrivate  int    // bytes of private data at connection start
 	Handlers    int    // completion handlers at once: one for each core that this process may use (N1)
 
+	// Watched is the number of queue pairs of a CQ up to which its consumer looks by itself for what is placed: while a CQ has no more, and
+	// no handler, and nobody has armed it, Placed does not tell of them. 0: Placed tells of all. It is for providers whose peers write
+	// straight into memory that one looks at, so that there is nothing for Poll to notice.
+	Watched int
+
 	TickPeriod time.Duration // how often CQ.Tick is to be called; 0: it need not be
 }
 
@@ -62,7 +67,8 @@ type DeviceAttr struct {
 type PD interface {
 	// Register makes buf reachable through a key, with the given rights. The caller goes on owning the memory and must not
 	// let go of it before Deregister. Local reads need no right. With RemoteAtomic the memory must begin at an address that is
-	// a multiple of 8. It allocates nothing once the device has warmed up, so it may be called per message.
+	// a multiple of 8. It allocates nothing once the device has warmed up, so it may be called per message. What lies in memory of
+	// Alloc, of the same device, peers reach as directly as that.
 	Register(buf []byte, access Access) (MR, error)
 
 	// Alloc registers n bytes (n > 0) of fresh zeroed memory, page-aligned and off the Go heap, of a kind that this

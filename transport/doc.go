@@ -44,7 +44,7 @@
 //
 // # Providers
 //
-// Each provider is one folder: tcp (the RDMA-semantics fabric over sockets) and sim (one process, deterministic, with
-// faults from a seed). verbstest holds the one conformance suite that all of them pass. Nothing above this package knows a
+// Each provider is one folder: tcp (the RDMA-semantics fabric over sockets), shm (shared memory, for ranks of one host) and sim
+// (one process, deterministic, with faults from a seed). verbstest holds the one conformance suite that all of them pass. Nothing above this package knows a
 // provider; a provider knows nothing above it.
 package transport

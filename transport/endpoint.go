@@ -30,6 +30,12 @@ type Endpoint interface {
 	Close() error
 }
 
+// Reacher is implemented by an Endpoint that reaches some addresses of its provider only, such as those of its own host.
+type Reacher interface {
+	// Reaches tells whether Connect to addr can succeed, as far as that is known without an attempt. Both ends say the same.
+	Reaches(addr string) bool
+}
+
 // Role is a rank's part in the start-up of a connection.
 type Role uint8
 

@@ -159,7 +159,7 @@ func (o *jobOptions) define(flags *pflag.FlagSet) {
 	flags.StringVar(&o.bind, "bind-to", "", "`none|core|numa|socket|CPULIST`: what each rank is kept on; core if there are enough")
 	flags.StringVar(&o.cq, "cq-cores", "none", "`none|auto|CPULIST`: cores that serve completion queues, one for each rank")
 	flags.BoolVar(&o.report, "report-bindings", false, "tell where each rank is: process id, processors, and its completion handler's")
-	flags.StringVar(&o.fabric, "fabric", "", "`auto|tcp`: what carries the messages")
+	flags.StringVar(&o.fabric, "fabric", "", "`auto|shm|tcp`: what carries the messages")
 	flags.StringVar(&o.phases, "phases", "", "`LIST` of slot sizes in bytes that a channel starts with and can grow to, such as 640,16448,65600")
 	flags.BoolVar(&o.stats, "stats", false, "have each rank tell the counters of its channels at the end")
 	flags.StringVar(&o.iface, "iface", "", "`LIST` of network interfaces, by name or CIDR, such as eth0,eth1 or 10.0.0.0/8; lanes use them all")
@@ -196,10 +196,10 @@ func (o *jobOptions) job() (launcher.Job, error) {
 	}
 	switch o.fabric {
 	case "":
-	case "auto", "tcp":
+	case "auto", "shm", "tcp":
 		job.Env = append(job.Env, setting.Fabric.Name+"="+o.fabric)
 	default:
-		return job, fmt.Errorf("--fabric: %q is neither auto nor tcp", o.fabric)
+		return job, fmt.Errorf("--fabric: %q is neither auto nor shm nor tcp", o.fabric)
 	}
 	if o.phases != "" {
 		phases, err := channel.ParsePhases(o.phases)

@@ -21,7 +21,7 @@ var All = []*Setting{Fabric, Interface, Lanes, Reconnect, Ports, Checksum, Conne
 	Statistics, Log}
 
 var (
-	Fabric         = &Setting{"WEFT_FABRIC", "auto", "transport between ranks: auto or tcp"}
+	Fabric         = &Setting{"WEFT_FABRIC", "auto", "transport between ranks: shm (ranks of one host), tcp, or auto: shm where it reaches, else tcp"}
 	Interface      = &Setting{"WEFT_IFACE", "lo", "network interfaces for the TCP fabric, by name or as CIDR, with ',' between them; peers reach the rank at the first, and lanes use them all"}
 	Lanes          = &Setting{"WEFT_LANES", "1", "TCP connections to each peer, 1 to 8, which share its messages and stand in for each other: one that is lost is made anew; the smaller number of two ranks holds"}
 	Reconnect      = &Setting{"WEFT_RECONNECT", "off", "on makes a lost connection to a peer anew also where it was the only one, within the peer timeout, and nothing of the messages is lost; where both ranks say so"}

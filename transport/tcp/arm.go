@@ -117,10 +117,11 @@ func (a *arming) leave() {
 // The three below are for the lanes of a queue pair, each of which is a socket of its own.
 
 func (c *cq) watchLane(l *link) {
-	if !c.arming.on || l.fd < 0 {
+	num := int(l.b.q.num)
+	if !c.arming.on || l.fd < 0 || num >= len(c.byNum) || c.byNum[num] == nil { // if the queue pair is yet to be attached, its lanes are then
 		return
 	}
-	if err := c.poller.Add(l.fd, int32(l.b.q.num), l.blocked); err != nil {
+	if err := c.poller.Add(l.fd, int32(num), l.blocked); err != nil {
 		l.b.lose(l, fmt.Errorf("watching the lane: %w", err))
 	}
 }

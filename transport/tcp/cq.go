@@ -10,6 +10,7 @@ import (
 
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/handlers"
 )
 
 // cq is a completion queue; polling it drives the queue pairs attached to it.
@@ -32,7 +33,7 @@ type cq struct {
 	out     outbox
 	staging []byte // what was read and is not yet placed; empty between two QPs' turns
 
-	notifying
+	handling handlers.Handling
 
 	arrivals atomic.Bool // inbox has something
 	inbox    struct {
@@ -65,7 +66,7 @@ func (d *Device) CreateCQ(depth int, id transport.HandlerID) (transport.CQ, erro
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.give(c, id); err != nil {
+	if err := d.handlers.Give(c, id); err != nil {
 		poller.Close()
 		return nil, err
 	}
@@ -149,8 +150,8 @@ func (c *cq) Placed(qps []transport.QPN) int {
 
 // Wait blocks in the poller.
 func (c *cq) Wait(d time.Duration) error {
-	if h := c.handler.Load(); h != nil {
-		return fmt.Errorf("%w: Wait on a completion queue that handler %d has", transport.ErrInvalid, h.id)
+	if err := c.handling.Free("Wait"); err != nil {
+		return err
 	}
 	if c.poller == nil {
 		return transport.ErrDeviceGone
@@ -170,8 +171,8 @@ func (c *cq) Close() error {
 	if n := c.users.Load(); n > 0 {
 		return fmt.Errorf("%w: %d queue pairs use the completion queue", transport.ErrInvalid, n)
 	}
-	if h := c.handler.Load(); h != nil {
-		return fmt.Errorf("%w: handler %d has the completion queue", transport.ErrInvalid, h.id)
+	if err := c.handling.Free("Close"); err != nil {
+		return err
 	}
 	c.release()
 	c.dev.mu.Lock()
@@ -218,7 +219,7 @@ func (c *cq) push(wc transport.WC) {
 	}
 	c.ring[c.tail&uint32(len(c.ring)-1)] = wc
 	c.tail++
-	if c.armed != 0 {
+	if c.handling.Armed() != 0 {
 		c.match(transport.NotifyNext)
 		if wc.Status != transport.StatusSuccess {
 			c.match(transport.NotifySolicited)
@@ -270,8 +271,8 @@ func (c *cq) attach(q *qp) {
 		q.fail(fmt.Errorf("%w: before the queue pair came", transport.ErrOverrun), transport.StatusFatal)
 		return
 	}
-	if !sameLock(c.handler.Load(), q.other(c).handler.Load()) {
-		q.fail(errLocks, transport.StatusFatal)
+	if !c.handling.SameLock(&q.other(c).handling) {
+		q.fail(handlers.ErrLocks, transport.StatusFatal)
 		return
 	}
 	c.watch(q)

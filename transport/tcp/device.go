@@ -13,8 +13,8 @@ import (
 
 	"go.uber.org/atomic"
 
-	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/handlers"
 )
 
 // Options of a device. A zero field stands for its default.
@@ -53,19 +53,18 @@ const (
 
 // Device is a rank's software RNIC.
 type Device struct {
-	opts    Options
-	cores   int // that this process may use
-	regions regionTable
-	lastQP  atomic.Uint32
-	closed  atomic.Bool
-	lanes   laneCounts
+	opts     Options
+	cores    int // that this process may use
+	handlers *handlers.Set
+	regions  regionTable
+	lanes    laneCounts
+	lastQP   atomic.Uint32
+	closed   atomic.Bool
 
-	mu       sync.Mutex // guards what follows
-	qps      []*qp      // by number; nil where released or not yet handed over
-	cqs      []*cq
-	end      *endpoint
-	handlers []*handler   // by id, from 1; nil where closed
-	threads  []*processor // of the handlers
+	mu  sync.Mutex // guards what follows
+	qps []*qp      // by number; nil where released or not yet handed over
+	cqs []*cq
+	end *endpoint
 }
 
 // New makes a device. It needs Linux.
@@ -95,11 +94,11 @@ func New(o Options) (*Device, error) {
 	if _, err := rand.Read(seed[:]); err != nil {
 		return nil, err
 	}
-	cpus, err := sys.Affinity()
+	cores, err := handlers.Cores()
 	if err != nil {
 		return nil, err
 	}
-	return &Device{opts: o, cores: len(cpus), regions: regionTable{keys: mathrand.NewChaCha8(seed)}}, nil
+	return &Device{opts: o, cores: cores, handlers: handlers.NewSet(cores), regions: regionTable{keys: mathrand.NewChaCha8(seed)}}, nil
 }
 
 func (o *Options) checkPorts() error {
@@ -144,7 +143,7 @@ func (d *Device) Close() error {
 	for _, c := range cqs {
 		c.end()
 	}
-	d.stopHandlers()
+	d.handlers.Stop()
 	for _, c := range cqs {
 		c.release()
 	}

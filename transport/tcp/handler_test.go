@@ -100,7 +100,7 @@ func TestHandler_SleepsWatchingAndConsumersPollsDoNotEndThat(t *testing.T) {
 	parked := func() bool {
 		mu.Lock()
 		defer mu.Unlock()
-		return s.cq.(*cq).parked
+		return s.cq.(*cq).handling.Parked()
 	}
 	require.Eventually(t, parked, patience, time.Millisecond)
 	mu.Lock()

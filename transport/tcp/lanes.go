@@ -216,7 +216,7 @@ func (b *bundle) drive() (came bool) {
 	}
 	for i := 0; q.fd >= 0 && i < len(b.links); {
 		l := b.links[i]
-		if b.looks(l) && l.receive() {
+		if (i == 0 || b.looks(l)) && l.receive() {
 			came, l.idle = true, 0
 		}
 		if i < len(b.links) && b.links[i] == l {
@@ -233,25 +233,28 @@ func (b *bundle) drive() (came bool) {
 	return came
 }
 
-// looksAfter is how many passes a lane may bring nothing before it is looked at in one of as many only.
-const looksAfter = 32
+// looksAfter is how many passes a lane may bring nothing before it is looked at in one of looksEach only.
+const (
+	looksAfter = 32
+	looksEach  = 8
+)
 
-// looks tells whether a pass reads a lane: one that has long brought nothing is read now and then, so that small messages on another one
+// looks tells whether a pass reads a lane that is not the first: one that has long brought nothing is read now and then, so that small messages on another one
 // do not wait for it. Where something is missing, or somebody sleeps, all are.
 func (b *bundle) looks(l *link) bool {
 	if l.idle++; l.idle < looksAfter || b.in.Stats.Open > 0 || b.q.rcq.arming.on {
 		l.idle = min(l.idle, looksAfter)
 		return true
 	}
-	if l.idle < looksAfter+8 {
+	if l.idle < looksAfter+looksEach {
 		return false
 	}
 	l.idle = looksAfter
 	return true
 }
 
-// tick tells the peer on each lane that this end lives. A lane that is silent while others are not is lost; so is the peer when nothing has
-// come over any for the device's timeout. That a lane can be made is no sign of life: the peer's endpoint answers by itself.
+// tick tells the peer on each lane that this end lives. A lane that is silent while others are not is lost, and so are all when all are, so
+// that new ones can show that the peer lives; the peer is when nothing has come over any for the device's timeout. That a lane can be made is no sign of life: the peer's endpoint answers by itself.
 func (b *bundle) tick(counts bool) {
 	q := b.q
 	b.drive()
@@ -267,7 +270,7 @@ func (b *bundle) tick(counts bool) {
 		say, _ := l.pulse.tick(counts)
 		switch {
 		case l.fd < 0:
-		case l.pulse.silent >= ticksSilentLane && b.pulse.silent < ticksSilentLane/2:
+		case l.pulse.silent >= ticksSilentAll, l.pulse.silent >= ticksSilentLane && b.pulse.silent < ticksSilentLane/2:
 			b.lose(l, errSilent)
 		case say:
 			l.sayAlive()
@@ -278,7 +281,8 @@ func (b *bundle) tick(counts bool) {
 // Silence over lanes, in ticks, of which there are ticksSilentLanes in the timeout of a peer.
 const (
 	ticksSilentLanes = 16
-	ticksSilentLane  = 6
+	ticksSilentLane  = 6 // of one of several
+	ticksSilentAll   = 8 // of all
 )
 
 // failed sorts what went wrong with a lane: the lane alone, or a rule of the protocol, which ends the queue pair.

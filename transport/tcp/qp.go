@@ -9,6 +9,7 @@ import (
 
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/handlers"
 )
 
 // qp is one end of a connection in RDMA mode.
@@ -78,8 +79,8 @@ func (d *Device) checkConfig(conf transport.QPConfig) error {
 	case conf.SendWR < 1 || conf.SendWR > maxDepth || conf.RecvWR < 1 || conf.RecvWR > maxDepth:
 		return fmt.Errorf("%w: queues of depth %d and %d; 1 to %d are possible", transport.ErrInvalid, conf.SendWR, conf.RecvWR,
 			maxDepth)
-	case !sameLock(scq.handler.Load(), rcq.handler.Load()):
-		return errLocks
+	case !scq.handling.SameLock(&rcq.handling):
+		return handlers.ErrLocks
 	case conf.Reads < 0 || conf.Reads > maxReads:
 		return fmt.Errorf("%w: %d reads at once; at most %d are possible", transport.ErrInvalid, conf.Reads, maxReads)
 	}

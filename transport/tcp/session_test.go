@@ -20,6 +20,8 @@ type session struct {
 	wcs  []transport.WC
 
 	agreed agreement // of the queue pairs that begin
+	lanes  int       // of them; 0: one connection
+	wires  []int     // of the lanes but the first
 }
 
 const sessionPeer = "rank 1 at the-peer"
@@ -61,13 +63,19 @@ func (s *session) beginShaped(tb testing.TB, initiator bool, depth int) {
 	s.wire, s.wcs = fds[1], nil
 	conf := transport.QPConfig{PD: s.pd, SendCQ: s.cq, RecvCQ: s.cq, SendWR: depth, RecvWR: depth, Reads: 2}
 	s.qp = s.dev.newQP(fds[0], conf, 1, "here", "the-peer", initiator, s.agreed)
+	if s.lanes > 0 {
+		s.beginLanes(tb, initiator)
+	}
 	s.qp.scq.handOver(s.qp)
 	s.poll()
 }
 
 func (s *session) end(tb testing.TB) {
 	s.qp.Release()
-	require.NoError(tb, syscall.Close(s.wire))
+	for _, fd := range append(s.wires, s.wire) {
+		require.NoError(tb, syscall.Close(fd))
+	}
+	s.wires = nil
 	for s.cq.Poll(make([]transport.WC, 16)) > 0 {
 	}
 	s.cq.Placed(make([]transport.QPN, 4))

@@ -457,6 +457,7 @@ var atomicChecks = []Check{
 	{"Atomic/PlacedNamesTheQueuePair", func(t *trial) {
 		a, b := t.pair(shape{})
 		into, m := a.memory(8, all), b.memory(8, allAtomic)
+		t.arm(b)
 		t.original(a, b, fetchAdd(1, into, m, 0, 1))
 		t.settle(b)
 		if len(b.placed) != 1 || b.placed[0] != b.qp.Num() {

@@ -313,6 +313,18 @@ func (t *trial) one(n *node, id uint64, op transport.Opcode, nodes ...*node) tra
 	return wc
 }
 
+// arm has the rank's queues tell of everything that is placed from now on, whoever looks by himself otherwise (DeviceAttr.Watched).
+func (t *trial) arm(n *node) {
+	for _, cq := range n.cqs() {
+		cq.Arm()
+	}
+	t.settle(n)
+	n.placed = nil
+}
+
+// direct tells whether the rank reads its peers' memory by itself: its Reads and Atomics can be done although the peer is not driven.
+func (n *node) direct() bool { return n.dev.Query().Watched > 0 }
+
 // none wants no completion to be left.
 func (t *trial) none(nodes ...*node) {
 	t.settle(nodes...)

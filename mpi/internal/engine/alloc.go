@@ -32,7 +32,7 @@ func (e *Engine) Alloc(n int) ([]byte, error) {
 	if e.dead != nil {
 		return nil, e.dead
 	}
-	mr, err := e.pd.Alloc(n, transport.LocalWrite)
+	mr, err := e.fabrics[0].pd.Alloc(n, transport.LocalWrite)
 	if err != nil {
 		return nil, err
 	}

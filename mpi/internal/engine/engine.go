@@ -8,7 +8,6 @@ package engine
 import (
 	"errors"
 	"log/slog"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,14 +30,14 @@ var (
 
 // Config is what an engine is made of.
 type Config struct {
-	Device         transport.Device
+	Fabrics        []Fabric // at least one; a peer is reached over the first of them that reaches it
 	Identity       transport.Identity
 	Channel        channel.Config
-	Grant          bool                              // large messages are written by their senders, where the receivers let them; else read by the receivers
-	EagerMost      int                               // bytes of a message in one piece above which it goes by rendezvous; 0 for what the largest slot carries
-	KeepMost       int                               // bytes of unexpected messages that are kept before peers are told to keep theirs; 0 for 64 MiB
-	ShrinkAfter    time.Duration                     // how long a channel has to be quiet before its large ring is given back; 0 for never
-	Lookup         func(rank uint32) (string, error) // address of a peer's endpoint; may block
+	Grant          bool          // large messages are written by their senders, where the receivers let them; else read by the receivers
+	EagerMost      int           // bytes of a message in one piece above which it goes by rendezvous; 0 for what each fabric says
+	KeepMost       int           // bytes of unexpected messages that are kept before peers are told to keep theirs; 0 for 64 MiB
+	ShrinkAfter    time.Duration // how long a channel has to be quiet before its large ring is given back; 0 for never
+	Lookup         Lookup
 	ConnectTimeout time.Duration
 	SpinFor        time.Duration // how long a waiting rank polls before it sleeps
 	HandlerCores   []int         // processors of this rank's completion handler: the first of them is its thread's; none for no handler
@@ -47,36 +46,24 @@ type Config struct {
 
 // Engine is the message engine of one rank. All methods may be called from any goroutine.
 type Engine struct {
-	mu sync.Mutex
+	mu lock
 
 	rank     int
 	size     int
 	log      *slog.Logger
-	lookup   func(rank uint32) (string, error)
+	lookup   Lookup
 	dialFor  time.Duration
 	spinFor  time.Duration
 	chanConf channel.Config
 
-	eagerMost   int
 	keepMost    int
 	shrinkAfter time.Duration
-	reads       int // of one QP under way at once
 
-	device   transport.Device
-	pd       transport.PD
-	cq       transport.CQ
-	endpoint transport.Endpoint
-
-	peers    []*peer // by world rank, nil until first use
-	failed   []*peer // those that have failed, in order
-	groups   map[uint32][]int32
-	byQP     map[transport.QPN]*peer
-	lastQP   transport.QPN // the QP that was looked up last, and its peer: most passes see one peer
-	lastPeer *peer
-	retry    []*peer // peers with work that only a later pass can do
-
-	announcer *rendezvous.Announcer
-	fetcher   *rendezvous.Fetcher
+	fabrics []*fabric
+	peers   []*peer // by world rank, nil until first use
+	failed  []*peer // those that have failed, in order
+	groups  map[uint32][]int32
+	retry   []*peer // peers with work that only a later pass can do
 
 	table    match.Table[*request, *arrival]
 	requests requestPool
@@ -97,6 +84,7 @@ type Engine struct {
 	heartbeat heartbeat
 	handler   handler
 	changes   atomic.Uint32 // passes of the handler
+	directs   uint32        // receives that were tried in the ring itself
 
 	dead    error // why the engine does no more work; nil while it does
 	closing bool  // Shutdown has begun: peers that close are no failure
@@ -116,59 +104,47 @@ const (
 	cqDepth   = 1 << 16
 )
 
-// New makes the engine of one rank and starts listening. The device belongs to the engine from then on.
+// New makes the engine of one rank and starts listening. The devices belong to the engine from then on.
 func New(c Config) (*Engine, error) {
 	e := &Engine{
 		rank: int(c.Identity.Rank), size: int(c.Identity.Size), log: c.Log, lookup: c.Lookup,
-		dialFor: c.ConnectTimeout, spinFor: c.SpinFor, chanConf: c.Channel, device: c.Device,
-		eagerMost: c.EagerMost, keepMost: c.KeepMost, shrinkAfter: c.ShrinkAfter,
-		peers: make([]*peer, c.Identity.Size), byQP: map[transport.QPN]*peer{}, groups: map[uint32][]int32{},
-	}
-	if e.eagerMost == 0 {
-		e.eagerMost = math.MaxInt
+		dialFor: c.ConnectTimeout, spinFor: c.SpinFor, chanConf: c.Channel,
+		keepMost: c.KeepMost, shrinkAfter: c.ShrinkAfter,
+		peers: make([]*peer, c.Identity.Size), groups: map[uint32][]int32{},
 	}
 	if e.keepMost == 0 {
 		e.keepMost = 64 << 20
 	}
+	e.mu.init()
 	e.waiting.init(e)
 	e.held.init(e)
 	e.reclaim.init(e)
-	var err error
-	if e.pd, err = c.Device.AllocPD(); err != nil {
-		return nil, errors.Join(err, c.Device.Close())
-	}
-	if len(c.HandlerCores) > 0 {
-		if err := e.startHandler(c.HandlerCores[0], c.SpinFor); err != nil {
-			return nil, errors.Join(err, c.Device.Close())
+	if err := e.open(c); err != nil {
+		for _, f := range c.Fabrics {
+			err = errors.Join(err, f.Device.Close())
 		}
-	}
-	if e.cq, err = c.Device.CreateCQ(cqDepth, e.handler.id); err != nil {
-		return nil, errors.Join(err, c.Device.Close())
-	}
-	e.reads = min(readDepth, c.Device.Query().MaxReads)
-	e.announcer = rendezvous.NewAnnouncer(e.pd, rendezvous.AnnouncerConfig{})
-	e.fetcher = rendezvous.NewFetcher(e.pd, rendezvous.FetcherConfig{Grant: c.Grant || e.reads == 0})
-	if err := e.listen(c.Identity); err != nil { // without the lock: a handler may want it
-		return nil, errors.Join(err, c.Device.Close())
+		return nil, err
 	}
 	e.heartbeat.init(e)
 	return e, nil
 }
 
-func (e *Engine) listen(id transport.Identity) (err error) {
-	e.mu.Lock() // an early peer's callback waits until the endpoint is known
-	defer e.mu.Unlock()
-	if e.handled() {
-		if err := e.cq.RequestNotify(watched); err != nil {
+// open makes the engine's part of every fabric, and listens.
+func (e *Engine) open(c Config) error {
+	for i := range c.Fabrics {
+		f, err := e.newFabric(&c, c.Fabrics[i])
+		if err != nil {
+			return err
+		}
+		e.fabrics = append(e.fabrics, f)
+	}
+	for _, f := range e.fabrics {
+		if err := e.listen(f, c.Identity); err != nil {
 			return err
 		}
 	}
-	e.endpoint, err = e.device.Listen(id, (*acceptor)(e))
-	return err
+	return nil
 }
-
-// Addr is the address to publish to the peers.
-func (e *Engine) Addr() string { return e.endpoint.Addr() }
 
 // Rank is the world rank of this engine.
 func (e *Engine) Rank() int { return e.rank }
@@ -184,10 +160,18 @@ func (e *Engine) pass() bool {
 		e.retryPeers() // first: what the pass itself puts off is for the next one
 	}
 	busy := false
+	for _, f := range e.fabrics {
+		busy = e.poll(f) || busy
+	}
+	return busy
+}
+
+// poll drives one fabric.
+func (e *Engine) poll(f *fabric) (busy bool) {
 	for {
-		n := e.cq.Poll(e.wcs[:])
+		n := f.cq.Poll(e.wcs[:])
 		for i := range n {
-			e.completed(&e.wcs[i])
+			e.completed(f, &e.wcs[i])
 		}
 		busy = busy || n > 0
 		if n < len(e.wcs) {
@@ -195,9 +179,9 @@ func (e *Engine) pass() bool {
 		}
 	}
 	for {
-		n := e.cq.Placed(e.qps[:])
+		n := f.cq.Placed(e.qps[:])
 		for _, q := range e.qps[:n] {
-			if p := e.peerOf(q); p != nil {
+			if p := f.peerOf(q); p != nil {
 				e.drain(p)
 			}
 		}
@@ -206,12 +190,21 @@ func (e *Engine) pass() bool {
 			break
 		}
 	}
+	for _, p := range f.watched {
+		switch {
+		case p.ch.Ready():
+			e.drain(p)
+			busy = true
+		case p.ch.Paused(): // what it waits for is placed without a message
+			e.kick(p)
+		}
+	}
 	return busy
 }
 
 // completed routes one completion to the protocol that posted its request.
-func (e *Engine) completed(wc *transport.WC) {
-	p := e.peerOf(wc.QP)
+func (e *Engine) completed(f *fabric, wc *transport.WC) {
+	p := f.peerOf(wc.QP)
 	if p == nil || p.state == peerFailed {
 		return // what was in flight when the peer was given up
 	}
@@ -224,10 +217,10 @@ func (e *Engine) completed(wc *transport.WC) {
 		e.notified(p, wc)
 	case !rendezvous.Owns(wc.ID):
 	case wc.Op == transport.OpRead:
-		token, done, err := e.fetcher.Completed(wc)
+		token, done, err := p.fabric.fetcher.Completed(wc)
 		e.fetched(p, token, done, err)
 	default:
-		token, done, err := e.announcer.Completed(wc)
+		token, done, err := p.fabric.announcer.Completed(wc)
 		if done {
 			p.stats.Granted++
 		}
@@ -249,11 +242,11 @@ func (e *Engine) notified(p *peer, wc *transport.WC) {
 		return
 	}
 	if rendezvous.EndsGrant(wc.Imm) {
-		token, done, err := e.fetcher.Ended(p.ch, wc.Imm)
+		token, done, err := p.fabric.fetcher.Ended(p.ch, wc.Imm)
 		e.fetched(p, token, done, err)
 		return
 	}
-	token, err := e.announcer.Finished(p.ch, wc.Imm)
+	token, err := p.fabric.announcer.Finished(p.ch, wc.Imm)
 	e.taken(p, token, err == nil, err)
 }
 
@@ -274,11 +267,4 @@ func (e *Engine) goOn(p *peer, err error) {
 		return
 	}
 	e.kick(p)
-}
-
-func (e *Engine) peerOf(q transport.QPN) *peer {
-	if q != e.lastQP || e.lastPeer == nil {
-		e.lastQP, e.lastPeer = q, e.byQP[q]
-	}
-	return e.lastPeer
 }

@@ -35,7 +35,7 @@ func simDevices(seed uint64, n int) []transport.Device {
 	return devices
 }
 
-func tcpDevices(t *testing.T, n int) []transport.Device {
+func tcpDevices(t testing.TB, n int) []transport.Device {
 	devices := make([]transport.Device, n)
 	for i := range devices {
 		d, err := tcp.New(tcp.Options{Host: "127.0.0.1"})
@@ -62,20 +62,20 @@ func withoutReads(devices []transport.Device) []transport.Device {
 }
 
 // world makes n engines that know each other, in this process.
-func world(t *testing.T, devices []transport.Device) []*Engine {
+func world(t testing.TB, devices []transport.Device) []*Engine {
 	t.Helper()
 	return worldOf(t, devices, Config{})
 }
 
 // worldOf is world with engines of some configuration.
-func worldOf(t *testing.T, devices []transport.Device, conf Config) []*Engine {
+func worldOf(t testing.TB, devices []transport.Device, conf Config) []*Engine {
 	t.Helper()
 	engines := make([]*Engine, len(devices))
-	lookup := func(rank uint32) (string, error) { return engines[rank].Addr(), nil }
+	lookup := func(rank uint32, provider string) (string, error) { return engines[rank].Addr(provider), nil }
 	for i, d := range devices {
 		id := transport.Identity{Job: "test", Rank: uint32(i), Size: uint32(len(devices))}
 		copy(id.Secret[:], "a secret that the test's ranks share")
-		conf.Device, conf.Identity, conf.Lookup, conf.ConnectTimeout = d, id, lookup, time.Minute
+		conf.Fabrics, conf.Identity, conf.Lookup, conf.ConnectTimeout = []Fabric{{Device: d}}, id, lookup, time.Minute
 		conf.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 		e, err := New(conf)
 		require.NoError(t, err)
@@ -89,7 +89,7 @@ func worldOf(t *testing.T, devices []transport.Device, conf Config) []*Engine {
 	return engines
 }
 
-func simulated(w []*Engine) bool { return w[0].device.Query().Provider == "sim" }
+func simulated(w []*Engine) bool { return w[0].fabrics[0].device.Query().Provider == "sim" }
 
 // onEach runs a test on a world of every fabric.
 func onEach(t *testing.T, n int, test func(t *testing.T, w []*Engine)) {

@@ -45,8 +45,8 @@ func withStranger(t *testing.T) (*Engine, *stranger) {
 		return d
 	}
 	id := transport.Identity{Job: "stranger", Size: 2}
-	e, err := New(Config{Device: device(), Identity: id, ConnectTimeout: time.Minute, Log: slog.New(slog.DiscardHandler),
-		Lookup: func(uint32) (string, error) { return s.ep.Addr(), nil }})
+	e, err := New(Config{Fabrics: []Fabric{{Device: device()}}, Identity: id, ConnectTimeout: time.Minute, Log: slog.New(slog.DiscardHandler),
+		Lookup: func(uint32, string) (string, error) { return s.ep.Addr(), nil }})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, e.Destroy(ErrFinalized)) })
 	s.dev = device()
@@ -88,7 +88,7 @@ func TestEveryFailureIsOfItsClass(t *testing.T) {
 			e, s := withStranger(t)
 			begun, err := e.Irecv(world0, make([]byte, 8), 1, 0, 1)
 			require.NoError(t, err)
-			require.NoError(t, s.ep.Connect(t.Context(), 0, e.Addr()))
+			require.NoError(t, s.ep.Connect(t.Context(), 0, e.Addr("tcp")))
 			s.cq.Poll(nil)
 			c.does(s)
 			s.cq.Poll(nil)
@@ -129,7 +129,7 @@ func TestRanksThatDoNotFit(t *testing.T) {
 // A second connection of a rank that is connected is turned away, and nothing becomes of the first.
 func TestTurnedAwayConnectionIsNoDeadPeer(t *testing.T) {
 	e, s := withStranger(t)
-	require.NoError(t, s.ep.Connect(t.Context(), 0, e.Addr()))
+	require.NoError(t, s.ep.Connect(t.Context(), 0, e.Addr("tcp")))
 	s.cq.Poll(nil)
 	other := *s
 	other.qp = make(chan transport.QP, 1)
@@ -145,7 +145,7 @@ func TestTurnedAwayConnectionIsNoDeadPeer(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	require.Error(t, other.ep.Connect(ctx, 0, e.Addr()))
+	require.Error(t, other.ep.Connect(ctx, 0, e.Addr("tcp")))
 	_, _, err = e.Iprobe(world0, 1, 0)
 	require.NoError(t, err)
 	require.Equal(t, transport.StateReady, (<-s.qp).State())
@@ -166,9 +166,9 @@ func TestFailedPeersLeaveNothing(t *testing.T) {
 		w := make([]*Engine, 2)
 		for k := range w {
 			var err error
-			w[k], err = New(Config{Device: devices[k], Identity: transport.Identity{Job: "leaks", Rank: uint32(k), Size: 2},
+			w[k], err = New(Config{Fabrics: []Fabric{{Device: devices[k]}}, Identity: transport.Identity{Job: "leaks", Rank: uint32(k), Size: 2},
 				ConnectTimeout: time.Minute, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-				Lookup: func(rank uint32) (string, error) { return w[rank].Addr(), nil }})
+				Lookup: func(rank uint32, provider string) (string, error) { return w[rank].Addr(provider), nil }})
 			require.NoError(t, err)
 		}
 		var open []Request

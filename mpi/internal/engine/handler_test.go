@@ -53,7 +53,7 @@ func TestHandler_C1_AReceiveCompletesWithoutACall(t *testing.T) {
 // The handler is the one driver: the queue cannot be waited on while it has it, and goes back to the callers at the end.
 func TestHandler_C1_OneDriver(t *testing.T) {
 	w := withHandlers(t, "tcp", 1, 2, Config{})
-	require.ErrorIs(t, w[0].cq.Wait(0), transport.ErrInvalid)
+	require.ErrorIs(t, w[0].fabrics[0].cq.Wait(0), transport.ErrInvalid)
 	require.NoError(t, w[0].stopHandler())
-	require.NoError(t, w[0].cq.Wait(0))
+	require.NoError(t, w[0].fabrics[0].cq.Wait(0))
 }

@@ -2,7 +2,7 @@ package engine
 
 import "time"
 
-// heartbeat has the device tell the peers, once a period, that this rank lives, and find those that have been silent for too long. Its timer
+// heartbeat has the devices tell the peers, once a period, that this rank lives, and find those that have been silent for too long. Its timer
 // runs from the beginning to the end of the engine, whatever the rank does meanwhile: Go takes the processor away from a goroutine that
 // computes. It is not answered for a rank whose whole process stands still, nor for one that keeps its only processor in a C call.
 type heartbeat struct {
@@ -11,9 +11,14 @@ type heartbeat struct {
 	timer  *time.Timer
 }
 
-// init starts the timer if the device wants it.
+// init starts the timer if the devices want it.
 func (h *heartbeat) init(e *Engine) {
-	h.e, h.period = e, e.device.Query().TickPeriod
+	h.e = e
+	for _, f := range e.fabrics {
+		if p := f.device.Query().TickPeriod; h.period == 0 || p > 0 && p < h.period {
+			h.period = p
+		}
+	}
 	h.timer = time.AfterFunc(max(h.period, time.Hour), h.tick)
 	if h.timer.Stop(); h.period > 0 {
 		h.timer.Reset(h.period)
@@ -28,7 +33,10 @@ func (h *heartbeat) tick() {
 		return
 	}
 	h.look() // a rank that computes takes what has come, so that its peers can send on
-	e.cq.Tick(time.Now())
+	now := time.Now()
+	for _, f := range e.fabrics {
+		f.cq.Tick(now)
+	}
 	h.look() // what the tick has ended
 	h.timer.Reset(h.period)
 }

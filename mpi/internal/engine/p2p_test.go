@@ -66,7 +66,7 @@ func (e *Engine) fetching(h Request) bool {
 func outstanding(e *Engine, peer int) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.announcer.Outstanding(e.peers[peer].ch)
+	return e.fabrics[0].announcer.Outstanding(e.peers[peer].ch)
 }
 
 // queued is the number of sends that wait at e for room.

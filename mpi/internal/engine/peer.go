@@ -24,10 +24,11 @@ const (
 
 // peer is what the engine knows of another rank.
 type peer struct {
-	rank  int
-	state peerState
-	ch    *channel.Channel
-	cause error // of peerFailed
+	rank   int
+	state  peerState
+	fabric *fabric // nil until the connection is begun, from either side
+	ch     *channel.Channel
+	cause  error // of peerFailed
 
 	queue    []*request // sends that wait for a connection or for credits, in the order of their posting
 	head     int        // of queue
@@ -37,6 +38,7 @@ type peer struct {
 	burst    burst
 	in       incoming
 	holding  bool // has been told to announce payload
+	watched  bool // its ring is looked into: nobody tells what is placed there
 	stats    protocols
 }
 
@@ -57,9 +59,9 @@ func (e *Engine) connect(p *peer) {
 		defer e.dialing.Done()
 		ctx, cancel := context.WithTimeout(e.waiting.life, e.dialFor)
 		defer cancel()
-		addr, err := e.lookup(uint32(p.rank))
+		f, addr, err := e.reach(p.rank)
 		if err == nil {
-			err = e.endpoint.Connect(ctx, uint32(p.rank), addr)
+			err = f.endpoint.Connect(ctx, uint32(p.rank), addr)
 		}
 		if err == nil {
 			return
@@ -75,12 +77,15 @@ func (e *Engine) connect(p *peer) {
 	}()
 }
 
-// acceptor is the engine as its endpoint sees it.
-type acceptor Engine
+// acceptor is the engine as the endpoint of a fabric sees it.
+type acceptor struct {
+	e *Engine
+	f *fabric
+}
 
 // Prepare makes the channel to a peer that has proved who it is, once, and describes it.
 func (a *acceptor) Prepare(rank uint32) (transport.QPConfig, []byte, error) {
-	e := (*Engine)(a)
+	e, f := a.e, a.f
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.dead != nil {
@@ -91,21 +96,25 @@ func (a *acceptor) Prepare(rank uint32) (transport.QPConfig, []byte, error) {
 		return transport.QPConfig{}, nil, p.cause
 	}
 	if p.ch == nil {
-		ch, err := channel.New(e.pd, e.chanConf)
+		ch, err := channel.New(f.pd, e.chanConf)
 		if err != nil {
 			return transport.QPConfig{}, nil, err
 		}
-		p.ch = ch
+		p.ch, p.fabric = ch, f
+	}
+	if p.fabric != f {
+		return transport.QPConfig{}, nil, fmt.Errorf("%w: rank %d is reached over %s, and connects over %s", transport.ErrInvalid, rank,
+			p.fabric.name, f.name)
 	}
 	return transport.QPConfig{
-		PD: e.pd, SendCQ: e.cq, RecvCQ: e.cq,
-		SendWR: sendDepth, RecvWR: rendezvous.MaxAnnounced + rendezvous.MaxGranted + recvSlack, Reads: e.reads,
+		PD: f.pd, SendCQ: f.cq, RecvCQ: f.cq,
+		SendWR: sendDepth, RecvWR: rendezvous.MaxAnnounced + rendezvous.MaxGranted + recvSlack, Reads: f.reads,
 	}, p.ch.Descriptor(), nil
 }
 
 // Connected opens the channel and sends what has waited for it.
 func (a *acceptor) Connected(rank uint32, qp transport.QP, private []byte) {
-	e := (*Engine)(a)
+	e := a.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p := e.peer(int(rank))
@@ -120,8 +129,7 @@ func (a *acceptor) Connected(rank uint32, qp transport.QP, private []byte) {
 		e.failPeer(p, err)
 		return
 	}
-	e.byQP[qp.Num()] = p
-	e.lastPeer = nil
+	a.f.opened(p)
 	p.state = peerOpen
 	for range recvSlack {
 		if err := qp.PostRecv(&e.noBytes); err != nil {
@@ -130,12 +138,12 @@ func (a *acceptor) Connected(rank uint32, qp transport.QP, private []byte) {
 		}
 	}
 	e.advance(p)
-	e.cq.Wake() // a sleeper must look at the new connection
+	e.wake() // a sleeper must look at the new connection
 }
 
 // Refused tells of an attempt from outside that came to nothing.
 func (a *acceptor) Refused(remote string, err error) {
-	a.log.Warn("connection turned away", "rank", a.rank, "from", remote, "reason", err)
+	a.e.log.Warn("connection turned away", "rank", a.e.rank, "fabric", a.f.name, "from", remote, "reason", err)
 }
 
 // enqueue lets a send wait for its peer.
@@ -184,15 +192,18 @@ func (e *Engine) proceed(p *peer) bool {
 	if p.state != peerOpen {
 		return false
 	}
-	err := e.fetcher.Progress(p.ch)
+	if p.fabric.quiet() {
+		return true
+	}
+	err := p.fabric.fetcher.Progress(p.ch)
 	if err == nil {
-		err = e.announcer.Progress(p.ch)
+		err = p.fabric.announcer.Progress(p.ch)
 	}
 	if err != nil {
 		e.failPeer(p, err)
 		return false
 	}
-	if e.fetcher.Full(p.ch) || e.announcer.Full(p.ch) {
+	if p.fabric.fetcher.Full(p.ch) || p.fabric.announcer.Full(p.ch) {
 		e.later(p)
 	}
 	return true
@@ -262,7 +273,7 @@ func (e *Engine) failRequestsOf(p *peer) {
 				e.complete(r, p.cause)
 			}
 		}
-		if err := errors.Join(e.announcer.Fail(p.ch, byToken), e.fetcher.Fail(p.ch, byToken), p.ch.Fail(p.cause)); err != nil {
+		if err := errors.Join(p.fabric.announcer.Fail(p.ch, byToken), p.fabric.fetcher.Fail(p.ch, byToken), p.ch.Fail(p.cause)); err != nil {
 			e.log.Error("giving a peer's memory back", "rank", e.rank, "peer", p.rank, "error", err)
 		}
 	}

@@ -19,9 +19,9 @@ const (
 // Recv receives into buf and returns when the message is there. elem is the size of an element, for the status.
 func (e *Engine) Recv(context uint32, buf []byte, src, tag, elem int) (Status, error) {
 	e.mu.Lock()
-	if e.dead != nil {
-		defer e.mu.Unlock()
-		return Status{}, e.dead
+	if err := e.dead; err != nil {
+		e.mu.Unlock()
+		return Status{}, err
 	}
 	r := e.requests.get()
 	r.contiguous(buf)
@@ -119,7 +119,7 @@ func (e *Engine) received(r *request) {
 	if room := r.room(); r.status.Bytes > room {
 		bytes := r.status.Bytes
 		r.status.Bytes = room
-		e.complete(r, fmt.Errorf("%w: %d bytes from rank %d with tag %d, room for %d", ErrTruncate, bytes, r.status.Source, r.status.Tag, room))
+		e.complete(r, Truncated(bytes, room, r.status.Source, r.status.Tag))
 		return
 	}
 	e.complete(r, nil)
@@ -153,8 +153,13 @@ func (e *Engine) drain(p *peer) {
 		}
 		p.ch.Release()
 	}
-	// A message of ours carries the credit that is owed. Often one is about to be sent, in answer to what has just come: so CREDIT waits
-	// for the next pass, unless the peer might be waiting for it, or whoever makes this pass may be the last for a while.
+	e.owe(p)
+}
+
+// owe does what messages that have been taken give occasion to, and sees to the credit that is owed for them. A message of ours carries
+// that. Often one is about to be sent, in answer to what has just come: so CREDIT waits for the next pass, unless the peer might be waiting
+// for it, or whoever makes this pass may be the last for a while.
+func (e *Engine) owe(p *peer) {
 	if p.ch.Pressing() || e.waiting.driver != nil {
 		e.kick(p)
 	} else if e.proceed(p) && p.ch.Owing() {
@@ -220,7 +225,7 @@ func (e *Engine) arrived(p *peer, kind channel.Kind, body []byte) error {
 		if err != nil {
 			return err
 		}
-		return e.announcer.Granted(p.ch, cts)
+		return p.fabric.announcer.Granted(p.ch, cts)
 	}
 	return fmt.Errorf("%w: message kind %v", transport.ErrProtocol, kind)
 }
@@ -339,7 +344,7 @@ func (e *Engine) fetch(r *request, p *peer, s rendezvous.Source) {
 	from := r.came
 	r.came += int(s.Length)
 	e.window = r.window(e.window[:0], from, r.came)
-	done, err := e.fetcher.Start(p.ch, s, e.window, r.token())
+	done, err := p.fabric.fetcher.Start(p.ch, s, e.window, r.token())
 	if done {
 		r.open--
 	}
@@ -348,7 +353,7 @@ func (e *Engine) fetch(r *request, p *peer, s rendezvous.Source) {
 		if !r.done.Load() { // the fetcher had not taken it
 			e.complete(r, p.cause)
 		}
-	} else if e.fetcher.Full(p.ch) || p.ch.Paused() {
+	} else if p.fabric.fetcher.Full(p.ch) || p.ch.Paused() {
 		e.later(p)
 	}
 }

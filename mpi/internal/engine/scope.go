@@ -163,7 +163,7 @@ func (e *Engine) takenBack(p *peer, body []byte) error {
 	for m := range e.table.Unexpected() {
 		if a := m.Value; a.peer == p && a.number == number {
 			e.table.Take(m)
-			_, err := e.fetcher.Start(p.ch, a.parts[0].source, nil, 0)
+			_, err := p.fabric.fetcher.Start(p.ch, a.parts[0].source, nil, 0)
 			e.discard(a)
 			return err
 		}
@@ -171,7 +171,7 @@ func (e *Engine) takenBack(p *peer, body []byte) error {
 	for _, a := range e.matched {
 		if a.peer == p && a.number == number && !a.gone {
 			a.gone = true
-			_, err := e.fetcher.Start(p.ch, a.parts[0].source, nil, 0)
+			_, err := p.fabric.fetcher.Start(p.ch, a.parts[0].source, nil, 0)
 			return err
 		}
 	}

@@ -10,26 +10,23 @@ import (
 func (e *Engine) Send(context uint32, buf []byte, dst, tag int) error {
 	env := envelope{Context: context, Tag: int32(tag)}
 	e.mu.Lock()
-	if e.dead != nil {
-		defer e.mu.Unlock()
-		return e.dead
-	}
-	if dst != e.rank {
-		p := e.peer(dst)
-		// The common case needs no request: nothing waits before us, and the message fits.
-		if p.fits(len(buf)) {
-			sent, err := eager.Send(p.ch, env, buf, false)
-			if err != nil {
-				e.failPeer(p, err)
-				e.mu.Unlock()
-				return p.cause
-			}
-			if sent {
-				p.stats.eager(len(buf))
-				e.mu.Unlock()
-				return nil
-			}
+	// The common case needs no request: the peer is connected, nothing waits before us, and the message fits.
+	if p := e.peers[dst]; p != nil && p.fits(len(buf)) {
+		sent, err := eager.Send(p.ch, env, buf, false)
+		if sent {
+			p.stats.eager(len(buf))
+			e.mu.Unlock()
+			return nil
 		}
+		if err != nil {
+			e.failPeer(p, err)
+			e.mu.Unlock()
+			return p.cause
+		}
+	}
+	if err := e.dead; err != nil {
+		e.mu.Unlock()
+		return err
 	}
 	r := e.requests.get()
 	r.contiguous(buf)
@@ -127,7 +124,7 @@ func (e *Engine) trySend(p *peer, r *request, more bool) (through bool, err erro
 	m := &r.msg
 	for {
 		o := channel.Oversized
-		if !r.sync && !p.holdsBack(m.Total()) && !(len(r.vec) == 1 && m.Total() > e.eagerMost) {
+		if !r.sync && !p.holdsBack(m.Total()) && !(len(r.vec) == 1 && m.Total() > p.fabric.eagerMost) {
 			var n int
 			n, o, err = m.Advance(p.ch, more)
 			p.stats.EagerBytes += uint64(n)
@@ -161,7 +158,7 @@ func (e *Engine) announce(p *peer, r *request, more bool) (ok bool, err error) {
 	m := &r.msg
 	switch {
 	case !m.Begun() && len(r.vec) == 1:
-		ok, err = e.announcer.Announce(p.ch, m.Envelope, r.vec[0], r.token(), more)
+		ok, err = p.fabric.announcer.Announce(p.ch, m.Envelope, r.vec[0], r.token(), more)
 		if ok {
 			m.Announced()
 			r.number = p.announcing()
@@ -169,7 +166,7 @@ func (e *Engine) announce(p *peer, r *request, more bool) (ok bool, err error) {
 	case !m.Begun():
 		return m.Open(p.ch)
 	default:
-		ok, err = e.announcer.AnnouncePiece(p.ch, m.Front(), r.token(), more)
+		ok, err = p.fabric.announcer.AnnouncePiece(p.ch, m.Front(), r.token(), more)
 	}
 	if ok {
 		if r.open++; r.open == 1 {

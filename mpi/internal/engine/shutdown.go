@@ -22,7 +22,7 @@ func (e *Engine) quiet() bool {
 		if p == nil {
 			continue
 		}
-		if p.waiting() || p.state == peerOpen && e.announcer.Outstanding(p.ch) > 0 {
+		if p.waiting() || p.state == peerOpen && p.fabric.announcer.Outstanding(p.ch) > 0 {
 			return false
 		}
 		if p.state == peerOpen && p.ch.Paused() { // what has been sent may wait for what follows it
@@ -148,12 +148,19 @@ func (e *Engine) Destroy(cause error) error {
 	e.Fail(cause)
 	e.waiting.end()
 	e.dialing.Wait()
-	err := e.endpoint.Close()
+	var err error
+	for _, f := range e.fabrics {
+		err = errors.Join(err, f.endpoint.Close())
+	}
 	e.held.timer.Stop()
 	e.reclaim.timer.Stop()
 	e.heartbeat.timer.Stop()
 	err = errors.Join(err, e.stopHandler())
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return errors.Join(err, e.leaveAllocated(), e.device.Close())
+	err = errors.Join(err, e.leaveAllocated())
+	for _, f := range e.fabrics {
+		err = errors.Join(err, f.device.Close())
+	}
+	return err
 }

@@ -24,8 +24,9 @@ type Stats struct {
 
 // ChannelStats are the counters of the channel to one peer (E13).
 type ChannelStats struct {
-	Peer  int // world rank
-	Phase int // in which this rank sends, from 0
+	Peer   int    // world rank
+	Fabric string // that carries the channel
+	Phase  int    // in which this rank sends, from 0
 	channel.Stats
 	protocols
 	Lanes transport.LaneStats // of the connections below it; zero where the fabric has none
@@ -53,7 +54,7 @@ func (e *Engine) Stats() Stats {
 		if p == nil || p.ch == nil {
 			continue
 		}
-		c := ChannelStats{Peer: p.rank, Phase: p.ch.Phase(), Stats: p.ch.Stats(), protocols: p.stats}
+		c := ChannelStats{Peer: p.rank, Fabric: p.fabric.name, Phase: p.ch.Phase(), Stats: p.ch.Stats(), protocols: p.stats}
 		if lanes, ok := p.ch.QP().(transport.LaneCounter); ok {
 			c.Lanes = lanes.Lanes()
 		}

@@ -51,7 +51,7 @@ func (w *waiting) get(any bool) *waiter {
 // wake ends the sleep of one waiter. The lock is held.
 func (w *waiting) wake(s *waiter) {
 	if s == w.driver {
-		w.e.cq.Wake()
+		w.e.wake()
 		return
 	}
 	if s.at < 0 {
@@ -68,7 +68,7 @@ func (w *waiting) wake(s *waiter) {
 // wakeAny wakes whoever waits for something other than a request.
 func (w *waiting) wakeAny() {
 	if w.driver != nil && w.driver.any {
-		w.e.cq.Wake()
+		w.e.wake()
 	}
 	for i := len(w.parked) - 1; i >= 0; i-- {
 		if i < len(w.parked) && w.parked[i].any {
@@ -80,7 +80,7 @@ func (w *waiting) wakeAny() {
 // wakeAll wakes whoever sleeps.
 func (w *waiting) wakeAll() {
 	if w.driver != nil {
-		w.e.cq.Wake()
+		w.e.wake()
 	}
 	for len(w.parked) > 0 {
 		w.wake(w.parked[len(w.parked)-1])
@@ -271,9 +271,11 @@ func (e *Engine) sleep(n int, at func(i int) Request, cond func() bool) {
 	if e.waiting.driver == nil && !e.handled() {
 		e.waiting.driver = s
 		e.retryPeers() // what was put off must not wait for traffic
-		e.cq.Arm()
+		for _, f := range e.fabrics {
+			f.cq.Arm()
+		}
 		e.mu.Unlock()
-		err := e.cq.Wait(-1)
+		err := e.block()
 		e.mu.Lock()
 		e.waiting.driver = nil
 		if err != nil && e.dead == nil {

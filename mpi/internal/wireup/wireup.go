@@ -54,31 +54,35 @@ func Join(ctx context.Context) (*Job, error) {
 	return j, nil
 }
 
-func addrKey(rank uint32) string { return "weft-addr-" + strconv.Itoa(int(rank)) }
+func cardKey(rank uint32) string { return "weft-card-" + strconv.Itoa(int(rank)) }
 
-// Publish tells the peers our address, and returns when all of them have told theirs.
-func (j *Job) Publish(ctx context.Context, addr string) error {
+// Publish tells the peers our addresses, and returns when all of them have told theirs.
+func (j *Job) Publish(ctx context.Context, card Card) error {
 	if j.client == nil {
 		return nil
 	}
-	if err := j.client.Put(ctx, addrKey(j.Identity.Rank), addr); err != nil {
+	if err := j.client.Put(ctx, cardKey(j.Identity.Rank), card.String()); err != nil {
 		return err
 	}
 	return j.client.Barrier(ctx)
 }
 
-// Lookup is the address of a peer. It may be called from any goroutine.
-func (j *Job) Lookup(rank uint32) (string, error) {
+// Lookup is the address of a peer's endpoint of a provider; "" if it has none. It may be called from any goroutine.
+func (j *Job) Lookup(rank uint32, provider string) (string, error) {
 	if j.client == nil {
 		return "", fmt.Errorf("no rank %d in a world of one", rank)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
 	defer cancel()
-	addr, err := j.client.Get(ctx, addrKey(rank))
-	if err != nil {
-		return "", fmt.Errorf("address of rank %d: %w", rank, err)
+	text, err := j.client.Get(ctx, cardKey(rank))
+	var card Card
+	if err == nil {
+		card, err = ParseCard(text)
 	}
-	return addr, nil
+	if err != nil {
+		return "", fmt.Errorf("addresses of rank %d: %w", rank, err)
+	}
+	return card[provider], nil
 }
 
 // answerWithin bounds what the launcher answers at once. A barrier has no such bound: it waits for other ranks.

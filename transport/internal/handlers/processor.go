@@ -1,4 +1,4 @@
-package tcp
+package handlers
 
 import (
 	"fmt"
@@ -17,17 +17,17 @@ import (
 // pollers of these queues: traffic, CQ.Wake and a raised event all show there. A queue that shows gets turns until one finds nothing.
 type processor struct {
 	core     int // -1: any
-	handlers int // guarded by Device.mu
+	handlers int // guarded by Set.mu
 	poller   *sys.Poller
 	stopping atomic.Bool
 	done     chan struct{}
 
 	mu   sync.Mutex
-	cqs  map[int32]*cq // by the number under which the poller knows them
+	cqs  map[int32]Queue // by the number under which the poller knows them
 	last int32
 
-	order turn.Order[*cq] // these are the thread's own
-	since int             // turns since the last look at the poller
+	order turn.Order[Queue] // these are the thread's own
+	since int               // turns since the last look at the poller
 	ready [64]int32
 }
 
@@ -40,7 +40,7 @@ func startProcessor(core int) (*processor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("completion handler: %w", err)
 	}
-	p := &processor{core: core, poller: poller, done: make(chan struct{}), cqs: map[int32]*cq{}}
+	p := &processor{core: core, poller: poller, done: make(chan struct{}), cqs: map[int32]Queue{}}
 	pinned := make(chan error)
 	go func() {
 		defer close(p.done)
@@ -75,24 +75,24 @@ func (p *processor) stop() {
 }
 
 // take has the thread serve a queue.
-func (p *processor) take(c *cq) error {
+func (p *processor) take(c Queue) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last++
-	if err := p.poller.Nest(c.poller, p.last); err != nil {
+	if err := p.poller.Nest(c.Poller(), p.last); err != nil {
 		return fmt.Errorf("completion handler: %w", err)
 	}
-	c.served = p.last
-	p.cqs[c.served] = c
+	c.Handling().served = p.last
+	p.cqs[p.last] = c
 	return nil
 }
 
 // release ends that. A turn of the queue may be due yet: it will find that the queue is another's.
-func (p *processor) release(c *cq) {
+func (p *processor) release(c Queue) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.cqs, c.served)
-	p.poller.Unnest(c.poller)
+	delete(p.cqs, c.Handling().served)
+	p.poller.Unnest(c.Poller())
 }
 
 func (p *processor) run() {
@@ -127,7 +127,7 @@ func (p *processor) look(d time.Duration) {
 	defer p.mu.Unlock()
 	for _, id := range p.ready[:n] {
 		if c := p.cqs[id]; c != nil { // else it has been given away since
-			if h := c.handler.Load(); h != nil && h.proc == p {
+			if h := c.Handling().handler.Load(); h != nil && h.proc == p {
 				p.order.Add(h.conf.Class, c)
 			}
 		}
@@ -148,8 +148,8 @@ func (p *processor) finish() {
 }
 
 // serve gives a queue its turn: a pass, and the event if one has been raised. It has another turn wait if there may be more.
-func (p *processor) serve(c *cq) {
-	h := c.handler.Load()
+func (p *processor) serve(c Queue) {
+	h := c.Handling().handler.Load()
 	if h == nil || h.proc != p {
 		return
 	}
@@ -173,64 +173,51 @@ const (
 	turnParked                // there was nothing; the poller tells when there is, or somebody else has the queue now
 )
 
-func (p *processor) serveLocked(c *cq, h *handler) turnEnd {
-	if c.handler.Load() != h {
+func (p *processor) serveLocked(c Queue, h *Handler) turnEnd {
+	st := c.Handling()
+	if st.handler.Load() != h {
 		return turnParked // given away while we waited for the lock; whoever has it has been told
 	}
-	c.unpark()
-	c.serving = true
-	found := c.pass()
-	if !found && !c.event && p.spins(c, h) {
-		c.serving = false
+	st.unpark(c)
+	st.serving = true
+	found := c.Pass()
+	if !found && !st.event && p.spins(st, h) {
+		st.serving = false
 		return turnIdle
 	}
-	if !found && !c.event {
-		c.poller.Drain()
+	if !found && !st.event {
+		c.Poller().Drain()
 		c.Arm()
-		found = c.pass() // what came before the poller watched, or before Wake was heard
-		if !found && !c.event {
-			c.park()
+		found = c.Pass() // what came before the poller watched, or before Wake was heard
+		if !found && !st.event {
+			st.park(c)
 		}
 	}
-	if found || c.event {
-		c.idle = time.Time{}
+	if found || st.event {
+		st.idle = time.Time{}
 	}
 	end := turnBusy
 	switch {
-	case c.event:
-		c.event = false
+	case st.event:
+		st.event = false
 		h.conf.Complete(h.id, c) // what this raises is found in the next turn
 	case !found:
 		end = turnParked
 	}
-	if c.handler.Load() == h {
-		c.serving = false
+	if st.handler.Load() == h {
+		st.serving = false
 	}
 	return end
 }
 
 // spins tells whether the handler goes on making passes of a queue that has nothing.
-func (p *processor) spins(c *cq, h *handler) bool {
+func (p *processor) spins(st *Handling, h *Handler) bool {
 	if h.conf.Spin == 0 || p.stopping.Load() {
 		return false
 	}
 	now := time.Now()
-	if c.idle.IsZero() {
-		c.idle = now
+	if st.idle.IsZero() {
+		st.idle = now
 	}
-	return now.Sub(c.idle) < h.conf.Spin
-}
-
-// park has the poller tell of the queue, also if its consumer polls it meanwhile.
-func (c *cq) park() {
-	if !c.parked && c.arming.enter() {
-		c.parked = true
-	}
-}
-
-func (c *cq) unpark() {
-	if c.parked {
-		c.parked = false
-		c.arming.leave()
-	}
+	return now.Sub(st.idle) < h.conf.Spin
 }

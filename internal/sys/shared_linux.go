@@ -1,0 +1,260 @@
+package sys
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// SharedMemory makes nameless memory of size bytes that can be handed to other processes as a descriptor. It is sparse: pages are there once they
+// are used or reserved. Its size can never change, so nobody who maps it is ever left with addresses behind its end.
+func SharedMemory(size int64) (int, error) {
+	fd, err := unix.MemfdCreate("weft", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return -1, fmt.Errorf("memfd_create: %w", err)
+	}
+	if err = unix.Ftruncate(fd, size); err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, sharedSeals)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("shared memory of %d bytes: %w", size, err)
+	}
+	return fd, nil
+}
+
+const sharedSeals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+
+// CheckShared refuses a descriptor that is not memory of SharedMemory of this size.
+func CheckShared(fd int, size int64) error {
+	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err != nil {
+		return fmt.Errorf("not shared memory: %w", err)
+	}
+	if seals&unix.F_SEAL_SHRINK == 0 {
+		return errors.New("shared memory that is not sealed against shrinking")
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if st.Size != size {
+		return fmt.Errorf("shared memory of %d bytes, said to be of %d", st.Size, size)
+	}
+	return nil
+}
+
+// MapShared maps shared memory. Parts of it can be given back with UnmapShared.
+func MapShared(fd int, size int) ([]byte, error) {
+	p, err := unix.MmapPtr(fd, 0, nil, uintptr(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
+	if err != nil {
+		return nil, fmt.Errorf("mapping %d bytes of shared memory: %w", size, err)
+	}
+	mapped.Add(int64(size))
+	return unsafe.Slice((*byte)(p), size), nil
+}
+
+// UnmapShared ends the mapping of whole pages.
+func UnmapShared(b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	err := unix.MunmapPtr(unsafe.Pointer(&b[0]), uintptr(len(b)))
+	if err == nil {
+		mapped.Add(-int64(len(b)))
+	}
+	return err
+}
+
+// reservePiece is how much is reserved in one call: a signal ends the call and undoes what it has done, and the runtime sends signals.
+const reservePiece = 4 << 20
+
+// Reserve gives a part of shared memory its pages, so that using it cannot fail.
+func Reserve(fd int, off, n int64) error {
+	for n > 0 {
+		k := min(n, reservePiece)
+		switch err := unix.Fallocate(fd, 0, off, k); err {
+		case nil:
+			off, n = off+k, n-k
+		case unix.EINTR:
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// Punch gives the pages of a part of shared memory back to the system. It reads as zeros from then on.
+func Punch(fd int, off, n int64) error {
+	for {
+		err := unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, n)
+		if err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+// Commands of membarrier(2).
+const (
+	barrierExpedited = 1 << 1
+	barrierRegister  = 1 << 2
+)
+
+// JoinBarrier has this process take part in the Barriers of other processes; false if the system has none.
+func JoinBarrier() bool {
+	_, _, e := syscall.RawSyscall(unix.SYS_MEMBARRIER, barrierRegister, 0, 0)
+	return e == 0
+}
+
+// Barrier has every thread of the processes that have joined, which runs at the moment, pass a full memory barrier. So who calls it after a
+// store, and then loads, needs no barrier on the other side, between a store there and a load.
+func Barrier() error {
+	_, _, e := syscall.RawSyscall(unix.SYS_MEMBARRIER, barrierExpedited, 0, 0)
+	if e != 0 {
+		return e
+	}
+	return nil
+}
+
+// readPiece is how much of another process's memory is read in one call, during which the garbage collector waits.
+const readPiece = 256 << 10
+
+// provenFor is how long a process that has proved itself is taken for the same: too short for the system to come round to its number again.
+const provenFor = 5 * time.Millisecond
+
+// Foreign is the memory of another process.
+type Foreign struct {
+	Pid    int
+	Proof  uint64 // address of what only this process has
+	Secret [32]byte
+	proven time.Time
+}
+
+// Read copies memory of the process, at an address there, to p. Now and then the proof is read too: a process that has the same number by now has
+// another one.
+func (f *Foreign) Read(p []byte, addr uint64) error {
+	if now := time.Now(); now.Sub(f.proven) > provenFor {
+		var proof [32]byte
+		if err := f.read(proof[:], f.Proof); err != nil {
+			return err
+		}
+		if proof != f.Secret {
+			return unix.ESRCH
+		}
+		f.proven = now
+	}
+	for len(p) > 0 {
+		k := min(len(p), readPiece)
+		if err := f.read(p[:k], addr); err != nil {
+			return err
+		}
+		p, addr = p[k:], addr+uint64(k)
+	}
+	return nil
+}
+
+// read copies one piece.
+func (f *Foreign) read(p []byte, addr uint64) error {
+	for len(p) > 0 {
+		local := unix.Iovec{Base: &p[0]}
+		local.SetLen(len(p))
+		remote := unix.RemoteIovec{Base: uintptr(addr), Len: len(p)}
+		n, _, e := syscall.RawSyscall6(unix.SYS_PROCESS_VM_READV, uintptr(f.Pid), uintptr(unsafe.Pointer(&local)), 1,
+			uintptr(unsafe.Pointer(&remote)), 1, 0)
+		switch {
+		case e == unix.EINTR:
+			continue
+		case e != 0:
+			return e
+		case n == 0:
+			return unix.EFAULT
+		}
+		p, addr = p[n:], addr+uint64(n)
+	}
+	return nil
+}
+
+// LetBeRead allows processes of the same user to read this one's memory where the system otherwise allows it to ancestors alone.
+func LetBeRead() {
+	unix.Prctl(unix.PR_SET_PTRACER, unix.PR_SET_PTRACER_ANY, 0, 0, 0) // systems without that restriction do not know it
+}
+
+// PeerOf tells the process and the user at the other end of a Unix connection; the process is 0 if it is not to be seen from here.
+func PeerOf(c *net.UnixConn) (pid, uid int, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, 0, err
+	}
+	var cred *unix.Ucred
+	var failed error
+	err = raw.Control(func(fd uintptr) { cred, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	if err = errors.Join(err, failed); err != nil {
+		return 0, 0, fmt.Errorf("credentials of a peer: %w", err)
+	}
+	return int(cred.Pid), int(cred.Uid), nil
+}
+
+// SendDescriptors writes b with descriptors beside it.
+func SendDescriptors(c *net.UnixConn, b []byte, fds ...int) error {
+	n, _, err := c.WriteMsgUnix(b, unix.UnixRights(fds...), nil)
+	if err == nil && n < len(b) {
+		_, err = c.Write(b[n:])
+	}
+	return err
+}
+
+// RecvDescriptors reads what there is into b, and at most most descriptors beside it; all others are closed.
+func RecvDescriptors(c *net.UnixConn, b []byte, most int) (n int, fds []int, err error) {
+	oob := make([]byte, unix.CmsgSpace(4*most))
+	n, oobn, _, _, err := c.ReadMsgUnix(b, oob)
+	if oobn > 0 {
+		messages, parseErr := unix.ParseSocketControlMessage(oob[:oobn])
+		err = errors.Join(err, parseErr)
+		for i := range messages {
+			rights, _ := unix.ParseUnixRights(&messages[i]) // of another kind: no descriptors
+			fds = append(fds, rights...)
+		}
+	}
+	if n == 0 && err == nil {
+		err = unix.ECONNRESET
+	}
+	if err != nil {
+		for _, fd := range fds {
+			unix.Close(fd)
+		}
+		return 0, nil, err
+	}
+	return n, fds, nil
+}
+
+// Signal wakes the Poller whose Event this is, also one of another process.
+func Signal(event int) {
+	one := [8]byte{0: 1}
+	Write(event, one[:])
+}
+
+// Event is the descriptor that Wake writes to. Whoever is given a copy of it can wake the poller with Signal.
+func (p *Poller) Event() int { return p.event }
+
+// CheckEvent refuses a descriptor that Signal could block on.
+func CheckEvent(fd int) error {
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	if err == nil && flags&unix.O_NONBLOCK == 0 {
+		err = errors.New("a descriptor that blocks")
+	}
+	return err
+}
+
+// TotalMemory is how many bytes of memory the machine has.
+func TotalMemory() (int64, error) {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return 0, err
+	}
+	return int64(info.Totalram) * int64(info.Unit), nil
+}

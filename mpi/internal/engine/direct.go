@@ -1,0 +1,77 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/weft-mpi/weft/channel"
+)
+
+const (
+	directLooks = 400 // in the ring, before the receive is posted as any other
+	directRuns  = 64  // direct receives between two passes over everything else
+)
+
+// RecvNext is worth a try before Recv. A blocking receive that names its source, while nothing else is posted or kept, most often gets the very
+// next message of that source. Where that is placed without this side's taking part, it is looked for in the ring for a while and copied out,
+// with no request and no table in between. ok tells whether that was so; bytes is the message's length then. Otherwise nothing has happened that
+// Recv would not find. src and tag are no wildcards.
+//
+// The lock is held meanwhile, and left as soon as anybody else wants it. Results are few, and words, since that is what stays in registers.
+func (e *Engine) RecvNext(context uint32, buf []byte, src, tag int) (bytes int, ok bool) {
+	e.mu.Lock()
+	if p := e.peers[src]; e.direct(p) {
+		bytes, ok = e.next(p, envelope{Context: context, Tag: int32(tag)}, buf)
+	}
+	e.mu.Unlock()
+	return bytes, ok
+}
+
+// direct tells whether the next message of a peer may be taken straight out of its ring.
+func (e *Engine) direct(p *peer) bool {
+	if p == nil || !p.watched || p.state != peerOpen || e.spinFor == 0 || p.in.coming() {
+		return false
+	}
+	if posted, unexpected := e.table.Waiting(); posted+unexpected > 0 {
+		return false
+	}
+	e.directs++
+	return e.directs%directRuns != 0
+}
+
+// next takes the next message of a peer if it comes soon and is the one that is wanted.
+func (e *Engine) next(p *peer, env envelope, buf []byte) (bytes int, ok bool) {
+	if len(e.held.peers) > 0 {
+		e.flush()
+	}
+	if len(e.retry) > 0 {
+		e.retryPeers()
+	}
+	for range directLooks {
+		if !p.ch.Ready() {
+			if e.mu.wanted() {
+				return 0, false
+			}
+			continue
+		}
+		kind, body, ok := p.ch.Peek()
+		if !ok {
+			continue // not all of it is there; or Next would say what is wrong with it
+		}
+		payload, ok := env.Heads(body)
+		if kind != channel.Eager || !ok || len(payload) > len(buf) {
+			return 0, false
+		}
+		channel.Copy(buf, payload)
+		p.ch.Release()
+		if p.ch.Owing() || p.waiting() || !p.fabric.quiet() {
+			e.owe(p)
+		}
+		return len(payload), true
+	}
+	return 0, false
+}
+
+// Truncated is the error of a receive with room for fewer bytes than its message has.
+func Truncated(bytes, room, source, tag int) error {
+	return fmt.Errorf("%w: %d bytes from rank %d with tag %d, room for %d", ErrTruncate, bytes, source, tag, room)
+}

@@ -1,0 +1,264 @@
+package engine
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// loop is a provider that costs next to nothing: a Write is a copy into memory of this process. With it a benchmark shows what the engine
+// and the protocols above the verbs cost. It has Writes alone, and nothing that fails.
+type loop struct {
+	transport.Device
+	n   *loopNet
+	ep  *loopEnd
+	qps transport.QPN
+}
+
+type loopNet struct {
+	mu      sync.Mutex
+	regions map[transport.Key]*loopMR
+	ends    map[string]*loopEnd
+	last    transport.Key
+}
+
+func loopDevices(n int) []transport.Device {
+	net := &loopNet{regions: map[transport.Key]*loopMR{}, ends: map[string]*loopEnd{}}
+	devices := make([]transport.Device, n)
+	for i := range devices {
+		devices[i] = &loop{n: net}
+	}
+	return devices
+}
+
+func (d *loop) Query() transport.DeviceAttr {
+	return transport.DeviceAttr{Provider: "loop", MaxSGE: 4, MaxMessage: 1 << 30, MaxQPDepth: 1 << 10, MaxPrivate: 1 << 10, Watched: 16}
+}
+func (d *loop) AllocPD() (transport.PD, error) { return &loopPD{n: d.n}, nil }
+func (d *loop) CreateCQ(int, transport.HandlerID) (transport.CQ, error) {
+	return &loopCQ{woken: make(chan struct{}, 1)}, nil
+}
+func (d *loop) Close() error { return nil }
+
+func (d *loop) Listen(id transport.Identity, a transport.Acceptor) (transport.Endpoint, error) {
+	d.ep = &loopEnd{d: d, rank: id.Rank, acceptor: a}
+	d.n.ends[d.ep.Addr()] = d.ep
+	return d.ep, nil
+}
+
+type loopEnd struct {
+	d        *loop
+	rank     uint32
+	acceptor transport.Acceptor
+}
+
+func (e *loopEnd) Addr() string { return strconv.Itoa(int(e.rank)) }
+func (e *loopEnd) Close() error { return nil }
+func (e *loopEnd) Connect(_ context.Context, rank uint32, addr string) error {
+	peer := e.d.n.ends[addr]
+	ours, sent, err := e.acceptor.Prepare(rank)
+	theirs, got, err2 := peer.acceptor.Prepare(e.rank)
+	if err != nil || err2 != nil {
+		return errors.Join(err, err2)
+	}
+	e.d.qps++
+	peer.d.qps++
+	e.acceptor.Connected(rank, &loopQP{n: e.d.n, num: e.d.qps, conf: ours}, got)
+	peer.acceptor.Connected(e.rank, &loopQP{n: e.d.n, num: peer.d.qps, conf: theirs}, sent)
+	return nil
+}
+
+type loopPD struct {
+	transport.PD
+	n *loopNet
+}
+
+type loopMR struct {
+	transport.MR
+	n     *loopNet
+	key   transport.Key
+	bytes []byte
+}
+
+func (p *loopPD) Alloc(n int, _ transport.Access) (transport.MR, error) {
+	p.n.mu.Lock()
+	defer p.n.mu.Unlock()
+	p.n.last++
+	m := &loopMR{n: p.n, key: p.n.last, bytes: make([]byte, n+4096)}
+	m.bytes = m.bytes[-uintptr(unsafe.Pointer(&m.bytes[0]))&4095:][:n]
+	p.n.regions[m.key] = m
+	return m, nil
+}
+func (m *loopMR) Bytes() []byte      { return m.bytes }
+func (m *loopMR) Key() transport.Key { return m.key }
+func (m *loopMR) Deregister() error  { return nil }
+func (m *loopMR) Detach() error      { return nil }
+
+type loopQP struct {
+	transport.QP
+	n    *loopNet
+	num  transport.QPN
+	conf transport.QPConfig
+	to   *loopMR
+}
+
+func (q *loopQP) Num() transport.QPN               { return q.num }
+func (q *loopQP) PostRecv(*transport.RecvWR) error { return nil }
+func (q *loopQP) Flush()                           {}
+func (q *loopQP) Close()                           {}
+func (q *loopQP) Abort(error)                      {}
+func (q *loopQP) Release()                         {}
+func (q *loopQP) Err() error                       { return nil }
+func (q *loopQP) State() transport.State           { return transport.StateClosed }
+func (q *loopQP) PostSend(wr *transport.SendWR) error {
+	if wr.Op != transport.OpWrite {
+		panic(fmt.Sprint("a loop has no ", wr.Op))
+	}
+	s, l := &wr.Remote[0], &wr.Local[0]
+	if q.to == nil || q.to.key != s.Key {
+		q.n.mu.Lock()
+		q.to = q.n.regions[s.Key]
+		q.n.mu.Unlock()
+	}
+	from := l.MR.(*loopMR).bytes[l.Offset:][:l.Length]
+	to := q.to.bytes[s.Offset:][:l.Length]
+	last := l.Length - 8
+	copy(to[:last], from)
+	atomic.StoreUint64((*uint64)(unsafe.Pointer(&to[last])), binary.NativeEndian.Uint64(from[last:]))
+	return nil
+}
+
+type loopCQ struct {
+	woken chan struct{}
+}
+
+func (c *loopCQ) Poll([]transport.WC) int              { return 0 }
+func (c *loopCQ) Placed([]transport.QPN) int           { return 0 }
+func (c *loopCQ) RequestNotify(transport.Notify) error { return nil }
+func (c *loopCQ) Arm()                                 {}
+func (c *loopCQ) Tick(time.Time)                       {}
+func (c *loopCQ) Close() error                         { return nil }
+func (c *loopCQ) Wait(time.Duration) error {
+	select {
+	case <-c.woken:
+	case <-time.After(10 * time.Microsecond): // nothing wakes the sleeper
+	}
+	return nil
+}
+func (c *loopCQ) Wake() {
+	select {
+	case c.woken <- struct{}{}:
+	default:
+	}
+}
+
+// receive is what package mpi makes of a blocking receive.
+func receive(e *Engine, buf []byte, src int) {
+	if _, ok := e.RecvNext(0, buf, src, 1); !ok {
+		if _, err := e.Recv(0, buf, src, 1, 1); err != nil {
+			panic(err)
+		}
+	}
+}
+
+func pin(core int) {
+	runtime.LockOSThread()
+	var set unix.CPUSet
+	set.Set(core)
+	_ = unix.SchedSetaffinity(0, &set)
+}
+
+func loopWorld(t testing.TB) []*Engine {
+	devices := loopDevices(2)
+	engines := make([]*Engine, 2)
+	for i, d := range devices {
+		var err error
+		engines[i], err = New(Config{Fabrics: []Fabric{{Device: d}}, Identity: transport.Identity{Rank: uint32(i), Size: 2},
+			SpinFor: time.Second, Lookup: func(rank uint32, _ string) (string, error) { return strconv.Itoa(int(rank)), nil }})
+		require.NoError(t, err)
+	}
+	t.Cleanup(func() {
+		for _, e := range engines {
+			require.NoError(t, e.Destroy(ErrFinalized))
+		}
+	})
+	return engines
+}
+
+// What a message of 8 bytes costs from Send to Recv and back, half of it.
+func BenchmarkLoopLatency(b *testing.B) {
+	w := loopWorld(b)
+	n := b.N + 1000
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		pin(1)
+		buf := make([]byte, 8)
+		for range n {
+			receive(w[1], buf, 0)
+			w[1].Send(0, buf, 0, 1)
+		}
+	}()
+	pin(0)
+	buf := make([]byte, 8)
+	for i := range n {
+		if i == 1000 {
+			b.ResetTimer()
+		}
+		w[0].Send(0, buf, 1, 1)
+		receive(w[0], buf, 1)
+	}
+	b.StopTimer()
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(2*b.N), "ns/way")
+	<-done
+}
+
+// What the processor does for a message of 8 bytes, both sides together.
+func BenchmarkLoopMessage(b *testing.B) {
+	w := loopWorld(b)
+	buf := make([]byte, 8)
+	w[0].Send(0, buf, 1, 1)
+	receive(w[1], buf, 0)
+	b.ReportAllocs()
+	for b.Loop() {
+		w[0].Send(0, buf, 1, 1)
+		receive(w[1], buf, 0)
+		w[1].Send(0, buf, 0, 1) // the credit comes back with the answer
+		receive(w[0], buf, 1)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(2*b.N), "ns/message")
+}
+
+// The least that one way can take: a flag that is seen by the other core.
+func BenchmarkFlag(b *testing.B) {
+	var flags [32]uint64
+	n := uint64(b.N)
+	go func() {
+		pin(1)
+		for i := uint64(1); i <= n; i++ {
+			for atomic.LoadUint64(&flags[0]) != i {
+			}
+			atomic.StoreUint64(&flags[16], i)
+		}
+	}()
+	pin(0)
+	for i := uint64(1); i <= n; i++ {
+		atomic.StoreUint64(&flags[0], i)
+		for atomic.LoadUint64(&flags[16]) != i {
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(2*b.N), "ns/way")
+}

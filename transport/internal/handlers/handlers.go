@@ -1,0 +1,187 @@
+// Package handlers runs the completion handlers of a device (N2): their threads, which queues they have, and the events of these.
+package handlers
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+
+	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// Handler is a completion handler. Its thread does the work: see processor.go.
+type Handler struct {
+	id   transport.HandlerID
+	conf transport.HandlerConfig
+	proc *processor
+	cqs  int // that it has; guarded by Set.mu
+}
+
+// ErrLocks is the refusal of what would have two queues of a queue pair served under different locks.
+var ErrLocks = fmt.Errorf("%w: a queue pair's completion queues have handlers with different locks", transport.ErrInvalid)
+
+// Set are the handlers of a device.
+type Set struct {
+	most int // at once
+
+	mu       sync.Mutex // guards what follows
+	handlers []*Handler // by id, from 1; nil where closed
+	threads  []*processor
+}
+
+// NewSet is that of a device that supports so many handlers at once.
+func NewSet(most int) *Set { return &Set{most: most} }
+
+// Register starts a handler.
+func (s *Set) Register(c transport.HandlerConfig) (transport.HandlerID, error) {
+	if err := c.Check(); err != nil {
+		return 0, err
+	}
+	if !reflect.TypeOf(c.Lock).Comparable() {
+		return 0, fmt.Errorf("%w: a Lock of type %T, which cannot be compared: pass a pointer", transport.ErrInvalid, c.Lock)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := s.live(); n >= s.most {
+		return 0, fmt.Errorf("%w: %d completion handlers are registered; this process may use %d cores, and that many handlers",
+			transport.ErrInvalid, n, s.most)
+	}
+	p, err := s.processorOf(c.Core)
+	if err != nil {
+		return 0, err
+	}
+	h := &Handler{id: transport.HandlerID(len(s.handlers) + 1), conf: c, proc: p}
+	p.handlers++
+	s.handlers = append(s.handlers, h)
+	return h.id, nil
+}
+
+func (s *Set) live() (n int) {
+	for _, h := range s.handlers {
+		if h != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// processorOf is the thread of a core: the one that serves it already, or else a new one.
+func (s *Set) processorOf(core int) (*processor, error) {
+	for _, p := range s.threads {
+		if core >= 0 && p.core == core {
+			return p, nil
+		}
+	}
+	p, err := startProcessor(core)
+	if err != nil {
+		return nil, err
+	}
+	s.threads = append(s.threads, p)
+	return p, nil
+}
+
+// find finds a handler by its id. The lock is held.
+func (s *Set) find(id transport.HandlerID) (*Handler, error) {
+	if id == 0 {
+		return nil, nil
+	}
+	if int(id) > len(s.handlers) || s.handlers[id-1] == nil {
+		return nil, fmt.Errorf("%w: no completion handler %d", transport.ErrInvalid, id)
+	}
+	return s.handlers[id-1], nil
+}
+
+// Give gives a completion queue to a handler, or to none: see transport.Device.ModifyCQ.
+func (s *Set) Give(q Queue, id transport.HandlerID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	to, err := s.find(id)
+	if err != nil {
+		return err
+	}
+	if q.Poller() == nil {
+		return fmt.Errorf("%w: the completion queue is closed", transport.ErrInvalid)
+	}
+	st := q.Handling()
+	from := st.handler.Load()
+	if from == to {
+		return nil
+	}
+	if to != nil {
+		for o := range q.Others() {
+			if !sameLock(to, o.handler.Load()) {
+				return ErrLocks
+			}
+		}
+		if from == nil && q.Waited() {
+			return fmt.Errorf("%w: a goroutine waits on the completion queue", transport.ErrInvalid)
+		}
+	}
+	st.serving = false
+	if from != nil {
+		st.unpark(q)
+		from.proc.release(q)
+		from.cqs--
+	}
+	q.Handled(to != nil) // before anybody else drives the queue
+	if to != nil {
+		if err := to.proc.take(q); err != nil {
+			st.handler.Store(nil) // events stay with the queue
+			q.Handled(false)
+			return err
+		}
+		to.cqs++
+	}
+	st.handler.Store(to)
+	q.Wake() // an event may have been raised; and a new handler has to look
+	return nil
+}
+
+// Close ends a handler that has no queues.
+func (s *Set) Close(id transport.HandlerID) error {
+	idle, err := s.remove(id)
+	if idle != nil {
+		idle.stop()
+	}
+	return err
+}
+
+// remove takes a handler off, and gives its thread if it has no other.
+func (s *Set) remove(id transport.HandlerID) (idle *processor, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h, err := s.find(id)
+	switch {
+	case err != nil:
+		return nil, err
+	case h == nil:
+		return nil, fmt.Errorf("%w: no completion handler 0", transport.ErrInvalid)
+	case h.cqs > 0:
+		return nil, fmt.Errorf("%w: completion handler %d has %d completion queues", transport.ErrInvalid, id, h.cqs)
+	}
+	s.handlers[id-1] = nil
+	if h.proc.handlers--; h.proc.handlers > 0 || !slices.Contains(s.threads, h.proc) {
+		return nil, nil // others use the thread, or Stop ends it
+	}
+	s.threads = slices.DeleteFunc(s.threads, func(p *processor) bool { return p == h.proc })
+	return h.proc, nil
+}
+
+// Stop ends the threads of all handlers, when they have delivered what has been raised.
+func (s *Set) Stop() {
+	s.mu.Lock()
+	threads := s.threads
+	s.threads = nil
+	s.mu.Unlock() // what they still deliver may use the device
+	for _, p := range threads {
+		p.stop()
+	}
+}
+
+// Cores is how many handlers a device of this process can have at once: one for each core that the process may use (N1).
+func Cores() (int, error) {
+	cpus, err := sys.Affinity()
+	return len(cpus), err
+}

@@ -1,0 +1,72 @@
+package shm
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// The address of an endpoint is shm:HOST:NAME. HOST tells which endpoints can reach each other: those of one run of one kernel, in one network
+// namespace. NAME is the abstract name of a Unix socket, random, so that nobody can be waiting there before.
+const addressPrefix = "shm:"
+
+// host is the first part of our own addresses.
+func host() (string, error) {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("which host this is: %w", err)
+	}
+	space, err := os.Readlink("/proc/self/ns/net") // net:[4026531840]
+	if err != nil {
+		return "", fmt.Errorf("which network namespace this is: %w", err)
+	}
+	space = strings.Trim(strings.TrimPrefix(space, "net:"), "[]")
+	return strings.ReplaceAll(strings.TrimSpace(string(boot)), "-", "") + "." + space, nil
+}
+
+func newAddress() (addr string, err error) {
+	h, err := host()
+	if err != nil {
+		return "", err
+	}
+	var name [16]byte
+	if _, err := rand.Read(name[:]); err != nil {
+		return "", err
+	}
+	return addressPrefix + h + ":weft-" + hex.EncodeToString(name[:]), nil
+}
+
+// split gives the host and the socket's name of an address.
+func split(addr string) (host, name string, ok bool) {
+	rest, ok := strings.CutPrefix(addr, addressPrefix)
+	if !ok {
+		return "", "", false
+	}
+	host, name, ok = strings.Cut(rest, ":")
+	return host, name, ok && host != "" && name != "" && len(name) < 100
+}
+
+// Reaches tells whether an address is of this host.
+func (e *endpoint) Reaches(addr string) bool {
+	mine, _, _ := split(e.addr)
+	theirs, _, ok := split(addr)
+	return ok && mine == theirs
+}
+
+// socket is the name of the socket of a rank's address, if it can be reached from here.
+func (e *endpoint) socket(rank uint32, addr string) (string, error) {
+	mine, _, _ := split(e.addr)
+	theirs, name, ok := split(addr)
+	switch {
+	case !ok:
+		return "", fmt.Errorf("%w: address %q of rank %d: not an address of shared memory", transport.ErrInvalid, addr, rank)
+	case mine != theirs:
+		return "", fmt.Errorf("%w: rank %d is on another host, or in another network namespace, than rank %d (%s, %s): shared memory does not reach it",
+			transport.ErrRefused, rank, e.id.Rank, theirs, mine)
+	}
+	return "@" + name, nil
+}

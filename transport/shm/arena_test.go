@@ -1,0 +1,131 @@
+package shm
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// resident is how many bytes of an arena have pages.
+func resident(t *testing.T, d *Device) int64 {
+	t.Helper()
+	var st syscall.Stat_t
+	require.NoError(t, syscall.Fstat(d.arena.fd, &st))
+	return st.Blocks * 512
+}
+
+func TestArena_MemoryThatIsGivenBackIsTheSystems(t *testing.T) {
+	d, err := New(Options{})
+	require.NoError(t, err)
+	defer d.Close()
+	p, err := d.AllocPD()
+	require.NoError(t, err)
+	first, err := p.Alloc(1, everyRight) // and the page of its key
+	require.NoError(t, err)
+	before := resident(t, d)
+	m, err := p.Alloc(8<<20, everyRight)
+	require.NoError(t, err)
+	require.Equal(t, before+8<<20, resident(t, d), "it has its pages before they are touched")
+	require.NoError(t, m.Deregister())
+	require.Equal(t, before, resident(t, d))
+	require.NoError(t, first.Deregister())
+}
+
+func TestArena_TooLittleMemoryIsAnErrorAndNothingElse(t *testing.T) {
+	a, b := couple(t, Options{Arena: leastArena})
+	var held []transport.MR
+	for {
+		m, err := a.pd.Alloc(2*pageSize, everyRight)
+		if err != nil {
+			require.ErrorIs(t, err, errNoMemory)
+			require.ErrorContains(t, err, "no room for 131072 bytes")
+			break
+		}
+		m.Bytes()[2*pageSize-1] = 1
+		held = append(held, m)
+	}
+	require.NotEmpty(t, held)
+	_, err := a.pd.Alloc(1<<62, everyRight)
+	require.ErrorIs(t, err, errNoMemory)
+
+	// What needs a stage gets on without one.
+	src, err := a.pd.Register(make([]byte, 50_000), everyRight)
+	require.NoError(t, err)
+	dst, err := b.pd.Register(make([]byte, 50_000), everyRight)
+	require.NoError(t, err)
+	for i := range src.Bytes() {
+		src.Bytes()[i] = byte(i * 7)
+	}
+	wr := writeOf(src, dst, 50_000)
+	wr.Flags = transport.FlagSignaled
+	require.NoError(t, a.qp.PostSend(wr))
+	var wc [1]transport.WC
+	for a.cq.Poll(wc[:]) == 0 {
+		b.cq.Poll(nil)
+	}
+	require.Equal(t, transport.StatusSuccess, wc[0].Status)
+	b.cq.Poll(nil)
+	require.Equal(t, src.Bytes(), dst.Bytes())
+	require.True(t, a.qp.stage.failed)
+
+	require.NoError(t, held[0].Deregister())
+	m, err := a.pd.Alloc(2*pageSize, everyRight)
+	require.NoError(t, err)
+	require.Zero(t, m.Bytes()[2*pageSize-1])
+	_, err = New(Options{Arena: leastArena - 1})
+	require.ErrorIs(t, err, transport.ErrInvalid)
+}
+
+// Whatever is handed out and given back in whatever order: nothing overlaps, all of it is zero, and in the end everything is one piece again.
+func TestArena_HandsOutEveryByteOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, err := newArena(leastArena)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.close()
+		whole := a.free[0]
+		var held []span
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			if len(held) > 0 && rapid.Bool().Draw(t, "give back") {
+				i := rapid.IntRange(0, len(held)-1).Draw(t, "which")
+				if err := a.put(held[i], nil); err != nil {
+					t.Fatal(err)
+				}
+				held = append(held[:i], held[i+1:]...)
+				continue
+			}
+			n := rapid.IntRange(1, 5*pageSize).Draw(t, "bytes")
+			s, err := a.alloc(n)
+			if err != nil {
+				continue
+			}
+			for i, b := range a.bytes(s)[:n] {
+				if b != 0 {
+					t.Fatalf("byte %d is %d", i, b)
+				}
+			}
+			for _, o := range held {
+				if s.off < o.off+o.n && o.off < s.off+s.n {
+					t.Fatalf("%v and %v overlap", s, o)
+				}
+			}
+			for _, at := range []int{0, n / 2, n - 1} {
+				a.bytes(s)[at] = 0xff
+			}
+			held = append(held, s)
+		}
+		for _, s := range held {
+			if err := a.put(s, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(a.free) != 1 || a.free[0] != whole || a.used != 0 {
+			t.Fatalf("%v are free of %v, and %d in use", a.free, whole, a.used)
+		}
+	})
+}

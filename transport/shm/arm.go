@@ -1,0 +1,157 @@
+package shm
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// watched is up to how many queue pairs a completion queue looks at itself in each pass. Their peers' Writes leave no trace but their bytes.
+const watched = 16
+
+// arming is whether peers tell a completion queue what they have done: always if it has many queue pairs, or a handler; else only while somebody
+// wants to sleep, for it costs the peers something.
+type arming struct {
+	told    bool        // they do
+	on      bool        // because somebody wants to sleep
+	ever    bool        // it has had many queue pairs, or a handler
+	busy    int         // passes since then that found something
+	wanted  atomic.Bool // somebody wanted to sleep and could not
+	pending atomic.Bool // a pass has something to do, whether or not anybody tells
+
+	mu       sync.Mutex
+	asleep   bool // sleepers would be woken; changed by the driver
+	sleepers int  // in Wait, and a handler that waits for traffic
+}
+
+// disarmAfter is how many passes have to find something before peers stop telling: a rank that sleeps between single messages goes on being told.
+const disarmAfter = 16
+
+// Arm has the peers tell, so that a Wait can sleep.
+func (c *cq) Arm() {
+	a := &c.arming
+	a.busy = 0
+	a.wanted.Store(false)
+	if !a.on {
+		a.on = true
+		c.listen()
+	}
+}
+
+// look notes whether a pass could do something without anybody's telling: that is not to be slept over.
+func (c *cq) look() {
+	pending := len(c.placed) > 0
+	for i := 0; i < len(c.active) && !pending; i++ {
+		pending = !c.active[i].stuck()
+	}
+	c.arming.pending.Store(pending)
+}
+
+// listen has the peers tell from now on if that is wanted. Who had begun before has told nothing, so each queue pair is looked at once more.
+func (c *cq) listen() {
+	a := &c.arming
+	told := a.on || c.always()
+	a.mu.Lock()
+	a.asleep = told
+	a.mu.Unlock()
+	a.told = told
+	attention := uint64(0)
+	if told {
+		attention = attentionTell
+	}
+	changed := false
+	for _, q := range c.qps {
+		if old := q.in.attention; old != attention && (told || !q.other(c).arming.told) {
+			sys.StoreRelease(&q.in.attention, attention)
+			changed = true
+		}
+	}
+	if !changed || !told {
+		return
+	}
+	c.dev.barrier()
+	c.active = append(c.active[:0], c.qps...) // frames that have come, and room
+	for _, q := range c.qps {
+		q.busy = true
+		if q.rcq == c {
+			q.wrote = atomic.LoadUint64(&q.in.wrote)
+			q.placed()
+		}
+	}
+	a.pending.Store(true)
+}
+
+// always tells whether the peers are to tell even if nobody wants to sleep. Once they do, they go on: a consumer that has been told of everything
+// need not notice that it is to look by itself again.
+func (c *cq) always() bool {
+	c.arming.ever = c.arming.ever || len(c.qps) > watched || c.handled
+	return c.arming.ever
+}
+
+// stuck tells whether there is nothing to do but to wait for the peer.
+func (q *qp) stuck() bool {
+	if q.waits || q.sq.head == q.sq.tail {
+		return true
+	}
+	return q.asking() != nil
+}
+
+// disarm ends the telling of few, unless somebody sleeps.
+func (c *cq) disarm() {
+	a := &c.arming
+	if a.busy++; !a.on || a.busy <= disarmAfter || c.handling.Armed()&transport.NotifyPlaced != 0 {
+		return
+	}
+	a.busy = 0
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.sleepers > 0 {
+		return
+	}
+	a.on = false
+	if c.always() {
+		return
+	}
+	a.told, a.asleep = false, false
+	c.active = c.active[:0] // every pass looks at all
+	for _, q := range c.qps {
+		if !q.other(c).arming.told || q.other(c) == c {
+			sys.StoreRelease(&q.in.attention, 0)
+		}
+	}
+}
+
+// disturb ends a sleep, since a pass has something to do.
+func (c *cq) disturb() {
+	c.arming.pending.Store(true)
+	if c.arming.waits() {
+		c.Wake()
+	}
+}
+
+// enter begins a sleep; false if nothing would end it.
+func (a *arming) enter() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.asleep {
+		a.wanted.Store(true)
+		return false
+	}
+	a.sleepers++
+	return true
+}
+
+// waits tells whether somebody sleeps.
+func (a *arming) waits() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.sleepers > 0
+}
+
+func (a *arming) leave() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.sleepers--
+}

@@ -1,0 +1,57 @@
+package shm
+
+import (
+	"math/bits"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/weft-mpi/weft/internal/sys"
+)
+
+// bell is how peers tell a completion queue which of its queue pairs have something. It lies in the arena of the queue's device; each queue pair
+// has a bit of it, its slot.
+type bell struct {
+	summary uint64 // which of the words have a bit
+	_       [7]uint64
+
+	sleeping uint64 // 1: whoever rings writes to the queue's event, and resets it
+	_        [7]uint64
+
+	words [64]uint64
+}
+
+// maxSlots is how many queue pairs one completion queue can have.
+const maxSlots = 64 * 64
+
+var _ [blockSize - unsafe.Sizeof(bell{})]struct{}
+
+// ring tells a peer's queue of a queue pair. What was stored before is seen by who finds the bit; since the bit may stand there already, and is
+// not set again then, a barrier comes first.
+func (f *farQueue) ring() {
+	word, bit := &f.words[f.slot/64], uint64(1)<<(f.slot%64)
+	in := uint64(1) << (f.slot / 64)
+	var barrier uint64
+	atomic.AddUint64(&barrier, 1)
+	if atomic.LoadUint64(word)&bit == 0 {
+		atomic.OrUint64(word, bit)
+	}
+	if atomic.LoadUint64(&f.summary)&in == 0 {
+		atomic.OrUint64(&f.summary, in)
+	}
+	if atomic.LoadUint64(&f.sleeping) != 0 && atomic.SwapUint64(&f.sleeping, 0) != 0 {
+		sys.Signal(f.event)
+	}
+}
+
+// rung tells whether anybody has rung.
+func (b *bell) rung() bool { return atomic.LoadUint64(&b.summary) != 0 }
+
+// each takes the bits and calls f for each slot.
+func (b *bell) each(f func(slot int)) {
+	for words := atomic.SwapUint64(&b.summary, 0); words != 0; words &= words - 1 {
+		w := bits.TrailingZeros64(words)
+		for set := atomic.SwapUint64(&b.words[w], 0); set != 0; set &= set - 1 {
+			f(w*64 + bits.TrailingZeros64(set))
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package shm
+
+import (
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/weft-mpi/weft/internal/sys"
+)
+
+// block is what the two ends of one direction share. It lies in the arena of who receives. Each line is written by one side only.
+type block struct {
+	tail uint64 // by the sender: bytes of frames that are in the ring, since the beginning
+	_    [7]uint64
+
+	placing uint64 // by the sender: odd while it looks a key up and places bytes by it; steps at both ends of that
+	wrote   uint64 // by the sender: steps with every Write or Atomic that it tells of
+	wants   uint64 // by the sender: 1 while it waits for room, or for its frames to be carried out
+	beat    uint64 // by the sender: steps with its Ticks
+	_       [4]uint64
+
+	attention uint64 // by the receiver: what the sender does when it has placed something
+	_         [7]uint64
+
+	consumed uint64 // by the receiver: bytes of frames that are carried out
+	_        [7]uint64
+
+	ring [ringSize]byte
+}
+
+const (
+	blockSize = 4 << 10
+	ringSize  = blockSize - 4*64
+)
+
+var _ [blockSize - unsafe.Sizeof(block{})]struct{}
+var _ [unsafe.Sizeof(block{}) - blockSize]struct{}
+
+// Bits of attention.
+const (
+	attentionTell   = 1 << iota // tell the completion queues
+	attentionClosed             // place nothing any more
+)
+
+// inbound is the receiver's hold on a block. The peer may write there until its end of the connection is closed, whatever has become of ours.
+type inbound struct {
+	arena *arena
+	off   int64
+	block *block
+	gone  atomic.Bool // the peer does not write any more
+}
+
+func newInbound(a *arena) (*inbound, error) {
+	off, err := a.block()
+	if err != nil {
+		return nil, err
+	}
+	return &inbound{arena: a, off: off, block: blockAt(a.mem, uint64(off))}, nil
+}
+
+// writer is a peer that is found placing bytes.
+type writer struct {
+	in   *inbound
+	mark uint64
+}
+
+// writing tells whether the peer is still where it was found.
+func (w writer) writing() bool {
+	return !w.in.gone.Load() && atomic.LoadUint64(&w.in.block.placing) == w.mark
+}
+
+// patience is how long one waits for a peer that is placing bytes: a copy takes less, unless the peer is not running.
+const patience = time.Millisecond
+
+// writers are the peers that may be placing bytes by a key that has been revoked, and do not end that soon.
+func (d *Device) writers() []writer {
+	d.barrier()
+	var list []writer
+	d.live.Lock()
+	for in := range d.live.inbounds {
+		if mark := atomic.LoadUint64(&in.block.placing); mark&1 != 0 {
+			list = append(list, writer{in, mark})
+		}
+	}
+	d.live.Unlock()
+	return await(list)
+}
+
+// await waits a little for writers, and gives those that are left.
+func await(list []writer) []writer {
+	if len(list) == 0 {
+		return nil
+	}
+	for end := time.Now().Add(patience); ; sys.Yield() {
+		left := list[:0]
+		for _, w := range list {
+			if w.writing() {
+				left = append(left, w)
+			}
+		}
+		if list = left; len(list) == 0 || time.Now().After(end) {
+			return list
+		}
+	}
+}
+
+// barrier has all peers see what this process has stored, and stored what they see, where they use no barriers themselves.
+func (d *Device) barrier() {
+	if d.asymmetric {
+		_ = sys.Barrier() // it was there when the device was made
+	}
+}

@@ -1,0 +1,96 @@
+package shm
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/weft-mpi/weft/internal/sys"
+)
+
+// wordSize is how long the words of Atomics are, and what their addresses are multiples of.
+const wordSize = 8
+
+// aligned tells whether the byte at an offset, which must exist, lies where a word may begin.
+func aligned(mem []byte, off int) bool { return uintptr(unsafe.Pointer(&mem[off]))%wordSize == 0 }
+
+// word is the word at an aligned offset that has all its bytes in mem.
+func word(mem []byte, off int) *uint64 {
+	_ = mem[off+wordSize-1]
+	return (*uint64)(unsafe.Pointer(&mem[off]))
+}
+
+// wordsMost is up to how many bytes a Write is placed word by word.
+const wordsMost = 64
+
+// place copies a Write, or the end of one: its last 8 bytes after all others, in one store where they are aligned, so that whoever polls them
+// finds everything before them in place.
+func place(dst, src []byte) {
+	if len(src) > 0 {
+		_ = dst[len(src)-1]
+		placeAt(unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(unsafe.SliceData(src)), len(src))
+	}
+}
+
+// placeAt is place by addresses, of n bytes (n > 0) that are there.
+func placeAt(d, s unsafe.Pointer, n int) {
+	if n < wordSize {
+		copy(unsafe.Slice((*byte)(d), n), unsafe.Slice((*byte)(s), n))
+		return
+	}
+	if n -= wordSize; n >= wordSize {
+		// The first word is often a flag too, which the peer looks at all the time: it comes when nearly all is there, so that he does not take
+		// the lines away that are being written.
+		if n <= wordsMost-wordSize && n%wordSize == 0 {
+			for at := wordSize; at < n; at += wordSize {
+				*(*uint64)(unsafe.Add(d, at)) = *(*uint64)(unsafe.Add(s, at))
+			}
+		} else {
+			copy(unsafe.Slice((*byte)(unsafe.Add(d, wordSize)), n-wordSize), unsafe.Slice((*byte)(unsafe.Add(s, wordSize)), n-wordSize))
+		}
+		sys.StoreBarrier()
+		*(*uint64)(d) = *(*uint64)(s)
+	} else {
+		copy(unsafe.Slice((*byte)(d), n), unsafe.Slice((*byte)(s), n))
+	}
+	storeTail(unsafe.Add(d, n), *(*uint64)(unsafe.Add(s, n)))
+}
+
+// storeTail stores 8 bytes after everything before, as one word if they are aligned.
+func storeTail(p unsafe.Pointer, v uint64) {
+	if uintptr(p)%wordSize == 0 {
+		sys.StoreRelease((*uint64)(p), v)
+		return
+	}
+	sys.StoreBarrier()
+	*(*[wordSize]byte)(p) = *(*[wordSize]byte)(unsafe.Pointer(&v))
+}
+
+// compareSwap gives the word as it was; it was replaced if that is compare.
+func compareSwap(at *uint64, compare, operand uint64) uint64 {
+	for {
+		if old := atomic.LoadUint64(at); old != compare {
+			return old
+		}
+		if atomic.CompareAndSwapUint64(at, compare, operand) {
+			return compare
+		}
+	}
+}
+
+// addressOf is where memory lies, to be told to others.
+func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
+
+// The parts of an arena, by their offsets.
+
+func blockAt(mem []byte, off uint64) *block {
+	return (*block)(unsafe.Pointer(&mem[off : off+blockSize][0]))
+}
+
+func bellAt(mem []byte, off uint64) *bell {
+	return (*bell)(unsafe.Pointer(&mem[off : off+blockSize][0]))
+}
+
+func entryAt(mem []byte, index int) *entry {
+	off := int64(index) * entrySize
+	return (*entry)(unsafe.Pointer(&mem[off : off+entrySize][0]))
+}

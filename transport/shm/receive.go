@@ -1,0 +1,241 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// violation is an error that the peer is told of with a code.
+type violation struct {
+	code   terminate
+	status transport.Status // of the receive that it ends, if any
+	err    error
+}
+
+func (v *violation) Error() string { return v.err.Error() }
+func (v *violation) Unwrap() error { return v.err }
+
+// idle tells whether neither the peer nor we have anything to do.
+func (q *qp) idle() bool { return !q.busy && q.in.there() == 0 }
+
+// receive carries out the frames that are there. It tells whether there were any.
+func (q *qp) receive() (came bool) {
+	there := q.in.there()
+	if there == 0 {
+		return false
+	}
+	end := q.in.head + there
+	for q.connected() && q.in.head != end {
+		if err := q.take(end - q.in.head); err != nil {
+			q.receiveFailed(err)
+			return true
+		}
+	}
+	if q.connected() && q.in.settle() {
+		q.tell()
+	}
+	return true
+}
+
+// take carries out the next frame; so many bytes are there.
+func (q *qp) take(there uint64) error {
+	if there < headerSize || there > ringSize {
+		return fmt.Errorf("%w: %d bytes in a ring of %d", transport.ErrProtocol, there, ringSize)
+	}
+	first := q.in.word()
+	h := header{length: int(uint32(first)), op: frameOp(first >> 32), flags: uint8(first >> 40), a: q.in.word(), b: q.in.word()}
+	inside := h.length // bytes of payload in the ring
+	if h.flags&flagStaged != 0 {
+		inside = wordSize
+	}
+	if h.op == 0 || h.op >= frameOps || inside > framePayload || uint64(frameSize(inside)) > there || h.length > stagePiece {
+		return fmt.Errorf("%w: frame %d of %d bytes, with %d in the ring", transport.ErrProtocol, h.op, h.length, there)
+	}
+	if q.peerEnd && h.op != frameTerminate && h.op != frameReadData && h.op != frameReadDone && h.op != frameAtomicDone {
+		return fmt.Errorf("%w: %v behind Close", transport.ErrProtocol, h.op)
+	}
+	var pieces [2][]byte
+	if h.flags&flagStaged == 0 {
+		pieces[0], pieces[1] = q.in.payload(h.length)
+	} else {
+		off, most := q.in.word(), uint64(len(q.far.mem))
+		if off > most || uint64(h.length) > most-off {
+			return fmt.Errorf("%w: a payload at %d of the %d bytes of an arena", transport.ErrProtocol, off, most)
+		}
+		pieces[0], inside = q.far.mem[off:][:h.length:h.length], 0
+	}
+	err := q.carry(h, pieces)
+	if !q.connected() {
+		return err
+	}
+	q.in.skip(inside)
+	if h.flags&flagStaged != 0 && q.in.settle() {
+		q.tell() // the piece is free
+	}
+	return err
+}
+
+// carry does what a frame asks for.
+func (q *qp) carry(h header, pieces [2][]byte) error {
+	switch h.op {
+	case frameWrite:
+		return q.takeWrite(h, pieces)
+	case frameSend:
+		return q.takeSend(h, pieces)
+	case frameImmediate, frameInvalidate:
+		return q.takeEnd(h)
+	case frameReadRequest, frameAtomic, frameTerminate:
+		if h.length > len(q.control) {
+			return fmt.Errorf("%w: %v of %d bytes", transport.ErrProtocol, h.op, h.length)
+		}
+		k := copy(q.control[:], pieces[0])
+		copy(q.control[k:], pieces[1])
+		switch payload := q.control[:h.length]; h.op {
+		case frameReadRequest:
+			return q.asked(h, payload)
+		case frameAtomic:
+			return q.askedAtomic(h, payload)
+		default:
+			q.terminated(h, payload)
+		}
+	case frameReadData:
+		return q.readData(h, pieces)
+	case frameReadDone, frameAtomicDone:
+		return q.answered(h)
+	case frameClose:
+		q.peerEnd = true
+		if q.err == nil {
+			q.err = fmt.Errorf("rank %d at %s: %w", q.peer, q.remote, transport.ErrClosed)
+		}
+		if q.state == transport.StateReady {
+			q.state = transport.StateDraining
+		}
+		q.maybeClosed()
+	}
+	return nil
+}
+
+// controlMost is how much payload a frame can have that is looked at as a whole.
+const controlMost = maxSegments * segmentSize
+
+// takeWrite places a piece of a Write that the peer cannot place itself.
+func (q *qp) takeWrite(h header, pieces [2][]byte) error {
+	r, err := q.dev.regions.find(q, transport.Key(h.a), transport.RemoteWrite, h.b, uint64(h.length))
+	if err != nil {
+		return &violation{code: terminateAccess, err: fmt.Errorf("Write from the peer: %w", err)}
+	}
+	placePieces(r.mem[h.b:][:h.length], pieces)
+	if h.flags&flagLast != 0 {
+		q.placed()
+	}
+	return nil
+}
+
+// placePieces is place of what the end of the ring has cut.
+func placePieces(dst []byte, p [2][]byte) {
+	if len(p[1]) == 0 {
+		place(dst, p[0])
+		return
+	}
+	var last [wordSize]byte // the first piece alone is as long
+	n, k := len(dst)-wordSize, 0
+	if n < len(p[0]) {
+		k = copy(last[:], p[0][n:])
+	} else {
+		copy(dst[len(p[0]):n], p[1])
+	}
+	copy(last[k:], p[1][max(0, n-len(p[0])):])
+	copy(dst[:n], p[0])
+	place(dst[n:], last[:])
+}
+
+// takeSend places a piece of a message: a receive is posted, message number, offset, room.
+func (q *qp) takeSend(h header, pieces [2][]byte) error {
+	e := q.rq.front()
+	switch {
+	case e == nil:
+		return &violation{code: terminateNoRecv, err: fmt.Errorf("%w: a message of the peer found no Recv posted", transport.ErrProtocol)}
+	case h.a != q.recvMsn || h.b != uint64(q.recvOff):
+		return fmt.Errorf("%w: Send %d at %d where %d at %d is due", transport.ErrProtocol, h.a, h.b, q.recvMsn, q.recvOff)
+	case h.length > e.total-q.recvOff:
+		return &violation{code: terminateTooLong, status: transport.StatusLocalLength,
+			err: fmt.Errorf("%w: a message of the peer is longer than the posted Recv of %d bytes", transport.ErrProtocol, e.total)}
+	}
+	for _, b := range pieces {
+		for len(b) > 0 {
+			p, at, n := stretch(e.local, q.recvOff, len(b))
+			if !p.alive() {
+				return &violation{code: terminateNoRecv, status: transport.StatusLocalProt,
+					err: fmt.Errorf("%w: the region of a posted Recv was deregistered", transport.ErrInvalid)}
+			}
+			copy(p.r.mem[at:at+n], b)
+			b, q.recvOff = b[n:], q.recvOff+n
+		}
+	}
+	if h.flags&flagLast != 0 {
+		q.received(transport.WC{Bytes: q.recvOff}, h)
+	}
+	return nil
+}
+
+// takeEnd takes an immediate, or the end of a Send with invalidate.
+func (q *qp) takeEnd(h header) error {
+	switch {
+	case q.rq.front() == nil:
+		return &violation{code: terminateNoRecv, err: fmt.Errorf("%w: a message of the peer found no Recv posted", transport.ErrProtocol)}
+	case h.a != q.recvMsn || h.op == frameImmediate && q.recvOff > 0:
+		return fmt.Errorf("%w: %v %d at %d where message %d is due", transport.ErrProtocol, h.op, h.a, q.recvOff, q.recvMsn)
+	case h.op == frameImmediate:
+		q.received(transport.WC{Imm: h.b, HasImm: true}, h)
+		return nil
+	}
+	m := q.window(transport.Key(h.b))
+	if m == nil {
+		return &violation{code: terminateKey,
+			err: fmt.Errorf("%w: the peer invalidates the key %#x, of no window that is bound to this queue pair", transport.ErrAccess, h.b)}
+	}
+	m.unbind() // before anybody hears of the message
+	q.received(transport.WC{Bytes: q.recvOff, Key: transport.Key(h.b)}, h)
+	return nil
+}
+
+// received reports a message that has used a posted Recv.
+func (q *qp) received(wc transport.WC, h header) {
+	e := q.rq.front()
+	notify := e.notify
+	wc.ID, wc.QP, wc.Op = e.id, q.num, transport.OpRecv
+	q.rq.pop() // first: if the queue is overrun, push flushes what is posted
+	q.recvMsn++
+	q.recvOff = 0
+	q.rcq.push(wc)
+	if h.flags&flagSolicited != 0 {
+		q.rcq.match(transport.NotifySolicited)
+	}
+	if notify {
+		q.rcq.raise()
+	}
+}
+
+// placed has the queue tell of what was placed with no completion.
+func (q *qp) placed() {
+	if !q.marked {
+		q.marked = true
+		q.rcq.placed = append(q.rcq.placed, q)
+		q.rcq.match(transport.NotifyPlaced)
+	}
+}
+
+func (q *qp) receiveFailed(err error) {
+	var v *violation
+	if errors.As(err, &v) && v.status != 0 {
+		if r := q.rq.front(); r != nil {
+			wc := q.flushed(r.id, transport.OpRecv)
+			wc.Status, wc.Err = v.status, q.blame(v.err)
+			q.rq.pop()
+			q.rcq.push(wc)
+		}
+	}
+	q.fail(err, transport.StatusFlushed)
+}

@@ -1,0 +1,126 @@
+package shm
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// eachFence runs a test with the system's barrier for others, and without.
+func eachFence(t *testing.T, test func(t *testing.T, a, b *end)) {
+	for name, asymmetric := range map[string]bool{"barrier for others": true, "barriers of one's own": false} {
+		t.Run(name, func(t *testing.T) {
+			a, b := couple(t, Options{}, func(d *Device) { d.asymmetric = d.asymmetric && asymmetric })
+			require.Equal(t, !asymmetric, a.qp.fenced)
+			test(t, a, b)
+		})
+	}
+}
+
+// A key that is taken back while the peer writes through it: memory that is handed out again is the next owner's alone.
+func TestRevoke_AsThePeerWrites(t *testing.T) {
+	const n = 256
+	struck := 0
+	for round := range 60 {
+		eachFence(t, func(t *testing.T, a, b *end) {
+			src := a.alloc(t, n)
+			for i := range src.Bytes() {
+				src.Bytes()[i] = 0xee
+			}
+			m := b.alloc(t, n)
+			wr := writeOf(src, m, n)
+			var writing sync.WaitGroup
+			begun := make(chan struct{})
+			writing.Go(func() {
+				for i := 0; a.qp.PostSend(wr) == nil; i++ {
+					if i == round {
+						close(begun)
+					}
+				}
+			})
+			<-begun
+			at := addressOf(m.Bytes())
+			require.NoError(t, m.Deregister())
+			next := b.alloc(t, n)
+			if addressOf(next.Bytes()) == at {
+				struck++
+			}
+			writing.Wait()
+			for i, x := range next.Bytes() {
+				require.Zero(t, x, "byte %d of other memory was written", i)
+			}
+			require.ErrorIs(t, a.qp.Err(), transport.ErrAccess)
+		})
+	}
+	require.NotZero(t, struck, "no memory was used again")
+}
+
+// Memory whose writer does not leave stays out of use until the peer's end, and serves again then.
+func TestRevoke_QuarantineEndsWithThePeer(t *testing.T) {
+	a, b := couple(t, Options{})
+	m := b.alloc(t, 100)
+	at := addressOf(m.Bytes())
+	a.qp.beginPlacing() // and stands there
+	require.NoError(t, m.Deregister())
+	other := b.alloc(t, 100)
+	require.NotEqual(t, at, addressOf(other.Bytes()))
+	require.Len(t, b.dev.arena.shy, 1)
+	a.qp.Abort(nil)
+	for b.qp.State() != transport.StateError || b.held() > 0 {
+		b.cq.Poll(nil)
+	}
+	again := b.alloc(t, 100)
+	require.Equal(t, at, addressOf(again.Bytes()))
+	require.Empty(t, b.dev.arena.shy)
+}
+
+// After a peer's end is known nothing of it is placed, even if it has not heard of ours.
+func TestRevoke_NothingIsPlacedBehindAnError(t *testing.T) {
+	a, b := couple(t, Options{})
+	src, m := a.alloc(t, 64), b.alloc(t, 64)
+	src.Bytes()[5] = 1
+	wr := writeOf(src, m, 64)
+	require.NoError(t, a.qp.PostSend(wr))
+	require.EqualValues(t, 1, m.Bytes()[5])
+	b.qp.Abort(nil)
+	src.Bytes()[5] = 2
+	require.NoError(t, a.qp.PostSend(wr)) // it waits for the end that is on its way
+	require.EqualValues(t, 1, m.Bytes()[5])
+	for a.qp.State() != transport.StateError {
+		a.cq.Poll(nil)
+	}
+	require.EqualValues(t, 1, m.Bytes()[5])
+}
+
+// Where the system refuses to read the peer's memory, or another process has the peer's number, Reads go through the peer.
+func TestRead_FallsBackWhereThePeersMemoryCannotBeRead(t *testing.T) {
+	for name, spoil := range map[string]func(*far){
+		"refused":         func(f *far) { f.own.Pid = 1 << 30 },
+		"another process": func(f *far) { f.own.Secret[7] ^= 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			const n = 100_000
+			a, b := couple(t, Options{})
+			require.True(t, a.qp.far.reads, "this system allows it")
+			src, err := b.pd.Register(make([]byte, n), transport.RemoteRead)
+			require.NoError(t, err)
+			for i := range src.Bytes() {
+				src.Bytes()[i] = byte(i * 13)
+			}
+			dst := a.alloc(t, n)
+			spoil(a.qp.far)
+			require.NoError(t, a.qp.PostSend(&transport.SendWR{Op: transport.OpRead, Flags: transport.FlagSignaled,
+				Local: []transport.SGE{{MR: dst, Length: n}}, Remote: []transport.Segment{{Key: src.Key(), Length: n}}}))
+			var wc [1]transport.WC
+			for a.cq.Poll(wc[:]) == 0 {
+				b.cq.Poll(nil)
+			}
+			require.Equal(t, transport.StatusSuccess, wc[0].Status)
+			require.Equal(t, src.Bytes(), dst.Bytes())
+			require.False(t, a.qp.far.reads, "it is not tried again")
+		})
+	}
+}

@@ -1,0 +1,179 @@
+package shm
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/weft-mpi/weft/internal/sys"
+)
+
+// frameOp says what a frame is.
+type frameOp uint8
+
+const (
+	frameWrite       frameOp = iota + 1 // payload for (key a, offset b)
+	frameSend                           // payload of message a, at b of it
+	frameImmediate                      // b, for the Recv of message a
+	frameInvalidate                     // ends Send a, and takes key b out of use
+	frameReadRequest                    // Read a, b bytes, of the segments that are the payload
+	frameReadData                       // payload of Read a
+	frameReadDone                       // ends Read a, of b bytes
+	frameAtomic                         // operation b of Atomic a: key, offset, operand, compare
+	frameAtomicDone                     // Atomic a found the word at b
+	frameClose                          // nothing but answers follows
+	frameTerminate                      // code a, of Read or Atomic b-1 if b is not 0; the payload says it in words
+	frameOps
+)
+
+func (o frameOp) String() string {
+	names := [...]string{"", "Write", "Send", "Immediate", "Invalidate", "Read Request", "Read data", "Read Done", "Atomic", "Atomic Done", "Close",
+		"Terminate"}
+	if int(o) < len(names) && o > 0 {
+		return names[o]
+	}
+	return "frame of no kind"
+}
+
+// Flags of a frame.
+const (
+	flagLast      = 1 << iota // ends its message
+	flagSolicited             // whose Recv is worth an event
+	flagStaged                // the payload stands in the sender's arena, at the offset that is here in its place
+)
+
+// header is the beginning of a frame: 24 bytes, behind which the payload stands, filled up to a multiple of 8.
+type header struct {
+	length int
+	op     frameOp
+	flags  uint8
+	a, b   uint64
+}
+
+const (
+	headerSize   = 24
+	framePayload = 1536 // at most
+	lastWords    = 256  // of the ring are kept for a Terminate
+)
+
+func frameSize(n int) int { return headerSize + (n+7)&^7 }
+
+// outRing is the sender's end of a ring.
+type outRing struct {
+	*block
+	tail     uint64 // bytes written; published up to block.tail
+	consumed uint64 // bytes that the peer is known to have carried out
+	at       int    // tail in the ring
+}
+
+// room tells whether a frame of n bytes of payload fits.
+func (o *outRing) room(n int) bool { return o.free(frameSize(n) + lastWords) }
+
+func (o *outRing) free(size int) bool {
+	if int(o.tail-o.consumed)+size <= ringSize {
+		return true
+	}
+	o.look()
+	return int(o.tail-o.consumed)+size <= ringSize
+}
+
+// look asks how much the peer has carried out. What makes no sense counts as nothing.
+func (o *outRing) look() {
+	if c := atomic.LoadUint64(&o.block.consumed); c-o.consumed <= o.tail-o.consumed {
+		o.consumed = c
+	}
+}
+
+// done tells whether the peer has carried out everything.
+func (o *outRing) done() bool {
+	if o.consumed != o.tail {
+		o.look()
+	}
+	return o.consumed == o.tail
+}
+
+// begin writes a frame's header. There is room.
+func (o *outRing) begin(h header) {
+	o.word(uint64(h.length) | uint64(h.op)<<32 | uint64(h.flags)<<40)
+	o.word(h.a)
+	o.word(h.b)
+}
+
+func (o *outRing) word(v uint64) {
+	*(*uint64)(unsafe.Pointer(&o.ring[o.at])) = v
+	o.move(8)
+}
+
+func (o *outRing) move(n int) {
+	o.tail += uint64(n)
+	if o.at += n; o.at == ringSize {
+		o.at = 0
+	}
+}
+
+// payload is where the next n bytes go, in at most two pieces. fill moves behind them.
+func (o *outRing) payload(n int) (first, second []byte) {
+	k := min(n, ringSize-o.at)
+	return o.ring[o.at : o.at+k], o.ring[:n-k]
+}
+
+func (o *outRing) fill(n int) {
+	n = (n + 7) &^ 7
+	k := min(n, ringSize-o.at)
+	o.move(k)
+	o.move(n - k)
+}
+
+// put writes a whole payload.
+func (o *outRing) put(b []byte) {
+	first, second := o.payload(len(b))
+	copy(second, b[copy(first, b):])
+	o.fill(len(b))
+}
+
+// publish lets the peer see what is written.
+func (o *outRing) publish() { sys.StoreRelease(&o.block.tail, o.tail) }
+
+// inRing is the receiver's end of a ring.
+type inRing struct {
+	*block
+	head uint64 // bytes carried out
+	at   int    // head in the ring
+}
+
+// there is how many bytes of frames are there. More than the ring holds is a violation.
+func (i *inRing) there() uint64 { return atomic.LoadUint64(&i.block.tail) - i.head }
+
+func (i *inRing) word() uint64 {
+	v := *(*uint64)(unsafe.Pointer(&i.ring[i.at]))
+	i.move(8)
+	return v
+}
+
+func (i *inRing) move(n int) {
+	i.head += uint64(n)
+	if i.at += n; i.at == ringSize {
+		i.at = 0
+	}
+}
+
+// payload is the next n bytes, in at most two pieces. skip moves behind them.
+func (i *inRing) payload(n int) (first, second []byte) {
+	k := min(n, ringSize-i.at)
+	return i.ring[i.at : i.at+k], i.ring[:n-k]
+}
+
+func (i *inRing) skip(n int) {
+	n = (n + 7) &^ 7
+	k := min(n, ringSize-i.at)
+	i.move(k)
+	i.move(n - k)
+}
+
+// settle tells the peer how far we are, and whether it waits for that.
+func (i *inRing) settle() (waits bool) {
+	if i.block.consumed == i.head {
+		return false
+	}
+	atomic.StoreUint64(&i.block.consumed, i.head) // with a barrier: wants is looked at behind it
+	return atomic.LoadUint64(&i.block.wants) != 0
+}

@@ -1,0 +1,128 @@
+package shm
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// Two ends that write to each other and sleep as soon as they see nothing: no Write is slept over, though it tells nobody that looks by himself.
+func TestSleep_NoWriteIsSleptOver(t *testing.T) {
+	const rounds = 3000
+	eachFence(t, func(t *testing.T, a, b *end) {
+		ma, mb := a.alloc(t, 64), b.alloc(t, 64)
+		side := func(e *end, from, to transport.MR, first bool) error {
+			src, err := e.pd.Alloc(64, everyRight)
+			if err != nil {
+				return err
+			}
+			wr := writeOf(src, to, 64)
+			for i := uint64(1); i <= rounds; i++ {
+				if first {
+					*word(src.Bytes(), 56) = i
+					if err := e.qp.PostSend(wr); err != nil {
+						return err
+					}
+				}
+				for atomic.LoadUint64(word(from.Bytes(), 56)) != i {
+					e.cq.Poll(nil)
+					var qps [4]transport.QPN
+					if e.cq.Placed(qps[:]) > 0 {
+						continue
+					}
+					e.cq.Arm()
+					now := time.Now()
+					if err := e.cq.Wait(10 * time.Second); err != nil {
+						return err
+					}
+					if time.Since(now) > 9*time.Second {
+						return fmt.Errorf("round %d was slept over", i)
+					}
+				}
+				if !first {
+					*word(src.Bytes(), 56) = i
+					if err := e.qp.PostSend(wr); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		}
+		ended := make(chan error, 2)
+		go func() { ended <- side(a, ma, mb, true) }()
+		go func() { ended <- side(b, mb, ma, false) }()
+		require.NoError(t, <-ended)
+		require.NoError(t, <-ended)
+	})
+}
+
+// crowd is a completion queue with a queue pair for each of many peers.
+func crowd(t *testing.T, n int) (hub *end, others []*end) {
+	t.Helper()
+	var list []*end
+	var eps []transport.Endpoint
+	for i := range n + 1 {
+		d, err := New(Options{})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, d.Close()) })
+		e := &end{dev: d, made: make(chan transport.QP, n)}
+		e.pd, err = d.AllocPD()
+		require.NoError(t, err)
+		e.cq, err = d.CreateCQ(1024, 0)
+		require.NoError(t, err)
+		ep, err := d.Listen(transport.Identity{Job: "crowd", Rank: uint32(i), Size: uint32(n + 1)}, e)
+		require.NoError(t, err)
+		list, eps = append(list, e), append(eps, ep)
+	}
+	for i, e := range list[1:] {
+		require.NoError(t, eps[i+1].Connect(context.Background(), 0, eps[0].Addr()))
+		e.qp = (<-e.made).(*qp)
+		<-list[0].made
+	}
+	list[0].cq.Poll(nil)
+	return list[0], list[1:]
+}
+
+// Up to so many queue pairs nobody tells anything; with one more everybody does, each Write once, and a pass looks at those alone.
+func TestPlaced_TellsOfManyAndNotOfFew(t *testing.T) {
+	for _, n := range []int{watched, watched + 1, 3 * watched} {
+		hub, others := crowd(t, n)
+		m := hub.alloc(t, 64*n)
+		qps := make([]transport.QPN, 2*n)
+		for hub.cq.Placed(qps) > 0 || hub.cq.Poll(nil) > 0 { // what may have come before it was told
+		}
+		hub.cq.Poll(nil)
+		for round := range 3 {
+			for i, e := range others {
+				src := e.alloc(t, 64)
+				wr := writeOf(src, m, 64)
+				wr.Remote[0].Offset = uint64(64 * i)
+				src.Bytes()[63] = byte(round + i + 1)
+				require.NoError(t, e.qp.PostSend(wr))
+				if i%3 == 0 {
+					require.NoError(t, e.qp.PostSend(wr)) // it is told of once all the same
+				}
+				require.Equal(t, byte(round+i+1), m.Bytes()[64*i+63])
+			}
+			hub.cq.Poll(nil)
+			k := hub.cq.Placed(qps)
+			if n <= watched {
+				require.Zero(t, k)
+				continue
+			}
+			require.Equal(t, n, k)
+			seen := map[transport.QPN]bool{}
+			for _, q := range qps[:k] {
+				seen[q] = true
+			}
+			require.Len(t, seen, n)
+			require.False(t, hub.cq.(*cq).bell.rung())
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package shm
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+)
+
+// specTable is the table of docs/spec/shm.md under a heading, without its head.
+func specTable(t *testing.T, heading, column string) (rows [][]string) {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/spec/shm.md")
+	require.NoError(t, err)
+	under, inside := "", false
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "#") {
+			under = strings.TrimLeft(line, "# ")
+		}
+		if !strings.HasPrefix(line, "|") {
+			inside = false
+			continue
+		}
+		var cells []string
+		for _, c := range strings.Split(strings.Trim(line, "|"), "|") {
+			cells = append(cells, strings.TrimSpace(c))
+		}
+		switch {
+		case under == heading && cells[0] == column:
+			inside = true
+		case inside && !strings.HasPrefix(cells[0], "---"):
+			rows = append(rows, cells)
+		}
+	}
+	require.NotEmpty(t, rows, "the specification has no table %q under %q", column, heading)
+	return rows
+}
+
+// layout checks that the fields of a table, by the first word of what they are, stand where they are said to.
+func layout(t *testing.T, heading string, want map[string][2]uintptr) {
+	t.Helper()
+	rows := specTable(t, heading, "offset")
+	require.Len(t, rows, len(want))
+	for _, row := range rows {
+		name, _, _ := strings.Cut(strings.ReplaceAll(strings.ReplaceAll(row[2], ":", " "), ";", " "), " ")
+		w, ok := want[name]
+		require.True(t, ok, "field %q", row[2])
+		require.Equal(t, fmt.Sprint(w[0], w[1]), row[0]+" "+row[1], "field %q", row[2])
+	}
+}
+
+func TestSpec_Entry(t *testing.T) {
+	var e entry
+	layout(t, "Entry", map[string][2]uintptr{
+		"key": {unsafe.Offsetof(e.key), 8}, "kind": {unsafe.Offsetof(e.kind), 8}, "where": {unsafe.Offsetof(e.where), 8},
+		"length": {unsafe.Offsetof(e.length), 8}, "owner": {unsafe.Offsetof(e.owner), 8},
+	})
+	require.EqualValues(t, 64, entrySize)
+	require.EqualValues(t, 1<<20, maxEntries)
+	require.EqualValues(t, 31, rights)
+}
+
+func TestSpec_Block(t *testing.T) {
+	var b block
+	layout(t, "Block", map[string][2]uintptr{
+		"tail": {unsafe.Offsetof(b.tail), 8}, "placing": {unsafe.Offsetof(b.placing), 8}, "wrote": {unsafe.Offsetof(b.wrote), 8},
+		"wants": {unsafe.Offsetof(b.wants), 8}, "beat": {unsafe.Offsetof(b.beat), 8}, "attention": {unsafe.Offsetof(b.attention), 8},
+		"consumed": {unsafe.Offsetof(b.consumed), 8}, "ring": {unsafe.Offsetof(b.ring), ringSize},
+	})
+}
+
+func TestSpec_Bell(t *testing.T) {
+	var b bell
+	layout(t, "Bell", map[string][2]uintptr{
+		"summary": {unsafe.Offsetof(b.summary), 8}, "sleeping": {unsafe.Offsetof(b.sleeping), 8},
+		"words": {unsafe.Offsetof(b.words), unsafe.Sizeof(b.words)},
+	})
+}
+
+// Each field of an Offer is given a value of its own, and its bytes are looked for where the table says.
+func TestSpec_Offer(t *testing.T) {
+	o := &offer{arena: 1 << 40, block: 0x11_0000_0000, domain: 0x21222324, num: 0x31323334, recv: 0x41424344, reads: 0x5152, asymmetric: true,
+		queues: []offeredQueue{{0x61_0000_0000, 0x171}}, probe: 0x8182838485868788}
+	for i := range o.secret {
+		o.secret[i] = byte(0x90 + i)
+	}
+	bytes := o.append(nil)
+	values := []string{"00000000000100 00", "00000000 11000000", "24232221", "34333231", "44434241", "5251", "01", "01", "8887868584838281",
+		fmt.Sprintf("%x", o.secret), "00000000 61000000 71010000"}
+	rows := specTable(t, "Offer", "offset")
+	require.Len(t, rows, len(values))
+	at := 0
+	for i, row := range rows {
+		off, err := strconv.Atoi(row[0])
+		require.NoError(t, err)
+		n, err := strconv.Atoi(row[1])
+		require.NoError(t, err)
+		require.Equal(t, at, off, "%v", row)
+		if i > 0 {
+			require.Equal(t, strings.ReplaceAll(values[i], " ", ""), fmt.Sprintf("%x", bytes[off:off+n]), "%v", row)
+		}
+		at += n
+	}
+	require.Len(t, bytes, at)
+	back, rest, err := parseOffer(append(bytes, 7, 8))
+	require.NoError(t, err)
+	require.Equal(t, o, back)
+	require.Equal(t, []byte{7, 8}, rest)
+}
+
+func TestSpec_MessagesAndFrames(t *testing.T) {
+	for _, row := range specTable(t, "Start-up", "message") {
+		n, err := strconv.Atoi(row[1])
+		require.NoError(t, err)
+		require.Equal(t, row[0], messageType(n).String())
+	}
+	rows := specTable(t, "Ring", "frame")
+	require.Len(t, rows, int(frameOps)-1)
+	for i, row := range rows {
+		require.Equal(t, strconv.Itoa(i+1), row[1])
+		require.Equal(t, row[0], frameOp(i+1).String())
+	}
+	text, err := os.ReadFile("../../docs/spec/shm.md")
+	require.NoError(t, err)
+	all := strings.Join(strings.Fields(string(text)), " ")
+	for code := terminateLocal; code <= terminateOwn; code++ {
+		words := code.String()
+		if code == terminateOwn {
+			words = "who says it asked for what it may not have"
+		}
+		require.Contains(t, all, fmt.Sprintf("%d %s", code, words))
+	}
+	require.Contains(t, all, fmt.Sprintf("a frame is %d bytes", headerSize))
+	require.Contains(t, all, fmt.Sprintf("At most %d bytes of payload", framePayload))
+	require.Contains(t, all, fmt.Sprintf("(up to %d bytes) stands in the sender's arena: flag %d", stagePiece, flagStaged))
+	require.Contains(t, all, fmt.Sprintf("%d bytes of the ring are kept", lastWords))
+	require.Contains(t, all, fmt.Sprintf("one of %d places, and is read %d bytes at most", maxStrangers, strangerBytes))
+}

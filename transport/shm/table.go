@@ -1,0 +1,55 @@
+package shm
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// entry is what peers see of a region or a bound window: one line of the table that an arena begins with. The owner stores the key last and
+// clears it first; a key never comes back. So who finds the same key before and after all else has read what belongs to it.
+type entry struct {
+	key    uint64 // 0: nothing
+	kind   uint64 // rights, and entryShared
+	where  uint64 // offset in the arena, or address in the owner's process
+	length uint64
+	owner  uint64 // domain (32 bits), and the queue pair that a window is bound to (32 bits)
+	_      [3]uint64
+}
+
+const (
+	entrySize   = int64(unsafe.Sizeof(entry{}))
+	entryShared = 1 << 8 // the memory lies in the arena
+)
+
+// target is a region of the peer as its table tells of it.
+type target struct {
+	shared bool
+	where  uint64
+	length uint64
+	entry  *entry
+}
+
+// find looks a key of the peer up and checks an access, in the order of the specification: key, domain, right, bounds.
+func (q *qp) find(key transport.Key, need transport.Access, offset, length uint64) (target, error) {
+	e := entryAt(q.far.mem, int(uint64(key)&indexMask))
+	if key == 0 || atomic.LoadUint64(&e.key) != uint64(key) {
+		return target{}, errKey(key)
+	}
+	kind, owner := atomic.LoadUint64(&e.kind), atomic.LoadUint64(&e.owner)
+	t := target{shared: kind&entryShared != 0, where: atomic.LoadUint64(&e.where), length: atomic.LoadUint64(&e.length), entry: e}
+	if !t.stands(key) {
+		return target{}, errKey(key)
+	}
+	err := q.may(key, uint32(owner), transport.QPN(owner>>32), q.far.domain, q.far.num, transport.Access(kind), need, offset, length, t.length)
+	if err == nil && t.shared && (t.where > uint64(len(q.far.mem)) || t.length > uint64(len(q.far.mem))-t.where) {
+		err = errKey(key) // a table that makes no sense
+	}
+	return t, err
+}
+
+// stands tells whether the key is still in use.
+func (t *target) stands(key transport.Key) bool {
+	return atomic.LoadUint64(&t.entry.key) == uint64(key)
+}

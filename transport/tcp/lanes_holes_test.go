@@ -1,0 +1,290 @@
+package tcp
+
+import (
+	"bytes"
+	"encoding/binary"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/tcp/internal/lane"
+)
+
+// played is a queue pair over two lanes whose peer is the test, frame by frame.
+type played struct {
+	*session
+	*testing.T
+	mem transport.MR // all rights
+	ack uint64       // what the peer acknowledges
+}
+
+func newPlayed(t *testing.T) *played {
+	p := &played{session: newSessionDevice(t), T: t, ack: 1}
+	p.lanes = 2
+	var err error
+	p.mem, err = p.pd.Alloc(4096, transport.RemoteRead|transport.RemoteWrite|transport.RemoteAtomic)
+	require.NoError(t, err)
+	p.begin(t, true)
+	t.Cleanup(func() { p.end(t) })
+	return p
+}
+
+// says has the peer send a frame on a lane.
+func (p *played) says(on int, h header, n, ref uint64, payload ...byte) {
+	p.Helper()
+	fd := p.wire
+	if on > 0 {
+		fd = p.wires[on-1]
+	}
+	b := appendLaneFrame(nil, h, uint16(on), n, p.ack, ref, payload, false)
+	k, err := syscall.Write(fd, b)
+	require.NoError(p, err)
+	require.Equal(p, len(b), k)
+	p.poll()
+}
+
+// hears are the frames that have come to the peer on a lane.
+func (p *played) hears(on int) (list []laneHeader, payloads [][]byte) {
+	p.Helper()
+	p.poll()
+	fd := p.wire
+	if on > 0 {
+		fd = p.wires[on-1]
+	}
+	var b [1 << 16]byte
+	n, err := syscall.Read(fd, b[:])
+	if err != nil {
+		return nil, nil
+	}
+	for raw := b[:n]; len(raw) > 0; {
+		h, err := parseLaneHeader(raw, uint16(on))
+		require.NoError(p, err)
+		raw = raw[laneHeaderSize:]
+		if h.op != opReady && h.op != opAlive {
+			list = append(list, h)
+			payloads = append(payloads, bytes.Clone(raw[:h.length]))
+		}
+		raw = raw[h.length:]
+	}
+	return list, payloads
+}
+
+func (p *played) recv(id uint64, off, n int) {
+	require.NoError(p, p.qp.PostRecv(&transport.RecvWR{ID: id, Local: []transport.SGE{{MR: p.mem, Offset: off, Length: n}}}))
+}
+
+func (p *played) at(off, n int) string { return string(p.mem.Bytes()[off:][:n]) }
+
+func (p *played) write(on int, n, first uint64, flags uint8, off int, text string) {
+	p.says(on, header{op: opWrite, flags: flags, a: uint64(p.mem.Key()), b: uint64(off)}, n, first, []byte(text)...)
+}
+
+// What comes beyond a hole is in its place at once: a Write, a Send in its Recv, the answer to a Read. Nothing is told before the hole has
+// closed; then all of it is, in order.
+func TestLanes_H1_H3_PlacedAtOnceAndToldInOrder(t *testing.T) {
+	p := newPlayed(t)
+	p.recv(1, 0, 16)
+	p.recv(2, 16, 16)
+	p.recv(3, 32, 16)
+	require.NoError(t, p.qp.PostSend(&transport.SendWR{ID: 4, Op: transport.OpRead, Flags: transport.FlagSignaled,
+		Local: []transport.SGE{{MR: p.mem, Offset: 100, Length: 8}}, Remote: []transport.Segment{{Key: 7, Length: 8}}}))
+	p.hears(0)
+	p.ack = 2
+
+	p.says(1, header{op: opSend, flags: flagLast, a: 1}, 3, 0, []byte("second")...)
+	p.write(1, 4, 4, flagLast, 64, "a write of one frame")
+	p.says(1, header{op: opReadWrite, flags: flagLast, a: uint64(p.mem.Key()), b: 100}, 5, 0, []byte("answered")...)
+	p.says(1, header{op: opReadDone, flags: flagLast, b: 8}, 6, 0)
+	p.says(1, header{op: opImmediate, flags: flagLast, a: 2, b: 42}, 8, 0)
+	require.Equal(t, "second", p.at(16, 6))
+	require.Equal(t, "a write of one frame", p.at(64, 20))
+	require.Equal(t, "answered", p.at(100, 8))
+	require.Empty(t, p.wcs, "nothing is told while something before it is missing")
+	require.Equal(t, 2, p.qp.Lanes().Holes)
+
+	p.says(0, header{op: opSend, a: 0}, 1, 0, []byte("fir")...)
+	require.Empty(t, p.wcs)
+	p.says(0, header{op: opSend, flags: flagLast, a: 0, b: 3}, 2, 0, []byte("st")...)
+	require.Len(t, p.wcs, 3)
+	for i, want := range []transport.WC{{ID: 1, Op: transport.OpRecv, Bytes: 5}, {ID: 2, Op: transport.OpRecv, Bytes: 6}, {ID: 4, Op: transport.OpRead, Bytes: 8}} {
+		want.QP = p.qp.num
+		require.Equal(t, want, p.wcs[i])
+	}
+	require.Equal(t, "first", p.at(0, 5))
+	p.write(0, 7, 7, flagLast, 200, "x")
+	require.Equal(t, transport.WC{ID: 3, QP: p.qp.num, Op: transport.OpRecv, HasImm: true, Imm: 42}, p.wcs[3])
+	require.Zero(t, p.qp.Lanes().Holes)
+	require.Equal(t, uint64(2), p.qp.Lanes().HolesClosed)
+}
+
+// The doorbell of a Read Request, and of an Atomic, rings when the hole before it has closed: the Read finds the Write that was missing, and
+// the Atomic is carried out then, once.
+func TestLanes_H3_DoorbellRingsWhenTheHoleCloses(t *testing.T) {
+	p := newPlayed(t)
+	request := make([]byte, 2*segmentSize)
+	putSegment(request, transport.Segment{Key: p.mem.Key(), Offset: 8, Length: 4})
+	putSegment(request[segmentSize:], transport.Segment{Key: 5, Length: 4})
+	h, atomic := atomicRequest(1, atomicFetchAdd, p.mem.Key(), 16, 5, 0)
+	p.says(1, header{op: opReadRequest, flags: flagLast, a: 0, b: 1<<32 | 1}, 2, 0, request...)
+	p.says(1, h, 3, 1, atomic...)
+	heard, _ := p.hears(0)
+	require.Empty(t, heard)
+	require.Zero(t, binary.NativeEndian.Uint64(p.mem.Bytes()[16:]))
+	p.write(0, 1, 1, flagLast, 8, "late")
+	heard, payloads := p.hears(0)
+	require.Len(t, heard, 3)
+	require.Equal(t, "late", string(payloads[0]))
+	require.Equal(t, []op{opReadWrite, opReadDone, opAtomicDone}, []op{heard[0].op, heard[1].op, heard[2].op})
+	require.Equal(t, uint64(5), binary.NativeEndian.Uint64(p.mem.Bytes()[16:]))
+}
+
+// The last bytes of a Write come last, whichever of its frames comes first.
+func TestLanes_H1_TailWaitsForTheWholeWrite(t *testing.T) {
+	p := newPlayed(t)
+	p.write(1, 3, 1, flagLast, 20, "67890123ABCDEFGH")
+	require.Equal(t, "67890123", p.at(20, 8))
+	require.Equal(t, make([]byte, 8), []byte(p.at(28, 8)), "the tail is placed before the rest")
+	p.write(0, 1, 1, 0, 0, "0123456789")
+	require.Equal(t, make([]byte, 8), []byte(p.at(28, 8)), "the tail is placed before the rest")
+	p.write(0, 2, 1, 0, 10, "0123456789")
+	require.Equal(t, "01234567890123456789"+"67890123ABCDEFGH", p.at(0, 36))
+}
+
+// A number that has come is dropped before its key is looked at: the region may be gone by then. And it is not carried out again.
+func TestLanes_H5_AgainIsDroppedBeforeItsKey(t *testing.T) {
+	p := newPlayed(t)
+	gone, err := p.pd.Alloc(64, transport.RemoteWrite)
+	require.NoError(t, err)
+	h := header{op: opWrite, flags: flagLast, a: uint64(gone.Key())}
+	p.says(0, h, 1, 1, []byte("payload")...)
+	add, atomic := atomicRequest(0, atomicFetchAdd, p.mem.Key(), 0, 1, 0)
+	p.says(0, add, 2, 0, atomic...)
+	require.NoError(t, gone.Deregister())
+	p.says(1, h, 1, 1, []byte("payload")...)
+	p.says(1, add, 2, 0, atomic...)
+	require.NoError(t, p.qp.Err())
+	require.Equal(t, uint64(2), p.qp.Lanes().Duplicates)
+	require.Equal(t, uint64(1), binary.NativeEndian.Uint64(p.mem.Bytes()))
+	p.says(1, h, 3, 3, []byte("payload")...) // a new one with that key is what it always was
+	require.ErrorIs(t, p.qp.Err(), transport.ErrAccess)
+}
+
+// An error beyond a hole is told when all before it has been: the messages before it complete.
+func TestLanes_H3_ErrorsWaitForTheirTurn(t *testing.T) {
+	p := newPlayed(t)
+	p.recv(1, 0, 8)
+	p.says(1, header{op: opWrite, flags: flagLast, a: 12345}, 2, 2, []byte("nowhere")...)
+	p.write(1, 3, 3, flagLast, 64, "behind")
+	require.NoError(t, p.qp.Err())
+	p.says(0, header{op: opSend, flags: flagLast}, 1, 0, []byte("first")...)
+	require.Equal(t, uint64(1), p.wcs[0].ID)
+	require.Equal(t, transport.StatusSuccess, p.wcs[0].Status)
+	require.ErrorIs(t, p.qp.Err(), transport.ErrAccess)
+	heard, _ := p.hears(0)
+	require.Equal(t, opTerminate, heard[len(heard)-1].op)
+	require.Equal(t, uint64(2), heard[len(heard)-1].ref, "the frame that was wrong is named")
+}
+
+// A request completes, and its buffer is free, when its last frame is acknowledged and not before. What a lost lane carried goes over another
+// one when the peer has told that it takes nothing of that lane any more, and not before; what has arrived does not go again; and what goes
+// is what the buffer has.
+func TestLanes_H5_AgainWhenThePeerHasClosedTheLane(t *testing.T) {
+	p := newPlayed(t)
+	copy(p.mem.Bytes(), "onetwo")
+	post := func(id uint64, off int) {
+		require.NoError(t, p.qp.PostSend(&transport.SendWR{ID: id, Op: transport.OpSend, Flags: transport.FlagSignaled,
+			Local: []transport.SGE{{MR: p.mem, Offset: off, Length: 3}}}))
+	}
+	post(1, 0)
+	post(2, 3)
+	add := &transport.SendWR{ID: 3, Op: transport.OpFetchAdd, Operand: 1, Flags: transport.FlagSignaled,
+		Local: []transport.SGE{{MR: p.mem, Offset: 8, Length: 8}}, Remote: []transport.Segment{{Key: 9, Length: 8}}}
+	require.NoError(t, p.qp.PostSend(add))
+	heard, _ := p.hears(0)
+	require.Len(t, heard, 3)
+	require.Empty(t, p.wcs, "complete before it is acknowledged")
+	h, atomic := atomicRequest(0, atomicFetchAdd, p.mem.Key(), 16, 1, 0)
+	p.says(0, h, 1, 0, atomic...)
+	heard, _ = p.hears(0)
+	require.Equal(t, []op{opAtomicDone}, []op{heard[0].op})
+
+	require.NoError(t, syscall.Close(p.wire)) // the lane that carried all that
+	p.wire = p.wires[0]
+	p.wires = nil
+	heard, payloads := p.hearsOn1()
+	require.Len(t, heard, 1, "something goes again before the peer has closed its side")
+	require.Equal(t, opLost, heard[0].op)
+	told, _, err := parseLost(payloads[0], heard[0].ack)
+	require.NoError(t, err)
+	require.Equal(t, []uint16{0}, told.Closed)
+
+	binary.NativeEndian.PutUint64(p.mem.Bytes()[16:], 99) // the answer is not made anew
+	lost := appendLost(nil, lane.Telling{Version: 1, Heard: 1, Closed: []uint16{0}}, 1, []lane.Range{{From: 2, To: 2}})
+	p.saysOn1(header{op: opLost, flags: flagLast}, 0, 0, lost...)
+	heard, payloads = p.hearsOn1()
+	var ops []op
+	var numbers []uint64
+	for _, h := range heard {
+		ops, numbers = append(ops, h.op), append(numbers, h.number)
+	}
+	require.Equal(t, []op{opLost, opSend, opAtomic, opAtomicDone}, ops)
+	require.Equal(t, []uint64{0, 1, 3, 4}, numbers, "what has arrived does not go again")
+	require.Equal(t, "one", string(payloads[1]))
+	require.Zero(t, heard[3].b, "the word as it was")
+	require.Empty(t, p.wcs)
+	p.ack = 3
+	p.saysOn1(header{op: opAlive, flags: flagLast}, 0, 0)
+	require.Equal(t, []uint64{1, 2}, []uint64{p.wcs[0].ID, p.wcs[1].ID})
+	require.Len(t, p.wcs, 2)
+	p.ack = 5
+	p.saysOn1(header{op: opAtomicDone, flags: flagLast, a: 0, b: 77}, 2, 0)
+	require.Equal(t, uint64(3), p.wcs[2].ID)
+	require.Equal(t, uint64(77), binary.NativeEndian.Uint64(p.mem.Bytes()[8:]))
+	require.Equal(t, uint64(1), p.qp.Lanes().Down)
+	require.NotZero(t, p.qp.Lanes().Resent)
+}
+
+// saysOn1 and hearsOn1 are for when lane 0 is gone, and lane 1 has its place.
+func (p *played) saysOn1(h header, n, ref uint64, payload ...byte) {
+	p.Helper()
+	b := appendLaneFrame(nil, h, 1, n, p.ack, ref, payload, false)
+	_, err := syscall.Write(p.wire, b)
+	require.NoError(p, err)
+	p.poll()
+}
+
+func (p *played) hearsOn1() ([]laneHeader, [][]byte) {
+	p.wires = []int{p.wire}
+	defer func() { p.wires = nil }()
+	return p.hears(1)
+}
+
+// A frame of another lane, and one whose number cannot be, ends the queue pair.
+func TestLanes_WrongWordsAreViolations(t *testing.T) {
+	for text, f := range map[string]func(p *played) []byte{
+		"Write with flags": func(p *played) []byte {
+			return appendLaneFrame(nil, header{op: opWrite, flags: flagLast, a: uint64(p.mem.Key())}, 1, 1, 1, 1, []byte("x"), false)
+		},
+		"with the number 0": func(p *played) []byte {
+			return appendLaneFrame(nil, header{op: opSend, flags: flagLast}, 0, 0, 1, 0, nil, false)
+		},
+		"Alive with the number 1": func(p *played) []byte {
+			return appendLaneFrame(nil, header{op: opAlive, flags: flagLast}, 0, 1, 1, 0, nil, false)
+		},
+		"beyond the window": func(p *played) []byte {
+			return appendLaneFrame(nil, header{op: opSend, flags: flagLast}, 0, 1+lane.Window, 1, 0, nil, false)
+		},
+		"what was not sent": func(p *played) []byte {
+			return appendLaneFrame(nil, header{op: opAlive, flags: flagLast}, 0, 0, 2, 0, nil, false)
+		},
+	} {
+		p := newPlayed(t)
+		_, err := syscall.Write(p.wire, f(p))
+		require.NoError(t, err)
+		p.poll()
+		require.ErrorIs(t, p.qp.Err(), transport.ErrProtocol, text)
+		require.ErrorContains(t, p.qp.Err(), text)
+	}
+}

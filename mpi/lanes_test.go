@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,8 +18,8 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// lossy sends messages of 1 byte to 4 MiB at random from every rank to every other, in rounds, and checks every byte, until rank 0 is told to stop. After
-// each round rank 0 tells what has become of the lanes of all ranks.
+// lossy sends messages of 1 byte to 4 MiB at random from every rank to every other, in rounds, and checks every byte, until rank 0
+// is told to stop. After each round rank 0 tells what has become of the lanes of all ranks.
 var lossy = body("lossy", func(_ context.Context, world *mpi.Comm) error {
 	seed, err := strconv.ParseUint(os.Getenv("LOSSY_SEED"), 10, 64)
 	if err != nil {
@@ -56,8 +57,8 @@ var lossy = body("lossy", func(_ context.Context, world *mpi.Comm) error {
 	return nil
 })
 
-// exchangeRound is one round: some messages from each rank to each other, posted at once. Whoever receives knows the sizes, since they follow from seed,
-// round, source and destination.
+// exchangeRound is one round: some messages from each rank to each other, posted at once. Whoever receives knows the sizes, since they
+// follow from seed, round, source and destination.
 func exchangeRound(world *mpi.Comm, seed uint64, round int) error {
 	sizes := func(source, dest int) []int {
 		rng := rand.New(rand.NewPCG(seed, uint64(round)<<32|uint64(source)<<16|uint64(dest)))
@@ -159,15 +160,16 @@ func (j *processes) until(what string, so func(laneSums) bool) laneSums {
 // whole is how many lanes there are, counted at both ends, while none is missing. There can be more: an end that has none left dials one, too.
 func whole(ranks, lanes int) int { return ranks * (ranks - 1) * lanes }
 
-// TestLanes_H5_CutAtRandom: while ranks send each other messages at random, connections between them are cut in the middle of what they carry, one
-// by one, two at a time, and all of a pair at once. Every byte is right, and each cut is told by both ends of its connection.
+// TestLanes_H5_CutAtRandom: while ranks send each other messages at random, connections between them are cut in the middle of what they
+// carry, one by one, two at a time, and all of a pair at once. Every byte is right, and each cut is told by both ends of its connection.
 func TestLanes_H5_CutAtRandom(t *testing.T) {
 	for _, c := range []struct{ ranks, lanes, cuts int }{{2, 2, 6}, {3, 3, 6}, {2, 4, 6}} {
 		t.Run(fmt.Sprintf("%d ranks, %d lanes", c.ranks, c.lanes), func(t *testing.T) {
 			seed := uint64(c.ranks*10 + c.lanes)
 			rng := rand.New(rand.NewPCG(seed, 0))
 			g := newGates(t)
-			j := beginAs(t, c.ranks, lossy, manner{via: g.before}, "WEFT_FABRIC=tcp", "WEFT_LANES="+strconv.Itoa(c.lanes), "LOSSY_SEED="+strconv.FormatUint(seed, 10))
+			j := beginAs(t, c.ranks, lossy, manner{via: g.before}, "WEFT_FABRIC=tcp", "WEFT_LANES="+strconv.Itoa(c.lanes),
+				"LOSSY_SEED="+strconv.FormatUint(seed, 10))
 			full := func(s laneSums) bool { return s.lanes >= whole(c.ranks, c.lanes) }
 			j.until("all lanes are there", full)
 			struck := 0
@@ -202,4 +204,25 @@ func (j *processes) ended() {
 		}
 		require.NoError(j.t, p.cmd.Wait(), "rank %d: %s", rank, p.stderr())
 	}
+}
+
+// TestLanes_F1_KilledRankEndsEveryCall: a rank that is killed takes all its lanes with it, and none can be made anew. That is known at
+// once, and no timeout has a part in it.
+func TestLanes_F1_KilledRankEndsEveryCall(t *testing.T) {
+	t.Parallel()
+	j := begin(t, 2, failing, "WEFT_PEER_TIMEOUT=1h", "WEFT_FABRIC=tcp", "WEFT_LANES=3")
+	j.strike(func() { j.signal(1, syscall.SIGKILL) })
+}
+
+// TestLanes_F2_StoppedRankEndsEveryCall: a rank that is stopped is silent on all its lanes, and lost when its time is over.
+func TestLanes_F2_StoppedRankEndsEveryCall(t *testing.T) {
+	t.Parallel()
+	j := begin(t, 2, failing, "WEFT_PEER_TIMEOUT=1s", "WEFT_FABRIC=tcp", "WEFT_LANES=3")
+	j.strike(func() {
+		j.signal(1, syscall.SIGSTOP)
+		j.stopped(1)
+	})
+	j.signal(1, syscall.SIGCONT)
+	t.Log(j.says(1, "lost: "))
+	j.says(1, "well")
 }

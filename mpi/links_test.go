@@ -54,17 +54,19 @@ func newLinks(t testing.TB, mbit int) *links {
 		t.Cleanup(func() { in.Close(); cmd.Wait() })
 		n.machines[i] = cmd.Process.Pid
 	}
-	if out, err := n.command(0, "ip", "link", "add", "cable0", "type", "veth", "peer", "name", "cable0", "netns", strconv.Itoa(n.machines[1])).CombinedOutput(); err != nil {
-		t.Skipf("a pair of interfaces needs CONFIG_VETH and the capability CAP_NET_ADMIN: %s", out)
+	for c := range 2 {
+		lay := fmt.Sprintf("ip link add cable%d type veth peer name cable%[1]d netns %d", c, n.machines[1])
+		if out, err := n.command(0, strings.Fields(lay)...).CombinedOutput(); err != nil {
+			t.Skipf("a pair of interfaces needs CONFIG_VETH and the capability CAP_NET_ADMIN: %s", out)
+		}
 	}
-	n.run(0, "ip link add cable1 type veth peer name cable1 netns %d", n.machines[1])
 	for m := range n.machines {
 		n.run(m, "ip link set lo up")
 		for c := range 2 {
 			n.run(m, "ip address add 10.77.%d.%d/24 dev cable%d", c+1, m+1, c)
 			n.run(m, "ip link set cable%d up", c)
-			if out, err := n.command(m, "tc", "qdisc", "add", "dev", "cable"+strconv.Itoa(c), "root", "tbf", "rate", strconv.Itoa(mbit)+"mbit",
-				"burst", "256kb", "latency", "50ms").CombinedOutput(); err != nil {
+			limit := fmt.Sprintf("tc qdisc add dev cable%d root tbf rate %dmbit burst 256kb latency 50ms", c, mbit)
+			if out, err := n.command(m, strings.Fields(limit)...).CombinedOutput(); err != nil {
 				t.Skipf("a limited rate needs CONFIG_NET_SCH_TBF: %s", out)
 			}
 		}
@@ -113,8 +115,8 @@ func (n *links) plug(cable int, state string) {
 // both are the settings by which lanes use both cables.
 var both = []string{"WEFT_FABRIC=tcp", "WEFT_IFACE=10.77.0.0/16", "WEFT_LANES=2"}
 
-// TestLanes_H5_LinkGoesDown: one of two links is cut while messages are on it. The job goes on over the other one, with every byte right; when the link
-// is there again it is used again.
+// TestLanes_H5_LinkGoesDown: one of two links is cut while messages are on it. The job goes on over the other one, with every byte right;
+// when the link is there again it is used again.
 func TestLanes_H5_LinkGoesDown(t *testing.T) {
 	n := newLinks(t, 400)
 	j := beginAs(t, 2, lossy, manner{within: n.within}, append(both, "LOSSY_SEED=3", "WEFT_PEER_TIMEOUT=4s")...)

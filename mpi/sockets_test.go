@@ -62,8 +62,8 @@ func (j *processes) lanes(rank int) (list []string) {
 	return list
 }
 
-// TestLanes_H5_KilledByTheKernel: the kernel destroys the sockets of lanes while ranks send each other messages at random. Every byte is right, and both ends
-// tell of each socket. A connection of one lane outlives its socket too, where that is asked for.
+// TestLanes_H5_KilledByTheKernel: the kernel destroys the sockets of lanes while ranks send each other messages at random. Every byte is
+// right, and both ends tell of each socket. A connection of one lane outlives its socket too, where that is asked for.
 func TestLanes_H5_KilledByTheKernel(t *testing.T) {
 	kernelKills(t)
 	for lanes, env := range map[int]string{3: "WEFT_LANES=3", 1: "WEFT_RECONNECT=on"} {

@@ -65,7 +65,7 @@ func newLinks(t testing.TB, mbit int) *links {
 		for c := range 2 {
 			n.run(m, "ip address add 10.77.%d.%d/24 dev cable%d", c+1, m+1, c)
 			n.run(m, "ip link set cable%d up", c)
-			limit := fmt.Sprintf("tc qdisc add dev cable%d root tbf rate %dmbit burst 256kb latency 50ms", c, mbit)
+			limit := fmt.Sprintf("tc qdisc add dev cable%d root tbf rate %dmbit burst 256kb latency 200ms", c, mbit)
 			if out, err := n.command(m, strings.Fields(limit)...).CombinedOutput(); err != nil {
 				t.Skipf("a limited rate needs CONFIG_NET_SCH_TBF: %s", out)
 			}
@@ -212,7 +212,7 @@ func TestLanes_H1_BothLinksCarry(t *testing.T) {
 //
 //	go test ./mpi -run '^$' -bench TwoLinks -benchtime 1x
 func BenchmarkLanes_TwoLinks(b *testing.B) {
-	n := newLinks(b, 400)
+	n := newLinks(b, 200)
 	var one, two float64
 	for b.Loop() {
 		one += n.rate(b, 40, "WEFT_FABRIC=tcp", "WEFT_IFACE=cable0")

@@ -173,6 +173,7 @@ func (b *bundle) message() error {
 	}
 	q.rq.pop() // first: if the queue is overrun, push flushes what is posted
 	q.recvMsn++
+	b.urgent = true
 	q.in.flags = x.flags
 	q.received(wc, notify)
 	return nil

@@ -436,7 +436,7 @@ func (l *link) end() error {
 		return b.deliver()
 	}
 	b.in.Arrived(i.number, kind, stop)
-	if b.in.Holds() > 0 && i.op == opWrite {
+	if b.in.Holds() > 0 { // frames of others stand between those of a Write
 		b.release()
 	}
 	return b.deliver()

@@ -51,6 +51,7 @@ type bundle struct {
 	fault   fault     // what is wrong, and is due when its turn comes
 	ending  *ending   // the peer's Terminate, which waits for its turn
 	fresh   int       // bytes that have come since the acknowledgement that went out last
+	urgent  bool      // a message has: its receiver may look no more, and its sender waits
 	pulse   pulse     // of all lanes together
 	started time.Time
 
@@ -226,7 +227,7 @@ func (b *bundle) drive() (came bool) {
 	if q.fd >= 0 && b.hasFrames() {
 		b.transmit()
 	}
-	if q.fd >= 0 && b.owes() > 0 && (b.owes() >= ackFrames || b.fresh >= ackBytes) {
+	if q.fd >= 0 && b.owes() > 0 && (b.urgent || b.owes() >= ackFrames || b.fresh >= ackBytes) {
 		b.acknowledge()
 	}
 	b.publish()

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -29,7 +30,18 @@ func TestConformanceOverLanesThatAreCut(t *testing.T) {
 	for _, n := range []int{1, 2, 4} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			c := &cuts{least: 2 << 10, most: 64 << 10, random: rand.New(rand.NewPCG(uint64(n), 9))}
-			verbstest.Run(t, throughProxy{provider{options: Options{Lanes: n, Reconnect: true, PeerTimeout: 2 * time.Second}}, c})
+			p := throughProxy{provider{options: Options{Lanes: n, Reconnect: true, PeerTimeout: 2 * time.Second}}, c}
+			for _, check := range verbstest.Checks() {
+				t.Run(check.Name, func(t *testing.T) {
+					switch check.Name {
+					case "More/FlushSendsWhatWasHeldBack", "Random/ManyRanksEachWithAGoroutineOfItsOwn":
+						t.Skip("one end is not driven any more while the other waits, and cannot send again what a cut has taken")
+					}
+					if err := check.Verify(p, verbstest.Patience); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+						t.Error(err)
+					}
+				})
+			}
 			if t.Logf("%d cuts", c.struck.Load()); c.struck.Load() < 50 {
 				t.Errorf("%d cuts are too few to prove anything", c.struck.Load())
 			}

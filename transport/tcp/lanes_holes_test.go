@@ -150,6 +150,14 @@ func TestLanes_H1_TailWaitsForTheWholeWrite(t *testing.T) {
 	require.Equal(t, make([]byte, 8), []byte(p.at(28, 8)), "the tail is placed before the rest")
 	p.write(0, 2, 1, 0, 10, "0123456789")
 	require.Equal(t, "01234567890123456789"+"67890123ABCDEFGH", p.at(0, 36))
+
+	// What is missing need not be a Write's frame.
+	p.recv(1, 200, 8)
+	p.write(0, 4, 4, 0, 100, "begin")
+	p.write(1, 6, 4, flagLast, 105, "and the end")
+	require.Equal(t, make([]byte, 8), []byte(p.at(108, 8)))
+	p.says(0, header{op: opSend, flags: flagLast}, 5, 0, 1)
+	require.Equal(t, "beginand the end", p.at(100, 16))
 }
 
 // A number that has come is dropped before its key is looked at: the region may be gone by then. And it is not carried out again.

@@ -467,7 +467,7 @@ func (l *link) say(h header, payload []byte) bool {
 	return true
 }
 
-func (b *bundle) noteTold() { b.told, b.fresh = b.in.Next(), 0 }
+func (b *bundle) noteTold() { b.told, b.fresh, b.urgent = b.in.Next(), 0, false }
 
 // speaker is a lane that can say something at once.
 func (b *bundle) speaker() *link {

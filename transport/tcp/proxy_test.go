@@ -106,6 +106,13 @@ func (p *proxy) arm(to, from faults) [2]*wire {
 	return p.next
 }
 
+// waits tells whether the faults that it is armed with have got no connection yet.
+func (p *proxy) waits() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.next[0] != nil
+}
+
 func (p *proxy) serve() {
 	for {
 		c, err := p.listener.Accept()

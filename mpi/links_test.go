@@ -208,18 +208,27 @@ func TestLanes_H1_BothLinksCarry(t *testing.T) {
 	}
 }
 
-// BenchmarkLanes_TwoLinks tells how many times as much two links carry as one:
+// BenchmarkLanes_TwoLinks tells how many times as much two links carry as one, and how many times as much as the one alone if the other has a
+// quarter of its rate:
 //
 //	go test ./mpi -run '^$' -bench TwoLinks -benchtime 1x
 func BenchmarkLanes_TwoLinks(b *testing.B) {
-	n := newLinks(b, 200)
-	var one, two float64
-	for b.Loop() {
-		one += n.rate(b, 40, "WEFT_FABRIC=tcp", "WEFT_IFACE=cable0")
-		two += n.rate(b, 40, both...)
+	const mbit = 200
+	for name, other := range map[string]int{"equal": mbit, "unequal": mbit / 4} {
+		b.Run(name, func(b *testing.B) {
+			n := newLinks(b, mbit)
+			for m := range n.machines {
+				n.run(m, "tc qdisc change dev cable1 root tbf rate %dmbit burst 256kb latency 200ms", other)
+			}
+			var one, two float64
+			for b.Loop() {
+				one += n.rate(b, 40, "WEFT_FABRIC=tcp", "WEFT_IFACE=cable0")
+				two += n.rate(b, 40, both...)
+			}
+			b.ReportMetric(one/float64(b.N), "MB/s-one")
+			b.ReportMetric(two/float64(b.N), "MB/s-two")
+			b.ReportMetric(two/one, "times")
+			b.ReportMetric(0, "ns/op")
+		})
 	}
-	b.ReportMetric(one/float64(b.N), "MB/s-one")
-	b.ReportMetric(two/float64(b.N), "MB/s-two")
-	b.ReportMetric(two/one, "times")
-	b.ReportMetric(0, "ns/op")
 }

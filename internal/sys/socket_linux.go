@@ -101,6 +101,12 @@ func SkipCongestionControl(fd int) {
 	unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, "reno")
 }
 
+// LimitUnsent bounds how many bytes a socket takes that TCP cannot send yet: beyond them it has no room. Where it cannot be bounded the
+// buffer's size does it.
+func LimitUnsent(fd, bytes int) {
+	unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, bytes)
+}
+
 // Poller waits for descriptors, and can be woken.
 type Poller struct {
 	epoll int

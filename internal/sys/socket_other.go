@@ -47,3 +47,4 @@ func (*Poller) Close()                                    {}
 func Dup(int) (int, error) { return -1, errLinux }
 
 func SkipCongestionControl(int) {}
+func LimitUnsent(int, int)      {}

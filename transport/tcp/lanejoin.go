@@ -258,6 +258,7 @@ func (e *endpoint) joined(s *stream, b *bundle, l *link) error {
 	if s.secure != nil {
 		s.secure.raw(fd)
 	}
+	sys.LimitUnsent(fd, laneUnsent)
 	l.fd, l.secure, l.pulse = fd, s.secure, newPulse()
 	l.in.size = laneHeaderSizeWith(b.q.checked)
 	b.q.rcq.arrive(arrival{b: b, lane: l})

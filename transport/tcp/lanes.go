@@ -65,6 +65,10 @@ type bundle struct {
 	making [laneMost]bool
 }
 
+// laneUnsent is how much the socket of a lane takes beyond what it can send. Its buffer would take megabytes: a slow lane would be given as much
+// as a fast one, and all would wait for it.
+const laneUnsent = 256 << 10
+
 // link is one lane: a connection of its own.
 type link struct {
 	b      *bundle
@@ -108,6 +112,7 @@ func newBundle(q *qp, initiator bool, token [tokenSize]byte, routes routes, s *s
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	first := &link{b: b, fd: q.fd, secure: s, greeted: !initiator, quiet: !initiator, pulse: newPulse()}
 	first.in.size = laneHeaderSizeWith(q.checked)
+	sys.LimitUnsent(first.fd, laneUnsent)
 	b.links = append(b.links, first)
 	q.fd, q.at.greeted, q.written.greeted = manyFDs, true, true
 	q.lanes = b

@@ -313,14 +313,15 @@ func (s *simulation) send(i int) {
 		put(packet{})
 		return
 	}
-	if len(e.answers) > 0 {
+	full := e.posted == simMessages || e.posted-e.done == simSlots
+	if len(e.answers) > 0 && (full || s.random.IntN(2) == 0) {
 		w := e.answers[0]
 		e.answers = e.answers[1:]
 		w.completes = e.posted
 		put(packet{n: e.out.Add(l.number, w), what: w})
 		return
 	}
-	if e.posted == simMessages || e.posted-e.done == simSlots {
+	if full {
 		put(packet{}) // an acknowledgement
 		return
 	}

@@ -237,3 +237,15 @@ func TotalMemory() (int64, error) {
 	}
 	return int64(info.Totalram) * int64(info.Unit), nil
 }
+
+// UnlimitedAddresses refuses a limit on this process's address space: each peer's memory takes much of that, used or not.
+func UnlimitedAddresses() error {
+	var r unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_AS, &r); err != nil {
+		return err
+	}
+	if r.Cur != unix.RLIM_INFINITY {
+		return fmt.Errorf("this process may have %d bytes of addresses; shared memory needs to have no limit (ulimit -v unlimited)", r.Cur)
+	}
+	return nil
+}

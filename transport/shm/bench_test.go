@@ -22,6 +22,7 @@ type end struct {
 	cq  transport.CQ
 	qp  *qp
 
+	wc   [1]transport.WC
 	made chan transport.QP
 	into transport.MR // for the other to send to
 }

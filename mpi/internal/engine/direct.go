@@ -54,12 +54,12 @@ func (e *Engine) next(p *peer, env envelope, buf []byte) (bytes int, ok bool) {
 			continue
 		}
 		kind, body, ok := p.ch.Peek()
-		if !ok || kind != channel.Eager {
-			break
+		if !ok {
+			continue // not all of it is there; or Next would say what is wrong with it
 		}
 		payload, ok := env.Heads(body)
-		if !ok || len(payload) > len(buf) {
-			break
+		if kind != channel.Eager || !ok || len(payload) > len(buf) {
+			return 0, false
 		}
 		channel.Copy(buf, payload)
 		p.ch.Release()
@@ -68,7 +68,6 @@ func (e *Engine) next(p *peer, env envelope, buf []byte) (bytes int, ok bool) {
 		}
 		return len(payload), true
 	}
-	e.drain(p)
 	return 0, false
 }
 

@@ -359,6 +359,7 @@ func TestProcess_MemoryThatAStoppedPeerWritesIsNotUsedAgain(t *testing.T) {
 			break
 		}
 		c.signal(t, syscall.SIGCONT)
+		time.Sleep(100 * time.Microsecond) // so that it gets on
 	}
 	at := addressOf(mine.Bytes())
 	require.NoError(t, mine.Deregister())

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"time"
 
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/mpi"
@@ -15,16 +17,29 @@ import (
 
 // Options of a run.
 type Options struct {
-	Min, Max   int    // message sizes in bytes, doubling; Min 0 and Max < 0: the benchmark's own
-	Iterations int    // timed, of each size; 0: the benchmark's own
-	Warmup     int    // not timed, of each size; < 0: the benchmark's own
-	Window     int    // messages under way in bw and bibw
-	Vector     int    // elements of a message in bw and bibw; 0 and 1: it is one buffer
-	Validate   bool   // every iteration's bytes are checked, with the clock stopped
-	Full       bool   // minimum, maximum and iterations too
-	Digits     int    // decimals of a figure
-	Registered bool   // the buffers come from mpi.Alloc
-	Plot       string // file that rank 0 draws the table into, by its ending .svg or .png; empty for none
+	Min, Max   int  // message sizes in bytes, doubling; Min 0 and Max < 0: the benchmark's own
+	Iterations int  // timed, of each size; 0: the benchmark's own
+	Warmup     int  // not timed, of each size; < 0: the benchmark's own
+	Window     int  // messages under way in bw and bibw
+	Vector     int  // elements of a message in bw and bibw; 0 and 1: it is one buffer
+	Validate   bool // every iteration's bytes are checked, with the clock stopped
+	Full       bool // minimum, maximum and iterations too
+	Tails      bool // percentiles of single iterations too
+	Rewrite    bool // what is sent is written anew before every iteration, with the clock stopped
+	Digits     int  // decimals of a figure
+	Registered bool // the buffers come from mpi.Alloc
+
+	// Files of rank 0; empty for none.
+	Report  string   // that takes a Report
+	Plot    string   // that the table is drawn into, by its ending .svg, .png or .html
+	Compare []string // tables that are drawn with it and compared with it
+}
+
+// Invocation is what a rank knows of its command, and what need not be the same on all ranks.
+type Invocation struct {
+	Version  string    // of weft, for a Report
+	Command  []string  // likewise, with its arguments
+	Progress io.Writer // a terminal that rank 0 tells on how far it is; nil for none
 }
 
 // Default are the options that a benchmark has if the user says nothing.
@@ -53,7 +68,7 @@ type Benchmark struct {
 	kind     *kind                                 // of table
 	cell     func(s *session, n int) (cell, error) // measures one size
 	room     func(o Options, rank, ranks int) int  // messages that the receive buffer has room for, most at rank 0; nil: one
-	remark   func(s *session) string               // a line above the header; nil: none
+	remark   func(s *session) string               // lines above the header; nil: none
 	whole    func(s *session) error                // prints the whole table, where cell is nil
 	ready    func(s *session) error                // is done before the ranks have talked to each other
 	settings map[*setting.Setting]string           // what it brings along where the user has set nothing
@@ -61,12 +76,12 @@ type Benchmark struct {
 
 // kind is what benchmarks have in common whose tables look alike.
 type kind struct {
-	header   string // the line above the rows
-	full     string // the same for Full; empty where that adds nothing
+	columns  []column
 	datatype string // the MPI type of the payload
 	element  int    // its size
 	min, max int    // message sizes
 	axes     axes   // of a plot; zero where there is nothing to plot
+	tails    bool   // there are single iterations whose times make a distribution
 	counts
 }
 
@@ -83,47 +98,63 @@ func (c counts) of(n int) (timed, warmup int) {
 	return c.small, c.smallWarmup
 }
 
-// Columns of the tables, each a heading of as many characters as the figures below it take.
-const (
-	latencyHeader   = "# Size         Avg Latency(us)"
-	bandwidthHeader = "# Size        Bandwidth (MB/s)"
-	rateHeader      = "# Size                    MB/s          Messages/s"
-	overlapHeader   = "# Size           Overall(us)         Compute(us)      Pure Comm.(us)          Overlap(%)"
-	barrierHeader   = "# Avg Latency(us)"
-	memoryHeader    = "# Bytes of a connection, at rank 0. Resident: with its share of what connections have in common.\n" +
-		"# Peers                  Slots          Registered            Resident        Preallocated            Resident"
-	spreadColumns    = "     Min Latency(us)     Max Latency(us)  Iterations"
-	validationColumn = "          Validation"
-)
+// tableOf puts the columns of a kind of table together: its own, those that validation and tails of a unit add, and how often was measured.
+func tableOf(unit string, own ...column) []column {
+	columns := append(own, validationColumn)
+	if !slices.ContainsFunc(own, func(c column) bool { return c.name == "iterations" }) {
+		columns = append(columns, iterationsColumn(inReports))
+	}
+	return append(columns, tailColumns(unit)...)
+}
 
 var (
 	pingPong = &kind{
-		header: latencyHeader, datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20, axes: latencyAxes,
-		counts: counts{10000, 100, 1000, 10},
+		columns:  tableOf("us", sizeColumn, latencyColumn),
+		datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20, axes: latencyAxes, tails: true, counts: counts{10000, 100, 1000, 10},
+	}
+	pingPongs = &kind{
+		columns:  tableOf("us", append([]column{sizeColumn, latencyColumn}, spreadColumns()...)...),
+		datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20, axes: latencyAxes, tails: true, counts: counts{10000, 100, 1000, 10},
 	}
 	stream = &kind{
-		header: bandwidthHeader, datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20, axes: bandwidthAxes,
-		counts: counts{100, 10, 20, 2},
+		columns: tableOf("MB/s", sizeColumn,
+			column{name: "bandwidth", heading: "Bandwidth (MB/s)", unit: "MB/s", width: 20, of: valueOf}),
+		datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20, axes: bandwidthAxes, tails: true, counts: counts{100, 10, 20, 2},
 	}
 	rates = &kind{
-		header: rateHeader, datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20, axes: bandwidthAxes,
-		counts: counts{100, 10, 100, 10},
+		columns: tableOf("MB/s", sizeColumn,
+			column{name: "bandwidth", heading: "MB/s", unit: "MB/s", width: 20, of: valueOf},
+			column{name: "messages", heading: "Messages/s", unit: "1/s", width: 20, of: func(c *cell) float64 { return c.rate }}),
+		datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20, axes: bandwidthAxes, tails: true, counts: counts{100, 10, 100, 10},
 	}
 	overlaps = &kind{
-		header: overlapHeader, datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20, axes: latencyAxes,
-		counts: counts{1000, 100, 100, 10},
+		columns: tableOf("us", sizeColumn,
+			column{name: "overall", heading: "Overall(us)", unit: "us", width: 20, left: 2, of: valueOf},
+			column{name: "compute", heading: "Compute(us)", unit: "us", width: 20, of: func(c *cell) float64 { return c.compute }},
+			column{name: "communication", heading: "Pure Comm.(us)", unit: "us", width: 20, of: func(c *cell) float64 { return c.alone }},
+			column{name: "overlap", heading: "Overlap(%)", unit: "%", width: 20, of: func(c *cell) float64 { return c.overlap }}),
+		datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20, axes: latencyAxes, tails: true, counts: counts{1000, 100, 100, 10},
 	}
-	synchronization = &kind{header: barrierHeader, full: barrierHeader + spreadColumns, counts: counts{1000, 100, 100, 10}}
-	collective      = &kind{
-		header: latencyHeader, full: latencyHeader + spreadColumns, datatype: "MPI_CHAR", element: 1, min: 1, max: 1 << 20,
-		axes: latencyAxes, counts: counts{1000, 100, 100, 10},
+	synchronization = &kind{
+		columns: append(append([]column{{name: "latency", heading: "# Avg Latency(us)", unit: "us", width: 17, of: valueOf}},
+			spreadColumns()...), tailColumns("us")...),
+		tails: true, counts: counts{1000, 100, 100, 10},
+	}
+	collective = &kind{
+		columns:  tableOf("us", append([]column{sizeColumn, latencyColumn}, spreadColumns()...)...),
+		datatype: "MPI_CHAR", element: 1, min: 1, max: 1 << 20, axes: latencyAxes, tails: true, counts: counts{1000, 100, 100, 10},
 	}
 	reduction = &kind{
-		header: latencyHeader, full: latencyHeader + spreadColumns, datatype: "MPI_FLOAT", element: 4, min: 4, max: 1 << 20,
-		axes: latencyAxes, counts: counts{1000, 100, 100, 10},
+		columns:  collective.columns,
+		datatype: "MPI_FLOAT", element: 4, min: 4, max: 1 << 20, axes: latencyAxes, tails: true, counts: counts{1000, 100, 100, 10},
 	}
-	startUp     = &kind{}
-	connections = &kind{header: memoryHeader, axes: memoryAxes}
+	startUp = &kind{columns: []column{ // printed in a line of their own
+		{name: "ranks", form: whole, shown: inReports, of: func(c *cell) float64 { return float64(c.size) }},
+		{name: "min", unit: "ms", shown: inReports, of: func(c *cell) float64 { return c.min }},
+		{name: "max", unit: "ms", shown: inReports, of: func(c *cell) float64 { return c.max }},
+		{name: "average", unit: "ms", shown: inReports, of: valueOf},
+	}}
+	connections = &kind{columns: censusColumns, axes: memoryAxes}
 )
 
 // All benchmarks, in the order in which the command lists them.
@@ -140,7 +171,7 @@ var All = []*Benchmark{
 			return fmt.Sprintf("# [ pairs: %d ] [ window size: %d ]", s.pairs(), s.Window)
 		}},
 	{Name: "multi_lat", Short: "latency of pairs of ranks at once", Least: 2, Even: true, Start: 2,
-		title: "Multi Latency", kind: pingPong, cell: multiLatency},
+		title: "Multi Latency", kind: pingPongs, cell: multiLatency},
 	{Name: "latency_mt", Short: "latency where several goroutines of a rank wait for messages", Ranks: 2, Start: 2,
 		title: "Multi-threaded Latency", kind: pingPong, cell: threadLatency, room: func(Options, int, int) int { return receivers },
 		remark: func(*session) string {
@@ -160,6 +191,9 @@ var All = []*Benchmark{
 		title: "Gather Latency", kind: collective, cell: gather, room: allAtRoot},
 	{Name: "memory", Short: "buffers and resident memory of a connection, in each phase", Least: 2, Start: 9,
 		title: "Memory", kind: connections, whole: memory, ready: (*session).takeStock,
+		remark: func(*session) string {
+			return "# Bytes of a connection, at rank 0. Resident: with its share of what connections have in common."
+		},
 		settings: map[*setting.Setting]string{setting.ShrinkAfter: "50ms"}},
 	{Name: "init", Short: "time of Init", Least: 1, Start: 2,
 		title: "Init", kind: startUp, whole: initialization},
@@ -191,14 +225,20 @@ func (b *Benchmark) Check(o Options, ranks int) error {
 		return optionErrorf("%s: a window of %d messages: 1 to %d are possible", b.Name, o.Window, mostWindow)
 	case o.Vector < 0 || o.Vector > mostVector:
 		return optionErrorf("%s: vectors of %d elements: 1 to %d are possible", b.Name, o.Vector, mostVector)
-	case o.Vector > 1 && b.kind != stream && b.kind != rates:
+	case o.Vector > 1 && !b.windows():
 		return optionErrorf("%s: its messages are not vectors; those of bw, bibw and mbw_mr can be", b.Name)
 	case o.Digits < 0 || o.Digits > mostDigits:
 		return optionErrorf("%s: %d decimals: 0 to %d are possible", b.Name, o.Digits, mostDigits)
 	case b.cell == nil && o.Validate:
 		return optionErrorf("%s moves no payload that could be validated", b.Name)
+	case b.cell == nil && o.Rewrite:
+		return optionErrorf("%s moves no payload that could be written anew", b.Name)
+	case !b.kind.tails && o.Tails:
+		return optionErrorf("%s has no single iterations whose times could be told", b.Name)
 	case o.Plot != "" && b.kind.axes == axes{}:
 		return optionErrorf("%s has no figures that could be plotted", b.Name)
+	case len(o.Compare) > 0 && b.measure() == nil:
+		return optionErrorf("%s has no figures that could be compared", b.Name)
 	}
 	if o.Plot != "" {
 		if _, err := plotFormat(o.Plot); err != nil {
@@ -216,12 +256,23 @@ func (b *Benchmark) Check(o Options, ranks int) error {
 	case low%b.kind.element != 0:
 		return optionErrorf("%s: %d bytes are no whole number of %s, which has %d", b.Name, low, b.kind.datatype, b.kind.element)
 	}
-	const others = 4 // the message that is sent, and what validation compares with
+	others := 4 // the message that is sent, and what validation compares with
+	if o.Rewrite && b.windows() {
+		others += o.Window
+	}
 	if high > mostBuffers/(others+b.places(o, 0, ranks)) {
 		return optionErrorf("%s: messages of up to %d bytes take more than %d GiB of buffers on a rank; try a smaller -m, -W or -n",
 			b.Name, high, mostBuffers>>30)
 	}
 	return nil
+}
+
+// windows tells whether there are windows of messages.
+func (b *Benchmark) windows() bool { return b.kind == stream || b.kind == rates }
+
+// test is the title of the table.
+func (b *Benchmark) test() string {
+	return fmt.Sprintf("OSU-style weft MPI %s Test v%s", b.title, version)
 }
 
 // places are how many messages the receive buffer has room for.
@@ -245,11 +296,11 @@ func (b *Benchmark) sizes(o Options) (low, high int) {
 //
 // Options that do not fit the job are an *OptionError at rank 0; what a validating run finds is ErrInvalid at the ranks that have found
 // it. The other ranks then return nil, so that a job tells of its trouble once.
-func (b *Benchmark) Run(ctx context.Context, o Options, out io.Writer) error {
-	return b.run(ctx, o, out, instruments{now: mpi.Wtime, pattern: pattern, resident: resident})
+func (b *Benchmark) Run(ctx context.Context, o Options, by Invocation, out io.Writer) error {
+	return b.run(ctx, o, by, out, instruments{now: mpi.Wtime, date: time.Now, pattern: pattern, resident: resident})
 }
 
-func (b *Benchmark) run(ctx context.Context, o Options, out io.Writer, with instruments) error {
+func (b *Benchmark) run(ctx context.Context, o Options, by Invocation, out io.Writer, with instruments) error {
 	for brought, value := range b.settings {
 		if os.Getenv(brought.Name) == "" {
 			if err := os.Setenv(brought.Name, value); err != nil {
@@ -261,6 +312,7 @@ func (b *Benchmark) run(ctx context.Context, o Options, out io.Writer, with inst
 	var own error
 	err := mpi.Run(ctx, func(_ context.Context, world *mpi.Comm) (err error) {
 		s := newSession(b, o, world, out, with)
+		s.by = by
 		s.initTook = s.now() - began
 		own, err = s.outcome()
 		return err

@@ -11,8 +11,12 @@ import (
 func (s *session) each(n int, before func(i int), call func() error, after func(i int)) (cell, error) {
 	timed, warmup := s.iterations(n)
 	var sum float64
+	watch := s.stopwatch()
 	for i := range timed + warmup {
-		if s.Validate {
+		if i == warmup {
+			watch.begin()
+		}
+		if s.refills() {
 			before(i)
 			if err := mpi.Barrier(s.world); err != nil {
 				return cell{}, err
@@ -25,6 +29,7 @@ func (s *session) each(n int, before func(i int), call func() error, after func(
 		took := s.now() - start
 		if i >= warmup {
 			sum += took
+			watch.took(took)
 		}
 		if s.Validate {
 			after(i)
@@ -33,7 +38,15 @@ func (s *session) each(n int, before func(i int), call func() error, after func(
 			return cell{}, err
 		}
 	}
-	return s.spread(sum * 1e6 / float64(timed))
+	c, err := s.spread(sum * 1e6 / float64(timed))
+	if err != nil {
+		return cell{}, err
+	}
+	if err := s.merge(); err != nil {
+		return cell{}, err
+	}
+	c.tails = s.tails(func(seconds float64) float64 { return seconds * 1e6 })
+	return c, nil
 }
 
 // spread is average, minimum and maximum of a figure over the ranks.
@@ -54,8 +67,8 @@ func barrier(s *session) error {
 	if err != nil {
 		return err
 	}
-	timed, _ := s.iterations(0)
-	s.out.single(s.columns(), c, timed)
+	c.iterations, _ = s.iterations(0)
+	s.row(row(s.kind.columns, &c))
 	return nil
 }
 

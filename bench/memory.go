@@ -75,24 +75,53 @@ func (c *census) rows(peers int) error {
 		return err
 	}
 	for i := range len(c.slots) + 1 {
-		phase, again := i, ""
+		phase := i
 		if i == len(c.slots) {
 			if i == 1 {
 				return nil
 			}
-			phase, again = 0, ", again"
+			phase = 0
 		}
 		registered, resident, err := c.measured(peers, phase)
 		if err != nil {
 			return err
 		}
 		registered, resident = registered/peers, max(0, resident-c.before)/peers
-		c.out.printf("%-10d%20d%20d%20d%20d%20d\n", peers, c.slots[phase], registered, resident, preallocated, large/peers)
-		c.chart.add(fmt.Sprintf("registered, slots of %d%s", c.slots[phase], again), peers, float64(registered))
-		c.chart.add(fmt.Sprintf("resident, slots of %d%s", c.slots[phase], again), peers, float64(resident))
+		c.row([]float64{float64(peers), float64(c.slots[phase]), float64(registered), float64(resident), preallocated,
+			float64(large / peers)})
 	}
-	c.chart.add("resident, preallocated", peers, float64(large/peers))
 	return c.out.err
+}
+
+// censusColumns are those of the table. In print, the two kinds of buffers are told apart by the order of the columns alone.
+var censusColumns = []column{
+	{name: "peers", heading: "# Peers", width: -10, form: whole},
+	{name: "slot", heading: "Slots", unit: "bytes", width: 20, form: whole},
+	{name: "registered", heading: "Registered", unit: "bytes", width: 20, form: whole},
+	{name: "resident", heading: "Resident", unit: "bytes", width: 20, form: whole},
+	{name: "preallocated", heading: "Preallocated", unit: "bytes", width: 20, form: whole},
+	{name: "preallocated_resident", heading: "Resident", unit: "bytes", width: 20, form: whole},
+}
+
+// memoryLines are a plot's: registered and resident memory of each phase, and what large buffers for each peer take.
+func memoryLines(rows [][]float64) *panel {
+	p := &panel{axes: memoryAxes}
+	seen := map[[2]float64]bool{}
+	for _, row := range rows {
+		peers, slot, again := row[0], row[1], ""
+		if seen[[2]float64{peers, slot}] {
+			again = ", again"
+		}
+		seen[[2]float64{peers, slot}] = true
+		p.add(fmt.Sprintf("registered, slots of %.0f%s", slot, again), peers, row[2])
+		p.add(fmt.Sprintf("resident, slots of %.0f%s", slot, again), peers, row[3])
+	}
+	for i, row := range rows {
+		if i == 0 || rows[i-1][0] != row[0] {
+			p.add("resident, preallocated", row[0], row[5])
+		}
+	}
+	return p
 }
 
 // measured brings the connections to ranks 1 to peers into a phase, has all of their rings written, and reads the memory that they take

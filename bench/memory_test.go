@@ -73,6 +73,7 @@ var phased = []struct {
 }
 
 func TestMemoryOfEveryPhaseAndBackInTheSmallOne(t *testing.T) {
+	large := false
 	for _, p := range phased {
 		r := launch(t, group{4, p.body})
 		require.NoError(t, r.Failure, r.Err)
@@ -92,7 +93,12 @@ func TestMemoryOfEveryPhaseAndBackInTheSmallOne(t *testing.T) {
 				require.Equal(t, len(got), n)
 				slot := p.slots[phase]
 				require.Equal(t, []int{peers, slot, ringsOf(slot, phase == 0)}, got[:3], r.Out)
-				require.Positive(t, got[3], lines[0])
+				// What the runtime gives back meanwhile can be more than the small rings take. Large ones are seen.
+				if all := peers * got[2]; all >= 1<<20 {
+					require.Greater(t, got[3], got[2]/2, lines[0])
+					large = true
+				}
+				require.GreaterOrEqual(t, got[3], 0, lines[0])
 				require.Equal(t, 256<<10, got[4])
 				require.Positive(t, got[5], lines[0])
 				lines = lines[1:]
@@ -100,6 +106,7 @@ func TestMemoryOfEveryPhaseAndBackInTheSmallOne(t *testing.T) {
 		}
 		require.Empty(t, lines)
 	}
+	require.True(t, large)
 }
 
 // impatient has channels that stay in their large phase for an hour, and little patience with them.

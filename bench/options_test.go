@@ -39,10 +39,16 @@ func TestNonsenseIsRefused(t *testing.T) {
 		{"bw", 2, options(func(o *Options) { o.Digits = 13 }), "bw: 13 decimals: 0 to 12 are possible"},
 		{"bw", 2, options(func(o *Options) { o.Digits = -1 }), "bw: -1 decimals: 0 to 12 are possible"},
 		{"barrier", 2, options(func(o *Options) { o.Validate = true }), "barrier moves no payload that could be validated"},
+		{"barrier", 2, options(func(o *Options) { o.Rewrite = true }), "barrier moves no payload that could be written anew"},
+		{"init", 2, options(func(o *Options) { o.Tails = true }), "init has no single iterations whose times could be told"},
+		{"memory", 9, options(func(o *Options) { o.Compare = []string{"x"} }), "memory has no figures that could be compared"},
+		{"init", 2, options(func(o *Options) { o.Compare = []string{"x"} }), "init has no figures that could be compared"},
+		{"bw", 2, options(func(o *Options) { o.Window, o.Rewrite = 4096, true }), "bw: messages of up to 4194304 bytes take more than " +
+			"4 GiB of buffers on a rank; try a smaller -m, -W or -n"},
 		{"barrier", 2, plotted("x.svg"), "barrier has no figures that could be plotted"},
 		{"init", 2, plotted("x.svg"), "init has no figures that could be plotted"},
-		{"latency", 2, plotted("x.gif"), `"x.gif": a plot is a file whose name ends in .svg or .png`},
-		{"memory", 2, plotted("svg"), `"svg": a plot is a file whose name ends in .svg or .png`},
+		{"latency", 2, plotted("x.gif"), `"x.gif": a plot is a file whose name ends in .svg, .png or .html`},
+		{"memory", 2, plotted("svg"), `"svg": a plot is a file whose name ends in .svg, .png or .html`},
 		{"gather", 1000, sized(1<<30, 1<<30, 1), "gather: messages of up to 1073741824 bytes take more than 4 GiB of buffers on a rank; " +
 			"try a smaller -m, -W or -n"},
 		{"bw", 2, options(func(o *Options) { o.Window, o.Validate = 4096, true }), "bw: messages of up to 4194304 bytes take more than " +
@@ -75,7 +81,7 @@ func TestEveryBenchmarkAcceptsItsDefaults(t *testing.T) {
 func plain(name, benchmark string, o Options, settings ...string) string {
 	return launchertest.Body(name, func() error {
 		set(settings)
-		return find(benchmark).Run(context.Background(), o, os.Stdout)
+		return find(benchmark).Run(context.Background(), o, Invocation{}, os.Stdout)
 	})
 }
 
@@ -136,13 +142,13 @@ func (d *fullDisk) Write(b []byte) (int, error) {
 
 var (
 	noTable = launchertest.Body("no table", func() error {
-		return find("bcast").Run(context.Background(), sized(1, 4, 2), &fullDisk{})
+		return find("bcast").Run(context.Background(), sized(1, 4, 2), Invocation{}, &fullDisk{})
 	})
 	noRow = launchertest.Body("no row", func() error {
-		return find("bcast").Run(context.Background(), sized(1, 4, 2), &fullDisk{150})
+		return find("bcast").Run(context.Background(), sized(1, 4, 2), Invocation{}, &fullDisk{150})
 	})
 	noVerdict = launchertest.Body("no verdict", func() error {
-		return find("barrier").Run(context.Background(), sized(1, 4, 2), &fullDisk{})
+		return find("barrier").Run(context.Background(), sized(1, 4, 2), Invocation{}, &fullDisk{})
 	})
 )
 

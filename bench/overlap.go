@@ -18,19 +18,24 @@ func overlapped(s *session, n int) (cell, error) {
 	if err != nil {
 		return cell{}, err
 	}
+	tails := s.tails(func(seconds float64) float64 { return seconds * 1e6 })
 	share := 0.0
 	if alone > 0 {
 		share = 100 * min(1, max(0, 1-(overall-took)/alone))
 	}
-	return cell{value: overall * 1e6, compute: took * 1e6, alone: alone * 1e6, overlap: share}, nil
+	return cell{value: overall * 1e6, compute: took * 1e6, alone: alone * 1e6, overlap: share, tails: tails}, nil
 }
 
 // received gives the mean time in seconds that rank 0 takes for a message of rank 1 and so many rounds of computing meanwhile.
 func (s *session) received(n, rounds int) (float64, error) {
 	timed, warmup := s.iterations(n)
 	var sum float64
+	watch := s.stopwatch()
 	for i := range timed + warmup {
-		if s.Validate && s.world.Rank() == 1 {
+		if i == warmup {
+			watch.begin()
+		}
+		if s.refills() && s.world.Rank() == 1 {
 			s.pattern(s.send[:n], 1, i)
 		}
 		if err := mpi.Barrier(s.world); err != nil {
@@ -51,8 +56,10 @@ func (s *session) received(n, rounds int) (float64, error) {
 		if _, err := r.Wait(); err != nil {
 			return 0, err
 		}
+		took := s.now() - start
 		if i >= warmup {
-			sum += s.now() - start
+			sum += took
+			watch.took(took)
 		}
 		if s.Validate {
 			s.compareMessage(s.recv[:n], 1, i)

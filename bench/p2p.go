@@ -25,16 +25,16 @@ func latency(s *session, n int) (cell, error) {
 	timed, warmup := s.iterations(n)
 	out, in := s.send[:n], s.recv[:n]
 	other, begins := s.partner()
-	var start float64
+	watch := s.stopwatch()
 	for i := range timed + warmup {
 		if i == warmup {
 			if err := mpi.Barrier(s.world); err != nil {
 				return cell{}, err
 			}
-			start = s.now()
+			watch.begin()
 		}
-		if s.Validate {
-			err := s.pause(&start, func() error {
+		if s.refills() {
+			err := watch.pause(func() error {
 				s.pattern(out, s.world.Rank(), i)
 				return mpi.Barrier(s.world)
 			})
@@ -57,15 +57,20 @@ func latency(s *session, n int) (cell, error) {
 				return cell{}, err
 			}
 		}
+		watch.split()
 		if s.Validate {
-			s.pause(&start, func() error {
+			watch.pause(func() error {
 				s.compareMessage(in, other, i)
 				return nil
 			})
 		}
 	}
-	return cell{value: (s.now() - start) * 1e6 / float64(2*timed)}, nil
+	took := watch.elapsed()
+	return cell{value: took * 1e6 / float64(2*timed), tails: s.tails(oneWayMicroseconds)}, nil
 }
+
+// oneWayMicroseconds are half of a round's.
+func oneWayMicroseconds(round float64) float64 { return round * 1e6 / 2 }
 
 // multiLatency is the mean over pairs that play ping-pong at once.
 func multiLatency(s *session, n int) (cell, error) {
@@ -73,13 +78,20 @@ func multiLatency(s *session, n int) (cell, error) {
 	if err != nil {
 		return cell{}, err
 	}
-	return s.spread(c.value)
+	if c, err = s.spread(c.value); err != nil {
+		return cell{}, err
+	}
+	if err := s.merge(); err != nil {
+		return cell{}, err
+	}
+	c.tails = s.tails(oneWayMicroseconds)
+	return c, nil
 }
 
 // bandwidth has a window of messages under way from rank 0 to rank 1, which answers when it has them all.
 func bandwidth(s *session, n int) (cell, error) {
 	took, err := s.oneWay(n)
-	return cell{value: s.megabytes(n) / took}, err
+	return cell{value: s.megabytes(n) / took, tails: s.tails(s.bandwidthOf(n, 1))}, err
 }
 
 // bothWays has both ranks send a window and receive one.
@@ -95,7 +107,7 @@ func bothWays(s *session, n int) (cell, error) {
 		}
 		return mpi.Waitall(requests)
 	})
-	return cell{value: 2 * s.megabytes(n) / took}, err
+	return cell{value: 2 * s.megabytes(n) / took, tails: s.tails(s.bandwidthOf(n, 2))}, err
 }
 
 // messageRate is what pairs move at once, with the mean of the senders' times.
@@ -106,6 +118,12 @@ func messageRate(s *session, n int) (cell, error) {
 	}
 	if _, sends := s.partner(); !sends {
 		took = 0
+		if s.Tails {
+			s.times.Reset()
+		}
+	}
+	if err := s.merge(); err != nil {
+		return cell{}, err
 	}
 	mean, err := s.spread(took)
 	if err != nil {
@@ -113,7 +131,14 @@ func messageRate(s *session, n int) (cell, error) {
 	}
 	senders := float64(s.pairs())
 	value := senders * s.megabytes(n) / (mean.value * float64(s.world.Size()) / senders)
-	return cell{value: value, rate: value * 1e6 / float64(n)}, nil
+	return cell{value: value, rate: value * 1e6 / float64(n), tails: s.tails(s.bandwidthOf(n, s.pairs()))}, nil
+}
+
+// bandwidthOf gives the MB/s at which so many windows are moved in a time.
+func (s *session) bandwidthOf(n, windows int) func(seconds float64) float64 {
+	return func(seconds float64) float64 {
+		return float64(n) / 1e6 * float64(s.Window) * float64(windows) / seconds
+	}
 }
 
 // megabytes are those of all timed windows one way; a megabyte is 1e6 bytes.
@@ -153,17 +178,17 @@ func (s *session) oneWay(n int) (float64, error) {
 func (s *session) rounds(n int, receives bool, round func() error) (float64, error) {
 	other, _ := s.partner()
 	timed, warmup := s.iterations(n)
-	var start float64
+	watch := s.stopwatch()
 	for i := range timed + warmup {
 		if i == warmup {
 			if err := mpi.Barrier(s.world); err != nil {
 				return 0, err
 			}
-			start = s.now()
+			watch.begin()
 		}
-		if s.Validate {
-			err := s.pause(&start, func() error {
-				s.pattern(s.send[:n+s.Window], s.world.Rank(), i)
+		if s.refills() {
+			err := watch.pause(func() error {
+				s.fillWindow(n, i)
 				return mpi.Barrier(s.world)
 			})
 			if err != nil {
@@ -173,14 +198,15 @@ func (s *session) rounds(n int, receives bool, round func() error) (float64, err
 		if err := round(); err != nil {
 			return 0, err
 		}
+		watch.split()
 		if s.Validate && receives {
-			s.pause(&start, func() error {
+			watch.pause(func() error {
 				s.compareWindow(n, other, i)
 				return nil
 			})
 		}
 	}
-	return s.now() - start, nil
+	return watch.elapsed(), nil
 }
 
 // windowIfValidating is the room for a window: OSU's benchmarks receive it all in one place, but then it could not be compared.
@@ -192,12 +218,28 @@ func windowIfValidating(o Options, _, _ int) int {
 }
 
 // Of a window that is validated, message j begins j bytes further on in what is sent, so that all messages differ, and has a place of
-// its own in what is received.
+// its own in what is received. Where what is sent is to be written anew, each message has a place of its own there too: of messages in one
+// place all but the first would be read again unchanged.
+
+func (s *session) fillWindow(n, round int) {
+	if !s.Rewrite {
+		s.pattern(s.send[:n+s.Window], s.world.Rank(), round)
+		return
+	}
+	window := s.want[:n+s.Window]
+	s.pattern(window, s.world.Rank(), round)
+	for j := range s.Window {
+		copy(s.send[j*n:][:n], window[j:])
+	}
+}
 
 func (s *session) isends(n, dst int, requests []mpi.Request) (err error) {
 	for j := range requests {
 		out := s.send[:n]
-		if s.Validate {
+		switch {
+		case s.Rewrite:
+			out = s.send[j*n:][:n]
+		case s.Validate:
 			out = s.send[j:][:n]
 		}
 		if s.Vector > 1 {

@@ -6,7 +6,10 @@ import (
 	"hash/fnv"
 	"io"
 	"runtime/debug"
+	"time"
 	"unsafe"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/weft-mpi/weft/mpi"
 )
@@ -16,24 +19,28 @@ type session struct {
 	*Benchmark
 	Options
 	instruments
-	world    *mpi.Comm
-	initTook float64 // seconds
-	before   int     // resident memory before this rank has talked to any other, if the benchmark wants it
-	out      *table  // of rank 0; what the others print goes nowhere
-	chart    *chart  // of rank 0, if the user wants one; nil else
-	send     []byte  // a message, and Window bytes more
-	recv     []byte
-	sendVec  [][]byte // elements of the messages under way, where they are vectors
-	recvVec  [][]byte
-	want     []byte // when validating: what should have come
-	sums     []byte // likewise, the floats that reductions should give
-	wrong    error  // the first thing that validation has found here
+	world     *mpi.Comm
+	initTook  float64 // seconds
+	before    int     // resident memory before this rank has talked to any other, if the benchmark wants it
+	out       *table  // of rank 0; what the others print goes nowhere
+	by        Invocation
+	report    *Report                 // of rank 0; nil else
+	times     *hdrhistogram.Histogram // of the iterations of a size, if the user wants tails
+	send      []byte                  // a message, and Window bytes more; or as many as a window has
+	recv      []byte
+	sendVec   [][]byte // elements of the messages under way, where they are vectors
+	recvVec   [][]byte
+	want      []byte // when validating: what should have come; when rewriting: what is to be sent
+	sums      []byte // likewise, the floats that reductions should give
+	wrong     error  // the first thing that validation has found here
+	unwritten error  // why what there is of a report has not been written
 }
 
 // instruments are what is measured with: a clock in seconds, the bytes that validation sends, and the memory of this process in bytes. Tests
 // bring their own.
 type instruments struct {
 	now      func() float64
+	date     func() time.Time
 	pattern  func(b []byte, source, sequence int)
 	resident func() (int, error)
 }
@@ -53,7 +60,7 @@ func (s *session) outcome() (own, fatal error) {
 	var option *OptionError
 	switch {
 	case errors.Is(err, ErrInvalid):
-		return s.wrong, nil
+		return errors.Join(s.wrong, s.unwritten), nil
 	case errors.As(err, &option) && s.world.Rank() == 0:
 		return err, nil
 	case errors.As(err, &option):
@@ -63,14 +70,17 @@ func (s *session) outcome() (own, fatal error) {
 }
 
 // measure runs the benchmark. Errors that are an *OptionError or ErrInvalid come to all ranks together.
-func (s *session) measure() (err error) {
-	if s.Plot != "" && s.world.Rank() == 0 {
-		s.chart, err = newChart(s.Plot)
+func (s *session) measure() error {
+	if s.world.Rank() != 0 {
+		return s.figures(nil)
 	}
+	ends, err := s.ends()
+	s.report = s.newReport()
 	if err := s.figures(err); err != nil {
-		return errors.Join(err, s.chart.discard())
+		s.unwritten = ends.partial(s, err)
+		return errors.Join(err, s.unwritten)
 	}
-	return s.chart.draw(s.title, s.kind.axes)
+	return ends.finish(s)
 }
 
 // figures measures and prints the table, unless rank 0 has a reason to refuse.
@@ -94,19 +104,24 @@ func (s *session) figures(refusal error) error {
 	}
 	low, high := s.sizes(s.Options)
 	var err error
-	if s.send, err = s.buffer(high + s.Window); err != nil {
+	outgoing := high + s.Window
+	if s.Rewrite && s.windows() {
+		outgoing = high * s.Window
+	}
+	if s.send, err = s.buffer(outgoing); err != nil {
 		return err
 	}
 	if s.recv, err = s.buffer(high * s.places(s.Options, s.world.Rank(), s.world.Size())); err != nil {
 		return err
 	}
-	if s.Validate {
+	if s.refills() {
 		s.want, s.sums = buffer(high+s.Window), buffer(high)
 	}
 	// Nothing is allocated while it is measured, so there is nothing to collect but what came before.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	s.heading()
 	for n := low; n <= high; n *= 2 {
+		s.progress(n, low, high)
 		if err := mpi.Barrier(s.world); err != nil {
 			return err
 		}
@@ -118,13 +133,9 @@ func (s *session) figures(refusal error) error {
 		if err != nil {
 			return err
 		}
-		timed, _ := s.iterations(n)
-		s.out.row(s.columns(), n, c, timed, ok)
-		s.chart.add("average", n, c.value)
-		if s.columns().spread {
-			s.chart.add("minimum", n, c.min)
-			s.chart.add("maximum", n, c.max)
-		}
+		c.size, c.wrong = n, !ok
+		c.iterations, _ = s.iterations(n)
+		s.row(row(s.kind.columns, &c))
 		if s.out.err != nil {
 			return s.out.err
 		}
@@ -211,21 +222,17 @@ func (s *session) iterations(n int) (timed, warmup int) {
 	return timed, warmup
 }
 
-// columns are those that the user wants.
-func (s *session) columns() columns {
-	return columns{digits: s.Digits, rate: s.kind == rates, overlap: s.kind == overlaps, spread: s.Full && s.kind.full != "", validation: s.Validate}
+func (s *session) heading() {
+	remark := ""
+	if s.remark != nil {
+		remark = s.remark(s)
+	}
+	s.out.heading(s.test(), s.kind.datatype, remark, s.kind.columns, &s.Options)
 }
 
-func (s *session) heading() {
-	header := s.kind.header
-	if s.columns().spread {
-		header = s.kind.full
-	}
-	if s.Validate {
-		header += validationColumn
-	}
-	if s.remark != nil {
-		header = s.remark(s) + "\n" + header
-	}
-	s.out.heading("MPI "+s.title, s.kind.datatype, header)
+// row prints a row of the table and puts it into the report.
+func (s *session) row(figures []float64) {
+	s.progress(0, 0, 0)
+	s.out.row(s.kind.columns, figures, &s.Options)
+	s.report.add(figures)
 }

@@ -7,6 +7,8 @@ func initialization(s *session) error {
 	if err != nil {
 		return err
 	}
+	c.size = s.world.Size()
+	s.report.add(row(s.kind.columns, &c))
 	s.out.printf("nprocs: %d, min: %.0f ms, max: %.0f ms, avg: %.0f ms\n", s.world.Size(), c.min, c.max, c.value)
 	return nil
 }

@@ -3,6 +3,8 @@ package bench
 import (
 	"fmt"
 	"io"
+	"math"
+	"strings"
 )
 
 // version is that of the tables, which parsers read.
@@ -14,19 +16,87 @@ type table struct {
 	err error
 }
 
-// columns are what a row has beyond its figure. Parsers anchor on the end of the line, so each of them has to be asked for.
-type columns struct {
-	digits     int
-	rate       bool
-	overlap    bool
-	spread     bool
-	validation bool
+// A column is one of a table's: how it looks in print, and what it is called in a report.
+type column struct {
+	name    string // in a report
+	heading string
+	unit    string // us, MB/s, 1/s, %, bytes, ms; empty for a mere number
+	width   int    // of heading and figures; to the left if it is below zero
+	left    int    // how far the heading stands to the left of its figures, as OSU's has it
+	form    form
+	shown   showing
+	of      func(c *cell) float64
 }
 
-// cell is what is measured at one size: microseconds or MB/s, for some messages a second too, and for collectives the spread over the
-// ranks. Where a message travels while its receiver computes: how long that is, how long the message takes alone, and the part of its way in
-// per cent that took no more time.
-type cell struct{ value, rate, min, max, compute, alone, overlap float64 }
+// form is what a column's figures are.
+type form int
+
+const (
+	decimal form = iota // with as many decimals as the user wants
+	whole
+	verdict // 0 is a failure
+)
+
+// showing is the option that puts a column into print. Parsers anchor on the end of the line, so each that OSU's benchmarks do not have by
+// themselves has to be asked for. Reports have them all.
+type showing int
+
+const (
+	always showing = iota
+	ifFull
+	ifTails
+	ifValidated
+	inReports
+)
+
+func (c *column) printed(o *Options) bool {
+	switch c.shown {
+	case ifFull:
+		return o.Full
+	case ifTails:
+		return o.Tails
+	case ifValidated:
+		return o.Validate
+	}
+	return c.shown == always
+}
+
+// reported tells whether a run with such options has measured the column.
+func (c *column) reported(o *Options) bool {
+	return c.shown != ifTails && c.shown != ifValidated || c.printed(o)
+}
+
+func (c *column) text(v float64, digits int) string {
+	switch c.form {
+	case whole:
+		return fmt.Sprintf("%*.0f", c.width, v)
+	case verdict:
+		if v == 0 {
+			return fmt.Sprintf("%*s", c.width, "Fail")
+		}
+		return fmt.Sprintf("%*s", c.width, "Pass")
+	}
+	return fmt.Sprintf("%*.*f", c.width, digits, v)
+}
+
+// cell is what is measured at one size: microseconds or MB/s, for some messages a second too, the spread over the ranks, and the times of
+// single iterations that 50, 90, 99, 99.9 and 100 of 100 do not exceed, in the table's unit. Where a message travels while its receiver
+// computes: how long that is, how long the message takes alone, and the part of its way in per cent that took no more time.
+type cell struct {
+	size, iterations                               int
+	value, rate, min, max, compute, alone, overlap float64
+	tails                                          [len(percentiles)]float64
+	wrong                                          bool
+}
+
+// row gives a cell's figures, by columns.
+func row(columns []column, c *cell) []float64 {
+	figures := make([]float64, len(columns))
+	for i, column := range columns {
+		figures[i] = column.of(c)
+	}
+	return figures
+}
 
 func (t *table) printf(text string, args ...any) {
 	if t.err == nil {
@@ -36,11 +106,20 @@ func (t *table) printf(text string, args ...any) {
 	}
 }
 
-// heading prints what stands above the rows. Datatype and header may be empty.
-func (t *table) heading(title, datatype, header string) {
-	text := fmt.Sprintf("\n# OSU-style weft %s Test v%s\n", title, version)
+// heading prints what stands above the rows. Datatype and remark, a whole line, may be empty.
+func (t *table) heading(title, datatype, remark string, columns []column, o *Options) {
+	text := fmt.Sprintf("\n# %s\n", title)
 	if datatype != "" {
 		text += fmt.Sprintf("# Datatype: %s.\n", datatype)
+	}
+	if remark != "" {
+		text += remark + "\n"
+	}
+	header := ""
+	for _, c := range columns {
+		if c.printed(o) {
+			header += fmt.Sprintf("%*s", c.width-c.left, c.heading)
+		}
 	}
 	if header != "" {
 		text += header + "\n"
@@ -48,33 +127,63 @@ func (t *table) heading(title, datatype, header string) {
 	t.printf("%s", text)
 }
 
-// row prints a size's line.
-func (t *table) row(show columns, n int, c cell, iterations int, ok bool) {
-	t.printf("%-10d%20.*f%s\n", n, show.digits, c.value, show.rest(c, iterations, ok))
-}
-
-// single prints the line of a benchmark that has no sizes.
-func (t *table) single(show columns, c cell, iterations int) {
-	t.printf("%17.*f%s\n", show.digits, c.value, show.rest(c, iterations, true))
-}
-
-// rest is the end of a line.
-func (show columns) rest(c cell, iterations int, ok bool) (text string) {
-	if show.rate {
-		text = fmt.Sprintf("%20.*f", show.digits, c.rate)
-	}
-	if show.overlap {
-		text = fmt.Sprintf("%20.*f%20.*f%20.*f", show.digits, c.compute, show.digits, c.alone, show.digits, c.overlap)
-	}
-	if show.spread {
-		text += fmt.Sprintf("%20.*f%20.*f%12d", show.digits, c.min, show.digits, c.max, iterations)
-	}
-	if show.validation {
-		verdict := "Pass"
-		if !ok {
-			verdict = "Fail"
+// row prints a line.
+func (t *table) row(columns []column, figures []float64, o *Options) {
+	line := ""
+	for i, c := range columns {
+		if c.printed(o) {
+			line += c.text(figures[i], o.Digits)
 		}
-		text += fmt.Sprintf("%20s", verdict)
 	}
-	return text
+	t.printf("%s\n", line)
 }
+
+// Columns of several tables.
+
+var (
+	sizeColumn = column{name: "size", heading: "# Size", unit: "bytes", width: -10, form: whole,
+		of: func(c *cell) float64 { return float64(c.size) }}
+	latencyColumn    = column{name: "latency", heading: "Avg Latency(us)", unit: "us", width: 20, of: valueOf}
+	validationColumn = column{name: "valid", heading: "Validation", width: 20, form: verdict, shown: ifValidated,
+		of: func(c *cell) float64 {
+			if c.wrong {
+				return 0
+			}
+			return 1
+		}}
+)
+
+func valueOf(c *cell) float64 { return c.value }
+
+// spreadColumns are of figures that ranks have each for itself.
+func spreadColumns() []column {
+	return []column{
+		{name: "min", heading: "Min Latency(us)", unit: "us", width: 20, shown: ifFull, of: func(c *cell) float64 { return c.min }},
+		{name: "max", heading: "Max Latency(us)", unit: "us", width: 20, shown: ifFull, of: func(c *cell) float64 { return c.max }},
+		iterationsColumn(ifFull),
+	}
+}
+
+func iterationsColumn(shown showing) column {
+	return column{name: "iterations", heading: "Iterations", width: 12, form: whole, shown: shown,
+		of: func(c *cell) float64 { return float64(c.iterations) }}
+}
+
+// tailColumns are of single iterations. In a table of bandwidths the slowest is the least.
+func tailColumns(unit string) (columns []column) {
+	headings := [len(percentiles)]string{"P50 Tail Lat(us)", "P90 Tail Lat(us)", "P99 Tail Lat(us)", "P99.9 Tail Lat(us)", "Max Tail Lat(us)"}
+	if unit == "MB/s" {
+		headings = [...]string{"P50 Tail BW(MB/s)", "P90 Tail BW(MB/s)", "P99 Tail BW(MB/s)", "P99.9 Tail BW(MB/s)", "Min Tail BW(MB/s)"}
+	}
+	for i, name := range [len(percentiles)]string{"p50", "p90", "p99", "p99_9", "slowest"} {
+		columns = append(columns, column{name: name, heading: headings[i], unit: unit, width: max(20, len(headings[i])+2), shown: ifTails,
+			of: func(c *cell) float64 { return c.tails[i] }})
+	}
+	return columns
+}
+
+// figure tells whether there is a figure: a table has none where a time was too short for the clock.
+func figure(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
+// trimHeading is a heading without the mark of a comment.
+func trimHeading(heading string) string { return strings.TrimPrefix(heading, "# ") }

@@ -9,7 +9,7 @@ import (
 )
 
 // Validation fills what is sent with bytes that depend on the sender, the number of the message and the offset, and compares what is
-// received with them. The clock stands still meanwhile.
+// received with them. The clock stands still meanwhile. Rewriting fills likewise, and compares nothing.
 
 // pattern fills b with the bytes of a source's message number sequence.
 func pattern(b []byte, source, sequence int) {
@@ -32,13 +32,8 @@ func mix(z uint64) uint64 {
 	return z ^ z>>31
 }
 
-// pause does something with the clock stopped: start moves on by the time that it takes.
-func (s *session) pause(start *float64, something func() error) error {
-	began := s.now()
-	err := something()
-	*start += s.now() - began
-	return err
-}
+// refills tells whether what is sent is written before every iteration.
+func (s *session) refills() bool { return s.Validate || s.Rewrite }
 
 // compare notes the first byte of got that is not what was sent in its place.
 func (s *session) compare(got, want []byte, source, sequence int) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -143,8 +144,8 @@ func TestValidationFindsAWrongByte(t *testing.T) {
 
 // mutantRun is the whole run of a rank, which ends as the command does: with what it has found.
 var mutantRun = launchertest.Body("mutant run", func() error {
-	with := instruments{now: mpi.Wtime, pattern: wrongByte}
-	return find("bcast").run(context.Background(), mutated, os.Stdout, with)
+	with := instruments{now: mpi.Wtime, date: time.Now, pattern: wrongByte}
+	return find("bcast").run(context.Background(), mutated, Invocation{}, os.Stdout, with)
 })
 
 func TestAWrongByteFailsTheJobAndIsToldOnce(t *testing.T) {

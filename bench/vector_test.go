@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -23,7 +24,7 @@ var vectors = worldBody("vectors", func(world *mpi.Comm) error {
 		o := options(func(o *Options) {
 			o.Max, o.Iterations, o.Warmup, o.Window, o.Vector, o.Validate = 65536, 3, 1, 5, 7, true
 		})
-		s := newSession(find(name), o, world, os.Stdout, instruments{now: mpi.Wtime, pattern: pattern})
+		s := newSession(find(name), o, world, os.Stdout, instruments{now: mpi.Wtime, date: time.Now, pattern: pattern})
 		if own, fatal := s.outcome(); own != nil || fatal != nil {
 			return fmt.Errorf("%s: %w, %w", name, own, fatal)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/weft-mpi/weft/bench"
 	"github.com/weft-mpi/weft/internal/setting"
+	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/launcher"
 )
 
@@ -25,7 +27,7 @@ func newBench() *cobra.Command {
 		Use:     "bench NAME [options]",
 		Short:   "Measure latency, bandwidth, collectives, memory, start-up",
 		Long:    benchHelp,
-		Example: "  weft bench latency\n  weft bench bw -m 64K:4M\n  weft bench allreduce -n 4 -c\n  weft run -n 2 weft bench latency",
+		Example: "  weft bench latency\n  weft bench bw -m 64K:4M\n  weft bench allreduce -n 4 -c\n  weft bench bw --json bw.json --plot bw.html --compare osu_bw.txt\n  weft run -n 2 weft bench latency",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return fmt.Errorf("no benchmark is called %q; there are %s", args[0], strings.Join(benchNames(), ", "))
@@ -39,6 +41,7 @@ func newBench() *cobra.Command {
 	for _, b := range bench.All {
 		cmd.AddCommand(newBenchmark(b))
 	}
+	cmd.AddCommand(newComparison())
 	return cmd
 }
 
@@ -55,7 +58,7 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 	var sizes sizeRange
 	var fabric carrier
 	ranks := count(b.Start)
-	cmd := &cobra.Command{Use: b.Name + " [options]", Short: b.Short, Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: b.Name + " [options]", Short: b.Short}
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.VarP(&ranks, "np", "n", "number of ranks to start where no launcher has")
@@ -67,15 +70,31 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 	flags.Var(number{&o.Vector, 1}, "vector", "elements of a message in bw, bibw and mbw_mr: it is sent and received as a vector of so many; without it one")
 	flags.BoolVarP(&o.Validate, "validation", "c", false, "check every byte, in a column more")
 	flags.BoolVarP(&o.Full, "full", "f", false, "print minimum, maximum and iterations too")
+	flags.BoolVarP(&o.Tails, "tail-lat", "z", false, "print percentiles of single iterations too")
+	flags.BoolVar(&o.Rewrite, "rewrite", false, "write what is sent anew before every iteration, with the clock stopped")
 	flags.Var(allocation{&o.Registered}, "alloc", "`heap|registered`: what the buffers are: ordinary slices, or memory of mpi.Alloc")
 	flags.Var(number{&o.Digits, 0}, "digits", "decimals of a figure; without it 2")
-	flags.StringVar(&o.Plot, "plot", "", "`FILE.svg|FILE.png` to draw the table into")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	flags.StringVar(&o.Report, "json", "", "`FILE` that takes all figures, the machine, the versions and the options")
+	flags.StringVar(&o.Plot, "plot", "", plotUsage)
+	flags.StringArrayVar(&o.Compare, "compare", nil, "`FILE...` of tables, weft's --json or OSU's, to compare with and to plot beside")
+	var progress bool
+	flags.BoolVar(&progress, progressFlag, false, "")
+	if err := flags.MarkHidden(progressFlag); err != nil {
+		panic(err)
+	}
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) > 0 && len(o.Compare) == 0 {
+			return fmt.Errorf("%s takes no argument: %q; files to compare with follow --compare", b.Name, args[0])
+		}
+		return nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o.Compare = append(o.Compare, args...)
 		if sizes.given {
 			o.Min, o.Max = sizes.low, sizes.high
 		}
 		if inJob() {
-			return measure(cmd, b, o, fabric)
+			return measure(cmd, b, o, fabric, progress)
 		}
 		if err := b.Check(o, int(ranks)); err != nil {
 			return err
@@ -85,20 +104,52 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 			return err
 		}
 		job := launcher.Job{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Stdin: launcher.InputNone}
-		job.Apps = []launcher.App{{Ranks: int(ranks), Program: self, Args: os.Args[1:]}}
+		rank := os.Args[1:]
+		if sys.IsTerminal(int(os.Stderr.Fd())) && !sys.IsTerminal(int(os.Stdout.Fd())) {
+			// Among the arguments of bench, for behind a "--" it would be a file. A table on a terminal is its own progress.
+			rank = slices.Insert(slices.Clone(rank), slices.Index(rank, b.Name)+1, "--"+progressFlag)
+		}
+		job.Apps = []launcher.App{{Ranks: int(ranks), Program: self, Args: rank}}
 		return run(cmd, job)
 	}
 	return cmd
 }
 
+const plotUsage = "`FILE.svg|FILE.png|FILE.html` to draw the table into"
+
+// progressFlag tells ranks that their standard error is shown on a terminal, which they cannot see themselves.
+const progressFlag = "progress"
+
+// newComparison is the command that compares tables which are there already.
+func newComparison() *cobra.Command {
+	digits, plot := bench.Default.Digits, ""
+	cmd := &cobra.Command{
+		Use:   "compare FILE FILE...",
+		Short: "tables measured before, weft's --json or OSU's, beside each other",
+		Args:  cobra.ArbitraryArgs,
+		RunE: func(_ *cobra.Command, files []string) error {
+			return tell(bench.Compare(files, digits, plot, os.Stdout))
+		},
+	}
+	cmd.Flags().Var(number{&digits, 0}, "digits", "decimals of a figure; without it 2")
+	cmd.Flags().StringVar(&plot, "plot", "", plotUsage)
+	return cmd
+}
+
 // measure takes part in a benchmark as a rank.
-func measure(cmd *cobra.Command, b *bench.Benchmark, o bench.Options, fabric carrier) error {
+func measure(cmd *cobra.Command, b *bench.Benchmark, o bench.Options, fabric carrier, progress bool) error {
 	if fabric != "" {
 		if err := os.Setenv(setting.Fabric.Name, string(fabric)); err != nil {
 			return err
 		}
 	}
-	return tell(b.Run(cmd.Context(), o, os.Stdout))
+	by := bench.Invocation{Version: version(), Command: slices.DeleteFunc(slices.Clone(os.Args), func(arg string) bool {
+		return arg == "--"+progressFlag
+	})}
+	if progress || sys.IsTerminal(int(os.Stderr.Fd())) && !sys.IsTerminal(int(os.Stdout.Fd())) {
+		by.Progress = os.Stderr
+	}
+	return tell(b.Run(cmd.Context(), o, by, os.Stdout))
 }
 
 // tell tells what a rank has to say at its end, if anything.

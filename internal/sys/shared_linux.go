@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -120,40 +121,65 @@ func Barrier() error {
 	return nil
 }
 
-// readPiece is how much of another process's memory is read in one call, during which the garbage collector waits.
-const readPiece = 256 << 10
+const (
+	readPiece = 4 << 20   // of another process's memory in one call: a call costs as much as some ten KiB
+	readShort = 128 << 10 // a read that takes so little time that the scheduler need not know of it
+)
+
+// provenFor is how long a process that has proved itself is taken for the same: too short for the system to come round to its number again.
+const provenFor = 5 * time.Millisecond
 
 // Foreign is the memory of another process.
 type Foreign struct {
 	Pid    int
 	Proof  uint64 // address of what only this process has
 	Secret [32]byte
+	proven time.Time
 }
 
-// Read copies memory of the process, at an address there, to p. With each piece the proof is read: a process that has the same number by now
-// has another one.
+// Read copies memory of the process, at an address there, to p. Now and then the proof is read too: a process that has the same number by now has
+// another one.
 func (f *Foreign) Read(p []byte, addr uint64) error {
+	if now := time.Now(); now.Sub(f.proven) > provenFor {
+		var proof [32]byte
+		if err := f.read(proof[:], f.Proof); err != nil {
+			return err
+		}
+		if proof != f.Secret {
+			return unix.ESRCH
+		}
+		f.proven = now
+	}
 	for len(p) > 0 {
 		k := min(len(p), readPiece)
-		var proof [32]byte
-		local := [2]unix.Iovec{{Base: &proof[0]}, {Base: &p[0]}}
-		local[0].SetLen(len(proof))
-		local[1].SetLen(k)
-		remote := [2]unix.RemoteIovec{{Base: uintptr(f.Proof), Len: len(proof)}, {Base: uintptr(addr), Len: k}}
-		n, _, e := syscall.RawSyscall6(unix.SYS_PROCESS_VM_READV, uintptr(f.Pid), uintptr(unsafe.Pointer(&local)), 2,
-			uintptr(unsafe.Pointer(&remote)), 2, 0)
+		if err := f.read(p[:k], addr); err != nil {
+			return err
+		}
+		p, addr = p[k:], addr+uint64(k)
+	}
+	return nil
+}
+
+// read copies one piece.
+func (f *Foreign) read(p []byte, addr uint64) error {
+	for len(p) > 0 {
+		local := unix.Iovec{Base: &p[0]}
+		local.SetLen(len(p))
+		remote := unix.RemoteIovec{Base: uintptr(addr), Len: len(p)}
+		call := syscall.RawSyscall6
+		if len(p) > readShort { // the garbage collector must not wait for it
+			call = syscall.Syscall6
+		}
+		n, _, e := call(unix.SYS_PROCESS_VM_READV, uintptr(f.Pid), uintptr(unsafe.Pointer(&local)), 1, uintptr(unsafe.Pointer(&remote)), 1, 0)
 		switch {
 		case e == unix.EINTR:
 			continue
 		case e != 0:
 			return e
-		case int(n) < len(proof) || proof != f.Secret:
-			return unix.ESRCH
-		case int(n) == len(proof):
+		case n == 0:
 			return unix.EFAULT
 		}
-		got := int(n) - len(proof)
-		p, addr = p[got:], addr+uint64(got)
+		p, addr = p[n:], addr+uint64(n)
 	}
 	return nil
 }

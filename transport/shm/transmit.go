@@ -10,7 +10,7 @@ import (
 )
 
 // readsAPass is how many bytes of Reads one pass copies: the others have their turn.
-const readsAPass = 1 << 20
+const readsAPass = 4 << 20
 
 // work notes that there is something to do in the next passes.
 func (q *qp) work() {

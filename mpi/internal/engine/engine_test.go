@@ -35,7 +35,7 @@ func simDevices(seed uint64, n int) []transport.Device {
 	return devices
 }
 
-func tcpDevices(t *testing.T, n int) []transport.Device {
+func tcpDevices(t testing.TB, n int) []transport.Device {
 	devices := make([]transport.Device, n)
 	for i := range devices {
 		d, err := tcp.New(tcp.Options{Host: "127.0.0.1"})
@@ -62,13 +62,13 @@ func withoutReads(devices []transport.Device) []transport.Device {
 }
 
 // world makes n engines that know each other, in this process.
-func world(t *testing.T, devices []transport.Device) []*Engine {
+func world(t testing.TB, devices []transport.Device) []*Engine {
 	t.Helper()
 	return worldOf(t, devices, Config{})
 }
 
 // worldOf is world with engines of some configuration.
-func worldOf(t *testing.T, devices []transport.Device, conf Config) []*Engine {
+func worldOf(t testing.TB, devices []transport.Device, conf Config) []*Engine {
 	t.Helper()
 	engines := make([]*Engine, len(devices))
 	lookup := func(rank uint32, provider string) (string, error) { return engines[rank].Addr(provider), nil }

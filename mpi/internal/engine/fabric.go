@@ -14,6 +14,7 @@ import (
 type Fabric struct {
 	Device    transport.Device
 	EagerMost int // bytes of a message in one piece above which it goes by rendezvous; 0 for what the largest slot carries
+	Piece     int // bytes of a large message that one Read or Write moves; 0 for what the protocol finds best
 }
 
 // Lookup gives the address of a peer's endpoint of a provider, "" if the peer has none of that. It may block.
@@ -61,8 +62,8 @@ func (e *Engine) newFabric(c *Config, from Fabric) (*fabric, error) {
 	if f.cq, err = f.device.CreateCQ(cqDepth, f.handler); err != nil {
 		return nil, err
 	}
-	f.announcer = rendezvous.NewAnnouncer(f.pd, rendezvous.AnnouncerConfig{})
-	f.fetcher = rendezvous.NewFetcher(f.pd, rendezvous.FetcherConfig{Grant: c.Grant || f.reads == 0})
+	f.announcer = rendezvous.NewAnnouncer(f.pd, rendezvous.AnnouncerConfig{Piece: from.Piece})
+	f.fetcher = rendezvous.NewFetcher(f.pd, rendezvous.FetcherConfig{Piece: from.Piece, Grant: c.Grant || f.reads == 0})
 	return f, nil
 }
 

@@ -21,8 +21,9 @@ type Stats struct {
 
 // ChannelStats are the counters of the channel to one peer (E13).
 type ChannelStats struct {
-	Peer  int // world rank
-	Phase int // in which this rank sends, from 0
+	Peer   int    // world rank
+	Fabric string // that carries the channel
+	Phase  int    // in which this rank sends, from 0
 	channel.Stats
 	protocols
 }
@@ -49,7 +50,7 @@ func (e *Engine) Stats() Stats {
 		if p == nil || p.ch == nil {
 			continue
 		}
-		c := ChannelStats{Peer: p.rank, Phase: p.ch.Phase(), Stats: p.ch.Stats(), protocols: p.stats}
+		c := ChannelStats{Peer: p.rank, Fabric: p.fabric.name, Phase: p.ch.Phase(), Stats: p.ch.Stats(), protocols: p.stats}
 		st.Channels = append(st.Channels, c)
 		st.Registered += c.Registered
 		st.HeadsNoTail += c.HeadsNoTail

@@ -156,13 +156,13 @@ func (e *Engine) waitFor(r *request, h Request) (Status, error) {
 			}
 			busy := false
 			switch {
-			case r.done.Load():
+			case r.completed():
 			case e.handled():
 				e.putOff()
 			default:
 				busy = e.pass()
 			}
-			if r.done.Load() {
+			if r.completed() {
 				st, err := e.collect(h, r)
 				e.waiting.handOver()
 				e.mu.Unlock()
@@ -171,7 +171,7 @@ func (e *Engine) waitFor(r *request, h Request) (Status, error) {
 			handled := e.handled()
 			e.mu.Unlock()
 			if handled {
-				if !p.watch(e.spinFor, r.done.Load) {
+				if !p.watch(e.spinFor, func() bool { return r.done.Load() == h.gen }) {
 					e.sleep(1, func(int) Request { return h }, nil)
 				}
 				busy = true
@@ -180,7 +180,7 @@ func (e *Engine) waitFor(r *request, h Request) (Status, error) {
 				p.again()
 				continue
 			}
-		} else if r.done.Load() {
+		} else if r.done.Load() == h.gen {
 			runtime.Gosched() // whoever has the lock may need the processor to leave it
 			continue
 		}
@@ -234,7 +234,7 @@ func (e *Engine) waitUntil(n int, at func(i int) Request, cond func() bool) {
 func (e *Engine) anyDone(n int, at func(i int) Request) bool {
 	for i := range n {
 		if h := at(i); h != (Request{}) {
-			if r := e.requests.find(h); r == nil || r.done.Load() {
+			if r := e.requests.find(h); r == nil || r.completed() {
 				return true
 			}
 		}

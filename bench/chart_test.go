@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"encoding/xml"
 	"errors"
@@ -9,13 +10,16 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/weft-mpi/weft/launcher/launchertest"
 	"gonum.org/v1/plot"
+	"pgregory.net/rapid"
+
+	"github.com/weft-mpi/weft/launcher/launchertest"
 )
 
 // plotted are few measurements of few sizes, and a plot.
@@ -44,10 +48,10 @@ func texts(t *testing.T, path string) (words []string) {
 // plotVariable tells a rank where to plot.
 const plotVariable = "BENCH_TEST_PLOT"
 
-var drawing = launchertest.Body("drawing", func() error {
+var plotting = launchertest.Body("plotting", func() error {
 	name, path, _ := strings.Cut(os.Getenv(plotVariable), "=")
 	set([]string{"WEFT_PHASES=640,16384"})
-	return find(name).Run(context.Background(), plotted(path), os.Stdout)
+	return find(name).Run(context.Background(), plotted(path), Invocation{}, os.Stdout)
 })
 
 func TestAPlotShowsTheTable(t *testing.T) {
@@ -62,7 +66,7 @@ func TestAPlotShowsTheTable(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "plot.svg")
 		require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("what was there before ", 1<<14)), 0o600))
 		t.Setenv(plotVariable, name+"="+path)
-		r := launch(t, group{2, drawing})
+		r := launch(t, group{2, plotting})
 		require.NoError(t, r.Failure, r.Err)
 		require.True(t, strings.HasPrefix(r.Out, "\n# OSU-style weft MPI "), "standard output holds the table")
 		require.NotContains(t, r.Out, "svg")
@@ -75,11 +79,11 @@ func TestAPlotThatCannotBeWrittenIsRefusedBeforeAnythingIsMeasured(t *testing.T)
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "folder.svg"), 0o700))
 	for path, want := range map[string]string{
 		filepath.Join(dir, "none", "plot.svg"): "none/plot.svg: no such file or directory",
-		filepath.Join(dir, "folder.svg"):       "folder.svg: is a directory",
-		filepath.Join(dir, "plot.gif"):         "a plot is a file whose name ends in .svg or .png",
+		filepath.Join(dir, "folder.svg"):       "folder.svg is a directory",
+		filepath.Join(dir, "plot.gif"):         "a plot is a file whose name ends in .svg, .png or .html",
 	} {
 		t.Setenv(plotVariable, "bw="+path)
-		r := launch(t, group{2, drawing})
+		r := launch(t, group{2, plotting})
 		requireStatus(t, r, 1)
 		require.Empty(t, r.Out)
 		require.Equal(t, 1, strings.Count(told(r), "\n"), "one rank tells: %s", r.Err)
@@ -94,7 +98,7 @@ func TestAFailedRunDrawsNothing(t *testing.T) {
 	require.NoError(t, os.WriteFile(old, []byte("old"), 0o600))
 	for _, path := range []string{fresh, old} {
 		t.Setenv(plotVariable, "latency="+path)
-		r := launch(t, group{3, drawing})
+		r := launch(t, group{3, plotting})
 		requireStatus(t, r, 1)
 		require.Equal(t, "latency runs on 2 ranks, not on 3\n", told(r))
 	}
@@ -104,18 +108,28 @@ func TestAFailedRunDrawsNothing(t *testing.T) {
 	require.Equal(t, "old", string(kept))
 }
 
-// drawn draws the points 1, 2, 4 … of two lines.
+// drawn draws the points 1, 2, 4 … of two lines, in two panels.
 func drawn(t *testing.T, file string, a axes, points []float64) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), file)
-	c, err := newChart(path)
-	require.NoError(t, err)
+	c := &chart{title: "Any", panels: []*panel{{axes: a}, {axes: bandwidthAxes}}}
 	for k, y := range points {
-		c.add("average", 1<<k, y)
-		c.add("maximum", 1<<k, 2*y)
+		for _, p := range c.panels {
+			p.add("average", float64(int(1)<<k), y)
+			p.add("maximum", float64(int(1)<<k), 2*y)
+		}
 	}
-	require.NoError(t, c.draw("Any", a))
+	require.NoError(t, drawTo(c, path))
 	return path
+}
+
+// drawTo draws a chart as rank 0 does.
+func drawTo(c *chart, path string) error {
+	o, err := newOutput("plot", path)
+	if err != nil {
+		return err
+	}
+	return o.write(func(w io.Writer) error { return c.write(w, path) })
 }
 
 func TestChartsOfAnyFigures(t *testing.T) {
@@ -124,20 +138,23 @@ func TestChartsOfAnyFigures(t *testing.T) {
 	} {
 		for _, a := range []axes{latencyAxes, memoryAxes} {
 			words := texts(t, drawn(t, "chart.svg", a, points))
-			require.Subset(t, words, []string{"Any", a.x, a.y, "average", "maximum"})
+			require.Subset(t, words, []string{"Any", a.x, a.y, "average", "maximum", bandwidthAxes.y})
 			require.NotContains(t, strings.Join(words, " "), "NaN")
+			page, err := os.ReadFile(drawn(t, "chart.html", a, points))
+			require.NoError(t, err)
+			require.NotContains(t, string(page), "NaN")
 		}
 	}
 }
 
 func TestAPNGHasLinesOnWhitePaper(t *testing.T) {
-	f, err := os.Open(drawn(t, "chart.png", bandwidthAxes, []float64{1, 4, 3}))
+	f, err := os.Open(drawn(t, "chart.png", latencyAxes, []float64{1, 4, 3}))
 	require.NoError(t, err)
 	defer f.Close()
 	picture, err := png.Decode(f)
 	require.NoError(t, err)
 	box := picture.Bounds()
-	require.Greater(t, box.Dx(), box.Dy())
+	require.InDelta(t, float64(box.Dx())*28/24, box.Dy(), 2, "two panels of 24 by 14")
 	white, coloured := 0, 0
 	for x := range box.Dx() {
 		for y := range box.Dy() {
@@ -153,23 +170,94 @@ func TestAPNGHasLinesOnWhitePaper(t *testing.T) {
 	require.Positive(t, coloured)
 }
 
+// outside finds what would have a browser ask another host, or leave the page.
+var outside = regexp.MustCompile(`(?i)https?:|//[a-z]|@import|url\(|<link|<iframe|<img|\b(src|href|action)\s*=|fetch\(|XMLHttpRequest|WebSocket|import\(`)
+
+func TestAPageStandsAlone(t *testing.T) {
+	text, err := os.ReadFile(drawn(t, "chart.html", latencyAxes, []float64{1, 4, 3}))
+	require.NoError(t, err)
+	page := string(text)
+	require.Empty(t, outside.FindAllString(page, -1))
+	require.Contains(t, page, `default-src 'none'`)
+	require.Contains(t, page, `name="viewport"`)
+	require.Contains(t, page, "prefers-color-scheme: dark")
+	svgs := regexp.MustCompile(`(?s)<svg class="(wide|narrow)".*?</svg>`).FindAllString(page, -1)
+	require.Len(t, svgs, 4, "each panel, for wide screens and for narrow ones")
+	for _, svg := range svgs {
+		require.NoError(t, xml.Unmarshal([]byte(svg), new(struct{})))
+		require.Equal(t, 2, strings.Count(svg, `<path class="line"`))
+		require.Equal(t, 6, strings.Count(svg, "<circle"))
+	}
+	require.Contains(t, page, "<title>maximum, 4: 6 µs</title>")
+	require.Contains(t, page, "<td>6 µs</td>")
+	for _, c := range colours {
+		require.Contains(t, page, c[0])
+		require.Contains(t, page, c[1])
+	}
+}
+
+// Names come from files' names, which are anything.
+func TestNamesOnAPageAreText(t *testing.T) {
+	const name = `</script><script>alert(1)</script>"'&<`
+	p := &panel{axes: latencyAxes}
+	p.add(name, 1, 1)
+	var page bytes.Buffer
+	require.NoError(t, (&chart{title: name, panels: []*panel{p}}).write(&page, "x.html"))
+	require.Equal(t, 1, strings.Count(page.String(), "<script>"), "the page's own")
+	require.Equal(t, 2, strings.Count(page.String(), "</script>"), "that and the figures")
+	require.Contains(t, page.String(), "&lt;/script&gt;&lt;script&gt;alert(1)")
+}
+
+// Labels beside an axis keep their distance on screens of any width.
+func TestLabelsDoNotOverlap(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := &panel{axes: rapid.SampledFrom([]axes{latencyAxes, memoryAxes}).Draw(t, "axes")}
+		for range rapid.IntRange(1, 4).Draw(t, "points") {
+			p.add("any", math.Exp2(rapid.Float64Range(0, 35).Draw(t, "x")), math.Exp2(rapid.Float64Range(-20, 40).Draw(t, "y")))
+		}
+		for _, size := range [][2]float64{{860, 430}, {380, 330}} {
+			d := p.draw("any", size[0], size[1])
+			labels := 0
+			for i, tick := range d.x {
+				require.True(t, d.left <= tick.at && tick.at <= d.right)
+				for _, other := range d.x[:i] {
+					if room := letterWidth * float64(max(len(tick.label), len(other.label))); tick.label != "" && other.label != "" {
+						require.Greater(t, math.Abs(tick.at-other.at), room)
+					}
+				}
+			}
+			for i, tick := range d.y {
+				require.True(t, d.top <= tick.at && tick.at <= d.bottom)
+				if tick.label == "" {
+					continue
+				}
+				labels++
+				for _, other := range d.y[:i] {
+					if other.label != "" {
+						require.GreaterOrEqual(t, math.Abs(tick.at-other.at), float64(lineHeight))
+					}
+				}
+			}
+			require.Positive(t, labels)
+		}
+	})
+}
+
 func TestAChartWithoutFigures(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "empty.svg")
-	c, err := newChart(path)
-	require.NoError(t, err)
-	c.add("average", 1, 0)
-	c.add("average", 0, 1)
-	require.EqualError(t, c.draw("Nothing", latencyAxes), "the plot cannot be drawn: no figure is above zero")
+	p := &panel{axes: latencyAxes}
+	p.add("average", 1, 0)
+	p.add("average", 0, 1)
+	require.EqualError(t, drawTo(&chart{title: "Nothing", panels: []*panel{p}}, path), "the plot cannot be written: no figure is above zero")
 	require.NoFileExists(t, path)
 }
 
 func TestAChartOnAFullDisk(t *testing.T) {
 	link := filepath.Join(t.TempDir(), "full.svg")
 	require.NoError(t, os.Symlink("/dev/full", link))
-	c, err := newChart(link)
-	require.NoError(t, err)
-	c.add("average", 1, 1)
-	require.ErrorContains(t, c.draw("Nothing", latencyAxes), "the plot cannot be written: write ")
+	p := &panel{axes: latencyAxes}
+	p.add("average", 1, 1)
+	require.ErrorContains(t, drawTo(&chart{title: "Nothing", panels: []*panel{p}}, link), "the plot cannot be written: write ")
 }
 
 func TestTicks(t *testing.T) {
@@ -192,7 +280,7 @@ func TestTicks(t *testing.T) {
 
 func TestPlotsAreOfKnownFormats(t *testing.T) {
 	for _, path := range []string{"", "svg", "x.SVG", "x.svg.gz", "x.pdf", "x.svg/", ".png.", "x"} {
-		_, err := newChart(path)
+		_, err := plotFormat(path)
 		_, option := errors.AsType[*OptionError](err)
 		require.True(t, option, "%q: %v", path, err)
 	}

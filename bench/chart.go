@@ -1,0 +1,156 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+	"strings"
+
+	"gonum.org/v1/plot"
+)
+
+// chart is figures as lines, in a panel for each kind of figure. It can be drawn as SVG, PNG and HTML, in one style.
+type chart struct {
+	title  string
+	panels []*panel
+}
+
+// panel has lines of the same two axes.
+type panel struct {
+	axes
+	series []*series
+}
+
+// series is one line.
+type series struct {
+	name   string
+	points []point
+}
+
+// point has the figures' logarithms to base 2 too, which are its place: both axes are logarithmic, and gonum's own scale of that kind puts the
+// labels out of place.
+type point struct{ x, y, logX, logY float64 }
+
+// axes are what a panel's axes show.
+type axes struct {
+	x, y  string
+	unit  string      // of y
+	ticks plot.Ticker // of y
+}
+
+var (
+	latencyAxes   = axes{"Message size (bytes)", "Latency (µs)", "µs", decimalTicks{}}
+	bandwidthAxes = axes{"Message size (bytes)", "Bandwidth (MB/s)", "MB/s", decimalTicks{}}
+	memoryAxes    = axes{"Peers", "Memory of a connection (bytes)", "bytes", binaryTicks{}}
+)
+
+// colours are told apart by nearly all eyes, on light and on dark paper: the first of each pair is for light paper.
+var colours = [][2]string{
+	{"#0072b2", "#56b4e9"}, {"#d55e00", "#ff8c42"}, {"#009e73", "#2fd0a0"}, {"#cc79a7", "#e89ac7"}, {"#b27d00", "#f0c040"},
+	{"#56457f", "#b09fe0"}, {"#333333", "#d0d0d0"}, {"#8c3b2e", "#d98c7f"}, {"#6b7f00", "#c3d94a"},
+}
+
+// dashes tell lines apart that lie on each other: lengths of strokes and gaps, in points.
+var dashes = [][]float64{nil, {6, 3}, {2, 3}}
+
+// plotFormat is the format of a file by its name.
+func plotFormat(path string) (string, error) {
+	switch ending := filepath.Ext(path); ending {
+	case ".svg", ".png", ".html":
+		return ending[1:], nil
+	}
+	return "", optionErrorf("%q: a plot is a file whose name ends in .svg, .png or .html", path)
+}
+
+// write draws the chart in the format of a path.
+func (c *chart) write(w io.Writer, path string) error {
+	format, err := plotFormat(path)
+	if err != nil {
+		return err
+	}
+	shown := &chart{title: c.title}
+	for _, p := range c.panels {
+		if len(p.series) > 0 {
+			shown.panels = append(shown.panels, p)
+		}
+	}
+	if len(shown.panels) == 0 {
+		return errors.New("no figure is above zero")
+	}
+	if format == "html" {
+		return shown.page(w)
+	}
+	return shown.picture(w, format)
+}
+
+// add puts a point onto the line of that name. What is not above zero has no place on a logarithmic axis.
+func (p *panel) add(name string, x, y float64) {
+	if !(x > 0) || !(y > 0) || math.IsInf(x, 0) || math.IsInf(y, 0) {
+		return
+	}
+	at := point{x, y, math.Log2(x), math.Log2(y)}
+	for _, s := range p.series {
+		if s.name == name {
+			s.points = append(s.points, at)
+			return
+		}
+	}
+	p.series = append(p.series, &series{name, []point{at}})
+}
+
+// bounds are the ends of the axes, as logarithms: room around the points, for with a single one the axes would have no length.
+func (p *panel) bounds() (lowX, highX, lowY, highY float64) {
+	lowX, lowY, highX, highY = math.Inf(1), math.Inf(1), math.Inf(-1), math.Inf(-1)
+	for _, s := range p.series {
+		for _, at := range s.points {
+			lowX, highX = min(lowX, at.logX), max(highX, at.logX)
+			lowY, highY = min(lowY, at.logY), max(highY, at.logY)
+		}
+	}
+	return lowX - 0.5, highX + 0.5, lowY - 1, highY + 1
+}
+
+// chartOf has a panel for each kind of figure among results, and a line for each result.
+func chartOf(title string, results []*Result) *chart {
+	c := &chart{title: title}
+	for _, m := range []*measure{latencyMeasure, bandwidthMeasure} {
+		p := &panel{axes: m.axes}
+		for _, r := range ofMeasure(results, m) {
+			for i, n := range r.sizes {
+				p.add(r.Name, float64(n), r.values[i])
+			}
+		}
+		c.panels = append(c.panels, p)
+	}
+	return c
+}
+
+// lineName is what a legend calls a column's line.
+func lineName(c *column) string {
+	switch c.name {
+	case "latency", "bandwidth":
+		return "average"
+	case "min":
+		return "minimum"
+	case "max":
+		return "maximum"
+	case "p99_9":
+		return "P99.9"
+	case "p50", "p90", "p99":
+		return strings.ToUpper(c.name)
+	}
+	return c.name
+}
+
+// label is a figure as a reader wants it, without digits that tell nothing.
+func (a *axes) label(v float64) string {
+	switch {
+	case v >= 1e4 || a.unit == "bytes":
+		return fmt.Sprintf("%.0f %s", v, a.unit)
+	case v >= 100:
+		return fmt.Sprintf("%.1f %s", v, a.unit)
+	}
+	return fmt.Sprintf("%.3g %s", v, a.unit)
+}

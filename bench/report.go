@@ -1,0 +1,181 @@
+package bench
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/klauspost/cpuid/v2"
+
+	"github.com/weft-mpi/weft/internal/setting"
+	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/internal/topology"
+)
+
+// Schema is the name of the format of a Report, which docs/benchmarks.md describes. Members may be added under the same name; one that is taken
+// away or changes its meaning gives the format a new one.
+const Schema = "weft-bench/1"
+
+// Report is all that a run has measured, and what about. In JSON it is what --json writes.
+type Report struct {
+	Schema    string            `json:"schema"`
+	Complete  bool              `json:"complete"` // all rows are there
+	Error     string            `json:"error,omitempty"`
+	Benchmark string            `json:"benchmark"`
+	Title     string            `json:"title"` // as above the table
+	Begun     time.Time         `json:"begun"`
+	Versions  Versions          `json:"versions"`
+	Machine   Machine           `json:"machine"` // of rank 0
+	Command   []string          `json:"command"`
+	Ranks     int               `json:"ranks"`
+	Fabric    string            `json:"fabric"`   // that was asked for
+	Fabrics   []string          `json:"fabrics"`  // that carried rank 0's messages, in order
+	Settings  map[string]string `json:"settings"` // WEFT_* settings of rank 0's environment
+	Options   ReportOptions     `json:"options"`
+	Columns   []ReportColumn    `json:"columns"`
+	Rows      []map[string]any  `json:"rows"` // by names of columns: a number, a truth value, or null where there is no figure
+
+	columns []column // all of the table's
+	options *Options
+	figures [][]float64 // of Rows, by columns
+}
+
+// Versions of what was measured.
+type Versions struct {
+	Weft  string `json:"weft"`
+	Table string `json:"table"`
+	Go    string `json:"go"`
+}
+
+// Machine is what it was measured on.
+type Machine struct {
+	Host      string  `json:"host"`
+	System    string  `json:"system"`
+	Platform  string  `json:"platform"` // GOOS/GOARCH
+	Processor string  `json:"processor"`
+	CPUs      string  `json:"cpus"` // processors in the affinity mask of rank 0, as the kernel lists them
+	Quota     float64 `json:"quota,omitempty"`
+	MaxProcs  int     `json:"gomaxprocs"`
+}
+
+// ReportOptions are the options of the run. Sizes are those that were measured; absent iterations and warm-up rounds are the benchmark's own.
+type ReportOptions struct {
+	Min        int    `json:"min_size,omitempty"`
+	Max        int    `json:"max_size,omitempty"`
+	Iterations int    `json:"iterations,omitempty"`
+	Warmup     *int   `json:"warmup,omitempty"`
+	Window     int    `json:"window,omitempty"`
+	Vector     int    `json:"vector,omitempty"`
+	Validate   bool   `json:"validate"`
+	Full       bool   `json:"full"`
+	Tails      bool   `json:"tails"`
+	Rewrite    bool   `json:"rewrite"`
+	Alloc      string `json:"alloc"`
+	Digits     int    `json:"digits"`
+}
+
+// ReportColumn tells what the figures under a name are.
+type ReportColumn struct {
+	Name    string `json:"name"`
+	Heading string `json:"heading,omitempty"` // in the printed table
+	Unit    string `json:"unit,omitempty"`    // us, MB/s (a megabyte is 1e6 bytes), 1/s, %, bytes, ms
+}
+
+// newReport is a report without rows.
+func (s *session) newReport() *Report {
+	o := s.Options
+	r := &Report{
+		Schema: Schema, Benchmark: s.Name, Title: s.test(),
+		Begun: s.date().UTC().Truncate(time.Second), Versions: Versions{s.by.Version, version, runtime.Version()}, Machine: thisMachine(),
+		Command: s.by.Command, Ranks: s.world.Size(), Fabric: setting.Fabric.String(), Settings: map[string]string{},
+		Options: ReportOptions{Iterations: o.Iterations, Vector: o.Vector, Validate: o.Validate, Full: o.Full, Tails: o.Tails,
+			Rewrite: o.Rewrite, Alloc: "heap", Digits: o.Digits},
+		Fabrics: []string{}, Rows: []map[string]any{}, columns: s.kind.columns, options: &s.Options,
+	}
+	if s.cell != nil {
+		r.Options.Min, r.Options.Max = s.sizes(o)
+	}
+	if s.windows() {
+		r.Options.Window = o.Window
+	}
+	if o.Warmup >= 0 {
+		r.Options.Warmup = &o.Warmup
+	}
+	if o.Registered {
+		r.Options.Alloc = "registered"
+	}
+	for _, known := range setting.All {
+		if value := os.Getenv(known.Name); value != "" {
+			r.Settings[known.Name] = value
+		}
+	}
+	for _, c := range r.columns {
+		if c.reported(r.options) {
+			r.Columns = append(r.Columns, ReportColumn{c.name, trimHeading(c.heading), c.unit})
+		}
+	}
+	return r
+}
+
+// thisMachine leaves empty what the system does not tell.
+func thisMachine() Machine {
+	m := Machine{System: sys.Release(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Processor: cpuid.CPU.BrandName,
+		MaxProcs: runtime.GOMAXPROCS(0)}
+	m.Host, _ = os.Hostname()
+	if t, err := topology.Read(); err == nil {
+		m.CPUs, m.Quota = topology.FormatCPUList(t.CPUs), t.Quota
+	}
+	return m
+}
+
+// add takes a row. The nil report, of ranks that write none, takes it too.
+func (r *Report) add(figures []float64) {
+	if r == nil {
+		return
+	}
+	line := map[string]any{}
+	for i, c := range r.columns {
+		switch v := figures[i]; {
+		case !c.reported(r.options):
+		case !figure(v):
+			line[c.name] = nil
+		case c.form == verdict:
+			line[c.name] = v != 0
+		default:
+			line[c.name] = rounded(v)
+		}
+	}
+	r.Rows = append(r.Rows, line)
+	r.figures = append(r.figures, figures)
+}
+
+// seal notes what only the end tells.
+func (s *session) seal(complete bool) {
+	s.report.Complete = complete
+	for _, c := range s.world.Stats().Channels {
+		if !slices.Contains(s.report.Fabrics, c.Fabric) {
+			s.report.Fabrics = append(s.report.Fabrics, c.Fabric)
+		}
+	}
+	slices.Sort(s.report.Fabrics)
+}
+
+// rounded leaves ten digits: more are those of the arithmetic.
+func rounded(v float64) float64 {
+	v, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 10, 64), 64)
+	if err != nil {
+		panic(err) // what was a figure still is one
+	}
+	return v
+}
+
+func (r *Report) write(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(r)
+}

@@ -166,11 +166,15 @@ func (f *Foreign) read(p []byte, addr uint64) error {
 		local := unix.Iovec{Base: &p[0]}
 		local.SetLen(len(p))
 		remote := unix.RemoteIovec{Base: uintptr(addr), Len: len(p)}
-		call := syscall.RawSyscall6
-		if len(p) > readShort { // the garbage collector must not wait for it
-			call = syscall.Syscall6
+		var n uintptr
+		var e syscall.Errno
+		if len(p) <= readShort {
+			n, _, e = syscall.RawSyscall6(unix.SYS_PROCESS_VM_READV, uintptr(f.Pid), uintptr(unsafe.Pointer(&local)), 1,
+				uintptr(unsafe.Pointer(&remote)), 1, 0)
+		} else { // the garbage collector must not wait for it
+			n, _, e = syscall.Syscall6(unix.SYS_PROCESS_VM_READV, uintptr(f.Pid), uintptr(unsafe.Pointer(&local)), 1,
+				uintptr(unsafe.Pointer(&remote)), 1, 0)
 		}
-		n, _, e := call(unix.SYS_PROCESS_VM_READV, uintptr(f.Pid), uintptr(unsafe.Pointer(&local)), 1, uintptr(unsafe.Pointer(&remote)), 1, 0)
 		switch {
 		case e == unix.EINTR:
 			continue

@@ -359,6 +359,7 @@ func TestProcess_MemoryThatAStoppedPeerWritesIsNotUsedAgain(t *testing.T) {
 			break
 		}
 		c.signal(t, syscall.SIGCONT)
+		time.Sleep(100 * time.Microsecond) // so that it gets on
 	}
 	at := addressOf(mine.Bytes())
 	require.NoError(t, mine.Deregister())
@@ -387,7 +388,7 @@ func TestProcess_MemoryThatAStoppedPeerWritesIsNotUsedAgain(t *testing.T) {
 // A peer that is stopped is lost after its timeout; then it is killed, and its end frees what it held.
 func TestProcess_StoppedPeerIsLost(t *testing.T) {
 	e, c, _ := spawn(t, "WriteSmall")
-	e.cq.Poll(nil)
+	e.attached(1)
 	c.stop(t)
 	now := time.Now()
 	for i := 1; e.qp.State() != transport.StateError; i++ {

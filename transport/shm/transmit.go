@@ -43,7 +43,9 @@ func (q *qp) transmit(pass bool) (did bool) {
 		if !q.connected() {
 			return true
 		}
-		q.retire()
+		if q.retire(); !q.connected() {
+			return true // the completion queue is overrun
+		}
 		if q.out.tail != tail {
 			q.out.publish()
 			q.tell()

@@ -114,7 +114,8 @@ func (j *processes) says(rank int, want string) string {
 		select {
 		case line, ok := <-j.ranks[rank].lines:
 			if !ok {
-				j.t.Fatalf("rank %d has ended and has not said %q; standard error:\n%s", rank, want, j.ranks[rank].stderr())
+				how, _ := j.ranks[rank].cmd.Process.Wait()
+				j.t.Fatalf("rank %d has ended (%v) and has not said %q; standard error:\n%s", rank, how, want, j.ranks[rank].stderr())
 			}
 			if rest, ok := strings.CutPrefix(line, want); ok {
 				return rest

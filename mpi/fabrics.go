@@ -26,19 +26,21 @@ func newFabrics(log *slog.Logger, wire *wireup.Job) ([]engine.Fabric, error) {
 	newTCP := func() (transport.Device, error) { return tcp.New(overTCP) }
 
 	var fabrics []engine.Fabric
-	add := func(make func() (transport.Device, error)) error {
-		d, err := make()
-		if err == nil {
-			fabrics = append(fabrics, engine.Fabric{Device: d})
+	add := func(make func() (transport.Device, error), f engine.Fabric) (err error) {
+		if f.Device, err = make(); err == nil {
+			fabrics = append(fabrics, f)
 		}
 		return err
 	}
+	// Between ranks of a host a large message is copied once, by a call that costs as much as copying some ten KiB twice.
+	ofSHM := engine.Fabric{EagerMost: 24 << 10, Piece: 4 << 20}
+	ofTCP := engine.Fabric{}
 	switch name := setting.Fabric.String(); name {
 	case "shm":
-		err := add(newSHM)
+		err := add(newSHM, ofSHM)
 		return fabrics, err
 	case "tcp":
-		err := add(newTCP)
+		err := add(newTCP, ofTCP)
 		return fabrics, err
 	case "auto":
 	default:
@@ -46,13 +48,13 @@ func newFabrics(log *slog.Logger, wire *wireup.Job) ([]engine.Fabric, error) {
 	}
 	here, elsewhere := wire.Neighbours()
 	if here {
-		if err := add(newSHM); err != nil {
+		if err := add(newSHM, ofSHM); err != nil {
 			log.Warn("ranks of this host are reached over TCP, shared memory not being possible", "reason", err)
 			elsewhere = true
 		}
 	}
 	if elsewhere {
-		if err := add(newTCP); err != nil {
+		if err := add(newTCP, ofTCP); err != nil {
 			for _, f := range fabrics {
 				err = errors.Join(err, f.Device.Close())
 			}

@@ -31,14 +31,14 @@ func waitall(op string, rs []Request, st []Status) error {
 	}
 	o := outcomes{op: op, st: st}
 	handle := func(i int) engine.Request { return rs[i].h }
-	take := func(i int, s engine.Status, failure error) {
+	take := func(i int, s *engine.Status, failure error) {
 		o.add(i, rs[i], s, failure)
 		rs[i] = Request{}
 	}
 	for i := 0; i < len(rs); {
 		if i = e.TakeReady(i, len(rs), handle, take); i < len(rs) {
 			s, err := e.Wait(rs[i].h)
-			take(i, s, err)
+			take(i, &s, err)
 			i++
 		}
 	}
@@ -63,9 +63,9 @@ func anyOf(op string, rs []Request, wait bool) (at int, st Status, ok bool, err 
 		return at, Status{}, true, nil
 	}
 	handle := func(i int) engine.Request { return rs[i].h }
-	take := func(i int, s engine.Status, failure error) {
+	take := func(i int, s *engine.Status, failure error) {
 		at = i
-		st, err = rs[i].taken(op, s, failure)
+		st, err = rs[i].taken(op, *s, failure)
 		rs[i] = Request{}
 	}
 	if wait {
@@ -113,7 +113,7 @@ func someOf(op string, rs []Request, done []int, st []Status, wait bool) ([]int,
 	}
 	o := outcomes{op: op, st: st}
 	handle := func(i int) engine.Request { return rs[i].h }
-	take := func(i int, s engine.Status, failure error) {
+	take := func(i int, s *engine.Status, failure error) {
 		o.add(i, rs[i], s, failure)
 		done = append(done, i)
 		rs[i] = Request{}
@@ -143,7 +143,7 @@ func testall(op string, rs []Request, st []Status) (bool, error) {
 	o := outcomes{op: op, st: st}
 	if e := engineOf(rs); e != nil {
 		handle := func(i int) engine.Request { return rs[i].h }
-		take := func(i int, s engine.Status, failure error) {
+		take := func(i int, s *engine.Status, failure error) {
 			o.add(i, rs[i], s, failure)
 			rs[i] = Request{}
 		}
@@ -162,14 +162,14 @@ type outcomes struct {
 }
 
 // add takes what has become of the i-th request, which the engine has given back. Most have not failed, and nobody asks for their status.
-func (o *outcomes) add(i int, r Request, s engine.Status, failure error) {
+func (o *outcomes) add(i int, r Request, s *engine.Status, failure error) {
 	if failure != nil || o.st != nil {
 		o.tell(i, r, s, failure)
 	}
 }
 
-func (o *outcomes) tell(i int, r Request, s engine.Status, failure error) {
-	status, err := r.taken(o.op, s, failure)
+func (o *outcomes) tell(i int, r Request, s *engine.Status, failure error) {
+	status, err := r.taken(o.op, *s, failure)
 	if o.first == nil {
 		o.first = err
 	}

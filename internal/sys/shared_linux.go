@@ -121,8 +121,10 @@ func Barrier() error {
 	return nil
 }
 
-// readPiece is how much of another process's memory is read in one call, during which the garbage collector waits.
-const readPiece = 256 << 10
+const (
+	readPiece = 4 << 20   // of another process's memory in one call: a call costs as much as some ten KiB
+	readShort = 128 << 10 // a read that takes so little time that the scheduler need not know of it
+)
 
 // provenFor is how long a process that has proved itself is taken for the same: too short for the system to come round to its number again.
 const provenFor = 5 * time.Millisecond
@@ -164,8 +166,15 @@ func (f *Foreign) read(p []byte, addr uint64) error {
 		local := unix.Iovec{Base: &p[0]}
 		local.SetLen(len(p))
 		remote := unix.RemoteIovec{Base: uintptr(addr), Len: len(p)}
-		n, _, e := syscall.RawSyscall6(unix.SYS_PROCESS_VM_READV, uintptr(f.Pid), uintptr(unsafe.Pointer(&local)), 1,
-			uintptr(unsafe.Pointer(&remote)), 1, 0)
+		var n uintptr
+		var e syscall.Errno
+		if len(p) <= readShort {
+			n, _, e = syscall.RawSyscall6(unix.SYS_PROCESS_VM_READV, uintptr(f.Pid), uintptr(unsafe.Pointer(&local)), 1,
+				uintptr(unsafe.Pointer(&remote)), 1, 0)
+		} else { // the garbage collector must not wait for it
+			n, _, e = syscall.Syscall6(unix.SYS_PROCESS_VM_READV, uintptr(f.Pid), uintptr(unsafe.Pointer(&local)), 1,
+				uintptr(unsafe.Pointer(&remote)), 1, 0)
+		}
 		switch {
 		case e == unix.EINTR:
 			continue
@@ -257,4 +266,16 @@ func TotalMemory() (int64, error) {
 		return 0, err
 	}
 	return int64(info.Totalram) * int64(info.Unit), nil
+}
+
+// UnlimitedAddresses refuses a limit on this process's address space: each peer's memory takes much of that, used or not.
+func UnlimitedAddresses() error {
+	var r unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_AS, &r); err != nil {
+		return err
+	}
+	if r.Cur != unix.RLIM_INFINITY {
+		return fmt.Errorf("this process may have %d bytes of addresses; shared memory needs to have no limit (ulimit -v unlimited)", r.Cur)
+	}
+	return nil
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // readsAPass is how many bytes of Reads one pass copies: the others have their turn.
-const readsAPass = 1 << 20
+const readsAPass = 4 << 20
 
 // work notes that there is something to do in the next passes.
 func (q *qp) work() {
@@ -43,7 +43,9 @@ func (q *qp) transmit(pass bool) (did bool) {
 		if !q.connected() {
 			return true
 		}
-		q.retire()
+		if q.retire(); !q.connected() {
+			return true // the completion queue is overrun
+		}
 		if q.out.tail != tail {
 			q.out.publish()
 			q.tell()
@@ -322,6 +324,9 @@ func (q *qp) tellPlaced() {
 
 // tell has the peer look at this connection, if it wants to be told.
 func (q *qp) tell() {
+	if q.fenced {
+		sys.FullBarrier() // what was published is seen, or attention is
+	}
 	if atomic.LoadUint64(q.attention) == 0 {
 		return
 	}

@@ -8,7 +8,7 @@ func (e *Engine) Abandon(h Request) {
 	r := e.requests.find(h)
 	switch {
 	case r == nil:
-	case r.done.Load() || r.kind == kindRecv && e.table.Withdraw(&r.posted):
+	case r.completed() || r.kind == kindRecv && e.table.Withdraw(&r.posted):
 		e.collect(h, r)
 	case r.kind == kindSend:
 		r.orphan = true

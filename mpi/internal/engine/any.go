@@ -2,11 +2,11 @@ package engine
 
 // The calls below complete several requests at once: n handles, which at gives. Zero handles are left out; one that is stale counts as
 // complete, with ErrRequest. at and take are called under the engine's lock, so they must not call it. What take is given is used up, and
-// at must give the zero Request for it from then on.
+// at must give the zero Request for it from then on. The status is the engine's, and good until take returns.
 
 // WaitSome waits until at least one of the requests is complete, and gives up to most of those that are to take. It returns how many
 // that were; 0, at once, when all handles are zero.
-func (e *Engine) WaitSome(n int, at func(i int) Request, most int, take func(i int, st Status, err error)) int {
+func (e *Engine) WaitSome(n int, at func(i int) Request, most int, take func(i int, st *Status, err error)) int {
 	taken := 0
 	e.waitUntil(n, at, func() bool {
 		var active bool
@@ -17,7 +17,7 @@ func (e *Engine) WaitSome(n int, at func(i int) Request, most int, take func(i i
 }
 
 // TestSome makes a pass if none is complete, and is like WaitSome otherwise, but does not wait. It tells too whether any handle is active.
-func (e *Engine) TestSome(n int, at func(i int) Request, most int, take func(i int, st Status, err error)) (taken int, active bool) {
+func (e *Engine) TestSome(n int, at func(i int) Request, most int, take func(i int, st *Status, err error)) (taken int, active bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	taken, active = e.collectSome(n, at, most, take)
@@ -29,7 +29,7 @@ func (e *Engine) TestSome(n int, at func(i int) Request, most int, take func(i i
 }
 
 // TestAll makes a pass if not all of the requests are complete, and gives all to take if they are then, none if not.
-func (e *Engine) TestAll(n int, at func(i int) Request, take func(i int, st Status, err error)) bool {
+func (e *Engine) TestAll(n int, at func(i int) Request, take func(i int, st *Status, err error)) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.allDone(n, at) {
@@ -46,7 +46,7 @@ func (e *Engine) TestAll(n int, at func(i int) Request, take func(i int, st Stat
 
 // TakeReady gives requests to take, from the i-th on, as far as they are complete, and returns the index of the first that is not; n if there
 // is none. It is what Waitall does for each request, so it has a loop of its own: a step shared with collectSome would cost each a call.
-func (e *Engine) TakeReady(i, n int, at func(i int) Request, take func(i int, st Status, err error)) int {
+func (e *Engine) TakeReady(i, n int, at func(i int) Request, take func(i int, st *Status, err error)) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.flush() // the messages travel while we count
@@ -58,12 +58,12 @@ func (e *Engine) TakeReady(i, n int, at func(i int) Request, take func(i int, st
 		r := e.requests.find(h)
 		switch {
 		case h == Null:
-			take(i, nullStatus, nil)
+			take(i, &nullStatus, nil)
 		case r == nil:
-			take(i, Status{}, errUsed)
-		case r.done.Load():
-			st, err := e.collect(h, r)
-			take(i, st, err)
+			take(i, &noStatus, errUsed)
+		case r.completed():
+			take(i, &r.status, r.err)
+			e.requests.back(h, r)
 		default:
 			return i
 		}
@@ -73,14 +73,14 @@ func (e *Engine) TakeReady(i, n int, at func(i int) Request, take func(i int, st
 
 func (e *Engine) allDone(n int, at func(i int) Request) bool {
 	for i := range n {
-		if r := e.requests.find(at(i)); r != nil && !r.done.Load() {
+		if r := e.requests.find(at(i)); r != nil && !r.completed() {
 			return false
 		}
 	}
 	return true
 }
 
-func (e *Engine) collectSome(n int, at func(i int) Request, most int, take func(int, Status, error)) (taken int, active bool) {
+func (e *Engine) collectSome(n int, at func(i int) Request, most int, take func(int, *Status, error)) (taken int, active bool) {
 	for i := 0; i < n && taken < most; i++ {
 		h := at(i)
 		if h == (Request{}) {
@@ -90,12 +90,12 @@ func (e *Engine) collectSome(n int, at func(i int) Request, most int, take func(
 		r := e.requests.find(h)
 		switch {
 		case h == Null:
-			take(i, nullStatus, nil)
+			take(i, &nullStatus, nil)
 		case r == nil:
-			take(i, Status{}, errUsed)
-		case r.done.Load():
-			st, err := e.collect(h, r)
-			take(i, st, err)
+			take(i, &noStatus, errUsed)
+		case r.completed():
+			take(i, &r.status, r.err)
+			e.requests.back(h, r)
 		default:
 			continue
 		}

@@ -13,11 +13,11 @@ func (e *Engine) Cancel(h Request) error {
 		e.mu.Unlock()
 		return errUsed
 	}
-	if !r.done.Load() && e.withdraw(r) {
+	if !r.completed() && e.withdraw(r) {
 		r.status.Cancelled = true
 		e.complete(r, nil)
 	}
-	underWay := r.kind == kindRecv && !r.done.Load()
+	underWay := r.kind == kindRecv && !r.completed()
 	e.mu.Unlock()
 	if underWay {
 		at := func(int) Request { return h }

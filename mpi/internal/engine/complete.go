@@ -14,7 +14,7 @@ func (e *Engine) Wait(h Request) (Status, error) {
 		e.mu.Unlock()
 		return Status{}, errUsed
 	}
-	if r.done.Load() {
+	if r.completed() {
 		st, err := e.collect(h, r)
 		e.mu.Unlock()
 		return st, err
@@ -37,10 +37,10 @@ func (e *Engine) Test(h Request) (Status, bool, error) {
 	if r == nil {
 		return Status{}, false, errUsed
 	}
-	if !r.done.Load() && e.dead == nil {
+	if !r.completed() && e.dead == nil {
 		e.pass()
 	}
-	if !r.done.Load() {
+	if !r.completed() {
 		return Status{}, false, nil
 	}
 	st, err := e.collect(h, r)

@@ -54,8 +54,13 @@ func (e *Engine) next(p *peer, env envelope, buf []byte) (bytes int, ok bool) {
 			continue
 		}
 		kind, body, ok := p.ch.Peek()
-		if !ok {
-			continue // not all of it is there; or Next would say what is wrong with it
+		if !ok { // not all of it is there, or the channel itself has something to say
+			var err error
+			if kind, body, ok, err = p.ch.Next(); err != nil {
+				return 0, false // whoever drains the channel comes to that too
+			} else if !ok {
+				continue
+			}
 		}
 		payload, ok := env.Heads(body)
 		if kind != channel.Eager || !ok || len(payload) > len(buf) {

@@ -54,6 +54,7 @@ type Engine struct {
 	lookup   Lookup
 	dialFor  time.Duration
 	spinFor  time.Duration
+	yields   int // idle passes before a waiting rank sleeps, where it shares its core
 	chanConf channel.Config
 
 	keepMost    int
@@ -252,7 +253,7 @@ func (e *Engine) notified(p *peer, wc *transport.WC) {
 
 // taken notes what has become of an announcement: with done the peer has all of it.
 func (e *Engine) taken(p *peer, token uint64, done bool, err error) {
-	if r := e.requests.byToken(token); done && r != nil && !r.done.Load() {
+	if r := e.requests.byToken(token); done && r != nil && !r.completed() {
 		if r.open--; r.open == 0 && r.msg.Done() {
 			e.complete(r, nil)
 		}

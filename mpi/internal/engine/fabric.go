@@ -14,7 +14,15 @@ import (
 type Fabric struct {
 	Device    transport.Device
 	EagerMost int // bytes of a message in one piece above which it goes by rendezvous; 0 for what the largest slot carries
+	Piece     int // bytes of a large message that one Read or Write moves; 0 for what the protocol finds best
 }
+
+// How often a waiting rank that shares its core lets the others have it, and looks again, before it sleeps. Where the others hand over what it
+// waits for without the system's help, that is quicker than to be woken.
+const (
+	yieldsOfShared = 100
+	yieldsOfOthers = 3
+)
 
 // Lookup gives the address of a peer's endpoint of a provider, "" if the peer has none of that. It may block.
 type Lookup func(rank uint32, provider string) (string, error)
@@ -50,6 +58,10 @@ func (e *Engine) newFabric(c *Config, from Fabric) (*fabric, error) {
 		byQP: map[transport.QPN]*peer{}, watchMax: attr.Watched,
 	}
 	var err error
+	e.yields = max(e.yields, yieldsOfOthers)
+	if attr.Watched > 0 {
+		e.yields = yieldsOfShared
+	}
 	if f.pd, err = f.device.AllocPD(); err != nil {
 		return nil, err
 	}
@@ -61,8 +73,8 @@ func (e *Engine) newFabric(c *Config, from Fabric) (*fabric, error) {
 	if f.cq, err = f.device.CreateCQ(cqDepth, f.handler); err != nil {
 		return nil, err
 	}
-	f.announcer = rendezvous.NewAnnouncer(f.pd, rendezvous.AnnouncerConfig{})
-	f.fetcher = rendezvous.NewFetcher(f.pd, rendezvous.FetcherConfig{Grant: c.Grant || f.reads == 0})
+	f.announcer = rendezvous.NewAnnouncer(f.pd, rendezvous.AnnouncerConfig{Piece: from.Piece})
+	f.fetcher = rendezvous.NewFetcher(f.pd, rendezvous.FetcherConfig{Piece: from.Piece, Grant: c.Grant || f.reads == 0})
 	return f, nil
 }
 

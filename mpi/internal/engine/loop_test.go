@@ -262,3 +262,44 @@ func BenchmarkFlag(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(2*b.N), "ns/way")
 }
+
+// What the processor does for a message of a window of 64, both sides together.
+func BenchmarkLoopWindow(b *testing.B) {
+	w := loopWorld(b)
+	buf := make([]byte, 8)
+	w[0].Send(0, buf, 1, 1)
+	receive(w[1], buf, 0)
+	w[1].Send(0, buf, 0, 1)
+	receive(w[0], buf, 1)
+	var sends, recvs [64]Request
+	done := func(e *Engine, rs *[64]Request) {
+		handle := func(i int) Request { return rs[i] }
+		take := func(i int, _ *Status, err error) {
+			if err != nil {
+				panic(err)
+			}
+		}
+		for i := 0; i < len(rs); {
+			if i = e.TakeReady(i, len(rs), handle, take); i < len(rs) {
+				for _, e := range w {
+					e.mu.Lock()
+					e.pass()
+					e.mu.Unlock()
+				}
+			}
+		}
+	}
+	for b.Loop() {
+		for i := range recvs {
+			recvs[i], _ = w[1].Irecv(0, buf, 0, 1, 1)
+		}
+		for i := range sends {
+			sends[i], _ = w[0].Isend(0, buf, 1, 1)
+		}
+		done(w[0], &sends)
+		done(w[1], &recvs)
+		w[1].Send(0, buf, 0, 1)
+		receive(w[0], buf, 1)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(64*b.N), "ns/message")
+}

@@ -51,7 +51,7 @@ func (e *Engine) isDone(h Request) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r := e.requests.find(h)
-	return r == nil || r.done.Load()
+	return r == nil || r.completed()
 }
 
 // fetching tells whether the bytes of a receive are on their way.
@@ -59,7 +59,7 @@ func (e *Engine) fetching(h Request) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r := e.requests.find(h)
-	return r.peer != nil && !r.done.Load()
+	return r.peer != nil && !r.completed()
 }
 
 // outstanding is the number of messages that wait at e for the peer to fetch them.
@@ -324,7 +324,7 @@ func TestWaitsForSeveral(t *testing.T) {
 				n, at := handles(hs)
 				for _, expect := range []int{2, 1, 3} {
 					got := -1
-					taken := e.WaitSome(n, at, 1, func(i int, st Status, err error) {
+					taken := e.WaitSome(n, at, 1, func(i int, st *Status, err error) {
 						got = i
 						require.NoError(t, err)
 						require.Equal(t, 10*g+expect-1, st.Tag)
@@ -375,7 +375,7 @@ func (e *Engine) collected(source, tag int) bool {
 	defer e.mu.Unlock()
 	for _, chunk := range e.requests.chunks {
 		for i := range chunk {
-			if r := &chunk[i]; r.kind == kindRecv && r.done.Load() && r.status.Source == source && r.status.Tag == tag {
+			if r := &chunk[i]; r.kind == kindRecv && r.completed() && r.status.Source == source && r.status.Tag == tag {
 				return false
 			}
 		}
@@ -392,8 +392,8 @@ func TestSeveralAtOnce(t *testing.T) {
 	}
 	var got []outcome
 	var hs []Request
-	take := func(i int, st Status, err error) {
-		got = append(got, outcome{i, st, err})
+	take := func(i int, st *Status, err error) {
+		got = append(got, outcome{i, *st, err})
 		hs[i] = Request{}
 	}
 	post := func(tag int) Request {
@@ -454,7 +454,7 @@ func TestTwoWaitForOne(t *testing.T) {
 			wg.Go(func() {
 				if several && i == 0 {
 					n, at := handles([]Request{other, r})
-					e.WaitSome(n, at, 1, func(_ int, _ Status, err error) { errs[i] = err })
+					e.WaitSome(n, at, 1, func(_ int, _ *Status, err error) { errs[i] = err })
 					return
 				}
 				_, errs[i] = e.Wait(r)
@@ -855,7 +855,7 @@ func TestAllocationsOfSeveral(t *testing.T) {
 			hs[i*7], hs[i*7+3] = r, s
 		}
 		for {
-			taken := w[0].WaitSome(len(hs), func(i int) Request { return hs[i] }, 2, func(i int, _ Status, err error) {
+			taken := w[0].WaitSome(len(hs), func(i int) Request { return hs[i] }, 2, func(i int, _ *Status, err error) {
 				if err != nil {
 					t.Error(err)
 				}

@@ -269,7 +269,7 @@ func (e *Engine) failRequestsOf(p *peer) {
 	}
 	if p.ch != nil {
 		byToken := func(token uint64) {
-			if r := e.requests.byToken(token); r != nil && !r.done.Load() {
+			if r := e.requests.byToken(token); r != nil && !r.completed() {
 				e.complete(r, p.cause)
 			}
 		}
@@ -277,7 +277,7 @@ func (e *Engine) failRequestsOf(p *peer) {
 			e.log.Error("giving a peer's memory back", "rank", e.rank, "peer", p.rank, "error", err)
 		}
 	}
-	if r := p.in.r; r != nil && !r.done.Load() {
+	if r := p.in.r; r != nil && !r.completed() {
 		e.complete(r, p.cause) // the rest of its message will not come
 	}
 	p.in = incoming{}

@@ -47,7 +47,7 @@ func TestReceipts(t *testing.T) {
 			require.True(t, ok)
 			at := func(i int) Request { return hs[i] }
 			taken := 0
-			take := func(i int, st Status, err error) {
+			take := func(i int, st *Status, err error) {
 				require.NoError(t, err)
 				hs[i] = Request{}
 				taken++

@@ -126,7 +126,7 @@ func (e *Engine) received(r *request) {
 }
 
 func (e *Engine) maybeReceived(r *request) {
-	if r.whole && r.open == 0 && !r.done.Load() {
+	if r.whole && r.open == 0 && !r.completed() {
 		e.received(r)
 	}
 }
@@ -332,7 +332,7 @@ func (e *Engine) pieceTaken(in *incoming) {
 
 // fetch has announced bytes come into the receive that matched their message, behind what has come so far.
 func (e *Engine) fetch(r *request, p *peer, s rendezvous.Source) {
-	if r.done.Load() {
+	if r.completed() {
 		return // it has failed already
 	}
 	if p.state != peerOpen {
@@ -350,7 +350,7 @@ func (e *Engine) fetch(r *request, p *peer, s rendezvous.Source) {
 	}
 	if err != nil {
 		e.failPeer(p, err)
-		if !r.done.Load() { // the fetcher had not taken it
+		if !r.completed() { // the fetcher had not taken it
 			e.complete(r, p.cause)
 		}
 	} else if p.fabric.fetcher.Full(p.ch) || p.ch.Paused() {
@@ -360,7 +360,7 @@ func (e *Engine) fetch(r *request, p *peer, s rendezvous.Source) {
 
 // fetched notes what has become of a fetch: with done all of it is there.
 func (e *Engine) fetched(p *peer, token uint64, done bool, err error) {
-	if r := e.requests.byToken(token); done && r != nil && !r.done.Load() {
+	if r := e.requests.byToken(token); done && r != nil && !r.completed() {
 		r.open--
 		e.maybeReceived(r)
 	}

@@ -21,7 +21,10 @@ var Null = Request{gen: 1}
 // ProcNull is the source that its status tells.
 const ProcNull = -2
 
-var nullStatus = Status{Source: ProcNull, Tag: AnyTag, Elem: 1}
+var (
+	nullStatus = Status{Source: ProcNull, Tag: AnyTag, Elem: 1}
+	noStatus   Status
+)
 
 // errUsed is for a handle that names no operation.
 var errUsed = fmt.Errorf("%w: it was waited for already, or never existed", ErrRequest)
@@ -44,7 +47,7 @@ const (
 
 // request is an operation under way. It lives in the pool; its address never changes.
 type request struct {
-	done atomic.Bool // set last: whoever sees it may read status and err
+	done atomic.Uint32 // the generation that is complete; set last: whoever sees it may read status and err
 	operation
 	msg    eager.Message // a send on its way
 	posted match.Posted[*request]
@@ -75,6 +78,9 @@ type operation struct {
 	scope  *Scope    // whose end gives it up
 	cause  error     // a send that was given up, and whose buffer the peer may still read: why
 }
+
+// completed tells whether the operation is over. The lock is held.
+func (r *request) completed() bool { return r.done.Load() == r.gen }
 
 func (r *request) handle() Request { return Request{r.index + 1, r.gen} }
 
@@ -131,7 +137,7 @@ type requestPool struct {
 	// index set. All of them stand for one request.
 	receipts []uint32 // generation of each
 	unused   []uint32
-	sent     request
+	sent     request // its generation, 0, is complete from the start
 }
 
 const receiptBit = 1 << 31
@@ -161,7 +167,6 @@ func (p *requestPool) put(r *request) {
 	if r.gen == 0 {
 		r.gen = 1
 	}
-	r.done.Store(false)
 	r.operation = operation{}
 	if r.msg.Elems != nil {
 		r.msg = eager.Message{}
@@ -174,7 +179,6 @@ func (p *requestPool) receipt() Request {
 	last := len(p.unused) - 1
 	if last < 0 {
 		p.sent.kind = kindSend
-		p.sent.done.Store(true)
 		p.receipts = append(p.receipts, 1)
 		p.unused = append(p.unused, uint32(len(p.receipts)-1))
 		last = 0
@@ -208,7 +212,7 @@ func (p *requestPool) underWay() iter.Seq[*request] {
 	return func(yield func(*request) bool) {
 		for _, chunk := range p.chunks {
 			for i := range chunk {
-				if r := &chunk[i]; r.kind != 0 && !r.done.Load() && !yield(r) {
+				if r := &chunk[i]; r.kind != 0 && !r.completed() && !yield(r) {
 					return
 				}
 			}
@@ -232,7 +236,7 @@ func (e *Engine) complete(r *request, err error) {
 	r.peer = nil
 	w, shared := r.waiter, r.shared
 	r.waiter = nil
-	r.done.Store(true)
+	r.done.Store(r.gen)
 	if r.orphan {
 		e.collect(r.handle(), r)
 	}
@@ -246,14 +250,18 @@ func (e *Engine) complete(r *request, err error) {
 
 // collect takes the result of a completed request, which h names, and gives the request back to the pool.
 func (e *Engine) collect(h Request, r *request) (Status, error) {
-	p := &e.requests
-	if r == &p.sent {
-		i := h.index &^ receiptBit
-		p.receipts[i]++
-		p.unused = append(p.unused, i)
-		return Status{}, nil
-	}
 	st, err := r.status, r.err
-	p.put(r)
+	e.requests.back(h, r)
 	return st, err
+}
+
+// back takes a completed request back, or a receipt.
+func (p *requestPool) back(h Request, r *request) {
+	if r != &p.sent {
+		p.put(r)
+		return
+	}
+	i := h.index &^ receiptBit
+	p.receipts[i]++
+	p.unused = append(p.unused, i)
 }

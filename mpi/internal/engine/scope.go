@@ -60,7 +60,7 @@ func (e *Engine) Bind(h Request, s *Scope) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r := e.requests.find(h)
-	if r == nil || r.done.Load() {
+	if r == nil || r.completed() {
 		return
 	}
 	r.scope = s
@@ -84,7 +84,7 @@ func (s *Scope) giveUp() {
 	for r := range s.e.requests.underWay() {
 		if r.scope == s && r.cause == nil {
 			s.e.giveUp(r, *s.ended.Load())
-			left = left || !r.done.Load()
+			left = left || !r.completed()
 		}
 	}
 	if left {
@@ -147,7 +147,7 @@ func (e *Engine) takeBack(r *request) {
 	c := e.requests.get()
 	c.contiguous(binary.LittleEndian.AppendUint64(nil, r.number))
 	e.startSend(c, envelope{Context: controlContext}, r.rank, false)
-	if c.done.Load() {
+	if c.completed() {
 		e.collect(c.handle(), c)
 		return
 	}

@@ -16,6 +16,7 @@ type bins[P, M any] struct {
 	shift int          // leaves as many bits of a hash as number the slots
 	used  int
 	spare []*bin[P, M] // released, empty, to be used again
+	last  slot[P, M]   // what was found last: most often it is wanted again
 }
 
 type slot[P, M any] struct {
@@ -50,20 +51,30 @@ func (t *bins[P, M]) at(k uint64) int {
 
 // find returns nil if nothing has ever waited for this source.
 func (t *bins[P, M]) find(context uint32, source int32) *bin[P, M] {
+	k := key(context, source)
+	if t.last.key == k && t.last.bin != nil {
+		return t.last.bin
+	}
+	return t.search(k)
+}
+
+func (t *bins[P, M]) search(k uint64) *bin[P, M] {
 	if t.used == 0 {
 		return nil
 	}
-	return t.slots[t.at(key(context, source))].bin
+	s := t.slots[t.at(k)]
+	if s.bin != nil {
+		t.last = s
+	}
+	return s.bin
 }
 
 // obtain finds the bin or makes it.
 func (t *bins[P, M]) obtain(context uint32, source int32) *bin[P, M] {
-	k := key(context, source)
-	if t.used > 0 {
-		if b := t.slots[t.at(k)].bin; b != nil {
-			return b
-		}
+	if b := t.find(context, source); b != nil {
+		return b
 	}
+	k := key(context, source)
 	t.reserve(t.used + 1)
 	var b *bin[P, M]
 	if last := len(t.spare) - 1; last >= 0 {
@@ -99,6 +110,7 @@ func (t *bins[P, M]) rehash(size int) {
 // release takes the empty bins of a context out of the table.
 func (t *bins[P, M]) release(context uint32) {
 	before := t.used
+	t.last = slot[P, M]{}
 	for i, s := range t.slots {
 		if s.bin != nil && s.context() == context && s.bin.posted.length == 0 && s.bin.unexpected.length == 0 {
 			t.spare = append(t.spare, s.bin)

@@ -241,6 +241,9 @@ func run[T any](c *Comm, in, out []byte, apply func(inout, in []T)) error {
 
 // exchange carries out the messages at the head of a round and returns how many steps that were.
 func (c *Comm) exchange(steps []coll.Step, at func(coll.Span) []byte) (int, error) {
+	if n := single(steps); n > 0 && c.scope == nil {
+		return n, c.exchangeOne(steps[:n], at)
+	}
 	k := &c.coll
 	k.requests = k.requests[:0]
 	var first error
@@ -272,12 +275,60 @@ func (c *Comm) exchange(steps []coll.Step, at func(coll.Span) []byte) (int, erro
 		}
 		st, err := c.e.Wait(r)
 		if err == nil && steps[i].Kind == coll.Recv && st.Bytes != steps[i].Dst.Len {
-			err = fmt.Errorf("%w: rank %d sent %d bytes where %d belong: the ranks' arguments differ", ErrCount,
-				steps[i].Peer, st.Bytes, steps[i].Dst.Len)
+			err = lengthDiffers(&steps[i], st.Bytes)
 		}
 		first = err
 	}
 	return n, first
+}
+
+// singleMost is the size of a message up to which a rank may wait for its leaving before it receives: it is copied, and no rank waits in a circle.
+const singleMost = 512
+
+// single is the number of steps of a round's messages if they are one receive at most and one small send at most; else 0.
+func single(steps []coll.Step) int {
+	n := 0
+	for n < len(steps) && steps[n].Kind <= coll.Recv {
+		n++
+	}
+	switch {
+	case n == 1 && (steps[0].Kind == coll.Recv || steps[0].Src.Len <= singleMost):
+		return 1
+	case n == 2 && steps[0].Kind == coll.Recv && steps[1].Kind == coll.Send && steps[1].Src.Len <= singleMost:
+		return 2
+	}
+	return 0
+}
+
+// exchangeOne carries out the messages of a round that single has found: by the short ways of the blocking calls.
+func (c *Comm) exchangeOne(steps []coll.Step, at func(coll.Span) []byte) error {
+	k := &c.coll
+	if s := &steps[len(steps)-1]; s.Kind == coll.Send {
+		if err := c.e.Send(c.context+1, at(s.Src), c.worldRank(s.Peer), k.tag); err != nil {
+			return err
+		}
+	}
+	s := &steps[0]
+	if s.Kind != coll.Recv {
+		return nil
+	}
+	buf, src := at(s.Dst), c.worldRank(s.Peer)
+	bytes, ok := c.e.RecvNext(c.context+1, buf, src, k.tag)
+	if !ok {
+		st, err := c.e.Recv(c.context+1, buf, src, k.tag, 1)
+		if err != nil {
+			return err
+		}
+		bytes = st.Bytes
+	}
+	if bytes != s.Dst.Len {
+		return lengthDiffers(s, bytes)
+	}
+	return nil
+}
+
+func lengthDiffers(s *coll.Step, bytes int) error {
+	return fmt.Errorf("%w: rank %d sent %d bytes where %d belong: the ranks' arguments differ", ErrCount, s.Peer, bytes, s.Dst.Len)
 }
 
 // elements are the elements that b holds; it is aligned and a whole number of them.

@@ -48,7 +48,7 @@ func newLinks(t testing.TB, mbit int) *links {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
 		in, err := cmd.StdinPipe()
 		require.NoError(t, err)
-		if err := cmd.Start(); err != nil {
+		if err := start(t, cmd); err != nil {
 			t.Skipf("a network of its own for a process needs the capability CAP_SYS_ADMIN: %v", err)
 		}
 		t.Cleanup(func() { in.Close(); cmd.Wait() })

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -88,7 +89,7 @@ func beginAs(t testing.TB, n int, name string, how manner, env ...string) *proce
 		require.NoError(t, err)
 		p.input, err = p.cmd.StdinPipe()
 		require.NoError(t, err)
-		require.NoError(t, p.cmd.Start())
+		require.NoError(t, start(t, p.cmd))
 		require.NoError(t, ours.Close())
 		require.NoError(t, theirs.Close())
 		go func() {
@@ -149,6 +150,20 @@ func (c *readdressed) Read(b []byte) (int, error) {
 	return n, nil
 }
 
+// start starts a program that ends with this one: with the thread that has started it, to be exact, so that thread is kept until the test is over.
+func start(t testing.TB, cmd *exec.Cmd) error {
+	over := make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		started <- cmd.Start()
+		<-over
+	}()
+	return <-started
+}
+
 // says waits until a rank has said a line that begins so, and gives the rest of it.
 func (j *processes) says(rank int, want string) string {
 	j.t.Helper()
@@ -157,7 +172,8 @@ func (j *processes) says(rank int, want string) string {
 		select {
 		case line, ok := <-j.ranks[rank].lines:
 			if !ok {
-				j.t.Fatalf("rank %d has ended and has not said %q; standard error:\n%s", rank, want, j.ranks[rank].stderr())
+				how, _ := j.ranks[rank].cmd.Process.Wait()
+				j.t.Fatalf("rank %d has ended (%v) and has not said %q; standard error:\n%s", rank, how, want, j.ranks[rank].stderr())
 			}
 			if rest, ok := strings.CutPrefix(line, want); ok {
 				return rest
@@ -176,8 +192,10 @@ func (j *processes) says(rank int, want string) string {
 // tell sends a rank a line.
 func (j *processes) tell(rank int, line string) {
 	j.t.Helper()
-	_, err := io.WriteString(j.ranks[rank].input, line+"\n")
-	require.NoError(j.t, err)
+	if _, err := io.WriteString(j.ranks[rank].input, line+"\n"); err != nil {
+		how, _ := j.ranks[rank].cmd.Process.Wait()
+		j.t.Fatalf("rank %d (%v) cannot be told %q: %v; standard error:\n%s", rank, how, line, err, j.ranks[rank].stderr())
+	}
 }
 
 func (j *processes) signal(rank int, sig syscall.Signal) {

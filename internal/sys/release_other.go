@@ -6,9 +6,3 @@ import "sync/atomic"
 
 // StoreRelease stores a word after everything that the program has stored before.
 func StoreRelease(p *uint64, v uint64) { atomic.StoreUint64(p, v) }
-
-// StoreBarrier has what the program stores from now on be seen after what it has stored before.
-func StoreBarrier() {
-	var word uint64
-	atomic.AddUint64(&word, 1)
-}

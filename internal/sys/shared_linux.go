@@ -166,11 +166,15 @@ func (f *Foreign) read(p []byte, addr uint64) error {
 		local := unix.Iovec{Base: &p[0]}
 		local.SetLen(len(p))
 		remote := unix.RemoteIovec{Base: uintptr(addr), Len: len(p)}
-		call := syscall.RawSyscall6
-		if len(p) > readShort { // the garbage collector must not wait for it
-			call = syscall.Syscall6
+		var n uintptr
+		var e syscall.Errno
+		if len(p) <= readShort {
+			n, _, e = syscall.RawSyscall6(unix.SYS_PROCESS_VM_READV, uintptr(f.Pid), uintptr(unsafe.Pointer(&local)), 1,
+				uintptr(unsafe.Pointer(&remote)), 1, 0)
+		} else { // the garbage collector must not wait for it
+			n, _, e = syscall.Syscall6(unix.SYS_PROCESS_VM_READV, uintptr(f.Pid), uintptr(unsafe.Pointer(&local)), 1,
+				uintptr(unsafe.Pointer(&remote)), 1, 0)
 		}
-		n, _, e := call(unix.SYS_PROCESS_VM_READV, uintptr(f.Pid), uintptr(unsafe.Pointer(&local)), 1, uintptr(unsafe.Pointer(&remote)), 1, 0)
 		switch {
 		case e == unix.EINTR:
 			continue
@@ -262,4 +266,16 @@ func TotalMemory() (int64, error) {
 		return 0, err
 	}
 	return int64(info.Totalram) * int64(info.Unit), nil
+}
+
+// UnlimitedAddresses refuses a limit on this process's address space: each peer's memory takes much of that, used or not.
+func UnlimitedAddresses() error {
+	var r unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_AS, &r); err != nil {
+		return err
+	}
+	if r.Cur != unix.RLIM_INFINITY {
+		return fmt.Errorf("this process may have %d bytes of addresses; shared memory needs to have no limit (ulimit -v unlimited)", r.Cur)
+	}
+	return nil
 }

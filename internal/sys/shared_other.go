@@ -27,6 +27,8 @@ func (*Poller) Event() int                                           { return -1
 func CheckEvent(int) error                                           { return errShared }
 func TotalMemory() (int64, error)                                    { return 0, errShared }
 
+func UnlimitedAddresses() error { return errShared }
+
 // Foreign is the memory of another process.
 type Foreign struct {
 	Pid    int

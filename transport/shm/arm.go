@@ -52,7 +52,7 @@ func (c *cq) look() {
 // listen has the peers tell from now on if that is wanted. Who had begun before has told nothing, so each queue pair is looked at once more.
 func (c *cq) listen() {
 	a := &c.arming
-	told := a.on || c.always()
+	before, told := a.told, a.on || c.always()
 	a.mu.Lock()
 	a.asleep = told
 	a.mu.Unlock()
@@ -68,10 +68,12 @@ func (c *cq) listen() {
 			changed = true
 		}
 	}
-	if !changed || !told {
+	if !told || before && !changed {
 		return
 	}
-	c.dev.barrier()
+	if changed {
+		c.dev.barrier()
+	}
 	c.active = append(c.active[:0], c.qps...) // frames that have come, and room
 	for _, q := range c.qps {
 		q.busy = true

@@ -30,8 +30,7 @@ var _ [blockSize - unsafe.Sizeof(bell{})]struct{}
 func (f *farQueue) ring() {
 	word, bit := &f.words[f.slot/64], uint64(1)<<(f.slot%64)
 	in := uint64(1) << (f.slot / 64)
-	var barrier uint64
-	atomic.AddUint64(&barrier, 1)
+	sys.FullBarrier()
 	if atomic.LoadUint64(word)&bit == 0 {
 		atomic.OrUint64(word, bit)
 	}

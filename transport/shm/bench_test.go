@@ -22,6 +22,7 @@ type end struct {
 	cq  transport.CQ
 	qp  *qp
 
+	wc   [1]transport.WC
 	made chan transport.QP
 	into transport.MR // for the other to send to
 }
@@ -58,9 +59,17 @@ func couple(t testing.TB, o Options, change ...func(*Device)) (a, b *end) {
 	require.NoError(t, list[0].Connect(ctx, 1, list[1].Addr()))
 	for _, e := range ends {
 		e.qp = (<-e.made).(*qp)
-		e.cq.Poll(nil)
+		e.attached(1)
 	}
 	return ends[0], ends[1]
+}
+
+// attached polls until so many queue pairs are driven: they are handed over behind Connected.
+func (e *end) attached(n int) {
+	for len(e.cq.(*cq).qps) < n {
+		e.cq.Poll(nil)
+		runtime.Gosched()
+	}
 }
 
 func (e *end) alloc(t testing.TB, n int) transport.MR {

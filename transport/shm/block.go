@@ -108,5 +108,7 @@ func await(list []writer) []writer {
 func (d *Device) barrier() {
 	if d.asymmetric {
 		_ = sys.Barrier() // it was there when the device was made
+	} else {
+		sys.FullBarrier()
 	}
 }

@@ -79,6 +79,9 @@ func New(o Options) (*Device, error) {
 	}
 	if o.Arena == 0 {
 		total, err := sys.TotalMemory()
+		if err == nil {
+			err = sys.UnlimitedAddresses()
+		}
 		if err != nil {
 			return nil, err
 		}

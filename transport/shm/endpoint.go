@@ -169,7 +169,7 @@ func (e *endpoint) Connect(ctx context.Context, rank uint32, addr string) error 
 			case !decides:
 				continue
 			case ctx.Err() != nil:
-				return e.ended(ctx, rank, addr)
+				return e.givenUp(ctx, rank, addr)
 			case !errors.Is(err, errCrossing) && !errors.Is(err, errBusy):
 				return fmt.Errorf("connecting to rank %d at %s: %w", rank, addr, err)
 			}
@@ -181,12 +181,12 @@ func (e *endpoint) Connect(ctx context.Context, rank uint32, addr string) error 
 		case <-changed:
 		case <-again:
 		case <-ctx.Done():
-			return e.ended(ctx, rank, addr)
+			return e.givenUp(ctx, rank, addr)
 		}
 	}
 }
 
-func (e *endpoint) ended(ctx context.Context, rank uint32, addr string) error {
+func (e *endpoint) givenUp(ctx context.Context, rank uint32, addr string) error {
 	if e.ctx.Err() != nil {
 		return fmt.Errorf("connecting to rank %d at %s: %w", rank, addr, transport.ErrDeviceGone)
 	}
@@ -298,6 +298,11 @@ func vanished(err error) error {
 		return fmt.Errorf("%w: it does not answer during start-up", transport.ErrPeerLost)
 	}
 	return err
+}
+
+// ended tells whether an error is the end of the stream.
+func ended(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // dial begins a connection and brings it to its end.
@@ -595,7 +600,7 @@ func (e *endpoint) join(s *stream, p *parties, theirs *offer, private []byte, fd
 	}
 	if err != nil {
 		f.close()
-		e.dev.drop(mine, true) // it may have said Ready, and use it
+		e.dev.drop(mine, !ended(err)) // it may be about to say Ready, and use it
 		return nil, err
 	}
 	stop()

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -236,7 +237,7 @@ func spawn(t *testing.T, kind string) (*end, *child, transport.MR) {
 	require.NoError(t, err)
 	out, err := c.cmd.StdoutPipe()
 	require.NoError(t, err)
-	require.NoError(t, c.cmd.Start())
+	require.NoError(t, start(t, c.cmd))
 	t.Cleanup(func() { c.kill(); _ = e.dev.Close() })
 	_, err = fmt.Fprintf(c.in, "%s %x\n", ep.Addr(), uint64(mine.Key()))
 	require.NoError(t, err)
@@ -255,6 +256,20 @@ func spawn(t *testing.T, kind string) (*end, *child, transport.MR) {
 	require.NoError(t, err)
 	c.far = transport.Key(far)
 	return e, c, mine
+}
+
+// start starts a program that ends with this one: with the thread that has started it, to be exact, so that thread is kept until the test is over.
+func start(t *testing.T, cmd *exec.Cmd) error {
+	over := make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		started <- cmd.Start()
+		<-over
+	}()
+	return <-started
 }
 
 // kill ends the child, if it has not ended, and reaps it.
@@ -359,6 +374,7 @@ func TestProcess_MemoryThatAStoppedPeerWritesIsNotUsedAgain(t *testing.T) {
 			break
 		}
 		c.signal(t, syscall.SIGCONT)
+		time.Sleep(100 * time.Microsecond) // so that it gets on
 	}
 	at := addressOf(mine.Bytes())
 	require.NoError(t, mine.Deregister())
@@ -387,7 +403,7 @@ func TestProcess_MemoryThatAStoppedPeerWritesIsNotUsedAgain(t *testing.T) {
 // A peer that is stopped is lost after its timeout; then it is killed, and its end frees what it held.
 func TestProcess_StoppedPeerIsLost(t *testing.T) {
 	e, c, _ := spawn(t, "WriteSmall")
-	e.cq.Poll(nil)
+	e.attached(1)
 	c.stop(t)
 	now := time.Now()
 	for i := 1; e.qp.State() != transport.StateError; i++ {

@@ -85,7 +85,7 @@ func crowd(t *testing.T, n int) (hub *end, others []*end) {
 		e.qp = (<-e.made).(*qp)
 		<-list[0].made
 	}
-	list[0].cq.Poll(nil)
+	list[0].attached(n)
 	return list[0], list[1:]
 }
 

@@ -190,6 +190,7 @@ func TestStranger_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 			require.Contains(t, string(c.rest()), test.heard)
 			require.NoError(t, c.conn.Close())
 			require.Equal(t, fds, descriptors(t))
+			require.Zero(t, d.held(), "memory that it may use")
 			require.Empty(t, d.made)
 			friend := openRank(t, 1)
 			require.NoError(t, friend.ep.Connect(context.Background(), 0, d.ep.Addr()))

@@ -43,7 +43,9 @@ func (q *qp) transmit(pass bool) (did bool) {
 		if !q.connected() {
 			return true
 		}
-		q.retire()
+		if q.retire(); !q.connected() {
+			return true // the completion queue is overrun
+		}
 		if q.out.tail != tail {
 			q.out.publish()
 			q.tell()
@@ -322,6 +324,9 @@ func (q *qp) tellPlaced() {
 
 // tell has the peer look at this connection, if it wants to be told.
 func (q *qp) tell() {
+	if q.fenced {
+		sys.FullBarrier() // what was published is seen, or attention is
+	}
 	if atomic.LoadUint64(q.attention) == 0 {
 		return
 	}

@@ -53,13 +53,14 @@ const (
 
 // Device is a rank's software RNIC.
 type Device struct {
-	opts     Options
-	cores    int // that this process may use
+	opts    Options
+	cores   int // that this process may use
+	regions regionTable
+	lastQP  atomic.Uint32
+	closed  atomic.Bool
+
 	handlers *handlers.Set
-	regions  regionTable
 	lanes    laneCounts
-	lastQP   atomic.Uint32
-	closed   atomic.Bool
 
 	mu  sync.Mutex // guards what follows
 	qps []*qp      // by number; nil where released or not yet handed over

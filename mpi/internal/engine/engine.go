@@ -54,6 +54,7 @@ type Engine struct {
 	lookup   Lookup
 	dialFor  time.Duration
 	spinFor  time.Duration
+	yields   int // idle passes before a waiting rank sleeps, where it shares its core
 	chanConf channel.Config
 
 	keepMost    int

@@ -17,6 +17,13 @@ type Fabric struct {
 	Piece     int // bytes of a large message that one Read or Write moves; 0 for what the protocol finds best
 }
 
+// How often a waiting rank that shares its core lets the others have it, and looks again, before it sleeps. Where the others hand over what it
+// waits for without the system's help, that is quicker than to be woken.
+const (
+	yieldsOfShared = 100
+	yieldsOfOthers = 3
+)
+
 // Lookup gives the address of a peer's endpoint of a provider, "" if the peer has none of that. It may block.
 type Lookup func(rank uint32, provider string) (string, error)
 
@@ -51,6 +58,10 @@ func (e *Engine) newFabric(c *Config, from Fabric) (*fabric, error) {
 		byQP: map[transport.QPN]*peer{}, watchMax: attr.Watched,
 	}
 	var err error
+	e.yields = max(e.yields, yieldsOfOthers)
+	if attr.Watched > 0 {
+		e.yields = yieldsOfShared
+	}
 	if f.pd, err = f.device.AllocPD(); err != nil {
 		return nil, err
 	}

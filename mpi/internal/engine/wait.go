@@ -101,18 +101,21 @@ type patience struct {
 }
 
 const (
-	passesPerClock  = 32 // idle passes between two looks at the clock
-	passesPerYield  = 64 // idle passes between two chances for other goroutines
-	passesWhenShort = 3  // idle passes where cores are short
+	passesPerClock = 32 // idle passes between two looks at the clock
+	passesPerYield = 64 // idle passes between two chances for other goroutines
+	passesPerTurn  = 16 // likewise, where ranks take turns on a core
 )
 
 // left tells whether to make another pass; false when it is time to sleep.
-func (p *patience) left(spinFor time.Duration) bool {
+func (p *patience) left(e *Engine) bool {
 	p.idle++
-	if spinFor == 0 {
-		runtime.Gosched()
+	if e.spinFor == 0 {
+		// The system's yield, to other ranks, is the cheap one: the runtime's wakes another thread, if it has one to spare.
+		if p.idle%passesPerTurn == 0 {
+			runtime.Gosched()
+		}
 		sys.Yield()
-		return p.idle < passesWhenShort
+		return p.idle < e.yields
 	}
 	if p.idle%passesPerYield == 0 {
 		runtime.Gosched()
@@ -121,7 +124,7 @@ func (p *patience) left(spinFor time.Duration) bool {
 		now := time.Now()
 		if p.since.IsZero() {
 			p.since = now
-		} else if now.Sub(p.since) > spinFor {
+		} else if now.Sub(p.since) > e.spinFor {
 			return false
 		}
 	}
@@ -129,9 +132,9 @@ func (p *patience) left(spinFor time.Duration) bool {
 }
 
 // watch waits for what a completion handler brings about; false when it is time to sleep.
-func (p *patience) watch(spinFor time.Duration, there func() bool) bool {
+func (p *patience) watch(e *Engine, there func() bool) bool {
 	for !there() {
-		if !p.left(spinFor) {
+		if !p.left(e) {
 			return false
 		}
 	}
@@ -171,7 +174,7 @@ func (e *Engine) waitFor(r *request, h Request) (Status, error) {
 			handled := e.handled()
 			e.mu.Unlock()
 			if handled {
-				if !p.watch(e.spinFor, func() bool { return r.done.Load() == h.gen }) {
+				if !p.watch(e, func() bool { return r.done.Load() == h.gen }) {
 					e.sleep(1, func(int) Request { return h }, nil)
 				}
 				busy = true
@@ -184,7 +187,7 @@ func (e *Engine) waitFor(r *request, h Request) (Status, error) {
 			runtime.Gosched() // whoever has the lock may need the processor to leave it
 			continue
 		}
-		if !p.left(e.spinFor) {
+		if !p.left(e) {
 			e.sleep(1, func(int) Request { return h }, nil)
 			p.again()
 		}
@@ -216,14 +219,14 @@ func (e *Engine) waitUntil(n int, at func(i int) Request, cond func() bool) {
 		}
 		e.mu.Unlock()
 		if handled {
-			if !p.watch(e.spinFor, func() bool { return e.changes.Load() != seen }) {
+			if !p.watch(e, func() bool { return e.changes.Load() != seen }) {
 				e.sleep(n, at, cond)
 			}
 			busy = true
 		}
 		if busy {
 			p.again()
-		} else if !p.left(e.spinFor) {
+		} else if !p.left(e) {
 			e.sleep(n, at, cond)
 			p.again()
 		}

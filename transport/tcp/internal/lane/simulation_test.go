@@ -21,18 +21,19 @@ import (
 type broken uint8
 
 const (
-	sound        broken = iota
-	epochIgnored        // what a closed lane still brings is placed
-	noWatermark         // what has come before is taken again
-	noQuiet             // what a lost lane carried is sent again before the peer has closed its side
-	tailAtOnce          // the last bytes of a message are placed when they come
-	reuseAtSend         // a slot is filled anew when its segments are sent
-	atomicAnew          // the answer to an Atomic is made anew when it is sent again
-	deliverEarly        // a message is told of when its last segment comes
-	ackArrived          // what has arrived beyond a hole is acknowledged
-	toldOnce            // the loss of a lane is told once, though the telling may be lost with another lane
-	neverAgain          // what a lost lane carried is not sent again
-	halfCounts          // a segment of which a part has come counts as arrived when its lane is lost
+	sound         broken = iota
+	epochIgnored         // what a closed lane still brings is placed
+	noWatermark          // what has come before is taken again
+	noQuiet              // what a lost lane carried is sent again before the peer has closed its side
+	tailAtOnce           // the last bytes of a message are placed when they come
+	reuseAtSend          // a slot is filled anew when its segments are sent
+	atomicAnew           // the answer to an Atomic is made anew when it is sent again
+	deliverEarly         // a message is told of when its last segment comes
+	ackArrived           // what has arrived beyond a hole is acknowledged
+	toldOnce             // the loss of a lane is told once, though the telling may be lost with another lane
+	neverAgain           // what a lost lane carried is not sent again
+	releasedByOwn        // a tail is released by the segments of messages alone, though others stand between them
+	halfCounts           // a segment of which a part has come counts as arrived when its lane is lost
 	brokens
 )
 
@@ -312,14 +313,15 @@ func (s *simulation) send(i int) {
 		put(packet{})
 		return
 	}
-	if len(e.answers) > 0 {
+	full := e.posted == simMessages || e.posted-e.done == simSlots
+	if len(e.answers) > 0 && (full || s.random.IntN(2) == 0) {
 		w := e.answers[0]
 		e.answers = e.answers[1:]
 		w.completes = e.posted
 		put(packet{n: e.out.Add(l.number, w), what: w})
 		return
 	}
-	if e.posted == simMessages || e.posted-e.done == simSlots {
+	if full {
 		put(packet{}) // an acknowledgement
 		return
 	}
@@ -336,6 +338,12 @@ func (s *simulation) send(i int) {
 	}
 	parts := 1 + s.random.IntN(4)
 	for k := range parts {
+		if k > 0 && len(e.answers) > 0 && s.random.IntN(2) == 0 { // others stand between the segments of a message
+			a := e.answers[0]
+			e.answers = e.answers[1:]
+			a.completes = id
+			put(packet{n: e.out.Add(l.number, a), what: a})
+		}
 		w.from, w.to = k*simCells/parts, (k+1)*simCells/parts
 		if w.last = k == parts-1; w.last {
 			w.completes = id + 1
@@ -484,7 +492,7 @@ func (s *simulation) arrived(i int, p *packet) {
 		}
 	}
 	e.in.Arrived(p.n, kind, 0)
-	for {
+	for s.broken != releasedByOwn || !w.answer {
 		t, _, ok := e.in.Release()
 		if !ok {
 			break

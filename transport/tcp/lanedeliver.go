@@ -67,6 +67,9 @@ func (b *bundle) keep(i *arriving) error {
 	if ahead >= maxReads || uint64(q.answers.tail-q.answers.head)+ahead >= maxReads {
 		return &violation{code: terminateReads, err: fmt.Errorf("%w: more than %d Reads outstanding", transport.ErrProtocol, maxReads)}
 	}
+	if q.answers.ring == nil {
+		q.answers.ring = make([]answer, maxReads) // as many as can be outstanding: those that wait have their places too
+	}
 	a := q.answers.at(q.answers.tail + uint32(ahead))
 	*a = answer{number: i.a, atomic: i.op == opAtomic}
 	p := i.control

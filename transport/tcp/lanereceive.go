@@ -262,7 +262,7 @@ func (l *link) begin(raw []byte) error {
 		i.r, err = q.dev.regions.find(q, transport.Key(h.a), transport.RemoteWrite, h.b, uint64(h.length))
 		if err != nil {
 			i.bad = &violation{code: terminateAccess, err: fmt.Errorf("Write from the peer: %w", err)}
-		} else if h.ref == 0 || h.ref > h.number || h.number-h.ref >= lane.Window && h.flags&flagLast == 0 {
+		} else if h.ref == 0 || h.ref > h.number {
 			return fmt.Errorf("%w: frame %d of a Write that begins with %d", transport.ErrProtocol, h.number, h.ref)
 		}
 		i.at = int(h.b)

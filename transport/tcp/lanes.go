@@ -105,7 +105,6 @@ func newBundle(q *qp, initiator bool, token [tokenSize]byte, routes routes, s *s
 		size *= 2
 	}
 	b.recvs = make([]arrived, size)
-	q.answers.ring = make([]answer, maxReads)
 	if initiator {
 		b.last.Store(^uint32(0)) // the next is 1
 	}
@@ -210,6 +209,7 @@ func (b *bundle) disconnect() {
 		b.closeLink(l)
 	}
 	b.links = b.links[:0]
+	b.in.Stats.Open = 0
 	b.publish()
 }
 

@@ -285,10 +285,9 @@ func (d *proxiedDevice) Listen(id transport.Identity, a transport.Acceptor) (tra
 	if err != nil {
 		return nil, err
 	}
-	if d.proxy, err = newProxy(ep.Addr(), faults{chop: 4099}); err != nil {
+	if d.proxy, err = newCuttingProxy(ep.Addr(), faults{chop: 4099}, d.cuts); err != nil {
 		return nil, err
 	}
-	d.proxy.cuts = d.cuts
 	return proxiedEndpoint{ep, d.proxy}, nil
 }
 

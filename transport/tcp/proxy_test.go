@@ -85,12 +85,15 @@ type proxy struct {
 }
 
 // newProxy listens in front of an address of the fabric. Every connection that is not given others has these faults, both ways.
-func newProxy(addr string, every faults) (*proxy, error) {
+func newProxy(addr string, every faults) (*proxy, error) { return newCuttingProxy(addr, every, nil) }
+
+// newCuttingProxy cuts each connection, if it is told where.
+func newCuttingProxy(addr string, every faults, c *cuts) (*proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	p := &proxy{listener: l, target: strings.TrimPrefix(addr, "tcp:"), every: every}
+	p := &proxy{listener: l, target: strings.TrimPrefix(addr, "tcp:"), every: every, cuts: c}
 	p.wg.Go(p.serve)
 	return p, nil
 }

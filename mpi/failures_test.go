@@ -249,22 +249,26 @@ func (j *processes) strike(fault func()) {
 
 // A killed rank is known by the end of its connections: no timeout has a part in it.
 func TestKilledRankEndsEveryCall(t *testing.T) {
-	t.Parallel()
-	j := begin(t, 2, failing, "WEFT_PEER_TIMEOUT=1h")
-	j.strike(func() { j.signal(1, syscall.SIGKILL) })
+	onFabrics(t, func(t *testing.T, fabric string) {
+		t.Parallel()
+		j := begin(t, 2, failing, "WEFT_PEER_TIMEOUT=1h", fabric)
+		j.strike(func() { j.signal(1, syscall.SIGKILL) })
+	})
 }
 
 // A stopped rank's kernel goes on acknowledging. When the rank goes on it learns that it was given up.
 func TestStoppedRankEndsEveryCall(t *testing.T) {
-	t.Parallel()
-	j := begin(t, 2, failing, "WEFT_PEER_TIMEOUT=1s")
-	j.strike(func() {
-		j.signal(1, syscall.SIGSTOP)
-		j.stopped(1)
+	onFabrics(t, func(t *testing.T, fabric string) {
+		t.Parallel()
+		j := begin(t, 2, failing, "WEFT_PEER_TIMEOUT=1s", fabric)
+		j.strike(func() {
+			j.signal(1, syscall.SIGSTOP)
+			j.stopped(1)
+		})
+		j.signal(1, syscall.SIGCONT)
+		t.Log(j.says(1, "lost: "))
+		j.says(1, "well")
 	})
-	j.signal(1, syscall.SIGCONT)
-	t.Log(j.says(1, "lost: "))
-	j.says(1, "well")
 }
 
 // With the cable cut both ends find the other gone.
@@ -318,9 +322,11 @@ var exchange = body("exchange", func(_ context.Context, world *mpi.Comm) error {
 
 // A job that is stopped as a whole, as Ctrl-Z does it, for much longer than the timeout, goes on: who was not running himself holds nobody's
 // silence against him.
-func TestStoppedJobGoesOn(t *testing.T) {
+func TestStoppedJobGoesOn(t *testing.T) { onFabrics(t, stoppedJobGoesOn) }
+
+func stoppedJobGoesOn(t *testing.T, fabric string) {
 	t.Parallel()
-	j := begin(t, 2, exchange, "WEFT_PEER_TIMEOUT=3s") // much longer than it takes to stop them both
+	j := begin(t, 2, exchange, "WEFT_PEER_TIMEOUT=3s", fabric) // much longer than it takes to stop them both
 	for i := range 2 {
 		j.says(0, "round")
 		j.says(1, "round")

@@ -34,7 +34,9 @@ var mixtures = map[string]struct {
 
 // TestMixture_E2_E4_E10_E11 is 100,000 messages among 4 ranks under each of these: sizes, vectors, tags, wildcards and probes at random,
 // blocking and not, every byte and the order of every sender and tag checked. Under -short, or the race detector, it is fewer.
-func TestMixture_E2_E4_E10_E11(t *testing.T) {
+func TestMixture_E2_E4_E10_E11(t *testing.T) { onFabrics(t, mixed) }
+
+func mixed(t *testing.T, fabric string) {
 	messages := 100_000
 	if testing.Short() || raceDetector {
 		messages = 8_000
@@ -43,7 +45,7 @@ func TestMixture_E2_E4_E10_E11(t *testing.T) {
 	for name, m := range mixtures {
 		seed++
 		t.Run(name, func(t *testing.T) {
-			env := append([]string{"MIXTURE_MESSAGES=" + strconv.Itoa(messages), "MIXTURE_SEED=" + strconv.Itoa(seed)}, m.env...)
+			env := append([]string{"MIXTURE_MESSAGES=" + strconv.Itoa(messages), "MIXTURE_SEED=" + strconv.Itoa(seed), fabric}, m.env...)
 			r := launch(t, 4, mixtureBody, env...)
 			require.NoError(t, r.Failure, "standard error:\n%s", r.Err)
 			require.Contains(t, r.Out, fmt.Sprintf("%d messages", messages))

@@ -150,6 +150,13 @@ func (c *Comm) recv(b []byte, src, tag, elem int) (Status, error) {
 }
 
 func (c *Comm) isend(b []byte, dst, tag int, sync bool) (Request, error) {
+	if !sync && c.plain(dst, tag) {
+		h, err := c.e.Isend(c.context, b, c.worldRank(dst), tag)
+		if err != nil {
+			return Request{}, err
+		}
+		return Request{h, c}, nil
+	}
 	if err := c.checkSend(dst, tag); err != nil {
 		return Request{}, err
 	}
@@ -167,6 +174,13 @@ func (c *Comm) isend(b []byte, dst, tag int, sync bool) (Request, error) {
 }
 
 func (c *Comm) irecv(b []byte, src, tag, elem int) (Request, error) {
+	if c.plain(src, tag) {
+		h, err := c.e.Irecv(c.context, b, c.worldRank(src), tag, elem)
+		if err != nil {
+			return Request{}, err
+		}
+		return Request{h, c}, nil
+	}
 	if err := c.checkRecv(src, tag); err != nil {
 		return Request{}, err
 	}

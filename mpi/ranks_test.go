@@ -46,6 +46,13 @@ func ranks(t *testing.T, n int, name string, env ...string) {
 	require.NoError(t, r.Failure, "standard error:\n%s", r.Err)
 }
 
+// onFabrics runs a test over every fabric between ranks of a host, which the setting names.
+func onFabrics(t *testing.T, test func(t *testing.T, fabric string)) {
+	for _, name := range []string{"shm", "tcp"} {
+		t.Run(name, func(t *testing.T) { test(t, "WEFT_FABRIC="+name) })
+	}
+}
+
 // want fails a rank in which two values differ.
 func want[T comparable](what string, got, wanted T) error {
 	if got != wanted {

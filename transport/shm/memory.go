@@ -37,18 +37,11 @@ func placeAt(d, s unsafe.Pointer, n int) {
 		copy(unsafe.Slice((*byte)(d), n), unsafe.Slice((*byte)(s), n))
 		return
 	}
-	if n -= wordSize; n >= wordSize {
-		// The first word is often a flag too, which the peer looks at all the time: it comes when nearly all is there, so that he does not take
-		// the lines away that are being written.
-		if n <= wordsMost-wordSize && n%wordSize == 0 {
-			for at := wordSize; at < n; at += wordSize {
-				*(*uint64)(unsafe.Add(d, at)) = *(*uint64)(unsafe.Add(s, at))
-			}
-		} else {
-			copy(unsafe.Slice((*byte)(unsafe.Add(d, wordSize)), n-wordSize), unsafe.Slice((*byte)(unsafe.Add(s, wordSize)), n-wordSize))
+	n -= wordSize
+	if n <= wordsMost-wordSize && n%wordSize == 0 {
+		for at := 0; at < n; at += wordSize {
+			*(*uint64)(unsafe.Add(d, at)) = *(*uint64)(unsafe.Add(s, at))
 		}
-		sys.StoreBarrier()
-		*(*uint64)(d) = *(*uint64)(s)
 	} else {
 		copy(unsafe.Slice((*byte)(d), n), unsafe.Slice((*byte)(s), n))
 	}

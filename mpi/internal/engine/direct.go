@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	directLooks = 400 // in the ring, before the receive is posted as any other
-	directRuns  = 64  // direct receives between two passes over everything else
+	directLooks = 4000 // in the ring, before the receive is posted as any other
+	directRuns  = 64   // direct receives between two passes over everything else
 )
 
 // RecvNext is worth a try before Recv. A blocking receive that names its source, while nothing else is posted or kept, most often gets the very

@@ -14,8 +14,8 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
+	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -176,9 +176,7 @@ func receive(e *Engine, buf []byte, src int) {
 
 func pin(core int) {
 	runtime.LockOSThread()
-	var set unix.CPUSet
-	set.Set(core)
-	_ = unix.SchedSetaffinity(0, &set)
+	_ = sys.SetAffinity([]int{core})
 }
 
 func loopWorld(t testing.TB) []*Engine {

@@ -45,7 +45,7 @@ func (e *Engine) Isend(context uint32, buf []byte, dst, tag int) (Request, error
 	}
 	env := envelope{Context: context, Tag: int32(tag)}
 	more := e.holds(dst, len(buf))
-	if more && e.batched(e.peers[dst], env, buf) {
+	if p := e.peers[dst]; p != nil && (more && e.batched(p, env, buf) || e.sendsNow(p, env, buf, more)) {
 		h := e.requests.receipt()
 		e.mu.Unlock()
 		return h, nil
@@ -70,6 +70,23 @@ func (e *Engine) IsendVec(context uint32, vec [][]byte, dst, tag int) (Request, 
 	r.vec = vec
 	e.startSend(r, envelope{Context: context, Tag: int32(tag)}, dst, e.holds(dst, r.room()))
 	return r.handle(), nil
+}
+
+// sendsNow sends a message that fits a slot and need not wait behind others; false if it has to go another way.
+func (e *Engine) sendsNow(p *peer, env envelope, buf []byte, more bool) bool {
+	if p.batch.Count() > 0 && p.state == peerOpen {
+		if sent, err := e.sendBatch(p, true); !sent || err != nil {
+			return false // it is tried again with the message that waits behind it
+		}
+	}
+	if !p.fits(len(buf)) {
+		return false
+	}
+	sent, err := eager.Send(p.ch, env, buf, more)
+	if sent {
+		p.stats.eager(len(buf))
+	}
+	return sent && err == nil // what is wrong with the channel the next attempt finds too
 }
 
 // holds tells whether the bytes of a send that nobody waits for yet may be held back for a while, to travel with others.

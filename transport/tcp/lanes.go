@@ -160,7 +160,8 @@ func (b *bundle) lose(l *link, cause error) {
 	b.links = slices.DeleteFunc(b.links, func(o *link) bool { return o == l })
 	b.losses.Closed(l.number)
 	b.stats.Down++
-	q.dev.opts.Log.Warn("a lane is lost", "rank", q.peer, "address", q.remote, "lane", l.number, "left", len(b.links), "cause", cause)
+	q.dev.opts.Log.Warn("a lane is lost", "rank", q.peer, "address", q.remote, "lane", l.number, "left", len(b.links),
+		"cause", cause)
 	if len(b.links) > 0 {
 		b.restore()
 		return
@@ -271,7 +272,8 @@ func (b *bundle) tick(counts bool) {
 		say, _ := l.pulse.tick(counts)
 		switch {
 		case l.fd < 0:
-		case l.pulse.silent >= ticksSilentAll, l.pulse.silent >= ticksSilentLane && b.pulse.silent < ticksSilentLane/2:
+		case l.pulse.silent >= ticksSilentAll,
+			l.pulse.silent >= ticksSilentLane && b.pulse.silent < ticksSilentLane/2:
 			b.lose(l, errSilent)
 		case say:
 			l.sayAlive()

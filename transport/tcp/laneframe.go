@@ -33,7 +33,10 @@ type laneHeader struct {
 	header
 	number uint64 // 0: it does not count
 	ack    uint64
-	ref    uint64 // Write: the number of its first frame. ReadWrite: its Read. ReadRequest, Atomic: how many came before it. Terminate: the frame that was wrong
+
+	// ref is, of a Write, the number of its first frame; of a ReadWrite its Read; of a ReadRequest or an Atomic how many came before it; of
+	// a Terminate the number of the frame that was wrong.
+	ref uint64
 }
 
 // counts tells whether frames of a kind have a number.

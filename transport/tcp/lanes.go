@@ -165,7 +165,8 @@ func (b *bundle) lose(l *link, cause error) {
 	b.links = slices.DeleteFunc(b.links, func(o *link) bool { return o == l })
 	b.losses.Closed(l.number)
 	b.stats.Down++
-	q.dev.opts.Log.Warn("a lane is lost", "rank", q.peer, "address", q.remote, "lane", l.number, "left", len(b.links), "cause", cause)
+	q.dev.opts.Log.Warn("a lane is lost", "rank", q.peer, "address", q.remote, "lane", l.number, "left", len(b.links),
+		"cause", cause)
 	if len(b.links) > 0 {
 		b.restore()
 		return
@@ -245,8 +246,8 @@ const (
 	looksEach  = 8
 )
 
-// looks tells whether a pass reads a lane that is not the first: one that has long brought nothing is read now and then, so that small messages on another one
-// do not wait for it. Where something is missing, or somebody sleeps, all are.
+// looks tells whether a pass reads a lane that is not the first: one that has long brought nothing is read now and then, so that small
+// messages on another one do not wait for it. Where something is missing, or somebody sleeps, all are.
 func (b *bundle) looks(l *link) bool {
 	if l.idle++; l.idle < looksAfter || b.in.Stats.Open > 0 || b.q.rcq.arming.on {
 		l.idle = min(l.idle, looksAfter)
@@ -260,7 +261,8 @@ func (b *bundle) looks(l *link) bool {
 }
 
 // tick tells the peer on each lane that this end lives. A lane that is silent while others are not is lost, and so are all when all are, so
-// that new ones can show that the peer lives; the peer is when nothing has come over any for the device's timeout. That a lane can be made is no sign of life: the peer's endpoint answers by itself.
+// that new ones can show that the peer lives; the peer is when nothing has come over any for the device's timeout. That a lane can
+// be made is no sign of life: the peer's endpoint answers by itself.
 func (b *bundle) tick(counts bool) {
 	q := b.q
 	b.drive()
@@ -276,7 +278,8 @@ func (b *bundle) tick(counts bool) {
 		say, _ := l.pulse.tick(counts)
 		switch {
 		case l.fd < 0:
-		case l.pulse.silent >= ticksSilentAll, l.pulse.silent >= ticksSilentLane && b.pulse.silent < ticksSilentLane/2:
+		case l.pulse.silent >= ticksSilentAll,
+			l.pulse.silent >= ticksSilentLane && b.pulse.silent < ticksSilentLane/2:
 			b.lose(l, errSilent)
 		case say:
 			l.sayAlive()

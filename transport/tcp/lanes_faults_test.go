@@ -45,7 +45,8 @@ func TestLanes_NumberIsTheSmaller(t *testing.T) {
 			q.Release()
 		}
 	}
-	for _, o := range []Options{{Lanes: -1}, {Lanes: laneMost + 1}, {Interfaces: make([]netip.Addr, 1)}, {Interfaces: slices.Repeat([]netip.Addr{netip.MustParseAddr("127.0.0.1")}, 4)}} {
+	four := slices.Repeat([]netip.Addr{netip.MustParseAddr("127.0.0.1")}, 4)
+	for _, o := range []Options{{Lanes: -1}, {Lanes: laneMost + 1}, {Interfaces: make([]netip.Addr, 1)}, {Interfaces: four}} {
 		_, err := New(o)
 		require.Error(t, err, "%+v", o)
 	}

@@ -108,7 +108,8 @@ func TestLanes_H1_H3_PlacedAtOnceAndToldInOrder(t *testing.T) {
 	require.Empty(t, p.wcs)
 	p.says(0, header{op: opSend, flags: flagLast, a: 0, b: 3}, 2, 0, []byte("st")...)
 	require.Len(t, p.wcs, 3)
-	for i, want := range []transport.WC{{ID: 1, Op: transport.OpRecv, Bytes: 5}, {ID: 2, Op: transport.OpRecv, Bytes: 6}, {ID: 4, Op: transport.OpRead, Bytes: 8}} {
+	for i, want := range []transport.WC{{ID: 1, Op: transport.OpRecv, Bytes: 5}, {ID: 2, Op: transport.OpRecv, Bytes: 6},
+		{ID: 4, Op: transport.OpRead, Bytes: 8}} {
 		want.QP = p.qp.num
 		require.Equal(t, want, p.wcs[i])
 	}

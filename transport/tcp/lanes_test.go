@@ -243,7 +243,8 @@ func describeLanes(list [2]*side) string {
 	text := ""
 	for i, s := range list {
 		b := s.lanesOf()
-		text += fmt.Sprintf("\n rank %d: %v %v\n  %+v\n  next in %d, out %d to %d, losses %+v, making %v, alone %v, held %d", i, s.to.State(), s.to.Err(), b.count(),
+		text += fmt.Sprintf("\n rank %d: %v %v\n  %+v\n  next in %d, out %d to %d, losses %+v, making %v, alone %v, held %d",
+			i, s.to.State(), s.to.Err(), b.count(),
 			b.in.Next(), b.out.First(), b.out.Next(), b.losses, b.making, b.alone.Load(), b.in.Holds())
 		for _, l := range b.links {
 			text += fmt.Sprintf("\n  lane %d: blocked %v, quiet %v, greeted %v, partial %d", l.number, l.blocked, l.quiet, l.greeted, l.partial)

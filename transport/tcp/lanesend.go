@@ -7,7 +7,6 @@ import (
 
 const (
 	bulkMin   = 64 << 10  // of a request or an answer: it is split over the lanes
-	stripe    = 256 << 10 // bytes of one write where it is
 	ackFrames = 64        // that have come: they are acknowledged in the same pass
 	ackBytes  = 512 << 10 // the same
 )
@@ -161,9 +160,6 @@ func (b *bundle) fill(l *link, fresh bool) (more bool) {
 		return b.flush(l)
 	}
 	most := writeMost
-	if len(b.links) > 1 {
-		most = stripe
-	}
 	if l.secure != nil {
 		most = sealMost
 	}

@@ -37,6 +37,7 @@ func (s State) String() string {
 // Channel is this rank's end of a virtual channel. Like the QP that it uses, it is driven by one goroutine at a time.
 type Channel struct {
 	qp    transport.QP
+	place transport.Placer // qp, if that can hand out the peer's memory
 	state State
 	recv  recvRing
 	send  sendRing
@@ -113,6 +114,7 @@ func (c *Channel) Open(qp transport.QP, peer []byte) error {
 	}
 	c.send.change(b, answer{key: d.Key, generation: d.Generation}, c.conf.limit(0, c.phases[0]))
 	c.qp, c.state = qp, StateOpen
+	c.place, _ = qp.(transport.Placer)
 	return nil
 }
 

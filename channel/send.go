@@ -192,21 +192,28 @@ func (c *Channel) Put(k Kind, word uint64, payload []byte, more bool) (sent bool
 		return true, nil
 	}
 	from, length := s.pos*lineSize, need*lineSize
-	m := s.ring[from : from+length : from+length]
+	var m []byte
+	if c.place != nil {
+		m = c.place.Place(s.remote[0].Key, s.base+uint64(from), length)
+	}
+	there := m != nil
+	if !there {
+		m = s.ring[from : from+length : from+length]
+	}
 	_ = m[lineSize-1]
 	binary.LittleEndian.PutUint64(m, headWord(s.generation, n))
 	binary.LittleEndian.PutUint64(m[wordSize:], headerWord(c.recv.consumed, k, c.holding))
 	binary.LittleEndian.PutUint64(m[bodyAt:], word)
 	Copy(m[bodyAt+wordSize:], payload)
-	binary.LittleEndian.PutUint64(m[length-wordSize:], s.generation)
-	s.local[0].Offset, s.local[0].Length = from, length
-	s.remote[0].Offset, s.remote[0].Length = s.base+uint64(from), uint64(length)
-	s.wr.Flags = 0
-	if more {
-		s.wr.Flags = transport.FlagMore
-	}
-	if err := c.qp.PostSend(&s.wr); err != nil {
-		return false, full(err)
+	if there {
+		var tail [wordSize]byte
+		binary.LittleEndian.PutUint64(tail[:], s.generation)
+		c.place.Placed(tail)
+	} else {
+		binary.LittleEndian.PutUint64(m[length-wordSize:], s.generation)
+		if err := s.send(c.qp, from, length, more); err != nil {
+			return false, full(err)
+		}
 	}
 	s.starving, s.reserved, s.body = false, 0, n
 	c.advanced(need)
@@ -250,6 +257,11 @@ func (o *outRing) write(qp transport.QP, header uint64, n, lines int, more bool)
 	binary.LittleEndian.PutUint64(m, headWord(o.generation, n))
 	binary.LittleEndian.PutUint64(m[8:], header)
 	binary.LittleEndian.PutUint64(m[length-8:], o.generation)
+	return o.send(qp, from, length, more)
+}
+
+// send writes a stretch of the mirror to where it belongs.
+func (o *outRing) send(qp transport.QP, from, length int, more bool) error {
 	o.local[0].Offset, o.local[0].Length = from, length
 	o.remote[0].Offset, o.remote[0].Length = o.base+uint64(from), uint64(length)
 	o.wr.Flags = 0

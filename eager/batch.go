@@ -60,12 +60,8 @@ func (b *Batch) Add(c *channel.Channel, env Envelope, payload []byte) bool {
 func (b *Batch) Send(c *channel.Channel, more bool) (bool, error) {
 	for b.count > 0 {
 		n, count := b.leading(c.MaxBody())
-		body := c.Reserve(n)
-		if body == nil {
-			return false, nil
-		}
-		copy(body, b.buf[:n])
-		if sent, err := commit(c, channel.Batch, more || count < b.count); !sent {
+		sent, err := c.Put(channel.Batch, binary.LittleEndian.Uint64(b.buf), b.buf[8:n], more || count < b.count)
+		if !sent {
 			return false, err
 		}
 		b.buf, b.count = b.buf[:copy(b.buf, b.buf[n:])], b.count-count

@@ -2,6 +2,8 @@ package verbstest
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 
 	"github.com/weft-mpi/weft/transport"
 )
@@ -28,6 +30,43 @@ func slices(m transport.MR, n, k int) []transport.SGE {
 }
 
 var transferChecks = []Check{
+	{"Write/IsComposedInThePeersMemory", func(t *trial) {
+		a, b := t.pair(shape{})
+		placer, ok := a.qp.(transport.Placer)
+		if !ok {
+			panic(failure{fmt.Errorf("the provider does not hand out the peer's memory: %w", errors.ErrUnsupported)})
+		}
+		src, dst, other := a.memory(8, all), b.memory(4096, all), b.memory(64, all)
+		t.must(a.qp.PostSend(write(1, src, dst))) // where a Write has gone another can be composed
+		t.one(a, 1, transport.OpWrite, a, b)
+		if placer.Place(other.Key(), 0, 64) != nil || placer.Place(dst.Key()+1, 0, 64) != nil {
+			t.failf("memory of a key that no Write has gone to")
+		}
+		for _, at := range []struct {
+			offset uint64
+			n      int
+		}{{4096, 8}, {4089, 8}, {0, 4097}, {1 << 63, 8}, {^uint64(0), 8}, {0, 0}, {0, 7}, {0, -8}} {
+			if placer.Place(dst.Key(), at.offset, at.n) != nil {
+				t.failf("%d bytes at %d of a region of 4096", at.n, at.offset)
+			}
+		}
+		for i, n := range []int{8, 16, 64, 72, 1000} {
+			m := placer.Place(dst.Key(), uint64(8*i), n)
+			if len(m) != n {
+				t.failf("%d bytes for a Write of %d", len(m), n)
+			}
+			whole := make([]byte, n)
+			fill(whole, 3, uint64(i))
+			copy(m, whole[:n-8])
+			placer.Placed([8]byte(whole[n-8:]))
+			t.must(check(dst.Bytes()[8*i:][:n], 3, uint64(i)))
+		}
+		t.none(a, b)
+		t.must(dst.Deregister())
+		if placer.Place(dst.Key(), 0, 64) != nil {
+			t.failf("memory of a region that is no more")
+		}
+	}},
 	{"Send/ArrivesWholeInAnyCutOfItsElements", func(t *trial) {
 		a, b := t.pair(shape{})
 		most := min(a.dev.Query().MaxSGE, 5)

@@ -194,7 +194,7 @@ var All = []*Benchmark{
 		remark: func(*session) string {
 			return "# Bytes of a connection, at rank 0. Resident: with its share of what connections have in common."
 		},
-		settings: map[*setting.Setting]string{setting.ShrinkAfter: "50ms"}},
+		settings: map[*setting.Setting]string{setting.ShrinkAfter: "50ms", setting.EagerMost: "1G"}},
 	{Name: "init", Short: "time of Init", Least: 1, Start: 2,
 		title: "Init", kind: startUp, whole: initialization},
 }

@@ -137,8 +137,8 @@ func TestChannelsThatDoNotChangeTheirPhaseAreToldOf(t *testing.T) {
 	for body, want := range map[string]string{
 		never: "memory: WEFT_SHRINK_AFTER=never: channels would not come back from their large buffers",
 		noMemory: "memory: messages of 16352 bytes do not go through slots of 16384 bytes, for want of memory or by a setting " +
-			"(WEFT_BUFFER_BUDGET=64K, WEFT_EAGER_MAX=)",
-		halfOfIt:   "(WEFT_BUFFER_BUDGET=250K, WEFT_EAGER_MAX=)", // for this rank's question, but not for its peer's
+			"(WEFT_BUFFER_BUDGET=64K, WEFT_EAGER_MAX=1G)",
+		halfOfIt:   "(WEFT_BUFFER_BUDGET=250K, WEFT_EAGER_MAX=1G)", // for this rank's question, but not for its peer's
 		rendezvous: ", WEFT_EAGER_MAX=1K)",
 		impatient: "memory: the channels to 1 peers still have large buffers after 1ms, 262400 bytes in all, with " +
 			"WEFT_SHRINK_AFTER=1h",

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -44,13 +45,13 @@ var realBody = worldBody("real", func(world *mpi.Comm) error {
 		for _, o := range ways(b) {
 			s := newSession(b, o, world, os.Stdout, instruments{now: mpi.Wtime, date: time.Now, pattern: pattern, resident: resident})
 			if own, fatal := s.outcome(); own != nil || fatal != nil {
-				return fmt.Errorf("%s: %w, %w", b.Name, own, fatal)
+				return fmt.Errorf("%s: %w", b.Name, errors.Join(own, fatal))
 			}
 			s.out.printf("== %s\n", b.Name)
 		}
 	}
 	return nil
-}, "WEFT_SHRINK_AFTER=20ms")
+}, "WEFT_SHRINK_AFTER=20ms", "WEFT_EAGER_MAX=1G")
 
 func TestEveryBenchmarkOnRealRanks(t *testing.T) {
 	run := map[string]int{}
@@ -100,7 +101,7 @@ var frugal = worldBody("frugal", func(world *mpi.Comm) error {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			if own, fatal := s.outcome(); own != nil || fatal != nil {
-				return 0, fmt.Errorf("%s: %w, %w", name, own, fatal)
+				return 0, fmt.Errorf("%s: %w", name, errors.Join(own, fatal))
 			}
 			runtime.ReadMemStats(&after)
 			return after.Mallocs - before.Mallocs, nil

@@ -152,6 +152,11 @@ func (e *Engine) drain(p *peer) {
 			return
 		}
 		p.ch.Release()
+		if p.watched && p.ch.Pressing() { // the peer goes on filling the ring meanwhile
+			if e.kick(p); p.state != peerOpen {
+				return
+			}
+		}
 	}
 	e.owe(p)
 }

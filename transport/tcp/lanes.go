@@ -40,7 +40,6 @@ type bundle struct {
 	out   *lane.Outbound[segment]
 	at    place // what the cursor of the queue pair does not know of the place
 	items []item
-	turn  int    // the lane that bulk goes to next
 	frame []byte // one that does not count
 	told  uint64 // the acknowledgement that went out last
 

@@ -112,14 +112,13 @@ func (b *bundle) greet() {
 	}
 }
 
-// pick chooses the lane that carries what goes out next: small messages stay on the first that has room, which is the one that the other
-// end looks at most; large ones take turns.
+// pick chooses the lane that carries what goes out next: small messages take the first that has room, parts of large ones the last. So a lane is full
+// before the next one is used, which costs less than to look at all of them; what a lane takes is little more than it can send (laneUnsent), so that
+// all are full when there is more than one can carry; and small messages do not queue behind large ones before that.
 func (b *bundle) pick() *link {
-	n := len(b.links)
-	if n > 1 && b.bulk() {
-		for i := range n {
-			if l := b.links[(b.turn+i)%n]; l.ready() {
-				b.turn = (b.turn + i + 1) % n
+	if len(b.links) > 1 && b.bulk() {
+		for i := len(b.links) - 1; i >= 0; i-- {
+			if l := b.links[i]; l.ready() {
 				return l
 			}
 		}

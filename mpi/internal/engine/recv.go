@@ -116,6 +116,10 @@ func (e *Engine) take(r *request, a *arrival) {
 
 // received completes a receive whose message is all there.
 func (e *Engine) received(r *request) {
+	if len(r.vec) == 1 && r.status.Bytes <= len(r.vec[0]) {
+		e.complete(r, nil)
+		return
+	}
 	if room := r.room(); r.status.Bytes > room {
 		bytes := r.status.Bytes
 		r.status.Bytes = room

@@ -87,6 +87,9 @@ func TestALongQueueIsNotSearched(t *testing.T) {
 			m.Post(&l.receives[i])
 		}
 		q := &m.bins.find(0, 1).posted
+		assert.Empty(t, q.chains, "nobody has looked for anything")
+		last := &l.receives[len(l.receives)-1]
+		assert.Equal(t, last, m.Arrive(0, 1, last.Tag))
 		assert.NotEmpty(t, q.chains)
 		assert.LessOrEqual(t, longest(q), 8, "tags %d apart", stride)
 	}

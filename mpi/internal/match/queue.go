@@ -2,8 +2,8 @@ package match
 
 import "math/bits"
 
-// indexFrom is the length beyond which a queue gets an index of tags. Up to there walking it costs no more than keeping
-// the index, and most queues never grow longer. A power of two.
+// indexFrom is how far a queue is walked before it gets an index of tags. Up to there walking costs no more than keeping the index; and most
+// queues, long ones too, are asked for in their own order, so that nobody walks them. A power of two.
 const indexFrom = 16
 
 // place is where a receive or a message stands in a queue. The zero place stands in none.
@@ -17,13 +17,14 @@ type place[E any] struct {
 	prevTag, nextTag *place[E] // in the chain of the queue's index, while it has one
 }
 
-// queue keeps places in the order in which they were pushed. A long one has an index from tags to chains of places that
-// stand in the same order, so that the first with a tag is found without walking past those with other tags.
+// queue keeps places in the order in which they were pushed. One that has been walked far has an index, until it is empty, from tags to chains of
+// places that stand in the same order, so that the first with a tag is found without walking past those with other tags.
 type queue[E any] struct {
 	first, last *place[E]
 	length      int
-	anyTag      chain[E]   // those that accept AnyTag, once there is an index
-	chains      []chain[E] // the others by tag: the index, a power of two, from the time the queue first grew long
+	anyTag      chain[E]   // those that accept AnyTag, while there is an index
+	chains      []chain[E] // the others by tag: the index, a power of two; nil while there is none
+	spare       []chain[E] // of an index that the queue had: all empty
 }
 
 // chain is a doubly linked list of places whose tags fall together.
@@ -40,9 +41,16 @@ func (q *queue[E]) push(p *place[E]) {
 	}
 	q.last = p
 	q.length++
-	if q.length > max(indexFrom, len(q.chains)) {
+	if q.chains != nil {
+		q.indexed(p)
+	}
+}
+
+// indexed puts a place that has been pushed into the index.
+func (q *queue[E]) indexed(p *place[E]) {
+	if q.length > len(q.chains) {
 		q.index()
-	} else if q.chains != nil {
+	} else {
 		q.chain(p.tag).push(p)
 	}
 }
@@ -58,16 +66,24 @@ func (q *queue[E]) remove(p *place[E]) {
 	} else {
 		p.next.prev = p.prev
 	}
+	q.length--
 	if q.chains != nil {
 		q.chain(p.tag).remove(p)
+		if q.length == 0 {
+			q.spare, q.chains = q.chains, nil
+		}
 	}
 	p.queue, p.prev, p.next = nil, nil, nil
-	q.length--
 }
 
 // index makes chains, about two for every place that the queue holds now, and puts the places into them.
 func (q *queue[E]) index() {
-	q.chains, q.anyTag = make([]chain[E], max(2*indexFrom, 2*len(q.chains))), chain[E]{}
+	q.anyTag = chain[E]{}
+	if size := max(2*indexFrom, 1<<bits.Len(uint(2*q.length-1))); len(q.spare) >= size {
+		q.chains, q.spare = q.spare, nil
+	} else {
+		q.chains = make([]chain[E], size)
+	}
 	for p := q.first; p != nil; p = p.next {
 		q.chain(p.tag).push(p)
 	}
@@ -89,15 +105,19 @@ func (q *queue[E]) carrying(tag int32) *place[E] {
 	if p := q.first; p != nil && p.tag == tag {
 		return p
 	}
-	if q.chains != nil {
-		return q.chain(tag).find(tag)
-	}
-	for p := q.first; p != nil; p = p.next {
+	walked := 0
+	for p := q.first; p != nil && q.chains == nil; p = p.next {
 		if p.tag == tag {
 			return p
 		}
+		if walked++; walked > indexFrom {
+			q.index()
+		}
 	}
-	return nil
+	if q.chains == nil {
+		return nil
+	}
+	return q.chain(tag).find(tag)
 }
 
 // accepting finds the first receive for a message of this tag: one that names it, or one of AnyTag.
@@ -105,15 +125,19 @@ func (q *queue[E]) accepting(tag int32) *place[E] {
 	if p := q.first; p != nil && (p.tag == tag || p.tag == AnyTag) {
 		return p // most messages come in the order of their receives
 	}
-	if q.chains != nil {
-		return earlier(q.chain(tag).find(tag), q.anyTag.first)
-	}
-	for p := q.first; p != nil; p = p.next {
+	walked := 0
+	for p := q.first; p != nil && q.chains == nil; p = p.next {
 		if p.tag == tag || p.tag == AnyTag {
 			return p
 		}
+		if walked++; walked > indexFrom {
+			q.index()
+		}
 	}
-	return nil
+	if q.chains == nil {
+		return nil
+	}
+	return earlier(q.chain(tag).find(tag), q.anyTag.first)
 }
 
 // each yields the owners in order, and lets the one at hand be removed. It reports whether to go on.

@@ -192,7 +192,7 @@ func (c *Channel) Put(k Kind, word uint64, payload []byte, more bool) (sent bool
 		return true, nil
 	}
 	var m []byte
-	if c.place != nil && s.pos >= nearLines && s.sent == s.freed && s.pos >= 2*need+controlLines+creditLines {
+	if c.place != nil && !more && s.pos >= nearLines && s.sent == s.freed && s.pos >= 2*need+controlLines+creditLines {
 		if err := c.post(skip, 0, 1, s.lines-s.pos, true); err != nil {
 			return false, full(err)
 		}
@@ -227,7 +227,7 @@ func (c *Channel) Put(k Kind, word uint64, payload []byte, more bool) (sent bool
 }
 
 // nearLines is where the ring is begun anew if the peer has consumed all of it, on a machine whose memory we share: so a dialogue of small
-// messages stays in lines that the nearest caches of both have.
+// messages stays in lines that the nearest caches of both have. A burst needs the lines that would be left out.
 const nearLines = 128
 
 // full turns a full send queue into no error.

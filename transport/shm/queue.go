@@ -1,6 +1,9 @@
 package shm
 
-import "github.com/weft-mpi/weft/transport"
+import (
+	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/ring"
+)
 
 // piece is an element of a gather or scatter list, checked when it was posted.
 type piece struct {
@@ -59,11 +62,7 @@ func (s *sendQueue) room(depth int) bool {
 		return false
 	}
 	if n == len(s.ring) {
-		bigger := make([]wqe, max(2, 2*len(s.ring)))
-		for i := s.head; i != s.tail; i++ {
-			bigger[i&uint32(len(bigger)-1)] = *s.at(i)
-		}
-		s.ring = bigger
+		s.ring = ring.Grow(s.ring, s.head, s.tail)
 	}
 	return true
 }
@@ -99,11 +98,7 @@ func (r *recvQueue) push(wr *transport.RecvWR, depth int) bool {
 		return false
 	}
 	if n == len(r.ring) {
-		bigger := make([]rqe, max(2, 2*len(r.ring)))
-		for i := r.head; i != r.tail; i++ {
-			bigger[i&uint32(len(bigger)-1)] = *r.at(i)
-		}
-		r.ring = bigger
+		r.ring = ring.Grow(r.ring, r.head, r.tail)
 	}
 	e := r.at(r.tail)
 	e.id, e.notify, e.total, e.local = wr.ID, wr.Notify, 0, e.local[:0]
@@ -141,11 +136,7 @@ func (a *answerQueue) at(i uint32) *answer { return &a.ring[i&uint32(len(a.ring)
 
 func (a *answerQueue) push() *answer {
 	if int(a.tail-a.head) == len(a.ring) {
-		bigger := make([]answer, max(2, 2*len(a.ring)))
-		for i := a.head; i != a.tail; i++ {
-			bigger[i&uint32(len(bigger)-1)] = *a.at(i)
-		}
-		a.ring = bigger
+		a.ring = ring.Grow(a.ring, a.head, a.tail)
 	}
 	a.tail++
 	return a.at(a.tail - 1)

@@ -11,6 +11,7 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/handlers"
+	"github.com/weft-mpi/weft/transport/internal/ring"
 )
 
 // cq is a completion queue; polling it drives the queue pairs attached to it.
@@ -211,11 +212,7 @@ func (c *cq) push(wc transport.WC) {
 		return
 	}
 	if n == len(c.ring) {
-		bigger := make([]transport.WC, 2*len(c.ring))
-		for i := range n {
-			bigger[i] = c.ring[(c.head+uint32(i))&uint32(len(c.ring)-1)]
-		}
-		c.ring, c.head, c.tail = bigger, 0, uint32(n)
+		c.ring = ring.Grow(c.ring, c.head, c.tail)
 	}
 	c.ring[c.tail&uint32(len(c.ring)-1)] = wc
 	c.tail++

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/crossing"
 )
 
 // provenTimeout is how long a proven peer may take for the rest of start-up.
@@ -45,8 +46,8 @@ type endpoint struct {
 
 // attempt is what the endpoint knows of one peer.
 type attempt struct {
-	crossing crossing
-	qp       *qp           // in crossingConnected: the connection, until it is released
+	crossing crossing.Crossing
+	qp       *qp           // in crossing.Connected: the connection, until it is released
 	changed  chan struct{} // closed when the state changes
 	turn     sync.Mutex    // callbacks of one peer never run two at a time
 }
@@ -159,7 +160,7 @@ func (e *endpoint) peer(rank uint32) *attempt {
 
 // step notes how an attempt ended, with a queue pair or nil, and tells those who wait for it. A queue pair that its acceptor has
 // released already counts as none. It returns what is closed at the next change.
-func (e *endpoint) step(a *attempt, q *qp, change func(c *crossing, alive bool)) <-chan struct{} {
+func (e *endpoint) step(a *attempt, q *qp, change func(c *crossing.Crossing, alive bool)) <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	alive := q != nil && !q.released.Load()
@@ -177,7 +178,7 @@ func (e *endpoint) released(q *qp) {
 	defer e.mu.Unlock()
 	if a := e.peers[q.peer]; a != nil && a.qp == q {
 		a.qp = nil
-		a.crossing.released()
+		a.crossing.Released()
 		close(a.changed)
 		a.changed = make(chan struct{})
 	}
@@ -200,16 +201,16 @@ func (e *endpoint) Connect(ctx context.Context, rank uint32, addr string) error 
 	for {
 		e.mu.Lock()
 		a := e.peer(rank)
-		state, changed := a.crossing.state, a.changed
-		mine := a.crossing.dial()
+		state, changed := a.crossing.State(), a.changed
+		mine := a.crossing.Dial()
 		e.mu.Unlock()
-		if state == crossingConnected {
+		if state == crossing.Connected {
 			return nil
 		}
 		if mine {
 			q, err := e.dial(ctx, a, rank, hostport)
 			decides := false
-			changed := e.step(a, q, func(c *crossing, alive bool) { decides = c.dialed(alive) })
+			changed := e.step(a, q, func(c *crossing.Crossing, alive bool) { decides = c.Dialed(alive) })
 			if err == nil {
 				return nil
 			}
@@ -421,7 +422,7 @@ func (e *endpoint) initiate(s *stream, a *attempt, rank uint32) (*qp, error) {
 		return nil, err
 	}
 	e.mu.Lock()
-	ours := a.crossing.state == crossingDialing
+	ours := a.crossing.State() == crossing.Dialing
 	e.mu.Unlock()
 	if !ours {
 		return nil, errCrossing // the peer began another before it accepted ours; that one has been accepted here
@@ -714,7 +715,7 @@ func (e *endpoint) accept(s *stream, p *parties, theirs parameters, private []by
 	rank := p.initiator
 	e.mu.Lock()
 	a := e.peer(rank)
-	ok := a.crossing.request(e.id.Rank, rank)
+	ok := a.crossing.Request(e.id.Rank, rank)
 	e.mu.Unlock()
 	if !ok {
 		s.reject(rejectCrossing, "another connection between the two stays")
@@ -734,6 +735,6 @@ func (e *endpoint) accept(s *stream, p *parties, theirs parameters, private []by
 		}
 		return e.connected(s, p, conf, private, false, mine.negotiate(theirs))
 	}()
-	e.step(a, q, (*crossing).made)
+	e.step(a, q, (*crossing.Crossing).Made)
 	return err
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/crossing"
 )
 
 // tokenSize is how long the name of a queue pair is, that who joins a further lane to it has to know.
@@ -230,7 +231,7 @@ func (e *endpoint) acceptLane(s *stream, p *parties, token []byte) error {
 	if a.qp != nil {
 		b = a.qp.lanes
 	}
-	early := a.crossing.state == crossingAccepting || a.crossing.state == crossingDialing
+	early := a.crossing.State() == crossing.Accepting || a.crossing.State() == crossing.Dialing
 	e.mu.Unlock()
 	if b == nil && early {
 		s.reject(rejectBusy, "the queue pair is being made")

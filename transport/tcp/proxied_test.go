@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/crossing"
 	"github.com/weft-mpi/weft/transport/verbstest"
 )
 
@@ -80,7 +81,7 @@ func (p *proxied) once() (connected bool) {
 	case m := <-p.hosts[0].made:
 		require.Equal(p, uint32(1), m.rank)
 		require.Equal(p, "mine", m.private)
-		p.hosts[0].reaches(1, crossingConnected)
+		p.hosts[0].reaches(1, crossing.Connected)
 		qps[0] = m.qp
 	case r := <-p.hosts[0].refused:
 		require.Error(p, r.err)
@@ -133,7 +134,7 @@ func (p *proxied) once() (connected bool) {
 			require.ErrorContains(p, qp.Err(), []string{"rank 1 at 127.0.0.1:", "rank 0 at 127.0.0.1:"}[i])
 		}
 		qp.Release()
-		p.hosts[i].reaches(uint32(1-i), crossingNone)
+		p.hosts[i].reaches(uint32(1-i), crossing.None)
 	}
 	return qps[0] != nil && qps[1] != nil
 }

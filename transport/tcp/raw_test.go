@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/crossing"
 )
 
 // patience is what no test waits for unless it fails.
@@ -107,18 +108,18 @@ func (h *host) nextMade() made {
 	case <-late:
 		h.t.Fatal("no connection came")
 	}
-	h.reaches(m.rank, crossingConnected)
+	h.reaches(m.rank, crossing.Connected)
 	return m
 }
 
 // reaches waits until the endpoint's state for a peer is as wanted.
-func (h *host) reaches(rank uint32, want crossingState) {
+func (h *host) reaches(rank uint32, want crossing.State) {
 	h.t.Helper()
 	late := time.After(patience)
 	for e := h.dev.end; ; {
 		e.mu.Lock()
 		a := e.peer(rank)
-		state, changed := a.crossing.state, a.changed
+		state, changed := a.crossing.State(), a.changed
 		e.mu.Unlock()
 		if state == want {
 			return

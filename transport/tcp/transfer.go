@@ -10,6 +10,7 @@ import (
 
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/crossing"
 )
 
 // Transfer transfers an application's own connection to RDMA mode (C2).
@@ -69,13 +70,13 @@ func (e *endpoint) transferAsInitiator(s *stream, ahead []byte, rank uint32) err
 	s.foreign = ahead
 	e.mu.Lock()
 	a := e.peer(rank)
-	mine := a.crossing.dial()
+	mine := a.crossing.Dial()
 	e.mu.Unlock()
 	if !mine {
 		return errCrossing
 	}
 	q, err := e.initiate(s, a, rank)
-	e.step(a, q, func(c *crossing, alive bool) { c.dialed(alive) })
+	e.step(a, q, func(c *crossing.Crossing, alive bool) { c.Dialed(alive) })
 	return err
 }
 

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/weft-mpi/weft/transport/internal/ring"
 )
 
 // ErrAck is an acknowledgement of what was never sent, or not yet whole.
@@ -41,11 +43,7 @@ func (out *Outbound[R]) Room() bool { return out.next-out.first < Window }
 // Add takes a segment in, to go on a lane.
 func (out *Outbound[R]) Add(lane uint16, what R) uint64 {
 	if n := out.next - out.first; int(n) == len(out.ring) {
-		bigger := make([]entry[R], 2*len(out.ring))
-		for i := out.first; i != out.next; i++ {
-			bigger[i&uint64(len(bigger)-1)] = *out.at(i)
-		}
-		out.ring = bigger
+		out.ring = ring.Grow(out.ring, out.first, out.next)
 	}
 	n := out.next
 	out.next++

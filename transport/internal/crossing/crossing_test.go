@@ -1,4 +1,4 @@
-package tcp
+package crossing
 
 import (
 	"testing"
@@ -8,7 +8,7 @@ import (
 
 // crossingWorld is two ranks that may begin connections to each other at any time.
 type crossingWorld struct {
-	side   [2]crossing
+	side   [2]Crossing
 	flight [2]crossingMessage // of the attempt that the side has begun
 	dials  [2]int8            // attempts so far
 	making [2]int8            // what the side has accepted and not yet made
@@ -32,29 +32,29 @@ func (w crossingWorld) next(t *testing.T) (list []crossingWorld) {
 		id := int8(10*(x+1)) + n.dials[x]
 		switch w.flight[x] {
 		case noMessage:
-			if n.dials[x] < most && n.side[x].dial() {
+			if n.dials[x] < most && n.side[x].Dial() {
 				n.dials[x]++
 				n.flight[x] = requestOnItsWay
 				list = append(list, n)
 			}
 		case requestOnItsWay:
 			n.flight[x] = rejectOnItsWay
-			if n.side[y].request(uint32(y), uint32(x)) {
+			if n.side[y].Request(uint32(y), uint32(x)) {
 				n.flight[x], n.making[y] = acceptOnItsWay, id
 			}
 			list = append(list, n)
 		case acceptOnItsWay:
-			require.Equal(t, crossingDialing, n.side[x].state, "an accepted connection is dropped: %+v", w)
-			require.True(t, n.side[x].dialed(true))
+			require.Equal(t, Dialing, n.side[x].state, "an accepted connection is dropped: %+v", w)
+			require.True(t, n.side[x].Dialed(true))
 			n.flight[x], n.has[x] = noMessage, id
 			list = append(list, n)
 		case rejectOnItsWay:
-			n.side[x].dialed(false)
+			n.side[x].Dialed(false)
 			n.flight[x] = noMessage
 			list = append(list, n)
 		}
 		if n := w; n.making[x] != 0 {
-			n.side[x].made(true)
+			n.side[x].Made(true)
 			n.has[x], n.making[x] = n.making[x], 0
 			list = append(list, n)
 		}
@@ -77,7 +77,7 @@ func TestCrossing_EveryOrderOfEvents(t *testing.T) {
 			ends++
 			require.NotZero(t, w.has[0], "%+v", w)
 			require.Equal(t, w.has[0], w.has[1], "%+v", w)
-			require.Equal(t, [2]crossing{{crossingConnected}, {crossingConnected}}, w.side)
+			require.Equal(t, [2]Crossing{{Connected}, {Connected}}, w.side)
 		}
 		for _, n := range next {
 			if !seen[n] {
@@ -92,29 +92,29 @@ func TestCrossing_EveryOrderOfEvents(t *testing.T) {
 
 // A connection that has ended makes room for another; an attempt that is under way is not touched by the end of an earlier one.
 func TestCrossing_Released(t *testing.T) {
-	c := crossing{}
-	c.released()
-	require.Equal(t, crossingNone, c.state)
-	require.True(t, c.dial())
-	c.released()
-	require.Equal(t, crossingDialing, c.state, "the end of another connection is none of this attempt's")
-	require.True(t, c.dialed(true))
-	require.False(t, c.dial())
-	require.False(t, c.request(1, 0))
-	c.released()
-	require.True(t, c.request(1, 0))
-	require.False(t, c.request(1, 0), "while one is being made")
-	c.made(false)
-	require.True(t, c.request(1, 0), "when that has failed")
+	c := Crossing{}
+	c.Released()
+	require.Equal(t, None, c.state)
+	require.True(t, c.Dial())
+	c.Released()
+	require.Equal(t, Dialing, c.state, "the end of another connection is none of this attempt's")
+	require.True(t, c.Dialed(true))
+	require.False(t, c.Dial())
+	require.False(t, c.Request(1, 0))
+	c.Released()
+	require.True(t, c.Request(1, 0))
+	require.False(t, c.Request(1, 0), "while one is being made")
+	c.Made(false)
+	require.True(t, c.Request(1, 0), "when that has failed")
 }
 
 // When both are dialing, the lower rank's connection stays.
 func TestCrossing_LowerRankStays(t *testing.T) {
-	low, high := crossing{crossingDialing}, crossing{crossingDialing}
-	require.False(t, low.request(2, 7))
-	require.Equal(t, crossingDialing, low.state)
-	require.True(t, high.request(7, 2))
-	require.Equal(t, crossingAccepting, high.state)
-	require.False(t, high.dialed(false), "that it was turned down decides nothing: another is being made")
-	require.Equal(t, crossingAccepting, high.state)
+	low, high := Crossing{Dialing}, Crossing{Dialing}
+	require.False(t, low.Request(2, 7))
+	require.Equal(t, Dialing, low.state)
+	require.True(t, high.Request(7, 2))
+	require.Equal(t, Accepting, high.state)
+	require.False(t, high.Dialed(false), "that it was turned down decides nothing: another is being made")
+	require.Equal(t, Accepting, high.state)
 }

@@ -37,7 +37,8 @@ func (s State) String() string {
 // Channel is this rank's end of a virtual channel. Like the QP that it uses, it is driven by one goroutine at a time.
 type Channel struct {
 	qp    transport.QP
-	place transport.Placer // qp, if that can hand out the peer's memory
+	place transport.Placer // qp, if a message can be composed there
+	near  bool             // in the peer's own memory
 	state State
 	recv  recvRing
 	send  sendRing
@@ -114,7 +115,9 @@ func (c *Channel) Open(qp transport.QP, peer []byte) error {
 	}
 	c.send.change(b, answer{key: d.Key, generation: d.Generation}, c.conf.limit(0, c.phases[0]))
 	c.qp, c.state = qp, StateOpen
-	c.place, _ = qp.(transport.Placer)
+	if c.place, _ = qp.(transport.Placer); c.place != nil {
+		c.near = c.place.Shared()
+	}
 	return nil
 }
 

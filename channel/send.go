@@ -192,13 +192,13 @@ func (c *Channel) Put(k Kind, word uint64, payload []byte, more bool) (sent bool
 		return true, nil
 	}
 	var m []byte
-	if c.place != nil && !more && s.pos >= nearLines && s.sent == s.freed && s.pos >= 2*need+controlLines+creditLines {
+	if c.near && !more && s.pos >= nearLines && s.sent == s.freed && s.pos >= 2*need+controlLines+creditLines {
 		if err := c.post(skip, 0, 1, s.lines-s.pos, true); err != nil {
 			return false, full(err)
 		}
 	}
 	from, length := s.pos*lineSize, need*lineSize
-	if c.place != nil {
+	if c.place != nil && (c.near || !more) {
 		m = c.place.Place(s.remote[0].Key, s.base+uint64(from), length)
 	}
 	there := m != nil

@@ -30,6 +30,8 @@ type passage struct {
 	carried [2]int // bytes, by direction
 	fuse    [2]int // so many more bytes get through, and then the connection is cut; -1: it is not
 	cut     bool
+
+	patience int // so many more bytes may get through all connections until this one is cut in any case
 }
 
 func newGates(t *testing.T) *gates {
@@ -85,7 +87,11 @@ func (p *passage) carry(direction int) {
 		if p.carried[direction] += n; p.carried[direction] > startup {
 			p.g.changed.Broadcast()
 		}
+		passed := p.g.passed(n)
 		p.g.mu.Unlock()
+		for _, other := range passed {
+			other.end()
+		}
 		if n > 0 {
 			if _, err := to.Write(b[:n]); err != nil {
 				cut = true
@@ -105,6 +111,19 @@ func (p *passage) carry(direction int) {
 	}
 }
 
+// passed counts what some connection has carried, and gives those that are to be cut and have seen too much go another way meanwhile.
+func (g *gates) passed(n int) (list []*passage) {
+	for _, p := range g.open {
+		if p.fuse[0] < 0 && p.fuse[1] < 0 {
+			continue
+		}
+		if p.patience -= n; p.patience < 0 {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
 // end resets both connections.
 func (p *passage) end() {
 	for _, c := range p.ends {
@@ -120,6 +139,10 @@ func (p *passage) end() {
 
 // startup is more than any start-up takes: a connection that has carried so much is a lane.
 const startup = 8 << 10
+
+// patience is how much all connections may carry until one that is to be cut is cut wherever it is: which lanes have anything to carry is not for
+// these tests to say.
+const patience = 8 << 20
 
 // cut cuts some of the connections that are lanes, one at least, each a number of bytes later that is chosen at random, in either direction, and
 // waits until it has happened. It gives their number.
@@ -149,7 +172,7 @@ func (g *gates) cut(rng *rand.Rand, most int) int {
 	rng.Shuffle(len(lanes), func(i, k int) { lanes[i], lanes[k] = lanes[k], lanes[i] })
 	lanes = lanes[:min(most, len(lanes))]
 	for _, p := range lanes {
-		p.fuse[rng.IntN(2)] = rng.IntN(32 << 10)
+		p.fuse[rng.IntN(2)], p.patience = rng.IntN(32<<10), patience
 	}
 	for slices.ContainsFunc(lanes, func(p *passage) bool { return !p.cut }) {
 		require.False(g.t, late, "a connection carries nothing")

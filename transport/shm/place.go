@@ -35,3 +35,6 @@ func (q *qp) Placed(last [wordSize]byte) {
 		q.tellWrote()
 	}
 }
+
+// Shared tells that Place gives the peer's memory.
+func (q *qp) Shared() bool { return true }

@@ -37,6 +37,7 @@ type qp struct {
 	at      cursor      // what goes out next
 	written cursor      // up to here the socket has taken everything
 	carry   carry       // the rest of a frame that the socket took in part
+	placing int         // bytes of the frame that Place has begun
 	blocked bool        // the socket has no room; the poller watches for it
 	quiet   bool        // responder that has not seen a frame yet: it sends none
 	pulse   pulse

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -59,7 +60,7 @@ func (q *qp) receive() (came bool) {
 			if n > len(dst) {
 				err = errors.Join(err, q.parse(staging[:n-len(dst)]))
 			}
-		} else if n, err = sys.Read(q.fd, staging); n > 0 {
+		} else if n, err = sys.Read(q.fd, staging); n > 0 && !q.lone(staging[:n]) {
 			err = q.parse(staging[:n])
 		}
 		switch {
@@ -80,6 +81,30 @@ func (q *qp) receive() (came bool) {
 		came = true
 	}
 	return came
+}
+
+// loneWrite is the first word of the only frame of a Write, without its length.
+const loneWrite = uint64(opWrite)<<32 | flagLast<<40
+
+// lone places what has come if that is one whole Write, as by far the most that comes by itself is; it does nothing with anything else, or anything
+// that is wrong with it.
+func (q *qp) lone(b []byte) bool {
+	i := &q.in
+	n := len(b) - headerSize
+	if i.inside || i.have > 0 || q.checked || q.quiet || q.peerEnd || n < tailSize {
+		return false
+	}
+	if binary.LittleEndian.Uint64(b) != loneWrite|uint64(n) || n > framePayload {
+		return false
+	}
+	key, at := transport.Key(binary.LittleEndian.Uint64(b[8:])), binary.LittleEndian.Uint64(b[16:])
+	r, err := q.dev.regions.find(q, key, transport.RemoteWrite, at, uint64(n))
+	if err != nil {
+		return false
+	}
+	placeTail(r.mem[at:at+uint64(n)], b[headerSize:])
+	q.mark()
+	return true
 }
 
 // violation is an error that the peer is told of with a code.

@@ -29,27 +29,27 @@ func slices(m transport.MR, n, k int) []transport.SGE {
 	return list
 }
 
+// placer is a's queue pair, in which Writes to dst can be composed from now on.
+func (t *trial) placer(a, b *node, src, dst transport.MR) transport.Placer {
+	t.must(a.qp.PostSend(&transport.SendWR{ID: 1, Op: transport.OpWrite, Flags: transport.FlagSignaled, Local: slices(src, 8, 1),
+		Remote: []transport.Segment{{Key: dst.Key(), Length: 8}}})) // where a Write has gone another can be composed
+	t.one(a, 1, transport.OpWrite, a, b)
+	t.none(a, b)
+	p, ok := a.qp.(transport.Placer)
+	if ok {
+		if m := p.Place(dst.Key(), 0, 8); m != nil {
+			p.Placed([8]byte{})
+			return p
+		}
+	}
+	panic(failure{fmt.Errorf("no Write can be composed in this queue pair: %w", errors.ErrUnsupported)})
+}
+
 var transferChecks = []Check{
-	{"Write/IsComposedInThePeersMemory", func(t *trial) {
+	{"Write/IsComposedWhereItGoesFrom", func(t *trial) {
 		a, b := t.pair(shape{})
-		placer, ok := a.qp.(transport.Placer)
-		if !ok {
-			panic(failure{fmt.Errorf("the provider does not hand out the peer's memory: %w", errors.ErrUnsupported)})
-		}
-		src, dst, other := a.memory(8, all), b.memory(4096, all), b.memory(64, all)
-		t.must(a.qp.PostSend(write(1, src, dst))) // where a Write has gone another can be composed
-		t.one(a, 1, transport.OpWrite, a, b)
-		if placer.Place(other.Key(), 0, 64) != nil || placer.Place(dst.Key()+1, 0, 64) != nil {
-			t.failf("memory of a key that no Write has gone to")
-		}
-		for _, at := range []struct {
-			offset uint64
-			n      int
-		}{{4096, 8}, {4089, 8}, {0, 4097}, {1 << 63, 8}, {^uint64(0), 8}, {0, 0}, {0, 7}, {0, -8}} {
-			if placer.Place(dst.Key(), at.offset, at.n) != nil {
-				t.failf("%d bytes at %d of a region of 4096", at.n, at.offset)
-			}
-		}
+		src, dst := a.memory(8, all), b.memory(4096, all)
+		placer := t.placer(a, b, src, dst)
 		for i, n := range []int{8, 16, 64, 72, 1000} {
 			m := placer.Place(dst.Key(), uint64(8*i), n)
 			if len(m) != n {
@@ -59,9 +59,77 @@ var transferChecks = []Check{
 			fill(whole, 3, uint64(i))
 			copy(m, whole[:n-8])
 			placer.Placed([8]byte(whole[n-8:]))
-			t.must(check(dst.Bytes()[8*i:][:n], 3, uint64(i)))
+			t.until("the bytes", func() bool { return check(dst.Bytes()[8*i:][:n], 3, uint64(i)) == nil }, a, b)
 		}
 		t.none(a, b)
+		for _, n := range []int{0, 7, -8} {
+			if placer.Place(dst.Key(), 0, n) != nil {
+				t.failf("memory for a Write of %d bytes", n)
+			}
+		}
+	}},
+	{"Write/IsComposedAmongWhatIsPostedUntilNothingMoreIsTaken", func(t *trial) {
+		const each, writes = 1024, 10000 // more than a connection holds that nobody reads
+		a, b := t.pair(shape{})
+		src, dst := a.memory(each*writes, all), b.memory(each*writes, all)
+		placer := t.placer(a, b, src, dst)
+		composed := 0
+		for i := range uint64(writes) {
+			from := src.Bytes()[each*i:][:each]
+			fill(from, 5, i)
+			if i%5 != 0 {
+				if m := placer.Place(dst.Key(), each*i, each); m != nil {
+					copy(m, from[:each-8])
+					placer.Placed([8]byte(from[each-8:]))
+					composed++
+					continue
+				}
+			}
+			wr := &transport.SendWR{ID: i, Op: transport.OpWrite, Local: []transport.SGE{part(src, int(each*i), each)},
+				Remote: []transport.Segment{{Key: dst.Key(), Offset: each * i, Length: each}}}
+			for {
+				err := a.qp.PostSend(wr)
+				if err == nil {
+					break
+				}
+				t.is(err, "a Write", transport.ErrQueueFull)
+				t.polls(1, a, b)
+			}
+		}
+		if composed == 0 {
+			t.failf("none of %d Writes was composed", writes)
+		}
+		t.until("the last", func() bool { return check(dst.Bytes()[each*(writes-1):], 5, writes-1) == nil }, a, b)
+		for i := range uint64(writes) {
+			t.must(check(dst.Bytes()[each*i:][:each], 5, i))
+		}
+		t.none(a, b)
+	}},
+	{"Write/IsComposedInThePeersMemory", func(t *trial) {
+		a, b := t.pair(shape{})
+		placer, ok := a.qp.(transport.Placer)
+		if !ok || !placer.Shared() {
+			panic(failure{fmt.Errorf("the provider does not hand out the peer's memory: %w", errors.ErrUnsupported)})
+		}
+		src, dst, other := a.memory(8, all), b.memory(4096, all), b.memory(64, all)
+		t.placer(a, b, src, dst)
+		if placer.Place(other.Key(), 0, 64) != nil || placer.Place(dst.Key()+1, 0, 64) != nil {
+			t.failf("memory of a key that no Write has gone to")
+		}
+		for _, at := range []struct {
+			offset uint64
+			n      int
+		}{{4096, 8}, {4089, 8}, {0, 4097}, {1 << 63, 8}, {^uint64(0), 8}} {
+			if placer.Place(dst.Key(), at.offset, at.n) != nil {
+				t.failf("%d bytes at %d of a region of 4096", at.n, at.offset)
+			}
+		}
+		m := placer.Place(dst.Key(), 8, 64)
+		copy(m, "seen at once")
+		if string(dst.Bytes()[8:20]) != "seen at once" {
+			t.failf("what was written is not in the peer's memory")
+		}
+		placer.Placed([8]byte{1})
 		t.must(dst.Deregister())
 		if placer.Place(dst.Key(), 0, 64) != nil {
 			t.failf("memory of a region that is no more")

@@ -8,12 +8,12 @@ import (
 
 const (
 	directLooks = 4000 // in the ring, before the receive is posted as any other
+	directPolls = 100  // of the provider, where what has come is placed by that
 	directRuns  = 64   // direct receives between two passes over everything else
 )
 
 // RecvNext is worth a try before Recv. A blocking receive that names its source, while nothing else is posted or kept, most often gets the very
-// next message of that source. Where that is placed without this side's taking part, it is looked for in the ring for a while and copied out,
-// with no request and no table in between. ok tells whether that was so; bytes is the message's length then. Otherwise nothing has happened that
+// next message of that source. So that is looked for in the ring for a while and copied out, with no request and no table in between. ok tells whether that was so; bytes is the message's length then. Otherwise nothing has happened that
 // Recv would not find. src and tag are no wildcards.
 //
 // The lock is held meanwhile, and left as soon as anybody else wants it. Results are few, and words, since that is what stays in registers.
@@ -28,7 +28,7 @@ func (e *Engine) RecvNext(context uint32, buf []byte, src, tag int) (bytes int, 
 
 // direct tells whether the next message of a peer may be taken straight out of its ring.
 func (e *Engine) direct(p *peer) bool {
-	if p == nil || !p.watched || p.state != peerOpen || e.spinFor == 0 || p.in.coming() {
+	if p == nil || p.state != peerOpen || e.spinFor == 0 || p.in.coming() || e.handled() {
 		return false
 	}
 	if posted, unexpected := e.table.Waiting(); posted+unexpected > 0 {
@@ -46,9 +46,13 @@ func (e *Engine) next(p *peer, env envelope, buf []byte) (bytes int, ok bool) {
 	if len(e.retry) > 0 {
 		e.retryPeers()
 	}
-	for range directLooks {
+	looks := directLooks
+	if !p.watched {
+		looks = directPolls
+	}
+	for range looks {
 		if !p.ch.Ready() {
-			if e.mu.wanted() {
+			if e.mu.wanted() || !p.watched && e.polled(p) {
 				return 0, false
 			}
 			continue
@@ -74,6 +78,15 @@ func (e *Engine) next(p *peer, env envelope, buf []byte) (bytes int, ok bool) {
 		return len(payload), true
 	}
 	return 0, false
+}
+
+// polled has the provider place what has come. It tells whether anything else has happened.
+func (e *Engine) polled(p *peer) bool {
+	n := p.fabric.cq.Poll(e.wcs[:])
+	for i := range n {
+		e.completed(p.fabric, &e.wcs[i])
+	}
+	return n > 0
 }
 
 // Truncated is the error of a receive with room for fewer bytes than its message has.

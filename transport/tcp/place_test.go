@@ -1,0 +1,79 @@
+package tcp
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// composing is a couple that has nothing to say any more but what is composed.
+func composing(tb testing.TB) [2]*side {
+	sides := newCouple(tb, Options{}, 4096, nil)
+	drive(tb, sides, "the greeting", func() bool { return sides[0].to.(*qp).idle() && sides[1].to.(*qp).idle() })
+	return sides
+}
+
+// What the caller leaves as it is brings no bytes of what was sent to others.
+func TestPlace_OldBytesStayHere(t *testing.T) {
+	sides := composing(t)
+	to, q := sides[1], sides[0].to.(*qp)
+	for i := range q.scq.out.buf {
+		q.scq.out.buf[i] = 0xAA
+	}
+	m := q.Place(to.in.Key(), 0, 256)
+	require.Len(t, m, 256)
+	require.Equal(t, make([]byte, 256), m)
+	q.Placed([8]byte{1})
+	drive(t, sides, "the Write", func() bool { return to.in.Bytes()[248] == 1 })
+	require.Equal(t, make([]byte, 248), to.in.Bytes()[:248])
+}
+
+// A frame that the socket takes in part goes on where it was cut, whatever was taken, and before what is sent after it.
+func TestPlace_TakenInPart(t *testing.T) {
+	const n = 100
+	sides := composing(t)
+	from, to, q := sides[0], sides[1], sides[0].to.(*qp)
+	for cut := range headerSize + n {
+		m := q.Place(to.in.Key(), 0, n)
+		require.Len(t, m, n, "cut %d", cut)
+		for i := range m {
+			m[i] = byte(cut)
+		}
+		frame := q.scq.out.buf[:q.placing]
+		if cut > 0 {
+			taken, err := sys.Write(q.fd, frame[:cut])
+			require.NoError(t, err)
+			require.Equal(t, cut, taken)
+		}
+		q.placedInPart(frame, cut, nil)
+		require.True(t, q.blocked)
+		require.Nil(t, q.Place(to.in.Key(), 0, n), "a frame inside another")
+		from.out.Bytes()[0] = byte(cut + 1)
+		require.NoError(t, q.PostSend(&transport.SendWR{Op: transport.OpWrite, Flags: transport.FlagInline,
+			Local:  []transport.SGE{{MR: from.out, Length: 1}},
+			Remote: []transport.Segment{{Key: to.in.Key(), Offset: n, Length: 1}}}))
+		drive(t, sides, "the Write behind it", func() bool { return to.in.Bytes()[n] == byte(cut+1) })
+		require.Equal(t, bytes.Repeat([]byte{byte(cut)}, n), to.in.Bytes()[:n])
+		require.True(t, q.idle())
+	}
+}
+
+// What cannot be sent at all ends the queue pair, and tells of the Write as of one that was posted.
+func TestPlace_NotTaken(t *testing.T) {
+	sides := composing(t)
+	from, to, q := sides[0], sides[1], sides[0].to.(*qp)
+	require.NoError(t, unix.Shutdown(q.fd, unix.SHUT_WR))
+	require.NotNil(t, q.Place(to.in.Key(), 0, 64))
+	q.Placed([8]byte{1})
+	require.Equal(t, transport.StateError, q.State())
+	require.ErrorIs(t, q.Err(), transport.ErrPeerLost)
+	var wc [4]transport.WC
+	require.Equal(t, 1, from.cq.Poll(wc[:]))
+	require.Equal(t, transport.OpWrite, wc[0].Op)
+	require.Equal(t, transport.StatusFatal, wc[0].Status)
+}

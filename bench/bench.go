@@ -40,6 +40,7 @@ type Invocation struct {
 	Version  string    // of weft, for a Report
 	Command  []string  // likewise, with its arguments
 	Progress io.Writer // a terminal that rank 0 tells on how far it is; nil for none
+	Profile  string    // what every rank does goes to this file, with its rank behind a dot, as pprof has it; "" for nowhere
 }
 
 // Default are the options that a benchmark has if the user says nothing.
@@ -314,8 +315,12 @@ func (b *Benchmark) run(ctx context.Context, o Options, by Invocation, out io.Wr
 		s := newSession(b, o, world, out, with)
 		s.by = by
 		s.initTook = s.now() - began
+		stop, err := profile(by.Profile, world.Rank())
+		if err != nil {
+			return err
+		}
 		own, err = s.outcome()
-		return err
+		return errors.Join(err, stop())
 	})
 	return errors.Join(err, own)
 }

@@ -77,6 +77,8 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 	flags.StringVar(&o.Report, "json", "", "`FILE` that takes all figures, the machine, the versions and the options")
 	flags.StringVar(&o.Plot, "plot", "", plotUsage)
 	flags.StringArrayVar(&o.Compare, "compare", nil, "`FILE...` of tables, weft's --json or OSU's, to compare with and to plot beside")
+	var by bench.Invocation
+	flags.StringVar(&by.Profile, "cpuprofile", "", "`FILE` that takes where the processor's time goes, one for each rank, FILE.0 and so on, for go tool pprof")
 	var progress bool
 	flags.BoolVar(&progress, progressFlag, false, "")
 	if err := flags.MarkHidden(progressFlag); err != nil {
@@ -94,7 +96,7 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 			o.Min, o.Max = sizes.low, sizes.high
 		}
 		if inJob() {
-			return measure(cmd, b, o, fabric, progress)
+			return measure(cmd, b, o, by, fabric, progress)
 		}
 		if err := b.Check(o, int(ranks)); err != nil {
 			return err
@@ -137,15 +139,15 @@ func newComparison() *cobra.Command {
 }
 
 // measure takes part in a benchmark as a rank.
-func measure(cmd *cobra.Command, b *bench.Benchmark, o bench.Options, fabric carrier, progress bool) error {
+func measure(cmd *cobra.Command, b *bench.Benchmark, o bench.Options, by bench.Invocation, fabric carrier, progress bool) error {
 	if fabric != "" {
 		if err := os.Setenv(setting.Fabric.Name, string(fabric)); err != nil {
 			return err
 		}
 	}
-	by := bench.Invocation{Version: version(), Command: slices.DeleteFunc(slices.Clone(os.Args), func(arg string) bool {
+	by.Version, by.Command = version(), slices.DeleteFunc(slices.Clone(os.Args), func(arg string) bool {
 		return arg == "--"+progressFlag
-	})}
+	})
 	if progress || sys.IsTerminal(int(os.Stderr.Fd())) && !sys.IsTerminal(int(os.Stdout.Fd())) {
 		by.Progress = os.Stderr
 	}

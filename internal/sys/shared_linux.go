@@ -244,7 +244,7 @@ func RecvDescriptors(c *net.UnixConn, b []byte, most int) (n int, fds []int, err
 // Signal wakes the Poller whose Event this is, also one of another process.
 func Signal(event int) {
 	one := [8]byte{0: 1}
-	Write(event, one[:])
+	unix.Write(event, one[:])
 }
 
 // Event is the descriptor that Wake writes to. Whoever is given a copy of it can wake the poller with Signal.

@@ -16,28 +16,26 @@ import (
 
 // cq is a completion queue; polling it drives the queue pairs attached to it.
 type cq struct {
+	qps      []*qp       // driven by a pass
+	arrivals atomic.Bool // inbox has something
+	head     uint32      // of ring: next to poll
+	tail     uint32      // next to fill
+	arming   arming
+	placed   []*qp  // with Writes placed that nobody has been told of
+	staging  []byte // what was read and is not yet placed; empty between two QPs' turns
+
+	ring   []transport.WC // power of two in length
+	byNum  []*qp          // qps by number, nil between them
+	poller *sys.Poller
+	ready  []int32
+
 	dev   *Device
 	depth int
 	users atomic.Int32 // QPs that name it
 
-	ring   []transport.WC // power of two in length
-	head   uint32         // next to poll
-	tail   uint32         // next to fill
-	placed []*qp          // with Writes placed that nobody has been told of
-
-	qps    []*qp // driven by a pass
-	byNum  []*qp // the same by number, nil between them
-	poller *sys.Poller
-	arming arming
-	ready  []int32
-
-	out     outbox
-	staging []byte // what was read and is not yet placed; empty between two QPs' turns
-
 	handling handlers.Handling
 
-	arrivals atomic.Bool // inbox has something
-	inbox    struct {
+	inbox struct {
 		sync.Mutex
 		qps    []*qp // handed over by endpoint goroutines
 		lanes  []arrival
@@ -45,6 +43,8 @@ type cq struct {
 	}
 	overrun bool
 	clock   clock
+
+	out outbox
 }
 
 // readDirectly is how many sockets a pass reads without asking first which of them have anything.

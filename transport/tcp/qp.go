@@ -14,36 +14,38 @@ import (
 
 // qp is one end of a connection in RDMA mode.
 type qp struct {
-	dev      *Device
-	pd       *pd
-	scq, rcq *cq
-	conf     transport.QPConfig
-	num      transport.QPN
-	peer     uint32
-	local    string
-	remote   string
-
-	fd     int     // -1 once the connection is closed
-	secure *secure // nil where the connection is not encrypted
-	lanes  *bundle // nil where it is one connection and stays that: fd is none then
-	state  transport.State
-	err    error
-
-	released atomic.Bool // by the acceptor; the endpoint looks at it
+	// What every message looks at stands together: between two system calls the nearest caches have been used by the kernel.
+	fd      int     // -1 once the connection is closed
+	secure  *secure // nil where the connection is not encrypted
+	lanes   *bundle // nil where it is one connection and stays that: fd is none then
+	state   transport.State
+	blocked bool // the socket has no room; the poller watches for it
+	quiet   bool // responder that has not seen a frame yet: it sends none
+	checked bool // agreed.checksum, where every frame looks for it
+	marked  bool // is in rcq.placed
+	peerEnd bool // the peer's Close has come
+	closing closing
+	pulse   pulse
 
 	// Sending: see transmit.go.
 	sq      sendQueue
-	answers answerQueue // reads of the peer that are to be answered
 	at      cursor      // what goes out next
-	written cursor      // up to here the socket has taken everything
-	carry   carry       // the rest of a frame that the socket took in part
+	answers answerQueue // reads of the peer that are to be answered
 	placing int         // bytes of the frame that Place has begun
-	blocked bool        // the socket has no room; the poller watches for it
-	quiet   bool        // responder that has not seen a frame yet: it sends none
-	pulse   pulse
-	closing closing
+	scq     *cq
+	carry   carry // the rest of a frame that the socket took in part
+
+	// Receiving: see receive.go.
+	rcq       *cq
+	pd        *pd
+	dev       *Device
+	in        incoming
+	rq        recvQueue
+	recvMsn   uint64 // number of the next untagged message that the peer begins
+	askedNext uint64 // least number that the peer's next Read may have
+
+	written cursor // up to here the socket has taken everything
 	agreed  agreement
-	checked bool   // agreed.checksum, where every frame looks for it
 	most    uint64 // our Reads and Atomics outstanding at once: both sides' limits
 	read    uint64 // of them that are done
 	nextMsn uint64 // number of the next untagged message that is posted
@@ -51,13 +53,14 @@ type qp struct {
 
 	windows map[*window]struct{} // bound to this queue pair; nil before the first
 
-	// Receiving: see receive.go.
-	rq        recvQueue
-	in        incoming
-	marked    bool   // is in rcq.placed
-	recvMsn   uint64 // number of the next untagged message that the peer begins
-	askedNext uint64 // least number that the peer's next Read may have
-	peerEnd   bool   // the peer's Close has come
+	conf   transport.QPConfig
+	num    transport.QPN
+	peer   uint32
+	local  string
+	remote string
+	err    error
+
+	released atomic.Bool // by the acceptor; the endpoint looks at it
 }
 
 // closing is how far our half of an orderly close has got.

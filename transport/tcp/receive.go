@@ -20,10 +20,10 @@ const (
 
 // incoming is the frame that is being received.
 type incoming struct {
-	raw    [headerSize + sumSize]byte
+	inside bool
 	have   int // bytes of raw: of a header, or of the CRC behind a payload
 	size   int // bytes of a header, with its CRC if the queue pair has them
-	inside bool
+	raw    [headerSize + sumSize]byte
 	header
 	left int     // payload bytes that have not come
 	r    *region // tagged: where they go

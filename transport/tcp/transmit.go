@@ -34,9 +34,9 @@ type cursor struct {
 // carry is the rest of a frame of which the socket has taken a part.
 type carry struct {
 	head []byte // header and copied payload
-	vec  [maxSGE]sys.Iovec
-	n    int    // of vec
 	tail []byte // the CRC behind a gathered payload
+	n    int    // of vec
+	vec  [maxSGE]sys.Iovec
 }
 
 func (c *carry) empty() bool { return len(c.head) == 0 && c.n == 0 && len(c.tail) == 0 }

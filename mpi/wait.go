@@ -30,15 +30,29 @@ func waitall(op string, rs []Request, st []Status) error {
 		return nil
 	}
 	o := outcomes{op: op, st: st}
-	handle := func(i int) engine.Request { return rs[i].h }
-	take := func(i int, s *engine.Status, failure error) {
-		o.add(i, rs[i], s, failure)
-		rs[i] = Request{}
+	var status engine.Status
+	var into *engine.Status
+	if st != nil {
+		into = &status
 	}
 	for i := 0; i < len(rs); {
-		if i = e.TakeReady(i, len(rs), handle, take); i < len(rs) {
+		e.BeginTaking()
+		for ; i < len(rs); i++ {
+			if rs[i].h == (engine.Request{}) {
+				continue
+			}
+			done, err := e.Take(rs[i].h, into)
+			if !done {
+				break
+			}
+			o.add(i, rs[i], &status, err)
+			rs[i] = Request{}
+		}
+		e.EndTaking()
+		if i < len(rs) {
 			s, err := e.Wait(rs[i].h)
-			take(i, &s, err)
+			o.add(i, rs[i], &s, err)
+			rs[i] = Request{}
 			i++
 		}
 	}

@@ -11,7 +11,7 @@ func (e *Engine) Abandon(h Request) {
 	case r.completed() || r.kind == kindRecv && e.table.Withdraw(&r.posted):
 		e.collect(h, r)
 	case r.kind == kindSend:
-		r.orphan = true
+		r.orphan, r.minded = true, true
 	default:
 		e.mu.Unlock()
 		e.wait(r)

@@ -44,32 +44,46 @@ func (e *Engine) TestAll(n int, at func(i int) Request, take func(i int, st *Sta
 	return true
 }
 
-// TakeReady gives requests to take, from the i-th on, as far as they are complete, and returns the index of the first that is not; n if there
-// is none. It is what Waitall does for each request, so it has a loop of its own: a step shared with collectSome would cost each a call.
-func (e *Engine) TakeReady(i, n int, at func(i int) Request, take func(i int, st *Status, err error)) int {
+// Taking is between BeginTaking and EndTaking, in which the caller has the engine's lock: he calls Take and nothing else of the engine, and does
+// not wait for anything. It is what Waitall does for each of its requests, so there is as little as can be between them.
+
+// BeginTaking begins it. What is held back goes out: the messages travel while one counts.
+func (e *Engine) BeginTaking() {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.flush() // the messages travel while we count
-	for ; i < n; i++ {
-		h := at(i)
-		if h == (Request{}) {
-			continue
-		}
-		r := e.requests.find(h)
-		switch {
-		case h == Null:
-			take(i, &nullStatus, nil)
-		case r == nil:
-			take(i, &noStatus, errUsed)
-		case r.completed():
-			take(i, &r.status, r.err)
-			e.requests.back(h, r)
-		default:
-			return i
-		}
-	}
-	return n
+	e.flush()
 }
+
+// Take gives the result of a request if it is complete: its status, if into is not nil, and its error. The handle is used up then.
+func (e *Engine) Take(h Request, into *Status) (done bool, err error) {
+	r := e.requests.find(h)
+	if r == nil {
+		return e.takeNone(h, into)
+	}
+	if !r.completed() {
+		return false, nil
+	}
+	if into != nil {
+		*into = r.status
+	}
+	err = r.err
+	e.requests.back(h, r)
+	return true, err
+}
+
+// takeNone is Take of a handle that names no request.
+func (e *Engine) takeNone(h Request, into *Status) (done bool, err error) {
+	st := nullStatus
+	if h != Null {
+		st, err = noStatus, errUsed
+	}
+	if into != nil {
+		*into = st
+	}
+	return true, err
+}
+
+// EndTaking ends it.
+func (e *Engine) EndTaking() { e.mu.Unlock() }
 
 func (e *Engine) allDone(n int, at func(i int) Request) bool {
 	for i := range n {

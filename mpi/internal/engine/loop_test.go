@@ -271,14 +271,17 @@ func BenchmarkLoopWindow(b *testing.B) {
 	receive(w[0], buf, 1)
 	var sends, recvs [64]Request
 	done := func(e *Engine, rs *[64]Request) {
-		handle := func(i int) Request { return rs[i] }
-		take := func(i int, _ *Status, err error) {
-			if err != nil {
-				panic(err)
-			}
-		}
 		for i := 0; i < len(rs); {
-			if i = e.TakeReady(i, len(rs), handle, take); i < len(rs) {
+			e.BeginTaking()
+			for ; i < len(rs); i++ {
+				if over, err := e.Take(rs[i], nil); err != nil {
+					panic(err)
+				} else if !over {
+					break
+				}
+			}
+			e.EndTaking()
+			if i < len(rs) {
 				for _, e := range w {
 					e.mu.Lock()
 					e.pass()

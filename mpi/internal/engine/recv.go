@@ -66,9 +66,11 @@ func (e *Engine) startRecv(r *request, context uint32, src, tag, elem int) {
 		e.take(r, m.Value)
 		return
 	}
-	if err := e.unanswerable(context, src); err != nil {
-		e.table.Withdraw(&r.posted)
-		e.complete(r, err)
+	if len(e.failed) > 0 {
+		if err := e.unanswerable(context, src); err != nil {
+			e.table.Withdraw(&r.posted)
+			e.complete(r, err)
+		}
 	}
 }
 
@@ -281,7 +283,7 @@ func (e *Engine) begin(p *peer, env envelope, total int) error {
 	in.left = total
 	if m := e.table.Arrive(env.Context, int32(p.rank), env.Tag); m != nil {
 		in.r = m.Value
-		in.r.peer = p
+		in.r.at(p)
 		in.r.status.Source, in.r.status.Tag, in.r.status.Bytes = p.rank, int(env.Tag), total
 		return nil
 	}
@@ -348,7 +350,7 @@ func (e *Engine) fetch(r *request, p *peer, s rendezvous.Source) {
 		e.complete(r, p.cause)
 		return
 	}
-	r.peer = p
+	r.at(p)
 	r.open++
 	from := r.came
 	r.came += int(s.Length)

@@ -48,14 +48,13 @@ const (
 
 // request is an operation under way. It lives in the pool; its address never changes.
 type request struct {
-	done atomic.Uint32 // the generation that is complete; set last: whoever sees it may read status and err
-	operation
-	msg    eager.Message // a send on its way
-	posted match.Posted[*request]
-	next   *request
-
-	index uint32
+	done  atomic.Uint32 // the generation that is complete; set last: whoever sees it may read status and err
 	gen   uint32
+	index uint32
+	operation
+	next   *request
+	posted match.Posted[*request]
+	msg    eager.Message // a send on its way
 }
 
 // operation is what a request forgets when it is given back.
@@ -65,20 +64,24 @@ type operation struct {
 	shared bool // several have slept on it: all sleepers look when it is done
 	orphan bool // nobody will collect it
 	sync   bool // a send that is complete only when its receive has started
+	minded bool // there may be a waiter, a peer or a cause, or nobody to collect it: most that are complete at once have none of these
 	status Status
-	err    error
 	vec    [][]byte  // the user's buffer, in one piece or several
 	one    [1][]byte // vec of a buffer in one piece
-	rank   int       // world rank of the destination; for a receive, of the source or AnySource
-	came   int       // a receive: bytes of its message that have come, or are being fetched
-	open   int       // announcements without their FIN; for a receive, fetches under way
-	waiter *waiter   // who sleeps until it is done
-	peer   *peer     // the peer that holds its send, or whose message it fetches
-	number uint64    // of an announced send, among those to its peer
-	filed  *arrival  // a send of this rank to itself that waits for its receive
-	scope  *Scope    // whose end gives it up
-	cause  error     // a send that was given up, and whose buffer the peer may still read: why
+	err    error
+	rank   int      // world rank of the destination; for a receive, of the source or AnySource
+	came   int      // a receive: bytes of its message that have come, or are being fetched
+	open   int      // announcements without their FIN; for a receive, fetches under way
+	waiter *waiter  // who sleeps until it is done
+	peer   *peer    // the peer that holds its send, or whose message it fetches
+	number uint64   // of an announced send, among those to its peer
+	filed  *arrival // a send of this rank to itself that waits for its receive
+	scope  *Scope   // whose end gives it up
+	cause  error    // a send that was given up, and whose buffer the peer may still read: why
 }
+
+// at notes whose message the request fetches, or who holds its send.
+func (r *request) at(p *peer) { r.peer, r.minded = p, true }
 
 // completed tells whether the operation is over. The lock is held.
 func (r *request) completed() bool { return r.done.Load() == r.gen }
@@ -231,6 +234,11 @@ func (p *requestPool) byToken(t uint64) *request {
 
 // complete ends an operation: its buffer is the user's again.
 func (e *Engine) complete(r *request, err error) {
+	if !r.minded {
+		r.err = err
+		r.done.Store(r.gen)
+		return
+	}
 	r.err = err
 	if r.cause != nil {
 		r.err = r.cause

@@ -117,7 +117,7 @@ func (e *Engine) giveUp(r *request, cause error) {
 		}
 		e.complete(r, cause)
 	case r.kind == kindSend:
-		r.cause = cause
+		r.cause, r.minded = cause, true
 		if r.number != 0 {
 			e.takeBack(r)
 		}
@@ -151,7 +151,7 @@ func (e *Engine) takeBack(r *request) {
 		e.collect(c.handle(), c)
 		return
 	}
-	c.orphan = true
+	c.orphan, c.minded = true, true
 }
 
 // takenBack lets go of a message that its sender gives up. One that a receive has matched meanwhile ends by itself.

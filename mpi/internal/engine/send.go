@@ -112,7 +112,7 @@ func (e *Engine) startSend(r *request, env envelope, dst int, more bool) {
 	case peerIdle:
 		e.connect(p)
 	}
-	r.peer = p
+	r.at(p)
 	if p.state != peerOpen || p.queued() {
 		p.enqueue(r)
 		return

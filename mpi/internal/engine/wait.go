@@ -265,7 +265,7 @@ func (e *Engine) sleep(n int, at func(i int) Request, cond func() bool) {
 	for i := range n {
 		if r := e.requests.find(at(i)); r != nil {
 			r.shared = r.shared || r.waiter != nil && r.waiter != s
-			r.waiter = s
+			r.waiter, r.minded = s, true
 		}
 	}
 	if e.handled() {

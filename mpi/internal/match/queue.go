@@ -8,12 +8,12 @@ const indexFrom = 16
 
 // place is where a receive or a message stands in a queue. The zero place stands in none.
 type place[E any] struct {
-	owner    *E
-	queue    *queue[E] // nil while it stands in none
-	sequence uint64
-	tag      int32
+	owner      *E
+	queue      *queue[E] // nil while it stands in none
+	prev, next *place[E] // in the queue
+	tag        int32
+	sequence   uint64
 
-	prev, next       *place[E] // in the queue
 	prevTag, nextTag *place[E] // in the chain of the queue's index, while it has one
 }
 
@@ -74,6 +74,22 @@ func (q *queue[E]) remove(p *place[E]) {
 		}
 	}
 	p.queue, p.prev, p.next = nil, nil, nil
+}
+
+// next removes the first receive and gives it, if it accepts a message of this tag and is in no index.
+func (q *queue[E]) next(tag int32) *place[E] {
+	p := q.first
+	if p == nil || p.tag != tag || q.chains != nil {
+		return nil
+	}
+	if q.first = p.next; q.first == nil {
+		q.last = nil
+	} else {
+		q.first.prev = nil
+	}
+	q.length--
+	p.queue, p.next = nil, nil
+	return p
 }
 
 // index makes chains, about two for every place that the queue holds now, and puts the places into them.

@@ -35,7 +35,7 @@ type Announcer struct {
 
 // AnnouncerConfig says how messages are written whose receivers grant that. A zero field stands for its default.
 type AnnouncerConfig struct {
-	Piece int // bytes of one Write; 512 KiB
+	Piece int // bytes of one Write; 1 MiB
 	Depth int // Writes of one channel under way at once; 8
 }
 

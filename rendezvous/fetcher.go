@@ -10,14 +10,14 @@ import (
 
 // FetcherConfig says how messages are read. A zero field stands for its default.
 type FetcherConfig struct {
-	Piece int  // bytes of one Read; 512 KiB
+	Piece int  // bytes of one Read; 1 MiB
 	Depth int  // Reads of one channel under way at once, 8; or grants, MaxGranted, which is also the most
 	Grant bool // nothing is read: buffers are granted to the senders, who write
 }
 
 // What is moved at once if nothing else is said: bytes of a piece, and pieces of one channel under way.
 const (
-	pieceBytes = 512 << 10
+	pieceBytes = 1 << 20
 	pieceDepth = 8
 )
 

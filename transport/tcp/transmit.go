@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	copyMax   = 2 << 10   // payloads up to here are copied behind their header; larger ones are gathered from where they lie
-	outSize   = 64 << 10  // headers and copied payloads of one write
-	writeMost = 512 << 10 // bytes of one write
-	writeVecs = 64        // pieces of one write
+	copyMax   = 2 << 10  // payloads up to here are copied behind their header; larger ones are gathered from where they lie
+	outSize   = 64 << 10 // headers and copied payloads of one write
+	writeMost = 2 << 20  // bytes of one write: a large message goes fastest whole, the kernel of the other side having no part in its sending then
+	writeVecs = 64       // pieces of one write
 
 	// checkedAnswer is the most of an answer to a Read that goes into a frame with a checksum: it is copied, since the memory that a peer
 	// reads may change at any time, and the checksum has to be that of the bytes that go out.

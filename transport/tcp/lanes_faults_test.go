@@ -106,11 +106,17 @@ func TestLanes_H5_DamagedLaneIsLostAlone(t *testing.T) {
 	lanesUp(t, list, 2)
 	strikes := int64(0)
 	var armed [2]*wire
+	passes := 0 // since then
 	exchange(t, list, 2, 256<<10, func(uint64) bool { return strikes >= 20 }, func() {
 		if armed[0] != nil {
-			if armed[0].struck.Load() == 0 {
-				// The lane may have been made from the other end, not through the proxy: then once more.
-				if l := list[0].lanesOf().links; p.waits() && len(l) >= 2 {
+			if passes++; armed[0].struck.Load() == 0 {
+				// The lane may have been made from the other end, not through the proxy: then once more. Or it may carry next to nothing, since which
+				// does is not for this test to say: then another, in the end.
+				l := list[0].lanesOf().links
+				if waits := p.waits(); len(l) >= 2 && (waits || passes > 5000) {
+					if passes = 0; !waits {
+						armed[0] = nil
+					}
 					require.NoError(t, reset(l[random.IntN(len(l))].fd))
 				}
 				return
@@ -119,6 +125,7 @@ func TestLanes_H5_DamagedLaneIsLostAlone(t *testing.T) {
 			armed[0] = nil
 		}
 		if strikes < 20 && len(list[0].lanesOf().links) >= 2 {
+			passes = 0
 			armed = p.arm(faults{flip: 8*2000 + random.IntN(8*20000)}, faults{}) // of the lane that takes the place of this one
 			require.NoError(t, reset(list[0].lanesOf().links[random.IntN(2)].fd))
 		}

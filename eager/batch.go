@@ -8,15 +8,18 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Batch gathers small messages of one burst that are to share a slot: one Write, one head and one tail for all of them. The zero Batch is
-// empty; Use gives it memory.
+// Batch gathers small messages of one burst that are to share a slot: one Write, one head and one tail for all of them. Those that follow one
+// another with the same envelope and length share these too: they are a run. The zero Batch is empty; Use gives it memory.
 type Batch struct {
 	buf   []byte
-	count int
+	last  int // where the last run begins
+	count int // of messages
 }
 
 const (
-	entryLen = 4 + envelopeLen // length of the payload, envelope
+	runLen = 4 + envelopeLen // length of each payload, count, envelope
+	// A run has at most so many messages, and but one if they have no payload: so a few bytes are never many messages.
+	runMost = 1 << 16
 	// BatchSize is the most that a batch takes, in bytes.
 	BatchSize = 4 << 10
 	// BatchedMost is the largest payload that is worth it: what is larger hardly gains by sharing a slot.
@@ -40,64 +43,131 @@ func (b *Batch) Count() int { return b.count }
 // back to small slots before the batch is sent.
 func (b *Batch) Add(c *channel.Channel, env Envelope, payload []byte) bool {
 	at := len(b.buf)
-	n := at + entryLen + len(payload)
-	if n > cap(b.buf) || n > c.MaxBody() || entryLen+len(payload) > c.LeastBody() {
+	if b.count > 0 && b.continues(env, len(payload)) {
+		if n := at + len(payload); n <= cap(b.buf) && n <= c.MaxBody() {
+			b.buf = b.buf[:n]
+			channel.Copy(b.buf[at:], payload)
+			run := b.buf[b.last:]
+			binary.LittleEndian.PutUint16(run[2:], binary.LittleEndian.Uint16(run[2:])+1)
+			b.count++
+			return true
+		}
+	}
+	n := at + runLen + len(payload)
+	if n > cap(b.buf) || n > c.MaxBody() || runLen+len(payload) > c.LeastBody() {
 		if n <= cap(b.buf) && b.count > 0 {
 			c.Crowded()
 		}
 		return false
 	}
 	b.buf = b.buf[:n]
-	e := b.buf[at:]
-	binary.LittleEndian.PutUint32(e, uint32(len(payload)))
-	env.put(e[4:])
-	copy(e[entryLen:], payload)
+	b.last = at
+	putRun(b.buf[at:], len(payload), 1, env)
+	channel.Copy(b.buf[at+runLen:], payload)
 	b.count++
 	return true
+}
+
+// continues tells whether a message can be the next of the last run.
+func (b *Batch) continues(env Envelope, n int) bool {
+	run := b.buf[b.last:]
+	return n > 0 && int(binary.LittleEndian.Uint16(run)) == n && binary.LittleEndian.Uint64(run[4:]) == env.word() &&
+		binary.LittleEndian.Uint16(run[2:]) < runMost-1
 }
 
 // Send sends the batch and empties it. False means that there is no room now for all of it; what has gone is not in it any more.
 func (b *Batch) Send(c *channel.Channel, more bool) (bool, error) {
 	for b.count > 0 {
-		n, count := b.leading(c.MaxBody())
+		n, count, cut := b.leading(c.MaxBody())
+		var whole run
+		if cut >= 0 { // of this one only a part goes
+			whole.parse(b.buf[cut:])
+			putRun(b.buf[cut:], whole.length, (n-cut-runLen)/whole.length, whole.env)
+		}
 		sent, err := c.Put(channel.Batch, binary.LittleEndian.Uint64(b.buf), b.buf[8:n], more || count < b.count)
+		if cut >= 0 {
+			if !sent {
+				putRun(b.buf[cut:], whole.length, whole.count, whole.env)
+			} else { // its rest has its own beginning, over what has gone
+				gone := (n - cut - runLen) / whole.length
+				n -= runLen
+				putRun(b.buf[n:], whole.length, whole.count-gone, whole.env)
+			}
+		}
 		if !sent {
 			return false, err
 		}
-		b.buf, b.count = b.buf[:copy(b.buf, b.buf[n:])], b.count-count
+		b.buf, b.count, b.last = b.buf[:copy(b.buf, b.buf[n:])], b.count-count, max(b.last-n, 0)
 	}
 	return true, nil
 }
 
-// leading tells how many of the first messages go into a body of so many bytes, and how many bytes they are.
-func (b *Batch) leading(most int) (n, count int) {
+// leading tells how many of the first messages go into a body of so many bytes, and how many bytes they are; and where the run begins of which only
+// a part goes, -1 if there is none.
+func (b *Batch) leading(most int) (n, count, cut int) {
 	if len(b.buf) <= most {
-		return len(b.buf), b.count
+		return len(b.buf), b.count, -1
 	}
 	for {
-		next := n + entryLen + int(binary.LittleEndian.Uint32(b.buf[n:]))
-		if next > most {
-			return n, count
+		var r run
+		r.parse(b.buf[n:])
+		next := n + runLen + r.length*r.count
+		if next <= most {
+			n, count = next, count+r.count
+			continue
 		}
-		n, count = next, count+1
+		if fit := (most - n - runLen) / max(r.length, 1); fit > 0 {
+			return n + runLen + r.length*fit, count + fit, n
+		}
+		return n, count, -1
 	}
 }
 
 // Drop empties the batch.
-func (b *Batch) Drop() { b.buf, b.count = b.buf[:0], 0 }
+func (b *Batch) Drop() { b.buf, b.last, b.count = b.buf[:0], 0, 0 }
 
-// ParseEntry takes the next message off the body of a BATCH. The payload is the body's own memory.
-func ParseEntry(body []byte) (env Envelope, payload, rest []byte, err error) {
-	if len(body) < entryLen {
-		return Envelope{}, nil, nil, fmt.Errorf("%w: %d bytes at the end of a batch", transport.ErrProtocol, len(body))
+// run is what stands before the payloads of a run.
+type run struct {
+	length, count int
+	env           Envelope
+}
+
+func (r *run) parse(b []byte) {
+	w := binary.LittleEndian.Uint64(b[4:])
+	r.length, r.count = int(binary.LittleEndian.Uint16(b)), int(binary.LittleEndian.Uint16(b[2:]))+1
+	r.env = Envelope{Context: uint32(w), Tag: int32(w >> 32)}
+}
+
+func putRun(b []byte, length, count int, env Envelope) {
+	binary.LittleEndian.PutUint32(b, uint32(length)|uint32(count-1)<<16)
+	env.put(b[4:])
+}
+
+// Run is messages with one envelope and one length.
+type Run struct {
+	Envelope
+	Length   int    // of each
+	Count    int    // of messages
+	Payloads []byte // one after the other, in the body's own memory
+}
+
+// ParseRun takes the next run off the body of a BATCH.
+func ParseRun(body []byte, into *Run) (rest []byte, err error) {
+	if len(body) < runLen {
+		return nil, fmt.Errorf("%w: %d bytes at the end of a batch", transport.ErrProtocol, len(body))
 	}
-	n := uint64(binary.LittleEndian.Uint32(body))
-	env, err = parseEnvelope(body[4:])
-	if body = body[entryLen:]; err == nil && n > uint64(len(body)) {
-		err = fmt.Errorf("%w: a message of %d bytes in a batch with %d left", transport.ErrProtocol, n, len(body))
+	var r run
+	r.parse(body)
+	body = body[runLen:]
+	n := r.length * r.count
+	switch {
+	case r.env.Tag < 0:
+		return nil, fmt.Errorf("%w: a message with tag %d in a batch", transport.ErrProtocol, r.env.Tag)
+	case r.count > 1 && r.length == 0:
+		return nil, fmt.Errorf("%w: %d messages of no bytes as one run of a batch", transport.ErrProtocol, r.count)
+	case n > len(body):
+		return nil, fmt.Errorf("%w: %d messages of %d bytes in a batch with %d left", transport.ErrProtocol, r.count, r.length, len(body))
 	}
-	if err != nil {
-		return Envelope{}, nil, nil, err
-	}
-	return env, body[:n:n], body[n:], nil
+	*into = Run{Envelope: r.env, Length: r.length, Count: r.count, Payloads: body[:n:n]}
+	return body[n:], nil
 }

@@ -22,22 +22,34 @@ func newBatch() *eager.Batch {
 	return b
 }
 
+// counting has every message its own tag, so that none continues a run.
+func counting(seq int) int32 { return int32(seq) }
+
 // entries takes all messages of the BATCH that is next, whose tags must count on from seq, and gives their number.
 func entries(t testing.TB, c *channel.Channel, seq int, size func(seq int) int) int {
+	t.Helper()
+	return entriesOf(t, c, seq, size, counting)
+}
+
+func entriesOf(t testing.TB, c *channel.Channel, seq int, size func(seq int) int, tag func(seq int) int32) int {
 	t.Helper()
 	kind, rest, ok, err := c.Next()
 	require.NoError(t, err)
 	require.True(t, ok)
 	require.Equal(t, channel.Batch, kind)
 	n := 0
-	for ; len(rest) > 0; n++ {
-		var env eager.Envelope
-		var payload []byte
-		env, payload, rest, err = eager.ParseEntry(rest)
+	for len(rest) > 0 {
+		var run eager.Run
+		rest, err = eager.ParseRun(rest, &run)
 		require.NoError(t, err)
-		require.Equal(t, eager.Envelope{Context: 7, Tag: int32(seq + n)}, env)
-		require.Equal(t, pattern(seq+n, size(seq+n)), payload)
-		require.Equal(t, len(payload), cap(payload), "one could write into the next message")
+		require.Equal(t, len(run.Payloads), cap(run.Payloads), "one could write into the next run")
+		require.Len(t, run.Payloads, run.Count*run.Length)
+		for ; run.Count > 0; run.Count-- {
+			require.Equal(t, eager.Envelope{Context: 7, Tag: tag(seq + n)}, run.Envelope)
+			require.Equal(t, pattern(seq+n, size(seq+n)), run.Payloads[:run.Length])
+			run.Payloads = run.Payloads[run.Length:]
+			n++
+		}
 	}
 	c.Release()
 	return n
@@ -69,6 +81,14 @@ func TestGolden_Batch(t *testing.T) {
 	add(eager.Envelope{}, "dropped")
 	b.Drop()
 	add(eager.Envelope{Tag: 1}, "kept")
+	send(false)
+	tr.Say("what has the same envelope and length is a run; messages of no bytes are none")
+	for _, payload := range []string{"one", "two", "six", "four", "", "", "nine"} {
+		add(eager.Envelope{Context: 1, Tag: 2}, payload)
+	}
+	add(eager.Envelope{Context: 1, Tag: 3}, "five")
+	add(eager.Envelope{Context: 2, Tag: 3}, "five")
+	require.Equal(t, 9, b.Count())
 	send(false)
 	tr.Golden(t, "batch")
 }
@@ -109,13 +129,18 @@ func TestBatch_E2_UpToAFullSlot(t *testing.T) {
 	l := open(t, channel.Config{Phases: []int{640, 16384}})
 	l.grow(t)
 	b := newBatch()
-	for range 15 {
-		require.True(t, b.Add(l.a, eager.Envelope{}, pattern(0, 256)))
+	for i := range 15 {
+		require.True(t, b.Add(l.a, eager.Envelope{Tag: int32(i)}, pattern(0, 256)))
 	}
 	left := eager.BatchSize - 15*(12+256)
 	require.False(t, b.Add(l.a, eager.Envelope{}, pattern(0, left-11)))
 	require.True(t, b.Add(l.a, eager.Envelope{}, pattern(0, left-12)))
 	require.False(t, b.Add(l.a, eager.Envelope{}, nil))
+	b.Drop()
+	for range (eager.BatchSize - 12) / 68 {
+		require.True(t, b.Add(l.a, eager.Envelope{}, pattern(0, 68)), "of a run that fits")
+	}
+	require.False(t, b.Add(l.a, eager.Envelope{}, pattern(0, 68)))
 	b.Drop()
 	require.False(t, b.Add(l.a, eager.Envelope{}, pattern(0, 616-11)), "it would not fit the small slots")
 	require.True(t, b.Add(l.a, eager.Envelope{}, pattern(0, 616-12)))
@@ -169,6 +194,48 @@ func TestBatch_E11_MadeForLargeSlots(t *testing.T) {
 	}
 	require.Equal(t, count, got)
 	require.Greater(t, waited, 1)
+}
+
+// TestBatch_E11_RunsMadeForLargeSlots: a run that does not fit a small slot goes in several, whatever they are, and stays whole while there is no room.
+func TestBatch_E11_RunsMadeForLargeSlots(t *testing.T) {
+	for _, length := range []int{1, 2, 8, 11, 12, 13, 40, 64} {
+		l := open(t, channel.Config{Phases: []int{100, 16384}})
+		l.grow(t)
+		size, tag := func(int) int { return length }, func(seq int) int32 { return int32(seq / 70) }
+		b := newBatch()
+		for b.Add(l.a, eager.Envelope{Context: 7, Tag: tag(b.Count())}, pattern(b.Count(), length)) {
+		}
+		count := b.Count()
+		for range 3 {
+			require.NoError(t, l.a.Tick())
+		}
+		sent, err := b.Send(l.a, false)
+		require.NoError(t, err)
+		require.False(t, sent, "while the slots change")
+		l.turn(t, l.a, l.b)
+		l.turn(t, l.a, l.b)
+		require.Zero(t, l.a.Phase())
+		got, waited := 0, 0
+		for !sent {
+			sent, err = b.Send(l.a, false)
+			require.NoError(t, err)
+			waited++
+			require.NoError(t, l.Drive())
+			for got+b.Count() < count {
+				got += entriesOf(t, l.b, got, size, tag)
+			}
+			l.turn(t, l.b)
+			l.turn(t, l.a)
+		}
+		require.Equal(t, count, got)
+		require.Greater(t, waited, 1)
+		require.True(t, b.Add(l.a, eager.Envelope{Context: 7, Tag: tag(got)}, pattern(got, length)), "what comes next is not of a run that has gone")
+		sent, err = b.Send(l.a, false)
+		require.NoError(t, err)
+		require.True(t, sent)
+		require.NoError(t, l.Drive())
+		require.Equal(t, 1, entriesOf(t, l.b, got, size, tag))
+	}
 }
 
 // TestBatch_E11_CrowdedSlotsGrow: bursts that are cut by the end of a slot again and again have the channel ask for larger ones.
@@ -252,6 +319,7 @@ func TestBatch_NoAllocationInSteadyState(t *testing.T) {
 	l := open(t, channel.Config{})
 	memory, payload := make([]byte, eager.BatchSize), pattern(0, 8)
 	var b eager.Batch
+	var run eager.Run
 	round := func() {
 		b.Use(memory)
 		for b.Add(l.a, eager.Envelope{Tag: 1}, payload) {
@@ -263,8 +331,8 @@ func TestBatch_NoAllocationInSteadyState(t *testing.T) {
 		}
 		_, rest, _, err := l.b.Next()
 		for len(rest) > 0 && err == nil {
-			count--
-			_, _, rest, err = eager.ParseEntry(rest)
+			rest, err = eager.ParseRun(rest, &run)
+			count -= run.Count
 		}
 		if count != 0 || err != nil {
 			t.Fatal(count, err)
@@ -278,30 +346,33 @@ func TestBatch_NoAllocationInSteadyState(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(300, round))
 }
 
-// FuzzEntry takes any body apart as a BATCH: what is accepted is what Add writes, and it comes to an end.
-func FuzzEntry(f *testing.F) {
-	entry := func(b []byte, n uint32, context, tag uint32, payload string) []byte {
-		b = binary.LittleEndian.AppendUint32(b, n)
+// FuzzRun takes any body apart as a BATCH: what is accepted is what Add writes, and it comes to an end.
+func FuzzRun(f *testing.F) {
+	run := func(b []byte, length, count uint16, context, tag uint32, payloads string) []byte {
+		b = binary.LittleEndian.AppendUint16(binary.LittleEndian.AppendUint16(b, length), count-1)
 		b = binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(b, context), tag)
-		return append(b, payload...)
+		return append(b, payloads...)
 	}
 	f.Add([]byte{})
-	f.Add(entry(nil, 0, 1, 2, ""))
-	f.Add(entry(entry(nil, 3, 1, 2, "abc"), 1, 3, math.MaxInt32, "d"))
-	f.Add(entry(entry(nil, 3, 1, 2, "abc"), 2, 3, 4, "d"))
-	f.Add(entry(nil, 3, 1, 1<<31, "abc"))
-	f.Add(entry(nil, math.MaxUint32, 1, 2, "abc"))
-	f.Add(entry(nil, 0, 1, 2, "")[:11])
+	f.Add(run(nil, 0, 1, 1, 2, ""))
+	f.Add(run(nil, 0, 2, 1, 2, ""))
+	f.Add(run(run(nil, 3, 1, 1, 2, "abc"), 1, 4, 3, math.MaxInt32, "defg"))
+	f.Add(run(run(nil, 3, 1, 1, 2, "abc"), 2, 1, 3, 4, "d"))
+	f.Add(run(nil, 3, 1, 1, 1<<31, "abc"))
+	f.Add(run(nil, math.MaxUint16, 0, 1, 2, "abc"))
+	f.Add(run(nil, 0, 1, 1, 2, "")[:11])
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var again []byte
 		for rest := body; len(rest) > 0; {
-			env, payload, left, err := eager.ParseEntry(rest)
-			if len(rest) < 12 || rest[11] >= 0x80 || uint64(binary.LittleEndian.Uint32(rest)) > uint64(len(rest)-12) {
+			var r eager.Run
+			left, err := eager.ParseRun(rest, &r)
+			if err != nil {
 				require.ErrorIs(t, err, transport.ErrProtocol)
 				return
 			}
-			require.NoError(t, err)
-			again = entry(again, uint32(len(payload)), env.Context, uint32(env.Tag), string(payload))
+			require.GreaterOrEqual(t, r.Tag, int32(0))
+			require.True(t, 1 <= r.Count && r.Count <= 1<<16 && (r.Count == 1 || r.Length > 0), "%+v", r)
+			again = run(again, uint16(r.Length), uint16(r.Count), r.Context, uint32(r.Tag), string(r.Payloads))
 			require.Less(t, len(left), len(rest))
 			rest = left
 		}

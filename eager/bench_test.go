@@ -45,6 +45,7 @@ func BenchmarkBatch(b *testing.B) {
 	l := open(b, channel.Config{})
 	memory, payload := make([]byte, eager.BatchSize), pattern(0, 8)
 	var batch eager.Batch
+	var run eager.Run
 	messages := 0
 	b.ReportAllocs()
 	for b.Loop() {
@@ -56,7 +57,7 @@ func BenchmarkBatch(b *testing.B) {
 		}
 		_, rest, _, err := l.b.Next()
 		for len(rest) > 0 && err == nil {
-			_, _, rest, err = eager.ParseEntry(rest)
+			rest, err = eager.ParseRun(rest, &run)
 		}
 		if err != nil {
 			b.Fatal(err)

@@ -307,13 +307,19 @@ func payload(b []byte) string {
 func batch(b []byte) string {
 	var s strings.Builder
 	for len(b) > 0 {
-		if len(b) < 12 || uint64(len(b)-12) < uint64(binary.LittleEndian.Uint32(b)) {
+		length, count := 0, 0
+		if len(b) >= 12 {
+			length, count = int(binary.LittleEndian.Uint16(b)), int(binary.LittleEndian.Uint16(b[2:]))+1
+		}
+		if count == 0 || len(b)-12 < length*count || count > 1 && length == 0 {
 			return s.String() + fmt.Sprintf(" INVALID % x", b)
 		}
-		n := binary.LittleEndian.Uint32(b)
-		fmt.Fprintf(&s, " [context %d tag %d %s]", binary.LittleEndian.Uint32(b[4:]), int32(binary.LittleEndian.Uint32(b[8:])),
-			payload(b[12:][:n]))
-		b = b[12+n:]
+		fmt.Fprintf(&s, " [context %d tag %d", binary.LittleEndian.Uint32(b[4:]), int32(binary.LittleEndian.Uint32(b[8:])))
+		for b = b[12:]; count > 0; count-- {
+			fmt.Fprintf(&s, " %s", payload(b[:length]))
+			b = b[length:]
+		}
+		s.WriteByte(']')
 	}
 	return s.String()
 }

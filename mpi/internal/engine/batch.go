@@ -5,6 +5,10 @@ import "github.com/weft-mpi/weft/eager"
 // Small messages of one burst share a slot (eager.Batch). A message that goes into a batch is copied, and its send complete; the batch goes out with
 // the next pass, when it is full, or before anything else goes to the same peer.
 
+// batchOfWatched is how many messages a batch has for a peer who shares our memory: there a Write costs little, and he takes the first while the next
+// are gathered.
+const batchOfWatched = 16
+
 // batched puts a message of a burst into its peer's batch, and has sent it then; false if it has to go by itself.
 func (e *Engine) batched(p *peer, env envelope, payload []byte) bool {
 	if len(payload) > eager.BatchedMost || p.state != peerOpen || p.queued() || p.holdsBack(len(payload)) {
@@ -23,6 +27,9 @@ func (e *Engine) batched(p *peer, env envelope, payload []byte) bool {
 		}
 	}
 	p.stats.eager(len(payload))
+	if p.watched && p.batch.Count() >= batchOfWatched {
+		e.sendBatch(p, true) // what does not go now goes later, and what is wrong is found then
+	}
 	return true
 }
 

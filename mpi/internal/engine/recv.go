@@ -187,13 +187,17 @@ func (e *Engine) arrived(p *peer, kind channel.Kind, body []byte) error {
 		}
 		return e.arrivedWhole(p, env, payload)
 	case channel.Batch:
+		var run eager.Run
 		for len(body) > 0 {
-			env, payload, rest, err := eager.ParseEntry(body)
-			if err == nil {
-				err = e.arrivedWhole(p, env, payload)
-			}
+			rest, err := eager.ParseRun(body, &run)
 			if err != nil {
 				return err
+			}
+			for all := run.Payloads; run.Count > 0; run.Count-- {
+				if err := e.arrivedWhole(p, run.Envelope, all[:run.Length:run.Length]); err != nil {
+					return err
+				}
+				all = all[run.Length:]
 			}
 			body = rest
 		}

@@ -16,7 +16,7 @@ type Descriptor struct {
 }
 
 const (
-	descriptorVersion = 2
+	descriptorVersion = 3
 	descriptorLen     = 20 // and 4 for each phase
 	keepSmallBit      = 1  // of the flags
 )

@@ -140,7 +140,7 @@ func FuzzDescriptor(f *testing.F) {
 	f.Add(channel.Descriptor{Phases: []int{2000}}.Append(nil))
 	f.Add([]byte{})
 	f.Add([]byte{1, 0, 0})
-	f.Add([]byte{2, 0, 0})
+	f.Add([]byte{3, 0, 0})
 	f.Add(channel.Descriptor{Phases: []int{99}}.Append(nil))
 	f.Add(channel.Descriptor{Phases: []int{640, 640}}.Append(nil))
 	f.Add(channel.Descriptor{Phases: []int{640, 1 << 31}}.Append(nil))
@@ -149,7 +149,7 @@ func FuzzDescriptor(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d, err := channel.ParseDescriptor(b)
 		if err != nil {
-			if len(b) >= 2 && (b[0] != 2 || b[1] != 0) {
+			if len(b) >= 2 && (b[0] != 3 || b[1] != 0) {
 				require.ErrorIs(t, err, transport.ErrVersion)
 			} else {
 				require.ErrorIs(t, err, transport.ErrProtocol)

@@ -39,7 +39,7 @@ func Barrier(c *Comm) error {
 	}
 	s := c.begin()
 	defer c.end()
-	coll.Barrier(s, c.rank, c.size)
+	coll.Barrier(s, c.rank, c.size, c.size > c.job.processors)
 	return c.failColl("Barrier", run[byte](c, nil, nil, nil))
 }
 

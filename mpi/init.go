@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"runtime/debug"
 	"sync"
@@ -43,10 +44,16 @@ type job struct {
 	wire       *wireup.Job
 	statistics bool // the counters are told at the end
 	contexts   contexts
+	processors int // of the host that all ranks are on; as many as can be where there are several hosts, or it is not known. All ranks have the same
 }
 
 func newJob(wire *wireup.Job, statistics bool) *job {
-	j := &job{wire: wire, statistics: statistics}
+	j := &job{wire: wire, statistics: statistics, processors: math.MaxInt}
+	if _, elsewhere := wire.Neighbours(); !elsewhere {
+		if n := topology.Possible(); n > 0 {
+			j.processors = n
+		}
+	}
 	j.contexts.init()
 	return j
 }

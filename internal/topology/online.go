@@ -15,3 +15,17 @@ func Online() int {
 	}
 	return runtime.NumCPU()
 }
+
+// Possible is how many processors the machine can ever have while it runs: the same for every process on it, at any time. 0 where that is not
+// known.
+func Possible() int {
+	text, err := os.ReadFile("/sys/devices/system/cpu/possible")
+	if err != nil {
+		return 0
+	}
+	list, err := ParseCPUList(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 0
+	}
+	return len(list)
+}

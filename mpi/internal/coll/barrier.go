@@ -1,14 +1,42 @@
 package coll
 
-// Barrier is dissemination (D. Hensgen, R. Finkel and U. Manber, 1988): in round k every rank tells the one 2^k above it
-// that all it has heard of have arrived, so that after log2(size) rounds, rounded up, everyone has heard of everyone.
-// The messages are empty.
-func Barrier(s *Schedule, rank, size int) {
+// Barrier returns when every rank has come to it. The messages are empty. Crowded ranks, which are all on one host and more than its
+// processors, must all say so: there nearly all of it is waiting for a processor, and counts how often each rank has to get one.
+func Barrier(s *Schedule, rank, size int, crowded bool) {
 	s.Reset()
+	if crowded && size >= barrierFlatRanks {
+		barrierFlat(s, rank, size)
+		return
+	}
+	barrierDissemination(s, rank, size)
+}
+
+// barrierDissemination (D. Hensgen, R. Finkel and U. Manber, 1988): in round k every rank tells the one 2^k above it that all it has heard
+// of have arrived, so that after log2(size) rounds, rounded up, everyone has heard of everyone.
+func barrierDissemination(s *Schedule, rank, size int) {
 	for distance := 1; distance < size; distance *= 2 {
 		s.steps = append(s.steps,
 			Step{Kind: Recv, Peer: (rank - distance + size) % size},
 			Step{Kind: Send, Peer: (rank + distance) % size})
 		s.round()
 	}
+}
+
+// barrierFlat has every rank tell rank 0, which then tells every rank: whoever gets a processor twice is through.
+func barrierFlat(s *Schedule, rank, size int) {
+	all := func(kind Kind) {
+		for peer := 1; peer < size; peer++ {
+			s.steps = append(s.steps, Step{Kind: kind, Peer: peer})
+		}
+		s.round()
+	}
+	if rank == 0 {
+		all(Recv)
+		all(Send)
+		return
+	}
+	s.steps = append(s.steps, Step{Kind: Send, Peer: 0})
+	s.round()
+	s.steps = append(s.steps, Step{Kind: Recv, Peer: 0})
+	s.round()
 }

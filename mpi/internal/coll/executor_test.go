@@ -103,7 +103,7 @@ func (j job) run(seed uint64) ([][]byte, error) {
 	for rank := range w.processes {
 		p := &w.processes[rank]
 		p.rank, p.schedule = rank, &Schedule{}
-		Barrier(p.schedule, 3, 7) // something that has to be forgotten
+		Barrier(p.schedule, 3, 7, false) // something that has to be forgotten
 		j.build(p.schedule, rank)
 		p.original = j.input(rank)
 		p.memory[Output] = bytes.Repeat([]byte{untouched}, j.output(rank))

@@ -60,7 +60,9 @@ func TestTranscripts(t *testing.T) {
 		build       func(s *Schedule, rank int)
 	}{
 		{"barrier", "Barrier of 5 ranks: dissemination", 5,
-			func(s *Schedule, rank int) { Barrier(s, rank, 5) }},
+			func(s *Schedule, rank int) { Barrier(s, rank, 5, true) }},
+		{"barrier_flat", "Barrier of 6 crowded ranks: by way of rank 0", 6,
+			func(s *Schedule, rank int) { Barrier(s, rank, 6, true) }},
 		{"bcast_tree", "Bcast of 100 bytes from rank 2 to 7 ranks: a binomial tree", 7,
 			func(s *Schedule, rank int) { bcastTree(s, rank, 7, 2, 100) }},
 		{"bcast_ring", "Bcast of 100 bytes from rank 1 to 5 ranks: blocks scattered and passed round a ring", 5,
@@ -136,7 +138,7 @@ func TestRoundsAndBytes(t *testing.T) {
 			rounds int
 			bytes  int // that a rank receives
 		}{
-			{"barrier", func(s *Schedule, rank int) { Barrier(s, rank, size) }, log, 0},
+			{"barrier", func(s *Schedule, rank int) { Barrier(s, rank, size, false) }, log, 0},
 			{"bcast, tree", func(s *Schedule, rank int) { bcastTree(s, rank, size, 1, n) }, 2, n},
 			{"bcast, ring", func(s *Schedule, rank int) { bcastScatter(s, rank, size, 1, n, false) }, size + 1, n},
 			{"reduce, tree", func(s *Schedule, rank int) { reduceTree(s, rank, size, 1, count, unit, true) }, 2, log * n},
@@ -230,7 +232,7 @@ func TestACopyDoesNotReachIntoTheRoundBefore(t *testing.T) {
 func calls(s *Schedule, rank, size, n int, counts, displs []int) map[string]func() {
 	b := Blocks{counts, displs, 8}
 	return map[string]func(){
-		"barrier":       func() { Barrier(s, rank, size) },
+		"barrier":       func() { Barrier(s, rank, size, rank%2 == 0) },
 		"bcast":         func() { Bcast(s, rank, size, 1, n) },
 		"reduce":        func() { Reduce(s, rank, size, 1, n/8, 8, true) },
 		"allreduce":     func() { Allreduce(s, rank, size, n/8, 8, true) },

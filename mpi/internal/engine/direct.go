@@ -13,8 +13,8 @@ const (
 )
 
 // RecvNext is worth a try before Recv. A blocking receive that names its source, while nothing else is posted or kept, most often gets the very
-// next message of that source. So that is looked for in the ring for a while and copied out, with no request and no table in between. ok tells whether that was so; bytes is the message's length then. Otherwise nothing has happened that
-// Recv would not find. src and tag are no wildcards.
+// next message of that source. So that is looked for in the ring for a while and copied out, with no request and no table in between. ok tells
+// whether that was so; bytes is the message's length then. Otherwise nothing has happened that Recv would not find. src and tag are no wildcards.
 //
 // The lock is held meanwhile, and left as soon as anybody else wants it. Results are few, and words, since that is what stays in registers.
 func (e *Engine) RecvNext(context uint32, buf []byte, src, tag int) (bytes int, ok bool) {

@@ -2,10 +2,10 @@ package tcp
 
 import (
 	"bytes"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
@@ -67,7 +67,7 @@ func TestPlace_TakenInPart(t *testing.T) {
 func TestPlace_NotTaken(t *testing.T) {
 	sides := composing(t)
 	from, to, q := sides[0], sides[1], sides[0].to.(*qp)
-	require.NoError(t, unix.Shutdown(q.fd, unix.SHUT_WR))
+	require.NoError(t, syscall.Shutdown(q.fd, syscall.SHUT_WR))
 	require.NotNil(t, q.Place(to.in.Key(), 0, 64))
 	q.Placed([8]byte{1})
 	require.Equal(t, transport.StateError, q.State())

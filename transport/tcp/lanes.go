@@ -66,7 +66,7 @@ type bundle struct {
 
 // laneUnsent is how much the socket of a lane takes beyond what it can send. Its buffer would take megabytes: a slow lane would be given as much
 // as a fast one, and all would wait for it.
-const laneUnsent = 256 << 10
+const laneUnsent = 512 << 10
 
 // link is one lane: a connection of its own.
 type link struct {

@@ -6,9 +6,9 @@ import (
 )
 
 const (
-	bulkMin   = 64 << 10  // of a request or an answer: it is split over the lanes
-	ackFrames = 64        // that have come: they are acknowledged in the same pass
-	ackBytes  = 512 << 10 // the same
+	bulkMin   = 64 << 10 // of a request or an answer: it is split over the lanes
+	ackFrames = 64       // that have come: they are acknowledged in the same pass
+	ackBytes  = 2 << 20  // the same
 )
 
 // place is, over lanes, a place in the sequence of frames.

@@ -79,23 +79,23 @@ func (b *Batch) continues(env Envelope, n int) bool {
 func (b *Batch) Send(c *channel.Channel, more bool) (bool, error) {
 	for b.count > 0 {
 		n, count, cut := b.leading(c.MaxBody())
-		var whole run
-		if cut >= 0 { // of this one only a part goes
-			whole.parse(b.buf[cut:])
-			putRun(b.buf[cut:], whole.length, (n-cut-runLen)/whole.length, whole.env)
+		var r run
+		gone := 0
+		if cut >= 0 { // of this run only a part goes
+			r.parse(b.buf[cut:])
+			gone = (n - cut - runLen) / r.length
+			putRun(b.buf[cut:], r.length, gone, r.env)
 		}
 		sent, err := c.Put(channel.Batch, binary.LittleEndian.Uint64(b.buf), b.buf[8:n], more || count < b.count)
-		if cut >= 0 {
-			if !sent {
-				putRun(b.buf[cut:], whole.length, whole.count, whole.env)
-			} else { // its rest has its own beginning, over what has gone
-				gone := (n - cut - runLen) / whole.length
-				n -= runLen
-				putRun(b.buf[n:], whole.length, whole.count-gone, whole.env)
-			}
-		}
 		if !sent {
+			if cut >= 0 {
+				putRun(b.buf[cut:], r.length, r.count, r.env)
+			}
 			return false, err
+		}
+		if cut >= 0 { // its rest has a beginning of its own, over what has gone
+			n -= runLen
+			putRun(b.buf[n:], r.length, r.count-gone, r.env)
 		}
 		b.buf, b.count, b.last = b.buf[:copy(b.buf, b.buf[n:])], b.count-count, max(b.last-n, 0)
 	}
@@ -111,15 +111,13 @@ func (b *Batch) leading(most int) (n, count, cut int) {
 	for {
 		var r run
 		r.parse(b.buf[n:])
-		next := n + runLen + r.length*r.count
-		if next <= most {
+		if next := n + runLen + r.length*r.count; next <= most {
 			n, count = next, count+r.count
-			continue
-		}
-		if fit := (most - n - runLen) / max(r.length, 1); fit > 0 {
+		} else if fit := (most - n - runLen) / max(r.length, 1); fit > 0 {
 			return n + runLen + r.length*fit, count + fit, n
+		} else {
+			return n, count, -1
 		}
-		return n, count, -1
 	}
 }
 

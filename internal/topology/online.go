@@ -8,24 +8,25 @@ import (
 
 // Online is how many processors the machine has in use, whichever of them this process may run on.
 func Online() int {
-	if text, err := os.ReadFile("/sys/devices/system/cpu/online"); err == nil {
-		if list, err := ParseCPUList(strings.TrimSpace(string(text))); err == nil {
-			return max(1, len(list))
-		}
+	if n := count("online"); n > 0 {
+		return n
 	}
 	return runtime.NumCPU()
 }
 
 // Possible is how many processors the machine can ever have while it runs: the same for every process on it, at any time. 0 where that is not
 // known.
-func Possible() int {
-	text, err := os.ReadFile("/sys/devices/system/cpu/possible")
+func Possible() int { return count("possible") }
+
+// count is how many processors are in one of the system's lists of them; 0 where it has none.
+func count(list string) int {
+	text, err := os.ReadFile("/sys/devices/system/cpu/" + list)
 	if err != nil {
 		return 0
 	}
-	list, err := ParseCPUList(strings.TrimSpace(string(text)))
+	cpus, err := ParseCPUList(strings.TrimSpace(string(text)))
 	if err != nil {
 		return 0
 	}
-	return len(list)
+	return len(cpus)
 }

@@ -85,3 +85,10 @@ func FuzzParseCPUList(f *testing.F) {
 		require.Equal(t, cpus, again)
 	})
 }
+
+func TestProcessorsOfThisMachine(t *testing.T) {
+	require.Positive(t, Online())
+	if n := Possible(); n != 0 {
+		require.GreaterOrEqual(t, n, Online())
+	}
+}

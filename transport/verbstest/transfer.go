@@ -107,12 +107,11 @@ var transferChecks = []Check{
 	}},
 	{"Write/IsComposedInThePeersMemory", func(t *trial) {
 		a, b := t.pair(shape{})
-		placer, ok := a.qp.(transport.Placer)
-		if !ok || !placer.Shared() {
+		src, dst, other := a.memory(8, all), b.memory(4096, all), b.memory(64, all)
+		placer := t.placer(a, b, src, dst)
+		if !placer.Shared() {
 			panic(failure{fmt.Errorf("the provider does not hand out the peer's memory: %w", errors.ErrUnsupported)})
 		}
-		src, dst, other := a.memory(8, all), b.memory(4096, all), b.memory(64, all)
-		t.placer(a, b, src, dst)
 		if placer.Place(other.Key(), 0, 64) != nil || placer.Place(dst.Key()+1, 0, 64) != nil {
 			t.failf("memory of a key that no Write has gone to")
 		}

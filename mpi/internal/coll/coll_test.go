@@ -150,7 +150,6 @@ func without(schedules []Schedule, late int) (done []bool) {
 			begun[rank], progress = false, true
 		}
 	}
-	done[late] = false
 	return done
 }
 

@@ -234,12 +234,11 @@ func (p *requestPool) byToken(t uint64) *request {
 
 // complete ends an operation: its buffer is the user's again.
 func (e *Engine) complete(r *request, err error) {
+	r.err = err
 	if !r.minded {
-		r.err = err
 		r.done.Store(r.gen)
 		return
 	}
-	r.err = err
 	if r.cause != nil {
 		r.err = r.cause
 		if err != nil {

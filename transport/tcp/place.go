@@ -22,10 +22,11 @@ func (q *qp) Place(key transport.Key, offset uint64, n int) []byte {
 	return m
 }
 
-// idle tells whether a frame may go out at once, past the queue: there is nothing before it, and it needs neither sum nor cipher.
+// idle tells whether a frame may go out at once, past the queue: there is nothing before it, as there is while the socket has no room, and it needs
+// neither sum nor cipher.
 func (q *qp) idle() bool {
 	return q.state == transport.StateReady && q.sq.head == q.sq.tail && q.at.answer == q.answers.tail && q.at.greeted && !q.quiet &&
-		!q.checked && q.lanes == nil && q.secure == nil && !q.blocked && q.carry.empty()
+		!q.checked && q.lanes == nil && q.secure == nil && q.carry.empty()
 }
 
 // Placed sends the Write that Place has begun. What the socket does not take is queued, as if it had been posted.

@@ -65,6 +65,10 @@ func initialized() bool { return current.Load() != nil }
 // Wtime is a time in seconds since some moment in the past; it never goes back (MPI 4.1, 9.6).
 func Wtime() float64 { return time.Since(started).Seconds() }
 
+// deference is how long a rank that fails because another one has failed waits until it ends the job: so the launcher hears first of the rank
+// that is the cause.
+const deference = 100 * time.Millisecond
+
 // Run is the whole life of a rank: Init, body, Finalize. When ctx ends, every call under way and to come fails with ErrAborted.
 // If body fails or panics the whole job is ended; Run returns body's error, and does not return from a panic.
 func Run(ctx context.Context, body func(ctx context.Context, world *Comm) error) error {
@@ -84,6 +88,9 @@ func Run(ctx context.Context, body func(ctx context.Context, world *Comm) error)
 		}
 	}()
 	if err := body(ctx, world); err != nil {
+		if errors.Is(err, ErrProcFailed) {
+			time.Sleep(deference)
+		}
 		world.job.abort(1)
 		return err
 	}

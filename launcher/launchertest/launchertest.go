@@ -92,12 +92,19 @@ func (r Result) Cause(t testing.TB) *launcher.Failure {
 	return f
 }
 
-// Run runs a job without input, and returns when it is over and all its output is there.
+// Run runs a job without input, and returns when it is over and all its output is there. A job that does not end is ended, and standard error
+// tells where its ranks were.
 func Run(t testing.TB, apps ...launcher.App) Result {
+	t.Helper()
+	return run(t, patience, apps)
+}
+
+func run(t testing.TB, patience time.Duration, apps []launcher.App) Result {
 	t.Helper()
 	var r Result
 	out, outDone := capture(t, &r.Out)
 	errs, errDone := capture(t, &r.Err)
+	defer explain(patience)()
 	r.Failure = launcher.Run(t.Context(), launcher.Job{Apps: apps, Timeout: patience, Stdin: launcher.InputNone, Out: out, Err: errs})
 	out.Close()
 	errs.Close()

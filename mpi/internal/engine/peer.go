@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/eager"
@@ -141,9 +142,14 @@ func (a *acceptor) Connected(rank uint32, qp transport.QP, private []byte) {
 	e.wake() // a sleeper must look at the new connection
 }
 
-// Refused tells of an attempt from outside that came to nothing.
+// Refused tells of an attempt from outside that came to nothing. One that vanished by itself is nothing to warn of: a lane that a peer was
+// about to add ends so when the peer does.
 func (a *acceptor) Refused(remote string, err error) {
-	a.e.log.Warn("connection turned away", "rank", a.e.rank, "fabric", a.f.name, "from", remote, "reason", err)
+	level := slog.LevelWarn
+	if errors.Is(err, transport.ErrPeerLost) {
+		level = slog.LevelInfo
+	}
+	a.e.log.Log(context.Background(), level, "connection turned away", "rank", a.e.rank, "fabric", a.f.name, "from", remote, "reason", err)
 }
 
 // enqueue lets a send wait for its peer.

@@ -1,0 +1,82 @@
+package launchertest
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// explain sees to it that a job which does not end says where it stands: shortly before the launcher ends it for that the ranks show their
+// goroutines, and if the launcher does not end it the whole test does, with the launcher's. It returns what has to be called at the job's end.
+func explain(patience time.Duration) (over func()) {
+	ask := time.AfterFunc(patience-patience/20, func() {
+		for _, c := range children() {
+			syscall.Kill(c.pid, syscall.SIGQUIT)
+		}
+	})
+	give := time.AfterFunc(2*patience, func() {
+		fmt.Fprintf(os.Stderr, "\nlaunchertest: the job has not ended, nor was it ended, within %s\n%s", 2*patience, standing())
+		os.Exit(1)
+	})
+	return func() {
+		ask.Stop()
+		give.Stop()
+	}
+}
+
+// standing is where this process's goroutines stand that have to do with the launcher, and where its children do.
+func standing() string {
+	var text strings.Builder
+	stacks := make([]byte, 1<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	for stack := range bytes.SplitSeq(stacks, []byte("\n\n")) {
+		if bytes.Contains(stack, []byte("/launcher.")) {
+			fmt.Fprintf(&text, "%s\n\n", stack)
+		}
+	}
+	for _, c := range children() {
+		fmt.Fprintln(&text, c)
+	}
+	return text.String()
+}
+
+// child is a process that this one has started.
+type child struct {
+	pid         int
+	name, state string
+	where       string // in the kernel
+}
+
+func (c child) String() string {
+	return fmt.Sprintf("child %d (%s) is in state %s, at %s", c.pid, c.name, c.state, c.where)
+}
+
+func children() (list []child) {
+	files, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		// PID (NAME) STATE PARENT …, and a name may hold anything.
+		open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
+		if open < 0 || end < open {
+			continue
+		}
+		fields := strings.Fields(string(b[end+1:]))
+		if len(fields) < 2 || fields[1] != strconv.Itoa(os.Getpid()) {
+			continue
+		}
+		dir := filepath.Dir(file)
+		pid, _ := strconv.Atoi(filepath.Base(dir))
+		where, _ := os.ReadFile(filepath.Join(dir, "wchan"))
+		list = append(list, child{pid: pid, name: string(b[open+1 : end]), state: fields[0], where: string(where)})
+	}
+	return list
+}

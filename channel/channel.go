@@ -36,13 +36,13 @@ func (s State) String() string {
 
 // Channel is this rank's end of a virtual channel. Like the QP that it uses, it is driven by one goroutine at a time.
 type Channel struct {
-	qp    transport.QP
-	place transport.Placer // qp, if a message can be composed there
-	near  bool             // in the peer's own memory
-	state State
-	recv  recvRing
-	send  sendRing
-	quiet quiet
+	qp     transport.QP
+	placer transport.Placer // qp, if a message can go straight to where it belongs
+	near   bool             // in the peer's own memory
+	state  State
+	recv   recvRing
+	send   sendRing
+	quiet  quiet
 
 	asking asking
 	wanted int  // phase to ask for when it is the time; -1 for none
@@ -115,8 +115,8 @@ func (c *Channel) Open(qp transport.QP, peer []byte) error {
 	}
 	c.send.change(b, answer{key: d.Key, generation: d.Generation}, c.conf.limit(0, c.phases[0]))
 	c.qp, c.state = qp, StateOpen
-	if c.place, _ = qp.(transport.Placer); c.place != nil {
-		c.near = c.place.Shared()
+	if c.placer, _ = qp.(transport.Placer); c.placer != nil {
+		c.near = c.placer.Shared()
 	}
 	return nil
 }
@@ -151,8 +151,8 @@ func (c *Channel) end(s State, cause error) error {
 		c.recv.owed = 0
 	}
 	c.asking, c.reply, c.wanted, c.paused = asking{}, reply{}, -1, false
-	c.recv.ring, c.recv.current = nil, 0
-	c.send.ring, c.send.reserved, c.send.maxBody, c.send.most, c.send.limit = nil, 0, 0, 0, 0
+	c.recv.ring, c.recv.current, c.recv.expected.set = nil, 0, false
+	c.send.ring, c.send.reserved, c.send.clear, c.send.maxBody, c.send.most, c.send.limit = nil, 0, 0, 0, 0, 0
 	return err
 }
 
@@ -171,4 +171,4 @@ func (c *Channel) Phase() int { return c.send.phase }
 func (c *Channel) Paused() bool { return c.paused }
 
 // linesOf is how many lines a message with a body of n bytes takes.
-func linesOf(n int) int { return (n + overhead + lineSize - 1) / lineSize }
+func linesOf(n int) int { return int(uint(n+overhead+lineSize-1) / lineSize) }

@@ -73,6 +73,9 @@ func (c *Channel) Owing() bool {
 	return c.recv.behind() || c.paused || c.wanted >= 0 || c.reply.due
 }
 
+// Behind tells whether that is a CREDIT.
+func (c *Channel) Behind() bool { return c.recv.behind() }
+
 // Pressing tells whether Progress has something to do that the peer may be waiting for.
 func (c *Channel) Pressing() bool {
 	r := &c.recv

@@ -3,6 +3,8 @@ package channel
 import (
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/weft-mpi/weft/internal/words"
 )
 
 // The flags of a message are two words, at the first and at the last 8 bytes of its lines, which follow from its length and from the
@@ -48,5 +50,5 @@ const holdBit = 40
 
 // loadWord reads a flag that the peer may be placing. What is read after it is not older than what was placed before it.
 func loadWord(ring []byte, at int) uint64 {
-	return littleEndian(atomic.LoadUint64((*uint64)(unsafe.Pointer(&ring[at]))))
+	return words.LittleEndian(atomic.LoadUint64((*uint64)(unsafe.Pointer(&ring[at]))))
 }

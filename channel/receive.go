@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/weft-mpi/weft/internal/words"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -32,18 +33,39 @@ type recvRing struct {
 	current   int    // lines of the message that Next has given; 0 when there is none, -1 when that is in the large ring
 	body      int    // its length
 	owed      int    // lines of the large ring that are consumed and not told
+	expected  expected
 	large     *largeIn
 }
 
 // change begins a ring at its first line. The counts of lines go on.
 func (r *recvRing) change(b *buffer, generation uint64) {
 	r.begin(b, generation)
+	r.expected.set = false
 	r.phase, r.threshold = b.phase, b.threshold()
 }
 
 // behind tells whether so much has been consumed and not told that a CREDIT is to go.
 func (r *recvRing) behind() bool {
 	return int(r.consumed-r.told) >= r.threshold || r.owed > 0 && r.owed >= r.large.threshold
+}
+
+// expected is what the next message looks like if it is as long as Expect has been told: all that can be known before it is there.
+type expected struct {
+	set   bool
+	lines []byte // where it will stand
+	head  uint64
+	body  int // its length
+}
+
+// Expect tells of how many bytes the body of the next message most likely is. What follows from that is worked out now, and not when the message
+// has come and somebody waits for it.
+func (c *Channel) Expect(n int) {
+	r := &c.recv
+	r.expected.set = false
+	at, need := r.pos*lineSize, linesOf(n)
+	if c.state == StateOpen && n <= r.maxBody && need <= r.lines-r.pos && int(r.consumed-r.told)+need <= r.lines {
+		r.expected = expected{true, r.ring[at : at+need*lineSize], headWord(r.generation, n), n}
+	}
 }
 
 // Ready tells whether the head of a message stands where the next one begins: then it is worth calling Next.
@@ -53,7 +75,7 @@ func (c *Channel) Ready() bool {
 		return false
 	}
 	head := loadWord(r.ring, r.pos*lineSize)
-	return head == headWord(r.generation, int(head&lengthMask))
+	return head == r.expected.head && r.expected.set || head == headWord(r.generation, int(head&lengthMask))
 }
 
 // Next gives the next message if all of it is there; a message whose head alone is there is counted (Stats.HeadsNoTail), and the
@@ -111,32 +133,39 @@ func (c *Channel) Next() (kind Kind, body []byte, ok bool, err error) {
 	return 0, nil, false, nil
 }
 
-// Peek is the shortest way to the next message: it gives what Next would, if that is a message of the layer above that lies in the ring which
-// keeps the order. Where it gives nothing, Next tells why.
-func (c *Channel) Peek() (kind Kind, body []byte, ok bool) {
-	r := &c.recv
-	at := r.pos * lineSize
-	if c.state != StateOpen || uint(at) >= uint(len(r.ring)) {
-		return 0, nil, false
+// Take is Next, a copy and Release in one, and the counterpart of Put: it receives the next message if that has this kind, its body begins with
+// this word, and the payload behind it has room in buf. n is the payload's length. Where it takes nothing, Next tells why.
+func (c *Channel) Take(k Kind, first uint64, buf []byte) (n int, ok bool) {
+	r, s := &c.recv, &c.send
+	if !r.expected.set || loadWord(r.expected.lines, 0) != r.expected.head {
+		if !c.expectThis() {
+			return 0, false
+		}
 	}
-	head := loadWord(r.ring, at)
-	n := int(head & lengthMask)
-	if head != headWord(r.generation, n) || n > r.maxBody {
-		return 0, nil, false
+	m := r.expected.lines
+	n = r.expected.body - wordSize
+	tail, header := loadWord(m, len(m)-wordSize), words.Get(m, wordSize)
+	count := uint32(header)
+	if tail != r.generation || header>>32 != uint64(k) || s.hold || count-s.freed > s.sent-s.freed || words.Get(m, bodyAt) != first ||
+		uint(n) > uint(len(buf)) {
+		return 0, false
 	}
-	need := linesOf(n)
-	if r.pos+need > r.lines || loadWord(r.ring, at+need*lineSize-wordSize) != r.generation ||
-		int(r.consumed-r.told)+need > r.lines {
-		return 0, nil, false
-	}
-	header := binary.LittleEndian.Uint64(r.ring[at+wordSize:])
-	s, count := &c.send, uint32(header)
-	if kind = Kind(header >> 32); header>>40 != 0 || s.hold || kind.inner() || count-s.freed > s.sent-s.freed {
-		return 0, nil, false
-	}
+	words.Copy(buf[:n:n], m[bodyAt+wordSize:])
 	s.freed, s.late = count, false
-	r.current, r.body = need, n
-	return kind, r.ring[at+bodyAt : at+bodyAt+n : at+bodyAt+n], true
+	r.current = 0
+	c.received(len(m)/lineSize, r.expected.body)
+	return n, true
+}
+
+// expectThis expects the message whose head is there, if one is.
+func (c *Channel) expectThis() bool {
+	r := &c.recv
+	if !c.Ready() {
+		return false
+	}
+	head := loadWord(r.ring, r.pos*lineSize)
+	c.Expect(int(head & lengthMask))
+	return r.expected.set && r.expected.head == head
 }
 
 // Release gives the lines of the message that Next gave back to the peer; the credit travels with the next message, or with
@@ -149,13 +178,19 @@ func (c *Channel) Release() {
 	if r.current < 0 {
 		r.large.release(r)
 	}
-	c.stats.Received++
-	c.stats.RecvBytes += uint64(r.body)
-	r.advance(r.current)
+	c.received(r.current, r.body)
 	r.current = 0
 }
 
+// received gives back the lines of a message with a body of n bytes.
+func (c *Channel) received(lines, n int) {
+	c.stats.Received++
+	c.stats.RecvBytes += uint64(n)
+	c.recv.advance(lines)
+}
+
 func (r *recvRing) advance(lines int) {
+	r.expected.set = false
 	r.consumed += uint32(lines)
 	r.place.advance(lines)
 }

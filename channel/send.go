@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/weft-mpi/weft/internal/words"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -53,6 +54,7 @@ type sendRing struct {
 	limit    int    // of an element
 	sent     uint32 // lines, since the beginning, those skipped included
 	freed    uint32 // lines that the peer has told us to have consumed
+	clear    int    // lines from the next one on that Put may fill; there may be more
 	reserved int    // lines of the message being filled; 0 when there is none, less when it is in the large ring
 	body     int    // its length
 	late     bool   // credits may come that are older than what an answer has told
@@ -64,7 +66,7 @@ type sendRing struct {
 // change begins the mirror of a ring at its first line. The counts of lines go on; all that was sent before has been read.
 func (s *sendRing) change(mirror *buffer, a answer, limit int) {
 	s.begin(mirror, a)
-	s.phase, s.most, s.limit, s.reserved = mirror.phase, mirror.body(), limit, 0
+	s.phase, s.most, s.limit, s.reserved, s.clear = mirror.phase, mirror.body(), limit, 0, 0
 	s.freed, s.late = s.sent, true
 }
 
@@ -173,57 +175,65 @@ func (c *Channel) committed() {
 }
 
 // Put is Reserve and Commit in one: it sends a message whose body is a word, little-endian, and a payload. False, with no error, means that
-// there is no room now. For what goes into the next lines as they are, by far the most, it is the shortest way.
-func (c *Channel) Put(k Kind, word uint64, payload []byte, more bool) (sent bool, err error) {
-	s := &c.send
+// there is no room now. For what goes into the next lines as they are, by far the most, it is the shortest way. k is a kind of the layer above.
+func (c *Channel) Put(k Kind, first uint64, payload []byte, more bool) (sent bool, err error) {
 	n := wordSize + len(payload)
 	need := linesOf(n)
-	if c.state != StateOpen || c.paused || n > s.maxBody || need > s.lines-s.pos ||
-		need+controlLines+creditLines > s.lines-int(s.sent-s.freed) || k.inner() {
-		body := c.Reserve(n)
-		if body == nil {
-			return false, nil
-		}
-		binary.LittleEndian.PutUint64(body, word)
-		copy(body[wordSize:], payload)
-		if err := c.Commit(k, more); err != nil {
-			return false, full(err)
-		}
+	if need <= c.send.clear && n <= c.send.maxBody && !c.paused && c.state == StateOpen && (c.near || !more) &&
+		c.place(k, first, payload, need) {
 		return true, nil
 	}
-	var m []byte
-	if c.near && !more && s.pos >= nearLines && s.sent == s.freed && s.pos >= 2*need+controlLines+creditLines {
-		if err := c.post(skip, 0, 1, s.lines-s.pos, true); err != nil {
-			return false, full(err)
-		}
+	return c.put(k, first, payload, more)
+}
+
+// put is Put where that is not sure that the next lines are free, or cannot write the message straight to where it goes.
+func (c *Channel) put(k Kind, first uint64, payload []byte, more bool) (sent bool, err error) {
+	n := wordSize + len(payload)
+	if need := linesOf(n); c.clears(n, need, more) && (c.near || !more) && c.place(k, first, payload, need) {
+		return true, nil
 	}
-	from, length := s.pos*lineSize, need*lineSize
-	if c.place != nil && (c.near || !more) {
-		m = c.place.Place(s.remote[0].Key, s.base+uint64(from), length)
+	body := c.Reserve(n)
+	if body == nil {
+		return false, nil
 	}
-	there := m != nil
-	if !there {
-		m = s.ring[from : from+length : from+length]
+	binary.LittleEndian.PutUint64(body, first)
+	words.Copy(body[wordSize:], payload)
+	if err := c.Commit(k, more); err != nil {
+		return false, full(err)
 	}
-	_ = m[lineSize-1]
-	binary.LittleEndian.PutUint64(m, headWord(s.generation, n))
-	binary.LittleEndian.PutUint64(m[wordSize:], headerWord(c.recv.consumed, k, c.holding))
-	binary.LittleEndian.PutUint64(m[bodyAt:], word)
-	Copy(m[bodyAt+wordSize:], payload)
-	if there {
-		var tail [wordSize]byte
-		binary.LittleEndian.PutUint64(tail[:], s.generation)
-		c.place.Placed(tail)
-	} else {
-		binary.LittleEndian.PutUint64(m[length-wordSize:], s.generation)
-		if err := s.send(c.qp, from, length, more); err != nil {
-			return false, full(err)
-		}
+	return true, nil
+}
+
+// place has a message written straight to where it goes, and tells whether that can be done.
+func (c *Channel) place(k Kind, first uint64, payload []byte, lines int) bool {
+	s := &c.send
+	if c.placer == nil {
+		return false
+	}
+	n := wordSize + len(payload)
+	to := &s.remote[0]
+	to.Offset, to.Length = s.base+uint64(s.pos*lineSize), uint64(lines*lineSize)
+	head := transport.Head{A: headWord(s.generation, n), B: headerWord(c.recv.consumed, k, c.holding), C: first}
+	if !c.placer.Place(to, head, payload, s.generation) {
+		return false
 	}
 	s.starving, s.reserved, s.body = false, 0, n
-	c.advanced(need)
+	c.advanced(lines)
 	c.committed()
-	return true, nil
+	return true
+}
+
+// clears tells whether a message of n bytes may go into the next lines.
+func (c *Channel) clears(n, lines int, more bool) bool {
+	s := &c.send
+	if c.state != StateOpen || c.paused || n > s.maxBody || lines > s.lines-s.pos ||
+		lines+controlLines+creditLines > s.lines-int(s.sent-s.freed) {
+		return false
+	}
+	if c.near && !more && s.pos >= nearLines && s.sent == s.freed && s.pos >= 2*lines+controlLines+creditLines {
+		return c.post(skip, 0, 1, s.lines-s.pos, true) == nil
+	}
+	return true
 }
 
 // nearLines is where the ring is begun anew if the peer has consumed all of it, on a machine whose memory we share: so a dialogue of small
@@ -256,6 +266,10 @@ func (c *Channel) advanced(lines int) {
 	s.sent += uint32(lines)
 	if s.advance(lines); s.pos == 0 && s.large != nil {
 		s.large.reap(s) // once in a lap at least, so that no count of lines goes round before it is looked at
+	}
+	s.clear = min(s.lines-s.pos, s.lines-int(s.sent-s.freed)-controlLines-creditLines)
+	if c.near {
+		s.clear = min(s.clear, nearLines-s.pos) // behind that clears may begin anew
 	}
 }
 

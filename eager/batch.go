@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/internal/words"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -46,7 +47,7 @@ func (b *Batch) Add(c *channel.Channel, env Envelope, payload []byte) bool {
 	if b.count > 0 && b.continues(env, len(payload)) {
 		if n := at + len(payload); n <= cap(b.buf) && n <= c.MaxBody() {
 			b.buf = b.buf[:n]
-			channel.Copy(b.buf[at:], payload)
+			words.Copy(b.buf[at:], payload)
 			run := b.buf[b.last:]
 			binary.LittleEndian.PutUint16(run[2:], binary.LittleEndian.Uint16(run[2:])+1)
 			b.count++
@@ -63,7 +64,7 @@ func (b *Batch) Add(c *channel.Channel, env Envelope, payload []byte) bool {
 	b.buf = b.buf[:n]
 	b.last = at
 	putRun(b.buf[at:], len(payload), 1, env)
-	channel.Copy(b.buf[at+runLen:], payload)
+	words.Copy(b.buf[at+runLen:], payload)
 	b.count++
 	return true
 }

@@ -35,6 +35,15 @@ func Send(c *channel.Channel, env Envelope, payload []byte, more bool) (sent boo
 	return c.Put(channel.Eager, env.word(), payload, more)
 }
 
+// Expect tells that the payload of the next message is most likely of n bytes.
+func Expect(c *channel.Channel, n int) { c.Expect(envelopeLen + n) }
+
+// Recv receives the next message of the channel if that is an EAGER with this envelope, whose tag is one and no wildcard, and its payload has room
+// in buf. n is the payload's length. Otherwise nothing has happened.
+func Recv(c *channel.Channel, env Envelope, buf []byte) (n int, ok bool) {
+	return c.Take(channel.Eager, env.word(), buf)
+}
+
 // commit turns a full send queue into "no room now".
 func commit(c *channel.Channel, k channel.Kind, more bool) (bool, error) {
 	err := c.Commit(k, more)
@@ -57,14 +66,6 @@ func parseEnvelope(b []byte) (Envelope, error) {
 		return Envelope{}, fmt.Errorf("%w: an eager message with tag %d", transport.ErrProtocol, e.Tag)
 	}
 	return e, nil
-}
-
-// Heads takes an EAGER apart if it has this envelope, whose tag is one and no wildcard.
-func (e Envelope) Heads(body []byte) (payload []byte, ok bool) {
-	if len(body) < envelopeLen || binary.LittleEndian.Uint64(body) != e.word() {
-		return nil, false
-	}
-	return body[envelopeLen:], true
 }
 
 // Parse takes an EAGER apart. The payload is the body's own memory.

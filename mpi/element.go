@@ -15,10 +15,12 @@ func bytesOf[T any](buf []T) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if len(buf) == 0 {
-		return nil, nil
-	}
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(buf))), len(buf)*sizeOf[T]()), nil
+	return memory(buf), nil
+}
+
+// memory is bytesOf where the element type was looked at before.
+func memory[T any](buf []T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(buf))), len(buf)*sizeOf[T]())
 }
 
 // typeOf identifies a type: the word by which an interface knows it.

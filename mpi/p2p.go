@@ -5,11 +5,11 @@ import "github.com/weft-mpi/weft/mpi/internal/engine"
 // Send sends buf to rank dst and returns when buf may be used again, which may be before the receiver has it (MPI 4.1, 3.2.1).
 // T must have a fixed size and no pointers. A nil buf is a message of no elements.
 func Send[T any](c *Comm, buf []T, dst, tag int) error {
-	b, err := bytesOf(buf)
-	if err == nil && c.plain(dst, tag) {
-		err = c.e.Send(c.context, b, c.worldRank(dst), tag)
-	} else if err == nil {
-		err = c.send(b, dst, tag, false)
+	var err error
+	if typeOf[T]() == known.last.Load() && c.plain(dst, tag) {
+		err = c.e.Send(c.context, memory(buf), c.worldRank(dst), tag)
+	} else {
+		err = send(c, buf, dst, tag, false)
 	}
 	if err != nil {
 		return c.fail("Send", dst, tag, err)
@@ -17,13 +17,18 @@ func Send[T any](c *Comm, buf []T, dst, tag int) error {
 	return nil
 }
 
+// send is a send that is looked at in full first.
+func send[T any](c *Comm, buf []T, dst, tag int, sync bool) error {
+	b, err := bytesOf(buf)
+	if err != nil {
+		return err
+	}
+	return c.send(b, dst, tag, sync)
+}
+
 // Ssend is Send that returns only when the receiver has begun to receive the message (MPI 4.1, 3.4).
 func Ssend[T any](c *Comm, buf []T, dst, tag int) error {
-	b, err := bytesOf(buf)
-	if err == nil {
-		err = c.send(b, dst, tag, true)
-	}
-	if err != nil {
+	if err := send(c, buf, dst, tag, true); err != nil {
 		return c.fail("Ssend", dst, tag, err)
 	}
 	return nil
@@ -32,16 +37,16 @@ func Ssend[T any](c *Comm, buf []T, dst, tag int) error {
 // Recv receives a message from rank src, or AnySource, with tag, or AnyTag, into buf, and returns when it is there (MPI 4.1,
 // 3.2.4). A message longer than buf fills it and gives ErrTruncate; a shorter one leaves the rest as it was: Status.Count tells.
 func Recv[T any](c *Comm, buf []T, src, tag int) (Status, error) {
-	b, err := bytesOf(buf)
-	if err != nil {
-		return Status{}, c.fail("Recv", src, tag, err)
-	}
-	if c.plain(src, tag) {
-		if bytes, ok := c.e.RecvNext(c.context, b, c.worldRank(src), tag); ok {
+	if typeOf[T]() == known.last.Load() && c.plain(src, tag) {
+		if bytes, ok := c.e.RecvNext(c.context, memory(buf), c.worldRank(src), tag); ok {
 			return Status{Source: src, Tag: tag, Count: bytes / sizeOf[T](), bytes: bytes}, nil
 		}
 	}
-	st, err := c.recv(b, src, tag, sizeOf[T]())
+	b, err := bytesOf(buf)
+	var st Status
+	if err == nil {
+		st, err = c.recv(b, src, tag, sizeOf[T]())
+	}
 	if err != nil {
 		return st, c.fail("Recv", src, tag, err)
 	}

@@ -1,16 +1,20 @@
 package transport
 
-// Placer is implemented by a QP in which a Write can be composed where it goes from: in the peer's memory, if that is mapped here, or among what
-// is sent next. So it need not be copied there.
+// Placer is implemented by a QP that can carry out a small Write at once, out of what the caller has in hand: straight into the peer's memory, if that
+// is mapped here, or straight to the network.
 type Placer interface {
-	// Place begins an OpWrite without any flag, of n bytes to offset of the region that key names, and gives memory for it. The caller fills that
-	// but for the last 8 bytes, and calls Placed, soon, and nothing else of the QP before. What he leaves as it is has bytes of earlier Writes to
-	// the same place, or zeros. It gives nil where that cannot be done at the moment, for whatever reason: then the Write is to be posted.
-	Place(key Key, offset uint64, n int) []byte
+	// Place is an OpWrite without any flag to a segment: a head, a payload, and, in the last 8 bytes of the segment, after all others and as one
+	// word, a tail, little-endian. What lies between payload and tail has bytes of earlier Writes to the same place, or zeros. It tells false where that
+	// cannot be done at the moment, for whatever reason: then nothing has happened, and the Write is to be posted. The payload is the caller's
+	// again when Place returns.
+	Place(to *Segment, head Head, payload []byte, tail uint64) bool
 
-	// Placed ends the Write: it goes out, its last 8 bytes after all others and as one word.
-	Placed(last [8]byte)
-
-	// Shared tells whether the memory that Place gives is the peer's own.
+	// Shared tells whether Place writes into the peer's memory itself.
 	Shared() bool
 }
+
+// Head is what a Write that is placed begins with: three words, little-endian.
+type Head struct{ A, B, C uint64 }
+
+// HeadSize is the length of a Head in bytes.
+const HeadSize = 24

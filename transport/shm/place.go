@@ -5,36 +5,38 @@ import (
 	"unsafe"
 
 	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/internal/words"
 	"github.com/weft-mpi/weft/transport"
 )
 
 var _ transport.Placer = (*qp)(nil)
 
-// Place begins a Write into memory that the last Write went to as well, under the same conditions as PostSend carries one out at once.
-func (q *qp) Place(key transport.Key, offset uint64, n int) []byte {
-	if !q.open || key != q.key || key == 0 || n < wordSize || offset > q.length || uint64(n) > q.length-offset {
-		return nil
+// Place writes into memory that the last Write went to as well, under the same conditions as PostSend carries one out at once.
+func (q *qp) Place(to *transport.Segment, head transport.Head, payload []byte, tail uint64) bool {
+	n, offset := to.Length, to.Offset
+	if !q.open || to.Key != q.key || q.key == 0 || n < transport.HeadSize+wordSize || uint64(len(payload)) > n-(transport.HeadSize+wordSize) ||
+		offset > q.length || n > q.length-offset {
+		return false
 	}
 	sys.StoreRelease(q.placing, q.mark+1)
-	if atomic.LoadUint64(q.attention)&attentionClosed != 0 || atomic.LoadUint64(q.entry) != uint64(q.key) {
-		q.mark += 2
-		sys.StoreRelease(q.placing, q.mark)
-		return nil
-	}
-	m := unsafe.Slice((*byte)(unsafe.Add(q.base, offset)), n)
-	q.last = unsafe.Pointer(&m[n-wordSize])
-	return m
-}
-
-// Placed ends the Write that Place has begun.
-func (q *qp) Placed(last [wordSize]byte) {
-	storeTail(q.last, *(*uint64)(unsafe.Pointer(&last)))
 	q.mark += 2
+	if atomic.LoadUint64(q.attention)&attentionClosed != 0 || atomic.LoadUint64(q.entry) != uint64(q.key) {
+		sys.StoreRelease(q.placing, q.mark)
+		return false
+	}
+	at := unsafe.Add(q.base, offset)
+	m := (*[transport.HeadSize]byte)(at)[:]
+	words.Put(m, 0, head.A)
+	words.Put(m, wordSize, head.B)
+	words.Put(m, 2*wordSize, head.C)
+	words.Copy(unsafe.Slice((*byte)(unsafe.Add(at, transport.HeadSize)), len(payload)), payload)
+	storeTail(unsafe.Add(at, n-wordSize), words.LittleEndian(tail))
 	sys.StoreRelease(q.placing, q.mark)
 	if atomic.LoadUint64(q.attention) != 0 {
 		q.tellWrote()
 	}
+	return true
 }
 
-// Shared tells that Place gives the peer's memory.
+// Shared tells that Place writes into the peer's memory.
 func (q *qp) Shared() bool { return true }

@@ -78,8 +78,7 @@ type direct struct {
 	key       transport.Key  // of the last Write; 0 for none
 	base      unsafe.Pointer // of its region, mapped here
 	length    uint64
-	mark      uint64         // what placing has
-	last      unsafe.Pointer // of the Write that Place has begun: its last 8 bytes
+	mark      uint64 // what placing has
 }
 
 // far is what a queue pair has of its peer's memory.

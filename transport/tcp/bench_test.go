@@ -32,10 +32,9 @@ func BenchmarkPlace(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		from, to := sides[i&1], sides[1-i&1]
 		q := from.to.(*qp)
-		if q.Place(to.in.Key(), 0, 64) == nil {
+		if !q.Place(&transport.Segment{Key: to.in.Key(), Length: 64}, transport.Head{}, nil, 1) {
 			b.Fatal("no room")
 		}
-		q.Placed([8]byte{1})
 		for to.poll() == 0 {
 		}
 	}

@@ -120,8 +120,8 @@ func TestStranger_CrowdKeepsNobodyOut(t *testing.T) {
 	})
 }
 
-// words gives the bytes of a message of the traffic.
-func words(b []byte, message int) {
+// messageWords gives the bytes of a message of the traffic.
+func messageWords(b []byte, message int) {
 	for i := range b {
 		b[i] = byte(message*31 + i*7 + i>>8)
 	}
@@ -142,7 +142,7 @@ func messages(ctx context.Context, wg *sync.WaitGroup, a, b *host, qa, qb transp
 		want := make([]byte, size)
 		wcs := make([]transport.WC, 4)
 		say := func(message int) error {
-			words(out, message)
+			messageWords(out, message)
 			return q.PostSend(&transport.SendWR{Op: transport.OpSend, Local: []transport.SGE{{MR: mr, Length: size}}})
 		}
 		room := func() error {
@@ -171,7 +171,7 @@ func messages(ctx context.Context, wg *sync.WaitGroup, a, b *host, qa, qb transp
 				if wc.Op != transport.OpRecv {
 					continue
 				}
-				if words(want, message); string(in) != string(want) {
+				if messageWords(want, message); string(in) != string(want) {
 					return fmt.Errorf("message %d is another", message)
 				}
 				if begins {

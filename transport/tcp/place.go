@@ -4,22 +4,43 @@ import (
 	"fmt"
 
 	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/internal/words"
 	"github.com/weft-mpi/weft/transport"
 )
 
 var _ transport.Placer = (*qp)(nil)
 
-// Place gives room behind a header in the outbox, while nothing else waits to be sent. The peer checks what the Write names.
-func (q *qp) Place(key transport.Key, offset uint64, n int) []byte {
-	if n < tailSize || n > copyMax || !q.idle() {
+// Place sends a Write past the queue, while nothing else waits to be sent. The peer checks what it names.
+func (q *qp) Place(to *transport.Segment, head transport.Head, payload []byte, tail uint64) bool {
+	frame := q.compose(to, head, payload, tail)
+	if frame == nil {
+		return false
+	}
+	n, err := sys.Write(q.fd, frame)
+	if n == len(frame) {
+		q.pulse.said = true
+	} else {
+		q.placedInPart(frame, max(n, 0), err)
+	}
+	return true
+}
+
+// compose makes the frame of a Write in the outbox, where that may go out at once.
+func (q *qp) compose(to *transport.Segment, head transport.Head, payload []byte, tail uint64) []byte {
+	n := int(min(to.Length, copyMax+1))
+	if n > copyMax || n < transport.HeadSize+len(payload)+tailSize || !q.idle() {
 		return nil
 	}
-	o := &q.scq.out
-	header{length: n, op: opWrite, flags: flagLast, a: uint64(key), b: offset}.put(o.buf[:headerSize])
-	q.placing = headerSize + n
-	m := o.buf[headerSize : headerSize+n : headerSize+n]
-	clear(m) // what others were sent is none of this peer's business
-	return m
+	frame := q.scq.out.buf[: headerSize+n : headerSize+n]
+	header{length: n, op: opWrite, flags: flagLast, a: uint64(to.Key), b: to.Offset}.put(frame[:headerSize])
+	m := frame[headerSize:]
+	words.Put(m, 0, head.A)
+	words.Put(m, words.Size, head.B)
+	words.Put(m, 2*words.Size, head.C)
+	words.Copy(m[transport.HeadSize:], payload)
+	clear(m[transport.HeadSize+len(payload) : n-tailSize]) // what others were sent is none of this peer's business
+	words.Put(m, n-tailSize, tail)
+	return frame
 }
 
 // idle tells whether a frame may go out at once, past the queue: there is nothing before it, as there is while the socket has no room, and it needs
@@ -29,21 +50,9 @@ func (q *qp) idle() bool {
 		!q.checked && q.lanes == nil && q.secure == nil && q.carry.empty()
 }
 
-// Placed sends the Write that Place has begun. What the socket does not take is queued, as if it had been posted.
-func (q *qp) Placed(last [tailSize]byte) {
-	frame := q.scq.out.buf[:q.placing]
-	copy(frame[len(frame)-tailSize:], last[:])
-	n, err := sys.Write(q.fd, frame)
-	if n == len(frame) {
-		q.pulse.said = true
-		return
-	}
-	q.placedInPart(frame, max(n, 0), err)
-}
-
 // placedInPart queues a frame of which the socket has taken n bytes.
 func (q *qp) placedInPart(frame []byte, n int, err error) {
-	q.sq.room(q.conf.SendWR) // there is: Place has seen the queue empty
+	q.sq.room(q.conf.SendWR) // there is: compose has seen the queue empty
 	h, _ := parseHeader(frame)
 	w := q.sq.at(q.sq.tail)
 	*w = wqe{op: transport.OpWrite, flags: transport.FlagInline, total: h.length, local: w.local[:0],
@@ -63,5 +72,5 @@ func (q *qp) placedInPart(frame []byte, n int, err error) {
 	q.block()
 }
 
-// Shared tells that Place does not give the peer's memory.
+// Shared tells that Place does not reach the peer's memory.
 func (q *qp) Shared() bool { return false }

@@ -25,12 +25,11 @@ func TestPlace_OldBytesStayHere(t *testing.T) {
 	for i := range q.scq.out.buf {
 		q.scq.out.buf[i] = 0xAA
 	}
-	m := q.Place(to.in.Key(), 0, 256)
-	require.Len(t, m, 256)
-	require.Equal(t, make([]byte, 256), m)
-	q.Placed([8]byte{1})
+	require.True(t, q.Place(&transport.Segment{Key: to.in.Key(), Length: 256}, transport.Head{B: 2}, []byte{3}, 1))
 	drive(t, sides, "the Write", func() bool { return to.in.Bytes()[248] == 1 })
-	require.Equal(t, make([]byte, 248), to.in.Bytes()[:248])
+	want := make([]byte, 248)
+	want[8], want[24] = 2, 3
+	require.Equal(t, want, to.in.Bytes()[:248])
 }
 
 // A frame that the socket takes in part goes on where it was cut, whatever was taken, and before what is sent after it.
@@ -39,12 +38,11 @@ func TestPlace_TakenInPart(t *testing.T) {
 	sides := composing(t)
 	from, to, q := sides[0], sides[1], sides[0].to.(*qp)
 	for cut := range headerSize + n {
-		m := q.Place(to.in.Key(), 0, n)
-		require.Len(t, m, n, "cut %d", cut)
-		for i := range m {
-			m[i] = byte(cut)
-		}
-		frame := q.scq.out.buf[:q.placing]
+		segment := &transport.Segment{Key: to.in.Key(), Length: n}
+		each := uint64(cut) * 0x0101010101010101
+		payload := bytes.Repeat([]byte{byte(cut)}, n-transport.HeadSize-8)
+		frame := q.compose(segment, transport.Head{A: each, B: each, C: each}, payload, each)
+		require.Len(t, frame, headerSize+n, "cut %d", cut)
 		if cut > 0 {
 			taken, err := sys.Write(q.fd, frame[:cut])
 			require.NoError(t, err)
@@ -52,7 +50,7 @@ func TestPlace_TakenInPart(t *testing.T) {
 		}
 		q.placedInPart(frame, cut, nil)
 		require.True(t, q.blocked)
-		require.Nil(t, q.Place(to.in.Key(), 0, n), "a frame inside another")
+		require.False(t, q.Place(segment, transport.Head{}, nil, 0), "a frame inside another")
 		from.out.Bytes()[0] = byte(cut + 1)
 		require.NoError(t, q.PostSend(&transport.SendWR{Op: transport.OpWrite, Flags: transport.FlagInline,
 			Local:  []transport.SGE{{MR: from.out, Length: 1}},
@@ -68,8 +66,7 @@ func TestPlace_NotTaken(t *testing.T) {
 	sides := composing(t)
 	from, to, q := sides[0], sides[1], sides[0].to.(*qp)
 	require.NoError(t, syscall.Shutdown(q.fd, syscall.SHUT_WR))
-	require.NotNil(t, q.Place(to.in.Key(), 0, 64))
-	q.Placed([8]byte{1})
+	require.True(t, q.Place(&transport.Segment{Key: to.in.Key(), Length: 64}, transport.Head{}, nil, 1))
 	require.Equal(t, transport.StateError, q.State())
 	require.ErrorIs(t, q.Err(), transport.ErrPeerLost)
 	var wc [4]transport.WC

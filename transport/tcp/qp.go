@@ -31,7 +31,6 @@ type qp struct {
 	sq      sendQueue
 	at      cursor      // what goes out next
 	answers answerQueue // reads of the peer that are to be answered
-	placing int         // bytes of the frame that Place has begun
 	scq     *cq
 	carry   carry // the rest of a frame that the socket took in part
 

@@ -2,6 +2,7 @@ package verbstest
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -29,6 +30,14 @@ func slices(m transport.MR, n, k int) []transport.SGE {
 	return list
 }
 
+// place has a Write placed that consists of these bytes, at least 32.
+func place(p transport.Placer, key transport.Key, offset uint64, b []byte) bool {
+	n := len(b)
+	word := binary.LittleEndian.Uint64
+	return p.Place(&transport.Segment{Key: key, Offset: offset, Length: uint64(n)}, transport.Head{A: word(b), B: word(b[8:]), C: word(b[16:])},
+		b[transport.HeadSize:n-8], word(b[n-8:]))
+}
+
 // placer is a's queue pair, in which Writes to dst can be composed from now on.
 func (t *trial) placer(a, b *node, src, dst transport.MR) transport.Placer {
 	t.must(a.qp.PostSend(&transport.SendWR{ID: 1, Op: transport.OpWrite, Flags: transport.FlagSignaled, Local: slices(src, 8, 1),
@@ -37,8 +46,7 @@ func (t *trial) placer(a, b *node, src, dst transport.MR) transport.Placer {
 	t.none(a, b)
 	p, ok := a.qp.(transport.Placer)
 	if ok {
-		if m := p.Place(dst.Key(), 0, 8); m != nil {
-			p.Placed([8]byte{})
+		if p.Place(&transport.Segment{Key: dst.Key(), Length: 32}, transport.Head{}, nil, 0) {
 			return p
 		}
 	}
@@ -50,21 +58,18 @@ var transferChecks = []Check{
 		a, b := t.pair(shape{})
 		src, dst := a.memory(8, all), b.memory(4096, all)
 		placer := t.placer(a, b, src, dst)
-		for i, n := range []int{8, 16, 64, 72, 1000} {
-			m := placer.Place(dst.Key(), uint64(8*i), n)
-			if len(m) != n {
-				t.failf("%d bytes for a Write of %d", len(m), n)
-			}
+		for i, n := range []int{32, 33, 39, 40, 64, 72, 100, 1000} {
 			whole := make([]byte, n)
 			fill(whole, 3, uint64(i))
-			copy(m, whole[:n-8])
-			placer.Placed([8]byte(whole[n-8:]))
+			if !place(placer, dst.Key(), uint64(8*i), whole) {
+				t.failf("a Write of %d bytes is not placed", n)
+			}
 			t.until("the bytes", func() bool { return check(dst.Bytes()[8*i:][:n], 3, uint64(i)) == nil }, a, b)
 		}
 		t.none(a, b)
-		for _, n := range []int{0, 7, -8} {
-			if placer.Place(dst.Key(), 0, n) != nil {
-				t.failf("memory for a Write of %d bytes", n)
+		for _, n := range []uint64{0, 8, 31, 31 + 5, ^uint64(0)} {
+			if placer.Place(&transport.Segment{Key: dst.Key(), Length: n}, transport.Head{}, make([]byte, 5), 0) {
+				t.failf("a head, 5 bytes and a tail are placed in %d bytes", n)
 			}
 		}
 	}},
@@ -78,9 +83,7 @@ var transferChecks = []Check{
 			from := src.Bytes()[each*i:][:each]
 			fill(from, 5, i)
 			if i%5 != 0 {
-				if m := placer.Place(dst.Key(), each*i, each); m != nil {
-					copy(m, from[:each-8])
-					placer.Placed([8]byte(from[each-8:]))
+				if place(placer, dst.Key(), each*i, from) {
 					composed++
 					continue
 				}
@@ -112,26 +115,24 @@ var transferChecks = []Check{
 		if !placer.Shared() {
 			panic(failure{fmt.Errorf("the provider does not hand out the peer's memory: %w", errors.ErrUnsupported)})
 		}
-		if placer.Place(other.Key(), 0, 64) != nil || placer.Place(dst.Key()+1, 0, 64) != nil {
-			t.failf("memory of a key that no Write has gone to")
+		b64 := []byte("seen at once, and nothing of it before, or after: 64 bytes of it")
+		if place(placer, other.Key(), 0, b64) || place(placer, dst.Key()+1, 0, b64) {
+			t.failf("placed by a key that no Write has gone to")
 		}
-		for _, at := range []struct {
-			offset uint64
-			n      int
-		}{{4096, 8}, {4089, 8}, {0, 4097}, {1 << 63, 8}, {^uint64(0), 8}} {
-			if placer.Place(dst.Key(), at.offset, at.n) != nil {
-				t.failf("%d bytes at %d of a region of 4096", at.n, at.offset)
+		for _, at := range []uint64{4096, 4033, 1 << 63, ^uint64(0)} {
+			if place(placer, dst.Key(), at, b64) {
+				t.failf("64 bytes are placed at %d of a region of 4096", at)
 			}
 		}
-		m := placer.Place(dst.Key(), 8, 64)
-		copy(m, "seen at once")
-		if string(dst.Bytes()[8:20]) != "seen at once" {
+		if place(placer, dst.Key(), 0, make([]byte, 4097)) {
+			t.failf("4097 bytes are placed in a region of 4096")
+		}
+		if !place(placer, dst.Key(), 8, b64) || string(dst.Bytes()[8:72]) != string(b64) {
 			t.failf("what was written is not in the peer's memory")
 		}
-		placer.Placed([8]byte{1})
 		t.must(dst.Deregister())
-		if placer.Place(dst.Key(), 0, 64) != nil {
-			t.failf("memory of a region that is no more")
+		if place(placer, dst.Key(), 0, b64) {
+			t.failf("placed in a region that is no more")
 		}
 	}},
 	{"Send/ArrivesWholeInAnyCutOfItsElements", func(t *trial) {

@@ -3,7 +3,8 @@ package engine
 import (
 	"fmt"
 
-	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/eager"
+	"github.com/weft-mpi/weft/internal/sys"
 )
 
 const (
@@ -19,6 +20,9 @@ const (
 // The lock is held meanwhile, and left as soon as anybody else wants it. Results are few, and words, since that is what stays in registers.
 func (e *Engine) RecvNext(context uint32, buf []byte, src, tag int) (bytes int, ok bool) {
 	e.mu.Lock()
+	if e.directs++; e.directs%directRuns == 0 && !e.handled() {
+		e.pass() // now, while the message may still be on its way
+	}
 	if p := e.peers[src]; e.direct(p) {
 		bytes, ok = e.next(p, envelope{Context: context, Tag: int32(tag)}, buf)
 	}
@@ -31,11 +35,8 @@ func (e *Engine) direct(p *peer) bool {
 	if p == nil || p.state != peerOpen || e.spinFor == 0 || p.in.coming() || e.handled() {
 		return false
 	}
-	if posted, unexpected := e.table.Waiting(); posted+unexpected > 0 {
-		return false
-	}
-	e.directs++
-	return e.directs%directRuns != 0
+	posted, unexpected := e.table.Waiting()
+	return posted+unexpected == 0
 }
 
 // next takes the next message of a peer if it comes soon and is the one that is wanted.
@@ -46,6 +47,8 @@ func (e *Engine) next(p *peer, env envelope, buf []byte) (bytes int, ok bool) {
 	if len(e.retry) > 0 {
 		e.retryPeers()
 	}
+	eager.Expect(p.ch, len(buf))
+	owing := p.owing()
 	looks := directLooks
 	if !p.watched {
 		looks = directPolls
@@ -55,30 +58,28 @@ func (e *Engine) next(p *peer, env envelope, buf []byte) (bytes int, ok bool) {
 			if e.mu.wanted() || !p.watched && e.polled(p) {
 				return 0, false
 			}
+			sys.AwaitLoads()
 			continue
 		}
-		kind, body, ok := p.ch.Peek()
-		if !ok { // not all of it is there, or the channel itself has something to say
-			var err error
-			if kind, body, ok, err = p.ch.Next(); err != nil {
+		n, ok := eager.Recv(p.ch, env, buf)
+		if !ok {
+			// Not all of it is there, or the channel itself has something to say, or it is for another receive.
+			if _, _, there, err := p.ch.Next(); there || err != nil {
 				return 0, false // whoever drains the channel comes to that too
-			} else if !ok {
-				continue
 			}
+			owing = p.owing()
+			continue
 		}
-		payload, ok := env.Heads(body)
-		if kind != channel.Eager || !ok || len(payload) > len(buf) {
-			return 0, false
-		}
-		channel.Copy(buf, payload)
-		p.ch.Release()
-		if p.ch.Owing() || p.waiting() || !p.fabric.quiet() {
+		if owing || p.ch.Behind() {
 			e.owe(p)
 		}
-		return len(payload), true
+		return n, true
 	}
 	return 0, false
 }
+
+// owing tells whether something is due to a peer, or was before its next message.
+func (p *peer) owing() bool { return p.ch.Owing() || p.waiting() || !p.fabric.quiet() }
 
 // polled has the provider place what has come. It tells whether anything else has happened.
 func (e *Engine) polled(p *peer) bool {

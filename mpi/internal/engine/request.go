@@ -5,8 +5,8 @@ import (
 	"iter"
 	"sync/atomic"
 
-	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/eager"
+	"github.com/weft-mpi/weft/internal/words"
 	"github.com/weft-mpi/weft/mpi/internal/match"
 )
 
@@ -106,7 +106,7 @@ func (r *request) room() int {
 // place copies bytes to an offset of the user's buffer, as many as there is room for.
 func (r *request) place(at int, b []byte) {
 	if len(r.vec) == 1 && at+len(b) <= len(r.vec[0]) {
-		channel.Copy(r.vec[0][at:], b)
+		words.Copy(r.vec[0][at:], b)
 		return
 	}
 	for _, e := range r.vec {

@@ -1,0 +1,5 @@
+package sys
+
+// AwaitLoads is for loops that look at memory until another core has written there: the next load begins when the last has ended. Without it the
+// processor guesses many turns of the loop ahead, and has to throw all of them away when the line changes, at the very moment that counts.
+func AwaitLoads()

@@ -1,0 +1,6 @@
+//go:build !amd64
+
+package sys
+
+// AwaitLoads is for loops that look at memory until another core has written there. On this processor it does nothing.
+func AwaitLoads() {}

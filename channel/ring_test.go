@@ -1,6 +1,7 @@
 package channel_test
 
 import (
+	"bytes"
 	"testing"
 	"unsafe"
 
@@ -8,6 +9,7 @@ import (
 
 	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/channel/channeltest"
+	"github.com/weft-mpi/weft/internal/words"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -252,7 +254,7 @@ func FuzzRing(f *testing.F) {
 		var consumed uint64 // lines, as far as the bodies tell
 		for ; len(b) >= 5; b = b[5:] {
 			line, n, lap := int(b[1])%int(v.Lines), int(b[2]), consumed/uint64(v.Lines)
-			switch b[0] % 8 {
+			switch b[0] % 9 {
 			case 0: // a message
 				copy(v.memory[64*line:], v.AppendMessage(nil, lap, header(uint32(b[4]), b[3]), letters(n)))
 			case 1: // of the next lap
@@ -276,6 +278,20 @@ func FuzzRing(f *testing.F) {
 				_, err := v.Progress()
 				require.NoError(t, err)
 				require.NoError(t, v.Drive())
+			case 8: // what Take takes is what Next gives
+				kind, body, there, _ := v.Next()
+				body = bytes.Clone(body)
+				first := words.Get(append(body[:len(body):len(body)], make([]byte, words.Size)...), 0)
+				if b[3]%2 == 0 {
+					v.Expect(n)
+				}
+				buf := make([]byte, b[4])
+				k, ok := v.Take(kind, first, buf)
+				require.Equal(t, there && len(body) >= words.Size && len(body)-words.Size <= len(buf) && !v.Held(), ok)
+				if ok {
+					require.Equal(t, body[words.Size:], buf[:k])
+					consumed += uint64(len(body)+24+63) / 64
+				}
 			}
 			_, body, ok, err := v.Next()
 			if err != nil {

@@ -26,6 +26,7 @@ type traffic struct {
 	ch                     *channel.Channel
 	rng                    *rand.Rand
 	size                   int // of the message that waits; -1 when there is none
+	taken                  int // messages received by Take
 }
 
 // step does one thing at random.
@@ -55,14 +56,21 @@ func (tr *traffic) send() error {
 	if tr.sent%3 == 0 {
 		kind, reserve = channel.RTS, tr.ch.ReserveControl
 	}
+	if kind == channel.Eager && tr.size >= 8 && tr.rng.IntN(2) == 0 {
+		body := make([]byte, tr.size)
+		tr.fill(body)
+		sent, err := tr.ch.Put(kind, binary.LittleEndian.Uint64(body), body[8:], tr.rng.IntN(4) == 0)
+		if sent {
+			tr.sent++
+			tr.size = -1
+		}
+		return err
+	}
 	body := reserve(tr.size)
 	if body == nil {
 		return nil
 	}
-	binary.LittleEndian.PutUint32(body, uint32(tr.sent))
-	for i := 4; i < len(body); i++ {
-		body[i] = pattern(tr.rank, tr.sent, i)
-	}
+	tr.fill(body)
 	if err := tr.ch.Commit(kind, tr.rng.IntN(2) == 0); err != nil {
 		return ignoreFull(err)
 	}
@@ -71,8 +79,51 @@ func (tr *traffic) send() error {
 	return nil
 }
 
+// fill gives the next message its bytes.
+func (tr *traffic) fill(body []byte) {
+	binary.LittleEndian.PutUint32(body, uint32(tr.sent))
+	for i := 4; i < len(body); i++ {
+		body[i] = pattern(tr.rank, tr.sent, i)
+	}
+}
+
+// take receives the next message if its way is the short one, and has room in a buffer of any length.
+func (tr *traffic) take() error {
+	var first [8]byte
+	binary.LittleEndian.PutUint32(first[:], uint32(tr.got))
+	for i := 4; i < len(first); i++ {
+		first[i] = pattern(1-tr.rank, tr.got, i)
+	}
+	if tr.rng.IntN(2) == 0 {
+		tr.ch.Expect(tr.rng.IntN(60))
+	}
+	buf := make([]byte, tr.rng.IntN(100))
+	n, ok := tr.ch.Take(channel.Eager, binary.LittleEndian.Uint64(first[:]), buf)
+	if !ok {
+		return nil
+	}
+	for i, b := range buf[:n] {
+		if b != pattern(1-tr.rank, tr.got, 8+i) {
+			return fmt.Errorf("rank %d: message %d, byte %d of %d is wrong", tr.rank, tr.got, 8+i, 8+n)
+		}
+	}
+	for _, b := range buf[n:] {
+		if b != 0 {
+			return fmt.Errorf("rank %d: message %d, of %d bytes, is followed by some", tr.rank, tr.got, 8+n)
+		}
+	}
+	tr.got++
+	tr.taken++
+	return nil
+}
+
 func (tr *traffic) receive() error {
 	for range 1 + tr.rng.IntN(8) {
+		if tr.rng.IntN(2) == 0 {
+			if err := tr.take(); err != nil {
+				return err
+			}
+		}
 		kind, body, ok, err := tr.ch.Next()
 		if err != nil || !ok {
 			return err
@@ -137,4 +188,30 @@ func runSim(t *testing.T, seed uint64, cfg channel.Config, total int) sim.Counte
 		require.NoError(t, ranks[i].step(), "seed %d", seed)
 	}
 	return s.Counters()
+}
+
+// TestPlace_E12 is the same traffic where Writes are placed at once, in the peer's memory or not, among others that are posted.
+func TestPlace_E12(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		for seed := range uint64(40) {
+			p := channeltest.NewPair()
+			conf := channel.Config{Phases: []int{192}}
+			if seed%2 == 0 {
+				conf.Phases = []int{192, 1024} // starved as it is, it grows
+			}
+			a, b := channeltest.OpenPlacing(t, p, shared, func(e *channeltest.End) (*channel.Channel, error) { return channel.New(e.PD(), conf) })
+			rng := rand.New(rand.NewPCG(seed, 8))
+			const total = 1000
+			ranks := [2]*traffic{{rank: 0, total: total, ch: a, rng: rng, size: -1}, {rank: 1, total: total, ch: b, rng: rng, size: -1}}
+			for steps := 0; ranks[0].got < total || ranks[1].got < total; steps++ {
+				require.Less(t, steps, 100*total, "seed %d: no progress: %+v %+v", seed, a.Stats(), b.Stats())
+				require.NoError(t, ranks[rng.IntN(2)].step(), "seed %d", seed)
+				if rng.IntN(3) == 0 {
+					require.NoError(t, p.Drive())
+				}
+			}
+			require.Positive(t, p.A.Placed, "seed %d", seed)
+			require.Positive(t, ranks[0].taken, "seed %d", seed)
+		}
+	}
 }

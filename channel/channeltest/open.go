@@ -18,12 +18,23 @@ type Channel interface {
 // Open opens a channel over a Pair; create makes its ends. At the end of the test both are closed, and nothing may be left registered.
 func Open[C Channel](t testing.TB, p *Pair, create func(e *End) (C, error)) (a, b C) {
 	t.Helper()
+	return open(t, p, p.A, p.B, create)
+}
+
+// OpenPlacing is Open over queue pairs in which Writes can be placed.
+func OpenPlacing[C Channel](t testing.TB, p *Pair, shared bool, create func(e *End) (C, error)) (a, b C) {
+	t.Helper()
+	return open(t, p, p.A.Placing(shared), p.B.Placing(shared), create)
+}
+
+func open[C Channel](t testing.TB, p *Pair, qpA, qpB transport.QP, create func(e *End) (C, error)) (a, b C) {
+	t.Helper()
 	a, err := create(p.A)
 	require.NoError(t, err)
 	b, err = create(p.B)
 	require.NoError(t, err)
-	require.NoError(t, a.Open(p.A, b.Descriptor()))
-	require.NoError(t, b.Open(p.B, a.Descriptor()))
+	require.NoError(t, a.Open(qpA, b.Descriptor()))
+	require.NoError(t, b.Open(qpB, a.Descriptor()))
 	t.Cleanup(func() {
 		require.NoError(t, a.Close())
 		require.NoError(t, b.Close())

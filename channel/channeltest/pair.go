@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/weft-mpi/weft/internal/words"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -23,6 +24,7 @@ type End struct {
 	transport.QP // what is not implemented here must not be called
 	Name         string
 	Depth        int // of the send queue
+	Placed       int // Writes that were placed past it
 
 	pair    *Pair
 	peer    *End
@@ -201,6 +203,33 @@ func (e *End) reach(s transport.Segment, right transport.Access) ([]byte, error)
 		return nil, fmt.Errorf("%s: %+v: %w", e.Name, s, transport.ErrAccess)
 	}
 	return r.mem[s.Offset:][:s.Length], nil
+}
+
+// Placing is a queue pair of the end in which Writes can be placed, as long as nothing waits to be carried out: in the peer's memory itself, or as if
+// they came there at once.
+func (e *End) Placing(shared bool) transport.QP { return placing{e, shared} }
+
+type placing struct {
+	*End
+	shared bool
+}
+
+var _ transport.Placer = placing{}
+
+func (p placing) Shared() bool { return p.shared }
+
+func (p placing) Place(to *transport.Segment, head transport.Head, payload []byte, tail uint64) bool {
+	m, err := p.reach(*to, transport.RemoteWrite)
+	if err != nil || len(p.posted) > 0 || p.aborted != nil || len(m) < transport.HeadSize+len(payload)+words.Size {
+		return false
+	}
+	for i, w := range []uint64{head.A, head.B, head.C} {
+		words.Put(m, words.Size*i, w)
+	}
+	copy(m[transport.HeadSize:], payload)
+	words.Put(m, len(m)-words.Size, tail)
+	p.Placed++
+	return true
 }
 
 // Poll takes completions, oldest first.

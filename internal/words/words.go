@@ -22,8 +22,14 @@ func Copy(dst, src []byte) {
 	Put(dst, n-Size, Get(src, n-Size)) // some of it for the second time, if there is not a whole number of words
 }
 
-// Get reads the word, little-endian, that begins at a byte. The bounds are given in full so that nothing has to be worked out for them.
-func Get(b []byte, at int) uint64 { return binary.LittleEndian.Uint64(b[at : at+Size : at+Size]) }
+// Get reads the word, little-endian, that begins at a byte.
+func Get(b []byte, at int) uint64 {
+	_ = b[at+Size-1]
+	return binary.LittleEndian.Uint64(b[at : at+Size : at+Size]) // bounds in full, so that nothing has to be worked out for them
+}
 
 // Put writes such a word.
-func Put(b []byte, at int, w uint64) { binary.LittleEndian.PutUint64(b[at:at+Size:at+Size], w) }
+func Put(b []byte, at int, w uint64) {
+	_ = b[at+Size-1]
+	binary.LittleEndian.PutUint64(b[at:at+Size:at+Size], w)
+}

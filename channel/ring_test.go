@@ -247,6 +247,10 @@ func FuzzRing(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 1, 0, 0, 0, 5, 3, 0, 1, 3, 250, 3, 0})
 	f.Add([]byte{0, 23, 0, 3, 0, 3, 0, 0, 0, 0, 4, 5, 6, 7, 8, 5, 20, 20, 1, 0})
 	f.Add([]byte{0, 0, 168, 3, 0, 0, 3, 168, 3, 0, 0, 6, 168, 3, 0, 6, 0, 0, 0, 0, 0, 9, 255, 3, 9})
+	f.Add([]byte{0, 0, 21, 5, 0, 8, 0, 0, 1, 12, 8, 0, 9, 0, 13, 0, 1, 5, 5, 0, 8, 0, 5, 0, 255}) // no room, taken, too short to be taken
+	f.Add([]byte{0, 0, 21, 5, 9, 8, 0, 21, 0, 255})                                               // with credit for what was not sent
+	f.Add([]byte{5, 0, 21, 5, 16, 8, 0, 21, 0, 255})                                              // with the wish to hold
+	f.Add([]byte{5, 0, 21, 5, 32, 8, 0, 21, 0, 255})                                              // with what no header has
 	cfg := channel.Config{Phases: []int{192}}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		v := newVictim(t, cfg)
@@ -281,11 +285,17 @@ func FuzzRing(f *testing.F) {
 			case 8: // what Take takes is what Next gives
 				kind, body, there, _ := v.Next()
 				body = bytes.Clone(body)
-				first := words.Get(append(body[:len(body):len(body)], make([]byte, words.Size)...), 0)
+				first := words.Get(letters(words.Size), 0)
+				if len(body) >= words.Size {
+					first = words.Get(body, 0)
+				}
 				if b[3]%2 == 0 {
 					v.Expect(n)
 				}
 				buf := make([]byte, b[4])
+				if !there {
+					kind = channel.Eager
+				}
 				k, ok := v.Take(kind, first, buf)
 				require.Equal(t, there && len(body) >= words.Size && len(body)-words.Size <= len(buf) && !v.Held(), ok)
 				if ok {

@@ -1,6 +1,7 @@
 package channel_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
@@ -47,7 +48,8 @@ func (tr *traffic) send() error {
 		return nil
 	}
 	if tr.size < 0 {
-		tr.size = 4 + tr.rng.IntN(36)
+		tr.ch.Hold(tr.rng.IntN(4) == 0)
+		tr.size = []int{usual, 4 + tr.rng.IntN(36)}[tr.rng.IntN(2)]
 		if tr.rng.IntN(3) == 0 {
 			tr.size = 4 + tr.rng.IntN(tr.ch.MaxBody()-3)
 		}
@@ -56,10 +58,9 @@ func (tr *traffic) send() error {
 	if tr.sent%3 == 0 {
 		kind, reserve = channel.RTS, tr.ch.ReserveControl
 	}
-	if kind == channel.Eager && tr.size >= 8 && tr.rng.IntN(2) == 0 {
-		body := make([]byte, tr.size)
-		tr.fill(body)
-		sent, err := tr.ch.Put(kind, binary.LittleEndian.Uint64(body), body[8:], tr.rng.IntN(4) == 0)
+	if kind == channel.Eager && tr.size >= numberAt+4 && tr.rng.IntN(2) == 0 {
+		body := text(tr.rank, tr.sent, tr.size)
+		sent, err := tr.ch.Put(kind, word, body[numberAt:], tr.rng.IntN(4) == 0)
 		if sent {
 			tr.sent++
 			tr.size = -1
@@ -70,7 +71,7 @@ func (tr *traffic) send() error {
 	if body == nil {
 		return nil
 	}
-	tr.fill(body)
+	copy(body, text(tr.rank, tr.sent, tr.size))
 	if err := tr.ch.Commit(kind, tr.rng.IntN(2) == 0); err != nil {
 		return ignoreFull(err)
 	}
@@ -79,38 +80,47 @@ func (tr *traffic) send() error {
 	return nil
 }
 
-// fill gives the next message its bytes.
-func (tr *traffic) fill(body []byte) {
-	binary.LittleEndian.PutUint32(body, uint32(tr.sent))
-	for i := 4; i < len(body); i++ {
-		body[i] = pattern(tr.rank, tr.sent, i)
+// usual is a length that many messages have.
+const usual = 32
+
+// Messages begin with a word that is always the same, as long as there is room for their number behind it.
+const (
+	word     = 0x6c61757375656874
+	numberAt = 8
+)
+
+// text is what message number of a rank consists of.
+func text(rank, number, n int) []byte {
+	body, at := make([]byte, n), 0
+	for i := range body {
+		body[i] = pattern(rank, number, i)
 	}
+	if n >= numberAt+4 {
+		binary.LittleEndian.PutUint64(body, word)
+		at = numberAt
+	}
+	binary.LittleEndian.PutUint32(body[at:], uint32(number))
+	return body
 }
 
 // take receives the next message if its way is the short one, and has room in a buffer of any length.
 func (tr *traffic) take() error {
-	var first [8]byte
-	binary.LittleEndian.PutUint32(first[:], uint32(tr.got))
-	for i := 4; i < len(first); i++ {
-		first[i] = pattern(1-tr.rank, tr.got, i)
-	}
 	if tr.rng.IntN(2) == 0 {
-		tr.ch.Expect(tr.rng.IntN(60))
+		tr.ch.Expect(usual + tr.rng.IntN(2))
 	}
 	buf := make([]byte, tr.rng.IntN(100))
-	n, ok := tr.ch.Take(channel.Eager, binary.LittleEndian.Uint64(first[:]), buf)
+	if _, ok := tr.ch.Take(channel.Eager, word+1, buf); ok {
+		return fmt.Errorf("rank %d: message %d is taken for another", tr.rank, tr.got)
+	}
+	n, ok := tr.ch.Take(channel.Eager, word, buf)
 	if !ok {
 		return nil
 	}
-	for i, b := range buf[:n] {
-		if b != pattern(1-tr.rank, tr.got, 8+i) {
-			return fmt.Errorf("rank %d: message %d, byte %d of %d is wrong", tr.rank, tr.got, 8+i, 8+n)
-		}
+	if tr.ch.Held() {
+		return fmt.Errorf("rank %d: message %d has not told that payload may come again", tr.rank, tr.got)
 	}
-	for _, b := range buf[n:] {
-		if b != 0 {
-			return fmt.Errorf("rank %d: message %d, of %d bytes, is followed by some", tr.rank, tr.got, 8+n)
-		}
+	if want := text(1-tr.rank, tr.got, numberAt+n)[numberAt:]; !bytes.Equal(want, buf[:n]) || len(bytes.Trim(buf[n:], "\x00")) > 0 {
+		return fmt.Errorf("rank %d: message %d is %x, and not %x", tr.rank, tr.got, buf, want)
 	}
 	tr.got++
 	tr.taken++
@@ -132,13 +142,11 @@ func (tr *traffic) receive() error {
 		if tr.got%3 == 0 {
 			want = channel.RTS
 		}
-		if kind != want || len(body) < 4 || binary.LittleEndian.Uint32(body) != uint32(tr.got) {
+		if kind != want || len(body) < 4 {
 			return fmt.Errorf("rank %d: message %d is a %v of %d bytes", tr.rank, tr.got, kind, len(body))
 		}
-		for i := 4; i < len(body); i++ {
-			if body[i] != pattern(1-tr.rank, tr.got, i) {
-				return fmt.Errorf("rank %d: message %d, byte %d of %d is wrong", tr.rank, tr.got, i, len(body))
-			}
+		if want := text(1-tr.rank, tr.got, len(body)); !bytes.Equal(want, body) {
+			return fmt.Errorf("rank %d: message %d is %x, and not %x", tr.rank, tr.got, body, want)
 		}
 		tr.got++
 		tr.ch.Release()
@@ -201,11 +209,19 @@ func TestPlace_E12(t *testing.T) {
 			}
 			a, b := channeltest.OpenPlacing(t, p, shared, func(e *channeltest.End) (*channel.Channel, error) { return channel.New(e.PD(), conf) })
 			rng := rand.New(rand.NewPCG(seed, 8))
-			const total = 1000
+			const total = 3000
 			ranks := [2]*traffic{{rank: 0, total: total, ch: a, rng: rng, size: -1}, {rank: 1, total: total, ch: b, rng: rng, size: -1}}
 			for steps := 0; ranks[0].got < total || ranks[1].got < total; steps++ {
 				require.Less(t, steps, 100*total, "seed %d: no progress: %+v %+v", seed, a.Stats(), b.Stats())
-				require.NoError(t, ranks[rng.IntN(2)].step(), "seed %d", seed)
+				r := ranks[rng.IntN(2)]
+				if rng.IntN(20) == 0 { // as much as there is room for
+					for before := -1; r.sent != before; {
+						before = r.sent
+						require.NoError(t, r.send(), "seed %d", seed)
+						require.NoError(t, p.Drive())
+					}
+				}
+				require.NoError(t, r.step(), "seed %d", seed)
 				if rng.IntN(3) == 0 {
 					require.NoError(t, p.Drive())
 				}

@@ -29,7 +29,7 @@ const (
 // Max is the largest payload that a slot of the channel takes in its present phase; negative before the channel is open.
 func Max(c *channel.Channel) int { return c.Room(envelopeLen) }
 
-// Send sends a payload of at most Max bytes. When it returns true the payload has been copied; false means that there is no room now.
+// Send sends a payload. When it returns true the payload has been copied; false means that there is no room now, or that it is longer than Max.
 // With more, another message follows at once and the two may travel together.
 func Send(c *channel.Channel, env Envelope, payload []byte, more bool) (sent bool, err error) {
 	return c.Put(channel.Eager, env.word(), payload, more)

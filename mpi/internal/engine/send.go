@@ -11,7 +11,7 @@ func (e *Engine) Send(context uint32, buf []byte, dst, tag int) error {
 	env := envelope{Context: context, Tag: int32(tag)}
 	e.mu.Lock()
 	// The common case needs no request: the peer is connected, nothing waits before us, and the message fits.
-	if p := e.peers[dst]; p != nil && p.fits(len(buf)) {
+	if p := e.peers[dst]; p != nil && p.free(len(buf)) {
 		sent, err := eager.Send(p.ch, env, buf, false)
 		if sent {
 			p.stats.eager(len(buf))
@@ -79,7 +79,7 @@ func (e *Engine) sendsNow(p *peer, env envelope, buf []byte, more bool) bool {
 			return false // it is tried again with the message that waits behind it
 		}
 	}
-	if !p.fits(len(buf)) {
+	if !p.free(len(buf)) {
 		return false
 	}
 	sent, err := eager.Send(p.ch, env, buf, more)
@@ -125,10 +125,8 @@ func (e *Engine) startSend(r *request, env envelope, dst int, more bool) {
 	}
 }
 
-// fits tells whether a message can be copied into a slot now, as far as is known before it is tried.
-func (p *peer) fits(n int) bool {
-	return p.state == peerOpen && !p.waiting() && !p.holdsBack(n) && n <= eager.Max(p.ch)
-}
+// free tells whether nothing keeps a message from being copied into a slot now, as far as is known before that is tried.
+func (p *peer) free(n int) bool { return p.state == peerOpen && !p.waiting() && !p.holdsBack(n) }
 
 // holdsBack tells whether the peer has no memory to spare for a payload.
 func (p *peer) holdsBack(n int) bool { return n > 0 && p.ch.Held() }

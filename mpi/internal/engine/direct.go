@@ -63,12 +63,15 @@ func (e *Engine) next(p *peer, env envelope, buf []byte) (bytes int, ok bool) {
 		}
 		n, ok := eager.Recv(p.ch, env, buf)
 		if !ok {
-			// Not all of it is there, or the channel itself has something to say, or it is for another receive.
-			if _, _, there, err := p.ch.Next(); there || err != nil {
+			// Not all of it was there, or the channel itself had something to say, or it is for another receive.
+			_, _, there, err := p.ch.Next()
+			owing = p.owing()
+			if !there && err == nil {
+				continue
+			}
+			if n, ok = eager.Recv(p.ch, env, buf); !ok {
 				return 0, false // whoever drains the channel comes to that too
 			}
-			owing = p.owing()
-			continue
 		}
 		if owing || p.ch.Behind() {
 			e.owe(p)

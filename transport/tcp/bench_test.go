@@ -25,9 +25,9 @@ func BenchmarkSmallWrite(b *testing.B) {
 	}
 }
 
-// BenchmarkPlace is the same with the Write composed where it goes out.
+// BenchmarkPlace is the same with Writes that are placed.
 func BenchmarkPlace(b *testing.B) {
-	sides := composing(b)
+	sides := placing(b)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		from, to := sides[i&1], sides[1-i&1]

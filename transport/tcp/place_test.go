@@ -11,8 +11,8 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// composing is a couple that has nothing to say any more but what is composed.
-func composing(tb testing.TB) [2]*side {
+// placing is a couple that has nothing to say any more but what is placed.
+func placing(tb testing.TB) [2]*side {
 	sides := newCouple(tb, Options{}, 4096, nil)
 	drive(tb, sides, "the greeting", func() bool { return sides[0].to.(*qp).idle() && sides[1].to.(*qp).idle() })
 	return sides
@@ -20,7 +20,7 @@ func composing(tb testing.TB) [2]*side {
 
 // What the caller leaves as it is brings no bytes of what was sent to others.
 func TestPlace_OldBytesStayHere(t *testing.T) {
-	sides := composing(t)
+	sides := placing(t)
 	to, q := sides[1], sides[0].to.(*qp)
 	for i := range q.scq.out.buf {
 		q.scq.out.buf[i] = 0xAA
@@ -35,7 +35,7 @@ func TestPlace_OldBytesStayHere(t *testing.T) {
 // A frame that the socket takes in part goes on where it was cut, whatever was taken, and before what is sent after it.
 func TestPlace_TakenInPart(t *testing.T) {
 	const n = 100
-	sides := composing(t)
+	sides := placing(t)
 	from, to, q := sides[0], sides[1], sides[0].to.(*qp)
 	for cut := range headerSize + n {
 		segment := &transport.Segment{Key: to.in.Key(), Length: n}
@@ -63,7 +63,7 @@ func TestPlace_TakenInPart(t *testing.T) {
 
 // What cannot be sent at all ends the queue pair, and tells of the Write as of one that was posted.
 func TestPlace_NotTaken(t *testing.T) {
-	sides := composing(t)
+	sides := placing(t)
 	from, to, q := sides[0], sides[1], sides[0].to.(*qp)
 	require.NoError(t, syscall.Shutdown(q.fd, syscall.SHUT_WR))
 	require.True(t, q.Place(&transport.Segment{Key: to.in.Key(), Length: 64}, transport.Head{}, nil, 1))

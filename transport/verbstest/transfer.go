@@ -38,10 +38,10 @@ func place(p transport.Placer, key transport.Key, offset uint64, b []byte) bool 
 		b[transport.HeadSize:n-8], word(b[n-8:]))
 }
 
-// placer is a's queue pair, in which Writes to dst can be composed from now on.
+// placer is a's queue pair, in which Writes to dst can be placed from now on.
 func (t *trial) placer(a, b *node, src, dst transport.MR) transport.Placer {
 	t.must(a.qp.PostSend(&transport.SendWR{ID: 1, Op: transport.OpWrite, Flags: transport.FlagSignaled, Local: slices(src, 8, 1),
-		Remote: []transport.Segment{{Key: dst.Key(), Length: 8}}})) // where a Write has gone another can be composed
+		Remote: []transport.Segment{{Key: dst.Key(), Length: 8}}})) // where a Write has gone another can be placed
 	t.one(a, 1, transport.OpWrite, a, b)
 	t.none(a, b)
 	p, ok := a.qp.(transport.Placer)
@@ -50,11 +50,11 @@ func (t *trial) placer(a, b *node, src, dst transport.MR) transport.Placer {
 			return p
 		}
 	}
-	panic(failure{fmt.Errorf("no Write can be composed in this queue pair: %w", errors.ErrUnsupported)})
+	panic(failure{fmt.Errorf("no Write can be placed by this queue pair: %w", errors.ErrUnsupported)})
 }
 
 var transferChecks = []Check{
-	{"Write/IsComposedWhereItGoesFrom", func(t *trial) {
+	{"Write/IsPlacedAtOnce", func(t *trial) {
 		a, b := t.pair(shape{})
 		src, dst := a.memory(8, all), b.memory(4096, all)
 		placer := t.placer(a, b, src, dst)
@@ -73,18 +73,18 @@ var transferChecks = []Check{
 			}
 		}
 	}},
-	{"Write/IsComposedAmongWhatIsPostedUntilNothingMoreIsTaken", func(t *trial) {
+	{"Write/IsPlacedAmongWhatIsPostedUntilNothingMoreIsTaken", func(t *trial) {
 		const each, writes = 1024, 10000 // more than a connection holds that nobody reads
 		a, b := t.pair(shape{})
 		src, dst := a.memory(each*writes, all), b.memory(each*writes, all)
 		placer := t.placer(a, b, src, dst)
-		composed := 0
+		placed := 0
 		for i := range uint64(writes) {
 			from := src.Bytes()[each*i:][:each]
 			fill(from, 5, i)
 			if i%5 != 0 {
 				if place(placer, dst.Key(), each*i, from) {
-					composed++
+					placed++
 					continue
 				}
 			}
@@ -99,8 +99,8 @@ var transferChecks = []Check{
 				t.polls(1, a, b)
 			}
 		}
-		if composed == 0 {
-			t.failf("none of %d Writes was composed", writes)
+		if placed == 0 {
+			t.failf("none of %d Writes was placed", writes)
 		}
 		t.until("the last", func() bool { return check(dst.Bytes()[each*(writes-1):], 5, writes-1) == nil }, a, b)
 		for i := range uint64(writes) {
@@ -108,7 +108,7 @@ var transferChecks = []Check{
 		}
 		t.none(a, b)
 	}},
-	{"Write/IsComposedInThePeersMemory", func(t *trial) {
+	{"Write/IsPlacedInThePeersMemory", func(t *trial) {
 		a, b := t.pair(shape{})
 		src, dst, other := a.memory(8, all), b.memory(4096, all), b.memory(64, all)
 		placer := t.placer(a, b, src, dst)

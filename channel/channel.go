@@ -151,7 +151,7 @@ func (c *Channel) end(s State, cause error) error {
 		c.recv.owed = 0
 	}
 	c.asking, c.reply, c.wanted, c.paused = asking{}, reply{}, -1, false
-	c.recv.ring, c.recv.current, c.recv.expected.set = nil, 0, false
+	c.recv.ring, c.recv.current, c.recv.expected = nil, 0, expected{}
 	c.send.ring, c.send.reserved, c.send.clear, c.send.maxBody, c.send.most, c.send.limit = nil, 0, 0, 0, 0, 0
 	return err
 }

@@ -40,7 +40,7 @@ type recvRing struct {
 // change begins a ring at its first line. The counts of lines go on.
 func (r *recvRing) change(b *buffer, generation uint64) {
 	r.begin(b, generation)
-	r.expected.set = false
+	r.expected = expected{} // the old ring's memory may be somebody else's soon
 	r.phase, r.threshold = b.phase, b.threshold()
 }
 

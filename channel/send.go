@@ -180,7 +180,8 @@ func (c *Channel) committed() {
 }
 
 // Put is Reserve and Commit in one: it sends a message whose body is a word, little-endian, and a payload. False, with no error, means that
-// there is no room now, or that the payload is larger than Room of a word. For what goes into the next lines as they are, by far the most, it is the shortest way. k is a kind of the layer above.
+// there is no room now, or that the payload is larger than Room of a word. For what goes into the next lines as they are, by far the most, it is
+// the shortest way. k is a kind of the layer above.
 func (c *Channel) Put(k Kind, first uint64, payload []byte, more bool) (sent bool, err error) {
 	n := wordSize + len(payload)
 	need := linesOf(n)
@@ -191,7 +192,7 @@ func (c *Channel) Put(k Kind, first uint64, payload []byte, more bool) (sent boo
 	return c.put(k, first, payload, more)
 }
 
-// put is Put where that is not sure that the next lines are free, or cannot write the message straight to where it goes.
+// put is Put where the next lines may not be free, or the message cannot be written straight to where it goes.
 func (c *Channel) put(k Kind, first uint64, payload []byte, more bool) (sent bool, err error) {
 	n := wordSize + len(payload)
 	if len(payload) > c.Room(wordSize) {

@@ -153,7 +153,7 @@ func (c *Channel) changeLarge(mirror *buffer, a answer) error {
 	old := s.large.mirror
 	s.large.change(mirror, a)
 	s.phase, s.most = a.shape.phase, a.shape.body()
-	s.bound(c.conf.limit(a.shape.phase, a.shape.slot))
+	s.limit = c.conf.limit(a.shape.phase, a.shape.slot)
 	return old.release()
 }
 

@@ -52,7 +52,6 @@ type sendRing struct {
 	phase    int
 	most     int    // the largest body of a message, in whichever ring
 	limit    int    // of an element
-	short    int    // the longest payload behind a word that is within the limit and goes into this ring
 	sent     uint32 // lines, since the beginning, those skipped included
 	freed    uint32 // lines that the peer has told us to have consumed
 	clear    int    // lines from the next one on that Put may fill; there may be more
@@ -67,13 +66,9 @@ type sendRing struct {
 // change begins the mirror of a ring at its first line. The counts of lines go on; all that was sent before has been read.
 func (s *sendRing) change(mirror *buffer, a answer, limit int) {
 	s.begin(mirror, a)
-	s.phase, s.most, s.reserved, s.clear = mirror.phase, mirror.body(), 0, 0
-	s.bound(limit)
+	s.phase, s.most, s.limit, s.reserved, s.clear = mirror.phase, mirror.body(), limit, 0, 0
 	s.freed, s.late = s.sent, true
 }
-
-// bound sets how long an element may be.
-func (s *sendRing) bound(limit int) { s.limit, s.short = limit, min(limit, s.maxBody-wordSize) }
 
 // MaxBody is the most that the body of one message can have, by the peer's slot size; 0 before Open.
 func (c *Channel) MaxBody() int { return c.send.most }
@@ -180,12 +175,11 @@ func (c *Channel) committed() {
 }
 
 // Put is Reserve and Commit in one: it sends a message whose body is a word, little-endian, and a payload. False, with no error, means that
-// there is no room now, or that the payload is larger than Room of a word. For what goes into the next lines as they are, by far the most, it is
-// the shortest way. k is a kind of the layer above.
+// there is no room now. For what goes into the next lines as they are, by far the most, it is the shortest way. k is a kind of the layer above.
 func (c *Channel) Put(k Kind, first uint64, payload []byte, more bool) (sent bool, err error) {
 	n := wordSize + len(payload)
 	need := linesOf(n)
-	if need <= c.send.clear && len(payload) <= c.send.short && !c.paused && c.state == StateOpen && (c.near || !more) &&
+	if need <= c.send.clear && n <= c.send.maxBody && !c.paused && c.state == StateOpen && (c.near || !more) &&
 		c.place(k, first, payload, need) {
 		return true, nil
 	}
@@ -195,9 +189,6 @@ func (c *Channel) Put(k Kind, first uint64, payload []byte, more bool) (sent boo
 // put is Put where the next lines may not be free, or the message cannot be written straight to where it goes.
 func (c *Channel) put(k Kind, first uint64, payload []byte, more bool) (sent bool, err error) {
 	n := wordSize + len(payload)
-	if len(payload) > c.Room(wordSize) {
-		return false, nil
-	}
 	if need := linesOf(n); c.clears(n, need, more) && (c.near || !more) && c.place(k, first, payload, need) {
 		return true, nil
 	}

@@ -55,6 +55,26 @@ func entriesOf(t testing.TB, c *channel.Channel, seq int, size func(seq int) int
 	return n
 }
 
+// The threshold is of single messages: a BATCH of them takes the slot as it is.
+func TestBatch_E9_ThresholdIsOfEachMessage(t *testing.T) {
+	for _, conf := range []channel.Config{{Threshold: 100}, {ThresholdPercent: 80}} {
+		l := open(t, conf)
+		sent, err := eager.Send(l.a, eager.Envelope{}, make([]byte, eager.Max(l.a)+1), false)
+		require.NoError(t, err)
+		require.False(t, sent, "above the threshold")
+		b := newBatch()
+		for seq := 0; b.Add(l.a, eager.Envelope{Context: 7, Tag: int32(seq)}, pattern(seq, 8)); seq++ {
+		}
+		n := b.Count()
+		require.Greater(t, 20*n, eager.Max(l.a)) // with its envelopes
+		sent, err = b.Send(l.a, false)
+		require.NoError(t, err)
+		require.True(t, sent)
+		require.NoError(t, l.Drive())
+		require.Equal(t, n, entries(t, l.b, 0, func(int) int { return 8 }))
+	}
+}
+
 func TestGolden_Batch(t *testing.T) {
 	l := open(t, channel.Config{})
 	var tr channeltest.Transcript

@@ -32,6 +32,9 @@ func Max(c *channel.Channel) int { return c.Room(envelopeLen) }
 // Send sends a payload. When it returns true the payload has been copied; false means that there is no room now, or that it is longer than Max.
 // With more, another message follows at once and the two may travel together.
 func Send(c *channel.Channel, env Envelope, payload []byte, more bool) (sent bool, err error) {
+	if len(payload) > Max(c) {
+		return false, nil
+	}
 	return c.Put(channel.Eager, env.word(), payload, more)
 }
 

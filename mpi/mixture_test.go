@@ -28,8 +28,9 @@ var mixtures = map[string]struct {
 	"KeepSmall":  {[]string{"WEFT_KEEP_SMALL=1", "WEFT_SHRINK_AFTER=2ms", "WEFT_PHASES=640,4096,16384"}, "acked shrunk beside", "refused"},
 	"Everything": {[]string{"WEFT_SHRINK_AFTER=1ms", "WEFT_PHASES=200,1000,4000,131072", "WEFT_BUFFER_BUDGET=900K", "WEFT_UNEXPECTED_MAX=2K"},
 		"acked shrunk refused holds", ""},
-	"Granted":  {[]string{"WEFT_RENDEZVOUS=write", "WEFT_EAGER_MAX=2K", "WEFT_UNEXPECTED_MAX=10K"}, "granted holds", "refused shrunk"},
-	"NoMemory": {[]string{"WEFT_UNEXPECTED_MAX=1K", "WEFT_VECTOR=first,whole"}, "acked holds", "refused shrunk"},
+	"Granted":   {[]string{"WEFT_RENDEZVOUS=write", "WEFT_EAGER_MAX=2K", "WEFT_UNEXPECTED_MAX=10K"}, "granted holds", "refused shrunk"},
+	"Threshold": {[]string{"WEFT_THRESHOLD=100"}, "", ""},
+	"NoMemory":  {[]string{"WEFT_UNEXPECTED_MAX=1K", "WEFT_VECTOR=first,whole"}, "acked holds", "refused shrunk"},
 }
 
 // TestMixture_E2_E4_E10_E11 is 100,000 messages among 4 ranks under each of these: sizes, vectors, tags, wildcards and probes at random,

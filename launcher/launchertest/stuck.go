@@ -20,8 +20,9 @@ func explain(patience time.Duration) (over func()) {
 			syscall.Kill(c.pid, syscall.SIGQUIT)
 		}
 	})
-	give := time.AfterFunc(2*patience, func() {
-		fmt.Fprintf(os.Stderr, "\nlaunchertest: the job has not ended, nor was it ended, within %s\n%s", 2*patience, standing())
+	late := patience + time.Minute // far more than the launcher takes to kill what does not end
+	give := time.AfterFunc(late, func() {
+		fmt.Fprintf(os.Stderr, "\nlaunchertest: the job has not ended, nor was it ended, within %s\n%s", late, standing())
 		os.Exit(1)
 	})
 	return func() {

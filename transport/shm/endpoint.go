@@ -296,7 +296,7 @@ func vanished(err error) error {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("%w: nobody listens there any more: %w", transport.ErrPeerLost, err)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fmt.Errorf("%w: it does not answer during start-up", transport.ErrPeerLost)
+		return fmt.Errorf("%w: it does not answer during start-up: %w", transport.ErrPeerLost, os.ErrDeadlineExceeded)
 	}
 	return err
 }

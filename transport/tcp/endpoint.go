@@ -354,7 +354,7 @@ func vanished(err error) error {
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return fmt.Errorf("%w: it reset the connection during start-up", transport.ErrPeerLost)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fmt.Errorf("%w: it does not answer during start-up", transport.ErrPeerLost)
+		return fmt.Errorf("%w: it does not answer during start-up: %w", transport.ErrPeerLost, os.ErrDeadlineExceeded)
 	}
 	return err
 }

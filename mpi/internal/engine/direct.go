@@ -20,7 +20,7 @@ const (
 // The lock is held meanwhile, and left as soon as anybody else wants it. Results are few, and words, since that is what stays in registers.
 func (e *Engine) RecvNext(context uint32, buf []byte, src, tag int) (bytes int, ok bool) {
 	e.mu.Lock()
-	if e.directs++; e.directs%directRuns == 0 && !e.handled() {
+	if e.directs++; e.directs%directRuns == 0 && !e.handled() && e.dead == nil {
 		e.pass() // now, while the message may still be on its way
 	}
 	if p := e.peers[src]; e.direct(p) {
@@ -65,7 +65,9 @@ func (e *Engine) next(p *peer, env envelope, buf []byte) (bytes int, ok bool) {
 		if !ok {
 			// Not all of it was there, or the channel itself had something to say, or it is for another receive.
 			_, _, there, err := p.ch.Next()
-			owing = p.owing()
+			if owing = p.owing(); err == nil && p.ch.Owing() {
+				e.later(p) // whether or not a message follows
+			}
 			if !there && err == nil {
 				continue
 			}

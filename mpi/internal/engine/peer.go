@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 
 	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/eager"
@@ -146,7 +147,7 @@ func (a *acceptor) Connected(rank uint32, qp transport.QP, private []byte) {
 // about to add ends so when the peer does.
 func (a *acceptor) Refused(remote string, err error) {
 	level := slog.LevelWarn
-	if errors.Is(err, transport.ErrPeerLost) {
+	if errors.Is(err, transport.ErrPeerLost) && !errors.Is(err, os.ErrDeadlineExceeded) {
 		level = slog.LevelInfo
 	}
 	a.e.log.Log(context.Background(), level, "connection turned away", "rank", a.e.rank, "fabric", a.f.name, "from", remote, "reason", err)

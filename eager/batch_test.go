@@ -56,7 +56,7 @@ func entriesOf(t testing.TB, c *channel.Channel, seq int, size func(seq int) int
 }
 
 // The threshold is of single messages: a BATCH of them takes the slot as it is.
-func TestBatch_E9_ThresholdIsOfEachMessage(t *testing.T) {
+func TestBatch_E2_ThresholdIsOfEachMessage(t *testing.T) {
 	for _, conf := range []channel.Config{{Threshold: 100}, {ThresholdPercent: 80}} {
 		l := open(t, conf)
 		sent, err := eager.Send(l.a, eager.Envelope{}, make([]byte, eager.Max(l.a)+1), false)

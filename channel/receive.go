@@ -51,8 +51,7 @@ func (r *recvRing) behind() bool {
 
 // expected is what the next message looks like if it is as long as Expect has been told: all that can be known before it is there.
 type expected struct {
-	set   bool
-	lines []byte // where it will stand
+	lines []byte // where it will stand; nil where nothing is expected
 	head  uint64
 	body  int // its length
 }
@@ -61,10 +60,10 @@ type expected struct {
 // has come and somebody waits for it.
 func (c *Channel) Expect(n int) {
 	r := &c.recv
-	r.expected.set = false
+	r.expected.lines = nil
 	at, need := r.pos*lineSize, linesOf(n)
 	if c.state == StateOpen && n <= r.maxBody && need <= r.lines-r.pos && int(r.consumed-r.told)+need <= r.lines {
-		r.expected = expected{true, r.ring[at : at+need*lineSize], headWord(r.generation, n), n}
+		r.expected = expected{r.ring[at : at+need*lineSize], headWord(r.generation, n), n}
 	}
 }
 
@@ -75,7 +74,7 @@ func (c *Channel) Ready() bool {
 		return false
 	}
 	head := loadWord(r.ring, r.pos*lineSize)
-	return head == r.expected.head && r.expected.set || head == headWord(r.generation, int(head&lengthMask))
+	return head == headWord(r.generation, int(head&lengthMask))
 }
 
 // Next gives the next message if all of it is there; a message whose head alone is there is counted (Stats.HeadsNoTail), and the
@@ -134,10 +133,10 @@ func (c *Channel) Next() (kind Kind, body []byte, ok bool, err error) {
 }
 
 // Take is Next, a copy and Release in one, and the counterpart of Put: it receives the next message if that has this kind, its body begins with
-// this word, and the payload behind it has room in buf. n is the payload's length. Where it takes nothing, Next tells why.
+// this word, and the payload behind it has room in buf. n is the payload's length. Where it takes nothing, Next tells why. k is a kind of the layer above.
 func (c *Channel) Take(k Kind, first uint64, buf []byte) (n int, ok bool) {
 	r, s := &c.recv, &c.send
-	if !r.expected.set || loadWord(r.expected.lines, 0) != r.expected.head {
+	if r.expected.lines == nil || loadWord(r.expected.lines, 0) != r.expected.head {
 		if !c.expectThis() {
 			return 0, false
 		}
@@ -160,12 +159,12 @@ func (c *Channel) Take(k Kind, first uint64, buf []byte) (n int, ok bool) {
 // expectThis expects the message whose head is there, if one is.
 func (c *Channel) expectThis() bool {
 	r := &c.recv
-	if !c.Ready() {
+	if c.state != StateOpen {
 		return false
 	}
 	head := loadWord(r.ring, r.pos*lineSize)
 	c.Expect(int(head & lengthMask))
-	return r.expected.set && r.expected.head == head
+	return r.expected.lines != nil && head == r.expected.head
 }
 
 // Release gives the lines of the message that Next gave back to the peer; the credit travels with the next message, or with
@@ -190,7 +189,7 @@ func (c *Channel) received(lines, n int) {
 }
 
 func (r *recvRing) advance(lines int) {
-	r.expected.set = false
+	r.expected.lines = nil
 	r.consumed += uint32(lines)
 	r.place.advance(lines)
 }

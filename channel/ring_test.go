@@ -85,6 +85,21 @@ func TestRing_E12_WhatIsRefused(t *testing.T) {
 		require.ErrorIs(t, l.a.Commit(k, false), transport.ErrInvalid)
 	}
 	require.NoError(t, l.a.Commit(channel.Eager, false))
+	for _, shared := range []bool{false, true} {
+		a, _ := channeltest.OpenPlacing(t, channeltest.NewPair(), shared, func(e *channeltest.End) (*channel.Channel, error) {
+			return channel.New(e.PD(), channel.Config{})
+		})
+		for range 2 { // before Put knows what is clear, and then
+			for _, k := range []channel.Kind{0, skip, credit, channel.Eager - 1, channel.Batch + 1, channel.CTS + 1} {
+				sent, err := a.Put(k, 1, nil, false)
+				require.ErrorIs(t, err, transport.ErrInvalid, "%v", k)
+				require.False(t, sent)
+			}
+			sent, err := a.Put(channel.Eager, 1, nil, false)
+			require.NoError(t, err)
+			require.True(t, sent)
+		}
+	}
 	require.ErrorIs(t, l.a.Commit(channel.Eager, false), transport.ErrInvalid)
 	require.ErrorIs(t, l.a.Open(l.A, l.b.Descriptor()), transport.ErrState)
 	l.drive(t)

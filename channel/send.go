@@ -152,7 +152,7 @@ const starveLimit = 64
 // be called again. Any other error is of the queue pair, which is broken then, or says that there is nothing to commit.
 func (c *Channel) Commit(k Kind, more bool) error {
 	s := &c.send
-	if s.reserved <= 0 || k.inner() {
+	if s.reserved <= 0 {
 		if s.reserved < 0 && !k.inner() {
 			return c.commitLarge(k, more)
 		}
@@ -175,21 +175,12 @@ func (c *Channel) committed() {
 }
 
 // Put is Reserve and Commit in one: it sends a message whose body is a word, little-endian, and a payload. False, with no error, means that
-// there is no room now. For what goes into the next lines as they are, by far the most, it is the shortest way. k is a kind of the layer above.
+// there is no room now. For what goes into the next lines as they are, by far the most, it is the shortest way.
 func (c *Channel) Put(k Kind, first uint64, payload []byte, more bool) (sent bool, err error) {
 	n := wordSize + len(payload)
 	need := linesOf(n)
-	if need <= c.send.clear && n <= c.send.maxBody && !c.paused && c.state == StateOpen && (c.near || !more) &&
-		c.place(k, first, payload, need) {
-		return true, nil
-	}
-	return c.put(k, first, payload, more)
-}
-
-// put is Put where the next lines may not be free, or the message cannot be written straight to where it goes.
-func (c *Channel) put(k Kind, first uint64, payload []byte, more bool) (sent bool, err error) {
-	n := wordSize + len(payload)
-	if need := linesOf(n); c.clears(n, need, more) && (c.near || !more) && c.place(k, first, payload, need) {
+	free := need <= c.send.clear && n <= c.send.maxBody && !c.paused && c.state == StateOpen
+	if (free || c.clears(n, need, more)) && c.place(k, first, payload, need, more) {
 		return true, nil
 	}
 	body := c.Reserve(n)
@@ -205,9 +196,9 @@ func (c *Channel) put(k Kind, first uint64, payload []byte, more bool) (sent boo
 }
 
 // place has a message written straight to where it goes, and tells whether that can be done.
-func (c *Channel) place(k Kind, first uint64, payload []byte, lines int) bool {
+func (c *Channel) place(k Kind, first uint64, payload []byte, lines int, more bool) bool {
 	s := &c.send
-	if c.placer == nil {
+	if c.placer == nil || more && !c.near || k.inner() {
 		return false
 	}
 	n := wordSize + len(payload)

@@ -15,6 +15,9 @@ func bytesOf[T any](buf []T) ([]byte, error) {
 			return nil, err
 		}
 	}
+	if len(buf) == 0 {
+		return nil, nil
+	}
 	return memory(buf), nil
 }
 

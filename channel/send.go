@@ -152,7 +152,7 @@ const starveLimit = 64
 // be called again. Any other error is of the queue pair, which is broken then, or says that there is nothing to commit.
 func (c *Channel) Commit(k Kind, more bool) error {
 	s := &c.send
-	if s.reserved <= 0 {
+	if s.reserved <= 0 || k.inner() {
 		if s.reserved < 0 && !k.inner() {
 			return c.commitLarge(k, more)
 		}

@@ -149,6 +149,9 @@ func (c *Channel) Take(k Kind, first uint64, buf []byte) (n int, ok bool) {
 		uint(n) > uint(len(buf)) {
 		return 0, false
 	}
+	if c.near {
+		c.placer.Soon() // an answer, perhaps
+	}
 	words.Copy(buf[:n:n], m[bodyAt+wordSize:])
 	s.freed, s.late = count, false
 	r.current = 0

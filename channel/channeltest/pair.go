@@ -216,6 +216,9 @@ type placing struct {
 
 var _ transport.Placer = placing{}
 
+// Soon has nothing to do.
+func (p placing) Soon() {}
+
 func (p placing) Shared() bool { return p.shared }
 
 func (p placing) Place(to *transport.Segment, head transport.Head, payload []byte, tail uint64) bool {

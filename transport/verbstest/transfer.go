@@ -64,6 +64,11 @@ var transferChecks = []Check{
 			if !place(placer, dst.Key(), uint64(8*i), whole) {
 				t.failf("a Write of %d bytes is not placed", n)
 			}
+			behind := [64]byte(dst.Bytes()[8*i+n:])
+			placer.Soon()
+			if [64]byte(dst.Bytes()[8*i+n:]) != behind {
+				t.failf("memory has changed where a Write was said to come soon")
+			}
 			t.until("the bytes", func() bool { return check(dst.Bytes()[8*i:][:n], 3, uint64(i)) == nil }, a, b)
 		}
 		t.none(a, b)
@@ -134,6 +139,9 @@ var transferChecks = []Check{
 		if place(placer, dst.Key(), 0, b64) {
 			t.failf("placed in a region that is no more")
 		}
+		placer.Soon()
+		a.qp.Close()
+		placer.Soon() // although nothing can come any more
 	}},
 	{"Send/ArrivesWholeInAnyCutOfItsElements", func(t *trial) {
 		a, b := t.pair(shape{})

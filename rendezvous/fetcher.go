@@ -49,6 +49,7 @@ type line struct {
 	spare       int       // Recvs that were posted for grants that did not come about
 	full        bool      // the send queue had no room for what is next
 
+	getter transport.Getter // of the channel's queue pair; nil if that is none
 	read   transport.SendWR
 	local  [1]transport.SGE
 	remote [1]transport.Segment
@@ -142,10 +143,27 @@ func (f *Fetcher) Start(c *channel.Channel, s Source, bufs [][]byte, token uint6
 	return false, f.Progress(c)
 }
 
+// Get is Start where the message can be copied at once: done tells whether buf has all of it, and its FIN is on its way. Otherwise nothing has
+// happened, except that buf may have been written to. An error beside done means that the channel must be failed.
+func (f *Fetcher) Get(c *channel.Channel, s Source, buf []byte) (done bool, err error) {
+	l := f.line(c)
+	if f.grants || l.getter == nil || s.Length == 0 || s.Length > uint64(len(buf)) || l.first != nil || l.inFlight > 0 {
+		return false, nil
+	}
+	l.remote[0] = transport.Segment{Key: s.Key, Offset: s.Offset, Length: s.Length}
+	if !l.getter.Get(buf[:s.Length], &l.remote[0]) {
+		return false, nil
+	}
+	l.owed = append(l.owed, fin{s.ID})
+	f.busy++
+	return true, f.Progress(c)
+}
+
 func (f *Fetcher) line(c *channel.Channel) *line {
 	l := f.lines[c]
 	if l == nil {
 		l = &line{}
+		l.getter, _ = c.QP().(transport.Getter)
 		l.read = transport.SendWR{Op: transport.OpRead, Flags: transport.FlagSignaled, Local: l.local[:], Remote: l.remote[:]}
 		l.fin = transport.SendWR{Op: transport.OpWriteImm}
 		f.lines[c] = l

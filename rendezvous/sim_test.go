@@ -17,11 +17,17 @@ import (
 // TestSim_Rendezvous runs random messages both ways while everything is placed in pieces and out of order.
 func TestSim_Rendezvous(t *testing.T) {
 	ways(t, func(t *testing.T, grant bool) {
-		var reordered, parts int
+		var reordered, parts, got int
 		for seed := range uint64(40) {
-			c := runSim(t, seed, 25, grant)
+			c, atOnce := runSim(t, seed, 25, grant)
 			reordered += c.Reordered
 			parts += c.Split
+			got += atOnce
+		}
+		if grant {
+			require.Zero(t, got)
+		} else {
+			require.Greater(t, got, 10)
 		}
 		require.Greater(t, reordered, 1000)
 		require.Greater(t, parts, 1000)
@@ -124,7 +130,7 @@ func randomStep(n *node, rng *rand.Rand, total int) error {
 	}
 }
 
-func runSim(t *testing.T, seed uint64, total int, grant bool) sim.Counters {
+func runSim(t *testing.T, seed uint64, total int, grant bool) (c sim.Counters, got int) {
 	rng := rand.New(rand.NewPCG(seed, 11))
 	s, nodes := newSim(t, seed, rng, grant)
 	defer func() { require.NoError(t, s.Close()) }()
@@ -138,7 +144,7 @@ func runSim(t *testing.T, seed uint64, total int, grant bool) sim.Counters {
 		}
 		if steps%64 == 0 && len(nodes[0].sources)+len(nodes[1].sources) == 2*total &&
 			nodes[0].check(nodes[1]) == nil && nodes[1].check(nodes[0]) == nil {
-			return s.Counters()
+			return s.Counters(), nodes[0].got + nodes[1].got
 		}
 	}
 }

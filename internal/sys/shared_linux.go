@@ -121,10 +121,8 @@ func Barrier() error {
 	return nil
 }
 
-const (
-	readPiece = 4 << 20   // of another process's memory in one call: a call costs as much as some ten KiB
-	readShort = 128 << 10 // a read that takes so little time that the scheduler need not know of it
-)
+// readPiece is how much of another process's memory is read in one call, which costs as much as some ten KiB do.
+const readPiece = 4 << 20
 
 // provenFor is how long a process that has proved itself is taken for the same: too short for the system to come round to its number again.
 const provenFor = 5 * time.Millisecond
@@ -166,15 +164,9 @@ func (f *Foreign) read(p []byte, addr uint64) error {
 		local := unix.Iovec{Base: &p[0]}
 		local.SetLen(len(p))
 		remote := unix.RemoteIovec{Base: uintptr(addr), Len: len(p)}
-		var n uintptr
-		var e syscall.Errno
-		if len(p) <= readShort {
-			n, _, e = syscall.RawSyscall6(unix.SYS_PROCESS_VM_READV, uintptr(f.Pid), uintptr(unsafe.Pointer(&local)), 1,
-				uintptr(unsafe.Pointer(&remote)), 1, 0)
-		} else { // the garbage collector must not wait for it
-			n, _, e = syscall.Syscall6(unix.SYS_PROCESS_VM_READV, uintptr(f.Pid), uintptr(unsafe.Pointer(&local)), 1,
-				uintptr(unsafe.Pointer(&remote)), 1, 0)
-		}
+		// Go is not told of the call, as little as of a copy of its own, which takes as long: it would have another thread take this one's place on
+		// the core meanwhile, and that costs more than it is good for.
+		n, _, e := syscall.RawSyscall6(unix.SYS_PROCESS_VM_READV, uintptr(f.Pid), uintptr(unsafe.Pointer(&local)), 1, uintptr(unsafe.Pointer(&remote)), 1, 0)
 		switch {
 		case e == unix.EINTR:
 			continue

@@ -84,18 +84,8 @@ func (q *qp) readHere(w *wqe, most int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	dst := p.r.mem[at : at+n]
-	from := t.where + s.Offset + off
-	switch {
-	case t.shared:
-		copy(dst, q.far.mem[from:][:n])
-	case !q.far.reads:
+	if !q.copyHere(p.r.mem[at:at+n], &t, s.Key, s.Offset+off) {
 		return 0, nil
-	default:
-		if err := q.far.own.Read(dst, from); err != nil && t.stands(s.Key) {
-			q.far.reads = false // it is refused, or nobody is there any more
-			return 0, nil
-		}
 	}
 	if !t.stands(s.Key) {
 		return 0, fmt.Errorf("%w: the region of key %#x was deregistered while it was read", transport.ErrAccess, uint64(s.Key))

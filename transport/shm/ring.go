@@ -62,6 +62,7 @@ type outRing struct {
 	*block
 	tail     uint64 // bytes written; published up to block.tail
 	consumed uint64 // bytes that the peer is known to have carried out
+	effect   uint64 // where, in tail's count, the last frame stands that changes memory or keys of the peer
 	at       int    // tail in the ring
 }
 
@@ -91,11 +92,23 @@ func (o *outRing) done() bool {
 	return o.consumed == o.tail
 }
 
+// settled tells whether the peer has carried out all that changes its memory or its keys.
+func (o *outRing) settled() bool {
+	if o.consumed < o.effect {
+		o.look()
+	}
+	return o.consumed >= o.effect
+}
+
 // begin writes a frame's header. There is room.
 func (o *outRing) begin(h header) {
 	o.word(uint64(h.length) | uint64(h.op)<<32 | uint64(h.flags)<<40)
 	o.word(h.a)
 	o.word(h.b)
+	switch h.op {
+	case frameWrite, frameSend, frameInvalidate, frameAtomic:
+		o.effect = o.tail // carried out in one step with its payload
+	}
 }
 
 func (o *outRing) word(v uint64) {

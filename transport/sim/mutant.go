@@ -45,6 +45,7 @@ const (
 	loseEvents                 // an event is raised and not delivered
 	eventsRepeat               // a request for one event raises one for every completion
 	ignoreSolicited            // a message that its sender has marked raises no event
+	getAhead                   // a Get does not wait for what was posted before it
 	mutants                    // their number
 )
 

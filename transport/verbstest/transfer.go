@@ -53,6 +53,14 @@ func (t *trial) placer(a, b *node, src, dst transport.MR) transport.Placer {
 	panic(failure{fmt.Errorf("no Write can be placed by this queue pair: %w", errors.ErrUnsupported)})
 }
 
+// getter is a queue pair that copies the peer's memory by itself.
+func (t *trial) getter(n *node) transport.Getter {
+	if g, ok := n.qp.(transport.Getter); ok {
+		return g
+	}
+	panic(failure{fmt.Errorf("the provider does not reach the peer's memory by itself: %w", errors.ErrUnsupported)})
+}
+
 var transferChecks = []Check{
 	{"Write/IsPlacedAtOnce", func(t *trial) {
 		a, b := t.pair(shape{})
@@ -304,6 +312,69 @@ var transferChecks = []Check{
 				t.must(check(m.Bytes(), uint64(n.rank), uint64(i)))
 			}
 		}
+	}},
+	{"Read/IsCarriedOutAtOnce", func(t *trial) {
+		a, b := t.pair(shape{})
+		get := t.getter(a)
+		m, other := b.memory(4096, transport.RemoteRead), b.memory(64, transport.RemoteWrite)
+		for round, n := range []int{1, 7, 8, 64, 1000, 4096} {
+			fill(m.Bytes(), 4, uint64(round))
+			dst := make([]byte, n+8)
+			from := segment(m, 4096-n, n)
+			t.until("a Get", func() bool { return get.Get(dst[:n], &from) }, a, b)
+			if !bytes.Equal(dst[:n], m.Bytes()[4096-n:]) {
+				t.failf("a Get of %d bytes brought others", n)
+			}
+			t.must(zero(dst[n:]))
+		}
+		refused := func(what string, n int, from transport.Segment) {
+			for range 20 { // it may be refused for the moment, too
+				if get.Get(make([]byte, n), &from) {
+					t.failf("a Get %s", what)
+				}
+			}
+		}
+		refused("without the right", 64, segment(other, 0, 64))
+		refused("beyond the end", 64, segment(m, 4096-63, 64))
+		refused("far beyond the end", 64, transport.Segment{Key: m.Key(), Offset: 1 << 63, Length: 64})
+		refused("by no key", 64, transport.Segment{Length: 64})
+		refused("by a wrong key", 64, transport.Segment{Key: m.Key() + 1<<40, Length: 64})
+		refused("of other lengths", 63, segment(m, 0, 64))
+		refused("of nothing", 0, segment(m, 0, 0))
+		stale := segment(m, 0, 64)
+		t.must(m.Deregister())
+		refused("of a region that is no more", 64, stale)
+		t.well(a, b)
+		last := segment(b.memory(64, all), 0, 64)
+		a.qp.Close()
+		refused("behind Close", 64, last)
+		t.none(a, b)
+	}},
+	{"Read/IsCarriedOutAtOnceBehindEarlierWrites", func(t *trial) {
+		a, b := t.pair(shape{})
+		get := t.getter(a)
+		src, m := a.memory(20_000, all), b.memory(20_000, all)
+		buf := make([]byte, 20_000)
+		heap, err := b.pd.Register(buf, all)
+		t.must(err)
+		into := []transport.MR{m}
+		for range 50 {
+			if from := segment(heap, 0, 64); get.Get(make([]byte, 64), &from) { // the system may refuse that
+				into = append(into, heap)
+				break
+			}
+		}
+		for round := range uint64(50) {
+			for _, to := range into {
+				fill(src.Bytes(), 6, round)
+				t.must(a.qp.PostSend(without(write(0, src, to), transport.FlagSignaled)))
+				dst, from := make([]byte, 20_000), segment(to, 0, 20_000)
+				t.until("a Get", func() bool { return get.Get(dst, &from) }, a, b)
+				t.must(check(dst, 6, round))
+			}
+		}
+		t.must(heap.Deregister())
+		t.none(a, b)
 	}},
 	{"Inline/BuffersAreThePostersWhenTheCallReturns", func(t *trial) {
 		a, b := t.pair(shape{})

@@ -11,7 +11,7 @@ const batchOfWatched = 16
 
 // batched puts a message of a burst into its peer's batch, and has sent it then; false if it has to go by itself.
 func (e *Engine) batched(p *peer, env envelope, payload []byte) bool {
-	if len(payload) > eager.BatchedMost || p.state != peerOpen || p.queued() || p.holdsBack(len(payload)) {
+	if len(payload) > min(eager.BatchedMost, p.most) || p.state != peerOpen || p.queued() || p.holdsBack(len(payload)) {
 		return false
 	}
 	if p.batch.Count() == 0 {

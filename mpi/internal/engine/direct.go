@@ -3,8 +3,10 @@ package engine
 import (
 	"fmt"
 
+	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/eager"
 	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/rendezvous"
 )
 
 const (
@@ -64,7 +66,10 @@ func (e *Engine) next(p *peer, env envelope, buf []byte) (bytes int, ok bool) {
 		n, ok := eager.Recv(p.ch, env, buf)
 		if !ok {
 			// Not all of it was there, or the channel itself had something to say, or it is for another receive.
-			_, _, there, err := p.ch.Next()
+			kind, body, there, err := p.ch.Next()
+			if there && kind == channel.RTS {
+				return e.get(p, env, body, buf)
+			}
 			if owing = p.owing(); err == nil && p.ch.Owing() {
 				e.later(p) // whether or not a message follows
 			}
@@ -81,6 +86,26 @@ func (e *Engine) next(p *peer, env envelope, buf []byte) (bytes int, ok bool) {
 		return n, true
 	}
 	return 0, false
+}
+
+// get takes an announced message if it is the one that is wanted, and its bytes can be copied at once.
+func (e *Engine) get(p *peer, env envelope, body, buf []byte) (bytes int, ok bool) {
+	rts, err := rendezvous.ParseRTS(body)
+	if err != nil || rts.Context != env.Context || rts.Tag != env.Tag {
+		return 0, false
+	}
+	done, err := p.fabric.fetcher.Get(p.ch, rts.Source, buf)
+	if !done {
+		return 0, false
+	}
+	p.announced()
+	p.ch.Release()
+	if err != nil {
+		e.failPeer(p, err)
+	} else {
+		e.owe(p)
+	}
+	return int(rts.Length), true
 }
 
 // owing tells whether something is due to a peer, or was before its next message.

@@ -74,6 +74,7 @@ type Engine struct {
 	kept    int     // bytes of unexpected messages
 	holding []*peer // peers that have been told to keep theirs
 	window  [][]byte
+	copies  int // bytes of announced messages that this pass may still copy
 
 	batchMemory [][]byte // for the batches of peers
 
@@ -156,6 +157,7 @@ func (e *Engine) Size() int { return e.size }
 // pass drives everything once, under the lock, and tells whether anything happened.
 func (e *Engine) pass() bool {
 	e.stats.Passes++
+	e.copies = copiesAPass
 	e.flush()
 	if len(e.retry) > 0 {
 		e.retryPeers() // first: what the pass itself puts off is for the next one

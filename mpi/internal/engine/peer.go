@@ -28,6 +28,7 @@ const (
 type peer struct {
 	rank   int
 	state  peerState
+	most   int     // bytes of a message in one piece above which it goes by rendezvous; 0 before the peer is open
 	fabric *fabric // nil until the connection is begun, from either side
 	ch     *channel.Channel
 	cause  error // of peerFailed
@@ -132,7 +133,7 @@ func (a *acceptor) Connected(rank uint32, qp transport.QP, private []byte) {
 		return
 	}
 	a.f.opened(p)
-	p.state = peerOpen
+	p.state, p.most = peerOpen, a.f.eagerMost
 	for range recvSlack {
 		if err := qp.PostRecv(&e.noBytes); err != nil {
 			e.failPeer(p, err)

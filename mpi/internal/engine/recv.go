@@ -345,6 +345,9 @@ func (e *Engine) pieceTaken(in *incoming) {
 	e.maybeReceived(r)
 }
 
+// copiesAPass is how many bytes of announced messages one pass copies: then others have their turn.
+const copiesAPass = 4 << 20
+
 // fetch has announced bytes come into the receive that matched their message, behind what has come so far.
 func (e *Engine) fetch(r *request, p *peer, s rendezvous.Source) {
 	if r.completed() {
@@ -359,7 +362,16 @@ func (e *Engine) fetch(r *request, p *peer, s rendezvous.Source) {
 	from := r.came
 	r.came += int(s.Length)
 	e.window = r.window(e.window[:0], from, r.came)
-	done, err := p.fabric.fetcher.Start(p.ch, s, e.window, r.token())
+	var done bool
+	var err error
+	if len(e.window) == 1 && s.Length <= uint64(e.copies) {
+		if done, err = p.fabric.fetcher.Get(p.ch, s, e.window[0]); done {
+			e.copies -= int(s.Length)
+		}
+	}
+	if !done {
+		done, err = p.fabric.fetcher.Start(p.ch, s, e.window, r.token())
+	}
 	if done {
 		r.open--
 	}

@@ -126,7 +126,9 @@ func (e *Engine) startSend(r *request, env envelope, dst int, more bool) {
 }
 
 // free tells whether nothing keeps a message from being copied into a slot now, as far as is known before that is tried.
-func (p *peer) free(n int) bool { return p.state == peerOpen && !p.waiting() && !p.holdsBack(n) }
+func (p *peer) free(n int) bool {
+	return p.state == peerOpen && n <= p.most && !p.waiting() && !p.holdsBack(n)
+}
 
 // holdsBack tells whether the peer has no memory to spare for a payload.
 func (p *peer) holdsBack(n int) bool { return n > 0 && p.ch.Held() }
@@ -139,7 +141,7 @@ func (e *Engine) trySend(p *peer, r *request, more bool) (through bool, err erro
 	m := &r.msg
 	for {
 		o := channel.Oversized
-		if !r.sync && !p.holdsBack(m.Total()) && !(len(r.vec) == 1 && m.Total() > p.fabric.eagerMost) {
+		if !r.sync && !p.holdsBack(m.Total()) && !(len(r.vec) == 1 && m.Total() > p.most) {
 			var n int
 			n, o, err = m.Advance(p.ch, more)
 			p.stats.EagerBytes += uint64(n)

@@ -96,14 +96,15 @@ func (w *waiting) handOver() {
 
 // patience counts what a waiter may still spin.
 type patience struct {
-	idle  int
-	since time.Time
+	idle    int
+	since   time.Time // it spins
+	yielded time.Time // to other goroutines
 }
 
 const (
-	passesPerClock = 32 // idle passes between two looks at the clock
-	passesPerYield = 64 // idle passes between two chances for other goroutines
-	passesPerTurn  = 16 // likewise, where ranks take turns on a core
+	passesPerClock = 32                     // idle passes between two looks at the clock
+	passesPerTurn  = 16                     // idle passes between two chances for other goroutines, where ranks take turns on a core
+	yieldEvery     = 100 * time.Microsecond // likewise, where a rank has its own: to yield wakes another thread there, for nothing as a rule
 )
 
 // left tells whether to make another pass; false when it is time to sleep.
@@ -117,16 +118,18 @@ func (p *patience) left(e *Engine) bool {
 		sys.Yield()
 		return p.idle < e.yields
 	}
-	if p.idle%passesPerYield == 0 {
-		runtime.Gosched()
+	if p.idle%passesPerClock != 0 {
+		return true
 	}
-	if p.idle%passesPerClock == 0 {
-		now := time.Now()
-		if p.since.IsZero() {
-			p.since = now
-		} else if now.Sub(p.since) > e.spinFor {
-			return false
-		}
+	now := time.Now()
+	switch {
+	case p.since.IsZero():
+		p.since, p.yielded = now, now
+	case now.Sub(p.since) > e.spinFor:
+		return false
+	case now.Sub(p.yielded) > yieldEvery:
+		runtime.Gosched()
+		p.yielded = now
 	}
 	return true
 }

@@ -141,7 +141,8 @@ func (j *Job) SpinFor() (time.Duration, error) {
 	return spinFor, nil
 }
 
-const spinFor = 100 * time.Microsecond
+// spinFor is longer than it takes to copy some MiB, and short beside what is worth sleeping for: to wake a rank costs some 50 µs.
+const spinFor = 2 * time.Millisecond
 
 // Lanes is how many connections to each peer there are, and whether one that was lost is made again.
 func Lanes() (n int, reconnect bool, err error) {

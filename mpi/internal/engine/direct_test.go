@@ -1,0 +1,104 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestDirect_AnnouncedMessages are fetched by the receive that looks for them, if they are the ones that it wants, have room, and can be copied
+// at once; else by the receive that is posted then.
+func TestDirect_AnnouncedMessages(t *testing.T) {
+	const messages, most = 400, 1000
+	w := worldOf(t, fabrics["sim"](t, 5, 2), Config{EagerMost: 100, SpinFor: time.Second})
+	sent := make(chan error, 1)
+	go func() {
+		for i := range messages {
+			b := make([]byte, 101+i%(most-100))
+			pattern(b, 0, i)
+			if err := w[0].Send(world0, b, 1, i%3); err != nil {
+				sent <- err
+				return
+			}
+		}
+		_, err := w[0].Recv(world0, nil, 1, 0, 1) // makes passes until all has arrived
+		sent <- err
+	}()
+	taken := 0
+	for i := range messages {
+		want := make([]byte, 101+i%(most-100))
+		pattern(want, 0, i)
+		room := most
+		if i%7 == 0 {
+			room = len(want) - 1 // one byte short: never at once, and an error
+		}
+		buf := make([]byte, room)
+		if i%5 == 0 {
+			_, ok := w[1].RecvNext(world0, buf, 0, i%3+1)
+			require.False(t, ok, "a message with another tag")
+		}
+		if n, ok := w[1].RecvNext(world0, buf, 0, i%3); ok {
+			require.Equal(t, len(want), n)
+			taken++
+		} else {
+			st, err := w[1].Recv(world0, buf, 0, i%3, 1)
+			if room < len(want) {
+				require.ErrorIs(t, err, ErrTruncate)
+			} else {
+				require.NoError(t, err)
+				require.Equal(t, len(want), st.Bytes)
+			}
+		}
+		n := min(room, len(want))
+		require.Equal(t, want[:n], buf[:n], "message %d", i)
+	}
+	require.NoError(t, w[1].Send(world0, nil, 0, 0))
+	drive(t, w[1:], func() bool { return len(sent) > 0 })
+	require.NoError(t, <-sent)
+	require.Greater(t, taken, 10)
+	t.Log(taken, "of", messages, "at once")
+}
+
+// TestEagerMost_IsOfEverySend: a longer message is announced, however it is sent and although a slot has room for it.
+func TestEagerMost_IsOfEverySend(t *testing.T) {
+	for _, most := range []int{1, 10, 100} {
+		w := worldOf(t, fabrics["sim"](t, 6, 2), Config{EagerMost: most})
+		connected(t, w)
+		p := w[0].peers[1]
+		before := p.stats
+		ranks(t, w, func(e *Engine) error {
+			buf := make([]byte, most+1)
+			if e.Rank() == 1 {
+				for range 8 {
+					if _, err := e.Recv(world0, buf, 0, 1, 1); err != nil {
+						return err
+					}
+				}
+				return e.Send(world0, nil, 0, 1)
+			}
+			var open []Request
+			for i := range 6 { // as a stream, which gathers small ones
+				r, err := e.Isend(world0, buf[:most+i%2], 1, 1)
+				if err != nil {
+					return err
+				}
+				open = append(open, r)
+			}
+			for _, r := range open {
+				if _, err := e.Wait(r); err != nil {
+					return err
+				}
+			}
+			for i := range 2 {
+				if err := e.Send(world0, buf[:most+i], 1, 1); err != nil {
+					return err
+				}
+			}
+			_, err := e.Recv(world0, nil, 1, 1, 1)
+			return err
+		})
+		require.Equal(t, uint64(4), p.stats.Eager-before.Eager, "%d", most)
+		require.Equal(t, uint64(4), p.stats.Rendezvous-before.Rendezvous, "%d", most)
+	}
+}

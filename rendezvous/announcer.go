@@ -1,6 +1,7 @@
 // Package rendezvous is the protocol of large messages. The sender registers its buffer and announces it (RTS) through the
 // channel's ring, in order with all other messages. The receiver, once matched, reads the bytes straight into the user's buffer with
-// RDMA Reads, in pieces of which several are under way, and tells the sender with FIN that its buffer is free. An element of a vector is
+// RDMA Reads, in pieces of which several are under way, or copies them at once where it reaches the sender's memory by itself, and tells the
+// sender with FIN that its buffer is free. An element of a vector is
 // announced in the same way, by a PIECE between the other pieces of its message.
 //
 // Where there are no Reads the receiver grants its buffer instead (CTS), and the sender writes the bytes straight into it; it knows by

@@ -3,9 +3,8 @@ package transport
 // Getter is implemented by a QP that can carry out a Read at once, into memory that the caller has in hand: out of the peer's memory as it stands there,
 // without the peer.
 type Getter interface {
-	// Get is an OpRead without any flag of a segment into dst, which is as long as that and need not be registered; only that an immediate which was
-	// posted before may be delivered after it. It tells false where that
-	// cannot be done at the moment, for whatever reason: then the Read is to be posted, and what dst holds means nothing. dst is the caller's
-	// again when Get returns, which takes as long as the copy does.
+	// Get is an OpRead without any flag of a segment into dst, which is as long as that and need not be registered. An immediate that was posted before
+	// may be delivered after it. It tells false where it cannot be done at the moment, for whatever reason: then the Read is to be posted, and what
+	// dst holds means nothing. dst is the caller's again when Get returns, which takes as long as the copy does.
 	Get(dst []byte, from *Segment) bool
 }

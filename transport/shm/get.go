@@ -7,7 +7,7 @@ var _ transport.Getter = (*qp)(nil)
 // Get copies what one pass would copy, unless what was posted before has yet to change what is there.
 func (q *qp) Get(dst []byte, from *transport.Segment) bool {
 	n := len(dst)
-	if !q.open || q.most == 0 || n == 0 || n > readsAPass || uint64(n) != from.Length || q.began != q.read || !q.out.settled() {
+	if !q.open || q.most == 0 || n == 0 || n > readsAPass || uint64(n) != from.Length || !q.out.settled() {
 		return false
 	}
 	t, err := q.find(from.Key, transport.RemoteRead, from.Offset, from.Length)

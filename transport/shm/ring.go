@@ -62,7 +62,7 @@ type outRing struct {
 	*block
 	tail     uint64 // bytes written; published up to block.tail
 	consumed uint64 // bytes that the peer is known to have carried out
-	effect   uint64 // where, in tail's count, the last frame stands that changes memory or keys of the peer
+	effect   uint64 // where, in tail's count, the last frame stands with which a request changes memory or keys of the peer
 	at       int    // tail in the ring
 }
 
@@ -92,7 +92,7 @@ func (o *outRing) done() bool {
 	return o.consumed == o.tail
 }
 
-// settled tells whether the peer has carried out all that changes its memory or its keys.
+// settled tells whether the peer has carried out all requests that change its memory or its keys.
 func (o *outRing) settled() bool {
 	if o.consumed < o.effect {
 		o.look()

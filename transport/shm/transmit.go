@@ -26,9 +26,8 @@ func (q *qp) work() {
 	}
 }
 
-// transmit carries out what is next, as far as it can be now. Reads and Atomics that were posted and need no
-// answer are carried out in passes alone. It tells
-// whether it has done something.
+// transmit carries out what is next, as far as it can be now. Reads and Atomics that were posted and need no answer are carried out in passes
+// alone. It tells whether it has done something.
 func (q *qp) transmit(pass bool) (did bool) {
 	q.waits = false
 	budget := 0

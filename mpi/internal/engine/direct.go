@@ -12,17 +12,17 @@ import (
 const (
 	directLooks = 4000 // in the ring, before the receive is posted as any other
 	directPolls = 100  // of the provider, where what has come is placed by that
-	directRuns  = 64   // direct receives between two passes over everything else
+	directRuns  = 64   // direct receives between two passes over everything else, fewer where they copy much
 )
 
 // RecvNext is worth a try before Recv. A blocking receive that names its source, while nothing else is posted or kept, most often gets the very
 // next message of that source. So that is looked for in the ring for a while and copied out, with no request and no table in between. ok tells
-// whether that was so; bytes is the message's length then. Otherwise nothing has happened that Recv would not find. src and tag are no wildcards.
+// whether that was so; bytes is the message's length then. Otherwise nothing has happened that Recv would not find, but for bytes in buf. src and tag are no wildcards.
 //
 // The lock is held meanwhile, and left as soon as anybody else wants it. Results are few, and words, since that is what stays in registers.
 func (e *Engine) RecvNext(context uint32, buf []byte, src, tag int) (bytes int, ok bool) {
 	e.mu.Lock()
-	if e.directs++; e.directs%directRuns == 0 && !e.handled() && e.dead == nil {
+	if e.directs++; (e.directs%directRuns == 0 || e.copies <= 0) && !e.handled() && e.dead == nil {
 		e.pass() // now, while the message may still be on its way
 	}
 	if p := e.peers[src]; e.direct(p) {
@@ -98,6 +98,7 @@ func (e *Engine) get(p *peer, env envelope, body, buf []byte) (bytes int, ok boo
 	if !done {
 		return 0, false
 	}
+	e.copies -= int(rts.Length)
 	p.announced()
 	p.ch.Release()
 	if err != nil {

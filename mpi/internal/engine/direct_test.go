@@ -1,10 +1,13 @@
 package engine
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/transport"
 )
 
 // TestDirect_AnnouncedMessages are fetched by the receive that looks for them, if they are the ones that it wants, have room, and can be copied
@@ -101,4 +104,55 @@ func TestEagerMost_IsOfEverySend(t *testing.T) {
 		require.Equal(t, uint64(4), p.stats.Eager-before.Eager, "%d", most)
 		require.Equal(t, uint64(4), p.stats.Rendezvous-before.Rendezvous, "%d", most)
 	}
+}
+
+// TestAnnouncedBehindAFailure: the queue pair has ended when the announcement of a posted receive is taken. The receive fails, and nothing else.
+func TestAnnouncedBehindAFailure(t *testing.T) {
+	w := worldOf(t, fabrics["sim"](t, 7, 2), Config{EagerMost: 10})
+	connected(t, w)
+	in := make([]byte, 100)
+	r, err := w[1].IrecvVec(world0, halves(in), 0, 1)
+	require.NoError(t, err)
+	_, err = w[0].Issend(world0, make([]byte, 100), 1, 1)
+	require.NoError(t, err)
+	e, p := w[1], w[1].peers[0]
+	placed := func() bool {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.fabrics[0].cq.Poll(e.wcs[:])
+		_, _, there, err := p.ch.Next()
+		return there && err == nil
+	}
+	drive(t, w[:1], placed)
+	e.mu.Lock()
+	p.ch.QP().Abort(transport.ErrPeerLost)
+	require.ErrorIs(t, p.ch.QP().PostSend(&transport.SendWR{Op: transport.OpWriteImm}), transport.ErrState)
+	e.drain(p)
+	require.Equal(t, peerFailed, p.state)
+	e.mu.Unlock()
+	_, err = e.Wait(r)
+	require.ErrorIs(t, err, transport.ErrPeerLost)
+}
+
+// TestTakenBackAlways: what asks for a message to be let go is sent as it is, although nothing else of its length would be, and although its
+// receiver has no memory to spare.
+func TestTakenBackAlways(t *testing.T) {
+	w := worldOf(t, fabrics["sim"](t, 8, 2), Config{EagerMost: 1, KeepMost: 1})
+	connected(t, w)
+	require.NoError(t, w[0].Send(world0, make([]byte, 1), 1, 1))
+	require.NoError(t, w[0].Send(world0, make([]byte, 1), 1, 1))
+	drive(t, w, func() bool { return unexpected(w[1]) == 2 })
+	require.NoError(t, w[1].Send(world0, nil, 0, 1)) // which says that memory is short
+	drive(t, w, func() bool { return w[0].peers[1].ch.Held() })
+	ctx, cancel := context.WithCancel(t.Context())
+	scope := w[0].NewScope(ctx)
+	r, err := w[0].Issend(world0, make([]byte, 100), 1, 1)
+	require.NoError(t, err)
+	w[0].Bind(r, scope)
+	drive(t, w, func() bool { return unexpected(w[1]) == 3 })
+	cancel()
+	require.Eventually(t, func() bool { return scope.ended.Load() != nil }, time.Minute, time.Millisecond)
+	drive(t, w, func() bool { return w[0].isDone(r) })
+	require.Equal(t, 2, unexpected(w[1]))
+	require.Equal(t, peerOpen, w[0].peers[1].state)
 }

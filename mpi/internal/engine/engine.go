@@ -74,7 +74,7 @@ type Engine struct {
 	kept    int     // bytes of unexpected messages
 	holding []*peer // peers that have been told to keep theirs
 	window  [][]byte
-	copies  int // bytes of announced messages that this pass may still copy
+	copies  int // bytes of announced messages that may be copied before the next pass; less than 0 after a long one
 
 	batchMemory [][]byte // for the batches of peers
 

@@ -66,7 +66,7 @@ func (e *Engine) newFabric(c *Config, from Fabric) (*fabric, error) {
 		return nil, err
 	}
 	if len(c.HandlerCores) > 0 {
-		if f.handler, err = e.startHandler(f.device, c.HandlerCores[0], c.SpinFor); err != nil {
+		if f.handler, err = e.startHandler(f.device, c.HandlerCores[0], min(c.SpinFor, handlerSpin)); err != nil {
 			return nil, err
 		}
 	}

@@ -17,6 +17,9 @@ type handler struct {
 // retryAfter is how soon a handler looks again at peers that could not do all that they had to: room in a send queue comes without an event.
 const retryAfter = 200 * time.Microsecond
 
+// handlerSpin is how long a handler makes passes that find nothing before it sleeps, at most: it may share its core.
+const handlerSpin = 100 * time.Microsecond
+
 // watched is what an engine asks to be told of: completions, and messages in its rings.
 const watched = transport.NotifyNext | transport.NotifyPlaced
 

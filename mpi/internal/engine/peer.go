@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -258,6 +259,9 @@ func (e *Engine) failPeer(p *peer, cause error) {
 		return
 	}
 	wasOpen := p.state == peerOpen
+	if wasOpen && errors.Is(cause, transport.ErrState) {
+		cause = cmp.Or(p.ch.QP().Err(), cause) // why nothing can be posted says more than that
+	}
 	p.state = peerFailed
 	e.failed = append(e.failed, p)
 	p.cause = fmt.Errorf("%w: rank %d: %w", ErrProcFailed, p.rank, cause)

@@ -281,8 +281,11 @@ func (in *incoming) coming() bool { return in.r != nil || in.a != nil }
 // begin matches a message that comes in pieces.
 func (e *Engine) begin(p *peer, env envelope, total int) error {
 	in := &p.in
-	if in.coming() {
+	switch {
+	case in.coming():
 		return fmt.Errorf("%w: a message began inside another", transport.ErrProtocol)
+	case env.Context == controlContext:
+		return fmt.Errorf("%w: a message of %d bytes to the engine itself", transport.ErrProtocol, total)
 	}
 	in.left = total
 	if m := e.table.Arrive(env.Context, int32(p.rank), env.Tag); m != nil {
@@ -322,7 +325,9 @@ func (e *Engine) announced(p *peer, s rendezvous.Source) error {
 	}
 	in.left -= int(s.Length)
 	if r := in.r; r != nil {
-		e.fetch(r, p, s)
+		if e.fetch(r, p, s); p.state != peerOpen {
+			return nil // the peer has been given up, and the receive with it
+		}
 	} else {
 		in.a.parts = append(in.a.parts, part{source: s, announced: true})
 	}
@@ -364,7 +369,7 @@ func (e *Engine) fetch(r *request, p *peer, s rendezvous.Source) {
 	e.window = r.window(e.window[:0], from, r.came)
 	var done bool
 	var err error
-	if len(e.window) == 1 && s.Length <= uint64(e.copies) {
+	if len(e.window) == 1 && int(s.Length) <= e.copies {
 		if done, err = p.fabric.fetcher.Get(p.ch, s, e.window[0]); done {
 			e.copies -= int(s.Length)
 		}

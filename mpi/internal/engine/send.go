@@ -141,7 +141,7 @@ func (e *Engine) trySend(p *peer, r *request, more bool) (through bool, err erro
 	m := &r.msg
 	for {
 		o := channel.Oversized
-		if !r.sync && !p.holdsBack(m.Total()) && !(len(r.vec) == 1 && m.Total() > p.most) {
+		if m.Context == controlContext || !r.sync && !p.holdsBack(m.Total()) && !(len(r.vec) == 1 && m.Total() > p.most) {
 			var n int
 			n, o, err = m.Advance(p.ch, more)
 			p.stats.EagerBytes += uint64(n)

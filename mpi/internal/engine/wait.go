@@ -104,6 +104,7 @@ type patience struct {
 const (
 	passesPerClock = 32                     // idle passes between two looks at the clock
 	passesPerTurn  = 16                     // idle passes between two chances for other goroutines, where ranks take turns on a core
+	triesPerTurn   = 64                     // attempts at the lock, likewise
 	yieldEvery     = 100 * time.Microsecond // likewise, where a rank has its own: to yield wakes another thread there, for nothing as a rule
 )
 
@@ -122,16 +123,17 @@ func (p *patience) left(e *Engine) bool {
 		return true
 	}
 	now := time.Now()
-	switch {
-	case p.since.IsZero():
-		p.since, p.yielded = now, now
-	case now.Sub(p.since) > e.spinFor:
-		return false
-	case now.Sub(p.yielded) > yieldEvery:
+	if p.since.IsZero() {
+		p.since = now
+	}
+	if p.yielded.IsZero() {
+		p.yielded = now
+	}
+	if now.Sub(p.yielded) > yieldEvery || e.mu.wanted() {
 		runtime.Gosched()
 		p.yielded = now
 	}
-	return true
+	return now.Sub(p.since) <= e.spinFor
 }
 
 // watch waits for what a completion handler brings about; false when it is time to sleep.
@@ -144,8 +146,8 @@ func (p *patience) watch(e *Engine, there func() bool) bool {
 	return true
 }
 
-// again starts over: something has happened.
-func (p *patience) again() { *p = patience{} }
+// again starts over: something has happened. Others have waited for their chance all the same.
+func (p *patience) again() { *p = patience{yielded: p.yielded} }
 
 // wait returns the result of a request when it is done.
 func (e *Engine) wait(r *request) (Status, error) { return e.waitFor(r, r.handle()) }
@@ -186,9 +188,11 @@ func (e *Engine) waitFor(r *request, h Request) (Status, error) {
 				p.again()
 				continue
 			}
-		} else if r.done.Load() == h.gen {
+		} else if p.idle%triesPerTurn == triesPerTurn-1 || r.done.Load() == h.gen {
 			runtime.Gosched() // whoever has the lock may need the processor to leave it
-			continue
+			if r.done.Load() == h.gen {
+				continue
+			}
 		}
 		if !p.left(e) {
 			e.sleep(1, func(int) Request { return h }, nil)

@@ -227,10 +227,13 @@ func (c *cq) push(wc transport.WC) {
 // handOver gives a connected QP to the queue's driver. It may be called from any goroutine.
 func (c *cq) handOver(q *qp) {
 	c.inbox.Lock()
+	defer c.inbox.Unlock()
+	if c.inbox.closed {
+		return // the queue pair has been released since it was connected
+	}
 	c.inbox.qps = append(c.inbox.qps, q)
-	c.inbox.Unlock()
 	c.arrivals.Store(true)
-	c.Wake()
+	c.Wake() // with the lock held: the queue is not closed meanwhile
 }
 
 // admit attaches what was handed over.

@@ -1,0 +1,21 @@
+package tcp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestHandOver_BehindClose: a queue pair that was used and released as soon as it was connected is handed to a queue that is closed by then.
+func TestHandOver_BehindClose(t *testing.T) {
+	d, err := New(Options{Host: "127.0.0.1"})
+	require.NoError(t, err)
+	defer d.Close()
+	made, err := d.CreateCQ(8, 0)
+	require.NoError(t, err)
+	require.NoError(t, made.Close())
+	c := made.(*cq)
+	c.handOver(&qp{})
+	require.Empty(t, c.inbox.qps)
+	require.False(t, c.arrivals.Load())
+}

@@ -84,7 +84,7 @@ func Run(t *testing.T, p Provider) {
 func Checks() []Check {
 	var all []Check
 	for _, group := range [][]Check{
-		deviceChecks, memoryChecks, atomicChecks, windowChecks, cqChecks, handlerChecks, requestChecks, transferChecks, orderChecks, errorChecks, closeChecks,
+		deviceChecks, memoryChecks, atomicChecks, windowChecks, cqChecks, handlerChecks, requestChecks, transferChecks, lookChecks, orderChecks, errorChecks, closeChecks,
 		faultChecks, tickChecks, connectChecks, streamChecks, randomChecks, limitChecks, flushChecks, teardownChecks,
 	} {
 		all = append(all, group...)

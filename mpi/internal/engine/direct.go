@@ -12,6 +12,7 @@ import (
 const (
 	directLooks = 4000 // in the ring, before the receive is posted as any other
 	directPolls = 100  // of the provider, where what has come is placed by that
+	directTurn  = 16   // of these, one is for all peers; the others are for the one that is waited for, if it can be looked at alone
 	directRuns  = 64   // direct receives between two passes over everything else, fewer where they copy much
 )
 
@@ -55,9 +56,9 @@ func (e *Engine) next(p *peer, env envelope, buf []byte) (bytes int, ok bool) {
 	if !p.watched {
 		looks = directPolls
 	}
-	for range looks {
+	for look := range looks {
 		if !p.ch.Ready() {
-			if e.mu.wanted() || !p.watched && e.polled(p) {
+			if e.mu.wanted() || !p.watched && e.polled(p, look%directTurn != 0) {
 				return 0, false
 			}
 			sys.AwaitLoads()
@@ -112,8 +113,11 @@ func (e *Engine) get(p *peer, env envelope, body, buf []byte) (bytes int, ok boo
 // owing tells whether something is due to a peer, or was before its next message.
 func (p *peer) owing() bool { return p.ch.Owing() || p.waiting() || !p.fabric.quiet() }
 
-// polled has the provider place what has come. It tells whether anything else has happened.
-func (e *Engine) polled(p *peer) bool {
+// polled has the provider place what has come, of this peer alone if that will do. It tells whether anything else has happened.
+func (e *Engine) polled(p *peer, alone bool) bool {
+	if alone && p.looker != nil && p.looker.Look() {
+		return false
+	}
 	n := p.fabric.cq.Poll(e.wcs[:])
 	for i := range n {
 		e.completed(p.fabric, &e.wcs[i])

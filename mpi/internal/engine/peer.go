@@ -41,8 +41,9 @@ type peer struct {
 	batch    eager.Batch
 	burst    burst
 	in       incoming
-	holding  bool // has been told to announce payload
-	watched  bool // its ring is looked into: nobody tells what is placed there
+	holding  bool             // has been told to announce payload
+	watched  bool             // its ring is looked into: nobody tells what is placed there
+	looker   transport.Looker // its queue pair, if that can be looked at alone
 	stats    protocols
 }
 
@@ -135,6 +136,7 @@ func (a *acceptor) Connected(rank uint32, qp transport.QP, private []byte) {
 	}
 	a.f.opened(p)
 	p.state, p.most = peerOpen, a.f.eagerMost
+	p.looker, _ = qp.(transport.Looker)
 	for range recvSlack {
 		if err := qp.PostRecv(&e.noBytes); err != nil {
 			e.failPeer(p, err)

@@ -1,0 +1,59 @@
+package verbstest
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+var lookChecks = []Check{
+	{"Look/TakesInWhatHasComeForOneOfTwo", func(t *trial) {
+		nodes := t.ranks(3, shape{})
+		a, b, c := nodes[0], nodes[1], nodes[2]
+		toB, fromB := t.connect(a, b)
+		toC, fromC := t.connect(a, c)
+		looker, ok := toB.(transport.Looker)
+		if !ok {
+			panic(failure{fmt.Errorf("a queue pair is driven with all others of its completion queue: %w", errors.ErrUnsupported)})
+		}
+		dst := [2]transport.MR{a.memory(500, all), a.memory(500, all)}
+		src := [2]transport.MR{b.memory(500, all), c.memory(500, all)}
+		into := a.memory(500, all) // what is sent to it is not looked at
+		alone := 0
+		for i := range uint64(50) {
+			t.must(toB.PostRecv(recv(100+i, into)))
+			t.must(toC.PostRecv(recv(200+i, into)))
+			for k, qp := range []transport.QP{fromB, fromC} {
+				fill(src[k].Bytes(), uint64(k), i)
+				t.must(qp.PostSend(write(1, src[k], dst[k])))
+				t.must(qp.PostSend(send(2, src[k])))
+			}
+			t.until("what one has written", func() bool {
+				if looker.Look() {
+					alone++
+				} else {
+					a.poll()
+				}
+				return check(dst[0].Bytes(), 0, i) == nil
+			}, b, c)
+			seen := map[uint64]transport.Status{}
+			for _, wc := range t.take(a, 2, a, b, c) {
+				seen[wc.ID] = wc.Status
+			}
+			if len(seen) != 2 || seen[100+i] != transport.StatusSuccess || seen[200+i] != transport.StatusSuccess {
+				t.failf("completions %v of two messages, want successes of %d and %d", seen, 100+i, 200+i)
+			}
+			t.must(check(dst[1].Bytes(), 1, i))
+			t.take(b, 2, a, b, c)
+			t.take(c, 2, a, b, c)
+		}
+		if alone == 0 {
+			t.failf("Look did nothing, ever")
+		}
+		t.none(a, b, c)
+		fromB.Abort(nil)
+		t.until("the end of the connection", func() bool { looker.Look(); return toB.State() == transport.StateError }, a, b)
+		looker.Look() // although there is nothing any more
+	}},
+}

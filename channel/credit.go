@@ -82,6 +82,14 @@ func (c *Channel) Pressing() bool {
 	return int(r.consumed-r.told) >= r.lines/2 || c.paused || c.reply.due || r.owed > 0 && r.owed >= r.large.threshold
 }
 
+// Relieve hears what has come, up to the next message of the layer above, and tells whether the peer has given credit back with it. That message, if
+// there is one, is given by Next all the same. After an error, which is the peer's, the channel must be failed.
+func (c *Channel) Relieve() (given bool, err error) {
+	freed := c.send.freed
+	_, _, _, err = c.Next()
+	return c.send.freed != freed, err
+}
+
 // credited takes the peer's count of lines consumed. Behind an answer, which told more, messages may come that were sent before it.
 func (s *sendRing) credited(count uint32) error {
 	switch {

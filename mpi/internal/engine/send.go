@@ -3,6 +3,7 @@ package engine
 import (
 	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/eager"
+	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -83,11 +84,42 @@ func (e *Engine) sendsNow(p *peer, env envelope, buf []byte, more bool) bool {
 		return false
 	}
 	sent, err := eager.Send(p.ch, env, buf, more)
+	for !sent && err == nil && len(buf) <= eager.Max(p.ch) && e.relieved(p) {
+		sent, err = eager.Send(p.ch, env, buf, more)
+	}
 	if sent {
 		p.stats.eager(len(buf))
 	}
 	return sent && err == nil // what is wrong with the channel the next attempt finds too
 }
+
+// relieved waits for room in the ring of a peer who sees what is written there at once, and so most likely is taking messages out at this moment: that
+// costs less than a send that waits in the queue. When it has been in vain others are in the queue, and nobody waits here.
+func (e *Engine) relieved(p *peer) bool {
+	if !p.watched || e.spinFor == 0 || e.handled() {
+		return false
+	}
+	for range roomLooks {
+		if p.ch.Ready() {
+			given, err := p.ch.Relieve()
+			if p.ch.Owing() {
+				e.later(p)
+			}
+			if err != nil {
+				e.failPeer(p, err)
+			}
+			return given && err == nil // another message may stand before the credit: it is not taken here
+		}
+		if e.mu.wanted() {
+			break
+		}
+		sys.AwaitLoads()
+	}
+	return false
+}
+
+// roomLooks is how often relieved looks: for a µs or two.
+const roomLooks = 200
 
 // holds tells whether the bytes of a send that nobody waits for yet may be held back for a while, to travel with others.
 func (e *Engine) holds(dst, n int) bool { return dst != e.rank && e.held.hold(e.peer(dst), n) }

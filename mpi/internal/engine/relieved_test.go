@@ -1,0 +1,73 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// TestRelieved: a send to a full ring goes at once when the peer, who shares our memory, has given room back. Where ranks share cores it is queued: the peer
+// needs the processor to do that.
+func TestRelieved(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		spinFor time.Duration
+		queued  bool
+	}{{"a core for each rank", time.Second, false}, {"shared cores", 0, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			w := worldOf(t, fabrics["sim"](t, 9, 2), Config{SpinFor: c.spinFor})
+			locked := func(f func() bool) bool {
+				w[0].mu.Lock()
+				defer w[0].mu.Unlock()
+				return f()
+			}
+			buf := make([]byte, 500)
+			pattern(buf, 0, 1)
+			send := func() Request {
+				r, err := w[0].Isend(world0, buf, 1, 1)
+				require.NoError(t, err)
+				return r
+			}
+			first := send() // connects
+			p := w[0].peers[1]
+			drive(t, w, func() bool { return locked(func() bool { return p.state == peerOpen && !p.queued() }) })
+			room := func() bool { return locked(func() bool { p.watched = true; return p.ch.Reserve(len(buf)+8) != nil }) }
+			sends := []Request{first}
+			for room() {
+				sends = append(sends, send())
+				require.False(t, p.queued())
+			}
+			var wcs [8]transport.WC
+			deliver := func() bool { // and look at nothing that comes
+				return locked(func() bool {
+					w[0].flush()
+					require.Zero(t, w[0].fabrics[0].cq.Poll(wcs[:]))
+					return p.ch.Ready()
+				})
+			}
+			got := make([]byte, len(buf))
+			for range sends {
+				r, err := w[1].Irecv(world0, got, 0, 1, 1)
+				require.NoError(t, err)
+				drive(t, w[1:], func() bool { deliver(); _, ok, err := w[1].Test(r); require.NoError(t, err); return ok })
+				require.Equal(t, buf, got)
+			}
+			passes := 0
+			drive(t, w[1:], func() bool { passes++; return deliver() && passes > 100 }) // all the credit, not only the first
+			require.False(t, room(), "nobody has heard of it yet")
+			sends = append(sends, send())
+			require.Equal(t, c.queued, p.queued(), "%+v", p.ch.Stats())
+
+			r, err := w[1].Irecv(world0, got, 0, 1, 1)
+			require.NoError(t, err)
+			drive(t, w, func() bool { _, ok, err := w[1].Test(r); require.NoError(t, err); return ok })
+			for _, h := range sends {
+				_, err := w[0].Wait(h)
+				require.NoError(t, err)
+			}
+		})
+	}
+}

@@ -82,12 +82,12 @@ func (c *Channel) Pressing() bool {
 	return int(r.consumed-r.told) >= r.lines/2 || c.paused || c.reply.due || r.owed > 0 && r.owed >= r.large.threshold
 }
 
-// Relieve hears what has come, up to the next message of the layer above, and tells whether the peer has given credit back with it. That message, if
-// there is one, is given by Next all the same. After an error, which is the peer's, the channel must be failed.
-func (c *Channel) Relieve() (given bool, err error) {
+// Relieve hears what has come, up to the next message of the layer above. It tells whether the peer has given credit back with it, and whether there is
+// such a message, behind which nothing is heard: Next gives it all the same. After an error the channel must be failed.
+func (c *Channel) Relieve() (given, blocked bool, err error) {
 	freed := c.send.freed
-	_, _, _, err = c.Next()
-	return c.send.freed != freed, err
+	_, _, blocked, err = c.Next()
+	return c.send.freed != freed, blocked, err
 }
 
 // credited takes the peer's count of lines consumed. Behind an answer, which told more, messages may come that were sent before it.

@@ -53,7 +53,12 @@ var lookChecks = []Check{
 		}
 		t.none(a, b, c)
 		fromB.Abort(nil)
-		t.until("the end of the connection", func() bool { looker.Look(); return toB.State() == transport.StateError }, a, b)
+		t.until("the end of the connection", func() bool {
+			if !looker.Look() {
+				a.poll()
+			}
+			return toB.State() == transport.StateError
+		}, b)
 		looker.Look() // although there is nothing any more
 	}},
 }

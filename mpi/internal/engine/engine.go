@@ -87,6 +87,7 @@ type Engine struct {
 	handler   handler
 	changes   atomic.Uint32 // passes of the handler
 	directs   uint32        // receives that were tried in the ring itself
+	reliefs   uint32        // sends that found a ring full, and waited for room
 
 	dead    error // why the engine does no more work; nil while it does
 	closing bool  // Shutdown has begun: peers that close are no failure

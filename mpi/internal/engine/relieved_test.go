@@ -9,14 +9,21 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// TestRelieved: a send to a full ring goes at once when the peer, who shares our memory, has given room back. Where ranks share cores it is queued: the peer
-// needs the processor to do that.
+// TestRelieved: a send to a full ring goes at once when the peer, who shares our memory, has given room back, with a message of its own, too, which is
+// received once all the same; it is announced if the peer wants that by now. Where ranks share cores it is queued: the peer needs the processor.
 func TestRelieved(t *testing.T) {
 	for _, c := range []struct {
-		name    string
-		spinFor time.Duration
-		queued  bool
-	}{{"a core for each rank", time.Second, false}, {"shared cores", 0, true}} {
+		name           string
+		spinFor        time.Duration
+		answered, held bool
+		queued         bool
+		announced      int
+	}{
+		{name: "a core for each rank", spinFor: time.Second},
+		{name: "with a message", spinFor: time.Second, answered: true},
+		{name: "and a wish", spinFor: time.Second, held: true, announced: 1},
+		{name: "shared cores", queued: true},
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := worldOf(t, fabrics["sim"](t, 9, 2), Config{SpinFor: c.spinFor})
 			locked := func(f func() bool) bool {
@@ -48,6 +55,9 @@ func TestRelieved(t *testing.T) {
 					return p.ch.Ready()
 				})
 			}
+			if c.held {
+				w[1].peers[0].ch.Hold(true)
+			}
 			got := make([]byte, len(buf))
 			for range sends {
 				r, err := w[1].Irecv(world0, got, 0, 1, 1)
@@ -55,18 +65,42 @@ func TestRelieved(t *testing.T) {
 				drive(t, w[1:], func() bool { deliver(); _, ok, err := w[1].Test(r); require.NoError(t, err); return ok })
 				require.Equal(t, buf, got)
 			}
+			var answer Request
+			if c.answered {
+				var err error
+				answer, err = w[1].Isend(world0, []byte("got it"), 0, 2)
+				require.NoError(t, err)
+			}
 			passes := 0
 			drive(t, w[1:], func() bool { passes++; return deliver() && passes > 100 }) // all the credit, not only the first
 			require.False(t, room(), "nobody has heard of it yet")
 			sends = append(sends, send())
 			require.Equal(t, c.queued, p.queued(), "%+v", p.ch.Stats())
+			require.EqualValues(t, c.announced, p.stats.Rendezvous)
 
+			finish := func(e *Engine, h Request) {
+				drive(t, w, func() bool { _, ok, err := e.Test(h); require.NoError(t, err); return ok })
+			}
 			r, err := w[1].Irecv(world0, got, 0, 1, 1)
 			require.NoError(t, err)
-			drive(t, w, func() bool { _, ok, err := w[1].Test(r); require.NoError(t, err); return ok })
-			for _, h := range sends {
-				_, err := w[0].Wait(h)
+			finish(w[1], r)
+			require.Equal(t, buf, got)
+			if c.answered {
+				n, ok := w[0].RecvNext(world0, got, 1, 2)
+				if !ok { // it has been kept by a pass
+					r, err := w[0].Irecv(world0, got, 1, 2, 1)
+					require.NoError(t, err)
+					finish(w[0], r)
+					n = len("got it")
+				}
+				require.Equal(t, "got it", string(got[:n]))
+				finish(w[1], answer)
+				_, found, err := w[0].Iprobe(world0, 1, AnyTag)
 				require.NoError(t, err)
+				require.False(t, found, "it came once")
+			}
+			for _, h := range sends {
+				finish(w[0], h)
 			}
 		})
 	}

@@ -84,7 +84,7 @@ func (e *Engine) sendsNow(p *peer, env envelope, buf []byte, more bool) bool {
 		return false
 	}
 	sent, err := eager.Send(p.ch, env, buf, more)
-	for !sent && err == nil && len(buf) <= eager.Max(p.ch) && e.relieved(p) {
+	for !sent && err == nil && len(buf) <= eager.Max(p.ch) && e.relieved(p) && !p.holdsBack(len(buf)) {
 		sent, err = eager.Send(p.ch, env, buf, more)
 	}
 	if sent {
@@ -94,21 +94,27 @@ func (e *Engine) sendsNow(p *peer, env envelope, buf []byte, more bool) bool {
 }
 
 // relieved waits for room in the ring of a peer who sees what is written there at once, and so most likely is taking messages out at this moment: that
-// costs less than a send that waits in the queue. When it has been in vain others are in the queue, and nobody waits here.
+// costs less than a send that waits in the queue. When it has been in vain others are in the queue, and nobody waits here. Now and then it does not
+// wait at all: a queued send has its waiter make passes, which everything else needs, and which a stream of sends that never waits would not make.
 func (e *Engine) relieved(p *peer) bool {
-	if !p.watched || e.spinFor == 0 || e.handled() {
+	if !p.watched || p.ch.Paused() || e.spinFor == 0 || e.handled() {
+		return false
+	}
+	if e.reliefs++; e.reliefs%directRuns == 0 {
 		return false
 	}
 	for range roomLooks {
 		if p.ch.Ready() {
-			given, err := p.ch.Relieve()
+			given, blocked, err := p.ch.Relieve()
 			if p.ch.Owing() {
 				e.later(p)
 			}
 			if err != nil {
 				e.failPeer(p, err)
 			}
-			return given && err == nil // another message may stand before the credit: it is not taken here
+			if given || blocked || err != nil {
+				return given && err == nil
+			}
 		}
 		if e.mu.wanted() {
 			break

@@ -10,18 +10,20 @@ import (
 )
 
 // TestRelieved: a send to a full ring goes at once when the peer, who shares our memory, has given room back, with a message of its own, too, which is
-// received once all the same; it is announced if the peer wants that by now. Where ranks share cores it is queued: the peer needs the processor.
+// received once all the same; it is announced if the peer wants that by now. Where ranks share cores it is queued: the peer needs the processor; and so it
+// is now and then in any case, for the passes of its waiter.
 func TestRelieved(t *testing.T) {
 	for _, c := range []struct {
 		name           string
 		spinFor        time.Duration
 		answered, held bool
-		queued         bool
+		due, queued    bool
 		announced      int
 	}{
 		{name: "a core for each rank", spinFor: time.Second},
 		{name: "with a message", spinFor: time.Second, answered: true},
 		{name: "and a wish", spinFor: time.Second, held: true, announced: 1},
+		{name: "for a pass", spinFor: time.Second, due: true, queued: true},
 		{name: "shared cores", queued: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -38,11 +40,11 @@ func TestRelieved(t *testing.T) {
 				require.NoError(t, err)
 				return r
 			}
-			first := send() // connects
+			connected(t, w)
 			p := w[0].peers[1]
-			drive(t, w, func() bool { return locked(func() bool { return p.state == peerOpen && !p.queued() }) })
-			room := func() bool { return locked(func() bool { p.watched = true; return p.ch.Reserve(len(buf)+8) != nil }) }
-			sends := []Request{first}
+			locked(func() bool { p.watched = true; return true })
+			room := func() bool { return locked(func() bool { return p.ch.Reserve(len(buf)+8) != nil }) }
+			var sends []Request
 			for room() {
 				sends = append(sends, send())
 				require.False(t, p.queued())
@@ -62,7 +64,9 @@ func TestRelieved(t *testing.T) {
 			for range sends {
 				r, err := w[1].Irecv(world0, got, 0, 1, 1)
 				require.NoError(t, err)
-				drive(t, w[1:], func() bool { deliver(); _, ok, err := w[1].Test(r); require.NoError(t, err); return ok })
+				drive(t, w[1:], func() bool { deliver(); return w[1].isDone(r) })
+				_, err = w[1].Wait(r)
+				require.NoError(t, err)
 				require.Equal(t, buf, got)
 			}
 			var answer Request
@@ -74,12 +78,17 @@ func TestRelieved(t *testing.T) {
 			passes := 0
 			drive(t, w[1:], func() bool { passes++; return deliver() && passes > 100 }) // all the credit, not only the first
 			require.False(t, room(), "nobody has heard of it yet")
+			if c.due {
+				w[0].reliefs = directRuns - 1
+			}
 			sends = append(sends, send())
 			require.Equal(t, c.queued, p.queued(), "%+v", p.ch.Stats())
 			require.EqualValues(t, c.announced, p.stats.Rendezvous)
 
 			finish := func(e *Engine, h Request) {
-				drive(t, w, func() bool { _, ok, err := e.Test(h); require.NoError(t, err); return ok })
+				drive(t, w, func() bool { return e.isDone(h) })
+				_, err := e.Wait(h)
+				require.NoError(t, err)
 			}
 			r, err := w[1].Irecv(world0, got, 0, 1, 1)
 			require.NoError(t, err)

@@ -58,6 +58,10 @@ func (c *Channel) ask() error {
 	if c.wanted < 0 || int(s.sent-s.freed) >= s.mirror.threshold() || s.large != nil && s.large.owing(s) {
 		return nil
 	}
+	s.reserved = 0
+	if !s.seat(1, 0) {
+		return nil // it cannot be, with so few lines unread
+	}
 	phase := c.wanted
 	target := geometry(c.phases, phase)
 	// The memory comes first: what cannot be had here need not be asked for.
@@ -73,10 +77,9 @@ func (c *Channel) ask() error {
 	}
 	land := c.recv.buffer
 	q := question{phase, land.Key(), uint64(land.landing()), random()}
-	s.reserved = 0
 	wipe(land.Bytes()[land.landing():])
 	q.put(s.ring[s.pos*lineSize+bodyAt:])
-	switch err := c.post(kind, questionLen, 1, 1, false); {
+	switch err := c.post(kind, questionLen, 1, false); {
 	case errors.Is(err, transport.ErrQueueFull):
 		return mirror.release()
 	case err != nil:

@@ -61,8 +61,10 @@ func (v *victim) place(line int, lap, header uint64, body []byte) {
 
 func header(consumed uint32, kind uint8) uint64 { return uint64(consumed) | uint64(kind)<<32 }
 
+// after is what the header of a lap's first message has for where the lap before ended.
+func after(line int) uint64 { return uint64(line) << 48 }
+
 const (
-	skip   = 1
 	credit = 2
 	data   = uint8(channel.Eager)
 )
@@ -156,7 +158,7 @@ func TestAttack_E12_HeadInParts(t *testing.T) {
 			}
 		}
 	}
-	v.place(0, 1, header(2, data), []byte("whole"))
+	v.place(0, 1, header(2, data)|after(int(v.Lines)), []byte("whole"))
 	_, body, ok, err := v.Next()
 	require.NoError(t, err)
 	require.True(t, ok)
@@ -237,7 +239,11 @@ func TestAttack_E12_PeerBreaksARule(t *testing.T) {
 		{"more than the ring without a credit", func(t *testing.T, v *victim) {
 			for lap := range uint64(2) {
 				for line := range int(v.Lines) {
-					v.place(line, lap, header(0, credit), nil)
+					h := header(0, credit)
+					if line == 0 && lap > 0 {
+						h |= after(int(v.Lines))
+					}
+					v.place(line, lap, h, nil)
 				}
 				_, _, ok, err := v.Next() // reads all of them and tells nothing
 				if lap == 0 && (ok || err != nil) {
@@ -245,26 +251,41 @@ func TestAttack_E12_PeerBreaksARule(t *testing.T) {
 				}
 			}
 		}},
-		{"the end of the ring skipped without a credit", func(t *testing.T, v *victim) {
-			for line := range 20 {
-				v.place(line, 0, header(0, credit), nil)
+		{"more than the ring without a credit, in short laps", func(t *testing.T, v *victim) {
+			for i := range 80 {
+				v.place(i%5, uint64(i/5), header(0, credit)|after(5*max(0, min(1, i)-min(1, i%5))), nil)
+				v.nothing(t, "%d of 80 lines", i+1)
 			}
-			v.nothing(t, "CREDITs")
-			progress(t, v.Channel) // tells of the 20
-			for line := 20; line < 99; line++ {
-				v.place(line%80, uint64(line/80), header(0, credit), nil)
-			}
-			v.nothing(t, "79 lines in use of 80")
-			v.place(19, 1, header(0, skip), nil) // 61 lines
+			v.place(0, 16, header(0, credit)|after(5), nil)
 		}},
-		{"SKIP with a body", func(t *testing.T, v *victim) { v.place(0, 0, header(0, skip), []byte{1}) }},
+		{"a lap before the first", func(t *testing.T, v *victim) { v.place(0, 0, header(0, data)|after(1), nil) }},
+		{"a lap that began in its middle", func(t *testing.T, v *victim) {
+			v.place(0, 0, header(0, credit), nil)
+			v.place(1, 0, header(0, data)|after(1), nil)
+		}},
+		{"a lap that does not say where the one before ended", func(t *testing.T, v *victim) {
+			v.place(0, 0, header(0, credit), nil)
+			v.nothing(t, "a CREDIT")
+			v.place(0, 1, header(0, data), nil)
+		}},
+		{"a lap that ended before what it had", func(t *testing.T, v *victim) {
+			v.place(0, 0, header(0, credit), nil)
+			v.place(1, 0, header(0, credit), nil)
+			v.nothing(t, "two CREDITs")
+			v.place(0, 1, header(0, data)|after(1), nil)
+		}},
+		{"a lap that ended behind the ring", func(t *testing.T, v *victim) {
+			v.place(0, 0, header(0, credit), nil)
+			v.nothing(t, "a CREDIT")
+			v.place(0, 1, header(0, data)|after(int(v.Lines)+1), nil)
+		}},
 		{"CREDIT with a body", func(t *testing.T, v *victim) { v.place(0, 0, header(0, credit), letters(100)) }},
 	}
-	for bit := 41; bit < 64; bit++ {
+	for bit := 41; bit < 48; bit++ {
 		crimes = append(crimes, crime{fmt.Sprintf("reserved bit %d", bit), func(t *testing.T, v *victim) { v.place(0, 0, header(0, data)|1<<bit, nil) }})
 	}
 	for kind := range 256 {
-		if k := channel.Kind(kind); kind != skip && kind != credit && (k < channel.Eager || k > channel.CTS || k == channel.Batch+1) {
+		if k := channel.Kind(kind); kind != credit && (k < channel.Eager || k > channel.CTS || k == channel.Batch+1) {
 			crimes = append(crimes, crime{k.String() + " without a body", func(t *testing.T, v *victim) { v.place(0, 0, header(0, uint8(kind)), nil) }})
 		}
 	}
@@ -290,7 +311,7 @@ func TestAttack_E12_PeerBreaksARule(t *testing.T) {
 // TestAttack_E12_MessageThatChangesAfterItWasGiven is a peer that overwrites a message at the end of the ring, on which the channel was
 // already standing, with one of another length or kind.
 func TestAttack_E12_MessageThatChangesAfterItWasGiven(t *testing.T) {
-	for _, kind := range []uint8{skip, credit, data} {
+	for _, kind := range []uint8{credit, data} {
 		v := newVictim(t, channel.Config{Phases: []int{192}})
 		last := int(v.Lines) - 2
 		for line := range last {

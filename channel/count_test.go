@@ -14,7 +14,7 @@ func TestCount_E12_LinesCountModulo2To32(t *testing.T) {
 	a, b := p.a, p.b
 	const left = 500
 	for _, c := range []*Channel{a, b} {
-		c.send.sent, c.send.freed, c.recv.consumed, c.recv.told = ^uint32(left-1), ^uint32(left-1), ^uint32(left-1), ^uint32(left-1)
+		countFrom(c, ^uint32(left-1))
 	}
 	for a.send.sent >= 1<<31 || b.send.sent >= 1<<31 || a.send.sent < left {
 		for i, c := range []*Channel{a, b} {

@@ -53,11 +53,11 @@ func (c *Channel) Progress() (owing bool, err error) {
 	if !c.recv.behind() {
 		return owing, nil
 	}
-	if c.asking.state != askNothing || c.send.markerDue() || int(c.send.sent-c.send.freed) >= c.send.lines {
+	if c.asking.state != askNothing || c.send.markerDue() || !c.send.seat(1, 0) {
 		return true, nil
 	}
 	c.send.reserved = 0 // its lines are the CREDIT's
-	err = c.post(credit, 0, 1, 1, false)
+	err = c.post(credit, 0, 1, false)
 	switch {
 	case err == nil:
 		c.stats.Credits++

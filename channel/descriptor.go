@@ -16,7 +16,7 @@ type Descriptor struct {
 }
 
 const (
-	descriptorVersion = 3
+	descriptorVersion = 4
 	descriptorLen     = 20 // and 4 for each phase
 	keepSmallBit      = 1  // of the flags
 )

@@ -161,8 +161,9 @@ func lie(t testing.TB, c *Channel, k Kind, body []byte) {
 	t.Helper()
 	s := &c.send
 	lines := linesOf(len(body))
+	require.True(t, s.seat(lines, 0))
 	copy(s.ring[s.pos*lineSize+bodyAt:], body)
-	require.NoError(t, c.post(k, len(body), lines, lines, false))
+	require.NoError(t, c.post(k, len(body), lines, false))
 }
 
 // asking is the body of a question to which the answer lands behind our ring.

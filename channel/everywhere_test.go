@@ -101,7 +101,7 @@ func tell(t *testing.T, seed uint64, sc scenario, f faults) (*story, error) {
 		require.NoError(t, g.ch.Open(storyQP{ends[i], s, f}, s.ranks[1-i].ch.Descriptor()))
 		require.NoError(t, ends[i].PostRecv(&transport.RecvWR{}))
 		c := g.ch
-		c.send.sent, c.send.freed, c.recv.consumed, c.recv.told = f.start, f.start, f.start, f.start
+		countFrom(c, f.start)
 	}
 	err := s.run(seed, f)
 	if err == nil || errors.Is(err, errEnded) {

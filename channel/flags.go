@@ -37,16 +37,20 @@ func headWord(generation uint64, n int) uint64 {
 }
 
 // The channel header is the second word of a message: the count of lines that its sender has consumed in the other direction (32
-// bits), the kind (8 bits), and whether the sender wants payload to be announced and not sent (1 bit). The upper 23 bits are zero.
-func headerWord(consumed uint32, k Kind, hold bool) uint64 {
-	w := uint64(consumed) | uint64(k)<<32
+// bits), the kind (8 bits), whether the sender wants payload to be announced and not sent (1 bit), 7 bits that are zero, and, with the first
+// message of a lap, the line where the lap before ended (16 bits).
+func headerWord(consumed uint32, k Kind, hold bool, ended int) uint64 {
+	w := uint64(consumed) | uint64(k)<<32 | uint64(ended)<<endedBit
 	if hold {
 		w |= 1 << holdBit
 	}
 	return w
 }
 
-const holdBit = 40
+const (
+	holdBit  = 40
+	endedBit = 48
+)
 
 // loadWord reads a flag that the peer may be placing. What is read after it is not older than what was placed before it.
 func loadWord(ring []byte, at int) uint64 {

@@ -6,8 +6,7 @@ import "fmt"
 type Kind uint8
 
 const (
-	skip    Kind = iota + 1 // the rest of the ring is left out; never seen outside
-	credit                  // nothing but the credit that every message carries; never seen outside
+	credit  Kind = iota + 2 // nothing but the credit that every message carries; never seen outside
 	enlarge                 // the last message of a ring: asks for one with larger slots; never seen outside
 	shrink                  // likewise, for one with smaller slots
 	Eager                   // a whole message of the layer above (package eager)
@@ -21,10 +20,10 @@ const (
 	kinds
 )
 
-var kindNames = [kinds]string{"", "SKIP", "CREDIT", "ENLARGE", "SHRINK", "EAGER", "RTS", "FIRST", "MORE", "PIECE", "BATCH", "LARGE", "CTS"}
+var kindNames = [kinds]string{"", "", "CREDIT", "ENLARGE", "SHRINK", "EAGER", "RTS", "FIRST", "MORE", "PIECE", "BATCH", "LARGE", "CTS"}
 
 func (k Kind) String() string {
-	if k > 0 && k < kinds {
+	if k >= credit && k < kinds {
 		return kindNames[k]
 	}
 	return fmt.Sprintf("kind %d", uint8(k))

@@ -23,6 +23,13 @@ func (s shape) largeThreshold() int { return s.lines/2 + 1 }
 // markerLen is the body of a marker: the line of the large ring where the message begins, the next one, or 0 if the rest is left out.
 const markerLen = 4
 
+// around goes on in a large ring, whose laps have all of its lines.
+func (p *place) around(lines int) {
+	if p.pos += lines; p.pos == p.lines {
+		p.lap()
+	}
+}
+
 // largeOut is the mirror of the peer's large ring; its mirror is nil while there is none.
 type largeOut struct {
 	outRing
@@ -53,7 +60,7 @@ func (c *Channel) reserveLarge(n, keep int) []byte {
 	if c.state != StateOpen || c.paused || l == nil || l.mirror == nil || uint(n) > uint(l.maxBody) {
 		return nil
 	}
-	if 1+keep > s.lines-int(s.sent-s.freed) {
+	if !s.seat(1, keep) {
 		c.starved()
 		return nil
 	}
@@ -82,14 +89,14 @@ func (c *Channel) commitLarge(k Kind, more bool) error {
 	l := s.large
 	need, before := -s.reserved, l.place
 	if l.skipped > 0 {
-		l.advance(l.skipped)
+		l.around(l.skipped)
 	}
 	line := l.pos
-	if err := l.write(c.qp, headerWord(0, k, false), s.body, need, true); err != nil {
+	if err := l.write(c.qp, headerWord(0, k, false, 0), s.body, need, true); err != nil {
 		l.place = before
 		return err
 	}
-	l.advance(need)
+	l.around(need)
 	l.used += l.skipped + need
 	c.stats.Beside++
 	l.marker = marker{line: line, lines: l.skipped + need}
@@ -102,7 +109,7 @@ func (c *Channel) mark(more bool) error {
 	s := &c.send
 	l := s.large
 	binary.LittleEndian.PutUint32(s.ring[s.pos*lineSize+bodyAt:], uint32(l.marker.line))
-	err := c.post(large, markerLen, 1, 1, more)
+	err := c.post(large, markerLen, 1, more)
 	if l.due = errors.Is(err, transport.ErrQueueFull); l.due {
 		c.paused = true
 		return nil
@@ -183,7 +190,7 @@ func (c *Channel) nextLarge(body []byte) (kind Kind, _ []byte, ok bool, err erro
 	line, at, skipped := int(binary.LittleEndian.Uint32(body)), l.place, 0
 	if line == 0 && at.pos > 0 {
 		skipped = at.lines - at.pos
-		at.advance(skipped)
+		at.around(skipped)
 	}
 	if line != at.pos {
 		return 0, nil, false, violation("a marker for line %d of the large ring, at line %d of %d", line, l.pos, l.lines)
@@ -201,7 +208,7 @@ func (c *Channel) nextLarge(body []byte) (kind Kind, _ []byte, ok bool, err erro
 		return 0, nil, false, violation("a message of %d lines in the large ring, with %d of %d lines in use", skipped+need, r.owed, l.lines)
 	}
 	header := binary.LittleEndian.Uint64(l.ring[from+8:])
-	if kind = Kind(header >> 32); kind.inner() || header != headerWord(0, kind, false) {
+	if kind = Kind(header >> 32); kind.inner() || header != headerWord(0, kind, false, 0) {
 		return 0, nil, false, violation("a header of %#x in the large ring", header)
 	}
 	r.current, r.body, l.current = -1, n, skipped+need
@@ -213,10 +220,10 @@ func (l *largeIn) release(r *recvRing) {
 	r.owed += l.current
 	if l.pos+l.current > l.lines { // the rest of the ring was left out
 		rest := l.lines - l.pos
-		l.advance(rest)
-		l.advance(l.current - rest)
+		l.around(rest)
+		l.around(l.current - rest)
 	} else {
-		l.advance(l.current)
+		l.around(l.current)
 	}
 	r.current = 1
 }

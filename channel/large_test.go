@@ -455,13 +455,13 @@ func TestKeepSmall_E6_Lies(t *testing.T) {
 	big := func(t *testing.T, d *duo, header uint64, n int) {
 		l := d.a.send.large
 		if linesOf(n) > l.lines-l.pos {
-			l.advance(l.lines - l.pos)
+			l.around(l.lines - l.pos)
 		}
 		require.NoError(t, l.write(d.A, header, n, linesOf(n), false))
-		l.advance(linesOf(n))
+		l.around(linesOf(n))
 		d.drive(t)
 	}
-	eager := headerWord(0, Eager, false)
+	eager := headerWord(0, Eager, false, 0)
 	for name, crime := range map[string]func(t *testing.T, d *duo){
 		"a marker of no bytes":       func(t *testing.T, d *duo) { lie(t, d.a, large, nil) },
 		"a marker of too many bytes": func(t *testing.T, d *duo) { lie(t, d.a, large, append(at(0), 0)) },
@@ -472,20 +472,24 @@ func TestKeepSmall_E6_Lies(t *testing.T) {
 		"line 2^32-1":                func(t *testing.T, d *duo) { lie(t, d.a, large, at(1<<32-1)) },
 		"a credit in the large ring": func(t *testing.T, d *duo) { big(t, d, eager|1, 700); lie(t, d.a, large, at(17)) },
 		"a wish in the large ring": func(t *testing.T, d *duo) {
-			big(t, d, headerWord(0, Eager, true), 700)
+			big(t, d, headerWord(0, Eager, true, 0), 700)
 			lie(t, d.a, large, at(17))
 		},
 		"a reserved bit in the large ring": func(t *testing.T, d *duo) { big(t, d, eager|1<<63, 700); lie(t, d.a, large, at(17)) },
 		"a question in the large ring": func(t *testing.T, d *duo) {
-			big(t, d, headerWord(0, enlarge, false), questionLen)
+			big(t, d, headerWord(0, enlarge, false, 0), questionLen)
 			lie(t, d.a, large, at(17))
 		},
-		"a SKIP in the large ring": func(t *testing.T, d *duo) { big(t, d, headerWord(0, skip, false), 0); lie(t, d.a, large, at(17)) },
+		"a CREDIT in the large ring": func(t *testing.T, d *duo) { big(t, d, headerWord(0, credit, false, 0), 0); lie(t, d.a, large, at(17)) },
+		"a lap in the large ring": func(t *testing.T, d *duo) {
+			big(t, d, headerWord(0, Eager, false, 0)|17<<endedBit, 700)
+			lie(t, d.a, large, at(17))
+		},
 		"a marker in the large ring": func(t *testing.T, d *duo) {
-			big(t, d, headerWord(0, large, false), markerLen)
+			big(t, d, headerWord(0, large, false, 0), markerLen)
 			lie(t, d.a, large, at(17))
 		},
-		"no kind in the large ring": func(t *testing.T, d *duo) { big(t, d, headerWord(0, 200, false), 700); lie(t, d.a, large, at(17)) },
+		"no kind in the large ring": func(t *testing.T, d *duo) { big(t, d, headerWord(0, 200, false, 0), 700); lie(t, d.a, large, at(17)) },
 		"more than the ring without a credit": func(t *testing.T, d *duo) {
 			for i := range 9 {
 				line := d.a.send.large.pos

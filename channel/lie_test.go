@@ -291,7 +291,8 @@ func TestCredit_E12_Lies(t *testing.T) {
 func TestCredit_E6_LateCounts(t *testing.T) {
 	for _, start := range []uint32{0, math.MaxUint32 - 3, 1<<31 - 3} {
 		d := pairUp(t, Config{})
-		countFrom(d, start)
+		countFrom(d.a, start)
+		countFrom(d.b, start)
 		d.through(t, d.a, d.b, element(1, 300)) // several lines, of which B tells nothing yet
 		lie(t, d.b, Eager, []byte("early"))     // says that they are consumed; but A reads it last
 		d.b.recv.consumed, d.b.recv.told = start, start
@@ -315,11 +316,9 @@ func TestCredit_E6_LateCounts(t *testing.T) {
 	}
 }
 
-// countFrom has both directions count their lines from a number on.
-func countFrom(d *duo, start uint32) {
-	for _, c := range []*Channel{d.a, d.b} {
-		c.send.sent, c.send.freed, c.recv.consumed, c.recv.told = start, start, start, start
-	}
+// countFrom has an end of a channel count lines from a number on, in both directions.
+func countFrom(c *Channel, start uint32) {
+	c.send.sent, c.send.freed, c.send.began, c.recv.consumed, c.recv.told = start, start, start, start, start
 }
 
 // TestNext_E6_MessageThatChangesUnderTheReader: a message that Next gave is turned into a question before it is released.

@@ -51,30 +51,70 @@ func (r *recvRing) behind() bool {
 
 // expected is what the next message looks like if it is as long as Expect has been told: all that can be known before it is there.
 type expected struct {
-	lines []byte // where it will stand; nil where nothing is expected
-	head  uint64
-	body  int // its length
+	lines      []byte // where it will stand; nil where nothing is expected
+	head       uint64
+	body       int    // its length
+	before     uint64 // what its header says of the lap before, where the kind stands in its lowest bits
+	generation uint64
+	behind     int // the line behind it
 }
 
 // Expect tells of how many bytes the body of the next message most likely is. What follows from that is worked out now, and not when the message
 // has come and somebody waits for it.
 func (c *Channel) Expect(n int) {
 	r := &c.recv
+	// A peer that has been told everything begins another lap as our own sending does.
+	c.expectAt(n, r.pos+linesOf(n) > r.lines || r.pos >= dialogLines && r.told == r.consumed)
+}
+
+// expectAt expects a message of n bytes behind the last one, or at the beginning of another lap.
+func (c *Channel) expectAt(n int, anew bool) {
+	r := &c.recv
+	p := r.place
+	if anew {
+		p.lap()
+	}
 	r.expected.lines = nil
-	at, need := r.pos*lineSize, linesOf(n)
-	if c.state == StateOpen && n <= r.maxBody && need <= r.lines-r.pos && int(r.consumed-r.told)+need <= r.lines {
-		r.expected = expected{r.ring[at : at+need*lineSize], headWord(r.generation, n), n}
+	at, need := p.pos*lineSize, linesOf(n)
+	if c.state == StateOpen && n <= r.maxBody && need <= p.lines-p.pos && int(r.consumed-r.told)+need <= p.lines {
+		r.expected = expected{r.ring[at : at+need*lineSize], headWord(p.generation, n), n, uint64(p.before()) << (endedBit - 32), p.generation, p.pos + need}
 	}
 }
 
-// Ready tells whether the head of a message stands where the next one begins: then it is worth calling Next.
+// Ready tells whether the head of a message stands where the next one may begin: then it is worth calling Next.
 func (c *Channel) Ready() bool {
 	r := &c.recv
-	if len(r.ring) == 0 {
+	return len(r.ring) != 0 && (r.headed() || r.headedAnew())
+}
+
+// headed tells whether a head stands behind the last message.
+func (i *inRing) headed() bool {
+	if i.pos == i.lines {
 		return false
 	}
-	head := loadWord(r.ring, r.pos*lineSize)
-	return head == headWord(r.generation, int(head&lengthMask))
+	head := loadWord(i.ring, i.pos*lineSize)
+	return head == headWord(i.generation, int(head&lengthMask))
+}
+
+// headedAnew tells whether the head of another lap stands at line 0. Before a message of a lap has been read there is no other.
+func (i *inRing) headedAnew() bool {
+	head := loadWord(i.ring, 0)
+	return head == headWord(i.generation+lapStep, int(head&lengthMask)) && i.pos > 0
+}
+
+// look looks for a message at a place: for its head, and for all of it, with a body of n bytes.
+func (i *inRing) look(p place) (n int, head, whole bool) {
+	if p.pos == p.lines {
+		return 0, false, false
+	}
+	at := p.pos * lineSize
+	w := loadWord(i.ring, at)
+	if n = int(w & lengthMask); w != headWord(p.generation, n) {
+		return 0, false, false
+	}
+	// A length that cannot be has no tail, ever: what stands there is older payload.
+	need := linesOf(n)
+	return n, true, n <= i.maxBody && p.pos+need <= p.lines && loadWord(i.ring, at+need*lineSize-8) == p.generation
 }
 
 // Next gives the next message if all of it is there; a message whose head alone is there is counted (Stats.HeadsNoTail), and the
@@ -87,23 +127,30 @@ func (c *Channel) Next() (kind Kind, body []byte, ok bool, err error) {
 	r := &c.recv
 	r.current = 0 // the peer may have changed what Next gave before
 	for c.state == StateOpen {
-		at := r.pos * lineSize
-		head := loadWord(r.ring, at)
-		n := int(head & lengthMask)
-		if head != headWord(r.generation, n) {
+		p, anew := r.place, false
+		n, head, whole := r.look(p)
+		if !whole && p.pos > 0 { // even if a head stands here: payload of an earlier lap could look like one
+			var headAnew bool
+			p.lap()
+			n, headAnew, whole = r.look(p)
+			head, anew = head || headAnew, true
+		}
+		if !whole {
+			if head {
+				c.stats.HeadsNoTail++
+			}
 			return 0, nil, false, nil
 		}
-		need := linesOf(n)
-		// A length that cannot be has no tail, ever: what stands there is older payload.
-		if n > r.maxBody || r.pos+need > r.lines || loadWord(r.ring, at+need*lineSize-8) != r.generation {
-			c.stats.HeadsNoTail++
-			return 0, nil, false, nil
-		}
+		at, need := p.pos*lineSize, linesOf(n)
 		header := binary.LittleEndian.Uint64(r.ring[at+8:])
-		k := header >> 32 & 0xff
-		if k == uint64(skip) {
-			need = r.lines - r.pos
+		if ended := int(header >> endedBit); ended != p.before() {
+			if anew && ended > p.ended && ended <= p.lines {
+				return 0, nil, false, nil // what is before it comes later
+			}
+			return 0, nil, false, violation("the message at line %d says that a lap ended at line %d, where one ended at %d", p.pos, ended, p.before())
 		}
+		r.place = p
+		k := header >> 32 & 0xff
 		if int(r.consumed-r.told)+need > r.lines {
 			return 0, nil, false, violation("a message of %d lines, with %d of %d lines in use", need, r.consumed-r.told, r.lines)
 		}
@@ -112,12 +159,12 @@ func (c *Channel) Next() (kind Kind, body []byte, ok bool, err error) {
 		}
 		c.send.hold = header>>holdBit&1 != 0
 		switch {
-		case header>>(holdBit+1) != 0:
+		case header>>(holdBit+1)&(1<<(endedBit-holdBit-1)-1) != 0:
 			return 0, nil, false, violation("a header of %#x", header)
 		case !Kind(k).inner():
 			r.current, r.body = need, n
 			return Kind(k), r.ring[at+bodyAt : at+bodyAt+n : at+bodyAt+n], true, nil
-		case (k == uint64(skip) || k == uint64(credit)) && n == 0:
+		case k == uint64(credit) && n == 0:
 			r.advance(need)
 		case k == uint64(enlarge) || k == uint64(shrink):
 			if err := c.asked(Kind(k), r.ring[at+bodyAt:at+bodyAt+n]); err != nil {
@@ -145,17 +192,15 @@ func (c *Channel) Take(k Kind, first uint64, buf []byte) (n int, ok bool) {
 	n = r.expected.body - wordSize
 	tail, header := loadWord(m, len(m)-wordSize), words.Get(m, wordSize)
 	count := uint32(header)
-	if tail != r.generation || header>>32 != uint64(k) || s.hold || count-s.freed > s.sent-s.freed || words.Get(m, bodyAt) != first ||
-		uint(n) > uint(len(buf)) {
+	if tail != r.expected.generation || header>>32 != uint64(k)|r.expected.before || s.hold || count-s.freed > s.sent-s.freed ||
+		words.Get(m, bodyAt) != first || uint(n) > uint(len(buf)) {
 		return 0, false
-	}
-	if c.near {
-		c.placer.Soon() // an answer, perhaps
 	}
 	words.Copy(buf[:n:n], m[bodyAt+wordSize:])
 	s.freed, s.late = count, false
 	r.current = 0
-	c.received(len(m)/lineSize, r.expected.body)
+	r.generation = r.expected.generation
+	c.received(r.expected.behind, len(m)/lineSize, r.expected.body)
 	return n, true
 }
 
@@ -165,8 +210,14 @@ func (c *Channel) expectThis() bool {
 	if c.state != StateOpen {
 		return false
 	}
-	head := loadWord(r.ring, r.pos*lineSize)
-	c.Expect(int(head & lengthMask))
+	p, anew := r.place, !r.headed()
+	if anew {
+		if p.lap(); !r.headedAnew() {
+			return false
+		}
+	}
+	head := loadWord(r.ring, p.pos*lineSize)
+	c.expectAt(int(head&lengthMask), anew)
 	return r.expected.lines != nil && head == r.expected.head
 }
 
@@ -180,21 +231,23 @@ func (c *Channel) Release() {
 	if r.current < 0 {
 		r.large.release(r)
 	}
-	c.received(r.current, r.body)
+	c.received(r.pos+r.current, r.current, r.body)
 	r.current = 0
 }
 
-// received gives back the lines of a message with a body of n bytes.
-func (c *Channel) received(lines, n int) {
+// received gives back the lines of a message with a body of n bytes, and goes on behind it.
+func (c *Channel) received(behind, lines, n int) {
 	c.stats.Received++
 	c.stats.RecvBytes += uint64(n)
-	c.recv.advance(lines)
+	c.recv.consume(behind, lines)
 }
 
-func (r *recvRing) advance(lines int) {
+func (r *recvRing) advance(lines int) { r.consume(r.pos+lines, lines) }
+
+func (r *recvRing) consume(behind, lines int) {
 	r.expected.lines = nil
 	r.consumed += uint32(lines)
-	r.place.advance(lines)
+	r.pos = behind
 }
 
 func violation(format string, args ...any) error {

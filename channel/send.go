@@ -9,20 +9,6 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// place is where one is in a ring.
-type place struct {
-	pos        int    // the line where the next message begins
-	lines      int    // of the ring; 0 while there is none
-	generation uint64 // of the present lap
-}
-
-func (p *place) advance(lines int) {
-	if p.pos += lines; p.pos == p.lines {
-		p.pos = 0
-		p.generation += lapStep
-	}
-}
-
 // outRing is the mirror of one of the peer's rings, out of which it is written.
 type outRing struct {
 	place
@@ -52,9 +38,11 @@ type sendRing struct {
 	phase    int
 	most     int    // the largest body of a message, in whichever ring
 	limit    int    // of an element
-	sent     uint32 // lines, since the beginning, those skipped included
+	sent     uint32 // lines, since the beginning
+	began    uint32 // of these, those before the present lap
 	freed    uint32 // lines that the peer has told us to have consumed
 	clear    int    // lines from the next one on that Put may fill; there may be more
+	soon     uint64 // offset in the peer's region where the next message goes if the peer has read all others by then
 	reserved int    // lines of the message being filled; 0 when there is none, less when it is in the large ring
 	body     int    // its length
 	late     bool   // credits may come that are older than what an answer has told
@@ -66,8 +54,8 @@ type sendRing struct {
 // change begins the mirror of a ring at its first line. The counts of lines go on; all that was sent before has been read.
 func (s *sendRing) change(mirror *buffer, a answer, limit int) {
 	s.begin(mirror, a)
-	s.phase, s.most, s.limit, s.reserved, s.clear = mirror.phase, mirror.body(), limit, 0, 0
-	s.freed, s.late = s.sent, true
+	s.phase, s.most, s.limit, s.reserved, s.clear, s.soon = mirror.phase, mirror.body(), limit, 0, 0, s.base
+	s.freed, s.began, s.late = s.sent, s.sent, true
 }
 
 // MaxBody is the most that the body of one message can have, by the peer's slot size; 0 before Open.
@@ -91,21 +79,11 @@ func (c *Channel) reserve(n, keep int) []byte {
 		return c.reserveLarge(n, keep)
 	}
 	need := linesOf(n)
-	total := need
-	rest := s.lines - s.pos
-	if rest < need {
-		total += rest
-	}
-	if total+keep > s.lines-int(s.sent-s.freed) {
+	if !s.seat(need, keep) {
 		c.starved()
 		return nil
 	}
 	s.starving = false
-	if total > need {
-		if err := c.post(skip, 0, 1, rest, true); err != nil {
-			return nil // the send queue is full: try again. Or the queue pair is broken: its completions tell
-		}
-	}
 	s.reserved, s.body = need, n
 	at := s.pos*lineSize + bodyAt
 	return s.ring[at : at+n : at+n]
@@ -158,7 +136,7 @@ func (c *Channel) Commit(k Kind, more bool) error {
 		}
 		return fmt.Errorf("%w: Commit of %v with %d lines reserved", transport.ErrInvalid, k, s.reserved)
 	}
-	if err := c.post(k, s.body, s.reserved, s.reserved, more); err != nil {
+	if err := c.post(k, s.body, s.reserved, more); err != nil {
 		return err
 	}
 	c.committed()
@@ -174,13 +152,21 @@ func (c *Channel) committed() {
 	c.stats.SentBytes += uint64(n)
 }
 
+// Soon tells that a message with a body of n bytes is most likely sent before long, perhaps. What can be done for it beforehand is done: where it
+// is of one line, its line is fetched. To fetch one of several costs more than it gains.
+func (c *Channel) Soon(n int) {
+	if c.near && n <= lineSize-overhead {
+		c.placer.Soon(c.send.soon)
+	}
+}
+
 // Put is Reserve and Commit in one: it sends a message whose body is a word, little-endian, and a payload. False, with no error, means that
 // there is no room now. For what goes into the next lines as they are, by far the most, it is the shortest way.
 func (c *Channel) Put(k Kind, first uint64, payload []byte, more bool) (sent bool, err error) {
 	n := wordSize + len(payload)
 	need := linesOf(n)
 	free := need <= c.send.clear && n <= c.send.maxBody && !c.paused && c.state == StateOpen
-	if (free || c.clears(n, need, more)) && c.place(k, first, payload, need, more) {
+	if (free || c.clears(n, need)) && c.place(k, first, payload, need, more) {
 		return true, nil
 	}
 	body := c.Reserve(n)
@@ -204,7 +190,7 @@ func (c *Channel) place(k Kind, first uint64, payload []byte, lines int, more bo
 	n := wordSize + len(payload)
 	to := &s.remote[0]
 	to.Offset, to.Length = s.base+uint64(s.pos*lineSize), uint64(lines*lineSize)
-	head := transport.Head{A: headWord(s.generation, n), B: headerWord(c.recv.consumed, k, c.holding), C: first}
+	head := transport.Head{A: headWord(s.generation, n), B: headerWord(c.recv.consumed, k, c.holding, s.before()), C: first}
 	if !c.placer.Place(to, head, payload, s.generation) {
 		return false
 	}
@@ -215,21 +201,10 @@ func (c *Channel) place(k Kind, first uint64, payload []byte, lines int, more bo
 }
 
 // clears tells whether a message of n bytes may go into the next lines.
-func (c *Channel) clears(n, lines int, more bool) bool {
+func (c *Channel) clears(n, lines int) bool {
 	s := &c.send
-	if c.state != StateOpen || c.paused || n > s.maxBody || lines > s.lines-s.pos ||
-		lines+controlLines+creditLines > s.lines-int(s.sent-s.freed) {
-		return false
-	}
-	if c.near && !more && s.pos >= nearLines && s.sent == s.freed && s.pos >= 2*lines+controlLines+creditLines {
-		return c.post(skip, 0, 1, s.lines-s.pos, true) == nil
-	}
-	return true
+	return c.state == StateOpen && !c.paused && n <= s.maxBody && s.seat(lines, controlLines+creditLines)
 }
-
-// nearLines is where the ring is begun anew if the peer has consumed all of it, on a machine whose memory we share: so a dialogue of small
-// messages stays in lines that the nearest caches of both have. A burst needs the lines that would be left out.
-const nearLines = 128
 
 // full turns a full send queue into no error.
 func full(err error) error {
@@ -239,13 +214,13 @@ func full(err error) error {
 	return err
 }
 
-// post sends a message of the ring that keeps the order, out of the next lines, and goes on by advance lines.
-func (c *Channel) post(k Kind, n, lines, advance int, more bool) error {
+// post sends a message of the ring that keeps the order, out of the next lines, which seat has found.
+func (c *Channel) post(k Kind, n, lines int, more bool) error {
 	s := &c.send
-	if err := s.write(c.qp, headerWord(c.recv.consumed, k, c.holding), n, lines, more); err != nil {
+	if err := s.write(c.qp, headerWord(c.recv.consumed, k, c.holding, s.before()), n, lines, more); err != nil {
 		return err
 	}
-	c.advanced(advance)
+	c.advanced(lines)
 	return nil
 }
 
@@ -255,12 +230,14 @@ func (c *Channel) advanced(lines int) {
 	c.recv.told = c.recv.consumed
 	c.recv.owed = 0
 	s.sent += uint32(lines)
-	if s.advance(lines); s.pos == 0 && s.large != nil {
-		s.large.reap(s) // once in a lap at least, so that no count of lines goes round before it is looked at
+	s.pos += lines
+	s.clear = s.room()
+	s.soon = s.base
+	if s.pos < dialogLines {
+		s.soon += uint64(s.pos * lineSize)
 	}
-	s.clear = min(s.lines-s.pos, s.lines-int(s.sent-s.freed)-controlLines-creditLines)
-	if c.near {
-		s.clear = min(s.clear, nearLines-s.pos) // behind that clears may begin anew
+	if int(s.sent-s.freed) == lines {
+		s.clear = min(s.clear, dialogLines-s.pos) // behind that another lap may begin
 	}
 }
 

@@ -217,7 +217,7 @@ type placing struct {
 var _ transport.Placer = placing{}
 
 // Soon has nothing to do.
-func (p placing) Soon() {}
+func (p placing) Soon(uint64) {}
 
 func (p placing) Shared() bool { return p.shared }
 

@@ -91,6 +91,7 @@ type Message struct {
 	Credit      uint32
 	Kind        uint8
 	Hold        bool
+	Ended       int // where the lap before ended, with the first message of a lap
 	Body        []byte
 }
 
@@ -104,7 +105,7 @@ func (r Ring) ReadMessage(offset uint64, b []byte) (Message, error) {
 	length := word(0) & 0xffffff
 	m := Message{
 		Line: int(offset / 64), Lines: len(b) / 64, Lap: (tail - r.Generation) * lapUnstep,
-		Credit: binary.LittleEndian.Uint32(b[8:]), Kind: b[12], Hold: b[13]&1 != 0,
+		Credit: binary.LittleEndian.Uint32(b[8:]), Kind: b[12], Hold: b[13]&1 != 0, Ended: int(binary.LittleEndian.Uint16(b[14:])),
 	}
 	switch {
 	case word(0)>>24 != (tail+length*headMix)&0xff_ffff_ffff:
@@ -113,8 +114,10 @@ func (r Ring) ReadMessage(offset uint64, b []byte) (Message, error) {
 		return m, fmt.Errorf("a body of %d bytes in %d lines", length, m.Lines)
 	case uint32(length) > r.SlotSize-24:
 		return m, fmt.Errorf("a body of %d bytes in a slot of %d", length, r.SlotSize)
-	case b[13]&^1|b[14]|b[15] != 0:
-		return m, fmt.Errorf("reserved bytes %x", b[13:16])
+	case b[13]&^1 != 0:
+		return m, fmt.Errorf("reserved bits %x", b[13])
+	case m.Ended > 0 && (m.Line > 0 || m.Lap == 0) || m.Ended > int(r.Lines):
+		return m, fmt.Errorf("a message at line %d of lap %d says that the lap before ended at %d", m.Line, m.Lap, m.Ended)
 	}
 	m.Body = b[16 : 16+length]
 	return m, nil
@@ -129,7 +132,7 @@ func (r Ring) Head(lap, n uint64) uint64 {
 func (r Ring) Tail(lap uint64) uint64 { return r.Generation + lap*lapStep }
 
 // AppendMessage writes a message behind b, without a word about what it makes sense to say: the header is 32 bits of credit, 8 of kind, 1
-// of hold and 23 that are reserved.
+// of hold, 7 that are reserved, and 16 of where the lap before ended.
 func (r Ring) AppendMessage(b []byte, lap, header uint64, body []byte) []byte {
 	lines := (16 + len(body) + 8 + 63) / 64
 	at := len(b)
@@ -194,12 +197,16 @@ func (t *Transcript) carried(from *End, wr *transport.SendWR, data []byte) {
 			}
 			t.landings = append(t.landings, l)
 		}
-		if t.beside[wr.Remote[0].Key] && (m.Credit != 0 || m.Hold || m.Kind < 5 || m.Kind > 10) {
-			fmt.Fprintf(t, "INVALID: %s with credit %d in a large ring\n", kindName(m.Kind), m.Credit)
+		switch beside := t.beside[wr.Remote[0].Key]; {
+		case beside && (m.Credit != 0 || m.Hold || m.Ended > 0 || m.Kind < 5 || m.Kind > 10):
+			fmt.Fprintf(t, "INVALID: %s with credit %d after %d in a large ring\n", kindName(m.Kind), m.Credit, m.Ended)
+			return
+		case !beside && m.Line == 0 && m.Lap > 0 && m.Ended == 0:
+			fmt.Fprintf(t, "INVALID: lap %d begins and does not say where the one before ended\n", m.Lap)
 			return
 		}
-		fmt.Fprintf(t, "%s%s lap %d line %d+%d credit %d%s%s%s\n", t.which(wr.Remote[0].Key), kindName(m.Kind), m.Lap, m.Line, m.Lines, m.Credit,
-			hold(m), content(m), more(wr.Flags))
+		fmt.Fprintf(t, "%s%s lap %d line %d+%d%s credit %d%s%s%s\n", t.which(wr.Remote[0].Key), kindName(m.Kind), m.Lap, m.Line, m.Lines, ended(m),
+			m.Credit, hold(m), content(m), more(wr.Flags))
 	case transport.OpWriteImm:
 		if wr.Imm>>63 == 0 {
 			fmt.Fprintf(t, "FIN    %#x\n", wr.Imm)
@@ -243,13 +250,20 @@ func (t *Transcript) which(key transport.Key) string {
 	return ""
 }
 
-var kindNames = [...]string{"?", "SKIP", "CREDIT", "ENLARGE", "SHRINK", "EAGER", "RTS", "FIRST", "MORE", "PIECE", "BATCH", "LARGE", "CTS"}
+var kindNames = [...]string{"?", "?", "CREDIT", "ENLARGE", "SHRINK", "EAGER", "RTS", "FIRST", "MORE", "PIECE", "BATCH", "LARGE", "CTS"}
 
 func kindName(k uint8) string {
 	if int(k) >= len(kindNames) {
 		k = 0
 	}
 	return fmt.Sprintf("%-6s", kindNames[k])
+}
+
+func ended(m Message) string {
+	if m.Ended > 0 {
+		return fmt.Sprintf(" after %d", m.Ended)
+	}
+	return ""
 }
 
 func hold(m Message) string {

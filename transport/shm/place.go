@@ -32,10 +32,6 @@ func (q *qp) Place(to *transport.Segment, head transport.Head, payload []byte, t
 	words.Copy(unsafe.Slice((*byte)(unsafe.Add(at, transport.HeadSize)), len(payload)), payload)
 	storeTail(unsafe.Add(at, n-wordSize), words.LittleEndian(tail))
 	sys.StoreRelease(q.placing, q.mark)
-	q.ahead = 0
-	if n == lineSize {
-		q.ahead = uintptr(at) + lineSize
-	}
 	if atomic.LoadUint64(q.attention) != 0 {
 		q.tellWrote()
 	}
@@ -43,9 +39,9 @@ func (q *qp) Place(to *transport.Segment, head transport.Head, payload []byte, t
 }
 
 // Soon fetches the line, which the peer's looks have taken away, while the caller still does something else.
-func (q *qp) Soon() {
-	if q.ahead != 0 {
-		sys.PrefetchWrite(q.ahead)
+func (q *qp) Soon(offset uint64) {
+	if q.key != 0 && offset < q.length {
+		sys.PrefetchWrite(uintptr(q.base) + uintptr(offset))
 	}
 }
 

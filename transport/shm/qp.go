@@ -77,7 +77,6 @@ type direct struct {
 	entry     *uint64        // where the key of the last Write is found
 	key       transport.Key  // of the last Write; 0 for none
 	base      unsafe.Pointer // of its region, mapped here
-	ahead     uintptr        // the line behind the last Place, if that was one line
 	length    uint64
 	mark      uint64 // what placing has
 }

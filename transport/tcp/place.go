@@ -73,7 +73,7 @@ func (q *qp) placedInPart(frame []byte, n int, err error) {
 }
 
 // Soon has nothing to do.
-func (q *qp) Soon() {}
+func (q *qp) Soon(uint64) {}
 
 // Shared tells that Place does not reach the peer's memory.
 func (q *qp) Shared() bool { return false }

@@ -73,7 +73,7 @@ var transferChecks = []Check{
 				t.failf("a Write of %d bytes is not placed", n)
 			}
 			behind := [64]byte(dst.Bytes()[8*i+n:])
-			placer.Soon()
+			placer.Soon(uint64(8*i + n))
 			if [64]byte(dst.Bytes()[8*i+n:]) != behind {
 				t.failf("memory has changed where a Write was said to come soon")
 			}
@@ -147,9 +147,11 @@ var transferChecks = []Check{
 		if place(placer, dst.Key(), 0, b64) {
 			t.failf("placed in a region that is no more")
 		}
-		placer.Soon()
+		for _, at := range []uint64{64, 4096, ^uint64(0)} { // wherever that may be
+			placer.Soon(at)
+		}
 		a.qp.Close()
-		placer.Soon() // although nothing can come any more
+		placer.Soon(64) // although nothing can come any more
 	}},
 	{"Send/ArrivesWholeInAnyCutOfItsElements", func(t *trial) {
 		a, b := t.pair(shape{})

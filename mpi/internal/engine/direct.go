@@ -27,7 +27,9 @@ func (e *Engine) RecvNext(context uint32, buf []byte, src, tag int) (bytes int, 
 		e.pass() // now, while the message may still be on its way
 	}
 	if p := e.peers[src]; e.direct(p) {
-		bytes, ok = e.next(p, envelope{Context: context, Tag: int32(tag)}, buf)
+		if bytes, ok = e.next(p, envelope{Context: context, Tag: int32(tag)}, buf); ok {
+			eager.Soon(p.ch, bytes) // an answer as long as that
+		}
 	}
 	e.mu.Unlock()
 	return bytes, ok

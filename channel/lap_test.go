@@ -1,0 +1,161 @@
+package channel_test
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/channel/channeltest"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// unread are the messages of a ring that have been written and not yet read, in their order.
+type unread struct {
+	ring     channeltest.Ring
+	messages []channeltest.Message
+	short    int // laps that ended where another message would have fitted
+	crowded  int // messages written while some of the lap before were unread
+}
+
+// written notes a message, which may touch no line of those.
+func (u *unread) written(t *testing.T, offset uint64, data []byte) {
+	m, err := u.ring.ReadMessage(offset, data)
+	require.NoError(t, err)
+	for _, other := range u.messages {
+		require.True(t, m.Line+m.Lines <= other.Line || other.Line+other.Lines <= m.Line, "lap %d line %d+%d is written over lap %d line %d+%d",
+			m.Lap, m.Line, m.Lines, other.Lap, other.Line, other.Lines)
+		if m.Lap != other.Lap {
+			u.crowded++
+		}
+	}
+	if m.Ended > 0 && m.Ended+m.Lines <= int(u.ring.Lines) {
+		u.short++
+	}
+	u.messages = append(u.messages, m)
+}
+
+// read notes that the next message of the layer above has been read, and with it what the channel said before it.
+func (u *unread) read(t *testing.T, body []byte) {
+	for i, m := range u.messages {
+		if m.Kind >= data {
+			require.Equal(t, m.Body, body)
+			u.messages = u.messages[i+1:]
+			return
+		}
+	}
+	t.Fatal("a message that was not written")
+}
+
+// TestLap_E12_NothingUnreadIsWrittenOver has both ends send and read in every order, dialogues and streams, and keeps account of every line.
+func TestLap_E12_NothingUnreadIsWrittenOver(t *testing.T) {
+	short, crowded := 0, 0
+	for seed := range uint64(60) {
+		rng := rand.New(rand.NewPCG(seed, 9))
+		l := open(t, channel.Config{Phases: []int{100 + rng.IntN(600)}})
+		ends := [2]*channel.Channel{l.a, l.b}
+		var rings [2]unread // into which the ends write
+		for i := range rings {
+			rings[i].ring = channeltest.ReadRing(ends[1-i].Descriptor())
+		}
+		l.Carried = func(from *channeltest.End, wr *transport.SendWR, data []byte) {
+			i := 0
+			if from == l.B {
+				i = 1
+			}
+			data = append([]byte{}, data...)
+			rings[i].written(t, wr.Remote[0].Offset, data)
+		}
+		reads := 1 + rng.IntN(8) // of ten steps: from streams that wait for room to dialogues
+		for range 2000 {
+			i := rng.IntN(2)
+			if rng.IntN(10) >= reads {
+				kind, n := channel.Eager, rng.IntN(ends[i].MaxBody()+1)
+				if rng.IntN(4) == 0 {
+					kind, n = channel.RTS, rng.IntN(20)
+				}
+				put(t, ends[i], kind, letters(n), rng.IntN(2) == 0)
+				l.drive(t)
+				continue
+			}
+			_, body, ok, err := ends[i].Next()
+			require.NoError(t, err)
+			if ok {
+				rings[1-i].read(t, body)
+				ends[i].Release()
+			} else {
+				rings[1-i].messages = nil
+			}
+			progress(t, ends[i])
+			l.drive(t)
+		}
+		short += rings[0].short + rings[1].short
+		crowded += rings[0].crowded + rings[1].crowded
+	}
+	require.Greater(t, short, 1000)
+	require.Greater(t, crowded, 1000)
+}
+
+// TestLap_E12_OfTwoThatAreThereTheFirstIsRead although what began another lap was placed before the last message of this one.
+func TestLap_E12_OfTwoThatAreThereTheFirstIsRead(t *testing.T) {
+	for _, take := range []bool{false, true} {
+		v := newVictim(t, channel.Config{})
+		first := binary.LittleEndian.Uint64(letters(8))
+		next := func() []byte {
+			if take { // what it leaves is for Next
+				buf := make([]byte, 100)
+				if k, ok := v.Take(channel.Eager, first, buf); ok {
+					return append(letters(8), buf[:k]...)
+				}
+			}
+			_, body, ok, err := v.Next()
+			require.NoError(t, err)
+			v.Release()
+			if !ok {
+				return nil
+			}
+			return body
+		}
+		v.place(0, 0, header(0, data), letters(20))
+		require.Equal(t, letters(20), next())
+		v.place(0, 1, header(0, data)|after(3), letters(30))
+		require.Nil(t, next(), "a message of another lap is read before the one that was sent before it")
+		v.nothing(t, "another lap")
+		require.Zero(t, v.Stats().HeadsNoTail)
+		v.place(1, 0, header(0, data), letters(70))
+		require.Equal(t, letters(70), next())
+		require.Equal(t, letters(30), next())
+		require.Nil(t, next())
+	}
+}
+
+// TestLap_E12_PayloadLikeAHeadHidesNoLap: what stands behind the last message looks like a head by chance, and is never written over, since the
+// next message is of another lap.
+func TestLap_E12_PayloadLikeAHeadHidesNoLap(t *testing.T) {
+	for _, take := range []bool{false, true} {
+		v := newVictim(t, channel.Config{})
+		v.place(0, 0, header(0, data), letters(20))
+		_, _, ok, err := v.Next()
+		require.NoError(t, err)
+		require.True(t, ok)
+		v.Release()
+		binary.LittleEndian.PutUint64(v.memory[64:], v.Head(0, 300))
+		require.True(t, v.Ready())
+		v.nothing(t, "a head")
+		v.place(0, 1, header(0, data)|after(1), letters(60))
+		if take { // it may leave the message to Next
+			v.Expect(60)
+			buf := make([]byte, 100)
+			if n, ok := v.Take(channel.Eager, binary.LittleEndian.Uint64(letters(8)), buf); ok {
+				require.Equal(t, letters(60)[8:], buf[:n])
+				continue
+			}
+		}
+		_, body, ok, err := v.Next()
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Equal(t, letters(60), body)
+	}
+}

@@ -232,6 +232,9 @@ func (p placing) Place(to *transport.Segment, head transport.Head, payload []byt
 	copy(m[transport.HeadSize:], payload)
 	words.Put(m, len(m)-words.Size, tail)
 	p.Placed++
+	if p.pair.Carried != nil {
+		p.pair.Carried(p.End, &transport.SendWR{Op: transport.OpWrite, Remote: []transport.Segment{*to}}, m)
+	}
 	return true
 }
 

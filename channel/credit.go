@@ -16,8 +16,8 @@ import (
 //     the peer sends after that says so; so they are no more than the ring has. With 5 thresholds to more than a ring, k is 5 at
 //     most, and the lines left to CREDIT alone are enough.
 //   - What is owed and not told stops nobody. A peer whose message waits though all lines are consumed lacks fewer than a
-//     threshold of them. The message takes at most a slot, the skipped rest of the ring is less than one, and some
-//     lines stay free behind it.
+//     threshold of them. The message takes at most a slot, what a full lap leaves out at the end of the ring is less than one, and some
+//     lines stay free behind it. (A lap that ends earlier leaves no line that waits, and so nothing to be told of.)
 //
 // When a direction changes its ring the counts go on, and the answer tells all that was consumed of the old one. A question is asked only
 // when less than a threshold is owed to the one who asks. Then no CREDIT of its peer is unread, and those of the new ring have all

@@ -8,7 +8,8 @@
 // of small messages are in flight in a ring of 5 KiB. The sender keeps a mirror of the peer's ring, out of which it writes: a
 // line of the mirror is free again when the peer has given the credit for it back, which also proves that it has been sent.
 //
-// A message never wraps. What is left at the end of the ring is skipped by a marker that takes all of it.
+// A message never wraps: one that does not fit what is left of the ring begins another lap. A lap may end earlier as well, and what it leaves out costs
+// nothing (lap.go).
 //
 // # Credits
 //

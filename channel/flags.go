@@ -22,7 +22,8 @@ import (
 //   - Of a message that is still arriving only the tail is promised to come last and as one word. Other words may be in place in part.
 //     A new generation beside an old length would lead to the tail of the message behind this one, which may be there already:
 //     but the upper bits of a head follow from its lower ones, and a step of the generation changes every byte of them, so it does
-//     not match before all of it is there.
+//     not match before all of it is there. (Where the old head is of an older lap than the last one, which is so behind the lines of a dialogue,
+//     a byte may be the same; then it takes 40 bits that agree by chance.)
 //
 // A tail that matches was placed after everything else of its Write: all of the message is there.
 const (

@@ -62,7 +62,7 @@ func TestLap_E12_NothingUnreadIsWrittenOver(t *testing.T) {
 	short, crowded, at := 0, 0, 0
 	for seed := range uint64(120) {
 		rng := rand.New(rand.NewPCG(seed, 9))
-		cfg := channel.Config{Phases: []int{100 + rng.IntN(600)}}
+		cfg := channel.Config{Phases: []int{100 + rng.IntN(1901)}}
 		l := placing(t, cfg)
 		if seed%2 == 0 {
 			l = open(t, cfg)
@@ -224,4 +224,23 @@ func TestLap_E12_PayloadLikeAHeadHidesNoLap(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, letters(30), body)
 	}
+}
+
+// TestLap_E12_WhatWasExpectedEndsWithItsLap: once Next has gone on to another lap, Take does not go back to where the message was expected.
+func TestLap_E12_WhatWasExpectedEndsWithItsLap(t *testing.T) {
+	v := newVictim(t, channel.Config{})
+	v.place(0, 0, header(0, data), letters(20))
+	_, _, ok, err := v.Next()
+	require.NoError(t, err)
+	require.True(t, ok)
+	v.Release()
+	v.Expect(30)
+	v.place(0, 1, header(0, data)|after(1), letters(20))
+	_, _, ok, err = v.Next()
+	require.NoError(t, err)
+	require.True(t, ok)
+	v.place(1, 0, header(0, data), letters(30)) // of the lap that has ended
+	n, ok := v.Take(channel.Eager, words.Get(letters(words.Size), 0), make([]byte, 100))
+	require.True(t, ok)
+	require.Equal(t, 12, n)
 }

@@ -149,7 +149,9 @@ func (c *Channel) Next() (kind Kind, body []byte, ok bool, err error) {
 			}
 			return 0, nil, false, violation("the message at line %d says that a lap ended at line %d, where one ended at %d", p.pos, ended, p.before())
 		}
-		r.place = p
+		if r.place = p; anew {
+			r.expected.lines = nil // of the lap that has ended
+		}
 		k := header >> 32 & 0xff
 		if int(r.consumed-r.told)+need > r.lines {
 			return 0, nil, false, violation("a message of %d lines, with %d of %d lines in use", need, r.consumed-r.told, r.lines)

@@ -9,8 +9,8 @@ type Placer interface {
 	// again when Place returns.
 	Place(to *Segment, head Head, payload []byte, tail uint64) bool
 
-	// Soon tells that a Place of few bytes to this offset of the region that the last one went to most likely comes before long. What can be done
-	// for it beforehand is done.
+	// Soon tells that a Place of few bytes to this offset of the region that the last Write went to most likely comes before long. What can be done
+	// for it beforehand is done. It changes nothing, wherever that is.
 	Soon(offset uint64)
 
 	// Shared tells whether Place writes into the peer's memory itself.

@@ -59,34 +59,34 @@ func (e *Engine) next(p *peer, env envelope, buf []byte) (bytes int, ok bool) {
 		looks = directPolls
 	}
 	for look := range looks {
-		if !p.ch.Ready() {
-			if e.mu.wanted() || !p.watched && e.polled(p, look%directTurn != 0) {
-				return 0, false
+		if p.ch.Ready() {
+			n, ok := eager.Recv(p.ch, env, buf)
+			if !ok {
+				// Not all of it was there, or the channel itself had something to say, or it is for another receive.
+				kind, body, there, err := p.ch.Next()
+				if there && kind == channel.RTS {
+					return e.get(p, env, body, buf)
+				}
+				if owing = p.owing(); err == nil && p.ch.Owing() {
+					e.later(p) // whether or not a message follows
+				}
+				if there || err != nil {
+					if n, ok = eager.Recv(p.ch, env, buf); !ok {
+						return 0, false // whoever drains the channel comes to that too
+					}
+				}
 			}
-			sys.AwaitLoads()
-			continue
+			if ok {
+				if owing || p.ch.Behind() {
+					e.owe(p)
+				}
+				return n, true
+			}
 		}
-		n, ok := eager.Recv(p.ch, env, buf)
-		if !ok {
-			// Not all of it was there, or the channel itself had something to say, or it is for another receive.
-			kind, body, there, err := p.ch.Next()
-			if there && kind == channel.RTS {
-				return e.get(p, env, body, buf)
-			}
-			if owing = p.owing(); err == nil && p.ch.Owing() {
-				e.later(p) // whether or not a message follows
-			}
-			if !there && err == nil {
-				continue
-			}
-			if n, ok = eager.Recv(p.ch, env, buf); !ok {
-				return 0, false // whoever drains the channel comes to that too
-			}
+		if e.mu.wanted() || !p.watched && e.polled(p, look%directTurn != 0) {
+			return 0, false
 		}
-		if owing || p.ch.Behind() {
-			e.owe(p)
-		}
-		return n, true
+		sys.AwaitLoads()
 	}
 	return 0, false
 }

@@ -59,7 +59,7 @@ func TestDirect_AnnouncedMessages(t *testing.T) {
 	require.NoError(t, w[1].Send(world0, nil, 0, 0))
 	drive(t, w[1:], func() bool { return len(sent) > 0 })
 	require.NoError(t, <-sent)
-	require.Greater(t, taken, 10)
+	require.Positive(t, taken)
 	t.Log(taken, "of", messages, "at once")
 }
 

@@ -10,9 +10,6 @@ import (
 // wordSize is how long the words of Atomics are, and what their addresses are multiples of.
 const wordSize = 8
 
-// lineSize is how much travels from core to core at once.
-const lineSize = 64
-
 // aligned tells whether the byte at an offset, which must exist, lies where a word may begin.
 func aligned(mem []byte, off int) bool { return uintptr(unsafe.Pointer(&mem[off]))%wordSize == 0 }
 

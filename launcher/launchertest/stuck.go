@@ -15,7 +15,8 @@ import (
 // explain sees to it that a job which does not end says where it stands: shortly before the launcher ends it for that the ranks show their
 // goroutines, and if the launcher does not end it the whole test does, with the launcher's. It returns what has to be called at the job's end.
 func explain(patience time.Duration) (over func()) {
-	ask := time.AfterFunc(patience-patience/20, func() {
+	const telling = 2 * time.Second // a rank may take that long to write where it is, on a machine that does much else
+	ask := time.AfterFunc(patience-max(patience/20, telling), func() {
 		for _, c := range children() {
 			syscall.Kill(c.pid, syscall.SIGQUIT)
 		}

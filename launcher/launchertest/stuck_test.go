@@ -18,7 +18,7 @@ var waiting = Body("waiting", func() error {
 })
 
 func TestRun_TellsWhereRanksAreThatDoNotEnd(t *testing.T) {
-	r := run(t, 5*time.Second, []launcher.App{Ranks(2, waiting)})
+	r := run(t, 6*time.Second, []launcher.App{Ranks(2, waiting)})
 	require.Error(t, r.Failure)
 	require.Contains(t, r.Err, "stuck_test.go", "where a rank is")
 }

@@ -61,7 +61,7 @@ func (c *Channel) reserveLarge(n, keep int) []byte {
 		return nil
 	}
 	if !s.seat(1, keep) {
-		c.starved()
+		c.starved(1)
 		return nil
 	}
 	need, from := linesOf(n), l.pos

@@ -197,3 +197,42 @@ func TestEnlarge_E11_StallsAreCountedOnce(t *testing.T) {
 	require.EqualValues(t, 1, d.a.Stats().Stalls)
 	require.False(t, d.a.Paused())
 }
+
+// TestStarved_E11_PlentyIsEnough: where memory is shared, a ring that has grown and holds 32 messages as long as those that starve in it does not grow for
+// them; for longer ones it does, and elsewhere for all.
+func TestStarved_E11_PlentyIsEnough(t *testing.T) {
+	const lines = 2048
+	for _, c := range []struct {
+		near  bool
+		n     int
+		grows bool
+	}{
+		{false, 10, true},
+		{true, 10, false},
+		{true, lines/plenty*lineSize - overhead, false},
+		{true, lines/plenty*lineSize - overhead + 1, true},
+	} {
+		d := pairUp(t, Config{Phases: threePhases})
+		d.a.near = c.near
+		d.through(t, d.a, d.b, element(1, 9000))
+		require.Equal(t, 1, d.a.Phase())
+		require.Equal(t, lines, d.a.send.lines)
+		for range starveLimit + 5 {
+			for d.a.Reserve(c.n) != nil {
+				require.NoError(t, d.a.Commit(Eager, false))
+				d.drive(t)
+			}
+			for {
+				_, _, ok, err := d.b.Next()
+				require.NoError(t, err)
+				if !ok {
+					break
+				}
+				d.b.Release()
+			}
+			d.settle(t)
+		}
+		require.Equal(t, c.grows, d.a.Phase() == 2, "%+v", c)
+		require.GreaterOrEqual(t, d.a.Stats().Stalls, uint64(starveLimit))
+	}
+}

@@ -80,7 +80,7 @@ func (c *Channel) reserve(n, keep int) []byte {
 	}
 	need := linesOf(n)
 	if !s.seat(need, keep) {
-		c.starved()
+		c.starved(need)
 		return nil
 	}
 	s.starving = false
@@ -91,17 +91,24 @@ func (c *Channel) reserve(n, keep int) []byte {
 
 // starved counts the times that the stream of messages ran out of credits, not how often that was looked at. A channel that starves
 // again and again asks for the next phase (E11).
-func (c *Channel) starved() {
+//
+// Not so where memory is shared, and the ring has grown and holds plenty of messages as long as the one that waits, whose lines are given: then
+// the peer takes them out at this moment, and a larger ring would only be farther from both.
+func (c *Channel) starved(need int) {
 	s := &c.send
 	if s.starving {
 		return
 	}
 	s.starving = true
 	c.stats.Stalls++
-	if s.large == nil { // beside the small ring a larger one is of no use to what starves in it
-		c.wantMore()
+	if s.large != nil || c.near && s.phase > 0 && need*plenty <= s.lines {
+		return // beside the small ring a larger one is of no use to what starves in it
 	}
+	c.wantMore()
 }
+
+// plenty is how many messages are enough for two who take turns at a ring.
+const plenty = 32
 
 // wantMore notes that the ring which a phase changes ran out of credits.
 func (c *Channel) wantMore() {

@@ -89,6 +89,24 @@ func Reserve(fd int, off, n int64) error {
 	return nil
 }
 
+// Fill is Reserve for memory that is used at once: it writes zeros there, so that the pages are not zeroed one by one when they are touched, and are mapped
+// several at once to who reads there first.
+func Fill(fd int, off, n int64) error {
+	for n > 0 {
+		switch k, err := unix.Pwrite(fd, zeros[:min(n, int64(len(zeros)))], off); {
+		case err == nil && k > 0:
+			off, n = off+int64(k), n-int64(k)
+		case err == nil:
+			return unix.ENOSPC
+		case err != unix.EINTR:
+			return err
+		}
+	}
+	return nil
+}
+
+var zeros [64 << 10]byte
+
 // Punch gives the pages of a part of shared memory back to the system. It reads as zeros from then on.
 func Punch(fd int, off, n int64) error {
 	for {

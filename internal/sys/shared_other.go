@@ -15,6 +15,7 @@ func CheckShared(int, int64) error                                   { return er
 func MapShared(int, int) ([]byte, error)                             { return nil, errShared }
 func UnmapShared([]byte) error                                       { return errShared }
 func Reserve(int, int64, int64) error                                { return errShared }
+func Fill(int, int64, int64) error                                   { return errShared }
 func Punch(int, int64, int64) error                                  { return errShared }
 func JoinBarrier() bool                                              { return false }
 func Barrier() error                                                 { return errShared }

@@ -63,7 +63,7 @@ func newArena(size int64) (*arena, error) {
 // errNoMemory says that the arena or the machine has no room.
 var errNoMemory = errors.New("out of shared memory")
 
-// alloc hands out memory, zeroed and reserved, in whole units.
+// alloc hands out memory, zeroed and reserved, in whole units. What is small is a ring, most likely, and used at once.
 func (a *arena) alloc(n int) (span, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -71,16 +71,23 @@ func (a *arena) alloc(n int) (span, error) {
 	if err != nil {
 		return span{}, err
 	}
-	if err := a.reserve(s.off, int64(n)); err != nil {
+	give := sys.Reserve
+	if n <= filledMost {
+		give = sys.Fill
+	}
+	if err := a.reserve(give, s.off, int64(n)); err != nil {
 		_ = a.recycle(s) // it has no pages, or gives them back later
 		return span{}, err
 	}
 	return s, nil
 }
 
+// filledMost is how large memory is at most that gets its pages at once: a ring of any phase that is common.
+const filledMost = 1 << 20
+
 // reserve has the system give a part of the arena its pages.
-func (a *arena) reserve(off, n int64) error {
-	if err := sys.Reserve(a.fd, off, (n+leastPage-1)/leastPage*leastPage); err != nil {
+func (a *arena) reserve(give func(fd int, off, n int64) error, off, n int64) error {
+	if err := give(a.fd, off, (n+leastPage-1)/leastPage*leastPage); err != nil {
 		return fmt.Errorf("%w: the system gives no %d bytes (%w); %d are in use", errNoMemory, n, err, a.used)
 	}
 	return nil
@@ -193,7 +200,7 @@ func (a *arena) block() (int64, error) {
 		}
 	}
 	off := a.blocks[len(a.blocks)-1]
-	if err := a.reserve(off, blockSize); err != nil {
+	if err := a.reserve(sys.Reserve, off, blockSize); err != nil {
 		return 0, err
 	}
 	a.blocks = a.blocks[:len(a.blocks)-1]

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -27,12 +28,51 @@ func TestArena_MemoryThatIsGivenBackIsTheSystems(t *testing.T) {
 	first, err := p.Alloc(1, everyRight) // and the page of its key
 	require.NoError(t, err)
 	before := resident(t, d)
-	m, err := p.Alloc(8<<20, everyRight)
-	require.NoError(t, err)
-	require.Equal(t, before+8<<20, resident(t, d), "it has its pages before they are touched")
-	require.NoError(t, m.Deregister())
-	require.Equal(t, before, resident(t, d))
+	for _, n := range []int{128 << 10, filledMost, 8 << 20} {
+		m, err := p.Alloc(n, everyRight)
+		require.NoError(t, err)
+		require.Equal(t, before+int64(n), resident(t, d), "it has its pages before they are touched")
+		require.Equal(t, make([]byte, n), m.Bytes())
+		m.Bytes()[n-1] = 1
+		require.NoError(t, m.Deregister())
+		require.Equal(t, before, resident(t, d))
+	}
 	require.NoError(t, first.Deregister())
+}
+
+// TestArena_WhatNoPeerReachesIsNotInIt: such memory is private, and goes back to the system by itself, or, detached, not at all.
+func TestArena_WhatNoPeerReachesIsNotInIt(t *testing.T) {
+	d, err := New(Options{})
+	require.NoError(t, err)
+	defer d.Close()
+	p, err := d.AllocPD()
+	require.NoError(t, err)
+	key, err := p.Alloc(1, everyRight) // the page of its key
+	require.NoError(t, err)
+	before, mapped := resident(t, d), sys.Mapped()
+	for _, rights := range []transport.Access{0, transport.LocalWrite} {
+		m, err := p.Alloc(100_000, rights)
+		require.NoError(t, err)
+		require.Equal(t, make([]byte, 100_000), m.Bytes())
+		require.Equal(t, before, resident(t, d))
+		require.Greater(t, sys.Mapped(), mapped)
+		require.NoError(t, m.Deregister())
+		require.Equal(t, mapped, sys.Mapped())
+	}
+	m, err := p.Alloc(100_000, transport.LocalWrite|transport.BindWindow) // a window can let peers in
+	require.NoError(t, err)
+	require.Greater(t, resident(t, d), before)
+	require.NoError(t, m.Deregister())
+	m, err = p.Alloc(100_000, transport.LocalWrite)
+	require.NoError(t, err)
+	mem := m.Bytes()
+	require.NoError(t, m.Detach())
+	mem[99_999] = 1
+	require.NoError(t, sys.Unmap(mem))
+	_, err = p.Alloc(100_000, 1<<7)
+	require.ErrorIs(t, err, transport.ErrInvalid)
+	require.Equal(t, mapped, sys.Mapped(), "what was refused has no memory")
+	require.NoError(t, key.Deregister())
 }
 
 func TestArena_TooLittleMemoryIsAnErrorAndNothingElse(t *testing.T) {

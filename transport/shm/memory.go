@@ -10,6 +10,20 @@ import (
 // wordSize is how long the words of Atomics are, and what their addresses are multiples of.
 const wordSize = 8
 
+// touch reads a little of memory whose pages are there, so that they are mapped here several at once, and not each by the first Write to it.
+// The sum says nothing; without one, or with the caller knowing that, the reads could be left out.
+//
+//go:noinline
+func touch(mem []byte) (sum byte) {
+	for at := 0; at < len(mem); at += mappedAtOnce {
+		sum += mem[at]
+	}
+	return sum
+}
+
+// mappedAtOnce is how much a system maps at most when one of its pages is read.
+const mappedAtOnce = 64 << 10
+
 // aligned tells whether the byte at an offset, which must exist, lies where a word may begin.
 func aligned(mem []byte, off int) bool { return uintptr(unsafe.Pointer(&mem[off]))%wordSize == 0 }
 

@@ -41,9 +41,10 @@ type region struct {
 	index      int
 	generation uint8
 	access     transport.Access
-	shared     bool // the memory lies in the arena
-	owned      span // of PD.Alloc: the memory goes back with the region
-	windows    int  // bound to it
+	shared     bool   // the memory lies in the arena
+	owned      span   // of PD.Alloc: the memory goes back with the region
+	private    []byte // likewise, where no peer has any right to it, and it is not of the arena
+	windows    int    // bound to it
 	next       *region
 	window     *window // whose entry this is: what is bound, and not a region of its own
 }
@@ -60,7 +61,11 @@ type regionTable struct {
 
 // Register makes buf reachable.
 func (p *pd) Register(buf []byte, access transport.Access) (transport.MR, error) {
-	return p.register(buf, access, span{})
+	r, err := p.register(buf, access, span{})
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // Alloc registers fresh memory.
@@ -68,18 +73,35 @@ func (p *pd) Alloc(n int, access transport.Access) (transport.MR, error) {
 	if n <= 0 {
 		return nil, fmt.Errorf("%w: a region of %d bytes", transport.ErrInvalid, n)
 	}
+	if access&(remoteRights|transport.BindWindow) == 0 {
+		return p.allocPrivate(n, access)
+	}
 	s, err := p.dev.arena.alloc(n)
 	if err != nil {
 		return nil, fmt.Errorf("memory for a region of %d bytes: %w", n, err)
 	}
-	mr, err := p.register(p.dev.arena.bytes(s)[:n:n], access, s)
+	r, err := p.register(p.dev.arena.bytes(s)[:n:n], access, s)
 	if err != nil {
 		return nil, errors.Join(err, p.dev.arena.put(s, nil))
 	}
-	return mr, nil
+	return r, nil
 }
 
-func (p *pd) register(buf []byte, access transport.Access, owned span) (transport.MR, error) {
+// allocPrivate is Alloc of memory that no peer will ever reach: it has no more pages than are used.
+func (p *pd) allocPrivate(n int, access transport.Access) (transport.MR, error) {
+	mem, err := sys.Map(n)
+	if err != nil {
+		return nil, fmt.Errorf("memory for a region of %d bytes: %w", n, err)
+	}
+	r, err := p.register(mem, access, span{})
+	if err != nil {
+		return nil, errors.Join(err, sys.Unmap(mem))
+	}
+	r.private = mem
+	return r, nil
+}
+
+func (p *pd) register(buf []byte, access transport.Access, owned span) (*region, error) {
 	if p.closed || p.dev.closed.Load() {
 		return nil, fmt.Errorf("protection domain: %w", transport.ErrDeviceGone)
 	}
@@ -160,7 +182,7 @@ func (t *regionTable) entry(d *Device) (*region, error) {
 	at := int64(len(all)) * entrySize
 	if at%leastPage == 0 {
 		d.arena.mu.Lock()
-		err := d.arena.reserve(at, leastPage)
+		err := d.arena.reserve(sys.Reserve, at, leastPage)
 		d.arena.mu.Unlock()
 		if err != nil {
 			return nil, fmt.Errorf("an entry of the table of keys: %w", err)
@@ -210,22 +232,27 @@ func (r *region) Deregister() error {
 	}
 	r.key.Store(0)
 	writers := r.revoke()
-	owned := r.owned
+	owned, private := r.owned, r.private
 	p.regions--
-	r.mem, r.owned = nil, span{}
+	r.mem, r.owned, r.private = nil, span{}, nil
 	r.pd.Store(nil)
 	r.dev.regions.put(r)
 	if owned.n > 0 {
 		return r.dev.arena.put(owned, writers)
+	}
+	if private != nil {
+		return sys.Unmap(private)
 	}
 	return nil
 }
 
 // Detach takes the key out of use, and leaves the memory to the process.
 func (r *region) Detach() error {
-	if r.windows == 0 && r.owned.n > 0 {
-		r.dev.arena.keep(r.owned)
-		r.owned = span{}
+	if r.windows == 0 {
+		if r.owned.n > 0 {
+			r.dev.arena.keep(r.owned)
+		}
+		r.owned, r.private = span{}, nil
 	}
 	return r.Deregister()
 }

@@ -196,6 +196,9 @@ func (q *qp) write(w *wqe) bool {
 			if !q.fenced {
 				q.key, q.entry = s.Key, &t.entry.key
 				q.base, q.length = unsafe.Pointer(&q.far.mem[t.where]), t.length
+				if t.length <= filledMost {
+					touch(q.far.mem[t.where:][:t.length])
+				}
 			}
 		}
 		q.endPlacing()

@@ -35,16 +35,8 @@ const dialogLines = 4
 
 // seat finds lines in a row for the next message, such that so many others stay free behind it. Where the present lap has none, or is better ended, it
 // begins another.
-//
-// While lines of the lap before are not free yet the present one has those that are, and no more: at most two laps have lines that are not.
 func (s *sendRing) seat(need, keep int) bool {
-	if unread := int32(s.began - s.freed); unread > 0 {
-		return s.pos+need+keep <= s.ended-int(unread)
-	}
-	ahead, first := s.lines-s.pos, s.lines // lines that are free from here on, and from line 0 on
-	if s.freed != s.sent {
-		first = int(s.freed - s.began)
-	}
+	ahead, first := s.free()
 	if need <= ahead && !(s.freed == s.sent && s.pos >= dialogLines) {
 		return need+keep <= ahead+first
 	}
@@ -59,11 +51,20 @@ func (s *sendRing) seat(need, keep int) bool {
 	return true
 }
 
+// free is how many lines are free from the next one on, and from line 0 on for another lap. While lines of the lap before are not free yet the present
+// one has those that are, and no more, and no other may begin: so at most two laps have lines that are not.
+func (s *sendRing) free() (ahead, first int) {
+	if unread := int32(s.began - s.freed); unread > 0 {
+		return s.ended - int(unread) - s.pos, 0
+	}
+	if s.freed == s.sent {
+		return s.lines - s.pos, s.lines
+	}
+	return s.lines - s.pos, int(s.freed - s.began)
+}
+
 // room is how many lines the next messages may take without another look, as far as is known now.
 func (s *sendRing) room() int {
-	if unread := int32(s.began - s.freed); unread > 0 {
-		return s.ended - int(unread) - s.pos - controlLines - creditLines
-	}
-	ahead := s.lines - s.pos
-	return min(ahead, ahead+int(s.freed-s.began)-controlLines-creditLines)
+	ahead, first := s.free()
+	return min(ahead, ahead+first-controlLines-creditLines)
 }

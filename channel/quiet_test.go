@@ -222,14 +222,7 @@ func TestStarved_E11_PlentyIsEnough(t *testing.T) {
 				require.NoError(t, d.a.Commit(Eager, false))
 				d.drive(t)
 			}
-			for {
-				_, _, ok, err := d.b.Next()
-				require.NoError(t, err)
-				if !ok {
-					break
-				}
-				d.b.Release()
-			}
+			taken(t, d.b)
 			d.settle(t)
 		}
 		require.Equal(t, c.grows, d.a.Phase() == 2, "%+v", c)

@@ -51,12 +51,11 @@ func (r *recvRing) behind() bool {
 
 // expected is what the next message looks like if it is as long as Expect has been told: all that can be known before it is there.
 type expected struct {
-	lines      []byte // where it will stand; nil where nothing is expected
-	head       uint64
-	body       int    // its length
-	before     uint64 // what its header says of the lap before, where the kind stands in its lowest bits
-	generation uint64
-	behind     int // the line behind it
+	lines  []byte // where it will stand; nil where nothing is expected
+	head   uint64
+	body   int    // its length
+	before uint64 // what its header says of the lap before, where the kind stands in its lowest bits
+	at     place
 }
 
 // Expect tells of how many bytes the body of the next message most likely is. What follows from that is worked out now, and not when the message
@@ -77,44 +76,47 @@ func (c *Channel) expectAt(n int, anew bool) {
 	r.expected.lines = nil
 	at, need := p.pos*lineSize, linesOf(n)
 	if c.state == StateOpen && n <= r.maxBody && need <= p.lines-p.pos && int(r.consumed-r.told)+need <= p.lines {
-		r.expected = expected{r.ring[at : at+need*lineSize], headWord(p.generation, n), n, uint64(p.before()) << (endedBit - 32), p.generation, p.pos + need}
+		r.expected = expected{r.ring[at : at+need*lineSize], headWord(p.generation, n), n, uint64(p.before()) << (endedBit - 32), p}
 	}
 }
 
 // Ready tells whether the head of a message stands where the next one may begin: then it is worth calling Next.
 func (c *Channel) Ready() bool {
 	r := &c.recv
-	return len(r.ring) != 0 && (r.headed() || r.headedAnew())
-}
-
-// headed tells whether a head stands behind the last message.
-func (i *inRing) headed() bool {
-	if i.pos == i.lines {
+	if len(r.ring) == 0 {
 		return false
 	}
-	head := loadWord(i.ring, i.pos*lineSize)
-	return head == headWord(i.generation, int(head&lengthMask))
+	_, head := r.head(r.pos, r.generation)
+	if !head {
+		_, head = r.headAnew()
+	}
+	return head
 }
 
-// headedAnew tells whether the head of another lap stands at line 0. Before a message of a lap has been read there is no other.
-func (i *inRing) headedAnew() bool {
-	head := loadWord(i.ring, 0)
-	return head == headWord(i.generation+lapStep, int(head&lengthMask)) && i.pos > 0
+// head tells whether the head of a message stands at a line, and how long its body is.
+func (i *inRing) head(line int, generation uint64) (n int, there bool) {
+	if line == i.lines {
+		return 0, false
+	}
+	w := loadWord(i.ring, line*lineSize)
+	n = int(w & lengthMask)
+	return n, w == headWord(generation, n)
+}
+
+// headAnew is head of another lap. Before a message of a lap has been read there is no other.
+func (i *inRing) headAnew() (n int, there bool) {
+	n, there = i.head(0, i.generation+lapStep)
+	return n, there && i.pos > 0
 }
 
 // look looks for a message at a place: for its head, and for all of it, with a body of n bytes.
 func (i *inRing) look(p place) (n int, head, whole bool) {
-	if p.pos == p.lines {
-		return 0, false, false
-	}
-	at := p.pos * lineSize
-	w := loadWord(i.ring, at)
-	if n = int(w & lengthMask); w != headWord(p.generation, n) {
+	if n, head = i.head(p.pos, p.generation); !head {
 		return 0, false, false
 	}
 	// A length that cannot be has no tail, ever: what stands there is older payload.
 	need := linesOf(n)
-	return n, true, n <= i.maxBody && p.pos+need <= p.lines && loadWord(i.ring, at+need*lineSize-8) == p.generation
+	return n, true, n <= i.maxBody && p.pos+need <= p.lines && loadWord(i.ring, (p.pos+need)*lineSize-8) == p.generation
 }
 
 // Next gives the next message if all of it is there; a message whose head alone is there is counted (Stats.HeadsNoTail), and the
@@ -194,15 +196,15 @@ func (c *Channel) Take(k Kind, first uint64, buf []byte) (n int, ok bool) {
 	n = r.expected.body - wordSize
 	tail, header := loadWord(m, len(m)-wordSize), words.Get(m, wordSize)
 	count := uint32(header)
-	if tail != r.expected.generation || header>>32 != uint64(k)|r.expected.before || s.hold || count-s.freed > s.sent-s.freed ||
+	if tail != r.expected.at.generation || header>>32 != uint64(k)|r.expected.before || s.hold || count-s.freed > s.sent-s.freed ||
 		words.Get(m, bodyAt) != first || uint(n) > uint(len(buf)) {
 		return 0, false
 	}
 	words.Copy(buf[:n:n], m[bodyAt+wordSize:])
 	s.freed, s.late = count, false
 	r.current = 0
-	r.generation = r.expected.generation
-	c.received(r.expected.behind, len(m)/lineSize, r.expected.body)
+	r.place = r.expected.at
+	c.received(len(m)/lineSize, r.expected.body)
 	return n, true
 }
 
@@ -212,15 +214,15 @@ func (c *Channel) expectThis() bool {
 	if c.state != StateOpen {
 		return false
 	}
-	p, anew := r.place, !r.headed()
+	n, head := r.head(r.pos, r.generation)
+	anew := !head
 	if anew {
-		if p.lap(); !r.headedAnew() {
+		if n, head = r.headAnew(); !head {
 			return false
 		}
 	}
-	head := loadWord(r.ring, p.pos*lineSize)
-	c.expectAt(int(head&lengthMask), anew)
-	return r.expected.lines != nil && head == r.expected.head
+	c.expectAt(n, anew)
+	return r.expected.lines != nil
 }
 
 // Release gives the lines of the message that Next gave back to the peer; the credit travels with the next message, or with
@@ -233,23 +235,21 @@ func (c *Channel) Release() {
 	if r.current < 0 {
 		r.large.release(r)
 	}
-	c.received(r.pos+r.current, r.current, r.body)
+	c.received(r.current, r.body)
 	r.current = 0
 }
 
-// received gives back the lines of a message with a body of n bytes, and goes on behind it.
-func (c *Channel) received(behind, lines, n int) {
+// received gives back the lines of a message with a body of n bytes.
+func (c *Channel) received(lines, n int) {
 	c.stats.Received++
 	c.stats.RecvBytes += uint64(n)
-	c.recv.consume(behind, lines)
+	c.recv.advance(lines)
 }
 
-func (r *recvRing) advance(lines int) { r.consume(r.pos+lines, lines) }
-
-func (r *recvRing) consume(behind, lines int) {
+func (r *recvRing) advance(lines int) {
 	r.expected.lines = nil
 	r.consumed += uint32(lines)
-	r.pos = behind
+	r.pos += lines
 }
 
 func violation(format string, args ...any) error {

@@ -42,7 +42,6 @@ type sendRing struct {
 	began    uint32 // of these, those before the present lap
 	freed    uint32 // lines that the peer has told us to have consumed
 	clear    int    // lines from the next one on that Put may fill; there may be more
-	soon     uint64 // offset in the peer's region where the next message goes if the peer has read all others by then
 	reserved int    // lines of the message being filled; 0 when there is none, less when it is in the large ring
 	body     int    // its length
 	late     bool   // credits may come that are older than what an answer has told
@@ -54,7 +53,7 @@ type sendRing struct {
 // change begins the mirror of a ring at its first line. The counts of lines go on; all that was sent before has been read.
 func (s *sendRing) change(mirror *buffer, a answer, limit int) {
 	s.begin(mirror, a)
-	s.phase, s.most, s.limit, s.reserved, s.clear, s.soon = mirror.phase, mirror.body(), limit, 0, 0, s.base
+	s.phase, s.most, s.limit, s.reserved, s.clear = mirror.phase, mirror.body(), limit, 0, 0
 	s.freed, s.began, s.late = s.sent, s.sent, true
 }
 
@@ -162,9 +161,14 @@ func (c *Channel) committed() {
 // Soon tells that a message with a body of n bytes is most likely sent before long, perhaps. What can be done for it beforehand is done: where it
 // is of one line, its line is fetched. To fetch one of several costs more than it gains.
 func (c *Channel) Soon(n int) {
-	if c.near && n <= lineSize-overhead {
-		c.placer.Soon(c.send.soon)
+	if !c.near || n > lineSize-overhead {
+		return
 	}
+	line := c.send.pos
+	if line >= dialogLines { // the peer has read all others by then
+		line = 0
+	}
+	c.placer.Soon(c.send.base + uint64(line*lineSize))
 }
 
 // Put is Reserve and Commit in one: it sends a message whose body is a word, little-endian, and a payload. False, with no error, means that
@@ -239,10 +243,6 @@ func (c *Channel) advanced(lines int) {
 	s.sent += uint32(lines)
 	s.pos += lines
 	s.clear = s.room()
-	s.soon = s.base
-	if s.pos < dialogLines {
-		s.soon += uint64(s.pos * lineSize)
-	}
 	if int(s.sent-s.freed) == lines {
 		s.clear = min(s.clear, dialogLines-s.pos) // behind that another lap may begin
 	}

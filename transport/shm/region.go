@@ -41,10 +41,10 @@ type region struct {
 	index      int
 	generation uint8
 	access     transport.Access
-	shared     bool   // the memory lies in the arena
-	owned      span   // of PD.Alloc: the memory goes back with the region
-	private    []byte // likewise, where no peer has any right to it, and it is not of the arena
-	windows    int    // bound to it
+	shared     bool // the memory lies in the arena
+	owned      span // of PD.Alloc: the memory goes back with the region
+	mapped     bool // likewise, where no peer has any right to it, and it is not of the arena
+	windows    int  // bound to it
 	next       *region
 	window     *window // whose entry this is: what is bound, and not a region of its own
 }
@@ -97,7 +97,7 @@ func (p *pd) allocPrivate(n int, access transport.Access) (transport.MR, error) 
 	if err != nil {
 		return nil, errors.Join(err, sys.Unmap(mem))
 	}
-	r.private = mem
+	r.mapped = true
 	return r, nil
 }
 
@@ -232,16 +232,16 @@ func (r *region) Deregister() error {
 	}
 	r.key.Store(0)
 	writers := r.revoke()
-	owned, private := r.owned, r.private
+	mem, owned, mapped := r.mem, r.owned, r.mapped
 	p.regions--
-	r.mem, r.owned, r.private = nil, span{}, nil
+	r.mem, r.owned, r.mapped = nil, span{}, false
 	r.pd.Store(nil)
 	r.dev.regions.put(r)
 	if owned.n > 0 {
 		return r.dev.arena.put(owned, writers)
 	}
-	if private != nil {
-		return sys.Unmap(private)
+	if mapped {
+		return sys.Unmap(mem)
 	}
 	return nil
 }
@@ -252,7 +252,7 @@ func (r *region) Detach() error {
 		if r.owned.n > 0 {
 			r.dev.arena.keep(r.owned)
 		}
-		r.owned, r.private = span{}, nil
+		r.owned, r.mapped = span{}, false
 	}
 	return r.Deregister()
 }

@@ -193,7 +193,7 @@ func (q *qp) write(w *wqe) bool {
 		if err == nil && t.shared {
 			q.placeAll(q.far.mem[t.where+s.Offset:][:s.Length:s.Length], w)
 			w.sent = w.total
-			if !q.fenced {
+			if !q.fenced && q.key != s.Key {
 				q.key, q.entry = s.Key, &t.entry.key
 				q.base, q.length = unsafe.Pointer(&q.far.mem[t.where]), t.length
 				if t.length <= filledMost {

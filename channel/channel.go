@@ -39,6 +39,7 @@ type Channel struct {
 	qp     transport.QP
 	placer transport.Placer // qp, if a message can go straight to where it belongs
 	near   bool             // in the peer's own memory
+	answer uintptr          // for Answer
 	state  State
 	recv   recvRing
 	send   sendRing

@@ -62,6 +62,7 @@ type expected struct {
 // has come and somebody waits for it.
 func (c *Channel) Expect(n int) {
 	r := &c.recv
+	c.answer = c.next()
 	// A peer that has been told everything begins another lap as our own sending does.
 	c.expectAt(n, r.pos+linesOf(n) > r.lines || r.pos >= dialogLines && r.told == r.consumed)
 }

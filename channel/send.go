@@ -158,17 +158,25 @@ func (c *Channel) committed() {
 	c.stats.SentBytes += uint64(n)
 }
 
-// Soon tells that a message with a body of n bytes is most likely sent before long, perhaps. What can be done for it beforehand is done: where it
-// is of one line, its line is fetched. To fetch one of several costs more than it gains.
-func (c *Channel) Soon(n int) {
-	if !c.near || n > lineSize-overhead {
-		return
+// Answer is where in memory an answer with a body of n bytes would go, as far as Expect could tell, for a prefetch and nothing else; 0 where there is
+// no sense in one. To fetch one line of several costs more than it gains.
+func (c *Channel) Answer(n int) uintptr {
+	if n > lineSize-overhead {
+		return 0
+	}
+	return c.answer
+}
+
+// next is where in memory the next message goes, if it is sent in answer to all that the peer has sent.
+func (c *Channel) next() uintptr {
+	if !c.near {
+		return 0
 	}
 	line := c.send.pos
 	if line >= dialogLines { // the peer has read all others by then
 		line = 0
 	}
-	c.placer.Soon(c.send.base + uint64(line*lineSize))
+	return c.placer.Line(c.send.base + uint64(line*lineSize))
 }
 
 // Put is Reserve and Commit in one: it sends a message whose body is a word, little-endian, and a payload. False, with no error, means that

@@ -41,8 +41,8 @@ func Send(c *channel.Channel, env Envelope, payload []byte, more bool) (sent boo
 // Expect tells that the payload of the next message is most likely of n bytes.
 func Expect(c *channel.Channel, n int) { c.Expect(envelopeLen + n) }
 
-// Soon tells that a payload of n bytes is most likely sent before long.
-func Soon(c *channel.Channel, n int) { c.Soon(envelopeLen + n) }
+// Answer is where in memory an answer with a payload of n bytes would go, for a prefetch; 0 where there is no sense in one.
+func Answer(c *channel.Channel, n int) uintptr { return c.Answer(envelopeLen + n) }
 
 // Recv receives the next message of the channel if that is an EAGER with this envelope, whose tag is one and no wildcard, and its payload has room
 // in buf. n is the payload's length. Otherwise nothing has happened.

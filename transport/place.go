@@ -9,9 +9,9 @@ type Placer interface {
 	// again when Place returns.
 	Place(to *Segment, head Head, payload []byte, tail uint64) bool
 
-	// Soon tells that a Place of few bytes to this offset of the region that the last Write went to most likely comes before long. What can be done
-	// for it beforehand is done. It changes nothing, wherever that is.
-	Soon(offset uint64)
+	// Line is where a Place to this offset of the region that the last Write went to would write in this process's memory, for a prefetch and nothing
+	// else: there may be no memory any more. 0 where that is not known, or in no memory of this process.
+	Line(offset uint64) uintptr
 
 	// Shared tells whether Place writes into the peer's memory itself.
 	Shared() bool

@@ -3,6 +3,8 @@
 // func AwaitLoads()
 TEXT ·AwaitLoads(SB), NOSPLIT, $0-0
 	LFENCE
+	LFENCE
+	LFENCE
 	RET
 
 // func PrefetchWrite(address uintptr)

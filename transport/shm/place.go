@@ -38,11 +38,12 @@ func (q *qp) Place(to *transport.Segment, head transport.Head, payload []byte, t
 	return true
 }
 
-// Soon fetches the line, which the peer's looks have taken away, while the caller still does something else.
-func (q *qp) Soon(offset uint64) {
-	if q.key != 0 && offset < q.length {
-		sys.PrefetchWrite(uintptr(q.base) + uintptr(offset))
+// Line is in the peer's memory.
+func (q *qp) Line(offset uint64) uintptr {
+	if q.key == 0 || offset >= q.length {
+		return 0
 	}
+	return uintptr(q.base) + uintptr(offset)
 }
 
 // Shared tells that Place writes into the peer's memory.

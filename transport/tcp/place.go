@@ -72,8 +72,8 @@ func (q *qp) placedInPart(frame []byte, n int, err error) {
 	q.block()
 }
 
-// Soon has nothing to do.
-func (q *qp) Soon(uint64) {}
+// Line is nowhere in this process.
+func (q *qp) Line(uint64) uintptr { return 0 }
 
 // Shared tells that Place does not reach the peer's memory.
 func (q *qp) Shared() bool { return false }

@@ -28,7 +28,9 @@ func (e *Engine) RecvNext(context uint32, buf []byte, src, tag int) (bytes int, 
 	}
 	if p := e.peers[src]; e.direct(p) {
 		if bytes, ok = e.next(p, envelope{Context: context, Tag: int32(tag)}, buf); ok {
-			eager.Soon(p.ch, bytes) // an answer as long as that
+			if line := eager.Answer(p.ch, bytes); line != 0 { // it is most likely answered, in as many bytes
+				sys.PrefetchWrite(line)
+			}
 		}
 	}
 	e.mu.Unlock()

@@ -22,18 +22,20 @@ const (
 //
 // The lock is held meanwhile, and left as soon as anybody else wants it. Results are few, and words, since that is what stays in registers.
 func (e *Engine) RecvNext(context uint32, buf []byte, src, tag int) (bytes int, ok bool) {
+	var answer uintptr
 	e.mu.Lock()
 	if e.directs++; (e.directs%directRuns == 0 || e.copies <= 0) && !e.handled() && e.dead == nil {
 		e.pass() // now, while the message may still be on its way
 	}
 	if p := e.peers[src]; e.direct(p) {
 		if bytes, ok = e.next(p, envelope{Context: context, Tag: int32(tag)}, buf); ok {
-			if line := eager.Answer(p.ch, bytes); line != 0 { // it is most likely answered, in as many bytes
-				sys.PrefetchWrite(line)
-			}
+			answer = eager.Answer(p.ch, bytes) // as long as what it answers
 		}
 	}
 	e.mu.Unlock()
+	if answer != 0 {
+		sys.PrefetchWrite(answer) // most likely it comes; sooner, and the peer's looks would take the line back
+	}
 	return bytes, ok
 }
 

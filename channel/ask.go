@@ -45,7 +45,8 @@ func (c *Channel) phaseFor(n, head int) int {
 
 // want has the channel ask for a ring of another phase as soon as it is the time. Until the answer nothing is sent.
 func (c *Channel) want(phase int) error {
-	c.wanted, c.paused = phase, true
+	c.wanted = phase
+	c.pause()
 	return c.ask()
 }
 
@@ -87,7 +88,8 @@ func (c *Channel) ask() error {
 	}
 	land.holds++
 	c.asking = asking{askPosted, target, q, mirror, land}
-	c.wanted, c.paused = -1, true
+	c.wanted = -1
+	c.pause()
 	if kind == enlarge {
 		c.stats.Asked++
 	} else {

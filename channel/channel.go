@@ -153,7 +153,7 @@ func (c *Channel) end(s State, cause error) error {
 	}
 	c.asking, c.reply, c.wanted, c.paused = asking{}, reply{}, -1, false
 	c.recv.ring, c.recv.current, c.recv.expected = nil, 0, expected{}
-	c.send.ring, c.send.reserved, c.send.clear, c.send.maxBody, c.send.most, c.send.limit = nil, 0, 0, 0, 0, 0
+	c.send.ring, c.send.reserved, c.send.clear, c.send.again, c.send.maxBody, c.send.most, c.send.limit = nil, 0, 0, 0, 0, 0, 0
 	return err
 }
 
@@ -170,6 +170,9 @@ func (c *Channel) Phase() int { return c.send.phase }
 // Paused tells whether nothing can be sent until Progress or Settled has gone on: the channel is changing its phase, and the answer of the peer
 // has to come; or a message that was committed is out, and what tells the peer of it found the send queue full.
 func (c *Channel) Paused() bool { return c.paused }
+
+// pause has nothing go into the ring until paused is false again.
+func (c *Channel) pause() { c.paused, c.send.clear, c.send.again = true, 0, 0 }
 
 // linesOf is how many lines a message with a body of n bytes takes.
 func linesOf(n int) int { return int(uint(n+overhead+lineSize-1) / lineSize) }

@@ -30,4 +30,7 @@ func (k Kind) String() string {
 }
 
 // inner tells whether a kind is of the channel itself, or none.
-func (k Kind) inner() bool { return k < Eager || k == large || k >= kinds }
+func (k Kind) inner() bool { return outer>>k&1 == 0 }
+
+// outer has the kinds of the layer above.
+const outer = 1<<Eager | 1<<RTS | 1<<First | 1<<More | 1<<Piece | 1<<Batch | 1<<CTS

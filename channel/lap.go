@@ -43,12 +43,17 @@ func (s *sendRing) seat(need, keep int) bool {
 	if need+keep > first {
 		return false
 	}
-	s.lap()
-	s.began, s.clear = s.sent, 0
+	s.anew()
 	if s.large != nil {
 		s.large.reap(s) // now and then at least, so that no count of lines goes round before it is looked at
 	}
 	return true
+}
+
+// anew begins another lap, of which no line is known to be free yet.
+func (s *sendRing) anew() {
+	s.lap()
+	s.began, s.clear, s.again = s.sent, 0, 0
 }
 
 // free is how many lines are free from the next one on, and from line 0 on for another lap. While lines of the lap before are not free yet the present

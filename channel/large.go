@@ -111,7 +111,7 @@ func (c *Channel) mark(more bool) error {
 	binary.LittleEndian.PutUint32(s.ring[s.pos*lineSize+bodyAt:], uint32(l.marker.line))
 	err := c.post(large, markerLen, 1, more)
 	if l.due = errors.Is(err, transport.ErrQueueFull); l.due {
-		c.paused = true
+		c.pause()
 		return nil
 	}
 	if err != nil {

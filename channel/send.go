@@ -41,7 +41,8 @@ type sendRing struct {
 	sent     uint32 // lines, since the beginning
 	began    uint32 // of these, those before the present lap
 	freed    uint32 // lines that the peer has told us to have consumed
-	clear    int    // lines from the next one on that Put may fill; there may be more
+	clear    int    // lines from the next one on that a message may be placed in; there may be more. None while nothing may go
+	again    int    // likewise from line 0 on, once all that was sent has been read
 	reserved int    // lines of the message being filled; 0 when there is none, less when it is in the large ring
 	body     int    // its length
 	late     bool   // credits may come that are older than what an answer has told
@@ -53,7 +54,7 @@ type sendRing struct {
 // change begins the mirror of a ring at its first line. The counts of lines go on; all that was sent before has been read.
 func (s *sendRing) change(mirror *buffer, a answer, limit int) {
 	s.begin(mirror, a)
-	s.phase, s.most, s.limit, s.reserved, s.clear = mirror.phase, mirror.body(), limit, 0, 0
+	s.phase, s.most, s.limit, s.reserved, s.clear, s.again = mirror.phase, mirror.body(), limit, 0, 0, 0
 	s.freed, s.began, s.late = s.sent, s.sent, true
 }
 
@@ -112,7 +113,8 @@ const plenty = 32
 // wantMore notes that the ring which a phase changes ran out of credits.
 func (c *Channel) wantMore() {
 	if c.quiet.stalls++; c.quiet.stalls == starveLimit && c.send.phase+1 < c.refused {
-		c.wanted, c.paused = c.send.phase+1, true // Progress asks
+		c.wanted = c.send.phase + 1 // Progress asks
+		c.pause()
 	}
 }
 
@@ -180,12 +182,10 @@ func (c *Channel) next() uintptr {
 }
 
 // Put is Reserve and Commit in one: it sends a message whose body is a word, little-endian, and a payload. False, with no error, means that
-// there is no room now. For what goes into the next lines as they are, by far the most, it is the shortest way.
+// there is no room now.
 func (c *Channel) Put(k Kind, first uint64, payload []byte, more bool) (sent bool, err error) {
 	n := wordSize + len(payload)
-	need := linesOf(n)
-	free := need <= c.send.clear && n <= c.send.maxBody && !c.paused && c.state == StateOpen
-	if (free || c.clears(n, need)) && c.place(k, first, payload, need, more) {
+	if !k.inner() && c.clears(n) && c.Place(k, first, payload, more) {
 		return true, nil
 	}
 	body := c.Reserve(n)
@@ -200,13 +200,22 @@ func (c *Channel) Put(k Kind, first uint64, payload []byte, more bool) (sent boo
 	return true, nil
 }
 
-// place has a message written straight to where it goes, and tells whether that can be done.
-func (c *Channel) place(k Kind, first uint64, payload []byte, lines int, more bool) bool {
+// Place is Put in the common case, and the shortest way: the message is written straight to where it goes, out of what the caller has, into lines that
+// are known to be free. It tells whether that was so. Otherwise nothing has happened, and there may be room all the same: then Put is to be called.
+// k is a kind of the layer above.
+func (c *Channel) Place(k Kind, first uint64, payload []byte, more bool) bool {
 	s := &c.send
-	if c.placer == nil || more && !c.near || k.inner() {
+	n := wordSize + len(payload)
+	lines := linesOf(n)
+	if n > s.maxBody || more && !c.near {
 		return false
 	}
-	n := wordSize + len(payload)
+	if lines > s.clear {
+		if lines > s.again || s.freed != s.sent {
+			return false
+		}
+		s.anew()
+	}
 	to := &s.remote[0]
 	to.Offset, to.Length = s.base+uint64(s.pos*lineSize), uint64(lines*lineSize)
 	head := transport.Head{A: headWord(s.generation, n), B: headerWord(c.recv.consumed, k, c.holding, s.before()), C: first}
@@ -219,10 +228,20 @@ func (c *Channel) place(k Kind, first uint64, payload []byte, lines int, more bo
 	return true
 }
 
-// clears tells whether a message of n bytes may go into the next lines.
-func (c *Channel) clears(n, lines int) bool {
+// clears sees to it that a message of n bytes may be placed, if that can be.
+func (c *Channel) clears(n int) bool {
 	s := &c.send
-	return c.state == StateOpen && !c.paused && n <= s.maxBody && s.seat(lines, controlLines+creditLines)
+	lines := linesOf(n)
+	if c.placer == nil || c.state != StateOpen || c.paused || n > s.maxBody {
+		return false
+	}
+	if lines > s.clear {
+		if !s.seat(lines, controlLines+creditLines) {
+			return false
+		}
+		s.clear = lines
+	}
+	return true
 }
 
 // full turns a full send queue into no error.
@@ -250,9 +269,15 @@ func (c *Channel) advanced(lines int) {
 	c.recv.owed = 0
 	s.sent += uint32(lines)
 	s.pos += lines
+	if s.clear, s.again = 0, 0; c.paused || c.placer == nil {
+		return
+	}
 	s.clear = s.room()
 	if int(s.sent-s.freed) == lines {
 		s.clear = min(s.clear, dialogLines-s.pos) // behind that another lap may begin
+	}
+	if s.pos >= dialogLines && s.large == nil {
+		s.again = min(dialogLines, s.lines-controlLines-creditLines)
 	}
 }
 

@@ -35,6 +35,9 @@ func Send(c *channel.Channel, env Envelope, payload []byte, more bool) (sent boo
 	if len(payload) > Max(c) {
 		return false, nil
 	}
+	if c.Place(channel.Eager, env.word(), payload, more) {
+		return true, nil
+	}
 	return c.Put(channel.Eager, env.word(), payload, more)
 }
 

@@ -201,7 +201,11 @@ func (c *Channel) Take(k Kind, first uint64, buf []byte) (n int, ok bool) {
 		words.Get(m, bodyAt) != first || uint(n) > uint(len(buf)) {
 		return 0, false
 	}
-	words.Copy(buf[:n:n], m[bodyAt+wordSize:])
+	if n == wordSize { // as many messages are
+		words.Put(buf, 0, words.Get(m, bodyAt+wordSize))
+	} else {
+		words.Copy(buf[:n:n], m[bodyAt+wordSize:])
+	}
 	s.freed, s.late = count, false
 	r.current = 0
 	r.place = r.expected.at

@@ -25,11 +25,15 @@ func (q *qp) Place(to *transport.Segment, head transport.Head, payload []byte, t
 		return false
 	}
 	at := unsafe.Add(q.base, offset)
-	m := (*[transport.HeadSize]byte)(at)[:]
+	m := (*[transport.HeadSize + wordSize]byte)(at)[:] // what is longer is longer by a word at least: the tail
 	words.Put(m, 0, head.A)
 	words.Put(m, wordSize, head.B)
 	words.Put(m, 2*wordSize, head.C)
-	words.Copy(unsafe.Slice((*byte)(unsafe.Add(at, transport.HeadSize)), len(payload)), payload)
+	if len(payload) == wordSize { // as many messages are
+		words.Put(m, transport.HeadSize, words.Get(payload, 0))
+	} else {
+		words.Copy(unsafe.Slice((*byte)(unsafe.Add(at, transport.HeadSize)), len(payload)), payload)
+	}
 	storeTail(unsafe.Add(at, n-wordSize), words.LittleEndian(tail))
 	sys.StoreRelease(q.placing, q.mark)
 	if atomic.LoadUint64(q.attention) != 0 {

@@ -134,10 +134,11 @@ func (q *qp) drive() (came bool) {
 	if q.hasOutput() {
 		q.transmit()
 	}
-	if q.fd >= 0 {
-		came = q.receive()
+	if q.fd < 0 {
+		return false
 	}
-	if q.fd >= 0 && q.hasOutput() {
+	came, due := q.receive()
+	if due && q.fd >= 0 && q.hasOutput() {
 		q.transmit()
 	}
 	return came

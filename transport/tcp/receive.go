@@ -38,10 +38,11 @@ type incoming struct {
 	sum uint32 // CRC of the payload so far, if the queue pair has them
 }
 
-// receive places what has come, if anything has.
-func (q *qp) receive() (came bool) {
+// receive places what has come, if anything has. due tells whether that may be answered by something that is to be sent.
+func (q *qp) receive() (came, due bool) {
 	if q.secure != nil {
-		return q.receiveSecure()
+		came = q.receiveSecure()
+		return came, came
 	}
 	staging := q.rcq.staging
 	for range readsAPass {
@@ -60,27 +61,29 @@ func (q *qp) receive() (came bool) {
 			if n > len(dst) {
 				err = errors.Join(err, q.parse(staging[:n-len(dst)]))
 			}
+			due = true
 		} else if n, err = sys.Read(q.fd, staging); n > 0 && !q.lone(staging[:n]) {
 			err = q.parse(staging[:n])
+			due = true
 		}
 		switch {
 		case err != nil:
 			q.receiveFailed(err)
-			return true
+			return true, true
 		case q.fd < 0 || n < 0:
-			return came
+			return came, due
 		case n == 0:
 			// Even behind the peer's Close: it stays for ours, and for the Reads that it answers, until both have closed.
 			q.fail(fmt.Errorf("%w: the connection ended: %w", transport.ErrPeerLost, io.ErrUnexpectedEOF), transport.StatusFatal)
-			return true
+			return true, true
 		}
 		q.pulse.heard = true
 		if n < asked {
-			return true // nothing is left in the socket
+			return true, due // nothing is left in the socket
 		}
 		came = true
 	}
-	return came
+	return came, due
 }
 
 // loneWrite is the first word of the only frame of a Write, without its length.

@@ -90,7 +90,9 @@ func (e *Engine) next(p *peer, env envelope, buf []byte) (bytes int, ok bool) {
 		if e.mu.wanted() || !p.watched && e.polled(p, look%directTurn != 0) {
 			return 0, false
 		}
-		sys.AwaitLoads()
+		if p.watched {
+			sys.AwaitLoads()
+		}
 	}
 	return 0, false
 }

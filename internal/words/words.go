@@ -12,10 +12,6 @@ const most = 64
 // Copy is the built-in copy, quicker for the few words that most messages are.
 func Copy(dst, src []byte) {
 	n := min(len(dst), len(src))
-	if n == Size {
-		Put(dst, 0, Get(src, 0))
-		return
-	}
 	if n < Size || n > most {
 		copy(dst, src)
 		return

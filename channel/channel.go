@@ -171,7 +171,7 @@ func (c *Channel) Phase() int { return c.send.phase }
 // has to come; or a message that was committed is out, and what tells the peer of it found the send queue full.
 func (c *Channel) Paused() bool { return c.paused }
 
-// pause has nothing go into the ring until paused is false again.
+// pause has nothing but CREDIT and the question itself go into the ring until paused is false again.
 func (c *Channel) pause() { c.paused, c.send.clear, c.send.again = true, 0, 0 }
 
 // linesOf is how many lines a message with a body of n bytes takes.

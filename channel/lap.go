@@ -50,10 +50,10 @@ func (s *sendRing) seat(need, keep int) bool {
 	return true
 }
 
-// anew begins another lap, of which no line is known to be free yet.
+// anew begins another lap, of which no line is known to be free yet. What was reserved in the one before is not any more.
 func (s *sendRing) anew() {
 	s.lap()
-	s.began, s.clear, s.again = s.sent, 0, 0
+	s.began, s.clear, s.again, s.reserved = s.sent, 0, 0, 0
 }
 
 // free is how many lines are free from the next one on, and from line 0 on for another lap. While lines of the lap before are not free yet the present

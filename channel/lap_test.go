@@ -112,8 +112,11 @@ func TestLap_E12_NothingUnreadIsWrittenOver(t *testing.T) {
 				case 1:
 					put(t, ends[i], kind, letters(n), rng.IntN(2) == 0)
 				default:
-					_, err := ends[i].Put(kind, words.Get(letters(words.Size), 0), letters(n + words.Size)[words.Size:max(words.Size, n)], false)
-					require.NoError(t, err)
+					first, rest := words.Get(letters(words.Size), 0), letters(n + words.Size)[words.Size:max(words.Size, n)]
+					if !ends[i].Place(kind, first, rest, false) && rng.IntN(4) > 0 {
+						_, err := ends[i].Put(kind, first, rest, false)
+						require.NoError(t, err)
+					}
 				}
 				l.drive(t)
 				continue

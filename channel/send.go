@@ -182,7 +182,7 @@ func (c *Channel) next() uintptr {
 }
 
 // Put is Reserve and Commit in one: it sends a message whose body is a word, little-endian, and a payload. False, with no error, means that
-// there is no room now.
+// there is no room now. It is for what Place has been tried with in vain.
 func (c *Channel) Put(k Kind, first uint64, payload []byte, more bool) (sent bool, err error) {
 	n := wordSize + len(payload)
 	if !k.inner() && c.clears(n) && c.Place(k, first, payload, more) {
@@ -201,8 +201,8 @@ func (c *Channel) Put(k Kind, first uint64, payload []byte, more bool) (sent boo
 }
 
 // Place is Put in the common case, and the shortest way: the message is written straight to where it goes, out of what the caller has, into lines that
-// are known to be free. It tells whether that was so. Otherwise nothing has happened, and there may be room all the same: then Put is to be called.
-// k is a kind of the layer above.
+// are known to be free. It tells whether that was so. Otherwise nothing has been sent, and there may be room all the same: then Put is to be called.
+// What was reserved before is to be reserved again. k is a kind of the layer above.
 func (c *Channel) Place(k Kind, first uint64, payload []byte, more bool) bool {
 	s := &c.send
 	n := wordSize + len(payload)
@@ -228,19 +228,14 @@ func (c *Channel) Place(k Kind, first uint64, payload []byte, more bool) bool {
 	return true
 }
 
-// clears sees to it that a message of n bytes may be placed, if that can be.
+// clears sees to it that a message of n bytes may be placed which could not before. Where lines were known to be free it was not for want of those.
 func (c *Channel) clears(n int) bool {
 	s := &c.send
 	lines := linesOf(n)
-	if c.placer == nil || c.state != StateOpen || c.paused || n > s.maxBody {
+	if c.placer == nil || c.paused || n > s.maxBody || lines <= s.clear || !s.seat(lines, controlLines+creditLines) {
 		return false
 	}
-	if lines > s.clear {
-		if !s.seat(lines, controlLines+creditLines) {
-			return false
-		}
-		s.clear = lines
-	}
+	s.clear = lines
 	return true
 }
 
@@ -272,12 +267,11 @@ func (c *Channel) advanced(lines int) {
 	if s.clear, s.again = 0, 0; c.paused || c.placer == nil {
 		return
 	}
-	s.clear = s.room()
-	if int(s.sent-s.freed) == lines {
-		s.clear = min(s.clear, dialogLines-s.pos) // behind that another lap may begin
+	if s.pos < dialogLines || int(s.sent-s.freed) != lines { // else another lap most likely begins
+		s.clear = s.room()
 	}
-	if s.pos >= dialogLines && s.large == nil {
-		s.again = min(dialogLines, s.lines-controlLines-creditLines)
+	if s.pos >= dialogLines && s.large == nil { // with a large ring seat has something to do at times
+		s.again = s.lines - controlLines - creditLines
 	}
 }
 

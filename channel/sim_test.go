@@ -60,7 +60,11 @@ func (tr *traffic) send() error {
 	}
 	if kind == channel.Eager && tr.size >= numberAt+4 && tr.rng.IntN(2) == 0 {
 		body := text(tr.rank, tr.sent, tr.size)
-		sent, err := tr.ch.Put(kind, word, body[numberAt:], tr.rng.IntN(4) == 0)
+		more := tr.rng.IntN(4) == 0
+		sent, err := tr.rng.IntN(4) > 0 && tr.ch.Place(kind, word, body[numberAt:], more), error(nil)
+		if !sent && tr.rng.IntN(4) > 0 {
+			sent, err = tr.ch.Put(kind, word, body[numberAt:], more)
+		}
 		if sent {
 			tr.sent++
 			tr.size = -1

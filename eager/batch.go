@@ -87,7 +87,11 @@ func (b *Batch) Send(c *channel.Channel, more bool) (bool, error) {
 			gone = (n - cut - runLen) / r.length
 			putRun(b.buf[cut:], r.length, gone, r.env)
 		}
-		sent, err := c.Put(channel.Batch, binary.LittleEndian.Uint64(b.buf), b.buf[8:n], more || count < b.count)
+		first, rest, follows := binary.LittleEndian.Uint64(b.buf), b.buf[words.Size:n], more || count < b.count
+		sent, err := c.Place(channel.Batch, first, rest, follows), error(nil)
+		if !sent {
+			sent, err = c.Put(channel.Batch, first, rest, follows)
+		}
 		if !sent {
 			if cut >= 0 {
 				putRun(b.buf[cut:], r.length, r.count, r.env)

@@ -294,3 +294,6 @@ func (r *region) Deregister() error {
 }
 
 func (r *region) Detach() error { return r.Deregister() }
+
+// Drop forgets the first n requests that wait to be carried out.
+func (e *End) Drop(n int) { e.posted = e.posted[n:] }

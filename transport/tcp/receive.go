@@ -41,8 +41,7 @@ type incoming struct {
 // receive places what has come, if anything has. due tells whether that may be answered by something that is to be sent.
 func (q *qp) receive() (came, due bool) {
 	if q.secure != nil {
-		came = q.receiveSecure()
-		return came, came
+		return q.receiveSecure(), true // crypto/tls answers by itself
 	}
 	staging := q.rcq.staging
 	for range readsAPass {

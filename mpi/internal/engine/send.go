@@ -124,7 +124,7 @@ func (e *Engine) relieved(p *peer) bool {
 	return false
 }
 
-// roomLooks is how often relieved looks: for a µs or two.
+// roomLooks is how often relieved looks: for a few µs.
 const roomLooks = 200
 
 // holds tells whether the bytes of a send that nobody waits for yet may be held back for a while, to travel with others.

@@ -77,6 +77,13 @@ func Sendrecv[T, U any](c *Comm, sbuf []T, dst, stag int, rbuf []U, src, rtag in
 
 // Isend begins a send (MPI 4.1, 3.7.2). buf must not be changed until the request is complete.
 func Isend[T any](c *Comm, buf []T, dst, tag int) (Request, error) {
+	if typeOf[T]() == known.last.Load() && c.plain(dst, tag) {
+		if h, err := c.e.Isend(c.context, memory(buf), c.worldRank(dst), tag); err == nil {
+			return Request{h, c}, nil
+		} else {
+			return Request{}, c.fail("Isend", dst, tag, err)
+		}
+	}
 	return isend(c, "Isend", buf, dst, tag, false)
 }
 
@@ -88,6 +95,13 @@ func Issend[T any](c *Comm, buf []T, dst, tag int) (Request, error) {
 
 // Irecv begins a receive (MPI 4.1, 3.7.2). buf belongs to weft until the request is complete.
 func Irecv[T any](c *Comm, buf []T, src, tag int) (Request, error) {
+	if typeOf[T]() == known.last.Load() && c.plain(src, tag) {
+		if h, err := c.e.Irecv(c.context, memory(buf), c.worldRank(src), tag, sizeOf[T]()); err == nil {
+			return Request{h, c}, nil
+		} else {
+			return Request{}, c.fail("Irecv", src, tag, err)
+		}
+	}
 	return irecv(c, "Irecv", buf, src, tag)
 }
 
@@ -155,13 +169,6 @@ func (c *Comm) recv(b []byte, src, tag, elem int) (Status, error) {
 }
 
 func (c *Comm) isend(b []byte, dst, tag int, sync bool) (Request, error) {
-	if !sync && c.plain(dst, tag) {
-		h, err := c.e.Isend(c.context, b, c.worldRank(dst), tag)
-		if err != nil {
-			return Request{}, err
-		}
-		return Request{h, c}, nil
-	}
 	if err := c.checkSend(dst, tag); err != nil {
 		return Request{}, err
 	}
@@ -179,13 +186,6 @@ func (c *Comm) isend(b []byte, dst, tag int, sync bool) (Request, error) {
 }
 
 func (c *Comm) irecv(b []byte, src, tag, elem int) (Request, error) {
-	if c.plain(src, tag) {
-		h, err := c.e.Irecv(c.context, b, c.worldRank(src), tag, elem)
-		if err != nil {
-			return Request{}, err
-		}
-		return Request{h, c}, nil
-	}
 	if err := c.checkRecv(src, tag); err != nil {
 		return Request{}, err
 	}

@@ -1,7 +1,10 @@
+//go:build !race
+
 package sys
 
-// StoreRelease stores a word after everything that the program has stored before. This processor does that with any store.
+// StoreRelease stores a word after everything that the program has stored before. This processor does that with any store. (The race detector has to be
+// told: for it there is another one.)
 func StoreRelease(p *uint64, v uint64) { *p = v }
 
-// StoreBarrier has what the program stores from now on be seen after what it has stored before. This processor does that by itself.
-func StoreBarrier() {}
+// StoreRelease32 is StoreRelease of a half word.
+func StoreRelease32(p *uint32, v uint32) { *p = v }

@@ -5,11 +5,10 @@ import "github.com/weft-mpi/weft/transport"
 var _ transport.Looker = (*qp)(nil)
 
 // Look leaves to a pass what only that does: to admit new connections, and to have the poller watch the sockets, or not.
-func (q *qp) Look() bool {
+func (q *qp) Look() (looked, came bool) {
 	c := q.rcq
 	if c.arrivals.Load() || c.arming.wanted.Load() || c.arming.on && len(c.qps) <= readDirectly {
-		return false
+		return false, false
 	}
-	q.drive()
-	return true
+	return true, q.drive()
 }

@@ -30,12 +30,18 @@ var lookChecks = []Check{
 				t.must(qp.PostSend(send(2, src[k])))
 			}
 			t.until("what one has written", func() bool {
-				if looker.Look() {
+				before := check(dst[0].Bytes(), 0, i) == nil
+				looked, came := looker.Look()
+				if looked {
 					alone++
 				} else {
 					a.poll()
 				}
-				return check(dst[0].Bytes(), 0, i) == nil
+				there := check(dst[0].Bytes(), 0, i) == nil
+				if looked && there && !before && !came {
+					t.failf("Look placed what had come, and said that nothing came")
+				}
+				return there
 			}, b, c)
 			seen := map[uint64]transport.Status{}
 			for _, wc := range t.take(a, 2, a, b, c) {
@@ -54,7 +60,7 @@ var lookChecks = []Check{
 		t.none(a, b, c)
 		fromB.Abort(nil)
 		t.until("the end of the connection", func() bool {
-			if !looker.Look() {
+			if looked, _ := looker.Look(); !looked {
 				a.poll()
 			}
 			return toB.State() == transport.StateError

@@ -62,8 +62,9 @@ func (e *Engine) next(p *peer, env envelope, buf []byte) (bytes int, ok bool) {
 	if !p.watched {
 		looks = directPolls
 	}
+	came := !p.watched // then nothing comes to the ring but by what is polled here
 	for look := range looks {
-		if p.ch.Ready() {
+		if came || p.watched && p.ch.Ready() {
 			n, ok := eager.Recv(p.ch, env, buf)
 			if !ok {
 				// Not all of it was there, or the channel itself had something to say, or it is for another receive.
@@ -87,11 +88,16 @@ func (e *Engine) next(p *peer, env envelope, buf []byte) (bytes int, ok bool) {
 				return n, true
 			}
 		}
-		if e.mu.wanted() || !p.watched && e.polled(p, look%directTurn != 0) {
+		if e.mu.wanted() {
 			return 0, false
 		}
 		if p.watched {
 			sys.AwaitLoads()
+			continue
+		}
+		var other bool
+		if came, other = e.polled(p, look%directTurn != 0); other {
+			return 0, false
 		}
 	}
 	return 0, false
@@ -121,16 +127,19 @@ func (e *Engine) get(p *peer, env envelope, body, buf []byte) (bytes int, ok boo
 // owing tells whether something is due to a peer, or was before its next message.
 func (p *peer) owing() bool { return p.ch.Owing() || p.waiting() || !p.fabric.quiet() }
 
-// polled has the provider place what has come, of this peer alone if that will do. It tells whether anything else has happened.
-func (e *Engine) polled(p *peer, alone bool) bool {
-	if alone && p.looker != nil && p.looker.Look() {
-		return false
+// polled has the provider place what has come, of this peer alone if that will do. It tells whether anything may have come, and whether anything else
+// has happened.
+func (e *Engine) polled(p *peer, alone bool) (came, other bool) {
+	if alone && p.looker != nil {
+		if looked, came := p.looker.Look(); looked {
+			return came, false
+		}
 	}
 	n := p.fabric.cq.Poll(e.wcs[:])
 	for i := range n {
 		e.completed(p.fabric, &e.wcs[i])
 	}
-	return n > 0
+	return true, n > 0
 }
 
 // Truncated is the error of a receive with room for fewer bytes than its message has.

@@ -3,31 +3,45 @@ package engine
 import (
 	"runtime"
 	"sync/atomic"
+
+	"github.com/weft-mpi/weft/internal/sys"
 )
 
 // lock guards an engine. It is a mutex whose holder sees whether others want it, since he may hold it for long while he looks for messages, and
-// which costs two uncontended atomics that are compiled into the caller.
+// which costs one uncontended atomic that is compiled into the caller.
+//
+// Who leaves it stores that, and then looks whether somebody waits; who waits says so, and then looks whether the lock is free. One of them has to see
+// the other, so each needs a full barrier in between. Where the system has barriers for all threads at once (cheap) only who is about to
+// block pays for them.
 type lock struct {
-	held  atomic.Uint32
-	queue atomic.Int32  // goroutines in wait
+	held  uint32
+	queue atomic.Int32 // goroutines in wait
+	cheap bool
 	turn  chan struct{} // has a token when the lock was left while somebody waited
 }
 
-func (l *lock) init() { l.turn = make(chan struct{}, 1) }
+func (l *lock) init() {
+	l.turn = make(chan struct{}, 1)
+	l.cheap = sys.JoinBarrier()
+}
 
 // Lock blocks until the lock is the caller's.
 func (l *lock) Lock() {
-	if !l.held.CompareAndSwap(0, 1) {
+	if !l.TryLock() {
 		l.wait()
 	}
 }
 
 // TryLock takes the lock if nobody has it.
-func (l *lock) TryLock() bool { return l.held.CompareAndSwap(0, 1) }
+func (l *lock) TryLock() bool { return atomic.CompareAndSwapUint32(&l.held, 0, 1) }
 
 // Unlock leaves it to whoever comes first.
 func (l *lock) Unlock() {
-	l.held.Store(0)
+	if l.cheap {
+		sys.StoreRelease32(&l.held, 0)
+	} else {
+		atomic.StoreUint32(&l.held, 0)
+	}
 	if l.queue.Load() > 0 {
 		l.call()
 	}
@@ -45,12 +59,15 @@ func (l *lock) wait() {
 	defer l.queue.Add(-1)
 	for {
 		for range lockTries {
-			if l.held.Load() == 0 && l.held.CompareAndSwap(0, 1) {
+			if atomic.LoadUint32(&l.held) == 0 && l.TryLock() {
 				return
 			}
 			runtime.Gosched()
 		}
-		if l.held.CompareAndSwap(0, 1) {
+		if l.cheap && sys.Barrier() != nil {
+			continue // it cannot be said whether the call will come
+		}
+		if l.TryLock() {
 			return
 		}
 		<-l.turn

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/eager"
+	"github.com/weft-mpi/weft/internal/words"
 	"github.com/weft-mpi/weft/mpi/internal/match"
 	"github.com/weft-mpi/weft/rendezvous"
 	"github.com/weft-mpi/weft/transport"
@@ -256,8 +257,13 @@ func (e *Engine) arrivedWhole(p *peer, env envelope, payload []byte) error {
 	if m := e.table.Arrive(env.Context, int32(p.rank), env.Tag); m != nil {
 		r := m.Value
 		r.status.Source, r.status.Tag, r.status.Bytes = p.rank, int(env.Tag), len(payload)
-		r.place(0, payload)
-		e.received(r)
+		if len(r.vec) == 1 && len(payload) <= len(r.vec[0]) {
+			words.Copy(r.vec[0], payload)
+			e.complete(r, nil)
+		} else {
+			r.place(0, payload)
+			e.received(r)
+		}
 		return nil
 	}
 	a := e.arrivals.get()

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/weft-mpi/weft/eager"
+	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/internal/words"
 	"github.com/weft-mpi/weft/mpi/internal/match"
 )
@@ -48,7 +49,7 @@ const (
 
 // request is an operation under way. It lives in the pool; its address never changes.
 type request struct {
-	done  atomic.Uint32 // the generation that is complete; set last: whoever sees it may read status and err
+	done  uint32 // atomic: the generation that is complete; set last: whoever sees it may read status and err
 	gen   uint32
 	index uint32
 	operation
@@ -83,8 +84,11 @@ type operation struct {
 // at notes whose message the request fetches, or who holds its send.
 func (r *request) at(p *peer) { r.peer, r.minded = p, true }
 
+// doneIs tells whether the operation of a generation is over, without the lock.
+func (r *request) doneIs(gen uint32) bool { return atomic.LoadUint32(&r.done) == gen }
+
 // completed tells whether the operation is over. The lock is held.
-func (r *request) completed() bool { return r.done.Load() == r.gen }
+func (r *request) completed() bool { return r.doneIs(r.gen) }
 
 func (r *request) handle() Request { return Request{r.index + 1, r.gen} }
 
@@ -236,7 +240,7 @@ func (p *requestPool) byToken(t uint64) *request {
 func (e *Engine) complete(r *request, err error) {
 	r.err = err
 	if !r.minded {
-		r.done.Store(r.gen)
+		sys.StoreRelease32(&r.done, r.gen)
 		return
 	}
 	if r.cause != nil {
@@ -248,7 +252,7 @@ func (e *Engine) complete(r *request, err error) {
 	r.peer = nil
 	w, shared := r.waiter, r.shared
 	r.waiter = nil
-	r.done.Store(r.gen)
+	sys.StoreRelease32(&r.done, r.gen)
 	if r.orphan {
 		e.collect(r.handle(), r)
 	}

@@ -179,7 +179,7 @@ func (e *Engine) waitFor(r *request, h Request) (Status, error) {
 			handled := e.handled()
 			e.mu.Unlock()
 			if handled {
-				if !p.watch(e, func() bool { return r.done.Load() == h.gen }) {
+				if !p.watch(e, func() bool { return r.doneIs(h.gen) }) {
 					e.sleep(1, func(int) Request { return h }, nil)
 				}
 				busy = true
@@ -188,9 +188,9 @@ func (e *Engine) waitFor(r *request, h Request) (Status, error) {
 				p.again()
 				continue
 			}
-		} else if p.idle%triesPerTurn == triesPerTurn-1 || r.done.Load() == h.gen {
+		} else if p.idle%triesPerTurn == triesPerTurn-1 || r.doneIs(h.gen) {
 			runtime.Gosched() // whoever has the lock may need the processor to leave it
-			if r.done.Load() == h.gen {
+			if r.doneIs(h.gen) {
 				continue
 			}
 		}

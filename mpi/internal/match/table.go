@@ -56,7 +56,10 @@ func (t *Table[P, M]) Post(p *Posted[P]) *Message[M] {
 	if p.waiting.queue != nil {
 		panic("match: a receive was posted that is waiting already")
 	}
-	b := t.bins.obtain(p.Context, p.Source)
+	b := t.bins.last.bin // where the last one was posted, most likely
+	if b == nil || t.bins.last.key != key(p.Context, p.Source) {
+		b = t.bins.obtain(p.Context, p.Source)
+	}
 	if b.unexpected.first != nil {
 		if found := b.unexpected.carrying(p.Tag); found != nil {
 			t.Take(found.owner)

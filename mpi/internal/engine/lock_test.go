@@ -1,0 +1,53 @@
+package engine
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestLock_OneAtATimeAndNobodyForgotten has goroutines take turns, some of whom hold the lock until others have given up trying and block.
+func TestLock_OneAtATimeAndNobodyForgotten(t *testing.T) {
+	for _, cheap := range []bool{false, true} {
+		var l lock
+		l.init()
+		if cheap && !l.cheap {
+			continue // the system has no barrier for all threads
+		}
+		l.cheap = cheap
+		const goroutines, rounds = 8, 2000
+		var all sync.WaitGroup
+		taken, blocked := 0, 0
+		for g := range goroutines {
+			all.Go(func() {
+				for i := range rounds {
+					l.Lock()
+					taken++
+					if (i+g)%50 == 0 {
+						for range 10 * lockTries {
+							runtime.Gosched()
+						}
+						if l.wanted() {
+							blocked++
+						}
+					}
+					l.Unlock()
+				}
+			})
+		}
+		done := make(chan struct{})
+		go func() { all.Wait(); close(done) }()
+		select {
+		case <-done:
+		case <-time.After(time.Minute):
+			require.Fail(t, "somebody waits for a lock that nobody holds", "cheap: %v, %d waiting", cheap, l.queue.Load())
+		}
+		require.Equal(t, goroutines*rounds, taken)
+		require.Positive(t, blocked, "nobody ever waited for long")
+		require.True(t, l.TryLock())
+		require.False(t, l.wanted())
+	}
+}

@@ -117,28 +117,6 @@ func Punch(fd int, off, n int64) error {
 	}
 }
 
-// Commands of membarrier(2).
-const (
-	barrierExpedited = 1 << 1
-	barrierRegister  = 1 << 2
-)
-
-// JoinBarrier has this process take part in the Barriers of other processes; false if the system has none.
-func JoinBarrier() bool {
-	_, _, e := syscall.RawSyscall(unix.SYS_MEMBARRIER, barrierRegister, 0, 0)
-	return e == 0
-}
-
-// Barrier has every thread of the processes that have joined, which runs at the moment, pass a full memory barrier. So who calls it after a
-// store, and then loads, needs no barrier on the other side, between a store there and a load.
-func Barrier() error {
-	_, _, e := syscall.RawSyscall(unix.SYS_MEMBARRIER, barrierExpedited, 0, 0)
-	if e != 0 {
-		return e
-	}
-	return nil
-}
-
 // readPiece is how much of another process's memory is read in one call, which costs as much as some ten KiB do.
 const readPiece = 4 << 20
 

@@ -12,17 +12,17 @@ import (
 //
 // Who leaves it stores that, and then looks whether somebody waits; who waits says so, and then looks whether the lock is free. One of them has to see
 // the other, so each needs a full barrier in between. Where the system has barriers for all threads at once (cheap) only who is about to
-// block pays for them.
+// block pays for them. That may become so at any time: who leaves the lock and finds it so sees those who wait and have not.
 type lock struct {
 	held  uint32
 	queue atomic.Int32 // goroutines in wait
-	cheap bool
+	cheap atomic.Bool
 	turn  chan struct{} // has a token when the lock was left while somebody waited
 }
 
 func (l *lock) init() {
 	l.turn = make(chan struct{}, 1)
-	l.cheap = sys.JoinBarrier()
+	go func() { l.cheap.Store(sys.JoinOwnBarrier()) }() // in 10 ms
 }
 
 // Lock blocks until the lock is the caller's.
@@ -37,7 +37,7 @@ func (l *lock) TryLock() bool { return atomic.CompareAndSwapUint32(&l.held, 0, 1
 
 // Unlock leaves it to whoever comes first.
 func (l *lock) Unlock() {
-	if l.cheap {
+	if l.cheap.Load() {
 		sys.StoreRelease32(&l.held, 0)
 	} else {
 		atomic.StoreUint32(&l.held, 0)
@@ -64,7 +64,7 @@ func (l *lock) wait() {
 			}
 			runtime.Gosched()
 		}
-		if l.cheap && sys.Barrier() != nil {
+		if l.cheap.Load() && sys.OwnBarrier() != nil {
 			continue // it cannot be said whether the call will come
 		}
 		if l.TryLock() {

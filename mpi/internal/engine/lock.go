@@ -11,19 +11,15 @@ import (
 // which costs one uncontended atomic that is compiled into the caller.
 //
 // Who leaves it stores that, and then looks whether somebody waits; who waits says so, and then looks whether the lock is free. One of them has to see
-// the other, so each needs a full barrier in between. Where the system has barriers for all threads at once (cheap) only who is about to
-// block pays for them. That may become so at any time: who leaves the lock and finds it so sees those who wait and have not.
+// the other, so each needs a full barrier in between. Once this process takes part in barriers of all threads at once (as shared memory has it do) only who is
+// about to block pays for them. That may become so at any time: who leaves the lock and finds it so sees those who wait and have not.
 type lock struct {
 	held  uint32
-	queue atomic.Int32 // goroutines in wait
-	cheap atomic.Bool
+	queue atomic.Int32  // goroutines in wait
 	turn  chan struct{} // has a token when the lock was left while somebody waited
 }
 
-func (l *lock) init() {
-	l.turn = make(chan struct{}, 1)
-	go func() { l.cheap.Store(sys.JoinOwnBarrier()) }() // in 10 ms
-}
+func (l *lock) init() { l.turn = make(chan struct{}, 1) }
 
 // Lock blocks until the lock is the caller's.
 func (l *lock) Lock() {
@@ -37,7 +33,7 @@ func (l *lock) TryLock() bool { return atomic.CompareAndSwapUint32(&l.held, 0, 1
 
 // Unlock leaves it to whoever comes first.
 func (l *lock) Unlock() {
-	if l.cheap.Load() {
+	if sys.Joined() {
 		sys.StoreRelease32(&l.held, 0)
 	} else {
 		atomic.StoreUint32(&l.held, 0)
@@ -64,7 +60,7 @@ func (l *lock) wait() {
 			}
 			runtime.Gosched()
 		}
-		if l.cheap.Load() && sys.OwnBarrier() != nil {
+		if sys.Joined() && sys.Barrier() != nil {
 			continue // it cannot be said whether the call will come
 		}
 		if l.TryLock() {

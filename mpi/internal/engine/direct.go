@@ -127,7 +127,7 @@ func (e *Engine) get(p *peer, env envelope, body, buf []byte) (bytes int, ok boo
 // owing tells whether something is due to a peer, or was before its next message.
 func (p *peer) owing() bool { return p.ch.Owing() || p.waiting() || !p.fabric.quiet() }
 
-// polled has the provider place what has come, of this peer alone if that will do. It tells whether anything may have come, and whether anything else
+// polled has the provider place what has come, of this peer alone if that will do. It tells whether that may be worth a try, and whether anything else
 // has happened.
 func (e *Engine) polled(p *peer, alone bool) (came, other bool) {
 	if alone && p.looker != nil {
@@ -139,7 +139,7 @@ func (e *Engine) polled(p *peer, alone bool) (came, other bool) {
 	for i := range n {
 		e.completed(p.fabric, &e.wcs[i])
 	}
-	return true, n > 0
+	return p.ch.Ready(), n > 0
 }
 
 // Truncated is the error of a receive with room for fewer bytes than its message has.

@@ -150,6 +150,11 @@ var transferChecks = []Check{
 		if place(placer, dst.Key(), 0, b64) {
 			t.failf("placed in a region that is no more")
 		}
+		for _, at := range []uint64{64, 4096, ^uint64(0)} { // wherever that may be
+			placer.Line(at)
+		}
+		a.qp.Close()
+		placer.Line(64) // although nothing can come any more
 	}},
 	{"Send/ArrivesWholeInAnyCutOfItsElements", func(t *trial) {
 		a, b := t.pair(shape{})

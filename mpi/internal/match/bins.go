@@ -52,10 +52,18 @@ func (t *bins[P, M]) at(k uint64) int {
 // find returns nil if nothing has ever waited for this source.
 func (t *bins[P, M]) find(context uint32, source int32) *bin[P, M] {
 	k := key(context, source)
-	if t.last.key == k && t.last.bin != nil {
-		return t.last.bin
+	if b := t.recent(k); b != nil {
+		return b
 	}
 	return t.search(k)
+}
+
+// recent is find for what was found last, and nil for anything else.
+func (t *bins[P, M]) recent(k uint64) *bin[P, M] {
+	if t.last.key == k {
+		return t.last.bin
+	}
+	return nil
 }
 
 func (t *bins[P, M]) search(k uint64) *bin[P, M] {

@@ -56,8 +56,8 @@ func (t *Table[P, M]) Post(p *Posted[P]) *Message[M] {
 	if p.waiting.queue != nil {
 		panic("match: a receive was posted that is waiting already")
 	}
-	b := t.bins.last.bin // where the last one was posted, most likely
-	if b == nil || t.bins.last.key != key(p.Context, p.Source) {
+	b := t.bins.recent(key(p.Context, p.Source))
+	if b == nil {
 		b = t.bins.obtain(p.Context, p.Source)
 	}
 	if b.unexpected.first != nil {
@@ -80,8 +80,8 @@ func (t *Table[P, M]) Post(p *Posted[P]) *Message[M] {
 // it, or nil, upon which the caller files the message.
 func (t *Table[P, M]) Arrive(context uint32, source, tag int32) *Posted[P] {
 	// Most messages come from where the last one came from, in the order of their receives.
-	if last := &t.bins.last; t.wild == 0 && last.bin != nil && last.key == key(context, source) {
-		if p := last.bin.posted.next(tag); p != nil {
+	if b := t.bins.recent(key(context, source)); t.wild == 0 && b != nil {
+		if p := b.posted.next(tag); p != nil {
 			t.posted--
 			return p.owner
 		}

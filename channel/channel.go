@@ -118,6 +118,8 @@ func (c *Channel) Open(qp transport.QP, peer []byte) error {
 	c.qp, c.state = qp, StateOpen
 	if c.placer, _ = qp.(transport.Placer); c.placer != nil {
 		c.near = c.placer.Shared()
+		c.send.abreast = c.near && c.conf.Abreast
+		c.send.narrow, c.recv.abreast = c.send.abreast, c.send.abreast
 	}
 	return nil
 }

@@ -9,15 +9,18 @@ import (
 
 // Lines are counted from the beginning of the channel, modulo 2^32. Every message carries the count of lines that its sender has
 // consumed in the other direction. Where no message goes that way a CREDIT goes by itself once a number of lines, the threshold,
-// is owed. That nobody ever waits for ever rests on the threshold, given that both sides go on calling Next:
+// is owed, or once a lap has begun behind one that ended early and of which not all has been told. That nobody ever waits for ever rests on both, given that both
+// sides go on calling Next:
 //
 //   - CREDITs need little room. Let a rank post CREDITs c1 … ck while it learns of nothing newer than c1 being consumed. Between
-//     c1 and ck it has consumed at least (k-1) thresholds of lines. Its peer sent them without having seen c2, for what
-//     the peer sends after that says so; so they are no more than the ring has. With 5 thresholds to more than a ring, k is 5 at
-//     most, and the lines left to CREDIT alone are enough.
+//     c1 and ck it has consumed a threshold of lines for each but one. Its peer sent them without having seen c2, for what
+//     the peer sends after that says so; so they are no more than the ring has. With 5 thresholds to more than a ring there are 5 at
+//     most, and the one for a lap: the lap behind that cannot begin before the peer has seen it. So k is 6, and the lines left to CREDIT alone are enough.
 //   - What is owed and not told stops nobody. A peer whose message waits though all lines are consumed lacks fewer than a
 //     threshold of them. The message takes at most a slot, what a full lap leaves out at the end of the ring is less than one, and some
-//     lines stay free behind it. (A lap that ends earlier leaves no line that waits, and so nothing to be told of.)
+//     lines stay free behind it. (Of a lap that ended earlier all has been told.)
+//
+// A CREDIT that goes sooner than it must (early) goes like data.
 //
 // When a direction changes its ring the counts go on, and the answer tells all that was consumed of the old one. A question is asked only
 // when less than a threshold is owed to the one who asks. Then no CREDIT of its peer is unread, and those of the new ring have all
@@ -50,14 +53,18 @@ func (c *Channel) Progress() (owing bool, err error) {
 		}
 	}
 	owing = c.reply.due || c.asking.state == askAgain || c.wanted >= 0 || c.send.markerDue()
-	if !c.recv.behind() {
-		return owing, nil
+	behind, keep := c.recv.behind(), 0
+	if !behind {
+		if !c.recv.early() {
+			return owing, nil
+		}
+		keep = controlLines + creditLines
 	}
-	if c.asking.state != askNothing || c.send.markerDue() || !c.send.seat(1, 0) {
-		return true, nil
+	if c.asking.state != askNothing || c.send.markerDue() || !c.send.seat(1, keep) {
+		return owing || behind, nil
 	}
 	c.send.reserved = 0 // its lines are the CREDIT's
-	err = c.post(credit, 0, 1, false)
+	err = c.sayCredit()
 	switch {
 	case err == nil:
 		c.stats.Credits++
@@ -68,18 +75,32 @@ func (c *Channel) Progress() (owing bool, err error) {
 	return false, err
 }
 
+// sayCredit sends a CREDIT in the line that is free.
+func (c *Channel) sayCredit() error {
+	if c.near {
+		s := &c.send
+		to := &s.remote[0]
+		to.Offset, to.Length = s.base+uint64(s.pos*lineSize), lineSize
+		if c.placer.Place(to, transport.Head{A: headWord(s.generation, 0), B: headerWord(c.recv.consumed, credit, c.holding, s.before())}, nil, s.generation) {
+			c.advanced(1)
+			return nil
+		}
+	}
+	return c.post(credit, 0, 1, false)
+}
+
 // Owing tells whether Progress has something to do.
 func (c *Channel) Owing() bool {
-	return c.recv.behind() || c.paused || c.wanted >= 0 || c.reply.due
+	return c.Behind() || c.paused || c.wanted >= 0 || c.reply.due
 }
 
 // Behind tells whether that is a CREDIT.
-func (c *Channel) Behind() bool { return c.recv.behind() }
+func (c *Channel) Behind() bool { return c.recv.behind() || c.recv.early() }
 
 // Pressing tells whether Progress has something to do that the peer may be waiting for.
 func (c *Channel) Pressing() bool {
 	r := &c.recv
-	return int(r.consumed-r.told) >= r.lines/2 || c.paused || c.reply.due || r.owed > 0 && r.owed >= r.large.threshold
+	return int(r.consumed-r.told) >= r.lines/2 || r.due || r.early() || c.paused || c.reply.due || r.owed > 0 && r.owed >= r.large.threshold
 }
 
 // Relieve hears what has come, up to the next message of the layer above. It tells whether the peer has given credit back with it, and whether there is

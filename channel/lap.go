@@ -5,7 +5,7 @@ package channel
 // nothing there, knows it for the next one. Lines that a lap leaves out are not used, and cost no credit.
 //
 // So a dialogue, in which every message waits for the answer to the one before, stays in the first few lines of the ring, which the nearest caches
-// of both have. (A stream gains nothing by that: docs/performance.md.)
+// of both have. A stream through shared memory has something of its own to the same end (stream.go).
 
 // place is where one is in a ring.
 type place struct {
@@ -53,7 +53,7 @@ func (s *sendRing) seat(need, keep int) bool {
 // anew begins another lap, of which no line is known to be free yet. What was reserved in the one before is not any more.
 func (s *sendRing) anew() {
 	s.lap()
-	s.began, s.clear, s.again, s.reserved = s.sent, 0, 0, 0
+	s.began, s.clear, s.again, s.reserved, s.narrow = s.sent, 0, 0, 0, s.abreast
 }
 
 // free is how many lines are free from the next one on, and from line 0 on for another lap. While lines of the lap before are not free yet the present
@@ -68,8 +68,11 @@ func (s *sendRing) free() (ahead, first int) {
 	return s.lines - s.pos, int(s.freed - s.began)
 }
 
-// room is how many lines the next messages may take without another look, as far as is known now.
-func (s *sendRing) room() int {
+// room is how many lines the next messages may take without another look, as far as is known now, if they are as long as the last one.
+func (s *sendRing) room(last int) int {
 	ahead, first := s.free()
+	if s.narrow && last <= shortLines {
+		ahead = min(ahead, streamLines-s.pos)
+	}
 	return min(ahead, ahead+first-controlLines-creditLines)
 }

@@ -64,15 +64,18 @@ func placing(t *testing.T, cfg channel.Config) *link {
 
 // TestLap_E12_NothingUnreadIsWrittenOver has both ends send and read in every order, dialogues and streams, and keeps account of every line.
 func TestLap_E12_NothingUnreadIsWrittenOver(t *testing.T) {
-	short, crowded, placed, beside := 0, 0, 0, 0
-	for seed := range uint64(120) {
+	short, crowded, placed, beside, narrow := 0, 0, 0, 0, 0
+	for seed := range uint64(160) {
 		rng := rand.New(rand.NewPCG(seed, 9))
-		cfg := channel.Config{Phases: []int{100 + rng.IntN(1901)}, KeepSmall: seed%3 == 0}
+		cfg := channel.Config{Phases: []int{100 + rng.IntN(1901)}, KeepSmall: seed%4 == 0, Abreast: seed%4 == 1}
 		if cfg.KeepSmall {
 			cfg.Phases = append(cfg.Phases, 4000) // and all that a slot of the first does not take goes beside
 		}
+		if cfg.Abreast {
+			cfg.Phases = append(cfg.Phases, 3000+rng.IntN(14000)) // whose ring is larger than a narrow lap
+		}
 		l := placing(t, cfg)
-		if seed%2 == 0 {
+		if seed%8 == 0 || seed%4 == 2 {
 			l = open(t, cfg)
 		}
 		ends := [2]*channel.Channel{l.a, l.b}
@@ -86,14 +89,18 @@ func TestLap_E12_NothingUnreadIsWrittenOver(t *testing.T) {
 				i = 1
 			}
 			switch to := wr.Remote[0]; {
+			case cfg.Abreast && rings[1-i].ring.SlotSize < 3000 && to.Offset >= 64*uint64(rings[i].ring.Lines):
+				if ring, ok := answered(data); ok { // the peer has asked for the larger one
+					rings[1-i] = unread{ring: ring}
+				}
 			case uint64(to.Key) != rings[i].ring.Key:
 				beside++
 			case to.Offset < 64*uint64(rings[i].ring.Lines): // behind the ring answers land
 				rings[i].written(t, to.Offset, append([]byte{}, data...))
 			}
 		}
-		if cfg.KeepSmall {
-			l.enlarge(t, 4000)
+		if len(cfg.Phases) > 1 {
+			l.enlarge(t, cfg.Phases[1])
 			for i := range rings { // the question and what came before have been read
 				rings[i].messages = nil
 			}
@@ -103,6 +110,9 @@ func TestLap_E12_NothingUnreadIsWrittenOver(t *testing.T) {
 			i := rng.IntN(2)
 			if rng.IntN(10) >= reads {
 				kind, n := channel.Eager, rng.IntN(ends[i].MaxBody()+1)
+				if cfg.Abreast && rng.IntN(100) > 0 {
+					n = rng.IntN(1500)
+				}
 				if rng.IntN(4) == 0 {
 					kind, n = channel.RTS, rng.IntN(20)
 				}
@@ -114,8 +124,11 @@ func TestLap_E12_NothingUnreadIsWrittenOver(t *testing.T) {
 				default:
 					first, rest := words.Get(letters(words.Size), 0), letters(n + words.Size)[words.Size:max(words.Size, n)]
 					if !ends[i].Place(kind, first, rest, false) && rng.IntN(4) > 0 {
-						_, err := ends[i].Put(kind, first, rest, false)
+						sent, err := ends[i].Put(kind, first, rest, false)
 						require.NoError(t, err)
+						if !sent && rng.IntN(20) == 0 && ends[i].Widen() {
+							narrow++
+						}
 					}
 				}
 				l.drive(t)
@@ -132,6 +145,17 @@ func TestLap_E12_NothingUnreadIsWrittenOver(t *testing.T) {
 			progress(t, ends[i])
 			l.drive(t)
 		}
+		for range 4 { // when all is read, and all that is due is said, the longest message finds room
+			for i, e := range ends {
+				take(t, e)
+				rings[1-i].messages = nil
+				progress(t, e)
+				l.drive(t)
+			}
+		}
+		for _, e := range ends {
+			require.True(t, put(t, e, channel.Eager, letters(e.MaxBody()), false), "seed %d", seed)
+		}
 		short += rings[0].short + rings[1].short
 		crowded += rings[0].crowded + rings[1].crowded
 		placed += l.A.Placed + l.B.Placed
@@ -140,6 +164,16 @@ func TestLap_E12_NothingUnreadIsWrittenOver(t *testing.T) {
 	require.Greater(t, crowded, 1000)
 	require.Greater(t, placed, 1000)
 	require.Greater(t, beside, 1000)
+	require.Greater(t, narrow, 50)
+}
+
+// answered is the ring that an answer describes, if that is what was written.
+func answered(data []byte) (channeltest.Ring, bool) {
+	if len(data) != 64 {
+		return channeltest.Ring{}, false
+	}
+	ack, _, ring, err := channeltest.Landing{Generation: binary.LittleEndian.Uint64(data)}.ReadAnswer(data)
+	return ring, ack && err == nil
 }
 
 // TestLap_E12_DataThatIsPlacedLeavesRoomToo for the control messages and the CREDITs that come behind it, wherever in a lap it ends.

@@ -32,6 +32,9 @@ type recvRing struct {
 	threshold int    // lines that are owed at most before a CREDIT goes
 	current   int    // lines of the message that Next has given; 0 when there is none, -1 when that is in the large ring
 	body      int    // its length
+	due       bool   // a CREDIT is, however little is owed: the lap before ended early, with lines that the peer has not been told of
+	last      int    // lines of the last message
+	abreast   bool   // a CREDIT goes early
 	owed      int    // lines of the large ring that are consumed and not told
 	expected  expected
 	large     *largeIn
@@ -41,12 +44,17 @@ type recvRing struct {
 func (r *recvRing) change(b *buffer, generation uint64) {
 	r.begin(b, generation)
 	r.expected = expected{} // the old ring's memory may be somebody else's soon
-	r.phase, r.threshold = b.phase, b.threshold()
+	r.phase, r.threshold, r.due = b.phase, b.threshold(), false
+}
+
+// begun notes that a message is the first of a lap. If the lap before could have gone on, the sender may be out of lines by what it has not been told of.
+func (r *recvRing) begun() {
+	r.due = r.told != r.consumed && r.ended+linesOf(r.maxBody) <= r.lines
 }
 
 // behind tells whether so much has been consumed and not told that a CREDIT is to go.
 func (r *recvRing) behind() bool {
-	return int(r.consumed-r.told) >= r.threshold || r.owed > 0 && r.owed >= r.large.threshold
+	return int(r.consumed-r.told) >= r.threshold || r.due || r.owed > 0 && r.owed >= r.large.threshold
 }
 
 // expected is what the next message looks like if it is as long as Expect has been told: all that can be known before it is there.
@@ -154,6 +162,7 @@ func (c *Channel) Next() (kind Kind, body []byte, ok bool, err error) {
 		}
 		if r.place = p; anew {
 			r.expected.lines = nil // of the lap that has ended
+			r.begun()
 		}
 		k := header >> 32 & 0xff
 		if int(r.consumed-r.told)+need > r.lines {
@@ -208,7 +217,9 @@ func (c *Channel) Take(k Kind, first uint64, buf []byte) (n int, ok bool) {
 	}
 	s.freed, s.late = count, false
 	r.current = 0
-	r.place = r.expected.at
+	if r.place = r.expected.at; r.pos == 0 {
+		r.begun()
+	}
 	c.received(len(m)/lineSize, r.expected.body)
 	return n, true
 }
@@ -255,6 +266,7 @@ func (r *recvRing) advance(lines int) {
 	r.expected.lines = nil
 	r.consumed += uint32(lines)
 	r.pos += lines
+	r.last = lines
 }
 
 func violation(format string, args ...any) error {

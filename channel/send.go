@@ -45,6 +45,8 @@ type sendRing struct {
 	again    int    // likewise from line 0 on, once all that was sent has been read
 	reserved int    // lines of the message being filled; 0 when there is none, less when it is in the large ring
 	body     int    // its length
+	abreast  bool   // laps are narrow to begin with
+	narrow   bool   // the present lap is
 	late     bool   // credits may come that are older than what an answer has told
 	hold     bool   // the peer wants payload announced, not sent
 	starving bool   // the last Reserve found no credit
@@ -55,7 +57,7 @@ type sendRing struct {
 func (s *sendRing) change(mirror *buffer, a answer, limit int) {
 	s.begin(mirror, a)
 	s.phase, s.most, s.limit, s.reserved, s.clear, s.again = mirror.phase, mirror.body(), limit, 0, 0, 0
-	s.freed, s.began, s.late = s.sent, s.sent, true
+	s.freed, s.began, s.late, s.narrow = s.sent, s.sent, true, s.abreast
 }
 
 // MaxBody is the most that the body of one message can have, by the peer's slot size; 0 before Open.
@@ -182,11 +184,22 @@ func (c *Channel) next() uintptr {
 }
 
 // Put is Reserve and Commit in one: it sends a message whose body is a word, little-endian, and a payload. False, with no error, means that
-// there is no room now. It is for what Place has been tried with in vain.
+// there is no room now, or that there is none in a narrow lap (Widen). It is for what Place has been tried with in vain.
 func (c *Channel) Put(k Kind, first uint64, payload []byte, more bool) (sent bool, err error) {
 	n := wordSize + len(payload)
-	if !k.inner() && c.clears(n) && c.Place(k, first, payload, more) {
-		return true, nil
+	if !k.inner() && c.placeable(n) {
+		s := &c.send
+		lines, at, began := linesOf(n), s.place, s.began
+		switch {
+		case s.turn(lines):
+			s.clear = lines
+			if c.Place(k, first, payload, more) {
+				return true, nil
+			}
+			s.place, s.began, s.clear = at, began, 0 // of a lap that was begun nothing has gone out
+		case s.reach(lines) < s.lines:
+			return false, nil
+		}
 	}
 	body := c.Reserve(n)
 	if body == nil {
@@ -228,15 +241,9 @@ func (c *Channel) Place(k Kind, first uint64, payload []byte, more bool) bool {
 	return true
 }
 
-// clears sees to it that a message of n bytes may be placed which could not before. Where lines were known to be free it was not for want of those.
-func (c *Channel) clears(n int) bool {
-	s := &c.send
-	lines := linesOf(n)
-	if c.placer == nil || c.paused || n > s.maxBody || lines <= s.clear || !s.seat(lines, controlLines+creditLines) {
-		return false
-	}
-	s.clear = lines
-	return true
+// placeable tells whether a message of n bytes may be placed, if there is room. Where lines were known to be free it was not for want of those.
+func (c *Channel) placeable(n int) bool {
+	return c.placer != nil && !c.paused && n <= c.send.maxBody && linesOf(n) > c.send.clear
 }
 
 // full turns a full send queue into no error.
@@ -260,15 +267,14 @@ func (c *Channel) post(k Kind, n, lines int, more bool) error {
 // advanced notes that a message has gone out, with all that we have to tell, and that the next one begins so many lines on.
 func (c *Channel) advanced(lines int) {
 	s := &c.send
-	c.recv.told = c.recv.consumed
-	c.recv.owed = 0
+	c.recv.told, c.recv.owed, c.recv.due = c.recv.consumed, 0, false
 	s.sent += uint32(lines)
 	s.pos += lines
 	if s.clear, s.again = 0, 0; c.paused || c.placer == nil {
 		return
 	}
 	if s.pos < dialogLines || int(s.sent-s.freed) != lines { // else another lap most likely begins
-		s.clear = s.room()
+		s.clear = s.room(lines)
 	}
 	if s.pos >= dialogLines && s.large == nil { // with a large ring seat has something to do at times
 		s.again = s.lines - controlLines - creditLines

@@ -51,6 +51,9 @@ func (e *Engine) sendBatch(p *peer, more bool) (bool, error) {
 		return true, nil
 	}
 	sent, err := p.batch.Send(p.ch, more)
+	if !sent && err == nil && p.ch.Widen() {
+		sent, err = p.batch.Send(p.ch, more)
+	}
 	if sent {
 		e.reclaimBatch(p)
 	}

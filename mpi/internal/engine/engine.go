@@ -118,6 +118,7 @@ func New(c Config) (*Engine, error) {
 	if e.keepMost == 0 {
 		e.keepMost = 64 << 20
 	}
+	e.chanConf.Abreast = c.SpinFor > 0
 	e.mu.init()
 	e.waiting.init(e)
 	e.held.init(e)

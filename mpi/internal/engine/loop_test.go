@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/internal/words"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -128,17 +129,36 @@ func (q *loopQP) PostSend(wr *transport.SendWR) error {
 		panic(fmt.Sprint("a loop has no ", wr.Op))
 	}
 	s, l := &wr.Remote[0], &wr.Local[0]
+	from := l.MR.(*loopMR).bytes[l.Offset:][:l.Length]
+	to := q.place(s)
+	last := l.Length - 8
+	copy(to[:last], from)
+	atomic.StoreUint64((*uint64)(unsafe.Pointer(&to[last])), binary.NativeEndian.Uint64(from[last:]))
+	return nil
+}
+
+// place is where a Write goes.
+func (q *loopQP) place(s *transport.Segment) []byte {
 	if q.to == nil || q.to.key != s.Key {
 		q.n.mu.Lock()
 		q.to = q.n.regions[s.Key]
 		q.n.mu.Unlock()
 	}
-	from := l.MR.(*loopMR).bytes[l.Offset:][:l.Length]
-	to := q.to.bytes[s.Offset:][:l.Length]
-	last := l.Length - 8
-	copy(to[:last], from)
-	atomic.StoreUint64((*uint64)(unsafe.Pointer(&to[last])), binary.NativeEndian.Uint64(from[last:]))
-	return nil
+	return q.to.bytes[s.Offset:][:s.Length]
+}
+
+func (q *loopQP) Shared() bool { return true }
+
+func (q *loopQP) Line(uint64) uintptr { return 0 }
+
+func (q *loopQP) Place(s *transport.Segment, head transport.Head, payload []byte, tail uint64) bool {
+	to := q.place(s)
+	for i, w := range []uint64{head.A, head.B, head.C} {
+		words.Put(to, words.Size*i, w)
+	}
+	copy(to[transport.HeadSize:], payload)
+	atomic.StoreUint64((*uint64)(unsafe.Pointer(&to[len(to)-words.Size])), words.LittleEndian(tail))
+	return true
 }
 
 type loopCQ struct {

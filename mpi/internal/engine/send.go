@@ -29,6 +29,10 @@ func (e *Engine) Send(context uint32, buf []byte, dst, tag int) error {
 		e.mu.Unlock()
 		return err
 	}
+	if p := e.peers[dst]; p != nil && e.sendsNow(p, env, buf, false) {
+		e.mu.Unlock()
+		return nil
+	}
 	r := e.requests.get()
 	r.contiguous(buf)
 	e.startSend(r, env, dst, false)
@@ -84,7 +88,7 @@ func (e *Engine) sendsNow(p *peer, env envelope, buf []byte, more bool) bool {
 		return false
 	}
 	sent, err := eager.Send(p.ch, env, buf, more)
-	for !sent && err == nil && len(buf) <= eager.Max(p.ch) && e.relieved(p) && !p.holdsBack(len(buf)) {
+	for !sent && err == nil && len(buf) <= eager.Max(p.ch) && (e.relieved(p) || p.ch.Widen()) && !p.holdsBack(len(buf)) {
 		sent, err = eager.Send(p.ch, env, buf, more)
 	}
 	if sent {
@@ -94,14 +98,15 @@ func (e *Engine) sendsNow(p *peer, env envelope, buf []byte, more bool) bool {
 }
 
 // relieved waits for room in the ring of a peer who sees what is written there at once, and so most likely is taking messages out at this moment: that
-// costs less than a send that waits in the queue. When it has been in vain others are in the queue, and nobody waits here. Now and then it does not
-// wait at all: a queued send has its waiter make passes, which everything else needs, and which a stream of sends that never waits would not make.
+// costs less than a send that waits in the queue. When it has been in vain the lap is widened, or others are in the queue, and nobody waits here. Now and then it
+// makes a pass: everything else needs those, and a stream of sends that never waits for a request makes none.
 func (e *Engine) relieved(p *peer) bool {
 	if !p.watched || p.ch.Paused() || e.spinFor == 0 || e.handled() {
 		return false
 	}
 	if e.reliefs++; e.reliefs%directRuns == 0 {
-		return false
+		e.pass()
+		return p.state == peerOpen
 	}
 	for range roomLooks {
 		if p.ch.Ready() {

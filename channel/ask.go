@@ -52,8 +52,8 @@ func (c *Channel) want(phase int) error {
 
 // ask asks for what is wanted if it is the time.
 //
-// A question goes only when hardly anything is owed to us: when the peer owes less than a threshold, no CREDIT of its is on the way or
-// unread. So CREDITs of two rings never add up, and the lines that are kept for them are enough (credit.go).
+// A question goes only when hardly anything is owed to us: when the peer owes less than a threshold, no CREDIT of its that must go is on the way or
+// unread, but one for a lap. So CREDITs of two rings hardly add up, and the lines that are kept for them are enough (credit.go).
 func (c *Channel) ask() error {
 	s := &c.send
 	if c.wanted < 0 || int(s.sent-s.freed) >= s.mirror.threshold() || s.large != nil && s.large.owing(s) {

@@ -55,7 +55,7 @@ type Config struct {
 	// KeepSmall keeps the ring of the first phase for the messages that fit its slots, in every phase: the other phases add a ring with larger
 	// slots for those that do not (E6). All ranks of a job have the same.
 	KeepSmall bool
-	// Abreast says that this rank has a core of its own, and looks for messages all the time. In a channel through shared memory short messages then
+	// Abreast says that this rank has a core of its own, and that whoever waits looks for messages. In a channel through shared memory short messages then
 	// keep to the first lines of a large ring while the peer gives those back in time.
 	Abreast bool
 	// Budget bounds the buffers of all the channels that share it (E10); nil for no bound.

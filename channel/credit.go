@@ -23,8 +23,8 @@ import (
 // A CREDIT that goes sooner than it must (early) goes like data.
 //
 // When a direction changes its ring the counts go on, and the answer tells all that was consumed of the old one. A question is asked only
-// when less than a threshold is owed to the one who asks. Then no CREDIT of its peer is unread, and those of the new ring have all
-// the lines that are kept for them. It comes to that by itself: whoever wants to ask stops sending, and is told.
+// when less than a threshold is owed to the one who asks. Then no CREDIT of its peer is unread but perhaps one for a lap, which it reads before it can be behind another one for a lap of the new
+// ring: so all of them have the lines that are kept for them. It comes to that by itself: whoever wants to ask stops sending, and is told.
 //
 // thresholds gives the least and the greatest that keep both, for a ring and a slot of so many lines; none if low is above high.
 func thresholds(lines, slot int) (low, high int) {

@@ -13,7 +13,8 @@ import (
 //
 // The lines of a large message are free when the credit for its marker has come. Eight of them may fill the large ring while their markers come
 // to less than a threshold: so CREDIT goes also when more than half of the large ring is owed. In the count of credit.go that is one CREDIT
-// more at most between c1 and ck, as two would be more than the ring; k is 6 at most, and so many lines are kept. A question waits
+// at most between c1 and ck, as two would be more than the ring, in place of the one for a lap: with a large ring beside it no lap of the first ends early while lines
+// wait. So k is 6 here too. A question waits
 // until less is owed of the large ring, too, so that the count does not go on from one large ring to the next.
 
 // threshold of a large ring: more than half, so that two CREDITs on its behalf are more than the ring. A full message goes all the same when

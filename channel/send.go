@@ -189,14 +189,14 @@ func (c *Channel) Put(k Kind, first uint64, payload []byte, more bool) (sent boo
 	n := wordSize + len(payload)
 	if !k.inner() && c.placeable(n) {
 		s := &c.send
-		lines, at, began := linesOf(n), s.place, s.began
+		lines, at, began, narrow := linesOf(n), s.place, s.began, s.narrow
 		switch {
 		case s.turn(lines):
 			s.clear = lines
 			if c.Place(k, first, payload, more) {
 				return true, nil
 			}
-			s.place, s.began, s.clear = at, began, 0 // of a lap that was begun nothing has gone out
+			s.place, s.began, s.narrow, s.clear = at, began, narrow, 0 // of a lap that was begun nothing has gone out
 		case s.reach(lines) < s.lines:
 			return false, nil
 		}

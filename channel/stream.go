@@ -20,7 +20,8 @@ func (s *sendRing) reach(need int) int {
 	return s.lines
 }
 
-// turn is seat for a message that keeps to a narrow lap. Where that has no lines and the next one has none either it does nothing.
+// turn is seat for a message that keeps to a narrow lap. Where that has no lines and the next one has none either it does nothing. It alone leaves lines behind that wait in a lap
+// that could go on: if the message then does not go, that must be undone, or a longer one might wait for ever.
 func (s *sendRing) turn(need int) bool {
 	if end := s.reach(need); end == s.lines || s.pos+need <= end {
 		return s.seat(need, controlLines+creditLines)
@@ -31,6 +32,9 @@ func (s *sendRing) turn(need int) bool {
 	s.anew()
 	return true
 }
+
+// Streams tells whether short messages may stay in a narrow lap.
+func (c *Channel) Streams() bool { return c.send.abreast && c.send.lines > streamLines && !c.paused }
 
 // Widen lets the present lap go on to the end of the ring, when Put has found no room. It tells whether Put may find some now.
 func (c *Channel) Widen() bool {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/eager"
 	"github.com/weft-mpi/weft/mpi/internal/match"
 	"github.com/weft-mpi/weft/rendezvous"
 	"github.com/weft-mpi/weft/transport"
@@ -98,6 +99,7 @@ type Engine struct {
 	noBytes transport.RecvWR // room for a message of no bytes
 	wcs     [32]transport.WC
 	qps     [32]transport.QPN
+	pieces  eager.Pieces
 }
 
 const (
@@ -118,7 +120,7 @@ func New(c Config) (*Engine, error) {
 	if e.keepMost == 0 {
 		e.keepMost = 64 << 20
 	}
-	e.chanConf.Abreast = c.SpinFor > 0
+	e.chanConf.Abreast = c.SpinFor > 0 && len(c.HandlerCores) == 0
 	e.mu.init()
 	e.waiting.init(e)
 	e.held.init(e)

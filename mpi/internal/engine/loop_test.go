@@ -114,6 +114,9 @@ type loopQP struct {
 	num  transport.QPN
 	conf transport.QPConfig
 	to   *loopMR
+
+	posts []transport.Flags // of each PostSend, once Place is refused
+	plain bool              // Place is
 }
 
 func (q *loopQP) Num() transport.QPN               { return q.num }
@@ -127,6 +130,9 @@ func (q *loopQP) State() transport.State           { return transport.StateClose
 func (q *loopQP) PostSend(wr *transport.SendWR) error {
 	if wr.Op != transport.OpWrite {
 		panic(fmt.Sprint("a loop has no ", wr.Op))
+	}
+	if q.plain {
+		q.posts = append(q.posts, wr.Flags)
 	}
 	s, l := &wr.Remote[0], &wr.Local[0]
 	from := l.MR.(*loopMR).bytes[l.Offset:][:l.Length]
@@ -152,6 +158,9 @@ func (q *loopQP) Shared() bool { return true }
 func (q *loopQP) Line(uint64) uintptr { return 0 }
 
 func (q *loopQP) Place(s *transport.Segment, head transport.Head, payload []byte, tail uint64) bool {
+	if q.plain {
+		return false
+	}
 	to := q.place(s)
 	for i, w := range []uint64{head.A, head.B, head.C} {
 		words.Put(to, words.Size*i, w)

@@ -116,3 +116,38 @@ func TestRelieved(t *testing.T) {
 		})
 	}
 }
+
+// TestRelieved_APassLetsGoOfWhatIsHeld: the send that finds room behind a pass is not held back any more, or nobody would send it on when the rank goes off to compute.
+func TestRelieved_APassLetsGoOfWhatIsHeld(t *testing.T) {
+	w := loopWorld(t)
+	buf := make([]byte, 500)
+	send := func() {
+		r, err := w[0].Isend(world0, buf, 1, 1)
+		require.NoError(t, err)
+		drive(t, w[:1], func() bool { return w[0].isDone(r) }) // the first waits for the connection
+		_, err = w[0].Wait(r)
+		require.NoError(t, err)
+	}
+	send()
+	p := w[0].peers[1]
+	n := 1
+	for ; p.ch.Reserve(len(buf)+8) != nil; n++ {
+		send()
+	}
+	for range n {
+		r, err := w[1].Irecv(world0, make([]byte, len(buf)), 0, 1, 1)
+		require.NoError(t, err)
+		drive(t, w[1:], func() bool { return w[1].isDone(r) })
+		_, err = w[1].Wait(r)
+		require.NoError(t, err)
+	}
+	passes := 0
+	drive(t, w[1:], func() bool { passes++; return passes > 100 })
+	w[0].reliefs, p.burst.last = directRuns-1, longBurst
+	q := p.ch.QP().(*loopQP)
+	q.plain = true
+	send()
+	require.False(t, w[0].held.any)
+	require.NotEmpty(t, q.posts)
+	require.Zero(t, q.posts[len(q.posts)-1]&transport.FlagMore)
+}

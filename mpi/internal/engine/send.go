@@ -24,14 +24,14 @@ func (e *Engine) Send(context uint32, buf []byte, dst, tag int) error {
 			e.mu.Unlock()
 			return p.cause
 		}
+		if e.persists(p, env, buf, false) {
+			e.mu.Unlock()
+			return nil
+		}
 	}
 	if err := e.dead; err != nil {
 		e.mu.Unlock()
 		return err
-	}
-	if p := e.peers[dst]; p != nil && e.sendsNow(p, env, buf, false) {
-		e.mu.Unlock()
-		return nil
 	}
 	r := e.requests.get()
 	r.contiguous(buf)
@@ -50,14 +50,22 @@ func (e *Engine) Isend(context uint32, buf []byte, dst, tag int) (Request, error
 	}
 	env := envelope{Context: context, Tag: int32(tag)}
 	more := e.holds(dst, len(buf))
-	if p := e.peers[dst]; p != nil && (more && e.batched(p, env, buf) || e.sendsNow(p, env, buf, more)) {
-		h := e.requests.receipt()
-		e.mu.Unlock()
-		return h, nil
+	if p := e.peers[dst]; p != nil {
+		if more && len(buf) > eager.PieceLen && e.cuts(p, len(buf)) {
+			if h, begun := e.sendPieces(p, env, buf); begun {
+				e.mu.Unlock()
+				return h, nil
+			}
+		}
+		if more && e.batched(p, env, buf) || e.sendsNow(p, env, buf, more) {
+			h := e.requests.receipt()
+			e.mu.Unlock()
+			return h, nil
+		}
 	}
 	r := e.requests.get()
 	r.contiguous(buf)
-	e.startSend(r, env, dst, more)
+	e.startSend(r, env, dst, more && e.peers[dst].burst.held)
 	h := r.handle()
 	e.mu.Unlock()
 	return h, nil
@@ -88,14 +96,28 @@ func (e *Engine) sendsNow(p *peer, env envelope, buf []byte, more bool) bool {
 		return false
 	}
 	sent, err := eager.Send(p.ch, env, buf, more)
-	for !sent && err == nil && len(buf) <= eager.Max(p.ch) && (e.relieved(p) || p.ch.Widen()) && !p.holdsBack(len(buf)) {
-		sent, err = eager.Send(p.ch, env, buf, more)
+	if !sent {
+		return err == nil && e.persists(p, env, buf, more) // what is wrong with the channel the next attempt finds too
 	}
-	if sent {
-		p.stats.eager(len(buf))
-	}
-	return sent && err == nil // what is wrong with the channel the next attempt finds too
+	p.stats.eager(len(buf))
+	return true
 }
+
+// persists sends a message that has found no room, if there is some soon.
+func (e *Engine) persists(p *peer, env envelope, buf []byte, more bool) bool {
+	for len(buf) <= eager.Max(p.ch) && e.finds(p) && p.free(len(buf)) {
+		if sent, err := eager.Send(p.ch, env, buf, more && p.burst.held); sent {
+			p.stats.eager(len(buf))
+			return true
+		} else if err != nil {
+			break
+		}
+	}
+	return false
+}
+
+// finds tells whether there may be room now that was not there before. A pass may have been made: what was held back is not any more.
+func (e *Engine) finds(p *peer) bool { return e.relieved(p) || p.ch.Widen() }
 
 // relieved waits for room in the ring of a peer who sees what is written there at once, and so most likely is taking messages out at this moment: that
 // costs less than a send that waits in the queue. When it has been in vain the lap is widened, or others are in the queue, and nobody waits here. Now and then it

@@ -33,9 +33,6 @@ func (s *sendRing) turn(need int) bool {
 	return true
 }
 
-// Streams tells whether short messages may stay in a narrow lap.
-func (c *Channel) Streams() bool { return c.send.abreast && c.send.lines > streamLines && !c.paused }
-
 // Widen lets the present lap go on to the end of the ring, when Put has found no room. It tells whether Put may find some now.
 func (c *Channel) Widen() bool {
 	s := &c.send

@@ -1,8 +1,7 @@
 // Package eager is the protocol of messages that are copied into the slots of a channel: envelope and payload go out with the call,
 // and the sender is done. The receiver copies the payload out of its ring once.
 //
-// A message that fits one slot goes as one EAGER. A vector that does not goes in pieces: FIRST with its envelope and its length, then MORE; and so does a message of middling
-// size in a stream (Pieces).
+// A message that fits one slot goes as one EAGER. A vector that does not goes in pieces: FIRST with its envelope and its length, then MORE.
 // Pieces of two messages of one channel do not interleave, so they need no number; the message is matched once, by its FIRST.
 package eager
 

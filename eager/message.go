@@ -25,12 +25,6 @@ func (m *Message) Start(env Envelope, elems [][]byte) {
 	}
 }
 
-// Resume makes m the rest of a message of which Pieces has sent the beginning.
-func (m *Message) Resume(env Envelope, rest [][]byte) {
-	m.Start(env, rest)
-	m.begun = true
-}
-
 // Total is the length of the message in bytes.
 func (m *Message) Total() int { return m.total }
 

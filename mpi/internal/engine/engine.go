@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/weft-mpi/weft/channel"
-	"github.com/weft-mpi/weft/eager"
 	"github.com/weft-mpi/weft/mpi/internal/match"
 	"github.com/weft-mpi/weft/rendezvous"
 	"github.com/weft-mpi/weft/transport"
@@ -99,7 +98,6 @@ type Engine struct {
 	noBytes transport.RecvWR // room for a message of no bytes
 	wcs     [32]transport.WC
 	qps     [32]transport.QPN
-	pieces  eager.Pieces
 }
 
 const (

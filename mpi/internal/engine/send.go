@@ -50,18 +50,10 @@ func (e *Engine) Isend(context uint32, buf []byte, dst, tag int) (Request, error
 	}
 	env := envelope{Context: context, Tag: int32(tag)}
 	more := e.holds(dst, len(buf))
-	if p := e.peers[dst]; p != nil {
-		if more && len(buf) > eager.PieceLen && e.cuts(p, len(buf)) {
-			if h, begun := e.sendPieces(p, env, buf); begun {
-				e.mu.Unlock()
-				return h, nil
-			}
-		}
-		if more && e.batched(p, env, buf) || e.sendsNow(p, env, buf, more) {
-			h := e.requests.receipt()
-			e.mu.Unlock()
-			return h, nil
-		}
+	if p := e.peers[dst]; p != nil && (more && e.batched(p, env, buf) || e.sendsNow(p, env, buf, more)) {
+		h := e.requests.receipt()
+		e.mu.Unlock()
+		return h, nil
 	}
 	r := e.requests.get()
 	r.contiguous(buf)
@@ -103,9 +95,9 @@ func (e *Engine) sendsNow(p *peer, env envelope, buf []byte, more bool) bool {
 	return true
 }
 
-// persists sends a message that has found no room, if there is some soon.
+// persists sends a message that has found no room, if there is some soon. Where a pass was made for that nothing is held back any more.
 func (e *Engine) persists(p *peer, env envelope, buf []byte, more bool) bool {
-	for len(buf) <= eager.Max(p.ch) && e.finds(p) && p.free(len(buf)) {
+	for len(buf) <= eager.Max(p.ch) && (e.relieved(p) || p.ch.Widen()) && p.free(len(buf)) {
 		if sent, err := eager.Send(p.ch, env, buf, more && p.burst.held); sent {
 			p.stats.eager(len(buf))
 			return true
@@ -115,9 +107,6 @@ func (e *Engine) persists(p *peer, env envelope, buf []byte, more bool) bool {
 	}
 	return false
 }
-
-// finds tells whether there may be room now that was not there before. A pass may have been made: what was held back is not any more.
-func (e *Engine) finds(p *peer) bool { return e.relieved(p) || p.ch.Widen() }
 
 // relieved waits for room in the ring of a peer who sees what is written there at once, and so most likely is taking messages out at this moment: that
 // costs less than a send that waits in the queue. When it has been in vain the lap is widened, or others are in the queue, and nobody waits here. Now and then it

@@ -298,7 +298,7 @@ func (b *Benchmark) sizes(o Options) (low, high int) {
 // Options that do not fit the job are an *OptionError at rank 0; what a validating run finds is ErrInvalid at the ranks that have found
 // it. The other ranks then return nil, so that a job tells of its trouble once.
 func (b *Benchmark) Run(ctx context.Context, o Options, by Invocation, out io.Writer) error {
-	return b.run(ctx, o, by, out, instruments{now: mpi.Wtime, date: time.Now, pattern: pattern, resident: resident})
+	return b.run(ctx, o, by, out, instruments{now: mpi.Wtime, date: time.Now, pattern: pattern, resident: resident, settling: settling})
 }
 
 func (b *Benchmark) run(ctx context.Context, o Options, by Invocation, out io.Writer, with instruments) error {

@@ -43,7 +43,7 @@ var realBody = worldBody("real", func(world *mpi.Comm) error {
 			continue
 		}
 		for _, o := range ways(b) {
-			s := newSession(b, o, world, os.Stdout, instruments{now: mpi.Wtime, date: time.Now, pattern: pattern, resident: resident})
+			s := newSession(b, o, world, os.Stdout, instruments{now: mpi.Wtime, date: time.Now, pattern: pattern, resident: resident, settling: time.Millisecond})
 			if own, fatal := s.outcome(); own != nil || fatal != nil {
 				return fmt.Errorf("%s: %w", b.Name, errors.Join(own, fatal))
 			}

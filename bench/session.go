@@ -36,13 +36,35 @@ type session struct {
 	unwritten error  // why what there is of a report has not been written
 }
 
-// instruments are what is measured with: a clock in seconds, the bytes that validation sends, and the memory of this process in bytes. Tests
+// instruments are what is measured with: a clock in seconds, the bytes that validation sends, the memory of this process in bytes, and how long the ranks settle. Tests
 // bring their own.
 type instruments struct {
 	now      func() float64
 	date     func() time.Time
 	pattern  func(b []byte, source, sequence int)
 	resident func() (int, error)
+	settling time.Duration
+}
+
+// settling is how long the ranks settle before the first size: for some 50 ms behind its start Go's runtime looks every millisecond, on the rank's own core, whether one of its
+// threads is stuck in a system call, which takes 15 µs each time. In a sweep over many sizes that would be in the figures of the smallest alone.
+const settling = 60 * time.Millisecond
+
+// settle has the ranks pass barriers for as long as they settle.
+func (s *session) settle() error {
+	if s.settling == 0 {
+		return nil
+	}
+	for begin, over := time.Now(), []bool{false}; !over[0]; {
+		over[0] = s.world.Rank() == 0 && time.Since(begin) >= s.settling
+		if err := mpi.Bcast(s.world, over, 0); err != nil {
+			return err
+		}
+		if err := mpi.Barrier(s.world); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // newSession makes a session of which rank 0 prints to out.
@@ -119,6 +141,9 @@ func (s *session) figures(refusal error) error {
 	}
 	// Nothing is allocated while it is measured, so there is nothing to collect but what came before.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	if err := s.settle(); err != nil {
+		return err
+	}
 	s.heading()
 	for n := low; n <= high; n *= 2 {
 		s.progress(n, low, high)

@@ -47,7 +47,7 @@ type instruments struct {
 }
 
 // settling is how long the ranks settle before the first size: for some 50 ms behind its start Go's runtime looks every millisecond, on the rank's own core, whether one of its
-// threads is stuck in a system call, which takes 15 µs each time. In a sweep over many sizes that would be in the figures of the smallest alone.
+// threads is stuck in a system call, which takes 15 µs each time. The figure of a size would hang on how long behind the start it is taken.
 const settling = 60 * time.Millisecond
 
 // settle has the ranks pass barriers for as long as they settle.

@@ -50,17 +50,14 @@ type instruments struct {
 // threads is stuck in a system call, which takes 15 µs each time. The figure of a size would hang on how long behind the start it is taken.
 const settling = 60 * time.Millisecond
 
-// settle has the ranks pass barriers for as long as they settle.
+// settle has the ranks ask one another whether all have settled, until they have.
 func (s *session) settle() error {
-	if s.settling == 0 {
-		return nil
-	}
-	for begin, over := time.Now(), []bool{false}; !over[0]; {
-		over[0] = s.world.Rank() == 0 && time.Since(begin) >= s.settling
-		if err := mpi.Bcast(s.world, over, 0); err != nil {
-			return err
+	for begin, left := time.Now(), []int32{1}; left[0] > 0; {
+		left[0] = 0
+		if time.Since(begin) < s.settling {
+			left[0] = 1
 		}
-		if err := mpi.Barrier(s.world); err != nil {
+		if err := mpi.Allreduce(s.world, mpi.InPlace[int32](), left, mpi.Max[int32]()); err != nil {
 			return err
 		}
 	}

@@ -119,7 +119,7 @@ func (c *Channel) Open(qp transport.QP, peer []byte) error {
 	if c.placer, _ = qp.(transport.Placer); c.placer != nil {
 		c.near = c.placer.Shared()
 		c.send.abreast = c.near && c.conf.Abreast
-		c.send.narrow, c.recv.abreast = c.send.abreast, c.send.abreast
+		c.send.narrow = c.send.abreast
 	}
 	return nil
 }

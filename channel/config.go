@@ -20,6 +20,8 @@ const (
 	creditLines = 6
 	// controlLines are left to control messages, beside data.
 	controlLines = 6
+	// dataKeeps is what data leaves free.
+	dataKeeps = controlLines + creditLines
 
 	// Slots of the first phase, and of the others, in bytes (E1, E8).
 	minSmall, maxSmall = 100, 2000

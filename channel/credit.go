@@ -54,11 +54,11 @@ func (c *Channel) Progress() (owing bool, err error) {
 	}
 	owing = c.reply.due || c.asking.state == askAgain || c.wanted >= 0 || c.send.markerDue()
 	behind, keep := c.recv.behind(), 0
+	if !behind && !c.early() {
+		return owing, nil
+	}
 	if !behind {
-		if !c.recv.early() {
-			return owing, nil
-		}
-		keep = controlLines + creditLines
+		keep = dataKeeps
 	}
 	if c.asking.state != askNothing || c.send.markerDue() || !c.send.seat(1, keep) {
 		return owing || behind, nil
@@ -95,12 +95,12 @@ func (c *Channel) Owing() bool {
 }
 
 // Behind tells whether that is a CREDIT.
-func (c *Channel) Behind() bool { return c.recv.behind() || c.recv.early() }
+func (c *Channel) Behind() bool { return c.recv.behind() || c.early() }
 
 // Pressing tells whether Progress has something to do that the peer may be waiting for.
 func (c *Channel) Pressing() bool {
 	r := &c.recv
-	return int(r.consumed-r.told) >= r.lines/2 || r.due || r.early() || c.paused || c.reply.due || r.owed > 0 && r.owed >= r.large.threshold
+	return int(r.consumed-r.told) >= r.lines/2 || r.due || c.early() || c.paused || c.reply.due || r.owed > 0 && r.owed >= r.large.threshold
 }
 
 // Relieve hears what has come, up to the next message of the layer above. It tells whether the peer has given credit back with it, and whether there is

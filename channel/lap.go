@@ -71,8 +71,6 @@ func (s *sendRing) free() (ahead, first int) {
 // room is how many lines the next messages may take without another look, as far as is known now, if they are as long as the last one.
 func (s *sendRing) room(last int) int {
 	ahead, first := s.free()
-	if s.narrow && last <= shortLines {
-		ahead = min(ahead, streamLines-s.pos)
-	}
-	return min(ahead, ahead+first-controlLines-creditLines)
+	ahead = min(ahead, s.reach(last)-s.pos)
+	return min(ahead, ahead+first-dataKeeps)
 }

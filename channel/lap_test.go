@@ -2,6 +2,7 @@ package channel_test
 
 import (
 	"encoding/binary"
+	"errors"
 	"math/rand/v2"
 	"testing"
 
@@ -134,8 +135,15 @@ func TestLap_E12_NothingUnreadIsWrittenOver(t *testing.T) {
 				case 0:
 					ends[i].Reserve(n) // and thinks better of it
 				case 1:
-					if l.A.Depth+l.B.Depth == 512 {
-						put(t, ends[i], kind, letters(n), rng.IntN(2) == 0)
+					reserve := ends[i].Reserve
+					if kind == channel.RTS {
+						reserve = ends[i].ReserveControl
+					}
+					if body := reserve(n); body != nil {
+						copy(body, letters(n))
+						if err := ends[i].Commit(kind, rng.IntN(2) == 0); !errors.Is(err, transport.ErrQueueFull) {
+							require.NoError(t, err)
+						}
 					}
 				default:
 					first, rest := words.Get(letters(words.Size), 0), letters(n + words.Size)[words.Size:max(words.Size, n)]

@@ -34,7 +34,6 @@ type recvRing struct {
 	body      int    // its length
 	due       bool   // a CREDIT is, however little is owed: the lap before ended early, with lines that the peer has not been told of
 	last      int    // lines of the last message
-	abreast   bool   // a CREDIT goes early
 	owed      int    // lines of the large ring that are consumed and not told
 	expected  expected
 	large     *largeIn

@@ -45,7 +45,7 @@ type sendRing struct {
 	again    int    // likewise from line 0 on, once all that was sent has been read
 	reserved int    // lines of the message being filled; 0 when there is none, less when it is in the large ring
 	body     int    // its length
-	abreast  bool   // laps are narrow to begin with
+	abreast  bool   // laps are narrow to begin with, and the peer's may be
 	narrow   bool   // the present lap is
 	late     bool   // credits may come that are older than what an answer has told
 	hold     bool   // the peer wants payload announced, not sent
@@ -69,7 +69,7 @@ func (c *Channel) LeastBody() int { return c.phases[0] - overhead }
 // Reserve gives the body of the next message, n bytes long, to be filled and then committed. It gives nil when the peer has
 // given too few credits back, when the channel is not open, and for an n below 0 or above MaxBody, which will never do. The body
 // holds old bytes. Only the last Reserve counts; one that is not committed costs nothing.
-func (c *Channel) Reserve(n int) []byte { return c.reserve(n, controlLines+creditLines) }
+func (c *Channel) Reserve(n int) []byte { return c.reserve(n, dataKeeps) }
 
 // ReserveControl is Reserve for a control message, which may use lines that data leaves free.
 func (c *Channel) ReserveControl(n int) []byte { return c.reserve(n, creditLines) }
@@ -277,7 +277,7 @@ func (c *Channel) advanced(lines int) {
 		s.clear = s.room(lines)
 	}
 	if s.pos >= dialogLines && s.large == nil { // with a large ring seat has something to do at times
-		s.again = s.lines - controlLines - creditLines
+		s.again = s.lines - dataKeeps
 	}
 }
 

@@ -24,9 +24,9 @@ func (s *sendRing) reach(need int) int {
 // that could go on: if the message then does not go, that must be undone, or a longer one might wait for ever.
 func (s *sendRing) turn(need int) bool {
 	if end := s.reach(need); end == s.lines || s.pos+need <= end {
-		return s.seat(need, controlLines+creditLines)
+		return s.seat(need, dataKeeps)
 	}
-	if _, first := s.free(); need+controlLines+creditLines > first {
+	if _, first := s.free(); need+dataKeeps > first {
 		return false
 	}
 	s.anew()
@@ -42,6 +42,7 @@ func (c *Channel) Widen() bool {
 }
 
 // early tells whether a CREDIT is welcome that need not go yet. One goes like data, where there is room.
-func (r *recvRing) early() bool {
-	return r.abreast && int(r.consumed-r.told) >= streamLines/4 && r.last <= shortLines
+func (c *Channel) early() bool {
+	r := &c.recv
+	return c.send.abreast && int(r.consumed-r.told) >= streamLines/4 && r.last <= shortLines
 }

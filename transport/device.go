@@ -68,11 +68,11 @@ type PD interface {
 	// Register makes buf reachable through a key, with the given rights. The caller goes on owning the memory and must not
 	// let go of it before Deregister. Local reads need no right. With RemoteAtomic the memory must begin at an address that is
 	// a multiple of 8. It allocates nothing once the device has warmed up, so it may be called per message. What lies in memory of
-	// Alloc, of the same device, peers reach as directly as that.
+	// Alloc, of the same device, peers reach as directly as that, if Alloc was given any right for peers, or BindWindow.
 	Register(buf []byte, access Access) (MR, error)
 
 	// Alloc registers n bytes (n > 0) of fresh zeroed memory, page-aligned and off the Go heap, of a kind that this
-	// provider's peers can write directly. Deregister frees it: nobody may hold its Bytes by then.
+	// provider's peers can write directly; without a right for peers, and without BindWindow, it may be of any kind. Deregister frees it: nobody may hold its Bytes by then.
 	Alloc(n int, access Access) (MR, error)
 
 	// AllocMW makes a memory window, bound to nothing.

@@ -25,14 +25,15 @@ type allocated struct {
 	count atomic.Int32 // of list, for those who do not have the lock
 }
 
-// Alloc gives n bytes (n > 0) of zeroed memory on pages of its own. Peers have no right to the region: nobody is told its key.
+// Alloc gives n bytes (n > 0) of zeroed memory on pages of its own. Peers have no right to the region: nobody is told its key. That a window may be bound to it makes it
+// memory of the kind that peers reach directly, as they are to reach what is announced out of it.
 func (e *Engine) Alloc(n int) ([]byte, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.dead != nil {
 		return nil, e.dead
 	}
-	mr, err := e.fabrics[0].pd.Alloc(n, transport.LocalWrite)
+	mr, err := e.fabrics[0].pd.Alloc(n, transport.LocalWrite|transport.BindWindow)
 	if err != nil {
 		return nil, err
 	}

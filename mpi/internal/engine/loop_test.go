@@ -34,6 +34,7 @@ type loopNet struct {
 	regions map[transport.Key]*loopMR
 	ends    map[string]*loopEnd
 	last    transport.Key
+	rights  transport.Access // that the last Alloc was asked for
 }
 
 func loopDevices(n int) []transport.Device {
@@ -94,9 +95,10 @@ type loopMR struct {
 	bytes []byte
 }
 
-func (p *loopPD) Alloc(n int, _ transport.Access) (transport.MR, error) {
+func (p *loopPD) Alloc(n int, access transport.Access) (transport.MR, error) {
 	p.n.mu.Lock()
 	defer p.n.mu.Unlock()
+	p.n.rights = access
 	p.n.last++
 	m := &loopMR{n: p.n, key: p.n.last, bytes: make([]byte, n+4096)}
 	m.bytes = m.bytes[-uintptr(unsafe.Pointer(&m.bytes[0]))&4095:][:n]

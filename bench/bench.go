@@ -1,5 +1,5 @@
-// Package bench is the micro-benchmarks: what they measure, how they count, and the tables they print, all in the manner of OSU's
-// micro-benchmarks, so that scripts which read those read these.
+// Package bench is the micro-benchmarks: what they measure, how they count, and the tables they print, all in
+// the manner of OSU's micro-benchmarks, so that scripts which read those read these.
 package bench
 
 import (
@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"time"
 
@@ -37,10 +36,28 @@ type Options struct {
 
 // Invocation is what a rank knows of its command, and what need not be the same on all ranks.
 type Invocation struct {
-	Version  string    // of weft, for a Report
-	Command  []string  // likewise, with its arguments
-	Progress io.Writer // a terminal that rank 0 tells on how far it is; nil for none
-	Profile  string    // what every rank does goes to this file, with its rank behind a dot, as pprof has it; "" for nowhere
+	Version  string            // of weft, for a Report
+	Command  []string          // likewise, with its arguments
+	Settings map[string]string // by name, in place of what the environment says
+	Progress io.Writer         // a terminal on which rank 0 shows its progress; nil for none
+	// a CPU profile of every rank goes to this file, with the rank after a dot; "" for none
+	Profile string
+}
+
+// settings are those of a run of a benchmark.
+func (by Invocation) settings(b *Benchmark) (setting.Values, error) {
+	v := setting.Environment()
+	for name, text := range by.Settings {
+		if err := v.Set(name, text); err != nil {
+			return v, err
+		}
+	}
+	for name, text := range b.defaults {
+		if err := v.SetDefault(name, text); err != nil {
+			return v, err
+		}
+	}
+	return v, nil
 }
 
 // Default are the options that a benchmark has if the user says nothing.
@@ -65,14 +82,17 @@ type Benchmark struct {
 	Even  bool
 	Start int // ranks that it starts with when the user says nothing
 
-	title    string                                // of the table, as OSU's parsers look for it
-	kind     *kind                                 // of table
-	cell     func(s *session, n int) (cell, error) // measures one size
-	room     func(o Options, rank, ranks int) int  // messages that the receive buffer has room for, most at rank 0; nil: one
-	remark   func(s *session) string               // lines above the header; nil: none
-	whole    func(s *session) error                // prints the whole table, where cell is nil
-	ready    func(s *session) error                // is done before the ranks have talked to each other
-	settings map[*setting.Setting]string           // what it brings along where the user has set nothing
+	title string                                // of the table, as OSU's parsers look for it
+	kind  *kind                                 // of table
+	cell  func(s *session, n int) (cell, error) // measures one size
+	// messages that the receive buffer has room for, most at rank 0; nil: one
+	room roomFunc
+	// messages that the send buffer has room for, most at rank 0; nil: one
+	sends    roomFunc
+	remark   func(s *session) string // lines above the header; nil: none
+	whole    func(s *session) error  // prints the whole table, where cell is nil
+	ready    func(s *session) error  // is done before the ranks have talked to each other
+	defaults map[string]string       // settings by name, where the user has set nothing
 }
 
 // kind is what benchmarks have in common whose tables look alike.
@@ -99,7 +119,8 @@ func (c counts) of(n int) (timed, warmup int) {
 	return c.small, c.smallWarmup
 }
 
-// tableOf puts the columns of a kind of table together: its own, those that validation and tails of a unit add, and how often was measured.
+// tableOf puts the columns of a kind of table together: its own, those that validation and tails of a unit
+// add, and how often was measured.
 func tableOf(unit string, own ...column) []column {
 	columns := append(own, validationColumn)
 	if !slices.ContainsFunc(own, func(c column) bool { return c.name == "iterations" }) {
@@ -111,43 +132,66 @@ func tableOf(unit string, own ...column) []column {
 var (
 	pingPong = &kind{
 		columns:  tableOf("us", sizeColumn, latencyColumn),
-		datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20, axes: latencyAxes, tails: true, counts: counts{10000, 100, 1000, 10},
+		datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20, axes: latencyAxes, tails: true,
+		counts: counts{10000, 100, 1000, 10},
 	}
 	pingPongs = &kind{
 		columns:  tableOf("us", append([]column{sizeColumn, latencyColumn}, spreadColumns()...)...),
-		datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20, axes: latencyAxes, tails: true, counts: counts{10000, 100, 1000, 10},
+		datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20, axes: latencyAxes, tails: true,
+		counts: counts{10000, 100, 1000, 10},
 	}
 	stream = &kind{
 		columns: tableOf("MB/s", sizeColumn,
 			column{name: "bandwidth", heading: "Bandwidth (MB/s)", unit: "MB/s", width: 20, of: valueOf}),
-		datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20, axes: bandwidthAxes, tails: true, counts: counts{100, 10, 20, 2},
+		datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20, axes: bandwidthAxes, tails: true,
+		counts: counts{100, 10, 20, 2},
 	}
 	rates = &kind{
 		columns: tableOf("MB/s", sizeColumn,
 			column{name: "bandwidth", heading: "MB/s", unit: "MB/s", width: 20, of: valueOf},
-			column{name: "messages", heading: "Messages/s", unit: "1/s", width: 20, of: func(c *cell) float64 { return c.rate }}),
-		datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20, axes: bandwidthAxes, tails: true, counts: counts{100, 10, 100, 10},
+			column{name: "messages", heading: "Messages/s", unit: "1/s", width: 20,
+				of: func(c *cell) float64 { return c.rate }}),
+		datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20, axes: bandwidthAxes, tails: true,
+		counts: counts{100, 10, 100, 10},
 	}
 	overlaps = &kind{
 		columns: tableOf("us", sizeColumn,
 			column{name: "overall", heading: "Overall(us)", unit: "us", width: 20, left: 2, of: valueOf},
-			column{name: "compute", heading: "Compute(us)", unit: "us", width: 20, of: func(c *cell) float64 { return c.compute }},
-			column{name: "communication", heading: "Pure Comm.(us)", unit: "us", width: 20, of: func(c *cell) float64 { return c.alone }},
-			column{name: "overlap", heading: "Overlap(%)", unit: "%", width: 20, of: func(c *cell) float64 { return c.overlap }}),
-		datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20, axes: latencyAxes, tails: true, counts: counts{1000, 100, 100, 10},
+			column{name: "compute", heading: "Compute(us)", unit: "us", width: 20,
+				of: func(c *cell) float64 { return c.compute }},
+			column{name: "communication", heading: "Pure Comm.(us)", unit: "us", width: 20,
+				of: func(c *cell) float64 { return c.alone }},
+			column{name: "overlap", heading: "Overlap(%)", unit: "%", width: 20,
+				of: func(c *cell) float64 { return c.overlap }}),
+		datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20, axes: latencyAxes, tails: true,
+		counts: counts{1000, 100, 100, 10},
+	}
+	barrierOverlaps    = &kind{columns: overlaps.columns[1:], tails: true, counts: counts{1000, 100, 100, 10}}
+	collectiveOverlaps = &kind{
+		columns: overlaps.columns, datatype: "MPI_CHAR", element: 1, min: 1, max: 1 << 20,
+		axes: latencyAxes, tails: true,
+		counts: counts{1000, 100, 100, 10},
+	}
+	reductionOverlaps = &kind{
+		columns: overlaps.columns, datatype: "MPI_FLOAT", element: 4, min: 4, max: 1 << 20,
+		axes: latencyAxes, tails: true,
+		counts: counts{1000, 100, 100, 10},
 	}
 	synchronization = &kind{
-		columns: append(append([]column{{name: "latency", heading: "# Avg Latency(us)", unit: "us", width: 17, of: valueOf}},
+		columns: append(append([]column{{name: "latency", heading: "# Avg Latency(us)", unit: "us",
+			width: 17, of: valueOf}},
 			spreadColumns()...), tailColumns("us")...),
 		tails: true, counts: counts{1000, 100, 100, 10},
 	}
 	collective = &kind{
 		columns:  tableOf("us", append([]column{sizeColumn, latencyColumn}, spreadColumns()...)...),
-		datatype: "MPI_CHAR", element: 1, min: 1, max: 1 << 20, axes: latencyAxes, tails: true, counts: counts{1000, 100, 100, 10},
+		datatype: "MPI_CHAR", element: 1, min: 1, max: 1 << 20, axes: latencyAxes, tails: true,
+		counts: counts{1000, 100, 100, 10},
 	}
 	reduction = &kind{
 		columns:  collective.columns,
-		datatype: "MPI_FLOAT", element: 4, min: 4, max: 1 << 20, axes: latencyAxes, tails: true, counts: counts{1000, 100, 100, 10},
+		datatype: "MPI_FLOAT", element: 4, min: 4, max: 1 << 20, axes: latencyAxes, tails: true,
+		counts: counts{1000, 100, 100, 10},
 	}
 	startUp = &kind{columns: []column{ // printed in a line of their own
 		{name: "ranks", form: whole, shown: inReports, of: func(c *cell) float64 { return float64(c.size) }},
@@ -166,41 +210,104 @@ var All = []*Benchmark{
 		title: "Bandwidth", kind: stream, cell: bandwidth, room: windowIfValidating},
 	{Name: "bibw", Short: "bandwidth both ways at once", Ranks: 2, Start: 2,
 		title: "Bi-Directional Bandwidth", kind: stream, cell: bothWays, room: windowIfValidating},
-	{Name: "mbw_mr", Short: "bandwidth and messages a second of pairs of ranks at once", Least: 2, Even: true, Start: 2,
+	{Name: "mbw_mr", Short: "bandwidth and messages a second of pairs of ranks at once", Least: 2,
+		Even: true, Start: 2,
 		title: "Multiple Bandwidth / Message Rate", kind: rates, cell: messageRate, room: windowIfValidating,
 		remark: func(s *session) string {
 			return fmt.Sprintf("# [ pairs: %d ] [ window size: %d ]", s.pairs(), s.Window)
 		}},
 	{Name: "multi_lat", Short: "latency of pairs of ranks at once", Least: 2, Even: true, Start: 2,
 		title: "Multi Latency", kind: pingPongs, cell: multiLatency},
-	{Name: "latency_mt", Short: "latency where several goroutines of a rank wait for messages", Ranks: 2, Start: 2,
-		title: "Multi-threaded Latency", kind: pingPong, cell: threadLatency, room: func(Options, int, int) int { return receivers },
+	{Name: "latency_mt", Short: "latency where several goroutines of a rank wait for messages", Ranks: 2,
+		Start: 2,
+		title: "Multi-threaded Latency", kind: pingPong, cell: threadLatency,
+		room: func(Options, int, int) int { return receivers },
 		remark: func(*session) string {
 			return fmt.Sprintf("# Number of Sender threads: 1\n# Number of Receiver threads: %d", receivers)
 		}},
-	{Name: "overlap", Short: "how much of a message's way is travelled while its receiver computes", Ranks: 2, Start: 2,
+	{Name: "overlap", Short: "how much of a message's way is travelled while its receiver computes",
+		Ranks: 2, Start: 2,
 		title: "Overlap", kind: overlaps, cell: overlapped},
 	{Name: "barrier", Short: "time of a barrier", Least: 1, Start: 2,
 		title: "Barrier Latency", kind: synchronization, whole: barrier},
-	{Name: "bcast", Short: "time of a broadcast", Least: 2, Start: 2,
-		title: "Broadcast Latency", kind: collective, cell: broadcast},
-	{Name: "reduce", Short: "time of a reduction to one rank", Least: 2, Start: 2,
-		title: "Reduce Latency", kind: reduction, cell: reduce},
-	{Name: "allreduce", Short: "time of a reduction to all ranks", Least: 2, Start: 2,
-		title: "Allreduce Latency", kind: reduction, cell: allreduce},
-	{Name: "gather", Short: "time of a gather to one rank", Least: 2, Start: 2,
-		title: "Gather Latency", kind: collective, cell: gather, room: allAtRoot},
+	blockingOf("allgather", "a gather to all ranks", "Allgather", collective, allgather, allEverywhere, nil),
+	blockingOf("allgatherv", "a gather of blocks of any length to all ranks", "Allgatherv", collective,
+		allgatherv, allEverywhere, nil),
+	blockingOf("allreduce", "a reduction to all ranks", "Allreduce", reduction, allreduce, nil, nil),
+	blockingOf("alltoall", "an exchange between all ranks", "Alltoall", collective, alltoall, allEverywhere,
+		allEverywhere),
+	blockingOf("alltoallv", "an exchange of blocks of any length between all ranks", "Alltoallv",
+		collective, alltoallv,
+		allEverywhere, allEverywhere),
+	blockingOf("bcast", "a broadcast", "Broadcast", collective, broadcast, nil, nil),
+	blockingOf("gather", "a gather to one rank", "Gather", collective, gather, allAtRoot, nil),
+	blockingOf("gatherv", "a gather of blocks of any length to one rank", "Gatherv", collective, gatherv,
+		allAtRoot, nil),
+	blockingOf("reduce", "a reduction to one rank", "Reduce", reduction, reduce, nil, nil),
+	blockingOf("reduce_scatter", "a reduction whose result is shared out to all ranks", "Reduce_scatter",
+		reduction, reduceScatter,
+		nil, nil),
+	blockingOf("scatter", "a scatter from one rank", "Scatter", collective, scatter, nil, allAtRoot),
+	blockingOf("scatterv", "a scatter of blocks of any length from one rank", "Scatterv", collective,
+		scatterv, nil, allAtRoot),
+	{Name: "ibarrier", Short: "overlap of a non-blocking barrier with computation", Least: 1, Start: 2,
+		title: "Non-blocking Barrier Latency", kind: barrierOverlaps, whole: barrierOverlap},
+	nonBlockingOf("iallgather", "a gather to all ranks", "Allgather", collectiveOverlaps, allgather,
+		allEverywhere, nil),
+	nonBlockingOf("iallgatherv", "a gather of blocks of any length to all ranks", "Allgatherv",
+		collectiveOverlaps, allgatherv,
+		allEverywhere, nil),
+	nonBlockingOf("iallreduce", "a reduction to all ranks", "Allreduce", reductionOverlaps, allreduce, nil,
+		nil),
+	nonBlockingOf("ialltoall", "an exchange between all ranks", "Alltoall", collectiveOverlaps, alltoall,
+		allEverywhere,
+		allEverywhere),
+	nonBlockingOf("ialltoallv", "an exchange of blocks of any length between all ranks", "Alltoallv",
+		collectiveOverlaps, alltoallv,
+		allEverywhere, allEverywhere),
+	nonBlockingOf("ibcast", "a broadcast", "Broadcast", collectiveOverlaps, broadcast, nil, nil),
+	nonBlockingOf("igather", "a gather to one rank", "Gather", collectiveOverlaps, gather, allAtRoot, nil),
+	nonBlockingOf("igatherv", "a gather of blocks of any length to one rank", "Gatherv", collectiveOverlaps,
+		gatherv, allAtRoot, nil),
+	nonBlockingOf("ireduce", "a reduction to one rank", "Reduce", reductionOverlaps, reduce, nil, nil),
+	nonBlockingOf("ireduce_scatter", "a reduction whose result is shared out", "Reduce_scatter",
+		reductionOverlaps, reduceScatter,
+		nil, nil),
+	nonBlockingOf("iscatter", "a scatter from one rank", "Scatter", collectiveOverlaps, scatter, nil,
+		allAtRoot),
+	nonBlockingOf("iscatterv", "a scatter of blocks of any length from one rank", "Scatterv",
+		collectiveOverlaps, scatterv, nil,
+		allAtRoot),
 	{Name: "memory", Short: "buffers and resident memory of a connection, in each phase", Least: 2, Start: 9,
 		title: "Memory", kind: connections, whole: memory, ready: (*session).takeStock,
 		remark: func(*session) string {
-			return "# Bytes of a connection, at rank 0. Resident: with its share of what connections have in common."
+			return "# Bytes of a connection, at rank 0. Resident: with its share of what connections " +
+				"have in common."
 		},
-		settings: map[*setting.Setting]string{setting.ShrinkAfter: "50ms", setting.EagerMost: "1G"}},
+		defaults: map[string]string{setting.ShrinkAfter.Name: "50ms", setting.EagerMost.Name: "1G"}},
 	{Name: "init", Short: "time of Init", Least: 1, Start: 2,
 		title: "Init", kind: startUp, whole: initialization},
 }
 
-// Limits of what can be asked for: none is near what makes sense, and each keeps a slip of the finger from ending in want of memory.
+type roomFunc = func(o Options, rank, ranks int) int
+
+// blockingOf is the benchmark of a collective's blocking form.
+func blockingOf(name, what, title string, k *kind, of func(*session, int) operation, room,
+	sends roomFunc) *Benchmark {
+	return &Benchmark{Name: name, Short: "time of " + what, Least: 2, Start: 2, title: title + " Latency",
+		kind: k,
+		cell: blocking(of), room: room, sends: sends}
+}
+
+// nonBlockingOf is the benchmark of a collective's non-blocking form.
+func nonBlockingOf(name, what, title string, k *kind, of func(*session, int) operation, room,
+	sends roomFunc) *Benchmark {
+	return &Benchmark{Name: name, Short: "overlap with computation of " + what, Least: 2, Start: 2,
+		title: "Non-blocking " + title + " Latency", kind: k, cell: nonBlocking(of), room: room, sends: sends}
+}
+
+// Limits of what can be asked for: none is near what makes sense, and each keeps a slip of the finger from
+// ending in want of memory.
 const (
 	mostIterations = 1e9
 	mostWindow     = 1 << 16
@@ -220,7 +327,8 @@ func (b *Benchmark) Check(o Options, ranks int) error {
 	case b.Even && ranks%2 != 0:
 		return optionErrorf("%s runs on pairs of ranks: on an even number, not on %d", b.Name, ranks)
 	case o.Iterations < 0 || o.Iterations > mostIterations || o.Warmup > mostIterations:
-		return optionErrorf("%s: %d iterations after %d for warming up: 0 to %.0f are possible", b.Name, o.Iterations, o.Warmup,
+		return optionErrorf("%s: %d iterations after %d for warming up: 0 to %.0f are possible", b.Name,
+			o.Iterations, o.Warmup,
 			mostIterations)
 	case o.Window < 1 || o.Window > mostWindow:
 		return optionErrorf("%s: a window of %d messages: 1 to %d are possible", b.Name, o.Window, mostWindow)
@@ -252,17 +360,23 @@ func (b *Benchmark) Check(o Options, ranks int) error {
 	case o.Min < 0:
 		return optionErrorf("%s: there is no message of %d bytes", b.Name, o.Min)
 	case low > high:
-		return optionErrorf("%s: there is no message size from %d to %d bytes; by itself it takes %d to %d", b.Name, low, high,
+		return optionErrorf("%s: there is no message size from %d to %d bytes; by itself it takes %d to %d",
+			b.Name, low, high,
 			b.kind.min, b.kind.max)
 	case low%b.kind.element != 0:
-		return optionErrorf("%s: %d bytes are no whole number of %s, which has %d", b.Name, low, b.kind.datatype, b.kind.element)
+		return optionErrorf("%s: %d bytes are no whole number of %s, which has %d", b.Name, low,
+			b.kind.datatype, b.kind.element)
 	}
 	others := 4 // the message that is sent, and what validation compares with
 	if o.Rewrite && b.windows() {
 		others += o.Window
 	}
-	if high > mostBuffers/(others+b.places(o, 0, ranks)) {
-		return optionErrorf("%s: messages of up to %d bytes take more than %d GiB of buffers on a rank; try a smaller -m, -W or -n",
+	if b.sends != nil {
+		others += b.sends(o, root, ranks)
+	}
+	if high > mostBuffers/(others+b.places(o, root, ranks)) {
+		return optionErrorf("%s: messages of up to %d bytes take more than %d GiB of buffers on a rank; "+
+			"try a smaller -m, -W or -n",
 			b.Name, high, mostBuffers>>30)
 	}
 	return nil
@@ -293,27 +407,28 @@ func (b *Benchmark) sizes(o Options) (low, high int) {
 	return low, high
 }
 
-// Run takes part in a benchmark as one of the ranks of the job that this process was started in. Rank 0 prints the table to out.
+// Run takes part in a benchmark as one of the ranks of the job that this process was started in. Rank 0
+// prints the table to out.
 //
-// Options that do not fit the job are an *OptionError at rank 0; what a validating run finds is ErrInvalid at the ranks that have found
-// it. The other ranks then return nil, so that a job tells of its trouble once.
+// Options that do not fit the job are an *OptionError at rank 0; what a validating run finds is ErrInvalid at
+// the ranks that have found it. The other ranks then return nil, so that a job tells of its trouble once.
 func (b *Benchmark) Run(ctx context.Context, o Options, by Invocation, out io.Writer) error {
-	return b.run(ctx, o, by, out, instruments{now: mpi.Wtime, date: time.Now, pattern: pattern, resident: resident, settling: settling})
+	return b.run(ctx, o, by, out, instruments{now: mpi.Wtime, date: time.Now, pattern: pattern,
+		resident: resident, settling: settling})
 }
 
-func (b *Benchmark) run(ctx context.Context, o Options, by Invocation, out io.Writer, with instruments) error {
-	for brought, value := range b.settings {
-		if os.Getenv(brought.Name) == "" {
-			if err := os.Setenv(brought.Name, value); err != nil {
-				return err
-			}
-		}
+func (b *Benchmark) run(ctx context.Context, o Options, by Invocation, out io.Writer,
+	with instruments) error {
+	config := mpi.Config{Settings: by.Settings, Defaults: b.defaults}
+	settings, err := by.settings(b)
+	if err != nil {
+		return err
 	}
 	began := with.now()
 	var own error
-	err := mpi.Run(ctx, func(_ context.Context, world *mpi.Comm) (err error) {
+	err = mpi.Run(ctx, func(_ context.Context, world *mpi.Comm) (err error) {
 		s := newSession(b, o, world, out, with)
-		s.by = by
+		s.by, s.settings = by, settings
 		s.initTook = s.now() - began
 		stop, err := profile(by.Profile, world.Rank())
 		if err != nil {
@@ -321,6 +436,6 @@ func (b *Benchmark) run(ctx context.Context, o Options, by Invocation, out io.Wr
 		}
 		own, err = s.outcome()
 		return errors.Join(err, stop())
-	})
+	}, config)
 	return errors.Join(err, own)
 }

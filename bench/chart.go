@@ -11,7 +11,8 @@ import (
 	"gonum.org/v1/plot"
 )
 
-// chart is figures as lines, in a panel for each kind of figure. It can be drawn as SVG, PNG and HTML, in one style.
+// chart is figures as lines, in a panel for each kind of figure. It can be drawn as SVG, PNG and HTML, in one
+// style.
 type chart struct {
 	title  string
 	panels []*panel
@@ -29,8 +30,8 @@ type series struct {
 	points []point
 }
 
-// point has the figures' logarithms to base 2 too, which are its place: both axes are logarithmic, and gonum's own scale of that kind puts the
-// labels out of place.
+// point has the figures' logarithms to base 2 too, which are its place: both axes are logarithmic, and
+// gonum's own scale of that kind puts the labels out of place.
 type point struct{ x, y, logX, logY float64 }
 
 // axes are what a panel's axes show.
@@ -46,9 +47,11 @@ var (
 	memoryAxes    = axes{"Peers", "Memory of a connection (bytes)", "bytes", binaryTicks{}}
 )
 
-// colours are told apart by nearly all eyes, on light and on dark paper: the first of each pair is for light paper.
+// colours are told apart by nearly all eyes, on light and on dark paper: the first of each pair is for light
+// paper.
 var colours = [][2]string{
-	{"#0072b2", "#56b4e9"}, {"#d55e00", "#ff8c42"}, {"#009e73", "#2fd0a0"}, {"#cc79a7", "#e89ac7"}, {"#b27d00", "#f0c040"},
+	{"#0072b2", "#56b4e9"}, {"#d55e00", "#ff8c42"}, {"#009e73", "#2fd0a0"}, {"#cc79a7", "#e89ac7"},
+	{"#b27d00", "#f0c040"},
 	{"#56457f", "#b09fe0"}, {"#333333", "#d0d0d0"}, {"#8c3b2e", "#d98c7f"}, {"#6b7f00", "#c3d94a"},
 }
 
@@ -100,7 +103,8 @@ func (p *panel) add(name string, x, y float64) {
 	p.series = append(p.series, &series{name, []point{at}})
 }
 
-// bounds are the ends of the axes, as logarithms: room around the points, for with a single one the axes would have no length.
+// bounds are the ends of the axes, as logarithms: room around the points, for with a single one the axes
+// would have no length.
 func (p *panel) bounds() (lowX, highX, lowY, highY float64) {
 	lowX, lowY, highX, highY = math.Inf(1), math.Inf(1), math.Inf(-1), math.Inf(-1)
 	for _, s := range p.series {

@@ -24,7 +24,10 @@ import (
 
 // plotted are few measurements of few sizes, and a plot.
 func plotted(path string) Options {
-	return options(func(o *Options) { o.Max, o.Iterations, o.Warmup, o.Window, o.Full, o.Plot = 16, 2, 0, 2, true, path })
+	return options(func(o *Options) {
+		o.Max, o.Iterations, o.Warmup, o.Window, o.Full, o.Plot = 16, 2, 0, 2,
+			true, path
+	})
 }
 
 // texts are the words in a plot of well-formed XML.
@@ -58,17 +61,21 @@ func TestAPlotShowsTheTable(t *testing.T) {
 	for name, want := range map[string][]string{
 		"latency": {"Latency", "Message size (bytes)", "Latency (µs)", "1", "2", "4", "8", "16"},
 		"bw":      {"Bandwidth", "Message size (bytes)", "Bandwidth (MB/s)", "1", "16"},
-		"allreduce": {"Allreduce Latency", "Message size (bytes)", "Latency (µs)", "average", "minimum", "maximum",
+		"allreduce": {"Allreduce Latency", "Message size (bytes)", "Latency (µs)", "average", "minimum",
+			"maximum",
 			"4", "8", "16"},
-		"memory": {"Memory", "Peers", "Memory of a connection (bytes)", "1", "16K", "256K", "registered, slots of 640",
-			"registered, slots of 16384", "registered, slots of 640, again", "resident, slots of 16384", "resident, preallocated"},
+		"memory": {"Memory", "Peers", "Memory of a connection (bytes)", "1", "16K", "256K",
+			"registered, slots of 640",
+			"registered, slots of 16384", "registered, slots of 640, again", "resident, slots of 16384",
+			"resident, preallocated"},
 	} {
 		path := filepath.Join(t.TempDir(), "plot.svg")
 		require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("what was there before ", 1<<14)), 0o600))
 		t.Setenv(plotVariable, name+"="+path)
 		r := launch(t, group{2, plotting})
 		require.NoError(t, r.Failure, r.Err)
-		require.True(t, strings.HasPrefix(r.Out, "\n# OSU-style weft MPI "), "standard output holds the table")
+		require.True(t, strings.HasPrefix(r.Out, "\n# OSU-style weft MPI "),
+			"standard output holds the table")
 		require.NotContains(t, r.Out, "svg")
 		require.Subset(t, texts(t, path), want)
 	}
@@ -134,7 +141,8 @@ func drawTo(c *chart, path string) error {
 
 func TestChartsOfAnyFigures(t *testing.T) {
 	for _, points := range [][]float64{
-		{1}, {3, 3, 3}, {0.25, 1e-9, 7e12}, {0, 1}, {math.Inf(1), 2}, {math.NaN(), 5}, {math.SmallestNonzeroFloat64, math.MaxFloat64},
+		{1}, {3, 3, 3}, {0.25, 1e-9, 7e12}, {0, 1}, {math.Inf(1), 2}, {math.NaN(), 5},
+		{math.SmallestNonzeroFloat64, math.MaxFloat64},
 	} {
 		for _, a := range []axes{latencyAxes, memoryAxes} {
 			words := texts(t, drawn(t, "chart.svg", a, points))
@@ -213,7 +221,8 @@ func TestLabelsDoNotOverlap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := &panel{axes: rapid.SampledFrom([]axes{latencyAxes, memoryAxes}).Draw(t, "axes")}
 		for range rapid.IntRange(1, 4).Draw(t, "points") {
-			p.add("any", math.Exp2(rapid.Float64Range(0, 35).Draw(t, "x")), math.Exp2(rapid.Float64Range(-20, 40).Draw(t, "y")))
+			p.add("any", math.Exp2(rapid.Float64Range(0, 35).Draw(t, "x")),
+				math.Exp2(rapid.Float64Range(-20, 40).Draw(t, "y")))
 		}
 		for _, size := range [][2]float64{{860, 430}, {380, 330}} {
 			d := p.draw("any", size[0], size[1])
@@ -221,7 +230,8 @@ func TestLabelsDoNotOverlap(t *testing.T) {
 			for i, tick := range d.x {
 				require.True(t, d.left <= tick.at && tick.at <= d.right)
 				for _, other := range d.x[:i] {
-					if room := letterWidth * float64(max(len(tick.label), len(other.label))); tick.label != "" && other.label != "" {
+					if room := letterWidth * float64(max(len(tick.label),
+						len(other.label))); tick.label != "" && other.label != "" {
 						require.Greater(t, math.Abs(tick.at-other.at), room)
 					}
 				}
@@ -248,7 +258,8 @@ func TestAChartWithoutFigures(t *testing.T) {
 	p := &panel{axes: latencyAxes}
 	p.add("average", 1, 0)
 	p.add("average", 0, 1)
-	require.EqualError(t, drawTo(&chart{title: "Nothing", panels: []*panel{p}}, path), "the plot cannot be written: no figure is above zero")
+	require.EqualError(t, drawTo(&chart{title: "Nothing", panels: []*panel{p}}, path),
+		"the plot cannot be written: no figure is above zero")
 	require.NoFileExists(t, path)
 }
 
@@ -257,7 +268,8 @@ func TestAChartOnAFullDisk(t *testing.T) {
 	require.NoError(t, os.Symlink("/dev/full", link))
 	p := &panel{axes: latencyAxes}
 	p.add("average", 1, 1)
-	require.ErrorContains(t, drawTo(&chart{title: "Nothing", panels: []*panel{p}}, link), "the plot cannot be written: write ")
+	require.ErrorContains(t, drawTo(&chart{title: "Nothing", panels: []*panel{p}}, link),
+		"the plot cannot be written: write ")
 }
 
 func TestTicks(t *testing.T) {
@@ -273,7 +285,8 @@ func TestTicks(t *testing.T) {
 	require.Equal(t, []string{"1", "2", "4", "8"}, labels(binaryTicks{}, 0.7, 11))
 	require.Equal(t, []string{"512", "1K", "2K"}, labels(binaryTicks{}, 400, 2048))
 	require.Equal(t, []string{"512K", "1M", "2M"}, labels(binaryTicks{}, 400<<10, 3<<20))
-	require.Equal(t, []string{"1", "4", "16", "64", "256", "1K", "4K", "16K", "64K", "256K", "1M", "4M"}, labels(binaryTicks{}, 0.7, 6<<20))
+	require.Equal(t, []string{"1", "4", "16", "64", "256", "1K", "4K", "16K", "64K", "256K", "1M", "4M"},
+		labels(binaryTicks{}, 0.7, 6<<20))
 	require.Equal(t, []string{"0.5", "1", "2", "5", "10"}, labels(decimalTicks{}, 0.3, 12))
 	require.Equal(t, []string{"0.01", "0.1", "1", "10", "100", "1000"}, labels(decimalTicks{}, 0.01, 2000))
 }

@@ -1,13 +1,63 @@
 package bench
 
-import (
-	"unsafe"
+import "github.com/weft-mpi/weft/mpi"
 
-	"github.com/weft-mpi/weft/mpi"
-)
+// operation is a collective on buffers of one size.
+type operation struct {
+	fill    func(i int) // writes what call i sends
+	call    func() error
+	start   func() (mpi.Request, error) // the non-blocking form of call
+	compare func(i int)                 // checks what call i has received
+}
 
-// each times the call alone, with a barrier between two calls, and gives average, minimum and maximum over the ranks' means. What
-// validation does before a call and after it is not timed.
+// blocking measures the calls of a collective.
+func blocking(of func(s *session, n int) operation) func(*session, int) (cell, error) {
+	return func(s *session, n int) (cell, error) {
+		o := of(s, n)
+		return s.each(n, o.fill, o.call, o.compare)
+	}
+}
+
+// nonBlocking measures how much of a collective overlaps with computation: each rank starts it, computes for
+// as long as the collective takes by itself, and waits.
+func nonBlocking(of func(s *session, n int) operation) func(*session, int) (cell, error) {
+	return func(s *session, n int) (cell, error) { return s.overlaps(n, of(s, n)) }
+}
+
+func (s *session) overlaps(n int, o operation) (cell, error) {
+	computing := func(rounds int) func() error {
+		return func() error {
+			r, err := o.start()
+			if err != nil {
+				return err
+			}
+			compute(rounds)
+			_, err = r.Wait()
+			return err
+		}
+	}
+	alone, err := s.each(n, o.fill, computing(0), o.compare)
+	if err != nil {
+		return cell{}, err
+	}
+	rounds, took := s.calibrated(alone.value / 1e6)
+	work, err := s.spread(took * 1e6)
+	if err != nil {
+		return cell{}, err
+	}
+	c, err := s.each(n, o.fill, computing(rounds), o.compare)
+	if err != nil {
+		return cell{}, err
+	}
+	c.compute, c.alone = work.value, alone.value
+	if c.alone > 0 {
+		c.overlap = 100 * min(1, max(0, 1-(c.value-c.compute)/c.alone))
+	}
+	return c, nil
+}
+
+// each times the call alone, with a barrier between two calls, and gives average, minimum and maximum over
+// the ranks' means. What validation does before a call and after it is not timed.
 func (s *session) each(n int, before func(i int), call func() error, after func(i int)) (cell, error) {
 	timed, warmup := s.iterations(n)
 	var sum float64
@@ -67,72 +117,21 @@ func barrier(s *session) error {
 	if err != nil {
 		return err
 	}
+	return s.onlyRow(&c)
+}
+
+func barrierOverlap(s *session) error {
+	s.heading()
+	c, err := s.overlaps(0, operation{start: func() (mpi.Request, error) { return mpi.Ibarrier(s.world) }})
+	if err != nil {
+		return err
+	}
+	return s.onlyRow(&c)
+}
+
+// onlyRow prints the row of a table without sizes.
+func (s *session) onlyRow(c *cell) error {
 	c.iterations, _ = s.iterations(0)
-	s.row(row(s.kind.columns, &c))
-	return nil
-}
-
-func broadcast(s *session, n int) (cell, error) {
-	const root = 0
-	buf := s.send[:n]
-	fill := func(i int) {
-		if s.world.Rank() == root {
-			s.pattern(buf, root, i)
-		}
-	}
-	compare := func(i int) {
-		if s.world.Rank() != root {
-			s.compareMessage(buf, root, i)
-		}
-	}
-	return s.each(n, fill, func() error { return mpi.Bcast(s.world, buf, root) }, compare)
-}
-
-// allAtRoot is the room for a message of every rank, at the rank that gathers them: rank 0.
-func allAtRoot(_ Options, rank, ranks int) int {
-	if rank == 0 {
-		return ranks
-	}
-	return 0
-}
-
-func gather(s *session, n int) (cell, error) {
-	const root = 0
-	messages := allAtRoot(s.Options, s.world.Rank(), s.world.Size())
-	in, out := s.send[:n], s.recv[:n*messages]
-	return s.each(n,
-		func(i int) { s.pattern(in, s.world.Rank(), i) },
-		func() error { return mpi.Gather(s.world, in, out, root) },
-		func(i int) {
-			for r := range messages {
-				s.compareMessage(out[r*n:][:n], r, i)
-			}
-		})
-}
-
-func reduce(s *session, n int) (cell, error) {
-	const root = 0
-	in, out, op := floats(s.send[:n]), floats(s.recv[:n]), mpi.Sum[float32]()
-	compare := func(i int) {
-		if s.world.Rank() == root {
-			s.compareSum(out, i)
-		}
-	}
-	return s.each(n,
-		func(i int) { s.fillFloats(in, i) },
-		func() error { return mpi.Reduce(s.world, in, out, op, root) },
-		compare)
-}
-
-func allreduce(s *session, n int) (cell, error) {
-	in, out, op := floats(s.send[:n]), floats(s.recv[:n]), mpi.Sum[float32]()
-	return s.each(n,
-		func(i int) { s.fillFloats(in, i) },
-		func() error { return mpi.Allreduce(s.world, in, out, op) },
-		func(i int) { s.compareSum(out, i) })
-}
-
-// floats are the floats in b, whose beginning is a page's.
-func floats(b []byte) []float32 {
-	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
+	s.row(row(s.kind.columns, c))
+	return s.out.err
 }

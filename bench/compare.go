@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// Compare prints, for each kind of figure that the first file has a table of, how the tables of the other files compare with it, and draws them
-// into plot if that is not empty. Nothing is measured. An error in what was asked for, or in a file, is an *OptionError.
+// Compare prints, for each kind of figure that the first file has a table of, how the tables of the other
+// files compare with it, and draws them into plot if that is not empty. Nothing is measured. An error in what
+// was asked for, or in a file, is an *OptionError.
 func Compare(paths []string, digits int, plot string, out io.Writer) error {
 	if len(paths) < 2 {
 		return optionErrorf("two files at least are needed to compare, not %d", len(paths))
@@ -77,12 +78,14 @@ func named(results []*Result) []*Result {
 	return results
 }
 
-// compare prints figures of the same measure beside each other, and how those of the first compare with those of each other one. Its rows have
-// more columns than those of the tables that parsers look for, and the ratios are above 1 where the first is ahead.
+// compare prints figures of the same measure beside each other, and how those of the first compare with those
+// of each other one. Its rows have more columns than those of the tables that parsers look for, and the
+// ratios are above 1 where the first is ahead.
 func (t *table) compare(results []*Result, digits int) {
 	const column, ratioDigits = 20, 3
 	first := results[0]
-	t.printf("\n# %s (%s); a ratio above 1: %s is ahead\n", first.measure.name, first.measure.unit, first.Name)
+	t.printf("\n# %s (%s); a ratio above 1: %s is ahead\n", first.measure.name, first.measure.unit,
+		first.Name)
 	for _, r := range results {
 		from := r.File
 		if from == "" {

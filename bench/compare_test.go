@@ -29,7 +29,8 @@ func TestCompare(t *testing.T) {
 8                         0.06
 16                        0.00
 `
-	dir := files(t, map[string]string{"weft.txt": weft + strings.Replace(osuBandwidth, "76.25", "152.50", 1), "osu.txt": osuLatency + osuBandwidth, "osu.out": osuLatency})
+	dir := files(t, map[string]string{"weft.txt": weft + strings.Replace(osuBandwidth, "76.25", "152.50",
+		1), "osu.txt": osuLatency + osuBandwidth, "osu.out": osuLatency})
 	t.Chdir(dir)
 	var out bytes.Buffer
 	require.NoError(t, Compare([]string{"weft.txt", "osu.txt", "osu.out"}, 2, "plot.svg", &out))
@@ -53,7 +54,8 @@ func TestCompare(t *testing.T) {
 1                         9.50                3.75     2.533                9.50     1.000                3.75     2.533
 8                       152.50                   -         -               76.25     2.000                   -         -
 `, out.String())
-	require.Subset(t, texts(t, "plot.svg"), []string{"Comparison", "Latency (µs)", "Bandwidth (MB/s)", "weft", "osu", "osu (2)"})
+	require.Subset(t, texts(t, "plot.svg"), []string{"Comparison", "Latency (µs)", "Bandwidth (MB/s)",
+		"weft", "osu", "osu (2)"})
 }
 
 func TestCompareBarriers(t *testing.T) {
@@ -70,7 +72,8 @@ func TestCompareBarriers(t *testing.T) {
 # Size                       a                   b     ratio
 -                        0.140               0.280     2.000
 `, out.String())
-	require.EqualError(t, Compare([]string{"a", "b"}, 3, "x.svg", &out), "the plot cannot be written: no figure is above zero")
+	require.EqualError(t, Compare([]string{"a", "b"}, 3, "x.svg", &out),
+		"the plot cannot be written: no figure is above zero")
 	require.NoFileExists(t, "x.svg")
 }
 
@@ -100,11 +103,27 @@ func TestComparisonsThatMakeNoSense(t *testing.T) {
 // Names that a plot has room for, and that differ.
 func TestNamesOfResults(t *testing.T) {
 	require.Equal(t, strings.Repeat("ä", 32), shortened(strings.Repeat("ä", 32)))
-	require.Equal(t, strings.Repeat("ä", 15)+"…"+strings.Repeat("ö", 16), shortened(strings.Repeat("ä", 16)+strings.Repeat("ö", 17)))
+	require.Equal(t, strings.Repeat("ä", 15)+"…"+strings.Repeat("ö", 16),
+		shortened(strings.Repeat("ä", 16)+strings.Repeat("ö", 17)))
 	results := []*Result{{Name: "a"}, {Name: "a"}, {Name: "a (2)"}, {Name: "a"}}
 	taken := map[string]bool{}
 	for _, r := range named(results) {
 		require.False(t, taken[r.Name], r.Name)
 		taken[r.Name] = true
 	}
+}
+
+// What a file of somebody else says is shown, and does nothing to the terminal.
+func TestCompareShowsNoControlCharacters(t *testing.T) {
+	table := func(title string) string {
+		return "# OSU MPI " + title +
+			" Test v7.3\n# Avg Latency(us)\n 0.14\n"
+	}
+	t.Chdir(files(t, map[string]string{"a": table("\x1b[2J\x1b]0;owned\a\u202eBarrier Latency"),
+		"b\x1b[31m": table("Barrier Latency")}))
+	var out bytes.Buffer
+	require.NoError(t, Compare([]string{"a", "b\x1b[31m"}, 3, "", &out))
+	require.Contains(t, out.String(), `# a: OSU MPI \x1b[2J\x1b]0;owned\a\u202eBarrier Latency Test v7.3 (a)`)
+	require.Contains(t, out.String(), `# b\x1b[31m: `)
+	require.NotContains(t, out.String(), "\x1b")
 }

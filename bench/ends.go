@@ -43,7 +43,10 @@ func (e ends) finish(s *session) error {
 		s.out.compare(named(append([]*Result{own}, e.others...)), s.Digits)
 		err = errors.Join(err, s.out.err)
 	}
-	return errors.Join(err, e.plot.write(func(w io.Writer) error { return s.chart(own, e.others).write(w, s.Plot) }))
+	return errors.Join(err, e.plot.write(func(w io.Writer) error {
+		return s.chart(own, e.others).write(w,
+			s.Plot)
+	}))
 }
 
 // partial writes what there is of a report, for why the rest is missing, if there is any.

@@ -15,8 +15,8 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// A golden table is what a benchmark prints with a clock that moves by one millisecond at rank 0, two at rank 1 and so on, whenever it is
-// read.
+// A golden table is what a benchmark prints with a clock that moves by one millisecond at rank 0, two at rank
+// 1 and so on, whenever it is read.
 type golden struct {
 	benchmark string
 	ranks     int
@@ -44,7 +44,8 @@ var goldens = []golden{
 # Size         Avg Latency(us)
 1024                  166.6667
 `},
-	// The clock stands still while bytes are validated. To stop it and to start it is a read each: one of the two counts.
+	// The clock stands still while bytes are validated. To stop it and to start it is a read each: one of the
+	// two counts.
 	{"latency", 2, options(func(o *Options) { o.Min, o.Max, o.Iterations, o.Warmup, o.Validate = 2, 2, 10, 1, true }), `
 # OSU-style weft MPI Latency Test v0.1.0
 # Datatype: MPI_CHAR.
@@ -198,8 +199,8 @@ nprocs: 2, min: 12 ms, max: 24 ms, avg: 18 ms
 `},
 }
 
-// tick is a clock that moves by a rank's share whenever it is read, a pattern that is the right one, and a process that holds 1 MiB and each
-// registered byte three times.
+// tick is a clock that moves by a rank's share whenever it is read, a pattern that is the right one, and a
+// process that holds 1 MiB and each registered byte three times.
 func tick(world *mpi.Comm) instruments {
 	var reads int
 	return instruments{
@@ -275,7 +276,8 @@ func TestCountsAreOSUs(t *testing.T) {
 		require.Equal(t, []int{c.timed, c.warmup}, []int{timed, warmup}, "%s of %d bytes", c.benchmark, c.n)
 	}
 	for name, sizes := range map[string][2]int{
-		"latency": {1, 4 << 20}, "bw": {1, 4 << 20}, "mbw_mr": {1, 4 << 20}, "gather": {1, 1 << 20}, "reduce": {4, 1 << 20},
+		"latency": {1, 4 << 20}, "bw": {1, 4 << 20}, "mbw_mr": {1, 4 << 20}, "gather": {1, 1 << 20},
+		"reduce": {4, 1 << 20},
 	} {
 		low, high := find(name).sizes(Default)
 		require.Equal(t, sizes, [2]int{low, high}, name)

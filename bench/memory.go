@@ -12,12 +12,13 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// preallocated is what a connection takes where every peer gets large buffers at once: 16 slots of 8 KiB each way. It is the
-// arrangement that small rings take the place of.
+// preallocated is what a connection takes where every peer gets large buffers at once: 16 slots of 8 KiB each
+// way. It is the arrangement that small rings take the place of.
 const preallocated = 256 << 10
 
-// memory has rank 0 talk to more and more peers, and prints what a connection takes in each phase: bytes of registered buffers, as counted,
-// and resident memory of the process, as the system sees it; beside what large buffers for each peer take, allocated and touched here.
+// memory has rank 0 talk to more and more peers, and prints what a connection takes in each phase: bytes of
+// registered buffers, as counted, and resident memory of the process, as the system sees it; beside what
+// large buffers for each peer take, allocated and touched here.
 func memory(s *session) error {
 	c, err := newCensus(s)
 	if err != nil {
@@ -49,18 +50,20 @@ type census struct {
 
 // newCensus refuses settings with which channels would not come back, at all ranks alike.
 func newCensus(s *session) (*census, error) {
-	slots, err := channel.ParsePhases(setting.Phases.String())
+	slots, err := channel.ParsePhases(s.settings.Of(setting.Phases).String())
 	if err != nil {
 		return nil, err
 	}
-	c := &census{session: s, slots: slots, message: make([]byte, slices.Max(slots)), patience: 10 * time.Second}
+	c := &census{session: s, slots: slots, message: make([]byte, slices.Max(slots)),
+		patience: 10 * time.Second}
 	if len(slots) == 1 {
 		return c, nil
 	}
-	if setting.ShrinkAfter.String() == "never" {
-		return nil, optionErrorf("%s: %s=never: channels would not come back from their large buffers", s.Name, setting.ShrinkAfter.Name)
+	if s.settings.Of(setting.ShrinkAfter).String() == "never" {
+		return nil, optionErrorf("%s: %s=never: channels would not come back from their large buffers",
+			s.Name, setting.ShrinkAfter.Name)
 	}
-	quiet, err := setting.ShrinkAfter.Duration()
+	quiet, err := s.settings.Of(setting.ShrinkAfter).Duration()
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +71,8 @@ func newCensus(s *session) (*census, error) {
 	return c, nil
 }
 
-// rows measures all phases of the connections to so many peers: the small one, each larger one, and the small one after these.
+// rows measures all phases of the connections to so many peers: the small one, each larger one, and the small
+// one after these.
 func (c *census) rows(peers int) error {
 	large, err := c.residentOf(peers * preallocated)
 	if err != nil {
@@ -87,13 +91,15 @@ func (c *census) rows(peers int) error {
 			return err
 		}
 		registered, resident = registered/peers, max(0, resident-c.before)/peers
-		c.row([]float64{float64(peers), float64(c.slots[phase]), float64(registered), float64(resident), preallocated,
+		c.row([]float64{float64(peers), float64(c.slots[phase]), float64(registered), float64(resident),
+			preallocated,
 			float64(large / peers)})
 	}
 	return c.out.err
 }
 
-// censusColumns are those of the table. In print, the two kinds of buffers are told apart by the order of the columns alone.
+// censusColumns are those of the table. In print, the two kinds of buffers are told apart by the order of the
+// columns alone.
 var censusColumns = []column{
 	{name: "peers", heading: "# Peers", width: -10, form: whole},
 	{name: "slot", heading: "Slots", unit: "bytes", width: 20, form: whole},
@@ -103,7 +109,8 @@ var censusColumns = []column{
 	{name: "preallocated_resident", heading: "Resident", unit: "bytes", width: 20, form: whole},
 }
 
-// memoryLines are a plot's: registered and resident memory of each phase, and what large buffers for each peer take.
+// memoryLines are a plot's: registered and resident memory of each phase, and what large buffers for each
+// peer take.
 func memoryLines(rows [][]float64) *panel {
 	p := &panel{axes: memoryAxes}
 	seen := map[[2]float64]bool{}
@@ -124,8 +131,9 @@ func memoryLines(rows [][]float64) *panel {
 	return p
 }
 
-// measured brings the connections to ranks 1 to peers into a phase, has all of their rings written, and reads the memory that they take
-// together. A channel that has gone on to another phase meanwhile spoils the reading: then it is all done again.
+// measured brings the connections to ranks 1 to peers into a phase, has all of their rings written, and reads
+// the memory that they take together. A channel that has gone on to another phase meanwhile spoils the
+// reading: then it is all done again.
 func (c *census) measured(peers, phase int) (registered, resident int, err error) {
 	deadline := time.Now().Add(c.patience)
 	for {
@@ -144,9 +152,11 @@ func (c *census) measured(peers, phase int) (registered, resident int, err error
 			break
 		}
 		if time.Now().After(deadline) {
-			return 0, 0, fmt.Errorf("%s: with %d peers, the channel to rank %d does not stay in phase %d, which has slots of %d bytes, for as "+
-				"long as it takes to measure it; try a longer %s than %v", c.Name, peers, stray, phase+1, c.slots[phase],
-				setting.ShrinkAfter.Name, setting.ShrinkAfter)
+			return 0, 0, fmt.Errorf("%s: with %d peers, the channel to rank %d does not stay in phase "+
+				"%d, which has slots of %d bytes, for as "+
+				"long as it takes to measure it; try a longer %s than %v", c.Name, peers, stray, phase+1,
+				c.slots[phase],
+				setting.ShrinkAfter.Name, c.settings.Of(setting.ShrinkAfter))
 		}
 	}
 	if phase == 0 {
@@ -155,8 +165,9 @@ func (c *census) measured(peers, phase int) (registered, resident int, err error
 	return registered, resident, nil
 }
 
-// fill brings the connections into a phase and exchanges messages that need its slots, which write all lines of the rings twice. The peers
-// take turns, lest the first of them be quiet for long. To the first phase channels come by themselves.
+// fill brings the connections into a phase and exchanges messages that need its slots, which write all lines
+// of the rings twice. The peers take turns, lest the first of them be quiet for long. To the first phase
+// channels come by themselves.
 func (c *census) fill(peers, phase int, deadline time.Time) error {
 	for phase == 0 {
 		stray, err := c.elsewhere(peers, 0)
@@ -168,8 +179,9 @@ func (c *census) fill(peers, phase int, deadline time.Time) error {
 			break
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%s: the channels to %d peers still have large buffers after %v, %d bytes in all, with %s=%v", c.Name, peers,
-				c.patience, registered, setting.ShrinkAfter.Name, setting.ShrinkAfter)
+			return fmt.Errorf("%s: the channels to %d peers still have large buffers after %v, %d bytes "+
+				"in all, with %s=%v", c.Name, peers,
+				c.patience, registered, setting.ShrinkAfter.Name, c.settings.Of(setting.ShrinkAfter))
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
@@ -184,8 +196,10 @@ func (c *census) fill(peers, phase int, deadline time.Time) error {
 		}
 	}
 	if refused || c.announced(1, peers) > before {
-		return fmt.Errorf("%s: messages of %d bytes do not go through slots of %d bytes, for want of memory or by a setting (%s=%v, %s=%v)",
-			c.Name, n, c.slots[phase], setting.Budget.Name, setting.Budget, setting.EagerMost.Name, setting.EagerMost)
+		return fmt.Errorf("%s: messages of %d bytes do not go through slots of %d bytes, for want of "+
+			"memory or by a setting (%s=%v, %s=%v)",
+			c.Name, n, c.slots[phase], setting.Budget.Name, c.settings.Of(setting.Budget),
+			setting.EagerMost.Name, c.settings.Of(setting.EagerMost))
 	}
 	return nil
 }
@@ -195,7 +209,7 @@ func (c *census) messageSize(phase int) int {
 	const flagsHeaderEnvelope = 32
 	slot := c.slots[phase]
 	n := slot - flagsHeaderEnvelope
-	number, percent := strings.CutSuffix(setting.Threshold.String(), "%")
+	number, percent := strings.CutSuffix(c.settings.Of(setting.Threshold).String(), "%")
 	switch limit, err := strconv.Atoi(number); {
 	case err != nil: // none is set
 	case percent:
@@ -206,7 +220,8 @@ func (c *census) messageSize(phase int) int {
 	return n
 }
 
-// turns is how many such messages write every line of a ring twice: it has eight slots of whole lines, or 4 KiB if that is more.
+// turns is how many such messages write every line of a ring twice: it has eight slots of whole lines, or 4
+// KiB if that is more.
 func (c *census) turns(phase int) int {
 	const line = 64
 	ring := max(8*(c.slots[phase]+line), 4<<10)
@@ -216,7 +231,8 @@ func (c *census) turns(phase int) int {
 // announces stands for the phase of a peer whose messages do not go through slots.
 const announces = 0xff
 
-// exchange sends a message to a peer and gets it back. Its first byte is the phase in which the peer sends then, or announces.
+// exchange sends a message to a peer and gets it back. Its first byte is the phase in which the peer sends
+// then, or announces.
 func (c *census) exchange(peer, n int) error {
 	if err := mpi.Send(c.world, c.message[:n], peer, pingTag); err != nil {
 		return err
@@ -255,8 +271,8 @@ func (c *census) end() error {
 	return nil
 }
 
-// elsewhere is a peer with which one of the two does not send in a phase; 0 if there is none. Only messages that need it bring a channel
-// into a larger phase: one that is there now has been there since those went.
+// elsewhere is a peer with which one of the two does not send in a phase; 0 if there is none. Only messages
+// that need it bring a channel into a larger phase: one that is there now has been there since those went.
 func (c *census) elsewhere(peers, phase int) (int, error) {
 	for ch := range c.channels(1, peers) {
 		if ch.Phase != phase {

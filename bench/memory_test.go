@@ -42,8 +42,9 @@ func TestTheTableOfMemory(t *testing.T) {
 `, r.Out)
 }
 
-// ringsOf is what a connection has registered: a ring to receive in and the mirror of the peer's, each with eight slots of whole
-// lines, at least 64 lines, and two lines more. Of the first phase each has 8 KiB at most (E1).
+// ringsOf is what a connection has registered: a ring to receive in and the mirror of the peer's, each with
+// eight slots of whole lines, at least 64 lines, and two lines more. Of the first phase each has 8 KiB at
+// most (E1).
 func ringsOf(slot int, first bool) int {
 	lines := max(8*((slot+63)/64), 64) + 2
 	if first {
@@ -67,8 +68,10 @@ var phased = []struct {
 	slots []int
 }{
 	{plain("memory", "memory", Default), defaultSlots()},
-	{plain("memory, three", "memory", Default, "WEFT_PHASES=100,4096,40000", "WEFT_THRESHOLD=90%"), []int{100, 4096, 40000}},
-	{plain("memory, alike", "memory", Default, "WEFT_PHASES=1000,1001", "WEFT_THRESHOLD=500"), []int{1000, 1001}},
+	{plain("memory, three", "memory", Default, "WEFT_PHASES=100,4096,40000", "WEFT_THRESHOLD=90%"),
+		[]int{100, 4096, 40000}},
+	{plain("memory, alike", "memory", Default, "WEFT_PHASES=1000,1001", "WEFT_THRESHOLD=500"),
+		[]int{1000, 1001}},
 	{plain("memory, one", "memory", Default, "WEFT_PHASES=2000", "WEFT_SHRINK_AFTER=never"), []int{2000}},
 }
 
@@ -88,12 +91,14 @@ func TestMemoryOfEveryPhaseAndBackInTheSmallOne(t *testing.T) {
 				require.NotEmpty(t, lines, r.Out)
 				phase := i % len(p.slots)
 				var got [6]int
-				n, err := fmt.Sscanf(lines[0], "%d %d %d %d %d %d", &got[0], &got[1], &got[2], &got[3], &got[4], &got[5])
+				n, err := fmt.Sscanf(lines[0], "%d %d %d %d %d %d", &got[0], &got[1], &got[2], &got[3],
+					&got[4], &got[5])
 				require.NoError(t, err, lines[0])
 				require.Equal(t, len(got), n)
 				slot := p.slots[phase]
 				require.Equal(t, []int{peers, slot, ringsOf(slot, phase == 0)}, got[:3], r.Out)
-				// What the runtime gives back meanwhile can be more than the small rings take. Large ones are seen.
+				// What the runtime gives back meanwhile can be more than the small rings take. Large ones are
+				// seen.
 				if all := peers * got[2]; all >= 1<<20 {
 					require.Greater(t, got[3], got[2]/2, lines[0])
 					large = true
@@ -138,7 +143,8 @@ func TestChannelsThatDoNotChangeTheirPhaseAreToldOf(t *testing.T) {
 		never: "memory: WEFT_SHRINK_AFTER=never: channels would not come back from their large buffers",
 		noMemory: "memory: messages of 16352 bytes do not go through slots of 16384 bytes, for want of memory or by a setting " +
 			"(WEFT_BUFFER_BUDGET=64K, WEFT_EAGER_MAX=1G)",
-		halfOfIt:   "(WEFT_BUFFER_BUDGET=250K, WEFT_EAGER_MAX=1G)", // for this rank's question, but not for its peer's
+		// for this rank's question, but not for its peer's
+		halfOfIt:   "(WEFT_BUFFER_BUDGET=250K, WEFT_EAGER_MAX=1G)",
 		rendezvous: ", WEFT_EAGER_MAX=1K)",
 		impatient: "memory: the channels to 1 peers still have large buffers after 1ms, 262400 bytes in all, with " +
 			"WEFT_SHRINK_AFTER=1h",
@@ -155,7 +161,9 @@ func TestResidentMemoryIsWhatHasBeenWritten(t *testing.T) {
 	require.Equal(t, 120<<10, n)
 	for _, text := range []string{
 		"", "\nShared_Dirty: 4 kB\n", "\nPrivate_Dirty: 4 kB\n", "\nShared_Dirty: 4 kB\nPrivate_Dirty: x kB",
-		"\nShared_Dirty: 4 kB\nPrivate_Dirty:", "\nShared_Dirty: 99999999999999999999 kB\nPrivate_Dirty: 1 kB", "\nShared_Dirty: -4 kB\nPrivate_Dirty: 1 kB",
+		"\nShared_Dirty: 4 kB\nPrivate_Dirty:",
+		"\nShared_Dirty: 99999999999999999999 kB\nPrivate_Dirty: 1 kB",
+		"\nShared_Dirty: -4 kB\nPrivate_Dirty: 1 kB",
 	} {
 		_, err := parseResident(text)
 		require.ErrorContains(t, err, "resident memory: /proc/self/smaps_rollup", "%q", text)

@@ -25,34 +25,49 @@ func TestNonsenseIsRefused(t *testing.T) {
 		{"mbw_mr", 3, Default, "mbw_mr runs on pairs of ranks: on an even number, not on 3"},
 		{"multi_lat", 1, Default, "multi_lat runs on at least 2 ranks, not on 1"},
 		{"memory", 1, Default, "memory runs on at least 2 ranks, not on 1"},
-		{"latency", 2, sized(8, 4, 1), "latency: there is no message size from 8 to 4 bytes; by itself it takes 1 to 4194304"},
+		{"latency", 2, sized(8, 4, 1),
+			"latency: there is no message size from 8 to 4 bytes; by itself it takes 1 to 4194304"},
 		{"latency", 2, sized(-1, 4, 1), "latency: there is no message of -1 bytes"},
-		{"latency", 2, sized(0, 0, 1), "latency: there is no message size from 1 to 0 bytes; by itself it takes 1 to 4194304"},
-		{"reduce", 2, sized(1, 2, 1), "reduce: there is no message size from 4 to 2 bytes; by itself it takes 4 to 1048576"},
+		{"latency", 2, sized(0, 0, 1),
+			"latency: there is no message size from 1 to 0 bytes; by itself it takes 1 to 4194304"},
+		{"reduce", 2, sized(1, 2, 1),
+			"reduce: there is no message size from 4 to 2 bytes; by itself it takes 4 to 1048576"},
 		{"reduce", 2, sized(6, 8, 1), "reduce: 6 bytes are no whole number of MPI_FLOAT, which has 4"},
-		{"latency", 2, sized(1, 1, -1), "latency: -1 iterations after 1 for warming up: 0 to 1000000000 are possible"},
-		{"latency", 2, sized(1, 1, 2e9), "latency: 2000000000 iterations after 1 for warming up: 0 to 1000000000 are possible"},
+		{"latency", 2, sized(1, 1, -1),
+			"latency: -1 iterations after 1 for warming up: 0 to 1000000000 are possible"},
+		{"latency", 2, sized(1, 1, 2e9),
+			"latency: 2000000000 iterations after 1 for warming up: 0 to 1000000000 are possible"},
 		{"bw", 2, options(func(o *Options) { o.Warmup = 2e9 }),
 			"bw: 0 iterations after 2000000000 for warming up: 0 to 1000000000 are possible"},
-		{"bw", 2, options(func(o *Options) { o.Window = 0 }), "bw: a window of 0 messages: 1 to 65536 are possible"},
-		{"bw", 2, options(func(o *Options) { o.Window = 1 << 20 }), "bw: a window of 1048576 messages: 1 to 65536 are possible"},
+		{"bw", 2, options(func(o *Options) { o.Window = 0 }),
+			"bw: a window of 0 messages: 1 to 65536 are possible"},
+		{"bw", 2, options(func(o *Options) { o.Window = 1 << 20 }),
+			"bw: a window of 1048576 messages: 1 to 65536 are possible"},
 		{"bw", 2, options(func(o *Options) { o.Digits = 13 }), "bw: 13 decimals: 0 to 12 are possible"},
 		{"bw", 2, options(func(o *Options) { o.Digits = -1 }), "bw: -1 decimals: 0 to 12 are possible"},
-		{"barrier", 2, options(func(o *Options) { o.Validate = true }), "barrier moves no payload that could be validated"},
-		{"barrier", 2, options(func(o *Options) { o.Rewrite = true }), "barrier moves no payload that could be written anew"},
-		{"init", 2, options(func(o *Options) { o.Tails = true }), "init has no single iterations whose times could be told"},
-		{"memory", 9, options(func(o *Options) { o.Compare = []string{"x"} }), "memory has no figures that could be compared"},
-		{"init", 2, options(func(o *Options) { o.Compare = []string{"x"} }), "init has no figures that could be compared"},
-		{"bw", 2, options(func(o *Options) { o.Window, o.Rewrite = 4096, true }), "bw: messages of up to 4194304 bytes take more than " +
-			"4 GiB of buffers on a rank; try a smaller -m, -W or -n"},
+		{"barrier", 2, options(func(o *Options) { o.Validate = true }),
+			"barrier moves no payload that could be validated"},
+		{"barrier", 2, options(func(o *Options) { o.Rewrite = true }),
+			"barrier moves no payload that could be written anew"},
+		{"init", 2, options(func(o *Options) { o.Tails = true }),
+			"init has no single iterations whose times could be told"},
+		{"memory", 9, options(func(o *Options) { o.Compare = []string{"x"} }),
+			"memory has no figures that could be compared"},
+		{"init", 2, options(func(o *Options) { o.Compare = []string{"x"} }),
+			"init has no figures that could be compared"},
+		{"bw", 2, options(func(o *Options) { o.Window, o.Rewrite = 4096, true }),
+			"bw: messages of up to 4194304 bytes take more than " +
+				"4 GiB of buffers on a rank; try a smaller -m, -W or -n"},
 		{"barrier", 2, plotted("x.svg"), "barrier has no figures that could be plotted"},
 		{"init", 2, plotted("x.svg"), "init has no figures that could be plotted"},
 		{"latency", 2, plotted("x.gif"), `"x.gif": a plot is a file whose name ends in .svg, .png or .html`},
 		{"memory", 2, plotted("svg"), `"svg": a plot is a file whose name ends in .svg, .png or .html`},
-		{"gather", 1000, sized(1<<30, 1<<30, 1), "gather: messages of up to 1073741824 bytes take more than 4 GiB of buffers on a rank; " +
-			"try a smaller -m, -W or -n"},
-		{"bw", 2, options(func(o *Options) { o.Window, o.Validate = 4096, true }), "bw: messages of up to 4194304 bytes take more than " +
-			"4 GiB of buffers on a rank; try a smaller -m, -W or -n"},
+		{"gather", 1000, sized(1<<30, 1<<30, 1),
+			"gather: messages of up to 1073741824 bytes take more than 4 GiB of buffers on a rank; " +
+				"try a smaller -m, -W or -n"},
+		{"bw", 2, options(func(o *Options) { o.Window, o.Validate = 4096, true }),
+			"bw: messages of up to 4194304 bytes take more than " +
+				"4 GiB of buffers on a rank; try a smaller -m, -W or -n"},
 	} {
 		err := find(c.benchmark).Check(c.options, c.ranks)
 		var option *OptionError
@@ -120,7 +135,8 @@ func TestOptionsThatDoNotFitTheJobAreToldOnce(t *testing.T) {
 		want  string
 	}{
 		{group{3, onTooMany}, "latency runs on 2 ranks, not on 3\n"},
-		{group{2, nonsensical}, "bcast: there is no message size from 4 to 1 bytes; by itself it takes 1 to 1048576\n"},
+		{group{2, nonsensical},
+			"bcast: there is no message size from 4 to 1 bytes; by itself it takes 1 to 1048576\n"},
 	} {
 		r := launch(t, c.group)
 		requireStatus(t, r, 1)

@@ -11,7 +11,8 @@ import (
 	"path/filepath"
 )
 
-// output is a file that a run ends with. It is replaced as a whole: whoever reads it finds what was there before, or all of the new.
+// output is a file that a run ends with. It is replaced as a whole: whoever reads it finds what was there
+// before, or all of the new.
 type output struct {
 	what string // the plot, the report
 	path string
@@ -19,7 +20,8 @@ type output struct {
 	real bool        // it is, or will be, a regular file, not a device or a pipe
 }
 
-// newOutput makes sure, before anything is measured, that the file can be written. An error is an *OptionError. It leaves nothing behind.
+// newOutput makes sure, before anything is measured, that the file can be written. An error is an
+// *OptionError. It leaves nothing behind.
 func newOutput(what, path string) (*output, error) {
 	o := &output{what: what, path: path, real: true}
 	info, err := os.Stat(path)
@@ -70,7 +72,8 @@ func reason(err error) error {
 // temporary is a new file beside the one that it is to become.
 func (o *output) temporary() (*os.File, error) {
 	dir, name := filepath.Split(o.path)
-	return os.OpenFile(filepath.Join(dir, fmt.Sprintf(".%s.%x", name, rand.Uint64())), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	return os.OpenFile(filepath.Join(dir, fmt.Sprintf(".%s.%x", name, rand.Uint64())),
+		os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
 }
 
 // write fills the file, if there is to be one.

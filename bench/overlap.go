@@ -6,8 +6,9 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// overlapped tells how much of a message's way is travelled while its receiver computes. Rank 0 begins a receive, computes for as long as the
-// message takes by itself, without a call, and waits: a message that travels meanwhile costs nothing more.
+// overlapped tells how much of a message's way is travelled while its receiver computes. Rank 0 begins a
+// receive, computes for as long as the message takes by itself, without a call, and waits: a message that
+// travels meanwhile costs nothing more.
 func overlapped(s *session, n int) (cell, error) {
 	alone, err := s.received(n, 0)
 	if err != nil {
@@ -23,10 +24,12 @@ func overlapped(s *session, n int) (cell, error) {
 	if alone > 0 {
 		share = 100 * min(1, max(0, 1-(overall-took)/alone))
 	}
-	return cell{value: overall * 1e6, compute: took * 1e6, alone: alone * 1e6, overlap: share, tails: tails}, nil
+	return cell{value: overall * 1e6, compute: took * 1e6, alone: alone * 1e6, overlap: share,
+		tails: tails}, nil
 }
 
-// received gives the mean time in seconds that rank 0 takes for a message of rank 1 and so many rounds of computing meanwhile.
+// received gives the mean time in seconds that rank 0 takes for a message of rank 1 and so many rounds of
+// computing meanwhile.
 func (s *session) received(n, rounds int) (float64, error) {
 	timed, warmup := s.iterations(n)
 	var sum float64
@@ -83,7 +86,8 @@ func (s *session) calibrated(seconds float64) (rounds int, took float64) {
 	return rounds, took
 }
 
-// compute keeps the processor busy. It returns something, and is not inlined, so that the compiler does not leave it out.
+// compute keeps the processor busy. It returns something, and is not inlined, so that the compiler does not
+// leave it out.
 //
 //go:noinline
 func compute(rounds int) float64 {

@@ -20,7 +20,8 @@ func (s *session) partner() (other int, begins bool) {
 	return s.world.Rank() + s.pairs(), true
 }
 
-// latency is a ping-pong: half of the time of a round. The loop calls nothing but the two operations that it is to measure.
+// latency is a ping-pong: half of the time of a round. The loop calls nothing but the two operations that it
+// is to measure.
 func latency(s *session, n int) (cell, error) {
 	timed, warmup := s.iterations(n)
 	out, in := s.send[:n], s.recv[:n]
@@ -131,7 +132,8 @@ func messageRate(s *session, n int) (cell, error) {
 	}
 	senders := float64(s.pairs())
 	value := senders * s.megabytes(n) / (mean.value * float64(s.world.Size()) / senders)
-	return cell{value: value, rate: value * 1e6 / float64(n), tails: s.tails(s.bandwidthOf(n, s.pairs()))}, nil
+	return cell{value: value, rate: value * 1e6 / float64(n), tails: s.tails(s.bandwidthOf(n, s.pairs()))},
+		nil
 }
 
 // bandwidthOf gives the MB/s at which so many windows are moved in a time.
@@ -174,7 +176,8 @@ func (s *session) oneWay(n int) (float64, error) {
 	})
 }
 
-// rounds gives the seconds that the timed rounds take, each of which moves windows. What this rank receives is validated.
+// rounds gives the seconds that the timed rounds take, each of which moves windows. What this rank receives
+// is validated.
 func (s *session) rounds(n int, receives bool, round func() error) (float64, error) {
 	other, _ := s.partner()
 	timed, warmup := s.iterations(n)
@@ -209,7 +212,8 @@ func (s *session) rounds(n int, receives bool, round func() error) (float64, err
 	return watch.elapsed(), nil
 }
 
-// windowIfValidating is the room for a window: OSU's benchmarks receive it all in one place, but then it could not be compared.
+// windowIfValidating is the room for a window: OSU's benchmarks receive it all in one place, but then it
+// could not be compared.
 func windowIfValidating(o Options, _, _ int) int {
 	if o.Validate {
 		return o.Window
@@ -217,9 +221,10 @@ func windowIfValidating(o Options, _, _ int) int {
 	return 1
 }
 
-// Of a window that is validated, message j begins j bytes further on in what is sent, so that all messages differ, and has a place of
-// its own in what is received. Where what is sent is to be written anew, each message has a place of its own there too: of messages in one
-// place all but the first would be read again unchanged.
+// Of a window that is validated, message j begins j bytes further on in what is sent, so that all messages
+// differ, and has a place of its own in what is received. Where what is sent is to be written anew, each
+// message has a place of its own there too: of messages in one place all but the first would be read again
+// unchanged.
 
 func (s *session) fillWindow(n, round int) {
 	if !s.Rewrite {
@@ -272,7 +277,8 @@ func (s *session) irecvs(n, src int, requests []mpi.Request) (err error) {
 	return nil
 }
 
-// pieces cuts the j-th message of a window into the vector of so many elements that the user wants. It keeps their memory in vecs.
+// pieces cuts the j-th message of a window into the vector of so many elements that the user wants. It keeps
+// their memory in vecs.
 func (s *session) pieces(vecs *[][]byte, j int, b []byte) [][]byte {
 	if *vecs == nil {
 		*vecs = make([][]byte, s.Window*s.Vector)

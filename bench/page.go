@@ -34,11 +34,13 @@ const pageHead = `<!DOCTYPE html>
 <h1>%[1]s</h1>
 `
 
-// page draws the chart as one HTML page that needs no network: every panel as SVG, once for wide screens and once for narrow ones, and the
-// figures as a table. What its script adds is that the figures below the pointer are shown.
+// page draws the chart as one HTML page that needs no network: every panel as SVG, once for wide screens and
+// once for narrow ones, and the figures as a table. What its script adds is that the figures below the
+// pointer are shown.
 //
-// The page is written without html/template, which would make the command, and with it every rank, larger by a fifth: it has the linker keep
-// all exported methods. What is not a number passes through text or encoding/json, which escape what HTML would take for its own.
+// The page is written without html/template, which would make the command, and with it every rank, larger by
+// a fifth: it has the linker keep all exported methods. What is not a number passes through text or
+// encoding/json, which escape what HTML would take for its own.
 func (c *chart) page(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, pageHead, text(c.title), pageStyle+styleOfColours())
@@ -61,7 +63,8 @@ func (c *chart) page(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(&b, "<script type=\"application/json\" id=\"figures\">%s</script>\n<script>\n%s</script>\n</body>\n</html>\n", figures, pageScript)
+	fmt.Fprintf(&b, "<script type=\"application/json\" "+
+		"id=\"figures\">%s</script>\n<script>\n%s</script>\n</body>\n</html>\n", figures, pageScript)
 	_, err = io.WriteString(w, b.String())
 	return err
 }
@@ -125,7 +128,8 @@ func (p *panel) data() pageData {
 			}
 			values = append(values, value)
 		}
-		d.Places, d.Sizes, d.Values = append(d.Places, sizes[x].logX), append(d.Sizes, fmt.Sprintf("%.0f", x)), append(d.Values, values)
+		d.Places, d.Sizes, d.Values = append(d.Places, sizes[x].logX),
+			append(d.Sizes, fmt.Sprintf("%.0f", x)), append(d.Values, values)
 	}
 	return d
 }
@@ -148,7 +152,8 @@ func (d *pageData) write(b *strings.Builder) {
 	b.WriteString("</tbody></table></div></details>\n")
 }
 
-// drawing is where everything of a panel is in an SVG of a width and height, in pixels or what a narrow screen has in their place.
+// drawing is where everything of a panel is in an SVG of a width and height, in pixels or what a narrow
+// screen has in their place.
 type drawing struct {
 	class                    string
 	width, height            float64
@@ -182,11 +187,13 @@ func (p *panel) draw(class string, width, height float64) *drawing {
 	}
 	d := &drawing{
 		class: class, width: width, height: height, low: lowX, high: highX,
-		left: margin + letterWidth*float64(longest), right: width - margin, top: margin, bottom: height - 3*lineHeight,
+		left: margin + letterWidth*float64(longest), right: width - margin, top: margin,
+		bottom: height - 3*lineHeight,
 	}
 	x := func(v float64) float64 { return tenths(d.left + (v-lowX)/(highX-lowX)*(d.right-d.left)) }
 	y := func(v float64) float64 { return tenths(d.bottom - (v-lowY)/(highY-lowY)*(d.bottom-d.top)) }
-	d.x = thinned(binaryTicks{}.Ticks(lowX, highX), x, func(label string) float64 { return letterWidth * float64(len(label)+1) })
+	d.x = thinned(binaryTicks{}.Ticks(lowX, highX), x,
+		func(label string) float64 { return letterWidth * float64(len(label)+1) })
 	d.y = thinned(ticksY, y, func(string) float64 { return lineHeight + 3 })
 	for _, s := range p.series {
 		var line []place
@@ -200,8 +207,8 @@ func (p *panel) draw(class string, width, height float64) *drawing {
 
 func tenths(v float64) float64 { return math.Round(v*10) / 10 }
 
-// thinned are ticks in their places, with as many of their labels as have the room they need: all, else those of the powers of ten, if there are
-// some, else every second, every third …
+// thinned are ticks in their places, with as many of their labels as have the room they need: all, else those
+// of the powers of ten, if there are some, else every second, every third …
 func thinned(ticks []plot.Tick, at func(float64) float64, need func(label string) float64) []mark {
 	var all, powers []int
 	for i, t := range ticks {

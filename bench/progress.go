@@ -5,7 +5,8 @@ import "fmt"
 // eraseLine brings the cursor to the beginning of a terminal's line and empties that.
 const eraseLine = "\r\x1b[K"
 
-// progress tells on the terminal, if there is one, which size is being measured; of size 0, that none is any more.
+// progress tells on the terminal, if there is one, which size is being measured; of size 0, that none is any
+// more.
 func (s *session) progress(n, low, high int) {
 	if s.by.Progress == nil || s.world.Rank() != 0 {
 		return

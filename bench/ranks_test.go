@@ -17,7 +17,10 @@ import (
 func worldBody(name string, run func(world *mpi.Comm) error, settings ...string) string {
 	return launchertest.Body(name, func() error {
 		set(settings)
-		return mpi.Run(context.Background(), func(_ context.Context, world *mpi.Comm) error { return run(world) })
+		return mpi.Run(context.Background(), func(_ context.Context,
+			world *mpi.Comm) error {
+			return run(world)
+		})
 	})
 }
 

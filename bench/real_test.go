@@ -29,9 +29,9 @@ func rewritten(b *Benchmark) Options {
 	return o
 }
 
-// ways are the options with which a benchmark runs. A run of memory takes long, and has nothing besides.
+// ways are the options with which a benchmark runs. Runs of memory and of overlap take long.
 func ways(b *Benchmark) []Options {
-	if b.kind == connections {
+	if b.kind == connections || b.kind == collectiveOverlaps || b.kind == reductionOverlaps {
 		return []Options{tiny(b)}
 	}
 	return []Options{tiny(b), rewritten(b)}
@@ -43,7 +43,8 @@ var realBody = worldBody("real", func(world *mpi.Comm) error {
 			continue
 		}
 		for _, o := range ways(b) {
-			s := newSession(b, o, world, os.Stdout, instruments{now: mpi.Wtime, date: time.Now, pattern: pattern, resident: resident, settling: time.Millisecond})
+			s := newSession(b, o, world, os.Stdout, instruments{now: mpi.Wtime, date: time.Now,
+				pattern: pattern, resident: resident, settling: time.Millisecond})
 			if own, fatal := s.outcome(); own != nil || fatal != nil {
 				return fmt.Errorf("%s: %w", b.Name, errors.Join(own, fatal))
 			}
@@ -64,7 +65,8 @@ func TestEveryBenchmarkOnRealRanks(t *testing.T) {
 		for _, b := range All {
 			for _, o := range ways(b) {
 				table, rest, found := strings.Cut(tables, "== "+b.Name+"\n")
-				require.Equal(t, b.Check(o, ranks) == nil, found, "%s on %d ranks:\n%s", b.Name, ranks, tables)
+				require.Equal(t, b.Check(o, ranks) == nil, found, "%s on %d ranks:\n%s", b.Name, ranks,
+					tables)
 				if !found {
 					continue
 				}
@@ -91,13 +93,18 @@ func TestEveryBenchmarkOnRealRanks(t *testing.T) {
 	}
 }
 
-// The counters of a process are all that tells of allocations on the other goroutines of a rank too. What is not per message may
-// allocate: the difference between two runs tells.
+// The counters of a process are all that tells of allocations on the other goroutines of a rank too. What is
+// not per message may allocate: the difference between two runs tells.
 var frugal = worldBody("frugal", func(world *mpi.Comm) error {
-	for _, name := range []string{"latency", "bw", "bibw", "mbw_mr", "barrier", "bcast", "reduce", "allreduce", "gather"} {
+	for _, name := range []string{"latency", "bw", "bibw", "mbw_mr", "barrier", "bcast", "reduce",
+		"allreduce", "gather"} {
 		allocated := func(iterations int) (uint64, error) {
-			o := options(func(o *Options) { o.Min, o.Max, o.Iterations, o.Warmup, o.Tails = 8, 8, iterations, 10, true })
-			s := newSession(find(name), o, world, os.Stdout, instruments{now: mpi.Wtime, date: time.Now, pattern: pattern})
+			o := options(func(o *Options) {
+				o.Min, o.Max, o.Iterations, o.Warmup, o.Tails = 8, 8,
+					iterations, 10, true
+			})
+			s := newSession(find(name), o, world, os.Stdout,
+				instruments{now: mpi.Wtime, date: time.Now, pattern: pattern})
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			if own, fatal := s.outcome(); own != nil || fatal != nil {

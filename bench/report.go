@@ -16,8 +16,8 @@ import (
 	"github.com/weft-mpi/weft/internal/topology"
 )
 
-// Schema is the name of the format of a Report, which docs/benchmarks.md describes. Members may be added under the same name; one that is taken
-// away or changes its meaning gives the format a new one.
+// Schema is the name of the format of a Report, which docs/benchmarks.md describes. Members may be added
+// under the same name; one that is taken away or changes its meaning gives the format a new one.
 const Schema = "weft-bench/1"
 
 // Report is all that a run has measured, and what about. In JSON it is what --json writes.
@@ -37,7 +37,8 @@ type Report struct {
 	Settings  map[string]string `json:"settings"` // WEFT_* settings of rank 0's environment
 	Options   ReportOptions     `json:"options"`
 	Columns   []ReportColumn    `json:"columns"`
-	Rows      []map[string]any  `json:"rows"` // by names of columns: a number, a truth value, or null where there is no figure
+	// Rows are by names of columns: a number, a truth value, or null where there is no figure.
+	Rows []map[string]any `json:"rows"`
 
 	columns []column // all of the table's
 	options *Options
@@ -62,7 +63,8 @@ type Machine struct {
 	MaxProcs  int     `json:"gomaxprocs"`
 }
 
-// ReportOptions are the options of the run. Sizes are those that were measured; absent iterations and warm-up rounds are the benchmark's own.
+// ReportOptions are the options of the run. Sizes are those that were measured; absent iterations and warm-up
+// rounds are the benchmark's own.
 type ReportOptions struct {
 	Min        int    `json:"min_size,omitempty"`
 	Max        int    `json:"max_size,omitempty"`
@@ -90,9 +92,12 @@ func (s *session) newReport() *Report {
 	o := s.Options
 	r := &Report{
 		Schema: Schema, Benchmark: s.Name, Title: s.test(),
-		Begun: s.date().UTC().Truncate(time.Second), Versions: Versions{s.by.Version, version, runtime.Version()}, Machine: thisMachine(),
-		Command: s.by.Command, Ranks: s.world.Size(), Fabric: setting.Fabric.String(), Settings: map[string]string{},
-		Options: ReportOptions{Iterations: o.Iterations, Vector: o.Vector, Validate: o.Validate, Full: o.Full, Tails: o.Tails,
+		Begun: s.date().UTC().Truncate(time.Second), Versions: Versions{s.by.Version, version,
+			runtime.Version()}, Machine: thisMachine(),
+		Command: s.by.Command, Ranks: s.world.Size(), Fabric: s.settings.Of(setting.Fabric).String(),
+		Settings: map[string]string{},
+		Options: ReportOptions{Iterations: o.Iterations, Vector: o.Vector, Validate: o.Validate,
+			Full: o.Full, Tails: o.Tails,
 			Rewrite: o.Rewrite, Alloc: "heap", Digits: o.Digits},
 		Fabrics: []string{}, Rows: []map[string]any{}, columns: s.kind.columns, options: &s.Options,
 	}
@@ -109,8 +114,8 @@ func (s *session) newReport() *Report {
 		r.Options.Alloc = "registered"
 	}
 	for _, known := range setting.All {
-		if value := os.Getenv(known.Name); value != "" {
-			r.Settings[known.Name] = value
+		if s.settings.IsSet(known) {
+			r.Settings[known.Name] = s.settings.Of(known).String()
 		}
 	}
 	for _, c := range r.columns {
@@ -123,8 +128,9 @@ func (s *session) newReport() *Report {
 
 // thisMachine leaves empty what the system does not tell.
 func thisMachine() Machine {
-	m := Machine{System: sys.Release(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Processor: cpuid.CPU.BrandName,
-		MaxProcs: runtime.GOMAXPROCS(0)}
+	m := Machine{System: sys.Release(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		Processor: cpuid.CPU.BrandName,
+		MaxProcs:  runtime.GOMAXPROCS(0)}
 	m.Host, _ = os.Hostname()
 	if t, err := topology.Read(); err == nil {
 		m.CPUs, m.Quota = topology.FormatCPUList(t.CPUs), t.Quota

@@ -24,7 +24,8 @@ var update = flag.Bool("update", false, "write the golden reports anew")
 // reported are runs whose reports are golden.
 var reported = map[string]golden{
 	"latency.json": {benchmark: "latency", options: options(func(o *Options) {
-		o.Min, o.Max, o.Iterations, o.Warmup, o.Tails, o.Validate, o.Registered = 8, 16, 10, 0, true, true, true
+		o.Min, o.Max, o.Iterations, o.Warmup, o.Tails, o.Validate, o.Registered = 8, 16, 10, 0, true, true,
+			true
 	})},
 	"mbw_mr.json":  {benchmark: "mbw_mr", options: sized(1000, 1000, 10)},
 	"barrier.json": {benchmark: "barrier", options: options(func(o *Options) { o.Iterations = 10 })},
@@ -77,7 +78,8 @@ func TestReportsInJSON(t *testing.T) {
 		}
 		want, err := os.ReadFile(path)
 		require.NoError(t, err)
-		require.Equal(t, string(want), string(got), "go test ./bench -run ReportsInJSON -update writes it anew")
+		require.Equal(t, string(want), string(got),
+			"go test ./bench -run ReportsInJSON -update writes it anew")
 		if g := reported[name]; find(g.benchmark).measure() != nil {
 			results, err := readResults(filepath.Join(os.Getenv(folderVariable), name))
 			require.NoError(t, err)
@@ -142,8 +144,9 @@ var unwritable = launchertest.Body("unwritable", func() error {
 func TestAReportThatCannotBeWrittenIsRefusedBeforeAnythingIsMeasured(t *testing.T) {
 	dir := t.TempDir()
 	for path, want := range map[string]string{
-		filepath.Join(dir, "none", "r.json"): "the report cannot be written: " + dir + "/none/r.json: no such file or directory\n",
-		dir:                                  "the report cannot be written: " + dir + " is a directory\n",
+		filepath.Join(dir, "none", "r.json"): "the report cannot be written: " + dir +
+			"/none/r.json: no such file or directory\n",
+		dir: "the report cannot be written: " + dir + " is a directory\n",
 	} {
 		t.Setenv(reportVariable, path)
 		r := launch(t, group{2, unwritable})
@@ -164,7 +167,8 @@ func TestAnOutputReplacesAFileAsAWhole(t *testing.T) {
 	before, err := os.Open(path)
 	require.NoError(t, err)
 	defer before.Close()
-	require.ErrorIs(t, o.write(func(w io.Writer) error { w.Write([]byte("half")); return fs.ErrInvalid }), fs.ErrInvalid)
+	require.ErrorIs(t, o.write(func(w io.Writer) error { w.Write([]byte("half")); return fs.ErrInvalid }),
+		fs.ErrInvalid)
 	require.Equal(t, "old", read(t, path))
 	require.NoError(t, o.write(func(w io.Writer) error { _, err := w.Write([]byte("new")); return err }))
 	require.Equal(t, "new", read(t, path))

@@ -11,8 +11,9 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
-// resident is how much memory of this process the system holds, in bytes, once garbage has been given back. Pages that nobody has written
-// are not counted: those are of the program's file, which all ranks of a machine share.
+// resident is how much memory of this process the system holds, in bytes, once garbage has been given back.
+// Pages that nobody has written are not counted: those are of the program's file, which all ranks of a
+// machine share.
 func resident() (int, error) {
 	runtime.GC()
 	debug.FreeOSMemory()
@@ -23,7 +24,8 @@ func resident() (int, error) {
 	return parseResident(string(text))
 }
 
-// parseResident adds up the pages that have been written, those which other processes see too and those which they do not.
+// parseResident adds up the pages that have been written, those which other processes see too and those which
+// they do not.
 func parseResident(rollup string) (int, error) {
 	sum := 0
 	for _, name := range []string{"Private_Dirty:", "Shared_Dirty:"} {
@@ -54,7 +56,8 @@ func (s *session) takeStock() (err error) {
 	return nil
 }
 
-// residentOf measures how much resident memory n bytes of fresh buffers take when all of them have been written.
+// residentOf measures how much resident memory n bytes of fresh buffers take when all of them have been
+// written.
 func (s *session) residentOf(n int) (int, error) {
 	before, err := s.resident()
 	if err != nil {

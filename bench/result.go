@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/weft-mpi/weft/internal/printable"
 )
 
 // Result is the first column of figures of a table that was measured: by weft, or by OSU's benchmarks.
@@ -127,14 +129,15 @@ func readAlike(paths []string, want *measure) (alike []*Result, err error) {
 			}
 		}
 		if !found {
-			return nil, optionErrorf("%s: its tables have no column in %s to compare with: %q", path, want.unit, results[0].Title)
+			return nil, optionErrorf("%s: its tables have no column in %s to compare with: %q", path,
+				want.unit, results[0].Title)
 		}
 	}
 	return alike, nil
 }
 
-// readResults reads a file of at least one table: a Report, or what OSU's benchmarks and weft's print. An error is an *OptionError, which names
-// the file and, where there is one, the line.
+// readResults reads a file of at least one table: a Report, or what OSU's benchmarks and weft's print. An
+// error is an *OptionError, which names the file and, where there is one, the line.
 func readResults(path string) ([]*Result, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -162,12 +165,13 @@ func readResults(path string) ([]*Result, error) {
 	}
 	name := shortened(strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)))
 	for _, r := range results {
-		r.Name, r.File = name, path
+		r.Name, r.File, r.Title = printable.Line(name), printable.Line(path), printable.Line(r.Title)
 	}
 	return results, nil
 }
 
-// shortened is a name that leaves room for a plot beside it. Names of files of one kind begin alike, and end alike: the middle goes.
+// shortened is a name that leaves room for a plot beside it. Names of files of one kind begin alike, and end
+// alike: the middle goes.
 func shortened(name string) string {
 	const most = 32
 	if letters := []rune(name); len(letters) > most {
@@ -199,16 +203,19 @@ func parseReport(content []byte) ([]*Result, error) {
 			offset = mismatch.Offset
 		}
 		if 0 <= offset && offset <= int64(len(content)) {
-			return nil, lineErrorf(1+bytes.Count(content[:offset], []byte("\n")), "no report of weft bench: %w", err)
+			return nil, lineErrorf(1+bytes.Count(content[:offset], []byte("\n")),
+				"no report of weft bench: %w", err)
 		}
 		return nil, fmt.Errorf("no report of weft bench: %w", err)
 	}
 	if r.Schema != Schema {
-		return nil, fmt.Errorf("JSON, but no report of weft bench: its schema is %.40q, not %q", r.Schema, Schema)
+		return nil, fmt.Errorf("JSON, but no report of weft bench: its schema is %.40q, not %q", r.Schema,
+			Schema)
 	}
 	result := r.result("")
 	if result.measure == nil || len(result.sizes) == 0 {
-		return nil, fmt.Errorf("a report of weft bench without rows of latencies or bandwidths, of %.40q", r.Benchmark)
+		return nil, fmt.Errorf("a report of weft bench without rows of latencies or bandwidths, of %.40q",
+			r.Benchmark)
 	}
 	result.Partial = !r.Complete
 	return []*Result{result}, nil
@@ -254,7 +261,8 @@ func parseTables(text string) (results []*Result, err error) {
 			columns, began = gap.Split(h[1], -1), number
 			current = &Result{Title: title}
 			if figure, current.measure = figureColumn(columns); current.measure == nil {
-				return nil, lineErrorf(number, "no column of latencies in us or bandwidths in MB/s: %.80q", line)
+				return nil, lineErrorf(number, "no column of latencies in us or bandwidths in MB/s: %.80q",
+					line)
 			}
 			results = append(results, current)
 			continue
@@ -263,11 +271,13 @@ func parseTables(text string) (results []*Result, err error) {
 			continue
 		}
 		if current == nil {
-			return nil, lineErrorf(number, "neither a comment nor a row below a header such as %q: %.60q", "# Size         Avg Latency(us)", line)
+			return nil, lineErrorf(number, "neither a comment nor a row below a header such as %q: %.60q",
+				"# Size         Avg Latency(us)", line)
 		}
 		fields := strings.Fields(line)
 		if len(fields) != len(columns) {
-			return nil, lineErrorf(number, "%d fields below a header of %d columns: %.60q", len(fields), len(columns), line)
+			return nil, lineErrorf(number, "%d fields below a header of %d columns: %.60q", len(fields),
+				len(columns), line)
 		}
 		size := uint64(0)
 		if figure > 0 {
@@ -290,7 +300,8 @@ func parseTables(text string) (results []*Result, err error) {
 		return nil, err
 	}
 	if len(results) == 0 {
-		return nil, errors.New("no table in it: there is no header such as \"# Size         Avg Latency(us)\"")
+		return nil, errors.New("no table in it: there is no header such as \"# Size         Avg " +
+			"Latency(us)\"")
 	}
 	return results, nil
 }

@@ -34,9 +34,12 @@ func TestTablesThatCanBeRead(t *testing.T) {
 	results, err := parseTables(osuLatency + osuBandwidth)
 	require.NoError(t, err)
 	require.Equal(t, []*Result{
-		{Title: "OSU MPI Latency Test v7.3", measure: latencyMeasure, sizes: []int{1, 8, 1 << 20}, values: []float64{0.11, 0.12, 68.5}},
-		{Title: "OSU MPI Bandwidth Test v5.9", measure: bandwidthMeasure, sizes: []int{1, 8}, values: []float64{9.5, 76.25}},
-		{Title: "OSU MPI Multiple Bandwidth / Message Rate Test v7.3", measure: bandwidthMeasure, sizes: []int{1}, values: []float64{3.75}},
+		{Title: "OSU MPI Latency Test v7.3", measure: latencyMeasure, sizes: []int{1, 8, 1 << 20},
+			values: []float64{0.11, 0.12, 68.5}},
+		{Title: "OSU MPI Bandwidth Test v5.9", measure: bandwidthMeasure, sizes: []int{1, 8},
+			values: []float64{9.5, 76.25}},
+		{Title: "OSU MPI Multiple Bandwidth / Message Rate Test v7.3", measure: bandwidthMeasure,
+			sizes: []int{1}, values: []float64{3.75}},
 	}, results)
 	// Spread, verdicts and tails beside the figure; two headers; a barrier's, which has no sizes.
 	results, err = parseTables("# OSU MPI Allreduce Latency Test v7.3\n" +
@@ -46,9 +49,12 @@ func TestTablesThatCanBeRead(t *testing.T) {
 		"# OSU MPI Barrier Latency Test v7.3\n# Avg Latency(us)\n             0.14\n")
 	require.NoError(t, err)
 	require.Equal(t, []*Result{
-		{Title: "OSU MPI Allreduce Latency Test v7.3", measure: latencyMeasure, sizes: []int{4}, values: []float64{2.5}},
-		{Title: "OSU MPI Latency Test v5.6", measure: latencyMeasure, sizes: []int{0}, values: []float64{1.5}},
-		{Title: "OSU MPI Barrier Latency Test v7.3", measure: latencyMeasure, sizes: []int{0}, values: []float64{0.14}},
+		{Title: "OSU MPI Allreduce Latency Test v7.3", measure: latencyMeasure, sizes: []int{4},
+			values: []float64{2.5}},
+		{Title: "OSU MPI Latency Test v5.6", measure: latencyMeasure, sizes: []int{0},
+			values: []float64{1.5}},
+		{Title: "OSU MPI Barrier Latency Test v7.3", measure: latencyMeasure, sizes: []int{0},
+			values: []float64{0.14}},
 	}, results)
 }
 
@@ -116,7 +122,8 @@ func TestFilesThatAreNoTables(t *testing.T) {
 }
 
 func FuzzTables(f *testing.F) {
-	for _, text := range []string{osuLatency, osuBandwidth, "# Avg Latency(us)\n1.0\n", "# Size  MB/s\n1 2\n# Size  MB/s\n", "# Latency (us)  x\n1"} {
+	for _, text := range []string{osuLatency, osuBandwidth, "# Avg Latency(us)\n1.0\n",
+		"# Size  MB/s\n1 2\n# Size  MB/s\n", "# Latency (us)  x\n1"} {
 		f.Add(text)
 	}
 	for _, g := range goldens {

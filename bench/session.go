@@ -11,6 +11,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/mpi"
 )
 
@@ -24,6 +25,7 @@ type session struct {
 	before    int     // resident memory before this rank has talked to any other, if the benchmark wants it
 	out       *table  // of rank 0; what the others print goes nowhere
 	by        Invocation
+	settings  setting.Values
 	report    *Report                 // of rank 0; nil else
 	times     *hdrhistogram.Histogram // of the iterations of a size, if the user wants tails
 	send      []byte                  // a message, and Window bytes more; or as many as a window has
@@ -36,8 +38,8 @@ type session struct {
 	unwritten error  // why what there is of a report has not been written
 }
 
-// instruments are what is measured with: a clock in seconds, the bytes that validation sends, the memory of this process in bytes, and how long the ranks settle. Tests
-// bring their own.
+// instruments are what is measured with: a clock in seconds, the bytes that validation sends, the memory of
+// this process in bytes, and how long the ranks settle. Tests bring their own.
 type instruments struct {
 	now      func() float64
 	date     func() time.Time
@@ -46,8 +48,9 @@ type instruments struct {
 	settling time.Duration
 }
 
-// settling is how long the ranks settle before the first size: for some 50 ms behind its start Go's runtime looks every millisecond, on the rank's own core, whether one of its
-// threads is stuck in a system call, which takes 15 µs each time. The figure of a size would hang on how long behind the start it is taken.
+// settling is how long the ranks settle before the first size: for some 50 ms behind its start Go's runtime
+// looks every millisecond, on the rank's own core, whether one of its threads is stuck in a system call,
+// which takes 15 µs each time. The figure of a size would hang on how long behind the start it is taken.
 const settling = 60 * time.Millisecond
 
 // settle has the ranks ask one another whether all have settled, until they have.
@@ -69,11 +72,12 @@ func newSession(b *Benchmark, o Options, world *mpi.Comm, out io.Writer, with in
 	if world.Rank() != 0 {
 		out = io.Discard
 	}
-	return &session{Benchmark: b, Options: o, instruments: with, world: world, out: &table{out: out}}
+	return &session{Benchmark: b, Options: o, instruments: with, world: world,
+		settings: setting.Environment(), out: &table{out: out}}
 }
 
-// outcome measures, and tells what this rank has to say of it at its end (own) from what ends the whole job (fatal). Trouble that comes to
-// all ranks together ends none of them: one rank tells of it.
+// outcome measures, and tells what this rank has to say of it at its end (own) from what ends the whole job
+// (fatal). Trouble that comes to all ranks together ends none of them: one rank tells of it.
 func (s *session) outcome() (own, fatal error) {
 	err := s.measure()
 	var option *OptionError
@@ -127,6 +131,9 @@ func (s *session) figures(refusal error) error {
 	if s.Rewrite && s.windows() {
 		outgoing = high * s.Window
 	}
+	if s.sends != nil {
+		outgoing = high * s.sends(s.Options, s.world.Rank(), s.world.Size())
+	}
 	if s.send, err = s.buffer(outgoing); err != nil {
 		return err
 	}
@@ -168,9 +175,9 @@ func (s *session) figures(refusal error) error {
 	return nil
 }
 
-// agreed refuses ranks that were started with different options: they would wait for messages that nobody sends. If rank 0 brings a reason
-// to refuse of its own, all refuse, and rank 0 with that reason. The word goes along the
-// line of ranks and back, so that no rank has more than two connections afterwards.
+// agreed refuses ranks that were started with different options: they would wait for messages that nobody
+// sends. If rank 0 brings a reason to refuse of its own, all refuse, and rank 0 with that reason. The word
+// goes along the line of ranks and back, so that no rank has more than two connections afterwards.
 func (s *session) agreed(refusal error) error {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s %+v", s.Name, s.Options)
@@ -221,8 +228,9 @@ func (s *session) buffer(n int) ([]byte, error) {
 	return b, err
 }
 
-// buffer is ordinary memory, on pages of its own as peers' benchmarks have it. Every page has been written: the kernel backs all those that
-// have not with one and the same page, which is faster to send than any real message.
+// buffer is ordinary memory, on pages of its own as peers' benchmarks have it. Every page has been written:
+// the kernel backs all those that have not with one and the same page, which is faster to send than any real
+// message.
 func buffer(n int) []byte {
 	const page = 4096
 	b := make([]byte, n+page)

@@ -9,6 +9,7 @@ func initialization(s *session) error {
 	}
 	c.size = s.world.Size()
 	s.report.add(row(s.kind.columns, &c))
-	s.out.printf("nprocs: %d, min: %.0f ms, max: %.0f ms, avg: %.0f ms\n", s.world.Size(), c.min, c.max, c.value)
+	s.out.printf("nprocs: %d, min: %.0f ms, max: %.0f ms, avg: %.0f ms\n", s.world.Size(), c.min, c.max,
+		c.value)
 	return nil
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// stopwatch times the iterations of one size. Without tails it reads the clock at the beginning and at the end, and no loop that is measured
-// calls anything else.
+// stopwatch times the iterations of one size. Without tails it reads the clock at the beginning and at the
+// end, and no loop that is measured calls anything else.
 type stopwatch struct {
 	now   func() float64 // in seconds
 	times *hdrhistogram.Histogram
@@ -20,7 +20,8 @@ type stopwatch struct {
 // percentiles are those of a table's tails.
 var percentiles = [...]float64{50, 90, 99, 99.9, 100}
 
-// Times of iterations are counted in nanoseconds, to three digits; what takes longer than longest counts as that.
+// Times of iterations are counted in nanoseconds, to three digits; what takes longer than longest counts as
+// that.
 const (
 	longest     = 1e12
 	exactDigits = 3
@@ -43,7 +44,8 @@ func (w *stopwatch) begin() {
 	w.lap = w.start
 }
 
-// split ends an iteration. The next begins at once: its bookkeeping is part of it, so that one reading of the clock is enough.
+// split ends an iteration. The next begins at once: its bookkeeping is part of it, so that one reading of the
+// clock is enough.
 func (w *stopwatch) split() {
 	if w.times != nil {
 		w.turn()

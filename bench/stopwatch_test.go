@@ -10,11 +10,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Tails are the times of the rounds, to three digits, whatever is done in between with the clock stopped; and so is the sum of all.
+// Tails are the times of the rounds, to three digits, whatever is done in between with the clock stopped; and
+// so is the sum of all.
 func TestTailsAreThoseOfTheRounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		clock := 0.0
-		s := &session{Options: Options{Tails: true}, instruments: instruments{now: func() float64 { return clock }}}
+		s := &session{Options: Options{Tails: true},
+			instruments: instruments{now: func() float64 { return clock }}}
 		w := s.stopwatch()
 		w.split() // of warming up
 		w.begin()
@@ -31,16 +33,20 @@ func TestTailsAreThoseOfTheRounds(t *testing.T) {
 		require.InDelta(t, sum, w.elapsed(), 1e-6)
 		slices.Sort(rounds)
 		for i, got := range s.tails(func(seconds float64) float64 { return seconds }) {
-			rank := int(math.Max(1, math.Min(float64(len(rounds)), percentiles[i]/100*float64(len(rounds))+0.5)))
-			require.InDelta(t, rounds[rank-1], got, max(1e-9, 2e-3*got), "percentile %v of %v", percentiles[i], rounds)
+			rank := int(math.Max(1, math.Min(float64(len(rounds)),
+				percentiles[i]/100*float64(len(rounds))+0.5)))
+			require.InDelta(t, rounds[rank-1], got, max(1e-9, 2e-3*got), "percentile %v of %v",
+				percentiles[i], rounds)
 		}
 	})
 }
 
-// A round that takes longer than can be counted counts as the longest that can, and one before which the clock was set back as none.
+// A round that takes longer than can be counted counts as the longest that can, and one before which the
+// clock was set back as none.
 func TestTailsOfImpossibleRounds(t *testing.T) {
 	clock := 0.0
-	s := &session{Options: Options{Tails: true}, instruments: instruments{now: func() float64 { return clock }}}
+	s := &session{Options: Options{Tails: true},
+		instruments: instruments{now: func() float64 { return clock }}}
 	w := s.stopwatch()
 	w.begin()
 	for _, at := range []float64{1e9, 5, math.Inf(1)} {

@@ -37,8 +37,8 @@ const (
 	verdict // 0 is a failure
 )
 
-// showing is the option that puts a column into print. Parsers anchor on the end of the line, so each that OSU's benchmarks do not have by
-// themselves has to be asked for. Reports have them all.
+// showing is the option that puts a column into print. Parsers anchor on the end of the line, so each that
+// OSU's benchmarks do not have by themselves has to be asked for. Reports have them all.
 type showing int
 
 const (
@@ -79,9 +79,10 @@ func (c *column) text(v float64, digits int) string {
 	return fmt.Sprintf("%*.*f", c.width, digits, v)
 }
 
-// cell is what is measured at one size: microseconds or MB/s, for some messages a second too, the spread over the ranks, and the times of
-// single iterations that 50, 90, 99, 99.9 and 100 of 100 do not exceed, in the table's unit. Where a message travels while its receiver
-// computes: how long that is, how long the message takes alone, and the part of its way in per cent that took no more time.
+// cell is what is measured at one size: microseconds or MB/s, for some messages a second too, the spread over
+// the ranks, and the times of single iterations that 50, 90, 99, 99.9 and 100 of 100 do not exceed, in the
+// table's unit. Where a message travels while its receiver computes: how long that is, how long the message
+// takes alone, and the part of its way in per cent that took no more time.
 type cell struct {
 	size, iterations                               int
 	value, rate, min, max, compute, alone, overlap float64
@@ -144,7 +145,8 @@ var (
 	sizeColumn = column{name: "size", heading: "# Size", unit: "bytes", width: -10, form: whole,
 		of: func(c *cell) float64 { return float64(c.size) }}
 	latencyColumn    = column{name: "latency", heading: "Avg Latency(us)", unit: "us", width: 20, of: valueOf}
-	validationColumn = column{name: "valid", heading: "Validation", width: 20, form: verdict, shown: ifValidated,
+	validationColumn = column{name: "valid", heading: "Validation", width: 20, form: verdict,
+		shown: ifValidated,
 		of: func(c *cell) float64 {
 			if c.wrong {
 				return 0
@@ -158,8 +160,10 @@ func valueOf(c *cell) float64 { return c.value }
 // spreadColumns are of figures that ranks have each for itself.
 func spreadColumns() []column {
 	return []column{
-		{name: "min", heading: "Min Latency(us)", unit: "us", width: 20, shown: ifFull, of: func(c *cell) float64 { return c.min }},
-		{name: "max", heading: "Max Latency(us)", unit: "us", width: 20, shown: ifFull, of: func(c *cell) float64 { return c.max }},
+		{name: "min", heading: "Min Latency(us)", unit: "us", width: 20, shown: ifFull,
+			of: func(c *cell) float64 { return c.min }},
+		{name: "max", heading: "Max Latency(us)", unit: "us", width: 20, shown: ifFull,
+			of: func(c *cell) float64 { return c.max }},
 		iterationsColumn(ifFull),
 	}
 }
@@ -171,12 +175,15 @@ func iterationsColumn(shown showing) column {
 
 // tailColumns are of single iterations. In a table of bandwidths the slowest is the least.
 func tailColumns(unit string) (columns []column) {
-	headings := [len(percentiles)]string{"P50 Tail Lat(us)", "P90 Tail Lat(us)", "P99 Tail Lat(us)", "P99.9 Tail Lat(us)", "Max Tail Lat(us)"}
+	headings := [len(percentiles)]string{"P50 Tail Lat(us)", "P90 Tail Lat(us)", "P99 Tail Lat(us)",
+		"P99.9 Tail Lat(us)", "Max Tail Lat(us)"}
 	if unit == "MB/s" {
-		headings = [...]string{"P50 Tail BW(MB/s)", "P90 Tail BW(MB/s)", "P99 Tail BW(MB/s)", "P99.9 Tail BW(MB/s)", "Min Tail BW(MB/s)"}
+		headings = [...]string{"P50 Tail BW(MB/s)", "P90 Tail BW(MB/s)", "P99 Tail BW(MB/s)",
+			"P99.9 Tail BW(MB/s)", "Min Tail BW(MB/s)"}
 	}
 	for i, name := range [len(percentiles)]string{"p50", "p90", "p99", "p99_9", "slowest"} {
-		columns = append(columns, column{name: name, heading: headings[i], unit: unit, width: max(20, len(headings[i])+2), shown: ifTails,
+		columns = append(columns, column{name: name, heading: headings[i], unit: unit,
+			width: max(20, len(headings[i])+2), shown: ifTails,
 			of: func(c *cell) float64 { return c.tails[i] }})
 	}
 	return columns

@@ -9,7 +9,8 @@ import (
 // receivers is how many goroutines of rank 1 wait for the messages of latency_mt.
 const receivers = 2
 
-// threadLatency is a ping-pong between one goroutine of rank 0 and several of rank 1, of which any takes the next message.
+// threadLatency is a ping-pong between one goroutine of rank 0 and several of rank 1, of which any takes the
+// next message.
 func threadLatency(s *session, n int) (cell, error) {
 	if s.world.Rank() == 0 {
 		return s.serve(n)
@@ -83,7 +84,8 @@ type rally struct {
 	*session
 	out []byte // the next answer
 
-	// One message is under way at a time, but who has answered one still validates it when another gets the next.
+	// One message is under way at a time, but who has answered one still validates it when another gets the
+	// next.
 	mu   sync.Mutex
 	next int // message to come, when answers are refilled
 }
@@ -107,7 +109,8 @@ func (r *rally) answer(in []byte, messages int) error {
 	return nil
 }
 
-// refilled answers a message, and afterwards, while rank 0's clock stands still, validates it and fills the next answer.
+// refilled answers a message, and afterwards, while rank 0's clock stands still, validates it and fills the
+// next answer.
 func (r *rally) refilled(in []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

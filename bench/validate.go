@@ -8,8 +8,9 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// Validation fills what is sent with bytes that depend on the sender, the number of the message and the offset, and compares what is
-// received with them. The clock stands still meanwhile. Rewriting fills likewise, and compares nothing.
+// Validation fills what is sent with bytes that depend on the sender, the number of the message and the
+// offset, and compares what is received with them. The clock stands still meanwhile. Rewriting fills
+// likewise, and compares nothing.
 
 // pattern fills b with the bytes of a source's message number sequence.
 func pattern(b []byte, source, sequence int) {
@@ -25,7 +26,8 @@ func pattern(b []byte, source, sequence int) {
 	}
 }
 
-// mix is the output function of the splitmix64 generator: neither neighbours nor messages resemble each other.
+// mix is the output function of the splitmix64 generator: neither neighbours nor messages resemble each
+// other.
 func mix(z uint64) uint64 {
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
@@ -42,7 +44,8 @@ func (s *session) compare(got, want []byte, source, sequence int) {
 	}
 	for i := range got {
 		if got[i] != want[i] {
-			s.wrong = fmt.Errorf("%w: %s, %d bytes: rank %d got message %d of rank %d with %#02x in place of %#02x at offset %d",
+			s.wrong = fmt.Errorf("%w: %s, %d bytes: rank %d got message %d of rank %d with %#02x in "+
+				"place of %#02x at offset %d",
 				ErrInvalid, s.Name, len(got), s.world.Rank(), sequence, source, got[i], want[i], i)
 			return
 		}
@@ -56,7 +59,8 @@ func (s *session) compareMessage(got []byte, source, sequence int) {
 	s.compare(got, want, source, sequence)
 }
 
-// fillFloats gives a reduction small whole numbers, which add up without rounding in any order: the bytes of the pattern.
+// fillFloats gives a reduction small whole numbers, which add up without rounding in any order: the bytes of
+// the pattern.
 func (s *session) fillFloats(in []float32, sequence int) {
 	b := s.want[:len(in)]
 	s.pattern(b, s.world.Rank(), sequence)
@@ -65,12 +69,13 @@ func (s *session) fillFloats(in []float32, sequence int) {
 	}
 }
 
-// compareSum notes the first of the sums over all ranks that is not right.
-func (s *session) compareSum(got []float32, sequence int) {
+// compareSum notes the first of the sums over all ranks that is not right. got begins with element first of
+// the vector.
+func (s *session) compareSum(got []float32, first, sequence int) {
 	if s.wrong != nil {
 		return
 	}
-	want, b := floats(s.sums)[:len(got)], s.want[:len(got)]
+	want, b := floats(s.sums)[:first+len(got)], s.want[:first+len(got)]
 	clear(want)
 	for r := range s.world.Size() {
 		pattern(b, r, sequence)
@@ -79,9 +84,10 @@ func (s *session) compareSum(got []float32, sequence int) {
 		}
 	}
 	for k := range got {
-		if got[k] != want[k] {
-			s.wrong = fmt.Errorf("%w: %s, %d bytes: rank %d got the sum %v in place of %v at element %d of call %d",
-				ErrInvalid, s.Name, 4*len(got), s.world.Rank(), got[k], want[k], k, sequence)
+		if got[k] != want[first+k] {
+			s.wrong = fmt.Errorf("%w: %s, %d bytes: rank %d got the sum %v in place of %v at element %d "+
+				"of call %d",
+				ErrInvalid, s.Name, 4*len(got), s.world.Rank(), got[k], want[first+k], first+k, sequence)
 			return
 		}
 	}

@@ -21,7 +21,8 @@ import (
 func TestPatternDependsOnSourceSequenceAndOffset(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(16, 200).Draw(t, "length")
-		source, sequence := rapid.IntRange(0, 1000).Draw(t, "source"), rapid.IntRange(0, 1<<20).Draw(t, "sequence")
+		source, sequence := rapid.IntRange(0, 1000).Draw(t, "source"),
+			rapid.IntRange(0, 1<<20).Draw(t, "sequence")
 		of := func(source, sequence int) []byte {
 			b := make([]byte, n)
 			pattern(b, source, sequence)
@@ -50,7 +51,8 @@ func TestPatternFillsEveryByte(t *testing.T) {
 	}
 }
 
-// A mutant sends one wrong byte: the last of the second timed message of at least wrongFrom bytes (or floats).
+// A mutant sends one wrong byte: the last of the second timed message of at least wrongFrom bytes (or
+// floats).
 type mutant struct {
 	benchmark string
 	source    int   // sends the wrong byte
@@ -75,10 +77,19 @@ var mutants = []mutant{
 	{"reduce", 1, []int{0}, "reduce, 16 bytes: rank 0 got the sum "},
 	{"allreduce", 1, []int{0, 1}, "allreduce, 16 bytes: rank %d got the sum "},
 	{"gather", 1, []int{0}, "gather, 4 bytes: rank 0 got message 1 of rank 1 with 0x"},
+	{"allgather", 1, []int{0, 1}, "allgather, 4 bytes: rank %d got message 1 of rank 1 with 0x"},
+	{"alltoall", 0, []int{1}, "alltoall, 4 bytes: rank 1 got message 1 of rank 0 with 0x"},
+	{"scatter", 0, []int{1}, "scatter, 4 bytes: rank 1 got message 1 of rank 0 with 0x"},
+	{"iscatterv", 0, []int{1}, "iscatterv, 4 bytes: rank 1 got message 1 of rank 0 with 0x"},
+	{"reduce_scatter", 1, []int{1}, "reduce_scatter, 8 bytes: rank 1 got the sum "},
+	{"iallreduce", 1, []int{0, 1}, "iallreduce, 16 bytes: rank %d got the sum "},
 }
 
 // mutated are the options of the mutants.
-var mutated = options(func(o *Options) { o.Max, o.Iterations, o.Warmup, o.Window, o.Validate = 64, 3, 0, 4, true })
+var mutated = options(func(o *Options) {
+	o.Max, o.Iterations, o.Warmup, o.Window, o.Validate = 64, 3, 0, 4,
+		true
+})
 
 // wrongByte is the pattern with a byte of one message spoilt.
 func wrongByte(b []byte, source, sequence int) {
@@ -118,7 +129,8 @@ var mutantBody = worldBody("mutants", func(world *mpi.Comm) error {
 		}
 		switch {
 		case must == "" && own != nil:
-			return fmt.Errorf("%s: rank %d got nothing wrong, but tells of %w", m.benchmark, world.Rank(), own)
+			return fmt.Errorf("%s: rank %d got nothing wrong, but tells of %w", m.benchmark, world.Rank(),
+				own)
 		case must != "" && !errors.Is(own, ErrInvalid):
 			return fmt.Errorf("%s: rank %d got a wrong byte, but tells of %v", m.benchmark, world.Rank(), own)
 		case must != "" && !strings.Contains(own.Error(), must):
@@ -136,8 +148,9 @@ func TestValidationFindsAWrongByte(t *testing.T) {
 	require.Len(t, tables, len(mutants)+1)
 	for i, m := range mutants {
 		assert.Equal(t, 1, strings.Count(tables[i], "Fail\n"), tables[i])
-		assert.True(t, strings.HasSuffix(tables[i], "Fail\n"), "the table ends with the size that failed:\n%s", tables[i])
-		assert.Equal(t, m.benchmark != "reduce" && m.benchmark != "allreduce", strings.Contains(tables[i], "\n2   "), tables[i])
+		assert.True(t, strings.HasSuffix(tables[i], "Fail\n"),
+			"the table ends with the size that failed:\n%s", tables[i])
+		assert.Equal(t, find(m.benchmark).kind.element == 1, strings.Contains(tables[i], "\n2   "), tables[i])
 		assert.Contains(t, tables[i], "Pass\n", "smaller messages were right")
 	}
 }

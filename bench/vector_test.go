@@ -12,7 +12,8 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// TestVectors: the windows can be of vectors, some elements of which are empty where a message is short, and every byte is checked.
+// TestVectors: the windows can be of vectors, some elements of which are empty where a message is short, and
+// every byte is checked.
 func TestVectors(t *testing.T) {
 	r := launch(t, group{2, vectors})
 	require.NoError(t, r.Failure, r.Err)
@@ -24,7 +25,8 @@ var vectors = worldBody("vectors", func(world *mpi.Comm) error {
 		o := options(func(o *Options) {
 			o.Max, o.Iterations, o.Warmup, o.Window, o.Vector, o.Validate = 65536, 3, 1, 5, 7, true
 		})
-		s := newSession(find(name), o, world, os.Stdout, instruments{now: mpi.Wtime, date: time.Now, pattern: pattern})
+		s := newSession(find(name), o, world, os.Stdout, instruments{now: mpi.Wtime, date: time.Now,
+			pattern: pattern})
 		if own, fatal := s.outcome(); own != nil || fatal != nil {
 			return fmt.Errorf("%s: %w, %w", name, own, fatal)
 		}
@@ -39,5 +41,6 @@ func TestVectorsThatMakeNoSense(t *testing.T) {
 	} {
 		require.EqualError(t, find("bw").Check(o, 2), text)
 	}
-	require.ErrorContains(t, find("latency").Check(options(func(o *Options) { o.Vector = 2 }), 2), "its messages are not vectors")
+	require.ErrorContains(t, find("latency").Check(options(func(o *Options) { o.Vector = 2 }), 2),
+		"its messages are not vectors")
 }

@@ -61,7 +61,7 @@ func (v *victim) place(line int, lap, header uint64, body []byte) {
 
 func header(consumed uint32, kind uint8) uint64 { return uint64(consumed) | uint64(kind)<<32 }
 
-// after is what the header of a lap's first message has for where the lap before ended.
+// after is what the header of a wrap's first message has for where the wrap before ended.
 func after(line int) uint64 { return uint64(line) << 48 }
 
 const (
@@ -87,8 +87,8 @@ func (v *victim) reads(t *testing.T, want []byte) {
 	v.Release()
 }
 
-// TestAttack_E12_PayloadFullOfOldFlags sends bodies whose every word is a head or a tail of an earlier lap, for every length that there
-// can be: wherever the next messages begin, nothing is taken for one that is not.
+// TestAttack_E12_PayloadFullOfOldFlags sends bodies whose every word is a head or a tail of an earlier wrap,
+// for every length that there can be: wherever the next messages begin, nothing is taken for one that is not.
 func TestAttack_E12_PayloadFullOfOldFlags(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -101,7 +101,8 @@ func TestAttack_E12_PayloadFullOfOldFlags(t *testing.T) {
 			for at := 0; at+8 <= len(body) && lap > 0; at += 8 {
 				old := rng.Uint64N(lap)
 				w := ring.Tail(old)
-				if (16+at)%64 == 0 || rng.IntN(2) == 0 { // at the start of a line, where a head may be looked for
+				// at the start of a line, where a head may be looked for
+				if (16+at)%64 == 0 || rng.IntN(2) == 0 {
 					w = ring.Head(old, rng.Uint64N(uint64(l.a.MaxBody()+1)))
 				}
 				binary.LittleEndian.PutUint64(body[at:], w)
@@ -116,11 +117,11 @@ func TestAttack_E12_PayloadFullOfOldFlags(t *testing.T) {
 			lines += (24 + uint64(len(body)) + 63) / 64
 		}
 		require.Equal(t, sent, l.b.Stats().Received)
-		require.Zero(t, l.b.Stats().HeadsNoTail, "old payload was taken for a head")
+		require.Zero(t, l.b.Stats().HeadsWithoutTail, "old payload was taken for a head")
 	}
 }
 
-// lap takes the victim through a lap of its ring, in messages of a line.
+// wrap takes the victim through a wrap of its ring, in messages of a line.
 func (v *victim) lap(t *testing.T, n uint64) {
 	for i := range v.Lines {
 		v.place(int(i), n, header(0, data), nil)
@@ -130,8 +131,9 @@ func (v *victim) lap(t *testing.T, n uint64) {
 	}
 }
 
-// TestAttack_E12_HeadInParts places some of the bytes of a new head over an old one, in every way, with every tail of the present lap in
-// place that messages behind could have. Nothing may follow from it before all bytes are there.
+// TestAttack_E12_HeadInParts places some of the bytes of a new head over an old one, in every way, with every
+// tail of the present wrap in place that messages after could have. Nothing may follow from it before all
+// bytes are there.
 func TestAttack_E12_HeadInParts(t *testing.T) {
 	v := newVictim(t, channel.Config{Phases: []int{2000}})
 	v.lap(t, 0)
@@ -159,8 +161,9 @@ func TestAttack_E12_HeadInParts(t *testing.T) {
 				}
 				copy(v.memory, mixed[:])
 				_, _, ok, err := v.Next()
-				if ok || err != nil || v.Stats().HeadsNoTail > 0 {
-					t.Fatalf("lengths %d and %d, bytes %08b of the new head: it is taken for one (%v, %v)", before, now, parts, ok, err)
+				if ok || err != nil || v.Stats().HeadsWithoutTail > 0 {
+					t.Fatalf("lengths %d and %d, bytes %08b of the new head: it is taken for one (%v, %v)",
+						before, now, parts, ok, err)
 				}
 			}
 		}
@@ -176,16 +179,16 @@ func TestAttack_E12_HeadInParts(t *testing.T) {
 func TestAttack_E12_HeadWithoutTail(t *testing.T) {
 	v := newVictim(t, channel.Config{})
 	v.nothing(t, "an empty ring")
-	require.Zero(t, v.Stats().HeadsNoTail)
+	require.Zero(t, v.Stats().HeadsWithoutTail)
 	m := v.AppendMessage(nil, 0, header(0, data), letters(600))
 	rng := rand.New(rand.NewPCG(5, 6))
 	last, head := len(m)-8, false
 	for _, word := range rng.Perm(last / 8) {
 		copy(v.memory[8*word:], m[8*word:8*word+8])
 		head = head || word == 0
-		before := v.Stats().HeadsNoTail
+		before := v.Stats().HeadsWithoutTail
 		v.nothing(t, "word %d is there, the tail is not", word)
-		require.Equal(t, head, v.Stats().HeadsNoTail > before)
+		require.Equal(t, head, v.Stats().HeadsWithoutTail > before)
 	}
 	copy(v.memory[last:], m[last:])
 	_, body, ok, err := v.Next()
@@ -194,7 +197,8 @@ func TestAttack_E12_HeadWithoutTail(t *testing.T) {
 	require.Equal(t, letters(600), body)
 }
 
-// TestAttack_E12_HeadOfAnImpossibleLength is a head that would be right if there were such lengths: it is counted and nothing follows.
+// TestAttack_E12_HeadOfAnImpossibleLength is a head that would be right if there were such lengths: it is
+// counted and nothing follows.
 func TestAttack_E12_HeadOfAnImpossibleLength(t *testing.T) {
 	v := newVictim(t, channel.Config{})
 	for line := range v.Lines {
@@ -203,11 +207,12 @@ func TestAttack_E12_HeadOfAnImpossibleLength(t *testing.T) {
 	for i, n := range []uint64{617, 640, 5096, 5120, 1 << 20, 1<<24 - 1} {
 		binary.LittleEndian.PutUint64(v.memory, v.Head(0, n))
 		v.nothing(t, "a length of %d", n)
-		require.Equal(t, uint64(i+1), v.Stats().HeadsNoTail)
+		require.Equal(t, uint64(i+1), v.Stats().HeadsWithoutTail)
 	}
 }
 
-// TestAttack_E12_HeadThatWouldGoOverTheEnd of the ring, from each line where it would: it is counted and nothing outside is read.
+// TestAttack_E12_HeadThatWouldGoOverTheEnd of the ring, from each line where it would: it is counted and
+// nothing outside is read.
 func TestAttack_E12_HeadThatWouldGoOverTheEnd(t *testing.T) {
 	v := newVictim(t, channel.Config{Phases: []int{192}})
 	heads := uint64(0)
@@ -217,7 +222,7 @@ func TestAttack_E12_HeadThatWouldGoOverTheEnd(t *testing.T) {
 				binary.LittleEndian.PutUint64(v.memory[64*line:], v.Head(0, uint64(64*lines-24)))
 				v.nothing(t, "%d lines at line %d", lines, line)
 				heads++
-				require.Equal(t, heads, v.Stats().HeadsNoTail)
+				require.Equal(t, heads, v.Stats().HeadsWithoutTail)
 			}
 		}
 		v.place(line, 0, header(0, credit), nil)
@@ -233,7 +238,10 @@ func TestAttack_E12_PeerBreaksARule(t *testing.T) {
 		do   func(t *testing.T, v *victim)
 	}
 	crimes := []crime{
-		{"credit for what was never sent", func(t *testing.T, v *victim) { v.place(0, 0, header(1, data), nil) }},
+		{"credit for what was never sent", func(t *testing.T,
+			v *victim) {
+			v.place(0, 0, header(1, data), nil)
+		}},
 		{"credit for more than was sent", func(t *testing.T, v *victim) {
 			put(t, v.Channel, channel.Eager, letters(100), false)
 			v.place(0, 0, header(3, credit), nil)
@@ -265,7 +273,10 @@ func TestAttack_E12_PeerBreaksARule(t *testing.T) {
 			}
 			v.place(0, 16, header(0, credit)|after(5), nil)
 		}},
-		{"a lap before the first", func(t *testing.T, v *victim) { v.place(0, 0, header(0, data)|after(1), nil) }},
+		{"a lap before the first", func(t *testing.T, v *victim) {
+			v.place(0, 0, header(0, data)|after(1),
+				nil)
+		}},
 		{"a lap that began in its middle", func(t *testing.T, v *victim) {
 			v.place(0, 0, header(0, credit), nil)
 			v.place(1, 0, header(0, data)|after(1), nil)
@@ -286,14 +297,20 @@ func TestAttack_E12_PeerBreaksARule(t *testing.T) {
 			v.nothing(t, "a CREDIT")
 			v.place(0, 1, header(0, data)|after(int(v.Lines)+1), nil)
 		}},
-		{"CREDIT with a body", func(t *testing.T, v *victim) { v.place(0, 0, header(0, credit), letters(100)) }},
+		{"CREDIT with a body", func(t *testing.T, v *victim) {
+			v.place(0, 0, header(0, credit),
+				letters(100))
+		}},
 	}
 	for bit := 41; bit < 48; bit++ {
-		crimes = append(crimes, crime{fmt.Sprintf("reserved bit %d", bit), func(t *testing.T, v *victim) { v.place(0, 0, header(0, data)|1<<bit, nil) }})
+		crimes = append(crimes, crime{fmt.Sprintf("reserved bit %d", bit),
+			func(t *testing.T, v *victim) { v.place(0, 0, header(0, data)|1<<bit, nil) }})
 	}
 	for kind := range 256 {
-		if k := channel.Kind(kind); kind != credit && (k < channel.Eager || k > channel.CTS || k == channel.Batch+1) {
-			crimes = append(crimes, crime{k.String() + " without a body", func(t *testing.T, v *victim) { v.place(0, 0, header(0, uint8(kind)), nil) }})
+		if k := channel.Kind(kind); kind != credit && (k < channel.Eager || k > channel.ATS ||
+			k == channel.Batch+1) {
+			crimes = append(crimes, crime{k.String() + " without a body",
+				func(t *testing.T, v *victim) { v.place(0, 0, header(0, uint8(kind)), nil) }})
 		}
 	}
 	for _, c := range crimes {
@@ -315,8 +332,8 @@ func TestAttack_E12_PeerBreaksARule(t *testing.T) {
 	}
 }
 
-// TestAttack_E12_MessageThatChangesAfterItWasGiven is a peer that overwrites a message at the end of the ring, on which the channel was
-// already standing, with one of another length or kind.
+// TestAttack_E12_MessageThatChangesAfterItWasGiven is a peer that overwrites a message at the end of the
+// ring, on which the channel was already standing, with one of another length or kind.
 func TestAttack_E12_MessageThatChangesAfterItWasGiven(t *testing.T) {
 	for _, kind := range []uint8{credit, data} {
 		v := newVictim(t, channel.Config{Phases: []int{192}})

@@ -6,7 +6,8 @@ import (
 	"github.com/weft-mpi/weft/channel"
 )
 
-// BenchmarkReserveCommit is 16 small messages: made up and posted, carried by a Pair, found, released, and their credit told.
+// BenchmarkReserveCommit is 16 small messages: made up and posted, carried by a Pair, found, released, and
+// their credit told.
 func BenchmarkReserveCommit(b *testing.B) {
 	const messages = 16
 	l := open(b, channel.Config{})

@@ -1,13 +1,13 @@
 package channel
 
-// Budget bounds the registered buffers of a rank's channels, in bytes (E10). The rings with which a channel starts are always
-// granted, and counted; what goes beyond the bound is refused.
+// Budget bounds the registered buffers of a rank's channels, in bytes (E10). The rings with which a channel
+// starts are always granted, and counted; what goes beyond the bound is refused.
 type Budget struct{ limit, used int }
 
 // NewBudget makes a budget of so many bytes.
 func NewBudget(limit int) *Budget { return &Budget{limit: limit} }
 
-func (b *Budget) take(n int, must bool) bool {
+func (b *Budget) reserve(n int, must bool) bool {
 	if b == nil {
 		return true
 	}
@@ -18,7 +18,7 @@ func (b *Budget) take(n int, must bool) bool {
 	return true
 }
 
-func (b *Budget) give(n int) {
+func (b *Budget) release(n int) {
 	if b != nil {
 		b.used -= n
 	}

@@ -16,20 +16,20 @@ const (
 	wordSize    = 8
 	overhead    = flagBytes + headerBytes
 
-	// creditLines are left to CREDIT alone. Six can wait unread at once, as credit.go shows; as many beside a large ring (large.go).
+	// creditLines are left to CREDIT alone. At most six can wait unread at once (docs/spec/channel.md).
 	creditLines = 6
-	// controlLines are left to control messages, beside data.
+	// controlLines are left to control messages by data, besides creditLines.
 	controlLines = 6
-	// dataKeeps is what data leaves free.
-	dataKeeps = controlLines + creditLines
+	// dataReserve is what data leaves free.
+	dataReserve = controlLines + creditLines
 
 	// Slots of the first phase, and of the others, in bytes (E1, E8).
 	minSmall, maxSmall = 100, 2000
 	minLarge, maxLarge = 1000, 200_000
 	maxPhases          = 8
 
-	slots    = 8  // of a ring
-	minLines = 64 // lest a ring of tiny slots have no room beside the lines that are kept
+	ringSlots = 8  // of a ring
+	minLines  = 64 // so that a ring of tiny slots has room besides dataReserve
 )
 
 // Policy says which element of a vector decides how large a slot is asked for, once one does not fit (E2).
@@ -43,23 +43,25 @@ const (
 
 // Config is how a rank's channels behave. All ranks of a job have the same phases.
 type Config struct {
-	// Phases are the sizes of a slot, flags included, in bytes: first the small ones with which a channel starts, then what it can grow
-	// to, each larger than the one before (E9). Empty stands for DefaultPhases.
+	// Phases are the sizes of a slot, flags included, in bytes: first the small ones with which a channel
+	// starts, then what it can grow to, each larger than the one before (E9). Empty stands for DefaultPhases.
 	Phases []int
-	// Threshold is the size above which an element asks for larger slots: bytes of an element in the first phase, or, from 80 to 99 with
-	// ThresholdPercent, that part of every phase's slot. 0 stands for what a slot carries (E2).
+	// Threshold is the size above which an element asks for larger slots: bytes of an element in the first
+	// phase, or, from 80 to 99 with ThresholdPercent, that part of every phase's slot. 0 stands for what a
+	// slot carries (E2).
 	Threshold        int
 	ThresholdPercent int
 	Policy           Policy
-	// Whole moves a vector with an oversized element through the larger slots from its first element on; otherwise the elements that lead it
-	// go first (E4).
+	// Whole moves a vector with an oversized element through the larger slots from its first element on;
+	// otherwise the elements that lead it go first (E4).
 	Whole bool
-	// KeepSmall keeps the ring of the first phase for the messages that fit its slots, in every phase: the other phases add a ring with larger
-	// slots for those that do not (E6). All ranks of a job have the same.
+	// KeepSmall keeps the ring of the first phase for the messages that fit its slots, in every phase: the
+	// other phases add a ring with larger slots for those that do not (E6). All ranks of a job have the same.
 	KeepSmall bool
-	// Abreast says that this rank has a core of its own, and that whoever waits looks for messages. In a channel through shared memory short messages then
-	// keep to the first lines of a large ring while the peer gives those back in time.
-	Abreast bool
+	// BusyPolling says that this rank has a core of its own and polls while it waits. In a channel through
+	// shared memory short messages then keep to the first lines of a large ring, as long as the peer gives
+	// those back in time (window.go).
+	BusyPolling bool
 	// Budget bounds the buffers of all the channels that share it (E10); nil for no bound.
 	Budget *Budget
 }
@@ -73,7 +75,9 @@ func ParsePhases(text string) ([]int, error) {
 	for field := range strings.SplitSeq(text, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(field))
 		if err != nil || n < 1 {
-			return nil, fmt.Errorf("%q is not the size of a slot in bytes; a list such as 640,16384 is wanted", field)
+			return nil, fmt.Errorf("%q is not the size of a slot in bytes; a list such as 640,16384 is "+
+				"wanted",
+				field)
 		}
 		phases = append(phases, n)
 	}
@@ -93,16 +97,20 @@ func (c Config) Check() error {
 		}
 		switch {
 		case slot < low || slot > high:
-			return fmt.Errorf("phase %d: a slot of %d bytes; the %s ones have from %d to %d", i+1, slot, which, low, high)
+			return fmt.Errorf("phase %d: a slot of %d bytes; the %s ones have from %d to %d", i+1, slot,
+				which, low, high)
 		case i > 0 && slot <= phases[i-1]:
-			return fmt.Errorf("phase %d: a slot of %d bytes after one of %d; each phase must have larger ones", i+1, slot, phases[i-1])
+			return fmt.Errorf("phase %d: a slot of %d bytes after one of %d; each phase must have larger "+
+				"ones",
+				i+1, slot, phases[i-1])
 		}
 	}
 	switch {
 	case c.Threshold != 0 && c.ThresholdPercent != 0:
 		return errors.New("a threshold both in bytes and in per cent")
 	case c.Threshold < 0 || c.Threshold > phases[0]-overhead:
-		return fmt.Errorf("a threshold of %d bytes: a slot of %d carries %d", c.Threshold, phases[0], phases[0]-overhead)
+		return fmt.Errorf("a threshold of %d bytes: a slot of %d carries %d", c.Threshold, phases[0],
+			phases[0]-overhead)
 	case c.ThresholdPercent != 0 && (c.ThresholdPercent < 80 || c.ThresholdPercent > 99):
 		return fmt.Errorf("a threshold of %d %%; 80 to 99 are possible", c.ThresholdPercent)
 	case c.Policy > SumOversized:
@@ -131,31 +139,3 @@ func (c Config) limit(phase, slot int) int {
 	}
 	return slot - overhead
 }
-
-// shape is the geometry of a ring in some phase: the same for all who know the phases.
-type shape struct {
-	phase int
-	slot  int // bytes
-	lines int
-}
-
-func geometry(phases []int, phase int) shape {
-	slot := phases[phase]
-	s := shape{phase, slot, max(slots*linesIn(slot), minLines)}
-	if phase == 0 {
-		s.lines = min(s.lines, maxSmallLines)
-	}
-	return s
-}
-
-// maxSmallLines is a ring that, with what a region has beside it, fills 8 KiB: two of them on each rank are the 16 KiB of E1.
-const maxSmallLines = 8<<10/lineSize - extraLines
-
-// linesIn is how many lines a slot takes.
-func linesIn(slot int) int { return (slot + lineSize - 1) / lineSize }
-
-// region is the size of the memory with a ring, in bytes.
-func (s shape) region() int { return (s.lines + extraLines) * lineSize }
-
-// threshold is how many lines may be owed before a CREDIT goes.
-func (s shape) threshold() int { return threshold(s.lines, linesIn(s.slot)) }

@@ -8,9 +8,10 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// TestCount_E12_LinesCountModulo2To32 begins a little before the counts of lines go over, in both directions, and exchanges twice what is left.
+// TestCount_E12_LinesCountModulo2To32 begins a little before the counts of lines go over, in both directions,
+// and exchanges twice what is left.
 func TestCount_E12_LinesCountModulo2To32(t *testing.T) {
-	p := pairUp(t, Config{})
+	p := newTestPair(t, Config{})
 	a, b := p.a, p.b
 	const left = 500
 	for _, c := range []*Channel{a, b} {
@@ -43,25 +44,26 @@ func TestCount_E12_LinesCountModulo2To32(t *testing.T) {
 	require.Equal(t, a.stats.Sent, b.stats.Received)
 	require.Equal(t, b.stats.Sent, a.stats.Received)
 	require.Positive(t, b.stats.Credits)
-	require.ErrorIs(t, a.send.credited(a.send.sent+1), transport.ErrProtocol)
-	require.ErrorIs(t, a.send.credited(a.send.freed-1), transport.ErrProtocol)
+	require.ErrorIs(t, a.send.onCredit(a.send.sent+1), transport.ErrProtocol)
+	require.ErrorIs(t, a.send.onCredit(a.send.credited-1), transport.ErrProtocol)
 }
 
-// TestFlags_E12_AStepChangesEveryByte of a generation, whatever it was: of an old head no byte is as in a new one of the same length.
+// TestFlags_E12_AStepChangesEveryByte of a generation, whatever it was: of an old head no byte is as in a new
+// one of the same length.
 func TestFlags_E12_AStepChangesEveryByte(t *testing.T) {
 	for _, shift := range []int{0, 8, 16, 24, 32, 40, 48, 56} {
-		step := byte(uint64(lapStep) >> shift)
+		step := byte(uint64(wrapStep) >> shift)
 		for old := range 256 {
 			for carry := range byte(2) {
 				require.NotEqual(t, byte(old), byte(old)+step+carry)
 			}
 		}
 	}
-	require.Equal(t, uint64(1), uint64(lapStep)%2, "or a generation would come again too early")
+	require.Equal(t, uint64(1), uint64(wrapStep)%2, "or a generation would come again too early")
 }
 
-// TestThreshold_E12_ThereIsOne in every ring of a list of phases that Check accepts: the least that is enough for CREDITs is not above
-// the greatest that lets a full message go, and what a rank uses is between them.
+// TestThreshold_E12_ThereIsOne in every ring of a list of phases that Check accepts: the least that is enough
+// for CREDITs is not above the greatest that lets a full message go, and what a rank uses is between them.
 func TestThreshold_E12_ThereIsOne(t *testing.T) {
 	check := func(s shape) {
 		slot := linesIn(s.slot)

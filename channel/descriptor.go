@@ -7,21 +7,22 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Descriptor is what a rank tells its peer about the ring in which it begins to receive, and what it can grow to.
+// Descriptor is what a rank tells its peer about the ring in which it begins to receive, and what it can grow
+// to.
 type Descriptor struct {
 	Phases     []int         // sizes of a slot, in bytes; the geometry of every ring follows from them
 	KeepSmall  bool          // the first ring stays beside those of the other phases
 	Key        transport.Key // of the region whose first lines are the ring
-	Generation uint64        // of the first lap
+	Generation uint64        // of the first wrap
 }
 
 const (
-	descriptorVersion = 4
+	descriptorVersion = 6
 	descriptorLen     = 20 // and 4 for each phase
 	keepSmallBit      = 1  // of the flags
 )
 
-// Append writes the descriptor behind b.
+// Append writes the descriptor after b.
 func (d Descriptor) Append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint16(b, descriptorVersion)
 	flags := byte(0)
@@ -43,7 +44,8 @@ func ParseDescriptor(b []byte) (Descriptor, error) {
 		return Descriptor{}, fmt.Errorf("%w: a ring's descriptor of %d bytes", transport.ErrProtocol, len(b))
 	}
 	if v := binary.LittleEndian.Uint16(b); v != descriptorVersion {
-		return Descriptor{}, fmt.Errorf("%w: channel version %d, here %d: run the same weft on all hosts", transport.ErrVersion, v,
+		return Descriptor{}, fmt.Errorf("%w: channel version %d, here %d: run the same weft on all hosts",
+			transport.ErrVersion, v,
 			descriptorVersion)
 	}
 	if len(b) < descriptorLen {
@@ -51,10 +53,12 @@ func ParseDescriptor(b []byte) (Descriptor, error) {
 	}
 	n, flags := int(b[2]), b[3]
 	if n < 1 || n > maxPhases || len(b) != descriptorLen+4*n {
-		return Descriptor{}, fmt.Errorf("%w: a ring's descriptor of %d bytes with %d phases", transport.ErrProtocol, len(b), n)
+		return Descriptor{}, fmt.Errorf("%w: a ring's descriptor of %d bytes with %d phases",
+			transport.ErrProtocol, len(b), n)
 	}
 	if flags&^keepSmallBit != 0 {
-		return Descriptor{}, fmt.Errorf("%w: a ring's descriptor with flags %#x", transport.ErrProtocol, flags)
+		return Descriptor{}, fmt.Errorf("%w: a ring's descriptor with flags %#x", transport.ErrProtocol,
+			flags)
 	}
 	d := Descriptor{
 		KeepSmall:  flags&keepSmallBit != 0,

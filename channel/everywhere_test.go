@@ -124,7 +124,8 @@ func tell(t *testing.T, seed uint64, sc scenario, f faults) (*story, error) {
 func (s *story) run(seed uint64, f faults) error {
 	rng := s.ranks[0].rng
 	total := s.ranks[0].total
-	for steps := 0; s.ranks[0].got < total || s.ranks[1].got < total || s.ranks[0].ch.paused || s.ranks[1].ch.paused; steps++ {
+	for steps := 0; s.ranks[0].got < total || s.ranks[1].got < total || s.ranks[0].ch.paused ||
+		s.ranks[1].ch.paused; steps++ {
 		if steps > 5000*total {
 			return fmt.Errorf("no progress: %+v\n%+v", s.ranks[0].ch, s.ranks[1].ch)
 		}
@@ -152,22 +153,22 @@ func afterwards(t *testing.T, c *Channel) {
 	before := c.Stats()
 	v := &Vector{Elems: [][]byte{make([]byte, 1<<20)}}
 	for _, v := range []*Vector{v, {Elems: [][]byte{{1}}}, {}} {
-		n, o, err := c.Transfer(v, Eager, nil, false)
+		n, o, err := c.TrySendVector(v, Eager, nil, 0)
 		require.NoError(t, err)
 		require.Zero(t, n)
 		require.Equal(t, Waiting, o)
 	}
-	o, err := c.Enlarge(v, 0)
+	o, err := c.GrowFor(v, 0)
 	require.NoError(t, err)
 	require.Equal(t, Waiting, o)
-	require.NoError(t, c.Tick())
+	require.NoError(t, c.ShrinkIfIdle())
 	owing, err := c.Progress()
 	require.NoError(t, err)
 	require.False(t, owing)
-	ready, err := c.Settled()
+	ready, err := c.ResizeDone()
 	require.NoError(t, err)
 	require.False(t, ready)
-	require.False(t, c.Paused())
+	require.NotEqual(t, DueResize, c.Due())
 	_, _, ok, err := c.Next()
 	require.NoError(t, err)
 	require.False(t, ok)
@@ -175,9 +176,9 @@ func afterwards(t *testing.T, c *Channel) {
 	require.Nil(t, c.Reserve(0))
 	require.Nil(t, c.ReserveControl(1))
 	require.ErrorIs(t, c.Commit(Eager, false), transport.ErrInvalid)
-	require.ErrorIs(t, c.AskedAgain(), transport.ErrProtocol)
+	require.ErrorIs(t, c.RetransmitReply(), transport.ErrProtocol)
 	require.Zero(t, c.MaxBody())
-	require.Negative(t, c.Room(1))
+	require.Negative(t, c.MaxElement(1))
 	require.NoError(t, c.Close())
 	require.NoError(t, c.Fail(errCut))
 	require.Equal(t, before, c.Stats())
@@ -190,7 +191,8 @@ var all = scenario{
 
 // allBeside is the same with large rings beside the small ones.
 var allBeside = scenario{
-	conf: Config{Phases: []int{200, 1000, 4000}, KeepSmall: true}, budget: 200 << 10, corrupt: 0.4, tick: 0.1, total: 12,
+	conf: Config{Phases: []int{200, 1000, 4000}, KeepSmall: true}, budget: 200 << 10, corrupt: 0.4,
+	tick: 0.1, total: 12,
 }
 
 // plots are what is told, with faults.
@@ -208,14 +210,15 @@ func undisturbed(t *testing.T, plot scenario) (told [stories]*story) {
 		sum(&both, [2]Stats{s.ranks[0].ch.stats, s.ranks[1].ch.stats})
 		told[seed] = s
 	}
-	require.NotZero(t, both.Acked)
-	require.NotZero(t, both.Shrunk)
-	require.NotZero(t, both.Corrupt)
-	require.Zero(t, both.Refused)
+	require.NotZero(t, both.EnlargesGranted)
+	require.NotZero(t, both.ShrinksGranted)
+	require.NotZero(t, both.CorruptReplies)
+	require.Zero(t, both.ResizesRefused)
 	return told
 }
 
-// TestEnlarge_E10_MemoryFailsAnywhere: whichever region cannot be had, and however many after it, all messages arrive.
+// TestEnlarge_E10_MemoryFailsAnywhere: whichever region cannot be had, and however many after it, all
+// messages arrive.
 func TestEnlarge_E10_MemoryFailsAnywhere(t *testing.T) {
 	for name, plot := range plots {
 		t.Run(name, func(t *testing.T) {
@@ -225,7 +228,7 @@ func TestEnlarge_E10_MemoryFailsAnywhere(t *testing.T) {
 					for at := 1; at <= whole.allocs; at++ {
 						s, err := tell(t, uint64(seed), plot, faults{poorAt: at, poorFor: length})
 						require.NoError(t, err, "seed %d: region %d", seed, at)
-						refused := s.ranks[0].ch.stats.Refused + s.ranks[1].ch.stats.Refused
+						refused := s.ranks[0].ch.stats.ResizesRefused + s.ranks[1].ch.stats.ResizesRefused
 						require.NotZero(t, refused, "seed %d: region %d: the fault did not strike", seed, at)
 					}
 				}
@@ -234,7 +237,8 @@ func TestEnlarge_E10_MemoryFailsAnywhere(t *testing.T) {
 	}
 }
 
-// TestEnlarge_E5_QueueFullAnywhere: whichever post finds the send queue full, and some more after it, all messages arrive.
+// TestEnlarge_E5_QueueFullAnywhere: whichever post finds the send queue full, and some more after it, all
+// messages arrive.
 func TestEnlarge_E5_QueueFullAnywhere(t *testing.T) {
 	for name, plot := range plots {
 		t.Run(name, func(t *testing.T) {
@@ -252,7 +256,8 @@ func TestEnlarge_E5_QueueFullAnywhere(t *testing.T) {
 	}
 }
 
-// TestEnlarge_E13_EndAnywhere: after whichever call a channel is closed or failed, nothing of it is left, and nothing can be done with it.
+// TestEnlarge_E13_EndAnywhere: after whichever call a channel is closed or failed, nothing of it is left, and
+// nothing can be done with it.
 func TestEnlarge_E13_EndAnywhere(t *testing.T) {
 	for name, plot := range plots {
 		t.Run(name, func(t *testing.T) {
@@ -261,20 +266,21 @@ func TestEnlarge_E13_EndAnywhere(t *testing.T) {
 			for seed, whole := range undisturbed(t, plot) {
 				for at := 1; at < whole.calls; at++ {
 					full := 1 + at*whole.posts/whole.calls // near that call
-					_, err := tell(t, uint64(seed), plot, faults{fullAt: full, fullFor: 3, endAt: at, end: func(c *Channel) error {
-						note(states, c)
-						if at%2 == 0 {
-							return c.Close()
-						}
-						return c.Fail(errCut)
-					}})
+					_, err := tell(t, uint64(seed), plot, faults{fullAt: full, fullFor: 3, endAt: at,
+						end: func(c *Channel) error {
+							note(states, c)
+							if at%2 == 0 {
+								return c.Close()
+							}
+							return c.Fail(errCut)
+						}})
 					if err != nil { // some runs are shorter with the fault
 						require.ErrorIs(t, err, errEnded)
 					}
 				}
 			}
 			want := []string{"open", "wanted", "asked", "corrupt", "answer due", "asked, ring gone"}
-			if plot.conf.KeepSmall { // there no ring goes behind which an answer lands
+			if plot.conf.KeepSmall { // there no ring goes whose reply slot is in use
 				want[len(want)-1] = "marker due"
 			}
 			for _, state := range want {
@@ -286,22 +292,22 @@ func TestEnlarge_E13_EndAnywhere(t *testing.T) {
 
 // note counts the states in which channels end.
 func note(states map[string]int, c *Channel) {
-	switch a := c.asking; {
-	case a.state == askAgain:
+	switch a := c.pending; {
+	case a.state == requestRetransmitDue:
 		states["corrupt"]++
-	case a.state == askPosted && a.land != c.recv.buffer:
+	case a.state == requestPosted && a.replySlot != c.recv.buffer:
 		states["asked, ring gone"]++
-	case a.state == askPosted:
+	case a.state == requestPosted:
 		states["asked"]++
-	case c.wanted >= 0:
+	case c.wantedPhase >= 0:
 		states["wanted"]++
 	default:
 		states["open"]++
 	}
-	if c.reply.due {
+	if c.reply.unsent {
 		states["answer due"]++
 	}
-	if c.send.markerDue() {
+	if c.send.descriptorUnsent() {
 		states["marker due"]++
 	}
 }
@@ -313,7 +319,8 @@ func TestEnlarge_E8_CountsGoOver(t *testing.T) {
 			t.Parallel()
 			plot.total += 4
 			for seed := range uint64(20) {
-				for _, start := range []uint32{math.MaxUint32, math.MaxUint32 - 7, math.MaxUint32 - 20, 1<<31 - 1, 1<<31 - 20} {
+				for _, start := range []uint32{math.MaxUint32, math.MaxUint32 - 7, math.MaxUint32 - 20,
+					1<<31 - 1, 1<<31 - 20} {
 					s, err := tell(t, seed, plot, faults{start: start})
 					require.NoError(t, err, "seed %d", seed)
 					for _, g := range s.ranks {

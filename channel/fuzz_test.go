@@ -10,14 +10,14 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// FuzzQuestion: what is accepted is what put writes, and for a phase that there is.
-func FuzzQuestion(f *testing.F) {
-	f.Add(question{1, 2, 3, 4}.bytes(), uint8(3))
-	f.Add(question{7, 1 << 63, 1 << 63, 1 << 63}.bytes(), uint8(8))
-	f.Add(question{1, 2, 3, 4}.bytes()[1:], uint8(3))
+// FuzzRequest: what is accepted is what put writes, and for a phase that there is.
+func FuzzRequest(f *testing.F) {
+	f.Add(resizeRequest{1, 2, 3, 4}.bytes(), uint8(3))
+	f.Add(resizeRequest{7, 1 << 63, 1 << 63, 1 << 63}.bytes(), uint8(8))
+	f.Add(resizeRequest{1, 2, 3, 4}.bytes()[1:], uint8(3))
 	f.Add([]byte{}, uint8(1))
 	f.Fuzz(func(t *testing.T, b []byte, phases uint8) {
-		q, err := parseQuestion(b, int(phases))
+		q, err := parseRequest(b, int(phases))
 		if err != nil {
 			require.ErrorIs(t, err, transport.ErrProtocol)
 			return
@@ -28,49 +28,51 @@ func FuzzQuestion(f *testing.F) {
 	})
 }
 
-// FuzzAnswer: what is accepted, once the checksum is right, is what put writes, and a ring of one of our phases.
-func FuzzAnswer(f *testing.F) {
-	add := func(a answer) {
-		line := make([]byte, answerLen)
+// FuzzReply: what is accepted, once the checksum is right, is what put writes, and a ring of one of our
+// phases.
+func FuzzReply(f *testing.F) {
+	add := func(a resizeReply) {
+		line := make([]byte, replyLen)
 		a.put(line, 99)
 		f.Add(line)
 		line = bytes.Clone(line)
 		line[50]++
 		f.Add(line)
 	}
-	add(answer{ack: true, shape: geometry(threePhases, 1), key: 5, offset: 64, generation: 6})
-	add(answer{ack: true, shape: geometry(threePhases, 2), key: 5, generation: 6})
-	add(answer{ack: true, shape: geometry(threePhases, 0), generation: 1 << 63})
-	add(answer{ack: true, shape: geometry(threePhases, 0)})
-	add(answer{shape: geometry(threePhases, 2)})
-	add(answer{shape: geometry(threePhases, 0)})
+	add(resizeReply{ack: true, shape: geometry(threePhases, 1), key: 5, offset: 64, generation: 6})
+	add(resizeReply{ack: true, shape: geometry(threePhases, 2), key: 5, generation: 6})
+	add(resizeReply{ack: true, shape: geometry(threePhases, 0), generation: 1 << 63})
+	add(resizeReply{ack: true, shape: geometry(threePhases, 0)})
+	add(resizeReply{shape: geometry(threePhases, 2)})
+	add(resizeReply{shape: geometry(threePhases, 0)})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		line := make([]byte, answerLen)
+		line := make([]byte, replyLen)
 		copy(line, b)
-		if a, err := parseAnswer(line, threePhases); err == nil {
+		if a, err := parseReply(line, threePhases); err == nil {
 			require.Equal(t, checksum(line), binary.LittleEndian.Uint32(line[20:]), a)
 		} else {
 			require.ErrorIs(t, err, transport.ErrProtocol)
 		}
 		binary.LittleEndian.PutUint32(line[20:], checksum(line))
-		a, err := parseAnswer(line, threePhases)
+		a, err := parseReply(line, threePhases)
 		if err != nil {
 			require.ErrorIs(t, err, transport.ErrProtocol)
-			require.NotErrorIs(t, err, errCorrupt)
+			require.NotErrorIs(t, err, errCorruptReply)
 			return
 		}
 		require.Equal(t, geometry(threePhases, a.shape.phase), a.shape)
 		require.Less(t, a.offset, uint64(1)<<41)
 		require.True(t, a.ack || a.generation == 0)
-		again := make([]byte, answerLen)
+		again := make([]byte, replyLen)
 		a.put(again, 0)
 		copy(again, line[:8])
-		copy(again[answerTail:], line[answerTail:])
+		copy(again[replyTail:], line[replyTail:])
 		require.Equal(t, line, again)
 	})
 }
 
-// FuzzPhases: whatever a user sets is refused, or makes rings that nobody can starve in and that keep to the limits.
+// FuzzPhases: whatever a user sets is refused, or makes rings that nobody can starve in and that keep to the
+// limits.
 func FuzzPhases(f *testing.F) {
 	f.Add("640,16384", 0, 0, uint8(0), 0)
 	f.Add("100,1000,200000", 1, 0, uint8(1), 1<<20)
@@ -98,7 +100,7 @@ func FuzzPhases(f *testing.F) {
 			low, high := thresholds(s.lines, linesIn(slot))
 			require.LessOrEqual(t, low, high, "phase %d of %v", p, phases)
 			require.Greater(t, s.threshold()*5, s.lines)
-			require.Greater(t, s.body(), questionLen)
+			require.Greater(t, s.body(), requestLen)
 			require.Positive(t, c.limit(p, slot))
 			require.LessOrEqual(t, s.body(), lengthMask)
 		}

@@ -29,14 +29,14 @@ func TestGolden_E12_OpenAndSmallMessages(t *testing.T) {
 	l.drive(t)
 	got := take(t, l.b)
 	require.Len(t, got, 7)
-	l.Say("the answer tells that they were read")
+	l.Say("the reply tells that they were read")
 	require.True(t, put(t, l.b, channel.Eager, letters(3), false))
 	l.drive(t)
 	require.Equal(t, [][]byte{letters(3)}, take(t, l.a))
 	l.Golden(t, "small")
 }
 
-func TestGolden_E12_Laps(t *testing.T) {
+func TestGolden_E12_Wraps(t *testing.T) {
 	l := open(t, channel.Config{Phases: []int{192}})
 	l.record()
 	send := func(from, to *channel.Channel, n int) {
@@ -65,7 +65,7 @@ func TestGolden_E12_Laps(t *testing.T) {
 		}
 	}
 	require.NotContains(t, l.String(), "INVALID")
-	l.Golden(t, "laps")
+	l.Golden(t, "wraps")
 }
 
 func TestGolden_E12_CreditsAloneAndWithTraffic(t *testing.T) {
@@ -97,7 +97,7 @@ func TestGolden_E12_CreditsAloneAndWithTraffic(t *testing.T) {
 	l.Golden(t, "credit")
 }
 
-func TestGolden_E12_ControlWhileDataStarves(t *testing.T) {
+func TestGolden_E12_ControlWhileDataStalls(t *testing.T) {
 	l := open(t, channel.Config{Phases: []int{192}})
 	l.record()
 	l.Say("A sends data until there is no room, B likewise; nobody reads")
@@ -119,5 +119,5 @@ func TestGolden_E12_ControlWhileDataStarves(t *testing.T) {
 	require.True(t, put(t, l.a, channel.Eager, letters(l.a.MaxBody()), false))
 	l.drive(t)
 	require.Len(t, take(t, l.b), 1)
-	l.Golden(t, "starve")
+	l.Golden(t, "credit-stall")
 }

@@ -25,10 +25,14 @@ type link struct {
 	a, b *channel.Channel
 }
 
-// open opens a channel both of whose rings have the same shape. At the end of the test nothing of it may be left.
+// open opens a channel both of whose rings have the same shape. At the end of the test nothing of it may be
+// left.
 func open(t testing.TB, cfg channel.Config) *link {
 	l := &link{Pair: channeltest.NewPair()}
-	l.a, l.b = channeltest.Open(t, l.Pair, func(e *channeltest.End) (*channel.Channel, error) { return channel.New(e.PD(), cfg) })
+	l.a, l.b = channeltest.Open(t, l.Pair, func(e *channeltest.End) (*channel.Channel,
+		error) {
+		return channel.New(e.PD(), cfg)
+	})
 	return l
 }
 
@@ -73,7 +77,7 @@ func (l *link) drive(t testing.TB) {
 	require.NoError(t, l.Drive())
 }
 
-// progress sends the CREDIT that is owed, which there must be room for.
+// progress sends the CREDIT that is unadvertised, which there must be room for.
 func progress(t testing.TB, c *channel.Channel) {
 	t.Helper()
 	owing, err := c.Progress()

@@ -6,21 +6,24 @@ import "fmt"
 type Kind uint8
 
 const (
-	credit  Kind = iota + 2 // nothing but the credit that every message carries; never seen outside
-	enlarge                 // the last message of a ring: asks for one with larger slots; never seen outside
-	shrink                  // likewise, for one with smaller slots
-	Eager                   // a whole message of the layer above (package eager)
-	RTS                     // a whole message announced (package rendezvous)
-	First                   // the beginning of a message that comes in pieces (package eager)
-	More                    // a piece of it
-	Piece                   // a piece of it announced (package rendezvous)
-	Batch                   // several small messages (package eager)
-	large                   // the next message is in the large ring; never seen outside
-	CTS                     // where the bytes of an announced message may be written (package rendezvous)
+	credit   Kind = iota + 2 // nothing but the credit that every message carries; never seen outside
+	enlarge                  // the last message of a ring: asks for one with larger slots; never seen outside
+	shrink                   // likewise, for one with smaller slots
+	Eager                    // a whole message of the layer above (package eager)
+	RTS                      // a whole message announced (package rendezvous)
+	First                    // the beginning of a message that comes in pieces (package eager)
+	More                     // a piece of it
+	Piece                    // a piece of it announced (package rendezvous)
+	Batch                    // several small messages (package eager)
+	large                    // the next message is in the large ring; never seen outside
+	CTS                      // where the bytes of an announced message may be written (package rendezvous)
+	Withdraw                 // asks for an announced message back (package rendezvous)
+	ATS                      // ends an announcement through the ring (package rendezvous)
 	kinds
 )
 
-var kindNames = [kinds]string{"", "", "CREDIT", "ENLARGE", "SHRINK", "EAGER", "RTS", "FIRST", "MORE", "PIECE", "BATCH", "LARGE", "CTS"}
+var kindNames = [kinds]string{"", "", "CREDIT", "ENLARGE", "SHRINK", "EAGER", "RTS", "FIRST", "MORE",
+	"PIECE", "BATCH", "LARGE", "CTS", "WITHDRAW", "ATS"}
 
 func (k Kind) String() string {
 	if k >= credit && k < kinds {
@@ -33,4 +36,4 @@ func (k Kind) String() string {
 func (k Kind) inner() bool { return outer>>k&1 == 0 }
 
 // outer has the kinds of the layer above.
-const outer = 1<<Eager | 1<<RTS | 1<<First | 1<<More | 1<<Piece | 1<<Batch | 1<<CTS
+const outer = 1<<Eager | 1<<RTS | 1<<First | 1<<More | 1<<Piece | 1<<Batch | 1<<CTS | 1<<Withdraw | 1<<ATS

@@ -7,52 +7,55 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// With Config.KeepSmall the first ring stays, and keeps the order. A phase beyond the first adds a large ring beside it, for bodies that
-// the first ring's slots do not take. Such a message is written into the large ring, and a marker of one line, LARGE, into the first: where
-// the receiver finds a marker, the message is the next one of the large ring (E6, docs/adr/0010).
+// With Config.KeepSmall the first ring stays, and keeps the order. A phase beyond the first adds a large
+// ring, for bodies that the first ring's slots do not take. Such a message is written into the large ring,
+// and an indirect descriptor of one line, LARGE, into the first: where the receiver finds one, the message is
+// the next one of the large ring (E6, docs/adr/0010).
 //
-// The lines of a large message are free when the credit for its marker has come. Eight of them may fill the large ring while their markers come
-// to less than a threshold: so CREDIT goes also when more than half of the large ring is owed. In the count of credit.go that is one CREDIT
-// at most between c1 and ck, as two would be more than the ring, in place of the one for a lap: with a large ring beside it no lap of the first ends early while lines
-// wait. So k is 6 here too. A question waits
-// until less is owed of the large ring, too, so that the count does not go on from one large ring to the next.
+// The lines of a large message are free when the credit for its descriptor has come. As the descriptors of a
+// full large ring may come to less than a threshold, CREDIT goes also when more than half of the large ring
+// is not advertised, and a resize request waits until less than that lacks its credit (docs/spec/channel.md).
 
-// threshold of a large ring: more than half, so that two CREDITs on its behalf are more than the ring. A full message goes all the same when
-// less is owed, with what it leaves out at the end of the ring: a ring has 8 slots.
+// largeThreshold is how many lines of a large ring may be unadvertised before a CREDIT must go: more than
+// half, so that two CREDITs on its behalf are more than the ring. A full message goes all the same when less
+// is unadvertised: a ring has 8 slots.
 func (s shape) largeThreshold() int { return s.lines/2 + 1 }
 
-// markerLen is the body of a marker: the line of the large ring where the message begins, the next one, or 0 if the rest is left out.
-const markerLen = 4
+// indirectLen is the body of LARGE: the line of the large ring where the message begins, the next one, or 0
+// if the rest is left out.
+const indirectLen = 4
 
-// around goes on in a large ring, whose laps have all of its lines.
-func (p *place) around(lines int) {
+// advanceCircular goes on in a large ring, whose wraps have all of its lines.
+func (p *cursor) advanceCircular(lines int) {
 	if p.pos += lines; p.pos == p.lines {
-		p.lap()
+		p.wrap()
 	}
 }
 
-// largeOut is the mirror of the peer's large ring; its mirror is nil while there is none.
-type largeOut struct {
+// largeSendRing is the mirror of the peer's large ring; its mirror is nil while there is none.
+type largeSendRing struct {
 	outRing
-	used     int // lines that wait for the credit of their markers
-	skipped  int // lines that the message being filled leaves out at the end of the ring
-	starving bool
-	due      bool // the message is posted, and its marker found the send queue full: nothing goes before that
-	marker   marker
+	inUse         int // lines that wait for the credit of their descriptors
+	skipped       int // lines that the message being filled leaves out at the end of the ring
+	creditStalled bool
+	// the latest message is posted, and its descriptor found the send queue full: nothing may go before it
+	descriptorUnsent bool
+	latest           indirect
 
-	// The markers whose credit has not come, oldest first: they are lines of the first ring, so there is room for all.
-	markers      [128]marker
+	// The descriptors whose credit has not come, oldest first: they are lines of the first ring, so there is
+	// room for all.
+	descriptors  [128]indirect
 	first, count int
 }
 
-// marker is what a line of the first ring stands for.
-type marker struct {
-	behind uint32 // lines of the first ring that have been sent when it is
-	line   int    // of the large ring where the message begins
-	lines  int    // that the message takes there, and leaves out
+// indirect is the message for which a line of the first ring stands.
+type indirect struct {
+	sentAfter uint32 // the count of lines of the first ring when it had been sent
+	line      int    // of the large ring where the message begins
+	lines     int    // that the message takes there, and leaves out
 }
 
-var _ = [1]struct{}{}[maxSmallLines/len(largeOut{}.markers)] // fewer than there is room for
+var _ = [1]struct{}{}[maxSmallLines/len(largeSendRing{}.descriptors)] // fewer than there is room for
 
 // reserveLarge is reserve for a body that the first ring's slots do not take.
 func (c *Channel) reserveLarge(n, keep int) []byte {
@@ -61,140 +64,145 @@ func (c *Channel) reserveLarge(n, keep int) []byte {
 	if c.state != StateOpen || c.paused || l == nil || l.mirror == nil || uint(n) > uint(l.maxBody) {
 		return nil
 	}
-	if !s.seat(1, keep) {
-		c.starved(1)
+	if !s.reserveLines(1, keep) {
+		c.onCreditStall(1)
 		return nil
 	}
 	need, from := linesOf(n), l.pos
 	if l.skipped = 0; l.lines-l.pos < need {
 		l.skipped, from = l.lines-l.pos, 0
 	}
-	if l.reap(s); l.skipped+need > l.lines-l.used {
-		if !l.starving {
-			l.starving = true
+	if l.reclaimCredited(s); l.skipped+need > l.lines-l.inUse {
+		if !l.creditStalled {
+			l.creditStalled = true
 			c.stats.Stalls++
-			c.wantMore()
+			c.growAfterStalls()
 		}
 		return nil
 	}
-	l.starving, s.starving = false, false
+	l.creditStalled, s.creditStalled = false, false
 	s.reserved, s.body = -need, n
 	at := from*lineSize + bodyAt
 	return l.ring[at : at+n : at+n]
 }
 
-// commitLarge sends the message that reserveLarge has reserved, and its marker. Once the message is posted it counts as sent: where the
-// marker finds the send queue full, the channel pauses until it has gone.
+// commitLarge sends the message that reserveLarge has reserved, and its descriptor. Once the message is
+// posted it counts as sent: where the descriptor finds the send queue full, the channel pauses until it has
+// gone.
 func (c *Channel) commitLarge(k Kind, more bool) error {
 	s := &c.send
 	l := s.large
-	need, before := -s.reserved, l.place
+	need, before := -s.reserved, l.cursor
 	if l.skipped > 0 {
-		l.around(l.skipped)
+		l.advanceCircular(l.skipped)
 	}
 	line := l.pos
 	if err := l.write(c.qp, headerWord(0, k, false, 0), s.body, need, true); err != nil {
-		l.place = before
+		l.cursor = before
+		s.queueFull = s.queueFull || errors.Is(err, transport.ErrQueueFull)
 		return err
 	}
-	l.around(need)
-	l.used += l.skipped + need
-	c.stats.Beside++
-	l.marker = marker{line: line, lines: l.skipped + need}
-	c.committed()
-	return c.mark(more)
+	l.advanceCircular(need)
+	l.inUse += l.skipped + need
+	c.stats.ViaLargeRing++
+	l.latest = indirect{line: line, lines: l.skipped + need}
+	c.onCommitted()
+	return c.sendDescriptor(more)
 }
 
-// mark posts the marker of the message that has been written into the large ring.
-func (c *Channel) mark(more bool) error {
+// sendDescriptor posts the descriptor of the message that has been written into the large ring.
+func (c *Channel) sendDescriptor(more bool) error {
 	s := &c.send
 	l := s.large
-	binary.LittleEndian.PutUint32(s.ring[s.pos*lineSize+bodyAt:], uint32(l.marker.line))
-	err := c.post(large, markerLen, 1, more)
-	if l.due = errors.Is(err, transport.ErrQueueFull); l.due {
+	binary.LittleEndian.PutUint32(s.ring[s.pos*lineSize+bodyAt:], uint32(l.latest.line))
+	err := c.post(large, indirectLen, 1, more)
+	if l.descriptorUnsent = errors.Is(err, transport.ErrQueueFull); l.descriptorUnsent {
 		c.pause()
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	l.marker.behind = s.sent
-	l.markers[(l.first+l.count)%len(l.markers)] = l.marker
+	l.latest.sentAfter = s.sent
+	l.descriptors[(l.first+l.count)%len(l.descriptors)] = l.latest
 	l.count++
 	c.paused = false
 	return nil
 }
 
-// markerDue tells whether a marker has to go before all else.
-func (s *sendRing) markerDue() bool { return s.large != nil && s.large.due }
+// descriptorUnsent tells whether a descriptor has to go before all else.
+func (s *sendRing) descriptorUnsent() bool { return s.large != nil && s.large.descriptorUnsent }
 
-// reap frees the lines of the messages whose markers have been consumed.
-func (l *largeOut) reap(s *sendRing) {
+// reclaimCredited frees the lines of the messages whose descriptors have been consumed.
+func (l *largeSendRing) reclaimCredited(s *sendRing) {
 	for l.count > 0 {
-		m := &l.markers[l.first]
-		if s.sent-m.behind < s.sent-s.freed {
+		m := &l.descriptors[l.first]
+		if s.sent-m.sentAfter < s.sent-s.credited {
 			return
 		}
-		l.used -= m.lines
-		l.first = (l.first + 1) % len(l.markers)
+		l.inUse -= m.lines
+		l.first = (l.first + 1) % len(l.descriptors)
 		l.count--
 	}
 }
 
-// owing tells whether so many lines are without credit that the peer may be about to tell.
-func (l *largeOut) owing(s *sendRing) bool {
-	l.reap(s)
-	return l.mirror != nil && l.used >= l.mirror.largeThreshold()
+// creditImminent tells whether so many lines lack their credit that the peer may be about to send a CREDIT
+// for them.
+func (l *largeSendRing) creditImminent(s *sendRing) bool {
+	l.reclaimCredited(s)
+	return l.mirror != nil && l.inUse >= l.mirror.largeThreshold()
 }
 
-// change begins the mirror of another large ring, or of none. All that was sent before has been read.
-func (l *largeOut) change(mirror *buffer, a answer) {
-	*l = largeOut{}
+// change begins the mirror of another large ring, or of none. All that was sent before has been consumed.
+func (l *largeSendRing) change(mirror *buffer, a resizeReply) {
+	*l = largeSendRing{}
 	if mirror != nil {
 		l.begin(mirror, a)
 	}
 }
 
-// changeLarge follows an answer to our question, and gives the old mirror back.
-func (c *Channel) changeLarge(mirror *buffer, a answer) error {
+// adoptLargeRing follows a reply to our resize request, and gives the old mirror back.
+func (c *Channel) adoptLargeRing(mirror *buffer, a resizeReply) error {
 	s := &c.send
 	old := s.large.mirror
 	s.large.change(mirror, a)
-	s.phase, s.most = a.shape.phase, a.shape.body()
-	s.limit = c.conf.limit(a.shape.phase, a.shape.slot)
+	s.phase, s.maxAnyBody = a.shape.phase, a.shape.body()
+	s.maxElement = c.conf.limit(a.shape.phase, a.shape.slot)
+	s.maxInline = min(s.maxBody, s.maxElement+wordSize)
 	return old.release()
 }
 
-// largeIn is our large ring; its buffer is nil while there is none.
-type largeIn struct {
+// largeRecvRing is our large ring; its buffer is nil while there is none.
+type largeRecvRing struct {
 	inRing
-	threshold int // lines that are owed at most before a CREDIT goes
+	threshold int // how many lines may be unadvertised before a CREDIT must go
 	current   int // lines of the message that Next has given, and of what it left out
 }
 
-// change begins another large ring, or none. What was owed of the one before is no more.
-func (l *largeIn) change(b *buffer, generation uint64) {
-	*l = largeIn{}
+// change begins another large ring, or none. What was unadvertised of the one before does not count any more.
+func (l *largeRecvRing) change(b *buffer, generation uint64) {
+	*l = largeRecvRing{}
 	if b != nil {
 		l.begin(b, generation)
 		l.threshold = b.largeThreshold()
 	}
 }
 
-// nextLarge gives the message for which a marker stands, if all of it is there.
+// nextLarge gives the message for which a descriptor stands, if all of it is there.
 func (c *Channel) nextLarge(body []byte) (kind Kind, _ []byte, ok bool, err error) {
 	r := &c.recv
 	l := r.large
-	if l.buffer == nil || len(body) != markerLen {
-		return 0, nil, false, violation("a marker of %d bytes, in phase %d", len(body), r.phase)
+	if l.buffer == nil || len(body) != indirectLen {
+		return 0, nil, false, violation("LARGE of %d bytes, in phase %d", len(body), r.phase)
 	}
-	line, at, skipped := int(binary.LittleEndian.Uint32(body)), l.place, 0
+	line, at, skipped := int(binary.LittleEndian.Uint32(body)), l.cursor, 0
 	if line == 0 && at.pos > 0 {
 		skipped = at.lines - at.pos
-		at.around(skipped)
+		at.advanceCircular(skipped)
 	}
 	if line != at.pos {
-		return 0, nil, false, violation("a marker for line %d of the large ring, at line %d of %d", line, l.pos, l.lines)
+		return 0, nil, false, violation("LARGE for line %d of the large ring, at line %d of %d", line,
+			l.pos, l.lines)
 	}
 	from := at.pos * lineSize
 	head := loadWord(l.ring, from)
@@ -202,11 +210,13 @@ func (c *Channel) nextLarge(body []byte) (kind Kind, _ []byte, ok bool, err erro
 	need := linesOf(n)
 	if head != headWord(at.generation, n) || n > l.maxBody || at.pos+need > l.lines ||
 		loadWord(l.ring, from+need*lineSize-8) != at.generation {
-		c.stats.HeadsNoTail++
+		c.stats.HeadsWithoutTail++
 		return 0, nil, false, nil
 	}
-	if skipped+need+r.owed > l.lines {
-		return 0, nil, false, violation("a message of %d lines in the large ring, with %d of %d lines in use", skipped+need, r.owed, l.lines)
+	if skipped+need+r.largeUnadvertised > l.lines {
+		return 0, nil, false,
+			violation("a message of %d lines in the large ring, with %d of %d lines in use", skipped+need,
+				r.largeUnadvertised, l.lines)
 	}
 	header := binary.LittleEndian.Uint64(l.ring[from+8:])
 	if kind = Kind(header >> 32); kind.inner() || header != headerWord(0, kind, false, 0) {
@@ -216,15 +226,16 @@ func (c *Channel) nextLarge(body []byte) (kind Kind, _ []byte, ok bool, err erro
 	return kind, l.ring[from+bodyAt : from+bodyAt+n : from+bodyAt+n], true, nil
 }
 
-// release takes the message as consumed that nextLarge gave; its marker is what is left to the first ring.
-func (l *largeIn) release(r *recvRing) {
-	r.owed += l.current
+// release takes the message as consumed that nextLarge gave; its descriptor is what is left to the first
+// ring.
+func (l *largeRecvRing) release(r *recvRing) {
+	r.largeUnadvertised += l.current
 	if l.pos+l.current > l.lines { // the rest of the ring was left out
 		rest := l.lines - l.pos
-		l.around(rest)
-		l.around(l.current - rest)
+		l.advanceCircular(rest)
+		l.advanceCircular(l.current - rest)
 	} else {
-		l.around(l.current)
+		l.advanceCircular(l.current)
 	}
 	r.current = 1
 }

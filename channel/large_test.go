@@ -14,7 +14,7 @@ import (
 var keepThree = Config{Phases: threePhases, KeepSmall: true}
 
 // registered says how much of a large ring is registered at both ends, and in how many regions.
-func (s scene) registered(want ...int) {
+func (s transcriptPair) registered(want ...int) {
 	s.t.Helper()
 	for i, c := range []*Channel{s.a, s.b} {
 		bytes := 0
@@ -27,10 +27,10 @@ func (s scene) registered(want ...int) {
 	s.Say("each end has %d bytes registered in %d regions", s.a.Stats().Registered, s.regions(s.a))
 }
 
-// TestKeepSmall_E6_SmallBesideLarge: the first ring stays, in every phase, for what fits its slots; messages of both rings come out in
-// the order in which they were sent.
+// TestKeepSmall_E6_SmallBesideLarge: the first ring stays, in every phase, for what fits its slots; messages
+// of both rings come out in the order in which they were sent.
 func TestKeepSmall_E6_SmallBesideLarge(t *testing.T) {
-	s := newScene(t, keepThree)
+	s := newTranscriptPair(t, keepThree)
 	s.goes(s.a, s.b, vector(100))
 	s.goes(s.a, s.b, vector(1000))
 	s.registered(1)
@@ -50,7 +50,7 @@ func TestKeepSmall_E6_SmallBesideLarge(t *testing.T) {
 
 // TestKeepSmall_E9_E11_GrownTwiceAndShrunk: only the large ring is exchanged, and given back.
 func TestKeepSmall_E9_E11_GrownTwiceAndShrunk(t *testing.T) {
-	s := newScene(t, keepThree)
+	s := newTranscriptPair(t, keepThree)
 	first := [2]*buffer{s.a.send.mirror, s.b.recv.buffer}
 	s.goes(s.a, s.b, vector(1000))
 	s.phase(s.a, 1)
@@ -66,7 +66,7 @@ func TestKeepSmall_E9_E11_GrownTwiceAndShrunk(t *testing.T) {
 		}
 		s.Say("tick %d", i+1)
 		for range 1 + i%2 {
-			require.NoError(t, s.a.Tick())
+			require.NoError(t, s.a.ShrinkIfIdle())
 		}
 		s.drive(t)
 		s.receives(s.b, nil)
@@ -74,8 +74,8 @@ func TestKeepSmall_E9_E11_GrownTwiceAndShrunk(t *testing.T) {
 		s.phase(s.a, want)
 	}
 	s.registered()
-	require.EqualValues(t, 2, s.a.Stats().Acked)
-	require.EqualValues(t, 2, s.a.Stats().Shrunk)
+	require.EqualValues(t, 2, s.a.Stats().EnlargesGranted)
+	require.EqualValues(t, 2, s.a.Stats().ShrinksGranted)
 	s.goes(s.a, s.b, vector(30))
 	s.goes(s.a, s.b, vector(1000))
 	s.registered(1)
@@ -83,10 +83,10 @@ func TestKeepSmall_E9_E11_GrownTwiceAndShrunk(t *testing.T) {
 	s.Golden(t, "keep-grown-shrunk")
 }
 
-// TestKeepSmall_E6_MarkerBeforeItsMessage: where a marker is and its message is not yet, nothing comes, not even what is behind it; that is counted
-// as a head without a tail.
-func TestKeepSmall_E6_MarkerBeforeItsMessage(t *testing.T) {
-	s := newScene(t, keepThree)
+// TestKeepSmall_E6_DescriptorBeforeItsMessage: where a descriptor is and its message is not yet, nothing
+// comes, not even what is after it; that is counted as a head without a tail.
+func TestKeepSmall_E6_DescriptorBeforeItsMessage(t *testing.T) {
+	s := newTranscriptPair(t, keepThree)
 	s.goes(s.a, s.b, vector(1000))
 	v, behind := vector(5000), vector(7)
 	require.Equal(t, Done, s.transfers(s.a, v))
@@ -96,24 +96,25 @@ func TestKeepSmall_E6_MarkerBeforeItsMessage(t *testing.T) {
 	good := bytes.Clone(placed)
 	clear(placed)
 	s.Say("the message in the large ring is held back")
-	before := s.b.Stats().HeadsNoTail
+	before := s.b.Stats().HeadsWithoutTail
 	for i, n := range []int{0, 8, 64, len(good) - 8} {
 		copy(placed, good[:n])
 		s.receives(s.b, nil)
-		require.EqualValues(t, i+1, s.b.Stats().HeadsNoTail-before)
+		require.EqualValues(t, i+1, s.b.Stats().HeadsWithoutTail-before)
 	}
 	copy(placed, good)
 	s.Say("it is there")
 	s.receives(s.b, append(v.joined(0, 1), behind.joined(0, 1)...))
-	s.Golden(t, "keep-marker-first")
+	s.Golden(t, "keep-descriptor-first")
 }
 
-// TestKeepSmall_E6_LargeAlone: a stream of large messages one way runs for ever, though their markers come to less than a threshold: CREDIT
-// goes for the large ring; and the end of that ring is left out where a message does not fit.
+// TestKeepSmall_E6_LargeAlone: a stream of large messages one way runs for ever, though their descriptors
+// come to less than a threshold: CREDIT goes for the large ring; and the end of that ring is left out where a
+// message does not fit.
 func TestKeepSmall_E6_LargeAlone(t *testing.T) {
 	for _, n := range []int{16384 - overhead - 16, 9000, 2000, 617} {
-		d := pairUp(t, keepThree)
-		d.through(t, d.a, d.b, element(1, 1000))
+		d := newTestPair(t, keepThree)
+		d.sendThrough(t, d.a, d.b, element(1, 1000))
 		sent, got := 0, 0
 		var out, in bytes.Buffer
 		for sent < 300 {
@@ -125,16 +126,16 @@ func TestKeepSmall_E6_LargeAlone(t *testing.T) {
 			}
 			before := got
 			d.drive(t)
-			in.Write(taken(t, d.b))
+			in.Write(receiveAll(t, d.b))
 			got = int(d.b.Stats().Received)
 			require.Greater(t, got, before, "nothing goes any more")
 			progress(t, d.b)
 			d.drive(t)
-			require.Empty(t, taken(t, d.a))
+			require.Empty(t, receiveAll(t, d.a))
 			progress(t, d.a)
 		}
 		d.drive(t)
-		in.Write(taken(t, d.b))
+		in.Write(receiveAll(t, d.b))
 		require.True(t, bytes.Equal(out.Bytes(), in.Bytes()))
 		require.NotZero(t, d.b.Stats().Credits)
 	}
@@ -148,51 +149,54 @@ func progress(t testing.TB, c *Channel) {
 	require.False(t, owing)
 }
 
-// TestKeepSmall_E6_QuestionWaitsForTheLargeRingToo: as long as more than half of it is without credit, a CREDIT for it may be on its way.
-func TestKeepSmall_E6_QuestionWaitsForTheLargeRingToo(t *testing.T) {
-	d := pairUp(t, keepThree)
-	d.through(t, d.a, d.b, element(1, 1000))
-	for !d.a.send.large.owing(&d.a.send) {
+// TestKeepSmall_E6_RequestWaitsForTheLargeRingToo: as long as more than half of it is without credit, a
+// CREDIT for it may be on its way.
+func TestKeepSmall_E6_RequestWaitsForTheLargeRingToo(t *testing.T) {
+	d := newTestPair(t, keepThree)
+	d.sendThrough(t, d.a, d.b, element(1, 1000))
+	for !d.a.send.large.creditImminent(&d.a.send) {
 		_, o := d.transfer(t, d.a, vector(16000))
 		require.Equal(t, Done, o)
 	}
-	require.Less(t, int(d.a.send.sent-d.a.send.freed), d.a.send.mirror.threshold())
-	require.NoError(t, d.a.want(2))
-	require.Equal(t, askNothing, d.a.asking.state)
+	require.Less(t, int(d.a.send.sent-d.a.send.credited), d.a.send.mirror.threshold())
+	require.NoError(t, d.a.requestPhase(2))
+	require.Equal(t, requestNone, d.a.pending.state)
 	d.drive(t)
-	require.NotEmpty(t, taken(t, d.b))
+	require.NotEmpty(t, receiveAll(t, d.b))
 	progress(t, d.b)
 	d.drive(t)
-	require.Empty(t, taken(t, d.a))
+	require.Empty(t, receiveAll(t, d.a))
 	_, err := d.a.Progress()
 	require.NoError(t, err)
-	require.Equal(t, askPosted, d.a.asking.state)
-	d.settle(t)
+	require.Equal(t, requestPosted, d.a.pending.state)
+	d.driveUntilIdle(t)
 	require.Equal(t, 2, d.a.Phase())
 }
 
-// TestKeepSmall_E6_CreditsHaveRoom: at no time is there no room for a CREDIT, whatever two ranks send in either ring, however seldom they look,
-// and the lines that are owed never stop them. A message of any size may wait for credit, but never for ever.
+// TestKeepSmall_E6_CreditsHaveRoom: at no time is there no room for a CREDIT, whatever two ranks send in
+// either ring, however seldom they look, and the lines that are unadvertised never stop them. A message of
+// any size may wait for credit, but never for ever.
 func TestKeepSmall_E6_CreditsHaveRoom(t *testing.T) {
 	most := 0
 	for _, phases := range [][]int{{100, 1000}, {640, 16384}, {2000, 2001}, {1000, 200_000}} {
 		for seed := range uint64(30) {
 			rng := rand.New(rand.NewPCG(seed, 77))
-			d := pairUp(t, Config{Phases: phases, KeepSmall: true})
+			d := newTestPair(t, Config{Phases: phases, KeepSmall: true})
 			d.A.Depth, d.B.Depth = 1<<12, 1<<12
 			both := []*Channel{d.a, d.b}
 			for _, c := range both {
-				require.NoError(t, c.want(1))
+				require.NoError(t, c.requestPhase(1))
 			}
-			d.settle(t)
+			d.driveUntilIdle(t)
 			for range 300 {
 				i := rng.IntN(2)
 				c := both[i]
 				switch rng.IntN(4) {
 				case 0: // as much as goes
 					for n := range 1 + rng.IntN(200) {
-						size := []int{0, c.send.maxBody, c.send.maxBody + 1, c.send.most}[(n+int(seed))%4]
-						if seed%3 == 0 { // hardly anything but markers in the first ring
+						size := []int{0, c.send.maxBody, c.send.maxBody + 1,
+							c.send.maxAnyBody}[(n+int(seed))%4]
+						if seed%3 == 0 { // hardly anything but descriptors in the first ring
 							size = c.send.maxBody + 1
 						}
 						reserve := c.Reserve
@@ -217,26 +221,27 @@ func TestKeepSmall_E6_CreditsHaveRoom(t *testing.T) {
 			}
 			d.takeAll(t)
 			for _, c := range both {
-				require.False(t, c.Paused())
-				require.NotNil(t, c.Reserve(c.send.most), "phases %v, seed %d", phases, seed)
+				require.NotEqual(t, DueResize, c.Due())
+				require.NotNil(t, c.Reserve(c.send.maxAnyBody), "phases %v, seed %d", phases, seed)
 				require.NotNil(t, c.Reserve(c.send.maxBody))
 			}
 		}
 	}
-	require.Greater(t, most, 80, "markers without credit")
+	require.Greater(t, most, 80, "descriptors without credit")
 }
 
-// TestKeepSmall_E6_MarkersAreLookedAtInEveryLap, though no large message goes any more: or the count of lines would go round.
-func TestKeepSmall_E6_MarkersAreLookedAtInEveryLap(t *testing.T) {
-	d := pairUp(t, keepThree)
-	d.through(t, d.a, d.b, element(1, 1000))
+// TestKeepSmall_E6_DescriptorsAreReclaimedInEveryWrap, though no large message goes any more: or the count of
+// lines would go round.
+func TestKeepSmall_E6_DescriptorsAreReclaimedInEveryWrap(t *testing.T) {
+	d := newTestPair(t, keepThree)
+	d.sendThrough(t, d.a, d.b, element(1, 1000))
 	l := d.a.send.large
-	require.Equal(t, 17, l.used)
+	require.Equal(t, 17, l.inUse)
 	for range 2 * d.a.send.lines {
-		lie(t, d.a, Eager, nil)
+		sendMalformed(t, d.a, Eager, nil)
 		d.oneWay(t)
 	}
-	require.Zero(t, l.used)
+	require.Zero(t, l.inUse)
 	require.Zero(t, l.count)
 }
 
@@ -248,8 +253,9 @@ func fill(t testing.TB, c *Channel) {
 	}
 }
 
-// readOneByOne has B read all that came, and tell as soon as something is to be told, for which there must be room.
-func (d *duo) readOneByOne(t testing.TB) {
+// readOneByOne has B read all that came, and tell as soon as something is to be told, for which there must be
+// room.
+func (d *testPair) readOneByOne(t testing.TB) {
 	t.Helper()
 	d.drive(t)
 	for {
@@ -263,24 +269,26 @@ func (d *duo) readOneByOne(t testing.TB) {
 	}
 }
 
-// TestKeepSmall_E6_MostCreditsUnread: A fills both its rings and reads nothing, and B has no lines but those for CREDIT.
+// TestKeepSmall_E6_MostCreditsUnread: A fills both its rings and reads nothing, and B has no lines but those
+// for CREDIT.
 func TestKeepSmall_E6_MostCreditsUnread(t *testing.T) {
 	for _, phases := range [][]int{{100, 1000}, {640, 16384}, {1000, 2000}, {2000, 200_000}} {
 		for _, largeFirst := range []bool{true, false} {
-			d := pairUp(t, Config{Phases: phases, KeepSmall: true})
+			d := newTestPair(t, Config{Phases: phases, KeepSmall: true})
 			d.A.Depth, d.B.Depth = 1<<12, 1<<12
-			require.NoError(t, d.a.want(1))
-			d.settle(t)
+			require.NoError(t, d.a.requestPhase(1))
+			d.driveUntilIdle(t)
 			fill(t, d.b)
 			for i := range 2 {
 				n := 0
 				if (i == 0) == largeFirst {
-					n = d.a.send.most
+					n = d.a.send.maxAnyBody
 				}
 				for d.a.Reserve(n) != nil {
 					require.NoError(t, d.a.Commit(Eager, false))
-					if n == 0 && !largeFirst && d.a.send.lines-int(d.a.send.sent-d.a.send.freed) < 8+controlLines+creditLines+1 {
-						break // the markers to come
+					if n == 0 && !largeFirst &&
+						d.a.send.lines-int(d.a.send.sent-d.a.send.credited) < 8+controlLines+creditLines+1 {
+						break // the descriptors to come
 					}
 				}
 			}
@@ -292,22 +300,23 @@ func TestKeepSmall_E6_MostCreditsUnread(t *testing.T) {
 	}
 }
 
-// TestKeepSmall_E11_ManyPhases: as often as the large ring changes while A reads nothing, B has room for CREDIT.
+// TestKeepSmall_E11_ManyPhases: as often as the large ring changes while A reads nothing, B has room for
+// CREDIT.
 func TestKeepSmall_E11_ManyPhases(t *testing.T) {
-	d := pairUp(t, Config{Phases: []int{1000, 2000, 4000}, KeepSmall: true})
+	d := newTestPair(t, Config{Phases: []int{1000, 2000, 4000}, KeepSmall: true})
 	d.A.Depth, d.B.Depth = 1<<12, 1<<12
-	require.NoError(t, d.a.want(1))
-	d.settle(t)
+	require.NoError(t, d.a.requestPhase(1))
+	d.driveUntilIdle(t)
 	for range 8 {
 		fill(t, d.b)
 		for { // until A has to read before it can ask
-			for !(d.a.send.large.used > d.a.send.large.lines/2) && d.a.Reserve(d.a.send.most) != nil {
+			for !(d.a.send.large.inUse > d.a.send.large.lines/2) && d.a.Reserve(d.a.send.maxAnyBody) != nil {
 				require.NoError(t, d.a.Commit(Eager, false))
 			}
-			if d.a.paused || int(d.a.send.sent-d.a.send.freed) >= d.a.send.mirror.threshold() {
+			if d.a.paused || int(d.a.send.sent-d.a.send.credited) >= d.a.send.mirror.threshold() {
 				break
 			}
-			require.NoError(t, d.a.want(3-d.a.Phase()))
+			require.NoError(t, d.a.requestPhase(3-d.a.Phase()))
 			d.readOneByOne(t)
 			d.drive(t)
 			_, err := d.a.Progress()
@@ -328,33 +337,34 @@ func TestKeepSmall_E11_ManyPhases(t *testing.T) {
 		d.readOneByOne(t)
 		d.takeWhatComes(t)
 	}
-	require.GreaterOrEqual(t, int(d.a.Stats().Acked+d.a.Stats().Shrunk), 8)
+	require.GreaterOrEqual(t, int(d.a.Stats().EnlargesGranted+d.a.Stats().ShrinksGranted), 8)
 }
 
-// TestKeepSmall_E6_WhatIsOwedGoesWithItsRing: nothing of it is held against the ring that takes its place, which may have fewer lines.
-func TestKeepSmall_E6_WhatIsOwedGoesWithItsRing(t *testing.T) {
-	d := pairUp(t, keepThree)
+// TestKeepSmall_E6_WhatIsUnadvertisedEndsWithItsRing: nothing of it is held against the ring that takes its
+// place, which may have fewer lines.
+func TestKeepSmall_E6_WhatIsUnadvertisedEndsWithItsRing(t *testing.T) {
+	d := newTestPair(t, keepThree)
 	for range 4 {
-		d.through(t, d.a, d.b, element(1, 120_000))
+		d.sendThrough(t, d.a, d.b, element(1, 120_000))
 	}
-	require.Greater(t, d.b.recv.owed, geometry(threePhases, 1).lines)
-	require.NoError(t, d.a.want(1))
+	require.Greater(t, d.b.recv.largeUnadvertised, geometry(threePhases, 1).lines)
+	require.NoError(t, d.a.requestPhase(1))
 	d.drive(t)
-	require.Empty(t, taken(t, d.b)) // and B does nothing else
+	require.Empty(t, receiveAll(t, d.b)) // and B does nothing else
 	d.drive(t)
 	_, err := d.a.Progress()
 	require.NoError(t, err)
 	require.Equal(t, 1, d.a.Phase())
-	require.Zero(t, d.a.send.large.used)
-	d.through(t, d.a, d.b, element(2, 16000))
+	require.Zero(t, d.a.send.large.inUse)
+	d.sendThrough(t, d.a, d.b, element(2, 16000))
 }
 
-// takeWhatComes is takeAll where a question may be open.
-func (d *duo) takeWhatComes(t testing.TB) {
+// takeWhatComes is takeAll where a request may be open.
+func (d *testPair) takeWhatComes(t testing.TB) {
 	t.Helper()
 	for range 8 {
 		for _, c := range []*Channel{d.a, d.b} {
-			taken(t, c)
+			receiveAll(t, c)
 			_, err := c.Progress()
 			require.NoError(t, err)
 		}
@@ -363,79 +373,78 @@ func (d *duo) takeWhatComes(t testing.TB) {
 }
 
 // oneWay takes what has come to B, and tells.
-func (d *duo) oneWay(t testing.TB) {
+func (d *testPair) oneWay(t testing.TB) {
 	t.Helper()
 	d.drive(t)
-	taken(t, d.b)
+	receiveAll(t, d.b)
 	progress(t, d.b)
 	d.drive(t)
-	taken(t, d.a)
+	receiveAll(t, d.a)
 }
 
 // takeAll takes and tells until nothing more comes.
-func (d *duo) takeAll(t testing.TB) {
+func (d *testPair) takeAll(t testing.TB) {
 	t.Helper()
 	for range 8 {
 		for _, c := range []*Channel{d.a, d.b} {
-			taken(t, c)
+			receiveAll(t, c)
 			progress(t, c)
 		}
 		d.drive(t)
 	}
 }
 
-// TestKeepSmall_E5_MarkerFindsTheQueueFull: the message counts as sent; nothing else goes before its marker, by whichever call that goes.
-func TestKeepSmall_E5_MarkerFindsTheQueueFull(t *testing.T) {
-	for name, goOn := range map[string]func(d *duo){
-		"Progress": func(d *duo) { progress(t, d.a) },
-		"Settled": func(d *duo) {
-			ready, err := d.a.Settled()
+// TestKeepSmall_E5_DescriptorFindsTheQueueFull: the message counts as sent; nothing else goes before its
+// descriptor, by whichever call that goes.
+func TestKeepSmall_E5_DescriptorFindsTheQueueFull(t *testing.T) {
+	for name, goOn := range map[string]func(d *testPair){
+		"Progress": func(d *testPair) { progress(t, d.a) },
+		"Settled": func(d *testPair) {
+			ready, err := d.a.ResizeDone()
 			require.NoError(t, err)
 			require.True(t, ready)
 		},
-		"Transfer": func(d *duo) {
+		"Transfer": func(d *testPair) {
 			_, o := d.transfer(t, d.a, vector(0))
 			require.Equal(t, Done, o)
 		},
-		"Close": func(d *duo) {},
+		"Close": func(d *testPair) {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := pairUp(t, keepThree)
-			d.through(t, d.a, d.b, element(1, 1000))
-			d.settle(t)
+			d := newTestPair(t, keepThree)
+			d.sendThrough(t, d.a, d.b, element(1, 1000))
+			d.driveUntilIdle(t)
 			d.A.Depth = 1
 			v := vector(5000)
 			_, o := d.transfer(t, d.a, v)
 			require.Equal(t, Done, o)
-			require.True(t, d.a.Paused())
-			require.True(t, d.a.Owing())
-			require.True(t, d.a.Pressing())
+			require.Equal(t, DueResize, d.a.Due())
 			require.Nil(t, d.a.Reserve(1))
 			require.Nil(t, d.a.ReserveControl(1))
 			require.Nil(t, d.a.Reserve(5000))
 			require.ErrorIs(t, d.a.Commit(Eager, false), transport.ErrInvalid)
-			require.NoError(t, d.a.Tick())
+			require.NoError(t, d.a.ShrinkIfIdle())
 			owing, err := d.a.Progress()
 			require.NoError(t, err)
 			require.True(t, owing)
 			_, o = d.transfer(t, d.a, vector(3))
 			require.Equal(t, Waiting, o)
 			d.drive(t)
-			require.Empty(t, taken(t, d.b), "without a marker it is not there")
+			require.Empty(t, receiveAll(t, d.b), "without a descriptor it is not there")
 			d.A.Depth = 256
 			if goOn(d); name == "Close" {
 				return
 			}
-			require.False(t, d.a.Paused())
+			require.NotEqual(t, DueResize, d.a.Due())
 			d.drive(t)
-			require.Equal(t, v.joined(0, 1), taken(t, d.b))
+			require.Equal(t, v.joined(0, 1), receiveAll(t, d.b))
 		})
 	}
 }
 
 // TestKeepSmall_E6_OnlyOneRankKeeps is refused at Open, by both.
 func TestKeepSmall_E6_OnlyOneRankKeeps(t *testing.T) {
-	d := pairUp(t, Config{})
+	d := newTestPair(t, Config{})
 	for _, keep := range []bool{false, true} {
 		c, err := New(d.A.PD(), Config{KeepSmall: keep})
 		require.NoError(t, err)
@@ -448,59 +457,87 @@ func TestKeepSmall_E6_OnlyOneRankKeeps(t *testing.T) {
 	}
 }
 
-// TestKeepSmall_E6_Lies: what a peer says of the large ring that cannot be ends the channel.
-func TestKeepSmall_E6_Lies(t *testing.T) {
+// TestKeepSmall_E6_Violations: what a peer says of the large ring that cannot be ends the channel.
+func TestKeepSmall_E6_Violations(t *testing.T) {
 	at := func(line uint32) []byte { return binary.LittleEndian.AppendUint32(nil, line) }
-	// big writes into A's mirror of the large ring as an honest end would, and no marker.
-	big := func(t *testing.T, d *duo, header uint64, n int) {
+	// big writes into A's mirror of the large ring as an honest end would, and no descriptor.
+	big := func(t *testing.T, d *testPair, header uint64, n int) {
 		l := d.a.send.large
 		if linesOf(n) > l.lines-l.pos {
-			l.around(l.lines - l.pos)
+			l.advanceCircular(l.lines - l.pos)
 		}
 		require.NoError(t, l.write(d.A, header, n, linesOf(n), false))
-		l.around(linesOf(n))
+		l.advanceCircular(linesOf(n))
 		d.drive(t)
 	}
 	eager := headerWord(0, Eager, false, 0)
-	for name, crime := range map[string]func(t *testing.T, d *duo){
-		"a marker of no bytes":       func(t *testing.T, d *duo) { lie(t, d.a, large, nil) },
-		"a marker of too many bytes": func(t *testing.T, d *duo) { lie(t, d.a, large, append(at(0), 0)) },
-		"a marker of many bytes":     func(t *testing.T, d *duo) { lie(t, d.a, large, make([]byte, 500)) },
-		"a line further on":          func(t *testing.T, d *duo) { lie(t, d.a, large, at(uint32(d.a.send.large.pos)+1)) },
-		"a line that was read":       func(t *testing.T, d *duo) { lie(t, d.a, large, at(1)) },
-		"a line beyond the ring":     func(t *testing.T, d *duo) { lie(t, d.a, large, at(2048)) },
-		"line 2^32-1":                func(t *testing.T, d *duo) { lie(t, d.a, large, at(1<<32-1)) },
-		"a credit in the large ring": func(t *testing.T, d *duo) { big(t, d, eager|1, 700); lie(t, d.a, large, at(17)) },
-		"a wish in the large ring": func(t *testing.T, d *duo) {
+	for name, crime := range map[string]func(t *testing.T, d *testPair){
+		"a marker of no bytes": func(t *testing.T, d *testPair) { sendMalformed(t, d.a, large, nil) },
+		"a marker of too many bytes": func(t *testing.T, d *testPair) {
+			sendMalformed(t, d.a, large,
+				append(at(0), 0))
+		},
+		"a marker of many bytes": func(t *testing.T, d *testPair) {
+			sendMalformed(t, d.a, large,
+				make([]byte, 500))
+		},
+		"a line further on": func(t *testing.T, d *testPair) {
+			sendMalformed(t, d.a, large,
+				at(uint32(d.a.send.large.pos)+1))
+		},
+		"a line that was read":   func(t *testing.T, d *testPair) { sendMalformed(t, d.a, large, at(1)) },
+		"a line beyond the ring": func(t *testing.T, d *testPair) { sendMalformed(t, d.a, large, at(2048)) },
+		"line 2^32-1": func(t *testing.T, d *testPair) {
+			sendMalformed(t, d.a, large,
+				at(1<<32-1))
+		},
+		"a credit in the large ring": func(t *testing.T, d *testPair) {
+			big(t, d, eager|1, 700)
+			sendMalformed(t, d.a,
+				large, at(17))
+		},
+		"a wish in the large ring": func(t *testing.T, d *testPair) {
 			big(t, d, headerWord(0, Eager, true, 0), 700)
-			lie(t, d.a, large, at(17))
+			sendMalformed(t, d.a, large, at(17))
 		},
-		"a reserved bit in the large ring": func(t *testing.T, d *duo) { big(t, d, eager|1<<63, 700); lie(t, d.a, large, at(17)) },
-		"a question in the large ring": func(t *testing.T, d *duo) {
-			big(t, d, headerWord(0, enlarge, false, 0), questionLen)
-			lie(t, d.a, large, at(17))
+		"a reserved bit in the large ring": func(t *testing.T,
+			d *testPair) {
+			big(t, d, eager|1<<63, 700)
+			sendMalformed(t, d.a, large, at(17))
 		},
-		"a CREDIT in the large ring": func(t *testing.T, d *duo) { big(t, d, headerWord(0, credit, false, 0), 0); lie(t, d.a, large, at(17)) },
-		"a lap in the large ring": func(t *testing.T, d *duo) {
-			big(t, d, headerWord(0, Eager, false, 0)|17<<endedBit, 700)
-			lie(t, d.a, large, at(17))
+		"a question in the large ring": func(t *testing.T, d *testPair) {
+			big(t, d, headerWord(0, enlarge, false, 0), requestLen)
+			sendMalformed(t, d.a, large, at(17))
 		},
-		"a marker in the large ring": func(t *testing.T, d *duo) {
-			big(t, d, headerWord(0, large, false, 0), markerLen)
-			lie(t, d.a, large, at(17))
+		"a CREDIT in the large ring": func(t *testing.T, d *testPair) {
+			big(t, d,
+				headerWord(0, credit, false, 0), 0)
+			sendMalformed(t, d.a, large, at(17))
 		},
-		"no kind in the large ring": func(t *testing.T, d *duo) { big(t, d, headerWord(0, 200, false, 0), 700); lie(t, d.a, large, at(17)) },
-		"more than the ring without a credit": func(t *testing.T, d *duo) {
+		"a lap in the large ring": func(t *testing.T, d *testPair) {
+			big(t, d, headerWord(0, Eager, false, 0)|17<<prevEndBit, 700)
+			sendMalformed(t, d.a, large, at(17))
+		},
+		"a marker in the large ring": func(t *testing.T, d *testPair) {
+			big(t, d, headerWord(0, large, false, 0), indirectLen)
+			sendMalformed(t, d.a, large, at(17))
+		},
+		"no kind in the large ring": func(t *testing.T, d *testPair) {
+			big(t, d, headerWord(0, 200, false, 0),
+				700)
+			sendMalformed(t, d.a, large, at(17))
+		},
+		"more than the ring without a credit": func(t *testing.T, d *testPair) {
 			for i := range 9 {
 				line := d.a.send.large.pos
 				if linesOf(16000) > d.a.send.large.lines-line {
 					line = 0
 				}
 				big(t, d, eager, 16000)
-				lie(t, d.a, large, at(uint32(line)))
+				sendMalformed(t, d.a, large, at(uint32(line)))
 				if i < 7 {
 					d.drive(t)
-					require.Len(t, taken(t, d.b), 16000)
+					require.Len(t, receiveAll(t, d.b), 16000)
 				}
 			}
 			d.drive(t)
@@ -509,83 +546,85 @@ func TestKeepSmall_E6_Lies(t *testing.T) {
 				d.b.Release()
 			}
 		},
-		"SHRINK to phase 0 in phase 0": func(t *testing.T, d *duo) {
-			require.NoError(t, d.a.want(0))
-			d.settle(t)
+		"SHRINK to phase 0 in phase 0": func(t *testing.T, d *testPair) {
+			require.NoError(t, d.a.requestPhase(0))
+			d.driveUntilIdle(t)
 			require.Zero(t, d.a.Phase())
-			lie(t, d.a, shrink, honest(d.a, 0).bytes())
+			sendMalformed(t, d.a, shrink, validRequest(d.a, 0).bytes())
 		},
-		"a marker without a large ring": func(t *testing.T, d *duo) {
-			require.NoError(t, d.a.want(0))
-			d.settle(t)
-			lie(t, d.a, large, at(0))
+		"a marker without a large ring": func(t *testing.T, d *testPair) {
+			require.NoError(t, d.a.requestPhase(0))
+			d.driveUntilIdle(t)
+			sendMalformed(t, d.a, large, at(0))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := pairUp(t, keepThree)
-			d.through(t, d.a, d.b, element(1, 1000)) // 17 lines of the large ring
+			d := newTestPair(t, keepThree)
+			d.sendThrough(t, d.a, d.b, element(1, 1000)) // 17 lines of the large ring
 			crime(t, d)
-			violated(t, d.b, d.next(t))
+			requireViolation(t, d.b, d.next(t))
 		})
 	}
 	t.Run("a marker where no small ring is kept", func(t *testing.T) {
-		d := pairUp(t, Config{Phases: threePhases})
-		d.through(t, d.a, d.b, element(1, 1000))
-		lie(t, d.a, large, at(17))
-		violated(t, d.b, d.next(t))
+		d := newTestPair(t, Config{Phases: threePhases})
+		d.sendThrough(t, d.a, d.b, element(1, 1000))
+		sendMalformed(t, d.a, large, at(17))
+		requireViolation(t, d.b, d.next(t))
 	})
 	t.Run("a message without a marker is never read", func(t *testing.T) {
-		d := pairUp(t, keepThree)
-		d.through(t, d.a, d.b, element(1, 1000))
+		d := newTestPair(t, keepThree)
+		d.sendThrough(t, d.a, d.b, element(1, 1000))
 		big(t, d, eager, 16000)
-		d.settle(t)
+		d.driveUntilIdle(t)
 		require.EqualValues(t, 1, d.b.Stats().Received)
-		require.Zero(t, d.b.Stats().HeadsNoTail)
+		require.Zero(t, d.b.Stats().HeadsWithoutTail)
 	})
 	t.Run("a length that cannot be", func(t *testing.T) {
-		d := pairUp(t, keepThree)
-		d.through(t, d.a, d.b, element(1, 1000))
+		d := newTestPair(t, keepThree)
+		d.sendThrough(t, d.a, d.b, element(1, 1000))
 		l := d.b.recv.large
 		for line := range l.lines {
 			binary.LittleEndian.PutUint64(l.ring[line*lineSize+56:], l.generation)
 		}
-		lie(t, d.a, large, at(17))
+		sendMalformed(t, d.a, large, at(17))
 		for _, n := range []int{16361, 16384, 1 << 20, lengthMask} {
 			binary.LittleEndian.PutUint64(l.ring[l.pos*lineSize:], headWord(l.generation, n))
 			require.NoError(t, d.next(t))
 		}
-		require.EqualValues(t, 4, d.b.Stats().HeadsNoTail)
+		require.EqualValues(t, 4, d.b.Stats().HeadsWithoutTail)
 	})
-	for name, spoil := range map[string]func(d *duo, b []byte){
-		"ACK of phase 0 with a ring": func(d *duo, b []byte) {
-			answer{ack: true, shape: geometry(threePhases, 0), key: 1, generation: 2}.put(b, d.a.asking.generation)
+	for name, spoil := range map[string]func(d *testPair, b []byte){
+		"ACK of phase 0 with a ring": func(d *testPair, b []byte) {
+			resizeReply{ack: true, shape: geometry(threePhases, 0), key: 1, generation: 2}.put(b,
+				d.a.pending.generation)
 		},
-		"ACK of phase 1 without a ring": func(d *duo, b []byte) {
-			answer{ack: true, shape: geometry(threePhases, 1)}.put(b, d.a.asking.generation)
+		"ACK of phase 1 without a ring": func(d *testPair, b []byte) {
+			resizeReply{ack: true, shape: geometry(threePhases, 1)}.put(b, d.a.pending.generation)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := pairUp(t, keepThree)
-			d.through(t, d.a, d.b, element(1, 100_000))
+			d := newTestPair(t, keepThree)
+			d.sendThrough(t, d.a, d.b, element(1, 100_000))
 			phase := 0
 			if name[len("ACK of phase ")] == '1' {
 				phase = 1
 			}
-			require.NoError(t, d.a.want(phase))
+			require.NoError(t, d.a.requestPhase(phase))
 			d.drive(t)
-			require.Empty(t, taken(t, d.b))
+			require.Empty(t, receiveAll(t, d.b))
 			d.drive(t)
-			spoil(d, landing(d.a))
+			spoil(d, replyInSlot(d.a))
 			_, err := d.a.Progress()
-			violated(t, d.a, err)
+			requireViolation(t, d.a, err)
 		})
 	}
 }
 
-// TestKeepSmall_E6_MessageThatChangesUnderTheReader: a marker whose message was given is overwritten before it is released.
+// TestKeepSmall_E6_MessageThatChangesUnderTheReader: a descriptor whose message was given is overwritten
+// before it is released.
 func TestKeepSmall_E6_MessageThatChangesUnderTheReader(t *testing.T) {
-	d := pairUp(t, keepThree)
-	d.through(t, d.a, d.b, element(1, 1000))
+	d := newTestPair(t, keepThree)
+	d.sendThrough(t, d.a, d.b, element(1, 1000))
 	_, o := d.transfer(t, d.a, vector(5000))
 	require.Equal(t, Done, o)
 	d.drive(t)
@@ -594,7 +633,7 @@ func TestKeepSmall_E6_MessageThatChangesUnderTheReader(t *testing.T) {
 	require.True(t, ok)
 	before := d.b.recv.large.pos
 	d.a.send.pos, d.a.send.sent = d.a.send.pos-1, d.a.send.sent-1
-	lie(t, d.a, Eager, []byte("small"))
+	sendMalformed(t, d.a, Eager, []byte("small"))
 	d.drive(t)
 	_, body, ok, err := d.b.Next()
 	require.NoError(t, err)
@@ -602,11 +641,12 @@ func TestKeepSmall_E6_MessageThatChangesUnderTheReader(t *testing.T) {
 	require.Equal(t, "small", string(body))
 	d.b.Release()
 	require.Equal(t, before, d.b.recv.large.pos)
-	require.Empty(t, taken(t, d.b))
+	require.Empty(t, receiveAll(t, d.b))
 }
 
-// TestKeepSmall_E1_E13_Memory: what is registered is two small rings on each rank, and with them the large rings of the present phases; at one time
-// there are six regions at most, the old and the new large ring being two of them.
+// TestKeepSmall_E1_E13_Memory: what is registered is two small rings on each rank, and with them the large
+// rings of the present phases; at one time there are six regions at most, the old and the new large ring
+// being two of them.
 func TestKeepSmall_E1_E13_Memory(t *testing.T) {
 	most := 0
 	for seed := range uint64(200) {
@@ -617,19 +657,19 @@ func TestKeepSmall_E1_E13_Memory(t *testing.T) {
 	require.Equal(t, 6, most)
 	for _, slot := range []int{minSmall, 640, maxSmall} {
 		phases := []int{slot, 4000, 16384}
-		d := pairUp(t, Config{Phases: phases, KeepSmall: true})
+		d := newTestPair(t, Config{Phases: phases, KeepSmall: true})
 		require.LessOrEqual(t, d.A.Pages(), mostSmall)
 		small := 2 * geometry(phases, 0).region()
 		for _, n := range []int{3000, 9000} {
-			d.through(t, d.a, d.b, element(1, n))
-			d.through(t, d.b, d.a, element(1, n))
+			d.sendThrough(t, d.a, d.b, element(1, n))
+			d.sendThrough(t, d.b, d.a, element(1, n))
 			require.Equal(t, small+2*geometry(phases, d.a.Phase()).region(), d.a.Stats().Registered)
 			require.Equal(t, 4, d.A.Regions())
 		}
 		for range 4 {
-			require.NoError(t, d.a.Tick())
-			require.NoError(t, d.b.Tick())
-			d.settle(t)
+			require.NoError(t, d.a.ShrinkIfIdle())
+			require.NoError(t, d.b.ShrinkIfIdle())
+			d.driveUntilIdle(t)
 		}
 		require.Zero(t, d.a.Phase())
 		require.Equal(t, small, d.a.Stats().Registered)
@@ -638,43 +678,43 @@ func TestKeepSmall_E1_E13_Memory(t *testing.T) {
 	}
 }
 
-// TestKeepSmall_E11_Starving: what starves in the small ring asks for nothing, as a large ring would not help it; what starves in the large ring
-// asks for the next phase.
+// TestKeepSmall_E11_Starving: what starves in the small ring asks for nothing, as a large ring would not help
+// it; what starves in the large ring asks for the next phase.
 func TestKeepSmall_E11_Starving(t *testing.T) {
 	for _, n := range []int{100, 9000} {
-		d := pairUp(t, keepThree)
+		d := newTestPair(t, keepThree)
 		d.A.Depth = 1 << 12
-		d.through(t, d.a, d.b, element(1, 1000))
-		for range starveLimit + 8 {
+		d.sendThrough(t, d.a, d.b, element(1, 1000))
+		for range stallLimit + 8 {
 			for o := Done; o == Done; {
 				_, o = d.transfer(t, d.a, vector(n))
 			}
 			d.drive(t)
-			taken(t, d.b)
+			receiveAll(t, d.b)
 			progress(t, d.b)
 			d.drive(t)
-			taken(t, d.a)
+			receiveAll(t, d.a)
 			_, err := d.a.Progress()
 			require.NoError(t, err)
 		}
-		require.GreaterOrEqual(t, d.a.Stats().Stalls, uint64(starveLimit))
+		require.GreaterOrEqual(t, d.a.Stats().Stalls, uint64(stallLimit))
 		d.drive(t)
-		taken(t, d.b)
-		d.settle(t)
+		receiveAll(t, d.b)
+		d.driveUntilIdle(t)
 		require.Equal(t, map[int]int{100: 1, 9000: 2}[n], d.a.Phase())
-		asked := d.a.Stats().Asked
-		for range 2 * starveLimit {
-			d.a.Crowded()
+		asked := d.a.Stats().EnlargesSent
+		for range 2 * stallLimit {
+			d.a.BatchOverflowed()
 		}
-		d.settle(t)
-		require.Equal(t, asked, d.a.Stats().Asked, "nor do bursts of small messages")
+		d.driveUntilIdle(t)
+		require.Equal(t, asked, d.a.Stats().EnlargesSent, "nor do bursts of small messages")
 	}
 }
 
 // TestKeepSmall_E5_Allocations: in no phase does a message of either ring cost one.
 func TestKeepSmall_E5_Allocations(t *testing.T) {
-	d := pairUp(t, keepThree)
-	d.through(t, d.a, d.b, element(1, 1000))
+	d := newTestPair(t, keepThree)
+	d.sendThrough(t, d.a, d.b, element(1, 1000))
 	round := func(n int) func() {
 		return func() {
 			if d.a.Reserve(n) == nil || d.a.Commit(Eager, false) != nil || d.Drive() != nil {

@@ -8,12 +8,13 @@ import (
 
 const mostSmall = 16 << 10
 
-// TestMemory_E1: whatever the size of the first slots, a channel takes no more than 16 KiB on each rank, in whole pages, before it grows, and
-// after it has grown and shrunk: what it had beyond that is registered no more.
+// TestMemory_E1: whatever the size of the first slots, a channel takes no more than 16 KiB on each rank, in
+// whole pages, before it grows, and after it has grown and shrunk: what it had beyond that is registered no
+// more.
 func TestMemory_E1(t *testing.T) {
 	for slot := minSmall; slot <= maxSmall; slot++ {
 		c := Config{Phases: []int{slot, 4000, 16384}}
-		d := pairUp(t, c)
+		d := newTestPair(t, c)
 		small := [2]int{d.A.Pages(), d.B.Pages()}
 		require.LessOrEqual(t, small[0], mostSmall, "slots of %d bytes", slot)
 		require.LessOrEqual(t, small[1], mostSmall, "slots of %d bytes", slot)
@@ -22,27 +23,28 @@ func TestMemory_E1(t *testing.T) {
 			continue
 		}
 		for _, n := range []int{3000, 9000} {
-			d.through(t, d.a, d.b, element(1, n))
-			d.through(t, d.b, d.a, element(1, n))
+			d.sendThrough(t, d.a, d.b, element(1, n))
+			d.sendThrough(t, d.b, d.a, element(1, n))
 		}
 		require.Greater(t, d.A.Pages(), 2*8*16384)
 		require.Equal(t, 2, d.A.Regions(), "the old rings are gone")
 		require.Equal(t, 2, d.B.Regions(), "the old rings are gone")
 		for range 4 {
-			require.NoError(t, d.a.Tick())
-			require.NoError(t, d.b.Tick())
-			d.settle(t)
+			require.NoError(t, d.a.ShrinkIfIdle())
+			require.NoError(t, d.b.ShrinkIfIdle())
+			d.driveUntilIdle(t)
 		}
 		require.Equal(t, small, [2]int{d.A.Pages(), d.B.Pages()})
 		require.Equal(t, 2, d.A.Regions())
 		require.Equal(t, 2, d.B.Regions())
 		require.Equal(t, 2*geometry(c.Phases, 0).region(), d.a.Stats().Registered)
-		d.through(t, d.a, d.b, element(1, 9000))
+		d.sendThrough(t, d.a, d.b, element(1, 9000))
 	}
 }
 
-// TestMemory_E10_Peak: a rank has at most five regions for a connection at one time: the ring in use, the one that is about to take its place,
-// and an old one behind which an answer is to land; the mirror in use, and the one asked for.
+// TestMemory_E10_Peak: a rank has at most five regions for a connection at one time: the ring in use, the one
+// that is about to take its place, and an old one after which a reply is to land; the mirror in use, and
+// the one asked for.
 func TestMemory_E10_Peak(t *testing.T) {
 	most := 0
 	for seed := range uint64(200) {
@@ -53,15 +55,16 @@ func TestMemory_E10_Peak(t *testing.T) {
 	require.Equal(t, 5, most)
 }
 
-// TestAllocations_E5: in every phase a message of any size costs no allocation at either end, nor does a call that transfers nothing.
+// TestAllocations_E5: in every phase a message of any size costs no allocation at either end, nor does a call
+// that transfers nothing.
 func TestAllocations_E5(t *testing.T) {
-	d := pairUp(t, Config{Phases: threePhases})
+	d := newTestPair(t, Config{Phases: threePhases})
 	head := make([]byte, 8)
 	v := &Vector{}
 	exchange := func(elems [][]byte) {
 		for _, c := range []*Channel{d.a, d.b} {
 			*v = Vector{Elems: elems}
-			if _, o, err := c.Transfer(v, Eager, head, false); err != nil || o != Done {
+			if _, o, err := c.TrySendVector(v, Eager, head, 0); err != nil || o != Done {
 				t.Fatal(o, err)
 			}
 		}
@@ -81,33 +84,34 @@ func TestAllocations_E5(t *testing.T) {
 	for phase := range threePhases {
 		if phase > 0 {
 			n := threePhases[phase] / 2
-			d.through(t, d.a, d.b, element(1, n))
-			d.through(t, d.b, d.a, element(1, n))
+			d.sendThrough(t, d.a, d.b, element(1, n))
+			d.sendThrough(t, d.b, d.a, element(1, n))
 		}
 		require.Equal(t, phase, d.a.Phase())
-		for _, n := range []int{0, 8, 500, d.a.Room(8)} {
+		for _, n := range []int{0, 8, 500, d.a.MaxElement(8)} {
 			elems := [][]byte{element(1, n/2), element(2, n-n/2)}
 			for range 200 { // warm the pair
 				exchange(elems)
 			}
-			require.Zero(t, testing.AllocsPerRun(200, func() { exchange(elems) }), "phase %d, %d bytes", phase, n)
+			require.Zero(t, testing.AllocsPerRun(200, func() { exchange(elems) }), "phase %d, %d bytes",
+				phase, n)
 		}
 	}
 	elems := [][]byte{element(1, 1<<20)}
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		*v = Vector{Elems: elems}
-		if n, o, err := d.a.Transfer(v, Eager, head, false); n != 0 || o != Oversized || err != nil {
+		if n, o, err := d.a.TrySendVector(v, Eager, head, 0); n != 0 || o != Oversized || err != nil {
 			t.Fatal(n, o, err)
 		}
 	}), "what no slot takes")
-	d2 := pairUp(t, Config{})
+	d2 := newTestPair(t, Config{})
 	*v = Vector{Elems: elems[:1]}
 	v.Elems[0] = element(1, 5000)
-	if _, _, err := d2.a.Transfer(v, Eager, head, false); err != nil {
+	if _, _, err := d2.a.TrySendVector(v, Eager, head, 0); err != nil {
 		t.Fatal(err)
 	}
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		if n, o, err := d2.a.Transfer(v, Eager, head, false); n != 0 || o != Waiting || err != nil {
+		if n, o, err := d2.a.TrySendVector(v, Eager, head, 0); n != 0 || o != Waiting || err != nil {
 			t.Fatal(n, o, err)
 		}
 		if _, err := d2.a.Progress(); err != nil {

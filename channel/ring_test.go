@@ -13,7 +13,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// TestRing_E12_NoAllocationPerMessage counts both ends, with laps and CREDITs.
+// TestRing_E12_NoAllocationPerMessage counts both ends, with wraps and CREDITs.
 func TestRing_E12_NoAllocationPerMessage(t *testing.T) {
 	l := open(t, channel.Config{Phases: []int{192}})
 	i := 0
@@ -56,7 +56,8 @@ func TestRing_E12_ReserveThatIsNotCommittedCostsNothing(t *testing.T) {
 	}
 }
 
-// TestRing_E12_CreditBetweenReserveAndCommit takes the lines that were reserved: Commit says so, and nothing is sent where another message is.
+// TestRing_E12_CreditBetweenReserveAndCommit takes the lines that were reserved: Commit says so, and nothing
+// is sent where another message is.
 func TestRing_E12_CreditBetweenReserveAndCommit(t *testing.T) {
 	l := open(t, channel.Config{Phases: []int{192}})
 	for range 16 {
@@ -73,7 +74,25 @@ func TestRing_E12_CreditBetweenReserveAndCommit(t *testing.T) {
 	require.Equal(t, [][]byte{[]byte("again")}, take(t, l.b))
 }
 
-// TestRing_E12_WhatIsRefused leaves no trace: a body of an impossible size, Commit of nothing, twice, or of an inner kind.
+// TestRing_E12_WhatIsRefused leaves no trace: a body of an impossible size, Commit of nothing, twice, or of
+// an inner kind.
+// unordered is a protection domain whose provider does not place the tail of a Write last.
+type unordered struct{ transport.PD }
+
+func (u unordered) DeviceAttr() transport.DeviceAttr {
+	a := u.PD.DeviceAttr()
+	a.TailLast = false
+	return a
+}
+
+// TestNew_WantsTailsLast: without that a message could be taken for whole that is not.
+func TestNew_WantsTailsLast(t *testing.T) {
+	pd := channeltest.NewPair().A.PD()
+	_, err := channel.New(unordered{pd}, channel.Config{})
+	require.ErrorIs(t, err, transport.ErrInvalid)
+	require.ErrorContains(t, err, `provider "pair" does not place the last bytes of a Write last`)
+}
+
 func TestRing_E12_WhatIsRefused(t *testing.T) {
 	l := open(t, channel.Config{})
 	require.Nil(t, l.a.Reserve(-1))
@@ -81,21 +100,24 @@ func TestRing_E12_WhatIsRefused(t *testing.T) {
 	require.Nil(t, l.a.ReserveControl(l.a.MaxBody()+1))
 	require.ErrorIs(t, l.a.Commit(channel.Eager, false), transport.ErrInvalid)
 	require.NotNil(t, l.a.Reserve(1))
-	for _, k := range []channel.Kind{0, 1, credit, channel.Eager - 2, channel.Eager - 1, channel.Batch + 1, channel.CTS + 1, 200} {
+	for _, k := range []channel.Kind{0, 1, credit, channel.Eager - 2, channel.Eager - 1, channel.Batch + 1,
+		channel.ATS + 1, 200} {
 		require.ErrorIs(t, l.a.Commit(k, false), transport.ErrInvalid)
 	}
 	require.NoError(t, l.a.Commit(channel.Eager, false))
 	for _, shared := range []bool{false, true} {
-		a, _ := channeltest.OpenPlacing(t, channeltest.NewPair(), shared, func(e *channeltest.End) (*channel.Channel, error) {
-			return channel.New(e.PD(), channel.Config{})
-		})
-		for range 2 { // before Put knows what is clear, and then
-			for _, k := range []channel.Kind{0, 1, credit, channel.Eager - 1, channel.Batch + 1, channel.CTS + 1} {
-				sent, err := a.Put(k, 1, nil, false)
+		a, _ := channeltest.OpenInline(t, channeltest.NewPair(), shared,
+			func(e *channeltest.End) (*channel.Channel, error) {
+				return channel.New(e.PD(), channel.Config{})
+			})
+		for range 2 { // before TrySend knows which lines are free, and after
+			for _, k := range []channel.Kind{0, 1, credit, channel.Eager - 1, channel.Batch + 1,
+				channel.ATS + 1} {
+				sent, err := a.TrySendSlow(k, 1, nil, 0)
 				require.ErrorIs(t, err, transport.ErrInvalid, "%v", k)
 				require.False(t, sent)
 			}
-			sent, err := a.Put(channel.Eager, 1, nil, false)
+			sent, err := a.TrySendSlow(channel.Eager, 1, nil, 0)
 			require.NoError(t, err)
 			require.True(t, sent)
 		}
@@ -138,8 +160,8 @@ func TestRing_E12_FullSendQueue(t *testing.T) {
 	require.Equal(t, 200-got, len(take(t, l.b)))
 }
 
-// TestRing_E1_RegisteredMemory: all that is registered at an end is within 16 KiB for every size of the first slots, and the counter says
-// what there is.
+// TestRing_E1_RegisteredMemory: all that is registered at an end is within 16 KiB for every size of the first
+// slots, and the counter says what there is.
 func TestRing_E1_RegisteredMemory(t *testing.T) {
 	for slot := 100; slot <= 2000; slot++ {
 		l := open(t, channel.Config{Phases: []int{slot}})
@@ -157,7 +179,7 @@ func FuzzDescriptor(f *testing.F) {
 	f.Add(channel.Descriptor{Phases: []int{2000}}.Append(nil))
 	f.Add([]byte{})
 	f.Add([]byte{1, 0, 0})
-	f.Add([]byte{4, 0, 0})
+	f.Add([]byte{5, 0, 0})
 	f.Add(channel.Descriptor{Phases: []int{99}}.Append(nil))
 	f.Add(channel.Descriptor{Phases: []int{640, 640}}.Append(nil))
 	f.Add(channel.Descriptor{Phases: []int{640, 1 << 31}}.Append(nil))
@@ -166,7 +188,7 @@ func FuzzDescriptor(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d, err := channel.ParseDescriptor(b)
 		if err != nil {
-			if len(b) >= 2 && (b[0] != 4 || b[1] != 0) {
+			if len(b) >= 2 && (b[0] != 6 || b[1] != 0) {
 				require.ErrorIs(t, err, transport.ErrVersion)
 			} else {
 				require.ErrorIs(t, err, transport.ErrProtocol)
@@ -182,12 +204,14 @@ func FuzzDescriptor(f *testing.F) {
 
 // TestDescriptor_EveryFieldComesBack, and what cannot be is refused.
 func TestDescriptor_EveryFieldComesBack(t *testing.T) {
-	d := channel.Descriptor{Phases: []int{192, 1000, 200_000}, Key: 0x1122334455667788, Generation: 0x99aabbccddeeff01}
+	d := channel.Descriptor{Phases: []int{192, 1000, 200_000}, Key: 0x1122334455667788,
+		Generation: 0x99aabbccddeeff01}
 	b := d.Append([]byte("before"))[6:]
 	got, err := channel.ParseDescriptor(b)
 	require.NoError(t, err)
 	require.Equal(t, d, got)
-	require.Equal(t, channeltest.Ring{SlotSize: 192, Lines: 64, Key: uint64(d.Key), Generation: d.Generation}, channeltest.ReadRing(b))
+	require.Equal(t, channeltest.Ring{SlotSize: 192, Lines: 64, Key: uint64(d.Key),
+		Generation: d.Generation}, channeltest.ReadRing(b))
 	for i := range b {
 		_, err := channel.ParseDescriptor(b[:i])
 		require.ErrorIs(t, err, transport.ErrProtocol, "the first %d bytes", i)
@@ -205,7 +229,8 @@ func TestDescriptor_EveryFieldComesBack(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, d, got)
 	for _, phases := range [][]int{
-		{}, {99}, {2001}, {640, 640}, {2000, 1000}, {640, 999}, {640, 200_001}, {640, 16384, 16383}, {1<<32 - 1},
+		{}, {99}, {2001}, {640, 640}, {2000, 1000}, {640, 999}, {640, 200_001}, {640, 16384, 16383},
+		{1<<32 - 1},
 		{100, 1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007},
 	} {
 		d.Phases = phases
@@ -226,53 +251,60 @@ func TestOpen_PeerWithOtherPhases(t *testing.T) {
 		require.Equal(t, channel.StateNew, a.State())
 		require.Equal(t, 1, p.A.Regions())
 	}
-	require.NoError(t, a.Open(p.A, channel.Descriptor{Phases: []int{640, 16384}, Key: 1, Generation: 1}.Append(nil)))
+	require.NoError(t, a.Open(p.A, channel.Descriptor{Phases: []int{640, 16384}, Key: 1,
+		Generation: 1}.Append(nil)))
 	require.NoError(t, a.Close())
 }
 
-// TestHold_IsHeardWithTheNextMessage, whatever its kind, and taken back by the one after it.
-func TestHold_IsHeardWithTheNextMessage(t *testing.T) {
+// TestRefusePayload_IsHeardWithTheNextMessage, whatever its kind, and taken back by the one after it.
+func TestRefusePayload_IsHeardWithTheNextMessage(t *testing.T) {
 	l := open(t, channel.Config{Phases: []int{192}})
 	for _, on := range []bool{true, false, true} {
-		l.b.Hold(on)
-		require.NotEqual(t, on, l.a.Held())
+		l.b.RefusePayload(on)
+		require.NotEqual(t, on, l.a.PeerRefusesPayload())
 		require.True(t, put(t, l.b, channel.RTS, nil, false))
 		l.drive(t)
 		require.Len(t, take(t, l.a), 1)
-		require.Equal(t, on, l.a.Held())
-		require.False(t, l.b.Held())
+		require.Equal(t, on, l.a.PeerRefusesPayload())
+		require.False(t, l.b.PeerRefusesPayload())
 	}
-	l.b.Hold(false)
+	l.b.RefusePayload(false)
 	for l.b.Stats().Credits == 0 { // nothing but a CREDIT goes that way
 		require.True(t, put(t, l.a, channel.Eager, nil, false))
 		l.drive(t)
 		require.Len(t, take(t, l.b), 1)
 		progress(t, l.b)
 	}
-	require.True(t, l.a.Held())
+	require.True(t, l.a.PeerRefusesPayload())
 	l.drive(t)
 	require.Empty(t, take(t, l.a))
-	require.False(t, l.a.Held())
+	require.False(t, l.a.PeerRefusesPayload())
 }
 
-// FuzzRing is a peer that writes what it likes, wherever it likes: bytes that make no sense, and messages that do but for one thing.
-// Each instruction is five bytes: what, line, length, kind and header.
+// FuzzRing is a peer that writes what it likes, wherever it likes: bytes that make no sense, and messages
+// that do but for one thing. Each instruction is five bytes: what, line, length, kind and header.
 func FuzzRing(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 3, 0, 0, 1, 9, 3, 0, 2, 0, 0, 0, 0})
 	f.Add([]byte{0, 0, 0, 1, 0, 0, 0, 5, 3, 0, 1, 3, 250, 3, 0})
 	f.Add([]byte{0, 23, 0, 3, 0, 3, 0, 0, 0, 0, 4, 5, 6, 7, 8, 5, 20, 20, 1, 0})
 	f.Add([]byte{0, 0, 168, 3, 0, 0, 3, 168, 3, 0, 0, 6, 168, 3, 0, 6, 0, 0, 0, 0, 0, 9, 255, 3, 9})
-	f.Add([]byte{0, 0, 21, 5, 0, 8, 0, 0, 1, 12, 8, 0, 9, 0, 13, 0, 1, 5, 5, 0, 8, 0, 5, 0, 255})                 // no room, taken, too short to be taken
-	f.Add([]byte{0, 0, 21, 5, 9, 8, 0, 21, 0, 255})                                                               // with credit for what was not sent
-	f.Add([]byte{5, 0, 21, 5, 16, 8, 0, 21, 0, 255})                                                              // with the wish to hold
-	f.Add([]byte{5, 0, 21, 5, 32, 8, 0, 21, 0, 255})                                                              // with what no header has
-	f.Add([]byte{5, 0, 21, 5, 0, 6, 0, 0, 0, 0, 1, 0, 30, 5, 0, 8, 0, 30, 0, 255, 1, 0, 30, 5, 0, 6, 0, 0, 0, 0}) // another lap, and one more
+	// no room, taken, too short to be taken
+	f.Add([]byte{0, 0, 21, 5, 0, 8, 0, 0, 1, 12, 8, 0, 9, 0, 13, 0, 1, 5, 5, 0, 8, 0, 5, 0, 255})
+	// with credit for what was not sent
+	f.Add([]byte{0, 0, 21, 5, 9, 8, 0, 21, 0, 255})
+	// with the wish to hold
+	f.Add([]byte{5, 0, 21, 5, 16, 8, 0, 21, 0, 255})
+	// with what no header has
+	f.Add([]byte{5, 0, 21, 5, 32, 8, 0, 21, 0, 255})
+	// another wrap, and one more
+	f.Add([]byte{5, 0, 21, 5, 0, 6, 0, 0, 0, 0, 1, 0, 30, 5, 0, 8, 0, 30, 0, 255, 1, 0, 30, 5, 0, 6, 0, 0,
+		0, 0})
 	cfg := channel.Config{Phases: []int{192}}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		v := newVictim(t, cfg)
 		begin := uintptr(unsafe.Pointer(&v.memory[0]))
 		var lap uint64 // as far as the bodies tell
-		var pos int    // the line behind the last one
+		var pos int    // the line after the last one
 		took := func(n, line int) {
 			if line < pos {
 				lap++
@@ -284,11 +316,12 @@ func FuzzRing(f *testing.F) {
 			switch b[0] % 9 {
 			case 0: // a message
 				copy(v.memory[64*line:], v.AppendMessage(nil, lap, header(uint32(b[4]), b[3]), letters(n)))
-			case 1: // of the next lap
+			case 1: // of the next wrap
 				if n%2 == 0 {
 					line = 0
 				}
-				copy(v.memory[64*line:], v.AppendMessage(nil, lap+1, header(uint32(b[4]), b[3])|after(pos), letters(n)))
+				copy(v.memory[64*line:], v.AppendMessage(nil, lap+1, header(uint32(b[4]), b[3])|after(pos),
+					letters(n)))
 			case 2: // without its tail
 				m := v.AppendMessage(nil, lap, header(uint32(b[4]), b[3]), letters(n))
 				copy(v.memory[64*line:], m[:len(m)-8])
@@ -301,7 +334,8 @@ func FuzzRing(f *testing.F) {
 			case 4: // any bytes
 				copy(v.memory[(64*line+n)%len(v.memory):], b)
 			case 5: // where the ring stands
-				copy(v.memory[min(64*pos, len(v.memory)):], v.AppendMessage(nil, lap, uint64(b[4])<<36|uint64(b[3])<<32, letters(n)))
+				copy(v.memory[min(64*pos, len(v.memory)):], v.AppendMessage(nil, lap,
+					uint64(b[4])<<36|uint64(b[3])<<32, letters(n)))
 			case 6:
 				v.Release()
 			case 7:
@@ -326,8 +360,9 @@ func FuzzRing(f *testing.F) {
 				if !there {
 					kind = channel.Eager
 				}
-				k, ok := v.Take(kind, first, buf)
-				require.Equal(t, there && len(body) >= words.Size && len(body)-words.Size <= len(buf) && !v.Held(), ok)
+				k, ok := v.TryRecv(kind, first, buf)
+				require.Equal(t, there && len(body) >= words.Size && len(body)-words.Size <= len(buf) &&
+					!v.PeerRefusesPayload(), ok)
 				if ok {
 					require.Equal(t, body[words.Size:], buf[:k])
 					took(len(body), at)

@@ -9,71 +9,122 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// outRing is the mirror of one of the peer's rings, out of which it is written.
-type outRing struct {
-	place
-	ring    []byte
-	maxBody int    // of a message in this ring
-	base    uint64 // offset of the ring in the peer's region
+// SendFlags say how a message is sent.
+type SendFlags uint8
 
-	wr     transport.SendWR
-	local  [1]transport.SGE
-	remote [1]transport.Segment
-	mirror *buffer
+const (
+	// FlagMore: another message follows at once, and the two may travel together.
+	FlagMore SendFlags = 1 << iota
+	// FlagBeyondWindow: a stream that has run out of credits may leave the cache window (window.go).
+	FlagBeyondWindow
+	// flagInlineOnly: TrySend does nothing but an inline write into lines that are known to be free.
+	flagInlineOnly
+)
+
+// TrySend sends a message whose body is a word, little-endian, and a payload, which is one element unless the
+// kind is Batch. It never blocks: false with no error means that there is no room now, none in the cache
+// window, or that the element is larger than MaxElement. The payload is the caller's again when TrySend
+// returns. k is a kind of the layer above. An error is of the queue pair, which is broken then.
+func (c *Channel) TrySend(k Kind, word uint64, payload []byte, flags SendFlags) (sent bool, err error) {
+	// In the common case the queue pair writes the message out of what the caller has straight to where it
+	// goes, into lines that are known to be free.
+	s := &c.send
+	n := wordSize + len(payload)
+	lines := linesOf(n)
+	if n > s.maxInline || flags&FlagMore != 0 && !c.peerMapped {
+		return c.trySendSlow(k, word, payload, flags)
+	}
+	if lines > s.freeAhead {
+		if lines > s.freeAfterWrap || s.credited != s.sent {
+			return c.trySendSlow(k, word, payload, flags)
+		}
+		s.startWrap()
+	}
+	head := s.head[:]
+	words.Put(head, 0, headWord(s.generation, n))
+	words.Put(head, wordSize, headerWord(c.recv.consumed, k, c.refusingPayload, s.announcedEnd()))
+	words.Put(head, bodyAt, word)
+	if !s.writeInline(c.qp, head, payload, lines) {
+		return c.trySendSlow(k, word, payload, flags)
+	}
+	s.creditStalled, s.reserved, s.body = false, 0, n
+	c.onPosted(lines)
+	c.onCommitted()
+	return true, nil
 }
 
-// begin takes a mirror from its first line on.
-func (o *outRing) begin(mirror *buffer, a answer) {
-	o.mirror, o.ring, o.maxBody = mirror, mirror.ring(), mirror.body()
-	o.place = place{lines: mirror.lines, generation: a.generation}
-	o.local[0].MR = mirror.MR
-	o.remote[0].Key = a.key
-	o.base = a.offset
-	o.wr = transport.SendWR{Op: transport.OpWrite, Local: o.local[:], Remote: o.remote[:]}
+// trySendSlow is TrySend where no line is known to be free, or an inline write has failed: it looks for free
+// lines, in the cache window first, and falls back on a posted Write.
+func (c *Channel) trySendSlow(k Kind, word uint64, payload []byte, flags SendFlags) (bool, error) {
+	s := &c.send
+	if flags&flagInlineOnly != 0 {
+		return false, nil
+	}
+	if flags&FlagBeyondWindow != 0 {
+		s.windowed = false
+	}
+	n := wordSize + len(payload)
+	if k != Batch && len(payload) > c.MaxElement(wordSize) {
+		return false, nil
+	}
+	if !k.inner() && c.mayInline(n) {
+		lines, at, wrapStart, windowed := linesOf(n), s.cursor, s.wrapStart, s.windowed
+		switch {
+		case s.reserveInWindow(lines):
+			s.freeAhead = lines
+			if sent, _ := c.TrySend(k, word, payload, flags|flagInlineOnly); sent {
+				return true, nil
+			}
+			// Nothing has gone out of a wrap that was started.
+			s.cursor, s.wrapStart, s.windowed, s.freeAhead = at, wrapStart, windowed, 0
+		case s.windowEnd(lines) < s.lines:
+			return false, nil
+		}
+	}
+	body := c.reserveData(n)
+	if body == nil {
+		return false, nil
+	}
+	binary.LittleEndian.PutUint64(body, word)
+	words.Copy(body[wordSize:], payload)
+	if err := c.commit(k, flags&FlagMore != 0); err != nil {
+		return false, ignoreQueueFull(err)
+	}
+	return true, nil
 }
 
-// sendRing is the ring in which all that we send has its order.
-type sendRing struct {
-	outRing
-	phase    int
-	most     int    // the largest body of a message, in whichever ring
-	limit    int    // of an element
-	sent     uint32 // lines, since the beginning
-	began    uint32 // of these, those before the present lap
-	freed    uint32 // lines that the peer has told us to have consumed
-	clear    int    // lines from the next one on that a message may be placed in; there may be more. None while nothing may go
-	again    int    // likewise from line 0 on, once all that was sent has been read
-	reserved int    // lines of the message being filled; 0 when there is none, less when it is in the large ring
-	body     int    // its length
-	abreast  bool   // laps are narrow to begin with, and the peer's may be
-	narrow   bool   // the present lap is
-	late     bool   // credits may come that are older than what an answer has told
-	hold     bool   // the peer wants payload announced, not sent
-	starving bool   // the last Reserve found no credit
-	large    *largeOut
+// mayInline tells whether an inline write may succeed once lines are found for a message of n bytes. Where
+// lines were known to be free, it has failed for another reason.
+func (c *Channel) mayInline(n int) bool {
+	return c.inlineWrites && !c.paused && n <= c.send.maxInline && linesOf(n) > c.send.freeAhead
 }
 
-// change begins the mirror of a ring at its first line. The counts of lines go on; all that was sent before has been read.
-func (s *sendRing) change(mirror *buffer, a answer, limit int) {
-	s.begin(mirror, a)
-	s.phase, s.most, s.limit, s.reserved, s.clear, s.again = mirror.phase, mirror.body(), limit, 0, 0, 0
-	s.freed, s.began, s.late, s.narrow = s.sent, s.sent, true, s.abreast
+// TrySendControl sends a control message, which may use lines that data leaves free. When there is room, fill
+// writes the body of n bytes, which holds old bytes. An error of fill is returned, and nothing is sent. False
+// with no error means that there is no room now; fill may have been called all the same, as the send queue
+// may be full.
+func (c *Channel) TrySendControl(k Kind, n int, more bool, fill func(body []byte) error) (sent bool,
+	err error) {
+	body := c.reserve(n, creditLines)
+	if body == nil {
+		return false, nil
+	}
+	if err := fill(body); err != nil {
+		return false, err
+	}
+	if err := c.commit(k, more); err != nil {
+		return false, ignoreQueueFull(err)
+	}
+	return true, nil
 }
 
-// MaxBody is the most that the body of one message can have, by the peer's slot size; 0 before Open.
-func (c *Channel) MaxBody() int { return c.send.most }
+// reserveData is reserve for data, which leaves lines free for control messages and for CREDIT.
+func (c *Channel) reserveData(n int) []byte { return c.reserve(n, dataReserve) }
 
-// LeastBody is the most that the body of a message can have in every phase.
-func (c *Channel) LeastBody() int { return c.phases[0] - overhead }
-
-// Reserve gives the body of the next message, n bytes long, to be filled and then committed. It gives nil when the peer has
-// given too few credits back, when the channel is not open, and for an n below 0 or above MaxBody, which will never do. The body
-// holds old bytes. Only the last Reserve counts; one that is not committed costs nothing.
-func (c *Channel) Reserve(n int) []byte { return c.reserve(n, dataKeeps) }
-
-// ReserveControl is Reserve for a control message, which may use lines that data leaves free.
-func (c *Channel) ReserveControl(n int) []byte { return c.reserve(n, creditLines) }
-
+// reserve gives the body of the next message, n bytes long, to be filled and then committed, such that keep
+// lines stay free. It gives nil when the peer has given too few credits back, when the channel is not open,
+// and for an n below 0 or above MaxBody, which will never do. The body holds old bytes. Only the last reserve
+// counts; one that is not committed costs nothing.
 func (c *Channel) reserve(n, keep int) []byte {
 	s := &c.send
 	s.reserved = 0
@@ -81,223 +132,87 @@ func (c *Channel) reserve(n, keep int) []byte {
 		return c.reserveLarge(n, keep)
 	}
 	need := linesOf(n)
-	if !s.seat(need, keep) {
-		c.starved(need)
+	if !s.reserveLines(need, keep) {
+		c.onCreditStall(need)
 		return nil
 	}
-	s.starving = false
+	s.creditStalled = false
 	s.reserved, s.body = need, n
 	at := s.pos*lineSize + bodyAt
 	return s.ring[at : at+n : at+n]
 }
 
-// starved counts the times that the stream of messages ran out of credits, not how often that was looked at. A channel that starves
-// again and again asks for the next phase (E11).
-//
-// Not so where memory is shared, and the ring has grown and holds plenty of messages as long as the one that waits, whose lines are given: then
-// the peer takes them out at this moment, and a larger ring would only be farther from both.
-func (c *Channel) starved(need int) {
-	s := &c.send
-	if s.starving {
-		return
-	}
-	s.starving = true
-	c.stats.Stalls++
-	if s.large != nil || c.near && s.phase > 0 && need*plenty <= s.lines {
-		return // beside the small ring a larger one is of no use to what starves in it
-	}
-	c.wantMore()
-}
-
-// plenty is how many messages are enough for two who take turns at a ring.
-const plenty = 32
-
-// wantMore notes that the ring which a phase changes ran out of credits.
-func (c *Channel) wantMore() {
-	if c.quiet.stalls++; c.quiet.stalls == starveLimit && c.send.phase+1 < c.refused {
-		c.wanted = c.send.phase + 1 // Progress asks
-		c.pause()
-	}
-}
-
-// Crowded counts the times that messages which would have shared a slot found it too small. A channel on which that happens again and again
-// asks for the next phase when there is nothing under way; unlike one that starves it does not stop sending for that (E11). One that keeps its
-// small ring does not ask.
-func (c *Channel) Crowded() {
-	if c.send.large != nil { // small messages stay where they are
-		return
-	}
-	if c.quiet.stalls++; c.quiet.stalls == starveLimit && !c.paused && c.wanted < 0 && c.send.phase+1 < c.refused {
-		c.wanted = c.send.phase + 1
-	}
-}
-
-// starveLimit is how often credits may run out, or slots be too small, between two Ticks.
-const starveLimit = 64
-
-// Commit sends the message that was reserved last: one unsignalled Write. With more, another message follows at once and the two
-// may travel together. When the send queue is full nothing is sent, the error wraps transport.ErrQueueFull, and Commit can
-// be called again. Any other error is of the queue pair, which is broken then, or says that there is nothing to commit.
-func (c *Channel) Commit(k Kind, more bool) error {
+// commit sends the message that was reserved last: one unsignalled Write. When the send queue is full nothing
+// is sent, the error wraps transport.ErrQueueFull, and commit can be called again. Any other error is of the
+// queue pair, which is broken then, or says that there is nothing to commit.
+func (c *Channel) commit(k Kind, more bool) error {
 	s := &c.send
 	if s.reserved <= 0 || k.inner() {
 		if s.reserved < 0 && !k.inner() {
 			return c.commitLarge(k, more)
 		}
-		return fmt.Errorf("%w: Commit of %v with %d lines reserved", transport.ErrInvalid, k, s.reserved)
+		return fmt.Errorf("%w: commit of %v with %d lines reserved", transport.ErrInvalid, k, s.reserved)
 	}
 	if err := c.post(k, s.body, s.reserved, more); err != nil {
+		s.queueFull = s.queueFull || errors.Is(err, transport.ErrQueueFull)
 		return err
 	}
-	c.committed()
+	c.onCommitted()
 	return nil
 }
 
-// committed counts the message that was reserved.
-func (c *Channel) committed() {
+// TakeQueueFull tells whether a message has found the send queue full since the last call. Nothing tells when
+// that has room again, since the channel's Writes are unsignalled: who has such a message has to try again at
+// the next pass.
+func (c *Channel) TakeQueueFull() bool {
+	full := c.send.queueFull
+	c.send.queueFull = false
+	return full
+}
+
+// onCommitted counts the message that was reserved.
+func (c *Channel) onCommitted() {
 	n := c.send.body
 	c.send.reserved = 0
-	c.quiet.largest = max(c.quiet.largest, n)
+	c.demand.largest = max(c.demand.largest, n)
 	c.stats.Sent++
 	c.stats.SentBytes += uint64(n)
 }
 
-// Answer is where in memory an answer with a body of n bytes would go, as far as Expect could tell, for a prefetch and nothing else; 0 where there is
-// no sense in one. To fetch one line of several costs more than it gains.
-func (c *Channel) Answer(n int) uintptr {
-	if n > lineSize-overhead {
-		return 0
-	}
-	return c.answer
-}
-
-// next is where in memory the next message goes, if it is sent in answer to all that the peer has sent.
-func (c *Channel) next() uintptr {
-	if !c.near {
-		return 0
-	}
-	line := c.send.pos
-	if line >= dialogLines { // the peer has read all others by then
-		line = 0
-	}
-	return c.placer.Line(c.send.base + uint64(line*lineSize))
-}
-
-// Put is Reserve and Commit in one: it sends a message whose body is a word, little-endian, and a payload. False, with no error, means that
-// there is no room now, or that there is none in a narrow lap (Widen). It is for what Place has been tried with in vain.
-func (c *Channel) Put(k Kind, first uint64, payload []byte, more bool) (sent bool, err error) {
-	n := wordSize + len(payload)
-	if !k.inner() && c.placeable(n) {
-		s := &c.send
-		lines, at, began, narrow := linesOf(n), s.place, s.began, s.narrow
-		switch {
-		case s.turn(lines):
-			s.clear = lines
-			if c.Place(k, first, payload, more) {
-				return true, nil
-			}
-			s.place, s.began, s.narrow, s.clear = at, began, narrow, 0 // of a lap that was begun nothing has gone out
-		case s.reach(lines) < s.lines:
-			return false, nil
-		}
-	}
-	body := c.Reserve(n)
-	if body == nil {
-		return false, nil
-	}
-	binary.LittleEndian.PutUint64(body, first)
-	words.Copy(body[wordSize:], payload)
-	if err := c.Commit(k, more); err != nil {
-		return false, full(err)
-	}
-	return true, nil
-}
-
-// Place is Put in the common case, and the shortest way: the message is written straight to where it goes, out of what the caller has, into lines that
-// are known to be free. It tells whether that was so. Otherwise nothing has been sent, and there may be room all the same: then Put is to be called.
-// What was reserved before is to be reserved again. k is a kind of the layer above.
-func (c *Channel) Place(k Kind, first uint64, payload []byte, more bool) bool {
-	s := &c.send
-	n := wordSize + len(payload)
-	lines := linesOf(n)
-	if n > s.maxBody || more && !c.near {
-		return false
-	}
-	if lines > s.clear {
-		if lines > s.again || s.freed != s.sent {
-			return false
-		}
-		s.anew()
-	}
-	to := &s.remote[0]
-	to.Offset, to.Length = s.base+uint64(s.pos*lineSize), uint64(lines*lineSize)
-	head := transport.Head{A: headWord(s.generation, n), B: headerWord(c.recv.consumed, k, c.holding, s.before()), C: first}
-	if !c.placer.Place(to, head, payload, s.generation) {
-		return false
-	}
-	s.starving, s.reserved, s.body = false, 0, n
-	c.advanced(lines)
-	c.committed()
-	return true
-}
-
-// placeable tells whether a message of n bytes may be placed, if there is room. Where lines were known to be free it was not for want of those.
-func (c *Channel) placeable(n int) bool {
-	return c.placer != nil && !c.paused && n <= c.send.maxBody && linesOf(n) > c.send.clear
-}
-
-// full turns a full send queue into no error.
-func full(err error) error {
+// ignoreQueueFull turns a full send queue into no error.
+func ignoreQueueFull(err error) error {
 	if errors.Is(err, transport.ErrQueueFull) {
 		return nil
 	}
 	return err
 }
 
-// post sends a message of the ring that keeps the order, out of the next lines, which seat has found.
+// post sends a message of the ring that keeps the order, out of the next lines, which reserveLines has found.
 func (c *Channel) post(k Kind, n, lines int, more bool) error {
 	s := &c.send
-	if err := s.write(c.qp, headerWord(c.recv.consumed, k, c.holding, s.before()), n, lines, more); err != nil {
+	header := headerWord(c.recv.consumed, k, c.refusingPayload, s.announcedEnd())
+	if err := s.write(c.qp, header, n, lines, more); err != nil {
 		return err
 	}
-	c.advanced(lines)
+	c.onPosted(lines)
 	return nil
 }
 
-// advanced notes that a message has gone out, with all that we have to tell, and that the next one begins so many lines on.
-func (c *Channel) advanced(lines int) {
+// onPosted notes that a message of so many lines has gone out, and with it all the credit that there is to
+// advertise.
+func (c *Channel) onPosted(lines int) {
 	s := &c.send
-	c.recv.told, c.recv.owed, c.recv.due = c.recv.consumed, 0, false
+	c.recv.advertised, c.recv.largeUnadvertised, c.recv.creditDue = c.recv.consumed, 0, false
 	s.sent += uint32(lines)
 	s.pos += lines
-	if s.clear, s.again = 0, 0; c.paused || c.placer == nil {
+	if s.freeAhead, s.freeAfterWrap = 0, 0; c.paused || !c.inlineWrites {
 		return
 	}
-	if s.pos < dialogLines || int(s.sent-s.freed) != lines { // else another lap most likely begins
-		s.clear = s.room(lines)
+	if s.pos < pingPongLines || int(s.sent-s.credited) != lines { // otherwise another wrap most likely begins
+		s.freeAhead = s.freeRun(lines)
 	}
-	if s.pos >= dialogLines && s.large == nil { // with a large ring seat has something to do at times
-		s.again = s.lines - dataKeeps
+	// with a large ring reserveLines has something to do at times
+	if s.pos >= pingPongLines && s.large == nil {
+		s.freeAfterWrap = s.lines - dataReserve
 	}
-}
-
-// write puts flags and header around a body of n bytes in the next lines, and sends those.
-func (o *outRing) write(qp transport.QP, header uint64, n, lines int, more bool) error {
-	from, length := o.pos*lineSize, lines*lineSize
-	m := o.ring[from : from+length]
-	binary.LittleEndian.PutUint64(m, headWord(o.generation, n))
-	binary.LittleEndian.PutUint64(m[8:], header)
-	binary.LittleEndian.PutUint64(m[length-8:], o.generation)
-	return o.send(qp, from, length, more)
-}
-
-// send writes a stretch of the mirror to where it belongs.
-func (o *outRing) send(qp transport.QP, from, length int, more bool) error {
-	o.local[0].Offset, o.local[0].Length = from, length
-	o.remote[0].Offset, o.remote[0].Length = o.base+uint64(from), uint64(length)
-	o.wr.Flags = 0
-	if more {
-		o.wr.Flags = transport.FlagMore
-	}
-	return qp.PostSend(&o.wr)
 }

@@ -48,7 +48,7 @@ func (tr *traffic) send() error {
 		return nil
 	}
 	if tr.size < 0 {
-		tr.ch.Hold(tr.rng.IntN(4) == 0)
+		tr.ch.RefusePayload(tr.rng.IntN(4) == 0)
 		tr.size = []int{usual, 4 + tr.rng.IntN(36)}[tr.rng.IntN(2)]
 		if tr.rng.IntN(3) == 0 {
 			tr.size = 4 + tr.rng.IntN(tr.ch.MaxBody()-3)
@@ -60,11 +60,14 @@ func (tr *traffic) send() error {
 	}
 	if kind == channel.Eager && tr.size >= numberAt+4 && tr.rng.IntN(2) == 0 {
 		body := text(tr.rank, tr.sent, tr.size)
-		more := tr.rng.IntN(4) == 0
-		sent, err := tr.rng.IntN(4) > 0 && tr.ch.Place(kind, word, body[numberAt:], more), error(nil)
-		if !sent && tr.rng.IntN(4) > 0 {
-			sent, err = tr.ch.Put(kind, word, body[numberAt:], more)
+		flags := channel.SendFlags(0)
+		if tr.rng.IntN(4) == 0 {
+			flags = channel.FlagMore
 		}
+		try := []func(channel.Kind, uint64, []byte, channel.SendFlags) (bool, error){
+			tr.ch.TrySend, tr.ch.TrySendSlow,
+		}[tr.rng.IntN(2)]
+		sent, err := try(kind, word, body[numberAt:], flags)
 		if sent {
 			tr.sent++
 			tr.size = -1
@@ -87,7 +90,7 @@ func (tr *traffic) send() error {
 // usual is a length that many messages have.
 const usual = 32
 
-// Messages begin with a word that is always the same, as long as there is room for their number behind it.
+// Messages begin with a word that is always the same, as long as there is room for their number after it.
 const (
 	word     = 0x6c61757375656874
 	numberAt = 8
@@ -113,17 +116,18 @@ func (tr *traffic) take() error {
 		tr.ch.Expect(usual + tr.rng.IntN(2))
 	}
 	buf := make([]byte, tr.rng.IntN(100))
-	if _, ok := tr.ch.Take(channel.Eager, word+1, buf); ok {
+	if _, ok := tr.ch.TryRecv(channel.Eager, word+1, buf); ok {
 		return fmt.Errorf("rank %d: message %d is taken for another", tr.rank, tr.got)
 	}
-	n, ok := tr.ch.Take(channel.Eager, word, buf)
+	n, ok := tr.ch.TryRecv(channel.Eager, word, buf)
 	if !ok {
 		return nil
 	}
-	if tr.ch.Held() {
+	if tr.ch.PeerRefusesPayload() {
 		return fmt.Errorf("rank %d: message %d has not told that payload may come again", tr.rank, tr.got)
 	}
-	if want := text(1-tr.rank, tr.got, numberAt+n)[numberAt:]; !bytes.Equal(want, buf[:n]) || len(bytes.Trim(buf[n:], "\x00")) > 0 {
+	if want := text(1-tr.rank, tr.got, numberAt+n)[numberAt:]; !bytes.Equal(want, buf[:n]) ||
+		len(bytes.Trim(buf[n:], "\x00")) > 0 {
 		return fmt.Errorf("rank %d: message %d is %x, and not %x", tr.rank, tr.got, buf, want)
 	}
 	tr.got++
@@ -192,7 +196,8 @@ func runSim(t *testing.T, seed uint64, cfg channel.Config, total int) sim.Counte
 		ranks[i] = &traffic{rank: i, total: total, ch: chans[i], rng: rng, size: -1}
 	}
 	for steps := 0; ranks[0].got < total || ranks[1].got < total; steps++ {
-		require.Less(t, steps, 2000*total, "seed %d: no progress: %+v %+v", seed, chans[0].Stats(), chans[1].Stats())
+		require.Less(t, steps, 2000*total, "seed %d: no progress: %+v %+v", seed, chans[0].Stats(),
+			chans[1].Stats())
 		i := rng.IntN(2)
 		if rng.IntN(2) == 0 {
 			s.Sides[i].CQ.Poll(nil)
@@ -202,8 +207,9 @@ func runSim(t *testing.T, seed uint64, cfg channel.Config, total int) sim.Counte
 	return s.Counters()
 }
 
-// TestPlace_E12 is the same traffic where Writes are placed at once, in the peer's memory or not, among others that are posted.
-func TestPlace_E12(t *testing.T) {
+// TestInline_E12 is the same traffic where Writes are placed at once, in the peer's memory or not, among
+// others that are posted.
+func TestInline_E12(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		for seed := range uint64(40) {
 			p := channeltest.NewPair()
@@ -211,10 +217,14 @@ func TestPlace_E12(t *testing.T) {
 			if seed%2 == 0 {
 				conf.Phases = []int{192, 1024} // starved as it is, it grows
 			}
-			a, b := channeltest.OpenPlacing(t, p, shared, func(e *channeltest.End) (*channel.Channel, error) { return channel.New(e.PD(), conf) })
+			a, b := channeltest.OpenInline(t, p, shared, func(e *channeltest.End) (*channel.Channel,
+				error) {
+				return channel.New(e.PD(), conf)
+			})
 			rng := rand.New(rand.NewPCG(seed, 8))
 			const total = 3000
-			ranks := [2]*traffic{{rank: 0, total: total, ch: a, rng: rng, size: -1}, {rank: 1, total: total, ch: b, rng: rng, size: -1}}
+			ranks := [2]*traffic{{rank: 0, total: total, ch: a, rng: rng, size: -1},
+				{rank: 1, total: total, ch: b, rng: rng, size: -1}}
 			for steps := 0; ranks[0].got < total || ranks[1].got < total; steps++ {
 				require.Less(t, steps, 100*total, "seed %d: no progress: %+v %+v", seed, a.Stats(), b.Stats())
 				r := ranks[rng.IntN(2)]
@@ -230,7 +240,7 @@ func TestPlace_E12(t *testing.T) {
 					require.NoError(t, p.Drive())
 				}
 			}
-			require.Positive(t, p.A.Placed, "seed %d", seed)
+			require.Positive(t, p.A.Inlined, "seed %d", seed)
 			require.Positive(t, ranks[0].taken, "seed %d", seed)
 		}
 	}

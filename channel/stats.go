@@ -4,24 +4,24 @@ package channel
 type Stats struct {
 	Registered int // bytes of registered buffers
 
-	Sent      uint64 // messages, without those of the channel itself
-	Received  uint64 // messages released
-	SentBytes uint64 // bodies
-	Beside    uint64 // of the messages sent, those that went through a large ring beside the small one
-	RecvBytes uint64
-	Credits   uint64 // CREDITs sent
-	Stalls    uint64 // times that credits ran out
+	Sent         uint64 // messages, without those of the channel itself
+	Received     uint64 // messages released
+	SentBytes    uint64 // bodies
+	ViaLargeRing uint64 // of the messages sent, those that went through a large ring
+	RecvBytes    uint64
+	Credits      uint64 // CREDITs sent
+	Stalls       uint64 // times that credits ran out
 
-	Asked           uint64 // ENLARGEs sent
-	Acked           uint64 // of these, granted
-	Refused         uint64 // refused by the peer, or for want of memory here
-	ShrinksAsked    uint64 // SHRINKs sent
-	Shrunk          uint64 // of these, granted
-	Refusals        uint64 // questions of the peer that were refused here
-	ZeroTransfers   uint64 // Transfers that moved nothing because larger slots had to come first
-	HeadsNoTail     uint64 // polls that found a head and no tail
-	Corrupt         uint64 // answers with a wrong checksum
-	AnswersRepeated uint64 // answers given again because the first was corrupt
+	EnlargesSent     uint64 // ENLARGEs sent
+	EnlargesGranted  uint64 // of these, granted
+	ResizesRefused   uint64 // refused by the peer, or for want of memory here
+	ShrinksSent      uint64 // SHRINKs sent
+	ShrinksGranted   uint64 // of these, granted
+	RequestsRefused  uint64 // questions of the peer that were refused here
+	ZeroTransfers    uint64 // Transfers that moved nothing because larger slots had to come first
+	HeadsWithoutTail uint64 // polls that found a head and no tail
+	CorruptReplies   uint64 // answers with a wrong checksum
+	RepliesResent    uint64 // answers given again because the first was corrupt
 }
 
 // Stats returns the counters as they stand.

@@ -7,23 +7,25 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scene is a duo whose transcript also tells what the calls return.
-type scene struct {
-	*duo
+// scene is a testPair whose transcript also tells what the calls return.
+type transcriptPair struct {
+	*testPair
 	t testing.TB
 }
 
-func newScene(t testing.TB, conf Config) scene { return newUnevenScene(t, conf, conf) }
+func newTranscriptPair(t testing.TB, conf Config) transcriptPair {
+	return newUnevenTranscriptPair(t, conf, conf)
+}
 
-func newUnevenScene(t testing.TB, confA, confB Config) scene {
-	s := scene{pairUpUneven(t, confA, confB), t}
+func newUnevenTranscriptPair(t testing.TB, confA, confB Config) transcriptPair {
+	s := transcriptPair{newUnevenPair(t, confA, confB), t}
 	s.record()
 	return s
 }
 
 var outcomes = [...]string{Done: "done", Moved: "moved", Waiting: "waiting", Oversized: "oversized"}
 
-func (s scene) name(c *Channel) string {
+func (s transcriptPair) name(c *Channel) string {
 	if c == s.a {
 		return "A"
 	}
@@ -31,7 +33,7 @@ func (s scene) name(c *Channel) string {
 }
 
 // transfers calls the send routine once.
-func (s scene) transfers(c *Channel, v *Vector) Outcome {
+func (s transcriptPair) transfers(c *Channel, v *Vector) Outcome {
 	s.t.Helper()
 	n, o := s.transfer(s.t, c, v)
 	s.Say("%s transfers %d bytes: %s", s.name(c), n, outcomes[o])
@@ -40,9 +42,9 @@ func (s scene) transfers(c *Channel, v *Vector) Outcome {
 }
 
 // receives takes what has come.
-func (s scene) receives(c *Channel, want []byte) {
+func (s transcriptPair) receives(c *Channel, want []byte) {
 	s.t.Helper()
-	got := taken(s.t, c)
+	got := receiveAll(s.t, c)
 	require.True(s.t, bytes.Equal(want, got), "%d bytes", len(got))
 	if len(got) > 0 {
 		s.Say("%s has received %d bytes", s.name(c), len(got))
@@ -51,20 +53,21 @@ func (s scene) receives(c *Channel, want []byte) {
 }
 
 // progresses does what is due.
-func (s scene) progresses(c *Channel) {
+func (s transcriptPair) progresses(c *Channel) {
 	s.t.Helper()
 	_, err := c.Progress()
 	require.NoError(s.t, err)
 	s.drive(s.t)
 }
 
-func (s scene) phase(c *Channel, want int) {
+func (s transcriptPair) phase(c *Channel, want int) {
 	s.t.Helper()
 	require.Equal(s.t, want, c.Phase())
-	s.Say("%s sends in phase %d, with %d bytes registered in %d regions", s.name(c), want, c.Stats().Registered, s.regions(c))
+	s.Say("%s sends in phase %d, with %d bytes registered in %d regions", s.name(c), want,
+		c.Stats().Registered, s.regions(c))
 }
 
-func (s scene) regions(c *Channel) int {
+func (s transcriptPair) regions(c *Channel) int {
 	if c == s.a {
 		return s.A.Regions()
 	}
@@ -82,7 +85,7 @@ func vector(sizes ...int) *Vector {
 func (v *Vector) joined(from, to int) []byte { return bytes.Join(v.Elems[from:to], nil) }
 
 // goes sends a vector to its end, and says what happens.
-func (s scene) goes(from, to *Channel, v *Vector) {
+func (s transcriptPair) goes(from, to *Channel, v *Vector) {
 	s.t.Helper()
 	at := 0
 	for range 20 {
@@ -92,16 +95,16 @@ func (s scene) goes(from, to *Channel, v *Vector) {
 		if o == Done {
 			return
 		}
-		require.Equal(s.t, o == Waiting, from.Paused())
+		require.Equal(s.t, o == Waiting, from.Due() == DueResize)
 	}
 	require.Fail(s.t, "it does not get through")
 }
 
 func TestEnlarge_E3_FirstElementOversized(t *testing.T) {
-	s := newScene(t, Config{})
+	s := newTranscriptPair(t, Config{})
 	v := vector(1000, 20)
 	require.Equal(t, Waiting, s.transfers(s.a, v))
-	require.EqualValues(t, 1, s.a.Stats().Asked)
+	require.EqualValues(t, 1, s.a.Stats().EnlargesSent)
 	require.EqualValues(t, 1, s.a.Stats().ZeroTransfers)
 	require.Equal(t, Waiting, s.transfers(s.a, v))
 	s.receives(s.b, nil)
@@ -114,7 +117,7 @@ func TestEnlarge_E3_FirstElementOversized(t *testing.T) {
 }
 
 func TestEnlarge_E4_LaterElementOversized(t *testing.T) {
-	s := newScene(t, Config{})
+	s := newTranscriptPair(t, Config{})
 	v := vector(100, 200, 1000, 20)
 	require.Equal(t, Moved, s.transfers(s.a, v))
 	s.receives(s.b, v.joined(0, 2))
@@ -127,7 +130,7 @@ func TestEnlarge_E4_LaterElementOversized(t *testing.T) {
 }
 
 func TestEnlarge_E4_Whole(t *testing.T) {
-	s := newScene(t, Config{Whole: true})
+	s := newTranscriptPair(t, Config{Whole: true})
 	v := vector(100, 200, 1000, 20)
 	require.Equal(t, Waiting, s.transfers(s.a, v))
 	s.receives(s.b, nil)
@@ -149,7 +152,7 @@ func TestEnlarge_E2_Policies(t *testing.T) {
 		{"sum-of-none-that-fits", SumOversized, []int{3000, 90_000, 100_000}, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newScene(t, Config{Phases: threePhases, Policy: c.policy})
+			s := newTranscriptPair(t, Config{Phases: threePhases, Policy: c.policy})
 			v := vector(c.sizes...)
 			require.Equal(t, Waiting, s.transfers(s.a, v))
 			s.receives(s.b, v.joined(0, v.next))
@@ -165,7 +168,7 @@ func TestEnlarge_E2_Thresholds(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		conf Config
-		most int // the largest element that goes at once, behind a head of 16 bytes
+		most int // the largest element that goes at once, after a head of 16 bytes
 	}{
 		{"slot", Config{}, 640 - 24 - 16},
 		{"bytes", Config{Threshold: 100}, 100},
@@ -175,64 +178,66 @@ func TestEnlarge_E2_Thresholds(t *testing.T) {
 		{"99 per cent, more than behind a head", Config{ThresholdPercent: 99}, 640 - 24 - 16},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d := pairUp(t, c.conf)
-			require.Equal(t, c.most, d.a.Room(16))
+			d := newTestPair(t, c.conf)
+			require.Equal(t, c.most, d.a.MaxElement(16))
 			n, o := d.transfer(t, d.a, vector(c.most))
 			require.Equal(t, Done, o)
 			require.Equal(t, c.most, n)
 			n, o = d.transfer(t, d.a, vector(c.most+1))
 			require.Equal(t, Waiting, o)
 			require.Zero(t, n)
-			require.EqualValues(t, 1, d.a.Stats().Asked)
+			require.EqualValues(t, 1, d.a.Stats().EnlargesSent)
 		})
 	}
 	t.Run("per cent of every phase", func(t *testing.T) {
-		d := pairUp(t, Config{Phases: threePhases, ThresholdPercent: 80})
-		d.through(t, d.a, d.b, element(1, 16384*80/100))
+		d := newTestPair(t, Config{Phases: threePhases, ThresholdPercent: 80})
+		d.sendThrough(t, d.a, d.b, element(1, 16384*80/100))
 		require.Equal(t, 1, d.a.Phase())
-		d.through(t, d.a, d.b, element(1, 16384*80/100+1))
+		d.sendThrough(t, d.a, d.b, element(1, 16384*80/100+1))
 		require.Equal(t, 2, d.a.Phase())
 	})
 	t.Run("bytes are of the first phase", func(t *testing.T) {
-		d := pairUp(t, Config{Phases: threePhases, Threshold: 100})
-		d.through(t, d.a, d.b, element(1, 101))
+		d := newTestPair(t, Config{Phases: threePhases, Threshold: 100})
+		d.sendThrough(t, d.a, d.b, element(1, 101))
 		require.Equal(t, 1, d.a.Phase())
-		d.through(t, d.a, d.b, element(1, 16000))
+		d.sendThrough(t, d.a, d.b, element(1, 16000))
 		require.Equal(t, 1, d.a.Phase())
 	})
 }
 
-// TestEnlarge_E10_RefusalIsRemembered: the refused phase is not asked for again, nor are those above; the channel goes on as it was.
+// TestEnlarge_E10_RefusalIsRemembered: the refused phase is not asked for again, nor are those above; the
+// channel goes on as it was.
 func TestEnlarge_E10_RefusalIsRemembered(t *testing.T) {
-	s := newUnevenScene(t, Config{Phases: threePhases}, Config{Phases: threePhases, Budget: NewBudget(200 << 10)})
+	s := newUnevenTranscriptPair(t, Config{Phases: threePhases}, Config{Phases: threePhases,
+		Budget: NewBudget(200 << 10)})
 	v := vector(20000)
 	require.Equal(t, Waiting, s.transfers(s.a, v))
 	s.receives(s.b, nil)
 	require.Equal(t, Oversized, s.transfers(s.a, v))
-	require.EqualValues(t, 1, s.b.Stats().Refusals)
-	require.EqualValues(t, 1, s.a.Stats().Refused)
+	require.EqualValues(t, 1, s.b.Stats().RequestsRefused)
+	require.EqualValues(t, 1, s.a.Stats().ResizesRefused)
 	require.Equal(t, Oversized, s.transfers(s.a, v))
 	s.goes(s.a, s.b, vector(50))
 	s.goes(s.a, s.b, vector(1000)) // of a lower phase
 	require.Equal(t, Oversized, s.transfers(s.a, v))
 	s.phase(s.a, 1)
-	require.EqualValues(t, 2, s.a.Stats().Asked)
+	require.EqualValues(t, 2, s.a.Stats().EnlargesSent)
 	s.Golden(t, "refused")
 }
 
 // TestEnlarge_E10_NoMemoryHere: what the asker cannot have itself it does not ask for.
 func TestEnlarge_E10_NoMemoryHere(t *testing.T) {
-	s := newUnevenScene(t, Config{Budget: NewBudget(16 << 10)}, Config{})
+	s := newUnevenTranscriptPair(t, Config{Budget: NewBudget(16 << 10)}, Config{})
 	v := vector(1000)
 	require.Equal(t, Oversized, s.transfers(s.a, v))
-	require.Zero(t, s.a.Stats().Asked)
-	require.EqualValues(t, 1, s.a.Stats().Refused)
-	require.False(t, s.a.Paused())
+	require.Zero(t, s.a.Stats().EnlargesSent)
+	require.EqualValues(t, 1, s.a.Stats().ResizesRefused)
+	require.NotEqual(t, DueResize, s.a.Due())
 	s.Golden(t, "no-memory-here")
 }
 
 func TestEnlarge_E9_ThreePhases(t *testing.T) {
-	s := newScene(t, Config{Phases: threePhases})
+	s := newTranscriptPair(t, Config{Phases: threePhases})
 	s.goes(s.a, s.b, vector(100))
 	s.goes(s.a, s.b, vector(1000))
 	s.phase(s.a, 1)
@@ -243,9 +248,10 @@ func TestEnlarge_E9_ThreePhases(t *testing.T) {
 	s.Golden(t, "three-phases")
 }
 
-// TestEnlarge_E11_ShrinkAfterQuiet: two intervals without need give a ring back; a channel without traffic goes down to the first phase.
+// TestEnlarge_E11_ShrinkAfterQuiet: two intervals without need give a ring back; a channel without traffic
+// goes down to the first phase.
 func TestEnlarge_E11_ShrinkAfterQuiet(t *testing.T) {
-	s := newScene(t, Config{Phases: threePhases})
+	s := newTranscriptPair(t, Config{Phases: threePhases})
 	s.goes(s.a, s.b, vector(100_000))
 	s.phase(s.a, 2)
 	for i := range 6 {
@@ -253,7 +259,7 @@ func TestEnlarge_E11_ShrinkAfterQuiet(t *testing.T) {
 			s.goes(s.a, s.b, vector(1000))
 		}
 		s.Say("tick %d", i+1)
-		require.NoError(t, s.a.Tick())
+		require.NoError(t, s.a.ShrinkIfIdle())
 		s.drive(t)
 		s.receives(s.b, nil)
 		s.progresses(s.a)
@@ -264,26 +270,27 @@ func TestEnlarge_E11_ShrinkAfterQuiet(t *testing.T) {
 	s.Golden(t, "shrink")
 }
 
-// TestEnlarge_E11_GrowthByStarvation: a stream of small messages that runs out of credits again and again asks for the next phase.
+// TestEnlarge_E11_GrowthByStarvation: a stream of small messages that runs out of credits again and again
+// asks for the next phase.
 func TestEnlarge_E11_GrowthByStarvation(t *testing.T) {
-	s := newScene(t, Config{})
+	s := newTranscriptPair(t, Config{})
 	s.Carried = nil // hundreds of messages
 	s.A.Depth = 1 << 12
 	runs := 0
-	for s.a.Stats().Asked == 0 {
+	for s.a.Stats().EnlargesSent == 0 {
 		runs++
-		require.LessOrEqual(t, runs, starveLimit+1)
+		require.LessOrEqual(t, runs, stallLimit+1)
 		for o := Done; o == Done; {
 			_, o = s.transfer(t, s.a, vector(100))
 		}
 		s.drive(t)
-		taken(t, s.b)
+		receiveAll(t, s.b)
 		s.progresses(s.b)
-		taken(t, s.a)
+		receiveAll(t, s.a)
 		s.progresses(s.a)
 	}
-	require.EqualValues(t, starveLimit, s.a.Stats().Stalls)
-	taken(t, s.b)
+	require.EqualValues(t, stallLimit, s.a.Stats().Stalls)
+	receiveAll(t, s.b)
 	s.drive(t)
 	s.progresses(s.a)
 	require.Equal(t, 1, s.a.Phase())
@@ -293,101 +300,104 @@ func TestEnlarge_E11_GrowthByStarvation(t *testing.T) {
 			_, o = s.transfer(t, s.a, vector(100))
 		}
 		require.Equal(t, stalls+1, s.a.Stats().Stalls)
-		require.NoError(t, s.a.Tick())
-		require.Zero(t, s.a.Stats().ShrinksAsked)
+		require.NoError(t, s.a.ShrinkIfIdle())
+		require.Zero(t, s.a.Stats().ShrinksSent)
 		s.drive(t)
-		taken(t, s.b)
+		receiveAll(t, s.b)
 		s.progresses(s.b)
-		taken(t, s.a)
+		receiveAll(t, s.a)
 	}
 }
 
-// TestEnlarge_E11_TicksForgiveStarving: what runs out of credits now and then, with Ticks between, stays small.
+// TestEnlarge_E11_TicksForgiveStarving: what runs out of credits now and then, with intervals between, stays
+// small.
 func TestEnlarge_E11_TicksForgiveStarving(t *testing.T) {
-	d := pairUp(t, Config{})
-	for range 2 * starveLimit {
+	d := newTestPair(t, Config{})
+	for range 2 * stallLimit {
 		for o := Done; o == Done; {
 			_, o = d.transfer(t, d.a, vector(600))
 		}
 		d.drive(t)
-		taken(t, d.b)
+		receiveAll(t, d.b)
 		_, err := d.b.Progress()
 		require.NoError(t, err)
-		d.settle(t)
-		if d.a.Stats().Stalls%(starveLimit-1) == 0 {
-			require.NoError(t, d.a.Tick())
+		d.driveUntilIdle(t)
+		if d.a.Stats().Stalls%(stallLimit-1) == 0 {
+			require.NoError(t, d.a.ShrinkIfIdle())
 		}
 	}
-	require.Greater(t, d.a.Stats().Stalls, uint64(starveLimit))
-	require.Zero(t, d.a.Stats().Asked)
+	require.Greater(t, d.a.Stats().Stalls, uint64(stallLimit))
+	require.Zero(t, d.a.Stats().EnlargesSent)
 }
 
-// landing is the answer that lands at a channel.
-func landing(c *Channel) []byte { return c.asking.land.Bytes()[c.asking.land.landing():][:answerLen] }
+// landing is the reply that lands at a channel.
+func replyInSlot(c *Channel) []byte {
+	return c.pending.replySlot.Bytes()[c.pending.replySlot.replyOffset():][:replyLen]
+}
 
-// TestEnlarge_E7_CorruptAnswer: it counts as not arrived, and is asked for again.
-func TestEnlarge_E7_CorruptAnswer(t *testing.T) {
-	s := newScene(t, Config{})
+// TestEnlarge_E7_CorruptReply: it counts as not arrived, and is asked for again.
+func TestEnlarge_E7_CorruptReply(t *testing.T) {
+	s := newTranscriptPair(t, Config{})
 	v := vector(1000)
 	s.transfers(s.a, v)
 	s.receives(s.b, nil)
 	for i := range 2 {
-		landing(s.a)[24+i] ^= 1
-		s.Say("the answer is corrupted")
+		replyInSlot(s.a)[24+i] ^= 1
+		s.Say("the reply is corrupted")
 		require.Equal(t, Waiting, s.transfers(s.a, v))
-		require.EqualValues(t, i+1, s.a.Stats().Corrupt)
+		require.EqualValues(t, i+1, s.a.Stats().CorruptReplies)
 		require.Equal(t, Waiting, s.transfers(s.a, v), "it is asked for once")
-		s.hear(t)
+		s.handleRetransmits(t)
 		s.drive(t)
-		require.EqualValues(t, i+1, s.b.Stats().AnswersRepeated)
+		require.EqualValues(t, i+1, s.b.Stats().RepliesResent)
 	}
 	s.goes(s.a, s.b, v)
 	s.phase(s.a, 1)
-	s.Golden(t, "corrupt-answer")
+	s.Golden(t, "corrupt-reply")
 }
 
-// TestEnlarge_E7_EveryBitOfAnAnswer: whichever bit between the flags is wrong, the answer does not count.
-func TestEnlarge_E7_EveryBitOfAnAnswer(t *testing.T) {
-	s := newScene(t, Config{})
+// TestEnlarge_E7_EveryBitOfAReply: whichever bit between the flags is wrong, the reply does not count.
+func TestEnlarge_E7_EveryBitOfAReply(t *testing.T) {
+	s := newTranscriptPair(t, Config{})
 	v := vector(1000)
 	s.transfers(s.a, v)
 	s.receives(s.b, nil)
-	line := landing(s.a)
+	line := replyInSlot(s.a)
 	good := bytes.Clone(line)
-	for bit := 64; bit < 8*answerTail; bit++ {
+	for bit := 64; bit < 8*replyTail; bit++ {
 		line[bit/8] ^= 1 << (bit % 8)
-		_, err := parseAnswer(line, s.a.phases)
-		require.ErrorIs(t, err, errCorrupt)
+		_, err := parseReply(line, s.a.phases)
+		require.ErrorIs(t, err, errCorruptReply)
 		copy(line, good)
 	}
-	for bit := range 8 * answerLen {
+	for bit := range 8 * replyLen {
 		if bit == 64 {
-			bit = 8 * answerTail
+			bit = 8 * replyTail
 		}
 		line[bit/8] ^= 1 << (bit % 8)
-		_, tail := landed(line, s.a.asking.generation)
-		require.Equal(t, bit >= 64 && bit < 8*answerTail, tail)
+		_, tail := replyFlags(line, s.a.pending.generation)
+		require.Equal(t, bit >= 64 && bit < 8*replyTail, tail)
 		copy(line, good)
 	}
 }
 
 // TestEnlarge_E7_HeadWithoutTail: it is looked at again, nothing is transferred, and there is no error.
 func TestEnlarge_E7_HeadWithoutTail(t *testing.T) {
-	s := newScene(t, Config{})
+	s := newTranscriptPair(t, Config{})
 	v := vector(1000)
 	s.transfers(s.a, v)
 	s.receives(s.b, nil)
-	line := landing(s.a)
+	line := replyInSlot(s.a)
 	good := bytes.Clone(line)
 	clear(line)
-	s.Say("the answer's tail is held back, and all but its head")
+	s.Say("the reply's tail is held back, and all but its head")
 	for i := range 5 {
 		copy(line, good[:8*i]) // more and more of it
 		require.Equal(t, Waiting, s.transfers(s.a, v))
 	}
-	require.EqualValues(t, 4, s.a.Stats().HeadsNoTail)
-	require.Zero(t, s.a.Stats().Corrupt)
-	copy(line, good[:answerTail])
+	require.EqualValues(t, 4, s.a.Stats().HeadsWithoutTail)
+	require.Zero(t, s.a.Stats().CorruptReplies)
+	copy(line, good[:replyTail])
 	require.Equal(t, Waiting, s.transfers(s.a, v))
 	s.Say("the tail is there")
 	copy(line, good)
@@ -395,10 +405,10 @@ func TestEnlarge_E7_HeadWithoutTail(t *testing.T) {
 	s.Golden(t, "head-without-tail")
 }
 
-// TestEnlarge_E14_BothAtOnce: both ends ask before either has seen the other's question; each old ring stays until the own answer has
-// landed behind it.
+// TestEnlarge_E14_BothAtOnce: both ends ask before either has seen the other's request; each old ring stays
+// until the own reply has landed after it.
 func TestEnlarge_E14_BothAtOnce(t *testing.T) {
-	s := newScene(t, Config{})
+	s := newTranscriptPair(t, Config{})
 	va, vb := vector(1000), vector(2000)
 	_, o := s.transfer(t, s.a, va)
 	require.Equal(t, Waiting, o)
@@ -416,9 +426,9 @@ func TestEnlarge_E14_BothAtOnce(t *testing.T) {
 	s.Golden(t, "both-at-once")
 }
 
-// TestEnlarge_E6_DrainedFirst: what was sent before the question is read before the rings change.
+// TestEnlarge_E6_DrainedFirst: what was sent before the request is read before the rings change.
 func TestEnlarge_E6_DrainedFirst(t *testing.T) {
-	s := newScene(t, Config{})
+	s := newTranscriptPair(t, Config{})
 	before := vector(300, 300, 300)
 	require.Equal(t, Moved, s.transfers(s.a, before))
 	require.Equal(t, Done, s.transfers(s.a, before))
@@ -431,19 +441,20 @@ func TestEnlarge_E6_DrainedFirst(t *testing.T) {
 	s.Golden(t, "drained-first")
 }
 
-// TestEnlarge_E6_QuestionWaitsUntilLittleIsOwed: who has a threshold of lines unanswered asks when the CREDIT for them has come, not before.
-func TestEnlarge_E6_QuestionWaitsUntilLittleIsOwed(t *testing.T) {
-	s := newScene(t, Config{})
+// TestEnlarge_E6_RequestWaitsUntilLittleIsUncredited: who has a threshold of lines unanswered asks when the
+// CREDIT for them has come, not before.
+func TestEnlarge_E6_RequestWaitsUntilLittleIsUncredited(t *testing.T) {
+	s := newTranscriptPair(t, Config{})
 	before := vector(300, 300, 300, 300)
 	require.Equal(t, Moved, s.transfers(s.a, before))
 	require.Equal(t, Done, s.transfers(s.a, before))
 	v := vector(1000)
 	require.Equal(t, Waiting, s.transfers(s.a, v))
 	s.progresses(s.a)
-	require.Zero(t, s.a.Stats().Asked)
+	require.Zero(t, s.a.Stats().EnlargesSent)
 	s.receives(s.b, before.joined(0, 4))
 	s.progresses(s.b)
 	s.receives(s.a, nil)
 	s.goes(s.a, s.b, v)
-	s.Golden(t, "question-waits")
+	s.Golden(t, "request-waits")
 }

@@ -9,29 +9,31 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Batch gathers small messages of one burst that are to share a slot: one Write, one head and one tail for all of them. Those that follow one
-// another with the same envelope and length share these too: they are a run. The zero Batch is empty; Use gives it memory.
+// Batch gathers small messages of one burst that are to share a slot: one Write, one head and one tail for
+// all of them. Those that follow one another with the same envelope and length share these too: they are a
+// run. The zero Batch is empty; Use gives it memory.
 type Batch struct {
-	buf   []byte
-	last  int // where the last run begins
-	count int // of messages
+	buf     []byte
+	lastRun int // where the last run begins
+	count   int // of messages
 }
 
 const (
 	runLen = 4 + envelopeLen // length of each payload, count, envelope
-	// A run has at most so many messages, and but one if they have no payload: so a few bytes are never many messages.
-	runMost = 1 << 16
+	// A run has at most so many messages, and but one if they have no payload: so a few bytes are never many
+	// messages.
+	maxRun = 1 << 16
 	// BatchSize is the most that a batch takes, in bytes.
 	BatchSize = 4 << 10
-	// BatchedMost is the largest payload that is worth it: what is larger hardly gains by sharing a slot.
-	BatchedMost = 256
+	// MaxBatched is the largest payload that is worth it: what is larger hardly gains by sharing a slot.
+	MaxBatched = 256
 )
 
-// Use has the batch gather in memory of BatchSize bytes.
-func (b *Batch) Use(memory []byte) { b.buf = memory[:0] }
+// SetMemory has the batch gather in memory of BatchSize bytes.
+func (b *Batch) SetMemory(memory []byte) { b.buf = memory[:0] }
 
-// Memory takes the memory away from an empty batch; nil if it has none.
-func (b *Batch) Memory() []byte {
+// TakeMemory takes the memory away from an empty batch; nil if it has none.
+func (b *Batch) TakeMemory() []byte {
 	m := b.buf
 	b.buf = nil
 	return m
@@ -40,29 +42,29 @@ func (b *Batch) Memory() []byte {
 // Count is the number of messages in the batch.
 func (b *Batch) Count() int { return b.count }
 
-// Add copies a message into the batch. False means that it is full, or that the message would not fit a slot of every phase: the channel may go
-// back to small slots before the batch is sent.
+// Add copies a message into the batch. False means that it is full, or that the message would not fit a slot
+// of every phase: the channel may go back to small slots before the batch is sent.
 func (b *Batch) Add(c *channel.Channel, env Envelope, payload []byte) bool {
 	at := len(b.buf)
 	if b.count > 0 && b.continues(env, len(payload)) {
 		if n := at + len(payload); n <= cap(b.buf) && n <= c.MaxBody() {
 			b.buf = b.buf[:n]
 			words.Copy(b.buf[at:], payload)
-			run := b.buf[b.last:]
+			run := b.buf[b.lastRun:]
 			binary.LittleEndian.PutUint16(run[2:], binary.LittleEndian.Uint16(run[2:])+1)
 			b.count++
 			return true
 		}
 	}
 	n := at + runLen + len(payload)
-	if n > cap(b.buf) || n > c.MaxBody() || runLen+len(payload) > c.LeastBody() {
+	if n > cap(b.buf) || n > c.MaxBody() || runLen+len(payload) > c.FirstPhaseBody() {
 		if n <= cap(b.buf) && b.count > 0 {
-			c.Crowded()
+			c.BatchOverflowed()
 		}
 		return false
 	}
 	b.buf = b.buf[:n]
-	b.last = at
+	b.lastRun = at
 	putRun(b.buf[at:], len(payload), 1, env)
 	words.Copy(b.buf[at+runLen:], payload)
 	b.count++
@@ -71,15 +73,17 @@ func (b *Batch) Add(c *channel.Channel, env Envelope, payload []byte) bool {
 
 // continues tells whether a message can be the next of the last run.
 func (b *Batch) continues(env Envelope, n int) bool {
-	run := b.buf[b.last:]
-	return n > 0 && int(binary.LittleEndian.Uint16(run)) == n && binary.LittleEndian.Uint64(run[4:]) == env.word() &&
-		binary.LittleEndian.Uint16(run[2:]) < runMost-1
+	run := b.buf[b.lastRun:]
+	return n > 0 && int(binary.LittleEndian.Uint16(run)) == n &&
+		binary.LittleEndian.Uint64(run[4:]) == env.word() &&
+		binary.LittleEndian.Uint16(run[2:]) < maxRun-1
 }
 
-// Send sends the batch and empties it. False means that there is no room now for all of it; what has gone is not in it any more.
-func (b *Batch) Send(c *channel.Channel, more bool) (bool, error) {
+// TrySend sends the batch and empties it. False means that there is no room now for all of it; what has gone
+// is not in it any more.
+func (b *Batch) TrySend(c *channel.Channel, flags channel.SendFlags) (bool, error) {
 	for b.count > 0 {
-		n, count, cut := b.leading(c.MaxBody())
+		n, count, cut := b.prefix(c.MaxBody())
 		var r run
 		gone := 0
 		if cut >= 0 { // of this run only a part goes
@@ -87,29 +91,29 @@ func (b *Batch) Send(c *channel.Channel, more bool) (bool, error) {
 			gone = (n - cut - runLen) / r.length
 			putRun(b.buf[cut:], r.length, gone, r.env)
 		}
-		first, rest, follows := binary.LittleEndian.Uint64(b.buf), b.buf[words.Size:n], more || count < b.count
-		sent, err := c.Place(channel.Batch, first, rest, follows), error(nil)
-		if !sent {
-			sent, err = c.Put(channel.Batch, first, rest, follows)
+		how := flags
+		if count < b.count {
+			how |= channel.FlagMore
 		}
+		sent, err := c.TrySend(channel.Batch, binary.LittleEndian.Uint64(b.buf), b.buf[words.Size:n], how)
 		if !sent {
 			if cut >= 0 {
 				putRun(b.buf[cut:], r.length, r.count, r.env)
 			}
 			return false, err
 		}
-		if cut >= 0 { // its rest has a beginning of its own, over what has gone
+		if cut >= 0 { // the rest of the run gets a header of its own, over what has gone
 			n -= runLen
 			putRun(b.buf[n:], r.length, r.count-gone, r.env)
 		}
-		b.buf, b.count, b.last = b.buf[:copy(b.buf, b.buf[n:])], b.count-count, max(b.last-n, 0)
+		b.buf, b.count, b.lastRun = b.buf[:copy(b.buf, b.buf[n:])], b.count-count, max(b.lastRun-n, 0)
 	}
 	return true, nil
 }
 
-// leading tells how many of the first messages go into a body of so many bytes, and how many bytes they are; and where the run begins of which only
-// a part goes, -1 if there is none.
-func (b *Batch) leading(most int) (n, count, cut int) {
+// prefix tells how many of the first messages go into a body of so many bytes, and how many bytes they are;
+// and where the run begins of which only a part goes, -1 if there is none.
+func (b *Batch) prefix(most int) (n, count, cut int) {
 	if len(b.buf) <= most {
 		return len(b.buf), b.count, -1
 	}
@@ -126,8 +130,8 @@ func (b *Batch) leading(most int) (n, count, cut int) {
 	}
 }
 
-// Drop empties the batch.
-func (b *Batch) Drop() { b.buf, b.last, b.count = b.buf[:0], 0, 0 }
+// Reset empties the batch.
+func (b *Batch) Reset() { b.buf, b.lastRun, b.count = b.buf[:0], 0, 0 }
 
 // run is what stands before the payloads of a run.
 type run struct {
@@ -167,9 +171,11 @@ func ParseRun(body []byte, into *Run) (rest []byte, err error) {
 	case r.env.Tag < 0:
 		return nil, fmt.Errorf("%w: a message with tag %d in a batch", transport.ErrProtocol, r.env.Tag)
 	case r.count > 1 && r.length == 0:
-		return nil, fmt.Errorf("%w: %d messages of no bytes as one run of a batch", transport.ErrProtocol, r.count)
+		return nil, fmt.Errorf("%w: %d messages of no bytes as one run of a batch", transport.ErrProtocol,
+			r.count)
 	case n > len(body):
-		return nil, fmt.Errorf("%w: %d messages of %d bytes in a batch with %d left", transport.ErrProtocol, r.count, r.length, len(body))
+		return nil, fmt.Errorf("%w: %d messages of %d bytes in a batch with %d left", transport.ErrProtocol,
+			r.count, r.length, len(body))
 	}
 	*into = Run{Envelope: r.env, Length: r.length, Count: r.count, Payloads: body[:n:n]}
 	return body[n:], nil

@@ -18,20 +18,22 @@ import (
 // newBatch is an empty batch with memory.
 func newBatch() *eager.Batch {
 	b := &eager.Batch{}
-	b.Use(make([]byte, eager.BatchSize))
+	b.SetMemory(make([]byte, eager.BatchSize))
 	return b
 }
 
 // counting has every message its own tag, so that none continues a run.
 func counting(seq int) int32 { return int32(seq) }
 
-// entries takes all messages of the BATCH that is next, whose tags must count on from seq, and gives their number.
+// entries takes all messages of the BATCH that is next, whose tags must count on from seq, and gives their
+// number.
 func entries(t testing.TB, c *channel.Channel, seq int, size func(seq int) int) int {
 	t.Helper()
 	return entriesOf(t, c, seq, size, counting)
 }
 
-func entriesOf(t testing.TB, c *channel.Channel, seq int, size func(seq int) int, tag func(seq int) int32) int {
+func entriesOf(t testing.TB, c *channel.Channel, seq int, size func(seq int) int,
+	tag func(seq int) int32) int {
 	t.Helper()
 	kind, rest, ok, err := c.Next()
 	require.NoError(t, err)
@@ -59,15 +61,15 @@ func entriesOf(t testing.TB, c *channel.Channel, seq int, size func(seq int) int
 func TestBatch_E2_ThresholdIsOfEachMessage(t *testing.T) {
 	for _, conf := range []channel.Config{{Threshold: 100}, {ThresholdPercent: 80}} {
 		l := open(t, conf)
-		sent, err := eager.Send(l.a, eager.Envelope{}, make([]byte, eager.Max(l.a)+1), false)
+		sent, err := eager.TrySend(l.a, eager.Envelope{}, make([]byte, eager.MaxPayload(l.a)+1), 0)
 		require.NoError(t, err)
 		require.False(t, sent, "above the threshold")
 		b := newBatch()
 		for seq := 0; b.Add(l.a, eager.Envelope{Context: 7, Tag: int32(seq)}, pattern(seq, 8)); seq++ {
 		}
 		n := b.Count()
-		require.Greater(t, 20*n, eager.Max(l.a)) // with its envelopes
-		sent, err = b.Send(l.a, false)
+		require.Greater(t, 20*n, eager.MaxPayload(l.a)) // with its envelopes
+		sent, err = b.TrySend(l.a, 0)
 		require.NoError(t, err)
 		require.True(t, sent)
 		require.NoError(t, l.Drive())
@@ -82,7 +84,7 @@ func TestGolden_Batch(t *testing.T) {
 	b := newBatch()
 	add := func(env eager.Envelope, payload string) { require.True(t, b.Add(l.a, env, []byte(payload))) }
 	send := func(more bool) {
-		sent, err := b.Send(l.a, more)
+		sent, err := b.TrySend(l.a, sendFlags(more))
 		require.NoError(t, err)
 		require.True(t, sent)
 		require.Zero(t, b.Count())
@@ -99,7 +101,7 @@ func TestGolden_Batch(t *testing.T) {
 	send(false)
 	tr.Say("a batch that was dropped leaves nothing behind")
 	add(eager.Envelope{}, "dropped")
-	b.Drop()
+	b.Reset()
 	add(eager.Envelope{Tag: 1}, "kept")
 	send(false)
 	tr.Say("what has the same envelope and length is a run; messages of no bytes are none")
@@ -113,7 +115,8 @@ func TestGolden_Batch(t *testing.T) {
 	tr.Golden(t, "batch")
 }
 
-// TestBatch_E2_UpToAFullSlot: it takes what fits a slot, or its own memory if that is less, to the last byte and not one more.
+// TestBatch_E2_UpToAFullSlot: it takes what fits a slot, or its own memory if that is less, to the last byte
+// and not one more.
 func TestBatch_E2_UpToAFullSlot(t *testing.T) {
 	for _, slot := range []int{100, 128, 640, 2000} {
 		l := open(t, channel.Config{Phases: []int{slot}})
@@ -121,10 +124,12 @@ func TestBatch_E2_UpToAFullSlot(t *testing.T) {
 			b := newBatch()
 			left := l.a.MaxBody()
 			for ; left > 12+60; left -= 12 + 20 {
-				require.True(t, b.Add(l.a, eager.Envelope{Context: 7, Tag: int32(b.Count())}, pattern(b.Count(), 20)))
+				require.True(t, b.Add(l.a, eager.Envelope{Context: 7, Tag: int32(b.Count())},
+					pattern(b.Count(), 20)))
 			}
 			count, n := b.Count(), left-12-20+last
-			require.Equal(t, last <= 20, b.Add(l.a, eager.Envelope{Context: 7, Tag: int32(count)}, pattern(count, max(n, 0))))
+			require.Equal(t, last <= 20, b.Add(l.a, eager.Envelope{Context: 7, Tag: int32(count)},
+				pattern(count, max(n, 0))))
 			if last > 20 {
 				require.Equal(t, count, b.Count(), "what did not fit is in it")
 			}
@@ -132,7 +137,7 @@ func TestBatch_E2_UpToAFullSlot(t *testing.T) {
 				continue
 			}
 			count = b.Count()
-			sent, err := b.Send(l.a, false)
+			sent, err := b.TrySend(l.a, 0)
 			require.NoError(t, err)
 			require.True(t, sent)
 			require.NoError(t, l.Drive())
@@ -156,33 +161,34 @@ func TestBatch_E2_UpToAFullSlot(t *testing.T) {
 	require.False(t, b.Add(l.a, eager.Envelope{}, pattern(0, left-11)))
 	require.True(t, b.Add(l.a, eager.Envelope{}, pattern(0, left-12)))
 	require.False(t, b.Add(l.a, eager.Envelope{}, nil))
-	b.Drop()
+	b.Reset()
 	for range (eager.BatchSize - 12) / 68 {
 		require.True(t, b.Add(l.a, eager.Envelope{}, pattern(0, 68)), "of a run that fits")
 	}
 	require.False(t, b.Add(l.a, eager.Envelope{}, pattern(0, 68)))
-	b.Drop()
+	b.Reset()
 	require.False(t, b.Add(l.a, eager.Envelope{}, pattern(0, 616-11)), "it would not fit the small slots")
 	require.True(t, b.Add(l.a, eager.Envelope{}, pattern(0, 616-12)))
-	b.Drop()
-	require.Len(t, b.Memory()[:1][:eager.BatchSize], eager.BatchSize)
+	b.Reset()
+	require.Len(t, b.TakeMemory()[:1][:eager.BatchSize], eager.BatchSize)
 	require.False(t, b.Add(l.a, eager.Envelope{}, nil), "without memory")
-	require.Nil(t, b.Memory())
+	require.Nil(t, b.TakeMemory())
 }
 
 // grow takes A's direction to the last phase.
 func (l *link) grow(t testing.TB) {
 	v := channel.Vector{Elems: [][]byte{make([]byte, 10_000)}}
-	_, err := l.a.Enlarge(&v, 0)
+	_, o, err := l.a.TrySendVector(&v, channel.More, nil, 0)
 	require.NoError(t, err)
+	require.Equal(t, channel.Waiting, o)
 	l.turn(t, l.a, l.b)
 	l.turn(t, l.a, l.b)
 	require.Equal(t, 1, l.a.Phase())
-	require.False(t, l.a.Paused())
+	require.NotEqual(t, channel.DueResize, l.a.Due())
 }
 
-// TestBatch_E11_MadeForLargeSlots goes through the small ones that the channel has gone back to, in as many as it takes; what finds no
-// credits stays for later.
+// TestBatch_E11_MadeForLargeSlots goes through the small ones that the channel has gone back to, in as many
+// as it takes; what finds no credits stays for later.
 func TestBatch_E11_MadeForLargeSlots(t *testing.T) {
 	l := open(t, channel.Config{Phases: []int{100, 16384}})
 	l.grow(t)
@@ -193,15 +199,15 @@ func TestBatch_E11_MadeForLargeSlots(t *testing.T) {
 	l.sendsShrunk(t, b, size, counting)
 }
 
-// sendsShrunk sends a batch that was made for large slots when the channel has gone back to small ones: it goes in as many as it takes, whole and in
-// order, and what finds no credits stays for later.
+// sendsShrunk sends a batch that was made for large slots when the channel has gone back to small ones: it
+// goes in as many as it takes, whole and in order, and what finds no credits stays for later.
 func (l *link) sendsShrunk(t testing.TB, b *eager.Batch, size func(seq int) int, tag func(seq int) int32) {
 	t.Helper()
 	count := b.Count()
 	for range 3 {
-		require.NoError(t, l.a.Tick())
+		require.NoError(t, l.a.ShrinkIfIdle())
 	}
-	sent, err := b.Send(l.a, false)
+	sent, err := b.TrySend(l.a, 0)
 	require.NoError(t, err)
 	require.False(t, sent, "while the slots change")
 	l.turn(t, l.a, l.b)
@@ -209,7 +215,7 @@ func (l *link) sendsShrunk(t testing.TB, b *eager.Batch, size func(seq int) int,
 	require.Zero(t, l.a.Phase())
 	got, waited := 0, 0
 	for !sent {
-		sent, err = b.Send(l.a, false)
+		sent, err = b.TrySend(l.a, 0)
 		require.NoError(t, err)
 		waited++
 		require.NoError(t, l.Drive())
@@ -223,7 +229,8 @@ func (l *link) sendsShrunk(t testing.TB, b *eager.Batch, size func(seq int) int,
 	require.Greater(t, waited, 1)
 }
 
-// TestBatch_E11_RunsMadeForLargeSlots: a run that does not fit a small slot goes in several, whatever they are, and stays whole while there is no room.
+// TestBatch_E11_RunsMadeForLargeSlots: a run that does not fit a small slot goes in several, whatever they
+// are, and stays whole while there is no room.
 func TestBatch_E11_RunsMadeForLargeSlots(t *testing.T) {
 	for _, length := range []int{1, 2, 8, 11, 12, 13, 40, 64} {
 		l := open(t, channel.Config{Phases: []int{100, 16384}})
@@ -234,8 +241,9 @@ func TestBatch_E11_RunsMadeForLargeSlots(t *testing.T) {
 		}
 		got := b.Count()
 		l.sendsShrunk(t, b, size, tag)
-		require.True(t, b.Add(l.a, eager.Envelope{Context: 7, Tag: tag(got)}, pattern(got, length)), "what comes next is not of a run that has gone")
-		sent, err := b.Send(l.a, false)
+		require.True(t, b.Add(l.a, eager.Envelope{Context: 7, Tag: tag(got)}, pattern(got, length)),
+			"what comes next is not of a run that has gone")
+		sent, err := b.TrySend(l.a, 0)
 		require.NoError(t, err)
 		require.True(t, sent)
 		require.NoError(t, l.Drive())
@@ -243,19 +251,20 @@ func TestBatch_E11_RunsMadeForLargeSlots(t *testing.T) {
 	}
 }
 
-// TestBatch_E11_CrowdedSlotsGrow: bursts that are cut by the end of a slot again and again have the channel ask for larger ones.
-func TestBatch_E11_CrowdedSlotsGrow(t *testing.T) {
+// TestBatch_E11_SlotsThatAreTooSmallGrow: bursts that are cut by the end of a slot again and again have the
+// channel ask for larger ones.
+func TestBatch_E11_SlotsThatAreTooSmallGrow(t *testing.T) {
 	l := open(t, channel.Config{Phases: []int{640, 16384}})
 	b := newBatch()
 	for burst := 0; l.a.Phase() == 0; burst++ {
 		require.Less(t, burst, 80)
-		require.Equal(t, burst >= 64, l.a.Stats().Asked > 0, "after %d bursts", burst)
+		require.Equal(t, burst >= 64, l.a.Stats().EnlargesSent > 0, "after %d bursts", burst)
 		for b.Add(l.a, eager.Envelope{}, pattern(burst, 100)) {
 		}
-		sent, err := b.Send(l.a, false)
+		sent, err := b.TrySend(l.a, 0)
 		require.NoError(t, err)
 		if !sent { // the answer is under way
-			require.True(t, l.a.Paused())
+			require.Equal(t, channel.DueResize, l.a.Due())
 		}
 		for range 3 {
 			require.NoError(t, l.Drive())
@@ -264,7 +273,7 @@ func TestBatch_E11_CrowdedSlotsGrow(t *testing.T) {
 			l.turn(t)
 		}
 	}
-	require.EqualValues(t, 1, l.a.Stats().Acked)
+	require.EqualValues(t, 1, l.a.Stats().EnlargesGranted)
 }
 
 // TestBatch_E5_NoRoomKeepsIt, whether credits or the send queue are used up: all arrive, once and in order.
@@ -277,7 +286,8 @@ func TestBatch_E5_NoRoomKeepsIt(t *testing.T) {
 		b := newBatch()
 		refused, got := 0, 0
 		for seq := 0; seq < 300; {
-			if rng.IntN(8) > 0 && b.Add(l.a, eager.Envelope{Context: 7, Tag: int32(seq)}, pattern(seq, size(seq))) {
+			if rng.IntN(8) > 0 && b.Add(l.a, eager.Envelope{Context: 7, Tag: int32(seq)},
+				pattern(seq, size(seq))) {
 				seq++
 				continue
 			}
@@ -285,7 +295,7 @@ func TestBatch_E5_NoRoomKeepsIt(t *testing.T) {
 			if count == 0 {
 				continue
 			}
-			sent, err := b.Send(l.a, false)
+			sent, err := b.TrySend(l.a, 0)
 			require.NoError(t, err)
 			if sent {
 				require.Zero(t, b.Count())
@@ -314,7 +324,7 @@ func TestBatch_ABrokenQueuePairIsAnError(t *testing.T) {
 	b := newBatch()
 	require.True(t, b.Add(l.a, eager.Envelope{}, []byte("lost")))
 	l.A.Abort(transport.ErrPeerLost)
-	sent, err := b.Send(l.a, false)
+	sent, err := b.TrySend(l.a, 0)
 	require.ErrorIs(t, err, transport.ErrState)
 	require.False(t, sent)
 	require.Equal(t, 1, b.Count())
@@ -326,12 +336,12 @@ func TestBatch_NoAllocationInSteadyState(t *testing.T) {
 	var b eager.Batch
 	var run eager.Run
 	round := func() {
-		b.Use(memory)
+		b.SetMemory(memory)
 		for b.Add(l.a, eager.Envelope{Tag: 1}, payload) {
 		}
 		count := b.Count()
-		sent, err := b.Send(l.a, false)
-		if err = errors.Join(err, l.Drive()); !sent || err != nil || &b.Memory()[:1][0] != &memory[0] {
+		sent, err := b.TrySend(l.a, 0)
+		if err = errors.Join(err, l.Drive()); !sent || err != nil || &b.TakeMemory()[:1][0] != &memory[0] {
 			t.Fatal(sent, err)
 		}
 		_, rest, _, err := l.b.Next()
@@ -373,13 +383,15 @@ func FuzzRun(f *testing.F) {
 		for rest := body; len(rest) > 0; {
 			var r eager.Run
 			left, err := eager.ParseRun(rest, &r)
-			if len(rest) < 12 || rest[11] >= 0x80 || length(rest) == 0 && count(rest) > 1 || length(rest)*count(rest) > len(rest)-12 {
+			if len(rest) < 12 || rest[11] >= 0x80 || length(rest) == 0 && count(rest) > 1 ||
+				length(rest)*count(rest) > len(rest)-12 {
 				require.ErrorIs(t, err, transport.ErrProtocol)
 				return
 			}
 			require.NoError(t, err)
 			require.Equal(t, count(rest), r.Count)
-			again = run(again, uint16(r.Length), uint16(r.Count), r.Context, uint32(r.Tag), string(r.Payloads))
+			again = run(again, uint16(r.Length), uint16(r.Count), r.Context, uint32(r.Tag),
+				string(r.Payloads))
 			require.Less(t, len(left), len(rest))
 			rest = left
 		}

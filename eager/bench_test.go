@@ -9,7 +9,8 @@ import (
 	"github.com/weft-mpi/weft/eager"
 )
 
-// BenchmarkSend is one small message: copied into a slot, carried by a Pair, parsed, released, and its credit told.
+// BenchmarkSend is one small message: copied into a slot, carried by a Pair, parsed, released, and its credit
+// told.
 func BenchmarkSend(b *testing.B) {
 	for _, n := range []int{8, 512} {
 		b.Run(fmt.Sprintf("bytes=%d", n), func(b *testing.B) {
@@ -17,7 +18,7 @@ func BenchmarkSend(b *testing.B) {
 			payload := pattern(0, n)
 			b.ReportAllocs()
 			for b.Loop() {
-				if sent, err := eager.Send(l.a, eager.Envelope{Tag: 1}, payload, false); !sent || err != nil {
+				if sent, err := eager.TrySend(l.a, eager.Envelope{Tag: 1}, payload, 0); !sent || err != nil {
 					b.Fatal(sent, err)
 				}
 				if err := l.Drive(); err != nil {
@@ -49,9 +50,9 @@ func BenchmarkBatch(b *testing.B) {
 	messages := 0
 	b.ReportAllocs()
 	for b.Loop() {
-		for batch.Use(memory); batch.Add(l.a, eager.Envelope{Tag: 1}, payload); messages++ {
+		for batch.SetMemory(memory); batch.Add(l.a, eager.Envelope{Tag: 1}, payload); messages++ {
 		}
-		sent, err := batch.Send(l.a, false)
+		sent, err := batch.TrySend(l.a, 0)
 		if err = errors.Join(err, l.Drive()); !sent || err != nil {
 			b.Fatal(sent, err)
 		}
@@ -71,7 +72,8 @@ func BenchmarkBatch(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(messages), "ns/message")
 }
 
-// BenchmarkVector is one vector of elements, some of which do not fit the slot that the one before them is in.
+// BenchmarkVector is one vector of elements, some of which do not fit the slot that the one before them is
+// in.
 func BenchmarkVector(b *testing.B) {
 	l := open(b, channel.Config{})
 	elems := [][]byte{pattern(1, 30), nil, pattern(2, 400), pattern(3, 300), pattern(4, 1)}
@@ -80,7 +82,7 @@ func BenchmarkVector(b *testing.B) {
 	for b.Loop() {
 		o := channel.Waiting
 		for m.Start(eager.Envelope{Tag: 2}, elems); o != channel.Done; {
-			_, outcome, err := m.Advance(l.a, false)
+			_, outcome, err := m.TrySend(l.a, 0)
 			o = outcome
 			if err = errors.Join(err, l.Drive(), drain(l.b)); err != nil {
 				b.Fatal(err)

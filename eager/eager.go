@@ -1,13 +1,13 @@
-// Package eager is the protocol of messages that are copied into the slots of a channel: envelope and payload go out with the call,
-// and the sender is done. The receiver copies the payload out of its ring once.
+// Package eager is the protocol of messages that are copied into the slots of a channel: envelope and payload
+// go out with the call, and the sender is done. The receiver copies the payload out of its ring once.
 //
-// A message that fits one slot goes as one EAGER. A vector that does not goes in pieces: FIRST with its envelope and its length, then MORE.
-// Pieces of two messages of one channel do not interleave, so they need no number; the message is matched once, by its FIRST.
+// A message that fits one slot goes as one EAGER. A vector that does not goes in pieces: FIRST with its
+// envelope and its length, then MORE. Pieces of two messages of one channel do not interleave, so they need
+// no number; the message is matched once, by its FIRST.
 package eager
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"github.com/weft-mpi/weft/channel"
@@ -26,40 +26,28 @@ const (
 	maxMessage  = 1 << 46 // no message is longer; a length beyond it is nonsense
 )
 
-// Max is the largest payload that a slot of the channel takes in its present phase; negative before the channel is open.
-func Max(c *channel.Channel) int { return c.Room(envelopeLen) }
+// MaxPayload is the largest payload that a slot of the channel takes in its present phase; negative before
+// the channel is open.
+func MaxPayload(c *channel.Channel) int { return c.MaxElement(envelopeLen) }
 
-// Send sends a payload. When it returns true the payload has been copied; false means that there is no room now, or that it is longer than Max.
-// With more, another message follows at once and the two may travel together.
-func Send(c *channel.Channel, env Envelope, payload []byte, more bool) (sent bool, err error) {
-	if len(payload) > Max(c) {
-		return false, nil
-	}
-	if c.Place(channel.Eager, env.word(), payload, more) {
-		return true, nil
-	}
-	return c.Put(channel.Eager, env.word(), payload, more)
+// TrySend sends a payload. When it returns true the payload has been copied; false means that there is no
+// room now, or that it is longer than MaxPayload. It never blocks.
+func TrySend(c *channel.Channel, env Envelope, payload []byte, flags channel.SendFlags) (bool, error) {
+	return c.TrySend(channel.Eager, env.word(), payload, flags)
 }
 
 // Expect tells that the payload of the next message is most likely of n bytes.
 func Expect(c *channel.Channel, n int) { c.Expect(envelopeLen + n) }
 
-// Answer is where in memory an answer with a payload of n bytes would go, for a prefetch; 0 where there is no sense in one.
-func Answer(c *channel.Channel, n int) uintptr { return c.Answer(envelopeLen + n) }
+// PrefetchAddr is the address to which an answer with a payload of n bytes would be written, for a prefetch;
+// 0 where that makes no sense.
+func PrefetchAddr(c *channel.Channel, n int) uintptr { return c.PrefetchAddr(envelopeLen + n) }
 
-// Recv receives the next message of the channel if that is an EAGER with this envelope, whose tag is one and no wildcard, and its payload has room
-// in buf. n is the payload's length. Otherwise nothing has happened.
-func Recv(c *channel.Channel, env Envelope, buf []byte) (n int, ok bool) {
-	return c.Take(channel.Eager, env.word(), buf)
-}
-
-// commit turns a full send queue into "no room now".
-func commit(c *channel.Channel, k channel.Kind, more bool) (bool, error) {
-	err := c.Commit(k, more)
-	if errors.Is(err, transport.ErrQueueFull) {
-		return false, nil
-	}
-	return err == nil, err
+// TryRecv receives the next message of the channel if that is an EAGER with this envelope, whose tag is one
+// and no wildcard, and its payload has room in buf. n is the payload's length. Otherwise nothing has
+// happened.
+func TryRecv(c *channel.Channel, env Envelope, buf []byte) (n int, ok bool) {
+	return c.TryRecv(channel.Eager, env.word(), buf)
 }
 
 func (e Envelope) put(b []byte) {
@@ -80,7 +68,8 @@ func parseEnvelope(b []byte) (Envelope, error) {
 // Parse takes an EAGER apart. The payload is the body's own memory.
 func Parse(body []byte) (Envelope, []byte, error) {
 	if len(body) < envelopeLen {
-		return Envelope{}, nil, fmt.Errorf("%w: an eager message of %d bytes has no envelope", transport.ErrProtocol, len(body))
+		return Envelope{}, nil, fmt.Errorf("%w: an eager message of %d bytes has no envelope",
+			transport.ErrProtocol, len(body))
 	}
 	env, err := parseEnvelope(body)
 	return env, body[envelopeLen:], err

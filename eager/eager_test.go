@@ -22,11 +22,14 @@ type link struct {
 
 func open(t testing.TB, cfg channel.Config) *link {
 	l := &link{Pair: channeltest.NewPair()}
-	l.a, l.b = channeltest.Open(t, l.Pair, func(e *channeltest.End) (*channel.Channel, error) { return channel.New(e.PD(), cfg) })
+	l.a, l.b = channeltest.Open(t, l.Pair, func(e *channeltest.End) (*channel.Channel,
+		error) {
+		return channel.New(e.PD(), cfg)
+	})
 	return l
 }
 
-// turn has both ends look at what has come, and tell what is owed: nothing else is there.
+// turn has both ends look at what has come, and tell what is unadvertised: nothing else is there.
 func (l *link) turn(t testing.TB, looks ...*channel.Channel) {
 	t.Helper()
 	require.NoError(t, l.Drive())
@@ -71,8 +74,9 @@ func TestGolden_Eager(t *testing.T) {
 	var tr channeltest.Transcript
 	tr.Record(l.Pair, l.a.Descriptor(), l.b.Descriptor())
 	tr.Say("from nothing to all that a slot takes")
-	for _, payload := range []string{"", "ping", string(bytes.Repeat([]byte("0123456789"), 61)[:eager.Max(l.a)])} {
-		sent, err := eager.Send(l.a, eager.Envelope{Context: 7, Tag: 42}, []byte(payload), false)
+	for _, payload := range []string{"", "ping", string(bytes.Repeat([]byte("0123456789"),
+		61)[:eager.MaxPayload(l.a)])} {
+		sent, err := eager.TrySend(l.a, eager.Envelope{Context: 7, Tag: 42}, []byte(payload), 0)
 		require.NoError(t, err)
 		require.True(t, sent)
 		_, got := l.arrive(t, l.b)
@@ -82,11 +86,11 @@ func TestGolden_Eager(t *testing.T) {
 	env := eager.Envelope{Context: math.MaxUint32, Tag: math.MaxInt32}
 	var m eager.Message
 	m.Start(env, [][]byte{[]byte("left "), nil, []byte("middle "), []byte("right")})
-	n, o, err := m.Advance(l.b, true)
+	n, o, err := m.TrySend(l.b, channel.FlagMore)
 	require.NoError(t, err)
 	require.Equal(t, channel.Done, o)
 	require.Equal(t, 17, n)
-	sent, err := eager.Send(l.b, eager.Envelope{}, []byte("after"), false)
+	sent, err := eager.TrySend(l.b, eager.Envelope{}, []byte("after"), 0)
 	require.NoError(t, err)
 	require.True(t, sent)
 	got, payload := l.arrive(t, l.a)
@@ -102,10 +106,10 @@ func TestGolden_Eager(t *testing.T) {
 func TestSend_E12_EverySizeUpToMax(t *testing.T) {
 	for _, slot := range []int{100, 128, 129, 640, 1999, 2000} {
 		l := open(t, channel.Config{Phases: []int{slot}})
-		require.Equal(t, slot-32, eager.Max(l.a))
-		for n := 0; n <= eager.Max(l.a); n++ {
+		require.Equal(t, slot-32, eager.MaxPayload(l.a))
+		for n := 0; n <= eager.MaxPayload(l.a); n++ {
 			env := eager.Envelope{Context: uint32(n) << 20, Tag: int32(n)}
-			sent, err := eager.Send(l.a, env, pattern(n, n), false)
+			sent, err := eager.TrySend(l.a, env, pattern(n, n), 0)
 			require.NoError(t, err)
 			require.True(t, sent)
 			got, payload := l.arrive(t, l.b)
@@ -114,23 +118,23 @@ func TestSend_E12_EverySizeUpToMax(t *testing.T) {
 			l.turn(t)
 			l.turn(t, l.a)
 		}
-		sent, err := eager.Send(l.a, eager.Envelope{}, make([]byte, eager.Max(l.a)+1), false)
+		sent, err := eager.TrySend(l.a, eager.Envelope{}, make([]byte, eager.MaxPayload(l.a)+1), 0)
 		require.NoError(t, err)
 		require.False(t, sent)
 	}
 	p := channeltest.NewPair()
 	c, err := channel.New(p.A.PD(), channel.Config{})
 	require.NoError(t, err)
-	require.Negative(t, eager.Max(c), "before the channel is open")
+	require.Negative(t, eager.MaxPayload(c), "before the channel is open")
 	require.NoError(t, c.Close())
 }
 
-// TestMax_E2_IsTheThreshold if that is less than what a slot carries.
-func TestMax_E2_IsTheThreshold(t *testing.T) {
-	require.Equal(t, 50, eager.Max(open(t, channel.Config{Threshold: 50}).a))
-	require.Equal(t, 608, eager.Max(open(t, channel.Config{Threshold: 616}).a))
-	require.Equal(t, 512, eager.Max(open(t, channel.Config{ThresholdPercent: 80}).a))
-	require.Equal(t, 608, eager.Max(open(t, channel.Config{ThresholdPercent: 99}).a))
+// TestMaxPayload_E2_IsTheThreshold if that is less than what a slot carries.
+func TestMaxPayload_E2_IsTheThreshold(t *testing.T) {
+	require.Equal(t, 50, eager.MaxPayload(open(t, channel.Config{Threshold: 50}).a))
+	require.Equal(t, 608, eager.MaxPayload(open(t, channel.Config{Threshold: 616}).a))
+	require.Equal(t, 512, eager.MaxPayload(open(t, channel.Config{ThresholdPercent: 80}).a))
+	require.Equal(t, 608, eager.MaxPayload(open(t, channel.Config{ThresholdPercent: 99}).a))
 }
 
 // TestSend_E5_NoRoomIsNoError, whether credits or the send queue are used up; what comes later is in order.
@@ -140,14 +144,15 @@ func TestSend_E5_NoRoomIsNoError(t *testing.T) {
 		l.A.Depth = depth
 		sends := []func(i int) (bool, error){
 			func(i int) (bool, error) {
-				return eager.Send(l.a, eager.Envelope{Tag: int32(i)}, pattern(i, i%300), i%2 == 0)
+				return eager.TrySend(l.a, eager.Envelope{Tag: int32(i)}, pattern(i, i%300),
+					sendFlags(i%2 == 0))
 			},
 			func(i int) (bool, error) {
 				var m eager.Message
 				m.Start(eager.Envelope{Tag: int32(i)}, [][]byte{pattern(i, i%300)})
-				n, o, err := m.Advance(l.a, i%2 == 0)
+				n, o, err := m.TrySend(l.a, sendFlags(i%2 == 0))
 				require.Equal(t, map[channel.Outcome]int{channel.Done: i % 300}[o], n)
-				require.Equal(t, o == channel.Done, m.Begun() && m.Done())
+				require.Equal(t, o == channel.Done, m.Started() && m.Done())
 				return o == channel.Done, err
 			},
 		}
@@ -186,19 +191,19 @@ func TestSend_E5_NoRoomIsNoError(t *testing.T) {
 func TestSend_ABrokenQueuePairIsAnError(t *testing.T) {
 	l := open(t, channel.Config{})
 	l.A.Abort(transport.ErrPeerLost)
-	sent, err := eager.Send(l.a, eager.Envelope{}, nil, false)
+	sent, err := eager.TrySend(l.a, eager.Envelope{}, nil, 0)
 	require.ErrorIs(t, err, transport.ErrState)
 	require.False(t, sent)
 	for _, elems := range [][][]byte{nil, {{1}}, {make([]byte, 500), make([]byte, 500)}} {
 		var m eager.Message
 		m.Start(eager.Envelope{}, elems)
-		n, _, err := m.Advance(l.a, false)
+		n, _, err := m.TrySend(l.a, 0)
 		require.ErrorIs(t, err, transport.ErrState)
 		require.Zero(t, n)
-		require.False(t, m.Begun())
-		opened, err := m.Open(l.a)
+		require.False(t, m.Started())
+		opened, err := m.TrySendHeader(l.a)
 		require.ErrorIs(t, err, transport.ErrState)
-		require.False(t, opened || m.Begun())
+		require.False(t, opened || m.Started())
 	}
 }
 
@@ -207,11 +212,12 @@ func TestSend_NoAllocationPerMessage(t *testing.T) {
 	payload, vec := pattern(0, 100), [][]byte{pattern(1, 30), pattern(2, 70)}
 	var m eager.Message
 	round := func() {
-		if sent, err := eager.Send(l.a, eager.Envelope{Tag: 1}, payload, true); !sent || err != nil {
+		if sent, err := eager.TrySend(l.a, eager.Envelope{Tag: 1}, payload, channel.FlagMore); !sent ||
+			err != nil {
 			t.Fatal(sent, err)
 		}
 		m.Start(eager.Envelope{Tag: 2}, vec)
-		if n, o, err := m.Advance(l.a, false); n != 100 || o != channel.Done || err != nil {
+		if n, o, err := m.TrySend(l.a, 0); n != 100 || o != channel.Done || err != nil {
 			t.Fatal(n, o, err)
 		}
 		if err := l.Drive(); err != nil {
@@ -254,4 +260,11 @@ func FuzzParse(f *testing.F) {
 		require.Equal(t, int32(binary.LittleEndian.Uint32(body[4:])), env.Tag)
 		require.Equal(t, body[8:], payload)
 	})
+}
+
+func sendFlags(more bool) channel.SendFlags {
+	if more {
+		return channel.FlagMore
+	}
+	return 0
 }

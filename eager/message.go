@@ -8,13 +8,13 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Message is one message on its way, out of a vector of elements. The elements stay the caller's, and must stay as they are until the message
-// is through. The zero Message is ready for Start.
+// Message is one message on its way, out of a vector of elements. The elements stay the caller's, and must
+// stay as they are until the message is through. The zero Message is ready for Start.
 type Message struct {
 	Envelope
 	channel.Vector
-	total int
-	begun bool // its FIRST is out
+	total   int
+	started bool // its FIRST is out
 }
 
 // Start makes m the message with these elements.
@@ -28,73 +28,48 @@ func (m *Message) Start(env Envelope, elems [][]byte) {
 // Total is the length of the message in bytes.
 func (m *Message) Total() int { return m.total }
 
-// Begun tells whether a part of the message is out.
-func (m *Message) Begun() bool { return m.begun }
+// Started tells whether a part of the message is out.
+func (m *Message) Started() bool { return m.started }
 
-// Announced notes that all of the message is announced by its RTS, instead of FIRST.
-func (m *Message) Announced() { m.begun = true }
+// MarkAnnounced notes that all of the message is announced by its RTS, instead of FIRST.
+func (m *Message) MarkAnnounced() { m.started = true }
 
-// Advance sends as much of the message as there is room for, and tells how many bytes went. What the outcome Waiting waits for is credit,
-// the send queue, or larger slots (requirements E3 to E5); a message that needed nothing but one slot has gone whole or not at all.
-// Oversized says that the front element will not go through slots: it is announced instead (package rendezvous).
-func (m *Message) Advance(c *channel.Channel, more bool) (n int, o channel.Outcome, err error) {
-	if ready, err := c.Settled(); !ready {
-		return 0, channel.Waiting, err
-	}
-	if !m.begun {
-		if m.total <= Max(c) {
-			return m.whole(c, more)
-		}
-		if len(m.Elems) == 1 { // in one piece or not at all
-			o, err := c.Enlarge(&m.Vector, envelopeLen)
-			return 0, o, err
+// TrySend sends as much of the message as there is room for, and tells how many bytes went. What the outcome
+// Waiting waits for is credit, the send queue, or larger slots (requirements E3 to E5); a message that needed
+// nothing but one slot has gone whole or not at all. Oversized says that the front element will not go
+// through slots: it is announced instead (package rendezvous).
+func (m *Message) TrySend(c *channel.Channel, flags channel.SendFlags) (n int, o channel.Outcome, err error) {
+	var b [firstLen]byte
+	if !m.started {
+		m.putFirst(b[:])
+		n, o, err := c.TrySendWhole(&m.Vector, channel.Eager, b[:envelopeLen], flags)
+		m.started = o == channel.Done
+		if o != channel.Oversized || len(m.Elems) == 1 {
+			return n, o, err
 		}
 	}
 	for {
 		kind, head := channel.More, []byte(nil)
-		var b [firstLen]byte
-		if !m.begun {
-			m.putFirst(b[:])
+		if !m.started {
 			kind, head = channel.First, b[:]
 		}
-		k, o, err := c.Transfer(&m.Vector, kind, head, more)
+		k, o, err := c.TrySendVector(&m.Vector, kind, head, flags)
 		n += k
-		m.begun = m.begun || o == channel.Done || o == channel.Moved
+		m.started = m.started || o == channel.Done || o == channel.Moved
 		if o != channel.Moved || err != nil {
 			return n, o, err
 		}
 	}
 }
 
-// whole sends a message that fits one slot.
-func (m *Message) whole(c *channel.Channel, more bool) (int, channel.Outcome, error) {
-	body := c.Reserve(envelopeLen + m.total)
-	if body == nil {
-		return 0, channel.Waiting, nil
-	}
-	m.put(body)
-	at := envelopeLen
-	for _, e := range m.Elems {
-		at += copy(body[at:], e)
-	}
-	sent, err := commit(c, channel.Eager, more)
-	if !sent {
-		return 0, channel.Waiting, err
-	}
-	m.begun = true
-	m.Finish()
-	return m.total, channel.Done, nil
-}
-
-// Open sends the beginning of the message without payload, for one whose first element is announced. False means no room now.
-func (m *Message) Open(c *channel.Channel) (bool, error) {
-	body := c.ReserveControl(firstLen)
-	if body == nil {
-		return false, nil
-	}
-	m.putFirst(body)
-	opened, err := commit(c, channel.First, true)
-	if m.begun = opened; opened && !m.Done() && len(m.Front()) == 0 {
+// TrySendHeader sends the beginning of the message without payload, for one whose first element is announced.
+// False means no room now.
+func (m *Message) TrySendHeader(c *channel.Channel) (bool, error) {
+	opened, err := c.TrySendControl(channel.First, firstLen, true, func(body []byte) error {
+		m.putFirst(body)
+		return nil
+	})
+	if m.started = opened; opened && !m.Done() && len(m.Front()) == 0 {
 		m.Skip() // the peer takes no piece of nothing
 	}
 	return opened, err
@@ -105,18 +80,20 @@ func (m *Message) putFirst(b []byte) {
 	binary.LittleEndian.PutUint64(b[envelopeLen:], uint64(m.total))
 }
 
-// ParseFirst takes a FIRST apart: what the message is matched by, its length, and the beginning of its payload, which is the body's
-// own memory. The payload of a MORE is its body.
+// ParseFirst takes a FIRST apart: what the message is matched by, its length, and the beginning of its
+// payload, which is the body's own memory. The payload of a MORE is its body.
 func ParseFirst(body []byte) (env Envelope, total int, payload []byte, err error) {
 	if len(body) < firstLen {
-		return Envelope{}, 0, nil, fmt.Errorf("%w: the beginning of a message, of %d bytes", transport.ErrProtocol, len(body))
+		return Envelope{}, 0, nil, fmt.Errorf("%w: the beginning of a message, of %d bytes",
+			transport.ErrProtocol, len(body))
 	}
 	if env, err = parseEnvelope(body); err != nil {
 		return Envelope{}, 0, nil, err
 	}
 	n, payload := binary.LittleEndian.Uint64(body[envelopeLen:]), body[firstLen:]
 	if n > maxMessage || uint64(len(payload)) > n {
-		return Envelope{}, 0, nil, fmt.Errorf("%w: a message of %d bytes that begins with %d", transport.ErrProtocol, n, len(payload))
+		return Envelope{}, 0, nil, fmt.Errorf("%w: a message of %d bytes that begins with %d",
+			transport.ErrProtocol, n, len(payload))
 	}
 	return env, int(n), payload, nil
 }

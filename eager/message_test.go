@@ -61,18 +61,18 @@ func (r *rank) send(more bool) error {
 		r.out.Start(r.vectorOf(r.number, r.sent))
 		r.moved = 0
 	}
-	n, o, err := r.out.Advance(r.ch, more)
+	n, o, err := r.out.TrySend(r.ch, sendFlags(more))
 	r.moved += n
 	switch {
 	case err != nil:
 		return err
-	case o == channel.Done && r.moved == r.out.Total() && r.out.Begun() && r.out.Done():
+	case o == channel.Done && r.moved == r.out.Total() && r.out.Started() && r.out.Done():
 		r.sent, r.moved = r.sent+1, -1
 		return nil
 	case o == channel.Waiting && r.moved < max(r.out.Total(), 1):
 		return nil
-	case o == channel.Oversized && n == 0 && !r.out.Begun(): // for a FIRST, though a MORE would take it
-		_, err := r.out.Open(r.ch)
+	case o == channel.Oversized && n == 0 && !r.out.Started(): // for a FIRST, though a MORE would take it
+		_, err := r.out.TrySendHeader(r.ch)
 		return err
 	}
 	return fmt.Errorf("message %d: outcome %d after %d of %d bytes", r.sent, o, r.moved, r.out.Total())
@@ -139,17 +139,20 @@ func (r *rank) step(rng *rand.Rand) error {
 // vectors are the channels over which random vectors go.
 var vectors = map[string]struct {
 	conf channel.Config
-	most int // what a slot of the last phase takes of an element of a FIRST; one phase has messages that need Open
+	// what a slot of the last phase takes of an element of a FIRST; one phase has messages that need Open
+	most int
 }{
 	"TheLeastSlots": {channel.Config{Phases: []int{100}}, 76},
 	"OnePhase":      {channel.Config{Phases: []int{640}}, 616},
 	"TwoPhases":     {channel.Config{Phases: []int{192, 2000}}, 1960},
 	"ThreePhases":   {channel.Config{Phases: []int{100, 1000, 5000}, Policy: channel.SumOversized}, 4960},
-	"Threshold":     {channel.Config{Phases: []int{640, 2000}, ThresholdPercent: 80, Policy: channel.LargestElement}, 1600},
-	"Whole":         {channel.Config{Phases: []int{192, 2000}, Threshold: 20, Whole: true}, 1960},
+	"Threshold": {channel.Config{Phases: []int{640, 2000}, ThresholdPercent: 80,
+		Policy: channel.LargestElement}, 1600},
+	"Whole": {channel.Config{Phases: []int{192, 2000}, Threshold: 20, Whole: true}, 1960},
 }
 
-// TestMessage_E2_E4_VectorsComeOutByteByByte sends random vectors both ways at once, whatever queue is full and whatever the channel is about.
+// TestMessage_E2_E4_VectorsComeOutByteByByte sends random vectors both ways at once, whatever queue is full
+// and whatever the channel is about.
 func TestMessage_E2_E4_VectorsComeOutByteByByte(t *testing.T) {
 	for name, c := range vectors {
 		t.Run(name, func(t *testing.T) {
@@ -169,13 +172,14 @@ func TestMessage_E2_E4_VectorsComeOutByteByByte(t *testing.T) {
 					}
 					require.NoError(t, err, "seed %d", seed)
 				}
-				require.Equal(t, len(c.conf.Phases) > 1, l.a.Phase() > 0 && l.a.Stats().Acked > 0)
+				require.Equal(t, len(c.conf.Phases) > 1, l.a.Phase() > 0 && l.a.Stats().EnlargesGranted > 0)
 			}
 		})
 	}
 }
 
-// TestSim_E2_E4_VectorsComeOutByteByByte does so over a network that places everything in pieces and in any order.
+// TestSim_E2_E4_VectorsComeOutByteByByte does so over a network that places everything in pieces and in any
+// order.
 func TestSim_E2_E4_VectorsComeOutByteByByte(t *testing.T) {
 	for name, c := range vectors {
 		t.Run(name, func(t *testing.T) {
@@ -190,7 +194,8 @@ func TestSim_E2_E4_VectorsComeOutByteByByte(t *testing.T) {
 						if err != nil {
 							return nil, err
 						}
-						ranks[number] = &rank{number: number, total: 25, seed: seed, ch: ch, most: c.most, moved: -1}
+						ranks[number] = &rank{number: number, total: 25, seed: seed, ch: ch, most: c.most,
+							moved: -1}
 						return ch.Descriptor(), nil
 					},
 				})
@@ -214,7 +219,10 @@ func TestSim_E2_E4_VectorsComeOutByteByByte(t *testing.T) {
 
 // TestGolden_Message are messages out of vectors on a channel that cannot grow, and on one that can.
 func TestGolden_Message(t *testing.T) {
-	small, part := []byte("small "), func(n int) []byte { return bytes.Repeat([]byte("0123456789"), n/10+1)[:n] }
+	small, part := []byte("small "), func(n int) []byte {
+		return bytes.Repeat([]byte("0123456789"),
+			n/10+1)[:n]
+	}
 	type message struct {
 		what  string
 		elems [][]byte
@@ -228,15 +236,19 @@ func TestGolden_Message(t *testing.T) {
 			{"no elements", nil},
 			{"empty elements alone", [][]byte{{}, nil}},
 			{"all in a slot, empty ones between", [][]byte{{}, small, {}, part(60), {}}},
-			{"as much in each slot as fits, and nothing behind the last byte", [][]byte{small, part(140), {}, part(168), {}, small, {}, {}}},
+			{"as much in each slot as fits, and nothing behind the last byte",
+				[][]byte{small, part(140), {}, part(168), {}, small, {}, {}}},
 			{"more than the credits: it goes on when they come", [][]byte{
-				part(100), part(160), part(160), part(160), part(160), part(160), part(160), part(160), part(160), part(160),
-				part(160), part(160), part(160), part(160), part(160), part(160), part(160), part(160), part(160), small,
+				part(100), part(160), part(160), part(160), part(160), part(160), part(160), part(160),
+				part(160), part(160),
+				part(160), part(160), part(160), part(160), part(160), part(160), part(160), part(160),
+				part(160), small,
 			}},
 		}},
 		{"two-phases", []int{192, 1000}, []message{
 			{"it fits the small slots", [][]byte{small, part(140), small}},
-			{"a later element is too large: those before it go, then it asks for larger slots", [][]byte{small, small, part(500), part(400), small}},
+			{"a later element is too large: those before it go, then it asks for larger slots",
+				[][]byte{small, small, part(500), part(400), small}},
 			{"they are there now", [][]byte{part(900), part(60)}},
 		}},
 		{"first-too-large", []int{192, 1000}, []message{
@@ -258,10 +270,11 @@ func TestGolden_Message(t *testing.T) {
 				env := eager.Envelope{Context: 1, Tag: int32(seq)}
 				var m eager.Message
 				var got []byte
-				for m.Start(env, msg.elems); !m.Begun() || !m.Done(); {
-					n, o, err := m.Advance(l.a, false)
+				for m.Start(env, msg.elems); !m.Started() || !m.Done(); {
+					n, o, err := m.TrySend(l.a, 0)
 					require.NoError(t, err)
-					tr.Say("%d bytes: %s", n, map[channel.Outcome]string{channel.Done: "done", channel.Waiting: "waiting"}[o])
+					tr.Say("%d bytes: %s", n, map[channel.Outcome]string{channel.Done: "done",
+						channel.Waiting: "waiting"}[o])
 					require.NoError(t, l.Drive())
 					for {
 						kind, body, ok, err := l.b.Next()
@@ -297,7 +310,8 @@ func TestMessage_E3_OversizedIsForRendezvous(t *testing.T) {
 		elems []int
 		moved int // before it
 	}{
-		{[]int{161}, 0}, {[]int{153, 1000}, 0}, {[]int{0, 169}, 0}, {[]int{10, 169}, 10}, {[]int{10, 168, 0, 169, 1}, 178},
+		{[]int{161}, 0}, {[]int{153, 1000}, 0}, {[]int{0, 169}, 0}, {[]int{10, 169}, 10},
+		{[]int{10, 168, 0, 169, 1}, 178},
 	} {
 		var elems [][]byte
 		for i, n := range c.elems {
@@ -305,12 +319,12 @@ func TestMessage_E3_OversizedIsForRendezvous(t *testing.T) {
 		}
 		var m eager.Message
 		m.Start(eager.Envelope{}, elems)
-		n, o, err := m.Advance(l.a, false)
+		n, o, err := m.TrySend(l.a, 0)
 		require.NoError(t, err)
 		require.Equal(t, channel.Oversized, o)
 		require.Equal(t, c.moved, n)
 		sent := l.a.Stats().Sent
-		n, o, err = m.Advance(l.a, false)
+		n, o, err = m.TrySend(l.a, 0)
 		require.NoError(t, err)
 		require.Equal(t, channel.Oversized, o)
 		require.Zero(t, n)
@@ -320,7 +334,7 @@ func TestMessage_E3_OversizedIsForRendezvous(t *testing.T) {
 		require.NoError(t, drain(l.b))
 		l.turn(t, l.a)
 	}
-	require.Zero(t, l.a.Stats().Asked)
+	require.Zero(t, l.a.Stats().EnlargesSent)
 }
 
 // drain takes what is there.
@@ -334,7 +348,8 @@ func drain(c *channel.Channel) error {
 	}
 }
 
-// TestMessage_NoAllocationInSteadyState: vectors in slots of their own size, and in larger ones that a channel has grown to.
+// TestMessage_NoAllocationInSteadyState: vectors in slots of their own size, and in larger ones that a
+// channel has grown to.
 func TestMessage_NoAllocationInSteadyState(t *testing.T) {
 	for _, phases := range [][]int{{192}, {192, 1000}} {
 		l := open(t, channel.Config{Phases: phases})
@@ -343,7 +358,7 @@ func TestMessage_NoAllocationInSteadyState(t *testing.T) {
 		round := func() {
 			n, o := 0, channel.Waiting
 			for m.Start(eager.Envelope{Tag: 2}, elems); o != channel.Done; {
-				k, outcome, err := m.Advance(l.a, false)
+				k, outcome, err := m.TrySend(l.a, 0)
 				n, o = n+k, outcome
 				if o == channel.Oversized || errors.Join(err, l.Drive(), drain(l.b)) != nil {
 					t.Fatal(o, err)
@@ -388,17 +403,19 @@ func FuzzFirst(f *testing.F) {
 	})
 }
 
-// TestOpen_E4_LeavesNoPieceOfNothing: behind a FIRST without payload no MORE goes for the empty elements at the front of the vector.
+// TestOpen_E4_LeavesNoPieceOfNothing: after a FIRST without payload no MORE goes for the empty elements at
+// the front of the vector.
 func TestOpen_E4_LeavesNoPieceOfNothing(t *testing.T) {
 	l := open(t, channel.Config{Phases: []int{192}})
-	for _, elems := range [][][]byte{{{}, nil, pattern(0, 500)}, {{}, pattern(0, 160), pattern(1, 160)}, {pattern(0, 160), {}, pattern(1, 160), nil}} {
+	for _, elems := range [][][]byte{{{}, nil, pattern(0, 500)}, {{}, pattern(0, 160), pattern(1, 160)},
+		{pattern(0, 160), {}, pattern(1, 160), nil}} {
 		var m eager.Message
 		m.Start(eager.Envelope{}, elems)
-		opened, err := m.Open(l.a)
+		opened, err := m.TrySendHeader(l.a)
 		require.NoError(t, err)
-		require.True(t, opened && m.Begun() && !m.Done())
+		require.True(t, opened && m.Started() && !m.Done())
 		require.NotEmpty(t, m.Front())
-		_, _, err = m.Advance(l.a, false)
+		_, _, err = m.TrySend(l.a, 0)
 		require.NoError(t, err)
 		require.NoError(t, l.Drive())
 		for first := true; ; first = false {

@@ -6,17 +6,21 @@ import (
 	"github.com/weft-mpi/weft/internal/topology"
 )
 
-// Binding says which processors a rank may run on. The zero value binds each rank to a core of its own where there are enough.
+// Binding says which processors a rank may run on. The zero value binds each rank to a core of its own where
+// there are enough.
 type Binding struct {
-	To   BindTo
-	CPUs []int // of BindList: dealt out to the ranks in this order, one each, and from the beginning again where ranks are more
+	To BindTo
+	// of BindList: dealt out to the ranks in this order, one each, and from the beginning again where ranks
+	// are more
+	CPUs []int
 }
 
 // BindTo is what ranks are bound to.
 type BindTo uint8
 
 const (
-	BindDefault BindTo = iota // BindCore where every rank gets a core that no other rank and no other weft job has; else BindNone
+	// BindCore where every rank gets a core that no other rank and no other weft job has; else BindNone
+	BindDefault BindTo = iota
 	BindNone
 	BindCore   // each rank to a core of its own, with all its hardware threads
 	BindNUMA   // each rank to a NUMA node; ranks next to each other share one
@@ -51,8 +55,10 @@ type CQFrom uint8
 
 const (
 	CQNone CQFrom = iota // ranks have no completion handlers: progress is made inside calls
-	CQAuto               // a core for the handler of each rank, near the rank, where twice as many cores as ranks are there; else as CQNone
-	CQList               // the processors of a list, one for each rank
+	// a core for the handler of each rank, near the rank, where twice as many cores as ranks are there; else
+	// as CQNone
+	CQAuto
+	CQList // the processors of a list, one for each rank
 )
 
 // ParseCQCores reads the value of --cq-cores.

@@ -9,69 +9,59 @@ import (
 	"github.com/weft-mpi/weft/internal/topology"
 )
 
-// foreign are the beginnings of variables by which another launcher would speak to the ranks. They are this launcher's own
-// environment at most, when it runs inside of such a job.
-var foreign = []string{"PMI_", "PMIX_", "OMPI_COMM_WORLD_", "HYDI_", "MPI_LOCAL"}
-
-// cqCoresVariable tells a rank the processors that its completion handler has for itself, as a list; it is absent where there are none.
+// cqCoresVariable tells a rank the processors that its completion handler has for itself, as a list; it is
+// absent where there are none.
 const cqCoresVariable = "WEFT_CQ_CORES"
 
-// inherited is this process's environment without what another launcher has said in it.
-func inherited() []string {
-	return slices.DeleteFunc(os.Environ(), func(v string) bool {
-		return strings.HasPrefix(v, cqCoresVariable+"=") || slices.ContainsFunc(foreign, func(prefix string) bool { return strings.HasPrefix(v, prefix) })
-	})
-}
+// numbers say who a rank is: in the job, and among the ranks of its host.
+type numbers struct{ rank, size, local, locals int }
 
-// The descriptors that a rank finds its launcher's gifts in.
-const (
-	pmiDescriptor    = 3
-	secretDescriptor = 4
-)
-
-// rankEnv is the environment of a rank: that of the launcher, then what tells the rank who it is, then what the user has set for
-// the program.
-func rankEnv(base []string, job string, rank, size int, place *placement, app *App) []string {
-	r, n := strconv.Itoa(rank), strconv.Itoa(size)
+// rankEnv is what a rank's environment has besides its agent's: what the user has set for all ranks, then
+// what tells the rank who it is, then what the user has set for its program. What environ, the launcher's own
+// environment, sets stays.
+func rankEnv(environ []string, job *Job, id numbers, plan *plan, app *App) []string {
+	r, n := strconv.Itoa(id.rank), strconv.Itoa(id.size)
+	local, locals := strconv.Itoa(id.local), strconv.Itoa(id.locals)
 	own := []string{
-		jobVariable + "=" + job,
-		"WEFT_RANK=" + r, "WEFT_SIZE=" + n, "WEFT_LOCAL_RANK=" + r, "WEFT_LOCAL_SIZE=" + n,
-		"WEFT_SECRET_FD=" + strconv.Itoa(secretDescriptor),
-		"PMI_FD=" + strconv.Itoa(pmiDescriptor), "PMI_RANK=" + r, "PMI_SIZE=" + n,
-		"MPI_LOCALRANKID=" + r, "MPI_LOCALNRANKS=" + n,
+		"WEFT_RANK=" + r, "WEFT_SIZE=" + n, "WEFT_LOCAL_RANK=" + local, "WEFT_LOCAL_SIZE=" + locals,
+		"PMI_RANK=" + r, "PMI_SIZE=" + n,
+		"MPI_LOCALRANKID=" + local, "MPI_LOCALNRANKS=" + locals,
 	}
 	given := func(name string) bool {
-		starts := func(v string) bool { return strings.HasPrefix(v, name+"=") }
-		return slices.ContainsFunc(base, starts) || slices.ContainsFunc(app.Env, starts)
+		starts := sameVariable(name + "=")
+		return slices.ContainsFunc(environ, starts) || slices.ContainsFunc(job.Env, starts) ||
+			slices.ContainsFunc(app.Env, starts)
 	}
 	if !given("WEFT_CORES_PER_RANK") {
-		own = append(own, "WEFT_CORES_PER_RANK="+strconv.Itoa(place.coresPerRank))
+		own = append(own, "WEFT_CORES_PER_RANK="+strconv.Itoa(plan.CoresPerRank))
 	}
-	// A Go rank needs a second thread: one that waits for messages must not keep the others from running. A completion handler has one
-	// more, on its own core.
-	threads := max(2, place.coresPerRank)
-	if place.handlers != nil {
+	// A Go rank needs a second thread: one that waits for messages must not keep the others from running. A
+	// completion handler has one more, on its own core.
+	threads := max(2, plan.CoresPerRank)
+	if plan.Handlers != nil {
 		threads++
-		own = append(own, cqCoresVariable+"="+topology.FormatCPUList(place.handlers[rank]))
+		own = append(own, cqCoresVariable+"="+topology.FormatCPUList(plan.Handlers[id.local]))
 	}
 	if !given("GOMAXPROCS") {
 		own = append(own, "GOMAXPROCS="+strconv.Itoa(threads))
 	}
-	return unique(slices.Concat(base, own, app.Env))
+	if plan.Interface != "" && !given("WEFT_IFACE") {
+		own = append(own, "WEFT_IFACE="+plan.Interface)
+	}
+	return slices.Concat(job.Env, own, app.Env)
 }
 
-// unique keeps the last setting of each variable: programs differ in which of two they take.
-func unique(env []string) []string {
-	last := make(map[string]int, len(env))
-	for i, v := range env {
-		name, _, _ := strings.Cut(v, "=")
-		last[name] = i
+// environment is what the user has set for the ranks of the job, whoever of them it is for.
+func (j *job) environment() []string {
+	env := append(os.Environ(), j.Env...)
+	for _, app := range j.Apps {
+		env = append(env, app.Env...)
 	}
-	out := env[:0:0]
-	for i, v := range env {
-		if name, _, _ := strings.Cut(v, "="); last[name] == i {
-			out = append(out, v)
-		}
-	}
-	return out
+	return env
+}
+
+// sameVariable tells of a NAME=VALUE whether it sets the same variable as another.
+func sameVariable(as string) func(string) bool {
+	name, _, _ := strings.Cut(as, "=")
+	return func(v string) bool { return strings.HasPrefix(v, name+"=") }
 }

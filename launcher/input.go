@@ -2,77 +2,57 @@ package launcher
 
 import (
 	"os"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
-// foregroundPoll is how often a job in the background looks whether it has become the terminal's foreground job.
-const foregroundPoll = 200 * time.Millisecond
+const (
+	// foregroundPoll is how often a job in the background looks whether it has become the terminal's
+	// foreground job.
+	foregroundPoll = 200 * time.Millisecond
+	// inputStopTimeout is how long close waits for a read. One that another reader has taken the data from
+	// waits for more, and cannot be called back.
+	inputStopTimeout = 300 * time.Millisecond
+)
 
-// An input copies the launcher's standard input to ranks: from a terminal, which ranks may not read themselves because they are in
-// groups of their own, or to several ranks. Where neither is so, the rank gets the launcher's descriptor itself, and so only
-// what it reads is used up.
+// An input copies the launcher's standard input to ranks: from a terminal, which ranks in sessions of their
+// own may not read themselves, or to several ranks. Where neither is so, the rank gets the launcher's
+// descriptor itself, and so only what it reads is used up. A rank that does not read holds the others up.
 type input struct {
 	from        int
-	stop, stops int           // the two ends of a pipe: closing stops ends the copying
-	done        chan struct{} // nil until start, closed when the copying has ended
+	stop, stops int           // the two ends of a pipe: closing stops ends the reading
+	parts       chan []byte   // what has been read; an empty part is the end
+	next        chan struct{} // told when the last part has been taken
+	over        chan struct{} // closed by close
+	done        chan struct{} // nil until start, closed when the reading has ended
 
-	mu sync.Mutex
-	to map[int]*os.File // by rank
+	to      map[int]bool // the ranks that still take input
+	waiting map[int]bool // those that have not taken the last part yet
 }
 
-func newInput(from int) (*input, error) {
-	stop, stops, err := sys.Pipe()
-	if err != nil {
-		return nil, err
+func newInput(from *os.File) (*input, error) {
+	in := &input{
+		from: int(from.Fd()), parts: make(chan []byte), next: make(chan struct{}, 1),
+		over: make(chan struct{}), to: make(map[int]bool), waiting: make(map[int]bool),
 	}
-	return &input{from: from, stop: stop, stops: stops, to: make(map[int]*os.File)}, nil
+	var err error
+	in.stop, in.stops, err = sys.Pipe()
+	return in, err
 }
 
-// add makes a rank one of those that get the input, and returns the descriptor that it shall read, which the caller closes.
-func (in *input) add(rank int) (reader int, err error) {
-	reader, writer, err := sys.Pipe()
-	if err != nil {
-		return -1, err
-	}
-	// Only this end of the pipe does not block; the rank's does, as programs expect.
-	syscall.SetNonblock(writer, true)
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	in.to[rank] = os.NewFile(uintptr(writer), "stdin")
-	return reader, nil
-}
-
-// remove ends a rank's input.
-func (in *input) remove(rank int) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if f := in.to[rank]; f != nil {
-		f.Close()
-		delete(in.to, rank)
-	}
-}
-
-// start begins to copy, to the ranks added so far.
+// start begins to read.
 func (in *input) start() {
 	in.done = make(chan struct{})
-	go in.copy()
+	go in.read()
 }
 
-// copy carries the input until its end, until no rank takes any, or until close. A rank that does not read holds the others up
-// when its pipe is full.
-func (in *input) copy() {
+// read reads a part whenever the last one has been taken, until the input's end or close.
+func (in *input) read() {
 	defer close(in.done)
-	defer func() {
-		for rank := range in.targets() {
-			in.remove(rank)
-		}
-	}()
 	terminal := sys.IsTerminal(in.from)
-	buf := make([]byte, 32<<10)
 	for {
 		ready, err := sys.WaitReadable(in.from, in.stop)
 		if err != nil || !ready {
@@ -83,43 +63,70 @@ func (in *input) copy() {
 			time.Sleep(foregroundPoll)
 			continue
 		}
+		buf := make([]byte, 32<<10)
 		n, err := syscall.Read(in.from, buf)
 		if err == syscall.EINTR || err == syscall.EAGAIN {
 			continue
 		}
-		if err != nil || n <= 0 {
+		part := buf[:max(n, 0)]
+		select {
+		case in.parts <- part:
+		case <-in.over:
 			return
 		}
-		targets := in.targets()
-		if len(targets) == 0 {
+		if len(part) == 0 {
 			return
 		}
-		for rank, f := range targets {
-			if _, err := f.Write(buf[:n]); err != nil {
-				in.remove(rank)
-			}
+		select {
+		case <-in.next:
+		case <-in.over:
+			return
 		}
 	}
 }
 
-func (in *input) targets() map[int]*os.File {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	targets := make(map[int]*os.File, len(in.to))
-	for rank, f := range in.to {
-		targets[rank] = f
+// hand returns the commands that hand a part to the ranks.
+func (in *input) hand(part []byte) (commands []agent.Command) {
+	for rank := range in.to {
+		in.waiting[rank] = true
+		commands = append(commands, agent.Input{Rank: rank, Data: part})
 	}
-	return targets
+	return commands
 }
 
-// close ends the copying, after the last rank has been removed.
+// taken notes that a rank has taken a part. When all have, the next one is read.
+func (in *input) taken(e agent.InputTaken) {
+	if e.Closed {
+		delete(in.to, e.Rank)
+	}
+	in.release(e.Rank)
+}
+
+// remove notes that a rank has ended.
+func (in *input) remove(rank int) {
+	delete(in.to, rank)
+	in.release(rank)
+}
+
+func (in *input) release(rank int) {
+	if !in.waiting[rank] {
+		return
+	}
+	delete(in.waiting, rank)
+	if len(in.waiting) == 0 && len(in.to) > 0 {
+		in.next <- struct{}{} // there is room: one is sent for each part at most
+	}
+}
+
+// close ends the reading.
 func (in *input) close() {
 	syscall.Close(in.stops)
+	close(in.over)
 	if in.done != nil {
 		select {
 		case <-in.done:
-		case <-time.After(foregroundPoll + partialAfter):
-			return // Another reader has taken what was there: the read waits for more, and cannot be called back.
+		case <-time.After(inputStopTimeout):
+			return
 		}
 	}
 	syscall.Close(in.stop)

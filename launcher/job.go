@@ -1,8 +1,15 @@
-// Package launcher starts the ranks of a job on this machine, binds them to cores, serves them PMI, carries their standard input
-// and output, forwards signals, and ends the job when a rank fails, with one line that says which rank, where and how.
+// Package launcher starts the ranks of a job on this machine, binds them to cores, serves them PMI, carries
+// their standard input and output, forwards signals, and ends the job when a rank fails, with one line that
+// says which rank, where and how.
 //
-// Nothing of a job outlives it. Each rank leads a process group; what is left of the group when the rank ends is killed. Ranks
-// die with the launcher's process, and a keeper, a second process, ends their groups when the launcher is killed before it can.
+// What decides about a job is package supervisor, a state machine without I/O. What runs its processes is an
+// agent: package agent is the border between the two, package local the agent of this host. This package
+// connects them with each other and with the user: standard input and output, signals, time.
+//
+// Nothing of a job outlives it. Each rank leads a session; what is left of its process group when the rank
+// ends is killed, and what has left the group is killed at the end of the job. Ranks die with the launcher's
+// process, and a watchdog, a second process, ends what is left of them when the launcher is killed before it
+// can.
 package launcher
 
 import (
@@ -16,18 +23,48 @@ import (
 type Job struct {
 	Apps []App // the ranks are numbered through the programs in this order
 
+	// Hosts are where ranks run; none means this host alone. A program whose Ranks are 0 gets as many as
+	// there are slots.
+	Hosts     []Host
+	MapBy     Mapping
+	Starter   []string // the command that starts an agent (see ParseStarter); nil means ssh
+	AgentPath string   // of weft on the other hosts; empty means that of this program
+	// Stage has programs copied to the hosts that do not have them, or have others of their names. The copies
+	// are removed when the job ends.
+	Stage bool
+
 	Env     []string // NAME=VALUE, added to this process's environment for all ranks
 	Binding Binding
 	CQCores CQCores
-	Stdin   Input
-	Label   bool          // "[rank] " goes before every line
-	Output  string        // if not empty: a folder for the files rank.N.out and rank.N.err, which take the ranks' output instead
+	// CoresPerRank is how many cores each rank gets; 0 means one with BindCore, and by default its share of
+	// those that are free.
+	CoresPerRank int
+	Stdin        Input
+	Label        bool // "[rank] " goes before every line
+	// if not empty: a folder for the files rank.N.out and rank.N.err, which take the ranks' output instead
+	Output  string
 	Timeout time.Duration // if not 0: how long the job may take
 	Grace   time.Duration // between SIGTERM and SIGKILL when the job is ended; 0 means 2 s
-	Verbose bool          // tells on standard error what is started where
-	Report  bool          // tells on standard error where each rank is, what it is bound to, and where its completion handler runs
+	Verbose bool          // tells on standard error what is started where, and when
+	ShowMap bool          // shows on standard error which cores the ranks get, before they start
+	// DryRun has everything found and planned, on all hosts, shows on standard output what ShowMap shows, and
+	// starts no rank.
+	DryRun bool
+	// tells on standard error where each rank is, what it is bound to, and where its completion handler runs
+	Report bool
+	// Stuck is how long no message may move until the user is told what the ranks wait for. A deadlock that
+	// is certain is told at once. 0 means never.
+	Stuck time.Duration
+	// AbortStuck ends the job when a deadlock is certain.
+	AbortStuck bool
+	MaxLine    int // bytes up to which lines of different ranks never mix; 0 means DefaultMaxLine
 
-	// The launcher's own standard input and output. They are never made non-blocking. A nil In stands for /dev/null.
+	// Sole says that this process starts nothing but this job: every child that it gets is the job's. Only
+	// then are descendants found that have left both their rank's session and its environment.
+	Sole bool
+
+	// The launcher's own standard input and output. They are never made non-blocking. A nil In stands for
+	// /dev/null.
 	In, Out, Err *os.File
 }
 
@@ -89,25 +126,53 @@ func (j *Job) check() error {
 		if a.Program == "" {
 			return requestErrorf("no program to run")
 		}
+		if a.Ranks == 0 && len(j.Hosts) > 0 && len(j.Apps) == 1 {
+			return j.checkRest(maxRanks)
+		}
 		if a.Ranks < 1 {
 			return requestErrorf("%d ranks of %s: at least 1 is needed", a.Ranks, a.Program)
 		}
 		if n += a.Ranks; n > maxRanks || a.Ranks > maxRanks {
 			return requestErrorf("more than %d ranks on one machine", maxRanks)
 		}
-		if a.Dir != "" {
-			if info, err := os.Stat(a.Dir); err != nil {
-				return requestErrorf("the folder to start %s in: %v", a.Program, err)
-			} else if !info.IsDir() {
-				return requestErrorf("the folder to start %s in: %s is not a folder", a.Program, a.Dir)
-			}
-		}
 	}
-	if j.Stdin < InputAll || int(j.Stdin) >= n {
-		return requestErrorf("standard input for rank %d: the ranks are 0 to %d", j.Stdin, n-1)
+	return j.checkRest(n)
+}
+
+// checkRest checks what concerns the job as a whole, which has n ranks.
+func (j *Job) checkRest(n int) error {
+	if err := j.checkInput(n); err != nil {
+		return err
+	}
+	if j.MaxLine < 0 {
+		return requestErrorf("a longest line of %d bytes is below zero", j.MaxLine)
+	}
+	if j.CoresPerRank < 0 {
+		return requestErrorf("%d cores for each rank: at least 1 is needed", j.CoresPerRank)
 	}
 	if j.Timeout < 0 {
 		return requestErrorf("a timeout of %s is below zero", j.Timeout)
+	}
+	return nil
+}
+
+// checkInput checks that the rank which gets standard input is one of n.
+func (j *Job) checkInput(n int) error {
+	if j.Stdin < InputAll || int(j.Stdin) >= n {
+		return requestErrorf("standard input for rank %d: the ranks are 0 to %d", j.Stdin, n-1)
+	}
+	return nil
+}
+
+// checkDir checks the folder that the ranks of a program start in, on this host.
+func (a *App) checkDir() error {
+	if a.Dir == "" {
+		return nil
+	}
+	if info, err := os.Stat(a.Dir); err != nil {
+		return requestErrorf("the folder to start %s in: %v", a.Program, err)
+	} else if !info.IsDir() {
+		return requestErrorf("the folder to start %s in: %s is not a folder", a.Program, a.Dir)
 	}
 	return nil
 }

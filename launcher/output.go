@@ -1,165 +1,214 @@
 package launcher
 
 import (
-	"bytes"
-	"errors"
+	"fmt"
 	"os"
-	"sync"
-	"sync/atomic"
-	"syscall"
 	"time"
+
+	"github.com/weft-mpi/weft/internal/printable"
+	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
-const (
-	partialAfter = 100 * time.Millisecond // an unfinished line, such as a prompt, is shown after this
-	maxPending   = 64 << 10               // and when it is longer than this
-	drainAfter   = 200 * time.Millisecond // how long an ended rank's pipe may stay open, held by a process that left its group
-)
+// lastWords is how long the launcher's own last line may take.
+const lastWords = 200 * time.Millisecond
 
-// A sink is where the lines of many ranks come together: standard output or error. Lines are written whole.
-type sink struct {
-	mu     sync.Mutex
-	file   *os.File
-	open   *stream // whose unfinished line is the last that was written; nil when the last line is finished
-	broken bool    // nobody reads any more
+// output shows what the ranks of a job write, line by line.
+type output struct {
+	sinks   [agent.Streams]*sink // where both are one file, such as a terminal, they are one sink
+	changed chan struct{}        // told when a sink has written something
+	buffers [][agent.Streams]lineBuffer
+	files   [][agent.Streams]*os.File // by rank: of ranks of other hosts, with --output-dir
+	paused  [agent.Streams]bool
+	failed  [agent.Streams]bool
+
+	fileErr     error                // of a file that could not be written
+	promptAfter time.Duration        // 0: unfinished lines are not shown
+	unfinished  map[*lineBuffer]bool // those that hold the beginning of a line that may be a prompt
 }
 
-// write shows text of a stream, whose last line is unfinished if it does not end in a newline. It tells whether anyone reads.
-func (s *sink) write(from *stream, text []byte) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.broken || len(text) == 0 {
-		return !s.broken
+func newOutput(out, err *os.File) (*output, error) {
+	o := &output{changed: make(chan struct{}, 1), unfinished: make(map[*lineBuffer]bool)}
+	a, errA := out.Stat()
+	b, errB := err.Stat()
+	var failure error
+	if o.sinks[agent.Stdout], failure = newSink("standard output", out, o.changed); failure != nil {
+		return nil, failure
 	}
-	continued := from != nil && s.open == from
-	if from != nil && from.label != "" {
-		text = labelled(text, from.label, continued)
-	}
-	if s.open != nil && !continued {
-		text = append([]byte{'\n'}, text...)
-	}
-	s.open = nil
-	if text[len(text)-1] != '\n' {
-		s.open = from
-	}
-	if _, err := s.file.Write(text); errors.Is(err, syscall.EPIPE) {
-		s.broken = true
-	}
-	return !s.broken
-}
-
-func (s *sink) isBroken() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.broken
-}
-
-// labelled puts the label before every line, except before the first if that continues one.
-func labelled(text []byte, label string, continued bool) []byte {
-	out := make([]byte, 0, len(text)+len(label)*(bytes.Count(text, []byte{'\n'})+1))
-	for line := range bytes.Lines(text) {
-		if !continued {
-			out = append(out, label...)
+	o.sinks[agent.Stderr] = o.sinks[agent.Stdout]
+	if errA != nil || errB != nil || !os.SameFile(a, b) {
+		if o.sinks[agent.Stderr], failure = newSink("standard error", err, o.changed); failure != nil {
+			o.sinks[agent.Stdout].stop()
+			return nil, failure
 		}
-		continued = false
-		out = append(out, line...)
 	}
-	return out
+	return o, nil
 }
 
-// A stream is one rank's standard output or error, read from a pipe.
-type stream struct {
-	sink    *sink
-	label   string
-	pipe    *os.File
-	pending []byte      // the beginning of a line
-	ended   atomic.Bool // the rank has ended: what is in the pipe is all that comes
-}
-
-// copy carries the stream to its sink until its end.
-func (s *stream) copy() {
-	defer s.pipe.Close()
-	buf := make([]byte, 32<<10)
-	for {
-		if len(s.pending) > 0 {
-			s.pipe.SetReadDeadline(time.Now().Add(partialAfter))
-		}
-		n, err := s.pipe.Read(buf)
-		if !s.add(buf[:n]) {
-			return // The rank learns by SIGPIPE, as it would without a launcher in between.
-		}
-		switch {
-		case errors.Is(err, os.ErrDeadlineExceeded) && s.ended.Load():
-			s.drain(buf)
-			return
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			if !s.show() {
-				return
+// expect prepares for the ranks of the job. A rank that is alone has nobody's lines to mix with.
+func (o *output) expect(ranks int, job *Job) {
+	o.buffers = make([][agent.Streams]lineBuffer, ranks)
+	maxLine := job.MaxLine
+	if maxLine == 0 {
+		maxLine = DefaultMaxLine
+	}
+	for r := range o.buffers {
+		for kind := range o.buffers[r] {
+			b := &o.buffers[r][kind]
+			b.sink, b.maxLine = o.sinks[kind], maxLine
+			if job.Label {
+				b.label = fmt.Sprintf("[%d] ", r)
 			}
-			s.pipe.SetReadDeadline(time.Time{})
-			// Whoever has set ended since has seen its deadline overwritten.
-			if s.ended.Load() {
-				s.pipe.SetReadDeadline(time.Now().Add(drainAfter))
+		}
+	}
+	o.promptAfter = promptAfter
+	if ranks == 1 {
+		o.promptAfter = promptAfterTerminal
+	}
+	for _, s := range o.sinks {
+		if sys.IsTerminal(s.fd) {
+			o.promptAfter = promptAfterTerminal
+		}
+	}
+}
+
+// notice tells the user something, on a line of its own.
+func (o *output) notice(text string, args ...any) {
+	o.sinks[agent.Stderr].put(nil, []byte(printable.Text("weft: "+fmt.Sprintf(text, args...))+"\n"))
+}
+
+// openFiles opens the files for the output of ranks of other hosts. Ranks of this host write theirs
+// themselves.
+func (o *output) openFiles(j *job) (err error) {
+	if j.Output == "" {
+		return nil
+	}
+	o.files = make([][agent.Streams]*os.File, len(j.programOf))
+	for id, n := range j.nodeOf {
+		for stream := range agent.Stream(agent.Streams) {
+			if n.far == nil {
+				continue
 			}
-		case err != nil:
-			s.show()
-			return
+			if o.files[id][stream], err = os.Create(j.outputFile(id, stream)); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
 }
 
-// add takes what was read, shows the finished lines and keeps the rest. It tells whether anyone reads.
-func (s *stream) add(data []byte) bool {
-	end := bytes.LastIndexByte(data, '\n') + 1
-	if end > 0 && len(s.pending) == 0 {
-		if !s.sink.write(s, data[:end]) {
-			return false
+// add takes what a rank has written.
+func (o *output) add(now time.Time, e agent.Output) {
+	if o.files != nil && o.files[e.Rank][e.Stream] != nil {
+		if _, err := o.files[e.Rank][e.Stream].Write(e.Data); err != nil && o.fileErr == nil {
+			o.fileErr = err
 		}
-	} else if end > 0 {
-		s.pending = append(s.pending, data[:end]...)
-		if !s.show() {
-			return false
-		}
-	}
-	s.pending = append(s.pending, data[end:]...)
-	if len(s.pending) > maxPending {
-		return s.show()
-	}
-	return true
-}
-
-// show shows what is pending.
-func (s *stream) show() bool {
-	reads := s.sink.write(s, s.pending)
-	s.pending = s.pending[:0]
-	return reads
-}
-
-// end notes that the rank has ended, so that copy does too, even if some process that has left the rank's group holds the pipe.
-func (s *stream) end() {
-	s.ended.Store(true)
-	s.pipe.SetReadDeadline(time.Now().Add(drainAfter))
-}
-
-// drain reads what the pipe holds, without waiting for more.
-func (s *stream) drain(buf []byte) {
-	defer s.show()
-	s.pipe.SetReadDeadline(time.Time{})
-	conn, err := s.pipe.SyscallConn()
-	if err != nil {
 		return
 	}
-	for {
-		n, err := 0, error(nil)
-		ctlErr := conn.Read(func(fd uintptr) bool {
-			n, err = syscall.Read(int(fd), buf)
-			return true
-		})
-		if err == syscall.EINTR {
-			continue
+	b := &o.buffers[e.Rank][e.Stream]
+	b.add(now, e.Data)
+	if n := len(b.pending); n > 0 && n <= maxPrompt && !b.sink.plain {
+		o.unfinished[b] = true
+	} else {
+		delete(o.unfinished, b)
+	}
+}
+
+// end takes note that a rank writes no more.
+func (o *output) end(rank int) {
+	for kind := range o.buffers[rank] {
+		b := &o.buffers[rank][kind]
+		b.flush()
+		delete(o.unfinished, b)
+	}
+}
+
+// promptDue is when showPrompts is due; zero if it is not.
+func (o *output) promptDue() (due time.Time) {
+	for b := range o.unfinished {
+		if at := b.since.Add(o.promptAfter); due.IsZero() || at.Before(due) {
+			due = at
 		}
-		if ctlErr != nil || err != nil || n <= 0 || !s.add(buf[:n]) {
-			return
+	}
+	return due
+}
+
+// showPrompts shows the unfinished lines that nothing has followed for some time.
+func (o *output) showPrompts(now time.Time) {
+	for b := range o.unfinished {
+		if !now.Before(b.since.Add(o.promptAfter)) {
+			b.flush()
+			delete(o.unfinished, b)
 		}
+	}
+}
+
+// flow returns commands for ranks to wait, or to go on, according to how much is not written yet.
+func (o *output) flow() (commands []agent.Command) {
+	for kind, s := range o.sinks {
+		n, _ := s.state()
+		if on := n > maxUnwritten || o.paused[kind] && n > minUnwritten; on != o.paused[kind] {
+			o.paused[kind] = on
+			commands = append(commands, agent.Pause{Stream: agent.Stream(kind), On: on})
+		}
+	}
+	return commands
+}
+
+// unwritten is how many bytes wait to be written.
+func (o *output) unwritten() int {
+	n, _ := o.sinks[agent.Stdout].state()
+	if o.sinks[agent.Stderr] != o.sinks[agent.Stdout] {
+		m, _ := o.sinks[agent.Stderr].state()
+		n += m
+	}
+	return n
+}
+
+// failure returns the error of a sink that can no longer be written, once for each sink.
+func (o *output) failure() (stream string, err error) {
+	if err = o.fileErr; err != nil {
+		o.fileErr = nil
+		return "the folder for output", err
+	}
+	for kind, s := range o.sinks {
+		if _, err := s.state(); err != nil && !o.failed[kind] {
+			for other := range o.sinks {
+				o.failed[other] = o.failed[other] || o.sinks[other] == s
+			}
+			return s.name, err
+		}
+	}
+	return "", nil
+}
+
+// flush waits for a time until everything is written.
+func (o *output) flush(limit time.Duration) {
+	for _, s := range o.sinks {
+		s.flush(limit)
+	}
+}
+
+// drop gives up what is not written, and says so where somebody still reads.
+func (o *output) drop() {
+	out, err := o.sinks[agent.Stdout], o.sinks[agent.Stderr]
+	if n, _ := out.state(); n > 0 && out != err {
+		o.notice("%d bytes of standard output were dropped: nobody took them", n)
+	}
+	err.flush(lastWords)
+}
+
+// close ends the writing.
+func (o *output) close() {
+	for _, files := range o.files {
+		for _, f := range files {
+			if f != nil {
+				f.Close()
+			}
+		}
+	}
+	o.sinks[agent.Stdout].stop()
+	if o.sinks[agent.Stderr] != o.sinks[agent.Stdout] {
+		o.sinks[agent.Stderr].stop()
 	}
 }

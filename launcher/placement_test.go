@@ -1,8 +1,6 @@
 package launcher
 
 import (
-	"fmt"
-	"os"
 	"slices"
 	"testing"
 
@@ -12,7 +10,8 @@ import (
 	"github.com/weft-mpi/weft/internal/topology"
 )
 
-// machineOf has cores with these processors, and nodes and sockets by core; none given stands for one of each.
+// machineOf has cores with these processors, and nodes and sockets by core; none given stands for one of
+// each.
 func machineOf(cores [][]int, domains ...[]int) *topology.Machine {
 	m := &topology.Machine{CPUs: slices.Sorted(slices.Values(slices.Concat(cores...))), Cores: cores}
 	m.NodeOf, m.SocketOf = make([]int, len(cores)), make([]int, len(cores))
@@ -56,25 +55,51 @@ func TestPlace_C1_RanksAndHandlersGetCores(t *testing.T) {
 		binding  Binding
 		cq       CQCores
 		taken    []int
+		avoid    []int
+		each     int
 		cpus     lists
 		handlers lists
 		cores    int
 		note     string // of the only one; empty when there is none
 	}{
-		{name: "a core each", machine: threads, ranks: 2, cpus: lists{{0, 8}, {1, 9}}, cores: 1},
+		{name: "a core each", machine: threads, ranks: 4, cpus: lists{{0, 8}, {1, 9}, {2}, {3}}, cores: 1},
+		{name: "a share of the cores each", machine: threads, ranks: 2, cpus: lists{{0, 1, 8, 9}, {2, 3}},
+			cores: 2},
+		{name: "the share is on one node", machine: nodes, ranks: 2,
+			cpus: lists{{0, 2, 4, 6}, {1, 3, 5, 7}}, cores: 4},
+		{name: "a core each though there are more", machine: threads, ranks: 2,
+			binding: Binding{To: BindCore},
+			cpus:    lists{{0, 8}, {1, 9}}, cores: 1},
+		{name: "cores per rank", machine: plain(8), ranks: 2, each: 3, cpus: lists{{0, 1, 2}, {3, 4, 5}},
+			cores: 3},
+		{name: "one core per rank", machine: plain(8), ranks: 2, each: 1, cpus: lists{{0}, {1}}, cores: 1},
+		{name: "cores per rank, bound", machine: plain(4), ranks: 2, each: 2, binding: Binding{To: BindCore},
+			cpus: lists{{0, 1}, {2, 3}}, cores: 2},
+		{name: "cores per rank of a list", machine: plain(8), ranks: 2, each: 2, binding: on(7, 5, 3, 1),
+			cpus: lists{{7, 5}, {3, 1}}, cores: 2},
+		{name: "cores per rank of those that are free", machine: plain(4), ranks: 1, each: 2,
+			taken: []int{1}, cpus: lists{{0, 2}}, cores: 2},
+		{name: "more cores per rank than there are", machine: plain(4), ranks: 2, each: 3, cores: 2,
+			note: "--cores-per-rank 3: 2 ranks would need 6 cores, and 4 can be had"},
+		{name: "cores per rank and handlers", machine: plain(6), ranks: 2, each: 2, cq: auto,
+			cpus: lists{{0, 1}, {3, 4}}, handlers: lists{{2}, {5}}, cores: 2},
 		{name: "none", machine: threads, ranks: 2, binding: Binding{To: BindNone}, cores: 2},
 		{name: "more ranks than cores", machine: threads, ranks: 6, note: "6 ranks share 4 usable cores"},
 		{name: "more ranks than cores, bound", machine: threads, ranks: 6, binding: Binding{To: BindCore},
 			cpus: lists{{0, 8}, {1, 9}, {2}, {3}, {0, 8}, {1, 9}}, note: "6 ranks share 4 usable cores"},
 		{name: "others run on these cores too", machine: withQuota(plain(4), 2), ranks: 2, cores: 1},
-		{name: "less time than ranks", machine: withQuota(plain(4), 2), ranks: 3, note: "3 ranks share 2 usable cores"},
+		{name: "less time than ranks", machine: withQuota(plain(4), 2), ranks: 3,
+			note: "3 ranks share 2 usable cores"},
 		{name: "node", machine: nodes, ranks: 4, binding: Binding{To: BindNUMA},
 			cpus: lists{{0, 2, 4, 6}, {0, 2, 4, 6}, {1, 3, 5, 7}, {1, 3, 5, 7}}, cores: 2},
 		{name: "node by its share of the cores", machine: lopsided, ranks: 4, binding: Binding{To: BindNUMA},
 			cpus: lists{{0, 1, 2}, {0, 1, 2}, {0, 1, 2}, {3}}, cores: 1},
-		{name: "socket", machine: sockets, ranks: 2, binding: Binding{To: BindSocket}, cpus: lists{{0, 1}, {2, 3}}, cores: 2},
-		{name: "list", machine: threads, ranks: 3, binding: on(9, 0, 3, 2), cpus: lists{{9}, {0}, {3}}, cores: 1},
-		{name: "short list", machine: threads, ranks: 3, binding: on(9, 0), cpus: lists{{9}, {0}, {9}}, note: "3 ranks share 2 usable cores"},
+		{name: "socket", machine: sockets, ranks: 2, binding: Binding{To: BindSocket},
+			cpus: lists{{0, 1}, {2, 3}}, cores: 2},
+		{name: "list", machine: threads, ranks: 3, binding: on(9, 0, 3, 2), cpus: lists{{9}, {0}, {3}},
+			cores: 1},
+		{name: "short list", machine: threads, ranks: 3, binding: on(9, 0), cpus: lists{{9}, {0}, {9}},
+			note: "3 ranks share 2 usable cores"},
 
 		{name: "handlers where cores are left", machine: threads, ranks: 2, cq: auto,
 			cpus: lists{{0, 8}, {2}}, handlers: lists{{1, 9}, {3}}, cores: 1},
@@ -82,45 +107,69 @@ func TestPlace_C1_RanksAndHandlersGetCores(t *testing.T) {
 			cpus: lists{{0}, {4}, {1}, {5}}, handlers: lists{{2}, {6}, {3}, {7}}, cores: 1},
 		{name: "no cores left", machine: plain(4), ranks: 3, cq: auto, cpus: lists{{0}, {1}, {2}}, cores: 1,
 			note: "--cq-cores auto: 3 ranks would need as many more cores for completion handlers, and 1 can be had: progress is made inside calls"},
-		{name: "no time left", machine: withQuota(plain(8), 3), ranks: 2, cq: auto, cores: 1, note: "2 ranks would need as many more cores for " +
-			"completion handlers, and 1 can be had"},
-		{name: "time for all", machine: withQuota(plain(8), 4), ranks: 2, cq: auto, binding: Binding{To: BindCore},
-			cpus: lists{{0}, {2}}, handlers: lists{{1}, {3}}, cores: 1},
+		{name: "no time left", machine: withQuota(plain(8), 3), ranks: 2, cq: auto, cores: 1,
+			note: "2 ranks would need as many more cores for " +
+				"completion handlers, and 1 can be had"},
+		{name: "time for all", machine: withQuota(plain(8), 4), ranks: 2, cq: auto,
+			binding: Binding{To: BindCore},
+			cpus:    lists{{0}, {2}}, handlers: lists{{1}, {3}}, cores: 1},
 		{name: "a handler takes its share of the time", machine: withQuota(plain(8), 3), ranks: 1, cq: of(7),
 			cpus: lists{{0, 1, 2, 3, 4, 5, 6}}, handlers: lists{{7}}, cores: 2},
-		{name: "a handler near its rank takes its share of the time", machine: withQuota(plain(8), 4), ranks: 1, cq: auto,
+		{name: "a handler near its rank takes its share of the time", machine: withQuota(plain(8), 4),
+			ranks: 1, cq: auto,
 			cpus: lists{{0, 2, 3, 4, 5, 6, 7}}, handlers: lists{{1}}, cores: 3},
-		{name: "handlers of ranks that are not bound", machine: plain(4), ranks: 1, binding: Binding{To: BindNone}, cq: auto,
+		{name: "handlers of ranks that are not bound", machine: plain(4), ranks: 1,
+			binding: Binding{To: BindNone}, cq: auto,
 			cpus: lists{{0, 2, 3}}, handlers: lists{{1}}, cores: 3},
-		{name: "handlers of ranks on nodes", machine: nodes, ranks: 2, binding: Binding{To: BindNUMA}, cq: auto,
+		{name: "handlers of ranks on nodes", machine: nodes, ranks: 2, binding: Binding{To: BindNUMA},
+			cq:   auto,
 			cpus: lists{{0, 4, 6}, {1, 5, 7}}, handlers: lists{{2}, {3}}, cores: 3},
 		{name: "handlers of ranks on a list", machine: threads, ranks: 2, binding: on(0, 3), cq: auto,
 			cpus: lists{{0}, {3}}, handlers: lists{{1, 9}, {2}}, cores: 1},
 
-		{name: "handlers on a list", machine: plain(6), ranks: 2, cq: of(3, 0), cpus: lists{{1}, {2}}, handlers: lists{{3}, {0}}, cores: 1},
+		{name: "handlers on a list", machine: plain(6), ranks: 2, cq: of(3, 0), cpus: lists{{1, 2}, {4, 5}},
+			handlers: lists{{3}, {0}}, cores: 2},
 		{name: "the core of a listed hardware thread is no rank's", machine: threads, ranks: 2, cq: of(8, 2),
 			cpus: lists{{1, 9}, {3}}, handlers: lists{{8}, {2}}, cores: 1},
 		{name: "unless the user says so", machine: threads, ranks: 2, binding: on(0, 1), cq: of(8, 9),
 			cpus: lists{{0}, {1}}, handlers: lists{{8}, {9}}, cores: 1},
 		{name: "the list leaves too few cores for the ranks", machine: plain(3), ranks: 2, cq: of(0, 1),
 			cpus: lists{{2}, {2}}, handlers: lists{{0}, {1}}, note: "2 ranks share 1 usable core:"},
-		{name: "what is left of the list is idle", machine: plain(4), ranks: 1, cq: of(2, 3), cpus: lists{{0}}, handlers: lists{{2}}, cores: 1},
+		{name: "what is left of the list is idle", machine: plain(4), ranks: 1, cq: of(2, 3),
+			cpus: lists{{0, 1}}, handlers: lists{{2}}, cores: 2},
 
-		{name: "cores of another job are avoided", machine: threads, ranks: 2, taken: []int{8}, cpus: lists{{1, 9}, {2}}, cores: 1},
+		{name: "another user's cores are taken last", machine: plain(4), ranks: 3, avoid: []int{0},
+			cpus: lists{{1}, {2}, {3}}, cores: 1},
+		{name: "another user cannot make ranks run unbound", machine: plain(4), ranks: 2,
+			avoid: []int{0, 1, 2, 3}, each: 1,
+			cpus: lists{{0}, {1}}, cores: 1},
+		{name: "nor share cores", machine: plain(4), ranks: 2, avoid: []int{0, 1, 2}, each: 1,
+			cpus: lists{{3}, {0}}, cores: 1},
+		{name: "cores of another job are avoided", machine: threads, ranks: 2, taken: []int{8},
+			cpus: lists{{1, 9}, {2}}, cores: 1},
 		{name: "too many cores of other jobs", machine: threads, ranks: 3, taken: []int{8, 2}, cores: 1},
-		{name: "too many cores of other jobs to bind", machine: threads, ranks: 3, binding: Binding{To: BindCore}, taken: []int{8, 2}, cores: 1,
+		{name: "too many cores of other jobs to bind", machine: threads, ranks: 3,
+			binding: Binding{To: BindCore}, taken: []int{8, 2}, cores: 1,
 			note: "other weft jobs use 2 of 4 cores: the ranks are not bound"},
-		{name: "a listed processor of another job", machine: threads, ranks: 2, binding: on(0, 1), taken: []int{1}, cpus: lists{{0}, {1}}, cores: 1,
+		{name: "a listed processor of another job", machine: threads, ranks: 2, binding: on(0, 1),
+			taken: []int{1}, cpus: lists{{0}, {1}}, cores: 1,
 			note: "another weft job uses processor 1, too"},
-		{name: "no cores left beside another job", machine: plain(4), ranks: 2, cq: auto, taken: []int{1}, cpus: lists{{0}, {2}}, cores: 1,
+		{name: "no cores left beside another job", machine: plain(4), ranks: 2, cq: auto, taken: []int{1},
+			cpus: lists{{0}, {2}}, cores: 1,
 			note: "and 1 can be had"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			taken := make(map[int]bool)
-			for _, cpu := range c.taken {
-				taken[cpu] = true
+			set := func(cpus []int) map[int]bool {
+				m := make(map[int]bool)
+				for _, cpu := range cpus {
+					m[cpu] = true
+				}
+				return m
 			}
-			p, err := place(placing{c.machine, taken, c.ranks, c.binding, c.cq})
+			p, err := place(placementRequest{
+				machine: c.machine, taken: set(c.taken), avoid: set(c.avoid), ranks: c.ranks, each: c.each,
+				binding: c.binding, cq: c.cq,
+			})
 			require.NoError(t, err)
 			require.Equal(t, c.cpus, p.cpus)
 			require.Equal(t, c.handlers, p.handlers)
@@ -142,14 +191,15 @@ func TestPlace_C1_NonsenseIsRefused(t *testing.T) {
 	}{
 		"--bind-to: processor 7 does not exist here, or the affinity mask or control group forbids it; the job may use 0-3":  {binding: Binding{BindList, []int{0, 7}}},
 		"--cq-cores: processor 4 does not exist here, or the affinity mask or control group forbids it; the job may use 0-3": {cq: CQCores{CQList, []int{2, 4}}},
-		"--bind-to: processor 1 is in the list twice":       {binding: Binding{BindList, []int{1, 0, 1}}},
-		"processor 1 is in the lists of --bind-to and of":   {binding: Binding{BindList, []int{0, 1}}, cq: CQCores{CQList, []int{1, 2}}},
+		"--bind-to: processor 1 is in the list twice": {binding: Binding{BindList, []int{1, 0, 1}}},
+		"processor 1 is in the lists of --bind-to and of": {binding: Binding{BindList, []int{0, 1}},
+			cq: CQCores{CQList, []int{1, 2}}},
 		"--cq-cores: 1 processor for the completion":        {cq: CQCores{CQList, []int{2}}},
 		"--cq-cores 0-3: no core is left for the ranks":     {cq: CQCores{CQList, []int{0, 1, 2, 3}}},
 		"--bind-to: the list of processors is empty":        {binding: Binding{To: BindList}},
 		"--cq-cores: 0 processors for the completion handl": {cq: CQCores{From: CQList}},
 	} {
-		_, err := place(placing{machine: plain(4), ranks: 2, binding: c.binding, cq: c.cq})
+		_, err := place(placementRequest{machine: plain(4), ranks: 2, binding: c.binding, cq: c.cq})
 		var request *RequestError
 		require.ErrorAs(t, err, &request)
 		require.Contains(t, err.Error(), want)
@@ -158,7 +208,8 @@ func TestPlace_C1_NonsenseIsRefused(t *testing.T) {
 
 func TestParseBindingAndCQCores(t *testing.T) {
 	for text, want := range map[string]Binding{
-		"none": {To: BindNone}, "core": {To: BindCore}, "numa": {To: BindNUMA}, "socket": {To: BindSocket}, "3,0-1": {BindList, []int{3, 0, 1}},
+		"none": {To: BindNone}, "core": {To: BindCore}, "numa": {To: BindNUMA}, "socket": {To: BindSocket},
+		"3,0-1": {BindList, []int{3, 0, 1}},
 	} {
 		got, err := ParseBinding(text)
 		require.NoError(t, err)
@@ -169,7 +220,8 @@ func TestParseBindingAndCQCores(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}
-	for _, text := range []string{"", "foo", "cores", "-1", "1-", "3-1", "0,,1", "0x1", "99999999", "0-9999999999"} {
+	for _, text := range []string{"", "foo", "cores", "-1", "1-", "3-1", "0,,1", "0x1", "99999999",
+		"0-9999999999"} {
 		_, err := ParseBinding(text)
 		require.Error(t, err, text)
 		_, err = ParseCQCores(text)
@@ -177,8 +229,9 @@ func TestParseBindingAndCQCores(t *testing.T) {
 	}
 }
 
-// Whatever the machine is and whatever is asked for: nothing outside of what the job may use; a core for a rank or a handler is
-// nobody else's, where there are enough; every rank has a handler or none has; and what is not the user's own word is no other job's.
+// Whatever the machine is and whatever is asked for: nothing outside of what the job may use; a core for a
+// rank or a handler is nobody else's, where there are enough; every rank has a handler or none has; and what
+// is not the user's own word is no other job's.
 func TestPlace_C1_PropertyNothingIsGivenTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &topology.Machine{Quota: rapid.SampledFrom([]float64{0, 0, 0.5, 2, 5.5}).Draw(t, "quota")}
@@ -197,11 +250,18 @@ func TestPlace_C1_PropertyNothingIsGivenTwice(t *testing.T) {
 			shuffled := rapid.Permutation(m.CPUs).Draw(t, name)
 			return shuffled[:rapid.IntRange(0, len(shuffled)).Draw(t, name+" count")]
 		}
-		in := placing{machine: m, taken: make(map[int]bool), ranks: rapid.IntRange(1, 14).Draw(t, "ranks")}
+		in := placementRequest{machine: m, taken: make(map[int]bool),
+			ranks: rapid.IntRange(1, 14).Draw(t, "ranks")}
 		for _, cpu := range some("taken") {
 			in.taken[cpu] = true
 		}
-		in.binding.To = rapid.SampledFrom([]BindTo{BindDefault, BindNone, BindCore, BindNUMA, BindSocket, BindList}).Draw(t, "binding")
+		in.each = rapid.IntRange(0, 4).Draw(t, "cores each")
+		in.avoid = make(map[int]bool)
+		for _, cpu := range some("avoid") {
+			in.avoid[cpu] = true
+		}
+		in.binding.To = rapid.SampledFrom([]BindTo{BindDefault, BindNone, BindCore, BindNUMA, BindSocket,
+			BindList}).Draw(t, "binding")
 		if in.binding.To == BindList {
 			in.binding.CPUs = some("bind list")
 		}
@@ -213,7 +273,8 @@ func TestPlace_C1_PropertyNothingIsGivenTwice(t *testing.T) {
 		if err != nil {
 			var request *RequestError
 			require.ErrorAs(t, err, &request)
-			require.True(t, in.binding.To == BindList || in.cq.From == CQList, "only lists can be nonsense: %v", err)
+			require.True(t, in.binding.To == BindList || in.cq.From == CQList,
+				"only lists can be nonsense: %v", err)
 			return
 		}
 		again, err := place(in)
@@ -252,57 +313,19 @@ func TestPlace_C1_PropertyNothingIsGivenTwice(t *testing.T) {
 			}
 		}
 		require.LessOrEqual(t, p.coresPerRank*in.ranks, max(len(m.Cores), len(in.binding.CPUs)))
-		require.Subset(t, append(slices.Concat(p.cpus...), slices.Concat(p.handlers...)...), p.claims)
-		for _, cpu := range p.claims {
+		require.Subset(t, append(slices.Concat(p.cpus...), slices.Concat(p.handlers...)...), p.locked)
+		for _, cpu := range p.locked {
 			listed := slices.Contains(in.binding.CPUs, cpu) || slices.Contains(in.cq.CPUs, cpu)
 			require.True(t, listed || !in.taken[cpu], "processor %d is another job's", cpu)
 		}
 	})
 }
 
-func TestClaims(t *testing.T) {
-	prefix := fmt.Sprintf("@weft-test-%d-", os.Getpid())
-	a, b := newClaims(prefix), newClaims(prefix)
-	defer a.drop()
-	defer b.drop()
-	require.Empty(t, a.hold([]int{1, 2}))
-	require.Empty(t, a.hold([]int{1, 2}), "what it has it keeps")
-	require.Equal(t, []int{2}, b.hold([]int{2, 3}))
-	require.Equal(t, []int{3}, a.hold([]int{2, 3}))
-	b.drop()
-	require.Empty(t, a.hold([]int{2, 3}))
-	require.Empty(t, b.hold([]int{1}), "what is no longer wanted is given up")
-	a.drop()
-	require.Empty(t, b.hold([]int{1, 2, 3}))
-}
-
 func TestPlacementTellsWhyRanksAreNotBound(t *testing.T) {
-	p, err := place(placing{machine: plain(4), ranks: 3, taken: map[int]bool{0: true, 3: true}})
+	p, err := place(placementRequest{machine: plain(4), ranks: 3, taken: map[int]bool{0: true, 3: true}})
 	require.NoError(t, err)
-	require.Equal(t, "not bound (other weft jobs use 2 of 4 cores)", p.boundTo(0))
-	require.Equal(t, "no completion handler", p.handledOn(0))
-}
-
-// Two jobs whose claims meet place their ranks apart.
-func TestJobsAvoidEachOthersCores(t *testing.T) {
-	m, err := topology.Read()
-	require.NoError(t, err)
-	if len(m.Cores) < 2 {
-		t.Skip("needs two cores")
-	}
-	prefix := fmt.Sprintf("@weft-jobs-%d-", os.Getpid())
-	var jobs []*running
-	for range 3 {
-		j := &running{job: Job{Apps: []App{{Ranks: 1}}, Binding: Binding{To: BindCore}}, claims: newClaims(prefix)}
-		defer j.claims.drop()
-		require.NoError(t, j.placeRanks())
-		jobs = append(jobs, j)
-	}
-	require.Equal(t, m.Cores[0], jobs[0].place.cpus[0])
-	require.Equal(t, m.Cores[1], jobs[1].place.cpus[0])
-	require.Equal(t, "bound to "+processors(m.Cores[1]), jobs[1].place.boundTo(0))
-	if len(m.Cores) == 2 {
-		require.Nil(t, jobs[2].place.cpus)
-		require.Equal(t, []string{"other weft jobs use 2 of 2 cores: the ranks are not bound"}, jobs[2].place.notes)
-	}
+	var taken plan
+	taken.take(p)
+	require.Equal(t, "not bound (other weft jobs use 2 of 4 cores)", taken.boundTo(0))
+	require.Equal(t, "no completion handler", taken.handledOn(0))
 }

@@ -10,11 +10,19 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
+
+	"github.com/weft-mpi/weft/internal/sys"
 )
 
-// program finds the file to execute for the program that the user named: a command in PATH, a file, or a Go package, which is
-// built into the folder that tempDir returns. A relative name counts from where the launcher runs, not from the ranks' folder.
-func program(ctx context.Context, name string, stderr *os.File, tempDir func() (string, error)) (string, error) {
+// buildGrace is how long the go command may take to end after it was told to.
+const buildGrace = 5 * time.Second
+
+// program finds the file to execute for the program that the user named: a command in PATH, a file, or a Go
+// package, which is built into the folder that tempDir returns. A relative name counts from where the
+// launcher runs, not from the ranks' folder.
+func program(ctx context.Context, name string, stderr *os.File, tempDir func() (string, error)) (string,
+	error) {
 	if isGo(name) {
 		return build(ctx, name, stderr, tempDir)
 	}
@@ -25,7 +33,8 @@ func program(ctx context.Context, name string, stderr *os.File, tempDir func() (
 			return filepath.Abs(path)
 		}
 		if err == nil {
-			return "", &ProgramError{127, fmt.Sprintf("%s: not found in PATH; for the one in this folder write ./%s", name, name)}
+			return "", &ProgramError{127,
+				fmt.Sprintf("%s: not found in PATH; for the one in this folder write ./%s", name, name)}
 		}
 		return "", &ProgramError{127, fmt.Sprintf("%s: not found in PATH", name)}
 	}
@@ -37,7 +46,8 @@ func program(ctx context.Context, name string, stderr *os.File, tempDir func() (
 	case info.IsDir():
 		return "", &ProgramError{126, name + ": a folder without Go files"}
 	case info.Mode()&0o111 == 0:
-		return "", &ProgramError{126, fmt.Sprintf("%s: not executable; if it is a program: chmod +x %s", name, name)}
+		return "", &ProgramError{126, fmt.Sprintf("%s: not executable; if it is a program: chmod +x %s",
+			name, name)}
 	}
 	return filepath.Abs(name)
 }
@@ -59,36 +69,58 @@ func isGo(name string) bool {
 	return len(files) > 0
 }
 
-// build compiles a Go file or folder and returns the program's file. The compiler speaks for itself on stderr.
-func build(ctx context.Context, name string, stderr *os.File, tempDir func() (string, error)) (string, error) {
+// build compiles a Go file or folder and returns the program's file. The compiler writes its messages to
+// stderr. The program lies in the user's build cache, where a later build of the same source finds it, or
+// where there can be no such cache, in tempDir.
+func build(ctx context.Context, name string, stderr *os.File, tempDir func() (string, error)) (string,
+	error) {
 	tool, err := exec.LookPath("go")
 	if err != nil {
-		return "", &ProgramError{127, fmt.Sprintf("%s is Go source, and there is no go command in PATH to build it with", name)}
+		return "", &ProgramError{127,
+			fmt.Sprintf("%s is Go source, and there is no go command in PATH to build it with", name)}
 	}
 	path, err := filepath.Abs(name)
 	if err != nil {
 		return "", &ProgramError{126, err.Error()}
 	}
-	dir, target := path, "."
-	if strings.HasSuffix(path, ".go") {
-		dir, target = filepath.Split(path)
+	compile := func(out string) error { return compile(ctx, tool, path, out, name, stderr) }
+	base := strings.TrimSuffix(filepath.Base(path), ".go")
+	if cache, err := userBuildCache(); err == nil {
+		file, err := cache.build(path, base, compile)
+		if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EROFS) &&
+			!errors.Is(err, syscall.EDQUOT) {
+			return file, err
+		}
 	}
 	temp, err := tempDir()
 	if err != nil {
 		return "", &ProgramError{126, fmt.Sprintf("no folder to build %s in: %v", name, err)}
 	}
-	out := filepath.Join(temp, strings.TrimSuffix(filepath.Base(path), ".go"))
+	file := filepath.Join(temp, base)
+	return file, compile(file)
+}
+
+// compile has the go command build the package or Go file at path into out.
+func compile(ctx context.Context, tool, path, out, name string, stderr *os.File) error {
+	dir, target := path, "."
+	if strings.HasSuffix(path, ".go") {
+		dir, target = filepath.Split(path)
+	}
 	// The package is built where it lies, for its module is the one that counts.
 	cmd := exec.CommandContext(ctx, tool, "build", "-o", out, target)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, stderr, stderr
+	// A build that is cancelled ends with its compilers, and the go command removes its temporary files.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return sys.SignalGroup(cmd.Process.Pid, syscall.SIGINT) }
+	cmd.WaitDelay = buildGrace
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
-			return "", context.Cause(ctx)
+			return context.Cause(ctx)
 		}
-		return "", &ProgramError{1, fmt.Sprintf("%s does not build", name)}
+		return &ProgramError{1, fmt.Sprintf("%s does not build", name)}
 	}
 	if info, err := os.Stat(out); err != nil || info.Mode()&0o111 == 0 {
-		return "", &ProgramError{126, fmt.Sprintf("%s is not a program: its package is not main", name)}
+		return &ProgramError{126, fmt.Sprintf("%s is not a program: its package is not main", name)}
 	}
-	return out, nil
+	return nil
 }

@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -21,9 +22,11 @@ import (
 const modeVariable = "LAUNCHER_TEST_MODE"
 
 func TestMain(m *testing.M) {
+	Watchdog()
 	mode := os.Getenv(modeVariable)
 	if mode == "" {
-		os.Setenv("GORACE", "atexit_sleep_ms=0") // or every rank of a test with the race detector sleeps for a second at its end
+		// or every rank of a test with the race detector sleeps for a second at its end
+		os.Setenv("GORACE", "atexit_sleep_ms=0")
 		os.Exit(m.Run())
 	}
 	// Whatever goes wrong in a test, its processes end.
@@ -33,6 +36,10 @@ func TestMain(m *testing.M) {
 }
 
 var modes = map[string]func(){
+	"agent": func() {
+		os.Unsetenv(modeVariable)
+		check(AgentMain(""))
+	},
 	"launcher":  beLauncher,
 	"wait":      func() { tellPID(); select {} },
 	"init-wait": func() { joinPMI(); tellPID(); select {} },
@@ -102,8 +109,8 @@ var modes = map[string]func(){
 	"family": func() { startFamily(); tellPID(); select {} },
 }
 
-// startFamily starts a process in the rank's group that has dropped the environment, so that only the group leads to it, and one
-// that has left the group for a session of its own, so that only the environment does.
+// startFamily starts a process in the rank's group that has dropped the environment, so that only the group
+// leads to it, and one that has left the group for a session of its own, so that only the environment does.
 func startFamily() {
 	for _, session := range []bool{false, true} {
 		child := exec.Command(os.Args[0])
@@ -159,12 +166,17 @@ func beSecret() {
 	fmt.Printf("%d %x\n", len(secret), sha256.Sum256(secret))
 }
 
-// beLauncher runs the mode that is named by LAUNCHER_TEST_RANKS as two ranks.
+// beLauncher runs the mode that is named by LAUNCHER_TEST_RANKS as two ranks, or as many as
+// LAUNCHER_TEST_SIZE says, or instead of this program that which LAUNCHER_TEST_PROGRAM names.
 func beLauncher() {
-	err := Run(context.Background(), Job{
-		Apps: []App{{Ranks: 2, Program: os.Args[0]}},
+	size, err := strconv.Atoi(cmp.Or(os.Getenv("LAUNCHER_TEST_SIZE"), "2"))
+	check(err)
+	grace, err := time.ParseDuration(cmp.Or(os.Getenv("LAUNCHER_TEST_GRACE"), "0s"))
+	check(err)
+	err = Run(context.Background(), Job{
+		Apps: []App{{Ranks: size, Program: cmp.Or(os.Getenv("LAUNCHER_TEST_PROGRAM"), os.Args[0])}},
 		Env:  []string{modeVariable + "=" + os.Getenv("LAUNCHER_TEST_RANKS")},
-		In:   os.Stdin, Out: os.Stdout, Err: os.Stderr,
+		In:   os.Stdin, Out: os.Stdout, Err: os.Stderr, Grace: grace, Sole: true,
 	})
 	os.Exit(ExitStatus(err))
 }

@@ -6,50 +6,115 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
-	"runtime"
+	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/printable"
+	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/internal/sys"
-	"github.com/weft-mpi/weft/internal/topology"
+	"github.com/weft-mpi/weft/launcher/internal/agent"
+	"github.com/weft-mpi/weft/launcher/internal/deadlock"
+	"github.com/weft-mpi/weft/launcher/internal/local"
+	"github.com/weft-mpi/weft/launcher/internal/supervisor"
 	"github.com/weft-mpi/weft/launcher/pmi"
 )
 
 const (
 	defaultGrace = 2 * time.Second
-	// overdueAfter is how long a rank's process may be gone before its PMI connection is closed for it: a process that has
-	// left the rank's group may hold the other end.
-	overdueAfter = 300 * time.Millisecond
-	// lingerAfter is how long a rank may live after its PMI connection has ended without Finalize.
-	lingerAfter = time.Second
-	// killTimeout is how long a killed process may take to end. The kernel may keep it for ever.
-	killTimeout = 10 * time.Second
-	// insist is within how much time a second interrupt kills.
-	insist = time.Second
+	secretSize   = 32
+	// timerSlack is by how much the timers of a rank with a core of its own may be late. Go's system monitor
+	// sleeps for 20 µs at a time, for the first milliseconds after anything has blocked: with the system's
+	// slack it takes a seventh of the only core that the rank has (ADR 0009).
+	timerSlack = time.Millisecond
+	// flushTimeout is how long a job that could not be started waits until the user has been told why.
+	flushTimeout = 2 * time.Second
 )
 
-// Run starts the job and returns when it is over and nothing of it is left. The error says why the job could not be started, and is
-// a *RequestError or a *ProgramError where the caller is to blame; or it is the *Failure of a rank, of which standard error
-// has been told as soon as it was known. When ctx ends, the job is ended.
-func Run(ctx context.Context, job Job) error {
-	if err := job.check(); err != nil {
+// Failure is the cause of a job's failure.
+type Failure = supervisor.Failure
+
+// How says in which way a job failed.
+type How = supervisor.How
+
+const (
+	Exited      = supervisor.Exited
+	Killed      = supervisor.Killed
+	Unfinished  = supervisor.Unfinished
+	Stranded    = supervisor.Stranded
+	Aborted     = supervisor.Aborted
+	Disturbed   = supervisor.Disturbed
+	Silent      = supervisor.Silent
+	Stopped     = supervisor.Stopped
+	Interrupted = supervisor.Interrupted
+	TimedOut    = supervisor.TimedOut
+	Cancelled   = supervisor.Cancelled
+	OutputLost  = supervisor.OutputLost
+	ReaderGone  = supervisor.ReaderGone
+	Deadlocked  = supervisor.Deadlocked
+	AgentLost   = supervisor.AgentLost
+)
+
+// Watchdog is the life of the watchdog's process, and does not return there; elsewhere it returns at once.
+// The main function of a program that calls Run begins with it: the watchdog is the program itself, started
+// again.
+func Watchdog() { local.WatchdogMain() }
+
+// Run starts the job and returns when it is over and nothing of it is left. The error says why the job could
+// not be started, and is a *RequestError or a *ProgramError where the caller is to blame; or it is the
+// *Failure that ended the job, of which standard error has been told as soon as it was known. When ctx ends,
+// the job is ended.
+//
+// It takes over the signals that programs are ended, stopped and continued with for as long as it runs.
+func Run(ctx context.Context, spec Job) error {
+	if err := spec.check(); err != nil {
 		return err
 	}
-	j, err := newRunning(job)
+	signals := make(chan os.Signal, 16)
+	for _, s := range passedOn {
+		// What was ignored when the launcher was started, as nohup does, stays so.
+		if !signal.Ignored(s) {
+			signal.Notify(signals, s)
+		}
+	}
+	defer signal.Stop(signals)
+	j, err := newJob(spec)
 	if err != nil {
 		return err
 	}
-	defer j.clean()
-	if err := j.prepare(ctx); err != nil {
+	defer j.close()
+	if err := j.prepareOrSignal(ctx, signals); err != nil {
+		j.output.flush(flushTimeout)
 		return err
 	}
-	return j.loop(ctx)
+	if j.DryRun {
+		return j.showPlan()
+	}
+	if j.ShowMap {
+		j.output.notice("%s", j.picture())
+	}
+	return j.loop(ctx, signals)
+}
+
+// showPlan is what remains to be done where no rank is to be started.
+func (j *job) showPlan() error {
+	if j.Out == nil {
+		return nil
+	}
+	_, err := fmt.Fprintln(j.Out, printable.Text(j.picture()))
+	return err
+}
+
+// tellStep tells how long after the beginning something was done.
+func (j *job) tellStep(text string, args ...any) {
+	if j.Verbose {
+		j.output.notice("%7.1f ms  %s", float64(time.Since(j.began).Microseconds())/1000,
+			fmt.Sprintf(text, args...))
+	}
 }
 
 // ExitStatus is the status that a command which ran a job should exit with, given what Run returned.
@@ -70,71 +135,45 @@ func ExitStatus(err error) int {
 	return 1
 }
 
-// An event is what the goroutines around the loop tell it.
-type event struct {
-	kind   eventKind
-	rank   *rank
-	status syscall.WaitStatus
-	err    error
+// passedOn are the signals that the ranks get from the launcher. SIGURG is not among them: the Go runtime
+// uses it for itself.
+var passedOn = []os.Signal{
+	syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP,
+	syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT, syscall.SIGTSTP,
 }
 
-type eventKind uint8
-
-const (
-	rankEnded    eventKind = iota // its process, with this status
-	rankSilent                    // its PMI connection, with this error if it was a bad end
-	rankDrained                   // its output is through
-	rankOverdue                   // its process has ended some time ago
-	rankLingers                   // its PMI connection has ended some time ago
-	barrierMoved                  // a rank has come to a barrier or finalized
-	allStarted                    // no further rank will be started; with the error that kept it from that
-)
-
-// running is a job under way. Its fields belong to the loop unless they say otherwise.
-type running struct {
-	job     Job
+// job is a job under way: what connects its supervisor with its agent and the user.
+type job struct {
+	Job
 	id      string
+	began   time.Time
 	host    string
-	secret  [secretSize]byte
-	out     *sink
-	err     *sink
 	null    *os.File
-	input   *input // nil when no copying is needed
-	keeper  *keeper
-	reaper  *sys.Reaper
-	service *pmi.Service
-	conns   []net.Conn
-	place   placement
-	claims  *claims
-	machine *topology.Machine
-	ranks   []*rank
-	byPID   sync.Map // of each started rank
-	temp    string   // the folder of what was built; empty when nothing was
+	output  *output
+	input   *input // nil where ranks get the launcher's own descriptor, or none
+	local   *local.Agent
+	planner *planner
+	dir     string   // the current folder; empty where there is none
+	files   []string // by program: what is executed, here at least
+	hashes  []string // by program: of the file's content, with Stage
 
-	events  chan event
-	done    chan struct{} // closed when the loop is over
-	release chan struct{} // closed when the starting thread may end
-	halt    atomic.Bool   // no further rank is to be started
-
-	started   bool
-	startErr  error
-	verdict   verdict
-	cause     *Failure
-	forwarded map[syscall.Signal]bool
-	settle    <-chan time.Time // when the best explanation so far is the cause
-	grace     <-chan time.Time // when SIGKILL follows SIGTERM
-	giveUp    <-chan time.Time // when what SIGKILL has not ended is left to the kernel
-	killed    bool
-	lastInt   time.Time
+	nodes     []*node // this host is the first, also where no rank runs on it
+	programOf []int   // by rank: its program's number
+	nodeOf    []*node // by rank
+	localRank []int   // by rank: its number on its node
+	detector  *deadlock.Detector
+	quitAt    time.Time // the latest SIGQUIT of which the ranks were not told
+	notYet    int       // nodes whose ranks have not all been started
+	events    chan agent.Event
+	over      chan struct{} // closed when no more events are wanted
 }
 
-func newRunning(job Job) (*running, error) {
-	j := &running{
-		job: job, secret: newSecret(), forwarded: make(map[syscall.Signal]bool), claims: newClaims(claimPrefix),
-		events: make(chan event, 64), done: make(chan struct{}), release: make(chan struct{}),
-	}
-	if j.job.Grace == 0 {
-		j.job.Grace = defaultGrace
+func newJob(spec Job) (_ *job, err error) {
+	j := &job{Job: spec, began: time.Now(), events: make(chan agent.Event), over: make(chan struct{})}
+	j.Apps = slices.Clone(spec.Apps)
+	j.dir, _ = os.Getwd()
+	if j.Grace == 0 {
+		j.Grace = defaultGrace
 	}
 	var id [16]byte
 	rand.Read(id[:])
@@ -142,253 +181,252 @@ func newRunning(job Job) (*running, error) {
 	if j.host, _ = os.Hostname(); j.host == "" {
 		j.host = "this host"
 	}
-	var err error
+	if j.planner, err = newPlanner(); err != nil {
+		return nil, err
+	}
 	if j.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
 		return nil, err
 	}
-	j.out, j.err = j.sinks()
-	if j.keeper, err = startKeeper(j.id); err != nil {
+	orNull := func(f *os.File) *os.File {
+		if f == nil {
+			return j.null
+		}
+		return f
+	}
+	if j.output, err = newOutput(orNull(j.Out), orNull(j.Err)); err != nil {
+		j.null.Close()
+		return nil, err
+	}
+	if j.local, err = local.New(local.Options{Job: j.id, Stdin: j.In, Sole: j.Sole}); err != nil {
+		j.output.close()
 		j.null.Close()
 		return nil, err
 	}
 	return j, nil
 }
 
-// sinks are the ends of standard output and error. Where both are one file, such as a terminal, they are one sink, so that an
-// unfinished line of one is not continued by the other.
-func (j *running) sinks() (out, err *sink) {
-	file := func(f *os.File) *os.File {
-		if f == nil {
-			return j.null
-		}
-		return f
-	}
-	out, err = &sink{file: file(j.job.Out)}, &sink{file: file(j.job.Err)}
-	a, err1 := out.file.Stat()
-	b, err2 := err.file.Stat()
-	if err1 == nil && err2 == nil && os.SameFile(a, b) {
-		return out, out
-	}
-	return out, err
-}
-
-// notice tells the user something, on a line of its own.
-func (j *running) notice(text string, args ...any) {
-	j.err.write(nil, fmt.Appendf(nil, "weft: "+text+"\n", args...))
-}
-
-// prepare finds the programs, places the ranks, and makes what they share.
-func (j *running) prepare(ctx context.Context) (err error) {
-	if err := j.placeRanks(); err != nil {
-		return err
-	}
-	for i := range j.job.Apps {
-		app := &j.job.Apps[i]
-		file, err := program(ctx, app.Program, j.err.file, j.tempDir)
-		if err != nil {
-			return err
-		}
-		for range app.Ranks {
-			j.ranks = append(j.ranks, &rank{id: len(j.ranks), app: app, file: file})
-		}
-	}
-	if j.job.Output != "" {
-		if err := os.MkdirAll(j.job.Output, 0o777); err != nil {
-			return requestErrorf("the folder for output: %v", err)
-		}
-	}
-	if j.reaper, err = sys.NewReaper(); err != nil {
-		return err
-	}
-	for _, note := range j.place.notes {
-		j.notice("%s", note)
-	}
-	n := len(j.ranks)
-	if in := j.job.In; in != nil && (j.job.Stdin == InputAll || j.job.Stdin >= 0 && sys.IsTerminal(int(in.Fd()))) {
-		if j.input, err = newInput(int(in.Fd())); err != nil {
-			return err
-		}
-	}
-	config := pmi.Config{
-		KVSName: "weft_" + j.id[:8],
-		Appnum:  make([]int, n),
-		Preset:  []string{"PMI_process_mapping", fmt.Sprintf("(vector,(0,1,%d))", n)},
-	}
-	for r, app := 0, 0; app < len(j.job.Apps); app++ {
-		for range j.job.Apps[app].Ranks {
-			config.Appnum[r] = app
-			r++
-		}
-	}
-	j.conns = make([]net.Conn, n)
-	j.service = pmi.NewService(config, j.conns)
-	return nil
-}
-
-// placeRanks decides where the ranks run, and claims the processors that they get for themselves.
-func (j *running) placeRanks() (err error) {
-	if j.machine, err = topology.Read(); err != nil {
-		return err
-	}
-	in := placing{machine: j.machine, taken: make(map[int]bool), binding: j.job.Binding, cq: j.job.CQCores}
-	for _, app := range j.job.Apps {
-		in.ranks += app.Ranks
-	}
-	for {
-		if j.place, err = place(in); err != nil {
-			return err
-		}
-		known := len(in.taken)
-		for _, cpu := range j.claims.hold(j.place.claims) {
-			in.taken[cpu] = true
-		}
-		if len(in.taken) == known {
-			return nil
-		}
-	}
-}
-
-// tempDir is the folder for what is built. It goes away with the job, even if the launcher is killed.
-func (j *running) tempDir() (string, error) {
-	if j.temp == "" {
-		name := filepath.Join(os.TempDir(), "weft-"+j.id)
-		j.keeper.remove(name)
-		if err := os.Mkdir(name, 0o700); err != nil {
-			return "", err
-		}
-		j.temp = name
-	}
-	return os.MkdirTemp(j.temp, "")
-}
-
-// clean undoes what newRunning and prepare have done, after the last process has ended.
-func (j *running) clean() {
-	close(j.done)
-	close(j.release)
-	killMarked(j.id)
-	for _, r := range j.ranks {
-		if j.input != nil {
-			j.input.remove(r.id)
-		}
-		if r.pid == 0 {
-			for _, s := range r.streams {
-				s.pipe.Close()
-			}
-		}
-	}
+// close undoes what newJob and prepare have done, after the last process has ended.
+func (j *job) close() {
+	close(j.over)
+	j.closeNodes()
+	j.local.Close()
 	if j.input != nil {
 		j.input.close()
 	}
-	for _, c := range j.conns {
-		if c != nil {
-			c.Close()
-		}
-	}
-	if j.reaper != nil {
-		j.reaper.Close()
-	}
-	j.claims.drop()
-	if j.temp != "" {
-		os.RemoveAll(j.temp)
-	}
-	j.keeper.dismiss()
+	j.planner.locks.release()
+	j.output.close()
 	j.null.Close()
 }
 
-// tell hands the loop an event, unless the loop is over.
-func (j *running) tell(e event) {
-	select {
-	case j.events <- e:
-	case <-j.done:
+// prepareOrSignal prepares the job, unless a signal or the end of ctx comes first.
+func (j *job) prepareOrSignal(ctx context.Context, signals <-chan os.Signal) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	prepared := make(chan error, 1)
+	go func() { prepared <- j.prepare(ctx) }()
+	var interrupted *Failure
+	for {
+		select {
+		case err := <-prepared:
+			if interrupted != nil {
+				j.output.notice("%s", interrupted)
+				return interrupted
+			}
+			return err
+		case s := <-signals:
+			switch sig := s.(syscall.Signal); {
+			case sig == syscall.SIGTSTP:
+				suspend()
+			case supervisor.Terminating(sig) && interrupted == nil:
+				interrupted = &Failure{How: Interrupted, Rank: -1, Signal: sig}
+				cancel(interrupted)
+			}
+		}
 	}
 }
 
-func (j *running) later(d time.Duration, e event) { time.AfterFunc(d, func() { j.tell(e) }) }
+// suspend stops this process, as SIGTSTP would have. The shell waits for that.
+func suspend() { syscall.Kill(os.Getpid(), syscall.SIGSTOP) }
 
-// start starts the ranks on a thread of its own, which lives as long as they do: the kernel kills them when it ends.
-func (j *running) start() {
-	runtime.LockOSThread() // and never unlocked: the thread ends with this goroutine
-	err := j.startAll()
-	j.tell(event{kind: allStarted, err: err})
-	<-j.release
-}
-
-// timerSlack is by how much the timers of a rank with a core of its own may be late. Go's system monitor sleeps for 20 µs at a time, for the
-// first milliseconds after anything has blocked: with the system's slack it takes a seventh of the only core that the rank has (ADR 0009).
-const timerSlack = time.Millisecond
-
-func (j *running) startAll() error {
-	if j.place.ownCore {
-		if err := sys.SetTimerSlack(timerSlack); err != nil {
-			return fmt.Errorf("timer slack: %w", err)
+// prepare finds the hosts and the programs, and places the ranks.
+func (j *job) prepare(ctx context.Context) (err error) {
+	if err := j.settle(ctx); err != nil {
+		return err
+	}
+	j.tellStep("%s", j.extent())
+	if err := j.findPrograms(ctx); err != nil {
+		return err
+	}
+	j.tellStep("programs are found")
+	if err := j.planAll(ctx); err != nil {
+		return err
+	}
+	j.tellStep("every host has planned for its ranks")
+	if j.DryRun {
+		return nil
+	}
+	if j.Output != "" {
+		if err := os.MkdirAll(j.Output, 0o777); err != nil {
+			return requestErrorf("the folder for output: %v", err)
 		}
 	}
-	base := append(inherited(), j.job.Env...)
-	for _, r := range j.ranks {
-		if j.halt.Load() {
-			return nil
+	for _, text := range setting.Unknown(j.environment()) {
+		j.output.notice("%s", text)
+	}
+	for _, n := range j.nodes {
+		for _, note := range n.plan.Notes {
+			if n.far != nil {
+				note = "host " + n.name + ": " + note
+			}
+			j.output.notice("%s", note)
 		}
-		if err := j.startOne(r, base); err != nil {
+	}
+	j.output.expect(len(j.programOf), &j.Job)
+	if err := j.output.openFiles(j); err != nil {
+		return err
+	}
+	if j.In != nil && j.copiesInput() {
+		if j.input, err = newInput(j.In); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (j *running) startOne(r *rank, base []string) error {
-	files, err := j.connect(r)
-	if err != nil {
-		return err
+// copiesInput tells whether the launcher has to copy its standard input to ranks, rather than hand its
+// descriptor on.
+func (j *job) copiesInput() bool {
+	if j.Stdin < 0 {
+		return j.Stdin == InputAll
 	}
-	defer files.closeAll()
-	if j.place.cpus != nil {
-		if err := sys.SetAffinity(j.place.cpus[r.id]); err != nil {
-			return fmt.Errorf("binding rank %d: %w", r.id, err)
+	return j.nodeOf[j.Stdin].far != nil || sys.IsTerminal(int(j.In.Fd()))
+}
+
+// findPrograms finds the programs' files, and builds those that are Go packages.
+func (j *job) findPrograms(ctx context.Context) error {
+	for i := range j.Apps {
+		file, err := j.findProgram(ctx, &j.Apps[i])
+		if err != nil {
+			return err
 		}
-		defer sys.SetAffinity(j.machine.CPUs)
-	}
-	child := sys.Child{
-		Path: r.file, Args: append([]string{r.app.Program}, r.app.Args...), Dir: r.app.Dir, Files: files.theirs,
-		Env:      rankEnv(base, j.id, r.id, len(j.ranks), &j.place, r.app),
-		OwnGroup: true, DiesWithThread: true,
-	}
-	// Until pid is set nobody signals the rank, so a signal that comes now must wait for it.
-	r.mu.Lock()
-	r.pid, err = child.Start()
-	r.mu.Unlock()
-	if err != nil {
-		return startError(r, err)
-	}
-	j.keeper.watch(r.pid)
-	j.byPID.Store(r.pid, r)
-	go j.serve(r)
-	go j.carry(r)
-	if err := j.reaper.Watch(r.pid); err != nil {
-		j.tell(event{kind: rankEnded, rank: r, status: r.bury(j.keeper)})
-		return err
-	}
-	if j.job.Verbose {
-		j.notice("rank %d has pid %d: %s", r.id, r.pid, strings.Join(append([]string{r.file}, r.app.Args...), " "))
-	}
-	if j.job.Report {
-		j.notice("rank %d: pid %d on %s, %s, %s", r.id, r.pid, j.host, j.place.boundTo(r.id), j.place.handledOn(r.id))
+		j.files = append(j.files, file)
+		if j.Stage {
+			hash, err := contentHash(file)
+			if err != nil {
+				return &ProgramError{126, err.Error()}
+			}
+			j.hashes = append(j.hashes, hash)
+		}
+		for range j.Apps[i].Ranks {
+			j.programOf = append(j.programOf, i)
+		}
 	}
 	return nil
 }
 
-// startError tells why the kernel would not execute a program that seemed fit.
-func startError(r *rank, err error) error {
-	switch {
-	case errors.Is(err, syscall.ENOEXEC):
-		return &ProgramError{126, r.app.Program + ": not a program for this machine, nor a script that begins with #!"}
-	case errors.Is(err, syscall.ENOENT):
-		return &ProgramError{127, r.app.Program + ": its interpreter (the file after #!, or the dynamic loader) does not exist"}
-	case errors.Is(err, syscall.EACCES):
-		return &ProgramError{126, r.app.Program + ": " + err.Error()}
-	case errors.Is(err, syscall.E2BIG):
-		return &ProgramError{126, r.app.Program + ": arguments and environment are too long"}
-	case errors.Is(err, syscall.EAGAIN):
-		return fmt.Errorf("rank %d cannot be started: %w: the limit of processes is reached (ulimit -u)", r.id, err)
+// findProgram finds a program's file. Where other hosts have ranks, each host looks for the folder to start
+// in by itself, and for the file, unless it can be copied.
+func (j *job) findProgram(ctx context.Context, app *App) (string, error) {
+	if len(j.nodes) > 1 {
+		if !isGo(app.Program) && !j.Stage {
+			return absolute(app.Program)
+		}
+	} else if err := app.checkDir(); err != nil {
+		return "", err
 	}
-	return fmt.Errorf("rank %d cannot be started: %w", r.id, err)
+	return program(ctx, app.Program, j.errFile(), j.local.TempDir)
+}
+
+// errFile is where programs that are run on behalf of the launcher itself show what is wrong.
+func (j *job) errFile() *os.File {
+	if j.Err == nil {
+		return j.null
+	}
+	return j.Err
+}
+
+// start tells the agents to start their ranks.
+func (j *job) start() {
+	secret := make([]byte, secretSize)
+	rand.Read(secret)
+	j.notYet = len(j.nodes)
+	for _, n := range j.nodes {
+		n.agent.Do(j.startCommand(n, secret))
+	}
+}
+
+// startCommand is what the agent of a node is told to start.
+func (j *job) startCommand(n *node, secret []byte) agent.Start {
+	start := agent.Start{Secret: slices.Clone(secret), Ranks: make([]agent.Rank, len(n.ranks))}
+	if n.plan.OwnCore {
+		start.TimerSlack = timerSlack
+	}
+	environ := os.Environ()
+	for i, id := range n.ranks {
+		program := j.programOf[id]
+		app, to := &j.Apps[program], &start.Ranks[i]
+		*to = agent.Rank{
+			ID: id, Name: app.Program, Path: j.files[program], Args: app.Args, Dir: app.Dir,
+			Env:   rankEnv(environ, &j.Job, numbers{id, len(j.programOf), i, len(n.ranks)}, n.plan, app),
+			Stdin: j.stdinOf(id),
+		}
+		if n.plan.CPUs != nil {
+			to.CPUs = n.plan.CPUs[i]
+		}
+		if n.plan.Files != nil {
+			to.Path = n.plan.Files[program]
+		}
+		if n.far != nil {
+			to.Dir = j.dirOf(app)
+			addSettings(to, environ)
+		} else if j.Output != "" {
+			for stream := range to.Files {
+				to.Files[stream] = j.outputFile(id, agent.Stream(stream))
+			}
+		}
+	}
+	return start
+}
+
+// addSettings gives a rank of another host the settings of weft in the launcher's environment.
+func addSettings(to *agent.Rank, environ []string) {
+	for _, v := range environ {
+		if strings.HasPrefix(v, "WEFT_") && !slices.ContainsFunc(to.Env, sameVariable(v)) {
+			to.Env = append(to.Env, v)
+		}
+	}
+}
+
+// outputFile is the file that takes a rank's stream, with --output-dir.
+func (j *job) outputFile(id int, stream agent.Stream) string {
+	width := len(fmt.Sprint(len(j.programOf) - 1))
+	end := [...]string{"out", "err"}[stream]
+	return filepath.Join(j.Output, fmt.Sprintf("rank.%0*d.%s", width, id, end))
+}
+
+func (j *job) stdinOf(id int) agent.Stdin {
+	switch {
+	case j.In == nil || j.Stdin != InputAll && int(j.Stdin) != id:
+		return agent.StdinNone
+	case j.input == nil:
+		return agent.StdinInherit
+	}
+	j.input.to[id] = true
+	return agent.StdinFed
+}
+
+// newSupervisor returns the supervisor of the job, which begins now.
+func (j *job) newSupervisor() *supervisor.Supervisor {
+	n := len(j.programOf)
+	config := supervisor.Config{
+		Ranks: make([]supervisor.Rank, n), Grace: j.Grace, Timeout: j.Timeout,
+		PMI: pmi.Config{
+			KVSName: "weft_" + j.id[:8], Appnum: j.programOf,
+			Preset: []string{"PMI_process_mapping", j.processMapping()},
+		},
+	}
+	for id, program := range j.programOf {
+		config.Ranks[id] = supervisor.Rank{Program: j.Apps[program].Program, Host: j.nodeOf[id].name}
+	}
+	return supervisor.New(time.Now(), config)
 }

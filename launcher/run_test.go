@@ -21,7 +21,8 @@ import (
 
 const patience = 30 * time.Second
 
-// A bench runs one job of the test's own binary. Its processes carry a mark in their environment by which they are found.
+// A bench runs one job of the test's own binary. Its processes carry a mark in their environment by which
+// they are found.
 type bench struct {
 	t    *testing.T
 	mark string
@@ -141,7 +142,8 @@ var gone = []byte{0, 'Z', 'X'}
 func requireGone(t *testing.T, pids []int) {
 	t.Helper()
 	for _, pid := range pids {
-		require.Eventually(t, func() bool { return bytes.IndexByte(gone, processState(pid)) >= 0 }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return bytes.IndexByte(gone, processState(pid)) >= 0 },
+			patience, time.Millisecond)
 	}
 }
 
@@ -179,7 +181,8 @@ func TestRunNamesHowARankFailed(t *testing.T) {
 	})
 }
 
-// What a rank has started, in its group or in a session of its own, does not outlive a job that ends well either.
+// What a rank has started, in its group or in a session of its own, does not outlive a job that ends well
+// either.
 func TestRunLeavesNoDaemonBehind(t *testing.T) {
 	b := start(t, 1, "daemon", nil)
 	family := b.pids(2)
@@ -191,14 +194,19 @@ func TestRunLeavesNoDaemonBehind(t *testing.T) {
 	requireGone(t, family)
 }
 
-func TestRunEndsAStoppedRank(t *testing.T) {
+// A rank that is stopped is said to be, and is the cause when another one gives up meanwhile.
+func TestRunNamesAndEndsAStoppedRank(t *testing.T) {
 	// Only SIGTERM together with SIGCONT ends it: SIGKILL would come too late.
 	b := start(t, 2, "stop", func(j *Job) { j.Grace = time.Hour })
 	pid := b.pids(1)[0]
-	require.Eventually(t, func() bool { return processState(pid) == 'T' }, patience, time.Millisecond, "the rank is stopped")
+	notice := fmt.Sprintf("(pid %d, %s) is stopped (SIGSTOP): the job waits for it; kill -CONT %[1]d continues it\n", pid, os.Args[0])
+	require.Eventually(t, func() bool { return strings.Contains(b.stderr(), notice) }, patience,
+		time.Millisecond)
 	fmt.Fprintln(b.in, "go")
-	f := b.failure()
-	require.Equal(t, []any{Exited, 0, 3}, []any{f.How, f.Rank, f.Status})
+	var f *Failure
+	require.ErrorAs(t, <-b.done, &f)
+	require.Equal(t, []any{Stopped, 1, pid, 3}, []any{f.How, f.Rank, f.PID, f.ExitStatus()})
+	require.Regexp(t, `rank 1 on .* is stopped \(SIGSTOP\), and rank 0 on .* exited with status 3\n$`, b.stderr())
 }
 
 func TestRunKillsARankThatIgnoresSIGTERM(t *testing.T) {
@@ -222,7 +230,8 @@ func TestRunIsCancelled(t *testing.T) {
 	errs, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
 	require.NoError(t, err)
 	defer errs.Close()
-	err = Run(ctx, Job{Apps: []App{{Ranks: 2, Program: os.Args[0]}}, Env: []string{modeVariable + "=wait"}, Err: errs})
+	err = Run(ctx, Job{Apps: []App{{Ranks: 2, Program: os.Args[0]}}, Env: []string{modeVariable + "=wait"},
+		Err: errs})
 	var f *Failure
 	require.ErrorAs(t, err, &f)
 	require.Equal(t, Cancelled, f.How)
@@ -270,8 +279,10 @@ func TestRunLeavesInheritedStdioBlocking(t *testing.T) {
 
 func TestRunRefusesNonsense(t *testing.T) {
 	for _, job := range []Job{
-		{}, {Apps: []App{{Ranks: 1}}}, {Apps: []App{{Ranks: 0, Program: "true"}}}, {Apps: []App{{Ranks: maxRanks + 1, Program: "true"}}},
-		{Apps: []App{{Ranks: 1, Program: "true", Dir: "/no/such"}}}, {Apps: []App{{Ranks: 1, Program: "true"}}, Stdin: 1},
+		{}, {Apps: []App{{Ranks: 1}}}, {Apps: []App{{Ranks: 0, Program: "true"}}},
+		{Apps: []App{{Ranks: maxRanks + 1, Program: "true"}}},
+		{Apps: []App{{Ranks: 1, Program: "true", Dir: "/no/such"}}},
+		{Apps: []App{{Ranks: 1, Program: "true"}}, Stdin: 1},
 	} {
 		var request *RequestError
 		require.ErrorAs(t, Run(t.Context(), job), &request)
@@ -288,8 +299,14 @@ type process struct {
 
 func startLauncher(t *testing.T, mode string) *process {
 	t.Helper()
+	return startLauncherWith(t, "LAUNCHER_TEST_RANKS="+mode)
+}
+
+// startLauncherWith starts a launcher that takes its orders from the environment; see beLauncher.
+func startLauncherWith(t *testing.T, env ...string) *process {
+	t.Helper()
 	p := &process{cmd: exec.Command(os.Args[0]), mark: newMark(t)}
-	p.cmd.Env = append(os.Environ(), modeVariable+"=launcher", "LAUNCHER_TEST_RANKS="+mode, p.mark)
+	p.cmd.Env = append(append(os.Environ(), modeVariable+"=launcher", p.mark), env...)
 	reader, err := p.cmd.StdoutPipe()
 	require.NoError(t, err)
 	p.out = bufio.NewReader(reader)
@@ -339,9 +356,12 @@ func TestTerminatedJobEndsBySignal(t *testing.T) {
 func TestSecondInterruptKills(t *testing.T) {
 	p := startLauncher(t, "deaf")
 	pids := readPIDs(t, p.out, 2)
-	// Each must be seen by both ranks before the next is sent, or two would be one, and one too many would strike a launcher that has
-	// done with signals; and on a slow machine the second may come too late to count.
+	// Each must be seen by both ranks before the next is sent, or two would be one, and one too many would
+	// strike a launcher that has done with signals; and on a slow machine the second may come too late to
+	// count.
 	for lives := true; lives; {
+		// or two would be taken for one that came to the process and to its group
+		time.Sleep(120 * time.Millisecond)
 		require.NoError(t, p.cmd.Process.Signal(syscall.SIGINT))
 		for range pids {
 			if _, err := p.out.ReadString('\n'); err != nil {

@@ -8,12 +8,12 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// Alloc gives a slice of n zero elements in registered memory (MPI 4.1, 9.2): outside the Go heap, on pages of its own, and of a kind
-// that the fabric can move with no copy in between. It and its parts serve wherever a buffer does. Where registration costs nothing, as over
-// TCP, ordinary slices are as fast.
+// Alloc gives a slice of n zero elements in registered memory (MPI 4.1, 9.2): outside the Go heap, on pages
+// of its own, and of a kind that the fabric can move with no copy in between. It and its parts serve wherever
+// a buffer does. Where registration costs nothing, as over TCP, ordinary slices are as fast.
 //
-// The garbage collector knows nothing of it: Free gives it back. What has not been freed by Finalize stays readable and writable until the
-// process ends, so results may be looked at after Run.
+// The garbage collector knows nothing of it: Free gives it back. What has not been freed by Finalize stays
+// readable and writable until the process ends, so results may be looked at after Run.
 func Alloc[T any](n int) ([]T, error) {
 	e, err := running[T]()
 	switch {
@@ -22,7 +22,8 @@ func Alloc[T any](n int) ([]T, error) {
 	case n < 0:
 		return nil, asError("Alloc", fmt.Errorf("%w: %d elements", ErrCount, n))
 	case n > math.MaxInt/sizeOf[T]():
-		return nil, asError("Alloc", fmt.Errorf("%w: %d elements of %d bytes are more than there can be", ErrCount, n, sizeOf[T]()))
+		return nil, asError("Alloc", fmt.Errorf("%w: %d elements of %d bytes are more than there can be",
+			ErrCount, n, sizeOf[T]()))
 	case n == 0:
 		return []T{}, nil
 	}
@@ -33,9 +34,10 @@ func Alloc[T any](n int) ([]T, error) {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n), nil
 }
 
-// Free gives back memory that Alloc gave: the whole slice, not a part of it, and before Finalize. While an operation of this rank uses it,
-// be it a request that is not complete, a collective of another goroutine, or a Persistent that is not freed, nothing is freed and the error
-// says what it is (ErrBuffer). Nothing may touch the memory afterwards: that would end the program. A slice of no capacity is no memory.
+// Free gives back memory that Alloc gave: the whole slice, not a part of it, and before Finalize. While an
+// operation of this rank uses it, be it a request that is not complete, a collective of another goroutine, or
+// a Persistent that is not freed, nothing is freed and the error says what it is (ErrBuffer). Nothing may
+// touch the memory afterwards: that would end the program. A slice of no capacity is no memory.
 func Free[T any](buf []T) error {
 	e, err := running[T]()
 	if err == nil && cap(buf) > 0 {

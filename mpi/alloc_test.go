@@ -16,7 +16,8 @@ import (
 
 func TestAllocatedBuffers(t *testing.T) { ranks(t, 2, allocatedBuffers) }
 
-// Messages of every protocol go from and to parts of allocated memory, at any offset, and touch nothing beside their part.
+// Messages of every protocol go from and to parts of allocated memory, at any offset, and touch nothing
+// beside their part.
 var allocatedBuffers = body("allocated buffers", func(_ context.Context, world *mpi.Comm) error {
 	const most = 1<<20 + 3
 	me, other := world.Rank(), 1-world.Rank()
@@ -25,7 +26,8 @@ var allocatedBuffers = body("allocated buffers", func(_ context.Context, world *
 	if err := firstError(err, err2); err != nil {
 		return err
 	}
-	if uintptr(unsafe.Pointer(&out[0]))%uintptr(os.Getpagesize()) != 0 || bytes.Count(out, []byte{0}) != len(out) {
+	if uintptr(unsafe.Pointer(&out[0]))%uintptr(os.Getpagesize()) != 0 ||
+		bytes.Count(out, []byte{0}) != len(out) {
 		return errors.New("not zeroes on pages of its own")
 	}
 	want := make([]byte, most)
@@ -95,13 +97,15 @@ var allocatedCollectives = body("allocated collectives", func(_ context.Context,
 		for i := range in {
 			in[i] = float64(i + me)
 		}
-		err = firstError(mpi.Allreduce(world, in, out, mpi.Sum[float64]()), mpi.Gather(world, in, all, 0), mpi.Bcast(world, all, 0),
+		err = firstError(mpi.Allreduce(world, in, out, mpi.Sum[float64]()), mpi.Gather(world, in, all, 0),
+			mpi.Bcast(world, all, 0),
 			mpi.Allreduce(world, mpi.InPlace[float64](), in, mpi.Max[float64]()))
 		if err != nil {
 			return err
 		}
 		for i := range n {
-			err := firstError(want("sum", out[i], float64(size*i+3)), want("maximum", in[i], float64(i+size-1)),
+			err := firstError(want("sum", out[i], float64(size*i+3)),
+				want("maximum", in[i], float64(i+size-1)),
 				want("gathered", all[n+i], float64(i+1)))
 			if err != nil {
 				return fmt.Errorf("element %d of %d: %w", i, n, err)
@@ -134,12 +138,15 @@ var allocMisuse = body("alloc misuse", func(_ context.Context, _ *mpi.Comm) erro
 		wantError("pointers", pointers, mpi.ErrType), wantError("no bytes", nothing, mpi.ErrType),
 		want("an empty slice", none != nil && len(none) == 0, true), mpi.Free(none), mpi.Free[int](nil),
 		want("capacity", cap(buf), 1000),
-		wantError("the beginning", part, mpi.ErrBuffer), wantError("the end", mpi.Free(buf[1:]), mpi.ErrBuffer),
-		wantError("nothing of it", mpi.Free(buf[:0]), mpi.ErrBuffer), wantError("a slice of pointers", mpi.Free([]*int{nil}), mpi.ErrType),
+		wantError("the beginning", part, mpi.ErrBuffer), wantError("the end", mpi.Free(buf[1:]),
+			mpi.ErrBuffer),
+		wantError("nothing of it", mpi.Free(buf[:0]), mpi.ErrBuffer),
+		wantError("a slice of pointers", mpi.Free([]*int{nil}), mpi.ErrType),
 		wantError("an ordinary slice", mpi.Free(make([]int, 1000)), mpi.ErrBuffer),
 		mpi.Free(buf), wantError("again", mpi.Free(buf), mpi.ErrBuffer), mpi.Free(next),
 	)
-	if err == nil && (more == nil || !strings.Contains(part.Error(), "7992 bytes of the 8000 that Alloc gave; free the whole slice")) {
+	if err == nil && (more == nil || !strings.Contains(part.Error(),
+		"7992 bytes of the 8000 that Alloc gave; free the whole slice")) {
 		err = fmt.Errorf("Alloc of all memory: %v; Free of a part: %v", more, part)
 	}
 	return err
@@ -175,9 +182,11 @@ var freeWhileInUse = body("free while in use", func(_ context.Context, world *mp
 	}
 	sending := mpi.Free(out)
 	err = firstError(
-		wantError("a posted receive", posted, mpi.ErrBuffer), wantError("a send to oneself", unmatched, mpi.ErrBuffer),
+		wantError("a posted receive", posted, mpi.ErrBuffer),
+		wantError("a send to oneself", unmatched, mpi.ErrBuffer),
 		wantError("a send under way", sending, mpi.ErrBuffer))
-	for text, err := range map[string]error{"a receive from rank %d of the world with tag 5": posted, "a send to rank %d of the world with tag 6": sending} {
+	for text, err := range map[string]error{"a receive from rank %d of the world with tag 5": posted,
+		"a send to rank %d of the world with tag 6": sending} {
 		if text := fmt.Sprintf(text, other); !strings.Contains(err.Error(), text) {
 			return fmt.Errorf("%q does not say %q", err, text)
 		}
@@ -198,14 +207,16 @@ var freeWhileInUse = body("free while in use", func(_ context.Context, world *mp
 	_, err = mpi.Sendrecv(world, out[:n-20], other, 5, got, me, 7)
 	_, err2 = recv.Wait()
 	_, err3 = toSelf.Wait()
-	if err := firstError(err, err2, err3, want("bytes of the receive", bytes.Equal(in[10:][:n-20], wanted[:n-20]), true)); err != nil {
+	if err := firstError(err, err2, err3, want("bytes of the receive",
+		bytes.Equal(in[10:][:n-20], wanted[:n-20]), true)); err != nil {
 		return err
 	}
 	p, err := mpi.SendInit(world, in[5:6], other, 0)
 	if err != nil {
 		return err
 	}
-	return firstError(wantError("a Persistent", mpi.Free(in), mpi.ErrBuffer), p.Free(), mpi.Free(in), mpi.Free(out), mpi.Free(self))
+	return firstError(wantError("a Persistent", mpi.Free(in), mpi.ErrBuffer), p.Free(), mpi.Free(in),
+		mpi.Free(out), mpi.Free(self))
 })
 
 func TestFreeDuringACollective(t *testing.T) { ranks(t, 2, freeDuringACollective) }
@@ -238,7 +249,8 @@ var freeDuringACollective = body("free during a collective", func(_ context.Cont
 	<-entered
 	refusedIn, refusedOut := mpi.Free(in), mpi.Free(out)
 	close(freed)
-	return firstError(<-done, wantError("input", refusedIn, mpi.ErrBuffer), wantError("output", refusedOut, mpi.ErrBuffer),
+	return firstError(<-done, wantError("input", refusedIn, mpi.ErrBuffer),
+		wantError("output", refusedOut, mpi.ErrBuffer),
 		want("sum", out[0], 1), mpi.Free(in), mpi.Free(out))
 })
 

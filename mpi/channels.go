@@ -11,25 +11,26 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// configureChannels reads the settings of channels and protocols, and refuses what could not work before anything is started.
-func configureChannels(c *engine.Config) error {
+// configureChannels reads the settings of channels and protocols, and refuses what could not work before
+// anything is started.
+func configureChannels(c *engine.Config, set setting.Values) error {
 	var err error
 	conf := &c.Channel
-	if conf.Phases, err = channel.ParsePhases(setting.Phases.String()); err != nil {
+	if conf.Phases, err = channel.ParsePhases(set.Of(setting.Phases).String()); err != nil {
 		return fmt.Errorf("%s: %w", setting.Phases.Name, err)
 	}
-	if err := parseThreshold(conf); err != nil {
+	if err := parseThreshold(conf, set); err != nil {
 		return err
 	}
-	if err := parseVector(conf); err != nil {
+	if err := parseVector(conf, set); err != nil {
 		return err
 	}
-	keep, err := setting.KeepSmall.Int(0, 1)
+	keep, err := set.Of(setting.KeepSmall).Int(0, 1)
 	if err != nil {
 		return err
 	}
 	conf.KeepSmall = keep == 1
-	budget, err := setting.Budget.Bytes(1)
+	budget, err := set.Of(setting.Budget).Bytes(1)
 	if err != nil {
 		return err
 	}
@@ -37,37 +38,42 @@ func configureChannels(c *engine.Config) error {
 		conf.Budget = channel.NewBudget(budget)
 	}
 	if err := conf.Check(); err != nil {
-		return fmt.Errorf("%s=%s, %s=%s, %s=%s: %w", setting.Phases.Name, setting.Phases, setting.Threshold.Name, setting.Threshold,
-			setting.Budget.Name, setting.Budget, err)
+		return fmt.Errorf("%s=%s, %s=%s, %s=%s: %w", setting.Phases.Name, set.Of(setting.Phases),
+			setting.Threshold.Name, set.Of(setting.Threshold),
+			setting.Budget.Name, set.Of(setting.Budget), err)
 	}
-	switch way := setting.Rendezvous.String(); way {
+	switch way := set.Of(setting.Rendezvous).String(); way {
 	case "read", "write":
 		c.Grant = way == "write"
 	default:
 		return fmt.Errorf("%s=%q: read or write is wanted", setting.Rendezvous.Name, way)
 	}
-	if setting.ShrinkAfter.String() != "never" {
-		if c.ShrinkAfter, err = setting.ShrinkAfter.Duration(); err != nil {
+	if set.Of(setting.ShrinkAfter).String() != "never" {
+		if c.ShrinkAfter, err = set.Of(setting.ShrinkAfter).Duration(); err != nil {
 			return err
 		}
 		c.ShrinkAfter = max(c.ShrinkAfter, time.Millisecond)
 	}
-	if c.EagerMost, err = setting.EagerMost.Bytes(1); err != nil {
+	if c.EagerLimit, err = set.Of(setting.EagerMost).Bytes(1); err != nil {
 		return err
 	}
-	c.KeepMost, err = setting.KeepMost.Bytes(1)
+	if c.MaxUnexpectedBytes, err = set.Of(setting.KeepMost).Bytes(1); err != nil {
+		return err
+	}
+	c.MaxUnexpectedCount, err = set.Of(setting.KeepCount).Bytes(1)
 	return err
 }
 
-func parseThreshold(c *channel.Config) error {
-	text := setting.Threshold.String()
+func parseThreshold(c *channel.Config, set setting.Values) error {
+	text := set.Of(setting.Threshold).String()
 	if text == "" {
 		return nil
 	}
 	number, percent := strings.CutSuffix(text, "%")
 	n, err := strconv.Atoi(number)
 	if err != nil || n < 1 {
-		return fmt.Errorf("%s=%q: neither a number of bytes above 0, nor 80%% to 99%%", setting.Threshold.Name, text)
+		return fmt.Errorf("%s=%q: neither a number of bytes above 0, nor 80%% to 99%%",
+			setting.Threshold.Name, text)
 	}
 	if percent {
 		c.ThresholdPercent = n
@@ -77,13 +83,15 @@ func parseThreshold(c *channel.Config) error {
 	return nil
 }
 
-func parseVector(c *channel.Config) error {
-	text := setting.Vector.String()
+func parseVector(c *channel.Config, set setting.Values) error {
+	text := set.Of(setting.Vector).String()
 	which, rest, whole := strings.Cut(text, ",")
-	policies := map[string]channel.Policy{"first": channel.FirstOversized, "largest": channel.LargestElement, "sum": channel.SumOversized}
+	policies := map[string]channel.Policy{"first": channel.FirstOversized,
+		"largest": channel.LargestElement, "sum": channel.SumOversized}
 	policy, ok := policies[which]
 	if !ok || whole && rest != "whole" {
-		return fmt.Errorf("%s=%q: first, largest or sum is wanted, and ,whole behind it if you like", setting.Vector.Name, text)
+		return fmt.Errorf("%s=%q: first, largest or sum is wanted, and ,whole behind it if you like",
+			setting.Vector.Name, text)
 	}
 	c.Policy, c.Whole = policy, whole
 	return nil

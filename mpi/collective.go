@@ -2,28 +2,127 @@ package mpi
 
 import (
 	"fmt"
+	"math"
 	"sync"
+	"sync/atomic"
+	"unicode"
+	"unicode/utf8"
 	"unsafe"
 
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// collState is what a communicator keeps for its collectives: they come one after another, so one schedule and one scratch
-// memory serve them all.
+// Each collective has three forms, which share one description of the call: a collectiveCall. The blocking
+// form carries it out with run, the non-blocking one begins it with start, and the persistent one keeps it
+// with setUp. All ranks of a communicator must call its collectives, of all three forms, in the same order;
+// the order of persistent ones is that of their Init (MPI 4.1, 6.12, 6.13).
+
+// collectiveCall is a call of a collective by this rank, without types: what the arguments mean, once they
+// are found to be valid.
+type collectiveCall struct {
+	comm    *Comm
+	call    coll.Call
+	in, out []byte
+	op      *engine.Operator
+	err     error // the first thing wrong with the arguments
+}
+
+// collState is what a communicator keeps for its collectives.
 type collState struct {
-	mu       sync.Mutex
-	tag      int
-	schedule coll.Schedule
-	scratch  []uint64 // aligned for every element type
-	requests []engine.Request
+	number     atomic.Uint32 // of the latest call; persistent ones have numbers of their own
+	persistent atomic.Uint32
+
+	// own serves blocking calls, one at a time: most programs repeat a call, and then its schedule is there
+	// already.
+	mu  sync.Mutex // held while own is in use
+	own engine.Collective
+}
+
+// begin starts the description of a call on elements of type T, in a zero collectiveCall.
+func begin[T any](a *collectiveCall, c *Comm, o coll.Operation) {
+	a.comm, a.call.Operation = c, o
+	if a.err = c.check(); a.err != nil {
+		return
+	}
+	if !lastKnown[T]() {
+		a.err = checkElement[T]()
+	}
+	a.call.Rank, a.call.Size, a.call.ElemSize = c.rank, c.size, sizeOf[T]()
+	a.call.Crowded = c.size > c.job.processors
+}
+
+// fail keeps the first thing that is wrong with a call.
+func (a *collectiveCall) fail(kind error, format string, args ...any) {
+	if a.err == nil {
+		a.err = fmt.Errorf("%w: %s", kind, fmt.Sprintf(format, args...))
+	}
+}
+
+// rooted sets the root, and tells whether it is this rank.
+func (a *collectiveCall) rooted(root int) bool {
+	if a.err == nil && uint(root) >= uint(a.call.Size) {
+		a.fail(ErrRoot, "%d; %s has ranks 0 to %d", root, a.comm.Name(), a.call.Size-1)
+	}
+	a.call.Root = root
+	return root == a.call.Rank
+}
+
+// by sets the operator.
+func by[T any](a *collectiveCall, op Op[T]) {
+	if op.operator == nil {
+		a.fail(ErrOp, "an Op comes from Sum, NewOp and the like")
+		return
+	}
+	a.op, a.call.Commutative = op.operator, op.operator.Commutative
+}
+
+// reduced checks the buffers of a reduction from a vector to a vector, and sets them.
+func reduced[T any](a *collectiveCall, in, out []T) {
+	if isInPlace(in) {
+		in = out
+	}
+	if len(in) != len(out) {
+		a.fail(ErrCount, "%d elements in, room for %d out", len(in), len(out))
+	}
+	noInPlace(a, "out", out)
+	a.call.Count = len(in)
+	buffers(a, in, out)
+	a.disjoint()
+}
+
+// buffers sets the memory of a call.
+func buffers[T any](a *collectiveCall, in, out []T) {
+	if a.err == nil {
+		a.in, a.out = bytesIn(in), bytesIn(out)
+	}
+}
+
+// bytesIn is the memory of a slice of a type that has been checked.
+func bytesIn[T any](buf []T) []byte {
+	if len(buf) == 0 {
+		return nil
+	}
+	return memory(buf)
+}
+
+// disjoint refuses an input that is partly the output: the result would depend on the algorithm. The very
+// same beginning stands for InPlace.
+func (a *collectiveCall) disjoint() {
+	if len(a.in) == 0 || len(a.out) == 0 || &a.in[0] == &a.out[0] {
+		return
+	}
+	i, o := uintptr(unsafe.Pointer(&a.in[0])), uintptr(unsafe.Pointer(&a.out[0]))
+	if i < o+uintptr(len(a.out)) && o < i+uintptr(len(a.in)) {
+		a.fail(ErrBuffer, "input and output overlap")
+	}
 }
 
 // inPlace marks the slice that InPlace returns: its data pointer is this variable's address.
 var inPlace [16]byte
 
-// InPlace stands where MPI_IN_PLACE would: as in, the input is found in out; for Scatter as out, the root's block stays where
-// it is.
+// InPlace stands where MPI_IN_PLACE would: as in, the input is found in out; for Scatter as out, the root's
+// block stays where it is.
 func InPlace[T any]() []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(&inPlace)), 0)
 }
@@ -32,306 +131,163 @@ func isInPlace[T any](buf []T) bool {
 	return unsafe.Pointer(unsafe.SliceData(buf)) == unsafe.Pointer(&inPlace)
 }
 
-// Barrier returns when every rank has called it (MPI 4.1, 6.3).
-func Barrier(c *Comm) error {
-	if err := c.check(); err != nil {
-		return c.failColl("Barrier", err)
+// noInPlace refuses InPlace where it has no meaning.
+func noInPlace[T any](a *collectiveCall, what string, buf []T) {
+	if isInPlace(buf) {
+		a.fail(ErrBuffer, "InPlace has no meaning as %s at rank %d", what, a.call.Rank)
 	}
-	s := c.begin()
-	defer c.end()
-	coll.Barrier(s, c.rank, c.size, c.size > c.job.processors)
-	return c.failColl("Barrier", run[byte](c, nil, nil, nil))
 }
 
-// Bcast gives every rank what buf holds at root (MPI 4.1, 6.4). All ranks pass the same length.
-func Bcast[T any](c *Comm, buf []T, root int) error {
-	b, err := bytesOf(buf)
-	if err == nil {
-		err = c.checkRoot(root)
+// whole is the number of elements of each of n equal blocks.
+func whole[T any](a *collectiveCall, what string, buf []T) int {
+	n := max(a.call.Size, 1)
+	if len(buf)%n != 0 {
+		a.fail(ErrCount, "the %d elements of %s are no multiple of %d ranks", len(buf), what, n)
 	}
-	if err != nil {
-		return c.failColl("Bcast", err)
-	}
-	s := c.begin()
-	defer c.end()
-	coll.Bcast(s, c.rank, c.size, root, len(b))
-	return c.failColl("Bcast", run[byte](c, nil, b, nil))
+	return len(buf) / n
 }
 
-// Reduce combines in of all ranks, element by element, into out at root (MPI 4.1, 6.9.1). All ranks pass the same length; out is
-// used at root alone. in may be InPlace at root.
-func Reduce[T any](c *Comm, in, out []T, op Op[T], root int) error {
-	err := c.checkRoot(root)
-	if err == nil {
-		err = checkOp(op)
+// layout makes blocks of counts and displacements; without displs blocks follow one another.
+func (a *collectiveCall) layout(n int, what string, counts, displs []int, room int) *coll.Blocks {
+	b := &coll.Blocks{Counts: counts, Displs: displs, ElemSize: a.call.ElemSize}
+	if len(counts) != n || displs != nil && len(displs) != n {
+		a.fail(ErrCount, "%d counts and %d displacements for %s, which has %d blocks: one of each is needed "+
+			"for a block, or no displacements", len(counts), len(displs), what, n)
+		return b
 	}
-	atRoot := err == nil && c.rank == root
-	if atRoot && isInPlace(in) {
-		in = out
-	}
-	if atRoot && len(in) != len(out) {
-		err = fmt.Errorf("%w: %d elements in, room for %d out", ErrCount, len(in), len(out))
-	}
-	var bin, bout []byte
-	if err == nil {
-		bin, err = bytesOf(in)
-	}
-	if err == nil && atRoot {
-		bout, err = bytesOf(out)
-	}
-	if err == nil {
-		err = overlap(bin, bout)
-	}
-	if err != nil {
-		return c.failColl("Reduce", err)
-	}
-	s := c.begin()
-	defer c.end()
-	coll.Reduce(s, c.rank, c.size, root, len(in), sizeOf[T](), op.commutative)
-	return c.failColl("Reduce", run(c, bin, bout, op.apply))
-}
-
-// Allreduce combines in of all ranks, element by element, into out at every rank, to the same bits everywhere (MPI 4.1, 6.9.6).
-// All ranks pass the same length. in may be InPlace.
-func Allreduce[T any](c *Comm, in, out []T, op Op[T]) error {
-	err := c.check()
-	if err == nil {
-		err = checkOp(op)
-	}
-	if isInPlace(in) {
-		in = out
-	}
-	if err == nil && len(in) != len(out) {
-		err = fmt.Errorf("%w: %d elements in, room for %d out", ErrCount, len(in), len(out))
-	}
-	var bin, bout []byte
-	if err == nil {
-		bin, err = bytesOf(in)
-	}
-	if err == nil {
-		bout, err = bytesOf(out)
-	}
-	if err == nil {
-		err = overlap(bin, bout)
-	}
-	if err != nil {
-		return c.failColl("Allreduce", err)
-	}
-	s := c.begin()
-	defer c.end()
-	coll.Allreduce(s, c.rank, c.size, len(in), sizeOf[T](), op.commutative)
-	return c.failColl("Allreduce", run(c, bin, bout, op.apply))
-}
-
-// Gather puts the ranks' in, one behind the other in the order of ranks, into out at root (MPI 4.1, 6.5). All ranks pass the
-// same length of in; out is used at root alone and is Size times as long. in may be InPlace at root.
-func Gather[T any](c *Comm, in, out []T, root int) error {
-	err := c.checkRoot(root)
-	atRoot := err == nil && c.rank == root
-	if atRoot && len(out)%c.size != 0 {
-		err = fmt.Errorf("%w: room for %d elements is no multiple of %d ranks", ErrCount, len(out), c.size)
-	}
-	if err == nil && atRoot {
-		block := len(out) / c.size
-		if isInPlace(in) {
-			in = out[root*block:][:block]
-		} else if len(in) != block {
-			err = fmt.Errorf("%w: %d elements in, room for %d of each of %d ranks", ErrCount, len(in), block, c.size)
+	at := 0
+	for i, count := range counts {
+		if displs != nil {
+			at = displs[i]
 		}
+		switch {
+		case count < 0:
+			a.fail(ErrCount, "block %d of %s has a count of %d", i, what, count)
+			return b
+		case at < 0 || count > math.MaxInt-at || at+count > room:
+			a.fail(ErrCount, "block %d of %s is %d elements from element %d on, and %[2]s has %[5]d", i, what,
+				count, at, room)
+			return b
+		}
+		at += count
 	}
-	var bin, bout []byte
-	if err == nil {
-		bin, err = bytesOf(in)
-	}
-	if err == nil && atRoot {
-		bout, err = bytesOf(out)
-	}
-	if err != nil {
-		return c.failColl("Gather", err)
-	}
-	s := c.begin()
-	defer c.end()
-	coll.Gather(s, c.rank, c.size, root, len(bin))
-	return c.failColl("Gather", run[byte](c, bin, bout, nil))
+	return b
 }
 
-func (c *Comm) checkRoot(root int) error {
-	if err := c.check(); err != nil {
-		return err
-	}
-	if uint(root) >= uint(c.size) {
-		return fmt.Errorf("%w: %d; %s has ranks 0 to %d", ErrRoot, root, c.name, c.size-1)
-	}
-	return nil
-}
-
-func checkOp[T any](op Op[T]) error {
-	if op.apply == nil {
-		return fmt.Errorf("%w: an Op comes from Sum, NewOp and the like", ErrOp)
-	}
-	return nil
-}
-
-// overlap refuses an input that is partly the output: the result would depend on the algorithm. The very same slice is
-// taken for InPlace.
-func overlap(in, out []byte) error {
-	if len(in) == 0 || len(out) == 0 || &in[0] == &out[0] {
+// part is the block of a rank, in the elements of a buffer.
+func part[T any](a *collectiveCall, b *coll.Blocks, buf []T, rank int) []T {
+	if a.err != nil {
 		return nil
 	}
-	i, o := uintptr(unsafe.Pointer(&in[0])), uintptr(unsafe.Pointer(&out[0]))
-	if i < o+uintptr(len(out)) && o < i+uintptr(len(in)) {
-		return fmt.Errorf("%w: input and output overlap", ErrBuffer)
+	at := 0
+	if b.Displs != nil {
+		at = b.Displs[rank]
+	} else {
+		for _, n := range b.Counts[:rank] {
+			at += n
+		}
+	}
+	return buf[at:][:b.Counts[rank]]
+}
+
+// run carries out a call and returns when it is complete at this rank. Nothing of a may escape: then a call
+// allocates nothing.
+func run(a collectiveCall) error {
+	if a.err != nil {
+		return a.failed("", "")
+	}
+	c, k := a.comm, &a.comm.coll
+	tag := engine.CollectiveTag(false, k.number.Add(1), a.call.Operation, a.call.Signature())
+	if !k.mu.TryLock() {
+		x := c.e.NewCollective() // another goroutine is in a collective of this communicator
+		a.plan(x)
+		a.fill(x, tag)
+		a.err = c.e.RunCollective(x)
+	} else {
+		x := &k.own
+		if x.Call != a.call || !a.repeatable() {
+			a.plan(x)
+		}
+		a.fill(x, tag)
+		a.err = c.e.RunCollective(x)
+		x.Input, x.Output = nil, nil
+		k.mu.Unlock()
+	}
+	if a.err != nil {
+		return a.failed("", "")
 	}
 	return nil
 }
 
-func (c *Comm) failColl(op string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return c.fail(op, NoPeer, NoPeer, err)
+// repeatable tells whether an equal call has the same schedule: what a pointer leads to may have changed.
+func (a *collectiveCall) repeatable() bool {
+	return a.call.Send == nil && a.call.Recv == nil && a.call.Neighbors == nil
 }
 
-// begin takes the communicator's collective state; end gives it back.
-func (c *Comm) begin() *coll.Schedule {
-	c.coll.mu.Lock()
-	c.coll.tag = (c.coll.tag + 1) & TagUB
-	return &c.coll.schedule
+// start begins a call.
+func start(a collectiveCall) (Request, error) {
+	if a.err != nil {
+		return Request{}, a.failed("I", "")
+	}
+	tag := engine.CollectiveTag(false, a.comm.coll.number.Add(1), a.call.Operation, a.call.Signature())
+	x := a.comm.e.NewCollective()
+	a.plan(x)
+	a.fill(x, tag)
+	h, err := a.comm.e.StartCollective(x)
+	if err != nil {
+		a.err = err
+		return Request{}, a.failed("I", "")
+	}
+	return Request{h, a.comm}, nil
 }
 
-func (c *Comm) end() { c.coll.mu.Unlock() }
-
-// run carries out the communicator's schedule. apply is the operator of its reductions, on elements of type T.
-func run[T any](c *Comm, in, out []byte, apply func(inout, in []T)) error {
-	defer c.e.Drop(c.e.Hold(in))
-	defer c.e.Drop(c.e.Hold(out))
-	k := &c.coll
-	if words := (k.schedule.Scratch + 7) / 8; len(k.scratch) < words {
-		k.scratch = make([]uint64, words)
+// setUp makes a call that is begun again and again.
+func setUp(a collectiveCall) (*Persistent, error) {
+	if a.err != nil {
+		return nil, a.failed("", "Init")
 	}
-	memory := [3][]byte{coll.Input: in, coll.Output: out}
-	if len(k.scratch) > 0 {
-		memory[coll.Scratch] = unsafe.Slice((*byte)(unsafe.Pointer(&k.scratch[0])), 8*len(k.scratch))
-	}
-	at := func(s coll.Span) []byte { return memory[s.Buf][s.Off:][:s.Len:s.Len] }
-	if err := c.scope.Err(); err != nil {
-		return err
-	}
-	for i := range k.schedule.Rounds() {
-		steps := k.schedule.Round(i)
-		n, err := c.exchange(steps, at)
-		if err != nil {
-			return err
-		}
-		for _, s := range steps[n:] {
-			dst, src := at(s.Dst), at(s.Src)
-			switch s.Kind {
-			case coll.Copy:
-				copy(dst, src)
-			case coll.ReduceRight:
-				apply(elements[T](dst), elements[T](src))
-			case coll.ReduceLeft:
-				apply(elements[T](src), elements[T](dst))
-				copy(dst, src)
-			}
-		}
-	}
-	return nil
+	c, k := a.comm, &a.comm.coll
+	tag := engine.CollectiveTag(true, k.persistent.Add(1), a.call.Operation, a.call.Signature())
+	x := &engine.Collective{}
+	a.plan(x)
+	a.fill(x, tag)
+	return &Persistent{
+		c: c, collective: x, memory: c.e.PinMemory(a.in), memory2: c.e.PinMemory(a.out),
+		peer: NoPeer, tag: NoPeer,
+	}, nil
 }
 
-// exchange carries out the messages at the head of a round and returns how many steps that were.
-func (c *Comm) exchange(steps []coll.Step, at func(coll.Span) []byte) (int, error) {
-	if n := single(steps); n > 0 && c.scope == nil {
-		return n, c.exchangeOne(steps[:n], at)
+// plan writes the schedule of a call.
+func (a *collectiveCall) plan(x *engine.Collective) {
+	x.Call = a.call
+	choices := &a.comm.job.choices
+	name, forced := choices.Build(&x.Schedule, &x.Call)
+	if choices.Explain() {
+		explain(a.comm, &x.Call, name, forced)
 	}
-	k := &c.coll
-	k.requests = k.requests[:0]
-	var first error
-	n := 0
-	for ; n < len(steps) && steps[n].Kind <= coll.Recv && first == nil; n++ {
-		s := steps[n]
-		var r engine.Request
-		var err error
-		if s.Kind == coll.Recv {
-			r, err = c.e.Irecv(c.context+1, at(s.Dst), c.worldRank(s.Peer), k.tag, 1)
-		} else {
-			r, err = c.e.Isend(c.context+1, at(s.Src), c.worldRank(s.Peer), k.tag)
-		}
-		if err != nil {
-			first = err
-			break
-		}
-		c.e.Bind(r, c.scope)
-		k.requests = append(k.requests, r)
-	}
-	for i, r := range k.requests {
-		if first != nil && c.scope.Err() != nil {
-			c.e.Wait(r) // it was given up as well: its buffer is quiet then
-			continue
-		}
-		if first != nil {
-			c.e.Abandon(r) // what would answer it may never come
-			continue
-		}
-		st, err := c.e.Wait(r)
-		if err == nil && steps[i].Kind == coll.Recv && st.Bytes != steps[i].Dst.Len {
-			err = lengthDiffers(&steps[i], st.Bytes)
-		}
-		first = err
-	}
-	return n, first
 }
 
-// singleMost is the size of a message up to which a rank may wait for its leaving before it receives: it is copied, and no rank waits in a circle.
-const singleMost = 512
-
-// single is the number of steps of a round's messages if they are one receive at most and one small send at most; else 0.
-func single(steps []coll.Step) int {
-	n := 0
-	for n < len(steps) && steps[n].Kind <= coll.Recv {
-		n++
+// fill gives a collective what it works on.
+func (a *collectiveCall) fill(x *engine.Collective, tag int) {
+	c := a.comm
+	x.Context, x.Tag, x.Canceller = c.context+collective, tag, c.scope
+	if x.Ranks = nil; c.members != nil {
+		x.Ranks = c.members.world
 	}
-	switch {
-	case n == 1 && (steps[0].Kind == coll.Recv || steps[0].Src.Len <= singleMost):
-		return 1
-	case n == 2 && steps[0].Kind == coll.Recv && steps[1].Kind == coll.Send && steps[1].Src.Len <= singleMost:
-		return 2
-	}
-	return 0
+	x.Input, x.Output, x.Op = a.in, a.out, a.op
 }
 
-// exchangeOne carries out the messages of a round that single has found: by the short ways of the blocking calls.
-func (c *Comm) exchangeOne(steps []coll.Step, at func(coll.Span) []byte) error {
-	k := &c.coll
-	if s := &steps[len(steps)-1]; s.Kind == coll.Send {
-		if err := c.e.Send(c.context+1, at(s.Src), c.worldRank(s.Peer), k.tag); err != nil {
-			return err
-		}
+// failed is the error of a call, whose name is that of the operation between a prefix and a suffix.
+func (a *collectiveCall) failed(prefix, suffix string) error {
+	name := a.call.Operation.String()
+	if prefix != "" {
+		first, n := utf8.DecodeRuneInString(name)
+		name = prefix + string(unicode.ToLower(first)) + name[n:]
 	}
-	s := &steps[0]
-	if s.Kind != coll.Recv {
-		return nil
-	}
-	buf, src := at(s.Dst), c.worldRank(s.Peer)
-	bytes, ok := c.e.RecvNext(c.context+1, buf, src, k.tag)
-	if !ok {
-		st, err := c.e.Recv(c.context+1, buf, src, k.tag, 1)
-		if err != nil {
-			return err
-		}
-		bytes = st.Bytes
-	}
-	if bytes != s.Dst.Len {
-		return lengthDiffers(s, bytes)
-	}
-	return nil
+	return a.comm.failColl(name+suffix, a.err)
 }
 
-func lengthDiffers(s *coll.Step, bytes int) error {
-	return fmt.Errorf("%w: rank %d sent %d bytes where %d belong: the ranks' arguments differ", ErrCount, s.Peer, bytes, s.Dst.Len)
-}
-
-// elements are the elements that b holds; it is aligned and a whole number of them.
-func elements[T any](b []byte) []T {
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/sizeOf[T]())
+// nextTag takes a tag for a call that makes a communicator.
+func (c *Comm) nextTag() int {
+	return engine.CollectiveTag(false, c.coll.number.Add(1), engine.OperationSetup, 0)
 }

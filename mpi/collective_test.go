@@ -8,7 +8,8 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// TestCollectives compares each collective with what it is defined as, for worlds of several sizes, roots and lengths.
+// TestCollectives compares each collective with what it is defined as, for worlds of several sizes, roots and
+// lengths.
 func TestCollectives(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4, 7} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) { ranks(t, n, collectives) })
@@ -118,7 +119,10 @@ func rootless(world *mpi.Comm, count int) error {
 			return err
 		}
 	}
-	letters := func(rank, i int) word { return [...]word{{1, 2, 0}, {1, 0, 2}, {0, 2, 1}, {2, 0, 1}}[(rank*3+i)%4] }
+	letters := func(rank, i int) word {
+		return [...]word{{1, 2, 0}, {1, 0, 2}, {0, 2, 1},
+			{2, 0, 1}}[(rank*3+i)%4]
+	}
 	in, out := make([]word, count), make([]word, count)
 	for i := range in {
 		in[i] = letters(me, i)
@@ -139,5 +143,6 @@ func rootless(world *mpi.Comm, count int) error {
 	if err := mpi.Allreduce(world, mpi.InPlace[mpi.Loc[float32]](), loc, mpi.MaxLoc[float32]()); err != nil {
 		return err
 	}
-	return want("MaxLoc", loc[0], mpi.Loc[float32]{Value: float32(min(1, size-1)), Index: int64(min(1, size-1))})
+	return want("MaxLoc", loc[0], mpi.Loc[float32]{Value: float32(min(1, size-1)),
+		Index: int64(min(1, size-1))})
 }

@@ -1,7 +1,6 @@
 package mpi
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -21,25 +20,53 @@ const (
 // TagUB is the largest tag.
 const TagUB = 1<<30 - 1
 
-// Comm is a communicator: a group of ranks with a space of messages of its own (MPI 4.1, chapter 7). Messages of different communicators
-// never mix.
+// Comm is a communicator: a group of ranks with a space of messages of its own (MPI 4.1, chapter 7). Messages
+// of different communicators never mix.
 type Comm struct {
-	*space
-	scope *engine.Scope // ends with the context that WithContext was given; nil without one
+	*commState
+	scope *engine.Canceller // ends with the context that WithContext was given; nil without one
 }
 
-// space is what all handles to a communicator share.
-type space struct {
-	e       *engine.Engine
-	name    string
-	context uint32 // of its messages; the one above it is of its collectives
+// commState is what all handles to a communicator share.
+type commState struct {
+	e     *engine.Engine
+	label atomic.Pointer[string] // the name, for messages
+	// the id, which is also the engine context of point-to-point messages: see contextID
+	context uint32
 	rank    int
 	size    int
-	members *members // nil for those of the world
+	members *members // nil for the world's
 	job     *job
 	coll    collState
-	agree   sync.Mutex  // held by whoever looks for a number for a new communicator
 	freed   atomic.Bool // Free has been called
+
+	mu         sync.Mutex
+	groupCalls map[uint64]int // calls of CreateGroup so far, by a hash of group and tag
+}
+
+// newComm makes a communicator of the job. members is nil for the ranks of the world.
+func (j *job) newComm(e *engine.Engine, name string, id uint32, rank int, m *members) *Comm {
+	s := &commState{e: e, context: id, rank: rank, size: e.Size(), members: m, job: j}
+	if m != nil {
+		s.size = len(m.world)
+		e.SetContextGroup(id, m.world)
+	}
+	s.label.Store(&name)
+	j.comms.add(s)
+	j.log.Debug("communicator", "name", name, "id", id/contextsPerComm, "rank", rank, "size", s.size)
+	return &Comm{commState: s}
+}
+
+// countGroupCall is the number of earlier calls of CreateGroup with a group and a tag.
+func (s *commState) countGroupCall(key uint64) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.groupCalls == nil {
+		s.groupCalls = map[uint64]int{}
+	}
+	n := s.groupCalls[key]
+	s.groupCalls[key]++
+	return n
 }
 
 // Rank is this process's rank in the communicator: 0 … Size-1.
@@ -48,11 +75,27 @@ func (c *Comm) Rank() int { return c.rank }
 // Size is the number of ranks.
 func (c *Comm) Size() int { return c.size }
 
-// String is the communicator's name, for messages.
-func (c *Comm) String() string { return c.name }
+// Name returns the communicator's name: the one that SetName gave, or one that tells how the communicator was
+// made.
+func (c *Comm) Name() string {
+	if c == nil || c.commState == nil {
+		return ""
+	}
+	return *c.label.Load()
+}
 
-// Abort ends the whole job: every rank is ended, and the launcher exits with code (1 for a code of 0, so that an abort never
-// looks like success; the low 8 bits of any other). It does not return.
+// String returns the name.
+func (c *Comm) String() string { return c.Name() }
+
+// SetName names the communicator in errors and reports of this rank (MPI 4.1, 7.8). Other ranks are not told.
+func (c *Comm) SetName(name string) {
+	if c != nil && c.commState != nil {
+		c.label.Store(&name)
+	}
+}
+
+// Abort ends the whole job: every rank is ended, and the launcher exits with code (1 for a code of 0, so that
+// an abort never looks like success; the low 8 bits of any other). It does not return.
 func (c *Comm) Abort(code int) {
 	if code&0xff == 0 {
 		code = 1
@@ -70,19 +113,20 @@ func (c *Comm) check() error {
 		}
 		return fmt.Errorf("%w: nil", ErrComm)
 	}
-	if c.space == nil {
+	if c.commState == nil {
 		return fmt.Errorf("%w: a Comm comes from Init, Dup or Split", ErrComm)
 	}
 	if ended.Load() {
 		return ErrFinalized
 	}
 	if c.freed.Load() {
-		return fmt.Errorf("%w: %s has been freed", ErrComm, c.name)
+		return fmt.Errorf("%w: %s has been freed", ErrComm, c.Name())
 	}
 	return nil
 }
 
-// checkCall is check for calls that end with the context of their handle. Collectives look at it later, when they have counted.
+// checkCall is check for calls that end with the context of their handle. Collectives look at it later, when
+// they have counted.
 func (c *Comm) checkCall() error {
 	if err := c.check(); err != nil {
 		return err
@@ -90,25 +134,11 @@ func (c *Comm) checkCall() error {
 	return c.scope.Err()
 }
 
-// fail makes the error of a point-to-point operation.
-func (c *Comm) fail(op string, peer, tag int, err error) error {
-	if err == nil {
-		return nil
-	}
-	name := ""
-	if c != nil && c.space != nil {
-		name = c.name
-	}
-	var inner *Error
-	if errors.As(err, &inner) {
-		err = inner.Err
-	}
-	return &Error{Op: op, Comm: name, Peer: peer, Tag: tag, Err: err}
-}
-
-// plain tells at a glance whether checkSend and checkRecv have nothing to say: no wildcard, no context that might end.
+// plain tells at a glance whether checkSend and checkRecv have nothing to say: no wildcard, no context that
+// might end.
 func (c *Comm) plain(peer, tag int) bool {
-	return c != nil && c.space != nil && c.scope == nil && !ended.Load() && !c.freed.Load() && uint(peer) < uint(c.size) && uint(tag) <= TagUB
+	return c != nil && c.commState != nil && c.scope == nil && !ended.Load() && !c.freed.Load() &&
+		uint(peer) < uint(c.size) && uint(tag) <= TagUB
 }
 
 // checkSend tells whether a message can be addressed so.
@@ -120,7 +150,7 @@ func (c *Comm) checkSend(dst, tag int) error {
 		return nil
 	}
 	if uint(dst) >= uint(c.size) {
-		return fmt.Errorf("%w: %d; %s has ranks 0 to %d", ErrRank, dst, c.name, c.size-1)
+		return fmt.Errorf("%w: %d; %s has ranks 0 to %d", ErrRank, dst, c.Name(), c.size-1)
 	}
 	if uint(tag) > TagUB {
 		return fmt.Errorf("%w: %d; tags are 0 to %d", ErrTag, tag, TagUB)
@@ -137,7 +167,7 @@ func (c *Comm) checkRecv(src, tag int) error {
 		return nil
 	}
 	if uint(src) >= uint(c.size) && src != AnySource {
-		return fmt.Errorf("%w: %d; %s has ranks 0 to %d", ErrRank, src, c.name, c.size-1)
+		return fmt.Errorf("%w: %d; %s has ranks 0 to %d", ErrRank, src, c.Name(), c.size-1)
 	}
 	if uint(tag) > TagUB && tag != AnyTag {
 		return fmt.Errorf("%w: %d; tags are 0 to %d, or AnyTag", ErrTag, tag, TagUB)

@@ -2,6 +2,7 @@ package mpi
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -10,7 +11,7 @@ import (
 
 // bytesOf is the memory of buf. It refuses element types that have pointers.
 func bytesOf[T any](buf []T) ([]byte, error) {
-	if typeOf[T]() != known.last.Load() {
+	if !lastKnown[T]() {
 		if err := checkElement[T](); err != nil {
 			return nil, err
 		}
@@ -26,10 +27,14 @@ func memory[T any](buf []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(buf))), len(buf)*sizeOf[T]())
 }
 
-// typeOf identifies a type: the word by which an interface knows it.
-func typeOf[T any]() *byte {
-	key := any((*T)(nil))
-	return *(**byte)(unsafe.Pointer(&key))
+// lastKnown tells whether T is the element type that was found good last, and most often is the next one too.
+func lastKnown[T any]() bool {
+	last := known.last.Load()
+	if last == nil {
+		return false
+	}
+	_, same := last.typ.(*T)
+	return same
 }
 
 // sizeOf is the size of one element in bytes.
@@ -38,58 +43,63 @@ func sizeOf[T any]() int {
 	return int(unsafe.Sizeof(zero))
 }
 
-// known remembers the element types that have been looked at: nil for one that may be sent. Readers take no lock.
-var known struct {
-	last  atomic.Pointer[byte] // the type that was found good last, and most often is the next one too
-	mu    sync.Mutex
-	types atomic.Pointer[map[any]error]
+// knownType is an element type that has been looked at.
+type knownType struct {
+	typ any   // a nil pointer to the type
+	err error // why it cannot be sent; nil if it can
 }
 
-// checkElement refuses a type that cannot be sent. The common ones are known at compile time; others are looked at once and remembered.
+// known remembers the element types that have been looked at. Readers take no lock.
+var known struct {
+	last  atomic.Pointer[knownType] // one that can be sent
+	mu    sync.Mutex
+	types atomic.Pointer[map[any]*knownType] // by typ
+}
+
+// checkElement refuses a type that cannot be sent. Each is looked at once and remembered.
 func checkElement[T any]() error {
 	key := any((*T)(nil))
-	switch key.(type) {
-	case *byte, *int8, *int16, *uint16, *int32, *uint32, *int64, *uint64, *int, *uint, *float32, *float64,
-		*complex64, *complex128, *bool:
-		known.last.Store(typeOf[T]())
-		return nil
-	}
+	var k *knownType
 	if m := known.types.Load(); m != nil {
-		if err, ok := (*m)[key]; ok {
-			if err == nil {
-				known.last.Store(typeOf[T]())
-			}
-			return err
-		}
+		k = (*m)[key]
 	}
-	return learnElement(key)
+	if k == nil {
+		k = learnElement(key)
+	}
+	if k.err == nil {
+		known.last.Store(k)
+	}
+	return k.err
 }
 
-func learnElement(key any) error {
+func learnElement(key any) *knownType {
 	known.mu.Lock()
 	defer known.mu.Unlock()
 	t := reflect.TypeOf(key).Elem()
 	var err error
 	if path, kind := pointerIn(t); kind != reflect.Invalid {
-		err = fmt.Errorf("%w: %s: %s is a %s; elements must have a fixed size and no pointers", ErrType, t, path, kind)
+		err = fmt.Errorf("%w: %s: %s is a %s; elements must have a fixed size and no pointers", ErrType, t,
+			orItself(path), kind)
 	} else if t.Size() == 0 {
 		err = fmt.Errorf("%w: %s has no bytes", ErrType, t)
 	}
-	next := map[any]error{key: err}
+	next := map[any]*knownType{}
 	if m := known.types.Load(); m != nil {
-		for k, v := range *m {
-			next[k] = v
-		}
+		maps.Copy(next, *m)
 	}
+	k := &knownType{typ: key, err: err}
+	next[key] = k
 	known.types.Store(&next)
-	return err
+	return k
 }
 
 // pointerIn finds the first part of t that holds a pointer: its path and kind; Invalid if there is none.
 func pointerIn(t reflect.Type) (string, reflect.Kind) {
 	switch t.Kind() {
-	case reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8,
-		reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128:
+	case reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint,
+		reflect.Uint8,
+		reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Float32, reflect.Float64, reflect.Complex64,
+		reflect.Complex128:
 		return "", reflect.Invalid
 	case reflect.Array:
 		if t.Len() == 0 {
@@ -106,5 +116,13 @@ func pointerIn(t reflect.Type) (string, reflect.Kind) {
 		}
 		return "", reflect.Invalid
 	}
-	return "it", t.Kind() // uintptr too: an address means nothing elsewhere
+	return "", t.Kind() // uintptr too: an address means nothing elsewhere
+}
+
+// orItself is the path to a part of a value, in words.
+func orItself(path string) string {
+	if path == "" {
+		return "it"
+	}
+	return path
 }

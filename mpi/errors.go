@@ -9,21 +9,28 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Kinds of failure, for errors.Is. Every error of this package is an *Error that wraps one of them, or a cause from below.
+// Kinds of failure, for errors.Is. Every error of this package is an *Error that wraps one of them, or a
+// cause from below.
 var (
-	ErrTruncate       = engine.ErrTruncate                     // the message was longer than the buffer, which holds its beginning
-	ErrRank           = errors.New("no such rank")             //
-	ErrTag            = errors.New("invalid tag")              //
-	ErrCount          = errors.New("invalid count")            // lengths or counts that do not fit together
-	ErrBuffer         = engine.ErrBuffer                       // buffers that overlap where they must not, or that Free refuses
-	ErrType           = errors.New("invalid element type")     // it has pointers, so it means nothing to another process
-	ErrRoot           = errors.New("invalid root")             //
-	ErrOp             = errors.New("invalid operator")         //
-	ErrComm           = errors.New("invalid communicator")     // nil, or freed
-	ErrRequest        = engine.ErrRequest                      // used up, or not in a state for the call
-	ErrArg            = errors.New("invalid argument")         // of another kind
-	ErrProcFailed     = engine.ErrProcFailed                   // a process that the operation needs is gone: ended, stopped or cut off; the cause is wrapped too
-	ErrProtocol       = transport.ErrProtocol                  // with ErrProcFailed: the process was given up because a rule of the protocol was broken
+	// the message was longer than the buffer, which holds its beginning
+	ErrTruncate   = engine.ErrTruncate
+	ErrRank       = errors.New("no such rank") //
+	ErrTag        = errors.New("invalid tag")  //
+	ErrCount      = engine.ErrCount            // lengths or counts that do not fit together
+	ErrCollective = engine.ErrCollective       // not in the same order on the communicator
+	// buffers that overlap where they must not, or that Free refuses
+	ErrBuffer = engine.ErrBuffer
+	// it has pointers, so it means nothing to another process
+	ErrType    = errors.New("invalid element type")
+	ErrRoot    = errors.New("invalid root")         //
+	ErrOp      = errors.New("invalid operator")     //
+	ErrComm    = errors.New("invalid communicator") // nil, or freed
+	ErrRequest = engine.ErrRequest                  // used up, or not in a state for the call
+	ErrArg     = errors.New("invalid argument")     // of another kind
+	// a process that the operation needs is gone: ended, stopped or cut off; the cause is wrapped too
+	ErrProcFailed = engine.ErrProcFailed
+	// with ErrProcFailed: the process was given up because a rule of the protocol was broken
+	ErrProtocol       = transport.ErrProtocol
 	ErrRevoked        = errors.New("communicator was revoked") //
 	ErrAborted        = engine.ErrAborted                      // the job is ending
 	ErrNotInitialized = errors.New("Init has not been called") //
@@ -34,14 +41,18 @@ var (
 type Error struct {
 	Op   string // "Send", "Allreduce", …
 	Comm string // the communicator's name; empty where there is none
-	Peer int    // rank in Comm; AnySource; NoPeer where the operation has none
-	Tag  int    // AnyTag and NoPeer alike
-	Err  error  // what went wrong
+	// rank in Comm: of the process that failed, else of the other end; AnySource; NoPeer if no peer is known
+	Peer int
+	Tag  int   // AnyTag and NoPeer alike
+	Err  error // what went wrong
+
+	elsewhere int // the peer's world rank plus one; 0 if it is equal to Peer or not known
 }
 
 // NoPeer stands in Error where an operation has no peer or no tag.
 const NoPeer = -3
 
+// Error names the peer by its rank in the communicator, and by its world rank where that differs.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("mpi: ")
@@ -52,6 +63,9 @@ func (e *Error) Error() string {
 	case e.Peer != NoPeer:
 		fmt.Fprintf(&b, " with rank %d", e.Peer)
 	}
+	if e.elsewhere > 0 {
+		fmt.Fprintf(&b, " (world rank %d)", e.elsewhere-1)
+	}
 	if e.Tag >= 0 {
 		fmt.Fprintf(&b, ", tag %d", e.Tag)
 	}
@@ -61,6 +75,60 @@ func (e *Error) Error() string {
 	b.WriteString(": ")
 	b.WriteString(e.Err.Error())
 	return b.String()
+}
+
+// fail makes the error of an operation on the communicator. A peer and a tag that are not known may be those
+// of the failed request, and a failed process is always the peer.
+func (c *Comm) fail(op string, peer, tag int, err error) error {
+	if err == nil {
+		return nil
+	}
+	f := &Error{Op: op, Peer: peer, Tag: tag, Err: err}
+	var inner *Error
+	if errors.As(err, &inner) {
+		f.Err = inner.Err
+		if peer == NoPeer {
+			f.Peer, f.Tag = inner.Peer, inner.Tag
+		}
+	}
+	if c == nil || c.commState == nil {
+		return f
+	}
+	f.Comm = c.Name()
+	var request *engine.RequestError
+	if errors.As(f.Err, &request) {
+		if f.Err == error(request) {
+			f.Err = request.Err
+		}
+		if f.Peer == NoPeer {
+			f.Peer, f.Tag = c.localRank(request.Peer), request.Tag
+		}
+	}
+	f.findPeer(c)
+	return f
+}
+
+// failColl makes the error of a collective operation. Its peer is the process that failed, if one did.
+func (c *Comm) failColl(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var request *engine.RequestError
+	if errors.As(err, &request) && err == error(request) {
+		err = request.Err
+	}
+	return c.fail(op, NoPeer, NoPeer, err)
+}
+
+// findPeer makes the process that failed the peer.
+func (e *Error) findPeer(c *Comm) {
+	var failed *engine.PeerError
+	if errors.As(e.Err, &failed) && c.isMember(failed.Rank) {
+		e.Peer = c.localRank(failed.Rank)
+	}
+	if e.Peer >= 0 && e.Peer < c.size && c.worldRank(e.Peer) != e.Peer {
+		e.elsewhere = c.worldRank(e.Peer) + 1
+	}
 }
 
 // Unwrap gives the cause.

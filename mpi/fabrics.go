@@ -9,59 +9,55 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 	"github.com/weft-mpi/weft/mpi/internal/wireup"
 	"github.com/weft-mpi/weft/transport"
-	"github.com/weft-mpi/weft/transport/shm"
-	"github.com/weft-mpi/weft/transport/tcp"
+	"github.com/weft-mpi/weft/transport/fabrics"
 )
 
-// newFabrics makes the devices of the fabrics that the settings name, in the order of preference: shared memory for ranks of this host, TCP
-// for all others.
-func newFabrics(log *slog.Logger, wire *wireup.Job) ([]engine.Fabric, error) {
-	overTCP, err := tcpOptions(log)
+// openFabrics opens the devices of the fabrics that the settings name, in the order of preference.
+func openFabrics(log *slog.Logger, wire *wireup.Job, set setting.Values) ([]engine.Fabric, error) {
+	conf, err := fabricConfig(log, wire, set)
 	if err != nil {
 		return nil, err
 	}
-	newSHM := func() (transport.Device, error) {
-		return shm.New(shm.Options{PeerTimeout: overTCP.PeerTimeout, Log: log})
-	}
-	newTCP := func() (transport.Device, error) { return tcp.New(overTCP) }
-
-	var fabrics []engine.Fabric
-	add := func(make func() (transport.Device, error), f engine.Fabric) (err error) {
-		if f.Device, err = make(); err == nil {
-			fabrics = append(fabrics, f)
-		}
-		return err
-	}
-	// Between ranks of a host a large message is copied once, by a call that costs as much as copying some ten KiB twice.
-	ofSHM := engine.Fabric{EagerMost: 24 << 10, Piece: 4 << 20}
-	ofTCP := engine.Fabric{}
-	switch name := setting.Fabric.String(); name {
-	case "shm":
-		err := add(newSHM, ofSHM)
-		return fabrics, err
-	case "tcp":
-		err := add(newTCP, ofTCP)
-		return fabrics, err
-	case "auto":
-	default:
-		return nil, fmt.Errorf("%s=%q: no such fabric; there are shm, tcp, and auto, which chooses", setting.Fabric.Name, name)
+	name := set.Of(setting.Fabric).String()
+	if err := fabrics.Check(name); err != nil {
+		return nil, fmt.Errorf("%s: %w", setting.Fabric.Name, err)
 	}
 	here, elsewhere := wire.Neighbours()
-	if here {
-		if err := add(newSHM, ofSHM); err != nil {
-			log.Warn("ranks of this host are reached over TCP, shared memory not being possible", "reason", err)
-			elsewhere = true
-		}
-	}
-	if elsewhere {
-		if err := add(newTCP, ofTCP); err != nil {
-			for _, f := range fabrics {
-				err = errors.Join(err, f.Device.Close())
+	var list []engine.Fabric
+	for _, f := range fabrics.Choose(name, here, elsewhere) {
+		d, err := f.Open(conf)
+		if err != nil && f.Local && name == fabrics.Auto {
+			log.Warn("ranks of this host are reached as others are", "fabric", f.Name, "reason", err)
+			if !elsewhere {
+				return openElsewhere(conf)
 			}
-			return nil, err
+			continue
 		}
+		if err != nil {
+			return nil, errors.Join(err, closeFabrics(list))
+		}
+		list = append(list, engine.Fabric{Device: d, EagerLimit: f.EagerMax, Piece: f.Piece})
 	}
-	return fabrics, nil
+	return list, nil
+}
+
+// openElsewhere opens the fabric for ranks of other hosts, which reaches those of this one too.
+func openElsewhere(conf transport.FabricConfig) (list []engine.Fabric, err error) {
+	for _, f := range fabrics.Choose(fabrics.Auto, false, true) {
+		d, err := f.Open(conf)
+		if err != nil {
+			return nil, errors.Join(err, closeFabrics(list))
+		}
+		list = append(list, engine.Fabric{Device: d, EagerLimit: f.EagerMax, Piece: f.Piece})
+	}
+	return list, nil
+}
+
+func closeFabrics(list []engine.Fabric) (err error) {
+	for _, f := range list {
+		err = errors.Join(err, f.Device.Close())
+	}
+	return err
 }
 
 // card is what the peers are told of how to reach us.
@@ -74,41 +70,46 @@ func card(e *engine.Engine, fabrics []engine.Fabric) wireup.Card {
 	return c
 }
 
-// tcpOptions are what the settings say of the TCP fabric. They are looked at whether or not it is used: nonsense is refused in any case.
-func tcpOptions(log *slog.Logger) (o tcp.Options, err error) {
-	o.Log = log
-	if o.Interfaces, err = wireup.Interfaces(); err != nil {
-		return o, err
+// fabricConfig is what the settings say of fabrics. They are looked at whether or not a fabric uses them:
+// nonsense is refused in any case.
+func fabricConfig(log *slog.Logger, wire *wireup.Job, set setting.Values) (
+	c transport.FabricConfig, err error) {
+	c.Log = log
+	if c.Interfaces, err = wire.Interfaces(); err != nil {
+		return c, err
 	}
-	o.Host = o.Interfaces[0].String()
-	if o.Lanes, o.Reconnect, err = wireup.Lanes(); err != nil {
-		return o, err
+	if c.Lanes, c.Reconnect, err = wireup.Lanes(set); err != nil {
+		return c, err
 	}
-	o.Interfaces = o.Interfaces[:min(len(o.Interfaces), o.Lanes)]
-	if o.LowPort, o.HighPort, err = wireup.Ports(); err != nil {
-		return o, err
+	if c.LowPort, c.HighPort, err = wireup.Ports(set); err != nil {
+		return c, err
 	}
-	if o.TLS, err = setting.TLS.On(); err != nil {
-		return o, err
+	if c.TLS, err = set.Of(setting.TLS).On(); err != nil {
+		return c, err
 	}
-	if o.Checksum, err = checksum(); err != nil {
-		return o, err
+	if c.Checksum, err = checksum(set); err != nil {
+		return c, err
 	}
-	o.PeerTimeout, err = setting.PeerTimeout.Duration()
-	if least := max(tcp.MinPeerTimeout, shm.MinPeerTimeout); err == nil && o.PeerTimeout < least {
-		err = fmt.Errorf("%s=%s: %v is the least", setting.PeerTimeout.Name, setting.PeerTimeout, least)
+	if c.PeerTimeout, err = set.Of(setting.PeerTimeout).Duration(); err != nil {
+		return c, err
 	}
-	return o, err
+	for _, f := range fabrics.All {
+		if c.PeerTimeout < f.MinPeerTimeout {
+			return c, fmt.Errorf("%s=%s: %v is the least", setting.PeerTimeout.Name,
+				set.Of(setting.PeerTimeout), f.MinPeerTimeout)
+		}
+	}
+	return c, nil
 }
 
-func checksum() (tcp.Checksum, error) {
-	switch c := setting.Checksum.String(); c {
+func checksum(set setting.Values) (transport.Checksum, error) {
+	switch c := set.Of(setting.Checksum).String(); c {
 	case "auto":
-		return tcp.ChecksumAuto, nil
+		return transport.ChecksumAuto, nil
 	case "on":
-		return tcp.ChecksumAlways, nil
+		return transport.ChecksumAlways, nil
 	case "off":
-		return tcp.ChecksumNever, nil
+		return transport.ChecksumNever, nil
 	default:
 		return 0, fmt.Errorf("%s=%q: auto, on or off is wanted", setting.Checksum.Name, c)
 	}

@@ -71,7 +71,8 @@ func (g *gates) before(_ int, addr string) string {
 	return l.Addr().String()
 }
 
-// carry carries one direction until it ends, or the connection is cut: then what has come behind the place of the cut is lost.
+// carry carries one direction until it ends, or the connection is cut: then what has come behind the place of
+// the cut is lost.
 func (p *passage) carry(direction int) {
 	from, to := p.ends[direction], p.ends[1-direction]
 	b := make([]byte, 64<<10)
@@ -111,7 +112,8 @@ func (p *passage) carry(direction int) {
 	}
 }
 
-// passed counts what some connection has carried, and gives those that are to be cut and have seen too much go another way meanwhile.
+// passed counts what some connection has carried, and gives those that are to be cut and have seen too much
+// go another way meanwhile.
 func (g *gates) passed(n int) (list []*passage) {
 	for _, p := range g.open {
 		if p.fuse[0] < 0 && p.fuse[1] < 0 {
@@ -140,12 +142,12 @@ func (p *passage) end() {
 // startup is more than any start-up takes: a connection that has carried so much is a lane.
 const startup = 8 << 10
 
-// patience is how much all connections may carry until one that is to be cut is cut wherever it is: which lanes have anything to carry is not for
-// these tests to say.
+// patience is how much all connections may carry until one that is to be cut is cut wherever it is: which
+// lanes have anything to carry is not for these tests to say.
 const patience = 8 << 20
 
-// cut cuts some of the connections that are lanes, one at least, each a number of bytes later that is chosen at random, in either direction, and
-// waits until it has happened. It gives their number.
+// cut cuts some of the connections that are lanes, one at least, each a number of bytes later that is chosen
+// at random, in either direction, and waits until it has happened. It gives their number.
 func (g *gates) cut(rng *rand.Rand, most int) int {
 	late := false
 	defer time.AfterFunc(time.Minute, func() {

@@ -22,7 +22,8 @@ const flagVariable = "MPI_TEST_FLAG"
 
 func raiseFlag() error { return os.WriteFile(os.Getenv(flagVariable), nil, 0o600) }
 
-// computeUntilFlag computes, and calls nothing of MPI, until the flag is there. That it never comes ends with the job's timeout.
+// computeUntilFlag computes, and calls nothing of MPI, until the flag is there. That it never comes ends with
+// the job's timeout.
 func computeUntilFlag() (x uint64, err error) {
 	for x = 1; ; {
 		for range 1 << 20 {
@@ -41,8 +42,8 @@ const (
 	computeSlots = 12 << 10 // of a message that the small slots are too small for
 )
 
-// Rank 1 has posted its receives and computes. With a completion handler everything that rank 0 does with it comes to its end meanwhile: the
-// channel grows, what was announced is fetched, and the sender hears of it.
+// Rank 1 has posted its receives and computes. With a completion handler everything that rank 0 does with it
+// comes to its end meanwhile: the channel grows, what was announced is fetched, and the sender hears of it.
 var bodyComputes = body("computes", func(_ context.Context, world *mpi.Comm) error {
 	large, slots := make([]byte, computeLarge), make([]byte, computeSlots)
 	if world.Rank() == 1 {
@@ -82,7 +83,8 @@ var bodyComputes = body("computes", func(_ context.Context, world *mpi.Comm) err
 	return raiseFlag()
 })
 
-// growsTo sends what is too large for small slots until the channel has grown; rank 1 receives none of it before the flag.
+// growsTo sends what is too large for small slots until the channel has grown; rank 1 receives none of it
+// before the flag.
 func growsTo(world *mpi.Comm, peer int) error {
 	for {
 		for _, c := range world.Stats().Channels {
@@ -96,7 +98,8 @@ func growsTo(world *mpi.Comm, peer int) error {
 	}
 }
 
-// Without a handler a rank that computes answers nobody: the counterpart, in which rank 0's part comes to its end only when rank 1 calls.
+// Without a handler a rank that computes answers nobody: the counterpart, in which rank 0's part comes to its
+// end only when rank 1 calls.
 var bodyComputesAlone = body("computes-alone", func(_ context.Context, world *mpi.Comm) error {
 	large := make([]byte, computeLarge)
 	if world.Rank() == 1 {

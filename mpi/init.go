@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/weft-mpi/weft/internal/setting"
+	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/internal/topology"
+	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 	"github.com/weft-mpi/weft/mpi/internal/wireup"
 )
@@ -42,37 +44,57 @@ const (
 // job is what a communicator needs of the job it runs in.
 type job struct {
 	wire       *wireup.Job
-	statistics bool // the counters are told at the end
-	contexts   contexts
-	processors int // of the host that all ranks are on; as many as can be where there are several hosts, or it is not known. All ranks have the same
+	log        *slog.Logger
+	statistics *statsReport // nil where nobody asks for it
+	ids        *contextIDs
+	comms      comms
+	reporter   *stateReporter // nil where no launcher asks for the rank's state
+	choices    coll.Choices   // of algorithms
+	host       uint64         // equal at processes that share memory, and different at others
+	// of the host that all ranks are on; as many as can be where there are several hosts, or it is not known.
+	// All ranks have the same
+	processors int
 }
 
-func newJob(wire *wireup.Job, statistics bool) *job {
-	j := &job{wire: wire, statistics: statistics, processors: math.MaxInt}
+func newJob(wire *wireup.Job, e *engine.Engine, log *slog.Logger) *job {
+	j := &job{
+		wire: wire, log: log, ids: newContextIDs(e.Rank(), e.Size(), e), processors: math.MaxInt,
+	}
 	if _, elsewhere := wire.Neighbours(); !elsewhere {
 		if n := topology.Possible(); n > 0 {
 			j.processors = n
 		}
 	}
-	j.contexts.init()
+	wire.WhenEnded(func(why error) {
+		e.Fail(fmt.Errorf("%w: %w", ErrAborted, why))
+	}, func(code int, why error) {
+		fmt.Fprintf(os.Stderr, "weft: rank %d: %v\n", e.Rank(), why)
+		os.Exit(code)
+	})
 	return j
 }
 
-func (j *job) abort(code int) { j.wire.Abort(code) }
+func (j *job) abort(code int) {
+	j.statistics.print()
+	j.wire.Abort(code)
+}
 
 func initialized() bool { return current.Load() != nil }
 
 // Wtime is a time in seconds since some moment in the past; it never goes back (MPI 4.1, 9.6).
 func Wtime() float64 { return time.Since(started).Seconds() }
 
-// deference is how long a rank that fails because another one has failed waits until it ends the job: so the launcher hears first of the rank
-// that is the cause.
-const deference = 100 * time.Millisecond
+// causeFirst is how long a rank that fails because another rank has failed waits before it ends the job.
+const causeFirst = 200 * time.Millisecond
 
-// Run is the whole life of a rank: Init, body, Finalize. When ctx ends, every call under way and to come fails with ErrAborted.
-// If body fails or panics the whole job is ended; Run returns body's error, and does not return from a panic.
-func Run(ctx context.Context, body func(ctx context.Context, world *Comm) error) error {
-	world, err := Init(ctx)
+// Run is the whole life of a rank: Init, body, Finalize. When ctx ends, every call under way and to come
+// fails with ErrAborted. If body fails, panics or ends its goroutine, the whole job ends; Run returns body's
+// error, and does not return from a panic. Each conf changes settings.
+func Run(ctx context.Context, body func(ctx context.Context, world *Comm) error, conf ...Config) error {
+	if body == nil {
+		return asError("Run", fmt.Errorf("%w: no body to run", ErrArg))
+	}
+	world, err := Init(ctx, conf...)
 	if err != nil {
 		return err
 	}
@@ -80,26 +102,49 @@ func Run(ctx context.Context, body func(ctx context.Context, world *Comm) error)
 		world.e.Fail(fmt.Errorf("%w: %w", ErrAborted, context.Cause(ctx)))
 	})
 	defer stop()
+	returned := false
 	defer func() {
-		if p := recover(); p != nil {
+		p := recover()
+		switch {
+		case p != nil:
 			fmt.Fprintf(os.Stderr, "weft: rank %d panicked: %v\n\n%s", world.rank, p, debug.Stack())
-			world.job.abort(2)
-			os.Exit(2)
+		case !returned:
+			fmt.Fprintf(os.Stderr,
+				"weft: rank %d: the body of Run ended its goroutine: runtime.Goexit, which FailNow of a "+
+					"test calls\n", world.rank)
+		default:
+			return
 		}
+		world.job.abort(2)
+		os.Exit(2)
 	}()
-	if err := body(ctx, world); err != nil {
-		if errors.Is(err, ErrProcFailed) {
-			time.Sleep(deference)
-		}
+	err = body(ctx, world)
+	returned = true
+	if err != nil {
+		yieldToCause(err)
 		world.job.abort(1)
 		return err
 	}
-	return Finalize()
+	if err := Finalize(); err != nil {
+		yieldToCause(err)
+		return err
+	}
+	return nil
 }
 
-// Init joins the job that the launcher started this process for, and returns the world communicator (MPI 4.1, 11.2.1). Without
-// a launcher it is a world of one. It blocks until all ranks have come, or ctx ends. It can be called once in a process's life.
-func Init(ctx context.Context) (*Comm, error) {
+// yieldToCause gives the launcher time to learn of the rank that failed first, if an error is a consequence
+// of that. Most often the launcher ends this process meanwhile, so that only the cause is reported.
+func yieldToCause(err error) {
+	if errors.Is(err, ErrProcFailed) || errors.Is(err, ErrAborted) {
+		time.Sleep(causeFirst)
+	}
+}
+
+// Init joins the job that the launcher started this process for, and returns the world communicator (MPI 4.1,
+// 11.2.1). Without a launcher the ranks find each other at WEFT_COORDINATOR; without that it is a world of
+// one. It blocks until all ranks have come, or ctx ends. It can
+// be called once in a process's life. Each conf changes settings.
+func Init(ctx context.Context, conf ...Config) (*Comm, error) {
 	process.mu.Lock()
 	defer process.mu.Unlock()
 	switch process.stage {
@@ -108,48 +153,69 @@ func Init(ctx context.Context) (*Comm, error) {
 	case stageFinalized:
 		return nil, asError("Init", ErrFinalized)
 	}
-	world, err := join(ctx)
+	world, err := join(ctx, conf)
 	if err != nil {
 		return nil, asError("Init", err)
 	}
 	process.world, process.stage = world, stageRunning
 	current.Store(world.e)
+	world.job.reporter = startStateReporter(world)
 	return world, nil
 }
 
-func join(ctx context.Context) (*Comm, error) {
-	log, err := logger()
+func join(ctx context.Context, options []Config) (*Comm, error) {
+	set, err := values(options)
 	if err != nil {
 		return nil, err
 	}
-	wait, err := setting.ConnectTimeout.Duration()
+	log, err := logger(set)
+	if err != nil {
+		return nil, err
+	}
+	wait, err := set.Of(setting.ConnectTimeout).Duration()
 	if err != nil {
 		return nil, err
 	}
 	conf := engine.Config{ConnectTimeout: wait, Log: log}
-	if err := configureChannels(&conf); err != nil {
+	if err := configureChannels(&conf, set); err != nil {
 		return nil, err
 	}
-	statistics, err := setting.Statistics.Int(0, 1)
+	text := set.Of(setting.Collectives).String()
+	choices, err := coll.ParseChoices(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s=%q: %w", setting.Collectives.Name, text, err)
+	}
+	statistics, err := set.Of(setting.Statistics).Int(0, 1)
 	if err != nil {
 		return nil, err
 	}
-	wire, err := wireup.Join(ctx)
+	wire, err := wireup.Join(ctx, set)
 	if err != nil {
 		return nil, err
 	}
-	if conf.SpinFor, err = wire.SpinFor(); err != nil {
-		return nil, errors.Join(err, wire.Leave())
-	}
-	if text := setting.HandlerCores.String(); text != "" {
-		if conf.HandlerCores, err = topology.ParseCPUList(text); err != nil {
-			return nil, errors.Join(fmt.Errorf("%s=%q: %w", setting.HandlerCores.Name, text, err), wire.Leave())
+	// weft's own launcher has said it already.
+	if wire.Identity.Rank == 0 && os.Getenv("WEFT_JOB") == "" {
+		for _, text := range setting.Unknown(os.Environ()) {
+			log.Warn(text)
 		}
 	}
-	if conf.Fabrics, err = newFabrics(log, wire); err != nil {
+	if conf.SpinTime, err = wire.SpinFor(); err != nil {
 		return nil, errors.Join(err, wire.Leave())
 	}
-	conf.Identity, conf.Lookup = wire.Identity, wire.Lookup
+	if text := set.Of(setting.HandlerCores).String(); text != "" {
+		if conf.HandlerCores, err = topology.ParseCPUList(text); err != nil {
+			return nil, errors.Join(fmt.Errorf("%s=%q: %w", setting.HandlerCores.Name, text, err),
+				wire.Leave())
+		}
+	}
+	if conf.Fabrics, err = openFabrics(log, wire, set); err != nil {
+		return nil, errors.Join(err, wire.Leave())
+	}
+	conf.Identity, conf.Lookup, conf.PeerLost = wire.Identity, wire.Lookup, wire.PeerLost
+	calls := &callStats{}
+	if statistics == 1 {
+		conf.Hook = calls.event
+	}
 	e, err := engine.New(conf)
 	if err != nil {
 		return nil, errors.Join(err, wire.Leave())
@@ -157,23 +223,43 @@ func join(ctx context.Context) (*Comm, error) {
 	if err := wire.Publish(ctx, card(e, conf.Fabrics)); err != nil {
 		return nil, errors.Join(err, e.Destroy(err), wire.Leave())
 	}
-	return &Comm{space: &space{
-		e: e, name: "world", rank: e.Rank(), size: e.Size(),
-		job: newJob(wire, statistics == 1),
-	}}, nil
+	j := newJob(wire, e, log)
+	j.choices = choices
+	if j.host, err = thisHost(); err != nil {
+		return nil, errors.Join(err, e.Destroy(err), wire.Leave())
+	}
+	if statistics == 1 {
+		j.statistics = newStatsReport(e, calls)
+	}
+	log.Debug("joined the job", "rank", e.Rank(), "size", e.Size(), "address",
+		card(e, conf.Fabrics).String(), "settings", set.String(),
+		"spin", conf.SpinTime)
+	return j.newComm(e, "world", worldID, e.Rank(), nil), nil
 }
 
-func logger() (*slog.Logger, error) {
+func logger(set setting.Values) (*slog.Logger, error) {
 	var level slog.Level
-	if err := level.UnmarshalText([]byte(setting.Log.String())); err != nil {
-		return nil, fmt.Errorf("%s=%q: %s", setting.Log.Name, setting.Log, setting.Log.Meaning)
+	if err := level.UnmarshalText([]byte(set.Of(setting.Log).String())); err != nil {
+		return nil, fmt.Errorf("%s=%q: %s", setting.Log.Name, set.Of(setting.Log), setting.Log.Meaning)
 	}
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})), nil
 }
 
-// Finalize ends this rank's part in the job: it returns when every rank has come to it and all that was sent has been taken over
-// by its receiver's rank (MPI 4.1, 11.2.2). Requests must be complete before it. No call works after it. If a rank that this one was
-// connected with has failed, it does not wait for the others: it releases everything and returns ErrProcFailed.
+// whyEnding is why a rank of the job does not come to Finalize: it has failed, or the launcher ends the job.
+func whyEnding(err error) error {
+	var failed *engine.PeerError
+	if errors.As(err, &failed) {
+		return failed
+	}
+	return fmt.Errorf("%w: %w", ErrAborted, err)
+}
+
+// Finalize ends this rank's part in the job: it returns when every rank has come to it and all that was sent
+// has been taken over by its receiver's rank (MPI 4.1, 11.2.2). Requests must be complete before it. No call
+// works after it. What the program has left over, messages that were never received and requests that were
+// never waited for, it tells in one line on standard error; messages that were never received are dropped. If
+// a rank that this one was connected with has failed, it does not wait for the others: it releases everything
+// and returns ErrProcFailed.
 func Finalize() error {
 	process.mu.Lock()
 	defer process.mu.Unlock()
@@ -186,15 +272,20 @@ func Finalize() error {
 	process.stage = stageFinalized
 	ended.Store(true)
 	c := process.world
-	if err := c.e.Quiesce(); err != nil {
+	c.job.log.Debug("Finalize", "rank", c.rank)
+	c.job.reporter.enter(snapshot.Finalizing)
+	defer c.job.reporter.enter(snapshot.Finished)
+	defer c.job.statistics.close()
+	err := c.e.Drain()
+	c.job.statistics.print()
+	if err != nil {
 		return asError("Finalize", errors.Join(err, c.e.Destroy(err), c.job.wire.Leave()))
-	}
-	if c.job.statistics {
-		fmt.Fprint(os.Stderr, table(c.rank, c.e.Stats()))
 	}
 	// Every rank is on its way out when the barrier is through: only then may connections close.
-	if err := c.e.Meet(c.job.wire.Barrier); err != nil {
+	if err := c.e.ExternalBarrier(c.job.wire.Barrier); err != nil {
+		err = whyEnding(err)
 		return asError("Finalize", errors.Join(err, c.e.Destroy(err), c.job.wire.Leave()))
 	}
+	fmt.Fprint(os.Stderr, leftoverWarning(c.rank, c.e.Leftovers()))
 	return asError("Finalize", errors.Join(c.e.Shutdown(), c.job.wire.Finalize()))
 }

@@ -41,7 +41,8 @@ func underHydra(t *testing.T, env []string, options ...string) (string, error) {
 	return string(out), err
 }
 
-// Under another launcher rank 0 makes the secret and the launcher passes it on, by its descriptors or its port; or all have it from a file.
+// Under another launcher rank 0 makes the secret and the launcher passes it on, by its descriptors or its
+// port; or all have it from a file.
 func TestUnderHydra(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "secret")
 	require.NoError(t, os.WriteFile(file, bytes.Repeat([]byte("s"), 32), 0o600))
@@ -71,7 +72,8 @@ func TestUnderHydraWithASecretThatOthersCanRead(t *testing.T) {
 // Started by a launcher that cannot be spoken to, Init fails with what to do; it never makes a world of one.
 func TestForeignLauncher(t *testing.T) {
 	for variable, advice := range map[string]string{
-		"OMPI_COMM_WORLD_SIZE=4": "weft run", "PMIX_RANK=0": "weft run", "SLURM_STEP_NUM_TASKS=4": "--mpi=pmi2", "SLURM_PROCID=1": "--mpi=pmi2",
+		"OMPI_COMM_WORLD_SIZE=4": "weft run", "PMIX_RANK=0": "weft run",
+		"SLURM_STEP_NUM_TASKS=4": "--mpi=pmi2", "SLURM_PROCID=1": "--mpi=pmi2",
 		"FLUX_JOB_SIZE=2": "pmi=simple", "PMI_SIZE=2": "PMI_PORT", "WEFT_SIZE=4": "PMI_FD",
 	} {
 		c := exec.Command(os.Args[0])
@@ -83,7 +85,8 @@ func TestForeignLauncher(t *testing.T) {
 	}
 }
 
-// Open MPI's launcher offers PMIx only: several ranks are refused, with what to do, and one is a world of one.
+// Open MPI's launcher offers PMIx only: several ranks are refused, with what to do, and one is a world of
+// one.
 func TestUnderOpenMPI(t *testing.T) {
 	mpirun, err := exec.LookPath("mpirun.openmpi")
 	if err != nil {

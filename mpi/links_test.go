@@ -19,13 +19,15 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// island is a process that does nothing, in a network of its own. With it the network goes, and its end of each cable.
+// island is a process that does nothing, in a network of its own. With it the network goes, and its end of
+// each cable.
 var island = launchertest.Body("island", func() error {
 	_, err := io.Copy(io.Discard, os.Stdin)
 	return err
 })
 
-// links are two machines with two cables between them, each of a limited rate: two networks of this one. The addresses are 10.77.CABLE+1.MACHINE+1.
+// links are two machines with two cables between them, each of a limited rate: two networks of this one. The
+// addresses are 10.77.CABLE+1.MACHINE+1.
 type links struct {
 	t        testing.TB
 	machines [2]int // process ids of the islands
@@ -65,7 +67,8 @@ func newLinks(t testing.TB, mbit int) *links {
 		for c := range 2 {
 			n.run(m, "ip address add 10.77.%d.%d/24 dev cable%d", c+1, m+1, c)
 			n.run(m, "ip link set cable%d up", c)
-			limit := fmt.Sprintf("tc qdisc add dev cable%d root tbf rate %dmbit burst 256kb latency 200ms", c, mbit)
+			limit := fmt.Sprintf("tc qdisc add dev cable%d root tbf rate %dmbit burst 256kb latency 200ms",
+				c, mbit)
 			if out, err := n.command(m, strings.Fields(limit)...).CombinedOutput(); err != nil {
 				t.Skipf("a limited rate needs CONFIG_NET_SCH_TBF: %s", out)
 			}
@@ -115,16 +118,18 @@ func (n *links) plug(cable int, state string) {
 // both are the settings by which lanes use both cables.
 var both = []string{"WEFT_FABRIC=tcp", "WEFT_IFACE=10.77.0.0/16", "WEFT_LANES=2"}
 
-// TestLanes_H5_LinkGoesDown: one of two links is cut while messages are on it. The job goes on over the other one, with every byte right;
-// when the link is there again it is used again.
+// TestLanes_H5_LinkGoesDown: one of two links is cut while messages are on it. The job goes on over the other
+// one, with every byte right; when the link is there again it is used again.
 func TestLanes_H5_LinkGoesDown(t *testing.T) {
 	n := newLinks(t, 400)
-	j := beginAs(t, 2, lossy, manner{within: n.within}, append(both, "LOSSY_SEED=3", "WEFT_PEER_TIMEOUT=4s")...)
+	j := beginAs(t, 2, lossy, manner{within: n.within}, append(both, "LOSSY_SEED=3",
+		"WEFT_PEER_TIMEOUT=4s")...)
 	j.until("both lanes are there", func(s laneSums) bool { return s.lanes >= 4 })
 	const some = 1 << 20
 	carries := func(cable int) {
 		from := n.carried(cable)
-		j.until(fmt.Sprintf("link %d is used", cable), func(laneSums) bool { return n.carried(cable)-from > some })
+		j.until(fmt.Sprintf("link %d is used", cable),
+			func(laneSums) bool { return n.carried(cable)-from > some })
 	}
 	for {
 		carries(0)
@@ -192,7 +197,8 @@ var bulk = body("bulk", func(_ context.Context, world *mpi.Comm) error {
 // rate is that of bulk over the links, in MB/s.
 func (n *links) rate(t testing.TB, messages int, env ...string) float64 {
 	t.Helper()
-	j := beginAs(t, 2, bulk, manner{within: n.within}, append(env, "BULK_MESSAGES="+strconv.Itoa(messages))...)
+	j := beginAs(t, 2, bulk, manner{within: n.within}, append(env,
+		"BULK_MESSAGES="+strconv.Itoa(messages))...)
 	rate, err := strconv.ParseFloat(j.says(0, "rate "), 64)
 	require.NoError(t, err)
 	j.ended()
@@ -208,8 +214,8 @@ func TestLanes_H1_BothLinksCarry(t *testing.T) {
 	}
 }
 
-// BenchmarkLanes_TwoLinks tells how many times as much two links carry as one, and how many times as much as the one alone if the other has a
-// quarter of its rate:
+// BenchmarkLanes_TwoLinks tells how many times as much two links carry as one, and how many times as much as
+// the one alone if the other has a quarter of its rate:
 //
 //	go test ./mpi -run '^$' -bench TwoLinks -benchtime 1x
 func BenchmarkLanes_TwoLinks(b *testing.B) {

@@ -1,6 +1,7 @@
 package mpi
 
-// members are the ranks of a communicator that are not those of the world: the engine knows ranks of the world alone.
+// members are the ranks of a communicator that are not those of the world: the engine knows ranks of the
+// world alone.
 type members struct {
 	world []int32         // by rank in the communicator
 	local map[int32]int32 // the other way
@@ -15,7 +16,7 @@ func newMembers(world []int32) *members {
 }
 
 // worldRank is the rank in the world of a rank of the communicator. Wildcards stay as they are.
-func (s *space) worldRank(rank int) int {
+func (s *commState) worldRank(rank int) int {
 	if s.members == nil || rank < 0 {
 		return rank
 	}
@@ -23,9 +24,18 @@ func (s *space) worldRank(rank int) int {
 }
 
 // localRank is the rank in the communicator of one of its members. ProcNull stays as it is.
-func (s *space) localRank(world int) int {
+func (s *commState) localRank(world int) int {
 	if s.members == nil || world < 0 {
 		return world
 	}
 	return int(s.members.local[int32(world)])
+}
+
+// isMember tells whether a world rank belongs to the communicator.
+func (s *commState) isMember(world int) bool {
+	if s.members == nil {
+		return uint(world) < uint(s.size)
+	}
+	_, ok := s.members.local[int32(world)]
+	return ok
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// wantMisuse fails a rank in which a call has not failed with this kind of error, or does not name itself in it.
+// wantMisuse fails a rank in which a call has not failed with this kind of error, or does not name itself in
+// it.
 func wantMisuse(call string, got, kind error) error {
 	if !errors.Is(got, kind) {
 		return fmt.Errorf("%s: got %v, want %v", call, got, kind)
@@ -44,7 +45,8 @@ var modes = body("modes", func(_ context.Context, world *mpi.Comm) error {
 				return err
 			}
 			if _, done, err := r.Test(); done || err != nil {
-				return fmt.Errorf("a synchronous send of %d elements is complete without a receive: %v", n, err)
+				return fmt.Errorf("a synchronous send of %d elements is complete without a receive: %v", n,
+					err)
 			}
 			if err := mpi.Send[byte](world, nil, other, 3); err != nil {
 				return err
@@ -61,19 +63,23 @@ var modes = body("modes", func(_ context.Context, world *mpi.Comm) error {
 		if err != nil {
 			return err
 		}
-		if err := firstError(want("bytes", st.Bytes(), 4*n), want("source", st.Source, 0), want("tag", st.Tag, 1)); err != nil {
+		if err := firstError(want("bytes", st.Bytes(), 4*n), want("source", st.Source, 0),
+			want("tag", st.Tag, 1)); err != nil {
 			return err
 		}
 		_, _, ok, err := mpi.Improbe(world, other, 1)
-		if err := firstError(err, want("a second matched probe", ok, false), mpi.Send[byte](world, nil, other, 2)); err != nil {
+		if err := firstError(err, want("a second matched probe", ok, false),
+			mpi.Send[byte](world, nil, other, 2)); err != nil {
 			return err
 		}
-		if _, err := mpi.Recv[byte](world, nil, other, mpi.AnyTag); err != nil { // the tag 1 is out of its reach
+		// the tag 1 is out of its reach
+		if _, err := mpi.Recv[byte](world, nil, other, mpi.AnyTag); err != nil {
 			return err
 		}
 		again := m
 		st, err = mpi.Mrecv(&m, buf)
-		if err := firstError(err, want("count", st.Count, n), want("the message afterwards", m, mpi.Message{})); err != nil {
+		if err := firstError(err, want("count", st.Count, n),
+			want("the message afterwards", m, mpi.Message{})); err != nil {
 			return err
 		}
 		for i := range buf {
@@ -83,7 +89,8 @@ var modes = body("modes", func(_ context.Context, world *mpi.Comm) error {
 		}
 		_, copied := mpi.Mrecv(&again, buf)
 		_, zero := mpi.Imrecv(&m, buf)
-		if err := firstError(wantMisuse("Mrecv", copied, mpi.ErrRequest), wantMisuse("Imrecv", zero, mpi.ErrRequest)); err != nil {
+		if err := firstError(wantMisuse("Mrecv", copied, mpi.ErrRequest),
+			wantMisuse("Imrecv", zero, mpi.ErrRequest)); err != nil {
 			return err
 		}
 		if _, err := mpi.Recv(world, buf, other, 4); err != nil {
@@ -105,21 +112,25 @@ var modes = body("modes", func(_ context.Context, world *mpi.Comm) error {
 		return err
 	}
 	st, err := r.Wait()
-	if err := firstError(err, want("cancelled", st.Cancelled(), true), want("the buffer", in[0], -1)); err != nil {
+	if err := firstError(err, want("cancelled", st.Cancelled(), true),
+		want("the buffer", in[0], -1)); err != nil {
 		return err
 	}
 	st, err = mpi.Recv(world, in, other, 5)
-	if err := firstError(err, want("cancelled", st.Cancelled(), false), want("the message", in[0], 7)); err != nil {
+	if err := firstError(err, want("cancelled", st.Cancelled(), false),
+		want("the message", in[0], 7)); err != nil {
 		return err
 	}
 
 	// Nobody.
 	m, st, err := mpi.Mprobe(world, mpi.ProcNull, 3)
-	if err := firstError(err, want("ProcNull's source", st.Source, mpi.ProcNull), want("tag", st.Tag, mpi.AnyTag)); err != nil {
+	if err := firstError(err, want("ProcNull's source", st.Source, mpi.ProcNull),
+		want("tag", st.Tag, mpi.AnyTag)); err != nil {
 		return err
 	}
 	got, err := mpi.Mrecv(&m, in)
-	if err := firstError(err, want("source of no process's message", got.Source, mpi.ProcNull), want("count", got.Count, 0)); err != nil {
+	if err := firstError(err, want("source of no process's message", got.Source, mpi.ProcNull),
+		want("count", got.Count, 0)); err != nil {
 		return err
 	}
 	m, _, ok, err := mpi.Improbe(world, mpi.ProcNull, 3)
@@ -131,7 +142,8 @@ var modes = body("modes", func(_ context.Context, world *mpi.Comm) error {
 		return err
 	}
 	st, err = nobody.Wait()
-	if err := firstError(err, want("source", st.Source, mpi.ProcNull), nobody.Cancel(), mpi.Ssend(world, in, mpi.ProcNull, 0)); err != nil {
+	if err := firstError(err, want("source", st.Source, mpi.ProcNull), nobody.Cancel(),
+		mpi.Ssend(world, in, mpi.ProcNull, 0)); err != nil {
 		return err
 	}
 	nobody, err = mpi.Issend(world, in, mpi.ProcNull, 0)
@@ -247,7 +259,8 @@ var misuse = body("misuse", func(_ context.Context, world *mpi.Comm) error {
 		wantMisuse("Split", color, mpi.ErrArg),
 		wantMisuse("Free", world.Free(), mpi.ErrComm),
 		wantMisuse("Free", (*mpi.Comm)(nil).Free(), mpi.ErrComm),
-		wantMisuse("Send", mpi.Send((*mpi.Comm)(nil).WithContext(context.Background()), one, 0, 0), mpi.ErrComm),
+		wantMisuse("Send", mpi.Send((*mpi.Comm)(nil).WithContext(context.Background()), one, 0, 0),
+			mpi.ErrComm),
 	)
 })
 
@@ -304,7 +317,8 @@ var persistent = body("persistent", func(_ context.Context, world *mpi.Comm) err
 			return err
 		}
 		got, err := last.Wait()
-		if err := firstError(err, want("tag", got.Tag, 2), s.Free(), nobody.Free(), mpi.Barrier(world)); err != nil {
+		if err := firstError(err, want("tag", got.Tag, 2), s.Free(), nobody.Free(),
+			mpi.Barrier(world)); err != nil {
 			return err
 		}
 	}

@@ -2,17 +2,18 @@ package mpi
 
 import "github.com/weft-mpi/weft/mpi/internal/engine"
 
-// Message is a message that Mprobe has taken out of reach of all other receives (MPI 4.1, 3.8.2). It must be received, once, by Mrecv or
-// Imrecv. The zero Message names none.
+// Message is a message that Mprobe has taken out of reach of all other receives (MPI 4.1, 3.8.2). It must be
+// received, once, by Mrecv or Imrecv. The zero Message names none.
 type Message struct {
 	c           *Comm
 	m           engine.Message
 	source, tag int
 }
 
-// Mprobe waits for a message that a Recv with the same arguments would get, and takes it, so that it can be received by Mrecv or Imrecv and
-// by nothing else: a goroutine that asks for the size first gets the very message that it asked about. Status.Bytes tells the size. From
-// ProcNull it gives, at once, MPI's MPI_MESSAGE_NO_PROC, of which Mrecv receives nothing.
+// Mprobe waits for a message that a Recv with the same arguments would get, and takes it, so that it can be
+// received by Mrecv or Imrecv and by nothing else: a goroutine that asks for the size first gets the very
+// message that it asked about. Status.Bytes tells the size. From ProcNull it gives, at once, MPI's
+// MPI_MESSAGE_NO_PROC, of which Mrecv receives nothing.
 func Mprobe(c *Comm, src, tag int) (Message, Status, error) {
 	err := c.checkRecv(src, tag)
 	if err == nil && src == ProcNull {
@@ -52,8 +53,9 @@ func Improbe(c *Comm, src, tag int) (Message, Status, bool, error) {
 	return Message{c, m, s.Source, s.Tag}, s, true, nil
 }
 
-// Mrecv receives the message into buf and returns when it is there (MPI 4.1, 3.8.3); buf may be shorter or longer, as for Recv. *m is zero
-// afterwards. A message that was received already, through a copy too, gives ErrRequest.
+// Mrecv receives the message into buf and returns when it is there (MPI 4.1, 3.8.3); buf may be shorter or
+// longer, as for Recv. *m is zero afterwards. A message that was received already, through a copy too, gives
+// ErrRequest.
 func Mrecv[T any](m *Message, buf []T) (Status, error) {
 	r, msg, err := imrecv("Mrecv", m, buf)
 	if err != nil {
@@ -66,7 +68,8 @@ func Mrecv[T any](m *Message, buf []T) (Status, error) {
 	return r.c.statusOf(st), err
 }
 
-// Imrecv begins to receive the message into buf, which belongs to weft until the request is complete. *m is zero afterwards.
+// Imrecv begins to receive the message into buf, which belongs to weft until the request is complete. *m is
+// zero afterwards.
 func Imrecv[T any](m *Message, buf []T) (Request, error) {
 	r, _, err := imrecv("Imrecv", m, buf)
 	return r, err
@@ -78,7 +81,7 @@ func imrecv[T any](op string, m *Message, buf []T) (Request, Message, error) {
 		return Request{}, Message{}, asError(op, engine.ErrNoMessage)
 	}
 	if err == nil {
-		err = m.c.checkCall()
+		err = m.c.checkMessage()
 	}
 	if err != nil {
 		return Request{}, *m, m.fail(op, err)
@@ -94,6 +97,14 @@ func imrecv[T any](op string, m *Message, buf []T) (Request, Message, error) {
 		return Request{}, msg, msg.fail(op, err)
 	}
 	return r, msg, nil
+}
+
+// checkMessage is checkCall for a message that was taken: it may be received after Free of its communicator.
+func (c *Comm) checkMessage() error {
+	if ended.Load() {
+		return ErrFinalized
+	}
+	return c.scope.Err()
 }
 
 func (m *Message) fail(op string, err error) error { return m.c.fail(op, m.source, m.tag, err) }

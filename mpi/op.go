@@ -1,5 +1,13 @@
 package mpi
 
+import (
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/weft-mpi/weft/mpi/internal/engine"
+)
+
 // Number, Integer and Ordered are the element types of the predefined operators.
 type (
 	Integer interface {
@@ -18,15 +26,71 @@ type (
 
 // Op is a reduction operator (MPI 4.1, 6.9.2): inout[i] = inout[i] op in[i], element by element.
 type Op[T any] struct {
-	apply       func(inout, in []T)
-	commutative bool
+	operator *engine.Operator
 }
 
-// NewOp makes an operator of a function, which must be associative; inout is its left operand. If it is not commutative the
-// operands are combined in the order of ranks (MPI 4.1, 6.9.5). It is called from whichever goroutine drives the collective, with slices of
-// equal length that it must not keep.
+// NewOp makes an operator of a function, which must be associative; inout is its left operand. If it is not
+// commutative the operands are combined in rank order (MPI 4.1, 6.9.5). The function is called from any
+// goroutine that makes progress, with slices of equal length that it must not keep; it must not communicate.
 func NewOp[T any](f func(inout, in []T), commutative bool) Op[T] {
-	return Op[T]{apply: f, commutative: commutative}
+	if f == nil {
+		return Op[T]{}
+	}
+	return Op[T]{&engine.Operator{Apply: onBytes(f), Commutative: commutative}}
+}
+
+// onBytes is a function on elements as one on their bytes, which are aligned and whole elements.
+func onBytes[T any](f func(inout, in []T)) func(inout, in []byte) {
+	return func(inout, in []byte) { f(elements[T](inout), elements[T](in)) }
+}
+
+func elements[T any](b []byte) []T {
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/sizeOf[T]())
+}
+
+// predefinedKey names a predefined operator on a type.
+type predefinedKey struct {
+	operator string
+	element  any // a nil pointer to the type
+}
+
+type predefinedEntry struct {
+	key      predefinedKey
+	operator *engine.Operator
+}
+
+// predefined has the predefined operators that have been used: each is made once, so that a call of Sum
+// allocates nothing.
+var predefined struct {
+	last atomic.Pointer[predefinedEntry] // the one that was found last, and most often is the next one too
+	all  sync.Map                        // by predefinedKey
+}
+
+// lookup finds a predefined operator that was used before; nil if it was not.
+func lookup[T any](name string) *engine.Operator {
+	key := predefinedKey{name, any((*T)(nil))}
+	if e := predefined.last.Load(); e != nil && e.key == key {
+		return e.operator
+	}
+	return lookupAll(key)
+}
+
+func lookupAll(key predefinedKey) *engine.Operator {
+	e, ok := predefined.all.Load(key)
+	if !ok {
+		return nil
+	}
+	entry := e.(*predefinedEntry)
+	predefined.last.Store(entry)
+	return entry.operator
+}
+
+func define[T any](name string, f func(inout, in []T)) Op[T] {
+	key := predefinedKey{name, any((*T)(nil))}
+	e, _ := predefined.all.LoadOrStore(key, &predefinedEntry{
+		key, &engine.Operator{Apply: onBytes(f), Commutative: true, Predefined: true},
+	})
+	return Op[T]{e.(*predefinedEntry).operator}
 }
 
 // Loc is the element of MaxLoc and MinLoc: a value and where it was.
@@ -36,37 +100,92 @@ type Loc[T any] struct {
 }
 
 // Sum adds.
-func Sum[T Number]() Op[T] { return Op[T]{sum[T], true} }
+func Sum[T Number]() Op[T] {
+	if o := lookup[T]("Sum"); o != nil {
+		return Op[T]{o}
+	}
+	return define("Sum", sum[T])
+}
 
 // Prod multiplies.
-func Prod[T Number]() Op[T] { return Op[T]{prod[T], true} }
+func Prod[T Number]() Op[T] {
+	if o := lookup[T]("Prod"); o != nil {
+		return Op[T]{o}
+	}
+	return define("Prod", prod[T])
+}
 
 // Max takes the larger. A NaN on either side gives NaN.
-func Max[T Ordered]() Op[T] { return Op[T]{maximum[T], true} }
+func Max[T Ordered]() Op[T] {
+	if o := lookup[T]("Max"); o != nil {
+		return Op[T]{o}
+	}
+	return define("Max", maximum[T])
+}
 
 // Min takes the smaller. A NaN on either side gives NaN.
-func Min[T Ordered]() Op[T] { return Op[T]{minimum[T], true} }
+func Min[T Ordered]() Op[T] {
+	if o := lookup[T]("Min"); o != nil {
+		return Op[T]{o}
+	}
+	return define("Min", minimum[T])
+}
 
 // BAnd is the bitwise and.
-func BAnd[T Integer]() Op[T] { return Op[T]{bitAnd[T], true} }
+func BAnd[T Integer]() Op[T] {
+	if o := lookup[T]("BAnd"); o != nil {
+		return Op[T]{o}
+	}
+	return define("BAnd", bitAnd[T])
+}
 
 // BOr is the bitwise or.
-func BOr[T Integer]() Op[T] { return Op[T]{bitOr[T], true} }
+func BOr[T Integer]() Op[T] {
+	if o := lookup[T]("BOr"); o != nil {
+		return Op[T]{o}
+	}
+	return define("BOr", bitOr[T])
+}
 
 // BXor is the bitwise exclusive or.
-func BXor[T Integer]() Op[T] { return Op[T]{bitXor[T], true} }
+func BXor[T Integer]() Op[T] {
+	if o := lookup[T]("BXor"); o != nil {
+		return Op[T]{o}
+	}
+	return define("BXor", bitXor[T])
+}
 
 // LAnd is 1 where both are non-zero, else 0.
-func LAnd[T Integer]() Op[T] { return Op[T]{logicalAnd[T], true} }
+func LAnd[T Integer]() Op[T] {
+	if o := lookup[T]("LAnd"); o != nil {
+		return Op[T]{o}
+	}
+	return define("LAnd", logicalAnd[T])
+}
 
 // LOr is 1 where either is non-zero, else 0.
-func LOr[T Integer]() Op[T] { return Op[T]{logicalOr[T], true} }
+func LOr[T Integer]() Op[T] {
+	if o := lookup[T]("LOr"); o != nil {
+		return Op[T]{o}
+	}
+	return define("LOr", logicalOr[T])
+}
 
 // MaxLoc takes the larger value with its index; of equal values the smaller index.
-func MaxLoc[T Ordered]() Op[Loc[T]] { return Op[Loc[T]]{maxLoc[T], true} }
+func MaxLoc[T Ordered]() Op[Loc[T]] {
+	if o := lookup[Loc[T]]("MaxLoc"); o != nil {
+		return Op[Loc[T]]{o}
+	}
+	return define("MaxLoc", maxLoc[T])
+}
 
 // MinLoc takes the smaller value with its index; of equal values the smaller index.
-func MinLoc[T Ordered]() Op[Loc[T]] { return Op[Loc[T]]{minLoc[T], true} }
+func MinLoc[T Ordered]() Op[Loc[T]] {
+	if o := lookup[Loc[T]]("MinLoc"); o != nil {
+		return Op[Loc[T]]{o}
+	}
+	return define("MinLoc", minLoc[T])
+}
 
 func sum[T Number](inout, in []T) {
 	in = in[:len(inout)]

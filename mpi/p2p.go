@@ -2,11 +2,11 @@ package mpi
 
 import "github.com/weft-mpi/weft/mpi/internal/engine"
 
-// Send sends buf to rank dst and returns when buf may be used again, which may be before the receiver has it (MPI 4.1, 3.2.1).
-// T must have a fixed size and no pointers. A nil buf is a message of no elements.
+// Send sends buf to rank dst and returns when buf may be used again, which may be before the receiver has it
+// (MPI 4.1, 3.2.1). T must have a fixed size and no pointers. A nil buf is a message of no elements.
 func Send[T any](c *Comm, buf []T, dst, tag int) error {
 	var err error
-	if typeOf[T]() == known.last.Load() && c.plain(dst, tag) {
+	if lastKnown[T]() && c.plain(dst, tag) {
 		err = c.e.Send(c.context, memory(buf), c.worldRank(dst), tag)
 	} else {
 		err = send(c, buf, dst, tag, false)
@@ -34,13 +34,17 @@ func Ssend[T any](c *Comm, buf []T, dst, tag int) error {
 	return nil
 }
 
-// Recv receives a message from rank src, or AnySource, with tag, or AnyTag, into buf, and returns when it is there (MPI 4.1,
-// 3.2.4). A message longer than buf fills it and gives ErrTruncate; a shorter one leaves the rest as it was: Status.Count tells.
+// Recv receives a message from rank src, or AnySource, with tag, or AnyTag, into buf, and returns when it is
+// there (MPI 4.1, 3.2.4). A message longer than buf fills it and gives ErrTruncate; a shorter one leaves the
+// rest as it was: Status.Count tells.
 func Recv[T any](c *Comm, buf []T, src, tag int) (Status, error) {
-	if typeOf[T]() == known.last.Load() && c.plain(src, tag) {
-		if bytes, ok := c.e.RecvNext(c.context, memory(buf), c.worldRank(src), tag); ok {
-			return Status{Source: src, Tag: tag, Count: bytes / sizeOf[T](), bytes: bytes}, nil
+	if lastKnown[T]() && c.plain(src, tag) {
+		var st engine.Status
+		err := c.e.Recv(c.context, memory(buf), c.worldRank(src), tag, sizeOf[T](), &st)
+		if err == nil {
+			return Status{Source: src, Tag: tag, Count: st.Bytes / sizeOf[T](), bytes: st.Bytes}, nil
 		}
+		return c.statusOf(st), c.fail("Recv", src, tag, err)
 	}
 	b, err := bytesOf(buf)
 	var st Status
@@ -53,8 +57,8 @@ func Recv[T any](c *Comm, buf []T, src, tag int) (Status, error) {
 	return st, nil
 }
 
-// Sendrecv sends sbuf to dst and receives rbuf from src, both at once, so that ranks may do it in a ring without deadlock
-// (MPI 4.1, 3.10). The buffers must not overlap.
+// Sendrecv sends sbuf to dst and receives rbuf from src, both at once, so that ranks may do it in a ring
+// without deadlock (MPI 4.1, 3.10). The buffers must not overlap.
 func Sendrecv[T, U any](c *Comm, sbuf []T, dst, stag int, rbuf []U, src, rtag int) (Status, error) {
 	r, err := irecv(c, "Sendrecv", rbuf, src, rtag)
 	if err != nil {
@@ -62,7 +66,7 @@ func Sendrecv[T, U any](c *Comm, sbuf []T, dst, stag int, rbuf []U, src, rtag in
 	}
 	s, serr := isend(c, "Sendrecv", sbuf, dst, stag, false)
 	if serr != nil {
-		c.e.Abandon(r.h) // nothing will answer it
+		c.e.CancelAndFree(r.h) // nothing will answer it
 		return Status{}, serr
 	}
 	st, err := r.Wait()
@@ -77,7 +81,7 @@ func Sendrecv[T, U any](c *Comm, sbuf []T, dst, stag int, rbuf []U, src, rtag in
 
 // Isend begins a send (MPI 4.1, 3.7.2). buf must not be changed until the request is complete.
 func Isend[T any](c *Comm, buf []T, dst, tag int) (Request, error) {
-	if typeOf[T]() == known.last.Load() && c.plain(dst, tag) {
+	if lastKnown[T]() && c.plain(dst, tag) {
 		if h, err := c.e.Isend(c.context, memory(buf), c.worldRank(dst), tag); err == nil {
 			return Request{h, c}, nil
 		} else {
@@ -87,15 +91,15 @@ func Isend[T any](c *Comm, buf []T, dst, tag int) (Request, error) {
 	return isend(c, "Isend", buf, dst, tag, false)
 }
 
-// Issend begins a send that is complete only when the receiver has begun to receive the message (MPI 4.1, 3.7.2). buf must not be
-// changed until the request is complete.
+// Issend begins a send that is complete only when the receiver has begun to receive the message (MPI 4.1,
+// 3.7.2). buf must not be changed until the request is complete.
 func Issend[T any](c *Comm, buf []T, dst, tag int) (Request, error) {
 	return isend(c, "Issend", buf, dst, tag, true)
 }
 
 // Irecv begins a receive (MPI 4.1, 3.7.2). buf belongs to weft until the request is complete.
 func Irecv[T any](c *Comm, buf []T, src, tag int) (Request, error) {
-	if typeOf[T]() == known.last.Load() && c.plain(src, tag) {
+	if lastKnown[T]() && c.plain(src, tag) {
 		if h, err := c.e.Irecv(c.context, memory(buf), c.worldRank(src), tag, sizeOf[T]()); err == nil {
 			return Request{h, c}, nil
 		} else {
@@ -129,8 +133,8 @@ func irecv[T any](c *Comm, op string, buf []T, src, tag int) (Request, error) {
 	return r, nil
 }
 
-// The four below are what the typed calls come down to. Only a communicator with a context has its blocking calls take a request, which
-// the end of the context can find.
+// The four below are what the typed calls come down to. Only a communicator with a context has its blocking
+// calls take a request, which the end of the context can find.
 
 func (c *Comm) send(b []byte, dst, tag int, sync bool) error {
 	if c.hasScope() {
@@ -163,7 +167,7 @@ func (c *Comm) recv(b []byte, src, tag, elem int) (Status, error) {
 		return nullStatus(), nil
 	}
 	if err == nil {
-		st, err = c.e.Recv(c.context, b, c.worldRank(src), tag, elem)
+		err = c.e.Recv(c.context, b, c.worldRank(src), tag, elem, &st)
 	}
 	return c.statusOf(st), err
 }

@@ -7,8 +7,9 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// Persistent is a send or a receive that is set up once and begun again and again (MPI 4.1, 3.9). It is inactive at first; Start makes it
-// active, and it is inactive again when the request that Start returned has been used up.
+// Persistent is a send, a receive or a collective that is set up once and begun again and again (MPI 4.1,
+// 3.9, 6.13). It is inactive at first; Start makes it active, and it is inactive again when the request that
+// Start returned has been used up.
 type Persistent struct {
 	c         *Comm
 	receive   bool
@@ -17,12 +18,16 @@ type Persistent struct {
 	elem      int
 	peer, tag int
 
+	collective *engine.Collective // nil for a send or a receive
+	memory2    *engine.Memory     // of its other buffer, if it comes from Alloc
+
 	mu    sync.Mutex
 	h     engine.Request // of the last Start
 	freed bool
 }
 
-// SendInit sets up a send of buf to rank dst (MPI 4.1, 3.9). Nothing is sent before Start; buf may be changed while it is inactive.
+// SendInit sets up a send of buf to rank dst (MPI 4.1, 3.9). Nothing is sent before Start; buf may be changed
+// while it is inactive.
 func SendInit[T any](c *Comm, buf []T, dst, tag int) (*Persistent, error) {
 	b, err := bytesOf(buf)
 	if err == nil {
@@ -31,11 +36,11 @@ func SendInit[T any](c *Comm, buf []T, dst, tag int) (*Persistent, error) {
 	if err != nil {
 		return nil, c.fail("SendInit", dst, tag, err)
 	}
-	return &Persistent{c: c, buf: b, memory: c.e.Hold(b), peer: dst, tag: tag}, nil
+	return &Persistent{c: c, buf: b, memory: c.e.PinMemory(b), peer: dst, tag: tag}, nil
 }
 
-// RecvInit sets up a receive into buf from rank src, or AnySource, with tag, or AnyTag (MPI 4.1, 3.9). Nothing is received before Start;
-// buf belongs to weft while it is active.
+// RecvInit sets up a receive into buf from rank src, or AnySource, with tag, or AnyTag (MPI 4.1, 3.9).
+// Nothing is received before Start; buf belongs to weft while it is active.
 func RecvInit[T any](c *Comm, buf []T, src, tag int) (*Persistent, error) {
 	b, err := bytesOf(buf)
 	if err == nil {
@@ -44,10 +49,12 @@ func RecvInit[T any](c *Comm, buf []T, src, tag int) (*Persistent, error) {
 	if err != nil {
 		return nil, c.fail("RecvInit", src, tag, err)
 	}
-	return &Persistent{c: c, receive: true, buf: b, memory: c.e.Hold(b), elem: sizeOf[T](), peer: src, tag: tag}, nil
+	return &Persistent{c: c, receive: true, buf: b, memory: c.e.PinMemory(b), elem: sizeOf[T](), peer: src,
+		tag: tag}, nil
 }
 
-// Start begins the operation, as Isend or Irecv would, and returns its request. Until that is used up another Start gives ErrRequest.
+// Start begins the operation, as Isend or Irecv would, and returns its request. Until that is used up another
+// Start gives ErrRequest.
 func (p *Persistent) Start() (Request, error) {
 	if p == nil {
 		return Request{}, asError("Start", errNotSetUp)
@@ -61,8 +68,9 @@ func (p *Persistent) Start() (Request, error) {
 	return r, nil
 }
 
-// Startall begins all of ps, in their order, and sets rs[i] to the request of ps[i] (MPI 4.1, 3.9). rs must be as long as ps at least. If one
-// of them is active or freed none is started. Should one fail otherwise, those before it have been started, and rs is zero from it on.
+// Startall begins all of ps, in their order, and sets rs[i] to the request of ps[i] (MPI 4.1, 3.9). rs must
+// be as long as ps at least. If one of them is active or freed none is started. Should one fail otherwise,
+// those before it have been started, and rs is zero from it on.
 func Startall(ps []*Persistent, rs []Request) error {
 	if len(rs) < len(ps) {
 		return asError("Startall", fmt.Errorf("%w: room for %d requests of %d", ErrCount, len(rs), len(ps)))
@@ -88,7 +96,8 @@ func Startall(ps []*Persistent, rs []Request) error {
 	return nil
 }
 
-// Free ends the use of p; it cannot be started any more. If it is active, its request goes on to its end and can be waited for.
+// Free ends the use of p; it cannot be started any more. If it is active, its request goes on to its end and
+// can be waited for.
 func (p *Persistent) Free() error {
 	if p == nil {
 		return asError("Free", errNotSetUp)
@@ -101,8 +110,9 @@ func (p *Persistent) Free() error {
 	case p.freed:
 		return p.c.fail("Free", p.peer, p.tag, errFreed)
 	}
-	p.c.e.Drop(p.memory)
-	p.freed, p.buf, p.memory = true, nil, nil
+	p.c.e.UnpinMemory(p.memory)
+	p.c.e.UnpinMemory(p.memory2)
+	p.freed, p.buf, p.memory, p.memory2 = true, nil, nil, nil
 	return nil
 }
 
@@ -135,9 +145,13 @@ func (p *Persistent) start() (r Request, err error) {
 	if err := p.ready(); err != nil {
 		return Request{}, err
 	}
-	if p.receive {
+	switch {
+	case p.collective != nil:
+		r.c = p.c
+		r.h, err = p.c.e.StartCollective(p.collective)
+	case p.receive:
 		r, err = p.c.irecv(p.buf, p.peer, p.tag, p.elem)
-	} else {
+	default:
 		r, err = p.c.isend(p.buf, p.peer, p.tag, false)
 	}
 	p.h = r.h

@@ -2,8 +2,9 @@ package mpi
 
 import "github.com/weft-mpi/weft/mpi/internal/engine"
 
-// Probe waits for a message that a Recv with the same arguments would get, and leaves it there. Status.Bytes tells its size
-// (MPI 4.1, 3.8.1). If several goroutines receive, another may get the message first: see Mprobe.
+// Probe waits for a message that a Recv with the same arguments would get, and leaves it there. Status.Bytes
+// tells its size (MPI 4.1, 3.8.1). If several goroutines receive, another may get the message first: see
+// Mprobe.
 func Probe(c *Comm, src, tag int) (Status, error) {
 	err := c.checkRecv(src, tag)
 	if err == nil && src == ProcNull {

@@ -21,7 +21,8 @@ import (
 	"github.com/weft-mpi/weft/launcher/pmi"
 )
 
-// processes are ranks that nobody ends when one of them fails, unlike those of the launcher: so a test sees what becomes of the others.
+// processes are ranks that nobody ends when one of them fails, unlike those of the launcher: so a test sees
+// what becomes of the others.
 type processes struct {
 	t     testing.TB
 	ranks []*process
@@ -50,8 +51,9 @@ func (p *process) stderr() string {
 
 // manner is how ranks are started and reached.
 type manner struct {
-	within func(rank int) []string            // words before the rank's command; nil for none
-	via    func(rank int, addr string) string // where peers reach a rank that listens at an address; nil for there
+	within func(rank int) []string // words before the rank's command; nil for none
+	// where peers reach a rank that listens at an address; nil for there
+	via func(rank int, addr string) string
 }
 
 // begin starts n ranks that run a body. What is left of them at the end of the test is killed.
@@ -73,15 +75,17 @@ func beginAs(t testing.TB, n int, name string, how manner, env ...string) *proce
 		conns[rank], err = net.FileConn(ours)
 		require.NoError(t, err)
 		if how.via != nil {
-			conns[rank] = &readdressed{Conn: conns[rank], lines: bufio.NewReader(conns[rank]), rank: rank, via: how.via}
+			conns[rank] = &readdressed{Conn: conns[rank], lines: bufio.NewReader(conns[rank]), rank: rank,
+				via: how.via}
 		}
 		words := []string{self}
 		if how.within != nil {
 			words = append(how.within(rank), self)
 		}
 		p := &process{cmd: exec.Command(words[0], words[1:]...), lines: make(chan string, 1024)}
-		p.cmd.Env = slices.Concat(os.Environ(), launchertest.Environ(name), []string{"PMI_FD=3", "PMI_RANK=" + strconv.Itoa(rank),
-			"PMI_SIZE=" + strconv.Itoa(n), "WEFT_CORES_PER_RANK=0"}, env)
+		p.cmd.Env = slices.Concat(os.Environ(), launchertest.Environ(name),
+			[]string{"PMI_FD=3", "PMI_RANK=" + strconv.Itoa(rank),
+				"PMI_SIZE=" + strconv.Itoa(n), "WEFT_CORES_PER_RANK=0"}, env)
 		p.cmd.ExtraFiles = []*os.File{theirs}
 		p.cmd.Stderr = p
 		p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -125,7 +129,8 @@ func beginAs(t testing.TB, n int, name string, how manner, env ...string) *proce
 	return j
 }
 
-// readdressed is a rank's connection to its launcher, on which the address that it tells is replaced by another.
+// readdressed is a rank's connection to its launcher, on which the address that it tells is replaced by
+// another.
 type readdressed struct {
 	net.Conn
 	lines *bufio.Reader
@@ -140,8 +145,8 @@ func (c *readdressed) Read(b []byte) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if put, addr, ok := strings.Cut(strings.TrimSpace(line), " value=tcp=tcp:"); ok {
-			line = put + " value=tcp=tcp:" + c.via(c.rank, addr) + "\n"
+		if put, addr, ok := strings.Cut(strings.TrimSpace(line), "tcp=tcp:"); ok {
+			line = put + "tcp=tcp:" + c.via(c.rank, addr) + "\n" // the last entry of a card
 		}
 		c.rest = []byte(line)
 	}
@@ -150,7 +155,8 @@ func (c *readdressed) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// start starts a program that ends with this one: with the thread that has started it, to be exact, so that thread is kept until the test is over.
+// start starts a program that ends with this one: with the thread that has started it, to be exact, so that
+// thread is kept until the test is over.
 func start(t testing.TB, cmd *exec.Cmd) error {
 	over := make(chan struct{})
 	t.Cleanup(func() { close(over) })
@@ -173,7 +179,8 @@ func (j *processes) says(rank int, want string) string {
 		case line, ok := <-j.ranks[rank].lines:
 			if !ok {
 				how, _ := j.ranks[rank].cmd.Process.Wait()
-				j.t.Fatalf("rank %d has ended (%v) and has not said %q; standard error:\n%s", rank, how, want, j.ranks[rank].stderr())
+				j.t.Fatalf("rank %d has ended (%v) and has not said %q; standard error:\n%s", rank, how,
+					want, j.ranks[rank].stderr())
 			}
 			if rest, ok := strings.CutPrefix(line, want); ok {
 				return rest
@@ -194,7 +201,8 @@ func (j *processes) tell(rank int, line string) {
 	j.t.Helper()
 	if _, err := io.WriteString(j.ranks[rank].input, line+"\n"); err != nil {
 		how, _ := j.ranks[rank].cmd.Process.Wait()
-		j.t.Fatalf("rank %d (%v) cannot be told %q: %v; standard error:\n%s", rank, how, line, err, j.ranks[rank].stderr())
+		j.t.Fatalf("rank %d (%v) cannot be told %q: %v; standard error:\n%s", rank, how, line, err,
+			j.ranks[rank].stderr())
 	}
 }
 

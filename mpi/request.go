@@ -6,9 +6,10 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// Request is an operation under way: a small value, free to copy. The zero Request is complete; MPI calls it inactive. A request is used
-// up by the first Wait, or the first Test that finds it complete, or by one of the calls for several; after that every copy of it gives
-// ErrRequest. It is for one goroutine at a time to wait for; if several do, one gets the result and the others ErrRequest.
+// Request is an operation under way: a small value, free to copy. The zero Request is complete; MPI calls it
+// inactive. A request is used up by the first Wait, or the first Test that finds it complete, or by one of
+// the calls for several; after that every copy of it gives ErrRequest. It is for one goroutine at a time to
+// wait for; if several do, one gets the result and the others ErrRequest.
 type Request struct {
 	h engine.Request
 	c *Comm
@@ -18,7 +19,8 @@ type Request struct {
 type Status struct {
 	Source int // rank in the communicator
 	Tag    int
-	Count  int // in elements of the receive's type; of a message cut off by ErrTruncate, what is in the buffer
+	// in elements of the receive's type; of a message cut off by ErrTruncate, what is in the buffer
+	Count int
 
 	bytes     int
 	cancelled bool
@@ -28,17 +30,23 @@ type Status struct {
 // Bytes is the size of the message in bytes; of a message cut off by ErrTruncate, what is in the buffer.
 func (s Status) Bytes() int { return s.bytes }
 
-// Cancelled tells that Request.Cancel withdrew the operation: nothing was sent, nothing received (MPI 4.1, 3.8.4).
+// Cancelled tells that Request.Cancel withdrew the operation: nothing was sent, nothing received (MPI 4.1,
+// 3.8.4).
 func (s Status) Cancelled() bool { return s.cancelled }
 
-// Err is the error of this one operation, in the statuses that WaitallStatus and the other calls for several requests give (MPI 4.1,
-// 3.7.5, MPI_ERR_IN_STATUS).
+// Err is the error of this one operation, in the statuses that WaitallStatus and the other calls for several
+// requests give (MPI 4.1, 3.7.5, MPI_ERR_IN_STATUS).
 func (s Status) Err() error { return s.err }
+
+// emptyStatus is the status of an inactive request (MPI 4.1, 3.7.3), and of a send.
+var emptyStatus = Status{Source: AnySource, Tag: AnyTag}
 
 // statusOf turns a status of the engine, whose source is a world rank, into one of the communicator.
 func (c *Comm) statusOf(s engine.Status) Status {
 	if s.Elem == 0 {
-		return Status{cancelled: s.Cancelled}
+		st := emptyStatus
+		st.cancelled = s.Cancelled
+		return st
 	}
 	count := s.Bytes
 	if s.Elem > 1 {
@@ -53,13 +61,13 @@ func nullStatus() Status {
 	return Status{Source: ProcNull, Tag: AnyTag}
 }
 
-// Wait returns when the operation is complete, with its status and its error (MPI 4.1, 3.7.3). It drives all of the rank's
-// communication meanwhile.
+// Wait returns when the operation is complete, with its status and its error (MPI 4.1, 3.7.3). It drives all
+// of the rank's communication meanwhile.
 func (r Request) Wait() (Status, error) { return r.wait("Wait") }
 
 func (r Request) wait(op string) (Status, error) {
 	if r.c == nil {
-		return Status{}, nil
+		return emptyStatus, nil
 	}
 	st, err := r.c.e.Wait(r.h)
 	if err != nil {
@@ -71,7 +79,7 @@ func (r Request) wait(op string) (Status, error) {
 // Test tells whether the operation is complete, and its status and error if so. It does not block.
 func (r Request) Test() (Status, bool, error) {
 	if r.c == nil {
-		return Status{}, true, nil
+		return emptyStatus, true, nil
 	}
 	st, ok, err := r.c.e.Test(r.h)
 	if err != nil {
@@ -80,12 +88,17 @@ func (r Request) Test() (Status, bool, error) {
 	return r.c.statusOf(st), ok, err
 }
 
-// Cancel withdraws an operation that has had no effect yet (MPI 4.1, 3.8.4): a receive that no message has matched, or a send of which
-// nothing has left this rank. What is under way completes as if Cancel had not been called, with its status and its error. Either way
-// the request is still to be waited for, and Status.Cancelled tells which it was. It does nothing to a request that is complete.
+// Cancel cancels an operation that has not been matched (MPI 4.1, 3.8.4): a receive without a message, or a
+// send whose message no receive and no matched probe has taken. No probe or receive finds the message of a
+// cancelled send. An operation that was matched completes as if Cancel had not been called, with its status
+// and its error. Either way the request is still to be waited for, and Status.Cancelled tells which it was.
+// Cancel does nothing to a request that is complete, as that of a small send is at once.
 //
-// When Cancel of a receive returns, weft writes no more into its buffer: if the message is on its way Cancel blocks until it is there.
-// Cancel of a send does not block; the buffer belongs to weft until Wait returns.
+// Wait after Cancel of a send does not depend on what the program at the receiver does, only on its rank's
+// making progress.
+//
+// When Cancel of a receive returns, weft writes no more into its buffer: if the message is on its way Cancel
+// blocks until it is there. Cancel of a send does not block; the buffer belongs to weft until Wait returns.
 func (r Request) Cancel() error {
 	if r.c == nil {
 		return nil
@@ -96,7 +109,7 @@ func (r Request) Cancel() error {
 	return nil
 }
 
-// asError gives an error from below the shape of this package's errors.
+// asError makes the error of an operation that belongs to no communicator, or to the world.
 func asError(op string, err error) error {
 	if err == nil {
 		return nil // before e: it escapes
@@ -105,5 +118,10 @@ func asError(op string, err error) error {
 	if errors.As(err, &e) {
 		return err
 	}
-	return &Error{Op: op, Peer: NoPeer, Tag: NoPeer, Err: err}
+	peer := NoPeer
+	var failed *engine.PeerError
+	if errors.As(err, &failed) {
+		peer = failed.Rank
+	}
+	return &Error{Op: op, Peer: peer, Tag: NoPeer, Err: err}
 }

@@ -101,8 +101,10 @@ func severalReceive(world *mpi.Comm, n int, seed uint64) error {
 	done, err3 := mpi.Waitsome(rs, v.done)
 	some, err4 := mpi.Testsome(rs, nil)
 	all, err5 := mpi.Testall(rs)
-	return firstError(err, err2, err3, err4, err5, want("Waitany of none", i, -1), want("Testany of none", ok, true),
-		want("Waitsome of none", len(done), 0), want("Testsome of none", len(some), 0), want("Testall of none", all, true),
+	return firstError(err, err2, err3, err4, err5, want("Waitany of none", i, -1),
+		want("Testany of none", ok, true),
+		want("Waitsome of none", len(done), 0), want("Testsome of none", len(some), 0),
+		want("Testall of none", all, true),
 		mpi.Waitall(rs), mpi.Waitall(nil))
 }
 
@@ -146,7 +148,8 @@ func (v *severalReceiver) complete() error {
 			return err
 		}
 		if !ok {
-			return want("requests that are active after a Testall that was false", len(activeOf(rs)), len(active))
+			return want("requests that are active after a Testall that was false", len(activeOf(rs)),
+				len(active))
 		}
 		return v.checkEach(active)
 	default:
@@ -228,8 +231,10 @@ var failuresOfSeveral = body("failures of several", func(_ context.Context, worl
 	}
 	expect := func(call string, err error, st []mpi.Status, rs []mpi.Request) error {
 		return firstError(wantMisuse(call, err, mpi.ErrTruncate), want("first", st[1].Err(), nil),
-			wantError("second", st[2].Err(), mpi.ErrTruncate), wantError("third", st[3].Err(), mpi.ErrTruncate),
-			want("the first failure", err, st[2].Err()), want("count", st[2].Count, 2), want("active", len(activeOf(rs)), 0))
+			wantError("second", st[2].Err(), mpi.ErrTruncate),
+			wantError("third", st[3].Err(), mpi.ErrTruncate),
+			want("the first failure", err, st[2].Err()), want("count", st[2].Count, 2),
+			want("active", len(activeOf(rs)), 0))
 	}
 	st := make([]mpi.Status, 4)
 	rs, err := post()
@@ -261,6 +266,7 @@ var failuresOfSeveral = body("failures of several", func(_ context.Context, worl
 	kept := rs[2]
 	err = mpi.Waitall(rs)
 	_, again := kept.Wait()
-	return firstError(wantMisuse("Waitall", err, mpi.ErrTruncate), wantError("a copy of one that was used up", again, mpi.ErrRequest),
+	return firstError(wantMisuse("Waitall", err, mpi.ErrTruncate),
+		wantError("a copy of one that was used up", again, mpi.ErrRequest),
 		want("active", len(activeOf(rs)), 0))
 })

@@ -35,7 +35,8 @@ func kernelKills(t *testing.T) {
 	}
 }
 
-// lanes are the local addresses of a rank's connections that have carried more than a start-up takes. It waits until there is one.
+// lanes are the local addresses of a rank's connections that have carried more than a start-up takes. It
+// waits until there is one.
 func (j *processes) lanes(rank int) (list []string) {
 	j.t.Helper()
 	of := fmt.Sprintf("pid=%d,", j.ranks[rank].cmd.Process.Pid)
@@ -62,8 +63,9 @@ func (j *processes) lanes(rank int) (list []string) {
 	return list
 }
 
-// TestLanes_H5_KilledByTheKernel: the kernel destroys the sockets of lanes while ranks send each other messages at random. Every byte is
-// right, and both ends tell of each socket. A connection of one lane outlives its socket too, where that is asked for.
+// TestLanes_H5_KilledByTheKernel: the kernel destroys the sockets of lanes while ranks send each other
+// messages at random. Every byte is right, and both ends tell of each socket. A connection of one lane
+// outlives its socket too, where that is asked for.
 func TestLanes_H5_KilledByTheKernel(t *testing.T) {
 	kernelKills(t)
 	for lanes, env := range map[int]string{3: "WEFT_LANES=3", 1: "WEFT_RECONNECT=on"} {
@@ -81,7 +83,8 @@ func TestLanes_H5_KilledByTheKernel(t *testing.T) {
 					require.NoError(t, err, "%s", out)
 					killed++
 				}
-				j.until("both ends of each killed lane know", func(s laneSums) bool { return s.down >= 2*killed })
+				j.until("both ends of each killed lane know",
+					func(s laneSums) bool { return s.down >= 2*killed })
 				j.until("as many lanes as were killed are back", full)
 			}
 			j.finish()

@@ -6,57 +6,69 @@ import (
 	"slices"
 )
 
-// Split makes a communicator for each color (MPI 4.1, 7.4.2): its ranks are those that pass this color, in the order of their keys, and among
-// equal keys in the order of their ranks here. A rank that passes Undefined gets nil. It is collective: all ranks of the communicator
-// call it, and it blocks until they have. A color is 0 or more: if any rank's is not, all of them get ErrArg.
+// Split makes a communicator for each color (MPI 4.1, 7.4.2). Its ranks are those that pass the color,
+// ordered by key, and ranks with equal keys in their present order. A rank that passes Undefined gets nil. It
+// is collective: all ranks of the communicator call it, and it blocks until they have agreed. A color is 0 or
+// more; if any rank passes another, all ranks get ErrArg.
 func (c *Comm) Split(color, key int) (*Comm, error) {
-	err := c.check()
-	var all []choice
-	if err == nil {
-		all, err = c.choices(choice{color, key})
+	if err := c.check(); err != nil {
+		return nil, c.failColl("Split", err)
 	}
-	for rank := 0; err == nil && rank < len(all); rank++ {
-		if w := all[rank].Color; w < 0 && w != Undefined {
-			err = fmt.Errorf("%w: rank %d passes the color %d; colors are 0 or more, or Undefined", ErrArg, rank, w)
-		}
-	}
-	var context uint32
-	if err == nil {
-		context, err = c.newContext()
-	}
+	child, err := c.split(color, key)
 	if err != nil {
 		return nil, c.failColl("Split", err)
 	}
-	if color == Undefined {
-		c.job.contexts.retire(context) // others use the number, and never with this rank
-		return nil, nil
+	return child, nil
+}
+
+func (c *Comm) split(color, key int) (*Comm, error) {
+	s := c.newExchanges()
+	all := make([]uint64, 2*c.size) // color and key of each rank
+	if err := s.allgather([]uint64{uint64(color), uint64(key)}, all); err != nil {
+		return nil, err
 	}
+	colorOf := func(rank int) int { return int(all[2*rank]) }
+	keyOf := func(rank int) int { return int(all[2*rank+1]) }
 	var ranks []int
-	for rank, w := range all {
-		if w.Color == color {
+	for rank := range c.size {
+		if w := colorOf(rank); w < 0 && w != Undefined {
+			return nil, fmt.Errorf("%w: rank %d passes color %d; a color is 0 or more, or Undefined",
+				ErrArg, rank, w)
+		}
+		if colorOf(rank) == color {
 			ranks = append(ranks, rank)
 		}
 	}
-	slices.SortStableFunc(ranks, func(a, b int) int { return cmp.Compare(all[a].Key, all[b].Key) })
-	world := make([]int32, len(ranks))
-	for i, rank := range ranks {
-		world[i] = int32(c.worldRank(rank))
+	slices.SortStableFunc(ranks, func(a, b int) int { return cmp.Compare(keyOf(a), keyOf(b)) })
+	if color == Undefined {
+		ranks = nil
 	}
-	c.e.SetGroup(context, world)
-	return &Comm{space: &space{
-		e: c.e, name: fmt.Sprintf("%s.%d[%d]", c.name, context/2, color), context: context,
-		rank: slices.Index(ranks, c.rank), size: len(ranks), members: newMembers(world), job: c.job,
-	}}, nil
+	child, err := s.finish(ranks)
+	if child != nil {
+		child.SetName(fmt.Sprintf("%s[%d]", child.Name(), color))
+	}
+	return child, err
 }
 
-// choice is what a rank passes to Split.
-type choice struct{ Color, Key int }
-
-// choices gathers what all ranks pass.
-func (c *Comm) choices(mine choice) ([]choice, error) {
-	all := make([]choice, c.size)
-	if err := Gather(c, []choice{mine}, all, 0); err != nil {
+// finish agrees on an id and makes the communicator of some ranks of the calling one, in this order. It is
+// nil at other ranks.
+func (x *exchanges) finish(ranks []int) (*Comm, error) {
+	id, err := x.agree()
+	if err != nil {
 		return nil, err
 	}
-	return all, Bcast(c, all, 0)
+	c := x.comm
+	rank := slices.Index(ranks, c.rank)
+	if rank < 0 {
+		c.job.ids.refuse(id) // other ranks use it, and none of their communicators has this rank
+		return nil, nil
+	}
+	if len(ranks) == c.size && slices.IsSorted(ranks) {
+		return c.job.newComm(c.e, c.childName(id), id, rank, c.members), nil
+	}
+	world := make([]int32, len(ranks))
+	for i, r := range ranks {
+		world[i] = int32(c.worldRank(r))
+	}
+	return c.job.newComm(c.e, c.childName(id), id, rank, newMembers(world)), nil
 }

@@ -9,42 +9,132 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// Stats are a rank's counters since Init, and those of its channel to each peer (requirement E13).
-type Stats = engine.Stats
+// Stats are a rank's counters since Init, for all communicators together (requirement E13).
+type Stats struct {
+	Connections int    // open channels to peers
+	Registered  int    // bytes of their registered buffers
+	Kept        int    // bytes of messages that have arrived and have no receive yet
+	EagerSent   uint64 // messages that were copied into a peer's ring
+	Announced   uint64 // messages of which a part or all was announced, and moved by rendezvous
+	Unexpected  uint64 // messages that arrived before their receive
+	// times that a peer was told to keep its payload, because memory for unexpected messages ran short
+	Holds       uint64
+	HeadsNoTail uint64 // polls that found the head of a message and not yet its tail
+	Stalls      uint64 // times that a channel had no credits
+	Passes      uint64 // rounds of polling
+	Sleeps      uint64 // waits that went to sleep
 
-// ChannelStats are the counters of the channel to one peer: its phase, the bytes of its registered buffers, what became of its questions for
-// larger and smaller ones, the messages and bytes that each protocol carried, and what became of its lanes (requirement H5).
-type ChannelStats = engine.ChannelStats
+	Channels []ChannelStats // one for each peer that this rank was connected with
+}
 
-// Stats returns the counters of this rank, for all communicators together. After Finalize all are zero.
+// ChannelStats are the counters of the channel to one peer.
+type ChannelStats struct {
+	Peer   int    // world rank
+	Fabric string // that carries the channel: shm or tcp
+	Phase  int    // whose slots this rank sends in, from 0
+
+	Registered       int    // bytes of registered buffers
+	Sent             uint64 // messages sent, without those of the channel itself
+	Received         uint64 // messages received
+	SentBytes        uint64 // bytes of the messages sent
+	RecvBytes        uint64 // bytes of the messages received
+	ViaLargeRing     uint64 // messages sent through a large ring while the small one stayed
+	Credits          uint64 // CREDIT messages sent
+	Stalls           uint64 // times that credits ran out
+	EnlargesSent     uint64 // ENLARGE messages sent
+	EnlargesGranted  uint64 // of these, granted
+	ResizesRefused   uint64 // refused by the peer, or for want of memory here
+	ShrinksSent      uint64 // SHRINK messages sent
+	ShrinksGranted   uint64 // of these, granted
+	RequestsRefused  uint64 // requests of the peer for another size that were refused here
+	ZeroTransfers    uint64 // transfers that moved nothing because larger slots had to come first
+	HeadsWithoutTail uint64 // polls that found the head of a message and not yet its tail
+	CorruptReplies   uint64 // replies to ENLARGE and SHRINK with a wrong checksum
+	RepliesResent    uint64 // replies that were sent again because the first one was corrupt
+
+	Eager, EagerBytes           uint64 // messages and bytes that were copied through slots
+	Rendezvous, RendezvousBytes uint64 // messages and bytes that moved from user memory to user memory
+	Granted                     uint64 // announcements whose bytes this rank wrote into the receiver's buffer
+
+	Lanes LaneStats // of the connections below the channel; zero where the fabric has no lanes
+}
+
+// LaneStats are the counters of the connections, or lanes, to one peer (requirement H5).
+type LaneStats struct {
+	Lanes       int           // connections that carry data now
+	Down        uint64        // lanes that were lost
+	Up          uint64        // lanes that were made again, or joined
+	Resent      uint64        // bytes that were sent again
+	Duplicates  uint64        // segments that had arrived before and were dropped
+	Holes       int           // holes in the sequence that are open now
+	MostHoles   int           // holes open at once
+	HolesClosed uint64        // holes closed
+	LongestHole time.Duration // the longest that a hole was open
+	HoleTime    time.Duration // the time that holes were open, in total
+}
+
+// Stats returns the counters of this rank. After Finalize all are zero.
 func (c *Comm) Stats() Stats {
 	if c.check() != nil {
 		return Stats{}
 	}
-	return c.e.Stats()
+	return statsOf(c.e.Stats())
+}
+
+func statsOf(s engine.Stats) Stats {
+	st := Stats{
+		Connections: s.Connections, Registered: s.Registered, Kept: s.Kept, EagerSent: s.EagerSent,
+		Announced:  s.Announced,
+		Unexpected: s.Unexpected, Holds: s.Holds, HeadsNoTail: s.HeadsNoTail, Stalls: s.Stalls,
+		Passes: s.Passes, Sleeps: s.Sleeps,
+	}
+	for i := range s.Channels {
+		c := &s.Channels[i]
+		st.Channels = append(st.Channels, ChannelStats{
+			Peer: c.Peer, Fabric: c.Fabric, Phase: c.Phase, Registered: c.Registered, Sent: c.Sent,
+			Received:  c.Received,
+			SentBytes: c.SentBytes, RecvBytes: c.RecvBytes, ViaLargeRing: c.ViaLargeRing,
+			Credits: c.Credits, Stalls: c.Stalls,
+			EnlargesSent: c.EnlargesSent, EnlargesGranted: c.EnlargesGranted,
+			ResizesRefused: c.ResizesRefused,
+			ShrinksSent:    c.ShrinksSent, ShrinksGranted: c.ShrinksGranted,
+			RequestsRefused: c.RequestsRefused,
+			ZeroTransfers:   c.ZeroTransfers, HeadsWithoutTail: c.HeadsWithoutTail,
+			CorruptReplies: c.CorruptReplies,
+			RepliesResent:  c.RepliesResent, Eager: c.Eager, EagerBytes: c.EagerBytes,
+			Rendezvous:      c.Rendezvous,
+			RendezvousBytes: c.RendezvousBytes, Granted: c.Granted, Lanes: LaneStats(c.Lanes),
+		})
+	}
+	return st
 }
 
 // table is what weft run --stats shows of a rank: a line for each peer that it has talked to.
 func table(rank int, st Stats) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(&b, "weft: rank %d: %d connections, %d bytes of registered buffers, %d unexpected messages\n", rank, st.Connections,
+	fmt.Fprintf(&b, "weft: rank %d: %d connections, %d bytes of registered buffers, %d unexpected "+
+		"messages\n", rank, st.Connections,
 		st.Registered, st.Unexpected)
 	if len(st.Channels) == 0 {
 		return b.String()
 	}
-	fmt.Fprintln(w, "to\tphase\tregistered\tasked\tacked\trefused\tshrunk\tzero\thead only\teager\tbytes\trendezvous\tbytes\t")
+	fmt.Fprintln(w, "to\tphase\tregistered\tasked\tacked\trefused\tshrunk\tzero\thead "+
+		"only\teager\tbytes\trendezvous\tbytes\t")
 	for _, c := range st.Channels {
-		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", c.Peer, c.Phase+1, c.Registered, c.Asked, c.Acked, c.Refused,
-			c.Shrunk, c.ZeroTransfers, c.HeadsNoTail, c.Eager, c.EagerBytes, c.Rendezvous, c.RendezvousBytes)
+		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", c.Peer, c.Phase+1,
+			c.Registered, c.EnlargesSent, c.EnlargesGranted, c.ResizesRefused,
+			c.ShrinksGranted, c.ZeroTransfers, c.HeadsWithoutTail, c.Eager, c.EagerBytes, c.Rendezvous,
+			c.RendezvousBytes)
 	}
 	w.Flush()
 	laneTable(&b, st)
 	return b.String()
 }
 
-// laneTable is what it shows of the lanes to each peer that has several, or has lost one: how many there are, those lost and those come back,
-// bytes sent again, segments dropped because they were there, and the holes in what arrives: open now, most at once, all, and for how long.
+// laneTable is what it shows of the lanes to each peer that has several, or has lost one: how many there are,
+// those lost and those come back, bytes sent again, segments dropped because they were there, and the holes
+// in what arrives: open now, most at once, all, and for how long.
 func laneTable(b *strings.Builder, st Stats) {
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "to\tlanes\tdown\tup\tsent again\tdropped\tholes open\tmost\tclosed\tlongest\tin all\t")
@@ -52,8 +142,10 @@ func laneTable(b *strings.Builder, st Stats) {
 	for _, c := range st.Channels {
 		if l := c.Lanes; l.Lanes > 1 || l.Down > 0 || l.Up > 0 {
 			some = true
-			fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%v\t%v\t\n", c.Peer, l.Lanes, l.Down, l.Up, l.Resent, l.Duplicates,
-				l.Holes, l.MostHoles, l.HolesClosed, l.LongestHole.Round(time.Microsecond), l.HoleTime.Round(time.Microsecond))
+			fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%v\t%v\t\n", c.Peer, l.Lanes, l.Down, l.Up,
+				l.Resent, l.Duplicates,
+				l.Holes, l.MostHoles, l.HolesClosed, l.LongestHole.Round(time.Microsecond),
+				l.HoleTime.Round(time.Microsecond))
 		}
 	}
 	if some {

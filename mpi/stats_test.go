@@ -13,7 +13,8 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// TestStatistics_E13: every rank tells, at the end of the job and of its own accord, what its channels have done; the program sees the same.
+// TestStatistics_E13: every rank tells, at the end of the job and of its own accord, what its channels have
+// done; the program sees the same.
 func TestStatistics_E13(t *testing.T) {
 	r := launch(t, 2, statistics, "WEFT_STATS=1")
 	require.NoError(t, r.Failure, r.Err)
@@ -32,7 +33,8 @@ func TestStatistics_E13(t *testing.T) {
 	}
 }
 
-// TestStatistics_H5_Lanes: where there are several lanes each rank tells of them too; with one there is nothing to tell.
+// TestStatistics_H5_Lanes: where there are several lanes each rank tells of them too; with one there is
+// nothing to tell.
 func TestStatistics_H5_Lanes(t *testing.T) {
 	const columns = "to lanes down up sent again dropped holes open most closed longest in all"
 	for _, lanes := range []int{1, 2} {
@@ -48,7 +50,8 @@ func TestStatistics_H5_Lanes(t *testing.T) {
 				continue
 			}
 			require.Equal(t, columns, strings.Join(strings.Fields(told[0]), " "))
-			require.Equal(t, []string{strconv.Itoa(1 - rank), "2", "0", "1", "0", "0", "0"}, strings.Fields(told[1])[:7])
+			require.Equal(t, []string{strconv.Itoa(1 - rank), "2", "0", "1", "0", "0", "0"},
+				strings.Fields(told[1])[:7])
 		}
 	}
 }
@@ -81,8 +84,10 @@ var statistics = body("statistics", func(_ context.Context, world *mpi.Comm) err
 	}
 	c := st.Channels[0]
 	return firstError(
-		want("peer", c.Peer, peer), want("phase", c.Phase, 1), want("asked", c.Asked, 1), want("acked", c.Acked, 1),
-		want("refused", c.Refused, 0), want("eager messages", c.Eager, 2), want("eager bytes", c.EagerBytes, 1008),
+		want("peer", c.Peer, peer), want("phase", c.Phase, 1), want("asked", c.EnlargesSent, 1),
+		want("acked", c.EnlargesGranted, 1),
+		want("refused", c.ResizesRefused, 0), want("eager messages", c.Eager, 2),
+		want("eager bytes", c.EagerBytes, 1008),
 		want("rendezvous messages", c.Rendezvous, 1), want("rendezvous bytes", c.RendezvousBytes, 100_000),
 	)
 })

@@ -10,7 +10,8 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// With WEFT_TLS=on a program works as without: messages of every protocol, from each rank to each, and collectives.
+// With WEFT_TLS=on a program works as without: messages of every protocol, from each rank to each, and
+// collectives.
 func TestEncrypted(t *testing.T) {
 	r := launch(t, 3, encrypted, "WEFT_TLS=on")
 	require.NoError(t, r.Failure, "standard error:\n%s", r.Err)

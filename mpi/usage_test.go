@@ -46,7 +46,8 @@ var wrongArguments = body("wrong arguments", func(_ context.Context, world *mpi.
 		wantError("probe of rank 2", probe, mpi.ErrRank),
 		wantError("nil communicator", null, mpi.ErrComm),
 		wantError("root", mpi.Bcast(world, one, 5), mpi.ErrRoot),
-		wantError("lengths", mpi.Allreduce(world, make([]int, 2), make([]int, 3), mpi.Sum[int]()), mpi.ErrCount),
+		wantError("lengths", mpi.Allreduce(world, make([]int, 2), make([]int, 3), mpi.Sum[int]()),
+			mpi.ErrCount),
 		wantError("operator", mpi.Allreduce(world, []int{1}, []int{1}, mpi.Op[int]{}), mpi.ErrOp),
 	)
 	if err != nil {
@@ -81,7 +82,8 @@ var nothingToSend = body("nothing to send", func(_ context.Context, world *mpi.C
 	_, err4 := zero.Wait()
 	return firstError(err, err2, err3, err4, mpi.Send(world, []int{1}, mpi.ProcNull, 0),
 		want("count", st.Count, 0), want("tag", st.Tag, 4), want("source", st.Source, other),
-		want("ProcNull's source", null.Source, mpi.ProcNull), want("ProcNull's tag", null.Tag, mpi.AnyTag), want("count", null.Count, 0),
+		want("ProcNull's source", null.Source, mpi.ProcNull), want("ProcNull's tag", null.Tag, mpi.AnyTag),
+		want("count", null.Count, 0),
 		want("ProcNull's source by Irecv", waited.Source, mpi.ProcNull))
 })
 
@@ -112,9 +114,11 @@ var typedMessages = body("typed messages", func(_ context.Context, world *mpi.Co
 	_, twice := r.Wait()
 	_, _, tested := r.Test()
 	return firstError(
-		want("count", st.Count, 2), want("position", in[0].Position[2], float64(other)), want("alive", in[0].Alive, true),
+		want("count", st.Count, 2), want("position", in[0].Position[2], float64(other)),
+		want("alive", in[0].Alive, true),
 		want("charge", in[1].Charge, 3), want("complex", z[0], complex(1, 2)), once,
-		wantError("waiting twice", twice, mpi.ErrRequest), wantError("testing afterwards", tested, mpi.ErrRequest))
+		wantError("waiting twice", twice, mpi.ErrRequest), wantError("testing afterwards", tested,
+			mpi.ErrRequest))
 })
 
 func TestTruncation(t *testing.T) { ranks(t, 2, truncation) }
@@ -273,7 +277,8 @@ var abortBody = body("abort", func(_ context.Context, world *mpi.Comm) error {
 	return mpi.Barrier(world)
 })
 
-// TestKilledRank kills a rank that the others wait for in several ways: the job ends with its status, and they say nothing misleading.
+// TestKilledRank kills a rank that the others wait for in several ways: the job ends with its status, and
+// they say nothing misleading.
 func TestKilledRank(t *testing.T) {
 	start := time.Now()
 	r := launch(t, 4, killedBody)
@@ -323,8 +328,8 @@ var manyRanks = body("many ranks", func(_ context.Context, world *mpi.Comm) erro
 	return want("sum of the ranks", sum[0], world.Size()*(world.Size()-1)/2)
 })
 
-// TestWaitingRankIsQuiet: a rank that waits long uses hardly any processor time, and its other goroutines run meanwhile, with one
-// processor for Go too.
+// TestWaitingRankIsQuiet: a rank that waits long uses hardly any processor time, and its other goroutines run
+// meanwhile, with one processor for Go too.
 func TestWaitingRankIsQuiet(t *testing.T) {
 	for _, procs := range []string{"GOMAXPROCS=1", "GOMAXPROCS=2"} {
 		r := launch(t, 2, quietBody, procs)
@@ -335,7 +340,8 @@ func TestWaitingRankIsQuiet(t *testing.T) {
 var quietBody = body("quiet", func(_ context.Context, world *mpi.Comm) error {
 	one := make([]byte, 1)
 	if world.Rank() == 0 {
-		// The other goroutine makes the progress that ends the wait; how long that takes is not the test's matter.
+		// The other goroutine makes the progress that ends the wait; how long that takes is not the test's
+		// matter.
 		time.Sleep(time.Second)
 		return mpi.Send(world, one, 1, 0)
 	}

@@ -2,8 +2,9 @@ package mpi
 
 import "github.com/weft-mpi/weft/mpi/internal/engine"
 
-// SendVec sends one message made of several pieces of memory, in their order, and returns when they may be used again (requirement E2; MPI
-// 4.1, 4.1.2 describes such a message by a datatype). It is received like any other message of as many bytes, by Recv or RecvVec.
+// SendVec sends one message made of several pieces of memory, in their order, and returns when they may be
+// used again (requirement E2; MPI 4.1, 4.1.2 describes such a message by a datatype). It is received like any
+// other message of as many bytes, by Recv or RecvVec.
 func SendVec(c *Comm, vec [][]byte, dst, tag int) error {
 	r, err := isendVec(c, "SendVec", vec, dst, tag)
 	if err != nil {
@@ -13,8 +14,8 @@ func SendVec(c *Comm, vec [][]byte, dst, tag int) error {
 	return c.fail("SendVec", dst, tag, err)
 }
 
-// RecvVec receives one message into several pieces of memory, filling one after the other, and returns when it is there. A message longer than
-// all of them fills them and gives ErrTruncate. Status.Count is in bytes.
+// RecvVec receives one message into several pieces of memory, filling one after the other, and returns when
+// it is there. A message longer than all of them fills them and gives ErrTruncate. Status.Count is in bytes.
 func RecvVec(c *Comm, vec [][]byte, src, tag int) (Status, error) {
 	r, err := irecvVec(c, "RecvVec", vec, src, tag)
 	if err != nil {
@@ -29,7 +30,8 @@ func IsendVec(c *Comm, vec [][]byte, dst, tag int) (Request, error) {
 	return isendVec(c, "IsendVec", vec, dst, tag)
 }
 
-// IrecvVec begins RecvVec. The pieces, and vec itself, belong to weft until the request is complete. The pieces must not overlap.
+// IrecvVec begins RecvVec. The pieces, and vec itself, belong to weft until the request is complete. The
+// pieces must not overlap.
 func IrecvVec(c *Comm, vec [][]byte, src, tag int) (Request, error) {
 	return irecvVec(c, "IrecvVec", vec, src, tag)
 }
@@ -56,7 +58,7 @@ func irecvVec(c *Comm, op string, vec [][]byte, src, tag int) (Request, error) {
 	}
 	var r Request
 	if err == nil {
-		r, err = c.begun(c.e.IrecvVec(c.context, vec, c.worldRank(src), tag))
+		r, err = c.begun(c.e.IrecvVec(c.context, vec, c.worldRank(src), tag, 1))
 	}
 	if err != nil {
 		return Request{}, c.fail(op, src, tag, err)

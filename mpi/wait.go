@@ -7,21 +7,30 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// The calls for several requests (MPI 4.1, 3.7.5). What they complete they replace in the slice by the zero Request, as MPI does with
-// MPI_REQUEST_NULL, so that the slice can be given to them again. Zero requests in it are inactive: they are passed over. One that was used
-// up before counts as complete, with ErrRequest.
+// The calls for several requests (MPI 4.1, 3.7.5). What they complete they replace in the slice by the zero
+// Request, as MPI does with MPI_REQUEST_NULL, so that the slice can be given to them again. Zero requests in
+// it are inactive: they are passed over. One that was used up before counts as complete, with ErrRequest.
 
-// Waitall waits for every request, whatever becomes of the others, and returns the first failure by index. Every request is
-// complete and zero afterwards.
+// Waitall waits for every request, whatever becomes of the others, and returns the first failure by index.
+// Every request is complete and zero afterwards.
 func Waitall(rs []Request) error { return waitall("Waitall", rs, nil) }
 
-// WaitallStatus is Waitall that sets st[i] to the status of each rs[i] that was active. Status.Err tells of each whether it failed. st must
-// be as long as rs at least.
+// WaitallStatus is Waitall that sets st[i] to the status of each rs[i]. The status of an inactive request is
+// empty: source AnySource, tag AnyTag, count 0. Status.Err tells whether the request failed. st must be at
+// least as long as rs.
 func WaitallStatus(rs []Request, st []Status) error {
 	if err := enough("WaitallStatus", rs, st); err != nil {
 		return err
 	}
+	empty(st[:len(rs)])
 	return waitall("WaitallStatus", rs, st)
+}
+
+// empty makes statuses those of inactive requests.
+func empty(st []Status) {
+	for i := range st {
+		st[i] = emptyStatus
+	}
 }
 
 func waitall(op string, rs []Request, st []Status) error {
@@ -36,19 +45,19 @@ func waitall(op string, rs []Request, st []Status) error {
 		into = &status
 	}
 	for i := 0; i < len(rs); {
-		e.BeginTaking()
+		e.LockForCollect()
 		for ; i < len(rs); i++ {
 			if rs[i].h == (engine.Request{}) {
 				continue
 			}
-			done, err := e.Take(rs[i].h, into)
+			done, err := e.CollectLocked(rs[i].h, into)
 			if !done {
 				break
 			}
 			o.add(i, rs[i], &status, err)
 			rs[i] = Request{}
 		}
-		e.EndTaking()
+		e.UnlockAfterCollect()
 		if i < len(rs) {
 			s, err := e.Wait(rs[i].h)
 			o.add(i, rs[i], &s, err)
@@ -59,22 +68,22 @@ func waitall(op string, rs []Request, st []Status) error {
 	return o.first
 }
 
-// Waitany waits until one of the requests is complete, and returns its index, its status and its error. The index is -1, at once, when
-// none is active. If several are complete it is the lowest.
+// Waitany waits until one of the requests is complete, and returns its index, its status and its error. The
+// index is -1, at once, when none is active. If several are complete it is the lowest.
 func Waitany(rs []Request) (int, Status, error) {
 	i, st, _, err := anyOf("Waitany", rs, true)
 	return i, st, err
 }
 
-// Testany is Waitany that does not block: false says that active requests are there and none is complete. When none is active it is
-// true, with an index of -1.
+// Testany is Waitany that does not block: false says that active requests are there and none is complete.
+// When none is active it is true, with an index of -1.
 func Testany(rs []Request) (int, Status, bool, error) { return anyOf("Testany", rs, false) }
 
 func anyOf(op string, rs []Request, wait bool) (at int, st Status, ok bool, err error) {
-	at = -1
+	at, st = -1, emptyStatus
 	e := engineOf(rs)
 	if e == nil {
-		return at, Status{}, true, nil
+		return at, emptyStatus, true, nil
 	}
 	handle := func(i int) engine.Request { return rs[i].h }
 	take := func(i int, s *engine.Status, failure error) {
@@ -90,15 +99,15 @@ func anyOf(op string, rs []Request, wait bool) (at int, st Status, ok bool, err 
 	return at, st, at >= 0 || !active, err
 }
 
-// Waitsome waits until at least one of the requests is complete, and returns the indices of all that are, in ascending order, in the
-// memory of done, which is enlarged as needed. There are none when no request is active. The error is the first failure by index; the others
-// that are complete are complete all the same.
+// Waitsome waits until at least one of the requests is complete, and returns the indices of all that are, in
+// ascending order, in the memory of done, which is enlarged as needed. There are none when no request is
+// active. The error is the first failure by index; the others that are complete are complete all the same.
 func Waitsome(rs []Request, done []int) ([]int, error) {
 	return someOf("Waitsome", rs, done, nil, true)
 }
 
-// WaitsomeStatus is Waitsome that sets st[i] to the status of rs[i] for each index i that it returns; Status.Err tells of each whether it
-// failed. st must be as long as rs at least.
+// WaitsomeStatus is Waitsome that sets st[i] to the status of rs[i] for each index i that it returns;
+// Status.Err tells of each whether it failed. st must be as long as rs at least.
 func WaitsomeStatus(rs []Request, done []int, st []Status) ([]int, error) {
 	if err := enough("WaitsomeStatus", rs, st); err != nil {
 		return done[:0], err
@@ -140,12 +149,12 @@ func someOf(op string, rs []Request, done []int, st []Status, wait bool) ([]int,
 	return done, o.first
 }
 
-// Testall tells whether all of the requests are complete. If they are, they are used up, and it returns the first failure by index; if
-// not, nothing has happened to any. It does not block.
+// Testall tells whether all of the requests are complete. If they are, they are used up, and it returns the
+// first failure by index; if not, nothing has happened to any. It does not block.
 func Testall(rs []Request) (bool, error) { return testall("Testall", rs, nil) }
 
-// TestallStatus is Testall that, if all are complete, sets st[i] to the status of each rs[i] that was active. st must be as long as rs at
-// least.
+// TestallStatus is Testall that, if all are complete, sets st[i] to the status of each rs[i], as
+// WaitallStatus does. st must be at least as long as rs.
 func TestallStatus(rs []Request, st []Status) (bool, error) {
 	if err := enough("TestallStatus", rs, st); err != nil {
 		return false, err
@@ -155,9 +164,17 @@ func TestallStatus(rs []Request, st []Status) (bool, error) {
 
 func testall(op string, rs []Request, st []Status) (bool, error) {
 	o := outcomes{op: op, st: st}
+	next := 0 // the statuses of requests before it are set
+	inactive := func(end int) {
+		if st != nil {
+			empty(st[next:end])
+		}
+		next = end + 1
+	}
 	if e := engineOf(rs); e != nil {
 		handle := func(i int) engine.Request { return rs[i].h }
 		take := func(i int, s *engine.Status, failure error) {
+			inactive(i)
 			o.add(i, rs[i], s, failure)
 			rs[i] = Request{}
 		}
@@ -165,6 +182,7 @@ func testall(op string, rs []Request, st []Status) (bool, error) {
 			return false, nil
 		}
 	}
+	inactive(len(rs))
 	return true, o.first
 }
 
@@ -175,7 +193,8 @@ type outcomes struct {
 	first error    // by index
 }
 
-// add takes what has become of the i-th request, which the engine has given back. Most have not failed, and nobody asks for their status.
+// add takes what has become of the i-th request, which the engine has given back. Most have not failed, and
+// nobody asks for their status.
 func (o *outcomes) add(i int, r Request, s *engine.Status, failure error) {
 	if failure != nil || o.st != nil {
 		o.tell(i, r, s, failure)

@@ -28,7 +28,8 @@ func asleep(world *mpi.Comm, end func(), call func() error) error {
 
 var errEnough = errors.New("enough of it")
 
-// Every blocking call ends with the context of its handle; buffers and communicator are good for more afterwards.
+// Every blocking call ends with the context of its handle; buffers and communicator are good for more
+// afterwards.
 var withContext = body("with context", func(_ context.Context, world *mpi.Comm) error {
 	me, other := world.Rank(), 1-world.Rank()
 	if err := mpi.Barrier(world); err != nil { // a connection has a goroutine for as long as it stands
@@ -41,11 +42,19 @@ var withContext = body("with context", func(_ context.Context, world *mpi.Comm) 
 		call func(c *mpi.Comm) error
 	}{
 		{"Recv", func(c *mpi.Comm) error { _, err := mpi.Recv(c, buf, other, 1); return err }},
-		{"Recv", func(c *mpi.Comm) error { _, err := mpi.Recv(c, buf, mpi.AnySource, mpi.AnyTag); return err }},
+		{"Recv", func(c *mpi.Comm) error {
+			_, err := mpi.Recv(c, buf, mpi.AnySource,
+				mpi.AnyTag)
+			return err
+		}},
 		{"Send", func(c *mpi.Comm) error { return mpi.Send(c, buf, other, 2) }},
 		{"Ssend", func(c *mpi.Comm) error { return mpi.Ssend(c, buf[:1], other, 2) }},
 		{"Ssend", func(c *mpi.Comm) error { return mpi.Ssend(c, buf[:1], me, 2) }},
-		{"Sendrecv", func(c *mpi.Comm) error { _, err := mpi.Sendrecv(c, buf, other, 2, buf, other, 1); return err }},
+		{"Sendrecv", func(c *mpi.Comm) error {
+			_, err := mpi.Sendrecv(c, buf, other, 2, buf, other,
+				1)
+			return err
+		}},
 		{"Probe", func(c *mpi.Comm) error { _, err := mpi.Probe(c, other, 1); return err }},
 		{"Mprobe", func(c *mpi.Comm) error { _, _, err := mpi.Mprobe(c, mpi.AnySource, 1); return err }},
 		{"Wait", func(c *mpi.Comm) error {
@@ -68,7 +77,8 @@ var withContext = body("with context", func(_ context.Context, world *mpi.Comm) 
 			i, _, err := mpi.Waitany([]mpi.Request{{}, free, bound})
 			cancelled := free.Cancel() // it has nothing to do with the context
 			st, waited := free.Wait()
-			if err := firstError(want("index", i, 2), cancelled, waited, want("cancelled", st.Cancelled(), true)); err != nil {
+			if err := firstError(want("index", i, 2), cancelled, waited,
+				want("cancelled", st.Cancelled(), true)); err != nil {
 				return err
 			}
 			return err
@@ -94,7 +104,8 @@ var withContext = body("with context", func(_ context.Context, world *mpi.Comm) 
 			ctx, cancel := context.WithCancelCause(context.Background())
 			c := world.WithContext(ctx)
 			err := asleep(world, func() { cancel(errEnough) }, func() error { return k.call(c) })
-			if err := firstError(wantMisuse(k.name, err, context.Canceled), wantMisuse(k.name, err, errEnough)); err != nil {
+			if err := firstError(wantMisuse(k.name, err, context.Canceled),
+				wantMisuse(k.name, err, errEnough)); err != nil {
 				return err
 			}
 			if err := wantMisuse("Send", mpi.Send(c, buf, other, 0), errEnough); err != nil {
@@ -126,7 +137,8 @@ var withContext = body("with context", func(_ context.Context, world *mpi.Comm) 
 	defer stop()
 	if me == 0 {
 		err := asleep(world, cancel, func() error { return mpi.Bcast(world.WithContext(ctx), buf, 1) })
-		if err := firstError(wantMisuse("Bcast", err, context.Canceled), mpi.Send(world, buf[:1], other, 0)); err != nil {
+		if err := firstError(wantMisuse("Bcast", err, context.Canceled),
+			mpi.Send(world, buf[:1], other, 0)); err != nil {
 			return err
 		}
 	} else {
@@ -136,11 +148,13 @@ var withContext = body("with context", func(_ context.Context, world *mpi.Comm) 
 		}
 		soon, stop := context.WithTimeout(context.Background(), 20*time.Millisecond)
 		defer stop()
-		if err := wantMisuse("Bcast", mpi.Bcast(world.WithContext(soon), buf, 1), context.DeadlineExceeded); err != nil {
+		if err := wantMisuse("Bcast", mpi.Bcast(world.WithContext(soon), buf, 1),
+			context.DeadlineExceeded); err != nil {
 			return err
 		}
 	}
-	if err := wantMisuse("Barrier", mpi.Barrier(world.WithContext(past)), context.DeadlineExceeded); err != nil {
+	if err := wantMisuse("Barrier", mpi.Barrier(world.WithContext(past)),
+		context.DeadlineExceeded); err != nil {
 		return err
 	}
 	sum := make([]int, 1)

@@ -8,16 +8,17 @@ import (
 	"github.com/weft-mpi/weft/rendezvous"
 )
 
-// BenchmarkFetch is one announced message: the announcement, its Reads in pieces, and its FIN. A Pair copies the bytes.
+// BenchmarkFetch is one announced message: the announcement, its Reads in pieces, and its FIN. A Pair copies
+// the bytes.
 func BenchmarkFetch(b *testing.B) {
 	for _, n := range []int{64 << 10, 1 << 20} {
 		b.Run(fmt.Sprintf("bytes=%d", n), func(b *testing.B) {
-			l := open(b, rendezvous.FetcherConfig{Piece: 256 << 10, Depth: 2})
+			l := open(b, rendezvous.ReceiverConfig{Piece: 256 << 10, Depth: 2})
 			src, into := pattern(0, 0, n), [][]byte{make([]byte, n)}
 			b.SetBytes(int64(n))
 			b.ReportAllocs()
 			for b.Loop() {
-				ok, err := l.a.ann.Announce(l.a.ch, eager.Envelope{Context: 1, Tag: 2}, src, 5, false)
+				_, ok, err := l.a.ann.TrySendRTS(l.a.ch, eager.Envelope{Context: 1, Tag: 2}, src, 5, false)
 				if !ok || err != nil {
 					b.Fatal(ok, err)
 				}

@@ -43,10 +43,12 @@ func TestRTS_EveryFieldComesBack(t *testing.T) {
 	}
 }
 
-// FuzzRTS: what is accepted is what Append writes, with a length that an int can hold and an end that does not go over.
+// FuzzRTS: what is accepted is what Append writes, with a length that an int can hold and an end that does
+// not go over.
 func FuzzRTS(f *testing.F) {
 	f.Add([]byte{})
-	f.Add(rendezvous.RTS{Context: 1, Tag: 2, Source: rendezvous.Source{ID: 3, Key: 4, Offset: 5, Length: 6}}.Append(nil))
+	f.Add(rendezvous.RTS{Context: 1, Tag: 2, Source: rendezvous.Source{ID: 3, Key: 4, Offset: 5,
+		Length: 6}}.Append(nil))
 	f.Add(rendezvous.RTS{Tag: -1}.Append(nil))
 	for _, s := range oddSources {
 		f.Add(rendezvous.RTS{Source: s}.Append(nil))
@@ -66,7 +68,8 @@ func FuzzRTS(f *testing.F) {
 
 // oddSources are on the edge of what can be, and beyond it.
 var oddSources = []rendezvous.Source{
-	{Offset: math.MaxUint64, Length: 2}, {Length: 1 << 46}, {Length: 1<<46 + 1}, {Offset: 1 << 46}, {Offset: 1<<46 + 1},
+	{Offset: math.MaxUint64, Length: 2}, {Length: 1 << 46}, {Length: 1<<46 + 1}, {Offset: 1 << 46},
+	{Offset: 1<<46 + 1},
 }
 
 // FuzzSource: what is accepted is what Append writes, with bounds that an int can hold.
@@ -82,7 +85,8 @@ func FuzzSource(f *testing.F) {
 		s, err := rendezvous.ParseSource(b)
 		if err != nil {
 			require.ErrorIs(t, err, transport.ErrProtocol)
-			require.True(t, len(b) != 32 || b[7]>>7 == 1 || binary.LittleEndian.Uint64(b[16:]) > 1<<46 || binary.LittleEndian.Uint64(b[24:]) > 1<<46)
+			require.True(t, len(b) != 32 || b[7]>>7 == 1 || binary.LittleEndian.Uint64(b[16:]) > 1<<46 ||
+				binary.LittleEndian.Uint64(b[24:]) > 1<<46)
 			return
 		}
 		require.Equal(t, b, s.Append(nil))
@@ -90,31 +94,31 @@ func FuzzSource(f *testing.F) {
 	})
 }
 
-// FuzzFIN answers open announcements with any immediates: one that names an open announcement gives its token, once; any other is the
-// peer's error.
+// FuzzFIN answers open announcements with any immediates: one that names an open announcement gives its
+// token, once; any other is the peer's error.
 func FuzzFIN(f *testing.F) {
-	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0})
-	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0})
-	f.Add([]byte{2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0})
-	f.Add([]byte{255, 255, 0, 0, 0, 0, 0, 0})
+	f.Add([]byte{0, 0, 0, 0})
+	f.Add([]byte{1, 0, 0, 0, 1, 0, 0, 0})
+	f.Add([]byte{2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 16, 0})
+	f.Add([]byte{255, 255, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		l := open(t, rendezvous.FetcherConfig{})
-		open := map[uint64]uint64{} // token by immediate
+		l := open(t, rendezvous.ReceiverConfig{})
+		open := map[uint32]uint64{} // token by immediate
 		announce := func(token uint64, n int) {
-			ok, err := l.a.ann.Announce(l.a.ch, eager.Envelope{}, pattern(0, 0, n), token, false)
+			_, ok, err := l.a.ann.TrySendRTS(l.a.ch, eager.Envelope{}, pattern(0, 0, n), token, false)
 			require.NoError(t, err)
 			require.True(t, ok)
 			rts, err := rendezvous.ParseRTS(l.arrive(t, l.b.ch))
 			require.NoError(t, err)
 			l.credit(t, l.b.ch, l.a.ch)
-			open[rts.ID] = token
+			open[uint32(rts.ID)] = token
 		}
 		for i := range uint64(4) {
 			announce(i, int(i))
 		}
-		for next := uint64(4); len(b) >= 8; b = b[8:] {
-			imm := binary.LittleEndian.Uint64(b)
-			token, err := l.a.ann.Finished(l.a.ch, imm)
+		for next := uint64(4); len(b) >= 4; b = b[4:] {
+			imm := binary.LittleEndian.Uint32(b)
+			token, err := l.a.ann.OnFIN(l.a.ch, imm)
 			want, is := open[imm]
 			if !is {
 				require.ErrorIs(t, err, transport.ErrProtocol)

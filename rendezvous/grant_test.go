@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,7 +20,8 @@ import (
 func TestCTS_EveryFieldComesBack(t *testing.T) {
 	for _, last := range []bool{false, true} {
 		good := rendezvous.CTS{
-			ID: 0x2122232425262728, Grant: 0x1112131415161718, Key: 0xb132333435363738, Offset: 0x4142434445, Length: 1 << 46, Last: last,
+			ID: 0x2122232425262728, Grant: 0x15161718, Key: 0xb132333435363738,
+			Offset: 0x4142434445, Length: 1 << 46, Last: last,
 		}
 		b := good.Append([]byte("before"))[6:]
 		require.Len(t, b, 40)
@@ -47,15 +49,16 @@ func TestCTS_EveryFieldComesBack(t *testing.T) {
 	}
 }
 
-// FuzzCTS: what is accepted is what Append writes, within bounds. An announcer of 1000 bytes takes it only as far as it grants room for them, and
-// then writes as many bytes.
+// FuzzCTS: what is accepted is what Append writes, within bounds. An announcer of 1000 bytes takes it only as
+// far as it grants room for them, and then writes as many bytes.
 func FuzzCTS(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(rendezvous.CTS{Length: 1000, Last: true}.Append(nil))
 	f.Add(rendezvous.CTS{Length: 1000}.Append(nil))
 	f.Add(rendezvous.CTS{Length: 1001, Last: true}.Append(nil))
 	f.Add(rendezvous.CTS{Grant: 7, Key: 8, Offset: 1 << 46, Length: 999}.Append(nil))
-	f.Add(rendezvous.CTS{ID: 1, Grant: math.MaxInt64, Key: 8, Offset: math.MaxUint64, Length: 1 << 46}.Append(nil))
+	f.Add(rendezvous.CTS{ID: 1, Grant: math.MaxInt64, Key: 8, Offset: math.MaxUint64,
+		Length: 1 << 46}.Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		cts, err := rendezvous.ParseCTS(b)
 		if err != nil {
@@ -64,11 +67,11 @@ func FuzzCTS(f *testing.F) {
 		}
 		require.Equal(t, b, cts.Append(nil))
 		require.LessOrEqual(t, max(cts.Offset, cts.Length), uint64(1<<46))
-		l := open(t, rendezvous.FetcherConfig{Piece: 300})
+		l := open(t, rendezvous.ReceiverConfig{Piece: 300})
 		ok, err := l.a.announce(pattern(0, 0, 1000), false)
 		require.NoError(t, err)
 		require.True(t, ok)
-		err = l.a.ann.Granted(l.a.ch, cts)
+		err = l.a.ann.OnCTS(l.a.ch, cts)
 		if cts.ID != 0 || cts.Length > 1000 || cts.Length == 1000 && !cts.Last {
 			require.ErrorIs(t, err, transport.ErrProtocol)
 		} else {
@@ -79,10 +82,10 @@ func FuzzCTS(f *testing.F) {
 	})
 }
 
-// granting makes a link of which B grants, with one message of 90 bytes announced by A and granted in buffers of 30. It returns the CTSs, that A
-// has not seen.
+// granting makes a link of which B grants, with one message of 90 bytes announced by A and granted in buffers
+// of 30. It returns the CTSs, that A has not seen.
 func granting(t *testing.T) (l *link, sent []rendezvous.CTS) {
-	l = open(t, rendezvous.FetcherConfig{Grant: true})
+	l = open(t, rendezvous.ReceiverConfig{Grant: true})
 	l.b.cut = func(b []byte) [][]byte { return [][]byte{b[:30], nil, b[30:60], b[60:]} }
 	ok, err := l.a.announce(pattern(0, 0, 90), false)
 	require.NoError(t, err)
@@ -105,17 +108,17 @@ func granting(t *testing.T) (l *link, sent []rendezvous.CTS) {
 	}
 }
 
-// TestGranted_OfNothing is the peer's error, and leaves what is announced as it is: a CTS for no announcement, for one of another channel or an
-// earlier generation, for more than its bytes, behind the last one, or the last bytes and not the last one; more CTSs than may be open; FIN for
-// what has been granted.
-func TestGranted_OfNothing(t *testing.T) {
+// TestCTS_OfNothing is the peer's error, and leaves what is announced as it is: a CTS for no
+// announcement, for one of another channel or an earlier generation, for more than its bytes, after the last
+// one, or the last bytes and not the last one; more CTSs than may be open; FIN for what has been granted.
+func TestCTS_OfNothing(t *testing.T) {
 	l, sent := granting(t)
-	other := open(t, rendezvous.FetcherConfig{})
+	other := open(t, rendezvous.ReceiverConfig{})
 	refused := func(c *channel.Channel, change func(*rendezvous.CTS)) {
 		t.Helper()
 		cts := sent[0]
 		change(&cts)
-		require.ErrorIs(t, l.a.ann.Granted(c, cts), transport.ErrProtocol)
+		require.ErrorIs(t, l.a.ann.OnCTS(c, cts), transport.ErrProtocol)
 	}
 	same := func(*rendezvous.CTS) {}
 	refused(other.a.ch, same)
@@ -128,8 +131,8 @@ func TestGranted_OfNothing(t *testing.T) {
 	refused(l.a.ch, func(c *rendezvous.CTS) { c.Length, c.Last = 91, true })
 	for i, cts := range sent {
 		require.Equal(t, i == 2, cts.Last)
-		require.NoError(t, l.a.ann.Granted(l.a.ch, cts))
-		_, err := l.a.ann.Finished(l.a.ch, cts.ID)
+		require.NoError(t, l.a.ann.OnCTS(l.a.ch, cts))
+		_, err := l.a.ann.OnFIN(l.a.ch, uint32(cts.ID))
 		require.ErrorIs(t, err, transport.ErrProtocol)
 		refused(l.a.ch, func(c *rendezvous.CTS) { c.Length = 90 })
 	}
@@ -137,68 +140,74 @@ func TestGranted_OfNothing(t *testing.T) {
 	l.settle(t, false)
 	refused(l.a.ch, same) // it is over
 
-	l.a.ann = rendezvous.NewAnnouncer(l.A.PD(), rendezvous.AnnouncerConfig{Depth: 1})
-	ok, err := l.a.ann.Announce(l.a.ch, eager.Envelope{}, pattern(0, 1, 90), 0, false)
+	l.a.ann = rendezvous.NewSender(l.A.PD(), rendezvous.SenderConfig{Depth: 1})
+	_, ok, err := l.a.ann.TrySendRTS(l.a.ch, eager.Envelope{}, pattern(0, 1, 90), 0, false)
 	require.NoError(t, err)
 	require.True(t, ok)
 	one := rendezvous.CTS{ID: 0, Key: 1, Length: 1}
-	for range rendezvous.MaxGranted + 1 { // one of them is being written
-		require.NoError(t, l.a.ann.Granted(l.a.ch, one))
+	for range rendezvous.MaxOpenGrants + 1 { // one of them is being written
+		require.NoError(t, l.a.ann.OnCTS(l.a.ch, one))
 	}
-	require.ErrorIs(t, l.a.ann.Granted(l.a.ch, one), transport.ErrProtocol)
+	require.ErrorIs(t, l.a.ann.OnCTS(l.a.ch, one), transport.ErrProtocol)
 	l.A.Abort(transport.ErrProtocol)
 	require.NoError(t, l.a.ann.Fail(l.a.ch, func(uint64) {}))
 	l.close(t)
 	other.close(t)
 }
 
-// TestEnded_OfNothing is the peer's error: a grant that was never made, of another channel, of an earlier generation, ended once too often, or
-// whose CTS has not been sent; and any end where nothing is granted.
-func TestEnded_OfNothing(t *testing.T) {
+// TestGrantEnd_OfNothing is the peer's error: a grant that was never made, of another channel, of an earlier
+// generation, ended once too often, or whose CTS has not been sent; and any end where nothing is granted.
+func TestGrantEnd_OfNothing(t *testing.T) {
 	l, sent := granting(t)
-	other := open(t, rendezvous.FetcherConfig{Grant: true})
-	refused := func(f *rendezvous.Fetcher, c *channel.Channel, imm uint64) {
+	other := open(t, rendezvous.ReceiverConfig{Grant: true})
+	refused := func(f *rendezvous.Receiver, c *channel.Channel, imm uint32) {
 		t.Helper()
-		_, done, err := f.Ended(c, imm)
+		_, done, err := f.OnGrantEnd(c, imm)
 		require.ErrorIs(t, err, transport.ErrProtocol)
 		require.False(t, done)
 	}
-	imm := sent[0].Grant | 1<<63
-	require.True(t, rendezvous.EndsGrant(imm))
-	require.False(t, rendezvous.EndsGrant(sent[0].ID))
+	var imms []uint32
+	for _, cts := range sent {
+		imms = append(imms, uint32(cts.Grant)|1<<31)
+	}
+	imm := imms[0]
+	require.True(t, rendezvous.IsGrantEnd(imm))
+	require.False(t, rendezvous.IsGrantEnd(uint32(sent[0].ID)))
 	refused(l.b.fet, other.b.ch, imm)
 	refused(other.b.fet, other.b.ch, imm)
-	for bit := range 63 {
-		refused(l.b.fet, l.b.ch, imm^1<<bit)
+	for bit := range 31 {
+		if !slices.Contains(imms, imm^1<<bit) {
+			refused(l.b.fet, l.b.ch, imm^1<<bit)
+		}
 	}
-	for i := range 3 {
-		_, done, err := l.b.fet.Ended(l.b.ch, imm)
+	for i, imm := range imms {
+		_, done, err := l.b.fet.OnGrantEnd(l.b.ch, imm)
 		require.NoError(t, err)
 		require.Equal(t, i == 2, done)
+		refused(l.b.fet, l.b.ch, imm)
 	}
-	refused(l.b.fet, l.b.ch, imm)
 	require.Equal(t, 2, l.B.Regions())
 	require.NoError(t, l.a.ann.Fail(l.a.ch, func(uint64) {}))
 	l.close(t)
 	other.close(t)
 
-	narrow := open(t, rendezvous.FetcherConfig{Grant: true, Depth: 1})
+	narrow := open(t, rendezvous.ReceiverConfig{Grant: true, Depth: 1})
 	bufs := [][]byte{make([]byte, 5), make([]byte, 5)}
 	_, err := narrow.b.fet.Start(narrow.b.ch, rendezvous.Source{Length: 10}, bufs, 1)
 	require.NoError(t, err)
 	narrow.B.Depth = 0 // no room for the second CTS
-	_, done, err := narrow.b.fet.Ended(narrow.b.ch, 1<<63)
+	_, done, err := narrow.b.fet.OnGrantEnd(narrow.b.ch, 1<<31)
 	require.NoError(t, err)
 	require.False(t, done)
-	require.True(t, narrow.b.fet.Full(narrow.b.ch))
-	refused(narrow.b.fet, narrow.b.ch, 1<<63)
+	require.True(t, narrow.b.fet.SendQueueFull(narrow.b.ch))
+	refused(narrow.b.fet, narrow.b.ch, 1<<31)
 	require.NoError(t, narrow.b.fet.Fail(narrow.b.ch, func(uint64) {}))
 	narrow.close(t)
 
-	reading := open(t, rendezvous.FetcherConfig{})
+	reading := open(t, rendezvous.ReceiverConfig{})
 	_, err = reading.b.fet.Start(reading.b.ch, rendezvous.Source{Key: 1, Length: 10}, bufs, 1)
 	require.NoError(t, err)
-	refused(reading.b.fet, reading.b.ch, 1<<63)
+	refused(reading.b.fet, reading.b.ch, 1<<31)
 	reading.B.Abort(transport.ErrProtocol)
 	require.NoError(t, reading.b.fet.Fail(reading.b.ch, func(uint64) {}))
 	reading.close(t)
@@ -206,7 +215,7 @@ func TestEnded_OfNothing(t *testing.T) {
 
 // TestGrant_WritesWhereTheCTSSays though weft's own grants begin at 0.
 func TestGrant_WritesWhereTheCTSSays(t *testing.T) {
-	l := open(t, rendezvous.FetcherConfig{Piece: 7})
+	l := open(t, rendezvous.ReceiverConfig{Piece: 7})
 	src, dst := pattern(0, 0, 50), make([]byte, 100)
 	ok, err := l.a.announce(src, false)
 	require.NoError(t, err)
@@ -216,8 +225,9 @@ func TestGrant_WritesWhereTheCTSSays(t *testing.T) {
 	for range 2 {
 		require.NoError(t, l.B.PostRecv(&transport.RecvWR{}))
 	}
-	require.NoError(t, l.a.ann.Granted(l.a.ch, rendezvous.CTS{Grant: 5, Key: mr.Key(), Offset: 60, Length: 30}))
-	require.NoError(t, l.a.ann.Granted(l.a.ch, rendezvous.CTS{Grant: 6, Key: mr.Key(), Offset: 10, Length: 15, Last: true}))
+	require.NoError(t, l.a.ann.OnCTS(l.a.ch, rendezvous.CTS{Grant: 5, Key: mr.Key(), Offset: 60, Length: 30}))
+	require.NoError(t, l.a.ann.OnCTS(l.a.ch, rendezvous.CTS{Grant: 6, Key: mr.Key(), Offset: 10, Length: 15,
+		Last: true}))
 	for l.a.finished[0] == 0 {
 		require.NoError(t, l.Drive())
 		require.NoError(t, l.a.complete(3))
@@ -228,15 +238,15 @@ func TestGrant_WritesWhereTheCTSSays(t *testing.T) {
 	require.Equal(t, want, dst)
 	var wcs [3]transport.WC
 	require.Equal(t, 2, l.B.Poll(wcs[:]))
-	require.Equal(t, [2]uint64{1<<63 | 5, 1<<63 | 6}, [2]uint64{wcs[0].Imm, wcs[1].Imm})
+	require.Equal(t, [2]uint32{1<<31 | 5, 1<<31 | 6}, [2]uint32{wcs[0].Imm, wcs[1].Imm})
 	require.NoError(t, mr.Deregister())
 	l.close(t)
 }
 
 // TestGrant_KeepsWithinWhatMayBeOpen: a message into far more buffers than may be granted at once.
 func TestGrant_KeepsWithinWhatMayBeOpen(t *testing.T) {
-	l := openPhases(t, []int{2000}, rendezvous.FetcherConfig{Grant: true, Depth: 1000})
-	const parts = 5 * rendezvous.MaxGranted
+	l := openPhases(t, []int{2000}, rendezvous.ReceiverConfig{Grant: true, Depth: 1000})
+	const parts = 5 * rendezvous.MaxOpenGrants
 	open, most := 0, 0
 	l.Carried = func(_ *channeltest.End, wr *transport.SendWR, _ []byte) {
 		switch {
@@ -258,14 +268,14 @@ func TestGrant_KeepsWithinWhatMayBeOpen(t *testing.T) {
 	require.True(t, ok)
 	l.settle(t, false)
 	require.Equal(t, parts, l.a.granted)
-	require.Equal(t, rendezvous.MaxGranted, most)
+	require.Equal(t, rendezvous.MaxOpenGrants, most)
 	require.LessOrEqual(t, l.b.recvs, parts+1)
 	l.close(t)
 }
 
 // TestGrant_NoAllocationInSteadyState counts both ends: announcement, CTSs, WRITEs, their ends.
 func TestGrant_NoAllocationInSteadyState(t *testing.T) {
-	l := open(t, rendezvous.FetcherConfig{Piece: 1000, Depth: 2, Grant: true})
+	l := open(t, rendezvous.ReceiverConfig{Piece: 1000, Depth: 2, Grant: true})
 	src, dst := pattern(0, 0, 3500), make([]byte, 3500)
 	var wcs [8]transport.WC
 	into := [][]byte{dst[:2200], dst[2200:]}
@@ -294,10 +304,10 @@ func TestGrant_NoAllocationInSteadyState(t *testing.T) {
 	granted := func(body []byte) {
 		cts, err := rendezvous.ParseCTS(body)
 		must(t, err)
-		must(t, l.a.ann.Granted(l.a.ch, cts))
+		must(t, l.a.ann.OnCTS(l.a.ch, cts))
 	}
 	round := func() {
-		ok, err := l.a.ann.Announce(l.a.ch, eager.Envelope{Context: 1, Tag: 2}, src, 5, false)
+		_, ok, err := l.a.ann.TrySendRTS(l.a.ch, eager.Envelope{Context: 1, Tag: 2}, src, 5, false)
 		if !ok || err != nil {
 			t.Fatal(ok, err)
 		}
@@ -306,14 +316,14 @@ func TestGrant_NoAllocationInSteadyState(t *testing.T) {
 			next(l.b.ch, channel.RTS, started)
 			next(l.a.ch, channel.CTS, granted)
 			for _, wc := range wcs[:l.A.Poll(wcs[:])] {
-				token, done, err := l.a.ann.Completed(&wc)
+				token, done, err := l.a.ann.OnCompletion(&wc)
 				must(t, err)
 				if done && token == 5 {
 					left--
 				}
 			}
 			for _, wc := range wcs[:l.B.Poll(wcs[:])] {
-				token, done, err := l.b.fet.Ended(l.b.ch, wc.Imm)
+				token, done, err := l.b.fet.OnGrantEnd(l.b.ch, wc.Imm)
 				must(t, err)
 				if done && token == 6 {
 					left--
@@ -326,14 +336,15 @@ func TestGrant_NoAllocationInSteadyState(t *testing.T) {
 	l.close(t)
 }
 
-// FuzzEnd answers open grants with any immediates: each that names one ends it, once; any other is the peer's error.
-func FuzzEnd(f *testing.F) {
-	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 128, 0, 0, 0, 0, 0, 0, 0, 128})
-	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 128, 0, 0, 0, 0, 1, 0, 0, 128, 1, 0, 0, 0, 0, 0, 0, 128})
-	f.Add([]byte{255, 255, 0, 0, 0, 0, 0, 128})
+// FuzzGrantEnd answers open grants with any immediates: each that names one ends it, once; any other is the
+// peer's error.
+func FuzzGrantEnd(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 128, 0, 0, 0, 128})
+	f.Add([]byte{0, 0, 0, 128, 192, 0, 0, 128, 1, 0, 0, 128})
+	f.Add([]byte{255, 255, 0, 128})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		l := open(t, rendezvous.FetcherConfig{Grant: true})
-		imms := map[uint64]uint64{} // token by immediate
+		l := open(t, rendezvous.ReceiverConfig{Grant: true})
+		imms := map[uint32]uint64{} // token by immediate
 		start := func(token uint64) {
 			done, err := l.b.fet.Start(l.b.ch, rendezvous.Source{Length: 8}, [][]byte{make([]byte, 8)}, token)
 			require.NoError(t, err)
@@ -341,14 +352,14 @@ func FuzzEnd(f *testing.F) {
 			cts, err := rendezvous.ParseCTS(l.arrive(t, l.a.ch))
 			require.NoError(t, err)
 			l.credit(t, l.a.ch, l.b.ch)
-			imms[cts.Grant|1<<63] = token
+			imms[uint32(cts.Grant)|1<<31] = token
 		}
 		for i := range uint64(3) {
 			start(i)
 		}
-		for next := uint64(3); len(b) >= 8; b = b[8:] {
-			imm := binary.LittleEndian.Uint64(b) | 1<<63
-			token, done, err := l.b.fet.Ended(l.b.ch, imm)
+		for next := uint64(3); len(b) >= 4; b = b[4:] {
+			imm := binary.LittleEndian.Uint32(b) | 1<<31
+			token, done, err := l.b.fet.OnGrantEnd(l.b.ch, imm)
 			want, is := imms[imm]
 			require.Equal(t, is, done)
 			if !is {

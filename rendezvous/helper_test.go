@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,26 +27,34 @@ func pattern(rank, seq, n int) []byte {
 	return b
 }
 
-// node is one rank: it announces, fetches what is announced to it in the order of arrival, and counts how often each token comes back.
+// node is one rank: it announces, fetches what is announced to it in the order of arrival, and counts how
+// often each token comes back.
 type node struct {
 	rank int
 	ch   *channel.Channel
-	ann  *rendezvous.Announcer
-	fet  *rendezvous.Fetcher
+	ann  *rendezvous.Sender
+	fet  *rendezvous.Receiver
 	poll func([]transport.WC) int
 
-	size     func(rts rendezvous.RTS) int // of the buffer for a message
-	cut      func(buf []byte) [][]byte    // of it, into those that Start is given; nil for one
-	rts      []rendezvous.RTS             // that came
-	buffers  [][]byte                     // for each of them; its index is the token
-	fetched  []int                        // times that a token of a buffer came back, or that there was nothing to read
-	sources  [][]byte                     // announced; the index is the token
-	finished []int                        // times that a token of a source came back
-	recvs    int                          // posted for FINs and ends of grants
-	used     int                          // of these
-	most     int                          // announcements open at once
-	granted  int                          // CTSs that came
-	got      int                          // messages that were copied at once
+	size    func(rts rendezvous.RTS) int // of the buffer for a message
+	cut     func(buf []byte) [][]byte    // of it, into those that Start is given; nil for one
+	rts     []rendezvous.RTS             // that came
+	buffers [][]byte                     // for each of them; its index is the token
+	// times that a token of a buffer came back, or that there was nothing to read
+	fetched  []int
+	sources  [][]byte                      // announced; the index is the token
+	asked    []bool                        // to be withdrawn
+	ids      []uint64                      // of their announcements
+	finished []int                         // times that a token of a source came back
+	back     int                           // of these, withdrawn
+	keep     func(rts rendezvous.RTS) bool // leaves a message unmatched; nil for none
+	kept     []rendezvous.RTS              // those
+	late     int                           // WITHDRAWs of messages that were matched
+	recvs    int                           // posted for FINs and ends of grants
+	used     int                           // of these
+	most     int                           // announcements open at once
+	granted  int                           // CTSs that came
+	got      int                           // messages that were copied at once
 }
 
 // ways runs a test with messages that are read, and with messages that are written.
@@ -57,8 +66,9 @@ func ways(t *testing.T, test func(t *testing.T, grant bool)) {
 // announce announces bytes if there is room.
 func (n *node) announce(b []byte, more bool) (bool, error) {
 	env := eager.Envelope{Context: 1, Tag: int32(len(n.sources))}
-	ok, err := n.ann.Announce(n.ch, env, b, uint64(len(n.sources)), more)
+	id, ok, err := n.ann.TrySendRTS(n.ch, env, b, uint64(len(n.sources)), more)
 	if ok {
+		n.ids, n.asked = append(n.ids, id), append(n.asked, false)
 		n.sources, n.finished = append(n.sources, b), append(n.finished, 0)
 		n.most = max(n.most, n.ann.Outstanding(n.ch))
 	}
@@ -76,7 +86,42 @@ func (n *node) clear(body []byte) error {
 	}
 	n.granted++
 	n.ch.Release()
-	return n.ann.Granted(n.ch, cts)
+	return n.ann.OnCTS(n.ch, cts)
+}
+
+// acknowledged takes an ATS.
+func (n *node) acknowledged(body []byte) error {
+	ats, err := rendezvous.ParseATS(body)
+	if err != nil {
+		return err
+	}
+	n.ch.Release()
+	token, err := n.ann.OnATS(n.ch, ats)
+	if err != nil {
+		return err
+	}
+	n.finished[token]++
+	if ats.Withdrawn {
+		n.back++
+	}
+	return nil
+}
+
+// withdrawn takes a WITHDRAW: a message that is kept is let go of.
+func (n *node) withdrawn(body []byte) error {
+	w, err := rendezvous.ParseWithdraw(body)
+	if err != nil {
+		return err
+	}
+	n.ch.Release()
+	i := slices.IndexFunc(n.kept, func(r rendezvous.RTS) bool { return r.ID == w.ID })
+	if i < 0 {
+		n.late++
+		return nil
+	}
+	source := n.kept[i].Source
+	n.kept = slices.Delete(n.kept, i, i+1)
+	return n.fet.Discard(n.ch, []rendezvous.Source{source})
 }
 
 // each gives at most max messages of the channel to take, which releases them, but takes the CTSs itself.
@@ -86,9 +131,14 @@ func (n *node) each(max int, take func(kind channel.Kind, body []byte) error) er
 		if err != nil || !ok {
 			return err
 		}
-		if kind == channel.CTS {
+		switch kind {
+		case channel.CTS:
 			err = n.clear(body)
-		} else {
+		case channel.ATS:
+			err = n.acknowledged(body)
+		case channel.Withdraw:
+			err = n.withdrawn(body)
+		default:
 			err = take(kind, body)
 		}
 		if err != nil {
@@ -110,13 +160,22 @@ func (n *node) fetch(kind channel.Kind, body []byte) error {
 		return err
 	}
 	n.ch.Release()
+	if n.keep != nil && n.keep(rts) {
+		n.kept = append(n.kept, rts)
+		return nil
+	}
 	if rts.Tag != int32(len(n.rts)) {
 		return fmt.Errorf("message %d came as number %d", rts.Tag, len(n.rts))
 	}
+	return n.match(rts)
+}
+
+// match begins to fetch a message.
+func (n *node) match(rts rendezvous.RTS) error {
 	buf := make([]byte, n.size(rts))
 	token := len(n.buffers)
 	n.rts, n.buffers, n.fetched = append(n.rts, rts), append(n.buffers, buf), append(n.fetched, 0)
-	done, err := n.fet.Get(n.ch, rts.Source, buf)
+	done, err := n.fet.TryCopy(n.ch, rts.Source, buf)
 	if done {
 		n.got++
 	} else {
@@ -153,9 +212,9 @@ func (n *node) complete(max int) error {
 		switch {
 		case wc.Err != nil:
 			return wc.Err
-		case wc.Op == transport.OpRecv && rendezvous.EndsGrant(wc.Imm):
+		case wc.Op == transport.OpRecv && rendezvous.IsGrantEnd(wc.Imm):
 			n.used++
-			token, done, err := n.fet.Ended(n.ch, wc.Imm)
+			token, done, err := n.fet.OnGrantEnd(n.ch, wc.Imm)
 			if done {
 				n.fetched[token]++
 			}
@@ -164,21 +223,21 @@ func (n *node) complete(max int) error {
 			}
 		case wc.Op == transport.OpRecv:
 			n.used++
-			token, err := n.ann.Finished(n.ch, wc.Imm)
+			token, err := n.ann.OnFIN(n.ch, wc.Imm)
 			if err != nil {
 				return err
 			}
 			n.finished[token]++
-		case rendezvous.Owns(wc.ID) && wc.Op != transport.OpRead:
-			token, done, err := n.ann.Completed(&wc)
+		case owns(wc.ID) && wc.Op != transport.OpRead:
+			token, done, err := n.ann.OnCompletion(&wc)
 			if done {
 				n.finished[token]++
 			}
 			if err != nil {
 				return err
 			}
-		case rendezvous.Owns(wc.ID):
-			token, done, err := n.fet.Completed(&wc)
+		case owns(wc.ID):
+			token, done, err := n.fet.OnCompletion(&wc)
 			if done {
 				n.fetched[token]++
 			}
@@ -204,11 +263,12 @@ func (n *node) work(t testing.TB) {
 
 // check tells what is wrong with what has come from a peer that sent all and got all its buffers back.
 func (n *node) check(peer *node) error {
-	if len(n.rts) != len(peer.sources) {
+	if len(n.rts)+len(n.kept)+peer.back != len(peer.sources) {
 		return fmt.Errorf("%d messages came of %d", len(n.rts), len(peer.sources))
 	}
 	for i, buf := range n.buffers {
-		want := peer.sources[i][:min(len(buf), len(peer.sources[i]))]
+		source := peer.sources[n.rts[i].Tag]
+		want := source[:min(len(buf), len(source))]
 		rest := buf[len(want):]
 		switch {
 		case n.fetched[i] != 1:
@@ -224,17 +284,17 @@ func (n *node) check(peer *node) error {
 	if err := n.checkRecvs(); err != nil {
 		return err
 	}
-	if open := peer.ann.Outstanding(peer.ch); open != 0 {
+	if open := peer.ann.Outstanding(peer.ch); open != len(n.kept) {
 		return fmt.Errorf("%d announcements are open", open)
 	}
 	return nil
 }
 
-// checkRecvs tells whether too many Recvs are left when all is over: one of the announcer and one of the fetcher are spare, and those of
-// announcements that needed no FIN.
+// checkRecvs tells whether too many Recvs are left when all is over: one of the announcer and one of the
+// fetcher are spare, and those of announcements that needed no FIN.
 func (n *node) checkRecvs() error {
 	most := 1
-	if n.granted > 0 {
+	if n.granted > 0 || n.back > 0 {
 		most = n.most + 1
 	}
 	if len(n.buffers)+len(n.fetched) > 0 {
@@ -270,15 +330,10 @@ func nameOf(wr *transport.SendWR) string {
 		return "FIN"
 	case wr.Op == transport.OpWriteImm:
 		return "END"
-	case rendezvous.Owns(wr.ID):
+	case owns(wr.ID):
 		return "WRITE"
 	}
 	return channel.Kind(wr.Local[0].MR.Bytes()[wr.Local[0].Offset+12]).String()
-}
-
-func (q counting) Get(dst []byte, from *transport.Segment) bool {
-	g, ok := q.QP.(transport.Getter)
-	return ok && g.Get(dst, from)
 }
 
 func (q counting) PostRecv(wr *transport.RecvWR) error {
@@ -294,15 +349,15 @@ func (q counting) PostSend(wr *transport.SendWR) error {
 	return err
 }
 
-func open(t testing.TB, conf rendezvous.FetcherConfig) *link { return openPhases(t, nil, conf) }
+func open(t testing.TB, conf rendezvous.ReceiverConfig) *link { return openPhases(t, nil, conf) }
 
 // openPhases has the channel's phases be others than the usual.
-func openPhases(t testing.TB, phases []int, conf rendezvous.FetcherConfig) *link {
+func openPhases(t testing.TB, phases []int, conf rendezvous.ReceiverConfig) *link {
 	return openCounting(t, phases, conf, map[string]int{})
 }
 
 // openCounting has the requests counted for which the send queue was full.
-func openCounting(t testing.TB, phases []int, conf rendezvous.FetcherConfig, refused map[string]int) *link {
+func openCounting(t testing.TB, phases []int, conf rendezvous.ReceiverConfig, refused map[string]int) *link {
 	l := &link{Pair: channeltest.NewPair()}
 	l.a, l.b = newNode(0, l.A.PD(), conf), newNode(1, l.B.PD(), conf)
 	l.a.poll, l.b.poll = l.A.Poll, l.B.Poll
@@ -330,9 +385,10 @@ func (l *link) beside(t testing.TB) *link {
 	return second
 }
 
-func newNode(rank int, pd transport.PD, conf rendezvous.FetcherConfig) *node {
+func newNode(rank int, pd transport.PD, conf rendezvous.ReceiverConfig) *node {
 	return &node{
-		rank: rank, ann: rendezvous.NewAnnouncer(pd, rendezvous.AnnouncerConfig{Piece: conf.Piece, Depth: conf.Depth}), fet: rendezvous.NewFetcher(pd, conf),
+		rank: rank, ann: rendezvous.NewSender(pd, rendezvous.SenderConfig{Piece: conf.Piece,
+			Depth: conf.Depth}), fet: rendezvous.NewReceiver(pd, conf),
 		size: func(rts rendezvous.RTS) int { return int(rts.Length) },
 	}
 }
@@ -340,7 +396,8 @@ func newNode(rank int, pd transport.PD, conf rendezvous.FetcherConfig) *node {
 // record starts the transcript.
 func (l *link) record() { l.Record(l.Pair, l.a.ch.Descriptor(), l.b.ch.Descriptor()) }
 
-// settle drives until nothing more happens, and checks that all has come. With say, passes are told apart in the transcript.
+// settle drives until nothing more happens, and checks that all has come. With say, passes are told apart in
+// the transcript.
 func (l *link) settle(t testing.TB, say bool) {
 	t.Helper()
 	for pass := 1; ; pass++ {
@@ -396,15 +453,15 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// readAndFinished carries out the Reads with which B fetches under one token what A has announced under another, and the FIN. It
-// allocates nothing.
+// readAndFinished carries out the Reads with which B fetches under one token what A has announced under
+// another, and the FIN. It allocates nothing.
 func (l *link) readAndFinished(t testing.TB, fetched, announced uint64) {
 	t.Helper()
 	wcs := l.wcs[:]
 	for done := false; !done; {
 		must(t, l.Drive())
 		for _, wc := range wcs[:l.B.Poll(wcs)] {
-			token, end, err := l.b.fet.Completed(&wc)
+			token, end, err := l.b.fet.OnCompletion(&wc)
 			must(t, err)
 			if done = done || end; end && token != fetched {
 				t.Fatal(token)
@@ -415,7 +472,7 @@ func (l *link) readAndFinished(t testing.TB, fetched, announced uint64) {
 	if n := l.A.Poll(wcs); n != 1 {
 		t.Fatal(n)
 	}
-	token, err := l.a.ann.Finished(l.a.ch, wcs[0].Imm)
+	token, err := l.a.ann.OnFIN(l.a.ch, wcs[0].Imm)
 	if token != announced || err != nil {
 		t.Fatal(token, err)
 	}
@@ -435,3 +492,13 @@ func (l *link) close(t testing.TB) {
 	require.NoError(t, l.b.ch.Close())
 	require.Zero(t, l.A.Regions()+l.B.Regions())
 }
+
+func sendFlags(more bool) channel.SendFlags {
+	if more {
+		return channel.FlagMore
+	}
+	return 0
+}
+
+// owns tells whether a work request is of the rendezvous protocol.
+func owns(id uint64) bool { return id>>56 == rendezvous.ReadOwner || id>>56 == rendezvous.WriteOwner }

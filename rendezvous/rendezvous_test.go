@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,15 +15,17 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// TestRendezvous_SendQueueFullAtEachPoint runs random messages both ways while the queue pairs take only a few requests at once, and one
-// or the other step is left out. Each request finds the queue full at some time, and nothing is lost.
+// TestRendezvous_SendQueueFullAtEachPoint runs random messages both ways while the queue pairs take only a
+// few requests at once, and one or the other step is left out. Each request finds the queue full at some
+// time, and nothing is lost.
 func TestRendezvous_SendQueueFullAtEachPoint(t *testing.T) { ways(t, sendQueueFull) }
 
 func sendQueueFull(t *testing.T, grant bool) {
 	refused := map[string]int{}
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		l := openCounting(t, nil, rendezvous.FetcherConfig{Piece: 1 + rng.IntN(64), Depth: 1 + rng.IntN(6), Grant: grant}, refused)
+		l := openCounting(t, nil, rendezvous.ReceiverConfig{Piece: 1 + rng.IntN(64), Depth: 1 + rng.IntN(6),
+			Grant: grant}, refused)
 		l.A.Depth, l.B.Depth = 1+rng.IntN(4), 1+rng.IntN(4)
 		nodes := [2]*node{l.a, l.b}
 		for _, n := range nodes {
@@ -54,7 +57,8 @@ func sendQueueFull(t *testing.T, grant bool) {
 			if err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
-			if steps%64 == 0 && len(l.a.sources)+len(l.b.sources) == 2*total && l.a.check(l.b) == nil && l.b.check(l.a) == nil {
+			if steps%64 == 0 && len(l.a.sources)+len(l.b.sources) == 2*total && l.a.check(l.b) == nil &&
+				l.b.check(l.a) == nil {
 				break
 			}
 		}
@@ -69,10 +73,12 @@ func sendQueueFull(t *testing.T, grant bool) {
 	}
 }
 
-// TestRendezvous_MaxAnnounced: no more are announced, until one is finished.
-func TestRendezvous_MaxAnnounced(t *testing.T) {
-	l := open(t, rendezvous.FetcherConfig{Depth: 200})
-	for i := 0; i < rendezvous.MaxAnnounced; {
+// TestRendezvous_AnnouncementsHaveNoLimit: beyond those for which a receive request is posted, announcements
+// end through the ring.
+func TestRendezvous_AnnouncementsHaveNoLimit(t *testing.T) {
+	l := open(t, rendezvous.ReceiverConfig{Depth: 200})
+	l.b.keep = func(rendezvous.RTS) bool { return true }
+	for i := 0; i < 20*rendezvous.MaxFINs; {
 		ok, err := l.a.announce(pattern(0, i, 50), false)
 		require.NoError(t, err)
 		if ok {
@@ -89,54 +95,96 @@ func TestRendezvous_MaxAnnounced(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	require.NotNil(t, l.a.ch.ReserveControl(40), "it is not for want of credits")
-	regions := l.A.Regions()
-	ok, err := l.a.announce(pattern(0, rendezvous.MaxAnnounced, 50), false)
-	require.NoError(t, err)
-	require.False(t, ok)
-	require.Equal(t, regions, l.A.Regions())
-	for l.a.ann.Outstanding(l.a.ch) == rendezvous.MaxAnnounced {
+	require.LessOrEqual(t, l.a.recvs, rendezvous.MaxFINs)
+	for len(l.b.kept) < len(l.a.sources) {
 		require.NoError(t, l.Drive())
 		l.a.work(t)
 		l.b.work(t)
 	}
-	ok, err = l.a.announce(pattern(0, rendezvous.MaxAnnounced, 50), false)
-	require.NoError(t, err)
-	require.True(t, ok)
+	kept := l.b.kept
+	l.b.keep, l.b.kept = nil, nil
+	for _, rts := range kept {
+		require.NoError(t, l.b.match(rts))
+	}
 	l.settle(t, false)
+	require.Equal(t, rendezvous.MaxFINs, l.a.used)
 	l.close(t)
 }
 
-// TestFIN_ThatNamesNothing is the peer's error, and leaves what is announced as it is: an index that was never used, one that is free, an
-// earlier generation of one in use, another channel's, bits that no FIN has.
+// TestRendezvous_Withdraw has messages withdrawn at random moments, of which some have been matched: each
+// ends once, in one of two ways, and the two ends agree in which.
+func TestRendezvous_Withdraw(t *testing.T) {
+	ways(t, func(t *testing.T, grant bool) {
+		l := open(t, rendezvous.ReceiverConfig{Piece: 40, Depth: 3, Grant: grant})
+		rng := rand.New(rand.NewPCG(1, 2))
+		l.b.keep = func(rendezvous.RTS) bool { return true }
+		const messages = 2000
+		for len(l.a.sources) < messages || l.a.ann.Outstanding(l.a.ch) > 0 {
+			if len(l.a.sources) < messages && rng.IntN(2) == 0 {
+				_, err := l.a.announce(pattern(0, len(l.a.sources), rng.IntN(100)), false)
+				require.NoError(t, err)
+			}
+			if len(l.a.ids) > 0 && rng.IntN(2) == 0 {
+				i := max(0, len(l.a.ids)-1-rng.IntN(50))
+				if l.a.finished[i] == 0 && !l.a.asked[i] {
+					l.a.asked[i] = true
+					require.NoError(t, l.a.ann.Withdraw(l.a.ch, l.a.ids[i]))
+				}
+			}
+			if k := len(l.b.kept); k > 0 && rng.IntN(3) == 0 {
+				i := rng.IntN(k)
+				rts := l.b.kept[i]
+				l.b.kept = slices.Delete(l.b.kept, i, i+1)
+				require.NoError(t, l.b.match(rts))
+			}
+			if rng.IntN(3) == 0 {
+				require.NoError(t, l.Drive())
+				l.a.work(t)
+				l.b.work(t)
+			}
+		}
+		l.settle(t, false)
+		for i, n := range l.a.finished {
+			require.Equal(t, 1, n, "message %d", i)
+		}
+		require.Equal(t, messages, l.a.back+len(l.b.rts))
+		require.Empty(t, l.b.kept)
+		require.Greater(t, l.a.back, 100)
+		require.Greater(t, l.b.late, 100)
+		l.close(t)
+	})
+}
+
+// TestFIN_ThatNamesNothing is the peer's error, and leaves what is announced as it is: an index that was
+// never used, one that is free, an earlier generation of one in use, another channel's, bits that no FIN has.
 func TestFIN_ThatNamesNothing(t *testing.T) {
-	l, other := open(t, rendezvous.FetcherConfig{}), open(t, rendezvous.FetcherConfig{})
-	refused := func(c *channel.Channel, imm uint64) {
+	l, other := open(t, rendezvous.ReceiverConfig{}), open(t, rendezvous.ReceiverConfig{})
+	refused := func(c *channel.Channel, imm uint32) {
 		t.Helper()
-		_, err := l.a.ann.Finished(c, imm)
+		_, err := l.a.ann.OnFIN(c, imm)
 		require.ErrorIs(t, err, transport.ErrProtocol)
 		require.ErrorContains(t, err, fmt.Sprintf("%#x", imm))
 	}
 	refused(l.a.ch, 0)
-	var old []uint64
+	var old []uint32
 	for range 3 {
 		ok, err := l.a.announce(pattern(0, 0, 9), false)
 		require.NoError(t, err)
 		require.True(t, ok)
 		rts, err := rendezvous.ParseRTS(l.arrive(t, l.b.ch))
 		require.NoError(t, err)
-		imm := rts.ID
+		imm := uint32(rts.ID)
 		require.NotContains(t, old, imm)
 		for _, o := range old {
 			refused(l.a.ch, o)
 		}
 		refused(other.a.ch, imm)
-		for bit := range 64 {
+		for bit := range 32 {
 			refused(l.a.ch, imm^1<<bit)
 		}
 		require.Equal(t, 1, l.a.ann.Outstanding(l.a.ch))
 		require.Equal(t, 3, l.A.Regions())
-		token, err := l.a.ann.Finished(l.a.ch, imm)
+		token, err := l.a.ann.OnFIN(l.a.ch, imm)
 		require.NoError(t, err)
 		require.Equal(t, uint64(len(l.a.sources)-1), token)
 		refused(l.a.ch, imm)
@@ -146,8 +194,9 @@ func TestFIN_ThatNamesNothing(t *testing.T) {
 	other.close(t)
 }
 
-// TestFail_InEachState cuts the connection after every number of steps of a run with everything in it: announced, half read, read, FIN on
-// its way or owed. Each token comes back exactly once, nothing stays registered, and what completes later is nobody's.
+// TestFail_InEachState cuts the connection after every number of steps of a run with everything in it:
+// announced, half read, read, FIN on its way or unadvertised. Each token comes back exactly once, nothing
+// stays registered, and what completes later is nobody's.
 func TestFail_InEachState(t *testing.T) { ways(t, failInEachState) }
 
 func failInEachState(t *testing.T, grant bool) {
@@ -155,7 +204,7 @@ func failInEachState(t *testing.T, grant bool) {
 	seen := map[string]int{}
 	for cut := 0; ; cut++ {
 		for _, depth := range []int{1, 2, 256} {
-			l := open(t, rendezvous.FetcherConfig{Piece: 10, Depth: 3, Grant: grant})
+			l := open(t, rendezvous.ReceiverConfig{Piece: 10, Depth: 3, Grant: grant})
 			l.A.Depth, l.B.Depth = depth, depth
 			nodes := [2]*node{l.a, l.b}
 			step := 0
@@ -176,12 +225,15 @@ func failInEachState(t *testing.T, grant bool) {
 					require.NoError(t, n.complete(2))
 					require.NoError(t, n.progress())
 				}
-				over = len(l.a.sources)+len(l.b.sources) == 12 && l.a.check(l.b) == nil && l.b.check(l.a) == nil
+				over = len(l.a.sources)+len(l.b.sources) == 12 && l.a.check(l.b) == nil &&
+					l.b.check(l.a) == nil
 			}
 			l.A.Abort(lost)
 			for _, n := range nodes {
-				require.NoError(t, n.ann.Fail(n.ch, func(token uint64) { n.finished[token]++; seen["announced"]++ }))
-				require.NoError(t, n.fet.Fail(n.ch, func(token uint64) { n.fetched[token]++; seen["being read"]++ }))
+				require.NoError(t, n.ann.Fail(n.ch,
+					func(token uint64) { n.finished[token]++; seen["announced"]++ }))
+				require.NoError(t, n.fet.Fail(n.ch,
+					func(token uint64) { n.fetched[token]++; seen["being read"]++ }))
 				for _, times := range [][]int{n.finished, n.fetched} {
 					for token, k := range times {
 						require.Equal(t, 1, k, "cut after %d steps: token %d", cut, token)
@@ -194,12 +246,12 @@ func failInEachState(t *testing.T, grant bool) {
 				require.NoError(t, n.progress())
 				var wcs [512]transport.WC
 				for _, wc := range wcs[:n.poll(wcs[:])] {
-					if !rendezvous.Owns(wc.ID) {
+					if !owns(wc.ID) {
 						continue
 					}
-					completed := n.fet.Completed
+					completed := n.fet.OnCompletion
 					if wc.Op != transport.OpRead {
-						completed = n.ann.Completed
+						completed = n.ann.OnCompletion
 					}
 					_, done, err := completed(&wc)
 					require.NoError(t, err)
@@ -227,7 +279,7 @@ func failInEachState(t *testing.T, grant bool) {
 func TestFail_OfOneChannel(t *testing.T) { ways(t, failOneChannel) }
 
 func failOneChannel(t *testing.T, grant bool) {
-	l := open(t, rendezvous.FetcherConfig{Piece: 7, Depth: 2, Grant: grant})
+	l := open(t, rendezvous.ReceiverConfig{Piece: 7, Depth: 2, Grant: grant})
 	second := l.beside(t) // between the same two ranks, so that all tables are shared
 	for i := range 5 {
 		for _, n := range []*node{l.a, l.b, second.a, second.b} {
@@ -258,12 +310,13 @@ func failOneChannel(t *testing.T, grant bool) {
 
 // TestStart_ReadsFromTheOffset that the RTS has, though weft's own announcements begin at 0.
 func TestStart_ReadsFromTheOffset(t *testing.T) {
-	l := open(t, rendezvous.FetcherConfig{Piece: 7, Depth: 2})
+	l := open(t, rendezvous.ReceiverConfig{Piece: 7, Depth: 2})
 	src, dst := pattern(0, 0, 200), make([]byte, 60)
 	mr, err := l.A.PD().Register(src, transport.RemoteRead)
 	require.NoError(t, err)
 	require.NoError(t, l.A.PostRecv(&transport.RecvWR{}))
-	done, err := l.b.fet.Start(l.b.ch, rendezvous.Source{ID: 9, Key: mr.Key(), Offset: 100, Length: 50}, [][]byte{dst}, 3)
+	done, err := l.b.fet.Start(l.b.ch, rendezvous.Source{ID: 9, Key: mr.Key(), Offset: 100, Length: 50},
+		[][]byte{dst}, 3)
 	require.NoError(t, err)
 	for !done {
 		require.NoError(t, l.Drive())
@@ -271,7 +324,7 @@ func TestStart_ReadsFromTheOffset(t *testing.T) {
 		n := l.B.Poll(wcs[:])
 		require.Positive(t, n)
 		for _, wc := range wcs[:n] {
-			token, end, err := l.b.fet.Completed(&wc)
+			token, end, err := l.b.fet.OnCompletion(&wc)
 			require.NoError(t, err)
 			if done = end; done {
 				require.Equal(t, uint64(3), token)
@@ -282,14 +335,14 @@ func TestStart_ReadsFromTheOffset(t *testing.T) {
 	require.NoError(t, l.Drive())
 	var wcs [1]transport.WC
 	require.Equal(t, 1, l.A.Poll(wcs[:]))
-	require.Equal(t, uint64(9), wcs[0].Imm)
+	require.Equal(t, uint32(9), wcs[0].Imm)
 	require.NoError(t, mr.Deregister())
 	l.close(t)
 }
 
-// TestCompleted_OfAnEarlierTransfer, or of nobody, changes nothing.
-func TestCompleted_OfAnEarlierTransfer(t *testing.T) {
-	l := open(t, rendezvous.FetcherConfig{Piece: 10, Depth: 1})
+// TestCompletion_OfAnEarlierFetch, or of nobody, changes nothing.
+func TestCompletion_OfAnEarlierFetch(t *testing.T) {
+	l := open(t, rendezvous.ReceiverConfig{Piece: 10, Depth: 1})
 	var ids []uint64
 	for i := range 3 {
 		ok, err := l.a.announce(pattern(0, i, 20), false)
@@ -298,7 +351,7 @@ func TestCompleted_OfAnEarlierTransfer(t *testing.T) {
 		require.NoError(t, l.Drive())
 		require.NoError(t, l.b.receive(1))
 		for _, id := range append(ids, 0, 1, ^uint64(0), 0x52<<56|99) {
-			_, done, err := l.b.fet.Completed(&transport.WC{ID: id, Op: transport.OpRead, Bytes: 20})
+			_, done, err := l.b.fet.OnCompletion(&transport.WC{ID: id, Op: transport.OpRead, Bytes: 20})
 			require.NoError(t, err)
 			require.False(t, done)
 		}
@@ -307,7 +360,7 @@ func TestCompleted_OfAnEarlierTransfer(t *testing.T) {
 		require.Equal(t, 1, l.B.Poll(wc[:]))
 		require.NotContains(t, ids, wc[0].ID)
 		ids = append(ids, wc[0].ID)
-		_, done, err := l.b.fet.Completed(&wc[0])
+		_, done, err := l.b.fet.OnCompletion(&wc[0])
 		require.NoError(t, err)
 		require.False(t, done)
 		l.settle(t, false)
@@ -317,11 +370,11 @@ func TestCompleted_OfAnEarlierTransfer(t *testing.T) {
 
 // TestRendezvous_NoAllocationInSteadyState counts both ends: announcement, READs, FIN.
 func TestRendezvous_NoAllocationInSteadyState(t *testing.T) {
-	l := open(t, rendezvous.FetcherConfig{Piece: 1000, Depth: 2})
+	l := open(t, rendezvous.ReceiverConfig{Piece: 1000, Depth: 2})
 	src, dst := pattern(0, 0, 3500), make([]byte, 3500)
 	into := [][]byte{dst}
 	round := func() {
-		ok, err := l.a.ann.Announce(l.a.ch, eager.Envelope{Context: 1, Tag: 2}, src, 5, false)
+		_, ok, err := l.a.ann.TrySendRTS(l.a.ch, eager.Envelope{Context: 1, Tag: 2}, src, 5, false)
 		if !ok || err != nil {
 			t.Fatal(ok, err)
 		}

@@ -34,7 +34,8 @@ func TestSim_Rendezvous(t *testing.T) {
 	})
 }
 
-// TestSim_RendezvousIsCut in the middle of such a run. Each token comes back once, by its end or by Fail; what was fetched before is right.
+// TestSim_RendezvousIsCut in the middle of such a run. Each token comes back once, by its end or by Fail;
+// what was fetched before is right.
 func TestSim_RendezvousIsCut(t *testing.T) { ways(t, cutSim) }
 
 func cutSim(t *testing.T, grant bool) {
@@ -49,7 +50,8 @@ func cutSim(t *testing.T, grant bool) {
 			}
 			n := nodes[rng.IntN(2)]
 			if err := randomStep(n, rng, 1000); err != nil {
-				require.True(t, errors.Is(err, transport.ErrPeerLost) || errors.Is(err, transport.ErrState), "seed %d: %v", seed, err)
+				require.True(t, errors.Is(err, transport.ErrPeerLost) || errors.Is(err, transport.ErrState),
+					"seed %d: %v", seed, err)
 				break
 			}
 			if step == 100_000 {
@@ -88,7 +90,8 @@ func newSim(t *testing.T, seed uint64, rng *rand.Rand, grant bool) (*channeltest
 	shape := channeltest.Shape{
 		SendWR: 1 + rng.IntN(20), RecvWR: 1000, Reads: 1 + rng.IntN(8),
 		Private: func(rank int, pd transport.PD) ([]byte, error) {
-			n := newNode(rank, pd, rendezvous.FetcherConfig{Piece: 1 + rng.IntN(1000), Depth: 1 + rng.IntN(10), Grant: grant})
+			n := newNode(rank, pd, rendezvous.ReceiverConfig{Piece: 1 + rng.IntN(1000), Depth: 1 +
+				rng.IntN(10), Grant: grant})
 			n.size = func(rts rendezvous.RTS) int { return max(0, int(rts.Length)+50-rng.IntN(150)) }
 			n.cut = cutter(rng)
 			ch, err := channel.New(pd, channel.Config{})
@@ -116,7 +119,8 @@ func randomStep(n *node, rng *rand.Rand, total int) error {
 	switch rng.IntN(4) {
 	case 0:
 		if len(n.sources) < total {
-			_, err := n.announce(pattern(n.rank, len(n.sources), rng.IntN(1+rng.IntN(3000))), rng.IntN(2) == 0)
+			_, err := n.announce(pattern(n.rank, len(n.sources), rng.IntN(1+rng.IntN(3000))),
+				rng.IntN(2) == 0)
 			return err
 		}
 		return nil

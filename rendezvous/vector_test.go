@@ -15,8 +15,8 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// courier is one rank that sends messages out of vectors, through slots what fits them and announced what does not, and puts those of its
-// peer together in buffers that are cut otherwise.
+// courier is one rank that sends messages out of vectors, through slots what fits them and announced what
+// does not, and puts those of its peer together in buffers that are cut otherwise.
 type courier struct {
 	*node
 	vector func(rank, seq int) [][]byte
@@ -48,8 +48,8 @@ func (c *courier) send(more bool) error {
 		m.Start(eager.Envelope{Context: 1, Tag: int32(c.sent)}, c.vector(c.rank, c.sent))
 		c.sending = true
 	}
-	if !c.ch.Held() || m.Total() == 0 {
-		_, o, err := m.Advance(c.ch, more)
+	if !c.ch.PeerRefusesPayload() || m.Total() == 0 {
+		_, o, err := m.TrySend(c.ch, sendFlags(more))
 		switch {
 		case err != nil:
 			return err
@@ -67,15 +67,15 @@ func (c *courier) send(more bool) error {
 func (c *courier) announceFront(more bool) (err error) {
 	m, ok, token := &c.out, false, uint64(len(c.finished))
 	switch {
-	case !m.Begun() && len(m.Elems) == 1:
-		if ok, err = c.ann.Announce(c.ch, m.Envelope, m.Front(), token, more); ok {
-			m.Announced()
+	case !m.Started() && len(m.Elems) == 1:
+		if _, ok, err = c.ann.TrySendRTS(c.ch, m.Envelope, m.Front(), token, more); ok {
+			m.MarkAnnounced()
 		}
-	case !m.Begun():
-		_, err = m.Open(c.ch)
+	case !m.Started():
+		_, err = m.TrySendHeader(c.ch)
 		return err
 	default:
-		ok, err = c.ann.AnnouncePiece(c.ch, m.Front(), token, more)
+		_, ok, err = c.ann.TrySendPiece(c.ch, m.Front(), token, more)
 	}
 	if ok {
 		c.sources, c.finished = append(c.sources, m.Front()), append(c.finished, 0)
@@ -202,7 +202,7 @@ func (c *courier) step(rng *rand.Rand) error {
 	switch rng.IntN(5) {
 	case 0, 1:
 		if rng.IntN(30) == 0 {
-			c.ch.Hold(rng.IntN(3) == 0)
+			c.ch.RefusePayload(rng.IntN(3) == 0)
 		}
 		return c.send(rng.IntN(2) == 0)
 	case 2:
@@ -244,8 +244,9 @@ func couriers(nodes [2]*node, seed uint64, total int, phases []int) (both [2]*co
 
 var phases = map[string][]int{"OnePhase": {192}, "TwoPhases": {100, 1000}}
 
-// TestVector_R1_E4_InSlotsAndAnnounced sends random vectors both ways at once, whatever queue is full, while a peer at times holds what it
-// is sent back: slots and announcements of one message come together in the receiver's buffers.
+// TestVector_R1_E4_InSlotsAndAnnounced sends random vectors both ways at once, whatever queue is full, while
+// a peer at times holds what it is sent back: slots and announcements of one message come together in the
+// receiver's buffers.
 func TestVector_R1_E4_InSlotsAndAnnounced(t *testing.T) {
 	for name, phases := range phases {
 		t.Run(name, func(t *testing.T) {
@@ -253,12 +254,15 @@ func TestVector_R1_E4_InSlotsAndAnnounced(t *testing.T) {
 				kinds := map[channel.Kind]int{}
 				for seed := range uint64(40) {
 					rng := rand.New(rand.NewPCG(seed, 22))
-					l := openPhases(t, phases, rendezvous.FetcherConfig{Piece: 1 + rng.IntN(150), Depth: 1 + rng.IntN(6), Grant: grant})
+					l := openPhases(t, phases, rendezvous.ReceiverConfig{Piece: 1 + rng.IntN(150),
+						Depth: 1 + rng.IntN(6), Grant: grant})
 					l.A.Depth, l.B.Depth = 1+rng.IntN(12), 1+rng.IntN(12)
 					both := couriers([2]*node{l.a, l.b}, seed, 30, phases)
-					for steps := 0; steps%64 > 0 || both[0].check(both[1]) != nil || both[1].check(both[0]) != nil; steps++ {
+					for steps := 0; steps%64 > 0 || both[0].check(both[1]) != nil ||
+						both[1].check(both[0]) != nil; steps++ {
 						if steps == 100_000 {
-							t.Fatalf("seed %d: no end: %v, %v", seed, both[0].check(both[1]), both[1].check(both[0]))
+							t.Fatalf("seed %d: no end: %v, %v", seed, both[0].check(both[1]),
+								both[1].check(both[0]))
 						}
 						err := both[rng.IntN(2)].step(rng)
 						if err == nil && rng.IntN(3) == 0 {
@@ -273,7 +277,8 @@ func TestVector_R1_E4_InSlotsAndAnnounced(t *testing.T) {
 					}
 					l.close(t)
 				}
-				for _, kind := range []channel.Kind{channel.Eager, channel.RTS, channel.First, channel.More, channel.Piece} {
+				for _, kind := range []channel.Kind{channel.Eager, channel.RTS, channel.First, channel.More,
+					channel.Piece} {
 					require.Greater(t, kinds[kind], 50, "%v", kind)
 				}
 			})
@@ -281,7 +286,8 @@ func TestVector_R1_E4_InSlotsAndAnnounced(t *testing.T) {
 	}
 }
 
-// TestSim_R1_E4_VectorsInSlotsAndAnnounced does so over a network that places everything in pieces and in any order.
+// TestSim_R1_E4_VectorsInSlotsAndAnnounced does so over a network that places everything in pieces and in any
+// order.
 func TestSim_R1_E4_VectorsInSlotsAndAnnounced(t *testing.T) { ways(t, vectorsInSim) }
 
 func vectorsInSim(t *testing.T, grant bool) {
@@ -290,7 +296,8 @@ func vectorsInSim(t *testing.T, grant bool) {
 		rng := rand.New(rand.NewPCG(seed, 23))
 		s, nodes := newSim(t, seed, rng, grant)
 		both := couriers(nodes, seed, 15, channel.DefaultPhases)
-		for steps := 0; steps%64 > 0 || both[0].check(both[1]) != nil || both[1].check(both[0]) != nil; steps++ {
+		for steps := 0; steps%64 > 0 || both[0].check(both[1]) != nil ||
+			both[1].check(both[0]) != nil; steps++ {
 			if steps == 300_000 {
 				t.Fatalf("seed %d: no end: %v, %v", seed, both[0].check(both[1]), both[1].check(both[0]))
 			}
@@ -302,8 +309,8 @@ func vectorsInSim(t *testing.T, grant bool) {
 	require.Positive(t, reordered)
 }
 
-// TestFail_OfVectorsInEachState cuts the connection after every number of steps of such a run: each token comes back exactly once, and
-// nothing stays registered.
+// TestFail_OfVectorsInEachState cuts the connection after every number of steps of such a run: each token
+// comes back exactly once, and nothing stays registered.
 func TestFail_OfVectorsInEachState(t *testing.T) { ways(t, failVectors) }
 
 func failVectors(t *testing.T, grant bool) {
@@ -311,7 +318,7 @@ func failVectors(t *testing.T, grant bool) {
 	announced, reading := 0, 0
 	for cut := 0; cut < 900; cut += 1 + cut/100 {
 		rng := rand.New(rand.NewPCG(uint64(cut%7), 24))
-		l := openPhases(t, []int{100, 1000}, rendezvous.FetcherConfig{Piece: 50, Depth: 3, Grant: grant})
+		l := openPhases(t, []int{100, 1000}, rendezvous.ReceiverConfig{Piece: 50, Depth: 3, Grant: grant})
 		l.A.Depth, l.B.Depth = 6, 6
 		both := couriers([2]*node{l.a, l.b}, uint64(cut%7), 30, []int{100, 1000})
 		for range cut {
@@ -347,16 +354,21 @@ func TestGolden_Vector(t *testing.T) {
 		cuts       []int
 		grant      bool
 	}{
-		{"vector", "pieces in slots and announced ones take turns", [][]byte{[]byte("head "), text(300), []byte("between "), {}, text(200), []byte("tail")},
+		{"vector", "pieces in slots and announced ones take turns",
+			[][]byte{[]byte("head "), text(300), []byte("between "), {}, text(200), []byte("tail")},
 			false, []int{1000}, false},
-		{"vector-opens", "the first element is announced: FIRST goes without payload", [][]byte{text(300), text(10)}, false, []int{1000}, false},
-		{"vector-cut", "three buffers, of which one is empty, take 150 bytes of 305", [][]byte{[]byte("head "), text(300)}, false, []int{60, 0, 90}, false},
-		{"vector-held", "the receiver holds payload back: all is announced, but for empty elements", [][]byte{{}, {}, text(10), {}, text(5), {}}, true, []int{12, 3}, false},
-		{"vector-granted", "a piece into three buffers, of which one is empty: 145 bytes of 300", [][]byte{[]byte("head "), text(300), []byte("tail")}, false,
+		{"vector-opens", "the first element is announced: FIRST goes without payload",
+			[][]byte{text(300), text(10)}, false, []int{1000}, false},
+		{"vector-cut", "three buffers, of which one is empty, take 150 bytes of 305",
+			[][]byte{[]byte("head "), text(300)}, false, []int{60, 0, 90}, false},
+		{"vector-held", "the receiver refuses payload: all is announced, but for empty elements",
+			[][]byte{{}, {}, text(10), {}, text(5), {}}, true, []int{12, 3}, false},
+		{"vector-granted", "a piece into three buffers, of which one is empty: 145 bytes of 300",
+			[][]byte{[]byte("head "), text(300), []byte("tail")}, false,
 			[]int{60, 0, 90}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := openPhases(t, []int{192}, rendezvous.FetcherConfig{Piece: 150, Grant: c.grant})
+			l := openPhases(t, []int{192}, rendezvous.ReceiverConfig{Piece: 150, Grant: c.grant})
 			vector := func(rank, _ int) [][]byte { return c.elems }
 			a := &courier{node: l.a, vector: vector, total: 1, kinds: map[channel.Kind]int{}}
 			b := &courier{node: l.b, vector: vector, kinds: map[channel.Kind]int{}}
@@ -375,9 +387,10 @@ func TestGolden_Vector(t *testing.T) {
 			l.record()
 			l.Say("%s", c.what)
 			if c.hold {
-				b.ch.Hold(true)
-				require.NotNil(t, b.ch.Reserve(8))
-				require.NoError(t, b.ch.Commit(channel.Eager, false))
+				b.ch.RefusePayload(true)
+				sent, err := b.ch.TrySend(channel.Eager, 0, nil, 0)
+				require.NoError(t, err)
+				require.True(t, sent)
 				require.NoError(t, l.Drive())
 				_, _, ok, err := a.ch.Next()
 				require.NoError(t, err)
@@ -402,9 +415,10 @@ func TestGolden_Vector(t *testing.T) {
 	}
 }
 
-// TestVector_NoAllocationInSteadyState: a beginning, a piece through a slot, one announced and read into three buffers.
+// TestVector_NoAllocationInSteadyState: a beginning, a piece through a slot, one announced and read into
+// three buffers.
 func TestVector_NoAllocationInSteadyState(t *testing.T) {
-	l := openPhases(t, []int{192}, rendezvous.FetcherConfig{Piece: 70})
+	l := openPhases(t, []int{192}, rendezvous.ReceiverConfig{Piece: 70})
 	elems := [][]byte{pattern(0, 0, 20), pattern(0, 1, 300), pattern(0, 2, 5)}
 	dst := make([]byte, 325)
 	copy(dst, elems[0])
@@ -413,16 +427,16 @@ func TestVector_NoAllocationInSteadyState(t *testing.T) {
 	var m eager.Message
 	round := func() {
 		m.Start(eager.Envelope{Tag: 3}, elems)
-		n, o, err := m.Advance(l.a.ch, true)
+		n, o, err := m.TrySend(l.a.ch, channel.FlagMore)
 		if n != 20 || o != channel.Oversized || err != nil {
 			t.Fatal(n, o, err)
 		}
-		ok, err := l.a.ann.AnnouncePiece(l.a.ch, m.Front(), 5, true)
+		_, ok, err := l.a.ann.TrySendPiece(l.a.ch, m.Front(), 5, true)
 		if !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 		m.Skip()
-		n, o, err = m.Advance(l.a.ch, false)
+		n, o, err = m.TrySend(l.a.ch, 0)
 		if n != 5 || o != channel.Done || err != nil {
 			t.Fatal(n, o, err)
 		}
@@ -462,11 +476,13 @@ func (p *poor) Register(buf []byte, access transport.Access) (transport.MR, erro
 	return p.PD.Register(buf, access)
 }
 
-// TestRegister_ThatFails leaves nothing behind: no region, no announcement, and the Recv is there for the next one.
+// TestRegister_ThatFails leaves nothing behind: no region, no announcement, and the Recv is there for the
+// next one.
 func TestRegister_ThatFails(t *testing.T) {
-	l := open(t, rendezvous.FetcherConfig{})
+	l := open(t, rendezvous.ReceiverConfig{})
 	a, b := &poor{PD: l.A.PD()}, &poor{PD: l.B.PD()}
-	l.a.ann, l.b.fet = rendezvous.NewAnnouncer(a, rendezvous.AnnouncerConfig{}), rendezvous.NewFetcher(b, rendezvous.FetcherConfig{})
+	l.a.ann, l.b.fet = rendezvous.NewSender(a, rendezvous.SenderConfig{}),
+		rendezvous.NewReceiver(b, rendezvous.ReceiverConfig{})
 	for range 3 {
 		ok, err := l.a.announce(pattern(0, 0, 50), false)
 		require.ErrorContains(t, err, "send buffer of 50 bytes: no memory")

@@ -4,17 +4,22 @@ import "errors"
 
 // Errors that callers tell apart. What a provider returns wraps them with what, where and which peer.
 var (
-	ErrQueueFull  = errors.New("queue is full")                       // poll, then post again
-	ErrClosed     = errors.New("connection closed in order by peer")  // QP.Err after the peer's Close
-	ErrState      = errors.New("queue pair is not ready")             // work posted to a QP that is closing, closed or in error
-	ErrInvalid    = errors.New("invalid work request")                // refused at the call
-	ErrAccess     = errors.New("access refused")                      // key, domain, right or bounds
-	ErrPeerLost   = errors.New("peer lost")                           // connection reset or ended in the middle
-	ErrProtocol   = errors.New("protocol violation")                  // the peer broke a rule
-	ErrRefused    = errors.New("connection refused by peer")          // Prepare of the other side said no, or no such rank there
-	ErrAuth       = errors.New("peer does not know the job's secret") //
-	ErrVersion    = errors.New("peer speaks another version")         //
-	ErrOverrun    = errors.New("completion queue overrun")            // more completions than its depth: the CQ and its QPs are in error
-	ErrNotWeft    = errors.New("peer does not speak weft's protocol") // garbage where the start-up message belongs
-	ErrDeviceGone = errors.New("device is closed")                    //
+	ErrQueueFull = errors.New("queue is full")                      // poll, then post again
+	ErrClosed    = errors.New("connection closed in order by peer") // QP.Err after the peer's Close
+	// work posted to a QP that is closing, closed or in error
+	ErrState   = errors.New("queue pair is not ready")
+	ErrInvalid = errors.New("invalid work request") // refused at the call
+	ErrAccess  = errors.New("access refused")       // key, domain, right or bounds
+	// connection reset or ended in the middle
+	ErrPeerLost = errors.New("peer lost")
+	ErrProtocol = errors.New("protocol violation") // the peer broke a rule
+	// Prepare of the other side said no, or no such rank there
+	ErrRefused = errors.New("connection refused by peer")
+	ErrAuth    = errors.New("peer does not know the job's secret") //
+	ErrVersion = errors.New("peer speaks another version")         //
+	// more completions than its depth: the CQ and its QPs are in error
+	ErrOverrun = errors.New("completion queue overrun")
+	// garbage where the start-up message belongs
+	ErrNotWeft    = errors.New("peer does not speak weft's protocol")
+	ErrDeviceGone = errors.New("device is closed") //
 )

@@ -14,7 +14,8 @@ type Class uint8
 
 const (
 	LowLatency Class = iota // served first
-	Bulk                    // served when nothing of LowLatency waits, and at the latest behind BulkAfter turns of it
+	// served when nothing of LowLatency waits, and at the latest after BulkAfter turns of it
+	Bulk
 )
 
 // BulkAfter is how many turns of class LowLatency may go before one of class Bulk that is known to wait.
@@ -30,28 +31,32 @@ func (c Class) String() string {
 	return "unknown class"
 }
 
-// HandlerConfig is what a completion handler is made of (N2): the core that it runs on, and the consumer that it serves.
+// HandlerConfig is what a completion handler is made of (N2): the core that it runs on, and the consumer that
+// it serves.
 //
-// A handler drives the completion queues that are given to it, in the place of who would poll them, and tells its consumer of their
-// events. It is one more user of these queues and their queue pairs, and so it takes the consumer's Lock for each pass and for each
-// call of Complete. Queues that a queue pair connects (its send and its receive queue) need handlers with the same Lock, or none.
+// A handler drives the completion queues that are given to it, in the place of who would poll them, and tells
+// its consumer of their events. It is one more user of these queues and their queue pairs, and so it takes
+// the consumer's Lock for each pass and for each call of Complete. Queues that a queue pair connects (its
+// send and its receive queue) need handlers with the same Lock, or none.
 type HandlerConfig struct {
-	// Core is the processor, by the system's number, on which the handler's thread stays. Handlers of one core share a thread.
-	// -1: a thread of its own, which the system puts where it likes.
+	// Core is the processor, by the system's number, on which the handler's thread stays. Handlers of one
+	// core share a thread. -1: a thread of its own, which the system puts where it likes.
 	Core int
 
 	// Class is the handler's priority among the handlers of its core.
 	Class Class
 
-	// Lock is the consumer's own: it holds it whenever it uses a queue of the handler or what belongs to that.
+	// Lock is the consumer's own: it holds it whenever it uses a queue of the handler or what belongs to
+	// that.
 	Lock sync.Locker
 
-	// Spin is how long the handler goes on making passes before it sleeps. It pays on a core that nobody else wants; 0 is for
-	// all others.
+	// Spin is how long the handler goes on making passes before it sleeps. It pays on a core that nobody else
+	// wants; 0 is for all others.
 	Spin time.Duration
 
-	// Complete is called for each event, on the handler's thread, with Lock held, never twice at a time. It may use everything
-	// that Lock guards, but not close the handler or the device. While it runs no queue of the same core is served.
+	// Complete is called for each event, on the handler's thread, with Lock held, never twice at a time. It
+	// may use everything that Lock guards, but not close the handler or the device. While it runs no queue of
+	// the same core is served.
 	Complete func(h HandlerID, cq CQ)
 }
 
@@ -76,9 +81,11 @@ func (c *HandlerConfig) Check() error {
 type Notify uint8
 
 const (
-	NotifyNext      Notify = 1 << iota // any completion
-	NotifySolicited                    // the completion of a receive that the peer has marked with FlagSolicited, or any error
-	NotifyPlaced                       // bytes of a Write that were placed: CQ.Placed has something new to tell
+	NotifyNext Notify = 1 << iota // any completion
+	// the completion of a receive that the peer has marked with FlagSolicited, or any error
+	NotifySolicited
+	// bytes of a Write that were placed: CQ.Placed has something new to tell
+	NotifyPlaced
 )
 
 // Check refuses what asks for nothing, or for what does not exist.

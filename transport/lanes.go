@@ -2,16 +2,15 @@ package transport
 
 import "time"
 
-// LaneCounter is implemented by a QP, or a Device, of a provider that carries a queue pair over several connections. Of a QP it is called
-// as its other methods are, of a Device from anywhere.
+// LaneCounter is the part of a QP that tells of the connections that carry it. It is there where
+// DeviceAttr.Lanes says so.
 type LaneCounter interface {
-	// Lanes tells what has happened to the lanes so far: of the queue pair, or of all queue pairs that the device has had. A queue pair
-	// without lanes has zeros.
+	// Lanes tells what has happened to the queue pair's lanes so far. A queue pair without lanes has zeros.
 	Lanes() LaneStats
 }
 
-// LaneStats are counts of lanes, and of holes in what they carry: a hole is a stretch of a queue pair's sequence that has not come while
-// something behind it has.
+// LaneStats are counts of lanes, and of holes in what they carry: a hole is a stretch of a queue pair's
+// sequence that has not come while something after it has.
 type LaneStats struct {
 	Lanes      int    // that carry the queue pair now
 	Down       uint64 // lanes that were lost

@@ -15,16 +15,17 @@ type Channel interface {
 	Close() error
 }
 
-// Open opens a channel over a Pair; create makes its ends. At the end of the test both are closed, and nothing may be left registered.
+// Open opens a channel over a Pair; create makes its ends. At the end of the test both are closed, and
+// nothing may be left registered.
 func Open[C Channel](t testing.TB, p *Pair, create func(e *End) (C, error)) (a, b C) {
 	t.Helper()
 	return open(t, p, p.A, p.B, create)
 }
 
-// OpenPlacing is Open over queue pairs in which Writes can be placed.
-func OpenPlacing[C Channel](t testing.TB, p *Pair, shared bool, create func(e *End) (C, error)) (a, b C) {
+// OpenInline is Open over queue pairs that write inline.
+func OpenInline[C Channel](t testing.TB, p *Pair, shared bool, create func(e *End) (C, error)) (a, b C) {
 	t.Helper()
-	return open(t, p, p.A.Placing(shared), p.B.Placing(shared), create)
+	return open(t, p, p.A.Inline(shared), p.B.Inline(shared), create)
 }
 
 func open[C Channel](t testing.TB, p *Pair, qpA, qpB transport.QP, create func(e *End) (C, error)) (a, b C) {

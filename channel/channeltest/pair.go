@@ -8,12 +8,14 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Pair is two queue pairs, A and B, that do at Drive what was posted, in order and as one piece. It has no faults and allocates
-// nothing once it is warm. Of the verbs it has what the protocol layers use.
+// Pair is two queue pairs, A and B, that do at Drive what was posted, in order and as one piece. It has no
+// faults and allocates nothing once it is warm. Of the verbs it has what the protocol layers use.
 type Pair struct {
-	A, B    *End
-	Carried func(from *End, wr *transport.SendWR, data []byte) // if set, told of each request when it is carried out
+	A, B *End
+	// if set, told of each request when it is carried out
+	Carried func(from *End, wr *transport.SendWR, data []byte)
 
+	attr    transport.DeviceAttr
 	regions map[transport.Key]*region
 	free    []*region
 	lastKey transport.Key
@@ -24,7 +26,7 @@ type End struct {
 	transport.QP // what is not implemented here must not be called
 	Name         string
 	Depth        int // of the send queue
-	Placed       int // Writes that were placed past it
+	Inlined      int // Writes that were written past it
 
 	pair    *Pair
 	peer    *End
@@ -53,7 +55,8 @@ type region struct {
 
 // NewPair makes two connected ends, with send queues of 256 requests.
 func NewPair() *Pair {
-	p := &Pair{regions: map[transport.Key]*region{}}
+	p := &Pair{attr: transport.DeviceAttr{Provider: "pair", MaxReads: 16, TailLast: true},
+		regions: map[transport.Key]*region{}}
 	p.A = &End{Name: "A", Depth: 256, pair: p}
 	p.B = &End{Name: "B", Depth: 256, pair: p, peer: p.A}
 	p.A.peer = p.B
@@ -66,7 +69,8 @@ func (e *End) PD() transport.PD { return (*domain)(e) }
 // Regions tells how many regions are registered.
 func (e *End) Regions() int { return e.live }
 
-// Pages is how much memory the registered regions take: each is mapped by itself, so it counts in whole pages.
+// Pages is how much memory the registered regions take: each is mapped by itself, so it counts in whole
+// pages.
 func (e *End) Pages() int { return e.pages }
 
 // pageBytes is the size of a page.
@@ -89,7 +93,8 @@ func (e *End) PostSend(wr *transport.SendWR) error {
 	}
 	for _, s := range wr.Local {
 		r, ok := s.MR.(*region)
-		if !ok || r.owner != e || r.mem == nil || s.Offset < 0 || s.Length < 0 || s.Offset > len(r.mem)-s.Length {
+		if !ok || r.owner != e || r.mem == nil || s.Offset < 0 || s.Length < 0 ||
+			s.Offset > len(r.mem)-s.Length {
 			return fmt.Errorf("%s: element %+v: %w", e.Name, s, transport.ErrInvalid)
 		}
 	}
@@ -108,7 +113,8 @@ func (e *End) PostSend(wr *transport.SendWR) error {
 	if len(wr.Local) > 0 {
 		s := wr.Local[0]
 		r.key = s.MR.Key()
-		if wr.Flags&transport.FlagInline != 0 && copy(r.inline[:], s.MR.Bytes()[s.Offset:][:s.Length]) < s.Length {
+		if wr.Flags&transport.FlagInline != 0 && copy(r.inline[:],
+			s.MR.Bytes()[s.Offset:][:s.Length]) < s.Length {
 			return fmt.Errorf("%s: %d bytes inline: %w", e.Name, s.Length, transport.ErrInvalid)
 		}
 	}
@@ -133,7 +139,8 @@ func (e *End) Abort(cause error) {
 		x.aborted = cause
 		for i := range x.posted {
 			wr := &x.posted[i].wr
-			x.wcs = append(x.wcs, transport.WC{ID: wr.ID, QP: x.Num(), Op: wr.Op, Status: transport.StatusFlushed, Err: cause})
+			x.wcs = append(x.wcs, transport.WC{ID: wr.ID, QP: x.Num(), Op: wr.Op,
+				Status: transport.StatusFlushed, Err: cause})
 		}
 		x.posted = x.posted[:0]
 	}
@@ -187,7 +194,8 @@ func (e *End) carry(r *request) error {
 		if len(e.peer.recvs) == 0 {
 			return fmt.Errorf("%s: no receive is posted: %w", e.peer.Name, transport.ErrProtocol)
 		}
-		e.peer.wcs = append(e.peer.wcs, transport.WC{ID: e.peer.recvs[0], QP: e.peer.Num(), Op: transport.OpRecv, Imm: wr.Imm,
+		e.peer.wcs = append(e.peer.wcs, transport.WC{ID: e.peer.recvs[0], QP: e.peer.Num(),
+			Op: transport.OpRecv, Imm: wr.Imm,
 			HasImm: wr.Op == transport.OpWriteImm})
 		e.peer.recvs = e.peer.recvs[:copy(e.peer.recvs, e.peer.recvs[1:])]
 	}
@@ -199,38 +207,33 @@ func (e *End) carry(r *request) error {
 
 func (e *End) reach(s transport.Segment, right transport.Access) ([]byte, error) {
 	r := e.pair.regions[s.Key]
-	if r == nil || r.owner != e.peer || r.access&right == 0 || s.Offset > uint64(len(r.mem)) || s.Length > uint64(len(r.mem))-s.Offset {
+	if r == nil || r.owner != e.peer || r.access&right == 0 || s.Offset > uint64(len(r.mem)) ||
+		s.Length > uint64(len(r.mem))-s.Offset {
 		return nil, fmt.Errorf("%s: %+v: %w", e.Name, s, transport.ErrAccess)
 	}
 	return r.mem[s.Offset:][:s.Length], nil
 }
 
-// Placing is a queue pair of the end in which Writes can be placed, as long as nothing waits to be carried out: in the peer's memory itself, or as if
-// they came there at once.
-func (e *End) Placing(shared bool) transport.QP { return placing{e, shared} }
-
-type placing struct {
-	*End
-	shared bool
+// Inline is a queue pair of the end that writes inline, as long as nothing waits to be carried out: into the
+// peer's memory itself, or as if that came there at once. From now on the pair's domains say so.
+func (e *End) Inline(mapped bool) transport.QP {
+	e.pair.attr.InlineWrites, e.pair.attr.PeerMapped = true, mapped
+	return inlineQP{e}
 }
 
-var _ transport.Placer = placing{}
+type inlineQP struct{ *End }
 
-func (p placing) Line(uint64) uintptr { return 0 }
+func (p inlineQP) PrefetchAddr(uint64) uintptr { return 0 }
 
-func (p placing) Shared() bool { return p.shared }
-
-func (p placing) Place(to *transport.Segment, head transport.Head, payload []byte, tail uint64) bool {
+func (p inlineQP) WriteInline(to *transport.Segment, head, payload []byte, tail uint64) bool {
 	m, err := p.reach(*to, transport.RemoteWrite)
-	if err != nil || len(p.posted) > 0 || p.aborted != nil || len(m) < transport.HeadSize+len(payload)+words.Size {
+	if err != nil || len(p.posted) > 0 || p.aborted != nil ||
+		len(m) < len(head)+len(payload)+transport.TailSize {
 		return false
 	}
-	for i, w := range []uint64{head.A, head.B, head.C} {
-		words.Put(m, words.Size*i, w)
-	}
-	copy(m[transport.HeadSize:], payload)
+	copy(m[copy(m, head):], payload)
 	words.Put(m, len(m)-words.Size, tail)
-	p.Placed++
+	p.Inlined++
 	if p.pair.Carried != nil {
 		p.pair.Carried(p.End, &transport.SendWR{Op: transport.OpWrite, Remote: []transport.Segment{*to}}, m)
 	}
@@ -276,6 +279,8 @@ func (d *domain) AllocMW() (transport.MW, error) {
 }
 
 func (d *domain) Close() error { return nil }
+
+func (d *domain) DeviceAttr() transport.DeviceAttr { return d.pair.attr }
 
 func (r *region) Bytes() []byte            { return r.mem }
 func (r *region) Key() transport.Key       { return r.key }

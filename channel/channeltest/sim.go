@@ -41,7 +41,8 @@ type acceptor struct {
 
 func (a *acceptor) Prepare(uint32) (transport.QPConfig, []byte, error) {
 	return transport.QPConfig{
-		PD: a.side.PD, SendCQ: a.side.CQ, RecvCQ: a.side.CQ, SendWR: a.shape.SendWR, RecvWR: a.shape.RecvWR, Reads: a.shape.Reads,
+		PD: a.side.PD, SendCQ: a.side.CQ, RecvCQ: a.side.CQ, SendWR: a.shape.SendWR, RecvWR: a.shape.RecvWR,
+		Reads: a.shape.Reads,
 	}, a.private, nil
 }
 

@@ -20,12 +20,13 @@ var update = flag.Bool("update", false, "write the golden transcripts anew")
 
 // The constants of the flags.
 const (
-	headMix   = 0x9e3779b97f4a7c15
-	lapStep   = 0xd1b54a32d192ed03
-	lapUnstep = 0x6106ccfa448e5ab // its inverse modulo 2^64
+	headMix    = 0x9e3779b97f4a7c15
+	wrapStep   = 0xd1b54a32d192ed03
+	wrapUnstep = 0x6106ccfa448e5ab // its inverse modulo 2^64
 )
 
-// Ring is a ring as docs/spec/channel.md describes it, from its descriptor or from the answer that granted it.
+// Ring is a ring as docs/spec/channel.md describes it, from its descriptor or from the reply that granted
+// it.
 type Ring struct {
 	SlotSize, Lines uint32
 	Key, Generation uint64
@@ -40,45 +41,50 @@ func ReadRing(d []byte) Ring {
 	}
 }
 
-// Landing is where the answer to a question lands.
-type Landing struct {
+// ReplySlot is where the reply to a resize request is placed.
+type ReplySlot struct {
 	Key, Offset, Generation uint64
 }
 
-// ReadQuestion takes the body of ENLARGE or SHRINK apart.
-func ReadQuestion(b []byte) (phase uint32, l Landing, err error) {
+// ReadRequest takes the body of ENLARGE or SHRINK apart.
+func ReadRequest(b []byte) (phase uint32, l ReplySlot, err error) {
 	if len(b) != 28 {
-		return 0, Landing{}, fmt.Errorf("a question of %d bytes", len(b))
+		return 0, ReplySlot{}, fmt.Errorf("a question of %d bytes", len(b))
 	}
-	l = Landing{
-		Key: binary.LittleEndian.Uint64(b[4:]), Offset: binary.LittleEndian.Uint64(b[12:]), Generation: binary.LittleEndian.Uint64(b[20:]),
+	l = ReplySlot{
+		Key: binary.LittleEndian.Uint64(b[4:]), Offset: binary.LittleEndian.Uint64(b[12:]),
+		Generation: binary.LittleEndian.Uint64(b[20:]),
 	}
 	if l.Generation == 0 || l.Offset%64 != 0 {
-		return 0, Landing{}, fmt.Errorf("a landing place at %d with generation %d", l.Offset, l.Generation)
+		return 0, ReplySlot{}, fmt.Errorf("a landing place at %d with generation %d", l.Offset, l.Generation)
 	}
 	return binary.LittleEndian.Uint32(b), l, nil
 }
 
-// ReadAnswer takes apart what a Write puts in a landing place, and checks every word of it.
-func (l Landing) ReadAnswer(b []byte) (ack bool, phase uint8, r Ring, err error) {
+// ReadReply takes apart what a Write puts in a reply slot, and checks every word of it.
+func (l ReplySlot) ReadReply(b []byte) (ack bool, phase uint8, r Ring, err error) {
 	word := func(at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
 	if len(b) != 64 {
 		return false, 0, Ring{}, fmt.Errorf("an answer of %d bytes", len(b))
 	}
-	sum := crc32.Checksum(append(append([]byte{}, b[8:20]...), b[24:56]...), crc32.MakeTable(crc32.Castagnoli))
+	sum := crc32.Checksum(append(append([]byte{}, b[8:20]...), b[24:56]...),
+		crc32.MakeTable(crc32.Castagnoli))
 	ack, phase = b[8] == 1, b[9]
 	r = Ring{
-		SlotSize: binary.LittleEndian.Uint32(b[12:]), Lines: binary.LittleEndian.Uint32(b[16:]), Key: word(24), Generation: word(40),
+		SlotSize: binary.LittleEndian.Uint32(b[12:]), Lines: binary.LittleEndian.Uint32(b[16:]),
+		Key: word(24), Generation: word(40),
 	}
 	switch {
 	case word(0) != l.Generation || word(56) != l.Generation:
 		err = fmt.Errorf("flags %#x and %#x where the question has %#x", word(0), word(56), l.Generation)
 	case binary.LittleEndian.Uint32(b[20:]) != sum:
 		err = fmt.Errorf("checksum %#x, not %#x", b[20:24], sum)
-	case !ack && (b[8] != 2 || r != Ring{}), b[10]|b[11] != 0, word(32)|word(48) != 0, ack && r.Generation == 0 && (phase != 0 || r != Ring{}):
+	case !ack && (b[8] != 2 || r != Ring{}), b[10]|b[11] != 0, word(32)|word(48) != 0, ack &&
+		r.Generation == 0 && (phase != 0 || r != Ring{}):
 		err = fmt.Errorf("an answer %x", b)
 	case ack && phase == 0 && r == Ring{}: // the first ring stays
-	case ack && (r.SlotSize < 100 || r.SlotSize > 200_000 || phase > 0 && r.Lines != max(8*((r.SlotSize+63)/64), 64)):
+	case ack && (r.SlotSize < 100 || r.SlotSize > 200_000 || phase > 0 &&
+		r.Lines != max(8*((r.SlotSize+63)/64), 64)):
 		err = fmt.Errorf("a ring of %d lines with slots of %d bytes", r.Lines, r.SlotSize)
 	}
 	return ack, phase, r, err
@@ -86,26 +92,29 @@ func (l Landing) ReadAnswer(b []byte) (ack bool, phase uint8, r Ring, err error)
 
 // Message is one message of a ring.
 type Message struct {
-	Line, Lines int
-	Lap         uint64
-	Credit      uint32
-	Kind        uint8
-	Hold        bool
-	Ended       int // where the lap before ended, with the first message of a lap
-	Body        []byte
+	Line, Lines    int
+	Wrap           uint64
+	Credit         uint32
+	Kind           uint8
+	RefusesPayload bool
+	PrevEnd        int // where the wrap before ended, with the first message of a wrap
+	Body           []byte
 }
 
-// ReadMessage takes apart what a Write of these bytes puts at an offset of the ring, and checks every word of it.
+// ReadMessage takes apart what a Write of these bytes puts at an offset of the ring, and checks every word of
+// it.
 func (r Ring) ReadMessage(offset uint64, b []byte) (Message, error) {
-	if offset%64 != 0 || len(b)%64 != 0 || len(b) == 0 || uint32(len(b)) > (r.SlotSize+63)/64*64 || offset+uint64(len(b)) > uint64(r.Lines)*64 {
+	if offset%64 != 0 || len(b)%64 != 0 || len(b) == 0 || uint32(len(b)) > (r.SlotSize+63)/64*64 ||
+		offset+uint64(len(b)) > uint64(r.Lines)*64 {
 		return Message{}, fmt.Errorf("%d bytes at %d are no lines of the ring", len(b), offset)
 	}
 	word := func(at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
 	tail := word(len(b) - 8)
 	length := word(0) & 0xffffff
 	m := Message{
-		Line: int(offset / 64), Lines: len(b) / 64, Lap: (tail - r.Generation) * lapUnstep,
-		Credit: binary.LittleEndian.Uint32(b[8:]), Kind: b[12], Hold: b[13]&1 != 0, Ended: int(binary.LittleEndian.Uint16(b[14:])),
+		Line: int(offset / 64), Lines: len(b) / 64, Wrap: (tail - r.Generation) * wrapUnstep,
+		Credit: binary.LittleEndian.Uint32(b[8:]), Kind: b[12], RefusesPayload: b[13]&1 != 0,
+		PrevEnd: int(binary.LittleEndian.Uint16(b[14:])),
 	}
 	switch {
 	case word(0)>>24 != (tail+length*headMix)&0xff_ffff_ffff:
@@ -116,23 +125,25 @@ func (r Ring) ReadMessage(offset uint64, b []byte) (Message, error) {
 		return m, fmt.Errorf("a body of %d bytes in a slot of %d", length, r.SlotSize)
 	case b[13]&^1 != 0:
 		return m, fmt.Errorf("reserved bits %x", b[13])
-	case m.Ended > 0 && (m.Line > 0 || m.Lap == 0) || m.Ended > int(r.Lines):
-		return m, fmt.Errorf("a message at line %d of lap %d says that the lap before ended at %d", m.Line, m.Lap, m.Ended)
+	case m.PrevEnd > 0 && (m.Line > 0 || m.Wrap == 0) || m.PrevEnd > int(r.Lines):
+		return m, fmt.Errorf("a message at line %d of lap %d says that the lap before ended at %d", m.Line,
+			m.Wrap, m.PrevEnd)
 	}
 	m.Body = b[16 : 16+length]
 	return m, nil
 }
 
-// Head is the first word of a message with a body of n bytes, in a lap.
+// Head is the first word of a message with a body of n bytes, in a wrap.
 func (r Ring) Head(lap, n uint64) uint64 {
 	return (r.Tail(lap)+n*headMix)&0xff_ffff_ffff<<24 | n
 }
 
-// Tail is the last word of every message of a lap.
-func (r Ring) Tail(lap uint64) uint64 { return r.Generation + lap*lapStep }
+// Tail is the last word of every message of a wrap.
+func (r Ring) Tail(lap uint64) uint64 { return r.Generation + lap*wrapStep }
 
-// AppendMessage writes a message behind b, without a word about what it makes sense to say: the header is 32 bits of credit, 8 of kind, 1
-// of hold, 7 that are reserved, and 16 of where the lap before ended.
+// AppendMessage writes a message after b, without a word about what it makes sense to say: the header is 32
+// bits of credit, 8 of kind, 1 of payload refused, 7 that are reserved, and 16 of where the wrap before
+// ended.
 func (r Ring) AppendMessage(b []byte, lap, header uint64, body []byte) []byte {
 	lines := (16 + len(body) + 8 + 63) / 64
 	at := len(b)
@@ -148,20 +159,21 @@ func (r Ring) AppendMessage(b []byte, lap, header uint64, body []byte) []byte {
 // Transcript writes down what a Pair carries, message by message.
 type Transcript struct {
 	strings.Builder
-	rings    map[transport.Key]Ring
-	beside   map[transport.Key]bool // the rings that stand beside a first one which stays
-	keep     bool
-	landings []Landing
+	rings      map[transport.Key]Ring
+	largeRings map[transport.Key]bool // the rings that stand beside a first one which stays
+	keepSmall  bool
+	replySlots []ReplySlot
 }
 
-// Record has the transcript tell of everything that a pair carries. The descriptors are those of the ends' receive rings.
+// Record has the transcript tell of everything that a pair carries. The descriptors are those of the ends'
+// receive rings.
 func (t *Transcript) Record(p *Pair, a, b []byte) {
 	t.rings = map[transport.Key]Ring{}
 	for _, d := range [][]byte{a, b} {
 		r := ReadRing(d)
 		t.rings[transport.Key(r.Key)] = r
 	}
-	t.beside, t.keep = map[transport.Key]bool{}, a[3]&1 != 0
+	t.largeRings, t.keepSmall = map[transport.Key]bool{}, a[3]&1 != 0
 	p.Carried = t.carried
 }
 
@@ -172,11 +184,11 @@ func (t *Transcript) carried(from *End, wr *transport.SendWR, data []byte) {
 	fmt.Fprintf(t, "%s → %s  ", from.Name, from.peer.Name)
 	switch wr.Op {
 	case transport.OpSend:
-		fmt.Fprintf(t, "AGAIN  %d bytes\n", len(data))
+		fmt.Fprintf(t, "RETRANSMIT  %d bytes\n", len(data))
 	case transport.OpWrite:
-		for _, l := range slices.Backward(t.landings) { // the same place may have been named before
+		for _, l := range slices.Backward(t.replySlots) { // the same place may have been named before
 			if l.Key == uint64(wr.Remote[0].Key) && l.Offset == wr.Remote[0].Offset {
-				t.answer(l, data)
+				t.reply(l, data)
 				return
 			}
 		}
@@ -190,29 +202,31 @@ func (t *Transcript) carried(from *End, wr *transport.SendWR, data []byte) {
 			return
 		}
 		if m.Kind == 3 || m.Kind == 4 {
-			_, l, err := ReadQuestion(m.Body)
+			_, l, err := ReadRequest(m.Body)
 			if err != nil {
 				fmt.Fprintf(t, "INVALID: %v\n", err)
 				return
 			}
-			t.landings = append(t.landings, l)
+			t.replySlots = append(t.replySlots, l)
 		}
-		switch beside := t.beside[wr.Remote[0].Key]; {
-		case beside && (m.Credit != 0 || m.Hold || m.Ended > 0 || m.Kind < 5 || m.Kind > 10):
-			fmt.Fprintf(t, "INVALID: %s with credit %d after %d in a large ring\n", kindName(m.Kind), m.Credit, m.Ended)
+		switch beside := t.largeRings[wr.Remote[0].Key]; {
+		case beside && (m.Credit != 0 || m.RefusesPayload || m.PrevEnd > 0 || m.Kind < 5 || m.Kind > 10):
+			fmt.Fprintf(t, "INVALID: %s with credit %d after %d in a large ring\n", kindName(m.Kind),
+				m.Credit, m.PrevEnd)
 			return
-		case !beside && m.Line == 0 && m.Lap > 0 && m.Ended == 0:
-			fmt.Fprintf(t, "INVALID: lap %d begins and does not say where the one before ended\n", m.Lap)
+		case !beside && m.Line == 0 && m.Wrap > 0 && m.PrevEnd == 0:
+			fmt.Fprintf(t, "INVALID: lap %d begins and does not say where the one before ended\n", m.Wrap)
 			return
 		}
-		fmt.Fprintf(t, "%s%s lap %d line %d+%d%s credit %d%s%s%s\n", t.which(wr.Remote[0].Key), kindName(m.Kind), m.Lap, m.Line, m.Lines, ended(m),
-			m.Credit, hold(m), content(m), more(wr.Flags))
+		fmt.Fprintf(t, "%s%s wrap %d line %d+%d%s credit %d%s%s%s\n", t.ringName(wr.Remote[0].Key),
+			kindName(m.Kind), m.Wrap, m.Line, m.Lines, prevEnd(m),
+			m.Credit, payloadRefusal(m), content(m), more(wr.Flags))
 	case transport.OpWriteImm:
-		if wr.Imm>>63 == 0 {
+		if wr.Imm>>31 == 0 {
 			fmt.Fprintf(t, "FIN    %#x\n", wr.Imm)
 			return
 		}
-		t.written(fmt.Sprintf("END    %#x", wr.Imm&^(1<<63)), wr)
+		t.written(fmt.Sprintf("END    %#x", wr.Imm&^(1<<31)), wr)
 	case transport.OpRead:
 		fmt.Fprintf(t, "READ   key %d [%d,+%d)\n", wr.Remote[0].Key, wr.Remote[0].Offset, wr.Remote[0].Length)
 	default:
@@ -226,8 +240,8 @@ func (t *Transcript) written(what string, wr *transport.SendWR) {
 	fmt.Fprintf(t, "%-6s key %d [%d,+%d)\n", what, s.Key, s.Offset, s.Length)
 }
 
-func (t *Transcript) answer(l Landing, data []byte) {
-	ack, phase, r, err := l.ReadAnswer(data)
+func (t *Transcript) reply(l ReplySlot, data []byte) {
+	ack, phase, r, err := l.ReadReply(data)
 	switch {
 	case err != nil:
 		fmt.Fprintf(t, "INVALID: %v\n", err)
@@ -235,22 +249,24 @@ func (t *Transcript) answer(l Landing, data []byte) {
 		fmt.Fprintf(t, "ACK    phase %d: the first ring alone\n", phase)
 	case ack:
 		t.rings[transport.Key(r.Key)] = r
-		t.beside[transport.Key(r.Key)] = t.keep
-		fmt.Fprintf(t, "ACK    phase %d: %d lines, slots of %d bytes, key %d\n", phase, r.Lines, r.SlotSize, r.Key)
+		t.largeRings[transport.Key(r.Key)] = t.keepSmall
+		fmt.Fprintf(t, "ACK    phase %d: %d lines, slots of %d bytes, key %d\n", phase, r.Lines, r.SlotSize,
+			r.Key)
 	default:
 		fmt.Fprintf(t, "NACK   phase %d\n", phase)
 	}
 }
 
 // which tells a large ring from one that stands alone.
-func (t *Transcript) which(key transport.Key) string {
-	if t.beside[key] {
-		return "beside "
+func (t *Transcript) ringName(key transport.Key) string {
+	if t.largeRings[key] {
+		return "large ring "
 	}
 	return ""
 }
 
-var kindNames = [...]string{"?", "?", "CREDIT", "ENLARGE", "SHRINK", "EAGER", "RTS", "FIRST", "MORE", "PIECE", "BATCH", "LARGE", "CTS"}
+var kindNames = [...]string{"?", "?", "CREDIT", "ENLARGE", "SHRINK", "EAGER", "RTS", "FIRST", "MORE",
+	"PIECE", "BATCH", "LARGE", "CTS", "WITHDRAW", "ATS"}
 
 func kindName(k uint8) string {
 	if int(k) >= len(kindNames) {
@@ -259,16 +275,16 @@ func kindName(k uint8) string {
 	return fmt.Sprintf("%-6s", kindNames[k])
 }
 
-func ended(m Message) string {
-	if m.Ended > 0 {
-		return fmt.Sprintf(" after %d", m.Ended)
+func prevEnd(m Message) string {
+	if m.PrevEnd > 0 {
+		return fmt.Sprintf(" after %d", m.PrevEnd)
 	}
 	return ""
 }
 
-func hold(m Message) string {
-	if m.Hold {
-		return " hold"
+func payloadRefusal(m Message) string {
+	if m.RefusesPayload {
+		return " refuses payload"
 	}
 	return ""
 }
@@ -283,7 +299,7 @@ func content(m Message) string {
 	}
 	switch k := kindNames[min(int(m.Kind), len(kindNames)-1)]; {
 	case (k == "ENLARGE" || k == "SHRINK") && len(b) == 28:
-		return fmt.Sprintf(" phase %d answer to key %d offset %d", u32(0), u64(4), u64(12))
+		return fmt.Sprintf(" phase %d reply to key %d offset %d", u32(0), u64(4), u64(12))
 	case k == "EAGER" && len(b) >= 8:
 		return fmt.Sprintf(" context %d tag %d %s", u32(0), int32(u32(4)), payload(b[8:]))
 	case k == "RTS" && len(b) == 40:
@@ -301,7 +317,16 @@ func content(m Message) string {
 		if u64(32)>>63 == 1 {
 			last = " last"
 		}
-		return fmt.Sprintf(" for %#x grant %#x key %d [%d,+%d)%s", u64(0), u64(8), u64(16), u64(24), u64(32)&^(1<<63), last)
+		return fmt.Sprintf(" for %#x grant %#x key %d [%d,+%d)%s", u64(0), u64(8), u64(16), u64(24),
+			u64(32)&^(1<<63), last)
+	case k == "WITHDRAW" && len(b) == 8:
+		return fmt.Sprintf(" %#x", u64(0))
+	case k == "ATS" && len(b) == 8:
+		withdrawn := ""
+		if u64(0)>>63 == 1 {
+			withdrawn = " withdrawn"
+		}
+		return fmt.Sprintf(" for %#x%s", u64(0)&^(1<<63), withdrawn)
 	case k == "BATCH":
 		return batch(b)
 	case len(b) > 0:
@@ -328,7 +353,8 @@ func batch(b []byte) string {
 		if count == 0 || len(b)-12 < length*count || count > 1 && length == 0 {
 			return s.String() + fmt.Sprintf(" INVALID % x", b)
 		}
-		fmt.Fprintf(&s, " [context %d tag %d", binary.LittleEndian.Uint32(b[4:]), int32(binary.LittleEndian.Uint32(b[8:])))
+		fmt.Fprintf(&s, " [context %d tag %d", binary.LittleEndian.Uint32(b[4:]),
+			int32(binary.LittleEndian.Uint32(b[8:])))
 		for b = b[12:]; count > 0; count-- {
 			fmt.Fprintf(&s, " %s", payload(b[:length]))
 			b = b[length:]
@@ -345,7 +371,8 @@ func more(f transport.Flags) string {
 	return ""
 }
 
-// Golden compares the transcript with testdata/name.txt, or writes that with -update. Nothing in it may be against the specification.
+// Golden compares the transcript with testdata/name.txt, or writes that with -update. Nothing in it may be
+// against the specification.
 func (t *Transcript) Golden(tb testing.TB, name string) {
 	tb.Helper()
 	require.NotContains(tb, t.String(), "INVALID")

@@ -14,23 +14,27 @@ import (
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/launcher"
+	"github.com/weft-mpi/weft/transport/fabrics"
 )
 
 const benchHelp = `Measure with one of the micro-benchmarks, in the loops and tables of OSU's.
 
-Alone it starts its own ranks on this machine; under a launcher, weft's or another with PMI, it is one of the ranks. Standard output
-holds the table and nothing else.`
+Alone it starts its own ranks on this machine; under a launcher, weft's or another with PMI, it is one of
+the ranks. Standard output holds the table and nothing else.`
 
 // newBench is the command of the micro-benchmarks, each a command of its own below it.
 func newBench() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "bench NAME [options]",
-		Short:   "Measure latency, bandwidth, collectives, memory, start-up",
-		Long:    benchHelp,
-		Example: "  weft bench latency\n  weft bench bw -m 64K:4M\n  weft bench allreduce -n 4 -c\n  weft bench bw --json bw.json --plot bw.html --compare osu_bw.txt\n  weft run -n 2 weft bench latency",
+		Use:   "bench NAME [options]",
+		Short: "Measure latency, bandwidth, collectives, memory, start-up",
+		Long:  benchHelp,
+		Example: "  weft bench latency\n  weft bench bw -m 64K:4M\n  weft bench allreduce -n 4 -c\n  " +
+			"weft bench bw --json bw.json --plot bw.html --compare osu_bw.txt\n  weft run -n 2 weft " +
+			"bench latency",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return fmt.Errorf("no benchmark is called %q; there are %s", args[0], strings.Join(benchNames(), ", "))
+				return fmt.Errorf("no benchmark is called %q; there are %s", args[0],
+					strings.Join(benchNames(), ", "))
 			}
 			return nil
 		},
@@ -62,23 +66,34 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.VarP(&ranks, "np", "n", "number of ranks to start where no launcher has")
-	flags.Var(&fabric, "fabric", "`auto|shm|tcp`: what carries the messages")
-	flags.VarP(&sizes, "message-size", "m", "`[MIN:]MAX` sizes in bytes; K and M are understood; without it as OSU has them")
-	flags.VarP(number{&o.Iterations, 1}, "iterations", "i", "timed iterations of each size; without it as OSU has them")
+	flags.Var(&fabric, "fabric", "`NAME`: what carries the messages: "+fabrics.Help())
+	flags.VarP(&sizes, "message-size", "m",
+		"`[MIN:]MAX` sizes in bytes; K and M are understood; without it as OSU has them")
+	flags.VarP(number{&o.Iterations, 1}, "iterations", "i",
+		"timed iterations of each size; without it as OSU has them")
 	flags.VarP(number{&o.Warmup, 0}, "warmup", "x", "iterations before these; without it as OSU has them")
-	flags.VarP(number{&o.Window, 1}, "window-size", "W", "messages under way at once where a benchmark has a window; without it 64")
-	flags.Var(number{&o.Vector, 1}, "vector", "elements of a message in bw, bibw and mbw_mr: it is sent and received as a vector of so many; without it one")
+	flags.VarP(number{&o.Window, 1}, "window-size", "W",
+		"messages under way at once where a benchmark has a window; without it 64")
+	flags.Var(number{&o.Vector, 1}, "vector",
+		"elements of a message in bw, bibw and mbw_mr: it is sent and received as a vector of so many; "+
+			"without it one")
 	flags.BoolVarP(&o.Validate, "validation", "c", false, "check every byte, in a column more")
 	flags.BoolVarP(&o.Full, "full", "f", false, "print minimum, maximum and iterations too")
 	flags.BoolVarP(&o.Tails, "tail-lat", "z", false, "print percentiles of single iterations too")
-	flags.BoolVar(&o.Rewrite, "rewrite", false, "write what is sent anew before every iteration, with the clock stopped")
-	flags.Var(allocation{&o.Registered}, "alloc", "`heap|registered`: what the buffers are: ordinary slices, or memory of mpi.Alloc")
+	flags.BoolVar(&o.Rewrite, "rewrite", false,
+		"write what is sent anew before every iteration, with the clock stopped")
+	flags.Var(bufferKind{&o.Registered}, "alloc",
+		"`heap|registered`: what the buffers are: ordinary slices, or memory of mpi.Alloc")
 	flags.Var(number{&o.Digits, 0}, "digits", "decimals of a figure; without it 2")
-	flags.StringVar(&o.Report, "json", "", "`FILE` that takes all figures, the machine, the versions and the options")
+	flags.StringVar(&o.Report, "json", "",
+		"`FILE` that takes all figures, the machine, the versions and the options")
 	flags.StringVar(&o.Plot, "plot", "", plotUsage)
-	flags.StringArrayVar(&o.Compare, "compare", nil, "`FILE...` of tables, weft's --json or OSU's, to compare with and to plot beside")
+	flags.StringArrayVar(&o.Compare, "compare", nil,
+		"`FILE...` of tables, weft's --json or OSU's, to compare with and to plot beside")
 	var by bench.Invocation
-	flags.StringVar(&by.Profile, "cpuprofile", "", "`FILE` that takes where the processor's time goes, one for each rank, FILE.0 and so on, for go tool pprof")
+	flags.StringVar(&by.Profile, "cpuprofile", "",
+		"`FILE` that takes where the processor's time goes, one for each rank, FILE.0 and so on, for go "+
+			"tool pprof")
 	var progress bool
 	flags.BoolVar(&progress, progressFlag, false, "")
 	if err := flags.MarkHidden(progressFlag); err != nil {
@@ -86,7 +101,8 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 	}
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 0 && len(o.Compare) == 0 {
-			return fmt.Errorf("%s takes no argument: %q; files to compare with follow --compare", b.Name, args[0])
+			return fmt.Errorf("%s takes no argument: %q; files to compare with follow --compare", b.Name,
+				args[0])
 		}
 		return nil
 	}
@@ -105,10 +121,12 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		job := launcher.Job{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Stdin: launcher.InputNone}
+		job := launcher.Job{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Stdin: launcher.InputNone,
+			CoresPerRank: 1}
 		rank := os.Args[1:]
 		if sys.IsTerminal(int(os.Stderr.Fd())) && !sys.IsTerminal(int(os.Stdout.Fd())) {
-			// Among the arguments of bench, for behind a "--" it would be a file. A table on a terminal is its own progress.
+			// Among the arguments of bench, for behind a "--" it would be a file. A table on a terminal is
+			// its own progress.
 			rank = slices.Insert(slices.Clone(rank), slices.Index(rank, b.Name)+1, "--"+progressFlag)
 		}
 		job.Apps = []launcher.App{{Ranks: int(ranks), Program: self, Args: rank}}
@@ -119,7 +137,8 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 
 const plotUsage = "`FILE.svg|FILE.png|FILE.html` to draw the table into"
 
-// progressFlag tells ranks that their standard error is shown on a terminal, which they cannot see themselves.
+// progressFlag tells ranks that their standard error is shown on a terminal, which they cannot see
+// themselves.
 const progressFlag = "progress"
 
 // newComparison is the command that compares tables which are there already.
@@ -139,11 +158,10 @@ func newComparison() *cobra.Command {
 }
 
 // measure takes part in a benchmark as a rank.
-func measure(cmd *cobra.Command, b *bench.Benchmark, o bench.Options, by bench.Invocation, fabric carrier, progress bool) error {
+func measure(cmd *cobra.Command, b *bench.Benchmark, o bench.Options, by bench.Invocation, fabric carrier,
+	progress bool) error {
 	if fabric != "" {
-		if err := os.Setenv(setting.Fabric.Name, string(fabric)); err != nil {
-			return err
-		}
+		by.Settings = map[string]string{setting.Fabric.Name: string(fabric)}
 	}
 	by.Version, by.Command = version(), slices.DeleteFunc(slices.Clone(os.Args), func(arg string) bool {
 		return arg == "--"+progressFlag
@@ -159,7 +177,7 @@ func tell(err error) error {
 	if err == nil {
 		return nil
 	}
-	fmt.Fprintf(os.Stderr, "weft: %v\n", err)
+	warn(err.Error())
 	if _, nonsense := errors.AsType[*bench.OptionError](err); nonsense {
 		return usage
 	}
@@ -168,7 +186,9 @@ func tell(err error) error {
 
 // inJob tells whether a launcher has started this process as a rank.
 func inJob() bool {
-	for _, name := range []string{"WEFT_RANK", "PMI_RANK", "PMI_FD", "PMI_PORT", "PMIX_RANK", "SLURM_STEP_ID"} {
+	for _, name := range []string{"WEFT_RANK", "PMI_RANK", "PMI_FD", "PMI_PORT", "PMIX_RANK",
+		"OMPI_COMM_WORLD_RANK", "SLURM_STEP_ID",
+		"FLUX_TASK_RANK", "ALPS_APP_PE", "PALS_RANKID", "JSM_NAMESPACE_RANK"} {
 		if os.Getenv(name) != "" {
 			return true
 		}
@@ -199,8 +219,8 @@ func (number) Type() string   { return "N" }
 type carrier string
 
 func (c *carrier) Set(text string) error {
-	if text != "auto" && text != "shm" && text != "tcp" {
-		return errors.New("neither auto nor shm nor tcp")
+	if err := fabrics.Check(text); err != nil {
+		return err
 	}
 	*c = carrier(text)
 	return nil
@@ -209,10 +229,10 @@ func (c *carrier) Set(text string) error {
 func (c *carrier) String() string { return string(*c) }
 func (*carrier) Type() string     { return "fabric" }
 
-// allocation is what the buffers are.
-type allocation struct{ registered *bool }
+// bufferKind is what the buffers are.
+type bufferKind struct{ registered *bool }
 
-func (a allocation) Set(text string) error {
+func (a bufferKind) Set(text string) error {
 	if text != "heap" && text != "registered" {
 		return errors.New("neither heap nor registered")
 	}
@@ -220,8 +240,8 @@ func (a allocation) Set(text string) error {
 	return nil
 }
 
-func (allocation) String() string { return "" }
-func (allocation) Type() string   { return "kind" }
+func (bufferKind) String() string { return "" }
+func (bufferKind) Type() string   { return "kind" }
 
 // sizeRange is [MIN:]MAX.
 type sizeRange struct {

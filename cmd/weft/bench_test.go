@@ -22,7 +22,8 @@ func TestSizes(t *testing.T) {
 		require.NoError(t, got.Set(text), text)
 		require.Equal(t, want, got, text)
 	}
-	for _, text := range []string{"", ":", "1:", ":1", "8:4", "0", "-1", "+1", "1:2:3", "1.5", "0x10", "K", "2048M", "1_000"} {
+	for _, text := range []string{"", ":", "1:", ":1", "8:4", "0", "-1", "+1", "1:2:3", "1.5", "0x10", "K",
+		"2048M", "1_000"} {
 		require.Error(t, new(sizeRange).Set(text), "%q", text)
 	}
 }

@@ -3,21 +3,28 @@ package main
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/klauspost/cpuid/v2"
 	"github.com/spf13/cobra"
 
+	"github.com/weft-mpi/weft/internal/allocation"
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/internal/topology"
+	"github.com/weft-mpi/weft/launcher"
+	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/fabrics"
 )
 
 func newInfo() *cobra.Command {
-	var settings bool
+	var settings, why bool
 	cmd := &cobra.Command{
 		Use:   "info",
 		Short: "Tell what weft finds on this machine",
@@ -28,6 +35,12 @@ func newInfo() *cobra.Command {
 				printSettings(w)
 				return w.Flush()
 			}
+			if why {
+				if err := printAllocation(w); err != nil {
+					return err
+				}
+				return w.Flush()
+			}
 			if err := printMachine(w); err != nil {
 				return err
 			}
@@ -35,13 +48,44 @@ func newInfo() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&settings, "settings", false, "print the WEFT_* settings of the environment instead")
+	cmd.Flags().BoolVar(&why, "why", false,
+		"print the hosts that a batch system has given, which variables say so, and what starts weft on "+
+			"other hosts, instead")
 	return cmd
+}
+
+// printAllocation tells which hosts the environment names.
+func printAllocation(w io.Writer) error {
+	found, err := allocation.Detect(allocation.Source{Getenv: os.Getenv, ReadFile: os.ReadFile})
+	if err != nil {
+		return err
+	}
+	if found == nil {
+		fmt.Fprintln(w, "batch system\tnone: the environment has no allocation of Slurm, Grid Engine, "+
+			"LSF or PBS")
+		fmt.Fprintf(w, "starter\t%s, for hosts that --host or --hostfile names\n", launcher.DefaultStarter)
+		return nil
+	}
+	fmt.Fprintf(w, "batch system\t%s, by %s\n", found.Engine, found.Why)
+	for _, b := range batchSystems {
+		if b.engine == found.Engine {
+			fmt.Fprintf(w, "starter\t%s\n", b.starter)
+		}
+	}
+	for _, h := range found.Hosts {
+		fmt.Fprintf(w, "host\t%s with %d slots\n", h.Name, h.Slots)
+	}
+	return nil
 }
 
 func printSettings(w io.Writer) {
 	fmt.Fprintln(w, "SETTING\tDEFAULT\tMEANING")
 	for _, s := range setting.All {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.Default, s.Meaning)
+		meaning := s.Meaning
+		if s == setting.Fabric {
+			meaning += ": " + fabrics.Help()
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.Default, meaning)
 	}
 }
 
@@ -58,7 +102,8 @@ func printMachine(w io.Writer) error {
 	}
 	fmt.Fprintf(w, "processor\t%s\n", orUnknown(cpuid.CPU.BrandName))
 	fmt.Fprintf(w, "caches\t%s\n", caches())
-	fmt.Fprintf(w, "processors\t%s (%d cores) in the affinity mask\n", topology.FormatCPUList(m.CPUs), len(m.Cores))
+	fmt.Fprintf(w, "processors\t%s (%d cores) in the affinity mask\n", topology.FormatCPUList(m.CPUs),
+		len(m.Cores))
 	if m.Quota > 0 {
 		fmt.Fprintf(w, "quota\t%.2f processors, by the control group\n", m.Quota)
 	}
@@ -68,6 +113,9 @@ func printMachine(w io.Writer) error {
 	}
 	for _, l := range sys.Limits() {
 		fmt.Fprintf(w, "limit\t%s %s\n", l.Name, l.Value)
+	}
+	for _, f := range fabrics.All {
+		fmt.Fprintf(w, "fabric\t%s (%s): %s\n", f.Name, f.About, availability(f))
 	}
 	interfaces, _ := net.Interfaces()
 	for _, i := range interfaces {
@@ -79,6 +127,21 @@ func printMachine(w io.Writer) error {
 		fmt.Fprintf(w, "interface\t%s mtu %d %s %s\n", i.Name, i.MTU, i.Flags, strings.Join(list, " "))
 	}
 	return nil
+}
+
+// availability tries a fabric, as a rank would that talks to ranks of this host.
+func availability(f transport.Fabric) string {
+	d, err := f.Open(transport.FabricConfig{
+		Log: slog.New(slog.DiscardHandler), PeerTimeout: time.Minute, Lanes: 1,
+		Interfaces: []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})},
+	})
+	if err == nil {
+		err = d.Close()
+	}
+	if err != nil {
+		return fmt.Sprintf("not available: %v", err)
+	}
+	return "available"
 }
 
 func orUnknown(s string) string {

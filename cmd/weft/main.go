@@ -4,11 +4,17 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/weft-mpi/weft/internal/printable"
+
+	"github.com/weft-mpi/weft/launcher"
 )
 
 // exitStatus is an error that has been told already, and now only ends the command with this status.
@@ -20,6 +26,7 @@ func (e exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)
 const usage = exitStatus(2)
 
 func main() {
+	launcher.Watchdog()
 	os.Exit(execute(os.Args))
 }
 
@@ -36,12 +43,12 @@ func execute(args []string) int {
 	if status, told := err.(exitStatus); told {
 		return int(status)
 	}
-	fmt.Fprintf(os.Stderr, "weft: %v\n", err)
+	warn(err.Error())
 	return int(usage)
 }
 
-// commandLine is what cobra is given: for mpirun and mpiexec as for "weft run", and with the spellings of other launchers turned
-// into those that cobra knows.
+// commandLine is what cobra is given: for mpirun and mpiexec as for "weft run", and with the spellings of
+// other launchers turned into those that cobra knows.
 func commandLine(root *cobra.Command, args []string) ([]string, error) {
 	switch filepath.Base(args[0]) {
 	case "mpirun", "mpiexec":
@@ -56,18 +63,33 @@ func commandLine(root *cobra.Command, args []string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	rest, err := respell(run.Flags(), args[1:])
+	rest, err := respell(run.Flags(), args[1:], warn)
 	return append([]string{"run"}, rest...), err
 }
+
+// warn tells the user what is no reason not to go on.
+func warn(text string) { fmt.Fprintf(os.Stderr, "weft: %s\n", printable.Text(text)) }
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "weft",
 		Short:         "Message passing for Go: start ranks, measure, look at the machine",
+		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	root.SetVersionTemplate("weft {{.Version}}\n")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		unknown, is := errors.AsType[*pflag.NotExistError](err)
+		if !is {
+			return err
+		}
+		return fmt.Errorf("%w%s; %s --help lists all options", err,
+			suggestion(cmd.Flags(), unknown.GetSpecifiedName()),
+			cmd.CommandPath())
+	})
 	root.SetOut(os.Stdout)
-	root.AddCommand(newRun(), newBench(), newInfo(), newVersion())
+	root.DisableAutoGenTag = true // what is generated depends on the version alone
+	root.AddCommand(newRun(), newAgent(), newBench(), newInfo(), newMan(), newVersion())
 	return root
 }

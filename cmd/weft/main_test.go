@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,15 +11,21 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/weft-mpi/weft/internal/topology"
+	"github.com/weft-mpi/weft/launcher"
 )
 
 func TestMain(m *testing.M) {
+	launcher.Watchdog()
 	command := func() { os.Exit(execute(os.Args)) }
 	testscript.Main(m, map[string]func(){"weft": command, "mpirun": command, "mpiexec": command})
 }
 
 func TestScripts(t *testing.T) {
 	machine, err := topology.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	goCache, err := exec.Command("go", "env", "GOCACHE").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,11 +39,12 @@ func TestScripts(t *testing.T) {
 		},
 		Setup: func(e *testscript.Env) error {
 			// Building the test's Go programs needs the machine's caches, not the script's empty home.
-			for _, name := range []string{"GOCACHE", "GOMODCACHE", "HOME", "GOFLAGS"} {
+			for _, name := range []string{"GOMODCACHE", "HOME", "GOFLAGS"} {
 				if v, ok := os.LookupEnv(name); ok {
 					e.Setenv(name, v)
 				}
 			}
+			e.Setenv("GOCACHE", strings.TrimSpace(string(goCache)))
 			// A command built with the race detector would sleep for a second at its end.
 			e.Setenv("GORACE", "atexit_sleep_ms=0")
 			// A processor of each of the first two cores that the scripts may use, and the list of all.

@@ -16,22 +16,43 @@ import (
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/internal/topology"
 	"github.com/weft-mpi/weft/launcher"
+	"github.com/weft-mpi/weft/transport/fabrics"
 )
 
-const runHelp = `Start N ranks of PROGRAM on this machine and wait for their end.
+const runHelp = `Start N ranks of PROGRAM, on this machine or on several hosts, and wait for their end.
 
-PROGRAM is a command in PATH, a file, or a Go package: a folder with Go files, or a file that ends in .go, is built first.
-A relative name counts from the current folder, whatever --wdir says. Several programs, with ':' between them, make one job.
+PROGRAM is a command in PATH, a file, or a Go package: a folder with Go files, or a file that ends in
+.go, is built first, into the user's cache folder. A package that has not changed since is not linked
+again. A relative name counts from the current folder, whatever --wdir says. Several programs, with ':'
+between them, make one job.
 
-The exit status is that of the first rank to fail, or 128+n if signal n ended it, and 0 if none failed; 124 after --timeout;
-127 when the program is not found, 126 when it cannot be executed, 1 when it does not build; 2 when the command line makes no
-sense. The first failure ends the job, and one line on standard error says which rank failed, and how.
+The exit status is that of the first rank to fail, or 128+n if signal n ended it, and 0 if none failed;
+124 after --timeout; 127 when the program is not found, 126 when it cannot be executed, 1 when it does
+not build or a host cannot be reached; 2 when the command line makes no sense. The first failure ends the
+job, and one line on standard error says which rank failed, and how.
 
-Processors are those that the affinity mask and the control group allow. --bind-to core gives each rank a core with all its
-hardware threads, and none that another weft run on this machine has given to its ranks; numa and socket spread the ranks over the
-machine; a list such as 0-3,8 is dealt out, a processor to each rank in turn. --cq-cores auto gives each rank a core besides, which
-makes progress while the rank computes, where there are twice as many cores as ranks; a list names one for each rank. They do
-nothing else: no rank runs there.`
+A job that hangs explains itself: when it is certain that ranks wait for one another for ever, and when
+no message has moved for as long as --stuck says, a report on standard error tells which call each rank
+waits in, for whom, and at which source line.
+
+Signals: INT, TERM, HUP, USR1, USR2, CONT and TSTP go to the ranks. QUIT (kill -QUIT, or Ctrl-\) prints
+that report, and the job goes on. A second QUIT within two seconds, or the first one where no rank uses
+weft, goes to the ranks: every one that is a Go program writes the stacks of its goroutines and ends. A
+second TERM, or a second INT within a second, kills. A rank that something else stops is reported.
+
+Lines of different ranks never mix, up to the length of --max-line. The beginning of a line is shown
+where nothing follows it for 100 ms on a terminal or from a single rank, for a second elsewhere, and in a
+file only with its end. If the output cannot be written the job fails with status 1; if its reader goes
+it ends with status 141; if its reader takes nothing for 2 s when a job is being ended, what is left is
+dropped.
+
+Processors are those that the affinity mask and the control group allow. Each rank gets its share of the
+cores, with all their hardware threads, or as many as --cores-per-rank says, and GOMAXPROCS is set to
+their number; --bind-to core gives each rank one core, and none that another weft run of the same user
+has given to its ranks; numa and socket spread the ranks over the machine; a list such as 0-3,8 is dealt
+out, a processor to each rank in turn. --cq-cores auto gives each rank a core besides, which makes
+progress while the rank computes, where there are twice as many cores as ranks; a list names one for each
+rank. They do nothing else: no rank runs there.`
 
 // newRun is the command that starts a job.
 func newRun() *cobra.Command {
@@ -41,7 +62,9 @@ func newRun() *cobra.Command {
 		Use:     "run [options] PROGRAM [ARG…] [: [options] PROGRAM [ARG…]]…",
 		Short:   "Start a program as the ranks of a job",
 		Long:    runHelp,
-		Example: "  weft run -n 4 ./examples/heat\n  weft run -n 2 -l hostname\n  weft run -n 1 ./coordinator : -n 3 ./worker --fast",
+		Version: version(),
+		Example: "  weft run -n 4 ./examples/heat\n  weft run -n 2 -l hostname\n  weft run -n 1 " +
+			"./coordinator : -n 3 ./worker --fast",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			job, err := all.job()
 			if err != nil {
@@ -50,21 +73,29 @@ func newRun() *cobra.Command {
 			if job.Apps, err = apps(cmd, &first, args); err != nil {
 				return err
 			}
+			if job.Hosts == nil {
+				if err := fillRanks(job.Apps, job.CoresPerRank); err != nil {
+					return err
+				}
+			}
 			return run(cmd, job)
 		},
 	}
+	cmd.SetVersionTemplate("weft {{.Version}}\n")
 	cmd.Flags().SetInterspersed(false)
 	cmd.Flags().SortFlags = false
 	first.define(cmd.Flags())
 	all.define(cmd.Flags())
+	completeValues(cmd)
 	return cmd
 }
 
 func run(cmd *cobra.Command, job launcher.Job) error {
+	job.Sole = true
 	err := launcher.Run(cmd.Context(), job)
 	var failure *launcher.Failure
 	if err != nil && !errors.As(err, &failure) {
-		fmt.Fprintf(os.Stderr, "weft: %v\n", err)
+		warn(err.Error())
 	}
 	if err != nil {
 		return exitStatus(launcher.ExitStatus(err))
@@ -81,7 +112,8 @@ type appOptions struct {
 
 func (o *appOptions) define(flags *pflag.FlagSet) {
 	flags.VarP(&o.ranks, "np", "n", "number of ranks; without it as many as there are usable cores")
-	flags.StringArrayVarP(&o.env, "x", "x", nil, "`NAME[=VALUE]` in the ranks' environment; NAME alone must be set here")
+	flags.StringArrayVarP(&o.env, "x", "x", nil,
+		"`NAME[=VALUE]` in the ranks' environment; NAME alone must be set here")
 	flags.StringVar(&o.dir, "wdir", "", "`folder` to start the ranks in")
 }
 
@@ -106,14 +138,22 @@ func (o *appOptions) app(words []string) (launcher.App, error) {
 			return app, fmt.Errorf("-x %s: not set here; write -x %s=VALUE", name, name)
 		}
 	}
-	if app.Ranks == 0 {
+	return app, nil
+}
+
+// fillRanks gives programs without a number of ranks as many as have the cores that each of them is to get.
+func fillRanks(apps []launcher.App, coresPerRank int) error {
+	for i := range apps {
+		if apps[i].Ranks > 0 {
+			continue
+		}
 		machine, err := topology.Read()
 		if err != nil {
-			return app, err
+			return err
 		}
-		app.Ranks = machine.UsableCores()
+		apps[i].Ranks = max(1, machine.UsableCores()/max(coresPerRank, 1))
 	}
-	return app, nil
+	return nil
 }
 
 // apps reads the programs of the job: words is what follows the first one's options.
@@ -137,7 +177,7 @@ func apps(cmd *cobra.Command, first *appOptions, words []string) ([]launcher.App
 		flags.SetInterspersed(false)
 		options = new(appOptions)
 		options.define(flags)
-		if words, err = respell(flags, words[end+1:]); err != nil {
+		if words, err = respell(flags, words[end+1:], warn); err != nil {
 			return nil, fmt.Errorf("%w (after a ':' only -n, -x and --wdir can stand)", err)
 		}
 		if err := flags.Parse(words); err != nil {
@@ -150,34 +190,144 @@ func apps(cmd *cobra.Command, first *appOptions, words []string) ([]launcher.App
 // jobOptions are the options of the job as a whole.
 type jobOptions struct {
 	bind, cq, stdin, fabric, iface, launcher, output, phases string
+	host, hostfile, mapBy, starter, agentPath                string
+	perNode                                                  count
 	timeout                                                  timeLimit
+	stuck                                                    stuckLimit
+	stuckAction                                              string
+	cores                                                    coreCount
 	lanes                                                    laneCount
+	maxLine                                                  lineLength
+	display                                                  []string
 	label, verbose, report, stats, tls, reconnect            bool
+	dryRun, stage                                            bool
 }
 
 func (o *jobOptions) define(flags *pflag.FlagSet) {
-	flags.StringVar(&o.bind, "bind-to", "", "`none|core|numa|socket|CPULIST`: what each rank is kept on; core if there are enough")
-	flags.StringVar(&o.cq, "cq-cores", "none", "`none|auto|CPULIST`: cores that serve completion queues, one for each rank")
-	flags.BoolVar(&o.report, "report-bindings", false, "tell where each rank is: process id, processors, and its completion handler's")
-	flags.StringVar(&o.fabric, "fabric", "", "`auto|shm|tcp`: what carries the messages")
-	flags.StringVar(&o.phases, "phases", "", "`LIST` of slot sizes in bytes that a channel starts with and can grow to, such as 640,16448,65600")
+	flags.StringVar(&o.host, "host", "",
+		"`LIST` of hosts to run on, such as a:4,b:4; without :N as many ranks as cores")
+	flags.StringVar(&o.hostfile, "hostfile", "",
+		"`file` with a host a line, as \"name:4\" or \"name slots=4\"")
+	flags.StringVar(&o.mapBy, "map-by", "",
+		"`core|node|ppr:N:node`: fill a host's slots first, one rank to each host in turn, or N to each")
+	flags.Var(&o.perNode, "ppn", "ranks on each host, as --map-by ppr:N:node")
+	flags.StringVar(&o.starter, "starter", "",
+		"`command` that starts weft on another host, named {host} in it; ssh if not given")
+	flags.StringVar(&o.agentPath, "agent-path", "",
+		"`file` of weft on the other hosts; the same as here if not given")
+	flags.BoolVar(&o.stage, "stage", false,
+		"copy programs to the hosts that do not have them, and remove the copies afterwards")
+	flags.StringVar(&o.bind, "bind-to", "",
+		"`none|core|numa|socket|CPULIST`: what each rank is kept on; core if there are enough")
+	flags.Var(&o.cores, "cores-per-rank",
+		"cores that each rank gets; without it its share of those that are free, or one with --bind-to core")
+	flags.StringVar(&o.cq, "cq-cores", "none",
+		"`none|auto|CPULIST`: cores that serve completion queues, one for each rank")
+	flags.BoolVar(&o.report, "report-bindings", false,
+		"tell where each rank is: process id, processors, and its completion handler's")
+	flags.StringVar(&o.fabric, "fabric", "", "`NAME`: what carries the messages: "+fabrics.Help())
+	flags.StringVar(&o.phases, "phases", "",
+		"`LIST` of slot sizes in bytes that a channel starts with and can grow to, such as 640,16448,65600")
 	flags.BoolVar(&o.stats, "stats", false, "have each rank tell the counters of its channels at the end")
-	flags.StringVar(&o.iface, "iface", "", "`LIST` of network interfaces, by name or CIDR, such as eth0,eth1 or 10.0.0.0/8; lanes use them all")
-	flags.Var(&o.lanes, "lanes", "TCP connections to each peer, 1 to 8, which share its messages and stand in for each other; without it 1")
-	flags.BoolVar(&o.reconnect, "reconnect", false, "make a lost connection anew also where it was the only lane, in place of giving the peer up")
+	flags.StringVar(&o.iface, "iface", "",
+		"`LIST` of network interfaces, by name or CIDR, such as eth0,eth1 or 10.0.0.0/8; lanes use them all")
+	flags.Var(&o.lanes, "lanes",
+		"TCP connections to each peer, 1 to 8, which share its messages and stand in for each other; "+
+			"without it 1")
+	flags.BoolVar(&o.reconnect, "reconnect", false,
+		"make a lost connection anew also where it was the only lane, in place of giving the peer up")
 	flags.BoolVar(&o.tls, "tls", false, "encrypt connections between ranks with TLS 1.3")
 	flags.BoolVarP(&o.label, "label", "l", false, "put [rank] before every line of output")
-	flags.StringVar(&o.output, "output-dir", "", "write each rank's output to `folder`/rank.N.out and rank.N.err instead")
+	flags.Var(&o.maxLine, "max-line",
+		"`SIZE` such as 4M up to which the lines of different ranks are kept whole; without it 1M")
+	flags.StringVar(&o.output, "output-dir", "",
+		"write each rank's output to `folder`/rank.N.out and rank.N.err instead")
 	flags.StringVar(&o.stdin, "stdin", "0", "`all|none|RANK`: who reads standard input")
-	flags.Var(&o.timeout, "timeout", "end the job after this `duration`, such as 90s or 2h; a bare number is in seconds")
-	flags.StringVar(&o.launcher, "launcher", "local", "`local`: how ranks are started")
-	flags.BoolVar(&o.verbose, "verbose", false, "tell what is started")
+	flags.Var(&o.timeout, "timeout",
+		"end the job after this `duration`, such as 90s or 2h; a bare number is in seconds")
+	o.stuck = defaultStuck
+	flags.Var(&o.stuck, "stuck",
+		"tell what the ranks wait for when nothing has moved for this `duration`; 0 for never")
+	flags.StringVar(&o.stuckAction, "stuck-action", "report",
+		"`report|abort`: what follows a deadlock that is certain: a report, or also the end of the job")
+	flags.StringVar(&o.launcher, "launcher", "",
+		"`local|ssh|slurm|sge|lsf|pbs`: what starts weft on other hosts; found out if not given")
+	flags.BoolVar(&o.verbose, "verbose", false, "tell what is done, each step with its time")
+	flags.StringSliceVar(&o.display, "display", nil,
+		"`map|bindings`: show the hosts' cores with their ranks and completion queues before the start, or "+
+			"what --report-bindings shows")
+	flags.BoolVar(&o.dryRun, "dry-run", false,
+		"find hosts and programs, show on standard output what --display map shows, and start no rank")
+}
+
+// check refuses options of which one would have no effect because of another, and warns of those that may
+// have none.
+func (o *jobOptions) check() error {
+	if o.label && o.output != "" {
+		return errors.New("--label marks the ranks' lines where they come together, and with " +
+			"--output-dir each rank has files " +
+			"of its own: leave one out")
+	}
+	var concern []string
+	for _, option := range []struct {
+		name  string
+		given bool
+	}{{"--tls", o.tls}, {"--lanes", o.lanes > 1}, {"--reconnect", o.reconnect}} {
+		if option.given {
+			concern = append(concern, option.name)
+		}
+	}
+	if len(concern) == 0 {
+		return nil
+	}
+	names, verb := strings.Join(concern, ", "), "concerns"
+	if len(concern) > 1 {
+		verb = "concern"
+	}
+	var network []string
+	for _, f := range fabrics.All {
+		switch {
+		case !f.Local && f.Name == o.fabric:
+			return nil
+		case f.Local && f.Name == o.fabric:
+			return fmt.Errorf("%s %s connections over a network, and with --fabric %s there are none: "+
+				"leave one out", names, verb, f.Name)
+		case !f.Local:
+			network = append(network, f.Name)
+		}
+	}
+	warn(fmt.Sprintf("%s %s only connections over a network, and ranks of one host use shared memory "+
+		"where they can; --fabric %s has all of them use the network", names, verb,
+		strings.Join(network, " or ")))
+	return nil
 }
 
 func (o *jobOptions) job() (launcher.Job, error) {
 	job := launcher.Job{
-		Label: o.label, Output: o.output, Timeout: time.Duration(o.timeout), Verbose: o.verbose, Report: o.report,
+		Label: o.label, Output: o.output, Timeout: time.Duration(o.timeout), Verbose: o.verbose,
+		Report: o.report, MaxLine: int(o.maxLine), DryRun: o.dryRun, Stage: o.stage,
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
+		Stuck: time.Duration(o.stuck),
+	}
+	switch o.stuckAction {
+	case "report":
+	case "abort":
+		job.AbortStuck = true
+	default:
+		return job, fmt.Errorf("--stuck-action %q: it is report or abort", o.stuckAction)
+	}
+	if err := o.check(); err != nil {
+		return job, err
+	}
+	for _, what := range o.display {
+		switch what {
+		case "map":
+			job.ShowMap = true
+		case "bindings":
+			job.Report = true
+		default:
+			return job, fmt.Errorf("--display: %q is neither map nor bindings", what)
+		}
 	}
 	var err error
 	if o.bind != "" {
@@ -185,21 +335,21 @@ func (o *jobOptions) job() (launcher.Job, error) {
 			return job, fmt.Errorf("--bind-to: %w", err)
 		}
 	}
+	job.CoresPerRank = int(o.cores)
 	if job.CQCores, err = launcher.ParseCQCores(o.cq); err != nil {
 		return job, fmt.Errorf("--cq-cores: %w", err)
 	}
 	if job.Stdin, err = launcher.ParseInput(o.stdin); err != nil {
 		return job, fmt.Errorf("--stdin: %w", err)
 	}
-	if o.launcher != "local" {
-		return job, fmt.Errorf("--launcher %s: ranks are started on this machine only; leave it out", o.launcher)
+	if err := o.hosts(&job); err != nil {
+		return job, err
 	}
-	switch o.fabric {
-	case "":
-	case "auto", "shm", "tcp":
+	if o.fabric != "" {
+		if err := fabrics.Check(o.fabric); err != nil {
+			return job, fmt.Errorf("--fabric: %w", err)
+		}
 		job.Env = append(job.Env, setting.Fabric.Name+"="+o.fabric)
-	default:
-		return job, fmt.Errorf("--fabric: %q is neither auto nor shm nor tcp", o.fabric)
 	}
 	if o.phases != "" {
 		phases, err := channel.ParsePhases(o.phases)
@@ -250,6 +400,21 @@ func (c *count) String() string {
 
 func (c *count) Type() string { return "N" }
 
+// coreCount is a number of cores; 0 leaves it to the binding.
+type coreCount int
+
+func (c *coreCount) Set(text string) error {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return errors.New("the number of cores is a whole number above 0")
+	}
+	*c = coreCount(n)
+	return nil
+}
+
+func (c *coreCount) String() string { return (*count)(c).String() }
+func (*coreCount) Type() string     { return "N" }
+
 // laneCount is a number of lanes; 0 leaves it to the setting.
 type laneCount int
 
@@ -270,6 +435,18 @@ func (l *laneCount) String() string {
 }
 
 func (l *laneCount) Type() string { return "N" }
+
+// lineLength is a number of bytes; 0 leaves it to the launcher.
+type lineLength int
+
+func (l *lineLength) Set(text string) error {
+	n, err := parseSize(text)
+	*l = lineLength(n)
+	return err
+}
+
+func (l *lineLength) String() string { return "" }
+func (l *lineLength) Type() string   { return "SIZE" }
 
 // timeLimit is a duration that may also be a number of seconds, as other launchers take it.
 type timeLimit time.Duration
@@ -294,3 +471,19 @@ func (t *timeLimit) String() string {
 }
 
 func (t *timeLimit) Type() string { return "duration" }
+
+// stuckLimit is a duration; 0 switches the watch for deadlocks off.
+type stuckLimit time.Duration
+
+const defaultStuck = stuckLimit(10 * time.Second)
+
+func (s *stuckLimit) Set(text string) error {
+	if text == "0" {
+		*s = 0
+		return nil
+	}
+	return (*timeLimit)(s).Set(text)
+}
+
+func (s *stuckLimit) String() string { return time.Duration(*s).String() }
+func (*stuckLimit) Type() string     { return "duration" }

@@ -2,39 +2,59 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/weft-mpi/weft/internal/spelling"
 )
 
-// missing are the options that weft run is going to have, or that users of other launchers look for, with what to do instead.
+// missing are options that users of other launchers look for and weft run does not have, with what to do
+// instead.
 var missing = map[string]string{
-	"host":        "ranks are started on this machine only; leave it out",
-	"hosts":       "ranks are started on this machine only; leave it out",
-	"H":           "ranks are started on this machine only; leave it out",
-	"hostfile":    "ranks are started on this machine only; leave it out",
-	"machinefile": "ranks are started on this machine only; leave it out",
-	"f":           "ranks are started on this machine only; leave it out",
-	"ppn":         "ranks are started on this machine only; give their number with -n",
-	"map-by":      "ranks are started on this machine only, and numbered in the order of its cores; leave it out",
-	"survive":     "a failed rank ends the job; leave it out",
-	"phases":      "set it in the environment that the ranks see: -x WEFT_PHASES=LIST",
-	"stats":       "leave it out",
-
-	"oversubscribe":     "more ranks than cores are allowed; leave it out",
-	"allow-run-as-root": "root may run jobs; leave it out",
-	"mca":               "it belongs to Open MPI; settings of weft are listed by weft info --settings",
-	"genv":              "write -x NAME=VALUE",
-	"env":               "write -x NAME=VALUE",
-	"configfile":        "write the programs on the command line, with ':' between them",
+	"configfile": "write the programs on the command line, with ':' between them",
 }
 
-// aliases are names that other launchers have for options of weft run.
-var aliases = map[string]string{"tag-output": "label", "prepend-rank": "label", "wd": "wdir", "cwd": "wdir", "display-bindings": "report-bindings"}
+// A foreignOption is one of other launchers that weft run reads past.
+type foreignOption struct {
+	values  int    // how many words of the command line follow it
+	warning string // empty where weft does by itself what the option asks for
+}
 
-// respell turns the options before the program's name into the spelling that pflag reads: long names with two dashes. It stops at the
-// program, whose own options are none of weft's.
-func respell(flags *pflag.FlagSet, args []string) ([]string, error) {
+var ignored = map[string]foreignOption{
+	"oversubscribe":     {},
+	"allow-run-as-root": {},
+	"mca":               {2, openMPI},
+	"gmca":              {2, openMPI},
+	"prtemca":           {2, openMPI},
+	"pmixmca":           {2, openMPI},
+}
+
+const openMPI = "it belongs to Open MPI; weft info --settings lists the settings of weft"
+
+// aliases are names that other launchers have for options of weft run.
+var aliases = map[string]string{
+	"tag-output": "label", "prepend-rank": "label", "wd": "wdir", "cwd": "wdir",
+	"display-bindings": "report-bindings",
+	"H":                "host", "hosts": "host", "machinefile": "hostfile", "f": "hostfile",
+}
+
+// phrases are options of other launchers that stand for an option of weft run and its value.
+var phrases = map[string]string{
+	"display-map": "--display=map", "display-allocation": "--display=map", "donotlaunch": "--dry-run",
+	"do-not-launch": "--dry-run",
+}
+
+// pairs are options of other launchers that name a variable and its value in two words: -genv NAME VALUE is
+// -x NAME=VALUE.
+var pairs = map[string]string{"genv": "x", "env": "x"}
+
+// respell turns the options before the program's name into the spelling that pflag reads: long names with two
+// dashes. It stops at the program, whose own options are none of weft's. It warns of options that it reads
+// past.
+func respell(flags *pflag.FlagSet, args []string, warn func(string)) ([]string, error) {
 	var out []string
 	for i := 0; i < len(args); i++ {
 		arg := args[i]
@@ -52,19 +72,45 @@ func respell(flags *pflag.FlagSet, args []string) ([]string, error) {
 		}
 		// -n4, with one dash only.
 		if flag == nil && !inOne && !strings.HasPrefix(arg, "--") {
-			if short := flags.ShorthandLookup(name[:1]); short != nil && short.NoOptDefVal == "" && missing[name] == "" &&
+			if short := flags.ShorthandLookup(name[:1]); short != nil && short.NoOptDefVal == "" &&
+				missing[name] == "" &&
 				len(name) > 1 && name[1] >= '0' && name[1] <= '9' {
 				flag, value, inOne = short, name[1:], true
 			}
 		}
+		pass, isForeign := ignored[name]
 		switch {
 		case name == "h" || name == "help":
 			out = append(out, "--help")
 			continue
+		case name == "version" || name == "V":
+			out = append(out, "--version")
+			continue
+		case flag == nil && phrases[name] != "":
+			out = append(out, phrases[name])
+			continue
+		case flag == nil && isForeign:
+			if len(args)-i <= pass.values {
+				return nil, fmt.Errorf("option %s needs %d values", arg, pass.values)
+			}
+			if pass.warning != "" {
+				warn(fmt.Sprintf("%s is ignored: %s", strings.Join(args[i:i+1+pass.values], " "),
+					pass.warning))
+			}
+			i += pass.values
+			continue
+		case flag == nil && pairs[name] != "":
+			if len(args)-i <= 2 {
+				return nil, fmt.Errorf("option %s needs a name and a value", arg)
+			}
+			out = append(out, "--"+pairs[name]+"="+args[i+1]+"="+args[i+2])
+			i += 2
+			continue
 		case flag == nil && missing[name] != "":
 			return nil, fmt.Errorf("option %s is not available: %s", arg, missing[name])
 		case flag == nil:
-			return nil, fmt.Errorf("unknown option %s; weft run --help lists those there are", arg)
+			return nil, fmt.Errorf("unknown option %s%s; weft run --help lists all options", arg,
+				suggestion(flags, name))
 		}
 		takesValue := flag.NoOptDefVal == ""
 		if takesValue && !inOne {
@@ -80,4 +126,19 @@ func respell(flags *pflag.FlagSet, args []string) ([]string, error) {
 		}
 	}
 	return out, nil
+}
+
+// suggestion names the option that a mistyped one is most like.
+func suggestion(flags *pflag.FlagSet, name string) string {
+	names := slices.Concat(slices.Collect(maps.Keys(aliases)), slices.Collect(maps.Keys(pairs)))
+	flags.VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	slices.Sort(names)
+	if nearest := spelling.Nearest(name, names); nearest != "" {
+		return fmt.Sprintf(" (did you mean --%s?)", nearest)
+	}
+	return ""
 }

@@ -2,7 +2,7 @@
  * A virtual channel whose rings are enlarged and shrunk while messages flow: requirements E3 to E14, in the small.
  *
  * Two ranks, 0 and 1. Direction d carries messages from rank d to rank 1-d; both directions run at once. The ring of direction d is
- * in the memory of rank 1-d, its receiver, and the landing place for the answers that direction d's sender awaits is in the memory
+ * in the memory of rank 1-d, its receiver, and the reply slot for the replies that direction d's sender awaits is in the memory
  * of rank d: in a region of the other direction.
  *
  * Every step is taken when it can be and not otherwise: nobody polls in vain. So "nobody can move" is the end of a run, and
@@ -71,7 +71,7 @@
 #else
 #define CREDITS 1		/* lines that data and control leave to CREDIT */
 #endif
-#define THRESHOLD 2		/* the lines owed that a CREDIT is sent for */
+#define THRESHOLD 2		/* a CREDIT is sent for so many lines that are not advertised */
 
 #define COUNTS 63		/* lines are counted modulo 64, where the library has 2^32 */
 
@@ -82,8 +82,8 @@ mtype = { DATA, RTS, RESIZE, CREDIT };	/* a message; ENLARGE and SHRINK are one:
 #define PLACED 2			/* … placed, and not read */
 #define UNREGISTERED 0			/* a region … */
 #define LIVE 1
-#define FOLLOWED 2			/* … that nothing can be on its way to but, perhaps, an own answer */
-#define POSTED 1			/* an answer on its way … */
+#define FOLLOWED 2			/* … that nothing can be in flight to but, perhaps, a reply to an own request */
+#define POSTED 1			/* a reply in flight … */
 #define HEAD 2				/* … of which the head flag is placed, and the tail not */
 #define ACK 1
 #define NACK 2
@@ -92,16 +92,16 @@ typedef Line {
 	unsigned state : 2;
 	unsigned kind : 3;
 	unsigned arg : 3;	/* DATA, RTS: sequence number. RESIZE: the wanted phase */
-	unsigned place : 2;	/* RESIZE: the region of the landing place */
+	unsigned place : 2;	/* RESIZE: the region of the reply slot */
 	unsigned gen : 3;	/* RESIZE: its generation */
 	unsigned count : 6	/* the lines that the sender has consumed of the other direction */
 }
 
-typedef Region {		/* registered as one: a ring, and a landing place for answers to its owner's questions */
+typedef Region {		/* registered as one: a ring, and a reply slot for replies to its owner's requests */
 	Line line[MOST];
 	unsigned state : 2;
 	unsigned phase : 2;
-	unsigned head : 3;	/* of the landing place: the generation, or 0 for cleared */
+	unsigned head : 3;	/* of the reply slot: the generation, or 0 for cleared */
 	unsigned tail : 3;
 	unsigned verdict : 2;
 	unsigned key : 2;
@@ -124,8 +124,8 @@ typedef Sender {
 	unsigned ring : 2;	/* the region at the peer into which it writes */
 	unsigned phase : 2;
 	unsigned wants : 2;	/* the phase to ask for when it is the time + 1; 0: none. Meanwhile nothing but CREDIT is sent */
-	unsigned wanted : 2;	/* the phase in question + 1; 0: no question is open */
-	unsigned place : 2;	/* of its landing place */
+	unsigned wanted : 2;	/* the requested phase + 1; 0: no request is open */
+	unsigned place : 2;	/* of its reply slot */
 	unsigned gen : 3;
 	unsigned refused : 2;	/* the least phase that the peer has refused */
 	unsigned shrinks : 1;
@@ -136,9 +136,9 @@ typedef Receiver {
 	unsigned ring : 2;	/* the region that it polls */
 	unsigned pos : 3;
 	unsigned consumed : 6;
-	unsigned told : 6;
+	unsigned advertised : 6;
 	unsigned next : 3;	/* sequence number that is due */
-	unsigned asked : 2;	/* the phase to answer + 1; 0: nothing */
+	unsigned asked : 2;	/* the phase to reply + 1; 0: nothing */
 	unsigned place : 2;
 	unsigned gen : 3;
 	unsigned reading : 6;	/* bit n: message n is being read out of the sender's memory */
@@ -149,9 +149,9 @@ typedef Direction {
 	Sender s;
 	Receiver r;
 	Region region[REGIONS];
-	Answer answer[2];	/* on their way to the sender. One at a time, says the protocol; the second is for mutants */
-	unsigned asks : 2;	/* untagged Sends on their way to the receiver: "say it again" */
-	unsigned fins : 6	/* bit n: message n's FIN is on its way to the sender */
+	Answer answer[2];	/* in flight to the sender. One at a time, says the protocol; the second is for mutants */
+	unsigned asks : 2;	/* untagged Sends in flight to the receiver: "say it again" */
+	unsigned fins : 6	/* bit n: message n's FIN is in flight to the sender */
 }
 
 Direction dir[2];
@@ -165,12 +165,12 @@ hidden byte i, n, spare;	/* of use inside one step only */
 #define R dir[peer].r
 #define RING dir[me].region[S.ring]		/* where I write */
 #define MINE dir[peer].region[R.ring]		/* what I poll */
-#define LANDING dir[peer].region[S.place]
+#define REPLY_SLOT dir[peer].region[S.place]
 #define MESSAGES (me == 0 -> N0 : N1)
 #define SIZE (me == 0 -> size0[S.next] : size1[S.next])
 #define LINES(phase) (phase == 0 -> LINES0 : LINES1)
 #define FREE (LINES(S.phase) - ((S.sent - S.freed) & COUNTS))
-#define OWED ((R.consumed - R.told) & COUNTS)
+#define UNADVERTISED ((R.consumed - R.advertised) & COUNTS)
 
 #ifdef MUTANT_WRITE_BEHIND_ENLARGE
 #define MAY_WRITE true
@@ -195,7 +195,7 @@ inline post(k, what) {
 	RING.line[S.pos].kind = k;
 	RING.line[S.pos].arg = what;
 	RING.line[S.pos].count = R.consumed;
-	R.told = R.consumed;
+	R.advertised = R.consumed;
 	if
 	:: k == RESIZE -> RING.line[S.pos].place = S.place; RING.line[S.pos].gen = S.gen
 	:: else
@@ -204,7 +204,7 @@ inline post(k, what) {
 	S.sent = (S.sent + 1) & COUNTS
 }
 
-/* The question goes; the vector stays with the sender, which has returned "zero bytes, no error". */
+/* The request goes; the vector stays with the sender, which has returned "zero bytes, no error". */
 inline ask(p) {
 	S.place = R.ring;
 #ifndef MUTANT_GENERATION_NOT_STEPPED
@@ -250,7 +250,7 @@ inline free(n) {
 #define AWAITED true
 #endif
 
-/* An old region goes when it is followed, unless the answer to an own question is still to land in it. */
+/* An old region goes when it is followed, unless the reply to an own request is still to be written into it. */
 inline sweep() {
 	for (spare : 0 .. REGIONS - 1) {
 		if
@@ -266,7 +266,7 @@ inline credited(c) {
 	i = (c - S.freed) & COUNTS;
 	if
 	:: i <= ((S.sent - S.freed) & COUNTS) -> S.freed = c
-	:: else ->	/* older than what an ACK has told, or nonsense */
+	:: else ->	/* older than what an ACK has credited, or nonsense */
 #ifdef MUTANT_STALE_CREDIT_IS_A_VIOLATION
 		assert(false);
 #endif
@@ -290,7 +290,7 @@ inline allocate() {
 /* From the ACK on the new ring is polled. What was sent before is consumed: the ACK says so, without a count. */
 inline swap() {
 #ifndef FREE_AT_FIRST_MESSAGE
-	MINE.state = FOLLOWED;	/* the question was the last message in it, and all before it has been read */
+	MINE.state = FOLLOWED;	/* the request was the last message in it, and all before it has been read */
 	sweep();
 #endif
 	R.ring = R.last.key;
@@ -300,11 +300,11 @@ inline swap() {
 	MINE.state = LIVE;
 #endif
 #ifndef MUTANT_ACK_NOT_COUNTED_AS_TOLD
-	R.told = R.consumed;
+	R.advertised = R.consumed;
 #endif
 }
 
-/* The new ring is reserved and registered before the answer goes. */
+/* The new ring is reserved and registered before the reply goes. */
 inline grant() {
 	allocate();
 	R.last.place = R.place;
@@ -324,10 +324,10 @@ inline grant() {
 
 /* A message of the ring, in its order. */
 inline read() {
-	assert(OWED < LINES(MINE.phase));	/* else the peer has written beyond its credits */
+	assert(UNADVERTISED < LINES(MINE.phase));	/* else the peer has written beyond its credits */
 	R.consumed = (R.consumed + 1) & COUNTS;
 #ifdef FREE_AT_FIRST_MESSAGE
-	for (spare : 0 .. REGIONS - 1) {	/* nothing can be on its way to the rings before this one */
+	for (spare : 0 .. REGIONS - 1) {	/* nothing can be in flight to the rings before this one */
 		if
 		:: spare != R.ring && dir[peer].region[spare].state == LIVE -> dir[peer].region[spare].state = FOLLOWED
 		:: else
@@ -361,20 +361,20 @@ inline read() {
 	R.pos = (R.pos + 1) % LINES(MINE.phase)
 }
 
-#define ANSWERED (S.wanted != 0 && LANDING.head == S.gen && TAIL)
+#define ANSWERED (S.wanted != 0 && REPLY_SLOT.head == S.gen && TAIL)
 #ifdef MUTANT_TAIL_NOT_AWAITED
 #define TAIL true
 #else
-#define TAIL (LANDING.tail == S.gen)
+#define TAIL (REPLY_SLOT.tail == S.gen)
 #endif
 
 inline accept() {
 	if
-	:: LANDING.verdict == ACK ->
+	:: REPLY_SLOT.verdict == ACK ->
 		for (i : 0 .. MOST - 1) {
 			assert(RING.line[i].state != FLYING)	/* the old mirror is freed now: nothing may still be sent from it */
 		}
-		S.ring = LANDING.key;
+		S.ring = REPLY_SLOT.key;
 		S.phase = S.wanted - 1;
 		S.pos = 0;
 		S.freed = S.sent;
@@ -420,12 +420,12 @@ end:	do
 			S.shrinks--; S.wants = 1 }
 	:: d_step { SETTLED && S.wants != 0 && MAY_ASK -> n = S.wants - 1; S.wants = 0; ask(n) }
 
-	/* The answer. */
-	:: d_step { ANSWERED && LANDING.intact -> accept() }
+	/* The reply. */
+	:: d_step { ANSWERED && REPLY_SLOT.intact -> accept() }
 #ifndef MUTANT_NOT_ASKED_AGAIN
-	:: d_step { ANSWERED && !LANDING.intact ->
+	:: d_step { ANSWERED && !REPLY_SLOT.intact ->
 #ifndef MUTANT_LANDING_NOT_CLEARED
-			LANDING.head = 0; LANDING.tail = 0;
+			REPLY_SLOT.head = 0; REPLY_SLOT.tail = 0;
 #endif
 			dir[me].asks++ }
 #endif
@@ -435,7 +435,7 @@ end:	do
 
 	/* Receiving. */
 	:: d_step { MINE.line[R.pos].state == PLACED -> read() }
-	:: d_step { MAY_WRITE && OWED >= THRESHOLD && ROOM_CREDIT -> post(CREDIT, 0) }
+	:: d_step { MAY_WRITE && UNADVERTISED >= THRESHOLD && ROOM_CREDIT -> post(CREDIT, 0) }
 	:: d_step { R.asked != 0 -> grant() }
 	:: d_step { R.asked != 0 && refusals > 0 ->
 			refusals = (refusals == ALWAYS -> ALWAYS : refusals - 1);
@@ -476,7 +476,7 @@ end:	do
 #define FLIES(a) dir[peer].answer[a]
 #define TARGET(a) dir[me].region[FLIES(a).place]
 
-/* An answer comes in two steps, its tail last. In between the body is neither the old nor the new one. */
+/* A reply comes in two steps, its tail last. In between the body is neither the old nor the new one. */
 inline land(a, good) {
 	assert(TARGET(a).state != UNREGISTERED);
 	TARGET(a).tail = FLIES(a).gen;

@@ -2,8 +2,8 @@ package main
 
 import "github.com/weft-mpi/weft/mpi"
 
-// gather puts the ranks' blocks together at rank 0, and gives it the cells of the whole plate, row by row. A Gather takes as
-// much from every rank, so all send as many cells as the largest block has.
+// gather puts the ranks' blocks together at rank 0, and gives it the cells of the whole plate, row by row. A
+// Gather takes as much from every rank, so all send as many cells as the largest block has.
 func gather(world *mpi.Comm, p problem, block *plate) ([]float64, error) {
 	size := p.largest()
 	mine := make([]float64, size)

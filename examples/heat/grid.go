@@ -9,7 +9,8 @@ import (
 // area is a rectangle of the plate, in cells.
 type area struct{ x, y, width, height int }
 
-// split arranges the ranks in the grid that fits the plate and cuts it along the fewest cells: the blocks are as square as can be.
+// split arranges the ranks in the grid that fits the plate and cuts it along the fewest cells: the blocks are
+// as square as can be.
 func split(ranks, width, height int) (columns, rows int, err error) {
 	shortest := -1
 	for c := 1; c <= ranks; c++ {
@@ -22,13 +23,15 @@ func split(ranks, width, height int) (columns, rows int, err error) {
 		}
 	}
 	if shortest < 0 {
-		return 0, 0, fmt.Errorf("%d ranks cannot share a plate of %d × %d cells: no grid of that many ranks has a cell for each; "+
+		return 0, 0, fmt.Errorf("%d ranks cannot share a plate of %d × %d cells: no grid of that many "+
+			"ranks has a cell for each; "+
 			"use fewer ranks, or a larger -width or -height", ranks, width, height)
 	}
 	return columns, rows, nil
 }
 
-// area is the block of a rank. Ranks are numbered along the rows of the grid; blocks differ by one row or column at most.
+// area is the block of a rank. Ranks are numbered along the rows of the grid; blocks differ by one row or
+// column at most.
 func (p problem) area(rank int) area {
 	column, row := rank%p.Columns, rank/p.Columns
 	x, y := column*p.Width/p.Columns, row*p.Height/p.Rows
@@ -40,7 +43,8 @@ func (p problem) largest() int {
 	return ((p.Width + p.Columns - 1) / p.Columns) * ((p.Height + p.Rows - 1) / p.Rows)
 }
 
-// neighbour is the rank so many columns and rows away, or mpi.ProcNull, with which messages do nothing, beyond the plate.
+// neighbour is the rank so many columns and rows away, or mpi.ProcNull, with which messages do nothing,
+// beyond the plate.
 func (p problem) neighbour(rank, dx, dy int) int {
 	column, row := rank%p.Columns+dx, rank/p.Columns+dy
 	if column < 0 || column >= p.Columns || row < 0 || row >= p.Rows {

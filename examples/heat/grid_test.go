@@ -12,7 +12,8 @@ import (
 func TestBlocksTileThePlate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ranks := rapid.IntRange(1, 100).Draw(t, "ranks")
-		p := problem{Width: rapid.IntRange(1, 80).Draw(t, "width"), Height: rapid.IntRange(1, 80).Draw(t, "height")}
+		p := problem{Width: rapid.IntRange(1, 80).Draw(t, "width"),
+			Height: rapid.IntRange(1, 80).Draw(t, "height")}
 		var err error
 		if p.Columns, p.Rows, err = split(ranks, p.Width, p.Height); err != nil {
 			for columns := 1; columns <= ranks; columns++ {
@@ -35,7 +36,8 @@ func TestBlocksTileThePlate(t *testing.T) {
 			largest = max(largest, a.width*a.height)
 			for y := a.y; y < a.y+a.height; y++ {
 				for x := a.x; x < a.x+a.width; x++ {
-					require.Zero(t, owners[y*p.Width+x], "cell %d, %d is also in the block of rank %d", x, y, rank)
+					require.Zero(t, owners[y*p.Width+x], "cell %d, %d is also in the block of rank %d", x,
+						y, rank)
 					owners[y*p.Width+x] = rank + 1
 				}
 			}
@@ -62,7 +64,8 @@ func TestBlocksTileThePlate(t *testing.T) {
 
 func TestTheGridCutsAlongTheFewestCells(t *testing.T) {
 	for _, c := range []struct{ ranks, width, height, columns, rows int }{
-		{1, 5, 5, 1, 1}, {4, 100, 100, 2, 2}, {6, 300, 200, 3, 2}, {6, 200, 300, 2, 3}, {4, 1000, 10, 4, 1}, {7, 7, 1, 7, 1}, {7, 1, 7, 1, 7},
+		{1, 5, 5, 1, 1}, {4, 100, 100, 2, 2}, {6, 300, 200, 3, 2}, {6, 200, 300, 2, 3}, {4, 1000, 10, 4, 1},
+		{7, 7, 1, 7, 1}, {7, 1, 7, 1, 7},
 	} {
 		columns, rows, err := split(c.ranks, c.width, c.height)
 		require.NoError(t, err)

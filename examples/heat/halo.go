@@ -10,7 +10,8 @@ const (
 	right
 )
 
-// halo exchanges the edges of a rank's block with its neighbours': what it receives goes to the margin around the block.
+// halo exchanges the edges of a rank's block with its neighbours': what it receives goes to the margin around
+// the block.
 type halo struct {
 	world                    *mpi.Comm
 	block                    *plate
@@ -38,8 +39,8 @@ func newHalo(world *mpi.Comm, p problem, block *plate) *halo {
 
 // begin starts the exchange. Until end the edges may be read, but not written, and the margin not even read.
 //
-// A row lies in one piece in memory: it is sent from where it is, and received where it belongs. The cells of a column lie
-// a row apart: they are packed into a buffer, and unpacked by end.
+// A row lies in one piece in memory: it is sent from where it is, and received where it belongs. The cells of
+// a column lie a row apart: they are packed into a buffer, and unpacked by end.
 func (h *halo) begin() error {
 	b := h.block
 	for y := range b.height {
@@ -48,7 +49,8 @@ func (h *halo) begin() error {
 	// Receives go first, so that a message that comes finds its buffer.
 	h.requests = h.requests[:0]
 	for _, m := range [...]message{
-		{b.row(-1), h.above, down}, {b.row(b.height), h.below, up}, {h.fromWest, h.west, right}, {h.fromEast, h.east, left},
+		{b.row(-1), h.above, down}, {b.row(b.height), h.below, up}, {h.fromWest, h.west, right},
+		{h.fromEast, h.east, left},
 	} {
 		r, err := mpi.Irecv(h.world, m.buf, m.peer, m.tag)
 		if err != nil {
@@ -57,7 +59,8 @@ func (h *halo) begin() error {
 		h.requests = append(h.requests, r)
 	}
 	for _, m := range [...]message{
-		{b.row(0), h.above, up}, {b.row(b.height - 1), h.below, down}, {h.toWest, h.west, left}, {h.toEast, h.east, right},
+		{b.row(0), h.above, up}, {b.row(b.height - 1), h.below, down}, {h.toWest, h.west, left},
+		{h.toEast, h.east, right},
 	} {
 		r, err := mpi.Isend(h.world, m.buf, m.peer, m.tag)
 		if err != nil {

@@ -16,7 +16,8 @@ import (
 
 func TestHeatTellsWhatItComputedAndDrawsIt(t *testing.T) {
 	dir := t.TempDir()
-	stdout, stderr, err := exampletest.Launch(t, 4, dir, "-width", "31", "-height", "17", "-steps", "45", "-output", "out.png")
+	stdout, stderr, err := exampletest.Launch(t, 4, dir, "-width", "31", "-height", "17", "-steps", "45",
+		"-output", "out.png")
 	require.NoError(t, err, stderr)
 	lines := strings.Split(stdout, "\n")
 	require.Len(t, lines, 7, stdout)
@@ -34,7 +35,8 @@ func TestThePictureIsTheStart(t *testing.T) {
 	dir := t.TempDir()
 	img := drawing(23, 11)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "in.png"), encoded(t, img), 0o666))
-	stdout, stderr, err := exampletest.Launch(t, 6, dir, "-input", "in.png", "-steps", "0", "-output", "out.png")
+	stdout, stderr, err := exampletest.Launch(t, 6, dir, "-input", "in.png", "-steps", "0", "-output",
+		"out.png")
 	require.NoError(t, err, stderr)
 	require.Contains(t, stdout, "plate       23 × 11 cells, as bright as in.png at the start")
 	data, err := os.ReadFile(filepath.Join(dir, "out.png"))
@@ -44,7 +46,8 @@ func TestThePictureIsTheStart(t *testing.T) {
 	require.Equal(t, img.Bounds(), out.Bounds())
 	for y := range 11 {
 		for x := range 23 {
-			require.Equal(t, colour(float64(img.Gray16At(x, y).Y)/math.MaxUint16), out.At(x, y), "pixel %d, %d", x, y)
+			require.Equal(t, colour(float64(img.Gray16At(x, y).Y)/math.MaxUint16), out.At(x, y),
+				"pixel %d, %d", x, y)
 		}
 	}
 }
@@ -60,7 +63,8 @@ func TestThePictureIsStretchedToThePlate(t *testing.T) {
 }
 
 func TestTheRanksStopTogetherAtTheTolerance(t *testing.T) {
-	stdout, stderr, err := exampletest.Launch(t, 4, t.TempDir(), "-width", "16", "-height", "16", "-tolerance", "1", "-output", "")
+	stdout, stderr, err := exampletest.Launch(t, 4, t.TempDir(), "-width", "16", "-height", "16",
+		"-tolerance", "1", "-output", "")
 	require.NoError(t, err, stderr)
 	require.Contains(t, stdout, "steps       20, ")
 	require.Contains(t, stdout, "bit for bit")
@@ -68,7 +72,8 @@ func TestTheRanksStopTogetherAtTheTolerance(t *testing.T) {
 }
 
 func TestTheComparisonCanBeLeftOut(t *testing.T) {
-	stdout, stderr, status := exampletest.Alone(t, t.TempDir(), "-width", "8", "-height", "8", "-check=false", "-output", "")
+	stdout, stderr, status := exampletest.Alone(t, t.TempDir(), "-width", "8", "-height", "8",
+		"-check=false", "-output", "")
 	require.Zero(t, status, stderr)
 	require.Contains(t, stdout, "comparison  left out: -check=false")
 }
@@ -89,7 +94,8 @@ func TestBadInputIsRefused(t *testing.T) {
 		return name
 	}
 	text, picture := file("text", []byte("no picture")), encoded(t, drawing(4, 4))
-	huge, cut := file("huge.png", claiming(picture, 100_000, 100_000)), file("cut.png", picture[:len(picture)-20])
+	huge, cut := file("huge.png", claiming(picture, 100_000, 100_000)),
+		file("cut.png", picture[:len(picture)-20])
 	for _, c := range []struct {
 		name  string
 		args  []string
@@ -100,18 +106,27 @@ func TestBadInputIsRefused(t *testing.T) {
 		{"argument", []string{"in.png"}, []string{`heat: "in.png" is not a flag; -h lists them`}},
 		{"no width", []string{"-width", "0"}, []string{"heat: -width 0 ", "one cell or more"}},
 		{"negative height", []string{"-height", "-3"}, []string{" -height -3: ", "one cell or more"}},
-		{"too large", []string{"-width", "1000000", "-height", "1000000"}, []string{"heat: -width 1000000 -height 1000000: more than"}},
+		{"too large", []string{"-width", "1000000", "-height", "1000000"},
+			[]string{"heat: -width 1000000 -height 1000000: more than"}},
 		{"negative steps", []string{"-steps", "-1"}, []string{"heat: -steps -1: must be 0 or more"}},
 		{"tolerance", []string{"-tolerance", "NaN"}, []string{"heat: -tolerance NaN: must be 0 or more"}},
-		{"diffusivity", []string{"-diffusivity", "1"}, []string{"heat: -diffusivity 1: must be above 0, and at most 0.25"}},
-		{"diffusivity not a number", []string{"-diffusivity", "NaN"}, []string{"heat: -diffusivity NaN: must be above 0"}},
-		{"input missing", []string{"-input", "none.png"}, []string{"heat: -input: open none.png: no such file"}},
+		{"diffusivity", []string{"-diffusivity", "1"},
+			[]string{"heat: -diffusivity 1: must be above 0, and at most 0.25"}},
+		{"diffusivity not a number", []string{"-diffusivity", "NaN"},
+			[]string{"heat: -diffusivity NaN: must be above 0"}},
+		{"input missing", []string{"-input", "none.png"},
+			[]string{"heat: -input: open none.png: no such file"}},
 		{"input a folder", []string{"-input", dir}, []string{"heat: -input: " + dir, "is a directory"}},
-		{"input not PNG", []string{"-input", text}, []string{"heat: -input: " + text + ": not a PNG that can be read"}},
-		{"input cut off", []string{"-input", cut}, []string{"heat: -input: " + cut + ": not a PNG that can be read"}},
-		{"input endless", []string{"-input", "/dev/zero"}, []string{"heat: -input: /dev/zero: not a PNG that can be read"}},
-		{"input claims to be huge", []string{"-input", huge}, []string{"heat: -input: " + huge + ": 100000 × 100000 pixels; "}},
-		{"output unwritable", []string{"-output", "none/out.png"}, []string{"heat: -output: open none/out.png: no such file"}},
+		{"input not PNG", []string{"-input", text}, []string{"heat: -input: " + text +
+			": not a PNG that can be read"}},
+		{"input cut off", []string{"-input", cut}, []string{"heat: -input: " + cut +
+			": not a PNG that can be read"}},
+		{"input endless", []string{"-input", "/dev/zero"},
+			[]string{"heat: -input: /dev/zero: not a PNG that can be read"}},
+		{"input claims to be huge", []string{"-input", huge},
+			[]string{"heat: -input: " + huge + ": 100000 × 100000 pixels; "}},
+		{"output unwritable", []string{"-output", "none/out.png"},
+			[]string{"heat: -output: open none/out.png: no such file"}},
 	} {
 		t.Run(c.name, func(t *testing.T) { exampletest.Refused(t, c.args, c.words...) })
 	}
@@ -120,8 +135,9 @@ func TestBadInputIsRefused(t *testing.T) {
 func TestMoreRanksThanCellsEndTheJob(t *testing.T) {
 	args := []string{"-width", "3", "-height", "1", "-output", ""}
 	_, _, err := prepare(args, 4)
-	require.EqualError(t, err, "4 ranks cannot share a plate of 3 × 1 cells: no grid of that many ranks has a cell for each; "+
-		"use fewer ranks, or a larger -width or -height")
+	require.EqualError(t, err,
+		"4 ranks cannot share a plate of 3 × 1 cells: no grid of that many ranks has a cell for each; "+
+			"use fewer ranks, or a larger -width or -height")
 	exampletest.Ends(t, 4, args...)
 }
 

@@ -7,14 +7,16 @@
 // It shows what most simulations on many computers are made of:
 //
 //   - the domain is cut into blocks, one a rank, in a grid of ranks (grid.go);
-//   - each step, neighbours exchange the edges of their blocks with Isend and Irecv, and compute what needs no neighbour
-//     while the messages travel (halo.go);
-//   - every few steps, Allreduce tells all ranks how much the plate still changes, so that they stop together (main.go);
+//   - each step, neighbours exchange the edges of their blocks with Isend and Irecv, and compute what needs
+//     no neighbour while the messages travel (halo.go);
+//   - every few steps, Allreduce tells all ranks how much the plate still changes, so that they stop together
+//     (main.go);
 //   - rank 0 alone reads flags and files, and gives the others what they need with Bcast (main.go);
-//   - Gather collects the blocks at rank 0 (gather.go), which also computes the plate alone: each cell is computed in the same
-//     way on any number of ranks, so the two answers must agree bit for bit.
+//   - Gather collects the blocks at rank 0 (gather.go), which also computes the plate alone: each cell is
+//     computed in the same way on any number of ranks, so the two answers must agree bit for bit.
 //
-// It also shows what to do with an error: return it. mpi.Run then ends the whole job, the ranks that wait for this one too.
+// It also shows what to do with an error: return it. mpi.Run then ends the whole job, the ranks that wait for
+// this one too.
 package main
 
 import (
@@ -123,7 +125,8 @@ func spread(world *mpi.Comm, p problem, block *plate) (outcome, error) {
 func report(o options, p problem, done outcome, field []float64, start temperature) error {
 	fmt.Printf("plate       %d × %d cells, %s\n", p.Width, p.Height, o.origin())
 	fmt.Printf("ranks       %d, in a grid of %d × %d\n", p.Columns*p.Rows, p.Columns, p.Rows)
-	fmt.Printf("steps       %d, the last of which changed no cell by more than %.3g\n", done.steps, done.residual)
+	fmt.Printf("steps       %d, the last of which changed no cell by more than %.3g\n", done.steps,
+		done.residual)
 	took := time.Duration(done.seconds * float64(time.Second))
 	fmt.Printf("time        %v", took.Round(100*time.Microsecond))
 	if done.steps > 0 {

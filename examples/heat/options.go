@@ -37,9 +37,11 @@ func prepare(args []string, ranks int) (o options, p problem, err error) {
 	flags.IntVar(&p.Width, "width", 768, "columns of `cells` (with -input: those of the picture)")
 	flags.IntVar(&p.Height, "height", 512, "rows of `cells` (with -input: those of the picture)")
 	flags.IntVar(&p.Steps, "steps", 3000, "`number` of steps at most")
-	flags.Float64Var(&p.Tolerance, "tolerance", 0, "stop when no cell changes by more than `this` in a step; looked at every "+
-		fmt.Sprint(residualEvery)+" steps")
-	flags.Float64Var(&p.Diffusivity, "diffusivity", 0.2, "`part` of the difference to each neighbour that flows in a step, at most 0.25")
+	flags.Float64Var(&p.Tolerance, "tolerance", 0,
+		"stop when no cell changes by more than `this` in a step; looked at every "+
+			fmt.Sprint(residualEvery)+" steps")
+	flags.Float64Var(&p.Diffusivity, "diffusivity", 0.2,
+		"`part` of the difference to each neighbour that flows in a step, at most 0.25")
 	flags.StringVar(&o.input, "input", "", "a PNG `file` whose brightness is the temperature at the start")
 	flags.StringVar(&o.output, "output", "heat.png", "`file` for the picture; none if empty")
 	flags.BoolVar(&o.check, "check", false, "compare with the plate computed by one rank alone\n"+
@@ -69,17 +71,8 @@ func prepare(args []string, ranks int) (o options, p problem, err error) {
 			p.Height = p.PictureHeight
 		}
 	}
-	switch {
-	case p.Width < 1 || p.Height < 1:
-		return o, p, fmt.Errorf("-width %d -height %d: a plate has one cell or more each way", p.Width, p.Height)
-	case p.Width > maxCells/p.Height:
-		return o, p, fmt.Errorf("-width %d -height %d: more than %d cells", p.Width, p.Height, maxCells)
-	case p.Steps < 0:
-		return o, p, fmt.Errorf("-steps %d: must be 0 or more", p.Steps)
-	case !(p.Tolerance >= 0): // not a number, too
-		return o, p, fmt.Errorf("-tolerance %v: must be 0 or more", p.Tolerance)
-	case !(p.Diffusivity > 0 && p.Diffusivity <= 0.25):
-		return o, p, fmt.Errorf("-diffusivity %v: must be above 0, and at most 0.25 lest the temperatures oscillate", p.Diffusivity)
+	if err := p.validate(); err != nil {
+		return o, p, err
 	}
 	if p.Columns, p.Rows, err = split(ranks, p.Width, p.Height); err != nil {
 		return o, p, err
@@ -92,6 +85,25 @@ func prepare(args []string, ranks int) (o options, p problem, err error) {
 		o.unchecked = "-check=false"
 	}
 	return o, p, writable(o.output)
+}
+
+// validate refuses what cannot be computed.
+func (p problem) validate() error {
+	switch {
+	case p.Width < 1 || p.Height < 1:
+		return fmt.Errorf("-width %d -height %d: a plate has one cell or more each way", p.Width,
+			p.Height)
+	case p.Width > maxCells/p.Height:
+		return fmt.Errorf("-width %d -height %d: more than %d cells", p.Width, p.Height, maxCells)
+	case p.Steps < 0:
+		return fmt.Errorf("-steps %d: must be 0 or more", p.Steps)
+	case !(p.Tolerance >= 0): // not a number, too
+		return fmt.Errorf("-tolerance %v: must be 0 or more", p.Tolerance)
+	case !(p.Diffusivity > 0 && p.Diffusivity <= 0.25):
+		return fmt.Errorf("-diffusivity %v: must be above 0, and at most 0.25 lest the "+
+			"temperatures oscillate", p.Diffusivity)
+	}
+	return nil
 }
 
 // origin says where the temperatures at the start come from.

@@ -36,7 +36,8 @@ func decode(file io.ReadSeeker) (width, height int, brightness []uint16, err err
 		return 0, 0, nil, fmt.Errorf("not a PNG that can be read: %w", err)
 	}
 	if c.Width < 1 || c.Height < 1 || c.Width > maxPixels/c.Height {
-		return 0, 0, nil, fmt.Errorf("%d × %d pixels; need one at least, and at most %d", c.Width, c.Height, maxPixels)
+		return 0, 0, nil, fmt.Errorf("%d × %d pixels; need one at least, and at most %d", c.Width, c.Height,
+			maxPixels)
 	}
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return 0, 0, nil, err
@@ -63,8 +64,8 @@ func (p problem) sample(brightness []uint16) temperature {
 	}
 }
 
-// spots is the start without a picture: hot and cold spots laid out as the seeds of a sunflower are, larger from the middle
-// outwards. Heat evens out small spots first.
+// spots is the start without a picture: hot and cold spots laid out as the seeds of a sunflower are, larger
+// from the middle outwards. Heat evens out small spots first.
 func spots(width, height int) temperature {
 	const (
 		count  = 90
@@ -95,8 +96,10 @@ func spots(width, height int) temperature {
 
 // anchors are the colours of temperatures from 0 to 1, evenly apart, and growing lighter all the way.
 var anchors = []color.RGBA{
-	{0x00, 0x00, 0x04, 0xff}, {0x1b, 0x0c, 0x41, 0xff}, {0x4a, 0x0c, 0x6b, 0xff}, {0x78, 0x1c, 0x6d, 0xff}, {0xa5, 0x2c, 0x60, 0xff},
-	{0xcf, 0x44, 0x46, 0xff}, {0xed, 0x69, 0x25, 0xff}, {0xfb, 0x9b, 0x06, 0xff}, {0xf7, 0xd1, 0x3d, 0xff}, {0xfc, 0xff, 0xa4, 0xff},
+	{0x00, 0x00, 0x04, 0xff}, {0x1b, 0x0c, 0x41, 0xff}, {0x4a, 0x0c, 0x6b, 0xff}, {0x78, 0x1c, 0x6d, 0xff},
+	{0xa5, 0x2c, 0x60, 0xff},
+	{0xcf, 0x44, 0x46, 0xff}, {0xed, 0x69, 0x25, 0xff}, {0xfb, 0x9b, 0x06, 0xff}, {0xf7, 0xd1, 0x3d, 0xff},
+	{0xfc, 0xff, 0xa4, 0xff},
 }
 
 // colour is that of a temperature.

@@ -5,8 +5,9 @@ import "math"
 // temperature is what a cell has at the start, from 0 to 1. It is defined for every cell of the plate.
 type temperature func(x, y int) float64
 
-// plate is a block of the plate, or all of it, with a margin of one cell on each side. The margin holds the neighbours' edges.
-// Beyond the plate it keeps what the plate's own edge had at the start: there the plate touches something of that temperature.
+// plate is a block of the plate, or all of it, with a margin of one cell on each side. The margin holds the
+// neighbours' edges. Beyond the plate it keeps what the plate's own edge had at the start: there the plate
+// touches something of that temperature.
 type plate struct {
 	area
 	stride    int
@@ -59,7 +60,8 @@ func (p *plate) sweepEdges(diffusivity float64) {
 	p.sweep(p.width-1, 0, p.width, p.height, diffusivity)
 }
 
-// turn makes the next step the present one. What was present stays in next, for change, until it is overwritten.
+// turn makes the next step the present one. What was present stays in next, for change, until it is
+// overwritten.
 func (p *plate) turn() { p.now, p.next = p.next, p.now }
 
 // change is the largest change of a cell in the step before the turn.

@@ -21,10 +21,13 @@ func TestMain(m *testing.M) { exampletest.Main(m, main) }
 // fields has the ranks write the fields of testPlates to files, in place of the example.
 var fields = launchertest.Body("fields", func() error { return mpi.Run(context.Background(), writeFields) })
 
-// testPlates have blocks of many shapes on four and six ranks: with an inside, without one, one cell wide, one cell high, one cell.
+// testPlates have blocks of many shapes on four and six ranks: with an inside, without one, one cell wide,
+// one cell high, one cell.
 var testPlates = []problem{
-	{Width: 3, Height: 2, Steps: 7}, {Width: 2, Height: 3, Steps: 7}, {Width: 6, Height: 2, Steps: 7}, {Width: 12, Height: 1, Steps: 9},
-	{Width: 1, Height: 12, Steps: 9}, {Width: 17, Height: 13, Steps: 45}, {Width: 40, Height: 7, Steps: 45}, {Width: 9, Height: 31, Steps: 0},
+	{Width: 3, Height: 2, Steps: 7}, {Width: 2, Height: 3, Steps: 7}, {Width: 6, Height: 2, Steps: 7},
+	{Width: 12, Height: 1, Steps: 9},
+	{Width: 1, Height: 12, Steps: 9}, {Width: 17, Height: 13, Steps: 45}, {Width: 40, Height: 7, Steps: 45},
+	{Width: 9, Height: 31, Steps: 0},
 }
 
 // roughness is a start in which no two cells are alike, so that no mistake in the exchange is without effect.
@@ -86,7 +89,8 @@ func TestAnyNumberOfRanksComputesTheSameBits(t *testing.T) {
 		require.Equal(t, alone, written[6][fileOf(p)], fileOf(p))
 
 		p.Diffusivity = 0.2
-		require.Equal(t, alone, bytesOf(t, compute(p, roughness, p.Steps)), "what rank 0 compares with differs")
+		require.Equal(t, alone, bytesOf(t, compute(p, roughness, p.Steps)),
+			"what rank 0 compares with differs")
 		for i, t1 := range byTheBook(p) {
 			t2 := math.Float64frombits(binary.LittleEndian.Uint64(alone[8*i:]))
 			require.InDelta(t, t1, t2, 1e-13, "%s, cell %d", fileOf(p), i)

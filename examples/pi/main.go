@@ -3,8 +3,8 @@
 //	weft run -n 4 ./examples/pi
 //	weft run -n 4 ./examples/pi -intervals 1000000000
 //
-// It shows how ranks share work that falls into independent parts: Bcast tells all of them what there is to do, each does its
-// part, and Reduce adds up what they found. No rank waits for another in between.
+// It shows how ranks share work that falls into independent parts: Bcast tells all of them what there is to
+// do, each does its part, and Reduce adds up what they found. No rank waits for another in between.
 package main
 
 import (
@@ -29,7 +29,8 @@ func main() {
 }
 
 func pi(_ context.Context, world *mpi.Comm) error {
-	// Rank 0 alone reads the flags, so a wrong one is complained about once. The error that it returns ends the whole job.
+	// Rank 0 alone reads the flags, so a wrong one is complained about once. The error that it returns ends
+	// the whole job.
 	intervals := make([]int64, 1)
 	if world.Rank() == 0 {
 		var err error
@@ -37,7 +38,8 @@ func pi(_ context.Context, world *mpi.Comm) error {
 			return err
 		}
 	}
-	// A collective call is made by every rank, with the same root: it sends at the root, and receives at the others.
+	// A collective call is made by every rank, with the same root: it sends at the root, and receives at the
+	// others.
 	if err := mpi.Bcast(world, intervals, 0); err != nil {
 		return err
 	}
@@ -52,13 +54,15 @@ func pi(_ context.Context, world *mpi.Comm) error {
 		return err
 	}
 	if world.Rank() == 0 {
-		fmt.Printf("pi = %.15f from %d intervals on %d ranks, wrong by %.3g\n", whole[0], n, world.Size(), math.Abs(whole[0]-math.Pi))
+		fmt.Printf("pi = %.15f from %d intervals on %d ranks, wrong by %.3g\n", whole[0], n, world.Size(),
+			math.Abs(whole[0]-math.Pi))
 	}
 	return nil
 }
 
-// part is a rank's share of the area. Each interval counts as a rectangle as high as the curve is in the interval's middle. The
-// rank takes every size-th interval, from its own number on, so any number of intervals goes with any number of ranks.
+// part is a rank's share of the area. Each interval counts as a rectangle as high as the curve is in the
+// interval's middle. The rank takes every size-th interval, from its own number on, so any number of
+// intervals goes with any number of ranks.
 func part(intervals int64, rank, size int) float64 {
 	width := 1 / float64(intervals)
 	sum := 0.0

@@ -17,11 +17,13 @@ func TestMain(m *testing.M) { exampletest.Main(m, main) }
 func TestPiIsWrongByWhatTheRuleSays(t *testing.T) {
 	for _, job := range []struct{ ranks, intervals int }{{1, 1000}, {4, 1000}, {3, 100}, {4, 10}} {
 		t.Run(fmt.Sprintf("%+v", job), func(t *testing.T) {
-			stdout, stderr, err := exampletest.Launch(t, job.ranks, t.TempDir(), "-intervals", fmt.Sprint(job.intervals))
+			stdout, stderr, err := exampletest.Launch(t, job.ranks, t.TempDir(), "-intervals",
+				fmt.Sprint(job.intervals))
 			require.NoError(t, err, stderr)
 			var value, wrong float64
 			var intervals, ranks int
-			_, err = fmt.Sscanf(stdout, "pi = %f from %d intervals on %d ranks, wrong by %g\n", &value, &intervals, &ranks, &wrong)
+			_, err = fmt.Sscanf(stdout, "pi = %f from %d intervals on %d ranks, wrong by %g\n", &value,
+				&intervals, &ranks, &wrong)
 			require.NoError(t, err, stdout)
 			require.Equal(t, []int{job.intervals, job.ranks}, []int{intervals, ranks})
 			expected := 1 / (12 * math.Pow(float64(job.intervals), 2))

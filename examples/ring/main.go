@@ -3,8 +3,9 @@
 //	weft run -n 4 ./examples/ring
 //	weft run -n 4 ./examples/ring -n 1000 -size 100000
 //
-// It is the program to begin with. All ranks run the same main; what a rank does follows from its number, Rank, and from how many
-// there are, Size. A message goes to a rank with a tag, and the receiver asks for that rank and that tag.
+// It is the program to begin with. All ranks run the same main; what a rank does follows from its number,
+// Rank, and from how many there are, Size. A message goes to a rank with a tag, and the receiver asks for
+// that rank and that tag.
 package main
 
 import (
@@ -41,8 +42,8 @@ type journey struct {
 }
 
 func ring(_ context.Context, world *mpi.Comm) error {
-	// Rank 0 reads the flags, and Bcast gives everyone what it has read: a wrong flag is complained about once. The error that it
-	// returns ends the whole job, also the ranks that wait in Bcast.
+	// Rank 0 reads the flags, and Bcast gives everyone what it has read: a wrong flag is complained about
+	// once. The error that it returns ends the whole job, also the ranks that wait in Bcast.
 	j := make([]journey, 1)
 	if world.Rank() == 0 {
 		var err error
@@ -59,8 +60,9 @@ func ring(_ context.Context, world *mpi.Comm) error {
 	return travel(world, j[0])
 }
 
-// travel takes the token round. It starts as the numbers 0, 1, 2 …, and every pass adds one to each of them, so every rank knows
-// what it must receive: a pass that is lost, comes twice or out of turn shows, and so does any damage.
+// travel takes the token round. It starts as the numbers 0, 1, 2 …, and every pass adds one to each of them,
+// so every rank knows what it must receive: a pass that is lost, comes twice or out of turn shows, and so
+// does any damage.
 func travel(world *mpi.Comm, j journey) error {
 	rank, size := world.Rank(), world.Size()
 	next, previous := (rank+1)%size, (rank+size-1)%size
@@ -71,8 +73,9 @@ func travel(world *mpi.Comm, j journey) error {
 	for lap := range j.Laps {
 		passes := lap * size // before this lap
 		if rank == 0 {
-			// Rank 0 sends before it receives. Irecv says already where the token shall go when it comes back: when rank 0 is alone
-			// it sends to itself, and a Send may wait until the message can be received.
+			// Rank 0 sends before it receives. Irecv says already where the token shall go when it comes
+			// back: when rank 0 is alone it sends to itself, and a Send may wait until the message can be
+			// received.
 			back, err := mpi.Irecv(world, arrival, previous, tokenTag)
 			if err != nil {
 				return err
@@ -103,7 +106,8 @@ func travel(world *mpi.Comm, j journey) error {
 			}
 		}
 		if lap == 0 {
-			// The ranks take turns, but their output comes by ways of its own: the lines may be in another order.
+			// The ranks take turns, but their output comes by ways of its own: the lines may be in another
+			// order.
 			fmt.Printf("rank %d of %d has the token from rank %d\n", rank, size, previous)
 		}
 	}
@@ -111,7 +115,8 @@ func travel(world *mpi.Comm, j journey) error {
 		passes := j.Laps * size
 		took := time.Duration((mpi.Wtime() - begin) * float64(time.Second))
 		fmt.Printf("%d passes of %d bytes, each as it must be, in %v: %v a pass\n",
-			passes, 8*j.Size, took.Round(time.Microsecond), (took / time.Duration(passes)).Round(10*time.Nanosecond))
+			passes, 8*j.Size, took.Round(time.Microsecond),
+			(took / time.Duration(passes)).Round(10*time.Nanosecond))
 	}
 	return nil
 }
@@ -126,11 +131,13 @@ func fill(token []int64, passes int) {
 // check finds out whether the token is what it must be after a number of passes.
 func check(rank int, token []int64, size, passes int) error {
 	if len(token) != size {
-		return fmt.Errorf("rank %d: pass %d: the token has %d numbers instead of %d", rank, passes, len(token), size)
+		return fmt.Errorf("rank %d: pass %d: the token has %d numbers instead of %d", rank, passes,
+			len(token), size)
 	}
 	for i, got := range token {
 		if want := int64(i + passes); got != want {
-			return fmt.Errorf("rank %d: pass %d: number %d of the token is %d instead of %d", rank, passes, i, got, want)
+			return fmt.Errorf("rank %d: pass %d: number %d of the token is %d instead of %d", rank, passes,
+				i, got, want)
 		}
 	}
 	return nil

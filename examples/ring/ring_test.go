@@ -18,15 +18,18 @@ func TestEveryRankHasTheToken(t *testing.T) {
 		ranks, laps, size int
 	}{{1, 3, 8}, {2, 1, 1}, {4, 3, 0}, {4, 5, 100_000}} {
 		t.Run(fmt.Sprintf("%+v", job), func(t *testing.T) {
-			stdout, stderr, err := exampletest.Launch(t, job.ranks, t.TempDir(), "-n", fmt.Sprint(job.laps), "-size", fmt.Sprint(job.size))
+			stdout, stderr, err := exampletest.Launch(t, job.ranks, t.TempDir(), "-n", fmt.Sprint(job.laps),
+				"-size", fmt.Sprint(job.size))
 			require.NoError(t, err, stderr)
 			lines := strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")
 			require.Len(t, lines, job.ranks+1, stdout)
 			for rank := range job.ranks {
-				require.Contains(t, lines, fmt.Sprintf("rank %d of %d has the token from rank %d", rank, job.ranks, (rank+job.ranks-1)%job.ranks))
+				require.Contains(t, lines, fmt.Sprintf("rank %d of %d has the token from rank %d", rank,
+					job.ranks, (rank+job.ranks-1)%job.ranks))
 			}
 			require.True(t, slices.ContainsFunc(lines, func(line string) bool {
-				return strings.HasPrefix(line, fmt.Sprintf("%d passes of %d bytes, each as it must be, in ", job.ranks*job.laps, 8*job.size))
+				return strings.HasPrefix(line, fmt.Sprintf("%d passes of %d bytes, each as it must be, in ",
+					job.ranks*job.laps, 8*job.size))
 			}), stdout)
 		})
 	}
@@ -44,12 +47,13 @@ func TestTheTokenIsChecked(t *testing.T) {
 
 func TestBadFlagsAreRefused(t *testing.T) {
 	exampletest.RefusedEach(t, map[string]string{
-		"-laps 1":                        "ring: flag provided but not defined: -laps",
-		"-n x":                           `ring: invalid value "x" for flag -n`,
-		"-n 0":                           "ring: -n 0: must be 1 or more",
-		"-size -1":                       "ring: -size -1: must be from 0 to",
-		"-size " + fmt.Sprint(maxSize+1): fmt.Sprintf("ring: -size %d: must be from 0 to %d", maxSize+1, maxSize),
-		"7":                              `ring: "7" is not a flag; -h lists them`,
+		"-laps 1":  "ring: flag provided but not defined: -laps",
+		"-n x":     `ring: invalid value "x" for flag -n`,
+		"-n 0":     "ring: -n 0: must be 1 or more",
+		"-size -1": "ring: -size -1: must be from 0 to",
+		"-size " + fmt.Sprint(maxSize+1): fmt.Sprintf("ring: -size %d: must be from 0 to %d", maxSize+1,
+			maxSize),
+		"7": `ring: "7" is not a flag; -h lists them`,
 	})
 }
 

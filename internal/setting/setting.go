@@ -1,11 +1,8 @@
-// Package setting is the one table of the WEFT_* settings: name, default, meaning. Whoever reads a setting names it by its
-// constant, so that none exists that `weft info --settings` does not print.
+// Package setting is the one table of the WEFT_* settings: name, default, meaning. Whoever reads a setting
+// names it by its constant, so that none exists that `weft info --settings` does not print.
 package setting
 
 import (
-	"fmt"
-	"os"
-	"strconv"
 	"time"
 )
 
@@ -17,98 +14,89 @@ type Setting struct {
 }
 
 // All the settings, in the order in which they are printed.
-var All = []*Setting{Fabric, Interface, Lanes, Reconnect, Ports, Checksum, ConnectTimeout, PeerTimeout, TLS, SecretFile, CoresPerRank, HandlerCores, Phases, KeepSmall, Threshold, Vector, Budget, ShrinkAfter, EagerMost, Rendezvous, KeepMost,
+var All = []*Setting{Fabric, Interface, Lanes, Reconnect, Ports, Checksum, ConnectTimeout, PeerTimeout, TLS,
+	SecretFile, Coordinator, StartTimeout, CoresPerRank, HandlerCores, Phases, KeepSmall, Threshold, Vector,
+	Budget, ShrinkAfter, EagerMost, Rendezvous, KeepMost, KeepCount, Collectives,
 	Statistics, Log}
 
 var (
-	Fabric         = &Setting{"WEFT_FABRIC", "auto", "transport between ranks: shm (ranks of one host), tcp, or auto: shm where it reaches, else tcp"}
-	Interface      = &Setting{"WEFT_IFACE", "lo", "network interfaces for the TCP fabric, by name or as CIDR, with ',' between them; peers reach the rank at the first, and lanes use them all"}
-	Lanes          = &Setting{"WEFT_LANES", "1", "TCP connections to each peer, 1 to 8, which share its messages and stand in for each other: one that is lost is made anew; the smaller number of two ranks holds"}
-	Reconnect      = &Setting{"WEFT_RECONNECT", "off", "on makes a lost connection to a peer anew also where it was the only one, within the peer timeout, and nothing of the messages is lost; where both ranks say so"}
-	Ports          = &Setting{"WEFT_PORTS", "0", "TCP ports to listen on, as LOW-HIGH; 0 lets the system choose"}
-	Checksum       = &Setting{"WEFT_CHECKSUM", "auto", "whether the TCP fabric puts a CRC into every frame: on, off, or auto, which means between machines and without TLS; on where either side says so"}
-	ConnectTimeout = &Setting{"WEFT_CONNECT_TIMEOUT", "30s", "how long a connection to a peer may take before the operation fails"}
-	PeerTimeout    = &Setting{"WEFT_PEER_TIMEOUT", "10s", "how long a peer may be silent, stopped or cut off, before what waits for it fails; 100ms or more; all ranks need the same"}
-	TLS            = &Setting{"WEFT_TLS", "off", "on encrypts connections between ranks with TLS 1.3, by certificates made from the job's secret; all ranks need the same"}
-	SecretFile     = &Setting{"WEFT_SECRET_FILE", "", "file with the job's secret (at least 32 bytes, the same on all hosts, readable by its owner alone); without it rank 0 makes one, which the launcher passes on"}
-	CoresPerRank   = &Setting{"WEFT_CORES_PER_RANK", "1", "cores that each rank may use; 0 says that ranks share cores and must not spin; weft run sets it"}
-	HandlerCores   = &Setting{"WEFT_CQ_CORES", "", "processors of this rank's completion handler, such as 3 or 3,7; it runs on the first and makes progress while the rank computes; empty for none; weft run sets it"}
-	Phases         = &Setting{"WEFT_PHASES", "640,16448,65600", "sizes of a channel's slots in bytes: to begin with, and those it can grow to"}
-	KeepSmall      = &Setting{"WEFT_KEEP_SMALL", "0", "1 keeps the small ring of a channel that has grown for small messages, beside the larger one; all ranks need the same"}
-	Threshold      = &Setting{"WEFT_THRESHOLD", "", "size above which an element asks for larger slots: bytes, or 80% to 99% of a slot; empty for what a slot carries"}
-	Vector         = &Setting{"WEFT_VECTOR", "first", "what decides on the slots for a vector: first, largest, or sum of the elements that do not fit; with ,whole all of it goes through them"}
-	Budget         = &Setting{"WEFT_BUFFER_BUDGET", "256M", "most bytes of channel buffers of a rank; beyond it channels do not grow, and large messages are fetched by their receivers"}
-	ShrinkAfter    = &Setting{"WEFT_SHRINK_AFTER", "10s", "how long a channel has to be quiet before its large buffers are given back; never for never"}
-	EagerMost      = &Setting{"WEFT_EAGER_MAX", "", "largest message that is copied through slots, such as 4K; larger ones are fetched by their receiver; empty for what the largest slot carries"}
-	Rendezvous     = &Setting{"WEFT_RENDEZVOUS", "read", "how the bytes of large messages move: read by their receivers, or write, by their senders into the buffers that receivers grant"}
-	KeepMost       = &Setting{"WEFT_UNEXPECTED_MAX", "64M", "bytes of messages without a receive that a rank keeps; beyond it the bytes stay with their senders"}
-	Statistics     = &Setting{"WEFT_STATS", "0", "1 has each rank tell the counters of its channels on standard error at the end"}
-	Log            = &Setting{"WEFT_LOG", "warn", "what a rank tells on standard error: error, warn, info or debug"}
+	Fabric    = &Setting{"WEFT_FABRIC", "auto", "transport between ranks, by name"}
+	Interface = &Setting{"WEFT_IFACE", "lo",
+		"network interfaces for the TCP fabric, by name or as CIDR, with ',' between them; peers reach " +
+			"the rank at the first, and lanes use them all"}
+	Lanes = &Setting{"WEFT_LANES", "1",
+		"TCP connections to each peer, 1 to 8, which share its messages and stand in for each other: one " +
+			"that is lost is made anew; the smaller number of two ranks holds"}
+	Reconnect = &Setting{"WEFT_RECONNECT", "off",
+		"on makes a lost connection to a peer anew also where it was the only one, within the peer " +
+			"timeout, and nothing of the messages is lost; where both ranks say so"}
+	Ports = &Setting{"WEFT_PORTS", "0",
+		"TCP ports to listen on, as LOW-HIGH; 0 lets the system choose"}
+	Checksum = &Setting{"WEFT_CHECKSUM", "auto",
+		"whether the TCP fabric puts a CRC into every frame: on, off, or auto, which means between " +
+			"machines and without TLS; on where either side says so"}
+	ConnectTimeout = &Setting{"WEFT_CONNECT_TIMEOUT", "30s",
+		"how long a connection to a peer may take before the operation fails"}
+	PeerTimeout = &Setting{"WEFT_PEER_TIMEOUT", "10s",
+		"how long a peer may be silent, stopped or cut off, before what waits for it fails; 100ms or " +
+			"more; all ranks need the same"}
+	TLS = &Setting{"WEFT_TLS", "off",
+		"on encrypts connections between ranks with TLS 1.3, by certificates made from the job's secret; " +
+			"all ranks need the same"}
+	SecretFile = &Setting{"WEFT_SECRET_FILE", "",
+		"file with the job's secret (at least 32 bytes, the same on all hosts, readable by its owner " +
+			"alone); without it rank 0 makes one, which the launcher passes on"}
+	Coordinator = &Setting{"WEFT_COORDINATOR", "",
+		"HOST:PORT at which rank 0 waits for the other ranks of a job without a launcher; WEFT_RANK and " +
+			"WEFT_SIZE, or a scheduler's variables, tell each process its rank"}
+	StartTimeout = &Setting{"WEFT_START_TIMEOUT", "2m",
+		"how long a job without a launcher waits for all its ranks to come"}
+	CoresPerRank = &Setting{"WEFT_CORES_PER_RANK", "1",
+		"cores that each rank may use; 0 says that ranks share cores and must not spin; weft run sets it"}
+	HandlerCores = &Setting{"WEFT_CQ_CORES", "",
+		"processors of this rank's completion handler, such as 3 or 3,7; it runs on the first and makes " +
+			"progress while the rank computes; empty for none; weft run sets it"}
+	Phases = &Setting{"WEFT_PHASES", "640,16448,65600",
+		"sizes of a channel's slots in bytes: to begin with, and those it can grow to"}
+	KeepSmall = &Setting{"WEFT_KEEP_SMALL", "0",
+		"1 keeps the small ring of a channel that has grown for small messages, beside the larger one; " +
+			"all ranks need the same"}
+	Threshold = &Setting{"WEFT_THRESHOLD", "",
+		"size above which an element asks for larger slots: bytes, or 80% to 99% of a slot; empty for " +
+			"what a slot carries"}
+	Vector = &Setting{"WEFT_VECTOR", "first",
+		"what decides on the slots for a vector: first, largest, or sum of the elements that do not fit; " +
+			"with ,whole all of it goes through them"}
+	Budget = &Setting{"WEFT_BUFFER_BUDGET", "256M",
+		"most bytes of channel buffers of a rank; beyond it channels do not grow, and large messages are " +
+			"fetched by their receivers"}
+	ShrinkAfter = &Setting{"WEFT_SHRINK_AFTER", "10s",
+		"how long a channel has to be quiet before its large buffers are given back; never for never"}
+	EagerMost = &Setting{"WEFT_EAGER_MAX", "",
+		"largest message that is copied through slots, such as 4K; larger ones are fetched by their " +
+			"receiver; empty for what the largest slot carries"}
+	Rendezvous = &Setting{"WEFT_RENDEZVOUS", "read",
+		"how the bytes of large messages move: read by their receivers, or write, by their senders into " +
+			"the buffers that receivers grant"}
+	KeepMost = &Setting{"WEFT_UNEXPECTED_MAX", "64M",
+		"bytes of messages without a receive that a rank keeps; beyond it the bytes stay with their senders"}
+	KeepCount = &Setting{"WEFT_UNEXPECTED_COUNT", "1M",
+		"messages without a receive that a rank keeps, in about 300 bytes each besides their payload; at " +
+			"the limit a peer that has sent more than its share of them is given up"}
+	Collectives = &Setting{"WEFT_COLL", "",
+		"algorithms of collectives, such as allreduce:ring,bcast:binomial; explain has rank 0 print what " +
+			"is chosen at each call site; all ranks need the same"}
+	Statistics = &Setting{"WEFT_STATS", "0",
+		"1 has each rank tell the counters of its channels on standard error at the end"}
+	Log = &Setting{"WEFT_LOG", "warn",
+		"what a rank tells on standard error: error, warn, info or debug"}
 )
 
 // MostLanes is the greatest value of WEFT_LANES.
 const MostLanes = 8
 
-// String is the setting's text: what the environment says, or the default.
-func (s *Setting) String() string {
-	if v, ok := os.LookupEnv(s.Name); ok && v != "" {
-		return v
-	}
-	return s.Default
-}
+// String is the setting's text in the environment, or the default.
+func (s *Setting) String() string { return Environment().Of(s).String() }
 
-// Duration is the setting as a length of time above zero.
-func (s *Setting) Duration() (time.Duration, error) {
-	d, err := time.ParseDuration(s.String())
-	if err != nil || d <= 0 {
-		return 0, fmt.Errorf("%s=%q: not a duration above zero, such as %s", s.Name, s.String(), s.Default)
-	}
-	return d, nil
-}
-
-// Bytes is the setting as a number of bytes of at least low, with K, M or G for powers of 1024; 0 if it is empty.
-func (s *Setting) Bytes(low int) (int, error) {
-	text := s.String()
-	if text == "" {
-		return 0, nil
-	}
-	shift := 0
-	switch text[len(text)-1] {
-	case 'K', 'k':
-		shift = 10
-	case 'M', 'm':
-		shift = 20
-	case 'G', 'g':
-		shift = 30
-	}
-	number := text
-	if shift > 0 {
-		number = text[:len(text)-1]
-	}
-	n, err := strconv.ParseUint(number, 10, 40)
-	if err != nil || n<<shift < uint64(low) || n<<shift > 1<<46 {
-		return 0, fmt.Errorf("%s=%q: not a number of bytes from %d on, such as 65536, 64K or 1M", s.Name, text, low)
-	}
-	return int(n << shift), nil
-}
-
-// On is the setting as a switch.
-func (s *Setting) On() (bool, error) {
-	switch text := s.String(); text {
-	case "on":
-		return true, nil
-	case "off":
-		return false, nil
-	default:
-		return false, fmt.Errorf("%s=%q: neither on nor off", s.Name, text)
-	}
-}
-
-// Int is the setting as a whole number from low to high.
-func (s *Setting) Int(low, high int) (int, error) {
-	n, err := strconv.Atoi(s.String())
-	if err != nil || n < low || n > high {
-		return 0, fmt.Errorf("%s=%q: not a whole number from %d to %d", s.Name, s.String(), low, high)
-	}
-	return n, nil
-}
+// Duration is Value.Duration of the environment.
+func (s *Setting) Duration() (time.Duration, error) { return Environment().Of(s).Duration() }

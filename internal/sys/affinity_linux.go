@@ -25,7 +25,8 @@ func Affinity() ([]int, error) {
 	return cpus, nil
 }
 
-// SetAffinity keeps the calling thread, which must be locked to its goroutine, and what it starts from now on to these processors.
+// SetAffinity keeps the calling thread, which must be locked to its goroutine, and what it starts from now on
+// to these processors.
 func SetAffinity(cpus []int) error {
 	set := unix.NewCPUSet(maxCPU)
 	for _, cpu := range cpus {
@@ -37,8 +38,8 @@ func SetAffinity(cpus []int) error {
 	return nil
 }
 
-// SetTimerSlack lets the timers of the calling thread, which must be locked to its goroutine, and of the processes that it starts from now on,
-// be late by so much (the system's default is 50 µs).
+// SetTimerSlack lets the timers of the calling thread, which must be locked to its goroutine, and of the
+// processes that it starts from now on, be late by so much (the system's default is 50 µs).
 func SetTimerSlack(d time.Duration) error {
 	return unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(d), 0, 0, 0)
 }

@@ -24,7 +24,8 @@ func Limits() []Limit {
 	for _, l := range []struct {
 		name     string
 		resource int
-	}{{"open files", unix.RLIMIT_NOFILE}, {"processes", unix.RLIMIT_NPROC}, {"locked memory bytes", unix.RLIMIT_MEMLOCK}} {
+	}{{"open files", unix.RLIMIT_NOFILE}, {"processes", unix.RLIMIT_NPROC},
+		{"locked memory bytes", unix.RLIMIT_MEMLOCK}} {
 		var r unix.Rlimit
 		if unix.Getrlimit(l.resource, &r) != nil {
 			continue

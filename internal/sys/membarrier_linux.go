@@ -15,7 +15,8 @@ const (
 
 var joined atomic.Bool
 
-// JoinBarrier has this process take part in Barriers, those of other processes too; false if the system has none. The first time it blocks for some 10 ms.
+// JoinBarrier has this process take part in Barriers, those of other processes too; false if the system has
+// none. The first time it blocks for some 10 ms.
 func JoinBarrier() bool {
 	_, _, e := syscall.Syscall(unix.SYS_MEMBARRIER, barrierRegister, 0, 0)
 	if e == 0 {
@@ -27,8 +28,9 @@ func JoinBarrier() bool {
 // Joined tells whether this process takes part in Barriers.
 func Joined() bool { return joined.Load() }
 
-// Barrier has every thread of the processes that have joined, which runs at the moment, pass a full memory barrier. So who calls it after a
-// store, and then loads, needs no barrier on the other side, between a store there and a load.
+// Barrier has every thread of the processes that have joined, which runs at the moment, pass a full memory
+// barrier. So who calls it after a store, and then loads, needs no barrier on the other side, between a store
+// there and a load.
 func Barrier() error {
 	_, _, e := syscall.RawSyscall(unix.SYS_MEMBARRIER, barrierExpedited, 0, 0)
 	if e != 0 {

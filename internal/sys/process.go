@@ -9,8 +9,9 @@ type Child struct {
 	Dir       string
 	Files     []uintptr // what the process gets as descriptors 0, 1, 2 …
 
-	// DiesWithThread kills the process when the thread that starts it ends, and so at the latest when this process does. The
-	// starting goroutine must be locked to its thread for as long as the process is to live.
+	// DiesWithThread kills the process when the thread that starts it ends, and so at the latest when this
+	// process does. The starting goroutine must be locked to its thread for as long as the process is to
+	// live.
 	DiesWithThread bool
 	// OwnGroup makes the process the leader of a process group of its own, OwnSession of a session too.
 	OwnGroup, OwnSession bool
@@ -22,7 +23,8 @@ func (c *Child) Start() (pid int, err error) {
 	if err := c.tie(attr); err != nil {
 		return 0, err
 	}
-	return syscall.ForkExec(c.Path, c.Args, &syscall.ProcAttr{Dir: c.Dir, Env: c.Env, Files: c.Files, Sys: attr})
+	return syscall.ForkExec(c.Path, c.Args, &syscall.ProcAttr{Dir: c.Dir, Env: c.Env, Files: c.Files,
+		Sys: attr})
 }
 
 // Reap waits for a process that has ended, or soon does, and frees its id.

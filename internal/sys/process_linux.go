@@ -1,10 +1,14 @@
 package sys
 
 import (
+	"bytes"
 	"fmt"
 	"os"
-	"sync"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,86 +18,6 @@ func (c *Child) tie(attr *syscall.SysProcAttr) error {
 		attr.Pdeathsig = syscall.SIGKILL
 	}
 	return nil
-}
-
-// Reaper tells which children have ended, in the order in which they did: the kernel queues their descriptors as they become
-// readable. The children stay zombies, and with them their ids and groups reserved, until Reap.
-type Reaper struct {
-	mu    sync.Mutex
-	epoll *os.File // itself watched by the runtime's poller, so that waiting takes no thread
-	raw   int
-	pids  map[int32]int // by the pidfd
-}
-
-// NewReaper returns a Reaper that watches no child yet.
-func NewReaper() (*Reaper, error) {
-	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("epoll_create: %w", err)
-	}
-	if err := unix.SetNonblock(fd, true); err != nil {
-		unix.Close(fd)
-		return nil, fmt.Errorf("epoll: %w", err)
-	}
-	return &Reaper{epoll: os.NewFile(uintptr(fd), "reaper"), raw: fd, pids: make(map[int32]int)}, nil
-}
-
-// Watch adds a child that is not reaped yet.
-func (r *Reaper) Watch(pid int) error {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return fmt.Errorf("pidfd_open %d: %w (Linux 5.3 or later is needed)", pid, err)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err := unix.EpollCtl(r.raw, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}); err != nil {
-		unix.Close(fd)
-		return fmt.Errorf("epoll_ctl pidfd of %d: %w", pid, err)
-	}
-	r.pids[int32(fd)] = pid
-	return nil
-}
-
-// Next waits for children to end and appends their ids to pids, the first to end first. It fails with os.ErrClosed after Close.
-func (r *Reaper) Next(pids []int) ([]int, error) {
-	conn, err := r.epoll.SyscallConn()
-	if err != nil {
-		return pids, err
-	}
-	var failure error
-	err = conn.Read(func(epoll uintptr) bool {
-		var events [64]unix.EpollEvent
-		n, err := unix.EpollWait(int(epoll), events[:], 0)
-		if err == unix.EINTR {
-			n, err = 0, nil
-		}
-		failure = err
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		for _, e := range events[:max(n, 0)] {
-			pids = append(pids, r.pids[e.Fd])
-			delete(r.pids, e.Fd)
-			// Closing alone would leave it in the set while a child that is being started holds a copy.
-			unix.EpollCtl(int(epoll), unix.EPOLL_CTL_DEL, int(e.Fd), nil)
-			unix.Close(int(e.Fd))
-		}
-		return n != 0
-	})
-	if err == nil {
-		err = failure
-	}
-	return pids, err
-}
-
-// Close ends a Next that waits, and watches no child any more.
-func (r *Reaper) Close() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for fd := range r.pids {
-		unix.Close(int(fd))
-	}
-	r.pids = nil
-	return r.epoll.Close()
 }
 
 // SignalName is the name of a signal, such as SIGKILL.
@@ -117,15 +41,51 @@ func Pipe() (reader, writer int, err error) {
 	return fds[0], fds[1], err
 }
 
+// Unread is how many bytes a pipe holds that nobody has read.
+func Unread(pipe int) int {
+	n, _ := unix.IoctlGetInt(pipe, unix.TIOCINQ)
+	return n
+}
+
 // WaitReadable waits until one of two descriptors can be read or has ended, and tells whether the first can.
-func WaitReadable(fd, other int) (first bool, err error) {
-	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}, {Fd: int32(other), Events: unix.POLLIN}}
+func WaitReadable(fd, other int) (first bool, err error) { return wait(fd, unix.POLLIN, other) }
+
+// WaitWritable waits until the first descriptor can be written, or has failed, or the other can be read, and
+// tells whether the first is so. A pipe or terminal that can be written takes PipeAtomic bytes without
+// blocking.
+func WaitWritable(fd, other int) (first bool, err error) { return wait(fd, unix.POLLOUT, other) }
+
+func wait(fd int, events int16, other int) (first bool, err error) {
+	fds := []unix.PollFd{{Fd: int32(fd), Events: events}, {Fd: int32(other), Events: unix.POLLIN}}
 	for {
 		_, err := unix.Poll(fds, -1)
 		if err != unix.EINTR {
 			return fds[0].Revents != 0 && fds[1].Revents == 0, err
 		}
 	}
+}
+
+// MoveAbove moves a descriptor, which programs that this process starts do not get, to the first free number
+// from min on. Where that cannot be, it stays where it is.
+func MoveAbove(fd, min int) int {
+	moved, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, min)
+	if err != nil {
+		return fd
+	}
+	unix.Close(fd)
+	return moved
+}
+
+// PipeAtomic is how many bytes go into a pipe as a whole.
+const PipeAtomic = 4096
+
+// PipeCapacity is how many bytes a pipe can hold.
+func PipeCapacity(fd int) int {
+	n, err := unix.FcntlInt(uintptr(fd), unix.F_GETPIPE_SZ, 0)
+	if err != nil {
+		return 64 << 10
+	}
+	return n
 }
 
 // IsTerminal tells whether a descriptor is a terminal.
@@ -138,4 +98,78 @@ func IsTerminal(fd int) bool {
 func InForeground(terminal int) bool {
 	group, err := unix.IoctlGetInt(terminal, unix.TIOCGPGRP)
 	return err == nil && group == unix.Getpgrp()
+}
+
+// JobControl is a change of a child that is not its end.
+type JobControl uint8
+
+const (
+	Unchanged JobControl = iota
+	Stopped              // by the signal
+	Continued
+)
+
+// ChildChange returns the last change of a child that was not returned before, and the signal of Stopped. It
+// does not wait and does not reap.
+func ChildChange(pid int) (JobControl, syscall.Signal) {
+	// The part of siginfo_t that waitid fills in, on 64-bit systems.
+	var info struct {
+		signo, errno, code, _ int32
+		pid, uid, status, _   int32
+		_                     [96]byte
+	}
+	err := unix.Waitid(unix.P_PID, pid, (*unix.Siginfo)(unsafe.Pointer(&info)),
+		unix.WSTOPPED|unix.WCONTINUED|unix.WNOHANG, nil)
+	const stopped, continued = 5, 6 // CLD_STOPPED, CLD_CONTINUED
+	switch {
+	case err != nil || info.pid != int32(pid):
+		return Unchanged, 0
+	case info.code == stopped:
+		return Stopped, syscall.Signal(info.status)
+	case info.code == continued:
+		return Continued, 0
+	}
+	return Unchanged, 0
+}
+
+// AdoptOrphans makes this process the parent of its descendants whose own parent has ended.
+func AdoptOrphans() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
+
+// Children are the living and the ended children of this process.
+func Children() []int {
+	var pids []int
+	tasks, _ := os.ReadDir("/proc/self/task")
+	for _, task := range tasks {
+		text, err := os.ReadFile("/proc/self/task/" + task.Name() + "/children")
+		if os.IsNotExist(err) && task.Name() == strconv.Itoa(os.Getpid()) {
+			return childrenByParent() // the kernel is built without these files
+		}
+		for field := range strings.FieldsSeq(string(text)) {
+			if pid, err := strconv.Atoi(field); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+func childrenByParent() []int {
+	var pids []int
+	files, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range files {
+		text, _ := os.ReadFile(file)
+		// PID (NAME) STATE PARENT …, and a name may hold anything.
+		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+		if len(fields) > 1 && fields[1] == strconv.Itoa(os.Getpid()) {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// ReapEnded reaps a child if it has ended.
+func ReapEnded(pid int) (ended bool) {
+	got, _ := syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+	return got == pid
 }

@@ -12,16 +12,17 @@ import (
 )
 
 // Children end one after the other; the reaper is asked only afterwards, and still knows the order.
-func TestReaperTellsTheOrderOfEnds(t *testing.T) {
-	r, err := NewReaper()
+func TestWatcherTellsTheOrderOfEnds(t *testing.T) {
+	r, err := NewWatcher()
 	require.NoError(t, err)
 	defer r.Close()
 	var pids []int
 	for range 20 {
-		c := Child{Path: "/bin/sleep", Args: []string{"sleep", "60"}, Files: []uintptr{0, 1, 2}, OwnGroup: true}
+		c := Child{Path: "/bin/sleep", Args: []string{"sleep", "60"}, Files: []uintptr{0, 1, 2},
+			OwnGroup: true}
 		pid, err := c.Start()
 		require.NoError(t, err)
-		require.NoError(t, r.Watch(pid))
+		require.NoError(t, r.WatchProcess(pid, pid))
 		pids = append(pids, pid)
 	}
 	var order []int
@@ -31,12 +32,14 @@ func TestReaperTellsTheOrderOfEnds(t *testing.T) {
 		require.NoError(t, SignalGroup(pid, syscall.SIGKILL))
 		require.Eventually(t, func() bool { return isZombie(pid) }, 20*time.Second, time.Millisecond)
 	}
-	var seen []int
+	var seen []Watched
 	for len(seen) < len(pids) {
 		seen, err = r.Next(seen)
 		require.NoError(t, err)
 	}
-	require.Equal(t, order, seen)
+	for i, w := range seen {
+		require.Equal(t, Watched{order[i], WatchedProcess}, w)
+	}
 	for _, pid := range pids {
 		status, err := Reap(pid)
 		require.NoError(t, err)
@@ -60,13 +63,43 @@ func isZombie(pid int) bool {
 	return false
 }
 
-func TestReaperCloseEndsNext(t *testing.T) {
-	r, err := NewReaper()
+func TestWatcherCloseEndsNext(t *testing.T) {
+	r, err := NewWatcher()
 	require.NoError(t, err)
 	result := make(chan error, 1)
 	go func() { _, err := r.Next(nil); result <- err }()
 	require.NoError(t, r.Close())
 	require.Error(t, <-result)
+}
+
+// Close does not hold the lock while it waits for a Next that has seen a child end and now needs the lock.
+func TestWatcherCloseWhileNextReports(t *testing.T) {
+	r, err := NewWatcher()
+	require.NoError(t, err)
+	child := Child{Path: "/bin/true", Args: []string{"true"}, Files: []uintptr{0, 1, 2}}
+	pid, err := child.Start()
+	require.NoError(t, err)
+	defer Reap(pid)
+	require.NoError(t, r.WatchProcess(pid, pid))
+	require.Eventually(t, func() bool { return isZombie(pid) }, 20*time.Second, time.Millisecond)
+	// Both queue for the lock, Close first. The pauses only give them time to arrive there.
+	r.mu.Lock()
+	closed, over := make(chan error, 1), make(chan struct{})
+	go func() { closed <- r.Close() }()
+	time.Sleep(20 * time.Millisecond)
+	go func() { r.Next(nil); close(over) }()
+	time.Sleep(20 * time.Millisecond)
+	r.mu.Unlock()
+	for _, c := range []func() bool{func() bool { <-closed; return true },
+		func() bool { <-over; return true }} {
+		done := make(chan bool, 1)
+		go func() { done <- c() }()
+		select {
+		case <-done:
+		case <-time.After(20 * time.Second):
+			t.Fatal("Close and Next wait for each other")
+		}
+	}
 }
 
 func TestSignalGroupNeverReachesOneself(t *testing.T) {

@@ -18,15 +18,48 @@ func (c *Child) tie(*syscall.SysProcAttr) error {
 	return nil
 }
 
-// Reaper cannot be had on this system.
-type Reaper struct{}
+// Watcher cannot be had on this system.
+type Watcher struct{}
 
-// NewReaper fails: this system does not tell the order in which processes end.
-func NewReaper() (*Reaper, error) { return nil, errNeedsLinux }
+type (
+	Watched struct {
+		ID   int
+		Kind WatchedKind
+	}
+	WatchedKind uint8
+	JobControl  uint8
+)
 
-func (r *Reaper) Watch(int) error                { return errNeedsLinux }
-func (r *Reaper) Next(pids []int) ([]int, error) { return pids, errNeedsLinux }
-func (r *Reaper) Close() error                   { return nil }
+const (
+	WatchedProcess WatchedKind = iota
+	WatchedReader
+)
+
+const (
+	Unchanged JobControl = iota
+	Stopped
+	Continued
+)
+
+// NewWatcher fails: this system does not tell the order in which processes end.
+func NewWatcher() (*Watcher, error) { return nil, errNeedsLinux }
+
+func (w *Watcher) WatchProcess(int, int) error            { return errNeedsLinux }
+func (w *Watcher) WatchReader(int, int) error             { return errNeedsLinux }
+func (w *Watcher) Forget(int)                             {}
+func (w *Watcher) Next(seen []Watched) ([]Watched, error) { return seen, errNeedsLinux }
+func (w *Watcher) Close() error                           { return nil }
+func ChildChange(int) (JobControl, syscall.Signal)        { return Unchanged, 0 }
+func AdoptOrphans() error                                 { return errNeedsLinux }
+func Children() []int                                     { return nil }
+func ReapEnded(int) bool                                  { return false }
+func PipeCapacity(int) int                                { return 64 << 10 }
+func WaitWritable(fd, other int) (first bool, err error)  { return false, errNeedsLinux }
+
+func MoveAbove(fd, _ int) int { return fd }
+
+// PipeAtomic is how many bytes go into a pipe as a whole.
+const PipeAtomic = 512
 
 // SignalName is the number of a signal, in words.
 func SignalName(sig syscall.Signal) string { return fmt.Sprintf("signal %d", int(sig)) }
@@ -34,5 +67,6 @@ func SignalName(sig syscall.Signal) string { return fmt.Sprintf("signal %d", int
 func StreamPair() (ours, theirs int, err error)          { return -1, -1, errNeedsLinux }
 func Pipe() (reader, writer int, err error)              { return -1, -1, errNeedsLinux }
 func WaitReadable(fd, other int) (first bool, err error) { return false, errNeedsLinux }
+func Unread(int) int                                     { return 0 }
 func IsTerminal(int) bool                                { return false }
 func InForeground(int) bool                              { return true }

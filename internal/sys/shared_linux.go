@@ -3,7 +3,9 @@ package sys
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"os"
 	"syscall"
 	"time"
 	"unsafe"
@@ -11,8 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SharedMemory makes nameless memory of size bytes that can be handed to other processes as a descriptor. It is sparse: pages are there once they
-// are used or reserved. Its size can never change, so nobody who maps it is ever left with addresses behind its end.
+// SharedMemory makes nameless memory of size bytes that can be handed to other processes as a descriptor. It
+// is sparse: pages are there once they are used or reserved. Its size can never change, so nobody who maps it
+// is ever left with addresses behind its end.
 func SharedMemory(size int64) (int, error) {
 	fd, err := unix.MemfdCreate("weft", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -30,18 +33,29 @@ func SharedMemory(size int64) (int, error) {
 
 const sharedSeals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
-// CheckShared refuses a descriptor that is not memory of SharedMemory of this size.
+// CheckShared refuses a descriptor that is not memory of SharedMemory of this size. Whoever maps such memory
+// can touch all of it: it cannot shrink, and its file system, unlike that of huge pages, makes pages as they
+// are touched.
 func CheckShared(fd int, size int64) error {
 	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
 	if err != nil {
 		return fmt.Errorf("not shared memory: %w", err)
 	}
-	if seals&unix.F_SEAL_SHRINK == 0 {
-		return errors.New("shared memory that is not sealed against shrinking")
+	if seals&sharedSeals != sharedSeals {
+		return fmt.Errorf("shared memory that is not sealed against a change of its size (seals %#x, not "+
+			"%#x)", seals, sharedSeals)
+	}
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err != nil {
+		return os.NewSyscallError("fstatfs", err)
+	}
+	if fs.Type != unix.TMPFS_MAGIC {
+		return fmt.Errorf("shared memory of a file system of type %#x, not of tmpfs: touching it may fail",
+			fs.Type)
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return err
+		return os.NewSyscallError("fstat", err)
 	}
 	if st.Size != size {
 		return fmt.Errorf("shared memory of %d bytes, said to be of %d", st.Size, size)
@@ -51,7 +65,8 @@ func CheckShared(fd int, size int64) error {
 
 // MapShared maps shared memory. Parts of it can be given back with UnmapShared.
 func MapShared(fd int, size int) ([]byte, error) {
-	p, err := unix.MmapPtr(fd, 0, nil, uintptr(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
+	p, err := unix.MmapPtr(fd, 0, nil, uintptr(size), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, fmt.Errorf("mapping %d bytes of shared memory: %w", size, err)
 	}
@@ -71,7 +86,8 @@ func UnmapShared(b []byte) error {
 	return err
 }
 
-// reservePiece is how much is reserved in one call: a signal ends the call and undoes what it has done, and the runtime sends signals.
+// reservePiece is how much is reserved in one call: a signal ends the call and undoes what it has done, and
+// the runtime sends signals.
 const reservePiece = 4 << 20
 
 // Reserve gives a part of shared memory its pages, so that using it cannot fail.
@@ -89,8 +105,8 @@ func Reserve(fd int, off, n int64) error {
 	return nil
 }
 
-// Fill is Reserve for memory that is used at once: it writes zeros there, so that the pages are not zeroed one by one when they are touched, and are mapped
-// several at once to who reads there first.
+// Fill is Reserve for memory that is used at once: it writes zeros there, so that the pages are not zeroed
+// one by one when they are touched, and are mapped several at once to who reads there first.
 func Fill(fd int, off, n int64) error {
 	for n > 0 {
 		switch k, err := unix.Pwrite(fd, zeros[:min(n, int64(len(zeros)))], off); {
@@ -117,10 +133,12 @@ func Punch(fd int, off, n int64) error {
 	}
 }
 
-// readPiece is how much of another process's memory is read in one call, which costs as much as some ten KiB do.
-const readPiece = 4 << 20
+// readPiece is how much of another process's memory is read in one call, which costs as much as copying some
+// ten KiB.
+const readPiece = 1 << 20
 
-// provenFor is how long a process that has proved itself is taken for the same: too short for the system to come round to its number again.
+// provenFor is how long a process that has proved itself is taken for the same: too short for the system to
+// come round to its number again.
 const provenFor = 5 * time.Millisecond
 
 // Foreign is the memory of another process.
@@ -131,8 +149,8 @@ type Foreign struct {
 	proven time.Time
 }
 
-// Read copies memory of the process, at an address there, to p. Now and then the proof is read too: a process that has the same number by now has
-// another one.
+// Read copies memory of the process, at an address there, to p. Now and then the proof is read too: a process
+// that has the same number by now has another one.
 func (f *Foreign) Read(p []byte, addr uint64) error {
 	if now := time.Now(); now.Sub(f.proven) > provenFor {
 		var proof [32]byte
@@ -160,9 +178,12 @@ func (f *Foreign) read(p []byte, addr uint64) error {
 		local := unix.Iovec{Base: &p[0]}
 		local.SetLen(len(p))
 		remote := unix.RemoteIovec{Base: uintptr(addr), Len: len(p)}
-		// Go is not told of the call, as little as of a copy of its own, which takes as long: it would have another thread take this one's place on
-		// the core meanwhile, and that costs more than it is good for.
-		n, _, e := syscall.RawSyscall6(unix.SYS_PROCESS_VM_READV, uintptr(f.Pid), uintptr(unsafe.Pointer(&local)), 1, uintptr(unsafe.Pointer(&remote)), 1, 0)
+		// The call is no raw one: the process can give memory whose pages never come (userfaultfd, or a file
+		// of a file system that does not answer). This thread waits for them then, but the runtime, and its
+		// garbage collector, go on.
+		n, _, e := syscall.Syscall6(unix.SYS_PROCESS_VM_READV, uintptr(f.Pid),
+			uintptr(unsafe.Pointer(&local)), 1,
+			uintptr(unsafe.Pointer(&remote)), 1, 0)
 		switch {
 		case e == unix.EINTR:
 			continue
@@ -176,12 +197,15 @@ func (f *Foreign) read(p []byte, addr uint64) error {
 	return nil
 }
 
-// LetBeRead allows processes of the same user to read this one's memory where the system otherwise allows it to ancestors alone.
+// LetBeRead allows processes of the same user to read this one's memory where the system otherwise allows it
+// to ancestors alone.
 func LetBeRead() {
-	unix.Prctl(unix.PR_SET_PTRACER, unix.PR_SET_PTRACER_ANY, 0, 0, 0) // systems without that restriction do not know it
+	// systems without that restriction do not know it
+	unix.Prctl(unix.PR_SET_PTRACER, unix.PR_SET_PTRACER_ANY, 0, 0, 0)
 }
 
-// PeerOf tells the process and the user at the other end of a Unix connection; the process is 0 if it is not to be seen from here.
+// PeerOf tells the process and the user at the other end of a Unix connection; the process is 0 if it is not
+// to be seen from here.
 func PeerOf(c *net.UnixConn) (pid, uid int, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -189,7 +213,10 @@ func PeerOf(c *net.UnixConn) (pid, uid int, err error) {
 	}
 	var cred *unix.Ucred
 	var failed error
-	err = raw.Control(func(fd uintptr) { cred, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	err = raw.Control(func(fd uintptr) {
+		cred, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET,
+			unix.SO_PEERCRED)
+	})
 	if err = errors.Join(err, failed); err != nil {
 		return 0, 0, fmt.Errorf("credentials of a peer: %w", err)
 	}
@@ -218,7 +245,7 @@ func RecvDescriptors(c *net.UnixConn, b []byte, most int) (n int, fds []int, err
 		}
 	}
 	if n == 0 && err == nil {
-		err = unix.ECONNRESET
+		err = io.EOF
 	}
 	if err != nil {
 		for _, fd := range fds {
@@ -227,24 +254,6 @@ func RecvDescriptors(c *net.UnixConn, b []byte, most int) (n int, fds []int, err
 		return 0, nil, err
 	}
 	return n, fds, nil
-}
-
-// Signal wakes the Poller whose Event this is, also one of another process.
-func Signal(event int) {
-	one := [8]byte{0: 1}
-	unix.Write(event, one[:])
-}
-
-// Event is the descriptor that Wake writes to. Whoever is given a copy of it can wake the poller with Signal.
-func (p *Poller) Event() int { return p.event }
-
-// CheckEvent refuses a descriptor that Signal could block on.
-func CheckEvent(fd int) error {
-	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
-	if err == nil && flags&unix.O_NONBLOCK == 0 {
-		err = errors.New("a descriptor that blocks")
-	}
-	return err
 }
 
 // TotalMemory is how many bytes of memory the machine has.
@@ -256,14 +265,16 @@ func TotalMemory() (int64, error) {
 	return int64(info.Totalram) * int64(info.Unit), nil
 }
 
-// UnlimitedAddresses refuses a limit on this process's address space: each peer's memory takes much of that, used or not.
+// UnlimitedAddresses refuses a limit on this process's address space: each peer's memory takes much of that,
+// used or not.
 func UnlimitedAddresses() error {
 	var r unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_AS, &r); err != nil {
 		return err
 	}
 	if r.Cur != unix.RLIM_INFINITY {
-		return fmt.Errorf("this process may have %d bytes of addresses; shared memory needs to have no limit (ulimit -v unlimited)", r.Cur)
+		return fmt.Errorf("this process may have %d bytes of addresses; shared memory needs to have no "+
+			"limit (ulimit -v unlimited)", r.Cur)
 	}
 	return nil
 }

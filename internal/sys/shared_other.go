@@ -24,9 +24,6 @@ func LetBeRead()                                                     {}
 func PeerOf(*net.UnixConn) (pid, uid int, err error)                 { return 0, 0, errShared }
 func SendDescriptors(*net.UnixConn, []byte, ...int) error            { return errShared }
 func RecvDescriptors(*net.UnixConn, []byte, int) (int, []int, error) { return 0, nil, errShared }
-func Signal(int)                                                     {}
-func (*Poller) Event() int                                           { return -1 }
-func CheckEvent(int) error                                           { return errShared }
 func TotalMemory() (int64, error)                                    { return 0, errShared }
 
 func UnlimitedAddresses() error { return errShared }
@@ -39,3 +36,21 @@ type Foreign struct {
 }
 
 func (*Foreign) Read([]byte, uint64) error { return errShared }
+
+// TokenSize is the length of the token of a WakeAddress in bytes.
+const TokenSize = 16
+
+// WakeAddress is where another process ends the waits of a Poller.
+type WakeAddress struct{}
+
+func NewWakeAddress(string, [TokenSize]byte) (*WakeAddress, error) { return nil, errShared }
+
+func (*Poller) Open(*WakeAddress) error { return errShared }
+func (*Poller) Signal(*WakeAddress)     {}
+
+// Prober finds out whether wake sockets are still there.
+type Prober struct{}
+
+func NewProber() (*Prober, error)      { return nil, errShared }
+func (*Prober) Gone(*WakeAddress) bool { return false }
+func (*Prober) Close()                 {}

@@ -9,14 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The four below are for sockets, and raw: they do not tell the scheduler, so that a call that has nothing to do costs a few hundred nanoseconds.
-// Those without pieces are the calls that only sockets have, which the kernel comes through sooner.
-// They must only be used on non-blocking descriptors. "Again" is reported as n == -1 with no error; the end of a stream as n == 0.
+// The four below are for sockets, and raw: they do not tell the scheduler, so that a call that has nothing to
+// do costs a few hundred nanoseconds. Those without pieces are the calls that only sockets have, which the
+// kernel comes through sooner. They must only be used on non-blocking descriptors. "Again" is reported as n
+// == -1 with no error; the end of a stream as n == 0.
 
 // Read reads what there is into p, which is not empty.
 func Read(fd int, p []byte) (int, error) {
 	for {
-		n, _, e := syscall.RawSyscall6(syscall.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)), syscall.MSG_DONTWAIT, 0, 0)
+		n, _, e := syscall.RawSyscall6(syscall.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&p[0])),
+			uintptr(len(p)), syscall.MSG_DONTWAIT, 0, 0)
 		if e == 0 {
 			return int(n), nil
 		}
@@ -29,7 +31,8 @@ func Read(fd int, p []byte) (int, error) {
 // Write writes what there is room for of p, which is not empty.
 func Write(fd int, p []byte) (int, error) {
 	for {
-		n, _, e := syscall.RawSyscall6(syscall.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)), syscall.MSG_NOSIGNAL|syscall.MSG_DONTWAIT, 0, 0)
+		n, _, e := syscall.RawSyscall6(syscall.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&p[0])),
+			uintptr(len(p)), syscall.MSG_NOSIGNAL|syscall.MSG_DONTWAIT, 0, 0)
 		if e == 0 {
 			return int(n), nil
 		}
@@ -52,7 +55,8 @@ func Vec(p []byte) Iovec {
 // Readv reads what there is into the pieces, in their order.
 func Readv(fd int, v []Iovec) (int, error) {
 	for {
-		n, _, e := syscall.RawSyscall(syscall.SYS_READV, uintptr(fd), uintptr(unsafe.Pointer(&v[0])), uintptr(len(v)))
+		n, _, e := syscall.RawSyscall(syscall.SYS_READV, uintptr(fd), uintptr(unsafe.Pointer(&v[0])),
+			uintptr(len(v)))
 		if e == 0 {
 			return int(n), nil
 		}
@@ -65,7 +69,8 @@ func Readv(fd int, v []Iovec) (int, error) {
 // Writev writes what there is room for of the pieces, in their order.
 func Writev(fd int, v []Iovec) (int, error) {
 	for {
-		n, _, e := syscall.RawSyscall(syscall.SYS_WRITEV, uintptr(fd), uintptr(unsafe.Pointer(&v[0])), uintptr(len(v)))
+		n, _, e := syscall.RawSyscall(syscall.SYS_WRITEV, uintptr(fd), uintptr(unsafe.Pointer(&v[0])),
+			uintptr(len(v)))
 		if e == 0 {
 			return int(n), nil
 		}
@@ -85,25 +90,28 @@ func again(e syscall.Errno) (int, error) {
 // CloseFD closes a descriptor.
 func CloseFD(fd int) error { return unix.Close(fd) }
 
-// PrepareSocket makes a connected stream socket ready for raw use: non-blocking, and, if it is TCP's, without Nagle's delay.
+// PrepareSocket makes a connected stream socket ready for raw use: non-blocking, and, if it is TCP's, without
+// Nagle's delay.
 func PrepareSocket(fd int) error {
 	if err := unix.SetNonblock(fd, true); err != nil {
 		return err
 	}
-	if domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN); err != nil || domain == unix.AF_UNIX {
+	if domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN); err != nil ||
+		domain == unix.AF_UNIX {
 		return err
 	}
 	return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
 }
 
-// SkipCongestionControl takes the cheapest congestion control for a connection that stays on this machine: there is nothing to be
-// congested, and one that paces what it sends costs time for nothing. Where it may not be chosen things stay as they are.
+// SkipCongestionControl takes the cheapest congestion control for a connection that stays on this machine:
+// there is nothing to be congested, and one that paces what it sends costs time for nothing. Where it may not
+// be chosen things stay as they are.
 func SkipCongestionControl(fd int) {
 	unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, "reno")
 }
 
-// LimitUnsent bounds how many bytes a socket takes that TCP cannot send yet: beyond them it has no room. Where it cannot be bounded the
-// buffer's size does it.
+// LimitUnsent bounds how many bytes a socket takes that TCP cannot send yet: beyond them it has no room.
+// Where it cannot be bounded the buffer's size does it.
 func LimitUnsent(fd, bytes int) {
 	unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, bytes)
 }
@@ -112,7 +120,14 @@ func LimitUnsent(fd, bytes int) {
 type Poller struct {
 	epoll int
 	event int // eventfd
+	wake  int // the wake socket; 0 without one
 }
+
+// Numbers under which the poller's own descriptors are watched. Those of others are not negative.
+const (
+	eventID = -1
+	wakeID  = -2
+)
 
 // NewPoller makes a poller. Close it.
 func NewPoller() (*Poller, error) {
@@ -125,8 +140,9 @@ func NewPoller() (*Poller, error) {
 		unix.Close(epoll)
 		return nil, err
 	}
-	p := &Poller{epoll, event}
-	if err := unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, event, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: -1}); err != nil {
+	p := &Poller{epoll: epoll, event: event}
+	if err := unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, event,
+		&unix.EpollEvent{Events: unix.EPOLLIN, Fd: eventID}); err != nil {
 		p.Close()
 		return nil, err
 	}
@@ -157,7 +173,8 @@ func (p *Poller) Remove(fd int) error { return unix.EpollCtl(p.epoll, unix.EPOLL
 func (p *Poller) Ready(ids []int32) int {
 	var events [64]unix.EpollEvent
 	most := min(len(events), len(ids))
-	r, _, e := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(p.epoll), uintptr(unsafe.Pointer(&events[0])), uintptr(most), 0, 0, 0)
+	r, _, e := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(p.epoll),
+		uintptr(unsafe.Pointer(&events[0])), uintptr(most), 0, 0, 0)
 	if e != 0 {
 		return 0
 	}
@@ -171,7 +188,8 @@ func (p *Poller) Ready(ids []int32) int {
 	return n
 }
 
-// Wait blocks until a descriptor has something, Wake is called, or d has passed (d < 0: for ever). Other goroutines run meanwhile.
+// Wait blocks until a descriptor has something, Wake is called, or d has passed (d < 0: for ever). Other
+// goroutines run meanwhile.
 func (p *Poller) Wait(d time.Duration) error {
 	var id [1]int32
 	_, err := p.Await(id[:], d)
@@ -194,8 +212,12 @@ func (p *Poller) Await(ids []int32, d time.Duration) (int, error) {
 	}
 	n := 0
 	for _, ev := range events[:r] {
-		if ev.Fd < 0 {
-			p.Drain()
+		switch ev.Fd {
+		case eventID:
+			p.drainEvent()
+			continue
+		case wakeID:
+			p.drainWake(false) // what else has come ends the next wait
 			continue
 		}
 		ids[n] = ev.Fd
@@ -210,17 +232,31 @@ func (p *Poller) Nest(inner *Poller, id int32) error { return p.Add(inner.epoll,
 // Unnest ends that.
 func (p *Poller) Unnest(inner *Poller) error { return p.Remove(inner.epoll) }
 
-// Drain forgets a Wake.
+// Descriptor is readable, for another epoll, while a Wait would not block.
+func (p *Poller) Descriptor() int { return p.epoll }
+
+// Drain forgets what was to end a Wait.
 func (p *Poller) Drain() {
+	p.drainEvent()
+	p.drainWake(true)
+}
+
+func (p *Poller) drainEvent() {
 	var b [8]byte
 	unix.Read(p.event, b[:])
 }
 
 // Wake ends a Wait, the present or else the next.
-func (p *Poller) Wake() { Signal(p.event) }
+func (p *Poller) Wake() {
+	one := [8]byte{0: 1}
+	unix.Write(p.event, one[:])
+}
 
 // Close releases the poller.
 func (p *Poller) Close() {
+	if p.wake != 0 {
+		unix.Close(p.wake)
+	}
 	unix.Close(p.event)
 	unix.Close(p.epoll)
 }
@@ -244,7 +280,8 @@ func Unmap(b []byte) error {
 
 var mapped atomic.Int64
 
-// Mapped is how many bytes Map has given that nobody has given back: the system's own list of mappings does not tell whose they are.
+// Mapped is how many bytes Map has given that nobody has given back: the system's own list of mappings does
+// not tell whose they are.
 func Mapped() int64 { return mapped.Load() }
 
 // Yield offers the processor to other threads that want it.

@@ -37,6 +37,7 @@ func (*Poller) Change(int, int32, bool) error             { return errLinux }
 func (*Poller) Remove(int) error                          { return errLinux }
 func (*Poller) Nest(*Poller, int32) error                 { return errLinux }
 func (*Poller) Unnest(*Poller) error                      { return errLinux }
+func (*Poller) Descriptor() int                           { return -1 }
 func (*Poller) Drain()                                    {}
 func (*Poller) Await([]int32, time.Duration) (int, error) { return 0, errLinux }
 func (*Poller) Ready([]int32) int                         { return 0 }

@@ -1,4 +1,5 @@
 package sys
 
-// StoreBarrier has what the program stores from now on be seen after what it has stored before. This processor does that by itself.
+// StoreBarrier has what the program stores from now on be seen after what it has stored before. This
+// processor does that by itself.
 func StoreBarrier() {}

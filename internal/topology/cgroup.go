@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// quota is the smallest limit of processor time on the way from this process's control group up to the root, in processors; 0 when
-// there is none. Both versions of control groups are looked at, for a machine may use both.
+// quota is the smallest limit of processor time on the way from this process's control group up to the root,
+// in processors; 0 when there is none. Both versions of control groups are looked at, for a machine may use
+// both.
 func quota(root fs.FS) float64 {
 	text, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
@@ -36,8 +37,8 @@ func quota(root fs.FS) float64 {
 	return limit
 }
 
-// smallest asks for the limit in every folder from the group up to each mount. In a container the group's path may not exist
-// below the mount, and then the mount itself is the container's group.
+// smallest asks for the limit in every folder from the group up to each mount. In a container the group's
+// path may not exist below the mount, and then the mount itself is the container's group.
 func smallest(root fs.FS, mounts []string, group string, read func(fs.FS, string) float64) float64 {
 	limit := 0.0
 	for _, mount := range mounts {

@@ -9,7 +9,8 @@ import (
 // maxCPU bounds the numbers in a list, so that "0-4000000000" takes no memory.
 const maxCPU = 1 << 16
 
-// ParseCPUList reads a list of processors as the kernel writes it, such as "0-3,8,10-11". An empty list is empty.
+// ParseCPUList reads a list of processors as the kernel writes it, such as "0-3,8,10-11". An empty list is
+// empty.
 func ParseCPUList(text string) ([]int, error) {
 	if text == "" {
 		return nil, nil
@@ -23,7 +24,8 @@ func ParseCPUList(text string) ([]int, error) {
 		low, err1 := strconv.ParseUint(from, 10, 31)
 		high, err2 := strconv.ParseUint(to, 10, 31)
 		if err1 != nil || err2 != nil || low > high || high >= maxCPU {
-			return nil, fmt.Errorf("%.40q in the list of processors %.80q is neither a number nor a range such as 0-3", part, text)
+			return nil, fmt.Errorf("%.40q in the list of processors %.80q is neither a number nor a "+
+				"range such as 0-3", part, text)
 		}
 		for cpu := low; cpu <= high; cpu++ {
 			if len(cpus) >= maxCPU {

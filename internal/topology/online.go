@@ -14,8 +14,8 @@ func Online() int {
 	return runtime.NumCPU()
 }
 
-// Possible is how many processors the machine can ever have while it runs: the same for every process on it, at any time. 0 where that is not
-// known.
+// Possible is how many processors the machine can ever have while it runs: the same for every process on it,
+// at any time. 0 where that is not known.
 func Possible() int { return count("possible") }
 
 // count is how many processors are in one of the system's lists of them; 0 where it has none.

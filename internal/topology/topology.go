@@ -1,5 +1,5 @@
-// Package topology tells what of this machine the process may use: processors from the affinity mask, grouped into cores, and
-// the share of them that the control group grants.
+// Package topology tells what of this machine the process may use: processors from the affinity mask, grouped
+// into cores, and the share of them that the control group grants.
 package topology
 
 import (
@@ -19,7 +19,8 @@ type Machine struct {
 	Cores [][]int // the same by physical core: a core with two hardware threads has two
 	Quota float64 // processors' worth of time that the control group grants; 0 when it sets no limit
 
-	// By index of Cores: the number of the core's NUMA node, and of its socket. They are 0 where the system does not tell.
+	// By index of Cores: the number of the core's NUMA node, and of its socket. They are 0 where the system
+	// does not tell.
 	NodeOf, SocketOf []int
 }
 
@@ -63,9 +64,11 @@ func read(root fs.FS, cpus []int) *Machine {
 	return m
 }
 
-// socket is the number of the processor's socket; 0 where the system does not tell, or writes -1 for it as some machines do.
+// socket is the number of the processor's socket; 0 where the system does not tell, or writes -1 for it as
+// some machines do.
 func socket(root fs.FS, cpu int) int {
-	text, err := fs.ReadFile(root, fmt.Sprintf("sys/devices/system/cpu/cpu%d/topology/physical_package_id", cpu))
+	text, err := fs.ReadFile(root, fmt.Sprintf("sys/devices/system/cpu/cpu%d/topology/physical_package_id",
+		cpu))
 	if err != nil {
 		return 0
 	}
@@ -78,7 +81,8 @@ func socket(root fs.FS, cpu int) int {
 
 // siblings lists the processors of cpu's core, cpu at least.
 func siblings(root fs.FS, cpu int) []int {
-	text, err := fs.ReadFile(root, fmt.Sprintf("sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu))
+	text, err := fs.ReadFile(root, fmt.Sprintf("sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
+		cpu))
 	if err != nil {
 		return []int{cpu}
 	}

@@ -49,14 +49,19 @@ func TestQuota(t *testing.T) {
 		want  float64
 	}{
 		{"none", nil, 0},
-		{"version 2, no limit", map[string]string{"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/cpu.max": "max 100000\n"}, 0},
+		{"version 2, no limit", map[string]string{"proc/self/cgroup": "0::/a\n",
+			"sys/fs/cgroup/a/cpu.max": "max 100000\n"}, 0},
 		{"version 2, the parent's is smaller", map[string]string{"proc/self/cgroup": "0::/a/b\n",
-			"sys/fs/cgroup/a/b/cpu.max": "400000 100000\n", "sys/fs/cgroup/a/cpu.max": "150000 100000\n"}, 1.5},
-		{"version 2 in a container", map[string]string{"proc/self/cgroup": "0::/not/here\n", "sys/fs/cgroup/cpu.max": "200000 100000\n"}, 2},
+			"sys/fs/cgroup/a/b/cpu.max": "400000 100000\n", "sys/fs/cgroup/a/cpu.max": "150000 100000\n"},
+			1.5},
+		{"version 2 in a container", map[string]string{"proc/self/cgroup": "0::/not/here\n",
+			"sys/fs/cgroup/cpu.max": "200000 100000\n"}, 2},
 		{"version 1", map[string]string{"proc/self/cgroup": "3:cpu,cpuacct:/a\n",
-			"sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_quota_us": "50000\n", "sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_period_us": "100000\n"}, 0.5},
+			"sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_quota_us":  "50000\n",
+			"sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_period_us": "100000\n"}, 0.5},
 		{"version 1, no limit", map[string]string{"proc/self/cgroup": "3:cpu:/\n",
-			"sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n", "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n"}, 0},
+			"sys/fs/cgroup/cpu/cpu.cfs_quota_us":  "-1\n",
+			"sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n"}, 0},
 	} {
 		require.Equal(t, c.want, quota(machine(c.files)), c.name)
 	}

@@ -4,5 +4,6 @@ package words
 
 import "math/bits"
 
-// LittleEndian turns a word that was loaded in the machine's order into the value that its bytes have on the wire.
+// LittleEndian turns a word that was loaded in the machine's order into the value that its bytes have on the
+// wire.
 func LittleEndian(v uint64) uint64 { return bits.ReverseBytes64(v) }

@@ -19,13 +19,15 @@ func Copy(dst, src []byte) {
 	for at := 0; at < n-Size; at += Size {
 		Put(dst, at, Get(src, at))
 	}
-	Put(dst, n-Size, Get(src, n-Size)) // some of it for the second time, if there is not a whole number of words
+	// some of it for the second time, if there is not a whole number of words
+	Put(dst, n-Size, Get(src, n-Size))
 }
 
 // Get reads the word, little-endian, that begins at a byte.
 func Get(b []byte, at int) uint64 {
 	_ = b[at+Size-1]
-	return binary.LittleEndian.Uint64(b[at : at+Size : at+Size]) // bounds in full, so that nothing has to be worked out for them
+	// bounds in full, so that nothing has to be worked out for them
+	return binary.LittleEndian.Uint64(b[at : at+Size : at+Size])
 }
 
 // Put writes such a word.

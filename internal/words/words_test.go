@@ -27,5 +27,6 @@ func TestPut_IsLittleEndian(t *testing.T) {
 	Put(b, 1, 0x0807060504030201)
 	require.Equal(t, []byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 0}, b)
 	require.EqualValues(t, 0x0807060504030201, Get(b, 1))
-	require.Panics(t, func() { Get(b[:8], 1) }, "what is behind a slice is not read, even where there is room")
+	require.Panics(t, func() { Get(b[:8], 1) },
+		"what is behind a slice is not read, even where there is room")
 }

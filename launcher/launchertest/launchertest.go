@@ -1,8 +1,9 @@
-// Package launchertest is what tests share that run jobs. A job's ranks are the test binary itself, started again: so a test needs
-// nothing but `go test`, and ranks can run whatever the test's package has, exported or not.
+// Package launchertest is what tests share that run jobs. A job's ranks are the test binary itself, started
+// again: so a test needs nothing but `go test`, and ranks can run whatever the test's package has, exported
+// or not.
 //
-// A package whose tests run jobs registers what its ranks do with [Body], in variables of the package, and has a TestMain that
-// begins with [Play]. A test then makes a job of [Ranks] and runs it:
+// A package whose tests run jobs registers what its ranks do with [Body], in variables of the package, and
+// has a TestMain that begins with [Play]. A test then makes a job of [Ranks] and runs it:
 //
 //	var hello = launchertest.Body("hello", func() error { … })
 //
@@ -38,8 +39,8 @@ const patience = 2 * time.Minute
 
 var bodies = map[string]func() error{}
 
-// Body registers what a rank does, and returns the name, by which Ranks and Environ know it. It is for variables of a package: a
-// body that a test registers is there in the test's own process alone.
+// Body registers what a rank does, and returns the name, by which Ranks and Environ know it. It is for
+// variables of a package: a body that a test registers is there in the test's own process alone.
 func Body(name string, run func() error) string {
 	if bodies[name] != nil {
 		panic("launchertest: two bodies are called " + name)
@@ -48,9 +49,10 @@ func Body(name string, run func() error) string {
 	return name
 }
 
-// Play returns where tests are to be run. In a process that Environ has made a rank it plays the body and exits: with status 0, with
-// 1 and the error on standard error, or with 3 where there is no such body.
+// Play returns where tests are to be run. In a process that Environ has made a rank it plays the body and
+// exits: with status 0, with 1 and the error on standard error, or with 3 where there is no such body.
 func Play() {
+	launcher.Watchdog()
 	name, is := os.LookupEnv(variable)
 	if !is {
 		return
@@ -67,10 +69,11 @@ func Play() {
 	os.Exit(0)
 }
 
-// Environ is what makes a process of the test binary play a body. With the race detector a process would sleep for a second before
-// it exits.
+// Environ is what makes a process of the test binary play a body. With the race detector a process would
+// sleep for a second before it exits.
 func Environ(body string) []string {
-	return []string{variable + "=" + body, strings.TrimSpace("GORACE=" + os.Getenv("GORACE") + " atexit_sleep_ms=0")}
+	return []string{variable + "=" + body, strings.TrimSpace("GORACE=" + os.Getenv("GORACE") +
+		" atexit_sleep_ms=0")}
 }
 
 // Ranks are n ranks that play a body, with more variables of the environment.
@@ -92,20 +95,27 @@ func (r Result) Cause(t testing.TB) *launcher.Failure {
 	return f
 }
 
-// Run runs a job without input, and returns when it is over and all its output is there. A job that does not end is ended, and standard error
-// tells where its ranks were.
+// Run runs a job without input, and returns when it is over and all its output is there. A job that does not
+// end is ended, and standard error tells where its ranks were.
 func Run(t testing.TB, apps ...launcher.App) Result {
 	t.Helper()
-	return run(t, patience, apps)
+	return run(t, launcher.Job{Apps: apps, Timeout: patience})
 }
 
-func run(t testing.TB, patience time.Duration, apps []launcher.App) Result {
+// RunWatched is Run of a job that is watched for deadlocks, which end it.
+func RunWatched(t testing.TB, apps ...launcher.App) Result {
+	t.Helper()
+	return run(t, launcher.Job{Apps: apps, Timeout: patience, Stuck: 10 * time.Second, AbortStuck: true})
+}
+
+func run(t testing.TB, job launcher.Job) Result {
 	t.Helper()
 	var r Result
 	out, outDone := capture(t, &r.Out)
 	errs, errDone := capture(t, &r.Err)
-	defer explain(patience)()
-	r.Failure = launcher.Run(t.Context(), launcher.Job{Apps: apps, Timeout: patience, Stdin: launcher.InputNone, Out: out, Err: errs})
+	defer explain(job.Timeout)()
+	job.Stdin, job.Out, job.Err = launcher.InputNone, out, errs
+	r.Failure = launcher.Run(t.Context(), job)
 	out.Close()
 	errs.Close()
 	<-outDone

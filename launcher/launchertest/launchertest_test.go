@@ -31,10 +31,12 @@ var (
 )
 
 func TestRun_GivesAllOutput(t *testing.T) {
-	r := launchertest.Run(t, launchertest.Ranks(2, writing, "LAUNCHERTEST_WORD=one"), launchertest.Ranks(1, writing, "LAUNCHERTEST_WORD=two"))
+	r := launchertest.Run(t, launchertest.Ranks(2, writing, "LAUNCHERTEST_WORD=one"),
+		launchertest.Ranks(1, writing, "LAUNCHERTEST_WORD=two"))
 	require.NoError(t, r.Failure, r.Err)
 	require.Equal(t, strings.Repeat(long, 3), r.Out)
-	require.Equal(t, [2]int{2, 1}, [2]int{strings.Count(r.Err, "one\n"), strings.Count(r.Err, "two\n")}, r.Err)
+	require.Equal(t, [2]int{2, 1}, [2]int{strings.Count(r.Err, "one\n"), strings.Count(r.Err, "two\n")},
+		r.Err)
 }
 
 func TestRun_GivesTheFailure(t *testing.T) {

@@ -12,10 +12,12 @@ import (
 	"time"
 )
 
-// explain sees to it that a job which does not end says where it stands: shortly before the launcher ends it for that the ranks show their
-// goroutines, and if the launcher does not end it the whole test does, with the launcher's. It returns what has to be called at the job's end.
+// explain sees to it that a job which does not end says where it stands: shortly before the launcher ends it
+// for that the ranks show their goroutines, and if the launcher does not end it the whole test does, with the
+// launcher's. It returns what has to be called at the job's end.
 func explain(patience time.Duration) (over func()) {
-	const telling = 2 * time.Second // a rank may take that long to write where it is, on a machine that does much else
+	// a rank may take that long to write where it is, on a machine that does much else
+	const telling = 2 * time.Second
 	ask := time.AfterFunc(patience-max(patience/20, telling), func() {
 		for _, c := range children() {
 			syscall.Kill(c.pid, syscall.SIGQUIT)
@@ -23,7 +25,8 @@ func explain(patience time.Duration) (over func()) {
 	})
 	late := patience + time.Minute // far more than the launcher takes to kill what does not end
 	give := time.AfterFunc(late, func() {
-		fmt.Fprintf(os.Stderr, "\nlaunchertest: the job has not ended, nor was it ended, within %s\n%s", late, standing())
+		fmt.Fprintf(os.Stderr, "\nlaunchertest: the job has not ended, nor was it ended, within %s\n%s",
+			late, standing())
 		os.Exit(1)
 	})
 	return func() {
@@ -32,7 +35,8 @@ func explain(patience time.Duration) (over func()) {
 	}
 }
 
-// standing is where this process's goroutines stand that have to do with the launcher, and where its children do.
+// standing is where this process's goroutines stand that have to do with the launcher, and where its children
+// do.
 func standing() string {
 	var text strings.Builder
 	stacks := make([]byte, 1<<20)
@@ -78,7 +82,8 @@ func children() (list []child) {
 		dir := filepath.Dir(file)
 		pid, _ := strconv.Atoi(filepath.Base(dir))
 		where, _ := os.ReadFile(filepath.Join(dir, "wchan"))
-		list = append(list, child{pid: pid, name: string(b[open+1 : end]), state: fields[0], where: string(where)})
+		list = append(list, child{pid: pid, name: string(b[open+1 : end]), state: fields[0],
+			where: string(where)})
 	}
 	return list
 }

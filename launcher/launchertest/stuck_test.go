@@ -18,7 +18,7 @@ var waiting = Body("waiting", func() error {
 })
 
 func TestRun_TellsWhereRanksAreThatDoNotEnd(t *testing.T) {
-	r := run(t, 6*time.Second, []launcher.App{Ranks(2, waiting)})
+	r := run(t, launcher.Job{Apps: []launcher.App{Ranks(2, waiting)}, Timeout: 6 * time.Second})
 	require.Error(t, r.Failure)
 	require.Contains(t, r.Err, "stuck_test.go", "where a rank is")
 }

@@ -2,6 +2,7 @@ package pmi
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,13 +13,25 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/weft-mpi/weft/internal/sys"
 )
 
-// ErrNotFound says that no rank has put the key, or that its put is not visible yet because no barrier has come since.
+// ErrNotFound says that no rank has put the key, or that its put is not visible yet because no barrier has
+// come since.
 var ErrNotFound = errors.New("key not found")
 
 // maxRanks bounds the size that a launcher may announce.
 const maxRanks = 1 << 24
+
+// answerWithin is how long a launcher may take for what it answers by itself: far more than it needs on a
+// loaded machine. A barrier has no such bound, for it waits for other ranks.
+const answerWithin = 30 * time.Second
+
+// firstToClose is the least number of the connection's descriptor. The kernel closes the descriptors of a
+// process that ends from the highest number down; so the launcher learns of a rank's end before its peers do,
+// and finds that their ends follow from it (ADR 0026).
+const firstToClose = 1000
 
 // stream is a connection to the launcher: a net.Conn or an *os.File that can be polled.
 type stream interface {
@@ -28,16 +41,20 @@ type stream interface {
 	SetDeadline(time.Time) error
 }
 
-// Client is a rank's connection to its launcher. Its calls may come from any goroutine; one is under way at a time, and each
-// ends with its context. A call that fails half-way leaves the connection unusable: later calls return the same error.
+// Client is a rank's connection to its launcher. Its calls may come from any goroutine; one is under way at a
+// time, and each ends with its context, or when the launcher does not answer in time. A call that fails
+// half-way leaves the connection unusable: later calls return the same error.
 //
-// Whoever has called Init must call Finalize before the process ends, or the launcher takes the rank for failed.
+// Whoever has called Init must call Finalize before the process ends, or the launcher takes the rank for
+// failed.
 type Client struct {
 	mu     sync.Mutex
 	conn   stream
 	in     *bufio.Reader
 	broken error // why the connection can no longer be used
 	closed bool
+
+	patience time.Duration // in place of answerWithin, for tests
 
 	port, id string // where to connect and as whom; empty with an inherited descriptor
 
@@ -46,9 +63,9 @@ type Client struct {
 	maxKey, maxValue   int
 }
 
-// FromEnv finds the launcher in the environment: PMI_FD with PMI_RANK and PMI_SIZE, or PMI_PORT with PMI_ID. It returns
-// nil, nil when neither is set. It takes an inherited descriptor over and keeps it from the programs that this process starts;
-// so call it once.
+// FromEnv finds the launcher in the environment: PMI_FD with PMI_RANK and PMI_SIZE, or PMI_PORT with PMI_ID.
+// It returns nil, nil when neither is set. It takes an inherited descriptor over and keeps it from the
+// programs that this process starts; so call it once.
 func FromEnv() (*Client, error) {
 	if fd, ok := os.LookupEnv("PMI_FD"); ok {
 		return fromDescriptor(fd, os.Getenv("PMI_RANK"), os.Getenv("PMI_SIZE"))
@@ -70,16 +87,20 @@ func fromDescriptor(fdText, rankText, sizeText string) (*Client, error) {
 	}
 	size, err := strconv.Atoi(sizeText)
 	if err != nil || size < 1 || size > maxRanks {
-		return nil, fmt.Errorf("pmi: PMI_FD=%d is set, but PMI_SIZE=%q is not a number of ranks", fd, sizeText)
+		return nil, fmt.Errorf("pmi: PMI_FD=%d is set, but PMI_SIZE=%q is not a number of ranks", fd,
+			sizeText)
 	}
 	rank, err := strconv.Atoi(rankText)
 	if err != nil || rank < 0 || rank >= size {
-		return nil, fmt.Errorf("pmi: PMI_FD=%d is set, but PMI_RANK=%q is not a rank from 0 to %d", fd, rankText, size-1)
+		return nil, fmt.Errorf("pmi: PMI_FD=%d is set, but PMI_RANK=%q is not a rank from 0 to %d", fd,
+			rankText, size-1)
 	}
 	syscall.CloseOnExec(fd)
 	if err := syscall.SetNonblock(fd, true); err != nil {
-		return nil, fmt.Errorf("pmi: PMI_FD=%d: %w: a program between launcher and rank has closed it", fd, err)
+		return nil, fmt.Errorf("pmi: PMI_FD=%d: %w: a program between launcher and rank has closed it", fd,
+			err)
 	}
+	fd = sys.MoveAbove(fd, firstToClose)
 	c := &Client{rank: rank, size: size, appnum: -1}
 	c.use(os.NewFile(uintptr(fd), "PMI_FD"))
 	if err := c.conn.SetDeadline(time.Time{}); err != nil {
@@ -99,14 +120,15 @@ func (c *Client) Rank() int { return c.rank }
 // Size is the number of ranks of the job, known when Rank is.
 func (c *Client) Size() int { return c.size }
 
-// Appnum is the number of this rank's program among those of the job, or -1 when the launcher does not tell. Known after Init.
+// Appnum is the number of this rank's program among those of the job, or -1 when the launcher does not tell.
+// Known after Init.
 func (c *Client) Appnum() int { return c.appnum }
 
 // KVSName is the launcher's name for the job's key-value space, and so for the job. Known after Init.
 func (c *Client) KVSName() string { return c.kvsName }
 
-// OnThisMachine tells whether what is said to the launcher cannot be heard on a network: over an inherited descriptor, and over a
-// connection to an address of this machine. Known after Init.
+// OnThisMachine tells whether what is said to the launcher cannot be heard on a network: over an inherited
+// descriptor, and over a connection to an address of this machine. Known after Init.
 func (c *Client) OnThisMachine() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,14 +139,16 @@ func (c *Client) OnThisMachine() bool {
 	return sameMachine(conn.LocalAddr(), conn.RemoteAddr())
 }
 
-// sameMachine: the kernel connects to an address of its own from that address, and to a loopback address from another such one.
+// sameMachine: the kernel connects to an address of its own from that address, and to a loopback address from
+// another such one.
 func sameMachine(local, remote net.Addr) bool {
 	here, ok1 := local.(*net.TCPAddr)
 	there, ok2 := remote.(*net.TCPAddr)
 	return ok1 && ok2 && (there.IP.IsLoopback() || here.IP.Equal(there.IP) && here.Zone == there.Zone)
 }
 
-// Close drops the connection. Without Finalize before it, this rank has failed as far as the launcher is concerned.
+// Close drops the connection. Without Finalize before it, this rank has failed as far as the launcher is
+// concerned.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,7 +167,8 @@ func (c *Client) Init(ctx context.Context) error {
 	if err := c.connect(ctx); err != nil {
 		return err
 	}
-	reply, err := c.call(ctx, "init", "response_to_init", field{"pmi_version", "1"}, field{"pmi_subversion", "1"})
+	reply, err := c.call(ctx, "init", "response_to_init", field{"pmi_version", "1"},
+		field{"pmi_subversion", "1"})
 	if err != nil {
 		return err
 	}
@@ -176,13 +201,16 @@ func (c *Client) Init(ctx context.Context) error {
 	return nil
 }
 
-// connect reaches the launcher at PMI_PORT, which then tells size and rank. Nothing is to be done with PMI_FD.
+// connect reaches the launcher at PMI_PORT, which then tells size and rank. Nothing is to be done with
+// PMI_FD.
 func (c *Client) connect(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.conn != nil {
 		return nil
 	}
+	ctx, cancel := c.impatient(ctx)
+	defer cancel()
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", c.port)
 	if err != nil {
 		return fmt.Errorf("pmi: PMI_PORT=%s: the launcher cannot be reached: %w", c.port, err)
@@ -221,7 +249,8 @@ func (c *Client) Put(ctx context.Context, key, value string) error {
 	if err := checkWord("the value of "+key, value, c.maxValue); err != nil {
 		return c.errorf("put: %w", err)
 	}
-	_, err := c.call(ctx, "put", "put_result", field{"kvsname", c.kvsName}, field{"key", key}, field{"value", value})
+	_, err := c.call(ctx, "put", "put_result", field{"kvsname", c.kvsName}, field{"key", key},
+		field{"value", value})
 	return err
 }
 
@@ -262,8 +291,9 @@ func (c *Client) Finalize(ctx context.Context) error {
 	return c.conn.Close()
 }
 
-// Abort asks the launcher to end the whole job with this exit status. The launcher sends no answer: it ends the process. Abort
-// does not wait for another call that is under way, such as a barrier that will never complete.
+// Abort asks the launcher to end the whole job with this exit status. The launcher sends no answer: it ends
+// the process. Abort does not wait for another call that is under way, such as a barrier that will never
+// complete.
 func (c *Client) Abort(ctx context.Context, code int) error {
 	if c.conn == nil {
 		return c.errorf("abort: not connected")
@@ -279,7 +309,33 @@ func (c *Client) Abort(ctx context.Context, code int) error {
 	return nil
 }
 
-// A refusal is an answer with an rc other than 0: the launcher has understood and declined, and the connection goes on.
+// AwaitHangUp waits after Abort until the launcher has closed the connection, or ctx ends. weft run does so
+// when it has told the other ranks to end: a rank that lives until then does not have them report its loss.
+func (c *Client) AwaitHangUp(ctx context.Context) {
+	if c.conn == nil {
+		return
+	}
+	stop := context.AfterFunc(ctx, func() { c.conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	var rest [256]byte
+	for {
+		if _, err := c.conn.Read(rest[:]); err != nil {
+			return
+		}
+	}
+}
+
+// PeerLost tells the launcher that this rank has lost another one, without waiting. What happens to this rank
+// afterwards may follow from that. Launchers other than weft run do not know of it.
+func (c *Client) PeerLost(peer int) {
+	if c.conn != nil {
+		// A line of this size is written as a whole, so it cannot mix with another's.
+		c.conn.Write([]byte(format(message{{"cmd", "peer_lost"}, {"peer", strconv.Itoa(peer)}})))
+	}
+}
+
+// A refusal is an answer with an rc other than 0: the launcher has understood and declined, and the
+// connection goes on.
 type refusal struct{ rc, msg string }
 
 func (r *refusal) Error() string {
@@ -303,6 +359,11 @@ func (c *Client) call(ctx context.Context, name, answer string, args ...field) (
 		return nil, c.errorf("%s: %w", name, err)
 	}
 	line := format(append(message{{"cmd", name}}, args...))
+	if name != "barrier_in" {
+		var cancel func()
+		ctx, cancel = c.impatient(ctx)
+		defer cancel()
+	}
 	defer c.bound(ctx)()
 	if _, err := c.conn.Write([]byte(line)); err != nil {
 		return nil, c.breakOff(ctx, name, err)
@@ -316,6 +377,13 @@ func (c *Client) call(ctx context.Context, name, answer string, args ...field) (
 		return nil, c.errorf("%s: %w", name, &refusal{rc, msg})
 	}
 	return m, nil
+}
+
+// impatient is a context that ends when the launcher has had its time to answer.
+func (c *Client) impatient(ctx context.Context) (context.Context, func()) {
+	patience := cmp.Or(c.patience, answerWithin)
+	return context.WithTimeoutCause(ctx, patience, fmt.Errorf("the launcher has not answered within %s",
+		patience))
 }
 
 // bound lets the connection's reads and writes end with ctx until the function that it returns is called.
@@ -357,7 +425,8 @@ func (c *Client) expect(answer string) (message, error) {
 	return m, nil
 }
 
-// breakOff notes that the connection is out of step and can no longer be used. The context's end, if it was the reason, is named.
+// breakOff notes that the connection is out of step and can no longer be used. The context's end, if it was
+// the reason, is named.
 func (c *Client) breakOff(ctx context.Context, name string, err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil {
 		err = context.Cause(ctx)

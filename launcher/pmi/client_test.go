@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
@@ -43,7 +44,8 @@ func beRank() error {
 	if !c.OnThisMachine() {
 		return fmt.Errorf("rank %d takes its launcher for one on another machine", c.Rank())
 	}
-	if err := c.Put(ctx, fmt.Sprintf("k%d", c.Rank()), strings.Repeat("v", 500)+fmt.Sprint(c.Rank())); err != nil {
+	if err := c.Put(ctx, fmt.Sprintf("k%d", c.Rank()), strings.Repeat("v",
+		500)+fmt.Sprint(c.Rank())); err != nil {
 		return err
 	}
 	if err := c.Barrier(ctx); err != nil {
@@ -138,7 +140,8 @@ func TestClientsExchangeThroughTheServer(t *testing.T) {
 				}
 			}
 			check(c.Init(ctx))
-			check(c.Put(ctx, fmt.Sprintf("key-%d", r), strings.Repeat("x", MaxValue-8)+fmt.Sprintf("=%07d", r)))
+			check(c.Put(ctx, fmt.Sprintf("key-%d", r), strings.Repeat("x", MaxValue-8)+fmt.Sprintf("=%07d",
+				r)))
 			check(c.Barrier(ctx))
 			for peer := range n {
 				v, err := c.Get(ctx, fmt.Sprintf("key-%d", peer))
@@ -235,14 +238,16 @@ const initAnswer = "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n"
 
 // Slurm's plugin gives appnum -1 and a miss without a value; its sscanf wants the init line to the space.
 func TestClientUnderSlurmsDialect(t *testing.T) {
-	c, asked := dialogue(t, initAnswer, "cmd=maxes rc=0 kvsname_max=1024 keylen_max=64 vallen_max=1024\n", "cmd=appnum rc=0 appnum=-1\n",
+	c, asked := dialogue(t, initAnswer, "cmd=maxes rc=0 kvsname_max=1024 keylen_max=64 vallen_max=1024\n",
+		"cmd=appnum rc=0 appnum=-1\n",
 		"cmd=my_kvsname rc=0 kvsname=1.0\n", "cmd=get_result rc=1\n", "cmd=finalize_ack rc=0\n")
 	require.NoError(t, c.Init(t.Context()))
 	require.Equal(t, -1, c.Appnum())
 	_, err := c.Get(t.Context(), "k")
 	require.ErrorIs(t, err, ErrNotFound)
 	require.NoError(t, c.Finalize(t.Context()))
-	require.Equal(t, []string{"cmd=init pmi_version=1 pmi_subversion=1\n", "cmd=get_maxes\n", "cmd=get_appnum\n", "cmd=get_my_kvsname\n",
+	require.Equal(t, []string{"cmd=init pmi_version=1 pmi_subversion=1\n", "cmd=get_maxes\n",
+		"cmd=get_appnum\n", "cmd=get_my_kvsname\n",
 		"cmd=get kvsname=1.0 key=k\n", "cmd=finalize\n"}, asked())
 }
 
@@ -328,15 +333,65 @@ func TestFromEnvKeepsTheDescriptorFromChildren(t *testing.T) {
 	require.NoError(t, err)
 	defer c.conn.Close()
 	require.Equal(t, []int{1, 2}, []int{c.Rank(), c.Size()})
-	flags, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fds[1]), syscall.F_GETFD, 0)
-	require.Zero(t, errno)
-	require.NotZero(t, flags&syscall.FD_CLOEXEC)
+	_, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fds[1]), syscall.F_GETFD, 0)
+	require.Equal(t, syscall.EBADF, errno, "the connection has moved")
+	conn, err := c.conn.(*os.File).SyscallConn()
+	require.NoError(t, err)
+	require.NoError(t, conn.Control(func(fd uintptr) {
+		require.GreaterOrEqual(t, int(fd), firstToClose)
+		flags, _, errno := syscall.Syscall(syscall.SYS_FCNTL, fd, syscall.F_GETFD, 0)
+		require.Zero(t, errno)
+		require.NotZero(t, flags&syscall.FD_CLOEXEC)
+	}))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, c.Init(ctx), context.DeadlineExceeded, "a launcher that says nothing holds nobody up")
 }
 
-// A client that is out of step with its launcher, because a call was given up, still lets go of the connection.
+// A launcher that takes the connection and says nothing, at its beginning or later on, keeps nobody in Init.
+func TestClientDoesNotWaitForASilentLauncher(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	c := &Client{port: listener.Addr().String(), id: "0", rank: -1, size: -1, patience: 20 * time.Millisecond}
+	require.ErrorContains(t, c.Init(context.Background()),
+		"pmi: initack: the launcher has not answered within 20ms")
+	require.NoError(t, c.Close())
+
+	var all sync.WaitGroup
+	for answers, call := range []string{"init", "get_maxes", "get_appnum", "get_my_kvsname"} {
+		all.Go(func() {
+			ours, theirs := net.Pipe()
+			defer ours.Close()
+			go answerSome(ours, answers)
+			// the answers that do come take less on any machine
+			c := &Client{rank: 0, size: 1, patience: 2 * time.Second}
+			c.use(theirs)
+			assert.ErrorContains(t, c.Init(context.Background()),
+				call+": the launcher has not answered within 2s")
+			assert.NoError(t, c.Close())
+		})
+	}
+	all.Wait()
+}
+
+// answerSome is a launcher that answers some requests and reads on.
+func answerSome(conn net.Conn, answers int) {
+	in := bufio.NewReader(conn)
+	server := NewServer(testConfig(1))
+	for range answers {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			return
+		}
+		replies, _ := server.Handle(0, strings.TrimSuffix(line, "\n"))
+		io.WriteString(conn, replies[0].Line)
+	}
+	io.Copy(io.Discard, in)
+}
+
+// A client that is out of step with its launcher, because a call was given up, still lets go of the
+// connection.
 func TestClientClosesABrokenConnection(t *testing.T) {
 	ours, theirs := net.Pipe()
 	defer ours.Close()

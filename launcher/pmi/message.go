@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// The limits of the protocol. Clients derive sizes of their own from the announced ones, so these are not free to choose.
+// The limits of the protocol. Clients derive sizes of their own from the announced ones, so these are not
+// free to choose.
 const (
 	maxKVSName = 256
 	MaxKey     = 64   // bytes of a key, with the NUL that a C client ends it with
@@ -29,7 +30,8 @@ func (m message) get(key string) (string, bool) {
 	return "", false
 }
 
-// name is what the line commands or answers: the value of its first field, which is cmd or, where a request takes several lines, mcmd.
+// name is what the line commands or answers: the value of its first field, which is cmd or, where a request
+// takes several lines, mcmd.
 func (m message) name() string {
 	if len(m) > 0 && (m[0].key == "cmd" || m[0].key == "mcmd") {
 		return m[0].value

@@ -16,10 +16,11 @@ const maxSpawnLines = 1 << 16
 type State uint8
 
 const (
-	Started     State = iota // no init yet, and perhaps never: not every program is one of MPI. init leads to Initialized.
-	Initialized              // init has been answered. barrier_in leads to InBarrier, finalize to Finalized.
-	InBarrier                // waits for the others. The last rank's barrier_in leads to Initialized.
-	Finalized                // finalize has been answered; the rank says no more.
+	// no init yet, and perhaps never: not every program is one of MPI. init leads to Initialized.
+	Started     State = iota
+	Initialized       // init has been answered. barrier_in leads to InBarrier, finalize to Finalized.
+	InBarrier         // waits for the others. The last rank's barrier_in leads to Initialized.
+	Finalized         // finalize has been answered; the rank says no more.
 )
 
 func (s State) String() string {
@@ -33,7 +34,8 @@ type Config struct {
 	Preset  []string // keys and values in turn that the space has from the start, such as PMI_process_mapping
 }
 
-// Server is the launcher's side for all ranks of a job, without I/O: a rank's line goes in, the lines to send come out.
+// Server is the launcher's side for all ranks of a job, without I/O: a rank's line goes in, the lines to send
+// come out.
 type Server struct {
 	config  Config
 	ranks   []rankState
@@ -44,11 +46,13 @@ type Server struct {
 type rankState struct {
 	State
 	gone   bool // its process has ended
+	lost   bool // it has lost a peer, and what it does since may follow from that
 	stored int  // bytes put
 	spawn  *spawn
 }
 
-// spawn is a request to spawn that is under way: lines up to endcmd, and as many such blocks as it says itself.
+// spawn is a request to spawn that is under way: lines up to endcmd, and as many such blocks as it says
+// itself.
 type spawn struct{ lines, total, sofar int }
 
 // Reply is one line, with its newline, to send to a rank.
@@ -64,8 +68,8 @@ func (a *Abort) Error() string {
 	return fmt.Sprintf("rank %d called Abort with status %d", a.Rank, a.Code)
 }
 
-// Violation is the error of a rank that does not keep to the protocol. The job cannot go on: the rank waits for an answer that
-// there is none to.
+// Violation is the error of a rank that does not keep to the protocol. The job cannot go on: the rank waits
+// for an answer that there is none to.
 type Violation struct {
 	Rank int
 	What string
@@ -87,8 +91,8 @@ func NewServer(c Config) *Server {
 // State is where a rank stands.
 func (s *Server) State(rank int) State { return s.ranks[rank].State }
 
-// Stranded finds a rank that waits in a barrier which another rank can no longer join, because its process has ended or it has
-// finalized. Nobody will ever leave that barrier.
+// Stranded finds a rank that waits in a barrier which another rank can no longer join, because its process
+// has ended or it has finalized. Nobody will ever leave that barrier.
 func (s *Server) Stranded() (waits, missing int, found bool) {
 	if s.waiting == 0 {
 		return 0, 0, false
@@ -121,12 +125,14 @@ var requests = map[string]func(s *Server, rank int, m message) ([]Reply, error){
 	"barrier_in":        (*Server).barrier,
 	"finalize":          (*Server).finalize,
 	"abort":             (*Server).abort,
+	"peer_lost":         (*Server).peerLost,
 	"publish_name":      refuse("publish_result"),
 	"unpublish_name":    refuse("unpublish_result"),
 	"lookup_name":       refuse("lookup_result"),
 }
 
-// Handle takes one line of a rank, without its newline. An error is an *Abort or a *Violation, and ends the job.
+// Handle takes one line of a rank, without its newline. An error is an *Abort or a *Violation, and ends the
+// job.
 func (s *Server) Handle(rank int, line string) ([]Reply, error) {
 	r := &s.ranks[rank]
 	if r.spawn != nil {
@@ -145,7 +151,7 @@ func (s *Server) Handle(rank int, line string) ([]Reply, error) {
 	switch {
 	case m[0].key != "cmd" || serve == nil:
 		return nil, &Violation{rank, fmt.Sprintf("the request %.60q is not known to weft", line)}
-	case name == "abort":
+	case name == "abort", name == "peer_lost":
 	case name == "init" && r.State != Started, name != "init" && r.State != Initialized:
 		return nil, &Violation{rank, fmt.Sprintf("the request %s from a rank that is %s", name, r.State)}
 	}
@@ -164,7 +170,8 @@ func (s *Server) init(rank int, m message) ([]Reply, error) {
 	} else {
 		s.ranks[rank].State = Initialized
 	}
-	return answer(rank, field{"cmd", "response_to_init"}, field{"pmi_version", "1"}, field{"pmi_subversion", "1"}, field{"rc", rc})
+	return answer(rank, field{"cmd", "response_to_init"}, field{"pmi_version", "1"},
+		field{"pmi_subversion", "1"}, field{"rc", rc})
 }
 
 func (s *Server) getMaxes(rank int, _ message) ([]Reply, error) {
@@ -217,7 +224,8 @@ func (s *Server) get(rank int, m message) ([]Reply, error) {
 		return answer(rank, field{"cmd", "get_result"}, field{"rc", "-1"},
 			field{"msg", fmt.Sprintf("key_%.64s_not_found", key)}, field{"value", "unknown"})
 	}
-	return answer(rank, field{"cmd", "get_result"}, field{"rc", "0"}, field{"msg", "success"}, field{"value", value})
+	return answer(rank, field{"cmd", "get_result"}, field{"rc", "0"}, field{"msg", "success"},
+		field{"value", value})
 }
 
 func (s *Server) barrier(rank int, _ message) ([]Reply, error) {
@@ -249,14 +257,26 @@ func (s *Server) abort(rank int, m message) ([]Reply, error) {
 	return nil, &Abort{rank, code}
 }
 
-// refuse answers a request that weft does not offer, so that the library that asked can return an error to its caller.
+// peerLost is weft's own addition: a rank tells that it has lost another one. There is no answer.
+func (s *Server) peerLost(rank int, _ message) ([]Reply, error) {
+	s.ranks[rank].lost = true
+	return nil, nil
+}
+
+// LostPeer tells whether a rank has said that it has lost another one.
+func (s *Server) LostPeer(rank int) bool { return s.ranks[rank].lost }
+
+// refuse answers a request that weft does not offer, so that the library that asked can return an error to
+// its caller.
 func refuse(result string) func(*Server, int, message) ([]Reply, error) {
 	return func(_ *Server, rank int, _ message) ([]Reply, error) {
-		return answer(rank, field{"cmd", result}, field{"rc", "-1"}, field{"msg", "not_supported_by_weft_run"})
+		return answer(rank, field{"cmd", result}, field{"rc", "-1"},
+			field{"msg", "not_supported_by_weft_run"})
 	}
 }
 
-// spawnLine takes the lines of a spawn request. The answer, a refusal, is due after the endcmd of the last block.
+// spawnLine takes the lines of a spawn request. The answer, a refusal, is due after the endcmd of the last
+// block.
 func (s *Server) spawnLine(rank int, line string) ([]Reply, error) {
 	r := &s.ranks[rank]
 	sp := r.spawn
@@ -277,5 +297,6 @@ func (s *Server) spawnLine(rank int, line string) ([]Reply, error) {
 		return nil, nil
 	}
 	r.spawn = nil
-	return answer(rank, field{"cmd", "spawn_result"}, field{"rc", "-1"}, field{"msg", "spawn_is_not_supported_by_weft_run"})
+	return answer(rank, field{"cmd", "spawn_result"}, field{"rc", "-1"},
+		field{"msg", "spawn_is_not_supported_by_weft_run"})
 }

@@ -171,7 +171,8 @@ func ranks(n int) []int {
 	return out
 }
 
-// Whatever ranks send, the server neither panics nor answers anything but whole short lines, at most one to each rank.
+// Whatever ranks send, the server neither panics nor answers anything but whole short lines, at most one to
+// each rank.
 func FuzzServer(f *testing.F) {
 	for _, file := range []string{"testdata/mpich-4.0.2.txt", "testdata/refusals.txt"} {
 		text, err := os.ReadFile(file)

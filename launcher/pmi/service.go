@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// replyTimeout bounds the writing of an answer: a rank has one request under way, so its connection has room unless the rank is
-// stopped and has broken the protocol besides.
+// replyTimeout bounds the writing of an answer: a rank has one request under way, so its connection has room
+// unless the rank is stopped and has broken the protocol besides.
 const replyTimeout = 10 * time.Second
 
 // Service connects a Server with its ranks, one connection each.
@@ -25,8 +25,8 @@ func NewService(c Config, conns []net.Conn) *Service {
 	return &Service{server: NewServer(c), conns: conns}
 }
 
-// Serve answers a rank until its connection ends, which is no error, or until it ends the job with an *Abort or a *Violation.
-// Whoever calls it may call Ended and Stranded whenever it tells that something has changed.
+// Serve answers a rank until its connection ends, which is no error, or until it ends the job with an *Abort
+// or a *Violation. Whoever calls it may call Ended and Stranded whenever it tells that something has changed.
 func (s *Service) Serve(rank int, changed func()) error {
 	in := bufio.NewReaderSize(s.conns[rank], maxLine)
 	for {

@@ -10,9 +10,13 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// The address of an endpoint is shm:HOST:NAME. HOST tells which endpoints can reach each other: those of one run of one kernel, in one network
-// namespace. NAME is the abstract name of a Unix socket, random, so that nobody can be waiting there before.
+// The address of an endpoint is shm:HOST:NAME. HOST tells which endpoints can reach each other: those of one
+// run of one kernel, in one network namespace. NAME is the abstract name of a Unix socket, random, so that
+// nobody can be waiting there before.
 const addressPrefix = "shm:"
+
+// socketPrefix begins the abstract names of sockets.
+const socketPrefix = "weft-"
 
 // host is the first part of our own addresses.
 func host() (string, error) {
@@ -37,7 +41,7 @@ func newAddress() (addr string, err error) {
 	if _, err := rand.Read(name[:]); err != nil {
 		return "", err
 	}
-	return addressPrefix + h + ":weft-" + hex.EncodeToString(name[:]), nil
+	return addressPrefix + h + ":" + socketPrefix + hex.EncodeToString(name[:]), nil
 }
 
 // split gives the host and the socket's name of an address.
@@ -57,16 +61,18 @@ func (e *endpoint) Reaches(addr string) bool {
 	return ok && mine == theirs
 }
 
-// socket is the name of the socket of a rank's address, if it can be reached from here.
-func (e *endpoint) socket(rank uint32, addr string) (string, error) {
+// reachable returns the name of the socket of a rank's address, if it can be reached from here.
+func (e *endpoint) reachable(rank uint32, addr string) (string, error) {
 	mine, _, _ := split(e.addr)
 	theirs, name, ok := split(addr)
 	switch {
 	case !ok:
-		return "", fmt.Errorf("%w: address %q of rank %d: not an address of shared memory", transport.ErrInvalid, addr, rank)
+		return "", fmt.Errorf("%w: address %q of rank %d: not an address of shared memory",
+			transport.ErrInvalid, addr, rank)
 	case mine != theirs:
-		return "", fmt.Errorf("%w: rank %d is on another host, or in another network namespace, than rank %d (%s, %s): shared memory does not reach it",
+		return "", fmt.Errorf("%w: rank %d is on another host, or in another network namespace, than "+
+			"rank %d (%s, %s): shared memory does not reach it",
 			transport.ErrRefused, rank, e.id.Rank, theirs, mine)
 	}
-	return "@" + name, nil
+	return name, nil
 }

@@ -3,6 +3,7 @@ package shm
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,14 +14,81 @@ import (
 // MinPeerTimeout is the shortest Options.PeerTimeout: a process may have to wait so long for a processor.
 const MinPeerTimeout = 100 * time.Millisecond
 
+// liveness finds out which peers' processes have ended: their wake sockets are gone then.
+type liveness struct {
+	once    sync.Once
+	stopped chan struct{}
+	watcher sync.WaitGroup
+}
+
+const (
+	probePeriod = 200 * time.Millisecond // between two looks at a peer
+	probeShare  = 2 * time.Millisecond   // at least, for each peer: a look takes a microsecond
+)
+
+// start begins to watch the peers of a device. It may be called for each.
+func (l *liveness) start(d *Device) {
+	l.once.Do(func() { l.watcher.Go(d.watchPeers) })
+}
+
+func (l *liveness) stop() {
+	close(l.stopped)
+	l.watcher.Wait()
+}
+
+// watchPeers looks at the other ends of all connections, again and again.
+func (d *Device) watchPeers() {
+	prober, err := sys.NewProber()
+	if err != nil {
+		d.opts.Log.Error("peers that end are noticed by their silence only", "error", err)
+		return
+	}
+	defer prober.Close()
+	var links []*connection
+	for {
+		select {
+		case <-d.liveness.stopped:
+			return
+		case <-time.After(max(probePeriod, time.Duration(len(links))*probeShare)):
+		}
+		links = d.links(links[:0])
+		for _, l := range links {
+			switch {
+			case l.in.ended():
+				d.leave(l, false)
+			case prober.Gone(l.wake):
+				l.qp.peerGone()
+			}
+		}
+	}
+}
+
+// links appends the links that there are to a list.
+func (d *Device) links(list []*connection) []*connection {
+	d.live.Lock()
+	defer d.live.Unlock()
+	for l := range d.live.links {
+		list = append(list, l)
+	}
+	return list
+}
+
+// peerGone notes that the peer's process is no more. It may be called from any goroutine.
+func (q *qp) peerGone() {
+	q.conn.in.gone.Store(true)
+	q.dev.leave(q.conn, false)
+	q.lose()
+}
+
 // errSilent marks the loss of a peer that is there and does nothing.
 var errSilent = errors.New("silent")
 
-func (d *Device) tickPeriod() time.Duration { return d.opts.PeerTimeout / ticksSilent }
+func (d *Device) tickPeriod() time.Duration { return d.opts.PeerTimeout / maxSilentTicks }
 
-// ticksSilent is how many ticks in a row have to find no beat of a peer since the one before, until it counts as lost. The silence began before the
-// first of these spans, so it is at least so many periods long, and at most one more.
-const ticksSilent = 4
+// maxSilentTicks is how many ticks in a row have to find no beat of a peer since the one before, until it
+// counts as lost. The silence began before the first of these spans, so it is at least so many periods long,
+// and at most one more.
+const maxSilentTicks = 4
 
 // clock tells which ticks count.
 type clock struct {
@@ -28,8 +96,9 @@ type clock struct {
 	last   time.Time
 }
 
-// tick tells whether a period has gone by, and whether it was one in which this end was running: if the tick is late by more than another
-// period, the process may have been stopped, and so may its peers, together with it.
+// tick tells whether a period has gone by, and whether it was one in which this end was running: if the tick
+// is late by more than another period, the process may have been stopped, and so may its peers, together with
+// it.
 func (c *clock) tick(now time.Time) (due, counts bool) {
 	since := now.Sub(c.last)
 	if !c.last.IsZero() && since < c.period {
@@ -51,20 +120,21 @@ func (c *cq) Tick(now time.Time) {
 		if q.rcq == c {
 			q.tick(counts)
 		}
-		i += c.still(i, q)
+		i += c.stepIfPresent(i, q)
 	}
 }
 
 func (q *qp) tick(counts bool) {
-	q.restage()
-	sys.StoreRelease(&q.out.beat, q.out.beat+1)
-	switch b := atomic.LoadUint64(&q.in.beat); {
-	case b != q.beat:
-		q.beat, q.silent = b, 0
+	q.trimBounceBuffer()
+	sys.StoreRelease(&q.out.heartbeatSeq, q.out.heartbeatSeq+1)
+	switch b := atomic.LoadUint64(&q.in.heartbeatSeq); {
+	case b != q.heartbeatSeq:
+		q.heartbeatSeq, q.silent = b, 0
 	case counts:
 		q.silent++
 	}
-	if q.silent >= ticksSilent {
-		q.fail(fmt.Errorf("%w: %w for %v", transport.ErrPeerLost, errSilent, q.dev.opts.PeerTimeout), transport.StatusFatal)
+	if q.silent >= maxSilentTicks {
+		q.fail(fmt.Errorf("%w: %w for %v", transport.ErrPeerLost, errSilent, q.dev.opts.PeerTimeout),
+			transport.StatusFatal)
 	}
 }

@@ -9,30 +9,34 @@ import (
 
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
-// pageSize is the unit in which an arena is handed out. It is a multiple of the page of every machine that weft runs on.
+// pageSize is the unit in which an arena is handed out. It is a multiple of the page of every machine that
+// weft runs on.
 const pageSize = 64 << 10
 
-// arena is the memory of a device that its peers map, all of it at once: the table of keys, then pages for blocks, bitmaps and PD.Alloc. Its
-// address range is much larger than what is used of it; the pages are there only where they are reserved.
+// arena is the memory of a device that its peers map, all of it at once: the table of keys, then pages for
+// blocks, bitmaps and PD.Alloc. Its address range is much larger than what is used of it; the pages are there
+// only where they are reserved.
 type arena struct {
 	fd  int
 	mem []byte
 
-	mu     sync.Mutex
-	closed bool
-	free   []span // in ascending order, no two adjacent
-	shy    []quarantined
-	kept   []span // detached: they outlive the device
-	used   int64  // bytes that are handed out
-	blocks []int64
+	mu         sync.Mutex
+	closed     bool
+	free       []span // in ascending order, no two adjacent
+	quarantine []quarantined
+	detached   []span // detached: they outlive the device
+	used       int64  // bytes that are handed out
+	blocks     []int64
 }
 
 // span is a part of the arena.
 type span struct{ off, n int64 }
 
-// quarantined is memory that was given back while peers may still have been writing there. It is not used again before they have all ended that.
+// quarantined is memory that was given back while peers may still have been writing there. It is not used
+// again before they have all ended that.
 type quarantined struct {
 	span
 	writers []writer
@@ -40,14 +44,16 @@ type quarantined struct {
 
 // The arena begins with the table.
 const (
-	tableBytes = maxEntries * entrySize
-	leastArena = tableBytes + 16*pageSize
+	tableBytes = verbs.MaxRegions * entrySize
+	minArena   = tableBytes + 16*pageSize
 )
 
 func newArena(size int64) (*arena, error) {
 	size = size / pageSize * pageSize
-	if size < leastArena {
-		return nil, fmt.Errorf("%w: an arena of %d bytes; %d is the least", transport.ErrInvalid, size, leastArena)
+	if size < minArena || size > maxArena {
+		return nil, fmt.Errorf("%w: an arena of %d bytes; %d to %d are possible", transport.ErrInvalid,
+			size, minArena,
+			int64(maxArena))
 	}
 	fd, err := sys.SharedMemory(size)
 	if err != nil {
@@ -63,7 +69,8 @@ func newArena(size int64) (*arena, error) {
 // errNoMemory says that the arena or the machine has no room.
 var errNoMemory = errors.New("out of shared memory")
 
-// alloc hands out memory, zeroed and reserved, in whole units. What is small is a ring, most likely, and used at once.
+// alloc hands out memory, zeroed and reserved, in whole units. What is small is a ring, most likely, and used
+// at once.
 func (a *arena) alloc(n int) (span, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -72,7 +79,7 @@ func (a *arena) alloc(n int) (span, error) {
 		return span{}, err
 	}
 	give := sys.Reserve
-	if n <= filledMost {
+	if n <= maxFilled {
 		give = sys.Fill
 	}
 	if err := a.reserve(give, s.off, int64(n)); err != nil {
@@ -82,19 +89,19 @@ func (a *arena) alloc(n int) (span, error) {
 	return s, nil
 }
 
-// filledMost is how large memory is at most that gets its pages at once: a ring of any phase that is common.
-const filledMost = 1 << 20
+// maxFilled is how large memory is at most that gets its pages at once: a ring of any phase that is common.
+const maxFilled = 1 << 20
 
 // reserve has the system give a part of the arena its pages.
 func (a *arena) reserve(give func(fd int, off, n int64) error, off, n int64) error {
-	if err := give(a.fd, off, (n+leastPage-1)/leastPage*leastPage); err != nil {
+	if err := give(a.fd, off, (n+minPage-1)/minPage*minPage); err != nil {
 		return fmt.Errorf("%w: the system gives no %d bytes (%w); %d are in use", errNoMemory, n, err, a.used)
 	}
 	return nil
 }
 
-// leastPage is the page of most machines.
-const leastPage = 4 << 10
+// minPage is the page of most machines.
+const minPage = 4 << 10
 
 // take hands out addresses. The lock is held.
 func (a *arena) take(n int) (span, error) {
@@ -119,7 +126,8 @@ func (a *arena) take(n int) (span, error) {
 		a.used += size
 		return s, nil
 	}
-	return span{}, fmt.Errorf("%w: no room for %d bytes; %d of %d are in use, or given back and not yet left by peers", errNoMemory, n, a.used,
+	return span{}, fmt.Errorf("%w: no room for %d bytes; %d of %d are in use, or given back and not yet "+
+		"left by peers", errNoMemory, n, a.used,
 		int64(len(a.mem))-tableBytes)
 }
 
@@ -132,7 +140,7 @@ func (a *arena) put(s span, writers []writer) error {
 	}
 	if len(writers) > 0 {
 		_ = sys.Punch(a.fd, s.off, s.n) // what is written yet is gone with the next one
-		a.shy = append(a.shy, quarantined{s, writers})
+		a.quarantine = append(a.quarantine, quarantined{s, writers})
 		return nil
 	}
 	return a.recycle(s)
@@ -140,7 +148,7 @@ func (a *arena) put(s span, writers []writer) error {
 
 // release takes out of quarantine what nobody writes any more.
 func (a *arena) release() {
-	a.shy = slices.DeleteFunc(a.shy, func(q quarantined) bool {
+	a.quarantine = slices.DeleteFunc(a.quarantine, func(q quarantined) bool {
 		for _, w := range q.writers {
 			if w.writing() {
 				return false
@@ -158,7 +166,10 @@ func (a *arena) recycle(s span) error {
 		clear(a.bytes(s))
 	}
 	a.used -= s.n
-	i, _ := slices.BinarySearchFunc(a.free, s, func(x, y span) int { return int(min(max(x.off-y.off, -1), 1)) })
+	i, _ := slices.BinarySearchFunc(a.free, s, func(x, y span) int {
+		return int(min(max(x.off-y.off, -1),
+			1))
+	})
 	a.free = slices.Insert(a.free, i, s)
 	if i+1 < len(a.free) && s.off+s.n == a.free[i+1].off {
 		a.free[i].n += a.free[i+1].n
@@ -174,7 +185,7 @@ func (a *arena) recycle(s span) error {
 // keep leaves a span mapped when the device is closed.
 func (a *arena) keep(s span) {
 	a.mu.Lock()
-	a.kept = append(a.kept, s)
+	a.detached = append(a.detached, s)
 	a.mu.Unlock()
 }
 
@@ -223,10 +234,10 @@ func (a *arena) close() error {
 		return nil
 	}
 	a.closed = true
-	slices.SortFunc(a.kept, func(x, y span) int { return int(min(max(x.off-y.off, -1), 1)) })
+	slices.SortFunc(a.detached, func(x, y span) int { return int(min(max(x.off-y.off, -1), 1)) })
 	var errs []error
 	at := int64(0)
-	for _, k := range a.kept {
+	for _, k := range a.detached {
 		errs = append(errs, sys.UnmapShared(a.mem[at:k.off]))
 		at = k.off + k.n
 	}

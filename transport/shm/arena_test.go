@@ -28,7 +28,7 @@ func TestArena_MemoryThatIsGivenBackIsTheSystems(t *testing.T) {
 	first, err := p.Alloc(1, everyRight) // and the page of its key
 	require.NoError(t, err)
 	before := resident(t, d)
-	for _, n := range []int{128 << 10, filledMost, 8 << 20} {
+	for _, n := range []int{128 << 10, maxFilled, 8 << 20} {
 		m, err := p.Alloc(n, everyRight)
 		require.NoError(t, err)
 		require.Equal(t, before+int64(n), resident(t, d), "it has its pages before they are touched")
@@ -40,7 +40,8 @@ func TestArena_MemoryThatIsGivenBackIsTheSystems(t *testing.T) {
 	require.NoError(t, first.Deregister())
 }
 
-// TestArena_WhatNoPeerReachesIsNotInIt: such memory is private, and goes back to the system by itself, or, detached, not at all.
+// TestArena_WhatNoPeerReachesIsNotInIt: such memory is private, and goes back to the system by itself, or,
+// detached, not at all.
 func TestArena_WhatNoPeerReachesIsNotInIt(t *testing.T) {
 	d, err := New(Options{})
 	require.NoError(t, err)
@@ -76,7 +77,7 @@ func TestArena_WhatNoPeerReachesIsNotInIt(t *testing.T) {
 }
 
 func TestArena_TooLittleMemoryIsAnErrorAndNothingElse(t *testing.T) {
-	a, b := couple(t, Options{Arena: leastArena})
+	a, b := couple(t, Options{Arena: minArena})
 	var held []transport.MR
 	for {
 		m, err := a.pd.Alloc(2*pageSize, everyRight)
@@ -110,20 +111,21 @@ func TestArena_TooLittleMemoryIsAnErrorAndNothingElse(t *testing.T) {
 	require.Equal(t, transport.StatusSuccess, wc[0].Status)
 	b.cq.Poll(nil)
 	require.Equal(t, src.Bytes(), dst.Bytes())
-	require.True(t, a.qp.stage.failed)
+	require.True(t, a.qp.bounce.failed)
 
 	require.NoError(t, held[0].Deregister())
 	m, err := a.pd.Alloc(2*pageSize, everyRight)
 	require.NoError(t, err)
 	require.Zero(t, m.Bytes()[2*pageSize-1])
-	_, err = New(Options{Arena: leastArena - 1})
+	_, err = New(Options{Arena: minArena - 1})
 	require.ErrorIs(t, err, transport.ErrInvalid)
 }
 
-// Whatever is handed out and given back in whatever order: nothing overlaps, all of it is zero, and in the end everything is one piece again.
+// Whatever is handed out and given back in whatever order: nothing overlaps, all of it is zero, and in the
+// end everything is one piece again.
 func TestArena_HandsOutEveryByteOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		a, err := newArena(leastArena)
+		a, err := newArena(minArena)
 		if err != nil {
 			t.Fatal(err)
 		}

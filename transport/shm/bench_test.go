@@ -28,7 +28,8 @@ type end struct {
 }
 
 func (e *end) Prepare(uint32) (transport.QPConfig, []byte, error) {
-	return transport.QPConfig{PD: e.pd, SendCQ: e.cq, RecvCQ: e.cq, SendWR: 64, RecvWR: 256, Reads: 8}, nil, nil
+	return transport.QPConfig{PD: e.pd, SendCQ: e.cq, RecvCQ: e.cq, SendWR: 64, RecvWR: 256, Reads: 8}, nil,
+		nil
 }
 func (e *end) Connected(_ uint32, q transport.QP, _ []byte) { e.made <- q }
 func (e *end) Refused(string, error)                        {}
@@ -64,7 +65,7 @@ func couple(t testing.TB, o Options, change ...func(*Device)) (a, b *end) {
 	return ends[0], ends[1]
 }
 
-// attached polls until so many queue pairs are driven: they are handed over behind Connected.
+// attached polls until so many queue pairs are driven: they are handed over after Connected.
 func (e *end) attached(n int) {
 	for len(e.cq.(*cq).qps) < n {
 		e.cq.Poll(nil)
@@ -106,7 +107,8 @@ func BenchmarkPollOfNothing(b *testing.B) {
 	}
 }
 
-// Writes of 64 bytes to and fro between two threads, each on a processor of its own, that look at the memory itself: half a round.
+// Writes of 64 bytes to and fro between two threads, each on a processor of its own, that look at the memory
+// itself: half a round.
 func BenchmarkPingPongWrite64(b *testing.B) {
 	cores, err := sys.Affinity()
 	require.NoError(b, err)
@@ -166,7 +168,8 @@ func benchmarkRead(b *testing.B, o Options, registered bool) {
 		src, err = y.pd.Register(make([]byte, n), transport.RemoteRead)
 		require.NoError(b, err)
 	}
-	wr := &transport.SendWR{Op: transport.OpRead, Flags: transport.FlagSignaled, Local: []transport.SGE{{MR: dst, Length: n}},
+	wr := &transport.SendWR{Op: transport.OpRead, Flags: transport.FlagSignaled,
+		Local:  []transport.SGE{{MR: dst, Length: n}},
 		Remote: []transport.Segment{{Key: src.Key(), Length: n}}}
 	var wc [1]transport.WC
 	b.SetBytes(n)

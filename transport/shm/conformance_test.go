@@ -9,7 +9,12 @@ import (
 )
 
 // provider makes devices of this process.
-type provider struct{ options Options }
+type provider struct {
+	options Options
+	devices map[*Device]struct{} // that it has made
+}
+
+func newProvider(o Options) provider { return provider{o, map[*Device]struct{}{}} }
 
 func (p provider) Devices(n int) ([]transport.Device, error) {
 	var list []transport.Device
@@ -18,36 +23,42 @@ func (p provider) Devices(n int) ([]transport.Device, error) {
 		if err != nil {
 			return list, err
 		}
+		p.devices[d] = struct{}{}
 		list = append(list, d)
 	}
 	return list, nil
 }
 
 // Cut ends the connections between two devices, as when both processes are killed.
-func (provider) Cut(a, b transport.Device) error {
-	struck := 0
-	for _, q := range pairs(a.(*Device)) {
-		if q.peer == b.(*Device).end.id.Rank {
-			struck++
-			if err := errors.Join(q.link.conn.CloseRead(), q.link.conn.CloseWrite()); err != nil {
-				return err
-			}
-		}
-	}
-	if struck == 0 {
+func (p provider) Cut(a, b transport.Device) error {
+	x, y := a.(*Device), b.(*Device)
+	if cut(x, y)+cut(y, x) == 0 {
 		return errors.New("there was nothing to cut")
 	}
 	return nil
 }
 
-// Vanish ends every connection of a device and its listener, as the kernel does for a process that is killed.
-func (provider) Vanish(d transport.Device) error {
-	for _, q := range pairs(d.(*Device)) {
-		if err := errors.Join(q.link.conn.CloseRead(), q.link.conn.CloseWrite()); err != nil {
-			return err
+// cut ends the connections of a device to another.
+func cut(d, other *Device) (struck int) {
+	for _, q := range pairs(d) {
+		if q.peerRank == other.end.id.Rank {
+			q.peerGone()
+			struck++
 		}
 	}
-	return d.(*Device).end.Close()
+	return struck
+}
+
+// Vanish ends every connection of a device and its listener, as the kernel does for a process that is killed.
+func (p provider) Vanish(device transport.Device) error {
+	d := device.(*Device)
+	for other := range p.devices {
+		if other != d && !other.closed.Load() && other.end != nil {
+			cut(other, d)
+			cut(d, other)
+		}
+	}
+	return d.end.Close()
 }
 
 // pairs are the connected queue pairs of a device.
@@ -63,8 +74,8 @@ func pairs(d *Device) (list []*qp) {
 	return list
 }
 
-func TestConformance(t *testing.T) { verbstest.Run(t, provider{}) }
+func TestConformance(t *testing.T) { verbstest.Run(t, newProvider(Options{})) }
 
 func TestConformanceWithoutCMA(t *testing.T) {
-	verbstest.Run(t, provider{options: Options{NoCMA: true}})
+	verbstest.Run(t, newProvider(Options{NoCMA: true}))
 }

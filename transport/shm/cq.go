@@ -12,29 +12,27 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/handlers"
-	"github.com/weft-mpi/weft/transport/internal/ring"
+	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
 // cq is a completion queue; polling it drives the queue pairs attached to it.
 type cq struct {
 	dev   *Device
-	depth int
 	users uatomic.Int32 // QPs that name it
 
-	ring   []transport.WC // power of two in length
-	head   uint32         // next to poll
-	tail   uint32         // next to fill
-	placed []*qp          // with Writes placed that nobody has been told of
+	completions verbs.CompletionRing
+	placed      []*qp // with Writes placed that nobody has been told of
 
-	qps    []*qp // driven by a pass
-	active []*qp // those with something to do here
-	arming arming
-	poller *sys.Poller
+	qps      []*qp // driven by a pass
+	active   []*qp // those with something to do here
+	interest interest
+	poller   *sys.Poller
+	wake     wakeName // of the poller's wake socket
 
 	// The bell and its slots.
-	bell    *bell
-	bellOff int64
-	slots   struct {
+	doorbell    *doorbell
+	doorbellOff int64
+	slots       struct {
 		sync.Mutex
 		free []uint32
 		next uint32
@@ -49,9 +47,8 @@ type cq struct {
 		sync.Mutex
 		qps []*qp // handed over by endpoint goroutines
 	}
-	gone    uatomic.Bool // with its device: its memory is no more, and arrivals stays set
-	overrun bool
-	clock   clock
+	gone  uatomic.Bool // with its device: its memory is no more, and arrivals stays set
+	clock clock
 }
 
 // CreateCQ makes a completion queue.
@@ -60,9 +57,10 @@ func (d *Device) CreateCQ(depth int, id transport.HandlerID) (transport.CQ, erro
 		return nil, transport.ErrDeviceGone
 	}
 	if depth < 1 || depth > maxCQDepth {
-		return nil, fmt.Errorf("%w: a completion queue of depth %d; 1 to %d are possible", transport.ErrInvalid, depth, maxCQDepth)
+		return nil, fmt.Errorf("%w: a completion queue of depth %d; 1 to %d are possible",
+			transport.ErrInvalid, depth, maxCQDepth)
 	}
-	poller, err := sys.NewPoller()
+	poller, wake, err := newPoller()
 	if err != nil {
 		return nil, fmt.Errorf("completion queue: %w", err)
 	}
@@ -71,11 +69,12 @@ func (d *Device) CreateCQ(depth int, id transport.HandlerID) (transport.CQ, erro
 		poller.Close()
 		return nil, fmt.Errorf("completion queue: %w", err)
 	}
-	c := &cq{dev: d, depth: depth, poller: poller, clock: clock{period: d.tickPeriod()}, ring: make([]transport.WC, 16),
-		bell: bellAt(d.arena.mem, uint64(off)), bellOff: off}
+	c := &cq{dev: d, poller: poller, wake: wake, clock: clock{period: d.tickPeriod()},
+		completions: verbs.NewCompletionRing(depth),
+		doorbell:    doorbellAt(d.arena.mem, uint64(off)), doorbellOff: off}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.handlers.Give(c, id); err != nil {
+	if err := d.handlers.Add(c, id); err != nil {
 		poller.Close()
 		d.arena.putBlock(off)
 		return nil, err
@@ -87,7 +86,7 @@ func (d *Device) CreateCQ(depth int, id transport.HandlerID) (transport.CQ, erro
 // Poll makes a pass and returns completions.
 func (c *cq) Poll(wc []transport.WC) int {
 	c.pass()
-	return c.take(wc)
+	return c.completions.Take(wc)
 }
 
 // pass drives the queue pairs once, and tells whether anything came.
@@ -98,13 +97,13 @@ func (c *cq) pass() (found bool) {
 		}
 		found = true
 	}
-	if c.arming.wanted.Load() {
+	if c.interest.wanted.Load() {
 		c.Arm()
 	}
-	if c.arming.told {
-		found = c.hear() || found
+	if c.interest.notified {
+		found = c.pollDoorbell() || found
 		if len(c.active) > 0 {
-			found = c.goOn() || found
+			found = c.driveActive() || found
 		}
 	} else {
 		for i := 0; i < len(c.qps); {
@@ -112,30 +111,30 @@ func (c *cq) pass() (found bool) {
 			if !q.idle() {
 				found = q.drive() || found
 			}
-			i += c.still(i, q)
+			i += c.stepIfPresent(i, q)
 		}
 	}
-	if found && c.arming.told {
+	if found && c.interest.notified {
 		c.disarm()
 	}
-	if c.arming.pending.Load() {
-		c.look()
+	if c.interest.pending.Load() {
+		c.notePending()
 	}
 	return found
 }
 
-// hear drives the queue pairs whose peers have rung.
-func (c *cq) hear() (found bool) {
-	if !c.bell.rung() {
+// pollDoorbell drives the queue pairs whose peers have rung.
+func (c *cq) pollDoorbell() (found bool) {
+	if !c.doorbell.pending() {
 		return false
 	}
-	c.bell.each(func(slot int) {
+	c.doorbell.each(func(slot int) {
 		if slot >= len(c.bySlot) || c.bySlot[slot] == nil {
 			return // it has ended
 		}
 		q := c.bySlot[slot]
-		if w := atomic.LoadUint64(&q.in.wrote); w != q.wrote && q.rcq == c {
-			q.wrote = w
+		if w := atomic.LoadUint64(&q.in.writeSeq); w != q.writeSeq && q.rcq == c {
+			q.writeSeq = w
 			q.placed()
 			found = true
 		}
@@ -144,8 +143,8 @@ func (c *cq) hear() (found bool) {
 	return found
 }
 
-// goOn drives the queue pairs that have something to do here.
-func (c *cq) goOn() (found bool) {
+// driveActive drives the queue pairs that have something to do here.
+func (c *cq) driveActive() (found bool) {
 	for i := 0; i < len(c.active); {
 		q := c.active[i]
 		found = q.drive() || found
@@ -163,24 +162,13 @@ func (c *cq) goOn() (found bool) {
 	return found
 }
 
-// still is the step to the next queue pair of a pass: none if the i-th has ended and the next has taken its place.
-func (c *cq) still(i int, q *qp) int {
+// stepIfPresent is the step to the next queue pair of a pass: none if the i-th has ended and the next has
+// taken its place.
+func (c *cq) stepIfPresent(i int, q *qp) int {
 	if i < len(c.qps) && c.qps[i] == q {
 		return 1
 	}
 	return 0
-}
-
-func (c *cq) take(wc []transport.WC) int {
-	n := 0
-	for n < len(wc) && c.head != c.tail {
-		i := c.head & uint32(len(c.ring)-1)
-		wc[n] = c.ring[i]
-		c.ring[i].Err = nil
-		c.head++
-		n++
-	}
-	return n
 }
 
 // Placed reports queue pairs that have had Writes placed.
@@ -199,28 +187,51 @@ func (c *cq) Placed(qps []transport.QPN) int {
 
 // Wait blocks in the poller.
 func (c *cq) Wait(d time.Duration) error {
-	if err := c.handling.Free("Wait"); err != nil {
+	if entered, err := c.EnterWait(); !entered {
 		return err
 	}
-	if c.arrivals.Load() || !c.arming.enter() {
-		return nil
-	}
-	defer c.arming.leave()
-	defer c.awake()
-	if !c.sleep() {
-		return nil
-	}
+	defer c.leave()
 	return c.poller.Wait(d)
 }
 
-// sleep has those who ring from now on write to the queue's event; false if there is something to do already.
+// Descriptor is the poller's own: it is readable after a doorbell or a Wake.
+func (c *cq) Descriptor() int { return c.poller.Descriptor() }
+
+// EnterWait begins a wait; false if something may have come already, or nothing would end the wait.
+func (c *cq) EnterWait() (bool, error) {
+	if err := c.handling.Free("Wait"); err != nil {
+		return false, err
+	}
+	if c.arrivals.Load() || !c.interest.enterSleep() {
+		return false, nil
+	}
+	if !c.sleep() {
+		c.leave()
+		return false, nil
+	}
+	return true, nil
+}
+
+// LeaveWait ends a wait and consumes what has ended it.
+func (c *cq) LeaveWait() {
+	c.poller.Drain()
+	c.leave()
+}
+
+func (c *cq) leave() {
+	c.awake()
+	c.interest.leaveSleep()
+}
+
+// sleep has those who ring from now on wake the poller; false if there is something to do already.
 func (c *cq) sleep() bool {
-	atomic.StoreUint64(&c.bell.sleeping, 1) // with a barrier: the others set a bit, and look at this behind one
-	return !c.bell.rung() && !c.arrivals.Load() && !c.arming.pending.Load()
+	// with a barrier: the others set a bit, and look at this after one
+	atomic.StoreUint64(&c.doorbell.sleeping, 1)
+	return !c.doorbell.pending() && !c.arrivals.Load() && !c.interest.pending.Load()
 }
 
 // awake ends that.
-func (c *cq) awake() { atomic.StoreUint64(&c.bell.sleeping, 0) }
+func (c *cq) awake() { atomic.StoreUint64(&c.doorbell.sleeping, 0) }
 
 // Wake ends a Wait.
 func (c *cq) Wake() { c.poller.Wake() }
@@ -237,7 +248,7 @@ func (c *cq) Close() error {
 	defer c.dev.mu.Unlock()
 	c.release()
 	if c.slots.next == 0 { // else peers may still ring
-		c.dev.arena.putBlock(c.bellOff)
+		c.dev.arena.putBlock(c.doorbellOff)
 	}
 	c.dev.cqs = slices.DeleteFunc(c.dev.cqs, func(o *cq) bool { return o == c })
 	return nil
@@ -253,30 +264,18 @@ func (c *cq) release() {
 	}
 }
 
-// push adds a completion. When there is no room the queue is overrun: an error of the CQ, and of every QP that uses it.
-func (c *cq) push(wc transport.WC) {
-	n := int(c.tail - c.head)
-	if n == c.depth {
-		if !c.overrun {
-			c.overrun = true
-			c.raise()
-			err := fmt.Errorf("%w: more than %d completions that nobody has polled", transport.ErrOverrun, c.depth)
-			for _, q := range slices.Clone(c.qps) {
-				q.fail(err, transport.StatusFatal)
-			}
+// Push adds a completion. When there is no room the queue is overrun: an error of the CQ, and of every QP
+// that uses it.
+func (c *cq) Push(wc transport.WC) {
+	if !c.completions.Put(&wc) {
+		if err := c.completions.Overrun(); err != nil {
+			c.Raise()
+			c.failAll(err, transport.StatusFatal)
 		}
 		return
 	}
-	if n == len(c.ring) {
-		c.ring = ring.Grow(c.ring, c.head, c.tail)
-	}
-	c.ring[c.tail&uint32(len(c.ring)-1)] = wc
-	c.tail++
 	if c.handling.Armed() != 0 {
-		c.match(transport.NotifyNext)
-		if wc.Status != transport.StatusSuccess {
-			c.match(transport.NotifySolicited)
-		}
+		handlers.Completed(c, wc.Status)
 	}
 }
 
@@ -298,7 +297,8 @@ func (c *cq) arrive() {
 	}
 }
 
-// admit attaches what was handed over, and looks at connections that have ended; false if the queue itself has.
+// admit attaches what was handed over, and looks at connections that have ended; false if the queue itself
+// has.
 func (c *cq) admit() bool {
 	if c.gone.Load() {
 		return false
@@ -316,7 +316,7 @@ func (c *cq) admit() bool {
 		if q.lost.Load() {
 			q.ended()
 		}
-		i += c.still(i, q)
+		i += c.stepIfPresent(i, q)
 	}
 	return true
 }
@@ -324,9 +324,9 @@ func (c *cq) admit() bool {
 // slotOf is the slot of a queue pair in a queue.
 func (q *qp) slotOf(c *cq) uint32 {
 	if c == q.rcq {
-		return q.link.slots[1]
+		return q.conn.slots[1]
 	}
-	return q.link.slots[0]
+	return q.conn.slots[0]
 }
 
 func (c *cq) attach(q *qp) {
@@ -339,15 +339,15 @@ func (c *cq) attach(q *qp) {
 		c.bySlot = append(c.bySlot, make([]*qp, n)...)
 	}
 	c.bySlot[slot] = q
-	if c.overrun {
-		q.fail(fmt.Errorf("%w: before the queue pair came", transport.ErrOverrun), transport.StatusFatal)
+	if err := c.completions.Err(); err != nil {
+		q.fail(err, transport.StatusFatal)
 		return
 	}
 	if !c.handling.SameLock(&q.other(c).handling) {
 		q.fail(handlers.ErrLocks, transport.StatusFatal)
 		return
 	}
-	c.listen()
+	c.enableNotify()
 }
 
 func (c *cq) detach(q *qp) {
@@ -362,14 +362,7 @@ func (c *cq) detach(q *qp) {
 func (c *cq) forget(q *qp) {
 	c.detach(q)
 	c.placed = slices.DeleteFunc(c.placed, func(o *qp) bool { return o == q })
-	kept := c.head
-	for i := c.head; i != c.tail; i++ {
-		if wc := c.ring[i&uint32(len(c.ring)-1)]; wc.QP != q.num {
-			c.ring[kept&uint32(len(c.ring)-1)] = wc
-			kept++
-		}
-	}
-	c.tail = kept
+	c.completions.Forget(q.num)
 }
 
 // slot takes a free bit of the bell.
@@ -382,7 +375,8 @@ func (c *cq) slot() (uint32, error) {
 		return s, nil
 	}
 	if c.slots.next == maxSlots {
-		return 0, fmt.Errorf("%w: a completion queue of %d queue pairs takes no more", transport.ErrInvalid, maxSlots)
+		return 0, fmt.Errorf("%w: a completion queue of %d queue pairs takes no more", transport.ErrInvalid,
+			maxSlots)
 	}
 	c.slots.next++
 	return c.slots.next - 1, nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	mathrand "math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -15,12 +14,15 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/handlers"
+	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
 // Options of a device. A zero field stands for its default.
 type Options struct {
-	Arena           int64         // bytes of addresses for what peers map, used or not; twice the machine's memory, but at most 256 GiB
-	NoCMA           bool          // never read the memory of another process: what is not shared goes through the rings
+	// bytes of addresses for what peers map, used or not; twice the machine's memory, but at most 256 GiB
+	Arena int64
+	// never read the memory of another process: what is not shared goes through the rings
+	NoCMA           bool
 	StrangerTimeout time.Duration // how long an unproven peer may take; 2 s
 	PeerTimeout     time.Duration // how long a peer may be silent; MinPeerTimeout or more; 10 s
 	Log             *slog.Logger  // for what belongs to no call; nothing is logged without
@@ -35,27 +37,28 @@ const (
 	maxReads    = 64
 	maxPrivate  = 512
 	maxCQDepth  = 1 << 20
-	mostArena   = 256 << 30
+	maxArena    = 256 << 30 // of a peer too
 )
 
 // Device is a rank's share of the memory of a host.
 type Device struct {
+	handlers.Verbs
+
 	opts       Options
 	cores      int // that this process may use
 	handlers   *handlers.Set
 	asymmetric bool
 	probe      *[nonceSize]byte // what peers read to learn whether they can
 	arena      *arena
-	regions    regionTable
+	regions    *verbs.Table
 	lastQP     atomic.Uint32
-	lastPD     atomic.Uint32
 	closed     atomic.Bool
-	wg         sync.WaitGroup // watchers of connections
+	liveness   liveness
 
 	live struct {
 		sync.Mutex
-		inbounds map[*inbound]struct{} // where peers may write
-		links    map[*link]struct{}
+		inbounds map[*receiveBlock]struct{} // where peers may write
+		links    map[*connection]struct{}
 	}
 
 	mu  sync.Mutex // guards what follows
@@ -85,16 +88,10 @@ func New(o Options) (*Device, error) {
 		if err != nil {
 			return nil, err
 		}
-		o.Arena = max(min(2*total, mostArena), leastArena)
+		o.Arena = max(min(2*total, maxArena), minArena)
 	}
-	var seed [32]byte
 	probe := new([nonceSize]byte)
-	if _, err := rand.Read(seed[:]); err != nil {
-		return nil, err
-	}
-	if _, err := rand.Read(probe[:]); err != nil {
-		return nil, err
-	}
+	rand.Read(probe[:])
 	cores, err := handlers.Cores()
 	if err != nil {
 		return nil, err
@@ -103,28 +100,30 @@ func New(o Options) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Device{opts: o, cores: cores, handlers: handlers.NewSet(cores), asymmetric: sys.JoinBarrier(), probe: probe, arena: a,
-		regions: regionTable{keys: mathrand.NewChaCha8(seed)}}
-	d.live.inbounds, d.live.links = map[*inbound]struct{}{}, map[*link]struct{}{}
+	set := handlers.NewSet(cores)
+	d := &Device{opts: o, cores: cores, handlers: set, Verbs: set.Verbs(), asymmetric: sys.JoinBarrier(),
+		probe: probe, arena: a}
+	d.regions = verbs.NewTable(memory{d}, d.Query())
+	d.liveness.stopped = make(chan struct{})
+	d.live.inbounds, d.live.links = map[*receiveBlock]struct{}{}, map[*connection]struct{}{}
 	return d, nil
 }
 
 // Query tells the device's limits.
 func (d *Device) Query() transport.DeviceAttr {
 	return transport.DeviceAttr{
-		Provider: "shm", MaxSGE: maxSGE, MaxSegments: maxSegments, MaxInline: maxInline, MaxMessage: maxMessage,
-		MaxQPDepth: maxDepth, MaxReads: maxReads, MaxPrivate: maxPrivate, Handlers: d.cores, Watched: watched,
-		TickPeriod: d.tickPeriod(),
+		Provider: "shm", MaxSGE: maxSGE, MaxSegments: maxSegments, MaxInline: maxInline,
+		MaxMessage: maxMessage,
+		MaxQPDepth: maxDepth, MaxReads: maxReads, MaxPrivate: maxPrivate, Handlers: d.cores,
+		MaxPolledQPs: maxPolledQPs,
+		TickPeriod:   d.tickPeriod(),
+		TailLast:     true, InlineWrites: true, PeerMapped: true, DirectReads: true, Atomics: true,
+		Windows: true, PollableCQs: true,
 	}
 }
 
 // AllocPD makes a protection domain.
-func (d *Device) AllocPD() (transport.PD, error) {
-	if d.closed.Load() {
-		return nil, transport.ErrDeviceGone
-	}
-	return &pd{dev: d, id: d.lastPD.Add(1)}, nil
-}
+func (d *Device) AllocPD() (transport.PD, error) { return d.regions.AllocPD() }
 
 // Close releases everything.
 func (d *Device) Close() error {
@@ -142,16 +141,11 @@ func (d *Device) Close() error {
 		c.end()
 	}
 	d.handlers.Stop()
-	d.live.Lock()
-	for l := range d.live.links {
-		l.conn.Close()
-	}
-	d.live.Unlock()
-	d.wg.Wait()
+	d.liveness.stop()
 	d.mu.Lock()
 	for _, c := range cqs {
 		c.release()
 	}
 	d.mu.Unlock()
-	return errors.Join(append(errs, d.regions.release(), d.arena.close())...)
+	return errors.Join(append(errs, d.regions.Close(), d.arena.close())...)
 }

@@ -1,41 +1,13 @@
 package shm
 
 import (
-	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/handlers"
 )
-
-// SetCompletionHandler registers a completion handler and starts it.
-func (d *Device) SetCompletionHandler(c transport.HandlerConfig) (transport.HandlerID, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed.Load() {
-		return 0, transport.ErrDeviceGone
-	}
-	return d.handlers.Register(c)
-}
-
-// ModifyCQ gives a completion queue to another handler, or to none.
-func (d *Device) ModifyCQ(q transport.CQ, id transport.HandlerID) error {
-	c, ok := q.(*cq)
-	if !ok || c.dev != d {
-		return fmt.Errorf("%w: the completion queue is not of this device", transport.ErrInvalid)
-	}
-	c.admit() // what comes later is looked at then
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed.Load() {
-		return transport.ErrDeviceGone
-	}
-	return d.handlers.Give(c, id)
-}
-
-// CloseHandler ends a handler that has no queues.
-func (d *Device) CloseHandler(id transport.HandlerID) error { return d.handlers.Close(id) }
 
 // What a handler needs of a queue.
 
@@ -44,7 +16,8 @@ var _ handlers.Queue = (*cq)(nil)
 func (c *cq) Handling() *handlers.Handling { return &c.handling }
 func (c *cq) Poller() *sys.Poller          { return c.poller }
 func (c *cq) Pass() bool                   { return c.pass() }
-func (c *cq) Waited() bool                 { return c.arming.waits() }
+func (c *cq) Admit()                       { c.admit() }
+func (c *cq) Waited() bool                 { return c.interest.hasSleepers() }
 
 // Others are the other queues of the queue pairs.
 func (c *cq) Others() iter.Seq[*handlers.Handling] {
@@ -60,12 +33,12 @@ func (c *cq) Others() iter.Seq[*handlers.Handling] {
 // Handled has the peers tell of everything if a handler has the queue.
 func (c *cq) Handled(by bool) {
 	c.handled = by
-	c.listen()
+	c.enableNotify()
 }
 
 // Park has the poller tell of the queue, also if its consumer polls it meanwhile.
 func (c *cq) Park() bool {
-	if !c.arming.enter() {
+	if !c.interest.enterSleep() {
 		return false
 	}
 	if !c.sleep() {
@@ -77,7 +50,7 @@ func (c *cq) Park() bool {
 // Unpark ends that.
 func (c *cq) Unpark() {
 	c.awake()
-	c.arming.leave()
+	c.interest.leaveSleep()
 }
 
 // RequestNotify asks for one event.
@@ -88,15 +61,15 @@ func (c *cq) RequestNotify(n transport.Notify) error {
 	return c.handling.Request(n)
 }
 
-// match raises the event if it was asked for.
+// match raises an event if it was asked for.
 func (c *cq) match(n transport.Notify) {
-	if c.handling.Match(n) {
-		c.raise()
+	if c.handling.Armed()&n != 0 {
+		handlers.RaiseFor(c, n)
 	}
 }
 
-// raise has the handler deliver an event.
-func (c *cq) raise() {
+// Raise has the handler deliver an event.
+func (c *cq) Raise() {
 	if !c.handling.Raise() {
 		c.Wake()
 	}
@@ -110,12 +83,18 @@ func (q *qp) other(c *cq) *cq {
 	return q.scq
 }
 
-// end cuts the queue pairs of a completion queue when its device is closed: what is posted completes, and can be polled.
+// end cuts the queue pairs of a completion queue when its device is closed: what is posted completes, and can
+// be polled.
 func (c *cq) end() {
 	c.handling.Locked(func() {
 		c.admit()
-		for len(c.qps) > 0 {
-			c.qps[0].fail(transport.ErrDeviceGone, transport.StatusFlushed)
-		}
+		c.failAll(transport.ErrDeviceGone, transport.StatusFlushed)
 	})
+}
+
+// failAll ends all queue pairs of a queue.
+func (c *cq) failAll(cause error, status transport.Status) {
+	for _, q := range slices.Clone(c.qps) {
+		q.fail(cause, status)
+	}
 }

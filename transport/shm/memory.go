@@ -5,13 +5,14 @@ import (
 	"unsafe"
 
 	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
-// wordSize is how long the words of Atomics are, and what their addresses are multiples of.
-const wordSize = 8
+const wordSize = verbs.WordSize
 
-// touch reads a little of memory whose pages are there, so that they are mapped here several at once, and not each by the first Write to it.
-// The sum says nothing; without one, or with the caller knowing that, the reads could be left out.
+// touch reads a little of memory whose pages are there, so that they are mapped here several at once, and not
+// each by the first Write to it. The sum says nothing; without one, or with the caller knowing that, the
+// reads could be left out.
 //
 //go:noinline
 func touch(mem []byte) (sum byte) {
@@ -24,20 +25,17 @@ func touch(mem []byte) (sum byte) {
 // mappedAtOnce is how much a system maps at most when one of its pages is read.
 const mappedAtOnce = 64 << 10
 
-// aligned tells whether the byte at an offset, which must exist, lies where a word may begin.
-func aligned(mem []byte, off int) bool { return uintptr(unsafe.Pointer(&mem[off]))%wordSize == 0 }
-
 // word is the word at an aligned offset that has all its bytes in mem.
 func word(mem []byte, off int) *uint64 {
 	_ = mem[off+wordSize-1]
 	return (*uint64)(unsafe.Pointer(&mem[off]))
 }
 
-// wordsMost is up to how many bytes a Write is placed word by word.
-const wordsMost = 64
+// maxWordCopy is up to how many bytes a Write is placed word by word.
+const maxWordCopy = 64
 
-// place copies a Write, or the end of one: its last 8 bytes after all others, in one store where they are aligned, so that whoever polls them
-// finds everything before them in place.
+// place copies a Write, or the end of one: its last 8 bytes after all others, in one store where they are
+// aligned, so that whoever polls them finds everything before them in place.
 func place(dst, src []byte) {
 	if len(src) > 0 {
 		_ = dst[len(src)-1]
@@ -52,7 +50,7 @@ func placeAt(d, s unsafe.Pointer, n int) {
 		return
 	}
 	n -= wordSize
-	if n <= wordsMost-wordSize && n%wordSize == 0 {
+	if n <= maxWordCopy-wordSize && n%wordSize == 0 {
 		for at := 0; at < n; at += wordSize {
 			*(*uint64)(unsafe.Add(d, at)) = *(*uint64)(unsafe.Add(s, at))
 		}
@@ -89,12 +87,12 @@ func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.Sl
 
 // The parts of an arena, by their offsets.
 
-func blockAt(mem []byte, off uint64) *block {
-	return (*block)(unsafe.Pointer(&mem[off : off+blockSize][0]))
+func controlBlockAt(mem []byte, off uint64) *controlBlock {
+	return (*controlBlock)(unsafe.Pointer(&mem[off : off+blockSize][0]))
 }
 
-func bellAt(mem []byte, off uint64) *bell {
-	return (*bell)(unsafe.Pointer(&mem[off : off+blockSize][0]))
+func doorbellAt(mem []byte, off uint64) *doorbell {
+	return (*doorbell)(unsafe.Pointer(&mem[off : off+blockSize][0]))
 }
 
 func entryAt(mem []byte, index int) *entry {

@@ -28,9 +28,11 @@ func TestAllocations(t *testing.T) {
 		require.NoError(t, err)
 		small, large := writeOf(src, dst, 64), writeOf(src, ordinary, n)
 		large.Flags = transport.FlagSignaled
-		send := &transport.SendWR{Op: transport.OpSend, Flags: transport.FlagSignaled, Local: []transport.SGE{{MR: src, Length: 3000}}}
+		send := &transport.SendWR{Op: transport.OpSend, Flags: transport.FlagSignaled,
+			Local: []transport.SGE{{MR: src, Length: 3000}}}
 		room := &transport.RecvWR{Local: []transport.SGE{{MR: dst, Length: 3000}}}
-		read := &transport.SendWR{Op: transport.OpRead, Flags: transport.FlagSignaled, Local: []transport.SGE{{MR: src, Length: n}},
+		read := &transport.SendWR{Op: transport.OpRead, Flags: transport.FlagSignaled,
+			Local:  []transport.SGE{{MR: src, Length: n}},
 			Remote: []transport.Segment{{Key: ordinary.Key(), Length: n}}}
 		for name, f := range map[string]func(){
 			"a small Write":           func() { require.NoError(t, a.qp.PostSend(small)); a.cq.Poll(nil) },
@@ -42,8 +44,16 @@ func TestAllocations(t *testing.T) {
 				until(t, a, b)
 				until(t, b, a)
 			},
-			"a registration":              func() { m, _ := a.pd.Register(buf, everyRight); _ = m.Deregister() },
-			"a registration of the arena": func() { m, _ := a.pd.Register(src.Bytes()[8:], everyRight); _ = m.Deregister() },
+			"a registration": func() {
+				m, _ := a.pd.Register(buf,
+					everyRight)
+				_ = m.Deregister()
+			},
+			"a registration of the arena": func() {
+				m, _ := a.pd.Register(src.Bytes()[8:],
+					everyRight)
+				_ = m.Deregister()
+			},
 		} {
 			f()
 			require.Zero(t, testing.AllocsPerRun(100, f), "%s, %+v", name, o)
@@ -67,7 +77,8 @@ func TestRegister_MemoryOfAllocIsReachedDirectly(t *testing.T) {
 	require.NotZero(t, m.Bytes()[10], "the memory is its owner's still")
 }
 
-// A queue that overruns as requests of its own complete ends its queue pairs, and nothing is touched behind that.
+// A queue that overruns as requests of its own complete ends its queue pairs, and nothing is touched after
+// that.
 func TestOverrun_ByOnesOwnRequests(t *testing.T) {
 	a, b := couple(t, Options{})
 	wr := writeOf(a.alloc(t, 64), b.alloc(t, 64), 64)

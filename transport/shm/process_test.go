@@ -24,15 +24,25 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// The tests here run one rank in a process of its own: this binary again, which these environment variables make rank 1.
+// The tests here run one rank in a process of its own: this binary again, which these environment variables
+// make rank 1.
 const (
-	childKind  = "WEFT_TEST_SHM_KIND" // what it does all the time
-	childNoCMA = "WEFT_TEST_SHM_NOCMA"
+	childKind  = "WEFT_TEST_SHM_KIND"  // what it does all the time
+	childFlood = "WEFT_TEST_SHM_FLOOD" // the socket that kindFlood connects to
 )
+
+// kindFlood is a child that is no rank.
+const kindFlood = "flood"
 
 func TestMain(m *testing.M) {
 	if kind := os.Getenv(childKind); kind != "" {
-		if err := childRank(kind); err != nil {
+		var err error
+		if kind == kindFlood {
+			err = flood(os.Getenv(childFlood))
+		} else {
+			err = childRank(kind)
+		}
+		if err != nil {
 			fmt.Fprintln(os.Stderr, "child:", err)
 			os.Exit(1)
 		}
@@ -59,7 +69,8 @@ func ordinary(e *end, n int) (transport.MR, error) { return e.pd.Register(make([
 
 func request(op transport.Opcode) func(*end, transport.MR, transport.Key, int) *transport.SendWR {
 	return func(_ *end, local transport.MR, far transport.Key, n int) *transport.SendWR {
-		wr := &transport.SendWR{Op: op, Flags: transport.FlagSignaled, Operand: 1, Local: []transport.SGE{{MR: local, Length: n}}}
+		wr := &transport.SendWR{Op: op, Flags: transport.FlagSignaled, Operand: 1,
+			Local: []transport.SGE{{MR: local, Length: n}}}
 		if op != transport.OpSend {
 			wr.Remote = []transport.Segment{{Key: far, Length: uint64(n)}}
 		}
@@ -164,8 +175,8 @@ func (e *end) room(k *traffic) *transport.RecvWR {
 	return wr
 }
 
-// childRank is rank 1: it connects to the address that it is given, and does what its kind says to the region whose key it is given; a kind with
-// a '-' before is done to it.
+// childRank is rank 1: it connects to the address that it is given, and does what its kind says to the region
+// whose key it is given; a kind with a '-' before is done to it.
 func childRank(kind string) error {
 	k := kindOf(strings.TrimPrefix(kind, "-"))
 	in := bufio.NewReader(os.Stdin)
@@ -205,7 +216,8 @@ func childRank(kind string) error {
 		k.serve(e, func() bool { return false })
 		return nil
 	}
-	_ = k.run(e, transport.Key(theirs), func() {}) // it ends with the connection, whose end the other side looks at
+	// it ends with the connection, whose end the other side looks at
+	_ = k.run(e, transport.Key(theirs), func() {})
 	return nil
 }
 
@@ -216,7 +228,8 @@ type child struct {
 	far transport.Key // a region of it
 }
 
-// spawn makes rank 0 here and rank 1 in another process, connected, and gives both, with a region here that the child knows of.
+// spawn makes rank 0 here and rank 1 in another process, connected, and gives both, with a region here that
+// the child knows of.
 func spawn(t *testing.T, kind string) (*end, *child, transport.MR) {
 	t.Helper()
 	k := kindOf(strings.TrimPrefix(kind, "-"))
@@ -258,7 +271,8 @@ func spawn(t *testing.T, kind string) (*end, *child, transport.MR) {
 	return e, c, mine
 }
 
-// start starts a program that ends with this one: with the thread that has started it, to be exact, so that thread is kept until the test is over.
+// start starts a program that ends with this one: with the thread that has started it, to be exact, so that
+// thread is kept until the test is over.
 func start(t *testing.T, cmd *exec.Cmd) error {
 	over := make(chan struct{})
 	t.Cleanup(func() { close(over) })
@@ -307,7 +321,8 @@ func left(t *testing.T) (descriptors int, mapped int64) {
 	return len(list), sys.Mapped()
 }
 
-// A peer that is killed while it does something to us: each Recv completes once, the error names the loss, and nothing of it is left.
+// A peer that is killed while it does something to us: each Recv completes once, the error names the loss,
+// and nothing of it is left.
 func TestProcess_PeerIsKilledAsItWorks(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
@@ -351,7 +366,8 @@ func TestProcess_PeerIsKilledAsWeWork(t *testing.T) {
 				}
 			})
 			require.GreaterOrEqual(t, done, 50)
-			require.True(t, errors.Is(err, transport.ErrPeerLost) || errors.Is(err, transport.ErrState), "%v", err)
+			require.True(t, errors.Is(err, transport.ErrPeerLost) || errors.Is(err, transport.ErrState),
+				"%v", err)
 			require.ErrorIs(t, e.qp.Err(), transport.ErrPeerLost)
 			require.NoError(t, e.dev.Close())
 			nowFds, nowMapped := left(t)
@@ -361,16 +377,17 @@ func TestProcess_PeerIsKilledAsWeWork(t *testing.T) {
 	}
 }
 
-// A peer that is stopped in the middle of a Write can wake up and go on: the memory that it was writing is not used for anything else.
+// A peer that is stopped in the middle of a Write can wake up and go on: the memory that it was writing is
+// not used for anything else.
 func TestProcess_MemoryThatAStoppedPeerWritesIsNotUsedAgain(t *testing.T) {
 	e, c, mine := spawn(t, "Write")
 	var wc [16]transport.WC
-	in := e.qp.link.in
+	in := e.qp.conn.in
 	for tries := 0; ; tries++ {
 		require.Less(t, tries, 10_000, "it is never caught as it writes")
 		e.cq.Poll(wc[:])
 		c.stop(t)
-		if atomic.LoadUint64(&in.block.placing)&1 == 1 {
+		if atomic.LoadUint64(&in.block.placementSeq)&1 == 1 {
 			break
 		}
 		c.signal(t, syscall.SIGCONT)
@@ -378,7 +395,7 @@ func TestProcess_MemoryThatAStoppedPeerWritesIsNotUsedAgain(t *testing.T) {
 	}
 	at := addressOf(mine.Bytes())
 	require.NoError(t, mine.Deregister())
-	require.Len(t, e.dev.arena.shy, 1)
+	require.Len(t, e.dev.arena.quarantine, 1)
 	next, err := e.pd.Alloc(1<<20, everyRight)
 	require.NoError(t, err)
 	require.NotEqual(t, at, addressOf(next.Bytes()), "the memory is used again")
@@ -394,7 +411,7 @@ func TestProcess_MemoryThatAStoppedPeerWritesIsNotUsedAgain(t *testing.T) {
 	require.NoError(t, next.Deregister())
 	again, err := e.pd.Alloc(1<<20, everyRight)
 	require.NoError(t, err)
-	require.Empty(t, e.dev.arena.shy, "it has ended its Write")
+	require.Empty(t, e.dev.arena.quarantine, "it has ended its Write")
 	for _, b := range again.Bytes() {
 		require.Zero(t, b)
 	}

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
 // Operations of an Atomic frame.
@@ -16,17 +17,18 @@ const (
 )
 
 const (
-	atomicSize  = 32 // payload of an Atomic frame: key, offset, operand, what is compared with, of 8 bytes each
+	// payload of an Atomic frame: key, offset, operand, what is compared with, of 8 bytes each
+	atomicSize  = 32
 	segmentSize = 24 // of the payload of a Read Request: key, offset, length
 )
 
-// ask carries out a Read or an Atomic: here, if all that it names can be reached from here, else it has the peer answer it. It tells whether
-// what is posted behind it may go on.
-func (q *qp) ask(w *wqe, budget *int) bool {
+// ask carries out a Read or an Atomic: here, if all that it names can be reached from here, else it has the
+// peer answer it. It tells whether what is posted after it may go on.
+func (q *qp) ask(w *verbs.Request, budget *int) bool {
 	if *budget <= 0 {
 		return false
 	}
-	if w.asked || q.began-q.read >= q.most {
+	if w.Asked || q.began-q.read >= q.most {
 		return false
 	}
 	if q.began != q.read {
@@ -36,13 +38,13 @@ func (q *qp) ask(w *wqe, budget *int) bool {
 		q.waits = true
 		return false
 	}
-	if !w.alive() {
+	if !w.Alive() {
 		return q.gone(w)
 	}
-	if w.op != transport.OpRead {
+	if w.Op != transport.OpRead {
 		return q.atomicHere(w)
 	}
-	for w.got < w.total {
+	for w.Got < w.Total {
 		if *budget <= 0 {
 			return false
 		}
@@ -54,41 +56,43 @@ func (q *qp) ask(w *wqe, budget *int) bool {
 		if n == 0 { // the peer has to
 			return q.request(w)
 		}
-		w.got += n
+		w.Got += n
 		*budget -= n
 	}
-	if w.total == 0 && len(w.remote) > 0 {
-		for _, s := range w.remote {
+	if w.Total == 0 && len(w.Remote) > 0 {
+		for _, s := range w.Remote {
 			if _, err := q.find(s.Key, transport.RemoteRead, s.Offset, s.Length); err != nil {
 				q.refuse(w, err)
 				return false
 			}
 		}
 	}
-	w.done = true
+	w.Done = true
 	return true
 }
 
-// readHere copies the next bytes of a Read, at most so many, straight from the peer's memory. It gives 0 if that cannot be done.
-func (q *qp) readHere(w *wqe, most int) (int, error) {
-	if w.got == 0 { // nothing is read of what is refused in part
-		for _, s := range w.remote {
+// readHere copies the next bytes of a Read, at most so many, straight from the peer's memory. It gives 0 if
+// that cannot be done.
+func (q *qp) readHere(w *verbs.Request, most int) (int, error) {
+	if w.Got == 0 { // nothing is read of what is refused in part
+		for _, s := range w.Remote {
 			if _, err := q.find(s.Key, transport.RemoteRead, s.Offset, s.Length); err != nil {
 				return 0, err
 			}
 		}
 	}
-	s, off := segmentAt(w.remote, w.got)
-	p, at, n := stretch(w.local, w.got, min(most, int(s.Length-off)))
+	s, off := segmentAt(w.Remote, w.Got)
+	p, at, n := verbs.Span(w.Local, w.Got, min(most, int(s.Length-off)))
 	t, err := q.find(s.Key, transport.RemoteRead, s.Offset+off, uint64(n))
 	if err != nil {
 		return 0, err
 	}
-	if !q.copyHere(p.r.mem[at:at+n], &t, s.Key, s.Offset+off) {
+	if !q.copyHere(p.Region.Mem[at:at+n], &t, s.Key, s.Offset+off) {
 		return 0, nil
 	}
 	if !t.stands(s.Key) {
-		return 0, fmt.Errorf("%w: the region of key %#x was deregistered while it was read", transport.ErrAccess, uint64(s.Key))
+		return 0, fmt.Errorf("%w: the region of key %#x was deregistered while it was read",
+			transport.ErrAccess, uint64(s.Key))
 	}
 	return n, nil
 }
@@ -106,16 +110,16 @@ func segmentAt(list []transport.Segment, off int) (transport.Segment, uint64) {
 }
 
 // request asks the peer for a Read, or what is left of it, or for an Atomic.
-func (q *qp) request(w *wqe) bool {
-	if w.op != transport.OpRead {
+func (q *qp) request(w *verbs.Request) bool {
+	if w.Op != transport.OpRead {
 		return q.requestAtomic(w)
 	}
 	var list [maxSegments]transport.Segment
-	n, skip := 0, uint64(w.got)
-	for _, s := range w.remote {
+	n, skip := 0, uint64(w.Got)
+	for _, s := range w.Remote {
 		k := min(skip, s.Length)
 		skip -= k
-		if s.Length > k || w.total == 0 {
+		if s.Length > k || w.Total == 0 {
 			list[n] = transport.Segment{Key: s.Key, Offset: s.Offset + k, Length: s.Length - k}
 			n++
 		}
@@ -123,7 +127,8 @@ func (q *qp) request(w *wqe) bool {
 	if q.full(n * segmentSize) {
 		return false
 	}
-	q.out.begin(header{length: n * segmentSize, op: frameReadRequest, flags: flagLast, a: w.number, b: uint64(w.total - w.got)})
+	q.out.begin(header{length: n * segmentSize, op: frameReadRequest, flags: flagLast, a: w.Number,
+		b: uint64(w.Total - w.Got)})
 	var b [maxSegments * segmentSize]byte
 	for i, s := range list[:n] {
 		binary.LittleEndian.PutUint64(b[i*segmentSize:], uint64(s.Key))
@@ -131,30 +136,14 @@ func (q *qp) request(w *wqe) bool {
 		binary.LittleEndian.PutUint64(b[i*segmentSize+16:], s.Length)
 	}
 	q.out.put(b[:n*segmentSize])
-	w.asked = true
+	w.Asked = true
 	q.began++
 	return true
 }
 
-// checkAtomic refuses a request that cannot be right.
-func (q *qp) checkAtomic(wr *transport.SendWR) error {
-	switch {
-	case q.most == 0:
-		return fmt.Errorf("%w: an Atomic on a queue pair that may have no Read outstanding", transport.ErrInvalid)
-	case wr.Flags&transport.FlagInline != 0:
-		return fmt.Errorf("%w: an Atomic inline", transport.ErrInvalid)
-	case len(wr.Local) != 1 || wr.Local[0].Length != wordSize:
-		return fmt.Errorf("%w: an Atomic wants one local element of %d bytes for the word as it was", transport.ErrInvalid, wordSize)
-	case len(wr.Remote) != 1 || wr.Remote[0].Length != wordSize || wr.Remote[0].Offset%wordSize != 0:
-		return fmt.Errorf("%w: an Atomic wants one remote segment of %d bytes at a multiple of %d", transport.ErrInvalid, wordSize, wordSize)
-	}
-	_, err := q.pd.local(wr.Local[0], transport.LocalWrite)
-	return err
-}
-
 // atomicHere changes a word in memory that is mapped here; of other memory the peer does it.
-func (q *qp) atomicHere(w *wqe) bool {
-	s := w.remote[0]
+func (q *qp) atomicHere(w *verbs.Request) bool {
+	s := w.Remote[0]
 	if !q.beginPlacing() {
 		q.endPlacing()
 		return false
@@ -165,7 +154,8 @@ func (q *qp) atomicHere(w *wqe) bool {
 	}
 	var original uint64
 	if err == nil && t.shared {
-		original = operate((*uint64)(unsafe.Pointer(&q.far.mem[t.where+s.Offset])), w.op == transport.OpFetchAdd, w.imm, w.other)
+		original = operate((*uint64)(unsafe.Pointer(&q.peer.mem[t.where+s.Offset])),
+			w.Op == transport.OpFetchAdd, w.Imm, w.Other)
 	}
 	q.endPlacing()
 	if err != nil {
@@ -176,13 +166,14 @@ func (q *qp) atomicHere(w *wqe) bool {
 		return q.request(w)
 	}
 	q.tellPlaced()
-	w.original(original)
-	w.done = true
+	placeOriginal(w, original)
+	w.Done = true
 	return true
 }
 
 func errUnaligned(key transport.Key, off uint64) error {
-	return fmt.Errorf("%w: an Atomic at %d of the region of key %#x, which is at no multiple of %d", transport.ErrAccess, off, uint64(key), wordSize)
+	return fmt.Errorf("%w: an Atomic at %d of the region of key %#x, which is at no multiple of %d",
+		transport.ErrAccess, off, uint64(key), wordSize)
 }
 
 // operate changes a word, and gives it as it was.
@@ -193,39 +184,40 @@ func operate(at *uint64, add bool, operand, compare uint64) uint64 {
 	return compareSwap(at, compare, operand)
 }
 
-// original places the word as it was where the poster wants it.
-func (w *wqe) original(v uint64) {
-	p := w.local[0]
+// placeOriginal places the word as it was where the poster of an Atomic wants it.
+func placeOriginal(w *verbs.Request, v uint64) {
+	p := w.Local[0]
 	var b [wordSize]byte
 	binary.NativeEndian.PutUint64(b[:], v)
-	place(p.r.mem[p.off:][:wordSize], b[:])
-	w.got = wordSize
+	place(p.Region.Mem[p.Off:][:wordSize], b[:])
+	w.Got = wordSize
 }
 
 // requestAtomic asks the peer to change a word.
-func (q *qp) requestAtomic(w *wqe) bool {
+func (q *qp) requestAtomic(w *verbs.Request) bool {
 	if q.full(atomicSize) {
 		return false
 	}
 	operation := uint64(atomicFetchAdd)
-	if w.op == transport.OpCompareSwap {
+	if w.Op == transport.OpCompareSwap {
 		operation = atomicCompareSwap
 	}
-	q.out.begin(header{length: atomicSize, op: frameAtomic, flags: flagLast, a: w.number, b: operation})
-	for _, v := range [...]uint64{uint64(w.remote[0].Key), w.remote[0].Offset, w.imm, w.other} {
+	q.out.begin(header{length: atomicSize, op: frameAtomic, flags: flagLast, a: w.Number, b: operation})
+	for _, v := range [...]uint64{uint64(w.Remote[0].Key), w.Remote[0].Offset, w.Imm, w.Other} {
 		q.out.word(v)
 	}
-	w.asked = true
+	w.Asked = true
 	q.began++
 	return true
 }
 
-// asking is our oldest Read or Atomic that the peer answers. Everything before it in the queue is done, so it is the head.
-func (q *qp) asking() *wqe {
-	if q.sq.head == q.sq.tail {
+// asking is our oldest Read or Atomic that the peer answers. Everything before it in the queue is done, so it
+// is the head.
+func (q *qp) asking() *verbs.Request {
+	if q.sq.Head == q.sq.Tail {
 		return nil
 	}
-	if w := q.sq.at(q.sq.head); w.asked && !w.done {
+	if w := q.sq.At(q.sq.Head); w.Asked && !w.Done {
 		return w
 	}
 	return nil
@@ -234,17 +226,18 @@ func (q *qp) asking() *wqe {
 // readData takes n bytes of our oldest Read.
 func (q *qp) readData(h header, pieces [2][]byte) error {
 	w := q.asking()
-	if w == nil || w.op != transport.OpRead || w.number != h.a || h.length > w.total-w.got {
+	if w == nil || w.Op != transport.OpRead || w.Number != h.a || h.length > w.Total-w.Got {
 		return fmt.Errorf("%w: data of Read %d, which is not what is due", transport.ErrProtocol, h.a)
 	}
-	if !w.alive() {
-		return fmt.Errorf("%w: the destination of a Read was deregistered before it was complete", transport.ErrAccess)
+	if !w.Alive() {
+		return fmt.Errorf("%w: the destination of a Read was deregistered before it was complete",
+			transport.ErrAccess)
 	}
 	for _, b := range pieces {
 		for len(b) > 0 {
-			p, at, k := stretch(w.local, w.got, len(b))
-			copy(p.r.mem[at:at+k], b)
-			b, w.got = b[k:], w.got+k
+			p, at, k := verbs.Span(w.Local, w.Got, len(b))
+			copy(p.Region.Mem[at:at+k], b)
+			b, w.Got = b[k:], w.Got+k
 		}
 	}
 	return nil
@@ -253,16 +246,18 @@ func (q *qp) readData(h header, pieces [2][]byte) error {
 // answered takes the end of our oldest Read or Atomic.
 func (q *qp) answered(h header) error {
 	w := q.asking()
-	if w == nil || w.number != h.a || (w.op == transport.OpRead) != (h.op == frameReadDone) || w.op == transport.OpRead && w.got != w.total {
+	if w == nil || w.Number != h.a || (w.Op == transport.OpRead) != (h.op == frameReadDone) ||
+		w.Op == transport.OpRead && w.Got != w.Total {
 		return fmt.Errorf("%w: %v %d, which is not what is due", transport.ErrProtocol, h.op, h.a)
 	}
-	if w.op != transport.OpRead {
-		if !w.alive() {
-			return fmt.Errorf("%w: the destination of an Atomic was deregistered before it was complete", transport.ErrAccess)
+	if w.Op != transport.OpRead {
+		if !w.Alive() {
+			return fmt.Errorf("%w: the destination of an Atomic was deregistered before it was complete",
+				transport.ErrAccess)
 		}
-		w.original(h.b)
+		placeOriginal(w, h.b)
 	}
-	w.done = true
+	w.Done = true
 	q.read++
 	q.retire()
 	return nil
@@ -280,9 +275,10 @@ func (q *qp) asked(h header, payload []byte) error {
 	}
 	for i := range n {
 		b := payload[i*segmentSize:]
-		s := transport.Segment{Key: transport.Key(binary.LittleEndian.Uint64(b)), Offset: binary.LittleEndian.Uint64(b[8:]),
+		s := transport.Segment{Key: transport.Key(binary.LittleEndian.Uint64(b)),
+			Offset: binary.LittleEndian.Uint64(b[8:]),
 			Length: binary.LittleEndian.Uint64(b[16:])}
-		if _, err := q.dev.regions.find(q, s.Key, transport.RemoteRead, s.Offset, s.Length); err != nil {
+		if _, err := q.pd.Find(&q.windows, s.Key, transport.RemoteRead, s.Offset, s.Length); err != nil {
 			a.refused = err
 			return nil
 		}
@@ -296,11 +292,12 @@ func (q *qp) asked(h header, payload []byte) error {
 	return nil
 }
 
-// askedAtomic takes an Atomic of the peer and carries it out at once: what came before it is placed. The answer waits for its turn among
-// those of the Reads, and so does a refusal.
+// askedAtomic takes an Atomic of the peer and carries it out at once: what came before it is placed. The
+// answer waits for its turn among those of the Reads, and so does a refusal.
 func (q *qp) askedAtomic(h header, payload []byte) error {
 	if h.b != atomicFetchAdd && h.b != atomicCompareSwap || len(payload) != atomicSize {
-		return fmt.Errorf("%w: an Atomic of operation %d, %d bytes of it", transport.ErrProtocol, h.b, len(payload))
+		return fmt.Errorf("%w: an Atomic of operation %d, %d bytes of it", transport.ErrProtocol, h.b,
+			len(payload))
 	}
 	a, err := q.answer(h.a)
 	if err != nil {
@@ -312,27 +309,30 @@ func (q *qp) askedAtomic(h header, payload []byte) error {
 	}
 	key, off := transport.Key(binary.NativeEndian.Uint64(payload)), binary.NativeEndian.Uint64(payload[8:])
 	operand, compare := binary.NativeEndian.Uint64(payload[16:]), binary.NativeEndian.Uint64(payload[24:])
-	r, err := q.dev.regions.find(q, key, transport.RemoteAtomic, off, wordSize)
-	if err == nil && !aligned(r.mem, int(off)) {
+	r, err := q.pd.Find(&q.windows, key, transport.RemoteAtomic, off, wordSize)
+	if err == nil && !verbs.Aligned(r.Mem, int(off)) {
 		err = errUnaligned(key, off)
 	}
 	if err != nil {
 		a.refused = err
 		return nil
 	}
-	a.original = operate(word(r.mem, int(off)), h.b == atomicFetchAdd, operand, compare)
+	a.original = operate(word(r.Mem, int(off)), h.b == atomicFetchAdd, operand, compare)
 	q.placed()
 	return nil
 }
 
-// answer makes an entry for a Read or an Atomic of the peer. Behind one that is refused all are: the connection ends before their turn.
+// answer makes an entry for a Read or an Atomic of the peer. Behind one that is refused all are: the
+// connection ends before their turn.
 func (q *qp) answer(number uint64) (*answer, error) {
 	n := q.answers.tail - q.answers.head
 	if n >= maxReads {
-		return nil, &violation{code: terminateReads, err: fmt.Errorf("%w: more than %d Reads outstanding", transport.ErrProtocol, maxReads)}
+		return nil, &violation{code: terminateReads, err: fmt.Errorf("%w: more than %d Reads outstanding",
+			transport.ErrProtocol, maxReads)}
 	}
 	if number < q.askedNext {
-		return nil, fmt.Errorf("%w: Read or Atomic %d behind %d", transport.ErrProtocol, number, q.askedNext-1)
+		return nil, fmt.Errorf("%w: Read or Atomic %d after %d", transport.ErrProtocol, number,
+			q.askedNext-1)
 	}
 	q.askedNext = number + 1
 	a := q.answers.push()
@@ -363,13 +363,13 @@ func (q *qp) answerFrames() {
 			if !ok {
 				return
 			}
-			r, err := q.dev.regions.find(q, s.Key, transport.RemoteRead, s.Offset+off, uint64(n))
+			r, err := q.pd.Find(&q.windows, s.Key, transport.RemoteRead, s.Offset+off, uint64(n))
 			if err != nil {
 				a.refused = err
 				continue
 			}
 			first, second := q.beginFrame(header{length: n, op: frameReadData, a: a.number})
-			copy(second, r.mem[s.Offset+off:][copy(first, r.mem[s.Offset+off:]):])
+			copy(second, r.Mem[s.Offset+off:][copy(first, r.Mem[s.Offset+off:]):])
 			q.endFrame(n)
 			a.sent += n
 			continue

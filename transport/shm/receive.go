@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
 // violation is an error that the peer is told of with a code.
@@ -26,14 +27,19 @@ func (q *qp) receive() (came bool) {
 	if there == 0 {
 		return false
 	}
-	end := q.in.head + there
+	ended := there&tailEnded != 0
+	end := q.in.head + there&^tailEnded
 	for q.connected() && q.in.head != end {
 		if err := q.take(end - q.in.head); err != nil {
 			q.receiveFailed(err)
 			return true
 		}
 	}
-	if q.connected() && q.in.settle() {
+	switch {
+	case !q.connected():
+	case ended:
+		q.fail(fmt.Errorf("%w: the connection ended", transport.ErrPeerLost), transport.StatusFatal)
+	case q.in.settle():
 		q.tell()
 	}
 	return true
@@ -45,33 +51,38 @@ func (q *qp) take(there uint64) error {
 		return fmt.Errorf("%w: %d bytes in a ring of %d", transport.ErrProtocol, there, ringSize)
 	}
 	first := q.in.word()
-	h := header{length: int(uint32(first)), op: frameOp(first >> 32), flags: uint8(first >> 40), a: q.in.word(), b: q.in.word()}
+	h := header{length: int(uint32(first)), op: frameOp(first >> 32), flags: uint8(first >> 40),
+		a: q.in.word(), b: q.in.word()}
 	inside := h.length // bytes of payload in the ring
-	if h.flags&flagStaged != 0 {
+	if h.flags&flagBounced != 0 {
 		inside = wordSize
 	}
-	if h.op == 0 || h.op >= frameOps || inside > framePayload || uint64(frameSize(inside)) > there || h.length > stagePiece {
-		return fmt.Errorf("%w: frame %d of %d bytes, with %d in the ring", transport.ErrProtocol, h.op, h.length, there)
+	if h.op == 0 || h.op >= frameOps || inside > framePayload || uint64(frameSize(inside)) > there ||
+		h.length > bouncePiece {
+		return fmt.Errorf("%w: frame %d of %d bytes, with %d in the ring", transport.ErrProtocol, h.op,
+			h.length, there)
 	}
-	if q.peerEnd && h.op != frameTerminate && h.op != frameReadData && h.op != frameReadDone && h.op != frameAtomicDone {
-		return fmt.Errorf("%w: %v behind Close", transport.ErrProtocol, h.op)
+	if q.peerEnd && h.op != frameTerminate && h.op != frameReadData && h.op != frameReadDone &&
+		h.op != frameAtomicDone {
+		return fmt.Errorf("%w: %v after Close", transport.ErrProtocol, h.op)
 	}
 	var pieces [2][]byte
-	if h.flags&flagStaged == 0 {
+	if h.flags&flagBounced == 0 {
 		pieces[0], pieces[1] = q.in.payload(h.length)
 	} else {
-		off, most := q.in.word(), uint64(len(q.far.mem))
+		off, most := q.in.word(), uint64(len(q.peer.mem))
 		if off > most || uint64(h.length) > most-off {
-			return fmt.Errorf("%w: a payload at %d of the %d bytes of an arena", transport.ErrProtocol, off, most)
+			return fmt.Errorf("%w: a payload at %d of the %d bytes of an arena", transport.ErrProtocol, off,
+				most)
 		}
-		pieces[0], inside = q.far.mem[off:][:h.length:h.length], 0
+		pieces[0], inside = q.peer.mem[off:][:h.length:h.length], 0
 	}
 	err := q.carry(h, pieces)
 	if !q.connected() {
 		return err
 	}
 	q.in.skip(inside)
-	if h.flags&flagStaged != 0 && q.in.settle() {
+	if h.flags&flagBounced != 0 && q.in.settle() {
 		q.tell() // the piece is free
 	}
 	return err
@@ -107,7 +118,7 @@ func (q *qp) carry(h header, pieces [2][]byte) error {
 	case frameClose:
 		q.peerEnd = true
 		if q.err == nil {
-			q.err = fmt.Errorf("rank %d at %s: %w", q.peer, q.remote, transport.ErrClosed)
+			q.err = fmt.Errorf("rank %d at %s: %w", q.peerRank, q.remote, transport.ErrClosed)
 		}
 		if q.state == transport.StateReady {
 			q.state = transport.StateDraining
@@ -117,16 +128,16 @@ func (q *qp) carry(h header, pieces [2][]byte) error {
 	return nil
 }
 
-// controlMost is how much payload a frame can have that is looked at as a whole.
-const controlMost = maxSegments * segmentSize
+// maxControl is how much payload a frame can have that is looked at as a whole.
+const maxControl = maxSegments * segmentSize
 
 // takeWrite places a piece of a Write that the peer cannot place itself.
 func (q *qp) takeWrite(h header, pieces [2][]byte) error {
-	r, err := q.dev.regions.find(q, transport.Key(h.a), transport.RemoteWrite, h.b, uint64(h.length))
+	r, err := q.pd.Find(&q.windows, transport.Key(h.a), transport.RemoteWrite, h.b, uint64(h.length))
 	if err != nil {
 		return &violation{code: terminateAccess, err: fmt.Errorf("Write from the peer: %w", err)}
 	}
-	placePieces(r.mem[h.b:][:h.length], pieces)
+	placePieces(r.Mem[h.b:][:h.length], pieces)
 	if h.flags&flagLast != 0 {
 		q.placed()
 	}
@@ -153,24 +164,27 @@ func placePieces(dst []byte, p [2][]byte) {
 
 // takeSend places a piece of a message: a receive is posted, message number, offset, room.
 func (q *qp) takeSend(h header, pieces [2][]byte) error {
-	e := q.rq.front()
+	e := q.rq.Front()
 	switch {
 	case e == nil:
-		return &violation{code: terminateNoRecv, err: fmt.Errorf("%w: a message of the peer found no Recv posted", transport.ErrProtocol)}
+		return &violation{code: terminateNoRecv,
+			err: fmt.Errorf("%w: a message of the peer found no Recv posted", transport.ErrProtocol)}
 	case h.a != q.recvMsn || h.b != uint64(q.recvOff):
-		return fmt.Errorf("%w: Send %d at %d where %d at %d is due", transport.ErrProtocol, h.a, h.b, q.recvMsn, q.recvOff)
-	case h.length > e.total-q.recvOff:
+		return fmt.Errorf("%w: Send %d at %d where %d at %d is due", transport.ErrProtocol, h.a, h.b,
+			q.recvMsn, q.recvOff)
+	case h.length > e.Total-q.recvOff:
 		return &violation{code: terminateTooLong, status: transport.StatusLocalLength,
-			err: fmt.Errorf("%w: a message of the peer is longer than the posted Recv of %d bytes", transport.ErrProtocol, e.total)}
+			err: fmt.Errorf("%w: a message of the peer is longer than the posted Recv of %d bytes",
+				transport.ErrProtocol, e.Total)}
 	}
 	for _, b := range pieces {
 		for len(b) > 0 {
-			p, at, n := stretch(e.local, q.recvOff, len(b))
-			if !p.alive() {
+			p, at, n := verbs.Span(e.Local, q.recvOff, len(b))
+			if !p.Alive() {
 				return &violation{code: terminateNoRecv, status: transport.StatusLocalProt,
 					err: fmt.Errorf("%w: the region of a posted Recv was deregistered", transport.ErrInvalid)}
 			}
-			copy(p.r.mem[at:at+n], b)
+			copy(p.Region.Mem[at:at+n], b)
 			b, q.recvOff = b[n:], q.recvOff+n
 		}
 	}
@@ -183,38 +197,45 @@ func (q *qp) takeSend(h header, pieces [2][]byte) error {
 // takeEnd takes an immediate, or the end of a Send with invalidate.
 func (q *qp) takeEnd(h header) error {
 	switch {
-	case q.rq.front() == nil:
-		return &violation{code: terminateNoRecv, err: fmt.Errorf("%w: a message of the peer found no Recv posted", transport.ErrProtocol)}
+	case q.rq.Front() == nil:
+		return &violation{code: terminateNoRecv,
+			err: fmt.Errorf("%w: a message of the peer found no Recv posted", transport.ErrProtocol)}
 	case h.a != q.recvMsn || h.op == frameImmediate && q.recvOff > 0:
-		return fmt.Errorf("%w: %v %d at %d where message %d is due", transport.ErrProtocol, h.op, h.a, q.recvOff, q.recvMsn)
+		return fmt.Errorf("%w: %v %d at %d where message %d is due", transport.ErrProtocol, h.op, h.a,
+			q.recvOff, q.recvMsn)
 	case h.op == frameImmediate:
-		q.received(transport.WC{Imm: h.b, HasImm: true}, h)
+		imm, err := verbs.Immediate(h.b)
+		if err != nil {
+			return err
+		}
+		q.received(transport.WC{Imm: imm, HasImm: true}, h)
 		return nil
 	}
-	m := q.window(transport.Key(h.b))
+	m := q.pd.Window(&q.windows, transport.Key(h.b))
 	if m == nil {
 		return &violation{code: terminateKey,
-			err: fmt.Errorf("%w: the peer invalidates the key %#x, of no window that is bound to this queue pair", transport.ErrAccess, h.b)}
+			err: fmt.Errorf("%w: the peer invalidates the key %#x, of no window that is bound to this "+
+				"queue pair", transport.ErrAccess, h.b)}
 	}
-	m.unbind() // before anybody hears of the message
+	m.Unbind() // before anybody hears of the message
 	q.received(transport.WC{Bytes: q.recvOff, Key: transport.Key(h.b)}, h)
 	return nil
 }
 
 // received reports a message that has used a posted Recv.
 func (q *qp) received(wc transport.WC, h header) {
-	e := q.rq.front()
-	notify := e.notify
-	wc.ID, wc.QP, wc.Op = e.id, q.num, transport.OpRecv
-	q.rq.pop() // first: if the queue is overrun, push flushes what is posted
+	e := q.rq.Front()
+	notify := e.Notify
+	wc.ID, wc.QP, wc.Op = e.ID, q.num, transport.OpRecv
+	q.rq.Pop() // first: if the queue is overrun, push flushes what is posted
 	q.recvMsn++
 	q.recvOff = 0
-	q.rcq.push(wc)
+	q.rcq.Push(wc)
 	if h.flags&flagSolicited != 0 {
 		q.rcq.match(transport.NotifySolicited)
 	}
 	if notify {
-		q.rcq.raise()
+		q.rcq.Raise()
 	}
 }
 
@@ -230,11 +251,11 @@ func (q *qp) placed() {
 func (q *qp) receiveFailed(err error) {
 	var v *violation
 	if errors.As(err, &v) && v.status != 0 {
-		if r := q.rq.front(); r != nil {
-			wc := q.flushed(r.id, transport.OpRecv)
+		if r := q.rq.Front(); r != nil {
+			wc := q.flushed(r.ID, transport.OpRecv)
 			wc.Status, wc.Err = v.status, q.blame(v.err)
-			q.rq.pop()
-			q.rcq.push(wc)
+			q.rq.Pop()
+			q.rcq.Push(wc)
 		}
 	}
 	q.fail(err, transport.StatusFlushed)

@@ -12,7 +12,8 @@ import (
 
 // eachFence runs a test with the system's barrier for others, and without.
 func eachFence(t *testing.T, test func(t *testing.T, a, b *end)) {
-	for name, asymmetric := range map[string]bool{"barrier for others": true, "barriers of one's own": false} {
+	for name, asymmetric := range map[string]bool{"barrier for others": true,
+		"barriers of one's own": false} {
 		t.Run(name, func(t *testing.T) {
 			a, b := couple(t, Options{}, func(d *Device) { d.asymmetric = d.asymmetric && asymmetric })
 			require.Equal(t, !asymmetric, a.qp.fenced)
@@ -21,7 +22,8 @@ func eachFence(t *testing.T, test func(t *testing.T, a, b *end)) {
 	}
 }
 
-// A key that is taken back while the peer writes through it: memory that is handed out again is the next owner's alone.
+// A key that is taken back while the peer writes through it: memory that is handed out again is the next
+// owner's alone.
 func TestRevoke_AsThePeerWrites(t *testing.T) {
 	const n = 256
 	struck := 0
@@ -68,14 +70,14 @@ func TestRevoke_QuarantineEndsWithThePeer(t *testing.T) {
 	require.NoError(t, m.Deregister())
 	other := b.alloc(t, 100)
 	require.NotEqual(t, at, addressOf(other.Bytes()))
-	require.Len(t, b.dev.arena.shy, 1)
+	require.Len(t, b.dev.arena.quarantine, 1)
 	a.qp.Abort(nil)
 	for b.qp.State() != transport.StateError || b.held() > 0 {
 		b.cq.Poll(nil)
 	}
 	again := b.alloc(t, 100)
 	require.Equal(t, at, addressOf(again.Bytes()))
-	require.Empty(t, b.dev.arena.shy)
+	require.Empty(t, b.dev.arena.quarantine)
 }
 
 // After a peer's end is known nothing of it is placed, even if it has not heard of ours.
@@ -96,32 +98,38 @@ func TestRevoke_NothingIsPlacedBehindAnError(t *testing.T) {
 	require.EqualValues(t, 1, m.Bytes()[5])
 }
 
-// Where the system refuses to read the peer's memory, or another process has the peer's number, Reads go through the peer.
+// Where the system refuses to read the peer's memory, or another process has the peer's number, Reads go
+// through the peer.
 func TestRead_FallsBackWhereThePeersMemoryCannotBeRead(t *testing.T) {
-	for name, spoil := range map[string]func(*far){
-		"refused":         func(f *far) { f.own.Pid = 1 << 30 },
-		"another process": func(f *far) { f.own = sys.Foreign{Pid: f.own.Pid, Proof: f.own.Proof, Secret: [32]byte{1}} },
+	for name, spoil := range map[string]func(*peerMapping){
+		"refused": func(f *peerMapping) { f.own.Pid = 1 << 30 },
+		"another process": func(f *peerMapping) {
+			f.own = sys.Foreign{Pid: f.own.Pid, Proof: f.own.Proof,
+				Secret: [32]byte{1}}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			const n = 100_000
 			a, b := couple(t, Options{})
-			require.True(t, a.qp.far.reads, "this system allows it")
+			require.True(t, a.qp.peer.reads, "this system allows it")
 			src, err := b.pd.Register(make([]byte, n), transport.RemoteRead)
 			require.NoError(t, err)
 			for i := range src.Bytes() {
 				src.Bytes()[i] = byte(i * 13)
 			}
 			dst := a.alloc(t, n)
-			spoil(a.qp.far)
-			require.NoError(t, a.qp.PostSend(&transport.SendWR{Op: transport.OpRead, Flags: transport.FlagSignaled,
-				Local: []transport.SGE{{MR: dst, Length: n}}, Remote: []transport.Segment{{Key: src.Key(), Length: n}}}))
+			spoil(a.qp.peer)
+			require.NoError(t, a.qp.PostSend(&transport.SendWR{Op: transport.OpRead,
+				Flags:  transport.FlagSignaled,
+				Local:  []transport.SGE{{MR: dst, Length: n}},
+				Remote: []transport.Segment{{Key: src.Key(), Length: n}}}))
 			var wc [1]transport.WC
 			for a.cq.Poll(wc[:]) == 0 {
 				b.cq.Poll(nil)
 			}
 			require.Equal(t, transport.StatusSuccess, wc[0].Status)
 			require.Equal(t, src.Bytes(), dst.Bytes())
-			require.False(t, a.qp.far.reads, "it is not tried again")
+			require.False(t, a.qp.peer.reads, "it is not tried again")
 		})
 	}
 }

@@ -21,12 +21,14 @@ const (
 	frameAtomic                         // operation b of Atomic a: key, offset, operand, compare
 	frameAtomicDone                     // Atomic a found the word at b
 	frameClose                          // nothing but answers follows
-	frameTerminate                      // code a, of Read or Atomic b-1 if b is not 0; the payload says it in words
+	// code a, of Read or Atomic b-1 if b is not 0; the payload says it in words
+	frameTerminate
 	frameOps
 )
 
 func (o frameOp) String() string {
-	names := [...]string{"", "Write", "Send", "Immediate", "Invalidate", "Read Request", "Read data", "Read Done", "Atomic", "Atomic Done", "Close",
+	names := [...]string{"", "Write", "Send", "Immediate", "Invalidate", "Read Request", "Read data",
+		"Read Done", "Atomic", "Atomic Done", "Close",
 		"Terminate"}
 	if int(o) < len(names) && o > 0 {
 		return names[o]
@@ -38,10 +40,12 @@ func (o frameOp) String() string {
 const (
 	flagLast      = 1 << iota // ends its message
 	flagSolicited             // whose Recv is worth an event
-	flagStaged                // the payload stands in the sender's arena, at the offset that is here in its place
+	// the payload stands in the sender's arena, at the offset that is here in its place
+	flagBounced
 )
 
-// header is the beginning of a frame: 24 bytes, behind which the payload stands, filled up to a multiple of 8.
+// header is the beginning of a frame: 24 bytes, after which the payload stands, filled up to a multiple of
+// 8.
 type header struct {
 	length int
 	op     frameOp
@@ -59,11 +63,12 @@ func frameSize(n int) int { return headerSize + (n+7)&^7 }
 
 // outRing is the sender's end of a ring.
 type outRing struct {
-	*block
+	*controlBlock
 	tail     uint64 // bytes written; published up to block.tail
 	consumed uint64 // bytes that the peer is known to have carried out
-	effect   uint64 // where, in tail's count, the last frame stands with which a request changes memory or keys of the peer
-	at       int    // tail in the ring
+	// where, in tail's count, the last frame stands with which a request changes memory or keys of the peer
+	effect uint64
+	at     int // tail in the ring
 }
 
 // room tells whether a frame of n bytes of payload fits.
@@ -79,7 +84,7 @@ func (o *outRing) free(size int) bool {
 
 // look asks how much the peer has carried out. What makes no sense counts as nothing.
 func (o *outRing) look() {
-	if c := atomic.LoadUint64(&o.block.consumed); c-o.consumed <= o.tail-o.consumed {
+	if c := atomic.LoadUint64(&o.controlBlock.consumed); c-o.consumed <= o.tail-o.consumed {
 		o.consumed = c
 	}
 }
@@ -123,7 +128,7 @@ func (o *outRing) move(n int) {
 	}
 }
 
-// payload is where the next n bytes go, in at most two pieces. fill moves behind them.
+// payload is where the next n bytes go, in at most two pieces. fill moves after them.
 func (o *outRing) payload(n int) (first, second []byte) {
 	k := min(n, ringSize-o.at)
 	return o.ring[o.at : o.at+k], o.ring[:n-k]
@@ -144,17 +149,21 @@ func (o *outRing) put(b []byte) {
 }
 
 // publish lets the peer see what is written.
-func (o *outRing) publish() { sys.StoreRelease(&o.block.tail, o.tail) }
+func (o *outRing) publish() { sys.StoreRelease(&o.controlBlock.tail, o.tail) }
+
+// end tells the peer that this end places and reads nothing any more. It comes after everything else.
+func (o *outRing) end() { sys.StoreRelease(&o.controlBlock.tail, o.tail|tailEnded) }
 
 // inRing is the receiver's end of a ring.
 type inRing struct {
-	*block
+	*controlBlock
 	head uint64 // bytes carried out
 	at   int    // head in the ring
 }
 
-// there is how many bytes of frames are there. More than the ring holds is a violation.
-func (i *inRing) there() uint64 { return atomic.LoadUint64(&i.block.tail) - i.head }
+// there is how many bytes of frames are there. More than the ring holds is a violation, or, with tailEnded,
+// the end of the peer's use of the connection.
+func (i *inRing) there() uint64 { return atomic.LoadUint64(&i.controlBlock.tail) - i.head }
 
 func (i *inRing) word() uint64 {
 	v := *(*uint64)(unsafe.Pointer(&i.ring[i.at]))
@@ -169,7 +178,7 @@ func (i *inRing) move(n int) {
 	}
 }
 
-// payload is the next n bytes, in at most two pieces. skip moves behind them.
+// payload is the next n bytes, in at most two pieces. skip moves after them.
 func (i *inRing) payload(n int) (first, second []byte) {
 	k := min(n, ringSize-i.at)
 	return i.ring[i.at : i.at+k], i.ring[:n-k]
@@ -184,9 +193,9 @@ func (i *inRing) skip(n int) {
 
 // settle tells the peer how far we are, and whether it waits for that.
 func (i *inRing) settle() (waits bool) {
-	if i.block.consumed == i.head {
+	if i.controlBlock.consumed == i.head {
 		return false
 	}
-	atomic.StoreUint64(&i.block.consumed, i.head) // with a barrier: wants is looked at behind it
-	return atomic.LoadUint64(&i.block.wants) != 0
+	atomic.StoreUint64(&i.controlBlock.consumed, i.head) // with a barrier: wants is looked at after it
+	return atomic.LoadUint64(&i.controlBlock.wants) != 0
 }

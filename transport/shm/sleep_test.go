@@ -12,7 +12,8 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Two ends that write to each other and sleep as soon as they see nothing: no Write is slept over, though it tells nobody that looks by himself.
+// Two ends that write to each other and sleep as soon as they see nothing: no Write is slept over, though it
+// tells nobody that looks by himself.
 func TestSleep_NoWriteIsSleptOver(t *testing.T) {
 	const rounds = 3000
 	eachFence(t, func(t *testing.T, a, b *end) {
@@ -89,9 +90,10 @@ func crowd(t *testing.T, n int) (hub *end, others []*end) {
 	return list[0], list[1:]
 }
 
-// Up to so many queue pairs nobody tells anything; with one more everybody does, each Write once, and a pass looks at those alone.
+// Up to so many queue pairs nobody tells anything; with one more everybody does, each Write once, and a pass
+// looks at those alone.
 func TestPlaced_TellsOfManyAndNotOfFew(t *testing.T) {
-	for _, n := range []int{watched, watched + 1, 3 * watched} {
+	for _, n := range []int{maxPolledQPs, maxPolledQPs + 1, 3 * maxPolledQPs} {
 		hub, others := crowd(t, n)
 		m := hub.alloc(t, 64*n)
 		qps := make([]transport.QPN, 2*n)
@@ -112,7 +114,7 @@ func TestPlaced_TellsOfManyAndNotOfFew(t *testing.T) {
 			}
 			hub.cq.Poll(nil)
 			k := hub.cq.Placed(qps)
-			if n <= watched {
+			if n <= maxPolledQPs {
 				require.Zero(t, k)
 				continue
 			}
@@ -122,7 +124,7 @@ func TestPlaced_TellsOfManyAndNotOfFew(t *testing.T) {
 				seen[q] = true
 			}
 			require.Len(t, seen, n)
-			require.False(t, hub.cq.(*cq).bell.rung())
+			require.False(t, hub.cq.(*cq).doorbell.pending())
 		}
 	}
 }

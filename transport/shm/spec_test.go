@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
 // specTable is the table of docs/spec/shm.md under a heading, without its head.
@@ -57,25 +59,28 @@ func layout(t *testing.T, heading string, want map[string][2]uintptr) {
 func TestSpec_Entry(t *testing.T) {
 	var e entry
 	layout(t, "Entry", map[string][2]uintptr{
-		"key": {unsafe.Offsetof(e.key), 8}, "kind": {unsafe.Offsetof(e.kind), 8}, "where": {unsafe.Offsetof(e.where), 8},
+		"key": {unsafe.Offsetof(e.key), 8}, "kind": {unsafe.Offsetof(e.kind), 8},
+		"where":  {unsafe.Offsetof(e.where), 8},
 		"length": {unsafe.Offsetof(e.length), 8}, "owner": {unsafe.Offsetof(e.owner), 8},
 	})
 	require.EqualValues(t, 64, entrySize)
-	require.EqualValues(t, 1<<20, maxEntries)
-	require.EqualValues(t, 31, rights)
+	require.EqualValues(t, 1<<20, verbs.MaxRegions)
+	require.EqualValues(t, 31, verbs.Rights)
 }
 
 func TestSpec_Block(t *testing.T) {
-	var b block
+	var b controlBlock
 	layout(t, "Block", map[string][2]uintptr{
-		"tail": {unsafe.Offsetof(b.tail), 8}, "placing": {unsafe.Offsetof(b.placing), 8}, "wrote": {unsafe.Offsetof(b.wrote), 8},
-		"wants": {unsafe.Offsetof(b.wants), 8}, "beat": {unsafe.Offsetof(b.beat), 8}, "attention": {unsafe.Offsetof(b.attention), 8},
-		"consumed": {unsafe.Offsetof(b.consumed), 8}, "ring": {unsafe.Offsetof(b.ring), ringSize},
+		"tail": {unsafe.Offsetof(b.tail), 8}, "placing": {unsafe.Offsetof(b.placementSeq), 8},
+		"wrote": {unsafe.Offsetof(b.writeSeq), 8},
+		"wants": {unsafe.Offsetof(b.wants), 8}, "beat": {unsafe.Offsetof(b.heartbeatSeq), 8},
+		"attention": {unsafe.Offsetof(b.notifyEnable), 8},
+		"consumed":  {unsafe.Offsetof(b.consumed), 8}, "ring": {unsafe.Offsetof(b.ring), ringSize},
 	})
 }
 
 func TestSpec_Bell(t *testing.T) {
-	var b bell
+	var b doorbell
 	layout(t, "Bell", map[string][2]uintptr{
 		"summary": {unsafe.Offsetof(b.summary), 8}, "sleeping": {unsafe.Offsetof(b.sleeping), 8},
 		"words": {unsafe.Offsetof(b.words), unsafe.Sizeof(b.words)},
@@ -84,14 +89,18 @@ func TestSpec_Bell(t *testing.T) {
 
 // Each field of an Offer is given a value of its own, and its bytes are looked for where the table says.
 func TestSpec_Offer(t *testing.T) {
-	o := &offer{arena: 1 << 40, block: 0x11_0000_0000, domain: 0x21222324, num: 0x31323334, recv: 0x41424344, reads: 0x5152, asymmetric: true,
-		queues: []offeredQueue{{0x61_0000_0000, 0x171}}, probe: 0x8182838485868788}
+	o := &connectInfo{arena: 1 << 38, block: 0x11_0000_0000, domain: 0x21222324, num: 0x31323334,
+		recv: 0x41424344, reads: 0x5152, asymmetric: true,
+		queues: []queueInfo{{0x31_0000_0000, 0x171, wakeName{[16]byte{0xa1}, [16]byte{0xb1}}}},
+		probe:  0x8182838485868788}
 	for i := range o.secret {
 		o.secret[i] = byte(0x90 + i)
 	}
 	bytes := o.append(nil)
-	values := []string{"00000000000100 00", "00000000 11000000", "24232221", "34333231", "44434241", "5251", "01", "01", "8887868584838281",
-		fmt.Sprintf("%x", o.secret), "00000000 61000000 71010000"}
+	values := []string{"0000000040000000", "00000000 11000000", "24232221", "34333231", "44434241", "5251",
+		"01", "01", "8887868584838281",
+		fmt.Sprintf("%x", o.secret), "00000000 31000000 71010000 a1" + strings.Repeat("00", 15) + "b1" +
+			strings.Repeat("00", 15)}
 	rows := specTable(t, "Offer", "offset")
 	require.Len(t, rows, len(values))
 	at := 0
@@ -102,12 +111,13 @@ func TestSpec_Offer(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, at, off, "%v", row)
 		if i > 0 {
-			require.Equal(t, strings.ReplaceAll(values[i], " ", ""), fmt.Sprintf("%x", bytes[off:off+n]), "%v", row)
+			require.Equal(t, strings.ReplaceAll(values[i], " ", ""), fmt.Sprintf("%x", bytes[off:off+n]),
+				"%v", row)
 		}
 		at += n
 	}
 	require.Len(t, bytes, at)
-	back, rest, err := parseOffer(append(bytes, 7, 8))
+	back, rest, err := parseConnectInfo(append(bytes, 7, 8))
 	require.NoError(t, err)
 	require.Equal(t, o, back)
 	require.Equal(t, []byte{7, 8}, rest)
@@ -137,7 +147,8 @@ func TestSpec_MessagesAndFrames(t *testing.T) {
 	}
 	require.Contains(t, all, fmt.Sprintf("a frame is %d bytes", headerSize))
 	require.Contains(t, all, fmt.Sprintf("At most %d bytes of payload", framePayload))
-	require.Contains(t, all, fmt.Sprintf("(up to %d bytes) stands in the sender's arena: flag %d", stagePiece, flagStaged))
+	require.Contains(t, all, fmt.Sprintf("(up to %d bytes) stands in the sender's arena: flag %d",
+		bouncePiece, flagBounced))
 	require.Contains(t, all, fmt.Sprintf("%d bytes of the ring are kept", lastWords))
-	require.Contains(t, all, fmt.Sprintf("one of %d places, and is read %d bytes at most", maxStrangers, strangerBytes))
+	require.Contains(t, all, fmt.Sprintf("one of %d places, and one message of it is read", maxCallers))
 }

@@ -8,45 +8,45 @@ import (
 	"fmt"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/cm"
 )
 
-// Start-up is six messages on a Unix stream:
+// Start-up is four messages over a Unix connection that keeps their boundaries, and ends with them:
 //
 //	initiator                                  responder
-//	Hello: who I am, whom I want, a nonce  →
-//	                                       ←   Challenge: a nonce, the responder's proof
-//	Proof: the initiator's                 →
+//	Hello: who I am, whom I want, a nonce,
+//	       a proof                         →
+//	                                       ←   Accept: a nonce, a proof, what it brings in,
+//	                                           a descriptor, private data   (or Reject, in place of any)
 //	Offer: a proof, what it brings in,
-//	       descriptors, private data       →
-//	                                       ←   Offer: the responder's     (or Reject, in place of any)
-//	Ready                                  →
+//	       a descriptor, private data      →
+//	                                       ←   Ready
 //
-// Each proof is a MAC with the job's secret over both nonces, both ranks and the job, and in an Offer over what follows it. Until the initiator's
-// proof is there the responder has spent one nonce and at most strangerBytes on it, and neither gives the other a descriptor before it has the
-// other's proof. With Ready the initiator says that it uses the connection; before that the responder does not.
+// Each proof is a MAC with the job's secret over both nonces, both ranks and the job, and over what follows
+// it. That of Hello covers the name of the responder's socket instead of its nonce: the name is random, and
+// new with each endpoint. So neither side gives the other a descriptor, or allocates anything for it, before
+// it has the other's proof. The initiator uses the connection from Ready on.
 
 // startupVersion is the version of start-up, and of all that is shared.
-const startupVersion = 1
+const startupVersion = 3
 
 const (
-	magic         = "weft-shm"
-	prefixSize    = 4 // of a message: type, version, length of the body
-	nonceSize     = 32
-	proofSize     = sha256.Size
-	jobSize       = 16
-	helloBody     = jobSize + 4 + 4 + nonceSize
-	helloSize     = len(magic) + prefixSize + helloBody
-	maxText       = 180
-	bodyMost      = proofSize + offerMost + maxPrivate
-	strangerBytes = helloSize + prefixSize + 1 + maxText // at most are read of who has not proved who he is: Hello, and Proof or a Reject
+	magic       = "weft-shm"
+	prefixSize  = len(magic) + 2 // of a message: the magic, version, type
+	nonceSize   = 32
+	proofSize   = sha256.Size
+	jobSize     = 16
+	helloBody   = jobSize + 4 + 4 + nonceSize + proofSize
+	maxText     = 180
+	maxBody     = nonceSize + proofSize + maxConnectInfo + maxPrivate
+	messageSize = prefixSize + maxBody + 1 // room for a message, and to notice one that is too long
 )
 
 type messageType uint8
 
 const (
 	typeHello messageType = iota + 1
-	typeChallenge
-	typeProof
+	typeAccept
 	typeOffer
 	typeReady
 	typeReject
@@ -54,47 +54,44 @@ const (
 )
 
 func (t messageType) String() string {
-	names := [...]string{"", "Hello", "Challenge", "Proof", "Offer", "Ready", "Reject"}
+	names := [...]string{"", "Hello", "Accept", "Offer", "Ready", "Reject"}
 	if int(t) < len(names) && t != 0 {
 		return names[t]
 	}
 	return fmt.Sprintf("message type %d", uint8(t))
 }
 
-// appendPrefix begins a message with a body of n bytes.
-func appendPrefix(b []byte, t messageType, n int) []byte {
-	b = append(b, byte(t), startupVersion)
-	return binary.LittleEndian.AppendUint16(b, uint16(n))
+// appendPrefix begins a message.
+func appendPrefix(b []byte, t messageType) []byte {
+	return append(append(b, magic...), startupVersion, byte(t))
 }
 
-// parsePrefix reads the beginning of a message, of the type that is due or a Reject, and returns the length of its body.
-func parsePrefix(b []byte, want messageType) (messageType, int, error) {
-	t, n := messageType(b[0]), int(binary.LittleEndian.Uint16(b[2:]))
-	switch {
-	case t < typeHello || t >= messageTypes:
-		return t, 0, fmt.Errorf("%w: it begins with %q", transport.ErrNotWeft, b)
-	case b[1] != startupVersion:
-		return t, 0, fmt.Errorf("%w: version %d, here %d", transport.ErrVersion, b[1], startupVersion)
-	case t == typeReject && n >= 1 && n <= 1+maxText:
-		return t, n, nil
-	case t != want:
-		return t, 0, fmt.Errorf("%w: %v where %v is due", transport.ErrProtocol, t, want)
+// parseMessage checks a message of the type that is due, or a Reject, and returns its type and its body.
+func parseMessage(b []byte, want messageType) (messageType, []byte, error) {
+	if len(b) < prefixSize || string(b[:len(magic)]) != magic {
+		return 0, nil, fmt.Errorf("%w: it begins with %q", transport.ErrNotWeft, b[:min(len(b), prefixSize)])
 	}
+	version, t, body := b[len(magic)], messageType(b[len(magic)+1]), b[prefixSize:]
 	least, most := 0, 0
 	switch t {
 	case typeHello:
 		least, most = helloBody, helloBody
-	case typeChallenge:
-		least, most = nonceSize+proofSize, nonceSize+proofSize
-	case typeProof:
-		least, most = proofSize, proofSize
+	case typeAccept:
+		least, most = nonceSize+proofSize+minConnectInfo, maxBody
 	case typeOffer:
-		least, most = proofSize+offerLeast, bodyMost
+		least, most = proofSize+minConnectInfo, maxBody-nonceSize
+	case typeReject:
+		least, most = 1, 1+maxText
 	}
-	if n < least || n > most {
-		return t, 0, fmt.Errorf("%w: %v of %d bytes", transport.ErrNotWeft, t, n)
+	switch {
+	case version != startupVersion:
+		return t, nil, fmt.Errorf("%w: version %d, here %d", transport.ErrVersion, version, startupVersion)
+	case t != want && t != typeReject:
+		return t, nil, fmt.Errorf("%w: %v where %v is due", transport.ErrProtocol, t, want)
+	case len(body) < least || len(body) > most:
+		return t, nil, fmt.Errorf("%w: %v of %d bytes", transport.ErrProtocol, t, len(b))
 	}
-	return t, n, nil
+	return t, body, nil
 }
 
 // parties are who wants to be connected: both ends know it and prove that the other does.
@@ -111,24 +108,23 @@ func jobHash(name string) (h [jobSize]byte) {
 	return h
 }
 
-func newNonce() (n [nonceSize]byte, err error) {
-	_, err = rand.Read(n[:])
-	return n, err
+func newNonce() (n [nonceSize]byte) {
+	rand.Read(n[:])
+	return n
 }
 
 // role keeps one side's proof from being played back as the other's.
 type role string
 
 const (
-	roleResponder role = "responder" // in Challenge
-	roleInitiator role = "initiator" // in Proof
-	roleOffering  role = "offering"  // in the initiator's Offer
-	roleAccepting role = "accepting" // in the responder's
+	roleInitiator role = "initiator" // in Hello
+	roleAccepting role = "accepting" // in Accept
+	roleOffering  role = "offering"  // in Offer
 )
 
 // proof is what only who knows the secret can say, here of what follows the proof.
 func (p *parties) proof(secret *[32]byte, r role, follows []byte) []byte {
-	b := append([]byte("weft shm start-up 1 "+r), 0)
+	b := append([]byte("weft shm start-up 2 "+r), 0)
 	b = append(b, p.job[:]...)
 	b = binary.LittleEndian.AppendUint32(b, p.initiator)
 	b = binary.LittleEndian.AppendUint32(b, p.responder)
@@ -140,55 +136,6 @@ func (p *parties) proof(secret *[32]byte, r role, follows []byte) []byte {
 	return m.Sum(nil)
 }
 
-// appendHello writes the first message.
-func (p *parties) appendHello(b []byte) []byte {
-	b = append(b, magic...)
-	b = appendPrefix(b, typeHello, helloBody)
-	b = append(b, p.job[:]...)
-	b = binary.LittleEndian.AppendUint32(b, p.initiator)
-	b = binary.LittleEndian.AppendUint32(b, p.responder)
-	return append(b, p.nonces[0][:]...)
-}
-
-// parseHello reads it, all helloSize bytes.
-func parseHello(b []byte) (parties, error) {
-	var p parties
-	if len(b) != helloSize || string(b[:len(magic)]) != magic {
-		return p, fmt.Errorf("%w: it begins with %q", transport.ErrNotWeft, b[:min(len(b), len(magic))])
-	}
-	b = b[len(magic):]
-	if t, _, err := parsePrefix(b, typeHello); err != nil || t != typeHello {
-		if err == nil {
-			err = fmt.Errorf("%w: %v where %v is due", transport.ErrProtocol, t, typeHello)
-		}
-		return p, err
-	}
-	b = b[prefixSize:]
-	b = b[copy(p.job[:], b):]
-	p.initiator = binary.LittleEndian.Uint32(b)
-	p.responder = binary.LittleEndian.Uint32(b[4:])
-	copy(p.nonces[0][:], b[8:])
-	return p, nil
-}
-
-// appendChallenge writes the responder's nonce and proof.
-func (p *parties) appendChallenge(b []byte, secret *[32]byte) []byte {
-	b = appendPrefix(b, typeChallenge, nonceSize+proofSize)
-	b = append(b, p.nonces[1][:]...)
-	return append(b, p.proof(secret, roleResponder, nil)...)
-}
-
-// takeChallenge reads them and checks the proof.
-func (p *parties) takeChallenge(body []byte, secret *[32]byte) error {
-	copy(p.nonces[1][:], body)
-	return p.check(body[nonceSize:], secret, roleResponder, nil)
-}
-
-// appendProof writes the initiator's proof that it knows the secret.
-func (p *parties) appendProof(b []byte, secret *[32]byte) []byte {
-	return append(appendPrefix(b, typeProof, proofSize), p.proof(secret, roleInitiator, nil)...)
-}
-
 func (p *parties) check(proof []byte, secret *[32]byte, r role, follows []byte) error {
 	if !hmac.Equal(proof, p.proof(secret, r, follows)) {
 		return transport.ErrAuth
@@ -196,21 +143,58 @@ func (p *parties) check(proof []byte, secret *[32]byte, r role, follows []byte) 
 	return nil
 }
 
-// appendOffer writes what a side brings in, and its private data, behind a proof that they are its own.
-func (p *parties) appendOffer(b []byte, secret *[32]byte, r role, o *offer, private []byte) []byte {
-	said := append(o.append(nil), private...)
-	b = appendPrefix(b, typeOffer, proofSize+len(said))
-	b = append(b, p.proof(secret, r, said)...)
-	return append(b, said...)
+// appendHello writes the first message, to the socket of a name. The responder's nonce is not yet known.
+func (p *parties) appendHello(b []byte, secret *[32]byte, socket string) []byte {
+	b = appendPrefix(b, typeHello)
+	b = append(b, p.job[:]...)
+	b = binary.LittleEndian.AppendUint32(b, p.initiator)
+	b = binary.LittleEndian.AppendUint32(b, p.responder)
+	b = append(b, p.nonces[0][:]...)
+	return append(b, p.proof(secret, roleInitiator, []byte(socket))...)
+}
+
+// parseHello reads the body of a Hello. Its proof is still to be checked.
+func parseHello(body []byte) (p parties, proof []byte) {
+	body = body[copy(p.job[:], body):]
+	p.initiator = binary.LittleEndian.Uint32(body)
+	p.responder = binary.LittleEndian.Uint32(body[4:])
+	body = body[8:]
+	return p, body[copy(p.nonces[0][:], body):]
+}
+
+// appendAccept writes the responder's nonce, what it brings in, and its private data, after a proof that they
+// are its own.
+func (p *parties) appendAccept(b []byte, secret *[32]byte, o *connectInfo, private []byte) []byte {
+	b = append(appendPrefix(b, typeAccept), p.nonces[1][:]...)
+	return p.appendOffered(b, secret, roleAccepting, o, private)
+}
+
+// takeAccept reads them and checks the proof.
+func (p *parties) takeAccept(body []byte, secret *[32]byte) (*connectInfo, []byte, error) {
+	return p.takeOffered(body[copy(p.nonces[1][:], body):], secret, roleAccepting)
+}
+
+// appendOffer writes what the initiator brings in, and its private data, after a proof that they are its own.
+func (p *parties) appendOffer(b []byte, secret *[32]byte, o *connectInfo, private []byte) []byte {
+	return p.appendOffered(appendPrefix(b, typeOffer), secret, roleOffering, o, private)
 }
 
 // takeOffer reads them and checks the proof.
-func (p *parties) takeOffer(body []byte, secret *[32]byte, r role) (*offer, []byte, error) {
+func (p *parties) takeOffer(body []byte, secret *[32]byte) (*connectInfo, []byte, error) {
+	return p.takeOffered(body, secret, roleOffering)
+}
+
+func (p *parties) appendOffered(b []byte, secret *[32]byte, r role, o *connectInfo, private []byte) []byte {
+	said := append(o.append(nil), private...)
+	return append(append(b, p.proof(secret, r, said)...), said...)
+}
+
+func (p *parties) takeOffered(body []byte, secret *[32]byte, r role) (*connectInfo, []byte, error) {
 	said := body[proofSize:]
 	if err := p.check(body[:proofSize], secret, r, said); err != nil {
 		return nil, nil, err
 	}
-	o, private, err := parseOffer(said)
+	o, private, err := parseConnectInfo(said)
 	if err == nil && len(private) > maxPrivate {
 		err = fmt.Errorf("%w: an Offer with %d bytes of private data", transport.ErrProtocol, len(private))
 	}
@@ -221,28 +205,20 @@ func (p *parties) takeOffer(body []byte, secret *[32]byte, r role) (*offer, []by
 type rejectCode uint8
 
 const (
-	rejectOther    rejectCode = iota // the text says it
-	rejectVersion                    // the other version
-	rejectAuth                       // the proof is wrong
-	rejectRank                       // no such rank here, or in the job
-	rejectCrossing                   // another connection between the two is made, or stands: wait for it
-	rejectBusy                       // too many who have not proved themselves: try again
+	rejectOther     rejectCode = iota // the text says it
+	rejectVersion                     // the other version
+	rejectAuth                        // the proof is wrong
+	rejectRank                        // no such rank here, or in the job
+	rejectCollision                   // another connection between the two is made, or stands: wait for it
+	rejectBusy                        // too many who have not proved themselves: try again
 )
 
 func appendReject(b []byte, code rejectCode, text string) []byte {
-	text = text[:min(len(text), maxText)]
-	b = appendPrefix(b, typeReject, 1+len(text))
-	b = append(b, byte(code))
-	return append(b, text...)
+	b = append(appendPrefix(b, typeReject), byte(code))
+	return append(b, text[:min(len(text), maxText)]...)
 }
 
-// errCrossing says that the peer prefers another connection.
-var errCrossing = fmt.Errorf("%w: another connection is under way", transport.ErrRefused)
-
-// errBusy says that strangers crowd the peer's door.
-var errBusy = fmt.Errorf("%w: too many connections there have not proved who they are", transport.ErrRefused)
-
-// parseReject turns a Reject into the error that it is for who is turned down.
+// parseReject turns the body of a Reject into the error that it is for who is turned down.
 func parseReject(body []byte) error {
 	text := body[1:]
 	switch rejectCode(body[0]) {
@@ -250,10 +226,10 @@ func parseReject(body []byte) error {
 		return fmt.Errorf("%w: it says %q", transport.ErrVersion, text)
 	case rejectAuth:
 		return fmt.Errorf("%w: it says %q", transport.ErrAuth, text)
-	case rejectCrossing:
-		return errCrossing
+	case rejectCollision:
+		return cm.ErrCollision
 	case rejectBusy:
-		return errBusy
+		return cm.ErrBusy
 	}
 	return fmt.Errorf("%w: it says %q", transport.ErrRefused, text)
 }

@@ -5,10 +5,12 @@ import (
 	"unsafe"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
-// entry is what peers see of a region or a bound window: one line of the table that an arena begins with. The owner stores the key last and
-// clears it first; a key never comes back. So who finds the same key before and after all else has read what belongs to it.
+// entry is what peers see of a region or a bound window: one line of the table that an arena begins with. The
+// owner stores the key last and clears it first; a key never comes back. So who finds the same key before and
+// after all else has read what belongs to it.
 type entry struct {
 	key    uint64 // 0: nothing
 	kind   uint64 // rights, and entryShared
@@ -26,25 +28,33 @@ const (
 // target is a region of the peer as its table tells of it.
 type target struct {
 	shared bool
+	rights transport.Access
 	where  uint64
 	length uint64
+	domain uint32
+	bound  transport.QPN // of a window; 0 for a region
 	entry  *entry
 }
 
-// find looks a key of the peer up and checks an access, in the order of the specification: key, domain, right, bounds.
+// find looks a key of the peer up and checks an access, in the order of the specification: key, domain,
+// right, bounds.
 func (q *qp) find(key transport.Key, need transport.Access, offset, length uint64) (target, error) {
-	e := entryAt(q.far.mem, int(uint64(key)&indexMask))
+	e := entryAt(q.peer.mem, verbs.Index(key))
 	if key == 0 || atomic.LoadUint64(&e.key) != uint64(key) {
-		return target{}, errKey(key)
+		return target{}, verbs.ErrKey(key)
 	}
 	kind, owner := atomic.LoadUint64(&e.kind), atomic.LoadUint64(&e.owner)
-	t := target{shared: kind&entryShared != 0, where: atomic.LoadUint64(&e.where), length: atomic.LoadUint64(&e.length), entry: e}
+	t := target{shared: kind&entryShared != 0, rights: transport.Access(kind),
+		where:  atomic.LoadUint64(&e.where),
+		length: atomic.LoadUint64(&e.length), domain: uint32(owner), bound: transport.QPN(owner >> 32),
+		entry: e}
 	if !t.stands(key) {
-		return target{}, errKey(key)
+		return target{}, verbs.ErrKey(key)
 	}
-	err := q.may(key, uint32(owner), transport.QPN(owner>>32), q.far.domain, q.far.num, transport.Access(kind), need, offset, length, t.length)
-	if err == nil && t.shared && (t.where > uint64(len(q.far.mem)) || t.length > uint64(len(q.far.mem))-t.where) {
-		err = errKey(key) // a table that makes no sense
+	err := q.mayUse(key, &t, need, offset, length)
+	if err == nil && t.shared && (t.where > uint64(len(q.peer.mem)) ||
+		t.length > uint64(len(q.peer.mem))-t.where) {
+		err = verbs.ErrKey(key) // a table that makes no sense
 	}
 	return t, err
 }

@@ -22,7 +22,8 @@ const (
 )
 
 func (t terminate) String() string {
-	names := [...]string{"", "local error", "access refused", "no such key", "protocol violation", "no Recv", "too many Reads", "message too long",
+	names := [...]string{"", "local error", "access refused", "no such key", "protocol violation",
+		"no Recv", "too many Reads", "message too long",
 		"own request refused"}
 	if int(t) < len(names) && t > 0 {
 		return names[t]
@@ -33,14 +34,16 @@ func (t terminate) String() string {
 // errTerminated marks what the peer has told us of.
 var errTerminated = errors.New("terminated by the peer")
 
-// terminateText is how much of the reason is said: with it the frame has place in what is kept of a ring for last words.
-const terminateText = controlMost
+// terminateText is how much of the reason is said: with it the frame has place in what is kept of a ring for
+// last words.
+const terminateText = maxControl
 
 var _ [lastWords - headerSize - terminateText]struct{}
 
 // tellTerminate says why the connection is cut. There is always room for it.
 func (q *qp) tellTerminate(cause error) {
-	if !q.connected() || errors.Is(cause, errTerminated) || errors.Is(cause, transport.ErrPeerLost) && !errors.Is(cause, errSilent) {
+	if !q.connected() || errors.Is(cause, errTerminated) || errors.Is(cause, transport.ErrPeerLost) &&
+		!errors.Is(cause, errSilent) {
 		return
 	}
 	code := terminateLocal
@@ -97,8 +100,8 @@ func (q *qp) terminated(h header, text []byte) {
 	case terminateNoRecv:
 		status = transport.StatusRNR
 	}
-	if w := q.asking(); w != nil && h.b != 0 && w.number == h.b-1 {
-		w.failed = status
+	if w := q.asking(); w != nil && h.b != 0 && w.Number == h.b-1 {
+		w.Failed = status
 	}
 	q.fail(fmt.Errorf("%w (%v: %q): %w", errTerminated, terminate(h.a), text, cause), transport.StatusFlushed)
 }

@@ -7,10 +7,11 @@ import (
 
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
-// readsAPass is how many bytes of Reads one pass copies: the others have their turn.
-const readsAPass = 4 << 20
+// readsPerPass is how many bytes of Reads one pass copies: the others have their turn.
+const readsPerPass = 4 << 20
 
 // work notes that there is something to do in the next passes.
 func (q *qp) work() {
@@ -18,24 +19,24 @@ func (q *qp) work() {
 		return
 	}
 	q.busy = true
-	if q.scq.arming.told {
+	if q.scq.interest.notified {
 		q.scq.active = append(q.scq.active, q)
 	}
-	if q.rcq != q.scq && q.rcq.arming.told {
+	if q.rcq != q.scq && q.rcq.interest.notified {
 		q.rcq.active = append(q.rcq.active, q)
 	}
 }
 
-// transmit carries out what is next, as far as it can be now. Reads and Atomics that were posted and need no answer are carried out in passes
-// alone. It tells whether it has done something.
+// transmit carries out what is next, as far as it can be now. Reads and Atomics that were posted and need no
+// answer are carried out in passes alone. It tells whether it has done something.
 func (q *qp) transmit(pass bool) (did bool) {
 	q.waits = false
 	budget := 0
 	if pass {
-		budget = readsAPass
+		budget = readsPerPass
 	}
 	for q.connected() {
-		head, next, tail := q.sq.head, q.next, q.out.tail
+		head, next, tail := q.sq.Head, q.next, q.out.tail
 		q.answerFrames()
 		if q.connected() {
 			q.requests(&budget)
@@ -50,12 +51,12 @@ func (q *qp) transmit(pass bool) (did bool) {
 			q.out.publish()
 			q.tell()
 		}
-		if q.out.tail == tail && q.sq.head == head && q.next == next {
+		if q.out.tail == tail && q.sq.Head == head && q.next == next {
 			break
 		}
 		did = true
 	}
-	if q.connected() && q.closing == closeDue && q.sq.len() == 0 && q.answers.head == q.answers.tail {
+	if q.connected() && q.closing == closeDue && q.sq.Len() == 0 && q.answers.head == q.answers.tail {
 		if q.out.room(0) {
 			q.out.begin(header{op: frameClose, flags: flagLast})
 			q.out.publish()
@@ -70,25 +71,27 @@ func (q *qp) transmit(pass bool) (did bool) {
 	if q.connected() {
 		q.settleWork()
 	}
-	return did || budget < readsAPass && pass
+	return did || budget < readsPerPass && pass
 }
 
-// settleWork notes whether there is still something to do, and whether it is the peer who has to do something first.
+// settleWork notes whether there is still something to do, and whether it is the peer who has to do something
+// first.
 func (q *qp) settleWork() {
 	wants := uint64(0)
 	if q.waits {
 		wants = 1
 	}
 	if q.out.wants != wants {
-		atomic.StoreUint64(&q.out.wants, wants) // with a barrier: what the peer has carried out is looked at behind it
+		// with a barrier: what the peer has carried out is looked at after it
+		atomic.StoreUint64(&q.out.wants, wants)
 		if q.waits && q.out.consumed != q.out.tail {
 			before := q.out.consumed
 			if q.out.look(); q.out.consumed != before {
-				q.scq.disturb()
+				q.scq.wakeSleepers()
 			}
 		}
 	}
-	q.busy = q.sq.head != q.sq.tail || q.answers.head != q.answers.tail || q.closing == closeDue
+	q.busy = q.sq.Head != q.sq.Tail || q.answers.head != q.answers.tail || q.closing == closeDue
 }
 
 // full tells whether there is no room for a frame of n bytes of payload; then the peer tells when there is.
@@ -102,13 +105,13 @@ func (q *qp) full(n int) bool {
 
 // requests carries out the send queue, in its order.
 func (q *qp) requests(budget *int) {
-	for q.next != q.sq.tail {
-		w := q.sq.at(q.next)
-		if w.flags&transport.FlagFence != 0 && w.sent == 0 && q.read != q.began {
+	for q.next != q.sq.Tail {
+		w := q.sq.At(q.next)
+		if w.Flags&transport.FlagFence != 0 && w.Sent == 0 && q.read != q.began {
 			return // earlier Reads first
 		}
 		ok := false
-		switch w.op {
+		switch w.Op {
 		case transport.OpWrite, transport.OpWriteImm:
 			ok = q.write(w)
 		case transport.OpSend, transport.OpSendInvalidate:
@@ -116,7 +119,7 @@ func (q *qp) requests(budget *int) {
 		case transport.OpRead, transport.OpFetchAdd, transport.OpCompareSwap:
 			ok = q.ask(w, budget)
 		case transport.OpBind, transport.OpInvalidate:
-			ok = q.carryOut(w)
+			ok = q.bind(w)
 		}
 		if !ok {
 			return
@@ -125,10 +128,21 @@ func (q *qp) requests(budget *int) {
 	}
 }
 
+// bind carries out a Bind or an Invalidate. If what it names is gone the QP ends.
+func (q *qp) bind(w *verbs.Request) bool {
+	if err := q.pd.CarryOut(&q.windows, w); err != nil {
+		w.Failed = transport.StatusLocalProt
+		q.fail(err, transport.StatusFlushed)
+		return false
+	}
+	w.Done = true
+	return true
+}
+
 // refuse ends the QP over a request that the peer's table does not allow.
-func (q *qp) refuse(w *wqe, err error) {
-	w.failed = transport.StatusRemoteAccess
-	q.fail(&refused{w.op, err}, transport.StatusFlushed)
+func (q *qp) refuse(w *verbs.Request, err error) {
+	w.Failed = transport.StatusRemoteAccess
+	q.fail(&refused{w.Op, err}, transport.StatusFlushed)
 }
 
 // refused is a request of ours that asks for what it may not have.
@@ -150,54 +164,56 @@ func (r *refused) Error() string {
 func (r *refused) Unwrap() error { return r.err }
 
 // gone ends the QP over a request of which a region was deregistered.
-func (q *qp) gone(w *wqe) bool {
-	w.failed = transport.StatusLocalProt
-	q.fail(fmt.Errorf("%w: a region of a posted request was deregistered before it was sent", transport.ErrInvalid),
+func (q *qp) gone(w *verbs.Request) bool {
+	w.Failed = transport.StatusLocalProt
+	q.fail(fmt.Errorf("%w: a region of a posted request was deregistered before it was sent",
+		transport.ErrInvalid),
 		transport.StatusFlushed)
 	return false
 }
 
-// beginPlacing marks that bytes are about to be placed by a key that is looked up behind it; false if the peer takes none any more.
+// beginPlacing marks that bytes are about to be placed by a key that is looked up after it; false if the
+// peer takes none any more.
 func (q *qp) beginPlacing() bool {
-	q.mark++
+	q.placementMark++
 	if q.fenced {
-		atomic.StoreUint64(q.placing, q.mark)
+		atomic.StoreUint64(q.placementSeq, q.placementMark)
 	} else {
-		sys.StoreRelease(q.placing, q.mark)
+		sys.StoreRelease(q.placementSeq, q.placementMark)
 	}
-	return atomic.LoadUint64(q.attention)&attentionClosed == 0
+	return atomic.LoadUint64(q.notifyEnable)&notifyClosed == 0
 }
 
 // endPlacing marks that they are placed.
 func (q *qp) endPlacing() {
-	q.mark++
+	q.placementMark++
 	if q.fenced {
-		atomic.StoreUint64(q.placing, q.mark)
+		atomic.StoreUint64(q.placementSeq, q.placementMark)
 	} else {
-		sys.StoreRelease(q.placing, q.mark)
+		sys.StoreRelease(q.placementSeq, q.placementMark)
 	}
 }
 
 // write carries out a Write; false if it could not be done to its end.
-func (q *qp) write(w *wqe) bool {
-	if w.sent < w.total {
-		if !w.alive() {
+func (q *qp) write(w *verbs.Request) bool {
+	if w.Sent < w.Total {
+		if !w.Alive() {
 			return q.gone(w)
 		}
-		s := w.remote[0]
+		s := w.Remote[0]
 		if !q.beginPlacing() {
 			q.endPlacing()
 			return false // the end of the connection is on its way
 		}
 		t, err := q.find(s.Key, transport.RemoteWrite, s.Offset, s.Length)
 		if err == nil && t.shared {
-			q.placeAll(q.far.mem[t.where+s.Offset:][:s.Length:s.Length], w)
-			w.sent = w.total
+			q.placeAll(q.peer.mem[t.where+s.Offset:][:s.Length:s.Length], w)
+			w.Sent = w.Total
 			if !q.fenced && q.key != s.Key {
 				q.key, q.entry = s.Key, &t.entry.key
-				q.base, q.length = unsafe.Pointer(&q.far.mem[t.where]), t.length
-				if t.length <= filledMost {
-					touch(q.far.mem[t.where:][:t.length])
+				q.base, q.length = unsafe.Pointer(&q.peer.mem[t.where]), t.length
+				if t.length <= maxFilled {
+					touch(q.peer.mem[t.where:][:t.length])
 				}
 			}
 		}
@@ -210,103 +226,104 @@ func (q *qp) write(w *wqe) bool {
 			q.tellPlaced()
 		}
 	}
-	for w.sent < w.total {
-		n, ok := q.piece(w.total - w.sent)
+	for w.Sent < w.Total {
+		n, ok := q.piece(w.Total - w.Sent)
 		if !ok {
 			return false
 		}
-		if rest := w.total - w.sent - n; rest > 0 && rest < wordSize {
+		if rest := w.Total - w.Sent - n; rest > 0 && rest < wordSize {
 			n -= wordSize // the last bytes of a Write stay in one frame
 		}
-		h := header{length: n, op: frameWrite, a: uint64(w.remote[0].Key), b: w.remote[0].Offset + uint64(w.sent)}
-		if w.sent+n == w.total {
+		h := header{length: n, op: frameWrite, a: uint64(w.Remote[0].Key), b: w.Remote[0].Offset +
+			uint64(w.Sent)}
+		if w.Sent+n == w.Total {
 			h.flags = flagLast
 		}
 		q.frame(h, w)
 	}
-	if w.op == transport.OpWriteImm {
+	if w.Op == transport.OpWriteImm {
 		if q.full(0) {
 			return false
 		}
-		q.out.begin(header{op: frameImmediate, flags: flagLast | w.solicited(), a: w.number, b: w.imm})
+		q.out.begin(header{op: frameImmediate, flags: flagLast | solicited(w), a: w.Number, b: w.Imm})
 	}
-	w.done = true
+	w.Done = true
 	return true
 }
 
 // placeAll copies a whole Write to the peer's memory.
-func (q *qp) placeAll(dst []byte, w *wqe) {
-	if w.flags&transport.FlagInline != 0 {
-		place(dst, w.inline)
+func (q *qp) placeAll(dst []byte, w *verbs.Request) {
+	if w.Flags&transport.FlagInline != 0 {
+		place(dst, w.Inline)
 		return
 	}
-	if len(w.local) == 1 {
-		p := &w.local[0]
-		place(dst, p.r.mem[p.off:p.off+p.n])
+	if len(w.Local) == 1 {
+		p := &w.Local[0]
+		place(dst, p.Region.Mem[p.Off:p.Off+p.Len])
 		return
 	}
 	var last [wordSize]byte
-	n := max(w.total-wordSize, 0)
+	n := max(w.Total-wordSize, 0)
 	gather(dst[:n], w, 0)
-	gather(last[:w.total-n], w, n)
-	place(dst[n:], last[:w.total-n])
+	gather(last[:w.Total-n], w, n)
+	place(dst[n:], last[:w.Total-n])
 }
 
 // gather copies bytes of a request's elements, from an offset on.
-func gather(dst []byte, w *wqe, off int) {
+func gather(dst []byte, w *verbs.Request, off int) {
 	for len(dst) > 0 {
-		p, at, k := stretch(w.local, off, len(dst))
-		copy(dst, p.r.mem[at:at+k])
+		p, at, k := verbs.Span(w.Local, off, len(dst))
+		copy(dst, p.Region.Mem[at:at+k])
 		dst, off = dst[k:], off+k
 	}
 }
 
 // frame puts a frame with the next bytes of a request into the ring.
-func (q *qp) frame(h header, w *wqe) {
+func (q *qp) frame(h header, w *verbs.Request) {
 	first, second := q.beginFrame(h)
 	for _, b := range [2][]byte{first, second} {
-		if w.flags&transport.FlagInline != 0 {
-			copy(b, w.inline[w.sent:])
+		if w.Flags&transport.FlagInline != 0 {
+			copy(b, w.Inline[w.Sent:])
 		} else {
-			gather(b, w, w.sent)
+			gather(b, w, w.Sent)
 		}
-		w.sent += len(b)
+		w.Sent += len(b)
 	}
 	q.endFrame(h.length)
 }
 
 // send carries out a Send.
-func (q *qp) send(w *wqe) bool {
-	for w.sent < w.total || w.total == 0 && w.op == transport.OpSend {
-		if !w.alive() {
+func (q *qp) send(w *verbs.Request) bool {
+	for w.Sent < w.Total || w.Total == 0 && w.Op == transport.OpSend {
+		if !w.Alive() {
 			return q.gone(w)
 		}
-		n, ok := q.piece(w.total - w.sent)
+		n, ok := q.piece(w.Total - w.Sent)
 		if !ok {
 			return false
 		}
-		h := header{length: n, op: frameSend, a: w.number, b: uint64(w.sent)}
-		if w.sent+n == w.total && w.op == transport.OpSend {
-			h.flags = flagLast | w.solicited()
+		h := header{length: n, op: frameSend, a: w.Number, b: uint64(w.Sent)}
+		if w.Sent+n == w.Total && w.Op == transport.OpSend {
+			h.flags = flagLast | solicited(w)
 		}
 		q.frame(h, w)
-		if w.total == 0 {
+		if w.Total == 0 {
 			break
 		}
 	}
-	if w.op == transport.OpSendInvalidate {
+	if w.Op == transport.OpSendInvalidate {
 		if q.full(0) {
 			return false
 		}
-		q.out.begin(header{op: frameInvalidate, flags: flagLast | w.solicited(), a: w.number, b: w.other})
+		q.out.begin(header{op: frameInvalidate, flags: flagLast | solicited(w), a: w.Number, b: w.Other})
 	}
-	w.done = true
+	w.Done = true
 	return true
 }
 
 // solicited is the flag of a frame whose Recv is worth an event.
-func (w *wqe) solicited() uint8 {
-	if w.flags&transport.FlagSolicited != 0 {
+func solicited(w *verbs.Request) uint8 {
+	if w.Solicited() {
 		return flagSolicited
 	}
 	return 0
@@ -314,13 +331,13 @@ func (w *wqe) solicited() uint8 {
 
 // tellWrote tells the peer of a Write if it wants to be told.
 func (q *qp) tellWrote() {
-	sys.StoreRelease(&q.out.wrote, q.out.wrote+1)
+	sys.StoreRelease(&q.out.writeSeq, q.out.writeSeq+1)
 	q.tell()
 }
 
-// tellPlaced is tellWrote behind a look at whether that is wanted.
+// tellPlaced is tellWrote after a look at whether that is wanted.
 func (q *qp) tellPlaced() {
-	if atomic.LoadUint64(q.attention) != 0 {
+	if atomic.LoadUint64(q.notifyEnable) != 0 {
 		q.tellWrote()
 	}
 }
@@ -330,10 +347,10 @@ func (q *qp) tell() {
 	if q.fenced {
 		sys.FullBarrier() // what was published is seen, or attention is
 	}
-	if atomic.LoadUint64(q.attention) == 0 {
+	if atomic.LoadUint64(q.notifyEnable) == 0 {
 		return
 	}
-	for i := range q.far.queues {
-		q.far.queues[i].ring()
+	for i := range q.peer.queues {
+		q.peer.queues[i].ringDoorbell(q.rcq.poller)
 	}
 }

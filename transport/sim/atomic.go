@@ -23,13 +23,14 @@ func (q *qp) checkAtomic(wr *transport.SendWR) error {
 	case len(wr.Local) != 1 || wr.Local[0].Length != wordSize:
 		return fmt.Errorf("an Atomic wants one local element of %d bytes: %w", wordSize, transport.ErrInvalid)
 	case len(wr.Remote) == 1 && wr.Remote[0].Offset%wordSize != 0 && q.net.mutant != noAlignment:
-		return fmt.Errorf("an Atomic at offset %d, which is not a multiple of %d: %w", wr.Remote[0].Offset, wordSize, transport.ErrInvalid)
+		return fmt.Errorf("an Atomic at offset %d, which is not a multiple of %d: %w", wr.Remote[0].Offset,
+			wordSize, transport.ErrInvalid)
 	}
 	return nil
 }
 
-// atomic carries out an Atomic of the peer and gives the word as it was. The peers' Atomics are apart by the network's lock; the
-// owner's own are not.
+// atomic carries out an Atomic of the peer and gives the word as it was. The peers' Atomics are apart by the
+// network's lock; the owner's own are not.
 func (q *qp) atomic(w *sendWQE) ([]byte, error) {
 	s := w.remote[0]
 	m, err := q.reach(s, transport.RemoteAtomic)
@@ -38,7 +39,8 @@ func (q *qp) atomic(w *sendWQE) ([]byte, error) {
 	}
 	if !aligned(m.buf, int(s.Offset)) {
 		if q.net.mutant != noAlignment {
-			return nil, fmt.Errorf("atomic at %d of the region of key %#x, an address that is not a multiple of %d: %w", s.Offset, s.Key,
+			return nil, fmt.Errorf("atomic at %d of the region of key %#x, an address that is not a "+
+				"multiple of %d: %w", s.Offset, s.Key,
 				wordSize, transport.ErrAccess)
 		}
 		s.Offset &^= wordSize - 1

@@ -81,9 +81,11 @@ func TestConformance(t *testing.T) {
 	p := &provider{seed: 1000}
 	verbstest.Run(t, p)
 	c := p.counters()
-	for what, n := range map[string]int{"split": c.Split, "reordered": c.Reordered, "early tails": c.EarlyTails,
+	for what, n := range map[string]int{"split": c.Split, "reordered": c.Reordered,
+		"early tails":       c.EarlyTails,
 		"early completions": c.EarlyDone, "overtaken": c.Overtaken, "idle polls": c.IdlePolls, "cuts": c.Cuts,
-		"cuts midway": c.CutsMidway, "lost": c.Lost, "vanished": c.Vanished, "refused": c.Refused, "crossed": c.Crossed, "RNR": c.RNR,
+		"cuts midway": c.CutsMidway, "lost": c.Lost, "vanished": c.Vanished, "refused": c.Refused,
+		"crossed": c.Crossed, "RNR": c.RNR,
 		"overruns": c.Overruns, "terminations": c.Terminations} {
 		if n == 0 {
 			t.Errorf("the suite saw nothing of: %s", what)

@@ -54,7 +54,8 @@ func (c *cq) Placed(qps []transport.QPN) int {
 	return k
 }
 
-// Tick does nothing: here every end of a connection is told, and there is no time in which a peer could be silent.
+// Tick does nothing: here every end of a connection is told, and there is no time in which a peer could be
+// silent.
 func (c *cq) Tick(time.Time) {}
 
 func (c *cq) markPlaced(num transport.QPN) {
@@ -70,8 +71,8 @@ func (c *cq) markPlaced(num transport.QPN) {
 	c.match(transport.NotifyPlaced)
 }
 
-// push adds a completion. One beyond the depth is an error of the CQ and of all its QPs. It is kept all the same, and so
-// are the flushed requests that follow: a completion is never lost.
+// push adds a completion. One beyond the depth is an error of the CQ and of all its QPs. It is kept all the
+// same, and so are the flushed requests that follow: a completion is never lost.
 func (c *cq) push(wc transport.WC) {
 	if c.closed {
 		return
@@ -151,7 +152,8 @@ func (c *cq) Wait(d time.Duration) error {
 	n.mu.Lock()
 	if c.handler != nil {
 		n.mu.Unlock()
-		return fmt.Errorf("Wait on a completion queue that handler %d has: %w", c.handler.id, transport.ErrInvalid)
+		return fmt.Errorf("Wait on a completion queue that handler %d has: %w", c.handler.id,
+			transport.ErrInvalid)
 	}
 	c.waiters++
 	n.mu.Unlock()
@@ -179,6 +181,16 @@ func (c *cq) Wait(d time.Duration) error {
 	}
 }
 
+// Descriptor is none: see DeviceAttr.PollableCQs.
+func (c *cq) Descriptor() int { return -1 }
+
+// EnterWait begins nothing.
+func (c *cq) EnterWait() (bool, error) { return false, nil }
+
+// LeaveWait has nothing to end.
+func (c *cq) LeaveWait() {}
+
+// Wake ends a Wait.
 func (c *cq) Wake() {
 	n := c.dev.net
 	n.mu.Lock()
@@ -194,7 +206,8 @@ func (c *cq) Close() error {
 	c.dev.net.mu.Lock()
 	defer c.dev.net.mu.Unlock()
 	if len(c.qps) > 0 && !c.dev.gone {
-		return fmt.Errorf("close completion queue: %d queue pairs still use it: %w", len(c.qps), transport.ErrInvalid)
+		return fmt.Errorf("close completion queue: %d queue pairs still use it: %w", len(c.qps),
+			transport.ErrInvalid)
 	}
 	if c.handler != nil && !c.dev.gone {
 		return fmt.Errorf("close completion queue: handler %d has it: %w", c.handler.id, transport.ErrInvalid)

@@ -20,6 +20,7 @@ var attr = transport.DeviceAttr{
 	MaxReads:    64,
 	MaxPrivate:  256,
 	Handlers:    4,
+	TailLast:    true, DirectReads: true, Atomics: true, Windows: true,
 }
 
 const maxCQDepth = 1 << 20
@@ -41,6 +42,8 @@ type device struct {
 }
 
 func (d *device) Query() transport.DeviceAttr { return attr }
+
+func (d *pd) DeviceAttr() transport.DeviceAttr { return attr }
 
 // alive is nil while the device can be used.
 func (d *device) alive() error {
@@ -159,7 +162,8 @@ func (p *pd) Register(buf []byte, access transport.Access) (transport.MR, error)
 		return nil, fmt.Errorf("register %d bytes: %w", len(buf), err)
 	}
 	if access&transport.RemoteAtomic != 0 && !aligned(buf, 0) {
-		return nil, fmt.Errorf("register %d bytes for Atomics: they must begin at a multiple of %d: %w", len(buf), wordSize,
+		return nil, fmt.Errorf("register %d bytes for Atomics: they must begin at a multiple of %d: %w",
+			len(buf), wordSize,
 			transport.ErrInvalid)
 	}
 	return p.register(buf, access), nil
@@ -174,7 +178,8 @@ func (p *pd) Alloc(n int, access transport.Access) (transport.MR, error) {
 	if n <= 0 {
 		return nil, fmt.Errorf("allocate %d bytes: the length must be positive: %w", n, transport.ErrInvalid)
 	}
-	mem, err := syscall.Mmap(-1, 0, n, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	mem, err := syscall.Mmap(-1, 0, n, syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	if err != nil {
 		return nil, fmt.Errorf("allocate %d bytes: mmap: %w", n, err)
 	}
@@ -226,7 +231,8 @@ func (p *pd) Close() error {
 	p.dev.net.mu.Lock()
 	defer p.dev.net.mu.Unlock()
 	if p.users > 0 && !p.dev.gone {
-		return fmt.Errorf("close protection domain: %d regions, windows and queue pairs still use it: %w", p.users,
+		return fmt.Errorf("close protection domain: %d regions, windows and queue pairs still use it: %w",
+			p.users,
 			transport.ErrInvalid)
 	}
 	p.closed = true
@@ -259,7 +265,8 @@ func (m *mr) Deregister() error {
 		return fmt.Errorf("deregister: the region is gone already: %w", transport.ErrInvalid)
 	}
 	if m.bound > 0 && d.net.mutant != deregisterBound {
-		return fmt.Errorf("deregister: %d windows are bound to the region, which are to be invalidated or deallocated first: %w", m.bound,
+		return fmt.Errorf("deregister: %d windows are bound to the region, which are to be invalidated "+
+			"or deallocated first: %w", m.bound,
 			transport.ErrInvalid)
 	}
 	m.release()
@@ -286,7 +293,8 @@ func (m *mr) release() {
 	m.buf = nil
 }
 
-// reach checks a peer's access to a segment of a region or a window: key known, domain and queue pair, right, bounds.
+// reach checks a peer's access to a segment of a region or a window: key known, domain and queue pair, right,
+// bounds.
 func (q *qp) reach(s transport.Segment, need transport.Access) (*mr, error) {
 	d, p := q.dev, q.pd()
 	m := d.keys[s.Key]
@@ -294,9 +302,11 @@ func (q *qp) reach(s transport.Segment, need transport.Access) (*mr, error) {
 	case m == nil:
 		return nil, fmt.Errorf("no region has key %#x: %w", s.Key, transport.ErrAccess)
 	case m.pd != p && d.net.mutant != noDomain:
-		return nil, fmt.Errorf("region of key %#x belongs to another protection domain: %w", s.Key, transport.ErrAccess)
+		return nil, fmt.Errorf("region of key %#x belongs to another protection domain: %w", s.Key,
+			transport.ErrAccess)
 	case m.window != nil && m.window.qp != q && d.net.mutant != windowForAll:
-		return nil, fmt.Errorf("window of key %#x is not bound to this queue pair: %w", s.Key, transport.ErrAccess)
+		return nil, fmt.Errorf("window of key %#x is not bound to this queue pair: %w", s.Key,
+			transport.ErrAccess)
 	case m.access&need == 0 && d.net.mutant != noRights:
 		return nil, fmt.Errorf("region of key %#x does not give the right: %w", s.Key, transport.ErrAccess)
 	}

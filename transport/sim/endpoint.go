@@ -9,9 +9,13 @@ import (
 	"sync"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
 type endpoint struct {
+	verbs.ReachesAll
+	verbs.NoTransferrer
+
 	dev       *device
 	id        transport.Identity
 	acceptor  transport.Acceptor
@@ -27,10 +31,12 @@ type endpoint struct {
 type phase uint8
 
 const (
-	phaseStart    phase = iota + 1 // nothing was said yet; left when both have proved who they are and agreed
-	phasePrepared                  // both sides have answered Prepare; left when the queue pairs exist, or by giving way
-	phaseYielded                   // gave way to the attempt that the lower rank began; left when that one ends
-	phaseDone                      // succeeded or failed; final
+	phaseStart phase = iota + 1 // nothing was said yet; left when both have proved who they are and agreed
+	// both sides have answered Prepare; left when the queue pairs exist, or by giving way
+	phasePrepared
+	// gave way to the attempt that the lower rank began; left when that one ends
+	phaseYielded
+	phaseDone // succeeded or failed; final
 )
 
 // attempt is one try to connect two ranks.
@@ -63,7 +69,8 @@ func (d *device) Listen(id transport.Identity, acceptor transport.Acceptor) (tra
 	case acceptor == nil:
 		return nil, fmt.Errorf("listen: no acceptor: %w", transport.ErrInvalid)
 	}
-	d.ep = &endpoint{dev: d, id: id, acceptor: acceptor, quiet: sync.NewCond(&d.net.mu), connected: map[uint32]*qp{}}
+	d.ep = &endpoint{dev: d, id: id, acceptor: acceptor, quiet: sync.NewCond(&d.net.mu),
+		connected: map[uint32]*qp{}}
 	return d.ep, nil
 }
 
@@ -100,7 +107,8 @@ func (e *endpoint) attempt(rank uint32, addr string) (*attempt, error) {
 	case e.closed || e.dev.gone:
 		return nil, fmt.Errorf("connect to rank %d at %s: %w", rank, addr, e.dev.goneErr())
 	case rank >= e.id.Size || rank == e.id.Rank:
-		return nil, fmt.Errorf("connect rank %d of %d to rank %d: %w", e.id.Rank, e.id.Size, rank, transport.ErrInvalid)
+		return nil, fmt.Errorf("connect rank %d of %d to rank %d: %w", e.id.Rank, e.id.Size, rank,
+			transport.ErrInvalid)
 	}
 	if q := e.live(rank); q != nil && q.handed {
 		return nil, nil
@@ -205,8 +213,9 @@ func (a *attempt) run() {
 	}
 }
 
-// Step takes one attempt to connect, chosen by the seed, one step further, and calls the acceptors that this concerns. It
-// tells whether there was one. It is for a network with ManualConnect, and for one goroutine at a time.
+// Step takes one attempt to connect, chosen by the seed, one step further, and calls the acceptors that this
+// concerns. It tells whether there was one. It is for a network with ManualConnect, and for one goroutine at
+// a time.
 func (n *Network) Step() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -335,7 +344,8 @@ func (a *attempt) start() {
 	n := a.from.dev.net
 	pair := pairOf(a.from.id.Rank, a.rank)
 	for _, r := range n.attempts {
-		if met := n.crossings[pair]; met != nil && r.from == to && r.rank == a.from.id.Rank && r.phase == phasePrepared {
+		if met := n.crossings[pair]; met != nil && r.from == to && r.rank == a.from.id.Rank &&
+			r.phase == phasePrepared {
 			close(met)
 			delete(n.crossings, pair)
 		}
@@ -354,7 +364,8 @@ func (a *attempt) authenticate(to *endpoint) error {
 	case other.Rank != a.rank:
 		return fmt.Errorf("rank %d is there: %w", other.Rank, transport.ErrRefused)
 	case me.Rank >= other.Size || me.Rank == other.Rank:
-		return fmt.Errorf("rank %d of %d cannot be rank %d: %w", other.Rank, other.Size, me.Rank, transport.ErrRefused)
+		return fmt.Errorf("rank %d of %d cannot be rank %d: %w", other.Rank, other.Size, me.Rank,
+			transport.ErrRefused)
 	case n.refusals[pair] > 0:
 		n.refusals[pair]--
 		return fmt.Errorf("turned away: %w", transport.ErrRefused)
@@ -393,7 +404,8 @@ func (e *endpoint) call(f func() error) error {
 func (e *endpoint) checkShape(cfg transport.QPConfig, private []byte) error {
 	domain, ok := cfg.PD.(*pd)
 	bad := func(format string, args ...any) error {
-		return fmt.Errorf("rank %d: queue pair: %s: %w", e.id.Rank, fmt.Sprintf(format, args...), transport.ErrInvalid)
+		return fmt.Errorf("rank %d: queue pair: %s: %w", e.id.Rank, fmt.Sprintf(format, args...),
+			transport.ErrInvalid)
 	}
 	if !ok || domain.dev != e.dev || domain.closed {
 		return bad("not a protection domain of this device")
@@ -434,7 +446,8 @@ func (a *attempt) commit() {
 			return
 		}
 		for _, r := range n.attempts {
-			if r.from == to && r.rank == a.from.id.Rank && !r.dropped && r.phase != phaseYielded && r.from.id.Rank < a.from.id.Rank {
+			if r.from == to && r.rank == a.from.id.Rank && !r.dropped && r.phase != phaseYielded &&
+				r.from.id.Rank < a.from.id.Rank {
 				n.counters.Crossed++
 				a.phase, a.rival = phaseYielded, r
 				return
@@ -475,10 +488,11 @@ func (e *endpoint) newQP(rank uint32, other *endpoint, cfg transport.QPConfig) *
 	d.lastQPN++
 	e.begun++
 	q := &qp{
-		net: d.net, dev: d, cfg: cfg, num: d.lastQPN, peerRank: rank, local: d.addr(), remote: other.dev.addr(),
-		rng:   rand.New(rand.NewPCG(d.net.seed, uint64(d.id)<<32|uint64(rank)<<12|uint64(e.begun))),
-		reads: min(cfg.Reads, attr.MaxReads),
-		state: transport.StateReady,
+		net: d.net, dev: d, cfg: cfg, num: d.lastQPN, peerRank: rank, local: d.addr(),
+		remote: other.dev.addr(),
+		rng:    rand.New(rand.NewPCG(d.net.seed, uint64(d.id)<<32|uint64(rank)<<12|uint64(e.begun))),
+		reads:  min(cfg.Reads, attr.MaxReads),
+		state:  transport.StateReady,
 	}
 	q.window = 16 + q.rng.IntN(48)
 	d.qps[q.num] = q

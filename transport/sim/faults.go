@@ -6,8 +6,9 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Cut cuts the connection between two ranks without a word, and tells how many it struck: 1, or 0 if there is none. Both
-// ends find out when they next are driven; one of them, or both, may first get what is on the wire already.
+// Cut cuts the connection between two ranks without a word, and tells how many it struck: 1, or 0 if there is
+// none. Both ends find out when they next are driven; one of them, or both, may first get what is on the wire
+// already.
 func (n *Network) Cut(a, b uint32) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -18,8 +19,8 @@ func (n *Network) Cut(a, b uint32) int {
 	return struck
 }
 
-// CutMidway arms a cut that strikes the connection between two ranks as soon as a message on it is placed in part. It tells
-// how many connections it armed. Counters.CutsMidway tells when it has struck.
+// CutMidway arms a cut that strikes the connection between two ranks as soon as a message on it is placed in
+// part. It tells how many connections it armed. Counters.CutsMidway tells when it has struck.
 func (n *Network) CutMidway(a, b uint32) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -30,8 +31,8 @@ func (n *Network) CutMidway(a, b uint32) int {
 	return len(armed)
 }
 
-// Vanish takes a rank from the network without a word, as when its process is killed. Its own calls fail from then on. It
-// tells how many connections it cut.
+// Vanish takes a rank from the network without a word, as when its process is killed. Its own calls fail from
+// then on. It tells how many connections it cut.
 func (n *Network) Vanish(rank uint32) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -75,7 +76,8 @@ func (n *Network) cut(q *qp) int {
 	}
 	p := q.peer
 	lost := fmt.Errorf("the connection was cut: %w", transport.ErrPeerLost)
-	q.pending = &fault{status: transport.StatusFatal, err: fmt.Errorf("%s: %w", q, lost), drain: q.rng.IntN(2) == 0}
+	q.pending = &fault{status: transport.StatusFatal, err: fmt.Errorf("%s: %w", q, lost),
+		drain: q.rng.IntN(2) == 0}
 	q.cutPeer(lost)
 	q.signal()
 	n.counters.Cuts++
@@ -125,8 +127,8 @@ func (n *Network) Refuse(a, b uint32, attempts int) {
 	n.refusals[pairOf(a, b)] = attempts
 }
 
-// Cross has the next attempts of two ranks to connect to each other cross: neither commits before both are prepared. Both
-// ranks must begin one, or the one that does waits for ever.
+// Cross has the next attempts of two ranks to connect to each other cross: neither commits before both are
+// prepared. Both ranks must begin one, or the one that does waits for ever.
 func (n *Network) Cross(a, b uint32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -2,8 +2,6 @@ package sim
 
 import "github.com/weft-mpi/weft/transport"
 
-var _ transport.Getter = (*qp)(nil)
-
 // unsettled tells whether what was posted has yet to change the peer's memory or keys.
 func (q *qp) unsettled() bool {
 	for _, w := range q.sq {
@@ -23,7 +21,8 @@ func (q *qp) unsettled() bool {
 func (q *qp) Get(dst []byte, from *transport.Segment) bool {
 	q.net.mu.Lock()
 	defer q.net.mu.Unlock()
-	if q.state != transport.StateReady || q.reads == 0 || q.cut || q.pending != nil || q.peer.state != transport.StateReady || q.peer.pending != nil ||
+	if q.state != transport.StateReady || q.reads == 0 || q.cut || q.pending != nil ||
+		q.peer.state != transport.StateReady || q.peer.pending != nil ||
 		len(dst) == 0 || uint64(len(dst)) != from.Length || q.rng.IntN(4) == 0 {
 		return false
 	}

@@ -7,14 +7,14 @@ import (
 	"slices"
 
 	"github.com/weft-mpi/weft/transport"
-	"github.com/weft-mpi/weft/transport/internal/turn"
+	"github.com/weft-mpi/weft/transport/internal/runqueue"
 )
 
 // simulatedCores is how many cores a device pretends to have; a handler's core is one of them.
 const simulatedCores = 4
 
-// handler is a completion handler. The goroutine of its core polls in its place; with it the schedule of the goroutines counts for a run,
-// as it does with a goroutine for each rank.
+// handler is a completion handler. The goroutine of its core polls in its place; with it the schedule of the
+// goroutines counts for a run, as it does with a goroutine for each rank.
 type handler struct {
 	id   transport.HandlerID
 	conf transport.HandlerConfig
@@ -31,7 +31,7 @@ type core struct {
 	stopping bool
 	wake     chan struct{}
 	done     chan struct{}
-	order    turn.Order[*cq] // the goroutine's own
+	order    runqueue.Queue[*cq] // the goroutine's own
 }
 
 func (d *device) SetCompletionHandler(c transport.HandlerConfig) (transport.HandlerID, error) {
@@ -39,7 +39,8 @@ func (d *device) SetCompletionHandler(c transport.HandlerConfig) (transport.Hand
 		return 0, err
 	}
 	if !reflect.TypeOf(c.Lock).Comparable() {
-		return 0, fmt.Errorf("%w: a Lock of type %T, which cannot be compared: pass a pointer", transport.ErrInvalid, c.Lock)
+		return 0, fmt.Errorf("%w: a Lock of type %T, which cannot be compared: pass a pointer",
+			transport.ErrInvalid, c.Lock)
 	}
 	d.net.mu.Lock()
 	defer d.net.mu.Unlock()
@@ -54,9 +55,11 @@ func (d *device) SetCompletionHandler(c transport.HandlerConfig) (transport.Hand
 	}
 	switch {
 	case live == attr.Handlers:
-		return 0, fmt.Errorf("%d completion handlers are registered, and no more are possible: %w", live, transport.ErrInvalid)
+		return 0, fmt.Errorf("%d completion handlers are registered, and no more are possible: %w", live,
+			transport.ErrInvalid)
 	case c.Core >= simulatedCores:
-		return 0, fmt.Errorf("completion handler on core %d of %d: %w", c.Core, simulatedCores, transport.ErrInvalid)
+		return 0, fmt.Errorf("completion handler on core %d of %d: %w", c.Core, simulatedCores,
+			transport.ErrInvalid)
 	}
 	h := &handler{id: transport.HandlerID(len(d.handlers) + 1), conf: c, core: d.coreOf(c.Core)}
 	h.core.handlers++
@@ -137,7 +140,8 @@ func (d *device) give(c *cq, id transport.HandlerID) error {
 	return nil
 }
 
-var errLocks = fmt.Errorf("a queue pair's completion queues have handlers with different locks: %w", transport.ErrInvalid)
+var errLocks = fmt.Errorf("a queue pair's completion queues have handlers with different locks: %w",
+	transport.ErrInvalid)
 
 // sameLock tells whether two queues of a queue pair may have these handlers.
 func sameLock(a, b *handler) bool { return a == nil || b == nil || a.conf.Lock == b.conf.Lock }
@@ -161,7 +165,8 @@ func (d *device) removeHandler(id transport.HandlerID) (idle *core, err error) {
 	case h == nil:
 		return nil, fmt.Errorf("no completion handler 0: %w", transport.ErrInvalid)
 	case h.cqs > 0:
-		return nil, fmt.Errorf("completion handler %d has %d completion queues: %w", id, h.cqs, transport.ErrInvalid)
+		return nil, fmt.Errorf("completion handler %d has %d completion queues: %w", id, h.cqs,
+			transport.ErrInvalid)
 	}
 	d.handlers[id-1] = nil
 	if h.core.handlers--; h.core.handlers > 0 || !slices.Contains(d.cores, h.core) {
@@ -281,7 +286,8 @@ func (c *cq) raise() {
 	c.signal()
 }
 
-// end cuts the queue pairs of a completion queue when its device is closed: what is posted completes, and can be polled.
+// end cuts the queue pairs of a completion queue when its device is closed: what is posted completes, and can
+// be polled.
 func (c *cq) end() {
 	c.dev.net.mu.Lock()
 	h := c.handler
@@ -297,7 +303,8 @@ func (c *cq) end() {
 		if q.final() { // after an orderly close the peer still gets what is on the wire
 			continue
 		}
-		q.cutPeer(fmt.Errorf("rank %d at %s closed its device: %w", d.rank(), d.addr(), transport.ErrPeerLost))
+		q.cutPeer(fmt.Errorf("rank %d at %s closed its device: %w", d.rank(), d.addr(),
+			transport.ErrPeerLost))
 		q.fail(nil, transport.StatusFlushed, d.goneErr())
 	}
 }

@@ -1,6 +1,7 @@
 package sim
 
-// mutant is a rule that a network breaks on purpose, so that tests can show that the conformance suite notices.
+// mutant is a rule that a network breaks on purpose, so that tests can show that the conformance suite
+// notices.
 type mutant uint8
 
 const (

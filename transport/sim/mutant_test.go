@@ -54,7 +54,8 @@ var noticedBy = map[mutant]string{
 	deregisterBound:     "MW/DeregisterIsRefusedWhileOneIsBound",
 }
 
-// A test that cannot fail proves nothing: each broken network must be noticed by the check of the rule that it breaks.
+// A test that cannot fail proves nothing: each broken network must be noticed by the check of the rule that
+// it breaks.
 func TestSuiteNoticesEveryMutant(t *testing.T) {
 	checks := map[string]verbstest.Check{}
 	for _, c := range verbstest.Checks() {

@@ -1,12 +1,14 @@
 // Package sim is the verbs of package transport in one process: deterministic from a seed, for tests.
 //
-// It keeps exactly the promises of package transport and no others. What they leave open is drawn from the seed: how much a
-// Poll moves, where messages are cut, in which order the pieces of different Writes are placed, whether a Send completes when
-// it is sent or when it has arrived, whether the bytes on the wire outlive a cut. A program that passes under many seeds
-// relies on nothing that a real provider may deny it. Cuts fall between any two bytes: a word that is not a Write's tail can be placed in two parts.
+// It keeps exactly the promises of package transport and no others. What they leave open is drawn from the
+// seed: how much a Poll moves, where messages are cut, in which order the pieces of different Writes are
+// placed, whether a Send completes when it is sent or when it has arrived, whether the bytes on the wire
+// outlive a cut. A program that passes under many seeds relies on nothing that a real provider may deny it.
+// Cuts fall between any two bytes: a word that is not a Write's tail can be placed in two parts.
 //
-// With one goroutine that drives all ranks (and ManualConnect) a run depends on the seed and on the calls alone, so a failing
-// seed is a test case. One goroutine a rank works too; then the schedule of the goroutines counts as well.
+// With one goroutine that drives all ranks (and ManualConnect) a run depends on the seed and on the calls
+// alone, so a failing seed is a test case. One goroutine a rank works too; then the schedule of the
+// goroutines counts as well.
 package sim
 
 import (
@@ -17,16 +19,18 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Network is what connects the devices: the wires, the seed and the faults. All its methods may be called from anywhere.
+// Network is what connects the devices: the wires, the seed and the faults. All its methods may be called
+// from anywhere.
 type Network struct {
-	mu        sync.Mutex // guards everything of the network, its devices and their objects
-	seed      uint64
-	rng       *rand.Rand // for what belongs to no device
-	manual    bool
-	cutEvery  int
-	mutant    mutant
-	devices   []*device
-	pairs     map[[2]string]*sync.Mutex   // held by the attempt whose callbacks run; keyed by the lower and the higher address
+	mu       sync.Mutex // guards everything of the network, its devices and their objects
+	seed     uint64
+	rng      *rand.Rand // for what belongs to no device
+	manual   bool
+	cutEvery int
+	mutant   mutant
+	devices  []*device
+	// held by the attempt whose callbacks run; keyed by the lower and the higher address
+	pairs     map[[2]string]*sync.Mutex
 	attempts  []*attempt                  // under way, in the order of their start
 	gates     map[[2]uint32]chan struct{} // of Hold; closed by Unhold
 	crossings map[[2]uint32]chan struct{} // of Cross; closed when two have met
@@ -37,8 +41,8 @@ type Network struct {
 // Option changes how a network behaves.
 type Option func(*Network)
 
-// ManualConnect has connections advance only in Step, in an order drawn from the seed. Without it every attempt has a
-// goroutine of its own.
+// ManualConnect has connections advance only in Step, in an order drawn from the seed. Without it every
+// attempt has a goroutine of its own.
 func ManualConnect() Option { return func(n *Network) { n.manual = true } }
 
 // RandomCuts cuts the connection that carries it at about one piece in every n that are placed.
@@ -76,7 +80,8 @@ func (n *Network) Device() transport.Device {
 	return d
 }
 
-// Counters tell what the seed and the faults have brought about, so that a test can prove that its fault struck.
+// Counters tell what the seed and the faults have brought about, so that a test can prove that its fault
+// struck.
 type Counters struct {
 	Messages     int // begun on a wire
 	Split        int // of these, sent in more than one piece

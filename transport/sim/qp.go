@@ -6,9 +6,14 @@ import (
 	"slices"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
 type qp struct {
+	verbs.NoInlineWriter
+	verbs.NoQPPoller
+	verbs.NoLanes
+
 	net      *Network
 	dev      *device
 	windows  []*window // that are bound to it
@@ -100,7 +105,7 @@ type sendWQE struct {
 	local     []sge
 	remote    []transport.Segment
 	length    int
-	imm       uint64
+	imm       uint32
 	operand   uint64           // of an Atomic
 	compare   uint64           // of an Atomic
 	key       transport.Key    // of a Bind, an Invalidate, or a Send with invalidate
@@ -135,7 +140,8 @@ func (q *qp) Num() transport.QPN { return q.num }
 func (q *qp) Query() transport.QPAttr {
 	q.net.mu.Lock()
 	defer q.net.mu.Unlock()
-	return transport.QPAttr{QPConfig: q.cfg, Num: q.num, State: q.state, Peer: q.peerRank, Local: q.local, Remote: q.remote,
+	return transport.QPAttr{QPConfig: q.cfg, Num: q.num, State: q.state, Peer: q.peerRank, Local: q.local,
+		Remote:   q.remote,
 		PeerRecv: q.peer.cfg.RecvWR, PeerReads: attr.MaxReads, Lanes: 1}
 }
 
@@ -181,7 +187,8 @@ func (q *qp) checkSend(wr *transport.SendWR) (*sendWQE, error) {
 	switch {
 	case q.released || q.dev.gone:
 		return nil, fmt.Errorf("given back: %w", transport.ErrState)
-	case q.state != transport.StateReady && q.state != transport.StateDraining && q.net.mutant != postWhenClosing:
+	case q.state != transport.StateReady && q.state != transport.StateDraining &&
+		q.net.mutant != postWhenClosing:
 		return nil, fmt.Errorf("%v: %w", q.state, transport.ErrState)
 	case len(q.sq) >= q.cfg.SendWR && q.net.mutant != depthUnbounded:
 		return nil, fmt.Errorf("%d send requests: %w", len(q.sq), transport.ErrQueueFull)
@@ -198,8 +205,9 @@ func (q *qp) checkSend(wr *transport.SendWR) (*sendWQE, error) {
 	case transport.OpBind, transport.OpInvalidate:
 		return q.checkHere(wr)
 	}
-	w := &sendWQE{id: wr.ID, op: wr.Op, flags: wr.Flags, imm: wr.Imm, operand: wr.Operand, compare: wr.Compare,
-		remote: append([]transport.Segment(nil), wr.Remote...)}
+	w := &sendWQE{id: wr.ID, op: wr.Op, flags: wr.Flags, imm: wr.Imm, operand: wr.Operand,
+		compare: wr.Compare,
+		remote:  append([]transport.Segment(nil), wr.Remote...)}
 	if wr.Op == transport.OpSendInvalidate {
 		w.key = wr.Key
 	}
@@ -220,7 +228,8 @@ func (q *qp) checkSend(wr *transport.SendWR) (*sendWQE, error) {
 			return nil, fmt.Errorf("a Read or an Atomic cannot be inline: %w", transport.ErrInvalid)
 		}
 		if length > attr.MaxInline {
-			return nil, fmt.Errorf("%d bytes inline, at most %d: %w", length, attr.MaxInline, transport.ErrInvalid)
+			return nil, fmt.Errorf("%d bytes inline, at most %d: %w", length, attr.MaxInline,
+				transport.ErrInvalid)
 		}
 		if q.net.mutant != inlineLate {
 			w.inline = gather(make([]byte, 0, length), local)
@@ -240,7 +249,8 @@ func gather(dst []byte, list []sge) []byte {
 
 func (q *qp) checkLocal(list []transport.SGE, right transport.Access) ([]sge, int, error) {
 	if len(list) > attr.MaxSGE {
-		return nil, 0, fmt.Errorf("%d local elements, at most %d: %w", len(list), attr.MaxSGE, transport.ErrInvalid)
+		return nil, 0, fmt.Errorf("%d local elements, at most %d: %w", len(list), attr.MaxSGE,
+			transport.ErrInvalid)
 	}
 	out := make([]sge, len(list))
 	sum := 0
@@ -248,17 +258,22 @@ func (q *qp) checkLocal(list []transport.SGE, right transport.Access) ([]sge, in
 		m, ok := e.MR.(*mr)
 		switch {
 		case !ok || m == nil:
-			return nil, 0, fmt.Errorf("local element %d names no region of this provider: %w", i, transport.ErrInvalid)
+			return nil, 0, fmt.Errorf("local element %d names no region of this provider: %w", i,
+				transport.ErrInvalid)
 		case !m.live:
-			return nil, 0, fmt.Errorf("local element %d names a region that is gone: %w", i, transport.ErrInvalid)
+			return nil, 0, fmt.Errorf("local element %d names a region that is gone: %w", i,
+				transport.ErrInvalid)
 		case m.pd != q.cfg.PD && q.net.mutant != noDomain:
-			return nil, 0, fmt.Errorf("local element %d is of another protection domain: %w: %w", i, transport.ErrInvalid,
+			return nil, 0, fmt.Errorf("local element %d is of another protection domain: %w: %w", i,
+				transport.ErrInvalid,
 				transport.ErrAccess)
-		case right != 0 && m.access&(right|transport.RemoteWrite|transport.RemoteAtomic) == 0 && q.net.mutant != noRights:
+		case right != 0 && m.access&(right|transport.RemoteWrite|transport.RemoteAtomic) == 0 &&
+			q.net.mutant != noRights:
 			return nil, 0, fmt.Errorf("local element %d may not be written: %w: %w", i, transport.ErrInvalid,
 				transport.ErrAccess)
 		case e.Offset < 0 || e.Length < 0 || e.Offset > len(m.buf) || e.Length > len(m.buf)-e.Offset:
-			return nil, 0, fmt.Errorf("local element %d: %d bytes at %d of a region of %d: %w: %w", i, e.Length, e.Offset,
+			return nil, 0, fmt.Errorf("local element %d: %d bytes at %d of a region of %d: %w: %w", i,
+				e.Length, e.Offset,
 				len(m.buf), transport.ErrInvalid, transport.ErrAccess)
 		case e.Length > attr.MaxMessage-sum:
 			return nil, 0, fmt.Errorf("more than %d bytes: %w", attr.MaxMessage, transport.ErrInvalid)
@@ -283,10 +298,12 @@ func (q *qp) checkRemote(w *sendWQE) error {
 		least, most = 1, 1
 	}
 	if w.asks() && q.reads == 0 {
-		return fmt.Errorf("a Read or an Atomic, and no Reads were agreed for this queue pair: %w", transport.ErrInvalid)
+		return fmt.Errorf("a Read or an Atomic, and no Reads were agreed for this queue pair: %w",
+			transport.ErrInvalid)
 	}
 	if len(w.remote) < least || len(w.remote) > most {
-		return fmt.Errorf("%d remote segments, want %d to %d: %w", len(w.remote), least, most, transport.ErrInvalid)
+		return fmt.Errorf("%d remote segments, want %d to %d: %w", len(w.remote), least, most,
+			transport.ErrInvalid)
 	}
 	rest := uint64(w.length)
 	agree := true
@@ -295,7 +312,8 @@ func (q *qp) checkRemote(w *sendWQE) error {
 		rest -= min(rest, s.Length)
 	}
 	if len(w.remote) > 0 && (!agree || rest > 0) && q.net.mutant != lengthsDisagree {
-		return fmt.Errorf("remote segments are not as long as the %d local bytes: %w", w.length, transport.ErrInvalid)
+		return fmt.Errorf("remote segments are not as long as the %d local bytes: %w", w.length,
+			transport.ErrInvalid)
 	}
 	return nil
 }
@@ -371,7 +389,8 @@ func (q *qp) abort(cause error) {
 	} else {
 		cause = transport.ErrState
 	}
-	q.cutPeer(fmt.Errorf("aborted by rank %d at %s: %s: %w", q.dev.rank(), q.local, text, transport.ErrPeerLost))
+	q.cutPeer(fmt.Errorf("aborted by rank %d at %s: %s: %w", q.dev.rank(), q.local, text,
+		transport.ErrPeerLost))
 	q.fail(nil, transport.StatusFlushed, fmt.Errorf("%s: aborted: %w", q, cause))
 }
 
@@ -426,7 +445,8 @@ func (q *qp) reason() error {
 	return fmt.Errorf("%s: closed: %w", q, transport.ErrState)
 }
 
-// cutPeer takes the wire away: this end sends nothing more, and the peer finds the cause when it is next driven.
+// cutPeer takes the wire away: this end sends nothing more, and the peer finds the cause when it is next
+// driven.
 func (q *qp) cutPeer(cause error) { q.cutPeerFor(nil, transport.StatusFatal, cause) }
 
 // cutPeerFor is cutPeer where a request of the peer is at fault.
@@ -466,7 +486,7 @@ func (q *qp) loseWire() {
 	q.peer.signal() // its window is open, or it has lost its wire
 }
 
-// flushSends completes what is done and may complete, then fails the rest: nothing succeeds behind a failure.
+// flushSends completes what is done and may complete, then fails the rest: nothing succeeds after a failure.
 func (q *qp) flushSends(wqe *sendWQE, status transport.Status, err error) {
 	for _, w := range q.sq {
 		w.overtakes = true
@@ -500,10 +520,11 @@ func (q *qp) flushRecvs(err error) {
 	}
 }
 
-// completable finds the request that completes next, and whether it overtakes a Read or an Atomic; -1 if none can.
+// completable finds the request that completes next, and whether it overtakes a Read or an Atomic; -1 if none
+// can.
 //
-// Requests complete in order, except that an earlier Read or Atomic may be overtaken. An unsignalled one may not: the
-// completion of a later request tells that its buffers are free.
+// Requests complete in order, except that an earlier Read or Atomic may be overtaken. An unsignalled one may
+// not: the completion of a later request tells that its buffers are free.
 func (q *qp) completable() (i int, overtakes bool) {
 	for i, w := range q.sq {
 		read := w.asks()
@@ -511,7 +532,7 @@ func (q *qp) completable() (i int, overtakes bool) {
 		case w.done && (!overtakes || !read && w.overtakes):
 			return i, overtakes
 		case !w.begun:
-			return -1, false // nor is any behind it
+			return -1, false // nor is any after it
 		case read && w.has(transport.FlagSignaled):
 			overtakes = true
 		default:
@@ -555,7 +576,8 @@ func (q *qp) completeSend(w *sendWQE, status transport.Status, err error) {
 }
 
 func (q *qp) completeRecv(w *recvWQE, status transport.Status, bytes int, err error) {
-	q.received(w, transport.WC{ID: w.id, QP: q.num, Op: transport.OpRecv, Status: status, Bytes: bytes, Err: err}, false)
+	q.received(w, transport.WC{ID: w.id, QP: q.num, Op: transport.OpRecv, Status: status, Bytes: bytes,
+		Err: err}, false)
 }
 
 // received completes a posted Recv.

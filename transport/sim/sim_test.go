@@ -25,7 +25,8 @@ type rank struct {
 }
 
 func (r *rank) Prepare(uint32) (transport.QPConfig, []byte, error) {
-	return transport.QPConfig{PD: r.pd, SendCQ: r.cq, RecvCQ: r.cq, SendWR: 64, RecvWR: 64, Reads: 4}, nil, nil
+	return transport.QPConfig{PD: r.pd, SendCQ: r.cq, RecvCQ: r.cq, SendWR: 64, RecvWR: 64, Reads: 4}, nil,
+		nil
 }
 
 func (r *rank) Connected(peer uint32, qp transport.QP, _ []byte) {
@@ -107,13 +108,14 @@ func play(t *testing.T, seed uint64, opts ...Option) (string, Counters) {
 		for k := range 12 {
 			require.NoError(t, q.PostRecv(&transport.RecvWR{ID: uint64(100 + k)}))
 			wr := &transport.SendWR{ID: uint64(k), Flags: transport.FlagSignaled,
-				Local:  []transport.SGE{{MR: mem[i], Offset: 0, Length: 5000}},
-				Remote: []transport.Segment{{Key: mem[1-i].Key(), Offset: 1<<16 + uint64(5000*k), Length: 5000}}}
+				Local: []transport.SGE{{MR: mem[i], Offset: 0, Length: 5000}},
+				Remote: []transport.Segment{{Key: mem[1-i].Key(), Offset: 1<<16 + uint64(5000*k),
+					Length: 5000}}}
 			switch k % 3 {
 			case 0:
 				wr.Op = transport.OpWrite
 			case 1:
-				wr.Op, wr.Imm = transport.OpWriteImm, uint64(k)
+				wr.Op, wr.Imm = transport.OpWriteImm, uint32(k)
 			case 2:
 				wr.Op = transport.OpRead
 				wr.Local[0].Offset, wr.Remote[0].Offset = 1<<16+5000*12, 0
@@ -137,7 +139,8 @@ func play(t *testing.T, seed uint64, opts ...Option) (string, Counters) {
 		for i, r := range rs {
 			var wc [4]transport.WC
 			for _, c := range wc[:r.cq.Poll(wc[:])] {
-				fmt.Fprintf(&log, "pass %d: rank %d: %d %v %v\n", pass, i, c.ID, c.Status, r.qp(uint32(1-i)).State())
+				fmt.Fprintf(&log, "pass %d: rank %d: %d %v %v\n", pass, i, c.ID, c.Status,
+					r.qp(uint32(1-i)).State())
 				seen++
 			}
 		}
@@ -180,7 +183,7 @@ func TestSeedCutsAnywhere(t *testing.T) {
 	require.Less(t, cuts, 300, "some runs must get through")
 	require.Positive(t, midway)
 	require.Positive(t, lost)
-	require.Greater(t, heard, cuts*9/10, "a cut behind the last byte may go unheard, others not")
+	require.Greater(t, heard, cuts*9/10, "a cut after the last byte may go unheard, others not")
 }
 
 func TestCrossedAttemptOfTheHigherRankGivesWay(t *testing.T) {
@@ -208,7 +211,8 @@ func TestHoldDelaysConnections(t *testing.T) {
 	net.Hold(0, 1)
 	held := dial(rs[1], rs[0], 0)
 	require.NoError(t, <-dial(rs[2], rs[0], 0), "others are not held")
-	require.Eventually(t, func() bool { return net.Counters().Delayed == 1 }, 20*time.Second, 100*time.Microsecond)
+	require.Eventually(t, func() bool { return net.Counters().Delayed == 1 }, 20*time.Second,
+		100*time.Microsecond)
 	require.Nil(t, rs[1].qp(0))
 	net.Unhold(0, 1)
 	require.NoError(t, <-held)
@@ -255,7 +259,8 @@ func TestCutMidwayLeavesAMessageInPart(t *testing.T) {
 		fillWith(src.Bytes(), 0, int(seed))
 		require.Equal(t, 1, net.CutMidway(0, 1))
 		a := rs[0].qp(1)
-		require.NoError(t, a.PostSend(&transport.SendWR{Op: transport.OpWrite, Local: []transport.SGE{{MR: src, Length: 1 << 20}},
+		require.NoError(t, a.PostSend(&transport.SendWR{Op: transport.OpWrite,
+			Local:  []transport.SGE{{MR: src, Length: 1 << 20}},
 			Remote: []transport.Segment{{Key: dst.Key(), Length: 1 << 20}}}))
 		require.Eventually(t, func() bool { return rs[1].qp(0) != nil }, 20*time.Second, 100*time.Microsecond)
 		b := rs[1].qp(0)
@@ -275,7 +280,8 @@ func TestCutMidwayLeavesAMessageInPart(t *testing.T) {
 }
 
 func TestCutStrikesInEveryState(t *testing.T) {
-	for _, state := range []transport.State{transport.StateReady, transport.StateClosing, transport.StateDraining} {
+	for _, state := range []transport.State{transport.StateReady, transport.StateClosing,
+		transport.StateDraining} {
 		net := NewNetwork(uint64(state))
 		rs := ranks(t, net, 2)
 		require.NoError(t, <-dial(rs[0], rs[1], 1))

@@ -108,7 +108,8 @@ func (q *qp) boundTo(key transport.Key) *window {
 func (q *qp) invalidate(key transport.Key) error {
 	m := q.boundTo(key)
 	if m == nil {
-		return fmt.Errorf("invalidate key %#x, of no window that is bound to this queue pair: %w", key, transport.ErrAccess)
+		return fmt.Errorf("invalidate key %#x, of no window that is bound to this queue pair: %w", key,
+			transport.ErrAccess)
 	}
 	if q.net.mutant != invalidateForgotten {
 		m.unbind()
@@ -128,7 +129,8 @@ func (q *qp) checkHere(wr *transport.SendWR) (*sendWQE, error) {
 	case wr.Op == transport.OpBind:
 		return w, q.checkBind(w, wr.Bind)
 	case q.boundTo(wr.Key) == nil && !q.awaited(wr.Key):
-		return nil, fmt.Errorf("invalidate key %#x, of no window that is bound to this queue pair: %w", wr.Key, transport.ErrInvalid)
+		return nil, fmt.Errorf("invalidate key %#x, of no window that is bound to this queue pair: %w",
+			wr.Key, transport.ErrInvalid)
 	}
 	return w, nil
 }
@@ -169,7 +171,8 @@ func (q *qp) checkBind(w *sendWQE, b *transport.Bind) error {
 	case local[0].mr.access&transport.BindWindow == 0:
 		return fmt.Errorf("a window of a region with rights %v: %w", local[0].mr.access, transport.ErrInvalid)
 	case b.Access&transport.RemoteAtomic != 0 && !aligned(local[0].mr.buf, b.Offset):
-		return fmt.Errorf("a window for Atomics that does not begin at a multiple of %d: %w", wordSize, transport.ErrInvalid)
+		return fmt.Errorf("a window for Atomics that does not begin at a multiple of %d: %w", wordSize,
+			transport.ErrInvalid)
 	}
 	w.window, w.access, w.local = m, b.Access, local
 	return nil

@@ -11,16 +11,17 @@ import (
 type kind uint8
 
 const (
-	kindSend     kind = iota + 1 // untagged: into the next posted Recv, and invalidates a key if the request says so
-	kindWrite                    // tagged
-	kindWriteImm                 // tagged, then through the next posted Recv
-	kindRequest                  // a Read or an Atomic is asked for
-	kindAnswer                   // the bytes of a Read, or the word as an Atomic found it
-	kindClose                    // the sender's direction is closed
+	// untagged: into the next posted Recv, and invalidates a key if the request says so
+	kindSend     kind = iota + 1
+	kindWrite         // tagged
+	kindWriteImm      // tagged, then through the next posted Recv
+	kindRequest       // a Read or an Atomic is asked for
+	kindAnswer        // the bytes of a Read, or the word as an Atomic found it
+	kindClose         // the sender's direction is closed
 )
 
-// message is one message on the wire. Its pieces are sent in order and placed in any; messages are delivered in the order in
-// which they were begun.
+// message is one message on the wire. Its pieces are sent in order and placed in any; messages are delivered
+// in the order in which they were begun.
 type message struct {
 	kind   kind
 	from   *sendWQE // the request that it carries out; of an answer, the reader's
@@ -29,7 +30,8 @@ type message struct {
 	pieces []piece
 	sent   int
 	placed int
-	bad    *violation // found while placing; told when the message's turn comes, so that errors keep the order too
+	// found while placing; told when the message's turn comes, so that errors keep the order too
+	bad *violation
 }
 
 type piece struct {
@@ -63,8 +65,8 @@ const tail = 8
 // maxPiece bounds a piece, so that a cut can strike in the middle of what is long.
 const maxPiece = 64 << 10
 
-// cutUp divides a message into pieces. A Write's tail is apart from the rest; it is one word where it is aligned, else it may
-// itself be cut.
+// cutUp divides a message into pieces. A Write's tail is apart from the rest; it is one word where it is
+// aligned, else it may itself be cut.
 func (q *qp) cutUp(m *message) {
 	var cuts []int
 	for range q.rng.IntN(4) + m.length/maxPiece {
@@ -152,7 +154,8 @@ func (q *qp) busy() bool {
 func (q *qp) wireOpen() bool { return !q.cut && !q.final() && q.peer.onWire < q.peer.window }
 
 func (q *qp) canSend() bool {
-	return q.sending != nil || q.nextSend() != nil || q.state == transport.StateClosing && len(q.sq) == 0 && !q.closeSent
+	return q.sending != nil || q.nextSend() != nil || q.state == transport.StateClosing && len(q.sq) == 0 &&
+		!q.closeSent
 }
 
 func (q *qp) canAnswer() bool { return q.answering != nil || len(q.answers) > 0 }
@@ -164,7 +167,8 @@ func (q *qp) nextSend() *sendWQE {
 		read := w.asks()
 		switch {
 		case !w.begun:
-			fenced := w.has(transport.FlagFence) && q.net.mutant != ignoreFence && !(q.net.mutant == ignoreAtomicFence && read)
+			fenced := w.has(transport.FlagFence) && q.net.mutant != ignoreFence &&
+				!(q.net.mutant == ignoreAtomicFence && read)
 			if reads > 0 && fenced || read && reads >= q.reads {
 				return nil
 			}
@@ -214,7 +218,8 @@ func (q *qp) transmitSend() {
 			parts, err := span(w.local, p.at, p.n)
 			if err != nil {
 				err = fmt.Errorf("%s: request %d: %w", q, w.id, err)
-				q.cutPeer(fmt.Errorf("rank %d gave up in the middle: %w", q.dev.rank(), transport.ErrPeerLost))
+				q.cutPeer(fmt.Errorf("rank %d gave up in the middle: %w", q.dev.rank(),
+					transport.ErrPeerLost))
 				q.fail(w, transport.StatusLocalProt, err)
 				return
 			}
@@ -438,7 +443,8 @@ func (q *qp) copyIn(m *message, p *piece, recv *recvWQE) *violation {
 			p.n = max(0, min(p.n, room-p.at))
 		} else if m.length > room {
 			bad.local = transport.StatusLocalLength
-			bad.err = fmt.Errorf("message of %d bytes for a receive of %d: %w", m.length, room, transport.ErrInvalid)
+			bad.err = fmt.Errorf("message of %d bytes for a receive of %d: %w", m.length, room,
+				transport.ErrInvalid)
 			return bad
 		}
 	case kindAnswer:

@@ -10,18 +10,22 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+	"github.com/weft-mpi/weft/transport/tcp/internal/keepalive"
 )
+
+var epoch = time.Unix(1000, 0)
 
 // ticks lets periods go by for a queue pair, one by one, and keeps its completions.
 func (s *session) ticks(n int) {
 	c := s.cq.(*cq)
 	for range n {
-		c.Tick(c.clock.last.Add(s.dev.Query().TickPeriod))
+		c.Tick(c.clock.Last.Add(s.dev.Query().TickPeriod))
 		s.poll()
 	}
 }
 
-// started is a session whose first tick is behind.
+// started is a session whose first tick has passed.
 func started(t *testing.T, initiator bool) *session {
 	s := newSessionDevice(t)
 	s.begin(t, initiator)
@@ -32,35 +36,36 @@ func started(t *testing.T, initiator bool) *session {
 	return s
 }
 
-func alive() []byte { return header{op: opAlive, flags: flagLast}.append(nil) }
+func alive() []byte { return frame.Header{Op: frame.Alive, Flags: frame.Last}.Append(nil) }
 
-// An idle queue pair says once a period that it lives; one that has sent something since the last tick need not.
+// An idle queue pair says once a period that it lives; one that has sent something since the last tick need
+// not.
 func TestAlive_IdleQueuePairSaysThatItLives(t *testing.T) {
 	s := started(t, true)
-	for range 3 * ticksSilent {
+	for range 3 * keepalive.MaxMissed {
 		s.says(t, alive())
 		s.ticks(1)
-		require.Equal(t, []op{opAlive}, kinds(s.heard(t)))
+		require.Equal(t, []frame.Op{frame.Alive}, kinds(s.heard(t)))
 	}
 	require.NoError(t, s.qp.PostSend(&transport.SendWR{Op: transport.OpSend}))
-	require.Equal(t, []op{opSend}, kinds(s.heard(t)))
+	require.Equal(t, []frame.Op{frame.Send}, kinds(s.heard(t)))
 	s.ticks(1)
 	require.Empty(t, s.heard(t))
 	s.ticks(1)
-	require.Equal(t, []op{opAlive}, kinds(s.heard(t)))
+	require.Equal(t, []frame.Op{frame.Alive}, kinds(s.heard(t)))
 	require.Equal(t, transport.StateReady, s.qp.State())
 }
 
-// A peer that says nothing is lost after the timeout and at most one period, it is told so, and every request completes; anything at all
-// that comes, and be it a byte, starts the time anew.
+// A peer that says nothing is lost after the timeout and at most one period, it is told so, and every request
+// completes; anything at all that comes, and be it a byte, starts the time anew.
 func TestAlive_SilentPeerIsLost(t *testing.T) {
 	s := started(t, true)
 	require.NoError(t, s.qp.PostRecv(&transport.RecvWR{ID: 1}))
-	s.ticks(ticksSilent - 1)
+	s.ticks(keepalive.MaxMissed - 1)
 	require.Equal(t, transport.StateReady, s.qp.State())
 	for _, b := range alive() {
 		s.says(t, []byte{b})
-		s.ticks(ticksSilent)
+		s.ticks(keepalive.MaxMissed)
 		require.Equal(t, transport.StateReady, s.qp.State())
 	}
 	require.Empty(t, s.wcs, "Alive uses no Recv and completes nothing")
@@ -74,19 +79,19 @@ func TestAlive_SilentPeerIsLost(t *testing.T) {
 	require.Equal(t, uint64(1), s.wcs[0].ID)
 	require.ErrorIs(t, s.wcs[0].Err, transport.ErrPeerLost)
 	last := s.heard(t)
-	require.Equal(t, []op{opTerminate}, kinds(last), "who was stopped learns why, when it goes on")
-	require.Equal(t, uint64(terminateLocal), last[0].a)
+	require.Equal(t, []frame.Op{frame.Terminate}, kinds(last), "who was stopped learns why, when it goes on")
+	require.Equal(t, uint64(frame.ReasonLocal), last[0].A)
 	require.Contains(t, string(last[0].payload), "silent for 10s")
 }
 
 // What has come counts although no pass has looked at it before the tick.
 func TestAlive_WhatLiesInTheSocketIsHeard(t *testing.T) {
 	s := started(t, true)
-	for range 3 * ticksSilent {
+	for range 3 * keepalive.MaxMissed {
 		_, err := syscall.Write(s.wire, alive())
 		require.NoError(t, err)
 		c := s.cq.(*cq)
-		c.Tick(c.clock.last.Add(s.dev.Query().TickPeriod))
+		c.Tick(c.clock.Last.Add(s.dev.Query().TickPeriod))
 	}
 	require.Equal(t, transport.StateReady, s.qp.State())
 }
@@ -95,18 +100,18 @@ func TestAlive_WhatLiesInTheSocketIsHeard(t *testing.T) {
 func TestAlive_LateTicksCountAgainstNobody(t *testing.T) {
 	s := started(t, true)
 	c := s.cq.(*cq)
-	for range 3 * ticksSilent {
-		c.Tick(c.clock.last.Add(time.Hour))
+	for range 3 * keepalive.MaxMissed {
+		c.Tick(c.clock.Last.Add(time.Hour))
 	}
 	require.Equal(t, transport.StateReady, s.qp.State())
 }
 
-// The responder of a connection whose initiator gave up behind its Request: the first frame never comes. It says nothing, since the other
-// may be in streaming mode, and does not wait for ever.
+// The responder of a connection whose initiator gave up after its Request: the first frame never comes. It
+// says nothing, since the other may be in streaming mode, and does not wait for ever.
 func TestAlive_C5_FirstFrameNeverComes(t *testing.T) {
 	s := started(t, false)
 	require.NoError(t, s.qp.PostRecv(&transport.RecvWR{ID: 1}))
-	s.ticks(ticksSilent - 1)
+	s.ticks(keepalive.MaxMissed - 1)
 	require.Equal(t, transport.StateReady, s.qp.State())
 	s.ticks(1)
 	require.ErrorIs(t, s.qp.Err(), transport.ErrPeerLost)
@@ -114,22 +119,22 @@ func TestAlive_C5_FirstFrameNeverComes(t *testing.T) {
 	require.Empty(t, s.heard(t), "not even Terminate")
 }
 
-// Alive comes between any two frames: of one message, behind Close. Ready still comes first.
+// Alive comes between any two frames: of one message, after Close. Ready still comes first.
 func TestAlive_BetweenAnyTwoFrames(t *testing.T) {
 	s := started(t, false)
 	require.NoError(t, s.qp.PostRecv(&transport.RecvWR{ID: 7}))
-	s.says(t, header{op: opReady, flags: flagLast}.append(nil))
+	s.says(t, frame.Header{Op: frame.Ready, Flags: frame.Last}.Append(nil))
 	s.says(t, alive())
-	s.says(t, header{op: opSend}.append(nil))
+	s.says(t, frame.Header{Op: frame.Send}.Append(nil))
 	s.says(t, alive())
-	s.says(t, header{op: opSend, flags: flagLast}.append(nil))
+	s.says(t, frame.Header{Op: frame.Send, Flags: frame.Last}.Append(nil))
 	require.Len(t, s.wcs, 1)
 	require.Equal(t, uint64(7), s.wcs[0].ID)
-	s.says(t, header{op: opClose, flags: flagLast}.append(nil))
+	s.says(t, frame.Header{Op: frame.Close, Flags: frame.Last}.Append(nil))
 	s.says(t, alive())
 	require.Equal(t, transport.StateDraining, s.qp.State())
-	s.ticks(ticksSilent + 1)
-	require.Equal(t, []op{opAlive, opAlive, opAlive, opAlive, opTerminate}, kinds(s.heard(t)))
+	s.ticks(keepalive.MaxMissed + 1)
+	require.Equal(t, []frame.Op{frame.Alive, frame.Alive, frame.Alive, frame.Alive, frame.Terminate}, kinds(s.heard(t)))
 	require.ErrorIs(t, s.qp.Err(), transport.ErrPeerLost)
 
 	early := started(t, false)
@@ -138,30 +143,32 @@ func TestAlive_BetweenAnyTwoFrames(t *testing.T) {
 	require.ErrorContains(t, early.qp.Err(), "Alive where Ready must come first")
 }
 
-// Behind our own Close we go on saying that we live: the peer may still have much to send.
+// After our own Close we go on saying that we live: the peer may still have much to send.
 func TestAlive_BehindClose(t *testing.T) {
 	s := started(t, true)
 	s.qp.Close()
-	require.Equal(t, []op{opClose}, kinds(s.heard(t)))
+	require.Equal(t, []frame.Op{frame.Close}, kinds(s.heard(t)))
 	s.ticks(2)
-	require.Equal(t, []op{opAlive}, kinds(s.heard(t)))
-	s.ticks(ticksSilent)
+	require.Equal(t, []frame.Op{frame.Alive}, kinds(s.heard(t)))
+	s.ticks(keepalive.MaxMissed)
 	require.Equal(t, transport.StateError, s.qp.State())
 	require.ErrorIs(t, s.qp.Err(), transport.ErrPeerLost)
 }
 
-// A frame that the socket has taken in part is never broken by an Alive, whatever the socket does; and one that does not fit goes later.
+// A frame that the socket has taken in part is never broken by an Alive, whatever the socket does; and one
+// that does not fit goes later.
 func TestAlive_NeverInsideAFrame(t *testing.T) {
 	s := started(t, true)
 	mr, err := s.pd.Alloc(1<<20, 0)
 	require.NoError(t, err)
 	sent := 0
 	for !s.qp.blocked {
-		require.NoError(t, s.qp.PostSend(&transport.SendWR{Op: transport.OpSend, Local: []transport.SGE{{MR: mr, Length: 1 << 20}}}))
+		require.NoError(t, s.qp.PostSend(&transport.SendWR{Op: transport.OpSend,
+			Local: []transport.SGE{{MR: mr, Length: 1 << 20}}}))
 		sent++
 	}
 	s.ticks(2)
-	require.False(t, s.qp.carry.empty(), "the fault has not struck")
+	require.False(t, firstLink(s.qp).partial.Empty(), "the fault has not struck")
 	var stream []byte
 	at, bytes, beats := 0, 0, 0
 	b := make([]byte, 1<<16)
@@ -171,12 +178,12 @@ func TestAlive_NeverInsideAFrame(t *testing.T) {
 		n, err := syscall.Read(s.wire, b)
 		require.NoError(t, err)
 		stream = append(stream, b[:n]...)
-		for len(stream)-at >= headerSize {
-			h, err := parseHeader(stream[at:])
+		for len(stream)-at >= frame.HeaderSize {
+			h, err := frame.Parse(stream[at:])
 			require.NoError(t, err)
-			at += headerSize + h.length
-			bytes += h.length
-			if h.op == opAlive {
+			at += frame.HeaderSize + h.Length
+			bytes += h.Length
+			if h.Op == frame.Alive {
 				beats++
 			}
 		}
@@ -194,12 +201,13 @@ func TestOptions_PeerTimeout(t *testing.T) {
 	}
 	d, err := New(Options{PeerTimeout: MinPeerTimeout})
 	require.NoError(t, err)
-	require.Equal(t, MinPeerTimeout/ticksSilent, d.Query().TickPeriod)
+	require.Equal(t, MinPeerTimeout/keepalive.MaxMissed, d.Query().TickPeriod)
 	require.NoError(t, d.Close())
 }
 
-// An initiator that is gone behind its Request, without a word: the responder has accepted, and its queue pair's first frame never comes. While
-// it stands another connection is turned away, which does it no harm; it ends by itself, and then the two can be connected.
+// An initiator that is gone after its Request, without a word: the responder has accepted, and its queue
+// pair's first frame never comes. While it stands another connection is turned away, which does it no harm;
+// it ends by itself, and then the two can be connected.
 func TestResponder_C5_InitiatorFallsSilentBehindRequest(t *testing.T) {
 	h := newHost(t, Options{})
 	first := h.dial(1)
@@ -216,7 +224,7 @@ func TestResponder_C5_InitiatorFallsSilentBehindRequest(t *testing.T) {
 	require.Contains(t, again().last(), "another connection between the two stays")
 	require.Equal(t, 0, h.cq.Poll(make([]transport.WC, 1)))
 	now := epoch
-	for range ticksSilent {
+	for range keepalive.MaxMissed {
 		h.cq.Tick(now)
 		now = now.Add(h.dev.Query().TickPeriod)
 		require.Equal(t, 0, h.cq.Poll(make([]transport.WC, 1)))
@@ -233,8 +241,8 @@ func TestResponder_C5_InitiatorFallsSilentBehindRequest(t *testing.T) {
 	h.nextMade()
 }
 
-// The same with a device whose Connect is given up while the responder is about to accept: the end of the connection tells, no time has a part
-// in it, and the next Connect succeeds.
+// The same with a device whose Connect is given up while the responder is about to accept: the end of the
+// connection tells, no time has a part in it, and the next Connect succeeds.
 func TestInitiator_C5_GivenUpBeforeAccept(t *testing.T) {
 	caller, h := newHostOfRank(t, Options{}, 1), newHost(t, Options{})
 	ctx, giveUp := context.WithCancel(t.Context())

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
 func newCheckedSession(tb testing.TB) *session {
@@ -19,24 +20,25 @@ func newCheckedSession(tb testing.TB) *session {
 	return s
 }
 
-var readyChecked = appendFrame(nil, header{op: opReady, flags: flagLast}, nil, true)
+var readyChecked = frame.Append(nil, frame.Header{Op: frame.Ready, Flags: frame.Last}, nil, true)
 
-// The whole of a Write has come but for its checksum, or with a wrong one: its last bytes are not there, so that who polls them waits.
-// With the right one they are, however it comes in pieces.
+// The whole of a Write has come but for its checksum, or with a wrong one: its last bytes are not there, so
+// that who polls them waits. With the right one they are, however it comes in pieces.
 func TestChecksum_EndOfAWriteIsPlacedBehindItsChecksum(t *testing.T) {
 	s := newCheckedSession(t)
 	target, err := s.pd.Alloc(100_000, transport.RemoteWrite)
 	require.NoError(t, err)
 	for _, n := range []int{1, 7, 8, 9, 64, 5000, 70_000} {
 		data := pattern(1, n, n)
-		whole := appendFrame(nil, header{op: opWrite, flags: flagLast, a: uint64(target.Key()), b: 8}, data, true)
+		whole := frame.Append(nil, frame.Header{Op: frame.Write, Flags: frame.Last, A: uint64(target.Key()), B: 8}, data,
+			true)
 		last := target.Bytes()[8+max(0, n-tailSize):][:min(n, tailSize)]
-		for _, end := range [][]byte{whole[len(whole)-sumSize:], {1, 2, 3, 4}} {
-			for first := range sumSize {
+		for _, end := range [][]byte{whole[len(whole)-frame.SumSize:], {1, 2, 3, 4}} {
+			for first := range frame.SumSize {
 				s.begin(t, false)
 				clear(target.Bytes())
 				s.says(t, readyChecked)
-				s.says(t, whole[:len(whole)-sumSize])
+				s.says(t, whole[:len(whole)-frame.SumSize])
 				require.Equal(t, make([]byte, len(last)), last, "%d bytes without a checksum", n)
 				s.says(t, end[:first:first])
 				require.Equal(t, make([]byte, len(last)), last, "%d bytes with %d of a checksum", n, first)
@@ -45,11 +47,12 @@ func TestChecksum_EndOfAWriteIsPlacedBehindItsChecksum(t *testing.T) {
 				if end[0] == 1 {
 					require.Equal(t, make([]byte, len(last)), last, "%d bytes with a wrong checksum", n)
 					require.Zero(t, s.cq.Placed(make([]transport.QPN, 1)))
-					require.ErrorContains(t, s.qp.Err(), fmt.Sprintf("the payload of a Write of %d bytes is %08x where 04030201 was sent", n,
-						crc32.Checksum(data, castagnoli)))
+					require.ErrorContains(t, s.qp.Err(),
+						fmt.Sprintf("the payload of a Write of %d bytes is %08x where 04030201 was sent", n,
+							crc32.Checksum(data, frame.Castagnoli)))
 					told := s.heard(t)
-					require.Equal(t, []op{opTerminate}, kinds(told))
-					require.Equal(t, terminateChecksum, terminate(told[0].a))
+					require.Equal(t, []frame.Op{frame.Terminate}, kinds(told))
+					require.Equal(t, frame.ReasonChecksum, frame.Reason(told[0].A))
 				} else {
 					require.Equal(t, data, target.Bytes()[8:8+n])
 					require.Equal(t, 1, s.cq.Placed(make([]transport.QPN, 1)))
@@ -63,30 +66,33 @@ func TestChecksum_EndOfAWriteIsPlacedBehindItsChecksum(t *testing.T) {
 // A header with a wrong checksum is not looked at, whatever it says.
 func TestChecksum_NothingOfADamagedHeaderIsBelieved(t *testing.T) {
 	s := newCheckedSession(t)
-	for _, h := range []header{{op: opWrite, a: 0xbad}, {op: opSend, length: 100}, {op: opTerminate}, {op: 99}, {length: 1 << 30},
-		{op: opClose}, {op: opReadDone}} {
+	for _, h := range []frame.Header{{Op: frame.Write, A: 0xbad}, {Op: frame.Send, Length: 100}, {Op: frame.Terminate},
+		{Op: 99}, {Length: 1 << 30},
+		{Op: frame.Close}, {Op: frame.ReadDone}} {
 		s.begin(t, false)
 		s.says(t, readyChecked)
 		require.NoError(t, s.qp.PostRecv(&transport.RecvWR{ID: 1}))
-		s.says(t, append(h.append(nil), 0xde, 0xad, 0xbe, 0xef))
+		s.says(t, append(h.Append(nil), 0xde, 0xad, 0xbe, 0xef))
 		require.ErrorIs(t, s.qp.Err(), transport.ErrProtocol)
 		require.ErrorContains(t, s.qp.Err(), sessionPeer)
 		require.ErrorContains(t, s.qp.Err(), "the CRC32C of a frame's header is")
 		require.ErrorContains(t, s.qp.Err(), "where efbeadde was sent")
 		require.Len(t, s.wcs, 1)
 		require.Equal(t, transport.StatusFlushed, s.wcs[0].Status)
-		require.Equal(t, terminateChecksum, terminate(s.heard(t)[0].a))
+		require.Equal(t, frame.ReasonChecksum, frame.Reason(s.heard(t)[0].A))
 		s.end(t)
 	}
 }
 
-// A region that is given up when a Write to it has come but for its checksum ends the queue pair, and is not written.
+// A region that is given up when a Write to it has come but for its checksum ends the queue pair, and is not
+// written.
 func TestChecksum_RegionGivenUpBeforeTheChecksum(t *testing.T) {
 	s := newCheckedSession(t)
 	mem := make([]byte, 64)
 	target, err := s.pd.Register(mem, transport.RemoteWrite)
 	require.NoError(t, err)
-	whole := appendFrame(nil, header{op: opWrite, flags: flagLast, a: uint64(target.Key())}, pattern(1, 1, 64), true)
+	whole := frame.Append(nil, frame.Header{Op: frame.Write, Flags: frame.Last, A: uint64(target.Key())},
+		pattern(1, 1, 64), true)
 	s.begin(t, false)
 	defer s.end(t)
 	s.says(t, readyChecked)
@@ -97,21 +103,23 @@ func TestChecksum_RegionGivenUpBeforeTheChecksum(t *testing.T) {
 	require.Equal(t, make([]byte, tailSize), mem[64-tailSize:])
 }
 
-// The memory that a peer writes may be written by others at the same time, and that is no damage of what has come: so the checksum is never
-// taken of what stands there. What only this frame may write is read straight to its place.
+// The memory that a peer writes may be written by others at the same time, and that is no damage of what has
+// come: so the checksum is never taken of what stands there. What only this frame may write is read straight
+// to its place.
 func TestChecksum_IsNotOfMemoryThatOthersWrite(t *testing.T) {
 	for _, checked := range []bool{false, true} {
 		s := newSessionDevice(t)
 		s.agreed.checksum = checked
-		mem, err := s.pd.Alloc(framePayload, transport.RemoteWrite)
+		mem, err := s.pd.Alloc(frame.MaxPayload, transport.RemoteWrite)
 		require.NoError(t, err)
-		for _, h := range []header{{op: opWrite, a: uint64(mem.Key())}, {op: opSend}} {
+		for _, h := range []frame.Header{{Op: frame.Write, A: uint64(mem.Key())}, {Op: frame.Send}} {
 			s.begin(t, false)
-			require.NoError(t, s.qp.PostRecv(&transport.RecvWR{Local: []transport.SGE{{MR: mem, Length: framePayload}}}))
-			s.says(t, appendFrame(nil, header{op: opReady}, nil, checked))
-			whole := appendFrame(nil, h, make([]byte, framePayload), checked)
+			require.NoError(t, s.qp.PostRecv(&transport.RecvWR{Local: []transport.SGE{{MR: mem,
+				Length: frame.MaxPayload}}}))
+			s.says(t, frame.Append(nil, frame.Header{Op: frame.Ready}, nil, checked))
+			whole := frame.Append(nil, h, make([]byte, frame.MaxPayload), checked)
 			s.says(t, whole[:1000])
-			require.Equal(t, checked && h.op == opWrite, s.qp.direct() == nil, "%v", h.op)
+			require.Equal(t, checked && h.Op == frame.Write, firstLink(s.qp).direct() == nil, "%v", h.Op)
 			s.end(t)
 		}
 	}
@@ -126,10 +134,11 @@ func TestChecksum_MemoryThatIsReadMayChange(t *testing.T) {
 	copy(source.Bytes(), pattern(1, 1, n))
 	s.begin(t, true)
 	defer s.end(t)
-	require.NoError(t, syscall.SetsockoptInt(s.qp.fd, syscall.SOL_SOCKET, syscall.SO_SNDBUF, 1))
+	require.NoError(t, syscall.SetsockoptInt(firstLink(s.qp).fd, syscall.SOL_SOCKET, syscall.SO_SNDBUF, 1))
 	s.heard(t)
-	h, payload := readRequest(0, transport.Segment{Key: source.Key(), Length: n}, transport.Segment{Key: 7, Length: n})
-	s.says(t, appendFrame(nil, h, payload, true))
+	h, payload := readRequest(0, transport.Segment{Key: source.Key(), Length: n},
+		transport.Segment{Key: 7, Length: n})
+	s.says(t, frame.Append(nil, h, payload, true))
 	require.True(t, s.qp.blocked, "the socket has taken everything at once: nothing could change meanwhile")
 	frames, changes := s.slowly(t, 5000, func(i int) {
 		for k := range source.Bytes() {
@@ -137,16 +146,17 @@ func TestChecksum_MemoryThatIsReadMayChange(t *testing.T) {
 		}
 	})
 	require.Greater(t, changes, 5)
-	require.Equal(t, opReadDone, frames[len(frames)-1].op)
+	require.Equal(t, frame.ReadDone, frames[len(frames)-1].Op)
 	total := 0
 	for _, f := range frames {
-		total += f.length // the checksums are checked already
+		total += f.Length // the checksums are checked already
 	}
 	require.Equal(t, n, total)
 }
 
-// slowly takes what the queue pair sends in pieces of at most n bytes, calling back between them, and checks every frame.
-func (s *session) slowly(tb testing.TB, n int, between func(i int)) (list []frame, pieces int) {
+// slowly takes what the queue pair sends in pieces of at most n bytes, calling back between them, and checks
+// every frame.
+func (s *session) slowly(tb testing.TB, n int, between func(i int)) (list []heardFrame, pieces int) {
 	var all []byte
 	b := make([]byte, n)
 	for {
@@ -166,53 +176,55 @@ func (s *session) slowly(tb testing.TB, n int, between func(i int)) (list []fram
 	return s.framesOf(tb, all), pieces
 }
 
-// The rest of a frame is the rest of its bytes, in their order, wherever the socket stopped, and wherever it stops again.
+// The rest of a frame is the rest of its bytes, in their order, wherever the socket stopped, and wherever it
+// stops again.
 func TestChecksum_RestOfAFrame(t *testing.T) {
 	parts := [][]byte{pattern(1, 1, 5), pattern(1, 2, 3)}
-	var o outbox
-	o.reset(true)
+	var o frame.Batch
+	o.Reset(frame.HeaderSizeWith(true))
 	var ends []int
 	for _, gathered := range []bool{false, true} {
-		h := header{length: 8, op: opSend}
+		h := frame.Header{Length: 8, Op: frame.Send}
 		if gathered {
-			o.begin(h, 0)
-			o.direct(parts[0])
-			o.direct(parts[1])
+			o.Begin(h, 0)
+			o.Direct(parts[0])
+			o.Direct(parts[1])
 		} else {
-			b := o.begin(h, 8)
+			b := o.Begin(h, 8)
 			copy(b[copy(b, parts[0]):], parts[1])
 		}
-		o.sum()
-		ends = append(ends, o.bytes)
+		o.Sum()
+		ends = append(ends, o.Size())
 	}
-	o.seal()
-	bytesOf := func(o *outbox) (b []byte) {
-		for _, v := range o.vec[:o.n] {
-			b = append(b, vecBytes(v)...)
+	o.Seal()
+	bytesOf := func(o *frame.Batch) (b []byte) {
+		for _, v := range o.Pieces() {
+			b = append(b, frame.VecBytes(v)...)
 		}
 		return b
 	}
 	all := bytesOf(&o)
 	payload := slices.Concat(parts...)
-	frame := appendFrame(nil, header{op: opSend}, payload, true)
-	require.Equal(t, slices.Concat(frame, frame), all)
+	encoded := frame.Append(nil, frame.Header{Op: frame.Send}, payload, true)
+	require.Equal(t, slices.Concat(encoded, encoded), all)
 	for i, end := range ends {
-		for from := end - len(frame); from < end; from++ {
+		for from := end - len(encoded); from < end; from++ {
 			for again := range end - from + 1 {
-				var c carry
-				c.keep(&o, from, end)
-				c.drop(again)
-				require.Equal(t, from+again == end, c.empty())
-				var rest outbox
-				c.gather(&rest)
-				require.Equal(t, string(all[from+again:end]), string(bytesOf(&rest)), "frame %d from %d, again from %d", i, from, again)
+				var c frame.Partial
+				c.Save(&o, from, end)
+				c.Advance(again)
+				require.Equal(t, from+again == end, c.Empty())
+				var rest frame.Batch
+				c.AppendTo(&rest)
+				require.Equal(t, string(all[from+again:end]), string(bytesOf(&rest)),
+					"frame %d from %d, again from %d", i, from, again)
 			}
 		}
 	}
 }
 
-// Whatever is sent, and however little of it the socket takes at a time, what goes out are whole frames with their checksums, and
-// nothing is left out or sent twice.
+// Whatever is sent, and however little of it the socket takes at a time, what goes out are whole frames with
+// their checksums, and nothing is left out or sent twice.
 func TestChecksum_FramesTakenInPieces(t *testing.T) {
 	s := newCheckedSession(t)
 	const most = 200_000
@@ -223,13 +235,15 @@ func TestChecksum_FramesTakenInPieces(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s.begin(t, true)
 		defer s.end(t)
-		require.NoError(t, syscall.SetsockoptInt(s.qp.fd, syscall.SOL_SOCKET, syscall.SO_SNDBUF, 1))
+		require.NoError(t, syscall.SetsockoptInt(firstLink(s.qp).fd, syscall.SOL_SOCKET, syscall.SO_SNDBUF, 1))
 		var want []byte
 		for range rapid.IntRange(1, 8).Draw(rt, "requests") {
-			n := rapid.OneOf(rapid.IntRange(0, 100), rapid.IntRange(0, 5000), rapid.IntRange(0, most)).Draw(rt, "bytes")
+			n := rapid.OneOf(rapid.IntRange(0, 100), rapid.IntRange(0, 5000),
+				rapid.IntRange(0, most)).Draw(rt, "bytes")
 			first := rapid.IntRange(0, n).Draw(rt, "first element")
 			require.NoError(t, s.qp.PostSend(&transport.SendWR{Op: transport.OpSend,
-				Local: []transport.SGE{{MR: source, Length: first}, {MR: source, Offset: first, Length: n - first}}}))
+				Local: []transport.SGE{{MR: source, Length: first},
+					{MR: source, Offset: first, Length: n - first}}}))
 			want = append(want, source.Bytes()[:n]...)
 		}
 		piece := rapid.IntRange(1000, 30_000).Draw(rt, "piece")
@@ -256,7 +270,8 @@ func TestChecksum_AllocatesNothing(t *testing.T) {
 	buf := make([]byte, 64<<10)
 	wc := make([]transport.WC, 4)
 	qpn := make([]transport.QPN, 1)
-	wr := &transport.SendWR{Op: transport.OpWrite, Local: []transport.SGE{{MR: source}}, Remote: []transport.Segment{{Key: target.Key()}}}
+	wr := &transport.SendWR{Op: transport.OpWrite, Local: []transport.SGE{{MR: source}},
+		Remote: []transport.Segment{{Key: target.Key()}}}
 	for _, n := range []int{64, 4096} {
 		wr.Local[0].Length, wr.Remote[0].Length = n, uint64(n)
 		allocations := testing.AllocsPerRun(100, func() {
@@ -273,7 +288,8 @@ func TestChecksum_AllocatesNothing(t *testing.T) {
 	require.NoError(t, b.qp.Err())
 }
 
-// BenchmarkWrite is a Write over the loopback interface, from its posting until it is placed, with and without checksums.
+// BenchmarkWrite is a Write over the loopback interface, from its posting until it is placed, with and
+// without checksums.
 func BenchmarkWrite(b *testing.B) {
 	for _, n := range []int{64, 8 << 10, 128 << 10} {
 		for _, c := range []struct {
@@ -292,7 +308,8 @@ func BenchmarkWrite(b *testing.B) {
 				require.NoError(b, hosts[0].ep.Connect(b.Context(), 1, hosts[1].ep.Addr()))
 				from := hosts[0].nextMade().qp
 				hosts[1].nextMade()
-				wr := &transport.SendWR{Op: transport.OpWrite, Local: []transport.SGE{{MR: source, Length: n}},
+				wr := &transport.SendWR{Op: transport.OpWrite,
+					Local:  []transport.SGE{{MR: source, Length: n}},
 					Remote: []transport.Segment{{Key: target.Key(), Length: uint64(n)}}}
 				wc, placed := make([]transport.WC, 16), make([]transport.QPN, 1)
 				b.SetBytes(int64(n))
@@ -312,14 +329,14 @@ func BenchmarkWrite(b *testing.B) {
 
 // The checksums of a frame stand where the specification says, and are those that it names.
 func TestSpec_Checksums(t *testing.T) {
-	require.Equal(t, uint32(0xE3069283), crc32.Checksum([]byte("123456789"), castagnoli))
+	require.Equal(t, uint32(0xE3069283), crc32.Checksum([]byte("123456789"), frame.Castagnoli))
 	payload := []byte("the payload")
-	h := header{op: opSend, flags: flagLast, a: 7}
-	b := appendFrame(nil, h, payload, true)
-	h.length = len(payload)
+	h := frame.Header{Op: frame.Send, Flags: frame.Last, A: 7}
+	b := frame.Append(nil, h, payload, true)
+	h.Length = len(payload)
 	parts := map[string][]byte{
-		"header": h.append(nil), "CRC32C of the header": le32(crc32.Checksum(h.append(nil), castagnoli)),
-		"payload": payload, "CRC32C of the payload": le32(crc32.Checksum(payload, castagnoli)),
+		"header": h.Append(nil), "CRC32C of the header": le32(crc32.Checksum(h.Append(nil), frame.Castagnoli)),
+		"payload": payload, "CRC32C of the payload": le32(crc32.Checksum(payload, frame.Castagnoli)),
 	}
 	for _, row := range specTable(t, "Checksums", "bytes") {
 		part := parts[row[1]]
@@ -331,5 +348,6 @@ func TestSpec_Checksums(t *testing.T) {
 		b = b[len(part):]
 	}
 	require.Empty(t, b)
-	require.Len(t, appendFrame(nil, header{op: opClose}, nil, true), headerSize+sumSize, "no checksum where there is no payload")
+	require.Len(t, frame.Append(nil, frame.Header{Op: frame.Close}, nil, true), frame.HeaderSize+frame.SumSize,
+		"no checksum where there is no payload")
 }

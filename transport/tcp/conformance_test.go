@@ -73,12 +73,12 @@ func (provider) Cut(a, b transport.Device) error {
 	admit(a)
 	admit(b)
 	for _, q := range inside(b).qps {
-		if q != nil && q.lanes != nil && q.peer == inside(a).end.id.Rank {
-			q.lanes.over.Store(true)
+		if q != nil && lanesOf(q) != nil && q.peer == inside(a).end.id.Rank {
+			lanesOf(q).ended.Store(true)
 		}
 	}
 	for _, q := range inside(a).qps {
-		if q == nil || q.fd < 0 || q.peer != inside(b).end.id.Rank {
+		if q == nil || !q.open || q.peer != inside(b).end.id.Rank {
 			continue
 		}
 		if err := q.cut(); err != nil {
@@ -99,12 +99,13 @@ func admit(d transport.Device) {
 	}
 }
 
-// Vanish resets every connection of a device and closes its listener, as the kernel does for a process that is killed.
+// Vanish resets every connection of a device and closes its listener, as the kernel does for a process that
+// is killed.
 func (provider) Vanish(d transport.Device) error {
 	x := inside(d)
 	admit(d)
 	for _, q := range x.qps {
-		if q != nil && q.fd >= 0 {
+		if q != nil && q.open {
 			if err := q.cut(); err != nil {
 				return err
 			}
@@ -116,10 +117,10 @@ func (provider) Vanish(d transport.Device) error {
 
 // fds are the sockets of a queue pair.
 func (q *qp) fds() (list []int) {
-	if q.lanes == nil {
-		return []int{q.fd}
+	if lanesOf(q) == nil {
+		return []int{firstLink(q).fd}
 	}
-	for _, l := range q.lanes.links {
+	for _, l := range lanesOf(q).conns {
 		list = append(list, l.fd)
 	}
 	return list
@@ -130,8 +131,8 @@ func (q *qp) cut() (err error) {
 	for _, fd := range q.fds() {
 		err = errors.Join(err, reset(fd))
 	}
-	if q.lanes != nil {
-		q.lanes.over.Store(true)
+	if lanesOf(q) != nil {
+		lanesOf(q).ended.Store(true)
 	}
 	return err
 }
@@ -139,7 +140,8 @@ func (q *qp) cut() (err error) {
 // reset cuts a connection without a word: connecting a socket to no address at all takes its connection away.
 func reset(fd int) error {
 	unspecified := [16]byte{}
-	_, _, e := syscall.RawSyscall(syscall.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&unspecified)), uintptr(len(unspecified)))
+	_, _, e := syscall.RawSyscall(syscall.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&unspecified)),
+		uintptr(len(unspecified)))
 	if e != 0 {
 		return e
 	}

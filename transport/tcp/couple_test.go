@@ -30,12 +30,14 @@ type side struct {
 }
 
 func (s *side) Prepare(uint32) (transport.QPConfig, []byte, error) {
-	return transport.QPConfig{PD: s.pd, SendCQ: s.cq, RecvCQ: s.cq, SendWR: 64, RecvWR: 64, Reads: 4}, nil, nil
+	return transport.QPConfig{PD: s.pd, SendCQ: s.cq, RecvCQ: s.cq, SendWR: 64, RecvWR: 64, Reads: 4}, nil,
+		nil
 }
 func (s *side) Connected(_ uint32, qp transport.QP, _ []byte) { s.qp <- qp }
 func (s *side) Refused(string, error)                         {}
 
-// newCouple connects two ranks that write n bytes to each other; via may have the connection go through something.
+// newCouple connects two ranks that write n bytes to each other; via may have the connection go through
+// something.
 func newCouple(tb testing.TB, o Options, n int, via func(addr string) string) (list [2]*side) {
 	tb.Helper()
 	for rank := range list {

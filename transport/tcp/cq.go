@@ -11,26 +11,25 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/handlers"
-	"github.com/weft-mpi/weft/transport/internal/ring"
+	"github.com/weft-mpi/weft/transport/internal/verbs"
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+	"github.com/weft-mpi/weft/transport/tcp/internal/keepalive"
 )
 
 // cq is a completion queue; polling it drives the queue pairs attached to it.
 type cq struct {
 	qps      []*qp       // driven by a pass
 	arrivals atomic.Bool // inbox has something
-	head     uint32      // of ring: next to poll
-	tail     uint32      // next to fill
-	arming   arming
+	interest interest
 	placed   []*qp  // with Writes placed that nobody has been told of
 	staging  []byte // what was read and is not yet placed; empty between two QPs' turns
 
-	ring   []transport.WC // power of two in length
-	byNum  []*qp          // qps by number, nil between them
-	poller *sys.Poller
-	ready  []int32
+	completions verbs.CompletionRing
+	byNum       []*qp // qps by number, nil between them
+	poller      *sys.Poller
+	ready       []int32
 
 	dev   *Device
-	depth int
 	users atomic.Int32 // QPs that name it
 
 	handling handlers.Handling
@@ -41,10 +40,10 @@ type cq struct {
 		lanes  []arrival
 		closed bool // nobody looks any more
 	}
-	overrun bool
-	clock   clock
+	clock keepalive.Clock
 
-	out outbox
+	out   frame.Batch
+	after [frame.MaxBatchFrames]cursor // each frame of out, where one link carries it
 }
 
 // readDirectly is how many sockets a pass reads without asking first which of them have anything.
@@ -56,18 +55,21 @@ func (d *Device) CreateCQ(depth int, id transport.HandlerID) (transport.CQ, erro
 		return nil, transport.ErrDeviceGone
 	}
 	if depth < 1 || depth > maxCQDepth {
-		return nil, fmt.Errorf("%w: a completion queue of depth %d; 1 to %d are possible", transport.ErrInvalid, depth, maxCQDepth)
+		return nil, fmt.Errorf("%w: a completion queue of depth %d; 1 to %d are possible",
+			transport.ErrInvalid, depth, maxCQDepth)
 	}
 	poller, err := sys.NewPoller()
 	if err != nil {
 		return nil, fmt.Errorf("completion queue: %w", err)
 	}
 	c := &cq{
-		dev: d, depth: depth, poller: poller, clock: clock{period: d.tickPeriod()}, ring: make([]transport.WC, 16), ready: make([]int32, 64), staging: make([]byte, stagingSize),
+		dev: d, poller: poller, clock: keepalive.Clock{Period: d.tickPeriod()},
+		completions: verbs.NewCompletionRing(depth),
+		ready:       make([]int32, 64), staging: make([]byte, stagingSize),
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.handlers.Give(c, id); err != nil {
+	if err := d.handlers.Add(c, id); err != nil {
 		poller.Close()
 		return nil, err
 	}
@@ -78,7 +80,7 @@ func (d *Device) CreateCQ(depth int, id transport.HandlerID) (transport.CQ, erro
 // Poll makes a pass and returns completions.
 func (c *cq) Poll(wc []transport.WC) int {
 	c.pass()
-	return c.take(wc)
+	return c.completions.Take(wc)
 }
 
 // pass drives the queue pairs once, and tells whether anything came.
@@ -86,27 +88,27 @@ func (c *cq) pass() (found bool) {
 	if c.arrivals.Load() {
 		c.admit()
 	}
-	if c.arming.wanted.Load() || len(c.qps) > readDirectly {
+	if c.interest.wanted.Load() || len(c.qps) > readDirectly {
 		c.Arm()
 	}
 	if len(c.qps) <= readDirectly {
 		for i := 0; i < len(c.qps); {
 			q := c.qps[i]
 			found = q.drive() || found
-			i += c.still(i, q)
+			i += c.stepIfPresent(i, q)
 		}
-		if found && c.arming.on {
-			if c.arming.busy++; c.arming.busy > disarmAfter {
+		if found && c.interest.on {
+			if c.interest.busy++; c.interest.busy > disarmAfter {
 				c.disarm()
 			}
 		}
 	} else {
 		for i := 0; i < len(c.qps); {
 			q := c.qps[i]
-			if q.hasOutput() && !q.blocked {
-				q.transmit()
+			if !q.blocked && q.sequencer.hasOutput() {
+				q.sequencer.transmit()
 			}
-			i += c.still(i, q)
+			i += c.stepIfPresent(i, q)
 		}
 		n := c.poller.Ready(c.ready)
 		for _, id := range c.ready[:n] {
@@ -118,31 +120,20 @@ func (c *cq) pass() (found bool) {
 	return found
 }
 
-// still is the step to the next queue pair of a pass: none if the i-th has ended and the next has taken its place.
-func (c *cq) still(i int, q *qp) int {
+// stepIfPresent is the step to the next queue pair of a pass: none if the i-th has ended and the next has
+// taken its place.
+func (c *cq) stepIfPresent(i int, q *qp) int {
 	if i < len(c.qps) && c.qps[i] == q {
 		return 1
 	}
 	return 0
 }
 
-func (c *cq) take(wc []transport.WC) int {
-	n := 0
-	for n < len(wc) && c.head != c.tail {
-		i := c.head & uint32(len(c.ring)-1)
-		wc[n] = c.ring[i]
-		c.ring[i].Err = nil
-		c.head++
-		n++
-	}
-	return n
-}
-
 // Placed reports queue pairs that have had Writes placed.
 func (c *cq) Placed(qps []transport.QPN) int {
 	n := min(len(qps), len(c.placed))
 	for i, q := range c.placed[:n] {
-		q.marked = false
+		q.placedReported = false
 		qps[i] = q.num
 	}
 	c.placed = c.placed[:copy(c.placed, c.placed[n:])]
@@ -151,17 +142,31 @@ func (c *cq) Placed(qps []transport.QPN) int {
 
 // Wait blocks in the poller.
 func (c *cq) Wait(d time.Duration) error {
-	if err := c.handling.Free("Wait"); err != nil {
+	if entered, err := c.EnterWait(); !entered {
 		return err
 	}
-	if c.poller == nil {
-		return transport.ErrDeviceGone
-	}
-	if c.arrivals.Load() || !c.arming.enter() {
-		return nil
-	}
-	defer c.arming.leave()
+	defer c.interest.leave()
 	return c.poller.Wait(d)
+}
+
+// Descriptor is the poller's own: it is readable while a socket has something, or after a Wake.
+func (c *cq) Descriptor() int { return c.poller.Descriptor() }
+
+// EnterWait begins a wait; false if something may have come already, or nothing would end the wait.
+func (c *cq) EnterWait() (bool, error) {
+	if err := c.handling.Free("Wait"); err != nil {
+		return false, err
+	}
+	if c.poller == nil {
+		return false, transport.ErrDeviceGone
+	}
+	return !c.arrivals.Load() && c.interest.enter(), nil
+}
+
+// LeaveWait ends a wait and takes a Wake back that has ended it.
+func (c *cq) LeaveWait() {
+	c.poller.Drain()
+	c.interest.leave()
 }
 
 // Wake ends a Wait.
@@ -197,30 +202,18 @@ func (c *cq) release() {
 	}
 }
 
-// push adds a completion. When there is no room the queue is overrun: an error of the CQ, and of every QP that uses it.
-func (c *cq) push(wc transport.WC) {
-	n := int(c.tail - c.head)
-	if n == c.depth {
-		if !c.overrun {
-			c.overrun = true
-			c.raise()
-			err := fmt.Errorf("%w: more than %d completions that nobody has polled", transport.ErrOverrun, c.depth)
-			for _, q := range slices.Clone(c.qps) {
-				q.fail(err, transport.StatusFatal)
-			}
+// Push adds a completion. When there is no room the queue is overrun: an error of the CQ, and of every QP
+// that uses it.
+func (c *cq) Push(wc transport.WC) {
+	if !c.completions.Put(&wc) {
+		if err := c.completions.Overrun(); err != nil {
+			c.Raise()
+			c.failAll(err, transport.StatusFatal)
 		}
 		return
 	}
-	if n == len(c.ring) {
-		c.ring = ring.Grow(c.ring, c.head, c.tail)
-	}
-	c.ring[c.tail&uint32(len(c.ring)-1)] = wc
-	c.tail++
 	if c.handling.Armed() != 0 {
-		c.match(transport.NotifyNext)
-		if wc.Status != transport.StatusSuccess {
-			c.match(transport.NotifySolicited)
-		}
+		handlers.Completed(c, wc.Status)
 	}
 }
 
@@ -246,11 +239,8 @@ func (c *cq) admit() {
 	for _, q := range qps {
 		c.dev.know(q)
 		c.attach(q)
-		if q.lanes != nil {
-			q.lanes.restore()
-		}
-		if q.secure != nil || q.lanes != nil {
-			q.drive() // what came behind start-up may be here already, and then no poller tells of it
+		if q.open {
+			q.sequencer.start()
 		}
 	}
 	for i := range lanes {
@@ -259,7 +249,7 @@ func (c *cq) admit() {
 }
 
 func (c *cq) attach(q *qp) {
-	if q.fd < 0 || slices.Contains(c.qps, q) {
+	if !q.open || slices.Contains(c.qps, q) {
 		return // it has ended before
 	}
 	c.qps = append(c.qps, q)
@@ -267,23 +257,25 @@ func (c *cq) attach(q *qp) {
 		c.byNum = append(c.byNum, make([]*qp, n)...)
 	}
 	c.byNum[q.num] = q
-	if c.overrun {
-		q.fail(fmt.Errorf("%w: before the queue pair came", transport.ErrOverrun), transport.StatusFatal)
+	if err := c.completions.Err(); err != nil {
+		q.fail(err, transport.StatusFatal)
 		return
 	}
 	if !c.handling.SameLock(&q.other(c).handling) {
 		q.fail(handlers.ErrLocks, transport.StatusFatal)
 		return
 	}
-	c.watch(q)
+	if c.interest.on {
+		q.sequencer.watch(c)
+	}
 }
 
 func (c *cq) detach(q *qp) {
 	if i := slices.Index(c.qps, q); i >= 0 {
 		c.qps = slices.Delete(c.qps, i, i+1)
 		c.byNum[q.num] = nil
-		if q.fd >= 0 && c.arming.on {
-			c.poller.Remove(q.fd)
+		if q.open {
+			q.sequencer.unwatch(c)
 		}
 	}
 }

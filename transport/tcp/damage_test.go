@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
 // work is one request of a scene.
@@ -25,11 +26,13 @@ type scene []work
 
 var (
 	// smallScene has every request, with and without bytes, longer and shorter than the tail of a Write.
-	smallScene = scene{{transport.OpWrite, 24, 0}, {transport.OpSend, 17, 0}, {transport.OpWriteImm, 40, 0}, {transport.OpRead, 30, 0},
+	smallScene = scene{{transport.OpWrite, 24, 0}, {transport.OpSend, 17, 0}, {transport.OpWriteImm, 40, 0},
+		{transport.OpRead, 30, 0},
 		{transport.OpWrite, 3, 0}, {transport.OpSend, 0, 0}, {transport.OpWriteImm, 0, 0},
 		{transport.OpSend, 20, transport.FlagInline | transport.FlagSolicited}}
 	// largeScene has frames whose payload is gathered where it lies and read straight to its place.
-	largeScene = scene{{transport.OpWrite, 70_000, 0}, {transport.OpSend, 35_003, 0}, {transport.OpRead, 40_000, 0},
+	largeScene = scene{{transport.OpWrite, 70_000, 0}, {transport.OpSend, 35_003, 0},
+		{transport.OpRead, 40_000, 0},
 		{transport.OpWriteImm, 3_000, 0}, {transport.OpSend, 140_000, 0}}
 )
 
@@ -54,13 +57,15 @@ type actor struct {
 
 	posted int // of the scene's requests
 
-	source, target, recvs, into transport.MR // what it sends, what its peer writes, receives of it, and what it reads
+	// what it sends, what its peer writes, receives of it, and what it reads
+	source, target, recvs, into transport.MR
 }
 
 func newActor(tb testing.TB, s scene, who int, pd transport.PD) *actor {
 	a := &actor{scene: s, who: who, pd: pd}
-	for mr, access := range map[*transport.MR]transport.Access{&a.source: transport.RemoteRead, &a.target: transport.RemoteWrite,
-		&a.recvs: transport.LocalWrite, &a.into: transport.LocalWrite} {
+	for mr, access := range map[*transport.MR]transport.Access{&a.source: transport.RemoteRead,
+		&a.target: transport.RemoteWrite,
+		&a.recvs:  transport.LocalWrite, &a.into: transport.LocalWrite} {
 		var err error
 		*mr, err = pd.Alloc(s.at(len(s)), access)
 		require.NoError(tb, err)
@@ -97,7 +102,8 @@ func (a *actor) begin() {
 func (a *actor) act(tb testing.TB, qp transport.QP, peer *actor) {
 	a.qp = qp
 	two := func(m transport.MR, at, n, first int) []transport.SGE {
-		return []transport.SGE{{MR: m, Offset: at, Length: first}, {MR: m, Offset: at + first, Length: n - first}}
+		return []transport.SGE{{MR: m, Offset: at, Length: first},
+			{MR: m, Offset: at + first, Length: n - first}}
 	}
 	for k, w := range a.scene {
 		if w.op == transport.OpSend || w.op == transport.OpWriteImm {
@@ -105,7 +111,8 @@ func (a *actor) act(tb testing.TB, qp transport.QP, peer *actor) {
 			if w.op == transport.OpWriteImm {
 				n = 0
 			}
-			require.NoError(tb, qp.PostRecv(&transport.RecvWR{ID: uint64(recvID + k), Local: two(a.recvs, a.scene.at(k), n, n/4)}))
+			require.NoError(tb, qp.PostRecv(&transport.RecvWR{ID: uint64(recvID + k),
+				Local: two(a.recvs, a.scene.at(k), n, n/4)}))
 		}
 	}
 	for k, w := range a.scene {
@@ -119,7 +126,8 @@ func (a *actor) act(tb testing.TB, qp transport.QP, peer *actor) {
 		case transport.OpSend:
 			wr.Local = two(a.source, at, w.n, w.n/3)
 		case transport.OpWrite, transport.OpWriteImm:
-			wr.Local, wr.Remote, wr.Imm = two(a.source, at, w.n, w.n/3), far(peer.target, w.n)[:1], imm(a.who, k)
+			wr.Local, wr.Remote, wr.Imm = two(a.source, at, w.n, w.n/3), far(peer.target, w.n)[:1],
+				imm(a.who, k)
 		case transport.OpRead:
 			wr.Local, wr.Remote = two(a.into, at, w.n, w.n/3), far(peer.source, w.n/2)
 		}
@@ -132,10 +140,11 @@ func (a *actor) act(tb testing.TB, qp transport.QP, peer *actor) {
 	qp.Close()
 }
 
-func imm(who, k int) uint64 { return uint64(who+1)<<32 | uint64(k) }
+func imm(who, k int) uint32 { return uint32(who+1)<<24 | uint32(k) }
 
-// check tells what is wrong with what an end has been told: a completion that came twice or not at all, out of order, or without its
-// bytes; a Write that looks complete and is not right; a byte that nobody may have written.
+// check tells what is wrong with what an end has been told: a completion that came twice or not at all, out
+// of order, or without its bytes; a Write that looks complete and is not right; a byte that nobody may have
+// written.
 func (a *actor) check(peer *actor) error {
 	seen := map[uint64]int{}
 	succeeded := map[uint64]bool{}
@@ -164,13 +173,15 @@ func (a *actor) check(peer *actor) error {
 					return fmt.Errorf("Recv %d completes where %d is due", wc.ID, recvID+k)
 				}
 				if succeeded[wc.ID] && !delivered {
-					return fmt.Errorf("Recv %d succeeds behind one that did not", wc.ID)
+					return fmt.Errorf("Recv %d succeeds after one that did not", wc.ID)
 				}
 				delivered = succeeded[wc.ID]
-				if delivered && wc.HasImm != (w.op == transport.OpWriteImm) || wc.HasImm && wc.Imm != imm(peer.who, k) {
+				if delivered && wc.HasImm != (w.op == transport.OpWriteImm) || wc.HasImm &&
+					wc.Imm != imm(peer.who, k) {
 					return fmt.Errorf("Recv %d: %+v", wc.ID, wc)
 				}
-				if delivered && w.op == transport.OpSend && (wc.Bytes != w.n || !bytes.Equal(used(a.recvs, k, w.n), want)) {
+				if delivered && w.op == transport.OpSend && (wc.Bytes != w.n ||
+					!bytes.Equal(used(a.recvs, k, w.n), want)) {
 					return fmt.Errorf("Send %d was delivered with wrong bytes", k)
 				}
 			} else if delivered = false; final {
@@ -297,7 +308,8 @@ func TestDamage_WithoutFaults(t *testing.T) {
 							require.Equal(t, transport.StatusSuccess, wc.Status)
 						}
 						if chop > 0 {
-							require.GreaterOrEqual(t, wires[i].pieces.Load(), wires[i].passed.Load()/int64(chop))
+							require.GreaterOrEqual(t, wires[i].pieces.Load(),
+								wires[i].passed.Load()/int64(chop))
 						}
 					}
 					st.leave(t)
@@ -316,20 +328,22 @@ func (st *stage) lengths(tb testing.TB) (n [2]int) {
 	return n
 }
 
-// noticed flips a bit of one direction. Its receiver finds it by a checksum, nothing of it is delivered, and both sides end. It tells
-// whether the sender has heard why.
+// noticed flips a bit of one direction. Its receiver finds it by a checksum, nothing of it is delivered, and
+// both sides end. It tells whether the sender has heard why.
 func (st *stage) noticed(t *testing.T, direction, bit int) (told bool) {
 	var f [2]faults
 	f[direction].flip = bit + 1
 	wires := st.play(t, f[0], f[1])
 	defer st.leave(t)
-	require.Equal(t, int64(1), wires[direction].struck.Load(), "bit %d of direction %d was not flipped", bit, direction)
+	require.Equal(t, int64(1), wires[direction].struck.Load(), "bit %d of direction %d was not flipped",
+		bit, direction)
 	require.NoError(t, st.errs(), "bit %d of direction %d", bit, direction)
 	st.ended(t)
 	receiver, sender := st.ends[1-direction].qp, st.ends[direction].qp
 	require.ErrorIs(t, receiver.Err(), transport.ErrProtocol)
-	require.ErrorContains(t, receiver.Err(), "bytes were changed on the way", "bit %d of direction %d", bit, direction)
-	return strings.Contains(fmt.Sprint(sender.Err()), terminateChecksum.String())
+	require.ErrorContains(t, receiver.Err(), "bytes were changed on the way", "bit %d of direction %d", bit,
+		direction)
+	return strings.Contains(fmt.Sprint(sender.Err()), frame.ReasonChecksum.String())
 }
 
 // Every bit of a session with checksums, flipped by itself.
@@ -352,17 +366,18 @@ func TestDamage_EveryBitOfASessionIsNoticed(t *testing.T) {
 	require.Greater(t, told, all*8/10, "of %d senders", all)
 }
 
-// Of frames that are gathered, read to their place, and come in many pieces: a bit of every byte near the ends of frames, and others.
+// Of frames that are gathered, read to their place, and come in many pieces: a bit of every byte near the
+// ends of frames, and others.
 func TestDamage_LargeFrames(t *testing.T) {
 	st := newStage(t, largeScene, true)
 	random := rand.New(rand.NewPCG(1, 2))
 	for direction, n := range st.lengths(t) {
 		var bits []int
 		for _, f := range st.frames(t, direction) {
-			for at := f.begins; at < f.begins+headerSize+sumSize+tailSize; at += 13 {
+			for at := f.begins; at < f.begins+frame.HeaderSize+frame.SumSize+tailSize; at += 13 {
 				bits = append(bits, at*8+random.IntN(8))
 			}
-			for at := f.ends - tailSize - sumSize; at < f.ends; at += 3 {
+			for at := f.ends - tailSize - frame.SumSize; at < f.ends; at += 3 {
 				bits = append(bits, at*8+random.IntN(8))
 			}
 		}
@@ -387,16 +402,17 @@ func (st *stage) frames(t *testing.T, direction int) (list []extent) {
 	wires := st.play(t, f[0], f[1])
 	st.leave(t)
 	for b, at := wires[direction].kept, 0; at < len(b); {
-		h, err := parseHeader(b[at:])
+		h, err := frame.Parse(b[at:])
 		require.NoError(t, err)
-		size := len(appendFrame(nil, h, make([]byte, h.length), true))
+		size := len(frame.Append(nil, h, make([]byte, h.Length), true))
 		list = append(list, extent{at, at + size})
 		at += size
 	}
 	return list
 }
 
-// A connection that is cut behind any byte of a session: what is posted completes once, both sides end, what was delivered is right.
+// A connection that is cut after any byte of a session: what is posted completes once, both sides end, what
+// was delivered is right.
 func TestDamage_C5_CutBehindEveryByte(t *testing.T) {
 	for _, checked := range []bool{false, true} {
 		st := newStage(t, smallScene, checked)
@@ -418,27 +434,27 @@ func TestDamage_C5_CutBehindEveryByte(t *testing.T) {
 // Without checksums a bit of a payload gets through: so the tests above would notice if there were none.
 func TestDamage_WithoutChecksumItGetsThrough(t *testing.T) {
 	for want, of := range map[string]struct {
-		op op
+		op frame.Op
 		k  int // of the frames of that kind
 	}{
-		"the end of Write 0 is there, and its bytes are wrong": {opWrite, 0},
-		"Send 1 was delivered with wrong bytes":                {opSend, 0},
-		"Read 3 is complete with wrong bytes":                  {opReadWrite, 0},
+		"the end of Write 0 is there, and its bytes are wrong": {frame.Write, 0},
+		"Send 1 was delivered with wrong bytes":                {frame.Send, 0},
+		"Read 3 is complete with wrong bytes":                  {frame.ReadWrite, 0},
 	} {
 		st := newStage(t, smallScene, false)
 		wires := st.play(t, faults{keep: true}, faults{})
 		st.leave(t)
 		b, seen := wires[0].kept, 0
 		for at := 0; ; {
-			h, err := parseHeader(b[at:])
+			h, err := frame.Parse(b[at:])
 			require.NoError(t, err)
-			if h.op == of.op {
+			if h.Op == of.op {
 				if seen++; seen > of.k {
-					wires = st.play(t, faults{flip: (at+headerSize+1)*8 + 1}, faults{})
+					wires = st.play(t, faults{flip: (at+frame.HeaderSize+1)*8 + 1}, faults{})
 					break
 				}
 			}
-			at += headerSize + h.length
+			at += frame.HeaderSize + h.Length
 		}
 		require.Equal(t, int64(1), wires[0].struck.Load())
 		require.ErrorContains(t, st.errs(), want)

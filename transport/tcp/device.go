@@ -1,11 +1,9 @@
 package tcp
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
-	mathrand "math/rand/v2"
 	"net/netip"
 	"slices"
 	"sync"
@@ -15,6 +13,8 @@ import (
 
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/handlers"
+	"github.com/weft-mpi/weft/transport/internal/verbs"
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
 // Options of a device. A zero field stands for its default.
@@ -24,38 +24,44 @@ type Options struct {
 	HighPort        int           //
 	StrangerTimeout time.Duration // how long an unproven peer may take; 2 s
 	PeerTimeout     time.Duration // how long a peer may be silent; MinPeerTimeout or more; 10 s
-	TLS             bool          // encrypt connections with TLS 1.3; the devices of all ranks have to say the same
-	Checksum        Checksum      // whether frames have a checksum; only between machines, and where there is no TLS
-	Log             *slog.Logger  // for what belongs to no call; nothing is logged without
+	// encrypt connections with TLS 1.3; the devices of all ranks have to say the same
+	TLS bool
+	// whether frames have a checksum; only between machines, and where there is no TLS
+	Checksum Checksum
+	Log      *slog.Logger // for what belongs to no call; nothing is logged without
 
-	// Lanes is how many connections carry a queue pair, if the peer's device allows as many; 0 and 1: one. Where there is more than one, the
-	// loss of one is none of the peer: the others take over what it carried, and it is made anew.
+	// Lanes is how many connections carry a queue pair, if the peer's device allows as many; 0 and 1: one.
+	// Where there is more than one, the loss of one is none of the peer: the others take over what it
+	// carried, and it is made anew.
 	Lanes int
 
-	// Interfaces are local addresses over which lanes are spread, in turn, at most three; the device listens on them too. Empty: on and from
-	// the address of the connection alone.
+	// Interfaces are local addresses over which lanes are spread, in turn, at most three; the device listens
+	// on them too. Empty: on and from the address of the connection alone.
 	Interfaces []netip.Addr
 
 	// Reconnect keeps a queue pair of one lane alive too: a lost connection is made anew.
 	Reconnect bool
+
+	reportBurst int // how many refused connections are reported in a period; 0: as cm.Limiter says
 }
 
 const (
-	maxSGE      = 8
-	maxSegments = 8
-	maxInline   = 64
-	maxMessage  = 1 << 46
-	maxDepth    = 1 << 15
-	maxReads    = 64
-	maxPrivate  = 512
-	maxCQDepth  = 1 << 20
+	maxSGE     = 8
+	maxInline  = 64
+	maxMessage = 1 << 46
+	maxDepth   = 1 << 15
+	maxReads   = 64
+	maxPrivate = 512
+	maxCQDepth = 1 << 20
 )
 
 // Device is a rank's software RNIC.
 type Device struct {
+	handlers.Verbs
+
 	opts    Options
 	cores   int // that this process may use
-	regions regionTable
+	regions *verbs.Table
 	lastQP  atomic.Uint32
 	closed  atomic.Bool
 
@@ -91,15 +97,14 @@ func New(o Options) (*Device, error) {
 	if err := errors.Join(o.checkPorts(), o.checkLanes()); err != nil {
 		return nil, err
 	}
-	var seed [32]byte
-	if _, err := rand.Read(seed[:]); err != nil {
-		return nil, err
-	}
 	cores, err := handlers.Cores()
 	if err != nil {
 		return nil, err
 	}
-	return &Device{opts: o, cores: cores, handlers: handlers.NewSet(cores), regions: regionTable{keys: mathrand.NewChaCha8(seed)}}, nil
+	set := handlers.NewSet(cores)
+	d := &Device{opts: o, cores: cores, handlers: set, Verbs: set.Verbs()}
+	d.regions = verbs.NewTable(memory{d}, d.Query())
+	return d, nil
 }
 
 func (o *Options) checkPorts() error {
@@ -115,19 +120,18 @@ func (o *Options) checkPorts() error {
 // Query tells the device's limits.
 func (d *Device) Query() transport.DeviceAttr {
 	return transport.DeviceAttr{
-		Provider: "tcp", MaxSGE: maxSGE, MaxSegments: maxSegments, MaxInline: maxInline, MaxMessage: maxMessage,
+		Provider: "tcp", MaxSGE: maxSGE, MaxSegments: frame.MaxSegments, MaxInline: maxInline,
+		MaxMessage: maxMessage,
 		MaxQPDepth: maxDepth, MaxReads: maxReads, MaxPrivate: maxPrivate, Handlers: d.cores,
 		TickPeriod: d.tickPeriod(),
+		TailLast:   true, InlineWrites: true, PollQP: true, Lanes: true, Atomics: true,
+		Windows: true, PollableCQs: true,
+		StreamTransfer: true,
 	}
 }
 
 // AllocPD makes a protection domain.
-func (d *Device) AllocPD() (transport.PD, error) {
-	if d.closed.Load() {
-		return nil, transport.ErrDeviceGone
-	}
-	return &pd{dev: d, ofWindows: &pd{}}, nil
-}
+func (d *Device) AllocPD() (transport.PD, error) { return d.regions.AllocPD() }
 
 // Close releases everything.
 func (d *Device) Close() error {
@@ -148,7 +152,7 @@ func (d *Device) Close() error {
 	for _, c := range cqs {
 		c.release()
 	}
-	errs = append(errs, d.regions.release())
+	errs = append(errs, d.regions.Close())
 	return errors.Join(errs...)
 }
 

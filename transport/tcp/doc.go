@@ -1,7 +1,18 @@
-// Package tcp is the verbs over TCP sockets: a software RNIC in user space. Work requests become frames; frames are placed
-// straight into the memory that they name; completions come in order.
+// Package tcp is the verbs over TCP sockets: a software RNIC in user space. Work requests become frames;
+// frames are placed straight into the memory that they name; completions come in order.
 //
-// A connection begins as a byte stream (startup*.go), in which both ends prove who they are, and is then handed over to a queue
-// pair, which alone reads and writes it from then on, with raw non-blocking system calls. Whoever polls the completion queue moves the
-// bytes. See docs/spec/wire.md for the bytes, docs/adr/0001 for the hand-over.
+// A connection begins as a byte stream (startup*.go), in which both ends prove who they are, and is then
+// handed over to a queue pair, which alone reads and writes it from then on, with raw non-blocking system
+// calls. Whoever polls the completion queue moves the bytes.
+//
+// A queue pair in RDMA mode has three layers:
+//
+//   - a link (internal/link) is one socket, plain or encrypted; conn.go takes frames off it
+//   - a sequencer (sequencer.go) carries the frames of a queue pair over one link (singlelink.go), or, with
+//     numbers, acknowledgements and holes, over several, the lanes (multilane.go, lane*.go,
+//     internal/sequence)
+//   - a kind of frame (framekinds.go, frame*.go) knows how its frames are made, checked and carried out;
+//     internal/frame has their bytes
+//
+// See docs/spec/wire.md for the bytes, docs/adr/0001 for the hand-over, docs/adr/0016 for lanes.
 package tcp

@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"go.uber.org/atomic"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/tcp/internal/admission"
 )
 
 // turnedAway keeps whom a host has refused.
@@ -68,8 +70,9 @@ func (h *host) call(ctx context.Context) (*raw, func(), error) {
 	return &raw{stream: &stream{Conn: conn}, parties: p}, func() { stop(); conn.Close() }, nil
 }
 
-// A genuine rank connects while many more strangers than there are places hold on, and come back whenever they are cut: silent ones, and
-// ones that know the job's name and send a Hello, all of them from the genuine rank's own address.
+// A genuine rank connects while many more strangers than there are places hold on, and come back whenever
+// they are cut: silent ones, and ones that know the job's name and send a Hello, all of them from the genuine
+// rank's own address.
 func TestStranger_CrowdKeepsNobodyOut(t *testing.T) {
 	const strangers = 500
 	leaksNone(t, func(t *testing.T) {
@@ -97,7 +100,7 @@ func TestStranger_CrowdKeepsNobodyOut(t *testing.T) {
 		full := func() bool {
 			e.mu.Lock()
 			defer e.mu.Unlock()
-			return len(e.admission.inside) == maxStrangers
+			return len(e.admission.Pending) == admission.MaxConns
 		}
 		require.Eventually(t, full, patience, time.Millisecond)
 		for round := range 3 {
@@ -114,8 +117,79 @@ func TestStranger_CrowdKeepsNobodyOut(t *testing.T) {
 				m.qp.Release()
 			}
 			_, busy := away.counted()
-			require.Eventually(t, func() bool { _, n := away.counted(); return n > busy }, patience, time.Millisecond,
+			require.Eventually(t, func() bool { _, n := away.counted(); return n > busy }, patience,
+				time.Millisecond,
 				"strangers go for newcomers")
+		}
+	})
+}
+
+// recorder keeps what is written, and ends what is read.
+type recorder struct {
+	net.Conn
+	said []byte
+}
+
+func (r *recorder) Write(b []byte) (int, error)      { r.said = append(r.said, b...); return len(b), nil }
+func (r *recorder) Read([]byte) (int, error)         { return 0, io.EOF }
+func (r *recorder) SetDeadline(time.Time) error      { return nil }
+func (r *recorder) SetWriteDeadline(time.Time) error { return nil }
+func (r *recorder) Close() error                     { return nil }
+
+// clientHello is the first message of TLS to a host of a name.
+func clientHello(name string) []byte {
+	var r recorder
+	tls.Client(&r, &tls.Config{ServerName: name, InsecureSkipVerify: true,
+		MinVersion: tls.VersionTLS13}).Handshake()
+	return r.said
+}
+
+// Genuine ranks connect over TLS while many more strangers than there are places begin TLS, again and again,
+// and hold on: with a ClientHello that names nobody, another job, or, since the job's name is no secret, this
+// rank; or with a part of one.
+func TestStranger_FloodOfClientHellosKeepsNobodyOut(t *testing.T) {
+	const strangers = 300
+	leaksNone(t, func(t *testing.T) {
+		h := newHost(t, Options{TLS: true})
+		own := clientHello(h.dev.end.certs.name(0))
+		hellos := [][]byte{clientHello("nobody"), clientHello("0.0123456789abcdef0123456789abcdef.weft"),
+			own[:len(own)-1], nil}
+		if !raced {
+			hellos = append(hellos, own)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		defer cancel()
+		away := h.counts(ctx, &wg)
+		for i := range strangers {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					r, hangUp, err := h.call(ctx)
+					if err != nil {
+						continue
+					}
+					r.Write(hellos[i%len(hellos)])
+					io.Copy(io.Discard, r.Conn)
+					hangUp()
+				}
+			})
+		}
+		require.Eventually(t, func() bool { n, _ := away.counted(); return n > strangers }, patience,
+			time.Millisecond)
+		for round := range 5 {
+			for rank := uint32(1); rank < 4; rank++ {
+				genuine := newHostOfRank(t, Options{TLS: true}, rank)
+				late, stop := context.WithTimeout(ctx, patience)
+				require.NoError(t, genuine.ep.Connect(late, 0, h.ep.Addr()), "round %d", round)
+				stop()
+				m := h.nextMade()
+				require.Equal(t, rank, m.rank)
+				g := genuine.nextMade()
+				g.qp.Release()
+				h.until("the end", func() bool { return m.qp.State() == transport.StateError })
+				m.qp.Release()
+			}
 		}
 	})
 }
@@ -127,9 +201,10 @@ func messageWords(b []byte, message int) {
 	}
 }
 
-// messages runs messages to and fro between two hosts, each driven by a goroutine of its own, until the context ends. It counts those that
-// have come back whole.
-func messages(ctx context.Context, wg *sync.WaitGroup, a, b *host, qa, qb transport.QP) (count *atomic.Int64, failed func() error) {
+// messages runs messages to and fro between two hosts, each driven by a goroutine of its own, until the
+// context ends. It counts those that have come back whole.
+func messages(ctx context.Context, wg *sync.WaitGroup, a, b *host, qa,
+	qb transport.QP) (count *atomic.Int64, failed func() error) {
 	const size = 6 << 10
 	count = atomic.NewInt64(0)
 	var failure atomic.Error
@@ -143,7 +218,8 @@ func messages(ctx context.Context, wg *sync.WaitGroup, a, b *host, qa, qb transp
 		wcs := make([]transport.WC, 4)
 		say := func(message int) error {
 			messageWords(out, message)
-			return q.PostSend(&transport.SendWR{Op: transport.OpSend, Local: []transport.SGE{{MR: mr, Length: size}}})
+			return q.PostSend(&transport.SendWR{Op: transport.OpSend,
+				Local: []transport.SGE{{MR: mr, Length: size}}})
 		}
 		room := func() error {
 			return q.PostRecv(&transport.RecvWR{Local: []transport.SGE{{MR: mr, Offset: size, Length: size}}})
@@ -207,8 +283,9 @@ func used(t *testing.T) usage {
 	return usage{int(m.HeapAlloc), runtime.NumGoroutine(), descriptors(t)}
 }
 
-// Ten thousand strangers of every kind call while two ranks exchange messages: the messages go on, every byte of them right; each stranger
-// is refused and named; what the process holds is bounded meanwhile and the same afterwards.
+// Ten thousand strangers of every kind call while two ranks exchange messages: the messages go on, every byte
+// of them right; each stranger is refused and named; what the process holds is bounded meanwhile and the same
+// afterwards.
 func TestStranger_TenThousandDuringTraffic(t *testing.T) {
 	const strangers, atOnce = 10_000, 256
 	kinds := []func(r *raw){
@@ -223,8 +300,10 @@ func TestStranger_TenThousandDuringTraffic(t *testing.T) {
 		func(r *raw) { r.Conn.(*net.TCPConn).SetLinger(0) },
 		func(r *raw) {
 			r.Write(r.appendHello(nil))
-			if body, err := expect(r.stream, typeChallenge); err == nil && r.takeChallenge(body, &testSecret) == nil {
-				r.Write(r.appendRequest(r.appendProof(nil, &[32]byte{7}), &[32]byte{7}, testParameters, make([]byte, maxPrivate)))
+			if body, err := expect(r.stream, typeChallenge); err == nil &&
+				r.takeChallenge(body, &testSecret) == nil {
+				r.Write(r.appendRequest(r.appendProof(nil, &[32]byte{7}), &[32]byte{7}, testParameters,
+					make([]byte, maxPrivate)))
 			}
 			io.Copy(io.Discard, r.Conn)
 		},
@@ -269,7 +348,8 @@ func TestStranger_TenThousandDuringTraffic(t *testing.T) {
 			watch.Go(func() {
 				for {
 					now := used(t)
-					most = usage{max(most.heap, now.heap), max(most.goroutines, now.goroutines), max(most.descriptors, now.descriptors)}
+					most = usage{max(most.heap, now.heap), max(most.goroutines, now.goroutines),
+						max(most.descriptors, now.descriptors)}
 					select {
 					case <-stop:
 						return
@@ -281,15 +361,17 @@ func TestStranger_TenThousandDuringTraffic(t *testing.T) {
 			close(stop)
 			watch.Wait()
 			require.Less(t, most.heap, 64<<20)
-			require.Less(t, most.goroutines, 3*atOnce+maxStrangers, "each caller has one, and one more in its host")
-			require.Less(t, most.descriptors, 2*atOnce+maxStrangers+100)
+			require.Less(t, most.goroutines, 3*atOnce+admission.MaxConns,
+				"each caller has one, and one more in its host")
+			require.Less(t, most.descriptors, 2*atOnce+admission.MaxConns+100)
 			require.Eventually(t, func() bool {
 				mu.Lock()
 				defer mu.Unlock()
 				away.Lock()
 				defer away.Unlock()
 				return maps.Equal(called, away.from)
-			}, patience, time.Millisecond, "everybody who called is refused and named by his address, and nobody else")
+			}, patience, time.Millisecond,
+				"everybody who called is refused and named by his address, and nobody else")
 		}
 		call(strangers / 10) // whatever is made once is made now
 		runtime.GC()
@@ -297,7 +379,8 @@ func TestStranger_TenThousandDuringTraffic(t *testing.T) {
 		for range 9 {
 			at := count.Load()
 			call(strangers / 10)
-			require.Eventually(t, func() bool { return failed() != nil || count.Load() > at+10 }, patience, time.Millisecond, "messages go on")
+			require.Eventually(t, func() bool { return failed() != nil || count.Load() > at+10 }, patience,
+				time.Millisecond, "messages go on")
 			require.NoError(t, failed())
 		}
 		total, _ := away.counted()

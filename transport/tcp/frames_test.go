@@ -13,11 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
 var framesSeed = flag.Uint64("frames.seed", 1, "seed of the frames of TestFrames")
 
-// ground is where hostile sessions are fought: a device, its memory, and guards between the regions that a peer may write.
+// ground is where hostile sessions are fought: a device, its memory, and guards between the regions that a
+// peer may write.
 type ground struct {
 	*session
 	mem, clean                      []byte
@@ -31,8 +33,9 @@ type ground struct {
 }
 
 const (
-	groundOpen  = 48 << 10 // bytes of the region that the peer may write: frames that are read straight to their place fit in
-	groundRecv  = 256      // bytes of a Recv
+	// bytes of the region that the peer may write: frames that are read straight to their place fit in
+	groundOpen  = 48 << 10
+	groundRecv  = 256 // bytes of a Recv
 	groundRecvs = 24
 	groundInto  = 256 // bytes of the Read that is outstanding
 )
@@ -103,10 +106,14 @@ func (g *ground) enters(tb testing.TB, initiator, closing bool) {
 		require.NoError(tb, g.qp.PostRecv(&transport.RecvWR{ID: id(), Local: part(g.recvs, i*groundRecv, n)}))
 	}
 	for _, wr := range []*transport.SendWR{
-		{Op: transport.OpRead, Local: part(g.into, 0, groundInto), Remote: []transport.Segment{{Key: 7, Length: groundInto}}},
-		{Op: transport.OpBind, Bind: &transport.Bind{Window: g.window, MR: g.words, Length: 512, Access: transport.RemoteAtomic}},
-		{Op: transport.OpFetchAdd, Operand: 1, Local: part(g.old, 0, 8), Remote: []transport.Segment{{Key: 7, Length: 8}}},
-		{Op: transport.OpWrite, Local: part(g.source, 0, 64), Remote: []transport.Segment{{Key: 7, Length: 64}}},
+		{Op: transport.OpRead, Local: part(g.into, 0, groundInto),
+			Remote: []transport.Segment{{Key: 7, Length: groundInto}}},
+		{Op: transport.OpBind, Bind: &transport.Bind{Window: g.window, MR: g.words, Length: 512,
+			Access: transport.RemoteAtomic}},
+		{Op: transport.OpFetchAdd, Operand: 1, Local: part(g.old, 0, 8),
+			Remote: []transport.Segment{{Key: 7, Length: 8}}},
+		{Op: transport.OpWrite, Local: part(g.source, 0, 64),
+			Remote: []transport.Segment{{Key: 7, Length: 64}}},
 		{Op: transport.OpSend, Local: part(g.source, 0, 64)},
 	} {
 		wr.ID, wr.Flags = id(), transport.FlagSignaled
@@ -118,8 +125,9 @@ func (g *ground) enters(tb testing.TB, initiator, closing bool) {
 	g.poll()
 }
 
-// leaves ends a session and wants what holds of every one: only granted memory was written, what is kept of the peer is bounded, every
-// request has completed once if the queue pair has ended and at most once if not, and every failure names the peer.
+// leaves ends a session and wants what holds of every one: only granted memory was written, what is kept of
+// the peer is bounded, every request has completed once if the queue pair has ended and at most once if not,
+// and every failure names the peer.
 func (g *ground) leaves(tb testing.TB, what string) {
 	for _, r := range g.guards {
 		if !bytes.Equal(g.mem[r[0]:r[1]], g.clean[r[0]:r[1]]) {
@@ -131,12 +139,14 @@ func (g *ground) leaves(tb testing.TB, what string) {
 		from := i*groundRecv + groundRecv/2
 		at := bytesAt(g.mem, first) + from
 		if !bytes.Equal(first[from:from+groundRecv/2], g.clean[at:at+groundRecv/2]) {
-			tb.Fatalf("%s: the peer has written behind Recv %d", what, i)
+			tb.Fatalf("%s: the peer has written after Recv %d", what, i)
 		}
 	}
 	q := g.qp
-	if len(q.answers.ring) > maxReads || cap(q.in.control) > 2*maxControl || cap(q.carry.head) > 2*outSize {
-		tb.Fatalf("%s: %d answers, %d bytes of control, %d carried", what, len(q.answers.ring), cap(q.in.control), cap(q.carry.head))
+	if len(q.responses.ring) > maxReads || cap(firstLink(q).in.control) > 2*frame.MaxControl ||
+		firstLink(q).partial.Held() > 2*frame.BatchSize {
+		tb.Fatalf("%s: %d answers, %d bytes of control, %d carried", what, len(q.responses.ring),
+			cap(firstLink(q).in.control), firstLink(q).partial.Held())
 	}
 	var seen [groundRecvs + 8]bool
 	for _, wc := range g.wcs {
@@ -144,7 +154,8 @@ func (g *ground) leaves(tb testing.TB, what string) {
 			tb.Fatalf("%s: request %d completed twice", what, wc.ID)
 		}
 		seen[wc.ID] = true
-		if wc.Status != transport.StatusSuccess && !bytes.Contains([]byte(wc.Err.Error()), []byte(sessionPeer)) {
+		if wc.Status != transport.StatusSuccess && !bytes.Contains([]byte(wc.Err.Error()),
+			[]byte(sessionPeer)) {
 			tb.Fatalf("%s: the peer is not named: %v", what, wc.Err)
 		}
 	}
@@ -153,11 +164,12 @@ func (g *ground) leaves(tb testing.TB, what string) {
 		if len(g.wcs) != g.posted {
 			tb.Fatalf("%s: %v, %d of %d requests completed", what, state, len(g.wcs), g.posted)
 		}
-		if q.fd >= 0 {
+		if q.open {
 			tb.Fatalf("%s: %v, and its descriptor is open", what, state)
 		}
 	}
-	if state != transport.StateReady && state != transport.StateClosing && !bytes.Contains([]byte(err.Error()), []byte(sessionPeer)) {
+	if state != transport.StateReady && state != transport.StateClosing &&
+		!bytes.Contains([]byte(err.Error()), []byte(sessionPeer)) {
 		tb.Fatalf("%s: %v, and the peer is not named: %v", what, state, err)
 	}
 	if state == transport.StateReady && err != nil {
@@ -173,7 +185,8 @@ func (g *ground) leaves(tb testing.TB, what string) {
 // bytesAt tells where a part of some memory begins.
 func bytesAt(all, part []byte) int { return cap(all) - cap(part) }
 
-// tells sends bytes to the queue pair, drives it, and takes what it answers. It tells whether the connection stands still.
+// tells sends bytes to the queue pair, drives it, and takes what it answers. It tells whether the connection
+// stands still.
 func (g *ground) tells(tb testing.TB, b []byte) bool {
 	for len(b) > 0 {
 		n, err := syscall.Write(g.wire, b)
@@ -190,7 +203,7 @@ func (g *ground) tells(tb testing.TB, b []byte) bool {
 		}
 	}
 	g.poll()
-	return g.qp.fd >= 0
+	return g.qp.open
 }
 
 var sink [256 << 10]byte
@@ -209,12 +222,13 @@ type script struct {
 	messages int
 }
 
-// ruleAbiding makes a frame of each type such as a peer may send now; false if it may not. A type that is not in the table is sent with
-// whatever its header can say: a new type joins by standing here.
-var ruleAbiding = map[op]func(s *script) (header, []byte, bool){
-	opReady: func(s *script) (header, []byte, bool) { return header{}, nil, false }, // the first frame, once: see begins
-	opAlive: func(s *script) (header, []byte, bool) { return header{flags: flagLast}, nil, true },
-	opWrite: func(s *script) (header, []byte, bool) {
+// ruleAbiding makes a frame of each type such as a peer may send now; false if it may not. A type that is not
+// in the table is sent with whatever its header can say: a new type joins by standing here.
+var ruleAbiding = map[frame.Op]func(s *script) (frame.Header, []byte, bool){
+	// the first frame, once: see begins
+	frame.Ready: func(s *script) (frame.Header, []byte, bool) { return frame.Header{}, nil, false },
+	frame.Alive: func(s *script) (frame.Header, []byte, bool) { return frame.Header{Flags: frame.Last}, nil, true },
+	frame.Write: func(s *script) (frame.Header, []byte, bool) {
 		n := s.rand.IntN(65)
 		switch s.rand.IntN(60) {
 		case 0:
@@ -223,93 +237,99 @@ var ruleAbiding = map[op]func(s *script) (header, []byte, bool){
 			n = s.rand.IntN(4096)
 		}
 		off := s.edge(groundOpen - n)
-		return header{flags: s.last(), a: uint64(s.open.Key()), b: uint64(off)}, s.bytes(n), true
+		return frame.Header{Flags: s.last(), A: uint64(s.open.Key()), B: uint64(off)}, s.bytes(n), true
 	},
-	opSend: func(s *script) (header, []byte, bool) {
+	frame.Send: func(s *script) (frame.Header, []byte, bool) {
 		if s.messages == groundRecvs {
-			return header{}, nil, false
+			return frame.Header{}, nil, false
 		}
 		room := groundRecv
 		if s.messages%4 == 3 {
 			room /= 2
 		}
 		n := s.edge(room - s.off)
-		h := header{flags: s.last(), a: s.msn, b: uint64(s.off)}
-		if s.off += n; h.flags&flagLast != 0 {
+		h := frame.Header{Flags: s.last(), A: s.msn, B: uint64(s.off)}
+		if s.off += n; h.Flags&frame.Last != 0 {
 			s.msn, s.off, s.messages = s.msn+1, 0, s.messages+1
 		}
 		return h, s.bytes(n), true
 	},
-	opImmediate: func(s *script) (header, []byte, bool) {
+	frame.Immediate: func(s *script) (frame.Header, []byte, bool) {
 		if s.messages == groundRecvs || s.off > 0 {
-			return header{}, nil, false
+			return frame.Header{}, nil, false
 		}
 		s.msn, s.messages = s.msn+1, s.messages+1
-		return header{flags: flagLast | uint8(s.rand.IntN(2))*flagSolicited, a: s.msn - 1, b: s.rand.Uint64()}, nil, true
+		return frame.Header{Flags: frame.Last | uint8(s.rand.IntN(2))*frame.Solicited, A: s.msn - 1,
+			B: uint64(s.rand.Uint32())}, nil, true
 	},
-	opReadRequest: func(s *script) (header, []byte, bool) {
+	frame.ReadRequest: func(s *script) (frame.Header, []byte, bool) {
 		if s.asked == maxReads {
-			return header{}, nil, false
+			return frame.Header{}, nil, false
 		}
 		s.asked++
 		n := 1 + s.rand.Uint64N(2000)
 		cut := s.rand.Uint64N(n + 1)
 		key := []transport.Key{s.source.Key(), s.open.Key()}[s.rand.IntN(2)]
-		b := make([]byte, 3*segmentSize)
-		putSegment(b, transport.Segment{Key: key, Offset: uint64(s.edge(4096 - int(n))), Length: n})
-		putSegment(b[segmentSize:], transport.Segment{Key: 5, Offset: 1, Length: cut})
-		putSegment(b[2*segmentSize:], transport.Segment{Key: 6, Offset: 2, Length: n - cut})
-		return header{flags: flagLast, a: uint64(s.asked), b: 1<<32 | 2}, b, true
+		b := make([]byte, 3*frame.SegmentSize)
+		frame.PutSegment(b, transport.Segment{Key: key, Offset: uint64(s.edge(4096 - int(n))), Length: n})
+		frame.PutSegment(b[frame.SegmentSize:], transport.Segment{Key: 5, Offset: 1, Length: cut})
+		frame.PutSegment(b[2*frame.SegmentSize:], transport.Segment{Key: 6, Offset: 2, Length: n - cut})
+		return frame.Header{Flags: frame.Last, A: uint64(s.asked), B: 1<<32 | 2}, b, true
 	},
-	opReadWrite: func(s *script) (header, []byte, bool) {
+	frame.ReadWrite: func(s *script) (frame.Header, []byte, bool) {
 		if s.got == groundInto {
-			return header{}, nil, false
+			return frame.Header{}, nil, false
 		}
 		n := 1 + s.rand.IntN(min(100, groundInto-s.got))
 		at := s.got
 		s.got += n
-		return header{flags: s.last(), a: uint64(s.into.Key()), b: uint64(at)}, s.bytes(n), true
+		return frame.Header{Flags: s.last(), A: uint64(s.into.Key()), B: uint64(at)}, s.bytes(n), true
 	},
-	opReadDone: func(s *script) (header, []byte, bool) {
+	frame.ReadDone: func(s *script) (frame.Header, []byte, bool) {
 		if s.done || s.got < groundInto {
-			return header{}, nil, false
+			return frame.Header{}, nil, false
 		}
 		s.done = true
-		return header{flags: flagLast, b: groundInto}, nil, true
+		return frame.Header{Flags: frame.Last, B: groundInto}, nil, true
 	},
-	opAtomic: func(s *script) (header, []byte, bool) {
+	frame.Atomic: func(s *script) (frame.Header, []byte, bool) {
 		if s.asked == maxReads {
-			return header{}, nil, false
+			return frame.Header{}, nil, false
 		}
 		s.asked++
 		key := s.words.Key()
 		if !s.ended && s.rand.IntN(2) == 0 {
 			key = s.window.Key()
 		}
-		h, payload := atomicRequest(uint64(s.asked), 1+s.rand.Uint64N(2), key, uint64(8*s.edge(63)), s.rand.Uint64(), s.rand.Uint64N(2))
+		h, payload := atomicRequest(uint64(s.asked), 1+s.rand.Uint64N(2), key, uint64(8*s.edge(63)),
+			s.rand.Uint64(), s.rand.Uint64N(2))
 		return h, payload, true
 	},
-	opAtomicDone: func(s *script) (header, []byte, bool) {
+	frame.AtomicDone: func(s *script) (frame.Header, []byte, bool) {
 		if !s.done || s.added {
-			return header{}, nil, false
+			return frame.Header{}, nil, false
 		}
 		s.added = true
-		return header{flags: flagLast, a: 1, b: s.rand.Uint64()}, nil, true
+		return frame.Header{Flags: frame.Last, A: 1, B: s.rand.Uint64()}, nil, true
 	},
-	opInvalidate: func(s *script) (header, []byte, bool) {
+	frame.Invalidate: func(s *script) (frame.Header, []byte, bool) {
 		if s.messages == groundRecvs || s.off > 0 || s.ended || s.rand.IntN(10) > 0 {
-			return header{}, nil, false
+			return frame.Header{}, nil, false
 		}
 		s.msn, s.messages, s.ended = s.msn+1, s.messages+1, true
-		return header{flags: flagLast, a: s.msn - 1, b: uint64(s.window.Key())}, nil, true
+		return frame.Header{Flags: frame.Last, A: s.msn - 1, B: uint64(s.window.Key())}, nil, true
 	},
-	opClose: func(s *script) (header, []byte, bool) { return header{flags: flagLast}, nil, s.rand.IntN(100) == 0 },
-	opTerminate: func(s *script) (header, []byte, bool) {
+	frame.Close: func(s *script) (frame.Header, []byte, bool) {
+		return frame.Header{Flags: frame.Last}, nil,
+			s.rand.IntN(100) == 0
+	},
+	frame.Terminate: func(s *script) (frame.Header, []byte, bool) {
 		if s.rand.IntN(100) > 0 {
-			return header{}, nil, false
+			return frame.Header{}, nil, false
 		}
-		code := []terminate{terminateAccess, terminateNoRecv, terminateLocal, 0xffffff}[s.rand.IntN(4)]
-		return header{flags: flagLast, a: uint64(code), b: s.rand.Uint64N(3)}, s.bytes(s.rand.IntN(maxControl)), true
+		code := []frame.Reason{frame.ReasonAccess, frame.ReasonNoRecv, frame.ReasonLocal, 0xffffff}[s.rand.IntN(4)]
+		return frame.Header{Flags: frame.Last, A: uint64(code), B: s.rand.Uint64N(3)},
+			s.bytes(s.rand.IntN(frame.MaxControl)), true
 	},
 }
 
@@ -321,7 +341,7 @@ func (s *script) edge(most int) int {
 	return s.rand.IntN(most + 1)
 }
 
-func (s *script) last() uint8 { return uint8(s.rand.IntN(2)) * flagLast }
+func (s *script) last() uint8 { return uint8(s.rand.IntN(2)) * frame.Last }
 
 func (s *script) bytes(n int) []byte {
 	b := make([]byte, n)
@@ -332,36 +352,41 @@ func (s *script) bytes(n int) []byte {
 }
 
 // next appends a frame of a type, or of another if that one cannot be sent now.
-func (s *script) next(b []byte, o op) ([]byte, op) {
+func (s *script) next(b []byte, o frame.Op) ([]byte, frame.Op) {
 	for ; ; o = s.some() {
-		h, payload := header{flags: uint8(s.rand.IntN(4)), a: s.rand.Uint64N(3), b: s.rand.Uint64N(3)}, s.bytes(8*s.rand.IntN(6))
+		h, payload := frame.Header{Flags: uint8(s.rand.IntN(4)), A: s.rand.Uint64N(3), B: s.rand.Uint64N(3)},
+			s.bytes(8*s.rand.IntN(6))
 		if rule := ruleAbiding[o]; rule != nil {
 			var may bool
 			if h, payload, may = rule(s); !may {
 				continue
 			}
 		}
-		h.op, h.length = o, len(payload)
-		return append(h.append(b), payload...), o
+		h.Op, h.Length = o, len(payload)
+		return append(h.Append(b), payload...), o
 	}
 }
 
-func (s *script) some() op { return opReady + op(s.rand.IntN(int(ops-opReady))) }
+func (s *script) some() frame.Op {
+	return frame.Ready + frame.Op(s.rand.IntN(int(frame.Ops-frame.Ready)))
+}
 
 // breaks changes a frame, which begins at from and ends the bytes, so that it most likely breaks a rule.
 func (s *script) breaks(b []byte, from int) []byte {
 	f := b[from:]
-	odd := []uint64{0, 1, 7, 8, 1 << 31, 1<<32 - 1, 1 << 32, 1<<63 - 1, 1 << 63, 1<<64 - 8, 1<<64 - 1, groundOpen, groundOpen - 1, maxMessage + 1,
-		uint64(s.open.Key()), uint64(s.recvs.Key()), uint64(s.into.Key()), uint64(s.words.Key()), uint64(s.source.Key()), uint64(s.local.Key()), uint64(s.foreign.Key()),
+	odd := []uint64{0, 1, 7, 8, 1 << 31, 1<<32 - 1, 1 << 32, 1<<63 - 1, 1 << 63, 1<<64 - 8, 1<<64 - 1,
+		groundOpen, groundOpen - 1, maxMessage + 1,
+		uint64(s.open.Key()), uint64(s.recvs.Key()), uint64(s.into.Key()), uint64(s.words.Key()),
+		uint64(s.source.Key()), uint64(s.local.Key()), uint64(s.foreign.Key()),
 		uint64(s.stale), uint64(s.open.Key()) ^ 1<<s.rand.IntN(64), s.rand.Uint64()}
 	value := odd[s.rand.IntN(len(odd))]
 	switch s.rand.IntN(10) {
 	case 9: // one byte more, and all of it comes
 		f = append(f, 0x5a)
-		binary.LittleEndian.PutUint32(f, uint32(len(f)-headerSize))
+		binary.LittleEndian.PutUint32(f, uint32(len(f)-frame.HeaderSize))
 		return append(b[:from], f...)
 	case 0:
-		f[s.rand.IntN(headerSize)] ^= 1 << s.rand.IntN(8)
+		f[s.rand.IntN(frame.HeaderSize)] ^= 1 << s.rand.IntN(8)
 	case 1:
 		binary.LittleEndian.PutUint64(f[8:], value)
 		if s.rand.IntN(2) == 0 { // at the beginning of what it names, if it names a region
@@ -372,16 +397,16 @@ func (s *script) breaks(b []byte, from int) []byte {
 	case 3:
 		binary.LittleEndian.PutUint32(f, uint32(value))
 	case 4:
-		f[4] = byte(s.rand.IntN(int(ops) + 2))
+		f[4] = byte(s.rand.IntN(int(frame.Ops) + 2))
 	case 5: // something in the payload
-		if n := len(f) - headerSize; n > 0 {
-			at := headerSize + s.rand.IntN(n)&^7
+		if n := len(f) - frame.HeaderSize; n > 0 {
+			at := frame.HeaderSize + s.rand.IntN(n)&^7
 			copy(f[at:], binary.LittleEndian.AppendUint64(nil, value))
 		} else {
 			return append(b, f...) // the same again
 		}
 	case 6:
-		for i := range f[:min(len(f), headerSize)] {
+		for i := range f[:min(len(f), frame.HeaderSize)] {
 			f[i] = byte(s.rand.Uint32())
 		}
 	case 7: // bytes get lost, and what follows is read as something else
@@ -393,9 +418,9 @@ func (s *script) breaks(b []byte, from int) []byte {
 	return b
 }
 
-// A million frames of peers that have proved who they are, nearly all right, each session with one or more that are not: nothing is placed
-// where the peer may not, nothing panics or grows, and each session goes on or ends with an error that names the peer. The frames
-// behind the first that is wrong are not counted.
+// A million frames of peers that have proved who they are, nearly all right, each session with one or more
+// that are not: nothing is placed where the peer may not, nothing panics or grows, and each session goes on
+// or ends with an error that names the peer. The frames after the first that is wrong are not counted.
 func TestFrames_AMillionOfHostilePeers(t *testing.T) {
 	want := 1_000_000
 	if raced {
@@ -404,7 +429,7 @@ func TestFrames_AMillionOfHostilePeers(t *testing.T) {
 	leaksNone(t, func(t *testing.T) {
 		g := newGround(t)
 		t.Logf("seed %d: run it again with -frames.seed=%d", *framesSeed, *framesSeed)
-		var sent [ops]int
+		var sent [frame.Ops]int
 		ended := map[transport.State]int{}
 		frames, sessions := 0, 0
 		var before usage
@@ -419,16 +444,17 @@ func TestFrames_AMillionOfHostilePeers(t *testing.T) {
 			*s = script{ground: g, rand: r}
 			initiator, closing := r.IntN(2) == 0, r.IntN(8) == 0
 			g.enters(t, initiator, closing)
-			if !initiator { // the peer answers no Read that it has not been asked for, and it is asked behind its Ready
-				g.tells(t, header{op: opReady, flags: flagLast}.append(b[:0]))
-				sent[opReady]++
+			// the peer answers no Read that it has not been asked for, and it is asked after its Ready
+			if !initiator {
+				g.tells(t, frame.Header{Op: frame.Ready, Flags: frame.Last}.Append(b[:0]))
+				sent[frame.Ready]++
 				frames++
 			}
 			b = b[:0]
 			wrong := false
 			for range 20 + r.IntN(120) {
 				from := len(b)
-				var o op
+				var o frame.Op
 				b, o = s.next(b, s.some())
 				if !wrong {
 					sent[o]++
@@ -438,7 +464,8 @@ func TestFrames_AMillionOfHostilePeers(t *testing.T) {
 					b = s.breaks(b, from)
 					wrong = true
 				}
-				wrong = wrong || o == opClose || o == opTerminate || ruleAbiding[o] == nil // nothing is right behind these
+				// nothing is right after these
+				wrong = wrong || o == frame.Close || o == frame.Terminate || ruleAbiding[o] == nil
 				if len(b) > 64<<10 {
 					if !g.tells(t, b) {
 						break
@@ -448,15 +475,18 @@ func TestFrames_AMillionOfHostilePeers(t *testing.T) {
 			}
 			g.tells(t, b)
 			ended[g.qp.State()]++
-			if state := g.qp.State(); !wrong && state != transport.StateReady && state != transport.StateClosing {
-				t.Fatalf("session %d of seed %d: the peer has kept the rules, and %v: %v", sessions, *framesSeed, state, g.qp.Err())
+			if state := g.qp.State(); !wrong && state != transport.StateReady &&
+				state != transport.StateClosing {
+				t.Fatalf("session %d of seed %d: the peer has kept the rules, and %v: %v", sessions,
+					*framesSeed, state, g.qp.Err())
 			}
 			g.leaves(t, fmt.Sprintf("session %d of seed %d", sessions, *framesSeed))
 		}
 		runtime.GC()
 		after := used(t)
-		t.Logf("%d frames in %d sessions, by type %v; ended %v; %+v before, %+v after", frames, sessions, sent[1:], ended, before, after)
-		for o := opReady; o < ops; o++ {
+		t.Logf("%d frames in %d sessions, by type %v; ended %v; %+v before, %+v after", frames, sessions,
+			sent[1:], ended, before, after)
+		for o := frame.Ready; o < frame.Ops; o++ {
 			require.Greater(t, sent[o], want/5000, "%v", o)
 		}
 		require.Greater(t, ended[transport.StateError], sessions/4)
@@ -467,40 +497,42 @@ func TestFrames_AMillionOfHostilePeers(t *testing.T) {
 	})
 }
 
-// One frame of any type and with anything in it, in each state in which a peer can send one: as the first, behind Ready, in the middle of
-// a Send, with a Read half answered, behind Close, and while this side closes.
+// One frame of any type and with anything in it, in each state in which a peer can send one: as the first,
+// after Ready, in the middle of a Send, with a Read half answered, after Close, and while this side closes.
 func FuzzFrame(f *testing.F) {
 	g := newGround(f)
-	for o := opReady; o <= ops; o++ {
+	for o := frame.Ready; o <= frame.Ops; o++ {
 		for state := range uint8(6) {
 			s := &script{ground: g, rand: rand.New(rand.NewPCG(uint64(o), uint64(state)))}
-			h, payload := header{flags: flagLast, a: 1, b: 1}, s.bytes(16)
+			h, payload := frame.Header{Flags: frame.Last, A: 1, B: 1}, s.bytes(16)
 			if rule := ruleAbiding[o]; rule != nil {
 				if made, bytes, may := rule(s); may {
 					h, payload = made, bytes
 				}
 			}
-			f.Add(state, uint8(o), h.flags, uint16(0), uint32(len(payload)), h.a, h.b, payload)
+			f.Add(state, uint8(o), h.Flags, uint16(0), uint32(len(payload)), h.A, h.B, payload)
 		}
 	}
-	f.Fuzz(func(t *testing.T, state, kind, flags uint8, lane uint16, length uint32, a, b uint64, payload []byte) {
+	f.Fuzz(func(t *testing.T, state, kind, flags uint8, lane uint16, length uint32, a, b uint64,
+		payload []byte) {
 		s := &script{ground: g, rand: rand.New(rand.NewPCG(1, 1))}
 		g.enters(t, false, state%6 == 5)
 		defer g.leaves(t, "the session")
 		if state%6 > 0 {
-			g.tells(t, header{op: opReady, flags: flagLast}.append(nil))
+			g.tells(t, frame.Header{Op: frame.Ready, Flags: frame.Last}.Append(nil))
 		}
 		part := s.bytes(16)
 		switch state % 6 {
 		case 2:
-			g.tells(t, append(header{length: len(part), op: opSend}.append(nil), part...))
+			g.tells(t, append(frame.Header{Length: len(part), Op: frame.Send}.Append(nil), part...))
 		case 3:
-			g.tells(t, append(header{length: len(part), op: opReadWrite, a: uint64(g.into.Key())}.append(nil), part...))
+			g.tells(t, append(frame.Header{Length: len(part), Op: frame.ReadWrite,
+				A: uint64(g.into.Key())}.Append(nil), part...))
 		case 4:
-			g.tells(t, header{op: opClose, flags: flagLast}.append(nil))
+			g.tells(t, frame.Header{Op: frame.Close, Flags: frame.Last}.Append(nil))
 		}
-		frame := header{length: int(length), op: op(kind), flags: flags, a: a, b: b}.append(nil)
-		binary.LittleEndian.PutUint16(frame[6:], lane)
-		g.tells(t, append(frame, payload[:min(len(payload), 64<<10)]...))
+		encoded := frame.Header{Length: int(length), Op: frame.Op(kind), Flags: flags, A: a, B: b}.Append(nil)
+		binary.LittleEndian.PutUint16(encoded[6:], lane)
+		g.tells(t, append(encoded, payload[:min(len(payload), 64<<10)]...))
 	})
 }

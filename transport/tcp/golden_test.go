@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
 var update = flag.Bool("update", false, "write the golden transcripts anew")
@@ -39,16 +40,19 @@ func (tr *transcript) golden(t *testing.T, name string) {
 	}
 	want, err := os.ReadFile(path)
 	require.NoError(t, err)
-	require.Equal(t, string(want), tr.String(), "the bytes of the protocol have changed: that takes another version")
+	require.Equal(t, string(want), tr.String(),
+		"the bytes of the protocol have changed: that takes another version")
 }
 
 func TestGolden_Startup(t *testing.T) {
 	var tr transcript
 	p := testParties()
-	fmt.Fprintf(&tr, "# Start-up of rank %d with rank %d of the job \"job\", secret % x\n", p.initiator, p.responder, testSecret)
+	fmt.Fprintf(&tr, "# Start-up of rank %d with rank %d of the job \"job\", secret % x\n", p.initiator,
+		p.responder, testSecret)
 	note := func(who string, b []byte) {
 		if who == "initiator" && strings.HasPrefix(string(b), magic) {
-			tr.note(who, typeHello, b[:len(magic)], b[len(magic):len(magic)+prefixSize], b[len(magic)+prefixSize:])
+			tr.note(who, typeHello, b[:len(magic)], b[len(magic):len(magic)+prefixSize],
+				b[len(magic)+prefixSize:])
 			return
 		}
 		tr.note(who, messageType(b[0]), b[:prefixSize], b[prefixSize:])
@@ -66,7 +70,8 @@ func TestGolden_Startup(t *testing.T) {
 }
 
 func TestGolden_Exchange(t *testing.T) {
-	goldenExchange(t, false, "exchange.txt", "# One of each frame. Each is a line of header, then its payload.\n")
+	goldenExchange(t, false, "exchange.txt",
+		"# One of each frame. Each is a line of header, then its payload.\n")
 }
 
 // The same with checksums.
@@ -79,7 +84,7 @@ func TestGolden_ExchangeWithChecksum(t *testing.T) {
 func goldenExchange(t *testing.T, checked bool, file, title string) {
 	initiator, responder := newSessionDevice(t), newSessionDevice(t)
 	initiator.agreed.checksum, responder.agreed.checksum = checked, checked
-	responder.dev.regions.keys.Seed([32]byte{1})
+	responder.dev.regions.Seed([32]byte{1})
 	responder.begin(t, false)
 	defer responder.end(t)
 	initiator.begin(t, true)
@@ -107,17 +112,19 @@ func goldenExchange(t *testing.T, checked bool, file, title string) {
 	require.NoError(t, responder.qp.PostRecv(&transport.RecvWR{ID: 3}))
 	window, err := responder.pd.AllocMW()
 	require.NoError(t, err)
-	require.NoError(t, responder.qp.PostSend(&transport.SendWR{Op: transport.OpBind, Bind: &transport.Bind{Window: window, MR: word, Length: 8,
-		Access: transport.RemoteAtomic}}))
+	require.NoError(t, responder.qp.PostSend(&transport.SendWR{Op: transport.OpBind,
+		Bind: &transport.Bind{Window: window, MR: word, Length: 8,
+			Access: transport.RemoteAtomic}}))
 	windowKey := window.Key()
 	before := alloc(initiator, strings.Repeat("-", 16), transport.LocalWrite)
 	var tr transcript
 	tr.WriteString(title)
 	relay := func(who string, from, to *session) {
 		for _, f := range from.heard(t) {
-			whole := appendFrame(nil, f.header, f.payload, checked)
-			size := from.qp.in.size
-			tr.note(who, f.op, whole[:headerSize], whole[headerSize:size], whole[size:][:f.length], whole[size+f.length:])
+			whole := frame.Append(nil, f.Header, f.payload, checked)
+			size := firstLink(from.qp).in.size
+			tr.note(who, f.Op, whole[:frame.HeaderSize], whole[frame.HeaderSize:size], whole[size:][:f.Length],
+				whole[size+f.Length:])
 			_, err := syscall.Write(to.wire, whole)
 			require.NoError(t, err)
 		}
@@ -126,13 +133,19 @@ func goldenExchange(t *testing.T, checked bool, file, title string) {
 	for i, wr := range []*transport.SendWR{
 		{Op: transport.OpWrite, Local: all(text), Remote: []transport.Segment{at(target, 8, 16)}},
 		{Op: transport.OpSend, Flags: transport.FlagSolicited, Local: all(text)},
-		{Op: transport.OpWriteImm, Local: all(text), Remote: []transport.Segment{at(target, 16, 16)}, Imm: 0x1122334455667788},
-		{Op: transport.OpRead, Local: []transport.SGE{{MR: into, Length: 2}, {MR: into, Offset: 2, Length: 10}},
+		{Op: transport.OpWriteImm, Local: all(text), Remote: []transport.Segment{at(target, 16, 16)},
+			Imm: 0x55667788},
+		{Op: transport.OpRead, Local: []transport.SGE{{MR: into, Length: 2},
+			{MR: into, Offset: 2, Length: 10}},
 			Remote: []transport.Segment{at(source, 0, 7), at(source, 21, 5)}},
-		{Op: transport.OpFetchAdd, Local: []transport.SGE{{MR: before, Length: 8}}, Remote: []transport.Segment{at(word, 0, 8)}, Operand: 0x1000},
-		{Op: transport.OpCompareSwap, Flags: transport.FlagFence, Local: []transport.SGE{{MR: before, Offset: 8, Length: 8}},
-			Remote: []transport.Segment{{Key: windowKey, Length: 8}}, Operand: 0x0102030405060708, Compare: 0x102a},
-		{Op: transport.OpSendInvalidate, Flags: transport.FlagFence | transport.FlagSolicited, Key: windowKey},
+		{Op: transport.OpFetchAdd, Local: []transport.SGE{{MR: before, Length: 8}},
+			Remote: []transport.Segment{at(word, 0, 8)}, Operand: 0x1000},
+		{Op: transport.OpCompareSwap, Flags: transport.FlagFence,
+			Local:  []transport.SGE{{MR: before, Offset: 8, Length: 8}},
+			Remote: []transport.Segment{{Key: windowKey, Length: 8}}, Operand: 0x0102030405060708,
+			Compare: 0x102a},
+		{Op: transport.OpSendInvalidate, Flags: transport.FlagFence | transport.FlagSolicited,
+			Key: windowKey},
 	} {
 		wr.ID, wr.Flags = uint64(i), wr.Flags|transport.FlagSignaled
 		require.NoError(t, initiator.qp.PostSend(wr))
@@ -156,7 +169,8 @@ func goldenExchange(t *testing.T, checked bool, file, title string) {
 	require.Equal(t, "--------sixteen sixteen bytes it", string(target.Bytes()))
 	require.Equal(t, "sixteen bytes it", string(room.Bytes()))
 	require.Equal(t, "what isieces", string(into.Bytes()))
-	require.Equal(t, "\x2a\x00\x00\x00\x00\x00\x00\x00\x2a\x10\x00\x00\x00\x00\x00\x00", string(before.Bytes()))
+	require.Equal(t, "\x2a\x00\x00\x00\x00\x00\x00\x00\x2a\x10\x00\x00\x00\x00\x00\x00",
+		string(before.Bytes()))
 	require.Equal(t, "\x08\x07\x06\x05\x04\x03\x02\x01", string(word.Bytes()))
 	require.NotZero(t, windowKey)
 	require.Zero(t, window.Key())

@@ -9,9 +9,11 @@ import (
 
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
-// withEnded gives a device whose one queue pair has ended: a receive posted to it completes at once, and raises an event if it asks for one.
+// withEnded gives a device whose one queue pair has ended: a receive posted to it completes at once, and
+// raises an event if it asks for one.
 func withEnded(tb testing.TB) *session {
 	s := newSessionDevice(tb)
 	s.begin(tb, true)
@@ -69,13 +71,14 @@ func TestHandler_N2_CoreThatThisProcessMayNotUse(t *testing.T) {
 	require.Equal(t, before, descriptors(t))
 }
 
-// A device with handlers leaves no descriptor behind; TestMain looks after goroutines.
+// A device with handlers leaves no descriptor after; TestMain looks after goroutines.
 func TestHandler_N8_NothingIsLeft(t *testing.T) {
 	leaksNone(t, func(t *testing.T) {
 		d, err := New(Options{})
 		require.NoError(t, err)
 		for range d.Query().Handlers {
-			h, err := d.SetCompletionHandler(transport.HandlerConfig{Core: -1, Lock: new(sync.Mutex), Spin: time.Millisecond,
+			h, err := d.SetCompletionHandler(transport.HandlerConfig{Core: -1, Lock: new(sync.Mutex),
+				Spin:     time.Millisecond,
 				Complete: func(transport.HandlerID, transport.CQ) {}})
 			require.NoError(t, err)
 			_, err = d.CreateCQ(8, h)
@@ -85,16 +88,18 @@ func TestHandler_N8_NothingIsLeft(t *testing.T) {
 	})
 }
 
-// A handler that sleeps has the sockets of its queues watched, and one that a consumer polls beside it goes on being told.
+// A handler that sleeps has the sockets of its queues watched, and one that a consumer polls beside it goes
+// on being told.
 func TestHandler_SleepsWatchingAndConsumersPollsDoNotEndThat(t *testing.T) {
 	s := newSessionDevice(t)
 	s.begin(t, true)
 	t.Cleanup(func() { s.end(t) })
 	var mu sync.Mutex
 	told := make(chan struct{}, 1)
-	h, err := s.dev.SetCompletionHandler(transport.HandlerConfig{Core: -1, Lock: &mu, Complete: func(transport.HandlerID, transport.CQ) {
-		told <- struct{}{}
-	}})
+	h, err := s.dev.SetCompletionHandler(transport.HandlerConfig{Core: -1, Lock: &mu,
+		Complete: func(transport.HandlerID, transport.CQ) {
+			told <- struct{}{}
+		}})
 	require.NoError(t, err)
 	require.NoError(t, s.dev.ModifyCQ(s.cq, h))
 	parked := func() bool {
@@ -107,11 +112,11 @@ func TestHandler_SleepsWatchingAndConsumersPollsDoNotEndThat(t *testing.T) {
 	for range 10 * disarmAfter {
 		s.cq.Poll(nil)
 	}
-	require.True(t, s.cq.(*cq).arming.on)
+	require.True(t, s.cq.(*cq).interest.on)
 	require.NoError(t, s.qp.PostRecv(&transport.RecvWR{}))
 	require.NoError(t, s.cq.RequestNotify(transport.NotifyNext))
 	mu.Unlock()
-	_, err = sys.Write(s.wire, header{op: opSend, flags: flagLast}.append(nil))
+	_, err = sys.Write(s.wire, frame.Header{Op: frame.Send, Flags: frame.Last}.Append(nil))
 	require.NoError(t, err)
 	select {
 	case <-told:
@@ -123,15 +128,16 @@ func TestHandler_SleepsWatchingAndConsumersPollsDoNotEndThat(t *testing.T) {
 	mu.Unlock()
 }
 
-// BenchmarkHandOver is what it costs to hand an event from a handler's thread to a goroutine that sleeps on a channel, on another one;
-// event is from its being raised to Complete.
+// BenchmarkHandOver is what it costs to hand an event from a handler's thread to a goroutine that sleeps on a
+// channel, on another one; event is from its being raised to Complete.
 func BenchmarkHandOver(b *testing.B) {
 	s := withEnded(b)
 	var mu sync.Mutex
 	stamps := make(chan time.Time)
-	h, err := s.dev.SetCompletionHandler(transport.HandlerConfig{Core: -1, Lock: &mu, Complete: func(transport.HandlerID, transport.CQ) {
-		stamps <- time.Now()
-	}})
+	h, err := s.dev.SetCompletionHandler(transport.HandlerConfig{Core: -1, Lock: &mu,
+		Complete: func(transport.HandlerID, transport.CQ) {
+			stamps <- time.Now()
+		}})
 	require.NoError(b, err)
 	require.NoError(b, s.dev.ModifyCQ(s.cq, h))
 	var raised, handed time.Duration

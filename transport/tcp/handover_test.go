@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHandOver_BehindClose: a queue pair that was used and released as soon as it was connected is handed to a queue that is closed by then.
+// TestHandOver_BehindClose: a queue pair that was used and released as soon as it was connected is handed to
+// a queue that is closed by then.
 func TestHandOver_BehindClose(t *testing.T) {
 	d, err := New(Options{Host: "127.0.0.1"})
 	require.NoError(t, err)

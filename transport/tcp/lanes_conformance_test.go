@@ -10,7 +10,8 @@ import (
 	"github.com/weft-mpi/weft/transport/verbstest"
 )
 
-// The whole suite over two and over four lanes, and over encrypted ones in sockets that take nearly every write in part.
+// The whole suite over two and over four lanes, and over encrypted ones in sockets that take nearly every
+// write in part.
 func TestConformanceOverLanes(t *testing.T) {
 	for _, p := range []provider{
 		{options: Options{Lanes: 2}},
@@ -19,7 +20,8 @@ func TestConformanceOverLanes(t *testing.T) {
 		{options: Options{Lanes: 3, TLS: true, StrangerTimeout: 10 * time.Second}, narrow: true},
 	} {
 		o := p.options
-		t.Run(fmt.Sprintf("%d lanes, checksum %d, TLS %v, narrow %v", o.Lanes, o.Checksum, o.TLS, p.narrow), func(t *testing.T) { verbstest.Run(t, p) })
+		t.Run(fmt.Sprintf("%d lanes, checksum %d, TLS %v, narrow %v", o.Lanes, o.Checksum, o.TLS, p.narrow),
+			func(t *testing.T) { verbstest.Run(t, p) })
 	}
 }
 
@@ -28,14 +30,16 @@ func TestConformanceOverLanesThatAreCut(t *testing.T) {
 	for _, n := range []int{1, 2, 4} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			c := &cuts{least: 2 << 10, most: 64 << 10, random: rand.New(rand.NewPCG(uint64(n), 9))}
-			p := throughProxy{provider{options: Options{Lanes: n, Reconnect: true, PeerTimeout: 2 * time.Second}}, c}
+			p := throughProxy{provider{options: Options{Lanes: n, Reconnect: true,
+				PeerTimeout: 2 * time.Second}}, c}
 			for _, check := range verbstest.Checks() {
 				t.Run(check.Name, func(t *testing.T) {
 					switch check.Name {
 					case "More/FlushSendsWhatWasHeldBack", "Random/ManyRanksEachWithAGoroutineOfItsOwn":
 						t.Skip("one end is not driven any more while the other waits, and cannot send again what a cut has taken")
 					}
-					if err := check.Verify(p, verbstest.Patience); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+					if err := check.Verify(p, verbstest.Patience); err != nil &&
+						!errors.Is(err, errors.ErrUnsupported) {
 						t.Error(err)
 					}
 				})

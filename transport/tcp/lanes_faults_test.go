@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -13,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+	"github.com/weft-mpi/weft/transport/tcp/internal/keepalive"
 )
 
 // newMixed connects two ranks whose devices have different options.
@@ -32,7 +35,7 @@ func TestLanes_NumberIsTheSmaller(t *testing.T) {
 		{Options{Lanes: 1}, Options{Lanes: 4}, 0},
 		{Options{Lanes: 4}, Options{}, 0},
 		{Options{Lanes: 4}, Options{Lanes: 2}, 2},
-		{Options{Lanes: 2}, Options{Lanes: laneMost}, 2},
+		{Options{Lanes: 2}, Options{Lanes: maxLanes}, 2},
 		{Options{Reconnect: true}, Options{Lanes: 4}, 1},
 		{Options{Reconnect: true}, Options{Reconnect: true}, 1},
 		{Options{Reconnect: true}, Options{}, 0},
@@ -41,29 +44,34 @@ func TestLanes_NumberIsTheSmaller(t *testing.T) {
 			m := h.nextMade()
 			q := m.qp.(*qp)
 			require.Equal(t, max(1, c.lanes), q.Query().Lanes, "%+v", c)
-			require.Equal(t, c.lanes == 0, q.lanes == nil, "%+v", c)
+			require.Equal(t, c.lanes == 0, lanesOf(q) == nil, "%+v", c)
 			q.Release()
 		}
 	}
 	four := slices.Repeat([]netip.Addr{netip.MustParseAddr("127.0.0.1")}, 4)
-	for _, o := range []Options{{Lanes: -1}, {Lanes: laneMost + 1}, {Interfaces: make([]netip.Addr, 1)}, {Interfaces: four}} {
+	for _, o := range []Options{{Lanes: -1}, {Lanes: maxLanes + 1}, {Interfaces: make([]netip.Addr, 1)},
+		{Interfaces: four}} {
 		_, err := New(o)
 		require.Error(t, err, "%+v", o)
 	}
 }
 
-// One lane that is not kept alive is the connection of before: nothing of lanes is there, and a lost connection is a lost peer.
+// One lane that is not kept alive is the connection of before: nothing of lanes is there, and a lost
+// connection is a lost peer.
 func TestLanes_H6_OneLaneIsAConnectionAsEver(t *testing.T) {
 	list := newCouple(t, Options{Lanes: 1}, 64, nil)
 	for i, s := range list {
 		require.Nil(t, s.lanesOf())
-		require.Equal(t, headerSize, s.to.(*qp).in.size)
-		require.Equal(t, transport.LaneStats{}, s.to.(transport.LaneCounter).Lanes())
-		require.Equal(t, 10*time.Second/ticksSilent, s.dev.Query().TickPeriod)
+		require.Equal(t, frame.HeaderSize, firstLink(s.to).in.size)
+		require.Equal(t, transport.LaneStats{}, s.to.Lanes())
+		require.Equal(t, 10*time.Second/keepalive.MaxMissed, s.dev.Query().TickPeriod)
 		s.writes(t, list[1-i])
 	}
-	drive(t, list, "the Writes", func() bool { return same8(list[0]) == list[1].seq && same8(list[1]) == list[0].seq })
-	require.NoError(t, reset(list[0].to.(*qp).fd))
+	drive(t, list, "the Writes", func() bool {
+		return same8(list[0]) == list[1].seq &&
+			same8(list[1]) == list[0].seq
+	})
+	require.NoError(t, reset(firstLink(list[0].to).fd))
 	drive(t, list, "the loss", func() bool {
 		return list[0].to.State() == transport.StateError && list[1].to.State() == transport.StateError
 	})
@@ -77,11 +85,12 @@ func same8(s *side) uint64 {
 
 // Lanes are made from and to the addresses of the interfaces in turn.
 func TestLanes_SpreadOverInterfaces(t *testing.T) {
-	addresses := []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.3")}
+	addresses := []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2"),
+		netip.MustParseAddr("127.0.0.3")}
 	list := newCouple(t, Options{Lanes: 6, Interfaces: addresses}, 64, nil)
 	lanesUp(t, list, 6)
 	near, far := map[netip.Addr]int{}, map[netip.Addr]int{}
-	for _, l := range list[0].lanesOf().links {
+	for _, l := range list[0].lanesOf().conns {
 		a, b := socketAddresses(t, l.fd)
 		near[a]++
 		far[b]++
@@ -110,9 +119,10 @@ func TestLanes_H5_DamagedLaneIsLostAlone(t *testing.T) {
 	exchange(t, list, 2, 256<<10, func(uint64) bool { return strikes >= 20 }, func() {
 		if armed[0] != nil {
 			if passes++; armed[0].struck.Load() == 0 {
-				// The lane may have been made from the other end, not through the proxy: then once more. Or it may carry next to nothing, since which
-				// does is not for this test to say: then another, in the end.
-				l := list[0].lanesOf().links
+				// The lane may have been made from the other end, not through the proxy: then once more. Or
+				// it may carry next to nothing, since which does is not for this test to say: then another,
+				// in the end.
+				l := list[0].lanesOf().conns
 				if waits := p.waits(); len(l) >= 2 && (waits || passes > 5000) {
 					if passes = 0; !waits {
 						armed[0] = nil
@@ -124,18 +134,20 @@ func TestLanes_H5_DamagedLaneIsLostAlone(t *testing.T) {
 			strikes++
 			armed[0] = nil
 		}
-		if strikes < 20 && len(list[0].lanesOf().links) >= 2 {
+		if strikes < 20 && len(list[0].lanesOf().conns) >= 2 {
 			passes = 0
-			armed = p.arm(faults{flip: 8*2000 + random.IntN(8*20000)}, faults{}) // of the lane that takes the place of this one
-			require.NoError(t, reset(list[0].lanesOf().links[random.IntN(2)].fd))
+			// of the lane that takes the place of this one
+			armed = p.arm(faults{flip: 8*2000 + random.IntN(8*20000)}, faults{})
+			require.NoError(t, reset(list[0].lanesOf().conns[random.IntN(2)].fd))
 		}
 	})
 	for _, s := range list {
-		require.GreaterOrEqual(t, s.lanesOf().count().Down, uint64(strikes))
+		require.GreaterOrEqual(t, s.lanesOf().laneStats().Down, uint64(strikes))
 	}
 }
 
-// When no lane is left and none can be made, because nobody answers, the peer is lost when its time is over, and not before.
+// When no lane is left and none can be made, because nobody answers, the peer is lost when its time is over,
+// and not before.
 func TestLanes_PeerIsLostWhenNoLaneComesBack(t *testing.T) {
 	mute, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -148,7 +160,7 @@ func TestLanes_PeerIsLostWhenNoLaneComesBack(t *testing.T) {
 		require.NoError(t, s.to.PostRecv(&transport.RecvWR{ID: 1}))
 	}
 	began := time.Now()
-	for _, l := range list[0].lanesOf().links {
+	for _, l := range list[0].lanesOf().conns {
 		require.NoError(t, reset(l.fd))
 	}
 	drive(t, list, "the end", func() bool {
@@ -161,13 +173,33 @@ func TestLanes_PeerIsLostWhenNoLaneComesBack(t *testing.T) {
 	}
 }
 
+// A Terminate that is lost with its lanes reaches the peer over the next lane.
+func TestLanes_TerminateThatIsLostIsSentAgain(t *testing.T) {
+	for name, o := range map[string]Options{"plain": {Lanes: 2}, "TLS": {Lanes: 2, TLS: true},
+		"checksum": {Lanes: 2, Checksum: ChecksumAlways}} {
+		t.Run(name, func(t *testing.T) {
+			for loser := range 2 {
+				list := newCouple(t, o, 64, nil)
+				lanesUp(t, list, 2)
+				for _, fd := range list[loser].to.(*qp).fds() {
+					require.NoError(t, reset(fd))
+				}
+				list[1-loser].to.Abort(errors.New("the reason"))
+				drive(t, list, "the end", func() bool { return list[loser].to.State() == transport.StateError })
+				require.ErrorContains(t, list[loser].to.Err(), `"the reason"`)
+			}
+		})
+	}
+}
+
 // When the peer's process is gone nobody listens there: it is lost at once.
 func TestLanes_PeerThatIsGoneIsLostAtOnce(t *testing.T) {
 	list := newCouple(t, Options{Lanes: 3}, 64, nil)
 	lanesUp(t, list, 3)
 	began := time.Now()
 	require.NoError(t, provider{}.Vanish(list[1].dev))
-	drive(t, [2]*side{list[0], list[0]}, "the end", func() bool { return list[0].to.State() == transport.StateError })
+	drive(t, [2]*side{list[0], list[0]}, "the end",
+		func() bool { return list[0].to.State() == transport.StateError })
 	require.ErrorIs(t, list[0].to.Err(), transport.ErrPeerLost)
 	require.Less(t, time.Since(began), 5*time.Second)
 }
@@ -178,49 +210,52 @@ func TestLanes_SilentLaneIsLost(t *testing.T) {
 	lanesUp(t, list, 2)
 	stale := list[0].lanesOf().find(0)
 	for _, s := range list {
-		s.lanesOf().find(0).quiet = true // it says nothing any more, as if its network had gone
+		s.lanesOf().find(0).awaitingFirstFrame = true // it says nothing any more, as if its network had gone
 	}
 	now := time.Now()
-	for i := range 3 * ticksSilentLane {
+	for i := range 3 * maxMissedOfLane {
 		now = now.Add(list[0].dev.tickPeriod())
 		for _, s := range list {
 			s.cq.Tick(now)
 			s.poll()
 		}
-		if i < ticksSilentLane-1 {
+		if i < maxMissedOfLane-1 {
 			require.GreaterOrEqual(t, stale.fd, 0, "tick %d", i)
 		}
 	}
 	require.Equal(t, -1, stale.fd)
 	lanesUp(t, list, 2)
-	require.Equal(t, uint64(1), list[0].lanesOf().count().Down)
+	require.Equal(t, uint64(1), list[0].lanesOf().laneStats().Down)
 	exchange(t, list, 4, 64<<10, requests(50), func() {})
 }
 
-// Who does not know the queue pair's token joins no lane, though he knows the job's secret; nor who does not know that.
+// Who does not know the queue pair's token joins no lane, though he knows the job's secret; nor who does not
+// know that.
 func TestLanes_JoinWantsTheToken(t *testing.T) {
 	list := newCouple(t, Options{Lanes: 2}, 64, nil)
 	lanesUp(t, list, 2)
 	b := list[0].lanesOf()
 	e := list[0].dev.end
-	forged := &bundle{q: b.q, routes: b.routes, initiator: true}
-	forged.last.Store(1001)
+	forged := &multiLane{q: b.q, routes: b.routes, initiator: true}
+	forged.lastNumber.Store(1001)
 	require.ErrorIs(t, e.join(t.Context(), forged, 0), errGone)
 	forged.token = b.token
-	forged.last.Store(1000) // a number of the other side
+	forged.lastNumber.Store(1000) // a number of the other side
 	require.ErrorIs(t, e.join(t.Context(), forged, 0), errGone)
 	secret := e.id.Secret
 	e.id.Secret[0]++
 	require.ErrorIs(t, e.join(t.Context(), forged, 0), transport.ErrAuth)
 	e.id.Secret = secret
-	require.Len(t, list[1].lanesOf().links, 2)
+	require.Len(t, list[1].lanesOf().conns, 2)
 
 	plain := newCouple(t, Options{}, 64, nil) // has no lanes at all
-	forged = &bundle{q: plain[0].to.(*qp), routes: routes{dialed: plain[1].ep.Addr()[len("tcp:"):]}, initiator: true}
+	forged = &multiLane{q: plain[0].to.(*qp), routes: routes{dialed: plain[1].ep.Addr()[len("tcp:"):]},
+		initiator: true}
 	require.ErrorIs(t, plain[0].dev.end.join(t.Context(), forged, 0), transport.ErrRefused)
 }
 
-// A million buffers, each used again as soon as its request is complete, while lanes are cut: none shows what it had before.
+// A million buffers, each used again as soon as its request is complete, while lanes are cut: none shows what
+// it had before.
 func TestLanes_H5_AMillionReuses(t *testing.T) {
 	const batch, size = 32, 64
 	total := uint64(1_000_000)
@@ -237,7 +272,8 @@ func TestLanes_H5_AMillionReuses(t *testing.T) {
 	}
 	src, dst := alloc(s), alloc(r)
 	out, in := src.Bytes(), dst.Bytes()
-	wr := transport.SendWR{Op: transport.OpWriteImm, Local: make([]transport.SGE, 1), Remote: make([]transport.Segment, 1)}
+	wr := transport.SendWR{Op: transport.OpWriteImm, Local: make([]transport.SGE, 1),
+		Remote: make([]transport.Segment, 1)}
 	recv := &transport.RecvWR{}
 	for range batch {
 		require.NoError(t, r.to.PostRecv(recv))
@@ -249,7 +285,7 @@ func TestLanes_H5_AMillionReuses(t *testing.T) {
 			for i := 0; i < size; i += 8 {
 				putWord(out[at+i:], posted<<8|uint64(i))
 			}
-			wr.Imm, wr.Flags = posted, transport.FlagSignaled
+			wr.Imm, wr.Flags = uint32(posted), transport.FlagSignaled
 			if posted%batch != batch-1 {
 				wr.Flags |= transport.FlagMore
 			}
@@ -267,7 +303,7 @@ func TestLanes_H5_AMillionReuses(t *testing.T) {
 		}
 		n = r.cq.Poll(r.room[:])
 		for _, wc := range r.room[:n] {
-			if wc.Err != nil || wc.Imm != got {
+			if wc.Err != nil || wc.Imm != uint32(got) {
 				t.Fatalf("message %d where %d is due: %v", wc.Imm, got, wc.Err)
 			}
 			at := int(got%batch) * size
@@ -282,11 +318,12 @@ func TestLanes_H5_AMillionReuses(t *testing.T) {
 			}
 		}
 		r.cq.Placed(r.qps[:])
-		if got%(total/50) < 16 && len(s.lanesOf().links) == 2 && got > 0 && s.lanesOf().count().Down < got/(total/50) {
-			require.NoError(t, reset(s.lanesOf().links[0].fd)) // the one that carries what is small
+		if got%(total/50) < 16 && len(s.lanesOf().conns) == 2 && got > 0 &&
+			s.lanesOf().laneStats().Down < got/(total/50) {
+			require.NoError(t, reset(s.lanesOf().conns[0].fd)) // the one that carries what is small
 		}
 	}
-	require.GreaterOrEqual(t, s.lanesOf().count().Down, uint64(20), fmt.Sprint(s.lanesOf().count()))
+	require.GreaterOrEqual(t, s.lanesOf().laneStats().Down, uint64(20), fmt.Sprint(s.lanesOf().laneStats()))
 }
 
 func putWord(b []byte, v uint64) {

@@ -8,14 +8,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/transport"
-	"github.com/weft-mpi/weft/transport/tcp/internal/lane"
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
 )
 
 // beginLanes makes the queue pair one over lanes, each with the test at its other end. None is made anew.
-func (s *session) beginLanes(tb testing.TB, initiator bool) {
-	b := newBundle(s.qp, initiator, [tokenSize]byte{}, routes{}, nil)
-	for i := range b.making {
-		b.making[i] = true
+func (s *session) beginLanes(tb testing.TB, fd int, initiator bool) {
+	b := newMultiLane(s.qp, fd, nil, initiator, [tokenSize]byte{}, routes{})
+	for i := range b.dialing {
+		b.dialing[i] = true
 	}
 	for number := 1; number < s.lanes; number++ {
 		fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
@@ -23,15 +24,15 @@ func (s *session) beginLanes(tb testing.TB, initiator bool) {
 		for _, fd := range fds {
 			require.NoError(tb, syscall.SetNonblock(fd, true))
 		}
-		l := &link{b: b, number: uint16(number), slot: number, fd: fds[0], greeted: true, pulse: newPulse()}
-		l.in.size = laneHeaderSizeWith(s.qp.checked)
-		b.links = append(b.links, l)
+		l := &laneConn{b: b, number: uint16(number), slot: number, greeted: true}
+		l.connect(fds[0], nil)
+		b.conns = append(b.conns, l)
 		s.wires = append(s.wires, fds[1])
 	}
 }
 
-// hostile is a peer over lanes that keeps most rules: its frames come in any order that numbers allow, over any lane, some again, some in
-// part, and now and then with something wrong in them.
+// hostile is a peer over lanes that keeps most rules: its frames come in any order that numbers allow, over
+// any lane, some again, some in part, and now and then with something wrong in them.
 type hostile struct {
 	*script
 	next  uint64 // number of the next frame
@@ -44,24 +45,24 @@ type hostile struct {
 // makes makes the next frame of the sequence.
 func (p *hostile) makes() {
 	for {
-		o := op(1 + p.rand.IntN(int(ops)-1))
+		o := frame.Op(1 + p.rand.IntN(int(frame.Ops)-1))
 		h, payload, ok := ruleAbiding[o](p.script)
-		if !ok || o == opAlive {
+		if !ok || o == frame.Alive {
 			continue
 		}
-		h.op = o
+		h.Op = o
 		ref := uint64(0)
 		switch o {
-		case opWrite:
+		case frame.Write:
 			ref = p.next
 			if p.rand.IntN(4) == 0 && p.next > 1 {
 				ref -= 1 // of more than one frame
 			}
-		case opReadRequest, opAtomic:
+		case frame.ReadRequest, frame.Atomic:
 			ref = p.asks
 			p.asks++
 		}
-		f := appendLaneFrame(nil, h, 0, p.next, 0, ref, payload, false)
+		f := frame.AppendOverLane(nil, h, 0, p.next, 0, ref, payload, false)
 		p.next++
 		if p.rand.IntN(25) == 0 {
 			f = p.breaks(f)
@@ -74,14 +75,14 @@ func (p *hostile) makes() {
 // breaks changes something of a frame.
 func (p *hostile) breaks(f []byte) []byte {
 	p.broke = true
-	at := p.rand.IntN(laneHeaderSize)
+	at := p.rand.IntN(frame.LaneHeaderSize)
 	switch p.rand.IntN(5) {
 	case 0:
 		f[at] ^= 1 << p.rand.IntN(8)
 	case 1:
-		copy(f[headerSize:], le64(p.next+p.rand.Uint64N(2*lane.Window)))
+		copy(f[frame.HeaderSize:], le64(p.next+p.rand.Uint64N(2*sequence.Window)))
 	case 2:
-		copy(f[headerSize+16:], le64(p.rand.Uint64N(2*p.next)))
+		copy(f[frame.HeaderSize+16:], le64(p.rand.Uint64N(2*p.next)))
 	case 3:
 		copy(f[16:24], le64(p.rand.Uint64()>>p.rand.IntN(64)))
 	case 4:
@@ -110,26 +111,26 @@ func (p *hostile) goes() bool {
 	}
 	f = append([]byte(nil), f...)
 	number := p.rand.IntN(p.lanes)
-	if len(f) >= laneHeaderSize {
+	if len(f) >= frame.LaneHeaderSize {
 		f[6], f[7] = byte(number), 0
-		ack := p.rand.Uint64N(q.lanes.out.Next() + 1)
+		ack := p.rand.Uint64N(lanesOf(q).out.Next() + 1)
 		if p.rand.IntN(3) == 0 || ack == 0 {
-			ack = q.lanes.out.Next()
+			ack = lanesOf(q).out.Next()
 		}
-		copy(f[headerSize+8:], le64(ack))
+		copy(f[frame.HeaderSize+8:], le64(ack))
 	}
 	fd := p.wire
 	if number > 0 {
 		fd = p.wires[number-1]
 	}
-	for len(f) > 0 && q.fd >= 0 {
+	for len(f) > 0 && q.open {
 		n := len(f)
 		if p.rand.IntN(4) == 0 {
 			n = 1 + p.rand.IntN(n)
 		}
 		n, err := syscall.Write(fd, f[:n])
 		if err == syscall.EPIPE {
-			return len(q.lanes.links) > 0
+			return len(lanesOf(q).conns) > 0
 		}
 		f = f[max(n, 0):]
 		if p.rand.IntN(3) > 0 {
@@ -141,25 +142,27 @@ func (p *hostile) goes() bool {
 			}
 		}
 	}
-	return q.fd >= 0 && len(q.lanes.links) > 0
+	return q.open && len(lanesOf(q).conns) > 0
 }
 
 // tellsLost is a telling of lanes, of which some are.
 func (p *hostile) tellsLost() []byte {
-	t := lane.Telling{Version: p.rand.Uint32N(6), Heard: p.rand.Uint32N(6)}
+	t := sequence.Telling{Version: p.rand.Uint32N(6), Heard: p.rand.Uint32N(6)}
 	for range p.rand.IntN(3) {
 		t.Closed = append(t.Closed, uint16(p.rand.IntN(2*p.lanes)))
 	}
-	ack := p.qp.lanes.out.Next()
-	var ranges []lane.Range
+	ack := lanesOf(p.qp).out.Next()
+	var ranges []sequence.Range
 	if p.rand.IntN(2) == 0 {
 		from := ack + 1 + p.rand.Uint64N(4)
-		ranges = append(ranges, lane.Range{From: from, To: from + p.rand.Uint64N(8)})
+		ranges = append(ranges, sequence.Range{From: from, To: from + p.rand.Uint64N(8)})
 	}
-	return appendLaneFrame(nil, header{op: opLost, flags: flagLast}, 0, 0, 0, 0, appendLost(nil, t, ack, ranges), false)
+	return frame.AppendOverLane(nil, frame.Header{Op: frame.Lost, Flags: frame.Last}, 0, 0, 0, 0,
+		frame.AppendLost(nil, t, ack, ranges), false)
 }
 
-// Whatever a proven peer sends over lanes: nothing outside what was granted is written, nothing grows, every request completes once.
+// Whatever a proven peer sends over lanes: nothing outside what was granted is written, nothing grows, every
+// request completes once.
 func TestLanes_HostilePeers(t *testing.T) {
 	g := newGround(t)
 	g.lanes = 3
@@ -180,9 +183,11 @@ func TestLanes_HostilePeers(t *testing.T) {
 			}
 		}
 		g.poll()
-		b := g.qp.lanes
-		if g.qp.fd >= 0 && (b.in.Holds() > lane.Window || b.losses.Len() > 2*lanesLostMost || len(b.recvs) > 2*(groundRecvs+8)) {
-			t.Fatalf("round %d: %d tails, %d lanes, %d particulars", round, b.in.Holds(), b.losses.Len(), len(b.recvs))
+		b := lanesOf(g.qp)
+		if g.qp.open && (b.in.Holds() > sequence.Window || b.losses.Len() > 2*frame.MaxLostLanes ||
+			len(b.messages) > 2*(groundRecvs+8)) {
+			t.Fatalf("round %d: %d tails, %d lanes, %d particulars", round, b.in.Holds(), b.losses.Len(),
+				len(b.messages))
 		}
 		ended[g.qp.State()]++
 		if testing.Verbose() && round < 40 {

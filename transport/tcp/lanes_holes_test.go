@@ -3,13 +3,15 @@ package tcp
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/transport"
-	"github.com/weft-mpi/weft/transport/tcp/internal/lane"
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
 )
 
 // played is a queue pair over two lanes whose peer is the test, frame by frame.
@@ -32,13 +34,13 @@ func newPlayed(t *testing.T) *played {
 }
 
 // says has the peer send a frame on a lane.
-func (p *played) says(on int, h header, n, ref uint64, payload ...byte) {
+func (p *played) says(on int, h frame.Header, n, ref uint64, payload ...byte) {
 	p.Helper()
 	fd := p.wire
 	if on > 0 {
 		fd = p.wires[on-1]
 	}
-	b := appendLaneFrame(nil, h, uint16(on), n, p.ack, ref, payload, false)
+	b := frame.AppendOverLane(nil, h, uint16(on), n, p.ack, ref, payload, false)
 	k, err := syscall.Write(fd, b)
 	require.NoError(p, err)
 	require.Equal(p, len(b), k)
@@ -46,7 +48,7 @@ func (p *played) says(on int, h header, n, ref uint64, payload ...byte) {
 }
 
 // hears are the frames that have come to the peer on a lane.
-func (p *played) hears(on int) (list []laneHeader, payloads [][]byte) {
+func (p *played) hears(on int) (list []frame.LaneHeader, payloads [][]byte) {
 	p.Helper()
 	p.poll()
 	fd := p.wire
@@ -59,92 +61,98 @@ func (p *played) hears(on int) (list []laneHeader, payloads [][]byte) {
 		return nil, nil
 	}
 	for raw := b[:n]; len(raw) > 0; {
-		h, err := parseLaneHeader(raw, uint16(on))
+		h, err := frame.ParseOverLane(raw, uint16(on))
 		require.NoError(p, err)
-		raw = raw[laneHeaderSize:]
-		if h.op != opReady && h.op != opAlive {
+		raw = raw[frame.LaneHeaderSize:]
+		if h.Op != frame.Ready && h.Op != frame.Alive {
 			list = append(list, h)
-			payloads = append(payloads, bytes.Clone(raw[:h.length]))
+			payloads = append(payloads, bytes.Clone(raw[:h.Length]))
 		}
-		raw = raw[h.length:]
+		raw = raw[h.Length:]
 	}
 	return list, payloads
 }
 
 func (p *played) recv(id uint64, off, n int) {
-	require.NoError(p, p.qp.PostRecv(&transport.RecvWR{ID: id, Local: []transport.SGE{{MR: p.mem, Offset: off, Length: n}}}))
+	require.NoError(p, p.qp.PostRecv(&transport.RecvWR{ID: id,
+		Local: []transport.SGE{{MR: p.mem, Offset: off, Length: n}}}))
 }
 
 func (p *played) at(off, n int) string { return string(p.mem.Bytes()[off:][:n]) }
 
 func (p *played) write(on int, n, first uint64, flags uint8, off int, text string) {
-	p.says(on, header{op: opWrite, flags: flags, a: uint64(p.mem.Key()), b: uint64(off)}, n, first, []byte(text)...)
+	p.says(on, frame.Header{Op: frame.Write, Flags: flags, A: uint64(p.mem.Key()), B: uint64(off)}, n, first,
+		[]byte(text)...)
 }
 
-// What comes beyond a hole is in its place at once: a Write, a Send in its Recv, the answer to a Read. Nothing is told before the hole has
-// closed; then all of it is, in order.
+// What comes beyond a hole is in its place at once: a Write, a Send in its Recv, the answer to a Read.
+// Nothing is told before the hole has closed; then all of it is, in order.
 func TestLanes_H1_H3_PlacedAtOnceAndToldInOrder(t *testing.T) {
 	p := newPlayed(t)
 	p.recv(1, 0, 16)
 	p.recv(2, 16, 16)
 	p.recv(3, 32, 16)
-	require.NoError(t, p.qp.PostSend(&transport.SendWR{ID: 4, Op: transport.OpRead, Flags: transport.FlagSignaled,
-		Local: []transport.SGE{{MR: p.mem, Offset: 100, Length: 8}}, Remote: []transport.Segment{{Key: 7, Length: 8}}}))
+	require.NoError(t, p.qp.PostSend(&transport.SendWR{ID: 4, Op: transport.OpRead,
+		Flags:  transport.FlagSignaled,
+		Local:  []transport.SGE{{MR: p.mem, Offset: 100, Length: 8}},
+		Remote: []transport.Segment{{Key: 7, Length: 8}}}))
 	p.hears(0)
 	p.ack = 2
 
-	p.says(1, header{op: opSend, flags: flagLast, a: 1}, 3, 0, []byte("second")...)
-	p.write(1, 4, 4, flagLast, 64, "a write of one frame")
-	p.says(1, header{op: opReadWrite, flags: flagLast, a: uint64(p.mem.Key()), b: 100}, 5, 0, []byte("answered")...)
-	p.says(1, header{op: opReadDone, flags: flagLast, b: 8}, 6, 0)
-	p.says(1, header{op: opImmediate, flags: flagLast, a: 2, b: 42}, 8, 0)
+	p.says(1, frame.Header{Op: frame.Send, Flags: frame.Last, A: 1}, 3, 0, []byte("second")...)
+	p.write(1, 4, 4, frame.Last, 64, "a write of one frame")
+	p.says(1, frame.Header{Op: frame.ReadWrite, Flags: frame.Last, A: uint64(p.mem.Key()), B: 100}, 5, 0,
+		[]byte("answered")...)
+	p.says(1, frame.Header{Op: frame.ReadDone, Flags: frame.Last, B: 8}, 6, 0)
+	p.says(1, frame.Header{Op: frame.Immediate, Flags: frame.Last, A: 2, B: 42}, 8, 0)
 	require.Equal(t, "second", p.at(16, 6))
 	require.Equal(t, "a write of one frame", p.at(64, 20))
 	require.Equal(t, "answered", p.at(100, 8))
 	require.Empty(t, p.wcs, "nothing is told while something before it is missing")
 	require.Equal(t, 2, p.qp.Lanes().Holes)
 
-	p.says(0, header{op: opSend, a: 0}, 1, 0, []byte("fir")...)
+	p.says(0, frame.Header{Op: frame.Send, A: 0}, 1, 0, []byte("fir")...)
 	require.Empty(t, p.wcs)
-	p.says(0, header{op: opSend, flags: flagLast, a: 0, b: 3}, 2, 0, []byte("st")...)
+	p.says(0, frame.Header{Op: frame.Send, Flags: frame.Last, A: 0, B: 3}, 2, 0, []byte("st")...)
 	require.Len(t, p.wcs, 3)
-	for i, want := range []transport.WC{{ID: 1, Op: transport.OpRecv, Bytes: 5}, {ID: 2, Op: transport.OpRecv, Bytes: 6},
+	for i, want := range []transport.WC{{ID: 1, Op: transport.OpRecv, Bytes: 5},
+		{ID: 2, Op: transport.OpRecv, Bytes: 6},
 		{ID: 4, Op: transport.OpRead, Bytes: 8}} {
 		want.QP = p.qp.num
 		require.Equal(t, want, p.wcs[i])
 	}
 	require.Equal(t, "first", p.at(0, 5))
-	p.write(0, 7, 7, flagLast, 200, "x")
+	p.write(0, 7, 7, frame.Last, 200, "x")
 	require.Equal(t, transport.WC{ID: 3, QP: p.qp.num, Op: transport.OpRecv, HasImm: true, Imm: 42}, p.wcs[3])
 	require.Zero(t, p.qp.Lanes().Holes)
 	require.Equal(t, uint64(2), p.qp.Lanes().HolesClosed)
 }
 
-// The doorbell of a Read Request, and of an Atomic, rings when the hole before it has closed: the Read finds the Write that was missing, and
-// the Atomic is carried out then, once.
+// The doorbell of a Read Request, and of an Atomic, rings when the hole before it has closed: the Read finds
+// the Write that was missing, and the Atomic is carried out then, once.
 func TestLanes_H3_DoorbellRingsWhenTheHoleCloses(t *testing.T) {
 	p := newPlayed(t)
-	request := make([]byte, 2*segmentSize)
-	putSegment(request, transport.Segment{Key: p.mem.Key(), Offset: 8, Length: 4})
-	putSegment(request[segmentSize:], transport.Segment{Key: 5, Length: 4})
+	request := make([]byte, 2*frame.SegmentSize)
+	frame.PutSegment(request, transport.Segment{Key: p.mem.Key(), Offset: 8, Length: 4})
+	frame.PutSegment(request[frame.SegmentSize:], transport.Segment{Key: 5, Length: 4})
 	h, atomic := atomicRequest(1, atomicFetchAdd, p.mem.Key(), 16, 5, 0)
-	p.says(1, header{op: opReadRequest, flags: flagLast, a: 0, b: 1<<32 | 1}, 2, 0, request...)
+	p.says(1, frame.Header{Op: frame.ReadRequest, Flags: frame.Last, A: 0, B: 1<<32 | 1}, 2, 0, request...)
 	p.says(1, h, 3, 1, atomic...)
 	heard, _ := p.hears(0)
 	require.Empty(t, heard)
 	require.Zero(t, binary.NativeEndian.Uint64(p.mem.Bytes()[16:]))
-	p.write(0, 1, 1, flagLast, 8, "late")
+	p.write(0, 1, 1, frame.Last, 8, "late")
 	heard, payloads := p.hears(0)
 	require.Len(t, heard, 3)
 	require.Equal(t, "late", string(payloads[0]))
-	require.Equal(t, []op{opReadWrite, opReadDone, opAtomicDone}, []op{heard[0].op, heard[1].op, heard[2].op})
+	require.Equal(t, []frame.Op{frame.ReadWrite, frame.ReadDone, frame.AtomicDone}, []frame.Op{heard[0].Op, heard[1].Op, heard[2].Op})
 	require.Equal(t, uint64(5), binary.NativeEndian.Uint64(p.mem.Bytes()[16:]))
 }
 
 // The last bytes of a Write come last, whichever of its frames comes first.
 func TestLanes_H1_TailWaitsForTheWholeWrite(t *testing.T) {
 	p := newPlayed(t)
-	p.write(1, 3, 1, flagLast, 20, "67890123ABCDEFGH")
+	p.write(1, 3, 1, frame.Last, 20, "67890123ABCDEFGH")
 	require.Equal(t, "67890123", p.at(20, 8))
 	require.Equal(t, make([]byte, 8), []byte(p.at(28, 8)), "the tail is placed before the rest")
 	p.write(0, 1, 1, 0, 0, "0123456789")
@@ -155,18 +163,19 @@ func TestLanes_H1_TailWaitsForTheWholeWrite(t *testing.T) {
 	// What is missing need not be a Write's frame.
 	p.recv(1, 200, 8)
 	p.write(0, 4, 4, 0, 100, "begin")
-	p.write(1, 6, 4, flagLast, 105, "and the end")
+	p.write(1, 6, 4, frame.Last, 105, "and the end")
 	require.Equal(t, make([]byte, 8), []byte(p.at(108, 8)))
-	p.says(0, header{op: opSend, flags: flagLast}, 5, 0, 1)
+	p.says(0, frame.Header{Op: frame.Send, Flags: frame.Last}, 5, 0, 1)
 	require.Equal(t, "beginand the end", p.at(100, 16))
 }
 
-// A number that has come is dropped before its key is looked at: the region may be gone by then. And it is not carried out again.
+// A number that has come is dropped before its key is looked at: the region may be gone by then. And it is
+// not carried out again.
 func TestLanes_H5_AgainIsDroppedBeforeItsKey(t *testing.T) {
 	p := newPlayed(t)
 	gone, err := p.pd.Alloc(64, transport.RemoteWrite)
 	require.NoError(t, err)
-	h := header{op: opWrite, flags: flagLast, a: uint64(gone.Key())}
+	h := frame.Header{Op: frame.Write, Flags: frame.Last, A: uint64(gone.Key())}
 	p.says(0, h, 1, 1, []byte("payload")...)
 	add, atomic := atomicRequest(0, atomicFetchAdd, p.mem.Key(), 0, 1, 0)
 	p.says(0, add, 2, 0, atomic...)
@@ -184,32 +193,34 @@ func TestLanes_H5_AgainIsDroppedBeforeItsKey(t *testing.T) {
 func TestLanes_H3_ErrorsWaitForTheirTurn(t *testing.T) {
 	p := newPlayed(t)
 	p.recv(1, 0, 8)
-	p.says(1, header{op: opWrite, flags: flagLast, a: 12345}, 2, 2, []byte("nowhere")...)
-	p.write(1, 3, 3, flagLast, 64, "behind")
+	p.says(1, frame.Header{Op: frame.Write, Flags: frame.Last, A: 12345}, 2, 2, []byte("nowhere")...)
+	p.write(1, 3, 3, frame.Last, 64, "after")
 	require.NoError(t, p.qp.Err())
-	p.says(0, header{op: opSend, flags: flagLast}, 1, 0, []byte("first")...)
+	p.says(0, frame.Header{Op: frame.Send, Flags: frame.Last}, 1, 0, []byte("first")...)
 	require.Equal(t, uint64(1), p.wcs[0].ID)
 	require.Equal(t, transport.StatusSuccess, p.wcs[0].Status)
 	require.ErrorIs(t, p.qp.Err(), transport.ErrAccess)
 	heard, _ := p.hears(0)
-	require.Equal(t, opTerminate, heard[len(heard)-1].op)
-	require.Equal(t, uint64(2), heard[len(heard)-1].ref, "the frame that was wrong is named")
+	require.Equal(t, frame.Terminate, heard[len(heard)-1].Op)
+	require.Equal(t, uint64(2), heard[len(heard)-1].Ref, "the frame that was wrong is named")
 }
 
-// A request completes, and its buffer is free, when its last frame is acknowledged and not before. What a lost lane carried goes over another
-// one when the peer has told that it takes nothing of that lane any more, and not before; what has arrived does not go again; and what goes
-// is what the buffer has.
+// A request completes, and its buffer is free, when its last frame is acknowledged and not before. What a
+// lost lane carried goes over another one when the peer has told that it takes nothing of that lane any more,
+// and not before; what has arrived does not go again; and what goes is what the buffer has.
 func TestLanes_H5_AgainWhenThePeerHasClosedTheLane(t *testing.T) {
 	p := newPlayed(t)
 	copy(p.mem.Bytes(), "onetwo")
 	post := func(id uint64, off int) {
-		require.NoError(t, p.qp.PostSend(&transport.SendWR{ID: id, Op: transport.OpSend, Flags: transport.FlagSignaled,
+		require.NoError(t, p.qp.PostSend(&transport.SendWR{ID: id, Op: transport.OpSend,
+			Flags: transport.FlagSignaled,
 			Local: []transport.SGE{{MR: p.mem, Offset: off, Length: 3}}}))
 	}
 	post(1, 0)
 	post(2, 3)
 	add := &transport.SendWR{ID: 3, Op: transport.OpFetchAdd, Operand: 1, Flags: transport.FlagSignaled,
-		Local: []transport.SGE{{MR: p.mem, Offset: 8, Length: 8}}, Remote: []transport.Segment{{Key: 9, Length: 8}}}
+		Local:  []transport.SGE{{MR: p.mem, Offset: 8, Length: 8}},
+		Remote: []transport.Segment{{Key: 9, Length: 8}}}
 	require.NoError(t, p.qp.PostSend(add))
 	heard, _ := p.hears(0)
 	require.Len(t, heard, 3)
@@ -217,38 +228,39 @@ func TestLanes_H5_AgainWhenThePeerHasClosedTheLane(t *testing.T) {
 	h, atomic := atomicRequest(0, atomicFetchAdd, p.mem.Key(), 16, 1, 0)
 	p.says(0, h, 1, 0, atomic...)
 	heard, _ = p.hears(0)
-	require.Equal(t, []op{opAtomicDone}, []op{heard[0].op})
+	require.Equal(t, []frame.Op{frame.AtomicDone}, []frame.Op{heard[0].Op})
 
 	require.NoError(t, syscall.Close(p.wire)) // the lane that carried all that
 	p.wire = p.wires[0]
 	p.wires = nil
 	heard, payloads := p.hearsOn1()
 	require.Len(t, heard, 1, "something goes again before the peer has closed its side")
-	require.Equal(t, opLost, heard[0].op)
-	told, _, err := parseLost(payloads[0], heard[0].ack)
+	require.Equal(t, frame.Lost, heard[0].Op)
+	told, _, err := frame.ParseLost(payloads[0], heard[0].Ack)
 	require.NoError(t, err)
 	require.Equal(t, []uint16{0}, told.Closed)
 
 	binary.NativeEndian.PutUint64(p.mem.Bytes()[16:], 99) // the answer is not made anew
-	lost := appendLost(nil, lane.Telling{Version: 1, Heard: 1, Closed: []uint16{0}}, 1, []lane.Range{{From: 2, To: 2}})
-	p.saysOn1(header{op: opLost, flags: flagLast}, 0, 0, lost...)
+	lost := frame.AppendLost(nil, sequence.Telling{Version: 1, Heard: 1, Closed: []uint16{0}}, 1,
+		[]sequence.Range{{From: 2, To: 2}})
+	p.saysOn1(frame.Header{Op: frame.Lost, Flags: frame.Last}, 0, 0, lost...)
 	heard, payloads = p.hearsOn1()
-	var ops []op
+	var ops []frame.Op
 	var numbers []uint64
 	for _, h := range heard {
-		ops, numbers = append(ops, h.op), append(numbers, h.number)
+		ops, numbers = append(ops, h.Op), append(numbers, h.Number)
 	}
-	require.Equal(t, []op{opLost, opSend, opAtomic, opAtomicDone}, ops)
+	require.Equal(t, []frame.Op{frame.Lost, frame.Send, frame.Atomic, frame.AtomicDone}, ops)
 	require.Equal(t, []uint64{0, 1, 3, 4}, numbers, "what has arrived does not go again")
 	require.Equal(t, "one", string(payloads[1]))
-	require.Zero(t, heard[3].b, "the word as it was")
+	require.Zero(t, heard[3].B, "the word as it was")
 	require.Empty(t, p.wcs)
 	p.ack = 3
-	p.saysOn1(header{op: opAlive, flags: flagLast}, 0, 0)
+	p.saysOn1(frame.Header{Op: frame.Alive, Flags: frame.Last}, 0, 0)
 	require.Equal(t, []uint64{1, 2}, []uint64{p.wcs[0].ID, p.wcs[1].ID})
 	require.Len(t, p.wcs, 2)
 	p.ack = 5
-	p.saysOn1(header{op: opAtomicDone, flags: flagLast, a: 0, b: 77}, 2, 0)
+	p.saysOn1(frame.Header{Op: frame.AtomicDone, Flags: frame.Last, A: 0, B: 77}, 2, 0)
 	require.Equal(t, uint64(3), p.wcs[2].ID)
 	require.Equal(t, uint64(77), binary.NativeEndian.Uint64(p.mem.Bytes()[8:]))
 	require.Equal(t, uint64(1), p.qp.Lanes().Down)
@@ -256,15 +268,15 @@ func TestLanes_H5_AgainWhenThePeerHasClosedTheLane(t *testing.T) {
 }
 
 // saysOn1 and hearsOn1 are for when lane 0 is gone, and lane 1 has its place.
-func (p *played) saysOn1(h header, n, ref uint64, payload ...byte) {
+func (p *played) saysOn1(h frame.Header, n, ref uint64, payload ...byte) {
 	p.Helper()
-	b := appendLaneFrame(nil, h, 1, n, p.ack, ref, payload, false)
+	b := frame.AppendOverLane(nil, h, 1, n, p.ack, ref, payload, false)
 	_, err := syscall.Write(p.wire, b)
 	require.NoError(p, err)
 	p.poll()
 }
 
-func (p *played) hearsOn1() ([]laneHeader, [][]byte) {
+func (p *played) hearsOn1() ([]frame.LaneHeader, [][]byte) {
 	p.wires = []int{p.wire}
 	defer func() { p.wires = nil }()
 	return p.hears(1)
@@ -274,19 +286,21 @@ func (p *played) hearsOn1() ([]laneHeader, [][]byte) {
 func TestLanes_WrongWordsAreViolations(t *testing.T) {
 	for text, f := range map[string]func(p *played) []byte{
 		"Write with flags": func(p *played) []byte {
-			return appendLaneFrame(nil, header{op: opWrite, flags: flagLast, a: uint64(p.mem.Key())}, 1, 1, 1, 1, []byte("x"), false)
+			return frame.AppendOverLane(nil, frame.Header{Op: frame.Write, Flags: frame.Last, A: uint64(p.mem.Key())}, 1, 1,
+				1, 1, []byte("x"), false)
 		},
 		"with the number 0": func(p *played) []byte {
-			return appendLaneFrame(nil, header{op: opSend, flags: flagLast}, 0, 0, 1, 0, nil, false)
+			return frame.AppendOverLane(nil, frame.Header{Op: frame.Send, Flags: frame.Last}, 0, 0, 1, 0, nil, false)
 		},
 		"Alive with the number 1": func(p *played) []byte {
-			return appendLaneFrame(nil, header{op: opAlive, flags: flagLast}, 0, 1, 1, 0, nil, false)
+			return frame.AppendOverLane(nil, frame.Header{Op: frame.Alive, Flags: frame.Last}, 0, 1, 1, 0, nil, false)
 		},
 		"beyond the window": func(p *played) []byte {
-			return appendLaneFrame(nil, header{op: opSend, flags: flagLast}, 0, 1+lane.Window, 1, 0, nil, false)
+			return frame.AppendOverLane(nil, frame.Header{Op: frame.Send, Flags: frame.Last}, 0, 1+sequence.Window, 1, 0, nil,
+				false)
 		},
 		"what was not sent": func(p *played) []byte {
-			return appendLaneFrame(nil, header{op: opAlive, flags: flagLast}, 0, 0, 2, 0, nil, false)
+			return frame.AppendOverLane(nil, frame.Header{Op: frame.Alive, Flags: frame.Last}, 0, 0, 2, 0, nil, false)
 		},
 	} {
 		p := newPlayed(t)
@@ -295,5 +309,96 @@ func TestLanes_WrongWordsAreViolations(t *testing.T) {
 		p.poll()
 		require.ErrorIs(t, p.qp.Err(), transport.ErrProtocol, text)
 		require.ErrorContains(t, p.qp.Err(), text)
+	}
+}
+
+// readOf is a Read Request for a stretch of a region, into memory of the peer.
+func readOf(number uint64, mr transport.MR, off, n uint64) (frame.Header, []byte) {
+	b := make([]byte, 2*frame.SegmentSize)
+	frame.PutSegment(b, transport.Segment{Key: mr.Key(), Offset: off, Length: n})
+	frame.PutSegment(b[frame.SegmentSize:], transport.Segment{Key: 5, Length: n})
+	return frame.Header{Op: frame.ReadRequest, Flags: frame.Last, A: number, B: 1<<32 | 1}, b
+}
+
+// A Read Request that is wrong, or claims the place of another one, ends the queue pair when its turn comes,
+// and spoils nothing of the one that is stored there.
+func TestLanes_H3_WrongReadRequestSpoilsNoOther(t *testing.T) {
+	for name, wrong := range map[string]func(p *played) (frame.Header, []byte){
+		"too many segments": func(*played) (frame.Header, []byte) {
+			return frame.Header{Op: frame.ReadRequest, Flags: frame.Last, A: 1, B: 1<<63 | 1}, nil
+		},
+		"no segments": func(*played) (frame.Header, []byte) {
+			return frame.Header{Op: frame.ReadRequest, Flags: frame.Last, A: 1}, nil
+		},
+		"another length": func(p *played) (frame.Header, []byte) {
+			h, b := readOf(1, p.mem, 8, 4)
+			b[2*frame.SegmentSize-8]++
+			return h, b
+		},
+		"no operation": func(p *played) (frame.Header, []byte) {
+			return atomicRequest(1, 77, p.mem.Key(), 16, 5, 0)
+		},
+		"the same place": func(p *played) (frame.Header, []byte) {
+			return readOf(1, p.mem, 64, 4)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlayed(t)
+			good, request := readOf(0, p.mem, 8, 4)
+			p.says(1, good, 2, 0, request...)
+			bad, request := wrong(p)
+			p.says(0, bad, 3, 0, request...)
+			require.NoError(t, p.qp.Err(), "what is wrong beyond a hole is said when the hole is closed")
+			p.write(0, 1, 1, frame.Last, 8, "read")
+			require.ErrorIs(t, p.qp.Err(), transport.ErrProtocol)
+			require.ErrorContains(t, p.qp.Err(), "rank 1")
+		})
+	}
+}
+
+// A frame that comes whole over one lane while another is in the middle of it ends the queue pair, and does
+// not count twice.
+func TestLanes_H5_OneFrameOverTwoLanesAtOnce(t *testing.T) {
+	for name, encoded := range map[string]func(p *played) (frame.Header, uint64, []byte){
+		"Write": func(p *played) (frame.Header, uint64, []byte) {
+			return frame.Header{Op: frame.Write, Flags: frame.Last, A: uint64(p.mem.Key())}, 2, []byte("twelve bytes")
+		},
+		"Read Request": func(p *played) (frame.Header, uint64, []byte) {
+			h, b := readOf(0, p.mem, 8, 4)
+			return h, 0, b
+		},
+		"Atomic": func(p *played) (frame.Header, uint64, []byte) {
+			h, b := atomicRequest(0, atomicFetchAdd, p.mem.Key(), 16, 5, 0)
+			return h, 0, b
+		},
+		"Send": func(p *played) (frame.Header, uint64, []byte) {
+			return frame.Header{Op: frame.Send, Flags: frame.Last}, 0, []byte("hello")
+		},
+	} {
+		for _, hole := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/beyond a hole %v", name, hole), func(t *testing.T) {
+				p := newPlayed(t)
+				p.recv(1, 200, 64)
+				h, ref, payload := encoded(p)
+				if !hole {
+					p.write(0, 1, 1, frame.Last, 100, "first")
+				}
+				whole := frame.AppendOverLane(nil, h, 1, 2, p.ack, ref, payload, false)
+				part := len(whole) - 1
+				_, err := syscall.Write(p.wires[0], whole[:part])
+				require.NoError(t, err)
+				p.poll()
+				p.says(0, h, 2, ref, payload...)
+				if p.qp.Err() == nil { // a Send is found out when its message would be complete
+					_, err = syscall.Write(p.wires[0], whole[part:])
+					require.NoError(t, err)
+					p.poll()
+				}
+				require.ErrorIs(t, p.qp.Err(), transport.ErrProtocol)
+				require.Equal(t, uint64(0), binary.NativeEndian.Uint64(p.mem.Bytes()[16:])%5,
+					"once, or not at all")
+				require.LessOrEqual(t, binary.NativeEndian.Uint64(p.mem.Bytes()[16:]), uint64(5))
+			})
+		}
 	}
 }

@@ -12,9 +12,27 @@ import (
 )
 
 // lanesOf are the lanes of a side.
-func (s *side) lanesOf() *bundle { return s.to.(*qp).lanes }
+func (s *side) lanesOf() *multiLane { return lanesOf(s.to) }
 
-// stretch is what one request of the traffic below moves; its bytes depend on who sends it, on its number and on where they stand.
+// lanesOf is what carries a queue pair over lanes; nil where a connection is alone.
+func lanesOf(q transport.QP) *multiLane {
+	b, _ := q.(*qp).sequencer.(*multiLane)
+	return b
+}
+
+// firstLink is the connection of a queue pair, or the first of its lanes. Without any it is an empty one.
+func firstLink(q transport.QP) *conn {
+	if b := lanesOf(q); b != nil {
+		if len(b.conns) == 0 {
+			return new(conn)
+		}
+		return &b.conns[0].conn
+	}
+	return &q.(*qp).sequencer.(*singleLink).conn
+}
+
+// stretch is what one request of the traffic below moves; its bytes depend on who sends it, on its number and
+// on where they stand.
 func stretch(b []byte, rank int, seq uint64) {
 	x := uint64(rank+1)*0x9e3779b97f4a7c15 + seq*0xbf58476d1ce4e5b9
 	for i := range b {
@@ -33,8 +51,8 @@ func same(b []byte, rank int, seq uint64) int {
 	return -1
 }
 
-// traffic is a stream of requests of every kind from one side to the other. Each uses a slot of the memory of both, which is used again at
-// once when its completion is there: so a byte that is placed late shows.
+// traffic is a stream of requests of every kind from one side to the other. Each uses a slot of the memory of
+// both, which is used again at once when its completion is there: so a byte that is placed late shows.
 type traffic struct {
 	tb       testing.TB
 	rank     int
@@ -60,9 +78,11 @@ type traffic struct {
 const trafficSlots = 16
 
 func newTraffic(tb testing.TB, rank int, me, peer *side, seed uint64, size int) *traffic {
-	t := &traffic{size: size, tb: tb, rank: rank, me: me, peer: peer, random: rand.New(rand.NewPCG(seed, uint64(rank)))}
+	t := &traffic{size: size, tb: tb, rank: rank, me: me, peer: peer,
+		random: rand.New(rand.NewPCG(seed, uint64(rank)))}
 	alloc := func(pd transport.PD, n int) transport.MR {
-		m, err := pd.Alloc(n, transport.LocalWrite|transport.RemoteRead|transport.RemoteWrite|transport.RemoteAtomic)
+		m, err := pd.Alloc(n,
+			transport.LocalWrite|transport.RemoteRead|transport.RemoteWrite|transport.RemoteAtomic)
 		require.NoError(tb, err)
 		return m
 	}
@@ -100,7 +120,7 @@ func (t *traffic) post() {
 	wr := transport.SendWR{ID: seq<<8 | uint64(t.rank), Flags: transport.FlagSignaled, Local: local}
 	switch k := t.random.IntN(8); k {
 	case 0, 1, 2:
-		wr.Op, wr.Remote, wr.Imm = transport.OpWriteImm, remote, seq
+		wr.Op, wr.Remote, wr.Imm = transport.OpWriteImm, remote, uint32(seq)
 	case 3, 4:
 		wr.Op = transport.OpSend
 	case 5, 6:
@@ -166,7 +186,7 @@ func (t *traffic) received(wc transport.WC) {
 	at, n := slot*t.size, t.lengths[slot]
 	t.pending[slot] = false
 	if wc.HasImm {
-		require.Equal(t.tb, seq, wc.Imm)
+		require.Equal(t.tb, uint32(seq), wc.Imm)
 	} else {
 		require.Equal(t.tb, n, wc.Bytes)
 	}
@@ -193,9 +213,10 @@ func leWord(b []byte) uint64 {
 	return v
 }
 
-// exchange drives traffic of up to size bytes a request both ways, until it has been enough and all that was posted is through. Between passes
-// it calls between.
-func exchange(tb testing.TB, list [2]*side, seed uint64, size int, enough func(posted uint64) bool, between func()) (both [2]*traffic) {
+// exchange drives traffic of up to size bytes a request both ways, until it has been enough and all that was
+// posted is through. Between passes it calls between.
+func exchange(tb testing.TB, list [2]*side, seed uint64, size int, enough func(posted uint64) bool,
+	between func()) (both [2]*traffic) {
 	for i := range both {
 		both[i] = newTraffic(tb, i, list[i], list[1-i], seed, size)
 	}
@@ -244,10 +265,11 @@ func describeLanes(list [2]*side) string {
 	for i, s := range list {
 		b := s.lanesOf()
 		text += fmt.Sprintf("\n rank %d: %v %v\n  %+v\n  next in %d, out %d to %d, losses %+v, making %v, alone %v, held %d",
-			i, s.to.State(), s.to.Err(), b.count(),
-			b.in.Next(), b.out.First(), b.out.Next(), b.losses, b.making, b.alone.Load(), b.in.Holds())
-		for _, l := range b.links {
-			text += fmt.Sprintf("\n  lane %d: blocked %v, quiet %v, greeted %v, partial %d", l.number, l.blocked, l.quiet, l.greeted, l.partial)
+			i, s.to.State(), s.to.Err(), b.laneStats(),
+			b.in.Next(), b.out.First(), b.out.Next(), b.losses, b.dialing, b.noLaneSince.Load(), b.in.Holds())
+		for _, l := range b.conns {
+			text += fmt.Sprintf("\n  lane %d: blocked %v, quiet %v, greeted %v, partial %d", l.number,
+				l.blocked, l.awaitingFirstFrame, l.greeted, l.partialNumber)
 		}
 	}
 	return text
@@ -257,22 +279,24 @@ func describeLanes(list [2]*side) string {
 func lanesUp(tb testing.TB, list [2]*side, n int) {
 	tb.Helper()
 	drive(tb, list, "all lanes", func() bool {
-		return len(list[0].lanesOf().links) == n && len(list[1].lanesOf().links) == n
+		return len(list[0].lanesOf().conns) == n && len(list[1].lanesOf().conns) == n
 	})
 }
 
 // so many requests of each side are enough.
 func requests(n uint64) func(uint64) bool { return func(posted uint64) bool { return posted >= n } }
 
-// Large messages are split over the lanes, which run ahead of each other: what comes beyond a hole is placed, recorded and told in order.
+// Large messages are split over the lanes, which run ahead of each other: what comes beyond a hole is placed,
+// recorded and told in order.
 func TestLanes_H1_H3_TrafficOverLanes(t *testing.T) {
-	for _, o := range []Options{{Lanes: 1, Reconnect: true}, {Lanes: 2}, {Lanes: 4}, {Lanes: 3, Checksum: ChecksumAlways}, {Lanes: 3, TLS: true}} {
+	for _, o := range []Options{{Lanes: 1, Reconnect: true}, {Lanes: 2}, {Lanes: 4},
+		{Lanes: 3, Checksum: ChecksumAlways}, {Lanes: 3, TLS: true}} {
 		t.Run(fmt.Sprintf("%d lanes, checksum %v, TLS %v", o.Lanes, o.Checksum, o.TLS), func(t *testing.T) {
 			list := newCouple(t, o, 64, nil)
 			lanesUp(t, list, o.Lanes)
 			exchange(t, list, uint64(o.Lanes), 384<<10, requests(200), func() {})
 			for _, s := range list {
-				stats := s.to.(transport.LaneCounter).Lanes()
+				stats := s.to.Lanes()
 				require.Equal(t, o.Lanes, stats.Lanes)
 				require.Zero(t, stats.Holes)
 				require.Zero(t, stats.Duplicates)
@@ -285,11 +309,12 @@ func TestLanes_H1_H3_TrafficOverLanes(t *testing.T) {
 	}
 }
 
-// Lanes are cut again and again, also all of them at once: nothing is lost, doubled, out of order, or placed late. Every cut strikes: both
-// ends lose that lane.
+// Lanes are cut again and again, also all of them at once: nothing is lost, doubled, out of order, or placed
+// late. Every cut strikes: both ends lose that lane.
 func TestLanes_H5_AThousandCuts(t *testing.T) {
 	total := 0
-	for _, o := range []Options{{Lanes: 1, Reconnect: true}, {Lanes: 2}, {Lanes: 4}, {Lanes: 3, Checksum: ChecksumAlways}, {Lanes: 2, TLS: true}} {
+	for _, o := range []Options{{Lanes: 1, Reconnect: true}, {Lanes: 2}, {Lanes: 4},
+		{Lanes: 3, Checksum: ChecksumAlways}, {Lanes: 2, TLS: true}} {
 		cuts := 0
 		t.Run(fmt.Sprintf("%d lanes, checksum %v, TLS %v", o.Lanes, o.Checksum, o.TLS), func(t *testing.T) {
 			list := newCouple(t, o, 64, nil)
@@ -300,12 +325,13 @@ func TestLanes_H5_AThousandCuts(t *testing.T) {
 					return
 				}
 				b, all := list[random.IntN(2)].lanesOf(), random.IntN(4) == 0
-				for _, l := range b.links {
+				for _, l := range b.conns {
 					other := list[0].lanesOf()
 					if other == b {
 						other = list[1].lanesOf()
 					}
-					if (all || random.IntN(len(b.links)) == 0) && other.find(l.number) != nil && !struck[l.number] {
+					if (all || random.IntN(len(b.conns)) == 0) && other.find(l.number) != nil &&
+						!struck[l.number] {
 						struck[l.number] = true
 						require.NoError(t, reset(l.fd))
 						cuts++
@@ -314,13 +340,14 @@ func TestLanes_H5_AThousandCuts(t *testing.T) {
 			})
 			resent := uint64(0)
 			drive(t, list, "the losses", func() bool {
-				return list[0].lanesOf().count().Down >= uint64(cuts) && list[1].lanesOf().count().Down >= uint64(cuts)
+				return list[0].lanesOf().laneStats().Down >= uint64(cuts) &&
+					list[1].lanesOf().laneStats().Down >= uint64(cuts)
 			})
 			for _, s := range list {
-				resent += s.lanesOf().count().Resent
+				resent += s.lanesOf().laneStats().Resent
 			}
 			require.NotZero(t, resent, "no cut has taken anything away")
-			t.Logf("%d cuts; %+v; %+v", cuts, list[0].lanesOf().count(), list[1].lanesOf().count())
+			t.Logf("%d cuts; %+v; %+v", cuts, list[0].lanesOf().laneStats(), list[1].lanesOf().laneStats())
 		})
 		total += cuts
 	}

@@ -12,17 +12,18 @@ type laneCounts struct {
 	stats transport.LaneStats
 }
 
-// count is what has happened to the lanes of the queue pair so far.
-func (b *bundle) count() transport.LaneStats {
+// laneStats is what has happened to the lanes of the queue pair so far.
+func (b *multiLane) laneStats() transport.LaneStats {
 	s, h := b.stats, &b.in.Stats
-	s.Lanes = len(b.links)
-	s.Holes, s.MostHoles, s.HolesClosed, s.LongestHole, s.HoleTime = h.Open, h.Most, h.Closed, h.Longest, h.Total
+	s.Lanes = len(b.conns)
+	s.Holes, s.MostHoles, s.HolesClosed, s.LongestHole, s.HoleTime = h.Open, h.Most, h.Closed, h.Longest,
+		h.Total
 	return s
 }
 
 // publish tells the device what has changed since it was told last.
-func (b *bundle) publish() {
-	now := b.count()
+func (b *multiLane) publish() {
+	now := b.laneStats()
 	if now == b.shown {
 		return
 	}
@@ -45,10 +46,7 @@ func (b *bundle) publish() {
 
 // Lanes tells what has happened to the lanes of the queue pair.
 func (q *qp) Lanes() transport.LaneStats {
-	if q.lanes == nil {
-		return transport.LaneStats{}
-	}
-	return q.lanes.count()
+	return q.sequencer.laneStats()
 }
 
 // Lanes tells what has happened to the lanes of all queue pairs that the device has had.

@@ -10,18 +10,25 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/verbs"
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
 // reach is a place that a peer aims at and may not have, whatever frame it uses.
 type reach struct {
 	name string
-	at   func(p *prey, mine transport.MR) transport.Segment // mine: a region that has the right that the frame needs
+	// mine: a region that has the right that the frame needs
+	at   func(p *prey, mine transport.MR) transport.Segment
 	text string
 }
 
 var reaches = []reach{
-	{"key 0", func(p *prey, mine transport.MR) transport.Segment { return transport.Segment{Length: 8} }, "no region has the key 0x0"},
-	{"unknown key", func(p *prey, mine transport.MR) transport.Segment { return transport.Segment{Key: 0xfffff, Length: 8} },
+	{"key 0", func(p *prey, mine transport.MR) transport.Segment { return transport.Segment{Length: 8} },
+		"no region has the key 0x0"},
+	{"unknown key", func(p *prey,
+		mine transport.MR) transport.Segment {
+		return transport.Segment{Key: 0xfffff, Length: 8}
+	},
 		"no region has the key 0xfffff"},
 	{"key of which all bits are set", func(p *prey, mine transport.MR) transport.Segment {
 		return transport.Segment{Key: 1<<64 - 1, Length: 8}
@@ -30,10 +37,10 @@ var reaches = []reach{
 		return transport.Segment{Key: mine.Key() ^ 1<<63, Length: 8}
 	}, "no region has the key"},
 	{"key of another generation", func(p *prey, mine transport.MR) transport.Segment {
-		return transport.Segment{Key: mine.Key() ^ 1<<indexBits, Length: 8}
+		return transport.Segment{Key: mine.Key() ^ 1<<verbs.IndexBits, Length: 8}
 	}, "no region has the key"},
 	{"key with one random bit wrong", func(p *prey, mine transport.MR) transport.Segment {
-		return transport.Segment{Key: mine.Key() ^ 1<<(indexBits+generationBits), Length: 8}
+		return transport.Segment{Key: mine.Key() ^ 1<<(verbs.IndexBits+verbs.GenerationBits), Length: 8}
 	}, "no region has the key"},
 	{"stale key", func(p *prey, mine transport.MR) transport.Segment {
 		return transport.Segment{Key: p.staleKey, Length: 8}
@@ -69,7 +76,8 @@ var reaches = []reach{
 	}, "8 bytes at 9223372036854775808 of the region"},
 }
 
-// reachers are the frames that name memory of who gets them. A frame type that does so joins by standing here.
+// reachers are the frames that name memory of who gets them. A frame type that does so joins by standing
+// here.
 var reachers = []struct {
 	name string
 	mine func(p *prey) transport.MR // with the right that it needs
@@ -77,30 +85,39 @@ var reachers = []struct {
 	text string // before what is wrong with the place
 	read uint64 // the Read that the Terminate names, plus one
 }{
-	{"Write", func(p *prey) transport.MR { return p.open }, func(r *raw, mine transport.MR, s transport.Segment) {
-		r.sayFrame(header{op: opWrite, flags: flagLast, a: uint64(s.Key), b: s.Offset}, make([]byte, s.Length))
+	{"Write", func(p *prey) transport.MR { return p.open }, func(r *raw, mine transport.MR,
+		s transport.Segment) {
+		r.sayFrame(frame.Header{Op: frame.Write, Flags: frame.Last, A: uint64(s.Key), B: s.Offset},
+			make([]byte, s.Length))
 	}, "Write from the peer: access refused: ", 0},
-	{"second frame of a Write", func(p *prey) transport.MR { return p.open }, func(r *raw, mine transport.MR, s transport.Segment) {
-		r.sayFrame(header{op: opWrite, a: uint64(mine.Key())}, make([]byte, 16)) // zeros, as were there
-		r.sayFrame(header{op: opWrite, flags: flagLast, a: uint64(s.Key), b: s.Offset}, make([]byte, s.Length))
-	}, "Write from the peer: access refused: ", 0},
-	{"ReadRequest", func(p *prey) transport.MR { return p.readable }, func(r *raw, mine transport.MR, s transport.Segment) {
-		r.sayFrame(readRequest(0, s, transport.Segment{Length: s.Length}))
-	}, "Read 0 from the peer: access refused: ", 1},
-	{"second segment of a ReadRequest", func(p *prey) transport.MR { return p.readable }, func(r *raw, mine transport.MR, s transport.Segment) {
-		b := make([]byte, 3*segmentSize)
-		putSegment(b, transport.Segment{Key: mine.Key(), Length: 8})
-		putSegment(b[segmentSize:], s)
-		putSegment(b[2*segmentSize:], transport.Segment{Length: s.Length + 8})
-		r.sayFrame(header{op: opReadRequest, flags: flagLast, a: 3, b: 2<<32 | 1}, b)
-	}, "Read 3 from the peer: access refused: ", 4},
-	{"Atomic", func(p *prey) transport.MR { return p.words }, func(r *raw, mine transport.MR, s transport.Segment) {
-		r.sayFrame(atomicRequest(9, 1, s.Key, s.Offset, 1, 0))
-	}, "Atomic 9 from the peer: access refused: ", 10},
-	{"second ReadRequest", func(p *prey) transport.MR { return p.readable }, func(r *raw, mine transport.MR, s transport.Segment) {
-		r.sayFrame(readRequest(6, transport.Segment{Key: mine.Key(), Length: 8}, transport.Segment{Length: 8}))
-		r.sayFrame(readRequest(7, s, transport.Segment{Length: s.Length}))
-	}, "Read 7 from the peer: access refused: ", 8},
+	{"second frame of a Write", func(p *prey) transport.MR { return p.open },
+		func(r *raw, mine transport.MR, s transport.Segment) {
+			r.sayFrame(frame.Header{Op: frame.Write, A: uint64(mine.Key())}, make([]byte, 16)) // zeros, as were there
+			r.sayFrame(frame.Header{Op: frame.Write, Flags: frame.Last, A: uint64(s.Key), B: s.Offset},
+				make([]byte, s.Length))
+		}, "Write from the peer: access refused: ", 0},
+	{"ReadRequest", func(p *prey) transport.MR { return p.readable },
+		func(r *raw, mine transport.MR, s transport.Segment) {
+			r.sayFrame(readRequest(0, s, transport.Segment{Length: s.Length}))
+		}, "Read 0 from the peer: access refused: ", 1},
+	{"second segment of a ReadRequest", func(p *prey) transport.MR { return p.readable },
+		func(r *raw, mine transport.MR, s transport.Segment) {
+			b := make([]byte, 3*frame.SegmentSize)
+			frame.PutSegment(b, transport.Segment{Key: mine.Key(), Length: 8})
+			frame.PutSegment(b[frame.SegmentSize:], s)
+			frame.PutSegment(b[2*frame.SegmentSize:], transport.Segment{Length: s.Length + 8})
+			r.sayFrame(frame.Header{Op: frame.ReadRequest, Flags: frame.Last, A: 3, B: 2<<32 | 1}, b)
+		}, "Read 3 from the peer: access refused: ", 4},
+	{"Atomic", func(p *prey) transport.MR { return p.words },
+		func(r *raw, mine transport.MR, s transport.Segment) {
+			r.sayFrame(atomicRequest(9, 1, s.Key, s.Offset, 1, 0))
+		}, "Atomic 9 from the peer: access refused: ", 10},
+	{"second ReadRequest", func(p *prey) transport.MR { return p.readable },
+		func(r *raw, mine transport.MR, s transport.Segment) {
+			r.sayFrame(readRequest(6, transport.Segment{Key: mine.Key(), Length: 8},
+				transport.Segment{Length: 8}))
+			r.sayFrame(readRequest(7, s, transport.Segment{Length: s.Length}))
+		}, "Read 7 from the peer: access refused: ", 8},
 }
 
 // Every frame that names memory, with every place that it may not have: key, domain, right, bounds.
@@ -113,8 +130,12 @@ func TestViolation_EveryReachOfEveryFrame(t *testing.T) {
 				if from.name == "Atomic" && to.name == "longer than the region" {
 					continue // it has one length
 				}
-				test := violationTest{name: from.name + ", " + to.name, cause: transport.ErrAccess, text: to.text, code: terminateAccess,
-					read: from.read, does: func(h *host, m made, r *raw, p *prey) { from.says(r, from.mine(p), to.at(p, from.mine(p))) }}
+				test := violationTest{name: from.name + ", " + to.name, cause: transport.ErrAccess,
+					text: to.text, code: frame.ReasonAccess,
+					read: from.read, does: func(h *host, m made, r *raw,
+						p *prey) {
+						from.says(r, from.mine(p), to.at(p, from.mine(p)))
+					}}
 				t.Run(test.name, func(t *testing.T) { w.sees(t, test) })
 			}
 		}
@@ -124,8 +145,9 @@ func TestViolation_EveryReachOfEveryFrame(t *testing.T) {
 
 // flat wants what the process holds to be the same at the end as after the first violation.
 func (w *witness) flat(t *testing.T) func() {
-	w.sees(t, violationTest{name: "first", cause: transport.ErrProtocol, text: "Ready a second time", code: terminateProto,
-		does: func(_ *host, _ made, r *raw, _ *prey) { r.say(header{op: opReady}.append(nil)) }})
+	w.sees(t, violationTest{name: "first", cause: transport.ErrProtocol, text: "Ready a second time",
+		code: frame.ReasonProtocol,
+		does: func(_ *host, _ made, r *raw, _ *prey) { r.say(frame.Header{Op: frame.Ready}.Append(nil)) }})
 	runtime.GC()
 	before := used(t)
 	return func() {
@@ -137,65 +159,72 @@ func (w *witness) flat(t *testing.T) func() {
 }
 
 // mostOf is the greatest payload of a frame of a type.
-func mostOf(o op) int {
-	return sort.Search(framePayload+1, func(n int) bool {
-		_, err := parseHeader(header{length: n + 1, op: o}.append(nil))
+func mostOf(o frame.Op) int {
+	return sort.Search(frame.MaxPayload+1, func(n int) bool {
+		_, err := frame.Parse(frame.Header{Length: n + 1, Op: o}.Append(nil))
 		return err != nil
 	})
 }
 
-// behindClose are the frames that a side sends behind its Close.
-var behindClose = map[op]bool{opReadWrite: true, opReadDone: true, opAtomicDone: true, opTerminate: true, opAlive: true}
+// behindClose are the frames that a side sends after its Close.
+var behindClose = map[frame.Op]bool{frame.ReadWrite: true, frame.ReadDone: true, frame.AtomicDone: true, frame.Terminate: true,
+	frame.Alive: true}
 
-// Every frame type with everything that can be wrong with any: flags, lane, length, its place before Ready or behind Close, and a stream
-// that ends in the middle of it.
+// Every frame type with everything that can be wrong with any: flags, lane, length, its place before Ready or
+// after Close, and a stream that ends in the middle of it.
 func TestViolation_EveryHeaderOfEveryFrame(t *testing.T) {
 	var tests []violationTest
 	add := func(name, text string, does func(r *raw)) *violationTest {
-		tests = append(tests, violationTest{name: name, cause: transport.ErrProtocol, text: text, code: terminateProto,
+		tests = append(tests, violationTest{name: name, cause: transport.ErrProtocol, text: text,
+			code: frame.ReasonProtocol,
 			does: func(_ *host, _ made, r *raw, _ *prey) { does(r) }})
 		return &tests[len(tests)-1]
 	}
-	for o := opReady; o < ops; o++ {
+	for o := frame.Ready; o < frame.Ops; o++ {
 		most := mostOf(o)
 		for bit := 2; bit < 8; bit++ {
-			flags := uint8(1)<<bit | flagLast
-			add(fmt.Sprintf("%v with flag %d", o, bit), fmt.Sprintf("%v with flags %#x", o, flags), func(r *raw) {
-				r.say(header{op: o, flags: flags}.append(nil))
-			})
+			flags := uint8(1)<<bit | frame.Last
+			add(fmt.Sprintf("%v with flag %d", o, bit), fmt.Sprintf("%v with flags %#x", o, flags),
+				func(r *raw) {
+					r.say(frame.Header{Op: o, Flags: flags}.Append(nil))
+				})
 		}
 		for _, lane := range []byte{1, 0x80} {
-			add(fmt.Sprintf("%v of lane %d", o, lane), fmt.Sprintf("%v with flags %#x", o, int(lane)<<8), func(r *raw) {
-				b := header{op: o}.append(nil)
-				b[6] = lane
-				r.say(b)
-			})
+			add(fmt.Sprintf("%v of lane %d", o, lane), fmt.Sprintf("%v with flags %#x", o, int(lane)<<8),
+				func(r *raw) {
+					b := frame.Header{Op: o}.Append(nil)
+					b[6] = lane
+					r.say(b)
+				})
 		}
 		for _, n := range []int{most + 1, 1<<31 - 1, 1 << 31, 1<<32 - 1} {
-			add(fmt.Sprintf("%v of %d bytes", o, n), fmt.Sprintf("%v of %d bytes, at most %d", o, n, most), func(r *raw) {
-				r.say(header{op: o, length: n}.append(nil))
-			})
+			add(fmt.Sprintf("%v of %d bytes", o, n), fmt.Sprintf("%v of %d bytes, at most %d", o, n, most),
+				func(r *raw) {
+					r.say(frame.Header{Op: o, Length: n}.Append(nil))
+				})
 		}
-		if o != opReady {
-			add(fmt.Sprintf("%v in the place of Ready", o), fmt.Sprintf("%v where Ready must come first", o), func(r *raw) {
-				r.say(header{op: o, flags: flagLast}.append(nil))
+		if o != frame.Ready {
+			add(fmt.Sprintf("%v in the place of Ready", o), fmt.Sprintf("%v where Ready must come first",
+				o), func(r *raw) {
+				r.say(frame.Header{Op: o, Flags: frame.Last}.Append(nil))
 			}).early = true
 			if !behindClose[o] {
-				add(fmt.Sprintf("%v behind Close", o), fmt.Sprintf("%v behind Close", o), func(r *raw) {
-					r.say(header{op: o, flags: flagLast}.append(header{op: opClose, flags: flagLast}.append(nil)))
+				add(fmt.Sprintf("%v after Close", o), fmt.Sprintf("%v after Close", o), func(r *raw) {
+					r.say(frame.Header{Op: o, Flags: frame.Last}.Append(frame.Header{Op: frame.Close,
+						Flags: frame.Last}.Append(nil)))
 				})
 			}
 		}
-		for _, n := range []int{1, headerSize - 1} {
+		for _, n := range []int{1, frame.HeaderSize - 1} {
 			add(fmt.Sprintf("%v that ends after %d bytes", o, n), "the connection ended", func(r *raw) {
-				r.say(header{op: o}.append(nil)[:n])
+				r.say(frame.Header{Op: o}.Append(nil)[:n])
 				require.NoError(r.t, r.Conn.(*net.TCPConn).CloseWrite())
 			}).cause = transport.ErrPeerLost
 		}
 	}
-	for o := ops; o != 0; o += 23 { // numbers that are no frame, up to the last
+	for o := frame.Ops; o != 0; o += 23 { // numbers that are no frame, up to the last
 		add(fmt.Sprintf("opcode %d", o), fmt.Sprintf("frame type %d with flags 0x1", o), func(r *raw) {
-			r.say(header{op: o, flags: flagLast}.append(nil))
+			r.say(frame.Header{Op: o, Flags: frame.Last}.Append(nil))
 		})
 		if o > 255-23 {
 			break
@@ -217,76 +246,90 @@ func TestViolation_EveryNumberOfEveryFrame(t *testing.T) {
 	data := []byte("0123456789abcdef")
 	var tests []violationTest
 	add := func(name, text string, does func(h *host, m made, r *raw, p *prey)) {
-		tests = append(tests, violationTest{name: name, cause: transport.ErrProtocol, text: text, code: terminateProto, does: does})
+		tests = append(tests, violationTest{name: name, cause: transport.ErrProtocol, text: text,
+			code: frame.ReasonProtocol, does: does})
 	}
 	for _, n := range []uint64{1, 2, 1 << 32, 1 << 63, far} {
-		add(fmt.Sprintf("Send of number %d", n), fmt.Sprintf("Send %d at 0 where 0 at 0 is due", n), func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opSend, flags: flagLast, a: n}, data)
-		})
-		add(fmt.Sprintf("Send of offset %d", n), fmt.Sprintf("Send 0 at %d where 0 at 0 is due", n), func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opSend, flags: flagLast, b: n}, data)
-		})
-		add(fmt.Sprintf("Immediate of number %d", n), fmt.Sprintf("message %d where 0 at 0 is due", n), func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opImmediate, flags: flagLast, a: n}, nil)
-		})
-		add(fmt.Sprintf("ReadDone of number %d", n), fmt.Sprintf("end of Read %d, 128 bytes, which is not what is due", n),
+		add(fmt.Sprintf("Send of number %d", n), fmt.Sprintf("Send %d at 0 where 0 at 0 is due", n),
+			func(h *host, m made, r *raw, p *prey) {
+				r.sayFrame(frame.Header{Op: frame.Send, Flags: frame.Last, A: n}, data)
+			})
+		add(fmt.Sprintf("Send of offset %d", n), fmt.Sprintf("Send 0 at %d where 0 at 0 is due", n),
+			func(h *host, m made, r *raw, p *prey) {
+				r.sayFrame(frame.Header{Op: frame.Send, Flags: frame.Last, B: n}, data)
+			})
+		add(fmt.Sprintf("Immediate of number %d", n), fmt.Sprintf("message %d where 0 at 0 is due", n),
+			func(h *host, m made, r *raw, p *prey) {
+				r.sayFrame(frame.Header{Op: frame.Immediate, Flags: frame.Last, A: n}, nil)
+			})
+		add(fmt.Sprintf("ReadDone of number %d", n),
+			fmt.Sprintf("end of Read %d, 128 bytes, which is not what is due", n),
 			func(h *host, m made, r *raw, p *prey) {
 				h.reads(m, p.into)
-				r.sayFrame(header{op: opReadWrite, flags: flagLast, a: uint64(p.into.Key())}, make([]byte, preySize))
-				r.sayFrame(header{op: opReadDone, flags: flagLast, a: n, b: preySize}, nil)
+				r.sayFrame(frame.Header{Op: frame.ReadWrite, Flags: frame.Last, A: uint64(p.into.Key())},
+					make([]byte, preySize))
+				r.sayFrame(frame.Header{Op: frame.ReadDone, Flags: frame.Last, A: n, B: preySize}, nil)
 			})
-		add(fmt.Sprintf("ReadWrite at %d", n), fmt.Sprintf("at %d, which is not what is due", n), func(h *host, m made, r *raw, p *prey) {
-			h.reads(m, p.local)
-			r.sayFrame(header{op: opReadWrite, flags: flagLast, a: uint64(p.local.Key()), b: n}, data)
-		})
+		add(fmt.Sprintf("ReadWrite at %d", n), fmt.Sprintf("at %d, which is not what is due", n),
+			func(h *host, m made, r *raw, p *prey) {
+				h.reads(m, p.local)
+				r.sayFrame(frame.Header{Op: frame.ReadWrite, Flags: frame.Last, A: uint64(p.local.Key()), B: n}, data)
+			})
 	}
 	for _, n := range []uint64{0, 1, preySize - 1, preySize + 1, far} {
-		add(fmt.Sprintf("ReadDone of %d bytes", n), fmt.Sprintf("end of Read 0, %d bytes, which is not what is due", n),
+		add(fmt.Sprintf("ReadDone of %d bytes", n),
+			fmt.Sprintf("end of Read 0, %d bytes, which is not what is due", n),
 			func(h *host, m made, r *raw, p *prey) {
 				h.reads(m, p.into)
-				r.sayFrame(header{op: opReadWrite, flags: flagLast, a: uint64(p.into.Key())}, make([]byte, preySize))
-				r.sayFrame(header{op: opReadDone, flags: flagLast, b: n}, nil)
+				r.sayFrame(frame.Header{Op: frame.ReadWrite, Flags: frame.Last, A: uint64(p.into.Key())},
+					make([]byte, preySize))
+				r.sayFrame(frame.Header{Op: frame.ReadDone, Flags: frame.Last, B: n}, nil)
 			})
 	}
-	add("ReadDone twice", "end of Read 0, 128 bytes, which is not what is due", func(h *host, m made, r *raw, p *prey) {
+	add("ReadDone twice", "end of Read 0, 128 bytes, which is not what is due",
+		func(h *host, m made, r *raw, p *prey) {
+			h.reads(m, p.into)
+			r.sayFrame(frame.Header{Op: frame.ReadWrite, Flags: frame.Last, A: uint64(p.into.Key())},
+				make([]byte, preySize))
+			r.sayFrame(frame.Header{Op: frame.ReadDone, Flags: frame.Last, B: preySize}, nil)
+			r.sayFrame(frame.Header{Op: frame.ReadDone, Flags: frame.Last, B: preySize}, nil)
+		})
+	add("ReadWrite after the last byte", "which is not what is due", func(h *host, m made, r *raw, p *prey) {
 		h.reads(m, p.into)
-		r.sayFrame(header{op: opReadWrite, flags: flagLast, a: uint64(p.into.Key())}, make([]byte, preySize))
-		r.sayFrame(header{op: opReadDone, flags: flagLast, b: preySize}, nil)
-		r.sayFrame(header{op: opReadDone, flags: flagLast, b: preySize}, nil)
-	})
-	add("ReadWrite behind the last byte", "which is not what is due", func(h *host, m made, r *raw, p *prey) {
-		h.reads(m, p.into)
-		r.sayFrame(header{op: opReadWrite, flags: flagLast, a: uint64(p.into.Key())}, make([]byte, preySize))
-		r.sayFrame(header{op: opReadWrite, flags: flagLast, a: uint64(p.into.Key()), b: preySize}, data)
+		r.sayFrame(frame.Header{Op: frame.ReadWrite, Flags: frame.Last, A: uint64(p.into.Key())}, make([]byte, preySize))
+		r.sayFrame(frame.Header{Op: frame.ReadWrite, Flags: frame.Last, A: uint64(p.into.Key()), B: preySize}, data)
 	})
 	add("ReadWrite of what has come", "16 bytes of a Read for", func(h *host, m made, r *raw, p *prey) {
 		h.reads(m, p.into)
-		r.sayFrame(header{op: opReadWrite, a: uint64(p.into.Key())}, make([]byte, 16))
-		r.sayFrame(header{op: opReadWrite, a: uint64(p.into.Key())}, data)
+		r.sayFrame(frame.Header{Op: frame.ReadWrite, A: uint64(p.into.Key())}, make([]byte, 16))
+		r.sayFrame(frame.Header{Op: frame.ReadWrite, A: uint64(p.into.Key())}, data)
 	})
-	add("ReadRequest of the same number", "Read or Atomic 4 behind 4", func(h *host, m made, r *raw, p *prey) {
+	add("ReadRequest of the same number", "Read or Atomic 4 after 4", func(h *host, m made, r *raw, p *prey) {
 		s, d := transport.Segment{Key: p.readable.Key(), Length: 8}, transport.Segment{Length: 8}
 		r.sayFrame(readRequest(4, s, d))
 		r.sayFrame(readRequest(4, s, d))
 	})
-	add("ReadRequest of an earlier number", "Read or Atomic 3 behind 4", func(h *host, m made, r *raw, p *prey) {
-		s, d := transport.Segment{Key: p.readable.Key(), Length: 8}, transport.Segment{Length: 8}
-		r.sayFrame(readRequest(4, s, d))
-		r.sayFrame(readRequest(3, s, d))
-	})
-	for _, n := range []int{0, 1, segmentSize, 2*segmentSize - 1, 2*segmentSize + 1, 3 * segmentSize} {
-		add(fmt.Sprintf("ReadRequest with %d bytes of segments", n), fmt.Sprintf("a Read of 1 into 1 segments, %d bytes of them", n),
+	add("ReadRequest of an earlier number", "Read or Atomic 3 after 4",
+		func(h *host, m made, r *raw, p *prey) {
+			s, d := transport.Segment{Key: p.readable.Key(), Length: 8}, transport.Segment{Length: 8}
+			r.sayFrame(readRequest(4, s, d))
+			r.sayFrame(readRequest(3, s, d))
+		})
+	for _, n := range []int{0, 1, frame.SegmentSize, 2*frame.SegmentSize - 1, 2*frame.SegmentSize + 1, 3 * frame.SegmentSize} {
+		add(fmt.Sprintf("ReadRequest with %d bytes of segments", n),
+			fmt.Sprintf("a Read of 1 into 1 segments, %d bytes of them", n),
 			func(h *host, m made, r *raw, p *prey) {
-				r.sayFrame(header{op: opReadRequest, flags: flagLast, b: 1<<32 | 1}, make([]byte, n))
+				r.sayFrame(frame.Header{Op: frame.ReadRequest, Flags: frame.Last, B: 1<<32 | 1}, make([]byte, n))
 			})
 	}
-	for _, o := range []op{opSend, opImmediate} {
-		text := map[op]string{opSend: "a message of the peer found no Recv posted", opImmediate: "an immediate of the peer found no Recv posted"}[o]
-		add(fmt.Sprintf("%v behind the last Recv", o), text, func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opImmediate, flags: flagLast}, nil)
-			r.sayFrame(header{op: o, flags: flagLast, a: 1}, nil)
+	for _, o := range []frame.Op{frame.Send, frame.Immediate} {
+		text := map[frame.Op]string{frame.Send: "a message of the peer found no Recv posted",
+			frame.Immediate: "an immediate of the peer found no Recv posted"}[o]
+		add(fmt.Sprintf("%v after the last Recv", o), text, func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(frame.Header{Op: frame.Immediate, Flags: frame.Last}, nil)
+			r.sayFrame(frame.Header{Op: o, Flags: frame.Last, A: 1}, nil)
 		})
-		tests[len(tests)-1].code = terminateNoRecv
+		tests[len(tests)-1].code = frame.ReasonNoRecv
 	}
 	leaksNone(t, func(t *testing.T) {
 		w := newWitness(t)

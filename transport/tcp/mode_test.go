@@ -9,10 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
 // heard takes everything that the queue pair has sent.
-func (s *session) heard(tb testing.TB) (list []frame) {
+func (s *session) heard(tb testing.TB) (list []heardFrame) {
 	var all []byte
 	b := make([]byte, 1<<16)
 	for {
@@ -27,13 +28,13 @@ func (s *session) heard(tb testing.TB) (list []frame) {
 }
 
 // framesOf takes apart what the queue pair has sent.
-func (s *session) framesOf(tb testing.TB, all []byte) (list []frame) {
+func (s *session) framesOf(tb testing.TB, all []byte) (list []heardFrame) {
 	for len(all) > 0 {
-		h, err := parseHeader(all)
+		h, err := frame.Parse(all)
 		require.NoError(tb, err)
-		f := frame{h, slices.Clone(all[s.qp.in.size:][:h.length])}
+		f := heardFrame{h, slices.Clone(all[firstLink(s.qp).in.size:][:h.Length])}
 		list = append(list, f)
-		whole := appendFrame(nil, f.header, f.payload, s.qp.checked)
+		whole := frame.Append(nil, f.Header, f.payload, s.qp.checked)
 		require.Equal(tb, whole, all[:len(whole)], "the frame, with its checksums if it has them")
 		all = all[len(whole):]
 	}
@@ -48,26 +49,28 @@ func (s *session) says(tb testing.TB, b []byte) {
 	s.poll()
 }
 
-func kinds(list []frame) (o []op) {
+func kinds(list []heardFrame) (o []frame.Op) {
 	for _, f := range list {
-		o = append(o, f.op)
+		o = append(o, f.Op)
 	}
 	return o
 }
 
-// The responder sends nothing, whatever is posted, before it has seen that the initiator is in RDMA mode; then it sends all of it.
+// The responder sends nothing, whatever is posted, before it has seen that the initiator is in RDMA mode;
+// then it sends all of it.
 func TestMode_C2_ResponderIsSilentBeforeReady(t *testing.T) {
 	s := newSessionDevice(t)
 	s.begin(t, false)
 	defer s.end(t)
-	require.NoError(t, s.qp.PostSend(&transport.SendWR{ID: 1, Op: transport.OpSend, Flags: transport.FlagSignaled}))
+	require.NoError(t, s.qp.PostSend(&transport.SendWR{ID: 1, Op: transport.OpSend,
+		Flags: transport.FlagSignaled}))
 	s.qp.Flush()
 	s.qp.Close()
 	s.poll()
 	require.Empty(t, s.heard(t))
 	require.Empty(t, s.wcs)
-	s.says(t, header{op: opReady, flags: flagLast}.append(nil))
-	require.Equal(t, []op{opSend, opClose}, kinds(s.heard(t)))
+	s.says(t, frame.Header{Op: frame.Ready, Flags: frame.Last}.Append(nil))
+	require.Equal(t, []frame.Op{frame.Send, frame.Close}, kinds(s.heard(t)))
 	require.Len(t, s.wcs, 1)
 	require.Equal(t, transport.StatusSuccess, s.wcs[0].Status)
 }
@@ -86,7 +89,7 @@ func TestMode_C5_AbortBeforeReadyIsSilent(t *testing.T) {
 func TestMode_C2_InitiatorBeginsWithReady(t *testing.T) {
 	s := newSessionDevice(t)
 	s.begin(t, true)
-	require.Equal(t, []op{opReady}, kinds(s.heard(t)))
+	require.Equal(t, []frame.Op{frame.Ready}, kinds(s.heard(t)))
 	s.end(t)
 
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
@@ -94,9 +97,10 @@ func TestMode_C2_InitiatorBeginsWithReady(t *testing.T) {
 	require.NoError(t, syscall.SetNonblock(fds[0], true))
 	require.NoError(t, syscall.SetNonblock(fds[1], true))
 	conf := transport.QPConfig{PD: s.pd, SendCQ: s.cq, RecvCQ: s.cq, SendWR: 8, RecvWR: 8, Reads: 2}
-	s.wire, s.qp = fds[1], s.dev.newQP(fds[0], conf, 1, "here", "the-peer", true, s.agreed)
+	s.wire, s.qp = fds[1], s.dev.newQP(conf, 1, "here", "the-peer", true, s.agreed)
+	newSingleLink(s.qp, fds[0], nil)
 	s.qp.Abort(nil) // before the device has driven it
-	require.Equal(t, []op{opReady, opTerminate}, kinds(s.heard(t)))
+	require.Equal(t, []frame.Op{frame.Ready, frame.Terminate}, kinds(s.heard(t)))
 	s.end(t)
 }
 
@@ -104,8 +108,8 @@ func TestMode_C2_InitiatorBeginsWithReady(t *testing.T) {
 func TestMode_C2_FirstFrameIsNotReady(t *testing.T) {
 	s := newSessionDevice(t)
 	for name, sent := range map[string][]byte{
-		"Write where Ready must come first":     header{op: opWrite}.append(nil),
-		"Terminate where Ready must come first": header{op: opTerminate}.append(nil),
+		"Write where Ready must come first":     frame.Header{Op: frame.Write}.Append(nil),
+		"Terminate where Ready must come first": frame.Header{Op: frame.Terminate}.Append(nil),
 		"frame type 111 with flags 0x656220":    []byte("Hello behind the handshake"),
 	} {
 		s.begin(t, false)
@@ -118,14 +122,15 @@ func TestMode_C2_FirstFrameIsNotReady(t *testing.T) {
 	}
 }
 
-// Bytes that come in one piece with the last message of start-up are the first of RDMA mode, on either side: none is lost, and none is
-// read as the other.
+// Bytes that come in one piece with the last message of start-up are the first of RDMA mode, on either side:
+// none is lost, and none is read as the other.
 func TestMode_C2_FramesRightBehindStartup(t *testing.T) {
 	h := newHost(t, Options{})
 	target, err := h.pd.Alloc(8, transport.RemoteWrite)
 	require.NoError(t, err)
-	write := append(header{length: 8, op: opWrite, flags: flagLast, a: uint64(target.Key())}.append(nil), "in place"...)
-	ready := header{op: opReady, flags: flagLast}.append(nil)
+	write := append(frame.Header{Length: 8, Op: frame.Write, Flags: frame.Last, A: uint64(target.Key())}.Append(nil),
+		"in place"...)
+	ready := frame.Header{Op: frame.Ready, Flags: frame.Last}.Append(nil)
 
 	r := h.dial(1)
 	r.sayHello()

@@ -10,12 +10,16 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// What is accepted as parameters is within its limits, and is written the same way; what is not says what was wrong.
+// What is accepted as parameters is within its limits, and is written the same way; what is not says what was
+// wrong.
 func FuzzParameters(f *testing.F) {
 	f.Add(testParameters.append(nil))
 	f.Add(parameters{reads: 1<<16 - 1, lanes: 1<<16 - 1, recv: maxDepth, checksum: true}.append([]byte(nil)))
-	f.Add(parameters{reads: 1, lanes: 2, recv: 3, keeps: true, listens: []netip.AddrPort{netip.MustParseAddrPort("1.2.3.4:5"), netip.MustParseAddrPort("[::2]:5")}}.append(nil))
-	f.Add(append([]byte{20}, append(testParameters.append(nil)[1:], make([]byte, 40)...)...)) // of a later version
+	f.Add(parameters{reads: 1, lanes: 2, recv: 3, keeps: true,
+		listens: []netip.AddrPort{netip.MustParseAddrPort("1.2.3.4:5"),
+			netip.MustParseAddrPort("[::2]:5")}}.append(nil))
+	// of a later version
+	f.Add(append([]byte{20}, append(testParameters.append(nil)[1:], make([]byte, 40)...)...))
 	f.Add([]byte{0xff, 0xff, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		p, rest, err := parseParameters(b)
@@ -25,7 +29,7 @@ func FuzzParameters(f *testing.F) {
 			return
 		}
 		size := len(b) - len(rest)
-		require.LessOrEqual(t, size, parametersMost)
+		require.LessOrEqual(t, size, maxParameters)
 		require.GreaterOrEqual(t, p.lanes, 1)
 		require.GreaterOrEqual(t, p.recv, 1)
 		require.LessOrEqual(t, p.recv, maxDepth)
@@ -35,26 +39,31 @@ func FuzzParameters(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, p, again)
 		a := p.negotiate(testParameters)
-		require.LessOrEqual(t, a.lanes, laneMost)
+		require.LessOrEqual(t, a.lanes, maxLanes)
 		require.LessOrEqual(t, testParameters.negotiate(p).peerReads, maxReads)
 	})
 }
 
-// Fields that a later version adds are passed over, and what follows them is found; everything that cannot be is refused.
+// Fields that a later version adds are passed over, and what follows them is found; everything that cannot be
+// is refused.
 func TestParameters_C2_ReadAndRefused(t *testing.T) {
-	behind := []byte("private")
+	after := []byte("private")
 	later := testParameters.append(nil)
 	later[0] = parametersSize + 3
-	p, rest, err := parseParameters(append(append(later, 1, 2, 3), behind...))
+	p, rest, err := parseParameters(append(append(later, 1, 2, 3), after...))
 	require.NoError(t, err)
 	require.Equal(t, testParameters, p)
-	require.Equal(t, behind, rest)
+	require.Equal(t, after, rest)
 
 	for text, change := range map[string]func(b []byte) []byte{
-		"11 bytes of parameters":             func(b []byte) []byte { return b[:parametersSize-1] },
-		"parameters of 11 bytes":             func(b []byte) []byte { b[0] = 11; return b },
-		"parameters of 13 bytes":             func(b []byte) []byte { b[0] = 13; return b },
-		"parameters of 65 bytes":             func(b []byte) []byte { b[0] = 65; return append(b, make([]byte, 100)...) },
+		"11 bytes of parameters": func(b []byte) []byte { return b[:parametersSize-1] },
+		"parameters of 11 bytes": func(b []byte) []byte { b[0] = 11; return b },
+		"parameters of 13 bytes": func(b []byte) []byte { b[0] = 13; return b },
+		"parameters of 65 bytes": func(b []byte) []byte {
+			b[0] = 65
+			return append(b,
+				make([]byte, 100)...)
+		},
 		"ask for checksum 2":                 func(b []byte) []byte { b[6] = 2; return b },
 		"ask for checksum 0, 1":              func(b []byte) []byte { b[7] = 1; return b },
 		"of no lane":                         func(b []byte) []byte { b[4] = 0; return b },
@@ -71,10 +80,14 @@ func TestParameters_C2_ReadAndRefused(t *testing.T) {
 func TestParameters_C2_Negotiated(t *testing.T) {
 	for _, a := range []bool{false, true} {
 		for _, b := range []bool{false, true} {
-			here, there := []netip.AddrPort{netip.MustParseAddrPort("1.2.3.4:5")}, []netip.AddrPort{netip.MustParseAddrPort("[::2]:6")}
-			x, y := parameters{reads: 3, lanes: 4, recv: 10, checksum: a, keeps: true, listens: here}, parameters{reads: 1000, lanes: 2, recv: 20, checksum: b, keeps: true, listens: there}
-			require.Equal(t, agreement{peerReads: maxReads, peerRecv: 20, lanes: 2, checksum: a || b, keeps: true, listens: there}, x.negotiate(y))
-			require.Equal(t, agreement{peerReads: 3, peerRecv: 10, lanes: 2, checksum: a || b, keeps: true, listens: here}, y.negotiate(x))
+			here, there := []netip.AddrPort{netip.MustParseAddrPort("1.2.3.4:5")},
+				[]netip.AddrPort{netip.MustParseAddrPort("[::2]:6")}
+			x, y := parameters{reads: 3, lanes: 4, recv: 10, checksum: a, keeps: true, listens: here},
+				parameters{reads: 1000, lanes: 2, recv: 20, checksum: b, keeps: true, listens: there}
+			require.Equal(t, agreement{peerReads: maxReads, peerRecv: 20, lanes: 2, checksum: a || b,
+				keeps: true, listens: there}, x.negotiate(y))
+			require.Equal(t, agreement{peerReads: 3, peerRecv: 10, lanes: 2, checksum: a || b, keeps: true,
+				listens: here}, y.negotiate(x))
 		}
 	}
 }
@@ -91,12 +104,14 @@ func TestParameters_C2_QueryTellsWhatWasAgreedOn(t *testing.T) {
 		{ChecksumNever, ChecksumAlways, true},
 		{ChecksumAlways, ChecksumAlways, true},
 	} {
-		a, b := newHostOfRank(t, Options{Checksum: c.mine}, 0), newHostOfRank(t, Options{Checksum: c.theirs}, 1)
+		a, b := newHostOfRank(t, Options{Checksum: c.mine}, 0),
+			newHostOfRank(t, Options{Checksum: c.theirs}, 1)
 		require.NoError(t, a.ep.Connect(t.Context(), 1, b.ep.Addr()))
 		for _, h := range []*host{a, b} {
 			m := h.nextMade()
 			got := m.qp.Query()
-			require.Equal(t, []any{8, maxReads, 1, c.want}, []any{got.PeerRecv, got.PeerReads, got.Lanes, got.Checksum}, "%+v", c)
+			require.Equal(t, []any{8, maxReads, 1, c.want}, []any{got.PeerRecv, got.PeerReads, got.Lanes,
+				got.Checksum}, "%+v", c)
 			m.qp.Release()
 		}
 	}
@@ -104,10 +119,10 @@ func TestParameters_C2_QueryTellsWhatWasAgreedOn(t *testing.T) {
 
 func TestChecksum_AutoIsBetweenMachines(t *testing.T) {
 	at := func(host string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(host), Port: 1} }
-	require.False(t, ChecksumAuto.wished(at("127.0.0.1"), at("127.0.0.1")))
-	require.False(t, ChecksumAuto.wished(at("10.0.0.1"), at("10.0.0.1")))
-	require.True(t, ChecksumAuto.wished(at("10.0.0.1"), at("10.0.0.2")))
-	require.True(t, ChecksumAuto.wished(at("fe80::1"), at("fe80::2")))
-	require.True(t, ChecksumAlways.wished(at("127.0.0.1"), at("127.0.0.1")))
-	require.False(t, ChecksumNever.wished(at("10.0.0.1"), at("10.0.0.2")))
+	require.False(t, wished(ChecksumAuto, at("127.0.0.1"), at("127.0.0.1")))
+	require.False(t, wished(ChecksumAuto, at("10.0.0.1"), at("10.0.0.1")))
+	require.True(t, wished(ChecksumAuto, at("10.0.0.1"), at("10.0.0.2")))
+	require.True(t, wished(ChecksumAuto, at("fe80::1"), at("fe80::2")))
+	require.True(t, wished(ChecksumAlways, at("127.0.0.1"), at("127.0.0.1")))
+	require.False(t, wished(ChecksumNever, at("10.0.0.1"), at("10.0.0.2")))
 }

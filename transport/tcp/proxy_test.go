@@ -15,7 +15,8 @@ import (
 	"go.uber.org/atomic"
 )
 
-// faults are what becomes of the bytes of one direction of a connection. Its zero value is a wire without faults.
+// faults are what becomes of the bytes of one direction of a connection. Its zero value is a wire without
+// faults.
 type faults struct {
 	flip  int           // number of the bit of the stream to flip, counted from 1
 	cut   int           // the connection is cut when so many bytes are through, plus 1
@@ -35,7 +36,7 @@ type wire struct {
 	cuts   *cuts // counts the cut
 }
 
-// pass puts the next bytes on the wire: what comes out, and whether it is cut behind that.
+// pass puts the next bytes on the wire: what comes out, and whether it is cut after that.
 func (w *wire) pass(b []byte) (out []byte, cut bool) {
 	began := int(w.passed.Load())
 	if w.cut > 0 && w.cut-1 < began+len(b) {
@@ -71,7 +72,8 @@ func (w *wire) piece(n int) int {
 	return n
 }
 
-// proxy is a TCP proxy in front of an endpoint. The next connection through it has the faults that it is armed with.
+// proxy is a TCP proxy in front of an endpoint. The next connection through it has the faults that it is
+// armed with.
 type proxy struct {
 	listener net.Listener
 	target   string
@@ -84,7 +86,8 @@ type proxy struct {
 	open  []net.Conn
 }
 
-// newProxy listens in front of an address of the fabric. Every connection that is not given others has these faults, both ways.
+// newProxy listens in front of an address of the fabric. Every connection that is not given others has these
+// faults, both ways.
 func newProxy(addr string, every faults) (*proxy, error) { return newCuttingProxy(addr, every, nil) }
 
 // newCuttingProxy cuts each connection, if it is told where.
@@ -151,7 +154,7 @@ func (p *proxy) serve() {
 	}
 }
 
-// cuts is where connections are cut, each once and in one direction: at random, behind their start-up.
+// cuts is where connections are cut, each once and in one direction: at random, after their start-up.
 type cuts struct {
 	least, most int // bytes
 	struck      atomic.Int64
@@ -215,7 +218,8 @@ func (p *proxy) close() {
 	p.wg.Wait()
 }
 
-// line joins the queue pairs of two sessions over two wires, in one goroutine, so that everything is in the same order each time.
+// line joins the queue pairs of two sessions over two wires, in one goroutine, so that everything is in the
+// same order each time.
 type line struct {
 	ends    [2]*session
 	wires   [2]*wire  // from the first end, from the second

@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/transport"
-	"github.com/weft-mpi/weft/transport/internal/crossing"
+	"github.com/weft-mpi/weft/transport/internal/cm"
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
 // patience is what no test waits for unless it fails.
@@ -32,7 +33,8 @@ type made struct {
 	private string
 }
 
-// host is a real device, rank 0 of 4 unless a test wants another, with everything that a rank has. Its peers are bytes on sockets.
+// host is a real device, rank 0 of 4 unless a test wants another, with everything that a rank has. Its peers
+// are bytes on sockets.
 type host struct {
 	t       testing.TB
 	dev     *Device
@@ -56,10 +58,14 @@ const recvSize = 64
 func newHost(t testing.TB, o Options) *host { return newHostOfRank(t, o, 0) }
 
 func newHostOfRank(t testing.TB, o Options, rank uint32) *host {
+	if o.reportBurst == 0 {
+		o.reportBurst = 1 << 30 // the tests want to hear of everybody
+	}
 	d, err := New(o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
-	h := &host{t: t, dev: d, made: make(chan made, 16), refused: make(chan refusal, 1024), private: []byte("mine")}
+	h := &host{t: t, dev: d, made: make(chan made, 16), refused: make(chan refusal, 1024),
+		private: []byte("mine")}
 	h.pd, err = d.AllocPD()
 	require.NoError(t, err)
 	h.cq, err = d.CreateCQ(1<<10, 0)
@@ -77,7 +83,8 @@ func (h *host) Prepare(uint32) (transport.QPConfig, []byte, error) {
 	if h.preparing != nil {
 		h.preparing()
 	}
-	return transport.QPConfig{PD: h.pd, SendCQ: h.cq, RecvCQ: h.cq, SendWR: 8, RecvWR: 8, Reads: 4}, h.private, nil
+	return transport.QPConfig{PD: h.pd, SendCQ: h.cq, RecvCQ: h.cq, SendWR: 8, RecvWR: 8, Reads: 4},
+		h.private, nil
 }
 
 func (h *host) Connected(rank uint32, qp transport.QP, private []byte) {
@@ -97,8 +104,8 @@ func (h *host) nextRefusal() refusal {
 	}
 }
 
-// nextMade waits for a connection, and until the endpoint has noted that it stands: before that another one of the same rank would be
-// turned away.
+// nextMade waits for a connection, and until the endpoint has noted that it stands: before that another one
+// of the same rank would be turned away.
 func (h *host) nextMade() made {
 	h.t.Helper()
 	late := time.After(patience)
@@ -108,19 +115,16 @@ func (h *host) nextMade() made {
 	case <-late:
 		h.t.Fatal("no connection came")
 	}
-	h.reaches(m.rank, crossing.Connected)
+	h.reaches(m.rank, cm.Connected)
 	return m
 }
 
 // reaches waits until the endpoint's state for a peer is as wanted.
-func (h *host) reaches(rank uint32, want crossing.State) {
+func (h *host) reaches(rank uint32, want cm.State) {
 	h.t.Helper()
 	late := time.After(patience)
 	for e := h.dev.end; ; {
-		e.mu.Lock()
-		a := e.peer(rank)
-		state, changed := a.crossing.State(), a.changed
-		e.mu.Unlock()
+		_, state, changed := e.table.Current(rank)
 		if state == want {
 			return
 		}
@@ -220,7 +224,8 @@ func (r *raw) hearHello() {
 	r.parties = p
 }
 
-// last is how the other side ends: the text of a Reject or Terminate, if one comes, and nothing behind it but the end.
+// last is how the other side ends: the text of a Reject or Terminate, if one comes, and nothing after it but
+// the end.
 func (r *raw) last() string {
 	r.t.Helper()
 	kind, body, err := r.message(0)
@@ -240,34 +245,34 @@ func ended(err error) bool {
 }
 
 // frame is a frame as a raw peer gets it.
-type frame struct {
-	header
+type heardFrame struct {
+	frame.Header
 	payload []byte
 }
 
 // frames reads what the other side sends up to the end of the connection.
-func (r *raw) frames() (list []frame) {
+func (r *raw) frames() (list []heardFrame) {
 	r.t.Helper()
 	for {
-		var b [headerSize]byte
+		var b [frame.HeaderSize]byte
 		err := r.full(b[:])
 		if ended(err) {
 			return list
 		}
 		require.NoError(r.t, err)
-		h, err := parseHeader(b[:])
+		h, err := frame.Parse(b[:])
 		require.NoError(r.t, err)
-		f := frame{header: h, payload: make([]byte, h.length)}
+		f := heardFrame{Header: h, payload: make([]byte, h.Length)}
 		require.NoError(r.t, r.full(f.payload))
 		list = append(list, f)
 	}
 }
 
 // sayFrame sends a frame with a payload.
-func (r *raw) sayFrame(h header, payload []byte) {
+func (r *raw) sayFrame(h frame.Header, payload []byte) {
 	r.t.Helper()
-	h.length = len(payload)
-	r.say(append(h.append(nil), payload...))
+	h.Length = len(payload)
+	r.say(append(h.Append(nil), payload...))
 }
 
 // descriptors counts the open files of the process.
@@ -277,7 +282,8 @@ func descriptors(t *testing.T) int {
 	return len(list)
 }
 
-// leaksNone runs a test and wants as many descriptors open behind it as before. Goroutines are looked after by TestMain.
+// leaksNone runs a test and wants as many descriptors open after it as before. Goroutines are looked after by
+// TestMain.
 func leaksNone(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	net.Dial("tcp", "127.0.0.1:1") // Go's own poller has its descriptors before we count

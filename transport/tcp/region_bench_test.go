@@ -5,10 +5,11 @@ import (
 	"testing"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
-// BenchmarkRegister is what a registration for one message costs: docs/adr/0008 rests on it. The number of other regions, and the size,
-// must not matter.
+// BenchmarkRegister is what a registration for one message costs: docs/adr/0008 rests on it. The number of
+// other regions, and the size, must not matter.
 func BenchmarkRegister(b *testing.B) {
 	for _, n := range []int{1, 64 << 10, 4 << 20} {
 		for _, others := range []int{0, 10_000} {
@@ -50,17 +51,18 @@ func BenchmarkAlloc(b *testing.B) {
 	}
 }
 
-// BenchmarkFind is what every frame that places something costs before it does: a region must not pay for there being windows.
+// BenchmarkFind is what every frame that places something costs before it does: a region must not pay for
+// there being windows.
 func BenchmarkFind(b *testing.B) {
-	p := domain(b).(*pd)
+	p := domain(b).(*verbs.PD)
 	m, err := p.Register(make([]byte, 64), transport.RemoteWrite)
 	if err != nil {
 		b.Fatal(err)
 	}
-	q := &qp{dev: p.dev, pd: p}
+	q := &qp{pd: p}
 	key := m.Key()
 	for b.Loop() {
-		if _, err := q.dev.regions.find(q, key, transport.RemoteWrite, 8, 16); err != nil {
+		if _, err := q.pd.Find(&q.windows, key, transport.RemoteWrite, 8, 16); err != nil {
 			b.Fatal(err)
 		}
 	}

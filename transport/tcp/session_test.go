@@ -8,9 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
-// session is a queue pair in RDMA mode whose peer is the test: what it writes to wire is what the queue pair receives, at once.
+// session is a queue pair in RDMA mode whose peer is the test: what it writes to wire is what the queue pair
+// receives, at once.
 type session struct {
 	dev  *Device
 	cq   transport.CQ
@@ -39,7 +41,7 @@ func newSessionDevice(tb testing.TB) *session {
 	d, err := New(Options{})
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, d.Close()) })
-	d.regions.keys.Seed([32]byte{}) // keys that a corpus may hold
+	d.regions.Seed([32]byte{}) // keys that a corpus may hold
 	_, err = d.Listen(transport.Identity{Job: "session", Size: 2}, nobody{})
 	require.NoError(tb, err)
 	s := &session{dev: d, agreed: testParameters.negotiate(testParameters)}
@@ -62,9 +64,11 @@ func (s *session) beginShaped(tb testing.TB, initiator bool, depth int) {
 	}
 	s.wire, s.wcs = fds[1], nil
 	conf := transport.QPConfig{PD: s.pd, SendCQ: s.cq, RecvCQ: s.cq, SendWR: depth, RecvWR: depth, Reads: 2}
-	s.qp = s.dev.newQP(fds[0], conf, 1, "here", "the-peer", initiator, s.agreed)
+	s.qp = s.dev.newQP(conf, 1, "here", "the-peer", initiator, s.agreed)
 	if s.lanes > 0 {
-		s.beginLanes(tb, initiator)
+		s.beginLanes(tb, fds[0], initiator)
+	} else {
+		newSingleLink(s.qp, fds[0], nil)
 	}
 	s.qp.scq.handOver(s.qp)
 	s.poll()
@@ -107,7 +111,8 @@ func (a *arena) fill() {
 // untouched tells the first byte that was changed and must not have been, or -1.
 func (a *arena) untouched() int {
 	for i := range a.mem {
-		if a.mem[i] != byte(i*7+i>>8) && !slices.ContainsFunc(a.ranges(), func(r [2]int) bool { return i >= r[0] && i < r[1] }) {
+		if a.mem[i] != byte(i*7+i>>8) && !slices.ContainsFunc(a.ranges(),
+			func(r [2]int) bool { return i >= r[0] && i < r[1] }) {
 			return i
 		}
 	}
@@ -121,11 +126,13 @@ func (a *arena) ranges() (list [][2]int) {
 	return list
 }
 
-// Whatever a peer that has proved who it is sends in RDMA mode: no panic, nothing is written but what it may write, the queue pair
-// goes on or ends with an error that names the peer, and every posted request completes once.
+// Whatever a peer that has proved who it is sends in RDMA mode: no panic, nothing is written but what it may
+// write, the queue pair goes on or ends with an error that names the peer, and every posted request completes
+// once.
 func FuzzSession(f *testing.F) {
 	s := newSessionDevice(f)
-	mem := &arena{mem: make([]byte, 8<<10), open: []int{1024, 2048, 3072, 3328, 3584, 3840, 4096, 4352, 5120, 5640}}
+	mem := &arena{mem: make([]byte, 8<<10), open: []int{1024, 2048, 3072, 3328, 3584, 3840, 4096, 4352,
+		5120, 5640}}
 	foreignPD, err := s.dev.AllocPD()
 	require.NoError(f, err)
 	region := func(pd transport.PD, from, to int, access transport.Access) transport.MR {
@@ -144,75 +151,83 @@ func FuzzSession(f *testing.F) {
 	require.NoError(f, err)
 	s.begin(f, true)
 	bind := func(tb testing.TB) { // the same key for every input
-		w.(*window).entry.generation = 0
-		s.dev.regions.keys.Seed([32]byte{1})
-		require.NoError(tb, s.qp.PostSend(&transport.SendWR{ID: 5, Op: transport.OpBind, Flags: transport.FlagSignaled, Bind: &transport.Bind{Window: w, MR: base, Offset: 64,
-			Length: 64, Access: transport.RemoteRead | transport.RemoteWrite | transport.RemoteAtomic}}))
+		s.dev.regions.Seed([32]byte{1})
+		require.NoError(tb, s.qp.PostSend(&transport.SendWR{ID: 5, Op: transport.OpBind,
+			Flags: transport.FlagSignaled, Bind: &transport.Bind{Window: w, MR: base, Offset: 64,
+				Length: 64, Access: transport.RemoteRead | transport.RemoteWrite | transport.RemoteAtomic}}))
 	}
 	bind(f)
 	windowKey := w.Key()
 	s.end(f)
 
-	frame := func(h header, payload ...byte) []byte {
-		h.length = len(payload)
-		return append(h.append(nil), payload...)
+	encoded := func(h frame.Header, payload ...byte) []byte {
+		h.Length = len(payload)
+		return append(h.Append(nil), payload...)
 	}
 	key := func(m transport.MR) uint64 { return uint64(m.Key()) }
 	request := func(src, dst transport.Segment) []byte {
-		b := make([]byte, 2*segmentSize)
-		putSegment(b, src)
-		putSegment(b[segmentSize:], dst)
-		return frame(header{op: opReadRequest, flags: flagLast, b: 1<<32 | 1}, b...)
+		b := make([]byte, 2*frame.SegmentSize)
+		frame.PutSegment(b, src)
+		frame.PutSegment(b[frame.SegmentSize:], dst)
+		return encoded(frame.Header{Op: frame.ReadRequest, Flags: frame.Last, B: 1<<32 | 1}, b...)
 	}
 	atomic := func(number, operation, key, off uint64) []byte {
 		h, payload := atomicRequest(number, operation, transport.Key(key), off, 5, 6)
-		return frame(h, payload...)
+		return encoded(h, payload...)
 	}
 	data := make([]byte, 64)
 	for i := range data {
 		data[i] = 0xa5
 	}
-	ready := frame(header{op: opReady, flags: flagLast})
+	ready := encoded(frame.Header{Op: frame.Ready, Flags: frame.Last})
 	for _, frames := range [][][]byte{
 		{},
-		{frame(header{op: opWrite, flags: flagLast, a: key(target), b: 960}, data...)},
-		{frame(header{op: opWrite, flags: flagLast, a: key(target), b: 961}, data...)},
-		{frame(header{op: opWrite, flags: flagLast, a: key(target), b: 1<<64 - 8}, data...)},
-		{frame(header{op: opWrite, a: key(recvs)}, data...)},
-		{frame(header{op: opWrite, a: key(foreign)}, data...)},
-		{frame(header{op: opSend, flags: 0}, data...), frame(header{op: opSend, flags: flagLast, b: 64}, data...),
-			frame(header{op: opImmediate, flags: flagLast | flagSolicited, a: 1, b: 42})},
-		{frame(header{op: opSend, flags: flagLast, a: 1}, data...)},
-		{frame(header{op: opReadWrite, a: key(into)}, data...), frame(header{op: opSend, flags: flagLast}, data...),
-			frame(header{op: opReadWrite, flags: flagLast, a: key(into), b: 64}, data...),
-			frame(header{op: opReadDone, flags: flagLast, b: 128})},
-		{frame(header{op: opReadWrite, a: key(target)}, data...)},
-		{frame(header{op: opReadDone, flags: flagLast, b: 512})},
-		{request(transport.Segment{Key: source.Key(), Length: 1024}, transport.Segment{Key: 1, Length: 1024}), frame(header{op: opClose})},
-		{request(transport.Segment{Key: source.Key(), Offset: 1<<64 - 1, Length: 2}, transport.Segment{Length: 2})},
-		{frame(header{op: opClose, flags: flagLast}), frame(header{op: opSend, flags: flagLast}, data...)},
-		{frame(header{op: opTerminate, flags: flagLast, a: uint64(terminateAccess), b: 1}, []byte("because")...)},
+		{encoded(frame.Header{Op: frame.Write, Flags: frame.Last, A: key(target), B: 960}, data...)},
+		{encoded(frame.Header{Op: frame.Write, Flags: frame.Last, A: key(target), B: 961}, data...)},
+		{encoded(frame.Header{Op: frame.Write, Flags: frame.Last, A: key(target), B: 1<<64 - 8}, data...)},
+		{encoded(frame.Header{Op: frame.Write, A: key(recvs)}, data...)},
+		{encoded(frame.Header{Op: frame.Write, A: key(foreign)}, data...)},
+		{encoded(frame.Header{Op: frame.Send, Flags: 0}, data...), encoded(frame.Header{Op: frame.Send, Flags: frame.Last, B: 64},
+			data...),
+			encoded(frame.Header{Op: frame.Immediate, Flags: frame.Last | frame.Solicited, A: 1, B: 42})},
+		{encoded(frame.Header{Op: frame.Send, Flags: frame.Last, A: 1}, data...)},
+		{encoded(frame.Header{Op: frame.ReadWrite, A: key(into)}, data...),
+			encoded(frame.Header{Op: frame.Send, Flags: frame.Last}, data...),
+			encoded(frame.Header{Op: frame.ReadWrite, Flags: frame.Last, A: key(into), B: 64}, data...),
+			encoded(frame.Header{Op: frame.ReadDone, Flags: frame.Last, B: 128})},
+		{encoded(frame.Header{Op: frame.ReadWrite, A: key(target)}, data...)},
+		{encoded(frame.Header{Op: frame.ReadDone, Flags: frame.Last, B: 512})},
+		{request(transport.Segment{Key: source.Key(), Length: 1024},
+			transport.Segment{Key: 1, Length: 1024}), encoded(frame.Header{Op: frame.Close})},
+		{request(transport.Segment{Key: source.Key(), Offset: 1<<64 - 1, Length: 2},
+			transport.Segment{Length: 2})},
+		{encoded(frame.Header{Op: frame.Close, Flags: frame.Last}), encoded(frame.Header{Op: frame.Send, Flags: frame.Last}, data...)},
+		{encoded(frame.Header{Op: frame.Terminate, Flags: frame.Last, A: uint64(frame.ReasonAccess), B: 1},
+			[]byte("because")...)},
 		{atomic(0, 1, key(words), 248), atomic(1, 2, key(words), 0), atomic(2, 1, uint64(windowKey), 56)},
 		{atomic(0, 1, key(words), 249)},
 		{atomic(0, 2, key(words), 1<<64-8)},
 		{atomic(0, 1, key(target), 0), atomic(0, 1, key(words), 0)},
 		{atomic(0, 3, key(words), 0)},
-		{frame(header{op: opReadWrite, a: key(into)}, make([]byte, 512)...), frame(header{op: opReadDone, flags: flagLast, b: 512}),
-			frame(header{op: opAtomicDone, flags: flagLast, a: 1, b: 1 << 63})},
-		{frame(header{op: opAtomicDone, flags: flagLast, a: 0, b: 1})},
-		{frame(header{op: opWrite, flags: flagLast, a: uint64(windowKey)}, data...), frame(header{op: opSend}, data...),
-			frame(header{op: opInvalidate, flags: flagLast, b: uint64(windowKey)}),
-			frame(header{op: opWrite, flags: flagLast, a: uint64(windowKey)}, data...)},
-		{frame(header{op: opWrite, flags: flagLast, a: uint64(windowKey), b: 1}, data...)},
-		{frame(header{op: opInvalidate, flags: flagLast, b: key(words)})},
+		{encoded(frame.Header{Op: frame.ReadWrite, A: key(into)}, make([]byte, 512)...),
+			encoded(frame.Header{Op: frame.ReadDone, Flags: frame.Last, B: 512}),
+			encoded(frame.Header{Op: frame.AtomicDone, Flags: frame.Last, A: 1, B: 1 << 63})},
+		{encoded(frame.Header{Op: frame.AtomicDone, Flags: frame.Last, A: 0, B: 1})},
+		{encoded(frame.Header{Op: frame.Write, Flags: frame.Last, A: uint64(windowKey)}, data...),
+			encoded(frame.Header{Op: frame.Send}, data...),
+			encoded(frame.Header{Op: frame.Invalidate, Flags: frame.Last, B: uint64(windowKey)}),
+			encoded(frame.Header{Op: frame.Write, Flags: frame.Last, A: uint64(windowKey)}, data...)},
+		{encoded(frame.Header{Op: frame.Write, Flags: frame.Last, A: uint64(windowKey), B: 1}, data...)},
+		{encoded(frame.Header{Op: frame.Invalidate, Flags: frame.Last, B: key(words)})},
 		{request(transport.Segment{Key: windowKey, Length: 64}, transport.Segment{Key: 1, Length: 64}),
-			frame(header{op: opInvalidate, flags: flagLast | flagSolicited, b: uint64(windowKey)})},
-		{alive(), frame(header{op: opSend}, data...), alive(), frame(header{op: opSend, flags: flagLast, b: 64}, data...),
-			frame(header{op: opClose, flags: flagLast}), alive()},
+			encoded(frame.Header{Op: frame.Invalidate, Flags: frame.Last | frame.Solicited, B: uint64(windowKey)})},
+		{alive(), encoded(frame.Header{Op: frame.Send}, data...), alive(),
+			encoded(frame.Header{Op: frame.Send, Flags: frame.Last, B: 64}, data...),
+			encoded(frame.Header{Op: frame.Close, Flags: frame.Last}), alive()},
 		{ready},
 	} {
 		for _, chunk := range []uint16{1, 29, 4096} {
-			f.Add(append(ready[:headerSize:headerSize], slices.Concat(frames...)...), false, false, chunk)
+			f.Add(append(ready[:frame.HeaderSize:frame.HeaderSize], slices.Concat(frames...)...), false, false, chunk)
 			f.Add(slices.Concat(frames...), true, false, chunk)
 			f.Add(slices.Concat(frames...), true, true, chunk)
 		}
@@ -227,9 +242,11 @@ func FuzzSession(f *testing.F) {
 		}
 		require.NoError(t, s.qp.PostRecv(&transport.RecvWR{ID: 1, Local: sge(recvs, 0, 256)}))
 		require.NoError(t, s.qp.PostRecv(&transport.RecvWR{ID: 2, Local: sge(recvs, 512, 256)}))
-		require.NoError(t, s.qp.PostSend(&transport.SendWR{ID: 3, Op: transport.OpRead, Flags: transport.FlagSignaled,
+		require.NoError(t, s.qp.PostSend(&transport.SendWR{ID: 3, Op: transport.OpRead,
+			Flags: transport.FlagSignaled,
 			Local: sge(into, 0, 512), Remote: []transport.Segment{{Key: 7, Length: 512}}}))
-		require.NoError(t, s.qp.PostSend(&transport.SendWR{ID: 4, Op: transport.OpCompareSwap, Flags: transport.FlagSignaled,
+		require.NoError(t, s.qp.PostSend(&transport.SendWR{ID: 4, Op: transport.OpCompareSwap,
+			Flags: transport.FlagSignaled,
 			Local: sge(into, 512, 8), Remote: []transport.Segment{{Key: 7, Length: 8}}}))
 		bind(t)
 		require.Equal(t, windowKey, w.Key())
@@ -243,7 +260,8 @@ func FuzzSession(f *testing.F) {
 			n, err := syscall.Write(s.wire, sent[:min(len(sent), max(1, int(chunk)))])
 			if err != nil {
 				require.ErrorIs(t, err, syscall.EPIPE)
-				require.Contains(t, []transport.State{transport.StateError, transport.StateClosed}, s.qp.State(),
+				require.Contains(t, []transport.State{transport.StateError, transport.StateClosed},
+					s.qp.State(),
 					"a queue pair that is well has closed its socket")
 				break
 			}
@@ -256,8 +274,8 @@ func FuzzSession(f *testing.F) {
 		s.poll()
 
 		require.Equal(t, -1, mem.untouched(), "the peer has written a byte that it may not")
-		require.LessOrEqual(t, len(s.qp.answers.ring), maxReads)
-		require.LessOrEqual(t, cap(s.qp.in.control), 2*maxControl)
+		require.LessOrEqual(t, len(s.qp.responses.ring), maxReads)
+		require.LessOrEqual(t, cap(firstLink(s.qp).in.control), 2*frame.MaxControl)
 		ids := map[uint64]int{}
 		for _, wc := range s.wcs {
 			ids[wc.ID]++

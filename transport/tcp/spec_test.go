@@ -16,10 +16,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/transport"
-	"github.com/weft-mpi/weft/transport/tcp/internal/lane"
+	"github.com/weft-mpi/weft/transport/internal/cm"
+	"github.com/weft-mpi/weft/transport/tcp/internal/admission"
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+	"github.com/weft-mpi/weft/transport/tcp/internal/keepalive"
+	"github.com/weft-mpi/weft/transport/tcp/internal/link"
+	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
 )
 
-// specTable is the table of docs/spec/wire.md under a heading that begins with the given column, without its head.
+// specTable is the table of docs/spec/wire.md under a heading that begins with the given column, without its
+// head.
 func specTable(t *testing.T, heading, column string) (rows [][]string) {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/spec/wire.md")
@@ -56,8 +62,8 @@ func number(t *testing.T, s string) uint64 {
 	return n
 }
 
-// fields checks that a table of offsets has no gap and describes the bytes of a message: what each field is to hold is in want, by the
-// beginning of its name.
+// fields checks that a table of offsets has no gap and describes the bytes of a message: what each field is
+// to hold is in want, by the beginning of its name.
 func fields(t *testing.T, heading string, message []byte, want map[string][]byte) {
 	t.Helper()
 	at := uint64(0)
@@ -71,7 +77,8 @@ func fields(t *testing.T, heading string, message []byte, want map[string][]byte
 		for name, bytes := range want {
 			if strings.HasPrefix(row[2], name) {
 				found = true
-				require.Equal(t, hex.EncodeToString(bytes), hex.EncodeToString(message[at:at+n]), "%s, %s", heading, row[2])
+				require.Equal(t, hex.EncodeToString(bytes), hex.EncodeToString(message[at:at+n]), "%s, %s",
+					heading, row[2])
 			}
 		}
 		require.True(t, found, "%s: nothing is known of the field %q", heading, row[2])
@@ -95,23 +102,33 @@ func TestSpec_StartupMessages(t *testing.T) {
 
 	fields(t, "Prefix", appendPrefix(nil, typeAccept, 0x1234), map[string][]byte{
 		"type": {byte(typeAccept)}, "version": {startupVersion}, "length": {0x34, 0x12}})
-	fields(t, "Hello", p.appendHello(nil), map[string][]byte{"magic": []byte(magic), "prefix": prefix(typeHello, 58), "job": p.job[:],
-		"initiator's rank": le32(3), "responder's rank": le32(5), "lane": {0, 0}, "initiator's nonce": p.nonces[0][:]})
-	fields(t, "Challenge", p.appendChallenge(nil, &testSecret), map[string][]byte{"prefix": prefix(typeChallenge, 64),
-		"responder's nonce": p.nonces[1][:], "responder's proof": p.proof(&testSecret, roleResponder, nil)})
+	fields(t, "Hello", p.appendHello(nil), map[string][]byte{"magic": []byte(magic),
+		"prefix": prefix(typeHello, 58), "job": p.job[:],
+		"initiator's rank": le32(3), "responder's rank": le32(5), "lane": {0, 0},
+		"initiator's nonce": p.nonces[0][:]})
+	fields(t, "Challenge", p.appendChallenge(nil, &testSecret),
+		map[string][]byte{"prefix": prefix(typeChallenge, 64),
+			"responder's nonce": p.nonces[1][:], "responder's proof": p.proof(&testSecret, roleResponder,
+				nil)})
 	mine := parameters{reads: 7, lanes: 1, recv: 0x5678, checksum: true}
 	block := mine.append(nil)
 	follows := append(mine.append(nil), "private"...)
 	fields(t, "Proof", p.appendProof(nil, &testSecret), map[string][]byte{"prefix": prefix(typeProof, 32),
 		"initiator's proof": p.proof(&testSecret, roleProving, nil)})
-	fields(t, "Request", p.appendRequest(nil, &testSecret, mine, []byte("private")), map[string][]byte{"prefix": prefix(typeRequest, 51),
-		"initiator's proof": p.proof(&testSecret, roleInitiator, follows), "parameters": block, "private data": []byte("private")})
-	fields(t, "Accept", p.appendAccept(nil, &testSecret, mine, []byte("private")), map[string][]byte{"prefix": prefix(typeAccept, 51),
-		"responder's proof": p.proof(&testSecret, roleAccepting, follows), "parameters": block, "private data": []byte("private")})
-	fields(t, "Parameters", block, map[string][]byte{"length": le16(parametersSize), "reads": le16(7), "lanes": le16(1),
+	fields(t, "Request", p.appendRequest(nil, &testSecret, mine, []byte("private")),
+		map[string][]byte{"prefix": prefix(typeRequest, 51),
+			"initiator's proof": p.proof(&testSecret, roleInitiator, follows), "parameters": block,
+			"private data": []byte("private")})
+	fields(t, "Accept", p.appendAccept(nil, &testSecret, mine, []byte("private")),
+		map[string][]byte{"prefix": prefix(typeAccept, 51),
+			"responder's proof": p.proof(&testSecret, roleAccepting, follows), "parameters": block,
+			"private data": []byte("private")})
+	fields(t, "Parameters", block, map[string][]byte{"length": le16(parametersSize), "reads": le16(7),
+		"lanes":    le16(1),
 		"checksum": {checksumCRC32C}, "reserved": {0}, "receive queue": le32(0x5678)})
-	fields(t, "Reject", appendReject(nil, rejectAuth, "text"), map[string][]byte{"prefix": prefix(typeReject, 5), "code": {2},
-		"text": []byte("text")})
+	fields(t, "Reject", appendReject(nil, rejectAuth, "text"),
+		map[string][]byte{"prefix": prefix(typeReject, 5), "code": {2},
+			"text": []byte("text")})
 }
 
 // The authority's key is made from what the table says, and the names are made as said under it.
@@ -124,7 +141,12 @@ func TestSpec_Authority(t *testing.T) {
 		"info": "`" + authorityLabel + "`"}, inputs)
 	job := jobHash(hostIdentity.Job)
 	// HKDF by hand: RFC 5869 with one block of output.
-	mac := func(key, message []byte) []byte { m := hmac.New(sha256.New, key); m.Write(message); return m.Sum(nil) }
+	mac := func(key, message []byte) []byte {
+		m := hmac.New(sha256.New,
+			key)
+		m.Write(message)
+		return m.Sum(nil)
+	}
 	seed := mac(mac(job[:], testSecret[:]), append([]byte(authorityLabel), 1))
 	c := certificatesOf(t, 3, nil, 0)
 	require.Equal(t, ed25519.NewKeyFromSeed(seed), c.key)
@@ -183,7 +205,7 @@ func TestSpec_MessageTypes(t *testing.T) {
 				}
 				if n >= requestHead {
 					block := testParameters.append(nil)
-					block[0] = byte(min(n-proofSize, parametersMost)) // with fields of a later version, if there is room
+					block[0] = byte(min(n-proofSize, maxParameters)) // with fields of a later version, if there is room
 					copy(body[proofSize:], block)
 				}
 				copy(body, p.proof(&testSecret, role, body[min(n, proofSize):]))
@@ -200,7 +222,7 @@ func TestSpec_MessageTypes(t *testing.T) {
 
 func TestSpec_RejectCodes(t *testing.T) {
 	causes := map[string]error{"other": transport.ErrRefused, "version": transport.ErrVersion, "auth": transport.ErrAuth,
-		"rank": transport.ErrRefused, "crossing": errCrossing, "busy": errBusy, "gone": errGone}
+		"rank": transport.ErrRefused, "crossing": cm.ErrCollision, "busy": cm.ErrBusy, "gone": errGone}
 	codes := map[string]rejectCode{"other": rejectOther, "version": rejectVersion, "auth": rejectAuth, "rank": rejectRank,
 		"crossing": rejectCrossing, "busy": rejectBusy, "gone": rejectGone}
 	rows := specTable(t, "Reject", "code")
@@ -214,34 +236,34 @@ func TestSpec_RejectCodes(t *testing.T) {
 }
 
 func TestSpec_Frames(t *testing.T) {
-	h := header{length: 0x01020304, op: opSend, flags: flagsKnown, a: 0x1112131415161718, b: 0x2122232425262728}
-	fields(t, "Header", h.append(nil), map[string][]byte{"length": le32(0x01020304), "opcode": {byte(opSend)}, "flags": {flagsKnown},
-		"lane": {0, 0}, "a": le64(h.a), "b": le64(h.b)})
+	h := frame.Header{Length: 0x01020304, Op: frame.Send, Flags: frame.KnownFlags, A: 0x1112131415161718, B: 0x2122232425262728}
+	fields(t, "Header", h.Append(nil), map[string][]byte{"length": le32(0x01020304), "opcode": {byte(frame.Send)}, "flags": {frame.KnownFlags},
+		"lane": {0, 0}, "a": le64(h.A), "b": le64(h.B)})
 	for _, row := range specTable(t, "Header", "flag") {
-		flag, known := map[string]uint8{"last": flagLast, "solicited": flagSolicited}[row[1]]
+		flag, known := map[string]uint8{"last": frame.Last, "solicited": frame.Solicited}[row[1]]
 		require.True(t, known, row[1])
 		require.Equal(t, number(t, row[0]), uint64(flag), row[1])
 	}
 	rows := specTable(t, "Opcodes", "opcode")
-	require.Len(t, rows, int(ops)-1)
+	require.Len(t, rows, int(frame.Ops)-1)
 	for i, row := range rows {
-		o := op(i + 1)
+		o := frame.Op(i + 1)
 		require.Equal(t, []string{fmt.Sprint(i + 1), o.String()}, row[:2])
 		most := int(number(t, row[2]))
-		_, err := parseHeader(header{length: most, op: o}.append(nil))
+		_, err := frame.Parse(frame.Header{Length: most, Op: o}.Append(nil))
 		require.NoError(t, err, "%v of %d bytes", o, most)
-		_, err = parseHeader(header{length: most + 1, op: o}.append(nil))
+		_, err = frame.Parse(frame.Header{Length: most + 1, Op: o}.Append(nil))
 		require.Error(t, err, "%v of %d bytes", o, most+1)
 	}
-	var b [segmentSize]byte
-	putSegment(b[:], transport.Segment{Key: 1, Offset: 2, Length: 3})
+	var b [frame.SegmentSize]byte
+	frame.PutSegment(b[:], transport.Segment{Key: 1, Offset: 2, Length: 3})
 	fields(t, "Reads", b[:], map[string][]byte{"key": le64(1), "offset": le64(2), "length": le64(3)})
 }
 
 func TestSpec_TerminateCodes(t *testing.T) {
-	codes := map[string]terminate{"local": terminateLocal, "access": terminateAccess, "a key": terminateKey, "a rule": terminateProto,
-		"no Recv": terminateNoRecv, "more Reads": terminateReads, "a message is longer": terminateTooLong,
-		"a checksum": terminateChecksum}
+	codes := map[string]frame.Reason{"local": frame.ReasonLocal, "access": frame.ReasonAccess, "a key": frame.ReasonKey, "a rule": frame.ReasonProtocol,
+		"no Recv": frame.ReasonNoRecv, "more Reads": frame.ReasonReads, "a message is longer": frame.ReasonTooLong,
+		"a checksum": frame.ReasonChecksum}
 	rows := specTable(t, "Terminate", "layer")
 	require.Len(t, rows, len(codes))
 	for _, row := range rows {
@@ -249,7 +271,7 @@ func TestSpec_TerminateCodes(t *testing.T) {
 		for begins, code := range codes {
 			if strings.HasPrefix(row[3], begins) {
 				found = true
-				require.Equal(t, code, terminate(number(t, row[0])<<16|number(t, row[1])<<8|number(t, row[2])), row[3])
+				require.Equal(t, code, frame.Reason(number(t, row[0])<<16|number(t, row[1])<<8|number(t, row[2])), row[3])
 			}
 		}
 		require.True(t, found, row[3])
@@ -262,34 +284,34 @@ func TestSpec_Limits(t *testing.T) {
 	defer d.Close()
 	ms := func(d time.Duration) uint64 { return uint64(d.Milliseconds()) }
 	want := map[string]uint64{
-		"header of a frame":                       headerSize,
-		"each checksum":                           sumSize,
-		"payload of a frame":                      framePayload,
-		"payload of ReadRequest and Terminate":    maxControl,
-		"segments of a list":                      maxSegments,
+		"header of a frame":                       frame.HeaderSize,
+		"each checksum":                           frame.SumSize,
+		"payload of a frame":                      frame.MaxPayload,
+		"payload of ReadRequest and Terminate":    frame.MaxControl,
+		"segments of a list":                      frame.MaxSegments,
 		"Reads and Atomics outstanding, each way": maxReads,
-		"payload of Atomic":                       atomicSize,
+		"payload of Atomic":                       frame.AtomicSize,
 		"bytes of a message":                      maxMessage,
 		"private data":                            maxPrivate,
 		"text of a Reject or Terminate":           maxText,
-		"unproven connections at once":            maxStrangers,
-		"lanes of a queue pair":                   laneMost,
-		"addresses for lanes":                     interfacesMost,
-		"words of a frame over lanes":             laneWords,
-		"numbers that a direction may be ahead":   lane.Window,
-		"payload of Lost":                         lostMost,
-		"lanes that one Lost tells of":            lanesLostMost,
-		"sixteenths of the silence of a peer after which a lane is lost while others are not silent": ticksSilentLane,
-		"sixteenths of the silence of a peer after which a lane is lost in any case":                 ticksSilentAll,
-		"bytes that are read of an unproven peer":                                                    uint64(strangerBytes),
-		"bytes of an encrypted start-up":                                                             encryptedBytes,
-		"ms that an unproven peer has before another may take its place":                             ms(strangerGrace),
+		"unproven connections at once":            admission.MaxConns,
+		"lanes of a queue pair":                   maxLanes,
+		"addresses for lanes":                     maxInterfaces,
+		"words of a frame over lanes":             frame.LaneWords,
+		"numbers that a direction may be ahead":   sequence.Window,
+		"payload of Lost":                         frame.MaxLost,
+		"lanes that one Lost tells of":            frame.MaxLostLanes,
+		"sixteenths of the silence of a peer after which a lane is lost while others are not silent": maxMissedOfLane,
+		"sixteenths of the silence of a peer after which a lane is lost in any case":                 maxMissedOfAll,
+		"bytes that are read of an unproven peer":                                                    uint64(maxUnauthenticatedBytes),
+		"bytes of an encrypted start-up":                                                             link.MaxHandshake,
+		"ms that an unproven peer has before another may take its place":                             ms(admission.Grace),
 		"ms for an unproven peer to prove itself, by default":                                        ms(d.opts.StrangerTimeout),
 		"ms for the rest of start-up":                                                                ms(provenTimeout),
 		"ms that a peer may be silent, by default":                                                   ms(d.opts.PeerTimeout),
 		"ms that a peer may be silent, at least":                                                     ms(MinPeerTimeout),
-		"periods of the silence; Alive is sent in the second without a frame, at the latest":         ticksSilent,
-		"ms that a peer's crossing connection is waited for":                                         ms(crossingPause),
+		"periods of the silence; Alive is sent in the second without a frame, at the latest":         keepalive.MaxMissed,
+		"ms that a peer's crossing connection is waited for":                                         ms(cm.RetryPause),
 	}
 	got := map[string]uint64{}
 	for _, row := range specTable(t, "Limits and times", "limit") {

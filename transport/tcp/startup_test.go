@@ -33,8 +33,8 @@ func testParties() parties {
 
 var testSecret = [32]byte{1, 2, 3, 4, 5, 6, 7, 8}
 
-// Whatever bytes come in start-up: no panic, no more memory than the limits allow, an error that has a name, and what is accepted is
-// written the same way.
+// Whatever bytes come in start-up: no panic, no more memory than the limits allow, an error that has a name,
+// and what is accepted is written the same way.
 func FuzzStartup(f *testing.F) {
 	p := testParties()
 	hello := p.appendHello(nil)
@@ -61,7 +61,7 @@ func FuzzStartup(f *testing.F) {
 		for {
 			began := s.read
 			kind, body, err := s.message(0)
-			require.LessOrEqual(t, cap(body), bodyMost+64, "memory by a length that the peer has sent")
+			require.LessOrEqual(t, cap(body), maxBody+64, "memory by a length that the peer has sent")
 			if err != nil {
 				named(t, err)
 				return
@@ -73,7 +73,8 @@ func FuzzStartup(f *testing.F) {
 
 // named wants an error that callers can tell apart.
 func named(t *testing.T, err error) {
-	for _, want := range []error{transport.ErrNotWeft, transport.ErrVersion, transport.ErrProtocol, transport.ErrAuth,
+	for _, want := range []error{transport.ErrNotWeft, transport.ErrVersion, transport.ErrProtocol,
+		transport.ErrAuth,
 		transport.ErrRefused, io.EOF, io.ErrUnexpectedEOF} {
 		if errors.Is(err, want) {
 			return
@@ -94,7 +95,8 @@ func checkBody(t *testing.T, kind messageType, body, raw []byte) {
 			copy(body[nonceSize:], p.proof(&testSecret, roleResponder, nil))
 			q := testParties()
 			require.NoError(t, q.takeChallenge(body, &testSecret))
-			require.Equal(t, append(raw[:prefixSize:prefixSize], body...), q.appendChallenge(nil, &testSecret))
+			require.Equal(t, append(raw[:prefixSize:prefixSize], body...),
+				q.appendChallenge(nil, &testSecret))
 		}
 	case typeProof:
 		if err := p.takeProof(body, &testSecret); err != nil {
@@ -120,7 +122,8 @@ func checkBody(t *testing.T, kind messageType, body, raw []byte) {
 		}
 		require.LessOrEqual(t, len(private), maxPrivate)
 		if body[proofSize] == parametersSize { // a longer block has fields that we do not know
-			require.Equal(t, append(raw[:prefixSize:prefixSize], body...), write(nil, &testSecret, theirs, private))
+			require.Equal(t, append(raw[:prefixSize:prefixSize], body...),
+				write(nil, &testSecret, theirs, private))
 		}
 	case typeReject:
 		err := parseReject(body)
@@ -131,7 +134,8 @@ func checkBody(t *testing.T, kind messageType, body, raw []byte) {
 	}
 }
 
-// A proof is good for one role, one job, one pair of ranks, one lane and one pair of nonces: change any and it is another.
+// A proof is good for one role, one job, one pair of ranks, one lane and one pair of nonces: change any and
+// it is another.
 func TestProof_IsBoundToEverything(t *testing.T) {
 	p := testParties()
 	follows := []byte("what follows the proof")

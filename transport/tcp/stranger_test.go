@@ -6,16 +6,20 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/atomic"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
-// Whoever is no rank of this job is turned away with the reason on both sides, and the next genuine peer finds an open door.
+// Whoever is no rank of this job is turned away with the reason on both sides, and the next genuine peer
+// finds an open door.
 func TestStranger_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -29,11 +33,18 @@ func TestStranger_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 		{"HTTP request", func(h *host, r *raw) { r.say([]byte("GET / HTTP/1.0\r\n\r\n")) },
 			transport.ErrNotWeft, `it begins with "GET / HT"`, ""},
 		{"TLS hello", func(h *host, r *raw) { r.say([]byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")) },
-			transport.ErrNotWeft, "which is TLS, and here connections are not encrypted: WEFT_TLS must be the same for all ranks",
+			transport.ErrNotWeft,
+			"which is TLS, and here connections are not encrypted: WEFT_TLS must be the same for all ranks",
 			"0: connections are not encrypted here, and yours is: WEFT_TLS must be the same for all ranks"},
-		{"line ends translated", func(h *host, r *raw) { r.say(bytes.Replace(r.appendHello(nil), []byte("\r\n"), []byte("\n"), 1)) },
+		{"line ends translated", func(h *host, r *raw) {
+			r.say(bytes.Replace(r.appendHello(nil),
+				[]byte("\r\n"), []byte("\n"), 1))
+		},
 			transport.ErrNotWeft, `it begins with "weft\n`, ""},
-		{"magic and garbage", func(h *host, r *raw) { r.say(append([]byte(magic), bytes.Repeat([]byte{0xfe}, 62)...)) },
+		{"magic and garbage", func(h *host, r *raw) {
+			r.say(append([]byte(magic),
+				bytes.Repeat([]byte{0xfe}, 62)...))
+		},
 			transport.ErrNotWeft, "it begins with", ""},
 		{"Hello of another length", func(h *host, r *raw) {
 			b := r.appendHello(nil)
@@ -44,7 +55,7 @@ func TestStranger_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 			b := r.appendHello(nil)
 			b[len(magic)+1] = 9
 			r.say(b)
-		}, transport.ErrVersion, "version 9, here 1", "1: this is version 1"},
+		}, transport.ErrVersion, "version 9, here 2", "1: this is version 2"},
 		{"other job", func(h *host, r *raw) {
 			r.job = jobHash("another")
 			r.sayHello()
@@ -91,27 +102,32 @@ func TestStranger_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 			r.sayHello()
 			body, err := expect(r.stream, typeChallenge)
 			require.NoError(r.t, err)
-			require.NotEqual(r.t, genuine.nonces[1][:], body[:nonceSize], "the responder's nonce was used before")
+			require.NotEqual(r.t, genuine.nonces[1][:], body[:nonceSize],
+				"the responder's nonce was used before")
 			r.say(genuine.request())
 			m.qp.Release()
 		}, transport.ErrAuth, "does not know the job's secret", "2: peer does not know the job's secret"},
 		{"too long private data", func(h *host, r *raw) {
 			r.sayHello()
 			r.hearChallenge()
-			r.say(r.appendRequest(r.appendProof(nil, &testSecret), &testSecret, testParameters, make([]byte, maxPrivate+1)))
-		}, transport.ErrProtocol, "Request with 513 bytes of private data", "0: protocol violation: Request with 513 bytes of private data"},
+			r.say(r.appendRequest(r.appendProof(nil, &testSecret), &testSecret, testParameters,
+				make([]byte, maxPrivate+1)))
+		}, transport.ErrProtocol, "Request with 513 bytes of private data",
+			"0: protocol violation: Request with 513 bytes of private data"},
 		{"Request longer than any message", func(h *host, r *raw) {
 			r.sayHello()
 			r.hearChallenge()
-			r.say(appendPrefix(r.appendProof(nil, &testSecret), typeRequest, bodyMost+1))
-		}, transport.ErrNotWeft, "Request of 609 bytes", "0: peer does not speak weft's protocol: Request of 609 bytes"},
+			r.say(appendPrefix(r.appendProof(nil, &testSecret), typeRequest, maxBody+1))
+		}, transport.ErrNotWeft, "Request of 609 bytes",
+			"0: peer does not speak weft's protocol: Request of 609 bytes"},
 		{"one bit of the parameters", func(h *host, r *raw) {
 			r.sayHello()
 			r.hearChallenge()
 			b := r.request()
 			b[2*(prefixSize+proofSize)+6] ^= 1
 			r.say(b)
-		}, transport.ErrAuth, "the proof of its Request is wrong", "2: peer does not know the job's secret: the proof of its Request is wrong"},
+		}, transport.ErrAuth, "the proof of its Request is wrong",
+			"2: peer does not know the job's secret: the proof of its Request is wrong"},
 		{"no lane", func(h *host, r *raw) {
 			r.sayHello()
 			r.hearChallenge()
@@ -126,19 +142,21 @@ func TestStranger_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 			r.sayHello()
 			r.hearChallenge()
 			r.say(r.appendRequest(nil, &testSecret, testParameters, nil))
-		}, transport.ErrProtocol, "Request where Proof is due", "0: protocol violation: Request where Proof is due"},
+		}, transport.ErrProtocol, "Request where Proof is due",
+			"0: protocol violation: Request where Proof is due"},
 		{"Accept where Request is due", func(h *host, r *raw) {
 			r.sayHello()
 			r.hearChallenge()
 			r.say(r.appendAccept(r.appendProof(nil, &testSecret), &testSecret, testParameters, nil))
-		}, transport.ErrProtocol, "Accept where Request is due", "0: protocol violation: Accept where Request is due"},
+		}, transport.ErrProtocol, "Accept where Request is due",
+			"0: protocol violation: Accept where Request is due"},
 		{"change of version in the middle", func(h *host, r *raw) {
 			r.sayHello()
 			r.hearChallenge()
 			b := r.request()
-			b[1] = 2
+			b[1] = 3
 			r.say(b)
-		}, transport.ErrVersion, "version 2, here 1", "1: this is version 1"},
+		}, transport.ErrVersion, "version 3, here 2", "1: this is version 2"},
 		{"turns us down", func(h *host, r *raw) {
 			r.sayHello()
 			r.hearChallenge()
@@ -155,7 +173,8 @@ func TestStranger_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 				refused := h.nextRefusal()
 				require.ErrorIs(t, refused.err, test.cause)
 				require.ErrorContains(t, refused.err, test.text)
-				require.Equal(t, r.LocalAddr().String(), refused.from, "who has proved nothing is known by address alone")
+				require.Equal(t, r.LocalAddr().String(), refused.from,
+					"who has proved nothing is known by address alone")
 				heard := r.last()
 				if test.heard == "" {
 					require.Empty(t, heard)
@@ -174,7 +193,38 @@ func TestStranger_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 	})
 }
 
-// A peer that vanishes is reported in every state of start-up, and behind it as the end of the queue pair.
+// Of many strangers a few are reported. A rank that has proved who it is always is.
+func TestStranger_FewAreReported(t *testing.T) {
+	leaksNone(t, func(t *testing.T) {
+		h := newHost(t, Options{reportBurst: 3})
+		for range 50 {
+			r := h.dial(1)
+			r.say([]byte("who is there?"))
+			require.Empty(t, r.last())
+		}
+		h.private = make([]byte, maxPrivate+1) // with which no rank can be accepted
+		for range 2 {
+			r := h.dial(1)
+			r.sayHello()
+			r.hearChallenge()
+			r.say(r.request())
+			require.Contains(t, r.last(), "private data")
+		}
+		require.NoError(t, h.ep.Close())
+		strangers, ranks := 0, 0
+		for len(h.refused) > 0 {
+			if strings.HasPrefix((<-h.refused).from, "rank 1 at ") {
+				ranks++
+			} else {
+				strangers++
+			}
+		}
+		require.Equal(t, 3, strangers)
+		require.Equal(t, 2, ranks)
+	})
+}
+
+// A peer that vanishes is reported in every state of start-up, and after it as the end of the queue pair.
 func TestResponder_C5_PeerVanishes(t *testing.T) {
 	leaksNone(t, func(t *testing.T) {
 		h := newHost(t, Options{})
@@ -196,8 +246,8 @@ func TestResponder_C5_PeerVanishes(t *testing.T) {
 		for name, does := range map[string]func(r *raw){
 			"after Request": func(r *raw) { r.sayHello(); r.hearChallenge(); r.say(r.request()) },
 			"after Accept":  func(r *raw) { r.connect() },
-			"in Ready":      func(r *raw) { r.connect(); r.say(header{op: opReady}.append(nil)[:headerSize-1]) },
-			"after Ready":   func(r *raw) { r.connect(); r.say(header{op: opReady}.append(nil)) },
+			"in Ready":      func(r *raw) { r.connect(); r.say(frame.Header{Op: frame.Ready}.Append(nil)[:frame.HeaderSize-1]) },
+			"after Ready":   func(r *raw) { r.connect(); r.say(frame.Header{Op: frame.Ready}.Append(nil)) },
 		} {
 			r := h.dial(2)
 			does(r)
@@ -236,7 +286,8 @@ func TestStranger_SlowIsCut(t *testing.T) {
 	})
 }
 
-// What the other side of Connect says wrong comes back as its error, with rank and address; who listens there is told too.
+// What the other side of Connect says wrong comes back as its error, with rank and address; who listens there
+// is told too.
 func TestInitiator_HostileResponder(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -245,43 +296,44 @@ func TestInitiator_HostileResponder(t *testing.T) {
 		text  string
 		heard string
 	}{
-		{"closes at once", func(r *raw) { r.Close() }, transport.ErrPeerLost, "during start-up", ""},
-		{"closes after Hello", func(r *raw) { r.hearHello(); r.Close() }, transport.ErrPeerLost, "closed the connection during start-up", ""},
-		{"closes in Challenge", func(r *raw) {
-			r.hearHello()
-			r.say(r.appendChallenge(nil, &testSecret)[:50])
-			r.Close()
-		}, transport.ErrPeerLost, "closed the connection during start-up", ""},
-		{"closes after Challenge", func(r *raw) { r.challenges(); r.Close() }, transport.ErrPeerLost, "during start-up", ""},
-		{"closes after Request", func(r *raw) { r.challenges(); r.hearRequest(); r.Close() }, transport.ErrPeerLost,
-			"closed the connection during start-up", ""},
-		{"resets after Request", func(r *raw) {
-			r.challenges()
-			r.hearRequest()
-			r.Conn.(*net.TCPConn).SetLinger(0)
-			r.Close()
-		}, transport.ErrPeerLost, "reset the connection during start-up", ""},
-		{"HTTP server", func(r *raw) { r.hearHello(); r.say([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) }, transport.ErrNotWeft,
+		{"HTTP server", func(r *raw) { r.hearHello(); r.say([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) },
+			transport.ErrNotWeft,
 			`it begins with "HTTP"`, "0: peer does not speak weft's protocol"},
-		{"TLS alert", func(r *raw) { r.hearHello(); r.say([]byte("\x15\x03\x01\x00\x02\x02\x46")) }, transport.ErrNotWeft,
+		{"TLS alert", func(r *raw) { r.hearHello(); r.say([]byte("\x15\x03\x01\x00\x02\x02\x46")) },
+			transport.ErrNotWeft,
 			`it begins with "\x15\x03\x01\x00"`, "0: peer does not speak weft's protocol"},
 		{"other version", func(r *raw) {
 			r.hearHello()
 			b := r.appendChallenge(nil, &testSecret)
 			b[1] = 3
 			r.say(b)
-		}, transport.ErrVersion, "version 3, here 1", "1: this is version 1"},
-		{"wrong secret", func(r *raw) { r.hearHello(); r.say(r.appendChallenge(nil, &[32]byte{7})) }, transport.ErrAuth,
+		}, transport.ErrVersion, "version 3, here 2", "1: this is version 2"},
+		{"wrong secret", func(r *raw) { r.hearHello(); r.say(r.appendChallenge(nil, &[32]byte{7})) },
+			transport.ErrAuth,
 			"peer does not know the job's secret", "2: peer does not know the job's secret"},
 		{"Challenge without a whole proof", func(r *raw) {
 			r.hearHello()
 			r.say(append(appendPrefix(nil, typeChallenge, 3), 1, 2, 3))
 		}, transport.ErrProtocol, "a Challenge of 3 bytes", "0: protocol violation: a Challenge of 3 bytes"},
-		{"Challenge longer than any message", func(r *raw) { r.hearHello(); r.say(appendPrefix(nil, typeChallenge, 0xffff)) },
-			transport.ErrNotWeft, "Challenge of 65535 bytes", "0: peer does not speak weft's protocol: Challenge of 65535 bytes"},
-		{"Accept where Challenge is due", func(r *raw) { r.hearHello(); r.say(r.appendAccept(nil, &testSecret, testParameters, nil)) }, transport.ErrProtocol,
+		{"Challenge longer than any message", func(r *raw) {
+			r.hearHello()
+			r.say(appendPrefix(nil,
+				typeChallenge, 0xffff))
+		},
+			transport.ErrNotWeft, "Challenge of 65535 bytes",
+			"0: peer does not speak weft's protocol: Challenge of 65535 bytes"},
+		{"Accept where Challenge is due", func(r *raw) {
+			r.hearHello()
+			r.say(r.appendAccept(nil,
+				&testSecret, testParameters, nil))
+		}, transport.ErrProtocol,
 			"Accept where Challenge is due", "0: protocol violation: Accept where Challenge is due"},
-		{"empty Accept", func(r *raw) { r.challenges(); r.hearRequest(); r.say(appendPrefix(nil, typeAccept, 0)) },
+		{"empty Accept", func(r *raw) {
+			r.challenges()
+			r.hearRequest()
+			r.say(appendPrefix(nil, typeAccept,
+				0))
+		},
 			transport.ErrProtocol, "Accept of 0 bytes", ""},
 		{"one bit of Accept's parameters", func(r *raw) {
 			r.challenges()
@@ -302,17 +354,38 @@ func TestInitiator_HostileResponder(t *testing.T) {
 			r.hearRequest()
 			r.say(r.appendAccept(nil, &testSecret, testParameters, make([]byte, maxPrivate+1)))
 		}, transport.ErrProtocol, "Accept with 513 bytes of private data", ""},
-		{"no reason at all", func(r *raw) { r.hearHello(); r.say(appendPrefix(nil, typeReject, 0)) }, transport.ErrProtocol,
+		{"no reason at all", func(r *raw) { r.hearHello(); r.say(appendPrefix(nil, typeReject, 0)) },
+			transport.ErrProtocol,
 			"a Reject of 0 bytes", ""},
-		{"says other version", func(r *raw) { r.hearHello(); r.say(appendReject(nil, rejectVersion, "this is version 9")) },
+		{"says other version", func(r *raw) {
+			r.hearHello()
+			r.say(appendReject(nil, rejectVersion,
+				"this is version 9"))
+		},
 			transport.ErrVersion, `it says "this is version 9"`, ""},
-		{"says wrong secret", func(r *raw) { r.hearHello(); r.say(appendReject(nil, rejectAuth, "who are you")) },
+		{"says wrong secret", func(r *raw) {
+			r.hearHello()
+			r.say(appendReject(nil, rejectAuth,
+				"who are you"))
+		},
 			transport.ErrAuth, `it says "who are you"`, ""},
-		{"says wrong rank", func(r *raw) { r.hearHello(); r.say(appendReject(nil, rejectRank, "this is rank 2 of 4")) },
+		{"says wrong rank", func(r *raw) {
+			r.hearHello()
+			r.say(appendReject(nil, rejectRank,
+				"this is rank 2 of 4"))
+		},
 			transport.ErrRefused, `it says "this is rank 2 of 4"`, ""},
-		{"Reject of another version", func(r *raw) { r.hearHello(); r.say([]byte{byte(typeReject), 2, 1, 0, 1}) },
-			transport.ErrVersion, "version 2, here 1", ""},
-		{"says a reason of a later version", func(r *raw) { r.hearHello(); r.say(appendReject(nil, 200, "\x1b[2Jtired")) },
+		{"Reject of another version", func(r *raw) {
+			r.hearHello()
+			r.say([]byte{byte(typeReject), 3, 1, 0,
+				1})
+		},
+			transport.ErrVersion, "version 3, here 2", ""},
+		{"says a reason of a later version", func(r *raw) {
+			r.hearHello()
+			r.say(appendReject(nil, 200,
+				"\x1b[2Jtired"))
+		},
 			transport.ErrRefused, `it says "\x1b[2Jtired"`, ""},
 	}
 	leaksNone(t, func(t *testing.T) {
@@ -331,12 +404,105 @@ func TestInitiator_HostileResponder(t *testing.T) {
 				require.ErrorContains(t, err, test.text)
 				if r.Conn.SetDeadline(time.Now().Add(patience)) == nil { // not closed
 					heard := r.last()
-					require.True(t, strings.HasPrefix(heard, test.heard) && (heard == "") == (test.heard == ""), "heard %q", heard)
+					require.True(t, strings.HasPrefix(heard, test.heard) &&
+						(heard == "") == (test.heard == ""), "heard %q", heard)
 				}
 			})
 		}
 		require.Empty(t, h.made)
 		require.Empty(t, h.refused)
+	})
+}
+
+// A connection that the other side cuts, or turns down for being busy, before it has accepted it is made
+// again, whatever had been said on it.
+func TestInitiator_TriesAgainWhenCut(t *testing.T) {
+	hello := func(r *raw) { require.NoError(r.t, r.full(make([]byte, helloSize))) }
+	cuts := []struct {
+		name string
+		does func(r *raw)
+	}{
+		{"closes at once", func(r *raw) { r.Close() }},
+		{"resets at once", func(r *raw) { r.Conn.(*net.TCPConn).SetLinger(0); r.Close() }},
+		{"closes after Hello", func(r *raw) { hello(r); r.Close() }},
+		{"closes in Challenge", func(r *raw) {
+			r.hearHello()
+			r.say(r.appendChallenge(nil, &testSecret)[:50])
+			r.Close()
+		}},
+		{"closes after Challenge", func(r *raw) { r.challenges(); r.Close() }},
+		{"closes after Request", func(r *raw) { r.challenges(); r.hearRequest(); r.Close() }},
+		{"resets after Request", func(r *raw) {
+			r.challenges()
+			r.hearRequest()
+			r.Conn.(*net.TCPConn).SetLinger(0)
+			r.Close()
+		}},
+		{"is busy", func(r *raw) { hello(r); r.say(appendReject(nil, rejectBusy, "try again")); r.Close() }},
+		{"is busy after Challenge", func(r *raw) {
+			r.challenges()
+			r.say(appendReject(nil, rejectBusy,
+				"try again"))
+			r.Close()
+		}},
+	}
+	leaksNone(t, func(t *testing.T) {
+		h := newHost(t, Options{})
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		l.(*net.TCPListener).SetDeadline(time.Now().Add(patience))
+		defer l.Close()
+		r, result := h.calls(l, 1)
+		for _, cut := range cuts {
+			t.Log(cut.name)
+			cut.does(r)
+			conn, err := l.Accept()
+			if err != nil {
+				select {
+				case err := <-result:
+					require.NoError(t, err, "the call has ended")
+				default:
+				}
+			}
+			require.NoError(t, err)
+			r = newRaw(t, conn, testParties())
+		}
+		r.challenges()
+		r.hearRequest()
+		r.say(r.appendAccept(nil, &testSecret, testParameters, nil))
+		require.NoError(t, <-result)
+		h.nextMade().qp.Release()
+	})
+}
+
+// A call whose attempts are all cut ends when its time is over, with what went wrong.
+func TestInitiator_CutUntilTheEnd(t *testing.T) {
+	leaksNone(t, func(t *testing.T) {
+		h := newHost(t, Options{})
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		cut := atomic.NewInt64(0)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				conn.Close()
+				if cut.Inc() == 3 {
+					cancel(context.DeadlineExceeded)
+				}
+			}
+		})
+		err = h.ep.Connect(ctx, 1, "tcp:"+l.Addr().String())
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, transport.ErrPeerLost)
+		require.ErrorContains(t, err, "connecting to rank 1 at "+l.Addr().String())
+		require.GreaterOrEqual(t, cut.Load(), int64(3))
+		l.Close()
+		wg.Wait()
 	})
 }
 
@@ -375,8 +541,9 @@ func (r *raw) hearRequest() {
 	require.Equal(r.t, "mine", string(private))
 }
 
-// A responder that does not know the secret cannot have the initiator prove it to itself: it passes the initiator's Hello on to the
-// initiator's own door, and gets a proof that is good for the other direction only.
+// A responder that does not know the secret cannot have the initiator prove it to itself: it passes the
+// initiator's Hello on to the initiator's own door, and gets a proof that is good for the other direction
+// only.
 func TestInitiator_ReflectionOfOurOwnProof(t *testing.T) {
 	h := newHost(t, Options{})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -393,11 +560,12 @@ func TestInitiator_ReflectionOfOurOwnProof(t *testing.T) {
 	r.say(append(appendPrefix(nil, typeChallenge, len(body)), body...))
 	err = <-result
 	require.ErrorIs(t, err, transport.ErrAuth)
-	require.ErrorContains(t, err, "connecting to rank 1 at "+l.Addr().String()+": peer does not know the job's secret")
+	require.ErrorContains(t, err,
+		"connecting to rank 1 at "+l.Addr().String()+": peer does not know the job's secret")
 	require.Equal(t, "2: peer does not know the job's secret", r.last())
 }
 
-// A peer that is gone behind Accept ends the queue pair, not the Connect that made it.
+// A peer that is gone after Accept ends the queue pair, not the Connect that made it.
 func TestInitiator_C5_PeerVanishesAfterAccept(t *testing.T) {
 	leaksNone(t, func(t *testing.T) {
 		h := newHost(t, Options{})
@@ -441,7 +609,8 @@ func TestInitiator_GivenUp(t *testing.T) {
 	})
 }
 
-// An acceptor whose private data is too long hears it from Connect or Refused; the other side is told as well.
+// An acceptor whose private data is too long hears it from Connect or Refused; the other side is told as
+// well.
 func TestStartup_OurPrivateDataTooLong(t *testing.T) {
 	h := newHost(t, Options{})
 	h.private = make([]byte, maxPrivate+1)
@@ -505,7 +674,8 @@ func TestListen_PortInUse(t *testing.T) {
 
 // A port range that is all taken is named whole; ports that are none are refused before.
 func TestListen_PortRange(t *testing.T) {
-	for _, o := range []Options{{LowPort: -1, HighPort: 9}, {LowPort: 2, HighPort: 1}, {LowPort: 1, HighPort: 65536}, {HighPort: 9}} {
+	for _, o := range []Options{{LowPort: -1, HighPort: 9}, {LowPort: 2, HighPort: 1},
+		{LowPort: 1, HighPort: 65536}, {HighPort: 9}} {
 		_, err := New(o)
 		require.ErrorContains(t, err, fmt.Sprintf("ports %d to %d", o.LowPort, o.HighPort))
 	}
@@ -515,7 +685,8 @@ func TestListen_PortRange(t *testing.T) {
 	defer d.Close()
 	_, err = d.Listen(hostIdentity, nobody{})
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
-	require.ErrorContains(t, err, fmt.Sprintf("no port from %d to %d is free", d.opts.LowPort, d.opts.HighPort))
+	require.ErrorContains(t, err, fmt.Sprintf("no port from %d to %d is free", d.opts.LowPort,
+		d.opts.HighPort))
 }
 
 // neighbours takes two ports next to each other.

@@ -6,35 +6,38 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
-// A Terminate ends the queue pair with what the peer said, each code in its class; the Read that it names has the status of it, all
-// else is flushed.
+// A Terminate ends the queue pair with what the peer said, each code in its class; the Read that it names has
+// the status of it, all else is flushed.
 func TestTerminate_C4_EachCodeHasItsClassAndStatus(t *testing.T) {
 	s := newSessionDevice(t)
 	mem, err := s.pd.Alloc(64, transport.LocalWrite)
 	require.NoError(t, err)
-	for code, want := range map[terminate]struct {
+	for code, want := range map[frame.Reason]struct {
 		cause  error
 		status transport.Status
 	}{
-		terminateLocal:   {transport.ErrPeerLost, transport.StatusRemoteOp},
-		terminateAccess:  {transport.ErrAccess, transport.StatusRemoteAccess},
-		terminateKey:     {transport.ErrAccess, transport.StatusRemoteAccess},
-		terminateProto:   {transport.ErrProtocol, transport.StatusRemoteOp},
-		terminateNoRecv:  {transport.ErrProtocol, transport.StatusRNR},
-		terminateReads:   {transport.ErrProtocol, transport.StatusRemoteOp},
-		terminateTooLong: {transport.ErrProtocol, transport.StatusRemoteOp},
-		0x7_7f_ff:        {transport.ErrProtocol, transport.StatusRemoteOp}, // of a later version
+		frame.ReasonLocal:    {transport.ErrPeerLost, transport.StatusRemoteOp},
+		frame.ReasonAccess:   {transport.ErrAccess, transport.StatusRemoteAccess},
+		frame.ReasonKey:      {transport.ErrAccess, transport.StatusRemoteAccess},
+		frame.ReasonProtocol: {transport.ErrProtocol, transport.StatusRemoteOp},
+		frame.ReasonNoRecv:   {transport.ErrProtocol, transport.StatusRNR},
+		frame.ReasonReads:    {transport.ErrProtocol, transport.StatusRemoteOp},
+		frame.ReasonTooLong:  {transport.ErrProtocol, transport.StatusRemoteOp},
+		0x7_7f_ff:            {transport.ErrProtocol, transport.StatusRemoteOp}, // of a later version
 	} {
 		for _, number := range []uint64{0, 1, 2} { // no Read, ours, one that is not due
 			s.begin(t, true)
 			require.NoError(t, s.qp.PostSend(&transport.SendWR{ID: 1, Op: transport.OpRead,
-				Local: []transport.SGE{{MR: mem, Length: 64}}, Remote: []transport.Segment{{Key: 1, Length: 64}}}))
+				Local:  []transport.SGE{{MR: mem, Length: 64}},
+				Remote: []transport.Segment{{Key: 1, Length: 64}}}))
 			require.NoError(t, s.qp.PostRecv(&transport.RecvWR{ID: 2}))
 			s.heard(t)
 			text := "the reason"
-			s.says(t, append(header{length: len(text), op: opTerminate, flags: flagLast, a: uint64(code), b: number}.append(nil), text...))
+			s.says(t, append(frame.Header{Length: len(text), Op: frame.Terminate, Flags: frame.Last, A: uint64(code),
+				B: number}.Append(nil), text...))
 			require.Equal(t, transport.StateError, s.qp.State())
 			require.ErrorIs(t, s.qp.Err(), want.cause)
 			require.ErrorContains(t, s.qp.Err(), sessionPeer)

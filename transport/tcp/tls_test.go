@@ -19,10 +19,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+	"github.com/weft-mpi/weft/transport/tcp/internal/link"
 )
 
 // certificatesOf are what a rank of the tests' job has, or what an impostor makes.
-func certificatesOf(t testing.TB, rank uint32, change func(id *transport.Identity), skew time.Duration) *certificates {
+func certificatesOf(t testing.TB, rank uint32, change func(id *transport.Identity),
+	skew time.Duration) *certificates {
 	t.Helper()
 	id := hostIdentity
 	id.Rank = rank
@@ -34,12 +37,16 @@ func certificatesOf(t testing.TB, rank uint32, change func(id *transport.Identit
 	return c
 }
 
-// All ranks derive the same authority; another job or secret has another; a leaf is renewed before its time is over.
+// All ranks derive the same authority; another job or secret has another; a leaf is renewed before its time
+// is over.
 func TestCertificates(t *testing.T) {
 	a, b := certificatesOf(t, 0, nil, 0), certificatesOf(t, 1, nil, 90*24*time.Hour)
 	require.Equal(t, a.root.Raw, b.root.Raw)
-	require.NotEqual(t, a.key, certificatesOf(t, 0, func(id *transport.Identity) { id.Secret[31] ^= 1 }, 0).key)
-	require.NotEqual(t, a.key, certificatesOf(t, 0, func(id *transport.Identity) { id.Job = "another with the same secret" }, 0).key)
+	require.NotEqual(t, a.key, certificatesOf(t, 0, func(id *transport.Identity) { id.Secret[31] ^= 1 },
+		0).key)
+	require.NotEqual(t, a.key,
+		certificatesOf(t, 0, func(id *transport.Identity) { id.Job = "another with the same secret" },
+			0).key)
 
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	a.now = func() time.Time { return now }
@@ -53,14 +60,16 @@ func TestCertificates(t *testing.T) {
 		next, err := a.leaf()
 		require.NoError(t, err)
 		require.NotSame(t, first, next)
-		require.True(t, next.Leaf.NotBefore.Equal(now.Add(-leafBefore)) && next.Leaf.NotAfter.Equal(now.Add(leafAfter)))
+		require.True(t, next.Leaf.NotBefore.Equal(now.Add(-leafBefore)) &&
+			next.Leaf.NotAfter.Equal(now.Add(leafAfter)))
 		first = next
 	}
 	require.NotEqual(t, a.key.Public(), first.Leaf.PublicKey)
 	rank, err := b.rankOf(first.Leaf)
 	require.NoError(t, err)
 	require.Equal(t, uint32(0), rank)
-	for _, names := range [][]string{nil, {"1"}, {"1." + a.domain, "2." + a.domain}, {"01." + a.domain}, {"-1." + a.domain},
+	for _, names := range [][]string{nil, {"1"}, {"1." + a.domain, "2." + a.domain}, {"01." + a.domain},
+		{"-1." + a.domain},
 		{"4294967296." + a.domain}, {"*." + a.domain}, {a.domain}} {
 		_, err := b.rankOf(&x509.Certificate{DNSNames: names})
 		require.ErrorIs(t, err, transport.ErrAuth, "%q", names)
@@ -74,7 +83,8 @@ func (r *raw) encrypted(c *certificates) *raw {
 	return r
 }
 
-// Whoever is no rank of this job, or not the one that he says, is turned away, and the next genuine peer finds an open door.
+// Whoever is no rank of this job, or not the one that he says, is turned away, and the next genuine peer
+// finds an open door.
 func TestTLS_StrangerIsTurnedAway(t *testing.T) {
 	week := 7 * 24 * time.Hour
 	hand := func(r *raw, conf *tls.Config) string {
@@ -93,15 +103,35 @@ func TestTLS_StrangerIsTurnedAway(t *testing.T) {
 		"plain": {func(t *testing.T, r *raw) string { r.sayHello(); return r.last() }, transport.ErrRefused,
 			"it does not encrypt, and here connections are encrypted: WEFT_TLS must be the same for all ranks",
 			"0: connections are encrypted here, and yours is not: WEFT_TLS must be the same for all ranks"},
-		"garbage": {func(t *testing.T, r *raw) string { r.say(bytes.Repeat([]byte{0xfe}, 99)); return r.last() }, transport.ErrNotWeft,
+		"garbage": {func(t *testing.T, r *raw) string {
+			r.say(bytes.Repeat([]byte{0xfe},
+				99))
+			return r.last()
+		}, transport.ErrNotWeft,
 			`it begins with "\xfe\xfe`, ""},
 		"garbage in a record": {func(t *testing.T, r *raw) string {
 			r.say(append([]byte{22, 3, 1, 0, 50}, bytes.Repeat([]byte{0xfe}, 50)...))
 			r.Close()
 			return ""
 		}, transport.ErrNotWeft, "", ""},
-		"no certificate": {func(t *testing.T, r *raw) string { return hand(r, &tls.Config{InsecureSkipVerify: true}) },
-			transport.ErrNotWeft, "client didn't provide a certificate", "certificate required"},
+		"no certificate": {func(t *testing.T, r *raw) string {
+			return hand(r, &tls.Config{InsecureSkipVerify: true,
+				ServerName: certificatesOf(t, 1, nil, 0).name(0)})
+		}, transport.ErrNotWeft, "client didn't provide a certificate", "certificate required"},
+		"no name": {func(t *testing.T, r *raw) string {
+			return hand(r,
+				&tls.Config{InsecureSkipVerify: true})
+		},
+			transport.ErrRefused, `asks for "", which is not this rank of this job`, "internal error"},
+		"another job's name": {func(t *testing.T, r *raw) string {
+			c := certificatesOf(t, 1, func(id *transport.Identity) { id.Job = "another" }, 0)
+			return unprotected(r.encrypt(c, 0)).Error()
+		}, transport.ErrRefused, "which is not this rank of this job", "it may be of another job"},
+		"another rank's name": {func(t *testing.T, r *raw) string {
+			return r.encrypt(certificatesOf(t, 1,
+				nil, 0), 2).Error()
+		},
+			transport.ErrRefused, `asks for "2.`, "it may be of another job"},
 		"TLS 1.2": {func(t *testing.T, r *raw) string {
 			conf := certificatesOf(t, 1, nil, 0).initiator(0)
 			conf.MinVersion, conf.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
@@ -125,7 +155,8 @@ func TestTLS_StrangerIsTurnedAway(t *testing.T) {
 		"certificate of another rank": {func(t *testing.T, r *raw) string {
 			r.encrypted(certificatesOf(t, 2, nil, 0)).sayHello()
 			return r.last()
-		}, transport.ErrAuth, "it says that it is rank 1, and its certificate that it is rank 2", "2: your certificate is of rank 2"},
+		}, transport.ErrAuth, "it says that it is rank 1, and its certificate that it is rank 2",
+			"2: your certificate is of rank 2"},
 		"certificate of our own rank": {func(t *testing.T, r *raw) string {
 			r.initiator = 0
 			r.encrypted(certificatesOf(t, 0, nil, 0)).sayHello()
@@ -189,12 +220,15 @@ func TestTLS_StrangerIsTurnedAway(t *testing.T) {
 // encryptedWith begins TLS with a certificate of another time.
 func (r *raw) encryptedWith(c *certificates, leaf *tls.Certificate) *raw {
 	r.t.Helper()
-	s := &secure{Conn: r.Conn, fd: -1}
+	s := link.NewSession(r.Conn)
 	conf := c.initiator(0)
-	conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return leaf, nil }
-	s.tls = tls.Client(s, conf)
-	require.NoError(r.t, s.tls.Handshake())
-	r.Conn, r.secure = s.tls, s
+	conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		return leaf,
+			nil
+	}
+	s.TLS = tls.Client(s.Records(), conf)
+	require.NoError(r.t, s.TLS.Handshake())
+	r.Conn, r.session = s.TLS, s
 	return r
 }
 
@@ -217,11 +251,14 @@ func TestTLS_ResponderIsChecked(t *testing.T) {
 		text   string
 	}{
 		"another rank": {serve(certificatesOf(t, 2, nil, 0), nil), transport.ErrRefused, `its certificate is made out to ["2.`},
-		"another secret": {serve(certificatesOf(t, 1, func(id *transport.Identity) { id.Secret[5] = 9 }, 0), nil), transport.ErrAuth,
+		"another secret": {serve(certificatesOf(t, 1, func(id *transport.Identity) { id.Secret[5] = 9 }, 0),
+			nil), transport.ErrAuth,
 			"unknown authority"},
-		"another job": {serve(certificatesOf(t, 1, func(id *transport.Identity) { id.Job = "another" }, 0), nil), transport.ErrRefused,
+		"another job": {serve(certificatesOf(t, 1, func(id *transport.Identity) { id.Job = "another" }, 0),
+			nil), transport.ErrRefused,
 			`its certificate is made out to ["1.`},
-		"long ago": {serve(certificatesOf(t, 1, nil, -8*24*time.Hour), nil), transport.ErrAuth, "the clocks of the two hosts differ by days"},
+		"long ago": {serve(certificatesOf(t, 1, nil, -8*24*time.Hour), nil), transport.ErrAuth,
+			"the clocks of the two hosts differ by days"},
 		"TLS 1.2": {serve(certificatesOf(t, 1, nil, 0), func(conf *tls.Config) {
 			conf.MinVersion, conf.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
 		}), transport.ErrRefused, "protocol version"},
@@ -230,10 +267,14 @@ func TestTLS_ResponderIsChecked(t *testing.T) {
 			_, err := s.first()
 			require.ErrorContains(t, err, bothOrNeither)
 			io.Copy(io.Discard, conn)
-		}, transport.ErrRefused, "it does not encrypt, and here connections are encrypted: WEFT_TLS must be the same for all ranks"},
-		"something else": {func(conn net.Conn) { conn.Write([]byte("220 ready\r\n")); io.Copy(io.Discard, conn) }, transport.ErrNotWeft,
+		}, transport.ErrRefused,
+			"it does not encrypt, and here connections are encrypted: WEFT_TLS must be the same for all ranks"},
+		"something else": {func(conn net.Conn) {
+			conn.Write([]byte("220 ready\r\n"))
+			io.Copy(io.Discard,
+				conn)
+		}, transport.ErrNotWeft,
 			`it begins with "220 r", which is no TLS`},
-		"gone": {func(conn net.Conn) { conn.Read(make([]byte, 9)) }, transport.ErrPeerLost, "during start-up"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, Options{TLS: true})
@@ -260,11 +301,98 @@ func TestTLS_ResponderIsChecked(t *testing.T) {
 	}
 }
 
+// interrupted is a connection that says something else in the place of what is written the second time, and
+// ends.
+type interrupted struct {
+	net.Conn
+	with   []byte
+	writes int
+}
+
+func (c *interrupted) Write(b []byte) (int, error) {
+	if c.writes++; c.writes > 1 {
+		c.Conn.Write(c.with)
+		c.Conn.Close()
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Write(b)
+}
+
+// A rank that has no time for a handshake says that it is busy outside of TLS, before its ServerHello or
+// after it, or says nothing and ends the connection: the call is made again.
+func TestTLS_TriesAgainWhenTurnedDown(t *testing.T) {
+	busy := appendReject(nil, rejectBusy, "try again")
+	hello := func(conn net.Conn) { io.ReadAtLeast(conn, make([]byte, 4096), 500) }
+	leaksNone(t, func(t *testing.T) {
+		h, peer := newHost(t, Options{TLS: true}), newHostOfRank(t, Options{TLS: true}, 1)
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		l.(*net.TCPListener).SetDeadline(time.Now().Add(patience))
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for i, does := range []func(conn net.Conn){
+				func(conn net.Conn) { hello(conn); conn.Write(busy) },
+				func(conn net.Conn) { conn.Write(busy) },
+				func(conn net.Conn) {
+					tls.Server(&interrupted{Conn: conn, with: busy},
+						peer.dev.end.certs.responder()).Handshake()
+				},
+				func(conn net.Conn) {
+					tls.Server(&interrupted{Conn: conn},
+						peer.dev.end.certs.responder()).Handshake()
+				},
+				func(conn net.Conn) { hello(conn) },
+				func(conn net.Conn) {},
+			} {
+				conn, err := l.Accept()
+				if err != nil {
+					t.Errorf("call %d: %v", i, err)
+					return
+				}
+				does(conn)
+				conn.Close()
+			}
+			from, err1 := l.Accept()
+			to, err2 := net.Dial("tcp", strings.TrimPrefix(peer.ep.Addr(), "tcp:"))
+			if err := errors.Join(err1, err2); err != nil {
+				t.Error(err)
+				return
+			}
+			// not by the kernel, whose pipes stay
+			wg.Go(func() { io.Copy(struct{ io.Writer }{to}, struct{ io.Reader }{from}); to.Close() })
+			io.Copy(struct{ io.Writer }{from}, struct{ io.Reader }{to})
+			from.Close()
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		require.NoError(t, h.ep.Connect(ctx, 1, "tcp:"+l.Addr().String()))
+		h.nextMade().qp.Release()
+		peer.nextMade().qp.Release()
+		l.Close()
+		wg.Wait()
+	})
+}
+
+// A ClientHello of this job counts as a rank's first word, as Hello does: who has sent none goes first when
+// the places are taken.
+func TestTLS_ClientHelloCountsAsGreeting(t *testing.T) {
+	h := newHost(t, Options{TLS: true})
+	r := h.dial(1)
+	e := h.dev.end
+	r.say(clientHello(e.certs.name(0)))
+	require.Eventually(t, func() bool {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return len(e.admission.Pending) == 1 && e.admission.Pending[0].Greeted
+	}, patience, time.Millisecond)
+}
+
 // A rank that encrypts and one that does not say so to each other, whoever calls.
 func TestTLS_OneEndOnly(t *testing.T) {
 	for _, calls := range []bool{true, false} {
 		a, b := newHost(t, Options{TLS: calls}), newHostOfRank(t, Options{TLS: !calls}, 1)
-		require.ErrorContains(t, a.ep.Connect(t.Context(), 1, b.ep.Addr()), "WEFT_TLS must be the same for all ranks")
+		require.ErrorContains(t, a.ep.Connect(t.Context(), 1, b.ep.Addr()),
+			"WEFT_TLS must be the same for all ranks")
 		require.ErrorContains(t, b.nextRefusal().err, "WEFT_TLS must be the same for all ranks")
 		require.Empty(t, a.made)
 		require.Empty(t, b.made)
@@ -342,8 +470,9 @@ func (p *tap) copy(way int, to, from net.Conn) {
 	}
 }
 
-// Of what ranks say to each other in a connection that is encrypted, nothing can be read on the way: not what is written, not the keys of
-// regions, not a message of start-up. Without TLS all of it can, which shows that the tap works.
+// Of what ranks say to each other in a connection that is encrypted, nothing can be read on the way: not what
+// is written, not the keys of regions, not a message of start-up. Without TLS all of it can, which shows that
+// the tap works.
 func TestTLS_NothingCanBeReadOnTheWay(t *testing.T) {
 	bothWays(t, func(t *testing.T, o Options) {
 		p := newTap(t)
@@ -371,7 +500,8 @@ func TestTLS_NothingCanBeReadOnTheWay(t *testing.T) {
 				"a region's key":   le64(uint64(ends[1-way].in.Key())),
 				"the job's secret": testSecret[:16],
 			} {
-				require.Equal(t, !o.TLS && what != "the job's secret", bytes.Contains(p.heard[way], secret), what)
+				require.Equal(t, !o.TLS && what != "the job's secret", bytes.Contains(p.heard[way], secret),
+					what)
 			}
 		}
 		require.Equal(t, !o.TLS, bytes.Contains(p.heard[0], []byte(magic)))
@@ -410,8 +540,8 @@ func TestTLS_ChangedOnTheWay(t *testing.T) {
 	require.True(t, struck)
 }
 
-// However many records one read of the socket brings: what crypto/tls holds when a pass ends is no whole record, since no poller would
-// tell of it.
+// However many records one read of the socket brings: what crypto/tls holds when a pass ends is no whole
+// record, since no poller would tell of it.
 func TestTLS_APassLeavesNothingBehind(t *testing.T) {
 	h := newHost(t, Options{TLS: true})
 	target, err := h.pd.Alloc(8, transport.RemoteWrite)
@@ -419,26 +549,26 @@ func TestTLS_APassLeavesNothingBehind(t *testing.T) {
 	r := h.dial(1).encrypted(certificatesOf(t, 1, nil, 0))
 	r.connect()
 	m := h.nextMade()
-	socket := r.secure.Conn
+	socket := r.session.Conn
 	burst := &gather{Conn: socket}
-	r.secure.Conn = burst
-	r.sayFrame(header{op: opReady, flags: flagLast}, nil)
+	r.session.Conn = burst
+	r.sayFrame(frame.Header{Op: frame.Ready, Flags: frame.Last}, nil)
 	const records = 20 * readsAPass
 	for i := range byte(records) {
-		r.sayFrame(header{op: opWrite, flags: flagLast, a: uint64(target.Key())}, []byte{i, i, i, i, i, i, i, i})
+		r.sayFrame(frame.Header{Op: frame.Write, Flags: frame.Last, A: uint64(target.Key())},
+			[]byte{i, i, i, i, i, i, i, i})
 	}
 	_, err = socket.Write(burst.b)
 	require.NoError(t, err)
 	q := m.qp.(*qp)
 	h.until("the queue pair", func() bool { return len(h.cq.(*cq).qps) == 1 })
 	passes := 0
-	for ; target.Bytes()[0] != records-1 && q.fd >= 0; passes++ {
+	for ; target.Bytes()[0] != records-1 && q.open; passes++ {
 		q.drive()
-		q.secure.dry = true
-		n, err := q.secure.read(make([]byte, 1))
+		_, n, err := firstLink(q).link.Read(nil, make([]byte, 1), true)
 		require.NoError(t, err)
-		require.Equal(t, -1, n, "what came is left in the session, behind pass %d at Write %d", passes, target.Bytes()[0])
-		q.secure.dry = false
+		require.Equal(t, -1, n, "what came is left in the session, after pass %d at Write %d", passes,
+			target.Bytes()[0])
 	}
 	require.NoError(t, q.err)
 	require.Greater(t, passes, 1, "all has come in one turn")
@@ -453,7 +583,8 @@ type gather struct {
 
 func (g *gather) Write(b []byte) (int, error) { g.b = append(g.b, b...); return len(b), nil }
 
-// A socket that has no room holds the sender back, with bounded memory; then everything arrives, and the close behind it.
+// A socket that has no room holds the sender back, with bounded memory; then everything arrives, and the
+// close after it.
 func TestTLS_FullSocket(t *testing.T) {
 	const size, writes = 300_000, 60
 	ends := newCouple(t, Options{TLS: true}, size, nil)
@@ -465,18 +596,19 @@ func TestTLS_FullSocket(t *testing.T) {
 		ends[0].poll()
 	}
 	require.True(t, q.blocked, "the socket has taken everything")
-	require.Less(t, len(q.secure.sealed), 2*framePayload)
-	require.Positive(t, q.sq.len())
+	require.Less(t, firstLink(q).link.Pending(), 2*frame.MaxPayload)
+	require.Positive(t, q.sq.Len())
 	q.Close()
 	drive(t, ends, "the peer's close", func() bool { return ends[1].to.State() == transport.StateDraining })
 	in := ends[1].in.Bytes()
 	require.Equal(t, uint64(writes), binary.LittleEndian.Uint64(in[size-8:]))
-	require.Zero(t, q.sq.len())
+	require.Zero(t, q.sq.Len())
 	ends[1].to.Close()
 	endsInOrder(t, ends)
 }
 
-// A frame counts as sent when the socket has it, not when it is encrypted: a connection is not closed over the last one.
+// A frame counts as sent when the socket has it, not when it is encrypted: a connection is not closed over
+// the last one.
 func TestTLS_C3_CloseWaitsForRoom(t *testing.T) {
 	ends := newCouple(t, Options{TLS: true}, 64, nil)
 	q := ends[0].to.(*qp)
@@ -488,12 +620,16 @@ func TestTLS_C3_CloseWaitsForRoom(t *testing.T) {
 		_, err = syscall.Write(fds[0], make([]byte, 4096))
 	}
 	require.ErrorIs(t, err, syscall.EAGAIN)
-	q.secure.fd = fds[0] // a socket that has no room
+	fd := firstLink(q).fd
+	socket, err := syscall.Dup(fd)
+	require.NoError(t, err)
+	require.NoError(t, syscall.Dup3(fds[0], fd, 0)) // a socket that has no room
 	q.Close()
-	require.True(t, q.at.ended && q.secure.pending(), "the Close frame is not encrypted")
+	require.True(t, q.at.ended && firstLink(q).link.Pending() > 0, "the Close frame is not encrypted")
 	require.Equal(t, closeDue, q.closing)
 	require.Equal(t, transport.StateClosing, q.State())
-	q.secure.fd = q.fd
+	require.NoError(t, syscall.Dup3(socket, fd, 0))
+	require.NoError(t, syscall.Close(socket))
 	require.NoError(t, errors.Join(syscall.Close(fds[0]), syscall.Close(fds[1])))
 	endsInOrder(t, ends)
 }
@@ -510,8 +646,8 @@ func endsInOrder(t *testing.T, ends [2]*side) {
 	}
 }
 
-// What comes in one record with the end of start-up is in the session before the queue pair is driven, also where a pass looks only at
-// sockets that have something.
+// What comes in one record with the end of start-up is in the session before the queue pair is driven, also
+// where a pass looks only at sockets that have something.
 func TestTLS_C2_FramesRightBehindStartupOfManyPeers(t *testing.T) {
 	size := hostIdentity.Size
 	hostIdentity.Size = 2*readDirectly + 1
@@ -523,8 +659,9 @@ func TestTLS_C2_FramesRightBehindStartupOfManyPeers(t *testing.T) {
 		r := h.dial(rank).encrypted(certificatesOf(t, rank, nil, 0))
 		r.sayHello()
 		r.hearChallenge()
-		r.say(slices.Concat(r.request(), header{op: opReady, flags: flagLast}.append(nil),
-			header{length: 1, op: opWrite, flags: flagLast, a: uint64(target.Key()), b: uint64(rank)}.append(nil), []byte{byte(rank)}))
+		r.say(slices.Concat(r.request(), frame.Header{Op: frame.Ready, Flags: frame.Last}.Append(nil),
+			frame.Header{Length: 1, Op: frame.Write, Flags: frame.Last, A: uint64(target.Key()),
+				B: uint64(rank)}.Append(nil), []byte{byte(rank)}))
 		h.nextMade()
 	}
 	h.until("every rank's Write", func() bool { return !slices.Contains(target.Bytes()[1:], 0) })

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
 // streams is a connection that an application has made, both ends of it.
@@ -33,12 +34,13 @@ func streams(t testing.TB) (began, accepted net.Conn) {
 }
 
 // transfers begins the transfer of a host's end of a stream.
-func (h *host) transfers(ctx context.Context, conn net.Conn, ahead []byte, role transport.Role, rank uint32) <-chan error {
+func (h *host) transfers(ctx context.Context, conn net.Conn, ahead []byte, role transport.Role,
+	rank uint32) <-chan error {
 	result := make(chan error, 1)
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	go func() {
 		defer cancel()
-		result <- h.ep.(transport.Transferrer).Transfer(ctx, conn, ahead, role, rank)
+		result <- h.ep.Transfer(ctx, conn, ahead, role, rank)
 	}()
 	return result
 }
@@ -61,10 +63,12 @@ func talk(t *testing.T, a, b *host, first, second made) {
 			from, to = to, from
 		}
 		way[1].wcs = nil
-		require.NoError(t, to.PostRecv(&transport.RecvWR{ID: 7, Local: []transport.SGE{{MR: way[1].mr, Length: recvSize}}}))
+		require.NoError(t, to.PostRecv(&transport.RecvWR{ID: 7,
+			Local: []transport.SGE{{MR: way[1].mr, Length: recvSize}}}))
 		copy(way[0].mr.Bytes(), "hello")
 		clear(way[1].mr.Bytes())
-		require.NoError(t, from.PostSend(&transport.SendWR{Op: transport.OpSend, Local: []transport.SGE{{MR: way[0].mr, Length: 5}}}))
+		require.NoError(t, from.PostSend(&transport.SendWR{Op: transport.OpSend,
+			Local: []transport.SGE{{MR: way[0].mr, Length: 5}}}))
 		way[1].until("the message", func() bool {
 			var none [16]transport.WC
 			way[0].cq.Poll(none[:])
@@ -83,7 +87,8 @@ func bothWays(t *testing.T, test func(t *testing.T, o Options)) {
 	}
 }
 
-// However much of the peer's start-up the application has read already: it is taken from there, and the rest from the socket.
+// However much of the peer's start-up the application has read already: it is taken from there, and the rest
+// from the socket.
 func TestTransfer_C2_EverySplitOfTheReadAhead(t *testing.T) {
 	bothWays(t, func(t *testing.T, o Options) {
 		leaksNone(t, func(t *testing.T) {
@@ -116,7 +121,8 @@ func TestTransfer_C2_BytesThatDoNotBelong(t *testing.T) {
 	bothWays(t, func(t *testing.T, o Options) {
 		leaksNone(t, func(t *testing.T) {
 			a, b := newHost(t, o), newHostOfRank(t, o, 1)
-			for _, garbage := range []string{"the end of the application's", "w", strings.Repeat("more than a Hello has", 100)} {
+			for _, garbage := range []string{"the end of the application's", "w",
+				strings.Repeat("more than a Hello has", 100)} {
 				ours, theirs := streams(t)
 				initiator := a.transfers(t.Context(), ours, nil, transport.Initiator, 1)
 				responder := b.transfers(t.Context(), theirs, []byte(garbage), transport.Responder, 0)
@@ -145,17 +151,17 @@ func TestTransfer_C2_BytesThatDoNotBelong(t *testing.T) {
 	})
 }
 
-// Bytes behind a Hello that was read ahead would have to answer a nonce that had not been drawn yet.
+// Bytes after a Hello that was read ahead would have to answer a nonce that had not been drawn yet.
 func TestTransfer_C2_MoreThanHelloAhead(t *testing.T) {
 	h := newHost(t, Options{})
 	p := testParties()
 	p.initiator, p.responder = 1, 0
-	for name, behind := range map[string][]byte{
+	for name, after := range map[string][]byte{
 		"garbage":   []byte("garbage"),
 		"a Request": p.appendRequest(nil, &testSecret, testParameters, nil),
-		"a frame":   header{op: opReady, flags: flagLast}.append(nil),
+		"a frame":   frame.Header{Op: frame.Ready, Flags: frame.Last}.Append(nil),
 	} {
-		r, _, result := h.peers(transport.Responder, slices.Concat(p.appendHello(nil), behind))
+		r, _, result := h.peers(transport.Responder, slices.Concat(p.appendHello(nil), after))
 		r.hearChallenge()
 		require.NotEmpty(t, r.last(), name)
 		require.Error(t, <-result, name)
@@ -163,7 +169,7 @@ func TestTransfer_C2_MoreThanHelloAhead(t *testing.T) {
 	require.Empty(t, h.made)
 }
 
-// Frames right behind start-up are RDMA mode's, on an application's stream as well.
+// Frames right after start-up are RDMA mode's, on an application's stream as well.
 func TestTransfer_C2_FramesRightBehindStartup(t *testing.T) {
 	h := newHost(t, Options{})
 	target, err := h.pd.Alloc(8, transport.RemoteWrite)
@@ -171,8 +177,9 @@ func TestTransfer_C2_FramesRightBehindStartup(t *testing.T) {
 	r, _, result := h.peers(transport.Responder, nil)
 	r.sayHello()
 	r.hearChallenge()
-	r.say(slices.Concat(r.request(), header{op: opReady, flags: flagLast}.append(nil),
-		header{length: 8, op: opWrite, flags: flagLast, a: uint64(target.Key())}.append(nil), []byte("in place")))
+	r.say(slices.Concat(r.request(), frame.Header{Op: frame.Ready, Flags: frame.Last}.Append(nil),
+		frame.Header{Length: 8, Op: frame.Write, Flags: frame.Last, A: uint64(target.Key())}.Append(nil),
+		[]byte("in place")))
 	require.NoError(t, <-result)
 	m := h.nextMade()
 	h.until("the Write", func() bool { return string(target.Bytes()) == "in place" })
@@ -195,7 +202,8 @@ func TestTransfer_C5_PeerVanishes(t *testing.T) {
 			require.NoError(t, r.Close())
 			err := <-result
 			require.ErrorIs(t, err, transport.ErrPeerLost, name)
-			require.ErrorContains(t, err, "transferring the connection with rank 1: at "+r.LocalAddr().String(), name)
+			require.ErrorContains(t, err,
+				"transferring the connection with rank 1: at "+r.LocalAddr().String(), name)
 		}
 		for name, does := range map[string]func(r *raw){
 			"before Hello":    func(r *raw) {},
@@ -214,7 +222,8 @@ func TestTransfer_C5_PeerVanishes(t *testing.T) {
 			require.NoError(t, r.Close())
 			err := <-result
 			require.ErrorIs(t, err, transport.ErrPeerLost, name)
-			require.ErrorContains(t, err, "transferring the connection with rank 1: at "+r.LocalAddr().String(), name)
+			require.ErrorContains(t, err,
+				"transferring the connection with rank 1: at "+r.LocalAddr().String(), name)
 		}
 		require.Empty(t, h.made)
 		for name, does := range map[string]func() (*raw, <-chan error){
@@ -240,7 +249,8 @@ func TestTransfer_C5_PeerVanishes(t *testing.T) {
 	})
 }
 
-// A transfer that is given up, or whose endpoint is closed, in any state of it: the connection is closed, and the error says why.
+// A transfer that is given up, or whose endpoint is closed, in any state of it: the connection is closed, and
+// the error says why.
 func TestTransfer_C5_GivenUp(t *testing.T) {
 	for name, end := range map[string]struct {
 		does  func(h *host, cancel func())
@@ -298,20 +308,25 @@ func TestTransfer_C2_RefusedAtTheCall(t *testing.T) {
 			cause error
 			text  string
 		}{
-			"pipe": {func(t *testing.T) net.Conn { c, _ := net.Pipe(); return c }, t.Context(), transport.Initiator, 1,
+			"pipe": {func(t *testing.T) net.Conn { c, _ := net.Pipe(); return c }, t.Context(),
+				transport.Initiator, 1,
 				transport.ErrInvalid, "a *net.pipe is no socket"},
-			"the application's own TLS": {func(t *testing.T) net.Conn { return tls.Client(socket(t), nil) }, t.Context(),
+			"the application's own TLS": {func(t *testing.T) net.Conn { return tls.Client(socket(t), nil) },
+				t.Context(),
 				transport.Initiator, 1, transport.ErrInvalid, "a *tls.Conn is no socket"},
 			"datagrams": {func(t *testing.T) net.Conn {
 				c, err := net.Dial("udp", "127.0.0.1:9")
 				require.NoError(t, err)
 				return c
 			}, t.Context(), transport.Initiator, 1, transport.ErrInvalid, `a socket of the kind "udp"`},
-			"closed already": {func(t *testing.T) net.Conn { c := socket(t); c.Close(); return c }, t.Context(),
+			"closed already": {func(t *testing.T) net.Conn { c := socket(t); c.Close(); return c },
+				t.Context(),
 				transport.Initiator, 1, transport.ErrInvalid, "use of closed network connection"},
-			"no role":           {socket, t.Context(), 0, 1, transport.ErrInvalid, "role 0"},
-			"ourselves":         {socket, t.Context(), transport.Responder, 0, transport.ErrInvalid, "this is rank 0 of 4"},
-			"nobody":            {socket, t.Context(), transport.Responder, 4, transport.ErrInvalid, "this is rank 0 of 4"},
+			"no role": {socket, t.Context(), 0, 1, transport.ErrInvalid, "role 0"},
+			"ourselves": {socket, t.Context(), transport.Responder, 0, transport.ErrInvalid,
+				"this is rank 0 of 4"},
+			"nobody": {socket, t.Context(), transport.Responder, 4, transport.ErrInvalid,
+				"this is rank 0 of 4"},
 			"cancelled context": {socket, ended, transport.Initiator, 1, context.Canceled, "with rank 1"},
 		} {
 			conn := test.conn(t)
@@ -324,7 +339,8 @@ func TestTransfer_C2_RefusedAtTheCall(t *testing.T) {
 		require.ErrorIs(t, <-h.transfers(t.Context(), nil, nil, transport.Initiator, 1), transport.ErrInvalid)
 		require.NoError(t, h.ep.Close())
 		conn := socket(t)
-		require.ErrorIs(t, <-h.transfers(t.Context(), conn, nil, transport.Initiator, 1), transport.ErrDeviceGone)
+		require.ErrorIs(t, <-h.transfers(t.Context(), conn, nil, transport.Initiator, 1),
+			transport.ErrDeviceGone)
 		_, err := conn.Read(make([]byte, 1))
 		require.ErrorIs(t, err, net.ErrClosed)
 	})
@@ -357,7 +373,7 @@ func TestTransfer_C2_CrossingWithConnect(t *testing.T) {
 		}
 		talk(t, a, b, first, second)
 
-		// Behind it there is room again.
+		// After it there is room again.
 		ours, theirs = streams(t)
 		initiator = a.transfers(t.Context(), ours, nil, transport.Initiator, 1)
 		responder = b.transfers(t.Context(), theirs, nil, transport.Responder, 0)

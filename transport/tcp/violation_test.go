@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/verbs"
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
 // rdma brings a connection of a rank to RDMA mode on both sides.
@@ -17,7 +19,7 @@ func (h *host) rdma(rank uint32) (*raw, made) {
 	r.connect()
 	m := h.nextMade()
 	require.Equal(h.t, rank, m.rank)
-	r.sayFrame(header{op: opReady, flags: flagLast}, nil)
+	r.sayFrame(frame.Header{Op: frame.Ready, Flags: frame.Last}, nil)
 	return r, m
 }
 
@@ -26,7 +28,8 @@ type prey struct {
 	open, readable, local, foreign, stale, words transport.MR
 	staleKey                                     transport.Key
 	window                                       transport.Key // of words, bound to another queue pair
-	into                                         transport.MR  // of a Read of ours: the peer may write it, when it is asked
+	// of a Read of ours: the peer may write it, when it is asked
+	into transport.MR
 }
 
 const preySize = 128
@@ -40,14 +43,15 @@ func newPrey(h *host) *prey {
 		return mr
 	}
 	p := &prey{open: alloc(h.pd, transport.RemoteWrite), readable: alloc(h.pd, transport.RemoteRead),
-		local: alloc(h.pd, transport.LocalWrite), foreign: alloc(other, transport.RemoteWrite|transport.RemoteRead)}
+		local: alloc(h.pd, transport.LocalWrite), foreign: alloc(other,
+			transport.RemoteWrite|transport.RemoteRead)}
 	p.into = alloc(h.pd, transport.LocalWrite)
 	p.words = alloc(h.pd, transport.RemoteAtomic|transport.BindWindow)
 	p.stale = alloc(h.pd, transport.RemoteWrite|transport.RemoteRead)
 	p.staleKey = p.stale.Key()
 	require.NoError(h.t, p.stale.Deregister())
 	p.stale = alloc(h.pd, transport.RemoteWrite|transport.RemoteRead) // in the same entry of the table
-	require.Equal(h.t, uint64(p.staleKey)&indexMask, uint64(p.stale.Key())&indexMask)
+	require.Equal(h.t, verbs.Index(p.staleKey), verbs.Index(p.stale.Key()))
 	return p
 }
 
@@ -63,284 +67,334 @@ func (p *prey) bind(h *host, q transport.QP) transport.Key {
 	h.t.Helper()
 	w, err := h.pd.AllocMW()
 	require.NoError(h.t, err)
-	require.NoError(h.t, q.PostSend(&transport.SendWR{Op: transport.OpBind, Bind: &transport.Bind{Window: w, MR: p.words, Length: preySize,
-		Access: transport.RemoteRead | transport.RemoteWrite | transport.RemoteAtomic}}))
+	require.NoError(h.t, q.PostSend(&transport.SendWR{Op: transport.OpBind,
+		Bind: &transport.Bind{Window: w, MR: p.words, Length: preySize,
+			Access: transport.RemoteRead | transport.RemoteWrite | transport.RemoteAtomic}}))
 	return w.Key()
 }
 
-func atomicRequest(number, operation uint64, key transport.Key, off, operand, compare uint64) (header, []byte) {
+func atomicRequest(number, operation uint64, key transport.Key, off, operand, compare uint64) (frame.Header,
+	[]byte) {
 	b := slices.Concat(le64(uint64(key)), le64(off), le64(operand), le64(compare))
-	return header{op: opAtomic, flags: flagLast, a: number, b: operation}, b
+	return frame.Header{Op: frame.Atomic, Flags: frame.Last, A: number, B: operation}, b
 }
 
-func readRequest(number uint64, src, dst transport.Segment) (header, []byte) {
-	b := make([]byte, 2*segmentSize)
-	putSegment(b, src)
-	putSegment(b[segmentSize:], dst)
-	return header{op: opReadRequest, flags: flagLast, a: number, b: 1<<32 | 1}, b
+func readRequest(number uint64, src, dst transport.Segment) (frame.Header, []byte) {
+	b := make([]byte, 2*frame.SegmentSize)
+	frame.PutSegment(b, src)
+	frame.PutSegment(b[frame.SegmentSize:], dst)
+	return frame.Header{Op: frame.ReadRequest, Flags: frame.Last, A: number, B: 1<<32 | 1}, b
 }
 
-// A peer that breaks a rule, or reaches for what is not its own, ends its own queue pair and nothing else: both sides hear the cause, no
-// byte is written, the Recv that was posted completes once, and another queue pair of the device goes on.
+// A peer that breaks a rule, or reaches for what is not its own, ends its own queue pair and nothing else:
+// both sides hear the cause, no byte is written, the Recv that was posted completes once, and another queue
+// pair of the device goes on.
 func TestViolation_EndsItsQueuePairAlone(t *testing.T) {
 	data := []byte("0123456789abcdef")
 	tests := []violationTest{
 		{name: "unknown key", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opWrite, flags: flagLast, a: 0xfffff}, data)
-		}, cause: transport.ErrAccess, text: "Write from the peer: access refused: no region has the key 0xfffff", code: terminateAccess},
+			r.sayFrame(frame.Header{Op: frame.Write, Flags: frame.Last, A: 0xfffff}, data)
+		}, cause: transport.ErrAccess,
+			text: "Write from the peer: access refused: no region has the key 0xfffff",
+			code: frame.ReasonAccess},
 		{name: "key with one bit wrong", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opWrite, flags: flagLast, a: uint64(p.open.Key()) ^ 1<<63}, data)
-		}, cause: transport.ErrAccess, text: "no region has the key", code: terminateAccess},
+			r.sayFrame(frame.Header{Op: frame.Write, Flags: frame.Last, A: uint64(p.open.Key()) ^ 1<<63}, data)
+		}, cause: transport.ErrAccess, text: "no region has the key", code: frame.ReasonAccess},
 		{name: "key of another domain", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opWrite, flags: flagLast, a: uint64(p.foreign.Key())}, data)
-		}, cause: transport.ErrAccess, text: "is of another protection domain", code: terminateAccess},
+			r.sayFrame(frame.Header{Op: frame.Write, Flags: frame.Last, A: uint64(p.foreign.Key())}, data)
+		}, cause: transport.ErrAccess, text: "is of another protection domain", code: frame.ReasonAccess},
 		{name: "stale key", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opWrite, flags: flagLast, a: uint64(p.staleKey)}, data)
-		}, cause: transport.ErrAccess, text: "no region has the key", code: terminateAccess},
+			r.sayFrame(frame.Header{Op: frame.Write, Flags: frame.Last, A: uint64(p.staleKey)}, data)
+		}, cause: transport.ErrAccess, text: "no region has the key", code: frame.ReasonAccess},
 		{name: "no right to write", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opWrite, flags: flagLast, a: uint64(p.readable.Key())}, data)
-		}, cause: transport.ErrAccess, text: "has rights", code: terminateAccess},
+			r.sayFrame(frame.Header{Op: frame.Write, Flags: frame.Last, A: uint64(p.readable.Key())}, data)
+		}, cause: transport.ErrAccess, text: "has rights", code: frame.ReasonAccess},
 		{name: "no right for peers at all", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opWrite, flags: flagLast, a: uint64(p.local.Key())}, data)
-		}, cause: transport.ErrAccess, text: "has rights", code: terminateAccess},
+			r.sayFrame(frame.Header{Op: frame.Write, Flags: frame.Last, A: uint64(p.local.Key())}, data)
+		}, cause: transport.ErrAccess, text: "has rights", code: frame.ReasonAccess},
 		{name: "beyond the end", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opWrite, flags: flagLast, a: uint64(p.open.Key()), b: preySize - 15}, data)
-		}, cause: transport.ErrAccess, text: "16 bytes at 113 of the region", code: terminateAccess},
+			r.sayFrame(frame.Header{Op: frame.Write, Flags: frame.Last, A: uint64(p.open.Key()), B: preySize - 15}, data)
+		}, cause: transport.ErrAccess, text: "16 bytes at 113 of the region", code: frame.ReasonAccess},
 		{name: "offset that wraps around", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opWrite, flags: flagLast, a: uint64(p.open.Key()), b: 1<<64 - 8}, data)
-		}, cause: transport.ErrAccess, text: "16 bytes at 18446744073709551608 of the region", code: terminateAccess},
+			r.sayFrame(frame.Header{Op: frame.Write, Flags: frame.Last, A: uint64(p.open.Key()), B: 1<<64 - 8}, data)
+		}, cause: transport.ErrAccess, text: "16 bytes at 18446744073709551608 of the region",
+			code: frame.ReasonAccess},
 		{name: "no bytes beyond the end", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opWrite, flags: flagLast, a: uint64(p.open.Key()), b: preySize + 1}, nil)
-		}, cause: transport.ErrAccess, text: "0 bytes at 129 of the region", code: terminateAccess},
+			r.sayFrame(frame.Header{Op: frame.Write, Flags: frame.Last, A: uint64(p.open.Key()), B: preySize + 1}, nil)
+		}, cause: transport.ErrAccess, text: "0 bytes at 129 of the region", code: frame.ReasonAccess},
 		{name: "Read without the right", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(readRequest(5, transport.Segment{Key: p.open.Key(), Length: 8}, transport.Segment{Length: 8}))
-		}, cause: transport.ErrAccess, text: "Read 5 from the peer: access refused: the region of key", code: terminateAccess, read: 6},
+			r.sayFrame(readRequest(5, transport.Segment{Key: p.open.Key(), Length: 8},
+				transport.Segment{Length: 8}))
+		}, cause: transport.ErrAccess, text: "Read 5 from the peer: access refused: the region of key",
+			code: frame.ReasonAccess, read: 6},
 		{name: "Read of another domain", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(readRequest(0, transport.Segment{Key: p.foreign.Key(), Length: 8}, transport.Segment{Length: 8}))
-		}, cause: transport.ErrAccess, text: "is of another protection domain", code: terminateAccess, read: 1},
+			r.sayFrame(readRequest(0, transport.Segment{Key: p.foreign.Key(), Length: 8},
+				transport.Segment{Length: 8}))
+		}, cause: transport.ErrAccess, text: "is of another protection domain", code: frame.ReasonAccess,
+			read: 1},
 		{name: "Read that wraps around", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(readRequest(0, transport.Segment{Key: p.readable.Key(), Offset: 8, Length: 1<<64 - 8}, transport.Segment{Length: 8}))
-		}, cause: transport.ErrAccess, text: "18446744073709551608 bytes at 8 of the region", code: terminateAccess, read: 1},
+			r.sayFrame(readRequest(0, transport.Segment{Key: p.readable.Key(), Offset: 8,
+				Length: 1<<64 - 8}, transport.Segment{Length: 8}))
+		}, cause: transport.ErrAccess, text: "18446744073709551608 bytes at 8 of the region",
+			code: frame.ReasonAccess, read: 1},
 		{name: "Read of two lengths", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(readRequest(0, transport.Segment{Key: p.readable.Key(), Length: 8}, transport.Segment{Length: 9}))
-		}, cause: transport.ErrProtocol, text: "a Read of 8 bytes into 9", code: terminateProto},
+			r.sayFrame(readRequest(0, transport.Segment{Key: p.readable.Key(), Length: 8},
+				transport.Segment{Length: 9}))
+		}, cause: transport.ErrProtocol, text: "a Read of 8 bytes into 9", code: frame.ReasonProtocol},
 		{name: "Read into more than there can be", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(readRequest(0, transport.Segment{Key: p.readable.Key(), Length: 8}, transport.Segment{Length: 1<<64 - 1}))
-		}, cause: transport.ErrProtocol, text: "a Read into a segment of 18446744073709551615 bytes", code: terminateProto},
+			r.sayFrame(readRequest(0, transport.Segment{Key: p.readable.Key(), Length: 8},
+				transport.Segment{Length: 1<<64 - 1}))
+		}, cause: transport.ErrProtocol, text: "a Read into a segment of 18446744073709551615 bytes",
+			code: frame.ReasonProtocol},
 		{name: "Read of no segments", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opReadRequest}, nil)
-		}, cause: transport.ErrProtocol, text: "a Read of 0 into 0 segments", code: terminateProto},
+			r.sayFrame(frame.Header{Op: frame.ReadRequest}, nil)
+		}, cause: transport.ErrProtocol, text: "a Read of 0 into 0 segments", code: frame.ReasonProtocol},
 		{name: "Read of more segments than it holds", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opReadRequest, b: 8<<32 | 8}, make([]byte, 15*segmentSize))
-		}, cause: transport.ErrProtocol, text: "a Read of 8 into 8 segments, 360 bytes of them", code: terminateProto},
+			r.sayFrame(frame.Header{Op: frame.ReadRequest, B: 8<<32 | 8}, make([]byte, 15*frame.SegmentSize))
+		}, cause: transport.ErrProtocol, text: "a Read of 8 into 8 segments, 360 bytes of them",
+			code: frame.ReasonProtocol},
 		{name: "Read of too many sources", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opReadRequest, b: 9<<32 | 1}, make([]byte, 10*segmentSize))
-		}, cause: transport.ErrProtocol, text: "a Read of 9 into 1 segments", code: terminateProto},
+			r.sayFrame(frame.Header{Op: frame.ReadRequest, B: 9<<32 | 1}, make([]byte, 10*frame.SegmentSize))
+		}, cause: transport.ErrProtocol, text: "a Read of 9 into 1 segments", code: frame.ReasonProtocol},
 		{name: "Read into too many destinations", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opReadRequest, b: 1<<32 | 9}, make([]byte, 10*segmentSize))
-		}, cause: transport.ErrProtocol, text: "a Read of 1 into 9 segments", code: terminateProto},
+			r.sayFrame(frame.Header{Op: frame.ReadRequest, B: 1<<32 | 9}, make([]byte, 10*frame.SegmentSize))
+		}, cause: transport.ErrProtocol, text: "a Read of 1 into 9 segments", code: frame.ReasonProtocol},
 		{name: "Read of segments whose number wraps around", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opReadRequest, b: 1<<63 | 1}, make([]byte, segmentSize))
-		}, cause: transport.ErrProtocol, text: "a Read of 2147483648 into 1 segments", code: terminateProto},
+			r.sayFrame(frame.Header{Op: frame.ReadRequest, B: 1<<63 | 1}, make([]byte, frame.SegmentSize))
+		}, cause: transport.ErrProtocol, text: "a Read of 2147483648 into 1 segments", code: frame.ReasonProtocol},
 		{name: "too many Reads", does: func(h *host, m made, r *raw, p *prey) {
 			var b []byte
 			for i := range uint64(maxReads + 1) {
-				head, payload := readRequest(i, transport.Segment{Key: p.readable.Key(), Length: 8}, transport.Segment{Length: 8})
-				head.length = len(payload)
-				b = append(head.append(b), payload...)
+				head, payload := readRequest(i, transport.Segment{Key: p.readable.Key(), Length: 8},
+					transport.Segment{Length: 8})
+				head.Length = len(payload)
+				b = append(head.Append(b), payload...)
 			}
 			r.say(b)
-		}, cause: transport.ErrProtocol, text: "more than 64 Reads outstanding", code: terminateReads},
+		}, cause: transport.ErrProtocol, text: "more than 64 Reads outstanding", code: frame.ReasonReads},
 		{name: "Send without Recv", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opSend, flags: flagLast}, data)
-			r.sayFrame(header{op: opSend, flags: flagLast, a: 1}, data)
-		}, cause: transport.ErrProtocol, text: "a message of the peer found no Recv posted", code: terminateNoRecv},
+			r.sayFrame(frame.Header{Op: frame.Send, Flags: frame.Last}, data)
+			r.sayFrame(frame.Header{Op: frame.Send, Flags: frame.Last, A: 1}, data)
+		}, cause: transport.ErrProtocol, text: "a message of the peer found no Recv posted",
+			code: frame.ReasonNoRecv},
 		{name: "immediate without Recv", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opImmediate, flags: flagLast}, nil)
-			r.sayFrame(header{op: opImmediate, flags: flagLast, a: 1}, nil)
-		}, cause: transport.ErrProtocol, text: "an immediate of the peer found no Recv posted", code: terminateNoRecv},
+			r.sayFrame(frame.Header{Op: frame.Immediate, Flags: frame.Last}, nil)
+			r.sayFrame(frame.Header{Op: frame.Immediate, Flags: frame.Last, A: 1}, nil)
+		}, cause: transport.ErrProtocol, text: "an immediate of the peer found no Recv posted",
+			code: frame.ReasonNoRecv},
+		{name: "immediate of more than 32 bits", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(frame.Header{Op: frame.Immediate, Flags: frame.Last, B: 1 << 32}, nil)
+		}, cause: transport.ErrProtocol, text: "which has more than 32 bits", code: frame.ReasonProtocol},
 		{name: "Send longer than the Recv", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opSend, flags: flagLast}, make([]byte, recvSize+1))
-		}, cause: transport.ErrProtocol, text: "longer than the posted Recv of 64 bytes", code: terminateTooLong},
+			r.sayFrame(frame.Header{Op: frame.Send, Flags: frame.Last}, make([]byte, recvSize+1))
+		}, cause: transport.ErrProtocol, text: "longer than the posted Recv of 64 bytes",
+			code: frame.ReasonTooLong},
 		{name: "Send longer than the Recv, in pieces", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opSend}, make([]byte, recvSize))
-			r.sayFrame(header{op: opSend, flags: flagLast, b: recvSize}, []byte{1})
-		}, cause: transport.ErrProtocol, text: "longer than the posted Recv of 64 bytes", code: terminateTooLong},
+			r.sayFrame(frame.Header{Op: frame.Send}, make([]byte, recvSize))
+			r.sayFrame(frame.Header{Op: frame.Send, Flags: frame.Last, B: recvSize}, []byte{1})
+		}, cause: transport.ErrProtocol, text: "longer than the posted Recv of 64 bytes",
+			code: frame.ReasonTooLong},
 		{name: "Send out of its turn", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opSend, flags: flagLast, a: 1}, data)
-		}, cause: transport.ErrProtocol, text: "Send 1 at 0 where 0 at 0 is due", code: terminateProto},
+			r.sayFrame(frame.Header{Op: frame.Send, Flags: frame.Last, A: 1}, data)
+		}, cause: transport.ErrProtocol, text: "Send 1 at 0 where 0 at 0 is due", code: frame.ReasonProtocol},
 		{name: "Send with a gap", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opSend}, data)
-			r.sayFrame(header{op: opSend, flags: flagLast, b: 17}, data)
-		}, cause: transport.ErrProtocol, text: "Send 0 at 17 where 0 at 16 is due", code: terminateProto},
+			r.sayFrame(frame.Header{Op: frame.Send}, data)
+			r.sayFrame(frame.Header{Op: frame.Send, Flags: frame.Last, B: 17}, data)
+		}, cause: transport.ErrProtocol, text: "Send 0 at 17 where 0 at 16 is due", code: frame.ReasonProtocol},
 		{name: "immediate in the middle of a Send", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opSend}, data)
-			r.sayFrame(header{op: opImmediate, flags: flagLast}, nil)
-		}, cause: transport.ErrProtocol, text: "message 0 where 0 at 16 is due", code: terminateProto},
+			r.sayFrame(frame.Header{Op: frame.Send}, data)
+			r.sayFrame(frame.Header{Op: frame.Immediate, Flags: frame.Last}, nil)
+		}, cause: transport.ErrProtocol, text: "message 0 where 0 at 16 is due", code: frame.ReasonProtocol},
 		{name: "data of a Read that never was", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opReadWrite, flags: flagLast, a: uint64(p.local.Key())}, data)
-		}, cause: transport.ErrProtocol, text: "data of a Read that nobody has asked for", code: terminateProto},
+			r.sayFrame(frame.Header{Op: frame.ReadWrite, Flags: frame.Last, A: uint64(p.local.Key())}, data)
+		}, cause: transport.ErrProtocol, text: "data of a Read that nobody has asked for",
+			code: frame.ReasonProtocol},
 		{name: "end of a Read that never was", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opReadDone, flags: flagLast, a: 3, b: 16}, nil)
-		}, cause: transport.ErrProtocol, text: "end of Read 3, 16 bytes, which is not what is due", code: terminateProto},
+			r.sayFrame(frame.Header{Op: frame.ReadDone, Flags: frame.Last, A: 3, B: 16}, nil)
+		}, cause: transport.ErrProtocol, text: "end of Read 3, 16 bytes, which is not what is due",
+			code: frame.ReasonProtocol},
 		{name: "data of a Read for another place", does: func(h *host, m made, r *raw, p *prey) {
 			h.reads(m, p.local)
-			r.sayFrame(header{op: opReadWrite, flags: flagLast, a: uint64(p.local.Key()), b: 8}, data)
-		}, cause: transport.ErrProtocol, text: "which is not what is due", code: terminateProto},
+			r.sayFrame(frame.Header{Op: frame.ReadWrite, Flags: frame.Last, A: uint64(p.local.Key()), B: 8}, data)
+		}, cause: transport.ErrProtocol, text: "which is not what is due", code: frame.ReasonProtocol},
 		{name: "data of a Read for another region", does: func(h *host, m made, r *raw, p *prey) {
 			h.reads(m, p.local)
-			r.sayFrame(header{op: opReadWrite, flags: flagLast, a: uint64(p.open.Key())}, data)
-		}, cause: transport.ErrProtocol, text: "which is not what is due", code: terminateProto},
+			r.sayFrame(frame.Header{Op: frame.ReadWrite, Flags: frame.Last, A: uint64(p.open.Key())}, data)
+		}, cause: transport.ErrProtocol, text: "which is not what is due", code: frame.ReasonProtocol},
 		{name: "more data than the Read asked for", does: func(h *host, m made, r *raw, p *prey) {
 			h.reads(m, p.local)
-			r.sayFrame(header{op: opReadWrite, flags: flagLast, a: uint64(p.local.Key())}, make([]byte, preySize+1))
-		}, cause: transport.ErrProtocol, text: "129 bytes of a Read for", code: terminateProto},
+			r.sayFrame(frame.Header{Op: frame.ReadWrite, Flags: frame.Last, A: uint64(p.local.Key())},
+				make([]byte, preySize+1))
+		}, cause: transport.ErrProtocol, text: "129 bytes of a Read for", code: frame.ReasonProtocol},
 		{name: "end of a Read before its data", does: func(h *host, m made, r *raw, p *prey) {
 			h.reads(m, p.local)
-			r.sayFrame(header{op: opReadDone, flags: flagLast, b: preySize}, nil)
-		}, cause: transport.ErrProtocol, text: "end of Read 0, 128 bytes, which is not what is due", code: terminateProto},
+			r.sayFrame(frame.Header{Op: frame.ReadDone, Flags: frame.Last, B: preySize}, nil)
+		}, cause: transport.ErrProtocol, text: "end of Read 0, 128 bytes, which is not what is due",
+			code: frame.ReasonProtocol},
 		{name: "frame longer than the limit", does: func(h *host, m made, r *raw, p *prey) {
-			r.say(header{length: framePayload + 1, op: opWrite, a: uint64(p.open.Key())}.append(nil))
-		}, cause: transport.ErrProtocol, text: "Write of 131073 bytes, at most 131072", code: terminateProto},
+			r.say(frame.Header{Length: frame.MaxPayload + 1, Op: frame.Write, A: uint64(p.open.Key())}.Append(nil))
+		}, cause: transport.ErrProtocol, text: "Write of 131073 bytes, at most 131072", code: frame.ReasonProtocol},
 		{name: "frame of 4 GiB", does: func(h *host, m made, r *raw, p *prey) {
-			r.say(header{length: 1<<32 - 1, op: opTerminate}.append(nil))
-		}, cause: transport.ErrProtocol, text: "Terminate of 4294967295 bytes, at most 384", code: terminateProto},
+			r.say(frame.Header{Length: 1<<32 - 1, Op: frame.Terminate}.Append(nil))
+		}, cause: transport.ErrProtocol, text: "Terminate of 4294967295 bytes, at most 384",
+			code: frame.ReasonProtocol},
 		{name: "payload where there is none", does: func(h *host, m made, r *raw, p *prey) {
-			r.say(header{length: 1, op: opImmediate}.append(nil))
-		}, cause: transport.ErrProtocol, text: "Immediate of 1 bytes, at most 0", code: terminateProto},
+			r.say(frame.Header{Length: 1, Op: frame.Immediate}.Append(nil))
+		}, cause: transport.ErrProtocol, text: "Immediate of 1 bytes, at most 0", code: frame.ReasonProtocol},
 		{name: "unknown opcode", does: func(h *host, m made, r *raw, p *prey) {
-			r.say(header{op: 77, flags: flagLast}.append(nil))
-		}, cause: transport.ErrProtocol, text: "frame type 77 with flags 0x1", code: terminateProto},
+			r.say(frame.Header{Op: 77, Flags: frame.Last}.Append(nil))
+		}, cause: transport.ErrProtocol, text: "frame type 77 with flags 0x1", code: frame.ReasonProtocol},
 		{name: "unknown flag", does: func(h *host, m made, r *raw, p *prey) {
-			r.say(header{op: opClose, flags: 0x80}.append(nil))
-		}, cause: transport.ErrProtocol, text: "Close with flags 0x80", code: terminateProto},
+			r.say(frame.Header{Op: frame.Close, Flags: 0x80}.Append(nil))
+		}, cause: transport.ErrProtocol, text: "Close with flags 0x80", code: frame.ReasonProtocol},
 		{name: "Ready a second time", does: func(h *host, m made, r *raw, p *prey) {
-			r.say(header{op: opReady}.append(nil))
-		}, cause: transport.ErrProtocol, text: "Ready a second time", code: terminateProto},
-		{name: "Send behind Close", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opClose, flags: flagLast}, nil)
-			r.sayFrame(header{op: opSend, flags: flagLast}, data)
-		}, cause: transport.ErrProtocol, text: "Send behind Close", code: terminateProto},
-		{name: "Close behind Close", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opClose, flags: flagLast}, nil)
-			r.sayFrame(header{op: opClose, flags: flagLast}, nil)
-		}, cause: transport.ErrProtocol, text: "Close behind Close", code: terminateProto},
+			r.say(frame.Header{Op: frame.Ready}.Append(nil))
+		}, cause: transport.ErrProtocol, text: "Ready a second time", code: frame.ReasonProtocol},
+		{name: "Send after Close", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(frame.Header{Op: frame.Close, Flags: frame.Last}, nil)
+			r.sayFrame(frame.Header{Op: frame.Send, Flags: frame.Last}, data)
+		}, cause: transport.ErrProtocol, text: "Send after Close", code: frame.ReasonProtocol},
+		{name: "Close after Close", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(frame.Header{Op: frame.Close, Flags: frame.Last}, nil)
+			r.sayFrame(frame.Header{Op: frame.Close, Flags: frame.Last}, nil)
+		}, cause: transport.ErrProtocol, text: "Close after Close", code: frame.ReasonProtocol},
 		{name: "Close with a Read outstanding", does: func(h *host, m made, r *raw, p *prey) {
-			head, payload := readRequest(0, transport.Segment{Key: p.readable.Key(), Length: 8}, transport.Segment{Length: 8})
-			head.length = len(payload)
-			r.say(header{op: opClose, flags: flagLast}.append(append(head.append(nil), payload...)))
-		}, cause: transport.ErrProtocol, text: "Close before its Reads were complete", code: terminateProto},
+			head, payload := readRequest(0, transport.Segment{Key: p.readable.Key(), Length: 8},
+				transport.Segment{Length: 8})
+			head.Length = len(payload)
+			r.say(frame.Header{Op: frame.Close, Flags: frame.Last}.Append(append(head.Append(nil), payload...)))
+		}, cause: transport.ErrProtocol, text: "Close before its Reads were complete", code: frame.ReasonProtocol},
 	}
 	tests = append(tests, []violationTest{
 		{name: "Atomic of an unknown key", does: func(h *host, m made, r *raw, p *prey) {
 			r.sayFrame(atomicRequest(5, 1, 0xfffff, 0, 1, 0))
-		}, cause: transport.ErrAccess, text: "Atomic 5 from the peer: access refused: no region has the key 0xfffff", code: terminateAccess, read: 6},
+		}, cause: transport.ErrAccess,
+			text: "Atomic 5 from the peer: access refused: no region has the key 0xfffff",
+			code: frame.ReasonAccess, read: 6},
 		{name: "Atomic without the right", does: func(h *host, m made, r *raw, p *prey) {
 			r.sayFrame(atomicRequest(0, 2, p.open.Key(), 0, 1, 0))
-		}, cause: transport.ErrAccess, text: "has rights LocalWrite|RemoteWrite, not RemoteAtomic", code: terminateAccess, read: 1},
+		}, cause: transport.ErrAccess, text: "has rights LocalWrite|RemoteWrite, not RemoteAtomic",
+			code: frame.ReasonAccess, read: 1},
 		{name: "Atomic of another domain", does: func(h *host, m made, r *raw, p *prey) {
 			r.sayFrame(atomicRequest(0, 1, p.foreign.Key(), 0, 1, 0))
-		}, cause: transport.ErrAccess, text: "is of another protection domain", code: terminateAccess, read: 1},
+		}, cause: transport.ErrAccess, text: "is of another protection domain", code: frame.ReasonAccess,
+			read: 1},
 		{name: "Atomic beyond the end", does: func(h *host, m made, r *raw, p *prey) {
 			r.sayFrame(atomicRequest(0, 1, p.words.Key(), preySize-7, 1, 0))
-		}, cause: transport.ErrAccess, text: "8 bytes at 121 of the region", code: terminateAccess, read: 1},
+		}, cause: transport.ErrAccess, text: "8 bytes at 121 of the region", code: frame.ReasonAccess, read: 1},
 		{name: "Atomic that wraps around", does: func(h *host, m made, r *raw, p *prey) {
 			r.sayFrame(atomicRequest(0, 1, p.words.Key(), 1<<64-8, 1, 0))
-		}, cause: transport.ErrAccess, text: "8 bytes at 18446744073709551608 of the region", code: terminateAccess, read: 1},
+		}, cause: transport.ErrAccess, text: "8 bytes at 18446744073709551608 of the region",
+			code: frame.ReasonAccess, read: 1},
 		{name: "Atomic at an odd address", does: func(h *host, m made, r *raw, p *prey) {
 			r.sayFrame(atomicRequest(0, 2, p.words.Key(), 12, 1, 0))
-		}, cause: transport.ErrAccess, text: "which is at no multiple of 8", code: terminateAccess, read: 1},
-		{name: "Atomic behind a refused one", does: func(h *host, m made, r *raw, p *prey) {
+		}, cause: transport.ErrAccess, text: "which is at no multiple of 8", code: frame.ReasonAccess, read: 1},
+		{name: "Atomic after a refused one", does: func(h *host, m made, r *raw, p *prey) {
 			a, b := atomicRequest(0, 1, 0xfffff, 0, 1, 0)
 			c, d := atomicRequest(1, 1, p.words.Key(), 0, 1, 0)
-			a.length, c.length = len(b), len(d)
-			r.say(append(c.append(append(a.append(nil), b...)), d...))
-		}, cause: transport.ErrAccess, text: "no region has the key 0xfffff", code: terminateAccess, read: 1},
+			a.Length, c.Length = len(b), len(d)
+			r.say(append(c.Append(append(a.Append(nil), b...)), d...))
+		}, cause: transport.ErrAccess, text: "no region has the key 0xfffff", code: frame.ReasonAccess, read: 1},
 		{name: "Atomic of an unknown operation", does: func(h *host, m made, r *raw, p *prey) {
 			r.sayFrame(atomicRequest(0, 3, p.words.Key(), 0, 1, 0))
-		}, cause: transport.ErrProtocol, text: "an Atomic of operation 3, 32 bytes of it", code: terminateProto},
+		}, cause: transport.ErrProtocol, text: "an Atomic of operation 3, 32 bytes of it",
+			code: frame.ReasonProtocol},
 		{name: "Atomic that is too short", does: func(h *host, m made, r *raw, p *prey) {
 			head, payload := atomicRequest(0, 1, p.words.Key(), 0, 1, 0)
 			r.sayFrame(head, payload[:31])
-		}, cause: transport.ErrProtocol, text: "an Atomic of operation 1, 31 bytes of it", code: terminateProto},
+		}, cause: transport.ErrProtocol, text: "an Atomic of operation 1, 31 bytes of it",
+			code: frame.ReasonProtocol},
 		{name: "Atomic that is too long", does: func(h *host, m made, r *raw, p *prey) {
-			r.say(header{length: 33, op: opAtomic, b: 1}.append(nil))
-		}, cause: transport.ErrProtocol, text: "Atomic of 33 bytes, at most 32", code: terminateProto},
+			r.say(frame.Header{Length: 33, Op: frame.Atomic, B: 1}.Append(nil))
+		}, cause: transport.ErrProtocol, text: "Atomic of 33 bytes, at most 32", code: frame.ReasonProtocol},
 		{name: "too many Atomics", does: func(h *host, m made, r *raw, p *prey) {
 			var b []byte
 			for i := range uint64(maxReads + 1) {
 				head, payload := atomicRequest(i, 1, p.words.Key(), 0, 0, 0)
-				head.length = len(payload)
-				b = append(head.append(b), payload...)
+				head.Length = len(payload)
+				b = append(head.Append(b), payload...)
 			}
 			r.say(b)
-		}, cause: transport.ErrProtocol, text: "more than 64 Reads outstanding", code: terminateReads},
+		}, cause: transport.ErrProtocol, text: "more than 64 Reads outstanding", code: frame.ReasonReads},
 		{name: "end of an Atomic that never was", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opAtomicDone, flags: flagLast, a: 3, b: 16}, nil)
-		}, cause: transport.ErrProtocol, text: "end of Atomic 3, which is not what is due", code: terminateProto},
+			r.sayFrame(frame.Header{Op: frame.AtomicDone, Flags: frame.Last, A: 3, B: 16}, nil)
+		}, cause: transport.ErrProtocol, text: "end of Atomic 3, which is not what is due",
+			code: frame.ReasonProtocol},
 		{name: "end of another Atomic", does: func(h *host, m made, r *raw, p *prey) {
 			h.adds(m, p.local)
-			r.sayFrame(header{op: opAtomicDone, flags: flagLast, a: 1, b: 16}, nil)
-		}, cause: transport.ErrProtocol, text: "end of Atomic 1, which is not what is due", code: terminateProto},
+			r.sayFrame(frame.Header{Op: frame.AtomicDone, Flags: frame.Last, A: 1, B: 16}, nil)
+		}, cause: transport.ErrProtocol, text: "end of Atomic 1, which is not what is due",
+			code: frame.ReasonProtocol},
 		{name: "end of an Atomic for a Read", does: func(h *host, m made, r *raw, p *prey) {
 			h.reads(m, p.local)
-			r.sayFrame(header{op: opAtomicDone, flags: flagLast, b: 16}, nil)
-		}, cause: transport.ErrProtocol, text: "end of Atomic 0, which is not what is due", code: terminateProto},
+			r.sayFrame(frame.Header{Op: frame.AtomicDone, Flags: frame.Last, B: 16}, nil)
+		}, cause: transport.ErrProtocol, text: "end of Atomic 0, which is not what is due",
+			code: frame.ReasonProtocol},
 		{name: "end of a Read for an Atomic", does: func(h *host, m made, r *raw, p *prey) {
 			h.adds(m, p.local)
-			r.sayFrame(header{op: opReadDone, flags: flagLast, b: 8}, nil)
-		}, cause: transport.ErrProtocol, text: "end of Read 0, 8 bytes, which is not what is due", code: terminateProto},
+			r.sayFrame(frame.Header{Op: frame.ReadDone, Flags: frame.Last, B: 8}, nil)
+		}, cause: transport.ErrProtocol, text: "end of Read 0, 8 bytes, which is not what is due",
+			code: frame.ReasonProtocol},
 		{name: "data of a Read for an Atomic", does: func(h *host, m made, r *raw, p *prey) {
 			h.adds(m, p.local)
-			r.sayFrame(header{op: opReadWrite, flags: flagLast, a: uint64(p.local.Key())}, data[:8])
-		}, cause: transport.ErrProtocol, text: "data of a Read that nobody has asked for", code: terminateProto},
-		{name: "Atomic behind Close", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opClose, flags: flagLast}, nil)
+			r.sayFrame(frame.Header{Op: frame.ReadWrite, Flags: frame.Last, A: uint64(p.local.Key())}, data[:8])
+		}, cause: transport.ErrProtocol, text: "data of a Read that nobody has asked for",
+			code: frame.ReasonProtocol},
+		{name: "Atomic after Close", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(frame.Header{Op: frame.Close, Flags: frame.Last}, nil)
 			r.sayFrame(atomicRequest(0, 1, p.words.Key(), 0, 1, 0))
-		}, cause: transport.ErrProtocol, text: "Atomic behind Close", code: terminateProto},
+		}, cause: transport.ErrProtocol, text: "Atomic after Close", code: frame.ReasonProtocol},
 		{name: "Write through another queue pair's window", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opWrite, flags: flagLast, a: uint64(p.window)}, data)
-		}, cause: transport.ErrAccess, text: "is not bound to this queue pair", code: terminateAccess},
+			r.sayFrame(frame.Header{Op: frame.Write, Flags: frame.Last, A: uint64(p.window)}, data)
+		}, cause: transport.ErrAccess, text: "is not bound to this queue pair", code: frame.ReasonAccess},
 		{name: "Atomic through another queue pair's window", does: func(h *host, m made, r *raw, p *prey) {
 			r.sayFrame(atomicRequest(0, 1, p.window, 0, 1, 0))
-		}, cause: transport.ErrAccess, text: "is not bound to this queue pair", code: terminateAccess, read: 1},
+		}, cause: transport.ErrAccess, text: "is not bound to this queue pair", code: frame.ReasonAccess,
+			read: 1},
 		{name: "Write through a window that is invalid", does: func(h *host, m made, r *raw, p *prey) {
 			key := p.bind(h, m.qp)
 			require.NoError(h.t, m.qp.PostSend(&transport.SendWR{Op: transport.OpInvalidate, Key: key}))
-			r.sayFrame(header{op: opWrite, flags: flagLast, a: uint64(key)}, data)
-		}, cause: transport.ErrAccess, text: "no region has the key", code: terminateAccess},
+			r.sayFrame(frame.Header{Op: frame.Write, Flags: frame.Last, A: uint64(key)}, data)
+		}, cause: transport.ErrAccess, text: "no region has the key", code: frame.ReasonAccess},
 		{name: "window that ends in the middle of a Write", does: func(h *host, m made, r *raw, p *prey) {
 			key := p.bind(h, m.qp)
-			r.say(append(header{length: 16, op: opWrite, flags: flagLast, a: uint64(key)}.append(nil), 0)) // what is written is what was there
-			h.until("the first byte", func() bool { return m.qp.(*qp).in.left == 15 })
+			// what is written is what was there
+			r.say(append(frame.Header{Length: 16, Op: frame.Write, Flags: frame.Last, A: uint64(key)}.Append(nil), 0))
+			h.until("the first byte", func() bool { return firstLink(m.qp).in.left == 15 })
 			require.NoError(h.t, m.qp.PostSend(&transport.SendWR{Op: transport.OpInvalidate, Key: key}))
 			r.say(data[:15])
-		}, cause: transport.ErrAccess, text: "was deregistered while the peer wrote it", code: terminateAccess},
+		}, cause: transport.ErrAccess, text: "was deregistered while the peer wrote it",
+			code: frame.ReasonAccess},
 		{name: "Invalidate of an unknown key", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opInvalidate, flags: flagLast, b: 0xfffff}, nil)
-		}, cause: transport.ErrAccess, text: "the peer invalidates the key 0xfffff, of no window", code: terminateKey},
+			r.sayFrame(frame.Header{Op: frame.Invalidate, Flags: frame.Last, B: 0xfffff}, nil)
+		}, cause: transport.ErrAccess, text: "the peer invalidates the key 0xfffff, of no window",
+			code: frame.ReasonKey},
 		{name: "Invalidate of a region", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opInvalidate, flags: flagLast, b: uint64(p.open.Key())}, nil)
-		}, cause: transport.ErrAccess, text: "of no window that is bound to this queue pair", code: terminateKey},
+			r.sayFrame(frame.Header{Op: frame.Invalidate, Flags: frame.Last, B: uint64(p.open.Key())}, nil)
+		}, cause: transport.ErrAccess, text: "of no window that is bound to this queue pair",
+			code: frame.ReasonKey},
 		{name: "Invalidate of another queue pair's window", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opInvalidate, flags: flagLast, b: uint64(p.window)}, nil)
-		}, cause: transport.ErrAccess, text: "of no window that is bound to this queue pair", code: terminateKey},
+			r.sayFrame(frame.Header{Op: frame.Invalidate, Flags: frame.Last, B: uint64(p.window)}, nil)
+		}, cause: transport.ErrAccess, text: "of no window that is bound to this queue pair",
+			code: frame.ReasonKey},
 		{name: "Invalidate a second time", does: func(h *host, m made, r *raw, p *prey) {
 			require.NoError(h.t, m.qp.PostRecv(&transport.RecvWR{ID: 2}))
 			key := uint64(p.bind(h, m.qp))
-			r.sayFrame(header{op: opInvalidate, flags: flagLast, b: key}, nil)
+			r.sayFrame(frame.Header{Op: frame.Invalidate, Flags: frame.Last, B: key}, nil)
 			h.until("the first", func() bool { return len(h.wcs) == 1 })
 			require.Equal(h.t, transport.Key(key), h.wcs[0].Key)
 			h.wcs = nil
-			r.sayFrame(header{op: opInvalidate, flags: flagLast, a: 1, b: key}, nil)
-		}, cause: transport.ErrAccess, text: "of no window that is bound to this queue pair", code: terminateKey},
+			r.sayFrame(frame.Header{Op: frame.Invalidate, Flags: frame.Last, A: 1, B: key}, nil)
+		}, cause: transport.ErrAccess, text: "of no window that is bound to this queue pair",
+			code: frame.ReasonKey},
 		{name: "Invalidate without Recv", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opSend, flags: flagLast}, data)
-			r.sayFrame(header{op: opInvalidate, flags: flagLast, a: 1, b: uint64(p.bind(h, m.qp))}, nil)
-		}, cause: transport.ErrProtocol, text: "a message of the peer found no Recv posted", code: terminateNoRecv},
+			r.sayFrame(frame.Header{Op: frame.Send, Flags: frame.Last}, data)
+			r.sayFrame(frame.Header{Op: frame.Invalidate, Flags: frame.Last, A: 1, B: uint64(p.bind(h, m.qp))}, nil)
+		}, cause: transport.ErrProtocol, text: "a message of the peer found no Recv posted",
+			code: frame.ReasonNoRecv},
 		{name: "Invalidate out of its turn", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(header{op: opInvalidate, flags: flagLast, a: 1, b: uint64(p.bind(h, m.qp))}, nil)
-		}, cause: transport.ErrProtocol, text: "message 1 where 0 is due", code: terminateProto},
+			r.sayFrame(frame.Header{Op: frame.Invalidate, Flags: frame.Last, A: 1, B: uint64(p.bind(h, m.qp))}, nil)
+		}, cause: transport.ErrProtocol, text: "message 1 where 0 is due", code: frame.ReasonProtocol},
 	}...)
 	leaksNone(t, func(t *testing.T) {
 		w := newWitness(t)
@@ -355,10 +409,10 @@ type violationTest struct {
 	name  string
 	does  func(h *host, m made, r *raw, p *prey)
 	cause error
-	text  string    // in the queue pair's error, and in the Terminate
-	code  terminate // of the Terminate
-	read  uint64    // number of the Read or Atomic that it names, plus one
-	early bool      // the peer has not sent Ready when it does it
+	text  string       // in the queue pair's error, and in the Terminate
+	code  frame.Reason // of the Terminate
+	read  uint64       // number of the Read or Atomic that it names, plus one
+	early bool         // the peer has not sent Ready when it does it
 }
 
 // witness is another queue pair of the device, which must not suffer.
@@ -395,11 +449,13 @@ func (w *witness) sees(t *testing.T, test violationTest) {
 		r, m = h.rdma(1)
 	}
 	r.t = t
-	require.NoError(t, m.qp.PostRecv(&transport.RecvWR{ID: 1, Local: []transport.SGE{{MR: h.mr, Length: recvSize}}}))
-	require.NoError(t, w.other.qp.PostRecv(&transport.RecvWR{ID: 2, Local: []transport.SGE{{MR: w.in, Length: recvSize}}}))
+	require.NoError(t, m.qp.PostRecv(&transport.RecvWR{ID: 1,
+		Local: []transport.SGE{{MR: h.mr, Length: recvSize}}}))
+	require.NoError(t, w.other.qp.PostRecv(&transport.RecvWR{ID: 2,
+		Local: []transport.SGE{{MR: w.in, Length: recvSize}}}))
 	h.wcs = nil
 	want := []byte(fmt.Sprintf("%-16d", w.sequence))
-	w.well.sayFrame(header{op: opSend, a: w.sequence}, want[:7])
+	w.well.sayFrame(frame.Header{Op: frame.Send, A: w.sequence}, want[:7])
 	test.does(h, m, r, p)
 	h.until(test.name, func() bool { return m.qp.State() == transport.StateError })
 
@@ -412,9 +468,9 @@ func (w *witness) sees(t *testing.T, test violationTest) {
 	} else {
 		require.NotEmpty(t, frames, "the peer is not told")
 		last := frames[len(frames)-1]
-		require.Equal(t, opTerminate, last.op)
-		require.Equal(t, test.code, terminate(last.a), "%q", last.payload)
-		require.Equal(t, test.read, last.b)
+		require.Equal(t, frame.Terminate, last.Op)
+		require.Equal(t, test.code, frame.Reason(last.A), "%q", last.payload)
+		require.Equal(t, test.read, last.B)
 		require.Contains(t, string(last.payload), test.text)
 	}
 	recvs := 0
@@ -431,8 +487,8 @@ func (w *witness) sees(t *testing.T, test violationTest) {
 	m.qp.Release()
 
 	require.Equal(t, transport.StateReady, w.other.qp.State())
-	w.well.sayFrame(header{op: opWrite, flags: flagLast, a: uint64(p.open.Key()), b: 32}, want)
-	w.well.sayFrame(header{op: opSend, flags: flagLast, a: w.sequence, b: 7}, want[7:])
+	w.well.sayFrame(frame.Header{Op: frame.Write, Flags: frame.Last, A: uint64(p.open.Key()), B: 32}, want)
+	w.well.sayFrame(frame.Header{Op: frame.Send, Flags: frame.Last, A: w.sequence, B: 7}, want[7:])
 	w.sequence++
 	h.wcs = nil
 	h.until("the other queue pair", func() bool { return len(h.wcs) > 0 })
@@ -446,8 +502,9 @@ func (w *witness) sees(t *testing.T, test violationTest) {
 func (h *host) reads(m made, into transport.MR) {
 	h.t.Helper()
 	// The queue pair sends nothing before it has seen Ready.
-	h.until("Ready", func() bool { return !m.qp.(*qp).quiet })
-	require.NoError(h.t, m.qp.PostSend(&transport.SendWR{ID: 9, Op: transport.OpRead, Flags: transport.FlagSignaled,
+	h.until("Ready", func() bool { return !m.qp.(*qp).awaitingFirstFrame })
+	require.NoError(h.t, m.qp.PostSend(&transport.SendWR{ID: 9, Op: transport.OpRead,
+		Flags:  transport.FlagSignaled,
 		Local:  []transport.SGE{{MR: into, Length: preySize}},
 		Remote: []transport.Segment{{Key: 1, Length: preySize}}}))
 }
@@ -455,8 +512,9 @@ func (h *host) reads(m made, into transport.MR) {
 // adds posts an Atomic on a queue pair and sends it.
 func (h *host) adds(m made, into transport.MR) {
 	h.t.Helper()
-	h.until("Ready", func() bool { return !m.qp.(*qp).quiet })
-	require.NoError(h.t, m.qp.PostSend(&transport.SendWR{ID: 9, Op: transport.OpFetchAdd, Flags: transport.FlagSignaled, Operand: 1,
+	h.until("Ready", func() bool { return !m.qp.(*qp).awaitingFirstFrame })
+	require.NoError(h.t, m.qp.PostSend(&transport.SendWR{ID: 9, Op: transport.OpFetchAdd,
+		Flags: transport.FlagSignaled, Operand: 1,
 		Local:  []transport.SGE{{MR: into, Length: 8}},
 		Remote: []transport.Segment{{Key: 1, Length: 8}}}))
 }

@@ -7,12 +7,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/verbs"
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
 const windowRights = transport.RemoteRead | transport.RemoteWrite | transport.RemoteAtomic
 
-// A socket that takes only part of what was made sends the cursor back over requests that are carried out already: they are not carried
-// out again.
+// A socket that takes only part of what was made sends the cursor back over requests that are carried out
+// already: they are not carried out again.
 func TestWindow_CarriedOutOnceWhenTheCursorGoesBack(t *testing.T) {
 	s := newSessionDevice(t)
 	s.begin(t, true)
@@ -24,24 +26,27 @@ func TestWindow_CarriedOutOnceWhenTheCursorGoesBack(t *testing.T) {
 	second, err := s.pd.AllocMW()
 	require.NoError(t, err)
 	bind := func(w transport.MW) *transport.SendWR {
-		return &transport.SendWR{ID: 1, Op: transport.OpBind, Flags: transport.FlagSignaled | transport.FlagMore,
-			Bind: &transport.Bind{Window: w, MR: src, Length: 64, Access: windowRights}}
+		return &transport.SendWR{ID: 1, Op: transport.OpBind,
+			Flags: transport.FlagSignaled | transport.FlagMore,
+			Bind:  &transport.Bind{Window: w, MR: src, Length: 64, Access: windowRights}}
 	}
 	require.NoError(t, s.qp.PostSend(bind(first)))
 	s.qp.Flush()
 	s.poll()
 	require.Len(t, s.wcs, 1)
 
-	large := &transport.SendWR{ID: 2, Op: transport.OpSend, Flags: transport.FlagSignaled | transport.FlagMore,
+	large := &transport.SendWR{ID: 2, Op: transport.OpSend,
+		Flags: transport.FlagSignaled | transport.FlagMore,
 		Local: []transport.SGE{{MR: src, Length: 1 << 20}}}
 	require.NoError(t, s.qp.PostSend(large))
-	require.NoError(t, s.qp.PostSend(&transport.SendWR{ID: 3, Op: transport.OpInvalidate, Flags: transport.FlagSignaled | transport.FlagMore,
-		Key: first.Key()}))
+	require.NoError(t, s.qp.PostSend(&transport.SendWR{ID: 3, Op: transport.OpInvalidate,
+		Flags: transport.FlagSignaled | transport.FlagMore,
+		Key:   first.Key()}))
 	require.NoError(t, s.qp.PostSend(bind(second)))
 	require.NoError(t, s.qp.PostSend(large))
-	w := s.qp.sq.at(s.qp.sq.head + 1)
-	place := s.qp.sq.head + 1
-	require.Equal(t, transport.OpInvalidate, w.op)
+	w := s.qp.sq.At(s.qp.sq.Head + 1)
+	place := s.qp.sq.Head + 1
+	require.Equal(t, transport.OpInvalidate, w.Op)
 	s.qp.Flush()
 	struck := false
 	b := make([]byte, 64<<10)
@@ -50,7 +55,7 @@ func TestWindow_CarriedOutOnceWhenTheCursorGoesBack(t *testing.T) {
 		require.NoError(t, err)
 		require.NotZero(t, n)
 		s.poll()
-		struck = struck || w.ended && w.id == 3 && int32(s.qp.at.next-place) <= 0
+		struck = struck || w.Ended && w.ID == 3 && int32(s.qp.at.next-place) <= 0
 	}
 	require.True(t, struck, "the cursor never went back over a request that was carried out")
 	require.NoError(t, s.qp.Err())
@@ -59,11 +64,12 @@ func TestWindow_CarriedOutOnceWhenTheCursorGoesBack(t *testing.T) {
 		require.Equal(t, transport.StatusSuccess, s.wcs[i].Status)
 	}
 	require.Zero(t, first.Key())
-	require.NotNil(t, s.qp.window(second.Key()))
-	require.Equal(t, 1, src.(*region).windows)
+	require.NotNil(t, s.qp.pd.Window(&s.qp.windows, second.Key()))
+	require.ErrorContains(t, src.Deregister(), "1 windows are bound")
 }
 
-// The responder of a connection sends nothing before it has heard the initiator. What it carries out here does not wait for that.
+// The responder of a connection sends nothing before it has heard the initiator. What it carries out here
+// does not wait for that.
 func TestWindow_BoundBeforeTheFirstFrame(t *testing.T) {
 	s := newSessionDevice(t)
 	s.begin(t, false)
@@ -72,16 +78,19 @@ func TestWindow_BoundBeforeTheFirstFrame(t *testing.T) {
 	require.NoError(t, err)
 	w, err := s.pd.AllocMW()
 	require.NoError(t, err)
-	require.NoError(t, s.qp.PostSend(&transport.SendWR{ID: 1, Op: transport.OpBind, Flags: transport.FlagSignaled | transport.FlagMore,
-		Bind: &transport.Bind{Window: w, MR: m, Length: 64, Access: windowRights}}))
+	require.NoError(t, s.qp.PostSend(&transport.SendWR{ID: 1, Op: transport.OpBind,
+		Flags: transport.FlagSignaled | transport.FlagMore,
+		Bind:  &transport.Bind{Window: w, MR: m, Length: 64, Access: windowRights}}))
 	s.poll()
 	require.Len(t, s.wcs, 1)
-	require.NoError(t, s.qp.PostSend(&transport.SendWR{ID: 2, Op: transport.OpSend, Flags: transport.FlagSignaled}))
-	require.NoError(t, s.qp.PostSend(&transport.SendWR{ID: 3, Op: transport.OpInvalidate, Flags: transport.FlagSignaled, Key: w.Key()}))
+	require.NoError(t, s.qp.PostSend(&transport.SendWR{ID: 2, Op: transport.OpSend,
+		Flags: transport.FlagSignaled}))
+	require.NoError(t, s.qp.PostSend(&transport.SendWR{ID: 3, Op: transport.OpInvalidate,
+		Flags: transport.FlagSignaled, Key: w.Key()}))
 	s.poll()
-	require.Len(t, s.wcs, 1, "what is behind a Send waits for it")
+	require.Len(t, s.wcs, 1, "what is after a Send waits for it")
 	require.NotZero(t, w.Key())
-	s.says(t, header{op: opReady, flags: flagLast}.append(nil))
+	s.says(t, frame.Header{Op: frame.Ready, Flags: frame.Last}.Append(nil))
 	require.Len(t, s.wcs, 3)
 	require.Zero(t, w.Key())
 }
@@ -91,25 +100,28 @@ func TestWindow_FramesOfASendWithInvalidate(t *testing.T) {
 	s := newSessionDevice(t)
 	s.begin(t, true)
 	defer s.end(t)
-	src, err := s.pd.Alloc(framePayload+1, 0)
+	src, err := s.pd.Alloc(frame.MaxPayload+1, 0)
 	require.NoError(t, err)
 	s.heard(t)
-	for i, size := range []int{0, 1, framePayload, framePayload + 1} {
-		require.NoError(t, s.qp.PostSend(&transport.SendWR{Op: transport.OpSendInvalidate, Flags: transport.FlagSolicited, Key: 77,
+	for i, size := range []int{0, 1, frame.MaxPayload, frame.MaxPayload + 1} {
+		require.NoError(t, s.qp.PostSend(&transport.SendWR{Op: transport.OpSendInvalidate,
+			Flags: transport.FlagSolicited, Key: 77,
 			Local: []transport.SGE{{MR: src, Length: size}}}))
 		frames := s.heard(t)
 		last := len(frames) - 1
 		at := 0
 		for _, f := range frames[:last] {
-			require.Equal(t, header{length: f.length, op: opSend, a: uint64(i), b: uint64(at)}, f.header)
-			at += f.length
+			require.Equal(t, frame.Header{Length: f.Length, Op: frame.Send, A: uint64(i), B: uint64(at)}, f.Header)
+			at += f.Length
 		}
 		require.Equal(t, size, at)
-		require.Equal(t, header{op: opInvalidate, flags: flagLast | flagSolicited, a: uint64(i), b: 77}, frames[last].header)
+		require.Equal(t, frame.Header{Op: frame.Invalidate, Flags: frame.Last | frame.Solicited, A: uint64(i), B: 77},
+			frames[last].Header)
 	}
 }
 
-// An entry of the table that a window had can serve a region, and the other way round; neither is found by the other's keys.
+// An entry of the table that a window had can serve a region, and the other way round; neither is found by
+// the other's keys.
 func TestWindow_EntriesAreUsedAgain(t *testing.T) {
 	s := newSessionDevice(t)
 	s.begin(t, true)
@@ -123,22 +135,22 @@ func TestWindow_EntriesAreUsedAgain(t *testing.T) {
 		require.NoError(t, s.qp.PostSend(&transport.SendWR{Op: transport.OpBind,
 			Bind: &transport.Bind{Window: w, MR: m, Offset: 8, Length: 8, Access: transport.RemoteRead}}))
 		key := w.Key()
-		r, err := s.dev.regions.find(s.qp, key, transport.RemoteRead, 0, 8)
+		r, err := s.qp.pd.Find(&s.qp.windows, key, transport.RemoteRead, 0, 8)
 		require.NoError(t, err)
-		require.Equal(t, &m.Bytes()[8], &r.mem[0])
-		_, err = s.dev.regions.find(s.qp, key, transport.RemoteRead, 1, 8)
+		require.Equal(t, &m.Bytes()[8], &r.Mem[0])
+		_, err = s.qp.pd.Find(&s.qp.windows, key, transport.RemoteRead, 1, 8)
 		require.ErrorIs(t, err, transport.ErrAccess)
 		require.NoError(t, w.Deallocate())
 		again, err := s.pd.Register(make([]byte, 64), transport.RemoteRead)
 		require.NoError(t, err)
-		require.Equal(t, uint64(key)&indexMask, uint64(again.Key())&indexMask, "the same entry")
+		require.Equal(t, verbs.Index(key), verbs.Index(again.Key()), "the same entry")
 		for _, k := range []transport.Key{key, 0} {
-			_, err = s.dev.regions.find(s.qp, k, transport.RemoteRead, 0, 8)
+			_, err = s.qp.pd.Find(&s.qp.windows, k, transport.RemoteRead, 0, 8)
 			require.ErrorIs(t, err, transport.ErrAccess)
 		}
 		require.False(t, keys[key] || keys[again.Key()])
 		keys[key], keys[again.Key()] = true, true
 		require.NoError(t, again.Deregister())
 	}
-	require.Less(t, len(s.dev.regions.list()), 4)
+	require.Less(t, s.dev.regions.Len(), 4)
 }

@@ -19,18 +19,21 @@ func word(m transport.MR, off int) *uint64 {
 
 // fetchAdd adds to the word at an offset of a region; the original goes to the first word of into.
 func fetchAdd(id uint64, into, m transport.MR, off int, operand uint64) *transport.SendWR {
-	return &transport.SendWR{ID: id, Op: transport.OpFetchAdd, Flags: transport.FlagSignaled, Operand: operand,
-		Local: []transport.SGE{part(into, 0, 8)}, Remote: []transport.Segment{segment(m, off, 8)}}
+	return &transport.SendWR{ID: id, Op: transport.OpFetchAdd, Flags: transport.FlagSignaled,
+		Operand: operand,
+		Local:   []transport.SGE{part(into, 0, 8)}, Remote: []transport.Segment{segment(m, off, 8)}}
 }
 
-// compareSwap replaces the word at an offset of a region if it is compare; the original goes to the first word of into.
+// compareSwap replaces the word at an offset of a region if it is compare; the original goes to the first
+// word of into.
 func compareSwap(id uint64, into, m transport.MR, off int, compare, operand uint64) *transport.SendWR {
 	wr := fetchAdd(id, into, m, off, operand)
 	wr.Op, wr.Compare = transport.OpCompareSwap, compare
 	return wr
 }
 
-// asks tells whether a request is one that the peer answers, so that its completion always tells how it ended.
+// asks tells whether a request is one that the peer answers, so that its completion always tells how it
+// ended.
 func asks(op transport.Opcode) bool {
 	return op == transport.OpRead || op == transport.OpFetchAdd || op == transport.OpCompareSwap
 }
@@ -66,8 +69,11 @@ func wrongAtomics(t *trial, a, b *node) map[string]*transport.SendWR {
 		return wr
 	}
 	list := map[string]*transport.SendWR{
-		"no local element":         add(func(wr *transport.SendWR) { wr.Local = nil }),
-		"two local elements":       add(func(wr *transport.SendWR) { wr.Local = []transport.SGE{part(into, 0, 4), part(into, 4, 4)} }),
+		"no local element": add(func(wr *transport.SendWR) { wr.Local = nil }),
+		"two local elements": add(func(wr *transport.SendWR) {
+			wr.Local = []transport.SGE{part(into,
+				0, 4), part(into, 4, 4)}
+		}),
 		"7 bytes for the original": add(func(wr *transport.SendWR) { wr.Local[0].Length = 7 }),
 		"9 bytes for the original": add(func(wr *transport.SendWR) { wr.Local[0].Length = 9 }),
 		"into read-only memory":    add(func(wr *transport.SendWR) { wr.Local[0].MR = readOnly }),
@@ -75,10 +81,13 @@ func wrongAtomics(t *trial, a, b *node) map[string]*transport.SendWR {
 		"into no region":           add(func(wr *transport.SendWR) { wr.Local[0].MR = nil }),
 		"beyond the local region":  add(func(wr *transport.SendWR) { wr.Local[0].Offset = 57 }),
 		"no word":                  add(func(wr *transport.SendWR) { wr.Remote = nil }),
-		"two words":                add(func(wr *transport.SendWR) { wr.Remote = append(wr.Remote, wr.Remote[0]) }),
-		"a word of 4 bytes":        add(func(wr *transport.SendWR) { wr.Remote[0].Length = 4 }),
-		"a word of 16 bytes":       add(func(wr *transport.SendWR) { wr.Remote[0].Length = 16 }),
-		"inline":                   with(fetchAdd(1, into, m, 8, 1), transport.FlagInline),
+		"two words": add(func(wr *transport.SendWR) {
+			wr.Remote = append(wr.Remote,
+				wr.Remote[0])
+		}),
+		"a word of 4 bytes":  add(func(wr *transport.SendWR) { wr.Remote[0].Length = 4 }),
+		"a word of 16 bytes": add(func(wr *transport.SendWR) { wr.Remote[0].Length = 16 }),
+		"inline":             with(fetchAdd(1, into, m, 8, 1), transport.FlagInline),
 	}
 	for off := 1; off < 8; off++ {
 		list[fmt.Sprintf("FetchAdd at offset %d", off)] = fetchAdd(1, into, m, off, 1)
@@ -101,7 +110,8 @@ func eachAtomic(run func(t *trial, op transport.Opcode)) func(*trial) {
 func (t *trial) refusedAtomic(op transport.Opcode, a, b *node, s transport.Segment) {
 	into := a.memory(8, all)
 	fill(into.Bytes(), 1, 1)
-	wr := &transport.SendWR{ID: 5, Op: op, Flags: transport.FlagSignaled, Operand: 7, Local: []transport.SGE{sge(into)},
+	wr := &transport.SendWR{ID: 5, Op: op, Flags: transport.FlagSignaled, Operand: 7,
+		Local:  []transport.SGE{sge(into)},
 		Remote: []transport.Segment{s}}
 	t.refused(a, b, wr)
 	t.must(check(into.Bytes(), 1, 1))
@@ -113,7 +123,8 @@ var atomicChecks = []Check{
 		into, m := a.memory(24, all), b.memory(24, allAtomic)
 		want := uint64(math.MaxUint64 - 5)
 		*word(m, 8) = want
-		for i, operand := range []uint64{1, 0, 3, 1 << 63, math.MaxUint64, 12345, 1 << 40} { // it wraps around
+		// it wraps around
+		for i, operand := range []uint64{1, 0, 3, 1 << 63, math.MaxUint64, 12345, 1 << 40} {
 			wr := fetchAdd(uint64(i), into, m, 8, operand)
 			wr.Local[0].Offset = i * 2 // any place will do for the original
 			t.must(a.qp.PostSend(wr))
@@ -133,11 +144,14 @@ var atomicChecks = []Check{
 		a, b := t.pair(shape{})
 		into, m := a.memory(8, all), b.memory(24, allAtomic)
 		*word(m, 8) = 0xfedcba9876543210
-		t.same("the original", t.original(a, b, compareSwap(1, into, m, 8, 0xfedcba9876543211, 1)), 0xfedcba9876543210)
+		t.same("the original", t.original(a, b, compareSwap(1, into, m, 8, 0xfedcba9876543211, 1)),
+			0xfedcba9876543210)
 		t.same("the word that is not equal", atomic.LoadUint64(word(m, 8)), 0xfedcba9876543210)
-		t.same("the original", t.original(a, b, compareSwap(2, into, m, 8, 0xfedcba9876543210, 0x0123456789abcdef)), 0xfedcba9876543210)
+		t.same("the original", t.original(a, b, compareSwap(2, into, m, 8, 0xfedcba9876543210,
+			0x0123456789abcdef)), 0xfedcba9876543210)
 		t.same("the word that was equal", atomic.LoadUint64(word(m, 8)), 0x0123456789abcdef)
-		t.same("the original", t.original(a, b, compareSwap(3, into, m, 8, 0x0123456789abcdef, 0x0123456789abcdef)), 0x0123456789abcdef)
+		t.same("the original", t.original(a, b, compareSwap(3, into, m, 8, 0x0123456789abcdef,
+			0x0123456789abcdef)), 0x0123456789abcdef)
 		t.must(zero(m.Bytes()[:8]))
 		t.must(zero(m.Bytes()[16:]))
 		t.well(a, b)
@@ -173,7 +187,8 @@ var atomicChecks = []Check{
 		var adders []*adder
 		for _, x := range nodes[1:] {
 			x.qp, _ = t.connect(x, owner)
-			adders = append(adders, &adder{node: x, into: x.memory(8*adds, all), target: segment(m, 8, 8), n: adds})
+			adders = append(adders, &adder{node: x, into: x.memory(8*adds, all), target: segment(m, 8, 8),
+				n: adds})
 		}
 		var running sync.WaitGroup
 		defer running.Wait() // before the devices, and their memory, are closed
@@ -353,7 +368,8 @@ var atomicChecks = []Check{
 			}
 			wcs := t.take(a, 7, a, b)
 			for i, wc := range wcs {
-				if wc.ID != uint64(i) || i > 3 && wc.Status != transport.StatusFlushed || i == 3 && wc.Status != transport.StatusRemoteAccess {
+				if wc.ID != uint64(i) || i > 3 && wc.Status != transport.StatusFlushed || i == 3 &&
+					wc.Status != transport.StatusRemoteAccess {
 					t.failf("completions %+v, want request 3 to be refused", wcs)
 				}
 			}
@@ -436,7 +452,8 @@ var atomicChecks = []Check{
 			*word(m, 0) = round * 77
 			t.must(b.qp.PostRecv(recv(1, dst)))
 			t.must(a.qp.PostSend(fetchAdd(2, into, m, 0, 1)))
-			t.must(a.qp.PostSend(with(send(3, into), transport.FlagFence))) // sends what the Atomic has brought
+			// sends what the Atomic has brought
+			t.must(a.qp.PostSend(with(send(3, into), transport.FlagFence)))
 			t.one(a, 2, transport.OpFetchAdd, a, b)
 			t.one(a, 3, transport.OpSend, a, b)
 			t.one(b, 1, transport.OpRecv, a, b)
@@ -526,7 +543,8 @@ func (x *adder) run() error {
 			return fmt.Errorf("rank %d waited in vain: %d of %d Atomics", x.rank, seen, x.n)
 		}
 		for ; x.posted < x.n; x.posted++ {
-			wr := &transport.SendWR{ID: uint64(x.posted), Op: transport.OpFetchAdd, Flags: transport.FlagSignaled, Operand: 1,
+			wr := &transport.SendWR{ID: uint64(x.posted), Op: transport.OpFetchAdd,
+				Flags: transport.FlagSignaled, Operand: 1,
 				Local: []transport.SGE{part(x.into, 8*x.posted, 8)}, Remote: []transport.Segment{x.target}}
 			if err := x.qp.PostSend(wr); errors.Is(err, transport.ErrQueueFull) {
 				break

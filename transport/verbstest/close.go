@@ -13,7 +13,8 @@ var closeChecks = []Check{
 		src, dst, m := a.memory(n*size, all), b.memory(n*size, all), b.memory(n*size, all)
 		fill(src.Bytes(), 1, 1)
 		for i := range n {
-			t.must(b.qp.PostRecv(&transport.RecvWR{ID: uint64(i), Local: []transport.SGE{part(dst, i*size, size)}}))
+			t.must(b.qp.PostRecv(&transport.RecvWR{ID: uint64(i),
+				Local: []transport.SGE{part(dst, i*size, size)}}))
 			wr := write(uint64(2*i), src, m)
 			wr.Local[0], wr.Remote[0] = part(src, i*size, size), segment(m, i*size, size)
 			t.must(a.qp.PostSend(wr))
@@ -26,7 +27,8 @@ var closeChecks = []Check{
 			t.failf("state after Close is %v", s)
 		}
 		t.is(a.qp.PostSend(send(99, src)), "PostSend after Close", transport.ErrState)
-		t.until("the peer to hear of it", func() bool { return b.qp.State() == transport.StateDraining }, a, b)
+		t.until("the peer to hear of it", func() bool { return b.qp.State() == transport.StateDraining }, a,
+			b)
 		t.is(b.qp.Err(), "the peer's error", transport.ErrClosed)
 		t.must(check(dst.Bytes(), 1, 1))
 		t.must(check(m.Bytes(), 1, 1))
@@ -50,7 +52,8 @@ var closeChecks = []Check{
 		fill(src.Bytes(), 2, 1)
 		t.must(a.qp.PostRecv(recv(1, dst)))
 		a.qp.Close()
-		t.until("the peer to hear of it", func() bool { return b.qp.State() == transport.StateDraining }, a, b)
+		t.until("the peer to hear of it", func() bool { return b.qp.State() == transport.StateDraining }, a,
+			b)
 		back := b.memory(5000, all)
 		t.must(b.qp.PostSend(write(2, src, m)))
 		t.must(b.qp.PostSend(send(3, src)))
@@ -87,7 +90,8 @@ var closeChecks = []Check{
 				n, peer := ends[0], ends[1]
 				t.until("the completions", func() bool { return len(n.wcs) >= 3 }, a, b)
 				sends, recvs := split(n.wcs)
-				if len(sends) != 1 || sends[0].Status != transport.StatusSuccess || len(recvs) != 2 || recvs[0].ID != 1 ||
+				if len(sends) != 1 || sends[0].Status != transport.StatusSuccess || len(recvs) != 2 ||
+					recvs[0].ID != 1 ||
 					recvs[0].Status != transport.StatusSuccess {
 					t.failf("round %d: rank %d: completions %+v", round, n.rank, n.wcs)
 				}
@@ -134,7 +138,8 @@ var closeChecks = []Check{
 			t.must(b.qp.PostRecv(recv(i, dst)))
 		}
 		a.qp.Close()
-		t.until("the peer to hear of it", func() bool { return b.qp.State() == transport.StateDraining }, a, b)
+		t.until("the peer to hear of it", func() bool { return b.qp.State() == transport.StateDraining }, a,
+			b)
 		b.qp.Close()
 		t.until("both closed", bothIn(a, b, transport.StateClosed), a, b)
 		t.until("the flushed Recvs", func() bool { return len(b.wcs) >= 10 }, a, b)
@@ -187,7 +192,8 @@ var closeChecks = []Check{
 		}
 		t.is(a.qp.Err(), "own error", cause)
 		t.flushed(t.take(b, 1, a, b), 1, 1, transport.StatusFatal)
-		if s, err := b.qp.State(), b.qp.Err(); s != transport.StateError || err == nil || errors.Is(err, transport.ErrClosed) {
+		if s, err := b.qp.State(), b.qp.Err(); s != transport.StateError || err == nil ||
+			errors.Is(err, transport.ErrClosed) {
 			t.failf("the peer is %v, %v", s, err)
 		}
 		t.none(a, b)
@@ -261,7 +267,8 @@ func (t *trial) traffic(a, b *node) map[*node]int {
 		for i := range uint64(n) {
 			t.must(peer.qp.PostRecv(&transport.RecvWR{ID: 1000 + i, Local: []transport.SGE{sge(m)}}))
 			posted[peer]++
-			for _, wr := range []*transport.SendWR{write(3*i, src, m), read(3*i+1, src, m), send(3*i+2, src)} {
+			for _, wr := range []*transport.SendWR{write(3*i, src, m), read(3*i+1, src, m),
+				send(3*i+2, src)} {
 				t.must(x.qp.PostSend(wr))
 				posted[x]++
 			}
@@ -270,8 +277,8 @@ func (t *trial) traffic(a, b *node) map[*node]int {
 	return posted
 }
 
-// allOnce wants every request that was posted to complete once, those of each queue in order, except that a Read may be late,
-// with nothing but failures behind the first.
+// allOnce wants every request that was posted to complete once, those of each queue in order, except that a
+// Read may be late, with nothing but failures after the first.
 func (t *trial) allOnce(posted map[*node]int, nodes ...*node) {
 	for n, k := range posted {
 		t.until("every request completed", func() bool { return len(n.wcs) >= k }, nodes...)
@@ -290,12 +297,12 @@ func (t *trial) allOnce(posted map[*node]int, nodes ...*node) {
 			}
 			seen[wc.ID] = true
 			if before, any := last[wc.Op]; any && wc.ID < before {
-				t.failf("rank %d: completion %d: request %d is behind %d", n.rank, i, wc.ID, before)
+				t.failf("rank %d: completion %d: request %d comes after %d", n.rank, i, wc.ID, before)
 			}
 			last[wc.Op] = wc.ID
 			queue := wc.Op == transport.OpRecv
 			if wc.Status == transport.StatusSuccess && failed[queue] {
-				t.failf("rank %d: completion %d is a success behind a failure: %+v", n.rank, i, n.wcs)
+				t.failf("rank %d: completion %d is a success after a failure: %+v", n.rank, i, n.wcs)
 			}
 			failed[queue] = failed[queue] || wc.Status != transport.StatusSuccess
 		}

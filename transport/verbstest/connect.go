@@ -22,7 +22,8 @@ func turnedAway(change func(*transport.Identity), want ...error) func(*trial) {
 		b.listen(t.identity(1, 2))
 		err := a.dial(b)
 		t.is(err, "Connect", want...)
-		t.eventually("the other side's report", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return len(b.refused) > 0 })
+		t.eventually("the other side's report",
+			func() bool { b.mu.Lock(); defer b.mu.Unlock(); return len(b.refused) > 0 })
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if b.prepared > 0 {
@@ -110,14 +111,19 @@ var connectChecks = []Check{
 	{"Connect/CrossingForSureGivesExactlyOneQueuePair", func(t *trial) {
 		crosser, ok := t.provider.(Crosser)
 		if !ok {
-			panic(failure{fmt.Errorf("the provider crosses no connects on command: %w", errors.ErrUnsupported)})
+			panic(failure{fmt.Errorf("the provider crosses no connects on command: %w",
+				errors.ErrUnsupported)})
 		}
 		t.crossing(3, func(a, b *node) { crosser.Cross(a.dev, b.dev) })
 	}},
-	{"Connect/WrongSecretIsRefused", turnedAway(func(id *transport.Identity) { id.Secret[31] ^= 1 }, transport.ErrAuth)},
+	{"Connect/WrongSecretIsRefused", turnedAway(func(id *transport.Identity) { id.Secret[31] ^= 1 },
+		transport.ErrAuth)},
 	{"Connect/WrongJobIsRefused", turnedAway(func(id *transport.Identity) { id.Job = "another" },
 		transport.ErrAuth, transport.ErrRefused)},
-	{"Connect/RankBeyondTheJobsSizeIsRefused", turnedAway(func(id *transport.Identity) { id.Rank, id.Size = 5, 6 },
+	{"Connect/RankBeyondTheJobsSizeIsRefused", turnedAway(func(id *transport.Identity) {
+		id.Rank,
+			id.Size = 5, 6
+	},
 		transport.ErrRefused, transport.ErrAuth)},
 	{"Connect/TheListenersOwnRankIsRefused", func(t *trial) {
 		devices := t.newDevices(2)
@@ -133,7 +139,8 @@ var connectChecks = []Check{
 	}},
 	{"Connect/AnotherRankThanExpectedIsRefused", func(t *trial) {
 		nodes := t.ranks(3, shape{})
-		t.is(nodes[0].dialAs(2, nodes[1].ep.Addr()), "Connect to rank 2 where rank 1 is", transport.ErrRefused, transport.ErrAuth)
+		t.is(nodes[0].dialAs(2, nodes[1].ep.Addr()), "Connect to rank 2 where rank 1 is",
+			transport.ErrRefused, transport.ErrAuth)
 	}},
 	{"Connect/RankOutOfRangeIsRefusedAtTheCall", func(t *trial) {
 		nodes := t.ranks(2, shape{})
@@ -144,7 +151,9 @@ var connectChecks = []Check{
 	{"Connect/PrepareMayRefuse", func(t *trial) {
 		nodes := t.ranks(2, shape{})
 		a, b := nodes[0], nodes[1]
+		b.mu.Lock()
 		b.refusal = errors.New("not today")
+		b.mu.Unlock()
 		t.is(a.dial(b), "Connect", transport.ErrRefused)
 		if len(a.to(1)) > 0 || len(b.to(0)) > 0 {
 			t.failf("a queue pair was handed over")

@@ -14,8 +14,10 @@ var deviceChecks = []Check{
 		if a.Provider == "" || a != d.Query() {
 			t.failf("attributes %+v, then %+v", a, d.Query())
 		}
-		for name, v := range map[string]int{"MaxSGE": a.MaxSGE, "MaxSegments": a.MaxSegments, "MaxInline": a.MaxInline,
-			"MaxMessage": a.MaxMessage, "MaxQPDepth": a.MaxQPDepth, "MaxReads": a.MaxReads, "MaxPrivate": a.MaxPrivate} {
+		for name, v := range map[string]int{"MaxSGE": a.MaxSGE, "MaxSegments": a.MaxSegments,
+			"MaxInline":  a.MaxInline,
+			"MaxMessage": a.MaxMessage, "MaxQPDepth": a.MaxQPDepth, "MaxReads": a.MaxReads,
+			"MaxPrivate": a.MaxPrivate} {
 			if v < 1 {
 				t.failf("%s is %d", name, v)
 			}

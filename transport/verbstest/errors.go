@@ -6,8 +6,8 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// flushed wants exactly the requests first…first+n-1, each once and in order, all failed: the first of them with one of the
-// given statuses or flushed, those behind it flushed.
+// flushed wants exactly the requests first…first+n-1, each once and in order, all failed: the first of them
+// with one of the given statuses or flushed, those after it flushed.
 func (t *trial) flushed(wcs []transport.WC, first uint64, n int, cause ...transport.Status) {
 	if len(wcs) != n {
 		t.failf("%d completions for %d requests: %+v", len(wcs), n, wcs)
@@ -41,8 +41,10 @@ var errorChecks = []Check{
 			a, b := t.pair(shape{})
 			t.must(a.qp.PostSend(&transport.SendWR{ID: 1, Op: op, Flags: transport.FlagSignaled}))
 			t.until("both queue pairs in error", bothIn(a, b, transport.StateError), a, b)
-			if len(a.wcs) != 1 || a.wcs[0].Status != transport.StatusRNR && a.wcs[0].Status != transport.StatusSuccess {
-				t.failf("completions %+v, want receiver not ready, or a success from before it was known", a.wcs)
+			if len(a.wcs) != 1 || a.wcs[0].Status != transport.StatusRNR &&
+				a.wcs[0].Status != transport.StatusSuccess {
+				t.failf("completions %+v, want receiver not ready, or a success from before it was known",
+					a.wcs)
 			}
 			if a.qp.Err() == nil || errors.Is(a.qp.Err(), transport.ErrClosed) || b.qp.Err() == nil {
 				t.failf("errors %v and %v", a.qp.Err(), b.qp.Err())
@@ -68,7 +70,8 @@ var errorChecks = []Check{
 		t.until("both queue pairs in error", bothIn(a, b, transport.StateError), a, b)
 		t.must(zero(guard[:64]))
 		t.must(zero(guard[128:]))
-		if len(a.wcs) != 1 || a.wcs[0].Status != transport.StatusRemoteOp && a.wcs[0].Status != transport.StatusSuccess {
+		if len(a.wcs) != 1 || a.wcs[0].Status != transport.StatusRemoteOp &&
+			a.wcs[0].Status != transport.StatusSuccess {
 			t.failf("completions %+v at the sender", a.wcs)
 		}
 		t.must(dst.Deregister())

@@ -20,7 +20,8 @@ var faultChecks = []Check{
 			t.must(faults.Cut(a.dev, b.dev))
 			t.allOnce(posted, a, b)
 			for _, n := range []*node{a, b} {
-				t.until("the queue pair in error", func() bool { return n.qp.State() == transport.StateError }, a, b)
+				t.until("the queue pair in error",
+					func() bool { return n.qp.State() == transport.StateError }, a, b)
 				t.is(n.qp.Err(), "error after a cut", transport.ErrPeerLost)
 			}
 			t.closeAll()
@@ -45,7 +46,8 @@ var faultChecks = []Check{
 			a, b := t.pair(shape{})
 			src := a.memory(100_000, all)
 			for i := range uint64(5) {
-				t.must(b.qp.PostRecv(&transport.RecvWR{ID: i, Local: []transport.SGE{sge(b.memory(100_000, all))}}))
+				t.must(b.qp.PostRecv(&transport.RecvWR{ID: i,
+					Local: []transport.SGE{sge(b.memory(100_000, all))}}))
 				t.must(a.qp.PostSend(send(100+i, src)))
 			}
 			a.qp.Close()

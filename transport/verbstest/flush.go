@@ -7,15 +7,18 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// flushChecks are about queues that run out, queues that run over, and the order in which what is left completes.
+// flushChecks are about queues that run out, queues that run over, and the order in which what is left
+// completes.
 var flushChecks = []Check{
 	{"RNR/MessageBehindTheLastRecvEndsTheQueuePair", exhaustion(transport.OpSend)},
 	{"RNR/ImmediateBehindTheLastRecvEndsTheQueuePair", exhaustion(transport.OpWriteImm)},
 	{"RNR/EndsItsQueuePairAlone", func(t *trial) {
 		hub, others := t.star(2, shape{})
-		t.must(others[0].qp.PostSend(&transport.SendWR{ID: 1, Op: transport.OpSend, Flags: transport.FlagSignaled}))
+		t.must(others[0].qp.PostSend(&transport.SendWR{ID: 1, Op: transport.OpSend,
+			Flags: transport.FlagSignaled}))
 		bad, good := hub.to(others[0].rank)[0], hub.to(others[1].rank)[0]
-		t.until("the queue pair in error", func() bool { return bad.State() == transport.StateError }, hub, others[0], others[1])
+		t.until("the queue pair in error", func() bool { return bad.State() == transport.StateError }, hub,
+			others[0], others[1])
 		hub.qp, hub.wcs = good, nil
 		t.well(others[1], hub)
 	}},
@@ -39,7 +42,13 @@ var flushChecks = []Check{
 				m := b.memory(8, all)
 				fill(last.Bytes(), 3, 3)
 				t.must(a.qp.PostSend(without(write(0, last, m), transport.FlagSignaled)))
-				t.until("the Write behind", func() bool { a.sendCQ.Poll(nil); b.recvCQ.Poll(nil); return check(m.Bytes(), 3, 3) == nil })
+				t.until("the Write after",
+					func() bool {
+						a.sendCQ.Poll(nil)
+						b.recvCQ.Poll(nil)
+						return check(m.Bytes(), 3,
+							3) == nil
+					})
 				for range 50 {
 					a.sendCQ.Poll(nil)
 					b.recvCQ.Poll(nil)
@@ -103,7 +112,8 @@ var flushChecks = []Check{
 				return q.State() == transport.StateError
 			}, others...)
 			t.is(q.Err(), "the queue pair's error", transport.ErrOverrun)
-			t.until("the peer to hear of it", func() bool { return x.qp.State() == transport.StateError }, nodes...)
+			t.until("the peer to hear of it", func() bool { return x.qp.State() == transport.StateError },
+				nodes...)
 		}
 	}},
 	{"Flush/EachQueueOfEachQueuePairInItsOrder", func(t *trial) {
@@ -114,7 +124,8 @@ var flushChecks = []Check{
 			for k, x := range others { // in turns, so that what belongs together does not lie together
 				q := hub.to(x.rank)[0]
 				t.must(q.PostRecv(recv(uint64(k)<<16|i, dst)))
-				t.must(q.PostSend(read(uint64(k)<<16|i, dst, dst))) // a Read, for it needs the peer, which is not driven
+				// a Read, for it needs the peer, which is not driven
+				t.must(q.PostSend(read(uint64(k)<<16|i, dst, dst)))
 			}
 		}
 		for k := range others {
@@ -142,7 +153,8 @@ var flushChecks = []Check{
 		}
 		flag := a.memory(8, all)
 		fill(flag.Bytes(), 1, 1)
-		t.must(a.qp.PostSend(&transport.SendWR{ID: arrived, Op: transport.OpWriteImm, Local: []transport.SGE{sge(flag)},
+		t.must(a.qp.PostSend(&transport.SendWR{ID: arrived, Op: transport.OpWriteImm,
+			Local:  []transport.SGE{sge(flag)},
 			Remote: []transport.Segment{segment(m, 0, 8)}}))
 		t.until("the Recvs that are used", func() bool { return len(b.wcs) == arrived+1 }, a, b)
 		b.qp.Abort(nil)
@@ -234,7 +246,8 @@ var flushChecks = []Check{
 	}},
 }
 
-// exhaustion has more messages come than there are Recvs: those that found one have arrived, the one behind ends both queue pairs.
+// exhaustion has more messages come than there are Recvs: those that found one have arrived, the one after
+// ends both queue pairs.
 func exhaustion(op transport.Opcode) func(*trial) {
 	return func(t *trial) {
 		const recvs = 5
@@ -242,7 +255,8 @@ func exhaustion(op transport.Opcode) func(*trial) {
 		src, dst := a.memory(64, all), b.memory(64*recvs, all)
 		fill(src.Bytes(), 1, 1)
 		for i := range recvs {
-			t.must(b.qp.PostRecv(&transport.RecvWR{ID: uint64(i), Local: []transport.SGE{part(dst, 64*i, 64)}}))
+			t.must(b.qp.PostRecv(&transport.RecvWR{ID: uint64(i),
+				Local: []transport.SGE{part(dst, 64*i, 64)}}))
 		}
 		for i := range uint64(recvs) {
 			t.must(a.qp.PostSend(send(i, src)))
@@ -254,17 +268,19 @@ func exhaustion(op transport.Opcode) func(*trial) {
 		}
 		t.must(a.qp.PostSend(&transport.SendWR{ID: 100, Op: op, Flags: transport.FlagSignaled, Imm: 1}))
 		back := a.memory(8, all)
-		t.must(a.qp.PostSend(read(101, back, b.memory(8, all)))) // behind it: it cannot be carried out any more
+		// after it: it cannot be carried out any more
+		t.must(a.qp.PostSend(read(101, back, b.memory(8, all))))
 		t.until("both queue pairs in error", bothIn(a, b, transport.StateError), a, b)
 		wcs := t.take(a, 2, a, b)
 		if s := wcs[0].Status; wcs[0].ID != 100 || s != transport.StatusRNR && s != transport.StatusSuccess {
 			t.failf("completion %+v, want receiver not ready, or a success from before it was known", wcs[0])
 		}
 		if wcs[1].ID != 101 || wcs[1].Status == transport.StatusSuccess {
-			t.failf("completion %+v of what was behind the failure", wcs[1])
+			t.failf("completion %+v of what was after the failure", wcs[1])
 		}
 		for _, n := range []*node{a, b} {
-			if err := n.qp.Err(); err == nil || errors.Is(err, transport.ErrClosed) || errors.Is(err, transport.ErrPeerLost) {
+			if err := n.qp.Err(); err == nil || errors.Is(err, transport.ErrClosed) ||
+				errors.Is(err, transport.ErrPeerLost) {
 				t.failf("rank %d: error %v", n.rank, err)
 			}
 		}

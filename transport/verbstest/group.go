@@ -18,10 +18,13 @@ func Groups() []Group {
 		{Name: "MW", Prefixes: []string{"MW"}},
 		{Name: "CQ, events, handlers", Prefixes: []string{"CQ"}},
 		{Name: "QP", Prefixes: []string{"QP", "Error", "Flush", "RNR"}},
-		{Name: "extended QP", Prefixes: []string{"Send", "Write", "WriteImm", "Read", "Inline", "Unsignalled", "More", "Order", "Look"}},
+		{Name: "extended QP", Prefixes: []string{"Send", "Write", "WriteImm", "Read", "Inline",
+			"Unsignalled", "More", "Order", "Look"}},
 		{Name: "atomics", Prefixes: []string{"Atomic"}},
-		{Name: "SRQ", Gap: "weft has none: channels find messages by polling their own memory, and what else comes finds the Recvs of its queue pair"},
-		{Name: "connections", Prefixes: []string{"Connect", "Stream", "Close", "Abort", "Release", "Teardown"}},
+		{Name: "SRQ", Gap: "weft has none: channels find messages by polling their own memory, and what " +
+			"else comes finds the Recvs of its queue pair"},
+		{Name: "connections", Prefixes: []string{"Connect", "Stream", "Close", "Abort", "Release",
+			"Teardown"}},
 		{Name: "faults", Prefixes: []string{"Fault", "Tick"}},
 		{Name: "random traffic", Prefixes: []string{"Random"}},
 	}

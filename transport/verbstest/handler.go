@@ -135,7 +135,8 @@ func (d *desk) quiet(want int, what string, a *node) {
 	}
 }
 
-// board is one device with several consumers, each with its own domain, queues and queue pair: that to the rank of its index plus one.
+// board is one device with several consumers, each with its own domain, queues and queue pair: that to the
+// rank of its index plus one.
 type board struct {
 	nodes []*node
 }
@@ -377,7 +378,8 @@ var handlerChecks = []Check{
 		t.must(b.dev.ModifyCQ(b.sendCQ, sends.id))
 		stranger := t.desk(b.dev, nil)
 		sends.with(func() {
-			t.is(b.dev.ModifyCQ(b.recvCQ, stranger.id), "the other queue to a handler with another lock", transport.ErrInvalid)
+			t.is(b.dev.ModifyCQ(b.recvCQ, stranger.id), "the other queue to a handler with another lock",
+				transport.ErrInvalid)
 		})
 		t.must(b.dev.CloseHandler(stranger.id))
 		receives := t.desk(b.dev, func(c *transport.HandlerConfig) { c.Lock = sends.Mutex })
@@ -387,7 +389,8 @@ var handlerChecks = []Check{
 			before, sent := 0, 0
 			sends.with(func() {
 				before, sent = len(receives.queues), len(sends.queues)
-				t.must(b.qp.PostRecv(&transport.RecvWR{ID: 1, Local: []transport.SGE{sge(dst)}, Notify: true}))
+				t.must(b.qp.PostRecv(&transport.RecvWR{ID: 1, Local: []transport.SGE{sge(dst)},
+					Notify: true}))
 				t.must(b.qp.PostSend(with(send(2, dst), transport.FlagNotify)))
 			})
 			t.must(a.qp.PostRecv(recv(3, far)))
@@ -432,7 +435,8 @@ var handlerChecks = []Check{
 		})
 		t.must(a.qp.PostSend(without(message(transport.OpSend, 0), transport.FlagSignaled)))
 		t.must(a.qp.PostSend(read(7, word, far)))
-		t.drive("the Read", func() bool { return len(a.wcs) > 0 }, a) // the Read is answered: the message before it has been delivered
+		// the Read is answered: the message before it has been delivered
+		t.drive("the Read", func() bool { return len(a.wcs) > 0 }, a)
 		d.arm(b.recvCQ, transport.NotifyNext|transport.NotifySolicited)
 		d.quiet(0, "a completion that was there before", a)
 		d.with(func() { b.poll() })
@@ -487,7 +491,11 @@ var handlerChecks = []Check{
 			t.must(a.qp.PostSend(write(1, src, dst)))
 			t.drive("the event", func() bool { return d.told() == round+1 }, a)
 			t.drive("the bytes", func() (ok bool) {
-				d.with(func() { b.poll(); ok = len(b.placed) > 0 && check(dst.Bytes(), 1, uint64(round)) == nil })
+				d.with(func() {
+					b.poll()
+					ok = len(b.placed) > 0 &&
+						check(dst.Bytes(), 1, uint64(round)) == nil
+				})
 				return ok
 			}, a)
 			t.settle(a)
@@ -514,7 +522,7 @@ var handlerChecks = []Check{
 				t.must(b.qp.PostRecv(&transport.RecvWR{}))
 			}
 		})
-		go func() { // the consumer: it sleeps whenever it has found the queue empty behind its request
+		go func() { // the consumer: it sleeps whenever it has found the queue empty after its request
 			defer close(done)
 			failed <- func() error {
 				var wc [3]transport.WC
@@ -545,7 +553,8 @@ var handlerChecks = []Check{
 		defer func() { close(stop); <-done }()
 		sent := int64(0)
 		t.drive("every message", func() bool {
-			for sent < messages && sent < posted.Load() && a.qp.PostSend(message(transport.OpSend, 0)) == nil {
+			for sent < messages && sent < posted.Load() && a.qp.PostSend(message(transport.OpSend,
+				0)) == nil {
 				sent++
 			}
 			return len(failed) > 0
@@ -693,7 +702,7 @@ var handlerChecks = []Check{
 				t.failf("the order was %v", order)
 			}
 			if turns < 1 || turns > 2*transport.BulkAfter {
-				t.failf("bulk had its turn behind %d of low latency", turns)
+				t.failf("bulk had its turn after %d of low latency", turns)
 			}
 		})
 	}},

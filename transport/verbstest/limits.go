@@ -46,7 +46,8 @@ var limitChecks = []Check{
 			}
 			t.is(a.qp.PostSend(wr), "one element too many", transport.ErrInvalid)
 		}
-		t.is(b.qp.PostRecv(&transport.RecvWR{ID: 5, Local: cut(dst, n+1)}), "one element too many", transport.ErrInvalid)
+		t.is(b.qp.PostRecv(&transport.RecvWR{ID: 5, Local: cut(dst, n+1)}), "one element too many",
+			transport.ErrInvalid)
 		t.none(a, b)
 		t.well(a, b)
 	}},
@@ -56,7 +57,8 @@ var limitChecks = []Check{
 		const size = 24
 		m, dst := b.memory(n*size, all), a.memory((n+1)*size, all)
 		fill(m.Bytes(), 2, 1)
-		wr := &transport.SendWR{ID: 1, Op: transport.OpRead, Flags: transport.FlagSignaled, Local: []transport.SGE{part(dst, 0, n*size)}}
+		wr := &transport.SendWR{ID: 1, Op: transport.OpRead, Flags: transport.FlagSignaled,
+			Local: []transport.SGE{part(dst, 0, n*size)}}
 		for i := range n {
 			wr.Remote = append(wr.Remote, segment(m, i*size, size))
 		}
@@ -80,7 +82,7 @@ var limitChecks = []Check{
 		t.must(a.qp.PostSend(wr))
 		clear(src.Bytes())
 		t.one(a, 1, transport.OpWrite, a, b)
-		t.well(a, b) // a Send behind it: now its bytes are placed
+		t.well(a, b) // a Send after it: now its bytes are placed
 		t.must(check(m.Bytes()[:n], 1, 1))
 		t.must(zero(m.Bytes()[n:]))
 	}},
@@ -119,7 +121,8 @@ var limitChecks = []Check{
 		t.until("every Read", func() bool { return len(a.wcs) == n }, a, b)
 		for i := range n {
 			for {
-				err := a.qp.PostSend(without(&transport.SendWR{ID: uint64(i), Op: transport.OpSend}, transport.FlagSignaled))
+				err := a.qp.PostSend(without(&transport.SendWR{ID: uint64(i), Op: transport.OpSend},
+					transport.FlagSignaled))
 				if err == nil {
 					break
 				}
@@ -130,7 +133,8 @@ var limitChecks = []Check{
 		}
 		t.until("every Send", func() bool { return len(b.wcs) == n }, a, b)
 		for i := range uint64(n) {
-			if x, y := a.wcs[i], b.wcs[i]; x.ID != i || x.Status != transport.StatusSuccess || y.ID != i || y.Status != transport.StatusSuccess {
+			if x, y := a.wcs[i], b.wcs[i]; x.ID != i || x.Status != transport.StatusSuccess || y.ID != i ||
+				y.Status != transport.StatusSuccess {
 				t.failf("completions %d are %+v and %+v", i, x, y)
 			}
 		}
@@ -189,7 +193,8 @@ var limitChecks = []Check{
 		m := b.memory(8, all)
 		t.must(b.qp.PostRecv(&transport.RecvWR{ID: 1}))
 		t.must(b.qp.PostRecv(&transport.RecvWR{ID: 2}))
-		for i, op := range []transport.Opcode{transport.OpSend, transport.OpWrite, transport.OpRead, transport.OpWriteImm} {
+		for i, op := range []transport.Opcode{transport.OpSend, transport.OpWrite, transport.OpRead,
+			transport.OpWriteImm} {
 			wr := &transport.SendWR{ID: uint64(i), Op: op, Flags: transport.FlagSignaled}
 			if op == transport.OpRead {
 				wr.Remote = []transport.Segment{segment(m, 8, 0)}

@@ -7,8 +7,8 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// refused posts a request that the peer must refuse, and wants both queue pairs to end for it. The refusal can come at the
-// call too, where the request can be seen to be wrong.
+// refused posts a request that the peer must refuse, and wants both queue pairs to end for it. The refusal
+// can come at the call too, where the request can be seen to be wrong.
 func (t *trial) refused(a, b *node, wr *transport.SendWR) {
 	t.must(b.qp.PostRecv(&transport.RecvWR{ID: 77}))
 	if err := a.qp.PostSend(wr); err != nil {
@@ -47,7 +47,8 @@ func remoteBounds(op transport.Opcode) func(*trial) {
 		for _, s := range []struct {
 			off uint64
 			n   int
-		}{{256, 1}, {255, 2}, {0, 257}, {300, 8}, {math.MaxUint64, 8}, {math.MaxUint64 - 7, 8}, {math.MaxInt64, 8}} {
+		}{{256, 1}, {255, 2}, {0, 257}, {300, 8}, {math.MaxUint64, 8}, {math.MaxUint64 - 7, 8},
+			{math.MaxInt64, 8}} {
 			a, b := t.pair(shape{})
 			local := a.memory(s.n, all)
 			guard := make([]byte, 1024) // the region lies inside it
@@ -93,7 +94,8 @@ var memoryChecks = []Check{
 	{"MR/R6_WriteOutOfBoundsIsRefused", remoteBounds(transport.OpWrite)},
 	{"MR/R6_WriteImmOutOfBoundsIsRefused", remoteBounds(transport.OpWriteImm)},
 	{"MR/R6_ReadOutOfBoundsIsRefused", remoteBounds(transport.OpRead)},
-	{"MR/R6_WriteWithoutTheRightIsRefused", remoteRights(transport.OpWrite, transport.LocalWrite|transport.RemoteRead)},
+	{"MR/R6_WriteWithoutTheRightIsRefused", remoteRights(transport.OpWrite,
+		transport.LocalWrite|transport.RemoteRead)},
 	{"MR/R6_WriteImmWithoutTheRightIsRefused", remoteRights(transport.OpWriteImm, transport.LocalWrite)},
 	{"MR/R6_ReadWithoutTheRightIsRefused", remoteRights(transport.OpRead, transport.RemoteWrite)},
 	{"MR/R6_SecondSegmentOfAReadIsCheckedToo", func(t *trial) {
@@ -175,7 +177,8 @@ var memoryChecks = []Check{
 		t.must(m.Deregister())
 		fill(local.Bytes(), 1, 1)
 		t.must(a.qp.PostSend(send(2, local)))
-		if wc := t.take(b, 1, a, b)[0]; wc.ID != 1 || wc.Status != transport.StatusLocalProt || wc.Err == nil {
+		if wc := t.take(b, 1, a, b)[0]; wc.ID != 1 || wc.Status != transport.StatusLocalProt ||
+			wc.Err == nil {
 			t.failf("completion %+v, want a local protection error", wc)
 		}
 		t.until("both queue pairs in error", bothIn(a, b, transport.StateError), a, b)

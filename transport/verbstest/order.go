@@ -38,7 +38,8 @@ var orderChecks = []Check{
 			n := []int{16, 24, 100, 4096, size}[round%5]
 			fill(src.Bytes(), 1, round)
 			word := src.Bytes()[n-8 : n]
-			binary.LittleEndian.PutUint64(word, ^round) // the tail differs in every byte but one from what was there
+			// the tail differs in every byte but one from what was there
+			binary.LittleEndian.PutUint64(word, ^round)
 			clear(m.Bytes())
 			wr := write(round, src, m)
 			wr.Local[0], wr.Remote[0] = part(src, 0, n), segment(m, 0, n)
@@ -50,7 +51,8 @@ var orderChecks = []Check{
 				if bytes.Equal(up, make([]byte, 8)) {
 					return false
 				}
-				t.must(check(m.Bytes()[:n-8], 1, round)) // as soon as a byte of the tail is up, all the rest is there
+				// as soon as a byte of the tail is up, all the rest is there
+				t.must(check(m.Bytes()[:n-8], 1, round))
 				return bytes.Equal(up, word)
 			})
 			t.one(a, round, transport.OpWrite, a, b)
@@ -100,13 +102,15 @@ var orderChecks = []Check{
 		src, dst := a.memory(n*300, all), b.memory(n*300, all)
 		fill(src.Bytes(), 1, 1)
 		for i := range n {
-			t.must(b.qp.PostRecv(&transport.RecvWR{ID: uint64(i), Local: []transport.SGE{part(dst, i*300, 300)}}))
+			t.must(b.qp.PostRecv(&transport.RecvWR{ID: uint64(i),
+				Local: []transport.SGE{part(dst, i*300, 300)}}))
 		}
 		for i := range n {
 			wr := send(uint64(i), src)
 			wr.Local[0] = part(src, i*300, 300)
 			if i%3 == 1 { // an immediate in between uses a Recv too
-				wr = &transport.SendWR{ID: uint64(i), Op: transport.OpWriteImm, Flags: transport.FlagSignaled, Imm: uint64(i)}
+				wr = &transport.SendWR{ID: uint64(i), Op: transport.OpWriteImm,
+					Flags: transport.FlagSignaled, Imm: uint32(i)}
 			}
 			t.must(a.qp.PostSend(wr))
 		}
@@ -145,7 +149,7 @@ var orderChecks = []Check{
 					t.failf("completion %d is %+v", i, wc)
 				}
 				if next, seen := last[isRead]; seen && wc.ID <= next {
-					t.failf("completion %d is of request %d, behind %d", i, wc.ID, next)
+					t.failf("completion %d is of request %d, after %d", i, wc.ID, next)
 				}
 				if !isRead { // a Read may be late, never early
 					last[isRead] = wc.ID

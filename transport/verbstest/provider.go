@@ -1,7 +1,8 @@
 // Package verbstest holds the one conformance suite that every provider of package transport passes.
 //
-// Each check is named for the rule that it proves and, where it proves part of one, for the requirement. A check is a function
-// that returns an error, so that a test can also show that a broken provider does not pass.
+// Each check is named for the rule that it proves and, where it proves part of one, for the requirement. A
+// check is a function that returns an error, so that a test can also show that a broken provider does not
+// pass.
 package verbstest
 
 import (
@@ -20,21 +21,22 @@ type Provider interface {
 	Devices(n int) ([]transport.Device, error)
 }
 
-// Faults are the faults that a provider can inject. A Provider that has them implements this too; where it has not, or
-// answers errors.ErrUnsupported, the checks that need them are skipped.
+// Faults are the faults that a provider can inject. A Provider that has them implements this too; where it
+// has not, or answers errors.ErrUnsupported, the checks that need them are skipped.
 type Faults interface {
-	// Cut cuts the connection between two devices without a word, as a reset does. It returns nil once it has struck.
+	// Cut cuts the connection between two devices without a word, as a reset does. It returns nil once it has
+	// struck.
 	Cut(a, b transport.Device) error
 
-	// Vanish takes a device away without a word, as when its process is killed: its connections are cut, its methods
-	// fail. The suite only closes it then. It returns nil once it has struck.
+	// Vanish takes a device away without a word, as when its process is killed: its connections are cut, its
+	// methods fail. The suite only closes it then. It returns nil once it has struck.
 	Vanish(d transport.Device) error
 }
 
 // Crosser is implemented by a Provider that can have two connects cross for sure, not only by chance.
 type Crosser interface {
-	// Cross has the next connects of two listening devices to each other cross: neither is decided before both have got as
-	// far as Acceptor.Prepare.
+	// Cross has the next connects of two listening devices to each other cross: neither is decided before
+	// both have got as far as Acceptor.Prepare.
 	Cross(a, b transport.Device)
 }
 
@@ -44,11 +46,27 @@ type Check struct {
 	run  func(*trial)
 }
 
-// Patience is how long Run lets a check wait. It only turns a hang into a failure; no check depends on how long anything takes.
+// needing are checks of what a provider may lack.
+func needing(has func(transport.DeviceAttr) (bool, string), checks []Check) []Check {
+	checks = append([]Check(nil), checks...)
+	for i, c := range checks {
+		checks[i].run = func(t *trial) {
+			t.has = has
+			c.run(t)
+		}
+	}
+	return checks
+}
+
+func windows(a transport.DeviceAttr) (bool, string) { return a.Windows, "memory windows" }
+func atomics(a transport.DeviceAttr) (bool, string) { return a.Atomics, "Atomics" }
+
+// Patience is how long Run lets a check wait. It only turns a hang into a failure; no check depends on how
+// long anything takes.
 const Patience = 20 * time.Second
 
-// Verify runs the check, which waits for nothing longer than patience. It returns what was found wrong, or an error that wraps errors.ErrUnsupported if the provider
-// cannot inject the fault that the check needs.
+// Verify runs the check, which waits for nothing longer than patience. It returns what was found wrong, or an
+// error that wraps errors.ErrUnsupported if the provider cannot inject the fault that the check needs.
 func (c Check) Verify(p Provider, patience time.Duration) (err error) {
 	t := &trial{provider: p, patience: patience}
 	defer t.closeAll()
@@ -84,8 +102,11 @@ func Run(t *testing.T, p Provider) {
 func Checks() []Check {
 	var all []Check
 	for _, group := range [][]Check{
-		deviceChecks, memoryChecks, atomicChecks, windowChecks, cqChecks, handlerChecks, requestChecks, transferChecks, lookChecks, orderChecks, errorChecks, closeChecks,
-		faultChecks, tickChecks, connectChecks, streamChecks, randomChecks, limitChecks, flushChecks, teardownChecks,
+		deviceChecks, memoryChecks, needing(atomics, atomicChecks), needing(windows, windowChecks),
+		cqChecks, handlerChecks, requestChecks,
+		transferChecks, lookChecks, orderChecks, errorChecks, closeChecks,
+		faultChecks, tickChecks, connectChecks, streamChecks, randomChecks, limitChecks, flushChecks,
+		teardownChecks,
 	} {
 		all = append(all, group...)
 	}

@@ -20,7 +20,8 @@ func wrongRequests(t *trial, a, b *node) map[string]*transport.SendWR {
 		return &transport.SendWR{ID: 1, Op: transport.OpSend, Flags: transport.FlagSignaled, Local: e}
 	}
 	segments := func(op transport.Opcode, s ...transport.Segment) *transport.SendWR {
-		return &transport.SendWR{ID: 1, Op: op, Flags: transport.FlagSignaled, Local: []transport.SGE{sge(local)}, Remote: s}
+		return &transport.SendWR{ID: 1, Op: op, Flags: transport.FlagSignaled,
+			Local: []transport.SGE{sge(local)}, Remote: s}
 	}
 	opcode := func(op transport.Opcode) *transport.SendWR {
 		wr := send(1, local)
@@ -52,8 +53,10 @@ func wrongRequests(t *trial, a, b *node) map[string]*transport.SendWR {
 		"Read of nothing":             segments(transport.OpRead),
 		"Read longer than its place":  segments(transport.OpRead, segment(m, 0, 64), segment(m, 0, 1)),
 		"Read of lengths that wrap": segments(transport.OpRead, segment(m, 0, 64),
-			transport.Segment{Key: m.Key(), Length: 1 << 63}, transport.Segment{Key: m.Key(), Length: 1 << 63}),
-		"Read of too many segments":        segments(transport.OpRead, make([]transport.Segment, limits.MaxSegments+1)...),
+			transport.Segment{Key: m.Key(), Length: 1 << 63},
+			transport.Segment{Key: m.Key(), Length: 1 << 63}),
+		"Read of too many segments": segments(transport.OpRead,
+			make([]transport.Segment, limits.MaxSegments+1)...),
 		"Read into memory without a right": read(1, readOnly, m),
 	}
 }
@@ -64,7 +67,8 @@ var requestChecks = []Check{
 		for _, ends := range both(a, b) {
 			n, peer := ends[0], ends[1]
 			got := n.qp.Query()
-			want := transport.QPConfig{PD: n.pd, SendCQ: n.sendCQ, RecvCQ: n.recvCQ, SendWR: 17, RecvWR: 19, Reads: 3}
+			want := transport.QPConfig{PD: n.pd, SendCQ: n.sendCQ, RecvCQ: n.recvCQ, SendWR: 17, RecvWR: 19,
+				Reads: 3}
 			if got.QPConfig != want {
 				t.failf("rank %d: shape %+v, want %+v", n.rank, got.QPConfig, want)
 			}
@@ -72,7 +76,8 @@ var requestChecks = []Check{
 				t.failf("rank %d: %+v", n.rank, got)
 			}
 			if got.PeerRecv != 19 || got.PeerReads < 3 || got.Lanes < 1 {
-				t.failf("rank %d: the two ends have not agreed on %d Recvs, %d Reads, %d lanes", n.rank, got.PeerRecv, got.PeerReads, got.Lanes)
+				t.failf("rank %d: the two ends have not agreed on %d Recvs, %d Reads, %d lanes", n.rank,
+					got.PeerRecv, got.PeerReads, got.Lanes)
 			}
 			if got.Local == "" || got.Remote == "" {
 				t.failf("rank %d: addresses %q and %q", n.rank, got.Local, got.Remote)
@@ -103,7 +108,8 @@ var requestChecks = []Check{
 			"negative offset":          {part(m, -1, 5)},
 			"too many elements":        make([]transport.SGE, b.dev.Query().MaxSGE+1),
 		} {
-			t.is(b.qp.PostRecv(&transport.RecvWR{ID: 1, Local: e}), what, transport.ErrInvalid, transport.ErrAccess)
+			t.is(b.qp.PostRecv(&transport.RecvWR{ID: 1, Local: e}), what, transport.ErrInvalid,
+				transport.ErrAccess)
 		}
 		t.is(b.qp.PostRecv(nil), "nil", transport.ErrInvalid)
 		t.none(a, b)
@@ -167,7 +173,8 @@ var requestChecks = []Check{
 		sent, posted, full := 0, 0, 0
 		for sent < n {
 			for posted < n && posted < len(b.wcs)+32 {
-				t.must(b.qp.PostRecv(&transport.RecvWR{ID: uint64(posted), Local: []transport.SGE{part(dst, 8*posted, 8)}}))
+				t.must(b.qp.PostRecv(&transport.RecvWR{ID: uint64(posted),
+					Local: []transport.SGE{part(dst, 8*posted, 8)}}))
 				posted++
 			}
 			if sent == posted { // a provider may complete Sends before they have arrived

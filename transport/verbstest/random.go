@@ -13,8 +13,8 @@ import (
 
 // stream is one direction of random traffic: what one end sends and the other must find.
 //
-// Every message has its own place in the memory of both ends, so that whatever comes of it can be checked to the byte when
-// it is complete, in whatever order the provider has placed it.
+// Every message has its own place in the memory of both ends, so that whatever comes of it can be checked to
+// the byte when it is complete, in whatever order the provider has placed it.
 type stream struct {
 	from, to *node
 	qp, back transport.QP
@@ -40,12 +40,14 @@ type stream struct {
 const recvBase = 1 << 32 // ids of Recvs, apart from those of sends
 
 func newStream(from, to *node, qp, back transport.QP, seed uint64, n, size int) *stream {
-	s := &stream{from: from, to: to, qp: qp, back: back, rng: random(seed), n: n, size: size, done: make([]bool, n)}
+	s := &stream{from: from, to: to, qp: qp, back: back, rng: random(seed), n: n, size: size,
+		done: make([]bool, n)}
 	s.src, s.local = from.memory(n*size, all), from.memory(n*size, all)
 	s.dst, s.remote = to.memory(n*size, all), to.memory(n*size, all)
 	s.counter = to.memory(8, allAtomic)
 	for i := range n {
-		s.ops = append(s.ops, []transport.Opcode{transport.OpSend, transport.OpWrite, transport.OpWriteImm, transport.OpRead,
+		s.ops = append(s.ops, []transport.Opcode{transport.OpSend, transport.OpWrite, transport.OpWriteImm,
+			transport.OpRead,
 			transport.OpFetchAdd}[s.rng.IntN(5)])
 		s.lens = append(s.lens, s.rng.IntN(1+s.rng.IntN(size)))
 		if s.ops[i] == transport.OpFetchAdd {
@@ -110,13 +112,14 @@ func (s *stream) post() (bool, error) {
 			wr.Remote = []transport.Segment{segment(s.remote, at, 0)}
 		}
 	case transport.OpFetchAdd:
-		wr.Local, wr.Remote = []transport.SGE{part(s.local, i*s.size, 8)}, []transport.Segment{segment(s.counter, 0, 8)}
+		wr.Local, wr.Remote = []transport.SGE{part(s.local, i*s.size, 8)},
+			[]transport.Segment{segment(s.counter, 0, 8)}
 		wr.Operand = 1
 	case transport.OpWrite, transport.OpWriteImm:
 		if s.lens[i] > 0 {
 			wr.Remote = []transport.Segment{segment(s.dst, i*s.size, s.lens[i])}
 		}
-		wr.Imm = uint64(i) * 0x9e3779b97f4a7c15
+		wr.Imm = immediate(i)
 	}
 	if s.rng.IntN(4) == 0 {
 		wr.Flags |= transport.FlagMore
@@ -134,7 +137,8 @@ func (s *stream) post() (bool, error) {
 	return true, nil
 }
 
-// hear takes a completion of a Recv at the far end. It is a delivered completion: everything before it is there.
+// hear takes a completion of a Recv at the far end. It is a delivered completion: everything before it is
+// there.
 func (s *stream) hear(wc transport.WC) error {
 	i := s.recvs[s.heard]
 	if wc.ID != recvBase+uint64(i) || wc.Status != transport.StatusSuccess {
@@ -145,7 +149,7 @@ func (s *stream) hear(wc transport.WC) error {
 		before = s.recvs[s.heard-1]
 	}
 	s.heard++
-	if s.ops[i] == transport.OpWriteImm && (!wc.HasImm || wc.Imm != uint64(i)*0x9e3779b97f4a7c15) ||
+	if s.ops[i] == transport.OpWriteImm && (!wc.HasImm || wc.Imm != immediate(i)) ||
 		s.ops[i] == transport.OpSend && (wc.HasImm || wc.Bytes != s.lens[i]) {
 		return fmt.Errorf("message %d of %d bytes: %+v", i, s.lens[i], wc)
 	}
@@ -162,7 +166,8 @@ func (s *stream) hear(wc transport.WC) error {
 
 // complete takes a completion of a request at the near end.
 func (s *stream) complete(wc transport.WC) error {
-	if wc.ID >= uint64(s.posted) || s.done[wc.ID] || wc.Status != transport.StatusSuccess || wc.Op != s.ops[wc.ID] {
+	if wc.ID >= uint64(s.posted) || s.done[wc.ID] || wc.Status != transport.StatusSuccess ||
+		wc.Op != s.ops[wc.ID] {
 		return fmt.Errorf("completion %+v", wc)
 	}
 	i := int(wc.ID)
@@ -221,7 +226,8 @@ func sortOut(n *node, streams []*stream) error {
 func randomTraffic(seed uint64, s shape, n, size int) func(*trial) {
 	return func(t *trial) {
 		a, b := t.pair(s)
-		streams := []*stream{newStream(a, b, a.qp, b.qp, seed, n, size), newStream(b, a, b.qp, a.qp, seed+1, n, size)}
+		streams := []*stream{newStream(a, b, a.qp, b.qp, seed, n, size),
+			newStream(b, a, b.qp, a.qp, seed+1, n, size)}
 		t.until("all of the random traffic", func() bool {
 			over := true
 			for _, x := range []*node{a, b} {
@@ -261,7 +267,8 @@ var randomChecks = []Check{
 			}
 		}
 		var members []*member
-		for _, x := range nodes { // before any rank has its goroutine: a Recv must be there when a message comes
+		// before any rank has its goroutine: a Recv must be there when a message comes
+		for _, x := range nodes {
 			members = append(members, newMember(x, nodes))
 		}
 		done := make(chan error, len(members))
@@ -300,7 +307,8 @@ func newMember(x *node, nodes []*node) *member {
 		m.qps = append(m.qps, q)
 		for i := range memberMessages {
 			k := int(y.rank)*memberMessages + i
-			wr := &transport.RecvWR{ID: recvBase + uint64(k), Local: []transport.SGE{part(m.dst, k*memberSize, memberSize)}}
+			wr := &transport.RecvWR{ID: recvBase + uint64(k),
+				Local: []transport.SGE{part(m.dst, k*memberSize, memberSize)}}
 			x.t.must(q.PostRecv(wr))
 		}
 	}

@@ -20,7 +20,8 @@ func segment(m transport.MR, off, n int) transport.Segment {
 }
 
 func send(id uint64, m transport.MR) *transport.SendWR {
-	return &transport.SendWR{ID: id, Op: transport.OpSend, Flags: transport.FlagSignaled, Local: []transport.SGE{sge(m)}}
+	return &transport.SendWR{ID: id, Op: transport.OpSend, Flags: transport.FlagSignaled,
+		Local: []transport.SGE{sge(m)}}
 }
 
 func recv(id uint64, m transport.MR) *transport.RecvWR {
@@ -66,7 +67,8 @@ func fill(buf []byte, source, sequence uint64) {
 func check(buf []byte, source, sequence uint64) error {
 	for i, got := range buf {
 		if want := pattern(source, sequence, i); got != want {
-			return fmt.Errorf("source %d, message %d: byte %d of %d is %#x, want %#x", source, sequence, i, len(buf), got, want)
+			return fmt.Errorf("source %d, message %d: byte %d of %d is %#x, want %#x", source, sequence, i,
+				len(buf), got, want)
 		}
 	}
 	return nil

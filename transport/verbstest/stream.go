@@ -2,8 +2,6 @@ package verbstest
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"net"
 
@@ -12,11 +10,8 @@ import (
 
 // transferrer is the endpoint of a node that takes streams of the application's.
 func (n *node) transferrer() transport.Transferrer {
-	e, ok := n.ep.(transport.Transferrer)
-	if !ok {
-		panic(failure{fmt.Errorf("the provider takes no stream of an application: %w", errors.ErrUnsupported)})
-	}
-	return e
+	n.t.needs(n.dev.Query().StreamTransfer, "streams of an application's")
+	return n.ep
 }
 
 // stream is a connection that an application has made for itself: both ends.
@@ -70,7 +65,8 @@ var streamChecks = []Check{
 				_, err = io.ReadFull(way[1], make([]byte, 16))
 				t.must(err)
 			}
-			t.taken(a, b, b.transfer(cb, nil, transport.Initiator, a), a.transfer(ca, nil, transport.Responder, b))
+			t.taken(a, b, b.transfer(cb, nil, transport.Initiator, a),
+				a.transfer(ca, nil, transport.Responder, b))
 			a.qp.Release()
 			b.qp.Release()
 		}
@@ -105,7 +101,8 @@ var streamChecks = []Check{
 		nodes := t.ranks(2, shape{})
 		nodes[0].transferrer()
 		pipe, end := net.Pipe()
-		t.is(<-nodes[0].transfer(pipe, nil, transport.Initiator, nodes[1]), "Transfer of a pipe", transport.ErrInvalid)
+		t.is(<-nodes[0].transfer(pipe, nil, transport.Initiator, nodes[1]), "Transfer of a pipe",
+			transport.ErrInvalid)
 		if _, err := end.Read(make([]byte, 1)); err == nil {
 			t.failf("the connection was not closed")
 		}

@@ -6,7 +6,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// stream is memory with guards around it that a peer writes and reads while it is taken away.
+// streamed is memory with guards around it that a peer writes and reads while it is taken away.
 type streamed struct {
 	buf []byte // guard, region, guard
 	mr  transport.MR
@@ -27,8 +27,9 @@ func (s *streamed) guarded(t *trial) {
 	t.must(zero(s.buf[streamGuard+streamSize:]))
 }
 
-// teardown takes something of b away while both ends write, send to and read from each other's memory: nothing is placed outside the
-// regions, nothing in those of b that are quiet by the contract, and what a has posted completes once.
+// teardown takes something of b away while both ends write, send to and read from each other's memory:
+// nothing is placed outside the regions, nothing in those of b that are quiet by the contract, and what a has
+// posted completes once.
 func teardown(take func(t *trial, b *node, s *streamed)) func(*trial) {
 	return func(t *trial) {
 		for round := range 12 {
@@ -40,14 +41,17 @@ func teardown(take func(t *trial, b *node, s *streamed)) func(*trial) {
 				from, to *streamed
 			}{{a, b, sa, sb}, {b, a, sb, sa}} {
 				for i := range uint64(6) {
-					// Each has source memory of its own: what a region holds while it is written too is nobody's.
+					// Each has source memory of its own: what a region holds while it is written too is
+					// nobody's.
 					src := ends.x.memory(streamSize, all)
 					fill(src.Bytes(), uint64(ends.x.rank), i)
-					t.must(ends.peer.qp.PostRecv(&transport.RecvWR{ID: 1000 + i, Local: []transport.SGE{part(ends.to.mr, 100, 9000)}}))
+					t.must(ends.peer.qp.PostRecv(&transport.RecvWR{ID: 1000 + i,
+						Local: []transport.SGE{part(ends.to.mr, 100, 9000)}}))
 					posted[ends.peer]++
 					wr := send(3*i, src)
 					wr.Local[0].Length = 9000
-					for _, wr := range []*transport.SendWR{wr, write(3*i+1, src, ends.to.mr), read(3*i+2, src, ends.to.mr)} {
+					for _, wr := range []*transport.SendWR{wr, write(3*i+1, src, ends.to.mr),
+						read(3*i+2, src, ends.to.mr)} {
 						t.must(ends.x.qp.PostSend(wr))
 						posted[ends.x]++
 					}
@@ -77,8 +81,14 @@ var teardownChecks = []Check{
 		b.wcs = nil
 	})},
 	{"Teardown/AbortWhileBothStream", teardown(func(t *trial, b *node, _ *streamed) { b.qp.Abort(nil) })},
-	{"Teardown/DeregisterWhileBothStream", teardown(func(t *trial, b *node, s *streamed) { t.must(s.mr.Deregister()) })},
-	{"Teardown/DeviceCloseWhileBothStream", teardown(func(t *trial, b *node, _ *streamed) { t.must(b.dev.Close()) })},
+	{"Teardown/DeregisterWhileBothStream", teardown(func(t *trial, b *node,
+		s *streamed) {
+		t.must(s.mr.Deregister())
+	})},
+	{"Teardown/DeviceCloseWhileBothStream", teardown(func(t *trial, b *node,
+		_ *streamed) {
+		t.must(b.dev.Close())
+	})},
 	{"Teardown/ReleaseThenDeregisterThenClosesEverything", func(t *trial) {
 		for round := range 6 {
 			a, b := t.pair(shape{})
@@ -125,7 +135,8 @@ var teardownChecks = []Check{
 					t.failf("round %d: %+v", round, wc)
 				}
 			}
-			t.until("the peer to hear of it", func() bool { return gone.qp.State() == transport.StateError }, nodes...)
+			t.until("the peer to hear of it",
+				func() bool { return gone.qp.State() == transport.StateError }, nodes...)
 			gone.qp.Release()
 			gone.wcs = nil
 			gone.qp, _ = t.connect(gone, hub)
@@ -154,7 +165,8 @@ var teardownChecks = []Check{
 			case 3:
 				a.qp.Close()
 			}
-			t.until("the other end to hear of it", func() bool { return b.qp.State() != transport.StateReady }, a, b)
+			t.until("the other end to hear of it",
+				func() bool { return b.qp.State() != transport.StateReady }, a, b)
 			a.qp.Release()
 			b.qp.Release()
 			a.wcs, b.wcs = nil, nil

@@ -23,7 +23,8 @@ func (t *trial) ticks(n *node) *ticks {
 	return &ticks{t, time.Unix(1000, 0), period}
 }
 
-// pass lets d go by, at whose end some nodes tick, and then drives all of them, so that what one says is heard before the next tick.
+// pass lets d go by, at whose end some nodes tick, and then drives all of them, so that what one says is
+// heard before the next tick.
 func (k *ticks) pass(d time.Duration, ticking []*node, all ...*node) {
 	k.now = k.now.Add(d)
 	for _, n := range ticking {
@@ -34,7 +35,7 @@ func (k *ticks) pass(d time.Duration, ticking []*node, all ...*node) {
 	k.t.settle(all...)
 }
 
-// many is more periods than any silence may last.
+// manyPeriods is more periods than any silence may last.
 const manyPeriods = 50
 
 var tickChecks = []Check{
@@ -50,7 +51,8 @@ var tickChecks = []Check{
 			}
 			t.none(a, b)
 			for _, n := range []*node{a, b} {
-				t.must(n.qp.PostSend(&transport.SendWR{ID: 2, Op: transport.OpSend, Flags: transport.FlagSignaled}))
+				t.must(n.qp.PostSend(&transport.SendWR{ID: 2, Op: transport.OpSend,
+					Flags: transport.FlagSignaled}))
 			}
 			t.take(a, 2, a, b)
 			t.take(b, 2, a, b)
@@ -70,7 +72,8 @@ var tickChecks = []Check{
 				t.failf("after %d periods of silence the queue pair is %v", manyPeriods, s)
 			}
 			t.is(a.qp.Err(), "error after a silence", transport.ErrPeerLost)
-			t.until("the end at the side that goes on", func() bool { return b.qp.State() == transport.StateError }, a, b)
+			t.until("the end at the side that goes on",
+				func() bool { return b.qp.State() == transport.StateError }, a, b)
 			t.allOnce(posted, a, b)
 			t.closeAll()
 		}

@@ -3,8 +3,6 @@ package verbstest
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
-	"fmt"
 
 	"github.com/weft-mpi/weft/transport"
 )
@@ -30,35 +28,35 @@ func slices(m transport.MR, n, k int) []transport.SGE {
 	return list
 }
 
-// place has a Write placed that consists of these bytes, at least 32.
-func place(p transport.Placer, key transport.Key, offset uint64, b []byte) bool {
-	n := len(b)
-	word := binary.LittleEndian.Uint64
-	return p.Place(&transport.Segment{Key: key, Offset: offset, Length: uint64(n)}, transport.Head{A: word(b), B: word(b[8:]), C: word(b[16:])},
-		b[transport.HeadSize:n-8], word(b[n-8:]))
+// immediate is one of all its bits.
+func immediate(i int) uint32 { return uint32(i) * 0x9e3779b9 }
+
+// place has a Write carried out that consists of these bytes, at least 32. The head has all lengths.
+func place(p transport.InlineWriter, key transport.Key, offset uint64, b []byte) bool {
+	n := len(b) - transport.TailSize
+	head := int(offset/8+uint64(n)) % (n + 1)
+	return p.WriteInline(&transport.Segment{Key: key, Offset: offset, Length: uint64(len(b))}, b[:head],
+		b[head:n], binary.LittleEndian.Uint64(b[n:]))
 }
 
-// placer is a's queue pair, in which Writes to dst can be placed from now on.
-func (t *trial) placer(a, b *node, src, dst transport.MR) transport.Placer {
-	t.must(a.qp.PostSend(&transport.SendWR{ID: 1, Op: transport.OpWrite, Flags: transport.FlagSignaled, Local: slices(src, 8, 1),
-		Remote: []transport.Segment{{Key: dst.Key(), Length: 8}}})) // where a Write has gone another can be placed
+// placer is a's queue pair, in which Writes to dst can be carried out inline from now on.
+func (t *trial) placer(a, b *node, src, dst transport.MR) transport.InlineWriter {
+	t.needs(a.dev.Query().InlineWrites, "inline writes")
+	t.must(a.qp.PostSend(&transport.SendWR{ID: 1, Op: transport.OpWrite, Flags: transport.FlagSignaled,
+		Local: slices(src, 8, 1),
+		// where a Write has gone another can be placed
+		Remote: []transport.Segment{{Key: dst.Key(), Length: 8}}}))
 	t.one(a, 1, transport.OpWrite, a, b)
 	t.none(a, b)
-	p, ok := a.qp.(transport.Placer)
-	if ok {
-		if p.Place(&transport.Segment{Key: dst.Key(), Length: 32}, transport.Head{}, nil, 0) {
-			return p
-		}
-	}
-	panic(failure{fmt.Errorf("no Write can be placed by this queue pair: %w", errors.ErrUnsupported)})
+	t.needs(a.qp.WriteInline(&transport.Segment{Key: dst.Key(), Length: 32}, nil, nil, 0),
+		"inline writes by this queue pair")
+	return a.qp
 }
 
 // getter is a queue pair that copies the peer's memory by itself.
 func (t *trial) getter(n *node) transport.Getter {
-	if g, ok := n.qp.(transport.Getter); ok {
-		return g
-	}
-	panic(failure{fmt.Errorf("the provider does not reach the peer's memory by itself: %w", errors.ErrUnsupported)})
+	t.needs(n.dev.Query().DirectReads, "direct reads")
+	return n.qp
 }
 
 var transferChecks = []Check{
@@ -72,11 +70,13 @@ var transferChecks = []Check{
 			if !place(placer, dst.Key(), uint64(8*i), whole) {
 				t.failf("a Write of %d bytes is not placed", n)
 			}
-			t.until("the bytes", func() bool { return check(dst.Bytes()[8*i:][:n], 3, uint64(i)) == nil }, a, b)
+			t.until("the bytes", func() bool { return check(dst.Bytes()[8*i:][:n], 3, uint64(i)) == nil },
+				a, b)
 		}
 		t.none(a, b)
 		for _, n := range []uint64{0, 8, 31, 31 + 5, ^uint64(0)} {
-			if placer.Place(&transport.Segment{Key: dst.Key(), Length: n}, transport.Head{}, make([]byte, 5), 0) {
+			if placer.WriteInline(&transport.Segment{Key: dst.Key(), Length: n}, make([]byte, 24),
+				make([]byte, 5), 0) {
 				t.failf("a head, 5 bytes and a tail are placed in %d bytes", n)
 			}
 		}
@@ -96,7 +96,8 @@ var transferChecks = []Check{
 					continue
 				}
 			}
-			wr := &transport.SendWR{ID: i, Op: transport.OpWrite, Local: []transport.SGE{part(src, int(each*i), each)},
+			wr := &transport.SendWR{ID: i, Op: transport.OpWrite,
+				Local:  []transport.SGE{part(src, int(each*i), each)},
 				Remote: []transport.Segment{{Key: dst.Key(), Offset: each * i, Length: each}}}
 			for {
 				err := a.qp.PostSend(wr)
@@ -110,7 +111,8 @@ var transferChecks = []Check{
 		if placed == 0 {
 			t.failf("none of %d Writes was placed", writes)
 		}
-		t.until("the last", func() bool { return check(dst.Bytes()[each*(writes-1):], 5, writes-1) == nil }, a, b)
+		t.until("the last", func() bool { return check(dst.Bytes()[each*(writes-1):], 5, writes-1) == nil },
+			a, b)
 		for i := range uint64(writes) {
 			t.must(check(dst.Bytes()[each*i:][:each], 5, i))
 		}
@@ -120,20 +122,18 @@ var transferChecks = []Check{
 		a, b := t.pair(shape{})
 		src, dst, other := a.memory(8, all), b.memory(4096, all), b.memory(64, all)
 		placer := t.placer(a, b, src, dst)
-		if !placer.Shared() {
-			panic(failure{fmt.Errorf("the provider does not hand out the peer's memory: %w", errors.ErrUnsupported)})
-		}
+		t.needs(a.dev.Query().PeerMapped, "memory of the peer that is mapped")
 		b64 := []byte("seen at once, and nothing of it before, or after: 64 bytes of it")
 		if place(placer, other.Key(), 0, b64) || place(placer, dst.Key()+1, 0, b64) {
 			t.failf("placed by a key that no Write has gone to")
 		}
 		for _, at := range []uint64{4096, 1 << 63, ^uint64(0)} {
-			if placer.Line(at) != 0 {
+			if placer.PrefetchAddr(at) != 0 {
 				t.failf("something is at %d of a region of 4096", at)
 			}
 		}
-		if placer.Line(72)-placer.Line(8) != 64 {
-			t.failf("bytes 8 and 72 are at %#x and %#x", placer.Line(8), placer.Line(72))
+		if placer.PrefetchAddr(72)-placer.PrefetchAddr(8) != 64 {
+			t.failf("bytes 8 and 72 are at %#x and %#x", placer.PrefetchAddr(8), placer.PrefetchAddr(72))
 		}
 		for _, at := range []uint64{4096, 4033, 1 << 63, ^uint64(0)} {
 			if place(placer, dst.Key(), at, b64) {
@@ -151,10 +151,10 @@ var transferChecks = []Check{
 			t.failf("placed in a region that is no more")
 		}
 		for _, at := range []uint64{64, 4096, ^uint64(0)} { // wherever that may be
-			placer.Line(at)
+			placer.PrefetchAddr(at)
 		}
 		a.qp.Close()
-		placer.Line(64) // although nothing can come any more
+		placer.PrefetchAddr(64) // although nothing can come any more
 	}},
 	{"Send/ArrivesWholeInAnyCutOfItsElements", func(t *trial) {
 		a, b := t.pair(shape{})
@@ -164,7 +164,8 @@ var transferChecks = []Check{
 			src, dst := a.memory(n, all), b.memory(n+5, all)
 			fill(src.Bytes(), 1, id)
 			t.must(b.qp.PostRecv(&transport.RecvWR{ID: id, Local: slices(dst, n+5, 1+i%most)}))
-			t.must(a.qp.PostSend(&transport.SendWR{ID: id, Op: transport.OpSend, Flags: transport.FlagSignaled,
+			t.must(a.qp.PostSend(&transport.SendWR{ID: id, Op: transport.OpSend,
+				Flags: transport.FlagSignaled,
 				Local: slices(src, n, 1+(i+1)%most)}))
 			t.one(a, id, transport.OpSend, a, b)
 			if wc := t.one(b, id, transport.OpRecv, a, b); wc.Bytes != n || wc.HasImm || wc.QP != b.qp.Num() {
@@ -197,7 +198,7 @@ var transferChecks = []Check{
 	{"WriteImm/DeliversThroughARecvWhoseMemoryStaysUntouched", func(t *trial) {
 		a, b := t.pair(shape{})
 		for i, n := range sizes(a.dev) {
-			id, imm := uint64(i), uint64(i)*0x0123456789abcdef
+			id, imm := uint64(i), immediate(i)
 			src, m, untouched := a.memory(n, all), b.memory(n, transport.RemoteWrite), b.memory(64, all)
 			fill(src.Bytes()[:n], 1, id)
 			wr := &transport.SendWR{ID: id, Op: transport.OpWriteImm, Flags: transport.FlagSignaled, Imm: imm}
@@ -258,7 +259,8 @@ var transferChecks = []Check{
 			t.must(a.qp.PostSend(wr))
 			t.one(a, round, transport.OpRead, a, b)
 			if !bytes.Equal(dst.Bytes(), want) {
-				t.failf("round %d: a Read of %d segments into %d elements brought other bytes", round, len(wr.Remote), len(wr.Local))
+				t.failf("round %d: a Read of %d segments into %d elements brought other bytes", round,
+					len(wr.Remote), len(wr.Local))
 			}
 		}
 	}},
@@ -352,7 +354,7 @@ var transferChecks = []Check{
 		t.well(a, b)
 		last := segment(b.memory(64, all), 0, 64)
 		a.qp.Close()
-		refused("behind Close", 64, last)
+		refused("after Close", 64, last)
 		t.none(a, b)
 	}},
 	{"Read/IsCarriedOutAtOnceBehindEarlierWrites", func(t *trial) {
@@ -413,7 +415,8 @@ var transferChecks = []Check{
 		t.one(a, 5, transport.OpWrite, a, b)
 		t.one(b, 1, transport.OpRecv, a, b)
 		t.none(a, b)
-		for i := range uint64(4) { // Reads, so that they cannot be done before the cut: the peer is not driven
+		// Reads, so that they cannot be done before the cut: the peer is not driven
+		for i := range uint64(4) {
 			t.must(a.qp.PostSend(without(read(10+i, src, m), transport.FlagSignaled)))
 		}
 		a.qp.Abort(nil)

@@ -17,6 +17,7 @@ type trial struct {
 	provider Provider
 	patience time.Duration
 	devices  []transport.Device
+	has      func(transport.DeviceAttr) (bool, string) // what the check needs; nil: nothing
 }
 
 type failure struct{ err error }
@@ -26,6 +27,13 @@ func (t *trial) failf(format string, args ...any) { panic(failure{fmt.Errorf(for
 func (t *trial) must(err error) {
 	if err != nil {
 		panic(failure{err})
+	}
+}
+
+// needs skips the check where the provider lacks what it is about.
+func (t *trial) needs(has bool, what string) {
+	if !has {
+		panic(failure{fmt.Errorf("the provider has no %s: %w", what, errors.ErrUnsupported)})
 	}
 }
 
@@ -61,6 +69,9 @@ func (t *trial) newDevices(n int) []transport.Device {
 	t.devices = append(t.devices, devices...)
 	if len(devices) != n {
 		t.failf("Devices(%d) made %d", n, len(devices))
+	}
+	if t.has != nil && n > 0 {
+		t.needs(t.has(devices[0].Query()))
 	}
 	return devices
 }
@@ -146,7 +157,8 @@ func (t *trial) identity(rank, size int) transport.Identity {
 
 // open gives a device its PD and CQs, without an endpoint.
 func (t *trial) open(dev transport.Device, s shape) *node {
-	n := &node{t: t, dev: dev, shape: s.filled(), qps: map[uint32][]transport.QP{}, greeting: map[uint32][]byte{}}
+	n := &node{t: t, dev: dev, shape: s.filled(), qps: map[uint32][]transport.QP{},
+		greeting: map[uint32][]byte{}}
 	limits := dev.Query()
 	n.shape.sendWR = min(n.shape.sendWR, limits.MaxQPDepth)
 	n.shape.recvWR = min(n.shape.recvWR, limits.MaxQPDepth)
@@ -259,7 +271,8 @@ func (t *trial) until(what string, cond func() bool, nodes ...*node) {
 			runtime.Gosched()
 			continue
 		}
-		_ = nodes[idle%len(nodes)].recvCQ.Wait(200 * time.Microsecond) // an early or fruitless end only costs another round
+		// an early or fruitless end only costs another round
+		_ = nodes[idle%len(nodes)].recvCQ.Wait(200 * time.Microsecond)
 		if time.Now().After(end) {
 			t.failf("waited in vain for: %s%s", what, describe(nodes))
 		}
@@ -298,7 +311,8 @@ func (t *trial) polls(rounds int, nodes ...*node) {
 
 // take drives the nodes until n has k completions, and hands them out.
 func (t *trial) take(n *node, k int, nodes ...*node) []transport.WC {
-	t.until(fmt.Sprintf("%d completions at rank %d", k, n.rank), func() bool { return len(n.wcs) >= k }, nodes...)
+	t.until(fmt.Sprintf("%d completions at rank %d", k, n.rank), func() bool { return len(n.wcs) >= k },
+		nodes...)
 	out := append([]transport.WC(nil), n.wcs[:k]...)
 	n.wcs = n.wcs[k:]
 	return out
@@ -313,7 +327,8 @@ func (t *trial) one(n *node, id uint64, op transport.Opcode, nodes ...*node) tra
 	return wc
 }
 
-// arm has the rank's queues tell of everything that is placed from now on, whoever looks by himself otherwise (DeviceAttr.Watched).
+// arm has the rank's queues tell of everything that is placed from now on, whoever looks by himself otherwise
+// (DeviceAttr.Watched).
 func (t *trial) arm(n *node) {
 	for _, cq := range n.cqs() {
 		cq.Arm()
@@ -322,8 +337,9 @@ func (t *trial) arm(n *node) {
 	n.placed = nil
 }
 
-// direct tells whether the rank reads its peers' memory by itself: its Reads and Atomics can be done although the peer is not driven.
-func (n *node) direct() bool { return n.dev.Query().Watched > 0 }
+// direct tells whether the rank reads its peers' memory by itself: its Reads and Atomics can be done although
+// the peer is not driven.
+func (n *node) direct() bool { return n.dev.Query().MaxPolledQPs > 0 }
 
 // none wants no completion to be left.
 func (t *trial) none(nodes ...*node) {

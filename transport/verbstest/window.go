@@ -36,7 +36,8 @@ func through(key transport.Key, wr *transport.SendWR) *transport.SendWR {
 }
 
 // bound binds a window and waits until it is.
-func (t *trial) bound(n *node, q transport.QP, w transport.MW, m transport.MR, off, size int, access transport.Access) transport.Key {
+func (t *trial) bound(n *node, q transport.QP, w transport.MW, m transport.MR, off, size int,
+	access transport.Access) transport.Key {
 	t.must(q.PostSend(bind(0xb1, w, m, off, size, access)))
 	t.one(n, 0xb1, transport.OpBind, n)
 	if w.Key() == 0 {
@@ -47,23 +48,27 @@ func (t *trial) bound(n *node, q transport.QP, w transport.MW, m transport.MR, o
 
 const remote = transport.RemoteRead | transport.RemoteWrite | transport.RemoteAtomic
 
-// attempts are one request of each kind for 8 bytes at an offset behind a key, with the right that it takes.
+// attempts are one request of each kind for 8 bytes at an offset in what a key names, with the right that it
+// takes.
 func attempts(a *node, key transport.Key, off int) map[transport.Access]*transport.SendWR {
 	local := a.memory(8, all)
 	fill(local.Bytes(), 1, 1)
 	list := map[transport.Access]*transport.SendWR{}
 	for right, op := range map[transport.Access]transport.Opcode{transport.RemoteRead: transport.OpRead,
 		transport.RemoteWrite: transport.OpWrite, transport.RemoteAtomic: transport.OpFetchAdd} {
-		list[right] = &transport.SendWR{ID: 5, Op: op, Flags: transport.FlagSignaled, Operand: 1, Local: []transport.SGE{sge(local)},
+		list[right] = &transport.SendWR{ID: 5, Op: op, Flags: transport.FlagSignaled, Operand: 1,
+			Local:  []transport.SGE{sge(local)},
 			Remote: []transport.Segment{{Key: key, Offset: uint64(off), Length: 8}}}
 	}
 	return list
 }
 
-// unreachable makes a check that a key does not work: setup makes a pair and the key, and gives memory that must stay zero.
+// unreachable makes a check that a key does not work: setup makes a pair and the key, and gives memory that
+// must stay zero.
 func unreachable(setup func(t *trial) (a, b *node, key transport.Key, m transport.MR)) func(*trial) {
 	return func(t *trial) {
-		for _, right := range []transport.Access{transport.RemoteRead, transport.RemoteWrite, transport.RemoteAtomic} {
+		for _, right := range []transport.Access{transport.RemoteRead, transport.RemoteWrite,
+			transport.RemoteAtomic} {
 			a, b, key, m := setup(t)
 			t.refused(a, b, attempts(a, key, 0)[right])
 			t.must(zero(m.Bytes()))
@@ -89,33 +94,43 @@ func wrongBinds(t *trial, a, b *node) map[string]*transport.SendWR {
 	}
 	const maxInt = int(^uint(0) >> 1)
 	return map[string]*transport.SendWR{
-		"nothing":                       good(func(wr *transport.SendWR) { wr.Bind = nil }),
-		"no window":                     bind(1, nil, m, 0, 8, transport.RemoteRead),
-		"window of another domain":      bind(1, strange, m, 0, 8, transport.RemoteRead),
-		"deallocated window":            bind(1, gone, m, 0, 8, transport.RemoteRead),
-		"no region":                     bind(1, w, nil, 0, 8, transport.RemoteRead),
-		"region of another domain":      bind(1, w, stranger, 0, 8, transport.RemoteRead),
-		"region without the right":      bind(1, w, a.memory(64, allAtomic), 0, 8, transport.RemoteRead),
-		"write to a read-only region":   bind(1, w, a.memory(64, transport.BindWindow), 0, 8, transport.RemoteWrite),
-		"atomics on a read-only region": bind(1, w, a.memory(64, transport.BindWindow), 0, 8, transport.RemoteAtomic),
-		"no rights":                     bind(1, w, m, 0, 8, 0),
-		"rights of the owner":           bind(1, w, m, 0, 8, transport.RemoteRead|transport.LocalWrite),
-		"right to bind":                 bind(1, w, m, 0, 8, transport.RemoteRead|transport.BindWindow),
-		"unknown rights":                bind(1, w, m, 0, 8, transport.RemoteRead|1<<7),
-		"no bytes":                      bind(1, w, m, 0, 0, transport.RemoteRead),
-		"negative offset":               bind(1, w, m, -1, 8, transport.RemoteRead),
-		"negative length":               bind(1, w, m, 8, -1, transport.RemoteRead),
-		"beyond the region":             bind(1, w, m, 60, 5, transport.RemoteRead),
-		"offset and length that wrap":   bind(1, w, m, maxInt, maxInt, transport.RemoteRead),
-		"atomics from an odd address":   bind(1, w, m, 4, 8, transport.RemoteAtomic),
-		"with elements":                 good(func(wr *transport.SendWR) { wr.Local = []transport.SGE{sge(m)} }),
-		"with segments":                 good(func(wr *transport.SendWR) { wr.Remote = []transport.Segment{segment(m, 0, 8)} }),
-		"inline":                        good(func(wr *transport.SendWR) { wr.Flags |= transport.FlagInline }),
-		"invalidate no key":             invalidate(1, 0),
-		"invalidate a guessed key":      invalidate(1, 0x123456789),
-		"invalidate a region":           invalidate(1, m.Key()),
-		"invalidate the peer's region":  invalidate(1, b.memory(8, all).Key()),
-		"send-invalidate to remote":     good(func(wr *transport.SendWR) { *wr = *through(7, write(1, m, m)); wr.Op = transport.OpSendInvalidate }),
+		"nothing":                  good(func(wr *transport.SendWR) { wr.Bind = nil }),
+		"no window":                bind(1, nil, m, 0, 8, transport.RemoteRead),
+		"window of another domain": bind(1, strange, m, 0, 8, transport.RemoteRead),
+		"deallocated window":       bind(1, gone, m, 0, 8, transport.RemoteRead),
+		"no region":                bind(1, w, nil, 0, 8, transport.RemoteRead),
+		"region of another domain": bind(1, w, stranger, 0, 8, transport.RemoteRead),
+		"region without the right": bind(1, w, a.memory(64, allAtomic), 0, 8, transport.RemoteRead),
+		"write to a read-only region": bind(1, w, a.memory(64, transport.BindWindow), 0, 8,
+			transport.RemoteWrite),
+		"atomics on a read-only region": bind(1, w, a.memory(64, transport.BindWindow), 0, 8,
+			transport.RemoteAtomic),
+		"no rights":                   bind(1, w, m, 0, 8, 0),
+		"rights of the owner":         bind(1, w, m, 0, 8, transport.RemoteRead|transport.LocalWrite),
+		"right to bind":               bind(1, w, m, 0, 8, transport.RemoteRead|transport.BindWindow),
+		"unknown rights":              bind(1, w, m, 0, 8, transport.RemoteRead|1<<7),
+		"no bytes":                    bind(1, w, m, 0, 0, transport.RemoteRead),
+		"negative offset":             bind(1, w, m, -1, 8, transport.RemoteRead),
+		"negative length":             bind(1, w, m, 8, -1, transport.RemoteRead),
+		"beyond the region":           bind(1, w, m, 60, 5, transport.RemoteRead),
+		"offset and length that wrap": bind(1, w, m, maxInt, maxInt, transport.RemoteRead),
+		"atomics from an odd address": bind(1, w, m, 4, 8, transport.RemoteAtomic),
+		"with elements": good(func(wr *transport.SendWR) {
+			wr.Local = []transport.SGE{sge(m)}
+		}),
+		"with segments": good(func(wr *transport.SendWR) {
+			wr.Remote = []transport.Segment{segment(m, 0, 8)}
+		}),
+		"inline":                       good(func(wr *transport.SendWR) { wr.Flags |= transport.FlagInline }),
+		"invalidate no key":            invalidate(1, 0),
+		"invalidate a guessed key":     invalidate(1, 0x123456789),
+		"invalidate a region":          invalidate(1, m.Key()),
+		"invalidate the peer's region": invalidate(1, b.memory(8, all).Key()),
+		"send-invalidate to remote": good(func(wr *transport.SendWR) {
+			*wr = *through(7,
+				write(1, m, m))
+			wr.Op = transport.OpSendInvalidate
+		}),
 		"send-invalidate beyond a region": good(func(wr *transport.SendWR) {
 			*wr = *sendInvalidate(1, m, 7)
 			wr.Local[0].Length = 65
@@ -178,7 +193,8 @@ var windowChecks = []Check{
 	}},
 	{"MW/R6_OutsideItsRangeIsRefused", func(t *trial) {
 		for _, off := range []int{8, 16, 24, 32, -8} { // of a window of 12 bytes
-			for _, right := range []transport.Access{transport.RemoteRead, transport.RemoteWrite, transport.RemoteAtomic} {
+			for _, right := range []transport.Access{transport.RemoteRead, transport.RemoteWrite,
+				transport.RemoteAtomic} {
 				a, b := t.pair(shape{})
 				m := b.memory(64, windowed|remote)
 				key := t.bound(b, b.qp, b.window(), m, 16, 12, remote)
@@ -189,7 +205,8 @@ var windowChecks = []Check{
 		}
 	}},
 	{"MW/R6_WithoutTheRightIsRefused", func(t *trial) {
-		for _, right := range []transport.Access{transport.RemoteRead, transport.RemoteWrite, transport.RemoteAtomic} {
+		for _, right := range []transport.Access{transport.RemoteRead, transport.RemoteWrite,
+			transport.RemoteAtomic} {
 			a, b := t.pair(shape{})
 			m := b.memory(64, windowed|remote) // what the region gives does not count
 			key := t.bound(b, b.qp, b.window(), m, 16, 16, remote&^right)
@@ -198,7 +215,8 @@ var windowChecks = []Check{
 			t.closeAll()
 		}
 	}},
-	{"MW/TheRegionsOwnKeyDoesNotGiveTheWindowsRights", unreachable(func(t *trial) (*node, *node, transport.Key, transport.MR) {
+	{"MW/TheRegionsOwnKeyDoesNotGiveTheWindowsRights", unreachable(func(t *trial) (*node, *node,
+		transport.Key, transport.MR) {
 		a, b := t.pair(shape{})
 		m := b.memory(64, windowed)
 		t.bound(b, b.qp, b.window(), m, 0, 64, remote)
@@ -216,7 +234,8 @@ var windowChecks = []Check{
 		t.one(a, 1, transport.OpRead, a, b)
 		return a, b, old, m
 	})},
-	{"MW/KeyBeforeTheFirstBindIsRefused", unreachable(func(t *trial) (*node, *node, transport.Key, transport.MR) {
+	{"MW/KeyBeforeTheFirstBindIsRefused", unreachable(func(t *trial) (*node, *node, transport.Key,
+		transport.MR) {
 		a, b := t.pair(shape{})
 		w := b.window()
 		if w.Key() != 0 {
@@ -238,7 +257,8 @@ var windowChecks = []Check{
 	})},
 	{"MW/SendInvalidateMakesTheKeyDeadBeforeItsCompletion", func(t *trial) {
 		for _, size := range []int{0, 1, 64, 300_000} {
-			for _, right := range []transport.Access{transport.RemoteRead, transport.RemoteWrite, transport.RemoteAtomic} {
+			for _, right := range []transport.Access{transport.RemoteRead, transport.RemoteWrite,
+				transport.RemoteAtomic} {
 				a, b := t.pair(shape{})
 				src, dst, m, w := a.memory(size, all), b.memory(size, all), b.memory(64, windowed), b.window()
 				fill(src.Bytes(), 1, 1)
@@ -288,14 +308,16 @@ var windowChecks = []Check{
 		t.well(a, b)
 	}},
 	{"MW/SendInvalidateOfAnyOtherKeyEndsTheQueuePair", func(t *trial) {
-		for _, wrong := range []func(b *node, other transport.QP, w transport.MW, m transport.MR) transport.Key{
+		for _, wrong := range []func(b *node, other transport.QP, w transport.MW,
+			m transport.MR) transport.Key{
 			func(*node, transport.QP, transport.MW, transport.MR) transport.Key { return 0 },
 			func(*node, transport.QP, transport.MW, transport.MR) transport.Key { return 0x123456789 },
 			func(_ *node, _ transport.QP, _ transport.MW, m transport.MR) transport.Key { return m.Key() },
 			func(b *node, _ transport.QP, w transport.MW, m transport.MR) transport.Key {
 				return t.bound(b, b.qp, w, m, 0, 8, remote) ^ 1<<63
 			},
-			func(b *node, other transport.QP, w transport.MW, m transport.MR) transport.Key { // bound to another queue pair
+			// bound to another queue pair
+			func(b *node, other transport.QP, w transport.MW, m transport.MR) transport.Key {
 				return t.bound(b, other, w, m, 0, 8, remote)
 			},
 		} {
@@ -319,7 +341,8 @@ var windowChecks = []Check{
 		}
 	}},
 	{"MW/ServesTheQueuePairThatBoundItAlone", func(t *trial) {
-		for _, right := range []transport.Access{transport.RemoteRead, transport.RemoteWrite, transport.RemoteAtomic} {
+		for _, right := range []transport.Access{transport.RemoteRead, transport.RemoteWrite,
+			transport.RemoteAtomic} {
 			nodes := t.ranks(3, shape{})
 			a, b, c := nodes[0], nodes[1], nodes[2]
 			a.qp, b.qp = t.connect(a, b)
@@ -327,7 +350,8 @@ var windowChecks = []Check{
 			m, dst := b.memory(64, windowed), a.memory(16, all)
 			key := t.bound(b, b.qp, b.window(), m, 0, 16, remote)
 			t.must(c.qp.PostSend(attempts(c, key, 0)[right]))
-			t.until("the stranger's queue pair in error", func() bool { return c.qp.State() == transport.StateError }, nodes...)
+			t.until("the stranger's queue pair in error",
+				func() bool { return c.qp.State() == transport.StateError }, nodes...)
 			t.is(c.qp.Err(), "the stranger's error", transport.ErrAccess)
 			t.must(zero(m.Bytes()))
 			t.must(a.qp.PostSend(through(key, read(1, dst, m)))) // and goes on doing so
@@ -346,7 +370,8 @@ var windowChecks = []Check{
 		t.must(c.qp.PostSend(through(key, read(1, dst, m))))
 		t.one(c, 1, transport.OpRead, nodes...)
 		t.refused(a, b, attempts(a, old, 0)[transport.RemoteRead])
-		t.must(c.qp.PostSend(through(key, read(2, dst, m)))) // the end of the queue pair that had it changes nothing
+		// the end of the queue pair that had it changes nothing
+		t.must(c.qp.PostSend(through(key, read(2, dst, m))))
 		t.one(c, 2, transport.OpRead, nodes...)
 	}},
 	{"MW/N9_WrongRequestIsRefusedAtTheCallAndLeavesNoTrace", func(t *trial) {
@@ -401,10 +426,12 @@ var windowChecks = []Check{
 		t.must(b.qp.PostSend(with(send(3, src), transport.FlagMore)))
 		t.must(b.qp.PostSend(with(bind(4, w, m, 0, 16, remote), transport.FlagMore)))
 		first := w.Key()
-		t.must(b.qp.PostSend(with(invalidate(5, first), transport.FlagMore))) // of a Bind that may not be carried out yet
+		// of a Bind that may not be carried out yet
+		t.must(b.qp.PostSend(with(invalidate(5, first), transport.FlagMore)))
 		t.must(b.qp.PostSend(with(bind(6, w, m, 0, 16, remote), transport.FlagMore)))
 		t.must(b.qp.PostSend(send(7, src)))
-		for i, op := range []transport.Opcode{transport.OpSend, transport.OpBind, transport.OpInvalidate, transport.OpBind, transport.OpSend} {
+		for i, op := range []transport.Opcode{transport.OpSend, transport.OpBind, transport.OpInvalidate,
+			transport.OpBind, transport.OpSend} {
 			t.one(b, uint64(3+i), op, a, b)
 		}
 		t.one(a, 1, transport.OpRecv, a, b)

@@ -1,5 +1,5 @@
-// Package exampletest runs an example as users do, with its arguments, output and exit status. The test binary of the example
-// plays the ranks itself.
+// Package exampletest runs an example as users do, with its arguments, output and exit status. The test
+// binary of the example plays the ranks itself.
 package exampletest
 
 import (
@@ -19,6 +19,9 @@ import (
 // example is the body of the ranks that run the example.
 const example = "example"
 
+// Ranks are the numbers of ranks that every example is run on.
+var Ranks = []int{1, 2, 4, 8}
+
 // Main is an example's TestMain; program is the example's main.
 func Main(m *testing.M, program func()) {
 	launchertest.Body(example, func() error { program(); return nil })
@@ -26,10 +29,12 @@ func Main(m *testing.M, program func()) {
 	goleak.VerifyTestMain(m)
 }
 
-// Launch runs the example on a number of ranks, in the folder dir, and returns what it printed and why the job failed.
+// Launch runs the example on a number of ranks, in the folder dir, and returns what it printed and why the
+// job failed.
 func Launch(t *testing.T, ranks int, dir string, args ...string) (stdout, stderr string, failure error) {
 	t.Helper()
 	r := launch(t, ranks, dir, args...)
+	require.NotContains(t, r.Err, "weft: warning: ") // an example leaves no request and no message over
 	return r.Out, r.Err, r.Failure
 }
 
@@ -40,8 +45,8 @@ func launch(t *testing.T, ranks int, dir string, args ...string) launchertest.Re
 	return launchertest.Run(t, app)
 }
 
-// Alone runs the example without a launcher, which makes it a world of one rank, and returns what it printed and its exit status.
-// No launcher ends the rank while it is still saying what went wrong.
+// Alone runs the example without a launcher, which makes it a world of one rank, and returns what it printed
+// and its exit status. No launcher ends the rank while it is still saying what went wrong.
 func Alone(t *testing.T, dir string, args ...string) (stdout, stderr string, status int) {
 	t.Helper()
 	self, err := os.Executable()
@@ -56,7 +61,8 @@ func Alone(t *testing.T, dir string, args ...string) (stdout, stderr string, sta
 	return out.String(), errs.String(), c.ProcessState.ExitCode()
 }
 
-// Refused fails the test unless the example, given the arguments, prints nothing but one line that has all the words, and fails.
+// Refused fails the test unless the example, given the arguments, prints nothing but one line that has all
+// the words, and fails.
 func Refused(t *testing.T, args []string, words ...string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -88,7 +94,8 @@ func Helps(t *testing.T, flag string) {
 	require.Equal(t, 1, strings.Count(r.Out, flag), r.Out)
 }
 
-// Ends fails the test unless a job of several ranks ends by itself, as failed, when rank 0 refuses the arguments.
+// Ends fails the test unless a job of several ranks ends by itself, as failed, when rank 0 refuses the
+// arguments.
 func Ends(t *testing.T, ranks int, args ...string) {
 	t.Helper()
 	r := launch(t, ranks, t.TempDir(), args...)

@@ -1,27 +1,56 @@
 package coll
 
-// Allgather brings a block of Input from every rank to Output at every rank, in the order of ranks. Input may be the
+// Allgather brings a block of Input from every rank to Output at every rank, in rank order. Input may be the
 // rank's own block of Output.
-func Allgather(s *Schedule, rank, size, blockBytes int) {
-	if powerOfTwo(size) && size*blockBytes <= allgatherDoublingMax {
-		allgatherDoubling(s, rank, size, blockBytes)
-		return
-	}
-	Allgatherv(s, rank, size, even(blockBytes))
+var allgatherAlgorithms = []algorithm{
+	allgatherByBruck: {"bruck", nil, func(s *Schedule, c *Call) {
+		allgatherBruck(s, c.Rank, c.Size,
+			even(c.bytes()))
+	}},
+	allgatherByRing: {"ring", nil, func(s *Schedule, c *Call) {
+		allgatherRing(s, c.Rank, c.Size,
+			even(c.bytes()))
+	}},
+	allgatherByDoubling: {"recursive-doubling", sizePowerOfTwo, func(s *Schedule, c *Call) {
+		allgatherDoubling(s, c.Rank, c.Size, c.bytes())
+	}},
 }
 
-// Allgatherv is Allgather with blocks of different lengths, which all ranks know.
-func Allgatherv(s *Schedule, rank, size int, blocks Blocks) {
-	if total := blocks.before(size); total <= allgatherShortMax {
-		allgatherBruck(s, rank, size, blocks)
-		return
+const (
+	allgatherByBruck = iota
+	allgatherByRing
+	allgatherByDoubling
+)
+
+func chooseAllgather(c *Call) int {
+	switch total := c.Size * c.bytes(); {
+	case powerOfTwo(c.Size) && total <= allgatherDoublingMax:
+		return allgatherByDoubling
+	case total <= allgatherShortMax:
+		return allgatherByBruck
 	}
-	allgatherRing(s, rank, size, blocks)
+	return allgatherByRing
 }
 
-// allgatherDoubling exchanges all that each has with partners at doubling distance. The size is a power of two.
+// Allgatherv is Allgather with blocks of different lengths, Recv, which all ranks know.
+var allgathervAlgorithms = []algorithm{
+	allgatherByBruck: {"bruck", nil, func(s *Schedule, c *Call) {
+		allgatherBruck(s, c.Rank, c.Size,
+			*c.Recv)
+	}},
+	allgatherByRing: {"ring", nil, func(s *Schedule, c *Call) { allgatherRing(s, c.Rank, c.Size, *c.Recv) }},
+}
+
+func chooseAllgatherv(c *Call) int {
+	if c.Recv.before(c.Size) <= allgatherShortMax {
+		return allgatherByBruck
+	}
+	return allgatherByRing
+}
+
+// allgatherDoubling exchanges all that each has with partners at doubling distance. The size is a power of
+// two.
 func allgatherDoubling(s *Schedule, rank, size, block int) {
-	s.Reset()
 	held, own := Span{Input, 0, block}, Span{Output, rank * block, block}
 	for distance := 1; distance < size; distance *= 2 {
 		partner := rank ^ distance
@@ -40,10 +69,9 @@ func allgatherDoubling(s *Schedule, rank, size, block int) {
 	}
 }
 
-// allgatherBruck (J. Bruck et al., 1997) has every rank collect the blocks of the ranks from itself on and round, in
-// scratch memory, where what it has doubles with each round whatever the size is.
+// allgatherBruck (J. Bruck et al., 1997) has every rank collect the blocks of the ranks from itself on and
+// round, in scratch memory, where what it has doubles with each round whatever the size is.
 func allgatherBruck(s *Schedule, rank, size int, blocks Blocks) {
-	s.Reset()
 	total := blocks.before(size)
 	held := s.scratch(total)
 	own := Span{Input, 0, blocks.bytes(rank)}
@@ -85,7 +113,6 @@ func allgatherBruck(s *Schedule, rank, size int, blocks Blocks) {
 
 // allgatherRing passes every block round the ring.
 func allgatherRing(s *Schedule, rank, size int, blocks Blocks) {
-	s.Reset()
 	own := Span{Input, 0, blocks.bytes(rank)}
 	left, right := (rank-1+size)%size, (rank+1)%size
 	from := own

@@ -1,55 +1,77 @@
 package coll
 
-// Allreduce combines count elements of Input at all ranks into Output at all ranks, in the order of ranks unless the
-// operator is commutative. All ranks get the same bits, as each element is combined by one rank for all, or by all in
-// the same order of operands. Input may be Output.
-func Allreduce(s *Schedule, rank, size, count, elemSize int, commutative bool) {
-	bytes := count * elemSize
-	switch {
-	case bytes <= allreduceDoublingMax || count < size:
-		allreduceDoubling(s, rank, size, count, elemSize)
-	case commutative && !powerOfTwo(size) && bytes/size >= allreduceRingMin:
-		allreduceRing(s, rank, size, count, elemSize)
-	default:
-		allreduceHalving(s, rank, size, count, elemSize)
+// Allreduce combines count elements of Input at all ranks into Output at all ranks, in rank order unless the
+// operator is commutative. All ranks get the same bits, as each element is combined by one rank for all, or
+// by all in the same order of operands. Input may be Output.
+var allreduceAlgorithms = []algorithm{
+	allreduceByDoubling: {"recursive-doubling", nil, func(s *Schedule, c *Call) {
+		allreduceDoubling(s, c.Rank, c.Size, c.Count, c.ElemSize)
+	}},
+	allreduceByHalving: {"rabenseifner", nil, func(s *Schedule, c *Call) {
+		allreduceHalving(s, c.Rank, c.Size, c.Count, c.ElemSize)
+	}},
+	allreduceByRing: {"ring", commutative, func(s *Schedule, c *Call) {
+		allreduceRing(s, c.Rank, c.Size, c.Count, c.ElemSize)
+	}},
+	allreduceByReduce: {"reduce-bcast", nil, func(s *Schedule, c *Call) {
+		reduceTree(s, c.Rank, c.Size, 0, c.Count, c.ElemSize, c.Commutative)
+		bcastTree(s, c.Rank, c.Size, 0, c.bytes())
+	}},
+	allreduceBetweenHosts: {"two-level", twoLevels, allreduceTwoLevel},
+}
+
+const (
+	allreduceByDoubling = iota
+	allreduceByHalving
+	allreduceByRing
+	allreduceByReduce
+	allreduceBetweenHosts
+)
+
+func chooseAllreduce(c *Call) int {
+	switch bytes := c.bytes(); {
+	case twoLevels(c):
+		return allreduceBetweenHosts
+	case bytes <= allreduceDoublingMax || c.Count < c.Size:
+		return allreduceByDoubling
+	case c.Commutative && !powerOfTwo(c.Size) && bytes/c.Size >= allreduceRingMin:
+		return allreduceByRing
 	}
+	return allreduceByHalving
 }
 
 // allreduceDoubling has every rank exchange the whole vector with partners at doubling distance.
 func allreduceDoubling(s *Schedule, rank, size, count, elemSize int) {
-	s.Reset()
 	bytes := count * elemSize
 	double(s, rank, size, Span{Input, 0, bytes}, Span{Output, 0, bytes})
 }
 
 // double leaves the combination of all ranks' input in result at all ranks.
 func double(s *Schedule, rank, size int, input, result Span) {
-	c := newCore(rank, size, noRoot, input, result)
-	c.fold(s)
+	c := newPof2(rank, size, noRoot, input, result)
+	c.preReduce(s)
 	if c.member {
 		c.double(s)
 	}
-	c.unfold(s)
+	c.postBcast(s)
 }
 
-// allreduceHalving is Rabenseifner's: a reduce-scatter by recursive halving, then an allgather that goes the same way
-// back.
+// allreduceHalving is Rabenseifner's: a reduce-scatter by recursive halving, then an allgather that goes the
+// same way back.
 func allreduceHalving(s *Schedule, rank, size, count, elemSize int) {
-	s.Reset()
 	bytes := count * elemSize
-	c := newCore(rank, size, noRoot, Span{Input, 0, bytes}, Span{Output, 0, bytes})
-	c.fold(s)
+	c := newPof2(rank, size, noRoot, Span{Input, 0, bytes}, Span{Output, 0, bytes})
+	c.preReduce(s)
 	if c.member {
 		c.halve(s, count, elemSize)
-		c.spread(s, count, elemSize)
+		c.allgather(s, count, elemSize)
 	}
-	c.unfold(s)
+	c.postBcast(s)
 }
 
-// allreduceRing sends each segment round the ring twice: to be combined on the way, then to be kept. The combination
-// begins at a different rank for each segment, hence for commutative operators only.
+// allreduceRing sends each segment round the ring twice: to be combined on the way, then to be kept. The
+// combination begins at a different rank for each segment, hence for commutative operators only.
 func allreduceRing(s *Schedule, rank, size, count, elemSize int) {
-	s.Reset()
 	bytes := count * elemSize
 	input, result := Span{Input, 0, bytes}, Span{Output, 0, bytes}
 	if size == 1 {

@@ -1,38 +1,79 @@
 package coll
 
-// Alltoall brings the block of Input for each rank to that rank's Output, where blocks lie in the order of the ranks from
-// which they came. Input and Output do not overlap.
-func Alltoall(s *Schedule, rank, size, blockBytes int) {
-	if blockBytes <= alltoallBruckMax && size >= alltoallBruckRanks {
-		alltoallBruck(s, rank, size, blockBytes)
+// Alltoall brings the block of Input for each rank to that rank's Output, where blocks lie in the order of
+// the ranks from which they came. Input and Output do not overlap, unless the call is in place.
+var alltoallAlgorithms = []algorithm{
+	alltoallByBruck: {"bruck", nil, func(s *Schedule, c *Call) {
+		outOfPlace(s, c, func() { alltoallBruck(s, c.Rank, c.Size, c.bytes()) })
+	}},
+	alltoallTogether: {"scattered", nil, func(s *Schedule, c *Call) { alltoallEven(s, c, alltoallWindow) }},
+	alltoallInPairs:  {"pairwise", nil, func(s *Schedule, c *Call) { alltoallEven(s, c, 1) }},
+}
+
+const (
+	alltoallByBruck = iota
+	alltoallTogether
+	alltoallInPairs
+)
+
+func chooseAlltoall(c *Call) int {
+	switch block := c.bytes(); {
+	case block <= alltoallBruckMax && c.Size >= alltoallBruckRanks:
+		return alltoallByBruck
+	case block <= alltoallTogetherMax:
+		return alltoallTogether
+	}
+	return alltoallInPairs
+}
+
+func alltoallEven(s *Schedule, c *Call, window int) {
+	blocks := even(c.bytes())
+	outOfPlace(s, c, func() { alltoallPairwise(s, c.Rank, c.Size, blocks, blocks, window) })
+}
+
+// Alltoallv is Alltoall with blocks of different lengths: Send are those of Input, Recv those of Output. Both
+// are this rank's own; what one rank sends to another is as long as what that one expects.
+var alltoallvAlgorithms = []algorithm{
+	{"scattered", nil, func(s *Schedule, c *Call) {
+		outOfPlace(s, c, func() { alltoallPairwise(s, c.Rank, c.Size, *c.Send, *c.Recv, alltoallWindow) })
+	}},
+}
+
+// outOfPlace has a schedule that is built take Input from a copy of Output if the call is in place.
+func outOfPlace(s *Schedule, c *Call, build func()) {
+	if !c.InPlace {
+		build()
 		return
 	}
-	window := 1
-	if blockBytes <= alltoallTogetherMax {
-		window = alltoallWindow
+	length := c.Size * c.bytes()
+	if c.Recv != nil {
+		length = c.Recv.extent(c.Size)
 	}
-	alltoallPairwise(s, rank, size, even(blockBytes), even(blockBytes), window)
+	held := s.scratch(length)
+	s.copy(held, Span{Output, 0, length})
+	s.round()
+	first := len(s.steps)
+	build()
+	s.redirect(first, Input, held)
 }
 
-// Alltoallv is Alltoall with blocks of different lengths: from are those of Input, to those of Output. Both are this
-// rank's own; what one rank sends to another is as long as what that one expects.
-func Alltoallv(s *Schedule, rank, size int, from, to Blocks) {
-	alltoallPairwise(s, rank, size, from, to, alltoallWindow)
-}
-
-// alltoallPairwise sends to the ranks above and receives from those below, at the same distance, so many distances in a
-// round. Ranks whose messages are empty may be rounds ahead of others.
+// alltoallPairwise sends to the ranks above and receives from those below, at the same distance, so many
+// distances in a round. Blocks of different lengths are left out where they are empty: most are where each
+// rank has few partners.
 func alltoallPairwise(s *Schedule, rank, size int, from, to Blocks, window int) {
-	s.Reset()
 	for first := 1; first < size; first += window {
 		last := min(first+window, size)
 		for distance := first; distance < last; distance++ {
 			peer := (rank - distance + size) % size
-			s.recv(peer, to.span(Output, peer))
+			if block := to.span(Output, peer); block.Len > 0 || to.Counts == nil {
+				s.recv(peer, block)
+			}
 		}
 		for distance := first; distance < last; distance++ {
 			peer := (rank + distance) % size
-			s.send(peer, from.span(Input, peer))
+			if block := from.span(Input, peer); block.Len > 0 || from.Counts == nil {
+				s.send(peer, block)
+			}
 		}
 		if first == 1 {
 			s.copy(to.span(Output, rank), from.span(Input, rank))
@@ -45,10 +86,9 @@ func alltoallPairwise(s *Schedule, rank, size int, from, to Blocks, window int) 
 	}
 }
 
-// alltoallBruck (J. Bruck et al., 1997) moves a block by the powers of two of which the distance it has to go is the
-// sum. Blocks are numbered by that distance; those that move together are packed first.
+// alltoallBruck (J. Bruck et al., 1997) moves a block by the powers of two of which the distance it has to go
+// is the sum. Blocks are numbered by that distance; those that move together are packed first.
 func alltoallBruck(s *Schedule, rank, size, block int) {
-	s.Reset()
 	held := s.scratch(size * block)
 	packed := s.scratch(size / 2 * block)
 	received := s.scratch(size / 2 * block)

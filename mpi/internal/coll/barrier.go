@@ -1,18 +1,35 @@
 package coll
 
-// Barrier returns when every rank has come to it. The messages are empty. Crowded ranks, which are all on one host and more than its
-// processors, must all say so: there nearly all of it is waiting for a processor, and counts how often each rank has to get one.
-func Barrier(s *Schedule, rank, size int, crowded bool) {
-	s.Reset()
-	if crowded && size >= barrierFlatRanks {
-		barrierFlat(s, rank, size)
-		return
-	}
-	barrierDissemination(s, rank, size)
+var barrierAlgorithms = []algorithm{
+	barrierByDissemination: {"dissemination", nil, func(s *Schedule,
+		c *Call) {
+		barrierDissemination(s, c.Rank, c.Size)
+	}},
+	barrierByRoot:  {"linear", nil, func(s *Schedule, c *Call) { barrierFlat(s, c.Rank, c.Size) }},
+	barrierOfHosts: {"two-level", twoLevels, barrierTwoLevel},
 }
 
-// barrierDissemination (D. Hensgen, R. Finkel and U. Manber, 1988): in round k every rank tells the one 2^k above it that all it has heard
-// of have arrived, so that after log2(size) rounds, rounded up, everyone has heard of everyone.
+const (
+	barrierByDissemination = iota
+	barrierByRoot
+	barrierOfHosts
+)
+
+// chooseBarrier looks at whether ranks have to wait for a processor: then nearly all of the time is that, and
+// what counts is how often each rank has to get one.
+func chooseBarrier(c *Call) int {
+	if c.Hosts != nil {
+		return barrierOfHosts
+	}
+	if c.Crowded && c.Size >= barrierFlatRanks {
+		return barrierByRoot
+	}
+	return barrierByDissemination
+}
+
+// barrierDissemination (D. Hensgen, R. Finkel and U. Manber, 1988): in round k every rank tells the one 2^k
+// above it that all it has heard of have arrived, so that after log2(size) rounds, rounded up, everyone has
+// heard of everyone.
 func barrierDissemination(s *Schedule, rank, size int) {
 	for distance := 1; distance < size; distance *= 2 {
 		s.steps = append(s.steps,
@@ -22,7 +39,8 @@ func barrierDissemination(s *Schedule, rank, size int) {
 	}
 }
 
-// barrierFlat has every rank tell rank 0, which then tells every rank: whoever gets a processor twice is through.
+// barrierFlat has every rank tell rank 0, which then tells every rank: whoever gets a processor twice is
+// through.
 func barrierFlat(s *Schedule, rank, size int) {
 	all := func(kind Kind) {
 		for peer := 1; peer < size; peer++ {

@@ -1,17 +1,47 @@
 package coll
 
-// Bcast brings so many bytes of Output at the root to Output at every rank. Input is not used.
-func Bcast(s *Schedule, rank, size, root, bytes int) {
-	if bytes <= bcastTreeMax || size < bcastTreeRanks {
-		bcastTree(s, rank, size, root, bytes)
-		return
+// The buffer of a Bcast is Output, at the root too. Input is not used.
+var bcastAlgorithms = []algorithm{
+	bcastByTree: {"binomial", nil, func(s *Schedule, c *Call) {
+		bcastTree(s, c.Rank, c.Size, c.Root,
+			c.bytes())
+	}},
+	bcastByDoubling: {"scatter-doubling", sizePowerOfTwo, func(s *Schedule, c *Call) {
+		bcastScatter(s, c.Rank, c.Size, c.Root, c.bytes(), true)
+	}},
+	bcastByRing: {"scatter-ring", nil, func(s *Schedule, c *Call) {
+		bcastScatter(s, c.Rank, c.Size, c.Root, c.bytes(), false)
+	}},
+	bcastByKnomial:    {"k-nomial", nil, bcastKnomial},
+	bcastByChain:      {"pipelined-chain", nil, func(s *Schedule, c *Call) { bcastPipelined(s, c, 1) }},
+	bcastByBinary:     {"pipelined-binary", nil, func(s *Schedule, c *Call) { bcastPipelined(s, c, 2) }},
+	bcastBetweenHosts: {"two-level", twoLevels, bcastTwoLevel},
+}
+
+const (
+	bcastByTree = iota
+	bcastByDoubling
+	bcastByRing
+	bcastByKnomial
+	bcastByChain
+	bcastByBinary
+	bcastBetweenHosts
+)
+
+func chooseBcast(c *Call) int {
+	switch bytes := c.bytes(); {
+	case c.Hosts != nil:
+		return bcastBetweenHosts
+	case bytes <= bcastTreeMax || c.Size < bcastTreeRanks:
+		return bcastByTree
+	case powerOfTwo(c.Size) && bytes <= bcastDoublingMax:
+		return bcastByDoubling
 	}
-	bcastScatter(s, rank, size, root, bytes, powerOfTwo(size) && bytes <= bcastDoublingMax)
+	return bcastByRing
 }
 
 // bcastTree passes the whole buffer down a binomial tree, to the largest subtree first.
 func bcastTree(s *Schedule, rank, size, root, bytes int) {
-	s.Reset()
 	t := tree{root, size}
 	v := t.vertex(rank)
 	buf := Span{Output, 0, bytes}
@@ -27,11 +57,10 @@ func bcastTree(s *Schedule, rank, size, root, bytes int) {
 	s.round()
 }
 
-// bcastScatter scatters blocks down a binomial tree, so that each vertex holds those of its subtree, and then gathers
-// the blocks at all ranks (R. van de Geijn), by recursive doubling or round a ring. What a vertex holds already is not
-// sent to it again.
+// bcastScatter scatters blocks down a binomial tree, so that each vertex holds those of its subtree, and then
+// gathers the blocks at all ranks (R. van de Geijn), by recursive doubling or round a ring. What a vertex
+// holds already is not sent to it again.
 func bcastScatter(s *Schedule, rank, size, root, bytes int, doubling bool) {
-	s.Reset()
 	t := tree{root, size}
 	v := t.vertex(rank)
 	block := (bytes + size - 1) / size

@@ -1,8 +1,8 @@
 package coll
 
-// Blocks tells where the block of each rank lies in a buffer, in elements of ElemSize bytes, as the count and displacement
-// arrays of the v-collectives do. Blocks that are written must not overlap. Without Counts every block is ElemSize
-// bytes, one behind the other; without Displs blocks of different lengths are, too.
+// Blocks tells where the block of each rank lies in a buffer, in elements of ElemSize bytes, as the count and
+// displacement arrays of the v-collectives do. Blocks that are written must not overlap. Without Counts every
+// block is ElemSize bytes, one after another; without Displs blocks of different lengths are, too.
 type Blocks struct {
 	Counts, Displs []int
 	ElemSize       int
@@ -11,6 +11,17 @@ type Blocks struct {
 // even are blocks of so many bytes each.
 func even(bytes int) Blocks {
 	return Blocks{ElemSize: bytes}
+}
+
+// Even are blocks of so many bytes each.
+func Even(bytes int) *Blocks { b := even(bytes); return &b }
+
+// orNone is for blocks that are not given where they are not significant.
+func (b *Blocks) orNone() Blocks {
+	if b == nil {
+		return Blocks{}
+	}
+	return *b
 }
 
 func (b Blocks) bytes(rank int) int {
@@ -37,4 +48,13 @@ func (b Blocks) span(buf Buffer, rank int) Span {
 		return Span{buf, b.before(rank), b.bytes(rank)}
 	}
 	return Span{buf, b.Displs[rank] * b.ElemSize, b.bytes(rank)}
+}
+
+// extent is the length of a buffer that holds the blocks.
+func (b Blocks) extent(size int) (n int) {
+	for rank := range size {
+		s := b.span(Output, rank)
+		n = max(n, s.Off+s.Len)
+	}
+	return n
 }

@@ -40,7 +40,8 @@ func some(counts []int, n, turn int) []int {
 
 func constant(n int) func(int) int { return func(int) int { return n } }
 
-// expect runs the job and compares the output of each rank with what is wanted there; nil stands for no output.
+// expect runs the job and compares the output of each rank with what is wanted there; nil stands for no
+// output.
 func expect(t *testing.T, j job, want func(rank int) []byte, what string, args ...any) {
 	t.Helper()
 	compare(t, j, func(_ int, got []byte) []byte { return got }, want, what, args...)
@@ -111,7 +112,8 @@ func TestNoRankLeavesABarrierBeforeAllHaveEntered(t *testing.T) {
 	}
 }
 
-// without has everyone but one rank go as far as it can without a word from that, and tells who has come to the end.
+// without has everyone but one rank go as far as it can without a word from that, and tells who has come to
+// the end.
 func without(schedules []Schedule, late int) (done []bool) {
 	done = make([]bool, len(schedules))
 	reached, begun := make([]int, len(schedules)), make([]bool, len(schedules))
@@ -187,7 +189,8 @@ func TestBcast(t *testing.T) {
 			for _, size := range sizes() {
 				for _, root := range roots(size) {
 					for _, n := range some(counts, 2, size+root) {
-						expect(t, bcast(size, root, n, algorithm), func(int) []byte { return pattern(root, n) },
+						expect(t, bcast(size, root, n, algorithm),
+							func(int) []byte { return pattern(root, n) },
 							"root %d, %d bytes", root, n)
 					}
 				}
@@ -201,14 +204,16 @@ func TestBcastSelected(t *testing.T) {
 		for _, n := range []int{bcastTreeMax, bcastTreeMax + 1, bcastDoublingMax, bcastDoublingMax + 1} {
 			root := size / 3
 			want := pattern(root, n)
-			expect(t, bcast(size, root, n, Bcast), func(int) []byte { return want }, "root %d, %d bytes", root, n)
+			expect(t, bcast(size, root, n, Bcast), func(int) []byte { return want }, "root %d, %d bytes",
+				root, n)
 		}
 	}
 }
 
 type reducer func(s *Schedule, rank, size, root, count, elemSize int)
 
-func reduction(size, root, count int, op operator, inPlace bool, input func(rank int) []byte, algorithm reducer) job {
+func reduction(size, root, count int, op operator, inPlace bool, input func(rank int) []byte,
+	algorithm reducer) job {
 	j := job{
 		size:  size,
 		op:    op,
@@ -227,8 +232,8 @@ func reduction(size, root, count int, op operator, inPlace bool, input func(rank
 	return j
 }
 
-// reduces runs a reduction that keeps the order of ranks with an operator that tells, or one that does not with one that
-// commutes.
+// reduces runs a reduction that keeps the order of ranks with an operator that tells, or one that does not
+// with one that commutes.
 func reduces(t *testing.T, size, root, count int, ordered bool, algorithm reducer) {
 	t.Helper()
 	inPlace := (size+root+count)%2 == 0
@@ -242,7 +247,8 @@ func reduces(t *testing.T, size, root, count int, ordered bool, algorithm reduce
 		op := addition([]int{1, 3, 4, 8, 24}[(size+count)%5])
 		n := count * op.elemSize
 		result = sum(0, size, n)
-		j = reduction(size, root, count, op, inPlace, func(rank int) []byte { return random(rank, n) }, algorithm)
+		j = reduction(size, root, count, op, inPlace, func(rank int) []byte { return random(rank, n) },
+			algorithm)
 	}
 	expect(t, j, func(rank int) []byte {
 		if rank == root || root == noRoot {
@@ -322,7 +328,8 @@ func TestAllreduce(t *testing.T) {
 			}
 			if what == "selected, in order" || what == "selected, commutative" {
 				for _, size := range []int{2, 3, 8, 13} {
-					for _, bytes := range []int{allreduceDoublingMax, allreduceRingMin * size, 2 * allreduceRingMin * size} {
+					for _, bytes := range []int{allreduceDoublingMax, allreduceRingMin * size,
+						2 * allreduceRingMin * size} {
 						for _, more := range []int{0, 1} {
 							reduces(t, size, noRoot, bytes/16+more, a.ordered, algorithm)
 						}
@@ -351,7 +358,7 @@ func gather(size, root, n int, inPlace bool, algorithm func(s *Schedule, rank, s
 	return j
 }
 
-// blocksOf is the patterns of all ranks, one behind the other.
+// blocksOf is the patterns of all ranks, one after another.
 func blocksOf(size, n int) []byte {
 	var b []byte
 	for rank := range size {

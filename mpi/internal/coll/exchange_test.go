@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// uneven gives each rank a count of its own, from 0 to 12, or to 4 if there are many ranks, and places blocks backwards
-// with gaps in between, so that whoever takes blocks to be even or in order is found out.
+// uneven gives each rank a count of its own, from 0 to 12, or to 4 if there are many ranks, and places blocks
+// backwards with gaps in between, so that whoever takes blocks to be even or in order is found out.
 func uneven(size, turn int) Blocks {
 	b := Blocks{Counts: make([]int, size), Displs: make([]int, size), ElemSize: 1 + turn%4}
 	counts := 13
@@ -20,15 +20,6 @@ func uneven(size, turn int) Blocks {
 		at = b.Displs[rank] + b.Counts[rank]
 	}
 	return b
-}
-
-// extent is the length of a buffer that holds the blocks.
-func (b Blocks) extent(size int) (n int) {
-	for rank := range size {
-		s := b.span(Output, rank)
-		n = max(n, s.Off+s.Len)
-	}
-	return n
 }
 
 // scattered lays blocks out in a buffer; what lies between them is zero.
@@ -133,7 +124,8 @@ func TestScatter(t *testing.T) {
 			for _, size := range sizes() {
 				for _, root := range roots(size) {
 					for what, b := range layouts(size, size+root) {
-						if name != "linear" && what != "even" || name == "linear" && size > 12 && root%5 != size%5 {
+						if name != "linear" && what != "even" || name == "linear" && size > 12 &&
+							root%5 != size%5 {
 							continue
 						}
 						block := func(rank int) []byte { return hop(root, rank, b.bytes(rank)) }
@@ -149,7 +141,10 @@ func TestScatter(t *testing.T) {
 							output: b.bytes,
 						}
 						if (root+size/2)%2 == 0 {
-							j.inPlace = func(rank int) (int, bool) { return b.span(Input, rank).Off, rank == root && size > 1 }
+							j.inPlace = func(rank int) (int, bool) {
+								return b.span(Input, rank).Off,
+									rank == root && size > 1
+							}
 						}
 						expect(t, j, block, "scatter, root %d, %s", root, what)
 					}
@@ -193,7 +188,8 @@ func TestAllgather(t *testing.T) {
 				if turn%2 == 0 {
 					j.inPlace = func(rank int) (int, bool) { return b.span(Output, rank).Off, true }
 				}
-				expectBlocks(t, j, func(int) (Blocks, []byte) { return b, want }, "allgather, %s, turn %d", what, turn)
+				expectBlocks(t, j, func(int) (Blocks, []byte) { return b, want }, "allgather, %s, turn %d",
+					what, turn)
 			}
 			for _, size := range sizes() {
 				for turn := range 3 {
@@ -257,7 +253,8 @@ func TestAlltoall(t *testing.T) {
 			}
 			if name == "selected" {
 				for _, size := range []int{3, 8, 9} {
-					for _, n := range []int{alltoallBruckMax, alltoallBruckMax + 1, alltoallTogetherMax, alltoallTogetherMax + 1} {
+					for _, n := range []int{alltoallBruckMax, alltoallBruckMax + 1, alltoallTogetherMax,
+						alltoallTogetherMax + 1} {
 						run(size, n)
 					}
 				}
@@ -289,7 +286,12 @@ func TestAlltoallv(t *testing.T) {
 			return b
 		}
 		from := func(rank int) Blocks { return layout(rank, length) }
-		to := func(rank int) Blocks { return layout(rank, func(rank, peer int) int { return length(peer, rank) }) }
+		to := func(rank int) Blocks {
+			return layout(rank, func(rank,
+				peer int) int {
+				return length(peer, rank)
+			})
+		}
 		j := job{
 			size:  size,
 			build: func(s *Schedule, rank int) { Alltoallv(s, rank, size, from(rank), to(rank)) },
@@ -311,9 +313,18 @@ func TestReduceScatter(t *testing.T) {
 		ordered   bool
 		algorithm func(s *Schedule, rank, size int, b Blocks, elemSize int)
 	}{
-		"doubling": {true, func(s *Schedule, rank, size int, b Blocks, _ int) { reduceScatterDoubling(s, rank, size, b) }},
-		"halving":  {false, func(s *Schedule, rank, size int, b Blocks, _ int) { reduceScatterHalving(s, rank, size, b) }},
-		"pairwise": {true, func(s *Schedule, rank, size int, b Blocks, _ int) { reduceScatterPairwise(s, rank, size, b) }},
+		"doubling": {true, func(s *Schedule, rank, size int, b Blocks,
+			_ int) {
+			reduceScatterDoubling(s, rank, size, b)
+		}},
+		"halving": {false, func(s *Schedule, rank, size int, b Blocks,
+			_ int) {
+			reduceScatterHalving(s, rank, size, b)
+		}},
+		"pairwise": {true, func(s *Schedule, rank, size int, b Blocks,
+			_ int) {
+			reduceScatterPairwise(s, rank, size, b)
+		}},
 		"selected, commutative": {false, func(s *Schedule, rank, size int, b Blocks, elemSize int) {
 			if b.Counts == nil {
 				ReduceScatterBlock(s, rank, size, b.ElemSize/elemSize, elemSize, true)
@@ -364,7 +375,8 @@ func TestReduceScatter(t *testing.T) {
 			for _, size := range sizes() {
 				for turn := range 2 {
 					run(size, turn, "even", even(16*((size+turn)%4)))
-					run(size, turn+size, "uneven", Blocks{Counts: uneven(size, size+turn).Counts, ElemSize: 16})
+					run(size, turn+size, "uneven", Blocks{Counts: uneven(size, size+turn).Counts,
+						ElemSize: 16})
 				}
 			}
 			if name == "selected, commutative" || name == "selected, in order" {

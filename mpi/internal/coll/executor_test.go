@@ -18,9 +18,11 @@ type job struct {
 	build func(s *Schedule, rank int)
 	op    operator
 
-	input  func(rank int) []byte
-	output func(rank int) int // the length; where Output is not significant it is 0, so that any use is out of bounds
-	// inPlace makes the shorter of Input and Output the part of the longer one from this byte on, as MPI_IN_PLACE does.
+	input func(rank int) []byte
+	// the length; where Output is not significant it is 0, so that any use is out of bounds
+	output func(rank int) int
+	// inPlace makes the shorter of Input and Output the part of the longer one from this byte on, as
+	// MPI_IN_PLACE does.
 	inPlace func(rank int) (offset int, ok bool)
 }
 
@@ -46,10 +48,10 @@ type message struct {
 	eager    bool
 }
 
-// world carries out the schedules of all ranks in an order drawn from a seed. A send completes at once and its bytes
-// are taken there and then, or not before its receive is posted and its bytes are taken later still, as a rendezvous
-// does; depending on the seed that is so for all sends, half of them, or none. What a receive is to fill holds garbage
-// until then.
+// world carries out the schedules of all ranks in an order drawn from a seed. A send completes at once and
+// its bytes are taken there and then, or not before its receive is posted and its bytes are taken later
+// still, as a rendezvous does; depending on the seed that is so for all sends, half of them, or none. What a
+// receive is to fill holds garbage until then.
 type world struct {
 	r         *rand.Rand
 	eager     int // the share of sends that complete at once, in halves
@@ -103,7 +105,8 @@ func (j job) run(seed uint64) ([][]byte, error) {
 	for rank := range w.processes {
 		p := &w.processes[rank]
 		p.rank, p.schedule = rank, &Schedule{}
-		Barrier(p.schedule, 3, 7, false) // something that has to be forgotten
+		barrierDissemination(p.schedule, 3, 7) // something that has to be forgotten
+		p.schedule.Reset()
 		j.build(p.schedule, rank)
 		p.original = j.input(rank)
 		p.memory[Output] = bytes.Repeat([]byte{untouched}, j.output(rank))
@@ -320,7 +323,8 @@ func (w *world) posted(m *message) {
 
 func (w *world) transfer(m *message) error {
 	if len(m.src) != len(m.dst) {
-		return fmt.Errorf("from %d to %d: %d bytes are sent, %d are expected", m.from, m.to, len(m.src), len(m.dst))
+		return fmt.Errorf("from %d to %d: %d bytes are sent, %d are expected", m.from, m.to, len(m.src),
+			len(m.dst))
 	}
 	if m.eager {
 		copy(m.dst, m.early)

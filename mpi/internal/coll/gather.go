@@ -1,25 +1,41 @@
 package coll
 
-// Gather brings a block of Input from every rank to Output at the root, in the order of ranks. Output is not used
+// Gather brings a block of Input from every rank to Output at the root, in rank order. Output is not used
 // elsewhere. At the root Input may be its own block of Output.
-func Gather(s *Schedule, rank, size, root, blockBytes int) {
-	if blockBytes <= gatherTreeMax {
-		gatherTree(s, rank, size, root, blockBytes)
-		return
+var gatherAlgorithms = []algorithm{
+	gatherByTree: {"binomial", nil, func(s *Schedule, c *Call) {
+		gatherTree(s, c.Rank, c.Size, c.Root,
+			c.bytes())
+	}},
+	gatherByRoot: {"linear", nil, func(s *Schedule, c *Call) {
+		gatherLinear(s, c.Rank, c.Size, c.Root, c.bytes(), even(c.bytes()))
+	}},
+}
+
+const (
+	gatherByTree = iota
+	gatherByRoot
+)
+
+func chooseGather(c *Call) int {
+	if c.bytes() <= gatherTreeMax {
+		return gatherByTree
 	}
-	gatherLinear(s, rank, size, root, blockBytes, even(blockBytes))
+	return gatherByRoot
 }
 
-// Gatherv is Gather with blocks of different lengths: bytes is that of this rank's own, and the blocks, significant at
-// the root only, tell where they go.
-func Gatherv(s *Schedule, rank, size, root, bytes int, blocks Blocks) {
-	gatherLinear(s, rank, size, root, bytes, blocks)
+// Gatherv is Gather with blocks of different lengths: the call's count is that of this rank's own, and Recv,
+// significant at the root only, tells where blocks go.
+var gathervAlgorithms = []algorithm{
+	{"linear", nil, func(s *Schedule, c *Call) {
+		gatherLinear(s, c.Rank, c.Size, c.Root, c.bytes(),
+			c.Recv.orNone())
+	}},
 }
 
-// gatherTree collects the blocks up a binomial tree, each vertex those of its subtree. Receives may be posted in any order; the
-// largest subtree stands first because Scatter, which is this backwards, sends to it first.
+// gatherTree collects the blocks up a binomial tree, each vertex those of its subtree. Receives may be posted
+// in any order; the largest subtree stands first because Scatter, which is this backwards, sends to it first.
 func gatherTree(s *Schedule, rank, size, root, block int) {
-	s.Reset()
 	t := tree{root, size}
 	v := t.vertex(rank)
 	own := Span{Input, 0, block}
@@ -57,7 +73,6 @@ func gatherTree(s *Schedule, rank, size, root, block int) {
 
 // gatherLinear has every rank send its block to the root, which receives all at once.
 func gatherLinear(s *Schedule, rank, size, root, bytes int, blocks Blocks) {
-	s.Reset()
 	own := Span{Input, 0, bytes}
 	if rank != root {
 		s.send(root, own)

@@ -14,9 +14,9 @@ func pattern(source, n int) []byte {
 	return b
 }
 
-// concatenation joins ranges of ranks: associative, not commutative, and undefined unless the left range ends where the
-// right one begins. An element is the first rank, the last rank, and its own index; a wrong join leaves an element that
-// no further join makes right.
+// concatenation joins ranges of ranks: associative, not commutative, and undefined unless the left range ends
+// where the right one begins. An element is the first rank, the last rank, and its own index; a wrong join
+// leaves an element that no further join makes right.
 var concatenation = operator{16, func(dst, left, right []byte) {
 	le := binary.LittleEndian
 	first, last, index := le.Uint32(left), le.Uint32(right[4:]), le.Uint64(left[8:])
@@ -38,8 +38,8 @@ func ranges(first, last, from, to int) []byte {
 	return b
 }
 
-// addition adds byte by byte: associative and commutative. The operands are random, so that one left out or taken twice
-// shows.
+// addition adds byte by byte: associative and commutative. The operands are random, so that one left out or
+// taken twice shows.
 func addition(elemSize int) operator {
 	return operator{elemSize, func(dst, left, right []byte) {
 		for i := range dst {

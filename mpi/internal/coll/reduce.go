@@ -1,19 +1,39 @@
 package coll
 
-// Reduce combines count elements of Input at all ranks into Output at the root, in the order of ranks unless the
+// Reduce combines count elements of Input at all ranks into Output at the root, in rank order unless the
 // operator is commutative. Output is not used elsewhere. At the root Input may be Output.
-func Reduce(s *Schedule, rank, size, root, count, elemSize int, commutative bool) {
-	if count*elemSize <= reduceTreeMax || count < size {
-		reduceTree(s, rank, size, root, count, elemSize, commutative)
-		return
-	}
-	reduceHalving(s, rank, size, root, count, elemSize)
+var reduceAlgorithms = []algorithm{
+	reduceByTree: {"binomial", nil, func(s *Schedule, c *Call) {
+		reduceTree(s, c.Rank, c.Size, c.Root, c.Count, c.ElemSize, c.Commutative)
+	}},
+	reduceByHalving: {"rabenseifner", nil, func(s *Schedule, c *Call) {
+		reduceHalving(s, c.Rank, c.Size, c.Root, c.Count, c.ElemSize)
+	}},
+	reduceByChain:      {"pipelined-chain", nil, reducePipelined},
+	reduceBetweenHosts: {"two-level", twoLevels, reduceTwoLevel},
 }
 
-// reduceTree combines up a binomial tree. A vertex combines what its children send in their order, so that each result
-// stands for a range of vertices. With rank 0 at the top that is the order of ranks, whatever the root.
+const (
+	reduceByTree = iota
+	reduceByHalving
+	reduceByChain
+	reduceBetweenHosts
+)
+
+func chooseReduce(c *Call) int {
+	if twoLevels(c) {
+		return reduceBetweenHosts
+	}
+	if c.bytes() <= reduceTreeMax || c.Count < c.Size {
+		return reduceByTree
+	}
+	return reduceByHalving
+}
+
+// reduceTree combines up a binomial tree. A vertex combines what its children send in their order, so that
+// each result stands for a range of vertices. With rank 0 at the top that is the order of ranks, whatever the
+// root.
 func reduceTree(s *Schedule, rank, size, root, count, elemSize int, commutative bool) {
-	s.Reset()
 	t := tree{0, size}
 	if commutative {
 		t.top = root
@@ -55,19 +75,18 @@ func reduceTree(s *Schedule, rank, size, root, count, elemSize int, commutative 
 	}
 }
 
-// reduceHalving is Rabenseifner's reduction: a reduce-scatter by recursive halving, then a gather to the root that goes
-// the same way back.
+// reduceHalving is Rabenseifner's reduction: a reduce-scatter by recursive halving, then a gather to the root
+// that goes the same way back.
 func reduceHalving(s *Schedule, rank, size, root, count, elemSize int) {
-	s.Reset()
 	bytes := count * elemSize
 	result := Span{Output, 0, bytes}
 	if rank != root {
 		result = s.scratch(bytes)
 	}
-	c := newCore(rank, size, root, Span{Input, 0, bytes}, result)
-	c.fold(s)
+	c := newPof2(rank, size, root, Span{Input, 0, bytes}, result)
+	c.preReduce(s)
 	if c.member {
 		c.halve(s, count, elemSize)
-		c.collect(s, count, elemSize)
+		c.gather(s, count, elemSize)
 	}
 }

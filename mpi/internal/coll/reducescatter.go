@@ -1,31 +1,46 @@
 package coll
 
-// ReduceScatter combines Input at all ranks, in the order of ranks unless the operator is commutative, and brings to
-// Output at each rank its block of the result. Blocks are of counts[rank] elements and follow one another. Input may
-// begin where Output does.
-func ReduceScatter(s *Schedule, rank, size int, counts []int, elemSize int, commutative bool) {
-	reduceScatter(s, rank, size, Blocks{Counts: counts, ElemSize: elemSize}, elemSize, commutative)
+// ReduceScatter combines Input at all ranks, in rank order unless the operator is commutative, and brings to
+// Output at each rank its block of the result, after Recv. Blocks follow one another. Input may begin where
+// Output does. ReduceScatterBlock has blocks of the call's count, and no Recv.
+var reduceScatterAlgorithms = []algorithm{
+	reduceScatterByDoubling: {"recursive-doubling", nil, func(s *Schedule, c *Call) {
+		reduceScatterDoubling(s, c.Rank, c.Size, c.reduced())
+	}},
+	reduceScatterByHalving: {"recursive-halving", commutative, func(s *Schedule, c *Call) {
+		reduceScatterHalving(s, c.Rank, c.Size, c.reduced())
+	}},
+	reduceScatterInPairs: {"pairwise", nil, func(s *Schedule, c *Call) {
+		reduceScatterPairwise(s, c.Rank, c.Size, c.reduced())
+	}},
 }
 
-// ReduceScatterBlock is ReduceScatter with blocks of count elements each.
-func ReduceScatterBlock(s *Schedule, rank, size, count, elemSize int, commutative bool) {
-	reduceScatter(s, rank, size, even(count*elemSize), elemSize, commutative)
-}
+const (
+	reduceScatterByDoubling = iota
+	reduceScatterByHalving
+	reduceScatterInPairs
+)
 
-func reduceScatter(s *Schedule, rank, size int, blocks Blocks, elemSize int, commutative bool) {
-	switch total := blocks.before(size); {
+func chooseReduceScatter(c *Call) int {
+	switch total := c.reduced().before(c.Size); {
 	case total <= reduceScatterDoublingMax:
-		reduceScatterDoubling(s, rank, size, blocks)
-	case commutative && total <= reduceScatterHalvingMax:
-		reduceScatterHalving(s, rank, size, blocks)
-	default:
-		reduceScatterPairwise(s, rank, size, blocks)
+		return reduceScatterByDoubling
+	case c.Commutative && total <= reduceScatterHalvingMax:
+		return reduceScatterByHalving
 	}
+	return reduceScatterInPairs
+}
+
+// reduced are the blocks of the result.
+func (c *Call) reduced() Blocks {
+	if c.Recv == nil {
+		return even(c.bytes())
+	}
+	return *c.Recv
 }
 
 // reduceScatterDoubling combines everything everywhere.
 func reduceScatterDoubling(s *Schedule, rank, size int, blocks Blocks) {
-	s.Reset()
 	total := blocks.before(size)
 	result := s.scratch(total)
 	double(s, rank, size, Span{Input, 0, total}, result)
@@ -34,15 +49,14 @@ func reduceScatterDoubling(s *Schedule, rank, size int, blocks Blocks) {
 	s.round()
 }
 
-// reduceScatterHalving has partners at halving distance take over the blocks of their half of the ranks. It combines
-// ranks that are not neighbours, hence for commutative operators only.
+// reduceScatterHalving has partners at halving distance take over the blocks of their half of the ranks. It
+// combines ranks that are not neighbours, hence for commutative operators only.
 func reduceScatterHalving(s *Schedule, rank, size int, blocks Blocks) {
-	s.Reset()
 	total := blocks.before(size)
 	result := s.scratch(total)
 	own := result.part(blocks.before(rank), blocks.before(rank+1))
-	c := newCore(rank, size, noRoot, Span{Input, 0, total}, result)
-	c.fold(s)
+	c := newPof2(rank, size, noRoot, Span{Input, 0, total}, result)
+	c.preReduce(s)
 	// The blocks of the ranks that a range of numbers stands for.
 	before := func(number int) int {
 		if number < c.pairs {
@@ -76,10 +90,10 @@ func reduceScatterHalving(s *Schedule, rank, size int, blocks Blocks) {
 	s.round()
 }
 
-// reduceScatterPairwise has every rank receive the others' input for its block, from the rank below on downwards and
-// round. What comes from lower ranks and what comes from higher ranks is combined apart, so that the order is kept.
+// reduceScatterPairwise has every rank receive the others' input for its block, from the rank below on
+// downwards and round. What comes from lower ranks and what comes from higher ranks is combined apart, so
+// that the order is kept.
 func reduceScatterPairwise(s *Schedule, rank, size int, blocks Blocks) {
-	s.Reset()
 	bytes := blocks.bytes(rank)
 	input := Span{Input, 0, blocks.before(size)}
 	block := func(i int) Span { return input.part(blocks.before(i), blocks.before(i)+blocks.bytes(i)) }

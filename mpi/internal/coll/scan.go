@@ -1,9 +1,23 @@
 package coll
 
-// Scan combines count elements of Input at the ranks up to and with this one into Output, in the order of ranks. Input
-// may be Output.
-func Scan(s *Schedule, rank, size, count, elemSize int) {
-	s.Reset()
+var scanAlgorithms = []algorithm{
+	{"recursive-doubling", nil, func(s *Schedule, c *Call) {
+		scanDoubling(s, c.Rank, c.Size, c.Count,
+			c.ElemSize)
+	}},
+	{"pipelined-chain", nil, scanChain},
+}
+
+var exscanAlgorithms = []algorithm{
+	{"recursive-doubling", nil, func(s *Schedule, c *Call) {
+		exscanDoubling(s, c.Rank, c.Size, c.Count,
+			c.ElemSize)
+	}},
+}
+
+// scanDoubling combines count elements of Input at the ranks up to and with this one into Output, in the
+// order of ranks. Input may be Output.
+func scanDoubling(s *Schedule, rank, size, count, elemSize int) {
 	bytes := count * elemSize
 	input, result := Span{Input, 0, bytes}, Span{Output, 0, bytes}
 	received := s.scratch(bytes)
@@ -31,13 +45,13 @@ func Scan(s *Schedule, rank, size, count, elemSize int) {
 	}
 }
 
-// Exscan combines count elements of Input at the ranks below this one into Output, in the order of ranks. Output is not
-// used at rank 0. Input may be Output.
-func Exscan(s *Schedule, rank, size, count, elemSize int) {
-	s.Reset()
+// exscanDoubling combines count elements of Input at the ranks below this one into Output, in the order of
+// ranks. Output is not used at rank 0. Input may be Output.
+func exscanDoubling(s *Schedule, rank, size, count, elemSize int) {
 	bytes := count * elemSize
 	input, result := Span{Input, 0, bytes}, Span{Output, 0, bytes}
-	// What goes to the ranks above has this rank's own elements in it, so it is combined apart from the result.
+	// What goes to the ranks above has this rank's own elements in it, so it is combined apart from the
+	// result.
 	inclusive, received, twice := s.scratch(bytes), s.scratch(bytes), s.scratch(bytes)
 	value := input
 	for distance := 1; distance < size; distance *= 2 {

@@ -2,16 +2,24 @@ package coll
 
 // A Scatter is a Gather backwards, with the same messages.
 
-// Scatter brings a block of Input at the root to Output at every rank, in the order of ranks. Input is not used
+// Scatter brings a block of Input at the root to Output at every rank, in rank order. Input is not used
 // elsewhere. At the root Output may be its own block of Input, which then stays as it is.
-func Scatter(s *Schedule, rank, size, root, blockBytes int) {
-	Gather(s, rank, size, root, blockBytes)
-	s.mirror()
+var scatterAlgorithms = []algorithm{
+	gatherByTree: {"binomial", nil, func(s *Schedule, c *Call) {
+		gatherTree(s, c.Rank, c.Size, c.Root, c.bytes())
+		s.mirror()
+	}},
+	gatherByRoot: {"linear", nil, func(s *Schedule, c *Call) {
+		gatherLinear(s, c.Rank, c.Size, c.Root, c.bytes(), even(c.bytes()))
+		s.mirror()
+	}},
 }
 
-// Scatterv is Scatter with blocks of different lengths: bytes is that of this rank's own, and the blocks, significant at
-// the root only, tell where they come from.
-func Scatterv(s *Schedule, rank, size, root, bytes int, blocks Blocks) {
-	Gatherv(s, rank, size, root, bytes, blocks)
-	s.mirror()
+// Scatterv is Scatter with blocks of different lengths: the call's count is that of this rank's own, and
+// Send, significant at the root only, tells where blocks come from.
+var scattervAlgorithms = []algorithm{
+	{"linear", nil, func(s *Schedule, c *Call) {
+		gatherLinear(s, c.Rank, c.Size, c.Root, c.bytes(), c.Send.orNone())
+		s.mirror()
+	}},
 }

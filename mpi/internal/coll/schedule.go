@@ -1,28 +1,29 @@
-// Package coll holds the algorithms of the collective operations. Each is a function that writes down, for one rank,
-// which messages it sends and receives and what it does with the bytes: a [Schedule]. Nothing is sent here; an executor
-// carries the schedule out, round by round, at once or bit by bit, so that blocking and non-blocking collectives are
-// the same schedules.
+// Package coll holds the algorithms of the collective operations. Each is a function that writes down, for
+// one rank, which messages it sends and receives and what it does with the bytes: a [Schedule]. Nothing is
+// sent here; an executor carries the schedule out, round by round, at once or bit by bit, so that blocking
+// and non-blocking collectives are the same schedules.
 //
 // # Carrying out a schedule
 //
-// A round's steps stand in the order Recv, Send, then Copy and Reduce. The executor posts the receives, posts the
-// sends, waits until all of them are complete, carries out the copies and reductions in their order, and goes on with
-// the next round. Rounds of different ranks need not correspond; what corresponds is the n-th Send of one rank to
-// another and the n-th Recv of that one from the first, and their lengths. So one tag serves a whole schedule, if no
-// other schedule that uses the same context and tag is under way.
+// A round's steps stand in the order Recv, Send, then Copy and Reduce. The executor posts the receives, posts
+// the sends, waits until all of them are complete, carries out the copies and reductions in their order, and
+// goes on with the next round. Rounds of different ranks need not correspond; what corresponds is the n-th
+// Send of one rank to another and the n-th Recv of that one from the first, and their lengths. So one tag
+// serves a whole schedule, if no other schedule that uses the same context and tag is under way.
 //
-// A Send may be completed by the receiver alone, at any later time, as a rendezvous is: no schedule relies on a Send
-// being complete before its Recv is posted.
+// A Send may be completed by the receiver alone, at any later time, as a rendezvous is: no schedule relies on
+// a Send being complete before its Recv is posted.
 //
 // # Buffers
 //
-// Input is the caller's and is only read; Output is the caller's and is written; Scratch is Schedule.Scratch bytes that
-// the executor provides, aligned for the element type, with any content. Spans that a Reduce names start at a multiple
-// of the element size. Where a function says so, Input may be (a part of) Output, for MPI_IN_PLACE.
+// Input is the caller's and is only read; Output is the caller's and is written; Scratch is Schedule.Scratch
+// bytes that the executor provides, aligned for the element type, with any content. Spans that a Reduce names
+// start at a multiple of the element size. Where a function says so, Input may be (a part of) Output, for
+// MPI_IN_PLACE.
 //
-// All ranks have to call a function with the same arguments, save rank and what is said to be significant at some ranks
-// only; only then do the schedules fit together. Arguments are taken as valid: 0 <= rank < size, 0 <= root < size, no
-// negative count; their sums fit an int, as the callers' slices do.
+// All ranks have to call a function with the same arguments, save rank and what is said to be significant at
+// some ranks only; only then do the schedules fit together. Arguments are taken as valid: 0 <= rank < size, 0
+// <= root < size, no negative count; their sums fit an int, as the callers' slices do.
 package coll
 
 import "slices"
@@ -50,23 +51,24 @@ const (
 	Recv             // a message of exactly Dst.Len bytes from Peer goes to Dst
 	Copy             // Dst = Src; the two are the same memory or do not overlap
 
-	// The reductions combine element by element, op being the operator, and differ in its order of operands. What is in
-	// Src afterwards is not used any more: an operator that can only overwrite its other operand may do so, and copy.
+	// The reductions combine element by element, op being the operator, and differ in its order of operands.
+	// What is in Src afterwards is not used any more: an operator that can only overwrite its other operand
+	// may do so, and copy.
 
 	ReduceLeft  // Dst = op(Src, Dst): Src comes from lower ranks
 	ReduceRight // Dst = op(Dst, Src): Src comes from higher ranks
 )
 
-// Step is one thing to do. Peer is set in Send and Recv; Src in all but Recv, Dst in all but Send. The two have the same
-// length.
+// Step is one thing to do. Peer is set in Send and Recv; Src in all but Recv, Dst in all but Send. The two
+// have the same length.
 type Step struct {
 	Kind     Kind
 	Peer     int
 	Src, Dst Span
 }
 
-// Schedule is what one rank does in a collective operation. The zero Schedule is empty. It can be used again and again:
-// each algorithm resets it first, and the memory is kept.
+// Schedule is what one rank does in a collective operation. The zero Schedule is empty. It can be used again
+// and again: Call.Build resets it first, and the memory is kept.
 type Schedule struct {
 	Scratch int // bytes of scratch memory that the steps use
 
@@ -108,9 +110,9 @@ func (s *Schedule) round() {
 	}
 }
 
-// mirror turns the schedule round: what was sent is received and what was received is sent, copies go the other way, Input and
-// Output change places, and the last round comes first. Steps keep their order within a round. A round must receive or send, not
-// both, and nothing may be reduced.
+// mirror turns the schedule round: what was sent is received and what was received is sent, copies go the
+// other way, Input and Output change places, and the last round comes first. Steps keep their order within a
+// round. A round must receive or send, not both, and nothing may be reduced.
 func (s *Schedule) mirror() {
 	all, last := len(s.steps), len(s.ends)-1
 	slices.Reverse(s.steps)
@@ -142,18 +144,15 @@ func (s *Schedule) scratch(bytes int) Span {
 	return Span{Scratch, at, bytes}
 }
 
-// Steps on empty spans are left out, at both ends of a message alike, because both compute the same length.
+// An empty span is a message too: so ranks that pass different lengths, of which one is 0, find out. Only
+// algorithms in which both ends of a message know that it is empty from their own arguments may leave it out.
 
 func (s *Schedule) recv(peer int, dst Span) {
-	if dst.Len > 0 {
-		s.steps = append(s.steps, Step{Kind: Recv, Peer: peer, Dst: dst})
-	}
+	s.steps = append(s.steps, Step{Kind: Recv, Peer: peer, Dst: dst})
 }
 
 func (s *Schedule) send(peer int, src Span) {
-	if src.Len > 0 {
-		s.steps = append(s.steps, Step{Kind: Send, Peer: peer, Src: src})
-	}
+	s.steps = append(s.steps, Step{Kind: Send, Peer: peer, Src: src})
 }
 
 // copy joins a copy that goes on where the step before it ended to that step.
@@ -181,6 +180,20 @@ func (s *Schedule) reduce(dst, src Span, left bool) {
 		kind = ReduceLeft
 	}
 	s.steps = append(s.steps, Step{Kind: kind, Src: src, Dst: dst})
+}
+
+// redirect has the steps from the first of them on use a span in place of the beginning of a buffer.
+func (s *Schedule) redirect(first int, from Buffer, to Span) {
+	move := func(p *Span) {
+		if p.Len > 0 && p.Buf == from {
+			p.Buf, p.Off = to.Buf, to.Off+p.Off
+		}
+	}
+	for i := range s.steps[first:] {
+		step := &s.steps[first+i]
+		move(&step.Src)
+		move(&step.Dst)
+	}
 }
 
 // precedes tells whether q begins where p ends.

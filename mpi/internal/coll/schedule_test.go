@@ -18,7 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "write the transcripts in testdata anew")
 
-// transcript shows the schedules of all ranks: a line for the messages of a round, then a line for each local step.
+// transcript shows the schedules of all ranks: a line for the messages of a round, then a line for each local
+// step.
 func transcript(title string, size int, build func(s *Schedule, rank int)) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s\n", title)
@@ -52,7 +53,8 @@ func transcript(title string, size int, build func(s *Schedule, rank int)) strin
 	return out.String()
 }
 
-// The transcripts show whoever reads them what the algorithms are. go test -run Transcripts -update writes them.
+// The transcripts show whoever reads them what the algorithms are. go test -run Transcripts -update writes
+// them.
 func TestTranscripts(t *testing.T) {
 	for _, c := range []struct {
 		file, title string
@@ -73,7 +75,8 @@ func TestTranscripts(t *testing.T) {
 			func(s *Schedule, rank int) { reduceTree(s, rank, 6, 2, 3, 8, false) }},
 		{"reduce_halving", "Reduce of 8 elements of 8 bytes at rank 0 of 5: halving, then a gather", 5,
 			func(s *Schedule, rank int) { reduceHalving(s, rank, 5, 0, 8, 8) }},
-		{"allreduce_doubling", "Allreduce of an element of 8 bytes by 6 ranks: folding, doubling, unfolding", 6,
+		{"allreduce_doubling",
+			"Allreduce of an element of 8 bytes by 6 ranks: folding, doubling, unfolding", 6,
 			func(s *Schedule, rank int) { allreduceDoubling(s, rank, 6, 1, 8) }},
 		{"allreduce_halving", "Allreduce of 8 elements of 8 bytes by 4 ranks: halving and the way back", 4,
 			func(s *Schedule, rank int) { allreduceHalving(s, rank, 4, 8, 8) }},
@@ -89,7 +92,8 @@ func TestTranscripts(t *testing.T) {
 			func(s *Schedule, rank int) { alltoallBruck(s, rank, 5, 10) }},
 		{"alltoall_pairwise", "Alltoall of 10 bytes a pair by 4 ranks: pairs, two distances in a round", 4,
 			func(s *Schedule, rank int) { alltoallPairwise(s, rank, 4, even(10), even(10), 2) }},
-		{"reducescatter_pairwise", "ReduceScatter of an element of 8 bytes a rank by 4 ranks: pairs, in order", 4,
+		{"reducescatter_pairwise",
+			"ReduceScatter of an element of 8 bytes a rank by 4 ranks: pairs, in order", 4,
 			func(s *Schedule, rank int) { reduceScatterPairwise(s, rank, 4, even(8)) }},
 		{"reducescatter_halving", "ReduceScatter of an element of 8 bytes a rank by 5 ranks: halving", 5,
 			func(s *Schedule, rank int) { reduceScatterHalving(s, rank, 5, even(8)) }},
@@ -140,18 +144,30 @@ func TestRoundsAndBytes(t *testing.T) {
 		}{
 			{"barrier", func(s *Schedule, rank int) { Barrier(s, rank, size, false) }, log, 0},
 			{"bcast, tree", func(s *Schedule, rank int) { bcastTree(s, rank, size, 1, n) }, 2, n},
-			{"bcast, ring", func(s *Schedule, rank int) { bcastScatter(s, rank, size, 1, n, false) }, size + 1, n},
-			{"reduce, tree", func(s *Schedule, rank int) { reduceTree(s, rank, size, 1, count, unit, true) }, 2, log * n},
+			{"bcast, ring", func(s *Schedule, rank int) { bcastScatter(s, rank, size, 1, n, false) }, size +
+				1, n},
+			{"reduce, tree", func(s *Schedule, rank int) {
+				reduceTree(s, rank, size, 1, count, unit,
+					true)
+			}, 2, log * n},
 			{"reduce, halving", func(s *Schedule, rank int) { reduceHalving(s, rank, size, 1, count, unit) },
 				2*core + folded, (2 + folded) * n},
-			{"allreduce, doubling", func(s *Schedule, rank int) { allreduceDoubling(s, rank, size, count, unit) },
+			{"allreduce, doubling", func(s *Schedule, rank int) {
+				allreduceDoubling(s, rank, size, count,
+					unit)
+			},
 				core + 2*folded, (core + folded) * n},
-			{"allreduce, halving", func(s *Schedule, rank int) { allreduceHalving(s, rank, size, count, unit) },
+			{"allreduce, halving", func(s *Schedule, rank int) {
+				allreduceHalving(s, rank, size, count,
+					unit)
+			},
 				2*core + 2*folded, (2 + folded) * n},
 			{"allreduce, ring", func(s *Schedule, rank int) { allreduceRing(s, rank, size, count, unit) },
 				2 * (size - 1), up(2*n*(size-1), size)},
-			{"gather, tree", func(s *Schedule, rank int) { gatherTree(s, rank, size, 1, unit) }, 2, (size - 1) * unit},
-			{"scatter, tree", func(s *Schedule, rank int) { Scatter(s, rank, size, 1, unit) }, 2, up(size, 2) * unit},
+			{"gather, tree", func(s *Schedule, rank int) { gatherTree(s, rank, size, 1, unit) }, 2,
+				(size - 1) * unit},
+			{"scatter, tree", func(s *Schedule, rank int) { Scatter(s, rank, size, 1, unit) }, 2,
+				up(size, 2) * unit},
 			{"allgather, Bruck", func(s *Schedule, rank int) { allgatherBruck(s, rank, size, even(unit)) },
 				log, (size - 1) * unit},
 			{"allgather, ring", func(s *Schedule, rank int) { allgatherRing(s, rank, size, even(unit)) },
@@ -161,9 +177,15 @@ func TestRoundsAndBytes(t *testing.T) {
 			{"alltoall, pairwise", func(s *Schedule, rank int) {
 				alltoallPairwise(s, rank, size, even(unit), even(unit), alltoallWindow)
 			}, up(size-1, alltoallWindow), (size - 1) * unit},
-			{"reduce-scatter, halving", func(s *Schedule, rank int) { reduceScatterHalving(s, rank, size, even(8*unit)) },
+			{"reduce-scatter, halving", func(s *Schedule, rank int) {
+				reduceScatterHalving(s, rank, size,
+					even(8*unit))
+			},
 				core + 2*folded, halved * 8 * unit},
-			{"reduce-scatter, pairwise", func(s *Schedule, rank int) { reduceScatterPairwise(s, rank, size, even(8*unit)) },
+			{"reduce-scatter, pairwise", func(s *Schedule, rank int) {
+				reduceScatterPairwise(s, rank, size,
+					even(8*unit))
+			},
 				size - 1, n},
 			{"scan", func(s *Schedule, rank int) { Scan(s, rank, size, count, unit) }, log, log * n},
 			{"exscan", func(s *Schedule, rank int) { Exscan(s, rank, size, count, unit) }, log, log * n},
@@ -178,7 +200,8 @@ func TestRoundsAndBytes(t *testing.T) {
 					}
 				}
 				if s.Rounds() > c.rounds || received > c.bytes {
-					require.Failf(t, "costs too much", "%s, rank %d of %d: %d rounds, at most %d; %d bytes, at most %d",
+					require.Failf(t, "costs too much",
+						"%s, rank %d of %d: %d rounds, at most %d; %d bytes, at most %d",
 						c.what, rank, size, s.Rounds(), c.rounds, received, c.bytes)
 				}
 			}
@@ -186,8 +209,8 @@ func TestRoundsAndBytes(t *testing.T) {
 	}
 }
 
-// All ranks get the same bits from an Allreduce even if the operator rounds, and minds the order of its operands as
-// addition does when both are NaN.
+// All ranks get the same bits from an Allreduce even if the operator rounds, and minds the order of its
+// operands as addition does when both are NaN.
 func TestAllreduceGivesAllRanksTheSameBits(t *testing.T) {
 	op := operator{8, func(dst, left, right []byte) {
 		l := math.Float64frombits(binary.LittleEndian.Uint64(left))
@@ -202,14 +225,19 @@ func TestAllreduceGivesAllRanksTheSameBits(t *testing.T) {
 			j := reduction(size, noRoot, count, op, false, func(rank int) []byte {
 				var b []byte
 				for i := range count {
-					b = binary.LittleEndian.AppendUint64(b, math.Float64bits(math.Exp(float64((rank*7+i)%23))/3))
+					b = binary.LittleEndian.AppendUint64(b,
+						math.Float64bits(math.Exp(float64((rank*7+i)%23))/3))
 				}
 				return b
-			}, func(s *Schedule, rank, size, _, count, elemSize int) { algorithm(s, rank, size, count, elemSize) })
+			}, func(s *Schedule, rank, size, _, count, elemSize int) {
+				algorithm(s, rank, size, count,
+					elemSize)
+			})
 			outputs, err := j.run(uint64(size))
 			require.NoError(t, err)
 			for rank, b := range outputs {
-				require.True(t, bytes.Equal(outputs[0], b), "%s, %d ranks: ranks 0 and %d differ", what, size, rank)
+				require.True(t, bytes.Equal(outputs[0], b), "%s, %d ranks: ranks 0 and %d differ", what,
+					size, rank)
 			}
 		}
 	}
@@ -228,26 +256,20 @@ func TestACopyDoesNotReachIntoTheRoundBefore(t *testing.T) {
 	assert.Equal(t, []Step{{Kind: Copy, Src: Span{Input, 8, 4}, Dst: Span{Output, 8, 4}}}, s.Round(1))
 }
 
-// calls are all algorithms as an application's call selects them, small and large.
-func calls(s *Schedule, rank, size, n int, counts, displs []int) map[string]func() {
-	b := Blocks{counts, displs, 8}
-	return map[string]func(){
-		"barrier":       func() { Barrier(s, rank, size, rank%2 == 0) },
-		"bcast":         func() { Bcast(s, rank, size, 1, n) },
-		"reduce":        func() { Reduce(s, rank, size, 1, n/8, 8, true) },
-		"allreduce":     func() { Allreduce(s, rank, size, n/8, 8, true) },
-		"gather":        func() { Gather(s, rank, size, 1, n) },
-		"gatherv":       func() { Gatherv(s, rank, size, 1, b.bytes(rank), b) },
-		"scatter":       func() { Scatter(s, rank, size, 1, n) },
-		"scatterv":      func() { Scatterv(s, rank, size, 1, b.bytes(rank), b) },
-		"allgather":     func() { Allgather(s, rank, size, n) },
-		"allgatherv":    func() { Allgatherv(s, rank, size, b) },
-		"alltoall":      func() { Alltoall(s, rank, size, n) },
-		"alltoallv":     func() { Alltoallv(s, rank, size, b, b) },
-		"reducescatter": func() { ReduceScatter(s, rank, size, counts, 8, true) },
-		"scan":          func() { Scan(s, rank, size, n/8, 8) },
-		"exscan":        func() { Exscan(s, rank, size, n/8, 8) },
+// calls are calls of all operations but those on neighbors, as an application makes them.
+func calls(rank, size, n int, counts, displs []int) []*Call {
+	b := &Blocks{counts, displs, 8}
+	var all []*Call
+	for o := range OpNeighborAllgather {
+		c := &Call{Operation: o, Rank: rank, Size: size, Count: n / 8, ElemSize: 8, Commutative: true,
+			Crowded: rank%2 == 0}
+		if counts != nil && (o == OpGatherv || o == OpScatterv || o == OpAllgatherv || o == OpAlltoallv ||
+			o == OpReduceScatter) {
+			c.Count, c.Send, c.Recv = counts[rank], b, b
+		}
+		all = append(all, c)
 	}
+	return all
 }
 
 func TestNothingIsAllocatedOnceAScheduleHasGrown(t *testing.T) {
@@ -259,9 +281,11 @@ func TestNothingIsAllocatedOnceAScheduleHasGrown(t *testing.T) {
 		for _, n := range []int{8, 1 << 20} {
 			var s Schedule
 			for rank := range size {
-				for what, call := range calls(&s, rank, size, n, counts, displs) {
-					call()
-					assert.Zero(t, testing.AllocsPerRun(5, call), "%s, rank %d of %d", what, rank, size)
+				for _, c := range calls(rank, size, n, counts, displs) {
+					build := func() { c.Build(&s) }
+					build()
+					assert.Zero(t, testing.AllocsPerRun(5, build), "%v, rank %d of %d", c.Operation, rank,
+						size)
 				}
 			}
 		}
@@ -271,13 +295,13 @@ func TestNothingIsAllocatedOnceAScheduleHasGrown(t *testing.T) {
 func BenchmarkSchedule(b *testing.B) {
 	for _, size := range []int{2, 16} {
 		for _, n := range []int{8, 1 << 20} {
-			for _, what := range []string{"barrier", "bcast", "reduce", "allreduce", "gather"} {
-				b.Run(fmt.Sprintf("%s/ranks=%d/bytes=%d", what, size, n), func(b *testing.B) {
+			for _, o := range []Operation{OpBarrier, OpBcast, OpReduce, OpAllreduce, OpGather} {
+				b.Run(fmt.Sprintf("%v/ranks=%d/bytes=%d", o, size, n), func(b *testing.B) {
 					var s Schedule
-					call := calls(&s, 0, size, n, nil, nil)[what]
+					c := calls(0, size, n, nil, nil)[o]
 					b.ReportAllocs()
 					for range b.N {
-						call()
+						c.Build(&s)
 					}
 				})
 			}

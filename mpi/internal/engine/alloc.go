@@ -15,23 +15,25 @@ import (
 type Memory struct {
 	mr    transport.MR
 	bytes []byte
-	held  int // by Hold
+	pins  int // by Hold
 }
 
-// allocated is all that the user has. A message does not look here: the rendezvous registers what it announces for as long as it is
-// announced, whatever memory that is (docs/adr/0008).
+// allocated is all that the user has. A message does not look here: the rendezvous registers what it
+// announces for as long as it is announced, whatever memory that is (docs/adr/0008).
 type allocated struct {
+	e     *Engine
 	list  []*Memory    // in the order of addresses
 	count atomic.Int32 // of list, for those who do not have the lock
 }
 
-// Alloc gives n bytes (n > 0) of zeroed memory on pages of its own. Peers have no right to the region: nobody is told its key. That a window may be bound to it makes it
-// memory of the kind that peers reach directly, as they are to reach what is announced out of it.
+// Alloc gives n bytes (n > 0) of zeroed memory on pages of its own. Peers have no right to the region: nobody
+// is told its key. That a window may be bound to it makes it memory of the kind that peers reach directly, as
+// they are to reach what is announced out of it.
 func (e *Engine) Alloc(n int) ([]byte, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.dead != nil {
-		return nil, e.dead
+	if e.stopped != nil {
+		return nil, e.stopped
 	}
 	mr, err := e.fabrics[0].pd.Alloc(n, transport.LocalWrite|transport.BindWindow)
 	if err != nil {
@@ -53,12 +55,13 @@ func (e *Engine) Free(b []byte) error {
 	case m == nil:
 		return fmt.Errorf("%w: it does not come from Alloc, or has been freed", ErrBuffer)
 	case unsafe.SliceData(b) != unsafe.SliceData(m.bytes) || len(b) != len(m.bytes):
-		return fmt.Errorf("%w: %d bytes of the %d that Alloc gave; free the whole slice", ErrBuffer, len(b), len(m.bytes))
+		return fmt.Errorf("%w: %d bytes of the %d that Alloc gave; free the whole slice", ErrBuffer, len(b),
+			len(m.bytes))
 	}
-	if e.inUse(m) != nil && e.dead == nil {
-		e.pass() // what uses it may have been given up by its caller, and nobody wait for it
+	if e.allocated.inUse(m) != nil && e.stopped == nil {
+		e.progress.poll() // what uses it may have been given up by its caller, and nobody wait for it
 	}
-	if err := e.inUse(m); err != nil {
+	if err := e.allocated.inUse(m); err != nil {
 		return err
 	}
 	e.allocated.list = slices.Delete(e.allocated.list, i, i+1)
@@ -67,27 +70,30 @@ func (e *Engine) Free(b []byte) error {
 }
 
 // inUse says what of this rank still uses memory; nil if nothing does.
-func (e *Engine) inUse(m *Memory) error {
-	if m.held > 0 {
-		return fmt.Errorf("%w: a collective or a persistent request still uses it; let the one end, free the other", ErrBuffer)
+func (l *allocated) inUse(m *Memory) error {
+	if m.pins > 0 {
+		return fmt.Errorf("%w: a collective or a persistent request still uses it; let the one end, free "+
+			"the other", ErrBuffer)
 	}
-	for r := range e.requests.underWay() {
+	for r := range l.e.requests.underWay() {
 		for _, b := range r.vec {
-			if other, _ := e.allocated.find(b); other != m {
+			if other, _ := l.find(b); other != m {
 				continue
 			}
 			what, tag := "a send to", r.msg.Tag
 			if r.kind == kindRecv {
 				what, tag = "a receive from", r.posted.Tag
 			}
-			return fmt.Errorf("%w: %s rank %d of the world with tag %d still uses it; wait for that first", ErrBuffer, what, r.rank, tag)
+			return fmt.Errorf("%w: %s rank %d of the world with tag %d still uses it; wait for that first",
+				ErrBuffer, what, r.rank, tag)
 		}
 	}
 	return nil
 }
 
-// Hold keeps the memory that buf is of from being freed until Drop, for a use that is no request; nil if Alloc did not give it.
-func (e *Engine) Hold(buf []byte) *Memory {
+// PinMemory keeps the memory that buf is of from being freed until Drop, for a use that is no request; nil if
+// Alloc did not give it.
+func (e *Engine) PinMemory(buf []byte) *Memory {
 	if len(buf) == 0 || e.allocated.count.Load() == 0 {
 		return nil
 	}
@@ -95,28 +101,28 @@ func (e *Engine) Hold(buf []byte) *Memory {
 	defer e.mu.Unlock()
 	m, _ := e.allocated.find(buf)
 	if m != nil {
-		m.held++
+		m.pins++
 	}
 	return m
 }
 
-// Drop ends a Hold.
-func (e *Engine) Drop(m *Memory) {
+// UnpinMemory ends a Hold.
+func (e *Engine) UnpinMemory(m *Memory) {
 	if m == nil {
 		return
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	m.held--
+	m.pins--
 }
 
-// leaveAllocated leaves to the process what the user has not freed.
-func (e *Engine) leaveAllocated() (err error) {
-	for _, m := range e.allocated.list {
+// detachAllocated leaves to the process what the user has not freed.
+func (l *allocated) detachAll() (err error) {
+	for _, m := range l.list {
 		err = errors.Join(err, m.mr.Detach())
 	}
-	e.allocated.list = nil
-	e.allocated.count.Store(0)
+	l.list = nil
+	l.count.Store(0)
 	return err
 }
 

@@ -23,20 +23,21 @@ func TestAllocated(t *testing.T) {
 			for _, at := range []int{0, len(b) / 2, len(b) - 1} {
 				m, _ := e.allocated.find(b[at:])
 				require.Same(t, &b[0], &m.bytes[0])
-				require.Equal(t, transport.LocalWrite|transport.BindWindow, m.mr.Access(), "peers have no right")
+				require.Equal(t, transport.LocalWrite|transport.BindWindow, m.mr.Access(),
+					"peers have no right")
 			}
-			require.Nil(t, e.Hold(make([]byte, 10)))
+			require.Nil(t, e.PinMemory(make([]byte, 10)))
 		}
-		held := e.Hold(all[3][1:])
+		held := e.PinMemory(all[3][1:])
 		require.ErrorIs(t, e.Free(all[3]), ErrBuffer)
-		e.Drop(held)
-		e.Drop(nil)
+		e.UnpinMemory(held)
+		e.UnpinMemory(nil)
 		for i := range all { // 0, 7, 14 …, and round again
 			require.NoError(t, e.Free(all[i*7%50]))
 		}
 		require.Empty(t, e.allocated.list)
 		require.Zero(t, e.allocated.count.Load())
-		require.Nil(t, e.Hold(all[0]))
+		require.Nil(t, e.PinMemory(all[0]))
 	})
 }
 
@@ -57,7 +58,8 @@ func TestFreeAfterFail(t *testing.T) {
 	})
 }
 
-// BenchmarkFind is what a look-up costs that would spare a message its registration: docs/adr/0008 rests on it.
+// BenchmarkFind is what a look-up costs that would spare a message its registration: docs/adr/0008 rests on
+// it.
 func BenchmarkFind(b *testing.B) {
 	for _, n := range []int{1, 16, 1024} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -77,14 +79,15 @@ func BenchmarkFind(b *testing.B) {
 	}
 }
 
-// TestAlloc_IsOfAKindThatPeersReach: without any way in for peers a provider may give memory that they cannot reach (transport.PD), and a message out of it would be
-// copied as any other.
+// TestAlloc_IsOfAKindThatPeersReach: without any way in for peers a provider may give memory that they cannot
+// reach (transport.PD), and a message out of it would be copied as any other.
 func TestAlloc_IsOfAKindThatPeersReach(t *testing.T) {
 	w := loopWorld(t)
 	b, err := w[0].Alloc(1 << 16)
 	require.NoError(t, err)
 	rights := w[0].fabrics[0].pd.(*loopPD).n.rights
 	require.NotZero(t, rights&transport.BindWindow)
-	require.Zero(t, rights&(transport.RemoteRead|transport.RemoteWrite|transport.RemoteAtomic), "no peer has a right to all of it")
+	require.Zero(t, rights&(transport.RemoteRead|transport.RemoteWrite|transport.RemoteAtomic),
+		"no peer has a right to all of it")
 	require.NoError(t, w[0].Free(b))
 }

@@ -11,7 +11,7 @@ func echo(w []*Engine, n int) <-chan error {
 	go func() {
 		buf := make([]byte, n)
 		for {
-			st, err := w[1].Recv(world0, buf, 0, 0, 1)
+			st, err := w[1].recv(world0, buf, 0, 0, 1)
 			if err == nil && st.Bytes > 0 {
 				err = w[1].Send(world0, buf[:st.Bytes], 0, 0)
 			}
@@ -24,8 +24,8 @@ func echo(w []*Engine, n int) <-chan error {
 	return over
 }
 
-// BenchmarkPingPong is a message to another engine and back, both in this process: half of it is a message's way, without the typed
-// calls of package mpi and on the process's own threads.
+// BenchmarkPingPong is a message to another engine and back, both in this process: half of it is a message's
+// way, without the typed calls of package mpi and on the process's own threads.
 func BenchmarkPingPong(b *testing.B) {
 	for _, n := range []int{8, 1 << 10, 16 << 10, 256 << 10} {
 		b.Run(fmt.Sprintf("tcp/bytes=%d", n), func(b *testing.B) {
@@ -35,7 +35,7 @@ func BenchmarkPingPong(b *testing.B) {
 			round := func() {
 				err := w[0].Send(world0, buf, 1, 0)
 				if err == nil {
-					_, err = w[0].Recv(world0, buf, 1, 0, 1)
+					_, err = w[0].recv(world0, buf, 1, 0, 1)
 				}
 				if err != nil {
 					b.Fatal(err)
@@ -60,7 +60,8 @@ func BenchmarkPingPong(b *testing.B) {
 	}
 }
 
-// BenchmarkWindow is 64 messages of 8 bytes, posted and waited for, as bw and mbw_mr have them, and one message back.
+// BenchmarkWindow is 64 messages of 8 bytes, posted and waited for, as bw and mbw_mr have them, and one
+// message back.
 func BenchmarkWindow(b *testing.B) {
 	const window, n = 64, 8
 	w := world(b, tcpDevices(b, 2))
@@ -102,7 +103,7 @@ func BenchmarkWindow(b *testing.B) {
 	round := func() {
 		err := all(w[0], func(int) (Request, error) { return w[0].Isend(world0, buf, 1, 0) })
 		if err == nil {
-			_, err = w[0].Recv(world0, answer, 1, 0, 1)
+			_, err = w[0].recv(world0, answer, 1, 0, 1)
 		}
 		if err != nil {
 			b.Fatal(err)

@@ -1,8 +1,47 @@
 package engine
 
-// Cancel withdraws an operation that has had no effect yet: a receive that has matched nothing, a send of which nothing has left. Its
-// request is complete then, and Status.Cancelled is set. What is under way completes as if Cancel had not been called; if it is a receive,
-// Cancel returns when nothing more is placed in its buffer. The request is to be waited for in any case.
+import (
+	"fmt"
+
+	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/rendezvous"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// A send of which something has left this rank is cancelled together with its receiver: WITHDRAW asks for the
+// announced message back. If no receive has matched the message there, the receiver forgets it and says so,
+// and the send is cancelled; otherwise the send completes as if nobody had asked. So both ends see the same
+// outcome, and the send ends soon whatever the receiver's program does: one whose message a matched probe has
+// taken has its bytes fetched (matched.go).
+
+// cancelState is how far the cancellation of a send has come.
+type cancelState uint8
+
+const (
+	cancelNone      cancelState = iota // nobody has asked; left by Cancel or a Canceller
+	cancelWanted                       // asked for, and part of the message is not sent; left when it is
+	withdrawSent                       // WITHDRAW is with the peer, who ends the announcements in either way
+	withdrawGranted                    // the peer has released the message; final
+)
+
+// cancellation cancels operations. It has no state of its own: how far a cancel has come is in the request.
+//
+// Invariants, under the lock: an operation is cancelled only while no other has matched it, and both ends see
+// the same outcome; its request completes when its buffer is free, never before.
+type cancellation struct {
+	e *Engine
+}
+
+// register has the router hand over the messages by which a send is withdrawn.
+func (n *cancellation) register(t *router) {
+	t.onMessage(channel.ATS, n.onATS)
+	t.onMessage(channel.Withdraw, n.onWithdraw)
+}
+
+// Cancel cancels an operation that no other has matched: a receive, or a send. Its request completes with
+// Status.Cancelled set. An operation that was matched completes as if Cancel had not been called. Cancel of a
+// send does not block; Cancel of a receive returns when nothing more is placed in its buffer. The request is
+// to be waited for in any case.
 func (e *Engine) Cancel(h Request) error {
 	if h == (Request{}) || h == Null {
 		return nil
@@ -13,41 +52,146 @@ func (e *Engine) Cancel(h Request) error {
 		e.mu.Unlock()
 		return errUsed
 	}
-	if !r.completed() && e.withdraw(r) {
-		r.status.Cancelled = true
-		e.complete(r, nil)
+	if !r.completed() {
+		e.cancels.cancel(r, nil)
 	}
 	underWay := r.kind == kindRecv && !r.completed()
 	e.mu.Unlock()
 	if underWay {
 		at := func(int) Request { return h }
-		e.waitUntil(1, at, func() bool { return e.anyDone(1, at) })
+		e.waiters.waitUntil(1, at, func() bool { return e.waiters.anyDone(1, at) })
 	}
 	return nil
 }
 
-// withdraw takes an operation that has had no effect yet out of wherever it waits; the caller completes it. It reports false, and does
-// nothing, if the operation is under way.
-func (e *Engine) withdraw(r *request) bool {
+// cancel cancels an operation that is not complete, or begins to. The request of one that was cancelled
+// completes with cause, or if that is nil as Cancel says.
+func (n *cancellation) cancel(r *request, cause error) {
+	switch {
+	case r.kind == kindCollective:
+		if cause != nil { // MPI has no Cancel of a collective
+			n.e.collectives.fail(r.collective, cause)
+		}
+	case n.cancelLocally(r):
+		r.status.Cancelled = cause == nil
+		n.e.requests.complete(r, cause)
+	case r.unexpected != nil: // a Message of this rank has it
+		n.e.probes.copyToMessage(r)
+	case r.kind == kindSend && r.cancel == cancelNone:
+		r.cause, r.observed, r.cancel = cause, true, cancelWanted
+		if p := r.peer; r.msg.Started() && r.msg.Done() {
+			if err := n.sendWithdraw(p, r); err != nil {
+				n.e.failures.failPeer(p, err)
+			}
+		}
+	}
+}
+
+// cancelLocally takes an operation of which nothing has left this rank out of wherever it waits; the caller
+// completes it. It reports false, and does nothing, if it is too late for that.
+func (n *cancellation) cancelLocally(r *request) bool {
 	switch {
 	case r.kind == kindRecv:
-		return e.table.Withdraw(&r.posted)
-	case r.filed != nil:
-		a := r.filed
-		if !e.table.Take(&a.match) {
+		return n.e.matching.RemovePosted(&r.posted)
+	case r.unexpected != nil:
+		a := r.unexpected
+		if !n.e.matching.RemoveUnexpected(&a.match) {
 			return false
 		}
-		e.discard(a)
+		n.e.unexpected.release(a)
 		return true
 	case r.peer != nil:
-		return r.peer.unqueue(r)
+		return r.peer.removeQueued(r)
 	}
 	return false
 }
 
-// unqueue takes a send out of the queue in which it waits for its peer.
-func (p *peer) unqueue(r *request) bool {
-	if r.msg.Begun() {
+// sendWithdraw asks the peer for a message back that has been sent, and whose announcements have not all
+// ended. The error is of the peer.
+func (n *cancellation) sendWithdraw(p *peer, r *request) error {
+	r.cancel = withdrawSent
+	return p.fabric.sender.Withdraw(p.ch, r.announcement-1)
+}
+
+// onATS takes ATS: an announcement has ended.
+func (n *cancellation) onATS(p *peer, body []byte) error {
+	ats, err := rendezvous.ParseATS(body)
+	if err != nil {
+		return err
+	}
+	token, err := p.fabric.sender.OnATS(p.ch, ats)
+	if err != nil {
+		return err
+	}
+	r := n.e.requests.byToken(token)
+	if ats.Withdrawn && r != nil {
+		if r.cancel != withdrawSent && r.cancel != withdrawGranted {
+			return fmt.Errorf("%w: the peer has let go of announcement %#x, which it was not asked to",
+				transport.ErrProtocol, ats.ID)
+		}
+		r.cancel = withdrawGranted
+	}
+	n.e.sends.announcementEnded(r)
+	return nil
+}
+
+// setCancelOutcome gives a send that was to be withdrawn its outcome, as it completes.
+func (n *cancellation) setOutcome(r *request) {
+	switch {
+	case r.err != nil && r.cause != nil:
+		r.err = r.located(fmt.Errorf("%w, and %w", r.cause, r.err))
+	case r.err == nil && r.cancel == withdrawGranted:
+		r.err, r.status.Cancelled = r.located(r.cause), r.cause == nil
+	}
+}
+
+// recordAnnouncement notes where bytes of an unexpected message are announced.
+func (p *peer) recordAnnouncement(a *unexpectedMessage, s rendezvous.Source) {
+	a.parts = append(a.parts, part{source: s, announced: true})
+	if a.announcement == 0 {
+		if p.announcedUnexpected == nil {
+			p.announcedUnexpected = map[uint64]*unexpectedMessage{}
+		}
+		a.announcement = s.ID + 1
+		p.announcedUnexpected[s.ID] = a
+	}
+}
+
+// onWithdraw takes WITHDRAW: the message is released if no receive has matched it. If it is not among those
+// that wait, one has.
+func (n *cancellation) onWithdraw(p *peer, body []byte) error {
+	w, err := rendezvous.ParseWithdraw(body)
+	if err != nil {
+		return err
+	}
+	a := p.announcedUnexpected[w.ID]
+	switch {
+	case a == nil:
+		return nil
+	case a.incomplete:
+		return fmt.Errorf("%w: a message was withdrawn before its end", transport.ErrProtocol)
+	case !n.e.matching.RemoveUnexpected(&a.match):
+		n.e.probes.fetchForMessage(a)
+		return nil
+	}
+	return n.discardAnnounced(p, a)
+}
+
+// discardAnnounced forgets a message that was taken out of the table, and tells its sender.
+func (n *cancellation) discardAnnounced(p *peer, a *unexpectedMessage) error {
+	var sources []rendezvous.Source
+	for i := range a.parts {
+		if a.parts[i].announced {
+			sources = append(sources, a.parts[i].source)
+		}
+	}
+	n.e.unexpected.release(a)
+	return p.fabric.receiver.Discard(p.ch, sources)
+}
+
+// removeQueued takes a send of which nothing has left out of the queue in which it waits for its peer.
+func (p *peer) removeQueued(r *request) bool {
+	if r.msg.Started() {
 		return false
 	}
 	for i := p.head; i < len(p.queue); i++ {
@@ -58,4 +202,24 @@ func (p *peer) unqueue(r *request) bool {
 		}
 	}
 	return false
+}
+
+// CancelAndFree frees a request that the caller will not wait for, because what it was part of has failed. It
+// cancels a receive; if its message is already being read, it waits, since the buffer is in use until then. A
+// send goes on by itself: its memory is only read.
+func (e *Engine) CancelAndFree(h Request) {
+	e.mu.Lock()
+	r := e.requests.find(h)
+	switch {
+	case r == nil:
+	case r.completed() || r.kind == kindRecv && e.matching.RemovePosted(&r.posted):
+		e.requests.collect(h, r)
+	case r.kind == kindSend:
+		r.detached, r.observed = true, true
+	default:
+		e.mu.Unlock()
+		e.waiters.wait(r)
+		return
+	}
+	e.mu.Unlock()
 }

@@ -1,20 +1,18 @@
-// Package engine moves one rank's messages: it owns the rank's device, channels, requests and matching, and makes the
-// passes that drive them. It deals in bytes and world ranks; package mpi puts types and communicators on top.
+// Package engine moves one rank's messages. It owns the rank's devices, channels, requests and matching,
+// and makes the progress that drives them. It deals in bytes and world ranks; package mpi adds types and
+// communicators.
 //
-// One lock guards everything. Whoever waits takes it by trying and makes passes (see wait.go); no goroutine or Go channel
-// stands between a call and the device.
+// One lock guards everything. Whoever waits tries to take it and makes progress (sleep.go); no goroutine or
+// Go channel stands between a call and the device.
 package engine
 
 import (
 	"errors"
 	"log/slog"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/mpi/internal/match"
-	"github.com/weft-mpi/weft/rendezvous"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -26,83 +24,82 @@ var (
 	ErrRequest    = errors.New("invalid request")
 	ErrBuffer     = errors.New("invalid buffer")
 	ErrFinalized  = errors.New("Finalize has been called")
+	ErrLimit      = errors.New("limit reached")
 )
 
 // Config is what an engine is made of.
 type Config struct {
-	Fabrics        []Fabric // at least one; a peer is reached over the first of them that reaches it
-	Identity       transport.Identity
-	Channel        channel.Config
-	Grant          bool          // large messages are written by their senders, where the receivers let them; else read by the receivers
-	EagerMost      int           // bytes of a message in one piece above which it goes by rendezvous; 0 for what each fabric says
-	KeepMost       int           // bytes of unexpected messages that are kept before peers are told to keep theirs; 0 for 64 MiB
-	ShrinkAfter    time.Duration // how long a channel has to be quiet before its large ring is given back; 0 for never
+	Fabrics  []Fabric // at least one; a peer is reached over the first of them that reaches it
+	Identity transport.Identity
+	Channel  channel.Config
+	// large messages are written by their senders, where the receivers let them; else read by the receivers
+	Grant bool
+	// bytes of a message in one piece above which it goes by rendezvous; 0 for what each fabric says
+	EagerLimit int
+	// bytes of unexpected messages that are kept before peers are told to keep theirs; 0 for 64 MiB
+	MaxUnexpectedBytes int
+	// messages that no receive has matched, of all peers; 0 for DefaultMaxUnexpected
+	MaxUnexpectedCount int
+	// how long a channel has to be quiet before its large ring is given back; 0 for never
+	ShrinkAfter    time.Duration
 	Lookup         Lookup
 	ConnectTimeout time.Duration
-	SpinFor        time.Duration // how long a waiting rank polls before it sleeps
-	HandlerCores   []int         // processors of this rank's completion handler: the first of them is its thread's; none for no handler
-	Log            *slog.Logger
+	SpinTime       time.Duration // how long a waiting rank polls before it sleeps
+	// if not nil: told when a peer has failed, before this rank acts on it; does not block
+	PeerLost func(rank int)
+	// processors of this rank's completion handler: the first of them is its thread's; none for no handler
+	HandlerCores []int
+	Hook         Hook // told of events; nil for none
+	Log          *slog.Logger
 }
 
-// Engine is the message engine of one rank. All methods may be called from any goroutine.
+// Engine is one rank's message engine. It owns the lock, the fabrics and the peers, and hands each call of
+// package mpi to one of the parts, which own everything else. Each part states its invariants on its type;
+// all share the lock. All methods may be called from any goroutine.
 type Engine struct {
 	mu lock
 
-	rank     int
-	size     int
-	log      *slog.Logger
-	lookup   Lookup
-	dialFor  time.Duration
-	spinFor  time.Duration
-	yields   int // idle passes before a waiting rank sleeps, where it shares its core
-	chanConf channel.Config
-
-	keepMost    int
-	shrinkAfter time.Duration
-
+	rank    int
+	size    int
+	log     *slog.Logger
+	hook    Hook
 	fabrics []*fabric
 	peers   []*peer // by world rank, nil until first use
-	failed  []*peer // those that have failed, in order
-	groups  map[uint32][]int32
-	retry   []*peer // peers with work that only a later pass can do
-
-	table    match.Table[*request, *arrival]
-	requests requestPool
-	arrivals arrivalPool
-	matched  []*arrival // held by a Message
-
-	kept    int     // bytes of unexpected messages
-	holding []*peer // peers that have been told to keep theirs
-	window  [][]byte
-	copies  int // bytes of announced messages that may be copied before the next pass; less than 0 after a long one
-
-	batchMemory [][]byte // for the batches of peers
-
-	allocated allocated
-
-	waiting   waiting
-	held      held
-	reclaim   reclaim
-	heartbeat heartbeat
-	handler   handler
-	changes   atomic.Uint32 // passes of the handler
-	directs   uint32        // receives that were tried in the ring itself
-	reliefs   uint32        // sends that found a ring full, and waited for room
-
-	dead    error // why the engine does no more work; nil while it does
-	closing bool  // Shutdown has begun: peers that close are no failure
-
-	dialing sync.WaitGroup // goroutines of connects
+	stopped error   // why the engine does no more work; nil while it does
+	closing bool    // Shutdown has begun: peers that close have not failed
 	stats   Stats
 
-	noBytes transport.RecvWR // room for a message of no bytes
-	wcs     [32]transport.WC
-	qps     [32]transport.QPN
+	matching    match.Table[*request, *unexpectedMessage]
+	requests    requestTable
+	sends       sendProtocol
+	recvs       recvProtocol
+	unexpected  unexpectedMessages
+	probes      matchedProbes
+	coalescer   coalescer
+	cancels     cancellation
+	collectives collectives
+	allocated   allocated
+
+	progress          progressEngine
+	routes            router
+	waiters           waiters
+	completionHandler completionHandler
+	connections       connections
+	failures          failures
+	idleShrinker      idleShrinker
+	heartbeat         heartbeat
 }
+
+// DefaultMaxUnexpectedCount is how many messages without a receive a rank keeps, in about 300 bytes each
+// besides their payload. A peer that has sent more than its share of them when they are reached is given
+// up.
+const DefaultMaxUnexpectedCount = 1 << 20
 
 const (
 	sendDepth = 256
-	recvSlack = 4 // posted Recvs beyond those of announcements and grants: a peer asks for an answer again, and only once at a time
+	// posted Recvs beyond those of announcements and grants: a peer asks for an answer again, and only once
+	// at a time
+	recvSlack = 4
 	readDepth = 16
 	cqDepth   = 1 << 16
 )
@@ -110,20 +107,12 @@ const (
 // New makes the engine of one rank and starts listening. The devices belong to the engine from then on.
 func New(c Config) (*Engine, error) {
 	e := &Engine{
-		rank: int(c.Identity.Rank), size: int(c.Identity.Size), log: c.Log, lookup: c.Lookup,
-		dialFor: c.ConnectTimeout, spinFor: c.SpinFor, chanConf: c.Channel,
-		keepMost: c.KeepMost, shrinkAfter: c.ShrinkAfter,
-		peers: make([]*peer, c.Identity.Size), groups: map[uint32][]int32{},
+		rank: int(c.Identity.Rank), size: int(c.Identity.Size), log: c.Log, hook: c.Hook,
+		peers: make([]*peer, c.Identity.Size),
 	}
-	if e.keepMost == 0 {
-		e.keepMost = 64 << 20
-	}
-	e.chanConf.Abreast = c.SpinFor > 0 && len(c.HandlerCores) == 0
-	e.mu.init()
-	e.waiting.init(e)
-	e.held.init(e)
-	e.reclaim.init(e)
+	e.init(c)
 	if err := e.open(c); err != nil {
+		e.progress.queues.close()
 		for _, f := range c.Fabrics {
 			err = errors.Join(err, f.Device.Close())
 		}
@@ -131,6 +120,20 @@ func New(c Config) (*Engine, error) {
 	}
 	e.heartbeat.init(e)
 	return e, nil
+}
+
+// init gives every part its settings, and the engine to which it belongs.
+func (e *Engine) init(c Config) {
+	e.mu.init()
+	e.requests.e, e.sends.e, e.recvs.e, e.probes.e, e.cancels.e = e, e, e, e, e
+	e.progress.e, e.collectives.e, e.allocated.e, e.completionHandler.e = e, e, e, e
+	e.routes.init(e)
+	e.unexpected.init(e, c)
+	e.connections.init(e, c)
+	e.failures.e, e.failures.report, e.failures.groups = e, c.PeerLost, map[uint32][]int32{}
+	e.waiters.init(e, c.SpinTime)
+	e.coalescer.init(e)
+	e.idleShrinker.init(e, c.ShrinkAfter)
 }
 
 // open makes the engine's part of every fabric, and listens.
@@ -142,8 +145,11 @@ func (e *Engine) open(c Config) error {
 		}
 		e.fabrics = append(e.fabrics, f)
 	}
+	if err := e.progress.queues.init(e.fabrics); err != nil {
+		return err
+	}
 	for _, f := range e.fabrics {
-		if err := e.listen(f, c.Identity); err != nil {
+		if err := e.connections.listen(f, c.Identity); err != nil {
 			return err
 		}
 	}
@@ -155,121 +161,3 @@ func (e *Engine) Rank() int { return e.rank }
 
 // Size is the number of ranks.
 func (e *Engine) Size() int { return e.size }
-
-// pass drives everything once, under the lock, and tells whether anything happened.
-func (e *Engine) pass() bool {
-	e.stats.Passes++
-	e.copies = copiesAPass
-	e.flush()
-	if len(e.retry) > 0 {
-		e.retryPeers() // first: what the pass itself puts off is for the next one
-	}
-	busy := false
-	for _, f := range e.fabrics {
-		busy = e.poll(f) || busy
-	}
-	return busy
-}
-
-// poll drives one fabric.
-func (e *Engine) poll(f *fabric) (busy bool) {
-	for {
-		n := f.cq.Poll(e.wcs[:])
-		for i := range n {
-			e.completed(f, &e.wcs[i])
-		}
-		busy = busy || n > 0
-		if n < len(e.wcs) {
-			break
-		}
-	}
-	for {
-		n := f.cq.Placed(e.qps[:])
-		for _, q := range e.qps[:n] {
-			if p := f.peerOf(q); p != nil {
-				e.drain(p)
-			}
-		}
-		busy = busy || n > 0
-		if n < len(e.qps) {
-			break
-		}
-	}
-	for _, p := range f.watched {
-		switch {
-		case p.ch.Ready():
-			e.drain(p)
-			busy = true
-		case p.ch.Paused(): // what it waits for is placed without a message
-			e.kick(p)
-		}
-	}
-	return busy
-}
-
-// completed routes one completion to the protocol that posted its request.
-func (e *Engine) completed(f *fabric, wc *transport.WC) {
-	p := f.peerOf(wc.QP)
-	if p == nil || p.state == peerFailed {
-		return // what was in flight when the peer was given up
-	}
-	if wc.Status != transport.StatusSuccess {
-		e.connectionEnded(p, wc)
-		return
-	}
-	switch {
-	case wc.Op == transport.OpRecv:
-		e.notified(p, wc)
-	case !rendezvous.Owns(wc.ID):
-	case wc.Op == transport.OpRead:
-		token, done, err := p.fabric.fetcher.Completed(wc)
-		e.fetched(p, token, done, err)
-	default:
-		token, done, err := p.fabric.announcer.Completed(wc)
-		if done {
-			p.stats.Granted++
-		}
-		e.taken(p, token, done, err)
-	}
-}
-
-// notified takes a delivered notice: FIN, which says that the peer has all of what we announced, the end of what it has written into a buffer of
-// ours, or, without an immediate, the request to say an answer of the channel again.
-func (e *Engine) notified(p *peer, wc *transport.WC) {
-	if !wc.HasImm {
-		err := p.ch.AskedAgain()
-		if err == nil {
-			err = p.ch.QP().PostRecv(&e.noBytes)
-		}
-		if err != nil {
-			e.failPeer(p, err)
-		}
-		return
-	}
-	if rendezvous.EndsGrant(wc.Imm) {
-		token, done, err := p.fabric.fetcher.Ended(p.ch, wc.Imm)
-		e.fetched(p, token, done, err)
-		return
-	}
-	token, err := p.fabric.announcer.Finished(p.ch, wc.Imm)
-	e.taken(p, token, err == nil, err)
-}
-
-// taken notes what has become of an announcement: with done the peer has all of it.
-func (e *Engine) taken(p *peer, token uint64, done bool, err error) {
-	if r := e.requests.byToken(token); done && r != nil && !r.completed() {
-		if r.open--; r.open == 0 && r.msg.Done() {
-			e.complete(r, nil)
-		}
-	}
-	e.goOn(p, err)
-}
-
-// goOn has a peer do what it has room for now, or gives it up.
-func (e *Engine) goOn(p *peer, err error) {
-	if err != nil {
-		e.failPeer(p, err)
-		return
-	}
-	e.kick(p)
-}

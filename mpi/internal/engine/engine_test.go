@@ -18,12 +18,19 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fabrics are the providers that every test of the engine runs on, each with Reads and without. The simulated one moves bytes in small steps, so it gets fewer of them.
+// fabrics are the providers that every test of the engine runs on, each with Reads and without. The simulated
+// one moves bytes in small steps, so it gets fewer of them.
 var fabrics = map[string]func(t *testing.T, seed uint64, n int) []transport.Device{
-	"sim":         func(_ *testing.T, seed uint64, n int) []transport.Device { return simDevices(seed, n) },
-	"tcp":         func(t *testing.T, _ uint64, n int) []transport.Device { return tcpDevices(t, n) },
-	"sim-granted": func(_ *testing.T, seed uint64, n int) []transport.Device { return withoutReads(simDevices(seed, n)) },
-	"tcp-granted": func(t *testing.T, _ uint64, n int) []transport.Device { return withoutReads(tcpDevices(t, n)) },
+	"sim": func(_ *testing.T, seed uint64, n int) []transport.Device { return simDevices(seed, n) },
+	"tcp": func(t *testing.T, _ uint64, n int) []transport.Device { return tcpDevices(t, n) },
+	"sim-granted": func(_ *testing.T, seed uint64,
+		n int) []transport.Device {
+		return withoutReads(simDevices(seed, n))
+	},
+	"tcp-granted": func(t *testing.T, _ uint64,
+		n int) []transport.Device {
+		return withoutReads(tcpDevices(t, n))
+	},
 }
 
 func simDevices(seed uint64, n int) []transport.Device {
@@ -45,7 +52,8 @@ func tcpDevices(t testing.TB, n int) []transport.Device {
 	return devices
 }
 
-// noReads is a device whose queue pairs have no Reads, so that large messages are written where their receivers grant it.
+// noReads is a device whose queue pairs have no Reads, so that large messages are written where their
+// receivers grant it.
 type noReads struct{ transport.Device }
 
 func (d noReads) Query() transport.DeviceAttr {
@@ -75,7 +83,8 @@ func worldOf(t testing.TB, devices []transport.Device, conf Config) []*Engine {
 	for i, d := range devices {
 		id := transport.Identity{Job: "test", Rank: uint32(i), Size: uint32(len(devices))}
 		copy(id.Secret[:], "a secret that the test's ranks share")
-		conf.Fabrics, conf.Identity, conf.Lookup, conf.ConnectTimeout = []Fabric{{Device: d}}, id, lookup, time.Minute
+		conf.Fabrics, conf.Identity, conf.Lookup, conf.ConnectTimeout = []Fabric{{Device: d}}, id, lookup,
+			time.Minute
 		conf.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 		e, err := New(conf)
 		require.NoError(t, err)
@@ -98,8 +107,8 @@ func onEach(t *testing.T, n int, test func(t *testing.T, w []*Engine)) {
 	}
 }
 
-// ranks runs body once for each engine, at the same time, and reports the errors. Who is done goes on making progress until all are, as
-// ranks do in Finalize.
+// ranks runs body once for each engine, at the same time, and reports the errors. Who is done goes on making
+// progress until all are, as ranks do in Finalize.
 func ranks(t *testing.T, w []*Engine, body func(e *Engine) error) {
 	t.Helper()
 	var bodies, wg sync.WaitGroup
@@ -110,7 +119,8 @@ func ranks(t *testing.T, w []*Engine, body func(e *Engine) error) {
 		wg.Go(func() {
 			func() {
 				defer bodies.Done()
-				errs[i] = ErrAborted // should a requirement end the goroutine, the other ranks do not wait for it
+				// should a requirement end the goroutine, the other ranks do not wait for it
+				errs[i] = ErrAborted
 				defer func() {
 					if errs[i] == ErrAborted {
 						for _, e := range w {
@@ -155,7 +165,8 @@ func checkPattern(b []byte, source, sequence int) error {
 	pattern(want, source, sequence)
 	for i := range b {
 		if b[i] != want[i] {
-			return fmt.Errorf("byte %d of %d of message %d from rank %d is %#x, not %#x", i, len(b), sequence, source, b[i], want[i])
+			return fmt.Errorf("byte %d of %d of message %d from rank %d is %#x, not %#x", i, len(b),
+				sequence, source, b[i], want[i])
 		}
 	}
 	return nil
@@ -181,7 +192,7 @@ func TestPingPongOfEverySize(t *testing.T) {
 					}
 				}
 				clear(buf)
-				st, err := e.Recv(world0, buf, 1-e.Rank(), 5, 1)
+				st, err := e.recv(world0, buf, 1-e.Rank(), 5, 1)
 				if err != nil {
 					return err
 				}
@@ -214,7 +225,7 @@ func TestTruncation(t *testing.T) {
 					}
 					continue
 				}
-				st, err := e.Recv(world0, buf[:60], 0, 1, 1)
+				st, err := e.recv(world0, buf[:60], 0, 1, 1)
 				if err := checkPattern(buf[:60], 0, n); err != nil {
 					return err
 				}
@@ -237,9 +248,10 @@ func TestSelf(t *testing.T) {
 		for seq, n := range []int{0, 8, 5000} {
 			out, in := make([]byte, n), make([]byte, n)
 			pattern(out, 0, seq)
-			s, err := e.Isend(world0, out, 0, seq) // before its receive: small ones are copied, large ones wait
+			// before its receive: small ones are copied, large ones wait
+			s, err := e.Isend(world0, out, 0, seq)
 			require.NoError(t, err)
-			st, err := e.Recv(world0, in, AnySource, AnyTag, 1)
+			st, err := e.recv(world0, in, AnySource, AnyTag, 1)
 			require.NoError(t, err)
 			require.Equal(t, Status{Source: 0, Tag: seq, Bytes: n, Elem: 1}, st)
 			require.NoError(t, checkPattern(in, 0, seq))
@@ -263,13 +275,13 @@ func TestPeerLost(t *testing.T) {
 					}
 				}
 				for r := range 2 {
-					if _, err := e.Recv(world0, one, r, 0, 1); err != nil {
+					if _, err := e.recv(world0, one, r, 0, 1); err != nil {
 						return err
 					}
 				}
 				return e.Destroy(ErrFinalized) // cut, with no close
 			}
-			if _, err := e.Recv(world0, one, 2, 0, 1); err != nil {
+			if _, err := e.recv(world0, one, 2, 0, 1); err != nil {
 				return err
 			}
 			pending, err := e.Irecv(world0, one, 2, 1, 1)
@@ -279,12 +291,12 @@ func TestPeerLost(t *testing.T) {
 			if err := e.Send(world0, one, 2, 0); err != nil {
 				return err
 			}
-			_, err = e.Recv(world0, make([]byte, 1), AnySource, 1, 1)
+			_, err = e.recv(world0, make([]byte, 1), AnySource, 1, 1)
 			require.ErrorIs(t, err, ErrProcFailed, "a receive from any source")
 			require.ErrorContains(t, err, "rank 2")
 			_, err = e.Wait(pending)
 			require.ErrorIs(t, err, ErrProcFailed, "a receive that was posted before")
-			_, err = e.Recv(world0, one, 2, 1, 1)
+			_, err = e.recv(world0, one, 2, 1, 1)
 			require.ErrorIs(t, err, ErrProcFailed, "a receive that is posted afterwards")
 			_, err = e.Probe(world0, 2, 1, nil)
 			require.ErrorIs(t, err, ErrProcFailed, "a probe")
@@ -294,7 +306,7 @@ func TestPeerLost(t *testing.T) {
 			if e.Rank() == 0 {
 				return e.Send(world0, one, 1, 9)
 			}
-			_, err = e.Recv(world0, one, 0, 9, 1)
+			_, err = e.recv(world0, one, 0, 9, 1)
 			return err
 		})
 	})
@@ -318,7 +330,7 @@ func TestGoroutines(t *testing.T) {
 									return err
 								}
 							}
-							if _, err := e.Recv(world0, buf, 1-e.Rank(), tag, 1); err != nil {
+							if _, err := e.recv(world0, buf, 1-e.Rank(), tag, 1); err != nil {
 								return err
 							}
 							if err := checkPattern(buf, tag, i); err != nil {
@@ -352,7 +364,7 @@ func TestFailWakesEveryWaiter(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 4 {
 			wg.Go(func() {
-				_, err := e.Recv(world0, make([]byte, 1), 1, i, 1)
+				_, err := e.recv(world0, make([]byte, 1), 1, i, 1)
 				require.ErrorIs(t, err, ErrAborted)
 			})
 			wg.Go(func() {
@@ -366,15 +378,15 @@ func TestFailWakesEveryWaiter(t *testing.T) {
 	})
 }
 
-// TestHeldSendsGoOutByThemselves: a burst of Isends reaches a peer though its sender makes no further call. The simulated network carries
-// nothing that nobody polls for, so this is about sockets.
+// TestHeldSendsGoOutByThemselves: a burst of Isends reaches a peer though its sender makes no further call.
+// The simulated network carries nothing that nobody polls for, so this is about sockets.
 func TestHeldSendsGoOutByThemselves(t *testing.T) {
 	w := world(t, fabrics["tcp"](t, 1, 2))
 	ranks(t, w, func(e *Engine) error { // connect
 		if e.Rank() == 0 {
 			return e.Send(world0, []byte{7}, 1, 0)
 		}
-		_, err := e.Recv(world0, make([]byte, 1), 0, 0, 1)
+		_, err := e.recv(world0, make([]byte, 1), 0, 0, 1)
 		return err
 	})
 	var open []Request
@@ -384,7 +396,7 @@ func TestHeldSendsGoOutByThemselves(t *testing.T) {
 		open = append(open, r)
 	}
 	for range 10 {
-		_, err := w[1].Recv(world0, make([]byte, 1), 0, 0, 1)
+		_, err := w[1].recv(world0, make([]byte, 1), 0, 0, 1)
 		require.NoError(t, err)
 	}
 	for _, r := range open {
@@ -400,7 +412,7 @@ func TestAllocations(t *testing.T) {
 		wg.Go(func() {
 			buf := make([]byte, n)
 			for {
-				st, err := w[1].Recv(world0, buf, 0, n, 1)
+				st, err := w[1].recv(world0, buf, 0, n, 1)
 				if err != nil || st.Bytes == 0 {
 					return
 				}
@@ -412,7 +424,7 @@ func TestAllocations(t *testing.T) {
 		buf := make([]byte, n)
 		round := func() {
 			require.NoError(t, w[0].Send(world0, buf, 1, n))
-			if _, err := w[0].Recv(world0, buf, 1, n, 1); err != nil {
+			if _, err := w[0].recv(world0, buf, 1, n, 1); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -29,7 +29,8 @@ type stranger struct {
 }
 
 func (s *stranger) Prepare(uint32) (transport.QPConfig, []byte, error) {
-	return transport.QPConfig{PD: s.pd, SendCQ: s.cq, RecvCQ: s.cq, SendWR: 8, RecvWR: 8, Reads: 1}, s.private, nil
+	return transport.QPConfig{PD: s.pd, SendCQ: s.cq, RecvCQ: s.cq, SendWR: 8, RecvWR: 8, Reads: 1},
+		s.private, nil
 }
 
 func (s *stranger) Connected(_ uint32, qp transport.QP, _ []byte) { s.qp <- qp }
@@ -45,7 +46,8 @@ func withStranger(t *testing.T) (*Engine, *stranger) {
 		return d
 	}
 	id := transport.Identity{Job: "stranger", Size: 2}
-	e, err := New(Config{Fabrics: []Fabric{{Device: device()}}, Identity: id, ConnectTimeout: time.Minute, Log: slog.New(slog.DiscardHandler),
+	e, err := New(Config{Fabrics: []Fabric{{Device: device()}}, Identity: id, ConnectTimeout: time.Minute,
+		Log:    slog.New(slog.DiscardHandler),
 		Lookup: func(uint32, string) (string, error) { return s.ep.Addr(), nil }})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, e.Destroy(ErrFinalized)) })
@@ -64,7 +66,8 @@ func withStranger(t *testing.T) (*Engine, *stranger) {
 	return e, s
 }
 
-// A peer that breaks a rule is given up, by name, and what waits for it says that it broke a rule. One that is lost broke none.
+// A peer that breaks a rule is given up, by name, and what waits for it says that it broke a rule. One that
+// is lost broke none.
 func TestEveryFailureIsOfItsClass(t *testing.T) {
 	for name, c := range map[string]struct {
 		does     func(s *stranger)
@@ -74,12 +77,14 @@ func TestEveryFailureIsOfItsClass(t *testing.T) {
 		"a message without room": {func(s *stranger) {
 			mr, err := s.pd.Alloc(8, 0)
 			require.NoError(s.t, err)
-			require.NoError(s.t, (<-s.qp).PostSend(&transport.SendWR{Op: transport.OpSend, Local: []transport.SGE{{MR: mr, Length: 8}}}))
+			require.NoError(s.t, (<-s.qp).PostSend(&transport.SendWR{Op: transport.OpSend,
+				Local: []transport.SGE{{MR: mr, Length: 8}}}))
 		}, true, "a message of the peer is longer than the posted Recv of 0 bytes"},
 		"an access to what is not there": {func(s *stranger) {
 			mr, err := s.pd.Alloc(8, 0)
 			require.NoError(s.t, err)
-			require.NoError(s.t, (<-s.qp).PostSend(&transport.SendWR{Op: transport.OpWrite, Local: []transport.SGE{{MR: mr, Length: 8}},
+			require.NoError(s.t, (<-s.qp).PostSend(&transport.SendWR{Op: transport.OpWrite,
+				Local:  []transport.SGE{{MR: mr, Length: 8}},
 				Remote: []transport.Segment{{Key: 7, Length: 8}}}))
 		}, true, "no region has the key 0x7"},
 		"an end": {func(s *stranger) { (<-s.qp).Abort(nil) }, false, "aborted"},
@@ -96,7 +101,8 @@ func TestEveryFailureIsOfItsClass(t *testing.T) {
 			require.ErrorIs(t, err, ErrProcFailed)
 			require.ErrorContains(t, err, "rank 1")
 			require.ErrorContains(t, err, c.says)
-			require.Equal(t, c.protocol, errors.Is(err, transport.ErrProtocol) || errors.Is(err, transport.ErrAccess), "%v", err)
+			require.Equal(t, c.protocol, errors.Is(err, transport.ErrProtocol) ||
+				errors.Is(err, transport.ErrAccess), "%v", err)
 		})
 	}
 }
@@ -108,8 +114,10 @@ func TestRanksThatDoNotFit(t *testing.T) {
 		is      error
 		says    string
 	}{
-		"half a descriptor": {func(d []byte) []byte { return d[:len(d)-1] }, transport.ErrProtocol, "a ring's descriptor of"},
-		"another version":   {func([]byte) []byte { return []byte("none") }, transport.ErrVersion, "run the same weft on all hosts"},
+		"half a descriptor": {func(d []byte) []byte { return d[:len(d)-1] }, transport.ErrProtocol,
+			"a ring's descriptor of"},
+		"another version": {func([]byte) []byte { return []byte("none") }, transport.ErrVersion,
+			"run the same weft on all hosts"},
 		"other phases": {func([]byte) []byte {
 			return channel.Descriptor{Phases: []int{576}, Key: 1, Generation: 1}.Append(nil)
 		}, transport.ErrInvalid, "all ranks of a job need the same"},
@@ -154,7 +162,8 @@ func TestTurnedAwayConnectionIsNoDeadPeer(t *testing.T) {
 	require.Equal(t, peerOpen, e.peers[1].state)
 }
 
-// Ranks that fail, in all states that a connection can be in, leave no memory mapped and no descriptor open in those that are left.
+// Ranks that fail, in all states that a connection can be in, leave no memory mapped and no descriptor open
+// in those that are left.
 func TestFailedPeersLeaveNothing(t *testing.T) {
 	round := func(i int) {
 		devices := make([]transport.Device, 2)
@@ -166,9 +175,13 @@ func TestFailedPeersLeaveNothing(t *testing.T) {
 		w := make([]*Engine, 2)
 		for k := range w {
 			var err error
-			w[k], err = New(Config{Fabrics: []Fabric{{Device: devices[k]}}, Identity: transport.Identity{Job: "leaks", Rank: uint32(k), Size: 2},
+			w[k], err = New(Config{Fabrics: []Fabric{{Device: devices[k]}},
+				Identity:       transport.Identity{Job: "leaks", Rank: uint32(k), Size: 2},
 				ConnectTimeout: time.Minute, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-				Lookup: func(rank uint32, provider string) (string, error) { return w[rank].Addr(provider), nil }})
+				Lookup: func(rank uint32, provider string) (string, error) {
+					return w[rank].Addr(provider),
+						nil
+				}})
 			require.NoError(t, err)
 		}
 		var open []Request
@@ -189,7 +202,7 @@ func TestFailedPeersLeaveNothing(t *testing.T) {
 		for _, h := range open {
 			w[0].Wait(h)
 		}
-		_, err := w[0].Recv(world0, nil, 1, 98, 1)
+		_, err := w[0].recv(world0, nil, 1, 98, 1)
 		require.ErrorIs(t, err, ErrProcFailed)
 		require.NoError(t, w[0].Destroy(ErrFinalized))
 	}

@@ -2,9 +2,10 @@ package engine
 
 import "time"
 
-// heartbeat has the devices tell the peers, once a period, that this rank lives, and find those that have been silent for too long. Its timer
-// runs from the beginning to the end of the engine, whatever the rank does meanwhile: Go takes the processor away from a goroutine that
-// computes. It is not answered for a rank whose whole process stands still, nor for one that keeps its only processor in a C call.
+// heartbeat has the devices tell the peers, once a period, that this rank lives, and find those that have
+// been silent for too long. Its timer runs from the beginning to the end of the engine, whatever the rank
+// does meanwhile: Go takes the processor away from a goroutine that computes. It is not answered for a rank
+// whose whole process stands still, nor for one that keeps its only processor in a C call.
 type heartbeat struct {
 	e      *Engine
 	period time.Duration
@@ -29,7 +30,7 @@ func (h *heartbeat) tick() {
 	e := h.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.dead != nil {
+	if e.stopped != nil {
 		return
 	}
 	h.look() // a rank that computes takes what has come, so that its peers can send on
@@ -42,9 +43,9 @@ func (h *heartbeat) tick() {
 }
 
 func (h *heartbeat) look() {
-	if h.e.handled() {
-		h.e.handle()
+	if h.e.completionHandler.active() {
+		h.e.completionHandler.run()
 	} else {
-		h.e.pass()
+		h.e.progress.poll()
 	}
 }

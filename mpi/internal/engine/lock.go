@@ -7,19 +7,21 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
-// lock guards an engine. It is a mutex whose holder sees whether others want it, since he may hold it for long while he looks for messages, and
-// which costs one uncontended atomic that is compiled into the caller.
+// lock guards an engine. It is a mutex whose holder sees whether others want it, since he may hold it for
+// long while he looks for messages, and which costs one uncontended atomic that is compiled into the caller.
 //
-// Who leaves it stores that, and then looks whether somebody waits; who waits says so, and then looks whether the lock is free. One of them has to see
-// the other, so each needs a full barrier in between. Once this process takes part in barriers of all threads at once (as shared memory has it do) only who is
-// about to block pays for them. That may become so at any time: who leaves the lock and finds it so sees those who wait and have not.
+// Who leaves it stores that, and then looks whether somebody waits; who waits says so, and then looks whether
+// the lock is free. One of them has to see the other, so each needs a full barrier in between. Once this
+// process takes part in barriers of all threads at once (as shared memory has it do) only who is about to
+// block pays for them. That may become so at any time: who leaves the lock and finds it so sees those who
+// wait and have not.
 type lock struct {
-	held  uint32
-	queue atomic.Int32  // goroutines in wait
-	turn  chan struct{} // has a token when the lock was left while somebody waited
+	held    uint32
+	queue   atomic.Int32  // goroutines in wait
+	handoff chan struct{} // has a token when the lock was left while somebody waited
 }
 
-func (l *lock) init() { l.turn = make(chan struct{}, 1) }
+func (l *lock) init() { l.handoff = make(chan struct{}, 1) }
 
 // Lock blocks until the lock is the caller's.
 func (l *lock) Lock() {
@@ -39,7 +41,7 @@ func (l *lock) Unlock() {
 		atomic.StoreUint32(&l.held, 0)
 	}
 	if l.queue.Load() > 0 {
-		l.call()
+		l.wakeOne()
 	}
 }
 
@@ -66,14 +68,14 @@ func (l *lock) wait() {
 		if l.TryLock() {
 			return
 		}
-		<-l.turn
+		<-l.handoff
 	}
 }
 
-// call has one of those who wait try again.
-func (l *lock) call() {
+// wakeOne has one of those who wait try again.
+func (l *lock) wakeOne() {
 	select {
-	case l.turn <- struct{}{}:
+	case l.handoff <- struct{}{}:
 	default: // one is being called already
 	}
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
-// TestLock_OneAtATimeAndNobodyForgotten has goroutines take turns, some of whom hold the lock until others have given up trying and block.
+// TestLock_OneAtATimeAndNobodyForgotten has goroutines take turns, some of whom hold the lock until others
+// have given up trying and block.
 func TestLock_OneAtATimeAndNobodyForgotten(t *testing.T) {
 	for range 2 { // as it is at first, and then with barriers of all threads, if the system has any
 		var l lock
@@ -41,7 +42,8 @@ func TestLock_OneAtATimeAndNobodyForgotten(t *testing.T) {
 		select {
 		case <-done:
 		case <-time.After(time.Minute):
-			require.Fail(t, "somebody waits for a lock that nobody holds", "joined: %v, %d waiting", sys.Joined(), l.queue.Load())
+			require.Fail(t, "somebody waits for a lock that nobody holds", "joined: %v, %d waiting",
+				sys.Joined(), l.queue.Load())
 		}
 		require.Equal(t, goroutines*rounds, taken)
 		require.Positive(t, blocked, "nobody ever waited for long")

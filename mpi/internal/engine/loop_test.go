@@ -20,8 +20,9 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// loop is a provider that costs next to nothing: a Write is a copy into memory of this process. With it a benchmark shows what the engine
-// and the protocols above the verbs cost. It has Writes alone, and nothing that fails.
+// loop is a provider that costs next to nothing: a Write is a copy into memory of this process. With it a
+// benchmark shows what the engine and the protocols above the verbs cost. It has Writes alone, and nothing
+// that fails.
 type loop struct {
 	transport.Device
 	n   *loopNet
@@ -47,7 +48,8 @@ func loopDevices(n int) []transport.Device {
 }
 
 func (d *loop) Query() transport.DeviceAttr {
-	return transport.DeviceAttr{Provider: "loop", MaxSGE: 4, MaxMessage: 1 << 30, MaxQPDepth: 1 << 10, MaxPrivate: 1 << 10, Watched: 16}
+	return transport.DeviceAttr{Provider: "loop", MaxSGE: 4, MaxMessage: 1 << 30, MaxQPDepth: 1 << 10,
+		MaxPrivate: 1 << 10, MaxPolledQPs: 16, TailLast: true, InlineWrites: true, PeerMapped: true}
 }
 func (d *loop) AllocPD() (transport.PD, error) { return &loopPD{n: d.n}, nil }
 func (d *loop) CreateCQ(int, transport.HandlerID) (transport.CQ, error) {
@@ -62,13 +64,15 @@ func (d *loop) Listen(id transport.Identity, a transport.Acceptor) (transport.En
 }
 
 type loopEnd struct {
+	transport.Endpoint
 	d        *loop
 	rank     uint32
 	acceptor transport.Acceptor
 }
 
-func (e *loopEnd) Addr() string { return strconv.Itoa(int(e.rank)) }
-func (e *loopEnd) Close() error { return nil }
+func (e *loopEnd) Addr() string        { return strconv.Itoa(int(e.rank)) }
+func (e *loopEnd) Close() error        { return nil }
+func (e *loopEnd) Reaches(string) bool { return true }
 func (e *loopEnd) Connect(_ context.Context, rank uint32, addr string) error {
 	peer := e.d.n.ends[addr]
 	ours, sent, err := e.acceptor.Prepare(rank)
@@ -87,6 +91,8 @@ type loopPD struct {
 	transport.PD
 	n *loopNet
 }
+
+func (*loopPD) DeviceAttr() transport.DeviceAttr { return (*loop)(nil).Query() }
 
 type loopMR struct {
 	transport.MR
@@ -155,19 +161,15 @@ func (q *loopQP) place(s *transport.Segment) []byte {
 	return q.to.bytes[s.Offset:][:s.Length]
 }
 
-func (q *loopQP) Shared() bool { return true }
+func (q *loopQP) PrefetchAddr(uint64) uintptr { return 0 }
 
-func (q *loopQP) Line(uint64) uintptr { return 0 }
-
-func (q *loopQP) Place(s *transport.Segment, head transport.Head, payload []byte, tail uint64) bool {
+func (q *loopQP) WriteInline(s *transport.Segment, head, payload []byte, tail uint64) bool {
 	if q.plain {
 		return false
 	}
 	to := q.place(s)
-	for i, w := range []uint64{head.A, head.B, head.C} {
-		words.Put(to, words.Size*i, w)
-	}
-	copy(to[transport.HeadSize:], payload)
+	words.Copy(to, head)
+	copy(to[len(head):], payload)
 	atomic.StoreUint64((*uint64)(unsafe.Pointer(&to[len(to)-words.Size])), words.LittleEndian(tail))
 	return true
 }
@@ -178,6 +180,9 @@ type loopCQ struct {
 
 func (c *loopCQ) Poll([]transport.WC) int              { return 0 }
 func (c *loopCQ) Placed([]transport.QPN) int           { return 0 }
+func (c *loopCQ) Descriptor() int                      { return -1 }
+func (c *loopCQ) EnterWait() (bool, error)             { return false, nil }
+func (c *loopCQ) LeaveWait()                           {}
 func (c *loopCQ) RequestNotify(transport.Notify) error { return nil }
 func (c *loopCQ) Arm()                                 {}
 func (c *loopCQ) Tick(time.Time)                       {}
@@ -198,10 +203,9 @@ func (c *loopCQ) Wake() {
 
 // receive is what package mpi makes of a blocking receive.
 func receive(e *Engine, buf []byte, src int) {
-	if _, ok := e.RecvNext(0, buf, src, 1); !ok {
-		if _, err := e.Recv(0, buf, src, 1, 1); err != nil {
-			panic(err)
-		}
+	var st Status
+	if err := e.Recv(0, buf, src, 1, 1, &st); err != nil {
+		panic(err)
 	}
 }
 
@@ -215,8 +219,12 @@ func loopWorld(t testing.TB) []*Engine {
 	engines := make([]*Engine, 2)
 	for i, d := range devices {
 		var err error
-		engines[i], err = New(Config{Fabrics: []Fabric{{Device: d}}, Identity: transport.Identity{Rank: uint32(i), Size: 2},
-			SpinFor: time.Second, Lookup: func(rank uint32, _ string) (string, error) { return strconv.Itoa(int(rank)), nil }})
+		engines[i], err = New(Config{Fabrics: []Fabric{{Device: d}},
+			Identity: transport.Identity{Rank: uint32(i), Size: 2},
+			SpinTime: time.Second, Lookup: func(rank uint32, _ string) (string,
+				error) {
+				return strconv.Itoa(int(rank)), nil
+			}})
 		require.NoError(t, err)
 	}
 	t.Cleanup(func() {
@@ -303,19 +311,19 @@ func BenchmarkLoopWindow(b *testing.B) {
 	var sends, recvs [64]Request
 	done := func(e *Engine, rs *[64]Request) {
 		for i := 0; i < len(rs); {
-			e.BeginTaking()
+			e.LockForCollect()
 			for ; i < len(rs); i++ {
-				if over, err := e.Take(rs[i], nil); err != nil {
+				if over, err := e.CollectLocked(rs[i], nil); err != nil {
 					panic(err)
 				} else if !over {
 					break
 				}
 			}
-			e.EndTaking()
+			e.UnlockAfterCollect()
 			if i < len(rs) {
 				for _, e := range w {
 					e.mu.Lock()
-					e.pass()
+					e.progress.poll()
 					e.mu.Unlock()
 				}
 			}

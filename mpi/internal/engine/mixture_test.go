@@ -9,8 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRandomMixture has every rank send to every other, sizes and tags at random, through blocking and non-blocking calls,
-// wildcards and probes: every byte is checked, and messages of one sender and tag never overtake one another.
+// TestRandomMixture has every rank send to every other, sizes and tags at random, through blocking and
+// non-blocking calls, wildcards and probes: every byte is checked, and messages of one sender and tag never
+// overtake one another.
 func TestRandomMixture(t *testing.T) {
 	onEach(t, 4, func(t *testing.T, w []*Engine) {
 		messages, largest := 1500, 300_000
@@ -35,10 +36,11 @@ func TestRandomMixture(t *testing.T) {
 	}
 }
 
-// TestRandomMixture_OfGrants has slots so small that most messages are announced, and written by their senders.
+// TestRandomMixture_OfGrants has slots so small that most messages are announced, and written by their
+// senders.
 func TestRandomMixture_OfGrants(t *testing.T) {
 	for seed := range uint64(10) {
-		w := worldOf(t, fabrics["sim-granted"](t, seed, 3), Config{EagerMost: 100})
+		w := worldOf(t, fabrics["sim-granted"](t, seed, 3), Config{EagerLimit: 100})
 		ranks(t, w, func(e *Engine) error { return mixture(e, 60, 5_000, seed) })
 		requireGranted(t, w, true)
 		if t.Failed() {
@@ -46,7 +48,7 @@ func TestRandomMixture_OfGrants(t *testing.T) {
 		}
 	}
 	for _, grant := range []bool{false, true} { // where both could be
-		w := worldOf(t, fabrics["tcp"](t, 1, 3), Config{EagerMost: 100, Grant: grant})
+		w := worldOf(t, fabrics["tcp"](t, 1, 3), Config{EagerLimit: 100, Grant: grant})
 		ranks(t, w, func(e *Engine) error { return mixture(e, 500, 50_000, 7) })
 		requireGranted(t, w, grant)
 	}
@@ -68,8 +70,8 @@ func requireGranted(t *testing.T, w []*Engine, granted bool) {
 
 const mixtureTags = 3
 
-// mixture sends n messages to every rank, itself included, and receives as many. The pattern of each follows from its sender, its tag and
-// its number among those from one rank to another with one tag.
+// mixture sends n messages to every rank, itself included, and receives as many. The pattern of each follows
+// from its sender, its tag and its number among those from one rank to another with one tag.
 func mixture(e *Engine, n, largest int, seed uint64) error {
 	var wg sync.WaitGroup
 	var sendErr error
@@ -132,14 +134,14 @@ func mixtureReceive(e *Engine, n, largest int, rng *rand.Rand) error {
 		buf := big
 		switch rng.IntN(3) {
 		case 0:
-			st, err = e.Recv(world0, buf, AnySource, AnyTag, 1)
+			st, err = e.recv(world0, buf, AnySource, AnyTag, 1)
 		case 1:
 			var probed Status
 			if probed, err = e.Probe(world0, AnySource, AnyTag, nil); err != nil {
 				return err
 			}
 			buf = make([]byte, probed.Bytes)
-			st, err = e.Recv(world0, buf, probed.Source, probed.Tag, 1)
+			st, err = e.recv(world0, buf, probed.Source, probed.Tag, 1)
 			if err == nil && st.Bytes != probed.Bytes {
 				err = fmt.Errorf("probed %d bytes, received %d", probed.Bytes, st.Bytes)
 			}
@@ -153,7 +155,8 @@ func mixtureReceive(e *Engine, n, largest int, rng *rand.Rand) error {
 			return err
 		}
 		seen[st.Source][st.Tag]++
-		if err := checkPattern(buf[:st.Bytes], st.Source*mixtureTags+st.Tag, seen[st.Source][st.Tag]); err != nil {
+		if err := checkPattern(buf[:st.Bytes], st.Source*mixtureTags+st.Tag,
+			seen[st.Source][st.Tag]); err != nil {
 			return err
 		}
 	}

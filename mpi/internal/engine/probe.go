@@ -1,14 +1,16 @@
 package engine
 
-// Probe waits for a message that a receive with the same arguments would match, and leaves it there. It ends when scope does, which may
-// be nil.
-func (e *Engine) Probe(context uint32, src, tag int, scope *Scope) (Status, error) {
+// Probe waits for a message that a receive with the same arguments would match, and leaves it there. It ends
+// when canceller does, which may be nil.
+func (e *Engine) Probe(context uint32, src, tag int, scope *Canceller) (Status, error) {
+	start := e.hook.begin(CallProbe, src, tag, 0)
+	defer e.hook.end(CallProbe, start)
 	var st Status
 	var err error
-	var since failures
-	e.waitUntil(0, nil, func() bool {
+	var since probeFailures
+	e.waiters.waitUntil(0, nil, func() bool {
 		var ok bool
-		st, ok, err = e.look(context, src, tag)
+		st, ok, err = e.probes.probe(context, src, tag)
 		if err == nil && !ok {
 			err = since.end(e, context, src, scope)
 		}
@@ -17,44 +19,44 @@ func (e *Engine) Probe(context uint32, src, tag int, scope *Scope) (Status, erro
 	return st, err
 }
 
-// failures are those that a probe knew when it began.
-type failures struct {
-	known int
-	begun bool
+// probeFailures are those that a probe knew when it began.
+type probeFailures struct {
+	before int
+	begun  bool
 }
 
-// end is why a probe that has found nothing is given up: its scope has ended, or, as with a receive, a rank that might have sent what it
-// waits for has failed meanwhile.
-func (f *failures) end(e *Engine, context uint32, src int, scope *Scope) error {
+// end is why a probe that has found nothing is given up: its canceller has ended, or, as with a receive, a
+// rank that might have sent what it waits for has failed meanwhile.
+func (f *probeFailures) end(e *Engine, context uint32, src int, scope *Canceller) error {
 	if !f.begun {
-		f.known, f.begun = len(e.failed), true
+		f.before, f.begun = len(e.failures.peers), true
 	}
 	if src == AnySource {
-		if err := e.failedSince(f.known, context); err != nil {
+		if err := e.failures.since(f.before, context); err != nil {
 			return err
 		}
 	}
 	return scope.Err()
 }
 
-// Iprobe makes one pass and tells whether there is such a message.
+// Iprobe makes progress once and tells whether there is such a message.
 func (e *Engine) Iprobe(context uint32, src, tag int) (Status, bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	st, ok, err := e.look(context, src, tag)
+	st, ok, err := e.probes.probe(context, src, tag)
 	if !ok && err == nil {
-		e.pass()
-		st, ok, err = e.look(context, src, tag)
+		e.progress.poll()
+		st, ok, err = e.probes.probe(context, src, tag)
 	}
 	return st, ok, err
 }
 
-func (e *Engine) look(context uint32, src, tag int) (Status, bool, error) {
-	if m := e.table.Probe(context, int32(src), int32(tag)); m != nil {
+func (q *matchedProbes) probe(context uint32, src, tag int) (Status, bool, error) {
+	if m := q.e.matching.Probe(context, int32(src), int32(tag)); m != nil {
 		return Status{Source: int(m.Source), Tag: int(m.Tag), Bytes: m.Value.bytes, Elem: 1}, true, nil
 	}
-	if e.dead != nil {
-		return Status{}, false, e.dead
+	if q.e.stopped != nil {
+		return Status{}, false, q.e.stopped
 	}
-	return Status{}, false, e.unanswerable(context, src)
+	return Status{}, false, q.e.failures.noLiveSource(context, src)
 }

@@ -17,129 +17,176 @@ const (
 	AnyTag    = match.AnyTag
 )
 
-// Recv receives into buf and returns when the message is there. elem is the size of an element, for the status.
-func (e *Engine) Recv(context uint32, buf []byte, src, tag, elem int) (Status, error) {
+// recvProtocol carries out receives, and takes the messages that come.
+//
+// Invariants, under the lock: a message goes to the receive that the table matches, or else to the unexpected
+// messages, before the next message of its channel is looked at; a receive is complete when all of its bytes
+// are placed and no transfer can place more.
+type recvProtocol struct {
+	e           *Engine
+	directRecvs uint32   // receives that were tried in the ring itself
+	destination [][]byte // of the fetch that is being started
+	// bytes of announced messages that may be copied before the next pass; less than 0 after a long one
+	copyBudget int
+}
+
+// Recv receives into buf and returns when the message is there: straight out of the peer's ring if that will
+// do, else with a request. elem is the size of an element, for st, the status.
+func (e *Engine) Recv(context uint32, buf []byte, src, tag, elem int, st *Status) (err error) {
+	start := e.hook.begin(CallRecv, src, tag, len(buf))
 	e.mu.Lock()
-	if err := e.dead; err != nil {
-		e.mu.Unlock()
-		return Status{}, err
+	if src != AnySource && tag != AnyTag && e.recvs.canRecvDirect(src) {
+		p := e.peers[src]
+		if n, ok := e.recvs.recvDirect(p, envelope{Context: context, Tag: int32(tag)}, buf); ok {
+			answer := eager.PrefetchAddr(p.ch, n)
+			e.mu.Unlock()
+			prefetch(answer)
+			st.Source, st.Tag, st.Bytes, st.Elem, st.Cancelled = src, tag, n, elem, false
+			e.hook.end(CallRecv, start)
+			return nil
+		}
 	}
-	r := e.requests.get()
-	r.contiguous(buf)
-	e.startRecv(r, context, src, tag, elem)
-	e.mu.Unlock()
-	return e.wait(r)
+	*st, err = e.recvs.posted(context, buf, src, tag, elem)
+	e.hook.end(CallRecv, start)
+	return err
 }
 
 // Irecv begins a receive. buf is weft's until the request is complete.
 func (e *Engine) Irecv(context uint32, buf []byte, src, tag, elem int) (Request, error) {
-	e.mu.Lock()
-	if err := e.dead; err != nil {
-		e.mu.Unlock()
-		return Request{}, err
+	if e.hook == nil {
+		return e.recvs.nonblocking(context, buf, src, tag, elem)
 	}
-	r := e.requests.get()
-	r.contiguous(buf)
-	e.startRecv(r, context, src, tag, elem)
-	h := r.handle()
-	e.mu.Unlock()
-	return h, nil
+	start := e.hook.begin(CallIrecv, src, tag, len(buf))
+	h, err := e.recvs.nonblocking(context, buf, src, tag, elem)
+	e.hook.end(CallIrecv, start)
+	return h, err
 }
 
-// IrecvVec is Irecv into several buffers, one after the other. They, and the slice of them, are weft's until the request is complete.
-func (e *Engine) IrecvVec(context uint32, vec [][]byte, src, tag int) (Request, error) {
+// nonblocking posts a receive and gives its handle.
+func (v *recvProtocol) nonblocking(context uint32, buf []byte, src, tag, elem int) (h Request, err error) {
+	e := v.e
+	e.mu.Lock()
+	r, err := e.recvs.begin(context, buf, src, tag, elem)
+	if err == nil {
+		h = r.handle()
+	}
+	e.mu.Unlock()
+	return h, err
+}
+
+// IrecvVec is Irecv into several buffers, one after the other. They, and the slice of them, are weft's until
+// the request is complete.
+func (e *Engine) IrecvVec(context uint32, vec [][]byte, src, tag, elem int) (Request, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.dead != nil {
-		return Request{}, e.dead
+	if e.stopped != nil {
+		return Request{}, e.stopped
 	}
 	r := e.requests.get()
 	r.vec = vec
-	e.startRecv(r, context, src, tag, 1)
+	e.recvs.start(r, context, src, tag, elem)
 	return r.handle(), nil
 }
 
-func (e *Engine) startRecv(r *request, context uint32, src, tag, elem int) {
+// posted carries out a receive with a request, to its end. The lock is held, and given up.
+func (v *recvProtocol) posted(context uint32, buf []byte, src, tag, elem int) (Status, error) {
+	r, err := v.begin(context, buf, src, tag, elem)
+	v.e.mu.Unlock()
+	if err != nil {
+		return Status{}, err
+	}
+	return v.e.waiters.wait(r)
+}
+
+// begin posts a receive into one buffer.
+func (v *recvProtocol) begin(context uint32, buf []byte, src, tag, elem int) (*request, error) {
+	if v.e.stopped != nil {
+		return nil, v.e.stopped
+	}
+	r := v.e.requests.get()
+	r.contiguous(buf)
+	v.start(r, context, src, tag, elem)
+	return r, nil
+}
+
+// start posts a receive that has a request and its buffer, or gives it the unexpected message that it
+// matches.
+func (v *recvProtocol) start(r *request, context uint32, src, tag, elem int) {
 	r.kind, r.rank = kindRecv, src
 	r.status.Elem = elem
 	r.posted.Context, r.posted.Source, r.posted.Tag = context, int32(src), int32(tag)
-	if m := e.table.Post(&r.posted); m != nil {
-		e.take(r, m.Value)
+	if m := v.e.matching.Post(&r.posted); m != nil {
+		v.e.hook.match(int(m.Source), m.Tag, m.Value.bytes, true)
+		v.deliverUnexpected(r, m.Value)
 		return
 	}
-	if len(e.failed) > 0 {
-		if err := e.unanswerable(context, src); err != nil {
-			e.table.Withdraw(&r.posted)
-			e.complete(r, err)
+	if len(v.e.failures.peers) > 0 {
+		if err := v.e.failures.noLiveSource(context, src); err != nil {
+			v.e.matching.RemovePosted(&r.posted)
+			v.e.requests.complete(r, err)
 		}
 	}
 }
 
-// unanswerable is why nobody will send what a receive asks for; nil if somebody may.
-func (e *Engine) unanswerable(context uint32, src int) error {
-	if src == AnySource {
-		return e.nobodyLeft(context)
-	}
-	if p := e.peers[src]; p != nil && p.state == peerFailed {
-		return p.cause
-	}
-	return nil
-}
-
-// take gives an arrival that had been filed to the receive that matched it.
-func (e *Engine) take(r *request, a *arrival) {
+// deliverUnexpected gives an unexpected message that was queued to the receive that matched it.
+func (v *recvProtocol) deliverUnexpected(r *request, a *unexpectedMessage) {
 	if a.self != nil {
-		e.deliverSelf(r, a.self)
-		e.discard(a)
+		v.e.sends.deliverSelf(r, a.self)
+		v.e.unexpected.release(a)
 		return
 	}
 	r.status.Source, r.status.Tag, r.status.Bytes = int(a.match.Source), int(a.match.Tag), a.bytes
 	p := a.peer
-	if p != nil && p.state != peerOpen && !a.kept() {
-		e.complete(r, p.cause) // what has not come will not come any more
-		e.discard(a)
+	if p != nil && p.state != peerOpen && !a.local() {
+		v.e.requests.complete(r, p.cause) // what has not come will not come any more
+		v.e.unexpected.release(a)
 		return
 	}
+	v.placeParts(r, a)
+	if a.incomplete {
+		p.incoming.r, p.incoming.a = r, nil
+	} else {
+		r.complete = true
+	}
+	v.e.unexpected.release(a)
+	v.completeIfWhole(r)
+}
+
+// placeParts gives a receive what has come of its message, and has it fetch what was announced.
+func (v *recvProtocol) placeParts(r *request, a *unexpectedMessage) {
 	for i := range a.parts {
 		if part := &a.parts[i]; part.announced {
-			e.fetch(r, p, part.source)
+			v.fetch(r, a.peer, part.source)
 		} else {
-			r.place(r.came, part.payload)
-			r.came += len(part.payload)
+			r.copyIn(r.received, part.payload)
+			r.received += len(part.payload)
 		}
 	}
-	if a.coming {
-		p.in.r, p.in.a = r, nil
-	} else {
-		r.whole = true
-	}
-	e.discard(a)
-	e.maybeReceived(r)
 }
 
-// received completes a receive whose message is all there.
-func (e *Engine) received(r *request) {
+// completeRecv completes a receive whose message is all there.
+func (v *recvProtocol) complete(r *request) {
 	if len(r.vec) == 1 && r.status.Bytes <= len(r.vec[0]) {
-		e.complete(r, nil)
+		v.e.requests.complete(r, nil)
 		return
 	}
-	if room := r.room(); r.status.Bytes > room {
+	if room := r.bufferLen(); r.status.Bytes > room {
 		bytes := r.status.Bytes
 		r.status.Bytes = room
-		e.complete(r, Truncated(bytes, room, r.status.Source, r.status.Tag))
+		v.e.requests.complete(r, &TruncateError{bytes, room, r.status.Source, r.status.Tag})
 		return
 	}
-	e.complete(r, nil)
+	v.e.requests.complete(r, nil)
 }
 
-func (e *Engine) maybeReceived(r *request) {
-	if r.whole && r.open == 0 && !r.completed() {
-		e.received(r)
+func (v *recvProtocol) completeIfWhole(r *request) {
+	if r.complete && r.openTransfers == 0 && !r.completed() {
+		v.complete(r)
 	}
 }
 
 // drain takes every message that has come on a peer's channel.
-func (e *Engine) drain(p *peer) {
+func (v *recvProtocol) drain(p *peer) {
 	if p.state != peerOpen {
 		return
 	}
@@ -149,258 +196,295 @@ func (e *Engine) drain(p *peer) {
 			break
 		}
 		if err == nil {
-			err = e.arrived(p, kind, body)
+			err = v.e.routes.message(p, kind, body)
 		}
 		if err != nil {
-			e.failPeer(p, err)
+			v.e.failures.failPeer(p, err)
 			return
 		}
 		if p.state != peerOpen {
 			return
 		}
 		p.ch.Release()
-		if p.watched && p.ch.Pressing() { // the peer goes on filling the ring meanwhile
-			if e.kick(p); p.state != peerOpen {
+		if p.polled && p.ch.Due() >= channel.DueNow { // the peer goes on filling the ring meanwhile
+			if v.e.progress.advancePeer(p); p.state != peerOpen {
 				return
 			}
 		}
 	}
-	e.owe(p)
+	v.progressAfterRecv(p)
 }
 
-// owe does what messages that have been taken give occasion to, and sees to the credit that is owed for them. A message of ours carries
-// that. Often one is about to be sent, in answer to what has just come: so CREDIT waits for the next pass, unless the peer might be waiting
-// for it, or whoever makes this pass may be the last for a while.
-func (e *Engine) owe(p *peer) {
-	if p.ch.Pressing() || e.waiting.driver != nil {
-		e.kick(p)
-	} else if e.proceed(p) && p.ch.Owing() {
-		e.later(p)
+// progressAfterRecv does what messages that have been taken give occasion to, and sees to the credit that
+// is owed for them. A message of ours carries that. Often one is about to be sent, in answer to what has
+// just come: so CREDIT waits for the next pass, unless the peer might be waiting for it, or whoever makes
+// this pass may be the last for a while.
+func (v *recvProtocol) progressAfterRecv(p *peer) {
+	if p.ch.Due() >= channel.DueNow || v.e.waiters.progressOwner != nil {
+		v.e.progress.advancePeer(p)
+	} else if v.e.progress.advanceProtocols(p) && p.ch.Due() != channel.DueNothing {
+		v.e.progress.deferPeer(p)
 	}
 }
 
-func (e *Engine) arrived(p *peer, kind channel.Kind, body []byte) error {
-	switch kind {
-	case channel.Eager:
-		env, payload, err := eager.Parse(body)
+// register has the router hand the receiver's messages and completions over.
+func (v *recvProtocol) register(t *router) {
+	t.onMessage(channel.Eager, v.onEagerMessage)
+	t.onMessage(channel.Batch, v.onBatch)
+	t.onMessage(channel.First, v.onFirst)
+	t.onMessage(channel.More, v.onMore)
+	t.onMessage(channel.RTS, v.onRTS)
+	t.onMessage(channel.Piece, v.onAnnouncedPiece)
+	t.onCompletion(rendezvous.ReadOwner, func(p *peer, wc *transport.WC) {
+		token, done, err := p.fabric.receiver.OnCompletion(wc)
+		v.onFetchDone(p, token, done, err)
+	})
+	t.onNotice(noticeGrantEnd, func(p *peer, imm uint32) {
+		token, done, err := p.fabric.receiver.OnGrantEnd(p.ch, imm)
+		v.onFetchDone(p, token, done, err)
+	})
+}
+
+func (v *recvProtocol) onEagerMessage(p *peer, body []byte) error {
+	env, payload, err := eager.Parse(body)
+	if err != nil {
+		return err
+	}
+	return v.onEager(p, env, payload)
+}
+
+// onBatch takes several small messages.
+func (v *recvProtocol) onBatch(p *peer, body []byte) error {
+	var run eager.Run
+	for len(body) > 0 {
+		rest, err := eager.ParseRun(body, &run)
 		if err != nil {
 			return err
 		}
-		return e.arrivedWhole(p, env, payload)
-	case channel.Batch:
-		var run eager.Run
-		for len(body) > 0 {
-			rest, err := eager.ParseRun(body, &run)
-			if err != nil {
+		for all := run.Payloads; run.Count > 0; run.Count-- {
+			if err := v.onEager(p, run.Envelope, all[:run.Length:run.Length]); err != nil {
 				return err
 			}
-			for all := run.Payloads; run.Count > 0; run.Count-- {
-				if err := e.arrivedWhole(p, run.Envelope, all[:run.Length:run.Length]); err != nil {
-					return err
-				}
-				all = all[run.Length:]
-			}
-			body = rest
+			all = all[run.Length:]
 		}
-		return nil
-	case channel.RTS:
-		rts, err := rendezvous.ParseRTS(body)
-		if err != nil {
-			return err
-		}
-		if err := e.begin(p, envelope{Context: rts.Context, Tag: rts.Tag}, int(rts.Length)); err != nil {
-			return err
-		}
-		number := p.announced()
-		if p.in.a != nil {
-			p.in.a.number = number
-		}
-		return e.announced(p, rts.Source)
-	case channel.First:
-		env, total, payload, err := eager.ParseFirst(body)
-		if err != nil {
-			return err
-		}
-		if err := e.begin(p, env, total); err != nil {
-			return err
-		}
-		return e.piece(p, payload)
-	case channel.More:
-		if len(body) == 0 {
-			return fmt.Errorf("%w: a piece of a message with no bytes", transport.ErrProtocol)
-		}
-		return e.piece(p, body)
-	case channel.Piece:
-		source, err := rendezvous.ParseSource(body)
-		if err != nil {
-			return err
-		}
-		return e.announced(p, source)
-	case channel.CTS:
-		cts, err := rendezvous.ParseCTS(body)
-		if err != nil {
-			return err
-		}
-		return p.fabric.announcer.Granted(p.ch, cts)
+		body = rest
 	}
-	return fmt.Errorf("%w: message kind %v", transport.ErrProtocol, kind)
+	return nil
 }
 
-// arrivedWhole takes a whole message: by far the most common case.
-func (e *Engine) arrivedWhole(p *peer, env envelope, payload []byte) error {
-	if env.Context == controlContext {
-		return e.takenBack(p, payload)
+func (v *recvProtocol) onFirst(p *peer, body []byte) error {
+	env, total, payload, err := eager.ParseFirst(body)
+	if err == nil {
+		err = v.onFirstPiece(p, env, total)
 	}
-	if p.in.coming() {
+	if err != nil {
+		return err
+	}
+	return v.onPiece(p, payload)
+}
+
+func (v *recvProtocol) onMore(p *peer, body []byte) error {
+	if len(body) == 0 {
+		return fmt.Errorf("%w: a piece of a message with no bytes", transport.ErrProtocol)
+	}
+	return v.onPiece(p, body)
+}
+
+func (v *recvProtocol) onRTS(p *peer, body []byte) error {
+	rts, err := rendezvous.ParseRTS(body)
+	if err == nil {
+		err = v.onFirstPiece(p, envelope{Context: rts.Context, Tag: rts.Tag}, int(rts.Length))
+	}
+	if err != nil {
+		return err
+	}
+	return v.onAnnouncement(p, rts.Source)
+}
+
+func (v *recvProtocol) onAnnouncedPiece(p *peer, body []byte) error {
+	source, err := rendezvous.ParseSource(body)
+	if err != nil {
+		return err
+	}
+	return v.onAnnouncement(p, source)
+}
+
+// onEager takes a whole message: by far the most common case.
+func (v *recvProtocol) onEager(p *peer, env envelope, payload []byte) error {
+	if p.incoming.active() {
 		return fmt.Errorf("%w: a message began inside another", transport.ErrProtocol)
 	}
-	if m := e.table.Arrive(env.Context, int32(p.rank), env.Tag); m != nil {
+	if m := v.e.matching.Arrive(env.Context, int32(p.rank), env.Tag); m != nil {
+		v.e.hook.match(p.rank, env.Tag, len(payload), false)
 		r := m.Value
 		r.status.Source, r.status.Tag, r.status.Bytes = p.rank, int(env.Tag), len(payload)
 		if len(r.vec) == 1 && len(payload) <= len(r.vec[0]) {
 			words.Copy(r.vec[0], payload)
-			e.complete(r, nil)
+			v.e.requests.complete(r, nil)
 		} else {
-			r.place(0, payload)
-			e.received(r)
+			r.copyIn(0, payload)
+			v.complete(r)
 		}
 		return nil
 	}
-	a := e.arrivals.get()
-	a.bytes, a.peer = len(payload), p
-	if len(payload) > 0 {
-		e.keep(a, payload)
+	if v.e.unexpected.discards(env, p.rank) {
+		return nil
 	}
-	e.file(a, env, p.rank)
+	if err := p.admitPayload(len(payload)); err != nil {
+		return err
+	}
+	a, err := v.e.unexpected.newMessage(p)
+	if err != nil {
+		return err
+	}
+	if a.bytes = len(payload); len(payload) > 0 {
+		v.e.unexpected.storePayload(a, payload)
+	}
+	v.e.unexpected.enqueue(a, env, p.rank)
 	return nil
 }
 
 // incoming is the message of a channel whose pieces are arriving, and where they go.
 type incoming struct {
-	r    *request // the receive that matched it
-	a    *arrival // or, while none has
-	left int      // bytes that have not come, nor been announced
+	r         *request           // the receive that matched it
+	a         *unexpectedMessage // or, while none has
+	remaining int                // bytes that have not come, nor been announced
 }
 
-func (in *incoming) coming() bool { return in.r != nil || in.a != nil }
+func (in *incoming) active() bool { return in.r != nil || in.a != nil }
 
-// begin matches a message that comes in pieces.
-func (e *Engine) begin(p *peer, env envelope, total int) error {
-	in := &p.in
-	switch {
-	case in.coming():
+// onFirstPiece matches a message that comes in pieces.
+func (v *recvProtocol) onFirstPiece(p *peer, env envelope, total int) error {
+	in := &p.incoming
+	if in.active() {
 		return fmt.Errorf("%w: a message began inside another", transport.ErrProtocol)
-	case env.Context == controlContext:
-		return fmt.Errorf("%w: a message of %d bytes to the engine itself", transport.ErrProtocol, total)
 	}
-	in.left = total
-	if m := e.table.Arrive(env.Context, int32(p.rank), env.Tag); m != nil {
+	in.remaining = total
+	if m := v.e.matching.Arrive(env.Context, int32(p.rank), env.Tag); m != nil {
+		v.e.hook.match(p.rank, env.Tag, total, false)
 		in.r = m.Value
-		in.r.at(p)
+		in.r.setPeer(p)
 		in.r.status.Source, in.r.status.Tag, in.r.status.Bytes = p.rank, int(env.Tag), total
 		return nil
 	}
-	in.a = e.arrivals.get()
-	in.a.bytes, in.a.peer, in.a.coming = total, p, true
-	e.file(in.a, env, p.rank)
+	if v.e.unexpected.discards(env, p.rank) {
+		in.r = v.newDiscardReceive(env.Context, p.rank, env.Tag)
+		in.r.setPeer(p)
+		in.r.detached = true
+		return nil
+	}
+	a, err := v.e.unexpected.newMessage(p)
+	if err != nil {
+		return err
+	}
+	in.a = a
+	in.a.bytes, in.a.incomplete = total, true
+	v.e.unexpected.enqueue(in.a, env, p.rank)
 	return nil
 }
 
-// piece takes the next bytes of the message that is arriving.
-func (e *Engine) piece(p *peer, payload []byte) error {
-	in := &p.in
-	if !in.coming() || len(payload) > in.left {
-		return fmt.Errorf("%w: %d bytes more where a message has %d to come", transport.ErrProtocol, len(payload), in.left)
+// onPiece takes the next bytes of the message that is arriving.
+func (v *recvProtocol) onPiece(p *peer, payload []byte) error {
+	in := &p.incoming
+	if !in.active() || len(payload) > in.remaining {
+		return fmt.Errorf("%w: %d bytes more where a message has %d to come", transport.ErrProtocol,
+			len(payload), in.remaining)
 	}
-	in.left -= len(payload)
+	in.remaining -= len(payload)
 	if r := in.r; r != nil {
-		r.place(r.came, payload)
-		r.came += len(payload)
+		r.copyIn(r.received, payload)
+		r.received += len(payload)
 	} else if len(payload) > 0 {
-		e.keep(in.a, payload)
+		if err := p.admitPayload(len(payload)); err != nil {
+			return err
+		}
+		v.e.unexpected.storePayload(in.a, payload)
 	}
-	e.pieceTaken(in)
+	v.onPieceDone(in)
 	return nil
 }
 
-// announced takes the announcement of the next bytes of the message that is arriving: all of them, or an element.
-func (e *Engine) announced(p *peer, s rendezvous.Source) error {
-	in := &p.in
-	if !in.coming() || s.Length > uint64(in.left) {
-		return fmt.Errorf("%w: %d bytes announced where a message has %d to come", transport.ErrProtocol, s.Length, in.left)
+// onAnnouncement takes the announcement of the next bytes of the message that is arriving: all of them, or an
+// element.
+func (v *recvProtocol) onAnnouncement(p *peer, s rendezvous.Source) error {
+	in := &p.incoming
+	if !in.active() || s.Length > uint64(in.remaining) {
+		return fmt.Errorf("%w: %d bytes announced where a message has %d to come", transport.ErrProtocol,
+			s.Length, in.remaining)
 	}
-	in.left -= int(s.Length)
+	in.remaining -= int(s.Length)
 	if r := in.r; r != nil {
-		if e.fetch(r, p, s); p.state != peerOpen {
+		if v.fetch(r, p, s); p.state != peerOpen {
 			return nil // the peer has been given up, and the receive with it
 		}
 	} else {
-		in.a.parts = append(in.a.parts, part{source: s, announced: true})
+		p.recordAnnouncement(in.a, s)
 	}
-	e.pieceTaken(in)
+	v.onPieceDone(in)
 	return nil
 }
 
-// pieceTaken ends the message when it was its last piece.
-func (e *Engine) pieceTaken(in *incoming) {
-	if in.left > 0 {
+// onPieceDone ends the message when it was its last piece.
+func (v *recvProtocol) onPieceDone(in *incoming) {
+	if in.remaining > 0 {
 		return
 	}
 	r, a := in.r, in.a
 	in.r, in.a = nil, nil
 	if a != nil {
-		a.coming = false
+		a.incomplete = false
 		return
 	}
-	r.whole = true
-	e.maybeReceived(r)
+	r.complete = true
+	v.completeIfWhole(r)
 }
 
-// copiesAPass is how many bytes of announced messages one pass copies: then others have their turn.
-const copiesAPass = 4 << 20
+// copyBudgetPerPass is how many bytes of announced messages one pass copies: then others have their turn.
+const copyBudgetPerPass = 4 << 20
 
 // fetch has announced bytes come into the receive that matched their message, behind what has come so far.
-func (e *Engine) fetch(r *request, p *peer, s rendezvous.Source) {
+func (v *recvProtocol) fetch(r *request, p *peer, s rendezvous.Source) {
 	if r.completed() {
 		return // it has failed already
 	}
 	if p.state != peerOpen {
-		e.complete(r, p.cause)
+		v.e.requests.complete(r, p.cause)
 		return
 	}
-	r.at(p)
-	r.open++
-	from := r.came
-	r.came += int(s.Length)
-	e.window = r.window(e.window[:0], from, r.came)
+	r.setPeer(p)
+	v.e.hook.step(StepFetch, p.rank, int(s.Length))
+	r.openTransfers++
+	from := r.received
+	r.received += int(s.Length)
+	v.destination = r.bufferRange(v.destination[:0], from, r.received)
 	var done bool
 	var err error
-	if len(e.window) == 1 && int(s.Length) <= e.copies {
-		if done, err = p.fabric.fetcher.Get(p.ch, s, e.window[0]); done {
-			e.copies -= int(s.Length)
+	if len(v.destination) == 1 && int(s.Length) <= v.copyBudget {
+		if done, err = p.fabric.receiver.TryCopy(p.ch, s, v.destination[0]); done {
+			v.copyBudget -= int(s.Length)
 		}
 	}
 	if !done {
-		done, err = p.fabric.fetcher.Start(p.ch, s, e.window, r.token())
+		done, err = p.fabric.receiver.Start(p.ch, s, v.destination, r.token())
 	}
 	if done {
-		r.open--
+		r.openTransfers--
 	}
 	if err != nil {
-		e.failPeer(p, err)
-		if !r.completed() { // the fetcher had not taken it
-			e.complete(r, p.cause)
+		v.e.failures.failPeer(p, err)
+		if !r.completed() { // the rendezvous receiver had not taken it
+			v.e.requests.complete(r, p.cause)
 		}
-	} else if p.fabric.fetcher.Full(p.ch) || p.ch.Paused() {
-		e.later(p)
+	} else if p.fabric.receiver.SendQueueFull(p.ch) || p.ch.Due() == channel.DueResize {
+		v.e.progress.deferPeer(p)
 	}
 }
 
-// fetched notes what has become of a fetch: with done all of it is there.
-func (e *Engine) fetched(p *peer, token uint64, done bool, err error) {
-	if r := e.requests.byToken(token); done && r != nil && !r.completed() {
-		r.open--
-		e.maybeReceived(r)
+// onFetchDone notes what has become of a fetch: with done all of it is there.
+func (v *recvProtocol) onFetchDone(p *peer, token uint64, done bool, err error) {
+	if r := v.e.requests.byToken(token); done && r != nil && !r.completed() {
+		r.openTransfers--
+		v.completeIfWhole(r)
 	}
-	e.goOn(p, err)
+	v.e.progress.advanceOrFail(p, err)
 }

@@ -4,20 +4,22 @@ import (
 	"fmt"
 	"iter"
 	"sync/atomic"
+	"time"
 
 	"github.com/weft-mpi/weft/eager"
-	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/internal/words"
 	"github.com/weft-mpi/weft/mpi/internal/match"
 )
 
-// Request is a handle to an operation under way: an index and a generation, free to copy. The zero Request is complete, and so is Null.
+// Request is a handle to an operation under way: an index and a generation, free to copy. The zero Request is
+// complete, and so is Null.
 type Request struct {
 	index uint32 // of the slot in the pool, plus one
 	gen   uint32
 }
 
-// Null is the handle of an operation with nobody (MPI_PROC_NULL): it is complete from the start, and is used up by nothing.
+// Null is the handle of an operation with nobody (MPI_PROC_NULL): it is complete from the start, and is used
+// up by nothing.
 var Null = Request{gen: 1}
 
 // ProcNull is the source that its status tells.
@@ -45,6 +47,7 @@ type requestKind uint8
 const (
 	kindSend requestKind = iota + 1
 	kindRecv
+	kindCollective
 )
 
 // request is an operation under way. It lives in the pool; its address never changes.
@@ -60,35 +63,41 @@ type request struct {
 
 // operation is what a request forgets when it is given back.
 type operation struct {
-	kind   requestKind
-	whole  bool // a receive: all of its message has come, or is being fetched
-	shared bool // several have slept on it: all sleepers look when it is done
-	orphan bool // nobody will collect it
-	sync   bool // a send that is complete only when its receive has started
-	minded bool // there may be a waiter, a peer or a cause, or nobody to collect it: most that are complete at once have none of these
-	status Status
-	vec    [][]byte  // the user's buffer, in one piece or several
-	one    [1][]byte // vec of a buffer in one piece
-	err    error
-	rank   int      // world rank of the destination; for a receive, of the source or AnySource
-	came   int      // a receive: bytes of its message that have come, or are being fetched
-	open   int      // announcements without their FIN; for a receive, fetches under way
-	waiter *waiter  // who sleeps until it is done
-	peer   *peer    // the peer that holds its send, or whose message it fetches
-	number uint64   // of an announced send, among those to its peer
-	filed  *arrival // a send of this rank to itself that waits for its receive
-	scope  *Scope   // whose end gives it up
-	cause  error    // a send that was given up, and whose buffer the peer may still read: why
+	kind        requestKind
+	complete    bool // a receive: all of its message has come, or is being fetched
+	manyWaiters bool // several have slept on it: all sleepers look when it is done
+	detached    bool // nobody will collect it
+	sync        bool // a send that is complete only when its receive has started
+	// there may be a waiter, a peer or a cause, or nobody to collect it: most that are complete at once have
+	// none of these
+	observed      bool
+	status        Status
+	vec           [][]byte  // the user's buffer, in one piece or several
+	one           [1][]byte // vec of a buffer in one piece
+	err           error
+	rank          int           // world rank of the destination; for a receive, of the source or AnySource
+	received      int           // a receive: bytes of its message that have come, or are being fetched
+	openTransfers int           // announcements without their FIN; for a receive, fetches under way
+	waiter        *waiter       // who sleeps until it is done
+	sleptAt       time.Duration // when somebody first slept on it, since the engine began; 0 before
+	peer          *peer         // the peer that holds its send, or whose message it fetches
+	announcement  uint64        // a send: the id of its first announcement, plus one; 0 while it has none
+	cancel        cancelState
+	unexpected    *unexpectedMessage // a send of this rank to itself that waits for its receive
+	probed        *unexpectedMessage // whose bytes this receive of the engine fetches for a Message
+	canceller     *Canceller         // whose end gives it up
+	collective    *Collective        // of which it is a message; or which it is, for kindCollective
+	cause         error              // why the send is to be withdrawn; its outcome if it is
 }
 
-// at notes whose message the request fetches, or who holds its send.
-func (r *request) at(p *peer) { r.peer, r.minded = p, true }
+// setPeer notes whose message the request fetches, or who holds its send.
+func (r *request) setPeer(p *peer) { r.peer, r.observed = p, true }
 
-// doneIs tells whether the operation of a generation is over, without the lock.
-func (r *request) doneIs(gen uint32) bool { return atomic.LoadUint32(&r.done) == gen }
+// isDone tells whether the operation of a generation is over, without the lock.
+func (r *request) isDone(gen uint32) bool { return atomic.LoadUint32(&r.done) == gen }
 
 // completed tells whether the operation is over. The lock is held.
-func (r *request) completed() bool { return r.doneIs(r.gen) }
+func (r *request) completed() bool { return r.isDone(r.gen) }
 
 func (r *request) handle() Request { return Request{r.index + 1, r.gen} }
 
@@ -98,8 +107,8 @@ func (r *request) contiguous(buf []byte) {
 	r.vec = r.one[:]
 }
 
-// room is the length of the user's buffer.
-func (r *request) room() int {
+// bufferLen is the length of the user's buffer.
+func (r *request) bufferLen() int {
 	n := 0
 	for _, e := range r.vec {
 		n += len(e)
@@ -107,8 +116,8 @@ func (r *request) room() int {
 	return n
 }
 
-// place copies bytes to an offset of the user's buffer, as many as there is room for.
-func (r *request) place(at int, b []byte) {
+// copyIn copies bytes to an offset of the user's buffer, as many as there is room for.
+func (r *request) copyIn(at int, b []byte) {
 	if len(r.vec) == 1 && at+len(b) <= len(r.vec[0]) {
 		words.Copy(r.vec[0][at:], b)
 		return
@@ -125,8 +134,8 @@ func (r *request) place(at int, b []byte) {
 	}
 }
 
-// window appends to list what lies between two offsets of the user's buffer.
-func (r *request) window(list [][]byte, from, to int) [][]byte {
+// bufferRange appends to list what lies between two offsets of the user's buffer.
+func (r *request) bufferRange(list [][]byte, from, to int) [][]byte {
 	for _, e := range r.vec {
 		if from < len(e) && to > 0 {
 			list = append(list, e[max(from, 0):min(to, len(e))])
@@ -139,24 +148,25 @@ func (r *request) window(list [][]byte, from, to int) [][]byte {
 // token names the request to the rendezvous protocol; a token of an earlier use finds nothing.
 func (r *request) token() uint64 { return uint64(r.gen)<<32 | uint64(r.index) }
 
-// requestPool hands out requests by index. It grows by chunks and never shrinks: what it holds is bounded by the largest
-// number of operations that were under way at once.
-type requestPool struct {
+// requestTable hands out requests by index. It grows by chunks and never shrinks: what it holds is bounded by
+// the largest number of operations that were under way at once.
+type requestTable struct {
+	e      *Engine
 	chunks [][]request
 	free   *request
 
-	// A send that was complete when it began needs no more than a number to be waited for: its receipt, whose handle has the highest bit of the
-	// index set. All of them stand for one request.
-	receipts []uint32 // generation of each
-	unused   []uint32
-	sent     request // its generation, 0, is complete from the start
+	// A send that was complete when it began needs no more than a number to be waited for: a lightweight
+	// request, whose handle has the highest bit of the index set. All of them stand for one request.
+	lightweight     []uint32 // generation of each
+	freeLightweight []uint32
+	completedSend   request // its generation, 0, is complete from the start
 }
 
-const receiptBit = 1 << 31
+const lightweightBit = 1 << 31
 
 const requestChunk = 256
 
-func (p *requestPool) get() *request {
+func (p *requestTable) get() *request {
 	if p.free == nil {
 		chunk := make([]request, requestChunk)
 		for i := range chunk {
@@ -174,7 +184,7 @@ func (p *requestPool) get() *request {
 }
 
 // put takes a request back; its handles and tokens match nothing from now on.
-func (p *requestPool) put(r *request) {
+func (p *requestTable) put(r *request) {
 	r.gen++
 	if r.gen == 0 {
 		r.gen = 1
@@ -186,25 +196,25 @@ func (p *requestPool) put(r *request) {
 	r.next, p.free = p.free, r
 }
 
-// receipt gives the handle of a send that is complete.
-func (p *requestPool) receipt() Request {
-	last := len(p.unused) - 1
+// newCompleted gives the handle of a send that is complete.
+func (p *requestTable) newCompleted() Request {
+	last := len(p.freeLightweight) - 1
 	if last < 0 {
-		p.sent.kind = kindSend
-		p.receipts = append(p.receipts, 1)
-		p.unused = append(p.unused, uint32(len(p.receipts)-1))
+		p.completedSend.kind = kindSend
+		p.lightweight = append(p.lightweight, 1)
+		p.freeLightweight = append(p.freeLightweight, uint32(len(p.lightweight)-1))
 		last = 0
 	}
-	i := p.unused[last]
-	p.unused = p.unused[:last]
-	return Request{receiptBit | i, p.receipts[i]}
+	i := p.freeLightweight[last]
+	p.freeLightweight = p.freeLightweight[:last]
+	return Request{lightweightBit | i, p.lightweight[i]}
 }
 
 // find gives the request behind a handle, nil if the handle is stale or made up.
-func (p *requestPool) find(h Request) *request {
-	if h.index&receiptBit != 0 {
-		if i := h.index &^ receiptBit; int(i) < len(p.receipts) && p.receipts[i] == h.gen {
-			return &p.sent
+func (p *requestTable) find(h Request) *request {
+	if h.index&lightweightBit != 0 {
+		if i := h.index &^ lightweightBit; int(i) < len(p.lightweight) && p.lightweight[i] == h.gen {
+			return &p.completedSend
 		}
 		return nil
 	}
@@ -219,8 +229,22 @@ func (p *requestPool) find(h Request) *request {
 	return r
 }
 
-// underWay goes through the requests that are not complete. The loop may complete the one at hand, and begin others.
-func (p *requestPool) underWay() iter.Seq[*request] {
+// uncollected goes through the requests that somebody could still wait for.
+func (p *requestTable) uncollected() iter.Seq[*request] {
+	return func(yield func(*request) bool) {
+		for _, chunk := range p.chunks {
+			for i := range chunk {
+				if r := &chunk[i]; r.kind != 0 && !r.detached && !yield(r) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// underWay goes through the requests that are not complete. The loop may complete the one at hand, and begin
+// others.
+func (p *requestTable) underWay() iter.Seq[*request] {
 	return func(yield func(*request) bool) {
 		for _, chunk := range p.chunks {
 			for i := range chunk {
@@ -232,52 +256,17 @@ func (p *requestPool) underWay() iter.Seq[*request] {
 	}
 }
 
-func (p *requestPool) byToken(t uint64) *request {
+func (p *requestTable) byToken(t uint64) *request {
 	return p.find(Request{uint32(t) + 1, uint32(t >> 32)})
 }
 
-// complete ends an operation: its buffer is the user's again.
-func (e *Engine) complete(r *request, err error) {
-	r.err = err
-	if !r.minded {
-		sys.StoreRelease32(&r.done, r.gen)
-		return
-	}
-	if r.cause != nil {
-		r.err = r.cause
-		if err != nil {
-			r.err = fmt.Errorf("%w, and %w", r.cause, err)
-		}
-	}
-	r.peer = nil
-	w, shared := r.waiter, r.shared
-	r.waiter = nil
-	sys.StoreRelease32(&r.done, r.gen)
-	if r.orphan {
-		e.collect(r.handle(), r)
-	}
-	switch {
-	case shared:
-		e.waiting.wakeAll()
-	case w != nil:
-		e.waiting.wake(w)
-	}
-}
-
-// collect takes the result of a completed request, which h names, and gives the request back to the pool.
-func (e *Engine) collect(h Request, r *request) (Status, error) {
-	st, err := r.status, r.err
-	e.requests.back(h, r)
-	return st, err
-}
-
-// back takes a completed request back, or a receipt.
-func (p *requestPool) back(h Request, r *request) {
-	if r != &p.sent {
+// release takes a completed request back, or a lightweight request.
+func (p *requestTable) release(h Request, r *request) {
+	if r != &p.completedSend {
 		p.put(r)
 		return
 	}
-	i := h.index &^ receiptBit
-	p.receipts[i]++
-	p.unused = append(p.unused, i)
+	i := h.index &^ lightweightBit
+	p.lightweight[i]++
+	p.freeLightweight = append(p.freeLightweight, i)
 }

@@ -4,135 +4,265 @@ import (
 	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/eager"
 	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/rendezvous"
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Send sends buf to a world rank and returns when buf is the caller's again: copied (eager), or taken by the receiver.
-func (e *Engine) Send(context uint32, buf []byte, dst, tag int) error {
-	env := envelope{Context: context, Tag: int32(tag)}
-	e.mu.Lock()
-	// The common case needs no request: the peer is connected, nothing waits before us, and the message fits.
-	if p := e.peers[dst]; p != nil && p.free(len(buf)) {
-		sent, err := eager.Send(p.ch, env, buf, false)
-		if sent {
-			p.stats.eager(len(buf))
-			e.mu.Unlock()
-			return nil
+// sendProtocol carries out sends: at once where a message fits a slot and nothing waits before it, else
+// with a request, by eager pieces or by rendezvous.
+//
+// Invariants, under the lock: messages to a peer go out in the order of their sends, so nothing passes the
+// peer's batch or its queue; a send is in the queue until all of it is with its protocols; its request is
+// complete when no protocol reads the buffer any more.
+type sendProtocol struct {
+	e           *Engine
+	creditSpins uint32 // sends that found a ring full, and waited for room
+}
+
+// register has the router hand the sender's messages and completions over.
+func (s *sendProtocol) register(t *router) {
+	t.onMessage(channel.CTS, s.onCTS)
+	t.onCompletion(rendezvous.WriteOwner, func(p *peer, wc *transport.WC) {
+		token, done, err := p.fabric.sender.OnCompletion(wc)
+		if done {
+			p.stats.Granted++
 		}
-		if err != nil {
-			e.failPeer(p, err)
-			e.mu.Unlock()
-			return p.cause
-		}
-		if e.persists(p, env, buf, false) {
-			e.mu.Unlock()
-			return nil
-		}
-	}
-	if err := e.dead; err != nil {
-		e.mu.Unlock()
+		s.onAnnouncementDone(p, token, done, err)
+	})
+	t.onNotice(noticeFIN, func(p *peer, imm uint32) {
+		token, err := p.fabric.sender.OnFIN(p.ch, imm)
+		s.onAnnouncementDone(p, token, err == nil, err)
+	})
+}
+
+func (s *sendProtocol) onCTS(p *peer, body []byte) error {
+	cts, err := rendezvous.ParseCTS(body)
+	if err != nil {
 		return err
 	}
-	r := e.requests.get()
-	r.contiguous(buf)
-	e.startSend(r, env, dst, false)
-	e.mu.Unlock()
-	_, err := e.wait(r)
+	return p.fabric.sender.OnCTS(p.ch, cts)
+}
+
+// sendMode is what a send's caller asks for.
+type sendMode uint8
+
+const (
+	sendBlocking    sendMode = iota // the caller waits, so the message goes out at once
+	sendNonblocking                 // the message may be coalesced with others
+	// the receive has to be matched before the send is complete. Such a send is always announced, also a
+	// small or empty one: the FIN that ends it comes only after the match.
+	sendSynchronous
+	sendSynchronousNonblocking
+)
+
+func (m sendMode) nonblocking() bool { return m&sendNonblocking != 0 }
+func (m sendMode) synchronous() bool { return m >= sendSynchronous }
+
+// Send sends buf to a world rank and returns when buf is the caller's again: copied (eager), or taken by the
+// receiver.
+func (e *Engine) Send(context uint32, buf []byte, dst, tag int) error {
+	env := envelope{Context: context, Tag: int32(tag)}
+	start := e.hook.begin(CallSend, dst, tag, len(buf))
+	e.mu.Lock()
+	// The common case needs no request: the peer is connected, nothing waits before us, and the message fits.
+	if p := e.peers[dst]; p != nil && p.canSendEager(len(buf)) && e.sends.sendEager(p, env, buf, 0) {
+		e.mu.Unlock()
+		e.hook.end(CallSend, start)
+		return nil
+	}
+	err := e.sends.blocking(env, buf, dst, sendBlocking)
+	e.hook.end(CallSend, start)
+	return err
+}
+
+// Ssend sends buf and returns when its receive has started, and buf is the caller's again.
+func (e *Engine) Ssend(context uint32, buf []byte, dst, tag int) error {
+	start := e.hook.begin(CallSsend, dst, tag, len(buf))
+	e.mu.Lock()
+	err := e.sends.blocking(envelope{Context: context, Tag: int32(tag)}, buf, dst, sendSynchronous)
+	e.hook.end(CallSsend, start)
 	return err
 }
 
 // Isend begins a send. buf must stay as it is until the request is complete.
 func (e *Engine) Isend(context uint32, buf []byte, dst, tag int) (Request, error) {
-	e.mu.Lock()
-	if err := e.dead; err != nil {
-		e.mu.Unlock()
-		return Request{}, err
-	}
 	env := envelope{Context: context, Tag: int32(tag)}
-	more := e.holds(dst, len(buf))
-	if p := e.peers[dst]; p != nil && (more && e.batched(p, env, buf) || e.sendsNow(p, env, buf, more)) {
-		h := e.requests.receipt()
-		e.mu.Unlock()
-		return h, nil
+	if e.hook == nil {
+		return e.sends.nonblocking(env, buf, dst, sendNonblocking)
 	}
-	r := e.requests.get()
-	r.contiguous(buf)
-	e.startSend(r, env, dst, more && e.peers[dst].burst.held)
-	h := r.handle()
-	e.mu.Unlock()
-	return h, nil
+	start := e.hook.begin(CallIsend, dst, tag, len(buf))
+	h, err := e.sends.nonblocking(env, buf, dst, sendNonblocking)
+	e.hook.end(CallIsend, start)
+	return h, err
 }
 
-// IsendVec is Isend of one message out of several buffers. They, and the slice of them, must stay as they are until the request is
-// complete.
+// Issend begins a synchronous send. buf must stay as it is until the request is complete.
+func (e *Engine) Issend(context uint32, buf []byte, dst, tag int) (Request, error) {
+	start := e.hook.begin(CallIsend, dst, tag, len(buf))
+	h, err := e.sends.nonblocking(envelope{Context: context, Tag: int32(tag)}, buf, dst,
+		sendSynchronousNonblocking)
+	e.hook.end(CallIsend, start)
+	return h, err
+}
+
+// IsendVec is Isend of one message out of several buffers. They, and the slice of them, must stay as they are
+// until the request is complete.
 func (e *Engine) IsendVec(context uint32, vec [][]byte, dst, tag int) (Request, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.dead != nil {
-		return Request{}, e.dead
+	if e.stopped != nil {
+		return Request{}, e.stopped
 	}
 	r := e.requests.get()
 	r.vec = vec
-	e.startSend(r, envelope{Context: context, Tag: int32(tag)}, dst, e.holds(dst, r.room()))
+	more := e.coalescer.shouldCoalesceTo(dst, r.bufferLen())
+	e.sends.start(r, envelope{Context: context, Tag: int32(tag)}, dst, more)
 	return r.handle(), nil
 }
 
-// sendsNow sends a message that fits a slot and need not wait behind others; false if it has to go another way.
-func (e *Engine) sendsNow(p *peer, env envelope, buf []byte, more bool) bool {
-	if p.batch.Count() > 0 && p.state == peerOpen {
-		if sent, err := e.sendBatch(p, true); !sent || err != nil {
-			return false // it is tried again with the message that waits behind it
-		}
+// blocking carries out a send with a request, to its end. The lock is held, and given up.
+func (s *sendProtocol) blocking(env envelope, buf []byte, dst int, mode sendMode) error {
+	r, err := s.request(env, buf, dst, mode, false)
+	s.e.mu.Unlock()
+	if err == nil {
+		_, err = s.e.waiters.wait(r)
 	}
-	if !p.free(len(buf)) {
-		return false
-	}
-	sent, err := eager.Send(p.ch, env, buf, more)
-	if !sent {
-		return err == nil && e.persists(p, env, buf, more) // what is wrong with the channel the next attempt finds too
-	}
-	p.stats.eager(len(buf))
-	return true
+	return err
 }
 
-// persists sends a message that has found no room, if there is some soon. Where a pass was made for that nothing is held back any more.
-func (e *Engine) persists(p *peer, env envelope, buf []byte, more bool) bool {
-	for len(buf) <= eager.Max(p.ch) && (e.relieved(p) || p.ch.Widen()) && p.free(len(buf)) {
-		if sent, err := eager.Send(p.ch, env, buf, more && p.burst.held); sent {
+// nonblocking begins a send and gives its handle.
+func (s *sendProtocol) nonblocking(env envelope, buf []byte, dst int, mode sendMode) (h Request, err error) {
+	s.e.mu.Lock()
+	r, err := s.begin(env, buf, dst, mode)
+	switch {
+	case err != nil:
+	case r == nil:
+		h = s.e.requests.newCompleted()
+	default:
+		h = r.handle()
+	}
+	s.e.mu.Unlock()
+	return h, err
+}
+
+// begin begins a nonblocking send of one buffer. Without an error and a request the message is
+// with its protocol, and the buffer the caller's again: a request is only for what has to wait.
+func (s *sendProtocol) begin(env envelope, buf []byte, dst int, mode sendMode) (*request, error) {
+	more := mode.nonblocking() && s.e.stopped == nil && s.e.coalescer.shouldCoalesceTo(dst, len(buf))
+	if p := s.e.peers[dst]; p != nil && !mode.synchronous() {
+		if more && s.e.coalescer.add(p, env, buf) || s.sendNow(p, env, buf, sendFlags(more)) {
+			return nil, nil
+		}
+		more = more && p.burst.coalesced
+	}
+	return s.request(env, buf, dst, mode, more)
+}
+
+// request begins a send with a request.
+func (s *sendProtocol) request(env envelope, buf []byte, dst int, mode sendMode,
+	more bool) (*request, error) {
+	if s.e.stopped != nil {
+		return nil, s.e.stopped
+	}
+	r := s.e.requests.get()
+	r.contiguous(buf)
+	r.sync = mode.synchronous()
+	s.start(r, env, dst, more)
+	return r, nil
+}
+
+// sendNow sends a message that fits a slot and need not wait for others; false if it needs a request. What is
+// wrong with a channel the attempt with a request finds too.
+func (s *sendProtocol) sendNow(p *peer, env envelope, buf []byte, flags channel.SendFlags) bool {
+	if !p.canSendEager(len(buf)) && !s.canSendAfterBatch(p, len(buf)) {
+		return false
+	}
+	return s.sendEager(p, env, buf, flags)
+}
+
+// sendEager copies a message into the peer's ring, for which nothing waits; false if there is no room soon.
+func (s *sendProtocol) sendEager(p *peer, env envelope, buf []byte, flags channel.SendFlags) bool {
+	sent, err := eager.TrySend(p.ch, env, buf, flags)
+	if sent {
+		p.stats.eager(len(buf))
+		s.e.hook.step(StepEager, p.rank, len(buf))
+		return true
+	}
+	return err == nil && s.sendAfterCredits(p, env, buf, flags)
+}
+
+// canSendAfterBatch sends the batch that a message would pass, and tells whether the message can be sent now.
+func (s *sendProtocol) canSendAfterBatch(p *peer, n int) bool {
+	if p.batch.Count() == 0 || p.state != peerOpen {
+		return false
+	}
+	sent, err := s.e.coalescer.sendBatch(p, true)
+	return sent && err == nil && p.canSendEager(n)
+}
+
+// sendAfterCredits sends a message that has found no room, if there is some soon. When no credits come it
+// may leave the cache window of the ring. Where a pass was made nothing is coalesced any more.
+func (s *sendProtocol) sendAfterCredits(p *peer, env envelope, buf []byte, flags channel.SendFlags) bool {
+	for len(buf) <= eager.MaxPayload(p.ch) {
+		credits := s.spinForCredits(p)
+		if !p.canSendEager(len(buf)) {
+			return false
+		}
+		if !credits {
+			flags |= channel.FlagBeyondWindow
+		}
+		if !p.burst.coalesced {
+			flags &^= channel.FlagMore
+		}
+		sent, err := eager.TrySend(p.ch, env, buf, flags)
+		if sent {
 			p.stats.eager(len(buf))
+			s.e.hook.step(StepEager, p.rank, len(buf))
 			return true
-		} else if err != nil {
-			break
+		}
+		if err != nil || !credits {
+			return false
 		}
 	}
 	return false
 }
 
-// relieved waits for room in the ring of a peer who sees what is written there at once, and so most likely is taking messages out at this moment: that
-// costs less than a send that waits in the queue. When it has been in vain the lap is widened, or others are in the queue, and nobody waits here. Now and then it
-// makes a pass: everything else needs those, and a stream of sends that never waits for a request makes none.
-func (e *Engine) relieved(p *peer) bool {
-	if !p.watched || p.ch.Paused() || e.spinFor == 0 || e.handled() {
+// sendFlags are the flags of a message after which another one follows, or none.
+func sendFlags(more bool) channel.SendFlags {
+	if more {
+		return channel.FlagMore
+	}
+	return 0
+}
+
+// spinForCredits waits for room in the ring of a peer who sees what is written there at once, and so most
+// likely is taking messages out at this moment: that costs less than a send that waits in the queue. When
+// it has been in vain the message leaves the cache window, or others are in the queue, and nobody waits
+// here. Now and then it makes progress once: everything else needs those, and a stream of sends that never
+// waits for a request makes none.
+func (s *sendProtocol) spinForCredits(p *peer) bool {
+	if !p.polled || p.ch.Due() == channel.DueResize || s.e.waiters.spinTime == 0 ||
+		s.e.completionHandler.active() {
 		return false
 	}
-	if e.reliefs++; e.reliefs%directRuns == 0 {
-		e.pass()
+	if s.creditSpins++; s.creditSpins%directRecvInterval == 0 {
+		s.e.progress.poll()
 		return p.state == peerOpen
 	}
-	for range roomLooks {
+	for range creditPolls {
 		if p.ch.Ready() {
-			given, blocked, err := p.ch.Relieve()
-			if p.ch.Owing() {
-				e.later(p)
+			given, blocked, err := p.ch.PollCredits()
+			if p.ch.Due() != channel.DueNothing {
+				s.e.progress.deferPeer(p)
 			}
 			if err != nil {
-				e.failPeer(p, err)
+				s.e.failures.failPeer(p, err)
 			}
 			if given || blocked || err != nil {
 				return given && err == nil
 			}
 		}
-		if e.mu.wanted() {
+		if s.e.mu.wanted() {
 			break
 		}
 		sys.AwaitLoads()
@@ -140,64 +270,77 @@ func (e *Engine) relieved(p *peer) bool {
 	return false
 }
 
-// roomLooks is how often relieved looks: for a few µs.
-const roomLooks = 200
+// creditPolls is how often spinForCredits polls: for a few µs.
+const creditPolls = 200
 
-// holds tells whether the bytes of a send that nobody waits for yet may be held back for a while, to travel with others.
-func (e *Engine) holds(dst, n int) bool { return dst != e.rank && e.held.hold(e.peer(dst), n) }
+// shouldCoalesce tells whether the bytes of a send that nobody waits for yet may be coalesced, to travel
+// with others.
+func (h *coalescer) shouldCoalesceTo(dst, n int) bool {
+	return dst != h.e.rank && h.shouldCoalesce(h.e.peer(dst), n)
+}
 
-// startSend begins a send under the lock. With more its bytes are held back for a while, to travel with others.
-func (e *Engine) startSend(r *request, env envelope, dst int, more bool) {
+// start begins a send that has a request. With more its bytes are coalesced, to travel with others.
+func (s *sendProtocol) start(r *request, env envelope, dst int, more bool) {
 	r.kind, r.rank = kindSend, dst
-	if dst == e.rank {
+	if dst == s.e.rank {
 		r.msg.Start(env, r.vec)
-		e.sendSelf(r)
+		s.sendSelf(r)
 		return
 	}
-	p := e.peer(dst)
+	p := s.e.peer(dst)
 	r.msg.Start(env, r.vec)
 	switch p.state {
 	case peerFailed:
-		e.complete(r, p.cause)
+		s.e.requests.complete(r, p.cause)
 		return
 	case peerClosed:
-		e.complete(r, ErrFinalized)
+		s.e.requests.complete(r, ErrFinalized)
 		return
 	case peerIdle:
-		e.connect(p)
+		s.e.connections.connect(p)
 	}
-	r.at(p)
+	r.setPeer(p)
 	if p.state != peerOpen || p.queued() {
 		p.enqueue(r)
 		return
 	}
-	if through, err := e.trySend(p, r, more); err != nil {
+	if through, err := s.trySend(p, r, more); err != nil {
 		p.enqueue(r) // so that it fails with all the others of this peer
-		e.failPeer(p, err)
+		s.e.failures.failPeer(p, err)
 	} else if !through {
 		p.enqueue(r)
+		s.retryIfQueueFull(p)
 	}
 }
 
-// free tells whether nothing keeps a message from being copied into a slot now, as far as is known before that is tried.
-func (p *peer) free(n int) bool {
-	return p.state == peerOpen && n <= p.most && !p.waiting() && !p.holdsBack(n)
+// retryIfQueueFull has the next pass try again to send to a peer whose send queue was full: nothing else
+// would. What waits for credits is tried again when they come.
+func (s *sendProtocol) retryIfQueueFull(p *peer) {
+	if p.ch.TakeQueueFull() {
+		s.e.progress.deferPeer(p)
+	}
 }
 
-// holdsBack tells whether the peer has no memory to spare for a payload.
-func (p *peer) holdsBack(n int) bool { return n > 0 && p.ch.Held() }
+// canSendEager tells whether nothing keeps a message from being copied into a slot now, as far as is known
+// before that is tried.
+func (p *peer) canSendEager(n int) bool {
+	return p.state == peerOpen && n <= p.eagerLimit && !p.sendPending() && !p.refusesPayload(n)
+}
+
+// refusesPayload tells whether the peer has no memory to spare for a payload.
+func (p *peer) refusesPayload(n int) bool { return n > 0 && p.ch.PeerRefusesPayload() }
 
 // trySend hands a send to its protocols; false when there is no room now for all of it. It never blocks.
-func (e *Engine) trySend(p *peer, r *request, more bool) (through bool, err error) {
-	if sent, err := e.sendBatch(p, true); !sent {
+func (s *sendProtocol) trySend(p *peer, r *request, more bool) (through bool, err error) {
+	if sent, err := s.e.coalescer.sendBatch(p, true); !sent {
 		return false, err
 	}
 	m := &r.msg
 	for {
 		o := channel.Oversized
-		if m.Context == controlContext || !r.sync && !p.holdsBack(m.Total()) && !(len(r.vec) == 1 && m.Total() > p.most) {
+		if !r.sync && !p.refusesPayload(m.Total()) && !(len(r.vec) == 1 && m.Total() > p.eagerLimit) {
 			var n int
-			n, o, err = m.Advance(p.ch, more)
+			n, o, err = m.TrySend(p.ch, sendFlags(more))
 			p.stats.EagerBytes += uint64(n)
 			if err != nil {
 				return false, err
@@ -207,64 +350,72 @@ func (e *Engine) trySend(p *peer, r *request, more bool) (through bool, err erro
 		case channel.Waiting:
 			return false, nil
 		case channel.Oversized:
-			if ok, err := e.announce(p, r, more); !ok {
+			if ok, err := s.announce(p, r, more); !ok {
 				return false, err
 			}
 		}
-		if p.ch.Paused() {
-			e.later(p) // the message may be out but for what has the peer look at it
+		if p.ch.Due() == channel.DueResize {
+			s.e.progress.deferPeer(p) // the message may be out but for what has the peer look at it
 		}
-		if m.Begun() && m.Done() {
-			if r.open == 0 {
+		if m.Started() && m.Done() {
+			switch {
+			case r.openTransfers == 0:
 				p.stats.Eager++
-				e.complete(r, nil)
+				s.e.hook.step(StepEager, p.rank, m.Total())
+				s.e.requests.complete(r, nil)
+			case r.cancel == cancelWanted:
+				return true, s.e.cancels.sendWithdraw(p, r)
 			}
 			return true, nil
 		}
 	}
 }
 
-// announce has the peer fetch a message, or the front element of one, when it has matched it.
-func (e *Engine) announce(p *peer, r *request, more bool) (ok bool, err error) {
+// sendAnnouncement has the peer fetch a message, or the front element of one, when it has matched it.
+func (s *sendProtocol) announce(p *peer, r *request, more bool) (ok bool, err error) {
 	m := &r.msg
+	var id uint64
 	switch {
-	case !m.Begun() && len(r.vec) == 1:
-		ok, err = p.fabric.announcer.Announce(p.ch, m.Envelope, r.vec[0], r.token(), more)
+	case !m.Started() && len(r.vec) == 1:
+		id, ok, err = p.fabric.sender.TrySendRTS(p.ch, m.Envelope, r.vec[0], r.token(), more)
 		if ok {
-			m.Announced()
-			r.number = p.announcing()
+			m.MarkAnnounced()
 		}
-	case !m.Begun():
-		return m.Open(p.ch)
+	case !m.Started():
+		return m.TrySendHeader(p.ch)
 	default:
-		ok, err = p.fabric.announcer.AnnouncePiece(p.ch, m.Front(), r.token(), more)
+		id, ok, err = p.fabric.sender.TrySendPiece(p.ch, m.Front(), r.token(), more)
 	}
 	if ok {
-		if r.open++; r.open == 1 {
+		r.openTransfers++
+		if r.announcement == 0 {
+			r.announcement = id + 1
 			p.stats.Rendezvous++
 		}
+		s.e.hook.step(StepAnnounced, p.rank, len(m.Front()))
 		p.stats.RendezvousBytes += uint64(len(m.Front()))
 		m.Skip()
 	}
 	return ok, err
 }
 
-// advance starts the sends that waited, in order, as far as there is room.
-func (e *Engine) advance(p *peer) {
-	if sent, err := e.sendBatch(p, true); err != nil {
-		e.failPeer(p, err)
+// sendQueued starts the sends that waited, in order, as far as there is room.
+func (s *sendProtocol) sendQueued(p *peer) {
+	if sent, err := s.e.coalescer.sendBatch(p, true); err != nil {
+		s.e.failures.failPeer(p, err)
 		return
 	} else if !sent {
 		return
 	}
 	for p.state == peerOpen && p.queued() {
 		r := p.queue[p.head]
-		through, err := e.trySend(p, r, p.head+1 < len(p.queue))
+		through, err := s.trySend(p, r, p.head+1 < len(p.queue))
 		if err != nil {
-			e.failPeer(p, err)
+			s.e.failures.failPeer(p, err)
 			return
 		}
 		if !through {
+			s.retryIfQueueFull(p)
 			break
 		}
 		p.dequeue()
@@ -274,43 +425,64 @@ func (e *Engine) advance(p *peer) {
 	}
 }
 
-// sendSelf delivers a message of this rank to itself. What finds no receive is copied if it is small; else it stays with
-// the sender, who waits for the receive as he would with any other rank.
-func (e *Engine) sendSelf(r *request) {
+// sendSelf delivers a message of this rank to itself. What finds no receive is copied if it is small; else it
+// stays with the sender, who waits for the receive as he would with any other rank.
+func (s *sendProtocol) sendSelf(r *request) {
 	env := r.msg.Envelope
-	if m := e.table.Arrive(env.Context, int32(e.rank), env.Tag); m != nil {
-		e.deliverSelf(m.Value, r)
+	if m := s.e.matching.Arrive(env.Context, int32(s.e.rank), env.Tag); m != nil {
+		s.e.hook.match(s.e.rank, env.Tag, r.msg.Total(), false)
+		s.deliverSelf(m.Value, r)
 		return
 	}
-	a := e.arrivals.get()
+	a := s.e.unexpected.pool.get()
 	a.bytes = r.msg.Total()
 	if a.bytes > selfCopied || r.sync {
-		a.self, r.filed = r, a
-		e.file(a, env, e.rank)
+		a.self, r.unexpected = r, a
+		s.e.unexpected.enqueue(a, env, s.e.rank)
 		return
 	}
 	for _, b := range r.vec {
 		if len(b) > 0 {
-			e.keep(a, b)
+			s.e.unexpected.storePayload(a, b)
 		}
 	}
-	e.file(a, env, e.rank)
-	e.complete(r, nil)
+	s.e.unexpected.enqueue(a, env, s.e.rank)
+	s.e.requests.complete(r, nil)
 }
 
-// selfCopied is the size of a message to oneself up to which it is copied when there is no receive for it yet.
+// selfCopied is the size of a message to oneself up to which it is copied when there is no receive for it
+// yet.
 const selfCopied = 600
 
 // deliverSelf copies a message of this rank into its receive.
-func (e *Engine) deliverSelf(r, from *request) {
-	r.status.Source, r.status.Tag, r.status.Bytes = e.rank, int(from.msg.Tag), from.msg.Total()
+func (s *sendProtocol) deliverSelf(r, from *request) {
+	r.status.Source, r.status.Tag, r.status.Bytes = s.e.rank, int(from.msg.Tag), from.msg.Total()
 	at := 0
 	for _, b := range from.vec {
-		r.place(at, b)
+		r.copyIn(at, b)
 		at += len(b)
 	}
-	e.received(r)
-	e.complete(from, nil)
+	s.e.recvs.complete(r)
+	s.e.requests.complete(from, nil)
 }
 
 var _ transport.Acceptor = (*acceptor)(nil)
+
+// onAnnouncementDone notes what has become of an announcement: with done the peer has all of it.
+func (s *sendProtocol) onAnnouncementDone(p *peer, token uint64, done bool, err error) {
+	if done {
+		s.e.hook.step(StepTaken, p.rank, 0)
+		s.announcementEnded(s.e.requests.byToken(token))
+	}
+	s.e.progress.advanceOrFail(p, err)
+}
+
+// announcementEnded notes that a send has one announcement less; nil is one that has ended already.
+func (s *sendProtocol) announcementEnded(r *request) {
+	if r == nil || r.completed() {
+		return
+	}
+	if r.openTransfers--; r.openTransfers == 0 && r.msg.Done() {
+		s.e.requests.complete(r, nil)
+	}
+}

@@ -8,39 +8,28 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Quiesce returns when every send that was begun has left this rank: copied to its peer's ring, or fetched by its receiver.
-// The other ranks must go on making passes, as they do on their way into Finalize.
-func (e *Engine) Quiesce() error {
-	e.waitUntil(0, nil, func() bool { return e.dead != nil || e.quiet() })
+// Drain returns when every send that was begun has left this rank: copied to its peer's ring, or fetched by
+// its receiver. The other ranks must go on making progress, as they do on their way into Finalize.
+func (e *Engine) Drain() error {
+	e.mu.Lock()
+	e.unexpected.discardAll()
+	e.mu.Unlock()
+	e.waiters.waitUntil(0, nil, func() bool { return e.stopped != nil || e.progress.drained() })
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.dead
+	return e.stopped
 }
 
-func (e *Engine) quiet() bool {
-	for _, p := range e.peers {
-		if p == nil {
-			continue
-		}
-		if p.waiting() || p.state == peerOpen && p.fabric.announcer.Outstanding(p.ch) > 0 {
-			return false
-		}
-		if p.state == peerOpen && p.ch.Paused() { // what has been sent may wait for what follows it
-			e.later(p)
-			return false
-		}
-	}
-	return true
-}
-
-// DriveUntil makes passes, and sleeps, until done is closed: for a wait that is not of the engine, while peers still need it.
+// DriveUntil makes progress, and sleeps, until done is closed: for a wait that is not of the engine, while
+// peers still need it.
 func (e *Engine) DriveUntil(done <-chan struct{}) {
-	e.driveUntil(done, func() bool { return e.dead != nil })
+	e.driveUntil(done, func() bool { return e.stopped != nil })
 }
 
-// Meet runs meet, which returns when every rank of the job has come to it or its context ends, and makes passes meanwhile. A rank that has
-// failed never comes: then the context ends with that as its cause.
-func (e *Engine) Meet(meet func(ctx context.Context) error) error {
+// ExternalBarrier runs meet, which returns when every rank of the job has come to it or its context ends,
+// and makes passes meanwhile. A rank that has failed never comes: then the context ends with that as its
+// cause.
+func (e *Engine) ExternalBarrier(meet func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	done := make(chan struct{})
@@ -51,8 +40,8 @@ func (e *Engine) Meet(meet func(ctx context.Context) error) error {
 	}()
 	var lost error
 	e.driveUntil(done, func() bool {
-		if lost = e.dead; lost == nil && len(e.failed) > 0 {
-			lost = e.failed[0].cause
+		if lost = e.stopped; lost == nil && len(e.failures.peers) > 0 {
+			lost = e.failures.peers[0].cause
 		}
 		return lost != nil
 	})
@@ -61,13 +50,13 @@ func (e *Engine) Meet(meet func(ctx context.Context) error) error {
 	return met
 }
 
-// driveUntil makes passes, and sleeps, until done is closed or over holds.
+// driveUntil makes progress, and sleeps, until done is closed or over holds.
 func (e *Engine) driveUntil(done <-chan struct{}, over func() bool) {
 	go func() {
 		<-done
-		e.Nudge()
+		e.WakeProbes()
 	}()
-	e.waitUntil(0, nil, func() bool {
+	e.waiters.waitUntil(0, nil, func() bool {
 		select {
 		case <-done:
 			return true
@@ -77,9 +66,9 @@ func (e *Engine) driveUntil(done <-chan struct{}, over func() bool) {
 	})
 }
 
-// closeWithin bounds the wait for the peers' half of the close. They are all in Finalize, so it is short; who is not
-// there any more has no claim on us.
-const closeWithin = 10 * time.Second
+// closeTimeout bounds the wait for the peers' half of the close. They are all in Finalize, so it is short;
+// who is not there any more has no claim on us.
+const closeTimeout = 10 * time.Second
 
 // Shutdown closes every connection in order and releases everything. All ranks must have come to it.
 func (e *Engine) Shutdown() error {
@@ -92,14 +81,14 @@ func (e *Engine) Shutdown() error {
 	}
 	e.mu.Unlock()
 	late := make(chan struct{})
-	timer := time.AfterFunc(closeWithin, func() { close(late); e.Nudge() })
+	timer := time.AfterFunc(closeTimeout, func() { close(late); e.WakeProbes() })
 	defer timer.Stop()
-	e.waitUntil(0, nil, func() bool {
+	e.waiters.waitUntil(0, nil, func() bool {
 		select {
 		case <-late:
 			return true
 		default:
-			return e.dead != nil || e.closed()
+			return e.stopped != nil || e.closed()
 		}
 	})
 	return e.Destroy(ErrFinalized)
@@ -116,7 +105,8 @@ func (e *Engine) closed() bool {
 	return true
 }
 
-// Fail ends the engine's work: connections are cut, and every operation, present and future, fails with cause.
+// Fail ends the engine's work: connections are cut, and every operation, present and future, fails with
+// cause.
 func (e *Engine) Fail(cause error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -124,41 +114,47 @@ func (e *Engine) Fail(cause error) {
 }
 
 func (e *Engine) fail(cause error) {
-	if e.dead != nil {
+	if e.stopped != nil {
 		return
 	}
-	e.dead = cause
+	e.stopped = cause
 	for _, p := range e.peers {
 		if p != nil && p.state != peerFailed {
-			e.failPeer(p, cause)
+			e.failures.failPeer(p, cause)
 		}
 	}
-	for m := range e.table.Posted() {
-		e.table.Withdraw(m)
-		e.complete(m.Value, cause)
+	for m := range e.matching.Posted() {
+		e.matching.RemovePosted(m)
+		e.requests.complete(m.Value, cause)
 	}
 	for r := range e.requests.underWay() { // of this rank with itself
-		e.complete(r, cause)
+		if r.kind == kindCollective {
+			e.collectives.fail(r.collective, cause)
+			continue
+		}
+		e.requests.complete(r, cause)
 	}
-	e.waiting.wakeAny()
+	e.waiters.wakeProbes()
 }
 
 // Destroy fails what is left with cause and releases the device. Nothing of the engine runs when it returns.
 func (e *Engine) Destroy(cause error) error {
 	e.Fail(cause)
-	e.waiting.end()
-	e.dialing.Wait()
+	e.waiters.cancelLife()
+	e.connections.connecting.Wait()
+	e.failures.logging.Wait()
 	var err error
 	for _, f := range e.fabrics {
 		err = errors.Join(err, f.endpoint.Close())
 	}
-	e.held.timer.Stop()
-	e.reclaim.timer.Stop()
+	e.coalescer.timer.Stop()
+	e.idleShrinker.timer.Stop()
 	e.heartbeat.timer.Stop()
-	err = errors.Join(err, e.stopHandler())
+	err = errors.Join(err, e.completionHandler.stop())
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	err = errors.Join(err, e.leaveAllocated())
+	err = errors.Join(err, e.allocated.detachAll())
+	e.progress.queues.close()
 	for _, f := range e.fabrics {
 		err = errors.Join(err, f.device.Close())
 	}

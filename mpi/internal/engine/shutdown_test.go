@@ -8,8 +8,9 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// TestNothingIsSaidBehindClose: a rank that has closed a connection, and owes its peer credit or is asked something by it, does not take the
-// refusal of its own queue pair for a failure of the peer, and so does not cut the connection of a peer that is still on its way out.
+// TestNothingIsSaidBehindClose: a rank that has closed a connection, and owes its peer credit or is asked
+// something by it, does not take the refusal of its own queue pair for a failure of the peer, and so does not
+// cut the connection of a peer that is still on its way out.
 func TestNothingIsSaidBehindClose(t *testing.T) {
 	onEach(t, 2, func(t *testing.T, w []*Engine) {
 		connected(t, w)
@@ -21,9 +22,9 @@ func TestNothingIsSaidBehindClose(t *testing.T) {
 		p.ch.QP().Close()
 		err := p.ch.QP().PostSend(&transport.SendWR{Op: transport.OpSend})
 		require.ErrorIs(t, err, transport.ErrState, "something can be posted: the test shows nothing")
-		e.kick(p)
-		e.failPeer(p, err)
-		require.Empty(t, e.failed)
+		e.progress.advancePeer(p)
+		e.failures.failPeer(p, err)
+		require.Empty(t, e.failures.peers)
 		require.NotEqual(t, transport.StateError, p.ch.QP().State(), "the connection was cut")
 	})
 }

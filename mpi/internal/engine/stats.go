@@ -49,18 +49,19 @@ func (e *Engine) Stats() Stats {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	st := e.stats
-	st.Kept = e.kept
+	st.Kept = e.unexpected.bytes
 	for _, p := range e.peers {
 		if p == nil || p.ch == nil {
 			continue
 		}
-		c := ChannelStats{Peer: p.rank, Fabric: p.fabric.name, Phase: p.ch.Phase(), Stats: p.ch.Stats(), protocols: p.stats}
-		if lanes, ok := p.ch.QP().(transport.LaneCounter); ok {
-			c.Lanes = lanes.Lanes()
+		c := ChannelStats{Peer: p.rank, Fabric: p.fabric.name, Phase: p.ch.Phase(), Stats: p.ch.Stats(),
+			protocols: p.stats}
+		if qp := p.ch.QP(); qp != nil && p.fabric.device.Query().Lanes {
+			c.Lanes = qp.Lanes()
 		}
 		st.Channels = append(st.Channels, c)
 		st.Registered += c.Registered
-		st.HeadsNoTail += c.HeadsNoTail
+		st.HeadsNoTail += c.HeadsWithoutTail
 		st.Stalls += c.Stalls
 		st.EagerSent += c.Eager
 		st.Announced += c.Rendezvous

@@ -7,8 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStream_E12_ABusyPeerIsNotWaitedFor: sends to one who shares our memory, and looks for nothing now, are over as long as its ring has room, not
-// only the part of it in which a stream stays; and nothing is lost or out of order.
+// TestStream_E12_ABusyPeerIsNotWaitedFor: sends to one who shares our memory, and looks for nothing now, are
+// over as long as its ring has room, not only the part of it in which a stream stays; and nothing is lost or
+// out of order.
 func TestStream_E12_ABusyPeerIsNotWaitedFor(t *testing.T) {
 	w := loopWorld(t)
 	const messages, size = 110, 1000

@@ -8,7 +8,8 @@ import (
 
 type tableN = Table[int, int]
 
-// load is a set of receives and as many messages. They meet in the opposite order, the worst for a queue that is walked.
+// load is a set of receives and as many messages. They meet in the opposite order, the worst for a queue that
+// is walked.
 type load struct {
 	receives []Posted[int]
 	messages []Message[int]
@@ -37,7 +38,7 @@ func (l *load) expected(m *tableN) (met int) {
 
 func (l *load) unexpected(m *tableN) (met int) {
 	for i := range l.messages {
-		m.File(&l.messages[i])
+		m.AddUnexpected(&l.messages[i])
 	}
 	for i := len(l.receives) - 1; i >= 0; i-- {
 		if m.Post(&l.receives[i]) != nil {
@@ -68,7 +69,8 @@ func TestNothingIsAllocated(t *testing.T) {
 	}
 }
 
-// A long queue of distinct tags is not searched: the places looked at grow with the queue's length, not its square.
+// A long queue of distinct tags is not searched: the places looked at grow with the queue's length, not its
+// square.
 func TestALongQueueIsNotSearched(t *testing.T) {
 	longest := func(q *queue[Posted[int]]) (n int) {
 		for _, c := range q.chains {

@@ -2,15 +2,15 @@ package match
 
 import "math/bits"
 
-// bin is what waits for one source of one context. The bin of AnySource has the receives that name no source, and all
-// messages of the context once more in the order of arrival.
+// bin is what waits for one source of one context. The bin of AnySource has the receives that name no source,
+// and all messages of the context once more in the order of arrival.
 type bin[P, M any] struct {
 	posted     queue[Posted[P]]
 	unexpected queue[Message[M]]
 }
 
-// bins finds the bin of a context and a source: a hash table with open addressing, at most three quarters full. Ranks
-// and contexts are numbers that this job hands out to itself, so the hash needs no secret.
+// bins finds the bin of a context and a source: a hash table with open addressing, at most three quarters
+// full. Ranks and contexts are numbers that this job hands out to itself, so the hash needs no secret.
 type bins[P, M any] struct {
 	slots []slot[P, M] // a power of two, or none yet
 	shift int          // leaves as many bits of a hash as number the slots
@@ -24,8 +24,8 @@ type slot[P, M any] struct {
 	bin *bin[P, M] // nil: the slot is free
 }
 
-// leastSlots is the size of the first table.
-const leastSlots = 16
+// minSlots is the size of the first table.
+const minSlots = 16
 
 func key(context uint32, source int32) uint64 {
 	return uint64(context)<<32 | uint64(uint32(source))
@@ -39,7 +39,8 @@ func (s slot[P, M]) context() uint32 {
 	return uint32(s.key >> 32)
 }
 
-// at is the index of the key's slot, or of the free slot where it belongs. There is at least one slot, and one is free.
+// at is the index of the key's slot, or of the free slot where it belongs. There is at least one slot, and
+// one is free.
 func (t *bins[P, M]) at(k uint64) int {
 	mask := len(t.slots) - 1
 	i := int(k * 0x9E3779B97F4A7C15 >> t.shift)
@@ -101,7 +102,7 @@ func (t *bins[P, M]) reserve(n int) {
 	if 4*n <= 3*len(t.slots) {
 		return
 	}
-	t.rehash(max(leastSlots, 1<<bits.Len(uint(4*n/3))))
+	t.rehash(max(minSlots, 1<<bits.Len(uint(4*n/3))))
 }
 
 func (t *bins[P, M]) rehash(size int) {
@@ -120,7 +121,8 @@ func (t *bins[P, M]) release(context uint32) {
 	before := t.used
 	t.last = slot[P, M]{}
 	for i, s := range t.slots {
-		if s.bin != nil && s.context() == context && s.bin.posted.length == 0 && s.bin.unexpected.length == 0 {
+		if s.bin != nil && s.context() == context && s.bin.posted.length == 0 &&
+			s.bin.unexpected.length == 0 {
 			t.spare = append(t.spare, s.bin)
 			t.slots[i] = slot[P, M]{}
 			t.used--

@@ -5,14 +5,16 @@ import (
 	"slices"
 )
 
-// model is the rule itself: one list of receives in the order of posting, one of messages in the order of arrival.
+// model is the rule itself: one list of receives in the order of posting, one of messages in the order of
+// arrival.
 type model struct {
 	posted     []*Posted[int]
 	unexpected []*Message[int]
 }
 
 func matches(context uint32, source, tag int32, m *Message[int]) bool {
-	return context == m.Context && (source == AnySource || source == m.Source) && (tag == AnyTag || tag == m.Tag)
+	return context == m.Context && (source == AnySource || source == m.Source) &&
+		(tag == AnyTag || tag == m.Tag)
 }
 
 func (o *model) probe(context uint32, source, tag int32) *Message[int] {
@@ -59,7 +61,8 @@ func (o *model) arrive(m *Message[int]) *Posted[int] {
 	return nil
 }
 
-// pair runs a table and the model side by side on the same receives and messages, and reports the first difference.
+// pair runs a table and the model side by side on the same receives and messages, and reports the first
+// difference.
 type pair struct {
 	table      *Table[int, int]
 	model      model
@@ -76,11 +79,13 @@ func name[T any](p *T) string {
 	switch v := any(p).(type) {
 	case *Posted[int]:
 		if v != nil {
-			return fmt.Sprintf("receive %d (context %d, source %d, tag %d)", v.Value, v.Context, v.Source, v.Tag)
+			return fmt.Sprintf("receive %d (context %d, source %d, tag %d)", v.Value, v.Context, v.Source,
+				v.Tag)
 		}
 	case *Message[int]:
 		if v != nil {
-			return fmt.Sprintf("message %d (context %d, source %d, tag %d)", v.Value, v.Context, v.Source, v.Tag)
+			return fmt.Sprintf("message %d (context %d, source %d, tag %d)", v.Value, v.Context, v.Source,
+				v.Tag)
 		}
 	}
 	return "none"
@@ -131,7 +136,7 @@ func (w *pair) arrive(context uint32, source, tag int32) error {
 		w.count(p)
 		return nil
 	}
-	w.table.File(m)
+	w.table.AddUnexpected(m)
 	w.model.unexpected = append(w.model.unexpected, m)
 	return nil
 }
@@ -148,10 +153,10 @@ func (w *pair) probe(context uint32, source, tag int32, take bool) error {
 	if err := differ("Probe", m, w.model.probe(context, source, tag)); err != nil || m == nil || !take {
 		return err
 	}
-	if !w.table.Take(m) || !w.model.take(m) {
+	if !w.table.RemoveUnexpected(m) || !w.model.take(m) {
 		return fmt.Errorf("%s was probed and could not be taken", name(m))
 	}
-	if w.table.Take(m) {
+	if w.table.RemoveUnexpected(m) {
 		return fmt.Errorf("%s was taken twice", name(m))
 	}
 	w.dead = append(w.dead, m)
@@ -164,7 +169,7 @@ func (w *pair) withdraw(i int) error {
 		return nil
 	}
 	p := w.receives[i%len(w.receives)]
-	got, want := w.table.Withdraw(p), w.model.withdraw(p)
+	got, want := w.table.RemovePosted(p), w.model.withdraw(p)
 	if got != want {
 		return fmt.Errorf("Withdraw of %s gave %v, the rule says %v", name(p), got, want)
 	}
@@ -178,7 +183,7 @@ func (w *pair) withdraw(i int) error {
 func (w *pair) failSource(source int32) error {
 	for p := range w.table.Posted() {
 		if p.Source == source {
-			if !w.table.Withdraw(p) || !w.model.withdraw(p) {
+			if !w.table.RemovePosted(p) || !w.model.withdraw(p) {
 				return fmt.Errorf("%s was shown by Posted and did not wait", name(p))
 			}
 			w.recycled = append(w.recycled, p)
@@ -186,7 +191,7 @@ func (w *pair) failSource(source int32) error {
 	}
 	for m := range w.table.Unexpected() {
 		if m.Source == source {
-			if !w.table.Take(m) || !w.model.take(m) {
+			if !w.table.RemoveUnexpected(m) || !w.model.take(m) {
 				return fmt.Errorf("%s was shown by Unexpected and did not wait", name(m))
 			}
 			w.dead = append(w.dead, m)
@@ -215,9 +220,10 @@ func (w *pair) check() error {
 	for m := range w.table.Unexpected() {
 		unexpected = append(unexpected, m)
 	}
-	np, nm := w.table.Waiting()
+	np, nm := w.table.Lengths()
 	if np != len(posted) || nm != len(unexpected) {
-		return fmt.Errorf("Waiting counts %d and %d, the loops show %d and %d", np, nm, len(posted), len(unexpected))
+		return fmt.Errorf("Waiting counts %d and %d, the loops show %d and %d", np, nm, len(posted),
+			len(unexpected))
 	}
 	if len(posted) != len(w.model.posted) || len(unexpected) != len(w.model.unexpected) {
 		return fmt.Errorf("%d receives and %d messages wait, the rule says %d and %d",
@@ -228,8 +234,10 @@ func (w *pair) check() error {
 		if at(p) < 0 {
 			return fmt.Errorf("%s waits, the rule says it does not", name(p))
 		}
-		if i > 0 && posted[i-1].Context == p.Context && posted[i-1].Source == p.Source && at(posted[i-1]) > at(p) {
-			return fmt.Errorf("Posted shows %s before %s, which was posted earlier", name(posted[i-1]), name(p))
+		if i > 0 && posted[i-1].Context == p.Context && posted[i-1].Source == p.Source &&
+			at(posted[i-1]) > at(p) {
+			return fmt.Errorf("Posted shows %s before %s, which was posted earlier", name(posted[i-1]),
+				name(p))
 		}
 	}
 	for _, m := range unexpected {
@@ -243,8 +251,8 @@ func (w *pair) check() error {
 			wild++
 		}
 	}
-	if wild != w.table.wild {
-		return fmt.Errorf("%d receives from any source are counted, %d wait", w.table.wild, wild)
+	if wild != w.table.wildcards {
+		return fmt.Errorf("%d receives from any source are counted, %d wait", w.table.wildcards, wild)
 	}
 	return nil
 }

@@ -2,25 +2,27 @@ package match
 
 import "math/bits"
 
-// indexFrom is how far a queue is walked before it gets an index of tags. Up to there walking costs no more than keeping the index; and most
-// queues, long ones too, are asked for in their own order, so that nobody walks them. A power of two.
-const indexFrom = 16
+// indexThreshold is how far a queue is walked before it gets an index of tags. Up to there walking costs no
+// more than keeping the index; and most queues, long ones too, are asked for in their own order, so that
+// nobody walks them. A power of two.
+const indexThreshold = 16
 
-// place is where a receive or a message stands in a queue. The zero place stands in none.
-type place[E any] struct {
+// entry is where a receive or a message stands in a queue. The zero place stands in none.
+type entry[E any] struct {
 	owner      *E
 	queue      *queue[E] // nil while it stands in none
-	prev, next *place[E] // in the queue
+	prev, next *entry[E] // in the queue
 	tag        int32
 	sequence   uint64
 
-	prevTag, nextTag *place[E] // in the chain of the queue's index, while it has one
+	prevTag, nextTag *entry[E] // in the chain of the queue's index, while it has one
 }
 
-// queue keeps places in the order in which they were pushed. One that has been walked far has an index, until it is empty, from tags to chains of
-// places that stand in the same order, so that the first with a tag is found without walking past those with other tags.
+// queue keeps places in the order in which they were pushed. One that has been walked far has an index, until
+// it is empty, from tags to chains of places that stand in the same order, so that the first with a tag is
+// found without walking past those with other tags.
 type queue[E any] struct {
-	first, last *place[E]
+	first, last *entry[E]
 	length      int
 	anyTag      chain[E]   // those that accept AnyTag, while there is an index
 	chains      []chain[E] // the others by tag: the index, a power of two; nil while there is none
@@ -29,10 +31,10 @@ type queue[E any] struct {
 
 // chain is a doubly linked list of places whose tags fall together.
 type chain[E any] struct {
-	first, last *place[E]
+	first, last *entry[E]
 }
 
-func (q *queue[E]) push(p *place[E]) {
+func (q *queue[E]) push(p *entry[E]) {
 	p.queue, p.prev, p.next = q, q.last, nil
 	if q.last == nil {
 		q.first = p
@@ -42,20 +44,20 @@ func (q *queue[E]) push(p *place[E]) {
 	q.last = p
 	q.length++
 	if q.chains != nil {
-		q.indexed(p)
+		q.addToIndex(p)
 	}
 }
 
-// indexed puts a place that has been pushed into the index.
-func (q *queue[E]) indexed(p *place[E]) {
+// addToIndex puts a place that has been pushed into the index.
+func (q *queue[E]) addToIndex(p *entry[E]) {
 	if q.length > len(q.chains) {
-		q.index()
+		q.buildIndex()
 	} else {
 		q.chain(p.tag).push(p)
 	}
 }
 
-func (q *queue[E]) remove(p *place[E]) {
+func (q *queue[E]) remove(p *entry[E]) {
 	if p.prev == nil {
 		q.first = p.next
 	} else {
@@ -76,9 +78,9 @@ func (q *queue[E]) remove(p *place[E]) {
 	p.queue, p.prev, p.next = nil, nil, nil
 }
 
-// next removes the first receive and gives it, if it names this tag and is in no index. It is remove for the first of a queue, by far the most common
-// case, in a fifth less time.
-func (q *queue[E]) next(tag int32) *place[E] {
+// popIfTag removes the first receive and gives it, if it names this tag and is in no index. It is remove
+// for the first of a queue, by far the most common case, in a fifth less time.
+func (q *queue[E]) popIfTag(tag int32) *entry[E] {
 	p := q.first
 	if p == nil || p.tag != tag || q.chains != nil {
 		return nil
@@ -93,10 +95,10 @@ func (q *queue[E]) next(tag int32) *place[E] {
 	return p
 }
 
-// index makes chains, about two for every place that the queue holds now, and puts the places into them.
-func (q *queue[E]) index() {
+// buildIndex makes chains, about two for every place that the queue holds now, and puts the places into them.
+func (q *queue[E]) buildIndex() {
 	q.anyTag = chain[E]{}
-	if size := max(2*indexFrom, 1<<bits.Len(uint(2*q.length-1))); len(q.spare) >= size {
+	if size := max(2*indexThreshold, 1<<bits.Len(uint(2*q.length-1))); len(q.spare) >= size {
 		q.chains, q.spare = q.spare, nil
 	} else {
 		q.chains = make([]chain[E], size)
@@ -110,20 +112,23 @@ func (q *queue[E]) chain(tag int32) *chain[E] {
 	if tag == AnyTag {
 		return &q.anyTag
 	}
-	// Tags in use are often consecutive, or multiples of something: the upper bits of this product spread them all.
+	// Tags in use are often consecutive, or multiples of something: the upper bits of this product spread
+	// them all.
 	return &q.chains[uint32(tag)*0x9E3779B1>>(33-bits.Len(uint(len(q.chains))))]
 }
 
-// carrying finds the first message for a receive of this tag: the one that carries it, or the first of all for AnyTag. No message carries AnyTag.
-func (q *queue[E]) carrying(tag int32) *place[E] {
+// findMessage finds the first message for a receive of this tag: the one that carries it, or the first of all
+// for AnyTag. No message carries AnyTag.
+func (q *queue[E]) findMessage(tag int32) *entry[E] {
 	if tag == AnyTag {
 		return q.first
 	}
-	return q.accepting(tag)
+	return q.findReceive(tag)
 }
 
-// accepting finds the first place with this tag, or with AnyTag: of receives, the one for a message of this tag.
-func (q *queue[E]) accepting(tag int32) *place[E] {
+// findReceive finds the first place with this tag, or with AnyTag: of receives, the one for a message of this
+// tag.
+func (q *queue[E]) findReceive(tag int32) *entry[E] {
 	if p := q.first; p != nil && (p.tag == tag || p.tag == AnyTag) {
 		return p // most messages come in the order of their receives
 	}
@@ -132,14 +137,14 @@ func (q *queue[E]) accepting(tag int32) *place[E] {
 		if p.tag == tag || p.tag == AnyTag {
 			return p
 		}
-		if walked++; walked > indexFrom {
-			q.index()
+		if walked++; walked > indexThreshold {
+			q.buildIndex()
 		}
 	}
 	if q.chains == nil {
 		return nil
 	}
-	return earlier(q.chain(tag).find(tag), q.anyTag.first)
+	return earliest(q.chain(tag).find(tag), q.anyTag.first)
 }
 
 // each yields the owners in order, and lets the one at hand be removed. It reports whether to go on.
@@ -154,7 +159,7 @@ func (q *queue[E]) each(yield func(*E) bool) bool {
 	return true
 }
 
-func (c *chain[E]) push(p *place[E]) {
+func (c *chain[E]) push(p *entry[E]) {
 	p.prevTag, p.nextTag = c.last, nil
 	if c.last == nil {
 		c.first = p
@@ -164,7 +169,7 @@ func (c *chain[E]) push(p *place[E]) {
 	c.last = p
 }
 
-func (c *chain[E]) remove(p *place[E]) {
+func (c *chain[E]) remove(p *entry[E]) {
 	if p.prevTag == nil {
 		c.first = p.nextTag
 	} else {
@@ -178,7 +183,7 @@ func (c *chain[E]) remove(p *place[E]) {
 	p.prevTag, p.nextTag = nil, nil
 }
 
-func (c *chain[E]) find(tag int32) *place[E] {
+func (c *chain[E]) find(tag int32) *entry[E] {
 	for p := c.first; p != nil; p = p.nextTag {
 		if p.tag == tag {
 			return p
@@ -187,8 +192,8 @@ func (c *chain[E]) find(tag int32) *place[E] {
 	return nil
 }
 
-// earlier of two receives, either of which may be nil.
-func earlier[E any](a, b *place[E]) *place[E] {
+// earliest of two receives, either of which may be nil.
+func earliest[E any](a, b *entry[E]) *entry[E] {
 	if a == nil || b != nil && b.sequence < a.sequence {
 		return b
 	}

@@ -1,10 +1,12 @@
-// Package match decides which receive takes which message, by MPI's rules: a receive matches a message of its context
-// whose source and tag are the ones it names, or any where it names AnySource or AnyTag; among the receives that match a
-// message the one posted first takes it, and among the messages that match a receive the one that arrived first is taken.
+// Package match decides which receive takes which message, by MPI's rules: a receive matches a message of its
+// context whose source and tag are the ones it names, or any where it names AnySource or AnyTag; among the
+// receives that match a message the one posted first takes it, and among the messages that match a receive
+// the one that arrived first is taken.
 //
-// The package does no I/O, holds no lock and starts nothing: whoever owns a [Table] calls it from one goroutine at a time.
-// Receives and messages are linked into the table where they stand, so that nothing is allocated for them; their owner
-// keeps them alive and unmoved while they wait, and uses them again afterwards.
+// The package does no I/O, holds no lock and starts nothing: whoever owns a [Table] calls it from one
+// goroutine at a time. Receives and messages are linked into the table where they stand, so that nothing is
+// allocated for them; their owner keeps them alive and unmoved while they wait, and uses them again
+// afterwards.
 package match
 
 import "iter"
@@ -16,44 +18,48 @@ const (
 	AnyTag = -1
 )
 
-// Posted is a receive that its owner fills in and posts. Context, Source and Tag stay as they are while it waits.
+// Posted is a receive that its owner fills in and posts. Context, Source and Tag stay as they are while it
+// waits.
 type Posted[P any] struct {
 	Context uint32
 	Source  int32 // a rank of the context, or AnySource
 	Tag     int32 // 0 or more, or AnyTag
 	Value   P     // the owner's, not looked at
 
-	waiting place[Posted[P]]
+	entry entry[Posted[P]]
 }
 
-// Message is one that arrived before a receive for it was posted. Context, Source and Tag stay as they are while it is
-// filed.
+// Message is one that arrived before a receive for it was posted. Context, Source and Tag stay as they are
+// while it is queued.
 type Message[M any] struct {
 	Context uint32
 	Source  int32 // a rank of the context
 	Tag     int32 // 0 or more
 	Value   M     // the owner's, not looked at
 
-	// A message is found by receives that name its source and by receives that do not, so it waits in two queues.
-	fromSource, fromAny place[Message[M]]
+	// A message is found by receives that name its source and by receives that do not, so it waits in two
+	// queues.
+	bySource, byContext entry[Message[M]]
 }
 
 // Table holds the posted receives and the unexpected messages of a rank. The zero Table is empty and ready.
 //
-// Posting, arriving, filing and taking cost the same however many sources and contexts there are, and hardly more when a
-// queue is long. The memory grows with the sources that have been in use, never with the size of the job.
+// Posting, arriving, filing and taking cost the same however many sources and contexts there are, and hardly
+// more when a queue is long. The memory grows with the sources that have been in use, never with the size of
+// the job.
 type Table[P, M any] struct {
-	bins     bins[P, M]
-	sequence uint64 // of the receive posted last: tells which of two receives in different bins came first
-	wild     int    // posted receives from AnySource; while there are none an arrival looks into one bin only
+	bins      bins[P, M]
+	sequence  uint64 // of the receive posted last: tells which of two receives in different bins came first
+	wildcards int    // posted receives from AnySource; while there are none Arrive looks into one bin only
 
 	posted, unexpected int
 }
 
-// Post takes the earliest unexpected message that the receive matches out of the table and returns it. Without one it
-// returns nil and p waits in the table until Arrive or Withdraw takes it out; it must not be posted again before that.
+// Post takes the earliest unexpected message that the receive matches out of the table and returns it.
+// Without one it returns nil and p waits in the table until Arrive or Withdraw takes it out; it must not be
+// posted again before that.
 func (t *Table[P, M]) Post(p *Posted[P]) *Message[M] {
-	if p.waiting.queue != nil {
+	if p.entry.queue != nil {
 		panic("match: a receive was posted that is waiting already")
 	}
 	b := t.bins.recent(key(p.Context, p.Source))
@@ -61,107 +67,108 @@ func (t *Table[P, M]) Post(p *Posted[P]) *Message[M] {
 		b = t.bins.obtain(p.Context, p.Source)
 	}
 	if b.unexpected.first != nil {
-		if found := b.unexpected.carrying(p.Tag); found != nil {
-			t.Take(found.owner)
+		if found := b.unexpected.findMessage(p.Tag); found != nil {
+			t.RemoveUnexpected(found.owner)
 			return found.owner
 		}
 	}
 	t.sequence++
-	p.waiting.owner, p.waiting.tag, p.waiting.sequence = p, p.Tag, t.sequence
-	b.posted.push(&p.waiting)
+	p.entry.owner, p.entry.tag, p.entry.sequence = p, p.Tag, t.sequence
+	b.posted.push(&p.entry)
 	t.posted++
 	if p.Source == AnySource {
-		t.wild++
+		t.wildcards++
 	}
 	return nil
 }
 
-// Arrive takes the earliest posted receive that matches a message which has just arrived out of the table and returns
-// it, or nil, upon which the caller files the message.
+// Arrive takes the earliest posted receive that matches a message which has just arrived out of the table and
+// returns it, or nil, upon which the caller files the message.
 func (t *Table[P, M]) Arrive(context uint32, source, tag int32) *Posted[P] {
 	// Most messages come from where the last one came from, in the order of their receives.
-	if b := t.bins.recent(key(context, source)); t.wild == 0 && b != nil {
-		if p := b.posted.next(tag); p != nil {
+	if b := t.bins.recent(key(context, source)); t.wildcards == 0 && b != nil {
+		if p := b.posted.popIfTag(tag); p != nil {
 			t.posted--
 			return p.owner
 		}
 	}
-	var found *place[Posted[P]]
+	var found *entry[Posted[P]]
 	if b := t.bins.find(context, source); b != nil {
-		found = b.posted.accepting(tag)
+		found = b.posted.findReceive(tag)
 	}
-	if t.wild > 0 {
+	if t.wildcards > 0 {
 		if b := t.bins.find(context, AnySource); b != nil {
-			found = earlier(found, b.posted.accepting(tag))
+			found = earliest(found, b.posted.findReceive(tag))
 		}
 	}
 	if found == nil {
 		return nil
 	}
-	t.Withdraw(found.owner)
+	t.RemovePosted(found.owner)
 	return found.owner
 }
 
-// File keeps a message that no posted receive matched, behind those that arrived before. It waits until Post or Take
-// takes it out; it must not be filed again before that.
-func (t *Table[P, M]) File(m *Message[M]) {
-	if m.fromSource.queue != nil {
+// AddUnexpected keeps a message that no posted receive matched, behind those that arrived before. It waits
+// until Post or Take takes it out; it must not be filed again before that.
+func (t *Table[P, M]) AddUnexpected(m *Message[M]) {
+	if m.bySource.queue != nil {
 		panic("match: a message was filed that is waiting already")
 	}
-	m.fromSource.owner, m.fromSource.tag = m, m.Tag
-	m.fromAny.owner, m.fromAny.tag = m, m.Tag
-	t.bins.obtain(m.Context, m.Source).unexpected.push(&m.fromSource)
-	t.bins.obtain(m.Context, AnySource).unexpected.push(&m.fromAny)
+	m.bySource.owner, m.bySource.tag = m, m.Tag
+	m.byContext.owner, m.byContext.tag = m, m.Tag
+	t.bins.obtain(m.Context, m.Source).unexpected.push(&m.bySource)
+	t.bins.obtain(m.Context, AnySource).unexpected.push(&m.byContext)
 	t.unexpected++
 }
 
-// Probe returns the message that a receive with these particulars would take, and leaves it where it is; nil if there
-// is none. Take takes it out, for a matched probe.
+// Probe returns the message that a receive with these particulars would take, and leaves it where it is; nil
+// if there is none. Take takes it out, for a matched probe.
 func (t *Table[P, M]) Probe(context uint32, source, tag int32) *Message[M] {
 	b := t.bins.find(context, source)
 	if b == nil {
 		return nil
 	}
-	if found := b.unexpected.carrying(tag); found != nil {
+	if found := b.unexpected.findMessage(tag); found != nil {
 		return found.owner
 	}
 	return nil
 }
 
-// Take takes a message that Probe or Unexpected showed out of the table. It reports false, and does nothing, if the
-// message is not waiting any more.
-func (t *Table[P, M]) Take(m *Message[M]) bool {
-	if m.fromSource.queue == nil {
+// RemoveUnexpected takes a message that Probe or Unexpected showed out of the table. It reports false, and
+// does nothing, if the message is not waiting any more.
+func (t *Table[P, M]) RemoveUnexpected(m *Message[M]) bool {
+	if m.bySource.queue == nil {
 		return false
 	}
-	m.fromSource.queue.remove(&m.fromSource)
-	m.fromAny.queue.remove(&m.fromAny)
+	m.bySource.queue.remove(&m.bySource)
+	m.byContext.queue.remove(&m.byContext)
 	t.unexpected--
 	return true
 }
 
-// Withdraw takes a receive out of the table, to cancel it. It reports false, and does nothing, if the receive is not
-// waiting any more: it has matched.
-func (t *Table[P, M]) Withdraw(p *Posted[P]) bool {
-	if p.waiting.queue == nil {
+// RemovePosted takes a receive out of the table, to cancel it. It reports false, and does nothing, if the
+// receive is not waiting any more: it has matched.
+func (t *Table[P, M]) RemovePosted(p *Posted[P]) bool {
+	if p.entry.queue == nil {
 		return false
 	}
-	p.waiting.queue.remove(&p.waiting)
+	p.entry.queue.remove(&p.entry)
 	t.posted--
 	if p.Source == AnySource {
-		t.wild--
+		t.wildcards--
 	}
 	return true
 }
 
-// Waiting counts the receives and the messages in the table.
-func (t *Table[P, M]) Waiting() (posted, unexpected int) {
+// Lengths counts the receives and the messages in the table.
+func (t *Table[P, M]) Lengths() (posted, unexpected int) {
 	return t.posted, t.unexpected
 }
 
-// Posted goes through the receives that wait, so that those which cannot match any more can be failed: those that name
-// a dead source, or those of a context that was revoked or freed. Receives of one context and source come in the order
-// of posting. The loop may withdraw the receive at hand, and must not post or file anything.
+// Posted goes through the receives that wait, so that those which cannot match any more can be failed: those
+// that name a dead source, or those of a context that was revoked or freed. Receives of one context and
+// source come in the order of posting. The loop may withdraw the receive at hand, and must not post or file
+// anything.
 func (t *Table[P, M]) Posted() iter.Seq[*Posted[P]] {
 	return func(yield func(*Posted[P]) bool) {
 		for _, s := range t.bins.slots {
@@ -172,8 +179,8 @@ func (t *Table[P, M]) Posted() iter.Seq[*Posted[P]] {
 	}
 }
 
-// Unexpected goes through the messages that wait. Messages of one context and source come in the order of arrival. The
-// loop may take the message at hand, and must not post or file anything.
+// Unexpected goes through the messages that wait. Messages of one context and source come in the order of
+// arrival. The loop may take the message at hand, and must not post or file anything.
 func (t *Table[P, M]) Unexpected() iter.Seq[*Message[M]] {
 	return func(yield func(*Message[M]) bool) {
 		for _, s := range t.bins.slots {

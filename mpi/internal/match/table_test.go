@@ -51,10 +51,10 @@ func TestTheReceivePostedFirstTakesTheMessage(t *testing.T) {
 
 func TestTheMessageThatArrivedFirstIsTaken(t *testing.T) {
 	m := &table{}
-	m.File(message(0, 2, 7, "first"))
-	m.File(message(0, 1, 7, "second"))
-	m.File(message(0, 1, 8, "third"))
-	m.File(message(0, 1, 7, "fourth"))
+	m.AddUnexpected(message(0, 2, 7, "first"))
+	m.AddUnexpected(message(0, 1, 7, "second"))
+	m.AddUnexpected(message(0, 1, 8, "third"))
+	m.AddUnexpected(message(0, 1, 7, "fourth"))
 
 	assert.Equal(t, "second", m.Post(receive(0, 1, 7, "")).Value)
 	assert.Equal(t, "first", m.Post(receive(0, AnySource, 7, "")).Value)
@@ -72,7 +72,7 @@ func TestContextsDoNotMix(t *testing.T) {
 	arrives(t, m, 2, 0, 0, "")
 	arrives(t, m, 1, 0, 0, "one")
 
-	m.File(message(1, 0, 0, "one"))
+	m.AddUnexpected(message(1, 0, 0, "one"))
 	assert.Nil(t, m.Probe(2, AnySource, AnyTag))
 	assert.Equal(t, "one", m.Probe(1, AnySource, AnyTag).Value)
 }
@@ -80,13 +80,13 @@ func TestContextsDoNotMix(t *testing.T) {
 func TestAProbedMessageStaysUntilItIsTaken(t *testing.T) {
 	m := &table{}
 	assert.Nil(t, m.Probe(0, 1, 1))
-	m.File(message(0, 1, 1, "a"))
-	m.File(message(0, 1, 1, "b"))
+	m.AddUnexpected(message(0, 1, 1, "a"))
+	m.AddUnexpected(message(0, 1, 1, "b"))
 	a := m.Probe(0, AnySource, 1)
 	require.Equal(t, "a", a.Value)
 	require.Same(t, a, m.Probe(0, 1, AnyTag))
-	assert.True(t, m.Take(a))
-	assert.False(t, m.Take(a))
+	assert.True(t, m.RemoveUnexpected(a))
+	assert.False(t, m.RemoveUnexpected(a))
 	assert.Equal(t, "b", m.Post(receive(0, 1, 1, "")).Value)
 }
 
@@ -95,10 +95,10 @@ func TestWithdrawTellsWhetherTheReceiveHasMatched(t *testing.T) {
 	first, second := receive(0, AnySource, 1, "first"), receive(0, 4, 1, "second")
 	post(t, m, first)
 	post(t, m, second)
-	assert.True(t, m.Withdraw(first))
-	assert.False(t, m.Withdraw(first))
+	assert.True(t, m.RemovePosted(first))
+	assert.False(t, m.RemovePosted(first))
 	arrives(t, m, 0, 4, 1, "second")
-	assert.False(t, m.Withdraw(second))
+	assert.False(t, m.RemovePosted(second))
 	arrives(t, m, 0, 4, 1, "")
 }
 
@@ -108,8 +108,8 @@ func TestPostingTwiceIsFoundOut(t *testing.T) {
 	post(t, m, p)
 	assert.Panics(t, func() { m.Post(p) })
 	u := message(0, 2, 1, "")
-	m.File(u)
-	assert.Panics(t, func() { m.File(u) })
+	m.AddUnexpected(u)
+	assert.Panics(t, func() { m.AddUnexpected(u) })
 }
 
 func TestReceivesThatNameADeadSourceCanBeFailed(t *testing.T) {
@@ -117,19 +117,19 @@ func TestReceivesThatNameADeadSourceCanBeFailed(t *testing.T) {
 	for i, source := range []int32{1, 2, AnySource, 2, 1, 2} {
 		post(t, m, receive(uint32(i%2), source, int32(i), fmt.Sprint(i)))
 	}
-	m.File(message(5, 2, 0, "from the dead"))
+	m.AddUnexpected(message(5, 2, 0, "from the dead"))
 	failed := map[string]bool{}
 	for p := range m.Posted() {
 		if p.Source == 2 {
-			failed[p.Value] = m.Withdraw(p)
+			failed[p.Value] = m.RemovePosted(p)
 		}
 	}
 	assert.Equal(t, map[string]bool{"1": true, "3": true, "5": true}, failed)
 	for u := range m.Unexpected() {
 		assert.Equal(t, "from the dead", u.Value)
-		assert.True(t, m.Take(u))
+		assert.True(t, m.RemoveUnexpected(u))
 	}
-	posted, unexpected := m.Waiting()
+	posted, unexpected := m.Lengths()
 	assert.Equal(t, []int{3, 0}, []int{posted, unexpected})
 	arrives(t, m, 0, 1, 0, "0")
 }
@@ -138,7 +138,7 @@ func TestALoopOverTheTableMayStop(t *testing.T) {
 	m := &table{}
 	for source := range int32(40) {
 		post(t, m, receive(0, source, 0, ""))
-		m.File(message(1, source, 0, ""))
+		m.AddUnexpected(message(1, source, 0, ""))
 	}
 	seen := 0
 	for range m.Posted() {
@@ -170,8 +170,9 @@ func TestReleasedContextsGiveTheirMemoryBack(t *testing.T) {
 	arrives(t, m, 7, 99, 3, "stays")
 }
 
-// The table and the rule, written as two plain lists, give the same answers for random operations: few sources and
-// tags, so that much matches; many tags, so that queues grow and are indexed; with wildcards rare and frequent.
+// The table and the rule, written as two plain lists, give the same answers for random operations: few
+// sources and tags, so that much matches; many tags, so that queues grow and are indexed; with wildcards rare
+// and frequent.
 func TestTheTableFollowsTheRule(t *testing.T) {
 	var matched, wild, indexed int
 	for seed := range uint64(60) {

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Card is how a rank is reached: the address of its endpoint by the name of the provider. Its text is NAME=ADDRESS;…
+// Card is how a rank is reached: the address of its endpoint by the name of the provider. Its text is
+// NAME=ADDRESS;…
 type Card map[string]string
 
 func (c Card) String() string {

@@ -6,9 +6,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/internal/setting"
 )
 
-// A process that is one of several, and cannot find the others, is refused with what to do; all others are worlds of one.
+// A process that is one of several, and cannot find the others, is refused with what to do; all others are
+// worlds of one.
 func TestProcessesOfOtherLaunchers(t *testing.T) {
 	const alone = ""
 	for _, c := range []struct{ environment, want string }{
@@ -30,6 +33,19 @@ func TestProcessesOfOtherLaunchers(t *testing.T) {
 		{"PMI_RANK=0", "neither PMI_FD nor PMI_PORT"},
 		{"WEFT_SIZE=2 WEFT_RANK=0", "PMI_FD is missing"},
 		{"WEFT_SIZE=1 WEFT_RANK=0", alone},
+		{"ALPS_APP_PE=0", "started by ALPS (aprun)"},
+		{"ALPS_APP_PE=0 WEFT_SIZE=1", alone},
+		{"PALS_RANKID=0", "started by PALS"},
+		{"PALS_RANKID=2", "(PALS_RANKID=2)"},
+		{"JSM_NAMESPACE_SIZE=4 JSM_NAMESPACE_RANK=0", "started by JSM (jsrun)"},
+		{"JSM_NAMESPACE_SIZE=1 JSM_NAMESPACE_RANK=0", alone},
+		{"RANK=0 WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=29500", "torchrun"},
+		{"RANK=0 WORLD_SIZE=1 MASTER_ADDR=localhost MASTER_PORT=29500", alone},
+		{"AWS_BATCH_JOB_NUM_NODES=4 AWS_BATCH_JOB_NODE_INDEX=0", "(AWS_BATCH_JOB_NUM_NODES=4)"},
+		{"AWS_BATCH_JOB_NUM_NODES=1 AWS_BATCH_JOB_NODE_INDEX=0", alone},
+		// One of these alone may belong to anybody.
+		{"RANK=3", alone},
+		{"WORLD_SIZE=4", alone},
 		// mpirun in a shell that srun has started.
 		{"SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0 OMPI_COMM_WORLD_SIZE=2 PMIX_RANK=0", "through PMIx"},
 	} {
@@ -49,7 +65,7 @@ func TestProcessesOfOtherLaunchers(t *testing.T) {
 				name, value, _ := strings.Cut(v, "=")
 				t.Setenv(name, value)
 			}
-			job, err := Join(t.Context())
+			job, err := Join(t.Context(), setting.Environment())
 			if c.want == alone {
 				require.NoError(t, err)
 				require.Equal(t, uint32(1), job.Identity.Size)

@@ -10,16 +10,28 @@ import (
 	"github.com/weft-mpi/weft/internal/setting"
 )
 
-// netInterface is a network interface of this machine, with those of its addresses at which a peer can reach it.
+// netInterface is a network interface of this machine, with those of its addresses at which a peer can reach
+// it.
 type netInterface struct {
 	name     string
 	up       bool
 	prefixes []netip.Prefix
 }
 
-// Interfaces are the addresses of this machine at which peers reach it, in the order of the setting: the first address of each interface that it
-// names, and of each that is in a network that it gives as CIDR. There is one at least.
-func Interfaces() ([]netip.Addr, error) {
+// Interfaces are the addresses of this machine at which peers reach it, in the order of the setting: the
+// first address of each interface that it names, and of each that is in a network that it gives as CIDR.
+// There is one at least. Where there is no launcher and nothing is set, it is the address on the way between
+// this rank and rank 0.
+func (j *Job) Interfaces() ([]netip.Addr, error) {
+	if j.direct != nil && !j.set.IsSet(setting.Interface) {
+		if addr := j.direct.Address(); addr.IsValid() {
+			return []netip.Addr{addr}, nil
+		}
+	}
+	return interfaces(j.set)
+}
+
+func interfaces(set setting.Values) ([]netip.Addr, error) {
 	all, err := net.Interfaces()
 	if err != nil {
 		return nil, fmt.Errorf("network interfaces: %w", err)
@@ -35,20 +47,22 @@ func Interfaces() ([]netip.Addr, error) {
 		}
 		known = append(known, n)
 	}
-	addrs, err := choose(setting.Interface.String(), known)
+	addrs, err := choose(set.Of(setting.Interface).String(), known)
 	if err != nil {
-		return nil, fmt.Errorf("%s=%q: %w", setting.Interface.Name, setting.Interface, err)
+		return nil, fmt.Errorf("%s=%q: %w", setting.Interface.Name, set.Of(setting.Interface), err)
 	}
 	return addrs, nil
 }
 
-// choose finds the addresses that a list of names and networks asks for. One that is asked for twice comes once.
+// choose finds the addresses that a list of names and networks asks for. One that is asked for twice comes
+// once.
 func choose(list string, known []netInterface) ([]netip.Addr, error) {
 	var addrs []netip.Addr
 	for want := range strings.SplitSeq(list, ",") {
 		want = strings.TrimSpace(want)
 		if want == "" {
-			return nil, fmt.Errorf("an empty name; interfaces and networks are wanted, such as eth0 or 10.1.0.0/16, with ',' between them")
+			return nil, fmt.Errorf("an empty name; interfaces and networks are wanted, such as eth0 or " +
+				"10.1.0.0/16, with ',' between them")
 		}
 		network, err := netip.ParsePrefix(want)
 		asked := func(i *netInterface, _ netip.Prefix) bool { return i.name == want }
@@ -57,7 +71,10 @@ func choose(list string, known []netInterface) ([]netip.Addr, error) {
 		}
 		found := false
 		for i := range known {
-			at := slices.IndexFunc(known[i].prefixes, func(p netip.Prefix) bool { return asked(&known[i], p) })
+			at := slices.IndexFunc(known[i].prefixes, func(p netip.Prefix) bool {
+				return asked(&known[i],
+					p)
+			})
 			if at < 0 || !known[i].up {
 				continue
 			}
@@ -67,7 +84,8 @@ func choose(list string, known []netInterface) ([]netip.Addr, error) {
 			}
 		}
 		if !found {
-			return nil, fmt.Errorf("no interface or network %q is up here; there are: %s", want, describe(known))
+			return nil, fmt.Errorf("no interface or network %q is up here; there are: %s", want,
+				describe(known))
 		}
 	}
 	return addrs, nil

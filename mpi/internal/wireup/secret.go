@@ -38,6 +38,7 @@ type keyValues interface {
 type given struct {
 	from   source
 	secret [secretSize]byte
+	file   string // its name, if it comes from one
 }
 
 // source is where a secret comes from.
@@ -49,15 +50,15 @@ const (
 	fromFile                // the user's, who has to give all ranks the same
 )
 
-// givenSecret is to be called before the launcher is spoken to: some launchers kill all ranks when one has said anything and then goes,
-// and with them the one that is about to say why.
-func givenSecret() (g given, err error) {
+// givenSecret is to be called before the launcher is spoken to: some launchers kill all ranks when one has
+// said anything and then goes, and with them the one that is about to say why.
+func givenSecret(set setting.Values) (g given, err error) {
 	if fd, ok := os.LookupEnv(secretFD); ok {
 		os.Unsetenv(secretFD)
 		g.from = fromPipe
 		g.secret, err = readPipe(fd)
-	} else if file := setting.SecretFile.String(); file != "" {
-		g.from = fromFile
+	} else if file := set.Of(setting.SecretFile).String(); file != "" {
+		g.from, g.file = fromFile, file
 		if g.secret, err = readFile(file); err != nil {
 			err = fmt.Errorf("%s=%s: %w", setting.SecretFile.Name, file, err)
 		}
@@ -65,22 +66,26 @@ func givenSecret() (g given, err error) {
 	return g, err
 }
 
-// secretKey is where rank 0 tells the secret that it has made, in hexadecimal, or the mark of that in its file.
+// secretKey is where rank 0 tells the secret that it has made, in hexadecimal, or the mark of that in its
+// file.
 const secretKey = "weft-secret"
 
 const fileMark = "file-"
 
-// agree has all ranks of a job use one secret. A rank that has it from a file sees that rank 0 has the same; nothing of it passes
-// through the launcher then, but for a mark that does not tell it.
+// agree has all ranks of a job use one secret. A rank that has it from a file sees that rank 0 has the same;
+// nothing of it passes through the launcher then, but for a mark that does not tell it.
 func agree(ctx context.Context, kv keyValues, g given) ([secretSize]byte, error) {
 	secret, isGiven := g.secret, g.from == fromFile
 	if g.from == fromPipe {
 		return secret, nil
 	}
-	// What the launcher passes on between hosts is as safe as the launcher makes it. What it says over a network is not.
+	// What the launcher passes on between hosts is as safe as the launcher makes it. What it says over a
+	// network is not.
 	if !isGiven && !kv.OnThisMachine() {
-		return secret, fmt.Errorf("the launcher is reached over the network (PMI_PORT), where others could read the job's secret: "+
-			"have it in a file on every host that only you can read (head -c 32 /dev/urandom > FILE; chmod 600 FILE) and set %s=FILE, "+
+		return secret, fmt.Errorf("the launcher is reached over the network (PMI_PORT), where others "+
+			"could read the job's secret: "+
+			"have it in a file on every host that only you can read (head -c 32 /dev/urandom > FILE; "+
+			"chmod 600 FILE) and set %s=FILE, "+
 			"or use a launcher that hands its ranks a descriptor (PMI_FD)", setting.SecretFile.Name)
 	}
 	if kv.Rank() == 0 {
@@ -99,24 +104,29 @@ func agree(ctx context.Context, kv keyValues, g given) ([secretSize]byte, error)
 	value, err := kv.Get(ctx, secretKey)
 	switch {
 	case errors.Is(err, pmi.ErrNotFound):
-		return secret, errors.New("rank 0 has published no secret: was it started in another way, or with another version of weft?")
+		return secret, errors.New("rank 0 has published no secret: was it started in another way, or " +
+			"with another version of weft?")
 	case err != nil:
 		return secret, err
 	}
 	theirs, isFile := strings.CutPrefix(value, fileMark)
 	switch {
 	case isFile && !isGiven:
-		return secret, fmt.Errorf("rank 0 has the job's secret from a file, and here %[1]s is not set: set %[1]s for all ranks", setting.SecretFile.Name)
+		return secret, fmt.Errorf("rank 0 has the job's secret from a file, and here %[1]s is not set: "+
+			"set %[1]s for all ranks", setting.SecretFile.Name)
 	case isGiven && !isFile:
-		return secret, fmt.Errorf("the job's secret is in a file here, and %[1]s is not set for rank 0: set %[1]s for all ranks", setting.SecretFile.Name)
+		return secret, fmt.Errorf("the job's secret is in a file here, and %[1]s is not set for rank 0: "+
+			"set %[1]s for all ranks", setting.SecretFile.Name)
 	case isGiven && theirs != mark(secret):
-		return secret, fmt.Errorf("%s=%s: rank 0 has another secret in its file: copy one file to all hosts", setting.SecretFile.Name, setting.SecretFile)
+		return secret, fmt.Errorf("%s=%s: rank 0 has another secret in its file: copy one file to all "+
+			"hosts", setting.SecretFile.Name, g.file)
 	case isGiven:
 		return secret, nil
 	}
 	b, err := hex.DecodeString(theirs)
 	if err != nil || len(b) != len(secret) {
-		return secret, fmt.Errorf("the secret that rank 0 has published is no secret of %d bytes", len(secret))
+		return secret, fmt.Errorf("the secret that rank 0 has published is no secret of %d bytes",
+			len(secret))
 	}
 	return [secretSize]byte(b), nil
 }
@@ -131,13 +141,14 @@ func mark(secret [secretSize]byte) string {
 // mostInFile bounds what is read of a secret's file.
 const mostInFile = 4096
 
-// readFile makes the secret from a file that is the user's and nobody else's: it is the hash of all its bytes, so that it does not
-// matter how the file writes them.
+// readFile makes the secret from a file that is the user's and nobody else's: it is the hash of all its
+// bytes, so that it does not matter how the file writes them.
 func readFile(name string) (secret [secretSize]byte, err error) {
 	// Opening something else than a file must not wait for another process.
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, os.ErrNotExist) {
-		return secret, fmt.Errorf("no such file on this host: head -c 32 /dev/urandom > %[1]s; chmod 600 %[1]s, and copy it to all hosts", name)
+		return secret, fmt.Errorf("no such file on this host: head -c 32 /dev/urandom > %[1]s; chmod 600 "+
+			"%[1]s, and copy it to all hosts", name)
 	}
 	if err != nil {
 		return secret, err
@@ -152,9 +163,11 @@ func readFile(name string) (secret [secretSize]byte, err error) {
 	case !mode.IsRegular():
 		return secret, fmt.Errorf("not a regular file (%s)", mode)
 	case mode.Perm()&0o077 != 0:
-		return secret, fmt.Errorf("others than its owner can use it (mode %04o): chmod 600 %s", mode.Perm(), name)
+		return secret, fmt.Errorf("others than its owner can use it (mode %04o): chmod 600 %s", mode.Perm(),
+			name)
 	case owner != nil && int(owner.Uid) != os.Geteuid():
-		return secret, fmt.Errorf("it belongs to user %d, not to the user of this process, %d: whoever owns it knows the secret; make one of your own",
+		return secret, fmt.Errorf("it belongs to user %d, not to the user of this process, %d: whoever "+
+			"owns it knows the secret; make one of your own",
 			owner.Uid, os.Geteuid())
 	}
 	text, err := io.ReadAll(io.LimitReader(f, mostInFile+1))
@@ -162,7 +175,8 @@ func readFile(name string) (secret [secretSize]byte, err error) {
 	case err != nil:
 		return secret, err
 	case len(text) < secretSize:
-		return secret, fmt.Errorf("%d bytes are too few for a secret, %d are needed: head -c 32 /dev/urandom > %s", len(text), secretSize, name)
+		return secret, fmt.Errorf("%d bytes are too few for a secret, %d are needed: head -c 32 "+
+			"/dev/urandom > %s", len(text), secretSize, name)
 	case len(text) > mostInFile:
 		return secret, fmt.Errorf("more than %d bytes: that is no secret", mostInFile)
 	}
@@ -185,11 +199,13 @@ func readPipe(descriptor string) (secret [secretSize]byte, err error) {
 	f := os.NewFile(uintptr(fd), "secret")
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || info.Mode()&os.ModeNamedPipe == 0 {
-		return fail(errors.New("not a pipe: a program between launcher and rank has put something else there"))
+		return fail(errors.New("not a pipe: a program between launcher and rank has put something else " +
+			"there"))
 	}
 	f.SetReadDeadline(time.Now().Add(answerWithin))
 	if n, err := io.ReadFull(f, secret[:]); err != nil {
-		return fail(fmt.Errorf("%d of %d bytes: %w; a program is one rank only, and Init is called in the process that the launcher started",
+		return fail(fmt.Errorf("%d of %d bytes: %w; a program is one rank only, and Init is called in "+
+			"the process that the launcher started",
 			n, secretSize, err))
 	}
 	return secret, nil

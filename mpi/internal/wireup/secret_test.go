@@ -53,7 +53,7 @@ func (m member) Barrier(context.Context) error { return nil }
 
 // learnSecret is what Join does about the secret.
 func learnSecret(ctx context.Context, kv keyValues) ([secretSize]byte, error) {
-	g, err := givenSecret()
+	g, err := givenSecret(setting.Environment())
 	if err != nil {
 		return g.secret, err
 	}
@@ -174,7 +174,11 @@ func TestSecretFileRefusals(t *testing.T) {
 		require.ErrorContains(t, err, "WEFT_SECRET_FILE="+name)
 		require.Empty(t, s.values)
 	}
-	require.NoError(t, func() error { _, err := readFile(secretFile(t, strings.Repeat("x", mostInFile), 0o600)); return err }())
+	require.NoError(t, func() error {
+		_, err := readFile(secretFile(t, strings.Repeat("x", mostInFile),
+			0o600))
+		return err
+	}())
 }
 
 // A file of another user is refused even where this process may read it, as root may.
@@ -188,7 +192,8 @@ func TestSecretFileOfAnotherUserIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "it belongs to user 1234, not to the user of this process, 0")
 }
 
-// pipeWith is the number of a descriptor that readPipe may take over, of a pipe that holds some bytes and has ended.
+// pipeWith is the number of a descriptor that readPipe may take over, of a pipe that holds some bytes and has
+// ended.
 func pipeWith(t *testing.T, text []byte) string {
 	t.Helper()
 	var fds [2]int

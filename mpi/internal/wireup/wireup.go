@@ -1,5 +1,5 @@
-// Package wireup is how a process learns which rank of which job it is, gets the job's secret, and finds its peers. It speaks
-// PMI-1.1 to whichever launcher started it.
+// Package wireup is how a process learns which rank of which job it is, gets the job's secret, and finds its
+// peers. It speaks PMI-1.1 to whichever launcher started it, or to rank 0 where there is no launcher.
 package wireup
 
 import (
@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/internal/topology"
 	"github.com/weft-mpi/weft/launcher/pmi"
+	"github.com/weft-mpi/weft/mpi/internal/wireup/coordinator"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -22,17 +24,59 @@ import (
 type Job struct {
 	Identity transport.Identity
 
-	client *pmi.Client // nil in a world of one that nobody launched
+	set    setting.Values
+	client client              // nil in a world of one that nobody launched
+	direct *coordinator.Client // the client where there is no launcher, else nil
 }
 
-// Join finds out who we are. Without a launcher it is rank 0 of 1.
-func Join(ctx context.Context) (*Job, error) {
+// client is a rank's way to the others before it can send them messages: through its launcher or rank 0.
+type client interface {
+	Rank() int
+	Size() int
+	KVSName() string
+	Put(ctx context.Context, key, value string) error
+	Get(ctx context.Context, key string) (string, error)
+	Barrier(ctx context.Context) error
+	Abort(ctx context.Context, code int) error
+	PeerLost(rank int)
+	Finalize(ctx context.Context) error
+	Close() error
+}
+
+// Join finds out who we are. Without a launcher it is rank 0 of 1, unless the environment tells a rank and
+// where rank 0 is.
+func Join(ctx context.Context, set setting.Values) (*Job, error) {
 	client, err := pmi.FromEnv()
 	if err != nil {
 		return nil, err
 	}
-	j := &Job{client: client}
 	if client == nil {
+		return joinDirectly(ctx, set)
+	}
+	j := &Job{set: set, client: client}
+	secret, err := givenSecret(set)
+	if err == nil {
+		err = client.Init(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	j.Identity = transport.Identity{Job: client.KVSName(), Rank: uint32(client.Rank()),
+		Size: uint32(client.Size())}
+	if j.Identity.Secret, err = agree(ctx, client, secret); err != nil {
+		return nil, errors.Join(err, j.Leave())
+	}
+	return j, nil
+}
+
+// joinDirectly is Join without a launcher.
+func joinDirectly(ctx context.Context, set setting.Values) (*Job, error) {
+	place, err := findPlace(set)
+	if err != nil {
+		return nil, err
+	}
+	j := &Job{set: set}
+	if place == nil {
 		if err := unreachable(); err != nil {
 			return nil, err
 		}
@@ -40,17 +84,12 @@ func Join(ctx context.Context) (*Job, error) {
 		_, err := rand.Read(j.Identity.Secret[:])
 		return j, err
 	}
-	secret, err := givenSecret()
-	if err == nil {
-		err = client.Init(ctx)
+	if j.direct, err = coordinator.Join(ctx, *place); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return nil, errors.Join(err, client.Close())
-	}
-	j.Identity = transport.Identity{Job: client.KVSName(), Rank: uint32(client.Rank()), Size: uint32(client.Size())}
-	if j.Identity.Secret, err = agree(ctx, client, secret); err != nil {
-		return nil, errors.Join(err, j.Leave())
-	}
+	j.client = j.direct
+	j.Identity = transport.Identity{Job: j.direct.KVSName(), Rank: uint32(place.Rank),
+		Size: uint32(place.Size), Secret: place.Secret}
 	return j, nil
 }
 
@@ -61,13 +100,16 @@ func (j *Job) Publish(ctx context.Context, card Card) error {
 	if j.client == nil {
 		return nil
 	}
+	card = maps.Clone(card)
+	card[kernelKey] = kernel()
 	if err := j.client.Put(ctx, cardKey(j.Identity.Rank), card.String()); err != nil {
 		return err
 	}
 	return j.client.Barrier(ctx)
 }
 
-// Lookup is the address of a peer's endpoint of a provider; "" if it has none. It may be called from any goroutine.
+// Lookup is the address of a peer's endpoint of a provider; "" if it has none. It may be called from any
+// goroutine.
 func (j *Job) Lookup(rank uint32, provider string) (string, error) {
 	if j.client == nil {
 		return "", fmt.Errorf("no rank %d in a world of one", rank)
@@ -82,13 +124,18 @@ func (j *Job) Lookup(rank uint32, provider string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("addresses of rank %d: %w", rank, err)
 	}
+	if kernelBound(provider) && card[kernelKey] != kernel() {
+		return "", nil
+	}
 	return card[provider], nil
 }
 
-// answerWithin bounds what the launcher answers at once. A barrier has no such bound: it waits for other ranks.
+// answerWithin bounds what the launcher answers at once. A barrier has no such bound: it waits for other
+// ranks.
 const answerWithin = 30 * time.Second
 
-// Barrier returns when every rank of the job has called it, or with an error when ctx ends; the launcher cannot be spoken to after that.
+// Barrier returns when every rank of the job has called it, or with an error when ctx ends; the launcher
+// cannot be spoken to after that.
 func (j *Job) Barrier(ctx context.Context) error {
 	if j.client == nil {
 		return nil
@@ -114,25 +161,54 @@ func (j *Job) Leave() error {
 	return j.client.Close()
 }
 
-// Abort asks the launcher to end the whole job with an exit status.
+// hangUpWithin is how long Abort waits for the launcher's next step.
+const hangUpWithin = 2 * time.Second
+
+// Abort asks the launcher to end the whole job with an exit status. Under weft run it returns when the
+// launcher has told the other ranks to end, or is gone; what this rank writes afterwards is its last word,
+// and comes whole.
 func (j *Job) Abort(code int) {
-	if j.client != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
+	if j.client == nil {
+		return
+	}
+	within := answerWithin
+	if j.direct != nil {
+		within = hangUpWithin
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	if err := j.client.Abort(ctx, code); err != nil {
+		fmt.Fprintln(os.Stderr, "weft: the launcher cannot be told to end the job:", err)
+		return
+	}
+	if launcher, ok := j.client.(*pmi.Client); ok && os.Getenv("WEFT_JOB") != "" {
+		ctx, cancel := context.WithTimeout(context.Background(), hangUpWithin)
 		defer cancel()
-		if err := j.client.Abort(ctx, code); err != nil {
-			fmt.Fprintln(os.Stderr, "weft: the launcher cannot be told to end the job:", err)
-		}
+		launcher.AwaitHangUp(ctx)
 	}
 }
 
-// SpinFor is how long a waiting rank may poll before it sleeps: a while where it has a core for itself, not at all where ranks
-// share cores. weft's own launcher tells; under another one it is reckoned from the ranks of this machine.
+// PeerLost tells weft's own launcher, or rank 0, that this rank has lost another one, so that it looks for
+// the cause of the job's failure elsewhere. It does not wait.
+func (j *Job) PeerLost(rank int) {
+	if j.direct != nil || j.client != nil && os.Getenv("WEFT_JOB") != "" {
+		j.client.PeerLost(rank)
+	}
+}
+
+// SpinFor is how long a waiting rank may poll before it sleeps: a while where it has a core for itself, not
+// at all where ranks share cores. weft's own launcher tells; under another one it is reckoned from the ranks
+// of this machine.
 func (j *Job) SpinFor() (time.Duration, error) {
-	cores, err := setting.CoresPerRank.Int(0, 1<<16)
+	cores, err := j.set.Of(setting.CoresPerRank).Int(0, 1<<16)
 	if err != nil {
 		return 0, err
 	}
-	if local, err := strconv.Atoi(os.Getenv("MPI_LOCALNRANKS")); err == nil && local > topology.Online() {
+	local, _ := strconv.Atoi(os.Getenv("MPI_LOCALNRANKS"))
+	if j.direct != nil {
+		local = j.direct.Local()
+	}
+	if local > topology.Online() {
 		cores = 0
 	}
 	if cores == 0 {
@@ -141,20 +217,21 @@ func (j *Job) SpinFor() (time.Duration, error) {
 	return spinFor, nil
 }
 
-// spinFor is longer than it takes to copy some MiB, and short beside what is worth sleeping for: to wake a rank costs some 50 µs.
+// spinFor is longer than it takes to copy some MiB, and short beside what is worth sleeping for: to wake a
+// rank costs some 50 µs.
 const spinFor = 2 * time.Millisecond
 
 // Lanes is how many connections to each peer there are, and whether one that was lost is made again.
-func Lanes() (n int, reconnect bool, err error) {
-	if n, err = setting.Lanes.Int(1, setting.MostLanes); err == nil {
-		reconnect, err = setting.Reconnect.On()
+func Lanes(set setting.Values) (n int, reconnect bool, err error) {
+	if n, err = set.Of(setting.Lanes).Int(1, setting.MostLanes); err == nil {
+		reconnect, err = set.Of(setting.Reconnect).On()
 	}
 	return n, reconnect, err
 }
 
 // Ports are the bounds of the ports to listen on; 0, 0 lets the system choose.
-func Ports() (low, high int, err error) {
-	s := setting.Ports.String()
+func Ports(set setting.Values) (low, high int, err error) {
+	s := set.Of(setting.Ports).String()
 	if s == "0" {
 		return 0, 0, nil
 	}
@@ -165,7 +242,8 @@ func Ports() (low, high int, err error) {
 	low, err1 := strconv.Atoi(a)
 	high, err2 := strconv.Atoi(b)
 	if err1 != nil || err2 != nil || low < 1 || high > 65535 || low > high {
-		return 0, 0, fmt.Errorf("%s=%q: not LOW-HIGH with ports from 1 to 65535, nor 0", setting.Ports.Name, s)
+		return 0, 0, fmt.Errorf("%s=%q: not LOW-HIGH with ports from 1 to 65535, nor 0", setting.Ports.Name,
+			s)
 	}
 	return low, high, nil
 }

@@ -1,4 +1,5 @@
-// Package handlers runs the completion handlers of a device (N2): their threads, which queues they have, and the events of these.
+// Package handlers runs the completion handlers of a device (N2): their threads, which queues they have, and
+// the events of these.
 package handlers
 
 import (
@@ -11,44 +12,75 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Handler is a completion handler. Its thread does the work: see processor.go.
+// Handler is a completion handler. Its thread does the work: see thread.go.
 type Handler struct {
 	id   transport.HandlerID
 	conf transport.HandlerConfig
-	proc *processor
+	proc *pollerThread
 	cqs  int // that it has; guarded by Set.mu
 }
 
 // ErrLocks is the refusal of what would have two queues of a queue pair served under different locks.
-var ErrLocks = fmt.Errorf("%w: a queue pair's completion queues have handlers with different locks", transport.ErrInvalid)
+var ErrLocks = fmt.Errorf("%w: a queue pair's completion queues have handlers with different locks",
+	transport.ErrInvalid)
 
 // Set are the handlers of a device.
 type Set struct {
 	most int // at once
 
 	mu       sync.Mutex // guards what follows
+	stopped  bool
 	handlers []*Handler // by id, from 1; nil where closed
-	threads  []*processor
+	threads  []*pollerThread
 }
 
 // NewSet is that of a device that supports so many handlers at once.
 func NewSet(most int) *Set { return &Set{most: most} }
 
-// Register starts a handler.
-func (s *Set) Register(c transport.HandlerConfig) (transport.HandlerID, error) {
+// Verbs are the methods of a transport.Device that concern completion handlers. A device embeds them.
+type Verbs struct{ set *Set }
+
+// Verbs are those of a device with these handlers.
+func (s *Set) Verbs() Verbs { return Verbs{s} }
+
+// SetCompletionHandler registers a completion handler and starts it.
+func (v Verbs) SetCompletionHandler(c transport.HandlerConfig) (transport.HandlerID, error) {
+	return v.set.register(c)
+}
+
+// ModifyCQ gives a completion queue to another handler, or to none.
+func (v Verbs) ModifyCQ(cq transport.CQ, id transport.HandlerID) error {
+	q, ok := cq.(Queue)
+	if !ok || q.Handling().set != v.set {
+		return fmt.Errorf("%w: the completion queue is not of this device", transport.ErrInvalid)
+	}
+	q.Admit() // what comes later is looked at then
+	return v.set.give(q, id)
+}
+
+// CloseHandler ends a handler that has no queues.
+func (v Verbs) CloseHandler(id transport.HandlerID) error { return v.set.close(id) }
+
+// register starts a handler.
+func (s *Set) register(c transport.HandlerConfig) (transport.HandlerID, error) {
 	if err := c.Check(); err != nil {
 		return 0, err
 	}
 	if !reflect.TypeOf(c.Lock).Comparable() {
-		return 0, fmt.Errorf("%w: a Lock of type %T, which cannot be compared: pass a pointer", transport.ErrInvalid, c.Lock)
+		return 0, fmt.Errorf("%w: a Lock of type %T, which cannot be compared: pass a pointer",
+			transport.ErrInvalid, c.Lock)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.stopped {
+		return 0, transport.ErrDeviceGone
+	}
 	if n := s.live(); n >= s.most {
-		return 0, fmt.Errorf("%w: %d completion handlers are registered; this process may use %d cores, and that many handlers",
+		return 0, fmt.Errorf("%w: %d completion handlers are registered; this process may use %d cores, "+
+			"and that many handlers",
 			transport.ErrInvalid, n, s.most)
 	}
-	p, err := s.processorOf(c.Core)
+	p, err := s.threadOf(c.Core)
 	if err != nil {
 		return 0, err
 	}
@@ -67,14 +99,14 @@ func (s *Set) live() (n int) {
 	return n
 }
 
-// processorOf is the thread of a core: the one that serves it already, or else a new one.
-func (s *Set) processorOf(core int) (*processor, error) {
+// threadOf is the thread of a core: the one that serves it already, or else a new one.
+func (s *Set) threadOf(core int) (*pollerThread, error) {
 	for _, p := range s.threads {
 		if core >= 0 && p.core == core {
 			return p, nil
 		}
 	}
-	p, err := startProcessor(core)
+	p, err := startPollerThread(core)
 	if err != nil {
 		return nil, err
 	}
@@ -93,10 +125,19 @@ func (s *Set) find(id transport.HandlerID) (*Handler, error) {
 	return s.handlers[id-1], nil
 }
 
-// Give gives a completion queue to a handler, or to none: see transport.Device.ModifyCQ.
-func (s *Set) Give(q Queue, id transport.HandlerID) error {
+// Add makes a new completion queue one of the device's, and gives it to a handler, or to none.
+func (s *Set) Add(q Queue, id transport.HandlerID) error {
+	q.Handling().set = s
+	return s.give(q, id)
+}
+
+// give gives a completion queue to a handler, or to none: see transport.Device.ModifyCQ.
+func (s *Set) give(q Queue, id transport.HandlerID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.stopped {
+		return transport.ErrDeviceGone
+	}
 	to, err := s.find(id)
 	if err != nil {
 		return err
@@ -139,8 +180,8 @@ func (s *Set) Give(q Queue, id transport.HandlerID) error {
 	return nil
 }
 
-// Close ends a handler that has no queues.
-func (s *Set) Close(id transport.HandlerID) error {
+// close ends a handler that has no queues.
+func (s *Set) close(id transport.HandlerID) error {
 	idle, err := s.remove(id)
 	if idle != nil {
 		idle.stop()
@@ -149,7 +190,7 @@ func (s *Set) Close(id transport.HandlerID) error {
 }
 
 // remove takes a handler off, and gives its thread if it has no other.
-func (s *Set) remove(id transport.HandlerID) (idle *processor, err error) {
+func (s *Set) remove(id transport.HandlerID) (idle *pollerThread, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h, err := s.find(id)
@@ -159,19 +200,22 @@ func (s *Set) remove(id transport.HandlerID) (idle *processor, err error) {
 	case h == nil:
 		return nil, fmt.Errorf("%w: no completion handler 0", transport.ErrInvalid)
 	case h.cqs > 0:
-		return nil, fmt.Errorf("%w: completion handler %d has %d completion queues", transport.ErrInvalid, id, h.cqs)
+		return nil, fmt.Errorf("%w: completion handler %d has %d completion queues", transport.ErrInvalid,
+			id, h.cqs)
 	}
 	s.handlers[id-1] = nil
 	if h.proc.handlers--; h.proc.handlers > 0 || !slices.Contains(s.threads, h.proc) {
 		return nil, nil // others use the thread, or Stop ends it
 	}
-	s.threads = slices.DeleteFunc(s.threads, func(p *processor) bool { return p == h.proc })
+	s.threads = slices.DeleteFunc(s.threads, func(p *pollerThread) bool { return p == h.proc })
 	return h.proc, nil
 }
 
-// Stop ends the threads of all handlers, when they have delivered what has been raised.
+// Stop ends the threads of all handlers, when they have delivered what has been raised. Nothing is registered
+// or given away after it.
 func (s *Set) Stop() {
 	s.mu.Lock()
+	s.stopped = true
 	threads := s.threads
 	s.threads = nil
 	s.mu.Unlock() // what they still deliver may use the device
@@ -180,7 +224,8 @@ func (s *Set) Stop() {
 	}
 }
 
-// Cores is how many handlers a device of this process can have at once: one for each core that the process may use (N1).
+// Cores is how many handlers a device of this process can have at once: one for each core that the process
+// may use (N1).
 func Cores() (int, error) {
 	cpus, err := sys.Affinity()
 	return len(cpus), err

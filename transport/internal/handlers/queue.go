@@ -28,6 +28,9 @@ type Queue interface {
 	Park() bool
 	Unpark()
 
+	// Admit attaches the queue pairs that have been handed over.
+	Admit()
+
 	// Waited tells whether a goroutine is in Wait.
 	Waited() bool
 
@@ -38,8 +41,10 @@ type Queue interface {
 	Handled(by bool)
 }
 
-// Handling is what a completion queue knows of its handler and its events. All but the handler is used under the lock that serialises the queue.
+// Handling is what a completion queue knows of its handler and its events. All but the handler is used under
+// the lock that serialises the queue.
 type Handling struct {
+	set     *Set                    // of the queue's device
 	handler atomic.Pointer[Handler] // who has the queue; nil for none
 	armed   transport.Notify        // what raises an event
 	event   bool                    // one has been raised, and not delivered
@@ -90,6 +95,21 @@ func (h *Handling) Match(n transport.Notify) bool {
 	}
 	h.armed = 0
 	return true
+}
+
+// Completed raises the events that a completion with this status was waited for with.
+func Completed(q Queue, status transport.Status) {
+	RaiseFor(q, transport.NotifyNext)
+	if status != transport.StatusSuccess {
+		RaiseFor(q, transport.NotifySolicited)
+	}
+}
+
+// RaiseFor raises an event of a queue if it was asked for.
+func RaiseFor(q Queue, n transport.Notify) {
+	if h := q.Handling(); h.Match(n) && !h.Raise() {
+		q.Wake()
+	}
 }
 
 // Raise has the handler deliver an event; false if the queue is to be woken for that.

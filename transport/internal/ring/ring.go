@@ -1,4 +1,5 @@
-// Package ring is the memory of queues that go round: entry i of a queue lies at i modulo the length, which is a power of two.
+// Package ring is the memory of queues that go round: entry i of a queue lies at i modulo the length, which
+// is a power of two.
 package ring
 
 // Grow gives a larger ring, twice the length, with the entries from head up to tail where they belong in it.

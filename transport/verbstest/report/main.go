@@ -1,5 +1,5 @@
-// Report runs the conformance suite on every provider and prints, for each, how many checks of each group passed, failed or were skipped,
-// why, and which groups have none:
+// Report runs the conformance suite on every provider and prints, for each, how many checks of each group
+// passed, failed or were skipped, why, and which groups have none:
 //
 //	go run ./transport/verbstest/report
 //
@@ -36,7 +36,8 @@ type provider struct {
 }
 
 func main() {
-	cmd := exec.Command("go", "test", "-count=1", "-json", "-timeout=5m", "-run=^"+suite+"$", "./transport/...")
+	cmd := exec.Command("go", "test", "-count=1", "-json", "-timeout=5m", "-run=^"+suite+"$",
+		"./transport/...")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {
@@ -120,7 +121,8 @@ func print(w io.Writer, providers map[string]*provider) {
 	}
 	for _, name := range names {
 		p := providers[name]
-		fmt.Fprintf(w, "provider %s: %d checks: %d passed, %d skipped, %d failed\n", name, len(p.result), count(p, "", "pass"),
+		fmt.Fprintf(w, "provider %s: %d checks: %d passed, %d skipped, %d failed\n", name, len(p.result),
+			count(p, "", "pass"),
 			count(p, "", "skip"), count(p, "", "fail"))
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 		fmt.Fprintln(table, "  group\tpassed\tskipped\tfailed\t")

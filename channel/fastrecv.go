@@ -1,0 +1,111 @@
+package channel
+
+import "github.com/weft-mpi/weft/internal/words"
+
+// expected is what the next message looks like if it is as long as Expect was told: all that can be computed
+// before it arrives.
+type expected struct {
+	lines    []byte // where it will stand; nil where nothing is expected
+	head     uint64
+	body     int    // its length
+	wrapBits uint64 // what its header says of the end of the wrap before, with the kind in the lowest bits
+	cursor   cursor
+}
+
+// Expect tells of how many bytes the body of the next message most likely is. What follows from that is
+// computed now, and not when the message has arrived and somebody waits for it.
+func (c *Channel) Expect(n int) {
+	r := &c.recv
+	c.prefetchAddr = c.nextSendAddr()
+	// A peer to whom everything has been advertised starts another wrap as this end does.
+	c.expectAt(n, r.pos+linesOf(n) > r.lines || r.pos >= pingPongLines && r.advertised == r.consumed)
+}
+
+// expectAt expects a message of n bytes after the last one, or at the start of another wrap.
+func (c *Channel) expectAt(n int, wraps bool) {
+	r := &c.recv
+	p := r.cursor
+	if wraps {
+		p.wrap()
+	}
+	r.expected.lines = nil
+	at, need := p.pos*lineSize, linesOf(n)
+	if c.state == StateOpen && n <= r.maxBody && need <= p.lines-p.pos &&
+		int(r.consumed-r.advertised)+need <= p.lines {
+		wrapBits := uint64(p.announcedEnd()) << (prevEndBit - 32)
+		r.expected = expected{r.ring[at : at+need*lineSize], headWord(p.generation, n), n, wrapBits, p}
+	}
+}
+
+// expectArrived expects the message whose head is there, if one is.
+func (c *Channel) expectArrived() bool {
+	r := &c.recv
+	if c.state != StateOpen {
+		return false
+	}
+	n, head := r.head(r.pos, r.generation)
+	wraps := !head
+	if wraps {
+		if n, head = r.headAfterWrap(); !head {
+			return false
+		}
+	}
+	c.expectAt(n, wraps)
+	return r.expected.lines != nil
+}
+
+// PrefetchAddr is the address to which an answer with a body of n bytes would be written, as far as Expect
+// could tell. It is for a prefetch and nothing else. It is 0 where a prefetch makes no sense: to fetch one
+// line of several costs more than it gains.
+func (c *Channel) PrefetchAddr(n int) uintptr {
+	if n > lineSize-overhead {
+		return 0
+	}
+	return c.prefetchAddr
+}
+
+// nextSendAddr is the address to which the next message goes, if it is sent in answer to all that the peer
+// has sent.
+func (c *Channel) nextSendAddr() uintptr {
+	if !c.peerMapped {
+		return 0
+	}
+	line := c.send.pos
+	if line >= pingPongLines { // by then the peer has consumed all others
+		line = 0
+	}
+	return c.qp.PrefetchAddr(c.send.base + uint64(line*lineSize))
+}
+
+// TryRecv is Next, a copy and Release in one, and the counterpart of TrySend: it receives the next message if
+// that has this kind, its body begins with this word, and the payload after it has room in buf. n is the
+// payload's length. Where it receives nothing, Next tells why. k is a kind of the layer above.
+func (c *Channel) TryRecv(k Kind, word uint64, buf []byte) (n int, ok bool) {
+	r, s := &c.recv, &c.send
+	if r.expected.lines == nil || loadWord(r.expected.lines, 0) != r.expected.head {
+		if !c.expectArrived() {
+			return 0, false
+		}
+	}
+	m := r.expected.lines
+	n = r.expected.body - wordSize
+	tail, header := loadWord(m, len(m)-wordSize), words.Get(m, wordSize)
+	count := uint32(header)
+	if tail != r.expected.cursor.generation || header>>32 != uint64(k)|r.expected.wrapBits ||
+		s.peerRefusesPayload ||
+		count-s.credited > s.sent-s.credited || words.Get(m, bodyAt) != word || uint(n) > uint(len(buf)) {
+		return 0, false
+	}
+	if n == wordSize { // as many messages are
+		words.Put(buf, 0, words.Get(m, bodyAt+wordSize))
+	} else {
+		words.Copy(buf[:n:n], m[bodyAt+wordSize:])
+	}
+	s.credited, s.staleCreditOK = count, false
+	r.current = 0
+	if r.cursor = r.expected.cursor; r.pos == 0 {
+		r.onWrap()
+	}
+	c.onConsumed(len(m)/lineSize, r.expected.body)
+	return n, true
+}

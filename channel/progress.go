@@ -1,0 +1,95 @@
+package channel
+
+import (
+	"errors"
+
+	"github.com/weft-mpi/weft/internal/words"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// Due says whether Progress has something to do, and how urgent that is.
+type Due uint8
+
+const (
+	// DueNothing: there is nothing to do.
+	DueNothing Due = iota
+	// DueSoon: a CREDIT that the next message may carry, or a resize request that waits for its turn. It can
+	// wait until the caller next drives all its peers.
+	DueSoon
+	// DueNow: credit or a resize reply that the peer may be waiting for.
+	DueNow
+	// DueResize: nothing can be sent until Progress has gone on. The channel changes its phase, or a message
+	// in the large ring still lacks its descriptor.
+	DueResize
+)
+
+// Due tells what Progress has to do.
+func (c *Channel) Due() Due {
+	r := &c.recv
+	unadvertised := int(r.consumed - r.advertised)
+	switch {
+	case c.paused:
+		return DueResize
+	case unadvertised >= r.lines/2 || r.creditDue || r.largeCreditDue() || c.reply.unsent ||
+		c.creditAdvisable():
+		return DueNow
+	case unadvertised >= r.threshold || c.wantedPhase >= 0:
+		return DueSoon
+	}
+	return DueNothing
+}
+
+// Progress does what is due: it follows a resize reply, sends one, and sends the CREDIT that is owed. With
+// again something found no room: call it again when the send queue or the credits have moved. A message that
+// is reserved and not committed must be reserved again. An error is of the queue pair, which is broken then,
+// or of the peer.
+func (c *Channel) Progress() (again bool, err error) {
+	if c.state != StateOpen {
+		return false, nil
+	}
+	if err := c.progressResize(); err != nil {
+		return false, err
+	}
+	if c.reply.unsent {
+		if err := c.sendReply(); err != nil {
+			return false, err
+		}
+	}
+	again = c.reply.unsent || c.pending.state == requestRetransmitDue || c.wantedPhase >= 0 ||
+		c.send.descriptorUnsent()
+	must, keep := c.recv.owesCredit(), 0
+	if !must {
+		if !c.creditAdvisable() {
+			return again, nil
+		}
+		keep = dataReserve
+	}
+	if c.pending.state != requestNone || c.send.descriptorUnsent() || !c.send.reserveLines(1, keep) {
+		return again || must, nil
+	}
+	c.send.reserved = 0 // its lines are the CREDIT's
+	err = c.sendCredit()
+	switch {
+	case err == nil:
+		c.stats.Credits++
+		return again, nil
+	case errors.Is(err, transport.ErrQueueFull):
+		return true, nil
+	}
+	return false, err
+}
+
+// sendCredit sends a CREDIT in the line that is free.
+func (c *Channel) sendCredit() error {
+	if c.peerMapped {
+		s := &c.send
+		header := headerWord(c.recv.consumed, credit, c.refusingPayload, s.announcedEnd())
+		words.Put(s.head[:], 0, headWord(s.generation, 0))
+		words.Put(s.head[:], wordSize, header)
+		if s.writeInline(c.qp, s.head[:bodyAt], nil, 1) {
+			c.onPosted(1)
+			return nil
+		}
+	}
+	return c.post(credit, 0, 1, false)
+}

@@ -1,0 +1,100 @@
+package channel
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// lastReply is our reply to the peer's last resize request, kept so that it can be sent again (E6, E7).
+type lastReply struct {
+	given         bool // there has been a request
+	unsent        bool // the send queue had no room for it
+	resizeRequest      // where it goes
+	resizeReply
+
+	wr     transport.SendWR
+	local  [1]transport.SGE
+	remote [1]transport.Segment
+}
+
+// onRequest takes a resize request that is the next message in the ring; all before it has been consumed. The
+// memory is reserved first, so that after the reply nothing can fail; what cannot be had is refused, and
+// everything stays as it is.
+func (c *Channel) onRequest(k Kind, body []byte) error {
+	r := &c.recv
+	q, err := parseRequest(body, len(c.phases))
+	if err != nil {
+		return err
+	}
+	present := r.phase
+	if k == enlarge && q.phase <= present || k == shrink && q.phase >= present || q.generation == 0 {
+		return fmt.Errorf("%w: %v to phase %d in phase %d", transport.ErrProtocol, k, q.phase, present)
+	}
+	c.reply.given, c.reply.resizeRequest = true, q
+	target := geometry(c.phases, q.phase)
+	fresh, err := c.ringFor(target, transport.RemoteWrite)
+	if err != nil {
+		c.stats.RequestsRefused++
+		c.reply.resizeReply = resizeReply{shape: target}
+		r.advance(1)
+		return c.sendReply()
+	}
+	if c.conf.KeepSmall {
+		return c.grantLargeRing(target, fresh)
+	}
+	old, generation := r.buffer, random()
+	r.consumed++
+	r.change(fresh, generation)
+	r.advertised = r.consumed // the reply says so
+	c.reply.resizeReply = resizeReply{ack: true, shape: target, key: fresh.Key(), generation: generation}
+	// The request was the last message of the old ring, and all before it has been consumed: nothing is in
+	// flight to it but, perhaps, the reply to a request of our own (docs/adr/0007).
+	return errors.Join(c.sendReply(), old.release())
+}
+
+// grantLargeRing replaces the large ring, or gives it up. The first ring stays, and the request is a message
+// in it like others.
+func (c *Channel) grantLargeRing(target shape, fresh *buffer) error {
+	r := &c.recv
+	a := resizeReply{ack: true, shape: target}
+	if fresh != nil {
+		a.key, a.generation = fresh.Key(), random()
+	}
+	old := r.large.buffer
+	r.advance(1)
+	r.phase, r.largeUnadvertised = target.phase, 0
+	r.large.change(fresh, a.generation)
+	c.reply.resizeReply = a
+	return errors.Join(c.sendReply(), old.release())
+}
+
+// RetransmitReply takes the peer's Send of no bytes: our reply has arrived corrupt, and the peer asks for it
+// once more.
+func (c *Channel) RetransmitReply() error {
+	if !c.reply.given {
+		return fmt.Errorf("%w: a resize reply is asked for again, and there was none", transport.ErrProtocol)
+	}
+	c.stats.RepliesResent++
+	return c.sendReply()
+}
+
+// sendReply writes the reply into the peer's memory, or leaves that to Progress.
+func (c *Channel) sendReply() error {
+	p := &c.reply
+	from := c.recv.buffer
+	at := from.replyOffset() + lineSize
+	p.resizeReply.put(from.Bytes()[at:], p.resizeRequest.generation)
+	p.local[0] = transport.SGE{MR: from.MR, Offset: at, Length: replyLen}
+	p.remote[0] = transport.Segment{Key: p.resizeRequest.key, Offset: p.resizeRequest.offset,
+		Length: replyLen}
+	p.wr = transport.SendWR{Op: transport.OpWrite, Flags: transport.FlagInline, Local: p.local[:],
+		Remote: p.remote[:]}
+	err := c.qp.PostSend(&p.wr)
+	p.unsent = errors.Is(err, transport.ErrQueueFull)
+	if p.unsent {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,209 @@
+package channel
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// A sender changes the phase of its direction by a resize request: ENLARGE or SHRINK is the last message in
+// the old ring until the reply has been placed in the sender's memory (E3, E7, E8, E11). Meanwhile nothing
+// else goes into that ring, not even CREDIT; the other direction goes on as it was.
+
+// requestState is where our resize request is.
+type requestState uint8
+
+const (
+	requestNone requestState = iota // there is none; left by sendRequest
+	// the request is posted, and there is no reply yet; left by the reply
+	requestPosted
+	// the reply was corrupt, and the send queue too full to ask for it again; left by asking
+	requestRetransmitDue
+)
+
+// pendingRequest is our resize request.
+type pendingRequest struct {
+	state  requestState
+	target shape
+	resizeRequest
+	mirror    *buffer // of the new ring
+	replySlot *buffer // whose reply slot takes the reply; this holds a reference
+}
+
+// phaseForSize is the lowest phase above the present one whose slots take an element of n bytes after a head,
+// and that has not been refused; -1 if there is none.
+func (c *Channel) phaseForSize(n, head int) int {
+	for p := c.send.phase + 1; p < c.refusedPhase; p++ {
+		if slot := c.phases[p]; n <= min(c.conf.limit(p, slot), slot-overhead-head) {
+			return p
+		}
+	}
+	return -1
+}
+
+// requestPhase has the channel ask for a ring of another phase as soon as the credits allow it. Until the
+// reply nothing is sent.
+func (c *Channel) requestPhase(phase int) error {
+	c.wantedPhase = phase
+	c.pause()
+	return c.sendRequest()
+}
+
+// sendRequest sends the request for the wanted phase if the credits allow it: fewer lines than a threshold
+// lack their credit. Then the CREDITs of two rings do not add up, and the lines that are left to CREDIT are
+// enough (docs/spec/channel.md).
+func (c *Channel) sendRequest() error {
+	s := &c.send
+	if c.wantedPhase < 0 || int(s.sent-s.credited) >= s.mirror.threshold() || s.large != nil &&
+		s.large.creditImminent(s) {
+		return nil
+	}
+	s.reserved = 0
+	if !s.reserveLines(1, 0) {
+		return nil // impossible with so few lines unread
+	}
+	phase := c.wantedPhase
+	target := geometry(c.phases, phase)
+	// The memory comes first: what cannot be had here need not be asked for.
+	mirror, err := c.ringFor(target, transport.LocalWrite)
+	if err != nil {
+		c.onRefused(phase)
+		c.wantedPhase, c.paused = -1, false
+		return nil
+	}
+	kind := enlarge
+	if phase < s.phase {
+		kind = shrink
+	}
+	slot := c.recv.buffer
+	q := resizeRequest{phase, slot.Key(), uint64(slot.replyOffset()), random()}
+	clearFlags(slot.Bytes()[slot.replyOffset():])
+	q.put(s.ring[s.pos*lineSize+bodyAt:])
+	switch err := c.post(kind, requestLen, 1, false); {
+	case errors.Is(err, transport.ErrQueueFull):
+		return mirror.release()
+	case err != nil:
+		return errors.Join(err, mirror.release())
+	}
+	slot.refs++
+	c.pending = pendingRequest{requestPosted, target, q, mirror, slot}
+	c.wantedPhase = -1
+	c.pause()
+	if kind == enlarge {
+		c.stats.EnlargesSent++
+	} else {
+		c.stats.ShrinksSent++
+	}
+	return nil
+}
+
+// ringFor makes the memory for the ring of another phase: none where the first ring stays, and no other is
+// wanted.
+func (c *Channel) ringFor(target shape, access transport.Access) (*buffer, error) {
+	if c.conf.KeepSmall && target.phase == 0 {
+		return nil, nil
+	}
+	return c.newBuffer(target, access, target.phase == 0)
+}
+
+// progressResize goes on with what the channel is paused for: a descriptor that could not be posted, or a
+// resize request or its reply.
+func (c *Channel) progressResize() error {
+	if c.send.descriptorUnsent() {
+		if err := c.sendDescriptor(false); err != nil || c.send.descriptorUnsent() {
+			return err
+		}
+	}
+	if c.pending.state != requestNone {
+		return c.pollReply()
+	}
+	return c.sendRequest()
+}
+
+// replyArrived tells whether the reply to our request has been placed.
+func (c *Channel) replyArrived() bool {
+	p := &c.pending
+	if p.state != requestPosted {
+		return false
+	}
+	_, tail := replyFlags(p.replySlot.Bytes()[p.replySlot.replyOffset():], p.generation)
+	return tail
+}
+
+// pollReply follows the reply to our request if it has been placed.
+func (c *Channel) pollReply() error {
+	a := &c.pending
+	if a.state == requestRetransmitDue {
+		return c.requestRetransmit()
+	}
+	line := a.replySlot.Bytes()[a.replySlot.replyOffset():][:replyLen]
+	head, tail := replyFlags(line, a.generation)
+	if head && !tail {
+		c.stats.HeadsWithoutTail++
+	}
+	if !tail {
+		return nil
+	}
+	got, err := parseReply(line, c.phases)
+	switch {
+	case errors.Is(err, errCorruptReply):
+		// The peer is asked again only now that this reply is there, and each request has one reply: so none
+		// is ever in flight when the memory of the reply slot goes.
+		c.stats.CorruptReplies++
+		clearFlags(line)
+		a.state = requestRetransmitDue
+		return c.requestRetransmit()
+	case err != nil:
+		return err
+	case got.ack && (got.generation == 0) != (c.conf.KeepSmall && got.shape.phase == 0):
+		return fmt.Errorf("%w: ACK of phase %d with ring %#x", transport.ErrProtocol, got.shape.phase,
+			got.generation)
+	case got.shape != a.target:
+		return fmt.Errorf("%w: requested phase %d, the reply is for %d", transport.ErrProtocol,
+			a.target.phase, got.shape.phase)
+	}
+	mirror, target := a.mirror, a.target
+	err = a.replySlot.release()
+	*a = pendingRequest{}
+	c.paused = false
+	if !got.ack {
+		c.onRefused(target.phase)
+		return errors.Join(err, mirror.release())
+	}
+	if target.phase > c.send.phase {
+		c.stats.EnlargesGranted++
+	} else {
+		c.stats.ShrinksGranted++
+	}
+	if c.conf.KeepSmall {
+		c.demand = demand{largest: target.body()}
+		return errors.Join(err, c.adoptLargeRing(mirror, got))
+	}
+	old := c.send.mirror
+	c.send.change(mirror, got, c.conf.limit(target.phase, target.slot))
+	// as if the new slots had been needed: ShrinkIfIdle may come before the message that they are for
+	c.demand = demand{largest: target.body()}
+	// The peer has consumed all that was written out of the old mirror: nothing of it is in flight.
+	return errors.Join(err, old.release())
+}
+
+// onRefused remembers that a phase cannot be had. To be refused a smaller one forbids nothing.
+func (c *Channel) onRefused(phase int) {
+	c.stats.ResizesRefused++
+	if phase > c.send.phase {
+		c.refusedPhase = min(c.refusedPhase, phase)
+	}
+}
+
+// requestRetransmit asks for the same reply once more, by a Send of no bytes: that needs no ring.
+func (c *Channel) requestRetransmit() error {
+	err := c.qp.PostSend(&transport.SendWR{Op: transport.OpSend})
+	if errors.Is(err, transport.ErrQueueFull) {
+		return nil
+	}
+	if err == nil {
+		c.pending.state = requestPosted
+	}
+	return err
+}

@@ -1,0 +1,111 @@
+package channel
+
+import (
+	"encoding/binary"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// outRing is the mirror of one of the peer's rings, out of which it is written.
+type outRing struct {
+	cursor
+	ring    []byte
+	maxBody int    // of a message in this ring
+	base    uint64 // offset of the ring in the peer's region
+
+	wr     transport.SendWR
+	local  [1]transport.SGE
+	remote [1]transport.Segment
+	mirror *buffer
+
+	head [inlineHead]byte // of the message that is written inline
+}
+
+// inlineHead is what an inline write has in one piece before the payload: head flag, header, and the first
+// word of the body.
+const inlineHead = bodyAt + wordSize
+
+// begin takes a mirror from its first line on.
+func (o *outRing) begin(mirror *buffer, granted resizeReply) {
+	o.mirror, o.ring, o.maxBody = mirror, mirror.ring(), mirror.body()
+	o.cursor = cursor{lines: mirror.lines, generation: granted.generation}
+	o.local[0].MR = mirror.MR
+	o.remote[0].Key = granted.key
+	o.base = granted.offset
+	o.wr = transport.SendWR{Op: transport.OpWrite, Local: o.local[:], Remote: o.remote[:]}
+}
+
+// write puts flags and header around a body of n bytes in the next lines, and sends those.
+func (o *outRing) write(qp transport.QP, header uint64, n, lines int, more bool) error {
+	from, length := o.pos*lineSize, lines*lineSize
+	m := o.ring[from : from+length]
+	binary.LittleEndian.PutUint64(m, headWord(o.generation, n))
+	binary.LittleEndian.PutUint64(m[8:], header)
+	binary.LittleEndian.PutUint64(m[length-8:], o.generation)
+	o.local[0].Offset, o.local[0].Length = from, length
+	o.remote[0].Offset, o.remote[0].Length = o.base+uint64(from), uint64(length)
+	o.wr.Flags = 0
+	if more {
+		o.wr.Flags = transport.FlagMore
+	}
+	return qp.PostSend(&o.wr)
+}
+
+// writeInline writes a message with the head into the next lines, with the tail flag in its place. False
+// means that it cannot be done now.
+func (o *outRing) writeInline(qp transport.QP, head, payload []byte, lines int) bool {
+	to := &o.remote[0]
+	to.Offset, to.Length = o.base+uint64(o.pos*lineSize), uint64(lines*lineSize)
+	return qp.WriteInline(to, head, payload, o.generation)
+}
+
+// sendRing is the ring in which all that this end sends has its order.
+type sendRing struct {
+	outRing
+	phase      int
+	maxAnyBody int // of a message, in whichever ring
+	maxElement int // of a vector; the threshold, or what a slot carries
+	// the largest body that an inline write takes: what the ring's slots carry, and an element of maxElement
+	// after a word
+	maxInline int
+
+	// Counts of lines, since the channel was opened and modulo 2^32: wrapStart ≤ sent, credited ≤ sent.
+	sent      uint32
+	wrapStart uint32 // what was sent before the present wrap
+	credited  uint32 // what the peer has advertised as consumed
+
+	// Lines into which an inline write may go without another look: from the next one on, and from line 0 on
+	// once all that was sent has been consumed. There may be more. Both are 0 while nothing may be sent.
+	freeAhead     int
+	freeAfterWrap int
+
+	// lines of the message being filled; 0 when there is none, negative when it is in the large ring
+	reserved int
+	body     int // its length
+
+	bothPolling   bool // both ends poll their own core's memory: every wrap begins windowed
+	windowed      bool // the present wrap keeps to the cache window
+	staleCreditOK bool // credits may come that are older than what a resize reply has told
+	creditStalled bool // the last attempt to send found no credit
+	queueFull     bool // since TakeQueueFull, a message has found the send queue full
+
+	peerRefusesPayload bool // the peer wants payload announced, not sent
+
+	large *largeSendRing // nil unless Config.KeepSmall
+}
+
+// change begins the mirror of a ring at its first line. The counts of lines go on; all that was sent before
+// has been consumed.
+func (s *sendRing) change(mirror *buffer, granted resizeReply, maxElement int) {
+	s.begin(mirror, granted)
+	s.phase, s.maxAnyBody, s.maxElement = mirror.phase, mirror.body(), maxElement
+	s.maxInline = min(s.maxBody, maxElement+wordSize)
+	s.reserved, s.freeAhead, s.freeAfterWrap = 0, 0, 0
+	s.credited, s.wrapStart, s.staleCreditOK, s.windowed = s.sent, s.sent, true, s.bothPolling
+}
+
+// MaxBody is the most that the body of one message can have, by the peer's slot size; 0 before Open.
+func (c *Channel) MaxBody() int { return c.send.maxAnyBody }
+
+// FirstPhaseBody is the most that the body of a message can have in every phase.
+func (c *Channel) FirstPhaseBody() int { return c.phases[0] - overhead }

@@ -1,0 +1,48 @@
+package channel
+
+// A stream is one message after the other, for which the sender waits for nothing but credit. Through shared
+// memory it is twice as fast where the lines of the ring stay in both cores' first-level caches, and a large
+// ring does not fit those. So where both ends poll (Config.BusyPolling) short messages keep to a window: the
+// first windowLines of the ring. The receiver gives these lines back more often than a large ring asks for. A
+// sender that does not get them back in time leaves the window for the rest of the wrap (FlagBeyondWindow),
+// so nobody waits for that longer than it chooses (docs/adr/0024).
+
+const (
+	// windowLines is the size of the window: 16 KiB, half of the first-level cache of most cores, beside the
+	// payload.
+	windowLines = 256
+	// windowMaxLines is the longest message that keeps to it. Of longer ones too few fit for both sides to be
+	// busy.
+	windowMaxLines = windowLines / 6
+)
+
+// windowEnd is the line at which the present wrap ends, for a message of so many lines.
+func (s *sendRing) windowEnd(need int) int {
+	if s.windowed && need <= windowMaxLines {
+		return min(s.lines, windowLines)
+	}
+	return s.lines
+}
+
+// reserveInWindow is reserveLines for a message that keeps to the window. Where that has no lines it starts
+// another wrap if that has some, and else does nothing. It alone starts a wrap although the present one could
+// go on with lines that lack their credit: if the message then does not go, that must be undone, or a longer
+// message might wait for ever.
+func (s *sendRing) reserveInWindow(need int) bool {
+	if end := s.windowEnd(need); end == s.lines || s.pos+need <= end {
+		return s.reserveLines(need, dataReserve)
+	}
+	if _, first := s.freeLines(); need+dataReserve > first {
+		return false
+	}
+	s.startWrap()
+	return true
+}
+
+// creditAdvisable tells whether a CREDIT is welcome that is not owed yet. It goes like data, where there is
+// room.
+func (c *Channel) creditAdvisable() bool {
+	r := &c.recv
+	return c.send.bothPolling && int(r.consumed-r.advertised) >= windowLines/4 &&
+		r.lastLines <= windowMaxLines
+}

@@ -1,0 +1,82 @@
+package channel
+
+// A ring is filled in wraps. Each starts at line 0, with a generation of its own, and goes on line by line;
+// but it need not come to the end of the ring. Any message may be the first of another wrap: it says where
+// the wrap before ended, so the receiver, who has come to that line and finds nothing there, knows it for the
+// next one. Lines that a wrap leaves out cost no credit.
+//
+// So a ping-pong, in which every message waits for the answer to the one before, stays in the first few lines
+// of the ring, which both cores have in their caches. window.go does the same for a stream through shared
+// memory.
+
+// cursor is a position in a ring.
+type cursor struct {
+	pos        int    // the line after the last message; the next one begins there or at line 0
+	lines      int    // of the ring; 0 while there is none
+	generation uint64 // of the present wrap
+	prevEnd    int    // the line where the wrap before ended
+}
+
+// wrap starts another wrap.
+func (p *cursor) wrap() {
+	p.pos, p.prevEnd = 0, p.pos
+	p.generation += wrapStep
+}
+
+// announcedEnd is what the next message says of the wrap before: where that ended, if it is the first of its
+// own; else 0.
+func (p *cursor) announcedEnd() int {
+	if p.pos > 0 {
+		return 0
+	}
+	return p.prevEnd
+}
+
+// pingPongLines is the minimum length of a wrap that ends although the ring has room, because the peer has
+// consumed all of it. Two cores that share memory alternate fastest in one to four lines.
+const pingPongLines = 4
+
+// reserveLines finds lines in a row for the next message, such that keep others stay free. Where the present
+// wrap has none, or is better ended, it starts another.
+func (s *sendRing) reserveLines(need, keep int) bool {
+	ahead, first := s.freeLines()
+	if need <= ahead && !(s.credited == s.sent && s.pos >= pingPongLines) {
+		return need+keep <= ahead+first
+	}
+	if need+keep > first {
+		return false
+	}
+	s.startWrap()
+	if s.large != nil {
+		s.large.reclaimCredited(s) // once per wrap at least, before a count of lines can go round
+	}
+	return true
+}
+
+// startWrap starts another wrap, of which no line is known to be free yet. What was reserved in the one
+// before is not any more.
+func (s *sendRing) startWrap() {
+	s.wrap()
+	s.wrapStart, s.freeAhead, s.freeAfterWrap, s.reserved, s.windowed = s.sent, 0, 0, 0, s.bothPolling
+}
+
+// freeLines is how many lines are free from the next one on, and from line 0 on for another wrap. While lines
+// of the wrap before lack their credit, the present wrap has those that have it, and no other wrap may start:
+// at most two wraps have lines without credit.
+func (s *sendRing) freeLines() (ahead, first int) {
+	if unread := int32(s.wrapStart - s.credited); unread > 0 {
+		return s.prevEnd - int(unread) - s.pos, 0
+	}
+	if s.credited == s.sent {
+		return s.lines - s.pos, s.lines
+	}
+	return s.lines - s.pos, int(s.credited - s.wrapStart)
+}
+
+// freeRun is how many lines messages as long as the last one may take before the free lines are counted
+// again.
+func (s *sendRing) freeRun(last int) int {
+	ahead, first := s.freeLines()
+	ahead = min(ahead, s.windowEnd(last)-s.pos)
+	return min(ahead, ahead+first-dataReserve)
+}

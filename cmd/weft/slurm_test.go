@@ -1,0 +1,185 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// slurmConf makes a cluster of several nodes of this machine alone. The nodes follow.
+const slurmConf = `ClusterName=weft
+SlurmctldHost=localhost
+SlurmctldPort=%[2]d
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket=%[1]s/munge.sock
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SlurmdParameters=config_overrides
+StateSaveLocation=%[1]s
+SlurmdSpoolDir=%[1]s/spool-%%n
+SlurmctldPidFile=%[1]s/slurmctld.pid
+SlurmdPidFile=%[1]s/slurmd-%%n.pid
+PartitionName=all Nodes=ALL Default=YES State=UP
+`
+
+// A slurm is a Slurm cluster on this machine.
+type slurm struct {
+	t   *testing.T
+	dir string
+}
+
+// newSlurm starts a cluster of n nodes with 4 processors each, or skips the test where that is not wanted.
+func newSlurm(t *testing.T, n int) *slurm {
+	if os.Getenv("WEFT_TEST_SLURM") == "" {
+		t.Skip("needs root, slurm-wlm and munge: set WEFT_TEST_SLURM=1, as .ci/run does")
+	}
+	s := &slurm{t, t.TempDir()}
+	require.NoError(t, os.Chmod(s.dir, 0o755))
+	require.NoError(t, os.WriteFile(s.dir+"/key", bytes.Repeat([]byte("weft"), 32), 0o600))
+	conf := fmt.Sprintf(slurmConf, s.dir, freePort(t))
+	for i := range n {
+		conf += fmt.Sprintf("NodeName=n%d NodeHostname=localhost NodeAddr=127.0.0.1 Port=%d CPUs=4\n", i+1,
+			freePort(t))
+	}
+	require.NoError(t, os.WriteFile(s.dir+"/slurm.conf", []byte(conf), 0o644))
+	t.Setenv("SLURM_CONF", s.dir+"/slurm.conf")
+	build := exec.Command("go", "build", "-o", s.dir+"/", ".", "../../examples/ring")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	s.daemon("munged", "--foreground", "--force", "--key-file="+s.dir+"/key", "--socket="+s.dir+"/munge.sock",
+		"--pid-file="+s.dir+"/munged.pid", "--seed-file="+s.dir+"/seed")
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(s.dir + "/munge.sock")
+		return err == nil
+	}, time.Minute, 20*time.Millisecond, "munged does not come up")
+	s.daemon("slurmctld", "-D")
+	for i := range n {
+		s.daemon("slurmd", "-D", "-N", fmt.Sprint("n", i+1))
+	}
+	require.Eventually(t, func() bool {
+		out, _ := exec.Command("sinfo", "--noheader", "--format=%T %D").Output()
+		return strings.TrimSpace(string(out)) == fmt.Sprint("idle ", n)
+	}, time.Minute, 50*time.Millisecond, "the nodes do not come up")
+	return s
+}
+
+// freePort is a port that nothing listens at.
+func freePort(t *testing.T) int {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// daemon runs a program until the test ends.
+func (s *slurm) daemon(command ...string) {
+	cmd := exec.Command(command[0], command[1:]...)
+	log, err := os.Create(filepath.Join(s.dir, fmt.Sprintf("%s.%d.log", command[0], time.Now().UnixNano())))
+	require.NoError(s.t, err)
+	cmd.Stdout, cmd.Stderr = log, log
+	require.NoError(s.t, cmd.Start())
+	s.t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+		log.Close()
+	})
+}
+
+// run runs a command in the cluster's folder, and returns its status, its output and its errors.
+func (s *slurm) run(command ...string) (status int, out, errs string) {
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	var stdout, stderr bytes.Buffer
+	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = s.dir, &stdout, &stderr, time.Second
+	cmd.Run()
+	return cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()
+}
+
+func TestSlurm(t *testing.T) {
+	s := newSlurm(t, 4)
+	ends := func(command ...string) string {
+		t.Helper()
+		status, out, errs := s.run(command...)
+		require.Zero(t, status, "%q: %s%s", command, out, errs)
+		return out
+	}
+	gone := func() bool {
+		out, _ := exec.Command("pgrep", "-x", "-f", "sleep 78").Output()
+		return len(out) == 0
+	}
+	const token = "rank 7 of 8 has the token from rank 6"
+	t.Run("weft run in an allocation", func(t *testing.T) {
+		status, out, errs := s.run("salloc", "-Q", "-N4", "-n8", "./weft", "run", "--report-bindings", "./ring")
+		require.Zero(t, status, errs)
+		require.Contains(t, out, token)
+		require.Regexp(t, `weft: rank 7: pid \d+ on n4, `, errs)
+	})
+	t.Run("one step for all agents", func(t *testing.T) {
+		out := ends("salloc", "-Q", "-N4", "--ntasks-per-node=2", "./weft", "run", "-l", "sh", "-c",
+			"echo $SLURMD_NODENAME in step $SLURM_STEP_ID")
+		for rank := range 8 {
+			require.Contains(t, out, fmt.Sprintf("[%d] n%d in step 0\n", rank, rank/2+1))
+		}
+	})
+	t.Run("output at full speed", func(t *testing.T) {
+		out := ends("salloc", "-Q", "-N2", "-n2", "./weft", "run", "sh", "-c",
+			"yes 0123456789abcde | head -c 8000000")
+		require.Equal(t, 1000000, strings.Count(out, "0123456789abcde\n"))
+	})
+	t.Run("weft run in a batch job", func(t *testing.T) {
+		ends("sbatch", "-Q", "--wait", "-N4", "-n8", "--output=batch", "--wrap", "./weft run ./ring")
+		out, err := os.ReadFile(s.dir + "/batch")
+		require.NoError(t, err)
+		require.Contains(t, string(out), token)
+	})
+	t.Run("srun with PMI", func(t *testing.T) {
+		require.Contains(t, ends("srun", "-Q", "-N4", "-n8", "--mpi=pmi2", "./ring"), token)
+	})
+	t.Run("srun without PMI", func(t *testing.T) {
+		require.NoError(t, os.WriteFile(s.dir+"/secret", bytes.Repeat([]byte("s"), 32), 0o600))
+		t.Setenv("WEFT_SECRET_FILE", s.dir+"/secret")
+		t.Setenv("WEFT_COORDINATOR", fmt.Sprintf("localhost:%d", freePort(t)))
+		require.Contains(t, ends("srun", "-Q", "-N4", "-n8", "--mpi=none", "./ring"), token)
+	})
+	t.Run("a rank that fails", func(t *testing.T) {
+		status, _, errs := s.run("salloc", "-Q", "-N4", "-n4", "./weft", "run", "sh", "-c",
+			"if [ $WEFT_RANK = 2 ]; then kill -9 $$; fi; exec sleep 78")
+		require.Equal(t, 137, status, errs)
+		require.Contains(t, errs, "weft: rank 2 on n3 (pid ")
+		require.Eventually(t, gone, 10*time.Second, 50*time.Millisecond, "ranks are left")
+	})
+	t.Run("an agent that is killed", func(t *testing.T) {
+		status, _, errs := s.run("salloc", "-Q", "-N4", "-n4", "./weft", "run", "sh", "-c",
+			"if [ $WEFT_RANK = 1 ]; then kill -9 $PPID; fi; exec sleep 78")
+		require.Equal(t, 1, status, errs)
+		require.Contains(t, errs, "weft: host n2 is lost: nothing was heard from it for 1.75s")
+		require.Eventually(t, gone, 10*time.Second, 50*time.Millisecond, "ranks are left")
+	})
+	t.Run("an allocation that has ended", func(t *testing.T) {
+		environment := ends("salloc", "-Q", "-N2", "-n2", "env")
+		var set []string
+		for line := range strings.Lines(environment) {
+			if strings.HasPrefix(line, "SLURM_") {
+				set = append(set, strings.TrimSpace(line))
+			}
+		}
+		status, _, errs := s.run(append(append([]string{"env"}, set...), "./weft", "run", "true")...)
+		require.Equal(t, 1, status, errs)
+		require.Regexp(t, `^weft: host n1: the connection to its agent has ended \(srun: .*[Jj]ob.*\)\n`, errs)
+	})
+}

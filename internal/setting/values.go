@@ -1,0 +1,155 @@
+package setting
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weft-mpi/weft/internal/spelling"
+)
+
+// Values are what the settings are in one process. The zero Values are the defaults.
+type Values struct{ text map[*Setting]string }
+
+// Value is one setting with its text.
+type Value struct {
+	*Setting
+	text string
+}
+
+// Environment reads the settings from the environment. An empty variable stands for the default.
+func Environment() Values {
+	v := Values{map[*Setting]string{}}
+	for _, s := range All {
+		if text := os.Getenv(s.Name); text != "" {
+			v.text[s] = text
+		}
+	}
+	return v
+}
+
+// Of returns a setting with its text: what was set, or the default.
+func (v Values) Of(s *Setting) Value {
+	if text, ok := v.text[s]; ok {
+		return Value{s, text}
+	}
+	return Value{s, s.Default}
+}
+
+// IsSet tells whether a setting has a text other than by default.
+func (v Values) IsSet(s *Setting) bool {
+	_, ok := v.text[s]
+	return ok
+}
+
+// Set changes a setting by its name. An empty text stands for the default.
+func (v Values) Set(name, text string) error {
+	s, err := byName(name)
+	if err != nil {
+		return err
+	}
+	if text == "" {
+		delete(v.text, s)
+	} else {
+		v.text[s] = text
+	}
+	return nil
+}
+
+// SetDefault changes a setting by its name unless it is set.
+func (v Values) SetDefault(name, text string) error {
+	s, err := byName(name)
+	if err == nil && !v.IsSet(s) {
+		err = v.Set(name, text)
+	}
+	return err
+}
+
+func byName(name string) (*Setting, error) {
+	var names []string
+	for _, s := range All {
+		if s.Name == name {
+			return s, nil
+		}
+		names = append(names, s.Name)
+	}
+	text := fmt.Sprintf("%.60q is no setting", name)
+	if nearest := spelling.Nearest(strings.TrimPrefix(name, prefix), trimmed(names)); nearest != "" {
+		text += "; did you mean " + prefix + nearest + "?"
+	}
+	return nil, fmt.Errorf("%s (weft info --settings lists all)", text)
+}
+
+// String lists what is set, other than by default.
+func (v Values) String() string {
+	var list []string
+	for _, s := range All {
+		if v.IsSet(s) {
+			list = append(list, s.Name+"="+v.text[s])
+		}
+	}
+	return strings.Join(list, " ")
+}
+
+// String is the text.
+func (v Value) String() string { return v.text }
+
+// Duration is the setting as a length of time above zero.
+func (v Value) Duration() (time.Duration, error) {
+	d, err := time.ParseDuration(v.text)
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("%s=%q: not a duration above zero, such as %s", v.Name, v.text, v.Default)
+	}
+	return d, nil
+}
+
+// Bytes is the setting as a number of bytes of at least low, with K, M or G for powers of 1024; 0 if it is
+// empty.
+func (v Value) Bytes(low int) (int, error) {
+	text := v.text
+	if text == "" {
+		return 0, nil
+	}
+	shift := 0
+	switch text[len(text)-1] {
+	case 'K', 'k':
+		shift = 10
+	case 'M', 'm':
+		shift = 20
+	case 'G', 'g':
+		shift = 30
+	}
+	number := text
+	if shift > 0 {
+		number = text[:len(text)-1]
+	}
+	n, err := strconv.ParseUint(number, 10, 40)
+	if err != nil || n<<shift < uint64(low) || n<<shift > 1<<46 {
+		return 0, fmt.Errorf("%s=%q: not a number of bytes from %d on, such as 65536, 64K or 1M", v.Name,
+			text, low)
+	}
+	return int(n << shift), nil
+}
+
+// On is the setting as a switch.
+func (v Value) On() (bool, error) {
+	switch text := v.text; text {
+	case "on":
+		return true, nil
+	case "off":
+		return false, nil
+	default:
+		return false, fmt.Errorf("%s=%q: neither on nor off", v.Name, text)
+	}
+}
+
+// Int is the setting as a whole number from low to high.
+func (v Value) Int(low, high int) (int, error) {
+	n, err := strconv.Atoi(v.text)
+	if err != nil || n < low || n > high {
+		return 0, fmt.Errorf("%s=%q: not a whole number from %d to %d", v.Name, v.text, low, high)
+	}
+	return n, nil
+}

@@ -1,0 +1,179 @@
+// Package snapshot holds what a rank says of itself when it is asked what it is doing: which calls of the
+// program wait, for whom, since when and at which source line, and which messages lie there that no receive
+// has taken. A rank sends its snapshot to the launcher, which finds out why a job stands still.
+package snapshot
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Version is that of the encoding. A launcher reads snapshots of its own version only.
+const Version = 1
+
+// MaxSize bounds an encoded snapshot, in bytes.
+const MaxSize = 1 << 19
+
+// Limits of what a snapshot lists. What is beyond them is counted.
+const (
+	MaxWaits    = 64
+	MaxOps      = 16
+	MaxMessages = 64
+	MaxComms    = 64
+	MaxChannels = 4096
+)
+
+// Any is the peer of a receive from any source, and the tag of one of any tag.
+const Any = -1
+
+// Phase says how far a rank is between Init and its end.
+type Phase string
+
+const (
+	Running    Phase = "running"
+	Finalizing Phase = "finalizing" // it is in Finalize, and sends no message of the program any more
+	Finished   Phase = "finished"   // it has left Finalize
+)
+
+// A Rank is the state of one rank.
+type Rank struct {
+	Version int
+	Rank    int // in the world
+	Size    int // of the world
+	Phase   Phase
+
+	// Progress grows whenever a message of the rank moves: it is sent, arrives, is matched or completes.
+	Progress uint64
+	Still    time.Duration // since Progress last grew, or since Init
+
+	// Active counts goroutines of the program that may act without any message: they run, sleep, read a file
+	// or wait on a Go channel. A goroutine that waits in a call of weft is not among them, nor one that can
+	// only be released by another goroutine of the program.
+	Active int
+	// At is where an active goroutine is, if there is one.
+	At string `json:",omitempty"`
+
+	Waits      []Wait    `json:",omitempty"`
+	MoreWaits  int       `json:",omitempty"` // that are left out
+	Unexpected []Message `json:",omitempty"` // by age, the oldest first
+	More       int       `json:",omitempty"` // unexpected messages that are left out
+	Comms      []Comm    `json:",omitempty"` // communicators that are not freed, the world first
+	Channels   []Channel `json:",omitempty"` // to other ranks, by rank; at most MaxChannels
+}
+
+// Finalize is the name of the collective that a rank in mpi.Finalize waits in.
+const Finalize = "Finalize"
+
+// A Wait is one goroutine that waits in a call.
+type Wait struct {
+	Call      string        // the function of package mpi
+	Site      string        `json:",omitempty"` // file:line of the program that called it
+	Goroutine uint64        `json:",omitempty"`
+	Since     time.Duration // for how long it has waited
+	// All says that every one of Ops has to complete; else one of them is enough.
+	All bool `json:",omitempty"`
+	// Bounded says that the wait ends by itself, at the end of a context or at a time.
+	Bounded bool `json:",omitempty"`
+	Ops     []Op `json:",omitempty"`
+	MoreOps int  `json:",omitempty"` // that are left out
+}
+
+// OpKind is what an operation does.
+type OpKind string
+
+const (
+	Send       OpKind = "send"
+	Recv       OpKind = "recv"
+	Collective OpKind = "collective"
+)
+
+// An Op is an operation that is not complete.
+type Op struct {
+	Kind  OpKind
+	Name  string `json:",omitempty"` // of a collective
+	Comm  uint32 // the communicator's id
+	Peer  int    // world rank, or Any; of no meaning for a collective
+	Tag   int    // or Any
+	Bytes int
+	// Moving says that the operation needs no act of another rank: its bytes are on their way.
+	Moving bool `json:",omitempty"`
+
+	// Of a collective: how many this rank had begun on the communicator with this one, 0 if that is not
+	// known; and the world ranks whose messages it waits for now.
+	Number uint64 `json:",omitempty"`
+	Needs  []int  `json:",omitempty"`
+}
+
+// A Channel counts the messages between the rank and a peer. What the one has sent and the other has not
+// received is on its way.
+type Channel struct {
+	Peer           int
+	Sent, Received uint64
+}
+
+// A Message has arrived, and no receive has taken it.
+type Message struct {
+	Comm  uint32
+	From  int // world rank
+	Tag   int
+	Bytes int
+}
+
+// A Comm describes a communicator of the rank.
+type Comm struct {
+	ID    uint32
+	Name  string
+	Ranks []int  `json:",omitempty"` // world ranks by rank in the communicator; nil for the world
+	Begun uint64 // collectives that this rank has begun on it
+}
+
+// Encode returns the snapshot's encoding, which Decode reads.
+func (r *Rank) Encode() ([]byte, error) {
+	r.Version = Version
+	return json.Marshal(r)
+}
+
+// Decode reads a snapshot, and checks it: the launcher does not trust a rank.
+func Decode(b []byte) (*Rank, error) {
+	if len(b) > MaxSize {
+		return nil, fmt.Errorf("a snapshot of %d bytes; at most %d are read", len(b), MaxSize)
+	}
+	r := &Rank{}
+	if err := json.Unmarshal(b, r); err != nil {
+		return nil, fmt.Errorf("a snapshot that cannot be read: %w", err)
+	}
+	if r.Version != Version {
+		return nil, fmt.Errorf("a snapshot of version %d; this launcher reads version %d", r.Version, Version)
+	}
+	if r.Size < 1 || r.Rank < 0 || r.Rank >= r.Size {
+		return nil, fmt.Errorf("a snapshot of rank %d of %d", r.Rank, r.Size)
+	}
+	inWorld := func(rank int) bool { return rank >= 0 && rank < r.Size }
+	for _, rank := range r.named() {
+		if !inWorld(rank) {
+			return nil, fmt.Errorf("a snapshot of rank %d that names rank %d of %d", r.Rank, rank, r.Size)
+		}
+	}
+	return r, nil
+}
+
+// named are the world ranks that occur in a snapshot.
+func (r *Rank) named() []int {
+	var ranks []int
+	for _, w := range r.Waits {
+		for _, o := range w.Ops {
+			ranks = append(ranks, o.Needs...)
+			if o.Kind != Collective && o.Peer != Any {
+				ranks = append(ranks, o.Peer)
+			}
+		}
+	}
+	for _, c := range r.Comms {
+		ranks = append(ranks, c.Ranks...)
+	}
+	for _, c := range r.Channels {
+		ranks = append(ranks, c.Peer)
+	}
+	return ranks
+}

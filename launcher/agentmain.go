@@ -1,0 +1,70 @@
+package launcher
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strconv"
+	"syscall"
+
+	"github.com/weft-mpi/weft/launcher/internal/agent"
+	"github.com/weft-mpi/weft/launcher/internal/local"
+	"github.com/weft-mpi/weft/launcher/internal/remote"
+)
+
+// weftVersion is what both ends of a job have in common.
+func weftVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Version
+	}
+	return ""
+}
+
+// AgentMain is the life of an agent: the process that runs the ranks of one host for a launcher on another.
+// It returns when nothing of the job is left on this host. A starter that has started other
+// agents as well has put this one's number into the variable numberIn; else numberIn is empty.
+func AgentMain(numberIn string) error {
+	var in io.Reader = os.Stdin
+	var out io.Writer = os.Stdout
+	if numberIn != "" {
+		number, err := strconv.ParseUint(os.Getenv(numberIn), 10, 31)
+		if err != nil {
+			return fmt.Errorf("%s=%q is no agent's number", numberIn, os.Getenv(numberIn))
+		}
+		in, out = remote.Branch(os.Stdin, os.Stdout, int(number))
+	}
+	planner, err := newPlanner()
+	if err != nil {
+		return err
+	}
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Ignore(syscall.SIGPIPE)
+	host, _ := os.Hostname()
+	var ranks *local.Agent
+	staged := &stager{folder: func() (string, error) { return ranks.TempDir() }}
+	return remote.Serve(in, out, remote.Far{
+		Hello: remote.Hello{Version: weftVersion(), Host: host, Cores: planner.machine.UsableCores()},
+		Open: func(job string) (_ agent.Agent, err error) {
+			ranks, err = local.New(local.Options{Job: job, Sole: true})
+			return ranks, err
+		},
+		Stage: staged.take,
+		Prepare: func(request []byte) ([]byte, error) {
+			var r planRequest
+			if err := json.Unmarshal(request, &r); err != nil {
+				return nil, err
+			}
+			staged.wanted = r.Programs
+			var reply planReply
+			if reply.Plan, err = planner.plan(&r); err != nil {
+				reply.Problem = err.Error()
+			}
+			return json.Marshal(reply)
+		},
+		Signals: signals,
+	})
+}

@@ -1,0 +1,78 @@
+// Command chaos runs jobs that something goes wrong in, and tells which of them did not end as they should. A
+// seed names a job.
+//
+//	go run ./launcher/chaostest/chaos -jobs 5000        # the seeds 1 to 5000
+//	go run ./launcher/chaostest/chaos -seed 17 -jobs 1  # one of them again
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/weft-mpi/weft/launcher/chaostest"
+)
+
+func main() {
+	chaostest.Play()
+	seed := flag.Uint64("seed", 1, "seed of the first job; each further one has the next")
+	jobs := flag.Int("jobs", 300, "number of jobs")
+	parallel := flag.Int("parallel", 4, "jobs at once")
+	list := flag.Bool("list", false, "print the plans, and run nothing")
+	flag.Parse()
+	if flag.NArg() > 0 || *jobs < 1 || *parallel < 1 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	if *list {
+		for i := range *jobs {
+			fmt.Println(chaostest.New(*seed + uint64(i)))
+		}
+		return
+	}
+	failed, err := run(*seed, *jobs, *parallel)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		os.Exit(1)
+	}
+	fmt.Printf("%d jobs from seed %d on, %d of them wrong\n", *jobs, *seed, failed)
+	if failed > 0 {
+		os.Exit(1)
+	}
+}
+
+func run(seed uint64, jobs, parallel int) (failed int64, err error) {
+	dir, err := os.MkdirTemp("", "chaos-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	h, err := chaostest.NewHarness(dir)
+	if err != nil {
+		return 0, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return 0, err
+	}
+	if h.Program, err = chaostest.CopyProgram(self, filepath.Join(dir, "chaos")); err != nil {
+		return 0, err
+	}
+	var next, wrong atomic.Int64
+	var all sync.WaitGroup
+	for range parallel {
+		all.Go(func() {
+			for i := next.Add(1); i <= int64(jobs); i = next.Add(1) {
+				if err := h.Run(chaostest.New(seed + uint64(i-1))); err != nil {
+					wrong.Add(1)
+					fmt.Println(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	return wrong.Load(), nil
+}

@@ -1,0 +1,115 @@
+package chaostest
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// endsWithin is how long what was killed may take to be gone.
+const endsWithin = 5 * time.Second
+
+// leftOver lists what is left of a job that has ended: processes and temporary files. The watchdog of a
+// launcher that was killed needs a moment.
+func (j *job) leftOver(temp string) (left []string) {
+	for end := time.Now().Add(endsWithin); ; time.Sleep(5 * time.Millisecond) {
+		left = left[:0]
+		for _, pid := range j.processes() {
+			left = append(left, describe(pid)+" is left")
+		}
+		files, _ := filepath.Glob(filepath.Join(temp, "*"))
+		for _, file := range files {
+			left = append(left, file+" is left")
+		}
+		// Only sockets of living processes have names, and weft names no file in /dev/shm: its memory has
+		// none.
+		shared, _ := filepath.Glob("/dev/shm/*weft*")
+		for _, file := range shared {
+			left = append(left, file+" is left")
+		}
+		if len(left) == 0 || time.Now().After(end) {
+			return left
+		}
+	}
+}
+
+// processes are those of the job that live: by their environment, and by what ranks have noted.
+func (j *job) processes() (pids []int) {
+	mark := []byte(notesVariable + "=" + j.notes + "\x00")
+	files, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, file := range files {
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if env, err := os.ReadFile(file); err == nil && bytes.Contains(append(env, 0), mark) &&
+			pid != os.Getpid() && lives(pid) {
+			pids = append(pids, pid)
+		}
+	}
+	for _, pid := range j.readNotes()["child"] {
+		if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); lives(pid) &&
+			(string(name) == "sleep\n" || string(name) == "yes\n") {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func (j *job) killLeftOver() {
+	for _, pid := range j.processes() {
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// lives tells whether a process has not ended; one that only waits for its parent's notice has.
+func lives(pid int) bool {
+	state, _ := stat(pid)
+	return state != 0 && state != 'Z' && state != 'X'
+}
+
+// stat is a process's state, 0 if there is none, and its parent.
+func stat(pid int) (state byte, parent int) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	end := bytes.LastIndexByte(text, ')')
+	if err != nil || end < 0 {
+		return 0, 0
+	}
+	fields := strings.Fields(string(text[end+1:]))
+	if len(fields) < 2 {
+		return 0, 0
+	}
+	parent, _ = strconv.Atoi(fields[1])
+	return fields[0][0], parent
+}
+
+func childrenOf(parent int) (pids []int) {
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		pid, _ := strconv.Atoi(filepath.Base(dir))
+		if _, p := stat(pid); p == parent {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func describe(pid int) string {
+	command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	state, parent := stat(pid)
+	return fmt.Sprintf("process %d (%s, state %c, parent %d)", pid,
+		strings.TrimSpace(strings.ReplaceAll(string(command), "\x00", " ")), state, parent)
+}
+
+// explainHang has the processes of a job that does not end write where they are.
+func (j *job) explainHang() {
+	for _, pid := range append(j.processes(), j.cmd.Process.Pid) {
+		where, _ := os.ReadFile(fmt.Sprintf("/proc/%d/wchan", pid))
+		j.errs.add(fmt.Appendf(nil, "chaos: %s at %s\n", describe(pid), where))
+		syscall.Kill(pid, syscall.SIGCONT)
+		syscall.Kill(pid, syscall.SIGABRT)
+	}
+	time.Sleep(2 * time.Second)
+}

@@ -1,0 +1,119 @@
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/weft-mpi/weft/internal/sys"
+)
+
+// coreLocks are the processors that a job has locked for itself: two jobs of weft on one machine do not bind
+// their ranks to the same core. A lock is a listening socket in Linux' abstract namespace of Unix sockets,
+// with the user and the processor in its name. The kernel lets one process have the name, and frees it when
+// that process has ended, however it did. Nothing is ever sent to it.
+//
+// Any user can take any name. A name of this user that another user holds is therefore no lock: the kernel
+// tells who listens. What other users lock is only a hint which cores to take last.
+//
+// Jobs in network namespaces of their own do not see each other's locks; nor does anybody but weft.
+type coreLocks struct {
+	prefix string // of the names of all users
+	user   int
+	held   map[int]net.Listener // by processor
+}
+
+const lockPrefix = "@weft-core-"
+
+func newCoreLocks(prefix string) *coreLocks {
+	return &coreLocks{prefix, os.Geteuid(), make(map[int]net.Listener)}
+}
+
+func (l *coreLocks) name(cpu int) string { return fmt.Sprintf("%s%d-%d", l.prefix, l.user, cpu) }
+
+// hold locks processors, keeps the locks on those of them that it had already, and releases all others. It
+// returns those that another job of this user has locked.
+func (l *coreLocks) hold(cpus []int) (taken []int) {
+	wanted := make(map[int]bool)
+	for _, cpu := range cpus {
+		wanted[cpu] = true
+	}
+	for cpu, listener := range l.held {
+		if !wanted[cpu] {
+			listener.Close()
+			delete(l.held, cpu)
+		}
+	}
+	if runtime.GOOS != "linux" {
+		return nil
+	}
+	for cpu := range wanted {
+		if l.held[cpu] != nil {
+			continue
+		}
+		listener, err := net.Listen("unix", l.name(cpu))
+		switch {
+		case err == nil:
+			l.held[cpu] = listener
+		case errors.Is(err, syscall.EADDRINUSE) && l.ownerOf(l.name(cpu)) == l.user:
+			taken = append(taken, cpu)
+		}
+		// Whatever else prevents the lock, such as a sandbox or another user, is no reason not to run the
+		// job.
+	}
+	return taken
+}
+
+// release releases all locks.
+func (l *coreLocks) release() { l.hold(nil) }
+
+// unknownUser is the owner of a socket that does not tell.
+const unknownUser = -1
+
+// ownerOf is the user who listens at a name.
+func (l *coreLocks) ownerOf(name string) int {
+	conn, err := net.DialTimeout("unix", name, time.Second)
+	if err != nil {
+		return unknownUser // released meanwhile, or with more callers in its queue than jobs of weft make
+	}
+	defer conn.Close()
+	if _, uid, err := sys.PeerOf(conn.(*net.UnixConn)); err == nil {
+		return uid
+	}
+	return unknownUser
+}
+
+// ofOthers are the processors that jobs of other users say they have locked.
+func (l *coreLocks) ofOthers() map[int]bool {
+	text, err := os.ReadFile("/proc/net/unix")
+	if err != nil {
+		return nil
+	}
+	return l.parseOthers(string(text))
+}
+
+// parseOthers finds other users' locks in the kernel's list of sockets, whose last column is the name.
+func (l *coreLocks) parseOthers(list string) map[int]bool {
+	out := make(map[int]bool)
+	for line := range strings.Lines(list) {
+		fields := strings.Fields(line)
+		if len(fields) == 0 {
+			continue
+		}
+		rest, is := strings.CutPrefix(fields[len(fields)-1], l.prefix)
+		user, cpu, both := strings.Cut(rest, "-")
+		if !is || !both || user == strconv.Itoa(l.user) {
+			continue
+		}
+		if n, err := strconv.ParseUint(cpu, 10, 16); err == nil {
+			out[int(n)] = true
+		}
+	}
+	return out
+}

@@ -1,0 +1,112 @@
+package launcher
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/weft-mpi/weft/internal/topology"
+)
+
+// picture shows where the job's ranks and their completion handlers run: every host with its cores.
+func (j *job) picture() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s\n", j.extent())
+	for _, n := range j.nodes {
+		if len(n.ranks) > 0 {
+			j.drawNode(&text, n)
+		}
+	}
+	return strings.TrimSuffix(text.String(), "\n")
+}
+
+// extent tells how many ranks and hosts the job has.
+func (j *job) extent() string {
+	hosts := 0
+	for _, n := range j.nodes {
+		if len(n.ranks) > 0 {
+			hosts++
+		}
+	}
+	return fmt.Sprintf("%d rank%s on %d host%s", len(j.nodeOf), plural(len(j.nodeOf)), hosts, plural(hosts))
+}
+
+// drawNode shows one host.
+func (j *job) drawNode(text *strings.Builder, n *node) {
+	fmt.Fprintf(text, "host %s: rank%s %s", n.name, plural(len(n.ranks)), topology.FormatCPUList(n.ranks))
+	if n.plan.Interface != "" {
+		fmt.Fprintf(text, ", reached at %s", n.plan.Interface)
+	}
+	text.WriteByte('\n')
+	w := tabwriter.NewWriter(text, 0, 8, 2, ' ', 0)
+	for _, row := range n.plan.coreRows(n.ranks) {
+		fmt.Fprintf(w, "  core%s %s\t%s\t%s\n", plural(len(row.cores)), topology.FormatCPUList(row.cores),
+			processors(row.cpus), row.runs)
+	}
+	w.Flush()
+	if n.plan.CPUs == nil {
+		fmt.Fprintf(text, "  ranks are %s\n", n.plan.boundTo(0))
+	}
+	for i, app := range j.Apps {
+		if slices.ContainsFunc(n.ranks, func(id int) bool { return j.programOf[id] == i }) {
+			command := append([]string{j.fileOn(n, i)}, app.Args...)
+			fmt.Fprintf(text, "  program %s\n", strings.Join(command, " "))
+		}
+	}
+}
+
+// fileOn is the file that is executed for a program on a host.
+func (j *job) fileOn(n *node, program int) string {
+	if n.plan.Files != nil && n.plan.Files[program] != "" {
+		return n.plan.Files[program]
+	}
+	return j.files[program]
+}
+
+// A coreRow is some cores on which the same runs.
+type coreRow struct {
+	cores, cpus []int
+	runs        string
+}
+
+// coreRows are the host's cores in their order; neighbours with the same use share a row.
+func (p *plan) coreRows(ranks []int) (rows []coreRow) {
+	for core, cpus := range p.Cores {
+		runs := p.runsOn(cpus, ranks)
+		if last := len(rows) - 1; last >= 0 && rows[last].runs == runs {
+			rows[last].cores = append(rows[last].cores, core)
+			rows[last].cpus = append(rows[last].cpus, cpus...)
+			continue
+		}
+		rows = append(rows, coreRow{[]int{core}, slices.Clone(cpus), runs})
+	}
+	for _, row := range rows {
+		slices.Sort(row.cpus)
+	}
+	return rows
+}
+
+// runsOn tells which of the host's ranks, and which of their completion handlers, run on a core.
+func (p *plan) runsOn(core, ranks []int) string {
+	there := func(lists [][]int) (list []int) {
+		for i, cpus := range lists {
+			if slices.ContainsFunc(cpus, func(cpu int) bool { return slices.Contains(core, cpu) }) {
+				list = append(list, ranks[i])
+			}
+		}
+		return list
+	}
+	var uses []string
+	if list := there(p.CPUs); list != nil {
+		uses = append(uses, fmt.Sprintf("rank%s %s", plural(len(list)), topology.FormatCPUList(list)))
+	}
+	if list := there(p.Handlers); list != nil {
+		uses = append(uses, fmt.Sprintf("completion queue%s of rank%s %s", plural(len(list)),
+			plural(len(list)), topology.FormatCPUList(list)))
+	}
+	if uses == nil {
+		return "-"
+	}
+	return strings.Join(uses, ", ")
+}

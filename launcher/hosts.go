@@ -1,0 +1,152 @@
+package launcher
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// Host is a host that ranks may run on.
+type Host struct {
+	Name  string // as the starter takes it: a name, an address, or user@name
+	Slots int    // how many ranks it takes; 0 means as many as it has usable cores
+}
+
+// ParseHosts reads the value of --host: names with ',' between them, each with :N for its slots.
+func ParseHosts(text string) ([]Host, error) {
+	var hosts []Host
+	for word := range strings.SplitSeq(text, ",") {
+		h, err := parseHost(strings.TrimSpace(word))
+		if err != nil {
+			return nil, err
+		}
+		hosts = addHost(hosts, h)
+	}
+	return hosts, nil
+}
+
+// addHost adds a host to a list. One that is named again has the slots of both.
+func addHost(hosts []Host, h Host) []Host {
+	for i := range hosts {
+		if hosts[i].Name == h.Name {
+			if hosts[i].Slots > 0 {
+				hosts[i].Slots += h.Slots
+			}
+			return hosts
+		}
+	}
+	return append(hosts, h)
+}
+
+// parseHost reads NAME or NAME:SLOTS. An IPv6 address with slots stands in brackets.
+func parseHost(word string) (h Host, err error) {
+	name, slots := word, ""
+	if strings.HasPrefix(word, "[") {
+		end := strings.IndexByte(word, ']')
+		if end < 0 {
+			return h, fmt.Errorf("%q: no ']' after the address", word)
+		}
+		name = word[1:end]
+		if rest := word[end+1:]; rest != "" {
+			if rest[0] != ':' {
+				return h, fmt.Errorf("%q: after the ']' only :SLOTS can follow", word)
+			}
+			slots = rest[1:]
+		}
+	} else if strings.Count(word, ":") == 1 {
+		name, slots, _ = strings.Cut(word, ":")
+	}
+	if strings.Contains(word, ":") && !strings.HasPrefix(word, "[") && strings.Count(word, ":") == 1 ||
+		slots != "" {
+		if h.Slots, err = parseSlots(slots); err != nil {
+			return h, fmt.Errorf("%q: %w", word, err)
+		}
+	}
+	if !isName(name) {
+		return h, fmt.Errorf("%q is no host's name", word)
+	}
+	h.Name = name
+	return h, nil
+}
+
+// isName tells whether a text may be the name of a host, or of a user there. What begins with a dash would be
+// an option of the starter, and other signs would mean something to a shell.
+func isName(name string) bool {
+	return name != "" && name[0] != '-' && !strings.ContainsFunc(name, func(r rune) bool {
+		return r <= ' ' || r == 0x7f || strings.ContainsRune(shellCharacters, r)
+	})
+}
+
+func parseSlots(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > maxRanks {
+		return 0, fmt.Errorf("%q is no number of slots, which is from 1 to %d", text, maxRanks)
+	}
+	return n, nil
+}
+
+// ParseHostfile reads a list of hosts, one a line, in Open MPI's dialect (host slots=4) or MPICH's (host:4).
+// An error names the line and the column.
+func ParseHostfile(r io.Reader, name string) ([]Host, error) {
+	var hosts []Host
+	lines := bufio.NewScanner(r)
+	for n := 1; lines.Scan(); n++ {
+		line, _, _ := strings.Cut(lines.Text(), "#")
+		h, column, err := parseHostLine(line)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d:%d: %w", name, n, column, err)
+		}
+		if h.Name != "" {
+			hosts = addHost(hosts, h)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if len(hosts) == 0 {
+		return nil, fmt.Errorf("%s: no host in it", name)
+	}
+	return hosts, nil
+}
+
+// parseHostLine reads a line of a hostfile, empty perhaps. The column is that of an error, from 1.
+func parseHostLine(line string) (h Host, column int, err error) {
+	for at := 0; at < len(line); {
+		if line[at] == ' ' || line[at] == '\t' || line[at] == '\r' {
+			at++
+			continue
+		}
+		end := at + strings.IndexAny(line[at:]+" ", " \t\r")
+		word := line[at:end]
+		if h.Name == "" {
+			h, err = parseHost(word)
+		} else {
+			err = h.setKey(word)
+		}
+		if err != nil {
+			return h, at + 1, err
+		}
+		at = end
+	}
+	return h, 0, nil
+}
+
+// setKey takes a KEY=VALUE of a hostfile.
+func (h *Host) setKey(word string) (err error) {
+	key, value, ok := strings.Cut(word, "=")
+	switch {
+	case ok && (key == "slots" || key == "cpu" || key == "count"):
+		h.Slots, err = parseSlots(value)
+	case ok && (key == "max_slots" || key == "max-slots"):
+		_, err = parseSlots(value)
+	case ok && key == "user" && !isName(value):
+		err = fmt.Errorf("%q is no user's name", value)
+	case ok && key == "user":
+		h.Name = value + "@" + h.Name
+	default:
+		err = fmt.Errorf("%q: slots=N, max_slots=N or user=NAME can stand after a host", word)
+	}
+	return err
+}

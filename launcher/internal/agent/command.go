@@ -1,0 +1,97 @@
+package agent
+
+import (
+	"syscall"
+	"time"
+)
+
+// A Command is one of the types below that have the method command.
+type Command interface{ command() }
+
+// Start starts ranks, one after the other in this order. It comes once. Each rank leads a session of its own,
+// is tied to the agent's life, and finds in its environment its own Env, the agent's, and where its PMI
+// connection and the job's secret are.
+type Start struct {
+	Secret     []byte        // which every rank reads from a pipe
+	TimerSlack time.Duration // if not 0: of the ranks' timers (ADR 0009)
+	Ranks      []Rank
+}
+
+// Rank says how to start one rank.
+type Rank struct {
+	ID    int    // in the job
+	Name  string // of the program as the user wrote it; argv[0]
+	Path  string // of the file to execute on this host
+	Args  []string
+	Env   []string // NAME=VALUE, which go before the agent's own environment
+	Dir   string   // where the rank starts; empty means where the agent runs
+	CPUs  []int    // the processors that it is bound to; nil means all that the agent may use
+	Stdin Stdin
+	Files [Streams]string // the files that take its output; where empty, the output comes as events
+}
+
+// Stdin says where a rank's standard input comes from.
+type Stdin uint8
+
+const (
+	StdinNone Stdin = iota // /dev/null
+	StdinFed               // Input commands
+	// the agent's own descriptor, so that only what the rank reads is used up; local agents only
+	StdinInherit
+)
+
+// Stream is one of a rank's two streams of output.
+type Stream uint8
+
+const (
+	Stdout Stream = iota
+	Stderr
+	Streams = 2 // how many there are
+)
+
+func (s Stream) String() string { return [...]string{"standard output", "standard error"}[s] }
+
+// Halt keeps ranks that are not started yet from being started.
+type Halt struct{}
+
+// Signal sends a signal to the process groups of ranks. A rank that is just being started gets it when it has
+// started.
+type Signal struct {
+	Ranks  []int // nil means all
+	Signal syscall.Signal
+}
+
+// Reply sends a line of PMI, with its newline, to a rank.
+type Reply struct {
+	Rank int
+	Line string
+}
+
+// HangUp closes a rank's PMI connection. PMIClosed follows.
+type HangUp struct{ Rank int }
+
+// Input hands a rank the next part of its standard input, or its end where Data is empty. InputTaken follows
+// each part, and only then may the next one be sent.
+type Input struct {
+	Rank int
+	Data []byte
+}
+
+// Pause stops or resumes the reading of a stream of all ranks, so that they wait when their pipes are full.
+// What is already on its way still comes, and so does what is in the pipes of ranks that end.
+type Pause struct {
+	Stream Stream
+	On     bool
+}
+
+// Ask asks ranks for a snapshot of what they do. An Answer follows from each that can give one.
+type Ask struct{ Ranks []int }
+
+func (Start) command()  {}
+func (Halt) command()   {}
+func (Signal) command() {}
+func (Reply) command()  {}
+func (HangUp) command() {}
+func (Input) command()  {}
+func (Pause) command()  {}
+func (Ask) command()    {}

@@ -1,0 +1,96 @@
+package agent
+
+import "syscall"
+
+// An Event is one of the types below that have the method event.
+type Event interface{ event() }
+
+// Started says that a rank's program is being executed.
+type Started struct{ Rank, PID int }
+
+// NotStarted says that a rank could not be started, and that no further one will be.
+type NotStarted struct {
+	Rank   int
+	Status int    // the exit status that a shell would give where the program is to blame: 126 or 127; else 0
+	Reason string // complete, for the user
+}
+
+// AllStarted says that no further rank will be started.
+type AllStarted struct{}
+
+// Exited says that a rank's process has ended. What was left of its process group has been killed.
+type Exited struct {
+	Rank   int
+	Status syscall.WaitStatus
+}
+
+// Stopped says that a signal has stopped a rank.
+type Stopped struct {
+	Rank   int
+	Signal syscall.Signal
+}
+
+// Continued says that a stopped rank goes on.
+type Continued struct{ Rank int }
+
+// Output is what a rank has written to a stream.
+type Output struct {
+	Rank   int
+	Stream Stream
+	Data   []byte // the receiver's
+}
+
+// OutputEnd says that no more output of a rank comes.
+type OutputEnd struct{ Rank int }
+
+// PMILine is a line, without its newline, that a rank has sent. One that is longer than the protocol allows
+// comes in part, and the connection is then closed.
+type PMILine struct {
+	Rank int
+	Line string
+}
+
+// PMIClosed says that a rank's PMI connection has ended.
+type PMIClosed struct{ Rank int }
+
+// InputTaken says that a rank has been handed the last Input.
+type InputTaken struct {
+	Rank   int
+	Closed bool // it takes no more
+}
+
+// Quiet says that goroutines of a rank wait in calls of weft, and that none of its messages has moved for a
+// while. It comes again when the number of these goroutines changes.
+type Quiet struct{ Rank int }
+
+// Moving says that messages of a rank that was quiet move again.
+type Moving struct{ Rank int }
+
+// Answer is the snapshot that a rank has been asked for.
+type Answer struct {
+	Rank     int
+	Snapshot []byte // encoded, as package snapshot has it; not checked
+}
+
+// Lost says that the agent itself is gone, and with it all that is known of its ranks. No event of theirs
+// follows. A local agent is never lost.
+type Lost struct {
+	Ranks  []int
+	Reason string // complete, for the user
+}
+
+func (Started) event()    {}
+func (NotStarted) event() {}
+func (AllStarted) event() {}
+func (Exited) event()     {}
+func (Stopped) event()    {}
+func (Continued) event()  {}
+func (Output) event()     {}
+func (OutputEnd) event()  {}
+func (PMILine) event()    {}
+func (PMIClosed) event()  {}
+func (InputTaken) event() {}
+func (Quiet) event()      {}
+func (Moving) event()     {}
+func (Answer) event()     {}
+func (Lost) event()       {}

@@ -1,0 +1,284 @@
+package deadlock
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weft-mpi/weft/internal/snapshot"
+)
+
+const (
+	// settleFor is how long the detector waits for further ranks to become quiet before it asks them.
+	settleFor = 100 * time.Millisecond
+	// confirmAfter lies between the two sets of snapshots that prove a deadlock.
+	confirmAfter = 400 * time.Millisecond
+	// answerWithin is how long a rank may take to answer. A rank that is stopped does not.
+	answerWithin = time.Second
+	// lookAgain is after what time quiet ranks are asked again: a goroutine of the program that might have
+	// acted may have ended without a message.
+	lookAgain = 5 * time.Second
+)
+
+// A Report is what the user is told.
+type Report struct {
+	Title   string
+	Lines   []string
+	Proven  bool // nothing will ever release the stuck ranks
+	Answers int  // of ranks
+}
+
+// A Detector decides when to ask the ranks of a job for snapshots, and what to tell the user. Times are its
+// caller's, who calls Tick whenever Next has passed, and Ready after each call.
+type Detector struct {
+	after time.Duration // of no progress, until a report is due that proves nothing; 0 for never
+	ranks []rank
+
+	asking   purpose
+	deadline time.Time // of the answers, while asking
+	first    Job       // the snapshots that a second set is compared with
+	again    time.Time // when to ask next; zero while nothing is due
+
+	reported  []int // the stuck ranks of the latest report of a deadlock
+	unmoved   bool  // a report of no progress has been made, and no rank has moved since
+	requested bool  // by the user
+
+	ask     []int
+	reports []Report
+}
+
+// rank is what a Detector knows of a rank.
+type rank struct {
+	quiet    bool
+	since    time.Time // it is quiet
+	ended    bool
+	asked    bool
+	snapshot *snapshot.Rank // the answer to the latest question, nil while there is none
+}
+
+// purpose is what the ranks have been asked for.
+type purpose uint8
+
+const (
+	nothing purpose = iota // idle
+	suspect                // are quiet ranks stuck? Leads to confirm or to nothing
+	confirm                // are they still? Leads to nothing
+	explain                // the user has asked what the ranks do; leads to nothing
+	unmoved                // no progress for long; leads to nothing
+)
+
+// NewDetector returns the detector of a job of n ranks. If no rank has made progress for the duration after,
+// it reports that too; 0 stands for never.
+func NewDetector(n int, after time.Duration) *Detector {
+	return &Detector{ranks: make([]rank, n), after: after}
+}
+
+// Quiet notes that a rank waits and does not move.
+func (d *Detector) Quiet(now time.Time, id int) {
+	r := &d.ranks[id]
+	if r.ended {
+		return
+	}
+	if !r.quiet {
+		r.quiet, r.since = true, now
+	}
+	d.askAt(now.Add(settleFor))
+}
+
+// Moving notes that a rank moves.
+func (d *Detector) Moving(id int) {
+	d.ranks[id].quiet = false
+	d.reported, d.unmoved = nil, false
+}
+
+// Ended notes that a rank's process has ended.
+func (d *Detector) Ended(now time.Time, id int) {
+	r := &d.ranks[id]
+	r.ended, r.quiet = true, false
+	if slices.ContainsFunc(d.ranks, func(r rank) bool { return r.quiet }) {
+		d.askAt(now.Add(settleFor))
+	}
+	d.evaluateIfComplete(now)
+}
+
+// Answer takes the snapshot that a rank was asked for. One that is not of this rank is dropped.
+func (d *Detector) Answer(now time.Time, id int, s *snapshot.Rank) {
+	if r := &d.ranks[id]; r.asked && s.Rank == id && s.Size == len(d.ranks) {
+		r.snapshot, r.asked = s, false
+		d.evaluateIfComplete(now)
+	}
+}
+
+// Explain asks all ranks what they do, for the user.
+func (d *Detector) Explain(now time.Time) {
+	d.requested = true
+	if d.asking == nothing {
+		d.begin(now, explain, func(*rank) bool { return true })
+	}
+}
+
+// Next is when Tick is due; zero if nothing is.
+func (d *Detector) Next() time.Time {
+	if d.asking != nothing {
+		return d.deadline
+	}
+	return d.again
+}
+
+// Tick does what is due.
+func (d *Detector) Tick(now time.Time) {
+	switch next := d.Next(); {
+	case next.IsZero() || now.Before(next):
+	case d.asking != nothing:
+		d.evaluate(now)
+	case d.first != nil:
+		d.again = time.Time{}
+		d.begin(now, confirm, func(*rank) bool { return true })
+	default:
+		d.again = time.Time{}
+		d.look(now)
+	}
+}
+
+// Ready returns which ranks are to be asked, and what the user is to be told.
+func (d *Detector) Ready() (ask []int, reports []Report) {
+	ask, reports = d.ask, d.reports
+	d.ask, d.reports = nil, nil
+	return ask, reports
+}
+
+// askAt has ranks be asked at a time, or earlier if that is due already.
+func (d *Detector) askAt(at time.Time) {
+	if d.again.IsZero() || at.Before(d.again) {
+		d.again = at
+	}
+}
+
+// look asks ranks if that may tell something: the quiet ones whether they are stuck, or all whether none has
+// moved for long.
+func (d *Detector) look(now time.Time) {
+	switch {
+	case !slices.ContainsFunc(d.ranks, func(r rank) bool { return r.quiet }):
+	case d.longUnmoved(now):
+		d.begin(now, unmoved, func(*rank) bool { return true })
+	default:
+		d.begin(now, suspect, func(r *rank) bool { return r.quiet })
+	}
+}
+
+// longUnmoved tells whether a rank has been quiet for so long that it may be due to say that none has moved.
+func (d *Detector) longUnmoved(now time.Time) bool {
+	return d.after > 0 && !d.unmoved && slices.ContainsFunc(d.ranks, func(r rank) bool {
+		return r.quiet && now.Sub(r.since) >= d.after
+	})
+}
+
+// begin asks the ranks that are meant, and live.
+func (d *Detector) begin(now time.Time, why purpose, meant func(*rank) bool) {
+	d.asking, d.deadline = why, now.Add(answerWithin)
+	for id := range d.ranks {
+		r := &d.ranks[id]
+		r.snapshot = nil
+		if r.asked = !r.ended && meant(r); r.asked {
+			d.ask = append(d.ask, id)
+		}
+	}
+	d.evaluateIfComplete(now)
+}
+
+func (d *Detector) evaluateIfComplete(now time.Time) {
+	missing := func(r rank) bool { return r.asked && !r.ended }
+	if d.asking != nothing && !slices.ContainsFunc(d.ranks, missing) {
+		d.evaluate(now)
+	}
+}
+
+// state is the job as the answers show it.
+func (d *Detector) state() Job {
+	j := make(Job, len(d.ranks))
+	for id := range d.ranks {
+		j[id] = d.ranks[id].snapshot
+		if d.ranks[id].ended {
+			j[id] = &snapshot.Rank{Rank: id, Size: len(d.ranks), Phase: snapshot.Finished}
+		}
+		d.ranks[id].asked = false
+	}
+	return j
+}
+
+// evaluate draws the conclusion from the answers that have come.
+func (d *Detector) evaluate(now time.Time) {
+	why, job := d.asking, d.state()
+	d.asking = nothing
+	d.again = now.Add(lookAgain)
+	if d.requested {
+		// Whatever was asked for, the answers are for the user, if they are of all ranks.
+		if why == suspect {
+			d.begin(now, explain, func(*rank) bool { return true })
+			return
+		}
+		d.requested = false
+		d.report("what the ranks do", job, false)
+	}
+	stuck := job.Stuck()
+	switch {
+	case why == confirm:
+		first := d.first
+		d.first = nil
+		if len(stuck) > 0 && SameProgress(first, job, stuck) && !job.InFlight(stuck) {
+			d.reported, d.unmoved = stuck, true
+			d.report(d.deadlockTitle(stuck), job, true)
+		} else if d.longUnmoved(now) {
+			d.checkUnmoved(now, job)
+		}
+	case why != explain && len(stuck) > 0 && !slices.Equal(stuck, d.reported):
+		d.first, d.again = job, now.Add(confirmAfter)
+	case why == unmoved:
+		d.checkUnmoved(now, job)
+	}
+	d.dueAfter(now)
+}
+
+func (d *Detector) report(title string, job Job, proven bool) {
+	r := Report{Title: title, Lines: job.Report(), Proven: proven}
+	for id := range job {
+		if job[id] != nil && !d.ranks[id].ended {
+			r.Answers++
+		}
+	}
+	d.reports = append(d.reports, r)
+}
+
+// checkUnmoved reports a job of which no rank has moved for long. A rank that does not answer has not.
+func (d *Detector) checkUnmoved(now time.Time, job Job) {
+	least := d.after
+	for id, r := range job {
+		if r != nil && !d.ranks[id].ended {
+			least = min(least, r.Still)
+		}
+	}
+	if least < d.after {
+		d.askAt(now.Add(d.after - least))
+		return
+	}
+	d.unmoved = true
+	d.report("nothing has moved for "+d.after.String()+"; what the ranks do", job, false)
+}
+
+// dueAfter has the question whether nothing has moved for long come in time.
+func (d *Detector) dueAfter(now time.Time) {
+	if d.after == 0 || d.unmoved {
+		return
+	}
+	for i := range d.ranks {
+		if r := &d.ranks[i]; r.quiet && now.Before(r.since.Add(d.after)) {
+			d.askAt(r.since.Add(d.after))
+		}
+	}
+}
+
+func (d *Detector) deadlockTitle(stuck []int) string {
+	if len(stuck) == len(d.ranks) {
+		return "deadlock: no rank can ever go on"
+	}
+	return "deadlock: " + Ranks(stuck) + " can never go on"
+}

@@ -1,0 +1,229 @@
+package deadlock
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weft-mpi/weft/internal/snapshot"
+)
+
+// maxReasons bounds how many reasons are given, so that a large job gets a report that can be read.
+const maxReasons = 16
+
+// reasons says why ranks cannot go on: the cycles of ranks that wait for one another, the ranks that wait for
+// one that has finished, the collectives that ranks have not called, and the messages that lie there while a
+// receive asks for others.
+func (j Job) reasons() []string {
+	stuck := j.Stuck()
+	var reasons []string
+	if cycle := j.cycle(stuck); cycle != nil {
+		reasons = append(reasons, j.cycleText(cycle))
+	}
+	for rank, r := range j {
+		if r == nil {
+			continue
+		}
+		for i := range r.Waits {
+			for k := range r.Waits[i].Ops {
+				reasons = j.reasonsFor(reasons, rank, &r.Waits[i], &r.Waits[i].Ops[k])
+			}
+		}
+	}
+	if len(reasons) > maxReasons {
+		more := len(reasons) - maxReasons
+		reasons = append(reasons[:maxReasons], fmt.Sprintf("(%d more)", more))
+	}
+	return reasons
+}
+
+// reasonsFor appends what can be said of one operation. The same words are not said twice.
+func (j Job) reasonsFor(reasons []string, rank int, w *snapshot.Wait, o *snapshot.Op) []string {
+	add := func(text string) {
+		if text != "" && !slices.Contains(reasons, text) {
+			reasons = append(reasons, text)
+		}
+	}
+	if o.Kind == snapshot.Collective {
+		add(j.missingText(rank, o))
+		return reasons
+	}
+	if o.Peer != snapshot.Any && o.Peer < len(j) && j[o.Peer] != nil && j[o.Peer].Phase != snapshot.Running {
+		where := "has finished"
+		if j[o.Peer].Phase == snapshot.Finalizing {
+			where = "is in Finalize"
+		}
+		verb := "sends"
+		if o.Kind == snapshot.Send {
+			verb = "receives"
+		}
+		add(fmt.Sprintf("rank %d waits in %s: rank %d %s and %s no more", rank, j.describe(rank, w, true),
+			o.Peer, where, verb))
+	}
+	if o.Kind == snapshot.Recv {
+		add(j.otherMessage(rank, o))
+	}
+	return reasons
+}
+
+// otherMessage says that a message lies there which a receive does not take although it is like the one that
+// it asks for.
+func (j Job) otherMessage(rank int, o *snapshot.Op) string {
+	for _, m := range j[rank].Unexpected {
+		if o.Peer != snapshot.Any && m.From != o.Peer && m.Comm == o.Comm &&
+			(o.Tag == snapshot.Any || m.Tag == o.Tag) {
+			return fmt.Sprintf("rank %d: a message from %d with tag %d has come; the receive asks for one "+
+				"from %d", rank, m.From, m.Tag, o.Peer)
+		}
+	}
+	for _, m := range j[rank].Unexpected {
+		if o.Peer != snapshot.Any && m.From != o.Peer {
+			continue
+		}
+		has, asks := fmt.Sprintf("tag %d", m.Tag), fmt.Sprintf("tag %d", o.Tag)
+		switch {
+		case m.Comm != o.Comm:
+			has = fmt.Sprintf("%s on %s", has, j.commName(rank, m.Comm))
+			asks = "a message on " + j.commName(rank, o.Comm)
+		case o.Tag == snapshot.Any || m.Tag == o.Tag:
+			continue
+		}
+		return fmt.Sprintf("rank %d: a message from %d with %s has come; the receive asks for %s", rank,
+			m.From, has, asks)
+	}
+	return ""
+}
+
+// missingText says which members of a communicator have not called a collective, and where they are instead.
+func (j Job) missingText(rank int, o *snapshot.Op) string {
+	missing := j.missing(rank, o)
+	if len(missing) == 0 {
+		return ""
+	}
+	slices.Sort(missing)
+	on := ""
+	if o.Name != snapshot.Finalize {
+		on = " on " + j.commName(rank, o.Comm)
+	}
+	verb := "has"
+	if len(missing) > 1 {
+		verb = "have"
+	}
+	return fmt.Sprintf("%s %s not called %s%s, which other ranks wait in: %s", Ranks(missing), verb, o.Name,
+		on, j.whereIs(missing[0]))
+}
+
+// whereIs says where a rank is.
+func (j Job) whereIs(rank int) string {
+	r := j[rank]
+	switch {
+	case r == nil:
+		return fmt.Sprintf("rank %d does not answer", rank)
+	case r.Phase == snapshot.Finished:
+		return fmt.Sprintf("rank %d has finished", rank)
+	case len(r.Waits) > 0:
+		return fmt.Sprintf("rank %d waits in %s", rank, j.describe(rank, &r.Waits[0], true))
+	}
+	return fmt.Sprintf("rank %d is in no call of weft%s", rank, at(r.At))
+}
+
+// maxStarts bounds from how many ranks a cycle is looked for.
+const maxStarts = 64
+
+// cycle finds a short cycle of stuck ranks of which each waits for the next, nil if there is none: the
+// shortest one through the first maxStarts ranks.
+func (j Job) cycle(stuck []int) []int {
+	var shortest []int
+	for _, start := range stuck[:min(len(stuck), maxStarts)] {
+		from := map[int]int{} // whom a rank was reached from, breadth first
+		for queue := []int{start}; len(queue) > 0; queue = queue[1:] {
+			rank := queue[0]
+			for _, next := range j.needs(rank, stuck) {
+				if next == start {
+					cycle := []int{rank}
+					for at := rank; at != start; {
+						at = from[at]
+						cycle = append(cycle, at)
+					}
+					slices.Reverse(cycle)
+					if shortest == nil || len(cycle) < len(shortest) {
+						shortest = cycle
+					}
+					queue = queue[:1]
+					break
+				}
+				if _, seen := from[next]; !seen {
+					from[next] = rank
+					queue = append(queue, next)
+				}
+			}
+		}
+	}
+	return shortest
+}
+
+// needs are the stuck ranks that the waits of a rank are for.
+func (j Job) needs(rank int, stuck []int) []int {
+	var needed []int
+	for i := range j[rank].Waits {
+		for _, o := range j[rank].Waits[i].Ops {
+			switch {
+			case o.Name == snapshot.Finalize:
+				needed = append(needed, j.missing(rank, &o)...)
+			case o.Kind == snapshot.Collective:
+				needed = append(needed, o.Needs...)
+			case o.Peer == snapshot.Any:
+				needed = append(needed, j.members(rank, o.Comm)...)
+			default:
+				needed = append(needed, o.Peer)
+			}
+		}
+	}
+	return slices.DeleteFunc(needed, func(rank int) bool {
+		_, is := slices.BinarySearch(stuck, rank)
+		return !is
+	})
+}
+
+// cycleText says how the ranks of a cycle wait for one another.
+func (j Job) cycleText(cycle []int) string {
+	parts := make([]string, len(cycle))
+	for i, rank := range cycle {
+		next := cycle[(i+1)%len(cycle)]
+		parts[i] = fmt.Sprintf("rank %d waits in %s", rank, j.describe(rank, j.waitFor(rank, next), true))
+	}
+	end := "none of them can go on"
+	switch len(cycle) {
+	case 1:
+		end = "it waits for itself and cannot go on"
+	case 2:
+		end = "neither can go on"
+	}
+	return strings.Join(parts, "; ") + ": " + end
+}
+
+// mayBeReleasedBy tells whether an operation of a rank may need another rank.
+func (j Job) mayBeReleasedBy(rank int, o *snapshot.Op, other int) bool {
+	switch {
+	case o.Name == snapshot.Finalize:
+		return true
+	case o.Kind == snapshot.Collective:
+		return slices.Contains(o.Needs, other)
+	case o.Peer == snapshot.Any:
+		return slices.Contains(j.members(rank, o.Comm), other)
+	}
+	return o.Peer == other
+}
+
+// waitFor is a wait of a rank that needs another.
+func (j Job) waitFor(rank, other int) *snapshot.Wait {
+	for i := range j[rank].Waits {
+		w := &j[rank].Waits[i]
+		for k := range w.Ops {
+			if j.mayBeReleasedBy(rank, &w.Ops[k], other) {
+				return w
+			}
+		}
+	}
+	return &j[rank].Waits[0]
+}

@@ -1,0 +1,184 @@
+package deadlock
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weft-mpi/weft/internal/snapshot"
+)
+
+// Report describes the state of a job, a line for each element: what the ranks do, those in the same state
+// together and the fewest first; then why the stuck ones cannot go on.
+func (j Job) Report() []string {
+	lines := j.states()
+	for _, reason := range j.reasons() {
+		lines = append(lines, "  "+reason)
+	}
+	return lines
+}
+
+// states says what the ranks do.
+func (j Job) states() []string {
+	type group struct {
+		text  string
+		ranks []int
+		since time.Duration // the longest
+	}
+	var groups []*group
+	add := func(rank int, text string, since time.Duration) {
+		i := slices.IndexFunc(groups, func(g *group) bool { return g.text == text })
+		if i < 0 {
+			i = len(groups)
+			groups = append(groups, &group{text: text})
+		}
+		g := groups[i]
+		if last := len(g.ranks) - 1; last < 0 || g.ranks[last] != rank {
+			g.ranks = append(g.ranks, rank)
+		}
+		g.since = max(g.since, since)
+	}
+	for rank, r := range j {
+		switch {
+		case r == nil:
+			add(rank, "no answer", 0)
+		case r.Phase == snapshot.Finished:
+			add(rank, "finished", 0)
+		case len(r.Waits) == 0:
+			add(rank, "in no call of weft"+at(r.At), 0)
+		}
+		if r == nil {
+			continue
+		}
+		for i := range r.Waits {
+			add(rank, j.describe(rank, &r.Waits[i], false), r.Waits[i].Since)
+		}
+	}
+	slices.SortStableFunc(groups, func(a, b *group) int { return cmp.Compare(len(a.ranks), len(b.ranks)) })
+	var lines []string
+	for _, g := range groups {
+		line := fmt.Sprintf("  %s: %s", Ranks(g.ranks), g.text)
+		if g.since > 0 {
+			line += fmt.Sprintf(", for %v", g.since.Round(100*time.Millisecond))
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// Ranks writes a set of ranks, in ascending order: rank 3, ranks 0-2,5.
+func Ranks(ranks []int) string {
+	var b strings.Builder
+	b.WriteString("rank")
+	if len(ranks) != 1 {
+		b.WriteString("s")
+	}
+	for i := 0; i < len(ranks); {
+		end := i
+		for end+1 < len(ranks) && ranks[end+1] == ranks[end]+1 {
+			end++
+		}
+		sep := ","
+		if i == 0 {
+			sep = " "
+		}
+		switch end - i {
+		case 0:
+			fmt.Fprintf(&b, "%s%d", sep, ranks[i])
+		case 1:
+			fmt.Fprintf(&b, "%s%d,%d", sep, ranks[i], ranks[end])
+		default:
+			fmt.Fprintf(&b, "%s%d-%d", sep, ranks[i], ranks[end])
+		}
+		i = end + 1
+	}
+	return b.String()
+}
+
+// describe says what a wait is in. With peers it names the rank that a point-to-point call is for.
+func (j Job) describe(rank int, w *snapshot.Wait, peers bool) string {
+	text := w.Call
+	switch {
+	case len(w.Ops) == 1 && w.MoreOps == 0:
+		text += j.operation(rank, &w.Ops[0], w.Call)
+	case len(w.Ops) > 0:
+		word := "any"
+		if w.All {
+			word = "all"
+		}
+		text += fmt.Sprintf(" for %s of %d requests", word, len(w.Ops)+w.MoreOps)
+		if peers || len(w.Ops) <= 4 {
+			var parts []string
+			for i := range w.Ops {
+				o := &w.Ops[i]
+				parts = append(parts, string(o.Kind)+j.operation(rank, o, ""))
+			}
+			text += " (" + strings.Join(parts, "; ") + ")"
+		}
+	}
+	return text + at(w.Site)
+}
+
+// operation says for whom an operation of a call waits.
+func (j Job) operation(rank int, o *snapshot.Op, call string) string {
+	var b strings.Builder
+	if o.Kind == snapshot.Collective {
+		if o.Name != call {
+			fmt.Fprintf(&b, " for %s", o.Name)
+		}
+		if o.Name != snapshot.Finalize {
+			fmt.Fprintf(&b, " on %s", j.commName(rank, o.Comm))
+		}
+		return b.String()
+	}
+	preposition := " to"
+	if o.Kind == snapshot.Recv {
+		preposition = " from"
+	}
+	b.WriteString(preposition)
+	if o.Peer == snapshot.Any {
+		b.WriteString(" any source")
+	} else {
+		fmt.Fprintf(&b, " %d", o.Peer)
+	}
+	if o.Tag == snapshot.Any {
+		b.WriteString(", any tag")
+	} else {
+		fmt.Fprintf(&b, ", tag %d", o.Tag)
+	}
+	if o.Comm != 0 {
+		fmt.Fprintf(&b, ", on %s", j.commName(rank, o.Comm))
+	}
+	return b.String()
+}
+
+func (j Job) commName(rank int, id uint32) string {
+	if c := j.comm(rank, id); c != nil && c.Name != "" {
+		return c.Name
+	}
+	if id == 0 {
+		return "world"
+	}
+	return fmt.Sprintf("communicator %d", id)
+}
+
+func (j Job) comm(rank int, id uint32) *snapshot.Comm {
+	if r := j[rank]; r != nil {
+		for i := range r.Comms {
+			if r.Comms[i].ID == id {
+				return &r.Comms[i]
+			}
+		}
+	}
+	return nil
+}
+
+// at names a source line.
+func at(site string) string {
+	if site == "" {
+		return ""
+	}
+	return ", at " + site
+}

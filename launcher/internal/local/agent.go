@@ -1,0 +1,224 @@
+package local
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/launcher/internal/agent"
+)
+
+// closeTimeout is how long Close waits for processes that it has killed.
+const closeTimeout = time.Second
+
+// Agent runs the ranks of one job as children of this process.
+type Agent struct {
+	job      string
+	sole     bool
+	stdin    *os.File // what ranks with agent.StdinInherit get
+	null     *os.File
+	watchdog *watchdog
+	watcher  *sys.Watcher
+	temp     string // the folder for what is built; empty when there is none
+
+	events  chan agent.Event
+	closing chan struct{} // closed by Close: events are dropped
+	release chan struct{} // closed when the starting thread may end
+	halted  atomic.Bool   // no further rank is to be started
+	started atomic.Bool   // no further rank will be started
+	flow    [agent.Streams]gate
+	tasks   sync.WaitGroup // the goroutines of ranks that have been started
+	watched chan struct{}  // closed when watch has returned
+
+	mu    sync.Mutex
+	ranks map[int]*process
+}
+
+var _ agent.Agent = (*Agent)(nil)
+
+// Options say what an Agent is made for.
+type Options struct {
+	Job   string   // the job's id, which marks the environment of its processes
+	Stdin *os.File // for agent.StdinInherit; nil where that is not used
+	// Sole says that this process starts nothing but this job: every child that it gets is the job's. Only
+	// then can descendants that have left their rank's session and its environment be told from others, and
+	// ended.
+	Sole bool
+}
+
+// New returns an agent that has started nothing but its watchdog.
+func New(o Options) (*Agent, error) {
+	a := &Agent{
+		job: o.Job, sole: o.Sole, stdin: o.Stdin, ranks: make(map[int]*process),
+		events: make(chan agent.Event, 256), closing: make(chan struct{}), release: make(chan struct{}),
+		watched: make(chan struct{}),
+	}
+	var err error
+	if a.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
+		return nil, err
+	}
+	if a.watcher, err = sys.NewWatcher(); err != nil {
+		a.null.Close()
+		return nil, err
+	}
+	if a.watchdog, err = startWatchdog(o.Job); err != nil {
+		a.watcher.Close()
+		a.null.Close()
+		return nil, err
+	}
+	if a.sole {
+		if err := sys.AdoptOrphans(); err != nil {
+			a.sole = false // what is marked is found all the same
+		}
+	}
+	go a.watch()
+	go a.watchChanges()
+	return a, nil
+}
+
+func (a *Agent) Events() <-chan agent.Event { return a.events }
+
+func (a *Agent) emit(e agent.Event) {
+	select {
+	case a.events <- e:
+	case <-a.closing:
+	}
+}
+
+func (a *Agent) Do(c agent.Command) {
+	switch c := c.(type) {
+	case agent.Start:
+		a.tasks.Add(1)
+		go a.start(c)
+	case agent.Halt:
+		a.halted.Store(true)
+	case agent.Signal:
+		a.signal(c)
+	case agent.Reply:
+		if p := a.rank(c.Rank); p != nil {
+			p.reply(c.Line)
+		}
+	case agent.HangUp:
+		if p := a.rank(c.Rank); p != nil {
+			p.hangUp()
+		}
+	case agent.Input:
+		if p := a.rank(c.Rank); p != nil {
+			p.feed(c.Data)
+		}
+	case agent.Ask:
+		for _, id := range c.Ranks {
+			if p := a.rank(id); p != nil {
+				p.ask()
+			}
+		}
+	case agent.Pause:
+		a.flow[c.Stream].set(c.On)
+	}
+}
+
+func (a *Agent) rank(id int) *process {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.ranks[id]
+}
+
+// processes are the ranks that have been started, in no order.
+func (a *Agent) processes() []*process {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	list := make([]*process, 0, len(a.ranks))
+	for _, p := range a.ranks {
+		list = append(list, p)
+	}
+	return list
+}
+
+func (a *Agent) signal(c agent.Signal) {
+	if c.Ranks == nil {
+		for _, p := range a.processes() {
+			p.signal(c.Signal)
+		}
+		return
+	}
+	for _, id := range c.Ranks {
+		if p := a.rank(id); p != nil {
+			p.signal(c.Signal)
+		}
+	}
+}
+
+// TempDir makes a new folder, which goes away with the job, even if this process is killed.
+func (a *Agent) TempDir() (string, error) {
+	if a.temp == "" {
+		name := filepath.Join(os.TempDir(), fmt.Sprintf("weft-%s-%d", a.job, os.Getpid()))
+		a.watchdog.remove(name)
+		if err := os.Mkdir(name, 0o700); err != nil {
+			return "", err
+		}
+		a.temp = name
+	}
+	return os.MkdirTemp(a.temp, "")
+}
+
+// Close implements agent.Agent.
+func (a *Agent) Close() {
+	a.halted.Store(true)
+	close(a.closing)
+	for _, p := range a.processes() {
+		p.signal(syscall.SIGKILL)
+		p.hangUp()
+	}
+	// Ranks that are being started still end, for the thread that starts them does.
+	close(a.release)
+	waitFor(&a.tasks, closeTimeout)
+	a.watcher.Close()
+	<-a.watched
+	for _, p := range a.processes() {
+		p.mu.Lock()
+		if p.pmi >= 0 {
+			syscall.Close(p.pmi)
+		}
+		p.mu.Unlock()
+	}
+	a.killDescendants()
+	if a.temp != "" {
+		os.RemoveAll(a.temp)
+	}
+	a.watchdog.stop()
+	a.null.Close()
+}
+
+func waitFor(group *sync.WaitGroup, limit time.Duration) {
+	done := make(chan struct{})
+	go func() { group.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(limit):
+	}
+}
+
+// watch reports PMI traffic and exits, in the order in which they happen.
+func (a *Agent) watch() {
+	defer close(a.watched)
+	var seen []sys.Watched
+	for {
+		var err error
+		if seen, err = a.watcher.Next(seen[:0]); err != nil {
+			return
+		}
+		for _, w := range seen {
+			p := a.rank(w.ID)
+			if w.Kind == sys.WatchedReader {
+				p.readPMI()
+			} else {
+				p.exited()
+			}
+		}
+	}
+}

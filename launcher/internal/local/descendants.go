@@ -1,0 +1,125 @@
+package local
+
+import (
+	"bytes"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/launcher/internal/agent"
+)
+
+// changePause is the least time between two looks at which children have stopped, continued, or been adopted
+// and ended. The kernel's signal tells only that some have.
+const changePause = 20 * time.Millisecond
+
+// watchChanges reports ranks that are stopped and continued, and reaps what this process has adopted, as the
+// first process of a container must.
+func (a *Agent) watchChanges() {
+	changed := make(chan os.Signal, 1)
+	signal.Notify(changed, syscall.SIGCHLD)
+	defer signal.Stop(changed)
+	for {
+		select {
+		case <-changed:
+		case <-a.closing:
+			return
+		}
+		known := map[int]bool{a.watchdog.pid: true}
+		for _, p := range a.processes() {
+			if pid := p.reportChange(); pid != 0 {
+				known[pid] = true
+			}
+		}
+		// While ranks are being started, a child that is not known may be one of them.
+		if a.sole && a.started.Load() {
+			for _, pid := range sys.Children() {
+				if !known[pid] {
+					sys.ReapEnded(pid)
+				}
+			}
+		}
+		select {
+		case <-time.After(changePause):
+		case <-a.closing:
+			return
+		}
+	}
+}
+
+// reportChange reports that a rank has been stopped or continued, and returns its process id while it is not
+// reaped.
+func (p *process) reportChange() int {
+	p.mu.Lock()
+	pid, change, sig := 0, sys.Unchanged, syscall.Signal(0)
+	if p.state == alive {
+		pid = p.pid
+		change, sig = sys.ChildChange(pid)
+	}
+	p.mu.Unlock()
+	switch change {
+	case sys.Stopped:
+		p.agent.emit(agent.Stopped{Rank: p.id, Signal: sig})
+	case sys.Continued:
+		p.agent.emit(agent.Continued{Rank: p.id})
+	}
+	return pid
+}
+
+// killDescendants kills what the ranks have left behind.
+func (a *Agent) killDescendants() {
+	if !a.sole {
+		killMarked(a.job)
+		return
+	}
+	// Whoever loses its parent becomes a child of this process, so none is left when there are no children.
+	for deadline := time.Now().Add(closeTimeout); ; time.Sleep(time.Millisecond) {
+		left := 0
+		for _, pid := range sys.Children() {
+			if pid != a.watchdog.pid && !sys.ReapEnded(pid) {
+				left++
+				syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+		if left == 0 || time.Now().After(deadline) {
+			return
+		}
+	}
+}
+
+// killMarked kills every process whose environment carries the job's mark. A process may fork while it is
+// looked for, so it looks until none is left.
+func killMarked(job string) {
+	if job == "" {
+		return
+	}
+	mark := []byte(jobVariable + "=" + job)
+	for range 100 {
+		found := false
+		files, _ := filepath.Glob("/proc/[0-9]*/environ")
+		for _, file := range files {
+			env, err := os.ReadFile(file)
+			if err != nil {
+				continue
+			}
+			for variable := range bytes.SplitSeq(env, []byte{0}) {
+				if bytes.Equal(variable, mark) {
+					pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+					if pid > 1 && pid != os.Getpid() {
+						found = true
+						syscall.Kill(pid, syscall.SIGKILL)
+					}
+					break
+				}
+			}
+		}
+		if !found {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}

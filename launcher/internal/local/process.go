@@ -1,0 +1,201 @@
+package local
+
+import (
+	"os"
+	"sync"
+	"syscall"
+
+	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/launcher/internal/agent"
+)
+
+// maxPMILine is one more than the longest line that PMI allows; what is longer is cut there and refused by
+// the server.
+const maxPMILine = 2048
+
+// processState is where a rank's process stands.
+type processState uint8
+
+const (
+	// the kernel is executing the program; left for alive, or for ended if it fails
+	starting processState = iota
+	alive                 // left for ended when the process has been reaped
+	ended                 // the process id may be another's
+)
+
+// A process is a rank.
+type process struct {
+	agent *Agent
+	id    int
+
+	mu      sync.Mutex
+	state   processState
+	pid     int
+	pending []syscall.Signal // that have come while it was starting
+	pmi     int              // this end of the PMI connection; -1 when it is closed
+	hungUp  bool
+
+	line    []byte // the beginning of a PMI line; watch's
+	streams []*stream
+	feeder  *feeder // nil unless the rank's input is fed
+
+	snapshots *os.File // this end of the connection for snapshots
+}
+
+// signal reaches the rank's whole process group.
+func (p *process) signal(sig syscall.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch p.state {
+	case starting:
+		p.pending = append(p.pending, sig)
+	case alive:
+		sys.SignalGroup(p.pid, sig)
+	}
+}
+
+// begun takes note that the process has been started, and sends it what has been kept for it.
+func (p *process) begun(pid int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pid, p.state = pid, alive
+	for _, sig := range p.pending {
+		sys.SignalGroup(pid, sig)
+	}
+	p.pending = nil
+}
+
+// exited kills what is left of the group of a rank that has ended, and only then frees the rank's process id,
+// which until then nobody else can have.
+func (p *process) exited() {
+	p.readPMI() // what it has said before its end comes before its end
+	p.mu.Lock()
+	sys.SignalGroup(p.pid, syscall.SIGKILL)
+	p.agent.watchdog.forget(p.pid)
+	status, _ := sys.Reap(p.pid)
+	p.state = ended
+	p.mu.Unlock()
+	p.endIO()
+	p.agent.emit(agent.Exited{Rank: p.id, Status: status})
+	p.agent.tasks.Done()
+}
+
+// endIO ends the carrying of output and input.
+func (p *process) endIO() {
+	for _, s := range p.streams {
+		s.end()
+	}
+	if p.feeder != nil {
+		p.feeder.close()
+	}
+	p.snapshots.Close()
+}
+
+// reply writes a line to the rank. A rank has one request under way, so there is room, unless it breaks the
+// protocol: then its connection is closed.
+func (p *process) reply(line string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pmi < 0 {
+		return
+	}
+	if n, err := syscall.Write(p.pmi, []byte(line)); n < len(line) && err != syscall.EPIPE {
+		p.shutdown()
+	}
+}
+
+func (p *process) hangUp() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.shutdown()
+}
+
+// shutdown has readPMI find the connection's end. The lock is held.
+func (p *process) shutdown() {
+	if p.pmi >= 0 {
+		syscall.Shutdown(p.pmi, syscall.SHUT_RDWR)
+		p.hungUp = true
+	}
+}
+
+// readPMI reports what the rank has sent. It runs on watch's goroutine alone, and so is the only one to close
+// the connection.
+func (p *process) readPMI() {
+	if p.pmi < 0 {
+		return
+	}
+	var buf [maxPMILine]byte
+	for {
+		n, err := syscall.Read(p.pmi, buf[:])
+		switch {
+		case err == syscall.EINTR:
+			continue
+		case err == syscall.EAGAIN:
+			return
+		case err != nil || n == 0:
+			p.closePMI()
+			return
+		}
+		for _, b := range buf[:n] {
+			if b != '\n' && len(p.line) < maxPMILine {
+				p.line = append(p.line, b)
+				continue
+			}
+			p.agent.emit(agent.PMILine{Rank: p.id, Line: string(p.line)})
+			p.line = p.line[:0]
+			if b != '\n' {
+				p.closePMI()
+				return
+			}
+		}
+	}
+}
+
+func (p *process) closePMI() {
+	p.mu.Lock()
+	p.agent.watcher.Forget(p.pmi)
+	syscall.Close(p.pmi)
+	p.pmi = -1
+	p.mu.Unlock()
+	p.agent.emit(agent.PMIClosed{Rank: p.id})
+}
+
+// A feeder writes a rank's standard input.
+type feeder struct {
+	pipe  *os.File
+	parts chan []byte // at most one is under way
+	once  sync.Once
+}
+
+func (p *process) feed(data []byte) {
+	if p.feeder != nil {
+		select {
+		case p.feeder.parts <- data:
+		default: // more than one part at a time is against the contract
+		}
+	}
+}
+
+// run hands the parts over until the end of the input, or of the rank.
+func (f *feeder) run(p *process) {
+	for {
+		select {
+		case data := <-f.parts:
+			if len(data) == 0 {
+				f.close()
+			}
+			_, err := f.pipe.Write(data)
+			p.agent.emit(agent.InputTaken{Rank: p.id, Closed: err != nil || len(data) == 0})
+			if err != nil || len(data) == 0 {
+				f.close()
+				return
+			}
+		case <-p.agent.closing:
+			f.close()
+			return
+		}
+	}
+}
+
+// close ends the input, and a write that is under way.
+func (f *feeder) close() { f.once.Do(func() { f.pipe.Close() }) }

@@ -1,0 +1,36 @@
+package local
+
+import (
+	"bufio"
+	"time"
+
+	"github.com/weft-mpi/weft/internal/snapshot"
+	"github.com/weft-mpi/weft/launcher/internal/agent"
+)
+
+// readSnapshots reports what the rank says of its state, until the connection ends, or the rank breaks the
+// protocol. The rank goes on without it.
+func (p *process) readSnapshots() {
+	defer p.snapshots.Close()
+	in := bufio.NewReader(p.snapshots)
+	for {
+		kind, body, err := snapshot.ReadFrame(in)
+		if err != nil {
+			return
+		}
+		switch kind {
+		case snapshot.Quiet:
+			p.agent.emit(agent.Quiet{Rank: p.id})
+		case snapshot.Moving:
+			p.agent.emit(agent.Moving{Rank: p.id})
+		case snapshot.Answer:
+			p.agent.emit(agent.Answer{Rank: p.id, Snapshot: body})
+		}
+	}
+}
+
+// ask asks the rank for a snapshot. One that takes no questions is not waited for.
+func (p *process) ask() {
+	p.snapshots.SetWriteDeadline(time.Now().Add(time.Millisecond))
+	p.snapshots.Write([]byte{snapshot.Ask})
+}

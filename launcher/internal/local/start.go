@@ -1,0 +1,236 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/weft-mpi/weft/internal/snapshot"
+	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/launcher/internal/agent"
+)
+
+// The descriptors that a rank finds its PMI connection, the job's secret, and the connection for snapshots of
+// its state in.
+const (
+	pmiDescriptor      = 3
+	secretDescriptor   = 4
+	snapshotDescriptor = 5
+)
+
+// jobVariable marks the environment of a job's processes, so that those which have left their rank's group
+// are found.
+const jobVariable = "WEFT_JOB"
+
+// start starts the ranks on a thread of its own, which lives as long as they do: the kernel kills them when
+// it ends.
+func (a *Agent) start(c agent.Start) {
+	runtime.LockOSThread() // and never unlocked: the thread ends with this goroutine
+	a.startAll(c)
+	a.started.Store(true)
+	a.tasks.Done()
+	a.emit(agent.AllStarted{})
+	<-a.release
+}
+
+func (a *Agent) startAll(c agent.Start) {
+	starter := starter{agent: a, secret: c.Secret, ranks: len(c.Ranks), environ: a.environ()}
+	var err error
+	if starter.cpus, err = sys.Affinity(); err != nil {
+		starter.cpus = nil // then nothing can be bound either, which says so
+	}
+	if c.TimerSlack > 0 {
+		if err := sys.SetTimerSlack(c.TimerSlack); err != nil && len(c.Ranks) > 0 {
+			a.emit(agent.NotStarted{Rank: c.Ranks[0].ID, Reason: fmt.Sprintf("timer slack: %v", err)})
+			return
+		}
+	}
+	for i := range c.Ranks {
+		if a.halted.Load() {
+			return
+		}
+		if failure := starter.start(&c.Ranks[i]); failure != nil {
+			a.emit(*failure)
+			return
+		}
+	}
+}
+
+// environ is what this process's environment and the agent add to that of each rank.
+func (a *Agent) environ() []string {
+	return append(Inherited(),
+		jobVariable+"="+a.job,
+		"WEFT_SECRET_FD="+strconv.Itoa(secretDescriptor), "PMI_FD="+strconv.Itoa(pmiDescriptor),
+		snapshot.Variable+"="+strconv.Itoa(snapshotDescriptor))
+}
+
+// A starter starts the ranks of one job.
+type starter struct {
+	agent   *Agent
+	secret  []byte
+	ranks   int
+	environ []string
+	cpus    []int // that this process may use
+}
+
+// start starts one rank. It returns nil where a halt has come in between.
+func (s *starter) start(r *agent.Rank) *agent.NotStarted {
+	refuse := func(err error) *agent.NotStarted { return &agent.NotStarted{Rank: r.ID, Reason: err.Error()} }
+	p := &process{agent: s.agent, id: r.ID}
+	files, err := s.connect(p, r)
+	if err != nil {
+		return refuse(err)
+	}
+	defer files.closeAll()
+	if r.CPUs != nil {
+		if err := sys.SetAffinity(r.CPUs); err != nil {
+			p.abandon()
+			return refuse(fmt.Errorf("binding rank %d: %w", r.ID, err))
+		}
+		defer sys.SetAffinity(s.cpus)
+	}
+	child := sys.Child{
+		Path: r.Path, Args: append([]string{r.Name}, r.Args...), Dir: r.Dir, Files: files.theirs,
+		Env: unique(slices.Concat(s.environ, r.Env)), OwnSession: true, DiesWithThread: true,
+	}
+	// From here on signals for the rank are kept until it can get them; a halt that came before means that it
+	// gets none.
+	s.agent.mu.Lock()
+	s.agent.ranks[r.ID] = p
+	s.agent.mu.Unlock()
+	if s.agent.halted.Load() {
+		s.agent.drop(p)
+		return nil
+	}
+	s.agent.tasks.Add(1)
+	pid, err := child.Start()
+	if err != nil {
+		s.agent.drop(p)
+		s.agent.tasks.Done()
+		return startError(r, err)
+	}
+	s.agent.watchdog.watch(pid)
+	p.begun(pid)
+	s.agent.emit(agent.Started{Rank: r.ID, PID: pid})
+	return s.watch(p, r)
+}
+
+// watch begins to carry what the rank and the agent have to say to each other.
+func (s *starter) watch(p *process, r *agent.Rank) *agent.NotStarted {
+	a := s.agent
+	a.tasks.Add(1)
+	go func() {
+		defer a.tasks.Done()
+		var all sync.WaitGroup
+		for _, s := range p.streams {
+			all.Go(s.copy)
+		}
+		all.Wait()
+		// A rank that has closed its output may live on; the end of its output comes after its own.
+		if len(p.streams) > 0 {
+			<-p.streams[0].over
+		}
+		a.emit(agent.OutputEnd{Rank: p.id})
+	}()
+	if p.feeder != nil {
+		go p.feeder.run(p)
+	}
+	go p.readSnapshots()
+	err := a.watcher.WatchProcess(p.pid, r.ID)
+	if err != nil {
+		// Nobody else would notice its end.
+		p.signal(syscall.SIGKILL)
+		p.hangUp()
+		p.exited()
+	} else if err = a.watcher.WatchReader(p.pmi, r.ID); err != nil {
+		p.signal(syscall.SIGKILL)
+		p.hangUp()
+	}
+	if err == nil {
+		return nil
+	}
+	return &agent.NotStarted{Rank: r.ID, Reason: fmt.Sprintf("watching rank %d: %v", r.ID, err)}
+}
+
+// drop forgets a rank whose program was not executed.
+func (a *Agent) drop(p *process) {
+	a.mu.Lock()
+	delete(a.ranks, p.id)
+	a.mu.Unlock()
+	p.abandon()
+}
+
+// abandon closes this side's ends of what connect has made.
+func (p *process) abandon() {
+	p.mu.Lock()
+	p.state = ended
+	syscall.Close(p.pmi)
+	p.pmi = -1
+	p.mu.Unlock()
+	for _, s := range p.streams {
+		s.pipe.Close()
+	}
+	if p.snapshots != nil {
+		p.snapshots.Close()
+	}
+	if p.feeder != nil {
+		p.feeder.close()
+	}
+}
+
+// startError tells why the kernel would not execute a program that seemed fit.
+func startError(r *agent.Rank, err error) *agent.NotStarted {
+	n := &agent.NotStarted{Rank: r.ID, Status: 126}
+	switch {
+	case errors.Is(err, syscall.ENOEXEC):
+		n.Reason = r.Name + ": not a program for this machine, nor a script that begins with #!"
+	case errors.Is(err, syscall.ENOENT):
+		n.Status = 127
+		n.Reason = r.Name + ": its interpreter (the file after #!, or the dynamic loader) does not exist"
+	case errors.Is(err, syscall.EACCES):
+		n.Reason = r.Name + ": " + err.Error()
+	case errors.Is(err, syscall.E2BIG):
+		n.Reason = r.Name + ": arguments and environment are too long"
+	case errors.Is(err, syscall.EAGAIN):
+		n.Status = 0
+		n.Reason = fmt.Sprintf("rank %d cannot be started: %v: the limit of processes is reached (ulimit "+
+			"-u)", r.ID, err)
+	default:
+		n.Status = 0
+		n.Reason = fmt.Sprintf("rank %d cannot be started: %v", r.ID, err)
+	}
+	return n
+}
+
+// foreign are the beginnings of variables by which another launcher would speak to the ranks. They are this
+// process's own environment at most, when it runs inside of such a job.
+var foreign = []string{"PMI_", "PMIX_", "OMPI_COMM_WORLD_", "HYDI_", "MPI_LOCAL", "WEFT_CQ_CORES="}
+
+// Inherited is this process's environment without what another launcher has said in it.
+func Inherited() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return slices.ContainsFunc(foreign, func(prefix string) bool { return strings.HasPrefix(v, prefix) })
+	})
+}
+
+// unique keeps the last setting of each variable: programs differ in which of two they take.
+func unique(env []string) []string {
+	last := make(map[string]int, len(env))
+	for i, v := range env {
+		name, _, _ := strings.Cut(v, "=")
+		last[name] = i
+	}
+	out := env[:0:0]
+	for i, v := range env {
+		if name, _, _ := strings.Cut(v, "="); last[name] == i {
+			out = append(out, v)
+		}
+	}
+	return out
+}

@@ -1,0 +1,131 @@
+package local
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/weft-mpi/weft/internal/sys"
+)
+
+// watchdogName is the watchdog's argv[0], which no other way of starting this program gives it. It does not
+// hold the launcher's own name, so that whoever kills the launcher by name spares the watchdog.
+const watchdogName = "rank-watchdog"
+
+// A watchdog is a process that outlives this one: the same program, started again, that reads from a pipe
+// which only this process writes to. When this process is gone without having stopped its watchdog, the
+// watchdog ends the job's processes.
+type watchdog struct {
+	mu   sync.Mutex
+	pipe *os.File
+	pid  int
+}
+
+// mainCallsWatchdog is set where this program's main function begins with WatchdogMain.
+var mainCallsWatchdog atomic.Bool
+
+// WatchdogMain is the watchdog's life where this process is one, and then does not return. It is the first
+// thing that a program's main function does, for the watchdog is the program itself, started again.
+func WatchdogMain() {
+	mainCallsWatchdog.Store(true)
+	if len(os.Args) == 1 && os.Args[0] == watchdogName {
+		watchOver()
+		os.Exit(0)
+	}
+}
+
+// startWatchdog must be called before the first rank is started.
+func startWatchdog(job string) (*watchdog, error) {
+	if !mainCallsWatchdog.Load() {
+		return nil, errors.New("this program's main function does not begin with launcher.Watchdog()")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("this program's own file: %w", err)
+	}
+	if _, err := os.Stat("/proc/self/exe"); err == nil {
+		self = "/proc/self/exe" // still there when the file has been replaced
+	}
+	reader, writer, err := sys.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("pipe to the watchdog: %w", err)
+	}
+	defer syscall.Close(reader)
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		syscall.Close(writer)
+		return nil, err
+	}
+	defer null.Close()
+	// A session of its own keeps the terminal's signals from it.
+	child := sys.Child{
+		Path: self, Args: []string{watchdogName}, Env: []string{"GOMAXPROCS=1"}, OwnSession: true,
+		Files: []uintptr{uintptr(reader), null.Fd(), null.Fd()},
+	}
+	pid, err := child.Start()
+	if err != nil {
+		syscall.Close(writer)
+		return nil, fmt.Errorf("the watchdog: %w", err)
+	}
+	w := &watchdog{pipe: os.NewFile(uintptr(writer), "watchdog"), pid: pid}
+	w.tell("job", job)
+	return w, nil
+}
+
+// tell hands the watchdog a fact. A watchdog that is gone, killed by someone, is no reason to end the job.
+func (w *watchdog) tell(what, value string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	fmt.Fprintf(w.pipe, "%s %s\n", what, value)
+}
+
+// watch and forget bracket the life of a rank: its process, which leads its group, is not reaped in between.
+func (w *watchdog) watch(group int)  { w.tell("group", strconv.Itoa(group)) }
+func (w *watchdog) forget(group int) { w.tell("forget", strconv.Itoa(group)) }
+
+// remove has a temporary folder removed if this process does not live to do it.
+func (w *watchdog) remove(dir string) { w.tell("remove", dir) }
+
+// stop ends the watchdog, which has nothing left to watch.
+func (w *watchdog) stop() {
+	syscall.Kill(w.pid, syscall.SIGKILL)
+	sys.Reap(w.pid)
+	w.pipe.Close()
+}
+
+// watchOver is the watchdog's life.
+func watchOver() {
+	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM)
+	os.WriteFile("/proc/self/comm", []byte(watchdogName), 0)
+	groups := make(map[int]bool)
+	job, dirs := "", []string(nil)
+	in := bufio.NewScanner(os.Stdin)
+	for in.Scan() {
+		what, value, _ := strings.Cut(in.Text(), " ")
+		group, _ := strconv.Atoi(value)
+		switch what {
+		case "job":
+			job = value
+		case "group":
+			groups[group] = true
+		case "forget":
+			delete(groups, group)
+		case "remove":
+			dirs = append(dirs, value)
+		}
+	}
+	for group := range groups {
+		sys.SignalGroup(group, syscall.SIGKILL)
+	}
+	killMarked(job)
+	for _, dir := range dirs {
+		os.RemoveAll(dir)
+	}
+}

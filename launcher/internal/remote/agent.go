@@ -1,0 +1,290 @@
+package remote
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weft-mpi/weft/launcher/internal/agent"
+)
+
+// closeTimeout is how long Close waits for the far side to end its ranks and itself.
+const closeTimeout = 3 * time.Second
+
+// Hello is what an agent says of itself and its host.
+type Hello struct {
+	Version string // of weft
+	Host    string // the host's own name
+	Cores   int    // that ranks can use
+}
+
+// Agent stands for an agent on another host.
+type Agent struct {
+	Hello
+	host    string // as the user named it
+	process *process
+	in      *bufio.Reader
+	out     *queue
+
+	prepared chan []byte
+	staged   chan []byte
+	events   chan agent.Event
+	closing  chan struct{} // closed by Close: events are dropped
+	ended    chan struct{} // closed when nothing more is heard
+
+	allStarted bool // belongs to the reader
+
+	mu    sync.Mutex
+	ranks map[int]bool // that were to be started
+}
+
+var _ agent.Agent = (*Agent)(nil)
+
+// Connect starts an agent on a host by a starter's command, and returns when it has said hello. The error is
+// complete, for the user: one line that names the host.
+func Connect(ctx context.Context, host, job string, command []string) (*Agent, error) {
+	p, err := startProcess(command)
+	if err != nil {
+		return nil, fmt.Errorf("host %s: %w", host, err)
+	}
+	return connectStream(ctx, host, job, p)
+}
+
+// connectStream returns the agent behind a starter's stream.
+func connectStream(ctx context.Context, host, job string, p *process) (*Agent, error) {
+	a := &Agent{
+		host: host, process: p, in: bufio.NewReaderSize(p.stdout, 64<<10), out: newQueue(),
+		ranks: make(map[int]bool), prepared: make(chan []byte, 1), staged: make(chan []byte, 1),
+		events:  make(chan agent.Event, 256),
+		closing: make(chan struct{}), ended: make(chan struct{}),
+	}
+	go a.out.run(p.stdin)
+	var err error
+	said := make(chan error, 1)
+	go func() { said <- a.greet(job) }()
+	select {
+	case err = <-said:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = errors.New("no agent has answered in time")
+		}
+	}
+	if err != nil {
+		a.out.close()
+		return nil, fmt.Errorf("host %s: %w", host, p.explain(err))
+	}
+	go a.read()
+	go a.live()
+	return a, nil
+}
+
+// greet exchanges the greetings and takes Hello.
+func (a *Agent) greet(job string) error {
+	var random [16]byte
+	rand.Read(random[:])
+	token := hex.EncodeToString(random[:])
+	a.out.put([]byte(launcherGreeting(token, job)))
+	banner, version, err := skipToGreeting(a.in, token)
+	if err != nil {
+		if text := lastLine(banner); text != "" {
+			return fmt.Errorf("no agent came up; the last line before: %q", text)
+		}
+		return err
+	}
+	if version != Version {
+		return fmt.Errorf("weft there speaks version %d of the agent protocol, and this one version %d: "+
+			"install the same weft on both", version, Version)
+	}
+	k, body, err := readFrame(a.in, maxEvent)
+	if err == nil && k != kindHello {
+		err = fmt.Errorf("%w: a frame of kind %d instead of hello", errProtocol, k)
+	}
+	if err != nil {
+		return err
+	}
+	a.Hello, err = parseJSON[Hello](k, body)
+	return err
+}
+
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return lines[len(lines)-1]
+}
+
+// Prepare has the far side plan for its ranks, before Start. What is asked and answered is not this
+// package's.
+func (a *Agent) Prepare(ctx context.Context, request, reply any) error {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	a.out.put(appendFrame(nil, kindPrepare, body))
+	select {
+	case body := <-a.prepared:
+		return json.Unmarshal(body, reply)
+	case <-a.ended:
+		return a.gone()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Events are the far side's, and Lost.
+func (a *Agent) Events() <-chan agent.Event { return a.events }
+
+// Do sends a command.
+func (a *Agent) Do(c agent.Command) {
+	if start, is := c.(agent.Start); is {
+		a.mu.Lock()
+		for _, r := range start.Ranks {
+			a.ranks[r.ID] = true
+		}
+		a.mu.Unlock()
+	}
+	if frame, err := appendCommand(nil, c); err == nil {
+		a.out.put(frame)
+	}
+}
+
+// Close has the far side end what is left of its ranks, and ends the starter.
+func (a *Agent) Close() {
+	close(a.closing)
+	a.out.put(appendFrame(nil, kindClose))
+	select {
+	case <-a.ended:
+	case <-time.After(closeTimeout):
+	}
+	a.out.close()
+	a.process.stdin.Close()
+	a.process.wait(explainTimeout)
+	a.process.stop()
+}
+
+func (a *Agent) emit(e agent.Event) {
+	select {
+	case a.events <- e:
+	case <-a.closing:
+	}
+}
+
+// read reports what the far side says, until it has closed or is lost.
+func (a *Agent) read() {
+	frames, failed := make(chan frame), make(chan error, 1)
+	go readFrames(a.in, maxEvent, frames, failed, a.ended)
+	ticks := time.NewTicker(period)
+	defer ticks.Stop()
+	var silent silence
+	err := error(nil)
+	for err == nil {
+		select {
+		case f := <-frames:
+			silent.heard()
+			if f.kind == kindClosed {
+				close(a.ended)
+				return
+			}
+			err = a.handle(f)
+		case err = <-failed:
+		case now := <-ticks.C:
+			if silent.tick(now) >= agentSilence {
+				err = fmt.Errorf("nothing was heard from it for %v", agentSilence*period)
+			}
+		}
+	}
+	close(a.ended)
+	a.lost(err)
+}
+
+// lost reports the end of the agent, as the interface wants it.
+func (a *Agent) lost(err error) {
+	select {
+	case <-a.closing:
+		return
+	default:
+	}
+	if !a.allStarted {
+		a.emit(agent.AllStarted{})
+	}
+	a.mu.Lock()
+	ranks := slices.Sorted(maps.Keys(a.ranks))
+	a.mu.Unlock()
+	a.emit(agent.Lost{Ranks: ranks, Reason: fmt.Sprintf("host %s is lost: %v", a.host,
+		a.process.explain(err))})
+}
+
+// has tells whether a rank was to be started.
+func (a *Agent) has(rank int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.ranks[rank]
+}
+
+func (a *Agent) handle(f frame) error {
+	switch f.kind {
+	case kindAlive:
+		return nil
+	case kindPrepared:
+		return expect(a.prepared, f.body)
+	case kindStaged:
+		return expect(a.staged, f.body)
+	}
+	e, rank, err := parseEvent(f.kind, f.body)
+	if err != nil {
+		return err
+	}
+	if rank >= 0 && !a.has(rank) {
+		return fmt.Errorf("%w: an event of rank %d, which is not of this host", errProtocol, rank)
+	}
+	if _, is := e.(agent.AllStarted); is {
+		a.allStarted = true
+	}
+	a.emit(e)
+	return nil
+}
+
+// live tells the far side that the launcher is there.
+func (a *Agent) live() {
+	ticks := time.NewTicker(period)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ticks.C:
+			a.out.put(appendFrame(nil, kindAlive))
+		case <-a.ended:
+			return
+		}
+	}
+}
+
+// frame is what one reader hands to another goroutine.
+type frame struct {
+	kind kind
+	body []byte
+}
+
+// readFrames hands over frames until the stream fails or nobody wants more.
+func readFrames(r io.Reader, limit int, frames chan<- frame, failed chan<- error, over <-chan struct{}) {
+	for {
+		k, body, err := readFrame(r, limit)
+		if err != nil {
+			failed <- err
+			return
+		}
+		select {
+		case frames <- frame{k, body}:
+		case <-over:
+			return
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package remote
+
+import (
+	"io"
+	"sync"
+)
+
+// queue writes frames to a stream in a goroutine of its own, so that whoever has something to say never
+// waits.
+type queue struct {
+	mu      sync.Mutex
+	pending []byte
+	closed  bool
+	err     error
+	more    chan struct{} // told when there is something to write
+	written chan struct{} // told when something has been written
+	done    chan struct{} // closed when run has returned
+}
+
+func newQueue() *queue {
+	return &queue{more: make(chan struct{}, 1), written: make(chan struct{}, 1), done: make(chan struct{})}
+}
+
+func tell(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// put adds frames.
+func (q *queue) put(frames []byte) {
+	q.mu.Lock()
+	if !q.closed && q.err == nil {
+		q.pending = append(q.pending, frames...)
+	}
+	q.mu.Unlock()
+	tell(q.more)
+}
+
+// size is how many bytes wait.
+func (q *queue) size() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.pending)
+}
+
+// close has run return when everything is written.
+func (q *queue) close() {
+	q.mu.Lock()
+	q.closed = true
+	q.mu.Unlock()
+	tell(q.more)
+}
+
+// run writes until close, or a failure.
+func (q *queue) run(w io.Writer) {
+	defer close(q.done)
+	for range q.more {
+		for {
+			q.mu.Lock()
+			out, closed := q.pending, q.closed
+			q.pending = nil
+			q.mu.Unlock()
+			if len(out) == 0 {
+				if closed {
+					return
+				}
+				break
+			}
+			if _, err := w.Write(out); err != nil {
+				q.mu.Lock()
+				q.err = err
+				q.mu.Unlock()
+				return
+			}
+			tell(q.written)
+		}
+	}
+}

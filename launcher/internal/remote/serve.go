@@ -1,0 +1,146 @@
+package remote
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/weft-mpi/weft/launcher/internal/agent"
+)
+
+// maxUnsent is how many bytes of events wait to be written before no more are taken from the agent.
+const maxUnsent = 1 << 20
+
+// Far is what the far side serves.
+type Far struct {
+	Hello   Hello
+	Open    func(job string) (agent.Agent, error)
+	Prepare func(request []byte) (reply []byte, err error)
+	// Stage takes the next part of a program, and its end where the part is empty, which it answers.
+	Stage   func(program int, part []byte) (reply []byte, err error)
+	Signals <-chan os.Signal // any of them ends the agent
+}
+
+// Serve connects a launcher, at the other end of in and out, with the agent of this host. It returns when the
+// launcher has closed the agent or is gone, and nothing of the job is left here.
+func Serve(in io.Reader, out io.Writer, far Far) error {
+	r := bufio.NewReaderSize(in, 64<<10)
+	version, token, job, err := readLauncherGreeting(r)
+	if err != nil {
+		return err
+	}
+	if _, err := io.WriteString(out, agentGreeting(token)); err != nil {
+		return err
+	}
+	if version != Version {
+		return nil // the launcher says so
+	}
+	a, err := far.Open(job)
+	if err != nil {
+		return err
+	}
+	s := &server{far: far, agent: a, out: newQueue()}
+	go s.out.run(out)
+	err = s.serve(r)
+	a.Close()
+	s.out.put(appendFrame(nil, kindClosed))
+	s.out.close()
+	select {
+	case <-s.out.done:
+	case <-time.After(period):
+	}
+	return err
+}
+
+type server struct {
+	far   Far
+	agent agent.Agent
+	out   *queue
+	// suspended says that the ranks have been stopped from the terminal, and so the launcher may be, too.
+	suspended bool
+}
+
+func (s *server) serve(in io.Reader) error {
+	hello, err := appendJSON(nil, kindHello, s.far.Hello)
+	if err != nil {
+		return err
+	}
+	s.out.put(hello)
+	over := make(chan struct{})
+	defer close(over)
+	frames, failed := make(chan frame), make(chan error, 1)
+	go readFrames(in, maxCommand, frames, failed, over)
+	ticks := time.NewTicker(period)
+	defer ticks.Stop()
+	var silent silence
+	for {
+		events := s.agent.Events()
+		if s.out.size() > maxUnsent {
+			events = nil // the ranks wait
+		}
+		select {
+		case f := <-frames:
+			silent.heard()
+			if f.kind == kindClose {
+				return nil
+			}
+			if err := s.handle(f); err != nil {
+				return err
+			}
+		case e := <-events:
+			b, err := appendEvent(nil, e)
+			if err != nil {
+				return err
+			}
+			s.out.put(b)
+		case <-s.out.written:
+		case <-s.out.done:
+			return errors.New("the launcher takes no more")
+		case err := <-failed:
+			if errors.Is(err, io.EOF) {
+				return nil // the launcher is gone, and so are its ranks
+			}
+			return err
+		case <-s.far.Signals:
+			return nil
+		case now := <-ticks.C:
+			s.out.put(appendFrame(nil, kindAlive))
+			if silent.tick(now) >= launcherSilence && !s.suspended {
+				return fmt.Errorf("nothing was heard from the launcher for %v", launcherSilence*period)
+			}
+		}
+	}
+}
+
+func (s *server) handle(f frame) error {
+	switch f.kind {
+	case kindAlive:
+		return nil
+	case kindPrepare:
+		reply, err := s.far.Prepare(f.body)
+		if err == nil {
+			s.out.put(appendFrame(nil, kindPrepared, reply))
+		}
+		return err
+	case kindStage:
+		return s.stage(f)
+	}
+	c, err := parseCommand(f.kind, f.body)
+	if err != nil {
+		return err
+	}
+	if signal, is := c.(agent.Signal); is {
+		switch signal.Signal {
+		case syscall.SIGTSTP, syscall.SIGSTOP:
+			s.suspended = true
+		case syscall.SIGCONT:
+			s.suspended = false
+		}
+	}
+	s.agent.Do(c)
+	return nil
+}

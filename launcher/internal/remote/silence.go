@@ -1,0 +1,34 @@
+package remote
+
+import "time"
+
+// Both sides send Alive once a period, whatever else they send.
+const period = 250 * time.Millisecond
+
+const (
+	// agentSilence is how many periods an agent may be silent before its host counts as lost.
+	agentSilence = 7
+	// launcherSilence is how many periods a launcher may be silent before its agent ends the ranks. A
+	// launcher whose process ends closes the stream, so this is for a network that is gone.
+	launcherSilence = 40
+)
+
+// silence counts periods in which nothing was heard. Only periods count in which this process itself ran: one
+// that was stopped, or waited long for a processor, could not have heard anything.
+type silence struct {
+	last   time.Time
+	missed int
+}
+
+// heard notes that something has come.
+func (s *silence) heard() { s.missed = 0 }
+
+// tick counts a period and returns how many in a row were silent.
+func (s *silence) tick(now time.Time) int {
+	late := !s.last.IsZero() && now.Sub(s.last) > 2*period
+	s.last = now
+	if !late {
+		s.missed++
+	}
+	return s.missed
+}

@@ -1,0 +1,84 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// partLen is how much of a staged program goes in one frame.
+const partLen = 256 << 10
+
+// Stage copies a program of the job to the far side, which has said that it does not have it. What it answers
+// is not this package's. Programs are staged one after the other.
+func (a *Agent) Stage(ctx context.Context, program int, content io.Reader, reply any) error {
+	part := make([]byte, partLen)
+	for {
+		n, err := content.Read(part)
+		if n > 0 {
+			a.out.put(appendFrame(nil, kindStage, rankOf(program), part[:n]))
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if err := a.drain(ctx); err != nil {
+			return err
+		}
+	}
+	a.out.put(appendFrame(nil, kindStage, rankOf(program)))
+	select {
+	case body := <-a.staged:
+		return json.Unmarshal(body, reply)
+	case <-a.ended:
+		return a.gone()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// drain waits until little is left to be written.
+func (a *Agent) drain(ctx context.Context) error {
+	for a.out.size() > maxUnsent {
+		select {
+		case <-a.out.written:
+		case <-a.ended:
+			return a.gone()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// gone is the error of a request that the agent does not answer any more.
+func (a *Agent) gone() error {
+	return fmt.Errorf("host %s: %w", a.host, a.process.explain(io.ErrUnexpectedEOF))
+}
+
+// expect hands an answer to who waits for it.
+func expect(to chan<- []byte, body []byte) error {
+	select {
+	case to <- body:
+		return nil
+	default:
+		return fmt.Errorf("%w: an answer that was not asked for", errProtocol)
+	}
+}
+
+// stage takes a part of a program on the far side.
+func (s *server) stage(f frame) error {
+	program, part, err := splitRank(f.kind, f.body)
+	if err != nil {
+		return err
+	}
+	reply, err := s.far.Stage(program, part)
+	if err == nil && reply != nil {
+		s.out.put(appendFrame(nil, kindStaged, reply))
+	}
+	return err
+}

@@ -1,0 +1,202 @@
+package supervisor
+
+import (
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/launcher/internal/agent"
+	"github.com/weft-mpi/weft/launcher/pmi"
+)
+
+// Event takes an event of an agent. Output and InputTaken are not the supervisor's.
+func (s *Supervisor) Event(now time.Time, e agent.Event) {
+	switch e := e.(type) {
+	case agent.Started:
+		r := &s.ranks[e.Rank]
+		r.pid, r.state = e.PID, alive
+	case agent.NotStarted:
+		if s.notStarted == nil {
+			s.notStarted = &e
+			s.end(now)
+		}
+	case agent.AllStarted:
+		s.allStarted = true
+	case agent.PMILine:
+		s.pmiLine(now, e)
+	case agent.PMIClosed:
+		s.pmiClosed(now, e.Rank)
+	case agent.Exited:
+		s.exited(now, e)
+	case agent.OutputEnd:
+		s.ranks[e.Rank].outputOver = true
+	case agent.Stopped:
+		s.stopped(now, e)
+	case agent.Continued:
+		r := &s.ranks[e.Rank]
+		r.stopped, r.suspended = 0, false
+	case agent.Lost:
+		s.lost(now, e)
+	}
+	s.checkOver(now)
+}
+
+func (s *Supervisor) pmiLine(now time.Time, e agent.PMILine) {
+	r := &s.ranks[e.Rank]
+	replies, err := s.pmi.Handle(e.Rank, e.Line)
+	for _, reply := range replies {
+		s.do(agent.Reply{Rank: reply.Rank, Line: reply.Line})
+	}
+	switch err := err.(type) {
+	case nil:
+		s.checkBarrier(now)
+	case *pmi.Abort:
+		s.signed(r)
+		r.aborted = true
+		f := s.failure(e.Rank, Aborted)
+		f.Status = err.Code
+		if s.cause != nil {
+			s.do(agent.HangUp{Rank: e.Rank})
+		}
+		s.fail(now, f, r.sign)
+	case *pmi.Violation:
+		s.signed(r)
+		f := s.failure(e.Rank, Disturbed)
+		f.Detail = "broke the PMI protocol: " + err.What
+		s.fail(now, f, r.sign)
+	}
+}
+
+// signed gives the rank's first sign its number.
+func (s *Supervisor) signed(r *rank) {
+	if r.sign == 0 {
+		r.sign = s.nextSign()
+	}
+}
+
+// inJob tells whether a rank is between Init and Finalize.
+func (s *Supervisor) inJob(id int) bool {
+	state := s.pmi.State(id)
+	return state == pmi.Initialized || state == pmi.InBarrier
+}
+
+func (s *Supervisor) pmiClosed(now time.Time, id int) {
+	r := &s.ranks[id]
+	if s.inJob(id) {
+		s.signed(r)
+	}
+	switch r.state {
+	case alive:
+		r.state = disconnected
+		if s.inJob(id) {
+			s.timers.add(now.Add(lingerAfter), lingering, id)
+		}
+	case exited:
+		r.state = ended
+		s.evaluate(now, id)
+	}
+}
+
+func (s *Supervisor) exited(now time.Time, e agent.Exited) {
+	r := &s.ranks[e.Rank]
+	r.status, r.stopped = e.Status, 0
+	if e.Status != 0 || s.inJob(e.Rank) {
+		s.signed(r)
+	}
+	if r.state == alive {
+		r.state = exited
+		s.timers.add(now.Add(overdueAfter), pmiOverdue, e.Rank)
+		return
+	}
+	r.state = ended
+	s.evaluate(now, e.Rank)
+}
+
+// evaluate looks at a rank whose process and PMI connection have both ended: only then is it known how far it
+// had come.
+func (s *Supervisor) evaluate(now time.Time, id int) {
+	r := &s.ranks[id]
+	inJob := s.inJob(id)
+	s.pmi.Gone(id)
+	switch {
+	case r.status.Signaled():
+		f := s.failure(id, Killed)
+		if f.Signal = r.status.Signal(); s.forwarded[f.Signal] {
+			f.How = Interrupted
+		}
+		s.fail(now, f, r.sign)
+	case r.status.ExitStatus() != 0 && s.forwarded[syscall.SIGQUIT]:
+		// It has shown its stacks, as it was asked to.
+		f := s.failure(id, Interrupted)
+		f.Signal = syscall.SIGQUIT
+		s.fail(now, f, r.sign)
+	case r.status.ExitStatus() != 0:
+		f := s.failure(id, Exited)
+		f.Status = r.status.ExitStatus()
+		s.fail(now, f, r.sign)
+	case inJob:
+		s.fail(now, s.failure(id, Unfinished), r.sign)
+	}
+	s.checkBarrier(now)
+}
+
+// checkBarrier finds ranks that wait for one that will not come.
+func (s *Supervisor) checkBarrier(now time.Time) {
+	waits, missing, found := s.pmi.Stranded()
+	if !found || s.cause != nil {
+		return
+	}
+	f := s.failure(missing, Stranded)
+	if s.pmi.State(missing) == pmi.Finalized {
+		f.Detail = fmt.Sprintf("has finalized while rank %d waits for it in a barrier", waits)
+	} else {
+		f.Detail = fmt.Sprintf("exited with status 0 without Init, for which rank %d waits: every rank "+
+			"must call it", waits)
+	}
+	r := &s.ranks[missing]
+	s.signed(r)
+	s.fail(now, f, r.sign)
+}
+
+func (s *Supervisor) stopped(now time.Time, e agent.Stopped) {
+	r := &s.ranks[e.Rank]
+	if r.suspended || s.phase != running {
+		return
+	}
+	r.stopped, r.stopSign = e.Signal, s.nextSign()
+	s.notice("%s is stopped (%s): the job waits for it; kill -CONT %d continues it",
+		s.describe(e.Rank), sys.SignalName(e.Signal), r.pid)
+	r.stoppedAt = now
+	s.timers.add(now.Add(stopTimeout), stoppedLong, e.Rank)
+}
+
+// checkStopped ends the job for a rank that is stopped while others wait for it in a barrier.
+func (s *Supervisor) checkStopped(now time.Time, id int) {
+	r := &s.ranks[id]
+	if r.stopped == 0 || r.suspended || s.phase != running || now.Sub(r.stoppedAt) < stopTimeout {
+		return // and if it has been stopped again there is another timer
+	}
+	if state := s.pmi.State(id); state == pmi.Started || state == pmi.Initialized {
+		for other := range s.ranks {
+			if s.ranks[other].stopped == 0 && s.pmi.State(other) == pmi.InBarrier {
+				f := s.failure(id, Stopped)
+				f.Signal, f.Detail = r.stopped, fmt.Sprintf("and rank %d waits for it in a barrier", other)
+				s.fail(now, f, r.stopSign)
+				return
+			}
+		}
+	}
+	s.timers.add(now.Add(time.Second), stoppedLong, id)
+}
+
+// lost takes an agent's ranks for ended.
+func (s *Supervisor) lost(now time.Time, e agent.Lost) {
+	for _, id := range e.Ranks {
+		r := &s.ranks[id]
+		r.state, r.outputOver = ended, true
+		s.pmi.Gone(id)
+	}
+	s.allStarted = true
+	s.failAll(now, &Failure{How: AgentLost, Rank: -1, Detail: e.Reason})
+}

@@ -1,0 +1,81 @@
+package supervisor
+
+import (
+	"fmt"
+	"syscall"
+
+	"github.com/weft-mpi/weft/internal/sys"
+)
+
+// How says in which way a job failed.
+type How uint8
+
+const (
+	Exited      How = iota // the rank ended with a status other than 0
+	Killed                 // a signal ended the rank
+	Unfinished             // the rank ended with status 0 between Init and Finalize
+	Stranded               // another rank waits in a barrier that this one can no longer join
+	Aborted                // the rank asked for the end of the job
+	Disturbed              // the rank broke the PMI protocol
+	Silent                 // the rank closed its PMI connection without Finalize, and goes on
+	Stopped                // a signal stopped the rank, and another one failed while it waited
+	Interrupted            // a signal that the launcher passed on ended the rank
+	TimedOut               // the job took longer than it may
+	Cancelled              // the caller of Run has cancelled it
+	OutputLost             // output could not be written
+	ReaderGone             // whoever read the output has closed it
+	Deadlocked             // ranks wait for one another, and nothing can release them
+	AgentLost              // an agent is gone, and with it all that is known of its ranks
+)
+
+// Failure is the cause of a job's failure: the first one in time, as far as can be known.
+type Failure struct {
+	How     How
+	Rank    int // who failed; -1 when it was no rank's doing
+	PID     int
+	Host    string
+	Program string
+	Status  int            // the exit status of Exited, Aborted; of Stopped: that of the rank that has failed
+	Signal  syscall.Signal // of Killed, Interrupted, Stopped
+	// the rest of the line for Stranded, Disturbed, Stopped, and those of no rank's doing
+	Detail string
+}
+
+// ExitStatus is what the launcher's process should exit with.
+func (f *Failure) ExitStatus() int {
+	switch f.How {
+	case Exited, Aborted, Stopped:
+		// A status of 0 modulo 256 would tell of success.
+		return max(f.Status&0xff, 1)
+	case Killed, Interrupted:
+		return 128 + int(f.Signal)
+	case ReaderGone:
+		return 128 + int(syscall.SIGPIPE)
+	case TimedOut:
+		return 124
+	}
+	return 1
+}
+
+func (f *Failure) Error() string {
+	who := fmt.Sprintf("rank %d on %s (pid %d, %s)", f.Rank, f.Host, f.PID, f.Program)
+	switch f.How {
+	case Exited:
+		return fmt.Sprintf("%s exited with status %d", who, f.Status)
+	case Killed:
+		return fmt.Sprintf("%s was killed by signal %d (%s)", who, int(f.Signal), sys.SignalName(f.Signal))
+	case Unfinished:
+		return who + " exited with status 0 after Init and without Finalize"
+	case Aborted:
+		return fmt.Sprintf("%s ended the job with status %d", who, f.Status)
+	case Silent:
+		return who + " closed its PMI connection without Finalize"
+	case Stopped:
+		return fmt.Sprintf("%s is stopped (%s), %s", who, sys.SignalName(f.Signal), f.Detail)
+	case Interrupted:
+		return "ended by " + sys.SignalName(f.Signal)
+	case Stranded, Disturbed:
+		return who + " " + f.Detail
+	}
+	return f.Detail
+}

@@ -1,0 +1,70 @@
+package supervisor
+
+import (
+	"syscall"
+	"time"
+)
+
+// A class says how well a failure explains the others.
+type class uint8
+
+const (
+	certain    class = iota // nothing that another rank does brings this about: it is the cause
+	likely                  // the cause, unless one that is certain turns up soon
+	consequent              // what happens to a rank whose peers are gone: surely another is the cause
+)
+
+func (f *Failure) class() class {
+	switch f.How {
+	case Killed:
+		switch f.Signal {
+		case syscall.SIGPIPE:
+			return consequent
+		case syscall.SIGABRT:
+			return likely
+		}
+		return certain
+	case Exited, Unfinished, Stranded, Aborted, Silent:
+		return likely
+	}
+	return certain
+}
+
+// debounce is how long to wait for a better explanation.
+func (c class) debounce() time.Duration {
+	switch c {
+	case likely:
+		return 50 * time.Millisecond
+	case consequent:
+		return 500 * time.Millisecond
+	}
+	return 0
+}
+
+// class is that of the failure, but for a rank that had lost a peer before: it is another's peer.
+func (s *Supervisor) class(f *Failure) class {
+	c := f.class()
+	if c == likely && f.Rank >= 0 && s.pmi.LostPeer(f.Rank) {
+		return consequent
+	}
+	return c
+}
+
+// A rootCause finds the cause among the failures of a job: of those with the least class the one whose rank
+// first showed a sign of its end. Ranks end in a chain: one dies, its peers' connections break, they give up,
+// and may be gone before it is. Its first sign comes before all that: its PMI connection closes before any
+// that leads to a peer (see package pmi), and the agent keeps the kernel's order.
+type rootCause struct {
+	best  *Failure // nil: no failure is known
+	class class    // of best
+	sign  int      // of best: the number of its rank's first sign
+}
+
+// add takes the next failure. It tells whether this is now the best explanation.
+func (c *rootCause) add(f *Failure, class class, sign int) bool {
+	if c.best != nil && (class > c.class || class == c.class && sign >= c.sign) {
+		return false
+	}
+	c.best, c.class, c.sign = f, class, sign
+	return true
+}

@@ -1,0 +1,504 @@
+package supervisor
+
+import (
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/weft-mpi/weft/internal/topology"
+	"github.com/weft-mpi/weft/launcher/internal/agent"
+	"github.com/weft-mpi/weft/launcher/pmi"
+)
+
+const (
+	// overdueAfter is how long a rank's process may be gone before its PMI connection is closed for it: a
+	// process that has left the rank's group may hold the other end.
+	overdueAfter = 300 * time.Millisecond
+	// lingerAfter is how long a rank may live after its PMI connection has ended without Finalize.
+	lingerAfter = time.Second
+	// stopTimeout is how long a rank may be stopped while another one waits for it in a PMI barrier, as in
+	// Init. That is the peer timeout, which begins to watch when ranks are connected.
+	stopTimeout = 10 * time.Second
+	// killTimeout is how long a killed process may take to end. The kernel may keep it for ever.
+	killTimeout = 10 * time.Second
+	// suspectPoll is how often the commitment to a cause that waits for an earlier sign to be explained is
+	// tried again.
+	suspectPoll = 10 * time.Millisecond
+	// unreadGrace is how long the output of a job that was ended may wait without any of it being taken, and
+	// deliverTimeout how long altogether.
+	unreadGrace    = 2 * time.Second
+	deliverTimeout = 10 * time.Second
+	// insistWithin is within how much time a second interrupt kills. A second SIGTERM always does.
+	insistWithin = time.Second
+	// sameSignal is within how much time a second signal is taken for the first one: programs such as
+	// timeout(1) signal a process and then its group.
+	sameSignal = 100 * time.Millisecond
+)
+
+// phase is where the job stands.
+type phase uint8
+
+const (
+	// left for ending when the cause of a failure is known, for delivering when every rank is over
+	running phase = iota
+	// ranks have been asked to end; left for killing after the grace time, or for delivering
+	ending
+	// ranks have been killed; left for delivering, or for over if the kernel holds some
+	killing
+	delivering // every rank is over, and output waits to be written; left for over
+	over       // final
+)
+
+// rankState is where a rank stands.
+type rankState uint8
+
+const (
+	unstarted    rankState = iota // Started leads to alive; a rank that is never started stays here
+	alive                         // PMIClosed leads to disconnected, Exited to exited
+	disconnected                  // its process lives without PMI connection; Exited leads to ended
+	// its process has ended, and its PMI connection is open; PMIClosed leads to ended
+	exited
+	ended // final: it is known how far it had come and how it ended
+)
+
+// rank is what is known of a rank.
+type rank struct {
+	Rank
+	pid        int
+	state      rankState
+	status     syscall.WaitStatus
+	outputOver bool
+	sign       int  // the number of the first sign of its failure; 0: none
+	aborted    bool // it has called Abort, so is on its way out and may be about to say why
+
+	stopped   syscall.Signal // by which it is stopped; 0: it is not
+	stopSign  int            // the number of the sign that it was stopped by
+	stoppedAt time.Time
+	suspended bool // the user has suspended the job; until it is continued
+}
+
+// Rank is what messages say of a rank.
+type Rank struct{ Program, Host string }
+
+// Config says what a job is.
+type Config struct {
+	Ranks   []Rank
+	PMI     pmi.Config
+	Grace   time.Duration // between SIGTERM and SIGKILL
+	Timeout time.Duration // 0: none
+}
+
+// Ready is what has to be done.
+type Ready struct {
+	Commands   []agent.Command
+	Notices    []string // each a line for the user, without newline
+	Suspend    bool     // the launcher is to stop itself as the user has asked
+	DropOutput bool     // output that is not written yet is to be dropped
+}
+
+// A Supervisor decides about one job. Times are those of its caller, who calls Tick whenever Next has passed,
+// and carries out what Ready returns after each call.
+type Supervisor struct {
+	config Config
+	pmi    *pmi.Server
+	ranks  []rank
+	signs  int // given out
+	timers timers
+	ready  Ready
+
+	phase      phase
+	allStarted bool
+	notStarted *agent.NotStarted
+	root       rootCause
+	commitAt   time.Time // when root becomes the cause
+	cause      *Failure
+
+	forwarded map[syscall.Signal]bool
+	lastInt   time.Time
+	firstTerm time.Time
+
+	unwritten  int       // bytes of output, as last told
+	progressed time.Time // when that last became less
+	deliverBy  time.Time
+}
+
+// New returns the supervisor of a job that begins now.
+func New(now time.Time, c Config) *Supervisor {
+	s := &Supervisor{config: c, pmi: pmi.NewServer(c.PMI), forwarded: make(map[syscall.Signal]bool)}
+	s.ranks = make([]rank, len(c.Ranks))
+	for i := range s.ranks {
+		s.ranks[i].Rank = c.Ranks[i]
+	}
+	if c.Timeout > 0 {
+		s.timers.add(now.Add(c.Timeout), jobTimeout, 0)
+	}
+	return s
+}
+
+// Ready returns what has come up since the last call.
+func (s *Supervisor) Ready() Ready {
+	r := s.ready
+	s.ready = Ready{}
+	return r
+}
+
+// Next is when Tick is due; zero if nothing is.
+func (s *Supervisor) Next() time.Time {
+	if len(s.timers) == 0 {
+		return time.Time{}
+	}
+	return s.timers[0].at
+}
+
+// Over tells whether the job is over.
+func (s *Supervisor) Over() bool { return s.phase == over }
+
+// Cause is why the job failed; nil if it did not, and if it could not be started.
+func (s *Supervisor) Cause() *Failure { return s.cause }
+
+// NotStarted is why the job could not be started; nil if it could.
+func (s *Supervisor) NotStarted() *agent.NotStarted { return s.notStarted }
+
+// RanksOver tells whether only output has to be written.
+func (s *Supervisor) RanksOver() bool { return s.phase >= delivering }
+
+func (s *Supervisor) do(c agent.Command) { s.ready.Commands = append(s.ready.Commands, c) }
+
+func (s *Supervisor) notice(text string, args ...any) {
+	s.ready.Notices = append(s.ready.Notices, fmt.Sprintf(text, args...))
+}
+
+func (s *Supervisor) nextSign() int {
+	s.signs++
+	return s.signs
+}
+
+// Tick lets time pass.
+func (s *Supervisor) Tick(now time.Time) {
+	for s.phase != over {
+		t, due := s.timers.due(now)
+		if !due {
+			return
+		}
+		s.expire(now, t)
+	}
+}
+
+func (s *Supervisor) expire(now time.Time, t timer) {
+	switch t.kind {
+	case pmiOverdue:
+		if s.ranks[t.rank].state == exited {
+			s.do(agent.HangUp{Rank: t.rank})
+		}
+	case lingering:
+		if r := &s.ranks[t.rank]; r.state == disconnected {
+			s.fail(now, s.failure(t.rank, Silent), r.sign)
+		}
+	case stoppedLong:
+		s.checkStopped(now, t.rank)
+	case debounced:
+		s.commitWhenDue(now)
+	case graceOver:
+		if s.phase == ending {
+			s.kill(now)
+		}
+	case killOverdue:
+		if s.phase == killing {
+			s.notice("killed, and not ended after %s, so the kernel holds them: rank%s", killTimeout,
+				s.living())
+			s.finish(true)
+		}
+	case jobTimeout:
+		s.timeOut(now)
+	case unread:
+		s.checkDelivery(now)
+	}
+}
+
+func (s *Supervisor) timeOut(now time.Time) {
+	if s.phase == delivering && s.cause == nil && s.notStarted == nil {
+		s.cause = &Failure{How: TimedOut, Rank: -1, Detail: fmt.Sprintf(
+			"the job was not over after %s (--timeout): its ranks have ended, and nobody reads their "+
+				"output", s.config.Timeout)}
+		s.notice("%s", s.cause)
+		s.finish(true)
+		return
+	}
+	s.failAll(now, &Failure{How: TimedOut, Rank: -1, Detail: fmt.Sprintf(
+		"the job was not over after %s (--timeout); still running: rank%s", s.config.Timeout, s.living())})
+}
+
+// Cancel ends the job.
+func (s *Supervisor) Cancel(now time.Time, reason error) {
+	s.failAll(now, &Failure{How: Cancelled, Rank: -1, Detail: "the job was cancelled: " + reason.Error()})
+	if s.phase == delivering {
+		s.finish(true)
+	}
+}
+
+// failAll takes a failure into account that is no rank's doing.
+func (s *Supervisor) failAll(now time.Time, f *Failure) { s.fail(now, f, s.nextSign()) }
+
+func (s *Supervisor) failure(id int, how How) *Failure {
+	r := &s.ranks[id]
+	return &Failure{How: how, Rank: id, PID: r.pid, Host: r.Host, Program: r.Program}
+}
+
+// fail takes a failure into account, whose rank showed the first sign of it with that number.
+func (s *Supervisor) fail(now time.Time, f *Failure, sign int) {
+	class := s.class(f)
+	if s.cause != nil || s.notStarted != nil || !s.root.add(f, class, sign) {
+		return
+	}
+	s.commitAt = now.Add(class.debounce())
+	if class == certain || s.phase == delivering {
+		s.commit(now)
+		return
+	}
+	s.timers.add(s.commitAt, debounced, 0)
+}
+
+func (s *Supervisor) commitWhenDue(now time.Time) {
+	switch {
+	case s.cause != nil || s.root.best == nil || now.Before(s.commitAt):
+	case s.suspectBefore(s.root.sign):
+		s.timers.add(now.Add(suspectPoll), debounced, 0)
+	default:
+		s.commit(now)
+	}
+}
+
+// suspectBefore tells whether a rank has shown an earlier sign and it is not known yet how it ends. It soon
+// is, one way or the other: see overdueAfter and lingerAfter.
+func (s *Supervisor) suspectBefore(sign int) bool {
+	for i := range s.ranks {
+		r := &s.ranks[i]
+		if r.sign != 0 && r.sign < sign && (r.state == disconnected || r.state == exited) {
+			return true
+		}
+	}
+	return false
+}
+
+// commit makes the best explanation the cause, says it, and ends the job.
+func (s *Supervisor) commit(now time.Time) {
+	s.cause = s.explainByStop(s.root.best, s.root.sign)
+	// Whoever has closed the reader of standard output needs not be told.
+	if s.cause.How != ReaderGone {
+		s.notice("%s", s.cause)
+	}
+	s.end(now)
+}
+
+// explainByStop names the rank that was stopped before another one gave up: the peers of a stopped rank fail
+// because they wait for it in vain.
+func (s *Supervisor) explainByStop(f *Failure, sign int) *Failure {
+	if f.class() == certain {
+		return f
+	}
+	for id := range s.ranks {
+		r := &s.ranks[id]
+		if r.stopped == 0 || r.suspended || r.stopSign > sign || id == f.Rank || r.state == ended {
+			continue
+		}
+		stop := s.failure(id, Stopped)
+		stop.Signal, stop.Status = r.stopped, f.ExitStatus()
+		stop.Detail = "and " + f.Error()
+		return stop
+	}
+	return f
+}
+
+// end asks every rank to end, the stopped ones too. Those that do not are killed after a grace time.
+func (s *Supervisor) end(now time.Time) {
+	s.do(agent.Halt{})
+	if s.phase != running {
+		return
+	}
+	s.phase = ending
+	s.timers.add(now.Add(s.config.Grace), graceOver, 0)
+	others := make([]int, 0, len(s.ranks))
+	for id := range s.ranks {
+		if !s.ranks[id].aborted {
+			others = append(others, id)
+		}
+	}
+	// Ranks that have got SIGQUIT are writing their stacks; SIGTERM would cut them short.
+	if !s.forwarded[syscall.SIGQUIT] {
+		s.do(agent.Signal{Ranks: others, Signal: syscall.SIGTERM})
+	}
+	s.do(agent.Signal{Signal: syscall.SIGCONT})
+	// A rank that has called Abort waits for this: its own text comes whole, and the others do not see it go.
+	for id := range s.ranks {
+		if s.ranks[id].aborted {
+			s.do(agent.HangUp{Rank: id})
+		}
+	}
+}
+
+func (s *Supervisor) kill(now time.Time) {
+	s.do(agent.Halt{})
+	if s.phase < killing {
+		s.phase = killing
+		s.timers.add(now.Add(killTimeout), killOverdue, 0)
+	}
+	s.do(agent.Signal{Signal: syscall.SIGKILL})
+}
+
+// living names the ranks that have not ended, as in "s 0-2,5".
+func (s *Supervisor) living() string {
+	var ids []int
+	for id := range s.ranks {
+		if state := s.ranks[id].state; state == alive || state == disconnected {
+			ids = append(ids, id)
+		}
+	}
+	switch len(ids) {
+	case 0:
+		return "s none"
+	case 1:
+		return " " + topology.FormatCPUList(ids)
+	}
+	return "s " + topology.FormatCPUList(ids)
+}
+
+// describe names a rank with what is needed to find it.
+func (s *Supervisor) describe(id int) string {
+	r := &s.ranks[id]
+	return fmt.Sprintf("rank %d on %s (pid %d, %s)", id, r.Host, r.pid, r.Program)
+}
+
+// checkOver finds that every rank is over.
+func (s *Supervisor) checkOver(now time.Time) {
+	if !s.allStarted || s.phase >= delivering {
+		return
+	}
+	for id := range s.ranks {
+		if r := &s.ranks[id]; r.state != unstarted && !(r.state == ended && r.outputOver) {
+			return
+		}
+	}
+	// Nothing better than what is known can turn up.
+	if s.cause == nil && s.notStarted == nil && s.root.best != nil {
+		s.commit(now)
+	}
+	s.phase = delivering
+	s.progressed, s.deliverBy = now, now.Add(deliverTimeout)
+	s.timers.add(now.Add(unreadGrace), unread, 0)
+}
+
+// Unwritten tells how many bytes of output wait to be written. The job is over when its ranks are and none
+// does. A notice that Ready has not returned yet is not among them, and has to be written, too.
+func (s *Supervisor) Unwritten(now time.Time, n int) {
+	if n < s.unwritten {
+		s.progressed = now
+	}
+	s.unwritten = n
+	if s.phase == delivering && n == 0 && len(s.ready.Notices) == 0 {
+		s.finish(false)
+	}
+}
+
+// checkDelivery gives output up that nobody takes, where the job has failed. That of a job that went well
+// waits for its reader.
+func (s *Supervisor) checkDelivery(now time.Time) {
+	if s.phase != delivering {
+		return
+	}
+	if s.cause != nil || s.notStarted != nil {
+		if now.Sub(s.progressed) >= unreadGrace || !now.Before(s.deliverBy) {
+			s.finish(true)
+			return
+		}
+	} else {
+		s.deliverBy = now.Add(deliverTimeout)
+	}
+	s.timers.add(now.Add(unreadGrace/4), unread, 0)
+}
+
+func (s *Supervisor) finish(drop bool) {
+	s.phase = over
+	s.ready.DropOutput = drop
+}
+
+// OutputFailed tells that output cannot be written.
+func (s *Supervisor) OutputFailed(now time.Time, stream string, err error) {
+	f := &Failure{How: OutputLost, Rank: -1, Detail: fmt.Sprintf("%s cannot be written: %v", stream, err)}
+	if err == syscall.EPIPE {
+		f = &Failure{How: ReaderGone, Rank: -1, Detail: "nobody reads " + stream + " any more"}
+	}
+	// A rank that has failed before did so while there was a reader.
+	if s.root.best == nil {
+		s.failAll(now, f)
+	}
+}
+
+// Deadlock ends the job because of a deadlock, of which the user has been told.
+func (s *Supervisor) Deadlock(now time.Time, text string) {
+	s.failAll(now, &Failure{How: Deadlocked, Rank: -1, Detail: text})
+}
+
+// terminating are the signals that by themselves end a program, and so the job.
+var terminating = map[syscall.Signal]bool{
+	syscall.SIGINT: true, syscall.SIGTERM: true, syscall.SIGQUIT: true, syscall.SIGHUP: true,
+}
+
+// Terminating tells whether a signal ends a program by itself.
+func Terminating(sig syscall.Signal) bool { return terminating[sig] }
+
+// Signal passes a signal of the user's on to the ranks.
+func (s *Supervisor) Signal(now time.Time, sig syscall.Signal) {
+	if terminating[sig] && !s.terminate(now, sig) {
+		return
+	}
+	s.forwarded[sig] = true
+	s.do(agent.Signal{Signal: sig})
+	if terminating[sig] {
+		s.do(agent.Signal{Signal: syscall.SIGCONT}) // a rank that is stopped would not notice
+	}
+	if sig == syscall.SIGTSTP {
+		// In sessions of their own ranks do not stop for SIGTSTP. The shell waits for the launcher to stop,
+		// too.
+		for id := range s.ranks {
+			s.ranks[id].suspended = true
+		}
+		s.do(agent.Signal{Signal: syscall.SIGSTOP})
+		s.ready.Suspend = true
+	}
+}
+
+// terminate takes note of a terminating signal. It tells whether the ranks are to have it.
+func (s *Supervisor) terminate(now time.Time, sig syscall.Signal) bool {
+	interrupt := &Failure{How: Interrupted, Rank: -1, Signal: sig}
+	if s.phase == delivering {
+		if s.cause == nil && s.notStarted == nil {
+			s.cause = interrupt
+			s.notice("%s", s.cause)
+		}
+		s.finish(true)
+		return false
+	}
+	first := &s.firstTerm
+	if sig == syscall.SIGINT {
+		first = &s.lastInt
+	}
+	switch since := now.Sub(*first); {
+	case sig != syscall.SIGINT && sig != syscall.SIGTERM:
+	case first.IsZero(), sig == syscall.SIGINT && since >= insistWithin:
+		*first = now
+	case since < sameSignal:
+		return false
+	case s.phase == killing && sig == syscall.SIGINT:
+		s.finish(true)
+		return false
+	default:
+		s.failAll(now, interrupt)
+		s.kill(now)
+		return false
+	}
+	// Ranks that are not started yet would miss it.
+	if !s.allStarted {
+		s.failAll(now, interrupt)
+	}
+	return true
+}

@@ -1,0 +1,49 @@
+package supervisor
+
+import (
+	"container/heap"
+	"time"
+)
+
+// A timer is an event that is to come. Those that no longer matter are ignored when they come.
+type timer struct {
+	at   time.Time
+	kind timerKind
+	rank int // of pmiOverdue, lingering and stoppedLong
+}
+
+type timerKind uint8
+
+const (
+	pmiOverdue  timerKind = iota // a rank has exited, and its PMI connection is still open
+	lingering                    // a rank's PMI connection has closed without Finalize, and it goes on
+	stoppedLong                  // a rank has been stopped for some time
+	debounced                    // the best explanation becomes the cause
+	graceOver                    // SIGKILL follows SIGTERM
+	killOverdue                  // what SIGKILL has not ended is left to the kernel
+	jobTimeout                   // the job has taken as long as it may
+	unread                       // output of a job that was ended has not been taken for some time
+)
+
+// timers is a heap.
+type timers []timer
+
+func (t timers) Len() int           { return len(t) }
+func (t timers) Less(i, j int) bool { return t[i].at.Before(t[j].at) }
+func (t timers) Swap(i, j int)      { t[i], t[j] = t[j], t[i] }
+func (t *timers) Push(x any)        { *t = append(*t, x.(timer)) }
+func (t *timers) Pop() any {
+	last := (*t)[len(*t)-1]
+	*t = (*t)[:len(*t)-1]
+	return last
+}
+
+func (t *timers) add(at time.Time, kind timerKind, rank int) { heap.Push(t, timer{at, kind, rank}) }
+
+// due takes a timer whose time has come.
+func (t *timers) due(now time.Time) (timer, bool) {
+	if len(*t) == 0 || (*t)[0].at.After(now) {
+		return timer{}, false
+	}
+	return heap.Pop(t).(timer), true
+}

@@ -1,0 +1,66 @@
+package launcher
+
+import (
+	"bytes"
+	"time"
+)
+
+const (
+	// DefaultMaxLine is the length up to which lines of different ranks never mix, unless Job.MaxLine says
+	// otherwise.
+	DefaultMaxLine = 1 << 20
+	// The beginning of a line that nothing follows, such as a prompt, is shown after promptAfterTerminal on a
+	// terminal and after promptAfter elsewhere, if it is no longer than maxPrompt. In a file it waits for its
+	// end.
+	promptAfterTerminal = 100 * time.Millisecond
+	promptAfter         = time.Second
+	maxPrompt           = 4 << 10
+)
+
+// A lineBuffer holds back the unfinished line of one rank's stream until it is whole.
+type lineBuffer struct {
+	sink    *sink
+	label   string // goes before each line
+	maxLine int
+	pending []byte    // the beginning of a line
+	since   time.Time // when the last of pending came
+}
+
+// add takes what the rank has written, and passes on what is whole. The data is the buffer's.
+func (b *lineBuffer) add(now time.Time, data []byte) {
+	if end := bytes.LastIndexByte(data, '\n') + 1; end > 0 {
+		if len(b.pending) == 0 {
+			b.sink.put(b, data[:end:end])
+		} else {
+			b.pending = append(b.pending, data[:end]...)
+			b.flush()
+		}
+		data = data[end:]
+	}
+	if len(data) > 0 {
+		b.pending = append(b.pending, data...)
+		b.since = now
+	}
+	if len(b.pending) > b.maxLine {
+		b.flush()
+	}
+}
+
+// flush passes on what is pending.
+func (b *lineBuffer) flush() {
+	b.sink.put(b, b.pending)
+	b.pending = nil // it is the sink's now
+}
+
+// labelled puts the label before every line, except before the first if that continues one.
+func labelled(text []byte, label string, continued bool) []byte {
+	out := make([]byte, 0, len(text)+len(label)*(bytes.Count(text, []byte{'\n'})+1))
+	for line := range bytes.Lines(text) {
+		if !continued {
+			out = append(out, label...)
+		}
+		continued = false
+		out = append(out, line...)
+	}
+	return out
+}

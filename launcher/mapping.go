@@ -1,0 +1,79 @@
+package launcher
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Mapping says how ranks are dealt out to hosts.
+type Mapping struct {
+	ByNode  bool // one to each host in turn; else a host's slots are filled first
+	PerNode int  // if not 0: how many ranks each host gets at most
+}
+
+// ParseMapping reads the value of --map-by.
+func ParseMapping(text string) (m Mapping, err error) {
+	switch text {
+	case "core", "slot", "":
+		return m, nil
+	case "node":
+		return Mapping{ByNode: true}, nil
+	}
+	if rest, ok := strings.CutPrefix(text, "ppr:"); ok {
+		if number, ok := strings.CutSuffix(rest, ":node"); ok {
+			m.PerNode, err = strconv.Atoi(number)
+			if err == nil && m.PerNode > 0 {
+				return m, nil
+			}
+		}
+	}
+	return m, fmt.Errorf("%q is neither core nor node nor ppr:N:node", text)
+}
+
+// assign gives each of n ranks a host, by index; n of 0 means as many ranks as there are slots. Where ranks
+// are more than slots, the hosts take more in turn, and over tells so.
+func (m Mapping) assign(hosts []Host, n int) (of []int, over bool, err error) {
+	slots, total := make([]int, len(hosts)), 0
+	for i, h := range hosts {
+		if slots[i] = h.Slots; m.PerNode > 0 {
+			slots[i] = m.PerNode
+		}
+		total += slots[i]
+	}
+	if n == 0 {
+		n = total
+	}
+	if m.PerNode > 0 && n > total {
+		return nil, false, requestErrorf("%d ranks at %d a host need %d hosts, and there are %d",
+			n, m.PerNode, (n+m.PerNode-1)/m.PerNode, len(hosts))
+	}
+	of = make([]int, 0, n)
+	for len(of) < n {
+		round := append([]int(nil), slots...)
+		of = m.deal(of, round, n)
+	}
+	return of, n > total, nil
+}
+
+// deal gives ranks out until there are n or the slots are used up.
+func (m Mapping) deal(of, slots []int, n int) []int {
+	if !m.ByNode {
+		for i := range slots {
+			for ; slots[i] > 0 && len(of) < n; slots[i]-- {
+				of = append(of, i)
+			}
+		}
+		return of
+	}
+	for given := true; given; {
+		given = false
+		for i := range slots {
+			if slots[i] > 0 && len(of) < n {
+				of, given = append(of, i), true
+				slots[i]--
+			}
+		}
+	}
+	return of
+}

@@ -1,0 +1,189 @@
+package launcher
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/weft-mpi/weft/launcher/internal/agent"
+	"github.com/weft-mpi/weft/launcher/internal/remote"
+)
+
+// A node is a host of the job, with the ranks that run there.
+type node struct {
+	name  string
+	agent agent.Agent
+	far   *remote.Agent // nil for this host
+	ranks []int
+	plan  *plan
+}
+
+// settle finds the job's hosts, starts the agents of those that are not this one, and deals the ranks out to
+// them. Whatever it returns, the agents that it has started are those of j.nodes.
+func (j *job) settle(ctx context.Context) error {
+	n := 0
+	for _, app := range j.Apps {
+		n += app.Ranks
+	}
+	here := &node{name: j.host, agent: j.local}
+	j.nodes = []*node{here}
+	if len(j.Hosts) == 0 {
+		for id := range n {
+			here.ranks = append(here.ranks, id)
+		}
+		j.locate()
+		return nil
+	}
+	hosts := slices.Clone(j.Hosts)
+	nodes, err := j.connect(ctx, hosts)
+	if err != nil {
+		return err
+	}
+	of, over, err := j.MapBy.assign(hosts, n)
+	if err != nil {
+		return err
+	}
+	if err := j.checkInput(len(of)); err != nil {
+		return err
+	}
+	if over {
+		j.output.notice("%d ranks on %d slots: some share a core", len(of), sumSlots(hosts))
+	}
+	if n == 0 {
+		j.Apps[0].Ranks = len(of)
+	}
+	for id, i := range of {
+		nodes[i].ranks = append(nodes[i].ranks, id)
+	}
+	j.dismiss()
+	j.locate()
+	return nil
+}
+
+// dismiss ends the agents of hosts without ranks, at once.
+func (j *job) dismiss() {
+	var all sync.WaitGroup
+	j.nodes = slices.DeleteFunc(j.nodes, func(n *node) bool {
+		idle := n.far != nil && len(n.ranks) == 0
+		if idle {
+			all.Go(n.agent.Close)
+		}
+		return idle
+	})
+	all.Wait()
+}
+
+func sumSlots(hosts []Host) (n int) {
+	for _, h := range hosts {
+		n += h.Slots
+	}
+	return n
+}
+
+// locate notes where each rank is.
+func (j *job) locate() {
+	n := 0
+	for _, node := range j.nodes {
+		n += len(node.ranks)
+	}
+	j.nodeOf, j.localRank = make([]*node, n), make([]int, n)
+	for _, node := range j.nodes {
+		for i, id := range node.ranks {
+			j.nodeOf[id], j.localRank[id] = node, i
+		}
+	}
+}
+
+// merge sends the events of all agents to one Go channel, each agent's in its order.
+func (j *job) merge() {
+	for _, n := range j.nodes {
+		go func() {
+			for {
+				select {
+				case e := <-n.agent.Events():
+					select {
+					case j.events <- e:
+					case <-j.over:
+						return
+					}
+				case <-j.over:
+					return
+				}
+			}
+		}()
+	}
+}
+
+// do gives commands to the agents that they concern.
+func (j *job) do(commands ...agent.Command) {
+	for _, c := range commands {
+		switch c := c.(type) {
+		case agent.Reply:
+			j.nodeOf[c.Rank].agent.Do(c)
+		case agent.HangUp:
+			j.nodeOf[c.Rank].agent.Do(c)
+		case agent.Input:
+			j.nodeOf[c.Rank].agent.Do(c)
+		case agent.Signal:
+			j.signal(c)
+		default:
+			for _, n := range j.nodes {
+				n.agent.Do(c)
+			}
+		}
+	}
+}
+
+// signal gives each agent the signal for those ranks that are its own.
+func (j *job) signal(c agent.Signal) {
+	if c.Ranks == nil {
+		for _, n := range j.nodes {
+			n.agent.Do(c)
+		}
+		return
+	}
+	for _, n := range j.nodes {
+		own := agent.Signal{Signal: c.Signal}
+		for _, id := range c.Ranks {
+			if j.nodeOf[id] == n {
+				own.Ranks = append(own.Ranks, id)
+			}
+		}
+		if own.Ranks != nil {
+			n.agent.Do(own)
+		}
+	}
+}
+
+// closeNodes ends the agents of other hosts, at once.
+func (j *job) closeNodes() {
+	var all sync.WaitGroup
+	for _, n := range j.nodes {
+		if n.far != nil {
+			all.Go(n.agent.Close)
+		}
+	}
+	all.Wait()
+}
+
+// processMapping is the value of PMI_process_mapping: blocks of hosts that have as many consecutive ranks
+// each.
+func (j *job) processMapping() string {
+	var blocks []string
+	index := make(map[*node]int)
+	for id := 0; id < len(j.nodeOf); {
+		n := j.nodeOf[id]
+		count := 1
+		for id+count < len(j.nodeOf) && j.nodeOf[id+count] == n {
+			count++
+		}
+		if _, known := index[n]; !known {
+			index[n] = len(index)
+		}
+		blocks = append(blocks, fmt.Sprintf("(%d,1,%d)", index[n], count))
+		id += count
+	}
+	return "(vector," + strings.Join(blocks, ",") + ")"
+}

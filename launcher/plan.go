@@ -1,0 +1,171 @@
+package launcher
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/weft-mpi/weft/internal/topology"
+)
+
+// A planRequest is what a host has to plan for: its ranks of the job. It goes to agents of other hosts as it
+// is.
+type planRequest struct {
+	Ranks    int
+	Binding  Binding
+	CQCores  CQCores
+	Each     int              // cores for each rank, as Job.CoresPerRank
+	Programs []programRequest // by program of the job; nil where the launcher itself has found them
+	Peers    []string         // the job's other hosts; empty where all ranks are here
+}
+
+// programRequest is a program that must be there before any rank starts.
+type programRequest struct {
+	Name string // a command, or the path of a file; empty where the host needs no such program
+	Dir  string // the folder to start it in
+	Hash string // of what is to be copied to a host that does not have it; else empty
+}
+
+// A plan is how a host runs its ranks.
+type plan struct {
+	Cores        [][]int // that ranks can have: the processors of each
+	CPUs         [][]int // as in placement, by the ranks of this host
+	Handlers     [][]int
+	CoresPerRank int
+	Unbound      string
+	OwnCore      bool
+	Notes        []string
+	Files        []string // by program of the job: what is executed
+	Missing      []int    // the programs that have to be copied to this host
+	// at which the job's other hosts reach this one, as a CIDR; empty where there are none
+	Interface string
+	Problems  []string // why the job cannot run here
+}
+
+// boundTo tells the user what a rank is bound to.
+func (p *plan) boundTo(rank int) string {
+	switch {
+	case p.CPUs != nil:
+		return "bound to " + processors(p.CPUs[rank])
+	case p.Unbound != "":
+		return fmt.Sprintf("not bound (%s)", p.Unbound)
+	}
+	return "not bound"
+}
+
+// handledOn tells the user where a rank's completion handler runs.
+func (p *plan) handledOn(rank int) string {
+	if p.Handlers == nil {
+		return "no completion handler"
+	}
+	return "completion handler on " + processors(p.Handlers[rank])
+}
+
+// A planner plans for this host, and holds the processors that the ranks get for themselves.
+type planner struct {
+	machine *topology.Machine
+	locks   *coreLocks
+}
+
+func newPlanner() (*planner, error) {
+	machine, err := topology.Read()
+	if err != nil {
+		return nil, err
+	}
+	return &planner{machine: machine, locks: newCoreLocks(lockPrefix)}, nil
+}
+
+// plan places the ranks and looks for their programs. The error is the user's.
+func (p *planner) plan(r *planRequest) (*plan, error) {
+	out := new(plan)
+	if r.Ranks > 0 {
+		out.Cores = p.machine.Cores
+		place, err := p.place(r)
+		if err != nil {
+			return nil, err
+		}
+		out.take(place)
+	}
+	for i, program := range r.Programs {
+		var file, problem string
+		if program.Name != "" {
+			file, problem = program.find()
+		}
+		if problem != "" {
+			out.Problems = append(out.Problems, problem)
+		} else if program.Name != "" && file == "" {
+			out.Missing = append(out.Missing, i)
+		}
+		out.Files = append(out.Files, file)
+	}
+	if len(r.Peers) > 0 && r.Ranks > 0 {
+		var err error
+		if out.Interface, err = reachable(r.Peers); err != nil {
+			out.Problems = append(out.Problems, err.Error())
+		}
+	}
+	return out, nil
+}
+
+// take takes over where the ranks run.
+func (p *plan) take(from placement) {
+	p.CPUs, p.Handlers, p.CoresPerRank = from.cpus, from.handlers, from.coresPerRank
+	p.Unbound, p.OwnCore, p.Notes = from.unbound, from.ownCore, from.notes
+}
+
+// place decides where the ranks run, and locks the processors that they get for themselves.
+func (p *planner) place(r *planRequest) (placement, error) {
+	in := placementRequest{
+		machine: p.machine, ranks: r.Ranks, taken: make(map[int]bool), avoid: p.locks.ofOthers(),
+		each: r.Each, binding: r.Binding, cq: r.CQCores,
+	}
+	for {
+		chosen, err := place(in)
+		if err != nil {
+			return chosen, err
+		}
+		known := len(in.taken)
+		for _, cpu := range p.locks.hold(chosen.locked) {
+			in.taken[cpu] = true
+		}
+		if len(in.taken) == known {
+			return chosen, nil
+		}
+	}
+}
+
+// find looks for a program on this host, or says why it cannot run. Neither means that it has to be copied.
+func (p *programRequest) find() (file, problem string) {
+	if p.Dir != "" {
+		if info, err := os.Stat(p.Dir); err != nil || !info.IsDir() {
+			return "", fmt.Sprintf("there is no folder %s to start %s in", p.Dir, p.Name)
+		}
+	}
+	if p.Hash != "" {
+		info, err := os.Stat(p.Name)
+		if err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			if own, err := contentHash(p.Name); err == nil && own == p.Hash {
+				return p.Name, ""
+			}
+		}
+		return "", ""
+	}
+	if !strings.ContainsRune(p.Name, filepath.Separator) {
+		file, err := exec.LookPath(p.Name)
+		if err != nil {
+			return "", fmt.Sprintf("%s is not in PATH", p.Name)
+		}
+		return file, ""
+	}
+	switch info, err := os.Stat(p.Name); {
+	case err != nil:
+		return "", fmt.Sprintf("there is no %s", p.Name)
+	case info.IsDir():
+		return "", fmt.Sprintf("%s is a folder", p.Name)
+	case info.Mode()&0o111 == 0:
+		return "", fmt.Sprintf("%s is not executable", p.Name)
+	}
+	return p.Name, ""
+}

@@ -1,0 +1,190 @@
+package launcher
+
+import (
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/weft-mpi/weft/internal/sys"
+)
+
+const (
+	// maxUnwritten is how much may wait in a sink before ranks are made to wait; below minUnwritten they go
+	// on.
+	maxUnwritten = 1 << 20
+	minUnwritten = 256 << 10
+	// stopTimeout is how long stop waits for a write that is under way. One that the kernel holds is left
+	// alone.
+	stopTimeout = 100 * time.Millisecond
+)
+
+// A sink is a file that the output of many ranks goes to: standard output or error. What is put into it waits
+// in a queue until a goroutine has written it, so that nobody waits for whoever reads the file. The file is
+// never made non-blocking, and may be so, or become so.
+type sink struct {
+	name    string // for messages
+	file    *os.File
+	fd      int
+	plain   bool          // a file whose writes do not wait for a reader
+	changed chan struct{} // told after each write; holds one message
+	stopW   int           // closing it ends the writing
+	stopR   int
+	stopped chan struct{} // closed when the goroutine has ended
+
+	mu        sync.Mutex
+	work      *sync.Cond
+	queue     [][]byte
+	unwritten int
+	closing   bool
+	err       error // of the first write that failed; everything after it is dropped
+	// whose unfinished line is the last in the queue; nil where the last line is finished
+	open *lineBuffer
+}
+
+func newSink(name string, file *os.File, changed chan struct{}) (*sink, error) {
+	s := &sink{name: name, file: file, changed: changed, stopped: make(chan struct{})}
+	s.work = sync.NewCond(&s.mu)
+	// Fd would make the file blocking for this whole process.
+	conn, err := file.SyscallConn()
+	if err == nil {
+		err = conn.Control(func(fd uintptr) { s.fd = int(fd) })
+	}
+	if err != nil {
+		return nil, err
+	}
+	if info, err := file.Stat(); err == nil {
+		s.plain = info.Mode().IsRegular()
+	}
+	if s.stopR, s.stopW, err = sys.Pipe(); err != nil {
+		return nil, err
+	}
+	go s.run()
+	return s, nil
+}
+
+// put queues text of a rank's stream, or a line of the launcher's own where from is nil. Text that does not
+// end in a newline is the beginning of a line, which from's next text continues unless another's comes in
+// between.
+func (s *sink) put(from *lineBuffer, text []byte) {
+	if len(text) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	continued := from != nil && s.open == from
+	if from != nil && from.label != "" {
+		text = labelled(text, from.label, continued)
+	}
+	if s.open != nil && !continued {
+		s.add([]byte{'\n'})
+	}
+	s.add(text)
+	s.open = nil
+	if text[len(text)-1] != '\n' {
+		s.open = from
+	}
+	s.work.Signal()
+}
+
+func (s *sink) add(text []byte) {
+	if s.err == nil && !s.closing {
+		s.queue = append(s.queue, text)
+		s.unwritten += len(text)
+	}
+}
+
+// state returns how many bytes are not written yet, and the error of the first write that failed.
+func (s *sink) state() (unwritten int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unwritten, s.err
+}
+
+// run writes what is queued.
+func (s *sink) run() {
+	defer close(s.stopped)
+	defer syscall.Close(s.stopR)
+	for {
+		s.mu.Lock()
+		for len(s.queue) == 0 && !s.closing {
+			s.work.Wait()
+		}
+		if s.closing {
+			s.mu.Unlock()
+			return
+		}
+		text := s.queue[0]
+		s.queue[0] = nil
+		s.queue = s.queue[1:]
+		s.mu.Unlock()
+		if !s.write(text) {
+			return
+		}
+	}
+}
+
+// write writes text. It tells whether the writing goes on.
+func (s *sink) write(text []byte) bool {
+	for len(text) > 0 {
+		part := text
+		if !s.plain {
+			// Only so much is sure to go into a pipe or a terminal without waiting for its reader.
+			part = text[:min(len(text), sys.PipeAtomic)]
+			if writable, err := sys.WaitWritable(s.fd, s.stopR); err != nil {
+				return s.wrote(0, err)
+			} else if !writable {
+				return false
+			}
+		}
+		n, err := syscall.Write(s.fd, part)
+		if err == syscall.EINTR || err == syscall.EAGAIN {
+			n, err = 0, nil
+		}
+		if !s.wrote(max(n, 0), err) {
+			return true // what is queued is dropped, and so is what comes
+		}
+		text = text[max(n, 0):]
+	}
+	return true
+}
+
+// wrote takes note of a write. It tells whether there may be more.
+func (s *sink) wrote(n int, err error) bool {
+	s.mu.Lock()
+	s.unwritten -= n
+	if err != nil {
+		s.err = err
+		s.queue, s.unwritten = nil, 0
+	}
+	s.mu.Unlock()
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+	return err == nil
+}
+
+// stop ends the writing, and returns how many bytes were not written.
+func (s *sink) stop() (dropped int) {
+	s.mu.Lock()
+	s.closing = true
+	dropped = s.unwritten
+	s.work.Signal()
+	s.mu.Unlock()
+	syscall.Close(s.stopW)
+	select {
+	case <-s.stopped:
+	case <-time.After(stopTimeout):
+	}
+	return dropped
+}
+
+// flush waits for a time until everything is written.
+func (s *sink) flush(limit time.Duration) {
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if n, err := s.state(); n == 0 || err != nil {
+			return
+		}
+	}
+}

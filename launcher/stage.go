@@ -1,0 +1,128 @@
+package launcher
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// A stageReply is what an agent answers when it has got the whole of a program.
+type stageReply struct {
+	File    string // what is executed
+	Problem string // why there is none
+}
+
+// contentHash is the hash of a file's content, which tells whether two hosts have the same program.
+func contentHash(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// stageAll copies to a host the programs that it does not have, and notes their files in its plan.
+func (j *job) stageAll(ctx context.Context, n *node) error {
+	copies := make(map[string]string) // by file here: the file there
+	for _, i := range n.plan.Missing {
+		if i < 0 || i >= len(n.plan.Files) {
+			return fmt.Errorf("host %s: its agent asks for program %d, which does not exist", n.name, i)
+		}
+		if copies[j.files[i]] == "" {
+			file, err := j.stage(ctx, n, i)
+			if err != nil {
+				return err
+			}
+			copies[j.files[i]] = file
+		}
+		n.plan.Files[i] = copies[j.files[i]]
+	}
+	return nil
+}
+
+// stage copies a program to a host and returns the file there.
+func (j *job) stage(ctx context.Context, n *node, program int) (string, error) {
+	f, err := os.Open(j.files[program])
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	var reply stageReply
+	if err := n.far.Stage(ctx, program, f, &reply); err != nil {
+		return "", err
+	}
+	if reply.Problem != "" {
+		return "", fmt.Errorf("host %s: %s", n.name, reply.Problem)
+	}
+	j.tellStep("host %s: %s is copied", n.name, filepath.Base(j.files[program]))
+	return reply.File, nil
+}
+
+// A stager is the far side of staging: it writes programs into a folder of the job, one after the other.
+type stager struct {
+	folder func() (string, error) // makes one that goes away with the job
+	wanted []programRequest       // by program
+
+	program int
+	file    *os.File // nil between programs
+	hash    hash.Hash
+	problem error // the first; the rest of the program is read past
+}
+
+// take takes the next part of a program, or its end where the part is empty. It answers the end.
+func (s *stager) take(program int, part []byte) ([]byte, error) {
+	if program >= len(s.wanted) || s.file != nil && program != s.program {
+		return nil, fmt.Errorf("a part of program %d, which was not asked for", program)
+	}
+	if s.file == nil && s.problem == nil {
+		s.program, s.hash = program, sha256.New()
+		s.file, s.problem = s.create(s.wanted[program].Name)
+	}
+	if s.problem == nil && len(part) > 0 {
+		s.hash.Write(part)
+		_, s.problem = s.file.Write(part)
+	}
+	if len(part) > 0 {
+		return nil, nil
+	}
+	return json.Marshal(s.finish())
+}
+
+// create makes the file of a program.
+func (s *stager) create(name string) (*os.File, error) {
+	dir, err := s.folder()
+	if err != nil {
+		return nil, err
+	}
+	return os.OpenFile(filepath.Join(dir, filepath.Base(name)), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o700)
+}
+
+// finish closes the file of a program and checks what is in it.
+func (s *stager) finish() (reply stageReply) {
+	if s.file != nil {
+		reply.File = s.file.Name()
+		if err := s.file.Close(); s.problem == nil {
+			s.problem = err
+		}
+	}
+	want := s.wanted[s.program]
+	switch {
+	case s.problem != nil:
+		reply.Problem = fmt.Sprintf("%s cannot be copied: %v", want.Name, s.problem)
+	case hex.EncodeToString(s.hash.Sum(nil)) != want.Hash:
+		reply.Problem = fmt.Sprintf("%s has changed while it was copied", want.Name)
+	}
+	s.file, s.problem = nil, nil
+	return reply
+}

@@ -1,0 +1,72 @@
+package launcher
+
+import (
+	"syscall"
+	"time"
+
+	"github.com/weft-mpi/weft/internal/snapshot"
+	"github.com/weft-mpi/weft/launcher/internal/agent"
+	"github.com/weft-mpi/weft/launcher/internal/supervisor"
+)
+
+// quitTwice is within how much time a second SIGQUIT goes to the ranks.
+const quitTwice = 2 * time.Second
+
+// stuckEvent gives the detector what concerns it.
+func (j *job) stuckEvent(now time.Time, e agent.Event) {
+	switch e := e.(type) {
+	case agent.Quiet:
+		if j.Stuck > 0 {
+			j.detector.Quiet(now, e.Rank)
+		}
+	case agent.Moving:
+		j.detector.Moving(e.Rank)
+	case agent.Answer:
+		// A rank that says what cannot be read is one that does not answer.
+		if s, err := snapshot.Decode(e.Snapshot); err == nil {
+			j.detector.Answer(now, e.Rank, s)
+		}
+	case agent.Exited:
+		j.detector.Ended(now, e.Rank)
+	case agent.Lost:
+		for _, id := range e.Ranks {
+			j.detector.Ended(now, id)
+		}
+	}
+}
+
+// tellStuck asks the ranks what the detector wants to know, and tells the user what it has found.
+func (j *job) tellStuck(s *supervisor.Supervisor, now time.Time) {
+	j.detector.Tick(now)
+	ask, reports := j.detector.Ready()
+	if len(ask) > 0 {
+		j.do(agent.Ask{Ranks: ask})
+	}
+	for _, r := range reports {
+		if r.Answers == 0 {
+			// No rank speaks with weft: the signal is for the programs.
+			s.Signal(now, syscall.SIGQUIT)
+			continue
+		}
+		j.output.notice("%s", r.Title)
+		for _, line := range r.Lines {
+			j.output.notice("%s", line)
+		}
+		switch {
+		case r.Proven && j.AbortStuck: // --stuck-action abort
+			s.Deadlock(now, "the job is ended because of the deadlock")
+		case r.Proven:
+			j.output.notice("the job goes on; --stuck-action abort ends it, and so does a signal")
+		}
+	}
+}
+
+// quit takes SIGQUIT: the first one asks what the ranks do, and a second one soon after it goes to them.
+func (j *job) quit(s *supervisor.Supervisor, now time.Time) {
+	if now.Sub(j.quitAt) < quitTwice {
+		s.Signal(now, syscall.SIGQUIT)
+		return
+	}
+	j.quitAt = now
+	j.detector.Explain(now)
+}

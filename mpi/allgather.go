@@ -1,0 +1,64 @@
+package mpi
+
+import "github.com/weft-mpi/weft/mpi/internal/coll"
+
+// Allgather puts in of all ranks, one after another in rank order, into out at every rank (MPI 4.1, 6.7). All
+// ranks pass the same length of in, and Size times that of out. in may be InPlace, at all ranks: a rank's
+// block is in its place in out.
+func Allgather[T any](c *Comm, in, out []T) error { return run(allgather(c, in, out)) }
+
+// Iallgather begins an Allgather. The buffers must not be touched until the request is complete, in not be
+// changed.
+func Iallgather[T any](c *Comm, in, out []T) (Request, error) { return start(allgather(c, in, out)) }
+
+// AllgatherInit sets up an Allgather to be started again and again.
+func AllgatherInit[T any](c *Comm, in, out []T) (*Persistent, error) {
+	return setUp(allgather(c, in, out))
+}
+
+func allgather[T any](c *Comm, in, out []T) (a collectiveCall) {
+	begin[T](&a, c, coll.OpAllgather)
+	noInPlace(&a, "out", out)
+	block := whole(&a, "out", out)
+	if isInPlace(in) {
+		in = out[min(a.call.Rank*block, len(out)):][:block]
+	} else if len(in) != block {
+		a.fail(ErrCount, "%d elements in, room for %d of each rank", len(in), block)
+	}
+	a.call.Count = block
+	buffers(&a, in, out)
+	return a
+}
+
+// Allgatherv is Allgather with blocks of different lengths (MPI 4.1, 6.7.2): the block of rank i is counts[i]
+// elements of out from displs[i] on. Without displs blocks follow one another. All ranks pass the same
+// counts; they are used only during the call.
+func Allgatherv[T any](c *Comm, in, out []T, counts, displs []int) error {
+	return run(allgatherv(c, in, out, counts, displs))
+}
+
+// Iallgatherv begins an Allgatherv. The buffers must not be touched until the request is complete, in not be
+// changed.
+func Iallgatherv[T any](c *Comm, in, out []T, counts, displs []int) (Request, error) {
+	return start(allgatherv(c, in, out, counts, displs))
+}
+
+// AllgathervInit sets up an Allgatherv to be started again and again.
+func AllgathervInit[T any](c *Comm, in, out []T, counts, displs []int) (*Persistent, error) {
+	return setUp(allgatherv(c, in, out, counts, displs))
+}
+
+func allgatherv[T any](c *Comm, in, out []T, counts, displs []int) (a collectiveCall) {
+	begin[T](&a, c, coll.OpAllgatherv)
+	noInPlace(&a, "out", out)
+	a.call.Recv = a.layout(a.call.Size, "out", counts, displs, len(out))
+	own := part(&a, a.call.Recv, out, a.call.Rank)
+	if isInPlace(in) {
+		in = own
+	} else if len(in) != len(own) {
+		a.fail(ErrCount, "%d elements in, room for %d", len(in), len(own))
+	}
+	a.call.Count = len(own)
+	buffers(&a, in, out)
+	return a
+}

@@ -1,0 +1,222 @@
+package mpi
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/weft-mpi/weft/mpi/internal/coll"
+)
+
+// Cart is a communicator whose ranks form a grid of any number of dimensions (MPI 4.1, 8.5). Ranks follow the
+// coordinates in row-major order: the last coordinate changes fastest.
+type Cart struct {
+	comm     *Comm
+	dims     []int
+	periodic []bool
+}
+
+// Cart makes a grid of the first ranks of the communicator. It is nil for ranks that are left over, on which
+// every method that can fails with ErrComm. In a periodic dimension the last and the first coordinate are
+// neighbors. With reorder, neighbors come to one host where they can; without, ranks keep their order. All
+// ranks of the communicator call it, with the same arguments. The grid has a communicator of its own, which
+// Comm returns and Free of that gives back.
+func (c *Comm) Cart(dims []int, periodic []bool, reorder bool) (*Cart, error) {
+	err := c.check()
+	if err == nil {
+		err = c.checkGrid(dims, periodic)
+	}
+	if err != nil {
+		return nil, c.failColl("Cart", err)
+	}
+	s := c.newExchanges()
+	order := make([]int, product(dims)) // the rank at each place of the grid
+	for i := range order {
+		order[i] = i
+	}
+	if reorder {
+		hosts, err := s.hosts()
+		if err != nil {
+			return nil, c.failColl("Cart", err)
+		}
+		order = placeGrid(dims, hosts)
+	}
+	child, err := s.finish(order)
+	if child == nil {
+		return nil, c.failColl("Cart", err)
+	}
+	return &Cart{child, slices.Clone(dims), slices.Clone(periodic)}, nil
+}
+
+func (c *Comm) checkGrid(dims []int, periodic []bool) error {
+	if len(dims) != len(periodic) {
+		return fmt.Errorf("%w: %d dimensions, and %d that are periodic or not", ErrCount, len(dims),
+			len(periodic))
+	}
+	size := 1
+	for _, d := range dims {
+		if d < 1 || d > c.size/size {
+			return fmt.Errorf("%w: a grid of %v; %s has %d ranks", ErrArg, dims, c.Name(), c.size)
+		}
+		size *= d
+	}
+	return nil
+}
+
+func product(dims []int) int {
+	p := 1
+	for _, d := range dims {
+		p *= d
+	}
+	return p
+}
+
+// Comm returns the communicator of the grid's ranks, nil at a rank that is left over.
+func (t *Cart) Comm() *Comm {
+	if t == nil {
+		return nil
+	}
+	return t.comm
+}
+
+// check refuses a grid that this rank has no place in.
+func (t *Cart) check(op string) error {
+	if t == nil {
+		return asError(op, fmt.Errorf("%w: this rank has no place in the grid: its Cart is nil", ErrComm))
+	}
+	return nil
+}
+
+// Dims returns the size of each dimension, nil at a rank that is left over.
+func (t *Cart) Dims() []int {
+	if t == nil {
+		return nil
+	}
+	return slices.Clone(t.dims)
+}
+
+// Periodic tells which dimensions are periodic. It is nil at a rank that is left over.
+func (t *Cart) Periodic() []bool {
+	if t == nil {
+		return nil
+	}
+	return slices.Clone(t.periodic)
+}
+
+// Coords returns the coordinates of a rank (MPI 4.1, 8.5.5).
+func (t *Cart) Coords(rank int) ([]int, error) {
+	if err := t.check("Coords"); err != nil {
+		return nil, err
+	}
+	if uint(rank) >= uint(t.comm.size) {
+		return nil, t.comm.fail("Coords", rank, NoPeer, fmt.Errorf("%w: the grid has ranks 0 to %d",
+			ErrRank, t.comm.size-1))
+	}
+	return coordsOf(t.dims, rank), nil
+}
+
+func coordsOf(dims []int, rank int) []int {
+	coords := make([]int, len(dims))
+	for d := len(dims) - 1; d >= 0; d-- {
+		coords[d] = rank % dims[d]
+		rank /= dims[d]
+	}
+	return coords
+}
+
+func rankOf(dims, coords []int) int {
+	rank := 0
+	for d, at := range coords {
+		rank = rank*dims[d] + at
+	}
+	return rank
+}
+
+// RankAt returns the rank at these coordinates. A coordinate of a periodic dimension may be any number.
+func (t *Cart) RankAt(coords ...int) (int, error) {
+	if err := t.check("RankAt"); err != nil {
+		return 0, err
+	}
+	if len(coords) != len(t.dims) {
+		return 0, t.comm.failColl("RankAt", fmt.Errorf("%w: %d coordinates in a grid of %v", ErrCount,
+			len(coords), t.dims))
+	}
+	inside := make([]int, len(coords))
+	for d, at := range coords {
+		if inside[d] = at; t.periodic[d] {
+			inside[d] = (at%t.dims[d] + t.dims[d]) % t.dims[d]
+		}
+		if uint(inside[d]) >= uint(t.dims[d]) {
+			return 0, t.comm.failColl("RankAt", fmt.Errorf("%w: coordinates %v in a grid of %v", ErrArg,
+				coords, t.dims))
+		}
+	}
+	return rankOf(t.dims, inside), nil
+}
+
+// Shift returns the ranks from which this rank receives and to which it sends when all ranks send by steps
+// along a dimension (MPI 4.1, 8.5.6). Beyond an edge, for a dimension that does not exist, and at a rank that
+// is left over, it is ProcNull.
+func (t *Cart) Shift(dim, by int) (src, dst int) {
+	if t == nil {
+		return ProcNull, ProcNull
+	}
+	return t.at(t.comm.rank, dim, -by), t.at(t.comm.rank, dim, by)
+}
+
+// at is the rank by steps away along a dimension.
+func (t *Cart) at(rank, dim, by int) int {
+	if uint(dim) >= uint(len(t.dims)) {
+		return ProcNull
+	}
+	coords, size := coordsOf(t.dims, rank), t.dims[dim]
+	if t.periodic[dim] {
+		by %= size
+		coords[dim] = (coords[dim] + by + size) % size
+	} else if by > size || by < -size || uint(coords[dim]+by) >= uint(size) {
+		return ProcNull
+	} else {
+		coords[dim] += by
+	}
+	return rankOf(t.dims, coords)
+}
+
+// Sub makes the grids of the dimensions that are kept, one for each combination of the other coordinates (MPI
+// 4.1, 8.5.7). All ranks of the grid call it.
+func (t *Cart) Sub(keep ...bool) (*Cart, error) {
+	if err := t.check("Sub"); err != nil {
+		return nil, err
+	}
+	c := t.comm
+	err := c.check()
+	if err == nil && len(keep) != len(t.dims) {
+		err = fmt.Errorf("%w: %d of %d dimensions are kept or not", ErrCount, len(keep), len(t.dims))
+	}
+	if err != nil {
+		return nil, c.failColl("Sub", err)
+	}
+	sub := &Cart{}
+	var at, others, otherDims []int
+	for d, coord := range coordsOf(t.dims, c.rank) {
+		if keep[d] {
+			sub.dims, sub.periodic, at = append(sub.dims, t.dims[d]), append(sub.periodic, t.periodic[d]),
+				append(at, coord)
+		} else {
+			otherDims, others = append(otherDims, t.dims[d]), append(others, coord)
+		}
+	}
+	if sub.comm, err = c.split(rankOf(otherDims, others), rankOf(sub.dims, at)); err != nil {
+		return nil, c.failColl("Sub", err)
+	}
+	return sub, nil
+}
+
+// neighbors are, for each dimension, the one below and then the one above (MPI 4.1, 8.6).
+func (t *Cart) neighbors() *coll.Neighbors {
+	n := &coll.Neighbors{Paired: true}
+	for d := range t.dims {
+		below, above := t.Shift(d, 1)
+		n.Sources = append(n.Sources, below, above)
+	}
+	n.Destinations = n.Sources
+	return n
+}

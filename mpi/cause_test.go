@@ -1,0 +1,57 @@
+package mpi_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/launcher"
+	"github.com/weft-mpi/weft/launcher/launchertest"
+	"github.com/weft-mpi/weft/mpi"
+)
+
+var (
+	exitsInFinalize = launchertest.Body("exits while the others are in Finalize", func() error {
+		return mpi.Run(context.Background(), func(_ context.Context, world *mpi.Comm) error {
+			if err := mpi.Barrier(world); err != nil {
+				return err
+			}
+			if world.Rank() == 2 {
+				os.Exit(5)
+			}
+			return nil
+		})
+	})
+	allFail = launchertest.Body("all ranks fail", func() error {
+		return mpi.Run(context.Background(), func(_ context.Context, world *mpi.Comm) error {
+			if err := mpi.Barrier(world); err != nil {
+				return err
+			}
+			return fmt.Errorf("rank %d: the matrix is singular%s", world.Rank(), strings.Repeat(".", 3000))
+		})
+	})
+)
+
+// The rank that has exited is the cause, though the others are in Finalize and notice.
+func TestCauseIsTheRankThatExits(t *testing.T) {
+	for range 10 {
+		r := launchertest.Run(t, launchertest.Ranks(4, exitsInFinalize))
+		f := r.Cause(t)
+		require.Equal(t, []any{launcher.Exited, 2, 5}, []any{f.How, f.Rank, f.Status}, r.Err)
+	}
+}
+
+// Where all ranks fail each error is whole, and one line names one rank.
+func TestErrorsOfAllRanksComeWhole(t *testing.T) {
+	for range 5 {
+		r := launchertest.Run(t, launchertest.Ranks(4, allFail))
+		require.Equal(t, 1, strings.Count(r.Err, "weft: rank "), r.Err)
+		said := r.Cause(t).Rank
+		require.Contains(t, r.Err, fmt.Sprintf("rank %d: the matrix is singular%s\n", said,
+			strings.Repeat(".", 3000)))
+	}
+}

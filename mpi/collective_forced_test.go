@@ -1,0 +1,222 @@
+package mpi_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/mpi"
+	"github.com/weft-mpi/weft/mpi/internal/coll"
+)
+
+// TestCollectivesByForcedAlgorithms runs all collectives, by the n-th algorithm of each, between ranks. The
+// suite of package coll runs them on more ranks and lengths, in simulation.
+func TestCollectivesByForcedAlgorithms(t *testing.T) {
+	onFabrics(t, func(t *testing.T, fabric string) {
+		for turn := range 6 {
+			t.Run(fmt.Sprint(turn), func(t *testing.T) {
+				choices := "WEFT_COLL="
+				for _, o := range coll.Operations() {
+					all := coll.Algorithms(o)
+					choices += fmt.Sprintf("%v:%s,", o, all[turn%len(all)])
+				}
+				ranks(t, []int{2, 4, 5}[turn%3], allForms, fabric, choices)
+			})
+		}
+	})
+}
+
+var explained = body("explained", func(_ context.Context, world *mpi.Comm) error {
+	for range 3 {
+		if err := mpi.Bcast(world, make([]int32, 10), 0); err != nil { // explained once
+			return err
+		}
+	}
+	return mpi.Allreduce(world, []int64{1}, make([]int64, 1), mpi.Sum[int64]())
+})
+
+func TestChoicesOfAlgorithmsAreExplained(t *testing.T) {
+	r := launch(t, 3, explained, "WEFT_COLL=explain,bcast:pipelined-chain")
+	require.NoError(t, r.Failure, r.Err)
+	assert.Regexp(t, `(?m)^weft: \S*collective_forced_test.go:\d+: Bcast on world, 3 ranks, 40 bytes: pipelined-chain, forced by WEFT_COLL`, r.Err)
+	assert.Regexp(t, `Allreduce on world, 3 ranks, 8 bytes: recursive-doubling, chosen of recursive-doubling, rabenseifner`, r.Err)
+	assert.Equal(t, 2, strings.Count(r.Err, " on world, "), r.Err)
+
+	r = launch(t, 1, explained, "WEFT_COLL=bcast:nonsense")
+	require.Error(t, r.Failure)
+	assert.Contains(t, r.Err, `Bcast has no algorithm "nonsense"; it has binomial`)
+}
+
+// Operators of users run without the engine's lock: while one takes its time, other goroutines communicate,
+// and it may itself look at a communicator and even complete a message.
+func TestOperatorsOfUsersDoNotHoldOthersUp(t *testing.T) {
+	onFabrics(t, func(t *testing.T, fabric string) { ranks(t, 2, slowOperator, fabric) })
+}
+
+var slowOperator = body("slowOperator", func(_ context.Context, world *mpi.Comm) error {
+	const tag = 3
+	me := world.Rank()
+	entered := make(chan struct{})
+	exchanged := make(chan error, 1)
+	first := true
+	op := mpi.NewOp(func(inout, in []int) {
+		if first {
+			first = false
+			close(entered)
+			// It ends when the other goroutine has exchanged a message with the other rank, which is in its
+			// operator too.
+			if err := <-exchanged; err != nil {
+				panic(err)
+			}
+		}
+		for i := range inout {
+			inout[i] += in[i]
+		}
+	}, true)
+	go func() {
+		<-entered
+		got := make([]int, 1)
+		_, err := mpi.Sendrecv(world, []int{me}, 1-me, tag, got, 1-me, tag)
+		if err == nil {
+			err = want("message", got[0], 1-me)
+		}
+		exchanged <- err
+	}()
+	in, out := []int{1, 2, 3}, make([]int, 3)
+	r, err := mpi.Iallreduce(world, in, out, op)
+	if err != nil {
+		return err
+	}
+	for done := false; !done; { // Test makes progress too, and does not carry out the operator itself
+		if _, done, err = r.Test(); err != nil {
+			return err
+		}
+	}
+	return want("sum", out[2], 6)
+})
+
+// Non-blocking collectives make progress in whatever call a rank makes, several at once and in any order of
+// completion.
+func TestNonBlockingCollectivesMakeProgressInAnyCall(t *testing.T) {
+	onFabrics(t, func(t *testing.T, fabric string) { ranks(t, 3, progressAnywhere, fabric) })
+}
+
+var progressAnywhere = body("progressAnywhere", func(_ context.Context, world *mpi.Comm) error {
+	me, size := world.Rank(), world.Size()
+	const many, n = 20, 3000
+	var requests []mpi.Request
+	vectors := make([][]int, many)
+	for i := range vectors {
+		vectors[i] = make([]int, n)
+		for k := range vectors[i] {
+			vectors[i][k] = me + i
+		}
+		r, err := mpi.Iallreduce(world, mpi.InPlace[int](), vectors[i], mpi.Sum[int]())
+		if err != nil {
+			return err
+		}
+		requests = append(requests, r)
+	}
+	// The last is waited for first, and all the others come to their end meanwhile or in point-to-point
+	// calls.
+	last := requests[many-1]
+	if _, err := last.Wait(); err != nil {
+		return err
+	}
+	got := make([]int, 1)
+	if _, err := mpi.Sendrecv(world, []int{me}, (me+1)%size, 0, got, (me+size-1)%size, 0); err != nil {
+		return err
+	}
+	done, err := mpi.Waitsome(requests[:many-1], nil)
+	for err == nil && len(done) > 0 {
+		done, err = mpi.Waitsome(requests[:many-1], nil)
+	}
+	if err != nil {
+		return err
+	}
+	for i, v := range vectors {
+		if err := want("sum", v[n-1], size*(size-1)/2+size*i); err != nil {
+			return err
+		}
+	}
+	return nil
+})
+
+// A non-blocking collective ends with the context of its communicator's handle; those that were begun through
+// others go on.
+func TestNonBlockingCollectiveEndsWithItsContext(t *testing.T) {
+	onFabrics(t, func(t *testing.T, fabric string) { ranks(t, 2, collectiveWithContext, fabric) })
+}
+
+var collectiveWithContext = body("collectiveWithContext", func(ctx context.Context, world *mpi.Comm) error {
+	c, err := world.Dup()
+	if err != nil {
+		return err
+	}
+	if world.Rank() == 1 { // it never calls the collective on c
+		return mpi.Barrier(world)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	buf := make([]int, 100_000)
+	r, err := mpi.Iallreduce(c.WithContext(ctx), mpi.InPlace[int](), buf, mpi.Sum[int]())
+	if err != nil {
+		return err
+	}
+	if _, err := r.Wait(); !errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("the collective ended with %v", err)
+	}
+	return mpi.Barrier(world)
+})
+
+// A rank whose completion handler makes the passes carries out collectives while it computes, and users'
+// operators elsewhere.
+func TestCollectivesOnCompletionHandlers(t *testing.T) {
+	onFabrics(t, func(t *testing.T, fabric string) {
+		ranks(t, 3, allForms, fabric, "WEFT_CQ_CORES=0")
+		ranks(t, 3, progressAnywhere, fabric, "WEFT_CQ_CORES=0")
+		ranks(t, 2, overlapped, fabric, "WEFT_CQ_CORES=0")
+	})
+}
+
+// overlapped starts a reduction and looks at its result without a call: the handler has to bring it about.
+var overlapped = body("overlapped", func(_ context.Context, world *mpi.Comm) error {
+	me := world.Rank()
+	for _, n := range []int{1, 1000} {
+		sums := make([]atomic.Int64, n)
+		in, out := make([]int64, n), make([]int64, n)
+		for i := range in {
+			in[i] = int64(me + 1)
+		}
+		seen := make(chan struct{})
+		calls := 0
+		op := mpi.NewOp(func(inout, in []int64) {
+			for i := range inout {
+				inout[i] += in[i]
+				sums[i].Store(inout[i])
+			}
+			if calls++; calls == 1 {
+				close(seen)
+			}
+		}, true)
+		r, err := mpi.Iallreduce(world, in, out, op)
+		if err != nil {
+			return err
+		}
+		<-seen // the goroutine makes no call
+		if _, err := r.Wait(); err != nil {
+			return err
+		}
+		if err := want("sum", out[n-1], 3); err != nil {
+			return err
+		}
+	}
+	return nil
+})

@@ -1,0 +1,45 @@
+package mpi
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+
+	"github.com/weft-mpi/weft/mpi/internal/coll"
+)
+
+// explained has what WEFT_COLL=explain has printed, so that a loop prints once.
+var explained sync.Map
+
+// explain prints which algorithm carries out a call, once for each call site and length. Rank 0 of the
+// communicator speaks for all.
+func explain(c *Comm, call *coll.Call, algorithm string, forced bool) {
+	if call.Rank != 0 {
+		return
+	}
+	why := "chosen"
+	if forced {
+		why = "forced by WEFT_COLL"
+	}
+	line := fmt.Sprintf("weft: %s: %v on %s, %d ranks, %d bytes: %s, %s of %s\n", callSite(),
+		call.Operation, c.Name(),
+		call.Size, call.Count*call.ElemSize, algorithm, why,
+		strings.Join(coll.Algorithms(call.Operation), ", "))
+	if _, before := explained.LoadOrStore(line, true); !before {
+		fmt.Fprint(os.Stderr, line)
+	}
+}
+
+// callSite is the file and line that called this package.
+func callSite() string {
+	pcs := make([]uintptr, 16)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
+	for {
+		f, more := frames.Next()
+		if !strings.Contains(f.Function, "/weft/mpi.") || !more {
+			return fmt.Sprintf("%s:%d", f.File, f.Line)
+		}
+	}
+}

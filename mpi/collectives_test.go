@@ -1,0 +1,378 @@
+package mpi_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/weft-mpi/weft/mpi"
+)
+
+// matrix is an element whose product does not commute; its arithmetic wraps, so it is associative.
+type matrix [2][2]int32
+
+func (a matrix) times(b matrix) (p matrix) {
+	for i := range 2 {
+		for j := range 2 {
+			p[i][j] = a[i][0]*b[0][j] + a[i][1]*b[1][j]
+		}
+	}
+	return p
+}
+
+func matrixOf(rank, i int) matrix {
+	return matrix{{int32(rank + 1), int32(i%7 + 1)}, {int32(rank%3 + 2), int32(rank*5 + i)}}
+}
+
+// matrices are the elements of a rank from one index up to another.
+func matrices(rank, from, to int) []matrix {
+	m := make([]matrix, 0, max(to-from, 0))
+	for i := from; i < to; i++ {
+		m = append(m, matrixOf(rank, i))
+	}
+	return m
+}
+
+// product is that of the elements of ranks from one up to another.
+func product(first, last, from, to int) []matrix {
+	p := matrices(first, from, to)
+	for rank := first + 1; rank < last; rank++ {
+		for i, m := range matrices(rank, from, to) {
+			p[i] = p[i].times(m)
+		}
+	}
+	return p
+}
+
+var times = mpi.NewOp(func(inout, in []matrix) {
+	for i := range inout {
+		inout[i] = inout[i].times(in[i])
+	}
+}, false)
+
+// TestCollectivesInAllForms runs every collective, blocking, non-blocking and persistent, in place and not.
+func TestCollectivesInAllForms(t *testing.T) {
+	onFabrics(t, func(t *testing.T, fabric string) {
+		for _, n := range []int{1, 2, 3, 4, 5, 8} {
+			t.Run(fmt.Sprint(n), func(t *testing.T) { ranks(t, n, allForms, fabric) })
+		}
+	})
+}
+
+var allForms = body("allForms", func(_ context.Context, world *mpi.Comm) error {
+	size := world.Size()
+	for _, n := range []int{0, 1, size - 1, size + 1, 97, 4099} {
+		for root := range size {
+			if root > 1 && root < size-1 {
+				continue
+			}
+			if err := everyCollective(world, n, root); err != nil {
+				return fmt.Errorf("%d elements, root %d: %w", n, root, err)
+			}
+		}
+	}
+	return nil
+})
+
+// outcome is a collective in its three forms, which write out, and what out is to be.
+type outcome struct {
+	name       string
+	out        []matrix // nil where there is none
+	before     []matrix // of out
+	want       []matrix
+	blocking   func() error
+	begin      func() (mpi.Request, error)
+	persistent func() (*mpi.Persistent, error)
+}
+
+func (o *outcome) check(form string) error {
+	for i := range o.want {
+		if o.out[i] != o.want[i] {
+			return fmt.Errorf("%s, %s: element %d of %d is %v, want %v", o.name, form, i, len(o.want),
+				o.out[i], o.want[i])
+		}
+	}
+	return nil
+}
+
+// try carries a collective out in every form; several non-blocking ones are under way at once.
+func try(outcomes []outcome) error {
+	for i := range outcomes {
+		o := &outcomes[i]
+		copy(o.out, o.before)
+		if err := o.blocking(); err != nil {
+			return err
+		}
+		if err := o.check("blocking"); err != nil {
+			return err
+		}
+		p, err := o.persistent()
+		if err != nil {
+			return err
+		}
+		for range 2 {
+			copy(o.out, o.before)
+			r, err := p.Start()
+			if err == nil {
+				_, err = r.Wait()
+			}
+			if err == nil {
+				err = o.check("persistent")
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if err := p.Free(); err != nil {
+			return err
+		}
+	}
+	var requests []mpi.Request
+	for i := range outcomes {
+		copy(outcomes[i].out, outcomes[i].before)
+		r, err := outcomes[i].begin()
+		if err != nil {
+			return err
+		}
+		requests = append(requests, r)
+	}
+	if err := mpi.Waitall(requests); err != nil {
+		return err
+	}
+	for i := range outcomes {
+		if err := outcomes[i].check("non-blocking"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lengthOf is the length of a rank's block where blocks differ.
+func lengthOf(rank, n int) int { return (n + rank*3) % (n + 2) }
+
+func everyCollective(c *mpi.Comm, n, root int) error {
+	me, size := c.Rank(), c.Size()
+	atRoot := me == root
+	mine := matrices(me, 0, n)
+	var all []matrix // the blocks of all ranks
+	var counts, displs []int
+	var uneven []matrix
+	var sum []int
+	end := 0
+	for rank := range size {
+		all = append(all, matrices(rank, 0, n)...)
+		k := lengthOf(rank, n)
+		counts, displs = append(counts, k), append(displs, end+1)
+		uneven = append(append(uneven, matrix{}), matrices(rank, 0, k)...)
+		end += k + 1
+		sum = append(sum, k)
+	}
+	own := matrices(me, 0, lengthOf(me, n))
+	rootOnly := func(b []matrix) []matrix {
+		if atRoot {
+			return b
+		}
+		return nil
+	}
+	fresh := func(b []matrix) []matrix { return make([]matrix, len(b)) }
+	inPlaceAtRoot := func(b []matrix) []matrix {
+		if atRoot {
+			return mpi.InPlace[matrix]()
+		}
+		return b
+	}
+	there := mpi.InPlace[matrix]()
+	var o []outcome
+	add := func(name string, out, before, want []matrix, b func() error, i func() (mpi.Request, error),
+		p func() (*mpi.Persistent, error)) {
+		o = append(o, outcome{name, out, before, want, b, i, p})
+	}
+
+	add("Barrier", nil, nil, nil, func() error { return mpi.Barrier(c) },
+		func() (mpi.Request, error) { return mpi.Ibarrier(c) },
+		func() (*mpi.Persistent, error) { return mpi.BarrierInit(c) })
+	b := fresh(mine)
+	add("Bcast", b, rootOnly(mine), matrices(root, 0, n), func() error { return mpi.Bcast(c, b, root) },
+		func() (mpi.Request, error) { return mpi.Ibcast(c, b, root) },
+		func() (*mpi.Persistent, error) { return mpi.BcastInit(c, b, root) })
+
+	for _, in := range [][]matrix{mine, inPlaceAtRoot(mine)} {
+		out := rootOnly(fresh(all))
+		before := slices.Clone(out)
+		if atRoot {
+			copy(before[root*n:], mine)
+		}
+		add("Gather", out, before, rootOnly(all), func() error { return mpi.Gather(c, in, out, root) },
+			func() (mpi.Request, error) { return mpi.Igather(c, in, out, root) },
+			func() (*mpi.Persistent, error) { return mpi.GatherInit(c, in, out, root) })
+	}
+	for _, in := range [][]matrix{own, inPlaceAtRoot(own)} {
+		out := rootOnly(fresh(uneven))
+		before := slices.Clone(out)
+		if atRoot {
+			copy(before[displs[root]:], own)
+		}
+		add("Gatherv", out, before, rootOnly(uneven), func() error {
+			return mpi.Gatherv(c, in, out, counts,
+				displs, root)
+		},
+			func() (mpi.Request, error) { return mpi.Igatherv(c, in, out, counts, displs, root) },
+			func() (*mpi.Persistent, error) { return mpi.GathervInit(c, in, out, counts, displs, root) })
+	}
+	for _, inPlace := range []bool{false, true} {
+		from := slices.Clone(rootOnly(all))
+		out := fresh(mine)
+		to := out
+		if inPlace && atRoot {
+			to, out = there, from[root*n:][:n]
+		}
+		add("Scatter", out, nil, mine, func() error { return mpi.Scatter(c, from, to, root) },
+			func() (mpi.Request, error) { return mpi.Iscatter(c, from, to, root) },
+			func() (*mpi.Persistent, error) { return mpi.ScatterInit(c, from, to, root) })
+	}
+	{
+		from, out := slices.Clone(rootOnly(uneven)), fresh(own)
+		add("Scatterv", out, nil, own, func() error {
+			return mpi.Scatterv(c, from, counts, displs, out,
+				root)
+		},
+			func() (mpi.Request, error) { return mpi.Iscatterv(c, from, counts, displs, out, root) },
+			func() (*mpi.Persistent, error) { return mpi.ScattervInit(c, from, counts, displs, out, root) })
+	}
+	for _, in := range [][]matrix{mine, there} {
+		out := fresh(all)
+		before := fresh(all)
+		copy(before[me*n:], mine)
+		add("Allgather", out, before, all, func() error { return mpi.Allgather(c, in, out) },
+			func() (mpi.Request, error) { return mpi.Iallgather(c, in, out) },
+			func() (*mpi.Persistent, error) { return mpi.AllgatherInit(c, in, out) })
+	}
+	for _, in := range [][]matrix{own, there} {
+		out := fresh(uneven)
+		before := fresh(uneven)
+		copy(before[displs[me]:], own)
+		add("Allgatherv", out, before, uneven, func() error {
+			return mpi.Allgatherv(c, in, out, counts,
+				displs)
+		},
+			func() (mpi.Request, error) { return mpi.Iallgatherv(c, in, out, counts, displs) },
+			func() (*mpi.Persistent, error) { return mpi.AllgathervInit(c, in, out, counts, displs) })
+	}
+	o = append(o, alltoalls(c, n)...)
+	o = append(o, reductionsOf(c, n, root, mine, sum)...)
+	return try(o)
+}
+
+// alltoalls sends element j of the vector of rank i, by the block.
+func alltoalls(c *mpi.Comm, n int) (o []outcome) {
+	me, size := c.Rank(), c.Size()
+	var send, want []matrix
+	var scounts, rcounts []int
+	var vsend, vwant []matrix
+	length := func(from, to int) int { return (from*5 + to*3 + n) % 7 * (n % 3) }
+	symmetric := func(a, b int) int { return length(min(a, b), max(a, b)) }
+	var icounts []int
+	var isend, iwant []matrix
+	for rank := range size {
+		send = append(send, matrices(me, rank*n, (rank+1)*n)...)
+		want = append(want, matrices(rank, me*n, (me+1)*n)...)
+		k, l, m := length(me, rank), length(rank, me), symmetric(me, rank)
+		scounts, rcounts, icounts = append(scounts, k), append(rcounts, l), append(icounts, m)
+		vsend, vwant = append(vsend, matrices(me, rank, rank+k)...),
+			append(vwant, matrices(rank, me, me+l)...)
+		isend, iwant = append(isend, matrices(me, rank, rank+m)...),
+			append(iwant, matrices(rank, me, me+m)...)
+	}
+	for _, inPlace := range []bool{false, true} {
+		in, out := send, make([]matrix, len(want))
+		if inPlace {
+			in = mpi.InPlace[matrix]()
+		}
+		o = append(o, outcome{"Alltoall", out, send, want, func() error { return mpi.Alltoall(c, in, out) },
+			func() (mpi.Request, error) { return mpi.Ialltoall(c, in, out) },
+			func() (*mpi.Persistent, error) { return mpi.AlltoallInit(c, in, out) }})
+	}
+	vout := make([]matrix, len(vwant))
+	o = append(o, outcome{"Alltoallv", vout, nil, vwant,
+		func() error { return mpi.Alltoallv(c, vsend, scounts, nil, vout, rcounts, nil) },
+		func() (mpi.Request, error) { return mpi.Ialltoallv(c, vsend, scounts, nil, vout, rcounts, nil) },
+		func() (*mpi.Persistent, error) {
+			return mpi.AlltoallvInit(c, vsend, scounts, nil, vout, rcounts,
+				nil)
+		}})
+	there, iout := mpi.InPlace[matrix](), make([]matrix, len(iwant))
+	return append(o, outcome{"Alltoallv in place", iout, isend, iwant,
+		func() error { return mpi.Alltoallv(c, there, nil, nil, iout, icounts, nil) },
+		func() (mpi.Request, error) { return mpi.Ialltoallv(c, there, nil, nil, iout, icounts, nil) },
+		func() (*mpi.Persistent, error) { return mpi.AlltoallvInit(c, there, nil, nil, iout, icounts, nil) }})
+}
+
+func reductionsOf(c *mpi.Comm, n, root int, mine []matrix, counts []int) (o []outcome) {
+	me, size := c.Rank(), c.Size()
+	there := mpi.InPlace[matrix]()
+	add := func(name string, out, before, want []matrix, b func() error, i func() (mpi.Request, error),
+		p func() (*mpi.Persistent, error)) {
+		o = append(o, outcome{name, out, before, want, b, i, p})
+	}
+	total := product(0, size, 0, n)
+	for _, inPlace := range []bool{false, true} {
+		in, rin := mine, mine
+		if inPlace {
+			in = there
+			if me == root {
+				rin = there
+			}
+		}
+		out := make([]matrix, n)
+		want := total
+		if me != root {
+			want = nil
+		}
+		add("Reduce", out, mine, want, func() error { return mpi.Reduce(c, rin, out, times, root) },
+			func() (mpi.Request, error) { return mpi.Ireduce(c, rin, out, times, root) },
+			func() (*mpi.Persistent, error) { return mpi.ReduceInit(c, rin, out, times, root) })
+		aout := make([]matrix, n)
+		add("Allreduce", aout, mine, total, func() error { return mpi.Allreduce(c, in, aout, times) },
+			func() (mpi.Request, error) { return mpi.Iallreduce(c, in, aout, times) },
+			func() (*mpi.Persistent, error) { return mpi.AllreduceInit(c, in, aout, times) })
+		sout := make([]matrix, n)
+		add("Scan", sout, mine, product(0, me+1, 0, n), func() error { return mpi.Scan(c, in, sout, times) },
+			func() (mpi.Request, error) { return mpi.Iscan(c, in, sout, times) },
+			func() (*mpi.Persistent, error) { return mpi.ScanInit(c, in, sout, times) })
+		eout, below := make([]matrix, n), mine // at rank 0 it stays as it is
+		if me > 0 {
+			below = product(0, me, 0, n)
+		}
+		add("Exscan", eout, mine, below, func() error { return mpi.Exscan(c, in, eout, times) },
+			func() (mpi.Request, error) { return mpi.Iexscan(c, in, eout, times) },
+			func() (*mpi.Persistent, error) { return mpi.ExscanInit(c, in, eout, times) })
+
+		vector := matrices(me, 0, n*size)
+		bin, bout := vector, make([]matrix, n)
+		if inPlace {
+			bin, bout = there, make([]matrix, n*size)
+		}
+		add("ReduceScatterBlock", bout, vector, product(0, size, me*n, (me+1)*n),
+			func() error { return mpi.ReduceScatterBlock(c, bin, bout, times) },
+			func() (mpi.Request, error) { return mpi.IreduceScatterBlock(c, bin, bout, times) },
+			func() (*mpi.Persistent, error) { return mpi.ReduceScatterBlockInit(c, bin, bout, times) })
+		from, all := 0, 0
+		for rank, k := range counts {
+			if rank < me {
+				from += k
+			}
+			all += k
+		}
+		long := matrices(me, 0, all)
+		vin, vout := long, make([]matrix, counts[me])
+		if inPlace {
+			vin, vout = there, make([]matrix, all)
+		}
+		add("ReduceScatter", vout, long, product(0, size, from, from+counts[me]),
+			func() error { return mpi.ReduceScatter(c, vin, vout, counts, times) },
+			func() (mpi.Request, error) { return mpi.IreduceScatter(c, vin, vout, counts, times) },
+			func() (*mpi.Persistent, error) { return mpi.ReduceScatterInit(c, vin, vout, counts, times) })
+	}
+	return o
+}

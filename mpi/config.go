@@ -1,0 +1,32 @@
+package mpi
+
+import "github.com/weft-mpi/weft/internal/setting"
+
+// Config changes how weft works in this process. Init and Run read the environment once and apply each Config
+// in order. The zero Config changes nothing.
+type Config struct {
+	// Settings replace what the environment says, by the names that `weft info --settings` lists, such as
+	// WEFT_FABRIC. An empty text stands for the default.
+	Settings map[string]string
+
+	// Defaults are Settings that apply only where neither the environment nor an earlier Config has one.
+	Defaults map[string]string
+}
+
+// values are the settings of this process: the environment's, changed by options.
+func values(options []Config) (setting.Values, error) {
+	set := setting.Environment()
+	for _, c := range options {
+		for name, text := range c.Settings {
+			if err := set.Set(name, text); err != nil {
+				return set, err
+			}
+		}
+		for name, text := range c.Defaults {
+			if err := set.SetDefault(name, text); err != nil {
+				return set, err
+			}
+		}
+	}
+	return set, nil
+}

@@ -1,0 +1,147 @@
+package mpi
+
+import (
+	"errors"
+	"math/bits"
+	"sync"
+)
+
+// Each communicator has an id of its own. The low two bits of an engine context select the kind of traffic
+// within the communicator, so an id is a multiple of four.
+const (
+	pointToPoint    = 0 // offset of the context of Send, Recv and the like
+	collective      = 1 // of collective calls
+	groupCreation   = 2 // of CreateGroup, which is collective over a part of the communicator
+	contextsPerComm = 4
+	worldID         = 0
+	// bounds the communicators that one rank can lead at a time, and the memory for their ids
+	maxCounterBits   = 20
+	contextKindShift = 2
+)
+
+// errNoID is returned at every rank alike.
+var errNoID = errors.New("no context id is free at all ranks: free communicators that are no longer used")
+
+// contextIDs is what one rank knows about the ids of communicators.
+//
+// The ranks of a new communicator agree on its id in rounds. The leader, rank 0 of the calling communicator,
+// proposes an id, and every rank votes: the id is taken if all ranks accept it. An id names the leader's
+// world rank, so two leaders never propose the same one. A leader never proposes an id that is claimed at
+// itself, and a rank never accepts one that is claimed there. Hence agreements on overlapping groups do not
+// affect one another, in whatever order goroutines run.
+//
+// A leader counts up and starts again at the end, so an id is not used again until all others of the leader
+// have had their turn.
+//
+// Invariant: an id is claimed at a rank from its vote (the leader: its proposal) until it learns that the id
+// was refused, or until Free. A rank that gives up after its vote does not learn the result, so its claim
+// stays: others may use the id.
+type contextIDs struct {
+	mu          sync.Mutex
+	rank        uint32
+	counterBits int
+	next        uint32              // the counter that this rank proposes next
+	claimed     map[uint32]struct{} // ids that this rank accepts for no other communicator
+	// subset of claimed: Free was called, and operations may still be under way
+	freed   map[uint32]struct{}
+	traffic contextTraffic
+}
+
+// contextTraffic is what the engine knows about the messages of a context.
+type contextTraffic interface {
+	ContextInUse(context uint32) bool // an operation is under way or a message waits
+	// no operation will begin: messages that none of those under way receives are dropped
+	FreeContext(context uint32)
+	ReleaseContext(context uint32) // the context is no longer used
+	ReuseContext(context uint32)   // a new communicator begins to use the context
+}
+
+func newContextIDs(rank, size int, traffic contextTraffic) *contextIDs {
+	rankBits := bits.Len(uint(size - 1))
+	return &contextIDs{
+		rank:        uint32(rank),
+		counterBits: min(maxCounterBits, 32-contextKindShift-rankBits),
+		claimed:     map[uint32]struct{}{worldID: {}},
+		freed:       map[uint32]struct{}{},
+		traffic:     traffic,
+	}
+}
+
+// propose claims an id of this rank's own for a new communicator. It reports false if all are claimed.
+func (x *contextIDs) propose() (uint32, bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.collect()
+	limit := uint32(1)<<x.counterBits - 1 // the last is left out: no context is the largest uint32
+	for range limit {
+		id := (x.rank<<x.counterBits | x.next) << contextKindShift
+		x.next++
+		if x.next == limit {
+			x.next = 0
+		}
+		if x.claim(id) {
+			return id, true
+		}
+	}
+	return 0, false
+}
+
+// accept claims an id that the leader of an agreement proposes. It reports false if the id is claimed
+// already.
+func (x *contextIDs) accept(id uint32) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.collect()
+	return x.claim(id)
+}
+
+func (x *contextIDs) claim(id uint32) bool {
+	if _, ok := x.claimed[id]; ok {
+		return false
+	}
+	x.claimed[id] = struct{}{}
+	for kind := range uint32(contextsPerComm) {
+		x.traffic.ReuseContext(id + kind)
+	}
+	return true
+}
+
+// refuse ends a claim on an id that was not agreed on, or that is used by other ranks only.
+func (x *contextIDs) refuse(id uint32) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.claimed, id)
+}
+
+// free ends the claim on a communicator's id as soon as its last operation is complete.
+func (x *contextIDs) free(id uint32) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.freed[id] = struct{}{}
+	for kind := range uint32(contextsPerComm) {
+		x.traffic.FreeContext(id + kind)
+	}
+}
+
+// collect ends the claims on ids of freed communicators without traffic.
+func (x *contextIDs) collect() {
+	for id := range x.freed {
+		if x.busy(id) {
+			continue
+		}
+		for kind := range uint32(contextsPerComm) {
+			x.traffic.ReleaseContext(id + kind)
+		}
+		delete(x.freed, id)
+		delete(x.claimed, id)
+	}
+}
+
+func (x *contextIDs) busy(id uint32) bool {
+	for kind := range uint32(contextsPerComm) {
+		if x.traffic.ContextInUse(id + kind) {
+			return true
+		}
+	}
+	return false
+}

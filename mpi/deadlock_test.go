@@ -1,0 +1,278 @@
+package mpi_test
+
+import (
+	"context"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/launcher"
+	"github.com/weft-mpi/weft/launcher/launchertest"
+	"github.com/weft-mpi/weft/mpi"
+)
+
+// A hanging is a small program in which ranks wait for ever, and what the report on it says.
+type hanging struct {
+	name  string
+	ranks int
+	run   func(c *mpi.Comm) error
+	says  []string
+}
+
+func recvOne(c *mpi.Comm, src, tag int) error {
+	_, err := mpi.Recv(c, make([]int64, 1), src, tag)
+	return err
+}
+
+func sendOne(c *mpi.Comm, dst, tag int) error { return mpi.Send(c, []int64{1}, dst, tag) }
+
+// hangings have ranks that wait for one another, or for one that will not come.
+var hangings = []hanging{
+	{"two receive from each other", 2, func(c *mpi.Comm) error { return recvOne(c, 1-c.Rank(), 5+c.Rank()) },
+		[]string{"rank 0 waits in Recv from 1, tag 5, at deadlock_test.go:", "neither can go on"}},
+	{"three in a ring", 3, func(c *mpi.Comm) error { return recvOne(c, (c.Rank()+1)%3, 1) },
+		[]string{"no rank can ever go on", "rank 2 waits in Recv from 0", "none of them can go on"}},
+	{"five in a ring of synchronous sends", 5, func(c *mpi.Comm) error {
+		return mpi.Ssend(c, []int64{1}, (c.Rank()+1)%5, 1)
+	}, []string{"no rank can ever go on", "rank 4 waits in Ssend to 0, tag 1", "none of them can go on"}},
+	{"two send much to each other", 2, func(c *mpi.Comm) error {
+		return mpi.Send(c, make([]byte, 1<<22), 1-c.Rank(), 1)
+	}, []string{"rank 1 waits in Send to 0, tag 1", "neither can go on"}},
+	{"a rank receives from itself", 2, func(c *mpi.Comm) error {
+		if c.Rank() == 1 {
+			return recvOne(c, 1, 1)
+		}
+		return recvOne(c, 1, 1)
+	}, []string{"rank 1 waits in Recv from 1, tag 1", "it waits for itself and cannot go on"}},
+	{"another tag", 2, func(c *mpi.Comm) error {
+		if c.Rank() == 0 {
+			if err := sendOne(c, 1, 6); err != nil {
+				return err
+			}
+		}
+		return recvOne(c, 1-c.Rank(), 5)
+	}, []string{"rank 1: a message from 0 with tag 6 has come; the receive asks for tag 5"}},
+	{"another communicator", 2, func(c *mpi.Comm) error {
+		d, err := c.Dup()
+		if err != nil {
+			return err
+		}
+		d.SetName("halo")
+		if c.Rank() == 0 {
+			if err := sendOne(d, 1, 5); err != nil {
+				return err
+			}
+		}
+		return recvOne(c, 1-c.Rank(), 5)
+	}, []string{"rank 1: a message from 0 with tag 5 on halo has come; the receive asks for a message on world"}},
+	{"a rank that has ended", 3, func(c *mpi.Comm) error {
+		if c.Rank() != 0 {
+			return nil
+		}
+		return recvOne(c, 2, 5)
+	}, []string{"rank 2 is in Finalize and sends no more", "rank 0 has not called Finalize"}},
+	{"a barrier that one has not called", 3, func(c *mpi.Comm) error {
+		if c.Rank() == 1 {
+			return recvOne(c, 0, 5)
+		}
+		return mpi.Barrier(c)
+	}, []string{"rank 1 has not called Barrier on world", "rank 1 waits in Recv from 0, tag 5"}},
+	{"an Allreduce that one has ended before", 3, func(c *mpi.Comm) error {
+		if c.Rank() == 2 {
+			return nil
+		}
+		return mpi.Allreduce(c, []int64{1}, []int64{0}, mpi.Sum[int64]())
+	}, []string{"rank 2 has not called Allreduce on world", "rank 2 waits in Finalize"}},
+	{"the wrong root", 3, func(c *mpi.Comm) error {
+		if c.Rank() == 0 {
+			return recvOne(c, 1, 5) // instead of Bcast
+		}
+		return mpi.Bcast(c, make([]int64, 1), 0)
+	}, []string{"rank 0 has not called Bcast on world", "ranks 1,2: Bcast on world"}},
+	{"any source", 2, func(c *mpi.Comm) error { return recvOne(c, mpi.AnySource, 5) },
+		[]string{"Recv from any source, tag 5", "no rank can ever go on"}},
+	{"any tag", 2, func(c *mpi.Comm) error { return recvOne(c, 1-c.Rank(), mpi.AnyTag) },
+		[]string{"Recv from 1, any tag"}},
+	{"Waitall", 3, func(c *mpi.Comm) error {
+		if c.Rank() == 2 {
+			return recvOne(c, 0, 9)
+		}
+		a, err := mpi.Irecv(c, make([]int64, 1), 2, 1)
+		if err != nil {
+			return err
+		}
+		b, err := mpi.Irecv(c, make([]int64, 1), 2, 2)
+		if err != nil {
+			return err
+		}
+		return mpi.Waitall([]mpi.Request{a, b})
+	}, []string{"ranks 0,1: Waitall from 2, tag 1", "rank 2 waits in Recv from 0, tag 9"}},
+	{"Waitany", 2, func(c *mpi.Comm) error {
+		a, err := mpi.Irecv(c, make([]int64, 1), 1-c.Rank(), 1)
+		if err != nil {
+			return err
+		}
+		b, err := mpi.Irecv(c, make([]int64, 1), 1-c.Rank(), 2)
+		if err != nil {
+			return err
+		}
+		_, _, err = mpi.Waitany([]mpi.Request{a, b})
+		return err
+	}, []string{"Waitany for any of 2 requests (recv from 1, tag 1; recv from 1, tag 2)"}},
+	{"Sendrecv of different rings", 3, func(c *mpi.Comm) error {
+		_, err := mpi.Sendrecv(c, []int64{1}, (c.Rank()+1)%3, 1, make([]int64, 1), (c.Rank()+1)%3, 1)
+		return err
+	}, []string{"Sendrecv from 1, tag 1", "rank 0: a message from 2 with tag 1 has come; the receive asks for one from 1"}},
+	{"a part of the ranks", 4, func(c *mpi.Comm) error {
+		d, err := c.Split(c.Rank()%2, 0)
+		if err != nil {
+			return err
+		}
+		d.SetName("half")
+		if c.Rank()%2 == 0 && d.Rank() == 0 {
+			return recvOne(c, 2, 5)
+		}
+		return mpi.Barrier(d)
+	}, []string{"rank 0 has not called Barrier on half", "rank 2: Barrier on half"}},
+	{"one of several goroutines", 2, func(c *mpi.Comm) error {
+		var all sync.WaitGroup
+		for tag := range 3 {
+			all.Go(func() { recvOne(c, 1-c.Rank(), tag) })
+		}
+		all.Wait()
+		return nil
+	}, []string{"Recv from 1, tag 0", "Recv from 1, tag 1", "Recv from 1, tag 2", "no rank can ever go on"}},
+	{"more ranks than cores", 9, func(c *mpi.Comm) error {
+		if c.Rank() == 4 {
+			return recvOne(c, 3, 8)
+		}
+		return mpi.Barrier(c)
+	}, []string{"rank 4: Recv from 3, tag 8", "rank 4 has not called Barrier on world"}},
+	{"two collectives in different orders on two communicators", 2, func(c *mpi.Comm) error {
+		d, err := c.Dup()
+		if err != nil {
+			return err
+		}
+		first, second := c, d
+		if c.Rank() == 1 {
+			first, second = d, c
+		}
+		if err := mpi.Barrier(first); err != nil {
+			return err
+		}
+		return mpi.Barrier(second)
+	}, []string{"rank 0: Barrier on world", "rank 1: Barrier on world.", "neither can go on"}},
+}
+
+var hangingBodies = func() map[string]string {
+	names := map[string]string{}
+	for _, h := range hangings {
+		names[h.name] = body("hanging: "+h.name, func(_ context.Context, c *mpi.Comm) error { return h.run(c) })
+	}
+	return names
+}()
+
+// bothFabrics has every hanging program run on both fabrics, rather than on one of them in turn.
+const bothFabrics = "MPI_TEST_BOTH_FABRICS"
+
+func TestDeadlock_ExplainsItself(t *testing.T) {
+	for i, h := range hangings {
+		fabrics := []string{"shm", "tcp"}
+		if os.Getenv(bothFabrics) == "" {
+			fabrics = fabrics[i%2:][:1]
+		}
+		for _, fabric := range fabrics {
+			t.Run(fabric+"/"+h.name, func(t *testing.T) {
+				t.Parallel()
+				r := launchertest.RunWatched(t,
+					launchertest.Ranks(h.ranks, hangingBodies[h.name], "WEFT_FABRIC="+fabric))
+				require.Equal(t, launcher.Deadlocked, r.Cause(t).How, r.Err)
+				for _, text := range h.says {
+					require.Contains(t, r.Err, text)
+				}
+			})
+		}
+	}
+}
+
+// slowPrograms are right, however long they take.
+var slowPrograms = map[string]func(ctx context.Context, c *mpi.Comm) error{
+	"one sleeps": func(_ context.Context, c *mpi.Comm) error {
+		if c.Rank() == 0 {
+			time.Sleep(4 * time.Second)
+		}
+		return mpi.Barrier(c)
+	},
+	"a goroutine sends later": func(_ context.Context, c *mpi.Comm) error {
+		go func() {
+			time.Sleep(4 * time.Second)
+			sendOne(c, c.Rank(), 1)
+		}()
+		return recvOne(c, c.Rank(), 1)
+	},
+	"a wait that ends by itself": func(ctx context.Context, c *mpi.Comm) error {
+		ctx, cancel := context.WithTimeout(ctx, 4*time.Second)
+		defer cancel()
+		if err := recvOne(c.WithContext(ctx), 1-c.Rank(), 1); err == nil {
+			panic("nobody has sent")
+		}
+		return nil
+	},
+	"a goroutine that a channel releases": func(_ context.Context, c *mpi.Comm) error {
+		if c.Rank() == 0 {
+			<-time.After(4 * time.Second)
+			return sendOne(c, 1, 1)
+		}
+		return recvOne(c, 0, 1)
+	},
+}
+
+var slowBodies = func() map[string]string {
+	names := map[string]string{}
+	for name, run := range slowPrograms {
+		names[name] = body("slow: "+name, run)
+	}
+	return names
+}()
+
+// A program that is slow is not taken for a deadlock.
+func TestDeadlock_IsNoneWhereSomethingMayHappen(t *testing.T) {
+	for name := range slowPrograms {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := launchertest.RunWatched(t, launchertest.Ranks(2, slowBodies[name]))
+			require.NoError(t, r.Failure, r.Err)
+			require.NotContains(t, r.Err, "deadlock")
+		})
+	}
+}
+
+// Programs that communicate at random, and much, are never taken for a deadlock, also where their ranks get
+// the processor seldom.
+func TestDeadlock_IsNoneInTheMixture(t *testing.T) {
+	r := launchertest.RunWatched(t, launchertest.Ranks(6, busyBody))
+	require.NoError(t, r.Failure, r.Err)
+	require.NotContains(t, r.Err, "deadlock")
+}
+
+var busyBody = body("busy for three seconds", func(_ context.Context, c *mpi.Comm) error {
+	in, out := []int64{0}, []int64{0}
+	for begun := time.Now(); ; {
+		if _, err := mpi.Sendrecv(c, in, (c.Rank()+1)%c.Size(), 1, out, (c.Rank()+c.Size()-1)%c.Size(),
+			1); err != nil {
+			return err
+		}
+		if in[0] = 0; time.Since(begun) > 3*time.Second {
+			in[0] = 1
+		}
+		if err := mpi.Allreduce(c, in, out, mpi.Max[int64]()); err != nil {
+			return err
+		}
+		if out[0] == 1 {
+			return nil
+		}
+	}
+})

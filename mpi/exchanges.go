@@ -1,0 +1,200 @@
+package mpi
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"unsafe"
+
+	"github.com/weft-mpi/weft/mpi/internal/coll"
+	"github.com/weft-mpi/weft/mpi/internal/engine"
+)
+
+// exchanges are one collective call that consists of several exchanges, at one rank. They share a tag that no
+// other call uses. So a rank that gives up in the middle, at whatever exchange, is in step with the others at
+// its next call.
+type exchanges struct {
+	comm     *Comm
+	context  uint32
+	tag      int
+	rank     int   // among the ranks that make the call
+	ranks    []int // of the communicator; nil for all of them
+	schedule coll.Schedule
+	requests []engine.Request // of the current round
+}
+
+// newSetup begins a call that is collective over the communicator.
+func (c *Comm) newExchanges() *exchanges {
+	return &exchanges{comm: c, context: c.context + collective, tag: c.nextTag(), rank: c.rank}
+}
+
+// newGroupSetup begins a call that is collective over some ranks of the communicator, in this order. Calls
+// with the same ranks and tag follow one another; the engine's tag tells them from each other and from calls
+// of other groups.
+func (c *Comm) newGroupExchanges(ranks []int, rank, tag int) *exchanges {
+	hash := fnv.New64a()
+	word := func(v int) { hash.Write(binary.LittleEndian.AppendUint64(nil, uint64(v))) }
+	word(tag)
+	for _, r := range ranks {
+		word(r)
+	}
+	key := hash.Sum64()
+	word(c.countGroupCall(key))
+	return &exchanges{
+		comm: c, context: c.context + groupCreation, tag: int(hash.Sum64() >> 34), rank: rank, ranks: ranks,
+	}
+}
+
+func (x *exchanges) size() int {
+	if x.ranks == nil {
+		return x.comm.size
+	}
+	return len(x.ranks)
+}
+
+// commRank is the rank in the calling communicator of a participant.
+func (x *exchanges) commRank(rank int) int {
+	if x.ranks == nil {
+		return rank
+	}
+	return x.ranks[rank]
+}
+
+func (x *exchanges) worldRank(rank int) int { return x.comm.worldRank(x.commRank(rank)) }
+
+// agree finds the id of a new communicator: the same at every rank, or an error. See contextIDs.
+func (x *exchanges) agree() (uint32, error) {
+	for {
+		id, ok, err := x.ballot()
+		if err != nil || ok {
+			return id, err
+		}
+	}
+}
+
+// ballot holds one vote on an id that the leader proposes.
+func (x *exchanges) ballot() (id uint32, ok bool, err error) {
+	const none = ^uint64(0)
+	ids := x.comm.job.ids
+	proposal, vote := []uint64{none}, []uint64{0}
+	if x.rank == 0 {
+		if id, ok = ids.propose(); ok {
+			proposal[0], vote[0] = uint64(id), 1
+		}
+	}
+	if err := x.bcast(proposal); err != nil {
+		if ok {
+			ids.refuse(id) // the leader's vote is missing, so no rank has taken the id
+		}
+		return 0, false, err
+	}
+	if proposal[0] == none {
+		return 0, false, errNoID
+	}
+	id = uint32(proposal[0])
+	if x.rank != 0 && ids.accept(id) {
+		vote[0] = 1
+	}
+	claimed := vote[0] == 1
+	if err := x.allreduceAnd(vote); err != nil {
+		return 0, false, err
+	}
+	if vote[0] == 0 && claimed {
+		ids.refuse(id)
+	}
+	return id, vote[0] == 1, nil
+}
+
+// bcast gives every rank what words holds at rank 0.
+func (x *exchanges) bcast(words []uint64) error {
+	return x.run(coll.Call{Operation: coll.OpBcast, Count: len(words), ElemSize: 8}, nil, wordBytes(words))
+}
+
+// allreduceAnd combines the words of all ranks by the bitwise and.
+func (x *exchanges) allreduceAnd(words []uint64) error {
+	b := wordBytes(words)
+	return x.run(coll.Call{Operation: coll.OpAllreduce, Count: len(words), ElemSize: 8, Commutative: true},
+		b, b)
+}
+
+// allgather puts the words of all ranks one after another into all.
+func (x *exchanges) allgather(words, all []uint64) error {
+	return x.run(coll.Call{Operation: coll.OpAllgather, Count: len(words), ElemSize: 8}, wordBytes(words),
+		wordBytes(all))
+}
+
+// run carries out one exchange. Its reductions are the bitwise and.
+func (x *exchanges) run(call coll.Call, in, out []byte) error {
+	if err := x.comm.scope.Err(); err != nil {
+		return err
+	}
+	call.Rank, call.Size = x.rank, x.size()
+	call.Build(&x.schedule)
+	scratch := make([]uint64, (x.schedule.Scratch+7)/8)
+	memory := [3][]byte{coll.Input: in, coll.Output: out, coll.Scratch: wordBytes(scratch)}
+	at := func(p coll.Span) []byte { return memory[p.Buf][p.Off:][:p.Len:p.Len] }
+	for i := range x.schedule.Rounds() {
+		steps := x.schedule.Round(i)
+		if err := x.exchange(steps, at); err != nil {
+			return err
+		}
+		for _, step := range steps {
+			switch step.Kind {
+			case coll.Copy:
+				copy(at(step.Dst), at(step.Src))
+			case coll.ReduceLeft, coll.ReduceRight:
+				dst, src := at(step.Dst), at(step.Src)
+				for i := range dst {
+					dst[i] &= src[i]
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// exchange carries out the messages of a round, and returns the first failure. No request is left when it
+// returns, unless its buffer is only read.
+func (x *exchanges) exchange(steps []coll.Step, at func(coll.Span) []byte) error {
+	e, scope := x.comm.e, x.comm.scope
+	x.requests = x.requests[:0]
+	var first error
+	for _, step := range steps {
+		var r engine.Request
+		switch step.Kind {
+		case coll.Recv:
+			r, first = e.Irecv(x.context, at(step.Dst), x.worldRank(step.Peer), x.tag, 1)
+		case coll.Send:
+			r, first = e.Isend(x.context, at(step.Src), x.worldRank(step.Peer), x.tag)
+		default:
+			continue
+		}
+		if first != nil {
+			break
+		}
+		e.Bind(r, scope)
+		x.requests = append(x.requests, r)
+	}
+	for i, r := range x.requests {
+		if first != nil && scope.Err() == nil {
+			e.CancelAndFree(r) // its answer may never come
+			continue
+		}
+		st, err := e.Wait(r)
+		if step := steps[i]; err == nil && step.Kind == coll.Recv && st.Bytes != step.Dst.Len {
+			err = fmt.Errorf("%w: rank %d sent %d bytes instead of %d: the ranks call different collectives",
+				ErrCount, x.commRank(step.Peer), st.Bytes, step.Dst.Len)
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+func wordBytes(words []uint64) []byte {
+	if len(words) == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), 8*len(words))
+}

@@ -1,0 +1,76 @@
+package mpi
+
+import "github.com/weft-mpi/weft/mpi/internal/coll"
+
+// Gather puts in of all ranks, one after another in rank order, into out at root (MPI 4.1, 6.5). All ranks
+// pass the same length of in; out is used at root alone and is Size times as long. in may be InPlace at root:
+// its block is in its place in out.
+func Gather[T any](c *Comm, in, out []T, root int) error { return run(gather(c, in, out, root)) }
+
+// Igather begins a Gather. The buffers must not be touched until the request is complete.
+func Igather[T any](c *Comm, in, out []T, root int) (Request, error) {
+	return start(gather(c, in, out, root))
+}
+
+// GatherInit sets up a Gather to be started again and again.
+func GatherInit[T any](c *Comm, in, out []T, root int) (*Persistent, error) {
+	return setUp(gather(c, in, out, root))
+}
+
+func gather[T any](c *Comm, in, out []T, root int) (a collectiveCall) {
+	begin[T](&a, c, coll.OpGather)
+	if !a.rooted(root) {
+		noInPlace(&a, "in", in)
+		a.call.Count = len(in)
+		buffers(&a, in, nil)
+		return a
+	}
+	noInPlace(&a, "out", out)
+	block := whole(&a, "out", out)
+	if isInPlace(in) {
+		in = out[min(a.call.Rank*block, len(out)):][:block]
+	} else if len(in) != block {
+		a.fail(ErrCount, "%d elements in, room for %d of each rank", len(in), block)
+	}
+	a.call.Count = block
+	buffers(&a, in, out)
+	return a
+}
+
+// Gatherv is Gather with blocks of different lengths (MPI 4.1, 6.5.2): at root the block of rank i is
+// counts[i] elements of out from displs[i] on. Without displs blocks follow one another. counts and displs
+// are used at root alone, and only during the call.
+func Gatherv[T any](c *Comm, in, out []T, counts, displs []int, root int) error {
+	return run(gatherv(c, in, out, counts, displs, root))
+}
+
+// Igatherv begins a Gatherv. The buffers must not be touched until the request is complete.
+func Igatherv[T any](c *Comm, in, out []T, counts, displs []int, root int) (Request, error) {
+	return start(gatherv(c, in, out, counts, displs, root))
+}
+
+// GathervInit sets up a Gatherv to be started again and again.
+func GathervInit[T any](c *Comm, in, out []T, counts, displs []int, root int) (*Persistent, error) {
+	return setUp(gatherv(c, in, out, counts, displs, root))
+}
+
+func gatherv[T any](c *Comm, in, out []T, counts, displs []int, root int) (a collectiveCall) {
+	begin[T](&a, c, coll.OpGatherv)
+	if !a.rooted(root) {
+		noInPlace(&a, "in", in)
+		a.call.Count = len(in)
+		buffers(&a, in, nil)
+		return a
+	}
+	noInPlace(&a, "out", out)
+	a.call.Recv = a.layout(a.call.Size, "out", counts, displs, len(out))
+	own := part(&a, a.call.Recv, out, a.call.Rank)
+	if isInPlace(in) {
+		in = own
+	} else if len(in) != len(own) {
+		a.fail(ErrCount, "%d elements in, room for %d", len(in), len(own))
+	}
+	a.call.Count = len(own)
+	buffers(&a, in, out)
+	return a
+}

@@ -1,0 +1,47 @@
+package mpi_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/weft-mpi/weft/mpi"
+)
+
+// TestFree_GivenUpCollectives: what was sent for collectives that other ranks gave up is kept until the
+// communicator is freed, and no longer.
+func TestFree_GivenUpCollectives(t *testing.T) {
+	onFabrics(t, func(t *testing.T, fabric string) {
+		ranks(t, 2, givenUpBody, fabric, fmt.Sprintf("ROUNDS=%d", fewer(5000, 500)))
+	})
+}
+
+var givenUpBody = body("given-up", func(_ context.Context, world *mpi.Comm) error {
+	c, err := world.Dup()
+	if err != nil {
+		return err
+	}
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	gone, buf := c.WithContext(ended), make([]byte, 9000)
+	for i := range number("ROUNDS") {
+		if world.Rank() == 1 { // it never receives what the root sends
+			if err := mpi.Bcast(gone, buf, 0); !errors.Is(err, context.Canceled) {
+				return fmt.Errorf("round %d: %v", i, err)
+			}
+		} else if err := mpi.Bcast(c, buf[:1+i%2*8000], 0); err != nil {
+			return err
+		}
+	}
+	if err := mpi.Barrier(world); err != nil { // all has come before
+		return err
+	}
+	if kept := world.Stats().Kept; world.Rank() == 1 && kept < number("ROUNDS")*1000 {
+		return fmt.Errorf("only %d bytes were kept", kept)
+	}
+	if err := firstError(c.Free(), mpi.Barrier(world)); err != nil {
+		return err
+	}
+	return want("kept after Free", world.Stats().Kept, 0)
+})

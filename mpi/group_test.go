@@ -1,0 +1,138 @@
+package mpi
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func groupOf(world ...int) *Group { return &Group{world: world, self: 3} }
+
+func TestGroup(t *testing.T) {
+	g := groupOf(5, 3, 1, 0)
+	require.Equal(t, 4, g.Size())
+	require.Equal(t, 1, g.Rank())
+	some, err := g.Incl(3, 1)
+	require.NoError(t, err)
+	require.Equal(t, groupOf(0, 3), some)
+	others, err := g.Excl(3, 1)
+	require.NoError(t, err)
+	require.Equal(t, groupOf(5, 1), others)
+	require.Equal(t, Undefined, others.Rank())
+	require.Equal(t, groupOf(5, 1, 0, 3), others.Union(some))
+	require.Equal(t, groupOf(3, 0), g.Intersection(some))
+	require.Equal(t, groupOf(5, 1), g.Difference(some))
+	require.Equal(t, []int{1, Undefined, 0, ProcNull, Undefined},
+		g.Translate([]int{1, 0, 3, ProcNull, 4}, some))
+	require.Equal(t, Identical, g.Compare(groupOf(5, 3, 1, 0)))
+	require.Equal(t, Similar, g.Compare(groupOf(0, 1, 3, 5)))
+	require.Equal(t, Unequal, g.Compare(some))
+	var none *Group
+	require.Equal(t, 0, none.Size())
+	require.Equal(t, Undefined, none.Rank())
+	require.Equal(t, g, none.Union(g))
+	require.Equal(t, 0, g.Intersection(none).Size())
+	for _, wrong := range [][]int{{4}, {-1}, {1, 1}} {
+		_, err := g.Incl(wrong...)
+		require.ErrorIs(t, err, ErrRank)
+		_, err = g.Excl(wrong...)
+		require.ErrorIs(t, err, ErrRank)
+	}
+}
+
+func TestDimsCreate(t *testing.T) {
+	for _, c := range []struct {
+		n          int
+		dims, want []int
+	}{
+		{6, []int{0, 0}, []int{3, 2}},
+		{7, []int{0, 0}, []int{7, 1}},
+		{6, []int{0, 3, 0}, []int{2, 3, 1}},
+		{16, []int{0, 0}, []int{4, 4}},
+		{24, []int{0, 0, 0}, []int{4, 3, 2}},
+		{60, []int{0, 0, 0}, []int{5, 4, 3}},
+		{1, []int{0, 0}, []int{1, 1}},
+		{12, []int{3, 4}, []int{3, 4}},
+		{1 << 20, []int{0, 0, 0, 0}, []int{32, 32, 32, 32}},
+		{720720, []int{0, 0, 0}, []int{91, 90, 88}},
+	} {
+		dims := slices.Clone(c.dims)
+		require.NoError(t, DimsCreate(c.n, dims))
+		require.Equal(t, c.want, dims, "%d as %v", c.n, c.dims)
+	}
+	for _, c := range []struct {
+		n    int
+		dims []int
+	}{{7, []int{0, 2}}, {0, []int{0}}, {6, []int{2, 2}}, {6, []int{-1, 0}}, {-6, []int{0}}, {2, nil}} {
+		require.ErrorIs(t, DimsCreate(c.n, c.dims), ErrArg, "%d as %v", c.n, c.dims)
+	}
+}
+
+// crossing counts the pairs of neighbours of a grid that are on different hosts.
+func crossing(dims, order, hosts []int) int {
+	n := 0
+	for place := range order {
+		at := coordsOf(dims, place)
+		for d := range dims {
+			if at[d]+1 < dims[d] {
+				at[d]++
+				if hosts[order[place]] != hosts[order[rankOf(dims, at)]] {
+					n++
+				}
+				at[d]--
+			}
+		}
+	}
+	return n
+}
+
+// Neighbours of a grid come to one host, and every rank has one place.
+func TestPlaceGrid(t *testing.T) {
+	hosts := make([]int, 16) // four hosts of four ranks, taken in turn
+	for i := range hosts {
+		hosts[i] = i % 4
+	}
+	dims := []int{4, 4}
+	order := placeGrid(dims, hosts)
+	require.Equal(t, 8, crossing(dims, order, hosts), "blocks of 2 × 2")
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		dims := []int{1 + random.IntN(4), 1 + random.IntN(4), 1 + random.IntN(3)}
+		n := product(dims)
+		hosts := make([]int, n+random.IntN(3))
+		plain := make([]int, len(hosts))
+		for i := range hosts {
+			hosts[i], plain[i] = random.IntN(3), i
+		}
+		order := placeGrid(dims, hosts)
+		require.Len(t, order, n)
+		require.Len(t, slices.Compact(slices.Sorted(slices.Values(order))), n, "each rank once")
+	}
+}
+
+// A ring whose vertices are numbered at random is cut into one arc for each host.
+func TestPlaceGraph(t *testing.T) {
+	const n = 12
+	ring := rand.New(rand.NewPCG(3, 4)).Perm(n)
+	neighbors := make([][]int, n)
+	for i, v := range ring {
+		neighbors[v] = []int{ring[(i+1)%n], ring[(i+n-1)%n]}
+	}
+	hosts := make([]int, n)
+	for i := range hosts {
+		hosts[i] = i % 2
+	}
+	order := placeGraph(neighbors, hosts)
+	require.Len(t, slices.Compact(slices.Sorted(slices.Values(order))), n, "each rank once")
+	crossing := 0
+	for v := range neighbors {
+		for _, w := range neighbors[v] {
+			if hosts[order[v]] != hosts[order[w]] {
+				crossing++
+			}
+		}
+	}
+	require.Equal(t, 4, crossing, "two cuts, seen from both sides")
+}

@@ -1,0 +1,159 @@
+package coll
+
+import "fmt"
+
+// Operation is a collective operation of MPI.
+type Operation uint8
+
+// The operations of MPI 4.1, chapter 6, and those on the neighbors of a topology (section 8.6).
+const (
+	OpBarrier Operation = iota
+	OpBcast
+	OpGather
+	OpGatherv
+	OpScatter
+	OpScatterv
+	OpAllgather
+	OpAllgatherv
+	OpAlltoall
+	OpAlltoallv
+	OpReduce
+	OpAllreduce
+	OpReduceScatter
+	OpReduceScatterBlock
+	OpScan
+	OpExscan
+	OpNeighborAllgather
+	OpNeighborAllgatherv
+	OpNeighborAlltoall
+	OpNeighborAlltoallv
+	operationCount
+)
+
+// String is the operation's name in package mpi.
+func (o Operation) String() string {
+	if o < operationCount {
+		return operations[o].name
+	}
+	return fmt.Sprintf("operation %d", uint8(o))
+}
+
+// Call is what one rank passes to a collective operation, without types: lengths are in elements of ElemSize
+// bytes. Two calls that are equal have the same schedule.
+type Call struct {
+	Operation   Operation
+	Rank, Size  int
+	Root        int  // 0 where the operation has none
+	Count       int  // elements of the vector, or of this rank's block
+	ElemSize    int  // bytes of an element
+	Commutative bool // the operator's operands may be exchanged
+	InPlace     bool // of Alltoall and Alltoallv: the blocks to send are those of Output
+	Crowded     bool // the ranks share a host, and are more than its processors; all ranks say the same
+	Send, Recv  *Blocks
+	Neighbors   *Neighbors
+	Hosts       *Hosts // nil where all ranks share a host, or it is not known
+}
+
+// bytes is the length of the vector, or of this rank's block.
+func (c *Call) bytes() int { return c.Count * c.ElemSize }
+
+// Signature condenses what all ranks have to pass alike, so that a difference can be found. It is the same at
+// all ranks of a correct program, and most often another where a length, the root or the size of the elements
+// differs.
+func (c *Call) Signature() uint32 {
+	h := uint64(c.Root) + 1
+	switch c.Operation {
+	case OpGatherv, OpScatterv, OpAlltoallv, OpNeighborAllgatherv, OpNeighborAlltoallv, OpNeighborAlltoall:
+		// Lengths are matters of two ranks, which each message shows.
+	case OpAllgatherv, OpReduceScatter:
+		h += uint64(c.Recv.before(c.Size)) << 8
+	default:
+		h += uint64(c.bytes()) << 8
+	}
+	if c.Commutative {
+		h += 1 << 62
+	}
+	h *= 0x9E3779B97F4A7C15
+	return uint32(h >> 32)
+}
+
+// algorithm is one way to carry out an operation.
+type algorithm struct {
+	name string
+	// whether it can carry out the call; nil if it always can. All ranks find the same
+	fits  func(c *Call) bool
+	build func(s *Schedule, c *Call)
+}
+
+// operation is an operation with its algorithms. choose gives the index of the one that suits a call best; it
+// fits.
+type operation struct {
+	name       string
+	algorithms []algorithm
+	choose     func(c *Call) int
+}
+
+// only is the choice of an operation with one algorithm.
+func only(*Call) int { return 0 }
+
+// operations is filled in by init because a composed algorithm builds other operations out of it.
+var operations [operationCount]operation
+
+func init() {
+	operations = [operationCount]operation{
+		OpBarrier:            {"Barrier", barrierAlgorithms, chooseBarrier},
+		OpBcast:              {"Bcast", bcastAlgorithms, chooseBcast},
+		OpGather:             {"Gather", gatherAlgorithms, chooseGather},
+		OpGatherv:            {"Gatherv", gathervAlgorithms, only},
+		OpScatter:            {"Scatter", scatterAlgorithms, chooseGather},
+		OpScatterv:           {"Scatterv", scattervAlgorithms, only},
+		OpAllgather:          {"Allgather", allgatherAlgorithms, chooseAllgather},
+		OpAllgatherv:         {"Allgatherv", allgathervAlgorithms, chooseAllgatherv},
+		OpAlltoall:           {"Alltoall", alltoallAlgorithms, chooseAlltoall},
+		OpAlltoallv:          {"Alltoallv", alltoallvAlgorithms, only},
+		OpReduce:             {"Reduce", reduceAlgorithms, chooseReduce},
+		OpAllreduce:          {"Allreduce", allreduceAlgorithms, chooseAllreduce},
+		OpReduceScatter:      {"ReduceScatter", reduceScatterAlgorithms, chooseReduceScatter},
+		OpReduceScatterBlock: {"ReduceScatterBlock", reduceScatterAlgorithms, chooseReduceScatter},
+		OpScan:               {"Scan", scanAlgorithms, only},
+		OpExscan:             {"Exscan", exscanAlgorithms, only},
+		OpNeighborAllgather:  {"NeighborAllgather", neighborAllgatherAlgorithms, only},
+		OpNeighborAllgatherv: {"NeighborAllgatherv", neighborAllgatherAlgorithms, only},
+		OpNeighborAlltoall:   {"NeighborAlltoall", neighborAlltoallAlgorithms, only},
+		OpNeighborAlltoallv:  {"NeighborAlltoallv", neighborAlltoallAlgorithms, only},
+	}
+}
+
+// Build writes the schedule of a call by the algorithm that suits it best.
+func (c *Call) Build(s *Schedule) {
+	s.Reset()
+	c.append(s)
+}
+
+// append adds the steps of a call to a schedule.
+func (c *Call) append(s *Schedule) {
+	op := &operations[c.Operation]
+	op.algorithms[op.choose(c)].build(s, c)
+}
+
+// The three below serve callers that need no more of an operation.
+
+// Bcast brings so many bytes of Output at the root to Output at every rank. Input is not used.
+func Bcast(s *Schedule, rank, size, root, bytes int) {
+	c := Call{Operation: OpBcast, Rank: rank, Size: size, Root: root, Count: bytes, ElemSize: 1}
+	c.Build(s)
+}
+
+// Allreduce combines count elements of Input at all ranks into Output at all ranks. Input may be Output.
+func Allreduce(s *Schedule, rank, size, count, elemSize int, commutative bool) {
+	c := Call{Operation: OpAllreduce, Rank: rank, Size: size, Count: count, ElemSize: elemSize,
+		Commutative: commutative}
+	c.Build(s)
+}
+
+// Allgather brings a block of Input from every rank to Output at every rank, in rank order. Input may be the
+// rank's own block of Output.
+func Allgather(s *Schedule, rank, size, blockBytes int) {
+	c := Call{Operation: OpAllgather, Rank: rank, Size: size, Count: blockBytes, ElemSize: 1}
+	c.Build(s)
+}

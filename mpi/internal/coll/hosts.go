@@ -1,0 +1,140 @@
+package coll
+
+// Hosts tells which ranks of a communicator share a host. All ranks have the same.
+type Hosts struct {
+	of      []int   // the host of each rank, from 0
+	members [][]int // the ranks of each host, ascending
+	// the ranks of a host follow one another, so that combining host by host keeps the order of ranks
+	contiguous bool
+}
+
+// NewHosts makes it of the number of each rank's host. It is nil where two levels make no sense: all ranks
+// share a host, or none do.
+func NewHosts(of []int) *Hosts {
+	h := &Hosts{contiguous: true}
+	number := map[int]int{}
+	for rank, host := range of {
+		n, seen := number[host]
+		if !seen {
+			n = len(h.members)
+			number[host] = n
+			h.members = append(h.members, nil)
+		}
+		if seen && of[rank-1] != host {
+			h.contiguous = false
+		}
+		h.of = append(h.of, n)
+		h.members[n] = append(h.members[n], rank)
+	}
+	if len(h.members) < 2 || len(h.members) == len(of) {
+		return nil
+	}
+	return h
+}
+
+// leader of a host is its lowest rank, or the root.
+func (h *Hosts) leader(host, root int) int {
+	if root >= 0 && h.of[root] == host {
+		return root
+	}
+	return h.members[host][0]
+}
+
+func (h *Hosts) leaders(root int) []int {
+	all := make([]int, len(h.members))
+	for host := range all {
+		all[host] = h.leader(host, root)
+	}
+	return all
+}
+
+// twoLevels tells whether a call can be carried out inside the hosts and between them.
+func twoLevels(c *Call) bool {
+	if c.Hosts == nil {
+		return false
+	}
+	reduces := c.Operation == OpReduce || c.Operation == OpAllreduce
+	return !reduces || c.Commutative || c.Hosts.contiguous
+}
+
+// among appends the steps of a call that some of the ranks make, in the order in which they are listed; root
+// is one of them.
+func (s *Schedule) among(ranks []int, root int, c Call) {
+	rank := c.Rank
+	c.Hosts, c.Size, c.Root, c.Rank = nil, len(ranks), 0, -1
+	for i, r := range ranks {
+		if r == rank {
+			c.Rank = i
+		}
+		if r == root {
+			c.Root = i
+		}
+	}
+	if c.Rank < 0 || c.Size == 1 && c.Operation == OpBcast {
+		return
+	}
+	first := len(s.steps)
+	c.append(s)
+	for i := range s.steps[first:] {
+		if step := &s.steps[first+i]; step.Kind <= Recv {
+			step.Peer = ranks[step.Peer]
+		}
+	}
+}
+
+// inHost appends a call that the ranks of this rank's host make, betweenHosts one that the leaders of all
+// hosts make.
+func (s *Schedule) inHost(c *Call, o Operation, root int) {
+	host := c.Hosts.of[c.Rank]
+	sub := *c
+	sub.Operation = o
+	s.among(c.Hosts.members[host], c.Hosts.leader(host, root), sub)
+}
+
+func (s *Schedule) betweenHosts(c *Call, o Operation, root int) {
+	sub := *c
+	sub.Operation = o
+	leaders := c.Hosts.leaders(root)
+	if root == noRoot {
+		root = leaders[0]
+	}
+	s.among(leaders, root, sub)
+}
+
+// barrierTwoLevel gathers the ranks of each host at its leader, has the leaders pass a Barrier, and lets the
+// others go.
+func barrierTwoLevel(s *Schedule, c *Call) {
+	s.inHost(c, OpReduce, noRoot)
+	s.betweenHosts(c, OpBarrier, noRoot)
+	s.inHost(c, OpBcast, noRoot)
+}
+
+// bcastTwoLevel passes the buffer between hosts first.
+func bcastTwoLevel(s *Schedule, c *Call) {
+	s.betweenHosts(c, OpBcast, c.Root)
+	s.inHost(c, OpBcast, c.Root)
+}
+
+// allreduceTwoLevel reduces inside each host, combines what the leaders have, and passes that on inside the
+// hosts.
+func allreduceTwoLevel(s *Schedule, c *Call) {
+	s.inHost(c, OpReduce, noRoot)
+	first := len(s.steps)
+	s.betweenHosts(c, OpAllreduce, noRoot)
+	s.redirect(first, Input, Span{Output, 0, c.bytes()})
+	s.inHost(c, OpBcast, noRoot)
+}
+
+// reduceTwoLevel reduces inside each host, then what the leaders have to the root.
+func reduceTwoLevel(s *Schedule, c *Call) {
+	held := Span{Output, 0, c.bytes()}
+	if c.Rank != c.Root {
+		held = s.scratch(c.bytes())
+	}
+	first := len(s.steps)
+	s.inHost(c, OpReduce, c.Root)
+	s.redirect(first, Output, held)
+	first = len(s.steps)
+	s.betweenHosts(c, OpReduce, c.Root)
+	s.redirect(first, Input, held)
+}

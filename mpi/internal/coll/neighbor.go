@@ -1,0 +1,68 @@
+package coll
+
+// Neighbors are those of one rank in a topology: it receives from Sources and sends to Destinations, block by
+// block in their order. NoNeighbor stands where there is none: its block is left alone. A rank may occur
+// several times, and may be this rank itself.
+//
+// Of the messages between two ranks the n-th that is sent is the n-th that is received, in the order of the
+// lists. On a Cartesian topology Paired is set: 2i and 2i+1 are the neighbors below and above in dimension i.
+// What is sent downwards is received from above (MPI 4.1, 8.6), so the messages from above are taken first.
+// That matters in periodic dimensions of one or two ranks.
+type Neighbors struct {
+	Sources, Destinations []int
+	Paired                bool
+}
+
+// NoNeighbor is the rank of a neighbor that is not there.
+const NoNeighbor = -2
+
+var neighborAllgatherAlgorithms = []algorithm{
+	{"direct", nil, func(s *Schedule, c *Call) {
+		own := Span{Input, 0, c.bytes()}
+		neighborExchange(s, c, func(int) Span { return own })
+	}},
+}
+
+var neighborAlltoallAlgorithms = []algorithm{
+	{"direct", nil, func(s *Schedule, c *Call) {
+		neighborExchange(s, c, func(i int) Span { return c.Send.span(Input, i) })
+	}},
+}
+
+// neighborExchange sends a block to each destination and receives one from each source, all at once.
+func neighborExchange(s *Schedule, c *Call, block func(i int) Span) {
+	n := c.Neighbors
+	// In paired order the sources 2i and 2i+1 change places.
+	source := func(k int) int {
+		if n.Paired {
+			return k ^ 1
+		}
+		return k
+	}
+	for k := range n.Sources {
+		i := source(k)
+		if peer := n.Sources[i]; peer != NoNeighbor && peer != c.Rank {
+			s.recv(peer, c.Recv.span(Output, i))
+		}
+	}
+	for i, peer := range n.Destinations {
+		if peer != NoNeighbor && peer != c.Rank {
+			s.send(peer, block(i))
+		}
+	}
+	k := 0 // of the sources, in the order of the messages
+	for i, peer := range n.Destinations {
+		if peer != c.Rank {
+			continue
+		}
+		for k < len(n.Sources) && n.Sources[source(k)] != c.Rank {
+			k++
+		}
+		if k == len(n.Sources) {
+			break
+		}
+		s.copy(c.Recv.span(Output, source(k)), block(i))
+		k++
+	}
+	s.round()
+}

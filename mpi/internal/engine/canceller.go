@@ -1,0 +1,102 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// Canceller ends operations with a context: what is bound to it is cancelled when the context ends. A nil
+// Canceller never ends.
+//
+// An operation that is cancelled so ends as soon as its buffer is free: at once where nothing of it has
+// left this rank; a send that was announced when its receiver has answered WITHDRAW; a receive whose bytes
+// are on their way when they are there. What was matched before has not failed. A peer that does not answer
+// in time is given up itself.
+type Canceller struct {
+	e     *Engine
+	ctx   context.Context
+	ended atomic.Pointer[error]
+}
+
+// cancelTimeout bounds the time that a peer has to release a buffer. It is no measure of anything: a peer
+// that lives answers in its next pass.
+const cancelTimeout = 10 * time.Second
+
+// NewCanceller makes a Canceller that cancels when ctx ends.
+func (e *Engine) NewCanceller(ctx context.Context) *Canceller {
+	s := &Canceller{e: e, ctx: ctx}
+	context.AfterFunc(ctx, s.onDone)
+	return s
+}
+
+// Err is why the canceller has ended; nil while it has not.
+func (s *Canceller) Err() error {
+	if s == nil || s.ctx.Err() == nil {
+		return nil
+	}
+	if err := s.ended.Load(); err != nil {
+		return *err
+	}
+	return reason(s.ctx)
+}
+
+func reason(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if cause == err {
+		return fmt.Errorf("given up: %w", err)
+	}
+	return fmt.Errorf("given up: %w: %w", err, cause)
+}
+
+// Bind has the end of a canceller give up an operation that was just begun.
+func (e *Engine) Bind(h Request, s *Canceller) {
+	if s == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r := e.requests.find(h)
+	if r == nil || r.completed() {
+		return
+	}
+	r.canceller = s
+	if s.ended.Load() != nil {
+		s.cancelBound()
+	}
+}
+
+// onDone cancels all that is bound to the canceller, and wakes the probes.
+func (s *Canceller) onDone() {
+	s.e.mu.Lock()
+	defer s.e.mu.Unlock()
+	err := reason(s.ctx)
+	s.ended.Store(&err)
+	s.cancelBound()
+	s.e.waiters.wakeProbes()
+}
+
+func (s *Canceller) cancelBound() {
+	left := false
+	for r := range s.e.requests.underWay() {
+		if r.canceller == s && r.cause == nil {
+			s.e.cancels.cancel(r, *s.ended.Load())
+			left = left || !r.completed()
+		}
+	}
+	if left {
+		time.AfterFunc(cancelTimeout, s.failUnresponsive)
+	}
+}
+
+// failUnresponsive fails the peers that have not released their buffers.
+func (s *Canceller) failUnresponsive() {
+	s.e.mu.Lock()
+	defer s.e.mu.Unlock()
+	for r := range s.e.requests.underWay() {
+		if p := r.peer; r.canceller == s && p != nil {
+			s.e.failures.failPeer(p, fmt.Errorf("it did not let go of a buffer within %v", cancelTimeout))
+		}
+	}
+}

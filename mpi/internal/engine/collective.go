@@ -1,0 +1,173 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/weft-mpi/weft/mpi/internal/coll"
+)
+
+// Errors of collectives whose calls do not fit together at the ranks.
+var (
+	ErrCount      = errors.New("invalid count")
+	ErrCollective = errors.New("the ranks called different collectives")
+)
+
+// Operator combines two vectors of elements, given as their bytes: inout = inout op in. It may overwrite in.
+type Operator struct {
+	Apply       func(inout, in []byte)
+	Commutative bool
+	// it takes no lock and no longer than the bytes need, so short vectors are combined under the engine's
+	// lock
+	Predefined bool
+}
+
+// collectiveState is where a collective is.
+type collectiveState uint8
+
+const (
+	collectiveIdle collectiveState = iota // not begun, or over; left by RunCollective and StartCollective
+	// the messages of a round are under way; left when all of them are complete
+	collectiveMessages
+	// local steps are due that are not for the engine's lock; left by whoever takes them up
+	collectiveReady
+	// a goroutine carries out local steps without the lock; left by that goroutine
+	collectiveWorking
+)
+
+// Collective is one collective operation of this rank: a schedule, and what it works on. It may be begun
+// again when its request has been collected. The exported fields are set before it is begun, and are the
+// engine's until it is over.
+//
+// Under way it makes progress in every pass: whoever makes one posts the next round when the messages of a
+// round are complete.
+type Collective struct {
+	Schedule      coll.Schedule
+	Call          coll.Call // of which the schedule is
+	Context       uint32
+	Tag           int     // of all its messages: see CollectiveTag
+	Ranks         []int32 // world ranks of the communicator's ranks; nil for the world
+	Input, Output []byte
+	Op            *Operator  // nil without a reduction
+	Canceller     *Canceller // whose end gives it up
+
+	state    collectiveState
+	memory   [3][]byte // by coll.Buffer
+	scratch  []uint64  // aligned for every element type
+	round    int       // the current one
+	step     int       // the next step of the round that is not a message
+	messages []*request
+	pending  int      // messages of the round that are not complete
+	sent     bool     // the round's send is out already
+	queued   bool     // in collectives.ready
+	failing  bool     // its messages are being given up
+	attended bool     // a goroutine waits that carries out local steps
+	pooled   bool     // back to the pool when it is over
+	err      error    // the first failure
+	request  *request // nil while it is carried out by shortRounds
+	pinned   [2]*Memory
+	next     *Collective // in the pool
+}
+
+// span is the memory of a span.
+func (c *Collective) span(p coll.Span) []byte { return c.memory[p.Buf][p.Off:][:p.Len:p.Len] }
+
+func (c *Collective) worldRank(rank int) int {
+	if c.Ranks == nil {
+		return rank
+	}
+	return int(c.Ranks[rank])
+}
+
+// prepare makes the memory ready for the first round.
+func (c *Collective) prepare() {
+	if words := (c.Schedule.Scratch + 7) / 8; len(c.scratch) < words {
+		c.scratch = make([]uint64, words)
+	}
+	c.memory = [3][]byte{coll.Input: c.Input, coll.Output: c.Output}
+	if n := len(c.scratch); n > 0 {
+		c.memory[coll.Scratch] = unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(c.scratch))), 8*n)
+	}
+	c.round, c.step, c.err, c.sent, c.failing = 0, 0, nil, false, false
+}
+
+// carryOut carries out a step that is no message.
+func (c *Collective) carryOut(s *coll.Step) {
+	dst, src := c.span(s.Dst), c.span(s.Src)
+	switch s.Kind {
+	case coll.Copy:
+		copy(dst, src)
+	case coll.ReduceRight:
+		c.Op.Apply(dst, src)
+	case coll.ReduceLeft:
+		c.Op.Apply(src, dst)
+		copy(dst, src)
+	}
+}
+
+// A tag of a collective has, from the highest bit on: whether it is persistent, the number of the call on the
+// communicator, which operation it is, and the signature of the call. Messages of one call differ in the last
+// two only where the ranks' calls do not fit together.
+const (
+	signatureBits = 7
+	operationBits = 5
+	numberBits    = 18
+	callBits      = signatureBits + operationBits
+)
+
+// OperationSetup stands for a call that makes a communicator, in the tag of a collective.
+const OperationSetup coll.Operation = 1<<operationBits - 1
+
+// CollectiveTag is the tag of the messages of a collective.
+func CollectiveTag(persistent bool, number uint32, o coll.Operation, signature uint32) int {
+	tag := int(number&(1<<numberBits-1))<<callBits | int(o)<<signatureBits |
+		int(signature&(1<<signatureBits-1))
+	if persistent {
+		tag |= 1 << (numberBits + callBits)
+	}
+	return tag
+}
+
+// CollectiveNumber is the number of a collective's call, of which its tag has only so many bits. It returns
+// false for a persistent one, whose numbers are its own.
+func CollectiveNumber(tag int) (number uint32, bits int, ok bool) {
+	return uint32(tag>>callBits) & (1<<numberBits - 1), numberBits, tag>>(numberBits+callBits)&1 == 0
+}
+
+func operationOf(tag int) coll.Operation {
+	return coll.Operation(tag >> signatureBits & (1<<operationBits - 1))
+}
+
+// differs tells whether a tag is of the same call as the collective's, and of another operation or other
+// arguments.
+func (c *Collective) differs(tag int) bool { return tag != c.Tag && tag>>callBits == c.Tag>>callBits }
+
+// mismatch is the error of a collective that meets a message of another operation, or of the same one with
+// other arguments.
+func (c *Collective) mismatch(source, tag int) error {
+	mine, theirs := operationOf(c.Tag), operationOf(tag)
+	from := c.commRank(source)
+	switch {
+	case mine == theirs:
+		return fmt.Errorf("%w: rank %d called %v with another length, root or element size than this rank",
+			ErrCount, from, mine)
+	case theirs == OperationSetup:
+		return fmt.Errorf("%w: rank %d makes a communicator where this rank called %v; all ranks of a "+
+			"communicator must call"+
+			" its collectives in the same order", ErrCollective, from, mine)
+	}
+	return fmt.Errorf("%w: rank %d called %v where this rank called %v; all ranks of a communicator must "+
+		"call"+
+		" its collectives in the same order", ErrCollective, from, theirs, mine)
+}
+
+// commRank is the rank in the communicator of a world rank.
+func (c *Collective) commRank(world int) int {
+	for rank, w := range c.Ranks {
+		if int(w) == world {
+			return rank
+		}
+	}
+	return world
+}

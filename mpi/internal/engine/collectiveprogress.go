@@ -1,0 +1,368 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/weft-mpi/weft/mpi/internal/coll"
+)
+
+// collectives are those under way, but for those that a blocking call carries out by itself (see
+// collectiveshort.go).
+type collectives struct {
+	e      *Engine
+	active []*Collective
+	ready  []*Collective // those that can get on
+	pool   *Collective
+
+	inPass       bool // whoever has the lock looks at ready before it releases it
+	advancing    bool // somebody goes through ready
+	goroutineDue bool // a goroutine will
+}
+
+// quickBytes is the length of a local step up to which it is carried out under the lock: a few µs at most.
+const quickBytes = 16 << 10
+
+// NewCollective gives a collective for one use: it is taken back when its request is complete.
+func (e *Engine) NewCollective() *Collective {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c := e.collectives.pool
+	if c == nil {
+		return &Collective{pooled: true}
+	}
+	e.collectives.pool, c.next = c.next, nil
+	return c
+}
+
+// StartCollective begins a collective. Its buffers belong to the engine until the request is complete.
+func (e *Engine) StartCollective(c *Collective) (Request, error) {
+	start := e.hook.begin(CallCollective, AnySource, c.Tag, len(c.Input))
+	defer e.hook.end(CallCollective, start)
+	e.collectives.pinBuffers(c)
+	c.prepare()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r, err := e.collectives.begin(c)
+	if err != nil {
+		return Request{}, err
+	}
+	return r.handle(), nil
+}
+
+// beginCollective posts the current round.
+func (cs *collectives) begin(c *Collective) (*request, error) {
+	err := cs.e.stopped
+	if err == nil {
+		err = c.Canceller.Err()
+	}
+	if err != nil {
+		cs.unpinBuffers(c)
+		cs.recycle(c)
+		return nil, err
+	}
+	r := cs.e.requests.get()
+	r.kind, r.collective, r.canceller, r.observed = kindCollective, c, c.Canceller, true
+	c.request = r
+	cs.active = append(cs.active, c)
+	outer := cs.enter()
+	cs.postRound(c)
+	cs.leave(outer)
+	return r, nil
+}
+
+func (cs *collectives) pinBuffers(c *Collective) {
+	if cs.e.allocated.count.Load() > 0 {
+		c.pinned = [2]*Memory{cs.e.PinMemory(c.Input), cs.e.PinMemory(c.Output)}
+	}
+}
+
+// unpinBuffers ends what holdBuffers began. The lock is held.
+func (cs *collectives) unpinBuffers(c *Collective) {
+	if c.pinned == [2]*Memory{} {
+		return
+	}
+	for _, m := range c.pinned {
+		if m != nil {
+			m.pins--
+		}
+	}
+	c.pinned = [2]*Memory{}
+}
+
+func (cs *collectives) recycle(c *Collective) {
+	c.state, c.request, c.attended = collectiveIdle, nil, false
+	if c.pooled {
+		c.Input, c.Output, c.Canceller, c.memory = nil, nil, nil, [3][]byte{}
+		c.next, cs.pool = cs.pool, c
+	}
+}
+
+// enter has completions leave collectives to leaveCollectives, and returns what that is to be given.
+func (cs *collectives) enter() (outer bool) {
+	outer, cs.inPass = cs.inPass, true
+	return outer
+}
+
+// leaveCollectives has collectives get on whose messages are complete. It tells whether there were any.
+func (cs *collectives) leave(outer bool) (busy bool) {
+	cs.inPass = outer
+	if outer || len(cs.ready) == 0 {
+		return false
+	}
+	return cs.advanceAll()
+}
+
+// advanceCollectives goes through those that can get on. The lock is held.
+func (cs *collectives) advanceAll() (busy bool) {
+	if cs.advancing {
+		return false
+	}
+	cs.advancing = true
+	outer := cs.enter()
+	for len(cs.ready) > 0 {
+		busy = true
+		c := cs.ready[0]
+		cs.ready = slices.Delete(cs.ready, 0, 1)
+		c.queued = false
+		cs.advance(c)
+	}
+	cs.inPass, cs.advancing = outer, false
+	return busy
+}
+
+// queueCollective queues a collective. Outside of a pass a goroutine comes for it, since nobody may make
+// one soon.
+func (cs *collectives) queue(c *Collective) {
+	if !c.queued {
+		c.queued = true
+		cs.ready = append(cs.ready, c)
+	}
+	if cs.inPass || cs.goroutineDue {
+		return
+	}
+	cs.goroutineDue = true
+	go func() {
+		cs.e.mu.Lock()
+		defer cs.e.mu.Unlock()
+		cs.goroutineDue = false
+		cs.advanceAll()
+		cs.e.completionHandler.passes.Add(1)
+	}()
+}
+
+// messageDone takes note of a message of a collective that is complete.
+func (cs *collectives) messageDone(r *request) {
+	c := r.collective
+	if r.kind == kindCollective {
+		return
+	}
+	c.pending--
+	if err := r.err; c.err == nil {
+		if room := r.bufferLen(); r.kind == kindRecv && (err == nil && r.status.Bytes != room ||
+			errors.Is(err, ErrTruncate)) {
+			err = c.lengthDiffers(r)
+		}
+		c.err = err
+	}
+	if c.pending == 0 || c.err != nil {
+		cs.queue(c)
+	}
+}
+
+// lengthDiffers is the error of a message that is shorter or longer than the schedule says.
+func (c *Collective) lengthDiffers(r *request) error {
+	i := slices.Index(c.messages, r)
+	return c.wrongLength(&c.Schedule.Round(c.round)[i])
+}
+
+func (c *Collective) wrongLength(step *coll.Step) error {
+	return fmt.Errorf("%w: in %v rank %d sent a message of another length than the %d bytes expected: "+
+		"the ranks' arguments differ",
+		ErrCount, operationOf(c.Tag), step.Peer, step.Dst.Len)
+}
+
+// postRound posts the messages of the current round, receives first. The lock is held.
+func (cs *collectives) postRound(c *Collective) {
+	c.state, c.pending = collectiveMessages, 1 // until all are posted
+	var steps []coll.Step
+	if c.round < c.Schedule.Rounds() {
+		steps = c.Schedule.Round(c.round)
+	}
+	for i := range steps {
+		s := &steps[i]
+		if s.Kind > coll.Recv {
+			break
+		}
+		c.messages = append(c.messages, nil)
+		if s.Kind == coll.Recv {
+			cs.postReceive(c, s)
+		} else if !c.sent {
+			cs.postSend(c, s)
+		}
+	}
+	c.step, c.sent = len(c.messages), false
+	if c.pending--; c.pending == 0 || c.err != nil {
+		cs.queue(c)
+	}
+}
+
+func (cs *collectives) newMessage(c *Collective, buf []byte) *request {
+	r := cs.e.requests.get()
+	r.collective, r.canceller, r.observed = c, c.Canceller, true
+	r.contiguous(buf)
+	c.messages[len(c.messages)-1] = r
+	c.pending++
+	return r
+}
+
+func (cs *collectives) postReceive(c *Collective, s *coll.Step) {
+	src := c.worldRank(s.Peer)
+	if _, unexpected := cs.e.matching.Lengths(); unexpected > 0 && c.err == nil {
+		if m := cs.e.matching.Probe(c.Context, int32(src), AnyTag); m != nil && c.differs(int(m.Tag)) {
+			c.err = c.mismatch(src, int(m.Tag))
+		}
+	}
+	cs.e.recvs.start(cs.newMessage(c, c.span(s.Dst)), c.Context, src, c.Tag, 1)
+}
+
+func (cs *collectives) postSend(c *Collective, s *coll.Step) {
+	buf, dst := c.span(s.Src), c.worldRank(s.Peer)
+	env := envelope{Context: c.Context, Tag: int32(c.Tag)}
+	if p := cs.e.peers[dst]; p != nil && cs.e.sends.sendNow(p, env, buf, 0) {
+		return
+	}
+	cs.e.sends.start(cs.newMessage(c, buf), env, dst, false)
+}
+
+// unexpectedCollective looks at a message without a receive, which may say that its sender is in another
+// collective than this rank.
+func (cs *collectives) checkUnexpected(env envelope, source int) {
+	for _, c := range cs.active {
+		if c.Context != env.Context || !c.differs(int(env.Tag)) {
+			continue
+		}
+		// Of what the source has sent this has to be the first that is left, so that it is not of a much
+		// later call.
+		if m := cs.e.matching.Probe(c.Context, int32(source), AnyTag); m != nil && m.Tag == env.Tag {
+			cs.fail(c, c.mismatch(source, int(env.Tag)))
+		}
+	}
+}
+
+// failCollective ends a collective with an error, as soon as its buffers are quiet.
+func (cs *collectives) fail(c *Collective, err error) {
+	if c.err == nil {
+		c.err = err
+	}
+	cs.queue(c)
+}
+
+// advanceCollective has one do what it can do under the lock.
+func (cs *collectives) advance(c *Collective) {
+	for {
+		switch {
+		case c.state == collectiveWorking || c.state == collectiveIdle:
+			return // whoever works for it comes back
+		case c.err != nil:
+			if cs.cancelMessages(c) {
+				cs.finish(c)
+			}
+			return
+		case c.state == collectiveReady || c.pending > 0:
+			return
+		case c.round == c.Schedule.Rounds():
+			cs.finish(c)
+			return
+		}
+		if !cs.localSteps(c) {
+			return
+		}
+		c.round++
+		cs.collectMessages(c)
+		cs.postRound(c)
+	}
+}
+
+// collectMessages gives the requests of a round back.
+func (cs *collectives) collectMessages(c *Collective) {
+	for _, r := range c.messages {
+		if r != nil {
+			cs.e.requests.put(r)
+		}
+	}
+	c.messages = c.messages[:0]
+}
+
+// cancelMessages cancels the messages of a collective that has failed, and tells whether all of them are
+// complete.
+func (cs *collectives) cancelMessages(c *Collective) bool {
+	if !c.failing {
+		c.failing = true
+		for _, r := range c.messages {
+			if r != nil && !r.completed() {
+				cs.e.cancels.cancel(r, c.err)
+			}
+		}
+	}
+	return c.pending == 0
+}
+
+// localSteps carries out the rest of a round. It reports false if that has to be done without the lock.
+func (cs *collectives) localSteps(c *Collective) bool {
+	steps := c.Schedule.Round(c.round)
+	for ; c.step < len(steps); c.step++ {
+		s := &steps[c.step]
+		if s.Dst.Len > quickBytes || s.Kind != coll.Copy && !c.Op.Predefined {
+			cs.deferSteps(c)
+			return false
+		}
+		c.carryOut(s)
+	}
+	return true
+}
+
+// deferSteps leaves local steps to who waits for the collective, or else to a goroutine.
+func (cs *collectives) deferSteps(c *Collective) {
+	c.state = collectiveReady
+	if !c.attended {
+		c.state = collectiveWorking
+		go cs.runSteps(c)
+		return
+	}
+	if r := c.request; r.manyWaiters {
+		cs.e.waiters.wakeAll()
+	} else if r.waiter != nil {
+		cs.e.waiters.wake(r.waiter)
+	}
+}
+
+// runSteps carries out the local steps of a round without the lock, and goes on under it. The state is
+// collectiveWorking.
+func (cs *collectives) runSteps(c *Collective) {
+	steps := c.Schedule.Round(c.round)
+	for ; c.step < len(steps); c.step++ {
+		c.carryOut(&steps[c.step])
+	}
+	cs.e.mu.Lock()
+	defer cs.e.mu.Unlock()
+	c.state = collectiveMessages
+	outer := cs.enter()
+	cs.queue(c)
+	cs.leave(outer)
+	cs.e.completionHandler.passes.Add(1)
+}
+
+// finishCollective completes the request of a collective.
+func (cs *collectives) finish(c *Collective) {
+	cs.collectMessages(c)
+	if i := slices.Index(cs.active, c); i >= 0 {
+		cs.active = slices.Delete(cs.active, i, i+1)
+	}
+	cs.unpinBuffers(c)
+	r, err := c.request, c.err
+	cs.recycle(c)
+	r.collective = nil
+	cs.e.requests.complete(r, err)
+}

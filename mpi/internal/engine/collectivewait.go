@@ -1,0 +1,162 @@
+package engine
+
+import (
+	"github.com/weft-mpi/weft/eager"
+	"github.com/weft-mpi/weft/mpi/internal/coll"
+)
+
+// RunCollective carries out a collective: it is StartCollective and Wait, with a fast way for short messages.
+func (e *Engine) RunCollective(c *Collective) error {
+	start := e.hook.begin(CallCollective, AnySource, c.Tag, len(c.Input))
+	err := e.runCollective(c)
+	e.hook.end(CallCollective, start)
+	return err
+}
+
+func (e *Engine) runCollective(c *Collective) error {
+	e.collectives.pinBuffers(c)
+	c.prepare()
+	if c.Canceller == nil {
+		done, err := e.collectives.shortRounds(c)
+		if done || err != nil {
+			if c.pooled || c.pinned != [2]*Memory{} {
+				e.mu.Lock()
+				e.collectives.unpinBuffers(c)
+				e.collectives.recycle(c)
+				e.mu.Unlock()
+			}
+			return err
+		}
+	}
+	e.mu.Lock()
+	r, err := e.collectives.begin(c)
+	if err != nil {
+		e.mu.Unlock()
+		return err
+	}
+	h := r.handle()
+	e.mu.Unlock()
+	_, err = e.collectives.wait(r, h)
+	return err
+}
+
+// waitCollective waits for a collective, and carries out those of its local steps that are not for the
+// engine's lock.
+func (cs *collectives) wait(r *request, h Request) (st Status, err error) {
+	at := func(int) Request { return h }
+	for {
+		var work *Collective
+		var done bool
+		cs.e.waiters.waitUntil(1, at, func() bool {
+			if done || work != nil {
+				return true
+			}
+			if cs.e.requests.find(h) != r {
+				done, err = true, errUsed
+				return true
+			}
+			if r.completed() {
+				done = true
+				st, err = cs.e.requests.collect(h, r)
+				return true
+			}
+			c := r.collective
+			c.attended = true
+			if c.state == collectiveReady {
+				c.state, work = collectiveWorking, c
+			}
+			return work != nil
+		})
+		if done {
+			return st, err
+		}
+		cs.runSteps(work)
+	}
+}
+
+// waitsForWork tells whether a request is of a collective whose waiter has local steps to carry out.
+func (r *request) waitsForWork() bool {
+	return r.kind == kindCollective && r.collective != nil && r.collective.state == collectiveReady
+}
+
+// shortBytes is the size of a message up to which it is worth a try to copy it out, and to look for its
+// answer in the ring, before anything is posted.
+const shortBytes = 512
+
+// isShort is the number of messages of a round if they are one receive at most and one short send at most;
+// else 0.
+func isShort(steps []coll.Step) int {
+	n := 0
+	for n < len(steps) && steps[n].Kind <= coll.Recv {
+		n++
+	}
+	switch {
+	case n == 1 && (steps[0].Kind == coll.Recv || steps[0].Src.Len <= shortBytes):
+		return 1
+	case n == 2 && steps[0].Kind == coll.Recv && steps[1].Kind == coll.Send && steps[1].Src.Len <= shortBytes:
+		return 2
+	}
+	return 0
+}
+
+// shortRounds carries out rounds of short messages in the way of a blocking send and receive, without
+// requests. It stops before the first message that needs one: c.round and c.sent say where. done tells that
+// it has come to the end.
+func (cs *collectives) shortRounds(c *Collective) (done bool, err error) {
+	for ; c.round < c.Schedule.Rounds(); c.round++ {
+		steps := c.Schedule.Round(c.round)
+		n := isShort(steps)
+		if n == 0 && steps[0].Kind <= coll.Recv {
+			return false, nil
+		}
+		if done, err := cs.exchangeShort(c, steps[:n]); !done {
+			return false, err
+		}
+		for i := range steps[n:] {
+			c.carryOut(&steps[n+i])
+		}
+	}
+	return true, nil
+}
+
+// exchangeShort carries out the messages of a round that isShort has found. It reports false when one of them
+// takes longer: the send, which waits for its receive if the peer keeps no more payload, or the receive.
+// Nothing but the send has happened then.
+func (cs *collectives) exchangeShort(c *Collective, steps []coll.Step) (done bool, err error) {
+	if len(steps) == 0 {
+		return true, nil
+	}
+	env := envelope{Context: c.Context, Tag: int32(c.Tag)}
+	cs.e.mu.Lock()
+	if s := &steps[len(steps)-1]; s.Kind == coll.Send {
+		p := cs.e.peers[c.worldRank(s.Peer)]
+		if p == nil || !cs.e.sends.sendNow(p, env, c.span(s.Src), 0) {
+			cs.e.mu.Unlock()
+			return false, nil
+		}
+		c.sent = true
+	}
+	s := &steps[0]
+	if s.Kind != coll.Recv {
+		c.sent = false
+		cs.e.mu.Unlock()
+		return true, nil
+	}
+	buf := c.span(s.Dst)
+	src := c.worldRank(s.Peer)
+	var answer uintptr
+	if cs.e.recvs.canRecvDirect(src) {
+		p := cs.e.peers[src]
+		n, ok := cs.e.recvs.recvDirect(p, env, buf)
+		switch {
+		case ok && n != len(buf):
+			err = c.wrongLength(s)
+		case ok:
+			done, c.sent = true, false
+			answer = eager.PrefetchAddr(p.ch, n)
+		}
+	}
+	cs.e.mu.Unlock()
+	prefetch(answer)
+	return done, err
+}

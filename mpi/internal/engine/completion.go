@@ -1,0 +1,97 @@
+package engine
+
+import "github.com/weft-mpi/weft/internal/sys"
+
+// complete ends an operation: its buffer is the user's again.
+func (t *requestTable) complete(r *request, err error) {
+	r.err = r.located(err)
+	t.e.hook.complete(r)
+	if !r.observed {
+		sys.StoreRelease32(&r.done, r.gen)
+		return
+	}
+	if r.cancel == withdrawGranted || r.cause != nil {
+		t.e.cancels.setOutcome(r)
+	}
+	if r.probed != nil {
+		t.e.probes.fetchedForMessage(r)
+	}
+	r.peer = nil
+	w, shared := r.waiter, r.manyWaiters
+	r.waiter = nil
+	sys.StoreRelease32(&r.done, r.gen)
+	if r.detached {
+		t.collect(r.handle(), r)
+	}
+	if r.collective != nil {
+		t.e.collectives.messageDone(r)
+	}
+	switch {
+	case shared:
+		t.e.waiters.wakeAll()
+	case w != nil:
+		t.e.waiters.wake(w)
+	}
+}
+
+// collect takes the result of a completed request, which h names, and gives the request back to the pool.
+func (t *requestTable) collect(h Request, r *request) (Status, error) {
+	st, err := r.status, r.err
+	t.release(h, r)
+	return st, err
+}
+
+// detach has a request given back as soon as it completes: nobody will collect it.
+func (t *requestTable) detach(r *request) {
+	if r.completed() {
+		t.collect(r.handle(), r)
+	} else {
+		r.detached, r.observed = true, true
+	}
+}
+
+// collectNull is Take of a handle that names no request.
+func (t *requestTable) collectNull(h Request, into *Status) (done bool, err error) {
+	st := nullStatus
+	if h != Null {
+		st, err = noStatus, errUsed
+	}
+	if into != nil {
+		*into = st
+	}
+	return true, err
+}
+
+func (t *requestTable) allDone(n int, at func(i int) Request) bool {
+	for i := range n {
+		if r := t.find(at(i)); r != nil && !r.completed() {
+			return false
+		}
+	}
+	return true
+}
+
+func (t *requestTable) collectSome(n int, at func(i int) Request, most int,
+	take func(int, *Status, error)) (taken int, active bool) {
+	for i := 0; i < n && taken < most; i++ {
+		h := at(i)
+		if h == (Request{}) {
+			continue
+		}
+		active = true
+		r := t.find(h)
+		switch {
+		case h == Null:
+			take(i, &nullStatus, nil)
+		case r == nil:
+			take(i, &noStatus, errUsed)
+		case r.completed():
+			take(i, &r.status, r.err)
+			t.release(h, r)
+		default:
+			continue
+		}
+		taken++
+	}
+	return taken, active
+}

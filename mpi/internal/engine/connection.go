@@ -1,0 +1,168 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/rendezvous"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// connections connects peers. A connect runs in a goroutine of its own, off the data path (docs/adr/0001);
+// the fabrics call back into acceptor.
+//
+// Invariants, under the lock: a peer has one channel at most, made by Prepare; it is open from Connected on,
+// which comes at most once. Nobody waits for a connect: sends queue at the peer meanwhile.
+type connections struct {
+	e             *Engine
+	lookup        Lookup
+	timeout       time.Duration    // of a connect
+	channelConfig channel.Config   // of every channel
+	connecting    sync.WaitGroup   // goroutines of connects
+	noBytes       transport.RecvWR // room for a message of no bytes
+}
+
+func (d *connections) init(e *Engine, c Config) {
+	d.e, d.lookup, d.timeout, d.channelConfig = e, c.Lookup, c.ConnectTimeout, c.Channel
+	d.channelConfig.BusyPolling = c.SpinTime > 0 && len(c.HandlerCores) == 0
+}
+
+// connect begins a connection to a peer that has none. The sends that need it wait in the peer's queue.
+func (d *connections) connect(p *peer) {
+	p.state = peerConnecting
+	d.connecting.Add(1)
+	go func() {
+		defer d.connecting.Done()
+		ctx, cancel := context.WithTimeout(d.e.waiters.life, d.timeout)
+		defer cancel()
+		f, addr, err := d.selectFabric(p.rank)
+		if err == nil {
+			err = f.endpoint.Connect(ctx, uint32(p.rank), addr)
+		}
+		if err == nil {
+			return
+		}
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("no connection to rank %d at %s within %v: %w", p.rank, addr, d.timeout,
+				err)
+		}
+		d.e.mu.Lock()
+		defer d.e.mu.Unlock()
+		if p.state == peerConnecting {
+			d.e.failures.failPeer(p, err)
+		}
+	}()
+}
+
+// acceptor is the engine as the endpoint of a fabric sees it.
+type acceptor struct {
+	e *Engine
+	f *fabric
+}
+
+// Prepare makes the channel to a peer that has proved who it is, once, and describes it.
+func (a *acceptor) Prepare(rank uint32) (transport.QPConfig, []byte, error) {
+	e, f := a.e, a.f
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.stopped != nil {
+		return transport.QPConfig{}, nil, e.stopped
+	}
+	p := e.peer(int(rank))
+	if p.state == peerFailed {
+		return transport.QPConfig{}, nil, p.cause
+	}
+	if p.ch == nil {
+		ch, err := channel.New(f.pd, e.connections.channelConfig)
+		if err != nil {
+			return transport.QPConfig{}, nil, err
+		}
+		p.ch, p.fabric = ch, f
+	}
+	if p.fabric != f {
+		return transport.QPConfig{}, nil, fmt.Errorf("%w: rank %d is reached over %s, and connects over %s",
+			transport.ErrInvalid, rank,
+			p.fabric.name, f.name)
+	}
+	return transport.QPConfig{
+		PD: f.pd, SendCQ: f.cq, RecvCQ: f.cq,
+		SendWR: sendDepth, RecvWR: rendezvous.MaxFINs + rendezvous.MaxOpenGrants + recvSlack, Reads: f.reads,
+	}, p.ch.Descriptor(), nil
+}
+
+// Connected opens the channel and sends what has waited for it.
+func (a *acceptor) Connected(rank uint32, qp transport.QP, private []byte) {
+	e := a.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p := e.peer(int(rank))
+	if e.stopped != nil || p.state == peerFailed {
+		qp.Abort(errors.Join(e.stopped, p.cause))
+		qp.Release()
+		return
+	}
+	if err := p.ch.Open(qp, private); err != nil {
+		qp.Abort(err)
+		qp.Release()
+		e.failures.failPeer(p, err)
+		return
+	}
+	a.f.addPeer(p)
+	p.state, p.eagerLimit = peerOpen, a.f.eagerLimit
+	if a.f.device.Query().PollQP {
+		p.qpPoller = qp
+	}
+	for range recvSlack {
+		if err := qp.PostRecv(&e.connections.noBytes); err != nil {
+			e.failures.failPeer(p, err)
+			return
+		}
+	}
+	e.sends.sendQueued(p)
+	e.progress.queues.wake() // a sleeper must look at the new connection
+}
+
+// Refused tells of an attempt from outside that came to nothing. One that vanished by itself is nothing to
+// warn of: a lane that a peer was about to add ends so when the peer does.
+func (a *acceptor) Refused(remote string, err error) {
+	level := slog.LevelWarn
+	if errors.Is(err, transport.ErrPeerLost) && !errors.Is(err, os.ErrDeadlineExceeded) {
+		level = slog.LevelInfo
+	}
+	a.e.log.Log(context.Background(), level, "connection turned away", "rank", a.e.rank, "fabric", a.f.name,
+		"from", remote, "reason", err)
+}
+
+// listen lets peers connect. It is called without the lock: a handler may want it.
+func (d *connections) listen(f *fabric, id transport.Identity) (err error) {
+	d.e.mu.Lock() // an early peer's callback waits until the endpoint is known
+	defer d.e.mu.Unlock()
+	if d.e.completionHandler.active() {
+		if err := f.cq.RequestNotify(notifyAll); err != nil {
+			return err
+		}
+	}
+	f.endpoint, err = f.device.Listen(id, &acceptor{d.e, f})
+	return err
+}
+
+// selectFabric chooses the fabric to a peer: both sides come to the same, since they have the same order of
+// preference and see the same addresses.
+func (d *connections) selectFabric(rank int) (*fabric, string, error) {
+	for _, f := range d.e.fabrics {
+		addr, err := d.lookup(uint32(rank), f.name)
+		if err != nil {
+			return nil, "", err
+		}
+		if addr != "" && f.endpoint.Reaches(addr) {
+			return f, addr, nil
+		}
+	}
+	return nil, "", fmt.Errorf("%w: none of our fabrics reaches rank %d", transport.ErrInvalid, rank)
+}

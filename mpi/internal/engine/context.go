@@ -1,0 +1,95 @@
+package engine
+
+// contextSet is the set of contexts whose communicators have been freed here: no receive can be posted in
+// them any more, so an unexpected message in one of them will never be received. A bit for each context:
+// programs free many communicators, and contexts that follow one another share a word.
+type contextSet map[uint32]uint64
+
+func (s contextSet) has(context uint32) bool { return len(s) > 0 && s[context/64]>>(context%64)&1 != 0 }
+
+func (s contextSet) add(context uint32) { s[context/64] |= 1 << (context % 64) }
+
+func (s contextSet) remove(context uint32) {
+	if word := s[context/64] &^ (1 << (context % 64)); word != 0 {
+		s[context/64] = word
+	} else {
+		delete(s, context/64)
+	}
+}
+
+// FreeContext releases the messages of a context in which no receive will be posted any more: those that
+// wait, and those that come later and match none of the receives that were posted before. Their sends
+// complete. Messages that a matched probe has taken stay.
+func (e *Engine) FreeContext(context uint32) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.unexpected.freedContexts.add(context)
+	e.unexpected.discardWhere(func(c uint32) bool { return c == context })
+}
+
+// dropUnexpected drops the messages of some contexts that no receive has matched.
+func (u *unexpectedMessages) discardWhere(of func(context uint32) bool) {
+	var waiting []*unexpectedMessage
+	for m := range u.e.matching.Unexpected() {
+		if of(m.Context) {
+			waiting = append(waiting, m.Value)
+		}
+	}
+	for _, a := range waiting {
+		if u.e.matching.RemoveUnexpected(&a.match) { // not if its peer was given up for one before it
+			u.discard(a)
+		}
+	}
+}
+
+// discardUnexpected releases a message that was taken out of the table: its send completes.
+func (u *unexpectedMessages) discard(a *unexpectedMessage) {
+	r := u.e.recvs.newDiscardReceive(a.match.Context, int(a.match.Source), a.match.Tag)
+	u.e.recvs.deliverUnexpected(r, a)
+	u.e.requests.detach(r)
+}
+
+// ReuseContext ends FreeContext: another communicator begins to use the context.
+func (e *Engine) ReuseContext(context uint32) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.unexpected.freedContexts.remove(context)
+}
+
+// newDiscardReceive gives a receive without a buffer, which takes a message to drop it. Its result is
+// nobody's; it has to be detached when it has got its message.
+func (v *recvProtocol) newDiscardReceive(context uint32, source int, tag int32) *request {
+	r := v.e.requests.get()
+	r.kind, r.rank = kindRecv, source
+	r.contiguous(nil)
+	r.posted.Context, r.posted.Source, r.posted.Tag = context, int32(source), tag
+	return r
+}
+
+// ContextInUse tells whether messages of a context are still under way or wait here, so that its number
+// cannot be used again.
+func (e *Engine) ContextInUse(context uint32) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for r := range e.requests.underWay() {
+		if r.kind == kindSend && r.msg.Context == context || r.kind == kindRecv &&
+			r.posted.Context == context ||
+			r.kind == kindCollective && r.collective.Context == context {
+			return true
+		}
+	}
+	for m := range e.matching.Unexpected() {
+		if m.Context == context {
+			return true
+		}
+	}
+	return false
+}
+
+// ReleaseContext gives back what is kept for a context that is not used any more.
+func (e *Engine) ReleaseContext(context uint32) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.failures.groups, context)
+	e.matching.Release(context)
+}

@@ -1,0 +1,212 @@
+package engine
+
+import (
+	"bytes"
+	"runtime"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// A goroutine that sleeps in a call says itself what it waits for, but only when it is asked: then every
+// sleeper is woken, and describes its wait before it sleeps again. So nobody else pays for it.
+
+// A Wait is a goroutine that sleeps in a call.
+type Wait struct {
+	Goroutine uint64
+	Callers   []uintptr     // innermost first, as runtime.CallersFrames takes them
+	Since     time.Duration // for how long it has waited
+	// the wait may end by itself: it is bound to a context, or for something other than operations
+	Bounded    bool
+	Operations []Operation // that are not complete
+}
+
+// An Operation is one that is not complete.
+type Operation struct {
+	Send       bool // or a receive, unless it is of a collective
+	Collective *Collective
+	Needs      []int // of a collective: world ranks whose messages are due
+	Context    uint32
+	Peer       int // world rank, or AnySource
+	Tag        int // or AnyTag
+	Bytes      int
+	Moving     bool // needs no act of another rank
+}
+
+// Unmatched is a message that no receive has taken.
+type Unmatched struct {
+	Context     uint32
+	Source, Tag int
+	Bytes       int
+}
+
+// Traffic counts the messages of a channel.
+type Traffic struct {
+	Peer           int
+	Sent, Received uint64
+}
+
+// State is what an engine's goroutines wait for, and what its messages are.
+type State struct {
+	Activity   uint64 // grows whenever a message moves
+	Waits      []Wait
+	Unexpected []Unmatched
+	Traffic    []Traffic
+}
+
+// descriptions are collected while the engine is asked for its state.
+type descriptions struct {
+	asked bool
+	waits map[uint64]*Wait // by goroutine
+}
+
+const (
+	maxCallers = 32
+	// describeWithin is how long Describe waits for sleepers to come back. One that does not has something to
+	// do.
+	describeWithin = 200 * time.Millisecond
+	describePoll   = 2 * time.Millisecond
+)
+
+// Sleepers is how many goroutines sleep in calls, and a number that grows whenever a message moves. It
+// returns false while others use the engine.
+func (e *Engine) Sleepers() (n int, activity uint64, ok bool) {
+	if !e.mu.TryLock() {
+		return 0, 0, false
+	}
+	defer e.mu.Unlock()
+	return e.waiters.sleeping(), e.activity(), true
+}
+
+// Describe returns the engine's state. It wakes the goroutines that sleep, and waits for at most
+// describeWithin until they sleep again. One call is under way at a time.
+func (e *Engine) Describe() State {
+	e.mu.Lock()
+	e.waiters.descriptions = descriptions{asked: true, waits: map[uint64]*Wait{}}
+	asleep := e.waiters.sleeping()
+	e.waiters.wakeAll()
+	for end := time.Now().Add(describeWithin); ; {
+		e.mu.Unlock()
+		time.Sleep(describePoll)
+		e.mu.Lock()
+		if len(e.waiters.descriptions.waits) >= asleep || time.Now().After(end) {
+			break
+		}
+	}
+	defer e.mu.Unlock()
+	st := State{Activity: e.activity()}
+	for _, w := range e.waiters.descriptions.waits {
+		st.Waits = append(st.Waits, *w)
+	}
+	e.waiters.descriptions = descriptions{}
+	slices.SortFunc(st.Waits, func(a, b Wait) int { return int(a.Goroutine) - int(b.Goroutine) })
+	for m := range e.matching.Unexpected() {
+		st.Unexpected = append(st.Unexpected, Unmatched{m.Context, int(m.Source), int(m.Tag), m.Value.bytes})
+	}
+	st.Traffic = e.traffic()
+	return st
+}
+
+// Traffic counts the messages of each channel. It returns nil when the engine has stopped.
+func (e *Engine) Traffic() []Traffic {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.traffic()
+}
+
+func (e *Engine) traffic() []Traffic {
+	if e.stopped != nil || e.closing {
+		return nil
+	}
+	var list []Traffic
+	for _, p := range e.peers {
+		if p != nil && p.ch != nil {
+			c := p.ch.Stats()
+			list = append(list, Traffic{p.rank, c.Sent, c.Received})
+		}
+	}
+	return list
+}
+
+// sleeping is how many goroutines sleep.
+func (w *waiters) sleeping() int {
+	n := len(w.parked)
+	if w.progressOwner != nil {
+		n++
+	}
+	return n
+}
+
+// activity is a number that grows whenever a message moves.
+func (e *Engine) activity() uint64 {
+	n := e.stats.Unexpected
+	for _, p := range e.peers {
+		if p != nil && p.ch != nil {
+			c := p.ch.Stats()
+			n += c.Sent + c.Received + p.stats.Rendezvous + p.stats.Granted
+		}
+	}
+	return n
+}
+
+// describe notes what the calling goroutine is about to sleep for: one of n requests, or something else where
+// n is 0. The lock is held.
+func (w *waiters) describe(n int, at func(i int) Request) {
+	d := &Wait{Goroutine: goroutineID(), Callers: make([]uintptr, maxCallers), Bounded: n == 0}
+	d.Callers = d.Callers[:runtime.Callers(3, d.Callers)]
+	for i := range n {
+		r := w.e.requests.find(at(i))
+		if r == nil || r.completed() {
+			continue
+		}
+		d.Operations = append(d.Operations, r.describe())
+		d.Bounded = d.Bounded || r.canceller != nil
+		d.Since = max(d.Since, time.Since(w.began)-r.sleptAt)
+	}
+	w.descriptions.waits[d.Goroutine] = d
+}
+
+func (r *request) describe() Operation {
+	switch o := (Operation{Peer: r.rank}); r.kind {
+	case kindCollective:
+		c := r.collective
+		o.Collective, o.Context, o.Tag = c, c.Context, c.Tag
+		o.Needs, o.Moving = c.needs()
+		return o
+	case kindSend:
+		o.Send, o.Context, o.Tag, o.Bytes = true, r.msg.Context, int(r.msg.Tag), r.bufferLen()
+		return o
+	default:
+		o.Context, o.Tag, o.Bytes = r.posted.Context, int(r.posted.Tag), r.bufferLen()
+		o.Moving = r.complete || r.received > 0 || r.openTransfers > 0
+		return o
+	}
+}
+
+// needs are the world ranks whose messages the current round waits for. It is moving if the round has other
+// things to do.
+func (c *Collective) needs() (needs []int, moving bool) {
+	if c.state != collectiveMessages {
+		return nil, true
+	}
+	for _, r := range c.messages {
+		if r == nil || r.completed() {
+			continue
+		}
+		o := r.describe()
+		if o.Moving || o.Send {
+			return nil, true // whether a send has been taken, only its receiver knows
+		}
+		needs = append(needs, o.Peer)
+	}
+	return needs, len(needs) == 0
+}
+
+// goroutineID is the number that the runtime gives the calling goroutine in its traces.
+func goroutineID() uint64 {
+	var buf [64]byte
+	text := bytes.TrimPrefix(buf[:runtime.Stack(buf[:], false)], []byte("goroutine "))
+	digits, _, _ := bytes.Cut(text, []byte(" "))
+	id, _ := strconv.ParseUint(string(digits), 10, 64)
+	return id
+}

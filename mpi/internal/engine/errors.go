@@ -1,0 +1,58 @@
+package engine
+
+import "fmt"
+
+// PeerError is the failure of a peer, of which every operation that needs the peer learns.
+type PeerError struct {
+	Rank int   // in the world
+	Err  error // what was found
+}
+
+func (e *PeerError) Error() string {
+	return fmt.Sprintf("%v: world rank %d: %v", ErrProcFailed, e.Rank, e.Err)
+}
+
+func (e *PeerError) Unwrap() []error { return []error{ErrProcFailed, e.Err} }
+
+// TruncateError is the failure of a receive with room for fewer bytes than its message has.
+type TruncateError struct {
+	Bytes, Room int
+	Source      int // world rank
+	Tag         int
+}
+
+func (e *TruncateError) Error() string {
+	return fmt.Sprintf("%v: %d bytes in a buffer of %d", ErrTruncate, e.Bytes, e.Room)
+}
+
+func (e *TruncateError) Unwrap() error { return ErrTruncate }
+
+// RequestError adds to the failure of a request what the request was.
+type RequestError struct {
+	Peer int // world rank, or AnySource
+	Tag  int
+	Err  error
+}
+
+func (e *RequestError) Error() string { return e.Err.Error() }
+
+func (e *RequestError) Unwrap() error { return e.Err }
+
+// located adds the peer and the tag of the request to its failure.
+func (r *request) located(err error) error {
+	if err == nil {
+		return nil
+	}
+	return r.locate(err)
+}
+
+func (r *request) locate(err error) error {
+	at := &RequestError{Peer: r.rank, Tag: int(r.msg.Tag), Err: err}
+	if r.kind == kindRecv {
+		at.Peer, at.Tag = int(r.posted.Source), int(r.posted.Tag)
+		if r.status.Bytes > 0 || r.received > 0 {
+			at.Peer, at.Tag = r.status.Source, r.status.Tag
+		}
+	}
+	return at
+}

@@ -1,0 +1,157 @@
+package engine
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// failures is what the engine knows of ranks that have failed, and ends what depends on them.
+//
+// Invariants, under the lock: a peer fails once, and is in peers from then on, in the order of failures. Its
+// connection is cut before any operation that names it is completed, so that nothing is placed in a buffer
+// that the user has back.
+type failures struct {
+	e      *Engine
+	peers  []*peer            // those that have failed
+	groups map[uint32][]int32 // world ranks of a context; none for a context of the whole world
+	report func(rank int)     // of Config.PeerLost
+
+	logging sync.WaitGroup // goroutines that log: a handler may block, so it is never called under the lock
+}
+
+// onConnectionEnd takes the first completion that says that a peer's QP is no more.
+func (y *failures) onConnectionEnd(p *peer, wc *transport.WC) {
+	cause := p.ch.QP().Err()
+	if cause == nil {
+		cause = wc.Err
+	}
+	if y.e.closing && (cause == nil || errors.Is(cause, transport.ErrClosed)) {
+		p.state = peerClosed
+		return
+	}
+	if cause == nil {
+		cause = fmt.Errorf("%w: %v", transport.ErrPeerLost, wc.Status)
+	}
+	y.failPeer(p, cause)
+}
+
+// failPeer gives a peer up: the connection is cut first, so that nothing is placed in any buffer any more,
+// then every operation that names the peer fails.
+func (y *failures) failPeer(p *peer, cause error) {
+	// what came behind our Close and wanted an answer
+	if p.state == peerFailed || y.e.closing && errors.Is(cause, transport.ErrState) {
+		return
+	}
+	wasOpen := p.state == peerOpen
+	if wasOpen && errors.Is(cause, transport.ErrState) {
+		cause = cmp.Or(p.ch.QP().Err(), cause) // why nothing can be posted says more than that
+	}
+	p.state = peerFailed
+	if y.report != nil {
+		y.report(p.rank)
+	}
+	y.peers = append(y.peers, p)
+	p.cause = &PeerError{p.rank, cause}
+	if wasOpen {
+		p.ch.QP().Abort(cause)
+	}
+	y.failRequestsOf(p)
+}
+
+func (y *failures) failRequestsOf(p *peer) {
+	p.batch.Reset()
+	y.e.coalescer.releaseBatch(p)
+	for p.queued() {
+		r := p.queue[p.head]
+		p.dequeue()
+		y.e.requests.complete(r, p.cause)
+	}
+	if r := p.incoming.r; r != nil && !r.completed() {
+		y.e.requests.complete(r, p.cause) // the rest of its message will not come
+	}
+	p.incoming, p.announcedUnexpected = incoming{}, nil
+	if p.ch != nil {
+		byToken := func(token uint64) {
+			if r := y.e.requests.byToken(token); r != nil && !r.completed() {
+				y.e.requests.complete(r, p.cause)
+			}
+		}
+		if err := errors.Join(p.fabric.sender.Fail(p.ch, byToken), p.fabric.receiver.Fail(p.ch, byToken),
+			p.ch.Fail(p.cause)); err != nil {
+			y.logging.Go(func() {
+				y.e.log.Error("giving a peer's memory back", "rank", y.e.rank, "peer", p.rank, "error", err)
+			})
+		}
+	}
+	// A receive from any source could wait for ever for the one that is gone: it fails too, and may be posted
+	// again.
+	for m := range y.e.matching.Posted() {
+		if m.Source == int32(p.rank) || m.Source == AnySource && y.inContext(m.Context, p.rank) {
+			y.e.matching.RemovePosted(m)
+			y.e.requests.complete(m.Value, p.cause)
+		}
+	}
+	y.e.waiters.wakeProbes() // probes look at the peer's state themselves
+}
+
+// SetContextGroup tells which world ranks a context is of, where it is not all of the world: only their
+// failure concerns receives and probes from any source. It holds until ReleaseContext. The slice is not
+// copied.
+func (e *Engine) SetContextGroup(context uint32, ranks []int32) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.failures.groups[context] = ranks
+}
+
+func (y *failures) inContext(context uint32, rank int) bool {
+	ranks, some := y.groups[context]
+	return !some || slices.Contains(ranks, int32(rank))
+}
+
+// failedSince is the failure of a rank of the context among those after the first n failures; nil if there
+// was none.
+func (y *failures) since(n int, context uint32) error {
+	for _, p := range y.peers[n:] {
+		if y.inContext(context, p.rank) {
+			return p.cause
+		}
+	}
+	return nil
+}
+
+// allPeersFailed is the failure of a rank of the context if all others of it have failed too: nobody could
+// answer a receive from any source but this rank itself, which does not ask itself so.
+func (y *failures) allFailed(context uint32) error {
+	if len(y.peers) == 0 {
+		return nil
+	}
+	left := y.e.size
+	if ranks, some := y.groups[context]; some {
+		left = len(ranks)
+	}
+	for _, p := range y.peers {
+		if y.inContext(context, p.rank) {
+			left--
+		}
+	}
+	if left > 1 {
+		return nil
+	}
+	return y.since(0, context)
+}
+
+// noLiveSource is why nobody will send what a receive asks for; nil if somebody may.
+func (y *failures) noLiveSource(context uint32, src int) error {
+	if src == AnySource {
+		return y.allFailed(context)
+	}
+	if p := y.e.peers[src]; p != nil && p.state == peerFailed {
+		return p.cause
+	}
+	return nil
+}

@@ -1,0 +1,129 @@
+package engine
+
+import "time"
+
+// EventKind is what a Hook is told of.
+type EventKind uint8
+
+const (
+	EventCallBegin EventKind = iota + 1 // a call of package mpi has come to the engine
+	EventCallEnd                        // it returns, after Elapsed
+	EventMatch                          // a receive and a message have found each other
+	EventStep                           // a protocol has made a step
+	EventComplete                       // a request is complete
+)
+
+// Call says which call an event is of. A call of package mpi that consists of several (Sendrecv) comes as
+// those.
+type Call uint8
+
+const (
+	CallSend Call = iota
+	CallSsend
+	CallIsend
+	CallRecv
+	CallIrecv
+	CallProbe
+	CallWait // of one request, some or all
+	CallTest // likewise
+	CallCollective
+	Calls // how many there are
+)
+
+// String is the name of the MPI call, or of the first of its family.
+func (c Call) String() string {
+	return [Calls]string{"Send", "Ssend", "Isend", "Recv", "Irecv", "Probe", "Wait", "Test", "collectives"}[c]
+}
+
+// Step is a step of a protocol.
+type Step uint8
+
+const (
+	StepEager     Step = iota + 1 // a message was copied into the peer's ring, or into a batch for it
+	StepAnnounced                 // bytes were announced
+	StepFetch                     // announced bytes begin to come
+	StepTaken                     // the peer has all of an announcement
+)
+
+// Event is one event. Fields that its kind does not use are zero.
+type Event struct {
+	Kind       EventKind
+	Call       Call
+	Step       Step
+	Peer       int // world rank; AnySource for a receive that names none
+	Tag        int
+	Bytes      int
+	Unexpected bool          // EventMatch: the message was there before the receive
+	Elapsed    time.Duration // EventCallEnd
+	Err        error         // EventComplete
+}
+
+// Hook is told of events. Those of calls come from any goroutine, without the engine's lock; all others
+// come under the lock, so a Hook does not call the engine, does not block and is fast. A nil Hook costs a
+// branch at each event.
+type Hook func(Event)
+
+// epoch is what the times of calls are relative to: so one word says when a call began.
+var epoch = time.Now()
+
+// begin tells of the beginning of a call, and gives what end wants.
+func (h Hook) begin(c Call, peer, tag, bytes int) (start time.Duration) {
+	if h != nil {
+		start = h.tellBegin(c, peer, tag, bytes)
+	}
+	return start
+}
+
+// end tells of the end of a call.
+func (h Hook) end(c Call, start time.Duration) {
+	if h != nil {
+		h.tellEnd(c, start)
+	}
+}
+
+//go:noinline
+func (h Hook) tellBegin(c Call, peer, tag, bytes int) time.Duration {
+	h(Event{Kind: EventCallBegin, Call: c, Peer: peer, Tag: tag, Bytes: bytes})
+	return time.Since(epoch)
+}
+
+//go:noinline
+func (h Hook) tellEnd(c Call, start time.Duration) {
+	h(Event{Kind: EventCallEnd, Call: c, Elapsed: time.Since(epoch) - start})
+}
+
+// The three below are branches that are compiled into their callers; what they branch to is not, so that the
+// callers have no room for an Event in their frames.
+
+func (h Hook) match(peer int, tag int32, bytes int, unexpected bool) {
+	if h != nil {
+		h.tellMatch(peer, tag, bytes, unexpected)
+	}
+}
+
+func (h Hook) step(s Step, peer, bytes int) {
+	if h != nil {
+		h.tellStep(s, peer, bytes)
+	}
+}
+
+func (h Hook) complete(r *request) {
+	if h != nil {
+		h.tellComplete(r)
+	}
+}
+
+//go:noinline
+func (h Hook) tellMatch(peer int, tag int32, bytes int, unexpected bool) {
+	h(Event{Kind: EventMatch, Peer: peer, Tag: int(tag), Bytes: bytes, Unexpected: unexpected})
+}
+
+//go:noinline
+func (h Hook) tellStep(s Step, peer, bytes int) {
+	h(Event{Kind: EventStep, Step: s, Peer: peer, Bytes: bytes})
+}
+
+//go:noinline
+func (h Hook) tellComplete(r *request) {
+	h(Event{Kind: EventComplete, Peer: r.rank, Bytes: r.status.Bytes, Err: r.err})
+}

@@ -1,0 +1,49 @@
+package engine
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Test_HookIsToldOfCallsMatchesAndSteps: a message between two ranks shows as the calls, the step by which it
+// left, the match, and the completion of what had a request.
+func Test_HookIsToldOfCallsMatchesAndSteps(t *testing.T) {
+	w := loopWorld(t)
+	var mu sync.Mutex
+	var events [2][]Event
+	for i, e := range w {
+		e.mu.Lock()
+		e.hook = func(v Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			events[i] = append(events[i], v)
+		}
+		e.mu.Unlock()
+	}
+	h, err := w[1].Irecv(0, make([]byte, 8), 0, 5, 1)
+	require.NoError(t, err)
+	require.NoError(t, w[0].Send(0, make([]byte, 8), 1, 5))
+	_, err = w[1].Wait(h)
+	require.NoError(t, err)
+	mu.Lock()
+	defer mu.Unlock()
+	kinds := func(list []Event, of EventKind) (found []Event) {
+		for _, v := range list {
+			if v.Kind == of {
+				found = append(found, v)
+			}
+		}
+		return found
+	}
+	require.Equal(t, Event{Kind: EventCallBegin, Call: CallSend, Peer: 1, Tag: 5, Bytes: 8}, events[0][0])
+	require.Len(t, kinds(events[0], EventCallEnd), 1)
+	require.Contains(t, events[0], Event{Kind: EventStep, Step: StepEager, Peer: 1, Bytes: 8})
+	require.Equal(t, []Event{{Kind: EventMatch, Peer: 0, Tag: 5, Bytes: 8}}, kinds(events[1], EventMatch))
+	require.Equal(t, []Event{{Kind: EventComplete, Peer: 0, Bytes: 8}}, kinds(events[1], EventComplete))
+	calls := kinds(events[1], EventCallEnd)
+	require.Len(t, calls, 2)
+	require.Equal(t, []Call{CallIrecv, CallWait}, []Call{calls[0].Call, calls[1].Call})
+	require.Positive(t, calls[1].Elapsed)
+}

@@ -1,0 +1,178 @@
+package engine
+
+import "fmt"
+
+// Message is a handle to a message that a matched probe took out of the table: no other receive gets it. The
+// zero Message names none.
+type Message struct {
+	a   *unexpectedMessage
+	gen uint32
+}
+
+// ErrNoMessage says that a Message names no message; it wraps ErrRequest.
+var ErrNoMessage = fmt.Errorf("%w: the message was received already, or there never was one", ErrRequest)
+
+// matchedProbes has the messages that matched probes have taken out of the table, until they are received.
+//
+// Invariants, under the lock: a message is in messages exactly while a Message can receive it, and its
+// probedIndex says where. Its bytes are fetched as soon as its sender wants its buffer back.
+type matchedProbes struct {
+	e        *Engine
+	messages []*unexpectedMessage
+}
+
+// Mprobe waits for a message that a receive with the same arguments would match, and takes it for Mrecv. It
+// ends when canceller, which may be nil, does.
+func (e *Engine) Mprobe(context uint32, src, tag int, scope *Canceller) (m Message, st Status, err error) {
+	ok := false
+	var since probeFailures
+	e.waiters.waitUntil(0, nil, func() bool {
+		if ok || err != nil {
+			return true // asked again: it is taken
+		}
+		m, st, ok, err = e.probes.match(context, src, tag)
+		if err == nil && !ok {
+			err = since.end(e, context, src, scope)
+		}
+		return ok || err != nil
+	})
+	return m, st, err
+}
+
+// Improbe makes progress once and takes such a message if there is one.
+func (e *Engine) Improbe(context uint32, src, tag int) (Message, Status, bool, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	m, st, ok, err := e.probes.match(context, src, tag)
+	if !ok && err == nil {
+		e.progress.poll()
+		m, st, ok, err = e.probes.match(context, src, tag)
+	}
+	return m, st, ok, err
+}
+
+func (q *matchedProbes) match(context uint32, src, tag int) (Message, Status, bool, error) {
+	st, ok, err := q.probe(context, src, tag)
+	if !ok {
+		return Message{}, st, false, err
+	}
+	a := q.e.matching.Probe(context, int32(src), int32(tag)).Value
+	q.e.matching.RemoveUnexpected(&a.match)
+	q.messages = append(q.messages, a)
+	a.probedIndex = len(q.messages)
+	return Message{a, a.gen}, st, true, nil
+}
+
+// removeProbed takes an unexpected message from those that Messages hold.
+func (q *matchedProbes) remove(a *unexpectedMessage) {
+	last := len(q.messages)
+	q.messages[last-1].probedIndex = a.probedIndex
+	q.messages[a.probedIndex-1] = q.messages[last-1]
+	q.messages[last-1] = nil
+	q.messages = q.messages[:last-1]
+	a.probedIndex = 0
+}
+
+// Mrecv receives a message that was matched, as Recv would.
+func (e *Engine) Mrecv(m Message, buf []byte, elem int) (Status, error) {
+	e.mu.Lock()
+	r, err := e.probes.startRecv(m, buf, elem)
+	e.mu.Unlock()
+	if err != nil {
+		return Status{}, err
+	}
+	return e.waiters.wait(r)
+}
+
+// Imrecv begins to receive a message that was matched. buf is weft's until the request is complete.
+func (e *Engine) Imrecv(m Message, buf []byte, elem int) (Request, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r, err := e.probes.startRecv(m, buf, elem)
+	if err != nil {
+		return Request{}, err
+	}
+	return r.handle(), nil
+}
+
+func (q *matchedProbes) startRecv(m Message, buf []byte, elem int) (*request, error) {
+	a := m.a
+	if a == nil || a.gen != m.gen {
+		return nil, ErrNoMessage
+	}
+	if q.e.stopped != nil {
+		return nil, q.e.stopped
+	}
+	q.remove(a)
+	r := q.e.requests.get()
+	r.kind, r.rank = kindRecv, int(a.match.Source)
+	r.contiguous(buf)
+	r.status.Elem = elem
+	r.posted.Context, r.posted.Source, r.posted.Tag = a.match.Context, a.match.Source, a.match.Tag
+	if a.fetch != nil {
+		a.recv = r
+		return r, nil
+	}
+	q.deliver(r, a)
+	return r, nil
+}
+
+// deliverProbed gives a message whose bytes were fetched for it, or are where they were, to the receive of
+// its Message.
+func (q *matchedProbes) deliver(r *request, a *unexpectedMessage) {
+	if a.fetchErr == nil {
+		q.e.recvs.deliverUnexpected(r, a)
+		return
+	}
+	r.status.Source, r.status.Tag = int(a.match.Source), int(a.match.Tag)
+	q.e.requests.complete(r, a.fetchErr)
+	q.e.unexpected.release(a)
+}
+
+// fetchForMessage fetches the bytes of a message that a Message holds, as its sender wants its buffer back
+// and the Message may never be received: a message that was matched cannot be withdrawn.
+func (q *matchedProbes) fetchForMessage(a *unexpectedMessage) {
+	if a.fetch != nil || a.local() {
+		return
+	}
+	r := q.e.requests.get()
+	r.kind, r.rank, r.complete = kindRecv, int(a.match.Source), true
+	r.contiguous(make([]byte, a.bytes))
+	r.status.Source, r.status.Tag, r.status.Bytes = r.rank, int(a.match.Tag), a.bytes
+	r.probed, r.observed = a, true
+	a.fetch = r
+	q.e.recvs.placeParts(r, a)
+	q.e.recvs.completeIfWhole(r)
+	q.e.requests.detach(r)
+}
+
+// fetchedForMessage takes the end of what fetchForMessage began: the message has its bytes, or will never
+// have them.
+func (q *matchedProbes) fetchedForMessage(r *request) {
+	a := r.probed
+	r.probed, a.fetch, a.fetchErr = nil, nil, r.err
+	if a.fetchErr == nil {
+		q.e.unexpected.releaseParts(a)
+		if a.bytes > 0 {
+			a.parts = append(a.parts, part{payload: r.vec[0]})
+			q.e.unexpected.bytes += a.bytes
+		}
+	}
+	if u := a.recv; u != nil {
+		a.recv = nil
+		q.deliver(u, a)
+	}
+}
+
+// copyToMessage ends a send of this rank to itself whose message a Message holds: its bytes are copied, and
+// the send is complete.
+func (q *matchedProbes) copyToMessage(r *request) {
+	a := r.unexpected
+	a.self = nil
+	for _, b := range r.vec {
+		if len(b) > 0 {
+			q.e.unexpected.storePayload(a, b)
+		}
+	}
+	q.e.requests.complete(r, nil)
+}

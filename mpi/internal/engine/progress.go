@@ -1,0 +1,177 @@
+package engine
+
+import (
+	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// progressEngine moves everything forward, one pass at a time: it polls the fabrics, routes what has come,
+// and advances the peers that have work left over. Whoever waits calls it, or a completion handler does
+// (see waiters).
+//
+// Invariants, under the lock: a peer whose work lacked room and whose room no event announces is in deferred,
+// once; a pass advances each of them. Nothing in a pass blocks.
+type progressEngine struct {
+	e        *Engine
+	queues   cqSet
+	deferred []*peer // peers with work that only a later pass can do
+
+	wcs [32]transport.WC
+	qps [32]transport.QPN
+}
+
+// progress drives everything once, under the lock, and tells whether anything happened.
+func (g *progressEngine) poll() bool {
+	g.e.stats.Passes++
+	outer := g.e.collectives.enter()
+	g.e.recvs.copyBudget = copyBudgetPerPass
+	g.e.coalescer.flush()
+	if len(g.deferred) > 0 {
+		g.advanceDeferred() // first: what the pass itself puts off is for the next one
+	}
+	busy := false
+	for _, f := range g.e.fabrics {
+		busy = g.pollFabric(f) || busy
+	}
+	return g.e.collectives.leave(outer) || busy
+}
+
+// pollFabric drives one fabric.
+func (g *progressEngine) pollFabric(f *fabric) (busy bool) {
+	for {
+		n := f.cq.Poll(g.wcs[:])
+		for i := range n {
+			g.e.routes.completion(f, &g.wcs[i])
+		}
+		busy = busy || n > 0
+		if n < len(g.wcs) {
+			break
+		}
+	}
+	for {
+		n := f.cq.Placed(g.qps[:])
+		for _, q := range g.qps[:n] {
+			if p := f.peerOf(q); p != nil {
+				g.e.recvs.drain(p)
+			}
+		}
+		busy = busy || n > 0
+		if n < len(g.qps) {
+			break
+		}
+	}
+	for _, p := range f.polled {
+		if p.ch.Ready() {
+			g.e.recvs.drain(p)
+			busy = true
+		}
+	}
+	return busy
+}
+
+// progressOrFail has a peer do what it has room for now, or gives it up.
+func (g *progressEngine) advanceOrFail(p *peer, err error) {
+	if err != nil {
+		g.e.failures.failPeer(p, err)
+		return
+	}
+	g.advancePeer(p)
+}
+
+// progressPeer gives a peer the chance to do what lacked room so far, and what is due.
+func (g *progressEngine) advancePeer(p *peer) {
+	if g.e.closing || !g.advanceProtocols(p) { // nothing can be sent after Close
+		return
+	}
+	resizing := p.ch.Due() == channel.DueResize
+	again, err := p.ch.Progress()
+	if err != nil {
+		g.e.failures.failPeer(p, err)
+		return
+	}
+	// after a resize, what waited for larger slots can be sent
+	if resizing && p.ch.Due() != channel.DueResize && !g.advanceProtocols(p) {
+		return
+	}
+	if p.ch.Phase() > 0 {
+		g.e.idleShrinker.arm()
+	}
+	if again {
+		g.deferPeer(p)
+	}
+}
+
+// advanceProtocols gives a peer the chance to do what lacked room so far; false if the peer is not open.
+func (g *progressEngine) advanceProtocols(p *peer) bool {
+	if p.state == peerOpen && p.sendPending() {
+		g.e.sends.sendQueued(p)
+	}
+	if p.state != peerOpen {
+		return false
+	}
+	if p.fabric.rendezvousIdle() {
+		return true
+	}
+	err := p.fabric.receiver.Progress(p.ch)
+	if err == nil {
+		err = p.fabric.sender.Progress(p.ch)
+	}
+	if err != nil {
+		g.e.failures.failPeer(p, err)
+		return false
+	}
+	if p.fabric.receiver.SendQueueFull(p.ch) || p.fabric.sender.SendQueueFull(p.ch) {
+		g.deferPeer(p)
+	}
+	return true
+}
+
+// deferPeer has the next pass kick a peer.
+func (g *progressEngine) deferPeer(p *peer) {
+	if !p.deferred {
+		p.deferred = true
+		g.deferred = append(g.deferred, p)
+	}
+}
+
+// progressDeferred looks again at peers that could not do all that they had to.
+func (g *progressEngine) advanceDeferred() {
+	n := len(g.deferred)
+	for _, p := range g.deferred[:n] {
+		p.deferred = false
+		g.advancePeer(p)
+	}
+	g.deferred = append(g.deferred[:0], g.deferred[n:]...)
+}
+
+// pollPeer has the provider place what has come, of this peer alone if that will do. It tells whether that
+// may be worth a try, and whether anything else has happened.
+func (g *progressEngine) pollPeer(p *peer, alone bool) (came, other bool) {
+	if alone && p.qpPoller != nil {
+		if looked, came := p.qpPoller.PollQP(); looked {
+			return came, false
+		}
+	}
+	n := p.fabric.cq.Poll(g.wcs[:])
+	for i := range n {
+		g.e.routes.completion(p.fabric, &g.wcs[i])
+	}
+	return p.ch.Ready(), n > 0
+}
+
+func (g *progressEngine) drained() bool {
+	for _, p := range g.e.peers {
+		if p == nil {
+			continue
+		}
+		if p.sendPending() || p.state == peerOpen && p.fabric.sender.Outstanding(p.ch) > 0 {
+			return false
+		}
+		// what has been sent may wait for what follows it
+		if p.state == peerOpen && p.ch.Due() == channel.DueResize {
+			g.deferPeer(p)
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,103 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/rendezvous"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// router hands what comes to the protocol that has registered for it: messages by their kind, completions by
+// the top byte of their work request's id, notices (immediates) by their top bit. A protocol registers in
+// New, before the first connection, and has each of its kinds to itself; the tables do not change afterwards.
+//
+// What nobody has registered for is a violation by the peer where the peer chose it (a kind), and ignored
+// where this rank did (a completion of a request whose owner wants none).
+type router struct {
+	e           *Engine
+	messages    [256]func(p *peer, body []byte) error // by channel.Kind
+	completions [256]func(p *peer, wc *transport.WC)  // by owner
+	notices     [2]func(p *peer, imm uint32)          // by class
+}
+
+// An immediate's top bit is its class; the other 31 bits are the protocol's.
+const (
+	noticeFIN      = 0 // the peer has all of what this rank announced
+	noticeGrantEnd = 1 // the peer has written all that it was granted
+)
+
+// init registers the protocols that every engine has.
+func (t *router) init(e *Engine) {
+	t.e = e
+	e.recvs.register(t)
+	e.sends.register(t)
+	e.cancels.register(t)
+}
+
+// onMessage registers a handler for messages of a kind. The body is the handler's until it returns; its error
+// fails the peer.
+func (t *router) onMessage(k channel.Kind, h func(p *peer, body []byte) error) {
+	if t.messages[k] != nil {
+		panic(fmt.Sprintf("engine: two handlers for messages of kind %v", k))
+	}
+	t.messages[k] = h
+}
+
+// onCompletion registers a handler for successful completions of an owner's work requests.
+func (t *router) onCompletion(owner uint8, h func(p *peer, wc *transport.WC)) {
+	if t.completions[owner] != nil {
+		panic(fmt.Sprintf("engine: two handlers for completions of owner %#x", owner))
+	}
+	t.completions[owner] = h
+}
+
+// onNotice registers a handler for delivered immediates of a class.
+func (t *router) onNotice(class int, h func(p *peer, imm uint32)) {
+	if t.notices[class] != nil {
+		panic(fmt.Sprintf("engine: two handlers for notices of class %d", class))
+	}
+	t.notices[class] = h
+}
+
+// message hands a message to its protocol.
+func (t *router) message(p *peer, kind channel.Kind, body []byte) error {
+	h := t.messages[kind]
+	if h == nil {
+		return fmt.Errorf("%w: message kind %v", transport.ErrProtocol, kind)
+	}
+	return h(p, body)
+}
+
+// completion hands one completion to the protocol that posted its request.
+func (t *router) completion(f *fabric, wc *transport.WC) {
+	p := f.peerOf(wc.QP)
+	if p == nil || p.state == peerFailed {
+		return // what was in flight when the peer was given up
+	}
+	switch {
+	case wc.Status != transport.StatusSuccess:
+		t.e.failures.onConnectionEnd(p, wc)
+	case wc.Op == transport.OpRecv && !wc.HasImm:
+		t.retransmit(p)
+	case wc.Op == transport.OpRecv && rendezvous.IsGrantEnd(wc.Imm):
+		t.notices[noticeGrantEnd](p, wc.Imm)
+	case wc.Op == transport.OpRecv:
+		t.notices[noticeFIN](p, wc.Imm)
+	default:
+		if h := t.completions[uint8(wc.ID>>56)]; h != nil {
+			h(p, wc)
+		}
+	}
+}
+
+// retransmit answers a Send without an immediate: the request to send a reply of the channel again.
+func (t *router) retransmit(p *peer) {
+	err := p.ch.RetransmitReply()
+	if err == nil {
+		err = p.ch.QP().PostRecv(&t.e.connections.noBytes)
+	}
+	if err != nil {
+		t.e.failures.failPeer(p, err)
+	}
+}

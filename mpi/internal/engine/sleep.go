@@ -1,0 +1,320 @@
+package engine
+
+import (
+	"context"
+	"runtime"
+	"time"
+
+	"github.com/weft-mpi/weft/internal/sys"
+)
+
+// Waiting is spin, yield, sleep. A waiter first makes progress itself, as does every other waiter that gets
+// the lock. When that has brought nothing for a while it sleeps: the first to do so becomes the progress
+// owner and sleeps in the completion queue, where traffic wakes it; the others park until their request is
+// done, or until the driver leaves and one of them has to take its place.
+//
+// What must hold under the lock: while anybody is parked, some waiter is awake or driving, or a completion
+// handler makes progress. With one, waiters watch their requests, and park: nobody of them drives.
+type waiters struct {
+	e             *Engine
+	life          context.Context // ends with the engine; connects hang on it
+	cancelLife    context.CancelFunc
+	progressOwner *waiter   // who sleeps in the completion queue
+	parked        []*waiter // who sleeps on his own
+	free          *waiter
+	began         time.Time     // when the engine was made
+	descriptions  descriptions  // of waits, while somebody asks for them
+	spinTime      time.Duration // how long a waiting rank polls before it sleeps
+	maxYields     int           // idle passes before a waiting rank sleeps, where it shares its core
+}
+
+// waiter is one sleeping goroutine.
+type waiter struct {
+	signal  chan struct{}
+	isProbe bool // waits for something other than a request: wake it for every arrival and every failure
+	at      int  // index in parked; -1 when not there
+	next    *waiter
+}
+
+func (w *waiters) init(e *Engine, spinTime time.Duration) {
+	w.e, w.spinTime, w.began = e, spinTime, time.Now()
+	w.life, w.cancelLife = context.WithCancel(context.Background())
+}
+
+func (w *waiters) get(any bool) *waiter {
+	s := w.free
+	if s == nil {
+		s = &waiter{signal: make(chan struct{}, 1)}
+	} else {
+		w.free = s.next
+	}
+	s.isProbe, s.at, s.next = any, -1, nil
+	return s
+}
+
+// wake ends the sleep of one waiter. The lock is held.
+func (w *waiters) wake(s *waiter) {
+	if s == w.progressOwner {
+		w.e.progress.queues.wake()
+		return
+	}
+	if s.at < 0 {
+		return // woken already
+	}
+	last := len(w.parked) - 1
+	w.parked[last].at = s.at
+	w.parked[s.at] = w.parked[last]
+	w.parked = w.parked[:last]
+	s.at = -1
+	s.signal <- struct{}{}
+}
+
+// wakeProbes wakes whoever waits for something other than a request.
+func (w *waiters) wakeProbes() {
+	if w.progressOwner != nil && w.progressOwner.isProbe {
+		w.e.progress.queues.wake()
+	}
+	for i := len(w.parked) - 1; i >= 0; i-- {
+		if i < len(w.parked) && w.parked[i].isProbe {
+			w.wake(w.parked[i])
+		}
+	}
+}
+
+// wakeAll wakes whoever sleeps.
+func (w *waiters) wakeAll() {
+	if w.progressOwner != nil {
+		w.e.progress.queues.wake()
+	}
+	for len(w.parked) > 0 {
+		w.wake(w.parked[len(w.parked)-1])
+	}
+}
+
+// passOwnership is called by a waiter that leaves: if nobody drives, one of the parked has to.
+func (w *waiters) passOwnership() {
+	if w.progressOwner == nil && len(w.parked) > 0 && !w.e.completionHandler.active() {
+		w.wake(w.parked[len(w.parked)-1])
+	}
+}
+
+// spinBudget counts what a waiter may still spin.
+type spinBudget struct {
+	idle    int
+	since   time.Time // it spins
+	yielded time.Time // to other goroutines
+}
+
+const (
+	passesPerClock = 32 // idle passes between two looks at the clock
+	// idle passes between two chances for other goroutines, where ranks take turns on a core
+	passesPerYield    = 16
+	lockTriesPerYield = 64 // attempts at the lock, likewise
+	// likewise, where a rank has its own: to yield wakes another thread there, for nothing as a rule
+	yieldEvery = 100 * time.Microsecond
+)
+
+// remaining tells whether to make another pass; false when it is time to sleep.
+func (p *spinBudget) remaining(e *Engine) bool {
+	p.idle++
+	if e.waiters.spinTime == 0 {
+		// The system's yield, to other ranks, is the cheap one: the runtime's wakes another thread, if it has
+		// one to spare.
+		if p.idle%passesPerYield == 0 {
+			runtime.Gosched()
+		}
+		sys.Yield()
+		return p.idle < e.waiters.maxYields
+	}
+	if p.idle%passesPerClock != 0 {
+		return true
+	}
+	now := time.Now()
+	if p.since.IsZero() {
+		p.since = now
+	}
+	if p.yielded.IsZero() {
+		p.yielded = now
+	}
+	if now.Sub(p.yielded) > yieldEvery || e.mu.wanted() {
+		runtime.Gosched()
+		p.yielded = now
+	}
+	return now.Sub(p.since) <= e.waiters.spinTime
+}
+
+// spinUntil waits for what a completion handler brings about; false when it is time to sleep.
+func (p *spinBudget) spinUntil(e *Engine, there func() bool) bool {
+	for !there() {
+		if !p.remaining(e) {
+			return false
+		}
+	}
+	return true
+}
+
+// reset starts over: something has happened. Others have waited for their chance all the same.
+func (p *spinBudget) reset() { *p = spinBudget{yielded: p.yielded} }
+
+// wait returns the result of a request when it is done.
+func (w *waiters) wait(r *request) (Status, error) { return w.waitFor(r, r.handle()) }
+
+// waitFor is wait for a handle that others may have too: one of them gets the result.
+func (w *waiters) waitFor(r *request, h Request) (Status, error) {
+	var p spinBudget
+	for {
+		if w.e.mu.TryLock() {
+			if r.gen != h.gen {
+				w.passOwnership()
+				w.e.mu.Unlock()
+				return Status{}, errUsed
+			}
+			busy := false
+			switch {
+			case r.completed():
+			case w.e.completionHandler.active():
+				w.e.completionHandler.armRetry()
+			default:
+				busy = w.e.progress.poll()
+			}
+			if r.completed() {
+				st, err := w.e.requests.collect(h, r)
+				w.passOwnership()
+				w.e.mu.Unlock()
+				return st, err
+			}
+			handled := w.e.completionHandler.active()
+			w.e.mu.Unlock()
+			if handled {
+				if !p.spinUntil(w.e, func() bool { return r.isDone(h.gen) }) {
+					w.sleep(1, func(int) Request { return h }, nil)
+				}
+				busy = true
+			}
+			if busy {
+				p.reset()
+				continue
+			}
+		} else if p.idle%lockTriesPerYield == lockTriesPerYield-1 || r.isDone(h.gen) {
+			runtime.Gosched() // whoever has the lock may need the processor to leave it
+			if r.isDone(h.gen) {
+				continue
+			}
+		}
+		if !p.remaining(w.e) {
+			w.sleep(1, func(int) Request { return h }, nil)
+			p.reset()
+		}
+	}
+}
+
+// waitUntil makes progress and sleeps until cond, which is called under the lock, holds; it may be called
+// again then. What makes it hold must be the completion of one of n requests, whose handles at gives; or,
+// where n is 0, an unexpected message, a failure, or something that is followed by WakeProbes.
+func (w *waiters) waitUntil(n int, at func(i int) Request, cond func() bool) {
+	var p spinBudget
+	for {
+		w.e.mu.Lock()
+		ok := cond()
+		busy, handled := false, w.e.completionHandler.active()
+		seen := w.e.completionHandler.passes.Load()
+		if !ok {
+			if handled {
+				w.e.completionHandler.armRetry()
+			} else {
+				busy = w.e.progress.poll()
+			}
+			ok = cond()
+		}
+		if ok {
+			w.passOwnership()
+			w.e.mu.Unlock()
+			return
+		}
+		w.e.mu.Unlock()
+		if handled {
+			if !p.spinUntil(w.e, func() bool { return w.e.completionHandler.passes.Load() != seen }) {
+				w.sleep(n, at, cond)
+			}
+			busy = true
+		}
+		if busy {
+			p.reset()
+		} else if !p.remaining(w.e) {
+			w.sleep(n, at, cond)
+			p.reset()
+		}
+	}
+}
+
+// anyDone tells whether one of n handles has nothing left to wait for.
+func (w *waiters) anyDone(n int, at func(i int) Request) bool {
+	for i := range n {
+		if h := at(i); h != (Request{}) {
+			if r := w.e.requests.find(h); r == nil || r.completed() || r.waitsForWork() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// WakeProbes has everybody who waits for something other than a request look again.
+func (e *Engine) WakeProbes() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.waiters.wakeProbes()
+}
+
+// sleep blocks until one of n requests is done or, where n is 0, something may have made cond hold; or until
+// it is this goroutine's turn to make progress. It may return early.
+func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool) {
+	w.e.mu.Lock()
+	if n > 0 && w.anyDone(n, at) || n == 0 && cond() {
+		w.e.mu.Unlock()
+		return
+	}
+	w.e.stats.Sleeps++
+	s := w.get(n == 0)
+	for i := range n {
+		if r := w.e.requests.find(at(i)); r != nil {
+			r.manyWaiters = r.manyWaiters || r.waiter != nil && r.waiter != s
+			r.waiter, r.observed = s, true
+			if r.sleptAt == 0 {
+				r.sleptAt = time.Since(w.began)
+			}
+		}
+	}
+	if w.descriptions.asked {
+		w.describe(n, at)
+	}
+	if w.e.completionHandler.active() {
+		w.e.completionHandler.armRetry()
+	}
+	if w.progressOwner == nil && !w.e.completionHandler.active() {
+		w.progressOwner = s
+		w.e.progress.advanceDeferred() // what was put off must not wait for traffic
+		w.e.progress.queues.arm()
+		w.e.mu.Unlock()
+		err := w.e.progress.queues.sleep()
+		w.e.mu.Lock()
+		w.progressOwner = nil
+		if err != nil && w.e.stopped == nil {
+			w.e.fail(err)
+		}
+		w.e.progress.poll()
+	} else {
+		s.at = len(w.parked)
+		w.parked = append(w.parked, s)
+		w.e.mu.Unlock()
+		<-s.signal
+		w.e.mu.Lock()
+	}
+	for i := range n {
+		if r := w.e.requests.find(at(i)); r != nil && r.waiter == s {
+			r.waiter = nil
+		}
+	}
+	s.next, w.free = w.free, s
+	w.e.mu.Unlock()
+}

@@ -1,0 +1,380 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// ErrNotFound says that nothing is filed under a key.
+var ErrNotFound = errors.New("key not found")
+
+// Config is what a rank is told of its job.
+type Config struct {
+	Rank, Size int
+	Address    string // HOST:PORT where rank 0 listens
+	Secret     [secretSize]byte
+	Within     time.Duration // deadline of the start
+	Kernel     string        // equal at ranks of one kernel
+
+	dial func(ctx context.Context, network, address string) (net.Conn, error) // for tests
+}
+
+// An AbortError says that a rank has ended the job.
+type AbortError struct {
+	Rank, Code int
+	How        string // what is known besides
+}
+
+func (e *AbortError) Error() string {
+	return fmt.Sprintf("rank %d has ended the job with status %d%s", e.Rank, e.Code, e.How)
+}
+
+// A LostError says that a rank has gone without a farewell.
+type LostError struct {
+	Rank int
+	How  string
+}
+
+func (e *LostError) Error() string { return fmt.Sprintf("rank %d is lost: %s", e.Rank, e.How) }
+
+// Client is a rank's place in the job. Its calls may come from any goroutine.
+type Client struct {
+	config Config
+	server *server // at rank 0
+	link   *link
+	job    string
+	local  int
+
+	calls    sync.Mutex   // one put or get is under way
+	answers  chan message // of it
+	barriers sync.Mutex
+	released chan struct{}
+
+	ended chan struct{} // closed when the connection is of no more use; why is set before
+	why   error
+	on    sync.Once
+}
+
+// dialWithin bounds one try to reach rank 0, and betweenTries is the time until the next.
+const (
+	dialWithin   = 10 * time.Second
+	betweenTries = 50 * time.Millisecond
+)
+
+// grace is what rank 0 may take, beyond its own deadline, to tell that the start has failed.
+const grace = 10 * time.Second
+
+// Join returns when all ranks have come, or with why they have not at the deadline. Rank 0 listens; the
+// others call it until it answers.
+func Join(ctx context.Context, config Config) (*Client, error) {
+	c := &Client{config: config, answers: make(chan message, 1), released: make(chan struct{}, 1),
+		ended: make(chan struct{})}
+	var err error
+	if config.Rank == 0 {
+		err = c.serve(ctx)
+	} else {
+		c.link, err = c.reach(ctx)
+	}
+	if err == nil {
+		err = c.begin(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	go c.read()
+	return c, nil
+}
+
+func (c *Client) hello() hello {
+	host, _ := os.Hostname()
+	return hello{rank: uint32(c.config.Rank), size: uint32(c.config.Size), pid: uint32(os.Getpid()),
+		kernel: c.config.Kernel, host: host}
+}
+
+// serve begins rank 0's server, and a connection to it within this process.
+func (c *Client) serve(ctx context.Context) (err error) {
+	if c.server, err = listen(ctx, c.config); err != nil {
+		return err
+	}
+	ours, theirs := net.Pipe()
+	c.server.places <- struct{}{}
+	c.server.serving.Go(func() { c.server.serve(theirs) })
+	c.link, err = call(ours, c.config.Secret, c.hello())
+	return err
+}
+
+// reach calls rank 0 until it answers. Rank 0 may not have been started yet, and its host's name may not be
+// known yet. Another program or job at its address does not go away, so that is final.
+func (c *Client) reach(ctx context.Context) (*link, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.config.Within)
+	defer cancel()
+	var last error
+	for {
+		l, err := c.try(ctx)
+		var version *versionError
+		switch {
+		case err == nil:
+			return l, nil
+		case errors.Is(err, errSecret), errors.Is(err, errStranger), errors.As(err, &version):
+			return nil, fmt.Errorf("rank %d of %d cannot join rank 0 at %s: %w", c.config.Rank,
+				c.config.Size, c.config.Address, err)
+		case ctx.Err() == nil || last == nil:
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			if cause := context.Cause(ctx); !errors.Is(cause, context.DeadlineExceeded) {
+				last = cause
+			}
+			return nil, fmt.Errorf("rank %d of %d has not reached rank 0 at %s within %s: %w",
+				c.config.Rank, c.config.Size, c.config.Address, c.config.Within, last)
+		case <-time.After(betweenTries):
+		}
+	}
+}
+
+func (c *Client) try(ctx context.Context) (*link, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialWithin)
+	defer cancel()
+	dial := c.config.dial
+	if dial == nil {
+		dial = (&net.Dialer{KeepAliveConfig: keepAlive}).DialContext
+	}
+	conn, err := dial(ctx, "tcp", c.config.Address)
+	if err != nil {
+		return nil, err
+	}
+	end, _ := ctx.Deadline()
+	conn.SetDeadline(end)
+	l, err := call(conn, c.config.Secret, c.hello())
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	conn.SetDeadline(time.Time{})
+	return l, nil
+}
+
+// begin waits for the start.
+func (c *Client) begin(ctx context.Context) error {
+	c.link.conn.SetReadDeadline(time.Now().Add(c.config.Within + grace))
+	stop := context.AfterFunc(ctx, func() { c.link.conn.SetReadDeadline(time.Unix(1, 0)) })
+	m, err := c.link.receive()
+	switch {
+	case !stop():
+		return context.Cause(ctx)
+	case errors.Is(err, io.EOF):
+		return errors.New("rank 0 has ended before all ranks had come")
+	case err != nil:
+		return fmt.Errorf("rank 0 does not tell whether all ranks have come: %w", err)
+	case m.kind != kindStart:
+		return c.failure(m)
+	}
+	c.job, c.local = m.text, int(m.number)
+	return c.link.conn.SetReadDeadline(time.Time{})
+}
+
+// failure is the error that a message of rank 0 tells of.
+func (c *Client) failure(m message) error {
+	switch m.kind {
+	case kindFailed:
+		return errors.New(m.text)
+	case kindAborted:
+		return &AbortError{int(m.rank), int(m.number), m.text}
+	case kindLost:
+		return &LostError{int(m.rank), m.text}
+	}
+	return fmt.Errorf("rank 0 sent a message of kind %d that is not due", m.kind)
+}
+
+// read takes what rank 0 sends until the connection ends.
+func (c *Client) read() {
+	for {
+		m, err := c.link.receive()
+		if err != nil {
+			how := "the connection to it failed: " + err.Error()
+			if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
+				how = "it has ended without Finalize"
+			}
+			c.end(&LostError{0, how})
+			return
+		}
+		switch m.kind {
+		case kindDone, kindMissing, kindRefused:
+			select {
+			case c.answers <- m:
+				continue
+			default:
+			}
+		case kindRelease:
+			select {
+			case c.released <- struct{}{}:
+				continue
+			default:
+			}
+		}
+		c.end(c.failure(m))
+		return
+	}
+}
+
+func (c *Client) end(why error) {
+	c.on.Do(func() {
+		c.why = why
+		close(c.ended)
+	})
+}
+
+// Rank is this process's rank.
+func (c *Client) Rank() int { return c.config.Rank }
+
+// Size is the number of ranks of the job.
+func (c *Client) Size() int { return c.config.Size }
+
+// KVSName is the job's id, which rank 0 has drawn.
+func (c *Client) KVSName() string { return c.job }
+
+// Local is the number of ranks with this one's kernel, itself among them.
+func (c *Client) Local() int { return c.local }
+
+// Address is this host's address on the way to the other ranks; not valid where that is not known.
+func (c *Client) Address() netip.Addr {
+	if c.server != nil {
+		c.server.mu.Lock()
+		defer c.server.mu.Unlock()
+		return c.server.address
+	}
+	a, ok := c.link.conn.LocalAddr().(*net.TCPAddr)
+	if !ok || a.IP.IsLoopback() {
+		return netip.Addr{}
+	}
+	return a.AddrPort().Addr().Unmap()
+}
+
+// Ended is closed when the job has failed or this rank has left it; Why tells the reason then.
+func (c *Client) Ended() <-chan struct{} { return c.ended }
+
+// Why is the reason for the end of the job. To be called after Ended.
+func (c *Client) Why() error { return c.why }
+
+// call sends a request and waits for its answer.
+func (c *Client) call(ctx context.Context, m message) (message, error) {
+	c.calls.Lock()
+	defer c.calls.Unlock()
+	if err := c.send(m); err != nil {
+		return message{}, err
+	}
+	select {
+	case a := <-c.answers:
+		return a, nil
+	case <-c.ended:
+		return message{}, c.why
+	case <-ctx.Done():
+		err := fmt.Errorf("rank 0 has not answered: %w", context.Cause(ctx))
+		c.end(err) // the answer to come would be taken for that of another request
+		return message{}, err
+	}
+}
+
+func (c *Client) send(m message) error {
+	select {
+	case <-c.ended:
+		return c.why
+	default:
+		return c.link.send(m)
+	}
+}
+
+// Put files a value under a key, which is put once, for all ranks. They can get it after the next barrier.
+func (c *Client) Put(ctx context.Context, key, value string) error {
+	if len(key) > maxKey || len(value) > maxText {
+		return fmt.Errorf("%d bytes under a key of %d are more than %d and %d", len(value), len(key),
+			maxText, maxKey)
+	}
+	a, err := c.call(ctx, message{kind: kindPut, key: key, text: value})
+	if err == nil && a.kind != kindDone {
+		err = fmt.Errorf("rank 0 refuses what rank %d puts: %s", c.config.Rank, a.text)
+	}
+	return err
+}
+
+// Get is the value under a key; ErrNotFound if there is none.
+func (c *Client) Get(ctx context.Context, key string) (string, error) {
+	a, err := c.call(ctx, message{kind: kindGet, key: key})
+	if err == nil && a.kind != kindDone {
+		err = fmt.Errorf("%s: %w", key, ErrNotFound)
+	}
+	return a.text, err
+}
+
+// Barrier returns when every rank of the job has called it. After an end of ctx no call works any more.
+func (c *Client) Barrier(ctx context.Context) error {
+	c.barriers.Lock()
+	defer c.barriers.Unlock()
+	if err := c.send(message{kind: kindBarrier}); err != nil {
+		return err
+	}
+	select {
+	case <-c.released:
+		return nil
+	case <-c.ended:
+		return c.why
+	case <-ctx.Done():
+		c.end(context.Cause(ctx))
+		return context.Cause(ctx)
+	}
+}
+
+// Finalize tells rank 0 that this rank ends as it should. Rank 0 waits for all.
+func (c *Client) Finalize(ctx context.Context) error {
+	_, err := c.call(ctx, message{kind: kindFarewell})
+	c.end(errors.New("used after Finalize"))
+	c.link.conn.Close()
+	if c.server != nil {
+		err = errors.Join(err, c.server.await(ctx))
+	}
+	return err
+}
+
+// Abort asks rank 0 to end the whole job with an exit status. It returns when the other ranks have been told,
+// or ctx ends, and at once where the job has failed already.
+func (c *Client) Abort(ctx context.Context, code int) error {
+	select {
+	case <-c.ended:
+		return nil
+	default:
+	}
+	if err := c.link.send(message{kind: kindAbort, number: uint32(code)}); err != nil {
+		return err
+	}
+	select {
+	case <-c.ended:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// PeerLost tells rank 0, without waiting, that this rank has lost another one: what happens to this rank
+// afterwards may follow from that.
+func (c *Client) PeerLost(peer int) {
+	c.link.send(message{kind: kindPeerLost, number: uint32(peer)})
+}
+
+// Close drops the connection. Without Finalize before it, this rank is lost to the others.
+func (c *Client) Close() error {
+	c.end(errors.New("used after Close"))
+	if c.link != nil {
+		c.link.conn.Close()
+	}
+	if c.server != nil {
+		c.server.close()
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+package coordinator
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// kind says what a message is.
+type kind uint8
+
+const (
+	kindPut      kind = iota + 1 // to rank 0: file text under key
+	kindGet                      // to rank 0: what is filed under key?
+	kindBarrier                  // to rank 0: the sender waits in the barrier
+	kindFarewell                 // to rank 0: the sender ends as it should
+	kindAbort                    // to rank 0: end the job with status number
+	kindPeerLost                 // to rank 0: the sender has lost its peer number
+
+	kindStart   // all ranks have come: number of them share the receiver's kernel, and text is the job's id
+	kindDone    // the put or farewell is done; for a get, text is the value
+	kindMissing // nothing is filed under the key
+	kindRefused // the put is refused, text says why
+	kindRelease // all ranks are in the barrier
+	kindFailed  // the job cannot start, text says why
+	kindAborted // rank has ended the job with status number, text says more
+	kindLost    // rank is lost, text says how
+
+	lastKind = kindLost
+)
+
+// The limits of the protocol.
+const (
+	maxKey     = 64
+	maxText    = 3072
+	maxFrame   = 4096
+	maxSpace   = 64 << 10 // bytes of keys and values that one rank may put
+	headLength = 1 + 4 + 4 + 1
+)
+
+// A message is what goes over a connection after its handshake.
+type message struct {
+	kind         kind
+	rank, number uint32
+	key, text    string
+}
+
+// format is the encoding of a message. Key and text are within their limits.
+func (m message) format() []byte {
+	b := make([]byte, 0, headLength+len(m.key)+len(m.text))
+	b = append(b, byte(m.kind))
+	b = binary.BigEndian.AppendUint32(b, m.rank)
+	b = binary.BigEndian.AppendUint32(b, m.number)
+	b = append(b, byte(len(m.key)))
+	b = append(b, m.key...)
+	return append(b, m.text...)
+}
+
+// parse takes the encoding of a message apart.
+func parse(b []byte) (m message, err error) {
+	if len(b) < headLength {
+		return m, fmt.Errorf("a message of %d bytes", len(b))
+	}
+	m.kind = kind(b[0])
+	m.rank, m.number = binary.BigEndian.Uint32(b[1:]), binary.BigEndian.Uint32(b[5:])
+	n, rest := int(b[9]), b[headLength:]
+	switch {
+	case m.kind < kindPut || m.kind > lastKind:
+		return m, fmt.Errorf("a message of the unknown kind %d", m.kind)
+	case n > maxKey || n > len(rest):
+		return m, fmt.Errorf("a key of %d bytes in a message of %d", n, len(b))
+	case len(rest)-n > maxText:
+		return m, fmt.Errorf("a text of %d bytes", len(rest)-n)
+	}
+	m.key, m.text = string(rest[:n]), string(rest[n:])
+	return m, nil
+}

@@ -1,0 +1,166 @@
+package mpi
+
+import "github.com/weft-mpi/weft/mpi/internal/coll"
+
+// NeighborAllgather sends in to every neighbor and puts what they send, one after another, into out, in the
+// order that Topology describes (MPI 4.1, 8.6.1). All ranks pass the same length of in; out is as many times
+// as long as there are neighbors to receive from: 2 for each dimension of a Cart, at its edges too.
+func NeighborAllgather[T any](t Topology, in, out []T) error {
+	return run(neighborAllgather(t, in, out))
+}
+
+// IneighborAllgather begins a NeighborAllgather. The buffers must not be touched until the request is
+// complete, in not be changed.
+func IneighborAllgather[T any](t Topology, in, out []T) (Request, error) {
+	return start(neighborAllgather(t, in, out))
+}
+
+// NeighborAllgatherInit sets up a NeighborAllgather to be started again and again.
+func NeighborAllgatherInit[T any](t Topology, in, out []T) (*Persistent, error) {
+	return setUp(neighborAllgather(t, in, out))
+}
+
+func neighborAllgather[T any](t Topology, in, out []T) (a collectiveCall) {
+	onNeighbors[T](&a, t, coll.OpNeighborAllgather)
+	sources, destinations := a.degrees()
+	a.call.Count = equalBlocks(&a, "out", out, sources)
+	if sources > 0 && destinations > 0 && len(in) != a.call.Count {
+		a.fail(ErrCount, "%d elements in, room for %d of each neighbor", len(in), a.call.Count)
+	}
+	if sources == 0 {
+		a.call.Count = len(in)
+	}
+	a.call.Recv = coll.Even(a.call.Count * a.call.ElemSize)
+	exchanged(&a, in, out)
+	return a
+}
+
+// NeighborAllgatherv is NeighborAllgather with blocks of different lengths: that of neighbor i is counts[i]
+// elements of out from displs[i] on. Without displs blocks follow one another. counts and displs are used
+// only during the call.
+func NeighborAllgatherv[T any](t Topology, in, out []T, counts, displs []int) error {
+	return run(neighborAllgatherv(t, in, out, counts, displs))
+}
+
+// IneighborAllgatherv begins a NeighborAllgatherv. The buffers must not be touched until the request is
+// complete, in not be changed.
+func IneighborAllgatherv[T any](t Topology, in, out []T, counts, displs []int) (Request, error) {
+	return start(neighborAllgatherv(t, in, out, counts, displs))
+}
+
+// NeighborAllgathervInit sets up a NeighborAllgatherv to be started again and again.
+func NeighborAllgathervInit[T any](t Topology, in, out []T, counts, displs []int) (*Persistent, error) {
+	return setUp(neighborAllgatherv(t, in, out, counts, displs))
+}
+
+func neighborAllgatherv[T any](t Topology, in, out []T, counts, displs []int) (a collectiveCall) {
+	onNeighbors[T](&a, t, coll.OpNeighborAllgatherv)
+	sources, _ := a.degrees()
+	a.call.Count = len(in)
+	a.call.Recv = a.layout(sources, "out", counts, displs, len(out))
+	exchanged(&a, in, out)
+	return a
+}
+
+// NeighborAlltoall sends a block of in to each neighbor and puts what they send, one after another, into out,
+// in the order that Topology describes (MPI 4.1, 8.6.2). All blocks are of one length, at all ranks.
+func NeighborAlltoall[T any](t Topology, in, out []T) error { return run(neighborAlltoall(t, in, out)) }
+
+// IneighborAlltoall begins a NeighborAlltoall. The buffers must not be touched until the request is complete,
+// in not be changed.
+func IneighborAlltoall[T any](t Topology, in, out []T) (Request, error) {
+	return start(neighborAlltoall(t, in, out))
+}
+
+// NeighborAlltoallInit sets up a NeighborAlltoall to be started again and again.
+func NeighborAlltoallInit[T any](t Topology, in, out []T) (*Persistent, error) {
+	return setUp(neighborAlltoall(t, in, out))
+}
+
+func neighborAlltoall[T any](t Topology, in, out []T) (a collectiveCall) {
+	onNeighbors[T](&a, t, coll.OpNeighborAlltoall)
+	sources, destinations := a.degrees()
+	send, receive := equalBlocks(&a, "in", in, destinations), equalBlocks(&a, "out", out, sources)
+	if sources > 0 && destinations > 0 && send != receive {
+		a.fail(ErrCount, "%d elements in for each neighbor, room for %d of each", send, receive)
+	}
+	a.call.Send, a.call.Recv = coll.Even(send*a.call.ElemSize), coll.Even(receive*a.call.ElemSize)
+	exchanged(&a, in, out)
+	return a
+}
+
+// NeighborAlltoallv is NeighborAlltoall with blocks of different lengths: the block for neighbor i is
+// scounts[i] elements of in from sdispls[i] on, that from neighbor i is rcounts[i] elements of out from
+// rdispls[i] on. Without displacements blocks follow one another. Counts and displacements are used only
+// during the call.
+func NeighborAlltoallv[T any](t Topology, in []T, scounts, sdispls []int, out []T, rcounts,
+	rdispls []int) error {
+	return run(neighborAlltoallv(t, in, scounts, sdispls, out, rcounts, rdispls))
+}
+
+// IneighborAlltoallv begins a NeighborAlltoallv. The buffers must not be touched until the request is
+// complete, in not be changed.
+func IneighborAlltoallv[T any](t Topology, in []T, scounts, sdispls []int, out []T, rcounts,
+	rdispls []int) (Request, error) {
+	return start(neighborAlltoallv(t, in, scounts, sdispls, out, rcounts, rdispls))
+}
+
+// NeighborAlltoallvInit sets up a NeighborAlltoallv to be started again and again.
+func NeighborAlltoallvInit[T any](t Topology, in []T, scounts, sdispls []int, out []T, rcounts,
+	rdispls []int) (*Persistent,
+	error) {
+	return setUp(neighborAlltoallv(t, in, scounts, sdispls, out, rcounts, rdispls))
+}
+
+func neighborAlltoallv[T any](t Topology, in []T, scounts, sdispls []int, out []T, rcounts,
+	rdispls []int) (a collectiveCall) {
+	onNeighbors[T](&a, t, coll.OpNeighborAlltoallv)
+	sources, destinations := a.degrees()
+	a.call.Send = a.layout(destinations, "in", scounts, sdispls, len(in))
+	a.call.Recv = a.layout(sources, "out", rcounts, rdispls, len(out))
+	exchanged(&a, in, out)
+	return a
+}
+
+// onNeighbors starts the description of a call on the neighbors of a topology.
+func onNeighbors[T any](a *collectiveCall, t Topology, o coll.Operation) {
+	var c *Comm
+	switch t := t.(type) {
+	case *Cart:
+		if t != nil { // of a rank that is left over it is nil
+			c = t.comm
+		}
+	case *Graph:
+		if t != nil {
+			c = t.comm
+		}
+	}
+	begin[T](a, c, o)
+	if a.err == nil {
+		a.call.Neighbors = t.neighbors()
+	}
+}
+
+// degrees are the numbers of neighbors to receive from and to send to.
+func (a *collectiveCall) degrees() (sources, destinations int) {
+	if a.err != nil {
+		return 0, 0
+	}
+	return len(a.call.Neighbors.Sources), len(a.call.Neighbors.Destinations)
+}
+
+// equalBlocks is the number of elements of each of n blocks of one length.
+func equalBlocks[T any](a *collectiveCall, what string, buf []T, n int) int {
+	if len(buf)%max(n, 1) != 0 || n == 0 && len(buf) > 0 && what == "out" {
+		a.fail(ErrCount, "the %d elements of %s are no multiple of %d neighbors", len(buf), what, n)
+	}
+	return len(buf) / max(n, 1)
+}
+
+// exchanged sets the buffers of a call on neighbors, which MPI has no InPlace for.
+func exchanged[T any](a *collectiveCall, in, out []T) {
+	noInPlace(a, "in", in)
+	noInPlace(a, "out", out)
+	buffers(a, in, out)
+	a.separate()
+}

@@ -1,0 +1,32 @@
+package mpi
+
+import "github.com/weft-mpi/weft/mpi/internal/coll"
+
+// Reduce combines in of all ranks, element by element, into out at root (MPI 4.1, 6.9.1). All ranks pass the
+// same length; out is used at root alone. in may be InPlace at root.
+func Reduce[T any](c *Comm, in, out []T, op Op[T], root int) error {
+	return run(reduce(c, in, out, op, root))
+}
+
+// Ireduce begins a Reduce. The buffers must not be touched until the request is complete, in not be changed.
+func Ireduce[T any](c *Comm, in, out []T, op Op[T], root int) (Request, error) {
+	return start(reduce(c, in, out, op, root))
+}
+
+// ReduceInit sets up a Reduce to be started again and again.
+func ReduceInit[T any](c *Comm, in, out []T, op Op[T], root int) (*Persistent, error) {
+	return setUp(reduce(c, in, out, op, root))
+}
+
+func reduce[T any](c *Comm, in, out []T, op Op[T], root int) (a collectiveCall) {
+	begin[T](&a, c, coll.OpReduce)
+	by(&a, op)
+	if a.rooted(root) {
+		reduced(&a, in, out)
+		return a
+	}
+	noInPlace(&a, "in", in)
+	a.call.Count = len(in)
+	buffers(&a, in, nil)
+	return a
+}

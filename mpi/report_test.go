@@ -1,0 +1,77 @@
+package mpi_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/launcher"
+	"github.com/weft-mpi/weft/launcher/launchertest"
+	"github.com/weft-mpi/weft/mpi"
+)
+
+// The counters of every rank are printed when a rank fails.
+func TestStats_OfAJobThatFails(t *testing.T) {
+	r := launch(t, 3, failingBody, "WEFT_STATS=1")
+	require.Equal(t, 1, r.Cause(t).Rank)
+	for _, rank := range []string{"weft: rank 0: ", "weft: rank 1: ", "weft: rank 2: "} {
+		require.Contains(t, r.Err, rank)
+	}
+	require.Contains(t, r.Err, "the matrix is singular")
+}
+
+// They are printed when the job takes too long.
+func TestStats_OfAJobThatTimesOut(t *testing.T) {
+	read, write, err := os.Pipe()
+	require.NoError(t, err)
+	text := make(chan string)
+	go func() {
+		var b bytes.Buffer
+		io.Copy(&b, read)
+		text <- b.String()
+	}()
+	err = launcher.Run(t.Context(), launcher.Job{
+		Apps: []launcher.App{launchertest.Ranks(2, waitingBody, "WEFT_STATS=1")}, Timeout: time.Second,
+		Grace: 20 * time.Second,
+		Stdin: launcher.InputNone, Out: write, Err: write,
+	})
+	require.Error(t, err)
+	write.Close()
+	out := <-text
+	read.Close()
+	require.Contains(t, out, "weft: rank 0: ")
+	require.Contains(t, out, "weft: rank 1: ")
+}
+
+var waitingBody = body("waiting", func(_ context.Context, world *mpi.Comm) error {
+	_, err := mpi.Recv(world, make([]int, 1), 1-world.Rank(), 0)
+	return err
+})
+
+// WEFT_LOG=debug tells how a rank joined its job, and of its communicators.
+func TestLog_Debug(t *testing.T) {
+	r := launch(t, 2, dupAndFree, "WEFT_LOG=debug", "WEFT_FABRIC=tcp")
+	require.NoError(t, r.Failure, "%s", r.Err)
+	for _, text := range []string{
+		"level=DEBUG msg=\"joined the job\" rank=1 size=2 address=\"tcp=tcp:127.0.0.1:", "WEFT_FABRIC=tcp",
+		"WEFT_LOG=debug",
+		"msg=communicator name=world.1 id=1 rank=0 size=2", "msg=\"communicator freed\" name=rows rank=0",
+		"msg=Finalize rank=0",
+	} {
+		require.Contains(t, r.Err, text)
+	}
+}
+
+var dupAndFree = body("dup and free", func(_ context.Context, world *mpi.Comm) error {
+	c, err := world.Dup()
+	if err != nil {
+		return err
+	}
+	c.SetName("rows")
+	return c.Free()
+})

@@ -1,0 +1,291 @@
+package mpi
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/weft-mpi/weft/internal/snapshot"
+	"github.com/weft-mpi/weft/mpi/internal/engine"
+)
+
+// quietAfter is for how long no message of a rank must have moved until the launcher is told that it is
+// quiet; at most twice that.
+const quietAfter = 500 * time.Millisecond
+
+// The trace of goroutines that is looked through: the memory to begin with, and the most.
+const (
+	minTrace = 64 << 10
+	maxTrace = 4 << 20
+)
+
+// stateReporter tells the launcher when this rank waits and does not move, and what it waits for when the
+// launcher asks. It has one goroutine, which costs nothing but two looks a second.
+type stateReporter struct {
+	conn  *os.File
+	world *Comm
+	phase atomic.Pointer[snapshot.Phase]
+
+	// These belong to the goroutine.
+	activity uint64
+	moved    time.Time // when activity last grew
+	sleepers int
+	quiet    bool
+}
+
+// startStateReporter starts the reporter if the launcher wants one.
+func startStateReporter(world *Comm) *stateReporter {
+	fd, err := strconv.Atoi(os.Getenv(snapshot.Variable))
+	if err != nil || fd < 3 {
+		return nil
+	}
+	syscall.CloseOnExec(fd)
+	if syscall.SetNonblock(fd, true) != nil {
+		return nil // a program between launcher and rank has closed it
+	}
+	os.Unsetenv(snapshot.Variable)
+	r := &stateReporter{conn: os.NewFile(uintptr(fd), "snapshots"), world: world, moved: time.Now()}
+	r.enter(snapshot.Running)
+	go r.run()
+	return r
+}
+
+// enter notes how far the rank is.
+func (r *stateReporter) enter(p snapshot.Phase) {
+	if r != nil {
+		r.phase.Store(&p)
+	}
+}
+
+func (r *stateReporter) run() {
+	defer r.conn.Close()
+	var question [1]byte
+	for {
+		r.conn.SetReadDeadline(time.Now().Add(quietAfter))
+		switch _, err := r.conn.Read(question[:]); {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			err = r.look()
+			if err != nil {
+				return
+			}
+		case err != nil:
+			return
+		case question[0] == snapshot.Ask:
+			if r.answer() != nil {
+				return
+			}
+		}
+	}
+}
+
+func (r *stateReporter) send(k snapshot.Kind, body []byte) error {
+	_, err := r.conn.Write(snapshot.AppendFrame(nil, k, body))
+	return err
+}
+
+// look tells the launcher if the rank has become quiet, or is no longer.
+func (r *stateReporter) look() error {
+	sleepers, activity := 1, r.activity // in Finalize it waits for the others
+	if *r.phase.Load() == snapshot.Running {
+		var ok bool
+		if sleepers, activity, ok = r.world.e.Sleepers(); !ok {
+			return nil
+		}
+	}
+	if activity != r.activity {
+		r.activity, r.moved = activity, time.Now()
+		sleepers = 0
+	}
+	was := r.sleepers
+	r.sleepers = sleepers
+	switch {
+	case sleepers == 0 && r.quiet:
+		r.quiet = false
+		return r.send(snapshot.Moving, nil)
+	case sleepers > 0 && sleepers != was && time.Since(r.moved) >= quietAfter:
+		r.quiet = true
+		return r.send(snapshot.Quiet, nil)
+	}
+	return nil
+}
+
+func (r *stateReporter) answer() error {
+	s := r.snapshot()
+	body, err := s.Encode()
+	if err != nil || len(body) > snapshot.MaxSize {
+		return err
+	}
+	return r.send(snapshot.Answer, body)
+}
+
+// snapshot makes the rank's snapshot.
+func (r *stateReporter) snapshot() *snapshot.Rank {
+	c := r.world
+	s := &snapshot.Rank{Rank: c.rank, Size: c.size, Phase: *r.phase.Load(), Comms: c.job.comms.describe()}
+	if s.Phase != snapshot.Running {
+		s.Still = time.Since(r.moved)
+		s.Waits = []snapshot.Wait{{Call: snapshot.Finalize, Since: s.Still,
+			Ops: []snapshot.Op{{Kind: snapshot.Collective, Name: snapshot.Finalize}}}}
+		s.Channels = channels(c.e.Traffic())
+		return s
+	}
+	st := c.e.Describe()
+	if st.Activity != r.activity {
+		r.activity, r.moved = st.Activity, time.Now()
+	}
+	s.Progress, s.Still = st.Activity, time.Since(r.moved)
+	waiting := map[uint64]bool{}
+	for i := range st.Waits {
+		waiting[st.Waits[i].Goroutine] = true
+		if len(s.Waits) == snapshot.MaxWaits {
+			s.MoreWaits++
+			continue
+		}
+		s.Waits = append(s.Waits, c.job.comms.wait(&st.Waits[i]))
+	}
+	for _, m := range st.Unexpected {
+		if m.Context%contextsPerComm != pointToPoint {
+			continue
+		}
+		if len(s.Unexpected) == snapshot.MaxMessages {
+			s.More++
+			continue
+		}
+		s.Unexpected = append(s.Unexpected, snapshot.Message{Comm: m.Context, From: m.Source, Tag: m.Tag,
+			Bytes: m.Bytes})
+	}
+	s.Channels = channels(st.Traffic)
+	s.Active, s.At = active(waiting)
+	return s
+}
+
+func channels(traffic []engine.Traffic) []snapshot.Channel {
+	var list []snapshot.Channel
+	for _, t := range traffic[:min(len(traffic), snapshot.MaxChannels)] {
+		list = append(list, snapshot.Channel{Peer: t.Peer, Sent: t.Sent, Received: t.Received})
+	}
+	return list
+}
+
+// active counts the goroutines of the program that may act by themselves, and tells where one of them is.
+func active(waiting map[uint64]bool) (n int, at string) {
+	var trace []byte
+	size := 0
+	for room := minTrace; size == len(trace) && room <= maxTrace; room *= 2 {
+		trace = make([]byte, room)
+		size = runtime.Stack(trace, true)
+	}
+	if size == len(trace) {
+		n = 1 // some are cut off
+	}
+	for _, g := range parseGoroutines(string(trace[:size])) {
+		if !g.ours || waiting[g.id] || g.passive() {
+			continue
+		}
+		n++
+		if at == "" {
+			at = g.site
+		}
+	}
+	return n, at
+}
+
+// comms are the communicators of a process that are not freed, by id.
+type comms struct {
+	mu   sync.Mutex
+	byID map[uint32]*commState
+}
+
+func (l *comms) add(c *commState) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.byID == nil {
+		l.byID = map[uint32]*commState{}
+	}
+	l.byID[c.context] = c
+}
+
+func (l *comms) remove(c *commState) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.byID[c.context] == c {
+		delete(l.byID, c.context)
+	}
+}
+
+// describe lists the communicators.
+func (l *comms) describe() []snapshot.Comm {
+	l.mu.Lock()
+	list := slices.Collect(maps.Values(l.byID))
+	l.mu.Unlock()
+	slices.SortFunc(list, func(a, b *commState) int { return cmp.Compare(a.context, b.context) })
+	var out []snapshot.Comm
+	for _, c := range list[:min(len(list), snapshot.MaxComms)] {
+		d := snapshot.Comm{ID: c.context, Name: *c.label.Load(), Begun: uint64(c.coll.number.Load())}
+		if c.members != nil {
+			for _, w := range c.members.world {
+				d.Ranks = append(d.Ranks, int(w))
+			}
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
+// wait describes a wait of the engine in terms of communicators.
+func (l *comms) wait(w *engine.Wait) snapshot.Wait {
+	s := snapshot.Wait{Goroutine: w.Goroutine, Since: w.Since, Bounded: w.Bounded}
+	s.Call, s.Site = calledFrom(w.Callers)
+	for i := range w.Operations {
+		if len(s.Ops) == snapshot.MaxOps {
+			s.MoreOps++
+			continue
+		}
+		s.Ops = append(s.Ops, l.operation(&w.Operations[i]))
+	}
+	return s
+}
+
+func (l *comms) operation(o *engine.Operation) snapshot.Op {
+	s := snapshot.Op{Kind: snapshot.Recv, Comm: o.Context &^ (contextsPerComm - 1), Peer: o.Peer, Tag: o.Tag,
+		Bytes: o.Bytes, Moving: o.Moving}
+	switch {
+	case o.Collective != nil:
+		s.Kind, s.Needs = snapshot.Collective, o.Needs
+		s.Peer, s.Tag = 0, 0
+		s.Name, s.Number = o.Collective.Call.Operation.String(), l.number(s.Comm, o)
+	case o.Send:
+		s.Kind = snapshot.Send
+	}
+	if s.Kind != snapshot.Collective {
+		if s.Peer == AnySource {
+			s.Peer = snapshot.Any
+		}
+		if s.Tag == AnyTag {
+			s.Tag = snapshot.Any
+		}
+	}
+	return s
+}
+
+// number is how many collectives had been begun on a communicator with an operation: the number nearest to
+// the latest one that the operation's tag has the low bits of. It is 0 for a persistent one.
+func (l *comms) number(id uint32, o *engine.Operation) uint64 {
+	number, bits, ok := engine.CollectiveNumber(o.Tag)
+	l.mu.Lock()
+	c := l.byID[id]
+	l.mu.Unlock()
+	if !ok || c == nil {
+		return 0
+	}
+	begun := c.coll.number.Load()
+	return uint64(begun - (begun-number)&(1<<bits-1))
+}

@@ -1,0 +1,239 @@
+package mpi_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/mpi"
+)
+
+// randomView is a view of a slice of n elements without an element twice, and the indices of its elements.
+func randomView(random *rand.Rand, data []int) (mpi.View[int], []int, string) {
+	n := len(data)
+	var order []int
+	switch random.IntN(3) {
+	case 0:
+		block := random.IntN(4)
+		distance := block + random.IntN(5)
+		count := random.IntN(8)
+		for count > 0 && (count-1)*distance+block > n {
+			count--
+		}
+		stride := distance
+		if random.IntN(3) == 0 {
+			stride = -distance
+		}
+		for i := range count {
+			from := i * distance
+			if stride < 0 {
+				from = (count - 1 - i) * distance
+			}
+			for j := range block {
+				order = append(order, from+j)
+			}
+		}
+		return mpi.Strided(data, count, block, stride), order,
+			fmt.Sprintf("Strided %d %d %d", count, block, stride)
+	case 1:
+		dims := 1 + random.IntN(4)
+		shape, start, size := make([]int, dims), make([]int, dims), make([]int, dims)
+		total := 1
+		for d := range shape {
+			shape[d] = 1 + random.IntN(max(1, min(6, n/total)))
+			total *= shape[d]
+			start[d] = random.IntN(shape[d])
+			if size[d] = random.IntN(shape[d] - start[d] + 1); random.IntN(4) > 0 {
+				size[d] = max(1, size[d])
+			}
+		}
+		for i := range total {
+			rest, inside := i, true
+			for d := dims - 1; d >= 0; d-- {
+				at := rest % shape[d]
+				rest /= shape[d]
+				inside = inside && at >= start[d] && at < start[d]+size[d]
+			}
+			if inside {
+				order = append(order, i)
+			}
+		}
+		return mpi.Sub(data, shape, start, size), order, fmt.Sprint("Sub ", shape, start, size)
+	default:
+		var at, length []int
+		for from := 0; from < n; {
+			l := random.IntN(3)
+			at, length = append(at, from), append(length, min(l, n-from))
+			from += l + random.IntN(9)
+		}
+		random.Shuffle(len(at), func(i, j int) {
+			at[i], at[j] = at[j], at[i]
+			length[i], length[j] = length[j], length[i]
+		})
+		if random.IntN(3) == 0 {
+			length = nil
+			at = slices.Compact(slices.Sorted(slices.Values(at)))
+		}
+		for i, from := range at {
+			l := 1
+			if length != nil {
+				l = length[i]
+			}
+			for j := range l {
+				order = append(order, from+j)
+			}
+		}
+		return mpi.Indexed(data, at, length), order, fmt.Sprint("Indexed ", at, length)
+	}
+}
+
+// Pack and Unpack of random views do what a plain list of indices does.
+func TestViews_PackAndUnpack(t *testing.T) {
+	random := rand.New(rand.NewPCG(19, 4))
+	for range 5000 {
+		data := make([]int, 1+random.IntN(120))
+		for i := range data {
+			data[i] = i
+		}
+		v, order, text := randomView(random, data)
+		require.Equal(t, len(order), v.Len(), text)
+		room := random.IntN(v.Len() + 3)
+		got := make([]int, room)
+		require.Equal(t, min(room, len(order)), v.Pack(got), text)
+		require.True(t, slices.Equal(order[:min(room, len(order))], got[:min(room, len(order))]), "%s: %v",
+			text, got)
+		src, expected := make([]int, room), slices.Clone(data)
+		for i := range src {
+			src[i] = 1000 + i
+			if i < len(order) {
+				expected[order[i]] = src[i]
+			}
+		}
+		require.Equal(t, min(room, len(order)), v.Unpack(src), text)
+		require.Equal(t, expected, data, text)
+	}
+	v, data := mpi.Strided(make([]float64, 4096), 64, 1, 64), make([]float64, 64)
+	require.Zero(t, testing.AllocsPerRun(100, func() { v.Pack(data); v.Unpack(data) }))
+}
+
+func TestViews(t *testing.T) { atSizes(t, views) }
+
+// Random views go from rank to rank, by every call.
+var views = body("views", func(_ context.Context, world *mpi.Comm) error {
+	me, size := world.Rank(), world.Size()
+	next, previous := (me+1)%size, (me+size-1)%size
+	for round := range 40 {
+		shared := rand.New(rand.NewPCG(uint64(round), 1)) // the same views at every rank
+		n := 100
+		if round%4 == 3 {
+			n = 60_000
+		}
+		out, in := make([]int, n), make([]int, n)
+		for i := range out {
+			out[i], in[i] = me*1_000_000+i, -1
+		}
+		var from, to mpi.View[int]
+		var fromOrder, toOrder []int
+		var text string
+		for {
+			var a, b string
+			from, fromOrder, a = randomView(shared, out)
+			to, toOrder, b = randomView(shared, in)
+			if text = a + " to " + b; len(toOrder) >= len(fromOrder) {
+				break
+			}
+		}
+		var st mpi.Status
+		var err error
+		switch round % 3 {
+		case 0:
+			var r mpi.Request
+			if r, err = mpi.IsendView(world, from, next, 1); err != nil {
+				return err
+			}
+			st, err = mpi.RecvView(world, to, previous, 1)
+			_, serr := r.Wait()
+			err = firstError(err, serr)
+		case 1:
+			var r mpi.Request
+			if r, err = mpi.IrecvView(world, to, previous, 1); err != nil {
+				return err
+			}
+			err = mpi.SendView(world, from, next, 1)
+			if err == nil {
+				st, err = r.Wait()
+			}
+		case 2:
+			st, err = mpi.SendrecvView(world, from, next, 1, to, previous, 1)
+		}
+		if err := firstError(err, want("count", st.Count, len(fromOrder)),
+			want("source", st.Source, previous)); err != nil {
+			return fmt.Errorf("round %d, %.200s: %w", round, text, err)
+		}
+		expected := slices.Repeat([]int{-1}, n)
+		for i, at := range fromOrder {
+			expected[toOrder[i]] = previous*1_000_000 + at
+		}
+		if !slices.Equal(in, expected) {
+			return fmt.Errorf("round %d, %.200s: got %.200v", round, text, fmt.Sprint(in))
+		}
+	}
+	// A transpose: columns to rows.
+	matrix, got := make([]float64, size*size), make([]float64, size*size)
+	for i := range matrix {
+		matrix[i] = float64(100*me + i)
+	}
+	var sends, recvs []mpi.View[float64]
+	for r := range size {
+		sends, recvs = append(sends, mpi.Strided(matrix[r:], size, 1, size)),
+			append(recvs, mpi.Strided(got[r*size:], 1, size, size))
+	}
+	if err := mpi.AlltoallView(world, sends, recvs); err != nil {
+		return err
+	}
+	for r := range size {
+		for i := range size {
+			if err := want("element", got[r*size+i], float64(100*r+i*size+me)); err != nil {
+				return err
+			}
+		}
+	}
+	return refusedViews(world)
+})
+
+// What does not fit is refused by every call, before anything is sent.
+func refusedViews(world *mpi.Comm) error {
+	data := make([]int, 10)
+	for _, v := range []mpi.View[int]{
+		mpi.Strided(data, 3, 1, 5), mpi.Strided(data, -1, 1, 1), mpi.Strided(data, 2, 11, 1),
+		mpi.Strided(data, 2, 1, -1<<63),
+		mpi.Sub(data, []int{2, 6}, []int{0, 0}, []int{1, 1}),
+		mpi.Sub(data, []int{2, 5}, []int{0, 4}, []int{1, 2}), mpi.Sub(data, []int{2}, nil, nil),
+		mpi.Indexed(data, []int{10}, nil), mpi.Indexed(data, []int{3}, []int{8}),
+		mpi.Indexed(data, []int{-1}, nil), mpi.Indexed(data, []int{1}, []int{1, 2}),
+	} {
+		_, irecv := mpi.IrecvView(world, v, 0, 0)
+		_, recv := mpi.RecvView(world, v, 0, 0)
+		_, isend := mpi.IsendView(world, v, 0, 0)
+		for op, err := range map[string]error{"SendView": mpi.SendView(world, v, 0, 0), "IrecvView": irecv,
+			"RecvView": recv, "IsendView": isend} {
+			if err := wantMisuse(op, err, mpi.ErrCount); err != nil {
+				return err
+			}
+		}
+	}
+	for _, twice := range []mpi.View[int]{mpi.Strided(data, 2, 3, 2), mpi.Strided(data, 2, 1, 0),
+		mpi.Indexed(data, []int{4, 2}, []int{1, 3})} {
+		_, irecv := mpi.IrecvView(world, twice, 0, 0)
+		_, recv := mpi.RecvView(world, twice, 0, 0)
+		if err := firstError(wantMisuse("IrecvView", irecv, mpi.ErrBuffer),
+			wantMisuse("RecvView", recv, mpi.ErrBuffer)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,38 @@
+package rendezvous
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// ATS (acknowledge to sender) ends an announcement through the ring: its receiver is done with it, or, as the
+// answer to WITHDRAW, has let go of it.
+type ATS struct {
+	ID        uint64
+	Withdrawn bool // no receive has matched the message, and none will
+}
+
+const (
+	atsLen       = 8
+	withdrawnBit = 1 << 63
+)
+
+// Append writes the ATS after b.
+func (d ATS) Append(b []byte) []byte {
+	id := d.ID
+	if d.Withdrawn {
+		id |= withdrawnBit
+	}
+	return binary.LittleEndian.AppendUint64(b, id)
+}
+
+// ParseATS reads what Append has written.
+func ParseATS(b []byte) (ATS, error) {
+	if len(b) != atsLen {
+		return ATS{}, fmt.Errorf("%w: an ATS has %d bytes, not %d", transport.ErrProtocol, len(b), atsLen)
+	}
+	id := binary.LittleEndian.Uint64(b)
+	return ATS{ID: id & idBits, Withdrawn: id&withdrawnBit != 0}, nil
+}

@@ -1,0 +1,105 @@
+package rendezvous
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// openGrants are the grants of a channel whose end has not come, by number. A number is the place of its
+// grant here and, above that, a count, so that an end which comes twice names nothing.
+type openGrants struct {
+	open  uint64 // one bit for each place
+	count uint32
+	list  []openGrant // MaxOpenGrants places, from the first grant on
+}
+
+type openGrant struct {
+	number uint32
+	to     *fetch
+}
+
+const grantPlaceBits = 6
+
+var _ = [1]struct{}{}[MaxOpenGrants-1<<grantPlaceBits]
+
+// next is the number that the next grant has. There is room for it.
+func (g *openGrants) next() uint32 {
+	return (g.count<<grantPlaceBits | uint32(bits.TrailingZeros64(^g.open))) & immediateBits
+}
+
+// add notes that the next grant is made.
+func (g *openGrants) add(to *fetch) {
+	if g.list == nil {
+		g.list = make([]openGrant, MaxOpenGrants)
+	}
+	number := g.next()
+	place := number % MaxOpenGrants
+	g.list[place] = openGrant{number, to}
+	g.open |= 1 << place
+	g.count++
+}
+
+// take ends a grant; nil if none that is open has this number.
+func (g *openGrants) take(number uint32) *fetch {
+	place := number % MaxOpenGrants
+	if g.open>>place&1 == 0 {
+		return nil
+	}
+	if o := &g.list[place]; o.number == number {
+		to := o.to
+		o.to = nil
+		g.open &^= 1 << place
+		return to
+	}
+	return nil
+}
+
+// sendCTS sends the CTS for the next segment of a message; false when there is no room for it.
+func (f *Receiver) sendCTS(c *channel.Channel, l *channelQueue, t *fetch) (bool, error) {
+	if l.spareRecvs == 0 {
+		if err := c.QP().PostRecv(&f.emptyRecv); err != nil {
+			return false, fmt.Errorf("receive request for the end of a grant: %w", err)
+		}
+		l.spareRecvs++
+	}
+	mr := t.segments[t.first].mr
+	n := len(mr.Bytes())
+	last := t.first == len(t.segments)-1
+	cts := CTS{ID: t.source.ID, Grant: uint64(l.granted.next()), Key: mr.Key(), Length: uint64(n), Last: last}
+	var sent bool
+	var err error
+	if sent, l.queueFull, err = sendControl(c, channel.CTS, ctsLen, cts); !sent {
+		return false, err
+	}
+	l.spareRecvs--
+	l.granted.add(t)
+	t.first++
+	t.posted += n
+	return true, nil
+}
+
+// OnGrantEnd takes a delivered end of a grant of a channel. When it is the last of its message the buffer is
+// the receiver's again, and done says so for its token; beside an error, too, as from OnCompletion. An
+// immediate that names no open grant of that channel is an error of the peer.
+func (f *Receiver) OnGrantEnd(c *channel.Channel, imm uint32) (token uint64, done bool, err error) {
+	var t *fetch
+	l := f.queues[c]
+	if l != nil {
+		t = l.granted.take(parseGrantEnd(imm).grant)
+	}
+	if t == nil {
+		return 0, false, fmt.Errorf("%w: immediate %#x ends no open grant", transport.ErrProtocol, imm)
+	}
+	l.inFlight--
+	if t.grantsEnded++; t.grantsEnded < len(t.segments) {
+		return 0, false, f.Progress(c)
+	}
+	token = t.token
+	if err := f.release(t); err != nil {
+		return token, true, err
+	}
+	return token, true, f.Progress(c)
+}

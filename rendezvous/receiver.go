@@ -1,0 +1,361 @@
+package rendezvous
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// ReceiverConfig says how messages are read. A zero field stands for its default.
+type ReceiverConfig struct {
+	Piece int // bytes of one Read; 1 MiB
+	Depth int // Reads of one channel in flight, 8; or open grants, MaxOpenGrants, which is also the maximum
+	// Grant has nothing read: buffers are granted to the senders, who write. Where the device has no Reads it
+	// is so anyway.
+	Grant bool
+}
+
+// What is moved at once if nothing else is said: bytes of a piece, and pieces of one channel under way.
+const (
+	defaultPiece = 1 << 20
+	defaultDepth = 8
+)
+
+func orDefault(n, without int) int {
+	if n <= 0 {
+		return without
+	}
+	return n
+}
+
+// Receiver is the receiver's side of a rank, for all its channels.
+type Receiver struct {
+	pd        transport.PD
+	piece     int
+	depth     int
+	grants    bool // buffers are granted to the senders, who write
+	copies    bool // queue pairs can copy the peer's memory at once
+	table     []*fetch
+	free      *fetch
+	inUse     int // fetches, and ends of announcements that are to be sent
+	queues    map[*channel.Channel]*channelQueue
+	emptyRecv transport.RecvWR // for the end of a grant: no bytes
+}
+
+// channelQueue is what one channel has to fetch, in the order of Start.
+type channelQueue struct {
+	first, last *fetch // those that have not all their Reads posted, or their CTSs sent
+	inFlight    int    // Reads, or grants
+	pendingFINs []ATS  // ends of announcements that are to be sent, in order, as FIN or ATS
+	finsSent    int    // of these
+	spareRecvs  int    // receive requests that were posted for grants that did not come about
+	queueFull   bool   // the send queue had no room for what is next
+
+	granted openGrants
+	read    transport.SendWR
+	local   [1]transport.SGE
+	remote  [1]transport.Segment
+	fin     transport.SendWR
+}
+
+// fetch is one announced message on its way into a user's buffer.
+type fetch struct {
+	index uint32
+	// steps with every use, so that a completion of an earlier one does not match
+	generation  uint32
+	c           *channel.Channel // nil in a free entry
+	source      Source
+	segments    []segment // the user's buffer; keeps its memory from one use to the next
+	first       int       // of segments: the first that is not all asked for, or granted
+	want        int       // bytes to read: the message, or what of it fits
+	posted      int       // of these, asked for, or granted
+	arrived     int       // of these, placed by Reads
+	grantsEnded int       // grants that their sender has ended
+	token       uint64
+	next        *fetch
+}
+
+// segment is a contiguous part of the user's buffer.
+type segment struct {
+	mr     transport.MR
+	posted int // bytes asked for
+}
+
+// The top byte of a work request's id says whose completion it is: ReadOwner for Receiver.OnCompletion,
+// WriteOwner for Sender.OnCompletion.
+const (
+	ReadOwner  = 0x52
+	WriteOwner = 0x57
+)
+
+const (
+	generationMask = 1<<24 - 1
+)
+
+func (t *fetch) wrID() uint64 {
+	return ReadOwner<<56 | uint64(t.generation&generationMask)<<32 | uint64(t.index)
+}
+
+// NewReceiver makes the receiver's side of a rank whose channels use pd.
+func NewReceiver(pd transport.PD, c ReceiverConfig) *Receiver {
+	attr, depth := pd.DeviceAttr(), orDefault(c.Depth, defaultDepth)
+	grant := c.Grant || attr.MaxReads == 0
+	if grant {
+		depth = min(orDefault(c.Depth, MaxOpenGrants), MaxOpenGrants)
+	}
+	return &Receiver{pd: pd, piece: orDefault(c.Piece, defaultPiece), depth: depth, grants: grant,
+		copies: attr.DirectReads && !grant, queues: map[*channel.Channel]*channelQueue{}}
+}
+
+// Start begins to fetch what was announced into bufs, one after the other, as much of it as fits. When it
+// returns done there was nothing to fetch, and the token is not given back. Otherwise the buffers must be
+// left alone until OnCompletion, OnGrantEnd or Fail gives token back; the slice of them is the caller's
+// again. An error means that the channel must be failed; nothing of the message is kept then unless Fail
+// gives the token back.
+func (f *Receiver) Start(c *channel.Channel, s Source, bufs [][]byte, token uint64) (done bool, err error) {
+	l := f.queue(c)
+	t := f.alloc()
+	t.source, t.token = s, token
+	t.first, t.want, t.posted, t.arrived, t.grantsEnded = 0, 0, 0, 0, 0
+	rights := transport.LocalWrite
+	if f.grants {
+		rights = transport.RemoteWrite
+	}
+	for _, buf := range bufs {
+		if left := s.Length - uint64(t.want); uint64(len(buf)) > left {
+			buf = buf[:left]
+		}
+		if len(buf) == 0 {
+			continue
+		}
+		mr, err := f.pd.Register(buf, rights)
+		if err != nil {
+			return false, errors.Join(fmt.Errorf("receive buffer of %d bytes: %w", len(buf), err),
+				f.release(t))
+		}
+		t.segments = append(t.segments, segment{mr: mr})
+		t.want += len(buf)
+	}
+	if t.want == 0 {
+		f.queueFIN(l, ATS{ID: s.ID})
+		return true, errors.Join(f.release(t), f.Progress(c))
+	}
+	t.c = c
+	if l.first == nil {
+		l.first = t
+	} else {
+		l.last.next = t
+	}
+	l.last = t
+	return false, f.Progress(c)
+}
+
+// TryCopy is Start where the message can be copied at once: done tells whether buf has all of it. Otherwise
+// nothing has happened, except that buf may have been written to. An error beside done means that the channel
+// must be failed.
+func (f *Receiver) TryCopy(c *channel.Channel, s Source, buf []byte) (done bool, err error) {
+	l := f.queue(c)
+	if !f.copies || s.Length == 0 || s.Length > uint64(len(buf)) || l.first != nil ||
+		l.inFlight > 0 {
+		return false, nil
+	}
+	l.remote[0] = transport.Segment{Key: s.Key, Offset: s.Offset, Length: s.Length}
+	if !c.QP().Get(buf[:s.Length], &l.remote[0]) {
+		return false, nil
+	}
+	f.queueFIN(l, ATS{ID: s.ID})
+	return true, f.Progress(c)
+}
+
+func (f *Receiver) queue(c *channel.Channel) *channelQueue {
+	l := f.queues[c]
+	if l == nil {
+		l = &channelQueue{}
+		l.read = transport.SendWR{Op: transport.OpRead, Flags: transport.FlagSignaled, Local: l.local[:],
+			Remote: l.remote[:]}
+		l.fin = transport.SendWR{Op: transport.OpWriteImm}
+		f.queues[c] = l
+	}
+	return l
+}
+
+// Progress posts the Reads and FINs, and sends the CTSs, that there is room for. Call it after completions of
+// the channel's QP, and when credits have come.
+func (f *Receiver) Progress(c *channel.Channel) (err error) {
+	l := f.queues[c]
+	if l == nil {
+		return nil
+	}
+	l.queueFull = false
+	if len(l.pendingFINs) > 0 {
+		if err := f.sendFINs(c, l); err != nil || l.queueFull {
+			return err
+		}
+	}
+	for l.first != nil && l.inFlight < f.depth {
+		t, ask := l.first, (*Receiver).postRead
+		if f.grants {
+			ask = (*Receiver).sendCTS
+		}
+		if asked, err := ask(f, c, l, t); !asked {
+			return err
+		}
+		l.inFlight++
+		if t.posted == t.want {
+			l.first, t.next = t.next, nil
+		}
+	}
+	return nil
+}
+
+// queueFIN has Progress tell the sender that an announcement has ended.
+func (f *Receiver) queueFIN(l *channelQueue, d ATS) {
+	if l.finsSent > len(l.pendingFINs)/2 {
+		l.pendingFINs, l.finsSent = l.pendingFINs[:copy(l.pendingFINs, l.pendingFINs[l.finsSent:])], 0
+	}
+	l.pendingFINs = append(l.pendingFINs, d)
+	f.inUse++
+}
+
+// sendFINs tells the ends of announcements, in order, as far as there is room: by FIN, or through the ring.
+func (f *Receiver) sendFINs(c *channel.Channel, l *channelQueue) (err error) {
+	for ; l.finsSent < len(l.pendingFINs); l.finsSent++ {
+		d := l.pendingFINs[l.finsSent]
+		if d.Withdrawn || d.ID&throughRing != 0 {
+			var sent bool
+			if sent, l.queueFull, err = sendControl(c, channel.ATS, atsLen, d); !sent && !l.queueFull &&
+				err == nil {
+				return nil
+			}
+		} else {
+			l.fin.Imm = finOf(d.ID).imm()
+			l.queueFull, err = post(c.QP(), &l.fin)
+		}
+		if l.queueFull || err != nil {
+			return err
+		}
+		f.inUse--
+	}
+	l.pendingFINs, l.finsSent = l.pendingFINs[:0], 0
+	return nil
+}
+
+// Idle tells whether nothing is under way, on any channel: then Progress has nothing to do.
+func (f *Receiver) Idle() bool { return f.inUse == 0 }
+
+// SendQueueFull tells whether Progress has found the send queue full. It is to be called again after
+// completions have been polled.
+func (f *Receiver) SendQueueFull(c *channel.Channel) bool {
+	l := f.queues[c]
+	return l != nil && l.queueFull
+}
+
+// postRead posts the next Read of a message; false when there is no room for it.
+func (f *Receiver) postRead(c *channel.Channel, l *channelQueue, t *fetch) (bool, error) {
+	p := &t.segments[t.first]
+	size := len(p.mr.Bytes())
+	n := min(f.piece, size-p.posted)
+	l.read.ID = t.wrID()
+	l.local[0] = transport.SGE{MR: p.mr, Offset: p.posted, Length: n}
+	l.remote[0] = transport.Segment{Key: t.source.Key, Offset: t.source.Offset + uint64(t.posted),
+		Length: uint64(n)}
+	var err error
+	if l.queueFull, err = post(c.QP(), &l.read); l.queueFull || err != nil {
+		return false, err
+	}
+	if p.posted += n; p.posted == size {
+		t.first++
+	}
+	t.posted += n
+	return true, nil
+}
+
+// sendControl sends a control message with a body of n bytes. When it has not been sent, full tells that the
+// send queue was full; otherwise credits are missing.
+func sendControl[M interface{ Append([]byte) []byte }](c *channel.Channel, k channel.Kind, n int,
+	m M) (sent, full bool, err error) {
+	sent, err = c.TrySendControl(k, n, false, func(body []byte) error {
+		full = true
+		m.Append(body[:0])
+		return nil
+	})
+	return sent, full && !sent && err == nil, err
+}
+
+// post posts a request; a full send queue is no error, but time to wait for completions.
+func post(qp transport.QP, wr *transport.SendWR) (full bool, err error) {
+	err = qp.PostSend(wr)
+	if errors.Is(err, transport.ErrQueueFull) {
+		return true, nil
+	}
+	return false, err
+}
+
+// OnCompletion takes the completion of a Read. When the last one of a message has come its FIN is sent, the
+// buffer is the receiver's again, and done says so for its token; beside an error, too, which then is of the
+// FIN or of later Reads.
+func (f *Receiver) OnCompletion(wc *transport.WC) (token uint64, done bool, err error) {
+	i := uint32(wc.ID)
+	if int(i) >= len(f.table) || f.table[i].c == nil || f.table[i].wrID() != wc.ID {
+		return 0, false, nil // of a fetch that was given up
+	}
+	t := f.table[i]
+	l := f.queues[t.c]
+	l.inFlight--
+	t.arrived += wc.Bytes
+	if t.arrived < t.want {
+		return 0, false, f.Progress(t.c)
+	}
+	c, token := t.c, t.token
+	f.queueFIN(l, ATS{ID: t.source.ID})
+	if err := f.release(t); err != nil {
+		return token, true, err
+	}
+	return token, true, f.Progress(c)
+}
+
+// Fail gives up all that a channel whose queue pair is cut has to fetch, and gives the tokens to each.
+func (f *Receiver) Fail(c *channel.Channel, each func(token uint64)) error {
+	var first error
+	for _, t := range f.table {
+		if t.c == c {
+			token := t.token
+			if err := f.release(t); err != nil && first == nil {
+				first = err
+			}
+			each(token)
+		}
+	}
+	if l := f.queues[c]; l != nil {
+		f.inUse -= len(l.pendingFINs) - l.finsSent
+		delete(f.queues, c)
+	}
+	return first
+}
+
+func (f *Receiver) alloc() *fetch {
+	f.inUse++
+	t := f.free
+	if t == nil {
+		t = &fetch{index: uint32(len(f.table))}
+		f.table = append(f.table, t)
+		return t
+	}
+	f.free, t.next = t.next, nil
+	return t
+}
+
+// release frees an entry and gives the user's buffer back.
+func (f *Receiver) release(t *fetch) (err error) {
+	f.inUse--
+	for i := range t.segments {
+		err = errors.Join(err, t.segments[i].mr.Deregister())
+		t.segments[i] = segment{}
+	}
+	t.generation++
+	t.c, t.segments = nil, t.segments[:0]
+	t.next, f.free = f.free, t
+	return err
+}

@@ -1,0 +1,129 @@
+package rendezvous
+
+import (
+	"fmt"
+
+	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// MaxOpenGrants is how many grants of one channel may be open in one direction. Each of them keeps a receive
+// request without memory posted, for its end.
+const MaxOpenGrants = 64
+
+// channelWrites is what one channel has to write.
+type channelWrites struct {
+	grants    []grant // not all of whose Writes are posted, in the order of their CTSs
+	inFlight  int     // Writes
+	queueFull bool    // the send queue had no room for the next one
+
+	write  transport.SendWR
+	local  [1]transport.SGE
+	remote [1]transport.Segment
+}
+
+// grant is a part of the receiver's buffer that is being filled.
+type grant struct {
+	CTS
+	posted uint64 // bytes asked to be written
+}
+
+func (e *pendingSend) wrID(i uint32) uint64 {
+	return WriteOwner<<56 | uint64(e.generation&generationMask)<<32 | uint64(i)
+}
+
+// OnCTS takes a CTS of a channel: the next bytes of what was announced are written where it says. One that
+// names no open announcement, or grants more than its bytes, is an error of the peer.
+func (a *Sender) OnCTS(c *channel.Channel, cts CTS) error {
+	i, ok := a.find(c, cts.ID)
+	if !ok {
+		return fmt.Errorf("%w: CTS for %#x, which is no open announcement", transport.ErrProtocol, cts.ID)
+	}
+	e := &a.table[i]
+	left := -e.granted
+	if e.mr != nil {
+		left += uint64(len(e.mr.Bytes()))
+	}
+	switch {
+	case e.last || cts.Length > left || cts.Length == left && !cts.Last:
+		return fmt.Errorf("%w: CTS for %d bytes of announcement %#x (last: %v), where %d are left (last: %v)",
+			transport.ErrProtocol,
+			cts.Length, cts.ID, cts.Last, left, e.last)
+	case len(e.channel.grants) >= MaxOpenGrants:
+		return fmt.Errorf("%w: more than %d grants at once", transport.ErrProtocol, MaxOpenGrants)
+	}
+	e.granted += cts.Length
+	e.last = cts.Last
+	e.channel.grants = append(e.channel.grants, grant{CTS: cts})
+	return a.Progress(c)
+}
+
+// Progress posts the Writes, and sends the WITHDRAWs, that there is room for. Call it after completions of
+// the channel's QP, and when credits have come.
+func (a *Sender) Progress(c *channel.Channel) (err error) {
+	of := a.channels[c]
+	if of == nil {
+		return nil
+	}
+	of.queueFull = false
+	if len(of.withdrawals) > 0 {
+		if err := a.sendWithdrawals(c, of); err != nil {
+			return err
+		}
+	}
+	for len(of.grants) > 0 && of.inFlight < a.depth {
+		g := &of.grants[0]
+		i := indexOf(g.ID)
+		e := &a.table[i]
+		n := min(a.piece, g.Length-g.posted)
+		of.write.ID, of.write.Op = e.wrID(i), transport.OpWrite
+		if g.posted+n == g.Length { // delivered, and with it all that was posted before
+			of.write.Op, of.write.Imm = transport.OpWriteImm, grantEnd{uint32(g.Grant)}.imm()
+		}
+		of.local[0] = transport.SGE{MR: e.mr, Offset: int(e.posted), Length: int(n)}
+		of.remote[0] = transport.Segment{Key: g.Key, Offset: g.Offset + g.posted, Length: n}
+		if of.queueFull, err = post(c.QP(), &of.write); of.queueFull || err != nil {
+			return err
+		}
+		of.inFlight++
+		e.inFlight++
+		e.posted += n
+		if g.posted += n; g.posted == g.Length {
+			of.grants = of.grants[:copy(of.grants, of.grants[1:])]
+		}
+	}
+	return nil
+}
+
+// Idle tells whether nothing is under way, on any channel: then Progress has nothing to do.
+func (a *Sender) Idle() bool { return a.inUse == 0 }
+
+// SendQueueFull tells whether Progress has found the send queue full. It is to be called again after
+// completions have been polled.
+func (a *Sender) SendQueueFull(c *channel.Channel) bool {
+	of := a.channels[c]
+	return of != nil && of.queueFull
+}
+
+// OnCompletion takes the completion of a Write. When it is the last one of a message the buffer is the
+// sender's again, and done says so for its token; beside an error, too, which then is of the memory or of
+// later Writes.
+func (a *Sender) OnCompletion(wc *transport.WC) (token uint64, done bool, err error) {
+	i := uint32(wc.ID)
+	if uint64(i) >= uint64(len(a.table)) || a.table[i].c == nil || a.table[i].wrID(i) != wc.ID {
+		return 0, false, nil // of an announcement that was given up
+	}
+	e := &a.table[i]
+	c, of := e.c, e.channel
+	of.inFlight--
+	e.inFlight--
+	if done = e.last && e.inFlight == 0 && e.posted == e.granted; done {
+		if e.finRecv {
+			of.spareRecvs++ // no FIN will take it
+		}
+		if token, err = a.finish(i); err != nil {
+			return token, true, err
+		}
+	}
+	return token, done, a.Progress(c)
+}

@@ -1,0 +1,265 @@
+// Package rendezvous is the protocol of large messages. The sender registers its buffer and announces it
+// (RTS) through the channel's ring, in order with all other messages. Once a receive has matched, the
+// receiver moves the bytes straight into the user's buffer: with RDMA Reads, several at a time, or with one
+// copy where the sender's memory is mapped. FIN then tells the sender that its buffer is free. An element of
+// a vector is announced in the same way, by a PIECE between the other pieces of its message.
+//
+// Where there are no Reads the receiver grants its buffer (CTS), and the sender writes the bytes straight
+// into it. The sender knows by its own completions when its buffer is free, and the immediate of the last
+// Write tells the receiver.
+//
+// FIN is a Write with immediate of no bytes: a delivered completion that needs no slot and no credit
+// (docs/adr/0005). Beyond MaxFINs open announcements the end of one goes through the ring, as ATS, so that
+// announcements have no limit.
+//
+// A sender that gives up a message asks for it back (WITHDRAW). The receiver answers with ATS if no receive
+// has matched the message; a message that was matched ends as any other.
+package rendezvous
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/eager"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// MaxFINs is how many announcements of one channel keep a receive request without memory posted, for their
+// FIN. The end of any other comes through the ring.
+const MaxFINs = 256
+
+// Sender is the sender's side of a rank, for all its channels.
+type Sender struct {
+	pd        transport.PD
+	piece     uint64
+	depth     int
+	table     []pendingSend
+	free      uint32 // index of the first free entry, plus one
+	inUse     int    // entries in use, and withdrawals that wait for room
+	channels  map[*channel.Channel]*channelSends
+	emptyRecv transport.RecvWR // for a FIN: no bytes
+}
+
+// SenderConfig says how messages are written into granted buffers. A zero field stands for its default.
+type SenderConfig struct {
+	Piece int // bytes of one Write; 1 MiB
+	Depth int // Writes of one channel in flight; 8
+}
+
+// channelSends is what one channel has announced.
+type channelSends struct {
+	open        int      // announcements
+	finRecvs    int      // of these, those with a receive request for their FIN
+	spareRecvs  int      // receive requests of announcements that did not come about, or ended without FIN
+	withdrawals []uint64 // announcements to ask back, for which there was no room yet
+	channelWrites
+}
+
+// pendingSend is an announced message, or a piece of one, whose end has not come.
+type pendingSend struct {
+	generation uint32 // steps with every use, so that a FIN of an earlier one does not match
+	next       uint32 // free entries: index plus one
+	c          *channel.Channel
+	channel    *channelSends
+	mr         transport.MR // nil for a message of no bytes
+	token      uint64
+	granted    uint64 // bytes for which the receiver has granted room
+	posted     uint64 // of these, asked to be written
+	inFlight   int    // Writes
+	last       bool   // no more will be granted
+	finRecv    bool   // a receive request is posted for its FIN
+}
+
+// NewSender makes the sender's side of a rank whose channels use pd.
+func NewSender(pd transport.PD, c SenderConfig) *Sender {
+	piece, depth := orDefault(c.Piece, defaultPiece), orDefault(c.Depth, defaultDepth)
+	return &Sender{pd: pd, piece: uint64(piece), depth: depth, channels: map[*channel.Channel]*channelSends{}}
+}
+
+// TrySendRTS announces buf, which may be empty, as a whole message. When it returns true, buf must stay as it
+// is until OnFIN, OnATS, OnCompletion or Fail gives token back. False means that there is no room now:
+// credits, or the send queue. The id names the announcement to Withdraw.
+func (a *Sender) TrySendRTS(c *channel.Channel, env eager.Envelope, buf []byte, token uint64, more bool) (
+	id uint64, ok bool, err error) {
+	return a.trySend(c, channel.RTS, rtsLen, buf, token, more, func(body []byte, s Source) {
+		RTS{Context: env.Context, Tag: env.Tag, Source: s}.Append(body[:0])
+	})
+}
+
+// TrySendPiece is TrySendRTS of the next bytes of a message that has begun.
+func (a *Sender) TrySendPiece(c *channel.Channel, buf []byte, token uint64, more bool) (id uint64, ok bool,
+	err error) {
+	return a.trySend(c, channel.Piece, sourceLen, buf, token, more,
+		func(body []byte, s Source) { s.Append(body[:0]) })
+}
+
+// trySend announces buf with a message of kind k, whose body of n bytes put writes.
+func (a *Sender) trySend(c *channel.Channel, k channel.Kind, n int, buf []byte, token uint64, more bool,
+	put func(body []byte, s Source)) (uint64, bool, error) {
+	of := a.sends(c)
+	i := a.alloc()
+	finRecv := of.finRecvs < MaxFINs && i <= maxFINIndex
+	if finRecv && of.spareRecvs == 0 {
+		if err := c.QP().PostRecv(&a.emptyRecv); err != nil {
+			a.release(i)
+			return 0, false, fmt.Errorf("receive request for FIN: %w", err)
+		}
+		of.spareRecvs++
+	}
+	var mr transport.MR
+	e := &a.table[i]
+	e.finRecv = finRecv
+	id := e.id(i)
+	sent, err := c.TrySendControl(k, n, more, func(body []byte) (err error) {
+		s := Source{ID: id, Length: uint64(len(buf))}
+		if len(buf) > 0 {
+			if mr, err = a.pd.Register(buf, transport.RemoteRead); err != nil {
+				return fmt.Errorf("send buffer of %d bytes: %w", len(buf), err)
+			}
+			s.Key = mr.Key()
+		}
+		put(body, s)
+		return nil
+	})
+	if !sent {
+		a.release(i)
+		if mr != nil {
+			err = errors.Join(err, mr.Deregister())
+		}
+		return 0, false, err
+	}
+	e.c, e.channel, e.mr, e.token = c, of, mr, token
+	of.open++
+	if finRecv {
+		of.finRecvs++
+		of.spareRecvs--
+	}
+	return id, true, nil
+}
+
+// sends are what a channel has announced.
+func (a *Sender) sends(c *channel.Channel) *channelSends {
+	of := a.channels[c]
+	if of == nil {
+		of = &channelSends{}
+		of.write.Local, of.write.Remote, of.write.Flags = of.local[:], of.remote[:], transport.FlagSignaled
+		a.channels[c] = of
+	}
+	return of
+}
+
+// The id of an announcement, from its lowest bits on: 20 bits of its index, 30 of its generation, and the
+// other 12 bits of the index. FIN has 31 bits for it: so an announcement that ends with FIN has a low index,
+// and FIN names it by that and by the last bits of its generation.
+const (
+	lowIndexBits   = 20
+	maxFINIndex    = 1<<lowIndexBits - 1
+	generationBits = 30
+	maxGeneration  = 1<<generationBits - 1
+)
+
+// id names an announcement on the wire.
+func (e *pendingSend) id(i uint32) uint64 {
+	id := uint64(i>>lowIndexBits)<<(lowIndexBits+generationBits) | uint64(e.generation)<<lowIndexBits |
+		uint64(i&maxFINIndex)
+	if !e.finRecv {
+		id |= throughRing
+	}
+	return id
+}
+
+// indexOf is the index in an id.
+func indexOf(id uint64) uint32 {
+	return uint32(id&^throughRing>>(lowIndexBits+generationBits)<<lowIndexBits | id&maxFINIndex)
+}
+
+// Outstanding is the number of announcements of a channel that are not finished.
+func (a *Sender) Outstanding(c *channel.Channel) int {
+	if of := a.channels[c]; of != nil {
+		return of.open
+	}
+	return 0
+}
+
+// OnFIN takes a delivered FIN of a channel: the buffer whose token it returns is the sender's again. An
+// immediate that names no open announcement of that channel is an error of the peer.
+func (a *Sender) OnFIN(c *channel.Channel, imm uint32) (token uint64, err error) {
+	f := parseFIN(imm)
+	i := f.id & maxFINIndex
+	if uint64(i) >= uint64(len(a.table)) || a.table[i].c != c || finOf(a.table[i].id(i)) != f ||
+		a.table[i].granted > 0 || !a.table[i].finRecv {
+		return 0, fmt.Errorf("%w: FIN %#x names no open announcement", transport.ErrProtocol, imm)
+	}
+	return a.finish(i)
+}
+
+// OnATS takes an ATS of a channel. It is OnFIN through the ring, or tells that the receiver has discarded a
+// message that no receive had matched.
+func (a *Sender) OnATS(c *channel.Channel, d ATS) (token uint64, err error) {
+	i, ok := a.find(c, d.ID)
+	if !ok || a.table[i].granted > 0 || a.table[i].finRecv && !d.Withdrawn {
+		return 0, fmt.Errorf("%w: ATS for %#x names no open announcement", transport.ErrProtocol, d.ID)
+	}
+	if a.table[i].finRecv {
+		a.table[i].channel.spareRecvs++ // no FIN will take it
+	}
+	return a.finish(i)
+}
+
+// find gives the index of an open announcement of a channel.
+func (a *Sender) find(c *channel.Channel, id uint64) (i uint32, ok bool) {
+	i = indexOf(id)
+	return i, uint64(i) < uint64(len(a.table)) && a.table[i].c == c && a.table[i].id(i) == id
+}
+
+func (a *Sender) finish(i uint32) (uint64, error) {
+	e := &a.table[i]
+	token, mr := e.token, e.mr
+	e.channel.open--
+	if e.finRecv {
+		e.channel.finRecvs--
+	}
+	a.release(i)
+	if mr == nil {
+		return token, nil
+	}
+	return token, mr.Deregister()
+}
+
+// Fail ends all announcements of a channel whose queue pair is cut, and gives their tokens to each.
+func (a *Sender) Fail(c *channel.Channel, each func(token uint64)) error {
+	var first error
+	for i := range a.table {
+		if a.table[i].c == c {
+			token, err := a.finish(uint32(i))
+			if err != nil && first == nil {
+				first = err
+			}
+			each(token)
+		}
+	}
+	if of := a.channels[c]; of != nil {
+		a.inUse -= len(of.withdrawals)
+	}
+	delete(a.channels, c)
+	return first
+}
+
+func (a *Sender) alloc() uint32 {
+	a.inUse++
+	if a.free == 0 {
+		a.table = append(a.table, pendingSend{})
+		return uint32(len(a.table) - 1)
+	}
+	i := a.free - 1
+	a.free = a.table[i].next
+	return i
+}
+
+func (a *Sender) release(i uint32) {
+	a.inUse--
+	e := &a.table[i]
+	*e = pendingSend{generation: (e.generation + 1) & maxGeneration, next: a.free}
+	a.free = i + 1
+}

@@ -1,0 +1,80 @@
+package rendezvous
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// Withdraw asks for an announced message back. It names the message by the first of its announcements.
+//
+// The receiver discards a message that no receive has matched: it answers with an ATS that says so for each
+// announcement of the message. It does nothing if the message was matched, which ends its announcements as if
+// WITHDRAW had not been sent. So a WITHDRAW that names no open announcement is no error: it has crossed with
+// the announcement's end.
+type Withdraw struct {
+	ID uint64 // of the announcement
+}
+
+const withdrawLen = 8
+
+// Append writes the WITHDRAW after b.
+func (w Withdraw) Append(b []byte) []byte { return binary.LittleEndian.AppendUint64(b, w.ID) }
+
+// ParseWithdraw reads what Append has written.
+func ParseWithdraw(b []byte) (Withdraw, error) {
+	if len(b) != withdrawLen {
+		return Withdraw{}, fmt.Errorf("%w: a WITHDRAW has %d bytes, not %d", transport.ErrProtocol, len(b),
+			withdrawLen)
+	}
+	w := Withdraw{ID: binary.LittleEndian.Uint64(b)}
+	if w.ID > idBits {
+		return Withdraw{}, fmt.Errorf("%w: a WITHDRAW of %#x", transport.ErrProtocol, w.ID)
+	}
+	return w, nil
+}
+
+// Withdraw asks the peer to discard the message whose first announcement has this id, and all of whose pieces
+// have been sent. The tokens come back as ever: from OnATS if it did, or else from whatever ends the
+// announcements.
+func (a *Sender) Withdraw(c *channel.Channel, id uint64) error {
+	if _, open := a.find(c, id); !open {
+		return nil // it has ended
+	}
+	of := a.channels[c]
+	of.withdrawals = append(of.withdrawals, id)
+	a.inUse++
+	return a.sendWithdrawals(c, of)
+}
+
+// sendWithdrawals sends those WITHDRAWs for which there is room.
+func (a *Sender) sendWithdrawals(c *channel.Channel, of *channelSends) error {
+	sent := 0
+	defer func() {
+		of.withdrawals = of.withdrawals[:copy(of.withdrawals, of.withdrawals[sent:])]
+		a.inUse -= sent
+	}()
+	for ; sent < len(of.withdrawals); sent++ {
+		id := of.withdrawals[sent]
+		if _, open := a.find(c, id); !open {
+			continue
+		}
+		ok, full, err := sendControl(c, channel.Withdraw, withdrawLen, Withdraw{ID: id})
+		of.queueFull = full
+		if !ok {
+			return err
+		}
+	}
+	return nil
+}
+
+// Discard ends announcements of a message that its sender has withdrawn and that no receive has matched.
+func (f *Receiver) Discard(c *channel.Channel, sources []Source) error {
+	l := f.queue(c)
+	for _, s := range sources {
+		f.queueFIN(l, ATS{ID: s.ID, Withdrawn: true})
+	}
+	return f.Progress(c)
+}

@@ -1,0 +1,39 @@
+package cm
+
+import (
+	"cmp"
+	"sync"
+	"time"
+)
+
+// Limiter bounds how many reports are made of strangers: a few in each period. The first of a period tells
+// how many were left out before. The zero value is ready for use, from any goroutine.
+type Limiter struct {
+	Burst int // reports in a period; 0: reportBurst
+
+	mu      sync.Mutex
+	made    int       // in this period
+	since   time.Time // when it began
+	omitted int       // since the last report
+}
+
+const (
+	reportBurst  = 5
+	reportPeriod = 10 * time.Second
+)
+
+// Allow reports whether to make a report now, and how many were left out since the last.
+func (l *Limiter) Allow(now time.Time) (omitted int, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.since.IsZero() || now.Sub(l.since) >= reportPeriod {
+		l.since, l.made = now, 0
+	}
+	if l.made == cmp.Or(l.Burst, reportBurst) {
+		l.omitted++
+		return 0, false
+	}
+	l.made++
+	omitted, l.omitted = l.omitted, 0
+	return omitted, true
+}

@@ -1,0 +1,240 @@
+package cm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// ErrCollision says that another connection between the two ranks stays: it is to be waited for.
+var ErrCollision = fmt.Errorf("%w: another connection is under way", transport.ErrRefused)
+
+// ErrBusy says that the peer cannot take the connection at the moment: it is to be tried again.
+var ErrBusy = fmt.Errorf("%w: too many connections there have not proved who they are", transport.ErrRefused)
+
+// RetryPause is how long a connection that was turned down is not tried again. The peer's own may come
+// meanwhile.
+const RetryPause = 100 * time.Millisecond
+
+// QueuePair is what a Table knows of the connections that it keeps.
+type QueuePair interface {
+	comparable
+	Released() bool // by its acceptor; may be called from any goroutine
+}
+
+// Table keeps what an endpoint knows of the connection to each peer. Its methods may be called from any
+// goroutine.
+type Table[Q QueuePair] struct {
+	ctx    context.Context // ends with the endpoint
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool // no call begins any more
+	peers  map[uint32]*Peer[Q]
+}
+
+// Peer is what a Table knows of one peer.
+type Peer[Q QueuePair] struct {
+	// Callbacks is held from Acceptor.Prepare to Acceptor.Connected: for one peer they never run two at a
+	// time.
+	Callbacks sync.Mutex
+
+	// The table's lock guards the rest.
+	collision Collision
+	qp        Q             // in state Connected, until it is released
+	changed   chan struct{} // closed when the state changes
+}
+
+// NewTable makes a table. Close it.
+func NewTable[Q QueuePair]() *Table[Q] {
+	t := &Table[Q]{peers: map[uint32]*Peer[Q]{}}
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	return t
+}
+
+// Context ends when the table is closed.
+func (t *Table[Q]) Context() context.Context { return t.ctx }
+
+// Go runs f on a goroutine that Wait waits for.
+func (t *Table[Q]) Go(f func()) { t.wg.Go(f) }
+
+// Close has every call end, and no other begin. Wait waits for them.
+func (t *Table[Q]) Close() {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	t.cancel()
+}
+
+// Wait returns when every call and every goroutine of Go has ended.
+func (t *Table[Q]) Wait() { t.wg.Wait() }
+
+// Begin begins a call that makes a connection. Its context ends with the table too. The caller calls end when
+// the call is over; Wait waits for that.
+func (t *Table[Q]) Begin(ctx context.Context) (_ context.Context, end func(), err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return nil, nil, transport.ErrDeviceGone
+	}
+	t.wg.Add(1)
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(t.ctx, cancel)
+	return ctx, func() { stop(); cancel(); t.wg.Done() }, nil
+}
+
+// Cause is why a call's context has ended.
+func (t *Table[Q]) Cause(ctx context.Context) error {
+	if t.ctx.Err() != nil {
+		return transport.ErrDeviceGone
+	}
+	return context.Cause(ctx)
+}
+
+// Connect returns when there is a connection to a rank: one that exists, one that the peer begins, or the one
+// that dial makes. What dial returns with ErrCollision or ErrBusy is tried again until the context ends; the
+// error tells of the last attempt then. A connection of dial is made final with Commit.
+func (t *Table[Q]) Connect(ctx context.Context, rank uint32,
+	dial func(context.Context, *Peer[Q]) (Q, error)) error {
+	ctx, end, err := t.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	var last error
+	for {
+		p, state, ours, changed := t.dial(rank)
+		if state == Connected {
+			return nil
+		}
+		var pause <-chan time.Time
+		if ours {
+			q, err := dial(ctx, p)
+			decides, next := t.Dialed(p, q)
+			switch {
+			case err == nil:
+				return nil
+			case !decides:
+				continue
+			case ctx.Err() != nil:
+				return t.ended(ctx, last)
+			case !errors.Is(err, ErrCollision) && !errors.Is(err, ErrBusy):
+				return err
+			}
+			last = err
+			changed, pause = next, time.After(RetryPause)
+		}
+		select {
+		case <-changed:
+		case <-pause:
+		case <-ctx.Done():
+			return t.ended(ctx, last)
+		}
+	}
+}
+
+// ended is the error of a call whose context has ended; last is that of its last attempt, if one was made.
+func (t *Table[Q]) ended(ctx context.Context, last error) error {
+	err := t.Cause(ctx)
+	if last != nil && !errors.Is(err, transport.ErrDeviceGone) {
+		err = fmt.Errorf("%w; the last attempt: %w", err, last)
+	}
+	return err
+}
+
+func (t *Table[Q]) dial(rank uint32) (p *Peer[Q], state State, ours bool, changed <-chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p = t.peer(rank)
+	state = p.collision.State()
+	return p, state, p.collision.Dial(), p.changed
+}
+
+// Dial reports whether to begin a connection to a rank now. If so, Dialed is to be called when it is made, or
+// has failed.
+func (t *Table[Q]) Dial(rank uint32) (*Peer[Q], bool) {
+	p, _, ours, _ := t.dial(rank)
+	return p, ours
+}
+
+// Current returns the queue pair to a rank, if there is one, where the connection is, and what is closed at
+// the next change.
+func (t *Table[Q]) Current(rank uint32) (q Q, state State, changed <-chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.peer(rank)
+	return p.qp, p.collision.State(), p.changed
+}
+
+func (t *Table[Q]) peer(rank uint32) *Peer[Q] {
+	p := t.peers[rank]
+	if p == nil {
+		p = &Peer[Q]{changed: make(chan struct{})}
+		t.peers[rank] = p
+	}
+	return p
+}
+
+// Commit notes that the peer has accepted our connection; false if the peer's own has been accepted here
+// meanwhile.
+func (t *Table[Q]) Commit(p *Peer[Q]) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return p.collision.Commit()
+}
+
+// Request reports whether to accept a connection that a peer has begun. If so, Accepted is to be called when
+// it is made, or has failed.
+func (t *Table[Q]) Request(me, rank uint32) (*Peer[Q], bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.peer(rank)
+	return p, p.collision.Request(me, rank)
+}
+
+// Dialed notes how our own connection ended: with a queue pair, or with none. It reports whether that
+// decides, and what is closed at the next change.
+func (t *Table[Q]) Dialed(p *Peer[Q], q Q) (decides bool, changed <-chan struct{}) {
+	changed = t.step(p, q, func(ok bool) { decides = p.collision.Dialed(ok) })
+	return decides, changed
+}
+
+// Accepted notes how the peer's connection ended: with a queue pair, or with none.
+func (t *Table[Q]) Accepted(p *Peer[Q], q Q) { t.step(p, q, p.collision.Accepted) }
+
+// step changes the state and tells those who wait for that. A queue pair that its acceptor has released
+// already counts as none.
+func (t *Table[Q]) step(p *Peer[Q], q Q, change func(ok bool)) <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var none Q
+	ok := q != none && !q.Released()
+	if change(ok); ok {
+		p.qp = q
+	}
+	return p.announce()
+}
+
+// announce tells those who wait for a change. The table's lock is held.
+func (p *Peer[Q]) announce() <-chan struct{} {
+	close(p.changed)
+	p.changed = make(chan struct{})
+	return p.changed
+}
+
+// Released notes that the acceptor has released a queue pair: the two ranks can be connected again.
+func (t *Table[Q]) Released(rank uint32, q Q) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p := t.peers[rank]; p != nil && p.qp == q {
+		var none Q
+		p.qp = none
+		p.collision.Released()
+		p.announce()
+	}
+}

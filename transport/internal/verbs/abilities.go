@@ -1,0 +1,65 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// A provider embeds what it lacks of the optional parts of a queue pair and of an endpoint.
+
+// NoInlineWriter is a queue pair whose Writes are all posted.
+type NoInlineWriter struct{}
+
+// WriteInline writes nothing.
+func (NoInlineWriter) WriteInline(*transport.Segment, []byte, []byte, uint64) bool { return false }
+
+// PrefetchAddr is nowhere.
+func (NoInlineWriter) PrefetchAddr(uint64) uintptr { return 0 }
+
+// NoGetter is a queue pair whose Reads are all posted.
+type NoGetter struct{}
+
+// Get reads nothing.
+func (NoGetter) Get([]byte, *transport.Segment) bool { return false }
+
+// NoQPPoller is a queue pair that is driven with all others of its completion queue.
+type NoQPPoller struct{}
+
+// PollQP does nothing.
+func (NoQPPoller) PollQP() (polled, came bool) { return false, false }
+
+// NoLanes is a queue pair that is one connection.
+type NoLanes struct{}
+
+// Lanes are zeros.
+func (NoLanes) Lanes() transport.LaneStats { return transport.LaneStats{} }
+
+// ReachesAll is an endpoint that reaches every address of its provider, as far as it knows.
+type ReachesAll struct{}
+
+// Reaches expects that it can.
+func (ReachesAll) Reaches(string) bool { return true }
+
+// NoTransferrer is an endpoint that takes no streams of the application's.
+type NoTransferrer struct{}
+
+// Transfer closes the stream.
+func (NoTransferrer) Transfer(_ context.Context, conn net.Conn, _ []byte, _ transport.Role,
+	rank uint32) error {
+	conn.Close()
+	return fmt.Errorf("transfer of a stream to rank %d: this provider takes none: %w", rank,
+		errors.ErrUnsupported)
+}
+
+// Immediate takes the immediate of a frame, which has 8 bytes for it.
+func Immediate(word uint64) (uint32, error) {
+	if word>>32 != 0 {
+		return 0, fmt.Errorf("%w: an immediate of %#x, which has more than 32 bits", transport.ErrProtocol,
+			word)
+	}
+	return uint32(word), nil
+}

@@ -1,0 +1,379 @@
+package verbs
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"sync"
+	"unsafe"
+
+	"go.uber.org/atomic"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// A key is the index of its region in the device's table (20 bits), a generation that steps with every use of
+// that entry (8), and random bits drawn anew for every registration (36). See docs/adr/0002.
+const (
+	IndexBits      = 20
+	GenerationBits = 8
+
+	MaxRegions = 1 << IndexBits // regions and windows of a device
+)
+
+// Index is the number of the entry that a key belongs to.
+func Index(k transport.Key) int { return int(uint64(k) & (MaxRegions - 1)) }
+
+// WordSize is how long the words of Atomics are, and what their addresses are multiples of.
+const WordSize = 8
+
+// Aligned reports whether the byte at an offset, which must exist, lies where a word may begin.
+func Aligned(mem []byte, off int) bool { return uintptr(unsafe.Pointer(&mem[off]))%WordSize == 0 }
+
+// Memory is the provider's part in regions.
+type Memory interface {
+	// Closed reports whether the device is closed: nothing can be registered any more.
+	Closed() bool
+
+	// NewEntry is called before the first use of an entry of the table.
+	NewEntry(index int) error
+
+	// Map gives zeroed memory for a region with certain rights, page-aligned.
+	Map(n int, access transport.Access) ([]byte, error)
+
+	// Publish is called when a region or a bound window gets a key, before that is in use here. The window is
+	// bound to a queue pair; bound is 0 for a region.
+	Publish(r *Region, domain uint32, bound transport.QPN, key transport.Key)
+
+	// Revoke takes the key from peers, after it is out of use here. With owned, it also frees the region's
+	// memory, which Map has given; with leave, that memory stays mapped.
+	Revoke(r *Region, owned, leave bool) error
+}
+
+// Table is the table of a device's regions and windows, by key. Domains are used by different goroutines at
+// the same time: to find needs no lock, since a region changes only while its domain's user has it, and the
+// list only grows.
+type Table struct {
+	memory  Memory
+	attr    transport.DeviceAttr
+	domains atomic.Uint32
+	all     atomic.Pointer[[]*Region]
+
+	mu   sync.Mutex // guards changes of the table, free and keys
+	free *Region
+	keys *mathrand.ChaCha8
+}
+
+// NewTable makes the table of a device with these attributes.
+func NewTable(m Memory, attr transport.DeviceAttr) *Table {
+	var seed [32]byte
+	rand.Read(seed[:])
+	return &Table{memory: m, attr: attr, keys: mathrand.NewChaCha8(seed)}
+}
+
+// Seed makes the keys that are drawn from now on those of a seed, for tests whose bytes are to be the same
+// each time.
+func (t *Table) Seed(seed [32]byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.keys.Seed(seed)
+	for _, r := range t.list() {
+		r.generation = 0
+	}
+}
+
+// Len is how many entries the table has, used or free.
+func (t *Table) Len() int { return len(t.list()) }
+
+// AllocPD makes a protection domain.
+func (t *Table) AllocPD() (transport.PD, error) {
+	if t.memory.Closed() {
+		return nil, transport.ErrDeviceGone
+	}
+	return &PD{table: t, ID: t.domains.Add(1), windowDomain: &PD{}}, nil
+}
+
+// list is all entries that there are.
+func (t *Table) list() []*Region {
+	if all := t.all.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
+// entry takes a free entry. The table's lock is held.
+func (t *Table) entry() (*Region, error) {
+	if r := t.free; r != nil {
+		t.free, r.next = r.next, nil
+		return r, nil
+	}
+	all := t.list()
+	if len(all) == MaxRegions {
+		return nil, fmt.Errorf("more than %d regions and windows", MaxRegions)
+	}
+	if err := t.memory.NewEntry(len(all)); err != nil {
+		return nil, fmt.Errorf("an entry of the table of keys: %w", err)
+	}
+	r := &Region{table: t, index: len(all), generation: uint8(t.keys.Uint64())}
+	all = append(all, r)
+	t.all.Store(&all)
+	return r, nil
+}
+
+// put gives an entry back.
+func (t *Table) put(r *Region) {
+	t.mu.Lock()
+	r.next, t.free = t.free, r
+	t.mu.Unlock()
+}
+
+// Close takes every key out of use.
+func (t *Table) Close() error {
+	var errs []error
+	for _, r := range t.list() {
+		if r.pd.Load() != nil && r.window == nil {
+			r.windows = 0
+			errs = append(errs, r.Deregister())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// PD is a protection domain.
+type PD struct {
+	ID  uint32
+	QPs atomic.Int32 // queue pairs that name it
+
+	table   *Table
+	regions int
+	windows int
+	closed  bool
+
+	// windowDomain is the domain that entries of this one's windows have, which is no queue pair's: so Find
+	// looks closer at windows, and at regions no closer than without them.
+	windowDomain *PD
+}
+
+// DeviceAttr is what the domain's device can do.
+func (p *PD) DeviceAttr() transport.DeviceAttr { return p.table.attr }
+
+// Of reports whether the domain is one of a table.
+func (p *PD) Of(t *Table) bool { return p.table == t }
+
+// Close releases the domain.
+func (p *PD) Close() error {
+	if p.regions > 0 || p.windows > 0 || p.QPs.Load() > 0 {
+		return fmt.Errorf("%w: the protection domain has %d regions, %d windows and %d queue pairs",
+			transport.ErrInvalid, p.regions,
+			p.windows, p.QPs.Load())
+	}
+	p.closed = true
+	return nil
+}
+
+const (
+	// RemoteRights are the rights that let peers reach memory.
+	RemoteRights = transport.RemoteRead | transport.RemoteWrite | transport.RemoteAtomic
+
+	// Rights are all the rights that there are.
+	Rights = transport.LocalWrite | RemoteRights | transport.BindWindow
+)
+
+// Region is a registered piece of memory, or the entry of a window.
+type Region struct {
+	Mem    []byte
+	Rights transport.Access
+
+	table *Table
+	// nil in a free entry; of a region of another domain only this and the key may be looked at
+	pd         atomic.Pointer[PD]
+	key        atomic.Uint64
+	index      int
+	generation uint8
+	owned      bool // Mem is ours to free
+	windows    int  // bound to it
+	next       *Region
+	window     *Window // whose entry this is: what is bound, and not a region of its own
+}
+
+// Register makes buf reachable.
+func (p *PD) Register(buf []byte, access transport.Access) (transport.MR, error) {
+	r, err := p.register(buf, access, false)
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Alloc registers fresh memory.
+func (p *PD) Alloc(n int, access transport.Access) (transport.MR, error) {
+	if n <= 0 {
+		return nil, fmt.Errorf("%w: a region of %d bytes", transport.ErrInvalid, n)
+	}
+	if err := p.alive(); err != nil {
+		return nil, err
+	}
+	mem, err := p.table.memory.Map(n, access)
+	if err != nil {
+		return nil, fmt.Errorf("memory for a region of %d bytes: %w", n, err)
+	}
+	r, err := p.register(mem, access, true)
+	if err != nil {
+		return nil, errors.Join(err, p.table.memory.Revoke(&Region{Mem: mem}, true, false))
+	}
+	return r, nil
+}
+
+func (p *PD) alive() error {
+	if p.closed || p.table.memory.Closed() {
+		return fmt.Errorf("protection domain: %w", transport.ErrDeviceGone)
+	}
+	return nil
+}
+
+func (p *PD) register(buf []byte, access transport.Access, owned bool) (*Region, error) {
+	if err := p.alive(); err != nil {
+		return nil, err
+	}
+	if len(buf) == 0 {
+		return nil, fmt.Errorf("%w: a region of no bytes", transport.ErrInvalid)
+	}
+	if access&^Rights != 0 {
+		return nil, fmt.Errorf("%w: unknown rights %v", transport.ErrInvalid, access)
+	}
+	if access&transport.RemoteAtomic != 0 && !Aligned(buf, 0) {
+		return nil, fmt.Errorf("%w: memory for Atomics that does not begin at a multiple of %d",
+			transport.ErrInvalid, WordSize)
+	}
+	t := p.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r, err := t.entry()
+	if err != nil {
+		return nil, err
+	}
+	if access&(transport.RemoteWrite|transport.RemoteAtomic) != 0 {
+		access |= transport.LocalWrite
+	}
+	r.Mem, r.Rights, r.owned = buf, access, owned
+	key := r.newKey(t.keys.Uint64())
+	t.memory.Publish(r, p.ID, 0, key)
+	r.key.Store(uint64(key))
+	r.pd.Store(p)
+	p.regions++
+	return r, nil
+}
+
+// newKey makes the next key of an entry, with what was drawn for it.
+func (r *Region) newKey(random uint64) transport.Key {
+	r.generation++
+	return transport.Key(uint64(r.index) | uint64(r.generation)<<IndexBits |
+		random<<(IndexBits+GenerationBits))
+}
+
+// Bytes returns the registered memory.
+func (r *Region) Bytes() []byte { return r.Mem }
+
+// Key returns what a peer needs to reach the region; 0 if it is not registered.
+func (r *Region) Key() transport.Key { return transport.Key(r.key.Load()) }
+
+// Access returns the rights with which it was registered.
+func (r *Region) Access() transport.Access { return r.Rights }
+
+// Index is the number of the region's entry in the table.
+func (r *Region) Index() int { return r.index }
+
+// PD is the domain of the region; nil if it is not registered. It may be called from any goroutine.
+func (r *Region) PD() *PD { return r.pd.Load() }
+
+// Deregister takes the key out of use.
+func (r *Region) Deregister() error { return r.deregister(false) }
+
+// Detach takes the key out of use, and leaves the memory to the process.
+func (r *Region) Detach() error { return r.deregister(true) }
+
+func (r *Region) deregister(leave bool) error {
+	p := r.pd.Load()
+	if p == nil {
+		return fmt.Errorf("%w: the region is not registered", transport.ErrInvalid)
+	}
+	if r.windows > 0 {
+		return fmt.Errorf("%w: %d windows are bound to the region; invalidate or deallocate them first",
+			transport.ErrInvalid, r.windows)
+	}
+	r.key.Store(0)
+	err := r.table.memory.Revoke(r, r.owned, leave)
+	p.regions--
+	r.Mem, r.owned = nil, false
+	r.pd.Store(nil)
+	r.table.put(r)
+	return err
+}
+
+// Find checks what a peer asks for through a queue pair of a domain, in the order of the specification: key,
+// domain, right, bounds.
+func (p *PD) Find(b *Bindings, key transport.Key, need transport.Access, offset, length uint64) (*Region,
+	error) {
+	i, all := Index(key), p.table.list()
+	if i >= len(all) || key == 0 || all[i].Key() != key {
+		return nil, ErrKey(key)
+	}
+	r := all[i]
+	if owner := r.pd.Load(); owner != p {
+		if owner != p.windowDomain {
+			return nil, fmt.Errorf("%w: the region of key %#x is of another protection domain",
+				transport.ErrAccess, uint64(key))
+		}
+		if r.window.bound != b {
+			return nil, fmt.Errorf("%w: the window of key %#x is not bound to this queue pair",
+				transport.ErrAccess, uint64(key))
+		}
+	}
+	if err := CheckAccess(key, r.Rights, need, offset, length, uint64(len(r.Mem))); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// ErrKey is the error for a key that nothing has.
+func ErrKey(key transport.Key) error {
+	return fmt.Errorf("%w: no region has the key %#x", transport.ErrAccess, uint64(key))
+}
+
+// CheckAccess refuses an access that the rights or the bounds of a region do not allow.
+func CheckAccess(key transport.Key, has, need transport.Access, offset, length, size uint64) error {
+	switch {
+	case has&need != need:
+		return fmt.Errorf("%w: the region of key %#x has rights %v, not %v", transport.ErrAccess,
+			uint64(key), has, need)
+	case offset > size || length > size-offset:
+		return fmt.Errorf("%w: %d bytes at %d of the region of key %#x, which has %d", transport.ErrAccess,
+			length, offset, uint64(key), size)
+	}
+	return nil
+}
+
+// Local checks an element of a gather or scatter list.
+func (p *PD) Local(s transport.SGE, need transport.Access) (*Region, error) {
+	r, ok := s.MR.(*Region)
+	if !ok || r == nil {
+		return nil, fmt.Errorf("%w: an element names no region of this device", transport.ErrInvalid)
+	}
+	switch owner := r.pd.Load(); {
+	case owner == nil:
+		return nil, fmt.Errorf("%w: an element names no registered region of this device",
+			transport.ErrInvalid)
+	case owner != p:
+		return nil, fmt.Errorf("%w: an element's region is of another protection domain",
+			transport.ErrInvalid)
+	case r.Rights&need != need:
+		return nil, fmt.Errorf("%w: an element's region has rights %v, not %v", transport.ErrInvalid,
+			r.Rights, need)
+	case s.Offset < 0 || s.Length < 0 || s.Offset > len(r.Mem) || s.Length > len(r.Mem)-s.Offset:
+		return nil, fmt.Errorf("%w: an element of %d bytes at %d of a region of %d", transport.ErrInvalid,
+			s.Length, s.Offset,
+			len(r.Mem))
+	}
+	return r, nil
+}

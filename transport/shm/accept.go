@@ -1,0 +1,165 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/cm"
+)
+
+// serve accepts connections until the endpoint is closed. Processes of other users get no place, and no
+// goroutine.
+func (e *endpoint) serve() {
+	over := e.table.Context().Done()
+	for {
+		made, err := e.listener.AcceptUnix()
+		if err != nil {
+			if e.table.Context().Err() != nil {
+				return
+			}
+			e.report("", fmt.Errorf("accepting connections: %w", err))
+			select { // out of descriptors, most likely: it passes
+			case <-time.After(100 * time.Millisecond):
+				continue
+			case <-over:
+				return
+			}
+		}
+		c := &conn{UnixConn: made}
+		if err := c.identify(); err != nil {
+			made.Close()
+			e.report(fmt.Sprintf("process %d", c.pid), err)
+			continue
+		}
+		select { // who comes meanwhile waits in the system's queue
+		case e.callers <- struct{}{}:
+		case <-over:
+			made.Close()
+			return
+		}
+		e.table.Go(func() { e.answer(c) })
+	}
+}
+
+// report tells the acceptor of a connection that came to nothing, unless there are too many to tell.
+func (e *endpoint) report(from string, err error) {
+	omitted, ok := e.reports.Allow(time.Now())
+	if !ok {
+		return
+	}
+	if omitted > 0 {
+		err = fmt.Errorf("%w (and %d more before, which were not reported)", err, omitted)
+	}
+	e.acceptor.Refused(from, err)
+}
+
+// answer brings a caller's connection to its end.
+func (e *endpoint) answer(c *conn) {
+	defer c.Close()
+	who, err := e.hello(c)
+	<-e.callers
+	from := fmt.Sprintf("process %d", c.pid)
+	if err == nil {
+		from = fmt.Sprintf("rank %d, %s", who.initiator, from)
+		err = e.respond(c, &who)
+		if errors.Is(err, cm.ErrCollision) {
+			return
+		}
+	}
+	if err != nil && e.table.Context().Err() == nil {
+		e.report(from, lost(err))
+	}
+}
+
+// hello reads the first message and checks who calls whom, and that it is so.
+func (e *endpoint) hello(c *conn) (parties, error) {
+	defer c.within(e.table.Context(), e.dev.opts.StrangerTimeout)()
+	body, _, err := c.receive(typeHello, 0)
+	if errors.Is(err, os.ErrDeadlineExceeded) && e.table.Context().Err() == nil {
+		// A rank that was too slow comes again when it is told so. The socket has room for so little: this
+		// waits for nothing.
+		c.SetDeadline(time.Now().Add(provenTimeout))
+		c.reject(rejectBusy, "too slow: try again")
+	}
+	if err != nil {
+		return parties{}, c.turnDown(err)
+	}
+	who, proof := parseHello(body)
+	switch {
+	case who.job != jobHash(e.id.Job):
+		c.reject(rejectOther, "this is another job")
+		return who, fmt.Errorf("%w: it is of another job", transport.ErrRefused)
+	case who.responder != e.id.Rank || who.initiator == e.id.Rank || who.initiator >= e.id.Size:
+		c.reject(rejectRank, fmt.Sprintf("this is rank %d of %d", e.id.Rank, e.id.Size))
+		return who, fmt.Errorf("%w: it says that it is rank %d and wants rank %d", transport.ErrRefused,
+			who.initiator, who.responder)
+	}
+	if err := who.check(proof, &e.id.Secret, roleInitiator, []byte(e.socket)); err != nil {
+		return who, c.turnDown(err)
+	}
+	who.nonces[1] = newNonce()
+	return who, nil
+}
+
+// respond is the responder's side of start-up with a proven peer, unless another connection stands or comes
+// first.
+func (e *endpoint) respond(c *conn, who *parties) error {
+	p, ok := e.table.Request(e.id.Rank, who.initiator)
+	if !ok {
+		c.reject(rejectCollision, "another connection between the two stays")
+		return cm.ErrCollision
+	}
+	defer c.within(e.table.Context(), provenTimeout)()
+	p.Callbacks.Lock()
+	defer p.Callbacks.Unlock()
+	q, err := e.join(c, who)
+	e.table.Accepted(p, q)
+	return err
+}
+
+// join makes the connection.
+func (e *endpoint) join(c *conn, who *parties) (*qp, error) {
+	mine, private, err := e.prepare(who.initiator)
+	if err != nil {
+		c.reject(rejectOther, err.Error())
+		return nil, err
+	}
+	theirs, f, private, err := e.exchange(c, who, mine, private)
+	if err != nil {
+		e.dev.drop(mine, false) // the peer uses it from Ready on
+		return nil, err
+	}
+	if _, err := c.Write(appendPrefix(nil, typeReady)); err != nil {
+		f.close()
+		e.dev.drop(mine, false)
+		return nil, err
+	}
+	return e.connected(c, who.initiator, mine, theirs, f, private), nil
+}
+
+// exchange tells the initiator what this side brings in, and takes what that one does.
+func (e *endpoint) exchange(c *conn, who *parties, mine *prepared, private []byte) (*connectInfo,
+	*peerMapping, []byte, error) {
+	err := c.send(e.table.Context(), who.appendAccept(nil, &e.id.Secret, e.dev.offer(mine), private),
+		e.dev.arena.fd)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	body, fds, err := c.receive(typeOffer, 1)
+	if err != nil {
+		return nil, nil, nil, c.turnDown(err)
+	}
+	theirs, private, err := who.takeOffer(body, &e.id.Secret)
+	if err != nil {
+		closeAll(fds)
+		return nil, nil, nil, c.turnDown(err)
+	}
+	f, err := e.dev.accept(theirs, fds, c.pid)
+	if err != nil {
+		return nil, nil, nil, c.turnDown(err)
+	}
+	return theirs, f, private, nil
+}

@@ -1,0 +1,159 @@
+package shm
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/verbs"
+)
+
+// connectInfo is what each side says of its end in start-up. The descriptor of its arena comes with it.
+type connectInfo struct {
+	arena      uint64 // bytes
+	block      uint64 // offset of the block that the other side sends through
+	domain     uint32
+	num        transport.QPN
+	recv       int  // depth of its receive queue
+	reads      int  // Reads of the other side that it answers at once
+	asymmetric bool // it passes the barriers of others
+	queues     []queueInfo
+	// address of a secret of its own, which it shows here: who can read it there can read its memory
+	probe  uint64
+	secret [nonceSize]byte
+}
+
+// queueInfo is a completion queue that is to be told.
+type queueInfo struct {
+	bell uint64 // offset
+	slot uint32
+	wake wakeName
+}
+
+const (
+	connectInfoQueue = 8 + 4 + wakeNameSize + sys.TokenSize
+	connectInfoHead  = 8 + 8 + 4 + 4 + 4 + 2 + 1 + 1 + 8 + nonceSize
+	minConnectInfo   = connectInfoHead + connectInfoQueue
+	maxConnectInfo   = connectInfoHead + 2*connectInfoQueue
+)
+
+func (o *connectInfo) append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, o.arena)
+	b = binary.LittleEndian.AppendUint64(b, o.block)
+	b = binary.LittleEndian.AppendUint32(b, o.domain)
+	b = binary.LittleEndian.AppendUint32(b, uint32(o.num))
+	b = binary.LittleEndian.AppendUint32(b, uint32(o.recv))
+	b = binary.LittleEndian.AppendUint16(b, uint16(o.reads))
+	asymmetric := byte(0)
+	if o.asymmetric {
+		asymmetric = 1
+	}
+	b = append(b, asymmetric, byte(len(o.queues)))
+	b = binary.LittleEndian.AppendUint64(b, o.probe)
+	b = append(b, o.secret[:]...)
+	for _, c := range o.queues {
+		b = binary.LittleEndian.AppendUint64(b, c.bell)
+		b = binary.LittleEndian.AppendUint32(b, c.slot)
+		b = append(b, c.wake.id[:]...)
+		b = append(b, c.wake.token[:]...)
+	}
+	return b
+}
+
+// parseConnectInfo reads it, and returns what follows it. Whatever passes lies in the arena.
+func parseConnectInfo(b []byte) (*connectInfo, []byte, error) {
+	if len(b) < minConnectInfo {
+		return nil, nil, fmt.Errorf("%w: an Offer of %d bytes", transport.ErrProtocol, len(b))
+	}
+	o := &connectInfo{
+		arena: binary.LittleEndian.Uint64(b), block: binary.LittleEndian.Uint64(b[8:]),
+		domain: binary.LittleEndian.Uint32(b[16:]),
+		num:    transport.QPN(binary.LittleEndian.Uint32(b[20:])),
+		recv:   int(binary.LittleEndian.Uint32(b[24:])),
+		reads:  int(binary.LittleEndian.Uint16(b[28:])), asymmetric: b[30] == 1,
+		probe: binary.LittleEndian.Uint64(b[32:]),
+	}
+	copy(o.secret[:], b[40:])
+	queues := int(b[31])
+	if queues < 1 || queues > 2 || b[30] > 1 || len(b) < connectInfoHead+queues*connectInfoQueue {
+		return nil, nil, fmt.Errorf("%w: an Offer of %d queues in %d bytes", transport.ErrProtocol, queues,
+			len(b))
+	}
+	if o.arena < uint64(minArena) || o.arena%pageSize != 0 || o.arena > maxArena || !o.holds(o.block) {
+		return nil, nil, fmt.Errorf("%w: an Offer of a block at %d in an arena of %d bytes; %d to %d are "+
+			"possible",
+			transport.ErrProtocol, o.block, o.arena, minArena, int64(maxArena))
+	}
+	b = b[connectInfoHead:]
+	for range queues {
+		c := queueInfo{bell: binary.LittleEndian.Uint64(b), slot: binary.LittleEndian.Uint32(b[8:])}
+		if !o.holds(c.bell) || c.slot >= maxSlots {
+			return nil, nil, fmt.Errorf("%w: an Offer of slot %d of a bell at %d", transport.ErrProtocol,
+				c.slot, c.bell)
+		}
+		copy(c.wake.id[:], b[12:])
+		copy(c.wake.token[:], b[12+wakeNameSize:])
+		o.queues = append(o.queues, c)
+		b = b[connectInfoQueue:]
+	}
+	return o, b, nil
+}
+
+// holds tells whether there can be a block at an offset.
+func (o *connectInfo) holds(off uint64) bool {
+	return off >= uint64(tableBytes) && off%blockSize == 0 && off < o.arena
+}
+
+// offer says what a prepared queue pair brings in. The descriptor of the arena goes with it.
+func (d *Device) offer(p *prepared) *connectInfo {
+	o := &connectInfo{arena: uint64(len(d.arena.mem)), block: uint64(p.in.off),
+		domain: p.conf.PD.(*verbs.PD).ID, num: p.num, recv: p.conf.RecvWR,
+		reads: maxReads, asymmetric: d.asymmetric, probe: addressOf(d.probe[:]), secret: *d.probe}
+	scq, rcq := p.conf.SendCQ.(*cq), p.conf.RecvCQ.(*cq)
+	o.queues = []queueInfo{{uint64(rcq.doorbellOff), p.slots[1], rcq.wake}}
+	if scq != rcq {
+		o.queues = append(o.queues, queueInfo{uint64(scq.doorbellOff), p.slots[0], scq.wake})
+	}
+	return o
+}
+
+// accept maps what the peer brings in. The descriptors are used up, whatever comes of it.
+func (d *Device) accept(o *connectInfo, fds []int, pid int) (*peerMapping, error) {
+	f, err := o.take(fds)
+	for _, fd := range fds {
+		sys.CloseFD(fd)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !d.opts.NoCMA && pid > 0 {
+		f.own = sys.Foreign{Pid: pid, Proof: o.probe, Secret: o.secret}
+		var seen [nonceSize]byte
+		f.reads = f.own.Read(seen[:], o.probe) == nil // it may be refused, as it is in many containers
+	}
+	return f, nil
+}
+
+func (o *connectInfo) take(fds []int) (*peerMapping, error) {
+	if len(fds) != 1 {
+		return nil, fmt.Errorf("%w: an Offer with %d descriptors", transport.ErrProtocol, len(fds))
+	}
+	if err := sys.CheckShared(fds[0], int64(o.arena)); err != nil {
+		return nil, fmt.Errorf("%w: %w", transport.ErrProtocol, err)
+	}
+	mem, err := sys.MapShared(fds[0], int(o.arena))
+	if err != nil {
+		return nil, err
+	}
+	f := &peerMapping{mem: mem, domain: o.domain, num: o.num}
+	for _, c := range o.queues {
+		wake, err := c.wake.address()
+		if err != nil {
+			f.close()
+			return nil, err
+		}
+		f.queues = append(f.queues, peerQueue{doorbell: doorbellAt(mem, c.bell), slot: c.slot, wake: wake})
+	}
+	return f, nil
+}

@@ -1,0 +1,91 @@
+package shm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+
+	"github.com/weft-mpi/weft/transport/internal/cm"
+)
+
+// dial begins a connection and brings it to its end.
+func (e *endpoint) dial(ctx context.Context, p *cm.Peer[*qp], rank uint32, name string) (*qp, error) {
+	var d net.Dialer
+	made, err := d.DialContext(ctx, network, "@"+name)
+	if errors.Is(err, syscall.EAGAIN) {
+		return nil, fmt.Errorf("%w: its queue of connections is full", cm.ErrBusy)
+	}
+	if err != nil {
+		return nil, lost(err)
+	}
+	defer made.Close()
+	c := &conn{UnixConn: made.(*net.UnixConn)}
+	defer c.within(ctx, provenTimeout)()
+	q, err := e.initiate(ctx, c, p, rank, name)
+	return q, lost(err)
+}
+
+// initiate is the initiator's side of start-up.
+func (e *endpoint) initiate(ctx context.Context, c *conn, p *cm.Peer[*qp], rank uint32, name string) (*qp,
+	error) {
+	if err := c.identify(); err != nil {
+		return nil, err
+	}
+	who := parties{job: jobHash(e.id.Job), initiator: e.id.Rank, responder: rank,
+		nonces: [2][nonceSize]byte{newNonce()}}
+	_, err := c.Write(who.appendHello(nil, &e.id.Secret, name))
+	var body []byte
+	var fds []int
+	if err == nil {
+		body, fds, err = c.receive(typeAccept, 1)
+	}
+	if ended(err) {
+		// A peer that has not yet looked at us has no place for us at the moment. One that is gone does not
+		// listen any more, which the next attempt shows.
+		return nil, fmt.Errorf("%w: it closed the connection before it answered", cm.ErrBusy)
+	}
+	if err != nil {
+		return nil, c.turnDown(err)
+	}
+	theirs, private, err := who.takeAccept(body, &e.id.Secret)
+	if err != nil {
+		closeAll(fds)
+		return nil, c.turnDown(err)
+	}
+	if !e.table.Commit(p) { // the peer's own connection has been accepted meanwhile
+		closeAll(fds)
+		return nil, cm.ErrCollision
+	}
+	f, err := e.dev.accept(theirs, fds, c.pid)
+	if err != nil {
+		return nil, c.turnDown(err)
+	}
+	p.Callbacks.Lock()
+	defer p.Callbacks.Unlock()
+	mine, err := e.bringIn(ctx, c, &who)
+	if err != nil {
+		f.close()
+		return nil, err
+	}
+	return e.connected(c, rank, mine, theirs, f, private), nil
+}
+
+// bringIn prepares the initiator's end and has the responder take it.
+func (e *endpoint) bringIn(ctx context.Context, c *conn, who *parties) (*prepared, error) {
+	mine, private, err := e.prepare(who.responder)
+	if err != nil {
+		c.reject(rejectOther, err.Error())
+		return nil, err
+	}
+	err = c.send(ctx, who.appendOffer(nil, &e.id.Secret, e.dev.offer(mine), private), e.dev.arena.fd)
+	if err == nil {
+		_, _, err = c.receive(typeReady, 0)
+	}
+	if err != nil {
+		e.dev.drop(mine, !c.rejected && !ended(err)) // it may be about to say Ready, and use it
+		return nil, c.turnDown(err)
+	}
+	return mine, nil
+}

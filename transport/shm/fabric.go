@@ -1,0 +1,21 @@
+package shm
+
+import "github.com/weft-mpi/weft/transport"
+
+// Fabric is this provider as it is chosen by name. A large message is copied once, by a call that costs as
+// much as copying some ten KiB twice.
+var Fabric = transport.Fabric{
+	Name:           "shm",
+	About:          "shared memory, for ranks of one host",
+	Local:          true,
+	MinPeerTimeout: MinPeerTimeout,
+	EagerMax:       24 << 10,
+	Piece:          4 << 20,
+	Open: func(c transport.FabricConfig) (transport.Device, error) {
+		d, err := New(Options{PeerTimeout: c.PeerTimeout, Log: c.Log})
+		if err != nil {
+			return nil, err
+		}
+		return d, nil
+	},
+}

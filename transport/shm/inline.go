@@ -1,0 +1,58 @@
+package shm
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/internal/words"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// WriteInline writes into memory that the last Write went to as well, under the same conditions as PostSend
+// carries one out at once.
+func (q *qp) WriteInline(to *transport.Segment, head, payload []byte, tail uint64) bool {
+	n, offset := to.Length, to.Offset
+	if !q.open || to.Key != q.key || q.key == 0 || uint64(len(head)+len(payload)+wordSize) > n ||
+		offset > q.length || n > q.length-offset {
+		return false
+	}
+	sys.StoreRelease(q.placementSeq, q.placementMark+1)
+	q.placementMark += 2
+	if atomic.LoadUint64(q.notifyEnable)&notifyClosed != 0 || atomic.LoadUint64(q.entry) != uint64(q.key) {
+		sys.StoreRelease(q.placementSeq, q.placementMark)
+		return false
+	}
+	at := unsafe.Add(q.base, offset)
+	putShort(at, head)
+	putShort(unsafe.Add(at, len(head)), payload)
+	storeTail(unsafe.Add(at, n-wordSize), words.LittleEndian(tail))
+	sys.StoreRelease(q.placementSeq, q.placementMark)
+	if atomic.LoadUint64(q.notifyEnable) != 0 {
+		q.tellWrote()
+	}
+	return true
+}
+
+// putShort copies what many messages are by fewer instructions than a copy of any length takes.
+func putShort(at unsafe.Pointer, b []byte) {
+	switch len(b) {
+	case wordSize:
+		words.Put((*[wordSize]byte)(at)[:], 0, words.Get(b, 0))
+	case 3 * wordSize:
+		m := (*[3 * wordSize]byte)(at)[:]
+		words.Put(m, 0, words.Get(b, 0))
+		words.Put(m, wordSize, words.Get(b, wordSize))
+		words.Put(m, 2*wordSize, words.Get(b, 2*wordSize))
+	default:
+		words.Copy(unsafe.Slice((*byte)(at), len(b)), b)
+	}
+}
+
+// PrefetchAddr is in the peer's memory.
+func (q *qp) PrefetchAddr(offset uint64) uintptr {
+	if q.key == 0 || offset >= q.length {
+		return 0
+	}
+	return uintptr(q.base) + uintptr(offset)
+}

@@ -1,0 +1,163 @@
+package shm
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// maxPolledQPs is up to how many queue pairs a completion queue looks at itself in each pass. Their peers'
+// Writes leave no trace but their bytes.
+const maxPolledQPs = 16
+
+// interest is whether peers tell a completion queue what they have done: always if it has many queue pairs,
+// or a handler; else only while somebody wants to sleep, for it costs the peers something.
+type interest struct {
+	notified     bool        // they do
+	on           bool        // because somebody wants to sleep
+	everNotified bool        // it has had many queue pairs, or a handler
+	busy         int         // passes since then that found something
+	wanted       atomic.Bool // somebody wanted to sleep and could not
+	pending      atomic.Bool // a pass has something to do, whether or not anybody tells
+
+	mu       sync.Mutex
+	asleep   bool // sleepers would be woken; changed by the driver
+	sleepers int  // in Wait, and a handler that waits for traffic
+}
+
+// disarmAfter is how many passes have to find something before peers stop telling: a rank that sleeps between
+// single messages goes on being told.
+const disarmAfter = 16
+
+// Arm has the peers tell, so that a Wait can sleep.
+func (c *cq) Arm() {
+	a := &c.interest
+	a.busy = 0
+	a.wanted.Store(false)
+	if !a.on {
+		a.on = true
+		c.enableNotify()
+	}
+}
+
+// notePending notes whether a pass could do something without anybody's telling: that is not to be slept
+// over.
+func (c *cq) notePending() {
+	pending := len(c.placed) > 0
+	for i := 0; i < len(c.active) && !pending; i++ {
+		pending = !c.active[i].stuck()
+	}
+	c.interest.pending.Store(pending)
+}
+
+// enableNotify has the peers tell from now on if that is wanted. Who had begun before has told nothing, so
+// each queue pair is looked at once more.
+func (c *cq) enableNotify() {
+	a := &c.interest
+	before, told := a.notified, a.on || c.always()
+	a.mu.Lock()
+	a.asleep = told
+	a.mu.Unlock()
+	a.notified = told
+	attention := uint64(0)
+	if told {
+		attention = notifyTell
+	}
+	changed := false
+	for _, q := range c.qps {
+		if old := q.in.notifyEnable; old != attention && (told || !q.other(c).interest.notified) {
+			sys.StoreRelease(&q.in.notifyEnable, attention)
+			changed = true
+		}
+	}
+	if !told || before && !changed {
+		return
+	}
+	if changed {
+		c.dev.barrier()
+	}
+	c.active = append(c.active[:0], c.qps...) // frames that have come, and room
+	for _, q := range c.qps {
+		q.busy = true
+		if q.rcq == c {
+			q.writeSeq = atomic.LoadUint64(&q.in.writeSeq)
+			q.placed()
+		}
+	}
+	a.pending.Store(true)
+}
+
+// always tells whether the peers are to tell even if nobody wants to sleep. Once they do, they go on: a
+// consumer that has been told of everything need not notice that it is to look by itself again.
+func (c *cq) always() bool {
+	c.interest.everNotified = c.interest.everNotified || len(c.qps) > maxPolledQPs || c.handled
+	return c.interest.everNotified
+}
+
+// stuck tells whether there is nothing to do but to wait for the peer.
+func (q *qp) stuck() bool {
+	if q.waits || q.sq.Head == q.sq.Tail {
+		return true
+	}
+	return q.asking() != nil
+}
+
+// disarm ends the telling of few, unless somebody sleeps.
+func (c *cq) disarm() {
+	a := &c.interest
+	if a.busy++; !a.on || a.busy <= disarmAfter || c.handling.Armed()&transport.NotifyPlaced != 0 {
+		return
+	}
+	a.busy = 0
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.sleepers > 0 {
+		return
+	}
+	a.on = false
+	if c.always() {
+		return
+	}
+	a.notified, a.asleep = false, false
+	c.active = c.active[:0] // every pass looks at all
+	for _, q := range c.qps {
+		if !q.other(c).interest.notified || q.other(c) == c {
+			sys.StoreRelease(&q.in.notifyEnable, 0)
+		}
+	}
+}
+
+// wakeSleepers ends a sleep, since a pass has something to do.
+func (c *cq) wakeSleepers() {
+	c.interest.pending.Store(true)
+	if c.interest.hasSleepers() {
+		c.Wake()
+	}
+}
+
+// enterSleep begins a sleep; false if nothing would end it.
+func (a *interest) enterSleep() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.asleep {
+		a.wanted.Store(true)
+		return false
+	}
+	a.sleepers++
+	return true
+}
+
+// hasSleepers tells whether somebody sleeps.
+func (a *interest) hasSleepers() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.sleepers > 0
+}
+
+func (a *interest) leaveSleep() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.sleepers--
+}

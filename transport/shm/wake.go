@@ -1,0 +1,42 @@
+package shm
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+
+	"github.com/weft-mpi/weft/internal/sys"
+)
+
+// wakeNameSize is the length of what the name of a wake socket is made of.
+const wakeNameSize = 16
+
+// wakeName says where peers wake a completion queue that sleeps: at a socket of a random name, which
+// everybody on the host can see, with a token that only peers are told.
+type wakeName struct {
+	id    [wakeNameSize]byte
+	token [sys.TokenSize]byte
+}
+
+// newPoller makes a poller that peers can wake.
+func newPoller() (*sys.Poller, wakeName, error) {
+	var w wakeName
+	rand.Read(w.id[:])
+	rand.Read(w.token[:])
+	address, err := w.address()
+	if err != nil {
+		return nil, w, err
+	}
+	p, err := sys.NewPoller()
+	if err != nil {
+		return nil, w, err
+	}
+	if err := p.Open(address); err != nil {
+		p.Close()
+		return nil, w, err
+	}
+	return p, w, nil
+}
+
+func (w *wakeName) address() (*sys.WakeAddress, error) {
+	return sys.NewWakeAddress(socketPrefix+hex.EncodeToString(w.id[:]), w.token)
+}

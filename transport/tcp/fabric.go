@@ -1,0 +1,26 @@
+package tcp
+
+import "github.com/weft-mpi/weft/transport"
+
+// Fabric is this provider as it is chosen by name.
+var Fabric = transport.Fabric{
+	Name:           "tcp",
+	About:          "TCP connections",
+	MinPeerTimeout: MinPeerTimeout,
+	Open: func(c transport.FabricConfig) (transport.Device, error) {
+		o := Options{
+			LowPort: c.LowPort, HighPort: c.HighPort, PeerTimeout: c.PeerTimeout, TLS: c.TLS,
+			Checksum: c.Checksum, Log: c.Log,
+			Lanes: c.Lanes, Reconnect: c.Reconnect, Interfaces: c.Interfaces[:min(len(c.Interfaces),
+				max(1, c.Lanes))],
+		}
+		if len(c.Interfaces) > 0 {
+			o.Host = c.Interfaces[0].String()
+		}
+		d, err := New(o)
+		if err != nil {
+			return nil, err
+		}
+		return d, nil
+	},
+}

@@ -1,0 +1,140 @@
+package tcp
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/verbs"
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
+)
+
+// Operations of an Atomic frame.
+const (
+	atomicFetchAdd    = 1
+	atomicCompareSwap = 2
+)
+
+// frameAtomic asks this side to change a word.
+type frameAtomic struct{ ordinaryFrame }
+
+// makeAtomic asks for an Atomic, unless as many as may be are outstanding.
+func (q *qp) makeAtomic(o *frame.Batch, w *verbs.Request) frameMade {
+	c := &q.at
+	if c.reads-q.read >= q.readLimit {
+		return mustWait
+	}
+	c.reads++
+	c.next++
+	q.atomicFrame(o, w)
+	c.turn = true
+	return madeFrame
+}
+
+func (frameAtomic) end(q *qp, i *incoming) error { return q.answer(parseAtomic, i) }
+
+func (frameAtomic) arrived(b *multiLane, i *incoming) (sequence.Kind, stop, error) {
+	return sequence.Request, stopNone, b.storeReadRequest(parseAtomic, i)
+}
+
+// atomicFrame asks the peer to change a word.
+func (q *qp) atomicFrame(o *frame.Batch, w *verbs.Request) {
+	operation := uint64(atomicFetchAdd)
+	if w.Op == transport.OpCompareSwap {
+		operation = atomicCompareSwap
+	}
+	b := o.Begin(frame.Header{Length: frame.AtomicSize, Op: frame.Atomic, Flags: frame.Last, A: w.Number,
+		B: operation},
+		frame.AtomicSize)
+	binary.LittleEndian.PutUint64(b, uint64(w.Remote[0].Key))
+	binary.LittleEndian.PutUint64(b[8:], w.Remote[0].Offset)
+	binary.LittleEndian.PutUint64(b[16:], w.Imm)
+	binary.LittleEndian.PutUint64(b[24:], w.Other)
+}
+
+// parseAtomic reads an Atomic and checks all of it that needs no region. Its particulars have the place that
+// a Read's segments have.
+func parseAtomic(h frame.Header, payload []byte) (readResponse, error) {
+	if h.B != atomicFetchAdd && h.B != atomicCompareSwap || len(payload) != frame.AtomicSize {
+		return readResponse{}, fmt.Errorf("%w: an Atomic of operation %d, %d bytes of it",
+			transport.ErrProtocol, h.B, len(payload))
+	}
+	a := readResponse{number: h.A, atomic: true}
+	a.src[0] = frame.ParseSegment(payload)
+	a.dst[0] = transport.Segment{Offset: binary.LittleEndian.Uint64(payload[24:]), Length: h.B}
+	return a, nil
+}
+
+// change carries an Atomic out, or notes why it is refused.
+func (q *qp) change(a *readResponse) {
+	key, off := a.src[0].Key, a.src[0].Offset
+	operand, compare, operation := a.src[0].Length, a.dst[0].Offset, a.dst[0].Length
+	r, err := q.pd.Find(&q.windows, key, transport.RemoteAtomic, off, wordSize)
+	if err == nil && !verbs.Aligned(r.Mem, int(off)) {
+		err = fmt.Errorf("%w: an Atomic at %d of the region of key %#x, which is at no multiple of %d",
+			transport.ErrAccess, off,
+			uint64(key), wordSize)
+	}
+	if err != nil {
+		a.refused = err
+		return
+	}
+	at := word(r.Mem, int(off))
+	if operation == atomicFetchAdd {
+		a.original = atomic.AddUint64(at, operand) - operand
+	} else {
+		a.original = compareSwap(at, compare, operand)
+	}
+	q.reportPlaced()
+}
+
+// compareSwap gives the word as it was; it was replaced if that is compare.
+func compareSwap(at *uint64, compare, operand uint64) uint64 {
+	for {
+		if old := atomic.LoadUint64(at); old != compare {
+			return old
+		}
+		if atomic.CompareAndSwapUint64(at, compare, operand) {
+			return compare
+		}
+	}
+}
+
+// frameAtomicDone answers an Atomic of ours: the word as it was, which is placed as a word of this host.
+type frameAtomicDone struct{ ordinaryFrame }
+
+func (frameAtomicDone) end(q *qp, i *incoming) error {
+	w := q.reading()
+	if w != nil && w.Number != i.A {
+		w = nil
+	}
+	if err := placeOriginal(w, i); err != nil {
+		return err
+	}
+	q.readIsDone(w)
+	return nil
+}
+
+func (frameAtomicDone) arrived(b *multiLane, i *incoming) (sequence.Kind, stop, error) {
+	w, _ := b.asking(i.A)
+	return sequence.Response, stopNone, placeOriginal(w, i)
+}
+
+// placeOriginal places the answer to the Atomic w.
+func placeOriginal(w *verbs.Request, i *incoming) error {
+	if w == nil || w.Op == transport.OpRead {
+		return fmt.Errorf("%w: end of Atomic %d, which is not what is due", transport.ErrProtocol, i.A)
+	}
+	p := w.Local[0]
+	if !p.Alive() {
+		return fmt.Errorf("%w: the destination of an Atomic was deregistered before it was complete",
+			transport.ErrAccess)
+	}
+	var original [wordSize]byte
+	binary.NativeEndian.PutUint64(original[:], i.B)
+	placeTail(p.Region.Mem[p.Off:][:wordSize], original[:])
+	w.Got = wordSize
+	return nil
+}

@@ -1,0 +1,55 @@
+package tcp
+
+import (
+	"fmt"
+
+	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
+)
+
+// frameClose ends a direction in order: no request follows it.
+type frameClose struct{ ordinaryFrame }
+
+// makeClose makes the Close frame when all else has been sent and answered.
+func (q *qp) makeClose(o *frame.Batch) bool {
+	c := &q.at
+	if q.closing != closeDue || c.ended || q.sq.Len() != 0 || c.response != q.responses.tail || !o.Empty() {
+		return false
+	}
+	o.Begin(frame.Header{Op: frame.Close, Flags: frame.Last}, 0)
+	c.ended = true
+	return true
+}
+
+func (frameClose) end(q *qp, _ *incoming) error { return q.peerCloses() }
+
+func (frameClose) arrived(*multiLane, *incoming) (sequence.Kind, stop, error) {
+	return sequence.Data, stopClose, nil
+}
+
+// peerCloses takes the peer's Close.
+func (q *qp) peerCloses() error {
+	if q.responses.head != q.responses.tail {
+		return fmt.Errorf("%w: Close before its Reads were complete", transport.ErrProtocol)
+	}
+	q.peerEnd = true
+	if q.err == nil {
+		q.err = fmt.Errorf("rank %d at %s: %w", q.peer, q.remote, transport.ErrClosed)
+	}
+	if q.state == transport.StateReady {
+		q.state = transport.StateDraining
+	}
+	q.sequencer.acknowledgeClose()
+	q.maybeClosed()
+	return nil
+}
+
+// mayFollowClose tells whether a frame may come after the peer's Close: it still answers our Reads.
+func mayFollowClose(op frame.Op) bool {
+	switch op {
+	case frame.Terminate, frame.ReadWrite, frame.ReadDone, frame.AtomicDone, frame.Alive:
+		return true
+	}
+	return false
+}

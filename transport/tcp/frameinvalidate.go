@@ -1,0 +1,70 @@
+package tcp
+
+import (
+	"fmt"
+
+	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/verbs"
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
+)
+
+// frameInvalidate ends a Send with invalidate: the key is out of use before anybody hears of the message.
+type frameInvalidate struct{ ordinaryFrame }
+
+func (q *qp) makeInvalidate(o *frame.Batch, w *verbs.Request) {
+	o.Begin(frame.Header{Op: frame.Invalidate, Flags: lastFlags(w), A: w.Number, B: w.Other}, 0)
+	q.at.next, q.at.off = q.at.next+1, 0
+}
+
+func (frameInvalidate) end(q *qp, i *incoming) error {
+	if q.rq.Front() == nil {
+		return errNoRecv
+	}
+	if i.A != q.recvMsn {
+		return fmt.Errorf("%w: message %d where %d is due", transport.ErrProtocol, i.A, q.recvMsn)
+	}
+	if err := q.invalidate(i.B); err != nil {
+		return err
+	}
+	q.completeMessage(transport.WC{Bytes: q.recvOff, Key: transport.Key(i.B)}, i.Flags)
+	return nil
+}
+
+func (frameInvalidate) beginAhead(b *multiLane, i *incoming) error { return b.findRecv(i) }
+
+func (frameInvalidate) arrived(b *multiLane, i *incoming) (sequence.Kind, stop, error) {
+	m := b.messageAt(i.A)
+	m.op, m.flags, m.word = frame.Invalidate, i.Flags, i.B
+	return sequence.Message, stopInvalidate, nil
+}
+
+// invalidate takes a window's key out of use on the peer's request.
+func (q *qp) invalidate(key uint64) error {
+	m := q.pd.Window(&q.windows, transport.Key(key))
+	if m == nil {
+		return &frame.Violation{Code: frame.ReasonKey,
+			Err: fmt.Errorf("%w: the peer invalidates the key %#x, of no window that is bound to this "+
+				"queue pair", transport.ErrAccess, key)}
+	}
+	m.Unbind()
+	return nil
+}
+
+// carryOut carries out a Bind or an Invalidate of this side, once, which need no frame. If what it names is
+// gone the QP ends, after earlier frames.
+func (q *qp) carryOut(o *frame.Batch, w *verbs.Request) bool {
+	if w.Ended {
+		return true
+	}
+	err := q.pd.CarryOut(&q.windows, w)
+	if err == nil {
+		w.Ended = true
+		return true
+	}
+	if o.Empty() { // earlier frames go out first
+		w.Failed = transport.StatusLocalProt
+		q.fail(err, transport.StatusFlushed)
+	}
+	return false
+}

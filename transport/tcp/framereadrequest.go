@@ -1,0 +1,169 @@
+package tcp
+
+import (
+	"fmt"
+
+	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/verbs"
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
+)
+
+// frameReadRequest asks this side to write what it names into what its sender names (R1).
+type frameReadRequest struct{ ordinaryFrame }
+
+// makeRead asks for a Read, unless as many as may be are outstanding.
+func (q *qp) makeRead(o *frame.Batch, w *verbs.Request) frameMade {
+	c := &q.at
+	if c.reads-q.read >= q.readLimit {
+		return mustWait
+	}
+	c.reads++
+	c.next++
+	if w.Total == 0 {
+		return madeNothing // nothing to ask for
+	}
+	q.readRequest(o, w)
+	c.turn = true
+	return madeFrame
+}
+
+// readRequest makes the ReadRequest of a Read.
+func (q *qp) readRequest(o *frame.Batch, w *verbs.Request) {
+	n := (len(w.Remote) + len(w.Local)) * frame.SegmentSize
+	b := o.Begin(frame.Header{Length: n, Op: frame.ReadRequest, Flags: frame.Last, A: w.Number,
+		B: uint64(len(w.Remote))<<32 | uint64(len(w.Local))}, n)
+	for _, s := range w.Remote {
+		frame.PutSegment(b, s)
+		b = b[frame.SegmentSize:]
+	}
+	for _, p := range w.Local {
+		frame.PutSegment(b, transport.Segment{Key: p.Key, Offset: uint64(p.Off), Length: uint64(p.Len)})
+		b = b[frame.SegmentSize:]
+	}
+}
+
+func (frameReadRequest) end(q *qp, i *incoming) error { return q.answer(parseReadRequest, i) }
+
+func (frameReadRequest) arrived(b *multiLane, i *incoming) (sequence.Kind, stop, error) {
+	return sequence.Request, stopNone, b.storeReadRequest(parseReadRequest, i)
+}
+
+// parseReadRequest reads a Read Request and checks all of it that needs no region.
+func parseReadRequest(h frame.Header, payload []byte) (readResponse, error) {
+	nsrc, ndst := h.B>>32, h.B&(1<<32-1)
+	if nsrc < 1 || nsrc > frame.MaxSegments || ndst < 1 || ndst > frame.MaxSegments ||
+		len(payload) != int(nsrc+ndst)*frame.SegmentSize {
+		return readResponse{}, fmt.Errorf("%w: a Read of %d into %d segments, %d bytes of them",
+			transport.ErrProtocol, nsrc, ndst, len(payload))
+	}
+	a := readResponse{number: h.A, nsrc: int(nsrc), ndst: int(ndst)}
+	var near, far uint64
+	for k := range a.nsrc {
+		a.src[k] = frame.ParseSegment(payload)
+		payload = payload[frame.SegmentSize:]
+		// no region is so long: that it is wrong is said with its key
+		near += min(a.src[k].Length, maxMessage+1)
+	}
+	for k := range a.ndst {
+		a.dst[k] = frame.ParseSegment(payload)
+		payload = payload[frame.SegmentSize:]
+		if a.dst[k].Length > maxMessage {
+			return readResponse{}, fmt.Errorf("%w: a Read into a segment of %d bytes",
+				transport.ErrProtocol, a.dst[k].Length)
+		}
+		far += a.dst[k].Length
+	}
+	if far != near && near <= maxMessage || far == 0 {
+		return readResponse{}, fmt.Errorf("%w: a Read of %d bytes into %d", transport.ErrProtocol, near, far)
+	}
+	a.total = int(far)
+	return a, nil
+}
+
+// answer takes a ReadRequest or an Atomic of the peer: it is checked at once, and answered in its turn (R2,
+// R5, R6).
+func (q *qp) answer(parse func(frame.Header, []byte) (readResponse, error), i *incoming) error {
+	a, err := parse(i.Header, i.control)
+	if err != nil {
+		return err
+	}
+	if q.responses.tail-q.responses.head >= maxReads {
+		return errManyReads
+	}
+	*q.responses.room() = a
+	return q.startResponse()
+}
+
+// errManyReads is a ReadRequest or an Atomic beyond those that may be outstanding.
+var errManyReads error = &frame.Violation{Code: frame.ReasonReads,
+	Err: fmt.Errorf("%w: more than %d Reads outstanding", transport.ErrProtocol, maxReads)}
+
+// startResponse takes the request that stands at the end of the queue of answers into it. What it names is
+// checked now, and an Atomic is carried out now: what came before it is placed. A refusal waits for its turn;
+// after one that is refused all are, since the connection ends before their turn.
+func (q *qp) startResponse() error {
+	a := q.responses.at(q.responses.tail)
+	if a.number < q.askedNext {
+		return fmt.Errorf("%w: Read or Atomic %d after %d", transport.ErrProtocol, a.number, q.askedNext-1)
+	}
+	q.askedNext = a.number + 1
+	if q.responses.head != q.responses.tail {
+		a.refused = q.responses.at(q.responses.tail - 1).refused
+	}
+	q.responses.tail++
+	if a.refused != nil {
+		return nil
+	}
+	if a.atomic {
+		q.change(a)
+		return nil
+	}
+	for _, s := range a.src[:a.nsrc] {
+		if _, err := q.pd.Find(&q.windows, s.Key, transport.RemoteRead, s.Offset, s.Length); err != nil {
+			a.refused = err
+			return nil
+		}
+	}
+	return nil
+}
+
+// storeReadRequest puts a Read Request or an Atomic of the peer into its place of the queue, where it waits
+// for its doorbell. The request is checked first: its place may be that of another one, which a wrong request
+// must not spoil.
+func (b *multiLane) storeReadRequest(parse func(frame.Header, []byte) (readResponse, error),
+	i *incoming) error {
+	q := b.q
+	ahead := i.Ref - b.doorbells
+	if ahead >= maxReads || uint64(q.responses.tail-q.responses.head)+ahead >= maxReads {
+		return errManyReads
+	}
+	a, err := parse(i.Header, i.control)
+	if err != nil {
+		return err
+	}
+	if q.responses.ring == nil {
+		// as many as can be outstanding: those that wait have their places too
+		q.responses.ring = make([]readResponse, maxReads)
+	}
+	to := q.responses.at(q.responses.tail + uint32(ahead))
+	if to.stored {
+		return fmt.Errorf("%w: a second Read or Atomic in place %d of its sequence", transport.ErrProtocol,
+			i.Ref)
+	}
+	a.stored = true
+	*to = a
+	return nil
+}
+
+// doorbell takes the request of the peer that is stored next into the queue of those that are answered:
+// everything before it is placed.
+func (b *multiLane) doorbell() error {
+	a := b.q.responses.at(b.q.responses.tail)
+	if !a.stored {
+		return fmt.Errorf("%w: a Read or an Atomic in the place of another one", transport.ErrProtocol)
+	}
+	a.stored = false
+	b.doorbells++
+	return b.q.startResponse()
+}

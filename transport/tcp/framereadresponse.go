@@ -1,0 +1,230 @@
+package tcp
+
+import (
+	"fmt"
+
+	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/ring"
+	"github.com/weft-mpi/weft/transport/internal/verbs"
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
+)
+
+// readResponse is a Read of the peer that is being answered, or an Atomic that has been carried out.
+type readResponse struct {
+	number   uint64
+	atomic   bool
+	stored   bool   // over lanes: its doorbell has not rung
+	original uint64 // of an Atomic: the word as it was
+	total    int
+	src, dst [frame.MaxSegments]transport.Segment
+	nsrc     int
+	ndst     int
+	refused  error // what is wrong with it; said in its turn, so that earlier Reads complete
+}
+
+// responseQueue is a ring of them. The peer may have only so many outstanding: more is a violation.
+type responseQueue struct {
+	ring       []readResponse
+	head, tail uint32
+}
+
+func (a *responseQueue) at(i uint32) *readResponse { return &a.ring[i&uint32(len(a.ring)-1)] }
+
+// room gives the place at the end of the queue.
+func (a *responseQueue) room() *readResponse {
+	if int(a.tail-a.head) == len(a.ring) {
+		a.ring = ring.Grow(a.ring, a.head, a.tail)
+	}
+	return a.at(a.tail)
+}
+
+// responseFrame makes the next frame of the oldest Read of the peer: a Write into the segments that it named
+// (R2, R3), or, after the last of them, the Read's number (R4).
+func (q *qp) responseFrame(o *frame.Batch) bool {
+	c := &q.at
+	if c.response == q.responses.tail {
+		return false
+	}
+	a := q.responses.at(c.response)
+	c.turn = false
+	if a.refused != nil {
+		if o.Empty() { // earlier frames go out first
+			q.refuseRead(a, a.refused)
+		}
+		return false
+	}
+	if a.atomic {
+		o.Begin(frame.Header{Op: frame.AtomicDone, Flags: frame.Last, A: a.number, B: a.original}, 0)
+		c.response++
+		return true
+	}
+	if c.responseOff == a.total {
+		o.Begin(frame.Header{Op: frame.ReadDone, Flags: frame.Last, A: a.number, B: uint64(a.total)}, 0)
+		c.response, c.responseOff = c.response+1, 0
+		return true
+	}
+	src, soff := segmentAt(a.src[:a.nsrc], c.responseOff)
+	dst, doff := segmentAt(a.dst[:a.ndst], c.responseOff)
+	n := int(min(src.Length-soff, dst.Length-doff, frame.MaxPayload))
+	if q.checked {
+		n = min(n, frame.MaxCheckedResponse, o.MaxCopy())
+	}
+	r, err := q.pd.Find(&q.windows, src.Key, transport.RemoteRead, src.Offset+soff, uint64(n))
+	if err != nil {
+		a.refused = err
+		return q.responseFrame(o)
+	}
+	h := frame.Header{Length: n, Op: frame.ReadWrite, A: uint64(dst.Key), B: dst.Offset + doff}
+	if c.responseOff+n == a.total {
+		h.Flags = frame.Last
+	}
+	mem := r.Mem[src.Offset+soff:][:n]
+	if n <= frame.MaxCopied || q.checked {
+		copy(o.Begin(h, n), mem)
+	} else {
+		o.Begin(h, 0)
+		o.Direct(mem)
+	}
+	c.responseOff += n
+	return true
+}
+
+// responseAlive tells whether the memory that an answer is sent from, from an offset on, may still be read.
+// If not, it ends the QP.
+func (q *qp) responseAlive(number uint32, at int) bool {
+	a := q.responses.at(number)
+	src, off := segmentAt(a.src[:a.nsrc], at)
+	_, err := q.pd.Find(&q.windows, src.Key, transport.RemoteRead, src.Offset+off, 0)
+	if err != nil {
+		q.refuseRead(a, err)
+	}
+	return err == nil
+}
+
+// segmentAt finds the segment that byte off of a list lies in, and the offset there.
+func segmentAt(list []transport.Segment, off int) (transport.Segment, uint64) {
+	o := uint64(off)
+	for _, s := range list {
+		if o < s.Length {
+			return s, o
+		}
+		o -= s.Length
+	}
+	return transport.Segment{}, 0
+}
+
+// frameReadWrite is a Write that one of our Reads has asked for. Nothing outside the destinations that the
+// Read names is ever written (R6).
+type frameReadWrite struct{}
+
+// begin checks that the frame goes on exactly where the last one ended.
+func (frameReadWrite) begin(q *qp, i *incoming) error {
+	w := q.reading()
+	if w == nil || w.Op != transport.OpRead {
+		return errNotAsked
+	}
+	p, at, n := verbs.Span(w.Local, w.Got, i.Length)
+	if p == nil || n != i.Length || transport.Key(i.A) != p.Key || i.B != uint64(at) {
+		return notDue(i)
+	}
+	if !p.Alive() {
+		return errDestinationGone
+	}
+	i.r, i.at = p.Region, at
+	return nil
+}
+
+func (frameReadWrite) end(q *qp, i *incoming) error {
+	q.reading().Got += i.Length
+	return i.placeHeld()
+}
+
+// beginAhead checks that the frame goes into a destination of its Read.
+func (frameReadWrite) beginAhead(b *multiLane, i *incoming) error {
+	w, number := b.asking(i.Ref)
+	if w == nil || w.Op != transport.OpRead {
+		return errNotAsked
+	}
+	for k := range w.Local {
+		p := &w.Local[k]
+		if uint64(p.Key) != i.A || i.B < uint64(p.Off) || i.B-uint64(p.Off) > uint64(p.Len) ||
+			i.Length > p.Len-int(i.B-uint64(p.Off)) {
+			continue
+		}
+		if !p.Alive() {
+			return errDestinationGone
+		}
+		if w.Begun+i.Length > w.Total {
+			break
+		}
+		w.Begun += i.Length
+		i.asks, i.r, i.at = number, p.Region, int(i.B)
+		return nil
+	}
+	return notDue(i)
+}
+
+func (frameReadWrite) arrived(b *multiLane, i *incoming) (sequence.Kind, stop, error) {
+	b.q.sq.At(i.asks).Got += i.Length
+	return sequence.Data, stopNone, i.placeHeld()
+}
+
+var (
+	errNotAsked        = fmt.Errorf("%w: data of a Read that nobody has asked for", transport.ErrProtocol)
+	errDestinationGone = fmt.Errorf("%w: the destination of a Read was deregistered before it was complete",
+		transport.ErrAccess)
+)
+
+func notDue(i *incoming) error {
+	return fmt.Errorf("%w: %d bytes of a Read for %#x at %d, which is not what is due",
+		transport.ErrProtocol, i.Length, i.A, i.B)
+}
+
+// frameReadDone follows the last ReadWrite of a Read: the Read is complete (R4).
+type frameReadDone struct{ ordinaryFrame }
+
+func (frameReadDone) end(q *qp, i *incoming) error {
+	w := q.reading()
+	if w == nil || w.Op != transport.OpRead || w.Number != i.A || w.Got != w.Total ||
+		i.B != uint64(w.Total) {
+		return fmt.Errorf("%w: end of Read %d, %d bytes, which is not what is due",
+			transport.ErrProtocol, i.A, i.B)
+	}
+	q.readIsDone(w)
+	return nil
+}
+
+func (frameReadDone) arrived(*multiLane, *incoming) (sequence.Kind, stop, error) {
+	return sequence.Response, stopNone, nil
+}
+
+// readIsDone completes our oldest Read or Atomic.
+func (q *qp) readIsDone(w *verbs.Request) {
+	w.Done = true
+	q.read++
+	q.retire()
+}
+
+// reading is our oldest Read or Atomic that is not done. Everything before it in the queue is, so it is the
+// head.
+func (q *qp) reading() *verbs.Request {
+	if q.sq.Head == q.written.next || q.sq.Head == q.sq.Tail {
+		return nil
+	}
+	if w := q.sq.At(q.sq.Head); w.Asks() && !w.Done {
+		return w
+	}
+	return nil
+}
+
+// asking finds our Read or Atomic of a number that is under way, and its place in the queue.
+func (b *multiLane) asking(number uint64) (*verbs.Request, uint32) {
+	q := b.q
+	for k := q.sq.Head; k != q.at.next; k++ {
+		if w := q.sq.At(k); w.Asks() && w.Number == number && !w.Done {
+			return w, k
+		}
+	}
+	return nil, 0
+}

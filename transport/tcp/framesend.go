@@ -1,0 +1,156 @@
+package tcp
+
+import (
+	"fmt"
+
+	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/verbs"
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
+)
+
+// frameSend is untagged: its payload goes into the posted Recv of its message's number.
+type frameSend struct{}
+
+// makeSend makes the next frame of a Send, or the Invalidate that ends it.
+func (q *qp) makeSend(o *frame.Batch, w *verbs.Request) frameMade {
+	c := &q.at
+	if w.Op == transport.OpSendInvalidate && c.off == w.Total {
+		q.makeInvalidate(o, w)
+		return madeFrame
+	}
+	n := min(w.Total-c.off, frame.MaxPayload)
+	h := frame.Header{Length: n, Op: frame.Send, A: w.Number, B: uint64(c.off)}
+	if c.off+n == w.Total && w.Op == transport.OpSend {
+		h.Flags = lastFlags(w)
+	}
+	if !q.payload(o, h, w, c.off, n) {
+		return mustWait
+	}
+	if c.off += n; c.off == w.Total && w.Op == transport.OpSend {
+		c.next, c.off = c.next+1, 0
+	}
+	c.turn = true
+	return madeFrame
+}
+
+// lastFlags are the flags of the frame that ends a message which uses a Recv.
+func lastFlags(w *verbs.Request) uint8 {
+	if w.Flags&transport.FlagSolicited != 0 {
+		return frame.Last | frame.Solicited
+	}
+	return frame.Last
+}
+
+func (frameSend) begin(q *qp, i *incoming) error {
+	e := q.rq.Front()
+	switch {
+	case e == nil:
+		return errNoRecv
+	case i.A != q.recvMsn || i.B != uint64(q.recvOff):
+		return fmt.Errorf("%w: Send %d at %d where %d at %d is due", transport.ErrProtocol, i.A, i.B,
+			q.recvMsn, q.recvOff)
+	case i.Length > e.Total-q.recvOff:
+		return tooLong(e)
+	}
+	i.recv, i.off = q.rq.Head, q.recvOff
+	return nil
+}
+
+func (frameSend) end(q *qp, i *incoming) error {
+	q.recvOff = i.off
+	if i.Flags&frame.Last != 0 {
+		q.completeMessage(transport.WC{Bytes: i.off}, i.Flags)
+	}
+	return nil
+}
+
+func (frameSend) beginAhead(b *multiLane, i *incoming) error {
+	if err := b.findRecv(i); err != nil {
+		return err
+	}
+	if e := b.q.rq.At(i.recv); i.B > uint64(e.Total) || i.Length > e.Total-int(i.B) {
+		return tooLong(e)
+	}
+	i.off = int(i.B)
+	b.messageAt(i.A).begun += i.Length
+	return nil
+}
+
+func (frameSend) arrived(b *multiLane, i *incoming) (sequence.Kind, stop, error) {
+	m := b.messageAt(i.A)
+	m.got += i.Length
+	if i.Flags&frame.Last == 0 {
+		return sequence.Data, stopNone, nil
+	}
+	m.op, m.flags, m.bytes = frame.Send, i.Flags, int(i.B)+i.Length
+	return sequence.Message, stopNone, nil
+}
+
+// placeUntagged puts a piece of a Send into its posted Recv.
+func (c *conn) placeUntagged(b []byte) error {
+	i := &c.in
+	e := c.q.rq.At(i.recv)
+	for len(b) > 0 {
+		p, at, n := verbs.Span(e.Local, i.off, len(b))
+		if !p.Alive() {
+			return &frame.Violation{Code: frame.ReasonNoRecv, Status: transport.StatusLocalProt,
+				Err: fmt.Errorf("%w: the region of a posted Recv was deregistered", transport.ErrInvalid)}
+		}
+		copy(p.Region.Mem[at:at+n], b)
+		b = b[n:]
+		i.advance(n)
+	}
+	return nil
+}
+
+// errNoRecv is a message that comes before the receiver has posted a Recv for it.
+var errNoRecv error = &frame.Violation{Code: frame.ReasonNoRecv,
+	Err: fmt.Errorf("%w: a message of the peer found no Recv posted", transport.ErrProtocol)}
+
+func tooLong(e *verbs.Recv) error {
+	return &frame.Violation{Code: frame.ReasonTooLong, Status: transport.StatusLocalLength,
+		Err: fmt.Errorf("%w: a message of the peer is longer than the posted Recv of %d bytes",
+			transport.ErrProtocol, e.Total)}
+}
+
+// completeMessage completes the oldest posted Recv; flags are those of the message's last frame.
+func (q *qp) completeMessage(wc transport.WC, flags uint8) {
+	e := q.rq.Front()
+	notify := e.Notify
+	wc.ID, wc.QP, wc.Op = e.ID, q.num, transport.OpRecv
+	q.rq.Pop() // first: if the queue is overrun, Push flushes what is posted
+	q.recvMsn++
+	q.recvOff = 0
+	q.rcq.Push(wc)
+	if flags&frame.Solicited != 0 {
+		q.rcq.match(transport.NotifySolicited)
+	}
+	if notify {
+		q.rcq.Raise()
+	}
+}
+
+// messageProgress are the particulars of what fills a posted Recv, until everything before it is there (H2).
+type messageProgress struct {
+	begun int      // bytes of frames that have begun to come
+	got   int      // bytes placed, of frames that have come whole
+	bytes int      // of the whole message, once its last frame is there
+	op    frame.Op // of the last frame
+	flags uint8
+	word  uint64 // the immediate, or the key to be invalidated
+}
+
+func (b *multiLane) messageAt(number uint64) *messageProgress {
+	return &b.messages[number&uint64(len(b.messages)-1)]
+}
+
+// findRecv finds the posted Recv that a message uses.
+func (b *multiLane) findRecv(i *incoming) error {
+	ahead := i.A - b.q.recvMsn
+	if ahead >= uint64(b.q.rq.Tail-b.q.rq.Head) {
+		return errNoRecv
+	}
+	i.recv = b.q.rq.Head + uint32(ahead)
+	return nil
+}

@@ -1,0 +1,172 @@
+package tcp
+
+import (
+	"fmt"
+
+	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/verbs"
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
+)
+
+// frameWrite is tagged: its payload goes to an offset of the region, or the window, that its key names.
+type frameWrite struct{}
+
+// makeWrite makes the next frame of a Write, or the Immediate that ends it.
+func (q *qp) makeWrite(o *frame.Batch, w *verbs.Request) frameMade {
+	c := &q.at
+	if c.off == w.Total {
+		if w.Op == transport.OpWriteImm {
+			q.makeImmediate(o, w)
+			return madeFrame
+		}
+		c.next++ // a Write of no bytes
+		return madeNothing
+	}
+	n := min(w.Total-c.off, frame.MaxPayload)
+	if rest := w.Total - c.off - n; rest > 0 && rest < tailSize {
+		n -= tailSize // the last bytes of a Write stay in one frame
+	}
+	h := frame.Header{Length: n, Op: frame.Write, A: uint64(w.Remote[0].Key), B: w.Remote[0].Offset +
+		uint64(c.off)}
+	if c.off+n == w.Total {
+		h.Flags = frame.Last
+	}
+	if !q.payload(o, h, w, c.off, n) {
+		return mustWait
+	}
+	if c.off += n; c.off == w.Total && w.Op == transport.OpWrite {
+		c.next, c.off = c.next+1, 0
+	}
+	c.turn = true
+	return madeFrame
+}
+
+func (frameWrite) begin(q *qp, i *incoming) error {
+	r, err := q.pd.Find(&q.windows, transport.Key(i.A), transport.RemoteWrite, i.B, uint64(i.Length))
+	if err != nil {
+		return &frame.Violation{Code: frame.ReasonAccess, Err: fmt.Errorf("Write from the peer: %w", err)}
+	}
+	i.r, i.at = r, int(i.B)
+	return nil
+}
+
+func (k frameWrite) beginAhead(b *multiLane, i *incoming) error {
+	if i.Ref == 0 || i.Ref > i.Number {
+		return fmt.Errorf("%w: frame %d of a Write that begins with %d", transport.ErrProtocol, i.Number,
+			i.Ref)
+	}
+	return k.begin(b.q, i)
+}
+
+func (frameWrite) end(q *qp, i *incoming) error {
+	err := i.placeHeld()
+	if err == nil {
+		q.reportPlaced()
+	}
+	return err
+}
+
+func (frameWrite) arrived(b *multiLane, i *incoming) (sequence.Kind, stop, error) {
+	err := b.placeOrHoldTail(i)
+	if err == nil {
+		b.q.reportPlaced()
+	}
+	return sequence.Data, stopNone, err
+}
+
+// placeable refuses a piece of a tagged frame of which the region was given up meanwhile.
+func (i *incoming) placeable() error {
+	if i.r.Key() != transport.Key(i.A) {
+		return givenUp(i.A)
+	}
+	return nil
+}
+
+func givenUp(key uint64) error {
+	return &frame.Violation{Code: frame.ReasonAccess,
+		Err: fmt.Errorf("%w: the region of key %#x was deregistered while the peer wrote it",
+			transport.ErrAccess, key)}
+}
+
+// placeTagged puts a piece of a tagged frame in its place: its last bytes after all others, and as one; where
+// there is a checksum, when that has been found right.
+func (c *conn) placeTagged(b []byte) {
+	i := &c.in
+	if len(b) == i.left && i.held == 0 && !c.q.checked && !c.takes.holdsTail() {
+		placeTail(i.r.Mem[i.at:i.at+len(b)], b)
+		i.advance(len(b))
+		return
+	}
+	if n := min(len(b), i.left-tailSize); n > 0 {
+		copy(i.r.Mem[i.at:i.at+n], b)
+		i.advance(n)
+		b = b[n:]
+	}
+	i.held += copy(i.last[i.held:], b)
+	i.left -= len(b)
+}
+
+// placeHeld places the last bytes of a tagged frame that is complete.
+func (i *incoming) placeHeld() error {
+	if i.held == 0 {
+		return nil
+	}
+	if err := i.placeable(); err != nil {
+		return err
+	}
+	placeTail(i.r.Mem[i.at:i.at+i.held], i.last[:i.held])
+	i.held = 0
+	return nil
+}
+
+// reportPlaced has the queue tell of what was placed with no completion.
+func (q *qp) reportPlaced() {
+	if !q.placedReported {
+		q.placedReported = true
+		q.rcq.placed = append(q.rcq.placed, q)
+		q.rcq.match(transport.NotifyPlaced)
+	}
+}
+
+// heldTail are the last bytes of a Write of which other frames are missing.
+type heldTail struct {
+	r     *verbs.Region
+	key   transport.Key
+	at, n int
+	bytes [tailSize]byte
+}
+
+// place puts the bytes in their place, unless the region was given up meanwhile.
+func (t *heldTail) place() error {
+	if t.r.Key() != t.key {
+		return givenUp(uint64(t.key))
+	}
+	placeTail(t.r.Mem[t.at:t.at+t.n], t.bytes[:t.n])
+	return nil
+}
+
+// placeOrHoldTail places the last bytes of a frame, or holds them until the rest of the Write is there.
+func (b *multiLane) placeOrHoldTail(i *incoming) error {
+	if i.held == 0 || i.Flags&frame.Last == 0 || b.in.Whole(i.Ref, i.Number) {
+		return i.placeHeld()
+	}
+	b.in.Hold(i.Ref, i.Number, heldTail{r: i.r, key: transport.Key(i.A), at: i.at, n: i.held, bytes: i.last})
+	i.held = 0
+	return nil
+}
+
+// releaseTails places what has been held and is not to be held any longer.
+func (b *multiLane) releaseTails() {
+	for {
+		t, n, ok := b.in.Release()
+		if !ok {
+			return
+		}
+		if err := t.place(); err != nil {
+			b.deferError(n, err)
+			continue
+		}
+		b.q.reportPlaced()
+	}
+}

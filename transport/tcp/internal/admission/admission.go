@@ -1,0 +1,85 @@
+// Package admission decides which unauthenticated connections may stay while they prove who they are. It does
+// no I/O.
+package admission
+
+import "time"
+
+// Control admits every newcomer to one of a few places. If all are taken it evicts a connection. Strangers
+// who hold on, or come back as soon as they are evicted, cannot keep the job's own ranks out:
+//
+//   - No connection is evicted before its grace period is over, which is time enough for a rank to prove
+//     itself. If all are in their grace period the newcomer waits in the system's queue. That also limits how
+//     many strangers are served in a second, and so what they cost the job.
+//   - A connection that has not named this job is evicted before one that has, in its Hello or, with TLS, in
+//     its ClientHello: a rank sends it at once.
+//   - Of the rest, the oldest one of the address with the most connections is evicted.
+//
+// A rank that is evicted all the same is told so, and tries again. The caller serializes all calls.
+type Control struct {
+	Places  int
+	Grace   time.Duration
+	Pending []*Conn // in the order in which they came
+}
+
+// Conn is a connection whose peer has not proved who it is.
+type Conn struct {
+	Address string // without the port
+	since   time.Time
+	Greeted bool // has named this job
+	Evicted bool // has had to give its place to another
+}
+
+// MaxConns is how many connections that have not proved anything may be open at once.
+const MaxConns = 128
+
+// Grace is the least time that a connection gets.
+const Grace = 50 * time.Millisecond
+
+// Wait is how long a newcomer has to wait unless a place is given back: 0 if there is a place, or if a
+// connection can be evicted.
+func (a *Control) Wait(now time.Time) time.Duration {
+	if len(a.Pending) < a.Places {
+		return 0
+	}
+	return max(0, a.Grace-now.Sub(a.Pending[0].since))
+}
+
+// Enter admits a newcomer, when Wait is 0, and returns the connection that it evicts, if any.
+func (a *Control) Enter(s *Conn, now time.Time) (out *Conn) {
+	if len(a.Pending) >= a.Places {
+		out = a.victim(now)
+		out.Evicted = true
+		a.Leave(out)
+	}
+	s.since = now
+	a.Pending = append(a.Pending, s)
+	return out
+}
+
+// victim is the connection to evict when all places are taken.
+func (a *Control) victim(now time.Time) (out *Conn) {
+	of := map[string]int{}
+	for _, s := range a.Pending {
+		of[s.Address]++
+	}
+	for _, s := range a.Pending {
+		if now.Sub(s.since) < a.Grace {
+			break // and so are all after
+		}
+		if out == nil || out.Greeted && !s.Greeted || out.Greeted == s.Greeted &&
+			of[s.Address] > of[out.Address] {
+			out = s
+		}
+	}
+	return out
+}
+
+// Leave gives a place back. A second call does nothing.
+func (a *Control) Leave(s *Conn) {
+	for i, x := range a.Pending {
+		if x == s {
+			a.Pending = append(a.Pending[:i], a.Pending[i+1:]...)
+			return
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package frame
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// Where two ends have agreed on it, a CRC32C (Castagnoli) of 4 bytes stands after every header and another
+// after every payload that is not empty. A header is not believed, and a payload not delivered, before its
+// CRC is found right.
+
+const SumSize = 4
+
+var Castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func putSum(b []byte, sum uint32) { binary.LittleEndian.PutUint32(b, sum) }
+
+// HeaderSizeWith is what a header takes of the stream.
+func HeaderSizeWith(checked bool) int {
+	if checked {
+		return HeaderSize + SumSize
+	}
+	return HeaderSize
+}
+
+// Append appends a whole frame.
+func Append(b []byte, h Header, payload []byte, checked bool) []byte {
+	h.Length = len(payload)
+	b = h.Append(b)
+	if !checked {
+		return append(b, payload...)
+	}
+	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[len(b)-HeaderSize:], Castagnoli))
+	if len(payload) > 0 {
+		b = append(b, payload...)
+		b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(payload, Castagnoli))
+	}
+	return b
+}
+
+// CheckHeader checks a header's bytes, before anything of them is believed, against the CRC after them.
+func CheckHeader(b []byte, size int) error {
+	if sum, told := crc32.Checksum(b[:size], Castagnoli), binary.LittleEndian.Uint32(b[size:]); sum != told {
+		return Damaged("a frame's header", sum, told)
+	}
+	return nil
+}
+
+// CheckPayload compares the CRC of a payload with the one after it.
+func CheckPayload(told []byte, sum uint32, o Op, length int) error {
+	if want := binary.LittleEndian.Uint32(told); sum != want {
+		return Damaged(fmt.Sprintf("the payload of a %v of %d bytes", o, length), sum, want)
+	}
+	return nil
+}
+
+// Damaged ends the connection over a CRC that is not what the bytes have.
+func Damaged(what string, sum, told uint32) error {
+	return &Violation{Code: ReasonChecksum,
+		Err: fmt.Errorf("%w: the CRC32C of %s is %08x where %08x was sent: bytes were changed on the way",
+			transport.ErrProtocol, what, sum, told)}
+}

@@ -1,0 +1,80 @@
+package frame
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// Over lanes three words stand after a frame's header: the frame's number in the sequence of its direction (0
+// for a frame that does not count), the least number of the other direction that has not arrived, and a
+// reference that lets the frame be placed whatever is missing before it. The header's field for the lane has
+// the lane's number.
+const (
+	LaneWords      = 24
+	LaneHeaderSize = HeaderSize + LaneWords
+)
+
+// LaneHeaderSizeWith is what a header takes of a lane.
+func LaneHeaderSizeWith(checked bool) int { return HeaderSizeWith(checked) + LaneWords }
+
+// LaneHeader is a header over lanes.
+type LaneHeader struct {
+	Header
+	Number uint64 // 0: it does not count
+	Ack    uint64
+
+	// Ref is, of a Write, the number of its first frame; of a ReadWrite its Read; of a ReadRequest or an
+	// Atomic how many came before it; of a Terminate the number of the frame that was wrong.
+	Ref uint64
+}
+
+// PutWords fills in, after a header that stands in b, what lanes add to it.
+func PutWords(b []byte, number uint16, n, ack, ref uint64) {
+	_ = b[LaneHeaderSize-1]
+	binary.LittleEndian.PutUint16(b[6:], number)
+	binary.LittleEndian.PutUint64(b[HeaderSize:], n)
+	binary.LittleEndian.PutUint64(b[HeaderSize+8:], ack)
+	binary.LittleEndian.PutUint64(b[HeaderSize+16:], ref)
+}
+
+// ParseOverLane reads a header of a lane and refuses what no weft sends.
+func ParseOverLane(b []byte, number uint16) (h LaneHeader, err error) {
+	_ = b[LaneHeaderSize-1]
+	if h.Header, err = parseOf(b, number); err != nil {
+		return h, err
+	}
+	if h.Op == Lost && h.Flags != Last {
+		return h, unknownHeader(b, h.Op.String())
+	}
+	h.Number = binary.LittleEndian.Uint64(b[HeaderSize:])
+	h.Ack = binary.LittleEndian.Uint64(b[HeaderSize+8:])
+	h.Ref = binary.LittleEndian.Uint64(b[HeaderSize+16:])
+	if h.Op.counts() != (h.Number != 0) {
+		return h, fmt.Errorf("%w: %v with the number %d", transport.ErrProtocol, h.Op, h.Number)
+	}
+	return h, nil
+}
+
+var emptyLaneHeader [LaneHeaderSize]byte
+
+// AppendOverLane appends a whole frame of a lane.
+func AppendOverLane(b []byte, h Header, number uint16, n, ack, ref uint64, payload []byte,
+	checked bool) []byte {
+	at := len(b)
+	h.Length = len(payload)
+	b = append(b, emptyLaneHeader[:]...)
+	h.Put(b[at:])
+	PutWords(b[at:], number, n, ack, ref)
+	if !checked {
+		return append(b, payload...)
+	}
+	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[at:], Castagnoli))
+	if len(payload) > 0 {
+		b = append(b, payload...)
+		b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(payload, Castagnoli))
+	}
+	return b
+}

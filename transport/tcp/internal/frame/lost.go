@@ -1,0 +1,63 @@
+package frame
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
+)
+
+const (
+	lostHead     = 12 // versions (4 + 4), lanes (2), ranges (2)
+	lostLane     = 2
+	lostRange    = 8   // first and last number after the acknowledged ones, 4 bytes each
+	MaxLostLanes = 256 // that can be told of at once
+	MaxLost      = lostHead + lostLane*MaxLostLanes + lostRange*sequence.MaxHoles
+)
+
+// AppendLost writes the payload of Lost. The ranges are after ack, which the frame has too.
+func AppendLost(b []byte, t sequence.Telling, ack uint64, ranges []sequence.Range) []byte {
+	closed := t.Closed[:min(len(t.Closed), MaxLostLanes)]
+	b = binary.LittleEndian.AppendUint32(b, t.Version)
+	b = binary.LittleEndian.AppendUint32(b, t.Heard)
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(closed)))
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(ranges)))
+	for _, number := range closed {
+		b = binary.LittleEndian.AppendUint16(b, number)
+	}
+	for _, r := range ranges {
+		b = binary.LittleEndian.AppendUint32(b, uint32(r.From-ack))
+		b = binary.LittleEndian.AppendUint32(b, uint32(r.To-ack))
+	}
+	return b
+}
+
+// ParseLost reads it.
+func ParseLost(b []byte, ack uint64) (t sequence.Telling, ranges []sequence.Range, err error) {
+	bad := fmt.Errorf("%w: Lost of %d bytes that do not fit together", transport.ErrProtocol, len(b))
+	if len(b) < lostHead {
+		return t, nil, bad
+	}
+	t.Version, t.Heard = binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:])
+	closed, count := int(binary.LittleEndian.Uint16(b[8:])), int(binary.LittleEndian.Uint16(b[10:]))
+	if len(b) != lostHead+closed*lostLane+count*lostRange {
+		return t, nil, bad
+	}
+	b = b[lostHead:]
+	for range closed {
+		t.Closed = append(t.Closed, binary.LittleEndian.Uint16(b))
+		b = b[lostLane:]
+	}
+	after := uint64(0)
+	for range count {
+		from, to := uint64(binary.LittleEndian.Uint32(b)), uint64(binary.LittleEndian.Uint32(b[4:]))
+		if from <= after || to < from || to >= sequence.Window {
+			return t, nil, bad
+		}
+		after = to
+		ranges = append(ranges, sequence.Range{From: ack + from, To: ack + to})
+		b = b[lostRange:]
+	}
+	return t, ranges, nil
+}

@@ -1,0 +1,37 @@
+package frame
+
+import (
+	"fmt"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// Reason is why a connection is cut: layer, type and code as in the IANA registry of RDDP errors, where it
+// has one.
+type Reason uint32
+
+const (
+	ReasonLocal    Reason = 0x0_00_00 // RDMAP, local catastrophic error
+	ReasonAccess   Reason = 0x0_01_02 // RDMAP, remote protection: access rights; key and bounds alike
+	ReasonKey      Reason = 0x0_01_09 // RDMAP, remote protection: a key that cannot be invalidated
+	ReasonProtocol Reason = 0x0_02_06 // RDMAP, remote operation: unexpected opcode
+	ReasonNoRecv   Reason = 0x1_02_02 // DDP, untagged: no buffer available
+	ReasonReads    Reason = 0x1_02_03 // DDP, untagged: message number out of range
+	ReasonTooLong  Reason = 0x1_02_05 // DDP, untagged: message too long for the buffer
+
+	ReasonChecksum Reason = 0x2_00_02 // LLP, MPA: CRC error
+)
+
+func (t Reason) String() string {
+	return fmt.Sprintf("layer %d, type %d, code %d", t>>16, t>>8&0xff, t&0xff)
+}
+
+// Violation is an error that the peer is told of with a code.
+type Violation struct {
+	Code   Reason
+	Status transport.Status // of the receive that it ends, if any
+	Err    error
+}
+
+func (v *Violation) Error() string { return v.Err.Error() }
+func (v *Violation) Unwrap() error { return v.Err }

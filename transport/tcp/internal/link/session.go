@@ -1,0 +1,163 @@
+package link
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+
+	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+)
+
+// Session is the TLS session of a connection, and what crypto/tls takes for its network connection. In
+// streaming mode that is the connection itself. In RDMA mode it is a raw descriptor, which never blocks: a
+// read of nothing is an error that crypto/tls takes for a passing one, and what it writes is only gathered,
+// since it cannot take back a record of which a part is written. A frame counts as taken by the link when
+// it is encrypted, so no frame is ever taken in part.
+type Session struct {
+	net.Conn           // streaming mode; nil in RDMA mode
+	TLS      *tls.Conn // set by whoever makes the session
+	taken    int       // bytes read in streaming mode
+
+	fd           int
+	heard        bool   // something has been read from the socket since takeHeard
+	bufferedOnly bool   // nothing is to be read from the socket, only what crypto/tls already has
+	records      []byte // records that the socket has not taken
+	sent         int    // of them, of which it has
+}
+
+// NewSession makes a session over a connection in streaming mode.
+func NewSession(c net.Conn) *Session { return &Session{Conn: c, fd: -1} }
+
+const (
+	// MaxHandshake is how much is read of a peer before start-up is through. A genuine one needs less than
+	// 4 KiB.
+	MaxHandshake = 16 << 10
+
+	// maxPlaintext is the plaintext after which no further frame is put into one write. With the frame that
+	// goes over it, this bounds what of a connection waits for room in its socket.
+	maxPlaintext = 64 << 10
+)
+
+// ErrRecord is a TLS record that is wrong: bytes were changed on the way.
+var ErrRecord = fmt.Errorf("%w: TLS", transport.ErrProtocol)
+
+// nothingYet is a read of an empty socket, to crypto/tls: its session stays good.
+type nothingYet struct{}
+
+func (nothingYet) Error() string   { return "nothing to read yet" }
+func (nothingYet) Timeout() bool   { return true }
+func (nothingYet) Temporary() bool { return true }
+
+// conn is the session as crypto/tls sees it.
+type conn struct{ *Session }
+
+// Records is what crypto/tls reads records from and writes them to.
+func (s *Session) Records() net.Conn { return conn{s} }
+
+// Read is called by crypto/tls.
+func (c conn) Read(b []byte) (int, error) {
+	s := c.Session
+	if s.Conn != nil {
+		if s.taken >= MaxHandshake {
+			return 0, fmt.Errorf("%w: start-up is longer than %d bytes", transport.ErrNotWeft, MaxHandshake)
+		}
+		n, err := s.Conn.Read(b[:min(len(b), MaxHandshake-s.taken)])
+		s.taken += n
+		return n, err
+	}
+	if s.bufferedOnly {
+		return 0, nothingYet{}
+	}
+	switch n, err := sys.Read(s.fd, b); {
+	case err != nil:
+		return 0, err
+	case n < 0:
+		return 0, nothingYet{}
+	case n == 0:
+		return 0, io.EOF
+	default:
+		s.heard = true
+		return n, nil
+	}
+}
+
+// Write is called by crypto/tls, with records.
+func (c conn) Write(b []byte) (int, error) {
+	s := c.Session
+	if s.Conn != nil {
+		return s.Conn.Write(b)
+	}
+	s.records = append(s.records, b...)
+	return len(b), nil
+}
+
+func (s *Session) enterRDMAMode(fd int) { s.Conn, s.fd = nil, fd }
+
+// read is one read of plaintext. Only the end of the connection is the end of the stream, also in the
+// middle of a record: whether all has come, the Close frame says.
+func (s *Session) read(dst, staging []byte, buffered bool) (asked, n int, err error) {
+	into := dst
+	if dst == nil {
+		into = staging
+	}
+	s.bufferedOnly = buffered
+	n, err = s.TLS.Read(into)
+	s.bufferedOnly = false
+	var code syscall.Errno
+	switch {
+	case n > 0 || err == nil:
+		return n, n, nil // an error comes again
+	case errors.Is(err, nothingYet{}):
+		return 0, -1, nil
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return 0, 0, nil
+	case errors.As(err, &code):
+		return 0, 0, err
+	}
+	return 0, 0, fmt.Errorf("%w: %w", ErrRecord, err)
+}
+
+func (s *Session) takeHeard() bool {
+	heard := s.heard
+	s.heard = false
+	return heard
+}
+
+func (s *Session) write(o *frame.Batch) (int, error) {
+	for _, v := range o.Pieces() {
+		if _, err := s.TLS.Write(frame.VecBytes(v)); err != nil {
+			return 0, fmt.Errorf("encrypting: %w", err)
+		}
+	}
+	_, err := s.flush()
+	return o.Size(), err
+}
+
+func (s *Session) writeFrame(b []byte) (int, error) {
+	if _, err := s.TLS.Write(b); err != nil {
+		return 0, fmt.Errorf("encrypting: %w", err)
+	}
+	_, err := s.flush()
+	return len(b), err
+}
+
+func (s *Session) pending() int { return len(s.records) - s.sent }
+
+func (s *Session) flush() (progress bool, err error) {
+	if s.pending() == 0 {
+		return false, nil
+	}
+	n, err := sys.Write(s.fd, s.records[s.sent:])
+	if err != nil {
+		return false, err
+	}
+	if s.sent += max(n, 0); s.sent == len(s.records) {
+		s.records, s.sent = s.records[:0], 0
+	}
+	return n > 0, nil
+}

@@ -1,0 +1,233 @@
+package sequence
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// ErrBeyondWindow is a number that no sender that keeps the rules can have used.
+var ErrBeyondWindow = errors.New("a number beyond the window")
+
+// Kind is what the arrival of a segment counts as, in the record of the hole that it lies beyond (H2).
+type Kind uint8
+
+const (
+	Data     Kind = iota // bytes that nobody is told of
+	Request              // a Read Request or an Atomic: it waits for its doorbell
+	Message              // the last of what uses a posted Recv, which has its particulars
+	Response             // the end of an answer to a Read or an Atomic of this side
+)
+
+// Counts is the record of what was completed beyond a hole: not of each message, but of how many there are of
+// a kind (H2).
+type Counts struct {
+	Requests, Messages, Responses int
+}
+
+func (c *Counts) add(k Kind) {
+	switch k {
+	case Request:
+		c.Requests++
+	case Message:
+		c.Messages++
+	case Response:
+		c.Responses++
+	}
+}
+
+func (c *Counts) merge(o Counts) {
+	c.Requests += o.Requests
+	c.Messages += o.Messages
+	c.Responses += o.Responses
+}
+
+// Run is a stretch of the sequence that has arrived, all of it, and is not yet told of.
+type Run struct {
+	From, To uint64
+	Counts
+	End   uint8 // what has to be carried out exactly here, after all else of the run; 0: nothing
+	since time.Duration
+}
+
+// Range is a stretch of numbers that have arrived.
+type Range struct{ From, To uint64 }
+
+// Inbound is the receiving half of a sequence. T is what is held back of a Write until all the rest of it is
+// there.
+type Inbound[T any] struct {
+	// Now reads a clock. It is called when a hole opens or closes.
+	Now func() time.Duration
+
+	next  uint64 // the least number that has not arrived
+	runs  []Run  // what has, beyond it, ascending
+	told  int    // of runs, from the first, that lie before next and are due to be told
+	tails []tail[T]
+	Stats Holes
+}
+
+// Holes is what a direction has seen of them.
+type Holes struct {
+	Open    int // at present
+	Most    int // at once
+	Closed  uint64
+	Longest time.Duration
+	Total   time.Duration // of those that are closed
+}
+
+type tail[T any] struct {
+	first, last uint64
+	what        T
+}
+
+// NewInbound makes the receiving half of a sequence that begins with 1.
+func NewInbound[T any](now func() time.Duration) *Inbound[T] { return &Inbound[T]{Now: now, next: 1} }
+
+// Next is the least number that has not arrived: what an acknowledgement says.
+func (in *Inbound[T]) Next() uint64 { return in.next }
+
+// Fresh tells whether a number has not arrived before. What is not fresh is dropped unread: before any key of
+// it is looked at. A number beyond the window is an error.
+func (in *Inbound[T]) Fresh(n uint64) (bool, error) {
+	switch {
+	case n < in.next:
+		return false, nil
+	case n-in.next >= Window:
+		return false, fmt.Errorf("%w: %d where %d is due", ErrBeyondWindow, n, in.next)
+	case n == in.next:
+		return true, nil
+	}
+	i, found := in.find(n)
+	return !found && (i == 0 || in.runs[i-1].To < n), nil
+}
+
+// find gives the first run that begins at n or after it.
+func (in *Inbound[T]) find(n uint64) (int, bool) {
+	return slices.BinarySearchFunc(in.runs, n, func(r Run, n uint64) int {
+		switch {
+		case r.From < n:
+			return -1
+		case r.From > n:
+			return 1
+		}
+		return 0
+	})
+}
+
+// Arrived notes that a segment which was fresh has been placed whole. What it completes is told now or when
+// the holes before it close. With an end it is the last of its run.
+func (in *Inbound[T]) Arrived(n uint64, k Kind, end uint8) {
+	i, _ := in.find(n)
+	left := i > in.told && in.runs[i-1].To+1 == n
+	right := i < len(in.runs) && in.runs[i].From == n+1
+	in.holes(i, n, left || n == in.next, right)
+	joinsLeft := left && in.runs[i-1].End == 0
+	joinsRight := right && end == 0
+	switch {
+	case joinsLeft && joinsRight:
+		l, r := &in.runs[i-1], &in.runs[i]
+		l.add(k)
+		l.merge(r.Counts)
+		l.To, l.End = r.To, r.End
+		in.runs = slices.Delete(in.runs, i, i+1)
+	case joinsLeft:
+		l := &in.runs[i-1]
+		l.add(k)
+		l.To, l.End = n, end
+	case joinsRight:
+		r := &in.runs[i]
+		r.add(k)
+		r.From = n
+	default:
+		r := Run{From: n, To: n, End: end}
+		r.add(k)
+		if i < len(in.runs) {
+			r.since = in.runs[i].since // the hole that it splits is as old on both sides
+		} else if n != in.next && !left {
+			r.since = in.Now()
+		}
+		in.runs = slices.Insert(in.runs, i, r)
+	}
+	if n == in.next {
+		for in.told < len(in.runs) && in.runs[in.told].From <= in.next {
+			in.next = in.runs[in.told].To + 1
+			in.told++
+		}
+	}
+}
+
+// holes counts what a number does to the holes, of which each lies before a run. It comes before the i-th
+// run; closed tells whether something that has arrived is right before it, and right whether something is
+// right after it.
+func (in *Inbound[T]) holes(i int, n uint64, closed, right bool) {
+	s := &in.Stats
+	switch {
+	case i == len(in.runs) && !closed, i < len(in.runs) && !closed && !right:
+		s.Open++
+		s.Most = max(s.Most, s.Open)
+	case i < len(in.runs) && closed && right:
+		s.Open--
+		s.Closed++
+		d := in.Now() - in.runs[i].since
+		s.Longest = max(s.Longest, d)
+		s.Total += d
+	}
+}
+
+// Deliver gives the next run that is to be told of, in order (H3).
+func (in *Inbound[T]) Deliver() (Run, bool) {
+	if in.told == 0 {
+		return Run{}, false
+	}
+	r := in.runs[0]
+	in.runs = in.runs[:copy(in.runs, in.runs[1:])]
+	in.told--
+	return r, true
+}
+
+// Whole tells whether all numbers from one up to another, without it, have arrived.
+func (in *Inbound[T]) Whole(from, to uint64) bool {
+	from = max(from, in.next)
+	for i, _ := in.find(from + 1); from < to; i++ {
+		if i == 0 || in.runs[i-1].To < from {
+			return false
+		}
+		from = in.runs[i-1].To + 1
+		if from < to && (i == len(in.runs) || in.runs[i].From != from) {
+			return false
+		}
+	}
+	return true
+}
+
+// Hold keeps what must be placed after all else of a Write, which takes the numbers from first to last.
+func (in *Inbound[T]) Hold(first, last uint64, what T) {
+	in.tails = append(in.tails, tail[T]{first, last, what})
+}
+
+// Holds tells how many are held.
+func (in *Inbound[T]) Holds() int { return len(in.tails) }
+
+// Release gives something that is held no longer: all of its Write but itself has arrived.
+func (in *Inbound[T]) Release() (what T, last uint64, ok bool) {
+	for i := range in.tails {
+		if t := in.tails[i]; in.Whole(t.first, t.last) {
+			in.tails = slices.Delete(in.tails, i, i+1)
+			return t.what, t.last, true
+		}
+	}
+	return what, 0, false
+}
+
+// Ranges appends what has arrived beyond the first hole.
+func (in *Inbound[T]) Ranges(to []Range) []Range {
+	for _, r := range in.runs[in.told:] {
+		if k := len(to); k > 0 && to[k-1].To+1 == r.From {
+			to[k-1].To = r.To
+		} else {
+			to = append(to, Range{r.From, r.To})
+		}
+	}
+	return to
+}

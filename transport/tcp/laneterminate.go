@@ -1,0 +1,70 @@
+package tcp
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+	"github.com/weft-mpi/weft/transport/tcp/internal/link"
+)
+
+// lastFrame is the Terminate of a queue pair over lanes, which is the last frame of its sequence.
+type lastFrame struct {
+	frame.LaneHeader
+	text []byte
+}
+
+// append appends the frame as a lane carries it.
+func (f *lastFrame) append(b []byte, lane uint16, checked bool) []byte {
+	return frame.AppendOverLane(b, f.Header, lane, f.Number, f.Ack, f.Ref, f.text, checked)
+}
+
+// sendTerminate says why the connection is cut, if a lane takes it at once. The frame may be lost with its
+// lane: it is kept for a peer that joins another.
+func (b *multiLane) sendTerminate(h frame.Header, text []byte) {
+	last := &lastFrame{frame.LaneHeader{Header: h, Number: b.out.Next(), Ack: b.in.Next(), Ref: b.deferred.n},
+		text}
+	b.lastFrame.Store(last)
+	for _, l := range b.conns {
+		if l.awaitingFirstFrame || l.blocked || !l.partial.Empty() {
+			continue
+		}
+		var encoded []byte
+		if !l.greeted {
+			encoded = frame.AppendOverLane(encoded, frame.Header{Op: frame.Ready, Flags: frame.Last},
+				l.number, 0, last.Ack, 0, nil, b.q.checked)
+		}
+		l.link.WriteFrame(last.append(encoded, l.number, b.q.checked))
+		break
+	}
+	for _, l := range b.conns {
+		link.Drain(l.fd)
+	}
+}
+
+// terminateWait is how long a lane that has brought a Terminate again stays open for the peer to read it.
+const terminateWait = 2 * time.Second
+
+// repeatTerminate sends the Terminate of a queue pair that has ended over a lane which the peer has made
+// since: the peer may not have received it. The queue pair itself is not touched.
+func (e *endpoint) repeatTerminate(s *stream, p *parties, b *multiLane, last *lastFrame) error {
+	if _, err := s.Write(p.appendAccept(nil, &e.id.Secret, e.parameters(b.q.conf, s), nil)); err != nil {
+		return err
+	}
+	ready := make([]byte, frame.LaneHeaderSizeWith(b.q.checked))
+	if err := s.full(ready); err != nil {
+		return err
+	}
+	if h, err := frame.ParseOverLane(ready, p.lane); err != nil || h.Op != frame.Ready {
+		return fmt.Errorf("%w: %v where Ready must come first: %w", transport.ErrProtocol, h.Op, err)
+	}
+	if _, err := s.Write(last.append(nil, p.lane, b.q.checked)); err != nil {
+		return err
+	}
+	// Closing over unread bytes would reset the connection, and the peer might never read the frame.
+	s.socket.SetDeadline(time.Now().Add(terminateWait))
+	io.Copy(io.Discard, s.socket)
+	return errGone
+}

@@ -1,0 +1,141 @@
+package tcp
+
+import (
+	"fmt"
+
+	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/verbs"
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+)
+
+// cursor is a place in the sequence of frames that a QP has to send. Frames are made from a cursor, moving
+// it; if the socket does not take them, going back to the cursor of before undoes it.
+type cursor struct {
+	greeted     bool   // the Ready frame has been passed
+	ended       bool   // the Close frame has been passed
+	next        uint32 // send request
+	off         int    // bytes of it that have been passed
+	reads       uint64 // Reads and Atomics of ours that have been passed
+	response    uint32 // Read of the peer
+	responseOff int    // bytes of its answer that have been passed
+	turn        bool   // an answer goes before a request, for fairness
+}
+
+// hasFrames tells whether a frame may be due.
+func (q *qp) hasFrames() bool {
+	if q.awaitingFirstFrame {
+		return q.at.next != q.sq.Tail && q.sq.At(q.at.next).Here()
+	}
+	return !q.at.greeted || q.at.next != q.sq.Tail || q.at.response != q.responses.tail ||
+		q.closing == closeDue && !q.at.ended
+}
+
+// frame makes the next frame, if there is one that may go, and moves the cursor after it.
+func (q *qp) frame(o *frame.Batch) bool {
+	c := &q.at
+	if q.awaitingFirstFrame { // what is carried out here needs no frame
+		for c.next != q.sq.Tail && q.sq.At(c.next).Here() && q.carryOut(o, q.sq.At(c.next)) {
+			c.next++
+		}
+		return false
+	}
+	made := false
+	switch {
+	case !c.greeted:
+		o.Begin(frame.Header{Op: frame.Ready, Flags: frame.Last}, 0)
+		c.greeted = true
+		return true
+	case c.turn: // either may end the QP
+		made = q.responseFrame(o) || q.open && q.requestFrame(o)
+	default:
+		made = q.requestFrame(o) || q.open && q.responseFrame(o)
+	}
+	return made || q.open && q.makeClose(o)
+}
+
+// requestFrame makes the next frame of the send queue.
+func (q *qp) requestFrame(o *frame.Batch) bool {
+	c := &q.at
+	made := madeNothing
+	for made == madeNothing && c.next != q.sq.Tail {
+		w := q.sq.At(c.next)
+		if w.Flags&transport.FlagFence != 0 && c.off == 0 && q.read != c.reads {
+			return false // earlier Reads first
+		}
+		switch w.Op {
+		case transport.OpWrite, transport.OpWriteImm:
+			made = q.makeWrite(o, w)
+		case transport.OpSend, transport.OpSendInvalidate:
+			made = q.makeSend(o, w)
+		case transport.OpRead:
+			made = q.makeRead(o, w)
+		case transport.OpFetchAdd, transport.OpCompareSwap:
+			made = q.makeAtomic(o, w)
+		case transport.OpBind, transport.OpInvalidate:
+			if !q.carryOut(o, w) {
+				return false
+			}
+			c.next++
+		}
+	}
+	return made == madeFrame
+}
+
+// payload puts a frame with n bytes of a request, from an offset on. A region that is gone ends the QP.
+func (q *qp) payload(o *frame.Batch, h frame.Header, w *verbs.Request, off, n int) bool {
+	if w.Flags&transport.FlagInline != 0 {
+		copy(o.Begin(h, n), w.Inline[off:off+n])
+		return true
+	}
+	if !w.Alive() {
+		if o.Empty() { // earlier frames go out first
+			q.regionGone(w)
+		}
+		return false
+	}
+	if n <= frame.MaxCopied {
+		b := o.Begin(h, n)
+		for len(b) > 0 {
+			p, at, k := verbs.Span(w.Local, off, len(b))
+			copy(b, p.Region.Mem[at:at+k])
+			b, off = b[k:], off+k
+		}
+		return true
+	}
+	o.Begin(h, 0)
+	for n > 0 {
+		p, at, k := verbs.Span(w.Local, off, n)
+		o.Direct(p.Region.Mem[at : at+k])
+		n, off = n-k, off+k
+	}
+	return true
+}
+
+// regionGone ends the QP over a request of which a region was deregistered.
+func (q *qp) regionGone(w *verbs.Request) {
+	w.Failed = transport.StatusLocalProt
+	q.fail(fmt.Errorf("%w: a region of a posted request was deregistered before it was sent",
+		transport.ErrInvalid),
+		transport.StatusFlushed)
+}
+
+// onWritten notes that the link has taken everything up to a cursor.
+func (q *qp) onWritten(now cursor) {
+	for i := q.written.next; i != now.next; i++ {
+		switch w := q.sq.At(i); {
+		case !w.Asks():
+			w.Done = true
+		case w.Total == 0:
+			w.Done = true
+			q.read++
+		}
+	}
+	q.responses.head = now.response
+	ended := now.ended && !q.written.ended
+	q.written = now
+	q.retire()
+	if ended {
+		q.closing = closeSent
+		q.maybeClosed()
+	}
+}

@@ -1,0 +1,80 @@
+package tcp
+
+import (
+	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/internal/words"
+	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/verbs"
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+)
+
+// WriteInline sends a Write past the queue, while nothing else waits to be sent. The peer checks what it
+// names.
+func (q *qp) WriteInline(to *transport.Segment, head, payload []byte, tail uint64) bool {
+	encoded := q.compose(to, head, payload, tail)
+	if encoded == nil {
+		return false
+	}
+	l := q.inline
+	n, err := sys.Write(l.fd, encoded)
+	if n == len(encoded) {
+		l.keepalive.Sent = true
+	} else {
+		l.inlineInPart(encoded, max(n, 0), err)
+	}
+	return true
+}
+
+// compose makes the frame of a Write in the outbox, where that may go out at once.
+func (q *qp) compose(to *transport.Segment, head, payload []byte, tail uint64) []byte {
+	n := int(min(to.Length, frame.MaxCopied+1))
+	if n > frame.MaxCopied || n < len(head)+len(payload)+tailSize || !q.idle() {
+		return nil
+	}
+	encoded := q.scq.out.Scratch(frame.HeaderSize + n)
+	words.Put(encoded, 0, singleFrameWrite|uint64(n)) // a header, without the detour over its parts
+	words.Put(encoded, words.Size, uint64(to.Key))
+	words.Put(encoded, 2*words.Size, to.Offset)
+	m := encoded[frame.HeaderSize:]
+	words.Copy(m, head)
+	words.Copy(m[len(head):], payload)
+	// what others were sent is none of this peer's business
+	clear(m[len(head)+len(payload) : n-tailSize])
+	words.Put(m, n-tailSize, tail)
+	return encoded
+}
+
+// idle tells whether a frame may go out at once, past the queue: there is nothing before it, as there is
+// while the socket has no room, and it needs neither sum nor cipher.
+func (q *qp) idle() bool {
+	l := q.inline
+	return l != nil && q.state == transport.StateReady && q.sq.Head == q.sq.Tail &&
+		q.at.response == q.responses.tail && q.at.greeted && !q.awaitingFirstFrame && l.partial.Empty()
+}
+
+// inlineInPart queues a frame of which the socket has taken n bytes.
+func (l *singleLink) inlineInPart(encoded []byte, n int, err error) {
+	q := l.q
+	q.sq.Room(q.conf.SendWR) // there is: compose has seen the queue empty
+	h, _ := frame.Parse(encoded)
+	w := q.sq.At(q.sq.Tail)
+	*w = verbs.Request{Op: transport.OpWrite, Flags: transport.FlagInline, Total: h.Length,
+		Local: w.Local[:0],
+		Remote: append(w.Remote[:0], transport.Segment{Key: transport.Key(h.A), Offset: h.B,
+			Length: uint64(h.Length)}),
+		Inline: append(w.Inline[:0], encoded[frame.HeaderSize:]...)}
+	q.sq.Tail++
+	if err != nil {
+		l.writeFailed(err)
+		return
+	}
+	if n > 0 {
+		l.keepalive.Sent = true
+		q.at.next++
+		l.partial.Keep(encoded[n:])
+	}
+	l.block()
+}
+
+// PrefetchAddr is nowhere in this process.
+func (q *qp) PrefetchAddr(uint64) uintptr { return 0 }

@@ -1,0 +1,145 @@
+package inproc
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/cm"
+	"github.com/weft-mpi/weft/transport/internal/plain"
+	"github.com/weft-mpi/weft/transport/internal/verbs"
+)
+
+type endpoint struct {
+	verbs.ReachesAll
+	verbs.NoTransferrer
+
+	dev      *device
+	id       transport.Identity
+	acceptor transport.Acceptor
+	addr     string
+	table    *cm.Table[*qp]
+}
+
+func (d *device) Listen(id transport.Identity, a transport.Acceptor) (transport.Endpoint, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.closed.Load():
+		return nil, transport.ErrDeviceGone
+	case d.end != nil:
+		return nil, fmt.Errorf("%w: the device has an endpoint", transport.ErrInvalid)
+	}
+	d.net.mu.Lock()
+	defer d.net.mu.Unlock()
+	d.net.made++
+	d.end = &endpoint{dev: d, id: id, acceptor: a, addr: fmt.Sprintf("inproc:%d", d.net.made),
+		table: cm.NewTable[*qp]()}
+	d.net.endpoints[d.end.addr] = d.end
+	return d.end, nil
+}
+
+func (e *endpoint) Addr() string { return e.addr }
+
+func (e *endpoint) Close() error {
+	n := e.dev.net
+	n.mu.Lock()
+	delete(n.endpoints, e.addr)
+	n.mu.Unlock()
+	e.table.Close()
+	e.table.Wait()
+	return nil
+}
+
+func (e *endpoint) Connect(ctx context.Context, rank uint32, addr string) error {
+	if rank == e.id.Rank || rank >= e.id.Size {
+		return fmt.Errorf("%w: rank %d of %d connects to rank %d", transport.ErrInvalid, e.id.Rank,
+			e.id.Size, rank)
+	}
+	err := e.table.Connect(ctx, rank, func(ctx context.Context, p *cm.Peer[*qp]) (*qp, error) {
+		return e.dial(ctx, p, rank, addr)
+	})
+	if err != nil {
+		return fmt.Errorf("connecting to rank %d at %s: %w", rank, addr, err)
+	}
+	return nil
+}
+
+// dial begins a connection and brings it to its end: both sides of it, in this goroutine.
+func (e *endpoint) dial(ctx context.Context, p *cm.Peer[*qp], rank uint32, addr string) (*qp, error) {
+	n := e.dev.net
+	n.mu.Lock()
+	to := n.endpoints[addr]
+	n.mu.Unlock()
+	if to == nil {
+		return nil, fmt.Errorf("%w: nobody listens", transport.ErrPeerLost)
+	}
+	_, end, err := to.table.Begin(ctx) // its Close waits for our callbacks there
+	if err != nil {
+		return nil, fmt.Errorf("%w: nobody listens any more", transport.ErrPeerLost)
+	}
+	defer end()
+	if err := e.authenticate(to, rank); err != nil {
+		to.acceptor.Refused(fmt.Sprintf("rank %d at %s", e.id.Rank, e.addr), err)
+		return nil, err
+	}
+	tp, ok := to.table.Request(rank, e.id.Rank)
+	if !ok {
+		return nil, cm.ErrCollision
+	}
+	if !e.table.Commit(p) {
+		to.table.Accepted(tp, nil)
+		return nil, cm.ErrCollision
+	}
+	p.Callbacks.Lock()
+	defer p.Callbacks.Unlock()
+	tp.Callbacks.Lock()
+	defer tp.Callbacks.Unlock()
+	mine, theirs, err := e.join(to)
+	to.table.Accepted(tp, theirs)
+	return mine, err
+}
+
+// authenticate compares what two processes would have proved to each other.
+func (e *endpoint) authenticate(to *endpoint, rank uint32) error {
+	switch {
+	case e.id.Secret != to.id.Secret || e.id.Job != to.id.Job:
+		return transport.ErrAuth
+	case to.id.Rank != rank || e.id.Rank == rank || e.id.Rank >= to.id.Size:
+		return fmt.Errorf("%w: rank %d of %d is there", transport.ErrRefused, to.id.Rank, to.id.Size)
+	}
+	return nil
+}
+
+// join makes the two ends of a connection and hands them over.
+func (e *endpoint) join(to *endpoint) (mine, theirs *qp, err error) {
+	sides := [2]*endpoint{e, to}
+	var private [2][]byte
+	var conf [2]transport.QPConfig
+	for i, s := range sides {
+		if conf[i], private[i], err = s.acceptor.Prepare(sides[1-i].id.Rank); err == nil {
+			err = plain.CheckConfig(&conf[i], s.dev.regions, s.dev.handlers)
+		}
+		if most := s.dev.attr.MaxPrivate; err == nil && len(private[i]) > most {
+			err = fmt.Errorf("%w: %d bytes of private data; at most %d are possible", transport.ErrInvalid,
+				len(private[i]), most)
+		}
+		if err != nil {
+			err = fmt.Errorf("%w: rank %d says: %w", transport.ErrRefused, s.id.Rank, err)
+			to.acceptor.Refused(fmt.Sprintf("rank %d at %s", e.id.Rank, e.addr), err)
+			return nil, nil, err
+		}
+	}
+	ends := [2]*qp{{end: e, rank: to.id.Rank}, {end: to, rank: e.id.Rank}}
+	for i, s := range sides {
+		ends[i].peer = ends[1-i]
+		ends[i].Init(transport.QPAttr{QPConfig: conf[i], Num: transport.QPN(s.dev.lastQP.Inc()),
+			Peer: ends[i].rank, Local: s.addr, Remote: sides[1-i].addr, PeerRecv: conf[1-i].RecvWR,
+			PeerReads: conf[1-i].Reads}, ends[i])
+	}
+	for i, s := range sides {
+		s.acceptor.Connected(ends[i].rank, ends[i], append([]byte(nil), private[1-i]...))
+		ends[i].HandOver()
+	}
+	return ends[0], ends[1], nil
+}

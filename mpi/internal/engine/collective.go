@@ -62,7 +62,7 @@ type Collective struct {
 	sent     bool     // the round's send is out already
 	queued   bool     // in collectives.ready
 	failing  bool     // its messages are being given up
-	attended bool     // a goroutine waits that carries out local steps
+	attended bool     // a goroutine waits, or is about to, that carries out local steps
 	pooled   bool     // back to the pool when it is over
 	err      error    // the first failure
 	request  *request // nil while it is carried out by shortRounds

@@ -29,6 +29,7 @@ func (e *Engine) runCollective(c *Collective) error {
 		}
 	}
 	e.mu.Lock()
+	c.attended = true
 	r, err := e.collectives.begin(c)
 	if err != nil {
 		e.mu.Unlock()

@@ -90,7 +90,7 @@ func (p Plan) complete(o outcome) (wrong []string) {
 // unstruck tells why it is not proved that the fault struck; "" if it is.
 func (p Plan) unstruck(o outcome) string {
 	switch p.Fault {
-	case None, FullDisk, FewDescriptors, FewProcesses, Timeout:
+	case None, FullDisk, SmallDisk, FewDescriptors, FewProcesses, Timeout:
 		return "" // the outcome shows it
 	case StalledReader, StalledSignal:
 		if !dropped.MatchString(o.errs) {
@@ -99,7 +99,7 @@ func (p Plan) unstruck(o outcome) string {
 		if p.Fault == StalledReader {
 			return ""
 		}
-	case Exit, Kill, Fail, Panic, Goexit, Stop, Memory, Family, Silent:
+	case Exit, Kill, Fail, Panic, Goexit, Stop, Memory, Family, Silent, SmallGroup:
 		if len(o.notes["struck"]) != 1 {
 			return fmt.Sprintf("%d ranks say so", len(o.notes["struck"]))
 		}
@@ -130,6 +130,8 @@ func (p Plan) ends(o outcome) []end {
 		return []end{{128 + int(p.Signal), victim + fmt.Sprintf("was killed by signal %d ", int(p.Signal))}}
 	case KillRank:
 		return []end{{128 + int(syscall.SIGKILL), victim + "was killed by signal 9 "}}
+	case SmallGroup:
+		return []end{{128 + int(syscall.SIGKILL), victim + "was killed by signal 9 "}}
 	case Fail:
 		return []end{{1, victim + "ended the job with status 1$"}}
 	case Panic, Goexit:
@@ -148,7 +150,7 @@ func (p Plan) ends(o outcome) []end {
 		return ends
 	case Timeout, StalledReader:
 		return []end{{124, "the job was not over after 2s"}}
-	case FullDisk:
+	case FullDisk, SmallDisk:
 		return []end{{1, "no space left on device"}}
 	case ClosedReader:
 		return []end{{141, ""}}

@@ -81,6 +81,8 @@ const (
 	KillRank       Fault = "kill rank"
 	KillWatchdog   Fault = "kill watchdog"
 	FullDisk       Fault = "full disk"
+	SmallDisk      Fault = "small disk"  // the file that takes the output is on one that becomes full
+	SmallGroup     Fault = "small group" // the victim takes all the memory of the job's control group
 	ClosedReader   Fault = "closed reader"
 	StalledReader  Fault = "stalled reader"            // and a timeout
 	StalledSignal  Fault = "stalled reader and signal" // which ends the job all the same
@@ -93,7 +95,7 @@ var faults = []Fault{
 	None, Exit, Exit, Exit, Kill, Kill, Fail, Panic, Goexit, Stop, Memory, Family, Silent,
 	Signal, SignalTwice, KillLauncher, KillRank, KillRank, KillWatchdog, FullDisk, ClosedReader,
 	StalledReader, StalledSignal,
-	Timeout, FewDescriptors, FewProcesses,
+	Timeout, FewDescriptors, FewProcesses, SmallDisk, SmallGroup,
 }
 
 // Moment is when in its life the victim strikes.
@@ -133,6 +135,8 @@ func New(seed uint64) Plan {
 		moments = []Moment{BeforeInit, AtStep, AfterFinalize}
 	case Signal, SignalTwice, StalledSignal:
 		p.Signal = []syscall.Signal{syscall.SIGINT, syscall.SIGTERM}[pick(2)]
+	case SmallDisk:
+		p.Limit = 4 << pick(8)
 	case FewDescriptors:
 		p.Limit = 4 + pick(40)
 	case FewProcesses:
@@ -148,7 +152,8 @@ func New(seed uint64) Plan {
 // endless tells whether the ranks work until the fault ends them.
 func (p Plan) endless() bool {
 	switch p.Fault {
-	case Signal, SignalTwice, KillLauncher, KillRank, ClosedReader, StalledReader, StalledSignal, Timeout:
+	case Signal, SignalTwice, KillLauncher, KillRank, ClosedReader, StalledReader, StalledSignal, Timeout,
+		SmallDisk:
 		return true
 	}
 	return p.Moment == AtRandom
@@ -158,7 +163,9 @@ func (p Plan) endless() bool {
 func (p Plan) stubborn() bool { return p.Fault == SignalTwice }
 
 // flooding tells whether the ranks write more than a pipe holds.
-func (p Plan) flooding() bool { return p.Fault == StalledReader || p.Fault == StalledSignal }
+func (p Plan) flooding() bool {
+	return p.Fault == StalledReader || p.Fault == StalledSignal || p.Fault == SmallDisk
+}
 
 func (p Plan) String() string {
 	text := fmt.Sprintf("seed %d: %d ranks over %s, %s", p.Seed, p.Ranks, p.Fabric, p.Fault)
@@ -167,12 +174,14 @@ func (p Plan) String() string {
 		text += fmt.Sprintf(" of rank %d with status %d %s", p.Victim, p.Status, p.Moment)
 	case Kill:
 		text += fmt.Sprintf(" of rank %d by %s %s", p.Victim, p.Signal, p.Moment)
-	case Fail, Panic, Goexit, Stop, Memory, Silent, Family:
+	case Fail, Panic, Goexit, Stop, Memory, Silent, Family, SmallGroup:
 		text += fmt.Sprintf(" of rank %d %s", p.Victim, p.Moment)
 	case Signal, SignalTwice, StalledSignal:
 		text += fmt.Sprintf(", %s after %s", p.Signal, p.After)
 	case KillRank:
 		text += fmt.Sprintf(" %d after %s", p.Victim, p.After)
+	case SmallDisk:
+		text += fmt.Sprintf(" of %d KiB", p.Limit)
 	case FewDescriptors, FewProcesses:
 		text += fmt.Sprintf(": %d", p.Limit)
 	}

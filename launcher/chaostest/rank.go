@@ -92,6 +92,7 @@ func (v *victim) live() {
 
 // work exchanges messages of all sizes with the neighbours, and sums up.
 func (v *victim) work(_ context.Context, world *mpi.Comm) error {
+	v.noteSockets()
 	next, prev := (world.Rank()+1)%world.Size(), (world.Rank()+world.Size()-1)%world.Size()
 	for step := 0; step < steps || v.plan.endless(); step++ {
 		if step == v.plan.Step {
@@ -145,7 +146,7 @@ func (v *victim) at(m Moment) error {
 // strike brings the fault about.
 func (v *victim) strike() error {
 	switch v.plan.Fault {
-	case Exit, Kill, Fail, Panic, Goexit, Stop, Memory, Family, Silent:
+	case Exit, Kill, Fail, Panic, Goexit, Stop, Memory, Family, Silent, SmallGroup:
 		v.note("struck", os.Getpid())
 	}
 	switch v.plan.Fault {
@@ -164,6 +165,9 @@ func (v *victim) strike() error {
 		syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 		time.Sleep(lifetime) // another thread may take the signal a little later
 	case Memory:
+		limitAddresses()
+		exhaust()
+	case SmallGroup:
 		exhaust()
 	case Family:
 		v.family()
@@ -191,12 +195,15 @@ func (v *victim) hangUp() {
 	}
 }
 
-// exhaust takes memory until there is none.
-func exhaust() {
+func limitAddresses() {
 	var now syscall.Rlimit
 	syscall.Getrlimit(syscall.RLIMIT_AS, &now)
 	now.Cur = addressSpace() + 32<<20
 	syscall.Setrlimit(syscall.RLIMIT_AS, &now)
+}
+
+// exhaust takes memory until there is none.
+func exhaust() {
 	var all [][]byte
 	for {
 		block := make([]byte, 1<<20)

@@ -28,6 +28,7 @@ type Harness struct {
 
 // NewHarness builds weft's command into a folder that other users can reach, too.
 func NewHarness(dir string) (Harness, error) {
+	restoreSignals()
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return Harness{}, err
 	}
@@ -111,7 +112,11 @@ func (h Harness) run(p Plan) (o outcome, err error) {
 		}
 	}
 	j.cmd = exec.Command(h.Weft, h.arguments(p)...)
-	j.limit()
+	release, err := j.limit()
+	if err != nil {
+		return o, err
+	}
+	defer release()
 	j.cmd.Env = append(os.Environ(), append(h.Environ, seedVariable+"="+strconv.FormatUint(p.Seed, 10),
 		notesVariable+"="+j.notes,
 		"TMPDIR="+temp, "WEFT_PEER_TIMEOUT=4s")...)
@@ -137,22 +142,6 @@ func (h Harness) arguments(p Plan) []string {
 		args = append(args, "--timeout", "2s")
 	}
 	return append(args, h.Program)
-}
-
-// limit wraps the command where it is to have few of something.
-func (j *job) limit() {
-	option := map[Fault]string{FewDescriptors: "-n", FewProcesses: "-u"}[j.plan.Fault]
-	if option == "" {
-		return
-	}
-	script := fmt.Sprintf(`ulimit %s %d && exec "$0" "$@"`, option, j.plan.Limit)
-	path := j.cmd.Path
-	j.cmd.Path, j.cmd.Args = "/bin/bash", append([]string{"bash", "-c", script, path}, j.cmd.Args[1:]...)
-	if j.plan.Fault == FewProcesses && os.Geteuid() == 0 {
-		// The limit is the user's, and none is root's. Nobody else has this number.
-		id := uint32(1<<20 + j.plan.Seed%(1<<20))
-		j.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: id, Gid: id}}
-	}
 }
 
 // connect makes the command's standard output and error.
@@ -199,7 +188,7 @@ func (j *job) watch(temp string) (o outcome) {
 	}
 	cancel()
 	o.struck = <-struck
-	o.left = j.leftOver(temp)
+	o.left = append(j.leftOver(temp), j.leftSockets()...)
 	j.killLeftOver()
 	j.out.readAll()
 	<-j.errs.done

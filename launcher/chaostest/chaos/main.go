@@ -6,6 +6,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -33,40 +34,45 @@ func main() {
 		}
 		return
 	}
-	failed, err := run(*seed, *jobs, *parallel)
+	failed, impossible, err := run(*seed, *jobs, *parallel)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		os.Exit(1)
 	}
-	fmt.Printf("%d jobs from seed %d on, %d of them wrong\n", *jobs, *seed, failed)
+	fmt.Printf("%d jobs from seed %d on, %d of them wrong, %d not possible here\n", *jobs, *seed, failed,
+		impossible)
 	if failed > 0 {
 		os.Exit(1)
 	}
 }
 
-func run(seed uint64, jobs, parallel int) (failed int64, err error) {
+func run(seed uint64, jobs, parallel int) (failed, impossible int64, err error) {
 	dir, err := os.MkdirTemp("", "chaos-")
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer os.RemoveAll(dir)
 	h, err := chaostest.NewHarness(dir)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if h.Program, err = chaostest.CopyProgram(self, filepath.Join(dir, "chaos")); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	var next, wrong atomic.Int64
+	var next, wrong, skipped atomic.Int64
 	var all sync.WaitGroup
 	for range parallel {
 		all.Go(func() {
 			for i := next.Add(1); i <= int64(jobs); i = next.Add(1) {
-				if err := h.Run(chaostest.New(seed + uint64(i-1))); err != nil {
+				switch err := h.Run(chaostest.New(seed + uint64(i-1))); {
+				case errors.Is(err, chaostest.ErrImpossible):
+					skipped.Add(1)
+					fmt.Println(err)
+				case err != nil:
 					wrong.Add(1)
 					fmt.Println(err)
 				}
@@ -74,5 +80,5 @@ func run(seed uint64, jobs, parallel int) (failed int64, err error) {
 		})
 	}
 	all.Wait()
-	return wrong.Load(), nil
+	return wrong.Load(), skipped.Load(), nil
 }

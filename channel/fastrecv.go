@@ -1,6 +1,6 @@
 package channel
 
-import "github.com/weft-mpi/weft/internal/words"
+import "github.com/weft-mpi/weft/internal/wordcopy"
 
 // expected is what the next message looks like if it is as long as Expect was told: all that can be computed
 // before it arrives.
@@ -89,17 +89,17 @@ func (c *Channel) TryRecv(k Kind, word uint64, buf []byte) (n int, ok bool) {
 	}
 	m := r.expected.lines
 	n = r.expected.body - wordSize
-	tail, header := loadWord(m, len(m)-wordSize), words.Get(m, wordSize)
+	tail, header := loadWord(m, len(m)-wordSize), wordcopy.Get(m, wordSize)
 	count := uint32(header)
 	if tail != r.expected.cursor.generation || header>>32 != uint64(k)|r.expected.wrapBits ||
 		s.peerRefusesPayload ||
-		count-s.credited > s.sent-s.credited || words.Get(m, bodyAt) != word || uint(n) > uint(len(buf)) {
+		count-s.credited > s.sent-s.credited || wordcopy.Get(m, bodyAt) != word || uint(n) > uint(len(buf)) {
 		return 0, false
 	}
 	if n == wordSize { // as many messages are
-		words.Put(buf, 0, words.Get(m, bodyAt+wordSize))
+		wordcopy.Put(buf, 0, wordcopy.Get(m, bodyAt+wordSize))
 	} else {
-		words.Copy(buf[:n:n], m[bodyAt+wordSize:])
+		wordcopy.Copy(buf[:n:n], m[bodyAt+wordSize:])
 	}
 	s.credited, s.staleCreditOK = count, false
 	r.current = 0

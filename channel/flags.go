@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/weft-mpi/weft/internal/words"
+	"github.com/weft-mpi/weft/internal/wordcopy"
 )
 
 // The flags of a message are two words, the first and the last of its lines, which follow from its length and
@@ -49,5 +49,5 @@ const (
 // loadWord reads a flag that the peer may be placing. What is read after it is not older than what was placed
 // before it.
 func loadWord(ring []byte, at int) uint64 {
-	return words.LittleEndian(atomic.LoadUint64((*uint64)(unsafe.Pointer(&ring[at]))))
+	return wordcopy.LittleEndian(atomic.LoadUint64((*uint64)(unsafe.Pointer(&ring[at]))))
 }

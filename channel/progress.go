@@ -3,7 +3,7 @@ package channel
 import (
 	"errors"
 
-	"github.com/weft-mpi/weft/internal/words"
+	"github.com/weft-mpi/weft/internal/wordcopy"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -84,8 +84,8 @@ func (c *Channel) sendCredit() error {
 	if c.peerMapped {
 		s := &c.send
 		header := headerWord(c.recv.consumed, credit, c.refusingPayload, s.announcedEnd())
-		words.Put(s.head[:], 0, headWord(s.generation, 0))
-		words.Put(s.head[:], wordSize, header)
+		wordcopy.Put(s.head[:], 0, headWord(s.generation, 0))
+		wordcopy.Put(s.head[:], wordSize, header)
 		if s.writeInline(c.qp, s.head[:bodyAt], nil, 1) {
 			c.onPosted(1)
 			return nil

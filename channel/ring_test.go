@@ -9,7 +9,7 @@ import (
 
 	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/channel/channeltest"
-	"github.com/weft-mpi/weft/internal/words"
+	"github.com/weft-mpi/weft/internal/wordcopy"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -349,9 +349,9 @@ func FuzzRing(f *testing.F) {
 					at = int(uintptr(unsafe.Pointer(&body[0]))-begin) / 64
 				}
 				body = bytes.Clone(body)
-				first := words.Get(letters(words.Size), 0)
-				if len(body) >= words.Size {
-					first = words.Get(body, 0)
+				first := wordcopy.Get(letters(wordcopy.Size), 0)
+				if len(body) >= wordcopy.Size {
+					first = wordcopy.Get(body, 0)
 				}
 				if b[3]%2 == 0 {
 					v.Expect(n)
@@ -361,10 +361,10 @@ func FuzzRing(f *testing.F) {
 					kind = channel.Eager
 				}
 				k, ok := v.TryRecv(kind, first, buf)
-				require.Equal(t, there && len(body) >= words.Size && len(body)-words.Size <= len(buf) &&
+				require.Equal(t, there && len(body) >= wordcopy.Size && len(body)-wordcopy.Size <= len(buf) &&
 					!v.PeerRefusesPayload(), ok)
 				if ok {
-					require.Equal(t, body[words.Size:], buf[:k])
+					require.Equal(t, body[wordcopy.Size:], buf[:k])
 					took(len(body), at)
 				}
 			}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/weft-mpi/weft/internal/words"
+	"github.com/weft-mpi/weft/internal/wordcopy"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -41,9 +41,9 @@ func (c *Channel) TrySend(k Kind, word uint64, payload []byte, flags SendFlags) 
 		s.startWrap()
 	}
 	head := s.head[:]
-	words.Put(head, 0, headWord(s.generation, n))
-	words.Put(head, wordSize, headerWord(c.recv.consumed, k, c.refusingPayload, s.announcedEnd()))
-	words.Put(head, bodyAt, word)
+	wordcopy.Put(head, 0, headWord(s.generation, n))
+	wordcopy.Put(head, wordSize, headerWord(c.recv.consumed, k, c.refusingPayload, s.announcedEnd()))
+	wordcopy.Put(head, bodyAt, word)
 	if !s.writeInline(c.qp, head, payload, lines) {
 		return c.trySendSlow(k, word, payload, flags)
 	}
@@ -86,7 +86,7 @@ func (c *Channel) trySendSlow(k Kind, word uint64, payload []byte, flags SendFla
 		return false, nil
 	}
 	binary.LittleEndian.PutUint64(body, word)
-	words.Copy(body[wordSize:], payload)
+	wordcopy.Copy(body[wordSize:], payload)
 	if err := c.commit(k, flags&FlagMore != 0); err != nil {
 		return false, ignoreQueueFull(err)
 	}

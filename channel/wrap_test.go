@@ -10,7 +10,7 @@ import (
 
 	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/channel/channeltest"
-	"github.com/weft-mpi/weft/internal/words"
+	"github.com/weft-mpi/weft/internal/wordcopy"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -156,8 +156,8 @@ func TestWrap_E12_NothingUnreadIsWrittenOver(t *testing.T) {
 						}
 					}
 				default:
-					first, rest := words.Get(letters(words.Size), 0),
-						letters(n + words.Size)[words.Size:max(words.Size, n)]
+					first, rest := wordcopy.Get(letters(wordcopy.Size), 0),
+						letters(n + wordcopy.Size)[wordcopy.Size:max(wordcopy.Size, n)]
 					if !ends[i].TryInline(kind, first, rest, false) && rng.IntN(4) > 0 {
 						sent, err := ends[i].TrySendSlow(kind, first, rest, 0)
 						require.NoError(t, err)
@@ -338,7 +338,7 @@ func TestWrap_E12_WhatWasExpectedEndsWithItsWrap(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, ok)
 	v.place(1, 0, header(0, data), letters(30)) // of the wrap that has ended
-	n, ok := v.TryRecv(channel.Eager, words.Get(letters(words.Size), 0), make([]byte, 100))
+	n, ok := v.TryRecv(channel.Eager, wordcopy.Get(letters(wordcopy.Size), 0), make([]byte, 100))
 	require.True(t, ok)
 	require.Equal(t, 12, n)
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/weft-mpi/weft/channel"
-	"github.com/weft-mpi/weft/internal/words"
+	"github.com/weft-mpi/weft/internal/wordcopy"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -49,7 +49,7 @@ func (b *Batch) Add(c *channel.Channel, env Envelope, payload []byte) bool {
 	if b.count > 0 && b.continues(env, len(payload)) {
 		if n := at + len(payload); n <= cap(b.buf) && n <= c.MaxBody() {
 			b.buf = b.buf[:n]
-			words.Copy(b.buf[at:], payload)
+			wordcopy.Copy(b.buf[at:], payload)
 			run := b.buf[b.lastRun:]
 			binary.LittleEndian.PutUint16(run[2:], binary.LittleEndian.Uint16(run[2:])+1)
 			b.count++
@@ -66,7 +66,7 @@ func (b *Batch) Add(c *channel.Channel, env Envelope, payload []byte) bool {
 	b.buf = b.buf[:n]
 	b.lastRun = at
 	putRun(b.buf[at:], len(payload), 1, env)
-	words.Copy(b.buf[at+runLen:], payload)
+	wordcopy.Copy(b.buf[at+runLen:], payload)
 	b.count++
 	return true
 }
@@ -95,7 +95,7 @@ func (b *Batch) TrySend(c *channel.Channel, flags channel.SendFlags) (bool, erro
 		if count < b.count {
 			how |= channel.FlagMore
 		}
-		sent, err := c.TrySend(channel.Batch, binary.LittleEndian.Uint64(b.buf), b.buf[words.Size:n], how)
+		sent, err := c.TrySend(channel.Batch, binary.LittleEndian.Uint64(b.buf), b.buf[wordcopy.Size:n], how)
 		if !sent {
 			if cut >= 0 {
 				putRun(b.buf[cut:], r.length, r.count, r.env)

@@ -28,7 +28,7 @@ func (c *Comm) Cart(dims []int, periodic []bool, reorder bool) (*Cart, error) {
 	if err != nil {
 		return nil, c.failColl("Cart", err)
 	}
-	s := c.newExchanges()
+	s := c.newCompoundCall()
 	order := make([]int, product(dims)) // the rank at each place of the grid
 	for i := range order {
 		order[i] = i

@@ -20,7 +20,7 @@ func (c *Comm) Create(g *Group) (*Comm, error) {
 	if err != nil {
 		return nil, c.failColl("Create", err)
 	}
-	child, err := c.newExchanges().finish(ranks)
+	child, err := c.newCompoundCall().finish(ranks)
 	return child, c.failColl("Create", err)
 }
 
@@ -42,7 +42,7 @@ func (c *Comm) CreateGroup(g *Group, tag int) (*Comm, error) {
 	if err != nil {
 		return nil, c.failColl("CreateGroup", err)
 	}
-	child, err := c.newGroupExchanges(ranks, g.Rank(), tag).finish(ranks)
+	child, err := c.newGroupCompoundCall(ranks, g.Rank(), tag).finish(ranks)
 	return child, c.failColl("CreateGroup", err)
 }
 
@@ -70,7 +70,7 @@ func (c *Comm) SplitShared() (*Comm, error) {
 }
 
 func (c *Comm) splitShared() (*Comm, error) {
-	s := c.newExchanges()
+	s := c.newCompoundCall()
 	hosts, err := s.hosts()
 	if err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func (c *Comm) splitShared() (*Comm, error) {
 }
 
 // hosts numbers the hosts of the communicator's ranks, in the order of the lowest rank on each.
-func (x *exchanges) hosts() ([]int, error) {
+func (x *compoundCall) hosts() ([]int, error) {
 	all := make([]uint64, x.size())
 	if err := x.allgather([]uint64{x.comm.job.host}, all); err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ func (c *Comm) Dup() (*Comm, error) {
 	if err := c.check(); err != nil {
 		return nil, c.failColl("Dup", err)
 	}
-	id, err := c.newExchanges().agree()
+	id, err := c.newCompoundCall().agree()
 	if err != nil {
 		return nil, c.failColl("Dup", err)
 	}

@@ -31,7 +31,7 @@ func (c *Comm) Graph(sources, destinations []int, reorder bool) (*Graph, error) 
 }
 
 func (c *Comm) graph(sources, destinations []int, reorder bool) (*Graph, error) {
-	s := c.newExchanges()
+	s := c.newCompoundCall()
 	edges, err := s.gatherEdges(sources, destinations)
 	if err == nil {
 		err = edges.check(c)
@@ -74,7 +74,7 @@ func (g *Graph) neighbors() *coll.Neighbors {
 type edges struct{ sources, destinations [][]int }
 
 // gatherEdges gives every rank the edges of all vertices.
-func (x *exchanges) gatherEdges(sources, destinations []int) (edges, error) {
+func (x *compoundCall) gatherEdges(sources, destinations []int) (edges, error) {
 	size := x.size()
 	counts := make([]uint64, 2*size)
 	if err := x.allgather([]uint64{uint64(len(sources)), uint64(len(destinations))}, counts); err != nil {

@@ -49,7 +49,7 @@ type job struct {
 	ids        *contextIDs
 	comms      comms
 	reporter   *stateReporter // nil where no launcher asks for the rank's state
-	choices    coll.Choices   // of algorithms
+	choices    coll.Selection // of algorithms
 	host       uint64         // equal at processes that share memory, and different at others
 	// of the host that all ranks are on; as many as can be where there are several hosts, or it is not known.
 	// All ranks have the same
@@ -181,7 +181,7 @@ func join(ctx context.Context, options []Config) (*Comm, error) {
 		return nil, err
 	}
 	text := set.Of(setting.Collectives).String()
-	choices, err := coll.ParseChoices(text)
+	choices, err := coll.ParseSelection(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s=%q: %w", setting.Collectives.Name, text, err)
 	}
@@ -286,6 +286,6 @@ func Finalize() error {
 		err = whyEnding(err)
 		return asError("Finalize", errors.Join(err, c.e.Destroy(err), c.job.wire.Leave()))
 	}
-	fmt.Fprint(os.Stderr, leftoverWarning(c.rank, c.e.Leftovers()))
+	fmt.Fprint(os.Stderr, finalizeWarning(c.rank, c.e.Unfinished()))
 	return asError("Finalize", errors.Join(c.e.Shutdown(), c.job.wire.Finalize()))
 }

@@ -22,7 +22,7 @@ func (c *Comm) Split(color, key int) (*Comm, error) {
 }
 
 func (c *Comm) split(color, key int) (*Comm, error) {
-	s := c.newExchanges()
+	s := c.newCompoundCall()
 	all := make([]uint64, 2*c.size) // color and key of each rank
 	if err := s.allgather([]uint64{uint64(color), uint64(key)}, all); err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (c *Comm) split(color, key int) (*Comm, error) {
 
 // finish agrees on an id and makes the communicator of some ranks of the calling one, in this order. It is
 // nil at other ranks.
-func (x *exchanges) finish(ranks []int) (*Comm, error) {
+func (x *compoundCall) finish(ranks []int) (*Comm, error) {
 	id, err := x.agree()
 	if err != nil {
 		return nil, err

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/weft-mpi/weft/internal/words"
+	"github.com/weft-mpi/weft/internal/wordcopy"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -232,7 +232,7 @@ func (p inlineQP) WriteInline(to *transport.Segment, head, payload []byte, tail 
 		return false
 	}
 	copy(m[copy(m, head):], payload)
-	words.Put(m, len(m)-words.Size, tail)
+	wordcopy.Put(m, len(m)-wordcopy.Size, tail)
 	p.Inlined++
 	if p.pair.Carried != nil {
 		p.pair.Carried(p.End, &transport.SendWR{Op: transport.OpWrite, Remote: []transport.Segment{*to}}, m)

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/weft-mpi/weft/internal/sys"
-	"github.com/weft-mpi/weft/internal/words"
+	"github.com/weft-mpi/weft/internal/wordcopy"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -26,7 +26,7 @@ func (q *qp) WriteInline(to *transport.Segment, head, payload []byte, tail uint6
 	at := unsafe.Add(q.base, offset)
 	putShort(at, head)
 	putShort(unsafe.Add(at, len(head)), payload)
-	storeTail(unsafe.Add(at, n-wordSize), words.LittleEndian(tail))
+	storeTail(unsafe.Add(at, n-wordSize), wordcopy.LittleEndian(tail))
 	sys.StoreRelease(q.placementSeq, q.placementMark)
 	if atomic.LoadUint64(q.notifyEnable) != 0 {
 		q.tellWrote()
@@ -38,14 +38,14 @@ func (q *qp) WriteInline(to *transport.Segment, head, payload []byte, tail uint6
 func putShort(at unsafe.Pointer, b []byte) {
 	switch len(b) {
 	case wordSize:
-		words.Put((*[wordSize]byte)(at)[:], 0, words.Get(b, 0))
+		wordcopy.Put((*[wordSize]byte)(at)[:], 0, wordcopy.Get(b, 0))
 	case 3 * wordSize:
 		m := (*[3 * wordSize]byte)(at)[:]
-		words.Put(m, 0, words.Get(b, 0))
-		words.Put(m, wordSize, words.Get(b, wordSize))
-		words.Put(m, 2*wordSize, words.Get(b, 2*wordSize))
+		wordcopy.Put(m, 0, wordcopy.Get(b, 0))
+		wordcopy.Put(m, wordSize, wordcopy.Get(b, wordSize))
+		wordcopy.Put(m, 2*wordSize, wordcopy.Get(b, 2*wordSize))
 	default:
-		words.Copy(unsafe.Slice((*byte)(at), len(b)), b)
+		wordcopy.Copy(unsafe.Slice((*byte)(at), len(b)), b)
 	}
 }
 

@@ -2,7 +2,7 @@ package tcp
 
 import (
 	"github.com/weft-mpi/weft/internal/sys"
-	"github.com/weft-mpi/weft/internal/words"
+	"github.com/weft-mpi/weft/internal/wordcopy"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
@@ -32,15 +32,15 @@ func (q *qp) compose(to *transport.Segment, head, payload []byte, tail uint64) [
 		return nil
 	}
 	encoded := q.scq.out.Scratch(frame.HeaderSize + n)
-	words.Put(encoded, 0, singleFrameWrite|uint64(n)) // a header, without the detour over its parts
-	words.Put(encoded, words.Size, uint64(to.Key))
-	words.Put(encoded, 2*words.Size, to.Offset)
+	wordcopy.Put(encoded, 0, singleFrameWrite|uint64(n)) // a header, without the detour over its parts
+	wordcopy.Put(encoded, wordcopy.Size, uint64(to.Key))
+	wordcopy.Put(encoded, 2*wordcopy.Size, to.Offset)
 	m := encoded[frame.HeaderSize:]
-	words.Copy(m, head)
-	words.Copy(m[len(head):], payload)
+	wordcopy.Copy(m, head)
+	wordcopy.Copy(m[len(head):], payload)
 	// what others were sent is none of this peer's business
 	clear(m[len(head)+len(payload) : n-tailSize])
-	words.Put(m, n-tailSize, tail)
+	wordcopy.Put(m, n-tailSize, tail)
 	return encoded
 }
 

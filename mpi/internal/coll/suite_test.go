@@ -333,7 +333,7 @@ func trials(o Operation) (all []trial) {
 
 // Choices force what they name and refuse what does not exist.
 func TestChoices(t *testing.T) {
-	ch, err := ParseChoices("allreduce:ring, Bcast:k-nomial,explain")
+	ch, err := ParseSelection("allreduce:ring, Bcast:k-nomial,explain")
 	require.NoError(t, err)
 	require.True(t, ch.Explain())
 	var s Schedule
@@ -357,7 +357,7 @@ func TestChoices(t *testing.T) {
 		"allreduce":       "no algorithm",
 		"barrier:linear,": "",
 	} {
-		if _, err := ParseChoices(text); says != "" {
+		if _, err := ParseSelection(text); says != "" {
 			require.ErrorContains(t, err, says)
 		} else {
 			require.NoError(t, err)

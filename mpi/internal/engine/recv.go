@@ -5,7 +5,7 @@ import (
 
 	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/eager"
-	"github.com/weft-mpi/weft/internal/words"
+	"github.com/weft-mpi/weft/internal/wordcopy"
 	"github.com/weft-mpi/weft/mpi/internal/match"
 	"github.com/weft-mpi/weft/rendezvous"
 	"github.com/weft-mpi/weft/transport"
@@ -319,7 +319,7 @@ func (v *recvProtocol) onEager(p *peer, env envelope, payload []byte) error {
 		r := m.Value
 		r.status.Source, r.status.Tag, r.status.Bytes = p.rank, int(env.Tag), len(payload)
 		if len(r.vec) == 1 && len(payload) <= len(r.vec[0]) {
-			words.Copy(r.vec[0], payload)
+			wordcopy.Copy(r.vec[0], payload)
 			v.e.requests.complete(r, nil)
 		} else {
 			r.copyIn(0, payload)

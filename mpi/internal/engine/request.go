@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/weft-mpi/weft/eager"
-	"github.com/weft-mpi/weft/internal/words"
+	"github.com/weft-mpi/weft/internal/wordcopy"
 	"github.com/weft-mpi/weft/mpi/internal/match"
 )
 
@@ -119,7 +119,7 @@ func (r *request) bufferLen() int {
 // copyIn copies bytes to an offset of the user's buffer, as many as there is room for.
 func (r *request) copyIn(at int, b []byte) {
 	if len(r.vec) == 1 && at+len(b) <= len(r.vec[0]) {
-		words.Copy(r.vec[0][at:], b)
+		wordcopy.Copy(r.vec[0][at:], b)
 		return
 	}
 	for _, e := range r.vec {

@@ -123,8 +123,8 @@ type unexpectedMessages struct {
 	maxBytes int
 	paused   []*peer
 
-	freedContexts contextSet          // messages in these are dropped
-	leftovers     map[LeftoverKey]int // messages dropped since Drain; nil before
+	freedContexts contextSet            // messages in these are dropped
+	unfinished    map[UnfinishedKey]int // messages dropped since Drain; nil before
 }
 
 func (u *unexpectedMessages) init(e *Engine, c Config) {

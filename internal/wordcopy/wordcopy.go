@@ -1,5 +1,5 @@
-// Package words has what moves small messages a word at a time.
-package words
+// Package wordcopy has what moves small messages a word at a time.
+package wordcopy
 
 import "encoding/binary"
 

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/internal/sys"
-	"github.com/weft-mpi/weft/internal/words"
+	"github.com/weft-mpi/weft/internal/wordcopy"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -168,9 +168,9 @@ func (q *loopQP) WriteInline(s *transport.Segment, head, payload []byte, tail ui
 		return false
 	}
 	to := q.place(s)
-	words.Copy(to, head)
+	wordcopy.Copy(to, head)
 	copy(to[len(head):], payload)
-	atomic.StoreUint64((*uint64)(unsafe.Pointer(&to[len(to)-words.Size])), words.LittleEndian(tail))
+	atomic.StoreUint64((*uint64)(unsafe.Pointer(&to[len(to)-wordcopy.Size])), wordcopy.LittleEndian(tail))
 	return true
 }
 

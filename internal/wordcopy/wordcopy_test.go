@@ -1,4 +1,4 @@
-package words
+package wordcopy
 
 import (
 	"testing"

@@ -1,6 +1,6 @@
 //go:build !(mips || mips64 || ppc64 || s390x)
 
-package words
+package wordcopy
 
 // LittleEndian turns a word that was loaded in the machine's order into the value that its bytes have on the
 // wire.

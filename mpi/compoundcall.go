@@ -10,10 +10,10 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// exchanges are one collective call that consists of several exchanges, at one rank. They share a tag that no
-// other call uses. So a rank that gives up in the middle, at whatever exchange, is in step with the others at
-// its next call.
-type exchanges struct {
+// compoundCall is one collective call that consists of several exchanges, at one rank. They share a tag that
+// no other call uses. So a rank that gives up in the middle, at whatever exchange, is in step with the others
+// at its next call.
+type compoundCall struct {
 	comm     *Comm
 	context  uint32
 	tag      int
@@ -23,15 +23,15 @@ type exchanges struct {
 	requests []engine.Request // of the current round
 }
 
-// newSetup begins a call that is collective over the communicator.
-func (c *Comm) newExchanges() *exchanges {
-	return &exchanges{comm: c, context: c.context + collective, tag: c.nextTag(), rank: c.rank}
+// newCompoundCall begins a call that is collective over the communicator.
+func (c *Comm) newCompoundCall() *compoundCall {
+	return &compoundCall{comm: c, context: c.context + collective, tag: c.nextTag(), rank: c.rank}
 }
 
-// newGroupSetup begins a call that is collective over some ranks of the communicator, in this order. Calls
-// with the same ranks and tag follow one another; the engine's tag tells them from each other and from calls
-// of other groups.
-func (c *Comm) newGroupExchanges(ranks []int, rank, tag int) *exchanges {
+// newGroupCompoundCall begins a call that is collective over some ranks of the communicator, in this order.
+// Calls with the same ranks and tag follow one another; the engine's tag tells them from each other and from
+// calls of other groups.
+func (c *Comm) newGroupCompoundCall(ranks []int, rank, tag int) *compoundCall {
 	hash := fnv.New64a()
 	word := func(v int) { hash.Write(binary.LittleEndian.AppendUint64(nil, uint64(v))) }
 	word(tag)
@@ -40,12 +40,12 @@ func (c *Comm) newGroupExchanges(ranks []int, rank, tag int) *exchanges {
 	}
 	key := hash.Sum64()
 	word(c.countGroupCall(key))
-	return &exchanges{
+	return &compoundCall{
 		comm: c, context: c.context + groupCreation, tag: int(hash.Sum64() >> 34), rank: rank, ranks: ranks,
 	}
 }
 
-func (x *exchanges) size() int {
+func (x *compoundCall) size() int {
 	if x.ranks == nil {
 		return x.comm.size
 	}
@@ -53,17 +53,17 @@ func (x *exchanges) size() int {
 }
 
 // commRank is the rank in the calling communicator of a participant.
-func (x *exchanges) commRank(rank int) int {
+func (x *compoundCall) commRank(rank int) int {
 	if x.ranks == nil {
 		return rank
 	}
 	return x.ranks[rank]
 }
 
-func (x *exchanges) worldRank(rank int) int { return x.comm.worldRank(x.commRank(rank)) }
+func (x *compoundCall) worldRank(rank int) int { return x.comm.worldRank(x.commRank(rank)) }
 
 // agree finds the id of a new communicator: the same at every rank, or an error. See contextIDs.
-func (x *exchanges) agree() (uint32, error) {
+func (x *compoundCall) agree() (uint32, error) {
 	for {
 		id, ok, err := x.ballot()
 		if err != nil || ok {
@@ -73,7 +73,7 @@ func (x *exchanges) agree() (uint32, error) {
 }
 
 // ballot holds one vote on an id that the leader proposes.
-func (x *exchanges) ballot() (id uint32, ok bool, err error) {
+func (x *compoundCall) ballot() (id uint32, ok bool, err error) {
 	const none = ^uint64(0)
 	ids := x.comm.job.ids
 	proposal, vote := []uint64{none}, []uint64{0}
@@ -106,25 +106,25 @@ func (x *exchanges) ballot() (id uint32, ok bool, err error) {
 }
 
 // bcast gives every rank what words holds at rank 0.
-func (x *exchanges) bcast(words []uint64) error {
+func (x *compoundCall) bcast(words []uint64) error {
 	return x.run(coll.Call{Operation: coll.OpBcast, Count: len(words), ElemSize: 8}, nil, wordBytes(words))
 }
 
 // allreduceAnd combines the words of all ranks by the bitwise and.
-func (x *exchanges) allreduceAnd(words []uint64) error {
+func (x *compoundCall) allreduceAnd(words []uint64) error {
 	b := wordBytes(words)
 	return x.run(coll.Call{Operation: coll.OpAllreduce, Count: len(words), ElemSize: 8, Commutative: true},
 		b, b)
 }
 
 // allgather puts the words of all ranks one after another into all.
-func (x *exchanges) allgather(words, all []uint64) error {
+func (x *compoundCall) allgather(words, all []uint64) error {
 	return x.run(coll.Call{Operation: coll.OpAllgather, Count: len(words), ElemSize: 8}, wordBytes(words),
 		wordBytes(all))
 }
 
 // run carries out one exchange. Its reductions are the bitwise and.
-func (x *exchanges) run(call coll.Call, in, out []byte) error {
+func (x *compoundCall) run(call coll.Call, in, out []byte) error {
 	if err := x.comm.scope.Err(); err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func (x *exchanges) run(call coll.Call, in, out []byte) error {
 
 // exchange carries out the messages of a round, and returns the first failure. No request is left when it
 // returns, unless its buffer is only read.
-func (x *exchanges) exchange(steps []coll.Step, at func(coll.Span) []byte) error {
+func (x *compoundCall) exchange(steps []coll.Step, at func(coll.Span) []byte) error {
 	e, scope := x.comm.e, x.comm.scope
 	x.requests = x.requests[:0]
 	var first error

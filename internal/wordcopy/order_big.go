@@ -1,6 +1,6 @@
 //go:build mips || mips64 || ppc64 || s390x
 
-package words
+package wordcopy
 
 import "math/bits"
 

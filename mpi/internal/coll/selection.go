@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// Choices are algorithms that are forced by name, and whether choices are to be explained. The zero Choices
-// force nothing.
-type Choices struct {
+// Selection has the algorithms that are forced by name, and whether choices are explained. The zero Selection
+// forces nothing.
+type Selection struct {
 	forced  [operationCount]uint8 // the index of the algorithm, plus one
 	explain bool
 }
 
-// ParseChoices reads choices such as "allreduce:ring,bcast:binomial,explain".
-func ParseChoices(text string) (Choices, error) {
-	var ch Choices
+// ParseSelection reads a selection such as "allreduce:ring,bcast:binomial,explain".
+func ParseSelection(text string) (Selection, error) {
+	var ch Selection
 	for word := range strings.SplitSeq(text, ",") {
 		word = strings.TrimSpace(word)
 		if word == "" {
@@ -26,13 +26,13 @@ func ParseChoices(text string) (Choices, error) {
 		}
 		name, algorithm, _ := strings.Cut(word, ":")
 		if err := ch.force(name, algorithm); err != nil {
-			return Choices{}, err
+			return Selection{}, err
 		}
 	}
 	return ch, nil
 }
 
-func (ch *Choices) force(name, algorithm string) error {
+func (ch *Selection) force(name, algorithm string) error {
 	for o := range operations {
 		op := &operations[o]
 		if !strings.EqualFold(op.name, name) {
@@ -52,11 +52,11 @@ func (ch *Choices) force(name, algorithm string) error {
 }
 
 // Explain reports whether choices are to be explained.
-func (ch *Choices) Explain() bool { return ch.explain }
+func (ch *Selection) Explain() bool { return ch.explain }
 
 // Build writes the schedule of a call, by the forced algorithm if there is one that fits, else by the one
 // that suits it best. It returns the algorithm's name and whether it was forced.
-func (ch *Choices) Build(s *Schedule, c *Call) (name string, forced bool) {
+func (ch *Selection) Build(s *Schedule, c *Call) (name string, forced bool) {
 	s.Reset()
 	op := &operations[c.Operation]
 	i := int(ch.forced[c.Operation]) - 1

@@ -7,23 +7,23 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// maxLeftovers is how many kinds of leftovers a warning lists.
-const maxLeftovers = 8
+// maxUnfinished is how many entries a warning lists.
+const maxUnfinished = 8
 
-// leftoverWarning is the line with which Finalize warns of what the program has left over, "" if that is
+// finalizeWarning is the line with which Finalize warns of what the program has not finished, "" if that is
 // nothing. What the collectives have among them is not the program's.
-func leftoverWarning(rank int, left []engine.Leftover) string {
+func finalizeWarning(rank int, left []engine.Unfinished) string {
 	var parts []string
 	more := 0
 	for _, l := range left {
 		if l.Context%contextsPerComm != pointToPoint {
 			continue
 		}
-		if len(parts) == maxLeftovers {
+		if len(parts) == maxUnfinished {
 			more++
 			continue
 		}
-		parts = append(parts, leftoverText(l))
+		parts = append(parts, unfinishedText(l))
 	}
 	if len(parts) == 0 {
 		return ""
@@ -35,12 +35,12 @@ func leftoverWarning(rank int, left []engine.Leftover) string {
 	return text + "\n"
 }
 
-func leftoverText(l engine.Leftover) string {
+func unfinishedText(l engine.Unfinished) string {
 	what, direction, state := "message", "from", "never received"
 	switch l.Kind {
-	case engine.LeftoverSend:
+	case engine.UnfinishedSend:
 		what, direction, state = "send", "to", "never waited for"
-	case engine.LeftoverReceive:
+	case engine.UnfinishedReceive:
 		what, direction, state = "receive", "from", "never waited for"
 	}
 	if l.Count > 1 {

@@ -1,0 +1,97 @@
+package engine
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// A program that is right has received every message and waited for every request when it comes to Finalize.
+// What it has not is collected here, for a warning.
+
+// Unfinished counts what a program has not received or not waited for, of one kind with one peer and tag.
+type Unfinished struct {
+	UnfinishedKey
+	Count int
+}
+
+// UnfinishedKey tells entries apart.
+type UnfinishedKey struct {
+	Kind    UnfinishedKind
+	Context uint32
+	Peer    int // world rank, or AnySource for a receive
+	Tag     int // or AnyTag for a receive
+}
+
+// UnfinishedKind is what was not done.
+type UnfinishedKind uint8
+
+const (
+	UnreceivedMessage UnfinishedKind = iota // a message that was sent to this rank and never received
+	UnfinishedSend                          // a send whose request was never waited for
+	UnfinishedReceive                       // a receive whose request was never waited for
+)
+
+// discardAll drops the messages that no receive has matched, as no receive will be posted any
+// more, and from now on those that come. So their sends complete, and no rank waits in Finalize for a
+// receive that does not come.
+func (u *unexpectedMessages) discardAll() {
+	u.unfinished = map[UnfinishedKey]int{}
+	for m := range u.e.matching.Unexpected() {
+		u.countUnreceived(m.Context, int(m.Source), m.Tag)
+	}
+	u.discardWhere(func(uint32) bool { return true })
+	for len(u.e.probes.messages) > 0 {
+		a := u.e.probes.messages[0]
+		u.countUnreceived(a.match.Context, int(a.match.Source), a.match.Tag)
+		u.e.probes.remove(a)
+		if a.fetch == nil {
+			u.discard(a)
+		}
+	}
+}
+
+// discards tells whether a message that no receive has matched is dropped, and notes it if that is because of
+// finish.
+func (u *unexpectedMessages) discards(env envelope, source int) bool {
+	if u.freedContexts.has(env.Context) {
+		return true
+	}
+	if u.unfinished == nil {
+		return false
+	}
+	u.countUnreceived(env.Context, source, env.Tag)
+	return true
+}
+
+func (u *unexpectedMessages) countUnreceived(context uint32, source int, tag int32) {
+	if !u.freedContexts.has(context) {
+		u.unfinished[UnfinishedKey{UnreceivedMessage, context, source, int(tag)}]++
+	}
+}
+
+// Unfinished lists what the program has not received or not waited for, after Drain, in the order of peers.
+func (e *Engine) Unfinished() []Unfinished {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all := maps.Clone(e.unexpected.unfinished)
+	if all == nil {
+		all = map[UnfinishedKey]int{}
+	}
+	for r := range e.requests.uncollected() {
+		if r.kind == kindRecv {
+			all[UnfinishedKey{UnfinishedReceive, r.posted.Context, r.rank, int(r.posted.Tag)}]++
+		} else {
+			all[UnfinishedKey{UnfinishedSend, r.msg.Context, r.rank, int(r.msg.Tag)}]++
+		}
+	}
+	var list []Unfinished
+	for k, n := range all {
+		list = append(list, Unfinished{k, n})
+	}
+	slices.SortFunc(list, func(a, b Unfinished) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Peer, b.Peer), cmp.Compare(a.Tag, b.Tag),
+			cmp.Compare(a.Context, b.Context))
+	})
+	return list
+}

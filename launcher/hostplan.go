@@ -2,11 +2,13 @@ package launcher
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 
+	"github.com/weft-mpi/weft/internal/route"
 	"github.com/weft-mpi/weft/internal/topology"
 )
 
@@ -18,7 +20,7 @@ type planRequest struct {
 	CQCores  CQCores
 	Each     int              // cores for each rank, as Job.CoresPerRank
 	Programs []programRequest // by program of the job; nil where the launcher itself has found them
-	Peers    []string         // the job's other hosts; empty where all ranks are here
+	Peers    []string         // some of the job's other hosts; empty where all ranks are here
 }
 
 // programRequest is a program that must be there before any rank starts.
@@ -101,9 +103,14 @@ func (p *planner) plan(r *planRequest) (*plan, error) {
 		out.Files = append(out.Files, file)
 	}
 	if len(r.Peers) > 0 && r.Ranks > 0 {
-		var err error
-		if out.Interface, err = reachable(r.Peers); err != nil {
+		hosts := make([]string, 0, len(r.Peers))
+		for _, peer := range r.Peers {
+			hosts = append(hosts, peer[strings.LastIndexByte(peer, '@')+1:])
+		}
+		if addr, err := route.Towards(hosts); err != nil {
 			out.Problems = append(out.Problems, err.Error())
+		} else {
+			out.Interface = netip.PrefixFrom(addr, addr.BitLen()).String()
 		}
 	}
 	return out, nil

@@ -173,32 +173,86 @@ func TestHosts_MessagesUnderHydra(t *testing.T) {
 	require.NoError(t, os.Chmod(c.dir+"/ssh", 0o755))
 	for _, port := range [][]string{nil, {"-pmi-port"}} {
 		command := append([]string{"timeout", "30", "ip", "netns", "exec", c.head, "mpiexec.hydra"}, port...)
-		command = append(command, "-localhost", "10.77.0.254", "-genv", "WEFT_IFACE", "10.77.0.0/24",
-			"-launcher", "ssh", "-launcher-exec", c.dir+"/ssh", "-hosts", strings.Join(c.hosts, ","),
+		command = append(command, "-localhost", "10.77.0.254", "-launcher", "ssh", "-launcher-exec", c.dir+"/ssh", "-hosts", strings.Join(c.hosts, ","),
 			"-ppn", "2", "-n", "8", c.dir+"/ring")
 		require.Contains(t, c.must(command...), "rank 7 of 8 has the token from rank 6", port)
 	}
 }
 
-// With no launcher, ranks of several hosts reach each other at the addresses at which they reach rank 0.
+// hostsFile gives a host an /etc/hosts of its own. It returns the file, which can be added to.
+func (c *cluster) hostsFile(host int, text string) string {
+	dir := "/etc/netns/" + c.names[host] // which ip netns exec puts over /etc
+	require.NoError(c.t, os.MkdirAll(dir, 0o755))
+	c.t.Cleanup(func() { os.RemoveAll(dir) })
+	require.NoError(c.t, os.WriteFile(dir+"/hosts", []byte("127.0.0.1 localhost\n"+text), 0o644))
+	return dir + "/hosts"
+}
+
+// each runs the program ring as rank 7 to 0, two on each host; rank 0 comes last, and is on the first host.
+// meanwhile is called when all are started. The output of rank 7 shows that the token has come around.
+func (c *cluster) each(command func(rank int) []string, meanwhile func()) {
+	c.t.Helper()
+	outputs := make([]bytes.Buffer, 8)
+	var all []*exec.Cmd
+	for rank := 7; rank >= 0; rank-- {
+		args := append([]string{"netns", "exec", c.names[rank/2], "timeout", "60"}, command(rank)...)
+		cmd := exec.Command("ip", args...)
+		cmd.Stdout, cmd.Stderr = &outputs[rank], &outputs[rank]
+		require.NoError(c.t, cmd.Start())
+		all = append(all, cmd)
+	}
+	meanwhile()
+	for i, cmd := range all {
+		require.NoError(c.t, cmd.Wait(), outputs[7-i].String())
+	}
+	require.Contains(c.t, outputs[7].String(), "rank 7 of 8 has the token from rank 6")
+}
+
+// With no launcher, ranks of several hosts reach each other at the addresses at which they reach rank 0. Its
+// own host knows itself by a loopback address, as Debian's do.
 func TestHosts_MessagesWithoutALauncher(t *testing.T) {
 	c := newCluster(t, 4)
 	c.write("secret", strings.Repeat("s", 32))
-	outputs := make([]bytes.Buffer, 8)
-	var all []*exec.Cmd
-	for rank := range outputs {
-		// Rank 0 comes last, and is on the first host.
-		cmd := exec.Command("ip", "netns", "exec", c.names[(7-rank)/2], "timeout", "60", c.dir+"/ring")
-		cmd.Env = append(os.Environ(), fmt.Sprint("WEFT_RANK=", 7-rank), "WEFT_SIZE=8",
-			"WEFT_COORDINATOR="+c.hosts[0]+":5700", "WEFT_SECRET_FILE="+c.dir+"/secret")
-		cmd.Stdout, cmd.Stderr = &outputs[7-rank], &outputs[7-rank]
-		require.NoError(t, cmd.Start())
-		all = append(all, cmd)
+	c.hostsFile(0, "127.0.1.1 first\n")
+	for i := range 3 {
+		c.hostsFile(i+1, c.hosts[0]+" first\n")
 	}
-	for i, cmd := range all {
-		require.NoError(t, cmd.Wait(), outputs[7-i].String())
+	c.each(func(rank int) []string {
+		return []string{"env", fmt.Sprint("WEFT_RANK=", rank), "WEFT_SIZE=8", "WEFT_COORDINATOR=first:5700",
+			"WEFT_SECRET_FILE=" + c.dir + "/secret", c.dir + "/ring"}
+	}, func() {})
+}
+
+// The pods of an Indexed Job of Kubernetes find rank 0 by the name of their headless service, which is known
+// late. They are an ordinary user's, and the mounted secret is root's.
+func TestHosts_MessagesInAnIndexedJob(t *testing.T) {
+	c := newCluster(t, 4)
+	c.write("secret", strings.Repeat("s", 32))
+	require.NoError(t, os.Chown(c.dir+"/secret", 0, 2000))
+	require.NoError(t, os.Chmod(c.dir+"/secret", 0o440))
+	require.NoError(t, os.Chmod(filepath.Dir(c.dir), 0o755))
+	const domain = ".ring.default.svc.cluster.local"
+	var files []string
+	for i := range c.hosts {
+		pods := ""
+		for rank := 2 * i; rank <= 2*i+1; rank++ {
+			pods += fmt.Sprintf("%s ring-%d%s ring-%d\n", c.hosts[i], rank, domain, rank)
+		}
+		files = append(files, c.hostsFile(i, pods))
 	}
-	require.Contains(t, outputs[7].String(), "rank 7 of 8 has the token from rank 6")
+	c.each(func(rank int) []string {
+		return []string{"unshare", "--uts", "sh", "-c", fmt.Sprintf("hostname ring-%d; JOB_COMPLETION_INDEX=%[1]d "+
+			"WEFT_SIZE=8 WEFT_SECRET_FILE=%s/secret exec setpriv --reuid=1000 --regid=1000 --groups=2000 %[2]s/ring",
+			rank, c.dir)}
+	}, func() {
+		time.Sleep(time.Second) // the service's records come late
+		for _, file := range files[1:] {
+			f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
+			require.NoError(t, err)
+			fmt.Fprintf(f, "%s ring-0%s\n", c.hosts[0], domain)
+			require.NoError(t, f.Close())
+		}
+	})
 }
 
 // A host that ssh does not reach, or does not trust, is named in one line, and nothing is started.

@@ -49,6 +49,11 @@ func newSlurm(t *testing.T, n int) *slurm {
 	}
 	s := &slurm{t, t.TempDir()}
 	require.NoError(t, os.Chmod(s.dir, 0o755))
+	hosts := "127.0.0.1 localhost"
+	for i := range n {
+		hosts += fmt.Sprintf(" n%d", i+1)
+	}
+	require.NoError(t, os.WriteFile(s.dir+"/hosts", []byte(hosts+"\n"), 0o644))
 	require.NoError(t, os.WriteFile(s.dir+"/key", bytes.Repeat([]byte("weft"), 32), 0o600))
 	conf := fmt.Sprintf(slurmConf, s.dir, freePort(t))
 	for i := range n {
@@ -68,7 +73,8 @@ func newSlurm(t *testing.T, n int) *slurm {
 	}, time.Minute, 20*time.Millisecond, "munged does not come up")
 	s.daemon("slurmctld", "-D")
 	for i := range n {
-		s.daemon("slurmd", "-D", "-N", fmt.Sprint("n", i+1))
+		s.daemon("unshare", "--mount", "sh", "-c", fmt.Sprintf(
+			"mount --bind %s/hosts /etc/hosts && exec slurmd -D -N n%d", s.dir, i+1))
 	}
 	require.Eventually(t, func() bool {
 		out, _ := exec.Command("sinfo", "--noheader", "--format=%T %D").Output()
@@ -153,7 +159,6 @@ func TestSlurm(t *testing.T) {
 	t.Run("srun without PMI", func(t *testing.T) {
 		require.NoError(t, os.WriteFile(s.dir+"/secret", bytes.Repeat([]byte("s"), 32), 0o600))
 		t.Setenv("WEFT_SECRET_FILE", s.dir+"/secret")
-		t.Setenv("WEFT_COORDINATOR", fmt.Sprintf("localhost:%d", freePort(t)))
 		require.Contains(t, ends("srun", "-Q", "-N4", "-n8", "--mpi=none", "./ring"), token)
 	})
 	t.Run("a rank that fails", func(t *testing.T) {

@@ -23,7 +23,8 @@ var (
 	Fabric    = &Setting{"WEFT_FABRIC", "auto", "transport between ranks, by name"}
 	Interface = &Setting{"WEFT_IFACE", "lo",
 		"network interfaces for the TCP fabric, by name or as CIDR, with ',' between them; peers reach " +
-			"the rank at the first, and lanes use them all"}
+			"the rank at the first, and lanes use them all; not set, and ranks are on several hosts: the " +
+			"one on the way to those"}
 	Lanes = &Setting{"WEFT_LANES", "1",
 		"TCP connections to each peer, 1 to 8, which share its messages and stand in for each other: one " +
 			"that is lost is made anew; the smaller number of two ranks holds"}

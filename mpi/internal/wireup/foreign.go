@@ -33,6 +33,10 @@ var foreign = []struct {
 		why: "this process was started by JSM (jsrun), " + noPMI},
 	{size: "AWS_BATCH_JOB_NUM_NODES", rank: "AWS_BATCH_JOB_NODE_INDEX",
 		why: "this process is on a node of a multi-node job of AWS Batch, " + noPMI},
+	{rank: "JOB_COMPLETION_INDEX", unknown: true,
+		why: "this pod is one of an Indexed Job of Kubernetes: set WEFT_SIZE to the job's completions and " +
+			"WEFT_SECRET_FILE to a file of a mounted Secret (deploy/kubernetes shows both), or WEFT_SIZE=1 " +
+			"if it is to run alone"},
 	{size: "WORLD_SIZE", rank: "RANK", both: true,
 		why: "this process was started by torchrun or in its manner, " + noPMI},
 	{size: "WEFT_SIZE", rank: "WEFT_RANK",

@@ -43,6 +43,9 @@ func TestProcessesOfOtherLaunchers(t *testing.T) {
 		{"RANK=0 WORLD_SIZE=1 MASTER_ADDR=localhost MASTER_PORT=29500", alone},
 		{"AWS_BATCH_JOB_NUM_NODES=4 AWS_BATCH_JOB_NODE_INDEX=0", "(AWS_BATCH_JOB_NUM_NODES=4)"},
 		{"AWS_BATCH_JOB_NUM_NODES=1 AWS_BATCH_JOB_NODE_INDEX=0", alone},
+		{"JOB_COMPLETION_INDEX=0", "one of an Indexed Job of Kubernetes"},
+		{"JOB_COMPLETION_INDEX=3 WEFT_SIZE=4", "(JOB_COMPLETION_INDEX=3)"},
+		{"JOB_COMPLETION_INDEX=3 WEFT_SIZE=1", alone},
 		// One of these alone may belong to anybody.
 		{"RANK=3", alone},
 		{"WORLD_SIZE=4", alone},

@@ -28,6 +28,9 @@ func (j *Job) Neighbours() (here, elsewhere bool) {
 			return local > 1, local < size
 		}
 	}
+	if os.Getenv("SLURM_STEP_NUM_NODES") == "1" {
+		return true, false
+	}
 	return true, true
 }
 

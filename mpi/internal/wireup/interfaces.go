@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 
+	"github.com/weft-mpi/weft/internal/allocation"
+	"github.com/weft-mpi/weft/internal/route"
 	"github.com/weft-mpi/weft/internal/setting"
 )
 
@@ -20,16 +23,56 @@ type netInterface struct {
 
 // Interfaces are the addresses of this machine at which peers reach it, in the order of the setting: the
 // first address of each interface that it names, and of each that is in a network that it gives as CIDR.
-// There is one at least. Where there is no launcher and nothing is set, it is the address on the way between
-// this rank and rank 0.
+// There is one at least. Where nothing is set and ranks may be on other hosts, it is the address on the way
+// to those.
 func (j *Job) Interfaces() ([]netip.Addr, error) {
-	if j.direct != nil && !j.set.IsSet(setting.Interface) {
-		if addr := j.direct.Address(); addr.IsValid() {
+	if !j.set.IsSet(setting.Interface) {
+		if addr := j.towardsPeers(); addr.IsValid() {
 			return []netip.Addr{addr}, nil
 		}
 	}
 	return interfaces(j.set)
 }
+
+// towardsPeers is this host's address on the way to the job's other hosts. It is not valid where there are
+// none, and where no interface leads anywhere.
+func (j *Job) towardsPeers() netip.Addr {
+	if j.direct != nil {
+		return j.direct.Address()
+	}
+	if _, elsewhere := j.Neighbours(); j.client == nil || !elsewhere {
+		return netip.Addr{}
+	}
+	addr, err := route.Towards(knownHosts(os.Getenv))
+	if err != nil {
+		return netip.Addr{}
+	}
+	return addr
+}
+
+// knownHosts are hosts of the job, this one perhaps among them, as far as other launchers tell: Hydra names
+// the host of the rank, PMI_PORT that of the launcher or its proxy, and Slurm all.
+func knownHosts(getenv func(string) string) (hosts []string) {
+	add := func(host string) {
+		if host != "" {
+			hosts = append(hosts, host)
+		}
+	}
+	add(getenv("MPIR_CVAR_CH3_INTERFACE_HOSTNAME"))
+	if host, _, err := net.SplitHostPort(getenv("PMI_PORT")); err == nil {
+		add(host)
+	}
+	add(getenv("SLURM_LAUNCH_NODE_IPADDR"))
+	if list, err := allocation.ParseNodeList(getenv("SLURM_STEP_NODELIST")); err == nil {
+		for _, host := range list[:min(len(list), mostTried)] {
+			add(host)
+		}
+	}
+	return hosts
+}
+
+// mostTried bounds the hosts of a list that are looked up; one that can be found is enough.
+const mostTried = 4
 
 func interfaces(set setting.Values) ([]netip.Addr, error) {
 	all, err := net.Interfaces()

@@ -1,62 +1,74 @@
 package wireup
 
 import (
-	"cmp"
 	"fmt"
 	"net"
-	"os"
 	"strconv"
 
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/mpi/internal/wireup/coordinator"
 )
 
-// places are the variables that tell a process its rank and the number of ranks, in the order of preference.
-// size and other name the number; host and port, where rank 0 is, unless WEFT_COORDINATOR says so.
-var places = []struct{ rank, size, other, host, port string }{
+// places are the variables that tell a process its rank and the number of ranks, in the order of preference:
+// what starts several processes in one task of a scheduler comes before the scheduler. size and other name
+// the number; both says that the names are so common that only both together tell; rank0 finds where rank 0
+// is, unless WEFT_COORDINATOR says so.
+var places = []struct {
+	rank, size, other string
+	both              bool
+	rank0             func(e *environment, rank string) (string, error)
+}{
 	{rank: "WEFT_RANK", size: "WEFT_SIZE"},
-	{rank: "JOB_COMPLETION_INDEX", size: "WEFT_SIZE"}, // Kubernetes' Indexed Jobs and JobSets
 	{rank: "OMPI_COMM_WORLD_RANK", size: "OMPI_COMM_WORLD_SIZE"},
-	{rank: "SLURM_PROCID", size: "SLURM_STEP_NUM_TASKS", other: "SLURM_NTASKS"},
-	{rank: "AWS_BATCH_JOB_NODE_INDEX", size: "AWS_BATCH_JOB_NUM_NODES"},
-	{rank: "RANK", size: "WORLD_SIZE", host: "MASTER_ADDR", port: "MASTER_PORT"}, // torchrun's manner
+	{rank: "RANK", size: "WORLD_SIZE", both: true, rank0: torchRank0},
+	{rank: "JOB_COMPLETION_INDEX", size: "WEFT_SIZE", rank0: kubernetesRank0}, // Indexed Jobs and JobSets
+	{rank: "SLURM_PROCID", size: "SLURM_STEP_NUM_TASKS", other: "SLURM_NTASKS", rank0: slurmRank0},
+	{rank: "AWS_BATCH_JOB_NODE_INDEX", size: "AWS_BATCH_JOB_NUM_NODES", rank0: awsRank0},
 }
 
 // mostRanks bounds the number of ranks of a job without a launcher.
 const mostRanks = 1 << 16
 
 // findPlace is this process's place in a job without a launcher; nil if the environment speaks of none. A
-// part of what is needed is no place, and is an error where it can be meant for nothing else.
-func findPlace(set setting.Values) (*coordinator.Config, error) {
+// part of what is needed is no place, and is an error where it can be meant for nothing else. WEFT_SIZE=1 is
+// the user's word that the process is alone. Where rank 0 is, is taken from a scheduler only with a secret:
+// without one, nobody has meant the processes to meet.
+func findPlace(set setting.Values, e *environment) (*coordinator.Config, error) {
+	if e.getenv("WEFT_SIZE") == "1" {
+		return nil, nil
+	}
 	address := set.Of(setting.Coordinator).String()
+	alone := false
 	for _, p := range places {
-		rank := os.Getenv(p.rank)
-		if rank == "" {
+		sizeName := p.size
+		if e.getenv(sizeName) == "" && p.other != "" {
+			sizeName = p.other
+		}
+		rank, size := e.getenv(p.rank), e.getenv(sizeName)
+		if rank == "" || size == "" && p.both {
+			continue
+		}
+		if size == "1" && rank == "0" { // alone, unless another row has more
+			alone = true
 			continue
 		}
 		at := address
-		if host, port := os.Getenv(p.host), os.Getenv(p.port); at == "" && host != "" && port != "" &&
-			set.IsSet(setting.SecretFile) {
-			at = net.JoinHostPort(host, port)
+		if at == "" && p.rank0 != nil && set.IsSet(setting.SecretFile) {
+			var err error
+			if at, err = p.rank0(e, rank); err != nil {
+				return nil, err
+			}
 		}
 		if at == "" {
 			continue
 		}
-		sizeName := p.size
-		if os.Getenv(sizeName) == "" {
-			sizeName = cmp.Or(p.other, p.size)
-		}
-		size := os.Getenv(sizeName)
 		if size == "" {
 			return nil, fmt.Errorf("%s=%.20q tells this process its rank, and %s does not tell the number "+
 				"of ranks: set it for all of them", p.rank, rank, p.size)
 		}
-		if size == "1" && rank == "0" {
-			return nil, nil
-		}
 		return newPlace(set, at, p.rank, rank, sizeName, size)
 	}
-	if address == "" || os.Getenv("WEFT_SIZE") == "1" {
+	if address == "" || alone {
 		return nil, nil
 	}
 	return nil, fmt.Errorf("%s=%.200q is set, and no variable tells this process its rank: set WEFT_RANK "+

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -141,8 +142,8 @@ func mark(secret [secretSize]byte) string {
 // mostInFile bounds what is read of a secret's file.
 const mostInFile = 4096
 
-// readFile makes the secret from a file that is the user's and nobody else's: it is the hash of all its
-// bytes, so that it does not matter how the file writes them.
+// readFile makes the secret from a file that nobody else knows: it is the hash of all its bytes, so that it
+// does not matter how the file writes them.
 func readFile(name string) (secret [secretSize]byte, err error) {
 	// Opening something else than a file must not wait for another process.
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -158,17 +159,8 @@ func readFile(name string) (secret [secretSize]byte, err error) {
 	if err != nil {
 		return secret, err
 	}
-	owner, _ := info.Sys().(*syscall.Stat_t)
-	switch mode := info.Mode(); {
-	case !mode.IsRegular():
-		return secret, fmt.Errorf("not a regular file (%s)", mode)
-	case mode.Perm()&0o077 != 0:
-		return secret, fmt.Errorf("others than its owner can use it (mode %04o): chmod 600 %s", mode.Perm(),
-			name)
-	case owner != nil && int(owner.Uid) != os.Geteuid():
-		return secret, fmt.Errorf("it belongs to user %d, not to the user of this process, %d: whoever "+
-			"owns it knows the secret; make one of your own",
-			owner.Uid, os.Geteuid())
+	if err := checkOwner(name, info); err != nil {
+		return secret, err
 	}
 	text, err := io.ReadAll(io.LimitReader(f, mostInFile+1))
 	switch {
@@ -181,6 +173,34 @@ func readFile(name string) (secret [secretSize]byte, err error) {
 		return secret, fmt.Errorf("more than %d bytes: that is no secret", mostInFile)
 	}
 	return sha256.Sum256(text), nil
+}
+
+// checkOwner sees that a file is the user's and nobody else's. Besides, one of root's is good that nobody can
+// write and only a group of this process can read: so Kubernetes mounts a Secret for a pod with an fsGroup.
+// Who could read it then is root's choice, as everything is.
+func checkOwner(name string, info os.FileInfo) error {
+	owner, known := info.Sys().(*syscall.Stat_t)
+	mode := info.Mode()
+	if known && owner.Uid == 0 && mode.IsRegular() && mode.Perm()&^0o440 == 0 && inGroup(int(owner.Gid)) {
+		return nil
+	}
+	switch {
+	case !mode.IsRegular():
+		return fmt.Errorf("not a regular file (%s)", mode)
+	case mode.Perm()&0o077 != 0:
+		return fmt.Errorf("others than its owner can use it (mode %04o): chmod 600 %s (in Kubernetes: "+
+			"defaultMode: 0440 and an fsGroup)", mode.Perm(), name)
+	case known && int(owner.Uid) != os.Geteuid():
+		return fmt.Errorf("it belongs to user %d, not to the user of this process, %d: whoever owns it "+
+			"knows the secret; make one of your own", owner.Uid, os.Geteuid())
+	}
+	return nil
+}
+
+// inGroup tells whether this process is in a group.
+func inGroup(gid int) bool {
+	groups, _ := os.Getgroups()
+	return gid == os.Getegid() || slices.Contains(groups, gid)
 }
 
 // readPipe takes the secret from weft's own launcher, which has written it before this process was started.

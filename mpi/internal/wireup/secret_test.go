@@ -143,7 +143,7 @@ func TestSecretFileThatOthersCanUseIsRefused(t *testing.T) {
 			continue // its owner's bits make no difference, if the file can be read
 		}
 		_, err := readFile(secretFile(t, enough, mode))
-		if mode&0o077 == 0 {
+		if mode&0o077 == 0 || mode == 0o440 && os.Geteuid() == 0 {
 			require.NoError(t, err, "mode %04o", mode)
 		} else {
 			require.ErrorContains(t, err, "chmod 600", "mode %04o", mode)
@@ -233,5 +233,27 @@ func TestSecretFromABadPipe(t *testing.T) {
 	} {
 		_, err := readPipe(descriptor)
 		require.ErrorContains(t, err, want)
+	}
+}
+
+// So Kubernetes mounts a Secret for a pod with an fsGroup.
+func TestSecretFileOfRootsForAGroup(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to make files of others")
+	}
+	text := strings.Repeat("x", secretSize)
+	for _, c := range []struct {
+		user, group int
+		mode        os.FileMode
+		good        bool
+	}{
+		{0, os.Getegid(), 0o440, true}, {0, os.Getegid(), 0o040, true}, {0, os.Getegid(), 0o460, false},
+		{0, os.Getegid(), 0o640, false}, {0, os.Getegid(), 0o444, false}, {0, 54321, 0o440, false},
+		{54321, os.Getegid(), 0o440, false},
+	} {
+		file := secretFile(t, text, c.mode)
+		require.NoError(t, os.Chown(file, c.user, c.group))
+		_, err := readFile(file)
+		require.Equal(t, c.good, err == nil, "%+v: %v", c, err)
 	}
 }

@@ -71,7 +71,7 @@ func Join(ctx context.Context, set setting.Values) (*Job, error) {
 
 // joinDirectly is Join without a launcher.
 func joinDirectly(ctx context.Context, set setting.Values) (*Job, error) {
-	place, err := findPlace(set)
+	place, err := findPlace(set, &environment{os.Getenv, os.ReadFile, os.Hostname})
 	if err != nil {
 		return nil, err
 	}

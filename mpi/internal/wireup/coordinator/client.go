@@ -52,6 +52,7 @@ type Client struct {
 	link   *link
 	job    string
 	local  int
+	rank0  netip.Addr // of rank 0's host, as kindStart has it
 
 	calls    sync.Mutex   // one put or get is under way
 	answers  chan message // of it
@@ -178,6 +179,7 @@ func (c *Client) begin(ctx context.Context) error {
 		return c.failure(m)
 	}
 	c.job, c.local = m.text, int(m.number)
+	c.rank0, _ = netip.ParseAddr(m.key) // not valid where all ranks are on one host
 	return c.link.conn.SetReadDeadline(time.Time{})
 }
 
@@ -244,18 +246,14 @@ func (c *Client) KVSName() string { return c.job }
 // Local is the number of ranks with this one's kernel, itself among them.
 func (c *Client) Local() int { return c.local }
 
-// Address is this host's address on the way to the other ranks; not valid where that is not known.
+// Address is this host's address on the way to the other hosts' ranks; not valid where there are none. A rank
+// of rank 0's host may have reached it by a loopback address, and gets the host's from those of other hosts.
 func (c *Client) Address() netip.Addr {
-	if c.server != nil {
-		c.server.mu.Lock()
-		defer c.server.mu.Unlock()
-		return c.server.address
-	}
 	a, ok := c.link.conn.LocalAddr().(*net.TCPAddr)
 	if !ok || a.IP.IsLoopback() {
-		return netip.Addr{}
+		return c.rank0
 	}
-	return a.AddrPort().Addr().Unmap()
+	return a.AddrPort().Addr().Unmap().WithZone("")
 }
 
 // Ended is closed when the job has failed or this rank has left it; Why tells the reason then.

@@ -81,3 +81,77 @@ func TestJoin_Cancelled(t *testing.T) {
 		require.ErrorIs(t, err, reason, config.Rank)
 	}
 }
+
+// Callers that say nothing fill all places again and again; a rank comes in all the same, long before their
+// time is over.
+func TestJoin_SilentStrangers(t *testing.T) {
+	both := configs(t, 2)
+	var all sync.WaitGroup
+	join := func(config Config) {
+		all.Go(func() {
+			c, err := Join(t.Context(), config)
+			if err == nil {
+				err = c.Finalize(t.Context())
+			}
+			if err != nil {
+				t.Error(config.Rank, err)
+			}
+		})
+	}
+	join(both[0])
+	began := time.Now()
+	for range 2 * mostStrangers {
+		conn, err := net.Dial("tcp", both[0].Address)
+		for errors.Is(err, syscall.ECONNREFUSED) {
+			conn, err = net.Dial("tcp", both[0].Address)
+		}
+		require.NoError(t, err)
+		defer conn.Close()
+	}
+	join(both[1])
+	all.Wait()
+	require.Less(t, time.Since(began), 2*strangerWithin, "the strangers have kept the rank out")
+}
+
+// A rank that reads nothing delays what the others are told about the job's end by a second at most.
+func TestDeliver_ARankThatDoesNotRead(t *testing.T) {
+	s := &server{table: newTable("j", 4)}
+	ends := make([]net.Conn, 4)
+	for i := range ends {
+		ours, theirs := net.Pipe() // has no buffer: a write waits for the reader
+		ends[i] = theirs
+		defer theirs.Close()
+		s.links = append(s.links, newLink(ours, []byte("k"), 'c', 'r'))
+		s.table.members[i].state = present
+	}
+	told := make(chan time.Duration, 4)
+	began := time.Now()
+	for _, i := range []int{0, 3} {
+		go func() {
+			readFrame(ends[i], maxFrame)
+			told <- time.Since(began)
+		}()
+	}
+	s.deliver(s.table.lose(2, "it is gone"))
+	require.Less(t, <-told, sendWithin)
+	require.Less(t, <-told, sendWithin)
+}
+
+// A rank that has come to rank 0 by a loopback address learns the address at which other hosts come there.
+func TestStart_TellsTheAddressOfRank0(t *testing.T) {
+	table := newTable("j", 2)
+	table.address = "10.1.2.3"
+	table.join(hello{rank: 0, size: 2, kernel: "a"})
+	out, refused := table.join(hello{rank: 1, size: 2, kernel: "b"})
+	require.Nil(t, refused)
+	for _, d := range out {
+		require.Equal(t, "10.1.2.3", d.key)
+	}
+	a, b := net.Pipe()
+	defer a.Close()
+	defer b.Close()
+	c := &Client{config: Config{Within: time.Minute}, link: newLink(a, []byte("k"), 'r', 'c')}
+	go newLink(b, []byte("k"), 'c', 'r').send(out[0].message)
+	require.NoError(t, c.begin(t.Context()))
+	require.Equal(t, "10.1.2.3", c.Address().String())
+}

@@ -35,11 +35,13 @@ func newLink(conn net.Conn, key []byte, out, in byte) *link {
 		from: newSeal(key, in)}
 }
 
-func (l *link) send(m message) error {
+func (l *link) send(m message) error { return l.sendWithin(m, sendWithin) }
+
+func (l *link) sendWithin(m message, within time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b := m.format()
-	l.conn.SetWriteDeadline(time.Now().Add(sendWithin))
+	l.conn.SetWriteDeadline(time.Now().Add(within))
 	return writeFrame(l.conn, append(b, l.to.next(b)...))
 }
 

@@ -16,7 +16,7 @@ const (
 	kindAbort                    // to rank 0: end the job with status number
 	kindPeerLost                 // to rank 0: the sender has lost its peer number
 
-	kindStart   // all ranks have come: number of them share the receiver's kernel, and text is the job's id
+	kindStart   // all have come: number share the receiver's kernel, text is the job's id, key an address
 	kindDone    // the put or farewell is done; for a get, text is the value
 	kindMissing // nothing is filed under the key
 	kindRefused // the put is refused, text says why

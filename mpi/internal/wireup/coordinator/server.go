@@ -15,11 +15,13 @@ import (
 	"time"
 )
 
-// The bounds for callers that have not proved the secret. More than mostStrangers wait in the listener's
-// queue.
+// The bounds for callers that have not proved the secret. While there are mostStrangers, further ones wait in
+// the listener's queue, and those that are there have hurriedWithin only, so that silent ones do not keep the
+// ranks out for long.
 const (
 	mostStrangers  = 64
 	strangerWithin = 5 * time.Second
+	hurriedWithin  = 250 * time.Millisecond
 )
 
 // keepAlive finds a host that has gone without a word, within some 11 seconds.
@@ -35,11 +37,10 @@ type server struct {
 
 	mu      sync.Mutex
 	table   *table
-	links   []*link           // by rank
-	callers map[net.Conn]bool // that are connected; true for those that are no ranks of the job yet
-	refused int               // callers
-	lastly  string            // who was refused last, and why
-	address netip.Addr
+	links   []*link                // by rank
+	callers map[net.Conn]time.Time // that are connected: since when, or 0 for ranks of the job
+	refused int                    // callers
+	lastly  string                 // who was refused last, and why
 	closed  bool
 }
 
@@ -59,7 +60,7 @@ func listen(ctx context.Context, c Config) (*server, error) {
 	rand.Read(id)
 	s := &server{secret: c.Secret, listener: l, places: make(chan struct{}, mostStrangers),
 		table: newTable(hex.EncodeToString(id), c.Size), links: make([]*link, c.Size),
-		callers: map[net.Conn]bool{}}
+		callers: map[net.Conn]time.Time{}}
 	s.deadline = time.AfterFunc(c.Within, func() { s.expire(c.Within) })
 	s.serving.Go(s.accept)
 	return s, nil
@@ -80,7 +81,12 @@ func listenAddress(address string) string {
 
 func (s *server) accept() {
 	for {
-		s.places <- struct{}{}
+		select {
+		case s.places <- struct{}{}:
+		default:
+			s.hurry()
+			s.places <- struct{}{}
+		}
 		conn, err := s.listener.Accept()
 		if err != nil {
 			<-s.places
@@ -95,19 +101,28 @@ func (s *server) accept() {
 	}
 }
 
+// hurry shortens the time of all callers that have not proved the secret yet.
+func (s *server) hurry() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for conn, since := range s.callers {
+		if !since.IsZero() {
+			conn.SetDeadline(since.Add(hurriedWithin))
+		}
+	}
+}
+
 // serve speaks with one caller until its connection ends. It gives the caller's place back.
 func (s *server) serve(conn net.Conn) {
 	defer conn.Close()
-	s.note(conn, true)
-	defer s.note(conn, false)
-	conn.SetDeadline(time.Now().Add(strangerWithin))
+	s.note(conn)
+	defer s.forget(conn)
 	l, h, err := admit(conn, s.secret)
 	<-s.places
 	if err != nil {
 		s.refuse(conn, err)
 		return
 	}
-	conn.SetDeadline(time.Time{})
 	if !s.join(l, h) {
 		return
 	}
@@ -127,18 +142,23 @@ func (s *server) serve(conn net.Conn) {
 	}
 }
 
-// note keeps track of the connections that Close has to close.
-func (s *server) note(conn net.Conn, open bool) {
+// note takes a caller in that has not proved the secret. close closes it, too.
+func (s *server) note(conn net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case !open:
-		delete(s.callers, conn)
-	case s.closed:
+	if s.closed {
 		conn.Close()
-	default:
-		s.callers[conn] = true
+		return
 	}
+	now := time.Now()
+	s.callers[conn] = now
+	conn.SetDeadline(now.Add(strangerWithin))
+}
+
+func (s *server) forget(conn net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.callers, conn)
 }
 
 func (s *server) refuse(conn net.Conn, err error) {
@@ -151,13 +171,16 @@ func (s *server) refuse(conn net.Conn, err error) {
 // join takes a rank in and tells whether it has been.
 func (s *server) join(l *link, h hello) bool {
 	s.mu.Lock()
+	if !s.closed {
+		s.callers[l.conn] = time.Time{}
+	}
+	l.conn.SetDeadline(time.Time{})
+	if a, ok := l.conn.LocalAddr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
+		s.table.address = a.AddrPort().Addr().Unmap().WithZone("").String()
+	}
 	out, refused := s.table.join(h)
 	if refused == nil {
 		s.links[h.rank] = l
-		s.callers[l.conn] = false
-		if a, ok := l.conn.LocalAddr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
-			s.address = a.AddrPort().Addr().Unmap()
-		}
 		if s.table.started {
 			s.deadline.Stop()
 		}
@@ -195,13 +218,37 @@ func (s *server) expire(within time.Duration) {
 // deliver sends messages. A rank that cannot be written to is ending, and the end of its connection is
 // noticed where it is read.
 func (s *server) deliver(out []delivery) {
-	for _, d := range out {
-		s.mu.Lock()
-		l := s.links[d.rank]
-		s.mu.Unlock()
-		if l.send(d.message) != nil {
-			l.conn.Close()
+	for len(out) > 0 {
+		if !out[0].final() {
+			s.send(out[0], sendWithin)
+			out = out[1:]
+			continue
 		}
+		// The end of the job reaches all of one turn at once: a rank that does not read delays no other.
+		n := 1
+		for n < len(out) && out[n].turn() == out[0].turn() {
+			n++
+		}
+		var all sync.WaitGroup
+		for _, d := range out[:n] {
+			all.Go(func() { s.send(d, endWithin) })
+		}
+		all.Wait()
+		out = out[n:]
+	}
+}
+
+// endWithin bounds the writing of the job's end to a rank, which may be stopped.
+const endWithin = time.Second
+
+func (s *server) send(d delivery, within time.Duration) {
+	s.mu.Lock()
+	l := s.links[d.rank]
+	s.mu.Unlock()
+	// What another goroutine may be writing has no more time, either.
+	l.conn.SetWriteDeadline(time.Now().Add(within))
+	if l.sendWithin(d.message, within) != nil {
+		l.conn.Close()
 	}
 }
 
@@ -209,8 +256,8 @@ func (s *server) deliver(out []delivery) {
 func (s *server) await(ctx context.Context) error {
 	s.listener.Close()
 	s.mu.Lock()
-	for conn, stranger := range s.callers {
-		if stranger {
+	for conn, since := range s.callers {
+		if !since.IsZero() {
 			conn.Close()
 		}
 	}

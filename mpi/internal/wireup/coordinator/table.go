@@ -33,6 +33,7 @@ type table struct {
 	job     string
 	members []member
 	kvs     map[string]string
+	address string // of rank 0's host, at which other hosts reach it; empty while no rank of another has come
 	started bool
 	over    bool // the job has ended or failed; there is nothing more to say
 }
@@ -41,6 +42,22 @@ type table struct {
 type delivery struct {
 	rank uint32
 	message
+}
+
+// final tells whether a message is the last one of the job.
+func (d delivery) final() bool {
+	return d.kind == kindFailed || d.kind == kindAborted || d.kind == kindLost
+}
+
+// turn is when a rank is told the end of the job: see fail.
+func (d delivery) turn() int {
+	switch {
+	case d.rank == 0:
+		return 2
+	case d.kind == kindAborted && d.rank == d.message.rank:
+		return 1
+	}
+	return 0
 }
 
 func newTable(job string, size int) *table {
@@ -84,7 +101,7 @@ func (t *table) start() (out []delivery) {
 	t.started = true
 	for r, m := range t.members {
 		out = append(out, delivery{uint32(r), message{kind: kindStart, number: here[m.kernel],
-			text: t.job}})
+			key: t.address, text: t.job}})
 	}
 	return out
 }
@@ -207,15 +224,6 @@ func (t *table) fail(m message) (out []delivery) {
 			out = append(out, delivery{uint32(r), m})
 		}
 	}
-	turn := func(d delivery) int {
-		switch {
-		case d.rank == 0:
-			return 2
-		case m.kind == kindAborted && d.rank == m.rank:
-			return 1
-		}
-		return 0
-	}
-	slices.SortStableFunc(out, func(a, b delivery) int { return turn(a) - turn(b) })
+	slices.SortStableFunc(out, func(a, b delivery) int { return a.turn() - b.turn() })
 	return out
 }

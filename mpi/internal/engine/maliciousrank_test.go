@@ -44,6 +44,10 @@ type lies struct {
 	own    transport.MR
 	keys   []transport.Segment // that the peers have given
 	struck atomic.Int64
+
+	shared bool          // what is shared is changed, too
+	over   chan struct{} // closed when that ends
+	pokers sync.WaitGroup
 }
 
 func (d malicious) Listen(id transport.Identity, a transport.Acceptor) (transport.Endpoint, error) {
@@ -78,27 +82,37 @@ func (a maliciousAcceptor) Prepare(rank uint32) (transport.QPConfig, []byte, err
 }
 
 func (a maliciousAcceptor) Connected(rank uint32, qp transport.QP, private []byte) {
+	if a.shared {
+		state := sharedStateOf(qp)
+		a.pokers.Go(func() { state.pokeNowAndThen(a.lies) })
+	}
 	a.Acceptor.Connected(rank, &maliciousQP{QP: qp, lies: a.lies}, private)
 }
 
+func (l *lies) spoil(b []byte) { spoil(l.rand, b) }
+
 // spoil changes some bytes: a bit, or a word that is most likely out of range.
-func (l *lies) spoil(b []byte) {
-	odd := []uint64{0, 1, 7, 1 << 16, 1<<31 - 1, 1 << 31, 1<<32 - 1, 1 << 32, 1 << 63, 1<<64 - 1,
-		l.rand.Uint64()}
+func spoil(r *rand.Rand, b []byte) {
 	near := min(len(b), 40)
-	switch l.rand.IntN(4) {
+	switch r.IntN(4) {
 	case 0:
-		b[l.rand.IntN(len(b))] ^= 1 << l.rand.IntN(8)
+		b[r.IntN(len(b))] ^= 1 << r.IntN(8)
 	case 1:
-		b[l.rand.IntN(near)] ^= 1 << l.rand.IntN(8)
+		b[r.IntN(near)] ^= 1 << r.IntN(8)
 	case 2:
-		b[len(b)-1-l.rand.IntN(near)] ^= 1 << l.rand.IntN(8)
+		b[len(b)-1-r.IntN(near)] ^= 1 << r.IntN(8)
 	default:
-		value, width := odd[l.rand.IntN(len(odd))], []int{1, 2, 4, 8}[l.rand.IntN(4)]
-		for i, at := 0, l.rand.IntN(near)/width*width; i < width && at+i < len(b); i++ {
+		value, width := oddNumber(r), []int{1, 2, 4, 8}[r.IntN(4)]
+		for i, at := 0, r.IntN(near)/width*width; i < width && at+i < len(b); i++ {
 			b[at+i] = byte(value >> (8 * i))
 		}
 	}
+}
+
+func oddNumber(r *rand.Rand) uint64 {
+	odd := []uint64{0, 1, 7, 1 << 16, 1<<31 - 1, 1 << 31, 1<<32 - 1, 1 << 32, 1 << 63, 1<<64 - 1,
+		r.Uint64()}
+	return odd[r.IntN(len(odd))]
 }
 
 type maliciousQP struct {
@@ -198,15 +212,64 @@ func (q *maliciousQP) invent(op transport.Opcode) {
 	q.QP.PostSend(wr)
 }
 
-// maliceFabrics are what a malicious rank is tried on.
-var maliceFabrics = map[string]func() (transport.Device, error){
-	"tcp":   func() (transport.Device, error) { return tcp.New(tcp.Options{}) },
-	"lanes": func() (transport.Device, error) { return tcp.New(tcp.Options{Lanes: 3}) },
-	"reconnect": func() (transport.Device, error) {
-		return tcp.New(tcp.Options{Reconnect: true, Checksum: tcp.ChecksumAlways})
-	},
-	"tls": func() (transport.Device, error) { return tcp.New(tcp.Options{TLS: true}) },
-	"shm": func() (transport.Device, error) { return shm.New(shm.Options{}) },
+// A misdeed is what the malicious rank does. stop ends it, before the rank does; its deeds are counted.
+type misdeed interface {
+	stop()
+	deeds() int64
+}
+
+func newLies(seed uint64) *lies {
+	random := rand.New(rand.NewPCG(seed, 100))
+	return &lies{rand: random, after: random.IntN(60), rate: 1 + random.IntN(30),
+		lie: max(random.IntN(2*kindsOfLies)-kindsOfLies, -1), over: make(chan struct{})}
+}
+
+func (l *lies) deeds() int64 { return l.struck.Load() }
+
+func (l *lies) stop() {
+	close(l.over)
+	l.pokers.Wait()
+}
+
+// malices are what a malicious rank is tried on, and what it does there.
+var malices = map[string]struct {
+	device func() (transport.Device, error)
+	of     func(t *testing.T, d transport.Device, seed uint64) (transport.Device, misdeed)
+}{
+	"tcp":       {plainTCP, requests},
+	"lanes":     {threeLanes, requests},
+	"reconnect": {checkedTCP, requests},
+	"tls":       {func() (transport.Device, error) { return tcp.New(tcp.Options{TLS: true}) }, requests},
+	"shm":       {sharedMemory, requests},
+
+	"frames of tcp":       {plainTCP, frames},
+	"frames of lanes":     {threeLanes, frames},
+	"frames of reconnect": {reconnectingTCP, frames},
+	"rings of shm":        {sharedMemory, rings},
+}
+
+func plainTCP() (transport.Device, error)   { return tcp.New(tcp.Options{}) }
+func threeLanes() (transport.Device, error) { return tcp.New(tcp.Options{Lanes: 3}) }
+func checkedTCP() (transport.Device, error) {
+	return tcp.New(tcp.Options{Reconnect: true, Checksum: tcp.ChecksumAlways})
+}
+func reconnectingTCP() (transport.Device, error) { return tcp.New(tcp.Options{Reconnect: true}) }
+func sharedMemory() (transport.Device, error)    { return shm.New(shm.Options{}) }
+
+func requests(_ *testing.T, d transport.Device, seed uint64) (transport.Device, misdeed) {
+	l := newLies(seed)
+	return malicious{d, l}, l
+}
+
+func frames(t *testing.T, d transport.Device, seed uint64) (transport.Device, misdeed) {
+	p := newTap(t, seed)
+	return tapped{d, p}, p
+}
+
+func rings(_ *testing.T, d transport.Device, seed uint64) (transport.Device, misdeed) {
+	l := newLies(seed)
+	l.shared, l.rate = true, 1+l.rate/3
+	return malicious{d, l}, l
 }
 
 // TestMaliciousRank: two honest ranks and one that holds the secret and keeps to no rule. What the honest
@@ -220,13 +283,13 @@ func TestMaliciousRank(t *testing.T) {
 			runs = 4
 		}
 	}
-	for name, device := range maliceFabrics {
+	for name, malice := range malices {
 		t.Run(name, func(t *testing.T) {
 			struck, failed := int64(0), 0
 			for run := range runs {
 				seed := *maliceSeed + uint64(run)
 				if !t.Run(fmt.Sprint(seed), func(t *testing.T) {
-					s, f := againstMalice(t, device, seed)
+					s, f := againstMalice(t, malice.device, malice.of, seed)
 					struck, failed = struck+s, failed+f
 				}) {
 					t.Fatalf("run it again with -malice.runs=1 -malice.seed=%d", seed)
@@ -242,18 +305,17 @@ const maliceKeep = 256 << 10
 
 // againstMalice is one run. It tells how often the malicious rank lied, and how many operations failed over
 // it.
-func againstMalice(t *testing.T, device func() (transport.Device, error), seed uint64) (struck int64,
-	failed int) {
+func againstMalice(t *testing.T, device func() (transport.Device, error),
+	of func(*testing.T, transport.Device, uint64) (transport.Device, misdeed),
+	seed uint64) (struck int64, failed int) {
 	random := rand.New(rand.NewPCG(seed, 99))
-	l := &lies{rand: rand.New(rand.NewPCG(seed, 100)), after: random.IntN(60), rate: 1 + random.IntN(30),
-		lie: random.IntN(2*kindsOfLies) - kindsOfLies}
-	l.lie = max(l.lie, -1)
+	var m misdeed
 	devices := make([]transport.Device, 3)
 	for i := range devices {
 		d, err := device()
 		require.NoError(t, err)
 		if devices[i] = d; i == 2 {
-			devices[i] = malicious{d, l}
+			devices[i], m = of(t, d, seed)
 		}
 	}
 	runtime.GC()
@@ -299,6 +361,7 @@ func againstMalice(t *testing.T, device func() (transport.Device, error), seed u
 	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 192<<20 {
 		t.Errorf("the heap has grown by %d bytes", grown)
 	}
+	m.stop()
 	w[2].Fail(ErrAborted)
 	if !endsWithin(&dealings) {
 		for _, e := range w {
@@ -311,7 +374,7 @@ func againstMalice(t *testing.T, device func() (transport.Device, error), seed u
 	for _, e := range w {
 		require.NoError(t, e.Destroy(ErrFinalized))
 	}
-	return l.struck.Load(), int(count.Load())
+	return m.deeds(), int(count.Load())
 }
 
 // endsWithin tells whether a group ends before it is given up.

@@ -1,0 +1,168 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/atomic"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// tapped is a device over TCP whose frames are changed on their way to the peers. Frames have no proof of who
+// made them, so to the peers it is this rank that makes them so.
+type tapped struct {
+	transport.Device
+	*tap
+}
+
+// tap passes on what goes through the connections of one rank, and changes what that rank says: bytes of
+// frames, and their order; it repeats and leaves out, mixes connections, holds back, and cuts.
+type tap struct {
+	t      *testing.T
+	all    sync.WaitGroup
+	struck atomic.Int64
+
+	mu     sync.Mutex
+	rand   *rand.Rand
+	rate   int    // one of so many pieces is changed
+	old    []byte // a piece that some connection had
+	closed bool
+	open   []interface{ Close() error }
+}
+
+func newTap(t *testing.T, seed uint64) *tap {
+	random := rand.New(rand.NewPCG(seed, 101))
+	return &tap{t: t, rand: random, rate: 1 + random.IntN(30)}
+}
+
+func (d tapped) Listen(id transport.Identity, a transport.Acceptor) (transport.Endpoint, error) {
+	e, err := d.Device.Listen(id, a)
+	if err != nil {
+		return nil, err
+	}
+	return tappedEndpoint{e, d.tap, d.listen(e.Addr(), false)}, nil
+}
+
+type tappedEndpoint struct {
+	transport.Endpoint
+	*tap
+	addr string
+}
+
+func (e tappedEndpoint) Addr() string { return e.addr }
+
+func (e tappedEndpoint) Connect(ctx context.Context, rank uint32, addr string) error {
+	return e.Endpoint.Connect(ctx, rank, e.listen(addr, true))
+}
+
+// listen stands before an address. The tapped rank is who connects, or whom one connects to.
+func (p *tap) listen(addr string, connects bool) string {
+	const scheme = "tcp:"
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(p.t, err)
+	p.keep(l)
+	p.all.Go(func() {
+		for {
+			from, err := l.Accept()
+			if err != nil {
+				return
+			}
+			to, err := net.Dial("tcp", strings.TrimPrefix(addr, scheme))
+			if err != nil {
+				from.Close()
+				continue
+			}
+			p.keep(from)
+			p.keep(to)
+			p.all.Go(func() { p.pass(from, to, connects) })
+			p.all.Go(func() { p.pass(to, from, !connects) })
+		}
+	})
+	return scheme + l.Addr().String()
+}
+
+func (p *tap) keep(c interface{ Close() error }) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.open = append(p.open, c); p.closed {
+		c.Close()
+	}
+}
+
+func (p *tap) deeds() int64 { return p.struck.Load() }
+
+// stop ends all connections.
+func (p *tap) stop() {
+	p.mu.Lock()
+	p.closed = true
+	for _, c := range p.open {
+		c.Close()
+	}
+	p.mu.Unlock()
+	p.all.Wait()
+}
+
+// startUp is more bytes than each side says before the first frame.
+const startUp = 2 << 10
+
+// pass passes one direction of a connection on; its bytes are the tapped rank's, or not.
+func (p *tap) pass(from, to net.Conn, lies bool) {
+	defer from.Close()
+	defer to.Close()
+	b := make([]byte, 64<<10)
+	for passed := 0; ; {
+		n, err := from.Read(b)
+		if err != nil {
+			return
+		}
+		out, cut := b[:n], false
+		if passed += n; lies && passed-n > startUp {
+			out, cut = p.change(out)
+		}
+		if _, err := to.Write(out); err != nil || cut {
+			return
+		}
+	}
+}
+
+// change gives what becomes of a piece, and tells whether the connection is cut after it.
+func (p *tap) change(b []byte) (out []byte, cut bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before := p.old
+	if p.rand.IntN(4) == 0 {
+		p.old = bytes.Clone(b)
+	}
+	if p.rand.IntN(p.rate) > 0 {
+		return b, false
+	}
+	p.struck.Inc()
+	switch p.rand.IntN(12) {
+	case 0:
+		return nil, false
+	case 1:
+		return append(bytes.Clone(b), b...), false
+	case 2: // of another time, or another lane
+		return append(bytes.Clone(before), b...), false
+	case 3:
+		return before, false
+	case 4:
+		noise := make([]byte, 1+p.rand.IntN(100))
+		for i := range noise {
+			noise[i] = byte(p.rand.Uint32())
+		}
+		return append(noise, b...), false
+	case 5:
+		return b[:p.rand.IntN(len(b)+1)], p.rand.IntN(4) == 0
+	default:
+		spoil(p.rand, b)
+	}
+	return b, false
+}

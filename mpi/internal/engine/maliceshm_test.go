@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"encoding/binary"
+	"math/rand/v2"
 	"reflect"
 	"syscall"
 	"time"
@@ -78,7 +80,7 @@ const ended = 1 << 63
 func (s *sharedState) poke(l *lies) {
 	l.struck.Inc()
 	word := s.words[l.rand.IntN(7)]
-	switch l.rand.IntN(8) {
+	switch l.rand.IntN(10) {
 	case 0:
 		*word = oddNumber(l.rand)
 	case 1:
@@ -88,11 +90,8 @@ func (s *sharedState) poke(l *lies) {
 	case 3, 4: // a frame that stands in the ring
 		at := l.rand.IntN(len(s.ring)) &^ 7
 		spoil(l.rand, s.ring[at:])
-	case 5: // and is invented
-		for i := range s.ring {
-			s.ring[i] = byte(l.rand.Uint32() >> l.rand.IntN(32))
-		}
-		*s.words[0] += uint64(24 + 8*l.rand.IntN(64))
+	case 5, 6:
+		s.invent(l.rand)
 	default:
 		entry := s.words[7+l.rand.IntN(len(s.words)-7)]
 		switch l.rand.IntN(3) {
@@ -105,6 +104,34 @@ func (s *sharedState) poke(l *lies) {
 		}
 	}
 	*s.words[0] &^= ended
+}
+
+// invent adds a frame that looks like one: its kind, flags, numbers and offsets are each likely or odd.
+func (s *sharedState) invent(r *rand.Rand) {
+	tail := s.words[0]
+	at := int(*tail%uint64(len(s.ring))) &^ 7
+	number := func(likely ...uint64) uint64 {
+		if r.IntN(3) == 0 {
+			return oddNumber(r)
+		}
+		return likely[r.IntN(len(likely))]
+	}
+	put := func(v uint64) {
+		binary.NativeEndian.PutUint64(s.ring[at:], v)
+		at = (at + 8) % len(s.ring)
+	}
+	length, flags := number(0, 8, 24, 32, 48, 1000, 1536), uint64(0)
+	if r.IntN(2) == 0 {
+		flags = uint64(r.IntN(8))
+	}
+	put(length&(1<<32-1) | uint64(r.IntN(13))<<32 | flags<<40)
+	put(number(0, 1, 2, *s.words[7]))
+	put(number(0, 1, 2, length))
+	n := min(length, 1536)
+	for range (n + 7) / 8 {
+		put(number(0, 1, *s.words[7], *s.words[7+2], 1<<20))
+	}
+	*tail += 24 + (n+7)&^7
 }
 
 // pokeNowAndThen goes on until the rank's lies end.

@@ -279,7 +279,7 @@ func rings(_ *testing.T, d transport.Device, seed uint64) (transport.Device, mis
 func TestMaliciousRank(t *testing.T) {
 	runs := *maliceRuns
 	if runs == 0 {
-		if runs = 12; testing.Short() {
+		if runs = 7; testing.Short() {
 			runs = 4
 		}
 	}

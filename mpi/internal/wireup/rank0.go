@@ -25,8 +25,8 @@ const rank0Port = "5700"
 // Each of these functions finds the address of rank 0 in what one scheduler tells; "" where it does not tell.
 // rank is this process's.
 
-// kubernetesRank0 goes by the names of pods. Those of an Indexed Job and of a JobSet end in the index, and are
-// hosts in the domain of a headless service, if the pods' template names one as their subdomain.
+// kubernetesRank0 goes by the names of pods. Those of an Indexed Job and of a JobSet end in the index, and
+// are hosts in the domain of a headless service, if the pods' template names one as their subdomain.
 func kubernetesRank0(e *environment, rank string) (string, error) {
 	name, err := e.hostname()
 	if err != nil {
@@ -47,8 +47,8 @@ func kubernetesRank0(e *environment, rank string) (string, error) {
 	}
 	if domain == "" {
 		return "", errors.New("this pod of an Indexed Job has no subdomain, by which it would find rank 0: " +
-			"make a headless service (clusterIP: None), and name it in the pods' template (subdomain), or set " +
-			"WEFT_COORDINATOR=HOST:PORT")
+			"make a headless service (clusterIP: None), and name it in the pods' template (subdomain), or " +
+			"set WEFT_COORDINATOR=HOST:PORT")
 	}
 	return net.JoinHostPort(base+"-0."+domain, rank0Port), nil
 }

@@ -61,7 +61,10 @@ func (o *jobOptions) hosts(job *launcher.Job) (err error) {
 	return nil
 }
 
-// named are the hosts of --host or --hostfile.
+// namedByEnvironment is the variable of MPICH's Hydra that names a hostfile; Kubeflow's MPI operator sets it.
+const namedByEnvironment = "HYDRA_HOST_FILE"
+
+// named are the hosts of --host or --hostfile, or else of the environment's hostfile.
 func (o *jobOptions) named() ([]launcher.Host, error) {
 	switch {
 	case o.host != "" && o.hostfile != "":
@@ -73,18 +76,25 @@ func (o *jobOptions) named() ([]launcher.Host, error) {
 		}
 		return hosts, nil
 	case o.hostfile != "":
-		f, err := os.Open(o.hostfile)
-		if err != nil {
-			return nil, fmt.Errorf("--hostfile: %w", err)
-		}
-		defer f.Close()
-		hosts, err := launcher.ParseHostfile(f, o.hostfile)
-		if err != nil {
-			return nil, fmt.Errorf("--hostfile: %w", err)
-		}
-		return hosts, nil
+		return readHostfile("--hostfile", o.hostfile)
+	case os.Getenv(namedByEnvironment) != "" && o.launcher != "local":
+		return readHostfile(namedByEnvironment, os.Getenv(namedByEnvironment))
 	}
 	return nil, nil
+}
+
+// readHostfile reads a hostfile; origin says who has named it.
+func readHostfile(origin, name string) ([]launcher.Host, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", origin, err)
+	}
+	defer f.Close()
+	hosts, err := launcher.ParseHostfile(f, name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", origin, err)
+	}
+	return hosts, nil
 }
 
 // chooseLauncher settles what starts the agents of other hosts. Inside an allocation of several hosts that is

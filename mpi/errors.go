@@ -27,6 +27,10 @@ var (
 	ErrComm    = errors.New("invalid communicator") // nil, or freed
 	ErrRequest = engine.ErrRequest                  // used up, or not in a state for the call
 	ErrArg     = errors.New("invalid argument")     // of another kind
+	ErrWin     = errors.New("invalid window")       // nil, or freed
+	ErrRange   = errors.New("outside the window")   // elements that the target's part has not
+	// an operation on a window outside an epoch, or a synchronisation that does not fit the one before it
+	ErrEpoch = errors.New("window synchronisation")
 	// a process that the operation needs is gone: ended, stopped or cut off; the cause is wrapped too
 	ErrProcFailed = engine.ErrProcFailed
 	// with ErrProcFailed: the process was given up because a rule of the protocol was broken

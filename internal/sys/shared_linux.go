@@ -278,3 +278,21 @@ func UnlimitedAddresses() error {
 	}
 	return nil
 }
+
+// MapAgain maps the pages of b, which are part of shared memory, a second time. The new mapping begins with
+// the page of b's first byte, and stays when the other one is unmapped.
+func MapAgain(b []byte) (pages []byte, err error) {
+	page := uintptr(unix.Getpagesize())
+	first := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	from := first &^ (page - 1)
+	size := (first - from + uintptr(len(b)) + page - 1) &^ (page - 1)
+	at, _, errno := unix.Syscall6(unix.SYS_MREMAP, from, 0, size, unix.MREMAP_MAYMOVE, 0, 0)
+	if errno != 0 {
+		return nil, fmt.Errorf("mapping %d bytes of shared memory again: %w", size, errno)
+	}
+	mapped.Add(int64(size))
+	return unsafe.Slice((*byte)(addressAt(at)), size), nil
+}
+
+// addressAt is memory that the system has mapped, by its address.
+func addressAt(at uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&at)) }

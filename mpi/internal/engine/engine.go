@@ -79,6 +79,7 @@ type Engine struct {
 	cancels     cancellation
 	collectives collectives
 	allocated   allocated
+	windows     windows
 
 	progress          progressEngine
 	routes            router
@@ -127,6 +128,7 @@ func (e *Engine) init(c Config) {
 	e.mu.init()
 	e.requests.e, e.sends.e, e.recvs.e, e.probes.e, e.cancels.e = e, e, e, e, e
 	e.progress.e, e.collectives.e, e.allocated.e, e.completionHandler.e = e, e, e, e
+	e.windows.e = e
 	e.routes.init(e)
 	e.unexpected.init(e, c)
 	e.connections.init(e, c)

@@ -36,6 +36,7 @@ type fabric struct {
 	eagerLimit int
 	reads      int // of one QP under way at once
 
+	oneSided oneSidedTable
 	sender   *rendezvous.Sender
 	receiver *rendezvous.Receiver
 

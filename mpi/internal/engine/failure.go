@@ -88,6 +88,7 @@ func (y *failures) failRequestsOf(p *peer) {
 			})
 		}
 	}
+	y.e.windows.onPeerFailed(p)
 	// A receive from any source could wait for ever for the one that is gone: it fails too, and may be posted
 	// again.
 	for m := range y.e.matching.Posted() {

@@ -33,6 +33,7 @@ func (t *router) init(e *Engine) {
 	e.recvs.register(t)
 	e.sends.register(t)
 	e.cancels.register(t)
+	e.windows.register(t)
 }
 
 // onMessage registers a handler for messages of a kind. The body is the handler's until it returns; its error

@@ -1,0 +1,161 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// Window is memory of each rank of a group that the others reach without its help: by loads and stores where
+// it is mapped here, else by Writes, Reads and Atomics of the peer's queue pair (docs/spec/windows.md).
+//
+// Beside its memory each rank has a control block, which is reached in the same ways and holds the words of
+// the window's lock.
+type Window struct {
+	e       *Engine
+	mem     []byte
+	control []byte
+	regions []transport.MR // of memory and control block, in each fabric
+	targets []Target       // by rank of the group
+}
+
+// WindowCard is what a rank tells the others of its part of a window.
+type WindowCard struct {
+	Bytes   uint64 // of its memory
+	Elem    uint64 // bytes of an element
+	Failed  uint64 // 1: it has no part, and nobody gets a window
+	Fabrics [maxWindowFabrics]windowKeys
+}
+
+// maxWindowFabrics is how many fabrics a rank has at most.
+const maxWindowFabrics = 4
+
+// windowKeys are the keys of a part of a window in one fabric.
+type windowKeys struct {
+	Name         [8]byte
+	Mem, Control transport.Key
+}
+
+// windowRights are the rights of the others.
+const windowRights = transport.RemoteRead | transport.RemoteWrite | transport.RemoteAtomic
+
+// WindowAlignment is what the address of a window's memory is a multiple of, for atomics.
+const WindowAlignment = 8
+
+// windows are the windows of a rank, and what they have posted.
+//
+// Invariants, under the lock: an operation that is posted has an entry until its completion has come or its
+// peer has failed; memory of the caller is registered for no longer than that.
+type windows struct {
+	e    *Engine
+	list []*Window
+}
+
+// NewWindow makes this rank's part of a window of memory mem, which may be empty.
+func (e *Engine) NewWindow(mem []byte, elem int) (*Window, WindowCard, error) {
+	control, err := e.Alloc(controlBytes)
+	if err != nil {
+		return nil, WindowCard{Failed: 1}, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	w := &Window{e: e, mem: mem, control: control}
+	card := WindowCard{Bytes: uint64(len(mem)), Elem: uint64(elem)}
+	for i, f := range e.fabrics {
+		keys := &card.Fabrics[i]
+		copy(keys.Name[:], f.name)
+		if keys.Control, err = w.register(f, control); err == nil && len(mem) > 0 {
+			keys.Mem, err = w.register(f, mem)
+		}
+		if err != nil {
+			return nil, WindowCard{Failed: 1}, errors.Join(err, w.deregister())
+		}
+	}
+	return w, card, nil
+}
+
+// register gives the peers of a fabric a region. Memory that is not aligned is no place for Atomics.
+func (w *Window) register(f *fabric, mem []byte) (transport.Key, error) {
+	rights := windowRights
+	if uintptr(unsafe.Pointer(unsafe.SliceData(mem)))%WindowAlignment != 0 {
+		rights &^= transport.RemoteAtomic
+	}
+	mr, err := f.pd.Register(mem, rights)
+	if err != nil {
+		return 0, err
+	}
+	w.regions = append(w.regions, mr)
+	return mr.Key(), nil
+}
+
+func (w *Window) deregister() (err error) {
+	for _, mr := range w.regions {
+		err = errors.Join(err, mr.Deregister())
+	}
+	w.regions = nil
+	return err
+}
+
+// Join makes the window whole: the cards are those of the ranks whose world ranks are given, self's among
+// them.
+func (w *Window) Join(self int, ranks []int, cards []WindowCard) {
+	w.targets = make([]Target, len(ranks))
+	for i := range w.targets {
+		t := &w.targets[i]
+		t.w, t.rank, t.card = w, ranks[i], cards[i]
+		t.quiet = func() bool { return t.open == 0 || t.unusable() != nil }
+		t.reached = func() bool { return t.unusable() != nil || w.e.peer(t.rank).state == peerOpen }
+		t.hasRoom = func() bool { return t.unusable() != nil || w.e.peer(t.rank).oneSided < maxOneSided }
+	}
+	t := &w.targets[self]
+	t.base.Store(unsafe.SliceData(w.mem))
+	t.control.Store(unsafe.SliceData(w.control))
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	w.e.windows.list = append(w.e.windows.list, w)
+}
+
+// Target is the part of a rank of the group.
+func (w *Window) Target(rank int) *Target { return &w.targets[rank] }
+
+// Free gives this rank's part back. All ranks have ended what they had begun in the window, and nobody
+// touches it any more.
+func (w *Window) Free() error {
+	w.e.mu.Lock()
+	err := w.deregister()
+	for i := range w.targets {
+		err = errors.Join(err, w.targets[i].unmap())
+	}
+	list := w.e.windows.list
+	for i, other := range list {
+		if other == w {
+			list[i] = list[len(list)-1]
+			list[len(list)-1] = nil
+			w.e.windows.list = list[:len(list)-1]
+			break
+		}
+	}
+	w.e.mu.Unlock()
+	return errors.Join(err, w.e.Free(w.control))
+}
+
+// Discard gives back a part of a window that has not come about.
+func (w *Window) Discard() error {
+	w.e.mu.Lock()
+	err := w.deregister()
+	w.e.mu.Unlock()
+	return errors.Join(err, w.e.Free(w.control))
+}
+
+// keysFor are the keys of a part in a fabric.
+func (c *WindowCard) keysFor(f *fabric) (*windowKeys, error) {
+	for i := range c.Fabrics {
+		k := &c.Fabrics[i]
+		if n := len(f.name); n <= len(k.Name) && string(k.Name[:n]) == f.name {
+			return k, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: the peer's window is not in fabric %s", transport.ErrInvalid, f.name)
+}

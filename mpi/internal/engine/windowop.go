@@ -1,0 +1,198 @@
+package engine
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// oneSidedOwner is the top byte of the ids of work requests that belong to windows.
+const oneSidedOwner = 0x4f
+
+const (
+	wordBytes = 8
+	slotBytes = 128 // what is no longer goes through an operation's slot, and needs no registration
+	chunkOps  = 256 // operations that are made together
+)
+
+// oneSided is an operation that is posted. Its slot is registered memory for a few bytes.
+type oneSided struct {
+	chunk      *oneSidedChunk
+	index      int
+	generation uint32  // steps with every use
+	target     *Target // nil in a free entry
+	peer       *peer
+	mr         transport.MR // of the caller's buffer; nil where the slot serves
+	into       []byte       // the caller's buffer for what is read into the slot
+	request    *request     // completes with the operation; nil for none
+	err        error
+	kept       bool // its caller waits for done, and gives it back
+	done       bool
+
+	// ended is the condition that it is done.
+	ended func() bool
+
+	wr     transport.SendWR
+	local  [1]transport.SGE
+	remote [1]transport.Segment
+	next   *oneSided
+}
+
+// oneSidedChunk is a piece of the table of operations, with their slots.
+type oneSidedChunk struct {
+	mr  transport.MR
+	ops [chunkOps]oneSided
+}
+
+// oneSidedTable has the operations that are posted in a fabric. It grows by chunks and does not shrink: what
+// a peer may have posted is bounded.
+type oneSidedTable struct {
+	chunks []*oneSidedChunk
+	free   *oneSided
+}
+
+func (o *oneSided) id() uint64 {
+	return oneSidedOwner<<56 | uint64(o.generation&0xffffff)<<32 | uint64(o.index)
+}
+
+func (o *oneSided) slot() int { return o.index % chunkOps * slotBytes }
+
+// bytes is the slot's memory.
+func (o *oneSided) bytes() []byte { return o.chunk.mr.Bytes()[o.slot():][:slotBytes] }
+
+// word is what an Atomic, or a Read of a word, has brought.
+func (o *oneSided) word() uint64 { return binary.NativeEndian.Uint64(o.bytes()) }
+
+func (t *oneSidedTable) grow(pd transport.PD) error {
+	mr, err := pd.Alloc(chunkOps*slotBytes, transport.LocalWrite)
+	if err != nil {
+		return err
+	}
+	c := &oneSidedChunk{mr: mr}
+	for i := range c.ops {
+		o := &c.ops[i]
+		o.chunk, o.index = c, len(t.chunks)*chunkOps+i
+		o.ended = func() bool { return o.done }
+		o.wr.Local, o.wr.Remote = o.local[:], o.remote[:]
+		o.next, t.free = t.free, o
+	}
+	t.chunks = append(t.chunks, c)
+	return nil
+}
+
+// newOperation takes an operation for the target; it waits, without the lock, while there is no room.
+func (t *Target) newOperation(p *peer) (*oneSided, error) {
+	e := t.w.e
+	for p.oneSided >= maxOneSided {
+		e.mu.Unlock()
+		e.waiters.waitUntil(0, nil, t.hasRoom)
+		e.mu.Lock()
+		if err := t.unusable(); err != nil {
+			return nil, err
+		}
+	}
+	table := &p.fabric.oneSided
+	if table.free == nil {
+		if err := table.grow(p.fabric.pd); err != nil {
+			return nil, err
+		}
+	}
+	o := table.free
+	table.free = o.next
+	o.target, o.peer = t, p
+	o.wr.ID, o.wr.Flags = o.id(), transport.FlagSignaled
+	t.open++
+	p.oneSided++
+	return o, nil
+}
+
+// drop takes back an operation that was not posted, or is over.
+func (t *Target) drop(o *oneSided) {
+	if o.target != nil {
+		t.open--
+		o.peer.oneSided--
+	}
+	table := &o.peer.fabric.oneSided
+	if o.mr != nil {
+		o.err = cmp.Or(o.err, o.mr.Deregister())
+	}
+	o.generation++
+	o.target, o.peer, o.mr, o.into, o.request, o.err, o.kept, o.done = nil, nil, nil, nil, nil, nil, false,
+		false
+	o.next, table.free = table.free, o
+}
+
+// register has the router hand completions over.
+func (w *windows) register(t *router) {
+	t.onCompletion(oneSidedOwner, func(p *peer, wc *transport.WC) {
+		table := &p.fabric.oneSided
+		i := int(uint32(wc.ID))
+		if i >= len(table.chunks)*chunkOps {
+			return
+		}
+		o := &table.chunks[i/chunkOps].ops[i%chunkOps]
+		if o.target != nil && o.generation&0xffffff == uint32(wc.ID>>32)&0xffffff {
+			w.complete(o, nil)
+		}
+	})
+}
+
+// complete ends a posted operation.
+func (w *windows) complete(o *oneSided, err error) {
+	t := o.target
+	if err == nil && o.into != nil {
+		copy(o.into, o.bytes())
+	}
+	if o.mr != nil {
+		err = cmp.Or(err, o.mr.Deregister())
+		o.mr = nil
+	}
+	if o.request != nil {
+		w.e.requests.complete(o.request, err)
+	}
+	p, kept := o.peer, o.kept
+	if kept {
+		o.err, o.done, o.target = err, true, nil
+		t.open--
+		p.oneSided--
+	} else {
+		t.drop(o)
+	}
+	if kept || t.open == 0 || p.oneSided == maxOneSided/2 {
+		w.e.waiters.wakeProbes()
+	}
+}
+
+// onPeerFailed ends what is posted at a peer that has failed; nothing is placed any more.
+func (w *windows) onPeerFailed(p *peer) {
+	for _, win := range w.list {
+		for i := range win.targets {
+			if t := &win.targets[i]; t.rank == p.rank {
+				t.failure.CompareAndSwap(nil, &p.cause)
+			}
+		}
+	}
+	if p.fabric == nil || p.oneSided == 0 {
+		return
+	}
+	for _, c := range p.fabric.oneSided.chunks {
+		for i := range c.ops {
+			if o := &c.ops[i]; o.target != nil && o.peer == p {
+				w.complete(o, p.cause)
+			}
+		}
+	}
+}
+
+func isQueueFull(err error) bool { return errors.Is(err, transport.ErrQueueFull) }
+
+// because is why something could not be posted at a peer: its failure, if it has failed.
+func (y *failures) because(p *peer, err error) error {
+	if !errors.Is(err, transport.ErrState) {
+		return err
+	}
+	y.failPeer(p, err)
+	return p.cause
+}

@@ -1,0 +1,341 @@
+package engine
+
+import (
+	"cmp"
+	"runtime"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// Target is one rank's part of a window, as this rank reaches it.
+type Target struct {
+	w    *Window
+	rank int // in the world
+	card WindowCard
+
+	// Where the part is in this process; nil where it is not mapped. They are stored once, until the window
+	// is freed.
+	base    atomic.Pointer[byte]
+	control atomic.Pointer[byte]
+
+	failure atomic.Pointer[error] // of the peer
+
+	// The engine's lock guards what follows.
+	keys    *windowKeys // in the fabric of the peer; nil before it was reached
+	unmaps  []func() error
+	open    int  // operations that are posted and not complete
+	written bool // a Write was posted after the last Read that confirms
+
+	quiet, reached, hasRoom func() bool // conditions to wait for
+}
+
+// maxOneSided is how many operations on the windows of a peer are posted at once: the other protocols have
+// the rest of the send queue.
+const maxOneSided = 128
+
+// Bytes is the size of the part.
+func (t *Target) Bytes() int { return int(t.card.Bytes) }
+
+// Base is where the part is in this process, nil where it is not mapped, or not yet.
+func (t *Target) Base() unsafe.Pointer { return unsafe.Pointer(t.base.Load()) }
+
+// Mapped tells whether the part, once reached, is in this process.
+func (t *Target) Mapped() bool { return t.control.Load() != nil }
+
+// Err is the failure of the peer, if it has failed.
+func (t *Target) Err() error {
+	if err := t.failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// unusable is why nothing can be done with the target.
+func (t *Target) unusable() error {
+	e := t.w.e
+	if e.stopped != nil {
+		return e.stopped
+	}
+	if p := e.peers[t.rank]; p != nil && p.state == peerFailed {
+		return p.cause
+	}
+	return t.Err()
+}
+
+// Reach returns when the target's rank is connected, and its part mapped if that can be.
+func (t *Target) Reach() error {
+	if t.control.Load() != nil {
+		return nil
+	}
+	t.w.e.mu.Lock()
+	defer t.w.e.mu.Unlock()
+	_, err := t.reach()
+	return err
+}
+
+// reach is Reach under the lock, which it leaves while it waits. It gives the peer.
+func (t *Target) reach() (*peer, error) {
+	e := t.w.e
+	for {
+		if err := t.unusable(); err != nil {
+			return nil, err
+		}
+		p := e.peer(t.rank)
+		switch {
+		case p.state == peerOpen && t.keys != nil:
+			return p, nil
+		case p.state == peerOpen:
+			keys, err := t.card.keysFor(p.fabric)
+			if err != nil {
+				return nil, err
+			}
+			t.keys = keys
+			t.mapParts(p)
+			return p, nil
+		case p.state == peerIdle:
+			e.connections.connect(p)
+		}
+		e.mu.Unlock()
+		e.waiters.waitUntil(0, nil, t.reached)
+		e.mu.Lock()
+	}
+}
+
+// mapParts has memory and control block be part of this process, where both can be.
+func (t *Target) mapParts(p *peer) {
+	m, ok := p.ch.QP().(transport.Mapper)
+	if !ok {
+		return
+	}
+	control, unmap, ok := m.MapRegion(t.keys.Control)
+	if !ok || len(control) < controlBytes {
+		return
+	}
+	t.unmaps = append(t.unmaps, unmap)
+	if t.card.Bytes > 0 {
+		mem, unmap, ok := m.MapRegion(t.keys.Mem)
+		if !ok || uint64(len(mem)) < t.card.Bytes {
+			_ = t.unmap()
+			return
+		}
+		t.unmaps = append(t.unmaps, unmap)
+		t.base.Store(unsafe.SliceData(mem))
+	}
+	t.control.Store(unsafe.SliceData(control))
+}
+
+func (t *Target) unmap() (err error) {
+	t.base.Store(nil)
+	t.control.Store(nil)
+	for _, unmap := range t.unmaps {
+		err = unmap()
+	}
+	t.unmaps = nil
+	return err
+}
+
+// Put writes src at an offset, which is in bounds. The bytes are there when a Flush has returned; src is the
+// caller's again when a Flush or a FlushLocal has.
+func (t *Target) Put(src []byte, at int) error { return t.move(transport.OpWrite, src, at, nil) }
+
+// Get reads into dst from an offset, in bounds. dst has the bytes when a Flush or a FlushLocal has returned.
+func (t *Target) Get(dst []byte, at int) error { return t.move(transport.OpRead, dst, at, nil) }
+
+// move begins a Put or a Get of buf. A request, if there is one, completes when buf is the caller's again.
+func (t *Target) move(op transport.Opcode, buf []byte, at int, r *request) error {
+	if len(buf) == 0 {
+		t.w.e.finish(r)
+		return nil
+	}
+	if t.control.Load() == nil {
+		t.w.e.mu.Lock()
+		p, err := t.reach()
+		if err != nil || t.control.Load() == nil {
+			if err == nil {
+				err = t.post(p, op, buf, at, r)
+			}
+			t.w.e.mu.Unlock()
+			return err
+		}
+		t.w.e.mu.Unlock()
+	}
+	there := unsafe.Slice((*byte)(unsafe.Add(t.Base(), at)), len(buf))
+	if op == transport.OpWrite {
+		copy(there, buf)
+	} else {
+		copy(buf, there)
+	}
+	t.w.e.finish(r)
+	return nil
+}
+
+// finish completes the request of an operation that was carried out at once.
+func (e *Engine) finish(r *request) {
+	if r == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.requests.complete(r, nil)
+}
+
+// Flush returns when all operations on the target have ended, here and there.
+func (t *Target) Flush() error {
+	if t.control.Load() != nil {
+		sys.FullBarrier()
+		return t.Err()
+	}
+	return t.flush(true)
+}
+
+// FlushLocal returns when the buffers of all operations on the target are the caller's.
+func (t *Target) FlushLocal() error {
+	if t.control.Load() != nil {
+		return t.Err()
+	}
+	return t.flush(false)
+}
+
+// FlushAll is Flush of all targets: the Reads that confirm are under way at the same time.
+func (w *Window) FlushAll() error {
+	sys.FullBarrier()
+	return w.flushAll(true)
+}
+
+// FlushLocalAll is FlushLocal of all targets.
+func (w *Window) FlushLocalAll() error { return w.flushAll(false) }
+
+func (w *Window) flushAll(placed bool) (err error) {
+	if placed {
+		for i := range w.targets {
+			if t := &w.targets[i]; t.control.Load() == nil {
+				err = cmp.Or(err, t.beginFlush())
+			}
+		}
+	}
+	for i := range w.targets {
+		if t := &w.targets[i]; t.control.Load() == nil {
+			err = cmp.Or(err, t.flush(placed))
+		}
+	}
+	return err
+}
+
+// beginFlush posts what a flush waits for.
+func (t *Target) beginFlush() error {
+	t.w.e.mu.Lock()
+	defer t.w.e.mu.Unlock()
+	if !t.written {
+		return nil
+	}
+	p, err := t.reach()
+	if err == nil && t.written {
+		t.written = false
+		err = t.confirm(p)
+	}
+	return err
+}
+
+// flush waits for what is posted. A Read that is posted after Writes ends after their bytes are placed.
+func (t *Target) flush(placed bool) error {
+	e := t.w.e
+	e.mu.Lock()
+	if t.keys == nil { // nothing was ever posted
+		err := t.Err()
+		e.mu.Unlock()
+		return err
+	}
+	var err error
+	if t.written && placed {
+		var p *peer
+		if p, err = t.reach(); err == nil {
+			t.written = false
+			err = t.confirm(p)
+		}
+	}
+	if err == nil && t.open > 0 {
+		e.mu.Unlock()
+		e.waiters.waitUntil(0, nil, t.quiet)
+		e.mu.Lock()
+	}
+	if err == nil {
+		err = t.unusable()
+	}
+	e.mu.Unlock()
+	return err
+}
+
+// post has the peer's queue pair carry a transfer out. The lock is held, and left while there is no room.
+func (t *Target) post(p *peer, op transport.Opcode, buf []byte, at int, r *request) error {
+	o, err := t.newOperation(p)
+	if err != nil {
+		return err
+	}
+	o.request = r
+	o.wr.Op = op
+	o.local[0] = transport.SGE{MR: o.chunk.mr, Offset: o.slot(), Length: len(buf)}
+	o.remote[0] = transport.Segment{Key: t.keys.Mem, Offset: uint64(at), Length: uint64(len(buf))}
+	switch {
+	case len(buf) > slotBytes:
+		access := transport.Access(0)
+		if op == transport.OpRead {
+			access = transport.LocalWrite
+		}
+		if o.mr, err = p.fabric.pd.Register(buf, access); err != nil {
+			t.drop(o)
+			return err
+		}
+		o.local[0].MR, o.local[0].Offset = o.mr, 0
+	case op == transport.OpWrite:
+		copy(o.bytes(), buf)
+	default:
+		o.into = buf
+	}
+	if op == transport.OpWrite {
+		t.written = true
+		if len(buf) <= slotBytes {
+			o.wr.Flags |= transport.FlagMore // the Flush, or any pass, sends it
+		}
+	}
+	return t.postOperation(p, o)
+}
+
+// confirm posts the Read of which the completion says that all earlier Writes are placed.
+func (t *Target) confirm(p *peer) error {
+	o, err := t.newOperation(p)
+	if err != nil {
+		return err
+	}
+	o.local[0] = transport.SGE{MR: o.chunk.mr, Offset: o.slot(), Length: wordBytes}
+	o.remote[0] = transport.Segment{Key: t.keys.Control, Length: wordBytes}
+	o.wr.Op = transport.OpRead
+	return t.postOperation(p, o)
+}
+
+// postOperation posts an operation, which is gone if that fails.
+func (t *Target) postOperation(p *peer, o *oneSided) error {
+	e := t.w.e
+	for {
+		err := p.ch.QP().PostSend(&o.wr)
+		if err == nil {
+			return nil
+		}
+		if !isQueueFull(err) {
+			t.drop(o)
+			return t.w.e.failures.because(p, err)
+		}
+		e.progress.poll()
+		e.mu.Unlock()
+		runtime.Gosched()
+		e.mu.Lock()
+		if err := t.unusable(); err != nil {
+			if o.kept {
+				t.drop(o)
+			}
+			return err // the failure has ended the operation
+		}
+	}
+}

@@ -1,0 +1,250 @@
+package mpi
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/weft-mpi/weft/mpi/internal/engine"
+)
+
+// Win is a window: memory of every rank of a communicator that the others put to and get from without that
+// rank's taking part (MPI 4.1, chapter 12). Offsets and counts are in elements. The parts of ranks may have
+// different sizes.
+//
+// Operations are carried out within epochs, which a rank opens and closes by Fence, Lock or LockAll, or
+// Start. They are complete when the epoch is closed, or at a Flush; until then the buffers belong to weft. An
+// operation outside an epoch, out of bounds, or on a window that was freed fails at the rank that calls it
+// and changes nothing. docs/spec/windows.md tells what is seen by whom when.
+//
+// A Win may be used by several goroutines at once.
+type Win[T any] struct {
+	*window
+	local []T
+}
+
+// window is what windows of all types have.
+type window struct {
+	comm   *Comm // of its own
+	w      *engine.Window
+	elem   int
+	sizes  []int         // elements of each rank's part
+	epochs atomic.Uint32 // that concern all targets: epochFence, epochAll
+	access []atomic.Uint32
+	owned  []byte // memory that Free gives back
+	freed  atomic.Bool
+}
+
+// WinAllocate makes a window with n elements of fresh zeroed memory at this rank (MPI 4.1, 12.2.2). It is
+// collective. Memory of WinAllocate is of the kind that ranks of the same host reach by loads and stores.
+func WinAllocate[T any](c *Comm, n int) (*Win[T], error) {
+	return allocateWindow[T](c, n, "WinAllocate")
+}
+
+func allocateWindow[T any](c *Comm, n int, op string) (*Win[T], error) {
+	if err := c.check(); err != nil {
+		return nil, c.failColl(op, err)
+	}
+	var mem []byte
+	_, err := bytesOf[T](nil)
+	switch {
+	case err != nil:
+	case n < 0 || n > math.MaxInt/sizeOf[T]():
+		err = fmt.Errorf("%w: a window of %d elements", ErrCount, n)
+	case n > 0:
+		mem, err = c.e.Alloc(n * sizeOf[T]())
+	}
+	w, err := makeWindow[T](c, mem, err)
+	if err != nil {
+		if mem != nil {
+			err = errors.Join(err, c.e.Free(mem))
+		}
+		return nil, c.failColl(op, err)
+	}
+	w.owned = mem
+	return w, nil
+}
+
+// WinCreate makes a window of memory that this rank has (MPI 4.1, 12.2.1). It is collective. Ranks of the
+// same host reach memory of Alloc by loads and stores, other memory with the help of this rank's calls. buf
+// must stay as it is, and is not to be freed, until the window is freed.
+func WinCreate[T any](c *Comm, buf []T) (*Win[T], error) {
+	if err := c.check(); err != nil {
+		return nil, c.failColl("WinCreate", err)
+	}
+	mem, err := bytesOf(buf)
+	w, err := makeWindow[T](c, mem, err)
+	return w, c.failColl("WinCreate", err)
+}
+
+// WinAllocateShared is WinAllocate for ranks that share memory: each may look at the parts of all others by
+// Of (MPI 4.1, 12.2.3). Where ranks of the communicator do not share memory it fails at those, with ErrWin.
+func WinAllocateShared[T any](c *Comm, n int) (*Win[T], error) {
+	w, err := allocateWindow[T](c, n, "WinAllocateShared")
+	if err != nil {
+		return nil, err
+	}
+	for rank := range w.sizes {
+		t := w.w.Target(rank)
+		if err = t.Reach(); err != nil {
+			break
+		}
+		if !t.Mapped() {
+			err = fmt.Errorf("%w: the memory of rank %d is not shared with rank %d; they are on different "+
+				"hosts, or not connected by fabric shm", ErrWin, rank, w.comm.rank)
+			break
+		}
+	}
+	// all or nobody
+	bad := []int32{0}
+	if err != nil {
+		bad[0] = 1
+	}
+	if err2 := Allreduce(w.comm, InPlace[int32](), bad, Max[int32]()); err == nil && err2 != nil {
+		err = err2
+	} else if err == nil && bad[0] != 0 {
+		err = fmt.Errorf("%w: another rank does not share memory with all", ErrWin)
+	}
+	if err != nil {
+		return nil, c.failColl("WinAllocateShared", errors.Join(err, w.release()))
+	}
+	return w, nil
+}
+
+// makeWindow agrees with the other ranks on a window. A rank that cannot have its part takes part all the
+// same, with its error, so that all learn that there is no window.
+func makeWindow[T any](c *Comm, mem []byte, broken error) (*Win[T], error) {
+	own, err := c.Dup()
+	if err != nil {
+		return nil, err
+	}
+	var w *engine.Window
+	card := engine.WindowCard{Failed: 1}
+	if broken == nil {
+		w, card, broken = c.e.NewWindow(mem, sizeOf[T]())
+	}
+	cards := make([]engine.WindowCard, c.size)
+	if err = Allgather(own, []engine.WindowCard{card}, cards); broken == nil {
+		broken = err
+	}
+	elem := sizeOf[T]()
+	x := &window{comm: own, w: w, elem: elem, sizes: make([]int, c.size),
+		access: make([]atomic.Uint32, c.size)}
+	worlds := make([]int, c.size)
+	for rank, k := range cards {
+		worlds[rank] = c.worldRank(rank)
+		switch {
+		case broken != nil:
+		case k.Failed != 0:
+			broken = fmt.Errorf("%w: rank %d has failed to make its part", ErrWin, rank)
+		case int(k.Elem) != elem:
+			broken = fmt.Errorf("%w: elements of %d bytes at rank %d, of %d here", ErrType, k.Elem, rank, elem)
+		default:
+			x.sizes[rank] = int(k.Bytes) / elem
+		}
+	}
+	if broken != nil {
+		if w != nil {
+			broken = errors.Join(broken, w.Discard())
+		}
+		return nil, errors.Join(broken, own.Free())
+	}
+	w.Join(c.rank, worlds, cards)
+	// Nobody reaches for a part before its rank knows of the window.
+	if err := Barrier(own); err != nil {
+		return nil, err
+	}
+	return &Win[T]{x, elements[T](mem)}, nil
+}
+
+// Local is this rank's part. Other ranks may be at it while an epoch is open: then it is to be read and
+// written by sync/atomic, or under the lock of this rank.
+func (w *Win[T]) Local() []T { return w.local }
+
+// Of is the part of a rank of a window of WinAllocateShared, in this process: to be loaded and stored, also
+// by sync/atomic. It is nil for a window of another kind whose part is not mapped here. It must not be
+// touched after Free.
+func (w *Win[T]) Of(rank int) []T {
+	if w == nil || w.window == nil || w.freed.Load() || uint(rank) >= uint(len(w.sizes)) {
+		return nil
+	}
+	t := w.w.Target(rank)
+	if t.Reach() != nil || !t.Mapped() {
+		return nil
+	}
+	return unsafe.Slice((*T)(t.Base()), w.sizes[rank])
+}
+
+// Comm is the communicator of the window: its own, with the ranks of the one that it was made of.
+func (w *Win[T]) Comm() *Comm { return w.comm }
+
+// Size is the number of elements of a rank's part.
+func (w *Win[T]) Size(rank int) int { return w.sizes[rank] }
+
+// Free ends the window, when all operations on it are complete (MPI 4.1, 12.2.5). It is collective, and
+// returns when all ranks have called it. Memory of WinAllocate and WinAllocateShared is gone then: nothing may
+// touch it.
+func (w *Win[T]) Free() error {
+	err := w.base().check()
+	if err == nil {
+		err = w.w.FlushAll()
+	}
+	if err == nil && w.base().holds() {
+		err = fmt.Errorf("%w: Free while a lock is held or a Start is open", ErrEpoch)
+	}
+	if err == nil {
+		err = Barrier(w.comm)
+	}
+	if err == nil && !w.freed.CompareAndSwap(false, true) {
+		err = fmt.Errorf("%w: it has been freed", ErrWin)
+	}
+	if err == nil {
+		err = w.base().release()
+	}
+	return w.base().fail("Free", NoPeer, err)
+}
+
+// release gives back what this rank has.
+func (w *window) release() error {
+	w.freed.Store(true)
+	err := w.w.Free()
+	if w.owned != nil {
+		err = errors.Join(err, w.comm.e.Free(w.owned))
+		w.owned = nil
+	}
+	return errors.Join(err, w.comm.Free())
+}
+
+// base is the window, nil for none.
+func (w *Win[T]) base() *window {
+	if w == nil {
+		return nil
+	}
+	return w.window
+}
+
+// check refuses a window that cannot be used.
+func (w *window) check() error {
+	switch {
+	case w == nil:
+		return fmt.Errorf("%w: nil", ErrWin)
+	case w.freed.Load():
+		return fmt.Errorf("%w: it has been freed", ErrWin)
+	case ended.Load():
+		return ErrFinalized
+	}
+	return nil
+}
+
+// fail makes the error of an operation on the window.
+func (w *window) fail(op string, peer int, err error) error {
+	if err == nil {
+		return nil
+	}
+	if w == nil {
+		return asError("Win."+op, err)
+	}
+	return w.comm.fail("Win."+op, peer, NoPeer, err)
+}

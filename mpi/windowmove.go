@@ -1,0 +1,79 @@
+package mpi
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/weft-mpi/weft/mpi/internal/engine"
+)
+
+// Put writes src to the elements of a rank's part from at on (MPI 4.1, 12.3.1). It does not wait for that
+// rank. src must not be changed before the epoch is closed, or Flush or FlushLocal has returned.
+func (w *Win[T]) Put(src []T, rank, at int) error {
+	if there := w.base().mapped(rank, at, len(src)); there != nil {
+		copy(unsafe.Slice((*T)(there), len(src)), src)
+		return nil
+	}
+	t, err := w.base().target(rank, at, len(src))
+	if err == nil && t != nil {
+		err = t.Put(memory(src), at*w.elem)
+	}
+	return w.base().fail("Put", rank, err)
+}
+
+// Get reads the elements of a rank's part from at on into dst (MPI 4.1, 12.3.2). It does not wait for that
+// rank. dst has the elements when the epoch is closed, or Flush or FlushLocal has returned.
+func (w *Win[T]) Get(dst []T, rank, at int) error {
+	if there := w.base().mapped(rank, at, len(dst)); there != nil {
+		copy(dst, unsafe.Slice((*T)(there), len(dst)))
+		return nil
+	}
+	t, err := w.base().target(rank, at, len(dst))
+	if err == nil && t != nil {
+		err = t.Get(memory(dst), at*w.elem)
+	}
+	return w.base().fail("Get", rank, err)
+}
+
+// mapped is where n elements (n > 0) of a rank's part are in this process; nil where they are not, and where
+// anything is to be said against the access.
+func (w *window) mapped(rank, at, n int) unsafe.Pointer {
+	if w == nil || w.freed.Load() || uint(rank) >= uint(len(w.sizes)) || n == 0 ||
+		uint(at) > uint(w.sizes[rank]) || n > w.sizes[rank]-at ||
+		w.epochs.Load()&epochFence|w.access[rank].Load() == 0 {
+		return nil
+	}
+	base := w.w.Target(rank).Base()
+	if base == nil {
+		return nil
+	}
+	return unsafe.Add(base, at*w.elem)
+}
+
+// target checks an access to n elements of a rank's part. It is nil for ProcNull, without an error.
+func (w *window) target(rank, at, n int) (*engine.Target, error) {
+	if err := w.check(); err != nil {
+		return nil, err
+	}
+	if rank == ProcNull {
+		return nil, nil
+	}
+	if err := w.checkRank(rank); err != nil {
+		return nil, err
+	}
+	if at < 0 || at > w.sizes[rank] || n > w.sizes[rank]-at {
+		return nil, fmt.Errorf("%w: %d elements from %d on, and rank %d has %d", ErrRange, n, at, rank,
+			w.sizes[rank])
+	}
+	if err := w.enter(rank); err != nil {
+		return nil, err
+	}
+	return w.w.Target(rank), nil
+}
+
+func (w *window) checkRank(rank int) error {
+	if uint(rank) >= uint(len(w.sizes)) {
+		return fmt.Errorf("%w: %d; the window has ranks 0 to %d", ErrRank, rank, len(w.sizes)-1)
+	}
+	return nil
+}

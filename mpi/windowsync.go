@@ -1,0 +1,232 @@
+package mpi
+
+import "fmt"
+
+// Epochs of a rank. Those of all targets are in window.epochs, those of one in window.access.
+const (
+	epochFence = 1 << iota // Fence was called, and nothing since that ends its epoch
+	epochAll               // LockAll: the lock of each target is taken at the first operation on it
+
+	accessShared    = 1 << iota // the target's lock is shared by this rank
+	accessExclusive             // this rank has it alone
+	accessStarted               // Start names the target
+	accessTaking                // the lock is being taken
+)
+
+// enter refuses an operation on a target outside an epoch.
+func (w *window) enter(rank int) error {
+	if w.epochs.Load()&epochFence != 0 ||
+		w.access[rank].Load()&(accessShared|accessExclusive|accessStarted) != 0 {
+		return nil
+	}
+	if w.epochs.Load()&epochAll != 0 {
+		return w.lock(rank, accessShared)
+	}
+	return fmt.Errorf("%w: no epoch for rank %d is open; Fence, Lock, LockAll or Start opens one", ErrEpoch,
+		rank)
+}
+
+// holds tells whether an epoch is open that the rank has to close.
+func (w *window) holds() bool {
+	if w.epochs.Load()&epochAll != 0 {
+		return true
+	}
+	for rank := range w.access {
+		if w.access[rank].Load() != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Fence closes the epoch before it and opens the next, for all ranks (MPI 4.1, 12.5.1). It is collective: when
+// it returns all operations of all ranks before it are complete, here and at their targets. Lock, LockAll,
+// Start and Post end the epoch that a Fence has opened.
+func (w *Win[T]) Fence() error { return w.base().fail("Fence", NoPeer, w.base().fence()) }
+
+func (w *window) fence() error {
+	if err := w.check(); err != nil {
+		return err
+	}
+	if w.holds() {
+		return fmt.Errorf("%w: Fence while a lock is held or a Start is open", ErrEpoch)
+	}
+	if err := w.w.FlushAll(); err != nil {
+		return err
+	}
+	if err := Barrier(w.comm); err != nil {
+		return err
+	}
+	w.epochs.Store(epochFence)
+	return nil
+}
+
+// leaveFence ends the epoch of the last Fence.
+func (w *window) leaveFence() error {
+	if w.epochs.Load()&epochFence == 0 {
+		return nil
+	}
+	err := w.w.FlushAll()
+	w.epochs.And(^uint32(epochFence))
+	return err
+}
+
+// Lock opens an epoch for one rank's part (MPI 4.1, 12.5.3): alone if exclusive, else together with others
+// that share its lock. It returns when the lock is taken; ranks have it in the order of their calls. If a rank
+// of the window fails while this one waits, the error is ErrProcFailed: the lock may never come.
+func (w *Win[T]) Lock(rank int, exclusive bool) error {
+	err := w.base().check()
+	if err == nil {
+		err = w.base().checkRank(rank)
+	}
+	if err == nil {
+		err = w.base().leaveFence()
+	}
+	if err == nil && w.epochs.Load()&epochAll != 0 {
+		err = fmt.Errorf("%w: Lock within LockAll", ErrEpoch)
+	}
+	if err == nil {
+		kind := uint32(accessShared)
+		if exclusive {
+			kind = accessExclusive
+		}
+		err = w.base().lock(rank, kind)
+	}
+	return w.base().fail("Lock", rank, err)
+}
+
+// lock takes a target's lock.
+func (w *window) lock(rank int, kind uint32) error {
+	a := &w.access[rank]
+	for !a.CompareAndSwap(0, accessTaking) {
+		if now := a.Load(); now != 0 && w.epochs.Load()&epochAll == 0 {
+			return fmt.Errorf("%w: this rank has an epoch for rank %d already", ErrEpoch, rank)
+		} else if now == kind { // another goroutine has taken it for LockAll
+			return nil
+		}
+		w.w.Pause()
+	}
+	if err := w.w.Target(rank).Lock(kind == accessExclusive); err != nil {
+		a.Store(0)
+		return err
+	}
+	a.Store(kind)
+	return nil
+}
+
+// Unlock closes the epoch that Lock has opened: all operations on the rank's part are complete, here and
+// there, and the lock is free for the next (MPI 4.1, 12.5.3).
+func (w *Win[T]) Unlock(rank int) error {
+	err := w.base().check()
+	if err == nil {
+		err = w.base().checkRank(rank)
+	}
+	if err == nil && w.epochs.Load()&epochAll != 0 {
+		err = fmt.Errorf("%w: Unlock within LockAll; UnlockAll ends that", ErrEpoch)
+	}
+	if err == nil {
+		err = w.base().unlock(rank)
+	}
+	return w.base().fail("Unlock", rank, err)
+}
+
+func (w *window) unlock(rank int) error {
+	a := w.access[rank].Load()
+	if a&(accessShared|accessExclusive) == 0 {
+		return fmt.Errorf("%w: this rank does not have the lock of rank %d", ErrEpoch, rank)
+	}
+	t := w.w.Target(rank)
+	err := t.Flush()
+	if err == nil {
+		err = t.Unlock(a == accessExclusive)
+	}
+	w.access[rank].Store(0)
+	return err
+}
+
+// LockAll opens an epoch for the parts of all ranks, whose locks it shares (MPI 4.1, 12.5.3). It does not
+// block: a rank's lock is taken by the first operation on its part.
+func (w *Win[T]) LockAll() error {
+	err := w.base().check()
+	if err == nil {
+		err = w.base().leaveFence()
+	}
+	if err == nil && w.base().holds() {
+		err = fmt.Errorf("%w: LockAll while another epoch is open", ErrEpoch)
+	}
+	if err == nil {
+		w.epochs.Store(epochAll)
+	}
+	return w.base().fail("LockAll", NoPeer, err)
+}
+
+// UnlockAll closes the epoch that LockAll has opened: all operations are complete, here and at their targets.
+func (w *Win[T]) UnlockAll() error {
+	err := w.base().check()
+	if err == nil && w.epochs.Load()&epochAll == 0 {
+		err = fmt.Errorf("%w: UnlockAll without LockAll", ErrEpoch)
+	}
+	if err != nil {
+		return w.base().fail("UnlockAll", NoPeer, err)
+	}
+	for rank := range w.access {
+		if w.access[rank].Load() != 0 {
+			if e := w.base().unlock(rank); err == nil {
+				err = e
+			}
+		}
+	}
+	w.epochs.Store(0)
+	return w.base().fail("UnlockAll", NoPeer, err)
+}
+
+// Flush returns when all operations of this rank on a rank's part are complete, here and there (MPI 4.1,
+// 12.5.4). It is a full barrier: what this rank reads afterwards it reads after them.
+func (w *Win[T]) Flush(rank int) error {
+	err := w.base().checkFlush(rank)
+	if err == nil && rank != ProcNull {
+		err = w.w.Target(rank).Flush()
+	}
+	return w.base().fail("Flush", rank, err)
+}
+
+// FlushLocal returns when the buffers of all operations of this rank on a rank's part are the caller's again,
+// and those of Gets have the elements. What was put need not be there yet.
+func (w *Win[T]) FlushLocal(rank int) error {
+	err := w.base().checkFlush(rank)
+	if err == nil && rank != ProcNull {
+		err = w.w.Target(rank).FlushLocal()
+	}
+	return w.base().fail("FlushLocal", rank, err)
+}
+
+func (w *window) checkFlush(rank int) error {
+	if err := w.check(); err != nil || rank == ProcNull {
+		return err
+	}
+	if err := w.checkRank(rank); err != nil {
+		return err
+	}
+	if w.epochs.Load() == 0 && w.access[rank].Load() == 0 {
+		return fmt.Errorf("%w: no epoch for rank %d is open", ErrEpoch, rank)
+	}
+	return nil
+}
+
+// FlushAll is Flush for all ranks.
+func (w *Win[T]) FlushAll() error {
+	err := w.base().check()
+	if err == nil {
+		err = w.w.FlushAll()
+	}
+	return w.base().fail("FlushAll", NoPeer, err)
+}
+
+// FlushLocalAll is FlushLocal for all ranks.
+func (w *Win[T]) FlushLocalAll() error {
+	err := w.base().check()
+	if err == nil {
+		err = w.w.FlushLocalAll()
+	}
+	return w.base().fail("FlushLocalAll", NoPeer, err)
+}

@@ -14,7 +14,7 @@ func SharedMemory(int64) (int, error)                                { return -1
 func CheckShared(int, int64) error                                   { return errShared }
 func MapShared(int, int) ([]byte, error)                             { return nil, errShared }
 func UnmapShared([]byte) error                                       { return errShared }
-func MapAgain([]byte) ([]byte, error)                               { return nil, errShared }
+func MapAgain([]byte) ([]byte, error)                                { return nil, errShared }
 func Reserve(int, int64, int64) error                                { return errShared }
 func Fill(int, int64, int64) error                                   { return errShared }
 func Punch(int, int64, int64) error                                  { return errShared }

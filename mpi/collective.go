@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 	"unsafe"
 
+	"github.com/weft-mpi/weft/mpi/internal/check"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
@@ -25,13 +26,15 @@ type collectiveCall struct {
 	call    coll.Call
 	in, out []byte
 	op      *engine.Operator
-	err     error // the first thing wrong with the arguments
+	element *check.Element // in checking mode
+	err     error          // the first thing wrong with the arguments
 }
 
 // collState is what a communicator keeps for its collectives.
 type collState struct {
 	number     atomic.Uint32 // of the latest call; persistent ones have numbers of their own
 	persistent atomic.Uint32
+	checked    atomic.Uint32 // signatures in checking mode
 
 	// own serves blocking calls, one at a time: most programs repeat a call, and then its schedule is there
 	// already.
@@ -48,6 +51,7 @@ func begin[T any](a *collectiveCall, c *Comm, o coll.Operation) {
 	if !lastKnown[T]() {
 		a.err = checkElement[T]()
 	}
+	a.element = elementOf[T](c)
 	a.call.Rank, a.call.Size, a.call.ElemSize = c.rank, c.size, sizeOf[T]()
 	a.call.Crowded = c.size > c.job.processors
 }
@@ -82,10 +86,10 @@ func reduced[T any](a *collectiveCall, in, out []T) {
 	if isInPlace(in) {
 		in = out
 	}
+	noInPlace(a, "out", out)
 	if len(in) != len(out) {
 		a.fail(ErrCount, "%d elements in, room for %d out", len(in), len(out))
 	}
-	noInPlace(a, "out", out)
 	a.call.Count = len(in)
 	buffers(a, in, out)
 	a.disjoint()
@@ -193,6 +197,7 @@ func part[T any](a *collectiveCall, b *coll.Blocks, buf []T, rank int) []T {
 // run carries out a call and returns when it is complete at this rank. Nothing of a may escape: then a call
 // allocates nothing.
 func run(a collectiveCall) error {
+	a.agree()
 	if a.err != nil {
 		return a.failed("", "")
 	}
@@ -226,6 +231,7 @@ func (a *collectiveCall) repeatable() bool {
 
 // start begins a call.
 func start(a collectiveCall) (Request, error) {
+	a.agreeLater()
 	if a.err != nil {
 		return Request{}, a.failed("I", "")
 	}
@@ -238,11 +244,12 @@ func start(a collectiveCall) (Request, error) {
 		a.err = err
 		return Request{}, a.failed("I", "")
 	}
-	return Request{h, a.comm}, nil
+	return a.comm.tracked(h, a.memoryUse()), nil
 }
 
 // setUp makes a call that is begun again and again.
 func setUp(a collectiveCall) (*Persistent, error) {
+	a.agreeLater()
 	if a.err != nil {
 		return nil, a.failed("", "Init")
 	}
@@ -252,7 +259,7 @@ func setUp(a collectiveCall) (*Persistent, error) {
 	a.plan(x)
 	a.fill(x, tag)
 	return &Persistent{
-		c: c, collective: x, memory: c.e.PinMemory(a.in), memory2: c.e.PinMemory(a.out),
+		c: c, collective: x, memoryUse: a.memoryUse(), memory: c.e.PinMemory(a.in), memory2: c.e.PinMemory(a.out),
 		peer: NoPeer, tag: NoPeer,
 	}, nil
 }

@@ -25,6 +25,8 @@ const TagUB = 1<<30 - 1
 type Comm struct {
 	*commState
 	scope *engine.Canceller // ends with the context that WithContext was given; nil without one
+	// in checking mode: of the request whose handle this is; nil for a handle that the program has
+	request *checkedRequest
 }
 
 // commState is what all handles to a communicator share.
@@ -39,6 +41,8 @@ type commState struct {
 	job     *job
 	coll    collState
 	freed   atomic.Bool // Free has been called
+	inFull  atomic.Bool // calls have to be looked at in full: it is freed, or in checking mode
+	checker *checker    // nil unless in checking mode
 
 	mu         sync.Mutex
 	groupCalls map[uint64]int // calls of CreateGroup so far, by a hash of group and tag
@@ -52,6 +56,9 @@ func (j *job) newComm(e *engine.Engine, name string, id uint32, rank int, m *mem
 		e.SetContextGroup(id, m.world)
 	}
 	s.label.Store(&name)
+	if s.checker = j.checker; s.checker != nil {
+		s.inFull.Store(true)
+	}
 	j.comms.add(s)
 	j.log.Debug("communicator", "name", name, "id", id/contextsPerComm, "rank", rank, "size", s.size)
 	return &Comm{commState: s}
@@ -135,9 +142,9 @@ func (c *Comm) checkCall() error {
 }
 
 // plain tells at a glance whether checkSend and checkRecv have nothing to say: no wildcard, no context that
-// might end.
+// might end, no checking mode.
 func (c *Comm) plain(peer, tag int) bool {
-	return c != nil && c.commState != nil && c.scope == nil && !ended.Load() && !c.freed.Load() &&
+	return c != nil && c.commState != nil && c.scope == nil && !ended.Load() && !c.inFull.Load() &&
 		uint(peer) < uint(c.size) && uint(tag) <= TagUB
 }
 

@@ -21,11 +21,22 @@ type compoundCall struct {
 	ranks    []int // of the communicator; nil for all of them
 	schedule coll.Schedule
 	requests []engine.Request // of the current round
+	err      error            // why it cannot begin: in checking mode, the ranks call different things
 }
 
 // newCompoundCall begins a call that is collective over the communicator.
 func (c *Comm) newCompoundCall() *compoundCall {
-	return &compoundCall{comm: c, context: c.context + collective, tag: c.nextTag(), rank: c.rank}
+	return &compoundCall{comm: c, context: c.context + collective, tag: c.nextTag(), rank: c.rank,
+		err: c.agreeCompound(noRoot)}
+}
+
+// noRoot stands for the root of a call that has none.
+const noRoot = -1
+
+// newRootedCall is newCompoundCall for a call with a root.
+func (c *Comm) newRootedCall(root int) *compoundCall {
+	return &compoundCall{comm: c, context: c.context + collective, tag: c.nextTag(), rank: c.rank,
+		err: c.agreeCompound(root)}
 }
 
 // newGroupCompoundCall begins a call that is collective over some ranks of the communicator, in this order.
@@ -125,6 +136,9 @@ func (x *compoundCall) allgather(words, all []uint64) error {
 
 // run carries out one exchange. Its reductions are the bitwise and.
 func (x *compoundCall) run(call coll.Call, in, out []byte) error {
+	if x.err != nil {
+		return x.err
+	}
 	if err := x.comm.scope.Err(); err != nil {
 		return err
 	}

@@ -34,6 +34,7 @@ func (c *Comm) Free() error {
 	if err != nil {
 		return c.failColl("Free", err)
 	}
+	c.inFull.Store(true)
 	c.job.comms.remove(c.commState)
 	c.job.ids.free(c.context)
 	c.job.log.Debug("communicator freed", "name", c.Name(), "rank", c.rank)

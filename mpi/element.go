@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/weft-mpi/weft/mpi/internal/check"
 )
 
 // bytesOf is the memory of buf. It refuses element types that have pointers.
@@ -47,6 +49,8 @@ func sizeOf[T any]() int {
 type knownType struct {
 	typ any   // a nil pointer to the type
 	err error // why it cannot be sent; nil if it can
+	// what checking mode tells others of it
+	element *check.Element
 }
 
 // known remembers the element types that have been looked at. Readers take no lock.
@@ -88,6 +92,9 @@ func learnElement(key any) *knownType {
 		maps.Copy(next, *m)
 	}
 	k := &knownType{typ: key, err: err}
+	if err == nil {
+		k.element = check.ElementOf(t)
+	}
 	next[key] = k
 	known.types.Store(&next)
 	return k

@@ -109,6 +109,7 @@ func (c *Comm) fail(op string, peer, tag int, err error) error {
 		}
 	}
 	f.findPeer(c)
+	c.checker.failed(f)
 	return f
 }
 

@@ -49,6 +49,7 @@ type job struct {
 	ids        *contextIDs
 	comms      comms
 	reporter   *stateReporter // nil where no launcher asks for the rank's state
+	checker    *checker       // nil unless in checking mode
 	choices    coll.Selection // of algorithms
 	host       uint64         // equal at processes that share memory, and different at others
 	// of the host that all ranks are on; as many as can be where there are several hosts, or it is not known.
@@ -189,6 +190,10 @@ func join(ctx context.Context, options []Config) (*Comm, error) {
 	if err != nil {
 		return nil, err
 	}
+	checked, err := set.Of(setting.Check).Int(0, 1)
+	if err != nil {
+		return nil, err
+	}
 	wire, err := wireup.Join(ctx, set)
 	if err != nil {
 		return nil, err
@@ -216,6 +221,14 @@ func join(ctx context.Context, options []Config) (*Comm, error) {
 	if statistics == 1 {
 		conf.Hook = calls.event
 	}
+	var j *job
+	var k *checker
+	if checked == 1 {
+		k = newChecker(int(wire.Identity.Rank))
+		conf.Unreceived = func(context uint32, source, tag int, head []byte) {
+			k.unreceived(j, context, source, tag, head)
+		}
+	}
 	e, err := engine.New(conf)
 	if err != nil {
 		return nil, errors.Join(err, wire.Leave())
@@ -223,8 +236,8 @@ func join(ctx context.Context, options []Config) (*Comm, error) {
 	if err := wire.Publish(ctx, card(e, conf.Fabrics)); err != nil {
 		return nil, errors.Join(err, e.Destroy(err), wire.Leave())
 	}
-	j := newJob(wire, e, log)
-	j.choices = choices
+	j = newJob(wire, e, log)
+	j.choices, j.checker = choices, k
 	if j.host, err = thisHost(); err != nil {
 		return nil, errors.Join(err, e.Destroy(err), wire.Leave())
 	}
@@ -276,6 +289,7 @@ func Finalize() error {
 	c.job.reporter.enter(snapshot.Finalizing)
 	defer c.job.reporter.enter(snapshot.Finished)
 	defer c.job.statistics.close()
+	c.job.checker.beforeFinalize(c.job)
 	err := c.e.Drain()
 	c.job.statistics.print()
 	if err != nil {
@@ -286,6 +300,8 @@ func Finalize() error {
 		err = whyEnding(err)
 		return asError("Finalize", errors.Join(err, c.e.Destroy(err), c.job.wire.Leave()))
 	}
-	fmt.Fprint(os.Stderr, finalizeWarning(c.rank, c.e.Unfinished()))
-	return asError("Finalize", errors.Join(c.e.Shutdown(), c.job.wire.Finalize()))
+	if c.checker == nil {
+		fmt.Fprint(os.Stderr, finalizeWarning(c.rank, c.e.Unfinished()))
+	}
+	return asError("Finalize", errors.Join(c.checker.atFinalize(), c.e.Shutdown(), c.job.wire.Finalize()))
 }

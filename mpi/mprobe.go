@@ -1,6 +1,9 @@
 package mpi
 
-import "github.com/weft-mpi/weft/mpi/internal/engine"
+import (
+	"github.com/weft-mpi/weft/mpi/internal/check"
+	"github.com/weft-mpi/weft/mpi/internal/engine"
+)
 
 // Message is a message that Mprobe has taken out of reach of all other receives (MPI 4.1, 3.8.2). It must be
 // received, once, by Mrecv or Imrecv. The zero Message names none.
@@ -62,6 +65,7 @@ func Mrecv[T any](m *Message, buf []T) (Status, error) {
 		return Status{}, err
 	}
 	st, err := r.c.e.Wait(r.h)
+	r.c.request.waitedFor(r.c, &st, err)
 	if err != nil {
 		err = msg.fail("Mrecv", err)
 	}
@@ -91,12 +95,18 @@ func imrecv[T any](op string, m *Message, buf []T) (Request, Message, error) {
 	if msg.source == ProcNull {
 		return Request{engine.Null, msg.c}, msg, nil
 	}
-	h, err := msg.c.e.Imrecv(msg.m, b, sizeOf[T]())
-	r, err := msg.c.begun(h, err)
+	r, err := msg.imrecv(b, elementOf[T](msg.c), sizeOf[T]())
 	if err != nil {
 		return Request{}, msg, msg.fail(op, err)
 	}
 	return r, msg, nil
+}
+
+func (m *Message) imrecv(b []byte, element *check.Element, elem int) (Request, error) {
+	if m.c.checker != nil {
+		return m.c.checkedImrecv(m, b, element, elem)
+	}
+	return m.c.begun(m.c.e.Imrecv(m.m, b, elem))
 }
 
 // checkMessage is checkCall for a message that was taken: it may be received after Free of its communicator.

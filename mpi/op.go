@@ -36,7 +36,7 @@ func NewOp[T any](f func(inout, in []T), commutative bool) Op[T] {
 	if f == nil {
 		return Op[T]{}
 	}
-	return Op[T]{&engine.Operator{Apply: onBytes(f), Commutative: commutative}}
+	return Op[T]{&engine.Operator{Apply: onBytes(f), Commutative: commutative, Func: f}}
 }
 
 // onBytes is a function on elements as one on their bytes, which are aligned and whole elements.
@@ -88,7 +88,7 @@ func lookupAll(key predefinedKey) *engine.Operator {
 func define[T any](name string, f func(inout, in []T)) Op[T] {
 	key := predefinedKey{name, any((*T)(nil))}
 	e, _ := predefined.all.LoadOrStore(key, &predefinedEntry{
-		key, &engine.Operator{Apply: onBytes(f), Commutative: true, Predefined: true},
+		key, &engine.Operator{Apply: onBytes(f), Commutative: true, Predefined: true, Label: name},
 	})
 	return Op[T]{e.(*predefinedEntry).operator}
 }

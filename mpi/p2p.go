@@ -1,6 +1,9 @@
 package mpi
 
-import "github.com/weft-mpi/weft/mpi/internal/engine"
+import (
+	"github.com/weft-mpi/weft/mpi/internal/check"
+	"github.com/weft-mpi/weft/mpi/internal/engine"
+)
 
 // Send sends buf to rank dst and returns when buf may be used again, which may be before the receiver has it
 // (MPI 4.1, 3.2.1). T must have a fixed size and no pointers. A nil buf is a message of no elements.
@@ -23,7 +26,7 @@ func send[T any](c *Comm, buf []T, dst, tag int, sync bool) error {
 	if err != nil {
 		return err
 	}
-	return c.send(b, dst, tag, sync)
+	return c.send(b, elementOf[T](c), dst, tag, sync)
 }
 
 // Ssend is Send that returns only when the receiver has begun to receive the message (MPI 4.1, 3.4).
@@ -49,7 +52,7 @@ func Recv[T any](c *Comm, buf []T, src, tag int) (Status, error) {
 	b, err := bytesOf(buf)
 	var st Status
 	if err == nil {
-		st, err = c.recv(b, src, tag, sizeOf[T]())
+		st, err = c.recv(b, elementOf[T](c), src, tag, sizeOf[T]())
 	}
 	if err != nil {
 		return st, c.fail("Recv", src, tag, err)
@@ -66,7 +69,7 @@ func Sendrecv[T, U any](c *Comm, sbuf []T, dst, stag int, rbuf []U, src, rtag in
 	}
 	s, serr := isend(c, "Sendrecv", sbuf, dst, stag, false)
 	if serr != nil {
-		c.e.CancelAndFree(r.h) // nothing will answer it
+		r.abandon() // nothing will answer it
 		return Status{}, serr
 	}
 	st, err := r.Wait()
@@ -113,7 +116,7 @@ func isend[T any](c *Comm, op string, buf []T, dst, tag int, sync bool) (Request
 	b, err := bytesOf(buf)
 	var r Request
 	if err == nil {
-		r, err = c.isend(b, dst, tag, sync)
+		r, err = c.isend(b, elementOf[T](c), dst, tag, sync)
 	}
 	if err != nil {
 		return Request{}, c.fail(op, dst, tag, err)
@@ -125,7 +128,7 @@ func irecv[T any](c *Comm, op string, buf []T, src, tag int) (Request, error) {
 	b, err := bytesOf(buf)
 	var r Request
 	if err == nil {
-		r, err = c.irecv(b, src, tag, sizeOf[T]())
+		r, err = c.irecv(b, elementOf[T](c), src, tag, sizeOf[T]())
 	}
 	if err != nil {
 		return Request{}, c.fail(op, src, tag, err)
@@ -136,15 +139,18 @@ func irecv[T any](c *Comm, op string, buf []T, src, tag int) (Request, error) {
 // The four below are what the typed calls come down to. Only a communicator with a context has its blocking
 // calls take a request, which the end of the context can find.
 
-func (c *Comm) send(b []byte, dst, tag int, sync bool) error {
+func (c *Comm) send(b []byte, element *check.Element, dst, tag int, sync bool) error {
+	if err := c.checkSend(dst, tag); err != nil || dst == ProcNull {
+		return err
+	}
+	if c.checker != nil {
+		return c.checkedSend(b, element, dst, tag, sync)
+	}
 	if c.hasScope() {
-		r, err := c.isend(b, dst, tag, sync)
+		r, err := c.isend(b, nil, dst, tag, sync)
 		if err == nil {
 			_, err = c.e.Wait(r.h)
 		}
-		return err
-	}
-	if err := c.checkSend(dst, tag); err != nil || dst == ProcNull {
 		return err
 	}
 	if sync {
@@ -153,26 +159,27 @@ func (c *Comm) send(b []byte, dst, tag int, sync bool) error {
 	return c.e.Send(c.context, b, c.worldRank(dst), tag)
 }
 
-func (c *Comm) recv(b []byte, src, tag, elem int) (Status, error) {
+func (c *Comm) recv(b []byte, element *check.Element, src, tag, elem int) (Status, error) {
 	var st engine.Status
-	if c.hasScope() {
-		r, err := c.irecv(b, src, tag, elem)
-		if err == nil {
+	err := c.checkRecv(src, tag)
+	switch {
+	case err != nil:
+	case src == ProcNull:
+		return nullStatus(), nil
+	case c.checker != nil:
+		st, err = c.checkedRecv(b, element, src, tag, elem)
+	case c.hasScope():
+		var r Request
+		if r, err = c.irecv(b, nil, src, tag, elem); err == nil {
 			st, err = c.e.Wait(r.h)
 		}
-		return c.statusOf(st), err
-	}
-	err := c.checkRecv(src, tag)
-	if err == nil && src == ProcNull {
-		return nullStatus(), nil
-	}
-	if err == nil {
+	default:
 		err = c.e.Recv(c.context, b, c.worldRank(src), tag, elem, &st)
 	}
 	return c.statusOf(st), err
 }
 
-func (c *Comm) isend(b []byte, dst, tag int, sync bool) (Request, error) {
+func (c *Comm) isend(b []byte, element *check.Element, dst, tag int, sync bool) (Request, error) {
 	if err := c.checkSend(dst, tag); err != nil {
 		return Request{}, err
 	}
@@ -181,6 +188,8 @@ func (c *Comm) isend(b []byte, dst, tag int, sync bool) (Request, error) {
 	switch {
 	case dst == ProcNull:
 		h = engine.Null
+	case c.checker != nil:
+		return c.checkedIsend([][]byte{b}, element, dst, tag, sync)
 	case sync:
 		h, err = c.e.Issend(c.context, b, c.worldRank(dst), tag)
 	default:
@@ -189,12 +198,15 @@ func (c *Comm) isend(b []byte, dst, tag int, sync bool) (Request, error) {
 	return c.begun(h, err)
 }
 
-func (c *Comm) irecv(b []byte, src, tag, elem int) (Request, error) {
+func (c *Comm) irecv(b []byte, element *check.Element, src, tag, elem int) (Request, error) {
 	if err := c.checkRecv(src, tag); err != nil {
 		return Request{}, err
 	}
 	if src == ProcNull {
 		return Request{engine.Null, c}, nil
+	}
+	if c.checker != nil {
+		return c.checkedIrecv([][]byte{b}, element, src, tag, elem)
 	}
 	h, err := c.e.Irecv(c.context, b, c.worldRank(src), tag, elem)
 	return c.begun(h, err)

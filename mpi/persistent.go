@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/weft-mpi/weft/mpi/internal/check"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
@@ -16,10 +17,12 @@ type Persistent struct {
 	buf       []byte
 	memory    *engine.Memory // of buf, if it comes from Alloc
 	elem      int
+	element   *check.Element // in checking mode
 	peer, tag int
 
 	collective *engine.Collective // nil for a send or a receive
 	memory2    *engine.Memory     // of its other buffer, if it comes from Alloc
+	memoryUse  check.Operation    // of the collective, in checking mode
 
 	mu    sync.Mutex
 	h     engine.Request // of the last Start
@@ -36,7 +39,8 @@ func SendInit[T any](c *Comm, buf []T, dst, tag int) (*Persistent, error) {
 	if err != nil {
 		return nil, c.fail("SendInit", dst, tag, err)
 	}
-	return &Persistent{c: c, buf: b, memory: c.e.PinMemory(b), peer: dst, tag: tag}, nil
+	return &Persistent{c: c, buf: b, memory: c.e.PinMemory(b), element: elementOf[T](c), peer: dst,
+		tag: tag}, nil
 }
 
 // RecvInit sets up a receive into buf from rank src, or AnySource, with tag, or AnyTag (MPI 4.1, 3.9).
@@ -49,8 +53,8 @@ func RecvInit[T any](c *Comm, buf []T, src, tag int) (*Persistent, error) {
 	if err != nil {
 		return nil, c.fail("RecvInit", src, tag, err)
 	}
-	return &Persistent{c: c, receive: true, buf: b, memory: c.e.PinMemory(b), elem: sizeOf[T](), peer: src,
-		tag: tag}, nil
+	return &Persistent{c: c, receive: true, buf: b, memory: c.e.PinMemory(b), elem: sizeOf[T](),
+		element: elementOf[T](c), peer: src, tag: tag}, nil
 }
 
 // Start begins the operation, as Isend or Irecv would, and returns its request. Until that is used up another
@@ -148,11 +152,13 @@ func (p *Persistent) start() (r Request, err error) {
 	switch {
 	case p.collective != nil:
 		r.c = p.c
-		r.h, err = p.c.e.StartCollective(p.collective)
+		if r.h, err = p.c.e.StartCollective(p.collective); err == nil {
+			r = p.c.tracked(r.h, p.memoryUse)
+		}
 	case p.receive:
-		r, err = p.c.irecv(p.buf, p.peer, p.tag, p.elem)
+		r, err = p.c.irecv(p.buf, p.element, p.peer, p.tag, p.elem)
 	default:
-		r, err = p.c.isend(p.buf, p.peer, p.tag, false)
+		r, err = p.c.isend(p.buf, p.element, p.peer, p.tag, false)
 	}
 	p.h = r.h
 	return r, err

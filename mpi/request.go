@@ -3,6 +3,7 @@ package mpi
 import (
 	"errors"
 
+	"github.com/weft-mpi/weft/mpi/internal/check"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
@@ -48,6 +49,9 @@ func (c *Comm) statusOf(s engine.Status) Status {
 		st.cancelled = s.Cancelled
 		return st
 	}
+	if c.checker != nil {
+		s.Bytes = max(0, s.Bytes-check.HeaderSize)
+	}
 	count := s.Bytes
 	if s.Elem > 1 {
 		count /= s.Elem
@@ -70,6 +74,7 @@ func (r Request) wait(op string) (Status, error) {
 		return emptyStatus, nil
 	}
 	st, err := r.c.e.Wait(r.h)
+	r.c.request.waitedFor(r.c, &st, err)
 	if err != nil {
 		err = r.c.fail(op, NoPeer, NoPeer, err)
 	}
@@ -82,10 +87,21 @@ func (r Request) Test() (Status, bool, error) {
 		return emptyStatus, true, nil
 	}
 	st, ok, err := r.c.e.Test(r.h)
+	if ok {
+		r.c.request.waitedFor(r.c, &st, err)
+	}
 	if err != nil {
 		err = r.c.fail("Test", NoPeer, NoPeer, err)
 	}
 	return r.c.statusOf(st), ok, err
+}
+
+// abandon ends an operation that nothing will answer, and that the program has no request of.
+func (r Request) abandon() {
+	r.c.e.CancelAndFree(r.h)
+	if k := r.c.checker; k != nil && r.c.request != nil {
+		k.operations.Drop(&r.c.request.Operation)
+	}
 }
 
 // Cancel cancels an operation that has not been matched (MPI 4.1, 3.8.4): a receive without a message, or a

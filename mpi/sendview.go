@@ -70,6 +70,9 @@ func irecvView[T any](c *Comm, v View[T], src, tag int) (Request, error) {
 	if src == ProcNull {
 		return Request{engine.Null, c}, nil
 	}
+	if c.checker != nil {
+		return c.checkedIrecv(v.pieces(), elementOf[T](c), src, tag, sizeOf[T]())
+	}
 	return c.begun(c.e.IrecvVec(c.context, v.pieces(), c.worldRank(src), tag, sizeOf[T]()))
 }
 
@@ -81,7 +84,7 @@ func SendrecvView[T, U any](c *Comm, send View[T], dst, stag int, recv View[U], 
 		return Status{}, c.fail("SendrecvView", src, rtag, err)
 	}
 	if err := SendView(c, send, dst, stag); err != nil {
-		c.e.CancelAndFree(r.h) // nothing will answer it
+		r.abandon() // nothing will answer it
 		return Status{}, c.fail("SendrecvView", dst, stag, err)
 	}
 	st, err := r.Wait()

@@ -221,12 +221,25 @@ func (l *comms) remove(c *commState) {
 	}
 }
 
-// describe lists the communicators.
-func (l *comms) describe() []snapshot.Comm {
+// find is the communicator of an engine context; nil if there is none.
+func (l *comms) find(context uint32) *commState {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.byID[context&^(contextsPerComm-1)]
+}
+
+// all are the communicators, in the order of their ids.
+func (l *comms) all() []*commState {
 	l.mu.Lock()
 	list := slices.Collect(maps.Values(l.byID))
 	l.mu.Unlock()
 	slices.SortFunc(list, func(a, b *commState) int { return cmp.Compare(a.context, b.context) })
+	return list
+}
+
+// describe lists the communicators.
+func (l *comms) describe() []snapshot.Comm {
+	list := l.all()
 	var out []snapshot.Comm
 	for _, c := range list[:min(len(list), snapshot.MaxComms)] {
 		d := snapshot.Comm{ID: c.context, Name: *c.label.Load(), Begun: uint64(c.coll.number.Load())}

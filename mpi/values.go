@@ -57,7 +57,7 @@ func BcastValue[T any](c *Comm, v T, root int) (T, error) {
 }
 
 func bcastValue[T any](c *Comm, v *T, root int) error {
-	x := c.newCompoundCall()
+	x := c.newRootedCall(root)
 	var b []byte
 	h := valueHeader{}
 	if c.rank == root {
@@ -103,7 +103,7 @@ func AllgatherValues[T any](c *Comm, v T) ([]T, error) {
 // gatherValues collects the values of all ranks, at the root or everywhere: first their lengths, then the
 // bytes.
 func gatherValues[T any](c *Comm, v *T, root int, everywhere bool) ([]T, error) {
-	x := c.newCompoundCall()
+	x := c.newRootedCall(root)
 	mine, h := encoded(v)
 	here := everywhere || c.rank == root
 	var headers []valueHeader

@@ -42,7 +42,11 @@ func isendVec(c *Comm, op string, vec [][]byte, dst, tag int) (Request, error) {
 		return Request{engine.Null, c}, nil
 	}
 	var r Request
-	if err == nil {
+	switch {
+	case err != nil:
+	case c.checker != nil:
+		r, err = c.checkedIsend(vec, nil, dst, tag, false)
+	default:
 		r, err = c.begun(c.e.IsendVec(c.context, vec, c.worldRank(dst), tag))
 	}
 	if err != nil {
@@ -57,7 +61,11 @@ func irecvVec(c *Comm, op string, vec [][]byte, src, tag int) (Request, error) {
 		return Request{engine.Null, c}, nil
 	}
 	var r Request
-	if err == nil {
+	switch {
+	case err != nil:
+	case c.checker != nil:
+		r, err = c.checkedIrecv(vec, nil, src, tag, 1)
+	default:
 		r, err = c.begun(c.e.IrecvVec(c.context, vec, c.worldRank(src), tag, 1))
 	}
 	if err != nil {

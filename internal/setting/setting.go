@@ -17,7 +17,7 @@ type Setting struct {
 var All = []*Setting{Fabric, Interface, Lanes, Reconnect, Ports, Checksum, ConnectTimeout, PeerTimeout, TLS,
 	SecretFile, Coordinator, StartTimeout, CoresPerRank, HandlerCores, Phases, KeepSmall, Threshold, Vector,
 	Budget, ShrinkAfter, EagerMost, Rendezvous, KeepMost, KeepCount, Collectives,
-	Statistics, Log}
+	Check, Statistics, Log}
 
 var (
 	Fabric    = &Setting{"WEFT_FABRIC", "auto", "transport between ranks, by name"}
@@ -87,6 +87,9 @@ var (
 	Collectives = &Setting{"WEFT_COLL", "",
 		"algorithms of collectives, such as allreduce:ring,bcast:binomial; explain has rank 0 print what " +
 			"is chosen at each call site; all ranks need the same"}
+	Check = &Setting{"WEFT_CHECK", "0",
+		"1 has each rank report mistakes of the program, with ranks, calls and lines, on standard error; " +
+			"all ranks need the same"}
 	Statistics = &Setting{"WEFT_STATS", "0",
 		"1 has each rank tell the counters of its channels on standard error at the end"}
 	Log = &Setting{"WEFT_LOG", "warn",

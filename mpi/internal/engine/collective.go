@@ -3,6 +3,9 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"reflect"
+	"runtime"
+	"strings"
 	"unsafe"
 
 	"github.com/weft-mpi/weft/mpi/internal/coll"
@@ -21,6 +24,20 @@ type Operator struct {
 	// it takes no lock and no longer than the bytes need, so short vectors are combined under the engine's
 	// lock
 	Predefined bool
+	Label      string // of a predefined one
+	Func       any    // of one of the program's
+}
+
+// Name names an operator in messages: a predefined one, or the function of the program.
+func (o *Operator) Name() string {
+	if o.Func == nil {
+		return o.Label
+	}
+	f := runtime.FuncForPC(reflect.ValueOf(o.Func).Pointer())
+	if f == nil {
+		return "an operator of the program"
+	}
+	return f.Name()[strings.LastIndexByte(f.Name(), '/')+1:]
 }
 
 // collectiveState is where a collective is.

@@ -50,7 +50,10 @@ type Config struct {
 	// processors of this rank's completion handler: the first of them is its thread's; none for no handler
 	HandlerCores []int
 	Hook         Hook // told of events; nil for none
-	Log          *slog.Logger
+	// if not nil: told of each message that was dropped at the end, as nobody had received it. head is the
+	// beginning of the message as far as it was here. It is called under the lock
+	Unreceived func(context uint32, source, tag int, head []byte)
+	Log        *slog.Logger
 }
 
 // Engine is one rank's message engine. It owns the lock, the fabrics and the peers, and hands each call of

@@ -38,12 +38,12 @@ const (
 func (u *unexpectedMessages) discardAll() {
 	u.unfinished = map[UnfinishedKey]int{}
 	for m := range u.e.matching.Unexpected() {
-		u.countUnreceived(m.Context, int(m.Source), m.Tag)
+		u.countUnreceived(m.Context, int(m.Source), m.Tag, m.Value.head())
 	}
 	u.discardWhere(func(uint32) bool { return true })
 	for len(u.e.probes.messages) > 0 {
 		a := u.e.probes.messages[0]
-		u.countUnreceived(a.match.Context, int(a.match.Source), a.match.Tag)
+		u.countUnreceived(a.match.Context, int(a.match.Source), a.match.Tag, a.head())
 		u.e.probes.remove(a)
 		if a.fetch == nil {
 			u.discard(a)
@@ -51,22 +51,34 @@ func (u *unexpectedMessages) discardAll() {
 	}
 }
 
+// head is the beginning of a message, if it is here.
+func (a *unexpectedMessage) head() []byte {
+	if len(a.parts) > 0 {
+		return a.parts[0].payload
+	}
+	return nil
+}
+
 // discards tells whether a message that no receive has matched is dropped, and notes it if that is because of
-// finish.
-func (u *unexpectedMessages) discards(env envelope, source int) bool {
+// finish. head is the beginning of the message, as far as it is here.
+func (u *unexpectedMessages) discards(env envelope, source int, head []byte) bool {
 	if u.freedContexts.has(env.Context) {
 		return true
 	}
 	if u.unfinished == nil {
 		return false
 	}
-	u.countUnreceived(env.Context, source, env.Tag)
+	u.countUnreceived(env.Context, source, env.Tag, head)
 	return true
 }
 
-func (u *unexpectedMessages) countUnreceived(context uint32, source int, tag int32) {
-	if !u.freedContexts.has(context) {
-		u.unfinished[UnfinishedKey{UnreceivedMessage, context, source, int(tag)}]++
+func (u *unexpectedMessages) countUnreceived(context uint32, source int, tag int32, head []byte) {
+	if u.freedContexts.has(context) {
+		return
+	}
+	u.unfinished[UnfinishedKey{UnreceivedMessage, context, source, int(tag)}]++
+	if u.unreceived != nil {
+		u.unreceived(context, source, int(tag), head)
 	}
 }
 

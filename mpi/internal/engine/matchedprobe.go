@@ -76,7 +76,7 @@ func (q *matchedProbes) remove(a *unexpectedMessage) {
 // Mrecv receives a message that was matched, as Recv would.
 func (e *Engine) Mrecv(m Message, buf []byte, elem int) (Status, error) {
 	e.mu.Lock()
-	r, err := e.probes.startRecv(m, buf, elem)
+	r, err := e.probes.startRecv(m, buf, nil, elem)
 	e.mu.Unlock()
 	if err != nil {
 		return Status{}, err
@@ -88,14 +88,26 @@ func (e *Engine) Mrecv(m Message, buf []byte, elem int) (Status, error) {
 func (e *Engine) Imrecv(m Message, buf []byte, elem int) (Request, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r, err := e.probes.startRecv(m, buf, elem)
+	r, err := e.probes.startRecv(m, buf, nil, elem)
 	if err != nil {
 		return Request{}, err
 	}
 	return r.handle(), nil
 }
 
-func (q *matchedProbes) startRecv(m Message, buf []byte, elem int) (*request, error) {
+// ImrecvVec is Imrecv into several buffers, one after the other.
+func (e *Engine) ImrecvVec(m Message, vec [][]byte, elem int) (Request, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r, err := e.probes.startRecv(m, nil, vec, elem)
+	if err != nil {
+		return Request{}, err
+	}
+	return r.handle(), nil
+}
+
+// startRecv begins to receive a message into vec, or into buf where there is no vec.
+func (q *matchedProbes) startRecv(m Message, buf []byte, vec [][]byte, elem int) (*request, error) {
 	a := m.a
 	if a == nil || a.gen != m.gen {
 		return nil, ErrNoMessage
@@ -106,7 +118,9 @@ func (q *matchedProbes) startRecv(m Message, buf []byte, elem int) (*request, er
 	q.remove(a)
 	r := q.e.requests.get()
 	r.kind, r.rank = kindRecv, int(a.match.Source)
-	r.contiguous(buf)
+	if r.vec = vec; vec == nil {
+		r.contiguous(buf)
+	}
 	r.status.Elem = elem
 	r.posted.Context, r.posted.Source, r.posted.Tag = a.match.Context, a.match.Source, a.match.Tag
 	if a.fetch != nil {

@@ -275,7 +275,7 @@ func (v *recvProtocol) onBatch(p *peer, body []byte) error {
 func (v *recvProtocol) onFirst(p *peer, body []byte) error {
 	env, total, payload, err := eager.ParseFirst(body)
 	if err == nil {
-		err = v.onFirstPiece(p, env, total)
+		err = v.onFirstPiece(p, env, total, payload)
 	}
 	if err != nil {
 		return err
@@ -293,7 +293,7 @@ func (v *recvProtocol) onMore(p *peer, body []byte) error {
 func (v *recvProtocol) onRTS(p *peer, body []byte) error {
 	rts, err := rendezvous.ParseRTS(body)
 	if err == nil {
-		err = v.onFirstPiece(p, envelope{Context: rts.Context, Tag: rts.Tag}, int(rts.Length))
+		err = v.onFirstPiece(p, envelope{Context: rts.Context, Tag: rts.Tag}, int(rts.Length), nil)
 	}
 	if err != nil {
 		return err
@@ -327,7 +327,7 @@ func (v *recvProtocol) onEager(p *peer, env envelope, payload []byte) error {
 		}
 		return nil
 	}
-	if v.e.unexpected.discards(env, p.rank) {
+	if v.e.unexpected.discards(env, p.rank, payload) {
 		return nil
 	}
 	if err := p.admitPayload(len(payload)); err != nil {
@@ -353,8 +353,8 @@ type incoming struct {
 
 func (in *incoming) active() bool { return in.r != nil || in.a != nil }
 
-// onFirstPiece matches a message that comes in pieces.
-func (v *recvProtocol) onFirstPiece(p *peer, env envelope, total int) error {
+// onFirstPiece matches a message that comes in pieces, and begins with head.
+func (v *recvProtocol) onFirstPiece(p *peer, env envelope, total int, head []byte) error {
 	in := &p.incoming
 	if in.active() {
 		return fmt.Errorf("%w: a message began inside another", transport.ErrProtocol)
@@ -367,7 +367,7 @@ func (v *recvProtocol) onFirstPiece(p *peer, env envelope, total int) error {
 		in.r.status.Source, in.r.status.Tag, in.r.status.Bytes = p.rank, int(env.Tag), total
 		return nil
 	}
-	if v.e.unexpected.discards(env, p.rank) {
+	if v.e.unexpected.discards(env, p.rank, head) {
 		in.r = v.newDiscardReceive(env.Context, p.rank, env.Tag)
 		in.r.setPeer(p)
 		in.r.detached = true

@@ -108,14 +108,23 @@ func (e *Engine) Issend(context uint32, buf []byte, dst, tag int) (Request, erro
 // IsendVec is Isend of one message out of several buffers. They, and the slice of them, must stay as they are
 // until the request is complete.
 func (e *Engine) IsendVec(context uint32, vec [][]byte, dst, tag int) (Request, error) {
+	return e.isendVec(context, vec, dst, tag, false)
+}
+
+// IssendVec is Issend of one message out of several buffers.
+func (e *Engine) IssendVec(context uint32, vec [][]byte, dst, tag int) (Request, error) {
+	return e.isendVec(context, vec, dst, tag, true)
+}
+
+func (e *Engine) isendVec(context uint32, vec [][]byte, dst, tag int, sync bool) (Request, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.stopped != nil {
 		return Request{}, e.stopped
 	}
 	r := e.requests.get()
-	r.vec = vec
-	more := e.coalescer.shouldCoalesceTo(dst, r.bufferLen())
+	r.vec, r.sync = vec, sync
+	more := !sync && e.coalescer.shouldCoalesceTo(dst, r.bufferLen())
 	e.sends.start(r, envelope{Context: context, Tag: int32(tag)}, dst, more)
 	return r.handle(), nil
 }

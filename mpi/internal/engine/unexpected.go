@@ -123,12 +123,14 @@ type unexpectedMessages struct {
 	maxBytes int
 	paused   []*peer
 
-	freedContexts contextSet            // messages in these are dropped
-	unfinished    map[UnfinishedKey]int // messages dropped since Drain; nil before
+	freedContexts contextSet                                         // messages in these are dropped
+	unfinished    map[UnfinishedKey]int                              // messages dropped since Drain; nil before
+	unreceived    func(context uint32, source, tag int, head []byte) // see Config
 }
 
 func (u *unexpectedMessages) init(e *Engine, c Config) {
 	*u = unexpectedMessages{e: e, maxCount: c.MaxUnexpectedCount, maxBytes: c.MaxUnexpectedBytes,
+		unreceived:    c.Unreceived,
 		freedContexts: contextSet{}}
 	if u.maxBytes == 0 {
 		u.maxBytes = 64 << 20

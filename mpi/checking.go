@@ -1,0 +1,182 @@
+package mpi
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/weft-mpi/weft/mpi/internal/check"
+	"github.com/weft-mpi/weft/mpi/internal/engine"
+)
+
+// checking is the context, within a communicator, of the signatures of collectives: see checkedCollective.
+const checking = 3
+
+// checker is what a rank has for checking mode (WEFT_CHECK=1); nil where that is off. Every message has a
+// header then, check.HeaderSize bytes before its payload, and every collective begins with an exchange of
+// signatures around the ring of ranks.
+type checker struct {
+	*check.Reporter
+	sites      *check.Sites
+	operations *check.Operations
+	headers    sync.Pool      // *[]byte: memory for small messages with their header
+	underWay   sync.WaitGroup // signatures of collectives that do not block
+}
+
+func newChecker(rank int) *checker {
+	r := check.NewReporter(rank, os.Stderr)
+	return &checker{
+		Reporter: r, sites: check.NewSites(calledFrom), operations: check.NewOperations(r),
+		headers: sync.Pool{New: func() any {
+			b := make([]byte, check.HeaderSize+smallChecked)
+			return &b
+		}},
+	}
+}
+
+// wrongArguments are the errors that say of a call itself that it is wrong, with the class of the mistake.
+var wrongArguments = []struct {
+	err   error
+	class string
+}{
+	{ErrTruncate, "receive too short"}, {ErrRank, "invalid rank"}, {ErrTag, "invalid tag"},
+	{ErrCollective, "different collective"}, {ErrCount, "invalid count"}, {ErrBuffer, "invalid buffer"},
+	{ErrType, "invalid type"}, {ErrRoot, "invalid root"}, {ErrOp, "invalid operator"},
+	{ErrComm, "invalid communicator"}, {ErrRequest, "invalid request"}, {ErrArg, "invalid argument"},
+	{ErrFinalized, "call after Finalize"},
+}
+
+// errChecked marks what has been reported.
+var errChecked = errors.New("checking mode")
+
+// failed reports a call that fails because the program is wrong.
+func (k *checker) failed(err error) {
+	if k == nil || errors.Is(err, errChecked) {
+		return
+	}
+	for _, w := range wrongArguments {
+		if errors.Is(err, w.err) {
+			var e *Error
+			if errors.As(err, &e) {
+				err = &Error{Op: e.Op, Comm: e.Comm, Peer: e.Peer, Tag: e.Tag, Err: e.Err,
+					elsewhere: e.elsewhere}
+			}
+			k.Report(w.class, fmt.Sprintf("at %s: %v", k.sites.Here().Line, err))
+			return
+		}
+	}
+}
+
+// unreceived is told of a message that nobody has received, by the engine.
+func (k *checker) unreceived(j *job, context uint32, source, tag int, head []byte) {
+	if context%contextsPerComm != pointToPoint {
+		return
+	}
+	comm, from := "a communicator that has been freed", source
+	if c := j.comms.find(context); c != nil {
+		comm, from = *c.label.Load(), (&Comm{commState: c}).localRank(source)
+	}
+	h := check.ParseHeader(head)
+	if h.Line == "" {
+		h.Line = "an unknown line"
+	}
+	k.Report("message never received", fmt.Sprintf("from rank %d, tag %d, on %s, sent at %s", from, tag, comm,
+		h.Line))
+}
+
+// settleWithin bounds the wait for signatures at the end. They are underway from ranks that are there.
+const settleWithin = time.Second
+
+// beforeFinalize tells the neighbor on each communicator that this rank calls no more collectives, and waits
+// for what it has to say of those that were begun.
+func (k *checker) beforeFinalize(j *job) {
+	if k == nil {
+		return
+	}
+	for _, c := range j.comms.all() {
+		(&Comm{commState: c}).tellFinalize()
+	}
+	settled := make(chan struct{})
+	go func() {
+		k.underWay.Wait()
+		close(settled)
+	}()
+	select {
+	case <-settled:
+	case <-time.After(settleWithin):
+	}
+}
+
+// atFinalize reports what is left over, and fails if there were mistakes.
+func (k *checker) atFinalize() error {
+	if k == nil {
+		return nil
+	}
+	k.operations.ReportLeft()
+	switch n := k.Count(); n {
+	case 0:
+		return nil
+	case 1:
+		return fmt.Errorf("%w has found a mistake", errChecked)
+	default:
+		return fmt.Errorf("%w has found %d mistakes", errChecked, n)
+	}
+}
+
+// checkedRequest is a request in checking mode: the handle of its Request leads to it.
+type checkedRequest struct {
+	check.Operation
+	element *check.Element // of a receive; nil for other operations
+	head    [check.HeaderSize]byte
+	vec     [2][]byte // the header and a buffer in one piece
+}
+
+// checkingMode tells whether requests are of checking mode.
+func checkingMode(rs []Request) bool {
+	for i := range rs {
+		if rs[i].c != nil {
+			return rs[i].c.checker != nil
+		}
+	}
+	return false
+}
+
+// handle is what a checked request has as its communicator.
+func (c *Comm) handle(r *checkedRequest) *Comm { return &Comm{c.commState, c.scope, r} }
+
+// waitedFor ends what belongs to a request in checking mode: its buffer is the program's again. err is the
+// request's own failure.
+func (r *checkedRequest) waitedFor(c *Comm, st *engine.Status, err error) {
+	if r == nil || errors.Is(err, engine.ErrRequest) {
+		return
+	}
+	k := c.checker
+	k.operations.End(&r.Operation)
+	if r.element == nil || st == nil || st.Cancelled || st.Elem == 0 || st.Source == ProcNull {
+		return
+	}
+	withoutHeader(err)
+	if err == nil {
+		k.sameType(c, r.head[:], r.element, st, r.Site)
+	}
+}
+
+// withoutHeader takes the header out of the lengths in an error.
+func withoutHeader(err error) {
+	var t *engine.TruncateError
+	if errors.As(err, &t) {
+		t.Bytes, t.Room = t.Bytes-check.HeaderSize, t.Room-check.HeaderSize
+	}
+}
+
+// sameType reports a message of another type than its receive.
+func (k *checker) sameType(c *Comm, head []byte, e *check.Element, st *engine.Status, at *check.Site) {
+	if check.SameLayout(head, e) {
+		return
+	}
+	h := check.ParseHeader(head)
+	k.Report("different type", fmt.Sprintf("%s of %s at %s, of a message from rank %d, tag %d, on %s, which sent "+
+		"%s at %s", at.Call, e.Name, at.Line, c.localRank(st.Source), st.Tag, c.Name(), h.Name, h.Line))
+}

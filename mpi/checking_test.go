@@ -1,0 +1,423 @@
+package mpi_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/mpi"
+)
+
+// A wrong program is a small program with one mistake, and the class that checking mode reports it as. Two
+// ranks run it on a communicator of its own. The line that the report has to name is one of the program's.
+type wrong struct {
+	class string
+	run   func(c *mpi.Comm, r int) error // r is the rank
+}
+
+var sumInts = mpi.NewOp(func(inout, in []int64) {
+	for i := range inout {
+		inout[i] += in[i]
+	}
+}, true)
+
+func ints(n int) []int64     { return make([]int64, n) }
+func floats(n int) []float64 { return make([]float64, n) }
+func wait(r mpi.Request, err error) error {
+	if err == nil {
+		_, err = r.Wait()
+	}
+	return err
+}
+
+// either calls one of two functions.
+func either(first bool, f, g func() error) error {
+	if first {
+		return f()
+	}
+	return g()
+}
+
+// differ has rank 0 call f, and rank 1 g.
+func differ(r int, f, g func() error) error { return either(r == 0, f, g) }
+
+var wrongs = map[string]wrong{
+	// Calls of collectives that differ.
+	"Barrier and Bcast": {"different collective", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error { return mpi.Barrier(c) }, func() error { return mpi.Bcast(c, ints(1), 0) })
+	}},
+	"Reduce and Allreduce": {"different collective", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error { return mpi.Reduce(c, ints(1), ints(1), mpi.Sum[int64](), 0) },
+			func() error { return mpi.Allreduce(c, ints(1), ints(1), mpi.Sum[int64]()) })
+	}},
+	"Gather and Scatter": {"different collective", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error { return mpi.Gather(c, ints(1), ints(2), 0) },
+			func() error { return mpi.Scatter(c, nil, ints(1), 0) })
+	}},
+	"Allgather and Alltoall": {"different collective", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error { return mpi.Allgather(c, ints(1), ints(2)) },
+			func() error { return mpi.Alltoall(c, ints(2), ints(2)) })
+	}},
+	"Scan and Exscan": {"different collective", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error { return mpi.Scan(c, ints(1), ints(1), mpi.Sum[int64]()) },
+			func() error { return mpi.Exscan(c, ints(1), ints(1), mpi.Sum[int64]()) })
+	}},
+	"Dup and Barrier": {"different collective", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error { _, err := c.Dup(); return err }, func() error { return mpi.Barrier(c) })
+	}},
+	"Dup and Split": {"different collective", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error { _, err := c.Dup(); return err },
+			func() error { _, err := c.Split(0, 0); return err })
+	}},
+	"BcastValue and GatherValues": {"different collective", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error { _, err := mpi.BcastValue(c, "a", 0); return err },
+			func() error { _, err := mpi.GatherValues(c, "a", 0); return err })
+	}},
+	"Ibarrier and Ibcast": {"different collective", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error { return wait(mpi.Ibarrier(c)) },
+			func() error { return wait(mpi.Ibcast(c, ints(1), 0)) })
+	}},
+	"two that do not block in another order": {"different collective", func(c *mpi.Comm, r int) error {
+		begin := []func() (mpi.Request, error){
+			func() (mpi.Request, error) { return mpi.Ibcast(c, ints(1), 0) },
+			func() (mpi.Request, error) { return mpi.Iallreduce(c, ints(1), ints(1), mpi.Sum[int64]()) },
+		}
+		one, err := begin[r]()
+		two, err2 := begin[1-r]()
+		_, err3 := one.Wait()
+		_, err4 := two.Wait()
+		return firstError(err, err2, err3, err4)
+	}},
+	"persistent ones set up in another order": {"different collective", func(c *mpi.Comm, r int) error {
+		bcast := func() error { _, err := mpi.BcastInit(c, ints(1), 0); return err }
+		barrier := func() error { _, err := mpi.BarrierInit(c); return err }
+		return firstError(differ(r, bcast, barrier), differ(r, barrier, bcast))
+	}},
+	"collective one does not call": {"different collective", func(c *mpi.Comm, r int) error {
+		if r == 0 {
+			if err := mpi.Barrier(c); err != nil {
+				return err
+			}
+		}
+		return mpi.Bcast(c, ints(1), 0)
+	}},
+	// Roots.
+	"root of Bcast": {"different root", func(c *mpi.Comm, r int) error { return mpi.Bcast(c, ints(1), r) }},
+	"roots of Bcast that wait for each other": {"different root", func(c *mpi.Comm, r int) error {
+		return mpi.Bcast(c, ints(1), 1-r)
+	}},
+	"root of Ibcast": {"different root", func(c *mpi.Comm, r int) error { return wait(mpi.Ibcast(c, ints(1), r)) }},
+	"root of Reduce": {"different root", func(c *mpi.Comm, r int) error {
+		return mpi.Reduce(c, ints(1), ints(1), mpi.Sum[int64](), r)
+	}},
+	"root of Gather": {"different root", func(c *mpi.Comm, r int) error {
+		return mpi.Gather(c, ints(1), ints(2), r)
+	}},
+	"root of Scatter": {"different root", func(c *mpi.Comm, r int) error {
+		return mpi.Scatter(c, ints(2), ints(1), r)
+	}},
+	"root of Gatherv": {"different root", func(c *mpi.Comm, r int) error {
+		return mpi.Gatherv(c, ints(1), ints(2), []int{1, 1}, nil, r)
+	}},
+	"root of BcastValue": {"different root", func(c *mpi.Comm, r int) error {
+		_, err := mpi.BcastValue(c, "a", r)
+		return err
+	}},
+	// Operators.
+	"operator of Allreduce": {"different operator", func(c *mpi.Comm, r int) error {
+		op := mpi.Sum[int64]()
+		if r == 1 {
+			op = mpi.Max[int64]()
+		}
+		return mpi.Allreduce(c, ints(1), ints(1), op)
+	}},
+	"operator of Reduce": {"different operator", func(c *mpi.Comm, r int) error {
+		op := mpi.Min[int64]()
+		if r == 1 {
+			op = sumInts
+		}
+		return mpi.Reduce(c, ints(1), ints(1), op, 0)
+	}},
+	"operator of Iscan": {"different operator", func(c *mpi.Comm, r int) error {
+		op := mpi.Prod[int64]()
+		if r == 1 {
+			op = mpi.BXor[int64]()
+		}
+		return wait(mpi.Iscan(c, ints(1), ints(1), op))
+	}},
+	// Types.
+	"type of Bcast": {"different type", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error { return mpi.Bcast(c, ints(1), 0) },
+			func() error { return mpi.Bcast(c, floats(1), 0) })
+	}},
+	"type of Allreduce": {"different type", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error { return mpi.Allreduce(c, ints(1), ints(1), mpi.Sum[int64]()) },
+			func() error { return mpi.Allreduce(c, floats(1), floats(1), mpi.Sum[float64]()) })
+	}},
+	"type of Allgather": {"different type", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error { return mpi.Allgather(c, ints(1), ints(2)) },
+			func() error { return mpi.Allgather(c, make([]int32, 2), make([]int32, 4)) })
+	}},
+	"type of a receive": {"different type", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error { return mpi.Send(c, ints(1), 1, 0) },
+			func() error { _, err := mpi.Recv(c, floats(1), 0, 0); return err })
+	}},
+	"type of Irecv": {"different type", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error { return wait(mpi.Isend(c, ints(5), 1, 0)) },
+			func() error { return wait(mpi.Irecv(c, floats(5), 0, 0)) })
+	}},
+	"type of Sendrecv": {"different type", func(c *mpi.Comm, r int) error {
+		_, err := mpi.Sendrecv(c, ints(1), 1-r, 0, floats(1), 1-r, 0)
+		return err
+	}},
+	"type of Mrecv": {"different type", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error { return mpi.Ssend(c, make([]int32, 2), 1, 0) }, func() error {
+			m, _, err := mpi.Mprobe(c, mpi.AnySource, mpi.AnyTag)
+			_, err2 := mpi.Mrecv(&m, ints(1))
+			return firstError(err, err2)
+		})
+	}},
+	"type of a large message": {"different type", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error { return mpi.Send(c, ints(1<<17), 1, 0) },
+			func() error { _, err := mpi.Recv(c, floats(1<<17), 0, 0); return err })
+	}},
+	"type of a persistent receive": {"different type", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error { return mpi.Send(c, ints(1), 1, 0) }, func() error {
+			p, err := mpi.RecvInit(c, make([]complex64, 1), 0, 0)
+			if err != nil {
+				return err
+			}
+			return wait(p.Start())
+		})
+	}},
+	// Counts.
+	"count of Bcast": {"different count", func(c *mpi.Comm, r int) error { return mpi.Bcast(c, ints(1+r), 0) }},
+	"count of Allreduce": {"different count", func(c *mpi.Comm, r int) error {
+		return mpi.Allreduce(c, ints(3-r), ints(3-r), mpi.Sum[int64]())
+	}},
+	"count of Gather": {"different count", func(c *mpi.Comm, r int) error {
+		return mpi.Gather(c, ints(1+r), ints(2), 0)
+	}},
+	"count of Alltoall": {"different count", func(c *mpi.Comm, r int) error {
+		return mpi.Alltoall(c, ints(2+2*r), ints(2+2*r))
+	}},
+	"count of Ireduce": {"different count", func(c *mpi.Comm, r int) error {
+		return wait(mpi.Ireduce(c, ints(1+r), ints(1+r), mpi.Sum[int64](), 0))
+	}},
+	"counts of Allgatherv": {"different count", func(c *mpi.Comm, r int) error {
+		return mpi.Allgatherv(c, ints(1), ints(4), []int{1 + r, 1 + 0*r}, nil)
+	}},
+	"nothing at one rank": {"different count", func(c *mpi.Comm, r int) error {
+		return mpi.Bcast(c, ints(r), 0)
+	}},
+	"counts of Alltoallv": {"invalid count", func(c *mpi.Comm, r int) error {
+		return mpi.Alltoallv(c, ints(4), []int{2, 2}, nil, ints(3), []int{2 - r, 1 + r}, nil)
+	}},
+	"a receive too short": {"receive too short", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error { return mpi.Send(c, ints(3), 1, 0) },
+			func() error { _, err := mpi.Recv(c, ints(2), 0, 0); return err })
+	}},
+	"an Irecv too short": {"receive too short", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error { return mpi.Ssend(c, ints(3), 1, 0) },
+			func() error { return wait(mpi.Irecv(c, ints(2), 0, 0)) })
+	}},
+	// Buffers.
+	"two receives into one buffer": {"overlapping buffers", func(c *mpi.Comm, r int) error {
+		buf := ints(2)
+		a, err := mpi.Irecv(c, buf, 1-r, 1)
+		b, err2 := mpi.Irecv(c, buf[1:], 1-r, 2)
+		return firstError(err, err2, mpi.Send(c, ints(2), 1-r, 1), mpi.Send(c, ints(1), 1-r, 2),
+			mpi.Waitall([]mpi.Request{a, b}))
+	}},
+	"a send out of a buffer that is received": {"overlapping buffers", func(c *mpi.Comm, r int) error {
+		buf := ints(2)
+		a, err := mpi.Irecv(c, buf, 1-r, 1)
+		return firstError(err, mpi.Send(c, buf, 1-r, 1), wait(a, nil))
+	}},
+	"Sendrecv in one buffer": {"overlapping buffers", func(c *mpi.Comm, r int) error {
+		buf := ints(2)
+		_, err := mpi.Sendrecv(c, buf, 1-r, 0, buf, 1-r, 0)
+		return err
+	}},
+	"a receive into a buffer that is sent": {"overlapping buffers", func(c *mpi.Comm, r int) error {
+		buf := ints(2)
+		a, err := mpi.Isend(c, buf, 1-r, 1)
+		_, err2 := mpi.Recv(c, buf, 1-r, 1)
+		return firstError(err, err2, wait(a, nil))
+	}},
+	"Ibcast and Irecv of one buffer": {"overlapping buffers", func(c *mpi.Comm, r int) error {
+		buf := ints(2)
+		a, err := mpi.Irecv(c, buf, 1-r, 1)
+		b, err2 := mpi.Ibcast(c, buf, 0)
+		return firstError(err, err2, mpi.Send(c, ints(2), 1-r, 1), mpi.Waitall([]mpi.Request{a, b}))
+	}},
+	"Allreduce of overlapping parts": {"invalid buffer", func(c *mpi.Comm, r int) error {
+		buf := ints(3)
+		return mpi.Allreduce(c, buf[:2], buf[1:], mpi.Sum[int64]())
+	}},
+	"Allgather out of the wrong block": {"overlapping buffers", func(c *mpi.Comm, r int) error {
+		buf := ints(5)
+		return mpi.Allgather(c, buf[3:], buf[:4])
+	}},
+	"a buffer changed while it is sent": {"buffer changed", func(c *mpi.Comm, r int) error {
+		buf := ints(1 << 16)
+		a, err := mpi.Isend(c, buf, 1-r, 1)
+		buf[7] = 1
+		_, err2 := mpi.Recv(c, ints(1<<16), 1-r, 1)
+		return firstError(err, err2, wait(a, nil))
+	}},
+	"a small buffer changed while it is sent": {"buffer changed", func(c *mpi.Comm, r int) error {
+		buf := ints(1)
+		a, err := mpi.Issend(c, buf, 1-r, 1)
+		_, err2 := mpi.Recv(c, ints(1), 1-r, 1)
+		buf[0] = 1
+		return firstError(err, err2, mpi.Waitall([]mpi.Request{a}))
+	}},
+	"a buffer changed in Iallreduce": {"buffer changed", func(c *mpi.Comm, r int) error {
+		buf := ints(1)
+		a, err := mpi.Iallreduce(c, buf, ints(1), mpi.Sum[int64]())
+		buf[0] = 1
+		return wait(a, err)
+	}},
+	// InPlace.
+	"InPlace for a rank that is not the root": {"invalid buffer", func(c *mpi.Comm, r int) error {
+		return mpi.Reduce(c, mpi.InPlace[int64](), ints(1), mpi.Sum[int64](), 1-r)
+	}},
+	"InPlace for the output": {"invalid buffer", func(c *mpi.Comm, r int) error {
+		return mpi.Allreduce(c, ints(1), mpi.InPlace[int64](), mpi.Sum[int64]())
+	}},
+	"InPlace at one rank of Alltoall": {"InPlace not at all ranks", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error { return mpi.Alltoall(c, mpi.InPlace[int64](), ints(2)) },
+			func() error { return mpi.Alltoall(c, ints(2), ints(2)) })
+	}},
+	// Arguments.
+	"a rank that is not there": {"invalid rank", func(c *mpi.Comm, r int) error {
+		return mpi.Send(c, ints(1), 2, 0)
+	}},
+	"a negative tag": {"invalid tag", func(c *mpi.Comm, r int) error { return mpi.Send(c, ints(1), 1-r, -5) }},
+	"a root that is not there": {"invalid root", func(c *mpi.Comm, r int) error {
+		return mpi.Bcast(c, ints(1), 2)
+	}},
+	"a freed communicator": {"invalid communicator", func(c *mpi.Comm, r int) error {
+		d, err := c.Dup()
+		return firstError(err, d.Free(), mpi.Barrier(d))
+	}},
+	"a type with a pointer": {"invalid type", func(c *mpi.Comm, r int) error {
+		return mpi.Send(c, make([]string, 1), 1-r, 0)
+	}},
+	"a request that is used up": {"invalid request", func(c *mpi.Comm, r int) error {
+		a, err := mpi.Irecv(c, ints(1), 1-r, 0)
+		return firstError(err, mpi.Send(c, ints(1), 1-r, 0), wait(a, nil), wait(a, nil))
+	}},
+	"no operator": {"invalid operator", func(c *mpi.Comm, r int) error {
+		return mpi.Allreduce(c, ints(1), ints(1), mpi.Op[int64]{})
+	}},
+	// What is left over.
+	"a message that nobody receives": {"message never received", func(c *mpi.Comm, r int) error {
+		return mpi.Send(c, ints(1), 1-r, 33)
+	}},
+	"a large message that nobody receives": {"message never received", func(c *mpi.Comm, r int) error {
+		_, err := mpi.Isend(c, ints(1<<16), 1-r, 34)
+		return err
+	}},
+	"a receive that nobody waits for": {"request never waited for", func(c *mpi.Comm, r int) error {
+		_, err := mpi.Irecv(c, ints(1), 1-r, 35)
+		return err
+	}},
+	"a send that nobody waits for": {"request never waited for", func(c *mpi.Comm, r int) error {
+		_, err := mpi.Isend(c, ints(1), 1-r, 36)
+		_, err2 := mpi.Recv(c, ints(1), 1-r, 36)
+		return firstError(err, err2)
+	}},
+	"a collective that nobody waits for": {"request never waited for", func(c *mpi.Comm, r int) error {
+		_, err := mpi.Ibarrier(c)
+		return err
+	}},
+}
+
+// wrongVariable names the only program to run; without it all are run.
+const wrongVariable = "MPI_TEST_WRONG"
+
+// wrongBody runs the programs one after another, each on a communicator of its own. What a call returns is of
+// no interest here: a program may well not look at it.
+var wrongBody = body("wrong", func(_ context.Context, world *mpi.Comm) error {
+	names := slices.Sorted(maps.Keys(wrongs))
+	if only := os.Getenv(wrongVariable); only != "" {
+		names = []string{only}
+	}
+	comms := map[string]*mpi.Comm{}
+	for _, name := range names {
+		c, err := world.Dup()
+		if err != nil {
+			return err
+		}
+		c.SetName(strings.ReplaceAll(name, " ", "-"))
+		comms[name] = c
+	}
+	for _, name := range names {
+		fmt.Fprintf(os.Stderr, "program %s: %v\n", name, wrongs[name].run(comms[name], world.Rank()))
+	}
+	return nil
+})
+
+// Each of the wrong programs is reported, by its class, with the program's communicator and a line of it.
+func TestChecking_ReportsWrongPrograms(t *testing.T) {
+	require.GreaterOrEqual(t, len(wrongs), 60)
+	onFabrics(t, func(t *testing.T, fabric string) {
+		r := launch(t, 2, wrongBody, "WEFT_CHECK=1", fabric)
+		require.Error(t, r.Failure, "mistakes make the job fail")
+		assert.NotContains(t, r.Err, "panic")
+		for name, w := range wrongs {
+			mark := strings.ReplaceAll(name, " ", "-")
+			line := regexp.MustCompile(`(?m)^.*weft: check: rank \d: ` + w.class + `: .*` +
+				regexp.QuoteMeta(mark) + `(\.| |,|:|;|$).*$`).FindString(r.Err)
+			assert.NotEmpty(t, line, "%s: no report of %q", name, w.class)
+			assert.Regexp(t, `checking_test\.go:\d+`, line, name)
+		}
+		if t.Failed() {
+			t.Log(r.Err)
+		}
+	})
+}
+
+// notCalled has one rank come to its end while the others wait for it.
+var notCalled = body("not called", func(_ context.Context, world *mpi.Comm) error {
+	if world.Rank() == 1 {
+		return nil
+	}
+	return mpi.Barrier(world)
+})
+
+// A collective that one rank does not call is reported when that rank comes to its end, without a wait.
+func TestChecking_CollectiveThatOneRankDoesNotCall(t *testing.T) {
+	for _, n := range []int{2, 3} {
+		r := launch(t, n, notCalled, "WEFT_CHECK=1")
+		require.Error(t, r.Failure)
+		require.Regexp(t, `check: rank \d: different collective: Barrier on world at checking_test\.go:\d+, where `+
+			`rank 1 called Finalize`, r.Err)
+	}
+}
+
+var errorsInRing = body("one differs", func(_ context.Context, world *mpi.Comm) error {
+	root := 0
+	if world.Rank() == 2 {
+		root = 1
+	}
+	return mpi.Bcast(world, make([]int, 3), root)
+})
+
+// With more ranks a neighbor of the one that differs reports.
+func TestChecking_OneRankOfFiveDiffers(t *testing.T) {
+	r := launch(t, 5, errorsInRing, "WEFT_CHECK=1")
+	require.Error(t, r.Failure)
+	require.Regexp(t, `check: rank [23]: different root: Bcast on world at checking_test\.go:\d+, where `+
+		`rank [12] called Bcast at checking_test\.go:\d+: root \d and root \d`, r.Err)
+}

@@ -1,0 +1,153 @@
+package check
+
+import (
+	"fmt"
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+)
+
+// Operation is one that is in flight: its request has not been waited for.
+type Operation struct {
+	Site *Site
+	With string // "with rank 1, tag 5, on world"
+	// what it reads, which the program must not change, and what it writes, which the program must not touch
+	Reads, Writes [][]byte
+
+	sum   uint64 // of Reads
+	index int    // in Operations.list, plus one; 0 while it is not there
+}
+
+// String is what a report says of it.
+func (o *Operation) String() string {
+	if o.With == "" {
+		return o.Site.String()
+	}
+	return fmt.Sprintf("%s %s at %s", o.Site.Call, o.With, o.Site.Line)
+}
+
+// Operations are those that a rank has in flight.
+type Operations struct {
+	reporter *Reporter
+	seed     maphash.Seed
+	count    atomic.Int32
+	mu       sync.Mutex
+	list     []*Operation
+}
+
+// NewOperations has mistakes told to a reporter.
+func NewOperations(r *Reporter) *Operations {
+	return &Operations{reporter: r, seed: maphash.MakeSeed()}
+}
+
+// mostRegions bounds the comparison of two operations: of more pieces overlaps are not looked for.
+const mostRegions = 256
+
+// Look reports the operations in flight that a call must not be made beside: one of the two writes what the
+// other one uses. It also looks at the call itself.
+func (s *Operations) Look(o *Operation) {
+	if len(o.Reads) > 0 && len(o.Writes) > 0 && o.meets(o) {
+		s.reporter.Report("overlapping buffers", fmt.Sprintf("input and output of %v overlap", o))
+	}
+	if s.count.Load() == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, other := range s.list {
+		if o.meets(other) || other.meets(o) {
+			s.reporter.Report("overlapping buffers", fmt.Sprintf("%v uses memory of %v, which has not been "+
+				"waited for", o, other))
+		}
+	}
+}
+
+// Any tells whether operations are in flight.
+func (s *Operations) Any() bool { return s.count.Load() > 0 }
+
+// Begin notes that an operation is in flight.
+func (s *Operations) Begin(o *Operation) {
+	s.Look(o)
+	o.sum = s.sumOf(o.Reads)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = append(s.list, o)
+	o.index = len(s.list)
+	s.count.Add(1)
+}
+
+// End notes that an operation has been waited for, and looks whether what it read is as it was.
+func (s *Operations) End(o *Operation) {
+	if !s.remove(o) || s.sumOf(o.Reads) == o.sum {
+		return
+	}
+	s.reporter.Report("buffer changed", fmt.Sprintf("the buffer of %v was changed before the request was "+
+		"waited for", o))
+}
+
+func (s *Operations) remove(o *Operation) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o.index == 0 {
+		return false
+	}
+	last := len(s.list) - 1
+	moved := s.list[last]
+	s.list[o.index-1], moved.index = moved, o.index
+	s.list[last] = nil
+	s.list, o.index = s.list[:last], 0
+	s.count.Add(-1)
+	return true
+}
+
+// Drop forgets an operation that the program has no request of.
+func (s *Operations) Drop(o *Operation) { s.remove(o) }
+
+// ReportLeft reports the operations that were never waited for.
+func (s *Operations) ReportLeft() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.list {
+		s.reporter.Report("request never waited for", o.String())
+	}
+}
+
+func (s *Operations) sumOf(list [][]byte) (sum uint64) {
+	for _, b := range list {
+		sum = sum*31 + maphash.Bytes(s.seed, b)
+	}
+	return sum
+}
+
+// meets tells whether an operation writes what another one uses. With itself it is what it reads.
+func (o *Operation) meets(other *Operation) bool {
+	if len(o.Writes)*(len(other.Writes)+len(other.Reads)) > mostRegions {
+		return false
+	}
+	for _, w := range o.Writes {
+		for _, b := range other.Reads {
+			if Overlap(w, b) {
+				return true
+			}
+		}
+		if o == other {
+			continue
+		}
+		for _, b := range other.Writes {
+			if Overlap(w, b) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Overlap tells whether two pieces of memory have bytes in common.
+func Overlap(a, b []byte) bool {
+	if len(a) == 0 || len(b) == 0 {
+		return false
+	}
+	p, q := uintptr(unsafe.Pointer(&a[0])), uintptr(unsafe.Pointer(&b[0]))
+	return p < q+uintptr(len(b)) && q < p+uintptr(len(a))
+}

@@ -1,0 +1,46 @@
+package check
+
+import (
+	"fmt"
+	"io"
+	"sync"
+)
+
+// mostReports bounds what one rank prints.
+const mostReports = 100
+
+// Reporter prints the mistakes of one rank, each once, and counts them.
+type Reporter struct {
+	rank int
+	out  io.Writer
+	mu   sync.Mutex
+	seen map[string]bool
+}
+
+// NewReporter makes the reporter of a rank.
+func NewReporter(rank int, out io.Writer) *Reporter {
+	return &Reporter{rank: rank, out: out, seen: map[string]bool{}}
+}
+
+// Report prints a mistake: its class, and what was found.
+func (r *Reporter) Report(class, found string) {
+	line := fmt.Sprintf("weft: check: rank %d: %s: %s\n", r.rank, class, found)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.seen[line] || len(r.seen) > mostReports {
+		return
+	}
+	r.seen[line] = true
+	if len(r.seen) > mostReports {
+		line = fmt.Sprintf("weft: check: rank %d: more than %d mistakes; the rest is not told\n", r.rank,
+			mostReports)
+	}
+	io.WriteString(r.out, line)
+}
+
+// Count is how many mistakes were found.
+func (r *Reporter) Count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.seen)
+}

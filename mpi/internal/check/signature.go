@@ -1,0 +1,102 @@
+package check
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// SignatureSize is the length of an encoded Signature.
+const SignatureSize = 192
+
+// Signature is what a rank has called, as far as all ranks have to call alike.
+type Signature struct {
+	// which collective it is, and its name in package mpi. Calls of one operation fit together whatever their
+	// form is; only those without an operation are told apart by name
+	Operation uint32
+	Name      string
+	Root      int // -1 where there is none
+	Bytes     int // of the vector or the block; -1 where ranks may differ
+	Layout    uint32
+	Element   string // name of the type
+	Operator  string
+	InPlace   bool
+	Line      string
+}
+
+const (
+	nameAt     = 32
+	elementAt  = 64
+	operatorAt = 96
+	lineAt     = 136
+)
+
+// Put encodes a signature.
+func (s *Signature) Put(b *[SignatureSize]byte) {
+	w := binary.LittleEndian
+	w.PutUint32(b[0:], s.Operation)
+	w.PutUint32(b[4:], s.Layout)
+	w.PutUint64(b[8:], uint64(s.Root))
+	w.PutUint64(b[16:], uint64(s.Bytes))
+	w.PutUint64(b[24:], 0)
+	if s.InPlace {
+		b[24] = 1
+	}
+	putText(b[nameAt:elementAt], s.Name)
+	putText(b[elementAt:operatorAt], s.Element)
+	putText(b[operatorAt:lineAt], s.Operator)
+	putText(b[lineAt:], s.Line)
+}
+
+// ParseSignature decodes one.
+func ParseSignature(b *[SignatureSize]byte) Signature {
+	w := binary.LittleEndian
+	return Signature{
+		Operation: w.Uint32(b[0:]), Layout: w.Uint32(b[4:]),
+		Root: int(w.Uint64(b[8:])), Bytes: int(w.Uint64(b[16:])), InPlace: b[24] != 0,
+		Name: text(b[nameAt:elementAt]), Element: text(b[elementAt:operatorAt]),
+		Operator: text(b[operatorAt:lineAt]), Line: text(b[lineAt:]),
+	}
+}
+
+// Agree tells whether two encoded signatures are of calls that fit together. Most often they are the same.
+func Agree(a, b *[SignatureSize]byte) bool {
+	if [lineAt]byte(a[:lineAt]) == [lineAt]byte(b[:lineAt]) {
+		return true
+	}
+	s, t := ParseSignature(a), ParseSignature(b)
+	class, _ := s.Differ(&t)
+	return class == ""
+}
+
+// Differ finds in what two calls do not fit together: the class of mistake, and what both have. The class is
+// empty if they fit.
+func (s *Signature) Differ(t *Signature) (class, what string) {
+	named := s.Operation >= setup || t.Operation >= setup
+	switch {
+	case s.Operation != t.Operation, named && s.Name != t.Name:
+		return "different collective", ""
+	case s.Root != t.Root:
+		return "different root", fmt.Sprintf("root %d and root %d", s.Root, t.Root)
+	case !fits(s.Layout, t.Layout):
+		return "different type", s.Element + " and " + t.Element
+	case s.Operator != t.Operator:
+		return "different operator", s.Operator + " and " + t.Operator
+	case s.Bytes >= 0 && t.Bytes >= 0 && s.Bytes != t.Bytes:
+		return "different count", fmt.Sprintf("%d and %d bytes", s.Bytes, t.Bytes)
+	case s.InPlace != t.InPlace:
+		return "InPlace not at all ranks", ""
+	}
+	return "", ""
+}
+
+// Operations that are none of package coll's.
+const (
+	setup    = 1<<16 + iota // one that is told by its name: Dup, BcastValue, …
+	finalize                // the end of the program
+)
+
+// Named is the operation of calls that are told apart by their names, and Finalize that of the program's end.
+const (
+	Named    uint32 = setup
+	Finalize uint32 = finalize
+)

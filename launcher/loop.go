@@ -19,6 +19,7 @@ func (j *job) loop(ctx context.Context, signals <-chan os.Signal) error {
 	s := j.newSupervisor()
 	defer j.tellStep("the job is over")
 	j.detector = deadlock.NewDetector(len(j.programOf), j.Stuck)
+	j.beginLive()
 	j.merge()
 	j.start()
 	timer := time.NewTimer(0)
@@ -49,11 +50,13 @@ func (j *job) loop(ctx context.Context, signals <-chan os.Signal) error {
 			cancelled = nil
 			s.Cancel(time.Now(), context.Cause(ctx))
 		case <-j.output.changed:
+		case <-j.live.server.Changed():
 		case <-timer.C:
 		}
 		now := time.Now()
 		s.Tick(now)
 		j.tellStuck(s, now)
+		j.tellLive(now)
 		j.output.showPrompts(now)
 		j.do(j.output.flow()...)
 		if stream, err := j.output.failure(); err != nil {
@@ -66,7 +69,7 @@ func (j *job) loop(ctx context.Context, signals <-chan os.Signal) error {
 // wakeAt is when something is due without an event.
 func (j *job) wakeAt(s *supervisor.Supervisor) time.Time {
 	at := time.Now().Add(time.Hour)
-	for _, due := range []time.Time{s.Next(), j.output.promptDue(), j.detector.Next()} {
+	for _, due := range []time.Time{s.Next(), j.output.promptDue(), j.detector.Next(), j.live.next()} {
 		if !due.IsZero() && due.Before(at) {
 			at = due
 		}
@@ -82,6 +85,9 @@ func (j *job) event(s *supervisor.Supervisor, now time.Time, e agent.Event) {
 		return
 	case agent.Quiet, agent.Moving, agent.Answer:
 		j.stuckEvent(now, e)
+		return
+	case agent.Sampled:
+		j.live.sampled(e)
 		return
 	case agent.OutputEnd:
 		j.output.end(e.Rank)
@@ -103,6 +109,7 @@ func (j *job) event(s *supervisor.Supervisor, now time.Time, e agent.Event) {
 			j.input.remove(e.Rank)
 		}
 	}
+	j.live.event(e)
 	j.stuckEvent(now, e)
 	s.Event(now, e)
 }

@@ -162,6 +162,7 @@ type job struct {
 	nodeOf    []*node // by rank
 	localRank []int   // by rank: its number on its node
 	detector  *deadlock.Detector
+	live      liveView
 	quitAt    time.Time // the latest SIGQUIT of which the ranks were not told
 	notYet    int       // nodes whose ranks have not all been started
 	events    chan agent.Event
@@ -208,6 +209,7 @@ func newJob(spec Job) (_ *job, err error) {
 // close undoes what newJob and prepare have done, after the last process has ended.
 func (j *job) close() {
 	close(j.over)
+	j.live.server.Close()
 	j.closeNodes()
 	j.local.Close()
 	if j.input != nil {

@@ -33,12 +33,14 @@ type stateReporter struct {
 	conn  *os.File
 	world *Comm
 	phase atomic.Pointer[snapshot.Phase]
+	began time.Time
 
 	// These belong to the goroutine.
 	activity uint64
 	moved    time.Time // when activity last grew
 	sleepers int
 	quiet    bool
+	latest   snapshot.Sample
 }
 
 // startStateReporter starts the reporter if the launcher wants one.
@@ -52,7 +54,8 @@ func startStateReporter(world *Comm) *stateReporter {
 		return nil // a program between launcher and rank has closed it
 	}
 	os.Unsetenv(snapshot.Variable)
-	r := &stateReporter{conn: os.NewFile(uintptr(fd), "snapshots"), world: world, moved: time.Now()}
+	r := &stateReporter{conn: os.NewFile(uintptr(fd), "snapshots"), world: world, began: time.Now()}
+	r.moved = r.began
 	r.enter(snapshot.Running)
 	go r.run()
 	return r
@@ -79,7 +82,11 @@ func (r *stateReporter) run() {
 		case err != nil:
 			return
 		case question[0] == snapshot.Ask:
-			if r.answer() != nil {
+			if r.answer(snapshot.Answer, r.snapshot()) != nil {
+				return
+			}
+		case question[0] == snapshot.AskSample:
+			if r.answer(snapshot.Sampled, r.sample()) != nil {
 				return
 			}
 		}
@@ -117,13 +124,12 @@ func (r *stateReporter) look() error {
 	return nil
 }
 
-func (r *stateReporter) answer() error {
-	s := r.snapshot()
+func (r *stateReporter) answer(k snapshot.Kind, s interface{ Encode() ([]byte, error) }) error {
 	body, err := s.Encode()
 	if err != nil || len(body) > snapshot.MaxSize {
 		return err
 	}
-	return r.send(snapshot.Answer, body)
+	return r.send(k, body)
 }
 
 // snapshot makes the rank's snapshot.

@@ -143,19 +143,22 @@ func Decode(b []byte) (*Rank, error) {
 	if err := json.Unmarshal(b, r); err != nil {
 		return nil, fmt.Errorf("a snapshot that cannot be read: %w", err)
 	}
+	return r, r.check()
+}
+
+func (r *Rank) check() error {
 	if r.Version != Version {
-		return nil, fmt.Errorf("a snapshot of version %d; this launcher reads version %d", r.Version, Version)
+		return fmt.Errorf("a snapshot of version %d; this launcher reads version %d", r.Version, Version)
 	}
 	if r.Size < 1 || r.Rank < 0 || r.Rank >= r.Size {
-		return nil, fmt.Errorf("a snapshot of rank %d of %d", r.Rank, r.Size)
+		return fmt.Errorf("a snapshot of rank %d of %d", r.Rank, r.Size)
 	}
-	inWorld := func(rank int) bool { return rank >= 0 && rank < r.Size }
 	for _, rank := range r.named() {
-		if !inWorld(rank) {
-			return nil, fmt.Errorf("a snapshot of rank %d that names rank %d of %d", r.Rank, rank, r.Size)
+		if rank < 0 || rank >= r.Size {
+			return fmt.Errorf("a snapshot of rank %d that names rank %d of %d", r.Rank, rank, r.Size)
 		}
 	}
-	return r, nil
+	return nil
 }
 
 // named are the world ranks that occur in a snapshot.

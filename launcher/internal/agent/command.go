@@ -84,8 +84,12 @@ type Pause struct {
 	On     bool
 }
 
-// Ask asks ranks for a snapshot of what they do. An Answer follows from each that can give one.
-type Ask struct{ Ranks []int }
+// Ask asks ranks for a snapshot of what they do, or for a sample. An Answer or a Sampled follows from each that
+// can give one.
+type Ask struct {
+	Ranks  []int
+	Sample bool
+}
 
 func (Start) command()  {}
 func (Halt) command()   {}

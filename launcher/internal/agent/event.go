@@ -72,6 +72,12 @@ type Answer struct {
 	Snapshot []byte // encoded, as package snapshot has it; not checked
 }
 
+// Sampled is the sample that a rank has been asked for.
+type Sampled struct {
+	Rank   int
+	Sample []byte // encoded, as package snapshot has it; not checked
+}
+
 // Lost says that the agent itself is gone, and with it all that is known of its ranks. No event of theirs
 // follows. A local agent is never lost.
 type Lost struct {
@@ -93,4 +99,5 @@ func (InputTaken) event() {}
 func (Quiet) event()      {}
 func (Moving) event()     {}
 func (Answer) event()     {}
+func (Sampled) event()    {}
 func (Lost) event()       {}

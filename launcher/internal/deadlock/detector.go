@@ -116,6 +116,9 @@ func (d *Detector) Explain(now time.Time) {
 	}
 }
 
+// Stuck are the ranks of the latest report of a deadlock, none if a rank has moved since.
+func (d *Detector) Stuck() []int { return d.reported }
+
 // Next is when Tick is due; zero if nothing is.
 func (d *Detector) Next() time.Time {
 	if d.asking != nothing {

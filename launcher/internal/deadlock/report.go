@@ -97,6 +97,9 @@ func Ranks(ranks []int) string {
 	return b.String()
 }
 
+// Describe says what a wait of a rank is in, and for whom.
+func Describe(r *snapshot.Rank, w *snapshot.Wait) string { return Job{r}.describe(0, w, true) }
+
 // describe says what a wait is in. With peers it names the rank that a point-to-point call is for.
 func (j Job) describe(rank int, w *snapshot.Wait, peers bool) string {
 	text := w.Call

@@ -25,12 +25,18 @@ func (p *process) readSnapshots() {
 			p.agent.emit(agent.Moving{Rank: p.id})
 		case snapshot.Answer:
 			p.agent.emit(agent.Answer{Rank: p.id, Snapshot: body})
+		case snapshot.Sampled:
+			p.agent.emit(agent.Sampled{Rank: p.id, Sample: body})
 		}
 	}
 }
 
-// ask asks the rank for a snapshot. One that takes no questions is not waited for.
-func (p *process) ask() {
+// ask asks the rank for a snapshot, or for a sample. One that takes no questions is not waited for.
+func (p *process) ask(sample bool) {
+	question := byte(snapshot.Ask)
+	if sample {
+		question = snapshot.AskSample
+	}
 	p.snapshots.SetWriteDeadline(time.Now().Add(time.Millisecond))
-	p.snapshots.Write([]byte{snapshot.Ask})
+	p.snapshots.Write([]byte{question})
 }

@@ -48,6 +48,7 @@ const (
 	kindQuiet
 	kindMoving
 	kindAnswer
+	kindSampled
 )
 
 // A frame is a length of 4 bytes, big endian, that counts what follows; a kind; and a body.

@@ -96,6 +96,8 @@ func appendEvent(b []byte, e agent.Event) ([]byte, error) {
 		return appendFrame(b, kindMoving, rankOf(e.Rank)), nil
 	case agent.Answer:
 		return appendFrame(b, kindAnswer, rankOf(e.Rank), e.Snapshot), nil
+	case agent.Sampled:
+		return appendFrame(b, kindSampled, rankOf(e.Rank), e.Sample), nil
 	}
 	return nil, fmt.Errorf("%w: an event %T has no frame", errProtocol, e)
 }
@@ -150,6 +152,9 @@ func parseEvent(k kind, body []byte) (e agent.Event, rank int, err error) {
 	case kindAnswer:
 		rank, data, err := splitRank(k, body)
 		return agent.Answer{Rank: rank, Snapshot: data}, rank, err
+	case kindSampled:
+		rank, data, err := splitRank(k, body)
+		return agent.Sampled{Rank: rank, Sample: data}, rank, err
 	}
 	return nil, 0, fmt.Errorf("%w: a frame of kind %d is no event", errProtocol, k)
 }

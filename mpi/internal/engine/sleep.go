@@ -23,6 +23,8 @@ type waiters struct {
 	parked        []*waiter // who sleeps on his own
 	free          *waiter
 	began         time.Time     // when the engine was made
+	asleep        int           // goroutines that sleep
+	slept         time.Duration // ends of sleeps less their beginnings, since began
 	descriptions  descriptions  // of waits, while somebody asks for them
 	spinTime      time.Duration // how long a waiting rank polls before it sleeps
 	maxYields     int           // idle passes before a waiting rank sleeps, where it shares its core
@@ -275,6 +277,8 @@ func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool) {
 		return
 	}
 	w.e.stats.Sleeps++
+	w.asleep++
+	w.slept -= time.Since(w.began)
 	s := w.get(n == 0)
 	for i := range n {
 		if r := w.e.requests.find(at(i)); r != nil {
@@ -315,6 +319,13 @@ func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool) {
 			r.waiter = nil
 		}
 	}
+	w.asleep--
+	w.slept += time.Since(w.began)
 	s.next, w.free = w.free, s
 	w.e.mu.Unlock()
+}
+
+// timeAsleep is how long goroutines have slept, with those that sleep now. The lock is held.
+func (w *waiters) timeAsleep() time.Duration {
+	return w.slept + time.Duration(w.asleep)*time.Since(w.began)
 }

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"time"
+
 	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -18,6 +20,8 @@ type Stats struct {
 	Stalls      uint64 // times that credits ran out
 	Passes      uint64 // rounds of polling
 	Sleeps      uint64 // waits that went to sleep
+	// how long goroutines have slept in calls, all together
+	Asleep time.Duration
 
 	Channels []ChannelStats
 }
@@ -49,7 +53,7 @@ func (e *Engine) Stats() Stats {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	st := e.stats
-	st.Kept = e.unexpected.bytes
+	st.Kept, st.Asleep = e.unexpected.bytes, e.waiters.timeAsleep()
 	for _, p := range e.peers {
 		if p == nil || p.ch == nil {
 			continue

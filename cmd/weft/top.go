@@ -1,0 +1,186 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+
+	"github.com/gdamore/tcell/v3"
+	"github.com/spf13/cobra"
+
+	"github.com/weft-mpi/weft/cmd/weft/internal/top"
+	"github.com/weft-mpi/weft/internal/live"
+	"github.com/weft-mpi/weft/internal/printable"
+	"github.com/weft-mpi/weft/internal/sys"
+)
+
+const topHelp = `Show what the ranks of a job do that runs now: a line for each rank, once a second.
+
+JOB is the process id of the job's weft run, or the name of its first program. Without it the only job of
+this user on this host is shown, or all are listed. A job can be watched at any time, from the host that
+its weft run runs on, by up to eight callers of the same user. A job that nobody watches is not slowed.
+
+RANK, HOST   of the rank
+STATE        working: it computes, or one of its goroutines does; waiting: all wait in calls of weft;
+             stuck: it is proven that it waits for ever; finalizing, finished, stopped, ended;
+             no answer: its program does not use weft, has not come to Init, or gets no time
+MSG/S        messages that it has sent in the last second; BYTES/S are theirs
+WAIT         the time that its goroutines slept in calls, of the last second; two goroutines that wait
+             all the time make 200%
+MEMORY       of the Go runtime and of the channels' buffers, in bytes
+PHASES       3x1 2x2: three channels have the slots they began with, two have grown once
+LANES        connections over the network that carry data, and how many have been lost
+FOR, CALL    since when it waits, in what, for whom, and at which source line
+
+Keys: r h s m b w M p l f c sort by the column of that letter (w: WAIT, M: MEMORY, f: FOR), the same key
+again reverses; / filters by any word of a line, Escape ends that; space pauses; arrows scroll; q quits.
+Where standard output is no terminal, the table is printed as plain lines each time.`
+
+// newTop is the command that shows a running job.
+func newTop() *cobra.Command {
+	var once bool
+	cmd := &cobra.Command{
+		Use:   "top [JOB]",
+		Short: "Show what the ranks of a running job do",
+		Long:  topHelp,
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w, err := chooseJob(cmd.OutOrStdout(), args)
+			if w == nil || err != nil {
+				return err
+			}
+			defer w.Close()
+			if err := watch(cmd.Context(), w, once); err != nil {
+				warn(err.Error())
+				return exitStatus(1)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&once, "once", false, "print the table once, of one second, and end")
+	return cmd
+}
+
+// chooseJob finds the job to watch. Where there are several it lists them and returns none.
+func chooseJob(out io.Writer, args []string) (*live.Watcher, error) {
+	all, refused := live.Find()
+	var chosen []*live.Watcher
+	for _, w := range all {
+		if len(args) == 0 || args[0] == strconv.Itoa(w.Job.PID) || args[0] == w.Job.Name {
+			chosen = append(chosen, w)
+		} else {
+			w.Close()
+		}
+	}
+	switch {
+	case len(chosen) == 1:
+		return chosen[0], nil
+	case len(chosen) == 0:
+		text := "no job of this user runs on this host"
+		if refused != nil {
+			text = refused.Error()
+		} else if len(args) > 0 {
+			text = fmt.Sprintf("no job of this user on this host has the process id or the name %q", args[0])
+		}
+		warn(text)
+		return nil, exitStatus(1)
+	}
+	var b bytes.Buffer
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "JOB\tRANKS\tPROGRAM")
+	for _, c := range chosen {
+		c.Close()
+		fmt.Fprintf(w, "%d\t%d\t%s\n", c.Job.PID, c.Job.Size, printable.Line(c.Job.Name))
+	}
+	w.Flush()
+	_, err := out.Write(b.Bytes())
+	return nil, err
+}
+
+// watch shows a job until it ends or the user leaves.
+func watch(ctx context.Context, w *live.Watcher, once bool) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	if err := w.Start(); err != nil {
+		return fmt.Errorf("job %d: %w", w.Job.PID, err)
+	}
+	jobs, failed := make(chan *live.Job), make(chan error, 1)
+	go func() {
+		defer close(jobs)
+		for {
+			j, err := w.Next()
+			if err != nil {
+				failed <- err
+				return
+			}
+			select {
+			case jobs <- j:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	if once || !sys.IsTerminal(int(os.Stdout.Fd())) {
+		if err := printJobs(ctx, os.Stdout, jobs, once); err != nil || once {
+			return err
+		}
+	} else if err := showJobs(ctx, jobs); err != nil {
+		return err
+	}
+	select {
+	case err := <-failed:
+		if !errors.Is(err, io.EOF) {
+			return fmt.Errorf("job %d: %w", w.Job.PID, err)
+		}
+		fmt.Fprintf(os.Stderr, "weft: job %d has ended\n", w.Job.PID)
+	default:
+	}
+	return nil
+}
+
+// printJobs prints the table each time, or once, when there are rates of a second.
+func printJobs(ctx context.Context, out io.Writer, jobs <-chan *live.Job, once bool) error {
+	var v top.View
+	for n := 0; ; n++ {
+		select {
+		case <-ctx.Done():
+			return nil
+		case j, more := <-jobs:
+			if !more && once {
+				return errors.New("the job has ended")
+			} else if !more {
+				return nil
+			}
+			v.Show(j)
+		}
+		if once && n == 0 {
+			continue
+		}
+		_, err := io.WriteString(out, strings.Join(v.Plain(), "\n")+"\n\n")
+		if err != nil || once {
+			return err
+		}
+	}
+}
+
+// showJobs shows the job on the terminal.
+func showJobs(ctx context.Context, jobs <-chan *live.Job) error {
+	screen, err := tcell.NewScreen()
+	if err == nil {
+		err = screen.Init()
+	}
+	if err != nil {
+		return fmt.Errorf("the terminal: %w; --once prints the table", err)
+	}
+	defer screen.Fini()
+	top.Show(ctx, screen, jobs)
+	return nil
+}

@@ -1,0 +1,99 @@
+package live
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// suffix ends the names of sockets; what is not ready for callers has another.
+const (
+	suffix   = ".sock"
+	unready  = ".new"
+	folderOf = "weft"
+)
+
+// folders are where sockets may lie, the best first: that of the user's session, which a terminal of another
+// kind may not know, and one in the folder for temporary files.
+func folders() []string {
+	list := []string{filepath.Join(os.TempDir(), folderOf+"-"+strconv.Itoa(os.Getuid()))}
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
+		list = append([]string{filepath.Join(dir, folderOf)}, list...)
+	}
+	return list
+}
+
+// checkFolder refuses a folder that others can enter, or that is theirs.
+func checkFolder(dir string) error {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !info.IsDir():
+		return fmt.Errorf("%s is no folder", dir)
+	case !ok || int(stat.Uid) != os.Getuid():
+		return fmt.Errorf("%s belongs to another user", dir)
+	case info.Mode().Perm()&0o077 != 0:
+		return fmt.Errorf("others can enter %s: its mode is %v, and 0700 is needed", dir, info.Mode().Perm())
+	}
+	return nil
+}
+
+// makeFolder makes the folder for sockets.
+func makeFolder() (string, error) {
+	var all []error
+	for _, dir := range folders() {
+		err := os.Mkdir(dir, 0o700)
+		if err == nil || errors.Is(err, os.ErrExist) {
+			if err = checkFolder(dir); err == nil {
+				return dir, nil
+			}
+		}
+		all = append(all, err)
+	}
+	return "", errors.Join(all...)
+}
+
+// sockets are the paths of those in all folders that can be trusted.
+func sockets() []string {
+	var list []string
+	for _, dir := range folders() {
+		if checkFolder(dir) != nil {
+			continue
+		}
+		entries, _ := os.ReadDir(dir)
+		for _, e := range entries {
+			if e.Type()&os.ModeSocket != 0 {
+				list = append(list, filepath.Join(dir, e.Name()))
+			}
+		}
+	}
+	return list
+}
+
+// sweep removes a socket that nobody listens on any more: its launcher was killed. One that is not ready yet
+// is left alone while its process lives.
+func sweep(path string) {
+	conn, err := net.Dial("unix", path)
+	if err == nil {
+		conn.Close()
+		return
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return
+	}
+	if name, is := strings.CutSuffix(filepath.Base(path), unready); is {
+		text, _, _ := strings.Cut(name, "-")
+		if pid, err := strconv.Atoi(text); err != nil || syscall.Kill(pid, 0) == nil {
+			return
+		}
+	}
+	os.Remove(path)
+}

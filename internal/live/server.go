@@ -1,0 +1,227 @@
+package live
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/weft-mpi/weft/internal/sys"
+)
+
+const (
+	// MaxWatchers bounds who watches a job at the same time.
+	MaxWatchers = 8
+	// slowest is how long a watcher may take to read a frame.
+	slowest = 10 * time.Second
+)
+
+// A Server tells the user of a job what its ranks do.
+type Server struct {
+	greeting Job
+	listener *net.UnixListener
+	path     string
+	changed  chan struct{}
+	tasks    sync.WaitGroup
+
+	mu       sync.Mutex
+	closed   bool
+	callers  map[*caller]bool // those that have been accepted; true for those that watch
+	watchers int
+}
+
+// caller is a connection. It is told the latest of what there is to say, so a slow one costs no memory.
+type caller struct {
+	conn   *net.UnixConn
+	frames chan []byte
+}
+
+// Listen begins to serve callers of the same user. The greeting says which job it is.
+func Listen(greeting Job) (*Server, error) {
+	for _, path := range sockets() {
+		sweep(path)
+	}
+	var id [4]byte
+	rand.Read(id[:])
+	name := fmt.Sprintf("%d-%s", greeting.PID, hex.EncodeToString(id[:]))
+	s := &Server{greeting: greeting, changed: make(chan struct{}, 1), callers: map[*caller]bool{}}
+	err := s.listen(name)
+	for range 3 {
+		if !errors.Is(err, os.ErrNotExist) {
+			break
+		}
+		err = s.listen(name) // the end of another job has just removed the folder
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.tasks.Go(s.accept)
+	return s, nil
+}
+
+// listen makes the socket. One that refuses callers is removed by others, so it gets its name when it
+// listens.
+func (s *Server) listen(name string) error {
+	dir, err := makeFolder()
+	if err != nil {
+		return err
+	}
+	first := filepath.Join(dir, name+unready)
+	if s.listener, err = net.ListenUnix("unix", &net.UnixAddr{Name: first, Net: "unix"}); err != nil {
+		return err
+	}
+	s.listener.SetUnlinkOnClose(false)
+	s.path = filepath.Join(dir, name+suffix)
+	if err = os.Rename(first, s.path); err != nil {
+		s.listener.Close()
+		os.Remove(first)
+	}
+	return err
+}
+
+func (s *Server) accept() {
+	for {
+		conn, err := s.listener.AcceptUnix()
+		if err != nil {
+			return
+		}
+		if _, uid, err := sys.PeerOf(conn); err != nil || uid != os.Getuid() {
+			conn.Close()
+			continue
+		}
+		c := &caller{conn: conn, frames: make(chan []byte, 1)}
+		s.mu.Lock()
+		closed, full := s.closed, len(s.callers) >= MaxWatchers
+		if !closed && !full {
+			s.callers[c] = false
+			s.tasks.Go(func() { s.serve(c) })
+		}
+		s.mu.Unlock()
+		if full {
+			refusal := Job{Refused: fmt.Sprintf("%d others watch job %d already", MaxWatchers, s.greeting.PID)}
+			conn.SetWriteDeadline(time.Now().Add(time.Second))
+			writeJob(conn, &refusal)
+		}
+		if closed || full {
+			conn.Close()
+		}
+	}
+}
+
+// serve greets a caller, and tells it what there is to say until it goes.
+func (s *Server) serve(c *caller) {
+	defer s.forget(c)
+	greeting := s.greeting
+	c.conn.SetDeadline(time.Now().Add(slowest))
+	if writeJob(c.conn, &greeting) != nil {
+		return
+	}
+	var request [1]byte
+	if n, _ := c.conn.Read(request[:]); n == 0 || request[0] != Watch {
+		return
+	}
+	s.mu.Lock()
+	if !s.closed {
+		s.callers[c] = true
+		s.watchers++
+	}
+	s.mu.Unlock()
+	s.tellChanged()
+	c.conn.SetReadDeadline(time.Time{})
+	gone := make(chan struct{})
+	go func() { // a watcher says nothing more; what it says ends its service
+		c.conn.Read(request[:])
+		close(gone)
+	}()
+	for {
+		select {
+		case <-gone:
+			return
+		case frame := <-c.frames:
+			c.conn.SetWriteDeadline(time.Now().Add(slowest))
+			if _, err := c.conn.Write(frame); err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (s *Server) forget(c *caller) {
+	c.conn.Close()
+	s.mu.Lock()
+	if s.callers[c] {
+		s.watchers--
+	}
+	delete(s.callers, c)
+	s.mu.Unlock()
+	s.tellChanged()
+}
+
+func (s *Server) tellChanged() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Changed is told when a watcher has come or gone.
+func (s *Server) Changed() <-chan struct{} {
+	if s == nil {
+		return nil
+	}
+	return s.changed
+}
+
+// Watchers is how many watch. A nil server has none.
+func (s *Server) Watchers() int {
+	if s == nil {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.watchers
+}
+
+// Publish tells all watchers. It does not wait for them: one that has not taken the frame before gets this
+// one in its place.
+func (s *Server) Publish(j *Job) error {
+	frame, err := encode(j)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c, watches := range s.callers {
+		if !watches {
+			continue
+		}
+		select {
+		case <-c.frames:
+		default:
+		}
+		c.frames <- frame
+	}
+	return nil
+}
+
+// Close ends the service, and removes the socket and, behind the last job, its folder.
+func (s *Server) Close() {
+	if s == nil {
+		return
+	}
+	os.Remove(s.path)
+	os.Remove(filepath.Dir(s.path))
+	s.listener.Close()
+	s.mu.Lock()
+	s.closed = true
+	for c := range s.callers {
+		c.conn.Close()
+	}
+	s.mu.Unlock()
+	s.tasks.Wait()
+}

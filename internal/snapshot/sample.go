@@ -1,0 +1,42 @@
+package snapshot
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// MaxSampleWaits bounds the waits that a sample lists.
+const MaxSampleWaits = 4
+
+// A Sample is what a rank says of itself while somebody looks on: what it does, and its counters since Init.
+type Sample struct {
+	State Rank // without messages, channels and members of communicators
+
+	Up              time.Duration // since Init
+	Asleep          time.Duration // that goroutines have slept in calls, all together
+	Sent, SentBytes uint64        // messages, and their bytes
+	Memory          uint64        // bytes that the Go runtime has from the system
+	Registered      uint64        // bytes of the channels' buffers, which lie beside that
+	Phases          []int         `json:",omitempty"` // channels in each phase, from the first one
+	Lanes           int           // connections that carry data now
+	LanesLost       uint64        // since Init
+}
+
+// Encode returns the sample's encoding, which DecodeSample reads.
+func (s *Sample) Encode() ([]byte, error) {
+	s.State.Version = Version
+	return json.Marshal(s)
+}
+
+// DecodeSample reads a sample, and checks it: the launcher does not trust a rank.
+func DecodeSample(b []byte) (*Sample, error) {
+	if len(b) > MaxSize {
+		return nil, fmt.Errorf("a sample of %d bytes; at most %d are read", len(b), MaxSize)
+	}
+	s := &Sample{}
+	if err := json.Unmarshal(b, s); err != nil {
+		return nil, fmt.Errorf("a sample that cannot be read: %w", err)
+	}
+	return s, s.State.check()
+}

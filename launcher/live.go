@@ -1,0 +1,173 @@
+package launcher
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/weft-mpi/weft/internal/live"
+	"github.com/weft-mpi/weft/internal/snapshot"
+	"github.com/weft-mpi/weft/launcher/internal/agent"
+	"github.com/weft-mpi/weft/launcher/internal/deadlock"
+)
+
+const (
+	// liveEvery lies between two questions to the ranks while somebody watches; a job of many ranks is asked
+	// less often.
+	liveEvery         = time.Second
+	liveEveryThousand = time.Second
+	// liveAnswer is how long the watchers wait for the slowest rank.
+	liveAnswer = 500 * time.Millisecond
+)
+
+// liveView is what the launcher knows of the ranks for those that watch the job. Without any it asks nothing.
+type liveView struct {
+	server *live.Server // nil where no socket could be made
+	every  time.Duration
+	ranks  []liveRank
+
+	asking   bool
+	deadline time.Time // of the answers, while asking
+	again    time.Time // when to ask next; zero while nobody watches
+}
+
+// liveRank is what it knows of a rank.
+type liveRank struct {
+	pid            int
+	stopped, ended bool
+	asked          bool // and has not answered; such a rank is not asked again
+	sample         *snapshot.Sample
+}
+
+// beginLive begins to serve watchers. A job runs without them where that fails.
+func (j *job) beginLive() {
+	n := len(j.programOf)
+	v := &j.live
+	v.ranks = make([]liveRank, n)
+	v.every = liveEvery + time.Duration(n/1000)*liveEveryThousand
+	server, err := live.Listen(live.Job{PID: os.Getpid(), Name: filepath.Base(j.Apps[0].Program), Size: n,
+		Every: v.every})
+	if err != nil {
+		j.tellStep("weft top cannot watch this job: %v", err)
+		return
+	}
+	v.server = server
+}
+
+// event notes what becomes of a rank's process.
+func (v *liveView) event(e agent.Event) {
+	switch e := e.(type) {
+	case agent.Started:
+		v.ranks[e.Rank].pid = e.PID
+	case agent.Stopped:
+		v.ranks[e.Rank].stopped = true
+	case agent.Continued:
+		v.ranks[e.Rank].stopped = false
+	case agent.Exited:
+		v.ranks[e.Rank].ended = true
+	case agent.Lost:
+		for _, id := range e.Ranks {
+			v.ranks[id].ended = true
+		}
+	}
+}
+
+// sampled takes a rank's answer. What cannot be read, or is of another rank, is none.
+func (v *liveView) sampled(e agent.Sampled) {
+	s, err := snapshot.DecodeSample(e.Sample)
+	if err == nil && s.State.Rank == e.Rank && s.State.Size == len(v.ranks) {
+		v.ranks[e.Rank].sample, v.ranks[e.Rank].asked = s, false
+	}
+}
+
+// next is when tellLive is due; zero if it is not.
+func (v *liveView) next() time.Time {
+	if v.asking {
+		return v.deadline
+	}
+	return v.again
+}
+
+// tellLive asks the ranks, and tells the watchers, what is due.
+func (j *job) tellLive(now time.Time) {
+	v := &j.live
+	if v.server.Watchers() == 0 {
+		v.asking, v.again = false, time.Time{}
+		return
+	}
+	waits := func(r liveRank) bool { return r.asked && !r.ended && !r.stopped }
+	if v.asking && (!now.Before(v.deadline) || !slices.ContainsFunc(v.ranks, waits)) {
+		v.asking = false
+		v.server.Publish(j.liveJob(now))
+	}
+	if v.asking || now.Before(v.again) {
+		return
+	}
+	v.asking, v.deadline, v.again = true, now.Add(liveAnswer), now.Add(v.every)
+	ask := agent.Ask{Sample: true}
+	for id := range v.ranks {
+		if r := &v.ranks[id]; r.pid != 0 && !r.ended && !r.asked {
+			r.asked = true
+			ask.Ranks = append(ask.Ranks, id)
+		}
+	}
+	j.do(ask)
+}
+
+// liveJob is what the watchers are told.
+func (j *job) liveJob(now time.Time) *live.Job {
+	job := &live.Job{PID: os.Getpid(), Name: filepath.Base(j.Apps[0].Program), Size: len(j.programOf),
+		Up: now.Sub(j.began), Every: j.live.every, Stuck: j.detector.Stuck()}
+	for id := range j.live.ranks {
+		r := j.live.ranks[id].describe()
+		r.Rank, r.Host = id, j.nodeOf[id].name
+		if _, stuck := slices.BinarySearch(job.Stuck, id); stuck && r.Call != "" {
+			r.State = live.Stuck
+		}
+		job.Ranks = append(job.Ranks, r)
+	}
+	return job
+}
+
+// describe says what a rank does.
+func (l *liveRank) describe() live.Rank {
+	r := live.Rank{PID: l.pid, State: l.state()}
+	s := l.sample
+	if s == nil {
+		return r
+	}
+	r.Up, r.Asleep, r.Memory, r.Registered = s.Up, s.Asleep, s.Memory, s.Registered
+	r.Sent, r.SentBytes, r.Phases, r.Lanes, r.LanesLost = s.Sent, s.SentBytes, s.Phases, s.Lanes, s.LanesLost
+	switch {
+	case r.State == live.Ended || r.State == live.Finished:
+	case len(s.State.Waits) > 0:
+		longest := slices.MaxFunc(s.State.Waits, func(a, b snapshot.Wait) int { return int(a.Since - b.Since) })
+		r.Call, r.For = deadlock.Describe(&s.State, &longest), longest.Since
+	case s.State.At != "":
+		r.Call = "in no call of weft, at " + s.State.At
+	}
+	return r
+}
+
+func (l *liveRank) state() live.State {
+	switch {
+	case l.ended:
+		return live.Ended
+	case l.pid == 0:
+		return live.Starting
+	case l.stopped:
+		return live.Stopped
+	case l.asked || l.sample == nil:
+		return live.Silent
+	}
+	switch s := &l.sample.State; {
+	case s.Phase == snapshot.Finalizing:
+		return live.Finalizing
+	case s.Phase == snapshot.Finished:
+		return live.Finished
+	case len(s.Waits) > 0 && s.Active == 0:
+		return live.Waiting
+	}
+	return live.Working
+}

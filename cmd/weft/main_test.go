@@ -17,7 +17,8 @@ import (
 func TestMain(m *testing.M) {
 	launcher.Watchdog()
 	command := func() { os.Exit(execute(os.Args)) }
-	testscript.Main(m, map[string]func(){"weft": command, "mpirun": command, "mpiexec": command})
+	testscript.Main(m, map[string]func(){"weft": command, "mpirun": command, "mpiexec": command,
+		"sleeper": sleeper})
 }
 
 func TestScripts(t *testing.T) {

@@ -37,7 +37,7 @@ func job(second int) *live.Job {
 	j := &live.Job{PID: 4711, Name: "solver", Size: 6, Up: up + time.Second/2, Every: time.Second}
 	j.Ranks = []live.Rank{
 		{Host: "alpha", State: live.Waiting, Call: "Allreduce on world, at solver.go:36", For: 2 * time.Millisecond,
-			Asleep: up / 2, Sent: 600 * n, SentBytes: 9_600_000 * n, Memory: 5_000_000, Registered: 700_000,
+			Asleep: up / 2, Sent: 60 * n * n, SentBytes: 960_000 * n * n, Memory: 5_000_000, Registered: 700_000,
 			Phases: []int{3, 2}},
 		{Host: "alpha", State: live.Stuck, Call: "Recv from 2, tag 5, at solver.go:41", For: 95 * time.Second,
 			Asleep: up, Memory: 5_600_000, Phases: []int{5}},

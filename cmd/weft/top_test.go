@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/creack/pty"
+	"github.com/gdamore/tcell/v3/vt"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/mpi"
+)
+
+// sleeper is a program of which rank 0 waits until its input ends, and the others wait for it.
+func sleeper() {
+	err := mpi.Run(context.Background(), func(ctx context.Context, world *mpi.Comm) error {
+		if world.Rank() == 0 {
+			io.Copy(io.Discard, os.Stdin)
+		}
+		return mpi.Barrier(world)
+	})
+	if err != nil {
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// startSleeper starts a job of two ranks, with a folder of its own for the socket, and returns when it can be
+// watched. It ends when its input does.
+func startSleeper(t *testing.T) (job *exec.Cmd, input io.Closer, env []string, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	env = append(os.Environ(), "XDG_RUNTIME_DIR="+dir, "TERM=xterm-256color")
+	job = exec.Command("weft", "run", "-n", "2", "sleeper")
+	job.Env, job.Stderr = env, os.Stderr
+	input, err := job.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, job.Start())
+	t.Cleanup(func() {
+		input.Close()
+		job.Wait()
+	})
+	for {
+		if once, err := weftTop(env, "--once"); err == nil && strings.Contains(once, "Barrier on world") {
+			return job, input, env, dir
+		}
+	}
+}
+
+func weftTop(env []string, args ...string) (string, error) {
+	cmd := exec.Command("weft", append([]string{"top"}, args...)...)
+	cmd.Env = env
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// weft top finds the job, shows its ranks on a terminal, and ends with it.
+func TestTop_OnATerminal(t *testing.T) {
+	job, input, env, _ := startSleeper(t)
+	const width, height = 140, 12
+	emulator := vt.NewMockTerm(vt.MockOptSize{X: width, Y: height})
+	require.NoError(t, emulator.Start())
+	defer emulator.Stop()
+	cmd := exec.Command("weft", "top", "sleeper")
+	cmd.Env = env
+	terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Cols: width, Rows: height})
+	require.NoError(t, err)
+	defer terminal.Close()
+	go io.Copy(terminal, emulator) // what the terminal answers
+	shown := make(chan struct{}, 1)
+	go func() {
+		b := make([]byte, 4096)
+		for {
+			n, err := terminal.Read(b)
+			emulator.Write(b[:n])
+			select {
+			case shown <- struct{}{}:
+			default:
+			}
+			if err != nil {
+				close(shown)
+				return
+			}
+		}
+	}()
+	for range shown {
+		emulator.Drain()
+		screen := screenOf(emulator, width, height)
+		if strings.Contains(screen, "Barrier on world, at top_test.go:") {
+			require.Contains(t, screen, "weft top: sleeper, pid ")
+			require.Regexp(t, `(?m)^0 .* working `, screen)
+			require.Regexp(t, `(?m)^1 .* waiting .* Barrier on world`, screen)
+			require.Contains(t, screen, "sorted by rank")
+			input.Close()
+		}
+	}
+	require.NoError(t, job.Wait())
+	require.NoError(t, cmd.Wait())
+}
+
+func screenOf(term vt.MockTerm, width, height int) string {
+	var b strings.Builder
+	for y := range height {
+		for x := range width {
+			if c := term.GetCell(vt.Coord{X: vt.Col(x), Y: vt.Row(y)}).C; c != "" {
+				b.WriteString(c)
+			} else {
+				b.WriteByte(' ')
+			}
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// A job that is killed outright leaves a socket behind, which whoever looks next removes.
+func TestTop_AfterKill(t *testing.T) {
+	job, input, env, dir := startSleeper(t)
+	defer input.Close()
+	sockets := func() int {
+		list, err := filepath.Glob(filepath.Join(dir, "weft", "*"))
+		require.NoError(t, err)
+		return len(list)
+	}
+	require.Equal(t, 1, sockets())
+	out, err := weftTop(env, "--once", strconv.Itoa(job.Process.Pid))
+	require.NoError(t, err, out)
+	require.NoError(t, job.Process.Kill())
+	require.Error(t, job.Wait())
+	out, err = weftTop(env)
+	require.Error(t, err)
+	require.Equal(t, "weft: no job of this user runs on this host\n", out)
+	require.Zero(t, sockets())
+}

@@ -65,6 +65,10 @@ func (c *cluster) addNamespace(name string) {
 
 func (c *cluster) addHost(name, addr, port string) {
 	c.addNamespace(name)
+	// As on a host with Docker: an interface that leads to no other host, and has one address everywhere.
+	c.must("ip", "-n", name, "link", "add", "docker0", "type", "bridge")
+	c.must("ip", "-n", name, "addr", "add", "172.17.0.1/16", "dev", "docker0")
+	c.must("ip", "-n", name, "link", "set", "docker0", "up")
 	c.must("ip", "-n", c.head, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", name)
 	c.must("ip", "-n", c.head, "link", "set", port, "master", "bridge", "up")
 	c.must("ip", "-n", name, "addr", "add", addr+"/24", "dev", "eth0")

@@ -69,4 +69,5 @@ func (j *job) quit(s *supervisor.Supervisor, now time.Time) {
 	}
 	j.quitAt = now
 	j.detector.Explain(now)
+	j.record(now, true)
 }

@@ -20,6 +20,7 @@ func (j *job) loop(ctx context.Context, signals <-chan os.Signal) error {
 	defer j.tellStep("the job is over")
 	j.detector = deadlock.NewDetector(len(j.programOf), j.Stuck)
 	j.beginLive()
+	j.pids, j.records.written = make([]int, len(j.programOf)), make(chan error)
 	j.merge()
 	j.start()
 	timer := time.NewTimer(0)
@@ -31,7 +32,8 @@ func (j *job) loop(ctx context.Context, signals <-chan os.Signal) error {
 	cancelled := ctx.Done()
 	for {
 		j.carryOut(s.Ready())
-		if s.Over() {
+		j.recordFailure(s, time.Now())
+		if s.Over() && !j.records.due(time.Now()) {
 			return result(s)
 		}
 		timer.Reset(time.Until(j.wakeAt(s)))
@@ -49,6 +51,8 @@ func (j *job) loop(ctx context.Context, signals <-chan os.Signal) error {
 		case <-cancelled:
 			cancelled = nil
 			s.Cancel(time.Now(), context.Cause(ctx))
+		case err := <-j.records.written:
+			j.recordWritten(err)
 		case <-j.output.changed:
 		case <-j.live.server.Changed():
 		case <-timer.C:
@@ -69,7 +73,7 @@ func (j *job) loop(ctx context.Context, signals <-chan os.Signal) error {
 // wakeAt is when something is due without an event.
 func (j *job) wakeAt(s *supervisor.Supervisor) time.Time {
 	at := time.Now().Add(time.Hour)
-	for _, due := range []time.Time{s.Next(), j.output.promptDue(), j.detector.Next(), j.live.next()} {
+	for _, due := range []time.Time{s.Next(), j.output.promptDue(), j.detector.Next(), j.live.next(), j.records.next()} {
 		if !due.IsZero() && due.Before(at) {
 			at = due
 		}
@@ -88,6 +92,9 @@ func (j *job) event(s *supervisor.Supervisor, now time.Time, e agent.Event) {
 		return
 	case agent.Sampled:
 		j.live.sampled(e)
+		return
+	case agent.Recorded:
+		j.recordEvent(now, e)
 		return
 	case agent.OutputEnd:
 		j.output.end(e.Rank)
@@ -111,6 +118,7 @@ func (j *job) event(s *supervisor.Supervisor, now time.Time, e agent.Event) {
 	}
 	j.live.event(e)
 	j.stuckEvent(now, e)
+	j.recordEvent(now, e)
 	s.Event(now, e)
 }
 

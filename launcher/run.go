@@ -164,7 +164,9 @@ type job struct {
 	detector  *deadlock.Detector
 	live      liveView
 	quitAt    time.Time // the latest SIGQUIT of which the ranks were not told
-	notYet    int       // nodes whose ranks have not all been started
+	records   records
+	pids      []int // by rank; 0 before its start
+	notYet    int   // nodes whose ranks have not all been started
 	events    chan agent.Event
 	over      chan struct{} // closed when no more events are wanted
 }
@@ -401,8 +403,12 @@ func addSettings(to *agent.Rank, environ []string) {
 
 // outputFile is the file that takes a rank's stream, with --output-dir.
 func (j *job) outputFile(id int, stream agent.Stream) string {
+	return j.rankFile(id, [...]string{"out", "err"}[stream])
+}
+
+// rankFile is a file of a rank in the folder for output.
+func (j *job) rankFile(id int, end string) string {
 	width := len(fmt.Sprint(len(j.programOf) - 1))
-	end := [...]string{"out", "err"}[stream]
 	return filepath.Join(j.Output, fmt.Sprintf("rank.%0*d.%s", width, id, end))
 }
 

@@ -229,6 +229,7 @@ func join(ctx context.Context, options []Config) (*Comm, error) {
 			k.unreceived(j, context, source, tag, head)
 		}
 	}
+	conf.Recorder = openRecorder()
 	e, err := engine.New(conf)
 	if err != nil {
 		return nil, errors.Join(err, wire.Leave())

@@ -90,6 +90,6 @@ func newRoot() *cobra.Command {
 	})
 	root.SetOut(os.Stdout)
 	root.DisableAutoGenTag = true // what is generated depends on the version alone
-	root.AddCommand(newRun(), newTop(), newAgent(), newBench(), newInfo(), newMan(), newVersion())
+	root.AddCommand(newRun(), newTop(), newShow(), newAgent(), newBench(), newInfo(), newMan(), newVersion())
 	return root
 }

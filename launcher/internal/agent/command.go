@@ -91,11 +91,16 @@ type Ask struct {
 	Sample bool
 }
 
-func (Start) command()  {}
-func (Halt) command()   {}
-func (Signal) command() {}
-func (Reply) command()  {}
-func (HangUp) command() {}
-func (Input) command()  {}
-func (Pause) command()  {}
-func (Ask) command()    {}
+// Records asks for the latest events of ranks, also of those that have ended. Recorded follows from each whose
+// memory the agent has.
+type Records struct{ Ranks []int }
+
+func (Start) command()   {}
+func (Halt) command()    {}
+func (Signal) command()  {}
+func (Reply) command()   {}
+func (HangUp) command()  {}
+func (Input) command()   {}
+func (Pause) command()   {}
+func (Ask) command()     {}
+func (Records) command() {}

@@ -78,6 +78,12 @@ type Sampled struct {
 	Sample []byte // encoded, as package snapshot has it; not checked
 }
 
+// Recorded has the latest events of a rank, as package recorder writes them; not checked.
+type Recorded struct {
+	Rank   int
+	Events []byte
+}
+
 // Lost says that the agent itself is gone, and with it all that is known of its ranks. No event of theirs
 // follows. A local agent is never lost.
 type Lost struct {
@@ -100,4 +106,5 @@ func (Quiet) event()      {}
 func (Moving) event()     {}
 func (Answer) event()     {}
 func (Sampled) event()    {}
+func (Recorded) event()   {}
 func (Lost) event()       {}

@@ -117,6 +117,8 @@ func (a *Agent) Do(c agent.Command) {
 				p.ask(c.Sample)
 			}
 		}
+	case agent.Records:
+		go a.sendRecords(c.Ranks)
 	case agent.Pause:
 		a.flow[c.Stream].set(c.On)
 	}
@@ -186,6 +188,7 @@ func (a *Agent) Close() {
 		}
 		p.mu.Unlock()
 	}
+	a.closeRecorders()
 	a.killDescendants()
 	if a.temp != "" {
 		os.RemoveAll(a.temp)

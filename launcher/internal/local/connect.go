@@ -78,7 +78,7 @@ func (s *starter) connect(p *process, r *agent.Rank) (d descriptors, err error) 
 		return d, err
 	}
 	p.snapshots = os.NewFile(uintptr(ours), "snapshots")
-	return d, nil
+	return d, s.connectRecorder(p, &d)
 }
 
 func (s *starter) connectInput(p *process, r *agent.Rank, d *descriptors) error {

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/weft-mpi/weft/internal/recorder"
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
@@ -39,7 +40,8 @@ type process struct {
 	streams []*stream
 	feeder  *feeder // nil unless the rank's input is fed
 
-	snapshots *os.File // this end of the connection for snapshots
+	recorder  *recorder.Ring // nil where there is none; under the agent's lock
+	snapshots *os.File       // this end of the connection for snapshots
 }
 
 // signal reaches the rank's whole process group.

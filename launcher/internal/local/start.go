@@ -11,17 +11,19 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/weft-mpi/weft/internal/recorder"
 	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
-// The descriptors that a rank finds its PMI connection, the job's secret, and the connection for snapshots of
-// its state in.
+// The descriptors that a rank finds its PMI connection, the job's secret, the connection for snapshots of
+// its state, and the memory for its latest events in.
 const (
 	pmiDescriptor      = 3
 	secretDescriptor   = 4
 	snapshotDescriptor = 5
+	recorderDescriptor = 6
 )
 
 // jobVariable marks the environment of a job's processes, so that those which have left their rank's group
@@ -67,7 +69,8 @@ func (a *Agent) environ() []string {
 	return append(Inherited(),
 		jobVariable+"="+a.job,
 		"WEFT_SECRET_FD="+strconv.Itoa(secretDescriptor), "PMI_FD="+strconv.Itoa(pmiDescriptor),
-		snapshot.Variable+"="+strconv.Itoa(snapshotDescriptor))
+		snapshot.Variable+"="+strconv.Itoa(snapshotDescriptor),
+		recorder.Variable+"="+strconv.Itoa(recorderDescriptor))
 }
 
 // A starter starts the ranks of one job.
@@ -181,6 +184,9 @@ func (p *process) abandon() {
 	}
 	if p.feeder != nil {
 		p.feeder.close()
+	}
+	if p.recorder != nil {
+		p.recorder.Close()
 	}
 }
 

@@ -27,6 +27,7 @@ const (
 	kindAlive // both ways
 	kindStage
 	kindAsk
+	kindRecords
 )
 
 const (
@@ -49,6 +50,7 @@ const (
 	kindMoving
 	kindAnswer
 	kindSampled
+	kindRecorded
 )
 
 // A frame is a length of 4 bytes, big endian, that counts what follows; a kind; and a body.

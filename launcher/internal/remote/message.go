@@ -31,6 +31,8 @@ func appendCommand(b []byte, c agent.Command) ([]byte, error) {
 		return appendJSON(b, kindPause, c)
 	case agent.Ask:
 		return appendJSON(b, kindAsk, c)
+	case agent.Records:
+		return appendJSON(b, kindRecords, c)
 	}
 	return nil, fmt.Errorf("%w: a command %T has no frame", errProtocol, c)
 }
@@ -61,6 +63,8 @@ func parseCommand(k kind, body []byte) (agent.Command, error) {
 		return c, err
 	case kindAsk:
 		return parseJSON[agent.Ask](k, body)
+	case kindRecords:
+		return parseJSON[agent.Records](k, body)
 	}
 	return nil, fmt.Errorf("%w: a frame of kind %d is no command", errProtocol, k)
 }
@@ -98,6 +102,8 @@ func appendEvent(b []byte, e agent.Event) ([]byte, error) {
 		return appendFrame(b, kindAnswer, rankOf(e.Rank), e.Snapshot), nil
 	case agent.Sampled:
 		return appendFrame(b, kindSampled, rankOf(e.Rank), e.Sample), nil
+	case agent.Recorded:
+		return appendFrame(b, kindRecorded, rankOf(e.Rank), e.Events), nil
 	}
 	return nil, fmt.Errorf("%w: an event %T has no frame", errProtocol, e)
 }
@@ -155,6 +161,9 @@ func parseEvent(k kind, body []byte) (e agent.Event, rank int, err error) {
 	case kindSampled:
 		rank, data, err := splitRank(k, body)
 		return agent.Sampled{Rank: rank, Sample: data}, rank, err
+	case kindRecorded:
+		rank, data, err := splitRank(k, body)
+		return agent.Recorded{Rank: rank, Events: data}, rank, err
 	}
 	return nil, 0, fmt.Errorf("%w: a frame of kind %d is no event", errProtocol, k)
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/eager"
+	"github.com/weft-mpi/weft/internal/recorder"
 )
 
 // coalescer decides when a send that nobody waits for yet may hold its bytes back, so that many messages to
@@ -127,6 +128,7 @@ func (h *coalescer) add(p *peer, env envelope, payload []byte) bool {
 		}
 	}
 	p.stats.eager(len(payload))
+	h.e.recorder.Note(recorder.Sent, env.Context, p.rank, int(env.Tag), len(payload))
 	h.e.hook.step(StepEager, p.rank, len(payload))
 	if p.polled && p.batch.Count() >= polledBatchLimit {
 		h.sendBatch(p, true) // what does not go now goes later, and what is wrong is found then

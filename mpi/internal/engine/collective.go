@@ -80,6 +80,7 @@ type Collective struct {
 	queued   bool     // in collectives.ready
 	failing  bool     // its messages are being given up
 	attended bool     // a goroutine waits, or is about to, that carries out local steps
+	noted    bool     // its beginning is recorded
 	pooled   bool     // back to the pool when it is over
 	err      error    // the first failure
 	request  *request // nil while it is carried out by shortRounds
@@ -106,7 +107,7 @@ func (c *Collective) prepare() {
 	if n := len(c.scratch); n > 0 {
 		c.memory[coll.Scratch] = unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(c.scratch))), 8*n)
 	}
-	c.round, c.step, c.err, c.sent, c.failing = 0, 0, nil, false, false
+	c.round, c.step, c.err, c.sent, c.failing, c.noted = 0, 0, nil, false, false, false
 }
 
 // carryOut carries out a step that is no message.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/weft-mpi/weft/internal/recorder"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 )
 
@@ -65,11 +66,21 @@ func (cs *collectives) begin(c *Collective) (*request, error) {
 	r := cs.e.requests.get()
 	r.kind, r.collective, r.canceller, r.observed = kindCollective, c, c.Canceller, true
 	c.request = r
+	cs.note(c)
 	cs.active = append(cs.active, c)
 	outer := cs.enter()
 	cs.postRound(c)
 	cs.leave(outer)
 	return r, nil
+}
+
+// note records that a collective begins, once.
+func (cs *collectives) note(c *Collective) {
+	if c.noted {
+		return
+	}
+	c.noted = true
+	cs.e.recorder.Note(recorder.Collective, c.Context, int(operationOf(c.Tag)), c.Tag, len(c.Input))
 }
 
 func (cs *collectives) pinBuffers(c *Collective) {

@@ -129,6 +129,7 @@ func (cs *collectives) exchangeShort(c *Collective, steps []coll.Step) (done boo
 	}
 	env := envelope{Context: c.Context, Tag: int32(c.Tag)}
 	cs.e.mu.Lock()
+	cs.note(c)
 	if s := &steps[len(steps)-1]; s.Kind == coll.Send {
 		p := cs.e.peers[c.worldRank(s.Peer)]
 		if p == nil || !cs.e.sends.sendNow(p, env, c.span(s.Src), 0) {

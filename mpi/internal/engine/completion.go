@@ -4,7 +4,9 @@ import "github.com/weft-mpi/weft/internal/sys"
 
 // complete ends an operation: its buffer is the user's again.
 func (t *requestTable) complete(r *request, err error) {
-	r.err = r.located(err)
+	if r.err = r.located(err); err != nil {
+		t.e.noteFailure(r)
+	}
 	t.e.hook.complete(r)
 	if !r.observed {
 		sys.StoreRelease32(&r.done, r.gen)

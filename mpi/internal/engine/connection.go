@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/internal/recorder"
 	"github.com/weft-mpi/weft/rendezvous"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -115,6 +116,8 @@ func (a *acceptor) Connected(rank uint32, qp transport.QP, private []byte) {
 	}
 	a.f.addPeer(p)
 	p.state, p.eagerLimit = peerOpen, a.f.eagerLimit
+	e.recorder.Note(recorder.Connected, 0, p.rank, 0, 0)
+	e.recorder.Stamp()
 	if a.f.device.Query().PollQP {
 		p.qpPoller = qp
 	}

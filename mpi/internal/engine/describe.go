@@ -75,6 +75,7 @@ func (e *Engine) Sleepers() (n int, activity uint64, ok bool) {
 		return 0, 0, false
 	}
 	defer e.mu.Unlock()
+	e.recorder.StampNew()
 	return e.waiters.sleeping(), e.activity(), true
 }
 

@@ -3,6 +3,7 @@ package engine
 import (
 	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/eager"
+	"github.com/weft-mpi/weft/internal/recorder"
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/rendezvous"
 )
@@ -92,6 +93,7 @@ func (v *recvProtocol) recvDirect(p *peer, env envelope, buf []byte) (bytes int,
 				if owing || p.ch.Due() != channel.DueNothing {
 					v.progressAfterRecv(p)
 				}
+				v.e.recorder.Note(recorder.Received, env.Context, p.rank, int(env.Tag), n)
 				v.e.hook.match(p.rank, env.Tag, n, false)
 				return n, true
 			}
@@ -123,6 +125,8 @@ func (v *recvProtocol) recvAnnounced(p *peer, env envelope, body, buf []byte) (b
 		return 0, false
 	}
 	v.copyBudget -= int(rts.Length)
+	v.e.recorder.Note(recorder.Received, env.Context, p.rank, int(env.Tag), int(rts.Length))
+	v.e.hook.match(p.rank, env.Tag, int(rts.Length), false)
 	p.ch.Release()
 	if err != nil {
 		v.e.failures.failPeer(p, err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/internal/recorder"
 	"github.com/weft-mpi/weft/mpi/internal/match"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -49,7 +50,8 @@ type Config struct {
 	PeerLost func(rank int)
 	// processors of this rank's completion handler: the first of them is its thread's; none for no handler
 	HandlerCores []int
-	Hook         Hook // told of events; nil for none
+	Hook         Hook               // told of events; nil for none
+	Recorder     *recorder.Recorder // of the latest events; nil for one that nobody else reads
 	// if not nil: told of each message that was dropped at the end, as nobody had received it. head is the
 	// beginning of the message as far as it was here. It is called under the lock
 	Unreceived func(context uint32, source, tag int, head []byte)
@@ -62,15 +64,16 @@ type Config struct {
 type Engine struct {
 	mu lock
 
-	rank    int
-	size    int
-	log     *slog.Logger
-	hook    Hook
-	fabrics []*fabric
-	peers   []*peer // by world rank, nil until first use
-	stopped error   // why the engine does no more work; nil while it does
-	closing bool    // Shutdown has begun: peers that close have not failed
-	stats   Stats
+	rank     int
+	size     int
+	log      *slog.Logger
+	hook     Hook
+	recorder *recorder.Recorder
+	fabrics  []*fabric
+	peers    []*peer // by world rank, nil until first use
+	stopped  error   // why the engine does no more work; nil while it does
+	closing  bool    // Shutdown has begun: peers that close have not failed
+	stats    Stats
 
 	matching    match.Table[*request, *unexpectedMessage]
 	requests    requestTable
@@ -111,8 +114,11 @@ const (
 // New makes the engine of one rank and starts listening. The devices belong to the engine from then on.
 func New(c Config) (*Engine, error) {
 	e := &Engine{
-		rank: int(c.Identity.Rank), size: int(c.Identity.Size), log: c.Log, hook: c.Hook,
+		rank: int(c.Identity.Rank), size: int(c.Identity.Size), log: c.Log, hook: c.Hook, recorder: c.Recorder,
 		peers: make([]*peer, c.Identity.Size),
+	}
+	if e.recorder == nil {
+		e.recorder = recorder.New()
 	}
 	e.init(c)
 	if err := e.open(c); err != nil {

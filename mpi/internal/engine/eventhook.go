@@ -1,6 +1,11 @@
 package engine
 
-import "time"
+import (
+	"time"
+
+	"github.com/weft-mpi/weft/internal/recorder"
+	"github.com/weft-mpi/weft/mpi/internal/coll"
+)
 
 // EventKind is what a Hook is told of.
 type EventKind uint8
@@ -126,4 +131,23 @@ func (h Hook) tellStep(s Step, peer, bytes int) {
 //go:noinline
 func (h Hook) tellComplete(r *request) {
 	h(Event{Kind: EventComplete, Peer: r.rank, Bytes: r.status.Bytes, Err: r.err})
+}
+
+// noteFailure records a request that fails.
+func (e *Engine) noteFailure(r *request) {
+	context, tag := r.posted.Context, r.posted.Tag
+	if r.kind == kindSend {
+		context, tag = r.msg.Context, r.msg.Tag
+	}
+	e.recorder.Note(recorder.Failed, context, r.rank, int(tag), r.bufferLen())
+}
+
+// OperationNames are the names of collectives, by the number that the recorder has of them.
+func OperationNames() []string {
+	names := make([]string, 1<<operationBits)
+	for i := range names[:OperationSetup] {
+		names[i] = coll.Operation(i).String()
+	}
+	names[OperationSetup] = "a new communicator"
+	return names
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/weft-mpi/weft/internal/recorder"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -52,6 +53,8 @@ func (y *failures) failPeer(p *peer, cause error) {
 		cause = cmp.Or(p.ch.QP().Err(), cause) // why nothing can be posted says more than that
 	}
 	p.state = peerFailed
+	y.e.recorder.Note(recorder.PeerLost, 0, p.rank, 0, 0)
+	y.e.recorder.Stamp()
 	if y.report != nil {
 		y.report(p.rank)
 	}

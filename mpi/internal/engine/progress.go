@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/internal/recorder"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -83,11 +84,14 @@ func (g *progressEngine) advancePeer(p *peer) {
 	if g.e.closing || !g.advanceProtocols(p) { // nothing can be sent after Close
 		return
 	}
-	resizing := p.ch.Due() == channel.DueResize
+	resizing, phase := p.ch.Due() == channel.DueResize, p.ch.Phase()
 	again, err := p.ch.Progress()
 	if err != nil {
 		g.e.failures.failPeer(p, err)
 		return
+	}
+	if now := p.ch.Phase(); now != phase {
+		g.e.recorder.Note(recorder.Phase, 0, p.rank, 0, now)
 	}
 	// after a resize, what waited for larger slots can be sent
 	if resizing && p.ch.Due() != channel.DueResize && !g.advanceProtocols(p) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/eager"
+	"github.com/weft-mpi/weft/internal/recorder"
 	"github.com/weft-mpi/weft/internal/wordcopy"
 	"github.com/weft-mpi/weft/mpi/internal/match"
 	"github.com/weft-mpi/weft/rendezvous"
@@ -116,10 +117,12 @@ func (v *recvProtocol) start(r *request, context uint32, src, tag, elem int) {
 	r.status.Elem = elem
 	r.posted.Context, r.posted.Source, r.posted.Tag = context, int32(src), int32(tag)
 	if m := v.e.matching.Post(&r.posted); m != nil {
+		v.e.recorder.Note(recorder.Matched, context, int(m.Source), int(m.Tag), m.Value.bytes)
 		v.e.hook.match(int(m.Source), m.Tag, m.Value.bytes, true)
 		v.deliverUnexpected(r, m.Value)
 		return
 	}
+	v.e.recorder.Note(recorder.Posted, context, src, tag, r.bufferLen())
 	if len(v.e.failures.peers) > 0 {
 		if err := v.e.failures.noLiveSource(context, src); err != nil {
 			v.e.matching.RemovePosted(&r.posted)
@@ -315,6 +318,7 @@ func (v *recvProtocol) onEager(p *peer, env envelope, payload []byte) error {
 		return fmt.Errorf("%w: a message began inside another", transport.ErrProtocol)
 	}
 	if m := v.e.matching.Arrive(env.Context, int32(p.rank), env.Tag); m != nil {
+		v.e.recorder.Note(recorder.Received, env.Context, p.rank, int(env.Tag), len(payload))
 		v.e.hook.match(p.rank, env.Tag, len(payload), false)
 		r := m.Value
 		r.status.Source, r.status.Tag, r.status.Bytes = p.rank, int(env.Tag), len(payload)
@@ -361,6 +365,7 @@ func (v *recvProtocol) onFirstPiece(p *peer, env envelope, total int, head []byt
 	}
 	in.remaining = total
 	if m := v.e.matching.Arrive(env.Context, int32(p.rank), env.Tag); m != nil {
+		v.e.recorder.Note(recorder.Received, env.Context, p.rank, int(env.Tag), total)
 		v.e.hook.match(p.rank, env.Tag, total, false)
 		in.r = m.Value
 		in.r.setPeer(p)
@@ -452,6 +457,7 @@ func (v *recvProtocol) fetch(r *request, p *peer, s rendezvous.Source) {
 		return
 	}
 	r.setPeer(p)
+	v.e.recorder.Note(recorder.Fetching, 0, p.rank, 0, int(s.Length))
 	v.e.hook.step(StepFetch, p.rank, int(s.Length))
 	r.openTransfers++
 	from := r.received

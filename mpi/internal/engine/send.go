@@ -3,6 +3,7 @@ package engine
 import (
 	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/eager"
+	"github.com/weft-mpi/weft/internal/recorder"
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/rendezvous"
 	"github.com/weft-mpi/weft/transport"
@@ -194,6 +195,7 @@ func (s *sendProtocol) sendEager(p *peer, env envelope, buf []byte, flags channe
 	sent, err := eager.TrySend(p.ch, env, buf, flags)
 	if sent {
 		p.stats.eager(len(buf))
+		s.e.recorder.Note(recorder.Sent, env.Context, p.rank, int(env.Tag), len(buf))
 		s.e.hook.step(StepEager, p.rank, len(buf))
 		return true
 	}
@@ -226,6 +228,7 @@ func (s *sendProtocol) sendAfterCredits(p *peer, env envelope, buf []byte, flags
 		sent, err := eager.TrySend(p.ch, env, buf, flags)
 		if sent {
 			p.stats.eager(len(buf))
+			s.e.recorder.Note(recorder.Sent, env.Context, p.rank, int(env.Tag), len(buf))
 			s.e.hook.step(StepEager, p.rank, len(buf))
 			return true
 		}
@@ -310,16 +313,22 @@ func (s *sendProtocol) start(r *request, env envelope, dst int, more bool) {
 	}
 	r.setPeer(p)
 	if p.state != peerOpen || p.queued() {
-		p.enqueue(r)
+		s.queue(p, r)
 		return
 	}
 	if through, err := s.trySend(p, r, more); err != nil {
 		p.enqueue(r) // so that it fails with all the others of this peer
 		s.e.failures.failPeer(p, err)
 	} else if !through {
-		p.enqueue(r)
+		s.queue(p, r)
 		s.retryIfQueueFull(p)
 	}
+}
+
+// queue has a send wait for its peer.
+func (s *sendProtocol) queue(p *peer, r *request) {
+	s.e.recorder.Note(recorder.Queued, r.msg.Context, p.rank, int(r.msg.Tag), r.msg.Total())
+	p.enqueue(r)
 }
 
 // retryIfQueueFull has the next pass try again to send to a peer whose send queue was full: nothing else
@@ -370,6 +379,7 @@ func (s *sendProtocol) trySend(p *peer, r *request, more bool) (through bool, er
 			switch {
 			case r.openTransfers == 0:
 				p.stats.Eager++
+				s.e.recorder.Note(recorder.Sent, m.Context, p.rank, int(m.Tag), m.Total())
 				s.e.hook.step(StepEager, p.rank, m.Total())
 				s.e.requests.complete(r, nil)
 			case r.cancel == cancelWanted:
@@ -401,6 +411,7 @@ func (s *sendProtocol) announce(p *peer, r *request, more bool) (ok bool, err er
 			r.announcement = id + 1
 			p.stats.Rendezvous++
 		}
+		s.e.recorder.Note(recorder.Announced, m.Context, p.rank, int(m.Tag), len(m.Front()))
 		s.e.hook.step(StepAnnounced, p.rank, len(m.Front()))
 		p.stats.RendezvousBytes += uint64(len(m.Front()))
 		m.Skip()
@@ -439,6 +450,7 @@ func (s *sendProtocol) sendQueued(p *peer) {
 func (s *sendProtocol) sendSelf(r *request) {
 	env := r.msg.Envelope
 	if m := s.e.matching.Arrive(env.Context, int32(s.e.rank), env.Tag); m != nil {
+		s.e.recorder.Note(recorder.Received, env.Context, s.e.rank, int(env.Tag), r.msg.Total())
 		s.e.hook.match(s.e.rank, env.Tag, r.msg.Total(), false)
 		s.deliverSelf(m.Value, r)
 		return
@@ -480,6 +492,7 @@ var _ transport.Acceptor = (*acceptor)(nil)
 // onAnnouncementDone notes what has become of an announcement: with done the peer has all of it.
 func (s *sendProtocol) onAnnouncementDone(p *peer, token uint64, done bool, err error) {
 	if done {
+		s.e.recorder.Note(recorder.Taken, 0, p.rank, 0, 0)
 		s.e.hook.step(StepTaken, p.rank, 0)
 		s.announcementEnded(s.e.requests.byToken(token))
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/recorder"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -118,6 +119,7 @@ func (e *Engine) fail(cause error) {
 		return
 	}
 	e.stopped = cause
+	e.recorder.Note(recorder.Stopped, 0, 0, 0, 0)
 	for _, p := range e.peers {
 		if p != nil && p.state != peerFailed {
 			e.failures.failPeer(p, cause)

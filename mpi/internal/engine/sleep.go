@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/recorder"
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
@@ -279,6 +280,8 @@ func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool) {
 	w.e.stats.Sleeps++
 	w.asleep++
 	w.slept -= time.Since(w.began)
+	w.e.recorder.Note(recorder.Sleeps, 0, 0, 0, 0)
+	w.e.recorder.Stamp()
 	s := w.get(n == 0)
 	for i := range n {
 		if r := w.e.requests.find(at(i)); r != nil {
@@ -322,6 +325,8 @@ func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool) {
 	w.asleep--
 	w.slept += time.Since(w.began)
 	s.next, w.free = w.free, s
+	w.e.recorder.Stamp()
+	w.e.recorder.Note(recorder.Wakes, 0, 0, 0, 0)
 	w.e.mu.Unlock()
 }
 

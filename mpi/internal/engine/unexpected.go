@@ -5,6 +5,7 @@ import (
 	"math/bits"
 
 	"github.com/weft-mpi/weft/eager"
+	"github.com/weft-mpi/weft/internal/recorder"
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/mpi/internal/match"
 	"github.com/weft-mpi/weft/rendezvous"
@@ -184,6 +185,7 @@ func (p *peer) admitPayload(n int) error {
 // enqueueUnexpected keeps an unexpected message until a receive matches it. A probe that waits looks again.
 func (u *unexpectedMessages) enqueue(a *unexpectedMessage, env envelope, source int) {
 	u.e.stats.Unexpected++
+	u.e.recorder.Note(recorder.Arrived, env.Context, source, int(env.Tag), a.bytes)
 	a.match.Context, a.match.Source, a.match.Tag = env.Context, int32(source), env.Tag
 	u.e.matching.AddUnexpected(&a.match)
 	if len(u.e.collectives.active) > 0 {

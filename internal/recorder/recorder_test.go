@@ -1,0 +1,172 @@
+package recorder
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+)
+
+// raw is what an agent would have of a recorder.
+func (r *Recorder) raw() []byte {
+	return bytes.Clone(unsafe.Slice((*byte)(unsafe.Pointer(r.m)), Size))
+}
+
+func dumpOf(t *testing.T, r *Recorder, rank int) string {
+	var b strings.Builder
+	require.NoError(t, Dump(&b, r.raw(), Origin{Rank: rank, Size: 2, Host: "node", PID: 7,
+		At: time.Unix(1e9, 0)}))
+	return b.String()
+}
+
+func TestDump_ShowsEventsInOrder(t *testing.T) {
+	r := New()
+	r.NameOperations([]string{"Barrier", "Bcast"})
+	r.Note(Sent, 4, 1, 5, 8)
+	r.Note(Posted, 4, -1, -1, 16)
+	r.Note(Collective, 5, 1, 0, 24)
+	r.Note(Sent, 5, 1, 9, 24)
+	r.Note(Phase, 0, 1, 0, 2)
+	r.Note(PeerLost, 0, 1, 0, 0)
+	r.Note(Kind(200), 0, 1, 0, 0)
+	lines := strings.Split(strings.TrimSpace(dumpOf(t, r, 0)), "\n")
+	require.Equal(t, "weft events of rank 0 of 2, pid 7 on node, at 2001-09-09T01:46:40.000000000Z: "+
+		"the last 8 of 8 records", lines[0])
+	var texts []string
+	for _, line := range lines[1:] {
+		when, text, _ := strings.Cut(line, " ")
+		_, err := time.Parse(timeFormat, when)
+		require.NoError(t, err)
+		texts = append(texts, text[2:])
+	}
+	require.Equal(t, []string{
+		"sent to 1, tag 5, 8 bytes, communicator 1",
+		"receive waits from any, tag any, 16 bytes, communicator 1",
+		"begins Bcast, 24 bytes, communicator 1",
+		"sent to 1, 24 bytes, communicator 1, of a collective",
+		"sends in phase 2 to 1",
+		"gave up on 1",
+		"event of kind 200",
+	}, texts)
+}
+
+// The ring keeps the latest events, and there are always stamps among them, so that each has a time.
+func TestDump_OfAFullRing(t *testing.T) {
+	r := New()
+	for i := range 3 * entries {
+		r.Note(Sent, 0, 1, i, 8)
+	}
+	d, err := Parse(strings.NewReader(dumpOf(t, r, 0)))
+	require.NoError(t, err)
+	require.Greater(t, len(d.events), entries-entries/stampEvery-2)
+	require.Contains(t, d.events[len(d.events)-1].text, "tag 12287,")
+	for i := 1; i < len(d.events); i++ {
+		require.False(t, d.events[i].at.Before(d.events[i-1].at), "event %d", i)
+		require.Less(t, time.Since(d.events[i].at).Abs(), time.Hour)
+	}
+}
+
+func TestMerge_IsByTime(t *testing.T) {
+	a, b := New(), New()
+	for i := range 3 {
+		a.Stamp()
+		a.Note(Sent, 0, 1, i, 8)
+		a.Stamp()
+		time.Sleep(2 * time.Microsecond) // the clock goes on
+		b.Stamp()
+		b.Note(Received, 0, 0, i, 8)
+		b.Stamp()
+		time.Sleep(2 * time.Microsecond)
+	}
+	var dumps []*Record
+	for rank, r := range []*Recorder{a, b} {
+		d, err := Parse(strings.NewReader(dumpOf(t, r, rank)))
+		require.NoError(t, err)
+		dumps = append([]*Record{d}, dumps...)
+	}
+	var out strings.Builder
+	require.NoError(t, Merge(&out, dumps))
+	var got []string
+	for _, line := range strings.Split(strings.TrimSpace(out.String()), "\n")[2:] {
+		got = append(got, strings.Replace(line[19:], "~", " ", 1))
+	}
+	require.Equal(t, []string{
+		"0   sent to 1, tag 0, 8 bytes, communicator 0", "1   received from 0, tag 0, 8 bytes, communicator 0",
+		"0   sent to 1, tag 1, 8 bytes, communicator 0", "1   received from 0, tag 1, 8 bytes, communicator 0",
+		"0   sent to 1, tag 2, 8 bytes, communicator 0", "1   received from 0, tag 2, 8 bytes, communicator 0",
+	}, got)
+}
+
+// Another process shares the memory: what the one writes the other reads.
+func TestRing_SharesTheMemory(t *testing.T) {
+	ring, fd, err := NewRing()
+	if err != nil {
+		t.Skip(err)
+	}
+	r, err := Open(fd)
+	require.NoError(t, err)
+	r.Note(Sent, 0, 1, 5, 8)
+	var b strings.Builder
+	require.NoError(t, Dump(&b, ring.Copy(), Origin{Size: 2}))
+	require.Contains(t, b.String(), "sent to 1, tag 5")
+	require.NoError(t, ring.Close())
+	_, err = Open(0)
+	require.Error(t, err, "not memory of a recorder")
+}
+
+func TestNote_AllocatesNothing(t *testing.T) {
+	r := New()
+	require.Zero(t, testing.AllocsPerRun(1000, func() { r.Note(Sent, 0, 1, 2, 3) }))
+}
+
+// A rank may have written anything; what comes of it is a dump that can be read.
+func FuzzDump(f *testing.F) {
+	r := New()
+	r.Note(Collective, 5, 1, 0, 24)
+	f.Add(r.raw()[:64], r.raw()[headBytes:headBytes+256], uint64(3))
+	f.Fuzz(func(t *testing.T, head, ring []byte, next uint64) {
+		raw := make([]byte, Size)
+		copy(raw[:headBytes], head)
+		copy(raw[headBytes:], ring)
+		m := (*memory)(unsafe.Pointer(&raw[0]))
+		m.next, m.version = next, version
+		var b bytes.Buffer
+		require.NoError(t, Dump(&b, raw, Origin{Size: 1, Host: string(head)}))
+		if len(head) < 100 {
+			_, err := Parse(&b)
+			require.NoError(t, err)
+		}
+	})
+}
+
+func FuzzParse(f *testing.F) {
+	r := New()
+	r.Note(Sent, 4, 1, 5, 8)
+	var b bytes.Buffer
+	if err := Dump(&b, r.raw(), Origin{Size: 1}); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b.String())
+	f.Add(title + "0\n2001-09-09T01:46:40.000000000Z   x\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		d, err := Parse(strings.NewReader(text))
+		if err != nil {
+			return
+		}
+		var out strings.Builder
+		require.NoError(t, Merge(&out, []*Record{d}))
+		for _, c := range out.String() {
+			require.True(t, c == '\n' || c >= ' ', "a control character comes through")
+		}
+	})
+}
+
+func BenchmarkNote(b *testing.B) {
+	r := New()
+	for b.Loop() {
+		r.Note(Sent, 0, 1, 2, 3)
+	}
+}

@@ -1,0 +1,46 @@
+package local
+
+import (
+	"github.com/weft-mpi/weft/internal/recorder"
+	"github.com/weft-mpi/weft/launcher/internal/agent"
+)
+
+// connectRecorder gives a rank the memory for its latest events, which stays with the agent when the rank has
+// ended. Where there is no such memory the rank gets a descriptor that is none, and records for nobody.
+func (s *starter) connectRecorder(p *process, d *descriptors) error {
+	ring, fd, err := recorder.NewRing()
+	if err != nil {
+		d.give(int(s.agent.null.Fd()), false)
+		return nil
+	}
+	p.recorder = ring
+	d.give(fd, true)
+	return nil
+}
+
+// sendRecords reports the latest events of ranks.
+func (a *Agent) sendRecords(ranks []int) {
+	for _, id := range ranks {
+		e := agent.Recorded{Rank: id}
+		a.mu.Lock()
+		if p := a.ranks[id]; p != nil && p.recorder != nil {
+			e.Events = p.recorder.Copy()
+		}
+		a.mu.Unlock()
+		if e.Events != nil {
+			a.emit(e)
+		}
+	}
+}
+
+// closeRecorders gives the memory of all ranks up.
+func (a *Agent) closeRecorders() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range a.ranks {
+		if p.recorder != nil {
+			p.recorder.Close()
+			p.recorder = nil
+		}
+	}
+}

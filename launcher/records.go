@@ -1,0 +1,122 @@
+package launcher
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/weft-mpi/weft/internal/recorder"
+	"github.com/weft-mpi/weft/launcher/internal/agent"
+	"github.com/weft-mpi/weft/launcher/internal/supervisor"
+)
+
+// recordsTimeout is how long the end of a job waits for the latest events of its ranks.
+const recordsTimeout = 2 * time.Second
+
+// records are the latest events of the ranks, which come into the folder for output when the job fails, and
+// when the user asks what it does.
+type records struct {
+	asked   map[int]bool // ranks whose events are due
+	writing int          // files that are being written
+	written chan error
+	until   time.Time // when what is due is given up
+	failed  bool      // the job has failed, and they have been asked for
+	hinted  bool      // the user has been told of --output-dir
+}
+
+// due tells whether events are to be waited for.
+func (r *records) due(now time.Time) bool {
+	return (len(r.asked) > 0 || r.writing > 0) && now.Before(r.until)
+}
+
+// next is when due may change by itself; zero for never.
+func (r *records) next() time.Time {
+	if !r.due(time.Now()) {
+		return time.Time{}
+	}
+	return r.until
+}
+
+// recordFailure asks for the events once the job has failed.
+func (j *job) recordFailure(s *supervisor.Supervisor, now time.Time) {
+	if s.Cause() == nil || j.records.failed {
+		return
+	}
+	j.records.failed = true
+	j.record(now, s.Cause().How == TimedOut)
+}
+
+// record asks all ranks for their latest events. Where they have no folder to go to, hint says whether the
+// user is told how to get them.
+func (j *job) record(now time.Time, hint bool) {
+	if j.Output == "" {
+		if hint && !j.records.hinted {
+			j.records.hinted = true
+			j.output.notice("--output-dir FOLDER would keep the latest events of each rank there, for weft show")
+		}
+		return
+	}
+	j.records.asked, j.records.until = map[int]bool{}, now.Add(recordsTimeout)
+	ranks := make([]int, len(j.programOf))
+	for id := range ranks {
+		ranks[id], j.records.asked[id] = id, true
+	}
+	j.do(agent.Records{Ranks: ranks})
+}
+
+// recordEvent takes what concerns the records.
+func (j *job) recordEvent(now time.Time, e agent.Event) {
+	switch e := e.(type) {
+	case agent.Started:
+		j.pids[e.Rank] = e.PID
+	case agent.Lost:
+		for _, id := range e.Ranks {
+			delete(j.records.asked, id)
+		}
+	case agent.Recorded:
+		if !j.records.asked[e.Rank] {
+			return // too late
+		}
+		delete(j.records.asked, e.Rank)
+		if e.Events == nil {
+			return // it was not started
+		}
+		origin := recorder.Origin{Rank: e.Rank, Size: len(j.programOf), Host: j.nodeOf[e.Rank].name,
+			PID: j.pids[e.Rank], At: now}
+		j.records.writing++
+		name := j.rankFile(e.Rank, "events")
+		go func() {
+			select {
+			case j.records.written <- writeRecord(name, e.Events, origin):
+			case <-j.over:
+			}
+		}()
+	}
+}
+
+// recordWritten takes note of a file that is written, or cannot be.
+func (j *job) recordWritten(err error) {
+	j.records.writing--
+	if err != nil {
+		j.output.notice("the latest events of a rank: %v", err)
+	}
+}
+
+// writeRecord writes the events of one rank, if it has any: a program that does not use weft has none.
+func writeRecord(name string, events []byte, o recorder.Origin) error {
+	if recorder.Empty(events) {
+		return nil
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	err = recorder.Dump(f, events, o)
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}

@@ -37,11 +37,11 @@ type Endpoint interface {
 	Transferrer
 }
 
-// Role is a rank's part in the start-up of a connection.
+// Role is a rank's part in the handshake of a connection.
 type Role uint8
 
 const (
-	Initiator Role = iota + 1 // sends the first byte of start-up, and the first frame of RDMA mode
+	Initiator Role = iota + 1 // sends the first byte of handshake, and the first frame of RDMA mode
 	Responder                 // answers
 )
 
@@ -49,15 +49,15 @@ const (
 // itself, and transfers it to RDMA mode (C2). It is there where DeviceAttr.StreamTransfer says so; elsewhere
 // it closes the stream and answers errors.ErrUnsupported.
 type Transferrer interface {
-	// Transfer runs start-up with a rank on conn, a connected stream socket, and returns when
+	// Transfer runs handshake with a rank on conn, a connected stream socket, and returns when
 	// Acceptor.Connected has been called for it, or with an error. The other end of conn must be transferred
 	// too, in the other role. ahead is what the application has read from conn and not used: the beginning of
-	// the peer's start-up; the caller's again when Transfer returns. An initiator is sent nothing before
-	// start-up: for it, ahead must be empty.
+	// the peer's handshake; the caller's again when Transfer returns. An initiator is sent nothing before
+	// handshake: for it, ahead must be empty.
 	//
 	// conn is the endpoint's from the call on: it is closed when Transfer fails, the connection goes on in
-	// the queue pair when it does not. What the application has written to it comes before start-up, what it
-	// reads or writes from now on fails.
+	// the queue pair when it does not. What the application has written to it comes before the handshake,
+	// what it reads or writes from now on fails.
 	//
 	// There is still one connection between two ranks: if another one stands, or comes first, the transfer is
 	// refused. Transfer may be called from any goroutine, and blocks: the context ends it.

@@ -19,7 +19,7 @@ var (
 	ErrVersion = errors.New("peer speaks another version")         //
 	// more completions than its depth: the CQ and its QPs are in error
 	ErrOverrun = errors.New("completion queue overrun")
-	// garbage where the start-up message belongs
+	// garbage where the handshake message belongs
 	ErrNotWeft    = errors.New("peer does not speak weft's protocol")
 	ErrDeviceGone = errors.New("device is closed") //
 )

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/cm"
+	"github.com/weft-mpi/weft/transport/internal/handshake"
 )
 
 // serve accepts connections until the endpoint is closed. Processes of other users get no place, and no
@@ -46,14 +47,7 @@ func (e *endpoint) serve() {
 
 // report tells the acceptor of a connection that came to nothing, unless there are too many to tell.
 func (e *endpoint) report(from string, err error) {
-	omitted, ok := e.reports.Allow(time.Now())
-	if !ok {
-		return
-	}
-	if omitted > 0 {
-		err = fmt.Errorf("%w (and %d more before, which were not reported)", err, omitted)
-	}
-	e.acceptor.Refused(from, err)
+	e.reports.Report(e.acceptor, from, err)
 }
 
 // answer brings a caller's connection to its end.
@@ -76,40 +70,40 @@ func (e *endpoint) answer(c *conn) {
 
 // hello reads the first message and checks who calls whom, and that it is so.
 func (e *endpoint) hello(c *conn) (parties, error) {
-	defer c.within(e.table.Context(), e.dev.opts.StrangerTimeout)()
+	defer c.within(e.table.Context(), e.dev.opts.AuthTimeout)()
 	body, _, err := c.receive(typeHello, 0)
 	if errors.Is(err, os.ErrDeadlineExceeded) && e.table.Context().Err() == nil {
 		// A rank that was too slow comes again when it is told so. The socket has room for so little: this
 		// waits for nothing.
 		c.SetDeadline(time.Now().Add(provenTimeout))
-		c.reject(rejectBusy, "too slow: try again")
+		c.reject(handshake.RejectBusy, "too slow: try again")
 	}
 	if err != nil {
 		return parties{}, c.turnDown(err)
 	}
 	who, proof := parseHello(body)
 	switch {
-	case who.job != jobHash(e.id.Job):
-		c.reject(rejectOther, "this is another job")
+	case who.job != handshake.JobHash(e.id.Job):
+		c.reject(handshake.RejectOther, "this is another job")
 		return who, fmt.Errorf("%w: it is of another job", transport.ErrRefused)
 	case who.responder != e.id.Rank || who.initiator == e.id.Rank || who.initiator >= e.id.Size:
-		c.reject(rejectRank, fmt.Sprintf("this is rank %d of %d", e.id.Rank, e.id.Size))
+		c.reject(handshake.RejectRank, fmt.Sprintf("this is rank %d of %d", e.id.Rank, e.id.Size))
 		return who, fmt.Errorf("%w: it says that it is rank %d and wants rank %d", transport.ErrRefused,
 			who.initiator, who.responder)
 	}
 	if err := who.check(proof, &e.id.Secret, roleInitiator, []byte(e.socket)); err != nil {
 		return who, c.turnDown(err)
 	}
-	who.nonces[1] = newNonce()
+	who.nonces[1] = handshake.NewNonce()
 	return who, nil
 }
 
-// respond is the responder's side of start-up with a proven peer, unless another connection stands or comes
-// first.
+// respond is the responder's side of the handshake with a proven peer, unless another connection stands or
+// comes first.
 func (e *endpoint) respond(c *conn, who *parties) error {
 	p, ok := e.table.Request(e.id.Rank, who.initiator)
 	if !ok {
-		c.reject(rejectCollision, "another connection between the two stays")
+		c.reject(handshake.RejectCollision, "another connection between the two stays")
 		return cm.ErrCollision
 	}
 	defer c.within(e.table.Context(), provenTimeout)()
@@ -124,7 +118,7 @@ func (e *endpoint) respond(c *conn, who *parties) error {
 func (e *endpoint) join(c *conn, who *parties) (*qp, error) {
 	mine, private, err := e.prepare(who.initiator)
 	if err != nil {
-		c.reject(rejectOther, err.Error())
+		c.reject(handshake.RejectOther, err.Error())
 		return nil, err
 	}
 	theirs, f, private, err := e.exchange(c, who, mine, private)

@@ -41,7 +41,7 @@ func (p provider) Cut(a, b transport.Device) error {
 // cut ends the connections of a device to another.
 func cut(d, other *Device) (struck int) {
 	for _, q := range pairs(d) {
-		if q.peerRank == other.end.id.Rank {
+		if q.Attr.Peer == other.end.id.Rank {
 			q.peerGone()
 			struck++
 		}
@@ -53,7 +53,7 @@ func cut(d, other *Device) (struck int) {
 func (p provider) Vanish(device transport.Device) error {
 	d := device.(*Device)
 	for other := range p.devices {
-		if other != d && !other.closed.Load() && other.end != nil {
+		if other != d && !other.Closed() && other.end != nil {
 			cut(other, d)
 			cut(d, other)
 		}
@@ -63,7 +63,8 @@ func (p provider) Vanish(device transport.Device) error {
 
 // pairs are the connected queue pairs of a device.
 func pairs(d *Device) (list []*qp) {
-	for _, c := range d.cqs {
+	for each := range d.EachCQ {
+		c := each.Provider().(*cq)
 		c.admit()
 		for _, q := range c.qps {
 			if q.rcq == c {

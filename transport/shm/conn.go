@@ -12,12 +12,13 @@ import (
 
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/handshake"
 )
 
-// network is the kind of sockets that start-up uses: with connections, and boundaries between messages.
+// network is the kind of sockets that the handshake uses: with connections, and boundaries between messages.
 const network = "unixpacket"
 
-// conn is a connection in start-up.
+// conn is a connection in the handshake.
 type conn struct {
 	*net.UnixConn
 	pid      int  // of the peer
@@ -52,7 +53,7 @@ func (c *conn) receive(want messageType, descriptors int) (body []byte, fds []in
 	t, body, err := parseMessage(buf[:n], want)
 	if err == nil && t == typeReject {
 		c.rejected = true
-		err = parseReject(body)
+		err = handshake.ParseReject(body)
 	}
 	if err != nil {
 		closeAll(fds)
@@ -81,21 +82,15 @@ func (c *conn) send(ctx context.Context, b []byte, fd int) error {
 	}
 }
 
-func (c *conn) reject(code rejectCode, text string) {
+func (c *conn) reject(code handshake.RejectCode, text string) {
 	c.Write(appendReject(nil, code, text)) // it is told if it listens
 }
 
 // turnDown tells the peer what is wrong with its message, unless it has turned us down itself or is gone. It
 // returns the error.
 func (c *conn) turnDown(err error) error {
-	switch {
-	case c.rejected:
-	case errors.Is(err, transport.ErrAuth):
-		c.reject(rejectAuth, err.Error())
-	case errors.Is(err, transport.ErrVersion):
-		c.reject(rejectVersion, fmt.Sprintf("this is version %d", startupVersion))
-	case errors.Is(err, transport.ErrProtocol), errors.Is(err, transport.ErrNotWeft):
-		c.reject(rejectOther, err.Error())
+	if !c.rejected {
+		handshake.TurnDown(err, handshakeVersion, c.reject)
 	}
 	return err
 }
@@ -105,15 +100,15 @@ func ended(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// lost words the end of a connection in the middle of start-up.
+// lost words the end of a connection in the middle of the handshake.
 func lost(err error) error {
 	switch {
 	case ended(err):
-		return fmt.Errorf("%w: it closed the connection during start-up", transport.ErrPeerLost)
+		return fmt.Errorf("%w: it closed the connection during the handshake", transport.ErrPeerLost)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("%w: nobody listens there any more: %w", transport.ErrPeerLost, err)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fmt.Errorf("%w: it does not answer during start-up", transport.ErrPeerLost)
+		return fmt.Errorf("%w: it does not answer during the handshake", transport.ErrPeerLost)
 	}
 	return err
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
-// connectInfo is what each side says of its end in start-up. The descriptor of its arena comes with it.
+// connectInfo is what each side says of its end in the handshake. The descriptor of its arena comes with it.
 type connectInfo struct {
 	arena      uint64 // bytes
 	block      uint64 // offset of the block that the other side sends through

@@ -9,24 +9,19 @@ import (
 
 	uatomic "go.uber.org/atomic"
 
-	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
-	"github.com/weft-mpi/weft/transport/internal/handlers"
-	"github.com/weft-mpi/weft/transport/internal/verbs"
+	"github.com/weft-mpi/weft/transport/internal/keepalive"
+	"github.com/weft-mpi/weft/transport/internal/queuepair"
 )
 
 // cq is a completion queue; polling it drives the queue pairs attached to it.
 type cq struct {
-	dev   *Device
-	users uatomic.Int32 // QPs that name it
-
-	completions verbs.CompletionRing
-	placed      []*qp // with Writes placed that nobody has been told of
+	queuepair.CQ
+	dev *Device
 
 	qps      []*qp // driven by a pass
 	active   []*qp // those with something to do here
 	interest interest
-	poller   *sys.Poller
 	wake     wakeName // of the poller's wake socket
 
 	// The bell and its slots.
@@ -39,8 +34,7 @@ type cq struct {
 	}
 	bySlot []*qp // of those attached
 
-	handling handlers.Handling
-	handled  bool // by somebody, or about to be
+	handled bool // by somebody, or about to be
 
 	arrivals uatomic.Bool // inbox has something, or a connection has ended
 	inbox    struct {
@@ -48,17 +42,13 @@ type cq struct {
 		qps []*qp // handed over by endpoint goroutines
 	}
 	gone  uatomic.Bool // with its device: its memory is no more, and arrivals stays set
-	clock clock
+	clock keepalive.Clock
 }
 
 // CreateCQ makes a completion queue.
 func (d *Device) CreateCQ(depth int, id transport.HandlerID) (transport.CQ, error) {
-	if d.closed.Load() {
-		return nil, transport.ErrDeviceGone
-	}
-	if depth < 1 || depth > maxCQDepth {
-		return nil, fmt.Errorf("%w: a completion queue of depth %d; 1 to %d are possible",
-			transport.ErrInvalid, depth, maxCQDepth)
+	if err := d.CheckCQ(depth); err != nil {
+		return nil, err
 	}
 	poller, wake, err := newPoller()
 	if err != nil {
@@ -69,24 +59,19 @@ func (d *Device) CreateCQ(depth int, id transport.HandlerID) (transport.CQ, erro
 		poller.Close()
 		return nil, fmt.Errorf("completion queue: %w", err)
 	}
-	c := &cq{dev: d, poller: poller, wake: wake, clock: clock{period: d.tickPeriod()},
-		completions: verbs.NewCompletionRing(depth),
-		doorbell:    doorbellAt(d.arena.mem, uint64(off)), doorbellOff: off}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := d.handlers.Add(c, id); err != nil {
-		poller.Close()
+	c := &cq{dev: d, wake: wake, clock: keepalive.Clock{Period: d.tickPeriod()},
+		doorbell: doorbellAt(d.arena.mem, uint64(off)), doorbellOff: off}
+	if err := d.AddCQ(&c.CQ, c, poller, depth, id); err != nil {
 		d.arena.putBlock(off)
 		return nil, err
 	}
-	d.cqs = append(d.cqs, c)
 	return c, nil
 }
 
 // Poll makes a pass and returns completions.
 func (c *cq) Poll(wc []transport.WC) int {
 	c.pass()
-	return c.completions.Take(wc)
+	return c.Take(wc)
 }
 
 // pass drives the queue pairs once, and tells whether anything came.
@@ -97,7 +82,7 @@ func (c *cq) pass() (found bool) {
 		}
 		found = true
 	}
-	if c.interest.wanted.Load() {
+	if c.interest.Wanted.Load() {
 		c.Arm()
 	}
 	if c.interest.notified {
@@ -135,7 +120,7 @@ func (c *cq) pollDoorbell() (found bool) {
 		q := c.bySlot[slot]
 		if w := atomic.LoadUint64(&q.in.writeSeq); w != q.writeSeq && q.rcq == c {
 			q.writeSeq = w
-			q.placed()
+			q.ReportPlaced()
 			found = true
 		}
 		found = q.drive() || found
@@ -171,38 +156,21 @@ func (c *cq) stepIfPresent(i int, q *qp) int {
 	return 0
 }
 
-// Placed reports queue pairs that have had Writes placed.
-func (c *cq) Placed(qps []transport.QPN) int {
-	n := min(len(qps), len(c.placed))
-	if n == 0 {
-		return 0
-	}
-	for i, q := range c.placed[:n] {
-		q.marked = false
-		qps[i] = q.num
-	}
-	c.placed = c.placed[:copy(c.placed, c.placed[n:])]
-	return n
-}
-
 // Wait blocks in the poller.
 func (c *cq) Wait(d time.Duration) error {
 	if entered, err := c.EnterWait(); !entered {
 		return err
 	}
 	defer c.leave()
-	return c.poller.Wait(d)
+	return c.Poller().Wait(d)
 }
-
-// Descriptor is the poller's own: it is readable after a doorbell or a Wake.
-func (c *cq) Descriptor() int { return c.poller.Descriptor() }
 
 // EnterWait begins a wait; false if something may have come already, or nothing would end the wait.
 func (c *cq) EnterWait() (bool, error) {
-	if err := c.handling.Free("Wait"); err != nil {
+	if err := c.Free("Wait"); err != nil {
 		return false, err
 	}
-	if c.arrivals.Load() || !c.interest.enterSleep() {
+	if c.arrivals.Load() || !c.interest.Enter() {
 		return false, nil
 	}
 	if !c.sleep() {
@@ -214,13 +182,13 @@ func (c *cq) EnterWait() (bool, error) {
 
 // LeaveWait ends a wait and consumes what has ended it.
 func (c *cq) LeaveWait() {
-	c.poller.Drain()
+	c.Poller().Drain()
 	c.leave()
 }
 
 func (c *cq) leave() {
 	c.awake()
-	c.interest.leaveSleep()
+	c.interest.Leave()
 }
 
 // sleep has those who ring from now on wake the poller; false if there is something to do already.
@@ -234,49 +202,24 @@ func (c *cq) sleep() bool {
 func (c *cq) awake() { atomic.StoreUint64(&c.doorbell.sleeping, 0) }
 
 // Wake ends a Wait.
-func (c *cq) Wake() { c.poller.Wake() }
+func (c *cq) Wake() { c.Poller().Wake() }
 
 // Close releases the queue.
 func (c *cq) Close() error {
-	if n := c.users.Load(); n > 0 {
-		return fmt.Errorf("%w: %d queue pairs use the completion queue", transport.ErrInvalid, n)
-	}
-	if err := c.handling.Free("Close"); err != nil {
-		return err
-	}
-	c.dev.mu.Lock()
-	defer c.dev.mu.Unlock()
-	c.release()
-	if c.slots.next == 0 { // else peers may still ring
+	err := c.CQ.Close()
+	if err == nil && c.slots.next == 0 { // else peers may still ring
 		c.dev.arena.putBlock(c.doorbellOff)
 	}
-	c.dev.cqs = slices.DeleteFunc(c.dev.cqs, func(o *cq) bool { return o == c })
-	return nil
+	return err
 }
 
-// release closes the poller. The device's mutex is held.
-func (c *cq) release() {
+// Dispose closes the poller.
+func (c *cq) Dispose() {
+	c.inbox.Lock()
+	defer c.inbox.Unlock()
 	c.gone.Store(true)
 	c.arrivals.Store(true)
-	if c.poller != nil {
-		c.poller.Close()
-		c.poller = nil
-	}
-}
-
-// Push adds a completion. When there is no room the queue is overrun: an error of the CQ, and of every QP
-// that uses it.
-func (c *cq) Push(wc transport.WC) {
-	if !c.completions.Put(&wc) {
-		if err := c.completions.Overrun(); err != nil {
-			c.Raise()
-			c.failAll(err, transport.StatusFatal)
-		}
-		return
-	}
-	if c.handling.Armed() != 0 {
-		handlers.Completed(c, wc.Status)
-	}
+	c.ClosePoller()
 }
 
 // handOver gives a connected QP to the queue's driver. It may be called from any goroutine.
@@ -289,10 +232,10 @@ func (c *cq) handOver(q *qp) {
 
 // arrive has the driver call admit. It may be called from any goroutine.
 func (c *cq) arrive() {
+	c.inbox.Lock() // so that the poller is not closed meanwhile
+	defer c.inbox.Unlock()
 	c.arrivals.Store(true)
-	c.dev.mu.Lock() // so that the poller is not closed meanwhile
-	defer c.dev.mu.Unlock()
-	if c.poller != nil {
+	if c.Poller() != nil {
 		c.Wake()
 	}
 }
@@ -339,15 +282,9 @@ func (c *cq) attach(q *qp) {
 		c.bySlot = append(c.bySlot, make([]*qp, n)...)
 	}
 	c.bySlot[slot] = q
-	if err := c.completions.Err(); err != nil {
-		q.fail(err, transport.StatusFatal)
-		return
+	if q.Admit(&c.CQ) {
+		c.enableNotify()
 	}
-	if !c.handling.SameLock(&q.other(c).handling) {
-		q.fail(handlers.ErrLocks, transport.StatusFatal)
-		return
-	}
-	c.enableNotify()
 }
 
 func (c *cq) detach(q *qp) {
@@ -356,13 +293,6 @@ func (c *cq) detach(q *qp) {
 		c.bySlot[q.slotOf(c)] = nil
 	}
 	c.active = slices.DeleteFunc(c.active, func(o *qp) bool { return o == q })
-}
-
-// forget drops what the queue still holds of a QP.
-func (c *cq) forget(q *qp) {
-	c.detach(q)
-	c.placed = slices.DeleteFunc(c.placed, func(o *qp) bool { return o == q })
-	c.completions.Forget(q.num)
 }
 
 // slot takes a free bit of the bell.

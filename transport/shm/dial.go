@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/weft-mpi/weft/transport/internal/cm"
+	"github.com/weft-mpi/weft/transport/internal/handshake"
 )
 
 // dial begins a connection and brings it to its end.
@@ -27,14 +28,14 @@ func (e *endpoint) dial(ctx context.Context, p *cm.Peer[*qp], rank uint32, name 
 	return q, lost(err)
 }
 
-// initiate is the initiator's side of start-up.
+// initiate is the initiator's side of the handshake.
 func (e *endpoint) initiate(ctx context.Context, c *conn, p *cm.Peer[*qp], rank uint32, name string) (*qp,
 	error) {
 	if err := c.identify(); err != nil {
 		return nil, err
 	}
-	who := parties{job: jobHash(e.id.Job), initiator: e.id.Rank, responder: rank,
-		nonces: [2][nonceSize]byte{newNonce()}}
+	who := parties{job: handshake.JobHash(e.id.Job), initiator: e.id.Rank, responder: rank,
+		nonces: [2][nonceSize]byte{handshake.NewNonce()}}
 	_, err := c.Write(who.appendHello(nil, &e.id.Secret, name))
 	var body []byte
 	var fds []int
@@ -76,7 +77,7 @@ func (e *endpoint) initiate(ctx context.Context, c *conn, p *cm.Peer[*qp], rank 
 func (e *endpoint) bringIn(ctx context.Context, c *conn, who *parties) (*prepared, error) {
 	mine, private, err := e.prepare(who.responder)
 	if err != nil {
-		c.reject(rejectOther, err.Error())
+		c.reject(handshake.RejectOther, err.Error())
 		return nil, err
 	}
 	err = c.send(ctx, who.appendOffer(nil, &e.id.Secret, e.dev.offer(mine), private), e.dev.arena.fd)

@@ -10,11 +10,12 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/cm"
+	"github.com/weft-mpi/weft/transport/internal/queuepair"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
 const (
-	provenTimeout = 30 * time.Second // for the rest of start-up, of a proven peer
+	provenTimeout = 30 * time.Second // for the rest of the handshake, of a proven peer
 	maxCallers    = 64               // connections that have not proved anything, at once
 )
 
@@ -36,14 +37,10 @@ type endpoint struct {
 
 // Listen starts connection management.
 func (d *Device) Listen(id transport.Identity, acceptor transport.Acceptor) (transport.Endpoint, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	switch {
-	case d.closed.Load():
-		return nil, transport.ErrDeviceGone
-	case d.end != nil:
-		return nil, fmt.Errorf("%w: the device has an endpoint", transport.ErrInvalid)
-	}
+	return d.SetEndpoint(func() (transport.Endpoint, error) { return d.listen(id, acceptor) })
+}
+
+func (d *Device) listen(id transport.Identity, acceptor transport.Acceptor) (transport.Endpoint, error) {
 	addr, err := newAddress()
 	if err != nil {
 		return nil, err
@@ -80,9 +77,8 @@ func (e *endpoint) Close() error {
 
 // Connect connects to a rank.
 func (e *endpoint) Connect(ctx context.Context, rank uint32, addr string) error {
-	if rank == e.id.Rank || rank >= e.id.Size {
-		return fmt.Errorf("%w: rank %d of %d connects to rank %d", transport.ErrInvalid, e.id.Rank,
-			e.id.Size, rank)
+	if err := queuepair.CheckPeer(e.id, rank); err != nil {
+		return err
 	}
 	name, err := e.reachable(rank, addr)
 	if err != nil {
@@ -100,14 +96,7 @@ func (e *endpoint) Connect(ctx context.Context, rank uint32, addr string) error 
 
 // prepare makes this end of a connection, of the shape that the acceptor wants.
 func (e *endpoint) prepare(rank uint32) (*prepared, []byte, error) {
-	conf, private, err := e.acceptor.Prepare(rank)
-	if err == nil && len(private) > maxPrivate {
-		err = fmt.Errorf("%w: %d bytes of private data; at most %d are possible", transport.ErrInvalid,
-			len(private), maxPrivate)
-	}
-	if err == nil {
-		err = e.dev.checkConfig(conf)
-	}
+	conf, private, err := e.dev.Prepare(e.acceptor, rank)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,7 +1,6 @@
 package shm
 
 import (
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/weft-mpi/weft/internal/sys"
@@ -68,18 +67,6 @@ func storeTail(p unsafe.Pointer, v uint64) {
 	}
 	sys.StoreBarrier()
 	*(*[wordSize]byte)(p) = *(*[wordSize]byte)(unsafe.Pointer(&v))
-}
-
-// compareSwap gives the word as it was; it was replaced if that is compare.
-func compareSwap(at *uint64, compare, operand uint64) uint64 {
-	for {
-		if old := atomic.LoadUint64(at); old != compare {
-			return old
-		}
-		if atomic.CompareAndSwapUint64(at, compare, operand) {
-			return compare
-		}
-	}
 }
 
 // addressOf is where memory lies, to be told to others.

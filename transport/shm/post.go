@@ -1,7 +1,6 @@
 package shm
 
 import (
-	"fmt"
 	"sync/atomic"
 	"unsafe"
 
@@ -53,22 +52,15 @@ func (q *qp) PostSend(wr *transport.SendWR) error {
 
 // post is PostSend for all requests.
 func (q *qp) post(wr *transport.SendWR) error {
-	if q.state != transport.StateReady && q.state != transport.StateDraining {
-		return fmt.Errorf("%w: it is %v (rank %d at %s)", transport.ErrState, q.state, q.peerRank, q.remote)
-	}
-	total, err := q.pd.CheckSend(&q.windows, wr, &q.limits)
-	if err != nil {
+	if err := q.Post(wr); err != nil {
 		return err
-	}
-	if !q.sq.Post(q.pd, &q.windows, wr, total, q.conf.SendWR) {
-		return transport.ErrQueueFull
 	}
 	q.open = false
 	q.work()
-	if wr.Flags&transport.FlagMore == 0 || q.sq.Tail-q.next >= gatherFrames {
+	if wr.Flags&transport.FlagMore == 0 || q.SQ.Tail-q.next >= gatherFrames {
 		q.transmit(false)
 	}
-	if q.sq.Head != q.sq.Tail && !q.waits {
+	if q.SQ.Head != q.SQ.Tail && !q.waits {
 		q.scq.wakeSleepers() // a pass has something to do
 	}
 	return nil
@@ -81,25 +73,8 @@ func (q *qp) Flush() {
 	}
 }
 
-// retire completes requests from the head of the queue, in order, as far as they are done.
+// retire completes requests as far as they are done.
 func (q *qp) retire() {
-	for q.sq.Head != q.sq.Tail {
-		w := q.sq.At(q.sq.Head)
-		if !w.Done {
-			return
-		}
-		q.sq.Head++ // first: if the queue is overrun, complete flushes the rest
-		q.complete(w)
-	}
-	q.open = q.state == transport.StateReady || q.state == transport.StateDraining
-}
-
-// complete reports a request that has succeeded, if it asked for that.
-func (q *qp) complete(w *verbs.Request) {
-	if w.Flags&transport.FlagSignaled != 0 {
-		q.scq.Push(transport.WC{ID: w.ID, QP: q.num, Op: w.Op, Bytes: w.Got})
-		if w.Flags&transport.FlagNotify != 0 {
-			q.scq.Raise()
-		}
-	}
+	q.Retire()
+	q.open = q.Accepts()
 }

@@ -1,7 +1,6 @@
 package shm
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"sync/atomic"
@@ -11,29 +10,20 @@ import (
 
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
-	"github.com/weft-mpi/weft/transport/internal/handlers"
+	"github.com/weft-mpi/weft/transport/internal/queuepair"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
 // qp is one end of a connection.
 type qp struct {
 	fastWrite // first: all that a small Write needs
+	queuepair.QP
 
 	verbs.NoQPPoller
 	verbs.NoLanes
 
 	dev      *Device
 	scq, rcq *cq
-	conf     transport.QPConfig
-	num      transport.QPN
-	peerRank uint32
-	local    string
-	remote   string
-
-	state transport.State
-	err   error
-
-	released uatomic.Bool // by the acceptor; the endpoint looks at it
 	lost     uatomic.Bool // the connection has ended; the driver looks at it
 
 	conn *connection
@@ -42,11 +32,8 @@ type qp struct {
 	in   inRing
 
 	// Sending: see transmit.go.
-	sq      verbs.SendQueue
 	next    uint32 // of the send queue: what goes out next
 	answers answerQueue
-	closing closing
-	peers   peerLimits
 	most    uint64 // our Reads and Atomics outstanding at once: both sides' limits
 	began   uint64 // Reads and Atomics
 	read    uint64 // of them that are done
@@ -54,17 +41,11 @@ type qp struct {
 	bounce  bounceBuffer
 	waits   bool // for the peer to carry out frames
 
-	windows verbs.Bindings
-	limits  verbs.Limits
-
 	// Receiving: see receive.go.
-	rq           verbs.RecvQueue
-	marked       bool             // is in rcq.placed
 	writeSeq     uint64           // of block.wrote, what is known
 	recvMsn      uint64           // number of the next untagged message that the peer begins
 	recvOff      int              // bytes of it that are placed
 	askedNext    uint64           // least number that the peer's next Read may have
-	peerEnd      bool             // the peer's Close has come
 	control      [maxControl]byte // payload that is looked at as a whole
 	silent       int              // ticks that counted since its last step
 	heartbeatSeq uint64           // of block.beat, what was last seen
@@ -72,7 +53,7 @@ type qp struct {
 
 // fastWrite is what a Write that is carried out by the caller needs.
 type fastWrite struct {
-	pd            *verbs.PD
+	pd            *verbs.PD      // the same as QP.PD, while open
 	open          bool           // work may be posted, and nothing that was posted waits
 	fenced        bool           // the system has no barrier for others: every mark has one, and key stays 0
 	placementSeq  *uint64        // in the peer's arena, as are the next two
@@ -101,34 +82,6 @@ type peerQueue struct {
 	wake *sys.WakeAddress
 }
 
-// closing is how far our half of an orderly close has got.
-type closing uint8
-
-const (
-	_ closing = iota // not asked for; left by Close
-	// posted work goes out first, then the Close frame; left when the frame is written
-	closeDue
-	closeSent // final
-)
-
-// peerLimits is what the peer has said of its queue pair.
-type peerLimits struct{ recv, reads int }
-
-// checkConfig refuses a shape that no QP of this device can have.
-func (d *Device) checkConfig(conf transport.QPConfig) error {
-	p, ok1 := conf.PD.(*verbs.PD)
-	scq, ok2 := conf.SendCQ.(*cq)
-	rcq, ok3 := conf.RecvCQ.(*cq)
-	switch {
-	case !ok1 || !ok2 || !ok3 || !p.Of(d.regions) || scq.dev != d || rcq.dev != d:
-		return fmt.Errorf("%w: the queue pair's domain and queues are not of this device",
-			transport.ErrInvalid)
-	case !scq.handling.SameLock(&rcq.handling):
-		return handlers.ErrLocks
-	}
-	return verbs.CheckShape(&conf, maxDepth, maxReads)
-}
-
 // prepared is a queue pair of which this end is there, and the peer's is not yet known.
 type prepared struct {
 	conf  transport.QPConfig
@@ -143,7 +96,7 @@ func (d *Device) prepareQP(conf transport.QPConfig) (*prepared, error) {
 	if err != nil {
 		return nil, fmt.Errorf("memory for a connection: %w", err)
 	}
-	p := &prepared{conf: conf, in: in, num: transport.QPN(d.lastQP.Add(1))}
+	p := &prepared{conf: conf, in: in, num: d.NewQPN()}
 	scq, rcq := conf.SendCQ.(*cq), conf.RecvCQ.(*cq)
 	if p.slots[1], err = rcq.slot(); err == nil && scq != rcq {
 		if p.slots[0], err = scq.slot(); err != nil {
@@ -182,26 +135,20 @@ func (d *Device) newQP(p *prepared, peer uint32, local, remote string, theirs *c
 	domain, scq, rcq := p.conf.PD.(*verbs.PD), p.conf.SendCQ.(*cq), p.conf.RecvCQ.(*cq)
 	out := controlBlockAt(f.mem, theirs.block)
 	q := &qp{
-		dev: d, scq: scq, rcq: rcq, conf: p.conf, num: p.num, peerRank: peer, local: local, remote: remote,
-		state: transport.StateReady, peer: f, out: outRing{controlBlock: out},
-		in:   inRing{controlBlock: p.in.block},
-		most: uint64(min(p.conf.Reads, theirs.reads)), peers: peerLimits{recv: theirs.recv,
-			reads: theirs.reads},
+		dev: d, scq: scq, rcq: rcq, peer: f, out: outRing{controlBlock: out},
+		in: inRing{controlBlock: p.in.block}, most: uint64(min(p.conf.Reads, theirs.reads)),
 	}
-	q.windows.QP = q.num
-	q.limits = verbs.Limits{SGE: maxSGE, Segments: maxSegments, Inline: maxInline, Message: maxMessage,
-		Offset: math.MaxUint64, Reads: int(q.most)}
+	q.Init(transport.QPAttr{
+		QPConfig: p.conf, Num: p.num, Peer: peer, Local: local, Remote: remote, PeerRecv: theirs.recv,
+		PeerReads: theirs.reads, Lanes: 1,
+	}, verbs.Limits{SGE: maxSGE, Segments: maxSegments, Inline: maxInline, Message: maxMessage,
+		Offset: math.MaxUint64, Reads: int(q.most)}, q)
 	q.fastWrite = fastWrite{pd: domain, open: true, fenced: !d.asymmetric || !theirs.asymmetric,
 		placementSeq: &out.placementSeq, notifyEnable: &out.notifyEnable}
 	q.conn = &connection{qp: q, in: p.in, slots: p.slots, wake: f.queues[0].wake}
 	d.live.Lock()
 	d.live.links[q.conn] = struct{}{}
 	d.live.Unlock()
-	domain.QPs.Add(1)
-	scq.users.Add(1)
-	if rcq != scq {
-		rcq.users.Add(1)
-	}
 	d.liveness.start(d)
 	return q
 }
@@ -242,19 +189,6 @@ func (q *qp) lose() {
 	}
 }
 
-func (q *qp) Released() bool         { return q.released.Load() }
-func (q *qp) Num() transport.QPN     { return q.num }
-func (q *qp) State() transport.State { return q.state }
-func (q *qp) Err() error             { return q.err }
-
-// Query tells the QP's context (N9).
-func (q *qp) Query() transport.QPAttr {
-	return transport.QPAttr{
-		QPConfig: q.conf, Num: q.num, State: q.state, Peer: q.peerRank, Local: q.local, Remote: q.remote,
-		PeerRecv: q.peers.recv, PeerReads: q.peers.reads, Lanes: 1,
-	}
-}
-
 // connected tells whether the connection stands, as far as this end knows.
 func (q *qp) connected() bool { return q.peer != nil }
 
@@ -281,97 +215,25 @@ func (q *qp) ended() {
 		q.receive() // what the peer has said before
 	}
 	if q.connected() {
-		q.fail(fmt.Errorf("%w: the connection ended", transport.ErrPeerLost), transport.StatusFatal)
+		q.Fail(fmt.Errorf("%w: the connection ended", transport.ErrPeerLost), transport.StatusFatal)
 	}
 }
 
-// PostRecv queues room for one message.
-func (q *qp) PostRecv(wr *transport.RecvWR) error {
-	if err := q.pd.CheckRecv(wr, &q.limits); err != nil {
-		return err
-	}
-	if q.state == transport.StateClosed || q.state == transport.StateError {
-		q.rcq.Push(q.flushed(wr.ID, transport.OpRecv))
-		if wr.Notify {
-			q.rcq.Raise()
-		}
-		return nil
-	}
-	if !q.rq.Post(wr, q.conf.RecvWR) {
-		return transport.ErrQueueFull
-	}
-	return nil
+// StartClose sends what is posted and, after that, our Close.
+func (q *qp) StartClose() {
+	q.open = false
+	q.work()
+	q.transmit(false)
 }
 
-// Close begins the orderly close of our direction.
-func (q *qp) Close() {
-	switch q.state {
-	case transport.StateReady, transport.StateDraining:
-		q.state = transport.StateClosing
-		q.open = false
-		q.closing = closeDue
-		q.work()
-		q.transmit(false)
-	}
-}
-
-// Abort cuts the connection.
-func (q *qp) Abort(cause error) {
-	if cause == nil {
-		cause = errors.New("aborted")
-	}
-	q.fail(cause, transport.StatusFlushed)
-}
-
-// Release gives the QP back.
-func (q *qp) Release() {
-	if q.pd == nil {
-		return
-	}
-	if q.state != transport.StateClosed && q.state != transport.StateError {
-		q.Abort(errors.New("released"))
-	}
-	for _, c := range []*cq{q.scq, q.rcq} {
-		c.forget(q)
-	}
-	q.pd.QPs.Add(-1)
-	q.scq.users.Add(-1)
-	if q.rcq != q.scq {
-		q.rcq.users.Add(-1)
-	}
+// Gone makes room at the endpoint.
+func (q *qp) Gone() {
 	q.pd = nil
-	q.released.Store(true)
-	q.dev.end.table.Released(q.peerRank, q)
+	q.dev.end.table.Released(q.Attr.Peer, q)
 }
 
-// maybeClosed ends the QP when both directions have ended in order.
-func (q *qp) maybeClosed() {
-	if q.peerEnd && q.closing == closeSent && q.state != transport.StateClosed {
-		q.state = transport.StateClosed
-		q.disconnect()
-		q.flush(transport.StatusFlushed)
-	}
-}
-
-// fail ends the QP with its first error. The peer is told why.
-func (q *qp) fail(cause error, status transport.Status) {
-	if q.state == transport.StateClosed || q.state == transport.StateError {
-		return
-	}
-	q.err = q.blame(cause)
-	q.state = transport.StateError
-	q.tellTerminate(cause)
-	q.disconnect()
-	q.flush(status)
-}
-
-// blame says with whom it happened.
-func (q *qp) blame(cause error) error {
-	return fmt.Errorf("connection with rank %d at %s: %w", q.peerRank, q.remote, cause)
-}
-
-// disconnect ends our use of the peer's memory, and has the peer end its use of ours.
-func (q *qp) disconnect() {
+// Disconnect ends our use of the peer's memory, and has the peer end its use of ours.
+func (q *qp) Disconnect() {
 	if !q.connected() {
 		return
 	}
@@ -386,7 +248,7 @@ func (q *qp) disconnect() {
 	if mark := atomic.LoadUint64(&in.block.placementSeq); mark&1 != 0 {
 		awaitWriters([]writer{{in, mark}})
 	}
-	q.windows.UnbindAll()
+	q.Windows.UnbindAll()
 	q.out.end()
 	q.tell()
 	q.peer.close()
@@ -397,24 +259,10 @@ func (q *qp) disconnect() {
 		q.scq.putSlot(q.conn.slots[0])
 	}
 	q.conn.stage, q.bounce = q.bounce.memory, bounceBuffer{}
+	q.next, q.answers = q.SQ.Tail, answerQueue{}
 	q.dev.leave(q.conn, true)
 }
 
 func (f *peerMapping) close() {
 	_ = sys.UnmapShared(f.mem) // a mapping that is ours, as a whole
-}
-
-// flush completes what is posted.
-func (q *qp) flush(first transport.Status) {
-	verbs.Flush(&q.sq, &q.rq, q.scq, q.rcq, first, q.flushed)
-	q.next = q.sq.Tail
-	q.answers = answerQueue{}
-}
-
-func (q *qp) flushed(id uint64, op transport.Opcode) transport.WC {
-	err := q.err
-	if err == nil {
-		err = transport.ErrClosed
-	}
-	return transport.WC{ID: id, QP: q.num, Op: op, Status: transport.StatusFlushed, Err: err}
 }

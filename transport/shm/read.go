@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/queuepair"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
@@ -81,7 +82,7 @@ func (q *qp) readHere(w *verbs.Request, most int) (int, error) {
 			}
 		}
 	}
-	s, off := segmentAt(w.Remote, w.Got)
+	s, off := verbs.SegmentAt(w.Remote, w.Got)
 	p, at, n := verbs.Span(w.Local, w.Got, min(most, int(s.Length-off)))
 	t, err := q.find(s.Key, transport.RemoteRead, s.Offset+off, uint64(n))
 	if err != nil {
@@ -95,18 +96,6 @@ func (q *qp) readHere(w *verbs.Request, most int) (int, error) {
 			transport.ErrAccess, uint64(s.Key))
 	}
 	return n, nil
-}
-
-// segmentAt finds the segment that byte off of a list lies in, and the offset there.
-func segmentAt(list []transport.Segment, off int) (transport.Segment, uint64) {
-	o := uint64(off)
-	for _, s := range list {
-		if o < s.Length {
-			return s, o
-		}
-		o -= s.Length
-	}
-	return transport.Segment{}, 0
 }
 
 // request asks the peer for a Read, or what is left of it, or for an Atomic.
@@ -181,7 +170,7 @@ func operate(at *uint64, add bool, operand, compare uint64) uint64 {
 	if add {
 		return atomic.AddUint64(at, operand) - operand
 	}
-	return compareSwap(at, compare, operand)
+	return verbs.CompareSwap(at, compare, operand)
 }
 
 // placeOriginal places the word as it was where the poster of an Atomic wants it.
@@ -214,10 +203,10 @@ func (q *qp) requestAtomic(w *verbs.Request) bool {
 // asking is our oldest Read or Atomic that the peer answers. Everything before it in the queue is done, so it
 // is the head.
 func (q *qp) asking() *verbs.Request {
-	if q.sq.Head == q.sq.Tail {
+	if q.SQ.Head == q.SQ.Tail {
 		return nil
 	}
-	if w := q.sq.At(q.sq.Head); w.Asked && !w.Done {
+	if w := q.SQ.At(q.SQ.Head); w.Asked && !w.Done {
 		return w
 	}
 	return nil
@@ -278,7 +267,7 @@ func (q *qp) asked(h header, payload []byte) error {
 		s := transport.Segment{Key: transport.Key(binary.LittleEndian.Uint64(b)),
 			Offset: binary.LittleEndian.Uint64(b[8:]),
 			Length: binary.LittleEndian.Uint64(b[16:])}
-		if _, err := q.pd.Find(&q.windows, s.Key, transport.RemoteRead, s.Offset, s.Length); err != nil {
+		if _, err := q.PD.Find(&q.Windows, s.Key, transport.RemoteRead, s.Offset, s.Length); err != nil {
 			a.refused = err
 			return nil
 		}
@@ -309,7 +298,7 @@ func (q *qp) askedAtomic(h header, payload []byte) error {
 	}
 	key, off := transport.Key(binary.NativeEndian.Uint64(payload)), binary.NativeEndian.Uint64(payload[8:])
 	operand, compare := binary.NativeEndian.Uint64(payload[16:]), binary.NativeEndian.Uint64(payload[24:])
-	r, err := q.pd.Find(&q.windows, key, transport.RemoteAtomic, off, wordSize)
+	r, err := q.PD.Find(&q.Windows, key, transport.RemoteAtomic, off, wordSize)
 	if err == nil && !verbs.Aligned(r.Mem, int(off)) {
 		err = errUnaligned(key, off)
 	}
@@ -318,7 +307,7 @@ func (q *qp) askedAtomic(h header, payload []byte) error {
 		return nil
 	}
 	a.original = operate(word(r.Mem, int(off)), h.b == atomicFetchAdd, operand, compare)
-	q.placed()
+	q.ReportPlaced()
 	return nil
 }
 
@@ -350,7 +339,8 @@ func (q *qp) answerFrames() {
 		a := q.answers.at(q.answers.head)
 		switch {
 		case a.refused != nil:
-			q.fail(&refusedRead{a.number, a.atomic, a.refused}, transport.StatusFlushed)
+			q.Fail(&queuepair.RefusedRead{Number: a.number, Atomic: a.atomic, Err: a.refused},
+				transport.StatusFlushed)
 			return
 		case a.atomic:
 			if q.full(0) {
@@ -358,12 +348,12 @@ func (q *qp) answerFrames() {
 			}
 			q.out.begin(header{op: frameAtomicDone, flags: flagLast, a: a.number, b: a.original})
 		case a.sent < a.total:
-			s, off := segmentAt(a.src[:a.nsrc], a.sent)
+			s, off := verbs.SegmentAt(a.src[:a.nsrc], a.sent)
 			n, ok := q.piece(int(s.Length - off))
 			if !ok {
 				return
 			}
-			r, err := q.pd.Find(&q.windows, s.Key, transport.RemoteRead, s.Offset+off, uint64(n))
+			r, err := q.PD.Find(&q.Windows, s.Key, transport.RemoteRead, s.Offset+off, uint64(n))
 			if err != nil {
 				a.refused = err
 				continue

@@ -38,7 +38,7 @@ func (q *qp) receive() (came bool) {
 	switch {
 	case !q.connected():
 	case ended:
-		q.fail(fmt.Errorf("%w: the connection ended", transport.ErrPeerLost), transport.StatusFatal)
+		q.Fail(fmt.Errorf("%w: the connection ended", transport.ErrPeerLost), transport.StatusFatal)
 	case q.in.settle():
 		q.tell()
 	}
@@ -62,7 +62,7 @@ func (q *qp) take(there uint64) error {
 		return fmt.Errorf("%w: frame %d of %d bytes, with %d in the ring", transport.ErrProtocol, h.op,
 			h.length, there)
 	}
-	if q.peerEnd && h.op != frameTerminate && h.op != frameReadData && h.op != frameReadDone &&
+	if q.PeerEnd() && h.op != frameTerminate && h.op != frameReadData && h.op != frameReadDone &&
 		h.op != frameAtomicDone {
 		return fmt.Errorf("%w: %v after Close", transport.ErrProtocol, h.op)
 	}
@@ -116,14 +116,8 @@ func (q *qp) carry(h header, pieces [2][]byte) error {
 	case frameReadDone, frameAtomicDone:
 		return q.answered(h)
 	case frameClose:
-		q.peerEnd = true
-		if q.err == nil {
-			q.err = fmt.Errorf("rank %d at %s: %w", q.peerRank, q.remote, transport.ErrClosed)
-		}
-		if q.state == transport.StateReady {
-			q.state = transport.StateDraining
-		}
-		q.maybeClosed()
+		q.PeerClosed()
+		q.MaybeClosed()
 	}
 	return nil
 }
@@ -133,13 +127,13 @@ const maxControl = maxSegments * segmentSize
 
 // takeWrite places a piece of a Write that the peer cannot place itself.
 func (q *qp) takeWrite(h header, pieces [2][]byte) error {
-	r, err := q.pd.Find(&q.windows, transport.Key(h.a), transport.RemoteWrite, h.b, uint64(h.length))
+	r, err := q.PD.Find(&q.Windows, transport.Key(h.a), transport.RemoteWrite, h.b, uint64(h.length))
 	if err != nil {
 		return &violation{code: terminateAccess, err: fmt.Errorf("Write from the peer: %w", err)}
 	}
 	placePieces(r.Mem[h.b:][:h.length], pieces)
 	if h.flags&flagLast != 0 {
-		q.placed()
+		q.ReportPlaced()
 	}
 	return nil
 }
@@ -164,7 +158,7 @@ func placePieces(dst []byte, p [2][]byte) {
 
 // takeSend places a piece of a message: a receive is posted, message number, offset, room.
 func (q *qp) takeSend(h header, pieces [2][]byte) error {
-	e := q.rq.Front()
+	e := q.RQ.Front()
 	switch {
 	case e == nil:
 		return &violation{code: terminateNoRecv,
@@ -197,7 +191,7 @@ func (q *qp) takeSend(h header, pieces [2][]byte) error {
 // takeEnd takes an immediate, or the end of a Send with invalidate.
 func (q *qp) takeEnd(h header) error {
 	switch {
-	case q.rq.Front() == nil:
+	case q.RQ.Front() == nil:
 		return &violation{code: terminateNoRecv,
 			err: fmt.Errorf("%w: a message of the peer found no Recv posted", transport.ErrProtocol)}
 	case h.a != q.recvMsn || h.op == frameImmediate && q.recvOff > 0:
@@ -211,7 +205,7 @@ func (q *qp) takeEnd(h header) error {
 		q.received(transport.WC{Imm: imm, HasImm: true}, h)
 		return nil
 	}
-	m := q.pd.Window(&q.windows, transport.Key(h.b))
+	m := q.PD.Window(&q.Windows, transport.Key(h.b))
 	if m == nil {
 		return &violation{code: terminateKey,
 			err: fmt.Errorf("%w: the peer invalidates the key %#x, of no window that is bound to this "+
@@ -224,39 +218,16 @@ func (q *qp) takeEnd(h header) error {
 
 // received reports a message that has used a posted Recv.
 func (q *qp) received(wc transport.WC, h header) {
-	e := q.rq.Front()
-	notify := e.Notify
-	wc.ID, wc.QP, wc.Op = e.ID, q.num, transport.OpRecv
-	q.rq.Pop() // first: if the queue is overrun, push flushes what is posted
 	q.recvMsn++
 	q.recvOff = 0
-	q.rcq.Push(wc)
-	if h.flags&flagSolicited != 0 {
-		q.rcq.match(transport.NotifySolicited)
-	}
-	if notify {
-		q.rcq.Raise()
-	}
-}
-
-// placed has the queue tell of what was placed with no completion.
-func (q *qp) placed() {
-	if !q.marked {
-		q.marked = true
-		q.rcq.placed = append(q.rcq.placed, q)
-		q.rcq.match(transport.NotifyPlaced)
-	}
+	q.Received(wc, h.flags&flagSolicited != 0)
 }
 
 func (q *qp) receiveFailed(err error) {
 	var v *violation
 	if errors.As(err, &v) && v.status != 0 {
-		if r := q.rq.Front(); r != nil {
-			wc := q.flushed(r.ID, transport.OpRecv)
-			wc.Status, wc.Err = v.status, q.blame(v.err)
-			q.rq.Pop()
-			q.rcq.Push(wc)
-		}
+		q.FailRecv(err, v.status, v.err)
+		return
 	}
-	q.fail(err, transport.StatusFlushed)
+	q.Fail(err, transport.StatusFlushed)
 }

@@ -14,7 +14,7 @@ type memory struct{ *Device }
 
 var _ verbs.Memory = memory{}
 
-func (m memory) Closed() bool { return m.closed.Load() }
+func (m memory) Closed() bool { return m.Device.Closed() }
 
 // NewEntry has the system reserve the page of an entry.
 func (m memory) NewEntry(index int) error {

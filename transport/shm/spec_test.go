@@ -124,7 +124,7 @@ func TestSpec_Offer(t *testing.T) {
 }
 
 func TestSpec_MessagesAndFrames(t *testing.T) {
-	for _, row := range specTable(t, "Start-up", "message") {
+	for _, row := range specTable(t, "Handshake", "message") {
 		n, err := strconv.Atoi(row[1])
 		require.NoError(t, err)
 		require.Equal(t, row[0], messageType(n).String())

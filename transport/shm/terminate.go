@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/queuepair"
 )
 
 // terminate is why a connection is cut.
@@ -31,31 +32,27 @@ func (t terminate) String() string {
 	return fmt.Sprintf("code %d", uint64(t))
 }
 
-// errTerminated marks what the peer has told us of.
-var errTerminated = errors.New("terminated by the peer")
-
 // terminateText is how much of the reason is said: with it the frame has place in what is kept of a ring for
 // last words.
 const terminateText = maxControl
 
 var _ [lastWords - headerSize - terminateText]struct{}
 
-// tellTerminate says why the connection is cut. There is always room for it.
-func (q *qp) tellTerminate(cause error) {
-	if !q.connected() || errors.Is(cause, errTerminated) || errors.Is(cause, transport.ErrPeerLost) &&
-		!errors.Is(cause, errSilent) {
+// TellFailed says why the connection is cut. There is always room for it.
+func (q *qp) TellFailed(cause error) {
+	if !q.connected() {
 		return
 	}
 	code := terminateLocal
 	var read uint64
 	var v *violation
-	var r *refusedRead
+	var r *queuepair.RefusedRead
 	var own *refused
 	switch {
 	case errors.As(cause, &v):
 		code = v.code
 	case errors.As(cause, &r):
-		code, read = terminateAccess, r.number+1
+		code, read = terminateAccess, r.Number+1
 	case errors.As(cause, &own):
 		code = terminateOwn
 	case errors.Is(cause, transport.ErrProtocol):
@@ -72,22 +69,6 @@ func (q *qp) tellTerminate(cause error) {
 	q.tell()
 }
 
-// refusedRead is a Read or an Atomic of the peer that asks for what it may not have.
-type refusedRead struct {
-	number uint64
-	atomic bool
-	err    error
-}
-
-func (r *refusedRead) Error() string {
-	what := "Read"
-	if r.atomic {
-		what = "Atomic"
-	}
-	return fmt.Sprintf("%s %d from the peer: %v", what, r.number, r.err)
-}
-func (r *refusedRead) Unwrap() error { return r.err }
-
 // terminated takes a Terminate: the first error was on the other side.
 func (q *qp) terminated(h header, text []byte) {
 	cause := transport.ErrProtocol
@@ -103,5 +84,6 @@ func (q *qp) terminated(h header, text []byte) {
 	if w := q.asking(); w != nil && h.b != 0 && w.Number == h.b-1 {
 		w.Failed = status
 	}
-	q.fail(fmt.Errorf("%w (%v: %q): %w", errTerminated, terminate(h.a), text, cause), transport.StatusFlushed)
+	q.Fail(fmt.Errorf("%w (%v: %q): %w", queuepair.ErrTerminated, terminate(h.a), text, cause),
+		transport.StatusFlushed)
 }

@@ -36,7 +36,7 @@ func (q *qp) transmit(pass bool) (did bool) {
 		budget = readsPerPass
 	}
 	for q.connected() {
-		head, next, tail := q.sq.Head, q.next, q.out.tail
+		head, next, tail := q.SQ.Head, q.next, q.out.tail
 		q.answerFrames()
 		if q.connected() {
 			q.requests(&budget)
@@ -51,18 +51,17 @@ func (q *qp) transmit(pass bool) (did bool) {
 			q.out.publish()
 			q.tell()
 		}
-		if q.out.tail == tail && q.sq.Head == head && q.next == next {
+		if q.out.tail == tail && q.SQ.Head == head && q.next == next {
 			break
 		}
 		did = true
 	}
-	if q.connected() && q.closing == closeDue && q.sq.Len() == 0 && q.answers.head == q.answers.tail {
+	if q.connected() && q.CloseDue() && q.SQ.Len() == 0 && q.answers.head == q.answers.tail {
 		if q.out.room(0) {
 			q.out.begin(header{op: frameClose, flags: flagLast})
 			q.out.publish()
 			q.tell()
-			q.closing = closeSent
-			q.maybeClosed()
+			q.CloseSent()
 			did = true
 		} else {
 			q.waits = true
@@ -91,7 +90,7 @@ func (q *qp) settleWork() {
 			}
 		}
 	}
-	q.busy = q.sq.Head != q.sq.Tail || q.answers.head != q.answers.tail || q.closing == closeDue
+	q.busy = q.SQ.Head != q.SQ.Tail || q.answers.head != q.answers.tail || q.CloseDue()
 }
 
 // full tells whether there is no room for a frame of n bytes of payload; then the peer tells when there is.
@@ -105,8 +104,8 @@ func (q *qp) full(n int) bool {
 
 // requests carries out the send queue, in its order.
 func (q *qp) requests(budget *int) {
-	for q.next != q.sq.Tail {
-		w := q.sq.At(q.next)
+	for q.next != q.SQ.Tail {
+		w := q.SQ.At(q.next)
 		if w.Flags&transport.FlagFence != 0 && w.Sent == 0 && q.read != q.began {
 			return // earlier Reads first
 		}
@@ -130,9 +129,9 @@ func (q *qp) requests(budget *int) {
 
 // bind carries out a Bind or an Invalidate. If what it names is gone the QP ends.
 func (q *qp) bind(w *verbs.Request) bool {
-	if err := q.pd.CarryOut(&q.windows, w); err != nil {
+	if err := q.PD.CarryOut(&q.Windows, w); err != nil {
 		w.Failed = transport.StatusLocalProt
-		q.fail(err, transport.StatusFlushed)
+		q.Fail(err, transport.StatusFlushed)
 		return false
 	}
 	w.Done = true
@@ -142,7 +141,7 @@ func (q *qp) bind(w *verbs.Request) bool {
 // refuse ends the QP over a request that the peer's table does not allow.
 func (q *qp) refuse(w *verbs.Request, err error) {
 	w.Failed = transport.StatusRemoteAccess
-	q.fail(&refused{w.Op, err}, transport.StatusFlushed)
+	q.Fail(&refused{w.Op, err}, transport.StatusFlushed)
 }
 
 // refused is a request of ours that asks for what it may not have.
@@ -166,7 +165,7 @@ func (r *refused) Unwrap() error { return r.err }
 // gone ends the QP over a request of which a region was deregistered.
 func (q *qp) gone(w *verbs.Request) bool {
 	w.Failed = transport.StatusLocalProt
-	q.fail(fmt.Errorf("%w: a region of a posted request was deregistered before it was sent",
+	q.Fail(fmt.Errorf("%w: a region of a posted request was deregistered before it was sent",
 		transport.ErrInvalid),
 		transport.StatusFlushed)
 	return false
@@ -351,6 +350,6 @@ func (q *qp) tell() {
 		return
 	}
 	for i := range q.peer.queues {
-		q.peer.queues[i].ringDoorbell(q.rcq.poller)
+		q.peer.queues[i].ringDoorbell(q.rcq.Poller())
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/cm"
+	"github.com/weft-mpi/weft/transport/internal/handshake"
 	"github.com/weft-mpi/weft/transport/tcp/internal/admission"
 )
 
@@ -36,7 +37,7 @@ func (e *endpoint) serve(l net.Listener) {
 			defer conn.Close()
 			rank, err := e.respond(s, who)
 			proven := rank >= 0
-			benign := proven && (errors.Is(err, cm.ErrCollision) || errors.Is(err, errGone))
+			benign := proven && (errors.Is(err, cm.ErrCollision) || errors.Is(err, handshake.ErrGone))
 			if err != nil && !benign && e.table.Context().Err() == nil {
 				e.report(conn.RemoteAddr().String(), rank, err)
 			}
@@ -51,14 +52,7 @@ func (e *endpoint) report(from string, rank int, err error) {
 		e.acceptor.Refused(fmt.Sprintf("rank %d at %s", rank, from), err)
 		return
 	}
-	omitted, ok := e.reports.Allow(time.Now())
-	if !ok {
-		return
-	}
-	if omitted > 0 {
-		err = fmt.Errorf("%w (and %d more before, which were not reported)", err, omitted)
-	}
-	e.acceptor.Refused(from, err)
+	e.reports.Report(e.acceptor, from, err)
 }
 
 // waitForSlot waits until a newcomer could be taken in. It tells whether the endpoint is open still.
@@ -84,7 +78,7 @@ func (e *endpoint) enter(s *stream) *admission.Conn {
 	host, _, _ := net.SplitHostPort(s.RemoteAddr().String())
 	who := &admission.Conn{Address: host}
 	now := time.Now()
-	s.socket.SetDeadline(now.Add(e.dev.opts.StrangerTimeout))
+	s.socket.SetDeadline(now.Add(e.dev.opts.AuthTimeout))
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if out := e.admission.Enter(who, now); out != nil {
@@ -114,7 +108,7 @@ func (e *endpoint) greeted(who *admission.Conn) {
 	e.mu.Unlock()
 }
 
-// respond is the responder's side of start-up. The rank is the peer's once it has proved it, -1 before.
+// respond is the responder's side of the handshake. The rank is the peer's once it has proved it, -1 before.
 func (e *endpoint) respond(s *stream, who *admission.Conn) (rank int, err error) {
 	stop := context.AfterFunc(e.table.Context(), func() { s.socket.SetDeadline(time.Unix(1, 0)) })
 	p, theirs, private, err := e.prove(s, e.anyPeer, func() { e.greeted(who) })
@@ -126,7 +120,7 @@ func (e *endpoint) respond(s *stream, who *admission.Conn) (rank int, err error)
 			// A rank that was too slow comes again when it is told so. The socket has room for so little:
 			// this waits for nothing.
 			s.socket.SetDeadline(time.Now().Add(provenTimeout))
-			s.reject(rejectBusy, "too slow, or too many strangers are here: try again")
+			s.reject(handshake.RejectBusy, "too slow, or too many strangers are here: try again")
 		}
 		if who.Evicted {
 			return -1, fmt.Errorf("%w: it has not proved who it is, and others came when %d such "+
@@ -144,7 +138,7 @@ func (e *endpoint) respond(s *stream, who *admission.Conn) (rank int, err error)
 
 // maxUnauthenticatedBytes is the most that is read of who has not proved who he is: a Hello, which is checked
 // before more is read, and a Proof, or a Reject in its place.
-const maxUnauthenticatedBytes = helloSize + prefixSize + 1 + maxText
+const maxUnauthenticatedBytes = helloSize + prefixSize + 1 + handshake.MaxText
 
 // prove has a peer prove who it is: one that may call. greeted is called when it has named this job, in its
 // Hello and before that in its ClientHello.
@@ -159,9 +153,7 @@ func (e *endpoint) prove(s *stream, may func(initiator uint32) bool, greeted fun
 		return p, theirs, nil, err
 	}
 	greeted()
-	if p.nonces[1], err = newNonce(); err != nil {
-		return p, theirs, nil, err
-	}
+	p.nonces[1] = handshake.NewNonce()
 	if _, err := s.Write(p.appendChallenge(nil, &e.id.Secret)); err != nil {
 		return p, theirs, nil, err
 	}
@@ -193,19 +185,19 @@ func (e *endpoint) hello(s *stream, may func(initiator uint32) bool) (parties, e
 	p, err := parseHello(raw)
 	switch {
 	case errors.Is(err, transport.ErrVersion):
-		s.reject(rejectVersion, fmt.Sprintf("this is version %d", startupVersion))
+		s.reject(handshake.RejectVersion, fmt.Sprintf("this is version %d", handshakeVersion))
 	case err != nil:
-	case p.job != jobHash(e.id.Job):
+	case p.job != handshake.JobHash(e.id.Job):
 		err = fmt.Errorf("%w: it is of another job", transport.ErrRefused)
-		s.reject(rejectOther, "this is another job")
+		s.reject(handshake.RejectOther, "this is another job")
 	case s.proven >= 0 && int64(p.initiator) != s.proven:
 		err = fmt.Errorf("%w: it says that it is rank %d, and its certificate that it is rank %d",
 			transport.ErrAuth, p.initiator, s.proven)
-		s.reject(rejectAuth, fmt.Sprintf("your certificate is of rank %d", s.proven))
+		s.reject(handshake.RejectAuth, fmt.Sprintf("your certificate is of rank %d", s.proven))
 	case p.responder != e.id.Rank || !may(p.initiator) || p.lane != 0 && !s.joins:
 		err = fmt.Errorf("%w: it says that it is rank %d and wants rank %d, lane %d", transport.ErrRefused,
 			p.initiator, p.responder, p.lane)
-		s.reject(rejectRank, fmt.Sprintf("this is rank %d of %d", e.id.Rank, e.id.Size))
+		s.reject(handshake.RejectRank, fmt.Sprintf("this is rank %d of %d", e.id.Rank, e.id.Size))
 	}
 	return p, err
 }
@@ -215,7 +207,7 @@ func (e *endpoint) accept(s *stream, p *parties, theirs parameters, private []by
 	rank := p.initiator
 	peer, ok := e.table.Request(e.id.Rank, rank)
 	if !ok {
-		s.reject(rejectCrossing, "another connection between the two stays")
+		s.reject(handshake.RejectCollision, "another connection between the two stays")
 		return cm.ErrCollision
 	}
 	peer.Callbacks.Lock()
@@ -223,7 +215,7 @@ func (e *endpoint) accept(s *stream, p *parties, theirs parameters, private []by
 	q, err := func() (*qp, error) {
 		conf, answer, err := e.prepare(rank)
 		if err != nil {
-			s.reject(rejectOther, err.Error())
+			s.reject(handshake.RejectOther, err.Error())
 			return nil, err
 		}
 		mine := e.parameters(conf, s)

@@ -73,12 +73,12 @@ func (provider) Cut(a, b transport.Device) error {
 	admit(a)
 	admit(b)
 	for _, q := range inside(b).qps {
-		if q != nil && lanesOf(q) != nil && q.peer == inside(a).end.id.Rank {
+		if q != nil && lanesOf(q) != nil && q.Attr.Peer == inside(a).end.id.Rank {
 			lanesOf(q).ended.Store(true)
 		}
 	}
 	for _, q := range inside(a).qps {
-		if q == nil || !q.open || q.peer != inside(b).end.id.Rank {
+		if q == nil || !q.open || q.Attr.Peer != inside(b).end.id.Rank {
 			continue
 		}
 		if err := q.cut(); err != nil {
@@ -94,8 +94,8 @@ func (provider) Cut(a, b transport.Device) error {
 
 // admit has a device know the connections that were handed to it.
 func admit(d transport.Device) {
-	for _, c := range inside(d).cqs {
-		c.admit()
+	for c := range inside(d).EachCQ {
+		c.Provider().Admit()
 	}
 }
 

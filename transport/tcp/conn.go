@@ -6,9 +6,9 @@ import (
 	"io"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/keepalive"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
-	"github.com/weft-mpi/weft/transport/tcp/internal/keepalive"
 	"github.com/weft-mpi/weft/transport/tcp/internal/link"
 )
 
@@ -121,7 +121,7 @@ const singleFrameWrite = uint64(frame.Write)<<32 | frame.Last<<40
 func (c *conn) placeSingleFrameWrite(b []byte) bool {
 	q, i := c.q, &c.in
 	n := len(b) - frame.HeaderSize
-	if i.inside || i.have > 0 || i.size != frame.HeaderSize || q.awaitingFirstFrame || q.peerEnd ||
+	if i.inside || i.have > 0 || i.size != frame.HeaderSize || q.awaitingFirstFrame || q.PeerEnd() ||
 		n < tailSize {
 		return false
 	}
@@ -129,12 +129,12 @@ func (c *conn) placeSingleFrameWrite(b []byte) bool {
 		return false
 	}
 	key, at := transport.Key(binary.LittleEndian.Uint64(b[8:])), binary.LittleEndian.Uint64(b[16:])
-	r, err := q.pd.Find(&q.windows, key, transport.RemoteWrite, at, uint64(n))
+	r, err := q.PD.Find(&q.Windows, key, transport.RemoteWrite, at, uint64(n))
 	if err != nil {
 		return false
 	}
 	placeTail(r.Mem[at:at+uint64(n)], b[frame.HeaderSize:])
-	q.reportPlaced()
+	q.ReportPlaced()
 	return true
 }
 
@@ -210,7 +210,7 @@ func (c *conn) direct() []byte {
 		}
 		return i.r.Mem[i.at : i.at+n]
 	case frame.Send:
-		p, at, k := verbs.Span(c.q.rq.At(i.recv).Local, i.off, n)
+		p, at, k := verbs.Span(c.q.RQ.At(i.recv).Local, i.off, n)
 		if p == nil || !p.Alive() {
 			return nil
 		}

@@ -10,29 +10,24 @@ import (
 
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
-	"github.com/weft-mpi/weft/transport/internal/handlers"
-	"github.com/weft-mpi/weft/transport/internal/verbs"
+	"github.com/weft-mpi/weft/transport/internal/keepalive"
+	"github.com/weft-mpi/weft/transport/internal/queuepair"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
-	"github.com/weft-mpi/weft/transport/tcp/internal/keepalive"
 )
 
 // cq is a completion queue; polling it drives the queue pairs attached to it.
 type cq struct {
+	queuepair.CQ
+
 	qps      []*qp       // driven by a pass
 	arrivals atomic.Bool // inbox has something
 	interest interest
-	placed   []*qp  // with Writes placed that nobody has been told of
 	staging  []byte // what was read and is not yet placed; empty between two QPs' turns
 
-	completions verbs.CompletionRing
-	byNum       []*qp // qps by number, nil between them
-	poller      *sys.Poller
-	ready       []int32
+	byNum []*qp // qps by number, nil between them
+	ready []int32
 
-	dev   *Device
-	users atomic.Int32 // QPs that name it
-
-	handling handlers.Handling
+	dev *Device
 
 	inbox struct {
 		sync.Mutex
@@ -51,36 +46,27 @@ const readDirectly = 8
 
 // CreateCQ makes a completion queue.
 func (d *Device) CreateCQ(depth int, id transport.HandlerID) (transport.CQ, error) {
-	if d.closed.Load() {
-		return nil, transport.ErrDeviceGone
-	}
-	if depth < 1 || depth > maxCQDepth {
-		return nil, fmt.Errorf("%w: a completion queue of depth %d; 1 to %d are possible",
-			transport.ErrInvalid, depth, maxCQDepth)
+	if err := d.CheckCQ(depth); err != nil {
+		return nil, err
 	}
 	poller, err := sys.NewPoller()
 	if err != nil {
 		return nil, fmt.Errorf("completion queue: %w", err)
 	}
 	c := &cq{
-		dev: d, poller: poller, clock: keepalive.Clock{Period: d.tickPeriod()},
-		completions: verbs.NewCompletionRing(depth),
-		ready:       make([]int32, 64), staging: make([]byte, stagingSize),
+		dev: d, clock: keepalive.Clock{Period: d.tickPeriod()},
+		ready: make([]int32, 64), staging: make([]byte, stagingSize),
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := d.handlers.Add(c, id); err != nil {
-		poller.Close()
+	if err := d.AddCQ(&c.CQ, c, poller, depth, id); err != nil {
 		return nil, err
 	}
-	d.cqs = append(d.cqs, c)
 	return c, nil
 }
 
 // Poll makes a pass and returns completions.
 func (c *cq) Poll(wc []transport.WC) int {
 	c.pass()
-	return c.completions.Take(wc)
+	return c.Take(wc)
 }
 
 // pass drives the queue pairs once, and tells whether anything came.
@@ -88,7 +74,7 @@ func (c *cq) pass() (found bool) {
 	if c.arrivals.Load() {
 		c.admit()
 	}
-	if c.interest.wanted.Load() || len(c.qps) > readDirectly {
+	if c.interest.Wanted.Load() || len(c.qps) > readDirectly {
 		c.Arm()
 	}
 	if len(c.qps) <= readDirectly {
@@ -110,7 +96,7 @@ func (c *cq) pass() (found bool) {
 			}
 			i += c.stepIfPresent(i, q)
 		}
-		n := c.poller.Ready(c.ready)
+		n := c.Poller().Ready(c.ready)
 		for _, id := range c.ready[:n] {
 			if q := c.byNum[id]; q != nil { // the poller knows no others
 				found = q.drive() || found
@@ -129,65 +115,37 @@ func (c *cq) stepIfPresent(i int, q *qp) int {
 	return 0
 }
 
-// Placed reports queue pairs that have had Writes placed.
-func (c *cq) Placed(qps []transport.QPN) int {
-	n := min(len(qps), len(c.placed))
-	for i, q := range c.placed[:n] {
-		q.placedReported = false
-		qps[i] = q.num
-	}
-	c.placed = c.placed[:copy(c.placed, c.placed[n:])]
-	return n
-}
-
 // Wait blocks in the poller.
 func (c *cq) Wait(d time.Duration) error {
 	if entered, err := c.EnterWait(); !entered {
 		return err
 	}
-	defer c.interest.leave()
-	return c.poller.Wait(d)
+	defer c.interest.Leave()
+	return c.Poller().Wait(d)
 }
-
-// Descriptor is the poller's own: it is readable while a socket has something, or after a Wake.
-func (c *cq) Descriptor() int { return c.poller.Descriptor() }
 
 // EnterWait begins a wait; false if something may have come already, or nothing would end the wait.
 func (c *cq) EnterWait() (bool, error) {
-	if err := c.handling.Free("Wait"); err != nil {
+	if err := c.Free("Wait"); err != nil {
 		return false, err
 	}
-	if c.poller == nil {
+	if c.Poller() == nil {
 		return false, transport.ErrDeviceGone
 	}
-	return !c.arrivals.Load() && c.interest.enter(), nil
+	return !c.arrivals.Load() && c.interest.Enter(), nil
 }
 
 // LeaveWait ends a wait and takes a Wake back that has ended it.
 func (c *cq) LeaveWait() {
-	c.poller.Drain()
-	c.interest.leave()
+	c.Poller().Drain()
+	c.interest.Leave()
 }
 
 // Wake ends a Wait.
-func (c *cq) Wake() { c.poller.Wake() }
+func (c *cq) Wake() { c.Poller().Wake() }
 
-// Close releases the queue.
-func (c *cq) Close() error {
-	if n := c.users.Load(); n > 0 {
-		return fmt.Errorf("%w: %d queue pairs use the completion queue", transport.ErrInvalid, n)
-	}
-	if err := c.handling.Free("Close"); err != nil {
-		return err
-	}
-	c.release()
-	c.dev.mu.Lock()
-	defer c.dev.mu.Unlock()
-	c.dev.cqs = slices.DeleteFunc(c.dev.cqs, func(o *cq) bool { return o == c })
-	return nil
-}
-
-func (c *cq) release() {
+// Dispose closes the poller, and the lanes that nobody has taken.
+func (c *cq) Dispose() {
 	c.inbox.Lock()
 	c.inbox.closed = true
 	lanes := c.inbox.lanes
@@ -196,25 +154,7 @@ func (c *cq) release() {
 	for i := range lanes {
 		lanes[i].drop()
 	}
-	if c.poller != nil {
-		c.poller.Close()
-		c.poller = nil
-	}
-}
-
-// Push adds a completion. When there is no room the queue is overrun: an error of the CQ, and of every QP
-// that uses it.
-func (c *cq) Push(wc transport.WC) {
-	if !c.completions.Put(&wc) {
-		if err := c.completions.Overrun(); err != nil {
-			c.Raise()
-			c.failAll(err, transport.StatusFatal)
-		}
-		return
-	}
-	if c.handling.Armed() != 0 {
-		handlers.Completed(c, wc.Status)
-	}
+	c.ClosePoller()
 }
 
 // handOver gives a connected QP to the queue's driver. It may be called from any goroutine.
@@ -253,19 +193,11 @@ func (c *cq) attach(q *qp) {
 		return // it has ended before
 	}
 	c.qps = append(c.qps, q)
-	if n := int(q.num) + 1 - len(c.byNum); n > 0 {
+	if n := int(q.Num()) + 1 - len(c.byNum); n > 0 {
 		c.byNum = append(c.byNum, make([]*qp, n)...)
 	}
-	c.byNum[q.num] = q
-	if err := c.completions.Err(); err != nil {
-		q.fail(err, transport.StatusFatal)
-		return
-	}
-	if !c.handling.SameLock(&q.other(c).handling) {
-		q.fail(handlers.ErrLocks, transport.StatusFatal)
-		return
-	}
-	if c.interest.on {
+	c.byNum[q.Num()] = q
+	if q.Admit(&c.CQ) && c.interest.on {
 		q.sequencer.watch(c)
 	}
 }
@@ -273,7 +205,7 @@ func (c *cq) attach(q *qp) {
 func (c *cq) detach(q *qp) {
 	if i := slices.Index(c.qps, q); i >= 0 {
 		c.qps = slices.Delete(c.qps, i, i+1)
-		c.byNum[q.num] = nil
+		c.byNum[q.Num()] = nil
 		if q.open {
 			q.sequencer.unwatch(c)
 		}

@@ -5,25 +5,22 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
-	"go.uber.org/atomic"
-
 	"github.com/weft-mpi/weft/transport"
-	"github.com/weft-mpi/weft/transport/internal/handlers"
+	"github.com/weft-mpi/weft/transport/internal/queuepair"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
 // Options of a device. A zero field stands for its default.
 type Options struct {
-	Host            string        // address to listen on and to connect from; "127.0.0.1"
-	LowPort         int           // first and last port to listen on; 0: the system chooses
-	HighPort        int           //
-	StrangerTimeout time.Duration // how long an unproven peer may take; 2 s
-	PeerTimeout     time.Duration // how long a peer may be silent; MinPeerTimeout or more; 10 s
+	Host        string        // address to listen on and to connect from; "127.0.0.1"
+	LowPort     int           // first and last port to listen on; 0: the system chooses
+	HighPort    int           //
+	AuthTimeout time.Duration // how long an unproven peer may take; 2 s
+	PeerTimeout time.Duration // how long a peer may be silent; MinPeerTimeout or more; 10 s
 	// encrypt connections with TLS 1.3; the devices of all ranks have to say the same
 	TLS bool
 	// whether frames have a checksum; only between machines, and where there is no TLS
@@ -52,26 +49,18 @@ const (
 	maxDepth   = 1 << 15
 	maxReads   = 64
 	maxPrivate = 512
-	maxCQDepth = 1 << 20
 )
 
 // Device is a rank's software RNIC.
 type Device struct {
-	handlers.Verbs
+	queuepair.Device
 
-	opts    Options
-	cores   int // that this process may use
-	regions *verbs.Table
-	lastQP  atomic.Uint32
-	closed  atomic.Bool
-
-	handlers *handlers.Set
-	lanes    laneCounts
+	opts  Options
+	lanes laneCounts
+	end   *endpoint
 
 	mu  sync.Mutex // guards what follows
 	qps []*qp      // by number; nil where released or not yet handed over
-	cqs []*cq
-	end *endpoint
 }
 
 // New makes a device. It needs Linux.
@@ -79,8 +68,8 @@ func New(o Options) (*Device, error) {
 	if o.Host == "" {
 		o.Host = "127.0.0.1"
 	}
-	if o.StrangerTimeout <= 0 {
-		o.StrangerTimeout = 2 * time.Second
+	if o.AuthTimeout <= 0 {
+		o.AuthTimeout = 2 * time.Second
 	}
 	switch {
 	case o.PeerTimeout == 0:
@@ -97,13 +86,11 @@ func New(o Options) (*Device, error) {
 	if err := errors.Join(o.checkPorts(), o.checkLanes()); err != nil {
 		return nil, err
 	}
-	cores, err := handlers.Cores()
-	if err != nil {
+	d := &Device{opts: o}
+	if err := d.Init(); err != nil {
 		return nil, err
 	}
-	set := handlers.NewSet(cores)
-	d := &Device{opts: o, cores: cores, handlers: set, Verbs: set.Verbs()}
-	d.regions = verbs.NewTable(memory{d}, d.Query())
+	d.Regions = verbs.NewTable(memory{d}, d.Query())
 	return d, nil
 }
 
@@ -122,7 +109,7 @@ func (d *Device) Query() transport.DeviceAttr {
 	return transport.DeviceAttr{
 		Provider: "tcp", MaxSGE: maxSGE, MaxSegments: frame.MaxSegments, MaxInline: maxInline,
 		MaxMessage: maxMessage,
-		MaxQPDepth: maxDepth, MaxReads: maxReads, MaxPrivate: maxPrivate, Handlers: d.cores,
+		MaxQPDepth: maxDepth, MaxReads: maxReads, MaxPrivate: maxPrivate, Handlers: d.Cores,
 		TickPeriod: d.tickPeriod(),
 		TailLast:   true, InlineWrites: true, PollQP: true, Lanes: true, Atomics: true,
 		Windows: true, PollableCQs: true,
@@ -130,41 +117,18 @@ func (d *Device) Query() transport.DeviceAttr {
 	}
 }
 
-// AllocPD makes a protection domain.
-func (d *Device) AllocPD() (transport.PD, error) { return d.regions.AllocPD() }
-
 // Close releases everything.
-func (d *Device) Close() error {
-	if d.closed.Swap(true) {
-		return nil
-	}
-	var errs []error
-	d.mu.Lock()
-	end, cqs := d.end, slices.Clone(d.cqs)
-	d.mu.Unlock()
-	if end != nil {
-		errs = append(errs, end.Close())
-	}
-	for _, c := range cqs {
-		c.end()
-	}
-	d.handlers.Stop()
-	for _, c := range cqs {
-		c.release()
-	}
-	errs = append(errs, d.regions.Close())
-	return errors.Join(errs...)
-}
+func (d *Device) Close() error { return d.Device.Close(nil) }
 
 // know enters a QP into the table.
 func (d *Device) know(q *qp) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for len(d.qps) <= int(q.num) {
+	for len(d.qps) <= int(q.Num()) {
 		d.qps = append(d.qps, nil)
 	}
-	if q.pd != nil {
-		d.qps[q.num] = q
+	if q.PD != nil {
+		d.qps[q.Num()] = q
 	}
 }
 
@@ -172,7 +136,7 @@ func (d *Device) know(q *qp) {
 func (d *Device) unknow(q *qp) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if int(q.num) < len(d.qps) {
-		d.qps[q.num] = nil
+	if int(q.Num()) < len(d.qps) {
+		d.qps[q.Num()] = nil
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/cm"
+	"github.com/weft-mpi/weft/transport/internal/handshake"
 )
 
 // dial begins a connection and brings it to RDMA mode.
@@ -40,14 +41,10 @@ type cutOff struct{ error }
 func (c cutOff) Unwrap() error        { return c.error }
 func (c cutOff) Is(target error) bool { return target == cm.ErrBusy } // it is made again
 
-// introduce is the initiator's side of start-up up to the responder's proof.
+// introduce is the initiator's side of the handshake up to the responder's proof.
 func (e *endpoint) introduce(s *stream, rank uint32, lane uint16) (*parties, error) {
-	nonce, err := newNonce()
-	if err != nil {
-		return nil, err
-	}
-	p := &parties{job: jobHash(e.id.Job), initiator: e.id.Rank, responder: rank, lane: lane}
-	p.nonces[0] = nonce
+	p := &parties{job: handshake.JobHash(e.id.Job), initiator: e.id.Rank, responder: rank, lane: lane}
+	p.nonces[0] = handshake.NewNonce()
 	if e.certs != nil {
 		if err := s.encrypt(e.certs, rank); err != nil {
 			return nil, err
@@ -77,15 +74,15 @@ func (e *endpoint) initiate(s *stream, peer *cm.Peer[*qp], rank uint32) (*qp, er
 		return nil, err
 	}
 	if len(s.foreign) > 0 {
-		return nil, s.turnDown(fmt.Errorf("%w: %d bytes that came before start-up are the application's: "+
-			"%.40q", transport.ErrNotWeft,
+		return nil, s.turnDown(fmt.Errorf("%w: %d bytes that came before the handshake are the "+
+			"application's: %.40q", transport.ErrNotWeft,
 			len(s.foreign), s.foreign))
 	}
 	peer.Callbacks.Lock()
 	defer peer.Callbacks.Unlock()
 	conf, private, err := e.prepare(rank)
 	if err != nil {
-		s.reject(rejectOther, err.Error())
+		s.reject(handshake.RejectOther, err.Error())
 		return nil, err
 	}
 	mine := e.parameters(conf, s)

@@ -14,11 +14,12 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/cm"
+	"github.com/weft-mpi/weft/transport/internal/queuepair"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 	"github.com/weft-mpi/weft/transport/tcp/internal/admission"
 )
 
-// provenTimeout is how long a proven peer may take for the rest of start-up.
+// provenTimeout is how long a proven peer may take for the rest of the handshake.
 const provenTimeout = 30 * time.Second
 
 // endpoint is a device's connection management. It runs on goroutines with ordinary connections; what it
@@ -44,14 +45,10 @@ type endpoint struct {
 
 // Listen starts connection management.
 func (d *Device) Listen(id transport.Identity, acceptor transport.Acceptor) (transport.Endpoint, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed.Load() {
-		return nil, transport.ErrDeviceGone
-	}
-	if d.end != nil {
-		return nil, fmt.Errorf("%w: the device has an endpoint", transport.ErrInvalid)
-	}
+	return d.SetEndpoint(func() (transport.Endpoint, error) { return d.newEndpoint(id, acceptor) })
+}
+
+func (d *Device) newEndpoint(id transport.Identity, acceptor transport.Acceptor) (transport.Endpoint, error) {
 	listeners, err := d.listen()
 	if err != nil {
 		return nil, err
@@ -144,9 +141,8 @@ func (e *endpoint) Connect(ctx context.Context, rank uint32, addr string) error 
 	if !ok {
 		return fmt.Errorf("address %q of rank %d: not an address of the TCP fabric", addr, rank)
 	}
-	if rank == e.id.Rank || rank >= e.id.Size {
-		return fmt.Errorf("%w: rank %d of %d connects to rank %d", transport.ErrInvalid, e.id.Rank,
-			e.id.Size, rank)
+	if err := queuepair.CheckPeer(e.id, rank); err != nil {
+		return err
 	}
 	err := e.table.Connect(ctx, rank, func(ctx context.Context, p *cm.Peer[*qp]) (*qp,
 		error) {
@@ -159,15 +155,7 @@ func (e *endpoint) Connect(ctx context.Context, rank uint32, addr string) error 
 }
 
 func (e *endpoint) prepare(rank uint32) (transport.QPConfig, []byte, error) {
-	conf, private, err := e.acceptor.Prepare(rank)
-	if err == nil && len(private) > maxPrivate {
-		err = fmt.Errorf("%w: %d bytes of private data; at most %d are possible", transport.ErrInvalid,
-			len(private), maxPrivate)
-	}
-	if err == nil {
-		err = e.dev.checkConfig(conf)
-	}
-	return conf, private, err
+	return e.dev.Prepare(e.acceptor, rank)
 }
 
 // connected turns the connection into a queue pair and hands it over.

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/atomic"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/handshake"
 	"github.com/weft-mpi/weft/transport/tcp/internal/admission"
 )
 
@@ -307,11 +308,15 @@ func TestStranger_TenThousandDuringTraffic(t *testing.T) {
 			}
 			io.Copy(io.Discard, r.Conn)
 		},
-		func(r *raw) { r.job = jobHash("another"); r.Write(r.appendHello(nil)); io.Copy(io.Discard, r.Conn) },
+		func(r *raw) {
+			r.job = handshake.JobHash("another")
+			r.Write(r.appendHello(nil))
+			io.Copy(io.Discard, r.Conn)
+		},
 	}
 	leaksNone(t, func(t *testing.T) {
 		// Shorter than the default, for the last who are silent make each tenth as long as their time is.
-		a, b := newHost(t, Options{StrangerTimeout: 200 * time.Millisecond}), newHostOfRank(t, Options{}, 1)
+		a, b := newHost(t, Options{AuthTimeout: 200 * time.Millisecond}), newHostOfRank(t, Options{}, 1)
 		require.NoError(t, b.ep.Connect(t.Context(), 0, a.ep.Addr()))
 		qa, qb := a.nextMade().qp, b.nextMade().qp
 		ctx, cancel := context.WithCancel(t.Context())

@@ -71,7 +71,7 @@ func parseAtomic(h frame.Header, payload []byte) (readResponse, error) {
 func (q *qp) change(a *readResponse) {
 	key, off := a.src[0].Key, a.src[0].Offset
 	operand, compare, operation := a.src[0].Length, a.dst[0].Offset, a.dst[0].Length
-	r, err := q.pd.Find(&q.windows, key, transport.RemoteAtomic, off, wordSize)
+	r, err := q.PD.Find(&q.Windows, key, transport.RemoteAtomic, off, wordSize)
 	if err == nil && !verbs.Aligned(r.Mem, int(off)) {
 		err = fmt.Errorf("%w: an Atomic at %d of the region of key %#x, which is at no multiple of %d",
 			transport.ErrAccess, off,
@@ -85,21 +85,9 @@ func (q *qp) change(a *readResponse) {
 	if operation == atomicFetchAdd {
 		a.original = atomic.AddUint64(at, operand) - operand
 	} else {
-		a.original = compareSwap(at, compare, operand)
+		a.original = verbs.CompareSwap(at, compare, operand)
 	}
-	q.reportPlaced()
-}
-
-// compareSwap gives the word as it was; it was replaced if that is compare.
-func compareSwap(at *uint64, compare, operand uint64) uint64 {
-	for {
-		if old := atomic.LoadUint64(at); old != compare {
-			return old
-		}
-		if atomic.CompareAndSwapUint64(at, compare, operand) {
-			return compare
-		}
-	}
+	q.ReportPlaced()
 }
 
 // frameAtomicDone answers an Atomic of ours: the word as it was, which is placed as a word of this host.

@@ -14,7 +14,7 @@ type frameClose struct{ ordinaryFrame }
 // makeClose makes the Close frame when all else has been sent and answered.
 func (q *qp) makeClose(o *frame.Batch) bool {
 	c := &q.at
-	if q.closing != closeDue || c.ended || q.sq.Len() != 0 || c.response != q.responses.tail || !o.Empty() {
+	if !q.CloseDue() || c.ended || q.SQ.Len() != 0 || c.response != q.responses.tail || !o.Empty() {
 		return false
 	}
 	o.Begin(frame.Header{Op: frame.Close, Flags: frame.Last}, 0)
@@ -33,15 +33,9 @@ func (q *qp) peerCloses() error {
 	if q.responses.head != q.responses.tail {
 		return fmt.Errorf("%w: Close before its Reads were complete", transport.ErrProtocol)
 	}
-	q.peerEnd = true
-	if q.err == nil {
-		q.err = fmt.Errorf("rank %d at %s: %w", q.peer, q.remote, transport.ErrClosed)
-	}
-	if q.state == transport.StateReady {
-		q.state = transport.StateDraining
-	}
+	q.PeerClosed()
 	q.sequencer.acknowledgeClose()
-	q.maybeClosed()
+	q.MaybeClosed()
 	return nil
 }
 

@@ -18,7 +18,7 @@ func (q *qp) makeImmediate(o *frame.Batch, w *verbs.Request) {
 }
 
 func (frameImmediate) end(q *qp, i *incoming) error {
-	if q.rq.Front() == nil {
+	if q.RQ.Front() == nil {
 		return &frame.Violation{Code: frame.ReasonNoRecv,
 			Err: fmt.Errorf("%w: an immediate of the peer found no Recv posted", transport.ErrProtocol)}
 	}

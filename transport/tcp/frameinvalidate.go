@@ -18,7 +18,7 @@ func (q *qp) makeInvalidate(o *frame.Batch, w *verbs.Request) {
 }
 
 func (frameInvalidate) end(q *qp, i *incoming) error {
-	if q.rq.Front() == nil {
+	if q.RQ.Front() == nil {
 		return errNoRecv
 	}
 	if i.A != q.recvMsn {
@@ -41,7 +41,7 @@ func (frameInvalidate) arrived(b *multiLane, i *incoming) (sequence.Kind, stop, 
 
 // invalidate takes a window's key out of use on the peer's request.
 func (q *qp) invalidate(key uint64) error {
-	m := q.pd.Window(&q.windows, transport.Key(key))
+	m := q.PD.Window(&q.Windows, transport.Key(key))
 	if m == nil {
 		return &frame.Violation{Code: frame.ReasonKey,
 			Err: fmt.Errorf("%w: the peer invalidates the key %#x, of no window that is bound to this "+
@@ -57,14 +57,14 @@ func (q *qp) carryOut(o *frame.Batch, w *verbs.Request) bool {
 	if w.Ended {
 		return true
 	}
-	err := q.pd.CarryOut(&q.windows, w)
+	err := q.PD.CarryOut(&q.Windows, w)
 	if err == nil {
 		w.Ended = true
 		return true
 	}
 	if o.Empty() { // earlier frames go out first
 		w.Failed = transport.StatusLocalProt
-		q.fail(err, transport.StatusFlushed)
+		q.Fail(err, transport.StatusFlushed)
 	}
 	return false
 }

@@ -120,7 +120,7 @@ func (q *qp) startResponse() error {
 		return nil
 	}
 	for _, s := range a.src[:a.nsrc] {
-		if _, err := q.pd.Find(&q.windows, s.Key, transport.RemoteRead, s.Offset, s.Length); err != nil {
+		if _, err := q.PD.Find(&q.Windows, s.Key, transport.RemoteRead, s.Offset, s.Length); err != nil {
 			a.refused = err
 			return nil
 		}

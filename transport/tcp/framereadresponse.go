@@ -64,13 +64,13 @@ func (q *qp) responseFrame(o *frame.Batch) bool {
 		c.response, c.responseOff = c.response+1, 0
 		return true
 	}
-	src, soff := segmentAt(a.src[:a.nsrc], c.responseOff)
-	dst, doff := segmentAt(a.dst[:a.ndst], c.responseOff)
+	src, soff := verbs.SegmentAt(a.src[:a.nsrc], c.responseOff)
+	dst, doff := verbs.SegmentAt(a.dst[:a.ndst], c.responseOff)
 	n := int(min(src.Length-soff, dst.Length-doff, frame.MaxPayload))
 	if q.checked {
 		n = min(n, frame.MaxCheckedResponse, o.MaxCopy())
 	}
-	r, err := q.pd.Find(&q.windows, src.Key, transport.RemoteRead, src.Offset+soff, uint64(n))
+	r, err := q.PD.Find(&q.Windows, src.Key, transport.RemoteRead, src.Offset+soff, uint64(n))
 	if err != nil {
 		a.refused = err
 		return q.responseFrame(o)
@@ -94,24 +94,12 @@ func (q *qp) responseFrame(o *frame.Batch) bool {
 // If not, it ends the QP.
 func (q *qp) responseAlive(number uint32, at int) bool {
 	a := q.responses.at(number)
-	src, off := segmentAt(a.src[:a.nsrc], at)
-	_, err := q.pd.Find(&q.windows, src.Key, transport.RemoteRead, src.Offset+off, 0)
+	src, off := verbs.SegmentAt(a.src[:a.nsrc], at)
+	_, err := q.PD.Find(&q.Windows, src.Key, transport.RemoteRead, src.Offset+off, 0)
 	if err != nil {
 		q.refuseRead(a, err)
 	}
 	return err == nil
-}
-
-// segmentAt finds the segment that byte off of a list lies in, and the offset there.
-func segmentAt(list []transport.Segment, off int) (transport.Segment, uint64) {
-	o := uint64(off)
-	for _, s := range list {
-		if o < s.Length {
-			return s, o
-		}
-		o -= s.Length
-	}
-	return transport.Segment{}, 0
 }
 
 // frameReadWrite is a Write that one of our Reads has asked for. Nothing outside the destinations that the
@@ -166,7 +154,7 @@ func (frameReadWrite) beginAhead(b *multiLane, i *incoming) error {
 }
 
 func (frameReadWrite) arrived(b *multiLane, i *incoming) (sequence.Kind, stop, error) {
-	b.q.sq.At(i.asks).Got += i.Length
+	b.q.SQ.At(i.asks).Got += i.Length
 	return sequence.Data, stopNone, i.placeHeld()
 }
 
@@ -203,16 +191,16 @@ func (frameReadDone) arrived(*multiLane, *incoming) (sequence.Kind, stop, error)
 func (q *qp) readIsDone(w *verbs.Request) {
 	w.Done = true
 	q.read++
-	q.retire()
+	q.Retire()
 }
 
 // reading is our oldest Read or Atomic that is not done. Everything before it in the queue is, so it is the
 // head.
 func (q *qp) reading() *verbs.Request {
-	if q.sq.Head == q.written.next || q.sq.Head == q.sq.Tail {
+	if q.SQ.Head == q.written.next || q.SQ.Head == q.SQ.Tail {
 		return nil
 	}
-	if w := q.sq.At(q.sq.Head); w.Asks() && !w.Done {
+	if w := q.SQ.At(q.SQ.Head); w.Asks() && !w.Done {
 		return w
 	}
 	return nil
@@ -221,8 +209,8 @@ func (q *qp) reading() *verbs.Request {
 // asking finds our Read or Atomic of a number that is under way, and its place in the queue.
 func (b *multiLane) asking(number uint64) (*verbs.Request, uint32) {
 	q := b.q
-	for k := q.sq.Head; k != q.at.next; k++ {
-		if w := q.sq.At(k); w.Asks() && w.Number == number && !w.Done {
+	for k := q.SQ.Head; k != q.at.next; k++ {
+		if w := q.SQ.At(k); w.Asks() && w.Number == number && !w.Done {
 			return w, k
 		}
 	}

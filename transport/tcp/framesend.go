@@ -43,7 +43,7 @@ func lastFlags(w *verbs.Request) uint8 {
 }
 
 func (frameSend) begin(q *qp, i *incoming) error {
-	e := q.rq.Front()
+	e := q.RQ.Front()
 	switch {
 	case e == nil:
 		return errNoRecv
@@ -53,7 +53,7 @@ func (frameSend) begin(q *qp, i *incoming) error {
 	case i.Length > e.Total-q.recvOff:
 		return tooLong(e)
 	}
-	i.recv, i.off = q.rq.Head, q.recvOff
+	i.recv, i.off = q.RQ.Head, q.recvOff
 	return nil
 }
 
@@ -69,7 +69,7 @@ func (frameSend) beginAhead(b *multiLane, i *incoming) error {
 	if err := b.findRecv(i); err != nil {
 		return err
 	}
-	if e := b.q.rq.At(i.recv); i.B > uint64(e.Total) || i.Length > e.Total-int(i.B) {
+	if e := b.q.RQ.At(i.recv); i.B > uint64(e.Total) || i.Length > e.Total-int(i.B) {
 		return tooLong(e)
 	}
 	i.off = int(i.B)
@@ -90,7 +90,7 @@ func (frameSend) arrived(b *multiLane, i *incoming) (sequence.Kind, stop, error)
 // placeUntagged puts a piece of a Send into its posted Recv.
 func (c *conn) placeUntagged(b []byte) error {
 	i := &c.in
-	e := c.q.rq.At(i.recv)
+	e := c.q.RQ.At(i.recv)
 	for len(b) > 0 {
 		p, at, n := verbs.Span(e.Local, i.off, len(b))
 		if !p.Alive() {
@@ -116,19 +116,9 @@ func tooLong(e *verbs.Recv) error {
 
 // completeMessage completes the oldest posted Recv; flags are those of the message's last frame.
 func (q *qp) completeMessage(wc transport.WC, flags uint8) {
-	e := q.rq.Front()
-	notify := e.Notify
-	wc.ID, wc.QP, wc.Op = e.ID, q.num, transport.OpRecv
-	q.rq.Pop() // first: if the queue is overrun, Push flushes what is posted
 	q.recvMsn++
 	q.recvOff = 0
-	q.rcq.Push(wc)
-	if flags&frame.Solicited != 0 {
-		q.rcq.match(transport.NotifySolicited)
-	}
-	if notify {
-		q.rcq.Raise()
-	}
+	q.Received(wc, flags&frame.Solicited != 0)
 }
 
 // messageProgress are the particulars of what fills a posted Recv, until everything before it is there (H2).
@@ -148,9 +138,9 @@ func (b *multiLane) messageAt(number uint64) *messageProgress {
 // findRecv finds the posted Recv that a message uses.
 func (b *multiLane) findRecv(i *incoming) error {
 	ahead := i.A - b.q.recvMsn
-	if ahead >= uint64(b.q.rq.Tail-b.q.rq.Head) {
+	if ahead >= uint64(b.q.RQ.Tail-b.q.RQ.Head) {
 		return errNoRecv
 	}
-	i.recv = b.q.rq.Head + uint32(ahead)
+	i.recv = b.q.RQ.Head + uint32(ahead)
 	return nil
 }

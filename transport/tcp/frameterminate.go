@@ -5,14 +5,13 @@ import (
 	"fmt"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/handshake"
+	"github.com/weft-mpi/weft/transport/internal/queuepair"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
 )
 
-// errTerminated marks what the peer has told us of.
-var errTerminated = errors.New("terminated by the peer")
-
-const terminateText = maxText
+const terminateText = handshake.MaxText
 
 // frameTerminate says why its sender has cut the connection.
 type frameTerminate struct{ ordinaryFrame }
@@ -27,25 +26,20 @@ func (frameTerminate) arrived(b *multiLane, i *incoming) (sequence.Kind, stop, e
 	return sequence.Data, stopTerminate, nil
 }
 
-// tellTerminate says why the connection is cut, if the socket takes it at once and no frame stands
-// half-written.
-func (q *qp) tellTerminate(cause error) {
-	if !q.open || errors.Is(cause, errTerminated) ||
-		errors.Is(cause, transport.ErrPeerLost) && !errors.Is(cause, errSilent) {
-		return
-	}
-	if q.awaitingFirstFrame {
+// TellFailed says why the connection is cut, if the socket takes it at once and no frame stands half-written.
+func (q *qp) TellFailed(cause error) {
+	if !q.open || q.awaitingFirstFrame {
 		return // the peer may be in streaming mode yet
 	}
 	code := frame.ReasonLocal
 	var read uint64
 	var v *frame.Violation
-	var refused *refusedRead
+	var refused *queuepair.RefusedRead
 	switch {
 	case errors.As(cause, &v):
 		code = v.Code
 	case errors.As(cause, &refused):
-		code, read = frame.ReasonAccess, refused.number+1
+		code, read = frame.ReasonAccess, refused.Number+1
 	case errors.Is(cause, transport.ErrProtocol):
 		code = frame.ReasonProtocol
 	}
@@ -55,26 +49,10 @@ func (q *qp) tellTerminate(cause error) {
 	q.sequencer.sendTerminate(h, []byte(text))
 }
 
-// refusedRead is a Read or an Atomic of the peer that asks for what it may not have.
-type refusedRead struct {
-	number uint64
-	atomic bool
-	err    error
-}
-
-func (r *refusedRead) Error() string {
-	what := "Read"
-	if r.atomic {
-		what = "Atomic"
-	}
-	return fmt.Sprintf("%s %d from the peer: %v", what, r.number, r.err)
-}
-func (r *refusedRead) Unwrap() error { return r.err }
-
 // refuseRead ends the QP over a Read or an Atomic that may not be carried out; it completes in error at the
 // peer, with the reason.
 func (q *qp) refuseRead(a *readResponse, err error) {
-	q.fail(&refusedRead{a.number, a.atomic, err}, transport.StatusFlushed)
+	q.Fail(&queuepair.RefusedRead{Number: a.number, Atomic: a.atomic, Err: err}, transport.StatusFlushed)
 }
 
 // terminated takes a Terminate: the first error was on the other side.
@@ -96,5 +74,5 @@ func (q *qp) terminated(h frame.Header, text []byte) {
 		}
 	}
 	q.sequencer.refused(status)
-	q.fail(fmt.Errorf("%w (%v: %q): %w", errTerminated, code, text, cause), transport.StatusFlushed)
+	q.Fail(fmt.Errorf("%w (%v: %q): %w", queuepair.ErrTerminated, code, text, cause), transport.StatusFlushed)
 }

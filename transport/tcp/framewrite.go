@@ -43,7 +43,7 @@ func (q *qp) makeWrite(o *frame.Batch, w *verbs.Request) frameMade {
 }
 
 func (frameWrite) begin(q *qp, i *incoming) error {
-	r, err := q.pd.Find(&q.windows, transport.Key(i.A), transport.RemoteWrite, i.B, uint64(i.Length))
+	r, err := q.PD.Find(&q.Windows, transport.Key(i.A), transport.RemoteWrite, i.B, uint64(i.Length))
 	if err != nil {
 		return &frame.Violation{Code: frame.ReasonAccess, Err: fmt.Errorf("Write from the peer: %w", err)}
 	}
@@ -62,7 +62,7 @@ func (k frameWrite) beginAhead(b *multiLane, i *incoming) error {
 func (frameWrite) end(q *qp, i *incoming) error {
 	err := i.placeHeld()
 	if err == nil {
-		q.reportPlaced()
+		q.ReportPlaced()
 	}
 	return err
 }
@@ -70,7 +70,7 @@ func (frameWrite) end(q *qp, i *incoming) error {
 func (frameWrite) arrived(b *multiLane, i *incoming) (sequence.Kind, stop, error) {
 	err := b.placeOrHoldTail(i)
 	if err == nil {
-		b.q.reportPlaced()
+		b.q.ReportPlaced()
 	}
 	return sequence.Data, stopNone, err
 }
@@ -120,15 +120,6 @@ func (i *incoming) placeHeld() error {
 	return nil
 }
 
-// reportPlaced has the queue tell of what was placed with no completion.
-func (q *qp) reportPlaced() {
-	if !q.placedReported {
-		q.placedReported = true
-		q.rcq.placed = append(q.rcq.placed, q)
-		q.rcq.match(transport.NotifyPlaced)
-	}
-}
-
 // heldTail are the last bytes of a Write of which other frames are missing.
 type heldTail struct {
 	r     *verbs.Region
@@ -167,6 +158,6 @@ func (b *multiLane) releaseTails() {
 			b.deferError(n, err)
 			continue
 		}
-		b.q.reportPlaced()
+		b.q.ReportPlaced()
 	}
 }

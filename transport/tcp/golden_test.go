@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/handshake"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
@@ -47,7 +48,7 @@ func (tr *transcript) golden(t *testing.T, name string) {
 func TestGolden_Startup(t *testing.T) {
 	var tr transcript
 	p := testParties()
-	fmt.Fprintf(&tr, "# Start-up of rank %d with rank %d of the job \"job\", secret % x\n", p.initiator,
+	fmt.Fprintf(&tr, "# Handshake of rank %d with rank %d of the job \"job\", secret % x\n", p.initiator,
 		p.responder, testSecret)
 	note := func(who string, b []byte) {
 		if who == "initiator" && strings.HasPrefix(string(b), magic) {
@@ -65,7 +66,7 @@ func TestGolden_Startup(t *testing.T) {
 	answer.checksum = true
 	note("responder", p.appendAccept(nil, &testSecret, answer, []byte("of the responder")))
 	tr.WriteString("\n# In the place of any of the last three\n")
-	note("either", appendReject(nil, rejectOther, "the text says why"))
+	note("either", appendReject(nil, handshake.RejectOther, "the text says why"))
 	tr.golden(t, "startup.txt")
 }
 
@@ -84,7 +85,7 @@ func TestGolden_ExchangeWithChecksum(t *testing.T) {
 func goldenExchange(t *testing.T, checked bool, file, title string) {
 	initiator, responder := newSessionDevice(t), newSessionDevice(t)
 	initiator.agreed.checksum, responder.agreed.checksum = checked, checked
-	responder.dev.regions.Seed([32]byte{1})
+	responder.dev.Regions.Seed([32]byte{1})
 	responder.begin(t, false)
 	defer responder.end(t)
 	initiator.begin(t, true)

@@ -105,7 +105,7 @@ func TestHandler_SleepsWatchingAndConsumersPollsDoNotEndThat(t *testing.T) {
 	parked := func() bool {
 		mu.Lock()
 		defer mu.Unlock()
-		return s.cq.(*cq).handling.Parked()
+		return s.cq.(*cq).Handling().Parked()
 	}
 	require.Eventually(t, parked, patience, time.Millisecond)
 	mu.Lock()

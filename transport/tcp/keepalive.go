@@ -1,17 +1,13 @@
 package tcp
 
 import (
-	"errors"
 	"time"
 
-	"github.com/weft-mpi/weft/transport/tcp/internal/keepalive"
+	"github.com/weft-mpi/weft/transport/internal/keepalive"
 )
 
 // MinPeerTimeout is the shortest Options.PeerTimeout: a process may have to wait so long for a processor.
 const MinPeerTimeout = 100 * time.Millisecond
-
-// errSilent marks the loss of a peer whose connection is there and brings nothing.
-var errSilent = errors.New("silent")
 
 // tickPeriod is that of the device. Over lanes it is shorter, since the loss of one of several is to be found
 // before that of a peer.

@@ -68,7 +68,7 @@ func (b *multiLane) completeRecv() error {
 	e := b.messageAt(q.recvMsn)
 	x := *e
 	*e = messageProgress{}
-	if q.rq.Front() == nil {
+	if q.RQ.Front() == nil {
 		return errNoRecv
 	}
 	if x.begun != x.got {
@@ -133,7 +133,7 @@ func (b *multiLane) refused(status transport.Status) {
 	if n := b.terminate.Ref; n >= b.out.First() && n < b.out.Next() {
 		switch s := b.out.What(n); s.Op {
 		case frame.Write, frame.Send, frame.Immediate, frame.Invalidate:
-			b.q.sq.At(s.source).Failed = status
+			b.q.SQ.At(s.source).Failed = status
 		}
 	}
 }

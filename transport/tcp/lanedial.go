@@ -13,22 +13,20 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/cm"
+	"github.com/weft-mpi/weft/transport/internal/handshake"
 )
 
 // tokenSize is how long the name of a queue pair is, that who joins a further lane to it has to know.
 const tokenSize = 16
 
-// roleToken is what the name of a queue pair is made with, of the start-up of its first connection.
-const roleToken = "lanes"
+// roleToken is what the name of a queue pair is made with, of the handshake of its first connection.
+const roleToken role = "lanes"
 
-// token names the queue pair that this start-up makes, to both its ends and to nobody else.
+// token names the queue pair that this handshake makes, to both its ends and to nobody else.
 func (p *parties) token(secret *[32]byte) (t [tokenSize]byte) {
 	copy(t[:], p.proof(secret, roleToken, nil))
 	return t
 }
-
-// errGone says that the queue pair that a lane was to join is no more.
-var errGone = fmt.Errorf("%w: the queue pair is not there any more", transport.ErrRefused)
 
 // maxInterfaces is how many addresses a device can have for its lanes.
 const maxInterfaces = 3
@@ -114,7 +112,7 @@ func (a *arrival) take() {
 // other end only if it has none left.
 func (b *multiLane) dialMissing() {
 	q := b.q
-	if !q.open || b.terminate != nil || q.peerEnd && len(b.conns) > 0 {
+	if !q.open || b.terminate != nil || q.PeerEnd() && len(b.conns) > 0 {
 		return
 	}
 	most := b.maxLanes
@@ -182,7 +180,7 @@ func (e *endpoint) keepLane(b *multiLane, slot int) {
 				return
 			case ctx.Err() != nil:
 				return
-			case errors.Is(err, errGone), errors.Is(err, syscall.ECONNREFUSED), alone != 0 &&
+			case errors.Is(err, handshake.ErrGone), errors.Is(err, syscall.ECONNREFUSED), alone != 0 &&
 				b.now()-alone > e.dev.opts.PeerTimeout:
 				b.q.rcq.arrive(arrival{b: b, err: err}) // it counts only if there is no lane
 			}
@@ -208,11 +206,11 @@ func (e *endpoint) join(ctx context.Context, b *multiLane, slot int) error {
 	defer conn.Close()
 	s := newStream(conn)
 	defer s.until(ctx, e.dev.opts.PeerTimeout)()
-	p, err := e.introduce(s, b.q.peer, b.laneNumber())
+	p, err := e.introduce(s, b.q.Attr.Peer, b.laneNumber())
 	if err != nil {
 		return vanished(err)
 	}
-	request := p.appendRequest(p.appendProof(nil, &e.id.Secret), &e.id.Secret, e.parameters(b.q.conf, s),
+	request := p.appendRequest(p.appendProof(nil, &e.id.Secret), &e.id.Secret, e.laneParameters(b, s),
 		b.token[:])
 	if _, err := s.Write(request); err != nil {
 		return vanished(err)
@@ -227,6 +225,11 @@ func (e *endpoint) join(ctx context.Context, b *multiLane, slot int) error {
 	return e.joined(s, b, &laneConn{b: b, number: p.lane, slot: slot})
 }
 
+// laneParameters are what this end says of itself for one more lane.
+func (e *endpoint) laneParameters(b *multiLane, s *stream) parameters {
+	return e.parameters(b.q.Attr.QPConfig, s)
+}
+
 // acceptLane takes a lane that a proven peer joins to a queue pair.
 func (e *endpoint) acceptLane(s *stream, p *parties, token []byte) error {
 	q, state, _ := e.table.Current(p.initiator)
@@ -236,7 +239,7 @@ func (e *endpoint) acceptLane(s *stream, p *parties, token []byte) error {
 	}
 	early := state == cm.Accepting || state == cm.Dialing || state == cm.Committing
 	if b == nil && early {
-		s.reject(rejectBusy, "the queue pair is being made")
+		s.reject(handshake.RejectBusy, "the queue pair is being made")
 		return cm.ErrCollision
 	}
 	known := b != nil && hmac.Equal(b.token[:], token) && (p.lane%2 == 1) != b.initiator
@@ -246,10 +249,10 @@ func (e *endpoint) acceptLane(s *stream, p *parties, token []byte) error {
 		}
 	}
 	if !known || b.ended.Load() {
-		s.reject(rejectGone, "the queue pair is not there any more")
-		return errGone
+		s.reject(handshake.RejectGone, "the queue pair is not there any more")
+		return handshake.ErrGone
 	}
-	if _, err := s.Write(p.appendAccept(nil, &e.id.Secret, e.parameters(b.q.conf, s), nil)); err != nil {
+	if _, err := s.Write(p.appendAccept(nil, &e.id.Secret, e.laneParameters(b, s), nil)); err != nil {
 		return err
 	}
 	return e.joined(s, b, &laneConn{b: b, number: p.lane, slot: -1, greeted: true, awaitingFirstFrame: true})

@@ -77,7 +77,7 @@ func (l *laneConn) begin(header []byte) error {
 	if i.drop = !fresh || b.deferred.n != 0 && h.Number >= b.deferred.n; i.drop {
 		return nil
 	}
-	if q.peerEnd && !mayFollowClose(h.Op) {
+	if q.PeerEnd() && !mayFollowClose(h.Op) {
 		return fmt.Errorf("%w: %v after Close", transport.ErrProtocol, h.Op)
 	}
 	i.bad = frameKinds[h.Op].beginAhead(b, i)
@@ -120,7 +120,7 @@ func (l *laneConn) forget() {
 	case frame.Send:
 		l.b.messageAt(i.A).begun -= i.Length
 	case frame.ReadWrite:
-		q.sq.At(i.asks).Begun -= i.Length
+		q.SQ.At(i.asks).Begun -= i.Length
 	}
 }
 

@@ -17,7 +17,7 @@ func TestConformanceOverLanes(t *testing.T) {
 		{options: Options{Lanes: 2}},
 		{options: Options{Lanes: 4}},
 		{options: Options{Lanes: 2, Checksum: ChecksumAlways}, narrow: true},
-		{options: Options{Lanes: 3, TLS: true, StrangerTimeout: 10 * time.Second}, narrow: true},
+		{options: Options{Lanes: 3, TLS: true, AuthTimeout: 10 * time.Second}, narrow: true},
 	} {
 		o := p.options
 		t.Run(fmt.Sprintf("%d lanes, checksum %d, TLS %v, narrow %v", o.Lanes, o.Checksum, o.TLS, p.narrow),

@@ -14,8 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/handshake"
+	"github.com/weft-mpi/weft/transport/internal/keepalive"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
-	"github.com/weft-mpi/weft/transport/tcp/internal/keepalive"
 )
 
 // newMixed connects two ranks whose devices have different options.
@@ -238,10 +239,10 @@ func TestLanes_JoinWantsTheToken(t *testing.T) {
 	e := list[0].dev.end
 	forged := &multiLane{q: b.q, routes: b.routes, initiator: true}
 	forged.lastNumber.Store(1001)
-	require.ErrorIs(t, e.join(t.Context(), forged, 0), errGone)
+	require.ErrorIs(t, e.join(t.Context(), forged, 0), handshake.ErrGone)
 	forged.token = b.token
 	forged.lastNumber.Store(1000) // a number of the other side
-	require.ErrorIs(t, e.join(t.Context(), forged, 0), errGone)
+	require.ErrorIs(t, e.join(t.Context(), forged, 0), handshake.ErrGone)
 	secret := e.id.Secret
 	e.id.Secret[0]++
 	require.ErrorIs(t, e.join(t.Context(), forged, 0), transport.ErrAuth)

@@ -118,12 +118,12 @@ func TestLanes_H1_H3_PlacedAtOnceAndToldInOrder(t *testing.T) {
 	for i, want := range []transport.WC{{ID: 1, Op: transport.OpRecv, Bytes: 5},
 		{ID: 2, Op: transport.OpRecv, Bytes: 6},
 		{ID: 4, Op: transport.OpRead, Bytes: 8}} {
-		want.QP = p.qp.num
+		want.QP = p.qp.Num()
 		require.Equal(t, want, p.wcs[i])
 	}
 	require.Equal(t, "first", p.at(0, 5))
 	p.write(0, 7, 7, frame.Last, 200, "x")
-	require.Equal(t, transport.WC{ID: 3, QP: p.qp.num, Op: transport.OpRecv, HasImm: true, Imm: 42}, p.wcs[3])
+	require.Equal(t, transport.WC{ID: 3, QP: p.qp.Num(), Op: transport.OpRecv, HasImm: true, Imm: 42}, p.wcs[3])
 	require.Zero(t, p.qp.Lanes().Holes)
 	require.Equal(t, uint64(2), p.qp.Lanes().HolesClosed)
 }

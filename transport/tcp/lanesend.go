@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/verbs"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
@@ -131,8 +132,8 @@ func (b *multiLane) bulk() bool {
 	if _, ok := b.out.Again(1); ok {
 		return true
 	}
-	if q.at.next != q.sq.Tail {
-		if w := q.sq.At(q.at.next); w.Total-q.at.off >= bulkMin && !w.Asks() {
+	if q.at.next != q.SQ.Tail {
+		if w := q.SQ.At(q.at.next); w.Total-q.at.off >= bulkMin && !w.Asks() {
 			return true
 		}
 	}
@@ -288,7 +289,7 @@ func (b *multiLane) note(o *frame.Batch, n uint64) {
 		s.source, s.off = q.at.next, q.at.off-h.Length
 		if q.at.off == 0 {
 			s.source = q.at.next - 1
-			s.off = q.sq.At(s.source).Total - h.Length
+			s.off = q.SQ.At(s.source).Total - h.Length
 		}
 		switch h.Op {
 		case frame.Write:
@@ -299,7 +300,7 @@ func (b *multiLane) note(o *frame.Batch, n uint64) {
 		case frame.ReadRequest, frame.Atomic:
 			s.ref = b.at.asks
 			b.at.asks++
-			q.sq.At(s.source).Begun = 0
+			q.SQ.At(s.source).Begun = 0
 		}
 	}
 	s.after, s.place = q.at, b.at
@@ -324,11 +325,11 @@ func (b *multiLane) remake(o *frame.Batch, s *segment) bool {
 			o.Begin(s.Header, 0)
 			return true
 		}
-		return q.payload(o, s.Header, q.sq.At(s.source), s.off, s.Length)
+		return q.payload(o, s.Header, q.SQ.At(s.source), s.off, s.Length)
 	case frame.ReadRequest:
-		q.readRequest(o, q.sq.At(s.source))
+		q.readRequest(o, q.SQ.At(s.source))
 	case frame.Atomic:
-		q.atomicFrame(o, q.sq.At(s.source))
+		q.atomicFrame(o, q.SQ.At(s.source))
 	case frame.ReadWrite:
 		return b.remakeResponse(o, s)
 	default:
@@ -343,8 +344,8 @@ func (b *multiLane) remakeResponse(o *frame.Batch, s *segment) bool {
 		return false // the next write has room
 	}
 	a := q.responses.at(s.source)
-	src, off := segmentAt(a.src[:a.nsrc], s.off)
-	r, err := q.pd.Find(&q.windows, src.Key, transport.RemoteRead, src.Offset+off, uint64(s.Length))
+	src, off := verbs.SegmentAt(a.src[:a.nsrc], s.off)
+	r, err := q.PD.Find(&q.Windows, src.Key, transport.RemoteRead, src.Offset+off, uint64(s.Length))
 	if err != nil {
 		if o.Empty() {
 			q.refuseRead(a, err)
@@ -380,7 +381,7 @@ func (b *multiLane) partialAlive(l *laneConn) bool {
 	q := b.q
 	s := b.out.What(l.partialNumber)
 	if s.Op != frame.ReadWrite {
-		w := q.sq.At(s.source)
+		w := q.SQ.At(s.source)
 		if !w.Alive() {
 			q.regionGone(w)
 			return false

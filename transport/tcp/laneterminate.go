@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/handshake"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 	"github.com/weft-mpi/weft/transport/tcp/internal/link"
 )
@@ -50,7 +51,7 @@ const terminateWait = 2 * time.Second
 // repeatTerminate sends the Terminate of a queue pair that has ended over a lane which the peer has made
 // since: the peer may not have received it. The queue pair itself is not touched.
 func (e *endpoint) repeatTerminate(s *stream, p *parties, b *multiLane, last *lastFrame) error {
-	if _, err := s.Write(p.appendAccept(nil, &e.id.Secret, e.parameters(b.q.conf, s), nil)); err != nil {
+	if _, err := s.Write(p.appendAccept(nil, &e.id.Secret, e.laneParameters(b, s), nil)); err != nil {
 		return err
 	}
 	ready := make([]byte, frame.LaneHeaderSizeWith(b.q.checked))
@@ -63,8 +64,12 @@ func (e *endpoint) repeatTerminate(s *stream, p *parties, b *multiLane, last *la
 	if _, err := s.Write(last.append(nil, p.lane, b.q.checked)); err != nil {
 		return err
 	}
+	// The peer gets to know that nothing follows: frames that it misses before this one will not come.
 	// Closing over unread bytes would reset the connection, and the peer might never read the frame.
+	if c, ok := s.socket.(interface{ CloseWrite() error }); ok {
+		c.CloseWrite()
+	}
 	s.socket.SetDeadline(time.Now().Add(terminateWait))
 	io.Copy(io.Discard, s.socket)
-	return errGone
+	return handshake.ErrGone
 }

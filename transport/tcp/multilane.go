@@ -10,8 +10,9 @@ import (
 
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/keepalive"
+	"github.com/weft-mpi/weft/transport/internal/queuepair"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
-	"github.com/weft-mpi/weft/transport/tcp/internal/keepalive"
 	"github.com/weft-mpi/weft/transport/tcp/internal/link"
 	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
 )
@@ -105,7 +106,7 @@ func newMultiLane(q *qp, fd int, s *link.Session, initiator bool, token [tokenSi
 	}
 	b.in = sequence.NewInbound[heldTail](b.now)
 	size := 1
-	for size < q.conf.RecvWR {
+	for size < q.Attr.RecvWR {
 		size *= 2
 	}
 	b.messages = make([]messageProgress, size)
@@ -121,8 +122,8 @@ func newMultiLane(q *qp, fd int, s *link.Session, initiator bool, token [tokenSi
 	return b
 }
 
-// start makes the lanes that are missing, and drives the queue pair once: what came after start-up may be
-// in a session already, and then no poller tells of it.
+// start makes the lanes that are missing, and drives the queue pair once: what came after the handshake may
+// be in a session already, and then no poller tells of it.
 func (b *multiLane) start() {
 	b.dialMissing()
 	b.drive()
@@ -151,7 +152,7 @@ func (b *multiLane) attach(l *laneConn) {
 	}
 	b.transmit()
 	if q.open && l.fd >= 0 {
-		l.read() // what came after start-up may be in a session already, and then no poller tells of it
+		l.read() // what came after the handshake may be in a session already, and then no poller tells of it
 	}
 }
 
@@ -176,8 +177,8 @@ func (b *multiLane) lose(l *laneConn, cause error) {
 	b.conns = slices.DeleteFunc(b.conns, func(o *laneConn) bool { return o == l })
 	b.losses.Closed(l.number)
 	b.stats.Down++
-	q.dev.opts.Log.Warn("a lane is lost", "rank", q.peer, "address", q.remote, "lane", l.number, "left",
-		len(b.conns),
+	q.dev.opts.Log.Warn("a lane is lost", "rank", q.Attr.Peer, "address", q.Attr.Remote, "lane", l.number,
+		"left", len(b.conns),
 		"cause", cause)
 	if len(b.conns) > 0 {
 		b.dialMissing()
@@ -224,13 +225,12 @@ func (b *multiLane) noLaneComes(cause error) {
 	if !q.open || len(b.conns) > 0 {
 		return
 	}
-	if q.peerEnd && q.written.next == q.sq.Tail && q.at.ended {
+	if q.PeerEnd() && q.written.next == q.SQ.Tail && q.at.ended {
 		// All that it can have missed is that we have its Close, and it has ended in order: so do we.
-		q.closing = closeSent
-		q.maybeClosed()
+		q.CloseSent()
 		return
 	}
-	q.fail(fmt.Errorf("%w: all lanes are lost, and none could be made anew: %w", transport.ErrPeerLost,
+	q.Fail(fmt.Errorf("%w: all lanes are lost, and none could be made anew: %w", transport.ErrPeerLost,
 		cause), transport.StatusFatal)
 }
 
@@ -306,7 +306,8 @@ func (b *multiLane) tick(_ int, counts bool) {
 	}
 	b.keepalive.Tick(counts)
 	if b.keepalive.Missed >= maxMissedOverLanes {
-		q.fail(fmt.Errorf("%w: %w for %v", transport.ErrPeerLost, errSilent, q.dev.opts.PeerTimeout),
+		q.Fail(fmt.Errorf("%w: %w for %v", transport.ErrPeerLost, queuepair.ErrSilent,
+			q.dev.opts.PeerTimeout),
 			transport.StatusFatal)
 		return
 	}
@@ -316,7 +317,7 @@ func (b *multiLane) tick(_ int, counts bool) {
 		case l.fd < 0:
 		case l.keepalive.Missed >= maxMissedOfAll,
 			l.keepalive.Missed >= maxMissedOfLane && b.keepalive.Missed < maxMissedOfLane/2:
-			b.lose(l, errSilent)
+			b.lose(l, queuepair.ErrSilent)
 		case say:
 			l.sendAlive()
 		}
@@ -338,7 +339,7 @@ func (l *laneConn) failed(err error) {
 	switch {
 	case errors.As(err, &v) && v.Code == frame.ReasonChecksum, errors.Is(err, link.ErrRecord):
 		l.b.lose(l, err)
-	case v != nil, errors.Is(err, errTerminated), errors.Is(err, transport.ErrProtocol),
+	case v != nil, errors.Is(err, queuepair.ErrTerminated), errors.Is(err, transport.ErrProtocol),
 		errors.Is(err, transport.ErrAccess):
 		q.receiveFailed(err)
 	default:

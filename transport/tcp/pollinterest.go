@@ -1,20 +1,16 @@
 package tcp
 
-import (
-	"sync"
-	"sync/atomic"
-)
+import "github.com/weft-mpi/weft/transport/internal/queuepair"
 
 // interest is whether the sockets of a completion queue are watched by its poller. A socket that is costs its
 // sender a wake-up for each segment, also while the receiver polls and needs none. So few sockets are watched
 // only while somebody wants to sleep; many always are, because a pass asks the poller which of them have
 // anything.
 type interest struct {
-	sync.Mutex
-	on       bool        // changed by the driver, with the lock
-	sleepers int         // in Wait, and a handler that waits for traffic
-	wanted   atomic.Bool // somebody wanted to sleep and could not
-	busy     int         // passes since it is on that found something
+	queuepair.Sleepers
+
+	on   bool // sleep is possible
+	busy int  // passes since it is on that found something
 }
 
 // disarmAfter is how many passes have to find something before watching ends: a rank that sleeps between
@@ -28,10 +24,9 @@ func (c *cq) Arm() {
 		a.busy = 0
 		return
 	}
-	a.Lock()
 	a.on, a.busy = true, 0
-	a.Unlock()
-	a.wanted.Store(false)
+	a.Enable()
+	a.Wanted.Store(false)
 	for i := 0; i < len(c.qps); {
 		q := c.qps[i]
 		q.sequencer.watch(c)
@@ -46,9 +41,7 @@ func (c *cq) disarm() {
 	if len(c.qps) > readDirectly {
 		return
 	}
-	a.Lock()
-	defer a.Unlock()
-	if a.sleepers > 0 {
+	if !a.Disable() {
 		return
 	}
 	for _, q := range c.qps {
@@ -60,47 +53,22 @@ func (c *cq) disarm() {
 // watchConn adds a link's socket to those that are watched, if any are.
 func (c *cq) watchConn(l *conn) error {
 	// if the queue pair is yet to be attached, its links are then
-	if num := int(l.q.num); !c.interest.on || l.fd < 0 || num >= len(c.byNum) || c.byNum[num] == nil {
+	if num := int(l.q.Num()); !c.interest.on || l.fd < 0 || num >= len(c.byNum) || c.byNum[num] == nil {
 		return nil
 	}
-	return c.poller.Add(l.fd, int32(l.q.num), l.blocked)
+	return c.Poller().Add(l.fd, int32(l.q.Num()), l.blocked)
 }
 
 // rewatchConn changes what a link's socket is watched for.
 func (c *cq) rewatchConn(l *conn) {
 	if c.interest.on && l.fd >= 0 {
-		c.poller.Change(l.fd, int32(l.q.num), l.blocked)
+		c.Poller().Change(l.fd, int32(l.q.Num()), l.blocked)
 	}
 }
 
 // unwatchConn ends the watch.
 func (c *cq) unwatchConn(l *conn) {
 	if c.interest.on && l.fd >= 0 {
-		c.poller.Remove(l.fd)
+		c.Poller().Remove(l.fd)
 	}
-}
-
-// enter begins a sleep; false if nothing would end it.
-func (a *interest) enter() bool {
-	a.Lock()
-	defer a.Unlock()
-	if !a.on {
-		a.wanted.Store(true)
-		return false
-	}
-	a.sleepers++
-	return true
-}
-
-// hasSleepers tells whether somebody sleeps.
-func (a *interest) hasSleepers() bool {
-	a.Lock()
-	defer a.Unlock()
-	return a.sleepers > 0
-}
-
-func (a *interest) leave() {
-	a.Lock()
-	defer a.Unlock()
-	a.sleepers--
 }

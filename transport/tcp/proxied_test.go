@@ -25,14 +25,14 @@ type proxied struct {
 	found func(error) // gets what is wrong; without it nothing may be
 }
 
-// startupPatience is how long start-up may take with bytes missing: who waits for more than there will be is
+// handshakePatience is how long handshake may take with bytes missing: who waits for more than there will be is
 // released by it.
-const startupPatience = 200 * time.Millisecond
+const handshakePatience = 200 * time.Millisecond
 
 func newProxied(t *testing.T, s scene, c Checksum) *proxied {
 	p := &proxied{T: t}
 	for i := range p.hosts {
-		p.hosts[i] = newHostOfRank(t, Options{Checksum: c, StrangerTimeout: startupPatience}, uint32(i))
+		p.hosts[i] = newHostOfRank(t, Options{Checksum: c, AuthTimeout: handshakePatience}, uint32(i))
 		p.actors[i] = newActor(t, s, i, p.hosts[i].pd)
 	}
 	var err error
@@ -43,7 +43,7 @@ func newProxied(t *testing.T, s scene, c Checksum) *proxied {
 }
 
 // play connects, acts the scene if that succeeds, and ends when both ends have. A wire with a fault strikes,
-// or the play is given again: start-up can end by its time on a machine that is busy with other things.
+// or the play is given again: handshake can end by its time on a machine that is busy with other things.
 func (p *proxied) play(to, from faults) (wires [2]*wire, connected bool) {
 	p.Helper()
 	for range 50 {
@@ -70,7 +70,7 @@ func (f faults) strikes() (n int64) {
 
 func (p *proxied) once() (connected bool) {
 	p.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), startupPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), handshakePatience)
 	defer cancel()
 	var qps [2]transport.QP
 	e := p.hosts[1].dev.end
@@ -146,7 +146,7 @@ func (p *proxied) once() (connected bool) {
 	return qps[0] != nil && qps[1] != nil
 }
 
-// lengths are how many bytes each direction has, start-up and all.
+// lengths are how many bytes each direction has, handshake and all.
 func (p *proxied) lengths() [2]int {
 	wires, connected := p.play(faults{}, faults{})
 	require.True(p, connected)
@@ -158,7 +158,7 @@ func (p *proxied) lengths() [2]int {
 	return [2]int{int(wires[0].passed.Load()), int(wires[1].passed.Load())}
 }
 
-// startupLengths are the bytes of start-up, in each direction.
+// startupLengths are the bytes of handshake, in each direction.
 func startupLengths() [2]int {
 	p := testParties()
 	private := []byte("mine")
@@ -170,7 +170,7 @@ func startupLengths() [2]int {
 	}
 }
 
-// A bit of a connection, anywhere from its first byte on, flipped by itself: in start-up no connection comes
+// A bit of a connection, anywhere from its first byte on, flipped by itself: in the handshake no connection comes
 // of it, and later it is found by a checksum. In no case is anything wrong delivered, and both sides end and
 // say who the other was.
 func TestProxy_FlippedBitsAreNoticed(t *testing.T) {
@@ -185,7 +185,7 @@ func TestProxy_FlippedBitsAreNoticed(t *testing.T) {
 	for i := range rounds {
 		direction := i % 2
 		bit := random.IntN(lengths[direction] * 8)
-		if i%4 == 0 { // often in start-up, which is short
+		if i%4 == 0 { // often in the handshake, which is short
 			bit = random.IntN(startup[direction] * 8)
 		}
 		var f [2]faults

@@ -154,7 +154,7 @@ func (p *proxy) serve() {
 	}
 }
 
-// cuts is where connections are cut, each once and in one direction: at random, after their start-up.
+// cuts is where connections are cut, each once and in one direction: at random, after their handshake.
 type cuts struct {
 	least, most int // bytes
 	struck      atomic.Int64

@@ -13,7 +13,7 @@ type memory struct{ *Device }
 
 var _ verbs.Memory = memory{}
 
-func (m memory) Closed() bool { return m.closed.Load() }
+func (m memory) Closed() bool { return m.Device.Closed() }
 
 func (memory) NewEntry(int) error { return nil }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/queuepair"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
@@ -59,10 +60,10 @@ func BenchmarkFind(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	q := &qp{pd: p}
+	q := &qp{QP: queuepair.QP{PD: p}}
 	key := m.Key()
 	for b.Loop() {
-		if _, err := q.pd.Find(&q.windows, key, transport.RemoteWrite, 8, 16); err != nil {
+		if _, err := q.PD.Find(&q.Windows, key, transport.RemoteWrite, 8, 16); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -24,17 +24,17 @@ type cursor struct {
 // hasFrames tells whether a frame may be due.
 func (q *qp) hasFrames() bool {
 	if q.awaitingFirstFrame {
-		return q.at.next != q.sq.Tail && q.sq.At(q.at.next).Here()
+		return q.at.next != q.SQ.Tail && q.SQ.At(q.at.next).Here()
 	}
-	return !q.at.greeted || q.at.next != q.sq.Tail || q.at.response != q.responses.tail ||
-		q.closing == closeDue && !q.at.ended
+	return !q.at.greeted || q.at.next != q.SQ.Tail || q.at.response != q.responses.tail ||
+		q.CloseDue() && !q.at.ended
 }
 
 // frame makes the next frame, if there is one that may go, and moves the cursor after it.
 func (q *qp) frame(o *frame.Batch) bool {
 	c := &q.at
 	if q.awaitingFirstFrame { // what is carried out here needs no frame
-		for c.next != q.sq.Tail && q.sq.At(c.next).Here() && q.carryOut(o, q.sq.At(c.next)) {
+		for c.next != q.SQ.Tail && q.SQ.At(c.next).Here() && q.carryOut(o, q.SQ.At(c.next)) {
 			c.next++
 		}
 		return false
@@ -57,8 +57,8 @@ func (q *qp) frame(o *frame.Batch) bool {
 func (q *qp) requestFrame(o *frame.Batch) bool {
 	c := &q.at
 	made := madeNothing
-	for made == madeNothing && c.next != q.sq.Tail {
-		w := q.sq.At(c.next)
+	for made == madeNothing && c.next != q.SQ.Tail {
+		w := q.SQ.At(c.next)
 		if w.Flags&transport.FlagFence != 0 && c.off == 0 && q.read != c.reads {
 			return false // earlier Reads first
 		}
@@ -114,7 +114,7 @@ func (q *qp) payload(o *frame.Batch, h frame.Header, w *verbs.Request, off, n in
 // regionGone ends the QP over a request of which a region was deregistered.
 func (q *qp) regionGone(w *verbs.Request) {
 	w.Failed = transport.StatusLocalProt
-	q.fail(fmt.Errorf("%w: a region of a posted request was deregistered before it was sent",
+	q.Fail(fmt.Errorf("%w: a region of a posted request was deregistered before it was sent",
 		transport.ErrInvalid),
 		transport.StatusFlushed)
 }
@@ -122,7 +122,7 @@ func (q *qp) regionGone(w *verbs.Request) {
 // onWritten notes that the link has taken everything up to a cursor.
 func (q *qp) onWritten(now cursor) {
 	for i := q.written.next; i != now.next; i++ {
-		switch w := q.sq.At(i); {
+		switch w := q.SQ.At(i); {
 		case !w.Asks():
 			w.Done = true
 		case w.Total == 0:
@@ -133,9 +133,8 @@ func (q *qp) onWritten(now cursor) {
 	q.responses.head = now.response
 	ended := now.ended && !q.written.ended
 	q.written = now
-	q.retire()
+	q.Retire()
 	if ended {
-		q.closing = closeSent
-		q.maybeClosed()
+		q.CloseSent()
 	}
 }

@@ -41,7 +41,7 @@ func newSessionDevice(tb testing.TB) *session {
 	d, err := New(Options{})
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, d.Close()) })
-	d.regions.Seed([32]byte{}) // keys that a corpus may hold
+	d.Regions.Seed([32]byte{}) // keys that a corpus may hold
 	_, err = d.Listen(transport.Identity{Job: "session", Size: 2}, nobody{})
 	require.NoError(tb, err)
 	s := &session{dev: d, agreed: testParameters.negotiate(testParameters)}
@@ -151,7 +151,7 @@ func FuzzSession(f *testing.F) {
 	require.NoError(f, err)
 	s.begin(f, true)
 	bind := func(tb testing.TB) { // the same key for every input
-		s.dev.regions.Seed([32]byte{1})
+		s.dev.Regions.Seed([32]byte{1})
 		require.NoError(tb, s.qp.PostSend(&transport.SendWR{ID: 5, Op: transport.OpBind,
 			Flags: transport.FlagSignaled, Bind: &transport.Bind{Window: w, MR: base, Offset: 64,
 				Length: 64, Access: transport.RemoteRead | transport.RemoteWrite | transport.RemoteAtomic}}))

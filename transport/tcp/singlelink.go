@@ -7,8 +7,9 @@ import (
 
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/keepalive"
+	"github.com/weft-mpi/weft/transport/internal/queuepair"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
-	"github.com/weft-mpi/weft/transport/tcp/internal/keepalive"
 	"github.com/weft-mpi/weft/transport/tcp/internal/link"
 )
 
@@ -26,8 +27,8 @@ func newSingleLink(q *qp, fd int, s *link.Session) {
 	}
 }
 
-// start drives the queue pair once: what came after start-up may be in a session already, and then no poller
-// tells of it.
+// start drives the queue pair once: what came after the handshake may be in a session already, and then no
+// poller tells of it.
 func (l *singleLink) start() { l.drive() }
 
 func (l *singleLink) drive() bool {
@@ -164,7 +165,7 @@ func (l *singleLink) partialAlive() bool {
 		return q.responseAlive(from.response, from.responseOff)
 	}
 	for i := from.next; ; i++ {
-		if w := q.sq.At(i); w.Total > from.off && !w.Asks() {
+		if w := q.SQ.At(i); w.Total > from.off && !w.Asks() {
 			if !w.Alive() {
 				q.regionGone(w)
 				return false
@@ -182,7 +183,7 @@ func (l *singleLink) writeFailed(err error) {
 			break
 		}
 	}
-	l.q.fail(fmt.Errorf("%w: %w", transport.ErrPeerLost, err), transport.StatusFatal)
+	l.q.Fail(fmt.Errorf("%w: %w", transport.ErrPeerLost, err), transport.StatusFatal)
 }
 
 // readRestPasses is how many times a broken connection is read: more than a socket usually holds.
@@ -197,7 +198,7 @@ func (l *singleLink) read() (came bool) {
 	case errors.Is(err, io.EOF):
 		// Even after the peer's Close: it stays for ours, and for the Reads that it answers, until both have
 		// closed.
-		l.q.fail(fmt.Errorf("%w: %w", transport.ErrPeerLost, errEnded), transport.StatusFatal)
+		l.q.Fail(fmt.Errorf("%w: %w", transport.ErrPeerLost, errEnded), transport.StatusFatal)
 	default:
 		l.q.receiveFailed(err)
 	}
@@ -220,7 +221,7 @@ func (l *singleLink) begin(header []byte) error {
 		return err
 	}
 	l.in.begun(frame.LaneHeader{Header: h})
-	if q.peerEnd && !mayFollowClose(h.Op) {
+	if q.PeerEnd() && !mayFollowClose(h.Op) {
 		return fmt.Errorf("%w: %v after Close", transport.ErrProtocol, h.Op)
 	}
 	if q.awaitingFirstFrame {
@@ -255,7 +256,8 @@ func (l *singleLink) tick(ticks int, counts bool) {
 	switch {
 	case !q.open:
 	case lost:
-		q.fail(fmt.Errorf("%w: %w for %v", transport.ErrPeerLost, errSilent, q.dev.opts.PeerTimeout),
+		q.Fail(fmt.Errorf("%w: %w for %v", transport.ErrPeerLost, queuepair.ErrSilent,
+			q.dev.opts.PeerTimeout),
 			transport.StatusFatal)
 	case say:
 		l.sendAlive()
@@ -296,7 +298,7 @@ func (l *singleLink) sendTerminate(h frame.Header, text []byte) {
 
 func (l *singleLink) watch(c *cq) {
 	if err := c.watchConn(&l.conn); err != nil {
-		l.q.fail(fmt.Errorf("watching the connection: %w", err), transport.StatusFatal)
+		l.q.Fail(fmt.Errorf("watching the connection: %w", err), transport.StatusFatal)
 	}
 }
 

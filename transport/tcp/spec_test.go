@@ -17,9 +17,10 @@ import (
 
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/cm"
+	"github.com/weft-mpi/weft/transport/internal/handshake"
+	"github.com/weft-mpi/weft/transport/internal/keepalive"
 	"github.com/weft-mpi/weft/transport/tcp/internal/admission"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
-	"github.com/weft-mpi/weft/transport/tcp/internal/keepalive"
 	"github.com/weft-mpi/weft/transport/tcp/internal/link"
 	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
 )
@@ -94,14 +95,14 @@ func le64(n uint64) []byte { return binary.LittleEndian.AppendUint64(nil, n) }
 func TestSpec_StartupMessages(t *testing.T) {
 	p := testParties()
 	p.lane = 0
-	prefix := func(t messageType, n int) []byte { return append([]byte{byte(t), startupVersion}, le16(n)...) }
+	prefix := func(t messageType, n int) []byte { return append([]byte{byte(t), handshakeVersion}, le16(n)...) }
 	text, err := os.ReadFile("../../docs/spec/wire.md")
 	require.NoError(t, err)
 	require.Contains(t, string(text), fmt.Sprintf("\n    % x\n", magic))
-	require.Contains(t, string(text), fmt.Sprintf("The version is %d.", startupVersion))
+	require.Contains(t, string(text), fmt.Sprintf("The version is %d.", handshakeVersion))
 
 	fields(t, "Prefix", appendPrefix(nil, typeAccept, 0x1234), map[string][]byte{
-		"type": {byte(typeAccept)}, "version": {startupVersion}, "length": {0x34, 0x12}})
+		"type": {byte(typeAccept)}, "version": {handshakeVersion}, "length": {0x34, 0x12}})
 	fields(t, "Hello", p.appendHello(nil), map[string][]byte{"magic": []byte(magic),
 		"prefix": prefix(typeHello, 58), "job": p.job[:],
 		"initiator's rank": le32(3), "responder's rank": le32(5), "lane": {0, 0},
@@ -126,7 +127,7 @@ func TestSpec_StartupMessages(t *testing.T) {
 	fields(t, "Parameters", block, map[string][]byte{"length": le16(parametersSize), "reads": le16(7),
 		"lanes":    le16(1),
 		"checksum": {checksumCRC32C}, "reserved": {0}, "receive queue": le32(0x5678)})
-	fields(t, "Reject", appendReject(nil, rejectAuth, "text"),
+	fields(t, "Reject", appendReject(nil, handshake.RejectAuth, "text"),
 		map[string][]byte{"prefix": prefix(typeReject, 5), "code": {2},
 			"text": []byte("text")})
 }
@@ -139,7 +140,7 @@ func TestSpec_Authority(t *testing.T) {
 	}
 	require.Equal(t, map[string]string{"secret": "the job's secret", "salt": "job, as in Hello: 16 bytes",
 		"info": "`" + authorityLabel + "`"}, inputs)
-	job := jobHash(hostIdentity.Job)
+	job := handshake.JobHash(hostIdentity.Job)
 	// HKDF by hand: RFC 5869 with one block of output.
 	mac := func(key, message []byte) []byte {
 		m := hmac.New(sha256.New,
@@ -161,8 +162,8 @@ func TestSpec_Authority(t *testing.T) {
 func TestSpec_Proof(t *testing.T) {
 	p := testParties()
 	p.lane = 0x0102
-	for _, role := range []string{roleProving, roleInitiator, roleResponder, roleAccepting} {
-		fields(t, "Proofs", p.proven(role), map[string][]byte{"`weft start-up": []byte("weft start-up 1 " + role + "\x00"),
+	for _, r := range []role{roleProving, roleInitiator, roleResponder, roleAccepting} {
+		fields(t, "Proofs", p.proven(r), map[string][]byte{"`weft start-up": []byte("weft start-up 1 " + string(r) + "\x00"),
 			"job": p.job[:], "initiator's rank": le32(3), "responder's rank": le32(5), "lane": {2, 1},
 			"initiator's nonce": p.nonces[0][:], "responder's nonce": p.nonces[1][:]})
 	}
@@ -211,7 +212,7 @@ func TestSpec_MessageTypes(t *testing.T) {
 				copy(body, p.proof(&testSecret, role, body[min(n, proofSize):]))
 				_, _, err = take(body, &testSecret)
 			case typeReject:
-				return strings.Contains(parseReject(body).Error(), "it says")
+				return strings.Contains(handshake.ParseReject(body).Error(), "it says")
 			}
 			return err == nil
 		}
@@ -222,16 +223,16 @@ func TestSpec_MessageTypes(t *testing.T) {
 
 func TestSpec_RejectCodes(t *testing.T) {
 	causes := map[string]error{"other": transport.ErrRefused, "version": transport.ErrVersion, "auth": transport.ErrAuth,
-		"rank": transport.ErrRefused, "crossing": cm.ErrCollision, "busy": cm.ErrBusy, "gone": errGone}
-	codes := map[string]rejectCode{"other": rejectOther, "version": rejectVersion, "auth": rejectAuth, "rank": rejectRank,
-		"crossing": rejectCrossing, "busy": rejectBusy, "gone": rejectGone}
+		"rank": transport.ErrRefused, "crossing": cm.ErrCollision, "busy": cm.ErrBusy, "gone": handshake.ErrGone}
+	codes := map[string]handshake.RejectCode{"other": handshake.RejectOther, "version": handshake.RejectVersion, "auth": handshake.RejectAuth, "rank": handshake.RejectRank,
+		"crossing": handshake.RejectCollision, "busy": handshake.RejectBusy, "gone": handshake.RejectGone}
 	rows := specTable(t, "Reject", "code")
 	require.Len(t, rows, len(codes))
 	for _, row := range rows {
 		code, known := codes[row[1]]
 		require.True(t, known, row[1])
 		require.Equal(t, number(t, row[0]), uint64(code), row[1])
-		require.ErrorIs(t, parseReject([]byte{byte(code)}), causes[row[1]])
+		require.ErrorIs(t, handshake.ParseReject([]byte{byte(code)}), causes[row[1]])
 	}
 }
 
@@ -293,7 +294,7 @@ func TestSpec_Limits(t *testing.T) {
 		"payload of Atomic":                       frame.AtomicSize,
 		"bytes of a message":                      maxMessage,
 		"private data":                            maxPrivate,
-		"text of a Reject or Terminate":           maxText,
+		"text of a Reject or Terminate":           handshake.MaxText,
 		"unproven connections at once":            admission.MaxConns,
 		"lanes of a queue pair":                   maxLanes,
 		"addresses for lanes":                     maxInterfaces,
@@ -304,10 +305,10 @@ func TestSpec_Limits(t *testing.T) {
 		"sixteenths of the silence of a peer after which a lane is lost while others are not silent": maxMissedOfLane,
 		"sixteenths of the silence of a peer after which a lane is lost in any case":                 maxMissedOfAll,
 		"bytes that are read of an unproven peer":                                                    uint64(maxUnauthenticatedBytes),
-		"bytes of an encrypted start-up":                                                             link.MaxHandshake,
+		"bytes of an encrypted handshake":                                                            link.MaxHandshake,
 		"ms that an unproven peer has before another may take its place":                             ms(admission.Grace),
-		"ms for an unproven peer to prove itself, by default":                                        ms(d.opts.StrangerTimeout),
-		"ms for the rest of start-up":                                                                ms(provenTimeout),
+		"ms for an unproven peer to prove itself, by default":                                        ms(d.opts.AuthTimeout),
+		"ms for the rest of the handshake":                                                           ms(provenTimeout),
 		"ms that a peer may be silent, by default":                                                   ms(d.opts.PeerTimeout),
 		"ms that a peer may be silent, at least":                                                     ms(MinPeerTimeout),
 		"periods of the silence; Alive is sent in the second without a frame, at the latest":         keepalive.MaxMissed,
@@ -318,5 +319,5 @@ func TestSpec_Limits(t *testing.T) {
 		got[row[0]] = number(t, row[1])
 	}
 	require.Equal(t, want, got)
-	require.Equal(t, maxText, terminateText)
+	require.Equal(t, handshake.MaxText, terminateText)
 }

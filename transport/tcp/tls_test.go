@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/handshake"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 	"github.com/weft-mpi/weft/transport/tcp/internal/link"
 )
@@ -180,7 +181,7 @@ func TestTLS_StrangerIsTurnedAway(t *testing.T) {
 			r.say([]byte{22, 3, 1})
 			r.Close()
 			return ""
-		}, transport.ErrPeerLost, "during start-up", ""},
+		}, transport.ErrPeerLost, "during the handshake", ""},
 		"endless ClientHello": {func(t *testing.T, r *raw) string {
 			conf := certificatesOf(t, 1, nil, 0).initiator(0)
 			for range 200 {
@@ -188,7 +189,7 @@ func TestTLS_StrangerIsTurnedAway(t *testing.T) {
 			}
 			tls.Client(r.Conn, conf).Handshake()
 			return ""
-		}, transport.ErrNotWeft, "start-up is longer than 16384 bytes", ""},
+		}, transport.ErrNotWeft, "handshake is longer than 16384 bytes", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			leaksNone(t, func(t *testing.T) {
@@ -321,7 +322,7 @@ func (c *interrupted) Write(b []byte) (int, error) {
 // A rank that has no time for a handshake says that it is busy outside of TLS, before its ServerHello or
 // after it, or says nothing and ends the connection: the call is made again.
 func TestTLS_TriesAgainWhenTurnedDown(t *testing.T) {
-	busy := appendReject(nil, rejectBusy, "try again")
+	busy := appendReject(nil, handshake.RejectBusy, "try again")
 	hello := func(conn net.Conn) { io.ReadAtLeast(conn, make([]byte, 4096), 500) }
 	leaksNone(t, func(t *testing.T) {
 		h, peer := newHost(t, Options{TLS: true}), newHostOfRank(t, Options{TLS: true}, 1)
@@ -402,7 +403,7 @@ func TestTLS_OneEndOnly(t *testing.T) {
 // A stranger who does not get on with his handshake is cut when his time is over.
 func TestTLS_SlowIsCut(t *testing.T) {
 	leaksNone(t, func(t *testing.T) {
-		h := newHost(t, Options{TLS: true, StrangerTimeout: 20 * time.Millisecond})
+		h := newHost(t, Options{TLS: true, AuthTimeout: 20 * time.Millisecond})
 		for _, said := range []string{"", "\x16", "\x16\x03\x01\x02\x00\x01"} {
 			r := h.dial(1)
 			r.say([]byte(said))
@@ -471,7 +472,7 @@ func (p *tap) copy(way int, to, from net.Conn) {
 }
 
 // Of what ranks say to each other in a connection that is encrypted, nothing can be read on the way: not what
-// is written, not the keys of regions, not a message of start-up. Without TLS all of it can, which shows that
+// is written, not the keys of regions, not a message of handshake. Without TLS all of it can, which shows that
 // the tap works.
 func TestTLS_NothingCanBeReadOnTheWay(t *testing.T) {
 	bothWays(t, func(t *testing.T, o Options) {
@@ -570,7 +571,7 @@ func TestTLS_APassLeavesNothingBehind(t *testing.T) {
 		require.Equal(t, -1, n, "what came is left in the session, after pass %d at Write %d", passes,
 			target.Bytes()[0])
 	}
-	require.NoError(t, q.err)
+	require.NoError(t, q.Err())
 	require.Greater(t, passes, 1, "all has come in one turn")
 	m.qp.Release()
 }
@@ -597,12 +598,12 @@ func TestTLS_FullSocket(t *testing.T) {
 	}
 	require.True(t, q.blocked, "the socket has taken everything")
 	require.Less(t, firstLink(q).link.Pending(), 2*frame.MaxPayload)
-	require.Positive(t, q.sq.Len())
+	require.Positive(t, q.SQ.Len())
 	q.Close()
 	drive(t, ends, "the peer's close", func() bool { return ends[1].to.State() == transport.StateDraining })
 	in := ends[1].in.Bytes()
 	require.Equal(t, uint64(writes), binary.LittleEndian.Uint64(in[size-8:]))
-	require.Zero(t, q.sq.Len())
+	require.Zero(t, q.SQ.Len())
 	ends[1].to.Close()
 	endsInOrder(t, ends)
 }
@@ -626,7 +627,7 @@ func TestTLS_C3_CloseWaitsForRoom(t *testing.T) {
 	require.NoError(t, syscall.Dup3(fds[0], fd, 0)) // a socket that has no room
 	q.Close()
 	require.True(t, q.at.ended && firstLink(q).link.Pending() > 0, "the Close frame is not encrypted")
-	require.Equal(t, closeDue, q.closing)
+	require.True(t, q.CloseDue())
 	require.Equal(t, transport.StateClosing, q.State())
 	require.NoError(t, syscall.Dup3(socket, fd, 0))
 	require.NoError(t, syscall.Close(socket))
@@ -646,7 +647,7 @@ func endsInOrder(t *testing.T, ends [2]*side) {
 	}
 }
 
-// What comes in one record with the end of start-up is in the session before the queue pair is driven, also
+// What comes in one record with the end of the handshake is in the session before the queue pair is driven, also
 // where a pass looks only at sockets that have something.
 func TestTLS_C2_FramesRightBehindStartupOfManyPeers(t *testing.T) {
 	size := hostIdentity.Size

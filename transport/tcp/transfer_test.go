@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/handshake"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
@@ -87,7 +88,7 @@ func bothWays(t *testing.T, test func(t *testing.T, o Options)) {
 	}
 }
 
-// However much of the peer's start-up the application has read already: it is taken from there, and the rest
+// However much of the peer's handshake the application has read already: it is taken from there, and the rest
 // from the socket.
 func TestTransfer_C2_EverySplitOfTheReadAhead(t *testing.T) {
 	bothWays(t, func(t *testing.T, o Options) {
@@ -116,7 +117,7 @@ func TestTransfer_C2_EverySplitOfTheReadAhead(t *testing.T) {
 	})
 }
 
-// What the application has read and is none of start-up ends the transfer, and both sides get to know it.
+// What the application has read and is none of handshake ends the transfer, and both sides get to know it.
 func TestTransfer_C2_BytesThatDoNotBelong(t *testing.T) {
 	bothWays(t, func(t *testing.T, o Options) {
 		leaksNone(t, func(t *testing.T) {
@@ -141,10 +142,10 @@ func TestTransfer_C2_BytesThatDoNotBelong(t *testing.T) {
 			responder := b.transfers(t.Context(), theirs, nil, transport.Responder, 0)
 			err := <-initiator
 			require.ErrorIs(t, err, transport.ErrNotWeft)
-			require.ErrorContains(t, err, `9 bytes that came before start-up are the application's: "left over"`)
+			require.ErrorContains(t, err, `9 bytes that came before the handshake are the application's: "left over"`)
 			err = <-responder
 			require.ErrorIs(t, err, transport.ErrRefused)
-			require.ErrorContains(t, err, "9 bytes that came before start-up are the application's")
+			require.ErrorContains(t, err, "9 bytes that came before the handshake are the application's")
 			require.Empty(t, a.made)
 			require.Empty(t, b.made)
 		})
@@ -169,7 +170,7 @@ func TestTransfer_C2_MoreThanHelloAhead(t *testing.T) {
 	require.Empty(t, h.made)
 }
 
-// Frames right after start-up are RDMA mode's, on an application's stream as well.
+// Frames right after the handshake are RDMA mode's, on an application's stream as well.
 func TestTransfer_C2_FramesRightBehindStartup(t *testing.T) {
 	h := newHost(t, Options{})
 	target, err := h.pd.Alloc(8, transport.RemoteWrite)
@@ -406,7 +407,7 @@ func TestTransfer_C2_CrossingWithConnect(t *testing.T) {
 			} else {
 				require.NoError(t, <-result)
 				require.Equal(t, "raw", h.nextMade().private)
-				dialed.say(appendReject(nil, rejectCrossing, ""))
+				dialed.say(appendReject(nil, handshake.RejectCollision, ""))
 				require.NoError(t, <-connect)
 			}
 		})

@@ -11,6 +11,7 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/cm"
+	"github.com/weft-mpi/weft/transport/internal/handshake"
 )
 
 // Transfer transfers an application's own connection to RDMA mode (C2).
@@ -85,12 +86,12 @@ func (e *endpoint) transferAsResponder(s *stream, rank uint32) error {
 		return e.accept(s, &p, theirs, private)
 	}
 	if errors.Is(err, transport.ErrNotWeft) && !s.answered {
-		// Nobody else gets an answer to what is no start-up. Here it is most likely the application's,
+		// Nobody else gets an answer to what is no handshake. Here it is most likely the application's,
 		// which is to get to know.
 		if e.certs != nil && s.session == nil {
 			s.Write([]byte{21, 3, 3, 0, 2, 2, 10}) // in TLS: a fatal alert, unexpected message
 		} else {
-			s.reject(rejectOther, err.Error())
+			s.reject(handshake.RejectOther, err.Error())
 		}
 	}
 	return err

@@ -44,8 +44,8 @@ func TestWindow_CarriedOutOnceWhenTheCursorGoesBack(t *testing.T) {
 		Key:   first.Key()}))
 	require.NoError(t, s.qp.PostSend(bind(second)))
 	require.NoError(t, s.qp.PostSend(large))
-	w := s.qp.sq.At(s.qp.sq.Head + 1)
-	place := s.qp.sq.Head + 1
+	w := s.qp.SQ.At(s.qp.SQ.Head + 1)
+	place := s.qp.SQ.Head + 1
 	require.Equal(t, transport.OpInvalidate, w.Op)
 	s.qp.Flush()
 	struck := false
@@ -64,7 +64,7 @@ func TestWindow_CarriedOutOnceWhenTheCursorGoesBack(t *testing.T) {
 		require.Equal(t, transport.StatusSuccess, s.wcs[i].Status)
 	}
 	require.Zero(t, first.Key())
-	require.NotNil(t, s.qp.pd.Window(&s.qp.windows, second.Key()))
+	require.NotNil(t, s.qp.PD.Window(&s.qp.Windows, second.Key()))
 	require.ErrorContains(t, src.Deregister(), "1 windows are bound")
 }
 
@@ -135,22 +135,22 @@ func TestWindow_EntriesAreUsedAgain(t *testing.T) {
 		require.NoError(t, s.qp.PostSend(&transport.SendWR{Op: transport.OpBind,
 			Bind: &transport.Bind{Window: w, MR: m, Offset: 8, Length: 8, Access: transport.RemoteRead}}))
 		key := w.Key()
-		r, err := s.qp.pd.Find(&s.qp.windows, key, transport.RemoteRead, 0, 8)
+		r, err := s.qp.PD.Find(&s.qp.Windows, key, transport.RemoteRead, 0, 8)
 		require.NoError(t, err)
 		require.Equal(t, &m.Bytes()[8], &r.Mem[0])
-		_, err = s.qp.pd.Find(&s.qp.windows, key, transport.RemoteRead, 1, 8)
+		_, err = s.qp.PD.Find(&s.qp.Windows, key, transport.RemoteRead, 1, 8)
 		require.ErrorIs(t, err, transport.ErrAccess)
 		require.NoError(t, w.Deallocate())
 		again, err := s.pd.Register(make([]byte, 64), transport.RemoteRead)
 		require.NoError(t, err)
 		require.Equal(t, verbs.Index(key), verbs.Index(again.Key()), "the same entry")
 		for _, k := range []transport.Key{key, 0} {
-			_, err = s.qp.pd.Find(&s.qp.windows, k, transport.RemoteRead, 0, 8)
+			_, err = s.qp.PD.Find(&s.qp.Windows, k, transport.RemoteRead, 0, 8)
 			require.ErrorIs(t, err, transport.ErrAccess)
 		}
 		require.False(t, keys[key] || keys[again.Key()])
 		keys[key], keys[again.Key()] = true, true
 		require.NoError(t, again.Deregister())
 	}
-	require.Less(t, s.dev.regions.Len(), 4)
+	require.Less(t, s.dev.Regions.Len(), 4)
 }

@@ -48,22 +48,22 @@ func (q *qp) compose(to *transport.Segment, head, payload []byte, tail uint64) [
 // while the socket has no room, and it needs neither sum nor cipher.
 func (q *qp) idle() bool {
 	l := q.inline
-	return l != nil && q.state == transport.StateReady && q.sq.Head == q.sq.Tail &&
+	return l != nil && q.State() == transport.StateReady && q.SQ.Head == q.SQ.Tail &&
 		q.at.response == q.responses.tail && q.at.greeted && !q.awaitingFirstFrame && l.partial.Empty()
 }
 
 // inlineInPart queues a frame of which the socket has taken n bytes.
 func (l *singleLink) inlineInPart(encoded []byte, n int, err error) {
 	q := l.q
-	q.sq.Room(q.conf.SendWR) // there is: compose has seen the queue empty
+	q.SQ.Room(q.Attr.SendWR) // there is: compose has seen the queue empty
 	h, _ := frame.Parse(encoded)
-	w := q.sq.At(q.sq.Tail)
+	w := q.SQ.At(q.SQ.Tail)
 	*w = verbs.Request{Op: transport.OpWrite, Flags: transport.FlagInline, Total: h.Length,
 		Local: w.Local[:0],
 		Remote: append(w.Remote[:0], transport.Segment{Key: transport.Key(h.A), Offset: h.B,
 			Length: uint64(h.Length)}),
 		Inline: append(w.Inline[:0], encoded[frame.HeaderSize:]...)}
-	q.sq.Tail++
+	q.SQ.Tail++
 	if err != nil {
 		l.writeFailed(err)
 		return

@@ -2,8 +2,11 @@ package cm
 
 import (
 	"cmp"
+	"fmt"
 	"sync"
 	"time"
+
+	"github.com/weft-mpi/weft/transport"
 )
 
 // Limiter bounds how many reports are made of strangers: a few in each period. The first of a period tells
@@ -36,4 +39,16 @@ func (l *Limiter) Allow(now time.Time) (omitted int, ok bool) {
 	l.made++
 	omitted, l.omitted = l.omitted, 0
 	return omitted, true
+}
+
+// Report tells an acceptor of a connection that came to nothing, unless there are too many to tell.
+func (l *Limiter) Report(a transport.Acceptor, from string, err error) {
+	omitted, ok := l.Allow(time.Now())
+	if !ok {
+		return
+	}
+	if omitted > 0 {
+		err = fmt.Errorf("%w (and %d more before, which were not reported)", err, omitted)
+	}
+	a.Refused(from, err)
 }

@@ -27,6 +27,18 @@ func Span(list []Piece, off, n int) (p *Piece, at, length int) {
 	return nil, 0, 0
 }
 
+// SegmentAt finds the segment that byte off of a list lies in, and the offset there.
+func SegmentAt(list []transport.Segment, off int) (transport.Segment, uint64) {
+	o := uint64(off)
+	for _, s := range list {
+		if o < s.Length {
+			return s, o
+		}
+		o -= s.Length
+	}
+	return transport.Segment{}, 0
+}
+
 // appendPieces appends the elements of a list that have bytes.
 func appendPieces(to []Piece, list []transport.SGE) []Piece {
 	for i := range list {

@@ -155,6 +155,9 @@ type PD struct {
 	windowDomain *PD
 }
 
+// DeviceAttr is what the table's device can do.
+func (t *Table) DeviceAttr() *transport.DeviceAttr { return &t.attr }
+
 // DeviceAttr is what the domain's device can do.
 func (p *PD) DeviceAttr() transport.DeviceAttr { return p.table.attr }
 

@@ -4,16 +4,11 @@
 package inproc
 
 import (
-	"errors"
-	"slices"
 	"sync"
 	"unsafe"
 
-	"go.uber.org/atomic"
-
 	"github.com/weft-mpi/weft/transport"
-	"github.com/weft-mpi/weft/transport/internal/handlers"
-	"github.com/weft-mpi/weft/transport/internal/plain"
+	"github.com/weft-mpi/weft/transport/internal/queuepair"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
@@ -30,79 +25,38 @@ type Network struct {
 func NewNetwork() *Network { return &Network{endpoints: map[string]*endpoint{}} }
 
 type device struct {
-	handlers.Verbs
+	queuepair.Device
 
-	net      *Network
-	attr     transport.DeviceAttr
-	handlers *handlers.Set
-	regions  *verbs.Table
-	lastQP   atomic.Uint32
-	closed   atomic.Bool
-
-	mu  sync.Mutex // guards what follows
-	cqs []*plain.CQ
-	end *endpoint
+	net *Network
 }
 
 // Device makes a device.
 func (n *Network) Device() (transport.Device, error) {
-	cores, err := handlers.Cores()
-	if err != nil {
+	d := &device{net: n}
+	if err := d.Init(); err != nil {
 		return nil, err
 	}
-	set := handlers.NewSet(cores)
-	d := &device{Verbs: set.Verbs(), net: n, handlers: set, attr: transport.DeviceAttr{
+	d.Regions = verbs.NewTable(memory{d}, transport.DeviceAttr{
 		Provider: "inproc", MaxSGE: 8, MaxSegments: 8, MaxInline: 64, MaxMessage: 1 << 30,
-		MaxQPDepth: 1 << 12, MaxReads: 16, MaxPrivate: 512, Handlers: cores,
+		MaxQPDepth: 1 << 12, MaxReads: 16, MaxPrivate: 512, Handlers: d.Cores,
 		TailLast: true, Atomics: true, Windows: true, PollableCQs: true,
-	}}
-	d.regions = verbs.NewTable(memory{d}, d.attr)
+	})
 	return d, nil
 }
 
-func (d *device) Query() transport.DeviceAttr    { return d.attr }
-func (d *device) AllocPD() (transport.PD, error) { return d.regions.AllocPD() }
+func (d *device) Query() transport.DeviceAttr { return *d.Regions.DeviceAttr() }
 
 func (d *device) CreateCQ(depth int, id transport.HandlerID) (transport.CQ, error) {
-	if d.closed.Load() {
-		return nil, transport.ErrDeviceGone
-	}
-	c, err := plain.NewCQ(d.handlers, depth, id)
-	if err != nil {
-		return nil, err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.cqs = append(d.cqs, c)
-	return c, nil
+	return d.NewNotifyCQ(depth, id)
 }
 
 // Close releases everything.
-func (d *device) Close() error {
-	if d.closed.Swap(true) {
-		return nil
-	}
-	d.mu.Lock()
-	end, cqs := d.end, slices.Clone(d.cqs)
-	d.mu.Unlock()
-	var err error
-	if end != nil {
-		err = end.Close()
-	}
-	for _, c := range cqs {
-		c.EndAll()
-	}
-	d.handlers.Stop()
-	for _, c := range cqs {
-		c.Dispose()
-	}
-	return errors.Join(err, d.regions.Close())
-}
+func (d *device) Close() error { return d.Device.Close(nil) }
 
 // memory is the device's part in regions: memory of the Go heap, about which peers need not be told.
 type memory struct{ dev *device }
 
-func (m memory) Closed() bool                                                { return m.dev.closed.Load() }
+func (m memory) Closed() bool                                                { return m.dev.Closed() }
 func (m memory) NewEntry(int) error                                          { return nil }
 func (m memory) Publish(*verbs.Region, uint32, transport.QPN, transport.Key) {}
 func (m memory) Revoke(*verbs.Region, bool, bool) error                      { return nil }

@@ -3,10 +3,11 @@ package inproc
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/cm"
-	"github.com/weft-mpi/weft/transport/internal/plain"
+	"github.com/weft-mpi/weft/transport/internal/queuepair"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
@@ -22,21 +23,15 @@ type endpoint struct {
 }
 
 func (d *device) Listen(id transport.Identity, a transport.Acceptor) (transport.Endpoint, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	switch {
-	case d.closed.Load():
-		return nil, transport.ErrDeviceGone
-	case d.end != nil:
-		return nil, fmt.Errorf("%w: the device has an endpoint", transport.ErrInvalid)
-	}
-	d.net.mu.Lock()
-	defer d.net.mu.Unlock()
-	d.net.made++
-	d.end = &endpoint{dev: d, id: id, acceptor: a, addr: fmt.Sprintf("inproc:%d", d.net.made),
-		table: cm.NewTable[*qp]()}
-	d.net.endpoints[d.end.addr] = d.end
-	return d.end, nil
+	return d.SetEndpoint(func() (transport.Endpoint, error) {
+		d.net.mu.Lock()
+		defer d.net.mu.Unlock()
+		d.net.made++
+		e := &endpoint{dev: d, id: id, acceptor: a, addr: fmt.Sprintf("inproc:%d", d.net.made),
+			table: cm.NewTable[*qp]()}
+		d.net.endpoints[e.addr] = e
+		return e, nil
+	})
 }
 
 func (e *endpoint) Addr() string { return e.addr }
@@ -52,9 +47,8 @@ func (e *endpoint) Close() error {
 }
 
 func (e *endpoint) Connect(ctx context.Context, rank uint32, addr string) error {
-	if rank == e.id.Rank || rank >= e.id.Size {
-		return fmt.Errorf("%w: rank %d of %d connects to rank %d", transport.ErrInvalid, e.id.Rank,
-			e.id.Size, rank)
+	if err := queuepair.CheckPeer(e.id, rank); err != nil {
+		return err
 	}
 	err := e.table.Connect(ctx, rank, func(ctx context.Context, p *cm.Peer[*qp]) (*qp, error) {
 		return e.dial(ctx, p, rank, addr)
@@ -117,14 +111,7 @@ func (e *endpoint) join(to *endpoint) (mine, theirs *qp, err error) {
 	var private [2][]byte
 	var conf [2]transport.QPConfig
 	for i, s := range sides {
-		if conf[i], private[i], err = s.acceptor.Prepare(sides[1-i].id.Rank); err == nil {
-			err = plain.CheckConfig(&conf[i], s.dev.regions, s.dev.handlers)
-		}
-		if most := s.dev.attr.MaxPrivate; err == nil && len(private[i]) > most {
-			err = fmt.Errorf("%w: %d bytes of private data; at most %d are possible", transport.ErrInvalid,
-				len(private[i]), most)
-		}
-		if err != nil {
+		if conf[i], private[i], err = s.dev.Prepare(s.acceptor, sides[1-i].id.Rank); err != nil {
 			err = fmt.Errorf("%w: rank %d says: %w", transport.ErrRefused, s.id.Rank, err)
 			to.acceptor.Refused(fmt.Sprintf("rank %d at %s", e.id.Rank, e.addr), err)
 			return nil, nil, err
@@ -133,13 +120,18 @@ func (e *endpoint) join(to *endpoint) (mine, theirs *qp, err error) {
 	ends := [2]*qp{{end: e, rank: to.id.Rank}, {end: to, rank: e.id.Rank}}
 	for i, s := range sides {
 		ends[i].peer = ends[1-i]
-		ends[i].Init(transport.QPAttr{QPConfig: conf[i], Num: transport.QPN(s.dev.lastQP.Inc()),
-			Peer: ends[i].rank, Local: s.addr, Remote: sides[1-i].addr, PeerRecv: conf[1-i].RecvWR,
-			PeerReads: conf[1-i].Reads}, ends[i])
+		a := s.dev.Query()
+		ends[i].Init(transport.QPAttr{QPConfig: conf[i], Num: s.dev.NewQPN(), Peer: ends[i].rank,
+			Local: s.addr, Remote: sides[1-i].addr, PeerRecv: conf[1-i].RecvWR, PeerReads: conf[1-i].Reads,
+			Lanes: 1},
+			verbs.Limits{SGE: a.MaxSGE, Segments: a.MaxSegments, Inline: a.MaxInline, Message: a.MaxMessage,
+				Offset: math.MaxUint64, Reads: min(conf[0].Reads, conf[1].Reads)}, ends[i])
 	}
 	for i, s := range sides {
 		s.acceptor.Connected(ends[i].rank, ends[i], append([]byte(nil), private[1-i]...))
-		ends[i].HandOver()
+		for _, c := range ends[i].queues() {
+			c.HandOver(ends[i])
+		}
 	}
 	return ends[0], ends[1], nil
 }

@@ -3,13 +3,20 @@ package inproc
 import (
 	"sync"
 
-	"github.com/weft-mpi/weft/transport/internal/plain"
+	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/queuepair"
+	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
 type qp struct {
-	plain.QP
+	queuepair.QP
+	verbs.NoInlineWriter
+	verbs.NoGetter
+	verbs.NoQPPoller
+	verbs.NoLanes
 
 	end   *endpoint
+	next  uint32 // of SQ: what goes out next
 	rank  uint32 // the peer's
 	peer  *qp
 	asked int // Reads that the peer has not answered
@@ -27,15 +34,45 @@ func (q *qp) post(f func(*qp) error) {
 		p.inbox = append(p.inbox, f)
 	}
 	p.mu.Unlock()
-	p.Notify()
+	p.notify()
 }
 
+// queues are the completion queues, the same one twice where there is one.
+func (q *qp) queues() [2]*queuepair.NotifyCQ {
+	return [2]*queuepair.NotifyCQ{q.Attr.SendCQ.(*queuepair.NotifyCQ), q.Attr.RecvCQ.(*queuepair.NotifyCQ)}
+}
+
+// notify has the drivers make a pass. It may be called from any goroutine.
+func (q *qp) notify() {
+	for _, c := range q.queues() {
+		c.Notify()
+	}
+}
+
+func (q *qp) PostSend(wr *transport.SendWR) error {
+	err := q.Post(wr)
+	switch {
+	case err != nil:
+	case wr.Flags&transport.FlagMore == 0:
+		q.transmit()
+	default:
+		q.notify()
+	}
+	return err
+}
+
+func (q *qp) Flush() { q.transmit() }
+
 func (q *qp) TellFailed(cause error) { q.post(func(p *qp) error { return p.peerFailed(cause) }) }
-func (q *qp) TellClosed()            { q.post((*qp).peerClosed) }
+func (q *qp) StartClose()            { q.transmit() }
 func (q *qp) Gone()                  { q.end.table.Released(q.rank, q) }
 
-func (q *qp) Ended() {
+func (q *qp) Disconnect() {
 	q.mu.Lock()
 	q.inbox, q.ended = nil, true
 	q.mu.Unlock()
+	for _, c := range q.queues() {
+		c.Detach(q)
+	}
+	q.next = q.SQ.Tail
 }

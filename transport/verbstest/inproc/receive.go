@@ -18,16 +18,16 @@ func (q *qp) Drive() bool {
 	q.inbox = nil
 	q.mu.Unlock()
 	for _, f := range in {
-		if !q.Connected() {
+		if q.Ended() {
 			return true
 		}
 		if err := f(q); err != nil {
 			q.Fail(err, transport.StatusFlushed)
 		}
 	}
-	before := q.Next
-	q.Transmit()
-	return len(in) > 0 || q.Next != before
+	before := q.next
+	q.transmit()
+	return len(in) > 0 || q.next != before
 }
 
 // place puts a Write into memory, its last word after all others.
@@ -46,7 +46,7 @@ func (q *qp) place(to []transport.Segment, data []byte) error {
 	} else {
 		copy(mem[n:], data[n:])
 	}
-	q.Placed()
+	q.ReportPlaced()
 	return nil
 }
 
@@ -123,7 +123,7 @@ func (q *qp) answer(a *asked) (err error) {
 			}
 			if err == nil {
 				data = binary.NativeEndian.AppendUint64(data, a.change((*uint64)(unsafe.Pointer(&mem[0]))))
-				q.Placed()
+				q.ReportPlaced()
 			}
 		}
 		if err != nil {
@@ -172,6 +172,7 @@ func (q *qp) answered(number uint64, data []byte, err error) error {
 // peerClosed notes that the peer has closed its direction.
 func (q *qp) peerClosed() error {
 	q.PeerClosed()
+	q.MaybeClosed()
 	return nil
 }
 

@@ -9,10 +9,10 @@ import (
 
 // What one end asks of the other is a function that the other's passes call, in order: see post.
 
-// Transmit carries out the send queue in order, as far as it can be now.
-func (q *qp) Transmit() {
-	for q.Connected() && q.Next != q.SQ.Tail {
-		w := q.SQ.At(q.Next)
+// transmit carries out the send queue in order, as far as it can be now, and closes our direction after it.
+func (q *qp) transmit() {
+	for !q.Ended() && q.next != q.SQ.Tail {
+		w := q.SQ.At(q.next)
 		if w.Flags&transport.FlagFence != 0 && q.asked > 0 || w.Asks() && q.asked == q.Limits.Reads {
 			break
 		}
@@ -21,9 +21,12 @@ func (q *qp) Transmit() {
 			q.Fail(err, transport.StatusFlushed)
 			return
 		}
-		q.Next++
+		q.next++
 	}
-	q.Retire()
+	if q.Retire(); !q.Ended() && q.CloseDue() && q.SQ.Len() == 0 {
+		q.post((*qp).peerClosed)
+		q.CloseSent()
+	}
 }
 
 // carryOut begins a request. What is no Read is done then: its bytes have been copied.

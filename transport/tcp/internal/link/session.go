@@ -34,8 +34,8 @@ type Session struct {
 func NewSession(c net.Conn) *Session { return &Session{Conn: c, fd: -1} }
 
 const (
-	// MaxHandshake is how much is read of a peer before start-up is through. A genuine one needs less than
-	// 4 KiB.
+	// MaxHandshake is how much is read of a peer before the handshake is through. A genuine one needs less
+	// than 4 KiB.
 	MaxHandshake = 16 << 10
 
 	// maxPlaintext is the plaintext after which no further frame is put into one write. With the frame that
@@ -64,7 +64,7 @@ func (c conn) Read(b []byte) (int, error) {
 	s := c.Session
 	if s.Conn != nil {
 		if s.taken >= MaxHandshake {
-			return 0, fmt.Errorf("%w: start-up is longer than %d bytes", transport.ErrNotWeft, MaxHandshake)
+			return 0, fmt.Errorf("%w: handshake is longer than %d bytes", transport.ErrNotWeft, MaxHandshake)
 		}
 		n, err := s.Conn.Read(b[:min(len(b), MaxHandshake-s.taken)])
 		s.taken += n

@@ -12,16 +12,17 @@ import (
 
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/handshake"
 	"github.com/weft-mpi/weft/transport/tcp/internal/link"
 )
 
-// stream is a connection in start-up.
+// stream is a connection in the handshake.
 type stream struct {
 	net.Conn               // what messages go through
 	socket   net.Conn      // the connection below
 	session  *link.Session // nil where it is not encrypted
 	proven   int64         // the rank in the peer's certificate, or -1
-	foreign  []byte        // came before start-up, and belongs to none
+	foreign  []byte        // came before the handshake, and belongs to none
 	read     int           // bytes read
 	rejected bool          // by the peer
 	answered bool          // the peer has been told that it is turned down
@@ -89,7 +90,7 @@ func expect(s *stream, want messageType) ([]byte, error) {
 	t, body, err := s.message(want)
 	s.rejected = t == typeReject
 	if err == nil && s.rejected {
-		err = parseReject(body)
+		err = handshake.ParseReject(body)
 	}
 	if err != nil {
 		return nil, err
@@ -105,7 +106,8 @@ func (s *stream) first() ([]byte, error) {
 		// At once: what is no Hello may be shorter than one, and then waits for an answer.
 		err := fmt.Errorf("%w: it begins with %q", transport.ErrNotWeft, raw[:s.read])
 		if raw[0] == recordHandshake && s.session == nil {
-			s.reject(rejectOther, "connections are not encrypted here, and yours is: "+bothOrNeither)
+			s.reject(handshake.RejectOther,
+				"connections are not encrypted here, and yours is: "+bothOrNeither)
 			return nil, fmt.Errorf("%w, which is TLS, and here connections are not encrypted: %s", err,
 				bothOrNeither)
 		}
@@ -117,7 +119,7 @@ func (s *stream) first() ([]byte, error) {
 	return raw, err
 }
 
-func (s *stream) reject(code rejectCode, text string) {
+func (s *stream) reject(code handshake.RejectCode, text string) {
 	s.answered = true
 	s.Write(appendReject(nil, code, text)) // it is told if it listens
 }
@@ -125,27 +127,21 @@ func (s *stream) reject(code rejectCode, text string) {
 // turnDown tells the peer what is wrong with its message, unless it has turned us down itself or is gone. It
 // returns the error.
 func (s *stream) turnDown(err error) error {
-	switch {
-	case s.rejected:
-	case errors.Is(err, transport.ErrAuth):
-		s.reject(rejectAuth, err.Error())
-	case errors.Is(err, transport.ErrVersion):
-		s.reject(rejectVersion, fmt.Sprintf("this is version %d", startupVersion))
-	case errors.Is(err, transport.ErrProtocol), errors.Is(err, transport.ErrNotWeft):
-		s.reject(rejectOther, err.Error())
+	if !s.rejected {
+		handshake.TurnDown(err, handshakeVersion, s.reject)
 	}
 	return err
 }
 
-// vanished words the end of a stream in the middle of start-up.
+// vanished words the end of a stream in the middle of the handshake.
 func vanished(err error) error {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("%w: it closed the connection during start-up", transport.ErrPeerLost)
+		return fmt.Errorf("%w: it closed the connection during the handshake", transport.ErrPeerLost)
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		return fmt.Errorf("%w: it reset the connection during start-up", transport.ErrPeerLost)
+		return fmt.Errorf("%w: it reset the connection during the handshake", transport.ErrPeerLost)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fmt.Errorf("%w: it does not answer during start-up: %w", transport.ErrPeerLost,
+		return fmt.Errorf("%w: it does not answer during the handshake: %w", transport.ErrPeerLost,
 			os.ErrDeadlineExceeded)
 	}
 	return err

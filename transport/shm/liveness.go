@@ -1,7 +1,6 @@
 package shm
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -9,6 +8,8 @@ import (
 
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/keepalive"
+	"github.com/weft-mpi/weft/transport/internal/queuepair"
 )
 
 // MinPeerTimeout is the shortest Options.PeerTimeout: a process may have to wait so long for a processor.
@@ -80,38 +81,11 @@ func (q *qp) peerGone() {
 	q.lose()
 }
 
-// errSilent marks the loss of a peer that is there and does nothing.
-var errSilent = errors.New("silent")
-
-func (d *Device) tickPeriod() time.Duration { return d.opts.PeerTimeout / maxSilentTicks }
-
-// maxSilentTicks is how many ticks in a row have to find no beat of a peer since the one before, until it
-// counts as lost. The silence began before the first of these spans, so it is at least so many periods long,
-// and at most one more.
-const maxSilentTicks = 4
-
-// clock tells which ticks count.
-type clock struct {
-	period time.Duration
-	last   time.Time
-}
-
-// tick tells whether a period has gone by, and whether it was one in which this end was running: if the tick
-// is late by more than another period, the process may have been stopped, and so may its peers, together with
-// it.
-func (c *clock) tick(now time.Time) (due, counts bool) {
-	since := now.Sub(c.last)
-	if !c.last.IsZero() && since < c.period {
-		return false, false
-	}
-	counts = !c.last.IsZero() && since <= 2*c.period
-	c.last = now
-	return true, counts
-}
+func (d *Device) tickPeriod() time.Duration { return d.opts.PeerTimeout / keepalive.MaxMissed }
 
 // Tick tells peers that this end lives, and ends the connections of those that do not.
 func (c *cq) Tick(now time.Time) {
-	due, counts := c.clock.tick(now)
+	due, counts := c.clock.Tick(now)
 	if !due {
 		return
 	}
@@ -133,8 +107,9 @@ func (q *qp) tick(counts bool) {
 	case counts:
 		q.silent++
 	}
-	if q.silent >= maxSilentTicks {
-		q.fail(fmt.Errorf("%w: %w for %v", transport.ErrPeerLost, errSilent, q.dev.opts.PeerTimeout),
+	if q.silent >= keepalive.MaxMissed {
+		q.Fail(fmt.Errorf("%w: %w for %v", transport.ErrPeerLost, queuepair.ErrSilent,
+			q.dev.opts.PeerTimeout),
 			transport.StatusFatal)
 	}
 }

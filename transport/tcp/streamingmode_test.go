@@ -75,7 +75,7 @@ func TestMode_C2_ResponderIsSilentBeforeReady(t *testing.T) {
 	require.Equal(t, transport.StatusSuccess, s.wcs[0].Status)
 }
 
-// An end before Ready is silent too: the other side may still be reading messages of start-up.
+// An end before Ready is silent too: the other side may still be reading messages of handshake.
 func TestMode_C5_AbortBeforeReadyIsSilent(t *testing.T) {
 	s := newSessionDevice(t)
 	s.begin(t, false)
@@ -122,7 +122,7 @@ func TestMode_C2_FirstFrameIsNotReady(t *testing.T) {
 	}
 }
 
-// Bytes that come in one piece with the last message of start-up are the first of RDMA mode, on either side:
+// Bytes that come in one piece with the last message of handshake are the first of RDMA mode, on either side:
 // none is lost, and none is read as the other.
 func TestMode_C2_FramesRightBehindStartup(t *testing.T) {
 	h := newHost(t, Options{})

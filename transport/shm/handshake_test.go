@@ -19,6 +19,7 @@ import (
 
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/handshake"
 )
 
 // door is rank 0 of 3, who hears of those that it turns away.
@@ -67,7 +68,7 @@ func (d *door) call(t *testing.T) *caller {
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
 	require.NoError(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
-	c := &caller{t: t, conn: conn, socket: name, parties: parties{job: jobHash("door"), initiator: 1,
+	c := &caller{t: t, conn: conn, socket: name, parties: parties{job: handshake.JobHash("door"), initiator: 1,
 		responder: 0}}
 	c.nonces[0][3] = 9
 	return c
@@ -134,7 +135,7 @@ func TestStranger_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 			c.say(b)
 		}, transport.ErrVersion, "version 9, here 3", "this is version 3"},
 		{"other job", func(_ *door, c *caller) {
-			c.job = jobHash("another")
+			c.job = handshake.JobHash("another")
 			c.say(c.appendHello(nil, &secret, c.socket))
 		}, transport.ErrRefused, "another job", "this is another job"},
 		{"wants another rank", func(_ *door, c *caller) {
@@ -199,7 +200,7 @@ func TestStranger_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 		{"gone before its Offer", func(d *door, c *caller) {
 			c.proved(&secret)
 			require.NoError(c.t, c.conn.CloseWrite())
-		}, transport.ErrPeerLost, "closed the connection during start-up", ""},
+		}, transport.ErrPeerLost, "closed the connection during the handshake", ""},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -240,7 +241,7 @@ func openRank(t *testing.T, number uint32) *door {
 }
 
 func TestStranger_WhoSaysNothingIsCut(t *testing.T) {
-	d := openDoor(t, Options{StrangerTimeout: 20 * time.Millisecond})
+	d := openDoor(t, Options{AuthTimeout: 20 * time.Millisecond})
 	c := d.call(t)
 	err := <-d.refused
 	require.ErrorIs(t, err, transport.ErrPeerLost)
@@ -251,7 +252,7 @@ func TestStranger_WhoSaysNothingIsCut(t *testing.T) {
 // Callers who hold on to their places keep no rank out for longer than the time that they have, and nobody is
 // cut off to make room.
 func TestStranger_WhoHoldsHisPlaceKeepsNobodyOut(t *testing.T) {
-	d := openDoor(t, Options{StrangerTimeout: 200 * time.Millisecond})
+	d := openDoor(t, Options{AuthTimeout: 200 * time.Millisecond})
 	for range 2 * maxCallers {
 		d.call(t)
 	}
@@ -311,7 +312,7 @@ func TestStranger_OfAnotherUserTakesNoPlace(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can be another user")
 	}
-	d := openDoor(t, Options{StrangerTimeout: time.Hour})
+	d := openDoor(t, Options{AuthTimeout: time.Hour})
 	_, name, _ := split(d.ep.Addr())
 	self, err := os.Executable()
 	require.NoError(t, err)
@@ -386,9 +387,9 @@ func TestConnect_OtherHostsAreRefusedByName(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 }
 
-// What is said at start-up, byte by byte.
+// What is said at handshake, byte by byte.
 func TestGolden_Startup(t *testing.T) {
-	p := parties{job: jobHash("job"), initiator: 1, responder: 2}
+	p := parties{job: handshake.JobHash("job"), initiator: 1, responder: 2}
 	for i := range nonceSize {
 		p.nonces[0][i], p.nonces[1][i] = byte(i), byte(0x80+i)
 	}
@@ -417,7 +418,7 @@ func TestGolden_Startup(t *testing.T) {
 		"Offer's type": {p.appendOffer(nil, &secret, o, []byte("hi"))[:prefixSize], prefix + "03"},
 		"Offer":        {p.appendOffer(nil, &secret, o, []byte("hi"))[prefixSize+proofSize:], offer},
 		"Ready":        {appendPrefix(nil, typeReady), prefix + "04"},
-		"Reject":       {appendReject(nil, rejectAuth, "no"), prefix + "05" + "02" + "6e6f"},
+		"Reject":       {appendReject(nil, handshake.RejectAuth, "no"), prefix + "05" + "02" + "6e6f"},
 	} {
 		require.Equal(t, x.want, hex.EncodeToString(x.got), name)
 	}
@@ -426,7 +427,7 @@ func TestGolden_Startup(t *testing.T) {
 // Nothing that either side says can be changed, or used in another place.
 func TestProof_IsBoundToEverything(t *testing.T) {
 	var secret [32]byte
-	p := parties{job: jobHash("job"), initiator: 1, responder: 2}
+	p := parties{job: handshake.JobHash("job"), initiator: 1, responder: 2}
 	proof := p.proof(&secret, roleOffering, []byte("offer"))
 	for name, change := range map[string]func(p *parties, s *[32]byte, r *role, b *[]byte){
 		"secret":    func(_ *parties, s *[32]byte, _ *role, _ *[]byte) { s[31]++ },
@@ -461,7 +462,7 @@ func FuzzParseOffer(f *testing.F) {
 func FuzzParseMessage(f *testing.F) {
 	var secret [32]byte
 	f.Add((&parties{initiator: 1}).appendHello(nil, &secret, "weft-x"))
-	f.Add(appendReject(nil, rejectOther, strings.Repeat("x", helloBody-1))) // as long as a Hello
+	f.Add(appendReject(nil, handshake.RejectOther, strings.Repeat("x", helloBody-1))) // as long as a Hello
 	f.Fuzz(func(t *testing.T, b []byte) {
 		read, body, err := parseMessage(b, typeHello)
 		if err != nil || read != typeHello { // a Reject is read in its place

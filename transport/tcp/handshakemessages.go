@@ -1,17 +1,14 @@
 package tcp
 
 import (
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 
 	"github.com/weft-mpi/weft/transport"
-	"github.com/weft-mpi/weft/transport/internal/cm"
+	"github.com/weft-mpi/weft/transport/internal/handshake"
 )
 
-// Start-up is five messages on the byte stream, in the manner of MPA:
+// Handshake is five messages on the byte stream, in the manner of MPA:
 //
 //	initiator                                  responder
 //	Hello: who I am, whom I want, a nonce  →
@@ -27,20 +24,19 @@ import (
 // initiator's proof is there the responder has spent one nonce and at most maxUnauthenticatedBytes on it.
 // After Accept the connection is in RDMA mode, and the initiator sends the first frame.
 
-// startupVersion is the version of start-up and of the frames after it.
-const startupVersion = 2
+// handshakeVersion is the version of the handshake and of the frames after it.
+const handshakeVersion = 2
 
 // A message begins with its type, the version, and the length of what follows. The first one stands after the
 // magic.
 const (
 	magic       = "weft\r\n\x00\x16" // not text, not TLS, and damaged by anything that translates line ends
 	prefixSize  = 4
-	nonceSize   = 32
-	proofSize   = sha256.Size
-	jobSize     = 16
+	nonceSize   = handshake.NonceSize
+	proofSize   = handshake.ProofSize
+	jobSize     = handshake.JobSize
 	helloBody   = jobSize + 4 + 4 + 2 + nonceSize
 	helloSize   = len(magic) + prefixSize + helloBody
-	maxText     = 180
 	requestHead = proofSize + parametersSize
 	maxBody     = proofSize + maxParameters + maxPrivate
 )
@@ -67,7 +63,7 @@ func (t messageType) String() string {
 
 // appendPrefix begins a message with a body of n bytes.
 func appendPrefix(b []byte, t messageType, n int) []byte {
-	b = append(b, byte(t), startupVersion)
+	b = append(b, byte(t), handshakeVersion)
 	return binary.LittleEndian.AppendUint16(b, uint16(n))
 }
 
@@ -79,10 +75,10 @@ func parsePrefix(b []byte) (messageType, int, error) {
 		// first: the version of what is no message means nothing
 		return t, 0, fmt.Errorf("%w: it begins with %q", transport.ErrNotWeft, b)
 	}
-	if b[1] != startupVersion {
-		return t, 0, fmt.Errorf("%w: version %d, here %d", transport.ErrVersion, b[1], startupVersion)
+	if b[1] != handshakeVersion {
+		return t, 0, fmt.Errorf("%w: version %d, here %d", transport.ErrVersion, b[1], handshakeVersion)
 	}
-	if n > maxBody || t == typeProof && n != proofSize || t == typeReject && n > 1+maxText {
+	if n > maxBody || t == typeProof && n != proofSize || t == typeReject && n > 1+handshake.MaxText {
 		return t, 0, fmt.Errorf("%w: %v of %d bytes", transport.ErrNotWeft, t, n)
 	}
 	return t, n, nil
@@ -96,44 +92,6 @@ type parties struct {
 	lane      uint16
 	nonces    [2][nonceSize]byte // initiator's, responder's
 }
-
-func jobHash(name string) (h [jobSize]byte) {
-	sum := sha256.Sum256([]byte(name))
-	copy(h[:], sum[:])
-	return h
-}
-
-func newNonce() (n [nonceSize]byte, err error) {
-	_, err = rand.Read(n[:])
-	return n, err
-}
-
-// proof is what only who knows the secret can say, here of what follows the proof.
-func (p *parties) proof(secret *[32]byte, role string, follows []byte) []byte {
-	m := hmac.New(sha256.New, secret[:])
-	m.Write(p.proven(role))
-	m.Write(follows)
-	return m.Sum(nil)
-}
-
-// proven are the bytes that every proof is the MAC of; the role keeps one side's from being played back as
-// the other's.
-func (p *parties) proven(role string) []byte {
-	b := append([]byte("weft start-up 1 "+role), 0)
-	b = append(b, p.job[:]...)
-	b = binary.LittleEndian.AppendUint32(b, p.initiator)
-	b = binary.LittleEndian.AppendUint32(b, p.responder)
-	b = binary.LittleEndian.AppendUint16(b, p.lane)
-	b = append(b, p.nonces[0][:]...)
-	return append(b, p.nonces[1][:]...)
-}
-
-const (
-	roleProving   = "beginning" // in Proof
-	roleInitiator = "initiator" // in Request
-	roleResponder = "responder" // in Challenge
-	roleAccepting = "accepting" // in Accept
-)
 
 // appendHello writes the first message.
 func (p *parties) appendHello(b []byte) []byte {
@@ -182,7 +140,7 @@ func (p *parties) takeChallenge(body []byte, secret *[32]byte) error {
 		return fmt.Errorf("%w: a Challenge of %d bytes", transport.ErrProtocol, len(body))
 	}
 	copy(p.nonces[1][:], body)
-	if !hmac.Equal(body[nonceSize:], p.proof(secret, roleResponder, nil)) {
+	if !p.check(body[nonceSize:], secret, roleResponder, nil) {
 		return transport.ErrAuth
 	}
 	return nil
@@ -198,7 +156,7 @@ func (p *parties) takeProof(body []byte, secret *[32]byte) error {
 	if len(body) != proofSize {
 		return fmt.Errorf("%w: a Proof of %d bytes", transport.ErrProtocol, len(body))
 	}
-	if !hmac.Equal(body, p.proof(secret, roleProving, nil)) {
+	if !p.check(body, secret, roleProving, nil) {
 		return transport.ErrAuth
 	}
 	return nil
@@ -224,7 +182,7 @@ func (p *parties) takeAccept(body []byte, secret *[32]byte) (theirs parameters, 
 	return p.takeOffer(body, typeAccept, secret, roleAccepting)
 }
 
-func (p *parties) appendOffer(b []byte, t messageType, secret *[32]byte, role string, mine parameters,
+func (p *parties) appendOffer(b []byte, t messageType, secret *[32]byte, role role, mine parameters,
 	private []byte) []byte {
 	offer := append(mine.append(nil), private...)
 	b = appendPrefix(b, t, proofSize+len(offer))
@@ -232,13 +190,13 @@ func (p *parties) appendOffer(b []byte, t messageType, secret *[32]byte, role st
 	return append(b, offer...)
 }
 
-func (p *parties) takeOffer(body []byte, t messageType, secret *[32]byte, role string) (parameters, []byte,
+func (p *parties) takeOffer(body []byte, t messageType, secret *[32]byte, role role) (parameters, []byte,
 	error) {
 	if len(body) < requestHead {
 		return parameters{}, nil, fmt.Errorf("%w: %v of %d bytes", transport.ErrProtocol, t, len(body))
 	}
 	offer := body[proofSize:]
-	if !hmac.Equal(body[:proofSize], p.proof(secret, role, offer)) {
+	if !p.check(body[:proofSize], secret, role, offer) {
 		return parameters{}, nil, fmt.Errorf("%w: the proof of its %v is wrong", transport.ErrAuth, t)
 	}
 	theirs, private, err := parseParameters(offer)
@@ -248,43 +206,7 @@ func (p *parties) takeOffer(body []byte, t messageType, secret *[32]byte, role s
 	return theirs, private, err
 }
 
-// rejectCode says why a connection is turned down.
-type rejectCode uint8
-
-const (
-	rejectOther    rejectCode = iota // the text says it
-	rejectVersion                    // the other version
-	rejectAuth                       // the proof is wrong
-	rejectRank                       // no such rank here, or in the job
-	rejectCrossing                   // another connection between the two is made, or stands: wait for it
-	rejectBusy                       // too many who have not proved themselves: try again
-	rejectGone                       // the queue pair that a lane was to join is not there any more
-)
-
-func appendReject(b []byte, code rejectCode, text string) []byte {
-	text = text[:min(len(text), maxText)]
-	b = appendPrefix(b, typeReject, 1+len(text))
-	b = append(b, byte(code))
-	return append(b, text...)
-}
-
-// parseReject turns a Reject into the error that it is for who is turned down.
-func parseReject(body []byte) error {
-	if len(body) < 1 || len(body) > 1+maxText {
-		return fmt.Errorf("%w: a Reject of %d bytes", transport.ErrProtocol, len(body))
-	}
-	text := body[1:]
-	switch rejectCode(body[0]) {
-	case rejectVersion:
-		return fmt.Errorf("%w: it says %q", transport.ErrVersion, text)
-	case rejectAuth:
-		return fmt.Errorf("%w: it says %q", transport.ErrAuth, text)
-	case rejectCrossing:
-		return cm.ErrCollision
-	case rejectBusy:
-		return cm.ErrBusy
-	case rejectGone:
-		return errGone
-	}
-	return fmt.Errorf("%w: it says %q", transport.ErrRefused, text)
+func appendReject(b []byte, code handshake.RejectCode, text string) []byte {
+	text = text[:min(len(text), handshake.MaxText)]
+	return handshake.AppendReject(appendPrefix(b, typeReject, 1+len(text)), code, text)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/cm"
+	"github.com/weft-mpi/weft/transport/internal/handshake"
 	"github.com/weft-mpi/weft/transport/tcp/internal/link"
 )
 
@@ -45,7 +46,7 @@ func (s *stream) expectEncrypted(c *certificates, named func()) error {
 		} else if _, err := parseHello(hello); err != nil {
 			return err
 		}
-		s.reject(rejectOther, "connections are encrypted here, and yours is not: "+bothOrNeither)
+		s.reject(handshake.RejectOther, "connections are encrypted here, and yours is not: "+bothOrNeither)
 		return fmt.Errorf("%w: it does not encrypt, and here connections are encrypted: %s",
 			transport.ErrRefused, bothOrNeither)
 	}
@@ -104,7 +105,8 @@ func unprotected(err error) error {
 // unencryptedReject is what a Reject says that comes in the place of a TLS record. crypto/tls gives its first
 // five bytes, which is up to its code: a responder that has no time for a handshake says so outside of it.
 func unencryptedReject(head [prefixSize + 1]byte) error {
-	if _, n, err := parsePrefix(head[:]); err == nil && n > 0 && rejectCode(head[prefixSize]) == rejectBusy {
+	if _, n, err := parsePrefix(head[:]); err == nil && n > 0 &&
+		handshake.RejectCode(head[prefixSize]) == handshake.RejectBusy {
 		return cm.ErrBusy
 	}
 	return fmt.Errorf("%w: it does not encrypt, and here connections are encrypted: %s",

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/handshake"
 )
 
 // certificates are what a rank shows and checks where connections are encrypted: a job has a certificate
@@ -47,7 +48,7 @@ const authorityLabel = "weft certificate authority 1"
 
 // newCertificates derives the job's authority. Every rank gets the same.
 func newCertificates(id transport.Identity, now func() time.Time) (*certificates, error) {
-	job := jobHash(id.Job)
+	job := handshake.JobHash(id.Job)
 	seed, err := hkdf.Key(sha256.New, id.Secret[:], job[:], authorityLabel, ed25519.SeedSize)
 	if err != nil {
 		return nil, err

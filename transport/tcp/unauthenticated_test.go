@@ -15,6 +15,7 @@ import (
 	"go.uber.org/atomic"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/handshake"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
@@ -57,7 +58,7 @@ func TestStranger_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 			r.say(b)
 		}, transport.ErrVersion, "version 9, here 2", "1: this is version 2"},
 		{"other job", func(h *host, r *raw) {
-			r.job = jobHash("another")
+			r.job = handshake.JobHash("another")
 			r.sayHello()
 		}, transport.ErrRefused, "it is of another job", "0: this is another job"},
 		{"wants another rank", func(h *host, r *raw) {
@@ -160,7 +161,7 @@ func TestStranger_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 		{"turns us down", func(h *host, r *raw) {
 			r.sayHello()
 			r.hearChallenge()
-			r.say(appendReject(nil, rejectOther, "not today"))
+			r.say(appendReject(nil, handshake.RejectOther, "not today"))
 		}, transport.ErrRefused, `it says "not today"`, ""},
 	}
 	leaksNone(t, func(t *testing.T) {
@@ -224,7 +225,7 @@ func TestStranger_FewAreReported(t *testing.T) {
 	})
 }
 
-// A peer that vanishes is reported in every state of start-up, and after it as the end of the queue pair.
+// A peer that vanishes is reported in every state of handshake, and after it as the end of the queue pair.
 func TestResponder_C5_PeerVanishes(t *testing.T) {
 	leaksNone(t, func(t *testing.T) {
 		h := newHost(t, Options{})
@@ -240,7 +241,7 @@ func TestResponder_C5_PeerVanishes(t *testing.T) {
 			require.NoError(t, r.Close())
 			refused := h.nextRefusal()
 			require.ErrorIs(t, refused.err, transport.ErrPeerLost, name)
-			require.ErrorContains(t, refused.err, "during start-up", name)
+			require.ErrorContains(t, refused.err, "during the handshake", name)
 			require.Equal(t, r.LocalAddr().String(), refused.from, name)
 		}
 		for name, does := range map[string]func(r *raw){
@@ -270,7 +271,7 @@ func (h *host) endsAlone(m made, cause error, text, what string) {
 // A stranger who says nothing, or not all, is cut when his time is over.
 func TestStranger_SlowIsCut(t *testing.T) {
 	leaksNone(t, func(t *testing.T) {
-		h := newHost(t, Options{StrangerTimeout: 20 * time.Millisecond})
+		h := newHost(t, Options{AuthTimeout: 20 * time.Millisecond})
 		for name, does := range map[string]func(r *raw){
 			"nothing":             func(r *raw) {},
 			"a part of the magic": func(r *raw) { r.say([]byte(magic[:3])) },
@@ -280,7 +281,7 @@ func TestStranger_SlowIsCut(t *testing.T) {
 			does(r)
 			refused := h.nextRefusal()
 			require.ErrorIs(t, refused.err, transport.ErrPeerLost, name)
-			require.ErrorContains(t, refused.err, "it does not answer during start-up", name)
+			require.ErrorContains(t, refused.err, "it does not answer during the handshake", name)
 			require.Empty(t, r.last(), name)
 		}
 	})
@@ -359,19 +360,19 @@ func TestInitiator_HostileResponder(t *testing.T) {
 			"a Reject of 0 bytes", ""},
 		{"says other version", func(r *raw) {
 			r.hearHello()
-			r.say(appendReject(nil, rejectVersion,
+			r.say(appendReject(nil, handshake.RejectVersion,
 				"this is version 9"))
 		},
 			transport.ErrVersion, `it says "this is version 9"`, ""},
 		{"says wrong secret", func(r *raw) {
 			r.hearHello()
-			r.say(appendReject(nil, rejectAuth,
+			r.say(appendReject(nil, handshake.RejectAuth,
 				"who are you"))
 		},
 			transport.ErrAuth, `it says "who are you"`, ""},
 		{"says wrong rank", func(r *raw) {
 			r.hearHello()
-			r.say(appendReject(nil, rejectRank,
+			r.say(appendReject(nil, handshake.RejectRank,
 				"this is rank 2 of 4"))
 		},
 			transport.ErrRefused, `it says "this is rank 2 of 4"`, ""},
@@ -438,10 +439,10 @@ func TestInitiator_TriesAgainWhenCut(t *testing.T) {
 			r.Conn.(*net.TCPConn).SetLinger(0)
 			r.Close()
 		}},
-		{"is busy", func(r *raw) { hello(r); r.say(appendReject(nil, rejectBusy, "try again")); r.Close() }},
+		{"is busy", func(r *raw) { hello(r); r.say(appendReject(nil, handshake.RejectBusy, "try again")); r.Close() }},
 		{"is busy after Challenge", func(r *raw) {
 			r.challenges()
-			r.say(appendReject(nil, rejectBusy,
+			r.say(appendReject(nil, handshake.RejectBusy,
 				"try again"))
 			r.Close()
 		}},
@@ -582,7 +583,7 @@ func TestInitiator_C5_PeerVanishesAfterAccept(t *testing.T) {
 	})
 }
 
-// A call that is given up in the middle of start-up ends with the context's error and leaves nothing.
+// A call that is given up in the middle of the handshake ends with the context's error and leaves nothing.
 func TestInitiator_GivenUp(t *testing.T) {
 	leaksNone(t, func(t *testing.T) {
 		h := newHost(t, Options{})
@@ -634,10 +635,10 @@ func TestStartup_OurPrivateDataTooLong(t *testing.T) {
 	require.Contains(t, r.last(), text)
 }
 
-// Closing the endpoint cuts whoever is in start-up, in any state of it, and nobody is told of them any more.
+// Closing the endpoint cuts whoever is in the handshake, in any state of it, and nobody is told of them any more.
 func TestListen_CloseCutsStrangers(t *testing.T) {
 	leaksNone(t, func(t *testing.T) {
-		h := newHost(t, Options{StrangerTimeout: time.Hour})
+		h := newHost(t, Options{AuthTimeout: time.Hour})
 		var all []*raw
 		for _, does := range []func(r *raw){
 			func(r *raw) {},

@@ -9,8 +9,8 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// parameters are what each side says of itself in start-up, after its proof in Request and in Accept. What
-// the two then do follows from both by one rule, so that both come to the same.
+// parameters are what each side says of itself in the handshake, after its proof in Request and in Accept.
+// What the two then do follows from both by one rule, so that both come to the same.
 type parameters struct {
 	reads    int              // Reads of the other side that it answers at once
 	lanes    int              // connections that it would join into one queue pair at most

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/handshake"
 )
 
 // said is a connection on which the peer has said all that it will ever say.
@@ -24,7 +25,7 @@ func (s said) Read(b []byte) (int, error) { return s.r.Read(b) }
 var testParameters = parameters{reads: maxReads, lanes: 1, recv: 8}
 
 func testParties() parties {
-	p := parties{job: jobHash("job"), initiator: 3, responder: 5}
+	p := parties{job: handshake.JobHash("job"), initiator: 3, responder: 5}
 	for i := range p.nonces[0] {
 		p.nonces[0][i], p.nonces[1][i] = byte(i), byte(0x80+i)
 	}
@@ -33,9 +34,9 @@ func testParties() parties {
 
 var testSecret = [32]byte{1, 2, 3, 4, 5, 6, 7, 8}
 
-// Whatever bytes come in start-up: no panic, no more memory than the limits allow, an error that has a name,
+// Whatever bytes come in the handshake: no panic, no more memory than the limits allow, an error that has a name,
 // and what is accepted is written the same way.
-func FuzzStartup(f *testing.F) {
+func FuzzHandshake(f *testing.F) {
 	p := testParties()
 	hello := p.appendHello(nil)
 	f.Add(hello)
@@ -45,12 +46,12 @@ func FuzzStartup(f *testing.F) {
 	f.Add(p.appendRequest(nil, &testSecret, testParameters, make([]byte, maxPrivate)))
 	f.Add(p.appendAccept(nil, &testSecret, testParameters, []byte("private")))
 	f.Add(p.appendAccept(nil, &testSecret, testParameters, nil))
-	for c := rejectOther; c <= rejectCrossing+1; c++ {
+	for c := handshake.RejectOther; c <= handshake.RejectCollision+1; c++ {
 		f.Add(appendReject(nil, c, "no"))
 	}
-	f.Add(append(appendReject(nil, rejectOther, ""), hello...))
+	f.Add(append(appendReject(nil, handshake.RejectOther, ""), hello...))
 	f.Add([]byte("GET / HTTP/1.1\r\nHost: weft\r\n\r\n"))
-	f.Add([]byte{byte(typeAccept), startupVersion, 0xff, 0xff})
+	f.Add([]byte{byte(typeAccept), handshakeVersion, 0xff, 0xff})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if h, err := parseHello(data); err == nil {
 			require.Equal(t, data, h.appendHello(nil))
@@ -126,10 +127,10 @@ func checkBody(t *testing.T, kind messageType, body, raw []byte) {
 				write(nil, &testSecret, theirs, private))
 		}
 	case typeReject:
-		err := parseReject(body)
+		err := handshake.ParseReject(body)
 		named(t, err)
 		if !errors.Is(err, transport.ErrProtocol) {
-			require.Equal(t, raw, appendReject(nil, rejectCode(body[0]), string(body[1:])))
+			require.Equal(t, raw, appendReject(nil, handshake.RejectCode(body[0]), string(body[1:])))
 		}
 	}
 }

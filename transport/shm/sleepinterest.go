@@ -1,11 +1,11 @@
 package shm
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/queuepair"
 )
 
 // maxPolledQPs is up to how many queue pairs a completion queue looks at itself in each pass. Their peers'
@@ -15,16 +15,13 @@ const maxPolledQPs = 16
 // interest is whether peers tell a completion queue what they have done: always if it has many queue pairs,
 // or a handler; else only while somebody wants to sleep, for it costs the peers something.
 type interest struct {
+	queuepair.Sleepers
+
 	notified     bool        // they do
 	on           bool        // because somebody wants to sleep
 	everNotified bool        // it has had many queue pairs, or a handler
 	busy         int         // passes since then that found something
-	wanted       atomic.Bool // somebody wanted to sleep and could not
 	pending      atomic.Bool // a pass has something to do, whether or not anybody tells
-
-	mu       sync.Mutex
-	asleep   bool // sleepers would be woken; changed by the driver
-	sleepers int  // in Wait, and a handler that waits for traffic
 }
 
 // disarmAfter is how many passes have to find something before peers stop telling: a rank that sleeps between
@@ -35,7 +32,7 @@ const disarmAfter = 16
 func (c *cq) Arm() {
 	a := &c.interest
 	a.busy = 0
-	a.wanted.Store(false)
+	a.Wanted.Store(false)
 	if !a.on {
 		a.on = true
 		c.enableNotify()
@@ -45,7 +42,7 @@ func (c *cq) Arm() {
 // notePending notes whether a pass could do something without anybody's telling: that is not to be slept
 // over.
 func (c *cq) notePending() {
-	pending := len(c.placed) > 0
+	pending := c.HasPlaced()
 	for i := 0; i < len(c.active) && !pending; i++ {
 		pending = !c.active[i].stuck()
 	}
@@ -57,10 +54,11 @@ func (c *cq) notePending() {
 func (c *cq) enableNotify() {
 	a := &c.interest
 	before, told := a.notified, a.on || c.always()
-	a.mu.Lock()
-	a.asleep = told
-	a.mu.Unlock()
-	a.notified = told
+	if a.notified = told; told {
+		a.Enable()
+	} else {
+		a.Disable()
+	}
 	attention := uint64(0)
 	if told {
 		attention = notifyTell
@@ -83,7 +81,7 @@ func (c *cq) enableNotify() {
 		q.busy = true
 		if q.rcq == c {
 			q.writeSeq = atomic.LoadUint64(&q.in.writeSeq)
-			q.placed()
+			q.ReportPlaced()
 		}
 	}
 	a.pending.Store(true)
@@ -98,7 +96,7 @@ func (c *cq) always() bool {
 
 // stuck tells whether there is nothing to do but to wait for the peer.
 func (q *qp) stuck() bool {
-	if q.waits || q.sq.Head == q.sq.Tail {
+	if q.waits || q.SQ.Head == q.SQ.Tail {
 		return true
 	}
 	return q.asking() != nil
@@ -107,20 +105,18 @@ func (q *qp) stuck() bool {
 // disarm ends the telling of few, unless somebody sleeps.
 func (c *cq) disarm() {
 	a := &c.interest
-	if a.busy++; !a.on || a.busy <= disarmAfter || c.handling.Armed()&transport.NotifyPlaced != 0 {
+	if a.busy++; !a.on || a.busy <= disarmAfter || c.Handling().Armed()&transport.NotifyPlaced != 0 {
 		return
 	}
 	a.busy = 0
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.sleepers > 0 {
-		return
-	}
-	a.on = false
 	if c.always() {
+		a.on = a.Any()
 		return
 	}
-	a.notified, a.asleep = false, false
+	if !a.Disable() {
+		return
+	}
+	a.on, a.notified = false, false
 	c.active = c.active[:0] // every pass looks at all
 	for _, q := range c.qps {
 		if !q.other(c).interest.notified || q.other(c) == c {
@@ -132,32 +128,7 @@ func (c *cq) disarm() {
 // wakeSleepers ends a sleep, since a pass has something to do.
 func (c *cq) wakeSleepers() {
 	c.interest.pending.Store(true)
-	if c.interest.hasSleepers() {
+	if c.interest.Any() {
 		c.Wake()
 	}
-}
-
-// enterSleep begins a sleep; false if nothing would end it.
-func (a *interest) enterSleep() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.asleep {
-		a.wanted.Store(true)
-		return false
-	}
-	a.sleepers++
-	return true
-}
-
-// hasSleepers tells whether somebody sleeps.
-func (a *interest) hasSleepers() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.sleepers > 0
-}
-
-func (a *interest) leaveSleep() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.sleepers--
 }

@@ -1,17 +1,14 @@
 package shm
 
 import (
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 
 	"github.com/weft-mpi/weft/transport"
-	"github.com/weft-mpi/weft/transport/internal/cm"
+	"github.com/weft-mpi/weft/transport/internal/handshake"
 )
 
-// Start-up is four messages over a Unix connection that keeps their boundaries, and ends with them:
+// Handshake is four messages over a Unix connection that keeps their boundaries, and ends with them:
 //
 //	initiator                                  responder
 //	Hello: who I am, whom I want, a nonce,
@@ -27,17 +24,16 @@ import (
 // new with each endpoint. So neither side gives the other a descriptor, or allocates anything for it, before
 // it has the other's proof. The initiator uses the connection from Ready on.
 
-// startupVersion is the version of start-up, and of all that is shared.
-const startupVersion = 3
+// handshakeVersion is the version of the handshake, and of all that is shared.
+const handshakeVersion = 3
 
 const (
 	magic       = "weft-shm"
 	prefixSize  = len(magic) + 2 // of a message: the magic, version, type
-	nonceSize   = 32
-	proofSize   = sha256.Size
-	jobSize     = 16
+	nonceSize   = handshake.NonceSize
+	proofSize   = handshake.ProofSize
+	jobSize     = handshake.JobSize
 	helloBody   = jobSize + 4 + 4 + nonceSize + proofSize
-	maxText     = 180
 	maxBody     = nonceSize + proofSize + maxConnectInfo + maxPrivate
 	messageSize = prefixSize + maxBody + 1 // room for a message, and to notice one that is too long
 )
@@ -63,7 +59,7 @@ func (t messageType) String() string {
 
 // appendPrefix begins a message.
 func appendPrefix(b []byte, t messageType) []byte {
-	return append(append(b, magic...), startupVersion, byte(t))
+	return append(append(b, magic...), handshakeVersion, byte(t))
 }
 
 // parseMessage checks a message of the type that is due, or a Reject, and returns its type and its body.
@@ -81,11 +77,11 @@ func parseMessage(b []byte, want messageType) (messageType, []byte, error) {
 	case typeOffer:
 		least, most = proofSize+minConnectInfo, maxBody-nonceSize
 	case typeReject:
-		least, most = 1, 1+maxText
+		least, most = 1, 1+handshake.MaxText
 	}
 	switch {
-	case version != startupVersion:
-		return t, nil, fmt.Errorf("%w: version %d, here %d", transport.ErrVersion, version, startupVersion)
+	case version != handshakeVersion:
+		return t, nil, fmt.Errorf("%w: version %d, here %d", transport.ErrVersion, version, handshakeVersion)
 	case t != want && t != typeReject:
 		return t, nil, fmt.Errorf("%w: %v where %v is due", transport.ErrProtocol, t, want)
 	case len(body) < least || len(body) > most:
@@ -102,17 +98,6 @@ type parties struct {
 	nonces    [2][nonceSize]byte // initiator's, responder's
 }
 
-func jobHash(name string) (h [jobSize]byte) {
-	sum := sha256.Sum256([]byte(name))
-	copy(h[:], sum[:])
-	return h
-}
-
-func newNonce() (n [nonceSize]byte) {
-	rand.Read(n[:])
-	return n
-}
-
 // role keeps one side's proof from being played back as the other's.
 type role string
 
@@ -124,20 +109,22 @@ const (
 
 // proof is what only who knows the secret can say, here of what follows the proof.
 func (p *parties) proof(secret *[32]byte, r role, follows []byte) []byte {
+	return handshake.Proof(secret, p.proven(r), follows)
+}
+
+// proven are the bytes that every proof is the MAC of.
+func (p *parties) proven(r role) []byte {
 	b := append([]byte("weft shm start-up 2 "+r), 0)
 	b = append(b, p.job[:]...)
 	b = binary.LittleEndian.AppendUint32(b, p.initiator)
 	b = binary.LittleEndian.AppendUint32(b, p.responder)
 	b = append(b, p.nonces[0][:]...)
 	b = append(b, p.nonces[1][:]...)
-	m := hmac.New(sha256.New, secret[:])
-	m.Write(b)
-	m.Write(follows)
-	return m.Sum(nil)
+	return b
 }
 
 func (p *parties) check(proof []byte, secret *[32]byte, r role, follows []byte) error {
-	if !hmac.Equal(proof, p.proof(secret, r, follows)) {
+	if !handshake.Check(proof, secret, p.proven(r), follows) {
 		return transport.ErrAuth
 	}
 	return nil
@@ -201,35 +188,6 @@ func (p *parties) takeOffered(body []byte, secret *[32]byte, r role) (*connectIn
 	return o, private, err
 }
 
-// rejectCode says why a connection is turned down.
-type rejectCode uint8
-
-const (
-	rejectOther     rejectCode = iota // the text says it
-	rejectVersion                     // the other version
-	rejectAuth                        // the proof is wrong
-	rejectRank                        // no such rank here, or in the job
-	rejectCollision                   // another connection between the two is made, or stands: wait for it
-	rejectBusy                        // too many who have not proved themselves: try again
-)
-
-func appendReject(b []byte, code rejectCode, text string) []byte {
-	b = append(appendPrefix(b, typeReject), byte(code))
-	return append(b, text[:min(len(text), maxText)]...)
-}
-
-// parseReject turns the body of a Reject into the error that it is for who is turned down.
-func parseReject(body []byte) error {
-	text := body[1:]
-	switch rejectCode(body[0]) {
-	case rejectVersion:
-		return fmt.Errorf("%w: it says %q", transport.ErrVersion, text)
-	case rejectAuth:
-		return fmt.Errorf("%w: it says %q", transport.ErrAuth, text)
-	case rejectCollision:
-		return cm.ErrCollision
-	case rejectBusy:
-		return cm.ErrBusy
-	}
-	return fmt.Errorf("%w: it says %q", transport.ErrRefused, text)
+func appendReject(b []byte, code handshake.RejectCode, text string) []byte {
+	return handshake.AppendReject(appendPrefix(b, typeReject), code, text)
 }

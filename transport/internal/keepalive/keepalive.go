@@ -18,7 +18,7 @@ type State struct {
 // and at most one more.
 const MaxMissed = 4
 
-// NewState is that of a connection that has just been made: start-up was the last that was heard.
+// NewState is that of a connection that has just been made: handshake was the last that was heard.
 func NewState() State { return State{Received: true} }
 
 // Tick tells what is due. A tick that does not count may be one after a long sleep of this end.

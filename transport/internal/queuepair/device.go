@@ -1,0 +1,178 @@
+package queuepair
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"go.uber.org/atomic"
+
+	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/handlers"
+	"github.com/weft-mpi/weft/transport/internal/verbs"
+)
+
+// maxCQDepth is how deep a completion queue can be.
+const maxCQDepth = 1 << 20
+
+// Device is the objects of a device, and their end: handlers, regions, completion queues, the endpoint.
+type Device struct {
+	handlers.Verbs
+
+	Cores   int          // that this process may use: so many handlers are possible at once
+	Regions *verbs.Table // set by the provider
+
+	handlers *handlers.Set
+	lastQP   atomic.Uint32
+	closed   atomic.Bool
+
+	mu  sync.Mutex // guards what follows
+	cqs []*CQ
+	end transport.Endpoint
+}
+
+// Init makes the device's set of handlers.
+func (d *Device) Init() error {
+	cores, err := handlers.Cores()
+	if err != nil {
+		return err
+	}
+	d.Cores, d.handlers = cores, handlers.NewSet(cores)
+	d.Verbs = d.handlers.Verbs()
+	return nil
+}
+
+// Closed tells whether Close has been called.
+func (d *Device) Closed() bool { return d.closed.Load() }
+
+// AllocPD makes a protection domain.
+func (d *Device) AllocPD() (transport.PD, error) { return d.Regions.AllocPD() }
+
+// NewQPN is the number of a new queue pair.
+func (d *Device) NewQPN() transport.QPN { return transport.QPN(d.lastQP.Add(1)) }
+
+// CheckCQ refuses a completion queue that the device cannot have.
+func (d *Device) CheckCQ(depth int) error {
+	if d.closed.Load() {
+		return transport.ErrDeviceGone
+	}
+	if depth < 1 || depth > maxCQDepth {
+		return fmt.Errorf("%w: a completion queue of depth %d; 1 to %d are possible", transport.ErrInvalid,
+			depth, maxCQDepth)
+	}
+	return nil
+}
+
+// AddCQ makes c, the common part of a completion queue, one of the device's, and gives the queue to a handler
+// or to none. If it fails, the poller is closed.
+func (d *Device) AddCQ(c *CQ, p ProviderCQ, poller *sys.Poller, depth int, id transport.HandlerID) error {
+	c.dev, c.provider, c.poller, c.completions = d, p, poller, verbs.NewCompletionRing(depth)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.handlers.Add(p, id); err != nil {
+		c.ClosePoller()
+		return err
+	}
+	d.cqs = append(d.cqs, c)
+	return nil
+}
+
+// EachCQ goes through the completion queues.
+func (d *Device) EachCQ(yield func(*CQ) bool) {
+	d.mu.Lock()
+	cqs := slices.Clone(d.cqs)
+	d.mu.Unlock()
+	for _, c := range cqs {
+		if !yield(c) {
+			return
+		}
+	}
+}
+
+func (d *Device) remove(c *CQ) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cqs = slices.DeleteFunc(d.cqs, func(o *CQ) bool { return o == c })
+}
+
+// Prepare asks an acceptor for its part in a connection, and refuses what cannot be right.
+func (d *Device) Prepare(a transport.Acceptor, rank uint32) (transport.QPConfig, []byte, error) {
+	conf, private, err := a.Prepare(rank)
+	if most := d.Regions.DeviceAttr().MaxPrivate; err == nil && len(private) > most {
+		err = fmt.Errorf("%w: %d bytes of private data; at most %d are possible", transport.ErrInvalid,
+			len(private), most)
+	}
+	if err == nil {
+		err = d.checkConfig(&conf)
+	}
+	return conf, private, err
+}
+
+// checkConfig refuses a shape that no queue pair of this device can have.
+func (d *Device) checkConfig(conf *transport.QPConfig) error {
+	p, ok := conf.PD.(*verbs.PD)
+	send, recv := coreOf(conf.SendCQ), coreOf(conf.RecvCQ)
+	switch {
+	case !ok || send == nil || recv == nil || !p.Of(d.Regions) || send.dev != d || recv.dev != d:
+		return fmt.Errorf("%w: the queue pair's domain and queues are not of this device",
+			transport.ErrInvalid)
+	case !send.handling.SameLock(&recv.handling):
+		return handlers.ErrLocks
+	}
+	attr := d.Regions.DeviceAttr()
+	return verbs.CheckShape(conf, attr.MaxQPDepth, attr.MaxReads)
+}
+
+// SetEndpoint makes the device's endpoint, of which it has one.
+func (d *Device) SetEndpoint(begin func() (transport.Endpoint, error)) (transport.Endpoint, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.closed.Load():
+		return nil, transport.ErrDeviceGone
+	case d.end != nil:
+		return nil, fmt.Errorf("%w: the device has an endpoint", transport.ErrInvalid)
+	}
+	e, err := begin()
+	if err == nil {
+		d.end = e
+	}
+	return e, err
+}
+
+// CheckPeer refuses to connect a rank of a job with itself, or with one that the job does not have.
+func CheckPeer(id transport.Identity, rank uint32) error {
+	if rank == id.Rank || rank >= id.Size {
+		return fmt.Errorf("%w: rank %d of %d connects to rank %d", transport.ErrInvalid, id.Rank, id.Size,
+			rank)
+	}
+	return nil
+}
+
+// Close ends everything of the device. last, if it is not nil, gives up what the provider has besides.
+func (d *Device) Close(last func() error) error {
+	if d.closed.Swap(true) {
+		return nil
+	}
+	var errs []error
+	d.mu.Lock()
+	end := d.end
+	d.mu.Unlock()
+	if end != nil {
+		errs = append(errs, end.Close())
+	}
+	for c := range d.EachCQ {
+		c.endAll()
+	}
+	d.handlers.Stop()
+	for c := range d.EachCQ {
+		c.provider.Dispose()
+	}
+	errs = append(errs, d.Regions.Close())
+	if last != nil {
+		errs = append(errs, last())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,343 @@
+package queuepair
+
+import (
+	"errors"
+	"fmt"
+
+	"go.uber.org/atomic"
+
+	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/handlers"
+	"github.com/weft-mpi/weft/transport/internal/verbs"
+)
+
+// Provider is the provider's part of a queue pair. Its methods are called by the queue pair's driver.
+type Provider interface {
+	// StartClose sends what is posted and then, when CloseDue, tells the peer that this direction is closed.
+	StartClose()
+
+	// TellFailed tells the peer why the queue pair ends, if that can be said at once.
+	TellFailed(cause error)
+
+	// Disconnect gives up the connection and takes the queue pair off its completion queues. Nothing is sent
+	// or placed after it.
+	Disconnect()
+
+	// Gone gives back what the queue pair had of its device and endpoint. It is released.
+	Gone()
+}
+
+// QP is a queue pair's state, its queues, and how what is posted completes. It does not know the connection.
+type QP struct {
+	state   transport.State
+	closing closing
+	peerEnd bool // the peer's Close has come
+	placed  bool // is in RecvCQ's list
+
+	SQ             verbs.SendQueue
+	RQ             verbs.RecvQueue
+	PD             *verbs.PD // nil once released
+	SendCQ, RecvCQ *CQ
+	Windows        verbs.Bindings
+	Limits         verbs.Limits
+	Attr           transport.QPAttr // but for State
+
+	err      error
+	provider Provider
+	released atomic.Bool // by the acceptor; the endpoint looks at it
+}
+
+// closing is how far our half of an orderly close has got.
+type closing uint8
+
+const (
+	_ closing = iota // not asked for; left by Close
+	// posted work goes out first, then the Close; left when that is sent
+	closeDue
+	closeSent // final
+)
+
+var (
+	// ErrTerminated marks what the peer has told us of: it is not told the same.
+	ErrTerminated = errors.New("terminated by the peer")
+
+	// ErrSilent marks the loss of a peer whose connection stands and brings nothing.
+	ErrSilent = errors.New("silent")
+)
+
+// Init makes q a connected queue pair, of a shape that has been checked.
+func (q *QP) Init(a transport.QPAttr, l verbs.Limits, p Provider) {
+	q.Attr, q.Limits, q.provider, q.state = a, l, p, transport.StateReady
+	q.PD, q.SendCQ, q.RecvCQ = a.PD.(*verbs.PD), coreOf(a.SendCQ), coreOf(a.RecvCQ)
+	q.Windows.QP = a.Num
+	q.PD.QPs.Add(1)
+	for _, c := range q.queues() {
+		c.users.Add(1)
+	}
+}
+
+// Core is the queue pair itself, for who has the provider's.
+func (q *QP) Core() *QP { return q }
+
+// Num is the queue pair's number.
+func (q *QP) Num() transport.QPN { return q.Attr.Num }
+
+// State tells where the queue pair is in its life.
+func (q *QP) State() transport.State { return q.state }
+
+// Err is what ended the queue pair.
+func (q *QP) Err() error { return q.err }
+
+// Released tells whether the acceptor has released it. It may be called from any goroutine.
+func (q *QP) Released() bool { return q.released.Load() }
+
+// Query tells the queue pair's context (N9).
+func (q *QP) Query() transport.QPAttr {
+	a := q.Attr
+	a.State = q.state
+	return a
+}
+
+// Ended tells whether the queue pair has come to its end, in order or not.
+func (q *QP) Ended() bool { return q.state == transport.StateClosed || q.state == transport.StateError }
+
+// Accepts tells whether work may be posted.
+func (q *QP) Accepts() bool {
+	return q.state == transport.StateReady || q.state == transport.StateDraining
+}
+
+// queues are the completion queues, each once.
+func (q *QP) queues() []*CQ {
+	if q.SendCQ == q.RecvCQ {
+		return []*CQ{q.SendCQ}
+	}
+	return []*CQ{q.SendCQ, q.RecvCQ}
+}
+
+// other is the completion queue of the other half of the queue pair, or the same one.
+func (q *QP) other(c *CQ) *CQ {
+	if c == q.SendCQ {
+		return q.RecvCQ
+	}
+	return q.SendCQ
+}
+
+// Post checks a request and queues it.
+func (q *QP) Post(wr *transport.SendWR) error {
+	if !q.Accepts() {
+		return fmt.Errorf("%w: it is %v (rank %d at %s)", transport.ErrState, q.state, q.Attr.Peer,
+			q.Attr.Remote)
+	}
+	total, err := q.PD.CheckSend(&q.Windows, wr, &q.Limits)
+	if err != nil {
+		return err
+	}
+	if !q.SQ.Post(q.PD, &q.Windows, wr, total, q.Attr.SendWR) {
+		return transport.ErrQueueFull
+	}
+	return nil
+}
+
+// PostRecv queues room for one message.
+func (q *QP) PostRecv(wr *transport.RecvWR) error {
+	if err := q.PD.CheckRecv(wr, &q.Limits); err != nil {
+		return err
+	}
+	if q.Ended() {
+		q.RecvCQ.Push(q.flushed(wr.ID, transport.OpRecv))
+		if wr.Notify {
+			q.RecvCQ.Raise()
+		}
+		return nil
+	}
+	if !q.RQ.Post(wr, q.Attr.RecvWR) {
+		return transport.ErrQueueFull
+	}
+	return nil
+}
+
+// Retire completes requests from the head of SQ, in order, as far as they are done.
+func (q *QP) Retire() {
+	for q.SQ.Head != q.SQ.Tail {
+		w := q.SQ.At(q.SQ.Head)
+		if !w.Done {
+			return
+		}
+		q.SQ.Head++ // first: if the queue is overrun, Push flushes the rest
+		q.Complete(w)
+	}
+}
+
+// Complete reports a request that has succeeded, if it asked for that.
+func (q *QP) Complete(w *verbs.Request) {
+	if w.Flags&transport.FlagSignaled != 0 {
+		q.SendCQ.Push(transport.WC{ID: w.ID, QP: q.Attr.Num, Op: w.Op, Bytes: w.Got})
+		if w.Flags&transport.FlagNotify != 0 {
+			q.SendCQ.Raise()
+		}
+	}
+}
+
+// Received completes the oldest Recv.
+func (q *QP) Received(wc transport.WC, solicited bool) {
+	e := q.RQ.Front()
+	notify := e.Notify
+	wc.ID, wc.QP, wc.Op = e.ID, q.Attr.Num, transport.OpRecv
+	q.RQ.Pop() // first: if the queue is overrun, Push flushes what is posted
+	q.RecvCQ.Push(wc)
+	if solicited {
+		q.RecvCQ.Match(transport.NotifySolicited)
+	}
+	if notify {
+		q.RecvCQ.Raise()
+	}
+}
+
+// ReportPlaced has the queue tell of what was placed with no completion.
+func (q *QP) ReportPlaced() {
+	if !q.placed {
+		q.placed = true
+		q.RecvCQ.placed = append(q.RecvCQ.placed, q)
+		q.RecvCQ.Match(transport.NotifyPlaced)
+	}
+}
+
+// Close begins the orderly close of our direction.
+func (q *QP) Close() {
+	if q.Accepts() {
+		q.state, q.closing = transport.StateClosing, closeDue
+		q.provider.StartClose()
+	}
+}
+
+// CloseDue tells whether the peer is to be told of our Close, after everything that is posted.
+func (q *QP) CloseDue() bool { return q.closing == closeDue }
+
+// CloseSent notes that the peer has been told.
+func (q *QP) CloseSent() {
+	q.closing = closeSent
+	q.MaybeClosed()
+}
+
+// PeerClosed notes that the peer has closed its direction. MaybeClosed is to be called after it.
+func (q *QP) PeerClosed() {
+	q.peerEnd = true
+	if q.err == nil {
+		q.err = fmt.Errorf("rank %d at %s: %w", q.Attr.Peer, q.Attr.Remote, transport.ErrClosed)
+	}
+	if q.state == transport.StateReady {
+		q.state = transport.StateDraining
+	}
+}
+
+// PeerEnd tells whether the peer has closed its direction.
+func (q *QP) PeerEnd() bool { return q.peerEnd }
+
+// MaybeClosed ends the queue pair when both directions are closed.
+func (q *QP) MaybeClosed() {
+	if q.peerEnd && q.closing == closeSent && !q.Ended() {
+		q.end(transport.StateClosed, transport.StatusFlushed)
+	}
+}
+
+// Abort cuts the connection.
+func (q *QP) Abort(cause error) {
+	if cause == nil {
+		cause = errors.New("aborted")
+	}
+	q.Fail(cause, transport.StatusFlushed)
+}
+
+// Fail ends the queue pair with its first error, with which the oldest request completes. The peer is told,
+// unless it has said so itself or is lost.
+func (q *QP) Fail(cause error, status transport.Status) {
+	if q.Ended() {
+		return
+	}
+	q.err = q.blame(cause)
+	q.state = transport.StateError
+	if !errors.Is(cause, ErrTerminated) &&
+		(!errors.Is(cause, transport.ErrPeerLost) || errors.Is(cause, ErrSilent)) {
+		q.provider.TellFailed(cause)
+	}
+	q.end(transport.StateError, status)
+}
+
+// FailRecv is Fail where a message of the peer is wrong: the Recv that it would have used completes with a
+// status of its own.
+func (q *QP) FailRecv(cause error, recv transport.Status, why error) {
+	if r := q.RQ.Front(); r != nil {
+		wc := q.flushed(r.ID, transport.OpRecv)
+		wc.Status, wc.Err = recv, q.blame(why)
+		q.RQ.Pop()
+		q.RecvCQ.Push(wc)
+	}
+	q.Fail(cause, transport.StatusFlushed)
+}
+
+// blame says with whom it happened.
+func (q *QP) blame(cause error) error {
+	return fmt.Errorf("connection with rank %d at %s: %w", q.Attr.Peer, q.Attr.Remote, cause)
+}
+
+// end completes what is posted.
+func (q *QP) end(final transport.State, status transport.Status) {
+	q.state = final
+	q.provider.Disconnect()
+	q.Windows.UnbindAll()
+	verbs.Flush(&q.SQ, &q.RQ, q.SendCQ, q.RecvCQ, status, q.flushed)
+}
+
+func (q *QP) flushed(id uint64, op transport.Opcode) transport.WC {
+	err := q.err
+	if err == nil {
+		err = transport.ErrClosed
+	}
+	return transport.WC{ID: id, QP: q.Attr.Num, Op: op, Status: transport.StatusFlushed, Err: err}
+}
+
+// Release gives the queue pair back.
+func (q *QP) Release() {
+	if q.PD == nil {
+		return
+	}
+	if !q.Ended() {
+		q.Abort(errors.New("released"))
+	}
+	for _, c := range q.queues() {
+		c.forget(q)
+		c.users.Add(-1)
+	}
+	q.PD.QPs.Add(-1)
+	q.PD = nil
+	q.released.Store(true)
+	q.provider.Gone()
+}
+
+// Admit makes the last check of a queue pair that is attached to a queue: it fails if the queue takes no
+// more, or serves it under another lock than its other queue does. It tells whether the queue pair stands.
+func (q *QP) Admit(c *CQ) bool {
+	if err := c.completions.Err(); err != nil {
+		q.Fail(err, transport.StatusFatal)
+	} else if !c.handling.SameLock(&q.other(c).handling) {
+		q.Fail(handlers.ErrLocks, transport.StatusFatal)
+	}
+	return !q.Ended()
+}
+
+// RefusedRead is a Read or an Atomic of the peer that asks for what it may not have.
+type RefusedRead struct {
+	Number uint64
+	Atomic bool
+	Err    error
+}
+
+func (r *RefusedRead) Error() string {
+	what := "Read"
+	if r.Atomic {
+		what = "Atomic"
+	}
+	return fmt.Sprintf("%s %d from the peer: %v", what, r.Number, r.Err)
+}
+
+func (r *RefusedRead) Unwrap() error { return r.Err }

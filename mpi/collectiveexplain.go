@@ -23,23 +23,13 @@ func explain(c *Comm, call *coll.Call, algorithm string, forced bool) {
 	if forced {
 		why = "forced by WEFT_COLL"
 	}
-	line := fmt.Sprintf("weft: %s: %v on %s, %d ranks, %d bytes: %s, %s of %s\n", callSite(),
+	pcs := make([]uintptr, 16)
+	_, site := calledFrom(pcs[:runtime.Callers(2, pcs)])
+	line := fmt.Sprintf("weft: %s: %v on %s, %d ranks, %d bytes: %s, %s of %s\n", site,
 		call.Operation, c.Name(),
 		call.Size, call.Count*call.ElemSize, algorithm, why,
 		strings.Join(coll.Algorithms(call.Operation), ", "))
 	if _, before := explained.LoadOrStore(line, true); !before {
 		fmt.Fprint(os.Stderr, line)
-	}
-}
-
-// callSite is the file and line that called this package.
-func callSite() string {
-	pcs := make([]uintptr, 16)
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
-	for {
-		f, more := frames.Next()
-		if !strings.Contains(f.Function, "/weft/mpi.") || !more {
-			return fmt.Sprintf("%s:%d", f.File, f.Line)
-		}
 	}
 }

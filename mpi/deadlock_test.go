@@ -91,7 +91,7 @@ var hangings = []hanging{
 			return recvOne(c, 1, 5) // instead of Bcast
 		}
 		return mpi.Bcast(c, make([]int64, 1), 0)
-	}, []string{"rank 0 has not called Bcast on world", "ranks 1,2: Bcast on world"}},
+	}, []string{"rank 0 has not called Bcast on world", "ranks 1-2: Bcast on world"}},
 	{"any source", 2, func(c *mpi.Comm) error { return recvOne(c, mpi.AnySource, 5) },
 		[]string{"Recv from any source, tag 5", "no rank can ever go on"}},
 	{"any tag", 2, func(c *mpi.Comm) error { return recvOne(c, 1-c.Rank(), mpi.AnyTag) },
@@ -109,7 +109,7 @@ var hangings = []hanging{
 			return err
 		}
 		return mpi.Waitall([]mpi.Request{a, b})
-	}, []string{"ranks 0,1: Waitall from 2, tag 1", "rank 2 waits in Recv from 0, tag 9"}},
+	}, []string{"ranks 0-1: Waitall from 2, tag 1", "rank 2 waits in Recv from 0, tag 9"}},
 	{"Waitany", 2, func(c *mpi.Comm) error {
 		a, err := mpi.Irecv(c, make([]int64, 1), 1-c.Rank(), 1)
 		if err != nil {

@@ -71,11 +71,9 @@ type Wait struct {
 	Site      string        `json:",omitempty"` // file:line of the program that called it
 	Goroutine uint64        `json:",omitempty"`
 	Since     time.Duration // for how long it has waited
-	// All says that every one of Ops has to complete; else one of them is enough.
-	All bool `json:",omitempty"`
 	// Bounded says that the wait ends by itself, at the end of a context or at a time.
 	Bounded bool `json:",omitempty"`
-	Ops     []Op `json:",omitempty"`
+	Ops     []Op `json:",omitempty"` // of which one is enough
 	MoreOps int  `json:",omitempty"` // that are left out
 }
 

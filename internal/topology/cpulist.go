@@ -37,7 +37,7 @@ func ParseCPUList(text string) ([]int, error) {
 	return cpus, nil
 }
 
-// FormatCPUList writes an ascending list of processors in the kernel's way.
+// FormatCPUList writes an ascending list of processors, or of ranks, in the kernel's way.
 func FormatCPUList(cpus []int) string {
 	var parts []string
 	for i := 0; i < len(cpus); {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/handshake"
 )
 
 // wrongDescriptors make what a rank that holds the secret may pass in place of its memory, of minArena bytes.
@@ -129,7 +130,7 @@ func acceptWith(t *testing.T, secret *[32]byte, fd int) (addr string, ended chan
 			return
 		}
 		who, _ := parseHello(body)
-		who.nonces[1] = newNonce()
+		who.nonces[1] = handshake.NewNonce()
 		sys.SendDescriptors(made, who.appendAccept(nil, secret, (&caller{}).offer(), nil), fd)
 		made.Read(make([]byte, messageSize)) // it is turned down
 	}()

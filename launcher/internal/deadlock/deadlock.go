@@ -58,13 +58,10 @@ func (j Job) Stuck() []int {
 
 // mayEnd tells whether a wait of a rank may end, given the ranks that are held to be stuck.
 func (j Job) mayEnd(rank int, w *snapshot.Wait, stuck []bool) bool {
-	if w.Bounded || w.MoreOps > 0 && !w.All || len(w.Ops) == 0 {
+	if w.Bounded || w.MoreOps > 0 || len(w.Ops) == 0 {
 		return true
 	}
 	may := func(o snapshot.Op) bool { return j.mayComplete(rank, &o, stuck) }
-	if w.All {
-		return !slices.ContainsFunc(w.Ops, func(o snapshot.Op) bool { return !may(o) })
-	}
 	return slices.ContainsFunc(w.Ops, may)
 }
 

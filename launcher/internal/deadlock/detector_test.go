@@ -74,7 +74,7 @@ func (s *stage) titles() string {
 
 func TestDetector_TellsADeadlockOnce(t *testing.T) {
 	s := playOn(t, jobOf(recv(1, 5, 41), recv(0, 6, 41), nil)).quiet(0, 1).pass(time.Minute)
-	require.Equal(t, "deadlock: ranks 0,1 can never go on", s.titles())
+	require.Equal(t, "deadlock: ranks 0-1 can never go on", s.titles())
 	require.True(t, s.said[0].Proven)
 	require.Equal(t, [][]int{{0, 1}, {0, 1, 2}}, s.asked[:2], "first the quiet ones, then all")
 	s.d.Moving(0)
@@ -95,7 +95,7 @@ func TestDetector_TwoSetsOfSnapshotsMustAgree(t *testing.T) {
 	require.Len(t, s.asked, 2)
 	require.Empty(t, s.said)
 	s.pass(lookAgain + confirmAfter)
-	require.Equal(t, "deadlock: ranks 0,1 can never go on", s.titles())
+	require.Equal(t, "deadlock: ranks 0-1 can never go on", s.titles())
 }
 
 func TestDetector_AMessageOnItsWay(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weft-mpi/weft/internal/snapshot"
+	"github.com/weft-mpi/weft/internal/topology"
 )
 
 // Report describes the state of a job, a line for each element: what the ranks do, those in the same state
@@ -70,31 +71,11 @@ func (j Job) states() []string {
 
 // Ranks writes a set of ranks, in ascending order: rank 3, ranks 0-2,5.
 func Ranks(ranks []int) string {
-	var b strings.Builder
-	b.WriteString("rank")
-	if len(ranks) != 1 {
-		b.WriteString("s")
+	word := "ranks "
+	if len(ranks) == 1 {
+		word = "rank "
 	}
-	for i := 0; i < len(ranks); {
-		end := i
-		for end+1 < len(ranks) && ranks[end+1] == ranks[end]+1 {
-			end++
-		}
-		sep := ","
-		if i == 0 {
-			sep = " "
-		}
-		switch end - i {
-		case 0:
-			fmt.Fprintf(&b, "%s%d", sep, ranks[i])
-		case 1:
-			fmt.Fprintf(&b, "%s%d,%d", sep, ranks[i], ranks[end])
-		default:
-			fmt.Fprintf(&b, "%s%d-%d", sep, ranks[i], ranks[end])
-		}
-		i = end + 1
-	}
-	return b.String()
+	return word + topology.FormatCPUList(ranks)
 }
 
 // Describe says what a wait of a rank is in, and for whom.
@@ -107,11 +88,7 @@ func (j Job) describe(rank int, w *snapshot.Wait, peers bool) string {
 	case len(w.Ops) == 1 && w.MoreOps == 0:
 		text += j.operation(rank, &w.Ops[0], w.Call)
 	case len(w.Ops) > 0:
-		word := "any"
-		if w.All {
-			word = "all"
-		}
-		text += fmt.Sprintf(" for %s of %d requests", word, len(w.Ops)+w.MoreOps)
+		text += fmt.Sprintf(" for any of %d requests", len(w.Ops)+w.MoreOps)
 		if peers || len(w.Ops) <= 4 {
 			var parts []string
 			for i := range w.Ops {

@@ -45,7 +45,7 @@ func (tr *transcript) golden(t *testing.T, name string) {
 		"the bytes of the protocol have changed: that takes another version")
 }
 
-func TestGolden_Startup(t *testing.T) {
+func TestGolden_Handshake(t *testing.T) {
 	var tr transcript
 	p := testParties()
 	fmt.Fprintf(&tr, "# Handshake of rank %d with rank %d of the job \"job\", secret % x\n", p.initiator,
@@ -67,7 +67,7 @@ func TestGolden_Startup(t *testing.T) {
 	note("responder", p.appendAccept(nil, &testSecret, answer, []byte("of the responder")))
 	tr.WriteString("\n# In the place of any of the last three\n")
 	note("either", appendReject(nil, handshake.RejectOther, "the text says why"))
-	tr.golden(t, "startup.txt")
+	tr.golden(t, "handshake.txt")
 }
 
 func TestGolden_Exchange(t *testing.T) {

@@ -39,6 +39,7 @@ func (s *Supervisor) Event(now time.Time, e agent.Event) {
 	case agent.Lost:
 		s.lost(now, e)
 	}
+	s.letSpeak(now)
 	s.checkOver(now)
 }
 
@@ -56,7 +57,7 @@ func (s *Supervisor) pmiLine(now time.Time, e agent.PMILine) {
 		r.aborted = true
 		f := s.failure(e.Rank, Aborted)
 		f.Status = err.Code
-		if s.cause != nil {
+		if s.spoken {
 			s.do(agent.HangUp{Rank: e.Rank})
 		}
 		s.fail(now, f, r.sign)

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"fmt"
+	"slices"
 	"syscall"
 	"time"
 
@@ -19,6 +20,9 @@ const (
 	// stopTimeout is how long a rank may be stopped while another one waits for it in a PMI barrier, as in
 	// Init. That is the peer timeout, which begins to watch when ranks are connected.
 	stopTimeout = 10 * time.Second
+	// speakAfter is how long ranks that have called Abort wait for the others to be gone. It is much less than
+	// they wait for the launcher.
+	speakAfter = time.Second
 	// killTimeout is how long a killed process may take to end. The kernel may keep it for ever.
 	killTimeout = 10 * time.Second
 	// suspectPoll is how often the commitment to a cause that waits for an earlier sign to be explained is
@@ -117,6 +121,9 @@ type Supervisor struct {
 	lastInt   time.Time
 	firstTerm time.Time
 
+	speakBy time.Time // when ranks that have called Abort wait for the others no longer
+	spoken  bool      // they do not
+
 	unwritten  int       // bytes of output, as last told
 	progressed time.Time // when that last became less
 	deliverBy  time.Time
@@ -202,6 +209,8 @@ func (s *Supervisor) expire(now time.Time, t timer) {
 		if s.phase == ending {
 			s.kill(now)
 		}
+	case othersSlow:
+		s.letSpeak(now)
 	case killOverdue:
 		if s.phase == killing {
 			s.notice("killed, and not ended after %s, so the kernel holds them: rank%s", killTimeout,
@@ -328,7 +337,22 @@ func (s *Supervisor) end(now time.Time) {
 		s.do(agent.Signal{Ranks: others, Signal: syscall.SIGTERM})
 	}
 	s.do(agent.Signal{Signal: syscall.SIGCONT})
-	// A rank that has called Abort waits for this: its own text comes whole, and the others do not see it go.
+	s.speakBy = now.Add(min(speakAfter, s.config.Grace/2))
+	s.timers.add(s.speakBy, othersSlow, 0)
+	s.letSpeak(now)
+}
+
+// letSpeak lets ranks that have called Abort go on when every other one is gone, or does not go: their own
+// text comes whole, and no other rank sees them go and adds a text of its own.
+func (s *Supervisor) letSpeak(now time.Time) {
+	if s.phase < ending || s.spoken {
+		return
+	}
+	others := func(r rank) bool { return !r.aborted && (r.state == alive || r.state == disconnected) }
+	if s.phase == ending && now.Before(s.speakBy) && slices.ContainsFunc(s.ranks, others) {
+		return
+	}
+	s.spoken = true
 	for id := range s.ranks {
 		if s.ranks[id].aborted {
 			s.do(agent.HangUp{Rank: id})

@@ -253,21 +253,32 @@ func TestSuspendedJobIsNotReported(t *testing.T) {
 	require.Len(t, p.notices, 1, "from now on it is not the user's doing")
 }
 
-// All ranks that call Abort may say why: they are not sent SIGTERM, and are let go when the others are on
-// their way out.
+// All ranks that call Abort may say why: they are not sent SIGTERM, and are let go when the others are gone, so
+// that none of these sees them go.
 func TestRanksThatAbortAreLetSpeak(t *testing.T) {
 	p := play(t, 4).init().lines(2, "cmd=abort exitcode=1").pass(10*time.Millisecond).lines(0,
 		"cmd=abort exitcode=1")
 	require.NotContains(t, p.commands, agent.HangUp{Rank: 2})
-	p.pass(time.Second).cause(Aborted, 2)
+	p.pass(100*time.Millisecond).cause(Aborted, 2)
 	require.Len(t, p.notices, 1)
 	require.Contains(t, p.commands, agent.Signal{Ranks: []int{1, 3}, Signal: syscall.SIGTERM})
-	term := slices.IndexFunc(p.commands, func(c agent.Command) bool { _, ok := c.(agent.Signal); return ok })
-	for _, r := range []int{0, 2} {
-		require.Greater(t, slices.Index(p.commands, agent.Command(agent.HangUp{Rank: r})), term)
-	}
+	p.closed(1).killed(1, syscall.SIGTERM)
+	require.NotContains(t, p.commands, agent.HangUp{Rank: 0}, "rank 3 would see it go")
 	p.lines(3, "cmd=abort exitcode=1")
-	require.Contains(t, p.commands, agent.HangUp{Rank: 3}, "one that comes late need not wait")
+	for _, r := range []int{0, 2, 3} {
+		require.Contains(t, p.commands, agent.HangUp{Rank: r})
+	}
+}
+
+// One that does not end keeps nobody from saying why, and one that comes late need not wait.
+func TestRanksThatAbortDoNotWaitForStubbornOnes(t *testing.T) {
+	p := play(t, 3).init().lines(2, "cmd=abort exitcode=1").pass(100 * time.Millisecond)
+	require.NotContains(t, p.commands, agent.HangUp{Rank: 2})
+	p.pass(speakAfter)
+	require.Contains(t, p.commands, agent.HangUp{Rank: 2})
+	require.False(t, p.got(syscall.SIGKILL))
+	p.lines(1, "cmd=abort exitcode=1")
+	require.Contains(t, p.commands, agent.HangUp{Rank: 1})
 }
 
 func TestRanksThatDoNotEndAreKilled(t *testing.T) {

@@ -19,6 +19,7 @@ const (
 	lingering                    // a rank's PMI connection has closed without Finalize, and it goes on
 	stoppedLong                  // a rank has been stopped for some time
 	debounced                    // the best explanation becomes the cause
+	othersSlow                   // ranks that have called Abort wait no longer for the others to end
 	graceOver                    // SIGKILL follows SIGTERM
 	killOverdue                  // what SIGKILL has not ended is left to the kernel
 	jobTimeout                   // the job has taken as long as it may

@@ -161,11 +161,16 @@ func (j *Job) Leave() error {
 	return j.client.Close()
 }
 
-// hangUpWithin is how long Abort waits for the launcher's next step.
-const hangUpWithin = 2 * time.Second
+const (
+	// directWithin is how long Abort waits for rank 0 to take it, where there is no launcher.
+	directWithin = 2 * time.Second
+	// hangUpWithin is how long Abort waits for the launcher's next step. Only one that is stopped takes so
+	// long.
+	hangUpWithin = 10 * time.Second
+)
 
 // Abort asks the launcher to end the whole job with an exit status. Under weft run it returns when the
-// launcher has told the other ranks to end, or is gone; what this rank writes afterwards is its last word,
+// launcher has ended the other ranks, or is gone; what this rank writes afterwards is its last word,
 // and comes whole.
 func (j *Job) Abort(code int) {
 	if j.client == nil {
@@ -173,7 +178,7 @@ func (j *Job) Abort(code int) {
 	}
 	within := answerWithin
 	if j.direct != nil {
-		within = hangUpWithin
+		within = directWithin
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()

@@ -33,6 +33,7 @@ func init() {
 		check(child.Start())
 		fmt.Println("pid", child.Process.Pid)
 	}
+	modes["stray-wait"] = func() { modes["stray"](); select {} }
 	// orphan leaves a process behind that ends by itself.
 	modes["orphan"] = func() {
 		child := exec.Command("/bin/sh", "-c", "(sleep 0.05; exit 0) & echo pid $!")

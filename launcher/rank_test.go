@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/launcher/pmi"
 )
 
@@ -27,6 +28,7 @@ func TestMain(m *testing.M) {
 	if mode == "" {
 		// or every rank of a test with the race detector sleeps for a second at its end
 		os.Setenv("GORACE", "atexit_sleep_ms=0")
+		sys.UnignoreForChildren() // tests interrupt them
 		os.Exit(m.Run())
 	}
 	// Whatever goes wrong in a test, its processes end.

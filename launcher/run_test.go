@@ -332,6 +332,19 @@ func TestKilledLauncherLeavesNothingBehind(t *testing.T) {
 	requireGone(t, pids)
 }
 
+// What has left its rank's session and environment ends with a launcher that is killed, too: nothing adopts it.
+func TestKilledLauncherLeavesNoStrayBehind(t *testing.T) {
+	p := startLauncher(t, "stray-wait")
+	pids := readPIDs(t, p.out, 2)
+	for _, pid := range pids {
+		require.NotContains(t, gone, processState(pid), "the process lives")
+	}
+	require.NoError(t, p.cmd.Process.Kill())
+	p.cmd.Wait()
+	p.requireGone(t)
+	requireGone(t, pids)
+}
+
 func TestInterruptReachesTheRanks(t *testing.T) {
 	p := startLauncher(t, "interrupt")
 	readPIDs(t, p.out, 2)

@@ -15,6 +15,8 @@ type Child struct {
 	DiesWithThread bool
 	// OwnGroup makes the process the leader of a process group of its own, OwnSession of a session too.
 	OwnGroup, OwnSession bool
+	// Mark is a number by which the process and all its descendants can be told: see Marked. 0: none.
+	Mark uint64
 }
 
 // Start starts the process and returns its id. The caller must Reap it.
@@ -23,6 +25,7 @@ func (c *Child) Start() (pid int, err error) {
 	if err := c.tie(attr); err != nil {
 		return 0, err
 	}
+	defer c.mark()()
 	return syscall.ForkExec(c.Path, c.Args, &syscall.ProcAttr{Dir: c.Dir, Env: c.Env, Files: c.Files,
 		Sys: attr})
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"unsafe"
 
@@ -18,6 +19,36 @@ func (c *Child) tie(attr *syscall.SysProcAttr) error {
 		attr.Pdeathsig = syscall.SIGKILL
 	}
 	return nil
+}
+
+// marking keeps two children from being started with each other's mark.
+var marking sync.Mutex
+
+// mark has what is started from now on carry the child's mark: the soft limit of the time that a process with
+// a real-time policy may run without a pause, in microseconds. Children inherit it, whatever becomes of their
+// environment, session and parents; and no process ever runs for so long.
+func (c *Child) mark() (undo func()) {
+	if c.Mark == 0 {
+		return func() {}
+	}
+	marking.Lock()
+	var before unix.Rlimit
+	err := unix.Prlimit(0, unix.RLIMIT_RTTIME, nil, &before)
+	if err == nil && c.Mark <= before.Max { // else somebody has a use for the limit
+		err = unix.Prlimit(0, unix.RLIMIT_RTTIME, &unix.Rlimit{Cur: c.Mark, Max: before.Max}, nil)
+	}
+	return func() {
+		if err == nil {
+			unix.Prlimit(0, unix.RLIMIT_RTTIME, &before, nil)
+		}
+		marking.Unlock()
+	}
+}
+
+// Marked tells whether a process was started with a mark, or descends from one that was.
+func Marked(pid int, mark uint64) bool {
+	var now unix.Rlimit
+	return unix.Prlimit(pid, unix.RLIMIT_RTTIME, nil, &now) == nil && now.Cur == mark
 }
 
 // SignalName is the name of a signal, such as SIGKILL.

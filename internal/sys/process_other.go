@@ -18,6 +18,11 @@ func (c *Child) tie(*syscall.SysProcAttr) error {
 	return nil
 }
 
+func (c *Child) mark() (undo func()) { return func() {} }
+
+// Marked cannot be known on this system.
+func Marked(int, uint64) bool { return false }
+
 // Watcher cannot be had on this system.
 type Watcher struct{}
 

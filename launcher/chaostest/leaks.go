@@ -32,6 +32,7 @@ func (j *job) leftOver(temp string) (left []string) {
 		for _, file := range shared {
 			left = append(left, file+" is left")
 		}
+		left = append(left, j.leftSockets()...)
 		if len(left) == 0 || time.Now().After(end) {
 			return left
 		}

@@ -28,7 +28,7 @@ type Harness struct {
 
 // NewHarness builds weft's command into a folder that other users can reach, too.
 func NewHarness(dir string) (Harness, error) {
-	restoreSignals()
+	sys.UnignoreForChildren()
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return Harness{}, err
 	}
@@ -188,7 +188,7 @@ func (j *job) watch(temp string) (o outcome) {
 	}
 	cancel()
 	o.struck = <-struck
-	o.left = append(j.leftOver(temp), j.leftSockets()...)
+	o.left = j.leftOver(temp)
 	j.killLeftOver()
 	j.out.readAll()
 	<-j.errs.done

@@ -2,6 +2,8 @@ package local
 
 import (
 	"bytes"
+	"hash/fnv"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -91,30 +93,27 @@ func (a *Agent) killDescendants() {
 	}
 }
 
-// killMarked kills every process whose environment carries the job's mark. A process may fork while it is
-// looked for, so it looks until none is left.
+// markOf is the mark that the processes of a job inherit. It is no likely limit of anything.
+func markOf(job string) uint64 {
+	h := fnv.New64a()
+	io.WriteString(h, job)
+	return 1<<62 | h.Sum64()>>2
+}
+
+// killMarked kills every process that carries the job's mark, in its environment or among its limits. A
+// process may fork while it is looked for, so it looks until none is left.
 func killMarked(job string) {
 	if job == "" {
 		return
 	}
-	mark := []byte(jobVariable + "=" + job)
 	for range 100 {
 		found := false
-		files, _ := filepath.Glob("/proc/[0-9]*/environ")
-		for _, file := range files {
-			env, err := os.ReadFile(file)
-			if err != nil {
-				continue
-			}
-			for variable := range bytes.SplitSeq(env, []byte{0}) {
-				if bytes.Equal(variable, mark) {
-					pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-					if pid > 1 && pid != os.Getpid() {
-						found = true
-						syscall.Kill(pid, syscall.SIGKILL)
-					}
-					break
-				}
+		dirs, _ := filepath.Glob("/proc/[0-9]*")
+		for _, dir := range dirs {
+			pid, _ := strconv.Atoi(filepath.Base(dir))
+			if pid > 1 && pid != os.Getpid() && marked(dir, pid, job) {
+				found = true
+				syscall.Kill(pid, syscall.SIGKILL)
 			}
 		}
 		if !found {
@@ -122,4 +121,27 @@ func killMarked(job string) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
+}
+
+// marked tells whether a living process is of a job. The watchdog of a job that ran within this one has work
+// to do.
+func marked(dir string, pid int, job string) bool {
+	env, err := os.ReadFile(filepath.Join(dir, "environ"))
+	if err != nil || len(env) == 0 && !lives(dir) {
+		return false
+	}
+	for variable := range bytes.SplitSeq(env, []byte{0}) {
+		if string(variable) == jobVariable+"="+job {
+			return true
+		}
+	}
+	name, _ := os.ReadFile(filepath.Join(dir, "comm"))
+	return sys.Marked(pid, markOf(job)) && string(name) != watchdogName+"\n"
+}
+
+// lives tells whether a process has not ended; one whose parent has yet to notice has no environment.
+func lives(dir string) bool {
+	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+	end := bytes.LastIndexByte(stat, ')')
+	return err == nil && end >= 0 && !bytes.HasPrefix(stat[end:], []byte(") Z"))
 }

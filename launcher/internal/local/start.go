@@ -101,6 +101,7 @@ func (s *starter) start(r *agent.Rank) *agent.NotStarted {
 	child := sys.Child{
 		Path: r.Path, Args: append([]string{r.Name}, r.Args...), Dir: r.Dir, Files: files.theirs,
 		Env: unique(slices.Concat(s.environ, r.Env)), OwnSession: true, DiesWithThread: true,
+		Mark: markOf(s.agent.job),
 	}
 	// From here on signals for the rank are kept until it can get them; a halt that came before means that it
 	// gets none.

@@ -142,7 +142,8 @@ func (l *liveRank) describe() live.Rank {
 	switch {
 	case r.State == live.Ended || r.State == live.Finished:
 	case len(s.State.Waits) > 0:
-		longest := slices.MaxFunc(s.State.Waits, func(a, b snapshot.Wait) int { return int(a.Since - b.Since) })
+		bySince := func(a, b snapshot.Wait) int { return int(a.Since - b.Since) }
+		longest := slices.MaxFunc(s.State.Waits, bySince)
 		r.Call, r.For = deadlock.Describe(&s.State, &longest), longest.Since
 	case s.State.At != "":
 		r.Call = "in no call of weft, at " + s.State.At

@@ -73,7 +73,8 @@ func (j *job) loop(ctx context.Context, signals <-chan os.Signal) error {
 // wakeAt is when something is due without an event.
 func (j *job) wakeAt(s *supervisor.Supervisor) time.Time {
 	at := time.Now().Add(time.Hour)
-	for _, due := range []time.Time{s.Next(), j.output.promptDue(), j.detector.Next(), j.live.next(), j.records.next()} {
+	for _, due := range []time.Time{s.Next(), j.output.promptDue(), j.detector.Next(), j.live.next(),
+		j.records.next()} {
 		if !due.IsZero() && due.Before(at) {
 			at = due
 		}

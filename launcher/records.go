@@ -52,7 +52,8 @@ func (j *job) record(now time.Time, hint bool) {
 	if j.Output == "" {
 		if hint && !j.records.hinted {
 			j.records.hinted = true
-			j.output.notice("--output-dir FOLDER would keep the latest events of each rank there, for weft show")
+			j.output.notice("--output-dir FOLDER would keep the latest events of each rank there, " +
+				"for weft show")
 		}
 		return
 	}

@@ -12,7 +12,8 @@ import (
 
 // In checking mode every rank tells the next rank of the communicator what it calls, and compares what the
 // rank before it has told, before it begins a collective. So ranks that call differently are found out
-// before they can wait for one another, whatever the collective is. What ends the program is told like a call.
+// before they can wait for one another, whatever the collective is. What ends the program is told like a
+// call.
 
 // signatureTags bounds the tags of signatures, which count the calls.
 const signatureTags = 1 << 30

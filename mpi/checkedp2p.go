@@ -77,11 +77,13 @@ func (c *Comm) checkedSend(b []byte, element *check.Element, dst, tag int, sync 
 }
 
 // checkedRecv is Recv in checking mode.
-func (c *Comm) checkedRecv(b []byte, element *check.Element, src, tag, elem int) (st engine.Status, err error) {
+func (c *Comm) checkedRecv(b []byte, element *check.Element, src, tag, elem int) (st engine.Status,
+	err error) {
 	k := c.checker
 	if c.scope == nil && len(b) <= smallChecked {
 		if k.operations.Any() {
-			k.operations.Look(&check.Operation{Site: k.sites.Here(), With: c.with(src, tag), Writes: [][]byte{b}})
+			k.operations.Look(&check.Operation{Site: k.sites.Here(), With: c.with(src, tag),
+				Writes: [][]byte{b}})
 		}
 		m := k.headers.Get().(*[]byte)
 		err = c.e.Recv(c.context, (*m)[:check.HeaderSize+len(b)], c.worldRank(src), tag, elem, &st)
@@ -103,7 +105,8 @@ func (c *Comm) checkedRecv(b []byte, element *check.Element, src, tag, elem int)
 }
 
 // checkedIsend begins a send of a message in pieces, in checking mode.
-func (c *Comm) checkedIsend(pieces [][]byte, element *check.Element, dst, tag int, sync bool) (Request, error) {
+func (c *Comm) checkedIsend(pieces [][]byte, element *check.Element, dst, tag int, sync bool) (Request,
+	error) {
 	r := &checkedRequest{}
 	r.Site, r.With, r.Reads = c.checker.sites.Here(), c.with(dst, tag), pieces
 	check.PutHeader(r.head[:], orBytes(element), r.Site)

@@ -177,6 +177,7 @@ func (k *checker) sameType(c *Comm, head []byte, e *check.Element, st *engine.St
 		return
 	}
 	h := check.ParseHeader(head)
-	k.Report("different type", fmt.Sprintf("%s of %s at %s, of a message from rank %d, tag %d, on %s, which sent "+
-		"%s at %s", at.Call, e.Name, at.Line, c.localRank(st.Source), st.Tag, c.Name(), h.Name, h.Line))
+	k.Report("different type",
+		fmt.Sprintf("%s of %s at %s, of a message from rank %d, tag %d, on %s, which sent "+
+			"%s at %s", at.Call, e.Name, at.Line, c.localRank(st.Source), st.Tag, c.Name(), h.Name, h.Line))
 }

@@ -48,7 +48,8 @@ func (r *stateReporter) count(s *snapshot.Sample) {
 
 // memoryInUse is how many bytes the Go runtime has from the system and has not given back.
 func memoryInUse() uint64 {
-	m := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	m := []metrics.Sample{{Name: "/memory/classes/total:bytes"},
+		{Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(m)
 	return m[0].Value.Uint64() - m[1].Value.Uint64()
 }

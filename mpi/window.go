@@ -140,7 +140,8 @@ func makeWindow[T any](c *Comm, mem []byte, broken error) (*Win[T], error) {
 		case k.Failed != 0:
 			broken = fmt.Errorf("%w: rank %d has failed to make its part", ErrWin, rank)
 		case int(k.Elem) != elem:
-			broken = fmt.Errorf("%w: elements of %d bytes at rank %d, of %d here", ErrType, k.Elem, rank, elem)
+			broken = fmt.Errorf("%w: elements of %d bytes at rank %d, of %d here", ErrType, k.Elem, rank,
+				elem)
 		default:
 			x.sizes[rank] = int(k.Bytes) / elem
 		}
@@ -184,8 +185,8 @@ func (w *Win[T]) Comm() *Comm { return w.comm }
 func (w *Win[T]) Size(rank int) int { return w.sizes[rank] }
 
 // Free ends the window, when all operations on it are complete (MPI 4.1, 12.2.5). It is collective, and
-// returns when all ranks have called it. Memory of WinAllocate and WinAllocateShared is gone then: nothing may
-// touch it.
+// returns when all ranks have called it. Memory of WinAllocate and WinAllocateShared is gone then: nothing
+// may touch it.
 func (w *Win[T]) Free() error {
 	err := w.base().check()
 	if err == nil {

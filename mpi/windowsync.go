@@ -39,9 +39,9 @@ func (w *window) holds() bool {
 	return false
 }
 
-// Fence closes the epoch before it and opens the next, for all ranks (MPI 4.1, 12.5.1). It is collective: when
-// it returns all operations of all ranks before it are complete, here and at their targets. Lock, LockAll,
-// Start and Post end the epoch that a Fence has opened.
+// Fence closes the epoch before it and opens the next, for all ranks (MPI 4.1, 12.5.1). It is collective:
+// when it returns all operations of all ranks before it are complete, here and at their targets. Lock,
+// LockAll, Start and Post end the epoch that a Fence has opened.
 func (w *Win[T]) Fence() error { return w.base().fail("Fence", NoPeer, w.base().fence()) }
 
 func (w *window) fence() error {
@@ -72,8 +72,8 @@ func (w *window) leaveFence() error {
 }
 
 // Lock opens an epoch for one rank's part (MPI 4.1, 12.5.3): alone if exclusive, else together with others
-// that share its lock. It returns when the lock is taken; ranks have it in the order of their calls. If a rank
-// of the window fails while this one waits, the error is ErrProcFailed: the lock may never come.
+// that share its lock. It returns when the lock is taken; ranks have it in the order of their calls. If a
+// rank of the window fails while this one waits, the error is ErrProcFailed: the lock may never come.
 func (w *Win[T]) Lock(rank int, exclusive bool) error {
 	err := w.base().check()
 	if err == nil {

@@ -113,7 +113,8 @@ func readJob(r io.Reader) (*Job, error) {
 		return nil, err
 	}
 	if j.Version != Version {
-		return nil, fmt.Errorf("the job's launcher speaks version %d, and this is version %d", j.Version, Version)
+		return nil, fmt.Errorf("the job's launcher speaks version %d, and this is version %d", j.Version,
+			Version)
 	}
 	if len(j.Ranks) > 0 && len(j.Ranks) != j.Size {
 		return nil, fmt.Errorf("a job of %d ranks that lists %d", j.Size, len(j.Ranks))

@@ -103,7 +103,8 @@ func (s *Server) accept() {
 		}
 		s.mu.Unlock()
 		if full {
-			refusal := Job{Refused: fmt.Sprintf("%d others watch job %d already", MaxWatchers, s.greeting.PID)}
+			refusal := Job{Refused: fmt.Sprintf("%d others watch job %d already", MaxWatchers,
+				s.greeting.PID)}
 			conn.SetWriteDeadline(time.Now().Add(time.Second))
 			writeJob(conn, &refusal)
 		}

@@ -42,7 +42,8 @@ func Dump(w io.Writer, raw []byte, o Origin) error {
 	}
 	first := m.next - min(m.next, entries)
 	b := bufio.NewWriter(w)
-	fmt.Fprintf(b, "%s%d of %d, pid %d on %s, at %s: the last %d of %d records\n", title, o.Rank, o.Size, o.PID,
+	fmt.Fprintf(b, "%s%d of %d, pid %d on %s, at %s: the last %d of %d records\n", title, o.Rank, o.Size,
+		o.PID,
 		printable.Line(o.Host), o.At.UTC().Format(timeFormat), m.next-first, m.next)
 	times, exact := m.times(first)
 	for k, t := range times {
@@ -54,7 +55,8 @@ func Dump(w io.Writer, raw []byte, o Origin) error {
 		if exact[k] {
 			mark = ' '
 		}
-		fmt.Fprintf(b, "%s %c %s\n", time.Unix(0, t).UTC().Format(timeFormat), mark, printable.Line(r.text(m)))
+		fmt.Fprintf(b, "%s %c %s\n", time.Unix(0, t).UTC().Format(timeFormat), mark,
+			printable.Line(r.text(m)))
 	}
 	return b.Flush()
 }
@@ -95,8 +97,8 @@ func (m *memory) times(first uint64) (times []int64, exact []bool) {
 	return times, exact
 }
 
-// atStamp gives the record k of those from first on the time of a stamp beside it, if it is of a kind that comes
-// with one.
+// atStamp gives the record k of those from first on the time of a stamp beside it, if it is of a kind that
+// comes with one.
 func (m *memory) atStamp(first uint64, k int, kind Kind, t int64, times []int64, exact []bool) {
 	if Kind(m.ring[(first+uint64(k))%entries][0]) == kind {
 		times[k], exact[k] = t, true

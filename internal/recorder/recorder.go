@@ -1,5 +1,6 @@
-// Package recorder keeps the last events of a rank in memory that outlives it: a ring of records that the rank
-// shares with its launcher's agent, which reads it when something has gone wrong, however the rank has ended.
+// Package recorder keeps the last events of a rank in memory that outlives it: a ring of records that the
+// rank shares with its launcher's agent, which reads it when something has gone wrong, however the rank has
+// ended.
 //
 // A record has no time of its own: reading a clock costs many times what a record does. Some records are
 // stamps instead, which say when they were written: one in each stampEvery records, and one wherever the rank

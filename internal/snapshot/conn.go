@@ -8,7 +8,8 @@ import (
 
 // A rank and its launcher talk about the rank's state over a connection of their own, a descriptor that the
 // rank inherits. The launcher sends bytes of value Ask, one for each snapshot that it wants, and of value
-// AskSample, one for each sample. The rank sends frames: the length of what follows, 4 bytes, big endian; the kind, 1 byte; and the body.
+// AskSample, one for each sample. The rank sends frames: the length of what follows, 4 bytes, big endian; the
+// kind, 1 byte; and the body.
 
 // Variable is the environment variable that tells a rank the number of the descriptor.
 const Variable = "WEFT_SNAPSHOT_FD"

@@ -18,6 +18,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	playStarts()
 	Play()
 	os.Exit(m.Run())
 }

@@ -84,15 +84,15 @@ type Pause struct {
 	On     bool
 }
 
-// Ask asks ranks for a snapshot of what they do, or for a sample. An Answer or a Sampled follows from each that
-// can give one.
+// Ask asks ranks for a snapshot of what they do, or for a sample. An Answer or a Sampled follows from each
+// that can give one.
 type Ask struct {
 	Ranks  []int
 	Sample bool
 }
 
-// Records asks for the latest events of ranks, also of those that have ended. Recorded follows from each whose
-// memory the agent has.
+// Records asks for the latest events of ranks, also of those that have ended. Recorded follows from each
+// whose memory the agent has.
 type Records struct{ Ranks []int }
 
 func (Start) command()   {}

@@ -20,8 +20,8 @@ const (
 	// stopTimeout is how long a rank may be stopped while another one waits for it in a PMI barrier, as in
 	// Init. That is the peer timeout, which begins to watch when ranks are connected.
 	stopTimeout = 10 * time.Second
-	// speakAfter is how long ranks that have called Abort wait for the others to be gone. It is much less than
-	// they wait for the launcher.
+	// speakAfter is how long ranks that have called Abort wait for the others to be gone. It is much less
+	// than they wait for the launcher.
 	speakAfter = time.Second
 	// killTimeout is how long a killed process may take to end. The kernel may keep it for ever.
 	killTimeout = 10 * time.Second

@@ -114,8 +114,9 @@ const (
 // New makes the engine of one rank and starts listening. The devices belong to the engine from then on.
 func New(c Config) (*Engine, error) {
 	e := &Engine{
-		rank: int(c.Identity.Rank), size: int(c.Identity.Size), log: c.Log, hook: c.Hook, recorder: c.Recorder,
-		peers: make([]*peer, c.Identity.Size),
+		rank: int(c.Identity.Rank), size: int(c.Identity.Size), log: c.Log, hook: c.Hook,
+		recorder: c.Recorder,
+		peers:    make([]*peer, c.Identity.Size),
 	}
 	if e.recorder == nil {
 		e.recorder = recorder.New()

@@ -124,9 +124,10 @@ type unexpectedMessages struct {
 	maxBytes int
 	paused   []*peer
 
-	freedContexts contextSet                                         // messages in these are dropped
-	unfinished    map[UnfinishedKey]int                              // messages dropped since Drain; nil before
-	unreceived    func(context uint32, source, tag int, head []byte) // see Config
+	freedContexts contextSet // messages in these are dropped
+	// messages dropped since Drain; nil before
+	unfinished map[UnfinishedKey]int
+	unreceived func(context uint32, source, tag int, head []byte) // see Config
 }
 
 func (u *unexpectedMessages) init(e *Engine, c Config) {

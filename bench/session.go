@@ -48,9 +48,9 @@ type instruments struct {
 	settling time.Duration
 }
 
-// settling is how long the ranks settle before the first size: for some 50 ms behind its start Go's runtime
+// settling is how long the ranks settle before the first size: for some 50 ms after its start Go's runtime
 // looks every millisecond, on the rank's own core, whether one of its threads is stuck in a system call,
-// which takes 15 µs each time. The figure of a size would hang on how long behind the start it is taken.
+// which takes 15 µs each time. The figure of a size would hang on how long after the start it is taken.
 const settling = 60 * time.Millisecond
 
 // settle has the ranks ask one another whether all have settled, until they have.

@@ -90,7 +90,7 @@ func parseVector(c *channel.Config, set setting.Values) error {
 		"largest": channel.LargestElement, "sum": channel.SumOversized}
 	policy, ok := policies[which]
 	if !ok || whole && rest != "whole" {
-		return fmt.Errorf("%s=%q: first, largest or sum is wanted, and ,whole behind it if you like",
+		return fmt.Errorf("%s=%q: first, largest or sum is wanted, and ,whole after it if you like",
 			setting.Vector.Name, text)
 	}
 	c.Policy, c.Whole = policy, whole

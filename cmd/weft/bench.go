@@ -125,7 +125,7 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 			CoresPerRank: 1}
 		rank := os.Args[1:]
 		if sys.IsTerminal(int(os.Stderr.Fd())) && !sys.IsTerminal(int(os.Stdout.Fd())) {
-			// Among the arguments of bench, for behind a "--" it would be a file. A table on a terminal is
+			// Among the arguments of bench, for after a "--" it would be a file. A table on a terminal is
 			// its own progress.
 			rank = slices.Insert(slices.Clone(rank), slices.Index(rank, b.Name)+1, "--"+progressFlag)
 		}

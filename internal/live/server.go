@@ -210,7 +210,7 @@ func (s *Server) Publish(j *Job) error {
 	return nil
 }
 
-// Close ends the service, and removes the socket and, behind the last job, its folder.
+// Close ends the service, and removes the socket and, after the last job, its folder.
 func (s *Server) Close() {
 	if s == nil {
 		return

@@ -65,7 +65,7 @@ func Dump(w io.Writer, raw []byte, o Origin) error {
 const exactly = 10 * time.Microsecond
 
 // times are when the records from first on were written, in ns since 1970, and which of these are exact: what
-// is between two stamps is spread evenly, and what is behind the last one has its time.
+// is between two stamps is spread evenly, and what is after the last one has its time.
 func (m *memory) times(first uint64) (times []int64, exact []bool) {
 	n := int(m.next - first)
 	times, exact = make([]int64, n), make([]bool, n)

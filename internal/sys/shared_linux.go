@@ -15,7 +15,7 @@ import (
 
 // SharedMemory makes nameless memory of size bytes that can be handed to other processes as a descriptor. It
 // is sparse: pages are there once they are used or reserved. Its size can never change, so nobody who maps it
-// is ever left with addresses behind its end.
+// is ever left with addresses after its end.
 func SharedMemory(size int64) (int, error) {
 	fd, err := unix.MemfdCreate("weft", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {

@@ -388,7 +388,7 @@ func TestConnect_OtherHostsAreRefusedByName(t *testing.T) {
 }
 
 // What is said at handshake, byte by byte.
-func TestGolden_Startup(t *testing.T) {
+func TestGolden_Handshake(t *testing.T) {
 	p := parties{job: handshake.JobHash("job"), initiator: 1, responder: 2}
 	for i := range nonceSize {
 		p.nonces[0][i], p.nonces[1][i] = byte(i), byte(0x80+i)

@@ -81,7 +81,7 @@ func TestRevoke_QuarantineEndsWithThePeer(t *testing.T) {
 }
 
 // After a peer's end is known nothing of it is placed, even if it has not heard of ours.
-func TestRevoke_NothingIsPlacedBehindAnError(t *testing.T) {
+func TestRevoke_NothingIsPlacedAfterAnError(t *testing.T) {
 	a, b := couple(t, Options{})
 	src, m := a.alloc(t, 64), b.alloc(t, 64)
 	src.Bytes()[5] = 1

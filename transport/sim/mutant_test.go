@@ -30,7 +30,7 @@ var noticedBy = map[mutant]string{
 	twoOnCross:      "Connect/CrossingForSureGivesExactlyOneQueuePair",
 	placeAfterError: "Error/C6_NothingIsPlacedAfterTheEnd",
 	overlongRecv:    "Error/MessageLongerThanItsRecv",
-	getAhead:        "Read/IsCarriedOutAtOnceBehindEarlierWrites",
+	getAhead:        "Read/IsCarriedOutAtOnceAfterEarlierWrites",
 	readFirstOnly:   "Read/R3_SegmentsCutDifferentlyOnBothSides",
 	neverPlaced:     "CQ/PlacedNamesEachQueuePairOnce",
 	wakeLost:        "CQ/WakeEndsTheNextWait",

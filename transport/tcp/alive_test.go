@@ -144,7 +144,7 @@ func TestAlive_BetweenAnyTwoFrames(t *testing.T) {
 }
 
 // After our own Close we go on saying that we live: the peer may still have much to send.
-func TestAlive_BehindClose(t *testing.T) {
+func TestAlive_AfterClose(t *testing.T) {
 	s := started(t, true)
 	s.qp.Close()
 	require.Equal(t, []frame.Op{frame.Close}, kinds(s.heard(t)))
@@ -208,7 +208,7 @@ func TestOptions_PeerTimeout(t *testing.T) {
 // An initiator that is gone after its Request, without a word: the responder has accepted, and its queue
 // pair's first frame never comes. While it stands another connection is turned away, which does it no harm;
 // it ends by itself, and then the two can be connected.
-func TestResponder_C5_InitiatorFallsSilentBehindRequest(t *testing.T) {
+func TestResponder_C5_InitiatorFallsSilentAfterRequest(t *testing.T) {
 	h := newHost(t, Options{})
 	first := h.dial(1)
 	first.connect()

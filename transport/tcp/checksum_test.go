@@ -24,7 +24,7 @@ var readyChecked = frame.Append(nil, frame.Header{Op: frame.Ready, Flags: frame.
 
 // The whole of a Write has come but for its checksum, or with a wrong one: its last bytes are not there, so
 // that who polls them waits. With the right one they are, however it comes in pieces.
-func TestChecksum_EndOfAWriteIsPlacedBehindItsChecksum(t *testing.T) {
+func TestChecksum_EndOfAWriteIsPlacedAfterItsChecksum(t *testing.T) {
 	s := newCheckedSession(t)
 	target, err := s.pd.Alloc(100_000, transport.RemoteWrite)
 	require.NoError(t, err)

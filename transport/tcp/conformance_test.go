@@ -148,20 +148,29 @@ func reset(fd int) error {
 	return nil
 }
 
-func TestConformance(t *testing.T) { verbstest.Run(t, provider{}) }
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	verbstest.Run(t, provider{})
+}
 
 func TestConformanceWithChecksum(t *testing.T) {
+	t.Parallel()
 	verbstest.Run(t, provider{options: Options{Checksum: ChecksumAlways}})
 }
 
 // Frames that the socket takes in pieces go on where they stopped, with their checksums.
 func TestConformanceWithChecksumInNarrowSockets(t *testing.T) {
+	t.Parallel()
 	verbstest.Run(t, provider{options: Options{Checksum: ChecksumAlways}, narrow: true})
 }
 
 // Encrypted writes that the socket takes in pieces, with checksums inside.
 func TestConformanceWithTLSInNarrowSockets(t *testing.T) {
+	t.Parallel()
 	verbstest.Run(t, provider{options: Options{TLS: true, Checksum: ChecksumAlways}, narrow: true})
 }
 
-func TestConformanceWithTLS(t *testing.T) { verbstest.Run(t, provider{options: Options{TLS: true}}) }
+func TestConformanceWithTLS(t *testing.T) {
+	t.Parallel()
+	verbstest.Run(t, provider{options: Options{TLS: true}})
+}

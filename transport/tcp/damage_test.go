@@ -413,7 +413,7 @@ func (st *stage) frames(t *testing.T, direction int) (list []extent) {
 
 // A connection that is cut after any byte of a session: what is posted completes once, both sides end, what
 // was delivered is right.
-func TestDamage_C5_CutBehindEveryByte(t *testing.T) {
+func TestDamage_C5_CutAfterEveryByte(t *testing.T) {
 	for _, checked := range []bool{false, true} {
 		st := newStage(t, smallScene, checked)
 		for direction, n := range st.lengths(t) {

@@ -6,9 +6,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHandOver_BehindClose: a queue pair that was used and released as soon as it was connected is handed to
+// TestHandOver_AfterClose: a queue pair that was used and released as soon as it was connected is handed to
 // a queue that is closed by then.
-func TestHandOver_BehindClose(t *testing.T) {
+func TestHandOver_AfterClose(t *testing.T) {
 	d, err := New(Options{Host: "127.0.0.1"})
 	require.NoError(t, err)
 	defer d.Close()

@@ -13,6 +13,7 @@ import (
 // The whole suite over two and over four lanes, and over encrypted ones in sockets that take nearly every
 // write in part.
 func TestConformanceOverLanes(t *testing.T) {
+	t.Parallel()
 	for _, p := range []provider{
 		{options: Options{Lanes: 2}},
 		{options: Options{Lanes: 4}},
@@ -27,6 +28,7 @@ func TestConformanceOverLanes(t *testing.T) {
 
 // The whole suite over lanes that are cut, each at a random byte, and made anew: nobody notices.
 func TestConformanceOverLanesThatAreCut(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{1, 2, 4} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			c := &cuts{least: 2 << 10, most: 64 << 10, random: rand.New(rand.NewPCG(uint64(n), 9))}

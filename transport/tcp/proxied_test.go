@@ -321,5 +321,6 @@ type proxiedEndpoint struct {
 func (e proxiedEndpoint) Addr() string { return e.proxy.addr() }
 
 func TestConformanceThroughProxy(t *testing.T) {
+	t.Parallel()
 	verbstest.Run(t, throughProxy{provider: provider{options: Options{Checksum: ChecksumAlways}}})
 }

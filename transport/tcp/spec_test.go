@@ -92,7 +92,7 @@ func le16(n int) []byte    { return binary.LittleEndian.AppendUint16(nil, uint16
 func le32(n uint32) []byte { return binary.LittleEndian.AppendUint32(nil, n) }
 func le64(n uint64) []byte { return binary.LittleEndian.AppendUint64(nil, n) }
 
-func TestSpec_StartupMessages(t *testing.T) {
+func TestSpec_HandshakeMessages(t *testing.T) {
 	p := testParties()
 	p.lane = 0
 	prefix := func(t messageType, n int) []byte { return append([]byte{byte(t), handshakeVersion}, le16(n)...) }

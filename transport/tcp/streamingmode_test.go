@@ -124,7 +124,7 @@ func TestMode_C2_FirstFrameIsNotReady(t *testing.T) {
 
 // Bytes that come in one piece with the last message of handshake are the first of RDMA mode, on either side:
 // none is lost, and none is read as the other.
-func TestMode_C2_FramesRightBehindStartup(t *testing.T) {
+func TestMode_C2_FramesRightAfterHandshake(t *testing.T) {
 	h := newHost(t, Options{})
 	target, err := h.pd.Alloc(8, transport.RemoteWrite)
 	require.NoError(t, err)

@@ -649,7 +649,7 @@ func endsInOrder(t *testing.T, ends [2]*side) {
 
 // What comes in one record with the end of the handshake is in the session before the queue pair is driven, also
 // where a pass looks only at sockets that have something.
-func TestTLS_C2_FramesRightBehindStartupOfManyPeers(t *testing.T) {
+func TestTLS_C2_FramesRightAfterHandshakeOfManyPeers(t *testing.T) {
 	size := hostIdentity.Size
 	hostIdentity.Size = 2*readDirectly + 1
 	t.Cleanup(func() { hostIdentity.Size = size })

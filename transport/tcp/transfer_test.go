@@ -171,7 +171,7 @@ func TestTransfer_C2_MoreThanHelloAhead(t *testing.T) {
 }
 
 // Frames right after the handshake are RDMA mode's, on an application's stream as well.
-func TestTransfer_C2_FramesRightBehindStartup(t *testing.T) {
+func TestTransfer_C2_FramesRightAfterHandshake(t *testing.T) {
 	h := newHost(t, Options{})
 	target, err := h.pd.Alloc(8, transport.RemoteWrite)
 	require.NoError(t, err)

@@ -612,7 +612,7 @@ func TestInitiator_GivenUp(t *testing.T) {
 
 // An acceptor whose private data is too long hears it from Connect or Refused; the other side is told as
 // well.
-func TestStartup_OurPrivateDataTooLong(t *testing.T) {
+func TestHandshake_OurPrivateDataTooLong(t *testing.T) {
 	h := newHost(t, Options{})
 	h.private = make([]byte, maxPrivate+1)
 	const text = "513 bytes of private data; at most 512 are possible"

@@ -352,7 +352,7 @@ var atomicChecks = []Check{
 			t.closeAll()
 		}
 	})},
-	{"Atomic/NoneIsCarriedOutBehindARefusedOne", func(t *trial) {
+	{"Atomic/NoneIsCarriedOutAfterARefusedOne", func(t *trial) {
 		for _, refused := range []transport.Opcode{transport.OpFetchAdd, transport.OpRead} {
 			a, b := t.pair(shape{})
 			into, m := a.memory(8, all), b.memory(8, allAtomic)

@@ -10,8 +10,8 @@ import (
 // flushChecks are about queues that run out, queues that run over, and the order in which what is left
 // completes.
 var flushChecks = []Check{
-	{"RNR/MessageBehindTheLastRecvEndsTheQueuePair", exhaustion(transport.OpSend)},
-	{"RNR/ImmediateBehindTheLastRecvEndsTheQueuePair", exhaustion(transport.OpWriteImm)},
+	{"RNR/MessageAfterTheLastRecvEndsTheQueuePair", exhaustion(transport.OpSend)},
+	{"RNR/ImmediateAfterTheLastRecvEndsTheQueuePair", exhaustion(transport.OpWriteImm)},
 	{"RNR/EndsItsQueuePairAlone", func(t *trial) {
 		hub, others := t.star(2, shape{})
 		t.must(others[0].qp.PostSend(&transport.SendWR{ID: 1, Op: transport.OpSend,
@@ -191,7 +191,7 @@ var flushChecks = []Check{
 		t.flushed(t.take(a, 2, a), 2, 2)
 		t.none(a, b)
 	}},
-	{"Flush/PostsBehindTheFailureAreFlushedBehindIt", func(t *trial) {
+	{"Flush/PostsAfterTheFailureAreFlushedAfterIt", func(t *trial) {
 		a, _ := t.pair(shape{})
 		src := a.memory(8, all)
 		for i := range uint64(4) {
@@ -205,7 +205,7 @@ var flushChecks = []Check{
 		t.settle(a)
 		t.flushed(a.wcs, 0, 8, transport.StatusFatal)
 	}},
-	{"Order/FenceHoldsAnImmediateBackBehindManyReads", func(t *trial) {
+	{"Order/FenceHoldsAnImmediateBackAfterManyReads", func(t *trial) {
 		a, b := t.pair(shape{reads: 4})
 		const size, n = 20_000, 6
 		for round := range uint64(10) {
@@ -233,7 +233,7 @@ var flushChecks = []Check{
 			t.must(m.Deregister())
 		}
 	}},
-	{"Order/FenceBehindNoReadWaitsForNothing", func(t *trial) {
+	{"Order/FenceAfterNoReadWaitsForNothing", func(t *trial) {
 		a, b := t.pair(shape{})
 		src, m := a.memory(64, all), b.memory(64, all)
 		for i := range uint64(10) {

@@ -357,7 +357,7 @@ var transferChecks = []Check{
 		refused("after Close", 64, last)
 		t.none(a, b)
 	}},
-	{"Read/IsCarriedOutAtOnceBehindEarlierWrites", func(t *trial) {
+	{"Read/IsCarriedOutAtOnceAfterEarlierWrites", func(t *trial) {
 		a, b := t.pair(shape{})
 		get := t.getter(a)
 		src, m := a.memory(20_000, all), b.memory(20_000, all)

@@ -167,7 +167,7 @@ var windowChecks = []Check{
 		t.none(a, b)
 		t.well(a, b)
 	}},
-	{"MW/KeyCanBeSentRightBehindTheBind", func(t *trial) {
+	{"MW/KeyCanBeSentRightAfterTheBind", func(t *trial) {
 		a, b := t.pair(shape{})
 		told, heard, src, m := b.memory(8, all), a.memory(8, all), a.memory(8, all), b.memory(64, windowed)
 		w := b.window()

@@ -107,7 +107,7 @@ func FuzzFrames(f *testing.F) {
 }
 
 // What a login shell prints is not taken for an agent, not even when it looks like one.
-func TestGreetingBehindABanner(t *testing.T) {
+func TestGreetingAfterABanner(t *testing.T) {
 	const token = "0123456789abcdef"
 	for text, banner := range map[string]string{
 		"weft-agent 2 " + token + "\n":                              "",

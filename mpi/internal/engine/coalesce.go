@@ -120,7 +120,7 @@ func (h *coalescer) add(p *peer, env envelope, payload []byte) bool {
 	}
 	if !p.batch.Add(p.ch, env, payload) {
 		if sent, err := h.sendBatch(p, true); !sent || err != nil {
-			return false // it is tried again with the message that waits behind it
+			return false // it is tried again with the message that waits after it
 		}
 		h.openBatch(p)
 		if !p.batch.Add(p.ch, env, payload) {

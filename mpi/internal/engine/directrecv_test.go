@@ -107,9 +107,9 @@ func TestEagerMost_IsOfEverySend(t *testing.T) {
 	}
 }
 
-// TestAnnouncedBehindAFailure: the queue pair has ended when the announcement of a posted receive is taken.
+// TestAnnouncedAfterAFailure: the queue pair has ended when the announcement of a posted receive is taken.
 // The receive fails, and nothing else.
-func TestAnnouncedBehindAFailure(t *testing.T) {
+func TestAnnouncedAfterAFailure(t *testing.T) {
 	w := worldOf(t, fabrics["sim"](t, 7, 2), Config{EagerLimit: 10})
 	connected(t, w)
 	in := make([]byte, 100)

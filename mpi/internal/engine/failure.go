@@ -44,7 +44,7 @@ func (y *failures) onConnectionEnd(p *peer, wc *transport.WC) {
 // failPeer gives a peer up: the connection is cut first, so that nothing is placed in any buffer any more,
 // then every operation that names the peer fails.
 func (y *failures) failPeer(p *peer, cause error) {
-	// what came behind our Close and wanted an answer
+	// what came after our Close and wanted an answer
 	if p.state == peerFailed || y.e.closing && errors.Is(cause, transport.ErrState) {
 		return
 	}

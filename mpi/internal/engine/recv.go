@@ -447,7 +447,7 @@ func (v *recvProtocol) onPieceDone(in *incoming) {
 // copyBudgetPerPass is how many bytes of announced messages one pass copies: then others have their turn.
 const copyBudgetPerPass = 4 << 20
 
-// fetch has announced bytes come into the receive that matched their message, behind what has come so far.
+// fetch has announced bytes come into the receive that matched their message, after what has come so far.
 func (v *recvProtocol) fetch(r *request, p *peer, s rendezvous.Source) {
 	if r.completed() {
 		return // it has failed already

@@ -8,10 +8,10 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// TestNothingIsSaidBehindClose: a rank that has closed a connection, and owes its peer credit or is asked
+// TestNothingIsSaidAfterClose: a rank that has closed a connection, and owes its peer credit or is asked
 // something by it, does not take the refusal of its own queue pair for a failure of the peer, and so does not
 // cut the connection of a peer that is still on its way out.
-func TestNothingIsSaidBehindClose(t *testing.T) {
+func TestNothingIsSaidAfterClose(t *testing.T) {
 	onEach(t, 2, func(t *testing.T, w []*Engine) {
 		connected(t, w)
 		e := w[0]

@@ -129,7 +129,7 @@ func (t *bins[P, M]) release(context uint32) {
 		}
 	}
 	if t.used < before {
-		// A free slot ends the search for a key, so those behind one that was freed have to move up.
+		// A free slot ends the search for a key, so those after one that was freed have to move up.
 		t.rehash(len(t.slots))
 	}
 }

@@ -108,7 +108,7 @@ func (t *Table[P, M]) Arrive(context uint32, source, tag int32) *Posted[P] {
 	return found.owner
 }
 
-// AddUnexpected keeps a message that no posted receive matched, behind those that arrived before. It waits
+// AddUnexpected keeps a message that no posted receive matched, after those that arrived before. It waits
 // until Post or Take takes it out; it must not be filed again before that.
 func (t *Table[P, M]) AddUnexpected(m *Message[M]) {
 	if m.bySource.queue != nil {

@@ -309,11 +309,11 @@ func nonBlockingOf(name, what, title string, k *kind, of func(*session, int) ope
 // Limits of what can be asked for: none is near what makes sense, and each keeps a slip of the finger from
 // ending in want of memory.
 const (
-	mostIterations = 1e9
-	mostWindow     = 1 << 16
-	mostVector     = 1 << 10
-	mostDigits     = 12
-	mostBuffers    = 4 << 30
+	maxIterations = 1e9
+	maxWindow     = 1 << 16
+	maxVector     = 1 << 10
+	maxDigits     = 12
+	maxBuffers    = 4 << 30
 )
 
 // Check refuses options that make no sense for the benchmark on so many ranks, with an *OptionError.
@@ -326,18 +326,18 @@ func (b *Benchmark) Check(o Options, ranks int) error {
 		return optionErrorf("%s runs on at least %d ranks, not on %d", b.Name, b.Least, ranks)
 	case b.Even && ranks%2 != 0:
 		return optionErrorf("%s runs on pairs of ranks: on an even number, not on %d", b.Name, ranks)
-	case o.Iterations < 0 || o.Iterations > mostIterations || o.Warmup > mostIterations:
+	case o.Iterations < 0 || o.Iterations > maxIterations || o.Warmup > maxIterations:
 		return optionErrorf("%s: %d iterations after %d for warming up: 0 to %.0f are possible", b.Name,
 			o.Iterations, o.Warmup,
-			mostIterations)
-	case o.Window < 1 || o.Window > mostWindow:
-		return optionErrorf("%s: a window of %d messages: 1 to %d are possible", b.Name, o.Window, mostWindow)
-	case o.Vector < 0 || o.Vector > mostVector:
-		return optionErrorf("%s: vectors of %d elements: 1 to %d are possible", b.Name, o.Vector, mostVector)
+			maxIterations)
+	case o.Window < 1 || o.Window > maxWindow:
+		return optionErrorf("%s: a window of %d messages: 1 to %d are possible", b.Name, o.Window, maxWindow)
+	case o.Vector < 0 || o.Vector > maxVector:
+		return optionErrorf("%s: vectors of %d elements: 1 to %d are possible", b.Name, o.Vector, maxVector)
 	case o.Vector > 1 && !b.windows():
 		return optionErrorf("%s: its messages are not vectors; those of bw, bibw and mbw_mr can be", b.Name)
-	case o.Digits < 0 || o.Digits > mostDigits:
-		return optionErrorf("%s: %d decimals: 0 to %d are possible", b.Name, o.Digits, mostDigits)
+	case o.Digits < 0 || o.Digits > maxDigits:
+		return optionErrorf("%s: %d decimals: 0 to %d are possible", b.Name, o.Digits, maxDigits)
 	case b.cell == nil && o.Validate:
 		return optionErrorf("%s moves no payload that could be validated", b.Name)
 	case b.cell == nil && o.Rewrite:
@@ -374,10 +374,10 @@ func (b *Benchmark) Check(o Options, ranks int) error {
 	if b.sends != nil {
 		others += b.sends(o, root, ranks)
 	}
-	if high > mostBuffers/(others+b.places(o, root, ranks)) {
+	if high > maxBuffers/(others+b.places(o, root, ranks)) {
 		return optionErrorf("%s: messages of up to %d bytes take more than %d GiB of buffers on a rank; "+
 			"try a smaller -m, -W or -n",
-			b.Name, high, mostBuffers>>30)
+			b.Name, high, maxBuffers>>30)
 	}
 	return nil
 }

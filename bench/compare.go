@@ -14,8 +14,8 @@ func Compare(paths []string, digits int, plot string, out io.Writer) error {
 	if len(paths) < 2 {
 		return optionErrorf("two files at least are needed to compare, not %d", len(paths))
 	}
-	if digits < 0 || digits > mostDigits {
-		return optionErrorf("%d decimals: 0 to %d are possible", digits, mostDigits)
+	if digits < 0 || digits > maxDigits {
+		return optionErrorf("%d decimals: 0 to %d are possible", digits, maxDigits)
 	}
 	var file *output
 	if plot != "" {

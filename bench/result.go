@@ -101,7 +101,7 @@ func (r *Report) result(name string) *Result {
 	for _, row := range r.Rows {
 		n, sized := row[size].(float64)
 		v, there := row[value].(float64)
-		if there && v >= 0 && (sized && n == math.Trunc(n) && 0 <= n && n <= mostSize || size == "") {
+		if there && v >= 0 && (sized && n == math.Trunc(n) && 0 <= n && n <= maxSize || size == "") {
 			// A size that does not ascend is left out; weft writes none.
 			_ = result.add(int(n), v)
 		}
@@ -111,8 +111,8 @@ func (r *Report) result(name string) *Result {
 
 // Limits of a file that is read.
 const (
-	mostBytes = 16 << 20
-	mostSize  = 1 << 50
+	maxBytes = 16 << 20
+	maxSize  = 1 << 50
 )
 
 // readAlike reads files, each of which must have a table of a measure, and gives these tables.
@@ -144,12 +144,12 @@ func readResults(path string) ([]*Result, error) {
 		return nil, optionErrorf("a table to compare with: %v", err)
 	}
 	defer f.Close()
-	content, err := io.ReadAll(io.LimitReader(f, mostBytes+1))
+	content, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
 	if err != nil {
 		return nil, optionErrorf("a table to compare with: %v", err)
 	}
-	if len(content) > mostBytes {
-		return nil, optionErrorf("%s: has more than %d MiB: no table has", path, mostBytes>>20)
+	if len(content) > maxBytes {
+		return nil, optionErrorf("%s: has more than %d MiB: no table has", path, maxBytes>>20)
 	}
 	var results []*Result
 	if bytes.HasPrefix(bytes.TrimSpace(content), []byte("{")) {

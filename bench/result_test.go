@@ -106,7 +106,7 @@ func TestFilesThatAreNoTables(t *testing.T) {
 		"{}":                                              `FILE: JSON, but no report of weft bench: its schema is "", not "weft-bench/1"`,
 		`{"schema": "weft-bench/1", "benchmark": "init"}`: `FILE: a report of weft bench without rows of latencies or bandwidths, of "init"`,
 		`{"schema": "weft-bench/1"} {`:                    "FILE:1: no report of weft bench: invalid character '{' after top-level value",
-		strings.Repeat("#", mostBytes+1):                  "FILE: has more than 16 MiB: no table has",
+		strings.Repeat("#", maxBytes+1):                   "FILE: has more than 16 MiB: no table has",
 	} {
 		path := filepath.Join(dir, "table")
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
@@ -159,7 +159,7 @@ func requireSound(t *testing.T, results []*Result) {
 		require.NotEmpty(t, r.sizes)
 		require.Len(t, r.values, len(r.sizes))
 		for i, n := range r.sizes {
-			require.True(t, n >= 0 && n <= mostSize && (i == 0 || n > r.sizes[i-1]))
+			require.True(t, n >= 0 && n <= maxSize && (i == 0 || n > r.sizes[i-1]))
 			require.True(t, figure(r.values[i]) && r.values[i] >= 0)
 		}
 	}

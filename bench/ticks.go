@@ -38,7 +38,7 @@ func binaryLabel(e int) string {
 type decimalTicks struct{}
 
 func (decimalTicks) Ticks(low, high float64) (ticks []plot.Tick) {
-	const mostDecades = 4 // in which 2 and 5 have a label too
+	const maxDecades = 4 // in which 2 and 5 have a label too
 	first, last := math.Floor(low*math.Log10(2)), math.Ceil(high*math.Log10(2))
 	for e := first; e <= last; e++ {
 		for _, digit := range []float64{1, 2, 5} {
@@ -47,7 +47,7 @@ func (decimalTicks) Ticks(low, high float64) (ticks []plot.Tick) {
 			if t.Value < low || t.Value > high {
 				continue
 			}
-			if digit == 1 || last-first <= mostDecades {
+			if digit == 1 || last-first <= maxDecades {
 				t.Label = strconv.FormatFloat(v, 'f', int(max(0, -e)), 64)
 			}
 			ticks = append(ticks, t)

@@ -20,9 +20,9 @@ type node struct {
 	plan  *plan
 }
 
-// settle finds the job's hosts, starts the agents of those that are not this one, and deals the ranks out to
+// setUpNodes finds the job's hosts, starts the agents of those that are not this one, and deals the ranks out to
 // them. Whatever it returns, the agents that it has started are those of j.nodes.
-func (j *job) settle(ctx context.Context) error {
+func (j *job) setUpNodes(ctx context.Context) error {
 	n := 0
 	for _, app := range j.Apps {
 		n += app.Ranks

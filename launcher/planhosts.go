@@ -35,14 +35,14 @@ func (j *job) planAll(ctx context.Context) error {
 	return nil
 }
 
-// mostPeers is how many other hosts a host is told, to find its route to them.
-const mostPeers = 4
+// maxPeers is how many other hosts a host is told, to find its route to them.
+const maxPeers = 4
 
 func (j *job) planOne(ctx context.Context, n *node) (err error) {
 	request := planRequest{Ranks: len(n.ranks), Binding: j.Binding, CQCores: j.CQCores, Each: j.CoresPerRank}
 	if len(j.nodes) > 1 {
 		for _, other := range j.nodes {
-			if other != n && len(request.Peers) < mostPeers {
+			if other != n && len(request.Peers) < maxPeers {
 				request.Peers = append(request.Peers, other.name)
 			}
 		}

@@ -254,7 +254,7 @@ func suspend() { syscall.Kill(os.Getpid(), syscall.SIGSTOP) }
 
 // prepare finds the hosts and the programs, and places the ranks.
 func (j *job) prepare(ctx context.Context) (err error) {
-	if err := j.settle(ctx); err != nil {
+	if err := j.setUpNodes(ctx); err != nil {
 		return err
 	}
 	j.tellStep("%s", j.extent())

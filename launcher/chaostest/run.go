@@ -229,7 +229,7 @@ func (j *job) disturb(ctx context.Context) bool {
 	case Signal:
 		return wait(j.plan.After) && syscall.Kill(pid, j.plan.Signal) == nil
 	case StalledSignal:
-		for j.out.unread() < mostOfAPipe {
+		for j.out.unread() < maxOfAPipe {
 			if !wait(time.Millisecond) {
 				return false
 			}
@@ -319,8 +319,8 @@ func newReader(file *os.File) *reader { return &reader{file: file, done: make(ch
 
 const keepOutput = 1 << 20
 
-// mostOfAPipe is as many unread bytes as a pipe holds that has room for no more lines of a flooding rank.
-const mostOfAPipe = 44_000
+// maxOfAPipe is as many unread bytes as a pipe holds that has room for no more lines of a flooding rank.
+const maxOfAPipe = 44_000
 
 // unread is how many bytes wait to be read.
 func (r *reader) unread() (n int) {

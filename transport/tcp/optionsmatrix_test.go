@@ -158,8 +158,8 @@ func (w *witness) flat(t *testing.T) func() {
 	}
 }
 
-// mostOf is the greatest payload of a frame of a type.
-func mostOf(o frame.Op) int {
+// maxOf is the greatest payload of a frame of a type.
+func maxOf(o frame.Op) int {
 	return sort.Search(frame.MaxPayload+1, func(n int) bool {
 		_, err := frame.Parse(frame.Header{Length: n + 1, Op: o}.Append(nil))
 		return err != nil
@@ -181,7 +181,7 @@ func TestViolation_EveryHeaderOfEveryFrame(t *testing.T) {
 		return &tests[len(tests)-1]
 	}
 	for o := frame.Ready; o < frame.Ops; o++ {
-		most := mostOf(o)
+		most := maxOf(o)
 		for bit := 2; bit < 8; bit++ {
 			flags := uint8(1)<<bit | frame.Last
 			add(fmt.Sprintf("%v with flag %d", o, bit), fmt.Sprintf("%v with flags %#x", o, flags),

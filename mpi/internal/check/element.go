@@ -29,15 +29,15 @@ func ElementOf(t reflect.Type) *Element {
 	return e
 }
 
-// mostParts bounds the look into arrays.
-const mostParts = 4096
+// maxParts bounds the look into arrays.
+const maxParts = 4096
 
 // appendParts lists the basic types that a type consists of. int and uint are what they are here.
 func appendParts(list []string, t reflect.Type) []string {
 	switch k := t.Kind(); k {
 	case reflect.Array:
 		for range t.Len() {
-			if len(list) > mostParts {
+			if len(list) > maxParts {
 				break
 			}
 			list = appendParts(list, t.Elem())

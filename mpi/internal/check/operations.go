@@ -41,8 +41,8 @@ func NewOperations(r *Reporter) *Operations {
 	return &Operations{reporter: r, seed: maphash.MakeSeed()}
 }
 
-// mostRegions bounds the comparison of two operations: of more pieces overlaps are not looked for.
-const mostRegions = 256
+// maxRegions bounds the comparison of two operations: of more pieces overlaps are not looked for.
+const maxRegions = 256
 
 // Look reports the operations in flight that a call must not be made beside: one of the two writes what the
 // other one uses. It also looks at the call itself.
@@ -122,7 +122,7 @@ func (s *Operations) sumOf(list [][]byte) (sum uint64) {
 
 // meets tells whether an operation writes what another one uses. With itself it is what it reads.
 func (o *Operation) meets(other *Operation) bool {
-	if len(o.Writes)*(len(other.Writes)+len(other.Reads)) > mostRegions {
+	if len(o.Writes)*(len(other.Writes)+len(other.Reads)) > maxRegions {
 		return false
 	}
 	for _, w := range o.Writes {

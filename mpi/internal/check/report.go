@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// mostReports bounds what one rank prints.
-const mostReports = 100
+// maxReports bounds what one rank prints.
+const maxReports = 100
 
 // Reporter prints the mistakes of one rank, each once, and counts them.
 type Reporter struct {
@@ -27,13 +27,13 @@ func (r *Reporter) Report(class, found string) {
 	line := fmt.Sprintf("weft: check: rank %d: %s: %s\n", r.rank, class, found)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.seen[line] || len(r.seen) > mostReports {
+	if r.seen[line] || len(r.seen) > maxReports {
 		return
 	}
 	r.seen[line] = true
-	if len(r.seen) > mostReports {
+	if len(r.seen) > maxReports {
 		line = fmt.Sprintf("weft: check: rank %d: more than %d mistakes; the rest is not told\n", r.rank,
-			mostReports)
+			maxReports)
 	}
 	io.WriteString(r.out, line)
 }

@@ -18,7 +18,7 @@ func (s *Site) String() string { return s.Call + " at " + s.Line }
 const (
 	depth     = 8    // return addresses that tell calls apart: package mpi nests less deep
 	fastSites = 256  // calls that are found without a lock
-	mostSites = 4096 // calls that are remembered
+	maxSites  = 4096 // calls that are remembered
 )
 
 // Sites finds out which call of the program is being carried out, and remembers it.
@@ -70,7 +70,7 @@ func (s *Sites) find(pcs [depth]uintptr) *knownSite {
 	if k.site.Line == "" {
 		k.site.Line = "an unknown line"
 	}
-	if len(s.all) == mostSites {
+	if len(s.all) == maxSites {
 		clear(s.all)
 	}
 	s.all[pcs] = k

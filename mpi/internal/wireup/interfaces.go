@@ -64,15 +64,15 @@ func knownHosts(getenv func(string) string) (hosts []string) {
 	}
 	add(getenv("SLURM_LAUNCH_NODE_IPADDR"))
 	if list, err := allocation.ParseNodeList(getenv("SLURM_STEP_NODELIST")); err == nil {
-		for _, host := range list[:min(len(list), mostTried)] {
+		for _, host := range list[:min(len(list), maxTried)] {
 			add(host)
 		}
 	}
 	return hosts
 }
 
-// mostTried bounds the hosts of a list that are looked up; one that can be found is enough.
-const mostTried = 4
+// maxTried bounds the hosts of a list that are looked up; one that can be found is enough.
+const maxTried = 4
 
 func interfaces(set setting.Values) ([]netip.Addr, error) {
 	all, err := net.Interfaces()

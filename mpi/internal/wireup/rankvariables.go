@@ -26,8 +26,8 @@ var places = []struct {
 	{rank: "AWS_BATCH_JOB_NODE_INDEX", size: "AWS_BATCH_JOB_NUM_NODES", rank0: awsRank0},
 }
 
-// mostRanks bounds the number of ranks of a job without a launcher.
-const mostRanks = 1 << 16
+// maxRanks bounds the number of ranks of a job without a launcher.
+const maxRanks = 1 << 16
 
 // findPlace is this process's place in a job without a launcher; nil if the environment speaks of none. A
 // part of what is needed is no place, and is an error where it can be meant for nothing else. WEFT_SIZE=1 is
@@ -79,8 +79,8 @@ func newPlace(set setting.Values, address, rankName, rank, sizeName, size string
 	*coordinator.Config, error) {
 	c := &coordinator.Config{Address: address, Kernel: kernel()}
 	var err error
-	if c.Size, err = strconv.Atoi(size); err != nil || c.Size < 1 || c.Size > mostRanks {
-		return nil, fmt.Errorf("%s=%.20q: not a number of ranks from 1 to %d", sizeName, size, mostRanks)
+	if c.Size, err = strconv.Atoi(size); err != nil || c.Size < 1 || c.Size > maxRanks {
+		return nil, fmt.Errorf("%s=%.20q: not a number of ranks from 1 to %d", sizeName, size, maxRanks)
 	}
 	if c.Rank, err = strconv.Atoi(rank); err != nil || c.Rank < 0 || c.Rank >= c.Size {
 		return nil, fmt.Errorf("%s=%.20q: not a rank from 0 to %d, as %s=%s has it", rankName, rank,

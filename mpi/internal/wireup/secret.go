@@ -139,8 +139,8 @@ func mark(secret [secretSize]byte) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// mostInFile bounds what is read of a secret's file.
-const mostInFile = 4096
+// maxInFile bounds what is read of a secret's file.
+const maxInFile = 4096
 
 // readFile makes the secret from a file that nobody else knows: it is the hash of all its bytes, so that it
 // does not matter how the file writes them.
@@ -162,15 +162,15 @@ func readFile(name string) (secret [secretSize]byte, err error) {
 	if err := checkOwner(name, info); err != nil {
 		return secret, err
 	}
-	text, err := io.ReadAll(io.LimitReader(f, mostInFile+1))
+	text, err := io.ReadAll(io.LimitReader(f, maxInFile+1))
 	switch {
 	case err != nil:
 		return secret, err
 	case len(text) < secretSize:
 		return secret, fmt.Errorf("%d bytes are too few for a secret, %d are needed: head -c 32 "+
 			"/dev/urandom > %s", len(text), secretSize, name)
-	case len(text) > mostInFile:
-		return secret, fmt.Errorf("more than %d bytes: that is no secret", mostInFile)
+	case len(text) > maxInFile:
+		return secret, fmt.Errorf("more than %d bytes: that is no secret", maxInFile)
 	}
 	return sha256.Sum256(text), nil
 }

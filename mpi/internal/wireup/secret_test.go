@@ -163,9 +163,9 @@ func TestSecretFileRefusals(t *testing.T) {
 		dir:                        "not a regular file",
 		fifo:                       "not a regular file",
 		link:                       "chmod 600",
-		secretFile(t, strings.Repeat("x", 31), 0o600):           "31 bytes are too few",
-		secretFile(t, "", 0o600):                                "0 bytes are too few",
-		secretFile(t, strings.Repeat("x", mostInFile+1), 0o600): "that is no secret",
+		secretFile(t, strings.Repeat("x", 31), 0o600):          "31 bytes are too few",
+		secretFile(t, "", 0o600):                               "0 bytes are too few",
+		secretFile(t, strings.Repeat("x", maxInFile+1), 0o600): "that is no secret",
 	} {
 		t.Setenv(setting.SecretFile.Name, name)
 		s := newSpace()
@@ -175,7 +175,7 @@ func TestSecretFileRefusals(t *testing.T) {
 		require.Empty(t, s.values)
 	}
 	require.NoError(t, func() error {
-		_, err := readFile(secretFile(t, strings.Repeat("x", mostInFile),
+		_, err := readFile(secretFile(t, strings.Repeat("x", maxInFile),
 			0o600))
 		return err
 	}())

@@ -100,7 +100,7 @@ func TestJoin_SilentStrangers(t *testing.T) {
 	}
 	join(both[0])
 	began := time.Now()
-	for range 2 * mostStrangers {
+	for range 2 * maxStrangers {
 		conn, err := net.Dial("tcp", both[0].Address)
 		for errors.Is(err, syscall.ECONNREFUSED) {
 			conn, err = net.Dial("tcp", both[0].Address)

@@ -15,11 +15,11 @@ import (
 	"time"
 )
 
-// The bounds for callers that have not proved the secret. While there are mostStrangers, further ones wait in
+// The bounds for callers that have not proved the secret. While there are maxStrangers, further ones wait in
 // the listener's queue, and those that are there have hurriedWithin only, so that silent ones do not keep the
 // ranks out for long.
 const (
-	mostStrangers  = 64
+	maxStrangers   = 64
 	strangerWithin = 5 * time.Second
 	hurriedWithin  = 250 * time.Millisecond
 )
@@ -58,7 +58,7 @@ func listen(ctx context.Context, c Config) (*server, error) {
 	}
 	id := make([]byte, 8)
 	rand.Read(id)
-	s := &server{secret: c.Secret, listener: l, places: make(chan struct{}, mostStrangers),
+	s := &server{secret: c.Secret, listener: l, places: make(chan struct{}, maxStrangers),
 		table: newTable(hex.EncodeToString(id), c.Size), links: make([]*link, c.Size),
 		callers: map[net.Conn]time.Time{}}
 	s.deadline = time.AfterFunc(c.Within, func() { s.expire(c.Within) })

@@ -20,8 +20,8 @@ type node struct {
 	plan  *plan
 }
 
-// setUpNodes finds the job's hosts, starts the agents of those that are not this one, and deals the ranks out to
-// them. Whatever it returns, the agents that it has started are those of j.nodes.
+// setUpNodes finds the job's hosts, starts the agents of those that are not this one, and deals the ranks out
+// to them. Whatever it returns, the agents that it has started are those of j.nodes.
 func (j *job) setUpNodes(ctx context.Context) error {
 	n := 0
 	for _, app := range j.Apps {

@@ -19,11 +19,13 @@ const (
 	CTS                      // where the bytes of an announced message may be written (package rendezvous)
 	Withdraw                 // asks for an announced message back (package rendezvous)
 	ATS                      // ends an announcement through the ring (package rendezvous)
+	Agree                    // a step of an agreement among ranks that may fail (package agree)
+	Revoke                   // ends the use of a communicator
 	kinds
 )
 
 var kindNames = [kinds]string{"", "", "CREDIT", "ENLARGE", "SHRINK", "EAGER", "RTS", "FIRST", "MORE",
-	"PIECE", "BATCH", "LARGE", "CTS", "WITHDRAW", "ATS"}
+	"PIECE", "BATCH", "LARGE", "CTS", "WITHDRAW", "ATS", "AGREE", "REVOKE"}
 
 func (k Kind) String() string {
 	if k >= credit && k < kinds {
@@ -36,4 +38,5 @@ func (k Kind) String() string {
 func (k Kind) inner() bool { return outer>>k&1 == 0 }
 
 // outer has the kinds of the layer above.
-const outer = 1<<Eager | 1<<RTS | 1<<First | 1<<More | 1<<Piece | 1<<Batch | 1<<CTS | 1<<Withdraw | 1<<ATS
+const outer = 1<<Eager | 1<<RTS | 1<<First | 1<<More | 1<<Piece | 1<<Batch | 1<<CTS | 1<<Withdraw | 1<<ATS |
+	1<<Agree | 1<<Revoke

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/internal/topology"
 )
 
@@ -44,6 +45,9 @@ func rankEnv(environ []string, job *Job, id numbers, plan *plan, app *App) []str
 	}
 	if !given("GOMAXPROCS") {
 		own = append(own, "GOMAXPROCS="+strconv.Itoa(threads))
+	}
+	if job.Survive {
+		own = append(own, setting.Survive.Name+"=1")
 	}
 	if plan.Interface != "" && !given("WEFT_IFACE") {
 		own = append(own, "WEFT_IFACE="+plan.Interface)

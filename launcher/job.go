@@ -55,6 +55,8 @@ type Job struct {
 	// Stuck is how long no message may move until the user is told what the ranks wait for. A deadlock that
 	// is certain is told at once. 0 means never.
 	Stuck time.Duration
+	// Survive has the job go on when a rank fails. Its end is then an error of kind RanksLost.
+	Survive bool
 	// AbortStuck ends the job when a deadlock is certain.
 	AbortStuck bool
 	MaxLine    int // bytes up to which lines of different ranks never mix; 0 means DefaultMaxLine

@@ -57,6 +57,7 @@ const (
 	ReaderGone  = supervisor.ReaderGone
 	Deadlocked  = supervisor.Deadlocked
 	AgentLost   = supervisor.AgentLost
+	RanksLost   = supervisor.RanksLost
 )
 
 // Watchdog is the life of the watchdog's process, and does not return there; elsewhere it returns at once.
@@ -427,7 +428,7 @@ func (j *job) stdinOf(id int) agent.Stdin {
 func (j *job) newSupervisor() *supervisor.Supervisor {
 	n := len(j.programOf)
 	config := supervisor.Config{
-		Ranks: make([]supervisor.Rank, n), Grace: j.Grace, Timeout: j.Timeout,
+		Ranks: make([]supervisor.Rank, n), Grace: j.Grace, Timeout: j.Timeout, Survive: j.Survive,
 		PMI: pmi.Config{
 			KVSName: "weft_" + j.id[:8], Appnum: j.programOf,
 			Preset: []string{"PMI_process_mapping", j.processMapping()},

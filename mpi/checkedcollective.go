@@ -66,10 +66,10 @@ func (a *collectiveCall) signature(at *check.Site) check.Signature {
 // agree finds out whether the ranks call alike, before a call that blocks. Off checking mode it does nothing.
 func (a *collectiveCall) agree() {
 	c := a.comm
-	k := c.checker
-	if k == nil || a.err != nil {
-		return
+	if a.err != nil || c.checker == nil {
+		return // an error may be that there is no communicator
 	}
+	k := c.checker
 	site := k.sites.Here()
 	if k.operations.Any() || check.Overlap(a.in, a.out) {
 		o := a.operation(site)

@@ -41,7 +41,8 @@ type commState struct {
 	job     *job
 	coll    collState
 	freed   atomic.Bool // Free has been called
-	inFull  atomic.Bool // calls have to be looked at in full: it is freed, or in checking mode
+	revoked atomic.Bool // Revoke has been called, here or at another rank
+	inFull  atomic.Bool // calls have to be looked at in full: it is freed, revoked, or in checking mode
 	checker *checker    // nil unless in checking mode
 
 	mu         sync.Mutex
@@ -51,15 +52,18 @@ type commState struct {
 // newComm makes a communicator of the job. members is nil for the ranks of the world.
 func (j *job) newComm(e *engine.Engine, name string, id uint32, rank int, m *members) *Comm {
 	s := &commState{e: e, context: id, rank: rank, size: e.Size(), members: m, job: j}
+	var world []int32
 	if m != nil {
-		s.size = len(m.world)
-		e.SetContextGroup(id, m.world)
+		s.size, world = len(m.world), m.world
 	}
 	s.label.Store(&name)
 	if s.checker = j.checker; s.checker != nil {
 		s.inFull.Store(true)
 	}
 	j.comms.add(s)
+	if e.OpenCommunicator(id, world) {
+		j.comms.revoke(id)
+	}
 	j.log.Debug("communicator", "name", name, "id", id/contextsPerComm, "rank", rank, "size", s.size)
 	return &Comm{commState: s}
 }
@@ -128,6 +132,9 @@ func (c *Comm) check() error {
 	}
 	if c.freed.Load() {
 		return fmt.Errorf("%w: %s has been freed", ErrComm, c.Name())
+	}
+	if c.revoked.Load() {
+		return ErrRevoked
 	}
 	return nil
 }

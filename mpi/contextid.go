@@ -4,6 +4,8 @@ import (
 	"errors"
 	"math/bits"
 	"sync"
+
+	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
 // Each communicator has an id of its own. The low two bits of an engine context select the kind of traffic
@@ -12,7 +14,7 @@ const (
 	pointToPoint    = 0 // offset of the context of Send, Recv and the like
 	collective      = 1 // of collective calls
 	groupCreation   = 2 // of CreateGroup, which is collective over a part of the communicator
-	contextsPerComm = 4
+	contextsPerComm = engine.ContextKinds
 	worldID         = 0
 	// bounds the communicators that one rank can lead at a time, and the memory for their ids
 	maxCounterBits   = 20

@@ -1,6 +1,9 @@
 package mpi
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // Dup makes a communicator with the same ranks and its own message space (MPI 4.1, 7.4.2). It is collective:
 // all ranks of the communicator call it, in the same order among its collectives. It blocks until the ranks
@@ -25,6 +28,9 @@ func (c *Comm) childName(id uint32) string { return fmt.Sprintf("%s.%d", c.Name(
 // must receive what was sent. Other calls on the communicator return ErrComm. The world cannot be freed.
 func (c *Comm) Free() error {
 	err := c.check()
+	if errors.Is(err, ErrRevoked) {
+		err = nil
+	}
 	if err == nil && c.context == worldID {
 		err = fmt.Errorf("%w: the world lasts until Finalize", ErrComm)
 	}

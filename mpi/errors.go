@@ -35,7 +35,7 @@ var (
 	ErrProcFailed = engine.ErrProcFailed
 	// with ErrProcFailed: the process was given up because a rule of the protocol was broken
 	ErrProtocol       = transport.ErrProtocol
-	ErrRevoked        = errors.New("communicator was revoked") //
+	ErrRevoked        = engine.ErrRevoked
 	ErrAborted        = engine.ErrAborted                      // the job is ending
 	ErrNotInitialized = errors.New("Init has not been called") //
 	ErrFinalized      = engine.ErrFinalized                    //

@@ -583,6 +583,9 @@ var others = body("others", func(_ context.Context, world *mpi.Comm) error {
 		return err
 	}
 	// One rank of the world is left that could answer.
+	if err := world.AckFailed(); err != nil {
+		return err
+	}
 	if me == 0 {
 		if err := mpi.Send(world, []int{4}, 1, 1); err != nil {
 			return err

@@ -47,7 +47,8 @@ type job struct {
 	log        *slog.Logger
 	statistics *statsReport // nil where nobody asks for it
 	ids        *contextIDs
-	comms      comms
+	comms      *comms
+	survive    bool           // a failed rank does not end the job
 	reporter   *stateReporter // nil where no launcher asks for the rank's state
 	checker    *checker       // nil unless in checking mode
 	choices    coll.Selection // of algorithms
@@ -57,9 +58,10 @@ type job struct {
 	processors int
 }
 
-func newJob(wire *wireup.Job, e *engine.Engine, log *slog.Logger) *job {
+func newJob(wire *wireup.Job, e *engine.Engine, comms *comms, log *slog.Logger) *job {
 	j := &job{
-		wire: wire, log: log, ids: newContextIDs(e.Rank(), e.Size(), e), processors: math.MaxInt,
+		wire: wire, log: log, ids: newContextIDs(e.Rank(), e.Size(), e), comms: comms,
+		processors: math.MaxInt,
 	}
 	if _, elsewhere := wire.Neighbours(); !elsewhere {
 		if n := topology.Possible(); n > 0 {
@@ -89,8 +91,9 @@ func Wtime() float64 { return time.Since(started).Seconds() }
 const causeFirst = 200 * time.Millisecond
 
 // Run is the whole life of a rank: Init, body, Finalize. When ctx ends, every call under way and to come
-// fails with ErrAborted. If body fails, panics or ends its goroutine, the whole job ends; Run returns body's
-// error, and does not return from a panic. Each conf changes settings.
+// fails with ErrAborted. If body fails, panics or ends its goroutine, the whole job ends, but for one that
+// survives failures (weft run --survive), which loses this rank alone; Run returns body's error, and does not
+// return from a panic. Each conf changes settings.
 func Run(ctx context.Context, body func(ctx context.Context, world *Comm) error, conf ...Config) error {
 	if body == nil {
 		return asError("Run", fmt.Errorf("%w: no body to run", ErrArg))
@@ -121,6 +124,9 @@ func Run(ctx context.Context, body func(ctx context.Context, world *Comm) error,
 	}()
 	err = body(ctx, world)
 	returned = true
+	if err != nil && world.job.survive {
+		return err // this rank has failed; the others go on
+	}
 	if err != nil {
 		yieldToCause(err)
 		world.job.abort(1)
@@ -194,6 +200,10 @@ func join(ctx context.Context, options []Config) (*Comm, error) {
 	if err != nil {
 		return nil, err
 	}
+	survive, err := set.Of(setting.Survive).Int(0, 1)
+	if err != nil {
+		return nil, err
+	}
 	wire, err := wireup.Join(ctx, set)
 	if err != nil {
 		return nil, err
@@ -217,6 +227,8 @@ func join(ctx context.Context, options []Config) (*Comm, error) {
 		return nil, errors.Join(err, wire.Leave())
 	}
 	conf.Identity, conf.Lookup, conf.PeerLost = wire.Identity, wire.Lookup, wire.PeerLost
+	list := &comms{}
+	conf.Revoked = list.revoke
 	calls := &callStats{}
 	if statistics == 1 {
 		conf.Hook = calls.event
@@ -237,8 +249,8 @@ func join(ctx context.Context, options []Config) (*Comm, error) {
 	if err := wire.Publish(ctx, card(e, conf.Fabrics)); err != nil {
 		return nil, errors.Join(err, e.Destroy(err), wire.Leave())
 	}
-	j = newJob(wire, e, log)
-	j.choices, j.checker = choices, k
+	j = newJob(wire, e, list, log)
+	j.choices, j.checker, j.survive = choices, k, survive == 1
 	if j.host, err = thisHost(); err != nil {
 		return nil, errors.Join(err, e.Destroy(err), wire.Leave())
 	}
@@ -273,7 +285,8 @@ func whyEnding(err error) error {
 // works after it. What the program has left over, messages that were never received and requests that were
 // never waited for, it tells in one line on standard error; messages that were never received are dropped. If
 // a rank that this one was connected with has failed, it does not wait for the others: it releases everything
-// and returns ErrProcFailed.
+// and returns ErrProcFailed; but in a job that survives failures (weft run --survive) it waits for those that
+// are left, and returns nil.
 func Finalize() error {
 	process.mu.Lock()
 	defer process.mu.Unlock()
@@ -297,7 +310,7 @@ func Finalize() error {
 		return asError("Finalize", errors.Join(err, c.e.Destroy(err), c.job.wire.Leave()))
 	}
 	// Every rank is on its way out when the barrier is through: only then may connections close.
-	if err := c.e.ExternalBarrier(c.job.wire.Barrier); err != nil {
+	if err := c.e.ExternalBarrier(c.job.wire.Barrier, c.job.survive); err != nil {
 		err = whyEnding(err)
 		return asError("Finalize", errors.Join(err, c.e.Destroy(err), c.job.wire.Leave()))
 	}

@@ -3,6 +3,7 @@ package mpi
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"runtime"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
+	"github.com/weft-mpi/weft/transport"
 )
 
 // quietAfter is for how long no message of a rank must have moved until the launcher is told that it is
@@ -70,28 +72,49 @@ func (r *stateReporter) enter(p snapshot.Phase) {
 
 func (r *stateReporter) run() {
 	defer r.conn.Close()
-	var question [1]byte
+	var buf [256]byte
+	said := buf[:0]
 	for {
 		r.conn.SetReadDeadline(time.Now().Add(quietAfter))
-		switch _, err := r.conn.Read(question[:]); {
+		n, err := r.conn.Read(buf[len(said):])
+		said = buf[:len(said)+n]
+		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			err = r.look()
-			if err != nil {
-				return
-			}
-		case err != nil:
+		case err == nil:
+			said, err = r.obey(said)
+			said = buf[:copy(buf[:], said)]
+		}
+		if err != nil {
 			return
-		case question[0] == snapshot.Ask:
-			if r.answer(snapshot.Answer, r.snapshot()) != nil {
-				return
-			}
-		case question[0] == snapshot.AskSample:
-			if r.answer(snapshot.Sampled, r.sample()) != nil {
-				return
-			}
 		}
 	}
 }
+
+// obey does what the launcher has said, and returns what is not complete yet.
+func (r *stateReporter) obey(said []byte) ([]byte, error) {
+	for {
+		command, rank, rest, ok, err := snapshot.NextCommand(said)
+		if !ok || err != nil {
+			return said, err
+		}
+		said = rest
+		switch {
+		case command == snapshot.Ask:
+			err = r.answer(snapshot.Answer, r.snapshot())
+		case command == snapshot.AskSample:
+			err = r.answer(snapshot.Sampled, r.sample())
+		case rank < r.world.e.Size():
+			r.world.e.PeerFailed(rank, errLauncherSaw)
+		}
+		if err != nil {
+			return said, err
+		}
+	}
+}
+
+// errLauncherSaw is why a rank has failed whose end the launcher has seen.
+var errLauncherSaw = fmt.Errorf("%w: the launcher has seen it end", transport.ErrPeerLost)
 
 func (r *stateReporter) send(k snapshot.Kind, body []byte) error {
 	_, err := r.conn.Write(snapshot.AppendFrame(nil, k, body))
@@ -217,6 +240,16 @@ func (l *comms) add(c *commState) {
 		l.byID = map[uint32]*commState{}
 	}
 	l.byID[c.context] = c
+}
+
+// revoke has calls on a communicator fail.
+func (l *comms) revoke(id uint32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c := l.byID[id]; c != nil {
+		c.revoked.Store(true)
+		c.inFull.Store(true)
+	}
 }
 
 func (l *comms) remove(c *commState) {

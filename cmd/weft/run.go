@@ -195,6 +195,7 @@ type jobOptions struct {
 	timeout                                                  timeLimit
 	stuck                                                    stuckLimit
 	stuckAction                                              string
+	survive                                                  bool
 	cores                                                    coreCount
 	lanes                                                    laneCount
 	maxLine                                                  lineLength
@@ -250,6 +251,8 @@ func (o *jobOptions) define(flags *pflag.FlagSet) {
 		"tell what the ranks wait for when nothing has moved for this `duration`; 0 for never")
 	flags.StringVar(&o.stuckAction, "stuck-action", "report",
 		"`report|abort`: what follows a deadlock that is certain: a report, or also the end of the job")
+	flags.BoolVar(&o.survive, "survive", false,
+		"go on when a rank fails: its peers get an error from what needs it, and may go on without it")
 	flags.StringVar(&o.launcher, "launcher", "",
 		"`local|ssh|slurm|sge|lsf|pbs`: what starts weft on other hosts; found out if not given")
 	flags.BoolVar(&o.verbose, "verbose", false, "tell what is done, each step with its time")
@@ -307,7 +310,7 @@ func (o *jobOptions) job() (launcher.Job, error) {
 		Label: o.label, Output: o.output, Timeout: time.Duration(o.timeout), Verbose: o.verbose,
 		Report: o.report, MaxLine: int(o.maxLine), DryRun: o.dryRun, Stage: o.stage,
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
-		Stuck: time.Duration(o.stuck),
+		Stuck: time.Duration(o.stuck), Survive: o.survive,
 	}
 	switch o.stuckAction {
 	case "report":

@@ -17,7 +17,7 @@ type Setting struct {
 var All = []*Setting{Fabric, Interface, Lanes, Reconnect, Ports, Checksum, ConnectTimeout, PeerTimeout, TLS,
 	SecretFile, Coordinator, StartTimeout, CoresPerRank, HandlerCores, Phases, KeepSmall, Threshold, Vector,
 	Budget, ShrinkAfter, EagerMost, Rendezvous, KeepMost, KeepCount, Collectives,
-	Check, Statistics, Log}
+	Check, Statistics, Survive, Log}
 
 var (
 	Fabric    = &Setting{"WEFT_FABRIC", "auto", "transport between ranks, by name"}
@@ -92,6 +92,8 @@ var (
 			"all ranks need the same"}
 	Statistics = &Setting{"WEFT_STATS", "0",
 		"1 has each rank tell the counters of its channels on standard error at the end"}
+	Survive = &Setting{"WEFT_SURVIVE", "0",
+		"1 says that the job goes on when a rank fails; weft run --survive sets it"}
 	Log = &Setting{"WEFT_LOG", "warn",
 		"what a rank tells on standard error: error, warn, info or debug"}
 )

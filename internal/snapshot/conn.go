@@ -7,18 +7,41 @@ import (
 )
 
 // A rank and its launcher talk about the rank's state over a connection of their own, a descriptor that the
-// rank inherits. The launcher sends bytes of value Ask, one for each snapshot that it wants, and of value
-// AskSample, one for each sample. The rank sends frames: the length of what follows, 4 bytes, big endian; the
-// kind, 1 byte; and the body.
+// rank inherits. The launcher sends a byte of value Ask for each snapshot that it wants, and of value
+// AskSample for each sample; and a byte of value Failed with the number of a rank, 4 bytes, big endian, when
+// that rank has failed and the job goes on. The rank sends frames: the length of what follows, 4 bytes, big
+// endian; the kind, 1 byte; and the body.
 
 // Variable is the environment variable that tells a rank the number of the descriptor.
 const Variable = "WEFT_SNAPSHOT_FD"
 
-// The bytes by which the launcher asks for a snapshot, and for a sample.
+// The first byte of what the launcher sends.
 const (
-	Ask       = 1
-	AskSample = 2
+	Ask       = 1 // asks for a snapshot
+	AskSample = 2 // asks for a sample
+	Failed    = 3 // tells that a rank has failed
 )
+
+// AppendFailed appends what tells of a failed rank.
+func AppendFailed(b []byte, rank int) []byte {
+	return binary.BigEndian.AppendUint32(append(b, Failed), uint32(rank))
+}
+
+// NextCommand cuts the first thing that the launcher has said off b. It reports false if it is not complete.
+// The rank is that of Failed. An error is of a byte that no launcher sends.
+func NextCommand(b []byte) (command byte, rank int, rest []byte, ok bool, err error) {
+	switch {
+	case len(b) == 0:
+		return 0, 0, b, false, nil
+	case b[0] == Ask || b[0] == AskSample:
+		return b[0], 0, b[1:], true, nil
+	case b[0] != Failed:
+		return 0, 0, b, false, fmt.Errorf("a command %d", b[0])
+	case len(b) < 5:
+		return 0, 0, b, false, nil
+	}
+	return Failed, int(binary.BigEndian.Uint32(b[1:])), b[5:], true, nil
+}
 
 // Kind is what a frame of a rank says.
 type Kind byte

@@ -108,6 +108,12 @@ func RunWatched(t testing.TB, apps ...launcher.App) Result {
 	return run(t, launcher.Job{Apps: apps, Timeout: patience, Stuck: 10 * time.Second, AbortStuck: true})
 }
 
+// RunSurviving is Run of a job that goes on when ranks fail.
+func RunSurviving(t testing.TB, apps ...launcher.App) Result {
+	t.Helper()
+	return run(t, launcher.Job{Apps: apps, Timeout: patience, Survive: true})
+}
+
 func run(t testing.TB, job launcher.Job) Result {
 	t.Helper()
 	var r Result

@@ -29,18 +29,21 @@ func (s State) String() string {
 
 // Config is what a Server tells its ranks.
 type Config struct {
-	KVSName string   // name of the job's one key-value space
-	Appnum  []int    // per rank: the number of its program among those of the job
+	KVSName string // name of the job's one key-value space
+	Appnum  []int  // per rank: the number of its program among those of the job
+	// a rank whose process has ended is not waited for: the ranks that are left pass the barrier without it
+	Survive bool
 	Preset  []string // keys and values in turn that the space has from the start, such as PMI_process_mapping
 }
 
 // Server is the launcher's side for all ranks of a job, without I/O: a rank's line goes in, the lines to send
 // come out.
 type Server struct {
-	config  Config
-	ranks   []rankState
-	kvs     map[string]string
-	waiting int // ranks in the barrier
+	config   Config
+	ranks    []rankState
+	kvs      map[string]string
+	waiting  int   // ranks in the barrier
+	suspects []int // whom others have lost, since Suspects was asked
 }
 
 type rankState struct {
@@ -103,15 +106,35 @@ func (s *Server) Stranded() (waits, missing int, found bool) {
 			if waits < 0 {
 				waits = i
 			}
-		} else if missing < 0 && (r.gone || r.State == Finalized) {
+		} else if missing < 0 && (r.gone && !s.config.Survive || r.State == Finalized && !r.gone) {
 			missing = i
 		}
 	}
 	return waits, missing, waits >= 0 && missing >= 0
 }
 
-// Gone notes that the rank's process has ended.
-func (s *Server) Gone(rank int) { s.ranks[rank].gone = true }
+// Gone notes that the rank's process has ended. The others may have waited for it alone.
+func (s *Server) Gone(rank int) []Reply {
+	r := &s.ranks[rank]
+	if r.gone {
+		return nil
+	}
+	r.gone = true
+	if !s.config.Survive {
+		return nil
+	}
+	if r.State == InBarrier {
+		s.waiting--
+	}
+	return s.passBarrier()
+}
+
+// Suspects are the ranks that others have lost, since the last call.
+func (s *Server) Suspects() []int {
+	list := s.suspects
+	s.suspects = nil
+	return list
+}
 
 // requests names what serves each request.
 var requests = map[string]func(s *Server, rank int, m message) ([]Reply, error){
@@ -230,16 +253,32 @@ func (s *Server) get(rank int, m message) ([]Reply, error) {
 
 func (s *Server) barrier(rank int, _ message) ([]Reply, error) {
 	s.ranks[rank].State = InBarrier
-	if s.waiting++; s.waiting < len(s.ranks) {
-		return nil, nil
+	s.waiting++
+	return s.passBarrier(), nil
+}
+
+// passBarrier lets the ranks in the barrier go if all have come who can.
+func (s *Server) passBarrier() []Reply {
+	expected := len(s.ranks)
+	if s.config.Survive {
+		for i := range s.ranks {
+			if s.ranks[i].gone {
+				expected--
+			}
+		}
+	}
+	if s.waiting == 0 || s.waiting < expected {
+		return nil
 	}
 	s.waiting = 0
-	out := make([]Reply, len(s.ranks))
+	var out []Reply
 	for i := range s.ranks {
-		s.ranks[i].State = Initialized
-		out[i] = Reply{i, "cmd=barrier_out\n"}
+		if r := &s.ranks[i]; r.State == InBarrier && !r.gone {
+			r.State = Initialized
+			out = append(out, Reply{i, "cmd=barrier_out\n"})
+		}
 	}
-	return out, nil
+	return out
 }
 
 func (s *Server) finalize(rank int, _ message) ([]Reply, error) {
@@ -258,8 +297,12 @@ func (s *Server) abort(rank int, m message) ([]Reply, error) {
 }
 
 // peerLost is weft's own addition: a rank tells that it has lost another one. There is no answer.
-func (s *Server) peerLost(rank int, _ message) ([]Reply, error) {
+func (s *Server) peerLost(rank int, m message) ([]Reply, error) {
 	s.ranks[rank].lost = true
+	text, _ := m.get("peer")
+	if peer, err := strconv.Atoi(text); err == nil && peer >= 0 && peer < len(s.ranks) {
+		s.suspects = append(s.suspects, peer)
+	}
 	return nil, nil
 }
 

@@ -95,6 +95,9 @@ type Ask struct {
 // whose memory the agent has.
 type Records struct{ Ranks []int }
 
+// Failed tells all ranks that one of them has failed and that the job goes on without it.
+type Failed struct{ Rank int }
+
 func (Start) command()   {}
 func (Halt) command()    {}
 func (Signal) command()  {}
@@ -104,3 +107,4 @@ func (Input) command()   {}
 func (Pause) command()   {}
 func (Ask) command()     {}
 func (Records) command() {}
+func (Failed) command()  {}

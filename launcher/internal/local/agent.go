@@ -119,6 +119,10 @@ func (a *Agent) Do(c agent.Command) {
 		}
 	case agent.Records:
 		go a.sendRecords(c.Ranks)
+	case agent.Failed:
+		for _, p := range a.processes() {
+			p.tellFailed(c.Rank)
+		}
 	case agent.Pause:
 		a.flow[c.Stream].set(c.On)
 	}

@@ -40,3 +40,9 @@ func (p *process) ask(sample bool) {
 	p.snapshots.SetWriteDeadline(time.Now().Add(time.Millisecond))
 	p.snapshots.Write([]byte{question})
 }
+
+// tellFailed tells the rank that another one has failed. A rank reads this connection all the time.
+func (p *process) tellFailed(rank int) {
+	p.snapshots.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
+	p.snapshots.Write(snapshot.AppendFailed(nil, rank))
+}

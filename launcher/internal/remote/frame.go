@@ -28,6 +28,7 @@ const (
 	kindStage
 	kindAsk
 	kindRecords
+	kindFailed
 )
 
 const (

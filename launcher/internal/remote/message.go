@@ -33,6 +33,8 @@ func appendCommand(b []byte, c agent.Command) ([]byte, error) {
 		return appendJSON(b, kindAsk, c)
 	case agent.Records:
 		return appendJSON(b, kindRecords, c)
+	case agent.Failed:
+		return appendFrame(b, kindFailed, rankOf(c.Rank)), nil
 	}
 	return nil, fmt.Errorf("%w: a command %T has no frame", errProtocol, c)
 }
@@ -65,6 +67,9 @@ func parseCommand(k kind, body []byte) (agent.Command, error) {
 		return parseJSON[agent.Ask](k, body)
 	case kindRecords:
 		return parseJSON[agent.Records](k, body)
+	case kindFailed:
+		rank, _, err := splitRank(k, body)
+		return agent.Failed{Rank: rank}, err
 	}
 	return nil, fmt.Errorf("%w: a frame of kind %d is no command", errProtocol, k)
 }

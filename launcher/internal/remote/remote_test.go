@@ -110,9 +110,9 @@ func FuzzFrames(f *testing.F) {
 func TestGreetingAfterABanner(t *testing.T) {
 	const token = "0123456789abcdef"
 	for text, banner := range map[string]string{
-		"weft-agent 2 " + token + "\n":                              "",
-		"Welcome!\nweft-agent 1 ffff\nweft-agent 2 " + token + "\n": "Welcome!\nweft-agent 1 ffff\n",
-		"no newline: weft-agent 2 " + token + "\n":                  "no newline: ",
+		"weft-agent 3 " + token + "\n":                              "",
+		"Welcome!\nweft-agent 1 ffff\nweft-agent 3 " + token + "\n": "Welcome!\nweft-agent 1 ffff\n",
+		"no newline: weft-agent 3 " + token + "\n":                  "no newline: ",
 	} {
 		got, version, err := skipToGreeting(bufio.NewReader(strings.NewReader(text)), token)
 		require.NoError(t, err)

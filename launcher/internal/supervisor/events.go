@@ -49,6 +49,7 @@ func (s *Supervisor) pmiLine(now time.Time, e agent.PMILine) {
 	for _, reply := range replies {
 		s.do(agent.Reply{Rank: reply.Rank, Line: reply.Line})
 	}
+	s.endSuspects()
 	switch err := err.(type) {
 	case nil:
 		s.checkBarrier(now)
@@ -119,7 +120,7 @@ func (s *Supervisor) exited(now time.Time, e agent.Exited) {
 func (s *Supervisor) evaluate(now time.Time, id int) {
 	r := &s.ranks[id]
 	inJob := s.inJob(id)
-	s.pmi.Gone(id)
+	s.gone(id)
 	switch {
 	case r.status.Signaled():
 		f := s.failure(id, Killed)
@@ -140,6 +141,13 @@ func (s *Supervisor) evaluate(now time.Time, id int) {
 		s.fail(now, s.failure(id, Unfinished), r.sign)
 	}
 	s.checkBarrier(now)
+}
+
+// gone tells the PMI server that a rank's process has ended.
+func (s *Supervisor) gone(id int) {
+	for _, reply := range s.pmi.Gone(id) {
+		s.do(agent.Reply{Rank: reply.Rank, Line: reply.Line})
+	}
 }
 
 // checkBarrier finds ranks that wait for one that will not come.
@@ -196,8 +204,16 @@ func (s *Supervisor) lost(now time.Time, e agent.Lost) {
 	for _, id := range e.Ranks {
 		r := &s.ranks[id]
 		r.state, r.outputOver = ended, true
-		s.pmi.Gone(id)
+		s.gone(id)
+		if s.config.Survive && s.phase == running {
+			f := s.failure(id, HostLost)
+			f.Detail = "is lost with its host: " + e.Reason
+			s.fail(now, f, s.nextSign())
+		}
 	}
 	s.allStarted = true
+	if s.config.Survive && s.phase == running {
+		return
+	}
 	s.failAll(now, &Failure{How: AgentLost, Rank: -1, Detail: e.Reason})
 }

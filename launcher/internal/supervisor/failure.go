@@ -26,6 +26,8 @@ const (
 	ReaderGone             // whoever read the output has closed it
 	Deadlocked             // ranks wait for one another, and nothing can release them
 	AgentLost              // an agent is gone, and with it all that is known of its ranks
+	HostLost               // the agent of the rank's host is gone, and the job goes on without the rank
+	RanksLost              // the job has gone on without some of its ranks, to its end
 )
 
 // Failure is the cause of a job's failure: the first one in time, as far as can be known.
@@ -53,6 +55,8 @@ func (f *Failure) ExitStatus() int {
 		return 128 + int(syscall.SIGPIPE)
 	case TimedOut:
 		return 124
+	case RanksLost:
+		return 3
 	}
 	return 1
 }
@@ -74,7 +78,7 @@ func (f *Failure) Error() string {
 		return fmt.Sprintf("%s is stopped (%s), %s", who, sys.SignalName(f.Signal), f.Detail)
 	case Interrupted:
 		return "ended by " + sys.SignalName(f.Signal)
-	case Stranded, Disturbed:
+	case Stranded, Disturbed, HostLost:
 		return who + " " + f.Detail
 	}
 	return f.Detail

@@ -73,6 +73,8 @@ type rank struct {
 	status     syscall.WaitStatus
 	outputOver bool
 	sign       int  // the number of the first sign of its failure; 0: none
+	lost       bool // the job goes on without it
+	suspected  bool // it is being ended since others have lost it
 	aborted    bool // it has called Abort, so is on its way out and may be about to say why
 
 	stopped   syscall.Signal // by which it is stopped; 0: it is not
@@ -90,6 +92,7 @@ type Config struct {
 	PMI     pmi.Config
 	Grace   time.Duration // between SIGTERM and SIGKILL
 	Timeout time.Duration // 0: none
+	Survive bool          // a rank that fails does not end the job
 }
 
 // Ready is what has to be done.
@@ -116,6 +119,7 @@ type Supervisor struct {
 	root       rootCause
 	commitAt   time.Time // when root becomes the cause
 	cause      *Failure
+	casualties []*Failure // of ranks that the job goes on without, in the order of their ends
 
 	forwarded map[syscall.Signal]bool
 	lastInt   time.Time
@@ -131,6 +135,7 @@ type Supervisor struct {
 
 // New returns the supervisor of a job that begins now.
 func New(now time.Time, c Config) *Supervisor {
+	c.PMI.Survive = c.Survive
 	s := &Supervisor{config: c, pmi: pmi.NewServer(c.PMI), forwarded: make(map[syscall.Signal]bool)}
 	s.ranks = make([]rank, len(c.Ranks))
 	for i := range s.ranks {
@@ -255,6 +260,10 @@ func (s *Supervisor) failure(id int, how How) *Failure {
 
 // fail takes a failure into account, whose rank showed the first sign of it with that number.
 func (s *Supervisor) fail(now time.Time, f *Failure, sign int) {
+	if s.goesOnAfter(f) {
+		s.lose(f)
+		return
+	}
 	class := s.class(f)
 	if s.cause != nil || s.notStarted != nil || !s.root.add(f, class, sign) {
 		return
@@ -402,6 +411,7 @@ func (s *Supervisor) checkOver(now time.Time) {
 			return
 		}
 	}
+	s.countCasualties(now)
 	// Nothing better than what is known can turn up.
 	if s.cause == nil && s.notStarted == nil && s.root.best != nil {
 		s.commit(now)

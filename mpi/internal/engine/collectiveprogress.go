@@ -55,6 +55,9 @@ func (e *Engine) StartCollective(c *Collective) (Request, error) {
 // beginCollective posts the current round.
 func (cs *collectives) begin(c *Collective) (*request, error) {
 	err := cs.e.stopped
+	if err == nil && cs.e.failures.noted.Load() {
+		err = cs.e.recovery.mayBegin(c.Context)
+	}
 	if err == nil {
 		err = c.Canceller.Err()
 	}

@@ -16,7 +16,7 @@ func (e *Engine) RunCollective(c *Collective) error {
 func (e *Engine) runCollective(c *Collective) error {
 	e.collectives.pinBuffers(c)
 	c.prepare()
-	if c.Canceller == nil {
+	if c.Canceller == nil && !e.failures.noted.Load() {
 		done, err := e.collectives.shortRounds(c)
 		if done || err != nil {
 			if c.pooled || c.pinned != [2]*Memory{} {

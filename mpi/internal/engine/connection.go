@@ -128,6 +128,7 @@ func (a *acceptor) Connected(rank uint32, qp transport.QP, private []byte) {
 		}
 	}
 	e.sends.sendQueued(p)
+	e.recovery.sendControls(p)
 	e.progress.queues.wake() // a sleeper must look at the new connection
 }
 

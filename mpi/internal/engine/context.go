@@ -54,6 +54,9 @@ func (e *Engine) ReuseContext(context uint32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.unexpected.freedContexts.remove(context)
+	if communicatorOf(context) == context {
+		e.recovery.reuse(context)
+	}
 }
 
 // newDiscardReceive gives a receive without a buffer, which takes a message to drop it. Its result is

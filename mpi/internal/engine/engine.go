@@ -48,6 +48,8 @@ type Config struct {
 	SpinTime       time.Duration // how long a waiting rank polls before it sleeps
 	// if not nil: told when a peer has failed, before this rank acts on it; does not block
 	PeerLost func(rank int)
+	// if not nil: told that a communicator was revoked, by its first context; does not block
+	Revoked func(communicator uint32)
 	// processors of this rank's completion handler: the first of them is its thread's; none for no handler
 	HandlerCores []int
 	Hook         Hook               // told of events; nil for none
@@ -93,6 +95,7 @@ type Engine struct {
 	completionHandler completionHandler
 	connections       connections
 	failures          failures
+	recovery          recovery
 	idleShrinker      idleShrinker
 	heartbeat         heartbeat
 }
@@ -143,6 +146,7 @@ func (e *Engine) init(c Config) {
 	e.unexpected.init(e, c)
 	e.connections.init(e, c)
 	e.failures.e, e.failures.report, e.failures.groups = e, c.PeerLost, map[uint32][]int32{}
+	e.recovery.init(e, c)
 	e.waiters.init(e, c.SpinTime)
 	e.coalescer.init(e)
 	e.idleShrinker.init(e, c.ShrinkAfter)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/weft-mpi/weft/internal/recorder"
 	"github.com/weft-mpi/weft/transport"
@@ -17,10 +18,12 @@ import (
 // connection is cut before any operation that names it is completed, so that nothing is placed in a buffer
 // that the user has back.
 type failures struct {
-	e      *Engine
-	peers  []*peer            // those that have failed
-	groups map[uint32][]int32 // world ranks of a context; none for a context of the whole world
-	report func(rank int)     // of Config.PeerLost
+	e     *Engine
+	peers []*peer // those that have failed
+	// by communicator that is in use: its world ranks; nil for the whole world
+	groups map[uint32][]int32
+	noted  atomic.Bool    // a peer has failed or a communicator was revoked: calls have to look
+	report func(rank int) // of Config.PeerLost
 
 	logging sync.WaitGroup // goroutines that log: a handler may block, so it is never called under the lock
 }
@@ -55,7 +58,7 @@ func (y *failures) failPeer(p *peer, cause error) {
 	p.state = peerFailed
 	y.e.recorder.Note(recorder.PeerLost, 0, p.rank, 0, 0)
 	y.e.recorder.Stamp()
-	if y.report != nil {
+	if y.report != nil && y.e.stopped == nil {
 		y.report(p.rank)
 	}
 	y.peers = append(y.peers, p)
@@ -64,6 +67,7 @@ func (y *failures) failPeer(p *peer, cause error) {
 		p.ch.QP().Abort(cause)
 	}
 	y.failRequestsOf(p)
+	y.e.recovery.peerFailed(p)
 }
 
 func (y *failures) failRequestsOf(p *peer) {
@@ -103,18 +107,21 @@ func (y *failures) failRequestsOf(p *peer) {
 	y.e.waiters.wakeProbes() // probes look at the peer's state themselves
 }
 
-// SetContextGroup tells which world ranks a context is of, where it is not all of the world: only their
-// failure concerns receives and probes from any source. It holds until ReleaseContext. The slice is not
-// copied.
-func (e *Engine) SetContextGroup(context uint32, ranks []int32) {
+// OpenCommunicator begins the use of a communicator of these world ranks; nil for the whole world. Only their
+// failure concerns its receives and probes from any source, and its collectives. It holds until
+// ReleaseContext. The slice is not copied. It tells whether another rank has revoked the communicator
+// already.
+func (e *Engine) OpenCommunicator(communicator uint32, ranks []int32) (revoked bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.failures.groups[context] = ranks
+	e.failures.groups[communicator] = ranks
+	e.recovery.open(communicator)
+	return e.recovery.revoked[communicator]
 }
 
 func (y *failures) inContext(context uint32, rank int) bool {
-	ranks, some := y.groups[context]
-	return !some || slices.Contains(ranks, int32(rank))
+	ranks := y.groups[communicatorOf(context)]
+	return ranks == nil || slices.Contains(ranks, int32(rank))
 }
 
 // failedSince is the failure of a rank of the context among those after the first n failures; nil if there
@@ -128,14 +135,18 @@ func (y *failures) since(n int, context uint32) error {
 	return nil
 }
 
-// allPeersFailed is the failure of a rank of the context if all others of it have failed too: nobody could
-// answer a receive from any source but this rank itself, which does not ask itself so.
-func (y *failures) allFailed(context uint32) error {
+// unacknowledged is the failure of a rank of the context that keeps receives from any source from waiting:
+// one that was not acknowledged, or any once all other ranks have failed. Nobody could answer then but this
+// rank itself, which does not ask itself so.
+func (y *failures) unacknowledged(context uint32) error {
 	if len(y.peers) == 0 {
 		return nil
 	}
+	if err := y.since(y.e.recovery.acknowledged[communicatorOf(context)], context); err != nil {
+		return err
+	}
 	left := y.e.size
-	if ranks, some := y.groups[context]; some {
+	if ranks := y.groups[communicatorOf(context)]; ranks != nil {
 		left = len(ranks)
 	}
 	for _, p := range y.peers {
@@ -151,8 +162,11 @@ func (y *failures) allFailed(context uint32) error {
 
 // noLiveSource is why nobody will send what a receive asks for; nil if somebody may.
 func (y *failures) noLiveSource(context uint32, src int) error {
+	if err := y.e.recovery.revokedErr(context); err != nil {
+		return err
+	}
 	if src == AnySource {
-		return y.allFailed(context)
+		return y.unacknowledged(context)
 	}
 	if p := y.e.peers[src]; p != nil && p.state == peerFailed {
 		return p.cause

@@ -37,6 +37,7 @@ type peer struct {
 	batch               eager.Batch
 	burst               burstStats
 	incoming            incoming
+	controls            []control          // that wait for a connection or for room
 	unexpectedCount     int                // messages of it that no receive has taken
 	bytesWhilePaused    int                // bytes that it sent after it had read the order to pause
 	payloadPaused       bool               // has been told to announce payload

@@ -110,6 +110,7 @@ func (g *progressEngine) advanceProtocols(p *peer) bool {
 	if p.state == peerOpen && p.sendPending() {
 		g.e.sends.sendQueued(p)
 	}
+	g.e.recovery.sendControls(p)
 	if p.state != peerOpen {
 		return false
 	}
@@ -168,7 +169,8 @@ func (g *progressEngine) drained() bool {
 		if p == nil {
 			continue
 		}
-		if p.sendPending() || p.state == peerOpen && p.fabric.sender.Outstanding(p.ch) > 0 {
+		if p.sendPending() || p.state == peerOpen && (len(p.controls) > 0 ||
+			p.fabric.sender.Outstanding(p.ch) > 0) {
 			return false
 		}
 		// what has been sent may wait for what follows it

@@ -123,7 +123,7 @@ func (v *recvProtocol) start(r *request, context uint32, src, tag, elem int) {
 		return
 	}
 	v.e.recorder.Note(recorder.Posted, context, src, tag, r.bufferLen())
-	if len(v.e.failures.peers) > 0 {
+	if v.e.failures.noted.Load() {
 		if err := v.e.failures.noLiveSource(context, src); err != nil {
 			v.e.matching.RemovePosted(&r.posted)
 			v.e.requests.complete(r, err)

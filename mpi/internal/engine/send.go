@@ -311,6 +311,12 @@ func (s *sendProtocol) start(r *request, env envelope, dst int, more bool) {
 	case peerIdle:
 		s.e.connections.connect(p)
 	}
+	if s.e.failures.noted.Load() {
+		if err := s.e.recovery.revokedErr(env.Context); err != nil {
+			s.e.requests.complete(r, err)
+			return
+		}
+	}
 	r.setPeer(p)
 	if p.state != peerOpen || p.queued() {
 		s.queue(p, r)

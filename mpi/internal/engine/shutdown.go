@@ -29,8 +29,8 @@ func (e *Engine) DriveUntil(done <-chan struct{}) {
 
 // ExternalBarrier runs meet, which returns when every rank of the job has come to it or its context ends,
 // and makes passes meanwhile. A rank that has failed never comes: then the context ends with that as its
-// cause.
-func (e *Engine) ExternalBarrier(meet func(ctx context.Context) error) error {
+// cause, unless the barrier does without failed ranks.
+func (e *Engine) ExternalBarrier(meet func(ctx context.Context) error, withoutFailed bool) error {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	done := make(chan struct{})
@@ -41,7 +41,7 @@ func (e *Engine) ExternalBarrier(meet func(ctx context.Context) error) error {
 	}()
 	var lost error
 	e.driveUntil(done, func() bool {
-		if lost = e.stopped; lost == nil && len(e.failures.peers) > 0 {
+		if lost = e.stopped; lost == nil && !withoutFailed && len(e.failures.peers) > 0 {
 			lost = e.failures.peers[0].cause
 		}
 		return lost != nil

@@ -1,0 +1,75 @@
+package supervisor
+
+import (
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/weft-mpi/weft/internal/topology"
+	"github.com/weft-mpi/weft/launcher/internal/agent"
+)
+
+// goesOnAfter tells whether the job goes on after a failure: one rank's own, of a job that survives those,
+// which nobody has asked for.
+func (s *Supervisor) goesOnAfter(f *Failure) bool {
+	if !s.config.Survive || s.phase != running || s.cause != nil || f.Rank < 0 {
+		return false
+	}
+	switch f.How {
+	case Exited, Killed, Unfinished, Silent, Disturbed, HostLost:
+		return true
+	}
+	return false
+}
+
+// lose goes on without a rank, and tells the others.
+func (s *Supervisor) lose(f *Failure) {
+	r := &s.ranks[f.Rank]
+	if r.lost {
+		return
+	}
+	r.lost = true
+	s.casualties = append(s.casualties, f)
+	s.notice("%s: the job goes on without it", f)
+	if r.state == alive || r.state == disconnected {
+		s.do(agent.Signal{Ranks: []int{f.Rank}, Signal: syscall.SIGKILL})
+	}
+	s.do(agent.Failed{Rank: f.Rank})
+}
+
+// endSuspects kills ranks that others have lost and that live on, stopped or cut off: otherwise the ranks
+// would not agree on who has failed.
+func (s *Supervisor) endSuspects() {
+	for _, id := range s.pmi.Suspects() {
+		r := &s.ranks[id]
+		if !s.config.Survive || s.phase != running || r.lost || r.state != alive || r.suspected {
+			continue
+		}
+		r.suspected = true
+		s.notice("other ranks have lost %s, which is ended therefore", s.describe(id))
+		s.do(agent.Signal{Ranks: []int{id}, Signal: syscall.SIGKILL})
+	}
+}
+
+// countCasualties finds at the end of a job what it has lost. If no rank has come to its end, the first
+// failure is the job's.
+func (s *Supervisor) countCasualties(now time.Time) {
+	if len(s.casualties) == 0 || s.cause != nil || s.root.best != nil || s.notStarted != nil {
+		return
+	}
+	if len(s.casualties) == len(s.ranks) {
+		s.cause = s.casualties[0]
+		s.notice("no rank is left; the first failure: %s", s.cause)
+		return
+	}
+	var ids []int
+	for _, f := range s.casualties {
+		ids = append(ids, f.Rank)
+	}
+	slices.Sort(ids)
+	s.cause = &Failure{How: RanksLost, Rank: -1, Detail: fmt.Sprintf(
+		"the job went on to its end without %d of its %d ranks: %s", len(ids), len(s.ranks),
+		topology.FormatCPUList(ids))}
+	s.notice("%s", s.cause)
+}

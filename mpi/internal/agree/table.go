@@ -1,0 +1,129 @@
+package agree
+
+import "fmt"
+
+// Table is the agreements of one communicator at one member, and what it knows of failed members.
+//
+// Invariant: a member begins an agreement when it has returned from the one before. So once a value is
+// proposed in an agreement, everybody has returned from those before it, and they are forgotten.
+type Table struct {
+	self      int
+	tree      tree
+	instances map[uint32]*instance
+	next      uint32 // the number of the agreement that this member begins next
+	excluded  bool   // another member takes this one for failed
+}
+
+// NewTable makes the table of member self of size members.
+func NewTable(self, size int) *Table {
+	return &Table{self: self, tree: tree{failed: make([]bool, size)}, instances: map[uint32]*instance{}}
+}
+
+// Start contributes to the next agreement, whose number it returns.
+func (t *Table) Start(v Value) (number uint32, out []Send) {
+	number = t.next
+	t.next++
+	in := t.instance(number)
+	return number, t.forget(in.start(nil, v))
+}
+
+// Decision is the value of an agreement, once it is decided.
+func (t *Table) Decision(number uint32) (v Value, ok bool) {
+	in := t.instances[number]
+	if in == nil || !in.committed {
+		return Value{}, false
+	}
+	return in.decision, true
+}
+
+// Excluded tells whether other members take this one for failed: it can take part in nothing any more.
+func (t *Table) Excluded() bool { return t.excluded }
+
+// Failed lists the members that are known to have failed.
+func (t *Table) Failed() []int {
+	var list []int
+	for i, f := range t.tree.failed {
+		if f {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// AwaitedFrom lists the members from whom this one waits for a message, for which it needs a connection to
+// learn of their failure.
+func (t *Table) AwaitedFrom(number uint32) []int {
+	in := t.instances[number]
+	if in == nil || in.committed {
+		return nil
+	}
+	list := t.tree.children(nil, t.self)
+	if above := t.tree.parent(t.self); above >= 0 {
+		list = append(list, above)
+	}
+	return list
+}
+
+// Fail takes note of a failed member.
+func (t *Table) Fail(i int) (out []Send) {
+	if t.tree.failed[i] || i == t.self {
+		return nil
+	}
+	t.tree.fail(i)
+	for number := range t.instances {
+		out = t.instances[number].failure(out)
+	}
+	return t.forget(out)
+}
+
+// Receive takes a message. An error is a violation of the protocol by its sender.
+func (t *Table) Receive(from int, m *Message) (out []Send, err error) {
+	if int(m.Ballot) >= len(t.tree.failed) || int(m.Accepted) >= len(t.tree.failed) {
+		return nil, fmt.Errorf("%v of an agreement of %d members in ballot %d", m.Kind, len(t.tree.failed),
+			m.Ballot)
+	}
+	if m.Instance > t.next {
+		return nil, fmt.Errorf("%v of agreement %d, and this rank has begun %d", m.Kind, m.Instance, t.next)
+	}
+	if t.tree.failed[from] {
+		return nil, nil
+	}
+	if int(m.Ballot) > t.self {
+		t.excluded = true
+		return nil, nil
+	}
+	for i := t.tree.root; i < int(m.Ballot); i++ {
+		out = append(out, t.Fail(i)...)
+	}
+	if m.Kind == Newer || t.instances[m.Instance] == nil && m.Instance < t.next {
+		return out, nil
+	}
+	in := t.instance(m.Instance)
+	if int(m.Ballot) < t.tree.root && m.Kind != Commit && !in.committed {
+		return in.send(out, from, Newer, Value{}), nil
+	}
+	return t.forget(in.receive(out, from, m)), nil
+}
+
+func (t *Table) instance(number uint32) *instance {
+	in := t.instances[number]
+	if in == nil {
+		in = newInstance(number, t.self, &t.tree)
+		t.instances[number] = in
+	}
+	return in
+}
+
+// forget drops agreements before one in which a value is proposed.
+func (t *Table) forget(out []Send) []Send {
+	for number, in := range t.instances {
+		if in.proposed || in.committed {
+			for old := range t.instances {
+				if old < number {
+					delete(t.instances, old)
+				}
+			}
+		}
+	}
+	return out
+}

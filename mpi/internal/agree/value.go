@@ -1,0 +1,31 @@
+package agree
+
+// SetSize is the number of elements of a Value's set.
+const SetSize = 512
+
+// Value is what members contribute and agree on. The agreed value combines all contributions of members that
+// have not failed, and of some that have.
+type Value struct {
+	And uint64               // by bitwise and
+	Max uint64               // by maximum
+	Set [SetSize / 64]uint64 // a set, by union
+}
+
+// Neutral is the contribution that changes nothing.
+var Neutral = Value{And: ^uint64(0)}
+
+// Add puts an element in the set.
+func (v *Value) Add(i int) { v.Set[i/64] |= 1 << (i % 64) }
+
+// Has tells whether an element is in the set.
+func (v *Value) Has(i int) bool { return v.Set[i/64]>>(i%64)&1 != 0 }
+
+// combine adds a contribution. It is commutative, associative and idempotent, so that it does no harm when a
+// contribution comes by two ways.
+func (v *Value) combine(w *Value) {
+	v.And &= w.And
+	v.Max = max(v.Max, w.Max)
+	for i := range v.Set {
+		v.Set[i] |= w.Set[i]
+	}
+}

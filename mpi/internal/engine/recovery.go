@@ -1,0 +1,380 @@
+package engine
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/mpi/internal/agree"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// ContextKinds is the number of contexts of a communicator. They follow the first, a multiple of it, which
+// names the communicator.
+const ContextKinds = 4
+
+// communicatorOf is the first context of the communicator that a context belongs to.
+func communicatorOf(context uint32) uint32 { return context &^ (ContextKinds - 1) }
+
+// ErrRevoked is the error of operations on a communicator that a rank has revoked.
+var ErrRevoked = errors.New("communicator was revoked")
+
+// recovery is what ranks that are left need to go on: which failures they have acknowledged, communicators
+// that are revoked, and agreements (docs/spec/agree.md).
+//
+// Invariants, under the lock: a communicator is revoked before any other rank is told, and every rank that
+// learns of it tells all others once, so that all survivors learn of it if one does. An agreement is decided
+// by its table alone; what it sends waits at the peer while there is no room.
+type recovery struct {
+	e            *Engine
+	acknowledged map[uint32]int // by communicator: how many of failures.peers
+	revoked      map[uint32]bool
+	onRevoke     func(communicator uint32) // of Config.Revoked
+	agreements   map[uint32]*agreements
+	early        map[uint32][]earlyMessage // of communicators that this rank does not know yet
+	earlyCount   int
+}
+
+// agreements are those of one communicator.
+type agreements struct {
+	table   *agree.Table
+	members []int32 // world ranks; nil for the whole world
+}
+
+// earlyMessage is a step of an agreement that came before this rank knew the communicator.
+type earlyMessage struct {
+	from *peer
+	step agree.Message
+}
+
+// maxEarly bounds the messages of communicators that are not known. A communicator is agreed on before it is
+// used, so each peer can be ahead by a few at most.
+const maxEarly = 1 << 16
+
+// control is a control message that waits at a peer for a connection or for room.
+type control struct {
+	kind channel.Kind
+	body []byte
+}
+
+func (v *recovery) init(e *Engine, c Config) {
+	v.e, v.onRevoke = e, c.Revoked
+	v.acknowledged, v.revoked = map[uint32]int{}, map[uint32]bool{}
+	v.agreements, v.early = map[uint32]*agreements{}, map[uint32][]earlyMessage{}
+	e.routes.onMessage(channel.Agree, v.onAgree)
+	e.routes.onMessage(channel.Revoke, v.onRevokeMessage)
+}
+
+// sendControl sends a control message after those that wait, and connects if need be. A peer that has failed
+// needs none.
+func (v *recovery) sendControl(p *peer, m control) {
+	switch p.state {
+	case peerFailed, peerClosed:
+		return
+	case peerIdle:
+		v.e.connections.connect(p)
+	}
+	p.controls = append(p.controls, m)
+	v.sendControls(p)
+}
+
+// sendControls sends what waits at a peer, as far as there is room.
+func (v *recovery) sendControls(p *peer) {
+	if p.state != peerOpen || len(p.controls) == 0 {
+		return
+	}
+	for len(p.controls) > 0 {
+		m := p.controls[0]
+		sent, err := p.ch.TrySendControl(m.kind, len(m.body), false, func(body []byte) error {
+			copy(body, m.body)
+			return nil
+		})
+		if err != nil {
+			v.e.failures.failPeer(p, err)
+			return
+		}
+		if !sent {
+			v.e.sends.retryIfQueueFull(p)
+			break
+		}
+		p.controls = p.controls[1:]
+	}
+	p.ch.QP().Flush()
+}
+
+// Failed lists the world ranks that are known to have failed, in the order of their failures.
+func (e *Engine) Failed() []int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var list []int
+	for _, p := range e.failures.peers {
+		list = append(list, p.rank)
+	}
+	return list
+}
+
+// AckFailed acknowledges the failures that are known: they keep no receive from any source on the
+// communicator from waiting for the others.
+func (e *Engine) AckFailed(communicator uint32) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.recovery.acknowledged[communicator] = len(e.failures.peers)
+}
+
+// Unacknowledged tells whether a rank of the communicator has failed and this was not acknowledged.
+func (e *Engine) Unacknowledged(communicator uint32) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.failures.since(e.recovery.acknowledged[communicator], communicator) != nil
+}
+
+// PeerFailed tells the engine that a rank has failed, as others have seen.
+func (e *Engine) PeerFailed(rank int, cause error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.stopped == nil && rank != e.rank {
+		e.failures.failPeer(e.peer(rank), cause)
+	}
+}
+
+// Revoke ends the use of a communicator at all its ranks: operations under way, and those to come, fail with
+// ErrRevoked, but for agreements. It does not wait for the others.
+func (e *Engine) Revoke(communicator uint32) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.stopped != nil {
+		return e.stopped
+	}
+	e.recovery.revoke(communicator)
+	return nil
+}
+
+func (v *recovery) revoke(communicator uint32) {
+	if v.revoked[communicator] {
+		return
+	}
+	v.revoked[communicator] = true
+	v.e.failures.noted.Store(true)
+	if v.onRevoke != nil {
+		v.onRevoke(communicator)
+	}
+	for rank := range v.e.size {
+		if rank != v.e.rank && v.e.failures.inContext(communicator, rank) {
+			v.sendControl(v.e.peer(rank), control{channel.Revoke,
+				binary.LittleEndian.AppendUint32(nil, communicator)})
+		}
+	}
+	for r := range v.e.requests.underWay() {
+		if !r.completed() && communicatorOf(r.context()) == communicator &&
+			(r.collective == nil || r.kind == kindCollective) {
+			v.e.cancels.cancel(r, ErrRevoked)
+		}
+	}
+	v.e.waiters.wakeProbes()
+}
+
+// context is that of the operation's messages.
+func (r *request) context() uint32 {
+	switch r.kind {
+	case kindSend:
+		return r.msg.Context
+	case kindRecv:
+		return r.posted.Context
+	}
+	return r.collective.Context
+}
+
+// revokedErr is ErrRevoked for a context of a communicator that was revoked, else nil.
+func (v *recovery) revokedErr(context uint32) error {
+	if len(v.revoked) > 0 && v.revoked[communicatorOf(context)] {
+		return ErrRevoked
+	}
+	return nil
+}
+
+func (v *recovery) onRevokeMessage(_ *peer, body []byte) error {
+	if len(body) != 4 {
+		return fmt.Errorf("%w: a REVOKE of %d bytes", transport.ErrProtocol, len(body))
+	}
+	v.revoke(communicatorOf(binary.LittleEndian.Uint32(body)))
+	return nil
+}
+
+// Agree contributes to the next agreement of a communicator and waits until it is decided. It ends with an
+// error when the engine stops or canceller ends; then the agreement counts as called all the same.
+func (e *Engine) Agree(communicator uint32, value agree.Value, canceller *Canceller) (agree.Value, error) {
+	e.mu.Lock()
+	if e.stopped != nil {
+		e.mu.Unlock()
+		return agree.Value{}, e.stopped
+	}
+	a := e.recovery.of(communicator)
+	number, out := a.table.Start(value)
+	e.recovery.post(communicator, a, out)
+	e.mu.Unlock()
+	var decided bool
+	var err error
+	e.waiters.waitUntil(0, nil, func() bool {
+		if decided || err != nil {
+			return true
+		}
+		value, decided = a.table.Decision(number)
+		if !decided {
+			if err = e.stopped; err == nil {
+				err = canceller.Err()
+			}
+			if err == nil {
+				e.recovery.connectTo(a, number)
+			}
+		}
+		return decided || err != nil
+	})
+	return value, err
+}
+
+// of gives the agreements of a communicator.
+func (v *recovery) of(communicator uint32) *agreements {
+	a := v.agreements[communicator]
+	if a == nil {
+		a = &agreements{members: v.e.failures.groups[communicator]}
+		size, self := v.e.size, v.e.rank
+		if a.members != nil {
+			size, self = len(a.members), slices.Index(a.members, int32(v.e.rank))
+		}
+		a.table = agree.NewTable(self, size)
+		v.agreements[communicator] = a
+		for _, p := range v.e.failures.peers {
+			if i := a.index(p.rank); i >= 0 {
+				a.table.Fail(i)
+			}
+		}
+	}
+	return a
+}
+
+// index is a world rank's place in the communicator, or -1.
+func (a *agreements) index(rank int) int {
+	if a.members == nil {
+		return rank
+	}
+	return slices.Index(a.members, int32(rank))
+}
+
+func (a *agreements) worldRank(i int) int {
+	if a.members == nil {
+		return i
+	}
+	return int(a.members[i])
+}
+
+// connectTo has connections to all from whom an agreement waits for a message: without one nobody would
+// notice that they have failed.
+func (v *recovery) connectTo(a *agreements, number uint32) {
+	for _, i := range a.table.AwaitedFrom(number) {
+		if p := v.e.peer(a.worldRank(i)); p.state == peerIdle {
+			v.e.connections.connect(p)
+		}
+	}
+}
+
+// post sends what a table has given.
+func (v *recovery) post(communicator uint32, a *agreements, out []agree.Send) {
+	for i := range out {
+		body := binary.LittleEndian.AppendUint32(nil, communicator)
+		v.sendControl(v.e.peer(a.worldRank(out[i].To)), control{channel.Agree, out[i].Append(body)})
+	}
+	v.e.waiters.wakeProbes()
+}
+
+func (v *recovery) onAgree(p *peer, body []byte) error {
+	if len(body) < 4 {
+		return fmt.Errorf("%w: an AGREE of %d bytes", transport.ErrProtocol, len(body))
+	}
+	communicator := communicatorOf(binary.LittleEndian.Uint32(body))
+	step, err := agree.Parse(body[4:])
+	if err != nil {
+		return fmt.Errorf("%w: %w", transport.ErrProtocol, err)
+	}
+	if _, known := v.e.failures.groups[communicator]; !known && v.agreements[communicator] == nil {
+		if v.earlyCount++; v.earlyCount > maxEarly {
+			return fmt.Errorf("%w: too many messages of communicators that do not exist",
+				transport.ErrProtocol)
+		}
+		v.early[communicator] = append(v.early[communicator], earlyMessage{p, step})
+		return nil
+	}
+	return v.step(communicator, p, &step)
+}
+
+// step has a communicator's table take a message.
+func (v *recovery) step(communicator uint32, p *peer, m *agree.Message) error {
+	a := v.of(communicator)
+	from := a.index(p.rank)
+	if from < 0 {
+		return fmt.Errorf("%w: an AGREE of a communicator that rank %d is not in", transport.ErrProtocol,
+			p.rank)
+	}
+	out, err := a.table.Receive(from, m)
+	if err != nil {
+		return fmt.Errorf("%w: %w", transport.ErrProtocol, err)
+	}
+	v.post(communicator, a, out)
+	if a.table.Excluded() {
+		// Under the engine's pass: the caller looks at the peer's state afterwards.
+		v.e.fail(fmt.Errorf("%w: rank %d takes this rank for failed", ErrAborted, p.rank))
+		return nil
+	}
+	for _, i := range a.table.Failed() {
+		v.e.failures.failPeer(v.e.peer(a.worldRank(i)), fmt.Errorf("%w: rank %d has seen it fail",
+			transport.ErrPeerLost, p.rank))
+	}
+	return nil
+}
+
+// peerFailed has every agreement do without a peer, and ends the collectives that need it.
+func (v *recovery) peerFailed(p *peer) {
+	v.e.failures.noted.Store(true)
+	p.controls = nil
+	for _, c := range slices.Clone(v.e.collectives.active) {
+		if v.e.failures.inContext(c.Context, p.rank) {
+			v.e.collectives.fail(c, p.cause)
+		}
+	}
+	for communicator, a := range v.agreements {
+		if i := a.index(p.rank); i >= 0 {
+			v.post(communicator, a, a.table.Fail(i))
+		}
+	}
+}
+
+// open begins the use of a communicator, whose agreements other ranks may have begun already.
+func (v *recovery) open(communicator uint32) {
+	early := v.early[communicator]
+	delete(v.early, communicator)
+	v.earlyCount -= len(early)
+	for i := range early {
+		if p := early[i].from; p.state != peerFailed {
+			if err := v.step(communicator, p, &early[i].step); err != nil {
+				v.e.failures.failPeer(p, err)
+			}
+		}
+	}
+}
+
+// reuse forgets a communicator whose context a new one uses.
+func (v *recovery) reuse(communicator uint32) {
+	delete(v.agreements, communicator)
+	delete(v.revoked, communicator)
+	delete(v.acknowledged, communicator)
+}
+
+// mayBegin is why a collective cannot begin on a context: its communicator was revoked, or a rank of it has
+// failed.
+func (v *recovery) mayBegin(context uint32) error {
+	if err := v.revokedErr(context); err != nil {
+		return err
+	}
+	return v.e.failures.since(0, context)
+}

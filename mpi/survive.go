@@ -1,0 +1,185 @@
+package mpi
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/weft-mpi/weft/mpi/internal/agree"
+)
+
+// A job that goes on when ranks fail (weft run --survive) does so with these calls, in the manner of ULFM.
+// Operations that need a failed rank return ErrProcFailed, all others go on. docs/survivors.md teaches the
+// patterns.
+
+// Failed lists the ranks of the communicator that are known here to have failed, in rising order. Other ranks
+// may know of others.
+func (c *Comm) Failed() []int {
+	if c == nil || c.commState == nil || ended.Load() {
+		return nil
+	}
+	var list []int
+	for _, world := range c.e.Failed() {
+		if c.isMember(world) {
+			list = append(list, c.localRank(world))
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// AckFailed acknowledges the failures that Failed lists. From then on receives and probes from AnySource wait
+// for the ranks that are left; until then they return ErrProcFailed.
+func (c *Comm) AckFailed() error {
+	if err := c.check(); err != nil && !errors.Is(err, ErrRevoked) {
+		return c.failColl("AckFailed", err)
+	}
+	c.e.AckFailed(c.context)
+	return nil
+}
+
+// Revoke ends the use of the communicator: every operation on it that is under way at any of its ranks, and
+// every later one, returns ErrRevoked, except for Agree, Shrink, Failed, AckFailed and Free. One rank's call
+// is enough, and it does not wait for the others. So a rank that learns of a failure can free its peers from
+// calls in which they wait for ranks that have already left the common pattern.
+func (c *Comm) Revoke() error {
+	err := c.check()
+	if errors.Is(err, ErrRevoked) {
+		return nil
+	}
+	if err == nil {
+		err = c.e.Revoke(c.context)
+	}
+	return c.failColl("Revoke", err)
+}
+
+// Agree returns the bitwise and of the flags of all ranks. It is collective, and it works on a communicator
+// whose ranks have failed or that was revoked: all ranks that return from it return the same, whichever ranks
+// fail meanwhile. If a rank had called with a failure that it had not acknowledged (AckFailed), the error is
+// ErrProcFailed at all ranks, and the flag is valid all the same. It blocks until all ranks that have not
+// failed have called it.
+func (c *Comm) Agree(flag uint64) (uint64, error) {
+	v := agree.Neutral
+	v.And = flag
+	err := c.checkAgreement()
+	if err == nil {
+		if c.e.Unacknowledged(c.context) {
+			v.Max = 1
+		}
+		v, err = c.e.Agree(c.context, v, c.scope)
+	}
+	if err == nil && v.Max > 0 {
+		err = fmt.Errorf("%w: a failure was not acknowledged by all ranks", ErrProcFailed)
+		return v.And, c.failColl("Agree", err)
+	}
+	return v.And, c.failColl("Agree", err)
+}
+
+// checkAgreement is check for calls that a revoked communicator is good for.
+func (c *Comm) checkAgreement() error {
+	if err := c.check(); err != nil && !errors.Is(err, ErrRevoked) {
+		return err
+	}
+	return c.scope.Err()
+}
+
+// Shrink makes a communicator of the ranks that are left, in their present order. It is collective, works on
+// a communicator that was revoked, and leaves out the same ranks everywhere: all those whose failure any of
+// the callers knew. A rank that fails during the call may be a member of the new communicator; the first
+// operation there that needs it says so.
+func (c *Comm) Shrink() (*Comm, error) {
+	if err := c.checkAgreement(); err != nil {
+		return nil, c.failColl("Shrink", err)
+	}
+	child, err := c.shrink()
+	return child, c.failColl("Shrink", err)
+}
+
+func (c *Comm) shrink() (*Comm, error) {
+	for {
+		left, err := c.agreeOnRanks()
+		if err != nil {
+			return nil, err
+		}
+		rank := slices.Index(left, c.rank)
+		if rank < 0 {
+			return nil, fmt.Errorf("%w: the other ranks take this one for failed", ErrAborted)
+		}
+		id, ok, err := c.agreeOnID(left[0])
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			continue // the leader has failed
+		}
+		world := make([]int32, len(left))
+		for i, r := range left {
+			world[i] = int32(c.worldRank(r))
+		}
+		return c.job.newComm(c.e, c.childName(id), id, rank, newMembers(world)), nil
+	}
+}
+
+// agreeOnRanks agrees on the ranks whose failure no caller knows.
+func (c *Comm) agreeOnRanks() (left []int, err error) {
+	for first := 0; first < c.size; first += agree.SetSize {
+		v := agree.Neutral
+		for _, r := range c.Failed() {
+			if r >= first && r < first+agree.SetSize {
+				v.Add(r - first)
+			}
+		}
+		if v, err = c.e.Agree(c.context, v, c.scope); err != nil {
+			return nil, err
+		}
+		for r := first; r < min(first+agree.SetSize, c.size); r++ {
+			if !v.Has(r - first) {
+				left = append(left, r)
+			}
+		}
+	}
+	if len(left) == 0 {
+		return nil, fmt.Errorf("%w: every rank is taken for failed", ErrProcFailed)
+	}
+	return left, nil
+}
+
+// agreeOnID agrees on the id of the new communicator: the leader proposes one, and all ranks that are left
+// vote, until they accept one. It reports false if the leader has failed.
+func (c *Comm) agreeOnID(leader int) (id uint32, ok bool, err error) {
+	for {
+		proposal, vote := agree.Neutral, agree.Neutral
+		if c.rank == leader {
+			if id, ok = c.job.ids.propose(); ok {
+				proposal.Max = uint64(id)
+			} else {
+				proposal.Max = noID
+			}
+		}
+		if proposal, err = c.e.Agree(c.context, proposal, c.scope); err != nil {
+			return 0, false, err
+		}
+		switch id = uint32(proposal.Max); {
+		case proposal.Max == 0:
+			return 0, false, nil
+		case proposal.Max == noID:
+			return 0, false, errNoID
+		}
+		claimed := c.rank == leader || c.job.ids.accept(id)
+		if !claimed {
+			vote.And = 0
+		}
+		if vote, err = c.e.Agree(c.context, vote, c.scope); err != nil {
+			return 0, false, err
+		}
+		if vote.And != 0 {
+			return id, true, nil
+		}
+		if claimed {
+			c.job.ids.refuse(id)
+		}
+	}
+}
+
+// noID is proposed by a leader that has no id left.
+const noID = 1 << 32

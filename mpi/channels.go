@@ -54,6 +54,12 @@ func configureChannels(c *engine.Config, set setting.Values) error {
 		}
 		c.ShrinkAfter = max(c.ShrinkAfter, time.Millisecond)
 	}
+	if set.Of(setting.Passive).String() != "never" {
+		if c.Passive, err = set.Of(setting.Passive).Duration(); err != nil {
+			return err
+		}
+		c.Passive = max(c.Passive, 10*time.Microsecond)
+	}
 	if c.EagerLimit, err = set.Of(setting.EagerMost).Bytes(1); err != nil {
 		return err
 	}

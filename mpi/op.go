@@ -88,7 +88,8 @@ func lookupAll(key predefinedKey) *engine.Operator {
 func define[T any](name string, f func(inout, in []T)) Op[T] {
 	key := predefinedKey{name, any((*T)(nil))}
 	e, _ := predefined.all.LoadOrStore(key, &predefinedEntry{
-		key, &engine.Operator{Apply: onBytes(f), Commutative: true, Predefined: true, Label: name},
+		key, &engine.Operator{Apply: onBytes(f), Commutative: true, Predefined: true, Label: name,
+			Code: operatorCodes[name]},
 	})
 	return Op[T]{e.(*predefinedEntry).operator}
 }

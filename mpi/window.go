@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -23,18 +24,23 @@ import (
 type Win[T any] struct {
 	*window
 	local []T
+	calls sync.Pool // of *cells[T]
 }
 
 // window is what windows of all types have.
 type window struct {
-	comm   *Comm // of its own
-	w      *engine.Window
-	elem   int
-	sizes  []int         // elements of each rank's part
-	epochs atomic.Uint32 // that concern all targets: epochFence, epochAll
-	access []atomic.Uint32
-	owned  []byte // memory that Free gives back
-	freed  atomic.Bool
+	comm      *Comm // of its own
+	w         *engine.Window
+	elem      int
+	operators uint32        // a bit for each that accumulates have
+	sizes     []int         // elements of each rank's part
+	epochs    atomic.Uint32 // that concern all targets: epochFence, epochAll
+	access    []atomic.Uint32
+	owned     []byte // memory that Free gives back
+	freed     atomic.Bool
+
+	mu              sync.Mutex
+	posted, started []int // ranks of the last Post and Start; nil for none
 }
 
 // WinAllocate makes a window with n elements of fresh zeroed memory at this rank (MPI 4.1, 12.2.2). It is
@@ -123,7 +129,7 @@ func makeWindow[T any](c *Comm, mem []byte, broken error) (*Win[T], error) {
 	var w *engine.Window
 	card := engine.WindowCard{Failed: 1}
 	if broken == nil {
-		w, card, broken = c.e.NewWindow(mem, sizeOf[T]())
+		w, card, broken = c.e.NewWindow(own.context, mem, windowType[T]())
 	}
 	cards := make([]engine.WindowCard, c.size)
 	if err = Allgather(own, []engine.WindowCard{card}, cards); broken == nil {
@@ -153,11 +159,12 @@ func makeWindow[T any](c *Comm, mem []byte, broken error) (*Win[T], error) {
 		return nil, errors.Join(broken, own.Free())
 	}
 	w.Join(c.rank, worlds, cards)
+	x.operators = operatorSet(w.Type())
 	// Nobody reaches for a part before its rank knows of the window.
 	if err := Barrier(own); err != nil {
 		return nil, err
 	}
-	return &Win[T]{x, elements[T](mem)}, nil
+	return &Win[T]{window: x, local: elements[T](mem)}, nil
 }
 
 // Local is this rank's part. Other ranks may be at it while an epoch is open: then it is to be read and

@@ -16,7 +16,7 @@ type Setting struct {
 // All the settings, in the order in which they are printed.
 var All = []*Setting{Fabric, Interface, Lanes, Reconnect, Ports, Checksum, ConnectTimeout, PeerTimeout, TLS,
 	SecretFile, Coordinator, StartTimeout, CoresPerRank, HandlerCores, Phases, KeepSmall, Threshold, Vector,
-	Budget, ShrinkAfter, EagerMost, Rendezvous, KeepMost, KeepCount, Collectives,
+	Budget, ShrinkAfter, Passive, EagerMost, Rendezvous, KeepMost, KeepCount, Collectives,
 	Check, Statistics, Survive, Log}
 
 var (
@@ -73,6 +73,9 @@ var (
 			"fetched by their receivers"}
 	ShrinkAfter = &Setting{"WEFT_SHRINK_AFTER", "10s",
 		"how long a channel has to be quiet before its large buffers are given back; never for never"}
+	Passive = &Setting{"WEFT_PASSIVE", "1ms",
+		"how often at least a rank that computes looks after its windows, where others need it to reach " +
+			"them and it has no completion handler; never for never"}
 	EagerMost = &Setting{"WEFT_EAGER_MAX", "",
 		"largest message that is copied through slots, such as 4K; larger ones are fetched by their " +
 			"receiver; empty for what the largest slot carries"}

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/weft-mpi/weft/mpi/internal/coll"
+	"github.com/weft-mpi/weft/mpi/internal/rma"
 )
 
 // Errors of collectives whose calls do not fit together at the ranks.
@@ -21,6 +22,7 @@ var (
 type Operator struct {
 	Apply       func(inout, in []byte)
 	Commutative bool
+	Code        rma.Code // of a predefined operator, by which ranks tell each other of it
 	// it takes no lock and no longer than the bytes need, so short vectors are combined under the engine's
 	// lock
 	Predefined bool

@@ -43,6 +43,7 @@ type Config struct {
 	MaxUnexpectedCount int
 	// how long a channel has to be quiet before its large ring is given back; 0 for never
 	ShrinkAfter    time.Duration
+	Passive        time.Duration // between two passes for windows while the rank computes; 0 for none
 	Lookup         Lookup
 	ConnectTimeout time.Duration
 	SpinTime       time.Duration // how long a waiting rank polls before it sleeps
@@ -141,7 +142,7 @@ func (e *Engine) init(c Config) {
 	e.mu.init()
 	e.requests.e, e.sends.e, e.recvs.e, e.probes.e, e.cancels.e = e, e, e, e, e
 	e.progress.e, e.collectives.e, e.allocated.e, e.completionHandler.e = e, e, e, e
-	e.windows.e = e
+	e.windows.e, e.windows.passive.e, e.windows.passive.every = e, e, c.Passive
 	e.routes.init(e)
 	e.unexpected.init(e, c)
 	e.connections.init(e, c)

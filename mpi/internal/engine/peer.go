@@ -43,6 +43,7 @@ type peer struct {
 	payloadPaused       bool               // has been told to announce payload
 	polled              bool               // its ring is looked into: nobody tells what is placed there
 	qpPoller            transport.QPPoller // its queue pair, if that can be polled alone
+	outbox              outbox             // of windows
 	oneSided            int                // operations on its windows that are posted
 	stats               protocols
 }

@@ -114,6 +114,11 @@ func (g *progressEngine) advanceProtocols(p *peer) bool {
 	if p.state != peerOpen {
 		return false
 	}
+	if !p.outbox.empty() {
+		if g.e.windows.sendWaiting(p); p.state != peerOpen {
+			return false
+		}
+	}
 	if p.fabric.rendezvousIdle() {
 		return true
 	}
@@ -169,7 +174,7 @@ func (g *progressEngine) drained() bool {
 		if p == nil {
 			continue
 		}
-		if p.sendPending() || p.state == peerOpen && (len(p.controls) > 0 ||
+		if p.sendPending() || p.state == peerOpen && (len(p.controls) > 0 || !p.outbox.empty() ||
 			p.fabric.sender.Outstanding(p.ch) > 0) {
 			return false
 		}

@@ -48,6 +48,7 @@ const (
 	kindSend requestKind = iota + 1
 	kindRecv
 	kindCollective
+	kindOneSided // on a window
 )
 
 // request is an operation under way. It lives in the pool; its address never changes.

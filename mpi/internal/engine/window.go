@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"unsafe"
 
+	"github.com/weft-mpi/weft/mpi/internal/rma"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -15,6 +16,8 @@ import (
 // the window's lock.
 type Window struct {
 	e       *Engine
+	id      uint32 // the same at all ranks
+	typ     rma.Type
 	mem     []byte
 	control []byte
 	regions []transport.MR // of memory and control block, in each fabric
@@ -23,10 +26,11 @@ type Window struct {
 
 // WindowCard is what a rank tells the others of its part of a window.
 type WindowCard struct {
-	Bytes   uint64 // of its memory
-	Elem    uint64 // bytes of an element
-	Failed  uint64 // 1: it has no part, and nobody gets a window
-	Fabrics [maxWindowFabrics]windowKeys
+	Bytes     uint64 // of its memory
+	Elem      uint64 // bytes of an element
+	Unaligned uint64 // 1: its memory is no place for atomics
+	Failed    uint64 // 1: it has no part, and nobody gets a window
+	Fabrics   [maxWindowFabrics]windowKeys
 }
 
 // maxWindowFabrics is how many fabrics a rank has at most.
@@ -49,20 +53,26 @@ const WindowAlignment = 8
 // Invariants, under the lock: an operation that is posted has an entry until its completion has come or its
 // peer has failed; memory of the caller is registered for no longer than that.
 type windows struct {
-	e    *Engine
-	list []*Window
+	e        *Engine
+	list     []*Window
+	free     *windowMessage
+	passive  passiveProgress
+	operands [rma.MaxUpdate / wordBytes]uint64 // of the UPDATE that is carried out
 }
 
-// NewWindow makes this rank's part of a window of memory mem, which may be empty.
-func (e *Engine) NewWindow(mem []byte, elem int) (*Window, WindowCard, error) {
+// NewWindow makes this rank's part of a window of memory mem, which may be empty, with elements of a type.
+func (e *Engine) NewWindow(id uint32, mem []byte, typ rma.Type) (*Window, WindowCard, error) {
 	control, err := e.Alloc(controlBytes)
 	if err != nil {
 		return nil, WindowCard{Failed: 1}, err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	w := &Window{e: e, mem: mem, control: control}
-	card := WindowCard{Bytes: uint64(len(mem)), Elem: uint64(elem)}
+	w := &Window{e: e, id: id, typ: typ, mem: mem, control: control}
+	card := WindowCard{Bytes: uint64(len(mem)), Elem: uint64(typ.Size)}
+	if !aligned(mem) {
+		card.Unaligned = 1
+	}
 	for i, f := range e.fabrics {
 		keys := &card.Fabrics[i]
 		copy(keys.Name[:], f.name)
@@ -79,7 +89,7 @@ func (e *Engine) NewWindow(mem []byte, elem int) (*Window, WindowCard, error) {
 // register gives the peers of a fabric a region. Memory that is not aligned is no place for Atomics.
 func (w *Window) register(f *fabric, mem []byte) (transport.Key, error) {
 	rights := windowRights
-	if uintptr(unsafe.Pointer(unsafe.SliceData(mem)))%WindowAlignment != 0 {
+	if !aligned(mem) {
 		rights &^= transport.RemoteAtomic
 	}
 	mr, err := f.pd.Register(mem, rights)
@@ -88,6 +98,11 @@ func (w *Window) register(f *fabric, mem []byte) (transport.Key, error) {
 	}
 	w.regions = append(w.regions, mr)
 	return mr.Key(), nil
+}
+
+// aligned tells whether memory is a place for atomics.
+func aligned(mem []byte) bool {
+	return uintptr(unsafe.Pointer(unsafe.SliceData(mem)))%WindowAlignment == 0
 }
 
 func (w *Window) deregister() (err error) {
@@ -105,6 +120,7 @@ func (w *Window) Join(self int, ranks []int, cards []WindowCard) {
 	for i := range w.targets {
 		t := &w.targets[i]
 		t.w, t.rank, t.card = w, ranks[i], cards[i]
+		w.typ.Locked = w.typ.Locked || cards[i].Unaligned != 0
 		t.quiet = func() bool { return t.open == 0 || t.unusable() != nil }
 		t.reached = func() bool { return t.unusable() != nil || w.e.peer(t.rank).state == peerOpen }
 		t.hasRoom = func() bool { return t.unusable() != nil || w.e.peer(t.rank).oneSided < maxOneSided }
@@ -115,7 +131,11 @@ func (w *Window) Join(self int, ranks []int, cards []WindowCard) {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
 	w.e.windows.list = append(w.e.windows.list, w)
+	w.e.windows.passive.arm(w)
 }
+
+// Type is how elements are changed.
+func (w *Window) Type() *rma.Type { return &w.typ }
 
 // Target is the part of a rank of the group.
 func (w *Window) Target(rank int) *Target { return &w.targets[rank] }

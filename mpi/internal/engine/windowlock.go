@@ -20,6 +20,8 @@ const (
 	wordServing = 64  // the ticket that is served
 	wordSharers = 128 // how many share the lock
 
+	wordElements = 192 // rma.Lock of elements that are no words
+
 	controlBytes = 4096
 )
 

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 
+	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -28,6 +29,7 @@ type oneSided struct {
 	into       []byte       // the caller's buffer for what is read into the slot
 	request    *request     // completes with the operation; nil for none
 	err        error
+	asked      bool // of the peer's engine, which answers by UPDATED
 	kept       bool // its caller waits for done, and gives it back
 	done       bool
 
@@ -54,7 +56,7 @@ type oneSidedTable struct {
 }
 
 func (o *oneSided) id() uint64 {
-	return oneSidedOwner<<56 | uint64(o.generation&0xffffff)<<32 | uint64(o.index)
+	return oneSidedOwner<<56 | uint64(o.generation)<<32 | uint64(o.index)
 }
 
 func (o *oneSided) slot() int { return o.index % chunkOps * slotBytes }
@@ -118,25 +120,38 @@ func (t *Target) drop(o *oneSided) {
 	if o.mr != nil {
 		o.err = cmp.Or(o.err, o.mr.Deregister())
 	}
-	o.generation++
-	o.target, o.peer, o.mr, o.into, o.request, o.err, o.kept, o.done = nil, nil, nil, nil, nil, nil, false,
-		false
+	o.generation = (o.generation + 1) & generationMask
+	o.target, o.peer, o.mr, o.into, o.request, o.err = nil, nil, nil, nil, nil, nil
+	o.kept, o.done, o.asked = false, false, false
 	o.next, table.free = table.free, o
 }
 
 // register has the router hand completions over.
 func (w *windows) register(t *router) {
+	t.onMessage(channel.Update, w.onUpdate)
+	t.onMessage(channel.Updated, w.onUpdated)
 	t.onCompletion(oneSidedOwner, func(p *peer, wc *transport.WC) {
-		table := &p.fabric.oneSided
-		i := int(uint32(wc.ID))
-		if i >= len(table.chunks)*chunkOps {
-			return
-		}
-		o := &table.chunks[i/chunkOps].ops[i%chunkOps]
-		if o.target != nil && o.generation&0xffffff == uint32(wc.ID>>32)&0xffffff {
+		o := p.fabric.oneSided.find(uint32(wc.ID), uint32(wc.ID>>32)&generationMask)
+		if o != nil && !o.asked {
 			w.complete(o, nil)
 		}
 	})
+}
+
+// generationMask has the bits of a generation that fit the id of a work request.
+const generationMask = 1<<24 - 1
+
+// find gives the operation under way of a number and a generation; nil if there is none.
+func (t *oneSidedTable) find(number, generation uint32) *oneSided {
+	i := int(number)
+	if i >= len(t.chunks)*chunkOps {
+		return nil
+	}
+	o := &t.chunks[i/chunkOps].ops[i%chunkOps]
+	if o.target == nil || o.generation != generation {
+		return nil
+	}
+	return o
 }
 
 // complete ends a posted operation.
@@ -149,8 +164,11 @@ func (w *windows) complete(o *oneSided, err error) {
 		err = cmp.Or(err, o.mr.Deregister())
 		o.mr = nil
 	}
-	if o.request != nil {
-		w.e.requests.complete(o.request, err)
+	if r := o.request; r != nil {
+		r.err = cmp.Or(r.err, err)
+		if r.openTransfers--; r.openTransfers == 0 {
+			w.e.requests.complete(r, r.err)
+		}
 	}
 	p, kept := o.peer, o.kept
 	if kept {
@@ -177,6 +195,7 @@ func (w *windows) onPeerFailed(p *peer) {
 	if p.fabric == nil || p.oneSided == 0 {
 		return
 	}
+	p.outbox = outbox{}
 	for _, c := range p.fabric.oneSided.chunks {
 		for i := range c.ops {
 			if o := &c.ops[i]; o.target != nil && o.peer == p {

@@ -26,8 +26,9 @@ type Target struct {
 	// The engine's lock guards what follows.
 	keys    *windowKeys // in the fabric of the peer; nil before it was reached
 	unmaps  []func() error
-	open    int  // operations that are posted and not complete
-	written bool // a Write was posted after the last Read that confirms
+	open    int   // operations that are posted and not complete
+	broken  error // of an accumulate that the target has refused; for the next Flush
+	written bool  // a Write was posted after the last Read that confirms
 
 	quiet, reached, hasRoom func() bool // conditions to wait for
 }
@@ -144,10 +145,9 @@ func (t *Target) Put(src []byte, at int) error { return t.move(transport.OpWrite
 // Get reads into dst from an offset, in bounds. dst has the bytes when a Flush or a FlushLocal has returned.
 func (t *Target) Get(dst []byte, at int) error { return t.move(transport.OpRead, dst, at, nil) }
 
-// move begins a Put or a Get of buf. A request, if there is one, completes when buf is the caller's again.
+// move begins a Put or a Get of buf. A request, if there is one, counts what is under way.
 func (t *Target) move(op transport.Opcode, buf []byte, at int, r *request) error {
 	if len(buf) == 0 {
-		t.w.e.finish(r)
 		return nil
 	}
 	if t.control.Load() == nil {
@@ -168,18 +168,7 @@ func (t *Target) move(op transport.Opcode, buf []byte, at int, r *request) error
 	} else {
 		copy(buf, there)
 	}
-	t.w.e.finish(r)
 	return nil
-}
-
-// finish completes the request of an operation that was carried out at once.
-func (e *Engine) finish(r *request) {
-	if r == nil {
-		return
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.requests.complete(r, nil)
 }
 
 // Flush returns when all operations on the target have ended, here and there.
@@ -262,8 +251,9 @@ func (t *Target) flush(placed bool) error {
 		e.mu.Lock()
 	}
 	if err == nil {
-		err = t.unusable()
+		err = cmp.Or(t.unusable(), t.broken)
 	}
+	t.broken = nil
 	e.mu.Unlock()
 	return err
 }
@@ -274,7 +264,9 @@ func (t *Target) post(p *peer, op transport.Opcode, buf []byte, at int, r *reque
 	if err != nil {
 		return err
 	}
-	o.request = r
+	if o.request = r; r != nil {
+		r.openTransfers++
+	}
 	o.wr.Op = op
 	o.local[0] = transport.SGE{MR: o.chunk.mr, Offset: o.slot(), Length: len(buf)}
 	o.remote[0] = transport.Segment{Key: t.keys.Mem, Offset: uint64(at), Length: uint64(len(buf))}

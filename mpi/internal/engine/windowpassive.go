@@ -1,0 +1,69 @@
+package engine
+
+import "time"
+
+// passiveProgress makes a pass now and then while this rank computes, so that operations of others on its
+// windows end: those that need its queue pairs or its engine, where there is no completion handler. It runs
+// while there are such windows.
+type passiveProgress struct {
+	e     *Engine
+	every time.Duration // 0 for never
+	timer *time.Timer   // nil before the first window
+	armed bool
+}
+
+// arm starts the timer for a window that may need it.
+func (h *passiveProgress) arm(w *Window) {
+	if h.every == 0 || h.armed || h.e.completionHandler.active() || w.mapped() {
+		return
+	}
+	h.armed = true
+	if h.timer == nil {
+		h.timer = time.AfterFunc(h.every, h.tick)
+	} else {
+		h.timer.Reset(h.every)
+	}
+}
+
+func (h *passiveProgress) tick() {
+	e := h.e
+	if e.mu.TryLock() { // who has the lock makes a pass himself
+		if e.stopped == nil {
+			e.progress.poll()
+		}
+		h.armed = h.again()
+		if h.armed {
+			h.timer.Reset(h.every)
+		}
+		e.mu.Unlock()
+		return
+	}
+	h.timer.Reset(h.every)
+}
+
+func (h *passiveProgress) again() bool {
+	if h.e.stopped != nil {
+		return false
+	}
+	for _, w := range h.e.windows.list {
+		if !w.mapped() {
+			return true
+		}
+	}
+	return false
+}
+
+// mapped tells whether every rank reaches this rank's part by itself.
+func (w *Window) mapped() bool {
+	if len(w.e.fabrics) > 1 || !w.e.fabrics[0].device.Query().PeerMapped {
+		return false
+	}
+	m, _ := w.e.allocated.find(w.mem)
+	return m != nil || len(w.mem) == 0
+}
+
+func (h *passiveProgress) stop() {
+	if h.timer != nil {
+		h.timer.Stop()
+	}
+}

@@ -1,0 +1,296 @@
+package engine
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/mpi/internal/rma"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// Accumulates of a part that is mapped are atomics of the caller. Others are asked of the target's engine by
+// UPDATE, one message for each 512 bytes, and each is answered by UPDATED: what the engine changes it changes
+// by the same atomics, so all ways are atomic against each other. Messages keep the order of calls.
+
+// outbox is what waits for credits at a peer: UPDATEs of ours, and answers to the peer's.
+type outbox struct {
+	waiting []*windowMessage
+	first   int
+	answers int // of them
+}
+
+// windowMessage is an UPDATE or UPDATED that is to be sent.
+type windowMessage struct {
+	kind   channel.Kind
+	length int
+	body   [rma.UpdateHeader + rma.MaxUpdate]byte
+	next   *windowMessage
+}
+
+// maxAnswers is how many answers wait for a peer at most: it has no more operations posted.
+const maxAnswers = maxOneSided
+
+var (
+	errRefused = fmt.Errorf("%w: the target has no such place in the window", ErrRequest)
+	errStuck   = fmt.Errorf("%w: the lock of the target's elements is not left", ErrProcFailed)
+)
+
+func (o *outbox) empty() bool { return o.first == len(o.waiting) }
+
+func (w *windows) newMessage(k channel.Kind) *windowMessage {
+	m := w.free
+	if m == nil {
+		m = &windowMessage{}
+	} else {
+		w.free = m.next
+	}
+	m.kind, m.length = k, 0
+	return m
+}
+
+// send sends a message now, or when there is room for it.
+func (w *windows) send(p *peer, m *windowMessage) {
+	p.outbox.waiting = append(p.outbox.waiting, m)
+	if m.kind == channel.Updated {
+		p.outbox.answers++
+	}
+	w.sendWaiting(p)
+}
+
+// sendWaiting sends what there is room for; a later pass sends the rest.
+func (w *windows) sendWaiting(p *peer) {
+	o := &p.outbox
+	for !o.empty() {
+		m := o.waiting[o.first]
+		word, rest := binary.LittleEndian.Uint64(m.body[:]), m.body[wordBytes:m.length]
+		sent, err := p.ch.TrySend(m.kind, word, rest, 0)
+		if err != nil {
+			w.e.failures.failPeer(p, err)
+			return
+		}
+		if !sent {
+			w.e.progress.deferPeer(p)
+			return
+		}
+		o.waiting[o.first] = nil
+		o.first++
+		if m.kind == channel.Updated {
+			o.answers--
+		}
+		m.next, w.free = w.free, m
+	}
+	o.waiting, o.first = o.waiting[:0], 0
+}
+
+// Update begins to change elements from an offset on, each as one: to what is there op that of src. old, if
+// it is not nil, gets what was there; for rma.Swap compare is what is to be there. src is the caller's again
+// at once, old when the operation is complete.
+func (t *Target) Update(src, old, compare []byte, at int, op rma.Code) error {
+	return t.update(src, old, compare, at, op, nil)
+}
+
+func (t *Target) update(src, old, compare []byte, at int, op rma.Code, r *request) error {
+	e := t.w.e
+	if t.control.Load() == nil {
+		e.mu.Lock()
+		p, err := t.reach()
+		if err != nil || t.control.Load() == nil {
+			if err == nil {
+				err = t.askUpdate(p, src, old, compare, at, op, r)
+			}
+			e.mu.Unlock()
+			return err
+		}
+		e.mu.Unlock()
+	}
+	lock := (*rma.Lock)(unsafe.Add(unsafe.Pointer(t.control.Load()), wordElements))
+	if !t.w.typ.Update(unsafe.Add(t.Base(), at), src, old, compare, op, lock) {
+		return errStuck
+	}
+	return nil
+}
+
+// askUpdate sends the UPDATEs of an accumulate. The lock is held, and left while there is no room.
+func (t *Target) askUpdate(p *peer, src, old, compare []byte, at int, op rma.Code, r *request) error {
+	size := t.w.typ.Size
+	most := (mostData(p) - len(compare)) / size * size
+	if most <= 0 {
+		return errSlots(p)
+	}
+	for len(src) > 0 {
+		n := min(len(src), most)
+		o, err := t.newOperation(p)
+		if err != nil {
+			return err
+		}
+		if o.asked = true; r != nil {
+			o.request = r
+			r.openTransfers++
+		}
+		if old != nil {
+			o.into, old = old[:n], old[n:]
+		}
+		t.sendUpdate(p, o, src[:n], compare, at, op)
+		src, at = src[n:], at+n
+	}
+	return nil
+}
+
+// mostData is how much data an UPDATE to a peer has at most.
+func mostData(p *peer) int {
+	return min(rma.MaxUpdate, p.ch.MaxElement(wordBytes)+wordBytes-rma.UpdateHeader)
+}
+
+func errSlots(p *peer) error {
+	return fmt.Errorf("%w: an UPDATE has room for %d bytes in the slots of the channel; set WEFT_PHASES "+
+		"to larger ones", ErrLimit, max(mostData(p), 0))
+}
+
+func (t *Target) sendUpdate(p *peer, o *oneSided, src, compare []byte, at int, op rma.Code) {
+	m := t.w.e.windows.newMessage(channel.Update)
+	u := rma.Update{Window: t.w.id, Generation: o.generation, Number: uint32(o.index), Op: op,
+		Fetch: o.into != nil, Offset: uint64(at), Data: compare}
+	b := append(u.Append(m.body[:0]), src...)
+	m.length = len(b)
+	t.w.e.windows.send(p, m)
+}
+
+// FetchUpdate is Update of one element, and waits for what was there.
+func (t *Target) FetchUpdate(src, old, compare []byte, at int, op rma.Code) error {
+	e := t.w.e
+	if t.control.Load() != nil {
+		return t.Update(src, old, compare, at, op)
+	}
+	e.mu.Lock()
+	p, err := t.reach()
+	if err != nil || t.control.Load() != nil {
+		e.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		return t.Update(src, old, compare, at, op)
+	}
+	defer e.mu.Unlock()
+	if len(src)+len(compare) > mostData(p) {
+		return errSlots(p)
+	}
+	o, err := t.newOperation(p)
+	if err != nil {
+		return err
+	}
+	o.kept, o.asked, o.into = true, true, old
+	t.sendUpdate(p, o, src, compare, at, op)
+	if !o.done {
+		e.mu.Unlock()
+		e.waiters.waitUntil(0, nil, o.ended)
+		e.mu.Lock()
+	}
+	err = o.err
+	t.drop(o)
+	return err
+}
+
+// onUpdate carries out what a peer asks for.
+func (w *windows) onUpdate(p *peer, body []byte) error {
+	u, err := rma.ParseUpdate(body)
+	if err != nil {
+		return fmt.Errorf("%w: %w", transport.ErrProtocol, err)
+	}
+	if p.outbox.answers >= maxAnswers {
+		return fmt.Errorf("%w: more than %d UPDATEs at once", transport.ErrProtocol, maxAnswers)
+	}
+	m := w.newMessage(channel.Updated)
+	answer := rma.Updated{Generation: u.Generation, Number: u.Number}
+	old := m.body[rma.UpdatedHeader:][:0]
+	answer.Outcome, old = w.carryOut(p, &u, old)
+	m.length = len(answer.Append(m.body[:0])) + len(old)
+	w.send(p, m)
+	return nil
+}
+
+// carryOut changes this rank's part of a window, and puts what was there into old, if that is asked for.
+func (w *windows) carryOut(p *peer, u *rma.Update, old []byte) (rma.Outcome, []byte) {
+	win := w.find(u.Window)
+	if win == nil || !win.has(p.rank) || !win.typ.Has(u.Op) {
+		return rma.Refused, nil
+	}
+	data, size := u.Data, win.typ.Size
+	var compare []byte
+	if u.Op == rma.Swap {
+		if len(data) != 2*size {
+			return rma.Refused, nil
+		}
+		compare, data = data[:size], data[size:]
+	}
+	if len(data) == 0 || len(data)%size != 0 || u.Offset%uint64(size) != 0 ||
+		u.Offset > uint64(len(win.mem)) || uint64(len(data)) > uint64(len(win.mem))-u.Offset {
+		return rma.Refused, nil
+	}
+	src := w.aligned()[:copy(w.aligned(), data)]
+	if u.Fetch {
+		old = old[:len(data)]
+	} else {
+		old = nil
+	}
+	lock := (*rma.Lock)(unsafe.Pointer(&win.control[wordElements]))
+	if !win.typ.Update(unsafe.Pointer(&win.mem[u.Offset]), src, old, compare, u.Op, lock) {
+		return rma.Stuck, nil
+	}
+	return rma.Done, old
+}
+
+// aligned is room for operands.
+func (w *windows) aligned() []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(&w.operands[0])), len(w.operands)*wordBytes)
+}
+
+// find gives a window by its number.
+func (w *windows) find(id uint32) *Window {
+	for _, win := range w.list {
+		if win.id == id {
+			return win
+		}
+	}
+	return nil
+}
+
+// has tells whether a rank of the world is in the window.
+func (w *Window) has(rank int) bool {
+	for i := range w.targets {
+		if w.targets[i].rank == rank {
+			return true
+		}
+	}
+	return false
+}
+
+// onUpdated ends an operation that the peer was asked for.
+func (w *windows) onUpdated(p *peer, body []byte) error {
+	u, err := rma.ParseUpdated(body)
+	if err != nil {
+		return fmt.Errorf("%w: %w", transport.ErrProtocol, err)
+	}
+	o := p.fabric.oneSided.find(u.Number, u.Generation)
+	if o == nil || !o.asked || o.peer != p {
+		return fmt.Errorf("%w: UPDATED of an operation that there is not", transport.ErrProtocol)
+	}
+	switch {
+	case u.Outcome == rma.Refused:
+		err = errRefused
+	case u.Outcome == rma.Stuck:
+		err = errStuck
+	case len(u.Old) != len(o.into):
+		return fmt.Errorf("%w: UPDATED with %d bytes, not %d", transport.ErrProtocol, len(u.Old), len(o.into))
+	}
+	if err == nil {
+		copy(o.into, u.Old)
+	} else if !o.kept {
+		o.target.broken = errors.Join(o.target.broken, err)
+	}
+	o.into = nil
+	w.complete(o, err)
+	return nil
+}

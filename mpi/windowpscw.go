@@ -1,0 +1,141 @@
+package mpi
+
+import "fmt"
+
+// Tags of the messages of Post and Complete, in the window's communicator.
+const (
+	postTag = iota
+	completeTag
+)
+
+// Post opens this rank's part to the ranks of a group, whose Start waits for it (MPI 4.1, 12.5.2). It does
+// not block. Wait closes what it opens.
+func (w *Win[T]) Post(g *Group) error { return w.base().fail("Post", NoPeer, w.base().post(g)) }
+
+func (w *window) post(g *Group) error {
+	if err := w.check(); err != nil {
+		return err
+	}
+	if err := w.leaveFence(); err != nil {
+		return err
+	}
+	ranks, err := w.members(g)
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.posted != nil {
+		return fmt.Errorf("%w: Post before the Wait of the last one", ErrEpoch)
+	}
+	for _, rank := range ranks {
+		if err := Send[byte](w.comm, nil, rank, postTag); err != nil {
+			return err
+		}
+	}
+	w.posted = ranks
+	return nil
+}
+
+// Start opens an epoch for the parts of the ranks of a group, when they have called Post for this one (MPI
+// 4.1, 12.5.2).
+func (w *Win[T]) Start(g *Group) error { return w.base().fail("Start", NoPeer, w.base().startEpoch(g)) }
+
+func (w *window) startEpoch(g *Group) error {
+	if err := w.check(); err != nil {
+		return err
+	}
+	if err := w.leaveFence(); err != nil {
+		return err
+	}
+	if w.holds() {
+		return fmt.Errorf("%w: Start while another epoch is open", ErrEpoch)
+	}
+	ranks, err := w.members(g)
+	if err != nil {
+		return err
+	}
+	for _, rank := range ranks {
+		if _, err := Recv[byte](w.comm, nil, rank, postTag); err != nil {
+			return err
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.started = ranks
+	for _, rank := range ranks {
+		w.access[rank].Store(accessStarted)
+	}
+	return nil
+}
+
+// Complete closes the epoch that Start has opened: all operations are complete, here and at their targets
+// (MPI 4.1, 12.5.2).
+func (w *Win[T]) Complete() error { return w.base().fail("Complete", NoPeer, w.base().complete()) }
+
+func (w *window) complete() error {
+	if err := w.check(); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.started == nil {
+		return fmt.Errorf("%w: Complete without Start", ErrEpoch)
+	}
+	var first error
+	for _, rank := range w.started {
+		err := w.w.Target(rank).Flush()
+		w.access[rank].Store(0)
+		if err == nil {
+			err = Send[byte](w.comm, nil, rank, completeTag)
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	w.started = nil
+	return first
+}
+
+// Wait closes what Post has opened, when all ranks of its group have called Complete: what they have done to
+// this rank's part is there (MPI 4.1, 12.5.2).
+func (w *Win[T]) Wait() error { return w.base().fail("Wait", NoPeer, w.base().waitPosted()) }
+
+func (w *window) waitPosted() error {
+	if err := w.check(); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	ranks := w.posted
+	w.mu.Unlock()
+	if ranks == nil {
+		return fmt.Errorf("%w: Wait without Post", ErrEpoch)
+	}
+	for _, rank := range ranks {
+		if _, err := Recv[byte](w.comm, nil, rank, completeTag); err != nil {
+			return err
+		}
+	}
+	w.mu.Lock()
+	w.posted = nil
+	w.mu.Unlock()
+	return nil
+}
+
+// members are the ranks of a group in the window.
+func (w *window) members(g *Group) ([]int, error) {
+	if g == nil {
+		return nil, fmt.Errorf("%w: no group", ErrArg)
+	}
+	all := make([]int, g.Size())
+	for i := range all {
+		all[i] = i
+	}
+	ranks := g.Translate(all, w.comm.Group())
+	for i, rank := range ranks {
+		if rank == Undefined {
+			return nil, fmt.Errorf("%w: rank %d of the group is not in the window", ErrRank, i)
+		}
+	}
+	return ranks, nil
+}

@@ -168,6 +168,7 @@ func (v *victim) strike() error {
 		limitAddresses()
 		exhaust()
 	case SmallGroup:
+		os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0) // else the launcher may be chosen
 		exhaust()
 	case Family:
 		v.family()

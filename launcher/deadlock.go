@@ -40,7 +40,7 @@ func (j *job) tellStuck(s *supervisor.Supervisor, now time.Time) {
 	j.detector.Tick(now)
 	ask, reports := j.detector.Ready()
 	if len(ask) > 0 {
-		j.do(agent.Ask{Ranks: ask})
+		j.do(agent.Ask{Ranks: ask, Question: snapshot.Ask})
 	}
 	for _, r := range reports {
 		if r.Answers == 0 {

@@ -59,7 +59,11 @@ type Job struct {
 	Survive bool
 	// AbortStuck ends the job when a deadlock is certain.
 	AbortStuck bool
-	MaxLine    int // bytes up to which lines of different ranks never mix; 0 means DefaultMaxLine
+	// CallReport tells at the end how often each rank made calls at each place of the program, and for how long.
+	CallReport bool
+	// if not empty: what the ranks profile (cpu, heap, block, mutex), into one file for all of them
+	Profile, ProfileFile string
+	MaxLine              int // bytes up to which lines of different ranks never mix; 0 means DefaultMaxLine
 
 	// Sole says that this process starts nothing but this job: every child that it gets is the job's. Only
 	// then are descendants found that have left both their rank's session and its environment.

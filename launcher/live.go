@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"slices"
@@ -105,7 +106,7 @@ func (j *job) tellLive(now time.Time) {
 		return
 	}
 	v.asking, v.deadline, v.again = true, now.Add(liveAnswer), now.Add(v.every)
-	ask := agent.Ask{Sample: true}
+	ask := agent.Ask{Question: snapshot.AskSample}
 	for id := range v.ranks {
 		if r := &v.ranks[id]; r.pid != 0 && !r.ended && !r.asked {
 			r.asked = true
@@ -142,8 +143,9 @@ func (l *liveRank) describe() live.Rank {
 	switch {
 	case r.State == live.Ended || r.State == live.Finished:
 	case len(s.State.Waits) > 0:
-		bySince := func(a, b snapshot.Wait) int { return int(a.Since - b.Since) }
-		longest := slices.MaxFunc(s.State.Waits, bySince)
+		longest := slices.MaxFunc(s.State.Waits, func(a, b snapshot.Wait) int {
+			return cmp.Compare(a.Since, b.Since)
+		})
 		r.Call, r.For = deadlock.Describe(&s.State, &longest), longest.Since
 	case s.State.At != "":
 		r.Call = "in no call of weft, at " + s.State.At

@@ -21,6 +21,7 @@ func (j *job) loop(ctx context.Context, signals <-chan os.Signal) error {
 	j.detector = deadlock.NewDetector(len(j.programOf), j.Stuck)
 	j.beginLive()
 	j.pids, j.records.written = make([]int, len(j.programOf)), make(chan error)
+	j.expectTimeout(time.Now())
 	j.merge()
 	j.start()
 	timer := time.NewTimer(0)
@@ -33,7 +34,9 @@ func (j *job) loop(ctx context.Context, signals <-chan os.Signal) error {
 	for {
 		j.carryOut(s.Ready())
 		j.recordFailure(s, time.Now())
+		j.tellTimeout(s, time.Now())
 		if s.Over() && !j.records.due(time.Now()) {
+			j.tellDeposits()
 			return result(s)
 		}
 		timer.Reset(time.Until(j.wakeAt(s)))
@@ -74,7 +77,7 @@ func (j *job) loop(ctx context.Context, signals <-chan os.Signal) error {
 func (j *job) wakeAt(s *supervisor.Supervisor) time.Time {
 	at := time.Now().Add(time.Hour)
 	for _, due := range []time.Time{s.Next(), j.output.promptDue(), j.detector.Next(), j.live.next(),
-		j.records.next()} {
+		j.records.next(), j.deposits.stacksAt} {
 		if !due.IsZero() && due.Before(at) {
 			at = due
 		}
@@ -90,6 +93,9 @@ func (j *job) event(s *supervisor.Supervisor, now time.Time, e agent.Event) {
 		return
 	case agent.Quiet, agent.Moving, agent.Answer:
 		j.stuckEvent(now, e)
+		return
+	case agent.Deposit:
+		j.deposits.add(e)
 		return
 	case agent.Sampled:
 		j.live.sampled(e)

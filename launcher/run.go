@@ -164,6 +164,7 @@ type job struct {
 	localRank []int   // by rank: its number on its node
 	detector  *deadlock.Detector
 	live      liveView
+	deposits  deposits
 	quitAt    time.Time // the latest SIGQUIT of which the ranks were not told
 	records   records
 	pids      []int // by rank; 0 before its start

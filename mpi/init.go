@@ -43,16 +43,17 @@ const (
 
 // job is what a communicator needs of the job it runs in.
 type job struct {
-	wire       *wireup.Job
-	log        *slog.Logger
-	statistics *statsReport // nil where nobody asks for it
-	ids        *contextIDs
-	comms      *comms
-	survive    bool           // a failed rank does not end the job
-	reporter   *stateReporter // nil where no launcher asks for the rank's state
-	checker    *checker       // nil unless in checking mode
-	choices    coll.Selection // of algorithms
-	host       uint64         // equal at processes that share memory, and different at others
+	wire      *wireup.Job
+	log       *slog.Logger
+	words     []func()   // what there is to say at the end
+	lastWords *lastWords // nil where there is none
+	ids       *contextIDs
+	comms     *comms
+	survive   bool           // a failed rank does not end the job
+	reporter  *stateReporter // nil where no launcher asks for the rank's state
+	checker   *checker       // nil unless in checking mode
+	choices   coll.Selection // of algorithms
+	host      uint64         // equal at processes that share memory, and different at others
 	// of the host that all ranks are on; as many as can be where there are several hosts, or it is not known.
 	// All ranks have the same
 	processors int
@@ -78,7 +79,7 @@ func newJob(wire *wireup.Job, e *engine.Engine, comms *comms, log *slog.Logger) 
 }
 
 func (j *job) abort(code int) {
-	j.statistics.print()
+	j.lastWords.say()
 	j.wire.Abort(code)
 }
 
@@ -167,6 +168,7 @@ func Init(ctx context.Context, conf ...Config) (*Comm, error) {
 	process.world, process.stage = world, stageRunning
 	current.Store(world.e)
 	world.job.reporter = startStateReporter(world)
+	world.job.lastWords = newLastWords(world.job.words)
 	return world, nil
 }
 
@@ -193,6 +195,10 @@ func join(ctx context.Context, options []Config) (*Comm, error) {
 		return nil, fmt.Errorf("%s=%q: %w", setting.Collectives.Name, text, err)
 	}
 	statistics, err := set.Of(setting.Statistics).Int(0, 1)
+	if err != nil {
+		return nil, err
+	}
+	report, err := set.Of(setting.Report).Int(0, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -229,9 +235,21 @@ func join(ctx context.Context, options []Config) (*Comm, error) {
 	conf.Identity, conf.Lookup, conf.PeerLost = wire.Identity, wire.Lookup, wire.PeerLost
 	list := &comms{}
 	conf.Revoked = list.revoke
-	calls := &callStats{}
-	if statistics == 1 {
+	calls, sites := &callStats{}, newCallSites()
+	switch {
+	case statistics == 1 && report == 1:
+		conf.Hook = func(e engine.Event) {
+			calls.event(e)
+			sites.event(e)
+		}
+	case statistics == 1:
 		conf.Hook = calls.event
+	case report == 1:
+		conf.Hook = sites.event
+	}
+	endProfile, err := startProfile(set.Of(setting.Profile))
+	if err != nil {
+		return nil, errors.Join(err, wire.Leave())
 	}
 	var j *job
 	var k *checker
@@ -255,7 +273,13 @@ func join(ctx context.Context, options []Config) (*Comm, error) {
 		return nil, errors.Join(err, e.Destroy(err), wire.Leave())
 	}
 	if statistics == 1 {
-		j.statistics = newStatsReport(e, calls)
+		j.words = append(j.words, func() { printStatistics(e, calls) })
+	}
+	if report == 1 {
+		j.words = append(j.words, func() { j.leaveCallSites(sites) })
+	}
+	if endProfile != nil {
+		j.words = append(j.words, func() { j.leaveProfile(endProfile) })
 	}
 	log.Debug("joined the job", "rank", e.Rank(), "size", e.Size(), "address",
 		card(e, conf.Fabrics).String(), "settings", set.String(),
@@ -302,10 +326,10 @@ func Finalize() error {
 	c.job.log.Debug("Finalize", "rank", c.rank)
 	c.job.reporter.enter(snapshot.Finalizing)
 	defer c.job.reporter.enter(snapshot.Finished)
-	defer c.job.statistics.close()
+	defer c.job.lastWords.close()
 	c.job.checker.beforeFinalize(c.job)
 	err := c.e.Drain()
-	c.job.statistics.print()
+	c.job.lastWords.say()
 	if err != nil {
 		return asError("Finalize", errors.Join(err, c.e.Destroy(err), c.job.wire.Leave()))
 	}

@@ -43,6 +43,8 @@ type stateReporter struct {
 	sleepers int
 	quiet    bool
 	latest   snapshot.Sample
+
+	taken chan struct{} // told when the launcher has a deposit
 }
 
 // startStateReporter starts the reporter if the launcher wants one.
@@ -56,7 +58,8 @@ func startStateReporter(world *Comm) *stateReporter {
 		return nil // a program between launcher and rank has closed it
 	}
 	os.Unsetenv(snapshot.Variable)
-	r := &stateReporter{conn: os.NewFile(uintptr(fd), "snapshots"), world: world, began: time.Now()}
+	r := &stateReporter{conn: os.NewFile(uintptr(fd), "snapshots"), world: world, began: time.Now(),
+		taken: make(chan struct{}, 1)}
 	r.moved = r.began
 	r.enter(snapshot.Running)
 	go r.run()
@@ -104,6 +107,13 @@ func (r *stateReporter) obey(said []byte) ([]byte, error) {
 			err = r.answer(snapshot.Answer, r.snapshot())
 		case command == snapshot.AskSample:
 			err = r.answer(snapshot.Sampled, r.sample())
+		case command == snapshot.AskStacks:
+			err = r.deposit(snapshot.Stacks, stacks())
+		case command == snapshot.Taken:
+			select {
+			case r.taken <- struct{}{}:
+			default: // nobody waits for it
+			}
 		case rank < r.world.e.Size():
 			r.world.e.PeerFailed(rank, errLauncherSaw)
 		}

@@ -196,6 +196,8 @@ type jobOptions struct {
 	stuck                                                    stuckLimit
 	stuckAction                                              string
 	survive                                                  bool
+	profile, profileFile                                     string
+	callReport                                               bool
 	cores                                                    coreCount
 	lanes                                                    laneCount
 	maxLine                                                  lineLength
@@ -253,6 +255,12 @@ func (o *jobOptions) define(flags *pflag.FlagSet) {
 		"`report|abort`: what follows a deadlock that is certain: a report, or also the end of the job")
 	flags.BoolVar(&o.survive, "survive", false,
 		"go on when a rank fails: its peers get an error from what needs it, and may go on without it")
+	flags.BoolVar(&o.callReport, "report", false,
+		"tell at the end how often each rank made calls at each place of the program, and for how long")
+	flags.StringVar(&o.profile, "profile", "",
+		"`cpu|heap|block|mutex`: profile the ranks into one file, for go tool pprof")
+	flags.StringVar(&o.profileFile, "profile-file", "",
+		"`file` for --profile; weft.cpu.pprof in the current folder, or the like, if not given")
 	flags.StringVar(&o.launcher, "launcher", "",
 		"`local|ssh|slurm|sge|lsf|pbs`: what starts weft on other hosts; found out if not given")
 	flags.BoolVar(&o.verbose, "verbose", false, "tell what is done, each step with its time")
@@ -322,6 +330,9 @@ func (o *jobOptions) job() (launcher.Job, error) {
 	if err := o.check(); err != nil {
 		return job, err
 	}
+	if err := o.measurements(&job); err != nil {
+		return job, err
+	}
 	for _, what := range o.display {
 		switch what {
 		case "map":
@@ -380,6 +391,30 @@ func (o *jobOptions) job() (launcher.Job, error) {
 		job.Env = append(job.Env, setting.Reconnect.Name+"=on")
 	}
 	return job, nil
+}
+
+// profiles are the values of --profile.
+var profiles = []string{"cpu", "heap", "block", "mutex"}
+
+// measurements reads the options for what the ranks measure and hand over at their end.
+func (o *jobOptions) measurements(job *launcher.Job) error {
+	if job.CallReport = o.callReport; o.callReport {
+		job.Env = append(job.Env, setting.Report.Name+"=1")
+	}
+	switch {
+	case o.profile == "" && o.profileFile != "":
+		return errors.New("--profile-file names a file for --profile, which is not given")
+	case o.profile == "":
+		return nil
+	case !slices.Contains(profiles, o.profile):
+		return fmt.Errorf("--profile %q: it is %s", o.profile, strings.Join(profiles, ", "))
+	}
+	job.Profile, job.ProfileFile = o.profile, o.profileFile
+	if job.ProfileFile == "" {
+		job.ProfileFile = "weft." + o.profile + ".pprof"
+	}
+	job.Env = append(job.Env, setting.Profile.Name+"="+o.profile)
+	return nil
 }
 
 // count is a number of ranks.

@@ -83,8 +83,8 @@ func (w *Watcher) Start() error {
 // Next waits until the launcher says something. The end of the job is io.EOF.
 func (w *Watcher) Next() (*Job, error) {
 	j, err := readJob(w.conn)
-	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.Is(err,
-		syscall.ECONNRESET) {
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, syscall.ECONNRESET) {
 		err = io.EOF
 	}
 	return j, err

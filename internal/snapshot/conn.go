@@ -7,10 +7,10 @@ import (
 )
 
 // A rank and its launcher talk about the rank's state over a connection of their own, a descriptor that the
-// rank inherits. The launcher sends a byte of value Ask for each snapshot that it wants, and of value
-// AskSample for each sample; and a byte of value Failed with the number of a rank, 4 bytes, big endian, when
-// that rank has failed and the job goes on. The rank sends frames: the length of what follows, 4 bytes, big
-// endian; the kind, 1 byte; and the body.
+// rank inherits. The launcher sends a byte for each thing that it asks for, a byte of value Taken when it has a
+// whole deposit, and a byte of value Failed with the number of a rank, 4 bytes, big endian, when that rank has
+// failed and the job goes on. The rank sends frames: the length of what follows, 4 bytes, big endian; the
+// kind, 1 byte; and the body.
 
 // Variable is the environment variable that tells a rank the number of the descriptor.
 const Variable = "WEFT_SNAPSHOT_FD"
@@ -20,6 +20,8 @@ const (
 	Ask       = 1 // asks for a snapshot
 	AskSample = 2 // asks for a sample
 	Failed    = 3 // tells that a rank has failed
+	AskStacks = 4 // asks for the stacks of all goroutines, as a deposit
+	Taken     = 5 // tells that a whole deposit has been taken
 )
 
 // AppendFailed appends what tells of a failed rank.
@@ -33,7 +35,7 @@ func NextCommand(b []byte) (command byte, rank int, rest []byte, ok bool, err er
 	switch {
 	case len(b) == 0:
 		return 0, 0, b, false, nil
-	case b[0] == Ask || b[0] == AskSample:
+	case b[0] == Ask || b[0] == AskSample || b[0] == AskStacks || b[0] == Taken:
 		return b[0], 0, b[1:], true, nil
 	case b[0] != Failed:
 		return 0, 0, b, false, fmt.Errorf("a command %d", b[0])
@@ -53,6 +55,9 @@ const (
 	Moving       // messages of the rank move again
 	Answer       // the body is an encoded snapshot
 	Sampled      // the body is an encoded sample
+	// Deposited: the body is which deposit it is a part of, 1 byte; whether it is the last part, 1 byte; and
+	// the part.
+	Deposited
 )
 
 // AppendFrame appends a frame.
@@ -69,12 +74,26 @@ func ReadFrame(r io.Reader) (Kind, []byte, error) {
 	}
 	n, k := binary.BigEndian.Uint32(head[:]), Kind(head[4])
 	switch {
-	case k < Quiet || k > Sampled:
+	case k < Quiet || k > Deposited:
 		return 0, nil, fmt.Errorf("a frame of kind %d", k)
-	case n < 1 || n > 1+MaxSize || k != Answer && k != Sampled && n != 1:
+	case n < 1 || n > 1+MaxSize || k < Answer && n != 1,
+		k == Deposited && n < 3:
 		return 0, nil, fmt.Errorf("a frame of kind %d of %d bytes", k, n)
 	}
 	body := make([]byte, n-1)
 	_, err := io.ReadFull(r, body)
 	return k, body, err
 }
+
+// Deposit says what a rank leaves with its launcher.
+type Deposit byte
+
+const (
+	Profile   Deposit = iota + 1 // in pprof's format
+	CallSites                    // an encoded list of CallSite
+	Stacks                       // of all goroutines, as runtime.Stack writes them
+	Deposits                     // one more than the last
+)
+
+// MaxDeposit bounds a deposit, in bytes.
+const MaxDeposit = 64 << 20

@@ -9,7 +9,7 @@
 //	PMIClosed             after its last PMILine
 //	OutputEnd             after its last Output, and never before Exited
 //
-// Quiet, Moving, Answer, Sampled and Recorded may come any number of times, and after Exited too.
+// Quiet, Moving, Answer, Sampled, Recorded and Deposit may come any number of times, and after Exited too.
 //
 // AllStarted follows the last Started or NotStarted, also where Halt has kept ranks from being started; such
 // a rank has no events at all. A rank is over when it has Exited and has had PMIClosed and OutputEnd.

@@ -84,11 +84,11 @@ type Pause struct {
 	On     bool
 }
 
-// Ask asks ranks for a snapshot of what they do, or for a sample. An Answer or a Sampled follows from each
-// that can give one.
+// Ask asks ranks for what a byte of package snapshot stands for: a snapshot of what they do, a sample, or
+// stacks. An Answer, a Sampled or a Deposit follows from each that can give one.
 type Ask struct {
-	Ranks  []int
-	Sample bool
+	Ranks    []int
+	Question byte
 }
 
 // Records asks for the latest events of ranks, also of those that have ended. Recorded follows from each

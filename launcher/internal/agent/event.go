@@ -1,6 +1,10 @@
 package agent
 
-import "syscall"
+import (
+	"syscall"
+
+	"github.com/weft-mpi/weft/internal/snapshot"
+)
 
 // An Event is one of the types below that have the method event.
 type Event interface{ event() }
@@ -84,6 +88,14 @@ type Recorded struct {
 	Events []byte
 }
 
+// Deposit is a part of what a rank leaves with the launcher.
+type Deposit struct {
+	Rank int
+	What snapshot.Deposit
+	Last bool // part of it
+	Data []byte
+}
+
 // Lost says that the agent itself is gone, and with it all that is known of its ranks. No event of theirs
 // follows. A local agent is never lost.
 type Lost struct {
@@ -107,4 +119,5 @@ func (Moving) event()     {}
 func (Answer) event()     {}
 func (Sampled) event()    {}
 func (Recorded) event()   {}
+func (Deposit) event()    {}
 func (Lost) event()       {}

@@ -114,7 +114,7 @@ func (a *Agent) Do(c agent.Command) {
 	case agent.Ask:
 		for _, id := range c.Ranks {
 			if p := a.rank(id); p != nil {
-				p.ask(c.Sample)
+				p.ask(c.Question)
 			}
 		}
 	case agent.Records:

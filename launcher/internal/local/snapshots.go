@@ -27,16 +27,18 @@ func (p *process) readSnapshots() {
 			p.agent.emit(agent.Answer{Rank: p.id, Snapshot: body})
 		case snapshot.Sampled:
 			p.agent.emit(agent.Sampled{Rank: p.id, Sample: body})
+		case snapshot.Deposited:
+			d := agent.Deposit{Rank: p.id, What: snapshot.Deposit(body[0]), Last: body[1] != 0, Data: body[2:]}
+			p.agent.emit(d)
+			if d.Last && d.What != snapshot.Stacks {
+				p.ask(snapshot.Taken)
+			}
 		}
 	}
 }
 
-// ask asks the rank for a snapshot, or for a sample. One that takes no questions is not waited for.
-func (p *process) ask(sample bool) {
-	question := byte(snapshot.Ask)
-	if sample {
-		question = snapshot.AskSample
-	}
+// ask sends the rank a question. One that takes no questions is not waited for.
+func (p *process) ask(question byte) {
 	p.snapshots.SetWriteDeadline(time.Now().Add(time.Millisecond))
 	p.snapshots.Write([]byte{question})
 }

@@ -52,6 +52,7 @@ const (
 	kindAnswer
 	kindSampled
 	kindRecorded
+	kindDeposit
 )
 
 // A frame is a length of 4 bytes, big endian, that counts what follows; a kind; and a body.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
@@ -109,6 +110,12 @@ func appendEvent(b []byte, e agent.Event) ([]byte, error) {
 		return appendFrame(b, kindSampled, rankOf(e.Rank), e.Sample), nil
 	case agent.Recorded:
 		return appendFrame(b, kindRecorded, rankOf(e.Rank), e.Events), nil
+	case agent.Deposit:
+		last := byte(0)
+		if e.Last {
+			last = 1
+		}
+		return appendFrame(b, kindDeposit, rankOf(e.Rank), []byte{byte(e.What), last}, e.Data), nil
 	}
 	return nil, fmt.Errorf("%w: an event %T has no frame", errProtocol, e)
 }
@@ -169,6 +176,16 @@ func parseEvent(k kind, body []byte) (e agent.Event, rank int, err error) {
 	case kindRecorded:
 		rank, data, err := splitRank(k, body)
 		return agent.Recorded{Rank: rank, Events: data}, rank, err
+	case kindDeposit:
+		rank, data, err := splitRank(k, body)
+		if err == nil && len(data) < 2 {
+			err = fmt.Errorf("%w: a deposit of no kind", errProtocol)
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		return agent.Deposit{Rank: rank, What: snapshot.Deposit(data[0]), Last: data[1] != 0, Data: data[2:]},
+			rank, nil
 	}
 	return nil, 0, fmt.Errorf("%w: a frame of kind %d is no event", errProtocol, k)
 }

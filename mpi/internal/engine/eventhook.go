@@ -16,6 +16,7 @@ const (
 	EventMatch                          // a receive and a message have found each other
 	EventStep                           // a protocol has made a step
 	EventComplete                       // a request is complete
+	EventSlept                          // a goroutine has slept in a call, for Elapsed
 )
 
 // Call says which call an event is of. A call of package mpi that consists of several (Sendrecv) comes as
@@ -59,13 +60,13 @@ type Event struct {
 	Tag        int
 	Bytes      int
 	Unexpected bool          // EventMatch: the message was there before the receive
-	Elapsed    time.Duration // EventCallEnd
+	Elapsed    time.Duration // EventCallEnd, EventSlept
 	Err        error         // EventComplete
 }
 
-// Hook is told of events. Those of calls come from any goroutine, without the engine's lock; all others
-// come under the lock, so a Hook does not call the engine, does not block and is fast. A nil Hook costs a
-// branch at each event.
+// Hook is told of events. Those of calls and sleeps come from any goroutine, without the engine's lock; all
+// others come under the lock, so a Hook does not call the engine, does not block and is fast. A nil Hook
+// costs a branch at each event.
 type Hook func(Event)
 
 // epoch is what the times of calls are relative to: so one word says when a call began.

@@ -279,7 +279,8 @@ func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool) {
 	}
 	w.e.stats.Sleeps++
 	w.asleep++
-	w.slept -= time.Since(w.began)
+	began := time.Since(w.began)
+	w.slept -= began
 	w.e.recorder.Note(recorder.Sleeps, 0, 0, 0, 0)
 	w.e.recorder.Stamp()
 	s := w.get(n == 0)
@@ -323,11 +324,15 @@ func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool) {
 		}
 	}
 	w.asleep--
-	w.slept += time.Since(w.began)
+	ended := time.Since(w.began)
+	w.slept += ended
 	s.next, w.free = w.free, s
 	w.e.recorder.Stamp()
 	w.e.recorder.Note(recorder.Wakes, 0, 0, 0, 0)
 	w.e.mu.Unlock()
+	if w.e.hook != nil {
+		w.e.hook(Event{Kind: EventSlept, Elapsed: ended - began})
+	}
 }
 
 // timeAsleep is how long goroutines have slept, with those that sleep now. The lock is held.

@@ -1,0 +1,235 @@
+package launcher
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/weft-mpi/weft/internal/live"
+	"github.com/weft-mpi/weft/internal/snapshot"
+	"github.com/weft-mpi/weft/launcher/internal/agent"
+	"github.com/weft-mpi/weft/launcher/internal/deadlock"
+	"github.com/weft-mpi/weft/launcher/internal/supervisor"
+)
+
+const (
+	// maxDeposits bounds what all ranks of a job leave with the launcher, in bytes.
+	maxDeposits = 2 << 30
+	// maxCallSites bounds the lines of the table of calls.
+	maxCallSites = 200
+	// stacksBefore is how long before the end of a job by its timeout the ranks are asked where they are, or a
+	// tenth of the timeout.
+	stacksBefore = time.Second
+)
+
+// deposits are what the ranks have left with the launcher.
+type deposits struct {
+	parts    [snapshot.Deposits]map[int][]byte // by rank: what has come
+	complete [snapshot.Deposits]map[int]bool
+	size     int
+
+	stacksAt time.Time // when to ask for stacks; zero for never
+	told     bool      // where the ranks were at the timeout
+}
+
+// add takes a part of what a rank leaves. What is too much is dropped, with all that the rank left.
+func (d *deposits) add(e agent.Deposit) {
+	if e.What == 0 || e.What >= snapshot.Deposits {
+		return
+	}
+	if d.parts[e.What] == nil {
+		d.parts[e.What], d.complete[e.What] = map[int][]byte{}, map[int]bool{}
+	}
+	before := d.parts[e.What][e.Rank]
+	if d.complete[e.What][e.Rank] || len(before)+len(e.Data) > snapshot.MaxDeposit ||
+		d.size+len(e.Data) > maxDeposits {
+		return
+	}
+	d.size += len(e.Data)
+	d.parts[e.What][e.Rank], d.complete[e.What][e.Rank] = append(before, e.Data...), e.Last
+}
+
+// of is what a rank has left, nil if that is not complete.
+func (d *deposits) of(what snapshot.Deposit, rank int) []byte {
+	if !d.complete[what][rank] {
+		return nil
+	}
+	return d.parts[what][rank]
+}
+
+// tellDeposits shows the user what the ranks have left, when the job is over.
+func (j *job) tellDeposits() {
+	if j.CallReport {
+		for _, line := range j.callReport() {
+			j.output.notice("%s", line)
+		}
+	}
+	defer j.output.flush(flushTimeout)
+	if j.Profile == "" {
+		return
+	}
+	missing, err := j.writeProfile()
+	switch {
+	case err != nil:
+		j.output.notice("the profile: %v", err)
+	case len(missing) == len(j.programOf):
+		j.output.notice("no rank has left a profile: none has called Init, or all were killed")
+	default:
+		text := ""
+		if len(missing) > 0 {
+			text = fmt.Sprintf(", without %s", deadlock.Ranks(missing))
+		}
+		j.output.notice("the profile of %s is in %s%s; go tool pprof shows it",
+			counted(len(j.programOf)-len(missing), "rank"), j.ProfileFile, text)
+	}
+}
+
+func counted(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return fmt.Sprintf("%d %ss", n, word)
+}
+
+// writeProfile writes one file of the profiles of all ranks, whose samples are labelled with rank and host. It
+// returns the ranks that have none.
+func (j *job) writeProfile() (missing []int, err error) {
+	var all []*profile.Profile
+	for id := range j.programOf {
+		p, err := profile.ParseData(j.deposits.of(snapshot.Profile, id))
+		if err != nil {
+			missing = append(missing, id)
+			continue
+		}
+		for _, s := range p.Sample {
+			if s.Label == nil {
+				s.Label = map[string][]string{}
+			}
+			s.Label["rank"], s.Label["host"] = []string{fmt.Sprint(id)}, []string{j.nodeOf[id].name}
+		}
+		all = append(all, p)
+	}
+	if len(all) == 0 {
+		return missing, nil
+	}
+	merged, err := profile.Merge(all)
+	if err != nil {
+		return missing, err
+	}
+	var b bytes.Buffer
+	if err := merged.Write(&b); err != nil {
+		return missing, err
+	}
+	return missing, os.WriteFile(j.ProfileFile, b.Bytes(), 0o666)
+}
+
+// callReport is the table of calls by rank and place, the longest first.
+func (j *job) callReport() []string {
+	type row struct {
+		rank int
+		snapshot.CallSite
+	}
+	var rows []row
+	var missing []int
+	for id := range j.programOf {
+		var sites []snapshot.CallSite
+		if json.Unmarshal(j.deposits.of(snapshot.CallSites, id), &sites) != nil {
+			missing = append(missing, id)
+		}
+		for _, s := range sites {
+			rows = append(rows, row{id, s})
+		}
+	}
+	slices.SortFunc(rows, func(a, b row) int {
+		return cmp.Or(-cmp.Compare(a.Time, b.Time), cmp.Compare(a.rank, b.rank), cmp.Compare(a.Site, b.Site))
+	})
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "RANK\tCALL\tSITE\tCOUNT\tBYTES\tTIME\tWAITING")
+	for _, r := range rows[:min(len(rows), maxCallSites)] {
+		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%d\t%v\t%v\n", r.rank, r.Call, r.Site, r.Count, r.Bytes,
+			r.Time.Round(time.Microsecond), r.Waiting.Round(time.Microsecond))
+	}
+	w.Flush()
+	lines := append([]string{"calls by rank and place, the longest first"},
+		strings.Split(strings.TrimSpace(b.String()), "\n")...)
+	if n := len(rows) - maxCallSites; n > 0 {
+		lines = append(lines, fmt.Sprintf("%s more", counted(n, "place")))
+	}
+	if len(missing) > 0 {
+		lines = append(lines, fmt.Sprintf("without %s", deadlock.Ranks(missing)))
+	}
+	return lines
+}
+
+// expectTimeout settles when the ranks are asked where they are.
+func (j *job) expectTimeout(now time.Time) {
+	if j.Timeout > 0 {
+		j.deposits.stacksAt = now.Add(j.Timeout - min(stacksBefore, j.Timeout/10))
+	}
+}
+
+// tellTimeout asks the ranks where they are when the job has almost taken too long, and tells it when it has.
+func (j *job) tellTimeout(s *supervisor.Supervisor, now time.Time) {
+	d := &j.deposits
+	if !d.stacksAt.IsZero() && !now.Before(d.stacksAt) {
+		d.stacksAt = time.Time{}
+		var ranks []int
+		for id := range j.live.ranks {
+			if r := &j.live.ranks[id]; r.pid != 0 && !r.ended {
+				r.asked = true
+				ranks = append(ranks, id)
+			}
+		}
+		j.do(agent.Ask{Ranks: ranks, Question: snapshot.AskSample},
+			agent.Ask{Ranks: ranks, Question: snapshot.AskStacks})
+	}
+	if cause := s.Cause(); cause == nil || cause.How != TimedOut || d.told {
+		return
+	}
+	d.told = true
+	for id := range j.live.ranks {
+		r := j.live.ranks[id].describe()
+		if r.State == live.Ended {
+			continue
+		}
+		text := string(r.State)
+		if r.Call != "" {
+			text += ", " + r.Call
+			if since := r.For.Round(100 * time.Millisecond); since > 0 {
+				text += fmt.Sprintf(", for %v", since)
+			}
+		}
+		file, err := j.writeStacks(id)
+		if err != nil {
+			text += fmt.Sprintf("; its stacks: %v", err)
+		} else if file != "" {
+			text += "; its stacks are in " + file
+		}
+		j.output.notice("rank %d was %s", id, text)
+	}
+	if j.Output == "" {
+		j.output.notice("--output-dir FOLDER would keep the stacks of each rank's goroutines there")
+	}
+}
+
+// writeStacks writes the stacks of a rank's goroutines into the folder for output. It returns no name where
+// there is no such folder, or the rank has not told.
+func (j *job) writeStacks(id int) (string, error) {
+	stacks := j.deposits.of(snapshot.Stacks, id)
+	if j.Output == "" || stacks == nil {
+		return "", nil
+	}
+	width := len(fmt.Sprint(len(j.programOf) - 1))
+	name := filepath.Join(j.Output, fmt.Sprintf("rank.%0*d.stacks", width, id))
+	return name, os.WriteFile(name, stacks, 0o666)
+}

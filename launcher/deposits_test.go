@@ -1,0 +1,84 @@
+package launcher
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"runtime/pprof"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/pprof/profile"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/internal/snapshot"
+	"github.com/weft-mpi/weft/launcher/internal/agent"
+)
+
+func leave(j *job, rank int, what snapshot.Deposit, data []byte) {
+	half := len(data) / 2
+	j.deposits.add(agent.Deposit{Rank: rank, What: what, Data: data[:half]})
+	j.deposits.add(agent.Deposit{Rank: rank, What: what, Last: true, Data: data[half:]})
+}
+
+func jobOnTwoHosts() *job {
+	a, b := &node{name: "alpha"}, &node{name: "beta"}
+	return &job{programOf: make([]int, 3), nodeOf: []*node{a, a, b}}
+}
+
+func TestProfile_OfAllRanks(t *testing.T) {
+	var heap bytes.Buffer
+	require.NoError(t, pprof.Lookup("goroutine").WriteTo(&heap, 0))
+	j := jobOnTwoHosts()
+	j.ProfileFile = filepath.Join(t.TempDir(), "job.pprof")
+	leave(j, 0, snapshot.Profile, heap.Bytes())
+	leave(j, 2, snapshot.Profile, heap.Bytes())
+	j.deposits.add(agent.Deposit{Rank: 1, What: snapshot.Profile, Data: heap.Bytes()}) // and no end
+	missing, err := j.writeProfile()
+	require.NoError(t, err)
+	require.Equal(t, []int{1}, missing)
+	b, err := os.ReadFile(j.ProfileFile)
+	require.NoError(t, err)
+	p, err := profile.ParseData(b)
+	require.NoError(t, err)
+	seen := map[string]string{}
+	for _, s := range p.Sample {
+		seen[s.Label["rank"][0]] = s.Label["host"][0]
+	}
+	require.Equal(t, map[string]string{"0": "alpha", "2": "beta"}, seen)
+}
+
+func TestCallReport(t *testing.T) {
+	j := jobOnTwoHosts()
+	of := func(sites ...snapshot.CallSite) []byte {
+		b, err := json.Marshal(sites)
+		require.NoError(t, err)
+		return b
+	}
+	leave(j, 0, snapshot.CallSites, of(
+		snapshot.CallSite{Call: "Send", Site: "a.go:1", Count: 2, Bytes: 16, Time: time.Second},
+		snapshot.CallSite{Call: "Recv", Site: "a.go:2", Count: 3, Time: 3 * time.Second, Waiting: time.Second}))
+	leave(j, 1, snapshot.CallSites, of(snapshot.CallSite{Call: "Recv", Site: "a.go:2", Time: 2 * time.Second}))
+	leave(j, 2, snapshot.CallSites, []byte("}"))
+	require.Equal(t, `calls by rank and place, the longest first
+RANK  CALL  SITE    COUNT  BYTES  TIME  WAITING
+0     Recv  a.go:2  3      0      3s    1s
+1     Recv  a.go:2  0      0      2s    0s
+0     Send  a.go:1  2      16     1s    0s
+without rank 2`, strings.Join(j.callReport(), "\n"))
+}
+
+func TestDeposits_TooMuchIsDropped(t *testing.T) {
+	var d deposits
+	part := make([]byte, snapshot.MaxDeposit/2)
+	for range 3 {
+		d.add(agent.Deposit{What: snapshot.Profile, Data: part})
+	}
+	require.Len(t, d.parts[snapshot.Profile][0], snapshot.MaxDeposit)
+	require.Nil(t, d.of(snapshot.Profile, 0))
+	d.add(agent.Deposit{What: snapshot.Deposits, Last: true})
+	d.add(agent.Deposit{What: 0, Last: true})
+	require.Nil(t, d.of(snapshot.Stacks, 0))
+}

@@ -1,0 +1,58 @@
+package mpi_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/pprof/profile"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/launcher"
+	"github.com/weft-mpi/weft/launcher/launchertest"
+)
+
+// jobWith runs a job and returns what it writes to standard error.
+func jobWith(t *testing.T, job launcher.Job) (string, error) {
+	t.Helper()
+	errs, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	require.NoError(t, err)
+	defer errs.Close()
+	job.Stdin, job.Out, job.Err = launcher.InputNone, errs, errs
+	failure := launcher.Run(t.Context(), job)
+	text, err := os.ReadFile(errs.Name())
+	require.NoError(t, err)
+	return string(text), failure
+}
+
+// A profile of all ranks comes into one file, and a table tells where the program made its calls.
+func TestProfileAndReport(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "heap.pprof")
+	out, err := jobWith(t, launcher.Job{Apps: []launcher.App{launchertest.Ranks(2, dupAndFree, "WEFT_PROFILE=heap",
+		"WEFT_REPORT=1")}, CallReport: true, Profile: "heap", ProfileFile: file, Timeout: 2 * time.Minute})
+	require.NoError(t, err, out)
+	require.Contains(t, out, "weft: the profile of 2 ranks is in "+file+"; go tool pprof shows it\n")
+	require.Regexp(t, `(?m)^weft: 0     \w+ +\w+_test\.go:\d+ +[1-9]`, out)
+	b, err := os.ReadFile(file)
+	require.NoError(t, err)
+	p, err := profile.ParseData(b)
+	require.NoError(t, err)
+	ranks := map[string]bool{}
+	for _, s := range p.Sample {
+		ranks[s.Label["rank"][0]] = true
+	}
+	require.Equal(t, map[string]bool{"0": true, "1": true}, ranks)
+}
+
+// A job that takes too long leaves the stacks of its goroutines, and says where each rank was.
+func TestTimeout_Stacks(t *testing.T) {
+	dir := t.TempDir()
+	out, err := jobWith(t, launcher.Job{Apps: []launcher.App{launchertest.Ranks(2, waitingBody)}, Output: dir,
+		Timeout: 10 * time.Second, Grace: 20 * time.Second})
+	require.Error(t, err)
+	require.Contains(t, out, "weft: rank 1 was waiting, Recv from 0, tag 0, at report_test.go:")
+	b, err := os.ReadFile(filepath.Join(dir, "rank.0.stacks"))
+	require.NoError(t, err)
+	require.Contains(t, string(b), "report_test.go:")
+}

@@ -26,8 +26,8 @@ const (
 	maxDeposits = 2 << 30
 	// maxCallSites bounds the lines of the table of calls.
 	maxCallSites = 200
-	// stacksBefore is how long before the end of a job by its timeout the ranks are asked where they are, or a
-	// tenth of the timeout.
+	// stacksBefore is how long before the end of a job by its timeout the ranks are asked where they are, or
+	// a tenth of the timeout.
 	stacksBefore = time.Second
 )
 
@@ -100,8 +100,8 @@ func counted(n int, word string) string {
 	return fmt.Sprintf("%d %ss", n, word)
 }
 
-// writeProfile writes one file of the profiles of all ranks, whose samples are labelled with rank and host. It
-// returns the ranks that have none.
+// writeProfile writes one file of the profiles of all ranks, whose samples are labelled with rank and host.
+// It returns the ranks that have none.
 func (j *job) writeProfile() (missing []int, err error) {
 	var all []*profile.Profile
 	for id := range j.programOf {

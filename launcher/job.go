@@ -59,7 +59,8 @@ type Job struct {
 	Survive bool
 	// AbortStuck ends the job when a deadlock is certain.
 	AbortStuck bool
-	// CallReport tells at the end how often each rank made calls at each place of the program, and for how long.
+	// CallReport tells at the end how often each rank made calls at each place of the program, and for how
+	// long.
 	CallReport bool
 	// if not empty: what the ranks profile (cpu, heap, block, mutex), into one file for all of them
 	Profile, ProfileFile string

@@ -14,7 +14,8 @@ func completeValues(cmd *cobra.Command) {
 	}
 	words := map[string][]string{
 		"fabric": names, "bind-to": {"none", "core", "numa", "socket"}, "cq-cores": {"none", "auto"},
-		"map-by": {"core", "node", "ppr:"}, "display": {"map", "bindings"}, "profile": profiles, "stdin": {"all", "none"},
+		"map-by": {"core", "node", "ppr:"}, "display": {"map", "bindings"},
+		"profile": profiles, "stdin": {"all", "none"},
 		"launcher": {"local", "ssh"},
 	}
 	for _, b := range batchSystems {

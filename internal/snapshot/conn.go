@@ -7,9 +7,9 @@ import (
 )
 
 // A rank and its launcher talk about the rank's state over a connection of their own, a descriptor that the
-// rank inherits. The launcher sends a byte for each thing that it asks for, a byte of value Taken when it has a
-// whole deposit, and a byte of value Failed with the number of a rank, 4 bytes, big endian, when that rank has
-// failed and the job goes on. The rank sends frames: the length of what follows, 4 bytes, big endian; the
+// rank inherits. The launcher sends a byte for each thing that it asks for, a byte of value Taken when it has
+// a whole deposit, and a byte of value Failed with the number of a rank, 4 bytes, big endian, when that rank
+// has failed and the job goes on. The rank sends frames: the length of what follows, 4 bytes, big endian; the
 // kind, 1 byte; and the body.
 
 // Variable is the environment variable that tells a rank the number of the descriptor.

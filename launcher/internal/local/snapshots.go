@@ -28,7 +28,8 @@ func (p *process) readSnapshots() {
 		case snapshot.Sampled:
 			p.agent.emit(agent.Sampled{Rank: p.id, Sample: body})
 		case snapshot.Deposited:
-			d := agent.Deposit{Rank: p.id, What: snapshot.Deposit(body[0]), Last: body[1] != 0, Data: body[2:]}
+			d := agent.Deposit{Rank: p.id, What: snapshot.Deposit(body[0]), Last: body[1] != 0,
+				Data: body[2:]}
 			p.agent.emit(d)
 			if d.Last && d.What != snapshot.Stacks {
 				p.ask(snapshot.Taken)

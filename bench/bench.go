@@ -16,17 +16,18 @@ import (
 
 // Options of a run.
 type Options struct {
-	Min, Max   int  // message sizes in bytes, doubling; Min 0 and Max < 0: the benchmark's own
-	Iterations int  // timed, of each size; 0: the benchmark's own
-	Warmup     int  // not timed, of each size; < 0: the benchmark's own
-	Window     int  // messages under way in bw and bibw
-	Vector     int  // elements of a message in bw and bibw; 0 and 1: it is one buffer
-	Validate   bool // every iteration's bytes are checked, with the clock stopped
-	Full       bool // minimum, maximum and iterations too
-	Tails      bool // percentiles of single iterations too
-	Rewrite    bool // what is sent is written anew before every iteration, with the clock stopped
-	Digits     int  // decimals of a figure
-	Registered bool // the buffers come from mpi.Alloc
+	Min, Max   int    // message sizes in bytes, doubling; Min 0 and Max < 0: the benchmark's own
+	Iterations int    // timed, of each size; 0: the benchmark's own
+	Warmup     int    // not timed, of each size; < 0: the benchmark's own
+	Window     int    // messages under way in bw and bibw
+	Vector     int    // elements of a message in bw and bibw; 0 and 1: it is one buffer
+	Validate   bool   // every iteration's bytes are checked, with the clock stopped
+	Full       bool   // minimum, maximum and iterations too
+	Tails      bool   // percentiles of single iterations too
+	Rewrite    bool   // what is sent is written anew before every iteration, with the clock stopped
+	Digits     int    // decimals of a figure
+	Registered bool   // the buffers come from mpi.Alloc
+	Sync       string // what ends an operation on a window: flush, lock or fence
 
 	// Files of rank 0; empty for none.
 	Report  string   // that takes a Report
@@ -61,7 +62,7 @@ func (by Invocation) settings(b *Benchmark) (setting.Values, error) {
 }
 
 // Default are the options that a benchmark has if the user says nothing.
-var Default = Options{Max: -1, Warmup: -1, Window: 64, Digits: 2}
+var Default = Options{Max: -1, Warmup: -1, Window: 64, Digits: 2, Sync: syncFlush}
 
 // ErrInvalid says that what a validating run received was not what had been sent.
 var ErrInvalid = errors.New("validation failed")
@@ -319,6 +320,9 @@ const (
 // Check refuses options that make no sense for the benchmark on so many ranks, with an *OptionError.
 func (b *Benchmark) Check(o Options, ranks int) error {
 	low, high := b.sizes(o)
+	if err := o.checkSync(); err != nil {
+		return err
+	}
 	switch {
 	case b.Ranks > 0 && ranks != b.Ranks:
 		return optionErrorf("%s runs on %d ranks, not on %d", b.Name, b.Ranks, ranks)

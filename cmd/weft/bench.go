@@ -84,6 +84,8 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 		"write what is sent anew before every iteration, with the clock stopped")
 	flags.Var(bufferKind{&o.Registered}, "alloc",
 		"`heap|registered`: what the buffers are: ordinary slices, or memory of mpi.Alloc")
+	flags.StringVar(&o.Sync, "sync", o.Sync,
+		"`flush|lock|fence`: what ends an operation on a window, in put_latency and its like")
 	flags.Var(number{&o.Digits, 0}, "digits", "decimals of a figure; without it 2")
 	flags.StringVar(&o.Report, "json", "",
 		"`FILE` that takes all figures, the machine, the versions and the options")

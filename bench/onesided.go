@@ -1,0 +1,332 @@
+package bench
+
+import (
+	"slices"
+	"unsafe"
+
+	"github.com/weft-mpi/weft/mpi"
+)
+
+// Synchronisations that end a one-sided operation, or a window of them.
+const (
+	syncFlush = "flush" // within one LockAll
+	syncLock  = "lock"  // Lock and Unlock, shared
+	syncFence = "fence"
+)
+
+// Syncs are the values of Options.Sync.
+var Syncs = []string{syncFlush, syncLock, syncFence}
+
+// oneSidedKinds of tables.
+var (
+	accumulation = &kind{
+		columns:  pingPong.columns,
+		datatype: "MPI_LONG", element: wordSize, min: wordSize, max: 4 << 20, axes: latencyAxes, tails: true,
+		counts: pingPong.counts,
+	}
+	oneWord = &kind{
+		columns:  pingPong.columns,
+		datatype: "MPI_LONG", element: wordSize, min: wordSize, max: wordSize, tails: true,
+		counts: pingPong.counts,
+	}
+)
+
+const wordSize = 8
+
+// remote is a window with room for a message at each rank, and what rank 0 does with rank 1's.
+type remote struct {
+	s    *session
+	win  *mpi.Win[int64]
+	tail *mpi.Win[byte] // in place of win, where elements are bytes
+	n    int
+	ops  int // of an iteration
+	// one operation on rank 1's part, whose result is checked at rank 1, or at rank 0 if it reads
+	call  func() error
+	reads bool
+}
+
+// latency is the time of an operation and the synchronisation that ends it.
+func (r *remote) latency() (cell, error) {
+	took, err := r.run()
+	if err != nil {
+		return cell{}, err
+	}
+	timed, _ := r.s.iterations(r.n)
+	return cell{value: took * 1e6 / float64(timed),
+		tails: r.s.tails(func(seconds float64) float64 { return seconds * 1e6 })}, nil
+}
+
+// bandwidth is that of windows of operations.
+func (r *remote) bandwidth() (cell, error) {
+	r.ops = r.s.Window
+	took, err := r.run()
+	return cell{value: r.s.megabytes(r.n) / took, tails: r.s.tails(r.s.bandwidthOf(r.n, 1))}, err
+}
+
+// run gives the seconds that the timed iterations take at rank 0. Rank 1 waits in a barrier meanwhile, and so
+// makes progress, unless it has to take part.
+func (r *remote) run() (took float64, err error) {
+	s := r.s
+	timed, warmup := s.iterations(r.n)
+	watch := s.stopwatch()
+	if s.Sync != syncLock && s.Sync != syncFence {
+		if err := r.lockAll(); err != nil {
+			return 0, err
+		}
+	}
+	for i := range timed + warmup {
+		if i == warmup {
+			if err := mpi.Barrier(s.world); err != nil {
+				return 0, err
+			}
+			watch.begin()
+		}
+		if s.refills() {
+			if err := watch.pause(func() error { return r.refill(i) }); err != nil {
+				return 0, err
+			}
+		}
+		if err := r.iteration(); err != nil {
+			return 0, err
+		}
+		watch.split()
+		if s.Validate {
+			if err := watch.pause(func() error { return r.compare(i) }); err != nil {
+				return 0, err
+			}
+		}
+	}
+	took = watch.elapsed()
+	if err := mpi.Barrier(s.world); err != nil {
+		return 0, err
+	}
+	return took, r.end()
+}
+
+// iteration is what is timed.
+func (r *remote) iteration() error {
+	if r.s.world.Rank() != 0 {
+		if r.s.Sync == syncFence {
+			return r.fence()
+		}
+		return nil
+	}
+	if r.s.Sync == syncLock {
+		if err := r.lock(); err != nil {
+			return err
+		}
+	}
+	for range r.ops {
+		if err := r.call(); err != nil {
+			return err
+		}
+	}
+	switch r.s.Sync {
+	case syncLock:
+		return r.unlock()
+	case syncFence:
+		return r.fence()
+	}
+	if r.tail != nil {
+		return r.tail.Flush(1)
+	}
+	return r.win.Flush(1)
+}
+
+// refill writes anew what is moved.
+func (r *remote) refill(sequence int) error {
+	s := r.s
+	s.pattern(s.send[:r.n], s.world.Rank(), sequence)
+	if s.world.Rank() == 1 {
+		if r.reads {
+			copy(r.local(), s.send[:r.n])
+		} else {
+			clear(r.local())
+		}
+	}
+	return mpi.Barrier(s.world)
+}
+
+// compare checks what has come, where it has come.
+func (r *remote) compare(sequence int) error {
+	if err := mpi.Barrier(r.s.world); err != nil {
+		return err
+	}
+	switch me := r.s.world.Rank(); {
+	case me == 0 && r.reads:
+		r.s.compareMessage(r.s.recv[:r.n], 1, sequence)
+	case me == 1 && !r.reads:
+		r.s.compareMessage(r.local(), 0, sequence)
+	}
+	return nil
+}
+
+func (r *remote) local() []byte {
+	if r.tail != nil {
+		return r.tail.Local()
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(r.win.Local()))), r.n)
+}
+
+func (r *remote) lockAll() error {
+	if r.tail != nil {
+		return r.tail.LockAll()
+	}
+	return r.win.LockAll()
+}
+
+func (r *remote) lock() error {
+	if r.tail != nil {
+		return r.tail.Lock(1, false)
+	}
+	return r.win.Lock(1, false)
+}
+
+func (r *remote) unlock() error {
+	if r.tail != nil {
+		return r.tail.Unlock(1)
+	}
+	return r.win.Unlock(1)
+}
+
+func (r *remote) fence() error {
+	if r.tail != nil {
+		return r.tail.Fence()
+	}
+	return r.win.Fence()
+}
+
+// end closes the last epoch and frees the window.
+func (r *remote) end() error {
+	if s := r.s.Sync; s != syncLock && s != syncFence {
+		err := error(nil)
+		if r.tail != nil {
+			err = r.tail.UnlockAll()
+		} else {
+			err = r.win.UnlockAll()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if r.tail != nil {
+		return r.tail.Free()
+	}
+	return r.win.Free()
+}
+
+func putting(s *session, n int) (*remote, error) {
+	win, err := mpi.WinAllocate[byte](s.world, n)
+	out := s.send[:n]
+	return begun(&remote{s: s, n: n, ops: 1, tail: win, call: func() error { return win.Put(out, 1, 0) }}, err)
+}
+
+func getting(s *session, n int) (*remote, error) {
+	win, err := mpi.WinAllocate[byte](s.world, n)
+	in := s.recv[:n]
+	return begun(&remote{s: s, n: n, ops: 1, tail: win, reads: true,
+		call: func() error { return win.Get(in, 1, 0) }}, err)
+}
+
+func accumulating(s *session, n int) (*remote, error) {
+	win, err := mpi.WinAllocate[int64](s.world, n/wordSize)
+	out := unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(s.send))), n/wordSize)
+	sum := mpi.Sum[int64]()
+	return begun(&remote{s: s, n: n, ops: 1, win: win,
+		call: func() error { return win.Accumulate(out, 1, 0, sum) }}, err)
+}
+
+// begun opens the first epoch where fences are what closes them.
+func begun(r *remote, err error) (*remote, error) {
+	if err == nil && r.s.Sync == syncFence {
+		err = r.fence()
+	}
+	return r, err
+}
+
+// oneSidedLatency measures one size of an operation.
+func oneSidedLatency(of func(*session, int) (*remote, error)) func(*session, int) (cell, error) {
+	return func(s *session, n int) (cell, error) {
+		r, err := of(s, n)
+		if err != nil {
+			return cell{}, err
+		}
+		return r.latency()
+	}
+}
+
+func oneSidedBandwidth(of func(*session, int) (*remote, error)) func(*session, int) (cell, error) {
+	return func(s *session, n int) (cell, error) {
+		r, err := of(s, n)
+		if err != nil {
+			return cell{}, err
+		}
+		return r.bandwidth()
+	}
+}
+
+// wordLatency prints the only row of an operation on one element.
+func wordLatency(call func(win *mpi.Win[int64]) error) func(s *session) error {
+	return func(s *session) error {
+		s.heading()
+		win, err := mpi.WinAllocate[int64](s.world, 1)
+		if err != nil {
+			return err
+		}
+		r, err := begun(&remote{s: s, n: wordSize, ops: 1, win: win, call: func() error { return call(win) }},
+			nil)
+		if err != nil {
+			return err
+		}
+		c, err := r.latency()
+		if err != nil {
+			return err
+		}
+		c.size = wordSize
+		return s.onlyRow(&c)
+	}
+}
+
+func fetchAndOp(win *mpi.Win[int64]) error {
+	_, err := win.FetchAndOp(1, 1, 0, mpi.Sum[int64]())
+	return err
+}
+
+func compareAndSwap(win *mpi.Win[int64]) error {
+	_, err := win.CompareAndSwap(0, 1, 1, 0)
+	return err
+}
+
+// oneSided are the benchmarks of windows.
+var oneSided = []*Benchmark{
+	{Name: "put_latency", Short: "time of a Put and its synchronisation", title: "MPI_Put Latency",
+		kind: pingPong, cell: oneSidedLatency(putting)},
+	{Name: "get_latency", Short: "time of a Get and its synchronisation", title: "MPI_Get Latency",
+		kind: pingPong, cell: oneSidedLatency(getting)},
+	{Name: "put_bw", Short: "bandwidth of Puts, with a window of them under way", title: "MPI_Put Bandwidth",
+		kind: stream, cell: oneSidedBandwidth(putting)},
+	{Name: "get_bw", Short: "bandwidth of Gets, with a window of them under way", title: "MPI_Get Bandwidth",
+		kind: stream, cell: oneSidedBandwidth(getting)},
+	{Name: "acc_latency", Short: "time of an Accumulate and its synchronisation",
+		title: "MPI_Accumulate Latency", kind: accumulation, cell: oneSidedLatency(accumulating)},
+	{Name: "fop_latency", Short: "time of a FetchAndOp and its synchronisation",
+		title: "MPI_Fetch_and_op Latency", kind: oneWord, whole: wordLatency(fetchAndOp)},
+	{Name: "cas_latency", Short: "time of a CompareAndSwap and its synchronisation",
+		title: "MPI_Compare_and_swap Latency", kind: oneWord, whole: wordLatency(compareAndSwap)},
+}
+
+func init() {
+	for _, b := range oneSided {
+		b.Ranks, b.Start = 2, 2
+		b.remark = func(s *session) string { return "# Sync: " + s.Sync }
+	}
+	All = append(All, oneSided...)
+}
+
+// checkSync refuses a synchronisation that there is not.
+func (o *Options) checkSync() error {
+	if o.Sync == "" || slices.Contains(Syncs, o.Sync) {
+		return nil
+	}
+	return optionErrorf("no synchronisation is called %q; there are flush, lock and fence", o.Sync)
+}

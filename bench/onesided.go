@@ -218,7 +218,8 @@ func (r *remote) end() error {
 func putting(s *session, n int) (*remote, error) {
 	win, err := mpi.WinAllocate[byte](s.world, n)
 	out := s.send[:n]
-	return begun(&remote{s: s, n: n, ops: 1, tail: win, call: func() error { return win.Put(out, 1, 0) }}, err)
+	return begun(&remote{s: s, n: n, ops: 1, tail: win,
+		call: func() error { return win.Put(out, 1, 0) }}, err)
 }
 
 func getting(s *session, n int) (*remote, error) {

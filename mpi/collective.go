@@ -40,6 +40,9 @@ type collState struct {
 	// already.
 	mu  sync.Mutex // held while own is in use
 	own engine.Collective
+
+	mailboxes *engine.Mailboxes // nil before the first call that could use them
+	serial    atomic.Bool       // mailboxes may be in use: blocking calls wait for one another
 }
 
 // begin starts the description of a call on elements of type T, in a zero collectiveCall.
@@ -201,27 +204,47 @@ func run(a collectiveCall) error {
 	if a.err != nil {
 		return a.failed("", "")
 	}
-	c, k := a.comm, &a.comm.coll
-	tag := engine.CollectiveTag(false, k.number.Add(1), a.call.Operation, a.call.Signature())
-	if !k.mu.TryLock() {
-		x := c.e.NewCollective() // another goroutine is in a collective of this communicator
-		a.plan(x)
-		a.fill(x, tag)
-		a.err = c.e.RunCollective(x)
-	} else {
-		x := &k.own
-		if x.Call != a.call || !a.repeatable() {
-			a.plan(x)
+	k := &a.comm.coll
+	if own := k.mu.TryLock(); own || k.serial.Load() {
+		if !own {
+			k.mu.Lock()
 		}
-		a.fill(x, tag)
-		a.err = c.e.RunCollective(x)
-		x.Input, x.Output = nil, nil
+		a.err = a.runOwn(k)
 		k.mu.Unlock()
+	} else {
+		x := a.comm.e.NewCollective() // another goroutine is in a collective of this communicator
+		a.plan(x)
+		a.fill(x, a.nextTag())
+		a.err = a.comm.e.RunCollective(x)
 	}
 	if a.err != nil {
 		return a.failed("", "")
 	}
 	return nil
+}
+
+// runOwn carries out a call with what its communicator keeps for that.
+func (a *collectiveCall) runOwn(k *collState) error {
+	c, x := a.comm, &k.own
+	if err := a.prepareMailboxes(k); err != nil {
+		return err
+	}
+	if x.Call != a.call || !a.repeatable() {
+		a.plan(x)
+	}
+	a.fill(x, a.nextTag())
+	if x.Schedule.Mailboxes {
+		a.err = c.e.RunInMailboxes(x, k.mailboxes)
+	} else {
+		a.err = c.e.RunCollective(x)
+	}
+	x.Input, x.Output = nil, nil
+	return a.err
+}
+
+// nextTag numbers a call.
+func (a *collectiveCall) nextTag() int {
+	return engine.CollectiveTag(false, a.comm.coll.number.Add(1), a.call.Operation, a.call.Signature())
 }
 
 // repeatable tells whether an equal call has the same schedule: what a pointer leads to may have changed.
@@ -235,10 +258,9 @@ func start(a collectiveCall) (Request, error) {
 	if a.err != nil {
 		return Request{}, a.failed("I", "")
 	}
-	tag := engine.CollectiveTag(false, a.comm.coll.number.Add(1), a.call.Operation, a.call.Signature())
 	x := a.comm.e.NewCollective()
 	a.plan(x)
-	a.fill(x, tag)
+	a.fill(x, a.nextTag())
 	h, err := a.comm.e.StartCollective(x)
 	if err != nil {
 		a.err = err

@@ -42,6 +42,7 @@ func (c *Comm) Free() error {
 	}
 	c.inFull.Store(true)
 	c.job.comms.remove(c.commState)
+	c.releaseMailboxes()
 	c.job.ids.free(c.context)
 	c.job.log.Debug("communicator freed", "name", c.Name(), "rank", c.rank)
 	return nil

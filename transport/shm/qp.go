@@ -53,16 +53,22 @@ type qp struct {
 
 // fastWrite is what a Write that is carried out by the caller needs.
 type fastWrite struct {
-	pd            *verbs.PD      // the same as QP.PD, while open
-	open          bool           // work may be posted, and nothing that was posted waits
-	fenced        bool           // the system has no barrier for others: every mark has one, and key stays 0
-	placementSeq  *uint64        // in the peer's arena, as are the next two
-	notifyEnable  *uint64        //
-	entry         *uint64        // where the key of the last Write is found
-	key           transport.Key  // of the last Write; 0 for none
-	base          unsafe.Pointer // of its region, mapped here
-	length        uint64
-	placementMark uint64 // what placing has
+	pd            *verbs.PD   // the same as QP.PD, while open
+	open          bool        // work may be posted, and nothing that was posted waits
+	fenced        bool        // the system has no barrier for others: every mark has one, and key stays 0
+	placementSeq  *uint64     // in the peer's arena, as are the next two
+	notifyEnable  *uint64     //
+	writeTarget               // of the last Write
+	before        writeTarget // of the Writes before it
+	placementMark uint64      // what placing has
+}
+
+// writeTarget is a region of the peer that is mapped here.
+type writeTarget struct {
+	entry  *uint64        // where its key is found
+	key    transport.Key  // 0 for none
+	base   unsafe.Pointer // of its memory
+	length uint64
 }
 
 // peerMapping is what a queue pair has of its peer's memory.
@@ -253,7 +259,7 @@ func (q *qp) Disconnect() {
 	q.tell()
 	q.peer.close()
 	q.peer, q.out, q.in = nil, outRing{}, inRing{}
-	q.placementSeq, q.notifyEnable, q.entry, q.key, q.base = nil, nil, nil, 0, nil
+	q.placementSeq, q.notifyEnable, q.writeTarget, q.before = nil, nil, writeTarget{}, writeTarget{}
 	q.rcq.putSlot(q.conn.slots[1])
 	if q.scq != q.rcq {
 		q.scq.putSlot(q.conn.slots[0])

@@ -3,7 +3,6 @@ package shm
 import (
 	"fmt"
 	"sync/atomic"
-	"unsafe"
 
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
@@ -209,11 +208,8 @@ func (q *qp) write(w *verbs.Request) bool {
 			q.placeAll(q.peer.mem[t.where+s.Offset:][:s.Length:s.Length], w)
 			w.Sent = w.Total
 			if !q.fenced && q.key != s.Key {
-				q.key, q.entry = s.Key, &t.entry.key
-				q.base, q.length = unsafe.Pointer(&q.peer.mem[t.where]), t.length
-				if t.length <= maxFilled {
-					touch(q.peer.mem[t.where:][:t.length])
-				}
+				q.before = q.writeTarget
+				q.writeTo(s.Key, &t)
 			}
 		}
 		q.endPlacing()

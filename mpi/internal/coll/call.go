@@ -49,6 +49,7 @@ type Call struct {
 	Commutative bool // the operator's operands may be exchanged
 	InPlace     bool // of Alltoall and Alltoallv: the blocks to send are those of Output
 	Crowded     bool // the ranks share a host, and are more than its processors; all ranks say the same
+	Mailbox     int  // bytes of a message that the ranks' mailboxes take; 0 where they have none
 	Send, Recv  *Blocks
 	Neighbors   *Neighbors
 	Hosts       *Hosts // nil where all ranks share a host, or it is not known
@@ -91,6 +92,7 @@ type operation struct {
 	name       string
 	algorithms []algorithm
 	choose     func(c *Call) int
+	direct     int // the index of the direct algorithm, plus one; 0 for none
 }
 
 // only is the choice of an operation with one algorithm.
@@ -101,26 +103,29 @@ var operations [operationCount]operation
 
 func init() {
 	operations = [operationCount]operation{
-		OpBarrier:            {"Barrier", barrierAlgorithms, chooseBarrier},
-		OpBcast:              {"Bcast", bcastAlgorithms, chooseBcast},
-		OpGather:             {"Gather", gatherAlgorithms, chooseGather},
-		OpGatherv:            {"Gatherv", gathervAlgorithms, only},
-		OpScatter:            {"Scatter", scatterAlgorithms, chooseGather},
-		OpScatterv:           {"Scatterv", scattervAlgorithms, only},
-		OpAllgather:          {"Allgather", allgatherAlgorithms, chooseAllgather},
-		OpAllgatherv:         {"Allgatherv", allgathervAlgorithms, chooseAllgatherv},
-		OpAlltoall:           {"Alltoall", alltoallAlgorithms, chooseAlltoall},
-		OpAlltoallv:          {"Alltoallv", alltoallvAlgorithms, only},
-		OpReduce:             {"Reduce", reduceAlgorithms, chooseReduce},
-		OpAllreduce:          {"Allreduce", allreduceAlgorithms, chooseAllreduce},
-		OpReduceScatter:      {"ReduceScatter", reduceScatterAlgorithms, chooseReduceScatter},
-		OpReduceScatterBlock: {"ReduceScatterBlock", reduceScatterAlgorithms, chooseReduceScatter},
-		OpScan:               {"Scan", scanAlgorithms, only},
-		OpExscan:             {"Exscan", exscanAlgorithms, only},
-		OpNeighborAllgather:  {"NeighborAllgather", neighborAllgatherAlgorithms, only},
-		OpNeighborAllgatherv: {"NeighborAllgatherv", neighborAllgatherAlgorithms, only},
-		OpNeighborAlltoall:   {"NeighborAlltoall", neighborAlltoallAlgorithms, only},
-		OpNeighborAlltoallv:  {"NeighborAlltoallv", neighborAlltoallAlgorithms, only},
+		OpBarrier:            {"Barrier", barrierAlgorithms, chooseBarrier, 0},
+		OpBcast:              {"Bcast", bcastAlgorithms, chooseBcast, 0},
+		OpGather:             {"Gather", gatherAlgorithms, chooseGather, 0},
+		OpGatherv:            {"Gatherv", gathervAlgorithms, only, 0},
+		OpScatter:            {"Scatter", scatterAlgorithms, chooseGather, 0},
+		OpScatterv:           {"Scatterv", scattervAlgorithms, only, 0},
+		OpAllgather:          {"Allgather", allgatherAlgorithms, chooseAllgather, 0},
+		OpAllgatherv:         {"Allgatherv", allgathervAlgorithms, chooseAllgatherv, 0},
+		OpAlltoall:           {"Alltoall", alltoallAlgorithms, chooseAlltoall, 0},
+		OpAlltoallv:          {"Alltoallv", alltoallvAlgorithms, only, 0},
+		OpReduce:             {"Reduce", reduceAlgorithms, chooseReduce, 0},
+		OpAllreduce:          {"Allreduce", allreduceAlgorithms, chooseAllreduce, 0},
+		OpReduceScatter:      {"ReduceScatter", reduceScatterAlgorithms, chooseReduceScatter, 0},
+		OpReduceScatterBlock: {"ReduceScatterBlock", reduceScatterAlgorithms, chooseReduceScatter, 0},
+		OpScan:               {"Scan", scanAlgorithms, only, 0},
+		OpExscan:             {"Exscan", exscanAlgorithms, only, 0},
+		OpNeighborAllgather:  {"NeighborAllgather", neighborAllgatherAlgorithms, only, 0},
+		OpNeighborAllgatherv: {"NeighborAllgatherv", neighborAllgatherAlgorithms, only, 0},
+		OpNeighborAlltoall:   {"NeighborAlltoall", neighborAlltoallAlgorithms, only, 0},
+		OpNeighborAlltoallv:  {"NeighborAlltoallv", neighborAlltoallAlgorithms, only, 0},
+	}
+	for o := range operations {
+		operations[o].addDirect(Operation(o))
 	}
 }
 

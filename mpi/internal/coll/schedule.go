@@ -71,6 +71,8 @@ type Step struct {
 // and again: Call.Build resets it first, and the memory is kept.
 type Schedule struct {
 	Scratch int // bytes of scratch memory that the steps use
+	// it has one round, and its messages are short enough for the mailboxes of the call
+	Mailboxes bool
 
 	steps []Step
 	ends  []int // where each round ends in steps
@@ -78,7 +80,7 @@ type Schedule struct {
 
 // Reset empties the schedule and keeps its memory.
 func (s *Schedule) Reset() {
-	s.Scratch, s.steps, s.ends = 0, s.steps[:0], s.ends[:0]
+	s.Scratch, s.Mailboxes, s.steps, s.ends = 0, false, s.steps[:0], s.ends[:0]
 }
 
 // Rounds is the number of rounds.

@@ -51,6 +51,16 @@ func (ch *Selection) force(name, algorithm string) error {
 		"explain", name)
 }
 
+// ForcesDirect reports whether a direct algorithm is forced.
+func (ch *Selection) ForcesDirect() bool {
+	for o, i := range ch.forced {
+		if i > 0 && int(i) == operations[o].direct {
+			return true
+		}
+	}
+	return false
+}
+
 // Explain reports whether choices are to be explained.
 func (ch *Selection) Explain() bool { return ch.explain }
 
@@ -66,6 +76,9 @@ func (ch *Selection) Build(s *Schedule, c *Call) (name string, forced bool) {
 	forced = i >= 0
 	if !forced {
 		i = op.choose(c)
+		if op.direct > 0 && suitsDirect(c) {
+			i = op.direct - 1
+		}
 	}
 	op.algorithms[i].build(s, c)
 	return op.algorithms[i].name, forced

@@ -53,6 +53,8 @@ const (
 	collectiveReady
 	// a goroutine carries out local steps without the lock; left by that goroutine
 	collectiveWorking
+	// its messages go through mailboxes, and passes look for them; left when all have come, or one cannot
+	collectiveInMailboxes
 )
 
 // Collective is one collective operation of this rank: a schedule, and what it works on. It may be begun
@@ -87,7 +89,13 @@ type Collective struct {
 	err      error    // the first failure
 	request  *request // nil while it is carried out by shortRounds
 	pinned   [2]*Memory
-	next     *Collective // in the pool
+
+	// of a call through mailboxes
+	mailboxes *Mailboxes
+	due       uint64 // the messages of its round that are not sent, or have not come; a bit for each
+
+	wakesProbes bool        // when it is over, those wake who wait for something other than a request
+	next        *Collective // in the pool
 }
 
 // span is the memory of a span.

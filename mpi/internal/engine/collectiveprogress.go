@@ -17,6 +17,10 @@ type collectives struct {
 	ready  []*Collective // those that can get on
 	pool   *Collective
 
+	inMailboxes []*Collective // those whose messages passes look for in mailboxes
+	begun       uint64        // calls that went through mailboxes
+	released    []*Mailboxes  // that some rank may still write to
+
 	inPass       bool // whoever has the lock looks at ready before it releases it
 	advancing    bool // somebody goes through ready
 	goroutineDue bool // a goroutine will
@@ -279,6 +283,11 @@ func (cs *collectives) advance(c *Collective) {
 		switch {
 		case c.state == collectiveWorking || c.state == collectiveIdle:
 			return // whoever works for it comes back
+		case c.state == collectiveInMailboxes:
+			if c.err != nil {
+				cs.finishInMailboxes(c)
+			}
+			return
 		case c.err != nil:
 			if cs.cancelMessages(c) {
 				cs.finish(c)
@@ -371,12 +380,20 @@ func (cs *collectives) runSteps(c *Collective) {
 // finishCollective completes the request of a collective.
 func (cs *collectives) finish(c *Collective) {
 	cs.collectMessages(c)
-	if i := slices.Index(cs.active, c); i >= 0 {
-		cs.active = slices.Delete(cs.active, i, i+1)
-	}
+	cs.active = remove(cs.active, c)
 	cs.unpinBuffers(c)
-	r, err := c.request, c.err
+	r, err, wakesProbes := c.request, c.err, c.wakesProbes
 	cs.recycle(c)
 	r.collective = nil
 	cs.e.requests.complete(r, err)
+	if wakesProbes {
+		cs.e.waiters.wakeProbes()
+	}
+}
+
+func remove(list []*Collective, c *Collective) []*Collective {
+	if i := slices.Index(list, c); i >= 0 {
+		return slices.Delete(list, i, i+1)
+	}
+	return list
 }

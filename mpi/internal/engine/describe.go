@@ -140,7 +140,7 @@ func (w *waiters) sleeping() int {
 
 // activity is a number that grows whenever a message moves.
 func (e *Engine) activity() uint64 {
-	n := e.stats.Unexpected
+	n := e.stats.Unexpected + e.collectives.begun
 	for _, p := range e.peers {
 		if p != nil && p.ch != nil {
 			c := p.ch.Stats()
@@ -187,6 +187,9 @@ func (r *request) describe() Operation {
 // needs are the world ranks whose messages the current round waits for. It is moving if the round has other
 // things to do.
 func (c *Collective) needs() (needs []int, moving bool) {
+	if c.state == collectiveInMailboxes {
+		return c.needsInMailboxes()
+	}
 	if c.state != collectiveMessages {
 		return nil, true
 	}

@@ -104,6 +104,11 @@ func (y *failures) failRequestsOf(p *peer) {
 			y.e.requests.complete(m.Value, p.cause)
 		}
 	}
+	for _, c := range y.e.collectives.inMailboxes {
+		if err := c.mailboxes.failed(); err != nil {
+			y.e.collectives.fail(c, err)
+		}
+	}
 	y.e.waiters.wakeProbes() // probes look at the peer's state themselves
 }
 

@@ -34,6 +34,9 @@ func (g *progressEngine) poll() bool {
 	for _, f := range g.e.fabrics {
 		busy = g.pollFabric(f) || busy
 	}
+	if len(g.e.collectives.inMailboxes) > 0 {
+		busy = g.e.collectives.pollMailboxes() || busy
+	}
 	return g.e.collectives.leave(outer) || busy
 }
 

@@ -1,0 +1,162 @@
+package coll
+
+// The direct algorithms have each rank send what others need straight to them, in one round, and combine what
+// it receives by itself. That is many messages, and the fewest turns that a rank waits for others: it suits
+// short messages where a message costs little, as through the mailboxes of ranks that share a host.
+
+const directName = "direct"
+
+// Where the direct algorithms take over between ranks that have mailboxes, in bytes of one message. An
+// Allreduce has every rank combine all vectors, so its limit falls with the number of ranks.
+const (
+	directMax          = 4 << 10
+	directAllreduceMax = 16 << 10 // divided by the ranks
+)
+
+// direct are the operations that can be carried out so.
+var direct = map[Operation]algorithm{
+	OpBarrier:   {directName, nil, barrierDirect},
+	OpBcast:     {directName, nil, bcastDirect},
+	OpReduce:    {directName, nil, reduceDirect},
+	OpAllreduce: {directName, nil, allreduceDirect},
+	OpAllgather: {directName, nil, allgatherDirect},
+	OpAlltoall:  {directName, outsideOfPlace, alltoallDirect},
+}
+
+// addDirect lists the direct algorithm of an operation behind its others.
+func (op *operation) addDirect(o Operation) {
+	if a, ok := direct[o]; ok {
+		op.direct = len(op.algorithms) + 1
+		op.algorithms = append(op.algorithms[:len(op.algorithms):len(op.algorithms)], a)
+	}
+}
+
+func outsideOfPlace(c *Call) bool { return !c.InPlace }
+
+// suitsDirect tells whether ranks that have mailboxes do best without a tree. All ranks find the same.
+func suitsDirect(c *Call) bool {
+	most := directMax
+	switch {
+	case c.Operation == OpAllreduce:
+		most = directAllreduceMax / c.Size
+	case c.InPlace:
+		return false
+	}
+	return c.Mailbox > 0 && c.bytes() <= min(most, c.Mailbox)
+}
+
+// exchangeDirect ends the messages of a direct round, which go through mailboxes where they fit.
+func (s *Schedule) inMailboxes(c *Call) { s.Mailboxes = c.Mailbox > 0 && c.bytes() <= c.Mailbox }
+
+func barrierDirect(s *Schedule, c *Call) {
+	s.inMailboxes(c)
+	s.exchangeAll(c.Rank, c.Size, func(int) Span { return Span{} }, func(int) Span { return Span{} })
+	s.round()
+}
+
+// exchangeAll sends a span to every other rank and receives one from each.
+func (s *Schedule) exchangeAll(rank, size int, out, in func(peer int) Span) {
+	for distance := 1; distance < size; distance++ {
+		peer := (rank - distance + size) % size
+		s.recv(peer, in(peer))
+	}
+	for distance := 1; distance < size; distance++ {
+		peer := (rank + distance) % size
+		s.send(peer, out(peer))
+	}
+}
+
+func bcastDirect(s *Schedule, c *Call) {
+	s.inMailboxes(c)
+	buf := Span{Output, 0, c.bytes()}
+	if c.Rank != c.Root {
+		s.recv(c.Root, buf)
+	} else {
+		for distance := 1; distance < c.Size; distance++ {
+			s.send((c.Rank+distance)%c.Size, buf)
+		}
+	}
+	s.round()
+}
+
+func allreduceDirect(s *Schedule, c *Call) {
+	s.inMailboxes(c)
+	n := c.bytes()
+	vector := s.vectors(c)
+	s.exchangeAll(c.Rank, c.Size, func(int) Span { return Span{Input, 0, n} }, vector)
+	s.combine(c, vector)
+	s.round()
+}
+
+func reduceDirect(s *Schedule, c *Call) {
+	s.inMailboxes(c)
+	if c.Rank != c.Root {
+		s.send(c.Root, Span{Input, 0, c.bytes()})
+		s.round()
+		return
+	}
+	vector := s.vectors(c)
+	for peer := range c.Size {
+		if peer != c.Rank {
+			s.recv(peer, vector(peer))
+		}
+	}
+	s.combine(c, vector)
+	s.round()
+}
+
+// vectors reserves room for the vectors of all other ranks.
+func (s *Schedule) vectors(c *Call) func(rank int) Span {
+	n := c.bytes()
+	all := s.scratch((c.Size - 1) * n)
+	return func(rank int) Span {
+		if rank > c.Rank {
+			rank--
+		}
+		return all.part(rank*n, (rank+1)*n)
+	}
+}
+
+// combine leaves in Output what Input and the others' vectors come to, from the lowest rank on, one after
+// another: so it is the same to the last bit wherever it is done.
+func (s *Schedule) combine(c *Call, vector func(rank int) Span) {
+	result := Span{Output, 0, c.bytes()}
+	s.copy(result, Span{Input, 0, c.bytes()})
+	for rank := 1; rank < c.Rank; rank++ {
+		s.reduce(vector(0), vector(rank), false)
+	}
+	if c.Rank > 0 {
+		s.reduce(result, vector(0), true)
+	}
+	for rank := c.Rank + 1; rank < c.Size; rank++ {
+		s.reduce(result, vector(rank), false)
+	}
+}
+
+func allgatherDirect(s *Schedule, c *Call) {
+	s.inMailboxes(c)
+	n := c.bytes()
+	own := Span{Input, 0, n}
+	block := func(rank int) Span { return Span{Output, rank * n, n} }
+	s.exchangeAll(c.Rank, c.Size, func(int) Span { return own }, block)
+	s.copy(block(c.Rank), own)
+	s.round()
+}
+
+func alltoallDirect(s *Schedule, c *Call) {
+	s.inMailboxes(c)
+	n := c.bytes()
+	s.exchangeAll(c.Rank, c.Size, func(peer int) Span { return Span{Input, peer * n, n} },
+		func(peer int) Span { return Span{Output, peer * n, n} })
+	s.copy(Span{Output, c.Rank * n, n}, Span{Input, c.Rank * n, n})
+	s.round()
+}
+
+// ExchangeAll has every rank send Input to every other rank, and receive so many bytes from each into its
+// block of Output.
+func ExchangeAll(s *Schedule, rank, size, bytes int) {
+	s.Reset()
+	s.exchangeAll(rank, size, func(int) Span { return Span{Input, 0, bytes} },
+		func(peer int) Span { return Span{Output, peer * bytes, bytes} })
+	s.round()
+}

@@ -1,0 +1,252 @@
+package engine
+
+import (
+	"runtime"
+
+	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/internal/wordcopy"
+	"github.com/weft-mpi/weft/mpi/internal/coll"
+)
+
+const (
+	mailboxLooks     = 4000 // for the messages of a call, before it is left to passes
+	mailboxPassEvery = 256  // looks between two passes over everything else
+	// calls between two passes, so that a rank that never waits long serves the others too
+	mailboxCallsPerPass = 64
+)
+
+// RunInMailboxes carries out a collective whose schedule is one round of messages that fit the mailboxes. One
+// goroutine of a rank at a time does so.
+func (e *Engine) RunInMailboxes(c *Collective, m *Mailboxes) error {
+	start := e.hook.begin(CallCollective, AnySource, c.Tag, len(c.Input))
+	e.collectives.pinBuffers(c)
+	c.prepare()
+	err := e.collectives.exchangeInMailboxes(c, m)
+	if err == nil && c.Schedule.Rounds() > 0 {
+		steps := c.Schedule.Round(0)
+		for i := c.step; i < len(steps); i++ {
+			c.carryOut(&steps[i])
+		}
+	}
+	if c.pinned != [2]*Memory{} {
+		e.mu.Lock()
+		e.collectives.unpinBuffers(c)
+		e.mu.Unlock()
+	}
+	e.hook.end(CallCollective, start)
+	return err
+}
+
+// exchangeInMailboxes carries out the messages.
+func (cs *collectives) exchangeInMailboxes(c *Collective, m *Mailboxes) error {
+	e := cs.e
+	e.mu.Lock()
+	m.call++
+	cs.begun++
+	c.mailboxes = m
+	c.begin()
+	err := e.stopped
+	if err == nil {
+		err = c.Canceller.Err()
+	}
+	if err != nil {
+		m.done = m.call
+		e.mu.Unlock()
+		return err
+	}
+	if m.call%mailboxCallsPerPass == 0 && !e.completionHandler.active() {
+		e.progress.poll()
+	}
+	done := cs.lookInMailboxes(c)
+	if !done {
+		return cs.sleepForMailboxes(c) // and leaves the lock
+	}
+	m.done = m.call
+	err = c.err
+	if err == nil {
+		m.acknowledgeSenders(c)
+	}
+	e.mu.Unlock()
+	return err
+}
+
+// begin notes which messages are due.
+func (c *Collective) begin() {
+	c.step, c.due, c.err = 0, 0, nil
+	if c.Schedule.Rounds() == 0 {
+		return
+	}
+	steps := c.Schedule.Round(0)
+	for c.step < len(steps) && steps[c.step].Kind <= coll.Recv {
+		c.step++
+	}
+	c.due = 1<<c.step - 1
+}
+
+// lookInMailboxes looks for the messages of a call for a while; false if they have not come. The lock is held,
+// but not while another rank is given the processor.
+func (cs *collectives) lookInMailboxes(c *Collective) bool {
+	e := cs.e
+	crowded := e.waiters.spinTime == 0
+	for look := 1; ; look++ {
+		if cs.advanceInMailboxes(c) {
+			return true
+		}
+		switch {
+		case crowded:
+			e.mu.Unlock()
+			if look%passesPerYield == 0 {
+				runtime.Gosched()
+			}
+			sys.Yield()
+			e.mu.Lock()
+			if look >= e.waiters.maxYields {
+				return false
+			}
+			if look%passesPerYield == 0 && !e.completionHandler.active() {
+				e.progress.poll()
+			}
+		case look >= mailboxLooks || e.mu.wanted():
+			return false
+		default:
+			if look%mailboxPassEvery == 0 && !e.completionHandler.active() {
+				e.progress.poll()
+			}
+			sys.AwaitLoads()
+		}
+	}
+}
+
+// advanceInMailboxes sends and receives what it can, and tells whether the call is over. The lock is held.
+func (cs *collectives) advanceInMailboxes(c *Collective) (done bool) {
+	if c.due == 0 || c.err != nil {
+		return true
+	}
+	m := c.mailboxes
+	steps := c.Schedule.Round(0)[:c.step]
+	i := len(steps) - 1
+	sent := true
+	for ; i >= 0 && steps[i].Kind == coll.Send; i-- {
+		if c.due>>i&1 == 0 {
+			continue
+		}
+		if s := &steps[i]; m.put(&m.peers[s.Peer], c.Tag, c.span(s.Src)) {
+			c.due &^= 1 << i
+		} else {
+			sent = false
+		}
+	}
+	for ; i >= 0; i-- {
+		if c.due>>i&1 != 0 && !c.receiveFromMailbox(m, &steps[i], sent) {
+			if c.err != nil {
+				return true
+			}
+			continue
+		}
+		c.due &^= 1 << i
+	}
+	if c.due == 0 {
+		return true
+	}
+	c.err = m.failed()
+	return c.err != nil
+}
+
+// receiveFromMailbox copies a message that has come, unless it may go to memory out of which something is still
+// to be sent.
+func (c *Collective) receiveFromMailbox(m *Mailboxes, s *coll.Step, sent bool) bool {
+	b := &m.peers[s.Peer]
+	flag, payload, ok := m.get(b, s.Dst.Len)
+	if !ok {
+		m.acknowledge(b) // it may wait for that
+		return false
+	}
+	if tag := int(flag >> 32); tag != c.Tag {
+		c.err = c.mismatch(b.peer.rank, tag)
+		return false
+	}
+	if !sent {
+		return false
+	}
+	wordcopy.Copy(c.span(s.Dst), payload)
+	m.received(b, s.Dst.Len)
+	return true
+}
+
+// acknowledgeSenders tells the ranks that have sent something and get nothing, before they have to wait.
+func (m *Mailboxes) acknowledgeSenders(c *Collective) {
+	if c.step == 0 {
+		return
+	}
+	steps := c.Schedule.Round(0)[:c.step]
+	if steps[c.step-1].Kind == coll.Send {
+		return
+	}
+	for i := range steps {
+		m.acknowledge(&m.peers[steps[i].Peer])
+	}
+}
+
+// sleepForMailboxes has passes look for the messages of a call, and waits for that. The lock is held at the
+// call, and not at the return.
+func (cs *collectives) sleepForMailboxes(c *Collective) error {
+	e := cs.e
+	if c.Canceller != nil {
+		if err := c.Canceller.Err(); err != nil {
+			c.mailboxes.done = c.mailboxes.call
+			e.mu.Unlock()
+			return err
+		}
+	}
+	r := e.requests.get()
+	r.kind, r.collective, r.canceller, r.observed = kindCollective, c, c.Canceller, true
+	c.request, c.state = r, collectiveInMailboxes
+	cs.active = append(cs.active, c)
+	cs.inMailboxes = append(cs.inMailboxes, c)
+	h := r.handle()
+	e.mu.Unlock()
+	_, err := e.waiters.waitFor(r, h)
+	return err
+}
+
+// pollMailboxes has the calls get on that wait for messages in mailboxes.
+func (cs *collectives) pollMailboxes() (busy bool) {
+	for i := 0; i < len(cs.inMailboxes); {
+		c := cs.inMailboxes[i]
+		before := c.due
+		if cs.advanceInMailboxes(c) {
+			cs.finishInMailboxes(c)
+			busy = true
+			continue
+		}
+		busy = busy || c.due != before
+		i++
+	}
+	return busy
+}
+
+// finishInMailboxes completes the request of a call.
+func (cs *collectives) finishInMailboxes(c *Collective) {
+	cs.inMailboxes = remove(cs.inMailboxes, c)
+	cs.active = remove(cs.active, c)
+	m, r := c.mailboxes, c.request
+	m.done = m.call
+	c.state, c.request, r.collective = collectiveIdle, nil, nil
+	if c.err == nil {
+		m.acknowledgeSenders(c)
+	}
+	cs.e.requests.complete(r, c.err)
+}
+
+// needsInMailboxes are the world ranks whose messages a call waits for. It is moving while one of its own
+// waits for room, which only its receiver gives.
+func (c *Collective) needsInMailboxes() (needs []int, moving bool) {
+	steps := c.Schedule.Round(0)[:c.step]
+	for i := range steps {
+		if c.due>>i&1 == 0 {
+			continue
+		}
+		needs = append(needs, c.worldRank(steps[i].Peer))
+	}
+	return needs, len(needs) == 0
+}

@@ -1,0 +1,213 @@
+package engine
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// Mailboxes carry the short messages of a communicator's blocking collectives between ranks that write each
+// other's memory (docs/adr/0035). Every rank has memory for each of the others, its sender, that nobody else
+// writes: an acknowledgement and a few slots. A call puts its message to a rank into one slot by one inline
+// Write, whose last word says which call and which arguments it is of; the receiver looks at that word. So
+// there is neither matching nor a queue, and one cache line that moves.
+//
+// Calls are numbered, in the same order at all ranks, and call n uses slot n mod mailboxDepth. A sender writes
+// a slot only when its receiver is known to be done with the call that had it before, which each message and
+// acknowledgement tells. A call that was given up is done with too: what comes for it is never looked at.
+//
+// The engine's lock guards all but what the peers write.
+type Mailboxes struct {
+	e       *Engine
+	context uint32
+	tag     int
+	rank    int
+	size    int
+	ranks   []int32 // world ranks; nil for the world
+
+	peers  []mailbox // by rank
+	memory transport.MR
+	call   uint64 // number of the latest call
+	done   uint64 // number of the latest call of which this rank reads no slot any more
+
+	state mailboxState
+	setup *Collective // under way in mailboxesAgreeing
+	wait  Request     // of setup
+
+	segment transport.Segment // of the Write that is being made: here it need not be allocated
+	head    [mailboxHead]byte
+}
+
+// mailboxState is how far the ranks are with their mailboxes.
+type mailboxState uint8
+
+const (
+	mailboxesUnknown mailboxState = iota // nothing is done; left by the first call that may use them
+	// the ranks tell each other where their memory is; left when all have
+	mailboxesAgreeing
+	mailboxesReady  // left by Release
+	mailboxesAbsent // some rank has none; final
+)
+
+// mailbox is what there is between this rank and another.
+type mailbox struct {
+	peer  *peer
+	in    []byte        // to which it writes
+	key   transport.Key // of its memory
+	acked uint64        // it is done with this call of ours, and all before
+	told  uint64        // what it has last been told of ours
+}
+
+// A sender's part of the memory is a line with its acknowledgement as the last word, and then its slots. A slot
+// ends with the word that says what the message is; the payload stands before it, and before that the number of
+// the latest call with which the sender is done.
+const (
+	mailboxDepth = 4 // a power of two
+	// MailboxBytes is the longest message.
+	MailboxBytes = 4096
+	// MailboxRanks is the largest communicator with mailboxes: a rank looks into the memory of so many peers
+	// without being told, and each message to all ranks takes one Write to each.
+	MailboxRanks = 16
+
+	mailboxHead = 8
+	mailboxWord = 8
+	mailboxLine = 64
+	mailboxSlot = MailboxBytes + mailboxLine
+	mailboxSize = mailboxLine + mailboxDepth*mailboxSlot
+)
+
+// NewMailboxes makes mailboxes of a communicator, which have no memory before they are first needed.
+// The messages by which the ranks agree on them have the context and the tag.
+func (e *Engine) NewMailboxes(context uint32, tag int, ranks []int32, rank, size int) *Mailboxes {
+	return &Mailboxes{e: e, context: context, tag: tag, ranks: ranks, rank: rank, size: size}
+}
+
+func (m *Mailboxes) worldRank(rank int) int {
+	if m.ranks == nil {
+		return rank
+	}
+	return int(m.ranks[rank])
+}
+
+func wordAt(mem []byte, end int) *uint64 {
+	_ = mem[end-mailboxWord : end]
+	return (*uint64)(unsafe.Pointer(&mem[end-mailboxWord]))
+}
+
+// slotEnd is where the slot of a call ends in the memory of one sender.
+func slotEnd(call uint64) int { return mailboxLine + int(call%mailboxDepth+1)*mailboxSlot }
+
+// mailboxFlag says which call a message is of. A number has come round to the same bits when nobody remembers
+// the slot's earlier messages.
+func mailboxFlag(call uint64, tag int) uint64 { return uint64(uint32(tag))<<32 | call&(1<<32-1) }
+
+// Skip counts a call that this rank does not carry out.
+func (m *Mailboxes) Skip() {
+	m.e.mu.Lock()
+	defer m.e.mu.Unlock()
+	m.call++
+	m.done = m.call
+}
+
+// put puts a message of the present call into the slot of a rank, if that is free and the connection takes it.
+func (m *Mailboxes) put(b *mailbox, tag int, payload []byte) bool {
+	if b.acked+mailboxDepth < m.call && !m.lookAcked(b) || b.peer.state != peerOpen {
+		return false
+	}
+	binary.LittleEndian.PutUint64(m.head[:], m.done)
+	n := len(payload) + mailboxHead + mailboxWord
+	m.segment = transport.Segment{Key: b.key, Offset: m.mine() + uint64(slotEnd(m.call)-n), Length: uint64(n)}
+	if !b.peer.ch.QP().WriteInline(&m.segment, m.head[:], payload, mailboxFlag(m.call, tag)) {
+		return false
+	}
+	b.told = m.done
+	return true
+}
+
+// lookAcked looks for an acknowledgement of the call that used the present call's slot.
+func (m *Mailboxes) lookAcked(b *mailbox) bool {
+	b.acked = max(b.acked, atomic.LoadUint64(wordAt(b.in, mailboxLine)))
+	return b.acked+mailboxDepth >= m.call
+}
+
+// mine is where this rank writes in the memory of any other.
+func (m *Mailboxes) mine() uint64 { return uint64(m.rank * mailboxSize) }
+
+// get gives the word of the message of the present call from a rank, and the bytes before it; false if it has
+// not come.
+func (m *Mailboxes) get(b *mailbox, n int) (flag uint64, payload []byte, ok bool) {
+	end := slotEnd(m.call)
+	flag = atomic.LoadUint64(wordAt(b.in, end))
+	if uint32(flag) != uint32(m.call) {
+		return 0, nil, false
+	}
+	end -= mailboxWord
+	return flag, b.in[end-n : end : end], true
+}
+
+// received takes note of what a message says beside its payload of n bytes.
+func (m *Mailboxes) received(b *mailbox, n int) {
+	b.acked = max(b.acked, binary.LittleEndian.Uint64(b.in[slotEnd(m.call)-mailboxWord-n-mailboxHead:]))
+}
+
+// acknowledge tells a rank with which calls this one is done, before it waits for that.
+func (m *Mailboxes) acknowledge(b *mailbox) {
+	if m.done < b.told+mailboxDepth/2 || b.peer.state != peerOpen {
+		return
+	}
+	m.segment = transport.Segment{Key: b.key, Offset: m.mine() + mailboxLine - mailboxWord, Length: mailboxWord}
+	if b.peer.ch.QP().WriteInline(&m.segment, nil, nil, m.done) {
+		b.told = m.done
+	}
+}
+
+// mailboxesFreed is the acknowledgement after which a rank writes nothing more.
+const mailboxesFreed = ^uint64(0)
+
+// ReleaseMailboxes ends the use of mailboxes by this rank. Their memory goes when the other ranks have ended
+// it too.
+func (e *Engine) ReleaseMailboxes(m *Mailboxes) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if m.state == mailboxesReady {
+		m.state = mailboxesAbsent
+		e.collectives.released = append(e.collectives.released, m)
+	}
+	e.collectives.freeReleased()
+}
+
+// freeReleased gives back the memory of released mailboxes that nobody writes any more.
+func (cs *collectives) freeReleased() {
+	kept := cs.released[:0]
+	for _, m := range cs.released {
+		if !m.sayFreed() {
+			kept = append(kept, m)
+		} else if err := m.memory.Deregister(); err != nil {
+			cs.e.fail(err)
+		}
+	}
+	clear(cs.released[len(kept):])
+	cs.released = kept
+}
+
+// sayFreed tells those whom it has not told, and reports whether everybody has ended the use.
+func (m *Mailboxes) sayFreed() bool {
+	all := true
+	for rank := range m.peers {
+		b := &m.peers[rank]
+		if rank == m.rank || b.peer.state != peerOpen {
+			continue
+		}
+		if b.told != mailboxesFreed {
+			m.segment = transport.Segment{Key: b.key, Offset: m.mine() + mailboxLine - mailboxWord,
+				Length: mailboxWord}
+			if b.peer.ch.QP().WriteInline(&m.segment, nil, nil, mailboxesFreed) {
+				b.told = mailboxesFreed
+			}
+		}
+		all = all && b.told == mailboxesFreed && atomic.LoadUint64(wordAt(b.in, mailboxLine)) == mailboxesFreed
+	}
+	return all
+}

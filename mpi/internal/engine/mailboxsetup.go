@@ -1,0 +1,157 @@
+package engine
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/weft-mpi/weft/mpi/internal/coll"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// mailboxOffer is what a rank tells the others of its mailboxes: the key of their memory; 0 if it has none.
+const mailboxOffer = 8
+
+// Undecided tells whether a call has to prepare the mailboxes first.
+func (m *Mailboxes) Undecided() bool { return m.state < mailboxesReady }
+
+// Ready tells whether the ranks have agreed to use the mailboxes.
+func (m *Mailboxes) Ready() bool { return m.state == mailboxesReady }
+
+// Prepare has all ranks agree on whether they have mailboxes. They do if each can write into the memory of all
+// others. It is called by all of them at the same call, and by one goroutine at a time. If it
+// ends with the canceller it is to be called again; what it has begun goes on.
+func (m *Mailboxes) Prepare(scope *Canceller) error {
+	if m.state == mailboxesUnknown {
+		if !m.e.reachesAll(m) {
+			m.state = mailboxesAbsent // as at all others: who shares a host is the same for all
+			return nil
+		}
+		if err := m.beginSetup(); err != nil {
+			return err
+		}
+	}
+	over, err := m.awaitSetup(scope)
+	if !over {
+		return err
+	}
+	c := m.setup
+	m.setup, m.state = nil, mailboxesAbsent
+	if err != nil {
+		return err // and some peer may still come to write to the memory
+	}
+	m.e.mu.Lock()
+	defer m.e.mu.Unlock()
+	if m.accept(c.Output) {
+		m.state = mailboxesReady
+	} else if m.memory != nil {
+		// Nobody writes there: this rank's offer has come to nothing everywhere.
+		return m.memory.Deregister()
+	}
+	return nil
+}
+
+// reachesAll tells whether this rank writes into the memory of all others by itself, once it is connected.
+func (e *Engine) reachesAll(m *Mailboxes) bool {
+	for rank := range m.size {
+		if rank == m.rank {
+			continue
+		}
+		f, _, err := e.connections.selectFabric(m.worldRank(rank))
+		if err != nil || !f.device.Query().PeerMapped {
+			return false
+		}
+	}
+	return true
+}
+
+// beginSetup makes the memory and sends its key to all others.
+func (m *Mailboxes) beginSetup() error {
+	input, output := make([]byte, mailboxOffer), make([]byte, m.size*mailboxOffer)
+	m.e.mu.Lock()
+	m.e.collectives.freeReleased()
+	for _, f := range m.e.fabrics {
+		attr := f.device.Query()
+		if !attr.PeerMapped || !attr.InlineWrites {
+			continue
+		}
+		mr, err := f.pd.Alloc(m.size*mailboxSize, transport.LocalWrite|transport.RemoteWrite)
+		if err == nil {
+			m.memory = mr
+			binary.LittleEndian.PutUint64(input, uint64(mr.Key()))
+		}
+		break
+	}
+	m.e.mu.Unlock()
+	c := &Collective{Context: m.context, Tag: m.tag, Ranks: m.ranks, Input: input, Output: output, wakesProbes: true}
+	c.Call = coll.Call{Operation: coll.OpAllgather, Rank: m.rank, Size: m.size, Count: mailboxOffer, ElemSize: 1}
+	coll.ExchangeAll(&c.Schedule, m.rank, m.size, mailboxOffer)
+	copy(output[m.rank*mailboxOffer:], input)
+	h, err := m.e.StartCollective(c)
+	if err != nil {
+		return err
+	}
+	m.setup, m.wait, m.state = c, h, mailboxesAgreeing
+	return nil
+}
+
+// awaitSetup waits for the others' keys. It tells whether they have come, or cannot.
+func (m *Mailboxes) awaitSetup(scope *Canceller) (over bool, err error) {
+	w := &m.e.waiters
+	if scope == nil {
+		_, err := w.waitFor(m.e.requestOf(m.wait), m.wait)
+		return true, err
+	}
+	w.waitUntil(0, nil, func() bool {
+		if over || err != nil {
+			return true
+		}
+		if r := m.e.requests.find(m.wait); r.completed() {
+			over = true
+			_, err = m.e.requests.collect(m.wait, r)
+		} else {
+			err = scope.Err()
+		}
+		return over || err != nil
+	})
+	return over, err
+}
+
+// requestOf is the request of a handle that nobody else uses.
+func (e *Engine) requestOf(h Request) *request {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.requests.find(h)
+}
+
+// accept takes the offers of all ranks; false if one of them has no memory.
+func (m *Mailboxes) accept(offers []byte) bool {
+	m.peers = make([]mailbox, m.size)
+	for rank := range m.size {
+		key := transport.Key(binary.LittleEndian.Uint64(offers[rank*mailboxOffer:]))
+		if key == 0 {
+			return false
+		}
+		if rank == m.rank {
+			continue
+		}
+		at := rank * mailboxSize
+		m.peers[rank] = mailbox{peer: m.e.peer(m.worldRank(rank)), key: key,
+			in: m.memory.Bytes()[at : at+mailboxSize : at+mailboxSize]}
+	}
+	return true
+}
+
+// failed is the failure of a rank with mailboxes; nil if none has failed.
+func (m *Mailboxes) failed() error {
+	for rank := range m.peers {
+		if p := m.peers[rank].peer; p != nil && p.state != peerOpen {
+			switch {
+			case p.state == peerFailed:
+				return p.cause
+			case p.state == peerClosed:
+				return fmt.Errorf("%w: rank %d has closed the connection", transport.ErrClosed, p.rank)
+			}
+		}
+	}
+	return nil
+}

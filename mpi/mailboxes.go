@@ -1,0 +1,57 @@
+package mpi
+
+import "github.com/weft-mpi/weft/mpi/internal/engine"
+
+// mailboxesAfter is how many collectives a communicator has before its ranks prepare mailboxes: what lives for
+// a few calls is better off without.
+const mailboxesAfter = 8
+
+// prepareMailboxes sees to it that the communicator has mailboxes where it can and it is time, and tells the
+// call whether it has. All ranks do that at the same call. The lock of k is held.
+func (a *collectiveCall) prepareMailboxes(k *collState) error {
+	c := a.comm
+	if k.mailboxes == nil {
+		if c.size < 2 || c.size > engine.MailboxRanks ||
+			k.number.Load() < mailboxesAfter && !c.job.choices.ForcesDirect() {
+			return nil
+		}
+		var world []int32
+		if c.members != nil {
+			world = c.members.world
+		}
+		k.mailboxes = c.e.NewMailboxes(c.context+collective, c.nextTag(), world, c.rank, c.size)
+		k.serial.Store(true)
+	}
+	if k.mailboxes.Undecided() {
+		if err := k.mailboxes.Prepare(c.scope); err != nil {
+			a.skip(k)
+			return err
+		}
+		k.serial.Store(k.mailboxes.Ready())
+	}
+	if k.mailboxes.Ready() {
+		a.call.Mailbox = engine.MailboxBytes
+	}
+	return nil
+}
+
+// skip counts a call that has failed before it was known how it is carried out, as the other ranks may have
+// carried it out.
+func (a *collectiveCall) skip(k *collState) {
+	a.call.Mailbox = engine.MailboxBytes
+	a.plan(&k.own)
+	a.nextTag()
+	if k.own.Schedule.Mailboxes {
+		k.mailboxes.Skip()
+	}
+}
+
+// releaseMailboxes ends this rank's use of the mailboxes.
+func (c *Comm) releaseMailboxes() {
+	k := &c.coll
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.mailboxes != nil {
+		c.e.ReleaseMailboxes(k.mailboxes)
+	}
+}

@@ -42,6 +42,7 @@ type collState struct {
 	own engine.Collective
 
 	mailboxes *engine.Mailboxes // nil before the first call that could use them
+	decided   bool              // whether there are any
 	serial    atomic.Bool       // mailboxes may be in use: blocking calls wait for one another
 }
 

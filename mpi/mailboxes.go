@@ -22,14 +22,16 @@ func (a *collectiveCall) prepareMailboxes(k *collState) error {
 		k.mailboxes = c.e.NewMailboxes(c.context+collective, c.nextTag(), world, c.rank, c.size)
 		k.serial.Store(true)
 	}
-	if k.mailboxes.Undecided() {
-		if err := k.mailboxes.Prepare(c.scope); err != nil {
+	if !k.decided {
+		ready, err := k.mailboxes.Prepare(c.scope)
+		if err != nil {
 			a.skip(k)
 			return err
 		}
-		k.serial.Store(k.mailboxes.Ready())
+		k.decided = true
+		k.serial.Store(ready)
 	}
-	if k.mailboxes.Ready() {
+	if k.serial.Load() {
 		a.call.Mailbox = engine.MailboxBytes
 	}
 	return nil

@@ -9,11 +9,11 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// WriteInline writes into memory that one of the last Writes went to as well, or that PD.Alloc gave, under the
-// same conditions as PostSend carries one out at once.
+// WriteInline writes into memory that the last Write went to as well, or the last one to another region, under
+// the same conditions as PostSend carries one out at once.
 func (q *qp) WriteInline(to *transport.Segment, head, payload []byte, tail uint64) bool {
 	n, offset := to.Length, to.Offset
-	if !q.open || to.Key != q.key && !q.aim(to) || q.key == 0 || uint64(len(head)+len(payload)+wordSize) > n ||
+	if !q.open || to.Key != q.key && !q.swapTarget(to.Key) || q.key == 0 || uint64(len(head)+len(payload)+wordSize) > n ||
 		offset > q.length || n > q.length-offset {
 		return false
 	}
@@ -34,22 +34,13 @@ func (q *qp) WriteInline(to *transport.Segment, head, payload []byte, tail uint6
 	return true
 }
 
-// aim makes a region that peers map the target of the next WriteInline, and keeps the present one, to which the
-// Writes after that are likely to go.
-func (q *qp) aim(to *transport.Segment) bool {
-	if q.before.key == to.Key {
-		q.writeTarget, q.before = q.before, q.writeTarget
-		return true
-	}
-	if q.fenced {
+// swapTarget aims at the region of the Writes before the last one, if that has the key: who writes to two in
+// turn does so at once.
+func (q *qp) swapTarget(key transport.Key) bool {
+	if q.before.key != key {
 		return false
 	}
-	t, err := q.find(to.Key, transport.RemoteWrite, to.Offset, to.Length)
-	if err != nil || !t.shared {
-		return false
-	}
-	q.before = q.writeTarget
-	q.writeTo(to.Key, &t)
+	q.writeTarget, q.before = q.before, q.writeTarget
 	return true
 }
 

@@ -94,6 +94,7 @@ type Collective struct {
 	mailboxes *Mailboxes
 	due       uint64 // the messages of its round that are not sent, or have not come; a bit for each
 
+	over        bool        // of one that wakes probes
 	wakesProbes bool        // when it is over, those wake who wait for something other than a request
 	next        *Collective // in the pool
 }

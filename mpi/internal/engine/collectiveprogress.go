@@ -19,6 +19,7 @@ type collectives struct {
 
 	inMailboxes []*Collective // those whose messages passes look for in mailboxes
 	begun       uint64        // calls that went through mailboxes
+	owing       []*Mailboxes  // that owe acknowledgements which the next call may be too late for
 	released    []*Mailboxes  // that some rank may still write to
 
 	inPass       bool // whoever has the lock looks at ready before it releases it
@@ -387,6 +388,8 @@ func (cs *collectives) finish(c *Collective) {
 	r.collective = nil
 	cs.e.requests.complete(r, err)
 	if wakesProbes {
+		c.over = true
+		cs.acknowledgeOwed()
 		cs.e.waiters.wakeProbes()
 	}
 }

@@ -50,7 +50,7 @@ func (cs *collectives) exchangeInMailboxes(c *Collective, m *Mailboxes) error {
 		err = c.Canceller.Err()
 	}
 	if err != nil {
-		m.done = m.call
+		cs.giveUpInMailboxes(m)
 		e.mu.Unlock()
 		return err
 	}
@@ -61,13 +61,20 @@ func (cs *collectives) exchangeInMailboxes(c *Collective, m *Mailboxes) error {
 	if !done {
 		return cs.sleepForMailboxes(c) // and leaves the lock
 	}
-	m.done = m.call
-	err = c.err
-	if err == nil {
+	if m.done, err = m.call, c.err; err == nil {
 		m.acknowledgeSenders(c)
+	} else {
+		cs.giveUpInMailboxes(m)
 	}
 	e.mu.Unlock()
 	return err
+}
+
+// giveUpInMailboxes ends the present call of this rank: the others may go on to the next.
+func (cs *collectives) giveUpInMailboxes(m *Mailboxes) {
+	m.done = m.call
+	cs.owe(m)
+	cs.acknowledgeOwed()
 }
 
 // begin notes which messages are due.
@@ -193,7 +200,7 @@ func (cs *collectives) sleepForMailboxes(c *Collective) error {
 	e := cs.e
 	if c.Canceller != nil {
 		if err := c.Canceller.Err(); err != nil {
-			c.mailboxes.done = c.mailboxes.call
+			cs.giveUpInMailboxes(c.mailboxes)
 			e.mu.Unlock()
 			return err
 		}
@@ -230,10 +237,11 @@ func (cs *collectives) finishInMailboxes(c *Collective) {
 	cs.inMailboxes = remove(cs.inMailboxes, c)
 	cs.active = remove(cs.active, c)
 	m, r := c.mailboxes, c.request
-	m.done = m.call
 	c.state, c.request, r.collective = collectiveIdle, nil, nil
-	if c.err == nil {
+	if m.done = m.call; c.err == nil {
 		m.acknowledgeSenders(c)
+	} else {
+		cs.giveUpInMailboxes(m)
 	}
 	cs.e.requests.complete(r, c.err)
 }

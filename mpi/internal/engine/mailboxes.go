@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/binary"
+	"slices"
 	"sync/atomic"
 	"unsafe"
 
@@ -34,10 +35,13 @@ type Mailboxes struct {
 
 	state mailboxState
 	setup *Collective // under way in mailboxesAgreeing
-	wait  Request     // of setup
+	wait  Request     // of setup; zero when nobody will wait for it
+	owing bool        // in collectives.owing
 
-	segment transport.Segment // of the Write that is being made: here it need not be allocated
+	// of the Write that is being made: here they need not be allocated
+	segment [1]transport.Segment
 	head    [mailboxHead]byte
+	post    transport.SendWR
 }
 
 // mailboxState is how far the ranks are with their mailboxes.
@@ -109,6 +113,7 @@ func (m *Mailboxes) Skip() {
 	defer m.e.mu.Unlock()
 	m.call++
 	m.done = m.call
+	m.e.collectives.owe(m)
 }
 
 // put puts a message of the present call into the slot of a rank, if that is free and the connection takes it.
@@ -118,12 +123,33 @@ func (m *Mailboxes) put(b *mailbox, tag int, payload []byte) bool {
 	}
 	binary.LittleEndian.PutUint64(m.head[:], m.done)
 	n := len(payload) + mailboxHead + mailboxWord
-	m.segment = transport.Segment{Key: b.key, Offset: m.mine() + uint64(slotEnd(m.call)-n), Length: uint64(n)}
-	if !b.peer.ch.QP().WriteInline(&m.segment, m.head[:], payload, mailboxFlag(m.call, tag)) {
+	if !m.write(b, slotEnd(m.call)-n, n, m.head[:], payload, mailboxFlag(m.call, tag)) {
 		return false
 	}
 	b.told = m.done
 	return true
+}
+
+// write makes an inline Write to a rank. A posted Write of the same acknowledgement as before takes the
+// connection to this memory, if it was at another.
+func (m *Mailboxes) write(b *mailbox, offset, n int, head, payload []byte, tail uint64) bool {
+	qp := b.peer.ch.QP()
+	to := &m.segment[0]
+	to.Key, to.Offset, to.Length = b.key, m.mine()+uint64(offset), uint64(n)
+	if qp.WriteInline(to, head, payload, tail) {
+		return true
+	}
+	binary.LittleEndian.PutUint64(m.memory.Bytes()[m.mine():], b.told)
+	to.Offset, to.Length = m.mine()+mailboxLine-mailboxWord, mailboxWord
+	if m.post.Op = transport.OpWrite; m.post.Local == nil {
+		m.post.Local = []transport.SGE{{MR: m.memory, Offset: int(m.mine()), Length: mailboxWord}}
+	}
+	m.post.Flags, m.post.Remote = transport.FlagInline, m.segment[:]
+	if qp.PostSend(&m.post) != nil {
+		return false
+	}
+	to.Offset, to.Length = m.mine()+uint64(offset), uint64(n)
+	return qp.WriteInline(to, head, payload, tail)
 }
 
 // lookAcked looks for an acknowledgement of the call that used the present call's slot.
@@ -154,13 +180,48 @@ func (m *Mailboxes) received(b *mailbox, n int) {
 
 // acknowledge tells a rank with which calls this one is done, before it waits for that.
 func (m *Mailboxes) acknowledge(b *mailbox) {
-	if m.done < b.told+mailboxDepth/2 || b.peer.state != peerOpen {
-		return
+	if m.done >= b.told+mailboxDepth/2 && !m.tell(b, m.done) {
+		m.e.collectives.owe(m)
 	}
-	m.segment = transport.Segment{Key: b.key, Offset: m.mine() + mailboxLine - mailboxWord, Length: mailboxWord}
-	if b.peer.ch.QP().WriteInline(&m.segment, nil, nil, m.done) {
-		b.told = m.done
+}
+
+// tell writes an acknowledgement.
+func (m *Mailboxes) tell(b *mailbox, done uint64) bool {
+	if b.peer.state != peerOpen {
+		return true // nobody waits for it
 	}
+	if !m.write(b, mailboxLine-mailboxWord, mailboxWord, nil, nil, done) {
+		return false
+	}
+	b.told = done
+	return true
+}
+
+// owe has passes tell all ranks what this one is done with, as it may not come to another call.
+func (cs *collectives) owe(m *Mailboxes) {
+	if !m.owing {
+		m.owing = true
+		cs.owing = append(cs.owing, m)
+	}
+}
+
+// acknowledgeOwed tells what is owed, where it can be told.
+func (cs *collectives) acknowledgeOwed() {
+	cs.owing = slices.DeleteFunc(cs.owing, func(m *Mailboxes) bool {
+		m.settle()
+		m.owing = m.state < mailboxesReady || m.state == mailboxesReady && !m.tellAll()
+		return !m.owing
+	})
+}
+
+func (m *Mailboxes) tellAll() bool {
+	all := true
+	for rank := range m.peers {
+		if b := &m.peers[rank]; rank != m.rank && b.told < m.done {
+			all = m.tell(b, m.done) && all
+		}
+	}
+	return all
 }
 
 // mailboxesFreed is the acknowledgement after which a rank writes nothing more.
@@ -201,11 +262,7 @@ func (m *Mailboxes) sayFreed() bool {
 			continue
 		}
 		if b.told != mailboxesFreed {
-			m.segment = transport.Segment{Key: b.key, Offset: m.mine() + mailboxLine - mailboxWord,
-				Length: mailboxWord}
-			if b.peer.ch.QP().WriteInline(&m.segment, nil, nil, mailboxesFreed) {
-				b.told = mailboxesFreed
-			}
+			m.tell(b, mailboxesFreed)
 		}
 		all = all && b.told == mailboxesFreed && atomic.LoadUint64(wordAt(b.in, mailboxLine)) == mailboxesFreed
 	}

@@ -11,43 +11,45 @@ import (
 // mailboxOffer is what a rank tells the others of its mailboxes: the key of their memory; 0 if it has none.
 const mailboxOffer = 8
 
-// Undecided tells whether a call has to prepare the mailboxes first.
-func (m *Mailboxes) Undecided() bool { return m.state < mailboxesReady }
-
-// Ready tells whether the ranks have agreed to use the mailboxes.
-func (m *Mailboxes) Ready() bool { return m.state == mailboxesReady }
-
-// Prepare has all ranks agree on whether they have mailboxes. They do if each can write into the memory of all
-// others. It is called by all of them at the same call, and by one goroutine at a time. If it
-// ends with the canceller it is to be called again; what it has begun goes on.
-func (m *Mailboxes) Prepare(scope *Canceller) error {
-	if m.state == mailboxesUnknown {
+// Prepare has all ranks agree on whether they have mailboxes, and tells it. They do if each can write into the
+// memory of all others. It is called by all of them at the same call, by one goroutine at a time, and again
+// after an error: if it ends with the canceller, what it has begun goes on.
+func (m *Mailboxes) Prepare(scope *Canceller) (ready bool, err error) {
+	m.e.mu.Lock()
+	state := m.state
+	m.e.mu.Unlock()
+	switch state {
+	case mailboxesAbsent:
+		return false, nil
+	case mailboxesUnknown:
 		if !m.e.reachesAll(m) {
-			m.state = mailboxesAbsent // as at all others: who shares a host is the same for all
-			return nil
+			return false, nil // as at all others: who shares a host is the same for all
 		}
 		if err := m.beginSetup(); err != nil {
-			return err
+			return false, err
 		}
 	}
-	over, err := m.awaitSetup(scope)
-	if !over {
-		return err
-	}
-	c := m.setup
-	m.setup, m.state = nil, mailboxesAbsent
-	if err != nil {
-		return err // and some peer may still come to write to the memory
-	}
+	err = m.awaitSetup(scope)
 	m.e.mu.Lock()
 	defer m.e.mu.Unlock()
-	if m.accept(c.Output) {
+	m.settle()
+	return m.state == mailboxesReady, err
+}
+
+// settle decides whether there are mailboxes, once all offers have come.
+func (m *Mailboxes) settle() {
+	if m.state != mailboxesAgreeing || !m.setup.over {
+		return
+	}
+	m.state = mailboxesAbsent // and where the offers have not come some peer may still come to write
+	if m.setup.err != nil {
+		return
+	}
+	if m.accept(m.setup.Output) {
 		m.state = mailboxesReady
 	} else if m.memory != nil {
-		// Nobody writes there: this rank's offer has come to nothing everywhere.
-		return m.memory.Deregister()
+		_ = m.memory.Deregister() // nobody writes there: this offer has come to nothing everywhere
 	}
-	return nil
 }
 
 // reachesAll tells whether this rank writes into the memory of all others by itself, once it is connected.
@@ -90,30 +92,31 @@ func (m *Mailboxes) beginSetup() error {
 	if err != nil {
 		return err
 	}
+	m.e.mu.Lock()
 	m.setup, m.wait, m.state = c, h, mailboxesAgreeing
+	m.e.mu.Unlock()
 	return nil
 }
 
-// awaitSetup waits for the others' keys. It tells whether they have come, or cannot.
-func (m *Mailboxes) awaitSetup(scope *Canceller) (over bool, err error) {
-	w := &m.e.waiters
-	if scope == nil {
-		_, err := w.waitFor(m.e.requestOf(m.wait), m.wait)
-		return true, err
+// awaitSetup waits for the others' keys.
+func (m *Mailboxes) awaitSetup(scope *Canceller) (err error) {
+	if scope == nil && m.wait != (Request{}) {
+		h := m.wait
+		m.wait = Request{}
+		_, err = m.e.waiters.waitFor(m.e.requestOf(h), h)
+		return err
 	}
-	w.waitUntil(0, nil, func() bool {
-		if over || err != nil {
-			return true
-		}
-		if r := m.e.requests.find(m.wait); r.completed() {
-			over = true
-			_, err = m.e.requests.collect(m.wait, r)
-		} else {
-			err = scope.Err()
-		}
-		return over || err != nil
+	m.e.mu.Lock()
+	if m.wait != (Request{}) {
+		m.e.requests.detach(m.e.requests.find(m.wait))
+		m.wait = Request{}
+	}
+	m.e.mu.Unlock()
+	m.e.waiters.waitUntil(0, nil, func() bool {
+		err = scope.Err()
+		return m.setup.over || err != nil
 	})
-	return over, err
+	return err
 }
 
 // requestOf is the request of a handle that nobody else uses.

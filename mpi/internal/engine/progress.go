@@ -37,7 +37,11 @@ func (g *progressEngine) poll() bool {
 	if len(g.e.collectives.inMailboxes) > 0 {
 		busy = g.e.collectives.pollMailboxes() || busy
 	}
-	return g.e.collectives.leave(outer) || busy
+	busy = g.e.collectives.leave(outer) || busy
+	if len(g.e.collectives.owing) > 0 {
+		g.e.collectives.acknowledgeOwed()
+	}
+	return busy
 }
 
 // pollFabric drives one fabric.

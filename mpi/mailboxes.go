@@ -2,8 +2,8 @@ package mpi
 
 import "github.com/weft-mpi/weft/mpi/internal/engine"
 
-// mailboxesAfter is how many collectives a communicator has before its ranks prepare mailboxes: what lives for
-// a few calls is better off without.
+// mailboxesAfter is how many collectives a communicator has before its ranks prepare mailboxes: what lives
+// for a few calls is better off without.
 const mailboxesAfter = 8
 
 // prepareMailboxes sees to it that the communicator has mailboxes where it can and it is time, and tells the
@@ -48,10 +48,13 @@ func (a *collectiveCall) skip(k *collState) {
 	}
 }
 
-// releaseMailboxes ends this rank's use of the mailboxes.
+// releaseMailboxes ends this rank's use of the mailboxes. Where a goroutine still uses them they stay until
+// the engine ends.
 func (c *Comm) releaseMailboxes() {
 	k := &c.coll
-	k.mu.Lock()
+	if !k.mu.TryLock() {
+		return
+	}
 	defer k.mu.Unlock()
 	if k.mailboxes != nil {
 		c.e.ReleaseMailboxes(k.mailboxes)

@@ -9,12 +9,12 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// WriteInline writes into memory that the last Write went to as well, or the last one to another region, under
-// the same conditions as PostSend carries one out at once.
+// WriteInline writes into memory that the last Write went to as well, or the last one to another region,
+// under the same conditions as PostSend carries one out at once.
 func (q *qp) WriteInline(to *transport.Segment, head, payload []byte, tail uint64) bool {
 	n, offset := to.Length, to.Offset
-	if !q.open || to.Key != q.key && !q.swapTarget(to.Key) || q.key == 0 || uint64(len(head)+len(payload)+wordSize) > n ||
-		offset > q.length || n > q.length-offset {
+	if !q.open || to.Key != q.key && !q.swapTarget(to.Key) || q.key == 0 ||
+		uint64(len(head)+len(payload)+wordSize) > n || offset > q.length || n > q.length-offset {
 		return false
 	}
 	sys.StoreRelease(q.placementSeq, q.placementMark+1)

@@ -90,8 +90,8 @@ func (c *Collective) begin() {
 	c.due = 1<<c.step - 1
 }
 
-// lookInMailboxes looks for the messages of a call for a while; false if they have not come. The lock is held,
-// but not while another rank is given the processor.
+// lookInMailboxes looks for the messages of a call for a while; false if they have not come. The lock is
+// held, but not while another rank is given the processor.
 func (cs *collectives) lookInMailboxes(c *Collective) bool {
 	e := cs.e
 	crowded := e.waiters.spinTime == 0
@@ -159,8 +159,8 @@ func (cs *collectives) advanceInMailboxes(c *Collective) (done bool) {
 	return c.err != nil
 }
 
-// receiveFromMailbox copies a message that has come, unless it may go to memory out of which something is still
-// to be sent.
+// receiveFromMailbox copies a message that has come, unless it may go to memory out of which something is
+// still to be sent.
 func (c *Collective) receiveFromMailbox(m *Mailboxes, s *coll.Step, sent bool) bool {
 	b := &m.peers[s.Peer]
 	flag, payload, ok := m.get(b, s.Dst.Len)

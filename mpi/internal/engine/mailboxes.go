@@ -15,9 +15,10 @@ import (
 // Write, whose last word says which call and which arguments it is of; the receiver looks at that word. So
 // there is neither matching nor a queue, and one cache line that moves.
 //
-// Calls are numbered, in the same order at all ranks, and call n uses slot n mod mailboxDepth. A sender writes
-// a slot only when its receiver is known to be done with the call that had it before, which each message and
-// acknowledgement tells. A call that was given up is done with too: what comes for it is never looked at.
+// Calls are numbered, in the same order at all ranks, and call n uses slot n mod mailboxDepth. A sender
+// writes a slot only when its receiver is known to be done with the call that had it before, which each
+// message and acknowledgement tells. A call that was given up is done with too: what comes for it is never
+// looked at.
 //
 // The engine's lock guards all but what the peers write.
 type Mailboxes struct {
@@ -64,9 +65,9 @@ type mailbox struct {
 	told  uint64        // what it has last been told of ours
 }
 
-// A sender's part of the memory is a line with its acknowledgement as the last word, and then its slots. A slot
-// ends with the word that says what the message is; the payload stands before it, and before that the number of
-// the latest call with which the sender is done.
+// A sender's part of the memory is a line with its acknowledgement as the last word, and then its slots. A
+// slot ends with the word that says what the message is; the payload stands before it, and before that the
+// number of the latest call with which the sender is done.
 const (
 	mailboxDepth = 4 // a power of two
 	// MailboxBytes is the longest message.
@@ -116,7 +117,8 @@ func (m *Mailboxes) Skip() {
 	m.e.collectives.owe(m)
 }
 
-// put puts a message of the present call into the slot of a rank, if that is free and the connection takes it.
+// put puts a message of the present call into the slot of a rank, if that is free and the connection takes
+// it.
 func (m *Mailboxes) put(b *mailbox, tag int, payload []byte) bool {
 	if b.acked+mailboxDepth < m.call && !m.lookAcked(b) || b.peer.state != peerOpen {
 		return false
@@ -264,7 +266,8 @@ func (m *Mailboxes) sayFreed() bool {
 		if b.told != mailboxesFreed {
 			m.tell(b, mailboxesFreed)
 		}
-		all = all && b.told == mailboxesFreed && atomic.LoadUint64(wordAt(b.in, mailboxLine)) == mailboxesFreed
+		all = all && b.told == mailboxesFreed &&
+			atomic.LoadUint64(wordAt(b.in, mailboxLine)) == mailboxesFreed
 	}
 	return all
 }

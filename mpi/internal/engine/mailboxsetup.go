@@ -11,9 +11,9 @@ import (
 // mailboxOffer is what a rank tells the others of its mailboxes: the key of their memory; 0 if it has none.
 const mailboxOffer = 8
 
-// Prepare has all ranks agree on whether they have mailboxes, and tells it. They do if each can write into the
-// memory of all others. It is called by all of them at the same call, by one goroutine at a time, and again
-// after an error: if it ends with the canceller, what it has begun goes on.
+// Prepare has all ranks agree on whether they have mailboxes, and tells it. They do if each can write into
+// the memory of all others. It is called by all of them at the same call, by one goroutine at a time, and
+// again after an error: if it ends with the canceller, what it has begun goes on.
 func (m *Mailboxes) Prepare(scope *Canceller) (ready bool, err error) {
 	m.e.mu.Lock()
 	state := m.state
@@ -84,8 +84,12 @@ func (m *Mailboxes) beginSetup() error {
 		break
 	}
 	m.e.mu.Unlock()
-	c := &Collective{Context: m.context, Tag: m.tag, Ranks: m.ranks, Input: input, Output: output, wakesProbes: true}
-	c.Call = coll.Call{Operation: coll.OpAllgather, Rank: m.rank, Size: m.size, Count: mailboxOffer, ElemSize: 1}
+	c := &Collective{
+		Context: m.context, Tag: m.tag, Ranks: m.ranks, Input: input, Output: output, wakesProbes: true,
+		Call: coll.Call{
+			Operation: coll.OpAllgather, Rank: m.rank, Size: m.size, Count: mailboxOffer, ElemSize: 1,
+		},
+	}
 	coll.ExchangeAll(&c.Schedule, m.rank, m.size, mailboxOffer)
 	copy(output[m.rank*mailboxOffer:], input)
 	h, err := m.e.StartCollective(c)

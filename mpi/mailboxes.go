@@ -11,13 +11,16 @@ const mailboxesAfter = 8
 func (a *collectiveCall) prepareMailboxes(k *collState) error {
 	c := a.comm
 	if k.mailboxes == nil {
-		if c.size < 2 || c.size > engine.MailboxRanks ||
+		if k.decided || c.size < 2 || c.size > engine.MailboxRanks ||
 			k.number.Load() < mailboxesAfter && !c.job.choices.ForcesDirect() {
 			return nil
 		}
 		var world []int32
 		if c.members != nil {
 			world = c.members.world
+		}
+		if k.decided = !c.e.SharesMemory(world, c.size); k.decided {
+			return nil
 		}
 		k.mailboxes = c.e.NewMailboxes(c.context+collective, c.nextTag(), world, c.rank, c.size)
 		k.serial.Store(true)

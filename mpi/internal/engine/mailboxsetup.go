@@ -22,9 +22,6 @@ func (m *Mailboxes) Prepare(scope *Canceller) (ready bool, err error) {
 	case mailboxesAbsent:
 		return false, nil
 	case mailboxesUnknown:
-		if !m.e.reachesAll(m) {
-			return false, nil // as at all others: who shares a host is the same for all
-		}
 		if err := m.beginSetup(); err != nil {
 			return false, err
 		}
@@ -52,13 +49,17 @@ func (m *Mailboxes) settle() {
 	}
 }
 
-// reachesAll tells whether this rank writes into the memory of all others by itself, once it is connected.
-func (e *Engine) reachesAll(m *Mailboxes) bool {
-	for rank := range m.size {
-		if rank == m.rank {
+// SharesMemory tells whether this rank writes into the memory of all others of a communicator by itself,
+// once it is connected. All of them find the same: who shares a host is the same for all.
+func (e *Engine) SharesMemory(ranks []int32, size int) bool {
+	for rank := range size {
+		if ranks != nil {
+			rank = int(ranks[rank])
+		}
+		if rank == e.rank {
 			continue
 		}
-		f, _, err := e.connections.selectFabric(m.worldRank(rank))
+		f, _, err := e.connections.selectFabric(rank)
 		if err != nil || !f.device.Query().PeerMapped {
 			return false
 		}

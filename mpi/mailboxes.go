@@ -22,7 +22,8 @@ func (a *collectiveCall) prepareMailboxes(k *collState) error {
 		if k.decided = !c.e.SharesMemory(world, c.size); k.decided {
 			return nil
 		}
-		k.mailboxes = c.e.NewMailboxes(c.context+collective, c.nextTag(), world, c.rank, c.size)
+		tag := engine.CollectiveTag(false, k.number.Add(1), engine.OperationMailboxes, 0)
+		k.mailboxes = c.e.NewMailboxes(c.context+collective, tag, world, c.rank, c.size)
 		k.serial.Store(true)
 	}
 	if !k.decided {

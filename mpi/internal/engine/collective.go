@@ -148,6 +148,9 @@ const (
 // OperationSetup stands for a call that makes a communicator, in the tag of a collective.
 const OperationSetup coll.Operation = 1<<operationBits - 1
 
+// OperationMailboxes stands for the preparation of mailboxes, likewise.
+const OperationMailboxes = OperationSetup - 1
+
 // CollectiveTag is the tag of the messages of a collective.
 func CollectiveTag(persistent bool, number uint32, o coll.Operation, signature uint32) int {
 	tag := int(number&(1<<numberBits-1))<<callBits | int(o)<<signatureBits |

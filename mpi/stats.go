@@ -23,6 +23,8 @@ type Stats struct {
 	Stalls      uint64 // times that a channel had no credits
 	Passes      uint64 // rounds of polling
 	Sleeps      uint64 // waits that went to sleep
+	// how long goroutines have slept in calls, all together
+	Asleep time.Duration
 
 	Channels []ChannelStats // one for each peer that this rank was connected with
 }
@@ -86,7 +88,7 @@ func statsOf(s engine.Stats) Stats {
 		Connections: s.Connections, Registered: s.Registered, Kept: s.Kept, EagerSent: s.EagerSent,
 		Announced:  s.Announced,
 		Unexpected: s.Unexpected, Holds: s.Holds, HeadsNoTail: s.HeadsNoTail, Stalls: s.Stalls,
-		Passes: s.Passes, Sleeps: s.Sleeps,
+		Passes: s.Passes, Sleeps: s.Sleeps, Asleep: s.Asleep,
 	}
 	for i := range s.Channels {
 		c := &s.Channels[i]

@@ -54,6 +54,7 @@ func (j *job) beginLive() {
 		return
 	}
 	v.server = server
+	j.local.RemoveSocket(server.Path())
 }
 
 // event notes what becomes of a rank's process.

@@ -172,6 +172,10 @@ func (a *Agent) TempDir() (string, error) {
 	return os.MkdirTemp(a.temp, "")
 }
 
+// RemoveSocket has a socket of this process go away even if the process is killed, and its folder if that is
+// empty then.
+func (a *Agent) RemoveSocket(path string) { a.watchdog.removeSocket(path) }
+
 // Close implements agent.Agent.
 func (a *Agent) Close() {
 	a.halted.Store(true)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -93,6 +94,9 @@ func (w *watchdog) forget(group int) { w.tell("forget", strconv.Itoa(group)) }
 // remove has a temporary folder removed if this process does not live to do it.
 func (w *watchdog) remove(dir string) { w.tell("remove", dir) }
 
+// removeSocket has a socket removed then, and its folder if nothing else is in it.
+func (w *watchdog) removeSocket(path string) { w.tell("socket", path) }
+
 // stop ends the watchdog, which has nothing left to watch.
 func (w *watchdog) stop() {
 	syscall.Kill(w.pid, syscall.SIGKILL)
@@ -105,7 +109,7 @@ func watchOver() {
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM)
 	os.WriteFile("/proc/self/comm", []byte(watchdogName), 0)
 	groups := make(map[int]bool)
-	job, dirs := "", []string(nil)
+	job, dirs, sockets := "", []string(nil), []string(nil)
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() {
 		what, value, _ := strings.Cut(in.Text(), " ")
@@ -119,6 +123,8 @@ func watchOver() {
 			delete(groups, group)
 		case "remove":
 			dirs = append(dirs, value)
+		case "socket":
+			sockets = append(sockets, value)
 		}
 	}
 	for group := range groups {
@@ -127,5 +133,9 @@ func watchOver() {
 	killMarked(job)
 	for _, dir := range dirs {
 		os.RemoveAll(dir)
+	}
+	for _, path := range sockets {
+		os.Remove(path)
+		os.Remove(filepath.Dir(path))
 	}
 }

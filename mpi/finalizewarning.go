@@ -16,7 +16,7 @@ func finalizeWarning(rank int, left []engine.Unfinished) string {
 	var parts []string
 	more := 0
 	for _, l := range left {
-		if l.Context%contextsPerComm != pointToPoint {
+		if l.Kind != engine.UnfinishedCollective && l.Context%contextsPerComm != pointToPoint {
 			continue
 		}
 		if len(parts) == maxUnfinished {
@@ -38,6 +38,11 @@ func finalizeWarning(rank int, left []engine.Unfinished) string {
 func unfinishedText(l engine.Unfinished) string {
 	what, direction, state := "message", "from", "never received"
 	switch l.Kind {
+	case engine.UnfinishedCollective:
+		if l.Count == 1 {
+			return "1 collective never waited for"
+		}
+		return fmt.Sprintf("%d collectives never waited for", l.Count)
 	case engine.UnfinishedSend:
 		what, direction, state = "send", "to", "never waited for"
 	case engine.UnfinishedReceive:

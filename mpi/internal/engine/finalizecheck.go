@@ -27,9 +27,10 @@ type UnfinishedKey struct {
 type UnfinishedKind uint8
 
 const (
-	UnreceivedMessage UnfinishedKind = iota // a message that was sent to this rank and never received
-	UnfinishedSend                          // a send whose request was never waited for
-	UnfinishedReceive                       // a receive whose request was never waited for
+	UnreceivedMessage    UnfinishedKind = iota // a message that was sent to this rank and never received
+	UnfinishedSend                             // a send whose request was never waited for
+	UnfinishedReceive                          // a receive whose request was never waited for
+	UnfinishedCollective                       // a collective whose request was never waited for; of no peer
 )
 
 // discardAll drops the messages that no receive has matched, as no receive will be posted any
@@ -91,10 +92,13 @@ func (e *Engine) Unfinished() []Unfinished {
 		all = map[UnfinishedKey]int{}
 	}
 	for r := range e.requests.uncollected() {
-		if r.kind == kindRecv {
+		switch r.kind {
+		case kindRecv:
 			all[UnfinishedKey{UnfinishedReceive, r.posted.Context, r.rank, int(r.posted.Tag)}]++
-		} else {
+		case kindSend:
 			all[UnfinishedKey{UnfinishedSend, r.msg.Context, r.rank, int(r.msg.Tag)}]++
+		case kindCollective:
+			all[UnfinishedKey{Kind: UnfinishedCollective}]++
 		}
 	}
 	var list []Unfinished

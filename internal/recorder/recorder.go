@@ -36,11 +36,6 @@ const Size = headBytes + entries*16
 // stamp has its time in the second one.
 type record [2]uint64
 
-const (
-	rankBits = 24
-	noRank   = 1<<rankBits - 1
-)
-
 // memory is what the rank and the agent share. The rank alone writes there.
 type memory struct {
 	next       uint64 // number of the record that is written next, from 0

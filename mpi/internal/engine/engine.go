@@ -142,7 +142,8 @@ func (e *Engine) init(c Config) {
 	e.mu.init()
 	e.requests.e, e.sends.e, e.recvs.e, e.probes.e, e.cancels.e = e, e, e, e, e
 	e.progress.e, e.collectives.e, e.allocated.e, e.completionHandler.e = e, e, e, e
-	e.windows.e, e.windows.passive.e, e.windows.passive.every = e, e, c.Passive
+	e.windows.e = e
+	e.windows.passive.init(e, c.Passive)
 	e.routes.init(e)
 	e.unexpected.init(e, c)
 	e.connections.init(e, c)

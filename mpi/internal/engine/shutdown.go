@@ -152,7 +152,7 @@ func (e *Engine) Destroy(cause error) error {
 	e.coalescer.timer.Stop()
 	e.idleShrinker.timer.Stop()
 	e.heartbeat.timer.Stop()
-	e.windows.passive.stop()
+	e.windows.passive.timer.Stop()
 	err = errors.Join(err, e.completionHandler.stop())
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"unsafe"
 
 	"github.com/weft-mpi/weft/mpi/internal/rma"
@@ -21,7 +22,10 @@ type Window struct {
 	mem     []byte
 	control []byte
 	regions []transport.MR // of memory and control block, in each fabric
-	targets []Target       // by rank of the group
+	// held besides the lock word by whoever in this process changes elements of mem that are no words: the
+	// race detector does not see what memory outside of Go's heap orders
+	changing sync.Mutex
+	targets  []Target // by rank of the group
 }
 
 // WindowCard is what a rank tells the others of its part of a window.

@@ -8,8 +8,14 @@ import "time"
 type passiveProgress struct {
 	e     *Engine
 	every time.Duration // 0 for never
-	timer *time.Timer   // nil before the first window
+	timer *time.Timer
 	armed bool
+}
+
+func (h *passiveProgress) init(e *Engine, every time.Duration) {
+	h.e, h.every = e, every
+	h.timer = time.AfterFunc(time.Hour, h.tick)
+	h.timer.Stop()
 }
 
 // arm starts the timer for a window that may need it.
@@ -18,11 +24,7 @@ func (h *passiveProgress) arm(w *Window) {
 		return
 	}
 	h.armed = true
-	if h.timer == nil {
-		h.timer = time.AfterFunc(h.every, h.tick)
-	} else {
-		h.timer.Reset(h.every)
-	}
+	h.timer.Reset(h.every)
 }
 
 func (h *passiveProgress) tick() {
@@ -60,10 +62,4 @@ func (w *Window) mapped() bool {
 	}
 	m, _ := w.e.allocated.find(w.mem)
 	return m != nil || len(w.mem) == 0
-}
-
-func (h *passiveProgress) stop() {
-	if h.timer != nil {
-		h.timer.Stop()
-	}
 }

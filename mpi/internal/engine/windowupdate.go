@@ -107,6 +107,10 @@ func (t *Target) update(src, old, compare []byte, at int, op rma.Code, r *reques
 		e.mu.Unlock()
 	}
 	lock := (*rma.Lock)(unsafe.Add(unsafe.Pointer(t.control.Load()), wordElements))
+	if t.rank == e.rank && !t.w.typ.IsWord() {
+		t.w.changing.Lock()
+		defer t.w.changing.Unlock()
+	}
 	if !t.w.typ.Update(unsafe.Add(t.Base(), at), src, old, compare, op, lock) {
 		return errStuck
 	}
@@ -236,6 +240,10 @@ func (w *windows) carryOut(p *peer, u *rma.Update, old []byte) (rma.Outcome, []b
 		old = nil
 	}
 	lock := (*rma.Lock)(unsafe.Pointer(&win.control[wordElements]))
+	if !win.typ.IsWord() {
+		win.changing.Lock()
+		defer win.changing.Unlock()
+	}
 	if !win.typ.Update(unsafe.Pointer(&win.mem[u.Offset]), src, old, compare, u.Op, lock) {
 		return rma.Stuck, nil
 	}

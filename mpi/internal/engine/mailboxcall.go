@@ -165,18 +165,22 @@ func (c *Collective) receiveFromMailbox(m *Mailboxes, s *coll.Step, sent bool) b
 	b := &m.peers[s.Peer]
 	flag, payload, ok := m.get(b, s.Dst.Len)
 	if !ok {
-		m.acknowledge(b) // it may wait for that
+		// It may wait for that. What earlier messages have told, it may not have read: it does not take those
+		// of calls that it gave up.
+		if m.acknowledge(b); c.state == collectiveInMailboxes && b.worded+mailboxDepth/2 <= m.done {
+			m.tell(b, m.done)
+		}
 		return false
 	}
 	if tag := int(flag >> 32); tag != c.Tag {
 		c.err = c.mismatch(b.peer.rank, tag)
 		return false
 	}
+	m.received(b, s.Dst.Len) // in any case: what is still to be sent may wait for that
 	if !sent {
 		return false
 	}
 	wordcopy.Copy(c.span(s.Dst), payload)
-	m.received(b, s.Dst.Len)
 	return true
 }
 

@@ -63,6 +63,8 @@ type mailbox struct {
 	key   transport.Key // of its memory
 	acked uint64        // it is done with this call of ours, and all before
 	told  uint64        // what it has last been told of ours
+	// what the acknowledgement by itself says, and not a message
+	worded uint64
 }
 
 // A sender's part of the memory is a line with its acknowledgement as the last word, and then its slots. A
@@ -195,7 +197,7 @@ func (m *Mailboxes) tell(b *mailbox, done uint64) bool {
 	if !m.write(b, mailboxLine-mailboxWord, mailboxWord, nil, nil, done) {
 		return false
 	}
-	b.told = done
+	b.told, b.worded = done, done
 	return true
 }
 

@@ -134,7 +134,7 @@ func TestTop_AfterKill(t *testing.T) {
 	require.NoError(t, job.Process.Kill())
 	require.Error(t, job.Wait())
 	out, err = weftTop(env)
-	require.Error(t, err)
+	require.Error(t, err, out)
 	require.Equal(t, "weft: no job of this user runs on this host\n", out)
 	require.Zero(t, sockets())
 }

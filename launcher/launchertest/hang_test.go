@@ -20,7 +20,7 @@ var waiting = Body("waiting", func() error {
 func TestRun_TellsWhereRanksAreThatDoNotEnd(t *testing.T) {
 	r := run(t, launcher.Job{Apps: []launcher.App{Ranks(2, waiting)}, Timeout: 6 * time.Second})
 	require.Error(t, r.Failure)
-	require.Contains(t, r.Err, "stuck_test.go", "where a rank is")
+	require.Contains(t, r.Err, "hang_test.go", "where a rank is")
 }
 
 func TestStanding_ShowsTheProcessesOfThisOneAlone(t *testing.T) {

@@ -3,6 +3,7 @@ package mpi
 import (
 	"context"
 	"fmt"
+	"time"
 	"unsafe"
 
 	"github.com/weft-mpi/weft/mpi/internal/check"
@@ -10,35 +11,82 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// In checking mode every rank tells the next rank of the communicator what it calls, and compares what the
-// rank before it has told, before it begins a collective. So ranks that call differently are found out
-// before they can wait for one another, whatever the collective is. What ends the program is told like a
-// call.
+// In checking mode each rank tells its two neighbors in the ring of ranks what it calls, and compares what
+// they have told, before it begins a collective. So ranks that call differently are found out before they can
+// wait for one another, whatever the collective is. What is told is a digest of 8 bytes. Where two differ,
+// both neighbors know it, and each tells the other all: call, line, and what they have to pass alike. A rank
+// that comes to its end tells so like a call.
 
-// signatureTags bounds the tags of signatures, which count the calls.
-const signatureTags = 1 << 30
+// Messages of a call have its number, modulo signatureTags, as their tag; those that tell all have detailTag
+// too.
+const (
+	signatureTags = 1 << 29
+	detailTag     = 1 << 29
+)
 
-// signed is a signature on its way.
-type signed struct {
-	mine, theirs [check.SignatureSize]byte
-	tag          int
-	next, before int // world ranks
+// detailWithin bounds the wait for what a neighbor has called. It is there, but its call may have been given
+// up.
+const detailWithin = 2 * time.Second
+
+// compared is a comparison of calls with the neighbors.
+type compared struct {
+	tag    int
+	mine   [1]uint64
+	theirs [2][1]uint64
+	peers  [2]int // ranks in the communicator: the one before this and the one behind, or the only other one
+	n      int    // how many there are
 }
 
-func (c *Comm) newSigned(s *check.Signature) *signed {
-	x := &signed{
-		tag:  int(c.coll.checked.Add(1) % signatureTags),
-		next: c.worldRank((c.rank + 1) % c.size), before: c.worldRank((c.rank + c.size - 1) % c.size),
+func (c *Comm) newCompared(d check.Digest) *compared {
+	x := c.checker.compared.Get().(*compared)
+	*x = compared{tag: int(c.coll.checked.Add(1) % signatureTags), mine: [1]uint64{uint64(d)}, n: 2}
+	x.peers = [2]int{(c.rank + c.size - 1) % c.size, (c.rank + 1) % c.size}
+	if c.size == 2 {
+		x.n = 1
 	}
-	s.Put(&x.mine)
 	return x
+}
+
+// tell sends the digest to the neighbors.
+func (x *compared) tell(c *Comm) error {
+	for _, p := range x.peers[:x.n] {
+		if err := c.e.Send(c.context+checking, wordBytes(x.mine[:]), c.worldRank(p), x.tag); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hear receives the digests of the neighbors.
+func (x *compared) hear(c *Comm) (err error) {
+	for i, p := range x.peers[:x.n] {
+		b := wordBytes(x.theirs[i][:])
+		if c.scope == nil {
+			var st engine.Status
+			err = c.e.Recv(c.context+checking, b, c.worldRank(p), x.tag, 1, &st)
+		} else if h, begun := c.e.Irecv(c.context+checking, b, c.worldRank(p), x.tag, 1); begun == nil {
+			c.e.Bind(h, c.scope)
+			_, err = c.e.Wait(h)
+		} else {
+			err = begun
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// agrees tells whether the neighbors call what this rank does.
+func (x *compared) agrees() bool {
+	return x.theirs[0] == x.mine && (x.n == 1 || x.theirs[1] == x.mine)
 }
 
 // signature is what this rank calls.
 func (a *collectiveCall) signature(at *check.Site) check.Signature {
 	s := check.Signature{
 		Operation: uint32(a.call.Operation) + 1, Name: at.Call, Line: at.Line,
-		Root: -1, Bytes: -1, InPlace: a.call.InPlace,
+		Root: -1, InPlace: a.call.InPlace,
 	}
 	if e := a.element; e != nil && a.call.Operation != coll.OpBarrier {
 		s.Layout, s.Element = e.Layout, e.Name
@@ -47,116 +95,169 @@ func (a *collectiveCall) signature(at *check.Site) check.Signature {
 	case coll.OpBcast, coll.OpGather, coll.OpGatherv, coll.OpScatter, coll.OpScatterv, coll.OpReduce:
 		s.Root = a.call.Root
 	}
-	switch a.call.Operation {
-	case coll.OpBcast, coll.OpGather, coll.OpScatter, coll.OpAllgather, coll.OpAlltoall, coll.OpReduce,
-		coll.OpAllreduce, coll.OpReduceScatterBlock, coll.OpScan, coll.OpExscan:
-		s.Bytes = a.call.Count * a.call.ElemSize
-	case coll.OpAllgatherv, coll.OpReduceScatter:
-		s.Bytes = 0
-		for _, n := range a.call.Recv.Counts {
-			s.Bytes += n * a.call.ElemSize
-		}
-	}
+	s.Bytes = a.commonBytes()
 	if a.op != nil {
 		s.Operator = a.op.Name()
 	}
 	return s
 }
 
-// agree finds out whether the ranks call alike, before a call that blocks. Off checking mode it does nothing.
+// commonBytes is the length that all ranks have to pass alike; -1 where there is none.
+func (a *collectiveCall) commonBytes() int {
+	switch a.call.Operation {
+	case coll.OpBcast, coll.OpGather, coll.OpScatter, coll.OpAllgather, coll.OpAlltoall, coll.OpReduce,
+		coll.OpAllreduce, coll.OpReduceScatterBlock, coll.OpScan, coll.OpExscan:
+		return a.call.Count * a.call.ElemSize
+	case coll.OpAllgatherv, coll.OpReduceScatter:
+		total := 0
+		for _, n := range a.call.Recv.Counts {
+			total += n * a.call.ElemSize
+		}
+		return total
+	}
+	return -1
+}
+
+// digest condenses the signature.
+func (a *collectiveCall) digest() check.Digest {
+	d := check.Digest(0).With(uint64(a.call.Operation)).With(uint64(a.call.Root))
+	if a.element != nil {
+		d = d.With(uint64(a.element.Layout))
+	}
+	if a.op != nil {
+		d = d.With(a.op.Digest())
+	}
+	if a.call.InPlace {
+		d = d.With(1)
+	}
+	return d.With(uint64(a.commonBytes()))
+}
+
+// agree finds out whether the ranks call alike, before a call that blocks. It is for checking mode.
 func (a *collectiveCall) agree() {
 	c := a.comm
-	if a.err != nil || c.checker == nil {
-		return // an error may be that there is no communicator
+	if c.checker.operations.Any() || check.Overlap(a.in, a.out) {
+		o := a.operation(c.checker.sites.Here())
+		c.checker.operations.Look(&o)
 	}
-	k := c.checker
-	site := k.sites.Here()
-	if k.operations.Any() || check.Overlap(a.in, a.out) {
-		o := a.operation(site)
-		k.operations.Look(&o)
+	x, err := c.exchangeDigest(a.digest())
+	if x != nil {
+		s := a.signature(c.checker.sites.Here())
+		err = c.explainDifference(x, &s)
 	}
-	s := a.signature(site)
-	a.err = c.exchangeSignature(&s)
+	a.err = err
 }
 
-// exchangeSignature is agree for any call that blocks.
-func (c *Comm) exchangeSignature(s *check.Signature) error {
+// exchangeDigest compares a call that blocks with those of the neighbors. It returns the comparison where
+// they differ.
+func (c *Comm) exchangeDigest(d check.Digest) (*compared, error) {
 	if c.size == 1 {
-		return nil
+		return nil, nil
 	}
-	x := c.newSigned(s)
-	h, err := c.e.Irecv(c.context+checking, x.theirs[:], x.before, x.tag, 1)
-	if err != nil {
-		return err
+	x := c.newCompared(d)
+	err := x.tell(c)
+	if err == nil {
+		err = x.hear(c)
 	}
-	c.e.Bind(h, c.scope)
-	if err := c.e.Send(c.context+checking, x.mine[:], x.next, x.tag); err != nil {
-		c.e.CancelAndFree(h)
-		return err
+	if err == nil && !x.agrees() {
+		return x, nil
 	}
-	if _, err := c.e.Wait(h); err != nil {
-		return err
-	}
-	return c.compare(x)
+	c.checker.compared.Put(x)
+	return nil, err
 }
 
-// compare reports calls that do not fit together, and returns the error of this one.
-func (c *Comm) compare(x *signed) error {
-	if check.Agree(&x.mine, &x.theirs) {
+// explainDifference reports calls that do not fit together, and returns the error of this one; nil if they
+// fit after all.
+func (c *Comm) explainDifference(x *compared, s *check.Signature) (failure error) {
+	mine := &[check.SignatureSize]byte{}
+	s.Put(mine)
+	for i, p := range x.peers[:x.n] {
+		if x.theirs[i] != x.mine {
+			h, err := c.e.Isend(c.context+checking, mine[:], c.worldRank(p), x.tag|detailTag)
+			if err != nil {
+				return err
+			}
+			c.e.CancelAndFree(h) // its memory lives as long as it is read
+		}
+	}
+	for i, p := range x.peers[:x.n] {
+		if x.theirs[i] == x.mine {
+			continue
+		}
+		theirs := check.Signature{Operation: check.Finalize, Name: "Finalize", Line: "its end"}
+		if check.Digest(x.theirs[i][0]) != check.AtFinalize {
+			theirs = c.detail(p, x.tag|detailTag)
+		}
+		if err := c.reportDifference(p, s, &theirs); failure == nil {
+			failure = err
+		}
+	}
+	return failure
+}
+
+// detail receives what a neighbor has called.
+func (c *Comm) detail(from, tag int) check.Signature {
+	b := &[check.SignatureSize]byte{}
+	unknown := check.Signature{Operation: check.Finalize, Name: "something else", Line: "an unknown line"}
+	h, err := c.e.Irecv(c.context+checking, b[:], c.worldRank(from), tag, 1)
+	if err != nil {
+		return unknown
+	}
+	for end := time.Now().Add(detailWithin); time.Now().Before(end); time.Sleep(100 * time.Microsecond) {
+		if _, done, err := c.e.Test(h); err != nil {
+			return unknown
+		} else if done {
+			return check.ParseSignature(b)
+		}
+	}
+	c.e.CancelAndFree(h)
+	return unknown
+}
+
+// reportDifference reports two calls that do not fit together, and returns the error of this rank's.
+func (c *Comm) reportDifference(from int, mine, theirs *check.Signature) error {
+	class, what := mine.Differ(theirs)
+	if class == "" {
 		return nil
 	}
-	mine, theirs := check.ParseSignature(&x.mine), check.ParseSignature(&x.theirs)
-	class, what := mine.Differ(&theirs)
 	if what != "" {
 		what = ": " + what
 	}
-	before := (c.rank + c.size - 1) % c.size
-	found := fmt.Sprintf("%s on %s at %s, where rank %d called %s at %s%s", mine.Name, c.Name(), mine.Line,
-		before, theirs.Name, theirs.Line, what)
-	c.checker.Report(class, found)
+	c.checker.Report(class, fmt.Sprintf("%s on %s at %s, where rank %d called %s at %s%s", mine.Name,
+		c.Name(), mine.Line, from, theirs.Name, theirs.Line, what))
 	kind := ErrCollective
 	if class == "different count" {
 		kind = ErrCount
 	}
-	return fmt.Errorf("%w: %w: %s: rank %d called %s at %s%s", kind, errChecked, class, before, theirs.Name,
+	return fmt.Errorf("%w: %w: %s: rank %d called %s at %s%s", kind, errChecked, class, from, theirs.Name,
 		theirs.Line, what)
 }
 
-// agreeLater is agree for a call that does not block: it compares when the signature comes. If the calls do
-// not fit together the request fails.
+// agreeLater is agree for a call that does not block: it compares when the neighbors have called. If the
+// calls do not fit together the request fails.
 func (a *collectiveCall) agreeLater() {
 	c := a.comm
-	k := c.checker
-	if k == nil || a.err != nil || c.size == 1 {
+	if a.err != nil || c.checker == nil || c.size == 1 {
 		return
 	}
-	s := a.signature(k.sites.Here())
-	x := c.newSigned(&s)
-	h, err := c.e.Irecv(c.context+checking, x.theirs[:], x.before, x.tag, 1)
-	if err != nil {
-		a.err = err
+	x := c.newCompared(a.digest())
+	if a.err = x.tell(c); a.err != nil {
 		return
 	}
-	out, err := c.e.Isend(c.context+checking, x.mine[:], x.next, x.tag)
-	if err != nil {
-		c.e.CancelAndFree(h)
-		a.err = err
-		return
-	}
-	c.e.CancelAndFree(out) // its memory lives as long as it is read
+	s := a.signature(c.checker.sites.Here())
 	end := func(error) {}
 	if c.scope == nil {
 		var ctx context.Context
 		ctx, end = context.WithCancelCause(context.Background())
 		a.comm = &Comm{c.commState, c.e.NewCanceller(ctx), nil}
 	}
-	k.underWay.Add(1)
+	c.checker.underWay.Add(1)
 	go func() {
-		defer k.underWay.Done()
-		if _, err := c.e.Wait(h); err != nil {
+		defer c.checker.underWay.Done()
+		if x.hear(c) != nil || x.agrees() {
 			return
 		}
-		if err := c.compare(x); err != nil {
+		if err := c.explainDifference(x, &s); err != nil {
 			end(err)
 		}
 	}()
@@ -213,23 +314,28 @@ func (c *Comm) tracked(h engine.Request, use check.Operation) Request {
 
 // agreeCompound is agree for a call that consists of several exchanges.
 func (c *Comm) agreeCompound(root int) error {
-	k := c.checker
-	if k == nil {
+	if c.checker == nil {
 		return nil
 	}
-	site := k.sites.Here()
-	return c.exchangeSignature(&check.Signature{Operation: check.Named, Name: site.Call, Line: site.Line,
-		Root: root, Bytes: -1})
+	site := c.checker.sites.Here()
+	d := check.Digest(2).With(uint64(root)).WithText(site.Call)
+	x, err := c.exchangeDigest(d)
+	if x != nil {
+		err = c.explainDifference(x, &check.Signature{Operation: check.Named, Name: site.Call,
+			Line: site.Line, Root: root, Bytes: -1})
+	}
+	return err
 }
 
-// tellFinalize tells the next rank that this one calls no more collectives on a communicator.
+// tellFinalize tells the neighbors that this rank calls no more collectives on a communicator.
 func (c *Comm) tellFinalize() {
 	if c.size == 1 {
 		return
 	}
-	s := check.Signature{Operation: check.Finalize, Name: "Finalize", Line: "its end", Root: -1, Bytes: -1}
-	x := c.newSigned(&s)
-	if h, err := c.e.Isend(c.context+checking, x.mine[:], x.next, x.tag); err == nil {
-		c.e.CancelAndFree(h)
+	x := c.newCompared(check.AtFinalize)
+	for _, p := range x.peers[:x.n] {
+		if h, err := c.e.Isend(c.context+checking, wordBytes(x.mine[:]), c.worldRank(p), x.tag); err == nil {
+			c.e.CancelAndFree(h)
+		}
 	}
 }

@@ -15,13 +15,14 @@ import (
 const checking = 3
 
 // checker is what a rank has for checking mode (WEFT_CHECK=1); nil where that is off. Every message has a
-// header then, check.HeaderSize bytes before its payload, and every collective begins with an exchange of
-// signatures around the ring of ranks.
+// header then, check.HeaderSize bytes before its payload, and every collective begins with a comparison
+// with the neighbors in the ring of ranks.
 type checker struct {
 	*check.Reporter
 	sites      *check.Sites
 	operations *check.Operations
 	headers    sync.Pool      // *[]byte: memory for small messages with their header
+	compared   sync.Pool      // *compared
 	underWay   sync.WaitGroup // signatures of collectives that do not block
 }
 
@@ -33,6 +34,7 @@ func newChecker(rank int) *checker {
 			b := make([]byte, check.HeaderSize+smallChecked)
 			return &b
 		}},
+		compared: sync.Pool{New: func() any { return &compared{} }},
 	}
 }
 

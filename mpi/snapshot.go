@@ -184,6 +184,9 @@ func (r *stateReporter) snapshot() *snapshot.Rank {
 	waiting := map[uint64]bool{}
 	for i := range st.Waits {
 		waiting[st.Waits[i].Goroutine] = true
+		if ofComparison(&st.Waits[i]) {
+			continue
+		}
 		if len(s.Waits) == snapshot.MaxWaits {
 			s.MoreWaits++
 			continue
@@ -270,6 +273,16 @@ func (l *comms) remove(c *commState) {
 	}
 }
 
+// ofComparison tells whether a wait is of a goroutine that compares a collective that does not block, in
+// checking mode: it is not the program's.
+func ofComparison(w *engine.Wait) bool {
+	if len(w.Operations) == 0 || w.Operations[0].Context%contextsPerComm != checking {
+		return false
+	}
+	_, site := calledFrom(w.Callers)
+	return site == ""
+}
+
 // find is the communicator of an engine context; nil if there is none.
 func (l *comms) find(context uint32) *commState {
 	l.mu.Lock()
@@ -286,12 +299,20 @@ func (l *comms) all() []*commState {
 	return list
 }
 
+// begun is how many collectives have been begun, as far as they have numbers.
+func (c *commState) begun() uint32 {
+	if c.checker != nil {
+		return c.coll.checked.Load()
+	}
+	return c.coll.number.Load()
+}
+
 // describe lists the communicators.
 func (l *comms) describe() []snapshot.Comm {
 	list := l.all()
 	var out []snapshot.Comm
 	for _, c := range list[:min(len(list), snapshot.MaxComms)] {
-		d := snapshot.Comm{ID: c.context, Name: *c.label.Load(), Begun: uint64(c.coll.number.Load())}
+		d := snapshot.Comm{ID: c.context, Name: *c.label.Load(), Begun: uint64(c.begun())}
 		if c.members != nil {
 			for _, w := range c.members.world {
 				d.Ranks = append(d.Ranks, int(w))
@@ -311,7 +332,11 @@ func (l *comms) wait(w *engine.Wait) snapshot.Wait {
 			s.MoreOps++
 			continue
 		}
-		s.Ops = append(s.Ops, l.operation(&w.Operations[i]))
+		o := l.operation(&w.Operations[i])
+		if w.Operations[i].Context%contextsPerComm == checking {
+			o.Name = s.Call
+		}
+		s.Ops = append(s.Ops, o)
 	}
 	return s
 }
@@ -324,6 +349,12 @@ func (l *comms) operation(o *engine.Operation) snapshot.Op {
 		s.Kind, s.Needs = snapshot.Collective, o.Needs
 		s.Peer, s.Tag = 0, 0
 		s.Name, s.Number = o.Collective.Call.Operation.String(), l.number(s.Comm, o)
+	case o.Context%contextsPerComm == checking: // the comparison before a collective
+		s.Kind, s.Needs = snapshot.Collective, []int{o.Peer}
+		s.Peer, s.Tag = 0, 0
+		if c := l.find(o.Context); c != nil {
+			s.Number = uint64(c.coll.checked.Load())
+		}
 	case o.Send:
 		s.Kind = snapshot.Send
 	}
@@ -345,7 +376,7 @@ func (l *comms) number(id uint32, o *engine.Operation) uint64 {
 	l.mu.Lock()
 	c := l.byID[id]
 	l.mu.Unlock()
-	if !ok || c == nil {
+	if !ok || c == nil || c.checker != nil { // in checking mode comparisons are counted
 		return 0
 	}
 	begun := c.coll.number.Load()

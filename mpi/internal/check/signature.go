@@ -58,15 +58,26 @@ func ParseSignature(b *[SignatureSize]byte) Signature {
 	}
 }
 
-// Agree tells whether two encoded signatures are of calls that fit together. Most often they are the same.
-func Agree(a, b *[SignatureSize]byte) bool {
-	if [lineAt]byte(a[:lineAt]) == [lineAt]byte(b[:lineAt]) {
-		return true
-	}
-	s, t := ParseSignature(a), ParseSignature(b)
-	class, _ := s.Differ(&t)
-	return class == ""
+// Digest condenses what a call and its signature have in common with those of other ranks. It differs where
+// Differ finds a class, and may differ where bytes stand for another type.
+type Digest uint64
+
+// With adds a number.
+func (d Digest) With(v uint64) Digest {
+	d = (d ^ Digest(v)) * 0x9E3779B97F4A7C15
+	return d ^ d>>29
 }
+
+// WithText adds a text.
+func (d Digest) WithText(s string) Digest {
+	for i := range len(s) {
+		d = d.With(uint64(s[i]))
+	}
+	return d
+}
+
+// AtFinalize is the digest of a rank that calls no more collectives.
+const AtFinalize Digest = 1
 
 // Differ finds in what two calls do not fit together: the class of mistake, and what both have. The class is
 // empty if they fit.

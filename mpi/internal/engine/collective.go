@@ -3,9 +3,11 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"reflect"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/weft-mpi/weft/mpi/internal/coll"
@@ -28,6 +30,19 @@ type Operator struct {
 	Predefined bool
 	Label      string // of a predefined one
 	Func       any    // of one of the program's
+	digest     atomic.Uint64
+}
+
+// Digest is equal for operators of equal names.
+func (o *Operator) Digest() uint64 {
+	d := o.digest.Load()
+	if d == 0 {
+		h := fnv.New64a()
+		h.Write([]byte(o.Name()))
+		d = h.Sum64() | 1
+		o.digest.Store(d)
+	}
+	return d
 }
 
 // Name names an operator in messages: a predefined one, or the function of the program.

@@ -197,11 +197,13 @@ func (j *job) tellTimeout(s *supervisor.Supervisor, now time.Time) {
 		return
 	}
 	d.told = true
+	told := false
 	for id := range j.live.ranks {
 		r := j.live.ranks[id].describe()
-		if r.State == live.Ended {
-			continue
+		if r.State == live.Ended || r.State == live.Silent {
+			continue // the cause names the ranks that still run
 		}
+		told = true
 		text := string(r.State)
 		if r.Call != "" {
 			text += ", " + r.Call
@@ -217,8 +219,9 @@ func (j *job) tellTimeout(s *supervisor.Supervisor, now time.Time) {
 		}
 		j.output.notice("rank %d was %s", id, text)
 	}
-	if j.Output == "" {
-		j.output.notice("--output-dir FOLDER would keep the stacks of each rank's goroutines there")
+	if j.Output == "" && told {
+		j.output.notice("--output-dir FOLDER would keep the stacks of each rank's goroutines there, and its " +
+			"latest events")
 	}
 }
 

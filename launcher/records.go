@@ -43,7 +43,7 @@ func (j *job) recordFailure(s *supervisor.Supervisor, now time.Time) {
 		return
 	}
 	j.records.failed = true
-	j.record(now, s.Cause().How == TimedOut)
+	j.record(now, false)
 }
 
 // record asks all ranks for their latest events. Where they have no folder to go to, hint says whether the

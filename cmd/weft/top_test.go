@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -73,6 +74,9 @@ func TestTop_OnATerminal(t *testing.T) {
 	require.NoError(t, err)
 	defer terminal.Close()
 	go io.Copy(terminal, emulator) // what the terminal answers
+	complete := regexp.MustCompile(`(?s)weft top: sleeper, pid .*sorted by rank.*` +
+		`\n0 [^\n]* working .*\n1 [^\n]* waiting [^\n]* Barrier on world, at top_test.go:`)
+	seen := false
 	shown := make(chan struct{}, 1)
 	go func() {
 		b := make([]byte, 4096)
@@ -92,14 +96,13 @@ func TestTop_OnATerminal(t *testing.T) {
 	for range shown {
 		emulator.Drain()
 		screen := screenOf(emulator, width, height)
-		if strings.Contains(screen, "Barrier on world, at top_test.go:") {
-			require.Contains(t, screen, "weft top: sleeper, pid ")
-			require.Regexp(t, `(?m)^0 .* working `, screen)
-			require.Regexp(t, `(?m)^1 .* waiting .* Barrier on world`, screen)
-			require.Contains(t, screen, "sorted by rank")
+		// A screen comes in parts, so what is there may be half old and half new.
+		if complete.MatchString(screen) {
+			seen = true
 			input.Close()
 		}
 	}
+	require.True(t, seen, "the job has ended before the screen was complete")
 	require.NoError(t, job.Wait())
 	require.NoError(t, cmd.Wait())
 }

@@ -220,8 +220,8 @@ func (j *job) tellTimeout(s *supervisor.Supervisor, now time.Time) {
 		j.output.notice("rank %d was %s", id, text)
 	}
 	if j.Output == "" && told {
-		j.output.notice("--output-dir FOLDER would keep the stacks of each rank's goroutines there, and its " +
-			"latest events")
+		j.output.notice("--output-dir FOLDER would keep the stacks of each rank's goroutines there, and " +
+			"its latest events")
 	}
 }
 

@@ -37,7 +37,8 @@ func sleeper() {
 func startSleeper(t *testing.T) (job *exec.Cmd, input io.Closer, env []string, dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	env = append(os.Environ(), "XDG_RUNTIME_DIR="+dir, "TERM=xterm-256color")
+	// Jobs of other tests are not to be seen: their sockets are in the other folder.
+	env = append(os.Environ(), "XDG_RUNTIME_DIR="+dir, "TMPDIR="+t.TempDir(), "TERM=xterm-256color")
 	job = exec.Command("weft", "run", "-n", "2", "sleeper")
 	job.Env, job.Stderr = env, os.Stderr
 	input, err := job.StdinPipe()

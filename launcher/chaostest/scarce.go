@@ -67,7 +67,7 @@ func (j *job) smallDisk() error {
 }
 
 // groupMemory is enough for the ranks of any plan.
-const groupMemory = 512 << 20
+const groupMemory = memoryFactor * 512 << 20
 
 // newMemoryGroup makes a control group within this process's own, whose processes have so much memory.
 func newMemoryGroup(name string, bytes int64) (string, error) {

@@ -24,6 +24,7 @@ const (
 	Failed          // an operation has failed
 	PeerLost        // a peer is given up
 	Stopped         // the engine does no more work
+	repeated        // the record before it again, as often as the second word says
 	kinds
 )
 
@@ -58,6 +59,9 @@ var forms = [kinds]form{
 func (r *record) text(m *memory) string {
 	k, rank := Kind(r[0]), int32(r[0])>>8
 	context, tag, size := uint32(r[0]>>32), int32(r[1]), r[1]>>32
+	if k == repeated {
+		return fmt.Sprintf("the same, %d times more", r[1])
+	}
 	if k <= stamp || k >= kinds {
 		return fmt.Sprintf("event of kind %d", k)
 	}

@@ -54,6 +54,7 @@ const (
 // Recorder writes the events of a rank. Its user has a lock around it.
 type Recorder struct {
 	m       *memory
+	latest  record        // the event noted last, which may be repeated
 	stamped uint64        // how many records there were with the latest stamp
 	began   time.Time     // what the times of stamps are relative to
 	origin  time.Duration // its time, since 1970
@@ -96,18 +97,29 @@ func newRecorder(m *memory) *Recorder {
 func (r *Recorder) Note(k Kind, context uint32, rank, tag, bytes int) {
 	m := r.m
 	i := m.next
+	e := record{uint64(context)<<32 | uint64(uint32(rank)<<8) | uint64(k),
+		uint64(bytes)<<32 | uint64(uint32(tag))}
+	if e == r.latest {
+		// A stream of equal messages takes one record, and one line of the cache.
+		if last := &m.ring[(i-1)%entries]; last[0] == uint64(repeated) {
+			last[1]++
+			return
+		}
+		e = record{uint64(repeated), 1}
+	} else {
+		r.latest = e
+	}
 	if i%stampEvery == 0 {
 		i = r.stampAt(i)
 	}
-	m.ring[i%entries] = record{uint64(context)<<32 | uint64(uint32(rank)<<8) | uint64(k),
-		uint64(bytes)<<32 | uint64(uint32(tag))}
+	m.ring[i%entries] = e
 	m.next = i + 1
 }
 
 // Stamp writes what time it is.
 func (r *Recorder) Stamp() { r.m.next = r.stampAt(r.m.next) }
 
-// StampNew is Stamp if any event has been written since the latest stamp.
+// StampNew is Stamp if any record has been written since the latest stamp.
 func (r *Recorder) StampNew() {
 	if r.stamped != r.m.next {
 		r.Stamp()

@@ -170,3 +170,17 @@ func BenchmarkNote(b *testing.B) {
 		r.Note(Sent, 0, 1, 2, 3)
 	}
 }
+
+// Equal events that follow one another take two records, however many they are.
+func TestNote_CountsRepetitions(t *testing.T) {
+	r := New()
+	for range 1000 {
+		r.Note(Sent, 0, 1, 7, 8)
+	}
+	r.Note(Received, 0, 1, 7, 8)
+	lines := strings.Split(strings.TrimSpace(dumpOf(t, r, 0)), "\n")
+	require.Len(t, lines, 4, "%s", lines)
+	require.Contains(t, lines[1], "sent to 1, tag 7, 8 bytes")
+	require.Contains(t, lines[2], "the same, 999 times more")
+	require.Contains(t, lines[3], "received from 1")
+}

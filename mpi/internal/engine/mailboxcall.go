@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"runtime"
-
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/internal/wordcopy"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
@@ -102,10 +100,7 @@ func (cs *collectives) lookInMailboxes(c *Collective) bool {
 		switch {
 		case crowded:
 			e.mu.Unlock()
-			if look%passesPerYield == 0 {
-				runtime.Gosched()
-			}
-			sys.Yield()
+			e.waiters.giveTurn(look)
 			e.mu.Lock()
 			if look >= e.waiters.maxYields {
 				return false

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/weft-mpi/weft/internal/recorder"
@@ -29,6 +30,7 @@ type waiters struct {
 	descriptions  descriptions  // of waits, while somebody asks for them
 	spinTime      time.Duration // how long a waiting rank polls before it sleeps
 	maxYields     int           // idle passes before a waiting rank sleeps, where it shares its core
+	yielded       atomic.Int64  // when such a rank last let other goroutines run, since began
 }
 
 // waiter is one sleeping goroutine.
@@ -110,10 +112,11 @@ type spinBudget struct {
 
 const (
 	passesPerClock = 32 // idle passes between two looks at the clock
-	// idle passes between two chances for other goroutines, where ranks take turns on a core
+	// likewise, where ranks take turns on a core
 	passesPerYield    = 16
-	lockTriesPerYield = 64 // attempts at the lock, likewise
-	// likewise, where a rank has its own: to yield wakes another thread there, for nothing as a rule
+	lockTriesPerYield = 64 // attempts at the lock between two chances for other goroutines
+	// time between two such chances: the runtime wakes another thread then, for nothing as a rule, and where
+	// ranks take turns on a core that thread takes turns too
 	yieldEvery = 100 * time.Microsecond
 )
 
@@ -121,12 +124,7 @@ const (
 func (p *spinBudget) remaining(e *Engine) bool {
 	p.idle++
 	if e.waiters.spinTime == 0 {
-		// The system's yield, to other ranks, is the cheap one: the runtime's wakes another thread, if it has
-		// one to spare.
-		if p.idle%passesPerYield == 0 {
-			runtime.Gosched()
-		}
-		sys.Yield()
+		e.waiters.giveTurn(p.idle)
 		return p.idle < e.waiters.maxYields
 	}
 	if p.idle%passesPerClock != 0 {
@@ -144,6 +142,18 @@ func (p *spinBudget) remaining(e *Engine) bool {
 		p.yielded = now
 	}
 	return now.Sub(p.since) <= e.waiters.spinTime
+}
+
+// giveTurn lets other ranks have this core, and from time to time other goroutines.
+func (w *waiters) giveTurn(pass int) {
+	if pass%passesPerYield == 0 {
+		now := int64(time.Since(w.began))
+		if now-w.yielded.Load() > int64(yieldEvery) {
+			w.yielded.Store(now)
+			runtime.Gosched()
+		}
+	}
+	sys.Yield()
 }
 
 // spinUntil waits for what a completion handler brings about; false when it is time to sleep.

@@ -28,7 +28,7 @@ func TestAgentsEndWithARequestThatMakesNoSense(t *testing.T) {
 		spec := Job{Apps: apps}
 		onHosts(Host{"a", 1}, Host{"b", 1})(&spec)
 		change(&spec)
-		j, err := newJob(spec)
+		j, err := newJob(spec, new(history))
 		require.NoError(t, err)
 		defer j.close()
 		return j, j.prepare(t.Context())

@@ -20,10 +20,14 @@ const (
 )
 
 // connect starts the hosts' agents, at once, fills in the slots that were not given, and returns the node of
-// each host. The nodes that are new become j.nodes, also on an error. The error names every host that has
-// no agent.
+// each host, nil for one that has no agent. The nodes that are new become j.nodes, also on an error. The
+// error names every host that has no agent.
 func (j *job) connect(ctx context.Context, hosts []Host) ([]*node, error) {
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	limit := connectTimeout
+	if j.past.restarts > 0 {
+		limit = reconnectTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var trunk *remote.Trunk
 	if j.startsAll() {
@@ -62,7 +66,7 @@ func (j *job) connect(ctx context.Context, hosts []Host) ([]*node, error) {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.DeadlineExceeded) {
 		return nil, cause
 	}
-	return nil, err
+	return nodes, err
 }
 
 // connectOne returns the node of a host: that of this host, which is the first, or a new one. If one call of

@@ -14,8 +14,9 @@ import (
 // absent where there are none.
 const cqCoresVariable = "WEFT_CQ_CORES"
 
-// numbers say who a rank is: in the job, and among the ranks of its host.
-type numbers struct{ rank, size, local, locals int }
+// numbers say who a rank is: in the job, and among the ranks of its host; and how often the job has been
+// started again.
+type numbers struct{ rank, size, local, locals, restarts int }
 
 // rankEnv is what a rank's environment has besides its agent's: what the user has set for all ranks, then
 // what tells the rank who it is, then what the user has set for its program. What environ, the launcher's own
@@ -27,6 +28,7 @@ func rankEnv(environ []string, job *Job, id numbers, plan *plan, app *App) []str
 		"WEFT_RANK=" + r, "WEFT_SIZE=" + n, "WEFT_LOCAL_RANK=" + local, "WEFT_LOCAL_SIZE=" + locals,
 		"PMI_RANK=" + r, "PMI_SIZE=" + n,
 		"MPI_LOCALRANKID=" + local, "MPI_LOCALNRANKS=" + locals,
+		setting.Restarted.Name + "=" + strconv.Itoa(id.restarts),
 	}
 	given := func(name string) bool {
 		starts := sameVariable(name + "=")

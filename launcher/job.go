@@ -57,6 +57,12 @@ type Job struct {
 	Stuck time.Duration
 	// Survive has the job go on when a rank fails. Its end is then an error of kind RanksLost.
 	Survive bool
+	// Restarts is how often the job is started again when a rank or a host is lost: with as many ranks, on
+	// the hosts that are left. See supervisor.Restartable for what counts as lost.
+	Restarts int
+	// Min is the least number of ranks of a restart, where slots are short. If 0, the number stays the same,
+	// and ranks share cores.
+	Min int
 	// AbortStuck ends the job when a deadlock is certain.
 	AbortStuck bool
 	// CallReport tells at the end how often each rank made calls at each place of the program, and for how
@@ -149,6 +155,9 @@ func (j *Job) check() error {
 // checkRest checks what concerns the job as a whole, which has n ranks.
 func (j *Job) checkRest(n int) error {
 	if err := j.checkInput(n); err != nil {
+		return err
+	}
+	if err := j.checkRestarts(n); err != nil {
 		return err
 	}
 	if j.MaxLine < 0 {

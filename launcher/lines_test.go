@@ -74,21 +74,21 @@ func TestLineBuffersKeepLinesWholeUpToTheBound(t *testing.T) {
 func TestRankEnvironment_C1(t *testing.T) {
 	app := &App{Env: []string{"A=app"}}
 	job := &Job{Env: []string{"A=base", "B=base"}}
-	env := rankEnv(nil, job, numbers{3, 8, 3, 8}, &plan{}, app)
+	env := rankEnv(nil, job, numbers{3, 8, 3, 8, 2}, &plan{}, app)
 	for _, want := range []string{"A=app", "B=base", "WEFT_RANK=3", "WEFT_SIZE=8", "WEFT_LOCAL_RANK=3",
 		"WEFT_LOCAL_SIZE=8", "PMI_RANK=3", "PMI_SIZE=8", "MPI_LOCALRANKID=3", "MPI_LOCALNRANKS=8",
-		"GOMAXPROCS=2",
+		"GOMAXPROCS=2", "WEFT_RESTARTED=2",
 		"WEFT_CORES_PER_RANK=0"} {
 		require.Contains(t, env, want)
 	}
 	for _, v := range env {
 		require.False(t, strings.HasPrefix(v, cqCoresVariable), v)
 	}
-	for _, v := range rankEnv([]string{"GOMAXPROCS=1"}, job, numbers{0, 1, 0, 1}, &plan{CoresPerRank: 4},
+	for _, v := range rankEnv([]string{"GOMAXPROCS=1"}, job, numbers{0, 1, 0, 1, 0}, &plan{CoresPerRank: 4},
 		app) {
 		require.False(t, strings.HasPrefix(v, "GOMAXPROCS="), "what the user has set stays")
 	}
-	env = rankEnv(nil, job, numbers{1, 2, 1, 2}, &plan{CoresPerRank: 1, Handlers: [][]int{{2}, {3, 7}}}, app)
+	env = rankEnv(nil, job, numbers{1, 2, 1, 2, 0}, &plan{CoresPerRank: 1, Handlers: [][]int{{2}, {3, 7}}}, app)
 	require.Contains(t, env, cqCoresVariable+"=3,7")
 	require.Contains(t, env, "GOMAXPROCS=3", "the handler has a thread of its own")
 }

@@ -14,14 +14,15 @@ import (
 )
 
 // loop runs the job from its start to its end: it gives the supervisor what happens, and carries out what the
-// supervisor decides. It never waits for a rank, nor for whoever reads the job's output.
-func (j *job) loop(ctx context.Context, signals <-chan os.Signal) error {
+// supervisor decides. It never waits for a rank, nor for whoever reads the job's output. It tells whether the
+// job is to be started again.
+func (j *job) loop(ctx context.Context, signals <-chan os.Signal) (again bool, err error) {
 	s := j.newSupervisor()
 	defer j.tellStep("the job is over")
 	j.detector = deadlock.NewDetector(len(j.programOf), j.Stuck)
 	j.beginLive()
 	j.pids, j.records.written = make([]int, len(j.programOf)), make(chan error)
-	j.expectTimeout(time.Now())
+	j.expectTimeout(j.past.began)
 	j.merge()
 	j.start()
 	timer := time.NewTimer(0)
@@ -36,8 +37,11 @@ func (j *job) loop(ctx context.Context, signals <-chan os.Signal) error {
 		j.recordFailure(s, time.Now())
 		j.tellTimeout(s, time.Now())
 		if s.Over() && !j.records.due(time.Now()) {
+			if j.startsAgain(s) {
+				return true, nil
+			}
 			j.tellDeposits()
-			return result(s)
+			return false, result(s)
 		}
 		timer.Reset(time.Until(j.wakeAt(s)))
 		select {
@@ -118,6 +122,8 @@ func (j *job) event(s *supervisor.Supervisor, now time.Time, e agent.Event) {
 		if j.input != nil && s.NotStarted() == nil {
 			j.input.start()
 		}
+	case agent.Lost:
+		j.lostHost(now, e)
 	case agent.Exited:
 		if j.input != nil {
 			j.input.remove(e.Rank)

@@ -36,12 +36,29 @@ func (j *job) setUpNodes(ctx context.Context) error {
 		j.locate()
 		return nil
 	}
-	hosts := slices.Clone(j.Hosts)
+	hosts := j.hostsToAsk()
 	nodes, err := j.connect(ctx, hosts)
+	if j.past.restarts > 0 && nodes != nil {
+		if err != nil {
+			j.output.notice("%v", err)
+		}
+		hosts, nodes, err = j.leaveOut(hosts, nodes)
+	}
 	if err != nil {
 		return err
 	}
-	of, over, err := j.MapBy.assign(hosts, n)
+	if n, err = j.size(hosts, n); err != nil {
+		return err
+	}
+	mapping := j.MapBy
+	if j.past.restarts > 0 && mapping.PerNode > 0 {
+		// Hosts may be too few for so many each.
+		for i := range hosts {
+			hosts[i].Slots = mapping.PerNode
+		}
+		mapping.PerNode = 0
+	}
+	of, over, err := mapping.assign(hosts, n)
 	if err != nil {
 		return err
 	}
@@ -51,8 +68,8 @@ func (j *job) setUpNodes(ctx context.Context) error {
 	if over {
 		j.output.notice("%d ranks on %d slots: some share a core", len(of), sumSlots(hosts))
 	}
-	if n == 0 {
-		j.Apps[0].Ranks = len(of)
+	if len(j.Apps) == 1 {
+		j.Apps[0].Ranks = n
 	}
 	for id, i := range of {
 		nodes[i].ranks = append(nodes[i].ranks, id)

@@ -83,22 +83,13 @@ func Run(ctx context.Context, spec Job) error {
 		}
 	}
 	defer signal.Stop(signals)
-	j, err := newJob(spec)
-	if err != nil {
-		return err
+	past := new(history)
+	for {
+		again, err := runOnce(ctx, spec, past, signals)
+		if !again {
+			return err
+		}
 	}
-	defer j.close()
-	if err := j.prepareOrSignal(ctx, signals); err != nil {
-		j.output.flush(flushTimeout)
-		return err
-	}
-	if j.DryRun {
-		return j.showPlan()
-	}
-	if j.ShowMap {
-		j.output.notice("%s", j.picture())
-	}
-	return j.loop(ctx, signals)
 }
 
 // showPlan is what remains to be done where no rank is to be started.
@@ -146,6 +137,7 @@ var passedOn = []os.Signal{
 // job is a job under way: what connects its supervisor with its agent and the user.
 type job struct {
 	Job
+	past    *history
 	id      string
 	began   time.Time
 	host    string
@@ -168,14 +160,19 @@ type job struct {
 	quitAt    time.Time // the latest SIGQUIT of which the ranks were not told
 	records   records
 	pids      []int // by rank; 0 before its start
+	hostLost  bool  // an agent of this start is gone
 	notYet    int   // nodes whose ranks have not all been started
 	events    chan agent.Event
 	over      chan struct{} // closed when no more events are wanted
 }
 
-func newJob(spec Job) (_ *job, err error) {
-	j := &job{Job: spec, began: time.Now(), events: make(chan agent.Event), over: make(chan struct{})}
+func newJob(spec Job, past *history) (_ *job, err error) {
+	j := &job{
+		Job: spec, past: past, began: time.Now(),
+		events: make(chan agent.Event), over: make(chan struct{}),
+	}
 	j.Apps = slices.Clone(spec.Apps)
+	j.Output = past.outputFolder(spec.Output)
 	j.dir, _ = os.Getwd()
 	if j.Grace == 0 {
 		j.Grace = defaultGrace
@@ -226,6 +223,8 @@ func (j *job) close() {
 
 // prepareOrSignal prepares the job, unless a signal or the end of ctx comes first.
 func (j *job) prepareOrSignal(ctx context.Context, signals <-chan os.Signal) error {
+	ctx, release := j.withTimeout(ctx)
+	defer release()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	prepared := make(chan error, 1)
@@ -234,9 +233,10 @@ func (j *job) prepareOrSignal(ctx context.Context, signals <-chan os.Signal) err
 	for {
 		select {
 		case err := <-prepared:
-			if interrupted != nil {
-				j.output.notice("%s", interrupted)
-				return interrupted
+			var end *Failure
+			if errors.As(context.Cause(ctx), &end) {
+				j.output.notice("%s", end)
+				return end
 			}
 			return err
 		case s := <-signals:
@@ -256,6 +256,9 @@ func suspend() { syscall.Kill(os.Getpid(), syscall.SIGSTOP) }
 
 // prepare finds the hosts and the programs, and places the ranks.
 func (j *job) prepare(ctx context.Context) (err error) {
+	if err := j.waitUntilFree(ctx); err != nil {
+		return err
+	}
 	if err := j.setUpNodes(ctx); err != nil {
 		return err
 	}
@@ -277,14 +280,18 @@ func (j *job) prepare(ctx context.Context) (err error) {
 		}
 	}
 	for _, text := range setting.Unknown(j.environment()) {
-		j.output.notice("%s", text)
+		if j.past.isNews(text) {
+			j.output.notice("%s", text)
+		}
 	}
 	for _, n := range j.nodes {
 		for _, note := range n.plan.Notes {
 			if n.far != nil {
 				note = "host " + n.name + ": " + note
 			}
-			j.output.notice("%s", note)
+			if j.past.isNews(note) {
+				j.output.notice("%s", note)
+			}
 		}
 	}
 	j.output.expect(len(j.programOf), &j.Job)
@@ -311,9 +318,12 @@ func (j *job) copiesInput() bool {
 // findPrograms finds the programs' files, and builds those that are Go packages.
 func (j *job) findPrograms(ctx context.Context) error {
 	for i := range j.Apps {
-		file, err := j.findProgram(ctx, &j.Apps[i])
-		if err != nil {
-			return err
+		file, found := j.past.found(i)
+		if !found {
+			var err error
+			if file, err = j.findProgram(ctx, &j.Apps[i]); err != nil {
+				return err
+			}
 		}
 		j.files = append(j.files, file)
 		if j.Stage {
@@ -327,6 +337,7 @@ func (j *job) findPrograms(ctx context.Context) error {
 			j.programOf = append(j.programOf, i)
 		}
 	}
+	j.past.files = j.files
 	return nil
 }
 
@@ -373,7 +384,8 @@ func (j *job) startCommand(n *node, secret []byte) agent.Start {
 		app, to := &j.Apps[program], &start.Ranks[i]
 		*to = agent.Rank{
 			ID: id, Name: app.Program, Path: j.files[program], Args: app.Args, Dir: app.Dir,
-			Env:   rankEnv(environ, &j.Job, numbers{id, len(j.programOf), i, len(n.ranks)}, n.plan, app),
+			Env: rankEnv(environ, &j.Job, numbers{id, len(j.programOf), i, len(n.ranks), j.past.restarts},
+				n.plan, app),
 			Stdin: j.stdinOf(id),
 		}
 		if n.plan.CPUs != nil {
@@ -425,8 +437,11 @@ func (j *job) stdinOf(id int) agent.Stdin {
 	return agent.StdinFed
 }
 
-// newSupervisor returns the supervisor of the job, which begins now.
+// newSupervisor returns the supervisor of the job, which begins now, or has begun with its first start.
 func (j *job) newSupervisor() *supervisor.Supervisor {
+	if j.past.began.IsZero() {
+		j.past.began = time.Now()
+	}
 	n := len(j.programOf)
 	config := supervisor.Config{
 		Ranks: make([]supervisor.Rank, n), Grace: j.Grace, Timeout: j.Timeout, Survive: j.Survive,
@@ -438,5 +453,5 @@ func (j *job) newSupervisor() *supervisor.Supervisor {
 	for id, program := range j.programOf {
 		config.Ranks[id] = supervisor.Rank{Program: j.Apps[program].Program, Host: j.nodeOf[id].name}
 	}
-	return supervisor.New(time.Now(), config)
+	return supervisor.New(j.past.began, config)
 }

@@ -210,6 +210,9 @@ func join(ctx context.Context, options []Config) (*Comm, error) {
 	if err != nil {
 		return nil, err
 	}
+	if _, err := set.Of(setting.Restarted).Int(0, math.MaxInt32); err != nil {
+		return nil, err
+	}
 	wire, err := wireup.Join(ctx, set)
 	if err != nil {
 		return nil, err

@@ -52,6 +52,7 @@ func (o *jobOptions) hosts(job *launcher.Job) (err error) {
 		{"--launcher ssh", o.launcher == "ssh"}, {"--starter", o.starter != ""},
 		{"--agent-path", o.agentPath != ""}, {"--stage", o.stage},
 		{"--map-by", o.mapBy != ""}, {"--ppn", o.perNode > 0},
+		{"--min", o.min > 0},
 	} {
 		if option.given {
 			return fmt.Errorf("%s concerns ranks on several hosts, and none is named: add --host or "+

@@ -196,6 +196,8 @@ type jobOptions struct {
 	stuck                                                    stuckLimit
 	stuckAction                                              string
 	survive                                                  bool
+	restarts                                                 restartCount
+	min                                                      count
 	profile, profileFile                                     string
 	callReport                                               bool
 	cores                                                    coreCount
@@ -255,6 +257,12 @@ func (o *jobOptions) define(flags *pflag.FlagSet) {
 		"`report|abort`: what follows a deadlock that is certain: a report, or also the end of the job")
 	flags.BoolVar(&o.survive, "survive", false,
 		"go on when a rank fails: its peers get an error from what needs it, and may go on without it")
+	flags.Var(&o.restarts, "restarts",
+		"start the job again when a rank or a host is lost, so many times at most, on the hosts that "+
+			"are left")
+	flags.Var(&o.min, "min",
+		"with --restarts, let it have fewer ranks where slots are short, but at least so many; without it "+
+			"the number stays the same")
 	flags.BoolVar(&o.callReport, "report", false,
 		"tell at the end how often each rank made calls at each place of the program, and for how long")
 	flags.StringVar(&o.profile, "profile", "",
@@ -278,6 +286,13 @@ func (o *jobOptions) check() error {
 		return errors.New("--label marks the ranks' lines where they come together, and with " +
 			"--output-dir each rank has files " +
 			"of its own: leave one out")
+	}
+	if o.survive && o.restarts > 0 {
+		return errors.New("--survive goes on without the ranks that are lost, and --restarts starts all of " +
+			"them again: leave one out")
+	}
+	if o.min > 0 && o.restarts == 0 {
+		return errors.New("--min says how many ranks there are at least after a restart: add --restarts")
 	}
 	var concern []string
 	for _, option := range []struct {
@@ -319,6 +334,7 @@ func (o *jobOptions) job() (launcher.Job, error) {
 		Report: o.report, MaxLine: int(o.maxLine), DryRun: o.dryRun, Stage: o.stage,
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
 		Stuck: time.Duration(o.stuck), Survive: o.survive,
+		Restarts: int(o.restarts), Min: int(o.min),
 	}
 	switch o.stuckAction {
 	case "report":
@@ -437,6 +453,21 @@ func (c *count) String() string {
 }
 
 func (c *count) Type() string { return "N" }
+
+// restartCount is how often a job may be started again.
+type restartCount int
+
+func (c *restartCount) Set(text string) error {
+	n, err := strconv.ParseUint(text, 10, 31)
+	if err != nil {
+		return errors.New("the number of restarts is a whole number from 0 on")
+	}
+	*c = restartCount(n)
+	return nil
+}
+
+func (c *restartCount) String() string { return (*count)(c).String() }
+func (*restartCount) Type() string     { return "N" }
 
 // coreCount is a number of cores; 0 leaves it to the binding.
 type coreCount int

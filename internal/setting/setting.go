@@ -17,7 +17,7 @@ type Setting struct {
 var All = []*Setting{Fabric, Interface, Lanes, Reconnect, Ports, Checksum, ConnectTimeout, PeerTimeout, TLS,
 	SecretFile, Coordinator, StartTimeout, CoresPerRank, HandlerCores, Phases, KeepSmall, Threshold, Vector,
 	Budget, ShrinkAfter, Passive, EagerMost, Rendezvous, KeepMost, KeepCount, Collectives,
-	Check, Statistics, Report, Profile, Survive, Log}
+	Check, Statistics, Report, Profile, Survive, Restarted, Log}
 
 var (
 	Fabric    = &Setting{"WEFT_FABRIC", "auto", "transport between ranks, by name"}
@@ -97,6 +97,8 @@ var (
 		"1 has each rank tell the counters of its channels on standard error at the end"}
 	Survive = &Setting{"WEFT_SURVIVE", "0",
 		"1 says that the job goes on when a rank fails; weft run --survive sets it"}
+	Restarted = &Setting{"WEFT_RESTARTED", "0",
+		"how often the job has been started again after a loss; weft run sets it"}
 	Report = &Setting{"WEFT_REPORT", "0",
 		"1 counts calls by their place in the program, for the table of weft run --report"}
 	Profile = &Setting{"WEFT_PROFILE", "",

@@ -114,6 +114,12 @@ func RunSurviving(t testing.TB, apps ...launcher.App) Result {
 	return run(t, launcher.Job{Apps: apps, Timeout: patience, Survive: true})
 }
 
+// RunAgain is Run of a job that is started again, so many times at most, when a rank is lost.
+func RunAgain(t testing.TB, restarts int, apps ...launcher.App) Result {
+	t.Helper()
+	return run(t, launcher.Job{Apps: apps, Timeout: patience, Restarts: restarts})
+}
+
 func run(t testing.TB, job launcher.Job) Result {
 	t.Helper()
 	var r Result

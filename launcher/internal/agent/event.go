@@ -101,6 +101,7 @@ type Deposit struct {
 type Lost struct {
 	Ranks  []int
 	Reason string // complete, for the user
+	Silent bool   // it is only not heard: it may live, and its ranks with it, until it ends them
 }
 
 func (Started) event()    {}

@@ -185,7 +185,7 @@ func (a *Agent) read() {
 	ticks := time.NewTicker(period)
 	defer ticks.Stop()
 	var silent silence
-	err := error(nil)
+	err, isSilent := error(nil), false
 	for err == nil {
 		select {
 		case f := <-frames:
@@ -198,16 +198,16 @@ func (a *Agent) read() {
 		case err = <-failed:
 		case now := <-ticks.C:
 			if silent.tick(now) >= agentSilence {
-				err = fmt.Errorf("nothing was heard from it for %v", agentSilence*period)
+				err, isSilent = fmt.Errorf("nothing was heard from it for %v", agentSilence*period), true
 			}
 		}
 	}
 	close(a.ended)
-	a.lost(err)
+	a.lost(err, isSilent)
 }
 
 // lost reports the end of the agent, as the interface wants it.
-func (a *Agent) lost(err error) {
+func (a *Agent) lost(err error, isSilent bool) {
 	select {
 	case <-a.closing:
 		return
@@ -219,7 +219,7 @@ func (a *Agent) lost(err error) {
 	a.mu.Lock()
 	ranks := slices.Sorted(maps.Keys(a.ranks))
 	a.mu.Unlock()
-	a.emit(agent.Lost{Ranks: ranks, Reason: fmt.Sprintf("host %s is lost: %v", a.host,
+	a.emit(agent.Lost{Ranks: ranks, Silent: isSilent, Reason: fmt.Sprintf("host %s is lost: %v", a.host,
 		a.process.explain(err))})
 }
 

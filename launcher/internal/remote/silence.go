@@ -11,6 +11,9 @@ const (
 	// launcherSilence is how many periods a launcher may be silent before its agent ends the ranks. A
 	// launcher whose process ends closes the stream, so this is for a network that is gone.
 	launcherSilence = 40
+	// EndsWithin is how long after an agent has fallen silent ranks of its host may live, if it is only cut
+	// off: until it has missed the launcher, and has killed them.
+	EndsWithin = (launcherSilence+2)*period + 2*time.Second
 )
 
 // silence counts periods in which nothing was heard. Only periods count in which this process itself ran: one

@@ -1,0 +1,263 @@
+package launcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/weft-mpi/weft/launcher/internal/agent"
+	"github.com/weft-mpi/weft/launcher/internal/remote"
+	"github.com/weft-mpi/weft/launcher/internal/supervisor"
+)
+
+const (
+	// reconnectTimeout is how long the agent of a host may take to come up when the job starts again. A host
+	// that takes longer is left out.
+	reconnectTimeout = 10 * time.Second
+	// startPause lies between a restart that could not be prepared and the next one.
+	startPause = 2 * time.Second
+)
+
+// A history is what the starts of a job have in common. Each start has an id, a secret and agents of its own,
+// so that nothing of an earlier one can disturb it.
+type history struct {
+	restarts     int       // how often the job has been started again
+	began        time.Time // when the ranks were first started: the timeout counts from then; zero before
+	ranks, slots int       // of the first start
+	files        []string  // of the programs, as the first start has found them
+	lost         []string  // the hosts whose loss has ended a start
+	notes        []string  // what the user has been told of how the ranks are placed
+	// freeAt is when nothing is left any more of an earlier start on a host that is cut off.
+	freeAt time.Time
+}
+
+// runOnce starts the job and returns when it is over and nothing of it is left. It tells whether the job is
+// to be started again.
+func runOnce(ctx context.Context, spec Job, past *history, signals <-chan os.Signal) (again bool,
+	err error) {
+	j, err := newJob(spec, past)
+	if err != nil {
+		return false, err
+	}
+	defer j.close()
+	if err := j.prepareOrSignal(ctx, signals); err != nil {
+		again := j.retryPreparing(err)
+		j.output.flush(flushTimeout)
+		return again, err
+	}
+	if j.DryRun {
+		return false, j.showPlan()
+	}
+	if j.ShowMap {
+		j.output.notice("%s", j.picture())
+	}
+	return j.loop(ctx, signals)
+}
+
+// retryPreparing tells whether a restart that could not be prepared is followed by another.
+func (j *job) retryPreparing(err error) bool {
+	var request *RequestError
+	var end *Failure
+	if j.past.restarts == 0 || errors.As(err, &request) || errors.As(err, &end) || !j.restartsLeft() {
+		return false
+	}
+	j.output.notice("%v", err)
+	j.past.freeAt = time.Now().Add(startPause)
+	j.countRestart()
+	return true
+}
+
+// startsAgain tells whether the job, which is over, is started again, and tells the user.
+func (j *job) startsAgain(s *supervisor.Supervisor) bool {
+	if j.Restarts == 0 || !s.Restartable() || !j.restartsLeft() {
+		return false
+	}
+	j.countRestart()
+	j.output.flush(flushTimeout)
+	return true
+}
+
+// restartsLeft tells whether the job may be started again. If not, it tells the user.
+func (j *job) restartsLeft() bool {
+	if j.past.restarts < j.Restarts {
+		return true
+	}
+	j.output.notice("the job has been started again %s, as often as --restarts allows",
+		counted(j.past.restarts, "time"))
+	j.output.flush(flushTimeout)
+	return false
+}
+
+func (j *job) countRestart() {
+	j.past.restarts++
+	j.output.notice("the job starts again: restart %d of %d", j.past.restarts, j.Restarts)
+}
+
+// lostHost notes that a host is lost. The first one of a start is what ends it. One that is silent may be cut
+// off, with ranks that go on until its agent misses the launcher.
+func (j *job) lostHost(now time.Time, e agent.Lost) {
+	if len(e.Ranks) == 0 {
+		return
+	}
+	if name := j.nodeOf[e.Ranks[0]].name; !j.hostLost && !slices.Contains(j.past.lost, name) {
+		j.past.lost = append(j.past.lost, name)
+	}
+	j.hostLost = true
+	if e.Silent {
+		j.past.freeAt = now.Add(remote.EndsWithin)
+	}
+}
+
+// waitUntilFree waits until nothing of the earlier starts can be left anywhere.
+func (j *job) waitUntilFree(ctx context.Context) error {
+	wait := time.Until(j.past.freeAt)
+	if wait <= 0 {
+		return nil
+	}
+	if wait > startPause {
+		j.output.notice("a host may be cut off and its ranks live: in %v they have ended",
+			wait.Round(100*time.Millisecond))
+	}
+	select {
+	case <-time.After(wait):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// withTimeout is ctx, and for a restart ends when the whole job has taken too long.
+func (j *job) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	if j.Timeout == 0 || j.past.began.IsZero() {
+		return ctx, func() {}
+	}
+	return context.WithDeadlineCause(ctx, j.past.began.Add(j.Timeout), &Failure{How: TimedOut, Rank: -1,
+		Detail: fmt.Sprintf("the job was not over after %s (--timeout): it was being started again",
+			j.Timeout)})
+}
+
+// hostsToAsk are the hosts on which agents are started. One command that starts them all would fail for a
+// host that is lost; where each has its own, a host that has come back is taken again.
+func (j *job) hostsToAsk() []Host {
+	hosts := slices.Clone(j.Hosts)
+	if !j.startsAll() {
+		return hosts
+	}
+	left := slices.DeleteFunc(slices.Clone(hosts), func(h Host) bool {
+		return slices.Contains(j.past.lost, h.Name)
+	})
+	if len(left) == 0 {
+		return hosts
+	}
+	return left
+}
+
+// leaveOut leaves out, of a job that starts again, the hosts that have no agent. It fails if all have none.
+func (j *job) leaveOut(hosts []Host, nodes []*node) ([]Host, []*node, error) {
+	var left []Host
+	var there []*node
+	for i, n := range nodes {
+		if n != nil {
+			left, there = append(left, hosts[i]), append(there, n)
+		} else {
+			j.output.notice("host %s is left out", hosts[i].Name)
+		}
+	}
+	if left == nil {
+		return nil, nil, errors.New("the job cannot be started again: no host is left")
+	}
+	return left, there, nil
+}
+
+// size is how many ranks the job has on the hosts that it has now: as many as at first, or where slots are
+// short, as many as there are slots, but at least Min. What is known of the first start is noted.
+func (j *job) size(hosts []Host, ranks int) (int, error) {
+	slots := 0
+	for _, h := range hosts {
+		if j.MapBy.PerNode > 0 {
+			slots += j.MapBy.PerNode
+		} else {
+			slots += h.Slots
+		}
+	}
+	if j.past.restarts == 0 {
+		if ranks == 0 {
+			ranks = slots
+		}
+		j.past.ranks, j.past.slots = ranks, slots
+		return ranks, j.checkLeast(ranks)
+	}
+	if j.Min == 0 || slots >= j.past.slots {
+		return j.past.ranks, nil
+	}
+	n := min(max(slots, j.Min), j.past.ranks)
+	if n < j.past.ranks {
+		j.output.notice("%s in place of %d, for there are %s", counted(n, "rank"), j.past.ranks,
+			counted(slots, "slot"))
+	}
+	return n, nil
+}
+
+// checkLeast checks the least number of ranks of a job of n.
+func (j *Job) checkLeast(n int) error {
+	if j.Min > n {
+		return requestErrorf("at least %d ranks after a restart: the job has %d", j.Min, n)
+	}
+	return nil
+}
+
+// checkRestarts checks what concerns starting again a job of so many ranks.
+func (j *Job) checkRestarts(ranks int) error {
+	switch {
+	case j.Restarts < 0:
+		return requestErrorf("%d restarts: the number is below zero", j.Restarts)
+	case j.Min < 0:
+		return requestErrorf("at least %d ranks after a restart: the number is below zero", j.Min)
+	case j.Restarts == 0 && j.Min > 0:
+		return requestErrorf("a least number of ranks after a restart, and no restarts")
+	case j.Restarts > 0 && j.Survive:
+		return requestErrorf("a job goes on without the ranks that it loses, or starts all of them again: " +
+			"not both")
+	case j.Min > 0 && len(j.Apps) > 1:
+		return requestErrorf("fewer ranks after a restart: of %d programs it is not known which is to have "+
+			"fewer", len(j.Apps))
+	case j.Min > 0 && int(j.Stdin) >= j.Min:
+		return requestErrorf("standard input for rank %d, and after a restart there may be only %d ranks",
+			j.Stdin, j.Min)
+	}
+	return j.checkLeast(ranks)
+}
+
+// outputFolder is the folder for output of a start: each restart has its own, in that of the job.
+func (h *history) outputFolder(folder string) string {
+	if folder == "" || h.restarts == 0 {
+		return folder
+	}
+	return filepath.Join(folder, fmt.Sprintf("restart.%d", h.restarts))
+}
+
+// found is the file of a program that the first start has found, if it is still there.
+func (h *history) found(program int) (string, bool) {
+	if program >= len(h.files) {
+		return "", false
+	}
+	file := h.files[program]
+	if !filepath.IsAbs(file) {
+		return file, true // the hosts look for it
+	}
+	_, err := os.Stat(file)
+	return file, err == nil
+}
+
+// isNews tells whether the user has not been told this note by an earlier start.
+func (h *history) isNews(note string) bool {
+	if slices.Contains(h.notes, note) {
+		return false
+	}
+	h.notes = append(h.notes, note)
+	return true
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
@@ -75,6 +76,17 @@ func card(e *engine.Engine, fabrics []engine.Fabric) wireup.Card {
 func fabricConfig(log *slog.Logger, wire *wireup.Job, set setting.Values) (
 	c transport.FabricConfig, err error) {
 	c.Log = log
+	survive, err := set.Of(setting.Survive).Int(0, 1)
+	if err != nil {
+		return c, err
+	}
+	c.Fatal = func(peer uint32, err error) {
+		fmt.Fprintf(os.Stderr, "weft: rank %d ends: rank %d: %v\n", wire.Identity.Rank, peer, err)
+		if survive == 0 {
+			wire.Abort(1)
+		}
+		os.Exit(1)
+	}
 	if c.Interfaces, err = wire.Interfaces(); err != nil {
 		return c, err
 	}

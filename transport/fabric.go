@@ -29,6 +29,11 @@ type FabricConfig struct {
 	Log         *slog.Logger
 	PeerTimeout time.Duration // how long a peer may be silent
 
+	// Fatal is called, at most once for each peer and from a goroutine of its own, when a system call on a
+	// peer's memory does not end although the peer was given up: the thread that waits in it, and what that
+	// holds, come back with the end of this process alone.
+	Fatal func(peer uint32, err error)
+
 	Interfaces        []netip.Addr // local addresses to be reached at; the first is the rank's own
 	LowPort, HighPort int          // to listen on; 0: any
 	Lanes             int          // connections for each peer

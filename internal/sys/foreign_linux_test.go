@@ -8,29 +8,23 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
+
+	"github.com/weft-mpi/weft/internal/faulttest"
 )
 
 // A page that never comes blocks who reads it, and nobody else: the garbage collector, which stops all others
 // for a moment, does not wait for the call.
 func TestForeign_PageThatNeverComesStopsNobodyElse(t *testing.T) {
-	page := os.Getpagesize()
-	mem, err := Map(page)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, Unmap(mem)) }()
-	fault := neverComing(t, mem)
-	closeOnce := func() {
-		if fault >= 0 {
-			unix.Close(fault)
-			fault = -1
-		}
+	mem, err := faulttest.New(os.Getpagesize())
+	if err != nil {
+		t.Skip(err)
 	}
-	defer closeOnce()
+	defer mem.Serve()
 
 	proof := [32]byte{7}
 	f := Foreign{Pid: os.Getpid(), Proof: uint64(uintptr(unsafe.Pointer(&proof))), Secret: proof}
 	done := make(chan error)
-	go func() { done <- f.Read(make([]byte, 8), uint64(uintptr(unsafe.Pointer(&mem[0])))) }()
+	go func() { done <- f.Read(make([]byte, 8), uint64(uintptr(unsafe.Pointer(&mem.Bytes[0])))) }()
 	select {
 	case err := <-done:
 		t.Fatalf("the page came, or the call failed: %v", err)
@@ -41,39 +35,52 @@ func TestForeign_PageThatNeverComesStopsNobodyElse(t *testing.T) {
 	select {
 	case <-collected:
 	case <-time.After(20 * time.Second):
-		closeOnce()
+		mem.Serve()
 		t.Fatal("the garbage collector waits for the call")
 	}
-	closeOnce() // as the end of a process does: the page comes, or the process is no more
+	mem.Serve() // as the end of a process does: the page comes, or the process is no more
 	require.NoError(t, <-done)
 	runtime.KeepAlive(&proof)
 }
 
-// neverComing has the pages of a mapping wait for a descriptor, which nobody serves.
-func neverComing(t *testing.T, mem []byte) (fd int) {
-	t.Helper()
-	const (
-		api           = 0xc018aa3f // UFFDIO_API
-		register      = 0xc020aa00 // UFFDIO_REGISTER
-		version       = 0xaa
-		whenMissing   = 1
-		closesOnExec  = unix.O_CLOEXEC
-		doesNotBlock  = unix.O_NONBLOCK
-		faultsOfUsers = 0 // and of the kernel
-	)
-	r, _, e := unix.Syscall(unix.SYS_USERFAULTFD, closesOnExec|doesNotBlock|faultsOfUsers, 0, 0)
-	if e != 0 {
-		t.Skip("userfaultfd: ", e)
+// A peer can have its own accesses to memory that is shared wait, and give the pages back: that is a matter of
+// its mapping. Who has mapped the memory elsewhere touches all of it.
+func TestShared_PagesThatThePeerWithholdsCome(t *testing.T) {
+	const size = 1 << 20
+	fd, err := SharedMemory(size)
+	require.NoError(t, err)
+	defer CloseFD(fd)
+	theirs, err := MapShared(fd, size)
+	require.NoError(t, err)
+	ours, err := MapShared(fd, size)
+	require.NoError(t, err)
+	withheld, err := faulttest.Withhold(theirs)
+	if err != nil {
+		t.Skip(err)
 	}
-	fd = int(r)
-	if _, _, e = unix.Syscall(unix.SYS_IOCTL, r, api, uintptr(unsafe.Pointer(&[3]uint64{version}))); e == 0 {
-		_, _, e = unix.Syscall(unix.SYS_IOCTL, r, register,
-			uintptr(unsafe.Pointer(&[4]uint64{uint64(uintptr(unsafe.Pointer(&mem[0]))), uint64(len(mem)),
-				whenMissing})))
+	defer CloseFD(withheld)
+	ours[0] = 1
+	for round := range 2 {
+		done := make(chan int)
+		go func() {
+			sum := 0
+			for at := 0; at < size; at += 1 << 12 {
+				sum += int(ours[at])
+				ours[at]++
+			}
+			done <- sum
+		}()
+		select {
+		case sum := <-done:
+			require.Equal(t, 1, sum)
+		case <-time.After(20 * time.Second):
+			t.Fatal("a touch of shared memory waits for the peer")
+		}
+		require.NoError(t, Punch(fd, 0, size), "round %d", round)
+		ours[0] = 1
 	}
-	if e != 0 {
-		unix.Close(fd)
-		t.Skip("userfaultfd: ", e)
-	}
-	return fd
+	require.NoError(t, UnmapShared(ours))
+	require.NoError(t, CloseFD(withheld))
+	withheld = -1
+	require.NoError(t, UnmapShared(theirs))
 }

@@ -40,6 +40,14 @@ func Reap(pid int) (syscall.WaitStatus, error) {
 	}
 }
 
+// Kill ends another process at once.
+func Kill(pid int) error {
+	if pid <= 1 || pid == syscall.Getpid() {
+		return syscall.EINVAL
+	}
+	return syscall.Kill(pid, syscall.SIGKILL)
+}
+
 // SignalGroup sends a signal to all processes of a group. That none is left is no error.
 func SignalGroup(group int, sig syscall.Signal) error {
 	if group <= 1 {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -147,7 +148,12 @@ type Foreign struct {
 	Proof  uint64 // address of what only this process has
 	Secret [32]byte
 	proven time.Time
+	calls  uint64 // odd during a system call; steps at both ends of each
 }
+
+// Call is a number that is odd while a system call of Read lasts, and another one for each. Any goroutine may
+// ask for it.
+func (f *Foreign) Call() uint64 { return atomic.LoadUint64(&f.calls) }
 
 // Read copies memory of the process, at an address there, to p. Now and then the proof is read too: a process
 // that has the same number by now has another one.
@@ -181,9 +187,11 @@ func (f *Foreign) read(p []byte, addr uint64) error {
 		// The call is no raw one: the process can give memory whose pages never come (userfaultfd, or a file
 		// of a file system that does not answer). This thread waits for them then, but the runtime, and its
 		// garbage collector, go on.
+		StoreRelease(&f.calls, f.calls+1)
 		n, _, e := syscall.Syscall6(unix.SYS_PROCESS_VM_READV, uintptr(f.Pid),
 			uintptr(unsafe.Pointer(&local)), 1,
 			uintptr(unsafe.Pointer(&remote)), 1, 0)
+		StoreRelease(&f.calls, f.calls+1)
 		switch {
 		case e == unix.EINTR:
 			continue

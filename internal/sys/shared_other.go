@@ -37,6 +37,7 @@ type Foreign struct {
 }
 
 func (*Foreign) Read([]byte, uint64) error { return errShared }
+func (*Foreign) Call() uint64              { return 0 }
 
 // TokenSize is the length of the token of a WakeAddress in bytes.
 const TokenSize = 16

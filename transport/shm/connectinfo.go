@@ -129,8 +129,11 @@ func (d *Device) accept(o *connectInfo, fds []int, pid int) (*peerMapping, error
 	}
 	if !d.opts.NoCMA && pid > 0 {
 		f.own = sys.Foreign{Pid: pid, Proof: o.probe, Secret: o.secret}
-		var seen [nonceSize]byte
-		f.reads = f.own.Read(seen[:], o.probe) == nil // it may be refused, as it is in many containers
+		f.reads, err = d.tryToRead(f.own) // it may be refused, as it is in many containers
+		if err != nil {
+			f.close()
+			return nil, err
+		}
 	}
 	return f, nil
 }

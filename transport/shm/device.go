@@ -22,7 +22,9 @@ type Options struct {
 	NoCMA       bool
 	AuthTimeout time.Duration // how long an unproven peer may take; 2 s
 	PeerTimeout time.Duration // how long a peer may be silent; MinPeerTimeout or more; 10 s
-	Log         *slog.Logger  // for what belongs to no call; nothing is logged without
+	// called, from any goroutine, where this process can only end: see transport.FabricConfig
+	Fatal func(peer uint32, err error)
+	Log   *slog.Logger // for what belongs to no call; nothing is logged without
 }
 
 const (

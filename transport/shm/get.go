@@ -22,7 +22,8 @@ func (q *qp) copyHere(dst []byte, t *target, key transport.Key, offset uint64) b
 	case !q.peer.reads:
 		return false
 	default:
-		if err := q.peer.own.Read(dst, from); err != nil && t.stands(key) {
+		err := q.peer.own.Read(dst, from)
+		if err != nil && t.stands(key) || q.conn.read.gaveUp.Load() {
 			q.peer.reads = false // it is refused, or nobody is there any more
 			return false
 		}

@@ -46,20 +46,29 @@ func (d *Device) watchPeers() {
 	}
 	defer prober.Close()
 	var links []*connection
+	clock := keepalive.Clock{Last: time.Now()}
 	for {
+		clock.Period = max(min(probePeriod, d.opts.PeerTimeout/8), time.Duration(len(links))*probeShare)
 		select {
 		case <-d.liveness.stopped:
 			return
-		case <-time.After(max(probePeriod, time.Duration(len(links))*probeShare)):
+		case <-time.After(clock.Period):
+		}
+		since := clock.Last
+		now := time.Now()
+		if _, counts := clock.Tick(now); !counts {
+			since = now
 		}
 		links = d.links(links[:0])
 		for _, l := range links {
+			there := !prober.Gone(l.wake)
 			switch {
 			case l.in.ended():
 				d.leave(l, false)
-			case prober.Gone(l.wake):
+			case !there:
 				l.qp.peerGone()
 			}
+			d.watchRead(l, there, now.Sub(since))
 		}
 	}
 }

@@ -59,6 +59,8 @@ type traffic struct {
 	post  func(e *end, local transport.MR, far transport.Key, n int) *transport.SendWR
 	far   func(e *end, n int) (transport.MR, error)
 	recvs bool // the other side needs Recvs
+
+	change func(o *Options)
 }
 
 const everyRight = transport.LocalWrite | transport.RemoteRead | transport.RemoteWrite | transport.RemoteAtomic
@@ -93,6 +95,9 @@ var kinds = []traffic{
 }
 
 func kindOf(name string) *traffic {
+	if name == withheldRead.name {
+		return &withheldRead
+	}
 	for i := range kinds {
 		if kinds[i].name == name {
 			return &kinds[i]
@@ -101,7 +106,13 @@ func kindOf(name string) *traffic {
 	return nil
 }
 
-func (k *traffic) options() Options { return Options{NoCMA: k.noCMA} }
+func (k *traffic) options() Options {
+	o := Options{NoCMA: k.noCMA}
+	if k.change != nil {
+		k.change(&o)
+	}
+	return o
+}
 
 // rank makes one end that listens.
 func rank(number uint32, o Options) (*end, transport.Endpoint, error) {

@@ -151,7 +151,7 @@ func (d *Device) newQP(p *prepared, peer uint32, local, remote string, theirs *c
 		Offset: math.MaxUint64, Reads: int(q.most)}, q)
 	q.fastWrite = fastWrite{pd: domain, open: true, fenced: !d.asymmetric || !theirs.asymmetric,
 		placementSeq: &out.placementSeq, notifyEnable: &out.notifyEnable}
-	q.conn = &connection{qp: q, in: p.in, slots: p.slots, wake: f.queues[0].wake}
+	q.conn = &connection{qp: q, in: p.in, slots: p.slots, wake: f.queues[0].wake, own: &f.own}
 	d.live.Lock()
 	d.live.links[q.conn] = struct{}{}
 	d.live.Unlock()
@@ -167,6 +167,8 @@ type connection struct {
 	slots [2]uint32
 	stage span // that the peer may still copy from
 	ended bool // we use the peer's memory no more; guarded by Device.live
+	own   *sys.Foreign
+	read  readWatch
 }
 
 // leave notes that we use a connection no more, or that the peer does not. When neither does, the block
@@ -219,6 +221,9 @@ func (q *qp) drive() (found bool) {
 func (q *qp) ended() {
 	if q.connected() {
 		q.receive() // what the peer has said before
+	}
+	if q.connected() && q.conn.read.gaveUp.Load() {
+		q.Fail(q.dev.errNoAnswer(q.conn.own.Pid), transport.StatusFatal)
 	}
 	if q.connected() {
 		q.Fail(fmt.Errorf("%w: the connection ended", transport.ErrPeerLost), transport.StatusFatal)

@@ -1,0 +1,80 @@
+package shm
+
+import (
+	"fmt"
+	"time"
+
+	uatomic "go.uber.org/atomic"
+
+	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// readWatch is what the watcher of peers knows of a system call that copies memory of one. Such a call waits
+// for pages of the peer, which need not come: their faults may be handed to a program (userfaultfd), or they
+// are those of a file whose file system does not answer. Nothing but the end of a process ends the wait.
+type readWatch struct {
+	call   uint64        // that was under way at the last look; of sys.Foreign
+	lasted time.Duration // since the first look that found it
+	fatal  bool          // Options.Fatal was called
+	gaveUp uatomic.Bool  // the peer was given up over it
+}
+
+// watchRead looks at a copy of a peer's memory, some time after the last look, and knows whether the peer's
+// process is there: its number may be another one's if it is not. After half of the peer timeout
+// the peer is given up and its process killed, whose end ends the call, in time for this rank to tell its own
+// peers that it lives. If the call goes on, because pages are due from yet another process, this one cannot
+// go on.
+func (d *Device) watchRead(l *connection, there bool, since time.Duration) {
+	w := &l.read
+	call := l.own.Call()
+	if call&1 == 0 || call != w.call {
+		w.call, w.lasted = call, 0
+		return
+	}
+	w.lasted += since
+	switch {
+	case w.lasted >= d.readTimeout() && !w.gaveUp.Load():
+		err := d.errNoAnswer(l.own.Pid)
+		w.gaveUp.Store(true)
+		if there {
+			d.opts.Log.Error("a peer is given up, and its process killed", "peer", l.qp.Attr.Peer,
+				"error", err)
+			_ = sys.Kill(l.own.Pid) // one that cannot be killed keeps the call going: see below
+		}
+		l.qp.lose()
+	case w.lasted >= d.opts.PeerTimeout && !w.fatal:
+		w.fatal = true
+		if d.opts.Fatal != nil {
+			go d.opts.Fatal(l.qp.Attr.Peer, fmt.Errorf("%w; nor after its process was killed",
+				d.errNoAnswer(l.own.Pid)))
+		}
+	}
+}
+
+// readTimeout is how long one system call may copy memory of a peer, 1 MiB at most.
+func (d *Device) readTimeout() time.Duration { return d.opts.PeerTimeout / 2 }
+
+func (d *Device) errNoAnswer(pid int) error {
+	return fmt.Errorf("%w: a read of the memory of process %d did not end within %v", transport.ErrPeerLost,
+		pid, d.readTimeout())
+}
+
+// tryToRead finds out, during start-up, whether memory of another process may be read. It has a goroutine of
+// its own for that: whoever waits in the system call cannot give it up.
+func (d *Device) tryToRead(own sys.Foreign) (reads bool, err error) {
+	result := make(chan error, 1)
+	go func() {
+		var seen [nonceSize]byte
+		result <- own.Read(seen[:], own.Proof)
+	}()
+	timer := time.NewTimer(d.readTimeout())
+	defer timer.Stop()
+	select {
+	case err := <-result:
+		return err == nil, nil
+	case <-timer.C:
+		_ = sys.Kill(own.Pid) // so that its end ends the call
+		return false, d.errNoAnswer(own.Pid)
+	}
+}

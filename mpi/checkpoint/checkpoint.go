@@ -1,0 +1,215 @@
+// Package checkpoint saves the state of a job's ranks, so that the job goes on from there when it is started
+// again, as `weft run --restarts` does, or when its survivors shrink their communicator.
+//
+// Each rank has its state in a file of its host, and a copy of it in a file of another host, that of its
+// buddy. So the checkpoint survives the loss of any one host with its disk, and needs no shared file system.
+// On a shared one it works as well.
+//
+//	store, err := checkpoint.Open(world, dir, "heat 768x512")
+//	…
+//	step, state, err := store.Load(nil)
+//	if errors.Is(err, checkpoint.ErrNone) {
+//		step, state, err = 0, initial(), nil
+//	}
+//	…
+//	for ; step < steps; step++ {
+//		if step%interval == 0 {
+//			err = store.Save(step, state)
+//		}
+//		…
+//	}
+//
+// A file appears whole or not at all, and has checksums. The last two checkpoints are kept: one that was not
+// finished, or has a damaged file, leaves the one before. All calls are collective.
+//
+// The files' format is in docs/spec/checkpoint.md.
+package checkpoint
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/weft-mpi/weft/mpi"
+)
+
+// ErrNone says that there is no checkpoint to go on from: none was ever finished.
+var ErrNone = errors.New("no checkpoint")
+
+// none stands for the step of a checkpoint that there is not.
+const none = -1
+
+// A Store saves and loads the checkpoints of the ranks of a communicator. Its calls are collective: all ranks
+// make them in the same order.
+type Store struct {
+	comm *mpi.Comm
+	dir  string
+	what string
+	run  uint64 // of the next set; random at first
+
+	hosts   []int // by rank: the number of its host
+	buddy   int   // who keeps a copy of this rank's state, or mpi.ProcNull
+	wards   []int // of whose states this rank keeps copies
+	sweeper bool  // this rank removes old files of its host
+
+	latest setID // what has been saved or loaded last
+}
+
+// Open returns the checkpoints in the folder dir, which is made if it does not exist. On each host it is the
+// folder of that name, best on a disk of its own. One job at a time may use it. The text what says what the
+// state is of, such as the size of the problem, in 1000 bytes at most, the same at all ranks: Load refuses
+// the state of something else.
+func Open(c *mpi.Comm, dir, what string) (*Store, error) {
+	comm, err := c.Dup()
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{comm: comm, dir: dir, what: what, latest: setID{Step: none}}
+	if err := s.open(); err != nil {
+		return nil, errors.Join(err, comm.Free())
+	}
+	return s, nil
+}
+
+func (s *Store) open() error {
+	var err error
+	if len(s.what) > maxWhat {
+		err = fmt.Errorf("checkpoint: what the state is of takes %d bytes, and %d at most are allowed",
+			len(s.what), maxWhat)
+	} else if err = os.MkdirAll(s.dir, 0o777); err == nil {
+		err = tryFolder(s.dir)
+	}
+	if err := s.agree(err); err != nil {
+		return err
+	}
+	host, err := hostOf(s.comm)
+	if err != nil {
+		return err
+	}
+	s.hosts = make([]int, s.comm.Size())
+	if err := mpi.Allgather(s.comm, []int{host}, s.hosts); err != nil {
+		return err
+	}
+	s.buddy, s.wards = place(s.hosts, s.comm.Rank())
+	s.sweeper = firstOf(s.hosts, host) == s.comm.Rank()
+	var random [8]byte
+	rand.Read(random[:])
+	run := []uint64{binary.LittleEndian.Uint64(random[:])}
+	if err := mpi.Bcast(s.comm, run, 0); err != nil {
+		return err
+	}
+	s.run = run[0]
+	if s.sweeper {
+		removeUnfinished(s.dir)
+	}
+	return mpi.Barrier(s.comm) // a rank that writes now would lose its file to the sweeper
+}
+
+// Close releases what the Store has of the communicator. The files stay.
+func (s *Store) Close() error { return s.comm.Free() }
+
+// hostOf numbers the host of this rank by the first rank there. A test has hosts of its own.
+var hostOf = func(c *mpi.Comm) (int, error) {
+	shared, err := c.SplitShared()
+	if err != nil {
+		return 0, err
+	}
+	first, err := mpi.BcastValue(shared, c.Rank(), 0)
+	return first, errors.Join(err, shared.Free())
+}
+
+// Save saves the state of every rank after a step, a number from 0 on that is the same at all ranks. The
+// state may be read and not be changed until Save returns, which is when all ranks have saved theirs. A state
+// that cannot be saved is an error at all ranks, and leaves what was saved before.
+func (s *Store) Save(step int, state []byte) error {
+	id := setID{Step: int64(step), Run: s.run, Size: s.comm.Size()}
+	s.run++
+	var err error
+	if step < 0 {
+		err = fmt.Errorf("checkpoint: step %d: it must be 0 or more", step)
+	}
+	if err := s.agree(err); err != nil {
+		return err
+	}
+	h := header{Set: id, Rank: s.comm.Rank(), Before: s.latest.Step, Length: int64(len(state)),
+		What: s.what}
+	parts := h.frame(state)
+	toBuddy, err := mpi.IsendVec(s.comm, parts, s.buddy, 0)
+	if err != nil {
+		return err
+	}
+	// What goes wrong with a file must not keep others from theirs.
+	failed := writeFile(s.dir, h.name(false), parts...)
+	for _, ward := range s.wards {
+		b, err := s.receive(ward, 0)
+		if err != nil {
+			return err
+		}
+		h := header{Set: id, Rank: ward}
+		if err := writeFile(s.dir, h.name(true), b); failed == nil {
+			failed = err
+		}
+	}
+	if _, err := toBuddy.Wait(); err != nil {
+		return err
+	}
+	if failed == nil {
+		failed = syncFolder(s.dir)
+	}
+	if err := s.agree(failed); err != nil {
+		if s.sweeper {
+			discard(s.dir, id)
+		}
+		return err
+	}
+	if s.sweeper {
+		keep := []setID{id}
+		if s.latest.Step <= id.Step {
+			keep = append(keep, s.latest)
+		}
+		sweep(s.dir, keep...)
+	}
+	s.latest = id
+	return nil
+}
+
+// receive receives a message of any length.
+func (s *Store) receive(from, tag int) ([]byte, error) {
+	m, st, err := mpi.Mprobe(s.comm, from, tag)
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, st.Bytes())
+	_, err = mpi.Mrecv(&m, b)
+	return b, err
+}
+
+// agree returns an error at all ranks if one has one: that of the lowest.
+func (s *Store) agree(err error) error {
+	fine := int8(1)
+	if err != nil {
+		fine = 0
+	}
+	mine := []mpi.Loc[int8]{{Value: fine, Index: int64(s.comm.Rank())}}
+	if err := mpi.Allreduce(s.comm, mpi.InPlace[mpi.Loc[int8]](), mine, mpi.MinLoc[int8]()); err != nil {
+		return err
+	}
+	if mine[0].Value == 1 {
+		return nil
+	}
+	first := int(mine[0].Index)
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	text, failed := mpi.BcastValue(s.comm, text, first)
+	if failed != nil {
+		return failed
+	}
+	if first == s.comm.Rank() {
+		return err
+	}
+	return fmt.Errorf("rank %d: %s", first, text)
+}

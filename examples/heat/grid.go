@@ -38,6 +38,16 @@ func (p problem) area(rank int) area {
 	return area{x, y, (column+1)*p.Width/p.Columns - x, (row+1)*p.Height/p.Rows - y}
 }
 
+// intersect is what two areas have in common.
+func (a area) intersect(b area) area {
+	x, y := max(a.x, b.x), max(a.y, b.y)
+	width, height := min(a.x+a.width, b.x+b.width)-x, min(a.y+a.height, b.y+b.height)-y
+	if width <= 0 || height <= 0 {
+		return area{}
+	}
+	return area{x, y, width, height}
+}
+
 // largest is the size of the largest block, in cells.
 func (p problem) largest() int {
 	return ((p.Width + p.Columns - 1) / p.Columns) * ((p.Height + p.Rows - 1) / p.Rows)

@@ -125,6 +125,10 @@ func TestBadInputIsRefused(t *testing.T) {
 			[]string{"heat: -input: /dev/zero: not a PNG that can be read"}},
 		{"input claims to be huge", []string{"-input", huge},
 			[]string{"heat: -input: " + huge + ": 100000 × 100000 pixels; "}},
+		{"checkpoint interval", []string{"-checkpoint-every", "0"},
+			[]string{"heat: -checkpoint-every 0: must be 1 or more"}},
+		{"checkpoint in a file", []string{"-output", "", "-checkpoint", text},
+			[]string{"heat: -checkpoint: mkdir " + text + ": not a directory"}},
 		{"output unwritable", []string{"-output", "none/out.png"},
 			[]string{"heat: -output: open none/out.png: no such file"}},
 	} {

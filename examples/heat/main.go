@@ -2,6 +2,7 @@
 //
 //	weft run -n 4 ./examples/heat
 //	weft run -n 4 ./examples/heat -input photo.png -steps 500
+//	weft run -n 4 --restarts 3 ./examples/heat -checkpoint /tmp/heat
 //	weft run -n 4 ./examples/heat -h
 //
 // It shows what most simulations on many computers are made of:
@@ -13,7 +14,9 @@
 //     (main.go);
 //   - rank 0 alone reads flags and files, and gives the others what they need with Bcast (main.go);
 //   - Gather collects the blocks at rank 0 (gather.go), which also computes the plate alone: each cell is
-//     computed in the same way on any number of ranks, so the two answers must agree bit for bit.
+//     computed in the same way on any number of ranks, so the two answers must agree bit for bit;
+//   - with -checkpoint the ranks save their blocks every few hundred steps, and a job that starts again goes
+//     on from there, also on another number of ranks (checkpoint.go).
 //
 // It also shows what to do with an error: return it. mpi.Run then ends the whole job, the ranks that wait for
 // this one too.
@@ -70,8 +73,15 @@ func heat(_ context.Context, world *mpi.Comm) error {
 	}
 
 	block := newPlate(p, p.area(world.Rank()), start)
-	done, err := spread(world, p, block)
+	to, err := openSaved(world, o, p)
 	if err != nil {
+		return err
+	}
+	done, err := spread(world, p, block, to)
+	if err != nil {
+		return err
+	}
+	if err := to.close(); err != nil {
 		return err
 	}
 	field, err := gather(world, p, block)
@@ -83,18 +93,22 @@ func heat(_ context.Context, world *mpi.Comm) error {
 
 // outcome is what came of spreading the heat.
 type outcome struct {
+	from     int // the step that was saved, and gone on from
 	steps    int
 	residual float64 // the largest change of a cell in the last step
 	seconds  float64
 }
 
 // spread lets the heat spread until the steps are done or the plate hardly changes any more.
-func spread(world *mpi.Comm, p problem, block *plate) (outcome, error) {
+func spread(world *mpi.Comm, p problem, block *plate, to *saved) (done outcome, err error) {
 	h := newHalo(world, p, block)
-	if err := mpi.Barrier(world); err != nil {
-		return outcome{}, err
+	if done.from, err = to.load(p, block); err != nil {
+		return done, err
 	}
-	var done outcome
+	if err := mpi.Barrier(world); err != nil {
+		return done, err
+	}
+	done.steps = done.from
 	begin := mpi.Wtime()
 	for done.steps < p.Steps {
 		if err := h.begin(); err != nil {
@@ -116,6 +130,9 @@ func spread(world *mpi.Comm, p problem, block *plate) (outcome, error) {
 				break
 			}
 		}
+		if err := to.save(done.steps, block); err != nil {
+			return done, err
+		}
 	}
 	done.seconds = mpi.Wtime() - begin
 	return done, nil
@@ -129,10 +146,13 @@ func report(o options, p problem, done outcome, field []float64, start temperatu
 		done.residual)
 	took := time.Duration(done.seconds * float64(time.Second))
 	fmt.Printf("time        %v", took.Round(100*time.Microsecond))
-	if done.steps > 0 {
-		fmt.Printf(", %.0f million updates/s", float64(p.Width*p.Height)*float64(done.steps)/done.seconds/1e6)
+	if steps := done.steps - done.from; steps > 0 {
+		fmt.Printf(", %.0f million updates/s", float64(p.Width*p.Height)*float64(steps)/done.seconds/1e6)
 	}
 	fmt.Println()
+	if done.from > 0 {
+		fmt.Printf("checkpoint  the %d steps up to it were not computed again\n", done.from)
+	}
 	if o.check {
 		alone := compute(p, start, done.steps)
 		for i, t := range field {

@@ -20,11 +20,13 @@ type problem struct {
 	Diffusivity, Tolerance      float64
 	Columns, Rows               int // of the grid of ranks
 	PictureWidth, PictureHeight int // of the picture to start from; 0 if there is none
+	SaveEvery                   int // steps
 }
 
 // options are what rank 0 alone needs.
 type options struct {
 	input, output string
+	checkpoint    string   // folder to save in; empty for none
 	brightness    []uint16 // of the picture's pixels, row by row
 	check         bool
 	unchecked     string // why there is no check
@@ -44,6 +46,9 @@ func prepare(args []string, ranks int) (o options, p problem, err error) {
 		"`part` of the difference to each neighbour that flows in a step, at most 0.25")
 	flags.StringVar(&o.input, "input", "", "a PNG `file` whose brightness is the temperature at the start")
 	flags.StringVar(&o.output, "output", "heat.png", "`file` for the picture; none if empty")
+	flags.StringVar(&o.checkpoint, "checkpoint", "",
+		"`folder` to save the plate in, on each host, and to go on from what is saved there")
+	flags.IntVar(&p.SaveEvery, "checkpoint-every", 500, "`steps` from one checkpoint to the next")
 	flags.BoolVar(&o.check, "check", false, "compare with the plate computed by one rank alone\n"+
 		fmt.Sprintf("(default: up to %d cells)", checkedCells))
 	switch err := flags.Parse(args); {
@@ -95,6 +100,8 @@ func (p problem) validate() error {
 			p.Height)
 	case p.Width > maxCells/p.Height:
 		return fmt.Errorf("-width %d -height %d: more than %d cells", p.Width, p.Height, maxCells)
+	case p.SaveEvery < 1:
+		return fmt.Errorf("-checkpoint-every %d: must be 1 or more", p.SaveEvery)
 	case p.Steps < 0:
 		return fmt.Errorf("-steps %d: must be 0 or more", p.Steps)
 	case !(p.Tolerance >= 0): // not a number, too

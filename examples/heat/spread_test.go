@@ -43,7 +43,7 @@ func writeFields(_ context.Context, world *mpi.Comm) error {
 		}
 		p.Diffusivity, p.Tolerance = 0.2, -1
 		block := newPlate(p, p.area(world.Rank()), roughness)
-		done, err := spread(world, p, block)
+		done, err := spread(world, p, block, nil)
 		if err != nil {
 			return err
 		}

@@ -68,6 +68,10 @@ func (j *job) loop(ctx context.Context, signals <-chan os.Signal) (again bool, e
 		s.Tick(now)
 		j.tellStuck(s, now)
 		j.tellLive(now)
+		if s.Cause() != nil {
+			j.output.holdWords()
+		}
+		j.output.showWordsWhenDue(now, s.RanksOver())
 		j.output.showPrompts(now)
 		j.do(j.output.flow()...)
 		if stream, err := j.output.failure(); err != nil {
@@ -80,8 +84,8 @@ func (j *job) loop(ctx context.Context, signals <-chan os.Signal) (again bool, e
 // wakeAt is when something is due without an event.
 func (j *job) wakeAt(s *supervisor.Supervisor) time.Time {
 	at := time.Now().Add(time.Hour)
-	for _, due := range []time.Time{s.Next(), j.output.promptDue(), j.detector.Next(), j.live.next(),
-		j.records.next(), j.deposits.stacksAt} {
+	for _, due := range []time.Time{s.Next(), j.output.promptDue(), j.output.words.due(), j.detector.Next(),
+		j.live.next(), j.records.next(), j.deposits.stacksAt} {
 		if !due.IsZero() && due.Before(at) {
 			at = due
 		}

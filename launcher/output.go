@@ -10,8 +10,8 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
-// lastWords is how long the launcher's own last line may take.
-const lastWords = 200 * time.Millisecond
+// lastLineWithin is how long the launcher's own last line may take.
+const lastLineWithin = 200 * time.Millisecond
 
 // output shows what the ranks of a job write, line by line.
 type output struct {
@@ -21,6 +21,10 @@ type output struct {
 	files   [][agent.Streams]*os.File // by rank: of ranks of other hosts, with --output-dir
 	paused  [agent.Streams]bool
 	failed  [agent.Streams]bool
+
+	ending bool // the job has failed: what ranks say now is compared
+	words  lastWords
+	silent []bool // by rank: it writes no more
 
 	fileErr     error                // of a file that could not be written
 	promptAfter time.Duration        // 0: unfinished lines are not shown
@@ -48,6 +52,7 @@ func newOutput(out, err *os.File) (*output, error) {
 // expect prepares for the ranks of the job. A rank that is alone has nobody's lines to mix with.
 func (o *output) expect(ranks int, job *Job) {
 	o.buffers = make([][agent.Streams]lineBuffer, ranks)
+	o.silent, o.ending = make([]bool, ranks), false
 	maxLine := job.MaxLine
 	if maxLine == 0 {
 		maxLine = DefaultMaxLine
@@ -105,6 +110,9 @@ func (o *output) add(now time.Time, e agent.Output) {
 		}
 		return
 	}
+	if o.holds(now, e) {
+		return
+	}
 	b := &o.buffers[e.Rank][e.Stream]
 	b.add(now, e.Data)
 	if n := len(b.pending); n > 0 && n <= maxPrompt && !b.sink.plain {
@@ -116,6 +124,7 @@ func (o *output) add(now time.Time, e agent.Output) {
 
 // end takes note that a rank writes no more.
 func (o *output) end(rank int) {
+	o.silent[rank] = true
 	for kind := range o.buffers[rank] {
 		b := &o.buffers[rank][kind]
 		b.flush()
@@ -158,6 +167,7 @@ func (o *output) flow() (commands []agent.Command) {
 // unwritten is how many bytes wait to be written.
 func (o *output) unwritten() int {
 	n, _ := o.sinks[agent.Stdout].state()
+	n += o.words.size
 	if o.sinks[agent.Stderr] != o.sinks[agent.Stdout] {
 		m, _ := o.sinks[agent.Stderr].state()
 		n += m
@@ -191,11 +201,12 @@ func (o *output) flush(limit time.Duration) {
 
 // drop gives up what is not written, and says so where somebody still reads.
 func (o *output) drop() {
+	o.showWords()
 	out, err := o.sinks[agent.Stdout], o.sinks[agent.Stderr]
 	if n, _ := out.state(); n > 0 && out != err {
 		o.notice("%d bytes of standard output were dropped: nobody took them", n)
 	}
-	err.flush(lastWords)
+	err.flush(lastLineWithin)
 }
 
 // close ends the writing.

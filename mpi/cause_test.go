@@ -2,6 +2,7 @@ package mpi_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -34,6 +35,14 @@ var (
 			return fmt.Errorf("rank %d: the matrix is singular%s", world.Rank(), strings.Repeat(".", 3000))
 		})
 	})
+	allFailAlike = launchertest.Body("all ranks fail with the same error", func() error {
+		return mpi.Run(context.Background(), func(_ context.Context, world *mpi.Comm) error {
+			if err := mpi.Barrier(world); err != nil {
+				return err
+			}
+			return errors.New("the matrix is singular")
+		})
+	})
 )
 
 // The rank that has exited is the cause, though the others are in Finalize and notice.
@@ -54,4 +63,14 @@ func TestErrorsOfAllRanksComeWhole(t *testing.T) {
 		require.Contains(t, r.Err, fmt.Sprintf("rank %d: the matrix is singular%s\n", said,
 			strings.Repeat(".", 3000)))
 	}
+}
+
+// Where all ranks fail with the same error it is there, and not once for each.
+func TestEqualErrorsAreShownTogether(t *testing.T) {
+	r := launchertest.Run(t, launchertest.Ranks(16, allFailAlike))
+	r.Cause(t)
+	require.Equal(t, 1, strings.Count(r.Err, "weft: rank "), r.Err)
+	n := strings.Count(r.Err, "the matrix is singular\n")
+	require.Positive(t, n)
+	require.Less(t, n, 16, r.Err)
 }

@@ -1,0 +1,134 @@
+package launcher
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/weft-mpi/weft/internal/topology"
+	"github.com/weft-mpi/weft/launcher/internal/agent"
+	"github.com/weft-mpi/weft/launcher/internal/deadlock"
+)
+
+const (
+	// wordsQuiet is how long nothing has to come before last words are shown, and wordsWithin how long they
+	// are held back altogether.
+	wordsQuiet  = 200 * time.Millisecond
+	wordsWithin = time.Second
+	// maxWords is how much of a rank is held back: a rank that says more is not compared with others.
+	maxWords = 64 << 10
+)
+
+// lastWords are what ranks write to standard error once their job has failed. They are held back for a
+// moment, so that what several ranks say alike is shown once, with the ranks that say it.
+type lastWords struct {
+	held  []words // in the order in which ranks began
+	size  int     // bytes in it
+	first time.Time
+	last  time.Time
+}
+
+type words struct {
+	rank int
+	text []byte
+}
+
+// hold takes text of a rank; false if there is more of the rank than is held back.
+func (l *lastWords) hold(now time.Time, rank int, text []byte) bool {
+	i := slices.IndexFunc(l.held, func(w words) bool { return w.rank == rank })
+	if i < 0 {
+		i = len(l.held)
+		l.held = append(l.held, words{rank: rank})
+	}
+	if len(l.held[i].text)+len(text) > maxWords {
+		return false
+	}
+	if l.size == 0 {
+		l.first = now
+	}
+	l.held[i].text = append(l.held[i].text, text...)
+	l.last, l.size = now, l.size+len(text)
+	return true
+}
+
+// due is when what is held has to be shown; zero if nothing is.
+func (l *lastWords) due() (at time.Time) {
+	if l.size == 0 {
+		return at
+	}
+	if at = l.last.Add(wordsQuiet); at.After(l.first.Add(wordsWithin)) {
+		at = l.first.Add(wordsWithin)
+	}
+	return at
+}
+
+// saidAlike is a text and the ranks that say it, in the order of their numbers.
+type saidAlike struct {
+	text  []byte
+	ranks []int
+}
+
+// take gives what is held, each text once, in the order in which the texts came.
+func (l *lastWords) take() (said []saidAlike) {
+	for _, w := range l.held {
+		i := slices.IndexFunc(said, func(s saidAlike) bool { return bytes.Equal(s.text, w.text) })
+		if i < 0 {
+			i = len(said)
+			said = append(said, saidAlike{text: w.text})
+		}
+		said[i].ranks = append(said[i].ranks, w.rank)
+	}
+	for _, s := range said {
+		slices.Sort(s.ranks)
+	}
+	*l = lastWords{}
+	return said
+}
+
+// holdWords has what ranks write to standard error held back from now on, as the job is ending for a failure.
+func (o *output) holdWords() { o.ending = len(o.buffers) > 1 }
+
+// holds tells whether a rank's output is held back.
+func (o *output) holds(now time.Time, e agent.Output) bool {
+	if !o.ending || e.Stream != agent.Stderr || len(o.buffers[e.Rank][e.Stream].pending) > 0 {
+		return false
+	}
+	if o.words.hold(now, e.Rank, e.Data) {
+		return true
+	}
+	o.showWords()
+	return false
+}
+
+// showWordsWhenDue shows what is held back if it is time to, or if nothing more can come.
+func (o *output) showWordsWhenDue(now time.Time, last bool) {
+	if due := o.words.due(); !due.IsZero() && (last || !now.Before(due)) {
+		o.showWords()
+	}
+}
+
+func (o *output) showWords() {
+	now := time.Now()
+	for _, s := range o.words.take() {
+		b := &o.buffers[s.ranks[0]][agent.Stderr]
+		if len(s.ranks) == 1 {
+			b.add(now, s.text)
+			if o.silent[s.ranks[0]] {
+				b.flush()
+			}
+			continue
+		}
+		group := lineBuffer{sink: b.sink, maxLine: b.maxLine}
+		switch {
+		case b.label != "":
+			group.label = fmt.Sprintf("[%s] ", topology.FormatCPUList(s.ranks))
+		case !bytes.ContainsRune(bytes.TrimRight(s.text, "\n"), '\n'):
+			group.add(now, fmt.Appendf(nil, "%s: ", deadlock.Ranks(s.ranks)))
+		default:
+			group.add(now, fmt.Appendf(nil, "%s:\n", deadlock.Ranks(s.ranks)))
+		}
+		group.add(now, s.text)
+		group.flush()
+	}
+}

@@ -1,0 +1,102 @@
+package launcher
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/launcher/internal/agent"
+)
+
+// said plays what ranks write to standard error, of a job that has failed already or not, and gives what is
+// shown.
+func said(t *testing.T, job Job, failed bool, ranks int, play func(say func(rank int, text string))) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "stderr")
+	file, err := os.Create(name)
+	require.NoError(t, err)
+	defer file.Close()
+	o, err := newOutput(file, file)
+	require.NoError(t, err)
+	o.expect(ranks, &job)
+	if failed {
+		o.holdWords()
+	}
+	play(func(rank int, text string) {
+		o.add(time.Now(), agent.Output{Rank: rank, Stream: agent.Stderr, Data: []byte(text)})
+	})
+	require.Equal(t, o.words.size > 0, !o.words.due().IsZero())
+	require.GreaterOrEqual(t, o.unwritten(), o.words.size)
+	for r := range ranks {
+		o.end(r)
+	}
+	o.showWordsWhenDue(time.Now(), true)
+	require.Zero(t, o.words.size)
+	o.flush(10 * time.Second)
+	o.close()
+	text, err := os.ReadFile(name)
+	require.NoError(t, err)
+	return string(text)
+}
+
+// What ranks say alike when their job has failed is shown once, with who says it; all else as it is.
+func TestLastWordsThatAreAlikeAreShownOnce(t *testing.T) {
+	each := func(text string) func(func(int, string)) {
+		return func(say func(int, string)) {
+			for _, r := range []int{3, 0, 2, 1} {
+				say(r, text)
+			}
+		}
+	}
+	const line, stack = "no such file\n", "panic: no\n\nmain.main()\n"
+	for name, c := range map[string]struct {
+		job    Job
+		failed bool
+		play   func(func(int, string))
+		want   string
+	}{
+		"before the failure": {Job{}, false, each(line), strings.Repeat(line, 4)},
+		"a line":             {Job{}, true, each(line), "ranks 0-3: " + line},
+		"without its end":    {Job{}, true, each("no"), "ranks 0-3: no"},
+		"with labels":        {Job{Label: true}, true, each(stack), "[0-3] panic: no\n[0-3] \n[0-3] main.main()\n"},
+		"several lines":      {Job{}, true, each(stack), "ranks 0-3:\n" + stack},
+		"in pieces": {Job{}, true, func(say func(int, string)) {
+			say(0, "no such")
+			say(1, "no such file")
+			say(0, " file\n")
+			say(1, "\n")
+		}, "ranks 0-1: " + line},
+		"some of them": {Job{}, true, func(say func(int, string)) {
+			say(1, line)
+			say(2, "another\n")
+			say(3, line)
+		}, "ranks 1,3: " + line + "another\n"},
+		"of one": {Job{}, true, func(say func(int, string)) { say(2, line) }, line},
+		"too much": {Job{}, true, func(say func(int, string)) {
+			say(0, line)
+			say(1, line+strings.Repeat("x", maxWords)+"\n")
+			say(2, line)
+		}, line + line + strings.Repeat("x", maxWords) + "\n" + line},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, c.want, said(t, c.job, c.failed, 4, c.play))
+		})
+	}
+}
+
+// A rank that goes on writing while the job ends is heard all the time.
+func TestLastWordsAreHeldForAMomentOnly(t *testing.T) {
+	var l lastWords
+	now := time.Now()
+	require.True(t, l.due().IsZero())
+	require.True(t, l.hold(now, 0, []byte("a")))
+	require.Equal(t, now.Add(wordsQuiet), l.due())
+	for at := now; at.Before(now.Add(wordsWithin)); at = at.Add(wordsQuiet / 2) {
+		require.True(t, l.hold(at, 0, []byte("a")))
+	}
+	require.Equal(t, now.Add(wordsWithin), l.due())
+}

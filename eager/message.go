@@ -25,6 +25,9 @@ func (m *Message) Start(env Envelope, elems [][]byte) {
 	}
 }
 
+// StartGathered makes m a message of n bytes whose elements are not known yet.
+func (m *Message) StartGathered(env Envelope, n int) { *m = Message{Envelope: env, total: n} }
+
 // Total is the length of the message in bytes.
 func (m *Message) Total() int { return m.total }
 

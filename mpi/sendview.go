@@ -1,57 +1,125 @@
 package mpi
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
 // SendView sends the elements of a view as one message, and returns when they may be changed (MPI 4.1, 3.2.1
-// and 5.1). Any receive of as many elements takes it.
+// and 5.1). Any receive of as many elements takes it. The elements are not copied together but for 64 KiB at
+// a time, except in checking mode.
 func SendView[T any](c *Comm, v View[T], dst, tag int) error {
-	buf, err := v.packed()
-	if err == nil {
-		err = Send(c, buf, dst, tag)
+	if err := sendView(c, &v, dst, tag); err != nil {
+		return c.fail("SendView", dst, tag, err)
 	}
-	return c.fail("SendView", dst, tag, err)
+	return nil
+}
+
+func sendView[T any](c *Comm, v *View[T], dst, tag int) error {
+	if v.err != nil {
+		return v.err
+	}
+	if buf, ok := v.whole(); ok {
+		return Send(c, buf, dst, tag)
+	}
+	if !lastKnown[T]() || !c.plain(dst, tag) {
+		if buf, err := v.checked(c); buf != nil || err != nil {
+			return cmp.Or(err, send(c, buf, dst, tag, false))
+		}
+		if err := c.checkSend(dst, tag); err != nil || dst == ProcNull {
+			return err
+		}
+		if c.hasScope() {
+			r, err := isendView(c, v, dst, tag)
+			if err == nil {
+				_, err = c.e.Wait(r.h)
+			}
+			return err
+		}
+	}
+	return c.e.SendView(c.context, &v.layout, v.base(), c.worldRank(dst), tag)
 }
 
 // RecvView receives a message into the elements of a view. A shorter message fills the first ones; of a
 // longer one the rest is lost, with ErrTruncate. A view with an element twice is refused.
 func RecvView[T any](c *Comm, v View[T], src, tag int) (Status, error) {
-	buf, direct := v.whole()
-	err := v.err
-	if err == nil && !direct {
-		err = v.distinct()
-		buf = make([]T, v.n)
+	st, err := recvView(c, &v, src, tag)
+	if err != nil {
+		return st, c.fail("RecvView", src, tag, err)
 	}
-	var st Status
-	if err == nil {
-		st, err = Recv(c, buf, src, tag)
-		if !direct {
-			v.Unpack(buf[:min(st.Count, len(buf))])
+	return st, nil
+}
+
+func recvView[T any](c *Comm, v *View[T], src, tag int) (Status, error) {
+	if v.err != nil {
+		return Status{}, v.err
+	}
+	if buf, ok := v.whole(); ok {
+		return Recv(c, buf, src, tag)
+	}
+	if err := v.distinct(); err != nil {
+		return Status{}, err
+	}
+	if !lastKnown[T]() || !c.plain(src, tag) {
+		if err := checkElement[T](); err != nil {
+			return Status{}, err
+		}
+		if err := c.checkRecv(src, tag); err != nil {
+			return Status{}, err
+		}
+		if src == ProcNull {
+			return nullStatus(), nil
+		}
+		if c.checker != nil || c.hasScope() {
+			r, err := irecvView(c, v, src, tag)
+			if err != nil {
+				return Status{}, err
+			}
+			return r.Wait()
 		}
 	}
-	return st, c.fail("RecvView", src, tag, err)
+	var st engine.Status
+	err := c.e.RecvView(c.context, &v.layout, v.base(), c.worldRank(src), tag, sizeOf[T](), &st)
+	return c.statusOf(st), err
 }
 
 // IsendView begins a SendView. The elements must not be changed until the request is complete.
 func IsendView[T any](c *Comm, v View[T], dst, tag int) (Request, error) {
-	buf, err := v.packed()
-	var r Request
-	if err == nil {
-		r, err = Isend(c, buf, dst, tag)
-	}
+	r, err := isendView(c, &v, dst, tag)
 	return r, c.fail("IsendView", dst, tag, err)
+}
+
+func isendView[T any](c *Comm, v *View[T], dst, tag int) (Request, error) {
+	if v.err != nil {
+		return Request{}, v.err
+	}
+	if buf, ok := v.whole(); ok {
+		return Isend(c, buf, dst, tag)
+	}
+	if buf, err := v.checked(c); buf != nil || err != nil {
+		if err != nil {
+			return Request{}, err
+		}
+		return Isend(c, buf, dst, tag)
+	}
+	if err := c.checkSend(dst, tag); err != nil {
+		return Request{}, err
+	}
+	if dst == ProcNull {
+		return Request{engine.Null, c}, nil
+	}
+	return c.begun(c.e.IsendView(c.context, &v.layout, v.base(), c.worldRank(dst), tag))
 }
 
 // IrecvView begins a RecvView. The elements belong to weft until the request is complete.
 func IrecvView[T any](c *Comm, v View[T], src, tag int) (Request, error) {
-	r, err := irecvView(c, v, src, tag)
+	r, err := irecvView(c, &v, src, tag)
 	return r, c.fail("IrecvView", src, tag, err)
 }
 
-func irecvView[T any](c *Comm, v View[T], src, tag int) (Request, error) {
+func irecvView[T any](c *Comm, v *View[T], src, tag int) (Request, error) {
 	if v.err != nil {
 		return Request{}, v.err
 	}
@@ -73,17 +141,17 @@ func irecvView[T any](c *Comm, v View[T], src, tag int) (Request, error) {
 	if c.checker != nil {
 		return c.checkedIrecv(v.pieces(), elementOf[T](c), src, tag, sizeOf[T]())
 	}
-	return c.begun(c.e.IrecvVec(c.context, v.pieces(), c.worldRank(src), tag, sizeOf[T]()))
+	return c.begun(c.e.IrecvView(c.context, &v.layout, v.base(), c.worldRank(src), tag, sizeOf[T]()))
 }
 
 // SendrecvView is Sendrecv of views. They must not overlap.
 func SendrecvView[T, U any](c *Comm, send View[T], dst, stag int, recv View[U], src, rtag int) (Status,
 	error) {
-	r, err := irecvView(c, recv, src, rtag)
+	r, err := irecvView(c, &recv, src, rtag)
 	if err != nil {
 		return Status{}, c.fail("SendrecvView", src, rtag, err)
 	}
-	if err := SendView(c, send, dst, stag); err != nil {
+	if err := sendView(c, &send, dst, stag); err != nil {
 		r.abandon() // nothing will answer it
 		return Status{}, c.fail("SendrecvView", dst, stag, err)
 	}
@@ -135,12 +203,13 @@ func alltoallView[T any](c *Comm, in, out []View[T]) error {
 	return nil
 }
 
-// packed are the elements one after another: where they are, or in new memory.
-func (v *View[T]) packed() ([]T, error) {
-	buf, ok := v.whole()
-	if v.err == nil && !ok {
-		buf = make([]T, v.n)
-		v.Pack(buf)
+// checked are the elements one after another in new memory, for a communicator whose messages are checked;
+// else nil.
+func (v *View[T]) checked(c *Comm) ([]T, error) {
+	if _, err := bytesOf(v.data); err != nil || c == nil || c.commState == nil || c.checker == nil {
+		return nil, err
 	}
-	return buf, v.err
+	buf := make([]T, v.n)
+	v.Pack(buf)
+	return buf, nil
 }

@@ -12,9 +12,27 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// randomView is a view of a slice of n elements without an element twice, and the indices of its elements.
+// randomView is a view without an element twice of a slice, or of a view of it, and the indices of its
+// elements.
 func randomView(random *rand.Rand, data []int) (mpi.View[int], []int, string) {
+	v, order, text := randomSelection(random, data, nil)
+	for random.IntN(3) == 0 && len(order) > 0 {
+		inner, places, more := randomSelection(random, data, &v)
+		next := make([]int, len(places))
+		for i, place := range places {
+			next[i] = order[place]
+		}
+		v, order, text = inner, next, text+" of it "+more
+	}
+	return v, order, text
+}
+
+// randomSelection selects from data, or from a view, and tells the places there.
+func randomSelection(random *rand.Rand, data []int, of *mpi.View[int]) (mpi.View[int], []int, string) {
 	n := len(data)
+	if of != nil {
+		n = of.Len()
+	}
 	var order []int
 	switch random.IntN(3) {
 	case 0:
@@ -37,8 +55,11 @@ func randomView(random *rand.Rand, data []int) (mpi.View[int], []int, string) {
 				order = append(order, from+j)
 			}
 		}
-		return mpi.Strided(data, count, block, stride), order,
-			fmt.Sprintf("Strided %d %d %d", count, block, stride)
+		text := fmt.Sprintf("Strided %d %d %d", count, block, stride)
+		if of != nil {
+			return of.Strided(count, block, stride), order, text
+		}
+		return mpi.Strided(data, count, block, stride), order, text
 	case 1:
 		dims := 1 + random.IntN(4)
 		shape, start, size := make([]int, dims), make([]int, dims), make([]int, dims)
@@ -62,7 +83,11 @@ func randomView(random *rand.Rand, data []int) (mpi.View[int], []int, string) {
 				order = append(order, i)
 			}
 		}
-		return mpi.Sub(data, shape, start, size), order, fmt.Sprint("Sub ", shape, start, size)
+		text := fmt.Sprint("Sub ", shape, start, size)
+		if of != nil {
+			return of.Sub(shape, start, size), order, text
+		}
+		return mpi.Sub(data, shape, start, size), order, text
 	default:
 		var at, length []int
 		for from := 0; from < n; {
@@ -87,7 +112,11 @@ func randomView(random *rand.Rand, data []int) (mpi.View[int], []int, string) {
 				order = append(order, from+j)
 			}
 		}
-		return mpi.Indexed(data, at, length), order, fmt.Sprint("Indexed ", at, length)
+		text := fmt.Sprint("Indexed ", at, length)
+		if of != nil {
+			return of.Indexed(at, length), order, text
+		}
+		return mpi.Indexed(data, at, length), order, text
 	}
 }
 
@@ -116,6 +145,9 @@ func TestViews_PackAndUnpack(t *testing.T) {
 		require.Equal(t, min(room, len(order)), v.Unpack(src), text)
 		require.Equal(t, expected, data, text)
 	}
+	words := make([]string, 12) // elements that cannot be sent can be packed
+	mpi.Strided(words, 3, 1, 4).Strided(3, 1, -1).Unpack([]string{"c", "b", "a"})
+	require.Equal(t, []string{"a", "b", "c"}, []string{words[0], words[4], words[8]})
 	v, data := mpi.Strided(make([]float64, 4096), 64, 1, 64), make([]float64, 64)
 	require.Zero(t, testing.AllocsPerRun(100, func() { v.Pack(data); v.Unpack(data) }))
 }

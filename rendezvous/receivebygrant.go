@@ -59,26 +59,39 @@ func (g *openGrants) take(number uint32) *fetch {
 
 // sendCTS sends the CTS for the next segment of a message; false when there is no room for it.
 func (f *Receiver) sendCTS(c *channel.Channel, l *channelQueue, t *fetch) (bool, error) {
-	if l.spareRecvs == 0 {
-		if err := c.QP().PostRecv(&f.emptyRecv); err != nil {
-			return false, fmt.Errorf("receive request for the end of a grant: %w", err)
-		}
-		l.spareRecvs++
+	if err := f.postEndRecv(c, l); err != nil {
+		return false, err
 	}
 	mr := t.segments[t.first].mr
-	n := len(mr.Bytes())
 	last := t.first == len(t.segments)-1
-	cts := CTS{ID: t.source.ID, Grant: uint64(l.granted.next()), Key: mr.Key(), Length: uint64(n), Last: last}
-	var sent bool
-	var err error
+	sent, err := f.grant(c, l, t, CTS{Key: mr.Key(), Length: uint64(len(mr.Bytes())), Last: last})
+	if sent {
+		t.first++
+	}
+	return sent, err
+}
+
+// grant sends a CTS for the next bytes of a message. A receive request for its end is posted.
+func (f *Receiver) grant(c *channel.Channel, l *channelQueue, t *fetch, cts CTS) (sent bool, err error) {
+	cts.ID, cts.Grant = t.source.ID, uint64(l.granted.next())
 	if sent, l.queueFull, err = sendControl(c, channel.CTS, ctsLen, cts); !sent {
 		return false, err
 	}
 	l.spareRecvs--
 	l.granted.add(t)
-	t.first++
-	t.posted += n
+	t.posted += int(cts.Length)
 	return true, nil
+}
+
+// postEndRecv posts the receive request for the end of the next grant.
+func (f *Receiver) postEndRecv(c *channel.Channel, l *channelQueue) error {
+	if l.spareRecvs == 0 {
+		if err := c.QP().PostRecv(&f.emptyRecv); err != nil {
+			return fmt.Errorf("receive request for the end of a grant: %w", err)
+		}
+		l.spareRecvs++
+	}
+	return nil
 }
 
 // OnGrantEnd takes a delivered end of a grant of a channel. When it is the last of its message the buffer is
@@ -94,7 +107,11 @@ func (f *Receiver) OnGrantEnd(c *channel.Channel, imm uint32) (token uint64, don
 		return 0, false, fmt.Errorf("%w: immediate %#x ends no open grant", transport.ErrProtocol, imm)
 	}
 	l.inFlight--
-	if t.grantsEnded++; t.grantsEnded < len(t.segments) {
+	t.grantsEnded++
+	if t.stage != nil {
+		f.placeStaged(t)
+	}
+	if t.stage != nil && t.arrived < t.want || t.grantsEnded < len(t.segments) {
 		return 0, false, f.Progress(c)
 	}
 	token = t.token

@@ -15,6 +15,8 @@ type ReceiverConfig struct {
 	// Grant has nothing read: buffers are granted to the senders, who write. Where the device has no Reads it
 	// is so anyway.
 	Grant bool
+	// gets the bytes that StartStaged fetches and their position, in order; they are gone when it returns
+	Place func(token uint64, at int, bytes []byte)
 }
 
 // What is moved at once if nothing else is said: bytes of a piece, and pieces of one channel under way.
@@ -42,6 +44,8 @@ type Receiver struct {
 	inUse     int // fetches, and ends of announcements that are to be sent
 	queues    map[*channel.Channel]*channelQueue
 	emptyRecv transport.RecvWR // for the end of a grant: no bytes
+	place     func(token uint64, at int, bytes []byte)
+	stages    stages
 }
 
 // channelQueue is what one channel has to fetch, in the order of Start.
@@ -67,12 +71,15 @@ type fetch struct {
 	generation  uint32
 	c           *channel.Channel // nil in a free entry
 	source      Source
-	segments    []segment // the user's buffer; keeps its memory from one use to the next
-	first       int       // of segments: the first that is not all asked for, or granted
-	want        int       // bytes to read: the message, or what of it fits
-	posted      int       // of these, asked for, or granted
-	arrived     int       // of these, placed by Reads
-	grantsEnded int       // grants that their sender has ended
+	segments    []segment    // the user's buffer; keeps its memory from one use to the next
+	stage       transport.MR // or, of a message that is placed out of a stage
+	first       int          // of segments: the first that is not all asked for, or granted
+	want        int          // bytes to read: the message, or what of it fits
+	posted      int          // of these, asked for, or granted
+	arrived     int          // of these, placed by Reads, or out of the stage
+	base        int          // position of its first byte, for Place
+	underWay    int          // pieces in the stage
+	grantsEnded int          // grants that their sender has ended
 	token       uint64
 	next        *fetch
 }
@@ -106,7 +113,8 @@ func NewReceiver(pd transport.PD, c ReceiverConfig) *Receiver {
 		depth = min(orDefault(c.Depth, MaxOpenGrants), MaxOpenGrants)
 	}
 	return &Receiver{pd: pd, piece: orDefault(c.Piece, defaultPiece), depth: depth, grants: grant,
-		copies: attr.DirectReads && !grant, queues: map[*channel.Channel]*channelQueue{}}
+		copies: attr.DirectReads && !grant, queues: map[*channel.Channel]*channelQueue{},
+		place: c.Place, stages: stages{pd: pd, rights: transport.LocalWrite | transport.RemoteWrite}}
 }
 
 // Start begins to fetch what was announced into bufs, one after the other, as much of it as fits. When it
@@ -116,9 +124,7 @@ func NewReceiver(pd transport.PD, c ReceiverConfig) *Receiver {
 // gives the token back.
 func (f *Receiver) Start(c *channel.Channel, s Source, bufs [][]byte, token uint64) (done bool, err error) {
 	l := f.queue(c)
-	t := f.alloc()
-	t.source, t.token = s, token
-	t.first, t.want, t.posted, t.arrived, t.grantsEnded = 0, 0, 0, 0, 0
+	t := f.start(s, token)
 	rights := transport.LocalWrite
 	if f.grants {
 		rights = transport.RemoteWrite
@@ -142,6 +148,20 @@ func (f *Receiver) Start(c *channel.Channel, s Source, bufs [][]byte, token uint
 		f.queueFIN(l, ATS{ID: s.ID})
 		return true, errors.Join(f.release(t), f.Progress(c))
 	}
+	l.add(t, c)
+	return false, f.Progress(c)
+}
+
+// start takes an entry for what was announced.
+func (f *Receiver) start(s Source, token uint64) *fetch {
+	t := f.alloc()
+	t.source, t.token = s, token
+	t.first, t.want, t.posted, t.arrived, t.grantsEnded, t.underWay = 0, 0, 0, 0, 0, 0
+	return t
+}
+
+// add has Progress fetch a message after those that were added before.
+func (l *channelQueue) add(t *fetch, c *channel.Channel) {
 	t.c = c
 	if l.first == nil {
 		l.first = t
@@ -149,7 +169,6 @@ func (f *Receiver) Start(c *channel.Channel, s Source, bufs [][]byte, token uint
 		l.last.next = t
 	}
 	l.last = t
-	return false, f.Progress(c)
 }
 
 // TryCopy is Start where the message can be copied at once: done tells whether buf has all of it. Otherwise
@@ -157,7 +176,7 @@ func (f *Receiver) Start(c *channel.Channel, s Source, bufs [][]byte, token uint
 // must be failed.
 func (f *Receiver) TryCopy(c *channel.Channel, s Source, buf []byte) (done bool, err error) {
 	l := f.queue(c)
-	if !f.copies || s.Length == 0 || s.Length > uint64(len(buf)) || l.first != nil ||
+	if !f.copies || s.Key == 0 || s.Length == 0 || s.Length > uint64(len(buf)) || l.first != nil ||
 		l.inFlight > 0 {
 		return false, nil
 	}
@@ -196,7 +215,14 @@ func (f *Receiver) Progress(c *channel.Channel) (err error) {
 	}
 	for l.first != nil && l.inFlight < f.depth {
 		t, ask := l.first, (*Receiver).postRead
-		if f.grants {
+		switch {
+		case t.stage != nil && t.underWay == stagePieces:
+			return nil // until one is placed
+		case t.stage != nil && (f.grants || t.source.Key == 0):
+			ask = (*Receiver).sendStageCTS
+		case t.stage != nil:
+			ask = (*Receiver).postStageRead
+		case f.grants:
 			ask = (*Receiver).sendCTS
 		}
 		if asked, err := ask(f, c, l, t); !asked {
@@ -257,18 +283,27 @@ func (f *Receiver) postRead(c *channel.Channel, l *channelQueue, t *fetch) (bool
 	p := &t.segments[t.first]
 	size := len(p.mr.Bytes())
 	n := min(f.piece, size-p.posted)
-	l.read.ID = t.wrID()
-	l.local[0] = transport.SGE{MR: p.mr, Offset: p.posted, Length: n}
-	l.remote[0] = transport.Segment{Key: t.source.Key, Offset: t.source.Offset + uint64(t.posted),
-		Length: uint64(n)}
-	var err error
-	if l.queueFull, err = post(c.QP(), &l.read); l.queueFull || err != nil {
+	posted, err := f.postReadOf(c, l, t, transport.SGE{MR: p.mr, Offset: p.posted, Length: n})
+	if !posted {
 		return false, err
 	}
 	if p.posted += n; p.posted == size {
 		t.first++
 	}
-	t.posted += n
+	return true, nil
+}
+
+// postReadOf posts a Read of the next bytes of a message to some memory.
+func (f *Receiver) postReadOf(c *channel.Channel, l *channelQueue, t *fetch, to transport.SGE) (posted bool,
+	err error) {
+	l.read.ID = t.wrID()
+	l.local[0] = to
+	l.remote[0] = transport.Segment{Key: t.source.Key, Offset: t.source.Offset + uint64(t.posted),
+		Length: uint64(to.Length)}
+	if l.queueFull, err = post(c.QP(), &l.read); l.queueFull || err != nil {
+		return false, err
+	}
+	t.posted += to.Length
 	return true, nil
 }
 
@@ -304,7 +339,11 @@ func (f *Receiver) OnCompletion(wc *transport.WC) (token uint64, done bool, err 
 	t := f.table[i]
 	l := f.queues[t.c]
 	l.inFlight--
-	t.arrived += wc.Bytes
+	if t.stage != nil {
+		f.placeStaged(t)
+	} else {
+		t.arrived += wc.Bytes
+	}
 	if t.arrived < t.want {
 		return 0, false, f.Progress(t.c)
 	}
@@ -322,6 +361,10 @@ func (f *Receiver) Fail(c *channel.Channel, each func(token uint64)) error {
 	for _, t := range f.table {
 		if t.c == c {
 			token := t.token
+			if t.stage != nil {
+				first = errors.Join(first, t.stage.Deregister())
+				t.stage = nil
+			}
 			if err := f.release(t); err != nil && first == nil {
 				first = err
 			}
@@ -354,8 +397,9 @@ func (f *Receiver) release(t *fetch) (err error) {
 		err = errors.Join(err, t.segments[i].mr.Deregister())
 		t.segments[i] = segment{}
 	}
+	err = errors.Join(err, f.stages.give(t.stage))
 	t.generation++
-	t.c, t.segments = nil, t.segments[:0]
+	t.c, t.segments, t.stage = nil, t.segments[:0], nil
 	t.next, f.free = f.free, t
 	return err
 }

@@ -40,10 +40,7 @@ func (a *Sender) OnCTS(c *channel.Channel, cts CTS) error {
 		return fmt.Errorf("%w: CTS for %#x, which is no open announcement", transport.ErrProtocol, cts.ID)
 	}
 	e := &a.table[i]
-	left := -e.granted
-	if e.mr != nil {
-		left += uint64(len(e.mr.Bytes()))
-	}
+	left := e.length - e.granted
 	switch {
 	case e.last || cts.Length > left || cts.Length == left && !cts.Last:
 		return fmt.Errorf("%w: CTS for %d bytes of announcement %#x (last: %v), where %d are left (last: %v)",
@@ -76,23 +73,47 @@ func (a *Sender) Progress(c *channel.Channel) (err error) {
 		i := indexOf(g.ID)
 		e := &a.table[i]
 		n := min(a.piece, g.Length-g.posted)
+		of.local[0] = transport.SGE{MR: e.mr, Offset: int(e.posted)}
+		if e.from != nil {
+			if e.inFlight == stagePieces {
+				return nil // until a piece is written
+			}
+			n = min(n, StagePiece)
+			if of.local[0], err = a.gather(e, int(n)); err != nil {
+				return err
+			}
+		}
+		of.local[0].Length = int(n)
 		of.write.ID, of.write.Op = e.wrID(i), transport.OpWrite
 		if g.posted+n == g.Length { // delivered, and with it all that was posted before
 			of.write.Op, of.write.Imm = transport.OpWriteImm, grantEnd{uint32(g.Grant)}.imm()
 		}
-		of.local[0] = transport.SGE{MR: e.mr, Offset: int(e.posted), Length: int(n)}
 		of.remote[0] = transport.Segment{Key: g.Key, Offset: g.Offset + g.posted, Length: n}
 		if of.queueFull, err = post(c.QP(), &of.write); of.queueFull || err != nil {
 			return err
 		}
 		of.inFlight++
 		e.inFlight++
+		e.pieces++
 		e.posted += n
 		if g.posted += n; g.posted == g.Length {
 			of.grants = of.grants[:copy(of.grants, of.grants[1:])]
 		}
 	}
 	return nil
+}
+
+// gather copies the next n bytes of a message to its stage. Pieces take turns there, and Writes complete in
+// order, so that nothing reads the place any more.
+func (a *Sender) gather(e *pendingSend, n int) (at transport.SGE, err error) {
+	if e.stage == nil {
+		if e.stage, err = a.stages.take(); err != nil {
+			return at, fmt.Errorf("memory to gather a message in: %w", err)
+		}
+	}
+	at = transport.SGE{MR: e.stage, Offset: e.pieces % stagePieces * StagePiece}
+	e.from.Gather(int(e.posted), e.stage.Bytes()[at.Offset:][:n])
+	return at, nil
 }
 
 // Idle tells whether nothing is under way, on any channel: then Progress has nothing to do.

@@ -39,6 +39,7 @@ type Sender struct {
 	inUse     int    // entries in use, and withdrawals that wait for room
 	channels  map[*channel.Channel]*channelSends
 	emptyRecv transport.RecvWR // for a FIN: no bytes
+	stages    stages
 }
 
 // SenderConfig says how messages are written into granted buffers. A zero field stands for its default.
@@ -62,11 +63,15 @@ type pendingSend struct {
 	next       uint32 // free entries: index plus one
 	c          *channel.Channel
 	channel    *channelSends
-	mr         transport.MR // nil for a message of no bytes
+	mr         transport.MR // nil for a message of no bytes, and for one that is gathered
+	from       Gatherer     // of a message that is gathered; else nil
+	stage      transport.MR // of a message that is gathered and has been granted room
+	length     uint64
 	token      uint64
 	granted    uint64 // bytes for which the receiver has granted room
 	posted     uint64 // of these, asked to be written
 	inFlight   int    // Writes
+	pieces     int    // Writes posted
 	last       bool   // no more will be granted
 	finRecv    bool   // a receive request is posted for its FIN
 }
@@ -74,7 +79,8 @@ type pendingSend struct {
 // NewSender makes the sender's side of a rank whose channels use pd.
 func NewSender(pd transport.PD, c SenderConfig) *Sender {
 	piece, depth := orDefault(c.Piece, defaultPiece), orDefault(c.Depth, defaultDepth)
-	return &Sender{pd: pd, piece: uint64(piece), depth: depth, channels: map[*channel.Channel]*channelSends{}}
+	return &Sender{pd: pd, piece: uint64(piece), depth: depth, channels: map[*channel.Channel]*channelSends{},
+		stages: stages{pd: pd}}
 }
 
 // TrySendRTS announces buf, which may be empty, as a whole message. When it returns true, buf must stay as it
@@ -82,21 +88,32 @@ func NewSender(pd transport.PD, c SenderConfig) *Sender {
 // credits, or the send queue. The id names the announcement to Withdraw.
 func (a *Sender) TrySendRTS(c *channel.Channel, env eager.Envelope, buf []byte, token uint64, more bool) (
 	id uint64, ok bool, err error) {
-	return a.trySend(c, channel.RTS, rtsLen, buf, token, more, func(body []byte, s Source) {
+	return a.trySend(c, channel.RTS, rtsLen, buf, nil, len(buf), token, more, putRTS(env))
+}
+
+func putRTS(env eager.Envelope) func(body []byte, s Source) {
+	return func(body []byte, s Source) {
 		RTS{Context: env.Context, Tag: env.Tag, Source: s}.Append(body[:0])
-	})
+	}
+}
+
+// TrySendGathered is TrySendRTS of n bytes (n > 0) that from gives, until the token comes back.
+func (a *Sender) TrySendGathered(c *channel.Channel, env eager.Envelope, from Gatherer, n int, token uint64,
+	more bool) (id uint64, ok bool, err error) {
+	return a.trySend(c, channel.RTS, rtsLen, nil, from, n, token, more, putRTS(env))
 }
 
 // TrySendPiece is TrySendRTS of the next bytes of a message that has begun.
 func (a *Sender) TrySendPiece(c *channel.Channel, buf []byte, token uint64, more bool) (id uint64, ok bool,
 	err error) {
-	return a.trySend(c, channel.Piece, sourceLen, buf, token, more,
+	return a.trySend(c, channel.Piece, sourceLen, buf, nil, len(buf), token, more,
 		func(body []byte, s Source) { s.Append(body[:0]) })
 }
 
-// trySend announces buf with a message of kind k, whose body of n bytes put writes.
-func (a *Sender) trySend(c *channel.Channel, k channel.Kind, n int, buf []byte, token uint64, more bool,
-	put func(body []byte, s Source)) (uint64, bool, error) {
+// trySend announces buf, or length bytes that from gives, with a message of kind k, whose body of n bytes put
+// writes.
+func (a *Sender) trySend(c *channel.Channel, k channel.Kind, n int, buf []byte, from Gatherer, length int,
+	token uint64, more bool, put func(body []byte, s Source)) (uint64, bool, error) {
 	of := a.sends(c)
 	i := a.alloc()
 	finRecv := of.finRecvs < MaxFINs && i <= maxFINIndex
@@ -112,7 +129,7 @@ func (a *Sender) trySend(c *channel.Channel, k channel.Kind, n int, buf []byte, 
 	e.finRecv = finRecv
 	id := e.id(i)
 	sent, err := c.TrySendControl(k, n, more, func(body []byte) (err error) {
-		s := Source{ID: id, Length: uint64(len(buf))}
+		s := Source{ID: id, Length: uint64(length)}
 		if len(buf) > 0 {
 			if mr, err = a.pd.Register(buf, transport.RemoteRead); err != nil {
 				return fmt.Errorf("send buffer of %d bytes: %w", len(buf), err)
@@ -130,6 +147,7 @@ func (a *Sender) trySend(c *channel.Channel, k channel.Kind, n int, buf []byte, 
 		return 0, false, err
 	}
 	e.c, e.channel, e.mr, e.token = c, of, mr, token
+	e.from, e.length = from, uint64(length)
 	of.open++
 	if finRecv {
 		of.finRecvs++
@@ -215,14 +233,14 @@ func (a *Sender) find(c *channel.Channel, id uint64) (i uint32, ok bool) {
 
 func (a *Sender) finish(i uint32) (uint64, error) {
 	e := &a.table[i]
-	token, mr := e.token, e.mr
+	token, mr, stage := e.token, e.mr, e.stage
 	e.channel.open--
 	if e.finRecv {
 		e.channel.finRecvs--
 	}
 	a.release(i)
 	if mr == nil {
-		return token, nil
+		return token, a.stages.give(stage)
 	}
 	return token, mr.Deregister()
 }
@@ -231,7 +249,10 @@ func (a *Sender) finish(i uint32) (uint64, error) {
 func (a *Sender) Fail(c *channel.Channel, each func(token uint64)) error {
 	var first error
 	for i := range a.table {
-		if a.table[i].c == c {
+		if e := &a.table[i]; e.c == c {
+			if e.stage != nil {
+				e.mr, e.stage = e.stage, nil // what is still read there is not given to another message
+			}
 			token, err := a.finish(uint32(i))
 			if err != nil && first == nil {
 				first = err

@@ -76,7 +76,11 @@ func (l *allocated) inUse(m *Memory) error {
 			"the other", ErrBuffer)
 	}
 	for r := range l.e.requests.underWay() {
-		for _, b := range r.vec {
+		vec := r.vec
+		if r.view != nil {
+			vec = [][]byte{r.view.memory()}
+		}
+		for _, b := range vec {
 			if other, _ := l.find(b); other != m {
 				continue
 			}

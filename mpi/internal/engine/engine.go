@@ -89,6 +89,7 @@ type Engine struct {
 	collectives collectives
 	allocated   allocated
 	windows     windows
+	views       viewMessages
 
 	progress          progressEngine
 	routes            router
@@ -142,7 +143,7 @@ func (e *Engine) init(c Config) {
 	e.mu.init()
 	e.requests.e, e.sends.e, e.recvs.e, e.probes.e, e.cancels.e = e, e, e, e, e
 	e.progress.e, e.collectives.e, e.allocated.e, e.completionHandler.e = e, e, e, e
-	e.windows.e = e
+	e.windows.e, e.views.e = e, e
 	e.windows.passive.init(e, c.Passive)
 	e.routes.init(e)
 	e.unexpected.init(e, c)

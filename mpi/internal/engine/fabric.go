@@ -77,7 +77,7 @@ func (e *Engine) newFabric(c *Config, from Fabric) (*fabric, error) {
 	}
 	f.sender = rendezvous.NewSender(f.pd, rendezvous.SenderConfig{Piece: from.Piece})
 	f.receiver = rendezvous.NewReceiver(f.pd, rendezvous.ReceiverConfig{Piece: from.Piece, Grant: c.Grant ||
-		f.reads == 0})
+		f.reads == 0, Place: e.views.place})
 	return f, nil
 }
 

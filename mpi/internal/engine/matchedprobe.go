@@ -183,10 +183,6 @@ func (q *matchedProbes) fetchedForMessage(r *request) {
 func (q *matchedProbes) copyToMessage(r *request) {
 	a := r.unexpected
 	a.self = nil
-	for _, b := range r.vec {
-		if len(b) > 0 {
-			q.e.unexpected.storePayload(a, b)
-		}
-	}
+	q.e.unexpected.storeSent(a, r)
 	q.e.requests.complete(r, nil)
 }

@@ -462,9 +462,18 @@ func (v *recvProtocol) fetch(r *request, p *peer, s rendezvous.Source) {
 	r.openTransfers++
 	from := r.received
 	r.received += int(s.Length)
-	v.destination = r.bufferRange(v.destination[:0], from, r.received)
 	var done bool
 	var err error
+	if r.view != nil || s.Key == 0 {
+		want := max(min(int(s.Length), r.bufferLen()-from), 0)
+		atOnce := want <= v.copyBudget
+		if done, err = p.fabric.receiver.StartStaged(p.ch, s, from, want, r.token(), atOnce); done {
+			v.copyBudget -= want
+		}
+		v.fetchBegun(r, p, done, err)
+		return
+	}
+	v.destination = r.bufferRange(v.destination[:0], from, r.received)
 	if len(v.destination) == 1 && int(s.Length) <= v.copyBudget {
 		if done, err = p.fabric.receiver.TryCopy(p.ch, s, v.destination[0]); done {
 			v.copyBudget -= int(s.Length)
@@ -473,6 +482,11 @@ func (v *recvProtocol) fetch(r *request, p *peer, s rendezvous.Source) {
 	if !done {
 		done, err = p.fabric.receiver.Start(p.ch, s, v.destination, r.token())
 	}
+	v.fetchBegun(r, p, done, err)
+}
+
+// fetchBegun notes what has become of the beginning of a fetch: with done it has ended too.
+func (v *recvProtocol) fetchBegun(r *request, p *peer, done bool, err error) {
 	if done {
 		r.openTransfers--
 	}

@@ -73,8 +73,9 @@ type operation struct {
 	// none of these
 	observed      bool
 	status        Status
-	vec           [][]byte  // the user's buffer, in one piece or several
-	one           [1][]byte // vec of a buffer in one piece
+	vec           [][]byte    // the user's buffer, in one piece or several
+	one           [1][]byte   // vec of a buffer in one piece
+	view          *viewBuffer // in place of vec, a buffer that does not lie together
 	err           error
 	rank          int           // world rank of the destination; for a receive, of the source or AnySource
 	received      int           // a receive: bytes of its message that have come, or are being fetched
@@ -110,6 +111,9 @@ func (r *request) contiguous(buf []byte) {
 
 // bufferLen is the length of the user's buffer.
 func (r *request) bufferLen() int {
+	if r.view != nil {
+		return r.view.bytes()
+	}
 	n := 0
 	for _, e := range r.vec {
 		n += len(e)
@@ -121,6 +125,12 @@ func (r *request) bufferLen() int {
 func (r *request) copyIn(at int, b []byte) {
 	if len(r.vec) == 1 && at+len(b) <= len(r.vec[0]) {
 		wordcopy.Copy(r.vec[0][at:], b)
+		return
+	}
+	if r.view != nil {
+		if room := r.view.bytes() - at; room > 0 {
+			r.view.Scatter(at, b[:min(len(b), room)])
+		}
 		return
 	}
 	for _, e := range r.vec {
@@ -189,6 +199,9 @@ func (p *requestTable) put(r *request) {
 	r.gen++
 	if r.gen == 0 {
 		r.gen = 1
+	}
+	if r.view != nil {
+		p.e.views.release(r.view)
 	}
 	r.operation = operation{}
 	if r.msg.Elems != nil {

@@ -294,13 +294,16 @@ func (h *coalescer) shouldCoalesceTo(dst, n int) bool {
 // start begins a send that has a request. With more its bytes are coalesced, to travel with others.
 func (s *sendProtocol) start(r *request, env envelope, dst int, more bool) {
 	r.kind, r.rank = kindSend, dst
-	if dst == s.e.rank {
+	if r.view != nil {
+		r.msg.StartGathered(env, r.view.bytes())
+	} else {
 		r.msg.Start(env, r.vec)
+	}
+	if dst == s.e.rank {
 		s.sendSelf(r)
 		return
 	}
 	p := s.e.peer(dst)
-	r.msg.Start(env, r.vec)
 	switch p.state {
 	case peerFailed:
 		s.e.requests.complete(r, p.cause)
@@ -358,6 +361,9 @@ func (p *peer) refusesPayload(n int) bool { return n > 0 && p.ch.PeerRefusesPayl
 func (s *sendProtocol) trySend(p *peer, r *request, more bool) (through bool, err error) {
 	if sent, err := s.e.coalescer.sendBatch(p, true); !sent {
 		return false, err
+	}
+	if r.view != nil {
+		return s.e.views.trySend(p, r)
 	}
 	m := &r.msg
 	for {
@@ -468,11 +474,7 @@ func (s *sendProtocol) sendSelf(r *request) {
 		s.e.unexpected.enqueue(a, env, s.e.rank)
 		return
 	}
-	for _, b := range r.vec {
-		if len(b) > 0 {
-			s.e.unexpected.storePayload(a, b)
-		}
-	}
+	s.e.unexpected.storeSent(a, r)
 	s.e.unexpected.enqueue(a, env, s.e.rank)
 	s.e.requests.complete(r, nil)
 }
@@ -485,7 +487,7 @@ const selfCopied = 600
 func (s *sendProtocol) deliverSelf(r, from *request) {
 	r.status.Source, r.status.Tag, r.status.Bytes = s.e.rank, int(from.msg.Tag), from.msg.Total()
 	at := 0
-	for _, b := range from.vec {
+	for b := range s.e.views.pieces(from) {
 		r.copyIn(at, b)
 		at += len(b)
 	}

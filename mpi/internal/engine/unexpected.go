@@ -155,6 +155,15 @@ func (u *unexpectedMessages) storePayload(a *unexpectedMessage, b []byte) {
 	}
 }
 
+// storeSent keeps what a send of this rank to itself has sent.
+func (u *unexpectedMessages) storeSent(a *unexpectedMessage, r *request) {
+	for b := range u.e.views.pieces(r) {
+		if len(b) > 0 {
+			u.storePayload(a, b)
+		}
+	}
+}
+
 // newUnexpected begins to keep a message of a peer that no receive has matched. The error is of a peer that
 // has sent so many that it is at the limit, or that sends payload although it has read that it is to keep it.
 func (u *unexpectedMessages) newMessage(p *peer) (*unexpectedMessage, error) {

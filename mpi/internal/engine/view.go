@@ -1,0 +1,253 @@
+package engine
+
+import (
+	"iter"
+	"unsafe"
+
+	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/eager"
+	"github.com/weft-mpi/weft/internal/recorder"
+	"github.com/weft-mpi/weft/mpi/internal/layout"
+	"github.com/weft-mpi/weft/rendezvous"
+)
+
+// Messages of bytes that do not lie together (package layout). Up to stageBytes they are packed into the
+// engine's own memory and take the ways of all others. Longer ones are announced, and go through the stages
+// of the rendezvous. So no message of a view needs more than stageBytes of memory at either end.
+const stageBytes = 2 * rendezvous.StagePiece
+
+// viewMessages has what the sends and receives of views need. The lock guards it.
+type viewMessages struct {
+	e        *Engine
+	free     *viewBuffer
+	outgoing []byte // a message that is being sent, until it is in its slot
+	incoming []byte // a message that is taken straight from a ring
+	copied   []byte // of this rank to itself
+}
+
+// viewBuffer is the user's buffer of a request that does not lie together.
+type viewBuffer struct {
+	layout.Cursor
+	layout layout.Layout
+	next   *viewBuffer
+}
+
+// bytes is the length of the buffer.
+func (b *viewBuffer) bytes() int { return b.layout.Bytes() }
+
+// memory is the first bytes of the buffer that lie together: they tell which memory it is of.
+func (b *viewBuffer) memory() []byte {
+	from, n := b.layout.Span(0)
+	return unsafe.Slice((*byte)(unsafe.Add(b.Memory, from)), n)
+}
+
+// setView makes bytes of memory the request's buffer.
+func (v *viewMessages) setView(r *request, l *layout.Layout, mem unsafe.Pointer) {
+	b := v.free
+	if b == nil {
+		b = &viewBuffer{}
+	} else {
+		v.free = b.next
+	}
+	b.layout, b.next = *l, nil
+	b.Cursor = layout.Cursor{Layout: &b.layout, Memory: mem}
+	r.view = b
+}
+
+// release takes the buffer of a request back.
+func (v *viewMessages) release(b *viewBuffer) {
+	*b = viewBuffer{next: v.free}
+	v.free = b
+}
+
+func (v *viewMessages) room(buf *[]byte) []byte {
+	if *buf == nil {
+		*buf = make([]byte, stageBytes)
+	}
+	return *buf
+}
+
+// SendView is Send of the bytes of a layout of some memory, of which there is one at least.
+func (e *Engine) SendView(context uint32, l *layout.Layout, mem unsafe.Pointer, dst, tag int) error {
+	n := l.Bytes()
+	start := e.hook.begin(CallSend, dst, tag, n)
+	e.mu.Lock()
+	if e.views.sendNow(context, l, mem, dst, tag, 0) {
+		e.mu.Unlock()
+		e.hook.end(CallSend, start)
+		return nil
+	}
+	r, err := e.views.send(context, l, mem, dst, tag)
+	e.mu.Unlock()
+	if err == nil {
+		_, err = e.waiters.wait(r)
+	}
+	e.hook.end(CallSend, start)
+	return err
+}
+
+// IsendView is Isend of the bytes of a layout of some memory, of which there is one at least. The layout is
+// the caller's again, but for what it refers to.
+func (e *Engine) IsendView(context uint32, l *layout.Layout, mem unsafe.Pointer, dst, tag int) (Request,
+	error) {
+	start := e.hook.begin(CallIsend, dst, tag, l.Bytes())
+	defer e.hook.end(CallIsend, start)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.views.sendNow(context, l, mem, dst, tag, 0) {
+		return e.requests.newCompleted(), nil
+	}
+	r, err := e.views.send(context, l, mem, dst, tag)
+	if err != nil {
+		return Request{}, err
+	}
+	return r.handle(), nil
+}
+
+// sendNow sends a message that fits a slot and need not wait for others; false if it needs a request.
+func (v *viewMessages) sendNow(context uint32, l *layout.Layout, mem unsafe.Pointer, dst, tag int,
+	flags channel.SendFlags) bool {
+	p, n := v.e.peers[dst], l.Bytes()
+	if p == nil || n > stageBytes || v.e.stopped != nil ||
+		!p.canSendEager(n) && !v.e.sends.canSendAfterBatch(p, n) {
+		return false
+	}
+	c := layout.Cursor{Layout: l, Memory: mem}
+	buf := v.room(&v.outgoing)[:n]
+	c.Gather(0, buf)
+	return v.e.sends.sendEager(p, envelope{Context: context, Tag: int32(tag)}, buf, flags)
+}
+
+// send begins a send with a request.
+func (v *viewMessages) send(context uint32, l *layout.Layout, mem unsafe.Pointer, dst, tag int) (*request,
+	error) {
+	if v.e.stopped != nil {
+		return nil, v.e.stopped
+	}
+	r := v.e.requests.get()
+	v.setView(r, l, mem)
+	v.e.sends.start(r, envelope{Context: context, Tag: int32(tag)}, dst, false)
+	return r, nil
+}
+
+// trySend is sendProtocol.trySend of a view: what is no longer than a slot may be is packed, and the rest
+// announced.
+func (v *viewMessages) trySend(p *peer, r *request) (through bool, err error) {
+	m, n := &r.msg, r.view.bytes()
+	if !r.sync && n <= min(p.eagerLimit, stageBytes) && !p.refusesPayload(n) {
+		buf := v.room(&v.outgoing)[:n]
+		r.view.Gather(0, buf)
+		r.one[0] = buf
+		m.Elems = r.one[:]
+		_, o, err := m.TrySend(p.ch, 0)
+		m.Elems, r.one[0] = nil, nil
+		switch {
+		case err != nil || o == channel.Waiting:
+			return false, err
+		case o == channel.Done:
+			m.MarkAnnounced()
+			m.Finish()
+			p.stats.eager(n)
+			v.e.recorder.Note(recorder.Sent, m.Context, p.rank, int(m.Tag), n)
+			v.e.hook.step(StepEager, p.rank, n)
+			v.e.requests.complete(r, nil)
+			return true, nil
+		}
+	}
+	id, ok, err := p.fabric.sender.TrySendGathered(p.ch, m.Envelope, r.view, n, r.token(), false)
+	if !ok {
+		return false, err
+	}
+	m.MarkAnnounced()
+	r.openTransfers++
+	r.announcement = id + 1
+	p.stats.Rendezvous++
+	p.stats.RendezvousBytes += uint64(n)
+	v.e.recorder.Note(recorder.Announced, m.Context, p.rank, int(m.Tag), n)
+	v.e.hook.step(StepAnnounced, p.rank, n)
+	return true, nil
+}
+
+// RecvView is Recv into the bytes of a layout of some memory, of which there is one at least. The layout has
+// no byte twice.
+func (e *Engine) RecvView(context uint32, l *layout.Layout, mem unsafe.Pointer, src, tag, elem int,
+	st *Status) (err error) {
+	room := l.Bytes()
+	start := e.hook.begin(CallRecv, src, tag, room)
+	e.mu.Lock()
+	if room <= stageBytes && src != AnySource && tag != AnyTag && e.recvs.canRecvDirect(src) {
+		buf := e.views.room(&e.views.incoming)[:room]
+		n, ok := e.recvs.recvDirect(e.peers[src], envelope{Context: context, Tag: int32(tag)}, buf)
+		if ok {
+			c := layout.Cursor{Layout: l, Memory: mem}
+			c.Scatter(0, buf[:n])
+			answer := eager.PrefetchAddr(e.peers[src].ch, n)
+			e.mu.Unlock()
+			prefetch(answer)
+			st.Source, st.Tag, st.Bytes, st.Elem, st.Cancelled = src, tag, n, elem, false
+			e.hook.end(CallRecv, start)
+			return nil
+		}
+	}
+	r, err := e.views.receive(context, l, mem, src, tag, elem)
+	e.mu.Unlock()
+	if err == nil {
+		*st, err = e.waiters.wait(r)
+	}
+	e.hook.end(CallRecv, start)
+	return err
+}
+
+// IrecvView is Irecv into the bytes of a layout of some memory, of which there is one at least. The layout
+// has no byte twice.
+func (e *Engine) IrecvView(context uint32, l *layout.Layout, mem unsafe.Pointer, src, tag, elem int) (Request,
+	error) {
+	start := e.hook.begin(CallIrecv, src, tag, l.Bytes())
+	defer e.hook.end(CallIrecv, start)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r, err := e.views.receive(context, l, mem, src, tag, elem)
+	if err != nil {
+		return Request{}, err
+	}
+	return r.handle(), nil
+}
+
+func (v *viewMessages) receive(context uint32, l *layout.Layout, mem unsafe.Pointer, src, tag, elem int) (
+	*request, error) {
+	if v.e.stopped != nil {
+		return nil, v.e.stopped
+	}
+	r := v.e.requests.get()
+	v.setView(r, l, mem)
+	v.e.recvs.start(r, context, src, tag, elem)
+	return r, nil
+}
+
+// place takes bytes that have come through a stage for the receive whose token it is.
+func (v *viewMessages) place(token uint64, at int, b []byte) {
+	if r := v.e.requests.byToken(token); r != nil && !r.completed() {
+		r.copyIn(at, b)
+	}
+}
+
+// pieces are the bytes of a send of this rank to itself, in order. Each is gone when the next is asked for.
+func (v *viewMessages) pieces(r *request) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		if r.view == nil {
+			for _, b := range r.vec {
+				if !yield(b) {
+					return
+				}
+			}
+			return
+		}
+		buf := v.room(&v.copied)
+		for at, n := 0, r.view.bytes(); at < n; at += len(buf) {
+			buf = buf[:min(len(buf), n-at)]
+			if r.view.Gather(at, buf); !yield(buf) {
+				return
+			}
+		}
+	}
+}

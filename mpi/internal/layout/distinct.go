@@ -1,0 +1,138 @@
+package layout
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+)
+
+// Twice gives an offset in memory that the layout has twice; -1 if there is none.
+func (l *Layout) Twice() int {
+	at := l.twiceHere()
+	if at >= 0 && l.of != nil {
+		at, _ = l.of.Span(at)
+	}
+	if at >= 0 || l.of == nil || l.of.Twice() < 0 {
+		return at
+	}
+	// What l selects from has bytes twice. Whether both are selected is seen in memory alone.
+	var all []interval
+	for position := 0; position < l.n; {
+		from, n := l.Span(position)
+		all = append(all, interval{from, from + n})
+		position += n
+	}
+	return overlap(all)
+}
+
+type interval struct{ from, to int }
+
+// overlap gives where two intervals overlap, or -1. It sorts them.
+func overlap(all []interval) int {
+	slices.SortFunc(all, func(a, b interval) int { return cmp.Compare(a.from, b.from) })
+	for i := 1; i < len(all); i++ {
+		if all[i].from < all[i-1].to {
+			return all[i].from
+		}
+	}
+	return -1
+}
+
+// twiceHere is Twice in what l selects from.
+func (l *Layout) twiceHere() int {
+	if l.list {
+		return l.twiceInList()
+	}
+	// Of all that is made without a list only blocks that are longer than their distance overlap; and where
+	// selections are joined (Of), dimensions that stay within the block of another.
+	for i, d := range l.dims() {
+		if max(d.stride, -d.stride) >= l.block {
+			continue
+		}
+		if l.depth == 1 || i == l.depth-1 || d.stride == 0 {
+			return l.start
+		}
+	}
+	if l.sorted() {
+		return -1
+	}
+	var all []interval
+	for position := 0; position < l.n; {
+		from, n := l.spanHere(position)
+		all = append(all, interval{from, from + n})
+		position += n
+	}
+	return overlap(all)
+}
+
+// sorted tells whether each dimension's parts are apart by at least what is inside it.
+func (l *Layout) sorted() bool {
+	extent := l.block
+	dims := l.dims()
+	for i := len(dims) - 1; i >= 0; i-- {
+		distance := max(dims[i].stride, -dims[i].stride)
+		if distance < extent {
+			return false
+		}
+		extent += (dims[i].count - 1) * distance
+	}
+	return true
+}
+
+// seen is a set of elements of a stretch of memory.
+type seen [seenElements / 64]uint64
+
+// seenElements makes the set 32 KiB. maxStretches is how many stretches a list is looked at for, at most.
+const (
+	seenElements = 1 << 18
+	maxStretches = 16
+)
+
+var seenSets = sync.Pool{New: func() any { return new(seen) }}
+
+// twiceInList looks for overlapping ranges of a list. For a list in ascending order one look is enough, for
+// one within a few stretches of memory one look for each; others are sorted.
+func (l *Layout) twiceInList() int {
+	ascending, end, most := true, 0, 0
+	for i, from := range l.at {
+		n := l.lengthOf(i) / l.size
+		if n == 0 {
+			continue
+		}
+		ascending = ascending && from >= end
+		end = from + n
+		most = max(most, end)
+	}
+	switch {
+	case ascending:
+		return -1
+	case most <= maxStretches*seenElements:
+		return l.twiceInStretches(most)
+	}
+	all := make([]interval, 0, len(l.at))
+	for i, from := range l.at {
+		if n := l.lengthOf(i); n > 0 {
+			all = append(all, interval{l.start + from*l.size, l.start + from*l.size + n})
+		}
+	}
+	return overlap(all)
+}
+
+func (l *Layout) twiceInStretches(most int) int {
+	set := seenSets.Get().(*seen)
+	defer seenSets.Put(set)
+	for first := 0; first < most; first += seenElements {
+		clear(set[:])
+		for i, from := range l.at {
+			to := min(from+l.lengthOf(i)/l.size, first+seenElements)
+			for e := max(from, first); e < to; e++ {
+				word, bit := &set[(e-first)/64], uint64(1)<<((e-first)%64)
+				if *word&bit != 0 {
+					return l.start + e*l.size
+				}
+				*word |= bit
+			}
+		}
+	}
+	return -1
+}

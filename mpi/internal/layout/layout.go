@@ -1,0 +1,304 @@
+// Package layout is where the elements of a view are, and how they are copied to contiguous memory and back.
+// It does no I/O.
+package layout
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"sort"
+)
+
+// Layout is a sequence of bytes at offsets of some memory: blocks within repetitions, or a list of ranges.
+// The offsets of a Layout that selects from another are positions in the sequence of that one. The zero
+// Layout has no bytes. Constructors check that all offsets are within the memory, so that no use has to.
+type Layout struct {
+	n     int // bytes in all
+	start int // offset of the first
+	block int // bytes that lie together, inside all dims
+
+	depth int // dims that there are, the outermost first
+	few   [fewDims]dim
+	many  []dim // in place of few, where depth is larger
+
+	list       bool // the ranges of at and length, in place of dims
+	at, length []int
+	size       int   // bytes of an element of the list
+	ends       []int // of a list that others select from: positions where its ranges end
+
+	of *Layout // nil for memory
+}
+
+// dim is a repetition: of count parts, stride bytes apart.
+type dim struct{ count, stride int }
+
+const (
+	fewDims = 4
+	maxDims = 16
+)
+
+// errTooMuch is for what no memory can have.
+var errTooMuch = errors.New("there are more elements than can be counted")
+
+// Whole is n elements of size bytes from an element on.
+func Whole(from, n, size int) Layout {
+	return Layout{n: n * size, start: from * size, block: n * size}
+}
+
+// Strided is count blocks of block elements, which begin stride elements apart, of total elements of size
+// bytes. With a negative stride the blocks come from the last to the first.
+func Strided(total, size, count, block, stride int) (Layout, error) {
+	if count < 0 || block < 0 {
+		return Layout{}, fmt.Errorf("Strided with %d blocks of %d elements", count, block)
+	}
+	if count == 0 || block == 0 {
+		return Layout{}, nil
+	}
+	distance := max(stride, -stride)
+	if distance < 0 || block > total || count > 1 && distance > (total-block)/(count-1) {
+		return Layout{}, fmt.Errorf("Strided takes %d blocks of %d elements, %d apart, of %d elements", count,
+			block, stride, total)
+	}
+	if hi, lo := bits.Mul64(uint64(count), uint64(block*size)); hi > 0 || lo > 1<<62 {
+		return Layout{}, errTooMuch
+	}
+	l := Layout{block: block * size, n: count * block * size}
+	switch {
+	case stride == block || count == 1:
+		l.block = l.n
+	default:
+		l.few[0], l.depth = dim{count, stride * size}, 1
+		if stride < 0 {
+			l.start = (count - 1) * distance * size
+		}
+	}
+	return l, nil
+}
+
+// Sub is a block of an n-dimensional array, whose last index changes fastest, of at most total elements of
+// size bytes.
+func Sub(total, size int, shape, start, extent []int) (Layout, error) {
+	if len(start) != len(shape) || len(extent) != len(shape) {
+		return Layout{}, fmt.Errorf("Sub with a shape of %d dimensions, a start of %d and a size of %d",
+			len(shape), len(start), len(extent))
+	}
+	all, selected := 1, size
+	for d, n := range shape {
+		if n < 0 || start[d] < 0 || extent[d] < 0 || extent[d] > n-start[d] {
+			return Layout{}, fmt.Errorf("Sub takes %d elements from %d on, of %d, in dimension %d", extent[d],
+				start[d], n, d)
+		}
+		if n > 0 && all > total/n {
+			return Layout{}, fmt.Errorf("Sub of an array of shape %v, and there are %d elements", shape,
+				total)
+		}
+		all *= n
+		selected *= extent[d]
+	}
+	if all > total {
+		return Layout{}, fmt.Errorf("Sub of an array of shape %v, and there are %d elements", shape, total)
+	}
+	if selected == 0 {
+		return Layout{}, nil
+	}
+	l := Layout{block: size, n: selected}
+	stride := size
+	var inner [maxDims]dim // the innermost first
+	for d := len(shape) - 1; d >= 0; d-- {
+		l.start += start[d] * stride
+		switch {
+		case extent[d] == 1:
+		case l.depth == 0 && l.block == stride:
+			l.block *= extent[d] // all that is inside lies together
+		case l.depth == maxDims:
+			return Layout{}, fmt.Errorf("Sub of more than %d dimensions", maxDims)
+		default:
+			inner[l.depth] = dim{extent[d], stride}
+			l.depth++
+		}
+		stride *= shape[d]
+	}
+	dims := l.few[:min(l.depth, fewDims)]
+	if l.depth > fewDims {
+		l.many = make([]dim, l.depth)
+		dims = l.many
+	}
+	for i := range dims {
+		dims[i] = inner[l.depth-1-i]
+	}
+	return l, nil
+}
+
+// Indexed is length[i] elements from at[i] on, for each i in turn, of total elements of size bytes. Without
+// lengths each is one element. The slices are kept.
+func Indexed(total, size int, at, length []int) (Layout, error) {
+	if length != nil && len(length) != len(at) {
+		return Layout{}, fmt.Errorf("Indexed with %d places and %d lengths", len(at), len(length))
+	}
+	l := Layout{list: true, at: at, length: length, size: size}
+	for i, from := range at {
+		n := 1
+		if length != nil {
+			n = length[i]
+		}
+		if n < 0 || from < 0 || from > total || n > total-from {
+			return Layout{}, fmt.Errorf("Indexed takes %d elements from %d on, and there are %d", n, from,
+				total)
+		}
+		if l.n += n * size; l.n < 0 {
+			return Layout{}, errTooMuch
+		}
+	}
+	if l.n == 0 {
+		return Layout{}, nil
+	}
+	return l, nil
+}
+
+// Bytes is how long the sequence is.
+func (l *Layout) Bytes() int { return l.n }
+
+// Contiguous tells whether the bytes lie together in memory, in order, and where they begin.
+func (l *Layout) Contiguous() (from int, ok bool) {
+	if l.n > 0 && (l.of != nil || l.depth > 0 || l.list && len(l.at) > 1) {
+		return 0, false
+	}
+	if l.list {
+		return l.start + l.at[0]*l.size, true
+	}
+	return l.start, true
+}
+
+func (l *Layout) dims() []dim {
+	if l.many != nil {
+		return l.many
+	}
+	return l.few[:l.depth]
+}
+
+// lengthOf is the length of a range of a list, in bytes.
+func (l *Layout) lengthOf(i int) int {
+	if l.length == nil {
+		return l.size
+	}
+	return l.length[i] * l.size
+}
+
+// Of makes l, whose offsets are positions in the sequence of outer, a selection of the bytes of outer.
+func (l Layout) Of(outer *Layout) Layout {
+	switch {
+	case l.n == 0:
+		return Layout{}
+	case outer.depth == 0 && !outer.list: // a range of what outer selects from
+		l.start += outer.start
+		l.of = outer.of
+		return l
+	case outer.depth == 1 && !outer.list:
+		if m, ok := l.within(outer); ok {
+			return m
+		}
+	}
+	parent := *outer
+	if parent.list && parent.length != nil && parent.ends == nil {
+		parent.ends = make([]int, len(parent.at))
+		end := 0
+		for i := range parent.at {
+			end += parent.lengthOf(i)
+			parent.ends[i] = end
+		}
+	}
+	l.of = &parent
+	return l
+}
+
+// within makes a selection from blocks at equal distances one of what these blocks are selected from. It can
+// be that where each of its strides leads from a place in a block to the same place in another, or stays
+// within the block.
+func (l Layout) within(outer *Layout) (Layout, bool) {
+	if l.list || l.depth == maxDims {
+		return l, false
+	}
+	b, stride := outer.block, outer.few[0].stride
+	low := l.start % b
+	high := low + l.block
+	dims := l.dims()
+	for _, d := range dims {
+		if span := (d.count - 1) * d.stride; d.stride%b != 0 {
+			low, high = low+min(span, 0), high+max(span, 0)
+		}
+	}
+	rows := 1 // that a block of l takes
+	if low == 0 && high == l.block && l.block%b == 0 {
+		rows = l.block / b
+	} else if low < 0 || high > b {
+		return l, false
+	}
+	m := l
+	m.start = outer.start + l.start/b*stride + l.start%b
+	m.of = outer.of
+	if m.many != nil || m.depth == fewDims && rows > 1 {
+		m.many = append(make([]dim, 0, maxDims), dims...)
+	}
+	dims = m.dims()
+	for i, d := range dims {
+		if d.stride%b == 0 {
+			dims[i].stride = d.stride / b * stride
+		}
+	}
+	if rows > 1 {
+		m.block = b
+		if m.many != nil {
+			m.many = append(m.many, dim{rows, stride})
+		} else {
+			m.few[m.depth] = dim{rows, stride}
+		}
+		m.depth++
+	}
+	return m, true
+}
+
+// Span is where the byte at a position is in memory, and how many bytes from there on lie together.
+func (l *Layout) Span(at int) (offset, n int) {
+	offset, n = l.spanHere(at)
+	if l.of != nil {
+		inner, m := l.of.Span(offset)
+		return inner, min(n, m)
+	}
+	return offset, n
+}
+
+// spanHere is Span in what l selects from.
+func (l *Layout) spanHere(at int) (offset, n int) {
+	if l.list {
+		i, from := l.find(at)
+		return l.start + l.at[i]*l.size + at - from, l.lengthOf(i) - (at - from)
+	}
+	offset = l.start + at%l.block
+	n = l.block - at%l.block
+	at /= l.block
+	dims := l.dims()
+	for i := len(dims) - 1; i >= 0; i-- {
+		offset += at % dims[i].count * dims[i].stride
+		at /= dims[i].count
+	}
+	return offset, n
+}
+
+// find gives the range of a list in which a position is, and the position where that begins.
+func (l *Layout) find(at int) (i, from int) {
+	switch {
+	case l.length == nil:
+		i = at / l.size
+		return i, i * l.size
+	case l.ends != nil:
+		i = sort.SearchInts(l.ends, at+1)
+		return i, l.ends[i] - l.lengthOf(i)
+	}
+	for ; ; i++ {
+		n := l.lengthOf(i)
+		if at < from+n {
+			return i, from
+		}
+		from += n
+	}
+}

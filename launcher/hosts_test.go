@@ -102,5 +102,5 @@ func TestProcessMapping(t *testing.T) {
 	a, b := &node{ranks: []int{0, 1, 4}}, &node{ranks: []int{2, 3}}
 	j := &job{nodes: []*node{a, b}}
 	j.locate()
-	require.Equal(t, "(vector,(0,1,2),(1,1,2),(0,1,1))", j.processMapping())
+	require.Equal(t, "(vector,(0,2,2),(0,1,1))", j.processMapping())
 }

@@ -18,7 +18,10 @@ import (
 // job is to be started again.
 func (j *job) loop(ctx context.Context, signals <-chan os.Signal) (again bool, err error) {
 	s := j.newSupervisor()
-	defer j.tellStep("the job is over")
+	defer func() {
+		j.tellWireUp()
+		j.tellStep("the job is over")
+	}()
 	j.detector = deadlock.NewDetector(len(j.programOf), j.Stuck)
 	j.beginLive()
 	j.pids, j.records.written = make([]int, len(j.programOf)), make(chan error)

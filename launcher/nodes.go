@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/weft-mpi/weft/launcher/internal/agent"
@@ -137,7 +136,7 @@ func (j *job) merge() {
 func (j *job) do(commands ...agent.Command) {
 	for _, c := range commands {
 		switch c := c.(type) {
-		case agent.Reply:
+		case agent.Found:
 			j.nodeOf[c.Rank].agent.Do(c)
 		case agent.HangUp:
 			j.nodeOf[c.Rank].agent.Do(c)
@@ -145,20 +144,44 @@ func (j *job) do(commands ...agent.Command) {
 			j.nodeOf[c.Rank].agent.Do(c)
 		case agent.Signal:
 			j.signal(c)
+		case agent.Release:
+			j.tellStep("all ranks are in a barrier of PMI")
+			j.broadcast(c)
 		default:
-			for _, n := range j.nodes {
-				n.agent.Do(c)
-			}
+			j.broadcast(c)
 		}
+	}
+}
+
+// broadcast gives a command to all agents.
+func (j *job) broadcast(c agent.Command) {
+	for _, n := range j.nodes {
+		n.agent.Do(c)
+	}
+}
+
+// tellWireUp tells what the ranks of other hosts have cost the launcher to find one another.
+func (j *job) tellWireUp() {
+	var from, to remote.Traffic
+	agents := 0
+	for _, n := range j.nodes {
+		if n.far != nil {
+			a, b := n.far.WireUp()
+			from.Add(a)
+			to.Add(b)
+			agents++
+		}
+	}
+	if agents > 0 {
+		j.tellStep("wire-up: %d messages, %d bytes from %d agents; %d messages, %d bytes to them",
+			from.Messages, from.Bytes, agents, to.Messages, to.Bytes)
 	}
 }
 
 // signal gives each agent the signal for those ranks that are its own.
 func (j *job) signal(c agent.Signal) {
 	if c.Ranks == nil {
-		for _, n := range j.nodes {
-			n.agent.Do(c)
-		}
+		j.broadcast(c)
 		return
 	}
 	for _, n := range j.nodes {
@@ -185,10 +208,11 @@ func (j *job) closeNodes() {
 	all.Wait()
 }
 
-// processMapping is the value of PMI_process_mapping: blocks of hosts that have as many consecutive ranks
-// each.
+// processMapping is the value of PMI_process_mapping: blocks (FIRST,HOSTS,RANKS) of hosts with consecutive
+// numbers that have as many consecutive ranks each.
 func (j *job) processMapping() string {
-	var blocks []string
+	type block struct{ first, hosts, ranks int }
+	var blocks []block
 	index := make(map[*node]int)
 	for id := 0; id < len(j.nodeOf); {
 		n := j.nodeOf[id]
@@ -199,8 +223,17 @@ func (j *job) processMapping() string {
 		if _, known := index[n]; !known {
 			index[n] = len(index)
 		}
-		blocks = append(blocks, fmt.Sprintf("(%d,1,%d)", index[n], count))
+		if last := len(blocks) - 1; last >= 0 && blocks[last].ranks == count &&
+			blocks[last].first+blocks[last].hosts == index[n] {
+			blocks[last].hosts++
+		} else {
+			blocks = append(blocks, block{index[n], 1, count})
+		}
 		id += count
 	}
-	return "(vector," + strings.Join(blocks, ",") + ")"
+	text := "(vector"
+	for _, b := range blocks {
+		text += fmt.Sprintf(",(%d,%d,%d)", b.first, b.hosts, b.ranks)
+	}
+	return text + ")"
 }

@@ -367,14 +367,21 @@ func (j *job) start() {
 	secret := make([]byte, secretSize)
 	rand.Read(secret)
 	j.notYet = len(j.nodes)
+	mapping := j.processMapping()
 	for _, n := range j.nodes {
-		n.agent.Do(j.startCommand(n, secret))
+		n.agent.Do(j.startCommand(n, secret, mapping))
 	}
 }
 
 // startCommand is what the agent of a node is told to start.
-func (j *job) startCommand(n *node, secret []byte) agent.Start {
-	start := agent.Start{Secret: slices.Clone(secret), Ranks: make([]agent.Rank, len(n.ranks))}
+func (j *job) startCommand(n *node, secret []byte, mapping string) agent.Start {
+	start := agent.Start{
+		Secret: slices.Clone(secret), Ranks: make([]agent.Rank, len(n.ranks)),
+		PMI: pmi.Config{
+			KVSName: "weft_" + j.id[:8], Size: len(j.programOf), Survive: j.Survive,
+			Preset: []string{"PMI_process_mapping", mapping},
+		},
+	}
 	if n.plan.OwnCore {
 		start.TimerSlack = timerSlack
 	}
@@ -383,7 +390,7 @@ func (j *job) startCommand(n *node, secret []byte) agent.Start {
 		program := j.programOf[id]
 		app, to := &j.Apps[program], &start.Ranks[i]
 		*to = agent.Rank{
-			ID: id, Name: app.Program, Path: j.files[program], Args: app.Args, Dir: app.Dir,
+			ID: id, App: program, Name: app.Program, Path: j.files[program], Args: app.Args, Dir: app.Dir,
 			Env: rankEnv(environ, &j.Job, numbers{id, len(j.programOf), i, len(n.ranks), j.past.restarts},
 				n.plan, app),
 			Stdin: j.stdinOf(id),
@@ -445,13 +452,12 @@ func (j *job) newSupervisor() *supervisor.Supervisor {
 	n := len(j.programOf)
 	config := supervisor.Config{
 		Ranks: make([]supervisor.Rank, n), Grace: j.Grace, Timeout: j.Timeout, Survive: j.Survive,
-		PMI: pmi.Config{
-			KVSName: "weft_" + j.id[:8], Appnum: j.programOf,
-			Preset: []string{"PMI_process_mapping", j.processMapping()},
-		},
 	}
-	for id, program := range j.programOf {
-		config.Ranks[id] = supervisor.Rank{Program: j.Apps[program].Program, Host: j.nodeOf[id].name}
+	for number, node := range j.nodes {
+		for _, id := range node.ranks {
+			program := j.Apps[j.programOf[id]].Program
+			config.Ranks[id] = supervisor.Rank{Program: program, Host: node.name, Agent: number}
+		}
 	}
 	return supervisor.New(j.past.began, config)
 }

@@ -109,7 +109,7 @@ func beginAs(t testing.TB, n int, name string, how manner, env ...string) *proce
 		}()
 		j.ranks = append(j.ranks, p)
 	}
-	service := pmi.NewService(pmi.Config{KVSName: "processes", Appnum: make([]int, n)}, conns)
+	service := pmi.NewService(pmi.Config{KVSName: "processes", Size: n}, conns)
 	var serving sync.WaitGroup
 	for rank := range n {
 		serving.Go(func() { service.Serve(rank, func() {}) })

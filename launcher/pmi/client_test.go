@@ -378,13 +378,13 @@ func TestClientDoesNotWaitForASilentLauncher(t *testing.T) {
 // answerSome is a launcher that answers some requests and reads on.
 func answerSome(conn net.Conn, answers int) {
 	in := bufio.NewReader(conn)
-	server := NewServer(testConfig(1))
+	server := newWhole(testConfig(1))
 	for range answers {
 		line, err := in.ReadString('\n')
 		if err != nil {
 			return
 		}
-		replies, _ := server.Handle(0, strings.TrimSuffix(line, "\n"))
+		replies, _ := server.handle(0, strings.TrimSuffix(line, "\n"))
 		io.WriteString(conn, replies[0].Line)
 	}
 	io.Copy(io.Discard, in)

@@ -6,9 +6,6 @@ import (
 	"strings"
 )
 
-// maxStored bounds the bytes of keys and values that one rank may put.
-const maxStored = 16 << 20
-
 // maxSpawnLines bounds the lines of one spawn request; it is refused in any case.
 const maxSpawnLines = 1 << 16
 
@@ -27,29 +24,34 @@ func (s State) String() string {
 	return [...]string{"started", "initialized", "in the barrier", "finalized"}[s]
 }
 
-// Config is what a Server tells its ranks.
+// Config is what ranks are told of their job.
 type Config struct {
 	KVSName string // name of the job's one key-value space
-	Appnum  []int  // per rank: the number of its program among those of the job
+	Size    int    // ranks of the job
 	// a rank whose process has ended is not waited for: the ranks that are left pass the barrier without it
 	Survive bool
 	Preset  []string // keys and values in turn that the space has from the start, such as PMI_process_mapping
 }
 
-// Server is the launcher's side for all ranks of a job, without I/O: a rank's line goes in, the lines to send
-// come out.
+// Rank is a rank that a Server serves.
+type Rank struct {
+	ID     int // in the job
+	Appnum int // the number of its program among those of the job
+}
+
+// Server is the launcher's side for the ranks of one host, without I/O: a rank's line goes in, the lines to
+// send come out, and what the node above in the tree of the key-value space is told (see Space).
 type Server struct {
-	config   Config
-	ranks    []rankState
-	kvs      map[string]string
-	waiting  int   // ranks in the barrier
-	suspects []int // whom others have lost, since Suspects was asked
+	config Config
+	ranks  []rankState
+	index  map[int]int // by rank: its place in ranks
+	space  *Space
 }
 
 type rankState struct {
+	Rank
 	State
 	gone   bool // its process has ended
-	lost   bool // it has lost a peer, and what it does since may follow from that
 	stored int  // bytes put
 	spawn  *spawn
 }
@@ -62,6 +64,16 @@ type spawn struct{ lines, total, sofar int }
 type Reply struct {
 	Rank int
 	Line string
+}
+
+// Effects are what follows from a call.
+type Effects struct {
+	Replies  []Reply
+	Arrived  bool     // the node above is told that all ranks here wait in the barrier
+	Puts     []string // and of these keys and values, in turn
+	Find     string   // if not empty: the node above is asked for this key
+	LostPeer bool     // the rank says that it has lost a peer
+	Peer     int      // which one; -1 where that is no rank
 }
 
 // Abort is the error by which a rank asks for the end of the job.
@@ -82,62 +94,70 @@ func (v *Violation) Error() string {
 	return fmt.Sprintf("rank %d broke the PMI protocol: %s", v.Rank, v.What)
 }
 
-// NewServer serves a job of len(c.Appnum) ranks.
-func NewServer(c Config) *Server {
-	s := &Server{config: c, ranks: make([]rankState, len(c.Appnum)), kvs: make(map[string]string)}
+// NewServer serves some ranks of a job.
+func NewServer(c Config, ranks []Rank) *Server {
+	s := &Server{
+		config: c, ranks: make([]rankState, len(ranks)), index: make(map[int]int, len(ranks)),
+		space: NewSpace(len(ranks), len(ranks), false),
+	}
+	for i, r := range ranks {
+		s.ranks[i].Rank = r
+		s.index[r.ID] = i
+	}
 	for i := 0; i+1 < len(c.Preset); i += 2 {
-		s.kvs[c.Preset[i]] = c.Preset[i+1]
+		s.space.Preset(c.Preset[i], c.Preset[i+1])
 	}
 	return s
 }
 
 // State is where a rank stands.
-func (s *Server) State(rank int) State { return s.ranks[rank].State }
+func (s *Server) State(rank int) State { return s.ranks[s.index[rank]].State }
 
-// Stranded finds a rank that waits in a barrier which another rank can no longer join, because its process
-// has ended or it has finalized. Nobody will ever leave that barrier.
-func (s *Server) Stranded() (waits, missing int, found bool) {
-	if s.waiting == 0 {
-		return 0, 0, false
-	}
-	waits, missing = -1, -1
-	for i, r := range s.ranks {
-		if r.State == InBarrier && !r.gone {
-			if waits < 0 {
-				waits = i
-			}
-		} else if missing < 0 && (r.gone && !s.config.Survive || r.State == Finalized && !r.gone) {
-			missing = i
+// Waiting are the ranks in the barrier, in their order.
+func (s *Server) Waiting() (list []int) {
+	for i := range s.ranks {
+		if r := &s.ranks[i]; r.State == InBarrier && !r.gone {
+			list = append(list, r.ID)
 		}
 	}
-	return waits, missing, waits >= 0 && missing >= 0
-}
-
-// Gone notes that the rank's process has ended. The others may have waited for it alone.
-func (s *Server) Gone(rank int) []Reply {
-	r := &s.ranks[rank]
-	if r.gone {
-		return nil
-	}
-	r.gone = true
-	if !s.config.Survive {
-		return nil
-	}
-	if r.State == InBarrier {
-		s.waiting--
-	}
-	return s.passBarrier()
-}
-
-// Suspects are the ranks that others have lost, since the last call.
-func (s *Server) Suspects() []int {
-	list := s.suspects
-	s.suspects = nil
 	return list
 }
 
+// Gone notes that the rank's process has ended. The others may have waited for it alone.
+func (s *Server) Gone(rank int) Effects {
+	i := s.index[rank]
+	s.ranks[i].gone = true
+	if !s.config.Survive {
+		return Effects{}
+	}
+	return s.effects(s.space.Leave(i))
+}
+
+// Release is the word of the node above that all ranks of the job wait in the barrier.
+func (s *Server) Release() Effects { return s.effects(s.space.Release()) }
+
+// Found is what the node above knows of a key.
+func (s *Server) Found(key, value string, ok bool) Effects {
+	return s.effects(s.space.Found(key, value, ok))
+}
+
+// effects are what a step of the space means for the ranks.
+func (s *Server) effects(step Step) Effects {
+	e := Effects{Arrived: step.Arrived, Puts: step.Puts, Find: step.Find}
+	for _, i := range step.Released {
+		if r := &s.ranks[i]; !r.gone {
+			r.State = Initialized
+			e.Replies = append(e.Replies, Reply{r.ID, "cmd=barrier_out\n"})
+		}
+	}
+	for _, a := range step.Answers {
+		e.Replies = append(e.Replies, Reply{s.ranks[a.Member].ID, getResult(a)})
+	}
+	return e
+}
+
 // requests names what serves each request.
-var requests = map[string]func(s *Server, rank int, m message) ([]Reply, error){
+var requests = map[string]func(s *Server, r *rankState, m message) (Effects, error){
 	"init":              (*Server).init,
 	"get_maxes":         (*Server).getMaxes,
 	"get_appnum":        (*Server).getAppnum,
@@ -156,72 +176,72 @@ var requests = map[string]func(s *Server, rank int, m message) ([]Reply, error){
 
 // Handle takes one line of a rank, without its newline. An error is an *Abort or a *Violation, and ends the
 // job.
-func (s *Server) Handle(rank int, line string) ([]Reply, error) {
-	r := &s.ranks[rank]
+func (s *Server) Handle(rank int, line string) (Effects, error) {
+	r := &s.ranks[s.index[rank]]
 	if r.spawn != nil {
-		return s.spawnLine(rank, line)
+		return r.spawnLine(line)
 	}
 	m, err := parse(line)
 	if err != nil {
-		return nil, &Violation{rank, err.Error()}
+		return Effects{}, &Violation{rank, err.Error()}
 	}
 	name := m.name()
 	if m[0].key == "mcmd" && name == "spawn" && r.State == Initialized {
 		r.spawn = &spawn{}
-		return nil, nil
+		return Effects{}, nil
 	}
 	serve := requests[name]
 	switch {
 	case m[0].key != "cmd" || serve == nil:
-		return nil, &Violation{rank, fmt.Sprintf("the request %.60q is not known to weft", line)}
+		return Effects{}, &Violation{rank, fmt.Sprintf("the request %.60q is not known to weft", line)}
 	case name == "abort", name == "peer_lost":
 	case name == "init" && r.State != Started, name != "init" && r.State != Initialized:
-		return nil, &Violation{rank, fmt.Sprintf("the request %s from a rank that is %s", name, r.State)}
+		return Effects{}, &Violation{rank, fmt.Sprintf("the request %s from a rank that is %s", name,
+			r.State)}
 	}
-	return serve(s, rank, m)
+	return serve(s, r, m)
 }
 
 // answer is one reply to the rank that asked.
-func answer(rank int, fields ...field) ([]Reply, error) {
-	return []Reply{{rank, format(fields)}}, nil
+func (r *rankState) answer(fields ...field) (Effects, error) {
+	return Effects{Replies: []Reply{{r.ID, format(fields)}}}, nil
 }
 
-func (s *Server) init(rank int, m message) ([]Reply, error) {
+func (s *Server) init(r *rankState, m message) (Effects, error) {
 	rc := "0"
 	if v, _ := m.get("pmi_version"); v != "1" {
 		rc = "-1"
 	} else {
-		s.ranks[rank].State = Initialized
+		r.State = Initialized
 	}
-	return answer(rank, field{"cmd", "response_to_init"}, field{"pmi_version", "1"},
+	return r.answer(field{"cmd", "response_to_init"}, field{"pmi_version", "1"},
 		field{"pmi_subversion", "1"}, field{"rc", rc})
 }
 
-func (s *Server) getMaxes(rank int, _ message) ([]Reply, error) {
-	return answer(rank, field{"cmd", "maxes"}, field{"kvsname_max", strconv.Itoa(maxKVSName)},
+func (s *Server) getMaxes(r *rankState, _ message) (Effects, error) {
+	return r.answer(field{"cmd", "maxes"}, field{"kvsname_max", strconv.Itoa(maxKVSName)},
 		field{"keylen_max", strconv.Itoa(MaxKey)}, field{"vallen_max", strconv.Itoa(MaxValue)})
 }
 
-func (s *Server) getAppnum(rank int, _ message) ([]Reply, error) {
-	return answer(rank, field{"cmd", "appnum"}, field{"appnum", strconv.Itoa(s.config.Appnum[rank])})
+func (s *Server) getAppnum(r *rankState, _ message) (Effects, error) {
+	return r.answer(field{"cmd", "appnum"}, field{"appnum", strconv.Itoa(r.Appnum)})
 }
 
-func (s *Server) getKVSName(rank int, _ message) ([]Reply, error) {
-	return answer(rank, field{"cmd", "my_kvsname"}, field{"kvsname", s.config.KVSName})
+func (s *Server) getKVSName(r *rankState, _ message) (Effects, error) {
+	return r.answer(field{"cmd", "my_kvsname"}, field{"kvsname", s.config.KVSName})
 }
 
-func (s *Server) getUniverseSize(rank int, _ message) ([]Reply, error) {
-	return answer(rank, field{"cmd", "universe_size"}, field{"size", strconv.Itoa(len(s.ranks))})
+func (s *Server) getUniverseSize(r *rankState, _ message) (Effects, error) {
+	return r.answer(field{"cmd", "universe_size"}, field{"size", strconv.Itoa(s.config.Size)})
 }
 
-func (s *Server) put(rank int, m message) ([]Reply, error) {
-	result := func(rc, msg string) ([]Reply, error) {
-		return answer(rank, field{"cmd", "put_result"}, field{"rc", rc}, field{"msg", msg})
+func (s *Server) put(r *rankState, m message) (Effects, error) {
+	result := func(rc, msg string) (Effects, error) {
+		return r.answer(field{"cmd", "put_result"}, field{"rc", rc}, field{"msg", msg})
 	}
 	kvs, _ := m.get("kvsname")
 	key, _ := m.get("key")
 	value, _ := m.get("value")
-	_, taken := s.kvs[key]
 	switch {
 	case kvs != s.config.KVSName:
 		return result("-1", "no_such_kvsname")
@@ -229,102 +249,80 @@ func (s *Server) put(rank int, m message) ([]Reply, error) {
 		return result("-1", "key_of_wrong_length")
 	case len(value) > MaxValue:
 		return result("-1", "value_too_long")
-	case taken:
+	case s.space.Has(key):
 		return result("-1", "duplicate_key")
-	case s.ranks[rank].stored+len(key)+len(value) > maxStored:
+	case r.stored+len(key)+len(value) > maxStored:
 		return result("-1", "kvs_full")
 	}
-	s.ranks[rank].stored += len(key) + len(value)
-	s.kvs[strings.Clone(key)] = strings.Clone(value)
+	r.stored += len(key) + len(value)
+	s.space.Put([]string{key, value})
 	return result("0", "success")
 }
 
-func (s *Server) get(rank int, m message) ([]Reply, error) {
+func (s *Server) get(r *rankState, m message) (Effects, error) {
 	kvs, _ := m.get("kvsname")
 	key, _ := m.get("key")
-	value, ok := s.kvs[key]
-	if !ok || kvs != s.config.KVSName {
-		return answer(rank, field{"cmd", "get_result"}, field{"rc", "-1"},
-			field{"msg", fmt.Sprintf("key_%.64s_not_found", key)}, field{"value", "unknown"})
+	// No key is as long as one that nobody can have put.
+	if kvs != s.config.KVSName || key == "" || len(key) >= MaxKey {
+		return Effects{Replies: []Reply{{r.ID, getResult(Answer{Key: key})}}}, nil
 	}
-	return answer(rank, field{"cmd", "get_result"}, field{"rc", "0"}, field{"msg", "success"},
-		field{"value", value})
+	return s.effects(s.space.Find(s.index[r.ID], key)), nil
 }
 
-func (s *Server) barrier(rank int, _ message) ([]Reply, error) {
-	s.ranks[rank].State = InBarrier
-	s.waiting++
-	return s.passBarrier(), nil
+// getResult is the answer to get.
+func getResult(a Answer) string {
+	if !a.OK {
+		return format(message{{"cmd", "get_result"}, {"rc", "-1"},
+			{"msg", fmt.Sprintf("key_%.64s_not_found", a.Key)}, {"value", "unknown"}})
+	}
+	return format(message{{"cmd", "get_result"}, {"rc", "0"}, {"msg", "success"}, {"value", a.Value}})
 }
 
-// passBarrier lets the ranks in the barrier go if all have come who can.
-func (s *Server) passBarrier() []Reply {
-	expected := len(s.ranks)
-	if s.config.Survive {
-		for i := range s.ranks {
-			if s.ranks[i].gone {
-				expected--
-			}
-		}
-	}
-	if s.waiting == 0 || s.waiting < expected {
-		return nil
-	}
-	s.waiting = 0
-	var out []Reply
-	for i := range s.ranks {
-		if r := &s.ranks[i]; r.State == InBarrier && !r.gone {
-			r.State = Initialized
-			out = append(out, Reply{i, "cmd=barrier_out\n"})
-		}
-	}
-	return out
+func (s *Server) barrier(r *rankState, _ message) (Effects, error) {
+	r.State = InBarrier
+	return s.effects(s.space.Arrive(s.index[r.ID])), nil
 }
 
-func (s *Server) finalize(rank int, _ message) ([]Reply, error) {
-	s.ranks[rank].State = Finalized
-	return answer(rank, field{"cmd", "finalize_ack"})
+func (s *Server) finalize(r *rankState, _ message) (Effects, error) {
+	r.State = Finalized
+	return r.answer(field{"cmd", "finalize_ack"})
 }
 
 // abort is heard in every state: a rank may give up while another of its threads waits in the barrier.
-func (s *Server) abort(rank int, m message) ([]Reply, error) {
+func (s *Server) abort(r *rankState, m message) (Effects, error) {
 	text, _ := m.get("exitcode")
 	code, err := strconv.Atoi(text)
 	if err != nil {
 		code = 1
 	}
-	return nil, &Abort{rank, code}
+	return Effects{}, &Abort{r.ID, code}
 }
 
 // peerLost is weft's own addition: a rank tells that it has lost another one. There is no answer.
-func (s *Server) peerLost(rank int, m message) ([]Reply, error) {
-	s.ranks[rank].lost = true
+func (s *Server) peerLost(_ *rankState, m message) (Effects, error) {
 	text, _ := m.get("peer")
-	if peer, err := strconv.Atoi(text); err == nil && peer >= 0 && peer < len(s.ranks) {
-		s.suspects = append(s.suspects, peer)
+	peer, err := strconv.Atoi(text)
+	if err != nil || peer < 0 || peer >= s.config.Size {
+		peer = -1
 	}
-	return nil, nil
+	return Effects{LostPeer: true, Peer: peer}, nil
 }
-
-// LostPeer tells whether a rank has said that it has lost another one.
-func (s *Server) LostPeer(rank int) bool { return s.ranks[rank].lost }
 
 // refuse answers a request that weft does not offer, so that the library that asked can return an error to
 // its caller.
-func refuse(result string) func(*Server, int, message) ([]Reply, error) {
-	return func(_ *Server, rank int, _ message) ([]Reply, error) {
-		return answer(rank, field{"cmd", result}, field{"rc", "-1"},
-			field{"msg", "not_supported_by_weft_run"})
+func refuse(result string) func(*Server, *rankState, message) (Effects, error) {
+	return func(_ *Server, r *rankState, _ message) (Effects, error) {
+		return r.answer(field{"cmd", result}, field{"rc", "-1"}, field{"msg", "not_supported_by_weft_run"})
 	}
 }
 
 // spawnLine takes the lines of a spawn request. The answer, a refusal, is due after the endcmd of the last
 // block.
-func (s *Server) spawnLine(rank int, line string) ([]Reply, error) {
-	r := &s.ranks[rank]
+func (r *rankState) spawnLine(line string) (Effects, error) {
 	sp := r.spawn
 	if sp.lines++; sp.lines > maxSpawnLines {
-		return nil, &Violation{rank, fmt.Sprintf("a spawn request of more than %d lines", maxSpawnLines)}
+		return Effects{}, &Violation{r.ID, fmt.Sprintf("a spawn request of more than %d lines",
+			maxSpawnLines)}
 	}
 	if line != "endcmd" {
 		// Arguments may hold spaces; only the two counts matter here.
@@ -334,12 +332,12 @@ func (s *Server) spawnLine(rank int, line string) ([]Reply, error) {
 		case "spawnssofar":
 			sp.sofar, _ = strconv.Atoi(value)
 		}
-		return nil, nil
+		return Effects{}, nil
 	}
 	if sp.sofar < sp.total {
-		return nil, nil
+		return Effects{}, nil
 	}
 	r.spawn = nil
-	return answer(rank, field{"cmd", "spawn_result"}, field{"rc", "-1"},
+	return r.answer(field{"cmd", "spawn_result"}, field{"rc", "-1"},
 		field{"msg", "spawn_is_not_supported_by_weft_run"})
 }

@@ -14,16 +14,16 @@ import (
 
 func testConfig(n int) Config {
 	return Config{
-		KVSName: "weft_0123abcd", Appnum: make([]int, n),
+		KVSName: "weft_0123abcd", Size: n,
 		Preset: []string{"PMI_process_mapping", fmt.Sprintf("(vector,(0,1,%d))", n)},
 	}
 }
 
 // initialized is a server whose ranks have all called init.
 func initialized(t require.TestingT, n int) *Server {
-	s := NewServer(testConfig(n))
+	s := newWhole(testConfig(n))
 	for r := range n {
-		_, err := s.Handle(r, "cmd=init pmi_version=1 pmi_subversion=1")
+		_, err := s.handle(r, "cmd=init pmi_version=1 pmi_subversion=1")
 		require.NoError(t, err)
 	}
 	return s
@@ -38,7 +38,7 @@ func TestServerTranscripts(t *testing.T) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			text, err := os.ReadFile(file)
 			require.NoError(t, err)
-			s := NewServer(testConfig(2))
+			s := newWhole(testConfig(2))
 			var due []Reply
 			for i, line := range strings.Split(strings.TrimRight(string(text), "\n"), "\n") {
 				if strings.HasPrefix(line, "#") {
@@ -48,7 +48,7 @@ func TestServerTranscripts(t *testing.T) {
 				switch line[1:3] {
 				case "> ":
 					require.Empty(t, due, "line %d: not in the transcript", i+1)
-					due, err = s.Handle(rank, line[3:])
+					due, err = s.handle(rank, line[3:])
 					require.NoError(t, err, "line %d", i+1)
 				case "< ":
 					require.NotEmpty(t, due, "line %d: no answer", i+1)
@@ -77,14 +77,14 @@ func TestServerEndsTheJobOfARankThatBreaksTheProtocol(t *testing.T) {
 		{"cmd=init pmi_version=1\ncmd=barrier_in", "cmd=barrier_in", "in the barrier"},
 		{"cmd=init pmi_version=1\ncmd=finalize", "cmd=get_maxes", "finalized"},
 	} {
-		s := NewServer(testConfig(2))
+		s := newWhole(testConfig(2))
 		if c.before != "" {
 			for line := range strings.SplitSeq(c.before, "\n") {
-				_, err := s.Handle(1, line)
+				_, err := s.handle(1, line)
 				require.NoError(t, err)
 			}
 		}
-		replies, err := s.Handle(1, c.line)
+		replies, err := s.handle(1, c.line)
 		var v *Violation
 		require.ErrorAs(t, err, &v, "%q", c.line)
 		require.Equal(t, 1, v.Rank)
@@ -95,14 +95,14 @@ func TestServerEndsTheJobOfARankThatBreaksTheProtocol(t *testing.T) {
 
 func TestServerHearsAbortInEveryState(t *testing.T) {
 	for _, before := range []string{"", "cmd=init pmi_version=1", "cmd=init pmi_version=1\ncmd=barrier_in"} {
-		s := NewServer(testConfig(2))
+		s := newWhole(testConfig(2))
 		for line := range strings.SplitSeq(before, "\n") {
 			if line != "" {
-				_, err := s.Handle(0, line)
+				_, err := s.handle(0, line)
 				require.NoError(t, err)
 			}
 		}
-		_, err := s.Handle(0, "cmd=abort exitcode=7")
+		_, err := s.handle(0, "cmd=abort exitcode=7")
 		var a *Abort
 		require.ErrorAs(t, err, &a)
 		require.Equal(t, Abort{0, 7}, *a)
@@ -114,29 +114,14 @@ func TestServerBoundsWhatARankMayPut(t *testing.T) {
 	value := strings.Repeat("v", MaxValue)
 	full := false
 	for i := 0; i < 2*maxStored/MaxValue && !full; i++ {
-		replies, err := s.Handle(0, fmt.Sprintf("cmd=put kvsname=weft_0123abcd key=k%d value=%s", i, value))
+		replies, err := s.handle(0, fmt.Sprintf("cmd=put kvsname=weft_0123abcd key=k%d value=%s", i, value))
 		require.NoError(t, err)
 		full = strings.Contains(replies[0].Line, "kvs_full")
 	}
 	require.True(t, full)
-	replies, err := s.Handle(0, "cmd=put kvsname=weft_0123abcd key=long value=v"+value)
+	replies, err := s.handle(0, "cmd=put kvsname=weft_0123abcd key=long value=v"+value)
 	require.NoError(t, err)
 	require.Contains(t, replies[0].Line, "rc=-1 msg=value_too_long")
-}
-
-func TestServerFindsStrandedRanks(t *testing.T) {
-	s := initialized(t, 3)
-	_, err := s.Handle(2, "cmd=barrier_in")
-	require.NoError(t, err)
-	_, _, found := s.Stranded()
-	require.False(t, found, "the others may still come")
-	s.Gone(1)
-	waits, missing, found := s.Stranded()
-	require.True(t, found)
-	require.Equal(t, []int{2, 1}, []int{waits, missing})
-	s.Gone(2)
-	_, _, found = s.Stranded()
-	require.False(t, found, "nobody waits any more")
 }
 
 // Nobody leaves a barrier before the last has entered it, and then everybody does.
@@ -147,7 +132,7 @@ func TestServerBarrierProperty(t *testing.T) {
 		for round := range 3 {
 			order := rapid.Permutation(ranks(n)).Draw(t, fmt.Sprint("order", round))
 			for i, r := range order {
-				replies, err := s.Handle(r, "cmd=barrier_in")
+				replies, err := s.handle(r, "cmd=barrier_in")
 				require.NoError(t, err)
 				if i < n-1 {
 					require.Empty(t, replies)
@@ -187,13 +172,13 @@ func FuzzServer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, session string) {
 		const n = 3
-		s := NewServer(testConfig(n))
+		s := newWhole(testConfig(n))
 		for line := range strings.SplitSeq(session, "\n") {
 			if line == "" {
 				continue
 			}
 			rank := int(line[0]) % n
-			replies, err := s.Handle(rank, line[1:])
+			replies, err := s.handle(rank, line[1:])
 			if err != nil {
 				var a *Abort
 				var v *Violation
@@ -209,7 +194,7 @@ func FuzzServer(f *testing.F) {
 				_, err := parse(strings.TrimSuffix(r.Line, "\n"))
 				require.NoError(t, err)
 			}
-			s.Stranded()
+			s.Waiting()
 		}
 	})
 }

@@ -13,7 +13,7 @@ import (
 // unless the rank is stopped and has broken the protocol besides.
 const replyTimeout = 10 * time.Second
 
-// Service connects a Server with its ranks, one connection each.
+// Service connects a Server with the ranks of a job on one host, one connection each.
 type Service struct {
 	mu     sync.Mutex
 	server *Server
@@ -22,11 +22,40 @@ type Service struct {
 
 // NewService serves a job over conns, one for each rank.
 func NewService(c Config, conns []net.Conn) *Service {
-	return &Service{server: NewServer(c), conns: conns}
+	return &Service{server: newWhole(c), conns: conns}
+}
+
+// newWhole is a server for all ranks of a job.
+func newWhole(c Config) *Server {
+	ranks := make([]Rank, c.Size)
+	for i := range ranks {
+		ranks[i].ID = i
+	}
+	return NewServer(c, ranks)
+}
+
+// handle is Handle of a server that no node is above of: what is not here is nowhere.
+func (s *Server) handle(rank int, line string) ([]Reply, error) {
+	e, err := s.Handle(rank, line)
+	if err != nil {
+		return nil, err
+	}
+	return append(e.Replies, s.alone(e)...), nil
+}
+
+// alone answers for the node above, which is not there.
+func (s *Server) alone(e Effects) []Reply {
+	switch {
+	case e.Arrived:
+		return s.Release().Replies
+	case e.Find != "":
+		return s.Found(e.Find, "", false).Replies
+	}
+	return nil
 }
 
 // Serve answers a rank until its connection ends, which is no error, or until it ends the job with an *Abort
-// or a *Violation. Whoever calls it may call Ended and Stranded whenever it tells that something has changed.
+// or a *Violation. changed is called when the rank has come to a barrier or has finalized.
 func (s *Service) Serve(rank int, changed func()) error {
 	in := bufio.NewReaderSize(s.conns[rank], maxLine)
 	for {
@@ -38,8 +67,8 @@ func (s *Service) Serve(rank int, changed func()) error {
 			return nil
 		}
 		s.mu.Lock()
-		replies, err := s.server.Handle(rank, string(line[:len(line)-1]))
-		inBarrier := s.server.State(rank) == InBarrier || s.server.State(rank) == Finalized
+		replies, err := s.server.handle(rank, string(line[:len(line)-1]))
+		state := s.server.State(rank)
 		s.mu.Unlock()
 		if err != nil {
 			return err
@@ -50,30 +79,8 @@ func (s *Service) Serve(rank int, changed func()) error {
 			conn.SetWriteDeadline(time.Now().Add(replyTimeout))
 			conn.Write([]byte(r.Line))
 		}
-		if inBarrier {
+		if state == InBarrier || state == Finalized || len(replies) > 1 {
 			changed()
 		}
 	}
-}
-
-// Gone notes that a rank's process has ended, and returns where the rank stood.
-func (s *Service) Gone(rank int) State {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.server.Gone(rank)
-	return s.server.State(rank)
-}
-
-// State is where a rank stands.
-func (s *Service) State(rank int) State {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.server.State(rank)
-}
-
-// Stranded is Server.Stranded.
-func (s *Service) Stranded() (waits, missing int, found bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.server.Stranded()
 }

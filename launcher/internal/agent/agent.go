@@ -6,8 +6,11 @@
 // A rank goes through these events, each at most once:
 //
 //	Started, Exited       its process; NotStarted in place of both where it could not be started
-//	PMIClosed             after its last PMILine
+//	PMIClosed             after everything that it has said over PMI
 //	OutputEnd             after its last Output, and never before Exited
+//
+// The agent serves its ranks PMI by itself. What concerns ranks of other agents comes as events: Arrived,
+// Find, Waits, Aborts, LostPeer and Disturbs.
 //
 // Quiet, Moving, Answer, Sampled, Recorded and Deposit may come any number of times, and after Exited too.
 //
@@ -25,9 +28,9 @@ type Agent interface {
 	// the command's slices afterwards.
 	Do(Command)
 
-	// Events are what happens to the ranks. PMI lines, PMI closings and exits of all ranks of the host are in
-	// the order in which the kernel saw them: a rank's end comes before what its peers do about it. The cause
-	// of a job's failure is found by this order.
+	// Events are what happens to the ranks. What they say over PMI, PMI closings and exits of all ranks of
+	// the host are in the order in which the kernel saw them: a rank's end comes before what its peers do
+	// about it. The cause of a job's failure is found by this order.
 	Events() <-chan Event
 
 	// Close kills and reaps what is left of the job on this host, including descendants of ranks, and

@@ -3,6 +3,8 @@ package agent
 import (
 	"syscall"
 	"time"
+
+	"github.com/weft-mpi/weft/launcher/pmi"
 )
 
 // A Command is one of the types below that have the method command.
@@ -14,12 +16,14 @@ type Command interface{ command() }
 type Start struct {
 	Secret     []byte        // which every rank reads from a pipe
 	TimerSlack time.Duration // if not 0: of the ranks' timers (ADR 0009)
+	PMI        pmi.Config    // what the ranks are told of the job
 	Ranks      []Rank
 }
 
 // Rank says how to start one rank.
 type Rank struct {
 	ID    int    // in the job
+	App   int    // the number of its program among those of the job
 	Name  string // of the program as the user wrote it; argv[0]
 	Path  string // of the file to execute on this host
 	Args  []string
@@ -61,11 +65,19 @@ type Signal struct {
 	Signal syscall.Signal
 }
 
-// Reply sends a line of PMI, with its newline, to a rank.
-type Reply struct {
-	Rank int
-	Line string
+// Release lets the ranks go that wait in a barrier of PMI: all ranks of the job do.
+type Release struct{}
+
+// Found answers Find.
+type Found struct {
+	Rank       int // of Find
+	Key, Value string
+	OK         bool // there is such a key
 }
+
+// TellWaits asks for Waits of each rank that waits in a barrier of PMI, now and from now on: some rank may
+// not come.
+type TellWaits struct{}
 
 // HangUp closes a rank's PMI connection. PMIClosed follows.
 type HangUp struct{ Rank int }
@@ -98,13 +110,15 @@ type Records struct{ Ranks []int }
 // Failed tells all ranks that one of them has failed and that the job goes on without it.
 type Failed struct{ Rank int }
 
-func (Start) command()   {}
-func (Halt) command()    {}
-func (Signal) command()  {}
-func (Reply) command()   {}
-func (HangUp) command()  {}
-func (Input) command()   {}
-func (Pause) command()   {}
-func (Ask) command()     {}
-func (Records) command() {}
-func (Failed) command()  {}
+func (Start) command()     {}
+func (Halt) command()      {}
+func (Signal) command()    {}
+func (Release) command()   {}
+func (Found) command()     {}
+func (TellWaits) command() {}
+func (HangUp) command()    {}
+func (Input) command()     {}
+func (Pause) command()     {}
+func (Ask) command()       {}
+func (Records) command()   {}
+func (Failed) command()    {}

@@ -4,6 +4,7 @@ import (
 	"syscall"
 
 	"github.com/weft-mpi/weft/internal/snapshot"
+	"github.com/weft-mpi/weft/launcher/pmi"
 )
 
 // An Event is one of the types below that have the method event.
@@ -26,6 +27,7 @@ type AllStarted struct{}
 type Exited struct {
 	Rank   int
 	Status syscall.WaitStatus
+	State  pmi.State // how far it has come
 }
 
 // Stopped says that a signal has stopped a rank.
@@ -47,15 +49,47 @@ type Output struct {
 // OutputEnd says that no more output of a rank comes.
 type OutputEnd struct{ Rank int }
 
-// PMILine is a line, without its newline, that a rank has sent. One that is longer than the protocol allows
-// comes in part, and the connection is then closed.
-type PMILine struct {
+// Arrived says that all ranks of the agent wait in a barrier of PMI, and what they have put since the last
+// one.
+type Arrived struct {
+	Rank int      // the first of them
+	Puts []string // keys and values in turn
+	More bool     // another Arrived with further keys follows, and counts
+}
+
+// Find asks for a key that no rank of the agent has put. Found answers it.
+type Find struct {
+	Rank int // any of the agent's
+	Key  string
+}
+
+// Waits says, after TellWaits, that a rank waits in a barrier of PMI.
+type Waits struct {
+	Rank    int
+	Barrier int // how many Release commands had come before
+}
+
+// Aborts says that a rank asks for the end of the job.
+type Aborts struct{ Rank, Status int }
+
+// LostPeer says that a rank has lost another one.
+type LostPeer struct {
 	Rank int
-	Line string
+	Peer int // -1: no rank
+}
+
+// Disturbs says that a rank does not keep to the protocol of PMI. It waits for an answer that there is none
+// to.
+type Disturbs struct {
+	Rank int
+	What string
 }
 
 // PMIClosed says that a rank's PMI connection has ended.
-type PMIClosed struct{ Rank int }
+type PMIClosed struct {
+	Rank  int
+	State pmi.State // how far it has come
+}
 
 // InputTaken says that a rank has been handed the last Input.
 type InputTaken struct {
@@ -112,7 +146,12 @@ func (Stopped) event()    {}
 func (Continued) event()  {}
 func (Output) event()     {}
 func (OutputEnd) event()  {}
-func (PMILine) event()    {}
+func (Arrived) event()    {}
+func (Find) event()       {}
+func (Waits) event()      {}
+func (Aborts) event()     {}
+func (LostPeer) event()   {}
+func (Disturbs) event()   {}
 func (PMIClosed) event()  {}
 func (InputTaken) event() {}
 func (Quiet) event()      {}

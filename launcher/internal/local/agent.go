@@ -37,6 +37,8 @@ type Agent struct {
 
 	mu    sync.Mutex
 	ranks map[int]*process
+
+	pmi pmiService
 }
 
 var _ agent.Agent = (*Agent)(nil)
@@ -93,16 +95,15 @@ func (a *Agent) emit(e agent.Event) {
 func (a *Agent) Do(c agent.Command) {
 	switch c := c.(type) {
 	case agent.Start:
+		a.pmi.begin(c)
 		a.tasks.Add(1)
 		go a.start(c)
 	case agent.Halt:
 		a.halted.Store(true)
 	case agent.Signal:
 		a.signal(c)
-	case agent.Reply:
-		if p := a.rank(c.Rank); p != nil {
-			p.reply(c.Line)
-		}
+	case agent.Release, agent.Found, agent.TellWaits:
+		a.commandPMI(c)
 	case agent.HangUp:
 		if p := a.rank(c.Rank); p != nil {
 			p.hangUp()

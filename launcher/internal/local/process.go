@@ -78,7 +78,8 @@ func (p *process) exited() {
 	p.state = ended
 	p.mu.Unlock()
 	p.endIO()
-	p.agent.emit(agent.Exited{Rank: p.id, Status: status})
+	p.agent.emit(agent.Exited{Rank: p.id, Status: status, State: p.agent.pmi.state(p.id)})
+	p.gone()
 	p.agent.tasks.Done()
 }
 
@@ -143,7 +144,7 @@ func (p *process) readPMI() {
 				p.line = append(p.line, b)
 				continue
 			}
-			p.agent.emit(agent.PMILine{Rank: p.id, Line: string(p.line)})
+			p.agent.servePMI(p.id, string(p.line))
 			p.line = p.line[:0]
 			if b != '\n' {
 				p.closePMI()
@@ -159,7 +160,19 @@ func (p *process) closePMI() {
 	syscall.Close(p.pmi)
 	p.pmi = -1
 	p.mu.Unlock()
-	p.agent.emit(agent.PMIClosed{Rank: p.id})
+	p.agent.emit(agent.PMIClosed{Rank: p.id, State: p.agent.pmi.state(p.id)})
+	p.gone()
+}
+
+// gone tells the PMI service when both the process and its connection have ended: only then is it known how
+// far the rank had come.
+func (p *process) gone() {
+	p.mu.Lock()
+	gone := p.state == ended && p.pmi < 0
+	p.mu.Unlock()
+	if gone {
+		p.agent.gonePMI(p.id)
+	}
 }
 
 // A feeder writes a rank's standard input.

@@ -41,8 +41,10 @@ type Agent struct {
 	events   chan agent.Event
 	closing  chan struct{} // closed by Close: events are dropped
 	ended    chan struct{} // closed when nothing more is heard
+	why      error         // nothing more is heard; set before ended is closed
 
 	allStarted bool // belongs to the reader
+	wireUp     wireUp
 
 	mu    sync.Mutex
 	ranks map[int]bool // that were to be started
@@ -153,6 +155,7 @@ func (a *Agent) Do(c agent.Command) {
 		a.mu.Unlock()
 	}
 	if frame, err := appendCommand(nil, c); err == nil {
+		a.wireUp.to.count(kind(frame[headerLen]), len(frame))
 		a.out.put(frame)
 	}
 }
@@ -191,6 +194,7 @@ func (a *Agent) read() {
 		case f := <-frames:
 			silent.heard()
 			if f.kind == kindClosed {
+				a.why = io.EOF
 				close(a.ended)
 				return
 			}
@@ -202,6 +206,7 @@ func (a *Agent) read() {
 			}
 		}
 	}
+	a.why = err
 	close(a.ended)
 	a.lost(err, isSilent)
 }
@@ -239,6 +244,7 @@ func (a *Agent) handle(f frame) error {
 	case kindStaged:
 		return expect(a.staged, f.body)
 	}
+	a.wireUp.from.count(f.kind, headerLen+1+len(f.body))
 	e, rank, err := parseEvent(f.kind, f.body)
 	if err != nil {
 		return err

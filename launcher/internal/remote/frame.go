@@ -19,7 +19,7 @@ const (
 	kindStart
 	kindHalt
 	kindSignal
-	kindReply
+	kindRelease
 	kindHangUp
 	kindInput
 	kindPause
@@ -29,6 +29,8 @@ const (
 	kindAsk
 	kindRecords
 	kindFailed
+	kindFound
+	kindTellWaits
 )
 
 const (
@@ -42,7 +44,7 @@ const (
 	kindContinued
 	kindOutput
 	kindOutputEnd
-	kindPMILine
+	kindArrived
 	kindPMIClosed
 	kindInputTaken
 	kindClosed
@@ -53,6 +55,11 @@ const (
 	kindSampled
 	kindRecorded
 	kindDeposit
+	kindFind
+	kindWaits
+	kindAborts
+	kindLostPeer
+	kindDisturbs
 )
 
 // A frame is a length of 4 bytes, big endian, that counts what follows; a kind; and a body.

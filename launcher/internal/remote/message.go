@@ -7,6 +7,7 @@ import (
 
 	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
+	"github.com/weft-mpi/weft/launcher/pmi"
 )
 
 // Data goes as it is, after its rank; everything else is rare and goes as JSON.
@@ -22,8 +23,13 @@ func appendCommand(b []byte, c agent.Command) ([]byte, error) {
 		return appendFrame(b, kindHalt), nil
 	case agent.Signal:
 		return appendJSON(b, kindSignal, c)
-	case agent.Reply:
-		return appendFrame(b, kindReply, rankOf(c.Rank), []byte(c.Line)), nil
+	case agent.Release:
+		return appendFrame(b, kindRelease), nil
+	case agent.Found:
+		return appendFrame(b, kindFound, rankOf(c.Rank), []byte{flag(c.OK)},
+			textOf([]string{c.Key, c.Value})), nil
+	case agent.TellWaits:
+		return appendFrame(b, kindTellWaits), nil
 	case agent.HangUp:
 		return appendFrame(b, kindHangUp, rankOf(c.Rank)), nil
 	case agent.Input:
@@ -49,9 +55,19 @@ func parseCommand(k kind, body []byte) (agent.Command, error) {
 		return agent.Halt{}, nil
 	case kindSignal:
 		return parseJSON[agent.Signal](k, body)
-	case kindReply:
-		rank, line, err := splitRank(k, body)
-		return agent.Reply{Rank: rank, Line: string(line)}, err
+	case kindRelease:
+		return agent.Release{}, nil
+	case kindFound:
+		rank, ok, texts, err := splitTexts(k, body)
+		if err == nil && len(texts) != 2 {
+			err = fmt.Errorf("%w: an answer about %d keys", errProtocol, len(texts)/2)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return agent.Found{Rank: rank, OK: ok, Key: texts[0], Value: texts[1]}, nil
+	case kindTellWaits:
+		return agent.TellWaits{}, nil
 	case kindHangUp:
 		rank, _, err := splitRank(k, body)
 		return agent.HangUp{Rank: rank}, err
@@ -94,10 +110,20 @@ func appendEvent(b []byte, e agent.Event) ([]byte, error) {
 		return appendFrame(b, kindOutput, rankOf(e.Rank), []byte{byte(e.Stream)}, e.Data), nil
 	case agent.OutputEnd:
 		return appendFrame(b, kindOutputEnd, rankOf(e.Rank)), nil
-	case agent.PMILine:
-		return appendFrame(b, kindPMILine, rankOf(e.Rank), []byte(e.Line)), nil
+	case agent.Arrived:
+		return appendFrame(b, kindArrived, rankOf(e.Rank), []byte{flag(e.More)}, textOf(e.Puts)), nil
+	case agent.Find:
+		return appendFrame(b, kindFind, rankOf(e.Rank), []byte(e.Key)), nil
+	case agent.Waits:
+		return appendJSON(b, kindWaits, e)
+	case agent.Aborts:
+		return appendJSON(b, kindAborts, e)
+	case agent.LostPeer:
+		return appendJSON(b, kindLostPeer, e)
+	case agent.Disturbs:
+		return appendJSON(b, kindDisturbs, e)
 	case agent.PMIClosed:
-		return appendFrame(b, kindPMIClosed, rankOf(e.Rank)), nil
+		return appendFrame(b, kindPMIClosed, rankOf(e.Rank), []byte{byte(e.State)}), nil
 	case agent.InputTaken:
 		return appendJSON(b, kindInputTaken, e)
 	case agent.Quiet:
@@ -111,11 +137,7 @@ func appendEvent(b []byte, e agent.Event) ([]byte, error) {
 	case agent.Recorded:
 		return appendFrame(b, kindRecorded, rankOf(e.Rank), e.Events), nil
 	case agent.Deposit:
-		last := byte(0)
-		if e.Last {
-			last = 1
-		}
-		return appendFrame(b, kindDeposit, rankOf(e.Rank), []byte{byte(e.What), last}, e.Data), nil
+		return appendFrame(b, kindDeposit, rankOf(e.Rank), []byte{byte(e.What), flag(e.Last)}, e.Data), nil
 	}
 	return nil, fmt.Errorf("%w: an event %T has no frame", errProtocol, e)
 }
@@ -133,6 +155,9 @@ func parseEvent(k kind, body []byte) (e agent.Event, rank int, err error) {
 		return agent.AllStarted{}, -1, nil
 	case kindExited:
 		v, err := parseJSON[agent.Exited](k, body)
+		if err == nil {
+			err = checkState(v.State)
+		}
 		return v, v.Rank, err
 	case kindStopped:
 		v, err := parseJSON[agent.Stopped](k, body)
@@ -152,12 +177,39 @@ func parseEvent(k kind, body []byte) (e agent.Event, rank int, err error) {
 	case kindOutputEnd:
 		rank, _, err := splitRank(k, body)
 		return agent.OutputEnd{Rank: rank}, rank, err
-	case kindPMILine:
-		rank, line, err := splitRank(k, body)
-		return agent.PMILine{Rank: rank, Line: string(line)}, rank, err
+	case kindArrived:
+		rank, more, puts, err := splitTexts(k, body)
+		return agent.Arrived{Rank: rank, More: more, Puts: puts}, rank, err
+	case kindFind:
+		rank, key, err := splitRank(k, body)
+		if err == nil && len(key) > pmi.MaxKey {
+			err = fmt.Errorf("%w: a key of %d bytes", errProtocol, len(key))
+		}
+		return agent.Find{Rank: rank, Key: string(key)}, rank, err
+	case kindWaits:
+		v, err := parseJSON[agent.Waits](k, body)
+		return v, v.Rank, err
+	case kindAborts:
+		v, err := parseJSON[agent.Aborts](k, body)
+		return v, v.Rank, err
+	case kindLostPeer:
+		v, err := parseJSON[agent.LostPeer](k, body)
+		return v, v.Rank, err
+	case kindDisturbs:
+		v, err := parseJSON[agent.Disturbs](k, body)
+		return v, v.Rank, err
 	case kindPMIClosed:
-		rank, _, err := splitRank(k, body)
-		return agent.PMIClosed{Rank: rank}, rank, err
+		rank, rest, err := splitRank(k, body)
+		if err == nil && len(rest) != 1 {
+			err = fmt.Errorf("%w: a closed connection of a rank in no state", errProtocol)
+		}
+		if err == nil {
+			err = checkState(pmi.State(rest[0]))
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		return agent.PMIClosed{Rank: rank, State: pmi.State(rest[0])}, rank, nil
 	case kindInputTaken:
 		v, err := parseJSON[agent.InputTaken](k, body)
 		return v, v.Rank, err
@@ -210,4 +262,51 @@ func splitRank(k kind, body []byte) (rank int, rest []byte, err error) {
 		return 0, nil, fmt.Errorf("%w: a frame of kind %d names no rank", errProtocol, k)
 	}
 	return int(binary.BigEndian.Uint32(body)), body[4:], nil
+}
+
+func flag(on bool) byte {
+	if on {
+		return 1
+	}
+	return 0
+}
+
+func checkState(s pmi.State) error {
+	if s > pmi.Finalized {
+		return fmt.Errorf("%w: a rank in state %d", errProtocol, s)
+	}
+	return nil
+}
+
+// textOf puts texts one after the other, each after its length of 2 bytes.
+func textOf(texts []string) (b []byte) {
+	for _, t := range texts {
+		b = binary.BigEndian.AppendUint16(b, uint16(len(t)))
+		b = append(b, t...)
+	}
+	return b
+}
+
+// splitTexts reads a rank, a flag, and keys and values in turn.
+func splitTexts(k kind, body []byte) (rank int, on bool, texts []string, err error) {
+	rank, b, err := splitRank(k, body)
+	if err == nil && len(b) == 0 {
+		err = fmt.Errorf("%w: a frame of kind %d is cut short", errProtocol, k)
+	}
+	if err != nil {
+		return 0, false, nil, err
+	}
+	on, b = b[0] != 0, b[1:]
+	for len(b) > 0 {
+		if len(b) < 2 || len(b)-2 < int(binary.BigEndian.Uint16(b)) {
+			return 0, false, nil, fmt.Errorf("%w: a text that is cut short", errProtocol)
+		}
+		n := int(binary.BigEndian.Uint16(b))
+		texts = append(texts, string(b[2:2+n]))
+		b = b[2+n:]
+	}
+	if len(texts)%2 != 0 {
+		return 0, false, nil, fmt.Errorf("%w: a key without a value", errProtocol)
+	}
+	return rank, on, texts, nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/launcher/internal/agent"
+	"github.com/weft-mpi/weft/launcher/pmi"
 )
 
 var commands = []agent.Command{
@@ -28,7 +29,9 @@ var commands = []agent.Command{
 	agent.Halt{},
 	agent.Signal{Signal: syscall.SIGTERM},
 	agent.Signal{Ranks: []int{1, 2}, Signal: syscall.SIGKILL},
-	agent.Reply{Rank: 1, Line: "cmd=barrier_out\n"},
+	agent.Release{},
+	agent.Found{Rank: 1, Key: "weft-card-7", Value: "tcp=10.0.0.7:4000\xff", OK: true},
+	agent.TellWaits{},
 	agent.HangUp{Rank: 7},
 	agent.Input{Rank: 0, Data: []byte{0, 10, 200}},
 	agent.Input{Rank: 0, Data: []byte{}},
@@ -44,8 +47,14 @@ var events = []agent.Event{
 	agent.Continued{Rank: 1},
 	agent.Output{Rank: 1, Stream: agent.Stderr, Data: []byte("a\n\x00b")},
 	agent.OutputEnd{Rank: 1},
-	agent.PMILine{Rank: 1, Line: "cmd=init"},
-	agent.PMIClosed{Rank: 1},
+	agent.Arrived{Rank: 1, Puts: []string{"weft-card-1", "tcp=10.0.0.1:4000"}},
+	agent.Arrived{Rank: 1, More: true},
+	agent.Find{Rank: 1, Key: "weft-card-7"},
+	agent.Waits{Rank: 1, Barrier: 2},
+	agent.Aborts{Rank: 1, Status: 7},
+	agent.LostPeer{Rank: 1, Peer: 3},
+	agent.Disturbs{Rank: 1, What: "an empty line"},
+	agent.PMIClosed{Rank: 1, State: pmi.Finalized},
 	agent.InputTaken{Rank: 1, Closed: true},
 }
 
@@ -110,9 +119,9 @@ func FuzzFrames(f *testing.F) {
 func TestGreetingAfterABanner(t *testing.T) {
 	const token = "0123456789abcdef"
 	for text, banner := range map[string]string{
-		"weft-agent 3 " + token + "\n":                              "",
-		"Welcome!\nweft-agent 1 ffff\nweft-agent 3 " + token + "\n": "Welcome!\nweft-agent 1 ffff\n",
-		"no newline: weft-agent 3 " + token + "\n":                  "no newline: ",
+		"weft-agent 4 " + token + "\n":                              "",
+		"Welcome!\nweft-agent 1 ffff\nweft-agent 4 " + token + "\n": "Welcome!\nweft-agent 1 ffff\n",
+		"no newline: weft-agent 4 " + token + "\n":                  "no newline: ",
 	} {
 		got, version, err := skipToGreeting(bufio.NewReader(strings.NewReader(text)), token)
 		require.NoError(t, err)
@@ -160,9 +169,14 @@ func farSide(in io.Reader, out io.Writer) {
 	}()
 	var content bytes.Buffer
 	err := Serve(in, out, Far{
-		Hello:   Hello{Version: "v", Host: "far", Cores: 3},
-		Open:    func(string) (agent.Agent, error) { return fake, nil },
-		Prepare: func(request []byte) ([]byte, error) { return json.Marshal("planned " + string(request)) },
+		Hello: Hello{Version: "v", Host: "far", Cores: 3},
+		Open:  func(string) (agent.Agent, error) { return fake, nil },
+		Prepare: func(request []byte) ([]byte, error) {
+			if string(request) == "1234" { // it takes longer than a host may be silent
+				time.Sleep((agentSilence + 2) * period)
+			}
+			return json.Marshal("planned " + string(request))
+		},
 		Stage: func(program int, part []byte) ([]byte, error) {
 			content.Write(part)
 			if len(part) > 0 {
@@ -234,6 +248,26 @@ func TestAgentBehindAStream(t *testing.T) {
 	}
 }
 
+// An agent that takes long to plan, as where the names of hosts are slow to look up, is not lost.
+func TestAgentThatPlansForLongIsNotLost(t *testing.T) {
+	t.Parallel()
+	a := connect(t)
+	var reply string
+	require.NoError(t, a.Prepare(t.Context(), 1234, &reply))
+	require.Equal(t, "planned 1234", reply)
+	a.Close()
+}
+
+// What a request says of an agent that is gone is why it is.
+func TestRequestToAnAgentThatIsSilent(t *testing.T) {
+	t.Parallel()
+	a := connect(t)
+	require.NoError(t, syscall.Kill(a.process.cmd.Process.Pid, syscall.SIGSTOP))
+	require.ErrorContains(t, a.Prepare(t.Context(), 42, new(string)),
+		"host far: nothing was heard from it for 1.75s")
+	a.Close()
+}
+
 // A program is copied whole, however long it is.
 func TestStage(t *testing.T) {
 	a := connect(t)
@@ -257,6 +291,7 @@ func TestAgentThatEndsIsLost(t *testing.T) {
 
 // One that is stopped is lost, too: a host whose network is gone says nothing either.
 func TestAgentThatIsSilentIsLost(t *testing.T) {
+	t.Parallel()
 	a := connect(t)
 	startTwo(t, a)
 	require.NoError(t, syscall.Kill(a.process.cmd.Process.Pid, syscall.SIGSTOP))

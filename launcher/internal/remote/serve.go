@@ -43,7 +43,7 @@ func Serve(in io.Reader, out io.Writer, far Far) error {
 	if err != nil {
 		return err
 	}
-	s := &server{far: far, agent: a, out: newQueue()}
+	s := &server{far: far, agent: a, out: newQueue(), prepared: make(chan prepared, 1)}
 	go s.out.run(out)
 	err = s.serve(r)
 	a.Close()
@@ -60,8 +60,16 @@ type server struct {
 	far   Far
 	agent agent.Agent
 	out   *queue
+	// prepared takes what the far side has planned. It may have to wait for the name of a host, and the
+	// launcher hears of this one all the while.
+	prepared chan prepared
 	// suspended says that the ranks have been stopped from the terminal, and so the launcher may be, too.
 	suspended bool
+}
+
+type prepared struct {
+	reply []byte
+	err   error
 }
 
 func (s *server) serve(in io.Reader) error {
@@ -97,6 +105,11 @@ func (s *server) serve(in io.Reader) error {
 				return err
 			}
 			s.out.put(b)
+		case p := <-s.prepared:
+			if p.err != nil {
+				return p.err
+			}
+			s.out.put(appendFrame(nil, kindPrepared, p.reply))
 		case <-s.out.written:
 		case <-s.out.done:
 			return errors.New("the launcher takes no more")
@@ -121,11 +134,11 @@ func (s *server) handle(f frame) error {
 	case kindAlive:
 		return nil
 	case kindPrepare:
-		reply, err := s.far.Prepare(f.body)
-		if err == nil {
-			s.out.put(appendFrame(nil, kindPrepared, reply))
-		}
-		return err
+		go func() {
+			reply, err := s.far.Prepare(f.body)
+			s.prepared <- prepared{reply, err}
+		}()
+		return nil
 	case kindStage:
 		return s.stage(f)
 	}

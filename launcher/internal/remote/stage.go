@@ -57,7 +57,7 @@ func (a *Agent) drain(ctx context.Context) error {
 
 // gone is the error of a request that the agent does not answer any more.
 func (a *Agent) gone() error {
-	return fmt.Errorf("host %s: %w", a.host, a.process.explain(io.ErrUnexpectedEOF))
+	return fmt.Errorf("host %s: %w", a.host, a.process.explain(a.why))
 }
 
 // expect hands an answer to who waits for it.

@@ -38,18 +38,16 @@ func (s *Supervisor) lose(f *Failure) {
 	s.do(agent.Failed{Rank: f.Rank})
 }
 
-// endSuspects kills ranks that others have lost and that live on, stopped or cut off: otherwise the ranks
+// suspect kills a rank that another one has lost and that lives on, stopped or cut off: otherwise the ranks
 // would not agree on who has failed.
-func (s *Supervisor) endSuspects() {
-	for _, id := range s.pmi.Suspects() {
-		r := &s.ranks[id]
-		if !s.config.Survive || s.phase != running || r.lost || r.state != alive || r.suspected {
-			continue
-		}
-		r.suspected = true
-		s.notice("other ranks have lost %s, which is ended therefore", s.describe(id))
-		s.do(agent.Signal{Ranks: []int{id}, Signal: syscall.SIGKILL})
+func (s *Supervisor) suspect(id int) {
+	r := &s.ranks[id]
+	if !s.config.Survive || s.phase != running || r.lost || r.state != alive || r.suspected {
+		return
 	}
+	r.suspected = true
+	s.notice("other ranks have lost %s, which is ended therefore", s.describe(id))
+	s.do(agent.Signal{Ranks: []int{id}, Signal: syscall.SIGKILL})
 }
 
 // countCasualties finds at the end of a job what it has lost. If no rank has come to its end, the first

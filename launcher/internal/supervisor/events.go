@@ -23,10 +23,10 @@ func (s *Supervisor) Event(now time.Time, e agent.Event) {
 		}
 	case agent.AllStarted:
 		s.allStarted = true
-	case agent.PMILine:
-		s.pmiLine(now, e)
+	case agent.Arrived, agent.Find, agent.Waits, agent.Aborts, agent.LostPeer, agent.Disturbs:
+		s.pmiEvent(now, e)
 	case agent.PMIClosed:
-		s.pmiClosed(now, e.Rank)
+		s.pmiClosed(now, e)
 	case agent.Exited:
 		s.exited(now, e)
 	case agent.OutputEnd:
@@ -43,33 +43,6 @@ func (s *Supervisor) Event(now time.Time, e agent.Event) {
 	s.checkOver(now)
 }
 
-func (s *Supervisor) pmiLine(now time.Time, e agent.PMILine) {
-	r := &s.ranks[e.Rank]
-	replies, err := s.pmi.Handle(e.Rank, e.Line)
-	for _, reply := range replies {
-		s.do(agent.Reply{Rank: reply.Rank, Line: reply.Line})
-	}
-	s.endSuspects()
-	switch err := err.(type) {
-	case nil:
-		s.checkBarrier(now)
-	case *pmi.Abort:
-		s.signed(r)
-		r.aborted = true
-		f := s.failure(e.Rank, Aborted)
-		f.Status = err.Code
-		if s.spoken {
-			s.do(agent.HangUp{Rank: e.Rank})
-		}
-		s.fail(now, f, r.sign)
-	case *pmi.Violation:
-		s.signed(r)
-		f := s.failure(e.Rank, Disturbed)
-		f.Detail = "broke the PMI protocol: " + err.What
-		s.fail(now, f, r.sign)
-	}
-}
-
 // signed gives the rank's first sign its number.
 func (s *Supervisor) signed(r *rank) {
 	if r.sign == 0 {
@@ -77,14 +50,16 @@ func (s *Supervisor) signed(r *rank) {
 	}
 }
 
-// inJob tells whether a rank is between Init and Finalize.
+// inJob tells whether a rank is between Init and Finalize, as its agent has told last.
 func (s *Supervisor) inJob(id int) bool {
-	state := s.pmi.State(id)
+	state := s.ranks[id].pmi
 	return state == pmi.Initialized || state == pmi.InBarrier
 }
 
-func (s *Supervisor) pmiClosed(now time.Time, id int) {
+func (s *Supervisor) pmiClosed(now time.Time, e agent.PMIClosed) {
+	id := e.Rank
 	r := &s.ranks[id]
+	r.pmi = e.State
 	if s.inJob(id) {
 		s.signed(r)
 	}
@@ -94,6 +69,7 @@ func (s *Supervisor) pmiClosed(now time.Time, id int) {
 		if s.inJob(id) {
 			s.timers.add(now.Add(lingerAfter), lingering, id)
 		}
+		s.checkBarrier(now)
 	case exited:
 		r.state = ended
 		s.evaluate(now, id)
@@ -102,7 +78,7 @@ func (s *Supervisor) pmiClosed(now time.Time, id int) {
 
 func (s *Supervisor) exited(now time.Time, e agent.Exited) {
 	r := &s.ranks[e.Rank]
-	r.status, r.stopped = e.Status, 0
+	r.status, r.stopped, r.pmi = e.Status, 0, e.State
 	if e.Status != 0 || s.inJob(e.Rank) {
 		s.signed(r)
 	}
@@ -143,31 +119,6 @@ func (s *Supervisor) evaluate(now time.Time, id int) {
 	s.checkBarrier(now)
 }
 
-// gone tells the PMI server that a rank's process has ended.
-func (s *Supervisor) gone(id int) {
-	for _, reply := range s.pmi.Gone(id) {
-		s.do(agent.Reply{Rank: reply.Rank, Line: reply.Line})
-	}
-}
-
-// checkBarrier finds ranks that wait for one that will not come.
-func (s *Supervisor) checkBarrier(now time.Time) {
-	waits, missing, found := s.pmi.Stranded()
-	if !found || s.cause != nil {
-		return
-	}
-	f := s.failure(missing, Stranded)
-	if s.pmi.State(missing) == pmi.Finalized {
-		f.Detail = fmt.Sprintf("has finalized while rank %d waits for it in a barrier", waits)
-	} else {
-		f.Detail = fmt.Sprintf("exited with status 0 without Init, for which rank %d waits: every rank "+
-			"must call it", waits)
-	}
-	r := &s.ranks[missing]
-	s.signed(r)
-	s.fail(now, f, r.sign)
-}
-
 func (s *Supervisor) stopped(now time.Time, e agent.Stopped) {
 	r := &s.ranks[e.Rank]
 	if r.suspended || s.phase != running {
@@ -177,6 +128,7 @@ func (s *Supervisor) stopped(now time.Time, e agent.Stopped) {
 	s.notice("%s is stopped (%s): the job waits for it; kill -CONT %d continues it",
 		s.describe(e.Rank), sys.SignalName(e.Signal), r.pid)
 	r.stoppedAt = now
+	s.askWaits()
 	s.timers.add(now.Add(stopTimeout), stoppedLong, e.Rank)
 }
 
@@ -186,9 +138,9 @@ func (s *Supervisor) checkStopped(now time.Time, id int) {
 	if r.stopped == 0 || r.suspended || s.phase != running || now.Sub(r.stoppedAt) < stopTimeout {
 		return // and if it has been stopped again there is another timer
 	}
-	if state := s.pmi.State(id); state == pmi.Started || state == pmi.Initialized {
+	if r.pmi != pmi.Finalized && !s.waits(id) {
 		for other := range s.ranks {
-			if s.ranks[other].stopped == 0 && s.pmi.State(other) == pmi.InBarrier {
+			if s.ranks[other].stopped == 0 && s.waits(other) {
 				f := s.failure(id, Stopped)
 				f.Signal, f.Detail = r.stopped, fmt.Sprintf("and rank %d waits for it in a barrier", other)
 				s.fail(now, f, r.stopSign)

@@ -76,6 +76,11 @@ type rank struct {
 	lost       bool // the job goes on without it
 	suspected  bool // it is being ended since others have lost it
 	aborted    bool // it has called Abort, so is on its way out and may be about to say why
+	hasLost    bool // it has lost a peer, and what it does since may follow from that
+	over       bool // its process has ended, and its PMI connection
+
+	pmi     pmi.State // as far as its agent has told: once its connection or its process has ended
+	waitsIn int       // the number of the barrier that its agent has told it to wait in, from 1
 
 	stopped   syscall.Signal // by which it is stopped; 0: it is not
 	stopSign  int            // the number of the sign that it was stopped by
@@ -83,13 +88,15 @@ type rank struct {
 	suspended bool // the user has suspended the job; until it is continued
 }
 
-// Rank is what messages say of a rank.
-type Rank struct{ Program, Host string }
+// Rank is what is known of a rank before its start.
+type Rank struct {
+	Program, Host string
+	Agent         int // the number of the agent that runs it, from 0
+}
 
 // Config says what a job is.
 type Config struct {
 	Ranks   []Rank
-	PMI     pmi.Config
 	Grace   time.Duration // between SIGTERM and SIGKILL
 	Timeout time.Duration // 0: none
 	Survive bool          // a rank that fails does not end the job
@@ -106,12 +113,16 @@ type Ready struct {
 // A Supervisor decides about one job. Times are those of its caller, who calls Tick whenever Next has passed,
 // and carries out what Ready returns after each call.
 type Supervisor struct {
-	config Config
-	pmi    *pmi.Server
-	ranks  []rank
-	signs  int // given out
-	timers timers
-	ready  Ready
+	config     Config
+	ranks      []rank
+	agents     []agentState
+	space      *pmi.Space // its members are the agents
+	barriers   int        // of PMI, that have been passed
+	askedWaits bool       // agents have been asked to tell of each rank that waits in a barrier
+	known      int        // how many ranks they have told of since the last barrier was passed
+	signs      int        // given out
+	timers     timers
+	ready      Ready
 
 	phase      phase
 	allStarted bool
@@ -135,11 +146,20 @@ type Supervisor struct {
 
 // New returns the supervisor of a job that begins now.
 func New(now time.Time, c Config) *Supervisor {
-	c.PMI.Survive = c.Survive
-	s := &Supervisor{config: c, pmi: pmi.NewServer(c.PMI), forwarded: make(map[syscall.Signal]bool)}
+	s := &Supervisor{config: c, forwarded: make(map[syscall.Signal]bool)}
 	s.ranks = make([]rank, len(c.Ranks))
-	for i := range s.ranks {
-		s.ranks[i].Rank = c.Ranks[i]
+	for i, r := range c.Ranks {
+		s.ranks[i].Rank = r
+		for len(s.agents) <= r.Agent {
+			s.agents = append(s.agents, agentState{})
+		}
+		s.agents[r.Agent].left++
+	}
+	s.space = pmi.NewSpace(len(s.agents), len(s.ranks), true)
+	for i, a := range s.agents {
+		if a.left == 0 {
+			s.space.Leave(i) // an agent without ranks
+		}
 	}
 	if c.Timeout > 0 {
 		s.timers.add(now.Add(c.Timeout), jobTimeout, 0)

@@ -19,15 +19,19 @@ type script struct {
 	t        *testing.T
 	s        *Supervisor
 	now      time.Time
+	agents   []*agent.PMI // what serves the ranks of each agent
 	commands []agent.Command
 	notices  []string
 	dropped  bool
 }
 
-// play begins a job whose ranks have all been started.
-func play(t *testing.T, ranks int) *script {
-	p := begin(t, ranks, 0)
-	for r := range ranks {
+// play begins a job whose ranks have all been started, by one agent.
+func play(t *testing.T, ranks int) *script { return playOn(t, make([]int, ranks)...) }
+
+// playOn begins a job whose ranks have all been started, by the agents with these numbers.
+func playOn(t *testing.T, agents ...int) *script {
+	p := beginOn(t, Config{}, agents...)
+	for r := range agents {
 		p.event(agent.Started{Rank: r, PID: 100 + r})
 	}
 	p.event(agent.AllStarted{})
@@ -35,22 +39,38 @@ func play(t *testing.T, ranks int) *script {
 }
 
 func begin(t *testing.T, ranks int, timeout time.Duration) *script {
-	config := Config{Grace: 2 * time.Second, Timeout: timeout,
-		PMI: pmi.Config{KVSName: "k", Appnum: make([]int, ranks)}}
-	for range ranks {
-		config.Ranks = append(config.Ranks, Rank{Program: "prog", Host: "host"})
+	return beginOn(t, Config{Timeout: timeout}, make([]int, ranks)...)
+}
+
+func beginOn(t *testing.T, config Config, agents ...int) *script {
+	config.Grace = 2 * time.Second
+	p := &script{t: t, now: time.Unix(1000, 0)}
+	starts := make([]agent.Start, slices.Max(agents)+1)
+	for id, number := range agents {
+		config.Ranks = append(config.Ranks, Rank{Program: "prog", Host: "host", Agent: number})
+		starts[number].Ranks = append(starts[number].Ranks, agent.Rank{ID: id})
 	}
-	now := time.Unix(1000, 0)
-	p := &script{t: t, now: now, s: New(now, config)}
+	for _, start := range starts {
+		start.PMI = pmi.Config{KVSName: "k", Size: len(agents), Survive: config.Survive}
+		p.agents = append(p.agents, agent.NewPMI(start))
+	}
+	p.s = New(p.now, config)
 	p.collect()
 	return p
 }
 
+// collect takes what the supervisor wants. The agents do at once what concerns PMI.
 func (p *script) collect() {
 	r := p.s.Ready()
 	p.commands = append(p.commands, r.Commands...)
 	p.notices = append(p.notices, r.Notices...)
 	p.dropped = p.dropped || r.DropOutput
+	for _, c := range r.Commands {
+		for _, a := range p.agents {
+			_, events := a.Do(c)
+			p.event(events...)
+		}
+	}
 }
 
 func (p *script) event(events ...agent.Event) *script {
@@ -80,9 +100,13 @@ func (p *script) unwritten(n int) *script {
 	return p
 }
 
+// agentOf serves a rank PMI.
+func (p *script) agentOf(rank int) *agent.PMI { return p.agents[p.s.ranks[rank].Agent] }
+
 func (p *script) lines(rank int, lines ...string) *script {
 	for _, l := range lines {
-		p.event(agent.PMILine{Rank: rank, Line: l})
+		_, events := p.agentOf(rank).Line(rank, l)
+		p.event(events...)
 	}
 	return p
 }
@@ -95,15 +119,32 @@ func (p *script) init() *script {
 	return p
 }
 
-func (p *script) closed(rank int) *script { return p.event(agent.PMIClosed{Rank: rank}) }
+func (p *script) closed(rank int) *script {
+	p.event(agent.PMIClosed{Rank: rank, State: p.agentOf(rank).State(rank)})
+	return p.over(rank)
+}
+
+// over tells the agent when a rank is.
+func (p *script) over(rank int) *script {
+	if p.s.ranks[rank].over {
+		_, events := p.agentOf(rank).Gone(rank)
+		p.event(events...)
+	}
+	return p
+}
 
 func (p *script) exits(rank, status int) *script {
-	return p.event(agent.Exited{Rank: rank, Status: syscall.WaitStatus(status << 8)},
-		agent.OutputEnd{Rank: rank})
+	return p.ends(rank, syscall.WaitStatus(status<<8))
 }
 
 func (p *script) killed(rank int, sig syscall.Signal) *script {
-	return p.event(agent.Exited{Rank: rank, Status: syscall.WaitStatus(sig)}, agent.OutputEnd{Rank: rank})
+	return p.ends(rank, syscall.WaitStatus(sig))
+}
+
+func (p *script) ends(rank int, status syscall.WaitStatus) *script {
+	p.event(agent.Exited{Rank: rank, Status: status, State: p.agentOf(rank).State(rank)},
+		agent.OutputEnd{Rank: rank})
+	return p.over(rank)
 }
 
 // got tells whether the ranks have been sent the signal.
@@ -193,6 +234,89 @@ func TestCauseAmongFailures(t *testing.T) {
 	}
 }
 
+const initLine = "cmd=init pmi_version=1 pmi_subversion=1"
+
+// A rank that cannot come to a barrier any more is found, whether those that wait are all of an agent's ranks
+// or only some, and whether it goes before they wait or while they do.
+func TestRanksThatWaitForOneThatIsGone(t *testing.T) {
+	for name, c := range map[string]struct {
+		agents []int
+		play   func(p *script)
+		says   string
+	}{
+		"one waits on an agent of its own": {[]int{0, 1},
+			func(p *script) { p.lines(0, initLine, "cmd=barrier_in").closed(1).exits(1, 0) },
+			"rank 1 on host (pid 101, prog) exited with status 0 without Init, for which rank 0 waits"},
+		"one of two of an agent waits": {[]int{0, 0, 1},
+			func(p *script) { p.lines(1, initLine, "cmd=barrier_in").closed(2).exits(2, 0) },
+			"rank 2 on host (pid 102, prog) exited with status 0 without Init, for which rank 1 waits"},
+		"one comes when the other is gone": {[]int{0, 0, 1},
+			func(p *script) { p.closed(2).exits(2, 0).lines(1, initLine, "cmd=barrier_in") },
+			"rank 2 on host (pid 102, prog) exited with status 0 without Init, for which rank 1 waits"},
+		"the other has finalized": {[]int{0, 0, 1},
+			func(p *script) {
+				p.lines(2, initLine, "cmd=finalize").lines(1, initLine, "cmd=barrier_in").closed(2)
+			},
+			"rank 2 on host (pid 102, prog) has finalized while rank 1 waits for it in a barrier"},
+		"in the second barrier": {[]int{0, 0, 1},
+			func(p *script) {
+				for r := range 3 {
+					p.lines(r, initLine, "cmd=barrier_in")
+				}
+				p.lines(1, "cmd=barrier_in").lines(2, "cmd=finalize").closed(2).exits(2, 0)
+			},
+			"rank 2 on host (pid 102, prog) has finalized while rank 1 waits for it in a barrier"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := playOn(t, c.agents...)
+			c.play(p)
+			p.pass(time.Second)
+			require.Contains(t, p.s.Cause().Error(), c.says)
+		})
+	}
+}
+
+// Barriers of a job that ends well are over when its first rank is: nobody is taken to wait in one.
+func TestNobodyIsStrandedInABarrierThatWasPassed(t *testing.T) {
+	p := playOn(t, 0, 0, 1)
+	for range 3 {
+		for r := range 3 {
+			if p.s.barriers == 0 {
+				p.lines(r, initLine)
+			}
+			p.lines(r, "cmd=barrier_in")
+		}
+		p.s.askWaits()
+		p.collect()
+	}
+	for r := range 3 {
+		p.lines(r, "cmd=finalize").closed(r).exits(r, 0)
+	}
+	p.unwritten(0)
+	require.True(t, p.s.Over())
+	require.Nil(t, p.s.Cause())
+	require.Equal(t, 3, p.s.barriers)
+}
+
+// A job that goes on without a rank passes its barriers without it: one that was about to come, one of an
+// agent that has others, and the last of an agent.
+func TestBarriersPassWithoutRanksThatFailed(t *testing.T) {
+	p := beginOn(t, Config{Survive: true}, 0, 0, 1, 2)
+	for r := range 4 {
+		p.event(agent.Started{Rank: r, PID: 100 + r})
+	}
+	p.event(agent.AllStarted{})
+	p.init()
+	p.lines(0, "cmd=barrier_in").lines(3, "cmd=barrier_in").closed(2).killed(2, syscall.SIGKILL)
+	require.Zero(t, p.s.barriers, "rank 1 may come")
+	p.closed(1).killed(1, syscall.SIGKILL)
+	require.Equal(t, 1, p.s.barriers)
+	p.lines(0, "cmd=barrier_in").lines(3, "cmd=barrier_in")
+	require.Equal(t, 2, p.s.barriers)
+	p.lines(0, "cmd=barrier_in").event(agent.Lost{Ranks: []int{3}, Reason: "the host is gone"})
+	require.Equal(t, 3, p.s.barriers)
+}
+
 // A kill is known to be the cause at once.
 func TestKillNeedsNoSecondThought(t *testing.T) {
 	play(t, 2).closed(1).killed(1, syscall.SIGKILL).cause(Killed, 1)
@@ -227,8 +351,7 @@ func TestRankStoppedInInitEndsTheJob(t *testing.T) {
 
 	p = play(t, 2).event(agent.Stopped{Rank: 1, Signal: syscall.SIGSTOP}).pass(time.Hour)
 	require.Nil(t, p.s.Cause(), "nobody waits for it")
-	p.lines(0, "cmd=init pmi_version=1 pmi_subversion=1",
-		"cmd=barrier_in").event(agent.Continued{Rank: 1}).pass(time.Hour)
+	p.lines(0, initLine, "cmd=barrier_in").event(agent.Continued{Rank: 1}).pass(time.Hour)
 	require.Nil(t, p.s.Cause(), "it goes on")
 }
 

@@ -58,6 +58,11 @@ func Dump(w io.Writer, raw []byte, o Origin) error {
 		fmt.Fprintf(b, "%s %c %s\n", time.Unix(0, t).UTC().Format(timeFormat), mark,
 			printable.Line(r.text(m)))
 	}
+	if m.repeats > 0 && len(times) > 0 {
+		r := record{uint64(repeated), m.repeats}
+		at := time.Unix(0, times[len(times)-1])
+		fmt.Fprintf(b, "%s %c %s\n", at.UTC().Format(timeFormat), about, r.text(m))
+	}
 	return b.Flush()
 }
 

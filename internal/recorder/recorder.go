@@ -24,7 +24,7 @@ const Variable = "WEFT_RECORDER_FD"
 const (
 	entries    = 4096 // of the ring, 64 KiB
 	stampEvery = 256  // records of which at least one is a stamp
-	version    = 1
+	version    = 2
 	headBytes  = 4096
 )
 
@@ -40,8 +40,9 @@ type record [2]uint64
 type memory struct {
 	next       uint64 // number of the record that is written next, from 0
 	version    uint64
+	repeats    uint64                         // how often the latest record, an event, has been noted again
 	operations [maxOperations][nameBytes]byte // the names of collectives, by number
-	_          [headBytes - 16 - maxOperations*nameBytes]byte
+	_          [headBytes - 24 - maxOperations*nameBytes]byte
 	ring       [entries]record
 }
 
@@ -54,7 +55,6 @@ const (
 // Recorder writes the events of a rank. Its user has a lock around it.
 type Recorder struct {
 	m       *memory
-	latest  record        // the event noted last, which may be repeated
 	stamped uint64        // how many records there were with the latest stamp
 	began   time.Time     // what the times of stamps are relative to
 	origin  time.Duration // its time, since 1970
@@ -86,51 +86,65 @@ func mapMemory(fd int) (*memory, error) {
 func newRecorder(m *memory) *Recorder {
 	now := time.Now()
 	r := &Recorder{m: m, began: now, origin: time.Duration(now.UnixNano())}
-	m.next, m.version = 0, version
+	m.next, m.version, m.repeats = 0, version, 0
 	r.Stamp()
 	return r
 }
 
-// Note writes an event. What its kind does not have is 0; a rank of -1 is any.
+// Note writes an event. What its kind does not have is 0; a rank of -1 is any. An event that is equal to the
+// one before is only counted: a stream of equal messages stays in one line of the cache.
 //
 //go:nosplit
 func (r *Recorder) Note(k Kind, context uint32, rank, tag, bytes int) {
 	m := r.m
 	i := m.next
-	e := record{uint64(context)<<32 | uint64(uint32(rank)<<8) | uint64(k),
-		uint64(bytes)<<32 | uint64(uint32(tag))}
-	if e == r.latest {
-		// A stream of equal messages takes one record, and one line of the cache.
-		if last := &m.ring[(i-1)%entries]; last[0] == uint64(repeated) {
-			last[1]++
-			return
-		}
-		e = record{uint64(repeated), 1}
-	} else {
-		r.latest = e
+	what := uint64(context)<<32 | uint64(uint32(rank)<<8) | uint64(k)
+	size := uint64(bytes)<<32 | uint64(uint32(tag))
+	if last := &m.ring[(i-1)%entries]; last[0] == what && last[1] == size {
+		m.repeats++
+		return
 	}
-	if i%stampEvery == 0 {
-		i = r.stampAt(i)
+	if i%stampEvery == 0 || m.repeats > 0 {
+		i = r.prepare()
 	}
-	m.ring[i%entries] = e
+	m.ring[i%entries] = record{what, size}
 	m.next = i + 1
 }
 
-// Stamp writes what time it is.
-func (r *Recorder) Stamp() { r.m.next = r.stampAt(r.m.next) }
-
-// StampNew is Stamp if any record has been written since the latest stamp.
-func (r *Recorder) StampNew() {
-	if r.stamped != r.m.next {
+// prepare writes what has to stand before the next event: how often the latest one was repeated, and a stamp
+// where one is due.
+//
+//go:noinline
+func (r *Recorder) prepare() (next uint64) {
+	r.writeRepeats()
+	if r.m.next%stampEvery == 0 {
 		r.Stamp()
+	}
+	return r.m.next
+}
+
+func (r *Recorder) writeRepeats() {
+	if m := r.m; m.repeats > 0 {
+		m.ring[m.next%entries] = record{uint64(repeated), m.repeats}
+		m.next++
+		m.repeats = 0
 	}
 }
 
-//go:noinline
-func (r *Recorder) stampAt(i uint64) (next uint64) {
-	r.m.ring[i%entries] = record{uint64(stamp), uint64(r.origin + time.Since(r.began))}
-	r.stamped = i + 1
-	return i + 1
+// Stamp writes what time it is.
+func (r *Recorder) Stamp() {
+	r.writeRepeats()
+	m := r.m
+	m.ring[m.next%entries] = record{uint64(stamp), uint64(r.origin + time.Since(r.began))}
+	m.next++
+	r.stamped = m.next
+}
+
+// StampNew is Stamp if any event has been noted since the latest stamp.
+func (r *Recorder) StampNew() {
+	if r.stamped != r.m.next || r.m.repeats > 0 {
+		r.Stamp()
+	}
 }
 
 // NameOperations says what the numbers of collectives stand for.

@@ -177,8 +177,11 @@ func TestNote_CountsRepetitions(t *testing.T) {
 	for range 1000 {
 		r.Note(Sent, 0, 1, 7, 8)
 	}
-	r.Note(Received, 0, 1, 7, 8)
 	lines := strings.Split(strings.TrimSpace(dumpOf(t, r, 0)), "\n")
+	require.Len(t, lines, 3, "before another event: %s", lines)
+	require.Contains(t, lines[2], "the same, 999 times more")
+	r.Note(Received, 0, 1, 7, 8)
+	lines = strings.Split(strings.TrimSpace(dumpOf(t, r, 0)), "\n")
 	require.Len(t, lines, 4, "%s", lines)
 	require.Contains(t, lines[1], "sent to 1, tag 7, 8 bytes")
 	require.Contains(t, lines[2], "the same, 999 times more")

@@ -43,6 +43,7 @@ type collState struct {
 
 	mailboxes *engine.Mailboxes // nil before the first call that could use them
 	decided   bool              // whether there are any
+	pulls     bool              // their ranks read each other's memory
 	serial    atomic.Bool       // mailboxes may be in use: blocking calls wait for one another
 }
 

@@ -20,7 +20,7 @@ import (
 // suite of package coll runs them on more ranks and lengths, in simulation.
 func TestCollectivesByForcedAlgorithms(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric string) {
-		for turn := range 8 {
+		for turn := range 9 {
 			t.Run(fmt.Sprint(turn), func(t *testing.T) {
 				choices := "WEFT_COLL="
 				for _, o := range coll.Operations() {

@@ -12,7 +12,7 @@ func (a *collectiveCall) prepareMailboxes(k *collState) error {
 	c := a.comm
 	if k.mailboxes == nil {
 		if k.decided || c.size < 2 || c.size > engine.MailboxRanks ||
-			k.number.Load() < mailboxesAfter && !c.job.choices.ForcesDirect() {
+			k.number.Load() < mailboxesAfter && !c.job.choices.ForcesMailboxes() {
 			return nil
 		}
 		var world []int32
@@ -32,11 +32,12 @@ func (a *collectiveCall) prepareMailboxes(k *collState) error {
 			a.skip(k)
 			return err
 		}
-		k.decided = true
+		k.decided, k.pulls = true, ready && k.mailboxes.Pulls()
 		k.serial.Store(ready)
 	}
 	if k.serial.Load() {
 		a.call.Mailbox = engine.MailboxBytes
+		a.call.Pull = k.pulls
 	}
 	return nil
 }
@@ -45,11 +46,16 @@ func (a *collectiveCall) prepareMailboxes(k *collState) error {
 // carried it out.
 func (a *collectiveCall) skip(k *collState) {
 	a.call.Mailbox = engine.MailboxBytes
-	a.plan(&k.own)
-	a.nextTag()
-	if k.own.Schedule.Mailboxes {
-		k.mailboxes.Skip()
+	var rounds [2]int
+	for i := range rounds {
+		a.call.Pull = i == 1
+		a.plan(&k.own)
+		if k.own.Schedule.Mailboxes {
+			rounds[i] = k.own.Schedule.Rounds()
+		}
 	}
+	a.nextTag()
+	k.mailboxes.Skip(rounds[0], rounds[1])
 }
 
 // releaseMailboxes ends this rank's use of the mailboxes. Where a goroutine still uses them they stay until

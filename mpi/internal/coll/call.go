@@ -50,6 +50,7 @@ type Call struct {
 	InPlace     bool // of Alltoall and Alltoallv: the blocks to send are those of Output
 	Crowded     bool // the ranks share a host, and are more than its processors; all ranks say the same
 	Mailbox     int  // bytes of a message that the ranks' mailboxes take; 0 where they have none
+	Pull        bool // the ranks have mailboxes, and read each other's memory
 	Send, Recv  *Blocks
 	Neighbors   *Neighbors
 	Hosts       *Hosts // nil where all ranks share a host, or it is not known
@@ -93,6 +94,7 @@ type operation struct {
 	algorithms []algorithm
 	choose     func(c *Call) int
 	direct     int // the index of the direct algorithm, plus one; 0 for none
+	pull       int // of the pulling one, likewise
 }
 
 // only is the choice of an operation with one algorithm.
@@ -103,29 +105,30 @@ var operations [operationCount]operation
 
 func init() {
 	operations = [operationCount]operation{
-		OpBarrier:            {"Barrier", barrierAlgorithms, chooseBarrier, 0},
-		OpBcast:              {"Bcast", bcastAlgorithms, chooseBcast, 0},
-		OpGather:             {"Gather", gatherAlgorithms, chooseGather, 0},
-		OpGatherv:            {"Gatherv", gathervAlgorithms, only, 0},
-		OpScatter:            {"Scatter", scatterAlgorithms, chooseGather, 0},
-		OpScatterv:           {"Scatterv", scattervAlgorithms, only, 0},
-		OpAllgather:          {"Allgather", allgatherAlgorithms, chooseAllgather, 0},
-		OpAllgatherv:         {"Allgatherv", allgathervAlgorithms, chooseAllgatherv, 0},
-		OpAlltoall:           {"Alltoall", alltoallAlgorithms, chooseAlltoall, 0},
-		OpAlltoallv:          {"Alltoallv", alltoallvAlgorithms, only, 0},
-		OpReduce:             {"Reduce", reduceAlgorithms, chooseReduce, 0},
-		OpAllreduce:          {"Allreduce", allreduceAlgorithms, chooseAllreduce, 0},
-		OpReduceScatter:      {"ReduceScatter", reduceScatterAlgorithms, chooseReduceScatter, 0},
-		OpReduceScatterBlock: {"ReduceScatterBlock", reduceScatterAlgorithms, chooseReduceScatter, 0},
-		OpScan:               {"Scan", scanAlgorithms, only, 0},
-		OpExscan:             {"Exscan", exscanAlgorithms, only, 0},
-		OpNeighborAllgather:  {"NeighborAllgather", neighborAllgatherAlgorithms, only, 0},
-		OpNeighborAllgatherv: {"NeighborAllgatherv", neighborAllgatherAlgorithms, only, 0},
-		OpNeighborAlltoall:   {"NeighborAlltoall", neighborAlltoallAlgorithms, only, 0},
-		OpNeighborAlltoallv:  {"NeighborAlltoallv", neighborAlltoallAlgorithms, only, 0},
+		OpBarrier:            {"Barrier", barrierAlgorithms, chooseBarrier, 0, 0},
+		OpBcast:              {"Bcast", bcastAlgorithms, chooseBcast, 0, 0},
+		OpGather:             {"Gather", gatherAlgorithms, chooseGather, 0, 0},
+		OpGatherv:            {"Gatherv", gathervAlgorithms, only, 0, 0},
+		OpScatter:            {"Scatter", scatterAlgorithms, chooseGather, 0, 0},
+		OpScatterv:           {"Scatterv", scattervAlgorithms, only, 0, 0},
+		OpAllgather:          {"Allgather", allgatherAlgorithms, chooseAllgather, 0, 0},
+		OpAllgatherv:         {"Allgatherv", allgathervAlgorithms, chooseAllgatherv, 0, 0},
+		OpAlltoall:           {"Alltoall", alltoallAlgorithms, chooseAlltoall, 0, 0},
+		OpAlltoallv:          {"Alltoallv", alltoallvAlgorithms, only, 0, 0},
+		OpReduce:             {"Reduce", reduceAlgorithms, chooseReduce, 0, 0},
+		OpAllreduce:          {"Allreduce", allreduceAlgorithms, chooseAllreduce, 0, 0},
+		OpReduceScatter:      {"ReduceScatter", reduceScatterAlgorithms, chooseReduceScatter, 0, 0},
+		OpReduceScatterBlock: {"ReduceScatterBlock", reduceScatterAlgorithms, chooseReduceScatter, 0, 0},
+		OpScan:               {"Scan", scanAlgorithms, only, 0, 0},
+		OpExscan:             {"Exscan", exscanAlgorithms, only, 0, 0},
+		OpNeighborAllgather:  {"NeighborAllgather", neighborAllgatherAlgorithms, only, 0, 0},
+		OpNeighborAllgatherv: {"NeighborAllgatherv", neighborAllgatherAlgorithms, only, 0, 0},
+		OpNeighborAlltoall:   {"NeighborAlltoall", neighborAlltoallAlgorithms, only, 0, 0},
+		OpNeighborAlltoallv:  {"NeighborAlltoallv", neighborAlltoallAlgorithms, only, 0, 0},
 	}
 	for o := range operations {
 		operations[o].addDirect(Operation(o))
+		operations[o].addPulling(Operation(o))
 	}
 }
 

@@ -36,7 +36,9 @@ type process struct {
 	memory   [3][]byte
 	original []byte // what Input was
 	round    int
-	pending  int // sends and receives of the round that are not complete
+	pending  int    // sends and receives of the round that are not complete
+	output   []byte // what Output was at the end
+	changed  bool   // Input was, by then
 }
 
 // message is a send and a receive that belong together: the n-th of each between two ranks.
@@ -92,6 +94,8 @@ func (s Step) String() string {
 		return fmt.Sprintf("%v = op(%v, itself)", s.Dst, s.Src)
 	case ReduceRight:
 		return fmt.Sprintf("%v = op(itself, %v)", s.Dst, s.Src)
+	case Pull:
+		return fmt.Sprintf("%v = %v of %d", s.Dst, s.Src, s.Peer)
 	}
 	return fmt.Sprintf("unknown kind %d", s.Kind)
 }
@@ -155,10 +159,10 @@ func (j job) run(seed uint64) ([][]byte, error) {
 		if p.round <= p.schedule.Rounds() {
 			return nil, fmt.Errorf("deadlock: rank %d waits in round %d", rank, p.round-1)
 		}
-		if p.original != nil && !bytes.Equal(p.original, p.memory[Input]) {
+		if p.changed {
 			return nil, fmt.Errorf("rank %d: Input was changed", rank)
 		}
-		outputs[rank] = p.memory[Output]
+		outputs[rank] = p.output
 	}
 	return outputs, nil
 }
@@ -198,7 +202,7 @@ func (p *process) inspect(steps []Step, elemSize int) error {
 		return fmt.Errorf("no steps")
 	}
 	stage := Recv
-	rank := map[Kind]int{Recv: 0, Send: 1, Copy: 2, ReduceLeft: 2, ReduceRight: 2}
+	rank := map[Kind]int{Recv: 0, Send: 1, Copy: 2, ReduceLeft: 2, ReduceRight: 2, Pull: 2}
 	for i, s := range steps {
 		if rank[s.Kind] < rank[stage] {
 			return fmt.Errorf("%v comes too late", s)
@@ -208,7 +212,7 @@ func (p *process) inspect(steps []Step, elemSize int) error {
 		switch s.Kind {
 		case Send:
 			spans = spans[:1]
-		case Recv:
+		case Recv, Pull:
 			spans = spans[1:]
 		}
 		for _, span := range spans {
@@ -220,9 +224,12 @@ func (p *process) inspect(steps []Step, elemSize int) error {
 			return fmt.Errorf("%v writes the input", s)
 		}
 		switch s.Kind {
-		case Send, Recv:
+		case Send, Recv, Pull:
 			if s.Peer < 0 || s.Peer == p.rank {
 				return fmt.Errorf("%v: no such peer", s)
+			}
+			if p.schedule.Pulls && s.Kind != Pull && s.Src.Len+s.Dst.Len > 0 {
+				return fmt.Errorf("%v: a message with bytes", s)
 			}
 		default:
 			src, dst := p.bytes(s.Src), p.bytes(s.Dst)
@@ -260,11 +267,14 @@ func (p *process) inspect(steps []Step, elemSize int) error {
 func (w *world) start(p *process) error {
 	if p.round > 0 {
 		for _, s := range p.schedule.Round(p.round - 1) {
-			w.local(p, s)
+			if err := w.local(p, s); err != nil {
+				return err
+			}
 		}
 	}
 	p.round++
 	if p.round > p.schedule.Rounds() {
+		w.finish(p)
 		return nil
 	}
 	for _, s := range p.schedule.Round(p.round - 1) {
@@ -294,6 +304,16 @@ func (w *world) start(p *process) error {
 	}
 	w.settle(p)
 	return nil
+}
+
+// finish keeps what a rank has at its end. The caller does as he likes with the buffers then.
+func (w *world) finish(p *process) {
+	p.changed = p.original != nil && !bytes.Equal(p.original, p.memory[Input])
+	p.output = bytes.Clone(p.memory[Output])
+	if p.schedule.Pulls {
+		w.spoil(p.memory[Input])
+		w.spoil(p.memory[Output])
+	}
 }
 
 // end finds the message of which one end is being posted.
@@ -346,7 +366,7 @@ func (w *world) settle(p *process) {
 	}
 }
 
-func (w *world) local(p *process, s Step) {
+func (w *world) local(p *process, s Step) error {
 	src, dst := s.Src, s.Dst
 	switch s.Kind {
 	case Copy:
@@ -362,5 +382,13 @@ func (w *world) local(p *process, s Step) {
 			}
 		}
 		w.spoil(from)
+	case Pull:
+		peer := &w.processes[s.Peer]
+		if src.Buf == Scratch || peer.schedule.Exposed>>src.Buf&1 == 0 ||
+			src.Off+src.Len > len(peer.memory[src.Buf]) {
+			return fmt.Errorf("rank %d: %v: rank %d has not exposed that", p.rank, s, s.Peer)
+		}
+		copy(p.bytes(dst), peer.bytes(src))
 	}
+	return nil
 }

@@ -5,11 +5,11 @@
 //
 // # Carrying out a schedule
 //
-// A round's steps stand in the order Recv, Send, then Copy and Reduce. The executor posts the receives, posts
-// the sends, waits until all of them are complete, carries out the copies and reductions in their order, and
-// goes on with the next round. Rounds of different ranks need not correspond; what corresponds is the n-th
-// Send of one rank to another and the n-th Recv of that one from the first, and their lengths. So one tag
-// serves a whole schedule, if no other schedule that uses the same context and tag is under way.
+// A round's steps stand in the order Recv, Send, then the others. The executor posts the receives, posts the
+// sends, waits until all of them are complete, carries out the other steps in their order, and goes on with
+// the next round. Rounds of different ranks need not correspond; what corresponds is the n-th Send of one
+// rank to another and the n-th Recv of that one from the first, and their lengths. So one tag serves a whole
+// schedule, if no other schedule that uses the same context and tag is under way.
 //
 // A Send may be completed by the receiver alone, at any later time, as a rendezvous is: no schedule relies on
 // a Send being complete before its Recv is posted.
@@ -57,10 +57,14 @@ const (
 
 	ReduceLeft  // Dst = op(Src, Dst): Src comes from lower ranks
 	ReduceRight // Dst = op(Dst, Src): Src comes from higher ranks
+
+	// Dst = Src, which is in Input or Output of Peer, who need do nothing for that. Messages see to it that
+	// the bytes are there, and stay until they have been read.
+	Pull
 )
 
-// Step is one thing to do. Peer is set in Send and Recv; Src in all but Recv, Dst in all but Send. The two
-// have the same length.
+// Step is one thing to do. Peer is set in Send, Recv and Pull; Src in all but Recv, Dst in all but Send. The
+// two have the same length.
 type Step struct {
 	Kind     Kind
 	Peer     int
@@ -71,8 +75,10 @@ type Step struct {
 // and again: Call.Build resets it first, and the memory is kept.
 type Schedule struct {
 	Scratch int // bytes of scratch memory that the steps use
-	// it has one round, and its messages are short enough for the mailboxes of the call
+	// its messages are short enough for the mailboxes of the call; it has one round, or it pulls
 	Mailboxes bool
+	Pulls     bool  // some rank's schedule has a Pull; no message has bytes then
+	Exposed   uint8 // the buffers out of which others pull, a bit for each
 
 	steps []Step
 	ends  []int // where each round ends in steps
@@ -80,7 +86,8 @@ type Schedule struct {
 
 // Reset empties the schedule and keeps its memory.
 func (s *Schedule) Reset() {
-	s.Scratch, s.Mailboxes, s.steps, s.ends = 0, false, s.steps[:0], s.ends[:0]
+	s.Scratch, s.Mailboxes, s.Pulls, s.Exposed = 0, false, false, 0
+	s.steps, s.ends = s.steps[:0], s.ends[:0]
 }
 
 // Rounds is the number of rounds.

@@ -51,10 +51,10 @@ func (ch *Selection) force(name, algorithm string) error {
 		"explain", name)
 }
 
-// ForcesDirect reports whether a direct algorithm is forced.
-func (ch *Selection) ForcesDirect() bool {
+// ForcesMailboxes reports whether an algorithm is forced that goes through mailboxes.
+func (ch *Selection) ForcesMailboxes() bool {
 	for o, i := range ch.forced {
-		if i > 0 && int(i) == operations[o].direct {
+		if i > 0 && (int(i) == operations[o].direct || int(i) == operations[o].pull) {
 			return true
 		}
 	}
@@ -76,8 +76,11 @@ func (ch *Selection) Build(s *Schedule, c *Call) (name string, forced bool) {
 	forced = i >= 0
 	if !forced {
 		i = op.choose(c)
-		if op.direct > 0 && suitsDirect(c) {
+		switch {
+		case op.direct > 0 && suitsDirect(c):
 			i = op.direct - 1
+		case op.pull > 0 && suitsPull(c):
+			i = op.pull - 1
 		}
 	}
 	op.algorithms[i].build(s, c)

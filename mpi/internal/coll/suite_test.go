@@ -75,7 +75,7 @@ func (x trial) lengths() []int {
 func (x trial) call(rank int) *Call {
 	c := &Call{Operation: x.operation, Rank: rank, Size: x.size, Root: x.root, Count: x.count,
 		ElemSize:    suiteElem,
-		Commutative: x.commutative, Hosts: x.hosts}
+		Commutative: x.commutative, Hosts: x.hosts, Pull: true}
 	blocks := &Blocks{Counts: x.lengths(), ElemSize: suiteElem}
 	switch x.operation {
 	case OpGatherv, OpScatterv:

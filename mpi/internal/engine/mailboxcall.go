@@ -13,14 +13,16 @@ const (
 	mailboxCallsPerPass = 64
 )
 
-// RunInMailboxes carries out a collective whose schedule is one round of messages that fit the mailboxes. One
+// RunInMailboxes carries out a collective whose messages fit the mailboxes, in one round unless it pulls. One
 // goroutine of a rank at a time does so.
 func (e *Engine) RunInMailboxes(c *Collective, m *Mailboxes) error {
 	start := e.hook.begin(CallCollective, AnySource, c.Tag, len(c.Input))
 	e.collectives.pinBuffers(c)
 	c.prepare()
-	err := e.collectives.exchangeInMailboxes(c, m)
-	if err == nil && c.Schedule.Rounds() > 0 {
+	var err error
+	if c.Schedule.Pulls {
+		err = e.collectives.pullRounds(c, m)
+	} else if err = e.collectives.exchangeInMailboxes(c, m); err == nil && c.Schedule.Rounds() > 0 {
 		steps := c.Schedule.Round(0)
 		for i := c.step; i < len(steps); i++ {
 			c.carryOut(&steps[i])
@@ -35,7 +37,7 @@ func (e *Engine) RunInMailboxes(c *Collective, m *Mailboxes) error {
 	return err
 }
 
-// exchangeInMailboxes carries out the messages.
+// exchangeInMailboxes carries out the messages of a round.
 func (cs *collectives) exchangeInMailboxes(c *Collective, m *Mailboxes) error {
 	e := cs.e
 	e.mu.Lock()
@@ -78,10 +80,10 @@ func (cs *collectives) giveUpInMailboxes(m *Mailboxes) {
 // begin notes which messages are due.
 func (c *Collective) begin() {
 	c.step, c.due, c.err = 0, 0, nil
-	if c.Schedule.Rounds() == 0 {
+	if c.round >= c.Schedule.Rounds() {
 		return
 	}
-	steps := c.Schedule.Round(0)
+	steps := c.Schedule.Round(c.round)
 	for c.step < len(steps) && steps[c.step].Kind <= coll.Recv {
 		c.step++
 	}
@@ -125,14 +127,14 @@ func (cs *collectives) advanceInMailboxes(c *Collective) (done bool) {
 		return true
 	}
 	m := c.mailboxes
-	steps := c.Schedule.Round(0)[:c.step]
+	steps := c.Schedule.Round(c.round)[:c.step]
 	i := len(steps) - 1
 	sent := true
 	for ; i >= 0 && steps[i].Kind == coll.Send; i-- {
 		if c.due>>i&1 == 0 {
 			continue
 		}
-		if s := &steps[i]; m.put(&m.peers[s.Peer], c.Tag, c.span(s.Src)) {
+		if s := &steps[i]; m.put(&m.peers[s.Peer], c.Tag, c.payload(m, s)) {
 			c.due &^= 1 << i
 		} else {
 			sent = false
@@ -158,8 +160,16 @@ func (cs *collectives) advanceInMailboxes(c *Collective) (done bool) {
 // still to be sent.
 func (c *Collective) receiveFromMailbox(m *Mailboxes, s *coll.Step, sent bool) bool {
 	b := &m.peers[s.Peer]
-	flag, payload, ok := m.get(b, s.Dst.Len)
+	n := s.Dst.Len
+	if c.Schedule.Pulls {
+		n = exposedBytes
+	}
+	flag, payload, ok := m.get(b, n)
 	if !ok {
+		if tag, differs := m.differedBefore(b, c); differs {
+			c.err = c.mismatch(b.peer.rank, tag)
+			return false
+		}
 		// It may wait for that. What earlier messages have told, it may not have read: it does not take those
 		// of calls that it gave up.
 		if m.acknowledge(b); c.state == collectiveInMailboxes && b.worded+mailboxDepth/2 <= m.done {
@@ -171,11 +181,15 @@ func (c *Collective) receiveFromMailbox(m *Mailboxes, s *coll.Step, sent bool) b
 		c.err = c.mismatch(b.peer.rank, tag)
 		return false
 	}
-	m.received(b, s.Dst.Len) // in any case: what is still to be sent may wait for that
+	m.received(b, n) // in any case: what is still to be sent may wait for that
 	if !sent {
 		return false
 	}
-	wordcopy.Copy(c.span(s.Dst), payload)
+	if c.Schedule.Pulls {
+		b.takeKeys(payload)
+	} else {
+		wordcopy.Copy(c.span(s.Dst), payload)
+	}
 	return true
 }
 
@@ -184,7 +198,7 @@ func (m *Mailboxes) acknowledgeSenders(c *Collective) {
 	if c.step == 0 {
 		return
 	}
-	steps := c.Schedule.Round(0)[:c.step]
+	steps := c.Schedule.Round(c.round)[:c.step]
 	if steps[c.step-1].Kind == coll.Send {
 		return
 	}
@@ -248,7 +262,7 @@ func (cs *collectives) finishInMailboxes(c *Collective) {
 // needsInMailboxes are the world ranks whose messages a call waits for. It is moving while one of its own
 // waits for room, which only its receiver gives.
 func (c *Collective) needsInMailboxes() (needs []int, moving bool) {
-	steps := c.Schedule.Round(0)[:c.step]
+	steps := c.Schedule.Round(c.round)[:c.step]
 	for i := range steps {
 		if c.due>>i&1 == 0 {
 			continue

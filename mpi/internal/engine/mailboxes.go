@@ -31,13 +31,21 @@ type Mailboxes struct {
 
 	peers  []mailbox // by rank
 	memory transport.MR
-	call   uint64 // number of the latest call
-	done   uint64 // number of the latest call of which this rank reads no slot any more
+	fabric *fabric // of memory
+	call   uint64  // number of the latest call
+	done   uint64  // number of the latest call of which this rank reads no slot any more
 
-	state mailboxState
-	setup *Collective // under way in mailboxesAgreeing
-	wait  Request     // of setup; zero when nobody will wait for it
-	owing bool        // in collectives.owing
+	state   mailboxState
+	setup   *Collective // under way in mailboxesAgreeing and mailboxesProbing
+	wait    Request     // of setup; zero when nobody will wait for it
+	owing   bool        // in collectives.owing
+	probe   transport.MR
+	pulls   bool      // the ranks read each other's memory; known in mailboxesReady
+	skipped [2]uint64 // calls before that was known that were not carried out, without and with pulling
+
+	// of the call under way, if it pulls
+	regions [2]transport.MR    // by coll.Buffer
+	exposed [exposedBytes]byte // their keys, which each message has for its payload
 
 	// of the Write that is being made: here they need not be allocated
 	segment [1]transport.Segment
@@ -52,6 +60,8 @@ const (
 	mailboxesUnknown mailboxState = iota // nothing is done; left by the first call that may use them
 	// the ranks tell each other where their memory is; left when all have
 	mailboxesAgreeing
+	// they tell each other whether they can read all others' memory; left when all have
+	mailboxesProbing
 	mailboxesReady  // left by Release
 	mailboxesAbsent // some rank has none; final
 )
@@ -65,6 +75,8 @@ type mailbox struct {
 	told  uint64        // what it has last been told of ours
 	// what the acknowledgement by itself says, and not a message
 	worded uint64
+	probe  transport.Key    // of memory that this rank may try to read
+	keys   [2]transport.Key // of what it exposes in the present call
 }
 
 // A sender's part of the memory is a line with its acknowledgement as the last word, and then its slots. A
@@ -110,13 +122,29 @@ func slotEnd(call uint64) int { return mailboxLine + int(call%mailboxDepth+1)*ma
 // the slot's earlier messages.
 func mailboxFlag(call uint64, tag int) uint64 { return uint64(uint32(tag))<<32 | call&(1<<32-1) }
 
-// Skip counts a call that this rank does not carry out.
-func (m *Mailboxes) Skip() {
+// Skip counts a call that this rank does not carry out, before it is known whether the ranks read each
+// other's memory: its rounds that go through mailboxes if they do not, and if they do.
+func (m *Mailboxes) Skip(plain, pulling int) {
 	m.e.mu.Lock()
 	defer m.e.mu.Unlock()
-	m.call++
-	m.done = m.call
+	m.skipped[0] += uint64(plain)
+	m.skipped[1] += uint64(pulling)
+	m.countSkipped()
 	m.e.collectives.owe(m)
+}
+
+// countSkipped counts what was skipped, once it is known how much that is.
+func (m *Mailboxes) countSkipped() {
+	if m.state != mailboxesReady {
+		return
+	}
+	n := m.skipped[0]
+	if m.pulls {
+		n = m.skipped[1]
+	}
+	m.call += n
+	m.done = m.call
+	m.skipped = [2]uint64{}
 }
 
 // put puts a message of the present call into the slot of a rank, if that is free and the connection takes

@@ -3,13 +3,20 @@ package engine
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
+	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/transport"
 )
 
-// mailboxOffer is what a rank tells the others of its mailboxes: the key of their memory; 0 if it has none.
-const mailboxOffer = 8
+// What a rank tells the others of its mailboxes: the key of their memory, 0 if it has none, and the key of
+// memory of which others find out whether they can read it; then whether it can read that of all others.
+const (
+	mailboxOffer   = 16
+	mailboxVerdict = 1
+	probeBytes     = 8
+)
 
 // Prepare has all ranks agree on whether they have mailboxes, and tells it. They do if each can write into
 // the memory of all others. It is called by all of them at the same call, by one goroutine at a time, and
@@ -26,27 +33,84 @@ func (m *Mailboxes) Prepare(scope *Canceller) (ready bool, err error) {
 			return false, err
 		}
 	}
-	err = m.awaitSetup(scope)
-	m.e.mu.Lock()
-	defer m.e.mu.Unlock()
-	m.settle()
-	return m.state == mailboxesReady, err
+	for {
+		err = m.awaitSetup(scope)
+		m.e.mu.Lock()
+		m.settle()
+		ready = m.state == mailboxesReady
+		again := err == nil && m.state == mailboxesProbing
+		m.e.mu.Unlock()
+		if !again {
+			return ready, err
+		}
+	}
 }
 
-// settle decides whether there are mailboxes, once all offers have come.
+// Pulls tells whether the ranks, which have mailboxes, read each other's memory.
+func (m *Mailboxes) Pulls() bool {
+	m.e.mu.Lock()
+	defer m.e.mu.Unlock()
+	return m.pulls
+}
+
+// settle decides whether there are mailboxes, once all offers have come, and whether the ranks read each
+// other's memory, once all have told whether they can.
 func (m *Mailboxes) settle() {
-	if m.state != mailboxesAgreeing || !m.setup.over {
+	if m.state != mailboxesAgreeing && m.state != mailboxesProbing || !m.setup.over {
 		return
 	}
+	state := m.state
 	m.state = mailboxesAbsent // and where the offers have not come some peer may still come to write
-	if m.setup.err != nil {
-		return
-	}
-	if m.accept(m.setup.Output) {
+	switch {
+	case m.setup.err != nil:
+	case state == mailboxesProbing:
 		m.state = mailboxesReady
-	} else if m.memory != nil {
+		m.pulls = !slices.Contains(m.setup.Output, 0)
+		m.countSkipped()
+	case m.accept(m.setup.Output):
+		m.beginProbing()
+		return
+	case m.memory != nil:
 		_ = m.memory.Deregister() // nobody writes there: this offer has come to nothing everywhere
 	}
+	if m.probe != nil {
+		_ = m.probe.Deregister()
+		m.probe = nil
+	}
+}
+
+// beginProbing looks whether this rank can read the memory of all others, and tells them.
+func (m *Mailboxes) beginProbing() {
+	input := []byte{1}
+	for rank := range m.peers {
+		if rank != m.rank && !m.canRead(rank) {
+			input[0] = 0
+		}
+	}
+	if h, err := m.exchangeSetup(input); err == nil {
+		m.e.requests.detach(m.e.requests.find(h))
+		m.state = mailboxesProbing
+	}
+}
+
+// probeTries is how often a rank tries to read another's memory, which has to carry out earlier Writes first.
+const probeTries = 100
+
+// canRead tells whether this rank can read memory of another.
+func (m *Mailboxes) canRead(rank int) bool {
+	b := &m.peers[rank]
+	if !m.fabric.device.Query().DirectReads || b.probe == 0 || b.peer.state != peerOpen {
+		return false
+	}
+	got := make([]byte, probeBytes)
+	m.segment[0] = transport.Segment{Key: b.probe, Length: probeBytes}
+	for range probeTries {
+		if b.peer.ch.QP().Get(got, &m.segment[0]) {
+			return true
+		}
+		sys.Yield()
+	}
+	return false
 }
 
 // SharesMemory tells whether this rank writes into the memory of all others of a communicator by itself,
@@ -69,8 +133,9 @@ func (e *Engine) SharesMemory(ranks []int32, size int) bool {
 
 // beginSetup makes the memory and sends its key to all others.
 func (m *Mailboxes) beginSetup() error {
-	input, output := make([]byte, mailboxOffer), make([]byte, m.size*mailboxOffer)
+	input := make([]byte, mailboxOffer)
 	m.e.mu.Lock()
+	defer m.e.mu.Unlock()
 	m.e.collectives.freeReleased()
 	for _, f := range m.e.fabrics {
 		attr := f.device.Query()
@@ -79,28 +144,42 @@ func (m *Mailboxes) beginSetup() error {
 		}
 		mr, err := f.pd.Alloc(m.size*mailboxSize, transport.LocalWrite|transport.RemoteWrite)
 		if err == nil {
-			m.memory = mr
+			m.memory, m.fabric = mr, f
 			binary.LittleEndian.PutUint64(input, uint64(mr.Key()))
+			m.probe, err = f.pd.Register(make([]byte, probeBytes), transport.RemoteRead)
+		}
+		if err == nil {
+			binary.LittleEndian.PutUint64(input[8:], uint64(m.probe.Key()))
 		}
 		break
 	}
-	m.e.mu.Unlock()
-	c := &Collective{
-		Context: m.context, Tag: m.tag, Ranks: m.ranks, Input: input, Output: output, wakesProbes: true,
-		Call: coll.Call{
-			Operation: coll.OpAllgather, Rank: m.rank, Size: m.size, Count: mailboxOffer, ElemSize: 1,
-		},
-	}
-	coll.ExchangeAll(&c.Schedule, m.rank, m.size, mailboxOffer)
-	copy(output[m.rank*mailboxOffer:], input)
-	h, err := m.e.StartCollective(c)
+	h, err := m.exchangeSetup(input)
 	if err != nil {
 		return err
 	}
-	m.e.mu.Lock()
-	m.setup, m.wait, m.state = c, h, mailboxesAgreeing
-	m.e.mu.Unlock()
+	m.wait, m.state = h, mailboxesAgreeing
 	return nil
+}
+
+// exchangeSetup begins an exchange among all ranks. The lock is held.
+func (m *Mailboxes) exchangeSetup(input []byte) (Request, error) {
+	n := len(input)
+	c := &Collective{
+		Context: m.context, Tag: m.tag, Ranks: m.ranks, Input: input, Output: make([]byte, m.size*n),
+		wakesProbes: true,
+		Call: coll.Call{
+			Operation: coll.OpAllgather, Rank: m.rank, Size: m.size, Count: n, ElemSize: 1,
+		},
+	}
+	coll.ExchangeAll(&c.Schedule, m.rank, m.size, n)
+	copy(c.Output[m.rank*n:], input)
+	c.prepare()
+	r, err := m.e.collectives.begin(c)
+	if err != nil {
+		return Request{}, err
+	}
+	m.setup = c
+	return r.handle(), nil
 }
 
 // awaitSetup waits for the others' keys.
@@ -144,7 +223,8 @@ func (m *Mailboxes) accept(offers []byte) bool {
 		}
 		at := rank * mailboxSize
 		m.peers[rank] = mailbox{peer: m.e.peer(m.worldRank(rank)), key: key,
-			in: m.memory.Bytes()[at : at+mailboxSize : at+mailboxSize]}
+			probe: transport.Key(binary.LittleEndian.Uint64(offers[rank*mailboxOffer+8:])),
+			in:    m.memory.Bytes()[at : at+mailboxSize : at+mailboxSize]}
 	}
 	return true
 }

@@ -1,0 +1,170 @@
+package coll
+
+// The pulling algorithms have each rank read what it needs straight out of the memory of the ranks that have
+// it: a byte is copied once. Messages of no bytes tell when memory may be read, and when it has been. That
+// suits long vectors of ranks that share a host and may read each other's memory.
+//
+// Every rank has the same number of rounds, and a message of one round is received in that round.
+
+const pullName = "pull"
+
+// Where the pulling algorithms take over, in bytes of one message.
+const (
+	pullMin      = 8 << 10
+	pullBcastMin = 16 << 10 // a root that waits for all ranks loses what it gains before
+	// pullChunk is how much of a vector is read and combined at a time: it stays in the cache in between.
+	pullChunk = 64 << 10
+)
+
+// pulling are the operations that can be carried out so.
+var pulling = map[Operation]algorithm{
+	OpBcast:     {pullName, pulls, bcastPull},
+	OpAllreduce: {pullName, pulls, allreducePull},
+	OpAllgather: {pullName, pulls, allgatherPull},
+	OpAlltoall:  {pullName, pulls, alltoallPull},
+}
+
+// addPulling lists the pulling algorithm of an operation behind its others.
+func (op *operation) addPulling(o Operation) {
+	if a, ok := pulling[o]; ok {
+		op.pull = len(op.algorithms) + 1
+		op.algorithms = append(op.algorithms[:len(op.algorithms):len(op.algorithms)], a)
+	}
+}
+
+func pulls(c *Call) bool { return c.Pull && !c.InPlace }
+
+// suitsPull tells whether ranks that read each other's memory do best so. All ranks find the same.
+func suitsPull(c *Call) bool {
+	least := pullMin
+	if c.Operation == OpBcast {
+		least = pullBcastMin
+	}
+	return pulls(c) && c.bytes() >= least && c.Count >= c.Size
+}
+
+// pull reads a span of a peer's memory.
+func (s *Schedule) pull(peer int, dst, src Span) {
+	if dst.Len > 0 {
+		s.steps = append(s.steps, Step{Kind: Pull, Peer: peer, Src: src, Dst: dst})
+	}
+}
+
+// exposing begins a schedule in which peers read the buffers that are named.
+func (s *Schedule) exposing(buffers ...Buffer) {
+	s.Mailboxes, s.Pulls = true, true
+	for _, b := range buffers {
+		s.Exposed |= 1 << b
+	}
+}
+
+// signalAll has every rank tell every other that it has come so far, and wait for that of all.
+func (s *Schedule) signalAll(c *Call) {
+	nothing := func(int) Span { return Span{} }
+	s.exchangeAll(c.Rank, c.Size, nothing, nothing)
+}
+
+func bcastPull(s *Schedule, c *Call) {
+	buf := Span{Output, 0, c.bytes()}
+	if c.Rank != c.Root {
+		s.exposing()
+		s.recv(c.Root, Span{})
+		s.pull(c.Root, buf, buf)
+		s.round()
+		s.send(c.Root, Span{})
+		s.round()
+		return
+	}
+	s.exposing(Output)
+	for distance := 1; distance < c.Size; distance++ {
+		s.send((c.Rank+distance)%c.Size, Span{})
+	}
+	s.round()
+	for distance := 1; distance < c.Size; distance++ {
+		s.recv((c.Rank+distance)%c.Size, Span{})
+	}
+	s.round()
+}
+
+// allreducePull has each rank combine a share of the vector for all, and read the other shares.
+func allreducePull(s *Schedule, c *Call) {
+	s.exposing(Input, Output)
+	share := func(buf Buffer, rank int) Span {
+		from, to := rank*c.Count/c.Size, (rank+1)*c.Count/c.Size
+		return Span{buf, from * c.ElemSize, (to - from) * c.ElemSize}
+	}
+	s.signalAll(c)
+	mine := share(Output, c.Rank)
+	chunk := max(pullChunk/c.ElemSize, 1) * c.ElemSize
+	first, next := s.scratch(min(chunk, mine.Len)), Span{}
+	if !c.Commutative {
+		next = s.scratch(first.Len)
+	}
+	for at := 0; at < mine.Len; at += chunk {
+		to := min(at+chunk, mine.Len)
+		s.combinePulled(c, mine.part(at, to), first.part(0, to-at), next.part(0, to-at))
+	}
+	s.round()
+
+	s.signalAll(c)
+	for distance := 1; distance < c.Size; distance++ {
+		peer := (c.Rank + distance) % c.Size
+		s.pull(peer, share(Output, peer), share(Output, peer))
+	}
+	s.round()
+	s.signalAll(c)
+	s.round()
+}
+
+// combinePulled leaves in dst, a part of Output, what the same part of all ranks' Input comes to. An operator
+// that is not commutative has its operands in rank order.
+func (s *Schedule) combinePulled(c *Call, dst, first, next Span) {
+	own := Span{Input, dst.Off, dst.Len}
+	if c.Commutative || c.Rank == 0 {
+		s.copy(dst, own)
+		for peer := range c.Size {
+			if peer != c.Rank {
+				s.pull(peer, first, own)
+				s.reduce(dst, first, false)
+			}
+		}
+		return
+	}
+	s.pull(0, first, own)
+	for peer := 1; peer < c.Rank; peer++ {
+		s.pull(peer, next, own)
+		s.reduce(first, next, false)
+	}
+	s.copy(dst, own)
+	s.reduce(dst, first, true)
+	for peer := c.Rank + 1; peer < c.Size; peer++ {
+		s.pull(peer, next, own)
+		s.reduce(dst, next, false)
+	}
+}
+
+func allgatherPull(s *Schedule, c *Call) {
+	n := c.bytes()
+	own := Span{Input, 0, n}
+	s.pullBlocks(c, own, func(int) Span { return own })
+}
+
+func alltoallPull(s *Schedule, c *Call) {
+	n := c.bytes()
+	s.pullBlocks(c, Span{Input, c.Rank * n, n}, func(int) Span { return Span{Input, c.Rank * n, n} })
+}
+
+// pullBlocks brings a block of Input from every rank to Output, in rank order.
+func (s *Schedule) pullBlocks(c *Call, own Span, at func(peer int) Span) {
+	s.exposing(Input)
+	n := c.bytes()
+	s.signalAll(c)
+	s.copy(Span{Output, c.Rank * n, n}, own)
+	for distance := 1; distance < c.Size; distance++ {
+		peer := (c.Rank + distance) % c.Size
+		s.pull(peer, Span{Output, peer * n, n}, at(peer))
+	}
+	s.round()
+	s.signalAll(c)
+	s.round()
+}

@@ -1,0 +1,59 @@
+package coll
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The executor gives each round of a schedule that pulls a number, at all ranks the same: a message that is
+// sent in one round has to be received in that round.
+func TestRoundsOfPullingAlgorithmsCorrespond(t *testing.T) {
+	for o, a := range pulling {
+		for _, x := range trials(o) {
+			if !a.fits(x.call(0)) {
+				continue
+			}
+			schedules := make([]Schedule, x.size)
+			for rank := range schedules {
+				a.build(&schedules[rank], x.call(rank))
+			}
+			messages := map[[3]int]int{} // by round, sender and receiver: sends less receives
+			for rank := range schedules {
+				s := &schedules[rank]
+				require.True(t, s.Mailboxes && s.Pulls, "%v", x)
+				if x.size > 1 {
+					require.Equal(t, schedules[0].Rounds(), s.Rounds(), "%v: rank %d", x, rank)
+				}
+				for i := range s.Rounds() {
+					for _, step := range s.Round(i) {
+						switch step.Kind {
+						case Send:
+							messages[[3]int{i, rank, step.Peer}]++
+						case Recv:
+							messages[[3]int{i, step.Peer, rank}]--
+						}
+					}
+				}
+			}
+			for at, n := range messages {
+				require.Zero(t, n, "%v: round, sender, receiver %v", x, at)
+			}
+		}
+	}
+}
+
+func TestPullingIsChosenForLongVectors(t *testing.T) {
+	var s Schedule
+	for _, x := range []struct {
+		bytes int
+		pull  bool
+		want  string
+	}{{8, true, directName}, {64 << 10, true, pullName}, {64 << 10, false, "rabenseifner"}} {
+		c := Call{Operation: OpAllreduce, Size: 2, Count: x.bytes / 8, ElemSize: 8, Commutative: true,
+			Mailbox: 4096, Pull: x.pull}
+		name, _ := new(Selection).Build(&s, &c)
+		assert.Equal(t, x.want, name)
+	}
+}

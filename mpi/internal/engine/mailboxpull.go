@@ -1,0 +1,153 @@
+package engine
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+
+	"github.com/weft-mpi/weft/mpi/internal/coll"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// A schedule that pulls takes a call of the mailboxes for each of its rounds, at all ranks as many. Its
+// messages have no bytes of their own: each has the keys of the memory that its sender exposes. A rank that
+// leaves the schedule takes its keys out of use first: what has been read counts only if the key is still in
+// use afterwards, so nobody takes bytes for data that their owner has got back.
+const (
+	keyBytes     = 8
+	exposedBytes = 2 * keyBytes // of Input and Output
+
+	// pullPiece is how much is read before other goroutines may have the engine's lock.
+	pullPiece = 256 << 10
+)
+
+// pullRounds carries out a schedule that pulls.
+func (cs *collectives) pullRounds(c *Collective, m *Mailboxes) error {
+	err := cs.expose(c, m)
+	for ; err == nil && c.round < c.Schedule.Rounds(); c.round++ {
+		if err = cs.exchangeInMailboxes(c, m); err != nil {
+			c.round++ // which is counted
+			break
+		}
+		steps := c.Schedule.Round(c.round)
+		for i := c.step; i < len(steps) && err == nil; i++ {
+			if s := &steps[i]; s.Kind == coll.Pull {
+				err = cs.pull(c, m, s)
+			} else {
+				c.carryOut(s)
+			}
+		}
+	}
+	cs.e.mu.Lock()
+	defer cs.e.mu.Unlock()
+	m.conceal(cs.e)
+	if left := c.Schedule.Rounds() - c.round; err != nil && left > 0 {
+		m.call += uint64(left)
+		cs.giveUpInMailboxes(m)
+	}
+	return err
+}
+
+// expose lets the others read what the schedule says.
+func (cs *collectives) expose(c *Collective, m *Mailboxes) (err error) {
+	cs.e.mu.Lock()
+	defer cs.e.mu.Unlock()
+	for buf := range m.regions {
+		key := transport.Key(0)
+		if mem := c.memory[buf]; c.Schedule.Exposed>>buf&1 != 0 && len(mem) > 0 {
+			if m.regions[buf], err = m.fabric.pd.Register(mem, transport.RemoteRead); err != nil {
+				return err
+			}
+			key = m.regions[buf].Key()
+		}
+		binary.LittleEndian.PutUint64(m.exposed[buf*keyBytes:], uint64(key))
+	}
+	return nil
+}
+
+// conceal ends what expose began. The lock is held.
+func (m *Mailboxes) conceal(e *Engine) {
+	for buf, mr := range m.regions {
+		if mr == nil {
+			continue
+		}
+		if err := mr.Deregister(); err != nil {
+			e.fail(err)
+		}
+		m.regions[buf] = nil
+	}
+}
+
+// payload is what a message takes with it.
+func (c *Collective) payload(m *Mailboxes, s *coll.Step) []byte {
+	if c.Schedule.Pulls {
+		return m.exposed[:]
+	}
+	return c.span(s.Src)
+}
+
+// takeKeys keeps what a message of a schedule that pulls has with it.
+func (b *mailbox) takeKeys(payload []byte) {
+	for buf := range b.keys {
+		b.keys[buf] = transport.Key(binary.LittleEndian.Uint64(payload[buf*keyBytes:]))
+	}
+}
+
+// differedBefore looks whether the message of an earlier round, which nobody may have looked at, was of
+// another collective: its sender will not come to this round.
+func (m *Mailboxes) differedBefore(b *mailbox, c *Collective) (tag int, differs bool) {
+	if c.round == 0 {
+		return 0, false
+	}
+	first := m.call - uint64(c.round)
+	flag := atomic.LoadUint64(wordAt(b.in, slotEnd(first)))
+	tag = int(flag >> 32)
+	return tag, uint32(flag) == uint32(first) && tag != c.Tag
+}
+
+// pull reads memory of a peer.
+func (cs *collectives) pull(c *Collective, m *Mailboxes, s *coll.Step) error {
+	dst, at := c.span(s.Dst), uint64(s.Src.Off)
+	for len(dst) > 0 {
+		piece := dst[:min(len(dst), pullPiece)]
+		cs.e.mu.Lock()
+		ok := m.read(piece, s, at)
+		cs.e.mu.Unlock()
+		if !ok {
+			if err := cs.pullLater(c, m, piece, s, at); err != nil {
+				return err
+			}
+		}
+		dst, at = dst[len(piece):], at+uint64(len(piece))
+	}
+	return nil
+}
+
+// read reads memory of a peer if that can be done at once. The lock is held.
+func (m *Mailboxes) read(dst []byte, s *coll.Step, at uint64) bool {
+	b := &m.peers[s.Peer]
+	if b.peer.state != peerOpen {
+		return false
+	}
+	m.segment[0] = transport.Segment{Key: b.keys[s.Src.Buf], Offset: at, Length: uint64(len(dst))}
+	return b.peer.ch.QP().Get(dst, &m.segment[0])
+}
+
+// pullLater reads what could not be read at once: the peer has still to carry out something; or it has given
+// the collective up, and this rank waits as for a message that does not come.
+func (cs *collectives) pullLater(c *Collective, m *Mailboxes, dst []byte, s *coll.Step,
+	at uint64) (err error) {
+	cs.e.waiters.waitUntil(0, nil, func() bool {
+		switch {
+		case cs.e.stopped != nil:
+			err = cs.e.stopped
+		case c.Canceller.Err() != nil:
+			err = c.Canceller.Err()
+		case m.read(dst, s, at):
+			return true
+		default:
+			err = m.failed()
+		}
+		return err != nil
+	})
+	return err
+}

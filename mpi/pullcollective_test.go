@@ -1,0 +1,146 @@
+package mpi_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/mpi"
+)
+
+// pulled are lengths of which collectives read straight from the other ranks' memory.
+var pulled = []int{16 << 10, 16<<10 + 1, 100_003, 300_000}
+
+// TestLongCollectivesOfOneHost: long vectors, with an operator that does not commute too, in place and from
+// memory of Alloc, on a communicator whose ranks are in another order.
+func TestLongCollectivesOfOneHost(t *testing.T) {
+	for _, n := range []int{2, 3, 5} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) { ranks(t, n, longCollectives, "WEFT_FABRIC=shm") })
+	}
+}
+
+var longCollectives = body("longCollectives", func(_ context.Context, world *mpi.Comm) error {
+	c, err := world.Split(0, -world.Rank())
+	if err != nil {
+		return err
+	}
+	for range 10 { // from then on there are mailboxes
+		if err := mpi.Barrier(c); err != nil {
+			return err
+		}
+	}
+	size := c.Size()
+	for _, n := range pulled {
+		n /= 16
+		for root := range size {
+			if err := everyCollective(c, n, root); err != nil {
+				return fmt.Errorf("%d elements, root %d: %w", n, root, err)
+			}
+		}
+		shared, err := mpi.Alloc[int32](n * size)
+		if err != nil {
+			return err
+		}
+		for round := range 3 {
+			for i := range shared {
+				shared[i] = int32(c.Rank()*round + i)
+			}
+			if err := mpi.Allreduce(c, mpi.InPlace[int32](), shared, mpi.Sum[int32]()); err != nil {
+				return err
+			}
+			for i, got := range shared {
+				if wanted := int32(size*(size-1)/2*round + size*i); got != wanted {
+					return want(fmt.Sprint("element ", i), got, wanted)
+				}
+			}
+		}
+		if err := firstError(mpi.Barrier(c), mpi.Free(shared)); err != nil {
+			return err
+		}
+	}
+	return c.Free()
+})
+
+// TestLongCollectivesGivenUp: ranks that end a collective by their contexts, before it or in the middle, stay
+// in step with one another.
+func TestLongCollectivesGivenUp(t *testing.T) {
+	ranks(t, 3, longGivenUp, "WEFT_FABRIC=shm", fmt.Sprintf("ROUNDS=%d", fewer(100, 20)))
+}
+
+var longGivenUp = body("longGivenUp", func(_ context.Context, world *mpi.Comm) error {
+	const tag, n = 3, 20_000
+	me := world.Rank()
+	c, err := world.Dup()
+	if err != nil {
+		return err
+	}
+	in, out := make([]int64, n), make([]int64, n)
+	for round := range number("ROUNDS") {
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		if me == round%3 {
+			cancel()
+			ended <- nil
+		} else { // they end when the one that has given up says so
+			go func() {
+				_, err := mpi.Recv(world, make([]byte, 1), round%3, tag)
+				cancel()
+				ended <- err
+			}()
+		}
+		err := mpi.Allreduce(c.WithContext(ctx), in, out, mpi.Sum[int64]())
+		if !errors.Is(err, context.Canceled) {
+			return fmt.Errorf("round %d: %v", round, err)
+		}
+		if me == round%3 {
+			for peer := range 3 {
+				if peer != me {
+					if err := mpi.Send(world, make([]byte, 1), peer, tag); err != nil {
+						return err
+					}
+				}
+			}
+		}
+		if err := <-ended; err != nil {
+			return err
+		}
+		for i := range in {
+			in[i] = int64(me + i + round)
+		}
+		if err := mpi.Allreduce(c, in, out, mpi.Sum[int64]()); err != nil {
+			return err
+		}
+		for i, got := range out {
+			if wanted := int64(3 + 3*(i+round)); got != wanted {
+				return want(fmt.Sprint("round ", round, ", element ", i), got, wanted)
+			}
+		}
+	}
+	return nil
+})
+
+// TestLongCollectivesThatDiffer: who waits for the end of one collective hears that another rank is in
+// another.
+func TestLongCollectivesThatDiffer(t *testing.T) {
+	r := launch(t, 3, longDiffer, "WEFT_FABRIC=shm")
+	require.Error(t, r.Failure)
+	assert.Contains(t, r.Err, "different collectives")
+}
+
+var longDiffer = body("longDiffer", func(_ context.Context, world *mpi.Comm) error {
+	for range 20 {
+		if err := mpi.Barrier(world); err != nil {
+			return err
+		}
+	}
+	buf := make([]int64, 20_000)
+	if world.Rank() == 0 {
+		return mpi.Bcast(world, buf, 0)
+	}
+	// Both go through mailboxes, the root of the one expects the end of its own.
+	return mpi.Allreduce(world, mpi.InPlace[int64](), buf, mpi.Sum[int64]())
+})

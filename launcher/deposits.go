@@ -74,6 +74,9 @@ func (j *job) tellDeposits() {
 		}
 	}
 	defer j.output.flush(flushTimeout)
+	if j.Trace != "" {
+		j.tellTrace()
+	}
 	if j.Profile == "" {
 		return
 	}

@@ -70,7 +70,9 @@ type Job struct {
 	CallReport bool
 	// if not empty: what the ranks profile (cpu, heap, block, mutex), into one file for all of them
 	Profile, ProfileFile string
-	MaxLine              int // bytes up to which lines of different ranks never mix; 0 means DefaultMaxLine
+	// if not empty: the file for the trace of all ranks
+	Trace   string
+	MaxLine int // bytes up to which lines of different ranks never mix; 0 means DefaultMaxLine
 
 	// Sole says that this process starts nothing but this job: every child that it gets is the job's. Only
 	// then are descendants found that have left both their rank's session and its environment.

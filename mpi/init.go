@@ -52,6 +52,7 @@ type job struct {
 	survive   bool           // a failed rank does not end the job
 	reporter  *stateReporter // nil where no launcher asks for the rank's state
 	checker   *checker       // nil unless in checking mode
+	tracer    *tracer        // nil unless the rank is traced
 	choices   coll.Selection // of algorithms
 	host      uint64         // equal at processes that share memory, and different at others
 	// of the host that all ranks are on; as many as can be where there are several hosts, or it is not known.
@@ -169,6 +170,7 @@ func Init(ctx context.Context, conf ...Config) (*Comm, error) {
 	current.Store(world.e)
 	world.job.reporter = startStateReporter(world)
 	world.job.lastWords = newLastWords(world.job.words)
+	world.job.tracer.begin(world)
 	return world, nil
 }
 
@@ -199,6 +201,10 @@ func join(ctx context.Context, options []Config) (*Comm, error) {
 		return nil, err
 	}
 	report, err := set.Of(setting.Report).Int(0, 1)
+	if err != nil {
+		return nil, err
+	}
+	traced, err := set.Of(setting.Trace).Bytes(0)
 	if err != nil {
 		return nil, err
 	}
@@ -239,17 +245,19 @@ func join(ctx context.Context, options []Config) (*Comm, error) {
 	list := &comms{}
 	conf.Revoked = list.revoke
 	calls, sites := &callStats{}, newCallSites()
-	switch {
-	case statistics == 1 && report == 1:
-		conf.Hook = func(e engine.Event) {
-			calls.event(e)
-			sites.event(e)
-		}
-	case statistics == 1:
-		conf.Hook = calls.event
-	case report == 1:
-		conf.Hook = sites.event
+	var hooks []engine.Hook
+	if statistics == 1 {
+		hooks = append(hooks, calls.event)
 	}
+	if report == 1 {
+		hooks = append(hooks, sites.event)
+	}
+	var tracer *tracer
+	if traced > 0 {
+		tracer = newTracer(traced)
+		hooks = append(hooks, tracer.event)
+	}
+	conf.Hook = oneHook(hooks)
 	endProfile, err := startProfile(set.Of(setting.Profile))
 	if err != nil {
 		return nil, errors.Join(err, wire.Leave())
@@ -271,7 +279,7 @@ func join(ctx context.Context, options []Config) (*Comm, error) {
 		return nil, errors.Join(err, e.Destroy(err), wire.Leave())
 	}
 	j = newJob(wire, e, list, log)
-	j.choices, j.checker, j.survive = choices, k, survive == 1
+	j.choices, j.checker, j.survive, j.tracer = choices, k, survive == 1, tracer
 	if j.host, err = thisHost(); err != nil {
 		return nil, errors.Join(err, e.Destroy(err), wire.Leave())
 	}
@@ -283,6 +291,9 @@ func join(ctx context.Context, options []Config) (*Comm, error) {
 	}
 	if endProfile != nil {
 		j.words = append(j.words, func() { j.leaveProfile(endProfile) })
+	}
+	if tracer != nil {
+		j.words = append(j.words, func() { j.leaveTrace(e) })
 	}
 	log.Debug("joined the job", "rank", e.Rank(), "size", e.Size(), "address",
 		card(e, conf.Fabrics).String(), "settings", set.String(),
@@ -331,6 +342,7 @@ func Finalize() error {
 	defer c.job.reporter.enter(snapshot.Finished)
 	defer c.job.lastWords.close()
 	c.job.checker.beforeFinalize(c.job)
+	c.job.tracer.compareClocks(c)
 	err := c.e.Drain()
 	c.job.lastWords.say()
 	if err != nil {

@@ -24,8 +24,9 @@ type cluster struct {
 	head  string
 }
 
-// newCluster makes a cluster of n hosts, or skips the test where that is not wanted.
-func newCluster(t *testing.T, n int) *cluster {
+// newCluster makes a cluster of n hosts, or skips the test where that is not wanted. What the hosts run they
+// run in the command within, in which {host} stands for the host's number.
+func newCluster(t *testing.T, n int, within ...string) *cluster {
 	if os.Getenv("WEFT_TEST_NAMESPACES") == "" {
 		t.Skip("needs root, namespaces and sshd: set WEFT_TEST_NAMESPACES=1, as .ci/run does")
 	}
@@ -47,7 +48,7 @@ func newCluster(t *testing.T, n int) *cluster {
 	c.must("ip", "-n", c.head, "link", "set", "bridge", "up")
 	for i := range n {
 		c.addHost(fmt.Sprintf("weft%d-%d", os.Getpid(), i), fmt.Sprintf("10.77.0.%d", i+1),
-			fmt.Sprintf("port%d", i))
+			fmt.Sprintf("port%d", i), strings.ReplaceAll(strings.Join(within, " "), "{host}", fmt.Sprint(i)))
 	}
 	return c
 }
@@ -63,7 +64,7 @@ func (c *cluster) addNamespace(name string) {
 	c.must("ip", "-n", name, "link", "set", "lo", "up")
 }
 
-func (c *cluster) addHost(name, addr, port string) {
+func (c *cluster) addHost(name, addr, port, within string) {
 	c.addNamespace(name)
 	// As on a host with Docker: an interface that leads to no other host, and has one address everywhere.
 	c.must("ip", "-n", name, "link", "add", "docker0", "type", "bridge")
@@ -75,7 +76,7 @@ func (c *cluster) addHost(name, addr, port string) {
 	c.must("ip", "-n", name, "link", "set", "eth0", "up")
 	// The folder "own" is another one on each host.
 	sshd := exec.Command("ip", "netns", "exec", name, "sh", "-c",
-		"mount -t tmpfs none "+c.dir+"/own && exec /usr/sbin/sshd -D -e -f "+c.dir+"/sshd_config")
+		"mount -t tmpfs none "+c.dir+"/own && exec "+within+" /usr/sbin/sshd -D -e -f "+c.dir+"/sshd_config")
 	require.NoError(c.t, sshd.Start())
 	c.t.Cleanup(func() { sshd.Process.Kill(); sshd.Wait() })
 	c.hosts, c.names = append(c.hosts, addr), append(c.names, name)

@@ -198,7 +198,7 @@ type jobOptions struct {
 	survive                                                  bool
 	restarts                                                 restartCount
 	min                                                      count
-	profile, profileFile                                     string
+	profile, profileFile, trace                              string
 	callReport                                               bool
 	cores                                                    coreCount
 	lanes                                                    laneCount
@@ -269,6 +269,8 @@ func (o *jobOptions) define(flags *pflag.FlagSet) {
 		"`cpu|heap|block|mutex`: profile the ranks into one file, for go tool pprof")
 	flags.StringVar(&o.profileFile, "profile-file", "",
 		"`file` for --profile; weft.cpu.pprof in the current folder, or the like, if not given")
+	flags.StringVar(&o.trace, "trace", "",
+		"`file` for a trace of all ranks in Perfetto's format, such as job.pftrace")
 	flags.StringVar(&o.launcher, "launcher", "",
 		"`local|ssh|slurm|sge|lsf|pbs`: what starts weft on other hosts; found out if not given")
 	flags.BoolVar(&o.verbose, "verbose", false, "tell what is done, each step with its time")
@@ -409,6 +411,9 @@ func (o *jobOptions) job() (launcher.Job, error) {
 	return job, nil
 }
 
+// traceMemory is how much memory a rank has for its trace, unless WEFT_TRACE says so.
+const traceMemory = "16M"
+
 // profiles are the values of --profile.
 var profiles = []string{"cpu", "heap", "block", "mutex"}
 
@@ -416,6 +421,9 @@ var profiles = []string{"cpu", "heap", "block", "mutex"}
 func (o *jobOptions) measurements(job *launcher.Job) error {
 	if job.CallReport = o.callReport; o.callReport {
 		job.Env = append(job.Env, setting.Report.Name+"=1")
+	}
+	if job.Trace = o.trace; o.trace != "" && os.Getenv(setting.Trace.Name) == "" {
+		job.Env = append(job.Env, setting.Trace.Name+"="+traceMemory)
 	}
 	switch {
 	case o.profile == "" && o.profileFile != "":

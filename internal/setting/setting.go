@@ -17,7 +17,7 @@ type Setting struct {
 var All = []*Setting{Fabric, Interface, Lanes, Reconnect, Ports, Checksum, ConnectTimeout, PeerTimeout, TLS,
 	SecretFile, Coordinator, StartTimeout, CoresPerRank, HandlerCores, Phases, KeepSmall, Threshold, Vector,
 	Budget, ShrinkAfter, Passive, EagerMost, Rendezvous, KeepMost, KeepCount, Collectives,
-	Check, Statistics, Report, Profile, Survive, Restarted, Log}
+	Check, Statistics, Report, Profile, Trace, Survive, Restarted, Log}
 
 var (
 	Fabric    = &Setting{"WEFT_FABRIC", "auto", "transport between ranks, by name"}
@@ -104,6 +104,9 @@ var (
 	Profile = &Setting{"WEFT_PROFILE", "",
 		"what each rank profiles and hands over at its end, for the file of weft run --profile: cpu, heap, " +
 			"block or mutex"}
+	Trace = &Setting{"WEFT_TRACE", "0",
+		"bytes of memory in which each rank keeps a trace of its calls and messages, such as 16M, for the " +
+			"file of weft run --trace; 0 for none; all ranks need the same"}
 	Log = &Setting{"WEFT_LOG", "warn",
 		"what a rank tells on standard error: error, warn, info or debug"}
 )

@@ -92,6 +92,7 @@ const (
 	Profile   Deposit = iota + 1 // in pprof's format
 	CallSites                    // an encoded list of CallSite
 	Stacks                       // of all goroutines, as runtime.Stack writes them
+	Trace                        // what package trace encodes
 	Deposits                     // one more than the last
 )
 

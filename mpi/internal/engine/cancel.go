@@ -99,6 +99,7 @@ func (n *cancellation) cancelLocally(r *request) bool {
 			return false
 		}
 		n.e.unexpected.release(a)
+		n.e.hook.withdrawn(r.msg.Envelope, n.e.rank)
 		return true
 	case r.peer != nil:
 		return r.peer.removeQueued(r)
@@ -137,6 +138,9 @@ func (n *cancellation) onATS(p *peer, body []byte) error {
 
 // setCancelOutcome gives a send that was to be withdrawn its outcome, as it completes.
 func (n *cancellation) setOutcome(r *request) {
+	if r.cancel == withdrawGranted {
+		n.e.hook.withdrawn(r.msg.Envelope, r.rank)
+	}
 	switch {
 	case r.err != nil && r.cause != nil:
 		r.err = r.located(fmt.Errorf("%w, and %w", r.cause, r.err))

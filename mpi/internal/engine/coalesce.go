@@ -129,7 +129,7 @@ func (h *coalescer) add(p *peer, env envelope, payload []byte) bool {
 	}
 	p.stats.eager(len(payload))
 	h.e.recorder.Note(recorder.Sent, env.Context, p.rank, int(env.Tag), len(payload))
-	h.e.hook.step(StepEager, p.rank, len(payload))
+	h.e.hook.sent(env, p.rank, len(payload))
 	if p.polled && p.batch.Count() >= polledBatchLimit {
 		h.sendBatch(p, true) // what does not go now goes later, and what is wrong is found then
 	}

@@ -44,7 +44,7 @@ func (e *Engine) NewCollective() *Collective {
 
 // StartCollective begins a collective. Its buffers belong to the engine until the request is complete.
 func (e *Engine) StartCollective(c *Collective) (Request, error) {
-	start := e.hook.begin(CallCollective, AnySource, c.Tag, len(c.Input))
+	start := e.hook.beginCollective(c)
 	defer e.hook.end(CallCollective, start)
 	e.collectives.pinBuffers(c)
 	c.prepare()

@@ -7,7 +7,7 @@ import (
 
 // RunCollective carries out a collective: it is StartCollective and Wait, with a fast way for short messages.
 func (e *Engine) RunCollective(c *Collective) error {
-	start := e.hook.begin(CallCollective, AnySource, c.Tag, len(c.Input))
+	start := e.hook.beginCollective(c)
 	err := e.runCollective(c)
 	e.hook.end(CallCollective, start)
 	return err

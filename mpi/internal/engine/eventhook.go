@@ -17,6 +17,9 @@ const (
 	EventStep                           // a protocol has made a step
 	EventComplete                       // a request is complete
 	EventSlept                          // a goroutine has slept in a call, for Elapsed
+	EventSent                           // the first part of a message has been given to its protocol
+	EventWithdrawn                      // a message that was sent is cancelled
+	EventPhase                          // this rank now sends to Peer in phase Bytes
 )
 
 // Call says which call an event is of. A call of package mpi that consists of several (Sendrecv) comes as
@@ -45,8 +48,7 @@ func (c Call) String() string {
 type Step uint8
 
 const (
-	StepEager     Step = iota + 1 // a message was copied into the peer's ring, or into a batch for it
-	StepAnnounced                 // bytes were announced
+	StepAnnounced Step = iota + 1 // bytes were announced
 	StepFetch                     // announced bytes begin to come
 	StepTaken                     // the peer has all of an announcement
 )
@@ -56,10 +58,13 @@ type Event struct {
 	Kind       EventKind
 	Call       Call
 	Step       Step
-	Peer       int // world rank; AnySource for a receive that names none
+	Operation  coll.Operation // of CallCollective
+	Context    uint32         // EventSent, EventMatch, EventWithdrawn
+	Peer       int            // world rank; AnySource for a receive that names none
 	Tag        int
 	Bytes      int
 	Unexpected bool          // EventMatch: the message was there before the receive
+	At         time.Duration // since Epoch; EventCallBegin, EventCallEnd
 	Elapsed    time.Duration // EventCallEnd, EventSlept
 	Err        error         // EventComplete
 }
@@ -69,8 +74,8 @@ type Event struct {
 // costs a branch at each event.
 type Hook func(Event)
 
-// epoch is what the times of calls are relative to: so one word says when a call began.
-var epoch = time.Now()
+// Epoch is what the times of calls are relative to: so one word says when a call began.
+var Epoch = time.Now()
 
 // begin tells of the beginning of a call, and gives what end wants.
 func (h Hook) begin(c Call, peer, tag, bytes int) (start time.Duration) {
@@ -89,21 +94,59 @@ func (h Hook) end(c Call, start time.Duration) {
 
 //go:noinline
 func (h Hook) tellBegin(c Call, peer, tag, bytes int) time.Duration {
-	h(Event{Kind: EventCallBegin, Call: c, Peer: peer, Tag: tag, Bytes: bytes})
-	return time.Since(epoch)
+	now := time.Since(Epoch)
+	h(Event{Kind: EventCallBegin, Call: c, Peer: peer, Tag: tag, Bytes: bytes, At: now})
+	return now
 }
 
 //go:noinline
 func (h Hook) tellEnd(c Call, start time.Duration) {
-	h(Event{Kind: EventCallEnd, Call: c, Elapsed: time.Since(epoch) - start})
+	now := time.Since(Epoch)
+	h(Event{Kind: EventCallEnd, Call: c, At: now, Elapsed: now - start})
 }
 
-// The three below are branches that are compiled into their callers; what they branch to is not, so that the
+// beginCollective is begin of a collective.
+func (h Hook) beginCollective(c *Collective) (start time.Duration) {
+	if h != nil {
+		start = h.tellCollective(c)
+	}
+	return start
+}
+
+//go:noinline
+func (h Hook) tellCollective(c *Collective) time.Duration {
+	now := time.Since(Epoch)
+	h(Event{Kind: EventCallBegin, Call: CallCollective, Peer: AnySource, Tag: c.Tag, Bytes: len(c.Input),
+		Operation: operationOf(c.Tag), At: now})
+	return now
+}
+
+// The others below are branches that are compiled into their callers; what they branch to is not, so that the
 // callers have no room for an Event in their frames.
 
-func (h Hook) match(peer int, tag int32, bytes int, unexpected bool) {
+func (h Hook) match(context uint32, peer int, tag int32, bytes int, unexpected bool) {
 	if h != nil {
-		h.tellMatch(peer, tag, bytes, unexpected)
+		h.tellMatch(context, peer, tag, bytes, unexpected)
+	}
+}
+
+// sent tells of a message when the first part of it has been given to its protocol. Each message is told of
+// once, in the order in which its peer matches those with the same envelope.
+func (h Hook) sent(env envelope, peer, bytes int) {
+	if h != nil {
+		h.tellMessage(EventSent, env, peer, bytes)
+	}
+}
+
+func (h Hook) withdrawn(env envelope, peer int) {
+	if h != nil {
+		h.tellMessage(EventWithdrawn, env, peer, 0)
+	}
+}
+
+func (h Hook) phase(peer, phase int) {
+	if h != nil {
+		h.tellPhase(peer, phase)
 	}
 }
 
@@ -120,8 +163,19 @@ func (h Hook) complete(r *request) {
 }
 
 //go:noinline
-func (h Hook) tellMatch(peer int, tag int32, bytes int, unexpected bool) {
-	h(Event{Kind: EventMatch, Peer: peer, Tag: int(tag), Bytes: bytes, Unexpected: unexpected})
+func (h Hook) tellMessage(k EventKind, env envelope, peer, bytes int) {
+	h(Event{Kind: k, Context: env.Context, Peer: peer, Tag: int(env.Tag), Bytes: bytes})
+}
+
+//go:noinline
+func (h Hook) tellPhase(peer, phase int) {
+	h(Event{Kind: EventPhase, Peer: peer, Bytes: phase})
+}
+
+//go:noinline
+func (h Hook) tellMatch(context uint32, peer int, tag int32, bytes int, unexpected bool) {
+	h(Event{Kind: EventMatch, Context: context, Peer: peer, Tag: int(tag), Bytes: bytes,
+		Unexpected: unexpected})
 }
 
 //go:noinline

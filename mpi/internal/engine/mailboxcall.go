@@ -16,7 +16,7 @@ const (
 // RunInMailboxes carries out a collective whose messages fit the mailboxes, in one round unless it pulls. One
 // goroutine of a rank at a time does so.
 func (e *Engine) RunInMailboxes(c *Collective, m *Mailboxes) error {
-	start := e.hook.begin(CallCollective, AnySource, c.Tag, len(c.Input))
+	start := e.hook.beginCollective(c)
 	e.collectives.pinBuffers(c)
 	c.prepare()
 	var err error

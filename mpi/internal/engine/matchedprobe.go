@@ -58,6 +58,7 @@ func (q *matchedProbes) match(context uint32, src, tag int) (Message, Status, bo
 	}
 	a := q.e.matching.Probe(context, int32(src), int32(tag)).Value
 	q.e.matching.RemoveUnexpected(&a.match)
+	q.e.hook.match(a.match.Context, int(a.match.Source), a.match.Tag, a.bytes, true)
 	q.messages = append(q.messages, a)
 	a.probedIndex = len(q.messages)
 	return Message{a, a.gen}, st, true, nil

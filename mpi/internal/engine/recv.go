@@ -118,7 +118,7 @@ func (v *recvProtocol) start(r *request, context uint32, src, tag, elem int) {
 	r.posted.Context, r.posted.Source, r.posted.Tag = context, int32(src), int32(tag)
 	if m := v.e.matching.Post(&r.posted); m != nil {
 		v.e.recorder.Note(recorder.Matched, context, int(m.Source), int(m.Tag), m.Value.bytes)
-		v.e.hook.match(int(m.Source), m.Tag, m.Value.bytes, true)
+		v.e.hook.match(context, int(m.Source), m.Tag, m.Value.bytes, true)
 		v.deliverUnexpected(r, m.Value)
 		return
 	}
@@ -319,7 +319,7 @@ func (v *recvProtocol) onEager(p *peer, env envelope, payload []byte) error {
 	}
 	if m := v.e.matching.Arrive(env.Context, int32(p.rank), env.Tag); m != nil {
 		v.e.recorder.Note(recorder.Received, env.Context, p.rank, int(env.Tag), len(payload))
-		v.e.hook.match(p.rank, env.Tag, len(payload), false)
+		v.e.hook.match(env.Context, p.rank, env.Tag, len(payload), false)
 		r := m.Value
 		r.status.Source, r.status.Tag, r.status.Bytes = p.rank, int(env.Tag), len(payload)
 		if len(r.vec) == 1 && len(payload) <= len(r.vec[0]) {
@@ -366,7 +366,7 @@ func (v *recvProtocol) onFirstPiece(p *peer, env envelope, total int, head []byt
 	in.remaining = total
 	if m := v.e.matching.Arrive(env.Context, int32(p.rank), env.Tag); m != nil {
 		v.e.recorder.Note(recorder.Received, env.Context, p.rank, int(env.Tag), total)
-		v.e.hook.match(p.rank, env.Tag, total, false)
+		v.e.hook.match(env.Context, p.rank, env.Tag, total, false)
 		in.r = m.Value
 		in.r.setPeer(p)
 		in.r.status.Source, in.r.status.Tag, in.r.status.Bytes = p.rank, int(env.Tag), total

@@ -196,7 +196,7 @@ func (s *sendProtocol) sendEager(p *peer, env envelope, buf []byte, flags channe
 	if sent {
 		p.stats.eager(len(buf))
 		s.e.recorder.Note(recorder.Sent, env.Context, p.rank, int(env.Tag), len(buf))
-		s.e.hook.step(StepEager, p.rank, len(buf))
+		s.e.hook.sent(env, p.rank, len(buf))
 		return true
 	}
 	return err == nil && s.sendAfterCredits(p, env, buf, flags)
@@ -229,7 +229,7 @@ func (s *sendProtocol) sendAfterCredits(p *peer, env envelope, buf []byte, flags
 		if sent {
 			p.stats.eager(len(buf))
 			s.e.recorder.Note(recorder.Sent, env.Context, p.rank, int(env.Tag), len(buf))
-			s.e.hook.step(StepEager, p.rank, len(buf))
+			s.e.hook.sent(env, p.rank, len(buf))
 			return true
 		}
 		if err != nil || !credits {
@@ -367,7 +367,7 @@ func (s *sendProtocol) trySend(p *peer, r *request, more bool) (through bool, er
 	}
 	m := &r.msg
 	for {
-		o := channel.Oversized
+		o, begins := channel.Oversized, !m.Started()
 		if !r.sync && !p.refusesPayload(m.Total()) && !(len(r.vec) == 1 && m.Total() > p.eagerLimit) {
 			var n int
 			n, o, err = m.TrySend(p.ch, sendFlags(more))
@@ -376,12 +376,19 @@ func (s *sendProtocol) trySend(p *peer, r *request, more bool) (through bool, er
 				return false, err
 			}
 		}
+		if begins && m.Started() {
+			s.e.hook.sent(m.Envelope, p.rank, m.Total())
+			begins = false
+		}
 		switch o {
 		case channel.Waiting:
 			return false, nil
 		case channel.Oversized:
 			if ok, err := s.announce(p, r, more); !ok {
 				return false, err
+			}
+			if begins {
+				s.e.hook.sent(m.Envelope, p.rank, m.Total())
 			}
 		}
 		if p.ch.Due() == channel.DueResize {
@@ -392,7 +399,6 @@ func (s *sendProtocol) trySend(p *peer, r *request, more bool) (through bool, er
 			case r.openTransfers == 0:
 				p.stats.Eager++
 				s.e.recorder.Note(recorder.Sent, m.Context, p.rank, int(m.Tag), m.Total())
-				s.e.hook.step(StepEager, p.rank, m.Total())
 				s.e.requests.complete(r, nil)
 			case r.cancel == cancelWanted:
 				return true, s.e.cancels.sendWithdraw(p, r)
@@ -461,9 +467,10 @@ func (s *sendProtocol) sendQueued(p *peer) {
 // stays with the sender, who waits for the receive as he would with any other rank.
 func (s *sendProtocol) sendSelf(r *request) {
 	env := r.msg.Envelope
+	s.e.hook.sent(env, s.e.rank, r.msg.Total())
 	if m := s.e.matching.Arrive(env.Context, int32(s.e.rank), env.Tag); m != nil {
 		s.e.recorder.Note(recorder.Received, env.Context, s.e.rank, int(env.Tag), r.msg.Total())
-		s.e.hook.match(s.e.rank, env.Tag, r.msg.Total(), false)
+		s.e.hook.match(env.Context, s.e.rank, env.Tag, r.msg.Total(), false)
 		s.deliverSelf(m.Value, r)
 		return
 	}

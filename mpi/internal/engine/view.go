@@ -149,7 +149,7 @@ func (v *viewMessages) trySend(p *peer, r *request) (through bool, err error) {
 			m.Finish()
 			p.stats.eager(n)
 			v.e.recorder.Note(recorder.Sent, m.Context, p.rank, int(m.Tag), n)
-			v.e.hook.step(StepEager, p.rank, n)
+			v.e.hook.sent(m.Envelope, p.rank, n)
 			v.e.requests.complete(r, nil)
 			return true, nil
 		}
@@ -164,6 +164,7 @@ func (v *viewMessages) trySend(p *peer, r *request) (through bool, err error) {
 	p.stats.Rendezvous++
 	p.stats.RendezvousBytes += uint64(n)
 	v.e.recorder.Note(recorder.Announced, m.Context, p.rank, int(m.Tag), n)
+	v.e.hook.sent(m.Envelope, p.rank, n)
 	v.e.hook.step(StepAnnounced, p.rank, n)
 	return true, nil
 }

@@ -1,0 +1,113 @@
+package tracefile
+
+import "time"
+
+const (
+	// mostWindows is into how many windows the time of a job is divided at most, and leastWindow how long
+	// each of them is at least.
+	mostWindows = 64
+	leastWindow = int64(time.Millisecond)
+)
+
+// pair of clocks, by their numbers.
+type clockPair struct{ from, to int }
+
+// order corrects clocks until no message comes before it was sent, as far as that can be. Comparisons are as
+// exact as the fastest message was, and other messages may be faster. It begins with one correction for all
+// of the job, and goes on to more of them while messages do not fit. It returns how many do not in the end.
+func order(clocks []*clock, messages []message) (wrong int) {
+	number := map[*clock]int{}
+	var distinct []*clock
+	for _, c := range clocks {
+		if _, ok := number[c]; !ok {
+			number[c] = len(distinct)
+			distinct = append(distinct, c)
+		}
+	}
+	if len(distinct) == 1 || len(messages) == 0 {
+		return 0
+	}
+	begin, end := int64(1<<62), int64(-1<<62)
+	for i := range messages {
+		m := &messages[i]
+		begin = min(begin, clocks[m.from].compared(m.earliest))
+		end = max(end, clocks[m.to].compared(m.received))
+	}
+	best := make([]correction, len(distinct))
+	wrong = len(messages) + 1
+	for windows := 1; windows <= mostWindows && wrong > 0; windows *= 2 {
+		step := (end - begin) / int64(windows)
+		if windows > 1 && step < leastWindow {
+			break
+		}
+		correct(clocks, distinct, number, messages, begin, max(step, 1), windows)
+		if n := tooEarly(clocks, messages); n < wrong {
+			wrong = n
+			for i, c := range distinct {
+				best[i] = c.late
+			}
+		}
+	}
+	for i, c := range distinct {
+		c.late = best[i]
+	}
+	return wrong
+}
+
+// tooEarly counts the messages that have come before they were sent.
+func tooEarly(clocks []*clock, messages []message) (n int) {
+	for i := range messages {
+		if m := &messages[i]; clocks[m.from].convert(m.earliest) >= clocks[m.to].convert(m.received) {
+			n++
+		}
+	}
+	return n
+}
+
+// correct gives every clock its corrections at the ends of windows. What a message asks for holds at both
+// ends of its window, so it holds between them. At each end the least corrections that all messages ask for
+// are those of the longest paths between clocks.
+func correct(clocks, distinct []*clock, number map[*clock]int, messages []message, begin, step int64,
+	windows int) {
+	asked := make([]map[clockPair]int64, windows)
+	for i := range messages {
+		m := &messages[i]
+		from, to := clocks[m.from], clocks[m.to]
+		if from == to {
+			continue
+		}
+		earliest, received := from.compared(m.earliest), to.compared(m.received)
+		w := max(0, min(int((max(received, begin)-begin)/step), windows-1)) // whatever the ranks have said
+		if asked[w] == nil {
+			asked[w] = map[clockPair]int64{}
+		}
+		p := clockPair{number[from], number[to]}
+		if by, ok := asked[w][p]; !ok || earliest+1-received > by {
+			asked[w][p] = earliest + 1 - received
+		}
+	}
+	for _, c := range distinct {
+		c.late = correction{begin, step, make([]int64, windows+1)}
+	}
+	for k := range windows + 1 {
+		for range distinct {
+			changed := false
+			for w := max(k-1, 0); w <= min(k, windows-1); w++ {
+				for p, by := range asked[w] {
+					from, to := &distinct[p.from].late.by[k], &distinct[p.to].late.by[k]
+					if *from+by > *to {
+						*to, changed = *from+by, true
+					}
+				}
+			}
+			if !changed {
+				break
+			}
+		}
+	}
+	for _, c := range distinct { // a clock never goes back
+		for k := 1; k < len(c.late.by); k++ {
+			c.late.by[k] = max(c.late.by[k], c.late.by[k-1]-step/2)
+		}
+	}
+}

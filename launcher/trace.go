@@ -1,0 +1,68 @@
+package launcher
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/weft-mpi/weft/internal/snapshot"
+	"github.com/weft-mpi/weft/internal/trace"
+	"github.com/weft-mpi/weft/launcher/internal/deadlock"
+	"github.com/weft-mpi/weft/launcher/internal/tracefile"
+)
+
+// tellTrace writes one file of the traces of all ranks, and tells the user of it, and of what is not in it.
+func (j *job) tellTrace() {
+	var sources []tracefile.Source
+	var missing []int
+	for id := range j.programOf {
+		r, err := trace.Decode(j.deposits.of(snapshot.Trace, id))
+		if err != nil || r.Rank != id {
+			missing = append(missing, id)
+			continue
+		}
+		sources = append(sources, tracefile.Source{Rank: r, Host: j.nodeOf[id].name})
+	}
+	if len(sources) == 0 {
+		j.output.notice("no rank has left a trace: none has called Init, or all were killed")
+		return
+	}
+	sum, err := writeTrace(j.Trace, sources)
+	if err != nil {
+		j.output.notice("the trace: %v", err)
+		return
+	}
+	text := ""
+	if len(missing) > 0 {
+		text = fmt.Sprintf(", without %s", deadlock.Ranks(missing))
+	}
+	j.output.notice("the trace of %s is in %s, %s, %s%s; https://ui.perfetto.dev "+
+		"shows it", counted(len(sources), "rank"), j.Trace, counted(sum.Events, "event"),
+		counted(sum.Messages, "message"), text)
+	if sum.Unpaired > 0 {
+		j.output.notice("the trace: %s without an arrow: their other ends are not in the trace, or were "+
+			"cancelled", counted(sum.Unpaired, "message"))
+	}
+	for _, rank := range slices.Sorted(maps.Keys(sum.Omitted)) {
+		j.output.notice("the trace: the last %s of rank %d are left out; WEFT_TRACE=64M, or the like, has "+
+			"room for more", counted(int(sum.Omitted[rank]), "event"), rank)
+	}
+	if len(sum.Rough) > 0 {
+		j.output.notice("the trace: the clocks of %s are aligned by the time of day alone",
+			strings.Join(sum.Rough, ", "))
+	}
+}
+
+func writeTrace(name string, sources []tracefile.Source) (sum tracefile.Summary, err error) {
+	f, err := os.Create(name)
+	if err != nil {
+		return sum, err
+	}
+	sum, err = tracefile.Write(f, sources)
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	return sum, err
+}

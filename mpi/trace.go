@@ -1,0 +1,122 @@
+package mpi
+
+import (
+	"sync/atomic"
+
+	"github.com/weft-mpi/weft/internal/snapshot"
+	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/internal/trace"
+	"github.com/weft-mpi/weft/mpi/internal/engine"
+)
+
+// tracing is where this rank's records go; nil where it is not traced.
+var tracing atomic.Pointer[trace.Buffer]
+
+// tracer traces a rank, for weft run --trace. It is a hook of the engine.
+type tracer struct {
+	buffer *trace.Buffer
+	head   trace.Head
+	// the first ranks of the clocks other than rank 0's, in ascending order, which compare them with it
+	leaders []int
+}
+
+// oneHook is a hook that calls all of some.
+func oneHook(hooks []engine.Hook) engine.Hook {
+	switch len(hooks) {
+	case 0:
+		return nil
+	case 1:
+		return hooks[0]
+	}
+	return func(e engine.Event) {
+		for _, h := range hooks {
+			h(e)
+		}
+	}
+}
+
+// newTracer begins a trace in so many bytes of memory.
+func newTracer(bytes int) *tracer {
+	t := &tracer{buffer: trace.NewBuffer(bytes, engine.Epoch)}
+	t.head.Wall = engine.Epoch.UnixNano()
+	if ns, clock, err := sys.Monotonic(engine.Epoch); err == nil {
+		t.head.Epoch, t.head.Clock = ns, clock
+	}
+	for c := range engine.Calls {
+		t.head.Calls = append(t.head.Calls, c.String())
+	}
+	t.head.Calls = append(t.head.Calls, engine.OperationNames()...)
+	return t
+}
+
+// event takes an event of the engine. It allocates nothing.
+func (t *tracer) event(e engine.Event) {
+	b := t.buffer
+	switch e.Kind {
+	case engine.EventCallBegin:
+		what := uint8(e.Call)
+		if e.Call == engine.CallCollective {
+			what = uint8(engine.Calls) + uint8(e.Operation)
+		}
+		b.AddAt(int64(e.At), trace.CallBegin, what, 0, e.Peer, e.Tag, e.Bytes)
+	case engine.EventCallEnd:
+		b.AddAt(int64(e.At), trace.CallEnd, 0, 0, 0, 0, 0)
+	case engine.EventSlept:
+		b.Add(trace.Slept, 0, 0, 0, 0, int(e.Elapsed))
+	case engine.EventSent:
+		b.Add(trace.Sent, 0, e.Context, e.Peer, e.Tag, e.Bytes)
+	case engine.EventMatch:
+		b.Add(trace.Matched, 0, e.Context, e.Peer, e.Tag, e.Bytes)
+	case engine.EventWithdrawn:
+		b.Add(trace.Withdrawn, 0, e.Context, e.Peer, e.Tag, 0)
+	case engine.EventPhase:
+		b.Add(trace.Phase, 0, 0, e.Peer, 0, e.Bytes)
+	}
+}
+
+// begin has the regions of the program traced, and finds out which clocks the ranks read.
+func (t *tracer) begin(world *Comm) {
+	if t == nil {
+		return
+	}
+	t.head.Rank, t.head.Size = world.rank, world.size
+	tracing.Store(t.buffer)
+	t.head.Base = t.head.Clock
+	if _, elsewhere := world.job.wire.Neighbours(); !elsewhere {
+		return
+	}
+	clocks := make([]uint64, world.size)
+	if err := world.newCompoundCall().allgather([]uint64{t.head.Clock}, clocks); err != nil {
+		world.job.log.Warn("the clocks of the ranks cannot be compared", "rank", world.rank, "error", err)
+		return
+	}
+	t.head.Base = clocks[0]
+	known := map[uint64]bool{clocks[0]: true}
+	for rank, clock := range clocks {
+		if !known[clock] {
+			known[clock] = true
+			t.leaders = append(t.leaders, rank)
+		}
+	}
+	t.compareClocks(world)
+}
+
+// mostInTrace is how many bytes a rank hands over.
+const mostInTrace = snapshot.MaxDeposit
+
+// leaveTrace hands the trace over.
+func (j *job) leaveTrace(e *engine.Engine) {
+	tracing.Store(nil)
+	h := j.tracer.head
+	h.Rank, h.Size, h.Comms = e.Rank(), e.Size(), map[uint32]string{}
+	for _, c := range j.comms.all() {
+		h.Comms[c.context] = *c.label.Load()
+	}
+	data, err := j.tracer.buffer.Encode(h, mostInTrace)
+	if err == nil {
+		err = j.reporter.leave(snapshot.Trace, data)
+	}
+	if err != nil {
+		j.log.Warn("the trace of this rank is lost", "rank", e.Rank(), "error", err)
+	}
+}

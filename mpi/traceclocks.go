@@ -1,0 +1,59 @@
+package mpi
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+
+	"github.com/weft-mpi/weft/internal/trace"
+	"github.com/weft-mpi/weft/mpi/internal/engine"
+)
+
+const (
+	// clockRounds is how often a clock is compared; the fastest answer counts.
+	clockRounds = 16
+	// clockTag is of the messages that do so, in the context of checking mode.
+	clockTag = math.MaxInt32
+)
+
+// compareClocks has rank 0 tell the first rank of every other clock what its own shows: at the beginning and
+// at the end, since clocks do not run at the same speed. A rank that fails meanwhile leaves the trace without
+// a comparison.
+func (t *tracer) compareClocks(world *Comm) {
+	if t == nil || len(t.leaders) == 0 {
+		return
+	}
+	context := world.context + checking
+	var b [8]byte
+	if world.rank == 0 {
+		for _, leader := range t.leaders {
+			for range clockRounds {
+				if world.e.Recv(context, b[:], leader, clockTag, 1, &engine.Status{}) != nil {
+					break
+				}
+				binary.LittleEndian.PutUint64(b[:], uint64(t.head.Epoch+t.buffer.Now()))
+				if world.e.Send(context, b[:], leader, clockTag) != nil {
+					break
+				}
+			}
+		}
+		return
+	}
+	if !slices.Contains(t.leaders, world.rank) {
+		return
+	}
+	best := trace.Offset{Error: math.MaxInt64}
+	for range clockRounds {
+		asked := t.head.Epoch + t.buffer.Now()
+		if world.e.Send(context, b[:], 0, clockTag) != nil ||
+			world.e.Recv(context, b[:], 0, clockTag, 1, &engine.Status{}) != nil {
+			return
+		}
+		half := (t.head.Epoch + t.buffer.Now() - asked) / 2
+		if half < best.Error {
+			at := asked + half
+			best = trace.Offset{At: at, Ahead: int64(binary.LittleEndian.Uint64(b[:])) - at, Error: half}
+		}
+	}
+	t.head.Offsets = append(t.head.Offsets, best)
+}

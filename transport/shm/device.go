@@ -52,6 +52,7 @@ type Device struct {
 		sync.Mutex
 		inbounds map[*receiveBlock]struct{} // where peers may write
 		links    map[*connection]struct{}
+		retired  []*connection // whose block waits for the end of the peer's process
 	}
 
 	end *endpoint

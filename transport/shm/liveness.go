@@ -2,6 +2,7 @@ package shm
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,6 +60,7 @@ func (d *Device) watchPeers() {
 		if _, counts := clock.Tick(now); !counts {
 			since = now
 		}
+		d.recycleRetired(prober)
 		links = d.links(links[:0])
 		for _, l := range links {
 			there := !prober.Gone(l.wake)
@@ -71,6 +73,19 @@ func (d *Device) watchPeers() {
 			d.watchRead(l, there, now.Sub(since))
 		}
 	}
+}
+
+// recycleRetired has memory serve again that processes could write which are no more.
+func (d *Device) recycleRetired(prober *sys.Prober) {
+	d.live.Lock()
+	defer d.live.Unlock()
+	d.live.retired = slices.DeleteFunc(d.live.retired, func(l *connection) bool {
+		gone := prober.Gone(l.wake)
+		if gone {
+			d.recycle(l)
+		}
+		return gone
+	})
 }
 
 // links appends the links that there are to a list.

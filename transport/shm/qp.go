@@ -167,12 +167,14 @@ type connection struct {
 	slots [2]uint32
 	stage span // that the peer may still copy from
 	ended bool // we use the peer's memory no more; guarded by Device.live
+	whole bool // both directions were closed in order; set before ended
 	own   *sys.Foreign
 	read  readWatch
 }
 
 // leave notes that we use a connection no more, or that the peer does not. When neither does, the block
-// serves again.
+// serves again; but after an end that was not in order, only when the peer's process is gone: a rank that has
+// broken the rules may go on writing there, whatever it says, and the block's next user is another rank.
 func (d *Device) leave(l *connection, ended bool) {
 	d.live.Lock()
 	defer d.live.Unlock()
@@ -182,6 +184,15 @@ func (d *Device) leave(l *connection, ended bool) {
 	}
 	delete(d.live.links, l)
 	delete(d.live.inbounds, l.in)
+	if !l.whole && !l.in.gone.Load() {
+		d.live.retired = append(d.live.retired, l)
+		return
+	}
+	d.recycle(l)
+}
+
+// recycle has the memory of a connection serve again.
+func (d *Device) recycle(l *connection) {
 	d.arena.putBlock(l.in.off)
 	if l.stage.n > 0 {
 		_ = d.arena.put(l.stage, nil) // pages that stay are zeroed with the next use
@@ -270,6 +281,7 @@ func (q *qp) Disconnect() {
 		q.scq.putSlot(q.conn.slots[0])
 	}
 	q.conn.stage, q.bounce = q.bounce.memory, bounceBuffer{}
+	q.conn.whole = q.State() == transport.StateClosed
 	q.next, q.answers = q.SQ.Tail, answerQueue{}
 	q.dev.leave(q.conn, true)
 }

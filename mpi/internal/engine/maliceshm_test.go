@@ -72,10 +72,6 @@ func (s *sharedState) unmap() {
 	}
 }
 
-// ended is the bit of tail by which a rank says that it writes no more. One that says so and goes on is like
-// one that writes to any memory of the arena, which no peer can help.
-const ended = 1 << 63
-
 // poke changes one thing.
 func (s *sharedState) poke(l *lies) {
 	l.struck.Inc()
@@ -103,7 +99,6 @@ func (s *sharedState) poke(l *lies) {
 			*entry ^= 1 << l.rand.IntN(64)
 		}
 	}
-	*s.words[0] &^= ended
 }
 
 // invent adds a frame that looks like one: its kind, flags, numbers and offsets are each likely or odd.

@@ -19,11 +19,14 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// struck are the calls in which ranks die.
-var struck = []struct {
+// strike is a call in which ranks die.
+type strike struct {
 	name string
 	call func(c *mpi.Comm) error
-}{
+}
+
+// struck are the calls in which ranks die.
+var struck = append([]strike{
 	{"Barrier", mpi.Barrier},
 	{"Bcast", func(c *mpi.Comm) error { return mpi.Bcast(c, large(), 0) }},
 	{"Allreduce", func(c *mpi.Comm) error { return mpi.Allreduce(c, []int{1}, []int{0}, mpi.Sum[int]()) }},
@@ -49,7 +52,15 @@ var struck = []struct {
 		err := mpi.Send(c, []int{1}, (c.Rank()+1)%c.Size(), 0)
 		return firstError(err, second(mpi.Recv(c, []int{0}, mpi.AnySource, 0)))
 	}},
-}
+	{"Agree", func(c *mpi.Comm) error { return second(c.Agree(1)) }},
+	{"Shrink", func(c *mpi.Comm) error {
+		s, err := c.Shrink()
+		if err == nil {
+			err = errors.Join(mpi.Barrier(s), s.Free())
+		}
+		return err
+	}},
+}, struckEpochs...)
 
 // TestSurvivors kills ranks in the middle of each of these calls. The survivors leave the call, shrink the
 // communicator, and go on to the right result.

@@ -64,7 +64,7 @@ func allocateWindow[T any](c *Comm, n int, op string) (*Win[T], error) {
 	}
 	w, err := makeWindow[T](c, mem, err)
 	if err != nil {
-		if mem != nil {
+		if mem != nil && !errors.Is(err, errPartKept) {
 			err = errors.Join(err, c.e.Free(mem))
 		}
 		return nil, c.failColl(op, err)
@@ -113,8 +113,13 @@ func WinAllocateShared[T any](c *Comm, n int) (*Win[T], error) {
 	} else if err == nil && bad[0] != 0 {
 		err = fmt.Errorf("%w: another rank does not share memory with all", ErrWin)
 	}
+	if isLoss(err) {
+		w.abandon()
+	} else if err != nil {
+		err = errors.Join(err, w.release())
+	}
 	if err != nil {
-		return nil, c.failColl("WinAllocateShared", errors.Join(err, w.release()))
+		return nil, c.failColl("WinAllocateShared", err)
 	}
 	return w, nil
 }
@@ -162,7 +167,8 @@ func makeWindow[T any](c *Comm, mem []byte, broken error) (*Win[T], error) {
 	x.operators = operatorSet(w.Type())
 	// Nobody reaches for a part before its rank knows of the window.
 	if err := Barrier(own); err != nil {
-		return nil, err
+		x.abandon()
+		return nil, fmt.Errorf("%w: %w", errPartKept, err)
 	}
 	return &Win[T]{window: x, local: elements[T](mem)}, nil
 }
@@ -194,16 +200,29 @@ func (w *Win[T]) Size(rank int) int { return w.sizes[rank] }
 // Free ends the window, when all operations on it are complete (MPI 4.1, 12.2.5). It is collective, and
 // returns when all ranks have called it. Memory of WinAllocate and WinAllocateShared is gone then: nothing
 // may touch it.
+//
+// If a rank of the window has failed, or its communicator was revoked, Free may not wait for the others, and
+// returns ErrProcFailed or ErrRevoked. The window is freed here all the same, with whatever epoch is open.
+// Since others may still be at its memory, that stays in place until Finalize.
 func (w *Win[T]) Free() error {
 	err := w.base().check()
 	if err == nil {
 		err = w.w.FlushAll()
 	}
+	if err == nil {
+		err = w.comm.check()
+	}
 	if err == nil && w.base().holds() {
 		err = fmt.Errorf("%w: Free while a lock is held or a Start is open", ErrEpoch)
+		if failed := w.comm.Failed(); len(failed) > 0 {
+			err = fmt.Errorf("%w: rank %d of the window", ErrProcFailed, failed[0])
+		}
 	}
 	if err == nil {
 		err = Barrier(w.comm)
+	}
+	if isLoss(err) {
+		w.base().abandon()
 	}
 	if err == nil && !w.freed.CompareAndSwap(false, true) {
 		err = fmt.Errorf("%w: it has been freed", ErrWin)
@@ -224,6 +243,17 @@ func (w *window) release() error {
 	}
 	return errors.Join(err, w.comm.Free())
 }
+
+// abandon ends this rank's use of a window when the ranks could not agree that all are done with it. Those
+// that are left may not know yet and be at this rank's part: it stays registered, and the communicator's
+// context in use.
+func (w *window) abandon() { w.freed.Store(true) }
+
+// errPartKept says that a window has not come about here, and that its part is kept since others may have it.
+var errPartKept = errors.New("the window may exist at other ranks")
+
+// isLoss tells whether an error is that ranks have failed, or were told to leave.
+func isLoss(err error) bool { return errors.Is(err, ErrProcFailed) || errors.Is(err, ErrRevoked) }
 
 // base is the window, nil for none.
 func (w *Win[T]) base() *window {

@@ -1,6 +1,9 @@
 package mpi
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // Tags of the messages of Post and Complete, in the window's communicator.
 const (
@@ -9,7 +12,8 @@ const (
 )
 
 // Post opens this rank's part to the ranks of a group, whose Start waits for it (MPI 4.1, 12.5.2). It does
-// not block. Wait closes what it opens.
+// not block. Wait closes what it opens. If ranks of the group have failed the error is ErrProcFailed, and the
+// part is open to the others all the same.
 func (w *Win[T]) Post(g *Group) error { return w.base().fail("Post", NoPeer, w.base().post(g)) }
 
 func (w *window) post(g *Group) error {
@@ -28,17 +32,20 @@ func (w *window) post(g *Group) error {
 	if w.posted != nil {
 		return fmt.Errorf("%w: Post before the Wait of the last one", ErrEpoch)
 	}
+	w.posted = ranks
+	var first error
 	for _, rank := range ranks {
-		if err := Send[byte](w.comm, nil, rank, postTag); err != nil {
-			return err
+		// all of them: a rank that is left waits in Start
+		if err := Send[byte](w.comm, nil, rank, postTag); first == nil {
+			first = err
 		}
 	}
-	w.posted = ranks
-	return nil
+	return first
 }
 
 // Start opens an epoch for the parts of the ranks of a group, when they have called Post for this one (MPI
-// 4.1, 12.5.2).
+// 4.1, 12.5.2). If one of them has failed the error is ErrProcFailed and no epoch is open; the Wait of the
+// others ends as after Complete.
 func (w *Win[T]) Start(g *Group) error { return w.base().fail("Start", NoPeer, w.base().startEpoch(g)) }
 
 func (w *window) startEpoch(g *Group) error {
@@ -55,10 +62,8 @@ func (w *window) startEpoch(g *Group) error {
 	if err != nil {
 		return err
 	}
-	for _, rank := range ranks {
-		if _, err := Recv[byte](w.comm, nil, rank, postTag); err != nil {
-			return err
-		}
+	if err := w.awaitPosts(ranks); err != nil {
+		return err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -67,6 +72,25 @@ func (w *window) startEpoch(g *Group) error {
 		w.access[rank].Store(accessStarted)
 	}
 	return nil
+}
+
+// awaitPosts waits for the Post of all ranks. After an error it frees those that have posted from their Wait.
+func (w *window) awaitPosts(ranks []int) (first error) {
+	var posted []int
+	for _, rank := range ranks {
+		if _, err := Recv[byte](w.comm, nil, rank, postTag); err == nil {
+			posted = append(posted, rank)
+		} else if first == nil {
+			first = err
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	for _, rank := range posted {
+		_ = Send[byte](w.comm, nil, rank, completeTag) // if it fails nobody waits for it
+	}
+	return first
 }
 
 // Complete closes the epoch that Start has opened: all operations are complete, here and at their targets
@@ -98,7 +122,8 @@ func (w *window) complete() error {
 }
 
 // Wait closes what Post has opened, when all ranks of its group have called Complete: what they have done to
-// this rank's part is there (MPI 4.1, 12.5.2).
+// this rank's part is there (MPI 4.1, 12.5.2). If one of them has failed the error is ErrProcFailed, after
+// the others have called Complete.
 func (w *Win[T]) Wait() error { return w.base().fail("Wait", NoPeer, w.base().waitPosted()) }
 
 func (w *window) waitPosted() error {
@@ -111,15 +136,20 @@ func (w *window) waitPosted() error {
 	if ranks == nil {
 		return fmt.Errorf("%w: Wait without Post", ErrEpoch)
 	}
+	var first error
 	for _, rank := range ranks {
-		if _, err := Recv[byte](w.comm, nil, rank, completeTag); err != nil {
+		_, err := Recv[byte](w.comm, nil, rank, completeTag)
+		if err != nil && !errors.Is(err, ErrProcFailed) {
 			return err
+		}
+		if first == nil {
+			first = err
 		}
 	}
 	w.mu.Lock()
 	w.posted = nil
 	w.mu.Unlock()
-	return nil
+	return first
 }
 
 // members are the ranks of a group in the window.

@@ -1,6 +1,9 @@
 package mpi
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // Epochs of a rank. Those of all targets are in window.epochs, those of one in window.access.
 const (
@@ -73,7 +76,8 @@ func (w *window) leaveFence() error {
 
 // Lock opens an epoch for one rank's part (MPI 4.1, 12.5.3): alone if exclusive, else together with others
 // that share its lock. It returns when the lock is taken; ranks have it in the order of their calls. If a
-// rank of the window fails while this one waits, the error is ErrProcFailed: the lock may never come.
+// rank of the window fails while this one waits, the error is ErrProcFailed: the lock may never come. A
+// Revoke of the window's communicator ends the wait too.
 func (w *Win[T]) Lock(rank int, exclusive bool) error {
 	err := w.base().check()
 	if err == nil {
@@ -137,9 +141,7 @@ func (w *window) unlock(rank int) error {
 	}
 	t := w.w.Target(rank)
 	err := t.Flush()
-	if err == nil {
-		err = t.Unlock(a == accessExclusive)
-	}
+	err = cmp.Or(err, t.Unlock(a == accessExclusive)) // whatever has failed, others may wait for the lock
 	w.access[rank].Store(0)
 	return err
 }

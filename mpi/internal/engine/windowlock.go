@@ -104,15 +104,15 @@ func (w *Window) pause(try int) {
 // Pause lets some time pass.
 func (w *Window) Pause() { w.pause(lockSpins + 1) }
 
-// anyFailed is the failure of a rank of the window, or of this rank.
+// anyFailed is the failure of a rank of the window, or of this rank, or that the window was revoked.
 func (w *Window) anyFailed() error {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
 	if w.e.stopped != nil {
 		return w.e.stopped
 	}
-	if len(w.e.failures.peers) == 0 {
-		return nil
+	if err := w.e.recovery.revokedErr(w.id); err != nil || len(w.e.failures.peers) == 0 {
+		return err
 	}
 	for i := range w.targets {
 		if err := w.targets[i].unusable(); err != nil {

@@ -22,6 +22,7 @@ type cluster struct {
 	hosts []string // addresses
 	names []string // of the namespaces
 	head  string
+	limit time.Duration // of a job
 }
 
 // newCluster makes a cluster of n hosts, or skips the test where that is not wanted. What the hosts run they
@@ -30,7 +31,8 @@ func newCluster(t *testing.T, n int, within ...string) *cluster {
 	if os.Getenv("WEFT_TEST_NAMESPACES") == "" {
 		t.Skip("needs root, namespaces and sshd: set WEFT_TEST_NAMESPACES=1, as .ci/run does")
 	}
-	c := &cluster{t: t, dir: t.TempDir(), head: fmt.Sprintf("weft%d-head", os.Getpid())}
+	c := &cluster{t: t, dir: t.TempDir(), head: fmt.Sprintf("weft%d-head", os.Getpid()),
+		limit: 2 * time.Minute}
 	require.NoError(t, os.Chmod(c.dir, 0o755))
 	c.must("go", "build", "-o", c.dir+"/", ".", "../../examples/ring")
 	c.must("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", c.dir+"/key")
@@ -109,7 +111,7 @@ func (c *cluster) start(each int, program ...string) *clusterJob {
 	list := strings.Join(c.hosts, fmt.Sprintf(":%d,", each)) + fmt.Sprintf(":%d", each)
 	args := append([]string{"netns", "exec", c.head, c.dir + "/weft", "run", "--host", list,
 		"--starter", "ssh -F " + c.dir + "/ssh_config {host}"}, program...)
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), c.limit)
 	c.t.Cleanup(cancel)
 	j := &clusterJob{cmd: exec.CommandContext(ctx, "ip", args...)}
 	j.cmd.Stdout, j.cmd.Stderr = &j.out, &j.err

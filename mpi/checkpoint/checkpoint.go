@@ -60,18 +60,56 @@ type Store struct {
 // Open returns the checkpoints in the folder dir, which is made if it does not exist. On each host it is the
 // folder of that name, best on a disk of its own. One job at a time may use it. The text what says what the
 // state is of, such as the size of the problem, in 1000 bytes at most, the same at all ranks: Load refuses
-// the state of something else.
+// the state of something else. Where a rank fails meanwhile, Open may revoke c.
 func Open(c *mpi.Comm, dir, what string) (*Store, error) {
-	comm, err := c.Dup()
+	comm, err := dup(c)
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{comm: comm, dir: dir, what: what, latest: setID{Step: none}}
 	if err := s.open(); err != nil {
-		return nil, errors.Join(err, comm.Free())
+		return nil, errors.Join(s.leave(err), comm.Free())
 	}
 	return s, nil
 }
+
+// dup is Dup, which fails at all ranks or at none: a rank at which it fails could not free the others from
+// calls on a communicator that it has not got. It frees them from Dup itself.
+func dup(c *mpi.Comm) (*mpi.Comm, error) {
+	comm, err := c.Dup()
+	made := uint64(1)
+	if err != nil {
+		made = 0
+		leave(c, err)
+	}
+	all, agreed := c.Agree(made)
+	if err == nil && agreed == nil && all == 1 {
+		return comm, nil
+	}
+	if err == nil {
+		// Dup has failed elsewhere, or a rank has failed since.
+		if err = agreed; err == nil {
+			err = fmt.Errorf("%w: another rank has no communicator for checkpoints", mpi.ErrProcFailed)
+		}
+		err = errors.Join(err, comm.Free())
+	}
+	return nil, err
+}
+
+// leave frees the other ranks of c from their calls when this one leaves its own because a rank has failed.
+func leave(c *mpi.Comm, err error) error {
+	if errors.Is(err, mpi.ErrProcFailed) || errors.Is(err, mpi.ErrRevoked) {
+		c.Revoke()
+	}
+	return err
+}
+
+func (s *Store) leave(err error) error { return leave(s.comm, err) }
+
+// Revoke ends the use of the Store, but for Close: every call that is under way at any rank, and every later
+// one, returns mpi.ErrRevoked, or success if it was done. In a job that goes on when ranks fail, a rank that
+// learns of a failure calls it together with that of its communicator, shrinks that, and opens a new Store.
+func (s *Store) Revoke() error { return s.comm.Revoke() }
 
 func (s *Store) open() error {
 	var err error
@@ -116,14 +154,16 @@ var hostOf = func(c *mpi.Comm) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	first, err := mpi.BcastValue(shared, c.Rank(), 0)
-	return first, errors.Join(err, shared.Free())
+	first := shared.Group().Translate([]int{0}, c.Group())
+	return first[0], shared.Free()
 }
 
 // Save saves the state of every rank after a step, a number from 0 on that is the same at all ranks. The
 // state may be read and not be changed until Save returns, which is when all ranks have saved theirs. A state
 // that cannot be saved is an error at all ranks, and leaves what was saved before.
-func (s *Store) Save(step int, state []byte) error {
+func (s *Store) Save(step int, state []byte) error { return s.leave(s.save(step, state)) }
+
+func (s *Store) save(step int, state []byte) error {
 	id := setID{Step: int64(step), Run: s.run, Size: s.comm.Size()}
 	s.run++
 	var err error
@@ -140,23 +180,15 @@ func (s *Store) Save(step int, state []byte) error {
 	if err != nil {
 		return err
 	}
-	// What goes wrong with a file must not keep others from theirs.
-	failed := writeFile(s.dir, h.name(false), parts...)
-	for _, ward := range s.wards {
-		b, err := s.receive(ward, 0)
-		if err != nil {
-			return err
-		}
-		h := header{Set: id, Rank: ward}
-		if err := writeFile(s.dir, h.name(true), b); failed == nil {
-			failed = err
-		}
+	failed, err := s.write(h, parts)
+	if err != nil {
+		s.leave(err) // or the wait may have no end
 	}
-	if _, err := toBuddy.Wait(); err != nil {
+	if _, sent := toBuddy.Wait(); err == nil {
+		err = sent
+	}
+	if err != nil {
 		return err
-	}
-	if failed == nil {
-		failed = syncFolder(s.dir)
 	}
 	if err := s.agree(failed); err != nil {
 		if s.sweeper {
@@ -173,6 +205,26 @@ func (s *Store) Save(step int, state []byte) error {
 	}
 	s.latest = id
 	return nil
+}
+
+// write writes this rank's file and those that it keeps copies of. What goes wrong with a file, failed, must
+// not keep others from theirs.
+func (s *Store) write(h header, parts [][]byte) (failed, err error) {
+	failed = writeFile(s.dir, h.name(false), parts...)
+	for _, ward := range s.wards {
+		b, err := s.receive(ward, 0)
+		if err != nil {
+			return nil, err
+		}
+		h := header{Set: h.Set, Rank: ward}
+		if err := writeFile(s.dir, h.name(true), b); failed == nil {
+			failed = err
+		}
+	}
+	if failed == nil {
+		failed = syncFolder(s.dir)
+	}
+	return failed, nil
 }
 
 // receive receives a message of any length.

@@ -27,6 +27,11 @@ type Reshape struct {
 //
 // A checkpoint that would not survive the loss of another host is saved again.
 func (s *Store) Load(reshape *Reshape) (step int, state []byte, err error) {
+	step, state, err = s.load(reshape)
+	return step, state, s.leave(err)
+}
+
+func (s *Store) load(reshape *Reshape) (step int, state []byte, err error) {
 	all, err := s.inventory()
 	if err != nil {
 		return 0, nil, err
@@ -128,6 +133,7 @@ func (s *Store) read(chosen *set) (states map[int][]byte, damaged []fileOn, err 
 // hand sends each state to its rank.
 func (s *Store) hand(chosen *set, states map[int][]byte) (state []byte, err error) {
 	var sends []mpi.Request
+	defer func() { err = s.sent(sends, err) }()
 	for rank, b := range states {
 		if rank == s.comm.Rank() {
 			state = b
@@ -144,7 +150,16 @@ func (s *Store) hand(chosen *set, states map[int][]byte) (state []byte, err erro
 			return nil, err
 		}
 	}
-	return state, mpi.Waitall(sends)
+	return state, nil
+}
+
+// sent waits for sends, and after an error sees to it that they end.
+func (s *Store) sent(sends []mpi.Request, err error) error {
+	s.leave(err)
+	if failed := mpi.Waitall(sends); err == nil {
+		err = failed
+	}
+	return err
 }
 
 // reshape cuts the states, exchanges the pieces, and joins them.
@@ -165,7 +180,21 @@ func (s *Store) reshape(chosen *set, states map[int][]byte, by *Reshape) (state 
 	if err := s.agree(err); err != nil {
 		return nil, err
 	}
+	got, err := s.exchange(chosen, cut)
+	if err != nil {
+		return nil, err
+	}
+	if state, err = by.Join(got, s.comm.Rank(), size); err != nil {
+		err = fmt.Errorf("checkpoint: the state of rank %d of %d cannot be joined: %w", s.comm.Rank(), size,
+			err)
+	}
+	return state, s.agree(err)
+}
+
+// exchange sends the pieces of the states to their ranks, and returns what has come from each state.
+func (s *Store) exchange(chosen *set, cut map[int][][]byte) (got [][]byte, err error) {
 	var sends []mpi.Request
+	defer func() { err = s.sent(sends, err) }()
 	for rank, pieces := range cut {
 		for to, piece := range pieces {
 			r, err := mpi.Isend(s.comm, piece, to, rank)
@@ -175,19 +204,12 @@ func (s *Store) reshape(chosen *set, states map[int][]byte, by *Reshape) (state 
 			sends = append(sends, r)
 		}
 	}
-	got := make([][]byte, chosen.Size)
+	got = make([][]byte, chosen.Size)
 	for rank := range got {
 		from, _ := chosen.reader(rank, s.hosts)
 		if got[rank], err = s.receive(from, rank); err != nil {
 			return nil, err
 		}
 	}
-	if err := mpi.Waitall(sends); err != nil {
-		return nil, err
-	}
-	if state, err = by.Join(got, s.comm.Rank(), size); err != nil {
-		err = fmt.Errorf("checkpoint: the state of rank %d of %d cannot be joined: %w", s.comm.Rank(), size,
-			err)
-	}
-	return state, s.agree(err)
+	return got, nil
 }

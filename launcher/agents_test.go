@@ -21,6 +21,43 @@ func TestJobOnSeveralHosts(t *testing.T) {
 	require.NoError(t, <-b.done)
 }
 
+// Where hosts are more than each is to start, agents start those of others. One without ranks stays if others
+// are reached through it.
+func TestJobOnATreeOfHosts(t *testing.T) {
+	hosts := []Host{{"a", 2}, {"b", 1}, {"c", 2}, {"d", 1}, {"e", 1}, {"f", 1}, {"g", 1}}
+	b := start(t, 7, "barrier", func(j *Job) {
+		onHosts(hosts...)(j)
+		j.FanOut = 2
+	})
+	require.NoError(t, <-b.done)
+
+	spec := Job{Apps: []App{{Program: "true", Ranks: 3}}, FanOut: 2}
+	onHosts(hosts...)(&spec)
+	j, err := newJob(spec, new(history))
+	require.NoError(t, err)
+	defer j.close()
+	var via []string
+	hosts = j.hostsToAsk()
+	nodes, err := j.connect(t.Context(), hosts)
+	require.NoError(t, err)
+	for _, n := range nodes {
+		name := n.name
+		for ; n.via != nil; n = n.via {
+			name += "<" + n.via.name
+		}
+		via = append(via, name)
+	}
+	require.Equal(t, []string{"a", "b", "c<a", "d<a", "e<b", "f<b", "g<c<a"}, via)
+	nodes[4].ranks = []int{0}
+	nodes[6].ranks = []int{1}
+	j.dismiss()
+	var left []string
+	for _, n := range j.nodes {
+		left = append(left, n.name)
+	}
+	require.Equal(t, []string{"a", "b", "c", "e", "g"}, left)
+}
+
 // An error after the agents have come up ends them, and leaves the caller's programs as they were.
 func TestAgentsEndWithARequestThatMakesNoSense(t *testing.T) {
 	apps := []App{{Program: "true"}}

@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,17 +41,21 @@ func (j *job) connect(ctx context.Context, hosts []Host) ([]*node, error) {
 		}
 	}
 	nodes, problems := make([]*node, len(hosts)), make([]error, len(hosts))
+	up := make([]chan struct{}, len(hosts)) // closed when it is known whether there is an agent
+	for i := range hosts {
+		up[i] = make(chan struct{})
+	}
 	places := make(chan struct{}, startsAtOnce)
 	var all sync.WaitGroup
 	for i := range hosts {
-		if trunk == nil {
-			places <- struct{}{}
-		}
 		all.Go(func() {
-			if trunk == nil {
-				defer func() { <-places }()
+			defer close(up[i])
+			at := position{number: i, trunk: trunk, places: places}
+			if parent := j.parent(i); parent >= 0 && trunk == nil {
+				<-up[parent]
+				at.via = nodes[parent]
 			}
-			nodes[i], problems[i] = j.connectOne(ctx, &hosts[i], trunk, i)
+			nodes[i], problems[i] = j.connectOne(ctx, &hosts[i], at)
 		})
 	}
 	all.Wait()
@@ -69,16 +74,32 @@ func (j *job) connect(ctx context.Context, hosts []Host) ([]*node, error) {
 	return nodes, err
 }
 
-// connectOne returns the node of a host: that of this host, which is the first, or a new one. If one call of
-// the starter has started all agents, it is the one of the trunk with this number.
-func (j *job) connectOne(ctx context.Context, h *Host, trunk *remote.Trunk, number int) (*node, error) {
+// defaultFanOut is how many agents the launcher and each agent start where the user does not say.
+const defaultFanOut = 64
+
+// parent is the number of the host whose agent starts that of another one; -1 stands for the launcher.
+func (j *job) parent(host int) int {
+	fanOut := cmp.Or(j.FanOut, defaultFanOut)
+	return host/fanOut - 1
+}
+
+// A position is where an agent is in the tree of agents.
+type position struct {
+	number int           // of its host
+	trunk  *remote.Trunk // if one call of the starter has started all agents
+	via    *node         // whose agent is to start it; nil for the launcher
+	places chan struct{} // of agents that the launcher starts at a time
+}
+
+// connectOne returns the node of a host: that of this host, which is the first, or a new one.
+func (j *job) connectOne(ctx context.Context, h *Host, at position) (*node, error) {
 	if j.Starter == nil && isHere(ctx, h.Name, j.host) {
 		if h.Slots == 0 {
 			h.Slots = j.planner.machine.UsableCores()
 		}
 		return j.nodes[0], nil
 	}
-	far, err := j.connectAgent(ctx, *h, trunk, number)
+	far, via, err := j.connectAgent(ctx, *h, at)
 	if err != nil {
 		return nil, err
 	}
@@ -87,26 +108,41 @@ func (j *job) connectOne(ctx context.Context, h *Host, trunk *remote.Trunk, numb
 		return nil, fmt.Errorf("host %s: weft there is version %s, and this one %s: install the same on both",
 			h.Name, far.Version, weftVersion())
 	}
-	j.tellStep("host %s: the agent is up on %s, with %d usable cores", h.Name, far.Host, far.Cores)
+	through := ""
+	if via != nil {
+		through = ", through the agent of " + via.name
+	}
+	j.tellStep("host %s: the agent is up on %s, with %d usable cores%s", h.Name, far.Host, far.Cores, through)
 	if h.Slots == 0 {
 		h.Slots = far.Cores
 	}
-	return &node{name: h.Name, agent: far, far: far}, nil
+	return &node{name: h.Name, agent: far, far: far, via: via}, nil
 }
 
-// connectAgent starts the agent of a host, or finds it in the trunk, and returns it when it is up.
-func (j *job) connectAgent(ctx context.Context, h Host, trunk *remote.Trunk,
-	number int) (*remote.Agent, error) {
+// connectAgent starts the agent of a host, or finds it in the trunk, and returns it when it is up, with the
+// node through which it is reached. Where another agent cannot start it, the launcher does.
+func (j *job) connectAgent(ctx context.Context, h Host, at position) (*remote.Agent, *node, error) {
 	// Agents may share a machine: the end of one must not end what carries the mark of another.
-	id := fmt.Sprintf("%s-%d", j.id, number)
-	if trunk != nil {
-		return trunk.Connect(ctx, number, h.Name, id)
+	id := fmt.Sprintf("%s-%d", j.id, at.number)
+	if at.trunk != nil {
+		far, err := at.trunk.Connect(ctx, at.number, h.Name, id)
+		return far, nil, err
 	}
 	command, err := j.agentCommand(h)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return remote.Connect(ctx, h.Name, id, command)
+	if at.via != nil && at.via.far != nil {
+		far, err := at.via.far.ConnectThrough(ctx, h.Name, id, command)
+		if err == nil || ctx.Err() != nil {
+			return far, at.via, err
+		}
+		j.tellStep("through %s: %v", at.via.name, err)
+	}
+	at.places <- struct{}{}
+	defer func() { <-at.places }()
+	far, err := remote.Connect(ctx, h.Name, id, command)
+	return far, nil, err
 }
 
 // isHere tells whether a host's name is this host's.

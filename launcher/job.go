@@ -29,6 +29,9 @@ type Job struct {
 	MapBy     Mapping
 	Starter   []string // the command that starts an agent (see ParseStarter); nil means ssh
 	AgentPath string   // of weft on the other hosts; empty means that of this program
+	// FanOut is how many agents the launcher starts, and each agent; 0 means 64. Where there are more hosts,
+	// agents start those of the next ones, by the same starter, and carry their streams.
+	FanOut int
 	// Stage has programs copied to the hosts that do not have them, or have others of their names. The copies
 	// are removed when the job ends.
 	Stage bool
@@ -164,6 +167,9 @@ func (j *Job) checkRest(n int) error {
 	}
 	if j.MaxLine < 0 {
 		return requestErrorf("a longest line of %d bytes is below zero", j.MaxLine)
+	}
+	if j.FanOut < 0 {
+		return requestErrorf("%d agents to be started by each: at least 1 is needed", j.FanOut)
 	}
 	if j.CoresPerRank < 0 {
 		return requestErrorf("%d cores for each rank: at least 1 is needed", j.CoresPerRank)

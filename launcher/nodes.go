@@ -15,6 +15,7 @@ type node struct {
 	name  string
 	agent agent.Agent
 	far   *remote.Agent // nil for this host
+	via   *node         // through whose agent this one is reached; nil where none is
 	ranks []int
 	plan  *plan
 }
@@ -78,17 +79,54 @@ func (j *job) setUpNodes(ctx context.Context) error {
 	return nil
 }
 
-// dismiss ends the agents of hosts without ranks, at once.
+// dismiss ends the agents of hosts without ranks, but for those through which others are reached.
 func (j *job) dismiss() {
-	var all sync.WaitGroup
-	j.nodes = slices.DeleteFunc(j.nodes, func(n *node) bool {
-		idle := n.far != nil && len(n.ranks) == 0
-		if idle {
+	wanted := make(map[*node]bool)
+	for _, n := range j.nodes {
+		if len(n.ranks) == 0 && n.far != nil {
+			continue
+		}
+		for ; n != nil; n = n.via {
+			wanted[n] = true
+		}
+	}
+	isIdle := func(n *node) bool { return !wanted[n] }
+	var idle []*node
+	for _, n := range j.nodes {
+		if isIdle(n) {
+			idle = append(idle, n)
+		}
+	}
+	j.nodes = slices.DeleteFunc(j.nodes, isIdle)
+	closeAll(idle)
+}
+
+// closeAll ends agents of other hosts: first those that are reached through others.
+func closeAll(nodes []*node) {
+	byDepth := make(map[int][]*node)
+	deepest := 0
+	for _, n := range nodes {
+		if n.far != nil {
+			byDepth[n.depth()] = append(byDepth[n.depth()], n)
+			deepest = max(deepest, n.depth())
+		}
+	}
+	for depth := deepest; depth >= 0; depth-- {
+		var all sync.WaitGroup
+		for _, n := range byDepth[depth] {
 			all.Go(n.agent.Close)
 		}
-		return idle
-	})
-	all.Wait()
+		all.Wait()
+	}
+}
+
+// depth is how many agents lie between the launcher and the node's.
+func (n *node) depth() (d int) {
+	for n.via != nil {
+		n = n.via
+		d++
+	}
+	return d
 }
 
 func sumSlots(hosts []Host) (n int) {
@@ -195,17 +233,6 @@ func (j *job) signal(c agent.Signal) {
 			n.agent.Do(own)
 		}
 	}
-}
-
-// closeNodes ends the agents of other hosts, at once.
-func (j *job) closeNodes() {
-	var all sync.WaitGroup
-	for _, n := range j.nodes {
-		if n.far != nil {
-			all.Go(n.agent.Close)
-		}
-	}
-	all.Wait()
 }
 
 // processMapping is the value of PMI_process_mapping: blocks (FIRST,HOSTS,RANKS) of hosts with consecutive

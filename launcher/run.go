@@ -211,7 +211,7 @@ func newJob(spec Job, past *history) (_ *job, err error) {
 func (j *job) close() {
 	close(j.over)
 	j.live.server.Close()
-	j.closeNodes()
+	closeAll(j.nodes)
 	j.local.Close()
 	if j.input != nil {
 		j.input.close()

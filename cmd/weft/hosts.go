@@ -51,6 +51,7 @@ func (o *jobOptions) hosts(job *launcher.Job) (err error) {
 	}{
 		{"--launcher ssh", o.launcher == "ssh"}, {"--starter", o.starter != ""},
 		{"--agent-path", o.agentPath != ""}, {"--stage", o.stage},
+		{"--fan-out", o.fanOut > 0},
 		{"--map-by", o.mapBy != ""}, {"--ppn", o.perNode > 0},
 		{"--min", o.min > 0},
 	} {

@@ -29,8 +29,12 @@ var strikes = []strike{
 	{"agent", func(c *cluster, _ *clusterJob, host int) {
 		c.kill(c.names[host], func(line string) bool { return strings.HasPrefix(line, c.dir+"/weft agent") })
 	}, 1, hostIsLost},
-	{"ssh", func(c *cluster, _ *clusterJob, host int) {
-		c.kill(c.head, func(line string) bool {
+	{"ssh", func(c *cluster, j *clusterJob, host int) {
+		from := c.head
+		if j.fanOut > 0 && host >= j.fanOut {
+			from = c.names[host/j.fanOut-1]
+		}
+		c.kill(from, func(line string) bool {
 			return strings.HasPrefix(line, "ssh ") && strings.Contains(line, " "+c.hosts[host]+" ")
 		})
 	}, 1, hostIsLost},
@@ -90,8 +94,14 @@ func TestHosts_Chaos(t *testing.T) {
 		if random.IntN(2) == 0 {
 			program = []string{c.dir + "/weft", "bench", "barrier", "-i", "100000000"}
 		}
+		// A fan-out of 2 has the first host's agent start those of the third and the fourth.
+		fanOut := 2 * random.IntN(2)
+		if fanOut > 0 {
+			program = append([]string{"--fan-out", fmt.Sprint(fanOut)}, program...)
+		}
 		what := fmt.Sprintf("job %d: %s of host %d, %q", n, s.name, host, program)
 		j := c.start(1, program...)
+		j.fanOut = fanOut
 		for i := range c.hosts {
 			require.Eventually(t, func() bool { return len(c.processes(c.names[i], c.isRank)) == 1 }, time.Minute,
 				5*time.Millisecond, "%s: the ranks do not come up: %s", what, j.err.String())

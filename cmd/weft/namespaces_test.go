@@ -104,6 +104,7 @@ func (c *cluster) must(command ...string) string {
 type clusterJob struct {
 	cmd      *exec.Cmd
 	out, err bytes.Buffer
+	fanOut   int // of --fan-out, if it is given
 }
 
 // start runs a program, after more options perhaps, with some ranks on each host. It is started from the head.
@@ -165,9 +166,20 @@ func TestHosts_MessagesOverSSH(t *testing.T) {
 	j := c.start(2, c.dir+"/ring")
 	require.Zero(t, j.wait(), j.err.String())
 	require.Contains(t, j.out.String(), "rank 7 of 8 has the token from rank 6")
+	j = c.start(2, "--fan-out", "2", "--verbose", c.dir+"/ring")
+	require.Zero(t, j.wait(), j.err.String())
+	require.Contains(t, j.out.String(), "rank 7 of 8 has the token from rank 6")
+	require.Contains(t, j.err.String(), "host 10.77.0.4: the agent is up on "+hostname(t))
+	require.Contains(t, j.err.String(), ", through the agent of 10.77.0.1\n")
 	for i := range c.hosts {
 		c.gone(i, 10*time.Second)
 	}
+}
+
+func hostname(t *testing.T) string {
+	name, err := os.Hostname()
+	require.NoError(t, err)
+	return name
 }
 
 // MPICH's launcher starts weft's programs on several hosts, too.

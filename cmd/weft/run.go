@@ -191,7 +191,7 @@ func apps(cmd *cobra.Command, first *appOptions, words []string) ([]launcher.App
 type jobOptions struct {
 	bind, cq, stdin, fabric, iface, launcher, output, phases string
 	host, hostfile, mapBy, starter, agentPath                string
-	perNode                                                  count
+	perNode, fanOut                                          count
 	timeout                                                  timeLimit
 	stuck                                                    stuckLimit
 	stuckAction                                              string
@@ -220,6 +220,8 @@ func (o *jobOptions) define(flags *pflag.FlagSet) {
 		"`command` that starts weft on another host, named {host} in it; ssh if not given")
 	flags.StringVar(&o.agentPath, "agent-path", "",
 		"`file` of weft on the other hosts; the same as here if not given")
+	flags.Var(&o.fanOut, "fan-out",
+		"hosts that weft run starts itself on, and that each of these then starts it on; without it 64")
 	flags.BoolVar(&o.stage, "stage", false,
 		"copy programs to the hosts that do not have them, and remove the copies afterwards")
 	flags.StringVar(&o.bind, "bind-to", "",
@@ -333,7 +335,7 @@ func (o *jobOptions) check() error {
 func (o *jobOptions) job() (launcher.Job, error) {
 	job := launcher.Job{
 		Label: o.label, Output: o.output, Timeout: time.Duration(o.timeout), Verbose: o.verbose,
-		Report: o.report, MaxLine: int(o.maxLine), DryRun: o.dryRun, Stage: o.stage,
+		Report: o.report, MaxLine: int(o.maxLine), DryRun: o.dryRun, Stage: o.stage, FanOut: int(o.fanOut),
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
 		Stuck: time.Duration(o.stuck), Survive: o.survive,
 		Restarts: int(o.restarts), Min: int(o.min),

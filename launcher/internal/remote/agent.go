@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weft-mpi/weft/launcher/internal/agent"
@@ -46,8 +47,14 @@ type Agent struct {
 	allStarted bool // belongs to the reader
 	wireUp     wireUp
 
-	mu    sync.Mutex
-	ranks map[int]bool // that were to be started
+	via    *Agent       // through which it is reached; nil where the launcher itself has run the starter
+	missed atomic.Int32 // periods in a row in which nothing was heard
+
+	mu         sync.Mutex
+	ranks      map[int]bool // that were to be started
+	relays     map[int]*relay
+	nextRelay  int
+	relaysOver error // set when the streams of all relays have ended
 }
 
 var _ agent.Agent = (*Agent)(nil)
@@ -59,14 +66,15 @@ func Connect(ctx context.Context, host, job string, command []string) (*Agent, e
 	if err != nil {
 		return nil, fmt.Errorf("host %s: %w", host, err)
 	}
-	return connectStream(ctx, host, job, p)
+	return connectStream(ctx, host, job, p, nil)
 }
 
-// connectStream returns the agent behind a starter's stream.
-func connectStream(ctx context.Context, host, job string, p *process) (*Agent, error) {
+// connectStream returns the agent behind a starter's stream, which goes through another agent perhaps.
+func connectStream(ctx context.Context, host, job string, p *process, via *Agent) (*Agent, error) {
 	a := &Agent{
 		host: host, process: p, in: bufio.NewReaderSize(p.stdout, 64<<10), out: newQueue(),
-		ranks: make(map[int]bool), prepared: make(chan []byte, 1), staged: make(chan []byte, 1),
+		via: via, ranks: make(map[int]bool), relays: make(map[int]*relay),
+		prepared: make(chan []byte, 1), staged: make(chan []byte, 1),
 		events:  make(chan agent.Event, 256),
 		closing: make(chan struct{}), ended: make(chan struct{}),
 	}
@@ -193,15 +201,19 @@ func (a *Agent) read() {
 		select {
 		case f := <-frames:
 			silent.heard()
+			a.missed.Store(0)
 			if f.kind == kindClosed {
 				a.why = io.EOF
 				close(a.ended)
+				a.cutRelays(io.EOF)
 				return
 			}
 			err = a.handle(f)
 		case err = <-failed:
 		case now := <-ticks.C:
-			if silent.tick(now) >= agentSilence {
+			missed := silent.tick(now)
+			a.missed.Store(int32(missed))
+			if missed >= agentSilence && (a.via == nil || !a.via.isMissed()) {
 				err, isSilent = fmt.Errorf("nothing was heard from it for %v", agentSilence*period), true
 			}
 		}
@@ -215,17 +227,22 @@ func (a *Agent) read() {
 func (a *Agent) lost(err error, isSilent bool) {
 	select {
 	case <-a.closing:
+		a.cutRelays(io.EOF)
 		return
 	default:
 	}
+	reason := fmt.Sprintf("host %s is lost: %v", a.host, a.process.explain(err))
+	if via, is := errors.AsType[*viaError](err); is {
+		reason, isSilent = via.reason, via.isSilent
+	}
+	defer a.cutRelays(&viaError{reason, isSilent})
 	if !a.allStarted {
 		a.emit(agent.AllStarted{})
 	}
 	a.mu.Lock()
 	ranks := slices.Sorted(maps.Keys(a.ranks))
 	a.mu.Unlock()
-	a.emit(agent.Lost{Ranks: ranks, Silent: isSilent, Reason: fmt.Sprintf("host %s is lost: %v", a.host,
-		a.process.explain(err))})
+	a.emit(agent.Lost{Ranks: ranks, Silent: isSilent, Reason: reason})
 }
 
 // has tells whether a rank was to be started.
@@ -243,6 +260,8 @@ func (a *Agent) handle(f frame) error {
 		return expect(a.prepared, f.body)
 	case kindStaged:
 		return expect(a.staged, f.body)
+	case kindRelayed, kindRelayEnd:
+		return a.relayed(f)
 	}
 	a.wireUp.from.count(f.kind, headerLen+1+len(f.body))
 	e, rank, err := parseEvent(f.kind, f.body)

@@ -31,6 +31,9 @@ const (
 	kindFailed
 	kindFound
 	kindTellWaits
+	kindRelay
+	kindRelayData
+	kindRelayStop
 )
 
 const (
@@ -60,6 +63,8 @@ const (
 	kindAborts
 	kindLostPeer
 	kindDisturbs
+	kindRelayed
+	kindRelayEnd
 )
 
 // A frame is a length of 4 bytes, big endian, that counts what follows; a kind; and a body.

@@ -12,13 +12,16 @@ type queue struct {
 	pending []byte
 	closed  bool
 	err     error
+	fits    *sync.Cond    // told when less is pending, or nothing will be written any more
 	more    chan struct{} // told when there is something to write
 	written chan struct{} // told when something has been written
 	done    chan struct{} // closed when run has returned
 }
 
 func newQueue() *queue {
-	return &queue{more: make(chan struct{}, 1), written: make(chan struct{}, 1), done: make(chan struct{})}
+	q := &queue{more: make(chan struct{}, 1), written: make(chan struct{}, 1), done: make(chan struct{})}
+	q.fits = sync.NewCond(&q.mu)
+	return q
 }
 
 func tell(c chan struct{}) {
@@ -38,6 +41,16 @@ func (q *queue) put(frames []byte) {
 	tell(q.more)
 }
 
+// room waits until at most maxUnsent bytes wait. It tells whether what is put then is written.
+func (q *queue) room() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.pending) > maxUnsent && !q.closed && q.err == nil {
+		q.fits.Wait()
+	}
+	return !q.closed && q.err == nil
+}
+
 // size is how many bytes wait.
 func (q *queue) size() int {
 	q.mu.Lock()
@@ -50,6 +63,7 @@ func (q *queue) close() {
 	q.mu.Lock()
 	q.closed = true
 	q.mu.Unlock()
+	q.fits.Broadcast()
 	tell(q.more)
 }
 
@@ -62,6 +76,7 @@ func (q *queue) run(w io.Writer) {
 			out, closed := q.pending, q.closed
 			q.pending = nil
 			q.mu.Unlock()
+			q.fits.Broadcast()
 			if len(out) == 0 {
 				if closed {
 					return
@@ -72,6 +87,7 @@ func (q *queue) run(w io.Writer) {
 				q.mu.Lock()
 				q.err = err
 				q.mu.Unlock()
+				q.fits.Broadcast()
 				return
 			}
 			tell(q.written)

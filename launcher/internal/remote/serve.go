@@ -43,9 +43,16 @@ func Serve(in io.Reader, out io.Writer, far Far) error {
 	if err != nil {
 		return err
 	}
-	s := &server{far: far, agent: a, out: newQueue(), prepared: make(chan prepared, 1)}
+	s := &server{
+		far: far, agent: a, out: newQueue(), prepared: make(chan prepared, 1), relays: make(map[int]*relayed),
+	}
 	go s.out.run(out)
 	err = s.serve(r)
+	if len(s.relays) > 0 {
+		a.Do(agent.Halt{})
+		a.Do(agent.Signal{Signal: syscall.SIGKILL})
+		s.closeRelays()
+	}
 	a.Close()
 	s.out.put(appendFrame(nil, kindClosed))
 	s.out.close()
@@ -63,6 +70,7 @@ type server struct {
 	// prepared takes what the far side has planned. It may have to wait for the name of a host, and the
 	// launcher hears of this one all the while.
 	prepared chan prepared
+	relays   map[int]*relayed // by number
 	// suspended says that the ranks have been stopped from the terminal, and so the launcher may be, too.
 	suspended bool
 }
@@ -141,6 +149,10 @@ func (s *server) handle(f frame) error {
 		return nil
 	case kindStage:
 		return s.stage(f)
+	case kindRelay:
+		return s.openRelay(f)
+	case kindRelayData, kindRelayStop:
+		return s.relay(f)
 	}
 	c, err := parseCommand(f.kind, f.body)
 	if err != nil {

@@ -105,7 +105,7 @@ func StartTrunk(command []string, n int) (*Trunk, error) {
 
 // Connect returns the agent with a number when it has said hello, as the function Connect does.
 func (t *Trunk) Connect(ctx context.Context, number int, host, job string) (*Agent, error) {
-	return connectStream(ctx, host, job, t.agents[number])
+	return connectStream(ctx, host, job, t.agents[number], nil)
 }
 
 // deal hands the parts that come to their agents' streams.

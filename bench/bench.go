@@ -161,7 +161,7 @@ var (
 			column{name: "compute", heading: "Compute(us)", unit: "us", width: 20,
 				of: func(c *cell) float64 { return c.compute }},
 			column{name: "communication", heading: "Pure Comm.(us)", unit: "us", width: 20,
-				of: func(c *cell) float64 { return c.alone }},
+				of: func(c *cell) float64 { return c.baseline }},
 			column{name: "overlap", heading: "Overlap(%)", unit: "%", width: 20,
 				of: func(c *cell) float64 { return c.overlap }}),
 		datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20, axes: latencyAxes, tails: true,
@@ -418,7 +418,7 @@ func (b *Benchmark) sizes(o Options) (low, high int) {
 // the ranks that have found it. The other ranks then return nil, so that a job tells of its trouble once.
 func (b *Benchmark) Run(ctx context.Context, o Options, by Invocation, out io.Writer) error {
 	return b.run(ctx, o, by, out, instruments{now: mpi.Wtime, date: time.Now, pattern: pattern,
-		resident: resident, settling: settling})
+		resident: resident, warmUp: warmUpTime})
 }
 
 func (b *Benchmark) run(ctx context.Context, o Options, by Invocation, out io.Writer,

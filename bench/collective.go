@@ -36,11 +36,11 @@ func (s *session) overlaps(n int, o operation) (cell, error) {
 			return err
 		}
 	}
-	alone, err := s.each(n, o.fill, computing(0), o.compare)
+	baseline, err := s.each(n, o.fill, computing(0), o.compare)
 	if err != nil {
 		return cell{}, err
 	}
-	rounds, took := s.calibrated(alone.value / 1e6)
+	rounds, took := s.calibrated(baseline.value / 1e6)
 	work, err := s.spread(took * 1e6)
 	if err != nil {
 		return cell{}, err
@@ -49,9 +49,9 @@ func (s *session) overlaps(n int, o operation) (cell, error) {
 	if err != nil {
 		return cell{}, err
 	}
-	c.compute, c.alone = work.value, alone.value
-	if c.alone > 0 {
-		c.overlap = 100 * min(1, max(0, 1-(c.value-c.compute)/c.alone))
+	c.compute, c.baseline = work.value, baseline.value
+	if c.baseline > 0 {
+		c.overlap = 100 * min(1, max(0, 1-(c.value-c.compute)/c.baseline))
 	}
 	return c, nil
 }

@@ -44,7 +44,7 @@ var realBody = worldBody("real", func(world *mpi.Comm) error {
 		}
 		for _, o := range ways(b) {
 			s := newSession(b, o, world, os.Stdout, instruments{now: mpi.Wtime, date: time.Now,
-				pattern: pattern, resident: resident, settling: time.Millisecond})
+				pattern: pattern, resident: resident, warmUp: time.Millisecond})
 			if own, fatal := s.outcome(); own != nil || fatal != nil {
 				return fmt.Errorf("%s: %w", b.Name, errors.Join(own, fatal))
 			}

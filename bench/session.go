@@ -39,25 +39,26 @@ type session struct {
 }
 
 // instruments are what is measured with: a clock in seconds, the bytes that validation sends, the memory of
-// this process in bytes, and how long the ranks settle. Tests bring their own.
+// this process in bytes, and how long the ranks warm up. Tests bring their
+// own.
 type instruments struct {
 	now      func() float64
 	date     func() time.Time
 	pattern  func(b []byte, source, sequence int)
 	resident func() (int, error)
-	settling time.Duration
+	warmUp   time.Duration
 }
 
-// settling is how long the ranks settle before the first size: for some 50 ms after its start Go's runtime
+// warmUpTime is how long the ranks warm up before the first size: for some 50 ms after its start Go's runtime
 // looks every millisecond, on the rank's own core, whether one of its threads is stuck in a system call,
 // which takes 15 µs each time. The figure of a size would hang on how long after the start it is taken.
-const settling = 60 * time.Millisecond
+const warmUpTime = 60 * time.Millisecond
 
-// settle has the ranks ask one another whether all have settled, until they have.
-func (s *session) settle() error {
+// warmUpRanks has the ranks ask one another whether all have run for long enough, until they have.
+func (s *session) warmUpRanks() error {
 	for begin, left := time.Now(), []int32{1}; left[0] > 0; {
 		left[0] = 0
-		if time.Since(begin) < s.settling {
+		if time.Since(begin) < s.warmUp {
 			left[0] = 1
 		}
 		if err := mpi.Allreduce(s.world, mpi.InPlace[int32](), left, mpi.Max[int32]()); err != nil {
@@ -145,7 +146,7 @@ func (s *session) figures(refusal error) error {
 	}
 	// Nothing is allocated while it is measured, so there is nothing to collect but what came before.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	if err := s.settle(); err != nil {
+	if err := s.warmUpRanks(); err != nil {
 		return err
 	}
 	s.heading()

@@ -11,9 +11,9 @@ var packings = &kind{
 	columns: tableOf("us", sizeColumn,
 		column{name: "view", heading: "View(us)", unit: "us", width: 20, of: valueOf},
 		column{name: "packed", heading: "Packed(us)", unit: "us", width: 20,
-			of: func(c *cell) float64 { return c.alone }},
+			of: func(c *cell) float64 { return c.baseline }},
 		column{name: "ratio", heading: "View/Packed", width: 20,
-			of: func(c *cell) float64 { return c.value / c.alone }}),
+			of: func(c *cell) float64 { return c.value / c.baseline }}),
 	datatype: "MPI_DOUBLE", element: wordSize, min: wordSize, max: 4 << 20, axes: latencyAxes, tails: true,
 	counts: counts{10000, 100, 1000, 10},
 }
@@ -73,7 +73,7 @@ func strided(s *session, n int) (cell, error) {
 		}
 	}
 	perMessage := 1e6 / float64(2*timed)
-	return cell{value: took[0] * perMessage, alone: took[1] * perMessage,
+	return cell{value: took[0] * perMessage, baseline: took[1] * perMessage,
 		tails: s.tails(oneWayMicroseconds)}, nil
 }
 

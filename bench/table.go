@@ -81,13 +81,14 @@ func (c *column) text(v float64, digits int) string {
 
 // cell is what is measured at one size: microseconds or MB/s, for some messages a second too, the spread over
 // the ranks, and the times of single iterations that 50, 90, 99, 99.9 and 100 of 100 do not exceed, in the
-// table's unit. Where a message travels while its receiver computes: how long that is, how long the message
-// takes alone, and the part of its way in per cent that took no more time.
+// table's unit. Where a message travels while its receiver computes: how long that is, the baseline, which is
+// the message's time without, and the part of its way in per cent that took no more time. Other benchmarks
+// have another way of doing the same as their baseline.
 type cell struct {
-	size, iterations                               int
-	value, rate, min, max, compute, alone, overlap float64
-	tails                                          [len(percentiles)]float64
-	wrong                                          bool
+	size, iterations                                  int
+	value, rate, min, max, compute, baseline, overlap float64
+	tails                                             [len(percentiles)]float64
+	wrong                                             bool
 }
 
 // row gives a cell's figures, by columns.

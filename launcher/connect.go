@@ -25,8 +25,13 @@ const (
 // error names every host that has no agent.
 func (j *job) connect(ctx context.Context, hosts []Host) ([]*node, error) {
 	limit := connectTimeout
+	// At a restart a host may be lost that others would be reached through: they do not wait for it for long.
+	var late <-chan struct{}
 	if j.past.restarts > 0 {
 		limit = reconnectTimeout
+		half, cancel := context.WithTimeout(ctx, limit/2)
+		defer cancel()
+		late = half.Done()
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -52,8 +57,11 @@ func (j *job) connect(ctx context.Context, hosts []Host) ([]*node, error) {
 			defer close(up[i])
 			at := position{number: i, trunk: trunk, places: places}
 			if parent := j.parent(i); parent >= 0 && trunk == nil {
-				<-up[parent]
-				at.via = nodes[parent]
+				select {
+				case <-up[parent]:
+					at.via = nodes[parent]
+				case <-late:
+				}
 			}
 			nodes[i], problems[i] = j.connectOne(ctx, &hosts[i], at)
 		})

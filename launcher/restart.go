@@ -14,13 +14,12 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/supervisor"
 )
 
-const (
-	// reconnectTimeout is how long the agent of a host may take to come up when the job starts again. A host
-	// that takes longer is left out.
-	reconnectTimeout = 10 * time.Second
-	// startPause lies between a restart that could not be prepared and the next one.
-	startPause = 2 * time.Second
-)
+// startPause lies between a restart that could not be prepared and the next one.
+const startPause = 2 * time.Second
+
+// reconnectTimeout is how long the agent of a host may take to come up when the job starts again. A host that
+// takes longer is left out. A test is less patient.
+var reconnectTimeout = 10 * time.Second
 
 // A history is what the starts of a job have in common. Each start has an id, a secret and agents of its own,
 // so that nothing of an earlier one can disturb it.

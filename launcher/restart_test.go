@@ -218,3 +218,23 @@ func TestRestart_Nonsense(t *testing.T) {
 		require.Equal(t, 2, ExitStatus(err))
 	}
 }
+
+// A host that is lost is no way to others any more: the launcher starts their agents itself.
+func TestRestart_WithoutAHostThatOthersAreReachedThrough(t *testing.T) {
+	defer func(before time.Duration) { reconnectTimeout = before }(reconnectTimeout)
+	reconnectTimeout = 3 * time.Second
+	down := t.TempDir()
+	b := start(t, 3, "", func(j *Job) {
+		onHosts(Host{"a", 1}, Host{"b", 1}, Host{"c", 1})(j)
+		j.FanOut = 1
+		j.Starter = []string{"sh", "-c", `[ -e ` + down + `/{host} ] && sleep 60; exec env ` + modeVariable + `=agent "$@"`, "sh"}
+		j.Restarts = 1
+		j.Apps = []App{{Ranks: 3, Program: "sh", Args: []string{"-c", `[ $WEFT_RESTARTED = 1 ] || { [ $WEFT_RANK = 0 ] && echo > ` +
+			down + `/a && kill -9 $PPID; exec sleep 60; }`}}}
+	})
+	require.NoError(t, <-b.done, b.stderr())
+	require.Contains(t, b.stderr(), "weft: host a is left out\n")
+	require.NotContains(t, b.stderr(), "weft: host b is left out\n")
+	require.NotContains(t, b.stderr(), "weft: host c is left out\n")
+	require.Empty(t, marked(b.mark), "processes are left behind")
+}

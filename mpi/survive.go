@@ -59,20 +59,28 @@ func (c *Comm) Revoke() error {
 // ErrProcFailed at all ranks, and the flag is valid all the same. It blocks until all ranks that have not
 // failed have called it.
 func (c *Comm) Agree(flag uint64) (uint64, error) {
-	v := agree.Neutral
-	v.And = flag
 	err := c.checkAgreement()
 	if err == nil {
-		if c.e.Unacknowledged(c.context) {
-			v.Max = 1
-		}
-		v, err = c.e.Agree(c.context, v, c.scope)
+		err = c.inTurn(func() error { return c.agree(&flag) })
 	}
-	if err == nil && v.Max > 0 {
-		err = fmt.Errorf("%w: a failure was not acknowledged by all ranks", ErrProcFailed)
-		return v.And, c.failColl("Agree", err)
+	return flag, c.failColl("Agree", err)
+}
+
+// agree is one agreement. flag is the common one afterwards, if there is no error or it is ErrProcFailed.
+func (c *Comm) agree(flag *uint64) error {
+	v := agree.Neutral
+	v.And = *flag
+	if c.e.Unacknowledged(c.context) {
+		v.Max = 1
 	}
-	return v.And, c.failColl("Agree", err)
+	v, err := c.e.Agree(c.context, v, c.scope)
+	if err != nil {
+		return err
+	}
+	if *flag = v.And; v.Max > 0 {
+		return fmt.Errorf("%w: a failure was not acknowledged by all ranks", ErrProcFailed)
+	}
+	return nil
 }
 
 // checkAgreement is check for calls that a revoked communicator is good for.
@@ -91,7 +99,11 @@ func (c *Comm) Shrink() (*Comm, error) {
 	if err := c.checkAgreement(); err != nil {
 		return nil, c.failColl("Shrink", err)
 	}
-	child, err := c.shrink()
+	var child *Comm
+	err := c.inTurn(func() (err error) {
+		child, err = c.shrink()
+		return err
+	})
 	return child, c.failColl("Shrink", err)
 }
 

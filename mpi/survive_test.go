@@ -60,6 +60,18 @@ var struck = append([]strike{
 		}
 		return err
 	}},
+	{"Iagree", func(c *mpi.Comm) error {
+		flag := uint64(1)
+		return waited(c.Iagree(&flag))
+	}},
+	{"Ishrink", func(c *mpi.Comm) error {
+		var s *mpi.Comm
+		err := waited(c.Ishrink(&s))
+		if err == nil {
+			err = errors.Join(mpi.Barrier(s), s.Free())
+		}
+		return err
+	}},
 }, struckEpochs...)
 
 // TestSurvivors kills ranks in the middle of each of these calls. The survivors leave the call, shrink the

@@ -177,6 +177,9 @@ func (r *request) describe() Operation {
 	case kindSend:
 		o.Send, o.Context, o.Tag, o.Bytes = true, r.msg.Context, int(r.msg.Tag), r.bufferLen()
 		return o
+	case kindTask:
+		o.Moving = true
+		return o
 	default:
 		o.Context, o.Tag, o.Bytes = r.posted.Context, int(r.posted.Tag), r.bufferLen()
 		o.Moving = r.complete || r.received > 0 || r.openTransfers > 0

@@ -167,23 +167,27 @@ func (v *recovery) revoke(communicator uint32) {
 		}
 	}
 	for r := range v.e.requests.underWay() {
-		if !r.completed() && communicatorOf(r.context()) == communicator &&
-			(r.collective == nil || r.kind == kindCollective) {
+		if r.completed() || r.kind != kindCollective && r.collective != nil {
+			continue
+		}
+		if context, ok := r.context(); ok && communicatorOf(context) == communicator {
 			v.e.cancels.cancel(r, ErrRevoked)
 		}
 	}
 	v.e.waiters.wakeProbes()
 }
 
-// context is that of the operation's messages.
-func (r *request) context() uint32 {
+// context is that of the operation's messages, if it has one.
+func (r *request) context() (context uint32, ok bool) {
 	switch r.kind {
 	case kindSend:
-		return r.msg.Context
+		return r.msg.Context, true
 	case kindRecv:
-		return r.posted.Context
+		return r.posted.Context, true
+	case kindCollective:
+		return r.collective.Context, true
 	}
-	return r.collective.Context
+	return 0, false
 }
 
 // revokedErr is ErrRevoked for a context of a communicator that was revoked, else nil.

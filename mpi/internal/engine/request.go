@@ -49,6 +49,7 @@ const (
 	kindRecv
 	kindCollective
 	kindOneSided // on a window
+	kindTask     // of BeginTask
 )
 
 // request is an operation under way. It lives in the pool; its address never changes.

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"path/filepath"
 	"strings"
 
 	"gonum.org/v1/plot"
+
+	"github.com/weft-mpi/weft/internal/picture"
 )
 
 // chart is figures as lines, in a panel for each kind of figure. It can be drawn as SVG, PNG and HTML, in one
@@ -47,24 +48,16 @@ var (
 	memoryAxes    = axes{"Peers", "Memory of a connection (bytes)", "bytes", binaryTicks{}}
 )
 
-// colours are told apart by nearly all eyes, on light and on dark paper: the first of each pair is for light
-// paper.
-var colours = [][2]string{
-	{"#0072b2", "#56b4e9"}, {"#d55e00", "#ff8c42"}, {"#009e73", "#2fd0a0"}, {"#cc79a7", "#e89ac7"},
-	{"#b27d00", "#f0c040"},
-	{"#56457f", "#b09fe0"}, {"#333333", "#d0d0d0"}, {"#8c3b2e", "#d98c7f"}, {"#6b7f00", "#c3d94a"},
-}
-
 // dashes tell lines apart that lie on each other: lengths of strokes and gaps, in points.
 var dashes = [][]float64{nil, {6, 3}, {2, 3}}
 
 // plotFormat is the format of a file by its name.
 func plotFormat(path string) (string, error) {
-	switch ending := filepath.Ext(path); ending {
-	case ".svg", ".png", ".html":
-		return ending[1:], nil
+	format, err := picture.Format(path)
+	if err != nil {
+		return "", optionErrorf("%v", err)
 	}
-	return "", optionErrorf("%q: a plot is a file whose name ends in .svg, .png or .html", path)
+	return format, nil
 }
 
 // write draws the chart in the format of a path.

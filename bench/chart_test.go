@@ -19,6 +19,7 @@ import (
 	"gonum.org/v1/plot"
 	"pgregory.net/rapid"
 
+	"github.com/weft-mpi/weft/internal/picture"
 	"github.com/weft-mpi/weft/launcher/launchertest"
 )
 
@@ -198,7 +199,7 @@ func TestAPageStandsAlone(t *testing.T) {
 	}
 	require.Contains(t, page, "<title>maximum, 4: 6 µs</title>")
 	require.Contains(t, page, "<td>6 µs</td>")
-	for _, c := range colours {
+	for _, c := range picture.Colours {
 		require.Contains(t, page, c[0])
 		require.Contains(t, page, c[1])
 	}

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"gonum.org/v1/plot"
+
+	"github.com/weft-mpi/weft/internal/picture"
 )
 
 //go:embed page.css
@@ -50,7 +52,7 @@ func (c *chart) page(w io.Writer) error {
 		data = append(data, own)
 		fmt.Fprintf(&b, "<figure>\n<h2>%s</h2>\n<ul>", text(p.axes.y))
 		for i, s := range p.series {
-			fmt.Fprintf(&b, `<li class="c%d"><svg class="key" viewBox="0 0 28 10" aria-hidden="true">`, i%len(colours))
+			fmt.Fprintf(&b, `<li class="c%d"><svg class="key" viewBox="0 0 28 10" aria-hidden="true">`, i%len(picture.Colours))
 			fmt.Fprintf(&b, `<path class="line" d="M0 5L28 5"%s/><circle class="dot" cx="14" cy="5" r="3"/></svg>%s</li>`, dashing(i), text(s.name))
 		}
 		b.WriteString("</ul>\n")
@@ -75,11 +77,11 @@ func text(s string) string { return html.EscapeString(s) }
 // styleOfColours gives each colour a class.
 func styleOfColours() string {
 	var b strings.Builder
-	for i, pair := range colours {
+	for i, pair := range picture.Colours {
 		fmt.Fprintf(&b, ".c%d { --line: %s; }\n", i, pair[0])
 	}
 	b.WriteString("@media (prefers-color-scheme: dark) {\n")
-	for i, pair := range colours {
+	for i, pair := range picture.Colours {
 		fmt.Fprintf(&b, "  .c%d { --line: %s; }\n", i, pair[1])
 	}
 	b.WriteString("}\n")
@@ -112,7 +114,7 @@ func (p *panel) data() pageData {
 	d := pageData{X: p.axes.x}
 	sizes := map[float64]point{}
 	for i, s := range p.series {
-		d.Names, d.Colours = append(d.Names, s.name), append(d.Colours, i%len(colours))
+		d.Names, d.Colours = append(d.Names, s.name), append(d.Colours, i%len(picture.Colours))
 		for _, at := range s.points {
 			sizes[at.x] = at
 		}
@@ -270,7 +272,7 @@ func (d *drawing) write(b *strings.Builder, p *panel) {
 	fmt.Fprintf(b, "\n"+`<path class="frame" d="M%g %gL%g %gL%g %g"/>`, d.left, d.top, d.left, d.bottom, d.right, d.bottom)
 	fmt.Fprintf(b, `<text x="%g" y="%g" dy="-6" text-anchor="middle">%s</text>`+"\n", (d.left+d.right)/2, d.height, text(p.axes.x))
 	for i, line := range d.lines {
-		fmt.Fprintf(b, `<g class="c%d"><path class="line"%s d="`, i%len(colours), dashing(i))
+		fmt.Fprintf(b, `<g class="c%d"><path class="line"%s d="`, i%len(picture.Colours), dashing(i))
 		for k, at := range line {
 			command := byte('L')
 			if k == 0 {

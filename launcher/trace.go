@@ -38,7 +38,7 @@ func (j *job) tellTrace() {
 	if len(missing) > 0 {
 		text = fmt.Sprintf(", without %s", deadlock.Ranks(missing))
 	}
-	j.output.notice("the trace of %s is in %s, %s, %s%s; https://ui.perfetto.dev "+
+	j.output.notice("the trace of %s is in %s, %s, %s%s; weft show sums it up, https://ui.perfetto.dev "+
 		"shows it", counted(len(sources), "rank"), j.Trace, counted(sum.Events, "event"),
 		counted(sum.Messages, "message"), text)
 	if sum.Unpaired > 0 {

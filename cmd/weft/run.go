@@ -272,7 +272,7 @@ func (o *jobOptions) define(flags *pflag.FlagSet) {
 	flags.StringVar(&o.profileFile, "profile-file", "",
 		"`file` for --profile; weft.cpu.pprof in the current folder, or the like, if not given")
 	flags.StringVar(&o.trace, "trace", "",
-		"`file` for a trace of all ranks in Perfetto's format, such as job.pftrace")
+		"`file` for a trace of all ranks in Perfetto's format, such as job.pftrace; weft show sums it up")
 	flags.StringVar(&o.launcher, "launcher", "",
 		"`local|ssh|slurm|sge|lsf|pbs`: what starts weft on other hosts; found out if not given")
 	flags.BoolVar(&o.verbose, "verbose", false, "tell what is done, each step with its time")

@@ -1,52 +1,109 @@
 package main
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/weft-mpi/weft/internal/perfetto"
+	"github.com/weft-mpi/weft/internal/picture"
 	"github.com/weft-mpi/weft/internal/recorder"
+	"github.com/weft-mpi/weft/internal/tracereport"
 )
 
-const showHelp = `Show what weft run has written about a job.
+const showHelp = `Show what weft run has written about a job: a trace, or the latest events of its ranks.
+
+A trace, the file of weft run --trace, is summed up: the time in each call and region, the share of it that
+goroutines were asleep, what each rank did, and the bytes between ranks. A late sender is a message for which
+a call waited before it was sent, a late receiver one that had been sent before its receive's call: WAITED and
+LAY say for how long in all. --plot draws a timeline, the matrix of bytes and the ranks' time. The file can be
+seen event by event at https://ui.perfetto.dev, too.
 
 Files rank.N.events in the folder of --output-dir have the latest events of each rank, from before the job
 failed or got SIGQUIT. They are shown together, by time. A ~ marks a time that is known roughly: that of an
 event between two others that may be far apart.`
 
-// newShow is the command that shows the latest events of ranks.
+// newShow is the command that shows traces, and the latest events of ranks.
 func newShow() *cobra.Command {
-	return &cobra.Command{
+	var plot string
+	cmd := &cobra.Command{
 		Use:     "show FILE…",
-		Short:   "Show the latest events of a job's ranks, by time",
+		Short:   "Sum up a trace, or show the latest events of a job's ranks",
 		Long:    showHelp,
-		Example: "  weft show out/*.events",
+		Example: "  weft show job.pftrace\n  weft show job.pftrace --plot job.svg\n  weft show out/*.events",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, files []string) error {
+			if plot != "" {
+				if _, err := picture.Format(plot); err != nil {
+					return fmt.Errorf("--plot %w", err)
+				}
+			}
 			var dumps []*recorder.Record
 			for _, name := range files {
-				d, err := readEvents(name)
+				trace, d, err := readShown(name)
+				if err == nil && trace != nil {
+					if len(files) > 1 {
+						return fmt.Errorf("%s is a trace: it has all ranks, and is shown alone", name)
+					}
+					return showTrace(trace, plot)
+				}
 				if err != nil {
 					return fmt.Errorf("%s: %w", name, err)
 				}
 				dumps = append(dumps, d)
 			}
+			if plot != "" {
+				return errors.New("--plot draws a trace, and these files have the latest events of ranks")
+			}
 			return recorder.Merge(os.Stdout, dumps)
 		},
 	}
+	cmd.Flags().StringVar(&plot, "plot", "",
+		"draw a trace into this `file`, as SVG, PNG or HTML by its name's ending")
+	return cmd
 }
 
-func readEvents(name string) (*recorder.Record, error) {
+// readShown reads a file: a trace, or events.
+func readShown(name string) (*tracereport.Job, *recorder.Record, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		var path *os.PathError
 		if errors.As(err, &path) {
 			err = path.Err
 		}
-		return nil, err
+		return nil, nil, err
 	}
 	defer f.Close()
-	return recorder.Parse(f)
+	in := bufio.NewReader(f)
+	d, err := recorder.Parse(in)
+	if err == nil {
+		return nil, d, nil
+	}
+	if _, again := f.Seek(0, io.SeekStart); again != nil || !errors.Is(err, recorder.ErrNoDump) {
+		return nil, nil, err
+	}
+	trace, err := tracereport.Read(f)
+	if errors.Is(err, perfetto.ErrNoTrace) {
+		err = fmt.Errorf("neither a trace of weft run --trace nor the events of a rank: %w", err)
+	}
+	return trace, nil, err
+}
+
+func showTrace(trace *tracereport.Job, plot string) error {
+	if err := trace.WriteText(os.Stdout); err != nil || plot == "" {
+		return err
+	}
+	f, err := os.Create(plot)
+	if err != nil {
+		return err
+	}
+	err = trace.WritePlot(f, plot)
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	return err
 }

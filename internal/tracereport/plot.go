@@ -1,0 +1,263 @@
+package tracereport
+
+import (
+	"bytes"
+	"fmt"
+	"html"
+	"image/color"
+	"io"
+	"math"
+	"strings"
+	"time"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/weft-mpi/weft/internal/picture"
+)
+
+// bins is into how many columns the timeline is divided.
+const bins = 600
+
+// Colours of what a rank does.
+var (
+	outside  = picture.OnLight(2)
+	inCall   = picture.OnLight(0)
+	sleeping = picture.OnLight(1)
+)
+
+// WritePlot draws the timeline, the matrix of bytes and the ranks' waiting, in the format of a path.
+func (j *Job) WritePlot(w io.Writer, path string) error {
+	format, err := picture.Format(path)
+	if err != nil {
+		return err
+	}
+	if format == "html" {
+		return j.page(w)
+	}
+	return j.picture(w, format)
+}
+
+func (j *Job) picture(w io.Writer, format string) error {
+	panels := []func() *plot.Plot{j.timeline, j.matrix, j.waiting}
+	return picture.Panels(w, format, 24*vg.Centimeter, 11*vg.Centimeter, len(panels),
+		func(i int, area draw.Canvas) {
+			if i == 1 { // the colours of the matrix are others
+				panels[i]().Draw(area)
+			} else {
+				picture.DrawBeside(panels[i](), keys(), area)
+			}
+		})
+}
+
+// page is one page with the pictures and the summary.
+func (j *Job) page(w io.Writer) error {
+	var picture, text bytes.Buffer
+	if err := j.picture(&picture, "svg"); err != nil {
+		return err
+	}
+	if err := j.WriteText(&text); err != nil {
+		return err
+	}
+	_, svg, _ := strings.Cut(picture.String(), "<svg")
+	const format = "<!DOCTYPE html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>weft trace</title>\n" +
+		"<style>body{font-family:sans-serif;margin:2em}svg{max-width:100%%;height:auto}</style>\n" +
+		"<svg%s\n<pre>%s</pre>\n</html>\n"
+	_, err := fmt.Fprintf(w, format, svg, html.EscapeString(text.String()))
+	return err
+}
+
+// share of a column of the timeline that a rank was in calls and asleep.
+type column struct{ inCalls, asleep float64 }
+
+// columns divides the time of a rank.
+func (j *Job) columns(r *Rank) []column {
+	list := make([]column, bins)
+	width := float64(j.length()) / bins
+	for _, s := range r.spans {
+		from, to := float64(s.begin-j.Begin)/width, float64(s.end-j.Begin)/width
+		for i := max(0, int(from)); i < bins && float64(i) < to; i++ {
+			part := min(to, float64(i+1)) - max(from, float64(i))
+			if s.asleep {
+				list[i].asleep += part
+			} else {
+				list[i].inCalls += part
+			}
+		}
+	}
+	return list
+}
+
+// timeline has a bar for each rank: how much of each moment it was outside of calls, in calls and asleep.
+func (j *Job) timeline() *plot.Plot {
+	p := plot.New()
+	p.Title.Text = "What the ranks did"
+	p.X.Label.Text, p.Y.Label.Text = "Seconds", "Rank"
+	ranks := j.ordered()
+	for row, r := range ranks {
+		p.Add(&bar{row: float64(row), columns: j.columns(r), length: j.length().Seconds()})
+	}
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, j.length().Seconds(), -0.5, float64(len(ranks))-0.5
+	p.Y.Tick.Marker = rankTicks(ranks)
+	return p
+}
+
+// keys says what the colours stand for.
+func keys() *plot.Legend {
+	l := plot.NewLegend()
+	l.Top, l.YPosition, l.Padding = true, draw.PosCenter, vg.Points(3)
+	for _, k := range []struct {
+		name string
+		of   color.Color
+	}{{"outside of calls", outside}, {"in calls", inCall}, {"asleep in calls", sleeping}} {
+		l.Add(k.name, key{k.of})
+	}
+	return &l
+}
+
+// key is the picture of a colour in a legend.
+type key struct{ of color.Color }
+
+func (k key) Thumbnail(c *draw.Canvas) {
+	c.SetColor(k.of)
+	c.Fill(c.Rectangle.Path())
+}
+
+// bar is the timeline of one rank.
+type bar struct {
+	row, length float64
+	columns     []column
+}
+
+// Plot implements plot.Plotter.
+func (b *bar) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	low, high := y(b.row-0.4), y(b.row+0.4)
+	for i := 0; i < len(b.columns); {
+		next := i + 1 // equal columns are one rectangle
+		for next < len(b.columns) && b.columns[next] == b.columns[i] {
+			next++
+		}
+		left, right := x(b.length*float64(i)/bins), x(b.length*float64(next)/bins)
+		at := low
+		// Of several goroutines in calls at a time, no more than one is shown.
+		slept := min(b.columns[i].asleep, 1)
+		called := max(min(b.columns[i].inCalls, 1)-slept, 0)
+		for _, part := range []struct {
+			share float64
+			of    color.Color
+		}{{slept, sleeping}, {called, inCall}, {1 - slept - called, outside}} {
+			top := at + vg.Length(part.share)*(high-low)
+			if part.share > 0 {
+				var path vg.Path
+				path.Move(vg.Point{X: left, Y: at})
+				path.Line(vg.Point{X: right, Y: at})
+				path.Line(vg.Point{X: right, Y: top})
+				path.Line(vg.Point{X: left, Y: top})
+				path.Close()
+				c.SetColor(part.of)
+				c.Fill(path)
+			}
+			at = top
+		}
+		i = next
+	}
+}
+
+// rankTicks are the ranks' numbers, as many as there is room for.
+func rankTicks(ranks []*Rank) plot.Ticker {
+	every := 1 + (len(ranks)-1)/16
+	var list []plot.Tick
+	for i, r := range ranks {
+		if i%every == 0 {
+			list = append(list, plot.Tick{Value: float64(i), Label: fmt.Sprint(r.Number)})
+		}
+	}
+	return plot.ConstantTicks(list)
+}
+
+// grid is the matrix of bytes, as logarithms.
+type grid struct {
+	job   *Job
+	ranks []*Rank
+}
+
+func (g grid) Dims() (c, r int) { return len(g.ranks), len(g.ranks) }
+func (g grid) X(c int) float64  { return float64(c) }
+func (g grid) Y(r int) float64  { return float64(r) }
+func (g grid) Z(c, r int) float64 {
+	n := g.job.Bytes[[2]int{g.ranks[r].Number, g.ranks[c].Number}]
+	if n == 0 {
+		return math.NaN()
+	}
+	return math.Log10(float64(n))
+}
+
+// matrix shows how many bytes went from which rank to which.
+func (j *Job) matrix() *plot.Plot {
+	p := plot.New()
+	p.X.Label.Text, p.Y.Label.Text = "To rank", "From rank"
+	ranks := j.ordered()
+	var most int64
+	for _, n := range j.Bytes {
+		most = max(most, n)
+	}
+	p.Title.Text = fmt.Sprintf("Bytes between ranks: few are light, many dark, at most %s", size(most))
+	if most > 0 {
+		m := plotter.NewHeatMap(grid{j, ranks}, blues{})
+		m.NaN = color.White
+		if m.Min == m.Max {
+			m.Min--
+		}
+		p.Add(m)
+	}
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = -0.5, float64(len(ranks))-0.5, -0.5, float64(len(ranks))-0.5
+	p.X.Tick.Marker, p.Y.Tick.Marker = rankTicks(ranks), rankTicks(ranks)
+	return p
+}
+
+// blues are from light to dark.
+type blues struct{}
+
+// Colors implements palette.Palette.
+func (blues) Colors() []color.Color {
+	var list []color.Color
+	for i := range 64 {
+		mix := func(dark, light int) uint8 { return uint8(light + (dark-light)*i/63) }
+		list = append(list, color.RGBA{mix(0, 0xe6), mix(0x3a, 0xf0), mix(0x70, 0xfa), 0xff})
+	}
+	return list
+}
+
+// waiting has a bar for each rank with its time outside of calls, in calls and asleep.
+func (j *Job) waiting() *plot.Plot {
+	p := plot.New()
+	p.Title.Text = "Time of each rank"
+	p.X.Label.Text, p.Y.Label.Text = "Rank", "Seconds"
+	ranks := j.ordered()
+	values := make([]plotter.Values, 3)
+	for _, r := range ranks {
+		slept := min(r.Asleep, j.length())
+		called := min(max(r.InCalls-slept, 0), j.length()-slept)
+		for i, d := range []time.Duration{slept, called, j.length() - slept - called} {
+			values[i] = append(values[i], d.Seconds())
+		}
+	}
+	var below *plotter.BarChart
+	for i, of := range []color.Color{sleeping, inCall, outside} {
+		b, err := plotter.NewBarChart(values[i], 12*vg.Centimeter/vg.Length(len(ranks)))
+		if err != nil {
+			continue // there are no ranks
+		}
+		b.Color, b.LineStyle.Width = of, 0
+		if below != nil {
+			b.StackOn(below)
+		}
+		below = b
+		p.Add(b)
+	}
+	p.X.Tick.Marker = rankTicks(ranks)
+	return p
+}

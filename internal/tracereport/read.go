@@ -1,0 +1,295 @@
+// Package tracereport says what is in a trace of weft run --trace: how long the ranks were in which call, who
+// waited for whom, and how many bytes went where.
+package tracereport
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/weft-mpi/weft/internal/perfetto"
+	"github.com/weft-mpi/weft/internal/printable"
+)
+
+// Job is what a trace says.
+type Job struct {
+	Begin, End time.Duration // of all events
+	Ranks      []*Rank       // in the order of the file
+	Calls      map[string]*Call
+	Regions    map[string]*Call
+	Messages   int
+	Bytes      map[[2]int]int64 // sent, by the numbers of the ranks
+	Counts     map[[2]int]int   // messages likewise
+}
+
+// Rank is what one rank has done.
+type Rank struct {
+	Number int
+	Host   string
+	Label  string // what the trace says of what it leaves out; empty if it has all
+
+	InCalls, Asleep time.Duration // of all its goroutines together
+	Sent, Received  int64         // bytes
+	// messages for which a call waited before they were sent, and for how long; and messages that had been
+	// sent before their receive's call, and for how long
+	LateSends, LateReceives Waits
+
+	spans []span
+}
+
+// Waits are some waits.
+type Waits struct {
+	Count int
+	Time  time.Duration
+}
+
+// Call is what the calls of a name have taken, those of all ranks together.
+type Call struct {
+	Count        int
+	Time, Asleep time.Duration
+}
+
+// span is a time in a call, or asleep.
+type span struct {
+	begin, end time.Duration
+	asleep     bool
+}
+
+// track is where slices are open.
+type track struct {
+	rank    *Rank
+	counter bool
+	open    []slice
+}
+
+type slice struct {
+	name  string
+	begin time.Duration
+	kind  string // its category
+}
+
+// end is what is known of a message at one of its ends.
+type end struct {
+	at, call time.Duration // call is when the call began in which it was received
+	rank     *Rank
+}
+
+// Limits of what is read.
+const (
+	maxRanks = 1 << 16
+	maxOpen  = 1 << 10
+)
+
+// reader reads a trace.
+type reader struct {
+	job       *Job
+	first     bool
+	sequences map[uint32]*names
+	tracks    map[uint64]*track
+	ranks     map[int]*Rank
+	sends     map[uint64]end // messages of which one end has been read
+	receives  map[uint64]end
+}
+
+// names are what a sequence has interned.
+type names struct{ names, categories, notes map[uint64]string }
+
+// ErrNotOurs is the error of a trace that weft has not written.
+var ErrNotOurs = errors.New("no trace of weft run --trace")
+
+// Read reads a trace. It does not trust it.
+func Read(in io.Reader) (*Job, error) {
+	r := &reader{sequences: map[uint32]*names{}, tracks: map[uint64]*track{}, ranks: map[int]*Rank{},
+		sends: map[uint64]end{}, receives: map[uint64]end{}, first: true,
+		job: &Job{Calls: map[string]*Call{}, Regions: map[string]*Call{}, Bytes: map[[2]int]int64{},
+			Counts: map[[2]int]int{}}}
+	packets := perfetto.NewReader(in)
+	for {
+		p, err := packets.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := r.packet(p); err != nil {
+			return nil, err
+		}
+	}
+	if len(r.job.Ranks) == 0 {
+		return nil, ErrNotOurs
+	}
+	return r.job, nil
+}
+
+func (r *reader) packet(p *perfetto.Packet) error {
+	s := r.sequences[p.Sequence]
+	if s == nil {
+		s = &names{map[uint64]string{}, map[uint64]string{}, map[uint64]string{}}
+		r.sequences[p.Sequence] = s
+	}
+	if i := p.Interned; i != nil {
+		for _, n := range i.Names {
+			s.names[n.ID] = n.Text
+		}
+		for _, n := range i.Categories {
+			s.categories[n.ID] = n.Text
+		}
+		for _, n := range i.Annotations {
+			s.notes[n.ID] = n.Text
+		}
+	}
+	if p.Track != nil {
+		if err := r.declare(p.Track); err != nil {
+			return err
+		}
+	}
+	if p.Event == nil {
+		return nil
+	}
+	t := r.tracks[p.Event.Track]
+	if t == nil || p.Time > 1<<62 {
+		return ErrNotOurs
+	}
+	at := time.Duration(p.Time)
+	if r.first {
+		r.job.Begin, r.first = at, false
+	}
+	r.job.Begin, r.job.End = min(r.job.Begin, at), max(r.job.End, at)
+	return r.event(t, p.Event, at, s)
+}
+
+func (r *reader) declare(k *perfetto.Track) error {
+	if k.Process != nil {
+		number, host := 0, ""
+		if n, err := fmt.Sscanf(k.Process.Name, "rank %d on", &number); n != 1 || err != nil || number < 0 ||
+			number >= maxRanks || r.ranks[number] != nil {
+			return ErrNotOurs
+		}
+		_, host, _ = strings.Cut(k.Process.Name, " on ")
+		rank := &Rank{Number: number, Host: printable.Line(host)}
+		r.ranks[number] = rank
+		r.job.Ranks = append(r.job.Ranks, rank)
+		r.tracks[k.ID] = &track{rank: rank}
+		return nil
+	}
+	parent := r.tracks[k.Parent]
+	if parent == nil {
+		return ErrNotOurs
+	}
+	r.tracks[k.ID] = &track{rank: parent.rank, counter: k.Counter != 0}
+	return nil
+}
+
+func (r *reader) event(t *track, e *perfetto.Event, at time.Duration, s *names) error {
+	switch e.Type {
+	case perfetto.SliceBegin:
+		if len(t.open) == maxOpen {
+			return fmt.Errorf("%w: %d slices within one another", ErrNotOurs, maxOpen)
+		}
+		t.open = append(t.open, slice{printable.Line(s.names[e.Name]), at, s.categories[e.Category]})
+	case perfetto.SliceEnd:
+		if len(t.open) == 0 {
+			return fmt.Errorf("%w: the end of a slice that has not begun", ErrNotOurs)
+		}
+		ended := t.open[len(t.open)-1]
+		t.open = t.open[:len(t.open)-1]
+		r.ended(t, ended, at)
+	case perfetto.Instant:
+		r.instant(t, e, at, s)
+	}
+	return nil
+}
+
+// asleep is the name of the time that a goroutine has slept in a call.
+const asleep = "asleep"
+
+// ended counts a slice. Calls do not contain others.
+func (r *reader) ended(t *track, s slice, at time.Duration) {
+	took := max(at-s.begin, 0)
+	add := func(table map[string]*Call, name string, count int, slept time.Duration, all time.Duration) {
+		c := table[name]
+		if c == nil {
+			c = &Call{}
+			table[name] = c
+		}
+		c.Count, c.Time, c.Asleep = c.Count+count, c.Time+all, c.Asleep+slept
+	}
+	switch {
+	case s.kind == "region":
+		add(r.job.Regions, s.name, 1, 0, took)
+	case s.name == asleep:
+		t.rank.Asleep += took
+		t.rank.spans = append(t.rank.spans, span{s.begin, at, true})
+		if len(t.open) > 0 {
+			add(r.job.Calls, t.open[len(t.open)-1].name, 0, took, 0)
+		}
+	default:
+		t.rank.InCalls += took
+		t.rank.spans = append(t.rank.spans, span{s.begin, at, false})
+		add(r.job.Calls, s.name, 1, 0, took)
+	}
+}
+
+// instant takes an end of a message.
+func (r *reader) instant(t *track, e *perfetto.Event, at time.Duration, s *names) {
+	number := func(name string) int64 {
+		for _, a := range e.Annotations {
+			if s.notes[a.Name] == name && a.Number != nil {
+				return *a.Number
+			}
+		}
+		return -1
+	}
+	peer, bytes := number("peer"), max(number("bytes"), 0)
+	switch name := s.names[e.Name]; {
+	case name == "send" && peer >= 0 && peer < maxRanks:
+		r.job.Messages++
+		t.rank.Sent += bytes
+		r.job.Bytes[[2]int{t.rank.Number, int(peer)}] += bytes
+		r.job.Counts[[2]int{t.rank.Number, int(peer)}]++
+		for _, id := range e.Flows {
+			r.message(id, end{at: at, rank: t.rank}, r.sends, r.receives, true)
+		}
+	case name == "receive":
+		t.rank.Received += bytes
+		call := at
+		for _, s := range t.open {
+			if s.kind != "region" {
+				call = s.begin
+				break
+			}
+		}
+		for _, id := range e.Ends {
+			r.message(id, end{at: at, call: call, rank: t.rank}, r.receives, r.sends, false)
+		}
+	case len(e.Annotations) == 0:
+		t.rank.Label = printable.Line(name)
+	}
+}
+
+// message takes one end of a message, and both if the other one is known.
+func (r *reader) message(id uint64, e end, own, others map[uint64]end, isSend bool) {
+	other, ok := others[id]
+	if !ok {
+		own[id] = e
+		return
+	}
+	delete(others, id)
+	send, receive := e, other
+	if !isSend {
+		send, receive = other, e
+	}
+	if early := send.at - receive.call; early > 0 {
+		receive.rank.LateSends.add(early)
+	} else {
+		receive.rank.LateReceives.add(-early)
+	}
+}
+
+func (w *Waits) add(by time.Duration) {
+	w.Count++
+	w.Time += by
+}

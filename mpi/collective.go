@@ -84,6 +84,7 @@ func by[T any](a *collectiveCall, op Op[T]) {
 		return
 	}
 	a.op, a.call.Commutative = op.operator, op.operator.Commutative
+	a.call.InOrder = a.err == nil && a.comm.reproducible && !op.operator.Associative
 }
 
 // reduced checks the buffers of a reduction from a vector to a vector, and sets them.

@@ -44,6 +44,8 @@ type commState struct {
 	revoked atomic.Bool // Revoke has been called, here or at another rank
 	inFull  atomic.Bool // calls have to be looked at in full: it is freed, revoked, or in checking mode
 	checker *checker    // nil unless in checking mode
+	// reductions have the same bits on any number of ranks; set when it is made
+	reproducible bool
 
 	mu         sync.Mutex
 	groupCalls map[uint64]int // calls of CreateGroup so far, by a hash of group and tag

@@ -9,15 +9,19 @@ import (
 // all ranks of the communicator call it, in the same order among its collectives. It blocks until the ranks
 // have agreed. Free ends the use of the new communicator. Dup ends with the context of the handle, and does
 // not pass that context on.
-func (c *Comm) Dup() (*Comm, error) {
+func (c *Comm) Dup() (*Comm, error) { return c.dup("Dup") }
+
+func (c *Comm) dup(call string) (*Comm, error) {
 	if err := c.check(); err != nil {
-		return nil, c.failColl("Dup", err)
+		return nil, c.failColl(call, err)
 	}
 	id, err := c.newCompoundCall().agree()
 	if err != nil {
-		return nil, c.failColl("Dup", err)
+		return nil, c.failColl(call, err)
 	}
-	return c.job.newComm(c.e, c.childName(id), id, c.rank, c.members), nil
+	d := c.job.newComm(c.e, c.childName(id), id, c.rank, c.members)
+	d.reproducible = c.reproducible
+	return d, nil
 }
 
 // childName is the name of a communicator that is made of this one, before SetName.

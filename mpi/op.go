@@ -1,6 +1,7 @@
 package mpi
 
 import (
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -86,11 +87,13 @@ func lookupAll(key predefinedKey) *engine.Operator {
 }
 
 func define[T any](name string, f func(inout, in []T)) Op[T] {
-	key := predefinedKey{name, any((*T)(nil))}
-	e, _ := predefined.all.LoadOrStore(key, &predefinedEntry{
-		key, &engine.Operator{Apply: onBytes(f), Commutative: true, Predefined: true, Label: name,
-			Code: operatorCodes[name]},
-	})
+	key, t := predefinedKey{name, any((*T)(nil))}, reflect.TypeFor[T]()
+	o := &engine.Operator{Apply: onBytes(f), Commutative: true, Predefined: true, Label: name,
+		Code: operatorCodes[name], Associative: associative(t)}
+	if name == "Sum" {
+		o.ApplyToAll = exactSum(t)
+	}
+	e, _ := predefined.all.LoadOrStore(key, &predefinedEntry{key, o})
 	return Op[T]{e.(*predefinedEntry).operator}
 }
 

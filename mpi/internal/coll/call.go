@@ -47,6 +47,7 @@ type Call struct {
 	Count       int  // elements of the vector, or of this rank's block
 	ElemSize    int  // bytes of an element
 	Commutative bool // the operator's operands may be exchanged
+	InOrder     bool // all operands of an element are to be combined at once, in rank order
 	InPlace     bool // of Alltoall and Alltoallv: the blocks to send are those of Output
 	Crowded     bool // the ranks share a host, and are more than its processors; all ranks say the same
 	Mailbox     int  // bytes of a message that the ranks' mailboxes take; 0 where they have none
@@ -95,6 +96,7 @@ type operation struct {
 	choose     func(c *Call) int
 	direct     int // the index of the direct algorithm, plus one; 0 for none
 	pull       int // of the pulling one, likewise
+	inOrder    int // of the one that is in order, likewise
 }
 
 // only is the choice of an operation with one algorithm.
@@ -105,30 +107,31 @@ var operations [operationCount]operation
 
 func init() {
 	operations = [operationCount]operation{
-		OpBarrier:            {"Barrier", barrierAlgorithms, chooseBarrier, 0, 0},
-		OpBcast:              {"Bcast", bcastAlgorithms, chooseBcast, 0, 0},
-		OpGather:             {"Gather", gatherAlgorithms, chooseGather, 0, 0},
-		OpGatherv:            {"Gatherv", gathervAlgorithms, only, 0, 0},
-		OpScatter:            {"Scatter", scatterAlgorithms, chooseGather, 0, 0},
-		OpScatterv:           {"Scatterv", scattervAlgorithms, only, 0, 0},
-		OpAllgather:          {"Allgather", allgatherAlgorithms, chooseAllgather, 0, 0},
-		OpAllgatherv:         {"Allgatherv", allgathervAlgorithms, chooseAllgatherv, 0, 0},
-		OpAlltoall:           {"Alltoall", alltoallAlgorithms, chooseAlltoall, 0, 0},
-		OpAlltoallv:          {"Alltoallv", alltoallvAlgorithms, only, 0, 0},
-		OpReduce:             {"Reduce", reduceAlgorithms, chooseReduce, 0, 0},
-		OpAllreduce:          {"Allreduce", allreduceAlgorithms, chooseAllreduce, 0, 0},
-		OpReduceScatter:      {"ReduceScatter", reduceScatterAlgorithms, chooseReduceScatter, 0, 0},
-		OpReduceScatterBlock: {"ReduceScatterBlock", reduceScatterAlgorithms, chooseReduceScatter, 0, 0},
-		OpScan:               {"Scan", scanAlgorithms, only, 0, 0},
-		OpExscan:             {"Exscan", exscanAlgorithms, only, 0, 0},
-		OpNeighborAllgather:  {"NeighborAllgather", neighborAllgatherAlgorithms, only, 0, 0},
-		OpNeighborAllgatherv: {"NeighborAllgatherv", neighborAllgatherAlgorithms, only, 0, 0},
-		OpNeighborAlltoall:   {"NeighborAlltoall", neighborAlltoallAlgorithms, only, 0, 0},
-		OpNeighborAlltoallv:  {"NeighborAlltoallv", neighborAlltoallAlgorithms, only, 0, 0},
+		OpBarrier:            {"Barrier", barrierAlgorithms, chooseBarrier, 0, 0, 0},
+		OpBcast:              {"Bcast", bcastAlgorithms, chooseBcast, 0, 0, 0},
+		OpGather:             {"Gather", gatherAlgorithms, chooseGather, 0, 0, 0},
+		OpGatherv:            {"Gatherv", gathervAlgorithms, only, 0, 0, 0},
+		OpScatter:            {"Scatter", scatterAlgorithms, chooseGather, 0, 0, 0},
+		OpScatterv:           {"Scatterv", scattervAlgorithms, only, 0, 0, 0},
+		OpAllgather:          {"Allgather", allgatherAlgorithms, chooseAllgather, 0, 0, 0},
+		OpAllgatherv:         {"Allgatherv", allgathervAlgorithms, chooseAllgatherv, 0, 0, 0},
+		OpAlltoall:           {"Alltoall", alltoallAlgorithms, chooseAlltoall, 0, 0, 0},
+		OpAlltoallv:          {"Alltoallv", alltoallvAlgorithms, only, 0, 0, 0},
+		OpReduce:             {"Reduce", reduceAlgorithms, chooseReduce, 0, 0, 0},
+		OpAllreduce:          {"Allreduce", allreduceAlgorithms, chooseAllreduce, 0, 0, 0},
+		OpReduceScatter:      {"ReduceScatter", reduceScatterAlgorithms, chooseReduceScatter, 0, 0, 0},
+		OpReduceScatterBlock: {"ReduceScatterBlock", reduceScatterAlgorithms, chooseReduceScatter, 0, 0, 0},
+		OpScan:               {"Scan", scanAlgorithms, only, 0, 0, 0},
+		OpExscan:             {"Exscan", exscanAlgorithms, only, 0, 0, 0},
+		OpNeighborAllgather:  {"NeighborAllgather", neighborAllgatherAlgorithms, only, 0, 0, 0},
+		OpNeighborAllgatherv: {"NeighborAllgatherv", neighborAllgatherAlgorithms, only, 0, 0, 0},
+		OpNeighborAlltoall:   {"NeighborAlltoall", neighborAlltoallAlgorithms, only, 0, 0, 0},
+		OpNeighborAlltoallv:  {"NeighborAlltoallv", neighborAlltoallAlgorithms, only, 0, 0, 0},
 	}
 	for o := range operations {
 		operations[o].addDirect(Operation(o))
 		operations[o].addPulling(Operation(o))
+		operations[o].addInOrder(Operation(o))
 	}
 }
 
@@ -141,7 +144,29 @@ func (c *Call) Build(s *Schedule) {
 // append adds the steps of a call to a schedule.
 func (c *Call) append(s *Schedule) {
 	op := &operations[c.Operation]
-	op.algorithms[op.choose(c)].build(s, c)
+	op.algorithms[op.suits(c)].build(s, c)
+}
+
+// suits is the index of the algorithm that suits a call best.
+func (op *operation) suits(c *Call) int {
+	switch {
+	case op.direct > 0 && suitsDirect(c):
+		return op.direct - 1
+	case op.pull > 0 && suitsPull(c):
+		return op.pull - 1
+	case op.inOrder > 0 && c.InOrder:
+		return op.inOrder - 1
+	}
+	return op.choose(c)
+}
+
+// may tells whether an algorithm can carry out a call.
+func (op *operation) may(i int, c *Call) bool {
+	if c.InOrder && op.inOrder > 0 && i != op.direct-1 && i != op.pull-1 && i != op.inOrder-1 {
+		return false
+	}
+	fits := op.algorithms[i].fits
+	return fits == nil || fits(c)
 }
 
 // The three below serve callers that need no more of an operation.

@@ -82,9 +82,9 @@ func bcastDirect(s *Schedule, c *Call) {
 func allreduceDirect(s *Schedule, c *Call) {
 	s.inMailboxes(c)
 	n := c.bytes()
-	vector := s.vectors(c)
+	all, vector := s.vectors(c)
 	s.exchangeAll(c.Rank, c.Size, func(int) Span { return Span{Input, 0, n} }, vector)
-	s.combine(c, vector)
+	s.combine(c, all, vector)
 	s.round()
 }
 
@@ -95,22 +95,25 @@ func reduceDirect(s *Schedule, c *Call) {
 		s.round()
 		return
 	}
-	vector := s.vectors(c)
+	all, vector := s.vectors(c)
 	for peer := range c.Size {
 		if peer != c.Rank {
 			s.recv(peer, vector(peer))
 		}
 	}
-	s.combine(c, vector)
+	s.combine(c, all, vector)
 	s.round()
 }
 
-// vectors reserves room for the vectors of all other ranks.
-func (s *Schedule) vectors(c *Call) func(rank int) Span {
-	n := c.bytes()
-	all := s.scratch((c.Size - 1) * n)
-	return func(rank int) Span {
-		if rank > c.Rank {
+// vectors reserves room for the vectors of all other ranks, and for its own if all are combined at once.
+func (s *Schedule) vectors(c *Call) (all Span, vector func(rank int) Span) {
+	n, vectors := c.bytes(), c.Size-1
+	if c.InOrder {
+		vectors = c.Size
+	}
+	all = s.scratch(vectors * n)
+	return all, func(rank int) Span {
+		if rank > c.Rank && !c.InOrder {
 			rank--
 		}
 		return all.part(rank*n, (rank+1)*n)
@@ -119,8 +122,13 @@ func (s *Schedule) vectors(c *Call) func(rank int) Span {
 
 // combine leaves in Output what Input and the others' vectors come to, from the lowest rank on, one after
 // another: so it is the same to the last bit wherever it is done.
-func (s *Schedule) combine(c *Call, vector func(rank int) Span) {
+func (s *Schedule) combine(c *Call, all Span, vector func(rank int) Span) {
 	result := Span{Output, 0, c.bytes()}
+	if c.InOrder {
+		s.copy(vector(c.Rank), Span{Input, 0, c.bytes()})
+		s.combineAll(result, all)
+		return
+	}
 	s.copy(result, Span{Input, 0, c.bytes()})
 	for rank := 1; rank < c.Rank; rank++ {
 		s.reduce(vector(0), vector(rank), false)

@@ -94,6 +94,8 @@ func (s Step) String() string {
 		return fmt.Sprintf("%v = op(%v, itself)", s.Dst, s.Src)
 	case ReduceRight:
 		return fmt.Sprintf("%v = op(itself, %v)", s.Dst, s.Src)
+	case Combine:
+		return fmt.Sprintf("%v = op of all in %v", s.Dst, s.Src)
 	case Pull:
 		return fmt.Sprintf("%v = %v of %d", s.Dst, s.Src, s.Peer)
 	}
@@ -202,7 +204,7 @@ func (p *process) inspect(steps []Step, elemSize int) error {
 		return fmt.Errorf("no steps")
 	}
 	stage := Recv
-	rank := map[Kind]int{Recv: 0, Send: 1, Copy: 2, ReduceLeft: 2, ReduceRight: 2, Pull: 2}
+	rank := map[Kind]int{Recv: 0, Send: 1, Copy: 2, ReduceLeft: 2, ReduceRight: 2, Pull: 2, Combine: 2}
 	for i, s := range steps {
 		if rank[s.Kind] < rank[stage] {
 			return fmt.Errorf("%v comes too late", s)
@@ -233,6 +235,9 @@ func (p *process) inspect(steps []Step, elemSize int) error {
 			}
 		default:
 			src, dst := p.bytes(s.Src), p.bytes(s.Dst)
+			if s.Kind == Combine && len(dst) > 0 && len(src)%len(dst) == 0 {
+				src = src[:len(dst)]
+			}
 			if len(src) != len(dst) || len(src) == 0 {
 				return fmt.Errorf("%v: lengths", s)
 			}
@@ -380,6 +385,15 @@ func (w *world) local(p *process, s Step) error {
 			} else {
 				w.op.combine(to[i:i+n], to[i:i+n], from[i:i+n])
 			}
+		}
+		w.spoil(from)
+	case Combine:
+		n := w.op.elemSize
+		from, to := p.bytes(src), p.bytes(dst)
+		copy(to, from)
+		for at := len(to); at < len(from); at += n {
+			i := at % len(to)
+			w.op.combine(to[i:i+n], to[i:i+n], from[at:at+n])
 		}
 		w.spoil(from)
 	case Pull:

@@ -62,6 +62,7 @@ func twoLevels(c *Call) bool {
 func (s *Schedule) among(ranks []int, root int, c Call) {
 	rank := c.Rank
 	c.Hosts, c.Size, c.Root, c.Rank = nil, len(ranks), 0, -1
+	c.Mailbox, c.Pull = 0, false // they are of the whole communicator
 	for i, r := range ranks {
 		if r == rank {
 			c.Rank = i

@@ -95,15 +95,7 @@ func allreducePull(s *Schedule, c *Call) {
 	}
 	s.signalAll(c)
 	mine := share(Output, c.Rank)
-	chunk := max(pullChunk/c.ElemSize, 1) * c.ElemSize
-	first, next := s.scratch(min(chunk, mine.Len)), Span{}
-	if !c.Commutative {
-		next = s.scratch(first.Len)
-	}
-	for at := 0; at < mine.Len; at += chunk {
-		to := min(at+chunk, mine.Len)
-		s.combinePulled(c, mine.part(at, to), first.part(0, to-at), next.part(0, to-at))
-	}
+	s.combinePulled(c, mine)
 	s.round()
 
 	s.signalAll(c)
@@ -116,9 +108,51 @@ func allreducePull(s *Schedule, c *Call) {
 	s.round()
 }
 
-// combinePulled leaves in dst, a part of Output, what the same part of all ranks' Input comes to. An operator
-// that is not commutative has its operands in rank order.
-func (s *Schedule) combinePulled(c *Call, dst, first, next Span) {
+// combinePulled leaves in mine, a part of Output, what the same part of all ranks' Input comes to.
+func (s *Schedule) combinePulled(c *Call, mine Span) {
+	atOnce := pullChunk
+	if c.InOrder {
+		atOnce /= c.Size
+	}
+	chunk := max(atOnce/c.ElemSize, 1) * c.ElemSize
+	n := min(chunk, mine.Len)
+	var first, next Span
+	switch {
+	case c.InOrder:
+		first = s.scratch(c.Size * n)
+	case c.Commutative:
+		first = s.scratch(n)
+	default:
+		first, next = s.scratch(n), s.scratch(n)
+	}
+	for at := 0; at < mine.Len; at += chunk {
+		to := min(at+chunk, mine.Len)
+		dst := mine.part(at, to)
+		if c.InOrder {
+			s.gatherPulled(c, dst, first.part(0, c.Size*(to-at)))
+		} else {
+			s.foldPulled(c, dst, first.part(0, to-at), next.part(0, to-at))
+		}
+	}
+}
+
+// gatherPulled has the parts of all ranks one after another, and combines them at once.
+func (s *Schedule) gatherPulled(c *Call, dst, all Span) {
+	own := Span{Input, dst.Off, dst.Len}
+	for rank := range c.Size {
+		slot := all.part(rank*dst.Len, (rank+1)*dst.Len)
+		if rank == c.Rank {
+			s.copy(slot, own)
+		} else {
+			s.pull(rank, slot, own)
+		}
+	}
+	s.combineAll(dst, all)
+}
+
+// foldPulled combines one part after another. An operator that is not commutative has its operands in rank
+// order.
+func (s *Schedule) foldPulled(c *Call, dst, first, next Span) {
 	own := Span{Input, dst.Off, dst.Len}
 	if c.Commutative || c.Rank == 0 {
 		s.copy(dst, own)

@@ -61,10 +61,14 @@ const (
 	// Dst = Src, which is in Input or Output of Peer, who need do nothing for that. Messages see to it that
 	// the bytes are there, and stay until they have been read.
 	Pull
+
+	// Dst = op of all vectors in Src, which stand one after another, each as long as Dst, in rank order.
+	// What is in Src afterwards is not used any more.
+	Combine
 )
 
 // Step is one thing to do. Peer is set in Send, Recv and Pull; Src in all but Recv, Dst in all but Send. The
-// two have the same length.
+// two have the same length, but in Combine.
 type Step struct {
 	Kind     Kind
 	Peer     int

@@ -70,18 +70,8 @@ func (ch *Selection) Build(s *Schedule, c *Call) (name string, forced bool) {
 	s.Reset()
 	op := &operations[c.Operation]
 	i := int(ch.forced[c.Operation]) - 1
-	if i >= 0 && op.algorithms[i].fits != nil && !op.algorithms[i].fits(c) {
-		i = -1
-	}
-	forced = i >= 0
-	if !forced {
-		i = op.choose(c)
-		switch {
-		case op.direct > 0 && suitsDirect(c):
-			i = op.direct - 1
-		case op.pull > 0 && suitsPull(c):
-			i = op.pull - 1
-		}
+	if forced = i >= 0 && op.may(i, c); !forced {
+		i = op.suits(c)
 	}
 	op.algorithms[i].build(s, c)
 	return op.algorithms[i].name, forced

@@ -45,6 +45,7 @@ type trial struct {
 	count       int
 	commutative bool
 	inPlace     bool
+	inOrder     bool
 	hosts       *Hosts
 }
 
@@ -75,7 +76,8 @@ func (x trial) lengths() []int {
 func (x trial) call(rank int) *Call {
 	c := &Call{Operation: x.operation, Rank: rank, Size: x.size, Root: x.root, Count: x.count,
 		ElemSize:    suiteElem,
-		Commutative: x.commutative, Hosts: x.hosts, Pull: true}
+		Commutative: x.commutative, Hosts: x.hosts, Pull: true,
+		InOrder: x.inOrder}
 	blocks := &Blocks{Counts: x.lengths(), ElemSize: suiteElem}
 	switch x.operation {
 	case OpGatherv, OpScatterv:
@@ -286,6 +288,10 @@ func TestEveryAlgorithmForcedByName(t *testing.T) {
 					}
 					x.run(t, a)
 					ran++
+					if a.name == directName || a.name == pullName {
+						x.inOrder = true
+						x.run(t, a)
+					}
 				}
 				require.Positive(t, ran)
 			})

@@ -24,6 +24,9 @@ var (
 type Operator struct {
 	Apply       func(inout, in []byte)
 	Commutative bool
+	// of several vectors, one after another, into one as long as dst, rounded once; nil if Apply is all
+	ApplyToAll  func(dst, vectors []byte)
+	Associative bool     // to the last bit, as is no addition of floating-point numbers
 	Code        rma.Code // of a predefined operator, by which ranks tell each other of it
 	// it takes no lock and no longer than the bytes need, so short vectors are combined under the engine's
 	// lock
@@ -31,6 +34,18 @@ type Operator struct {
 	Label      string // of a predefined one
 	Func       any    // of one of the program's
 	digest     atomic.Uint64
+}
+
+// combine leaves in dst what the vectors come to, one after another.
+func (o *Operator) combine(dst, vectors []byte) {
+	if o.ApplyToAll != nil {
+		o.ApplyToAll(dst, vectors)
+		return
+	}
+	n := len(dst)
+	for copy(dst, vectors); len(vectors) > n; vectors = vectors[n:] {
+		o.Apply(dst, vectors[n:2*n:2*n])
+	}
 }
 
 // Digest is equal for operators of equal names.
@@ -147,6 +162,8 @@ func (c *Collective) carryOut(s *coll.Step) {
 	case coll.ReduceLeft:
 		c.Op.Apply(src, dst)
 		copy(dst, src)
+	case coll.Combine:
+		c.Op.combine(dst, src)
 	}
 }
 

@@ -338,7 +338,7 @@ func (cs *collectives) localSteps(c *Collective) bool {
 	steps := c.Schedule.Round(c.round)
 	for ; c.step < len(steps); c.step++ {
 		s := &steps[c.step]
-		if s.Dst.Len > quickBytes || s.Kind != coll.Copy && !c.Op.Predefined {
+		if max(s.Src.Len, s.Dst.Len) > quickBytes || s.Kind != coll.Copy && !c.Op.Predefined {
 			cs.deferSteps(c)
 			return false
 		}

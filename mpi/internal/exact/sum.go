@@ -1,0 +1,170 @@
+// Package exact adds floating-point numbers as if to unlimited precision, and rounds once, to nearest, ties
+// to even. So a sum depends on the numbers alone, and not on their order or grouping; zeros change nothing.
+//
+// A sum of zero is +0. If there is a NaN, or infinities of both signs, the sum is one and the same NaN.
+package exact
+
+import (
+	"math"
+	"math/big"
+)
+
+// block is how many elements are added at a time: their sums do not wait for one another.
+const block = 64
+
+// Sum64 leaves in each element of dst the sum of the elements of the vectors at its place. The vectors stand
+// one after another, and each is as long as dst.
+func Sum64(dst, vectors []float64) {
+	n := len(dst)
+	if len(vectors) == 2*n {
+		a, b := vectors[:n], vectors[n:2*n]
+		for i := range dst {
+			total := a[i] + b[i] + 0 // -0 becomes +0
+			if total != total {
+				total = math.NaN()
+			}
+			dst[i] = total
+		}
+		return
+	}
+	for at := 0; at < n; at += block {
+		sumBlock64(dst[at:min(at+block, n)], vectors[at:], n)
+	}
+}
+
+func sumBlock64(dst, vectors []float64, n int) {
+	var low [block]float64
+	copy(dst, vectors)
+	rests := low[:len(dst)]
+	lost := 0.0 // not 0 if an error had an error, NaN if something is no number
+	for from := n; from < len(vectors); from += n {
+		for i, x := range vectors[from:][:len(dst)] {
+			sum, err := twoSum(dst[i], x)
+			rest, more := twoSum(rests[i], err)
+			dst[i], rests[i] = sum, rest
+			lost += math.Abs(more)
+		}
+	}
+	for i := range dst {
+		total := dst[i] + rests[i] + 0
+		lost += total - total // NaN if it is not finite
+		dst[i] = total
+	}
+	if lost != 0 {
+		for i := range dst {
+			dst[i] = slowSum64(vectors[i:], n)
+		}
+	}
+}
+
+// Sum32 is Sum64 for vectors of float32.
+func Sum32(dst, vectors []float32) {
+	n := len(dst)
+	if len(vectors) == 2*n {
+		a, b := vectors[:n], vectors[n:2*n]
+		for i := range dst {
+			total := a[i] + b[i] + 0
+			if total != total {
+				total = float32(math.NaN())
+			}
+			dst[i] = total
+		}
+		return
+	}
+	for i := range dst {
+		dst[i] = sum32(vectors[i:], n)
+	}
+}
+
+// twoSum gives the rounded sum and its error, which together are the exact sum (D. E. Knuth). As long as the
+// errors of several additions add up without an error of their own, the rounded sum and the sum of the errors
+// are the exact sum, and one addition rounds it. That is so unless magnitudes differ by far.
+func twoSum(a, b float64) (sum, err float64) {
+	sum = a + b
+	other := sum - a
+	return sum, (a - (sum - other)) + (b - other)
+}
+
+// sum32 adds every n-th number in float64, and makes the last bit say whether something is left: so what is
+// rounded to float32 is rounded as the exact sum would be.
+func sum32(x []float32, n int) float32 {
+	sum, low, lost := float64(x[0]), 0.0, false
+	for at := n; at < len(x); at += n {
+		var err, rest float64
+		sum, err = twoSum(sum, float64(x[at]))
+		low, rest = twoSum(low, err)
+		lost = lost || rest != 0
+	}
+	if lost {
+		return slowSum32(x, n)
+	}
+	sum, low = twoSum(sum, low)
+	if bits := math.Float64bits(sum); low != 0 && bits&1 == 0 && low == low {
+		if (low > 0) == (sum > 0) {
+			bits++
+		} else {
+			bits--
+		}
+		sum = math.Float64frombits(bits)
+	}
+	return plain32(float32(sum))
+}
+
+func plain64(x float64) float64 {
+	switch {
+	case x == 0:
+		return 0
+	case x != x:
+		return math.NaN()
+	}
+	return x
+}
+
+func plain32(x float32) float32 {
+	switch {
+	case x == 0:
+		return 0
+	case x != x:
+		return float32(math.NaN())
+	}
+	return x
+}
+
+// precision holds every sum of float64 exactly: all their bits, and some for carries.
+const precision = 2200
+
+// slowSum64 adds every n-th number, of any magnitudes.
+func slowSum64(x []float64, n int) float64 {
+	total := new(big.Float).SetPrec(precision)
+	var special float64 // the sum of infinities and NaNs
+	for at := 0; at < len(x); at += n {
+		if v := x[at]; v-v != 0 {
+			special += v
+		} else {
+			total.Add(total, new(big.Float).SetFloat64(v))
+		}
+	}
+	if special != 0 {
+		return plain64(special)
+	}
+	sum, _ := total.Float64()
+	return plain64(sum)
+}
+
+// slowSum32 is slowSum64 for float32.
+func slowSum32(x []float32, n int) float32 {
+	total := new(big.Float).SetPrec(precision)
+	var special float64
+	for at := 0; at < len(x); at += n {
+		if v := float64(x[at]); v-v != 0 {
+			special += v
+		} else {
+			total.Add(total, new(big.Float).SetFloat64(v))
+		}
+	}
+	if special != 0 {
+		return plain32(float32(special))
+	}
+	sum, _ := total.Float32()
+	return plain32(sum)
+}

@@ -1,0 +1,150 @@
+package exact
+
+import (
+	"encoding/binary"
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// reference adds with rational numbers.
+func reference(x []float64) (total *big.Rat, special float64) {
+	total = new(big.Rat)
+	for _, v := range x {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			special += v
+		} else {
+			total.Add(total, new(big.Rat).SetFloat64(v))
+		}
+	}
+	return total, special
+}
+
+func check64(t *testing.T, x []float64) {
+	t.Helper()
+	total, special := reference(x)
+	want, _ := total.Float64()
+	if special != 0 {
+		want = special
+	}
+	got := []float64{0}
+	Sum64(got, x)
+	if math.IsNaN(want) {
+		want = math.NaN()
+	}
+	assert.Equal(t, math.Float64bits(want), math.Float64bits(got[0]), "%v: %v, want %v", x, got[0], want)
+}
+
+func check32(t *testing.T, x []float32) {
+	t.Helper()
+	wide := make([]float64, len(x))
+	for i := range x {
+		wide[i] = float64(x[i])
+	}
+	total, special := reference(wide)
+	want, _ := total.Float32()
+	if special != 0 {
+		want = float32(special)
+	}
+	got := []float32{0}
+	Sum32(got, x)
+	if want != want {
+		want = float32(math.NaN())
+	}
+	assert.Equal(t, math.Float32bits(want), math.Float32bits(got[0]), "%v: %v, want %v", x, got[0], want)
+}
+
+func TestSumsAreRoundedOnce(t *testing.T) {
+	tiny := math.SmallestNonzeroFloat64
+	for _, x := range [][]float64{
+		{0}, {math.Copysign(0, -1)}, {math.Copysign(0, -1), math.Copysign(0, -1)}, {1, -1, 0},
+		{1e300, 1, -1e300}, {1, 1e100, 1, -1e100}, {math.MaxFloat64, math.MaxFloat64, -math.MaxFloat64},
+		{math.MaxFloat64, math.MaxFloat64, 1}, {tiny, tiny, -tiny}, {1, tiny, tiny},
+		{1, 0x1p-53, tiny}, {1, 0x1p-53, -tiny}, {1 + 0x1p-52, 0x1p-53, -tiny},
+		{math.Inf(1), 1, 2}, {math.Inf(1), math.Inf(-1), 2}, {math.NaN(), 1, 2}, {math.NaN()},
+		{math.Inf(-1)}, {math.Inf(1), math.MaxFloat64, math.MaxFloat64},
+	} {
+		check64(t, x)
+	}
+	for _, x := range [][]float32{
+		{0}, {1, -1, 0}, {1, 0x1p-24, 0x1p-149}, {1, 0x1p-24, -0x1p-149}, {-1, -0x1p-24, -0x1p-149},
+		{-1, -0x1p-24, 0x1p-149}, {math.MaxFloat32, math.MaxFloat32, -math.MaxFloat32},
+		{math.MaxFloat32, math.MaxFloat32, 1}, {0x1p-149, 0x1p-149, 0x1p100, -0x1p100},
+		{float32(math.Inf(1)), 1, 2}, {float32(math.Inf(1)), float32(math.Inf(-1)), 2},
+		{math.MaxFloat32, 0x1p103, -0x1p-149}, {math.MaxFloat32, 0x1p103, 0x1p-149},
+	} {
+		check32(t, x)
+	}
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 20_000 {
+		x, y := make([]float64, 1+r.IntN(17)), make([]float32, 1+r.IntN(17))
+		spread := []int{1, 20, 60, 250, 2000}[r.IntN(5)]
+		for i := range x {
+			x[i] = math.Ldexp(r.Float64()-0.5, r.IntN(spread)-spread/2)
+		}
+		for i := range y {
+			y[i] = float32(math.Ldexp(r.Float64()-0.5, r.IntN(spread)-spread/2))
+		}
+		check64(t, x)
+		check32(t, y)
+	}
+}
+
+// The vectors stand one after another.
+func TestVectorsAreAddedElementByElement(t *testing.T) {
+	got := make([]float64, 2)
+	Sum64(got, []float64{1, 2, 10, 20, 100, 200})
+	assert.Equal(t, []float64{111, 222}, got)
+	small := make([]float32, 2)
+	Sum32(small, []float32{1, 2, 10, 20})
+	assert.Equal(t, []float32{11, 22}, small)
+}
+
+func FuzzSum(f *testing.F) {
+	f.Add([]byte("0123456789abcdef01234567"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var x []float64
+		var y []float32
+		for i := 0; i+8 <= len(b) && len(x) < 20; i += 8 {
+			x = append(x, math.Float64frombits(binary.LittleEndian.Uint64(b[i:])))
+			y = append(y, math.Float32frombits(binary.LittleEndian.Uint32(b[i:])))
+		}
+		if len(x) > 0 {
+			check64(t, x)
+			check32(t, y)
+		}
+	})
+}
+
+// Long vectors, in which some elements are hard to add.
+func TestLongVectors(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for _, n := range []int{63, 64, 65, 150, 1000} {
+		const ranks = 5
+		x := make([]float64, ranks*n)
+		for i := range x {
+			x[i] = r.Float64() - 0.5
+			if r.IntN(500) == 0 {
+				x[i] *= 0x1p200
+			}
+		}
+		x[n+n/2] = math.Inf(1)
+		got := make([]float64, n)
+		Sum64(got, x)
+		for i := range got {
+			var of []float64
+			for at := i; at < len(x); at += n {
+				of = append(of, x[at])
+			}
+			total, special := reference(of)
+			want, _ := total.Float64()
+			if special != 0 {
+				want = special
+			}
+			assert.Equal(t, math.Float64bits(want), math.Float64bits(got[i]), "element %d of %d", i, n)
+		}
+	}
+}

@@ -21,7 +21,7 @@ import (
 // withheldRead is a Read of memory of the child whose pages never come.
 var withheldRead = traffic{name: "ReadOfWithheldMemory", bytes: 1 << 20, far: withheld,
 	post: request(transport.OpRead), change: func(o *Options) {
-		o.PeerTimeout = time.Second
+		o.PeerTimeout = 3 * time.Second
 		o.Fatal = func(peer uint32, err error) { fatals <- err }
 	}}
 

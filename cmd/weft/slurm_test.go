@@ -175,6 +175,24 @@ func TestSlurm(t *testing.T) {
 		require.Contains(t, errs, "weft: host n2 is lost: nothing was heard from it for 1.75s")
 		require.Eventually(t, gone, 10*time.Second, 50*time.Millisecond, "ranks are left")
 	})
+	t.Run("a job that starts again", func(t *testing.T) {
+		status, out, errs := s.run("salloc", "-Q", "-N4", "-n4", "./weft", "run", "--restarts", "2", "sh", "-c",
+			"if [ $WEFT_RANK = 2 -a $WEFT_RESTARTED = 0 ]; then kill -9 $$; fi; [ $WEFT_RESTARTED = 1 ] || exec sleep 78; "+
+				"echo rank $WEFT_RANK")
+		require.Zero(t, status, errs)
+		require.Equal(t, 4, strings.Count(out, "rank "), out)
+		require.Contains(t, errs, "weft: the job starts again: restart 1 of 2")
+	})
+	t.Run("a job that starts again without a node", func(t *testing.T) {
+		status, out, errs := s.run("salloc", "-Q", "-N4", "-n4", "./weft", "run", "--restarts", "1", "--min", "2", "sh",
+			"-c", "if [ $WEFT_RANK = 1 -a $WEFT_RESTARTED = 0 ]; then kill -9 $PPID; fi; [ $WEFT_RESTARTED = 1 ] || "+
+				"exec sleep 78; echo $SLURMD_NODENAME of $WEFT_SIZE")
+		require.Zero(t, status, errs)
+		for _, node := range []string{"n1", "n3", "n4"} {
+			require.Contains(t, out, node+" of 3\n", errs)
+		}
+		require.Contains(t, errs, "weft: 3 ranks in place of 4, for there are 3 slots")
+	})
 	t.Run("an allocation that has ended", func(t *testing.T) {
 		environment := ends("salloc", "-Q", "-N2", "-n2", "env")
 		var set []string

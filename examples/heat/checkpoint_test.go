@@ -51,7 +51,7 @@ func latest(folder string) (step int) {
 	return step
 }
 
-var longRun = []string{"-width", "97", "-height", "61", "-steps", "2500", "-check=false", "-output", "out.png"}
+var longRun = []string{"-width", "97", "-height", "61", "-steps", "1500", "-check=false", "-output", "out.png"}
 
 func picture(t *testing.T, dir string) []byte {
 	b, err := os.ReadFile(filepath.Join(dir, "out.png"))

@@ -1,0 +1,247 @@
+package mpi_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weft-mpi/weft/mpi"
+)
+
+func TestWindowLockIsFair(t *testing.T) {
+	onFabrics(t, func(t *testing.T, fabric string) { ranks(t, 8, fairLock, fabric, "WEFT_PEER_TIMEOUT=60s") })
+}
+
+// Of so many turns with one exclusive lock, from when all ranks have had one, none gets more than twice what
+// another gets.
+var fairLock = body("fair lock", func(_ context.Context, world *mpi.Comm) error {
+	const turns = 400
+	everybody := int64(1)<<world.Size() - 1
+	win, err := mpi.WinAllocate[int64](world, 2) // turns taken, and who has come
+	if err := firstError(err, win.Lock(0, false), win.Unlock(0), mpi.Barrier(world)); err != nil {
+		return err
+	}
+	v, mine := make([]int64, 2), []int64{0}
+	for {
+		if err := firstError(win.Lock(0, true), win.Get(v, 0, 0), win.Flush(0)); err != nil {
+			return err
+		}
+		over := v[0] == turns
+		if v[1] == everybody && !over {
+			v[0]++
+			mine[0]++
+		}
+		v[1] |= 1 << world.Rank()
+		if err := firstError(win.Put(v, 0, 0), win.Unlock(0)); err != nil {
+			return err
+		}
+		if over {
+			break
+		}
+	}
+	all := make([]int64, world.Size())
+	if err := firstError(mpi.Allgather(world, mine, all), win.Free()); err != nil {
+		return err
+	}
+	least, most := all[0], all[0]
+	for _, n := range all {
+		least, most = min(least, n), max(most, n)
+	}
+	if most > 2*least {
+		return fmt.Errorf("turns of the ranks: %d", all)
+	}
+	return nil
+})
+
+func TestWindowLockOfAKilledRank(t *testing.T) {
+	onFabrics(t, func(t *testing.T, fabric string) {
+		j := begin(t, 4, lockKept, fabric, "WEFT_PEER_TIMEOUT=2s")
+		j.says(1, "locked")
+		for _, rank := range []int{0, 2, 3} {
+			j.says(rank, "waits")
+		}
+		j.signal(1, syscall.SIGKILL)
+		for _, rank := range []int{0, 2, 3} {
+			j.says(rank, "process failed")
+		}
+	})
+}
+
+// Rank 1 is killed while it has the lock of rank 0's part: the others do not wait for it any longer.
+var lockKept = body("lock kept", func(_ context.Context, world *mpi.Comm) error {
+	win, err := mpi.WinAllocate[int64](world, 1)
+	if err != nil {
+		return err
+	}
+	if world.Rank() == 1 {
+		if err := win.Lock(0, true); err != nil {
+			return err
+		}
+		fmt.Println("locked")
+	}
+	if err := mpi.Barrier(world); err != nil {
+		return err
+	}
+	if world.Rank() == 1 {
+		select {} // until it is killed
+	}
+	fmt.Println("waits")
+	if err := wantError("Lock", win.Lock(0, world.Rank() == 2), mpi.ErrProcFailed); err != nil {
+		return err
+	}
+	fmt.Println("process failed")
+	os.Exit(0)
+	return nil
+})
+
+func TestWindowAllocations(t *testing.T) {
+	onFabrics(t, func(t *testing.T, fabric string) { ranks(t, 2, windowAllocations, fabric) })
+}
+
+// No operation allocates.
+var windowAllocations = body("window allocations", func(_ context.Context, world *mpi.Comm) error {
+	win, err := mpi.WinAllocate[int64](world, 4096)
+	if err := firstError(err, win.LockAll()); err != nil {
+		return err
+	}
+	buf, matrix, was := make([]int64, 1), make([]int64, 8192), make([]int64, 8)
+	large := make([]int64, 4096)
+	column, place := mpi.Strided(matrix, 64, 1, 128), win.At(0, 64)
+	sum := mpi.Sum[int64]()
+	for name, call := range map[string]func() error{
+		"Put":       func() error { return firstErr(win.Put(buf, 1, 0), win.Flush(1)) },
+		"Get":       func() error { return firstErr(win.Get(buf, 1, 0), win.Flush(1)) },
+		"large Put": func() error { return firstErr(win.Put(large, 1, 0), win.Flush(1)) },
+		"large Get": func() error { return firstErr(win.Get(large, 1, 0), win.Flush(1)) },
+		"Accumulate": func() error {
+			return firstErr(win.Accumulate(was, 1, 0, sum), win.Flush(1))
+		},
+		"GetAccumulate": func() error { return firstErr(win.GetAccumulate(was, was, 1, 0, sum), win.Flush(1)) },
+		"FetchAndOp": func() error {
+			_, err := win.FetchAndOp(1, 1, 0, sum)
+			return err
+		},
+		"CompareAndSwap": func() error {
+			_, err := win.CompareAndSwap(0, 1, 1, 0)
+			return err
+		},
+		"PutView": func() error { return firstErr(win.PutView(column, 1, place), win.Flush(1)) },
+		"GetView": func() error { return firstErr(win.GetView(column, 1, place), win.Flush(1)) },
+	} {
+		if world.Rank() == 0 && !raceDetector {
+			if err := allocatesNothing(call); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+	}
+	return firstError(mpi.Barrier(world), win.UnlockAll(), win.Free())
+})
+
+// firstErr is firstError of two, which allocates nothing.
+func firstErr(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+func allocatesNothing(call func() error) error {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	const rounds = 200
+	var before, after runtime.MemStats
+	for i := range 2 * rounds {
+		if i == rounds {
+			runtime.ReadMemStats(&before)
+		}
+		if err := call(); err != nil {
+			return err
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if n := after.Mallocs - before.Mallocs; n >= rounds/4 { // others may have some
+		return fmt.Errorf("%d allocations in %d calls", n, rounds)
+	}
+	return nil
+}
+
+func TestWindowProgressWhileTheTargetComputes(t *testing.T) {
+	for name, c := range map[string]struct {
+		env   []string
+		least int // Puts, each with its Flush, in the second for which the target computes
+	}{
+		"shm":          {[]string{"WEFT_FABRIC=shm"}, 1000},
+		"tcp, handler": {[]string{"WEFT_FABRIC=tcp", "WEFT_CQ_CORES=0", "GOMAXPROCS=3"}, 50},
+		// two periods each, 2 ms, at most; a tenth of what that gives
+		"tcp, passive": {[]string{"WEFT_FABRIC=tcp", "WEFT_PASSIVE=1ms", "GOMAXPROCS=3"}, 50},
+		"tcp, never":   {[]string{"WEFT_FABRIC=tcp", "WEFT_PASSIVE=never", "GOMAXPROCS=3"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ranks(t, 2, targetComputes, append(c.env, leastVariable+"="+strconv.Itoa(c.least),
+				flagVariable+"="+t.TempDir()+"/flag", "WEFT_PEER_TIMEOUT=60s")...)
+		})
+	}
+}
+
+// leastVariable is how many Puts are to be complete while the target computes.
+const leastVariable = "MPI_TEST_LEAST"
+
+// Rank 1 computes for a second, and makes no call: Puts of rank 0 and their Flushes end all the same, or, if
+// nothing looks after the window, none of them does before the second is over.
+var targetComputes = body("target computes", func(_ context.Context, world *mpi.Comm) error {
+	least, err := strconv.Atoi(os.Getenv(leastVariable))
+	if err != nil {
+		return err
+	}
+	win, err := mpi.WinAllocate[int64](world, 1)
+	if err := firstError(err, win.LockAll()); err != nil {
+		return err
+	}
+	v := []int64{0}
+	if world.Rank() == 0 { // what comes with the first use is over
+		if err := firstError(win.Put(v, 1, 0), win.Flush(1)); err != nil {
+			return err
+		}
+	}
+	if err := mpi.Barrier(world); err != nil {
+		return err
+	}
+	if world.Rank() == 1 {
+		for start := time.Now(); time.Since(start) < time.Second; {
+			compute := 1.0
+			for range 100_000 {
+				compute = compute*0.5 + 0.25
+			}
+			v[0] += int64(compute)
+		}
+		if err := raiseFlag(); err != nil {
+			return err
+		}
+		return firstError(mpi.Barrier(world), win.UnlockAll(), win.Free())
+	}
+	done := 0
+	for !flagIsUp() {
+		if err := firstError(win.Put(v, 1, 0), win.Flush(1)); err != nil {
+			return err
+		}
+		done++
+	}
+	if least == 0 && done > 1 {
+		return fmt.Errorf("%d Puts were complete with nobody to see to them", done)
+	}
+	if done < least {
+		return fmt.Errorf("%d Puts were complete in a second, not %d", done, least)
+	}
+	return firstError(mpi.Barrier(world), win.UnlockAll(), win.Free())
+})
+
+func flagIsUp() bool {
+	_, err := os.Stat(os.Getenv(flagVariable))
+	return !errors.Is(err, os.ErrNotExist)
+}

@@ -3,12 +3,14 @@ package check
 import (
 	"bytes"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 
 	batch "k8s.io/api/batch/v1"
 	core "k8s.io/api/core/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 )
 
@@ -67,7 +69,9 @@ func TestIndexedJob(t *testing.T) {
 	equal(t, "rights in the cluster's interface", *pod.AutomountServiceAccountToken, false)
 }
 
-// mpiJob is kubeflow.org/v2beta1 MPIJob, as far as it is used.
+// mpiJob is kubeflow.org/v2beta1 MPIJob, as far as it is used: the operator's module cannot be had from Go's
+// module proxy. The fields, and the values below, are those of the published definition of July 2026
+// (manifests/base/kubeflow.org_mpijobs.yaml) and of the operator's validation.
 type mpiJob struct {
 	meta.TypeMeta   `json:",inline"`
 	meta.ObjectMeta `json:"metadata,omitempty"`
@@ -86,16 +90,34 @@ type mpiJob struct {
 	} `json:"spec,omitempty"`
 }
 
+// oneOf checks a value that is one of a list.
+func oneOf(t *testing.T, what, got string, list ...string) {
+	t.Helper()
+	if !slices.Contains(list, got) {
+		t.Errorf("%s: %q, and only %q are allowed", what, got, list)
+	}
+}
+
 func TestMPIJob(t *testing.T) {
 	all := documents(t, "mpijob.yaml")
 	equal(t, "documents", len(all), 1)
 	var job mpiJob
 	decode(t, all[0], &job)
 	equal(t, "kind", job.APIVersion+" "+job.Kind, "kubeflow.org/v2beta1 MPIJob")
-	equal(t, "MPI", job.Spec.MPIImplementation, "MPICH")
+	equal(t, "MPI", job.Spec.MPIImplementation, "MPICH") // or HYDRA_HOST_FILE would not be set
+	oneOf(t, "what becomes of the pods", job.Spec.RunPolicy.CleanPodPolicy, "None", "Running", "All")
+	for role, replica := range job.Spec.Replicas {
+		oneOf(t, "role", role, "Launcher", "Worker")
+		oneOf(t, role, replica.RestartPolicy, "Never", "OnFailure")
+		equal(t, role+"'s containers", len(replica.Template.Spec.Containers), 1)
+	}
 	launcher, worker := job.Spec.Replicas["Launcher"], job.Spec.Replicas["Worker"]
 	equal(t, "roles", len(job.Spec.Replicas), 2)
 	equal(t, "launchers", *launcher.Replicas, 1)
+	last := job.Name + "-worker-" + strconv.Itoa(int(*worker.Replicas)-1)
+	if wrong := validation.IsDNS1035Label(last); wrong != nil {
+		t.Errorf("a worker's name would be %q: %s", last, wrong)
+	}
 	ranks := strconv.Itoa(int(*worker.Replicas * *job.Spec.SlotsPerWorker))
 	equal(t, "ranks", launcher.Template.Spec.Containers[0].Command[3], ranks)
 }

@@ -296,9 +296,9 @@ func setUp(a collectiveCall) (*Persistent, error) {
 func (a *collectiveCall) plan(x *engine.Collective) {
 	x.Call = a.call
 	choices := &a.comm.job.choices
-	name, forced := choices.Build(&x.Schedule, &x.Call)
+	name, reason := choices.Build(&x.Schedule, &x.Call)
 	if choices.Explain() {
-		explain(a.comm, &x.Call, name, forced)
+		explain(a.comm, &x.Call, name, reason)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -52,6 +54,27 @@ func TestChoicesOfAlgorithmsAreExplained(t *testing.T) {
 	r = launch(t, 1, explained, "WEFT_COLL=bcast:nonsense")
 	require.Error(t, r.Failure)
 	assert.Contains(t, r.Err, `Bcast has no algorithm "nonsense"; it has binomial`)
+}
+
+// A table names algorithms by ranks and length; what it says wrongly is an error of the start.
+func TestTableOfAlgorithms(t *testing.T) {
+	table := filepath.Join(t.TempDir(), "table.json")
+	write := func(text string) {
+		require.NoError(t, os.WriteFile(table, []byte(text), 0o600))
+	}
+	write(`[{"operation": "bcast", "algorithm": "pipelined-chain", "maxRanks": 3, "minBytes": 40}]`)
+	r := launch(t, 3, explained, "WEFT_COLL=explain,"+table)
+	require.NoError(t, r.Failure, r.Err)
+	assert.Contains(t, r.Err, "40 bytes: pipelined-chain, named by the table of WEFT_COLL")
+	assert.Contains(t, r.Err, "8 bytes: recursive-doubling, chosen of")
+
+	write(`[{"operation": "bcast", "algorithm": "nonsense"}]`)
+	r = launch(t, 1, explained, "WEFT_COLL="+table)
+	require.Error(t, r.Failure)
+	assert.Contains(t, r.Err, `table.json: rule 1 of the table: Bcast has no algorithm "nonsense"`)
+	r = launch(t, 1, explained, "WEFT_COLL="+table+".none.json")
+	require.Error(t, r.Failure)
+	assert.Contains(t, r.Err, "no such file")
 }
 
 // Operators of users run without the engine's lock: while one takes its time, other goroutines communicate,

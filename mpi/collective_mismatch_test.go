@@ -39,6 +39,8 @@ var mistakes = map[string]struct {
 			unless(odd), blocksAt(c, 0), 0)
 	}, "Gather"},
 	"nil at one rank of Gatherv":       {gathervOf, "Gatherv"},
+	"nothing sent in Alltoallv":        {alltoallvSends, "Alltoallv"},
+	"nothing expected in Alltoallv":    {alltoallvExpects, "Alltoallv"},
 	"Barrier against Bcast":            {barrierOrBcast, "different collectives"},
 	"Bcast against Reduce":             {bcastOrReduce, "different collectives"},
 	"Dup against Barrier":              {dupOrBarrier, "makes a communicator"},
@@ -88,6 +90,28 @@ func gathervOf(c *mpi.Comm, odd bool) error {
 		counts[i] = 4
 	}
 	return mpi.Gatherv(c, unless(odd), blocksAt(c, 0), counts, nil, 0)
+}
+
+// alltoallvSends: one rank sends nothing where the others expect something.
+func alltoallvSends(c *mpi.Comm, odd bool) error {
+	return alltoallvOf(c, map[bool]int{false: 4}[odd], 4)
+}
+
+// alltoallvExpects: one rank expects nothing where the others send something.
+func alltoallvExpects(c *mpi.Comm, odd bool) error {
+	return alltoallvOf(c, 4, map[bool]int{false: 4}[odd])
+}
+
+func alltoallvOf(c *mpi.Comm, sent, expected int) error {
+	sends, expects := make([]int, c.Size()), make([]int, c.Size())
+	for rank := range sends {
+		sends[rank], expects[rank] = sent, expected
+		if rank == c.Rank() {
+			sends[rank], expects[rank] = 4, 4
+		}
+	}
+	in, out := make([]int, 4*c.Size()), make([]int, 4*c.Size())
+	return mpi.Alltoallv(c, in, sends, nil, out, expects, nil)
 }
 
 func barrierOrBcast(c *mpi.Comm, odd bool) error {

@@ -15,13 +15,16 @@ var explained sync.Map
 
 // explain prints which algorithm carries out a call, once for each call site and length. Rank 0 of the
 // communicator speaks for all.
-func explain(c *Comm, call *coll.Call, algorithm string, forced bool) {
+func explain(c *Comm, call *coll.Call, algorithm string, reason coll.Reason) {
 	if call.Rank != 0 {
 		return
 	}
 	why := "chosen"
-	if forced {
+	switch reason {
+	case coll.Forced:
 		why = "forced by WEFT_COLL"
+	case coll.FromTable:
+		why = "named by the table of WEFT_COLL"
 	}
 	pcs := make([]uintptr, 16)
 	_, site := calledFrom(pcs[:runtime.Callers(2, pcs)])

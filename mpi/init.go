@@ -192,7 +192,7 @@ func join(ctx context.Context, options []Config) (*Comm, error) {
 		return nil, err
 	}
 	text := set.Of(setting.Collectives).String()
-	choices, err := coll.ParseSelection(text)
+	choices, err := selection(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s=%q: %w", setting.Collectives.Name, text, err)
 	}

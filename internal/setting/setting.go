@@ -88,8 +88,8 @@ var (
 		"messages without a receive that a rank keeps, in about 300 bytes each besides their payload; at " +
 			"the limit a peer that has sent more than its share of them is given up"}
 	Collectives = &Setting{"WEFT_COLL", "",
-		"algorithms of collectives, such as allreduce:ring,bcast:binomial; explain has rank 0 print what " +
-			"is chosen at each call site; all ranks need the same"}
+		"algorithms of collectives, such as allreduce:ring,bcast:binomial, or a file of rules such as " +
+			"table.json; explain has rank 0 print what is chosen at each call site; all ranks need the same"}
 	Check = &Setting{"WEFT_CHECK", "0",
 		"1 has each rank report mistakes of the program, with ranks, calls and lines, on standard error; " +
 			"all ranks need the same"}

@@ -58,21 +58,25 @@ func outOfPlace(s *Schedule, c *Call, build func()) {
 }
 
 // alltoallPairwise sends to the ranks above and receives from those below, at the same distance, so many
-// distances in a round. Blocks of different lengths are left out where they are empty: most are where each
-// rank has few partners.
+// distances in a round. Blocks of different lengths are left out where they are empty and there are many
+// ranks: most are where each rank has few partners. Among few ranks they are messages, so that a rank finds
+// out if one that sends it nothing should, or the other way round.
 func alltoallPairwise(s *Schedule, rank, size int, from, to Blocks, window int) {
+	goes := func(b Blocks, block Span) bool {
+		return block.Len > 0 || b.Counts == nil || size <= emptyBlocksMax
+	}
 	for first := 1; first < size; first += window {
 		last := min(first+window, size)
 		for distance := first; distance < last; distance++ {
 			peer := (rank - distance + size) % size
-			if block := to.span(Output, peer); block.Len > 0 || to.Counts == nil {
-				s.recv(peer, block)
+			if block := to.span(Output, peer); goes(to, block) {
+				s.recv(peer, block.orNowhere())
 			}
 		}
 		for distance := first; distance < last; distance++ {
 			peer := (rank + distance) % size
-			if block := from.span(Input, peer); block.Len > 0 || from.Counts == nil {
-				s.send(peer, block)
+			if block := from.span(Input, peer); goes(from, block) {
+				s.send(peer, block.orNowhere())
 			}
 		}
 		if first == 1 {
@@ -84,6 +88,14 @@ func alltoallPairwise(s *Schedule, rank, size int, from, to Blocks, window int) 
 		s.copy(to.span(Output, 0), from.span(Input, 0))
 		s.round()
 	}
+}
+
+// orNowhere is the span; of an empty one no place is left, where there may be no memory.
+func (p Span) orNowhere() Span {
+	if p.Len == 0 {
+		return Span{}
+	}
+	return p
 }
 
 // alltoallBruck (J. Bruck et al., 1997) moves a block by the powers of two of which the distance it has to go

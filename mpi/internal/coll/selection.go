@@ -5,14 +5,20 @@ import (
 	"strings"
 )
 
-// Selection has the algorithms that are forced by name, and whether choices are explained. The zero Selection
-// forces nothing.
+// Selection has the algorithms that are forced by name, those of tables, and whether choices are explained.
+// The zero Selection forces nothing.
 type Selection struct {
+	rules   [operationCount][]rule
+	Tables  []string              // the files named, which the caller reads
 	forced  [operationCount]uint8 // the index of the algorithm, plus one
 	explain bool
 }
 
-// ParseSelection reads a selection such as "allreduce:ring,bcast:binomial,explain".
+// tableSuffix ends the name of a file with a table.
+const tableSuffix = ".json"
+
+// ParseSelection reads a selection such as "allreduce:ring,bcast:binomial,explain". A word that ends in .json
+// names a table (see ReadTable).
 func ParseSelection(text string) (Selection, error) {
 	var ch Selection
 	for word := range strings.SplitSeq(text, ",") {
@@ -24,6 +30,10 @@ func ParseSelection(text string) (Selection, error) {
 			ch.explain = true
 			continue
 		}
+		if strings.HasSuffix(word, tableSuffix) {
+			ch.Tables = append(ch.Tables, word)
+			continue
+		}
 		name, algorithm, _ := strings.Cut(word, ":")
 		if err := ch.force(name, algorithm); err != nil {
 			return Selection{}, err
@@ -33,23 +43,24 @@ func ParseSelection(text string) (Selection, error) {
 }
 
 func (ch *Selection) force(name, algorithm string) error {
-	for o := range operations {
-		op := &operations[o]
-		if !strings.EqualFold(op.name, name) {
-			continue
-		}
-		for i := range op.algorithms {
-			if op.algorithms[i].name == algorithm {
-				ch.forced[o] = uint8(i + 1)
-				return nil
-			}
-		}
-		return fmt.Errorf("%s has no algorithm %q; it has %s", op.name, algorithm,
-			strings.Join(Algorithms(Operation(o)), ", "))
+	o, i, err := find(name, algorithm)
+	if err != nil {
+		return fmt.Errorf("%w; write OPERATION:ALGORITHM, such as allreduce:ring, the name of a file that "+
+			"ends in .json, or explain", err)
 	}
-	return fmt.Errorf("no collective is called %q; write OPERATION:ALGORITHM, such as allreduce:ring, or "+
-		"explain", name)
+	ch.forced[o] = uint8(i + 1)
+	return nil
 }
+
+// Reason is why an algorithm was taken.
+type Reason uint8
+
+// What goes before what: the last before the first.
+const (
+	Chosen Reason = iota
+	FromTable
+	Forced
+)
 
 // ForcesMailboxes reports whether an algorithm is forced that goes through mailboxes.
 func (ch *Selection) ForcesMailboxes() bool {
@@ -64,17 +75,21 @@ func (ch *Selection) ForcesMailboxes() bool {
 // Explain reports whether choices are to be explained.
 func (ch *Selection) Explain() bool { return ch.explain }
 
-// Build writes the schedule of a call, by the forced algorithm if there is one that fits, else by the one
-// that suits it best. It returns the algorithm's name and whether it was forced.
-func (ch *Selection) Build(s *Schedule, c *Call) (name string, forced bool) {
+// Build writes the schedule of a call: by the forced algorithm if there is one that can carry it out, else by
+// that of a table, else by the one that suits it best. It returns the algorithm's name and why it was taken.
+func (ch *Selection) Build(s *Schedule, c *Call) (name string, reason Reason) {
 	s.Reset()
 	op := &operations[c.Operation]
 	i := int(ch.forced[c.Operation]) - 1
-	if forced = i >= 0 && op.may(i, c); !forced {
-		i = op.suits(c)
+	reason = Forced
+	if i < 0 || !op.may(i, c) {
+		i, reason = ch.fromTable(c), FromTable
+	}
+	if i < 0 {
+		i, reason = op.suits(c), Chosen
 	}
 	op.algorithms[i].build(s, c)
-	return op.algorithms[i].name, forced
+	return op.algorithms[i].name, reason
 }
 
 // Algorithms are the names of the algorithms of an operation.

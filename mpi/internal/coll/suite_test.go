@@ -353,9 +353,9 @@ func TestChoices(t *testing.T) {
 		{Call{Operation: OpBcast, Size: 4, Count: 1, ElemSize: 8}, "k-nomial", true},
 		{Call{Operation: OpReduce, Size: 4, Count: 1, ElemSize: 8}, "binomial", false},
 	} {
-		name, forced := ch.Build(&s, &c.call)
+		name, reason := ch.Build(&s, &c.call)
 		require.Equal(t, c.name, name)
-		require.Equal(t, c.forced, forced)
+		require.Equal(t, c.forced, reason == Forced)
 	}
 	for text, says := range map[string]string{
 		"allreduce:rign":  "recursive-doubling, rabenseifner, ring",

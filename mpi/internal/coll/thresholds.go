@@ -58,6 +58,8 @@ const (
 	// 32768.
 	alltoallTogetherMax = 32 << 10
 	alltoallWindow      = 8
+	// emptyBlocksMax is the largest number of ranks between which empty blocks of an Alltoallv are sent.
+	emptyBlocksMax = 16
 
 	// reduceScatterDoublingMax is the largest ReduceScatter, all blocks together, that is an allreduce by
 	// recursive doubling of which each rank keeps its block.

@@ -161,7 +161,7 @@ func SendrecvView[T, U any](c *Comm, send View[T], dst, stag int, recv View[U], 
 
 // AlltoallView sends the elements of in[i] to rank i, and receives those of out[i] from it (MPI 4.1, 6.8.3,
 // MPI_Alltoallw). What a rank sends to another is as long as what that one expects. The views of out must not
-// overlap.
+// overlap. Unlike SendView it packs all that it sends, and all that it receives, in new memory.
 func AlltoallView[T any](c *Comm, in, out []View[T]) error {
 	return c.failColl("AlltoallView", alltoallView(c, in, out))
 }

@@ -53,6 +53,7 @@ type job struct {
 	reporter  *stateReporter // nil where no launcher asks for the rank's state
 	checker   *checker       // nil unless in checking mode
 	tracer    *tracer        // nil unless the rank is traced
+	metrics   *metricsServer // nil unless it serves its counters
 	choices   coll.Selection // of algorithms
 	host      uint64         // equal at processes that share memory, and different at others
 	// of the host that all ranks are on; as many as can be where there are several hosts, or it is not known.
@@ -292,6 +293,9 @@ func join(ctx context.Context, options []Config) (*Comm, error) {
 	if endProfile != nil {
 		j.words = append(j.words, func() { j.leaveProfile(endProfile) })
 	}
+	if j.metrics, err = startMetrics(set, e, log); err != nil {
+		return nil, errors.Join(err, e.Destroy(err), wire.Leave())
+	}
 	if tracer != nil {
 		j.words = append(j.words, func() { j.leaveTrace(e) })
 	}
@@ -341,6 +345,7 @@ func Finalize() error {
 	c.job.reporter.enter(snapshot.Finalizing)
 	defer c.job.reporter.enter(snapshot.Finished)
 	defer c.job.lastWords.close()
+	defer c.job.metrics.close()
 	c.job.checker.beforeFinalize(c.job)
 	c.job.tracer.compareClocks(c)
 	err := c.e.Drain()

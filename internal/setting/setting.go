@@ -17,7 +17,8 @@ type Setting struct {
 var All = []*Setting{Fabric, Interface, Lanes, Reconnect, Ports, Checksum, ConnectTimeout, PeerTimeout, TLS,
 	SecretFile, Coordinator, StartTimeout, CoresPerRank, HandlerCores, Phases, KeepSmall, Threshold, Vector,
 	Budget, ShrinkAfter, Passive, EagerMost, Rendezvous, KeepMost, KeepCount, Collectives,
-	Check, Statistics, Report, Profile, Trace, Survive, Restarted, Log}
+	Check, Statistics, Report, Profile, Trace, Metrics, MetricsToken,
+	Survive, Restarted, Log}
 
 var (
 	Fabric    = &Setting{"WEFT_FABRIC", "auto", "transport between ranks, by name"}
@@ -107,6 +108,13 @@ var (
 	Trace = &Setting{"WEFT_TRACE", "0",
 		"bytes of memory in which each rank keeps a trace of its calls and messages, such as 16M, for the " +
 			"file of weft run --trace; 0 for none; all ranks need the same"}
+	Metrics = &Setting{"WEFT_METRICS", "",
+		"where each rank serves its counters at /metrics, in Prometheus' text format: unix:PATH, in which " +
+			"{rank} is the rank's number, for the same user; or HOST:PORT, to whose port the rank's number " +
+			"is added, for who has a token"}
+	MetricsToken = &Setting{"WEFT_METRICS_TOKEN_FILE", "",
+		"file with the token that WEFT_METRICS asks for over TCP: a word of 16 bytes or more, readable by " +
+			"its owner alone"}
 	Log = &Setting{"WEFT_LOG", "warn",
 		"what a rank tells on standard error: error, warn, info or debug"}
 )

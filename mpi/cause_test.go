@@ -74,3 +74,44 @@ func TestEqualErrorsAreShownTogether(t *testing.T) {
 	require.Positive(t, n)
 	require.Less(t, n, 16, r.Err)
 }
+
+// losesInSplit: of the odd ranks of the world, 1 and 3, the latter ends; calls of the other one name it by its
+// rank in their communicator, and in the world.
+var losesInSplit = launchertest.Body("a rank of a split communicator ends", func() error {
+	return mpi.Run(context.Background(), func(_ context.Context, world *mpi.Comm) error {
+		c, err := world.Split(world.Rank()%2, 0)
+		if err != nil {
+			return err
+		}
+		if err := mpi.Barrier(c); err != nil || world.Rank()%2 == 0 {
+			return err
+		}
+		if world.Rank() == 3 {
+			os.Exit(7)
+		}
+		in := make([]int64, 1)
+		for _, call := range []struct {
+			tag int
+			do  func() error
+		}{
+			{mpi.NoPeer, func() error { return mpi.Barrier(c) }},
+			{mpi.NoPeer, func() error { return mpi.Allreduce(c, in, make([]int64, 1), mpi.Sum[int64]()) }},
+			{0, func() error { return second(mpi.Recv(c, in, 1, 0)) }},
+			{0, func() error { return second(mpi.Recv(c, in, mpi.AnySource, 0)) }},
+		} {
+			err := call.do()
+			var e *mpi.Error
+			if !errors.As(err, &e) || e.Peer != 1 || e.Tag != call.tag ||
+				!strings.Contains(err.Error(), "world rank 3") {
+				return fmt.Errorf("got %v; want peer 1, world rank 3, tag %d", err, call.tag)
+			}
+		}
+		fmt.Println("well")
+		return nil
+	})
+})
+
+func TestFailedRankOfASplitCommunicatorIsNamed(t *testing.T) {
+	r := launchertest.RunSurviving(t, launchertest.Ranks(4, losesInSplit))
+	require.Contains(t, r.Out, "well\n", r.Err)
+}

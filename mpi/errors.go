@@ -113,7 +113,8 @@ func (c *Comm) fail(op string, peer, tag int, err error) error {
 	return f
 }
 
-// failColl makes the error of a collective operation. Its peer is the process that failed, if one did.
+// failColl makes the error of a collective operation. Its peer is the process that failed, if one did; it has
+// no tag.
 func (c *Comm) failColl(op string, err error) error {
 	if err == nil {
 		return nil
@@ -122,7 +123,11 @@ func (c *Comm) failColl(op string, err error) error {
 	if errors.As(err, &request) && err == error(request) {
 		err = request.Err
 	}
-	return c.fail(op, NoPeer, NoPeer, err)
+	err = c.fail(op, NoPeer, NoPeer, err)
+	if f, ok := err.(*Error); ok {
+		f.Tag = NoPeer // a tag of its messages says nothing to the program
+	}
+	return err
 }
 
 // findPeer makes the process that failed the peer.

@@ -168,6 +168,12 @@ func TestSlurm(t *testing.T) {
 		require.Contains(t, errs, "weft: rank 2 on n3 (pid ")
 		require.Eventually(t, gone, 10*time.Second, 50*time.Millisecond, "ranks are left")
 	})
+	t.Run("a rank that the job goes on without", func(t *testing.T) {
+		buildSurvivor(t, s.dir)
+		status, out, errs := s.run("salloc", "-Q", "-N4", "-n4", "./weft", "run", "--survive", "./survivor", "3", "2")
+		require.Equal(t, 3, status, errs)
+		require.Equal(t, 3, strings.Count(out, "went on with 3"), "%s%s", out, errs)
+	})
 	t.Run("an agent that is killed", func(t *testing.T) {
 		status, _, errs := s.run("salloc", "-Q", "-N4", "-n4", "./weft", "run", "sh", "-c",
 			"if [ $WEFT_RANK = 1 ]; then kill -9 $PPID; fi; exec sleep 78")

@@ -32,7 +32,8 @@ func survive(_ context.Context, world *mpi.Comm) error {
 			time.AfterFunc(50*time.Millisecond, func() { syscall.Kill(os.Getpid(), syscall.SIGKILL) })
 		}
 	}
-	if err := mpi.Barrier(world); err != nil && !errors.Is(err, mpi.ErrProcFailed) {
+	err = mpi.Barrier(world)
+	if err != nil && !errors.Is(err, mpi.ErrProcFailed) && !errors.Is(err, mpi.ErrRevoked) {
 		return err
 	}
 	fmt.Println("rank", world.Rank(), "has begun")

@@ -218,6 +218,55 @@ var acknowledges = body("acknowledges", func(_ context.Context, world *mpi.Comm)
 	return nil
 })
 
+// Revoke ends collectives that go through mailboxes, and those that read the memory of other ranks, at
+// whatever point they are.
+func TestRevoke_EndsCollectivesInSharedMemory(t *testing.T) {
+	ranks(t, 3, revokedCollectives, "WEFT_FABRIC=shm")
+}
+
+var revokedCollectives = body("revoked collectives", func(ctx context.Context, world *mpi.Comm) error {
+	for round := range 12 {
+		c, err := world.Dup()
+		if err != nil {
+			return err
+		}
+		for range 12 { // mailboxes are there after a few calls
+			if err := mpi.Barrier(c); err != nil {
+				return err
+			}
+		}
+		if err := mpi.Barrier(world); err != nil { // all have come out of them
+			return err
+		}
+		data := make([]int64, []int{4, 200_000}[round%2])
+		if c.Rank() == 2 {
+			if round%4 > 1 { // in the middle of it
+				short, cancel := context.WithTimeout(ctx, time.Duration(round)*200*time.Microsecond)
+				err := mpi.Allreduce(c.WithContext(short), mpi.InPlace[int64](), data, mpi.Sum[int64]())
+				cancel()
+				if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+					return err
+				}
+			}
+			if err := c.Revoke(); err != nil {
+				return err
+			}
+		} else {
+			err := mpi.Allreduce(c, mpi.InPlace[int64](), data, mpi.Sum[int64]())
+			for err == nil { // others of them take part in it, or it was over before
+				err = mpi.Allreduce(c, mpi.InPlace[int64](), data, mpi.Sum[int64]())
+			}
+			if err := wantError("Allreduce", err, mpi.ErrRevoked); err != nil {
+				return err
+			}
+		}
+		if err := firstError(c.Free(), mpi.Barrier(world)); err != nil {
+			return err
+		}
+	}
+	return nil
+})
+
 // Revoke frees ranks from calls whose partners have left.
 func TestRevoke(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric string) { ranks(t, 3, revokes, fabric) })

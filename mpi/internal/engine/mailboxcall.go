@@ -152,8 +152,16 @@ func (cs *collectives) advanceInMailboxes(c *Collective) (done bool) {
 	if c.due == 0 {
 		return true
 	}
-	c.err = m.failed()
+	c.err = cs.interrupted(c)
 	return c.err != nil
+}
+
+// interrupted tells why messages of a call may not come any more.
+func (cs *collectives) interrupted(c *Collective) error {
+	if err := c.mailboxes.failed(); err != nil {
+		return err
+	}
+	return cs.e.recovery.revokedErr(c.Context)
 }
 
 // receiveFromMailbox copies a message that has come, unless it may go to memory out of which something is

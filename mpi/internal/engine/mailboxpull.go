@@ -145,7 +145,7 @@ func (cs *collectives) pullLater(c *Collective, m *Mailboxes, dst []byte, s *col
 		case m.read(dst, s, at):
 			return true
 		default:
-			err = m.failed()
+			err = cs.interrupted(c)
 		}
 		return err != nil
 	})

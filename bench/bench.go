@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,8 @@ type Options struct {
 	Digits     int    // decimals of a figure
 	Registered bool   // the buffers come from mpi.Alloc
 	Sync       string // what ends an operation on a window: flush, lock or fence
+	Shape      string // of the elements in strided, of Shapes
+	Call       string // that moves them, of Calls
 
 	// Files of rank 0; empty for none.
 	Report  string   // that takes a Report
@@ -62,7 +65,8 @@ func (by Invocation) settings(b *Benchmark) (setting.Values, error) {
 }
 
 // Default are the options that a benchmark has if the user says nothing.
-var Default = Options{Max: -1, Warmup: -1, Window: 64, Digits: 2, Sync: syncFlush}
+var Default = Options{Max: -1, Warmup: -1, Window: 64, Digits: 2, Sync: syncFlush,
+	Shape: "column", Call: "send"}
 
 // ErrInvalid says that what a validating run received was not what had been sent.
 var ErrInvalid = errors.New("validation failed")
@@ -244,6 +248,14 @@ var All = []*Benchmark{
 	blockingOf("gather", "a gather to one rank", "Gather", collective, gather, allAtRoot, nil),
 	blockingOf("gatherv", "a gather of blocks of any length to one rank", "Gatherv", collective, gatherv,
 		allAtRoot, nil),
+	blockingOf("neighbor_allgather", "a gather from the neighbors in a ring", "Neighbor Allgather",
+		collective, onRing(neighborAllgather), twoBlocks, nil),
+	blockingOf("neighbor_allgatherv", "a gather of blocks of any length from the neighbors",
+		"Neighbor Allgatherv", collective, onRing(neighborAllgatherv), twoBlocks, nil),
+	blockingOf("neighbor_alltoall", "an exchange with the neighbors in a ring", "Neighbor Alltoall",
+		collective, onRing(neighborAlltoall), twoBlocks, twoBlocks),
+	blockingOf("neighbor_alltoallv", "an exchange of blocks of any length with the neighbors",
+		"Neighbor Alltoallv", collective, onRing(neighborAlltoallv), twoBlocks, twoBlocks),
 	blockingOf("reduce", "a reduction to one rank", "Reduce", reduction, reduce, nil, nil),
 	blockingOf("reduce_scatter", "a reduction whose result is shared out to all ranks", "Reduce_scatter",
 		reduction, reduceScatter,
@@ -270,6 +282,14 @@ var All = []*Benchmark{
 	nonBlockingOf("igather", "a gather to one rank", "Gather", collectiveOverlaps, gather, allAtRoot, nil),
 	nonBlockingOf("igatherv", "a gather of blocks of any length to one rank", "Gatherv", collectiveOverlaps,
 		gatherv, allAtRoot, nil),
+	nonBlockingOf("ineighbor_allgather", "a gather from the neighbors in a ring", "Neighbor Allgather",
+		collectiveOverlaps, onRing(neighborAllgather), twoBlocks, nil),
+	nonBlockingOf("ineighbor_allgatherv", "a gather of blocks of any length from the neighbors",
+		"Neighbor Allgatherv", collectiveOverlaps, onRing(neighborAllgatherv), twoBlocks, nil),
+	nonBlockingOf("ineighbor_alltoall", "an exchange with the neighbors in a ring", "Neighbor Alltoall",
+		collectiveOverlaps, onRing(neighborAlltoall), twoBlocks, twoBlocks),
+	nonBlockingOf("ineighbor_alltoallv", "an exchange of blocks of any length with the neighbors",
+		"Neighbor Alltoallv", collectiveOverlaps, onRing(neighborAlltoallv), twoBlocks, twoBlocks),
 	nonBlockingOf("ireduce", "a reduction to one rank", "Reduce", reductionOverlaps, reduce, nil, nil),
 	nonBlockingOf("ireduce_scatter", "a reduction whose result is shared out", "Reduce_scatter",
 		reductionOverlaps, reduceScatter,
@@ -320,7 +340,7 @@ const (
 // Check refuses options that make no sense for the benchmark on so many ranks, with an *OptionError.
 func (b *Benchmark) Check(o Options, ranks int) error {
 	low, high := b.sizes(o)
-	if err := o.checkSync(); err != nil {
+	if err := cmp.Or(o.checkSync(), o.checkViews()); err != nil {
 		return err
 	}
 	switch {

@@ -184,6 +184,22 @@ func reduceScatter(s *session, n int) operation {
 	}
 }
 
+// reduceScatterBlock leaves n bytes of the sums at each rank.
+func reduceScatterBlock(s *session, n int) operation {
+	in, out, op := floats(s.send[:n*s.world.Size()]), floats(s.recv[:n]), mpi.Sum[float32]()
+	return operation{call: func() error { return mpi.ReduceScatterBlock(s.world, in, out, op) }}
+}
+
+func scan(s *session, n int) operation {
+	in, out, op := floats(s.send[:n]), floats(s.recv[:n]), mpi.Sum[float32]()
+	return operation{call: func() error { return mpi.Scan(s.world, in, out, op) }}
+}
+
+func exscan(s *session, n int) operation {
+	in, out, op := floats(s.send[:n]), floats(s.recv[:n]), mpi.Sum[float32]()
+	return operation{call: func() error { return mpi.Exscan(s.world, in, out, op) }}
+}
+
 // floats are the floats in b, which begins at a page.
 func floats(b []byte) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)

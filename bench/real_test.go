@@ -34,7 +34,17 @@ func ways(b *Benchmark) []Options {
 	if b.kind == connections || b.kind == collectiveOverlaps || b.kind == reductionOverlaps {
 		return []Options{tiny(b)}
 	}
-	return []Options{tiny(b), rewritten(b)}
+	list := []Options{tiny(b), rewritten(b)}
+	if b.kind == packings {
+		for _, shape := range Shapes {
+			for _, call := range Calls {
+				o := tiny(b)
+				o.Shape, o.Call = shape, call
+				list = append(list, o)
+			}
+		}
+	}
+	return list
 }
 
 var realBody = worldBody("real", func(world *mpi.Comm) error {

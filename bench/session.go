@@ -32,10 +32,11 @@ type session struct {
 	recv      []byte
 	sendVec   [][]byte // elements of the messages under way, where they are vectors
 	recvVec   [][]byte
-	want      []byte // when validating: what should have come; when rewriting: what is to be sent
-	sums      []byte // likewise, the floats that reductions should give
-	wrong     error  // the first thing that validation has found here
-	unwritten error  // why what there is of a report has not been written
+	want      []byte    // when validating: what should have come; when rewriting: what is to be sent
+	sums      []byte    // likewise, the floats that reductions should give
+	cart      *mpi.Cart // of the neighbor collectives
+	wrong     error     // the first thing that validation has found here
+	unwritten error     // why what there is of a report has not been written
 }
 
 // instruments are what is measured with: a clock in seconds, the bytes that validation sends, the memory of

@@ -2,6 +2,9 @@ package bench
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
 
 	"github.com/weft-mpi/weft/mpi"
 )
@@ -19,13 +22,122 @@ var packings = &kind{
 }
 
 const (
-	rowLength   = 8  // of the matrix of which a column is sent
+	rowLength   = 8  // of the matrix of which elements are sent
 	alternation = 20 // stretches in which the two ways take turns, so that what disturbs one disturbs both
 )
 
-// columnEnds are a column of a matrix that is sent, and one of another that is received.
-type columnEnds struct {
+// shape is a selection of a matrix of rowLength columns and as many rows as elements are selected: as a view,
+// and in the loops that a program has without views. A list of places is for the shapes that need one.
+type shape struct {
+	name   string
+	places func(count int) []int
+	view   func(matrix []float64, at []int, count int) mpi.View[float64]
+	pack   func(buf, matrix []float64, at []int)
+	unpack func(matrix, buf []float64, at []int)
+}
+
+var shapes = []shape{
+	{name: "column",
+		view: func(m []float64, _ []int, count int) mpi.View[float64] {
+			return mpi.Strided(m[1:], count, 1, rowLength)
+		},
+		pack: func(buf, m []float64, _ []int) {
+			for i := range buf {
+				buf[i] = m[i*rowLength+1]
+			}
+		},
+		unpack: func(m, buf []float64, _ []int) {
+			for i, v := range buf {
+				m[i*rowLength+1] = v
+			}
+		}},
+	{name: "block", // of planes of two rows
+		view: func(m []float64, _ []int, count int) mpi.View[float64] {
+			planes, rows, width := blockOf(count)
+			return mpi.Sub(m, []int{planes, 4, rowLength}, []int{0, 1, 2}, []int{planes, rows, width})
+		},
+		pack: func(buf, m []float64, _ []int) {
+			planes, rows, width := blockOf(len(buf))
+			for p := range planes {
+				for r := range rows {
+					copy(buf[(p*rows+r)*width:][:width], m[(p*4+1+r)*rowLength+2:])
+				}
+			}
+		},
+		unpack: func(m, buf []float64, _ []int) {
+			planes, rows, width := blockOf(len(buf))
+			for p := range planes {
+				for r := range rows {
+					copy(m[(p*4+1+r)*rowLength+2:], buf[(p*rows+r)*width:][:width])
+				}
+			}
+		}},
+	{name: "indexed", places: ascending,
+		view: func(m []float64, at []int, _ int) mpi.View[float64] { return mpi.Indexed(m, at, nil) },
+		pack: packPlaces, unpack: unpackPlaces},
+	{name: "scattered", places: shuffled,
+		view: func(m []float64, at []int, _ int) mpi.View[float64] { return mpi.Indexed(m, at, nil) },
+		pack: packPlaces, unpack: unpackPlaces},
+	{name: "nested", places: shuffled, // elements of a column
+		view: func(m []float64, at []int, count int) mpi.View[float64] {
+			return mpi.Strided(m, 2*count, 1, rowLength/2).Indexed(at, nil)
+		},
+		pack: func(buf, m []float64, at []int) {
+			for i := range buf {
+				buf[i] = m[at[i]*(rowLength/2)]
+			}
+		},
+		unpack: func(m, buf []float64, at []int) {
+			for i, v := range buf {
+				m[at[i]*(rowLength/2)] = v
+			}
+		}},
+}
+
+// blockOf are the planes, rows of each and elements of each of those that make so many elements.
+func blockOf(count int) (planes, rows, width int) {
+	switch {
+	case count%8 == 0:
+		return count / 8, 2, 4
+	case count <= 4:
+		return 1, 1, count
+	}
+	return count, 1, 1
+}
+
+// ascending are the places of two elements of each four.
+func ascending(count int) []int {
+	at := make([]int, count)
+	for i := range at {
+		at[i] = 2*i + i%2
+	}
+	return at
+}
+
+// shuffled are these places in no order.
+func shuffled(count int) []int {
+	at := ascending(count)
+	rand.New(rand.NewPCG(1, uint64(count))).Shuffle(count, func(i, j int) { at[i], at[j] = at[j], at[i] })
+	return at
+}
+
+func packPlaces(buf, m []float64, at []int) {
+	for i := range buf {
+		buf[i] = m[at[i]]
+	}
+}
+
+func unpackPlaces(m, buf []float64, at []int) {
+	for i, v := range buf {
+		m[at[i]] = v
+	}
+}
+
+// viewEnds are what is sent or put, and what is received or got.
+type viewEnds struct {
+	*shape
 	s         *session
+	at        []int
 	out, in   []float64 // matrices
 	send      mpi.View[float64]
 	recv      mpi.View[float64]
@@ -34,72 +146,145 @@ type columnEnds struct {
 	other     int
 	begins    bool
 	sequences int
+	win       *mpi.Win[float64] // of the calls on windows
 }
 
-// strided is a ping-pong of a column of a matrix: as views, and packed and unpacked by hand in plain loops.
-func strided(s *session, n int) (cell, error) {
+// viewCall is how a message is moved, in both ways.
+type viewCall struct {
+	name           string
+	viewed, packed func(x *viewEnds) error
+	messages       int  // one after another in a call
+	onWindow, gets bool // of rank 0 alone; and what it reads
+}
+
+var viewCalls = []viewCall{
+	{name: "send", messages: 2, viewed: (*viewEnds).sendViews, packed: (*viewEnds).sendPacked},
+	{name: "isend", messages: 2, viewed: (*viewEnds).isendViews, packed: (*viewEnds).isendPacked},
+	{name: "sendrecv", messages: 1, viewed: (*viewEnds).exchangeViews, packed: (*viewEnds).exchangePacked},
+	{name: "put", messages: 1, onWindow: true,
+		viewed: (*viewEnds).putView, packed: (*viewEnds).putPacked},
+	{name: "get", messages: 1, onWindow: true, gets: true,
+		viewed: (*viewEnds).getView, packed: (*viewEnds).getPacked},
+}
+
+// Shapes and Calls are the values of Options.Shape and Options.Call.
+var (
+	Shapes = namesOf(shapes, func(s shape) string { return s.name })
+	Calls  = namesOf(viewCalls, func(c viewCall) string { return c.name })
+)
+
+func namesOf[E any](list []E, name func(E) string) []string {
+	names := make([]string, len(list))
+	for i, e := range list {
+		names[i] = name(e)
+	}
+	return names
+}
+
+// checkViews refuses a shape and a call that there is not.
+func (o *Options) checkViews() error {
+	if o.Shape != "" && !slices.Contains(Shapes, o.Shape) {
+		return optionErrorf("no shape is called %q; there are %s", o.Shape, strings.Join(Shapes, ", "))
+	}
+	if o.Call != "" && !slices.Contains(Calls, o.Call) {
+		return optionErrorf("no call of views is called %q; there are %s", o.Call, strings.Join(Calls, ", "))
+	}
+	return nil
+}
+
+// strided moves elements of a matrix to and fro: as views, and packed and unpacked by hand in plain loops.
+func strided(s *session, n int) (c cell, err error) {
 	count := n / wordSize
-	x := columnEnds{s: s, out: make([]float64, count*rowLength), in: make([]float64, count*rowLength),
+	x := &viewEnds{s: s, shape: &shapes[max(slices.Index(Shapes, s.Shape), 0)],
+		out: make([]float64, count*rowLength+rowLength*4), in: make([]float64, count*rowLength+rowLength*4),
 		sendBuf: make([]float64, count), recvBuf: make([]float64, count)}
-	x.send = mpi.Strided(x.out[1:], count, 1, rowLength)
-	x.recv = mpi.Strided(x.in[2:], count, 1, rowLength)
+	if x.places != nil {
+		x.at = x.places(count)
+	}
+	x.send, x.recv = x.view(x.out, x.at, count), x.view(x.in, x.at, count)
 	x.other, x.begins = s.partner()
+	call := &viewCalls[max(slices.Index(Calls, s.Call), 0)]
+	if call.onWindow {
+		if x.win, err = mpi.WinAllocate[float64](s.world, count); err != nil {
+			return cell{}, err
+		}
+		if err := x.win.LockAll(); err != nil {
+			return cell{}, err
+		}
+	}
+	if c, err = x.compareWays(call, n); err != nil || !call.onWindow {
+		return c, err
+	}
+	if err := x.win.UnlockAll(); err != nil {
+		return cell{}, err
+	}
+	return c, x.win.Free()
+}
+
+// compareWays times both ways of a call.
+func (x *viewEnds) compareWays(call *viewCall, n int) (cell, error) {
+	s := x.s
 	timed, warmup := s.iterations(n)
 	watch := s.stopwatch()
 	took := [2]float64{}
-	if err := x.stretch(x.packed, warmup, nil); err != nil {
-		return cell{}, err
-	}
-	if err := x.stretch(x.viewed, warmup, nil); err != nil {
-		return cell{}, err
+	for _, way := range []func(*viewEnds) error{call.packed, call.viewed} {
+		if err := x.stretch(call, way, warmup, nil); err != nil {
+			return cell{}, err
+		}
 	}
 	done := 0
 	for k := range alternation {
 		rounds := timed*(k+1)/alternation - done
 		done += rounds
-		for way, call := range []func() error{x.viewed, x.packed} {
+		for i, way := range []func(*viewEnds) error{call.viewed, call.packed} {
 			if err := mpi.Barrier(s.world); err != nil {
 				return cell{}, err
 			}
 			from := watch
-			if way == 1 {
+			if i == 1 {
 				from = nil
 			}
 			start := s.now()
-			if err := x.stretch(call, rounds, from); err != nil {
+			if err := x.stretch(call, way, rounds, from); err != nil {
 				return cell{}, err
 			}
-			took[way] += s.now() - start
+			took[i] += s.now() - start
 		}
 	}
-	perMessage := 1e6 / float64(2*timed)
+	perMessage := 1e6 / float64(call.messages*timed)
 	return cell{value: took[0] * perMessage, baseline: took[1] * perMessage,
-		tails: s.tails(oneWayMicroseconds)}, nil
+		tails: s.tails(func(seconds float64) float64 { return seconds * 1e6 / float64(call.messages) })}, nil
 }
 
 // stretch is some rounds in one way. A stopwatch, if there is one, keeps their times.
-func (x *columnEnds) stretch(call func() error, rounds int, watch *stopwatch) error {
+func (x *viewEnds) stretch(call *viewCall, way func(*viewEnds) error, rounds int, watch *stopwatch) error {
 	if watch != nil {
 		watch.lap = watch.now()
 	}
 	for range rounds {
 		if x.s.refills() {
-			x.fill()
+			if err := x.fill(call); err != nil {
+				return err
+			}
 		}
-		if err := call(); err != nil {
-			return err
+		if !call.onWindow || x.begins {
+			if err := way(x); err != nil {
+				return err
+			}
 		}
 		if watch != nil {
 			watch.split()
 		}
 		if x.s.Validate {
-			x.compare()
+			if err := x.compare(call); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-func (x *columnEnds) viewed() error {
+func (x *viewEnds) sendViews() error {
 	if x.begins {
 		if err := mpi.SendView(x.s.world, x.send, x.other, pingTag); err != nil {
 			return err
@@ -114,8 +299,8 @@ func (x *columnEnds) viewed() error {
 	return nil
 }
 
-// packed is viewed as programs do it without views.
-func (x *columnEnds) packed() error {
+// sendPacked is sendViews as programs do it without views.
+func (x *viewEnds) sendPacked() error {
 	if x.begins {
 		if err := x.packAndSend(); err != nil {
 			return err
@@ -124,49 +309,169 @@ func (x *columnEnds) packed() error {
 	if _, err := mpi.Recv(x.s.world, x.recvBuf, x.other, pingTag); err != nil {
 		return err
 	}
-	for i, v := range x.recvBuf {
-		x.in[i*rowLength+2] = v
-	}
+	x.unpack(x.in, x.recvBuf, x.at)
 	if !x.begins {
 		return x.packAndSend()
 	}
 	return nil
 }
 
-func (x *columnEnds) packAndSend() error {
-	for i := range x.sendBuf {
-		x.sendBuf[i] = x.out[i*rowLength+1]
-	}
+func (x *viewEnds) packAndSend() error {
+	x.pack(x.sendBuf, x.out, x.at)
 	return mpi.Send(x.s.world, x.sendBuf, x.other, pingTag)
 }
 
-// fill writes the column anew.
-func (x *columnEnds) fill() {
-	x.sequences++
-	for i := range x.sendBuf {
-		x.out[i*rowLength+1] = columnValue(x.s.world.Rank(), x.sequences, i)
+// isendViews has the receive posted before the message comes.
+func (x *viewEnds) isendViews() error {
+	r, err := mpi.IrecvView(x.s.world, x.recv, x.other, pingTag)
+	if err != nil {
+		return err
 	}
+	send := func() (mpi.Request, error) { return mpi.IsendView(x.s.world, x.send, x.other, pingTag) }
+	return x.inTurn(r, send, nil)
 }
 
-// columnValue is an element of a column of a rank's message.
-func columnValue(rank, sequence, i int) float64 {
+func (x *viewEnds) isendPacked() error {
+	r, err := mpi.Irecv(x.s.world, x.recvBuf, x.other, pingTag)
+	if err != nil {
+		return err
+	}
+	send := func() (mpi.Request, error) {
+		x.pack(x.sendBuf, x.out, x.at)
+		return mpi.Isend(x.s.world, x.sendBuf, x.other, pingTag)
+	}
+	return x.inTurn(r, send, func() { x.unpack(x.in, x.recvBuf, x.at) })
+}
+
+// inTurn sends before the receive of this rank ends, or after that.
+func (x *viewEnds) inTurn(r mpi.Request, send func() (mpi.Request, error), received func()) error {
+	if x.begins {
+		s, err := send()
+		if err != nil {
+			return err
+		}
+		if _, err := s.Wait(); err != nil {
+			return err
+		}
+	}
+	if _, err := r.Wait(); err != nil {
+		return err
+	}
+	if received != nil {
+		received()
+	}
+	if x.begins {
+		return nil
+	}
+	s, err := send()
+	if err != nil {
+		return err
+	}
+	_, err = s.Wait()
+	return err
+}
+
+func (x *viewEnds) exchangeViews() error {
+	_, err := mpi.SendrecvView(x.s.world, x.send, x.other, pingTag, x.recv, x.other, pingTag)
+	return err
+}
+
+func (x *viewEnds) exchangePacked() error {
+	x.pack(x.sendBuf, x.out, x.at)
+	if _, err := mpi.Sendrecv(x.s.world, x.sendBuf, x.other, pingTag, x.recvBuf, x.other,
+		pingTag); err != nil {
+		return err
+	}
+	x.unpack(x.in, x.recvBuf, x.at)
+	return nil
+}
+
+func (x *viewEnds) putView() error {
+	if err := x.win.PutView(x.send, x.other, x.win.At(0, x.send.Len())); err != nil {
+		return err
+	}
+	return x.win.Flush(x.other)
+}
+
+func (x *viewEnds) putPacked() error {
+	x.pack(x.sendBuf, x.out, x.at)
+	if err := x.win.Put(x.sendBuf, x.other, 0); err != nil {
+		return err
+	}
+	return x.win.Flush(x.other)
+}
+
+func (x *viewEnds) getView() error {
+	if err := x.win.GetView(x.recv, x.other, x.win.At(0, x.recv.Len())); err != nil {
+		return err
+	}
+	return x.win.Flush(x.other)
+}
+
+func (x *viewEnds) getPacked() error {
+	if err := x.win.Get(x.recvBuf, x.other, 0); err != nil {
+		return err
+	}
+	if err := x.win.Flush(x.other); err != nil {
+		return err
+	}
+	x.unpack(x.in, x.recvBuf, x.at)
+	return nil
+}
+
+// fill writes anew what is moved.
+func (x *viewEnds) fill(call *viewCall) error {
+	x.sequences++
+	for i := range x.sendBuf {
+		x.sendBuf[i] = elementValue(x.s.world.Rank(), x.sequences, i)
+	}
+	x.unpack(x.out, x.sendBuf, x.at)
+	if !call.onWindow {
+		return nil
+	}
+	copy(x.win.Local(), x.sendBuf)
+	return mpi.Barrier(x.s.world)
+}
+
+// elementValue is an element of a rank's message.
+func elementValue(rank, sequence, i int) float64 {
 	return float64((rank+1)*1_000_003 + sequence*257 + i)
 }
 
-// compare notes the first element that is not what the other rank has sent.
-func (x *columnEnds) compare() {
-	for i := range x.recvBuf {
-		want := columnValue(x.other, x.sequences, i)
-		if got := x.in[i*rowLength+2]; got != want && x.s.wrong == nil {
+// compare notes the first element that is not what the other rank has sent, where something has come.
+func (x *viewEnds) compare(call *viewCall) error {
+	if call.onWindow {
+		if err := mpi.Barrier(x.s.world); err != nil {
+			return err
+		}
+	}
+	got := x.recvBuf
+	switch {
+	case call.onWindow && x.begins != call.gets:
+		got = nil
+	case call.onWindow && !call.gets:
+		got = x.win.Local()
+	default:
+		x.pack(got, x.in, x.at)
+	}
+	for i, v := range got {
+		want := elementValue(x.other, x.sequences, i)
+		if v != want && x.s.wrong == nil {
 			x.s.wrong = fmt.Errorf("%w: %s, %d bytes: rank %d got message %d of rank %d with %v in "+
-				"place of %v as element %d", ErrInvalid, x.s.Name, len(x.recvBuf)*wordSize,
-				x.s.world.Rank(), x.sequences, x.other, got, want, i)
+				"place of %v as element %d", ErrInvalid, x.s.Name, len(got)*wordSize,
+				x.s.world.Rank(), x.sequences, x.other, v, want, i)
 		}
 	}
 	clear(x.in)
+	if call.onWindow {
+		return mpi.Barrier(x.s.world)
+	}
+	return nil
 }
 
 func init() {
-	All = append(All, &Benchmark{Name: "strided", Short: "time of a column, as a view and packed by hand",
-		title: "Strided Latency", kind: packings, cell: strided, Ranks: 2, Start: 2})
+	All = append(All, &Benchmark{Name: "strided",
+		Short: "time of elements that lie apart, as a view and packed by hand", title: "Strided Latency",
+		kind: packings, cell: strided, Ranks: 2, Start: 2,
+		remark: func(s *session) string { return "# Shape: " + s.Shape + ", Call: " + s.Call }})
 }

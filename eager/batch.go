@@ -16,6 +16,10 @@ type Batch struct {
 	buf     []byte
 	lastRun int // where the last run begins
 	count   int // of messages
+	// what the header of the last run says, so that a message that continues it need not read it: envelope
+	// and length. They hold while count is above 0
+	word   uint64
+	length int
 }
 
 const (
@@ -42,20 +46,43 @@ func (b *Batch) TakeMemory() []byte {
 // Count is the number of messages in the batch.
 func (b *Batch) Count() int { return b.count }
 
+// LastRun is the envelope and the length of the messages of the last run. The batch is not empty.
+func (b *Batch) LastRun() (env Envelope, length int) { return envelopeOf(b.word), b.length }
+
+// Continue copies a message into the batch if it can be the next of the last run, as most messages of a burst
+// can. False means that nothing was done: Add may begin another run.
+func (b *Batch) Continue(c *channel.Channel, env Envelope, payload []byte) bool {
+	if b.count == 0 || env.word() != b.word || len(payload) != b.length || len(payload) == 0 {
+		return false
+	}
+	at := len(b.buf)
+	n := at + len(payload)
+	if n > cap(b.buf) || n > c.MaxBody() {
+		return false
+	}
+	run := b.buf[b.lastRun:]
+	count := binary.LittleEndian.Uint16(run[2:])
+	if count == maxRun-1 {
+		return false
+	}
+	b.buf = b.buf[:n]
+	binary.LittleEndian.PutUint16(run[2:], count+1)
+	if len(payload) == wordcopy.Size { // as many messages are
+		wordcopy.Put(b.buf, at, wordcopy.Get(payload, 0))
+	} else {
+		wordcopy.Copy(b.buf[at:], payload)
+	}
+	b.count++
+	return true
+}
+
 // Add copies a message into the batch. False means that it is full, or that the message would not fit a slot
 // of every phase: the channel may go back to small slots before the batch is sent.
 func (b *Batch) Add(c *channel.Channel, env Envelope, payload []byte) bool {
-	at := len(b.buf)
-	if b.count > 0 && b.continues(env, len(payload)) {
-		if n := at + len(payload); n <= cap(b.buf) && n <= c.MaxBody() {
-			b.buf = b.buf[:n]
-			wordcopy.Copy(b.buf[at:], payload)
-			run := b.buf[b.lastRun:]
-			binary.LittleEndian.PutUint16(run[2:], binary.LittleEndian.Uint16(run[2:])+1)
-			b.count++
-			return true
-		}
+	if b.Continue(c, env, payload) {
+		return true
 	}
+	at := len(b.buf)
 	n := at + runLen + len(payload)
 	if n > cap(b.buf) || n > c.MaxBody() || runLen+len(payload) > c.FirstPhaseBody() {
 		if n <= cap(b.buf) && b.count > 0 {
@@ -64,19 +91,11 @@ func (b *Batch) Add(c *channel.Channel, env Envelope, payload []byte) bool {
 		return false
 	}
 	b.buf = b.buf[:n]
-	b.lastRun = at
+	b.lastRun, b.word, b.length = at, env.word(), len(payload)
 	putRun(b.buf[at:], len(payload), 1, env)
 	wordcopy.Copy(b.buf[at+runLen:], payload)
 	b.count++
 	return true
-}
-
-// continues tells whether a message can be the next of the last run.
-func (b *Batch) continues(env Envelope, n int) bool {
-	run := b.buf[b.lastRun:]
-	return n > 0 && int(binary.LittleEndian.Uint16(run)) == n &&
-		binary.LittleEndian.Uint64(run[4:]) == env.word() &&
-		binary.LittleEndian.Uint16(run[2:]) < maxRun-1
 }
 
 // TrySend sends the batch and empties it. False means that there is no room now for all of it; what has gone
@@ -142,7 +161,7 @@ type run struct {
 func (r *run) parse(b []byte) {
 	w := binary.LittleEndian.Uint64(b[4:])
 	r.length, r.count = int(binary.LittleEndian.Uint16(b)), int(binary.LittleEndian.Uint16(b[2:]))+1
-	r.env = Envelope{Context: uint32(w), Tag: int32(w >> 32)}
+	r.env = envelopeOf(w)
 }
 
 func putRun(b []byte, length, count int, env Envelope) {

@@ -56,9 +56,10 @@ func (e Envelope) put(b []byte) {
 
 func (e Envelope) word() uint64 { return uint64(e.Context) | uint64(uint32(e.Tag))<<32 }
 
+func envelopeOf(word uint64) Envelope { return Envelope{Context: uint32(word), Tag: int32(word >> 32)} }
+
 func parseEnvelope(b []byte) (Envelope, error) {
-	w := binary.LittleEndian.Uint64(b)
-	e := Envelope{Context: uint32(w), Tag: int32(w >> 32)}
+	e := envelopeOf(binary.LittleEndian.Uint64(b))
 	if e.Tag < 0 {
 		return Envelope{}, fmt.Errorf("%w: an eager message with tag %d", transport.ErrProtocol, e.Tag)
 	}
@@ -67,10 +68,20 @@ func parseEnvelope(b []byte) (Envelope, error) {
 
 // Parse takes an EAGER apart. The payload is the body's own memory.
 func Parse(body []byte) (Envelope, []byte, error) {
-	if len(body) < envelopeLen {
-		return Envelope{}, nil, fmt.Errorf("%w: an eager message of %d bytes has no envelope",
-			transport.ErrProtocol, len(body))
+	if len(body) >= envelopeLen {
+		if env := envelopeOf(binary.LittleEndian.Uint64(body)); env.Tag >= 0 {
+			return env, body[envelopeLen:], nil
+		}
 	}
-	env, err := parseEnvelope(body)
-	return env, body[envelopeLen:], err
+	return Envelope{}, nil, parseError(body)
+}
+
+// parseError says what is wrong with an EAGER. It stands apart so that Parse is inlined.
+func parseError(body []byte) error {
+	if len(body) < envelopeLen {
+		return fmt.Errorf("%w: an eager message of %d bytes has no envelope", transport.ErrProtocol,
+			len(body))
+	}
+	_, err := parseEnvelope(body)
+	return err
 }

@@ -14,10 +14,10 @@ import (
 
 	"github.com/google/pprof/profile"
 
+	"github.com/weft-mpi/weft/internal/deadlock"
 	"github.com/weft-mpi/weft/internal/live"
 	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
-	"github.com/weft-mpi/weft/launcher/internal/deadlock"
 	"github.com/weft-mpi/weft/launcher/internal/supervisor"
 )
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // Host is a host that ranks may run on.
@@ -72,10 +73,11 @@ func parseHost(word string) (h Host, err error) {
 }
 
 // isName tells whether a text may be the name of a host, or of a user there. What begins with a dash would be
-// an option of the starter, and other signs would mean something to a shell.
+// an option of the starter, other signs would mean something to a shell, and a name that shows nothing could
+// not be found in an error.
 func isName(name string) bool {
 	return name != "" && name[0] != '-' && !strings.ContainsFunc(name, func(r rune) bool {
-		return r <= ' ' || r == 0x7f || strings.ContainsRune(shellCharacters, r)
+		return r <= ' ' || !unicode.IsPrint(r) || strings.ContainsRune(shellCharacters, r)
 	})
 }
 
@@ -93,7 +95,11 @@ func ParseHostfile(r io.Reader, name string) ([]Host, error) {
 	var hosts []Host
 	lines := bufio.NewScanner(r)
 	for n := 1; lines.Scan(); n++ {
-		line, _, _ := strings.Cut(lines.Text(), "#")
+		text := lines.Text()
+		if n == 1 {
+			text = strings.TrimPrefix(text, "\ufeff") // the byte-order mark of other systems' editors
+		}
+		line, _, _ := strings.Cut(text, "#")
 		h, column, err := parseHostLine(line)
 		if err != nil {
 			return nil, fmt.Errorf("%s:%d:%d: %w", name, n, column, err)

@@ -32,7 +32,12 @@ func TestParseHostfile(t *testing.T) {
 		"hosts")
 	require.NoError(t, err)
 	require.Equal(t, []Host{{"a", 2}, {"me@b", 4}, {"c", 0}}, hosts)
+	hosts, err = ParseHostfile(strings.NewReader("\ufeffa:2\nb\n"), "hosts")
+	require.NoError(t, err)
+	require.Equal(t, []Host{{"a", 2}, {"b", 0}}, hosts)
 	for text, want := range map[string]string{
+		"\ufeffa rack=4":     `hosts:1:3: "rack=4": slots=N, max_slots=N or user=NAME can stand after a host`,
+		"a\n\ufeffb":         `hosts:2:1: "\ufeffb" is no host's name`,
 		"":                   "hosts: no host in it",
 		"a\n  b slots=none":  `hosts:2:5: "none" is no number of slots, which is from 1 to 65536`,
 		"a\n\nb rack=4":      `hosts:3:3: "rack=4": slots=N, max_slots=N or user=NAME can stand after a host`,

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/deadlock"
 	"github.com/weft-mpi/weft/internal/live"
 	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
-	"github.com/weft-mpi/weft/launcher/internal/deadlock"
 )
 
 const (
@@ -48,13 +48,12 @@ func (j *job) beginLive() {
 	v.ranks = make([]liveRank, n)
 	v.every = liveEvery + time.Duration(n/1000)*liveEveryThousand
 	server, err := live.Listen(live.Job{PID: os.Getpid(), Name: filepath.Base(j.Apps[0].Program), Size: n,
-		Every: v.every})
+		Every: v.every}, j.local.RemoveSocket)
 	if err != nil {
 		j.tellStep("weft top cannot watch this job: %v", err)
 		return
 	}
 	v.server = server
-	j.local.RemoveSocket(server.Path())
 }
 
 // event notes what becomes of a rank's process.
@@ -78,7 +77,7 @@ func (v *liveView) event(e agent.Event) {
 // sampled takes a rank's answer. What cannot be read, or is of another rank, is none.
 func (v *liveView) sampled(e agent.Sampled) {
 	s, err := snapshot.DecodeSample(e.Sample)
-	if err == nil && s.State.Rank == e.Rank && s.State.Size == len(v.ranks) {
+	if err == nil && s.State.IsOf(e.Rank, len(v.ranks)) {
 		v.ranks[e.Rank].sample, v.ranks[e.Rank].asked = s, false
 	}
 }
@@ -166,6 +165,8 @@ func (l *liveRank) state() live.State {
 		return live.Silent
 	}
 	switch s := &l.sample.State; {
+	case s.Phase == snapshot.Starting:
+		return live.Starting
 	case s.Phase == snapshot.Finalizing:
 		return live.Finalizing
 	case s.Phase == snapshot.Finished:

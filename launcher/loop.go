@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/deadlock"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
-	"github.com/weft-mpi/weft/launcher/internal/deadlock"
 	"github.com/weft-mpi/weft/launcher/internal/supervisor"
 )
 

@@ -40,7 +40,7 @@ func (j *job) setUpNodes(ctx context.Context) error {
 	nodes, err := j.connect(ctx, hosts)
 	if j.past.restarts > 0 && nodes != nil {
 		if err != nil {
-			j.output.notice("%v", err)
+			j.output.problem(err)
 		}
 		hosts, nodes, err = j.leaveOut(hosts, nodes)
 	}

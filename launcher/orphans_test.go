@@ -3,9 +3,12 @@ package launcher
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -85,6 +88,25 @@ func TestOrphansAreReaped(t *testing.T) {
 	require.Equal(t, 143, p.cmd.ProcessState.ExitCode())
 }
 
+// A program that runs a job beside other work may start another process at the same moment as a rank. What the
+// job's end looks for must not be what such a process inherits.
+func TestOtherChildrenCarryNoMark(t *testing.T) {
+	limit := func(pid string) string {
+		text, err := os.ReadFile(filepath.Join("/proc", pid, "limits"))
+		require.NoError(t, err)
+		_, after, found := strings.Cut(string(text), "Max realtime timeout")
+		require.True(t, found)
+		line, _, _ := strings.Cut(after, "\n")
+		return line
+	}
+	b := start(t, 2, "wait", nil)
+	for _, pid := range b.pids(2) {
+		require.Equal(t, limit("self"), limit(strconv.Itoa(pid)))
+		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	}
+	b.failure()
+}
+
 // Ranks lead sessions of their own, so they cannot be stopped for opening the launcher's terminal.
 func TestRanksLeadSessions(t *testing.T) {
 	b := start(t, 2, "wait", nil)
@@ -123,34 +145,90 @@ func TestSignalDuringTheStartReachesAllRanks(t *testing.T) {
 	}
 }
 
-// A signal during the build of a Go package ends the build with all its processes, and leaves no file.
+// A signal during the build of a Go package ends the job, and leaves neither process nor file.
 func TestSignalDuringTheBuild(t *testing.T) {
 	dir, temp := t.TempDir(), t.TempDir()
-	pids := filepath.Join(dir, "pids")
-	// A go command that takes its time.
-	script := "#!/bin/sh\ncase $1 in build) ;; *) exec " + goTool(t) +
-		" \"$@\";; esac\nsleep 3600 & echo $! $$ > " + pids + ".new; mv " +
-		pids + ".new " + pids + "; wait\n"
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "go"), []byte(script), 0o700))
+	slowGo(t, dir)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"),
 		[]byte("package main\n\nfunc main() {}\n"), 0o600))
 	p := startLauncherWith(t, "LAUNCHER_TEST_RANKS=wait", "LAUNCHER_TEST_PROGRAM="+filepath.Join(dir,
 		"main.go"),
 		"PATH="+dir+":"+os.Getenv("PATH"), "TMPDIR="+temp, "XDG_CACHE_HOME="+filepath.Join(temp, "cache"))
-	var text []byte
-	require.Eventually(t, func() (found bool) { text, _ = os.ReadFile(pids); return len(text) > 0 },
-		patience, time.Millisecond)
+	pids := slowBuild(t, dir)
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	p.cmd.Wait()
 	require.Equal(t, 143, p.cmd.ProcessState.ExitCode())
-	for field := range strings.FieldsSeq(string(text)) {
-		pid, err := strconv.Atoi(field)
-		require.NoError(t, err)
-		requireGone(t, []int{pid})
-	}
+	requireGone(t, pids)
 	left, err := filepath.Glob(filepath.Join(temp, "weft-*"))
 	require.NoError(t, err)
 	require.Empty(t, left)
+}
+
+// A build that is cancelled ends with its compilers, and the go command can remove its files. Nothing of the
+// launcher sweeps what is left behind here.
+func TestCancelledBuildEndsItsCompilers(t *testing.T) {
+	dir := t.TempDir()
+	tool := slowGo(t, dir)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	reason := errors.New("enough")
+	ended := make(chan error, 1)
+	go func() { ended <- compile(ctx, tool, dir, filepath.Join(dir, "out"), "it", os.Stderr) }()
+	pids := slowBuild(t, dir)
+	t.Cleanup(func() {
+		for _, pid := range pids {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	cancel(reason)
+	require.ErrorIs(t, <-ended, reason)
+	requireGone(t, pids)
+	require.NoFileExists(t, filepath.Join(dir, "work"))
+}
+
+func init() {
+	// slow-build is a go command that is held up by its compiler, and removes its file when it is interrupted.
+	modes["slow-build"] = func() {
+		interrupted := make(chan os.Signal, 1)
+		signal.Notify(interrupted, syscall.SIGINT)
+		dir := os.Getenv(slowBuildVariable)
+		compiler := exec.Command("/bin/sleep", "3600")
+		check(compiler.Start())
+		check(os.WriteFile(filepath.Join(dir, "work"), nil, 0o600))
+		pids := fmt.Sprintln(compiler.Process.Pid, os.Getpid())
+		check(os.WriteFile(filepath.Join(dir, "pids.new"), []byte(pids), 0o600))
+		check(os.Rename(filepath.Join(dir, "pids.new"), filepath.Join(dir, "pids")))
+		compiler.Wait()
+		<-interrupted
+		check(os.Remove(filepath.Join(dir, "work")))
+	}
+}
+
+const slowBuildVariable = "LAUNCHER_TEST_SLOW_BUILD"
+
+// slowGo writes a go command into the folder whose builds do not end.
+func slowGo(t *testing.T, dir string) (tool string) {
+	t.Helper()
+	tool = filepath.Join(dir, "go")
+	script := "#!/bin/sh\ncase $1 in build) ;; *) exec " + goTool(t) + " \"$@\";; esac\n" +
+		"exec env " + modeVariable + "=slow-build " + slowBuildVariable + "=" + dir + " " + os.Args[0] + "\n"
+	require.NoError(t, os.WriteFile(tool, []byte(script), 0o700))
+	return tool
+}
+
+// slowBuild waits until a build is under way, and returns its processes.
+func slowBuild(t *testing.T, dir string) (pids []int) {
+	t.Helper()
+	var text []byte
+	require.Eventually(t, func() bool {
+		text, _ = os.ReadFile(filepath.Join(dir, "pids"))
+		return len(text) > 0
+	}, patience, time.Millisecond)
+	for field := range strings.FieldsSeq(string(text)) {
+		pid, err := strconv.Atoi(field)
+		require.NoError(t, err)
+		pids = append(pids, pid)
+	}
+	return pids
 }
 
 func goTool(t *testing.T) string {

@@ -3,6 +3,7 @@ package launcher
 import (
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/weft-mpi/weft/internal/printable"
@@ -80,6 +81,13 @@ func (o *output) expect(ranks int, job *Job) {
 // notice tells the user something, on a line of its own.
 func (o *output) notice(text string, args ...any) {
 	o.sinks[agent.Stderr].put(nil, []byte(printable.Text("weft: "+fmt.Sprintf(text, args...))+"\n"))
+}
+
+// problem tells the user of an error, each line of it as weft's.
+func (o *output) problem(err error) {
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		o.notice("%s", line)
+	}
 }
 
 // openFiles opens the files for the output of ranks of other hosts. Ranks of this host write theirs

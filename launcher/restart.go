@@ -64,7 +64,7 @@ func (j *job) retryPreparing(err error) bool {
 	if j.past.restarts == 0 || errors.As(err, &request) || errors.As(err, &end) || !j.restartsLeft() {
 		return false
 	}
-	j.output.notice("%v", err)
+	j.output.problem(err)
 	j.past.freeAt = time.Now().Add(startPause)
 	j.countRestart()
 	return true

@@ -14,11 +14,11 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/deadlock"
 	"github.com/weft-mpi/weft/internal/printable"
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
-	"github.com/weft-mpi/weft/launcher/internal/deadlock"
 	"github.com/weft-mpi/weft/launcher/internal/local"
 	"github.com/weft-mpi/weft/launcher/internal/supervisor"
 	"github.com/weft-mpi/weft/launcher/pmi"
@@ -27,9 +27,10 @@ import (
 const (
 	defaultGrace = 2 * time.Second
 	secretSize   = 32
-	// timerSlack is by how much the timers of a rank with a core of its own may be late. Go's system monitor
-	// sleeps for 20 µs at a time, for the first milliseconds after anything has blocked: with the system's
-	// slack it takes a seventh of the only core that the rank has (ADR 0009).
+	// timerSlack is by how much the timers of a rank may be late that has one core of its own, or shares
+	// cores with others. Go's system monitor sleeps for 20 µs at a time, for the first milliseconds after
+	// anything has blocked: with the system's slack it takes a seventh of the only core that the rank has
+	// (ADR 0009), and the monitors of many ranks take most turns of the cores that they share (ADR 0066).
 	timerSlack = time.Millisecond
 	// flushTimeout is how long a job that could not be started waits until the user has been told why.
 	flushTimeout = 2 * time.Second
@@ -382,7 +383,7 @@ func (j *job) startCommand(n *node, secret []byte, mapping string) agent.Start {
 			Preset: []string{"PMI_process_mapping", mapping},
 		},
 	}
-	if n.plan.OwnCore {
+	if n.plan.OwnCore || n.plan.CoresPerRank == 0 {
 		start.TimerSlack = timerSlack
 	}
 	environ := os.Environ()

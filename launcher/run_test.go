@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,6 +18,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/launcher/internal/agent"
+	"github.com/weft-mpi/weft/launcher/internal/local"
 )
 
 const patience = 30 * time.Second
@@ -250,6 +254,28 @@ func TestRun64RanksMeetInTheBarrier(t *testing.T) {
 	require.Empty(t, marked(b.mark))
 }
 
+// Ranks that outnumber the cores have late timers, or the monitors of all of them take most turns of the
+// cores; ranks that are bound to nothing, and are few, keep their timers.
+func TestRunRanksThatShareCoresHaveLateTimers(t *testing.T) {
+	slack := func(n int) (got string) {
+		b := start(t, n, "slack", func(j *Job) { j.Binding.To = BindNone })
+		for range n {
+			line, err := b.out.ReadString('\n')
+			require.NoError(t, err)
+			require.True(t, got == "" || got == line, line)
+			got = line
+		}
+		require.NoError(t, <-b.done)
+		return got
+	}
+	// Not what /proc/self has, the slack of the first thread: that may have started the ranks of another job,
+	// and is then never used again.
+	own, err := os.ReadFile(fmt.Sprintf("/proc/%d/timerslack_ns", syscall.Gettid()))
+	require.NoError(t, err)
+	require.Equal(t, string(own), slack(1))
+	require.Equal(t, fmt.Sprintln(timerSlack.Nanoseconds()), slack(runtime.NumCPU()+1))
+}
+
 func TestRunGivesAllRanksOneSecret(t *testing.T) {
 	b := start(t, 2, "secret", nil)
 	first, err := b.out.ReadString('\n')
@@ -330,6 +356,22 @@ func TestKilledLauncherLeavesNothingBehind(t *testing.T) {
 	p.cmd.Wait()
 	p.requireGone(t)
 	requireGone(t, pids)
+}
+
+// Where memory runs out the system ends a rank before the launcher, which has to tell of it.
+func TestRanksAreEndedBeforeTheLauncherWhereMemoryRunsOut(t *testing.T) {
+	p := startLauncher(t, "wait")
+	defer p.cmd.Process.Kill()
+	score := func(pid int) (n int) {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
+		require.NoError(t, err)
+		fmt.Sscan(string(text), &n)
+		return n
+	}
+	for _, pid := range readPIDs(t, p.out, 2) {
+		require.Eventually(t, func() bool { return score(pid) > score(p.cmd.Process.Pid) }, 20*time.Second,
+			time.Millisecond)
+	}
 }
 
 // What has left its rank's session and environment ends with a launcher that is killed, too: nothing adopts it.
@@ -421,4 +463,39 @@ int main(int argc, char **argv) {
 	for r := range 3 {
 		require.Contains(t, string(text), fmt.Sprintf("rank %d of 3: sum 3\n", r))
 	}
+}
+
+func init() {
+	// limited is an agent that starts a rank when the limit of processes has been reached.
+	modes["limited"] = func() {
+		if os.Getuid() == 0 {
+			check(syscall.Setuid(1<<20 + os.Getpid())) // the limit does not hold for root
+			const dumpable = 4                         // PR_SET_DUMPABLE: or the process cannot execute itself again
+			_, _, e := syscall.Syscall(syscall.SYS_PRCTL, dumpable, 1, 0)
+			if e != 0 {
+				check(e)
+			}
+		}
+		a, err := local.New(local.Options{Job: "limited", Sole: true})
+		check(err)
+		const processes = 6 // RLIMIT_NPROC
+		check(syscall.Setrlimit(processes, &syscall.Rlimit{}))
+		a.Do(agent.Start{Ranks: []agent.Rank{{Name: "true", Path: "/bin/true"}}})
+		for e := range a.Events() {
+			if n, is := e.(agent.NotStarted); is {
+				fmt.Println(n.Reason)
+				break
+			}
+		}
+		a.Close()
+	}
+}
+
+// A launcher that gets no thread and no process any more tells so, and ends the job.
+func TestNoMoreProcesses(t *testing.T) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), modeVariable+"=limited")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "the limit of processes is reached (ulimit -u)")
 }

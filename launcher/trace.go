@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weft-mpi/weft/internal/deadlock"
 	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/internal/trace"
-	"github.com/weft-mpi/weft/launcher/internal/deadlock"
 	"github.com/weft-mpi/weft/launcher/internal/tracefile"
 )
 

@@ -59,13 +59,19 @@ func (x *compared) tell(c *Comm) error {
 
 // hear receives the digests of the neighbors.
 func (x *compared) hear(c *Comm) (err error) {
+	g := engine.GroupCall{Context: c.context + checking, Tag: x.tag}
+	if err := c.e.BeginGroupCall(&g); err != nil {
+		return err
+	}
+	defer c.e.EndGroupCall(&g)
 	for i, p := range x.peers[:x.n] {
 		b := wordBytes(x.theirs[i][:])
-		if c.scope == nil {
-			var st engine.Status
-			err = c.e.Recv(c.context+checking, b, c.worldRank(p), x.tag, 1, &st)
-		} else if h, begun := c.e.Irecv(c.context+checking, b, c.worldRank(p), x.tag, 1); begun == nil {
+		if h, begun := c.e.Irecv(c.context+checking, b, c.worldRank(p), x.tag, 1); begun == nil {
 			c.e.Bind(h, c.scope)
+			if err = c.e.GroupCallErr(&g); err != nil {
+				c.e.CancelAndFree(h)
+				return err
+			}
 			_, err = c.e.Wait(h)
 		} else {
 			err = begun

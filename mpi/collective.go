@@ -3,7 +3,6 @@ package mpi
 import (
 	"fmt"
 	"math"
-	"sync"
 	"sync/atomic"
 	"unicode"
 	"unicode/utf8"
@@ -25,6 +24,7 @@ type collectiveCall struct {
 	comm    *Comm
 	call    coll.Call
 	in, out []byte
+	views   *viewBlocks // in place of in and out
 	op      *engine.Operator
 	element *check.Element // in checking mode
 	err     error          // the first thing wrong with the arguments
@@ -36,10 +36,14 @@ type collState struct {
 	persistent atomic.Uint32
 	checked    atomic.Uint32 // signatures in checking mode
 
-	// own serves blocking calls, one at a time: most programs repeat a call, and then its schedule is there
-	// already.
-	mu  sync.Mutex // held while own is in use
-	own engine.Collective
+	// own serves blocking calls, one at a time: most programs repeat a call, or two in turn, and then its
+	// schedule is there already.
+	mu     engine.Lock // held while own is in use
+	own    [2]engine.Collective
+	used   [2]string // their algorithms
+	latest int       // which of them the latest call was, or is, carried out with
+
+	views atomic.Pointer[viewBlocks] // of the latest AlltoallView; nil while one has it
 
 	mailboxes *engine.Mailboxes // nil before the first call that could use them
 	decided   bool              // whether there are any
@@ -58,7 +62,7 @@ func begin[T any](a *collectiveCall, c *Comm, o coll.Operation) {
 	}
 	a.element = elementOf[T](c)
 	a.call.Rank, a.call.Size, a.call.ElemSize = c.rank, c.size, sizeOf[T]()
-	a.call.Crowded = c.size > c.job.processors
+	a.call.Fabric, a.call.Hosts, a.call.Processors = c.place()
 }
 
 // fail keeps the first thing that is wrong with a call.
@@ -206,21 +210,8 @@ func run(a collectiveCall) error {
 	if a.err == nil && a.comm.checker != nil {
 		a.agree()
 	}
-	if a.err != nil {
-		return a.failed("", "")
-	}
-	k := &a.comm.coll
-	if own := k.mu.TryLock(); own || k.serial.Load() {
-		if !own {
-			k.mu.Lock()
-		}
-		a.err = a.runOwn(k)
-		k.mu.Unlock()
-	} else {
-		x := a.comm.e.NewCollective() // another goroutine is in a collective of this communicator
-		a.plan(x)
-		a.fill(x, a.nextTag())
-		a.err = a.comm.e.RunCollective(x)
+	if a.err == nil {
+		a.err = a.carryOut()
 	}
 	if a.err != nil {
 		return a.failed("", "")
@@ -228,22 +219,46 @@ func run(a collectiveCall) error {
 	return nil
 }
 
+// carryOut carries out a call without anything wrong, to its end.
+func (a *collectiveCall) carryOut() (err error) {
+	k := &a.comm.coll
+	if own := k.mu.TryLock(); own || k.serial.Load() {
+		if !own {
+			k.mu.Lock()
+		}
+		err = a.runOwn(k)
+		k.mu.Unlock()
+		return err
+	}
+	x := a.comm.e.NewCollective() // another goroutine is in a collective of this communicator
+	a.plan(x)
+	a.fill(x, a.nextTag())
+	return a.comm.e.RunCollective(x)
+}
+
 // runOwn carries out a call with what its communicator keeps for that.
 func (a *collectiveCall) runOwn(k *collState) error {
-	c, x := a.comm, &k.own
+	c := a.comm
 	if err := a.prepareMailboxes(k); err != nil {
 		return err
 	}
+	if k.own[k.latest].Call != a.call {
+		k.latest = 1 - k.latest
+	}
+	x := &k.own[k.latest]
 	if x.Call != a.call || !a.repeatable() {
-		a.plan(x)
+		a.planOwn(k)
 	}
 	a.fill(x, a.nextTag())
 	if x.Schedule.Mailboxes {
 		a.err = c.e.RunInMailboxes(x, k.mailboxes)
 	} else {
+		if x.Beside = nil; a.call.Mailbox > 0 {
+			x.Beside = k.mailboxes
+		}
 		a.err = c.e.RunCollective(x)
 	}
-	x.Input, x.Output = nil, nil
+	x.Input, x.Output, x.Outgoing, x.Incoming = nil, nil, nil, nil
 	return a.err
 }
 
@@ -292,14 +307,18 @@ func setUp(a collectiveCall) (*Persistent, error) {
 	}, nil
 }
 
-// plan writes the schedule of a call.
-func (a *collectiveCall) plan(x *engine.Collective) {
+// planOwn writes the schedule of a call into the latest of what its communicator keeps, whose lock is held.
+func (a *collectiveCall) planOwn(k *collState) { k.used[k.latest] = a.plan(&k.own[k.latest]) }
+
+// plan writes the schedule of a call, and names its algorithm.
+func (a *collectiveCall) plan(x *engine.Collective) (algorithm string) {
 	x.Call = a.call
-	choices := &a.comm.job.choices
+	choices := a.comm.choices
 	name, reason := choices.Build(&x.Schedule, &x.Call)
 	if choices.Explain() {
 		explain(a.comm, &x.Call, name, reason)
 	}
+	return name
 }
 
 // fill gives a collective what it works on.
@@ -310,6 +329,9 @@ func (a *collectiveCall) fill(x *engine.Collective, tag int) {
 		x.Ranks = c.members.world
 	}
 	x.Input, x.Output, x.Op = a.in, a.out, a.op
+	if a.views != nil {
+		x.Outgoing, x.Incoming = a.views.in.list, a.views.out.list
+	}
 }
 
 // failed is the error of a call, whose name is that of the operation between a prefix and a suffix.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,21 +19,108 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 )
 
-// TestCollectivesByForcedAlgorithms runs all collectives, by the n-th algorithm of each, between ranks. The
-// suite of package coll runs them on more ranks and lengths, in simulation.
+// forcedAlgorithms are how many turns it takes to force every algorithm of the operation that has the most.
+const forcedAlgorithms = 9
+
+// TestCollectivesByForcedAlgorithms runs all collectives, by the n-th algorithm of each, between ranks: on all
+// numbers of ranks, and with 1 MiB, if WEFT_TEST_FORCED is set. The suite of package coll runs them on more
+// ranks and lengths, in simulation.
 func TestCollectivesByForcedAlgorithms(t *testing.T) {
+	for _, o := range coll.Operations() {
+		require.LessOrEqual(t, len(coll.Algorithms(o)), forcedAlgorithms)
+	}
 	onFabrics(t, func(t *testing.T, fabric string) {
-		for turn := range 9 {
-			t.Run(fmt.Sprint(turn), func(t *testing.T) {
-				choices := "WEFT_COLL="
-				for _, o := range coll.Operations() {
-					all := coll.Algorithms(o)
-					choices += fmt.Sprintf("%v:%s,", o, all[turn%len(all)])
-				}
-				ranks(t, []int{2, 4, 5}[turn%3], allForms, fabric, choices)
-			})
+		for turn := range forcedAlgorithms {
+			sizes := []int{[]int{2, 4, 5}[turn%3]}
+			if os.Getenv("WEFT_TEST_FORCED") != "" {
+				sizes = []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 31}
+			}
+			choices := "WEFT_COLL="
+			for _, o := range coll.Operations() {
+				all := coll.Algorithms(o)
+				choices += fmt.Sprintf("%v:%s,", o, all[turn%len(all)])
+			}
+			for _, size := range sizes {
+				t.Run(fmt.Sprintf("%d/%d", turn, size), func(t *testing.T) {
+					ranks(t, size, forcedForms, fabric, choices)
+				})
+			}
 		}
 	})
+}
+
+// forcedForms runs every collective, with an operator that does not commute and with one that does, and then
+// on several communicators from several goroutines at once.
+var forcedForms = body("forcedForms", func(_ context.Context, world *mpi.Comm) error {
+	size := world.Size()
+	counts := []int{0, 1, size - 1, size + 1, 97}
+	if os.Getenv("WEFT_TEST_FORCED") != "" {
+		const elements = 1 << 20 / 16
+		counts = append(counts, elements/size) // 1 MiB of all blocks together
+	}
+	for _, n := range counts {
+		for _, root := range slices.Compact([]int{0, size / 2, size - 1}) {
+			if err := errors.Join(everyCollective(world, n, root), commutativeSums(world, n, root)); err != nil {
+				return fmt.Errorf("%d elements, root %d: %w", n, root, err)
+			}
+		}
+	}
+	const goroutines = 3
+	done := make(chan error, goroutines)
+	for i := range goroutines {
+		c, err := world.Dup()
+		if err != nil {
+			return err
+		}
+		go func() {
+			n := 10*i + 7
+			done <- errors.Join(everyCollective(c, n, i%size), commutativeSums(c, n, i%size))
+		}()
+	}
+	var err error
+	for range goroutines {
+		err = errors.Join(err, <-done)
+	}
+	return err
+})
+
+// commutativeSums runs the reductions to which operators that commute have algorithms of their own, in place
+// and not.
+func commutativeSums(c *mpi.Comm, n, root int) error {
+	me, size := c.Rank(), c.Size()
+	const third = 3
+	in, all := make([]int64, n), make([]int64, n*size)
+	for i := range all {
+		all[i] = int64(i*third + me)
+		if i < n {
+			in[i] = all[i]
+		}
+	}
+	ranksSum := int64(size * (size - 1) / 2)
+	right := func(name string, out []int64, first int) error {
+		for i, got := range out {
+			if wanted := int64((first+i)*third*size) + ranksSum; got != wanted {
+				return fmt.Errorf("%s of %d: element %d is %d, not %d", name, n, i, got, wanted)
+			}
+		}
+		return nil
+	}
+	op := mpi.Sum[int64]()
+	out, counts := make([]int64, n), make([]int, size)
+	for rank := range counts {
+		counts[rank] = n
+	}
+	err := mpi.Allreduce(c, in, out, op)
+	err = errors.Join(err, right("Allreduce", out, 0))
+	copy(out, in)
+	err = errors.Join(err, mpi.Allreduce(c, mpi.InPlace[int64](), out, op), right("Allreduce in place", out, 0))
+	clear(out)
+	if err = errors.Join(err, mpi.Reduce(c, in, out, op, root)); me == root {
+		err = errors.Join(err, right("Reduce", out, 0))
+	}
+	err = errors.Join(err, mpi.ReduceScatterBlock(c, all, out, op), right("ReduceScatterBlock", out, me*n))
+	clear(out)
+	return errors.Join(err, mpi.ReduceScatter(c, all, out, counts, op), right("ReduceScatter", out, me*n))
 }
 
 var explained = body("explained", func(_ context.Context, world *mpi.Comm) error {
@@ -48,7 +136,7 @@ func TestChoicesOfAlgorithmsAreExplained(t *testing.T) {
 	r := launch(t, 3, explained, "WEFT_COLL=explain,bcast:pipelined-chain")
 	require.NoError(t, r.Failure, r.Err)
 	assert.Regexp(t, `(?m)^weft: \S*collective_forced_test.go:\d+: Bcast on world, 3 ranks, 40 bytes: pipelined-chain, forced by WEFT_COLL`, r.Err)
-	assert.Regexp(t, `Allreduce on world, 3 ranks, 8 bytes: recursive-doubling, chosen of recursive-doubling, rabenseifner`, r.Err)
+	assert.Regexp(t, `Allreduce on world, 3 ranks, 8 bytes: direct, chosen of recursive-doubling, rabenseifner.*: predicted .* µs over shared memory.*, [a-z-]+ .* µs\n`, r.Err)
 	assert.Equal(t, 2, strings.Count(r.Err, " on world, "), r.Err)
 
 	r = launch(t, 1, explained, "WEFT_COLL=bcast:nonsense")
@@ -66,7 +154,7 @@ func TestTableOfAlgorithms(t *testing.T) {
 	r := launch(t, 3, explained, "WEFT_COLL=explain,"+table)
 	require.NoError(t, r.Failure, r.Err)
 	assert.Contains(t, r.Err, "40 bytes: pipelined-chain, named by the table of WEFT_COLL")
-	assert.Contains(t, r.Err, "8 bytes: recursive-doubling, chosen of")
+	assert.Contains(t, r.Err, "8 bytes: direct, chosen of")
 
 	write(`[{"operation": "bcast", "algorithm": "nonsense"}]`)
 	r = launch(t, 1, explained, "WEFT_COLL="+table)
@@ -80,7 +168,9 @@ func TestTableOfAlgorithms(t *testing.T) {
 // Operators of users run without the engine's lock: while one takes its time, other goroutines communicate,
 // and it may itself look at a communicator and even complete a message.
 func TestOperatorsOfUsersDoNotHoldOthersUp(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { ranks(t, 2, slowOperator, fabric) })
+	onFabrics(t, func(t *testing.T, fabric string) {
+		ranks(t, 2, slowOperator, fabric, "WEFT_COLL=allreduce:recursive-doubling")
+	})
 }
 
 var slowOperator = body("slowOperator", func(_ context.Context, world *mpi.Comm) error {
@@ -205,7 +295,8 @@ func TestCollectivesOnCompletionHandlers(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric string) {
 		ranks(t, 3, allForms, fabric, "WEFT_CQ_CORES=0")
 		ranks(t, 3, progressAnywhere, fabric, "WEFT_CQ_CORES=0")
-		ranks(t, 2, overlapped, fabric, "WEFT_CQ_CORES=0")
+		// by an algorithm in which both ranks combine
+		ranks(t, 2, overlapped, fabric, "WEFT_CQ_CORES=0", "WEFT_COLL=allreduce:recursive-doubling")
 	})
 }
 

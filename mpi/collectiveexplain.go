@@ -28,10 +28,14 @@ func explain(c *Comm, call *coll.Call, algorithm string, reason coll.Reason) {
 	}
 	pcs := make([]uintptr, 16)
 	_, site := calledFrom(pcs[:runtime.Callers(2, pcs)])
-	line := fmt.Sprintf("weft: %s: %v on %s, %d ranks, %d bytes: %s, %s of %s\n", site,
+	because := ""
+	if reason == coll.Chosen {
+		because = ": " + call.Why()
+	}
+	line := fmt.Sprintf("weft: %s: %v on %s, %d ranks, %d bytes: %s, %s of %s%s\n", site,
 		call.Operation, c.Name(),
 		call.Size, call.Count*call.ElemSize, algorithm, why,
-		strings.Join(coll.Algorithms(call.Operation), ", "))
+		strings.Join(coll.Algorithms(call.Operation), ", "), because)
 	if _, before := explained.LoadOrStore(line, true); !before {
 		fmt.Fprint(os.Stderr, line)
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
@@ -34,16 +35,20 @@ type commState struct {
 	e     *engine.Engine
 	label atomic.Pointer[string] // the name, for messages
 	// the id, which is also the engine context of point-to-point messages: see contextID
-	context uint32
-	rank    int
-	size    int
-	members *members // nil for the world's
-	job     *job
-	coll    collState
-	freed   atomic.Bool // Free has been called
-	revoked atomic.Bool // Revoke has been called, here or at another rank
-	inFull  atomic.Bool // calls have to be looked at in full: it is freed, revoked, or in checking mode
-	checker *checker    // nil unless in checking mode
+	context   uint32
+	rank      int
+	size      int
+	members   *members // nil for the world's
+	job       *job
+	choices   *coll.Selection // of algorithms
+	placement commPlacement
+	coll      collState
+	freed     atomic.Bool // Free has been called
+	revoked   atomic.Bool // Revoke has been called, here or at another rank
+	inFull    atomic.Bool // calls are looked at in full: it is freed, revoked, or in checking mode
+	checker   *checker    // nil unless in checking mode
+	// whose own communicator this is; nil for most
+	window atomic.Pointer[window]
 	// reductions have the same bits on any number of ranks; set when it is made
 	reproducible bool
 
@@ -54,12 +59,14 @@ type commState struct {
 
 // newComm makes a communicator of the job. members is nil for the ranks of the world.
 func (j *job) newComm(e *engine.Engine, name string, id uint32, rank int, m *members) *Comm {
-	s := &commState{e: e, context: id, rank: rank, size: e.Size(), members: m, job: j}
+	s := &commState{e: e, context: id, rank: rank, size: e.Size(), members: m, job: j,
+		choices: &j.choices}
 	var world []int32
 	if m != nil {
 		s.size, world = len(m.world), m.world
 	}
 	s.label.Store(&name)
+	s.coll.mu.Init()
 	if s.checker = j.checker; s.checker != nil {
 		s.inFull.Store(true)
 	}
@@ -67,7 +74,7 @@ func (j *job) newComm(e *engine.Engine, name string, id uint32, rank int, m *mem
 	if e.OpenCommunicator(id, world) {
 		j.comms.revoke(id)
 	}
-	j.log.Debug("communicator", "name", name, "id", id/contextsPerComm, "rank", rank, "size", s.size)
+	j.log.Debug("communicator", "name", name, "id", id/contextsPerComm, "commRank", rank, "size", s.size)
 	return &Comm{commState: s}
 }
 

@@ -20,6 +20,7 @@ type compoundCall struct {
 	rank     int   // among the ranks that make the call
 	ranks    []int // of the communicator; nil for all of them
 	schedule coll.Schedule
+	group    engine.GroupCall
 	requests []engine.Request // of the current round
 	err      error            // why it cannot begin: in checking mode, the ranks call different things
 }
@@ -73,6 +74,18 @@ func (x *compoundCall) commRank(rank int) int {
 
 func (x *compoundCall) worldRank(rank int) int { return x.comm.worldRank(x.commRank(rank)) }
 
+// worldRanks are the world ranks of the participants; nil for all ranks of the communicator.
+func (x *compoundCall) worldRanks() []int32 {
+	if x.ranks == nil {
+		return nil
+	}
+	list := make([]int32, len(x.ranks))
+	for i := range list {
+		list[i] = int32(x.worldRank(i))
+	}
+	return list
+}
+
 // agree finds the id of a new communicator: the same at every rank, or an error. See contextIDs.
 func (x *compoundCall) agree() (uint32, error) {
 	for {
@@ -108,6 +121,11 @@ func (x *compoundCall) ballot() (id uint32, ok bool, err error) {
 	}
 	claimed := vote[0] == 1
 	if err := x.allreduceAnd(vote); err != nil {
+		if claimed && isLoss(err) {
+			// Others may have the communicator, and would wait there for this rank, which has nothing to
+			// revoke.
+			_ = x.comm.e.Revoke(id)
+		}
 		return 0, false, err
 	}
 	if vote[0] == 0 && claimed {
@@ -142,6 +160,12 @@ func (x *compoundCall) run(call coll.Call, in, out []byte) error {
 	if err := x.comm.scope.Err(); err != nil {
 		return err
 	}
+	e := x.comm.e
+	x.group = engine.GroupCall{Context: x.context, Tag: x.tag, Ranks: x.worldRanks()}
+	if err := e.BeginGroupCall(&x.group); err != nil {
+		return err
+	}
+	defer e.EndGroupCall(&x.group)
 	call.Rank, call.Size = x.rank, x.size()
 	call.Build(&x.schedule)
 	scratch := make([]uint64, (x.schedule.Scratch+7)/8)
@@ -188,6 +212,9 @@ func (x *compoundCall) exchange(steps []coll.Step, at func(coll.Span) []byte) er
 		}
 		e.Bind(r, scope)
 		x.requests = append(x.requests, r)
+	}
+	if first == nil {
+		first = e.GroupCallErr(&x.group)
 	}
 	for i, r := range x.requests {
 		if first != nil && scope.Err() == nil {

@@ -16,6 +16,8 @@ const (
 	groupCreation   = 2 // of CreateGroup, which is collective over a part of the communicator
 	contextsPerComm = engine.ContextKinds
 	worldID         = 0
+	// of the agreement in Finalize; no rank proposes it
+	finalizeID = ^uint32(0) &^ (contextsPerComm - 1)
 	// bounds the communicators that one rank can lead at a time, and the memory for their ids
 	maxCounterBits   = 20
 	contextKindShift = 2

@@ -215,6 +215,18 @@ func TestDirect_RanksAreMissing(t *testing.T) {
 		" within 300ms")
 }
 
+// Before the start is given up rank 0 tells who has not called Init.
+func TestDirect_TellsWhoIsLate(t *testing.T) {
+	t.Parallel()
+	d := newDirect(t, ringBody)
+	limits := []string{"WEFT_STUCK=200ms", "WEFT_START_TIMEOUT=10s"}
+	zero, one := d.start(0, 3, limits...), d.start(1, 3, limits...)
+	one.fails(1, "rank 2 of 3 has not come within 10s")
+	zero.ended()
+	require.Regexp(t, "^weft: ranks? (1,)?2 of 3 (has|have) not come within 200ms: the others wait in Init\n.*"+
+		"rank 2 of 3 has not come within 10s", zero.errs.String())
+}
+
 func TestDirect_TwoProcessesWithOneNumber(t *testing.T) {
 	d := newDirect(t, ringBody)
 	all := []*directRank{d.start(0, 3), d.start(1, 3), d.start(1, 3)}
@@ -287,6 +299,28 @@ func TestDirect_Kill(t *testing.T) {
 	}
 }
 
+// A job without a launcher goes on without ranks that are killed, rank 0 as well, of whom the others know each
+// other's addresses.
+func TestDirect_GoesOn(t *testing.T) {
+	for i, victims := range []string{"1", "0", "3,0", "1,2"} {
+		t.Run(victims, func(t *testing.T) {
+			d := newDirect(t, survives)
+			var all []*directRank
+			for rank := range 4 {
+				all = append(all, d.start(rank, 4, "WEFT_SURVIVE=1", "SURVIVE_VICTIMS="+victims,
+					"SURVIVE_CALL="+[]string{"Shrink", "Allreduce"}[i%2], fmt.Sprint("SURVIVE_SEED=", i)))
+			}
+			for rank, r := range all {
+				if !victimsOf(victims)[rank] {
+					left := 4 - len(victimsOf(victims))
+					require.Equal(t, fmt.Sprintf("went on with %d\n", left), r.succeeds(), "rank %d", rank)
+					require.Empty(t, r.errs.String())
+				}
+			}
+		})
+	}
+}
+
 func TestDirect_Abort(t *testing.T) {
 	d := newDirect(t, waitBody)
 	var all []*directRank
@@ -301,3 +335,44 @@ func TestDirect_Abort(t *testing.T) {
 	all[1].ended()
 	require.Equal(t, 7, all[1].cmd.ProcessState.ExitCode(), "%s", all[1].errs.String())
 }
+
+// Without a launcher it is rank 0 that tells why the job hangs, and ends it if that is wanted.
+func TestDirect_Deadlock(t *testing.T) {
+	d := newDirect(t, waitBody)
+	var all []*directRank
+	for rank := range 3 {
+		all = append(all, d.start(rank, 3, "WEFT_STUCK_ACTION=abort"))
+	}
+	for rank, r := range all {
+		io.Copy(io.Discard, r.out)
+		r.ended()
+		require.Equal(t, 1, r.cmd.ProcessState.ExitCode(), "%s", r.errs.String())
+		require.Contains(t, r.errs.String(), "the job is ended because of the deadlock", rank)
+	}
+	report := all[0].errs.String()
+	for _, text := range []string{"weft: deadlock: no rank can ever go on\n", "rank 0: Recv from 1, tag 5, at coordinator_test.go:",
+		"ranks 1-2: Recv from 0, tag 5, at coordinator_test.go:", "neither can go on"} {
+		require.Contains(t, report, text)
+	}
+	require.NotContains(t, all[1].errs.String(), "neither can go on")
+}
+
+// What is not proven is told after the time that the setting says, and the job goes on.
+func TestDirect_StandsStill(t *testing.T) {
+	t.Parallel()
+	d := newDirect(t, restBody)
+	zero, one := d.start(0, 2, "WEFT_STUCK=1s"), d.start(1, 2, "WEFT_STUCK=1s")
+	one.succeeds()
+	zero.succeeds()
+	require.Contains(t, zero.errs.String(), "weft: nothing has moved for 1s; what the ranks do\n")
+	require.Contains(t, zero.errs.String(), "rank 0: Barrier on world, at coordinator_test.go:")
+	require.NotContains(t, zero.errs.String(), "deadlock")
+}
+
+// restBody has one rank wait for another that rests.
+var restBody = body("rest without a launcher", func(ctx context.Context, world *mpi.Comm) error {
+	if world.Rank() == 1 {
+		time.Sleep(5 * time.Second)
+	}
+	return mpi.Barrier(world)
+})

@@ -2,7 +2,11 @@ package mpi_test
 
 import (
 	"context"
+	"io"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -169,7 +173,7 @@ var hangings = []hanging{
 
 var hangingBodies = func() map[string]string {
 	names := map[string]string{}
-	for _, h := range hangings {
+	for _, h := range slices.Concat(hangings, hangingsInCalls) {
 		names[h.name] = body("hanging: "+h.name, func(_ context.Context, c *mpi.Comm) error { return h.run(c) })
 	}
 	return names
@@ -179,7 +183,7 @@ var hangingBodies = func() map[string]string {
 const bothFabrics = "MPI_TEST_BOTH_FABRICS"
 
 func TestDeadlock_ExplainsItself(t *testing.T) {
-	for i, h := range hangings {
+	for i, h := range slices.Concat(hangings, hangingsInCalls) {
 		fabrics := []string{"shm", "tcp"}
 		if os.Getenv(bothFabrics) == "" {
 			fabrics = fabrics[i%2:][:1]
@@ -198,56 +202,93 @@ func TestDeadlock_ExplainsItself(t *testing.T) {
 	}
 }
 
-// slowPrograms are right, however long they take.
-var slowPrograms = map[string]func(ctx context.Context, c *mpi.Comm) error{
-	"one sleeps": func(_ context.Context, c *mpi.Comm) error {
-		if c.Rank() == 0 {
-			time.Sleep(4 * time.Second)
+// A goroutineStuck waits for ever beside one that works: nobody can prove that it will not be released.
+var goroutineStuck = body("a goroutine that is stuck beside one that works", func(ctx context.Context,
+	c *mpi.Comm) error {
+	go recvOne(c, 1-c.Rank(), 5+c.Rank())
+	for {
+		time.Sleep(time.Millisecond)
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
-		return mpi.Barrier(c)
-	},
-	"a goroutine sends later": func(_ context.Context, c *mpi.Comm) error {
-		go func() {
-			time.Sleep(4 * time.Second)
-			sendOne(c, c.Rank(), 1)
-		}()
-		return recvOne(c, c.Rank(), 1)
-	},
-	"a wait that ends by itself": func(ctx context.Context, c *mpi.Comm) error {
-		ctx, cancel := context.WithTimeout(ctx, 4*time.Second)
-		defer cancel()
-		if err := recvOne(c.WithContext(ctx), 1-c.Rank(), 1); err == nil {
-			panic("nobody has sent")
+	}
+})
+
+// What is not proven is told, too, when nothing has moved for long.
+func TestDeadlock_TellsOfAStuckGoroutine(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	told := make(chan string, 1)
+	go func() { // ends the job when it has been told, whenever that is
+		text := ""
+		for buf := make([]byte, 1<<16); !strings.Contains(text, "rank 1: Recv from 0, tag 6"); {
+			n, err := r.Read(buf)
+			text += string(buf[:n])
+			if err != nil {
+				break
+			}
 		}
-		return nil
-	},
-	"a goroutine that a channel releases": func(_ context.Context, c *mpi.Comm) error {
-		if c.Rank() == 0 {
-			<-time.After(4 * time.Second)
-			return sendOne(c, 1, 1)
-		}
-		return recvOne(c, 0, 1)
-	},
+		told <- text
+		cancel()
+		io.Copy(io.Discard, r)
+	}()
+	err = launcher.Run(ctx, launcher.Job{Apps: []launcher.App{launchertest.Ranks(2, goroutineStuck)},
+		Timeout: 2 * time.Minute, Stuck: time.Second, AbortStuck: true, Stdin: launcher.InputNone, Out: w, Err: w})
+	w.Close()
+	text := <-told
+	require.Error(t, err, "it has been ended")
+	require.Contains(t, text, "weft: nothing has moved for 1s; what the ranks do\n")
+	require.Contains(t, text, "rank 0: Recv from 1, tag 5, at deadlock_test.go:")
+	require.Contains(t, text, "rank 1: Recv from 0, tag 6, at deadlock_test.go:")
+	require.NotContains(t, text, "deadlock:")
 }
 
-var slowBodies = func() map[string]string {
-	names := map[string]string{}
-	for name, run := range slowPrograms {
-		names[name] = body("slow: "+name, run)
+// withoutInit has rank 1 call Init when a file is there.
+var withoutInit = launchertest.Body("one that is late for Init", func() error {
+	for os.Getenv("PMI_RANK") == "1" {
+		if _, err := os.Stat(os.Getenv("TEST_GO_ON")); err == nil {
+			break
+		}
+		time.Sleep(time.Millisecond)
 	}
-	return names
-}()
+	return mpi.Run(context.Background(), func(_ context.Context, c *mpi.Comm) error { return mpi.Barrier(c) })
+})
 
-// A program that is slow is not taken for a deadlock.
-func TestDeadlock_IsNoneWhereSomethingMayHappen(t *testing.T) {
-	for name := range slowPrograms {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := launchertest.RunWatched(t, launchertest.Ranks(2, slowBodies[name]))
-			require.NoError(t, r.Failure, r.Err)
-			require.NotContains(t, r.Err, "deadlock")
-		})
-	}
+// The report names the ranks that have not called Init, while others wait in it.
+func TestDeadlock_TellsWhoHasNotCalledInit(t *testing.T) {
+	t.Parallel()
+	goOn := filepath.Join(t.TempDir(), "go on")
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	told := make(chan string, 1)
+	go func() { // lets rank 1 go on when it has been told
+		text := ""
+		for buf := make([]byte, 1<<16); ; {
+			n, err := r.Read(buf)
+			if text += string(buf[:n]); strings.Contains(text, "which other ranks wait in") {
+				os.WriteFile(goOn, nil, 0o600)
+			}
+			if err != nil {
+				break
+			}
+		}
+		told <- text
+	}()
+	err = launcher.Run(t.Context(), launcher.Job{Apps: []launcher.App{launchertest.Ranks(3, withoutInit,
+		"TEST_GO_ON="+goOn)}, Timeout: time.Minute, Stuck: time.Second, AbortStuck: true,
+		Stdin: launcher.InputNone, Out: w, Err: w})
+	w.Close()
+	text := <-told
+	require.NoError(t, err, text)
+	require.Contains(t, text, "weft: nothing has moved for 1s; what the ranks do\n")
+	require.Contains(t, text, "weft:   rank 1: has not called Init\n")
+	require.Regexp(t, `weft:   ranks 0,2: Init, at deadlock_test.go:\d+, for \d`, text)
+	require.Contains(t, text, "weft:   rank 1 has not called Init, which other ranks wait in\n")
+	require.NotContains(t, text, "deadlock:")
 }
 
 // Programs that communicate at random, and much, are never taken for a deadlock, also where their ranks get

@@ -37,7 +37,7 @@ var errNoLauncher = errors.New("there is no launcher to send it to: weft run sta
 // leave sends a deposit, and waits until the launcher has it: what a rank has not handed over when it ends is
 // lost.
 func (r *stateReporter) leave(what snapshot.Deposit, data []byte) error {
-	if r == nil {
+	if r == nil || !r.takes {
 		return errNoLauncher
 	}
 	if err := r.deposit(what, data); err != nil {

@@ -1,6 +1,8 @@
 package mpi_test
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/weft-mpi/weft/launcher"
 	"github.com/weft-mpi/weft/launcher/launchertest"
+	"github.com/weft-mpi/weft/mpi"
 )
 
 // jobWith runs a job and returns what it writes to standard error.
@@ -44,8 +47,31 @@ func TestProfileAndReport(t *testing.T) {
 	}
 }
 
+// A rank whose Init has failed goes on as it likes, and answers when it is asked what it does.
+func TestTimeout_AfterAFailedInit(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	out, err := jobWith(t, launcher.Job{Apps: []launcher.App{launchertest.Ranks(1, initFails)}, Output: dir,
+		Timeout: 3 * time.Second, Grace: 20 * time.Second})
+	require.Error(t, err)
+	require.Contains(t, out, "weft: rank 0 was")
+	require.NotContains(t, out, "panic")
+	b, err := os.ReadFile(filepath.Join(dir, "rank.0.stacks"))
+	require.NoError(t, err)
+	require.Contains(t, string(b), "deposit_test.go:")
+}
+
+var initFails = launchertest.Body("goes on after a failed Init", func() error {
+	_, err := mpi.Init(context.Background(), mpi.Config{Settings: map[string]string{"WEFT_EAGER_MAX": "much"}})
+	if err == nil {
+		return errors.New("Init takes any text for a number")
+	}
+	select {}
+})
+
 // A job that takes too long leaves the stacks of its goroutines, and says where each rank was.
 func TestTimeout_Stacks(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	out, err := jobWith(t, launcher.Job{Apps: []launcher.App{launchertest.Ranks(2, waitingBody)}, Output: dir,
 		Timeout: 10 * time.Second, Grace: 20 * time.Second})

@@ -48,6 +48,6 @@ func (c *Comm) Free() error {
 	c.job.comms.remove(c.commState)
 	c.releaseMailboxes()
 	c.job.ids.free(c.context)
-	c.job.log.Debug("communicator freed", "name", c.Name(), "rank", c.rank)
+	c.job.log.Debug("communicator freed", "name", c.Name(), "commRank", c.rank)
 	return nil
 }

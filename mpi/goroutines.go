@@ -50,7 +50,9 @@ func calledFrom(callers []uintptr) (call, site string) {
 
 // bareName is the name of a function without its receiver and its type parameters.
 func bareName(name string) string {
-	name, _, _ = strings.Cut(name, "[")
+	if from, to := strings.IndexByte(name, '['), strings.LastIndexByte(name, ']'); from >= 0 && to > from {
+		name = name[:from] + name[to+1:]
+	}
 	return name[strings.LastIndexByte(name, '.')+1:]
 }
 

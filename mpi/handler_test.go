@@ -141,23 +141,23 @@ func withHandlers(t *testing.T) []string {
 	return []string{"WEFT_CQ_CORES=" + strconv.Itoa(cores[len(cores)-1]), "GOMAXPROCS=3"}
 }
 
-func flag(t *testing.T) string { return flagVariable + "=" + filepath.Join(t.TempDir(), "flag") }
+func flagFile(t *testing.T) string { return flagVariable + "=" + filepath.Join(t.TempDir(), "flag") }
 
 func TestHandler_C1_E6_ARankThatComputesAnswersItsPeers(t *testing.T) {
-	r := launch(t, 2, bodyComputes, append(withHandlers(t), flag(t))...)
+	r := launch(t, 2, bodyComputes, append(withHandlers(t), flagFile(t))...)
 	require.NoError(t, r.Failure, "standard error:\n%s", r.Err)
 }
 
 func TestHandler_WithoutOneARankThatComputesAnswersNobody(t *testing.T) {
-	r := launch(t, 2, bodyComputesAlone, flag(t), "WEFT_CQ_CORES=")
+	r := launch(t, 2, bodyComputesAlone, flagFile(t), "WEFT_CQ_CORES=")
 	require.NoError(t, r.Failure, "standard error:\n%s", r.Err)
 }
 
 func TestHandler_N2_CoreThatIsNotThereIsRefusedByInit(t *testing.T) {
-	r := launch(t, 1, bodyComputesAlone, "WEFT_CQ_CORES=8000", flag(t))
+	r := launch(t, 1, bodyComputesAlone, "WEFT_CQ_CORES=8000", flagFile(t))
 	require.Error(t, r.Failure)
 	require.Contains(t, r.Err, "core 8000, which this process may not use")
-	r = launch(t, 1, bodyComputesAlone, "WEFT_CQ_CORES=x", flag(t))
+	r = launch(t, 1, bodyComputesAlone, "WEFT_CQ_CORES=x", flagFile(t))
 	require.Error(t, r.Failure)
 	require.Contains(t, r.Err, `WEFT_CQ_CORES="x"`)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/internal/topology"
+	"github.com/weft-mpi/weft/mpi/internal/agree"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 	"github.com/weft-mpi/weft/mpi/internal/wireup"
@@ -50,26 +51,19 @@ type job struct {
 	ids       *contextIDs
 	comms     *comms
 	survive   bool           // a failed rank does not end the job
-	reporter  *stateReporter // nil where no launcher asks for the rank's state
+	reporter  *stateReporter // nil where nobody wants to know the rank's state
+	stuck     time.Duration  // after which this rank tells of a standstill where it is alone with that; or 0
 	checker   *checker       // nil unless in checking mode
 	tracer    *tracer        // nil unless the rank is traced
 	metrics   *metricsServer // nil unless it serves its counters
 	choices   coll.Selection // of algorithms
 	host      uint64         // equal at processes that share memory, and different at others
-	// of the host that all ranks are on; as many as can be where there are several hosts, or it is not known.
-	// All ranks have the same
-	processors int
+	placement placement
 }
 
 func newJob(wire *wireup.Job, e *engine.Engine, comms *comms, log *slog.Logger) *job {
 	j := &job{
 		wire: wire, log: log, ids: newContextIDs(e.Rank(), e.Size(), e), comms: comms,
-		processors: math.MaxInt,
-	}
-	if _, elsewhere := wire.Neighbours(); !elsewhere {
-		if n := topology.Possible(); n > 0 {
-			j.processors = n
-		}
 	}
 	wire.WhenEnded(func(why error) {
 		e.Fail(fmt.Errorf("%w: %w", ErrAborted, why))
@@ -77,6 +71,7 @@ func newJob(wire *wireup.Job, e *engine.Engine, comms *comms, log *slog.Logger) 
 		fmt.Fprintf(os.Stderr, "weft: rank %d: %v\n", e.Rank(), why)
 		os.Exit(code)
 	})
+	wire.WhenFailed(e.PeerFailed)
 	return j
 }
 
@@ -163,13 +158,15 @@ func Init(ctx context.Context, conf ...Config) (*Comm, error) {
 	case stageFinalized:
 		return nil, asError("Init", ErrFinalized)
 	}
+	reporter := reportInit()
 	world, err := join(ctx, conf)
 	if err != nil {
+		reporter.enter(snapshot.Finished)
 		return nil, asError("Init", err)
 	}
 	process.world, process.stage = world, stageRunning
 	current.Store(world.e)
-	world.job.reporter = startStateReporter(world)
+	world.job.reporter = reporter.joined(world, world.job.stuck)
 	world.job.lastWords = newLastWords(world.job.words)
 	world.job.tracer.begin(world)
 	return world, nil
@@ -220,10 +217,16 @@ func join(ctx context.Context, options []Config) (*Comm, error) {
 	if _, err := set.Of(setting.Restarted).Int(0, math.MaxInt32); err != nil {
 		return nil, err
 	}
+	stuck, _, err := wireup.WhenStuck(set)
+	if err != nil {
+		return nil, err
+	}
 	wire, err := wireup.Join(ctx, set)
 	if err != nil {
 		return nil, err
 	}
+	log = log.With("rank", wire.Identity.Rank, "host", hostName())
+	conf.Log = log
 	// weft's own launcher has said it already.
 	if wire.Identity.Rank == 0 && os.Getenv("WEFT_JOB") == "" {
 		for _, text := range setting.Unknown(os.Environ()) {
@@ -243,10 +246,11 @@ func join(ctx context.Context, options []Config) (*Comm, error) {
 		return nil, errors.Join(err, wire.Leave())
 	}
 	conf.Identity, conf.Lookup, conf.PeerLost = wire.Identity, wire.Lookup, wire.PeerLost
+	conf.FindsFailures = wire.GoesOnAlone()
 	list := &comms{}
 	conf.Revoked = list.revoke
 	calls, sites := &callStats{}, newCallSites()
-	var hooks []engine.Hook
+	var hooks []func(engine.Event)
 	if statistics == 1 {
 		hooks = append(hooks, calls.event)
 	}
@@ -256,9 +260,8 @@ func join(ctx context.Context, options []Config) (*Comm, error) {
 	var tracer *tracer
 	if traced > 0 {
 		tracer = newTracer(traced)
-		hooks = append(hooks, tracer.event)
 	}
-	conf.Hook = oneHook(hooks)
+	conf.Hook = newHook(tracer, hooks)
 	endProfile, err := startProfile(set.Of(setting.Profile))
 	if err != nil {
 		return nil, errors.Join(err, wire.Leave())
@@ -280,8 +283,14 @@ func join(ctx context.Context, options []Config) (*Comm, error) {
 		return nil, errors.Join(err, e.Destroy(err), wire.Leave())
 	}
 	j = newJob(wire, e, list, log)
-	j.choices, j.checker, j.survive, j.tracer = choices, k, survive == 1, tracer
+	j.choices, j.checker, j.survive, j.tracer, j.stuck = choices, k, survive == 1, tracer, stuck
+	if wire.GoesOnAlone() {
+		e.OpenCommunicator(finalizeID, nil)
+	}
 	if j.host, err = thisHost(); err != nil {
+		return nil, errors.Join(err, e.Destroy(err), wire.Leave())
+	}
+	if j.placement, err = newPlacement(ctx, wire, set); err != nil {
 		return nil, errors.Join(err, e.Destroy(err), wire.Leave())
 	}
 	if statistics == 1 {
@@ -299,7 +308,7 @@ func join(ctx context.Context, options []Config) (*Comm, error) {
 	if tracer != nil {
 		j.words = append(j.words, func() { j.leaveTrace(e) })
 	}
-	log.Debug("joined the job", "rank", e.Rank(), "size", e.Size(), "address",
+	log.Debug("joined the job", "size", e.Size(), "address",
 		card(e, conf.Fabrics).String(), "settings", set.String(),
 		"spin", conf.SpinTime)
 	return j.newComm(e, "world", worldID, e.Rank(), nil), nil
@@ -322,6 +331,18 @@ func whyEnding(err error) error {
 	return fmt.Errorf("%w: %w", ErrAborted, err)
 }
 
+// awaitFinalize returns when all ranks that have not failed are in Finalize.
+func (j *job) awaitFinalize(e *engine.Engine) error {
+	if !j.wire.GoesOnAlone() {
+		return e.ExternalBarrier(j.wire.Barrier, j.survive)
+	}
+	// The launcher's barrier would wait for failed ranks, too.
+	if _, err := e.Agree(finalizeID, agree.Neutral, nil); err != nil {
+		return err
+	}
+	return e.Drain() // others learn of the agreement from this rank
+}
+
 // Finalize ends this rank's part in the job: it returns when every rank has come to it and all that was sent
 // has been taken over by its receiver's rank (MPI 4.1, 11.2.2). Requests must be complete before it. No call
 // works after it. What the program has left over, messages that were never received and requests that were
@@ -341,21 +362,24 @@ func Finalize() error {
 	process.stage = stageFinalized
 	ended.Store(true)
 	c := process.world
-	c.job.log.Debug("Finalize", "rank", c.rank)
+	c.job.log.Debug("Finalize")
 	c.job.reporter.enter(snapshot.Finalizing)
 	defer c.job.reporter.enter(snapshot.Finished)
 	defer c.job.lastWords.close()
 	defer c.job.metrics.close()
+	traced := traceCall(tracedFinalize)
 	c.job.checker.beforeFinalize(c.job)
 	c.job.tracer.compareClocks(c)
 	err := c.e.Drain()
+	if err == nil {
+		// Every rank is on its way out when the barrier is through: only then may connections close.
+		if err = c.job.awaitFinalize(c.e); err != nil {
+			err = whyEnding(err)
+		}
+	}
+	endTraced(traced)
 	c.job.lastWords.say()
 	if err != nil {
-		return asError("Finalize", errors.Join(err, c.e.Destroy(err), c.job.wire.Leave()))
-	}
-	// Every rank is on its way out when the barrier is through: only then may connections close.
-	if err := c.e.ExternalBarrier(c.job.wire.Barrier, c.job.survive); err != nil {
-		err = whyEnding(err)
 		return asError("Finalize", errors.Join(err, c.e.Destroy(err), c.job.wire.Leave()))
 	}
 	if c.checker == nil {

@@ -7,12 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/launcher/launchertest"
+	"github.com/weft-mpi/weft/launcher/pmi"
 	"github.com/weft-mpi/weft/mpi"
 )
 
@@ -26,8 +28,13 @@ var sumBody = body("sum of the ranks", func(_ context.Context, world *mpi.Comm) 
 	return nil
 })
 
-// underHydra runs a body under MPICH's launcher, and returns what the ranks have said.
+// underHydra runs three ranks under MPICH's launcher, and returns what they have said.
 func underHydra(t *testing.T, env []string, options ...string) (string, error) {
+	t.Helper()
+	return bodyUnderHydra(t, sumBody, env, append(options, "-n", "3")...)
+}
+
+func bodyUnderHydra(t *testing.T, name string, env []string, options ...string) (string, error) {
 	t.Helper()
 	hydra, err := exec.LookPath("mpiexec.hydra")
 	if err != nil {
@@ -35,8 +42,9 @@ func underHydra(t *testing.T, env []string, options ...string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	c := exec.CommandContext(ctx, hydra, append(options, "-n", "3", os.Args[0])...)
-	c.Env = append(append(os.Environ(), launchertest.Environ(sumBody)...), env...)
+	c := exec.CommandContext(ctx, hydra, append(options, os.Args[0])...)
+	c.Env = append(append(os.Environ(), launchertest.Environ(name)...), env...)
+	c.WaitDelay = time.Second
 	out, err := c.CombinedOutput()
 	return string(out), err
 }
@@ -68,6 +76,100 @@ func TestUnderHydraWithASecretThatOthersCanRead(t *testing.T) {
 	require.Contains(t, out, "chmod 600 "+file)
 	require.NotContains(t, out, "sum")
 }
+
+// unkilled has a shell between Hydra and a rank. Hydra kills all ranks when a signal has ended one, whatever its
+// options say; so the shell ends in another way. The signal that Hydra sends instead is not for the shell.
+var unkilled = []string{"sh", "-c", `trap "" USR1; "$0"; exit 0`}
+
+// Under Hydra a job goes on without ranks that are killed, rank 0 as well, with the option that docs/survivors.md
+// tells and a shell.
+func TestUnderHydra_GoesOn(t *testing.T) {
+	for i, c := range []struct{ call, victims string }{
+		{"AllreduceShort", "1"}, {"Shrink", "0"}, {"RingLong", "3,0"}, {"Allreduce", "1,2"},
+	} {
+		onFabrics(t, func(t *testing.T, fabric string) {
+			left := 4 - len(victimsOf(c.victims))
+			out, err := bodyUnderHydra(t, survives, []string{"WEFT_SURVIVE=1", fabric, "SURVIVE_CALL=" + c.call,
+				"SURVIVE_VICTIMS=" + c.victims, fmt.Sprint("SURVIVE_SEED=", 6*i+1)},
+				append([]string{"-disable-auto-cleanup", "-n", "4"}, unkilled...)...)
+			require.Equal(t, left, strings.Count(out, fmt.Sprintf("went on with %d\n", left)), "%v\n%s", err, out)
+			require.NotContains(t, out, "weft:", "nothing but the result")
+		})
+	}
+}
+
+// Without the option Hydra ends the survivors at once. Without the shell it may end them, and the job fails.
+func TestUnderHydra_EndsTheJob(t *testing.T) {
+	out, err := bodyUnderHydra(t, goesOnFor, []string{"WEFT_SURVIVE=1", "TEST_WITHIN=30s"}, "-n", "4")
+	require.Error(t, err)
+	require.NotContains(t, out, "went on")
+	out, err = bodyUnderHydra(t, goesOnFor, []string{"WEFT_SURVIVE=1", "TEST_WITHIN=100ms"},
+		"-disable-auto-cleanup", "-n", "4")
+	require.Error(t, err)
+	require.Contains(t, out, "Killed (signal 9)")
+}
+
+var goesOnFor = body("goes on for some time", func(_ context.Context, world *mpi.Comm) error {
+	if world.Rank() == 1 {
+		die()
+	}
+	within, err := time.ParseDuration(os.Getenv("TEST_WITHIN"))
+	time.Sleep(within)
+	fmt.Println("went on")
+	return err
+})
+
+// A rank that dies in Init under Hydra ends the others' Init: they would wait for it in Hydra's barrier.
+func TestUnderHydra_DeathInInit(t *testing.T) {
+	out, err := bodyUnderHydra(t, diesAfterHello, []string{"WEFT_SURVIVE=1"},
+		append([]string{"-disable-auto-cleanup", "-n", "3"}, unkilled...)...)
+	require.Equal(t, 2, strings.Count(out, "a rank has failed before all ranks had come to Init"), "%v\n%s", err, out)
+}
+
+var diesAfterHello = launchertest.Body("dies when Hydra knows it", func() error {
+	if os.Getenv("PMI_RANK") == "1" {
+		client, err := pmi.FromEnv()
+		if err == nil {
+			err = client.Init(context.Background())
+		}
+		if err != nil {
+			return err
+		}
+		time.Sleep(300 * time.Millisecond) // the others are in Init
+		die()
+	}
+	return mpi.Run(context.Background(), func(context.Context, *mpi.Comm) error { return nil })
+})
+
+// Under a launcher that offers PMI alone each rank tells what it waits for itself, when nothing has moved for the
+// time that the setting says, and the job goes on.
+func TestUnderHydra_StandsStill(t *testing.T) {
+	t.Parallel()
+	out, err := bodyUnderHydra(t, waitsForALateOne, []string{"WEFT_STUCK=1s"}, "-n", "2")
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, out, "weft: nothing has moved at rank 0 for 1s; what it waits for\n")
+	require.Regexp(t, `weft:   rank 0: Recv from 1, tag 5, at launchers_test.go:\d+, for [1-9][0-9.]*s\n`, out)
+	require.Contains(t, out, "weft:   rank 0: a message from 1 with tag 6 has come; the receive asks for tag 5\n")
+	out, err = bodyUnderHydra(t, waitsForALateOne, []string{"WEFT_STUCK=never"}, "-n", "2")
+	require.NoError(t, err, "%s", out)
+	require.NotContains(t, out, "weft:")
+}
+
+// waitsForALateOne has rank 0 wait for a message that rank 1 sends after some time.
+var waitsForALateOne = body("waits for a late one", func(_ context.Context, world *mpi.Comm) error {
+	if world.Rank() == 0 {
+		if _, err := mpi.Recv(world, make([]int64, 1), 1, 5); err != nil {
+			return err
+		}
+		_, err := mpi.Recv(world, make([]int64, 1), 1, 6)
+		return err
+	}
+	if err := mpi.Send(world, []int64{1}, 0, 6); err != nil {
+		return err
+	}
+	time.Sleep(8 * time.Second)
+	return mpi.Send(world, []int64{1}, 0, 5)
+})
 
 // Started by a launcher that cannot be spoken to, Init fails with what to do; it never makes a world of one.
 func TestForeignLauncher(t *testing.T) {

@@ -90,6 +90,42 @@ func TestTinyLimits(t *testing.T) {
 	})
 }
 
+// limits are the settings of which TestTinyLimits_AtRandom draws one value each, "" for the default.
+var limits = []struct {
+	name   string
+	values []string
+}{
+	{"WEFT_UNEXPECTED_MAX", []string{"", "1", "100", "4K"}},
+	{"WEFT_EAGER_MAX", []string{"", "1", "64", "1000"}},
+	{"WEFT_PHASES", []string{"", "100", "100,1000", "100,1000,20000"}},
+	{"WEFT_BUFFER_BUDGET", []string{"", "64K", "100K"}},
+	{"WEFT_RENDEZVOUS", []string{"", "write", "read"}},
+	{"WEFT_KEEP_SMALL", []string{"", "1"}},
+	{"WEFT_SHRINK_AFTER", []string{"", "1ms"}},
+	{"GOMAXPROCS", []string{"", "1", "4"}},
+}
+
+// TestTinyLimits_AtRandom is the same with combinations that a seed draws: TINY_COMBINATIONS is their number,
+// TINY_SEED the first one's seed.
+func TestTinyLimits_AtRandom(t *testing.T) {
+	first, _ := strconv.Atoi(cmp.Or(os.Getenv("TINY_SEED"), "1"))
+	combinations, _ := strconv.Atoi(cmp.Or(os.Getenv("TINY_COMBINATIONS"), "4"))
+	for seed := first; seed < first+combinations; seed++ {
+		r := rand.New(rand.NewPCG(uint64(seed), 11))
+		env := append([]string{"TINY_MESSAGES=" + fmt.Sprint(20+r.IntN(200))}, wires[r.IntN(len(wires))]...)
+		for _, l := range limits {
+			if v := l.values[r.IntN(len(l.values))]; v != "" {
+				env = append(env, l.name+"="+v)
+			}
+		}
+		ranks := 2 + r.IntN(6)
+		t.Run(fmt.Sprintf("seed %d, %d ranks, %s", seed, ranks, strings.Join(env, " ")), func(t *testing.T) {
+			result := launch(t, ranks, tinyBody, env...)
+			require.NoError(t, result.Failure, "standard error:\n%s", result.Err)
+		})
+	}
+}
+
 var tinyBody = body("tiny-limits", func(_ context.Context, world *mpi.Comm) error {
 	c, err := world.Dup()
 	if err != nil {

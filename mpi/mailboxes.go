@@ -12,7 +12,7 @@ func (a *collectiveCall) prepareMailboxes(k *collState) error {
 	c := a.comm
 	if k.mailboxes == nil {
 		if k.decided || c.size < 2 || c.size > engine.MailboxRanks ||
-			k.number.Load() < mailboxesAfter && !c.job.choices.ForcesMailboxes() {
+			k.number.Load() < mailboxesAfter && !c.choices.ForcesMailboxes() {
 			return nil
 		}
 		var world []int32
@@ -36,7 +36,7 @@ func (a *collectiveCall) prepareMailboxes(k *collState) error {
 		k.serial.Store(ready)
 	}
 	if k.serial.Load() {
-		a.call.Mailbox = engine.MailboxBytes
+		a.call.Mailbox = engine.MailboxBytes(a.call.Size)
 		a.call.Pull = k.pulls
 	}
 	return nil
@@ -45,13 +45,13 @@ func (a *collectiveCall) prepareMailboxes(k *collState) error {
 // skip counts a call that has failed before it was known how it is carried out, as the other ranks may have
 // carried it out.
 func (a *collectiveCall) skip(k *collState) {
-	a.call.Mailbox = engine.MailboxBytes
+	a.call.Mailbox = engine.MailboxBytes(a.call.Size)
 	var rounds [2]int
 	for i := range rounds {
 		a.call.Pull = i == 1
-		a.plan(&k.own)
-		if k.own.Schedule.Mailboxes {
-			rounds[i] = k.own.Schedule.Rounds()
+		a.planOwn(k)
+		if s := &k.own[k.latest].Schedule; s.Mailboxes {
+			rounds[i] = s.Rounds()
 		}
 	}
 	a.nextTag()

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/weft-mpi/weft/mpi/internal/engine"
+	"github.com/weft-mpi/weft/mpi/internal/vector"
 )
 
 // Number, Integer and Ordered are the element types of the predefined operators.
@@ -88,7 +89,8 @@ func lookupAll(key predefinedKey) *engine.Operator {
 
 func define[T any](name string, f func(inout, in []T)) Op[T] {
 	key, t := predefinedKey{name, any((*T)(nil))}, reflect.TypeFor[T]()
-	o := &engine.Operator{Apply: onBytes(f), Commutative: true, Predefined: true, Label: name,
+	apply := vector.Operator(name, t.Kind(), onBytes(f))
+	o := &engine.Operator{Apply: apply, Commutative: true, Predefined: true, Label: name,
 		Code: operatorCodes[name], Associative: associative(t)}
 	if name == "Sum" {
 		o.ApplyToAll = exactSum(t)

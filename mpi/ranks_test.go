@@ -3,8 +3,11 @@ package mpi_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
+	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -30,6 +33,8 @@ func body(name string, run func(ctx context.Context, world *mpi.Comm) error) str
 
 func TestMain(m *testing.M) {
 	launchertest.Play()
+	// Parallel tests wait nearly all the time, so more of them run at once than there are processors.
+	flag.Set("test.parallel", strconv.Itoa(max(8, runtime.GOMAXPROCS(0))))
 	os.Exit(m.Run())
 }
 

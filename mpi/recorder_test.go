@@ -59,9 +59,10 @@ func TestRecorder_KeepsWhatAKilledRankDid(t *testing.T) {
 
 // A job that ends well leaves no events.
 func TestRecorder_KeepsNothingOfASuccess(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	err := launcher.Run(t.Context(), launcher.Job{
-		Apps:    []launcher.App{launchertest.Ranks(2, slowBodies["a wait that ends by itself"])},
+		Apps:    []launcher.App{launchertest.Ranks(2, slowBodies[2])},
 		Timeout: time.Minute, Output: dir, Stdin: launcher.InputNone})
 	require.NoError(t, err)
 	names, err := filepath.Glob(filepath.Join(dir, "*.events"))

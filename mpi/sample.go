@@ -17,7 +17,7 @@ func (r *stateReporter) sample() *snapshot.Sample {
 		state.Waits = state.Waits[:snapshot.MaxSampleWaits]
 		state.MoreWaits += n - snapshot.MaxSampleWaits
 	}
-	state.Unexpected, state.More, state.Channels = nil, 0, nil
+	state.Unexpected, state.More, state.Locks, state.Channels = nil, 0, nil, nil
 	for i := range state.Comms {
 		state.Comms[i].Ranks = nil
 	}
@@ -31,7 +31,7 @@ func (r *stateReporter) sample() *snapshot.Sample {
 
 // count takes the engine's counters.
 func (r *stateReporter) count(s *snapshot.Sample) {
-	st := r.world.e.Stats()
+	st := r.world.Load().e.Stats()
 	s.Asleep, s.Registered = st.Asleep, uint64(st.Registered)
 	s.Sent, s.SentBytes, s.Lanes, s.LanesLost, s.Phases = 0, 0, 0, 0, nil
 	for i := range st.Channels {

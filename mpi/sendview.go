@@ -2,7 +2,6 @@ package mpi
 
 import (
 	"cmp"
-	"fmt"
 
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
@@ -11,7 +10,15 @@ import (
 // and 5.1). Any receive of as many elements takes it. The elements are not copied together but for 64 KiB at
 // a time, except in checking mode.
 func SendView[T any](c *Comm, v View[T], dst, tag int) error {
-	if err := sendView(c, &v, dst, tag); err != nil {
+	var err error
+	if v.err != nil || !lastKnown[T]() || !c.plain(dst, tag) {
+		err = sendView(c, &v, dst, tag)
+	} else if b, ok := v.together(); ok {
+		err = c.e.Send(c.context, b, c.worldRank(dst), tag)
+	} else {
+		err = c.e.SendView(c.context, &v.layout, v.base(), c.worldRank(dst), tag)
+	}
+	if err != nil {
 		return c.fail("SendView", dst, tag, err)
 	}
 	return nil
@@ -45,6 +52,19 @@ func sendView[T any](c *Comm, v *View[T], dst, tag int) error {
 // RecvView receives a message into the elements of a view. A shorter message fills the first ones; of a
 // longer one the rest is lost, with ErrTruncate. A view with an element twice is refused.
 func RecvView[T any](c *Comm, v View[T], src, tag int) (Status, error) {
+	if v.err == nil && lastKnown[T]() && c.plain(src, tag) && v.layout.Twice() < 0 {
+		var st engine.Status
+		var err error
+		if b, ok := v.together(); ok {
+			err = c.e.Recv(c.context, b, c.worldRank(src), tag, sizeOf[T](), &st)
+		} else {
+			err = c.e.RecvView(c.context, &v.layout, v.base(), c.worldRank(src), tag, sizeOf[T](), &st)
+		}
+		if err != nil {
+			return c.statusOf(st), c.fail("RecvView", src, tag, err)
+		}
+		return Status{Source: src, Tag: tag, Count: st.Bytes / sizeOf[T](), bytes: st.Bytes}, nil
+	}
 	st, err := recvView(c, &v, src, tag)
 	if err != nil {
 		return st, c.fail("RecvView", src, tag, err)
@@ -157,50 +177,6 @@ func SendrecvView[T, U any](c *Comm, send View[T], dst, stag int, recv View[U], 
 	}
 	st, err := r.Wait()
 	return st, c.fail("SendrecvView", src, rtag, err)
-}
-
-// AlltoallView sends the elements of in[i] to rank i, and receives those of out[i] from it (MPI 4.1, 6.8.3,
-// MPI_Alltoallw). What a rank sends to another is as long as what that one expects. The views of out must not
-// overlap. Unlike SendView it packs all that it sends, and all that it receives, in new memory.
-func AlltoallView[T any](c *Comm, in, out []View[T]) error {
-	return c.failColl("AlltoallView", alltoallView(c, in, out))
-}
-
-func alltoallView[T any](c *Comm, in, out []View[T]) error {
-	if err := c.check(); err != nil {
-		return err
-	}
-	if len(in) != c.size || len(out) != c.size {
-		return fmt.Errorf("%w: %d views in and %d out, of %d ranks", ErrCount, len(in), len(out), c.size)
-	}
-	scounts, rcounts := make([]int, c.size), make([]int, c.size)
-	sent, received := 0, 0
-	for i := range c.size {
-		if in[i].err != nil {
-			return in[i].err
-		}
-		err := out[i].err
-		if err == nil {
-			err = out[i].distinct()
-		}
-		if err != nil {
-			return err
-		}
-		scounts[i], rcounts[i] = in[i].n, out[i].n
-		sent, received = sent+in[i].n, received+out[i].n
-	}
-	sbuf, rbuf := make([]T, sent), make([]T, received)
-	at := 0
-	for i := range in {
-		at += in[i].Pack(sbuf[at:])
-	}
-	if err := Alltoallv(c, sbuf, scounts, nil, rbuf, rcounts, nil); err != nil {
-		return err
-	}
-	for i := range out {
-		rbuf = rbuf[out[i].Unpack(rbuf):]
-	}
-	return nil
 }
 
 // checked are the elements one after another in new memory, for a communicator whose messages are checked;

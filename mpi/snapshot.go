@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"runtime"
@@ -14,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/deadlock"
 	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 	"github.com/weft-mpi/weft/transport"
@@ -29,26 +31,145 @@ const (
 	maxTrace = 4 << 20
 )
 
-// stateReporter tells the launcher when this rank waits and does not move, and what it waits for when the
-// launcher asks. It has one goroutine, which costs nothing but two looks a second.
+// stateConn is the connection to who wants to know.
+type stateConn interface {
+	io.ReadWriteCloser
+	SetReadDeadline(t time.Time) error
+}
+
+// stateReporter tells the launcher, or rank 0 where there is none, when this rank waits and does not move,
+// and what it waits for when it is asked. It has one goroutine, which costs nothing but two looks a second.
 type stateReporter struct {
-	conn  *os.File
-	world *Comm
+	conn  stateConn            // nil where the rank tells the user itself
+	takes bool                 // deposits: the other end is a launcher's
+	world atomic.Pointer[Comm] // nil until Init is over
 	phase atomic.Pointer[snapshot.Phase]
+	site  string // of Init
 	began time.Time
 
+	mu    sync.Mutex // of what follows, and of the change of world
+	early []int      // ranks that failed before that
+
 	// These belong to the goroutine.
+	looked   snapshot.Phase // at the latest look
 	activity uint64
 	moved    time.Time // when activity last grew
 	sleepers int
 	quiet    bool
 	latest   snapshot.Sample
 
-	taken chan struct{} // told when the launcher has a deposit
+	taken    chan struct{} // told when the launcher has a deposit
+	finished chan struct{} // closed when the rank's part in the job is over
+	finish   sync.Once
 }
 
-// startStateReporter starts the reporter if the launcher wants one.
-func startStateReporter(world *Comm) *stateReporter {
+func newStateReporter(conn stateConn, p snapshot.Phase) *stateReporter {
+	r := &stateReporter{conn: conn, began: time.Now(), taken: make(chan struct{}, 1),
+		finished: make(chan struct{})}
+	r.moved = r.began
+	r.enter(p)
+	return r
+}
+
+// reportInit starts the reporter to the launcher, which is told at once that this rank has called Init; nil
+// where there is none. It lives as long as the process.
+func reportInit() *stateReporter {
+	conn := launcherConn()
+	if conn == nil {
+		return nil
+	}
+	r := newStateReporter(conn, snapshot.Starting)
+	r.takes = true
+	var callers [maxInitCallers]uintptr
+	_, r.site = calledFrom(callers[:runtime.Callers(1, callers[:])])
+	go func() {
+		if r.send(snapshot.Moving, nil) == nil {
+			r.run()
+		}
+	}()
+	return r
+}
+
+// maxInitCallers is how far the program's call of Init is looked for.
+const maxInitCallers = 16
+
+// joined has the reporter tell of a world. Where there is none to the launcher, one is started that tells
+// rank 0; or the user, where another launcher has started the job, if nothing has moved for the duration
+// alone (0 for never).
+func (r *stateReporter) joined(world *Comm, alone time.Duration) *stateReporter {
+	var run func()
+	if r == nil {
+		conn := world.job.wire.Reporter()
+		switch {
+		case conn != nil:
+			r = newStateReporter(conn, snapshot.Running)
+			run = r.run
+		case alone > 0 && world.job.wire.UnderPMI():
+			r = newStateReporter(nil, snapshot.Running)
+			run = func() { r.runAlone(alone) }
+		default:
+			return nil
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.world.Store(world)
+	r.enter(snapshot.Running)
+	for _, rank := range r.early {
+		if rank < world.e.Size() {
+			world.e.PeerFailed(rank, errLauncherSaw)
+		}
+	}
+	if run != nil {
+		go run()
+	}
+	return r
+}
+
+// runAlone tells the user what this rank waits for when nothing has moved for some time. Nobody asks the
+// other ranks, so it proves nothing.
+func (r *stateReporter) runAlone(after time.Duration) {
+	told := false
+	since := time.Now() // it has waited, and not moved
+	looks := time.NewTicker(quietAfter)
+	defer looks.Stop()
+	for {
+		select {
+		case <-r.finished:
+			return
+		case <-looks.C:
+		}
+		switch n, ok := r.waiting(); {
+		case !ok:
+		case n == 0:
+			told, since = false, time.Now()
+		case !told && time.Since(since) >= after:
+			told = true
+			if s := r.snapshot(); len(s.Waits) > 0 {
+				text := fmt.Sprintf("weft: nothing has moved at rank %d for %v; what it waits for\n", s.Rank,
+					after)
+				for _, line := range deadlock.Alone(s) {
+					text += "weft: " + line + "\n"
+				}
+				fmt.Fprint(os.Stderr, text)
+			}
+		}
+	}
+}
+
+// peerFailed takes the launcher's word for the end of a rank, which may come while this one is in Init.
+func (r *stateReporter) peerFailed(rank int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.world.Load(); c == nil {
+		r.early = append(r.early, rank)
+	} else if rank < c.e.Size() {
+		c.e.PeerFailed(rank, errLauncherSaw)
+	}
+}
+
+// launcherConn is the connection to the launcher; nil where there is none.
+func launcherConn() *os.File {
 	fd, err := strconv.Atoi(os.Getenv(snapshot.Variable))
 	if err != nil || fd < 3 {
 		return nil
@@ -58,18 +179,16 @@ func startStateReporter(world *Comm) *stateReporter {
 		return nil // a program between launcher and rank has closed it
 	}
 	os.Unsetenv(snapshot.Variable)
-	r := &stateReporter{conn: os.NewFile(uintptr(fd), "snapshots"), world: world, began: time.Now(),
-		taken: make(chan struct{}, 1)}
-	r.moved = r.began
-	r.enter(snapshot.Running)
-	go r.run()
-	return r
+	return os.NewFile(uintptr(fd), "snapshots")
 }
 
 // enter notes how far the rank is.
 func (r *stateReporter) enter(p snapshot.Phase) {
-	if r != nil {
-		r.phase.Store(&p)
+	if r == nil {
+		return
+	}
+	if r.phase.Store(&p); p == snapshot.Finished {
+		r.finish.Do(func() { close(r.finished) })
 	}
 }
 
@@ -114,8 +233,8 @@ func (r *stateReporter) obey(said []byte) ([]byte, error) {
 			case r.taken <- struct{}{}:
 			default: // nobody waits for it
 			}
-		case rank < r.world.e.Size():
-			r.world.e.PeerFailed(rank, errLauncherSaw)
+		default:
+			r.peerFailed(rank)
 		}
 		if err != nil {
 			return said, err
@@ -133,16 +252,9 @@ func (r *stateReporter) send(k snapshot.Kind, body []byte) error {
 
 // look tells the launcher if the rank has become quiet, or is no longer.
 func (r *stateReporter) look() error {
-	sleepers, activity := 1, r.activity // in Finalize it waits for the others
-	if *r.phase.Load() == snapshot.Running {
-		var ok bool
-		if sleepers, activity, ok = r.world.e.Sleepers(); !ok {
-			return nil
-		}
-	}
-	if activity != r.activity {
-		r.activity, r.moved = activity, time.Now()
-		sleepers = 0
+	sleepers, ok := r.waiting()
+	if !ok {
+		return nil
 	}
 	was := r.sleepers
 	r.sleepers = sleepers
@@ -157,6 +269,26 @@ func (r *stateReporter) look() error {
 	return nil
 }
 
+// waiting is how many goroutines wait in calls, 0 if messages have moved since the last look. It returns
+// false where that cannot be told now.
+func (r *stateReporter) waiting() (n int, ok bool) {
+	began := r.looked == snapshot.Starting
+	r.looked = *r.phase.Load()
+	if r.looked != snapshot.Running {
+		return 1, true // in Init and Finalize it waits for the others
+	}
+	n, activity, ok := r.world.Load().e.Sleepers()
+	if began {
+		r.activity, r.moved = activity, time.Now()
+		return 0, true
+	}
+	if ok && activity != r.activity {
+		r.activity, r.moved = activity, time.Now()
+		n = 0
+	}
+	return n, ok
+}
+
 func (r *stateReporter) answer(k snapshot.Kind, s interface{ Encode() ([]byte, error) }) error {
 	body, err := s.Encode()
 	if err != nil || len(body) > snapshot.MaxSize {
@@ -167,8 +299,17 @@ func (r *stateReporter) answer(k snapshot.Kind, s interface{ Encode() ([]byte, e
 
 // snapshot makes the rank's snapshot.
 func (r *stateReporter) snapshot() *snapshot.Rank {
-	c := r.world
-	s := &snapshot.Rank{Rank: c.rank, Size: c.size, Phase: *r.phase.Load(), Comms: c.job.comms.describe()}
+	phase := *r.phase.Load()
+	c := r.world.Load()
+	if phase == snapshot.Starting {
+		s := &snapshot.Rank{Phase: phase, Still: time.Since(r.began)}
+		s.Waits = []snapshot.Wait{{Call: snapshot.Init, Site: r.site, Since: s.Still}}
+		return s
+	}
+	if c == nil { // Init has failed
+		return &snapshot.Rank{Phase: phase, Still: time.Since(r.began)}
+	}
+	s := &snapshot.Rank{Rank: c.rank, Size: c.size, Phase: phase, Comms: c.job.comms.describe()}
 	if s.Phase != snapshot.Running {
 		s.Still = time.Since(r.moved)
 		s.Waits = []snapshot.Wait{{Call: snapshot.Finalize, Since: s.Still,
@@ -204,6 +345,7 @@ func (r *stateReporter) snapshot() *snapshot.Rank {
 		s.Unexpected = append(s.Unexpected, snapshot.Message{Comm: m.Context, From: m.Source, Tag: m.Tag,
 			Bytes: m.Bytes})
 	}
+	s.Locks = c.job.comms.locks()
 	s.Channels = channels(st.Traffic)
 	s.Active, s.At = active(waiting)
 	return s
@@ -323,6 +465,22 @@ func (l *comms) describe() []snapshot.Comm {
 	return out
 }
 
+// locks are the locks of windows that this rank has.
+func (l *comms) locks() (held []snapshot.Held) {
+	for _, c := range l.all() {
+		w := c.window.Load()
+		if w == nil || w.freed.Load() {
+			continue
+		}
+		for rank := range w.access {
+			if w.access[rank].Load()&(accessShared|accessExclusive) != 0 && len(held) < snapshot.MaxLocks {
+				held = append(held, snapshot.Held{Comm: c.context, Peer: w.comm.worldRank(rank)})
+			}
+		}
+	}
+	return held
+}
+
 // wait describes a wait of the engine in terms of communicators.
 func (l *comms) wait(w *engine.Wait) snapshot.Wait {
 	s := snapshot.Wait{Goroutine: w.Goroutine, Since: w.Since, Bounded: w.Bounded}
@@ -345,6 +503,9 @@ func (l *comms) operation(o *engine.Operation) snapshot.Op {
 	s := snapshot.Op{Kind: snapshot.Recv, Comm: o.Context &^ (contextsPerComm - 1), Peer: o.Peer, Tag: o.Tag,
 		Bytes: o.Bytes, Moving: o.Moving}
 	switch {
+	case o.Lock:
+		s.Kind = snapshot.Lock
+		return s
 	case o.Collective != nil:
 		s.Kind, s.Needs = snapshot.Collective, o.Needs
 		s.Peer, s.Tag = 0, 0
@@ -358,6 +519,9 @@ func (l *comms) operation(o *engine.Operation) snapshot.Op {
 	case o.Send:
 		s.Kind = snapshot.Send
 	}
+	if s.Kind == snapshot.Recv {
+		s.Name = l.internalMessage(o)
+	}
 	if s.Kind != snapshot.Collective {
 		if s.Peer == AnySource {
 			s.Peer = snapshot.Any
@@ -367,6 +531,19 @@ func (l *comms) operation(o *engine.Operation) snapshot.Op {
 		}
 	}
 	return s
+}
+
+// internalMessage is what a message is that a call waits for, and the program has not sent: empty for others.
+func (l *comms) internalMessage(o *engine.Operation) string {
+	if o.Context%contextsPerComm != pointToPoint {
+		return "the part"
+	}
+	if c := l.find(o.Context); c == nil || c.window.Load() == nil {
+		return ""
+	} else if o.Tag == postTag {
+		return "the Post"
+	}
+	return "the Complete"
 }
 
 // number is how many collectives had been begun on a communicator with an operation: the number nearest to

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,134 +20,222 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// strike is a call in which ranks die.
+// strike is a call in which ranks die. It checks its result: n counts the calls on the communicator.
 type strike struct {
 	name string
-	call func(c *mpi.Comm) error
+	call func(c *mpi.Comm, n int64) error
 }
 
-// struck are the calls in which ranks die.
-var struck = append([]strike{
-	{"Barrier", mpi.Barrier},
-	{"Bcast", func(c *mpi.Comm) error { return mpi.Bcast(c, large(), 0) }},
-	{"Allreduce", func(c *mpi.Comm) error { return mpi.Allreduce(c, []int{1}, []int{0}, mpi.Sum[int]()) }},
-	{"AllreduceLong", func(c *mpi.Comm) error { return mpi.Allreduce(c, large(), large(), mpi.Sum[int64]()) }},
-	{"Iallreduce", func(c *mpi.Comm) error {
-		return waited(mpi.Iallreduce(c, []int{1}, []int{0}, mpi.Sum[int]()))
-	}},
-	{"Alltoall", func(c *mpi.Comm) error { return mpi.Alltoall(c, make([]int, c.Size()), make([]int, c.Size())) }},
-	{"Gather", func(c *mpi.Comm) error { return mpi.Gather(c, large(), make([]int64, c.Size()*many), 0) }},
-	{"Dup", func(c *mpi.Comm) error {
-		d, err := c.Dup()
-		if err == nil {
-			err = d.Free()
+// struckMessages are sends and receives in which ranks die.
+var struckMessages = []strike{
+	{"Ring", sendRing(1)},
+	{"RingLong", sendRing(many)}, // the sender waits for the receiver
+	{"Ssend", func(c *mpi.Comm, n int64) error {
+		got := make([]int64, 1)
+		r, err := mpi.Irecv(c, got, (c.Rank()+c.Size()-1)%c.Size(), 0)
+		if err != nil {
+			return err
 		}
-		return err
+		err = mpi.Ssend(c, contribution(c.Rank(), n, 1), neighbor(c), 0)
+		return fromRingNeighbor(c, n, got, firstError(second(r.Wait()), err))
 	}},
-	{"Split", func(c *mpi.Comm) error { return second(c.Split(c.Rank()%2, 0)) }},
-	{"Ring", func(c *mpi.Comm) error {
-		right, left := (c.Rank()+1)%c.Size(), (c.Rank()+c.Size()-1)%c.Size()
-		return second(mpi.Sendrecv(c, []int{1}, right, 0, []int{0}, left, 0))
+	{"AnySource", func(c *mpi.Comm, n int64) error {
+		got := make([]int64, 1)
+		err := mpi.Send(c, contribution(c.Rank(), n, 1), neighbor(c), int(n))
+		return fromRingNeighbor(c, n, got, firstError(err, second(mpi.Recv(c, got, mpi.AnySource, int(n)))))
 	}},
-	{"AnySource", func(c *mpi.Comm) error {
-		err := mpi.Send(c, []int{1}, (c.Rank()+1)%c.Size(), 0)
-		return firstError(err, second(mpi.Recv(c, []int{0}, mpi.AnySource, 0)))
-	}},
-	{"Agree", func(c *mpi.Comm) error { return second(c.Agree(1)) }},
-	{"Shrink", func(c *mpi.Comm) error {
-		s, err := c.Shrink()
-		if err == nil {
-			err = errors.Join(mpi.Barrier(s), s.Free())
+	{"Probe", func(c *mpi.Comm, n int64) error {
+		long := contribution(c.Rank(), n, lengthIn(n))
+		r, err := mpi.Isend(c, long, neighbor(c), int(n))
+		if err != nil {
+			return err
 		}
-		return err
-	}},
-	{"Iagree", func(c *mpi.Comm) error {
-		flag := uint64(1)
-		return waited(c.Iagree(&flag))
-	}},
-	{"Ishrink", func(c *mpi.Comm) error {
-		var s *mpi.Comm
-		err := waited(c.Ishrink(&s))
-		if err == nil {
-			err = errors.Join(mpi.Barrier(s), s.Free())
+		m, st, err := mpi.Mprobe(c, mpi.AnySource, int(n))
+		if err != nil {
+			// the buffer is free again when the send has ended, too
+			return errors.Join(err, c.Revoke(), second(r.Wait()))
 		}
-		return err
+		got := make([]int64, st.Bytes()/8)
+		err = second(mpi.Mrecv(&m, got))
+		return fromRingNeighbor(c, n, got, errors.Join(err, second(r.Wait())))
 	}},
-}, struckEpochs...)
+	{"All", func(c *mpi.Comm, n int64) error {
+		length := lengthIn(n)
+		var rs []mpi.Request
+		got := make([][]int64, c.Size())
+		var err error
+		for r := range c.Size() {
+			got[r] = make([]int64, length)
+			var in, out mpi.Request
+			if in, err = mpi.Irecv(c, got[r], r, 3); err == nil {
+				rs = append(rs, in)
+				out, err = mpi.Isend(c, contribution(c.Rank(), n, length), r, 3)
+			}
+			if err != nil {
+				err = errors.Join(err, c.Revoke())
+				break
+			}
+			rs = append(rs, out)
+		}
+		if err = errors.Join(mpi.Waitall(rs), err); err != nil {
+			return err
+		}
+		for r := range c.Size() {
+			if err := right("Irecv", got[r], nil, func(i int) int64 { return of(r, n, i) }); err != nil {
+				return err
+			}
+		}
+		return nil
+	}},
+}
+
+// sendRing has every rank send to the next.
+func sendRing(length int) func(c *mpi.Comm, n int64) error {
+	return func(c *mpi.Comm, n int64) error {
+		got := make([]int64, length)
+		left := (c.Rank() + c.Size() - 1) % c.Size()
+		err := second(mpi.Sendrecv(c, contribution(c.Rank(), n, length), neighbor(c), 0, got, left, 0))
+		return fromRingNeighbor(c, n, got, err)
+	}
+}
+
+func fromRingNeighbor(c *mpi.Comm, n int64, got []int64, err error) error {
+	left := (c.Rank() + c.Size() - 1) % c.Size()
+	return right("the receive", got, err, func(i int) int64 { return of(left, n, i) })
+}
+
+// struck are all calls in which ranks die.
+var struck = slices.Concat(struckCollectives, struckCreations, struckAgreements, struckMessages, struckEpochs)
+
+func hasStrike(list []strike, name string) bool {
+	return slices.ContainsFunc(list, func(s strike) bool { return s.name == name })
+}
 
 // TestSurvivors kills ranks in the middle of each of these calls. The survivors leave the call, shrink the
-// communicator, and go on to the right result.
+// communicator, and go on to the right result. With SURVIVE_ROUNDS that is done so often, from round
+// SURVIVE_FROM on, on both fabrics: each rank has its turn in five rounds.
 func TestSurvivors(t *testing.T) {
-	rounds := 1
-	if n, err := strconv.Atoi(os.Getenv("SURVIVE_ROUNDS")); err == nil {
-		rounds = n
+	from, rounds, all := 0, 1, false
+	if text := os.Getenv("SURVIVE_ROUNDS"); text != "" {
+		var err error
+		rounds, err = strconv.Atoi(text)
+		require.NoError(t, err)
+		from, _ = strconv.Atoi(os.Getenv("SURVIVE_FROM"))
+		all = true
 	}
 	onFabrics(t, func(t *testing.T, fabric string) {
-		for round := range rounds {
+		for round := from; round < from+rounds; round++ {
 			for i, s := range struck {
+				if !all && (i%2 == 0) == (fabric == "WEFT_FABRIC=shm") {
+					continue
+				}
 				victims := []string{fmt.Sprint((round + i) % 5)}
 				if i%3 == 2 {
 					victims = append(victims, fmt.Sprint((round+2*i+1)%5))
 				}
 				t.Run(s.name+"/"+strings.Join(victims, ","), func(t *testing.T) {
-					survive(t, s.name, victims, uint64(round), fabric)
+					survive(t, 5, s.name, victims, uint64(round), fabric)
 				})
 			}
 		}
 	})
 }
 
-func survive(t *testing.T, call string, victims []string, seed uint64, env ...string) {
+// All ranks but one die, one after another or at once.
+func TestSurvivors_OneIsLeft(t *testing.T) {
+	onFabrics(t, func(t *testing.T, fabric string) {
+		for seed, call := range []string{"AllreduceShort", "Shrink", "RingLong", "WinFence"} {
+			t.Run(call, func(t *testing.T) {
+				survive(t, 4, call, strings.Split([]string{"0,1,2", "1,2,3"}[seed%2], ","), uint64(seed), fabric)
+			})
+		}
+	})
+}
+
+func survive(t *testing.T, n int, call string, victims []string, seed uint64, env ...string) {
 	env = append(env, "SURVIVE_CALL="+call, "SURVIVE_VICTIMS="+strings.Join(victims, ","),
 		fmt.Sprint("SURVIVE_SEED=", seed))
-	r := launchertest.RunSurviving(t, launchertest.Ranks(5, survives, env...))
+	r := launchertest.RunSurviving(t, launchertest.Ranks(n, survives, env...))
 	f := r.Cause(t)
 	require.Equal(t, launcher.RanksLost, f.How, "%v\n%s", f, r.Err)
 	require.Equal(t, 3, f.ExitStatus())
-	dead := map[string]bool{}
-	for _, v := range victims {
-		dead[v] = true
-	}
-	require.Equal(t, 5-len(dead), strings.Count(r.Out, fmt.Sprintf("went on with %d", 5-len(dead))), "%s\n%s",
+	dead := victimsOf(strings.Join(victims, ","))
+	require.Equal(t, n-len(dead), strings.Count(r.Out, fmt.Sprintf("went on with %d\n", n-len(dead))), "%s\n%s",
 		r.Out, r.Err)
 	for v := range dead {
-		require.Contains(t, r.Err, "rank "+v+" on ")
+		require.Contains(t, r.Err, fmt.Sprintf("rank %d on ", v))
 	}
-	require.Contains(t, r.Err, fmt.Sprintf("without %d of its 5 ranks", len(dead)))
+	require.Contains(t, r.Err, fmt.Sprintf("without %d of its %d ranks", len(dead), n))
 }
 
-var survives = body("survives", func(_ context.Context, world *mpi.Comm) error {
-	call := struck[0].call
-	for _, s := range struck {
-		if s.name == os.Getenv("SURVIVE_CALL") {
-			call = s.call
+// victimsOf reads ranks with commas between them.
+func victimsOf(text string) map[int]bool {
+	victims := map[int]bool{}
+	for _, v := range strings.Split(text, ",") {
+		if rank, err := strconv.Atoi(v); err == nil {
+			victims[rank] = true
 		}
 	}
-	victims := map[string]bool{}
-	for _, v := range strings.Split(os.Getenv("SURVIVE_VICTIMS"), ",") {
-		victims[v] = true
+	return victims
+}
+
+// This tells other packages' tests which calls there are.
+var _ = launchertest.Body("struck calls", func() error {
+	for _, s := range struck {
+		fmt.Println(s.name)
 	}
+	return nil
+})
+
+// survives calls SURVIVE_CALL again and again, while the ranks of SURVIVE_VICTIMS kill themselves.
+var survives = body("survives", func(_ context.Context, world *mpi.Comm) error {
+	name := os.Getenv("SURVIVE_CALL")
+	at := slices.IndexFunc(struck, func(s strike) bool { return s.name == name })
+	if at < 0 {
+		return fmt.Errorf("no call %q", name)
+	}
+	victims := victimsOf(os.Getenv("SURVIVE_VICTIMS"))
 	seed, err := strconv.ParseUint(os.Getenv("SURVIVE_SEED"), 10, 64)
 	if err != nil {
 		return err
 	}
 	rng := rand.New(rand.NewPCG(seed, uint64(world.Rank())))
-	if victims[fmt.Sprint(world.Rank())] {
-		time.AfterFunc(time.Duration(rng.IntN(3000))*time.Microsecond, func() {
-			syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	pid := os.Getpid()
+	if os.Getenv("SURVIVE_STRIKE") == "agent" { // which ends the ranks of its host
+		pid = os.Getppid()
+	}
+	if victims[world.Rank()] {
+		// while connections are made, or later
+		within := []int{3000, 30_000}[seed%2]
+		time.AfterFunc(time.Duration(rng.IntN(within))*time.Microsecond, func() {
+			syscall.Kill(pid, syscall.SIGKILL)
 		})
 	}
-	c := world
-	for done := 0; done < 200 || c.Size() > world.Size()-len(victims); {
-		err := call(c)
+	// Some calls end everywhere by themselves, but not CreateGroup, which concerns a part of the ranks.
+	// Agreements are to be called alike, and so come one at a time.
+	revokes := seed%3 != 0 || name == "CreateGroup" || hasStrike(struckMessages, name) ||
+		hasStrike(struckEpochs, name)
+	repeats := 4
+	if hasStrike(struckAgreements, name) {
+		repeats = 1
+	}
+	c, n := world, int64(0)
+	for done := 0; done < 10 || c.Size() > world.Size()-len(victims); {
+		var err error
+		for k := 0; k < repeats && err == nil; k++ {
+			err = struck[at].call(c, n)
+			n++
+		}
 		if err != nil && !errors.Is(err, mpi.ErrProcFailed) && !errors.Is(err, mpi.ErrRevoked) {
-			return fmt.Errorf("%s: %w", os.Getenv("SURVIVE_CALL"), err)
+			return fmt.Errorf("%s: %w", name, err)
 		}
 		well := uint64(1)
 		if err != nil {
 			well = 0
-			if err := c.Revoke(); err != nil {
-				return err
+			if revokes {
+				if err := c.Revoke(); err != nil {
+					return err
+				}
 			}
 		}
 		if well, err = c.Agree(well); err == nil && well == 1 {
@@ -165,14 +254,14 @@ var survives = body("survives", func(_ context.Context, world *mpi.Comm) error {
 				return err
 			}
 		}
-		c = smaller
+		c, n = smaller, 0
 	}
 	sum := []int{0}
 	if err := mpi.Allreduce(c, []int{1 << world.Rank()}, sum, mpi.Sum[int]()); err != nil {
 		return err
 	}
 	for rank := range world.Size() {
-		if sum[0]>>rank&1 == 1 == victims[fmt.Sprint(rank)] {
+		if sum[0]>>rank&1 == 1 == victims[rank] {
 			return fmt.Errorf("the ranks add up to %b", sum[0])
 		}
 	}

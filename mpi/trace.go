@@ -12,7 +12,7 @@ import (
 // tracing is where this rank's records go; nil where it is not traced.
 var tracing atomic.Pointer[trace.Buffer]
 
-// tracer traces a rank, for weft run --trace. It is a hook of the engine.
+// tracer traces a rank, for weft run --trace.
 type tracer struct {
 	buffer *trace.Buffer
 	head   trace.Head
@@ -20,19 +20,25 @@ type tracer struct {
 	leaders []int
 }
 
-// oneHook is a hook that calls all of some.
-func oneHook(hooks []engine.Hook) engine.Hook {
-	switch len(hooks) {
-	case 0:
-		return nil
-	case 1:
-		return hooks[0]
+// newHook is a hook that has a trace, which may be nil, and calls all of some functions; nil for nothing.
+func newHook(t *tracer, tell []func(engine.Event)) *engine.Hook {
+	h := &engine.Hook{}
+	if t != nil {
+		h.Trace = t.buffer
 	}
-	return func(e engine.Event) {
-		for _, h := range hooks {
-			h(e)
+	switch {
+	case len(tell) == 1:
+		h.Tell = tell[0]
+	case len(tell) > 1:
+		h.Tell = func(e engine.Event) {
+			for _, f := range tell {
+				f(e)
+			}
 		}
+	case t == nil:
+		return nil
 	}
+	return h
 }
 
 // newTracer begins a trace in so many bytes of memory.
@@ -42,36 +48,15 @@ func newTracer(bytes int) *tracer {
 	if ns, clock, err := sys.Monotonic(engine.Epoch); err == nil {
 		t.head.Epoch, t.head.Clock = ns, clock
 	}
+	if sys.SteadyTicks() {
+		t.buffer.UseTicks()
+	}
 	for c := range engine.Calls {
 		t.head.Calls = append(t.head.Calls, c.String())
 	}
 	t.head.Calls = append(t.head.Calls, engine.OperationNames()...)
+	t.head.Calls = append(t.head.Calls, tracedNames[:]...)
 	return t
-}
-
-// event takes an event of the engine. It allocates nothing.
-func (t *tracer) event(e engine.Event) {
-	b := t.buffer
-	switch e.Kind {
-	case engine.EventCallBegin:
-		what := uint8(e.Call)
-		if e.Call == engine.CallCollective {
-			what = uint8(engine.Calls) + uint8(e.Operation)
-		}
-		b.AddAt(int64(e.At), trace.CallBegin, what, 0, e.Peer, e.Tag, e.Bytes)
-	case engine.EventCallEnd:
-		b.AddAt(int64(e.At), trace.CallEnd, 0, 0, 0, 0, 0)
-	case engine.EventSlept:
-		b.Add(trace.Slept, 0, 0, 0, 0, int(e.Elapsed))
-	case engine.EventSent:
-		b.Add(trace.Sent, 0, e.Context, e.Peer, e.Tag, e.Bytes)
-	case engine.EventMatch:
-		b.Add(trace.Matched, 0, e.Context, e.Peer, e.Tag, e.Bytes)
-	case engine.EventWithdrawn:
-		b.Add(trace.Withdrawn, 0, e.Context, e.Peer, e.Tag, 0)
-	case engine.EventPhase:
-		b.Add(trace.Phase, 0, 0, e.Peer, 0, e.Bytes)
-	}
 }
 
 // begin has the regions of the program traced, and finds out which clocks the ranks read.
@@ -87,7 +72,7 @@ func (t *tracer) begin(world *Comm) {
 	}
 	clocks := make([]uint64, world.size)
 	if err := world.newCompoundCall().allgather([]uint64{t.head.Clock}, clocks); err != nil {
-		world.job.log.Warn("the clocks of the ranks cannot be compared", "rank", world.rank, "error", err)
+		world.job.log.Warn("the clocks of the ranks cannot be compared", "error", err)
 		return
 	}
 	t.head.Base = clocks[0]
@@ -117,6 +102,6 @@ func (j *job) leaveTrace(e *engine.Engine) {
 		err = j.reporter.leave(snapshot.Trace, data)
 	}
 	if err != nil {
-		j.log.Warn("the trace of this rank is lost", "rank", e.Rank(), "error", err)
+		j.log.Warn("the trace of this rank is lost", "error", err)
 	}
 }

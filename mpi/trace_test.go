@@ -2,6 +2,8 @@ package mpi_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -96,6 +98,77 @@ func TestTrace_HasEveryMessageAtBothEnds(t *testing.T) {
 					require.Contains(t, e.Notes, "peer")
 					require.Contains(t, e.Notes, "bytes")
 					require.Equal(t, "world", e.Notes["communicator"].Text[:5])
+				}
+			}
+		})
+	}
+}
+
+// tracedWindows makes the calls on windows, each once at every rank.
+var tracedWindows = body("a job with windows that is traced", func(_ context.Context, c *mpi.Comm) error {
+	w, err := mpi.WinAllocate[int64](c, 64)
+	if err != nil {
+		return err
+	}
+	next := (c.Rank() + 1) % c.Size()
+	data, more, sum := make([]int64, 16), make([]int64, 16), mpi.Sum[int64]()
+	var rs [4]mpi.Request
+	var errs [4]error
+	steps := []func() error{
+		w.Fence,
+		func() error { return w.Put(data, next, 0) },
+		func() error { return w.Get(more, next, 16) },
+		func() error { return w.PutView(mpi.Strided(data, 4, 4, 4), next, w.At(0, 16)) },
+		func() error { return w.GetView(mpi.Strided(more, 4, 4, 4), next, w.At(16, 16)) },
+		func() error {
+			rs[0], errs[0] = w.Rput(data, next, 0)
+			rs[1], errs[1] = w.Rget(more, next, 16)
+			rs[2], errs[2] = w.Raccumulate(data, next, 32, sum)
+			rs[3], errs[3] = w.RgetAccumulate(data, more, next, 32, sum)
+			return errors.Join(append(errs[:], mpi.Waitall(rs[:]))...)
+		},
+		func() error { return w.Accumulate(data, next, 32, sum) },
+		func() error { return w.GetAccumulate(data, more, next, 32, sum) },
+		func() error { _, err := w.FetchAndOp(1, next, 48, sum); return err },
+		func() error { _, err := w.CompareAndSwap(0, 1, next, 49); return err },
+		w.FlushAll, w.FlushLocalAll,
+		func() error { return w.Lock(next, true) },
+		func() error { return w.Flush(next) },
+		func() error { return w.FlushLocal(next) },
+		func() error { return w.Unlock(next) },
+		w.LockAll, w.UnlockAll,
+		func() error { return w.Post(c.Group()) },
+		func() error { return w.Start(c.Group()) },
+		w.Complete, w.Wait,
+		w.Free,
+	}
+	for i, step := range steps {
+		if err := step(); err != nil {
+			return fmt.Errorf("step %d: %w", i, err)
+		}
+	}
+	return nil
+})
+
+// Every call on a window is a slice of its rank, with the rank and the bytes that it names, and so is Finalize.
+func TestTrace_HasCallsOnWindows(t *testing.T) {
+	for _, fabric := range []string{"shm", "tcp"} {
+		t.Run(fabric, func(t *testing.T) {
+			trace := tracedJob(t, 2, tracedWindows, fabric)
+			for _, name := range []string{"WinAllocate", "Win.Fence", "Win.Put", "Win.Get", "Win.PutView",
+				"Win.GetView", "Win.Rput", "Win.Rget", "Win.Raccumulate", "Win.RgetAccumulate", "Win.Accumulate",
+				"Win.GetAccumulate", "Win.FetchAndOp", "Win.CompareAndSwap", "Win.FlushAll", "Win.FlushLocalAll",
+				"Win.Lock", "Win.Flush", "Win.FlushLocal", "Win.Unlock", "Win.LockAll", "Win.UnlockAll", "Win.Post",
+				"Win.Start", "Win.Complete", "Win.Wait", "Win.Free", "Finalize"} {
+				require.Equal(t, 2, trace.Count(perfetto.SliceBegin, name), name)
+			}
+			for _, e := range trace.Events {
+				switch e.Name {
+				case "Win.Put", "Win.Get", "Win.PutView", "Win.GetView", "Win.Rput", "Win.Rget", "Win.Accumulate":
+					require.EqualValues(t, 128, *e.Notes["bytes"].Number, e.Name)
+					require.Contains(t, e.Notes, "peer", e.Name)
+				case "Win.FetchAndOp", "Win.CompareAndSwap":
+					require.EqualValues(t, 8, *e.Notes["bytes"].Number, e.Name)
 				}
 			}
 		})

@@ -139,6 +139,15 @@ func (v *View[T]) whole() ([]T, bool) {
 	return v.data[from/unitOf[T]():][:v.n], true
 }
 
+// together is the memory of the elements, if they lie together in order.
+func (v *View[T]) together() ([]byte, bool) {
+	from, ok := v.layout.Contiguous()
+	if !ok {
+		return nil, false
+	}
+	return unsafe.Slice((*byte)(unsafe.Add(v.base(), from)), v.layout.Bytes()), true
+}
+
 // distinct refuses a view that has an element twice: what a receive leaves there would depend on the order of
 // copies.
 func (v *View[T]) distinct() error {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
-	"runtime/debug"
 	"testing"
 
 	"github.com/weft-mpi/weft/mpi"
@@ -190,45 +188,3 @@ func viewToSelf(world *mpi.Comm) error {
 	}
 	return nil
 }
-
-func TestViewAllocations(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { ranks(t, 2, viewAllocations, fabric) })
-}
-
-// A message of a view costs no allocation, and no more than 64 KiB of memory beside it in all.
-var viewAllocations = body("view allocations", func(_ context.Context, world *mpi.Comm) error {
-	if raceDetector {
-		return nil
-	}
-	debug.SetGCPercent(-1)
-	other := 1 - world.Rank()
-	for _, n := range []int{2, 1_000, 500_000} {
-		out, in := make([]float64, 2*n), make([]float64, 2*n)
-		exchange := func() error {
-			send, recv := mpi.Strided(out, n, 1, 2), mpi.Strided(in, n, 1, -2)
-			_, err := mpi.SendrecvView(world, send, other, 1, recv, other, 1)
-			return err
-		}
-		for range 20 {
-			if err := exchange(); err != nil {
-				return err
-			}
-		}
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		const rounds = 50
-		for range rounds {
-			if err := exchange(); err != nil {
-				return err
-			}
-		}
-		runtime.ReadMemStats(&after)
-		if count := after.Mallocs - before.Mallocs; count >= rounds {
-			return fmt.Errorf("%d elements: %d allocations in %d messages", n, count, rounds)
-		}
-		if err := mpi.Barrier(world); err != nil {
-			return err
-		}
-	}
-	return nil
-})

@@ -22,30 +22,40 @@ import (
 //
 // A Win may be used by several goroutines at once.
 type Win[T any] struct {
-	*window
+	window
 	local []T
-	calls sync.Pool // of *cells[T]
+	calls *sync.Pool // of *cells[T]
 }
 
-// window is what windows of all types have.
+// window is a handle to a window of whatever type.
 type window struct {
+	*windowState
+	via  *Comm // the window's communicator; of WithContext, with a scope
+	long bool  // operations take the long way, also on mapped memory: there is a scope, or a trace
+}
+
+// windowState is what all handles to a window share.
+type windowState struct {
 	comm      *Comm // of its own
 	w         *engine.Window
 	elem      int
 	operators uint32        // a bit for each that accumulates have
-	sizes     []int         // elements of each rank's part
+	dynamic   bool          // parts are what ranks attach
+	sizes     []int         // elements of each rank's part; 0 in a dynamic window
 	epochs    atomic.Uint32 // that concern all targets: epochFence, epochAll
 	access    []atomic.Uint32
 	owned     []byte // memory that Free gives back
 	freed     atomic.Bool
 
 	mu              sync.Mutex
-	posted, started []int // ranks of the last Post and Start; nil for none
+	posted, started []int       // ranks of the last Post and Start; nil for none
+	arrived         map[int]int // Posts that have come for a Start that was given up, by rank
 }
 
 // WinAllocate makes a window with n elements of fresh zeroed memory at this rank (MPI 4.1, 12.2.2). It is
 // collective. Memory of WinAllocate is of the kind that ranks of the same host reach by loads and stores.
 func WinAllocate[T any](c *Comm, n int) (*Win[T], error) {
+	defer endTraced(traceCall(tracedAllocate))
 	return allocateWindow[T](c, n, "WinAllocate")
 }
 
@@ -62,7 +72,7 @@ func allocateWindow[T any](c *Comm, n int, op string) (*Win[T], error) {
 	case n > 0:
 		mem, err = c.e.Alloc(n * sizeOf[T]())
 	}
-	w, err := makeWindow[T](c, mem, err)
+	w, err := makeWindow[T](c, mem, false, err)
 	if err != nil {
 		if mem != nil && !errors.Is(err, errPartKept) {
 			err = errors.Join(err, c.e.Free(mem))
@@ -77,24 +87,26 @@ func allocateWindow[T any](c *Comm, n int, op string) (*Win[T], error) {
 // same host reach memory of Alloc by loads and stores, other memory with the help of this rank's calls. buf
 // must stay as it is, and is not to be freed, until the window is freed.
 func WinCreate[T any](c *Comm, buf []T) (*Win[T], error) {
+	defer endTraced(traceCall(tracedCreate))
 	if err := c.check(); err != nil {
 		return nil, c.failColl("WinCreate", err)
 	}
 	mem, err := bytesOf(buf)
-	w, err := makeWindow[T](c, mem, err)
+	w, err := makeWindow[T](c, mem, false, err)
 	return w, c.failColl("WinCreate", err)
 }
 
 // WinAllocateShared is WinAllocate for ranks that share memory: each may look at the parts of all others by
 // Of (MPI 4.1, 12.2.3). Where ranks of the communicator do not share memory it fails at those, with ErrWin.
 func WinAllocateShared[T any](c *Comm, n int) (*Win[T], error) {
+	defer endTraced(traceCall(tracedAllocateShared))
 	w, err := allocateWindow[T](c, n, "WinAllocateShared")
 	if err != nil {
 		return nil, err
 	}
 	for rank := range w.sizes {
 		t := w.w.Target(rank)
-		if err = t.Reach(); err != nil {
+		if err = t.Reach(c.scope); err != nil {
 			break
 		}
 		if !t.Mapped() {
@@ -108,13 +120,13 @@ func WinAllocateShared[T any](c *Comm, n int) (*Win[T], error) {
 	if err != nil {
 		bad[0] = 1
 	}
-	if err2 := Allreduce(w.comm, InPlace[int32](), bad, Max[int32]()); err == nil && err2 != nil {
+	if err2 := Allreduce(w.comm.within(c), InPlace[int32](), bad, Max[int32]()); err == nil && err2 != nil {
 		err = err2
 	} else if err == nil && bad[0] != 0 {
 		err = fmt.Errorf("%w: another rank does not share memory with all", ErrWin)
 	}
-	if isLoss(err) {
-		w.abandon()
+	if isLoss(err) || err != nil && c.scope.Err() != nil {
+		w.abandonNew(err)
 	} else if err != nil {
 		err = errors.Join(err, w.release())
 	}
@@ -126,23 +138,27 @@ func WinAllocateShared[T any](c *Comm, n int) (*Win[T], error) {
 
 // makeWindow agrees with the other ranks on a window. A rank that cannot have its part takes part all the
 // same, with its error, so that all learn that there is no window.
-func makeWindow[T any](c *Comm, mem []byte, broken error) (*Win[T], error) {
+func makeWindow[T any](c *Comm, mem []byte, dynamic bool, broken error) (*Win[T], error) {
 	own, err := c.Dup()
 	if err != nil {
 		return nil, err
 	}
 	var w *engine.Window
 	card := engine.WindowCard{Failed: 1}
-	if broken == nil {
+	switch {
+	case broken != nil:
+	case dynamic:
+		w, card, broken = c.e.NewDynamicWindow(own.context, windowType[T]())
+	default:
 		w, card, broken = c.e.NewWindow(own.context, mem, windowType[T]())
 	}
 	cards := make([]engine.WindowCard, c.size)
-	if err = Allgather(own, []engine.WindowCard{card}, cards); broken == nil {
+	if err = Allgather(own.within(c), []engine.WindowCard{card}, cards); broken == nil {
 		broken = err
 	}
 	elem := sizeOf[T]()
-	x := &window{comm: own, w: w, elem: elem, sizes: make([]int, c.size),
-		access: make([]atomic.Uint32, c.size)}
+	x := window{&windowState{comm: own, w: w, elem: elem, sizes: make([]int, c.size), dynamic: dynamic,
+		access: make([]atomic.Uint32, c.size)}, own, tracing.Load() != nil}
 	worlds := make([]int, c.size)
 	for rank, k := range cards {
 		worlds[rank] = c.worldRank(rank)
@@ -153,6 +169,9 @@ func makeWindow[T any](c *Comm, mem []byte, broken error) (*Win[T], error) {
 		case int(k.Elem) != elem:
 			broken = fmt.Errorf("%w: elements of %d bytes at rank %d, of %d here", ErrType, k.Elem, rank,
 				elem)
+		case (k.Dynamic != 0) != dynamic:
+			broken = fmt.Errorf("%w: a dynamic window at rank %d, or at rank %d, and another at the other",
+				ErrWin, rank, c.rank)
 		default:
 			x.sizes[rank] = int(k.Bytes) / elem
 		}
@@ -165,12 +184,13 @@ func makeWindow[T any](c *Comm, mem []byte, broken error) (*Win[T], error) {
 	}
 	w.Join(c.rank, worlds, cards)
 	x.operators = operatorSet(w.Type())
+	own.window.Store(&x)
 	// Nobody reaches for a part before its rank knows of the window.
-	if err := Barrier(own); err != nil {
-		x.abandon()
+	if err := Barrier(own.within(c)); err != nil {
+		x.abandonNew(err)
 		return nil, fmt.Errorf("%w: %w", errPartKept, err)
 	}
-	return &Win[T]{window: x, local: elements[T](mem)}, nil
+	return &Win[T]{window: x, local: elements[T](mem), calls: &sync.Pool{}}, nil
 }
 
 // Local is this rank's part. Other ranks may be at it while an epoch is open: then it is to be read and
@@ -181,11 +201,11 @@ func (w *Win[T]) Local() []T { return w.local }
 // by sync/atomic. It is nil for a window of another kind whose part is not mapped here. It must not be
 // touched after Free.
 func (w *Win[T]) Of(rank int) []T {
-	if w == nil || w.window == nil || w.freed.Load() || uint(rank) >= uint(len(w.sizes)) {
+	if w.base() == nil || w.freed.Load() || uint(rank) >= uint(len(w.sizes)) {
 		return nil
 	}
 	t := w.w.Target(rank)
-	if t.Reach() != nil || !t.Mapped() {
+	if t.Reach(w.via.scope) != nil || !t.Mapped() {
 		return nil
 	}
 	return unsafe.Slice((*T)(t.Base()), w.sizes[rank])
@@ -194,7 +214,7 @@ func (w *Win[T]) Of(rank int) []T {
 // Comm is the communicator of the window: its own, with the ranks of the one that it was made of.
 func (w *Win[T]) Comm() *Comm { return w.comm }
 
-// Size is the number of elements of a rank's part.
+// Size is the number of elements of a rank's part; 0 for a dynamic window.
 func (w *Win[T]) Size(rank int) int { return w.sizes[rank] }
 
 // Free ends the window, when all operations on it are complete (MPI 4.1, 12.2.5). It is collective, and
@@ -203,14 +223,19 @@ func (w *Win[T]) Size(rank int) int { return w.sizes[rank] }
 //
 // If a rank of the window has failed, or its communicator was revoked, Free may not wait for the others, and
 // returns ErrProcFailed or ErrRevoked. The window is freed here all the same, with whatever epoch is open.
-// Since others may still be at its memory, that stays in place until Finalize.
+// Since others may still be at its memory, that stays in place until Finalize. The same holds if the context
+// of the handle ends first.
 func (w *Win[T]) Free() error {
+	defer endTraced(traceCall(tracedFree))
 	err := w.base().check()
 	if err == nil {
-		err = w.w.FlushAll()
+		err = w.w.FlushAll(w.via.scope)
 	}
 	if err == nil {
 		err = w.comm.check()
+	}
+	if err == nil {
+		err = w.w.AwaitGivenUp(w.via.scope)
 	}
 	if err == nil && w.base().holds() {
 		err = fmt.Errorf("%w: Free while a lock is held or a Start is open", ErrEpoch)
@@ -219,9 +244,9 @@ func (w *Win[T]) Free() error {
 		}
 	}
 	if err == nil {
-		err = Barrier(w.comm)
+		err = Barrier(w.via)
 	}
-	if isLoss(err) {
+	if isLoss(err) || w.base().gaveUp(err) {
 		w.base().abandon()
 	}
 	if err == nil && !w.freed.CompareAndSwap(false, true) {
@@ -249,6 +274,20 @@ func (w *window) release() error {
 // context in use.
 func (w *window) abandon() { w.freed.Store(true) }
 
+// abandonNew is abandon of a window that others may have got, and on which they would wait for this rank: the
+// caller here has nothing to revoke.
+func (w *window) abandonNew(why error) {
+	w.abandon()
+	if isLoss(why) {
+		_ = w.comm.Revoke() // it fails when all has ended
+	}
+}
+
+// gaveUp tells whether an error is that the context of the handle has ended.
+func (w *window) gaveUp(err error) bool {
+	return err != nil && w != nil && w.windowState != nil && w.via.scope.Err() != nil
+}
+
 // errPartKept says that a window has not come about here, and that its part is kept since others may have it.
 var errPartKept = errors.New("the window may exist at other ranks")
 
@@ -257,10 +296,10 @@ func isLoss(err error) bool { return errors.Is(err, ErrProcFailed) || errors.Is(
 
 // base is the window, nil for none.
 func (w *Win[T]) base() *window {
-	if w == nil {
+	if w == nil || w.windowState == nil {
 		return nil
 	}
-	return w.window
+	return &w.window
 }
 
 // check refuses a window that cannot be used.
@@ -273,7 +312,7 @@ func (w *window) check() error {
 	case ended.Load():
 		return ErrFinalized
 	}
-	return nil
+	return w.via.scope.Err()
 }
 
 // fail makes the error of an operation on the window.

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/weft-mpi/weft/mpi"
 )
 
@@ -19,9 +21,11 @@ const litmusVariable = "LITMUS_RUNS"
 const litmusNameVariable = "LITMUS_NAME"
 
 func TestWindowLitmus(t *testing.T) {
-	names := []string{""}
-	runs := os.Getenv(litmusVariable)
-	if runs != "" { // each takes its time
+	names, runs := []string{""}, 0
+	if text := os.Getenv(litmusVariable); text != "" { // each takes its time
+		var err error
+		runs, err = strconv.Atoi(text)
+		require.NoError(t, err)
 		names = nil
 		for _, test := range (&litmus{win: &mpi.Win[int64]{}}).tests() {
 			names = append(names, test.name)
@@ -30,12 +34,17 @@ func TestWindowLitmus(t *testing.T) {
 	for fabric, n := range map[string]int{"shm": 10_000, "tcp": fewer(300, 100)} {
 		for _, name := range names {
 			t.Run(fabric+" "+name, func(t *testing.T) {
-				ranks(t, 2, windowLitmus, "WEFT_FABRIC="+fabric, "WEFT_PEER_TIMEOUT=60s",
-					litmusVariable+"="+cmp.Or(runs, strconv.Itoa(n)), litmusNameVariable+"="+name)
+				for left := cmp.Or(runs, n); left > 0; left -= litmusJob {
+					ranks(t, 2, windowLitmus, "WEFT_FABRIC="+fabric, "WEFT_PEER_TIMEOUT=60s",
+						litmusVariable+"="+strconv.Itoa(min(left, litmusJob)), litmusNameVariable+"="+name)
+				}
 			})
 		}
 	}
 }
+
+// litmusJob is how many runs one job has: it may not take longer than a job of a test may.
+const litmusJob = 20_000
 
 // litmusBatch is how many runs, on elements of their own, come after one barrier: the two ranks go through
 // them at the same time.

@@ -17,27 +17,41 @@ const maxUpdateElem = rma.MaxUpdate / 2
 // sync/atomic on Local where elements have 4 or 8 bytes; those of one rank on one part come in the order of
 // the calls. It does not wait for that rank but for room. src is the caller's again when it returns.
 func (w *Win[T]) Accumulate(src []T, rank, at int, op Op[T]) error {
-	t, code, err := w.base().accumulate(rank, at, len(src), op.code())
-	if err == nil && t != nil && len(src) > 0 {
-		err = t.Update(memory(src), nil, nil, at*w.elem, code)
+	traced := traceOperation()
+	t, offset, code, err := w.base().accumulate(rank, at, len(src), op.code())
+	if err == nil && t != nil {
+		if len(src) > 0 {
+			err = t.Update(memory(src), nil, nil, offset, code, w.via.scope)
+		}
+		t.Release()
 	}
+	traced.ended(w.base(), tracedAccumulate, rank, len(src))
 	return w.base().fail("Accumulate", rank, err)
 }
 
 // GetAccumulate is Accumulate that gives in result what was there (MPI 4.1, 12.3.4). result must not be
 // touched before the epoch is closed, or Flush or FlushLocal has returned.
 func (w *Win[T]) GetAccumulate(src, result []T, rank, at int, op Op[T]) error {
-	t, code, err := w.base().accumulate(rank, at, len(result), op.code())
-	switch {
-	case err != nil || t == nil || len(result) == 0:
-	case len(src) == len(result):
-		err = t.Update(memory(src), memory(result), nil, at*w.elem, code)
-	case len(src) == 0 && code == rma.NoOp:
-		err = t.Update(memory(result), memory(result), nil, at*w.elem, code)
-	default:
-		err = fmt.Errorf("%w: %d elements, and room for %d results", ErrCount, len(src), len(result))
+	if len(src) == 0 && op.code() == rma.NoOp {
+		src = result // which say nothing
 	}
+	if len(src) != len(result) {
+		return w.base().fail("GetAccumulate", rank, countsDiffer(len(src), len(result)))
+	}
+	traced := traceOperation()
+	t, offset, code, err := w.base().accumulate(rank, at, len(result), op.code())
+	if err == nil && t != nil {
+		if len(result) > 0 {
+			err = t.Update(memory(src), memory(result), nil, offset, code, w.via.scope)
+		}
+		t.Release()
+	}
+	traced.ended(w.base(), tracedGetAccumulate, rank, len(result))
 	return w.base().fail("GetAccumulate", rank, err)
+}
+
+func countsDiffer(elements, results int) error {
+	return fmt.Errorf("%w: %d elements, and room for %d results", ErrCount, elements, results)
 }
 
 // FetchAndOp is GetAccumulate of one element: it gives what was there, and is complete when it returns (MPI
@@ -48,7 +62,9 @@ func (w *Win[T]) FetchAndOp(value T, rank, at int, op Op[T]) (T, error) {
 		v := w.w.Type().Word(there, lowest(&value, w.elem), 0, code)
 		return element[T](v), nil
 	}
+	traced := traceOperation()
 	was, err := w.fetch(value, value, rank, at, code)
+	traced.ended(w.base(), tracedFetchAndOp, rank, 1)
 	return was, w.base().fail("FetchAndOp", rank, err)
 }
 
@@ -57,10 +73,11 @@ type cells[T any] struct{ value, compare, was T }
 
 // fetch changes one element and waits for what was there, whatever way that takes.
 func (w *Win[T]) fetch(value, compare T, rank, at int, code rma.Code) (was T, err error) {
-	t, code, err := w.base().accumulate(rank, at, 1, code)
+	t, offset, code, err := w.base().accumulate(rank, at, 1, code)
 	if err != nil || t == nil {
 		return was, err
 	}
+	defer t.Release()
 	c, _ := w.calls.Get().(*cells[T])
 	if c == nil {
 		c = &cells[T]{}
@@ -70,7 +87,8 @@ func (w *Win[T]) fetch(value, compare T, rank, at int, code rma.Code) (was T, er
 	if code == rma.Swap {
 		with = bytesOfElement(&c.compare)
 	}
-	err = t.FetchUpdate(bytesOfElement(&c.value), bytesOfElement(&c.was), with, at*w.elem, code)
+	err = t.FetchUpdate(bytesOfElement(&c.value), bytesOfElement(&c.was), with, offset, code,
+		w.via.scope)
 	was = c.was
 	w.calls.Put(c)
 	return was, err
@@ -83,7 +101,9 @@ func (w *Win[T]) CompareAndSwap(compare, swap T, rank, at int) (T, error) {
 		v := w.w.Type().Word(there, lowest(&swap, w.elem), lowest(&compare, w.elem), rma.Swap)
 		return element[T](v), nil
 	}
+	traced := traceOperation()
 	was, err := w.fetch(swap, compare, rank, at, rma.Swap)
+	traced.ended(w.base(), tracedCompareAndSwap, rank, 1)
 	return was, w.base().fail("CompareAndSwap", rank, err)
 }
 
@@ -98,10 +118,10 @@ func (w *Win[T]) word(rank, at int, code rma.Code) unsafe.Pointer {
 }
 
 // accumulate checks an accumulate of n elements.
-func (w *window) accumulate(rank, at, n int, code rma.Code) (*engine.Target, rma.Code, error) {
-	t, err := w.target(rank, at, n)
+func (w *window) accumulate(rank, at, n int, code rma.Code) (t *engine.Target, offset int, _ rma.Code,
+	err error) {
 	switch {
-	case err != nil || t == nil:
+	case w == nil || rank == ProcNull:
 	case w.operators>>code&1 == 0 || code == rma.None:
 		err = fmt.Errorf("%w: a window with elements of this type accumulates by predefined operators of "+
 			"the type, Replace and NoOp", ErrOp)
@@ -109,7 +129,10 @@ func (w *window) accumulate(rank, at, n int, code rma.Code) (*engine.Target, rma
 		err = fmt.Errorf("%w: accumulates take elements of up to %d bytes, not %d", ErrType, maxUpdateElem,
 			w.elem)
 	}
-	return t, code, err
+	if err == nil {
+		t, offset, err = w.target(rank, at, n)
+	}
+	return t, offset, code, err
 }
 
 // operatorSet has a bit for each operator of a type.

@@ -14,10 +14,13 @@ func (w *Win[T]) Put(src []T, rank, at int) error {
 		copy(unsafe.Slice((*T)(there), len(src)), src)
 		return nil
 	}
-	t, err := w.base().target(rank, at, len(src))
+	traced := traceOperation()
+	t, offset, err := w.base().target(rank, at, len(src))
 	if err == nil && t != nil {
-		err = t.Put(memory(src), at*w.elem)
+		err = t.Put(memory(src), offset, w.via.scope)
+		t.Release()
 	}
+	traced.ended(w.base(), tracedPut, rank, len(src))
 	return w.base().fail("Put", rank, err)
 }
 
@@ -28,17 +31,20 @@ func (w *Win[T]) Get(dst []T, rank, at int) error {
 		copy(dst, unsafe.Slice((*T)(there), len(dst)))
 		return nil
 	}
-	t, err := w.base().target(rank, at, len(dst))
+	traced := traceOperation()
+	t, offset, err := w.base().target(rank, at, len(dst))
 	if err == nil && t != nil {
-		err = t.Get(memory(dst), at*w.elem)
+		err = t.Get(memory(dst), offset, w.via.scope)
+		t.Release()
 	}
+	traced.ended(w.base(), tracedGet, rank, len(dst))
 	return w.base().fail("Get", rank, err)
 }
 
 // mapped is where n elements (n > 0) of a rank's part are in this process; nil where they are not, and where
 // anything is to be said against the access.
 func (w *window) mapped(rank, at, n int) unsafe.Pointer {
-	if w == nil || w.freed.Load() || uint(rank) >= uint(len(w.sizes)) || n == 0 ||
+	if w == nil || w.freed.Load() || w.long || uint(rank) >= uint(len(w.sizes)) || n == 0 ||
 		uint(at) > uint(w.sizes[rank]) || n > w.sizes[rank]-at ||
 		w.epochs.Load()&epochFence|w.access[rank].Load() == 0 {
 		return nil
@@ -50,25 +56,32 @@ func (w *window) mapped(rank, at, n int) unsafe.Pointer {
 	return unsafe.Add(base, at*w.elem)
 }
 
-// target checks an access to n elements of a rank's part. It is nil for ProcNull, without an error.
-func (w *window) target(rank, at, n int) (*engine.Target, error) {
+// target checks an access to n elements of a rank's part, and gives their offset in bytes. It is nil for
+// ProcNull, without an error. The target is to be released when the operation has begun.
+func (w *window) target(rank, at, n int) (t *engine.Target, offset int, err error) {
 	if err := w.check(); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if rank == ProcNull {
-		return nil, nil
+		return nil, 0, nil
 	}
 	if err := w.checkRank(rank); err != nil {
-		return nil, err
+		return nil, 0, err
+	}
+	if w.dynamic {
+		if err := w.enter(rank); err != nil {
+			return nil, 0, err
+		}
+		return w.attachedAt(rank, at, n)
 	}
 	if at < 0 || at > w.sizes[rank] || n > w.sizes[rank]-at {
-		return nil, fmt.Errorf("%w: %d elements from %d on, and rank %d has %d", ErrRange, n, at, rank,
+		return nil, 0, fmt.Errorf("%w: %d elements from %d on, and rank %d has %d", ErrRange, n, at, rank,
 			w.sizes[rank])
 	}
 	if err := w.enter(rank); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return w.w.Target(rank), nil
+	return w.w.Target(rank), at * w.elem, nil
 }
 
 func (w *window) checkRank(rank int) error {

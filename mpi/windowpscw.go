@@ -12,9 +12,13 @@ const (
 )
 
 // Post opens this rank's part to the ranks of a group, whose Start waits for it (MPI 4.1, 12.5.2). It does
-// not block. Wait closes what it opens. If ranks of the group have failed the error is ErrProcFailed, and the
-// part is open to the others all the same.
-func (w *Win[T]) Post(g *Group) error { return w.base().fail("Post", NoPeer, w.base().post(g)) }
+// not wait for them. Wait closes what it opens. If ranks of the group have failed the error is ErrProcFailed,
+// and the part is open to the others all the same. If the context of the handle ends first, the part is open
+// to the ranks that were told until then; Wait waits for these.
+func (w *Win[T]) Post(g *Group) error {
+	defer endTraced(traceCall(tracedPost))
+	return w.base().fail("Post", NoPeer, w.base().post(g))
+}
 
 func (w *window) post(g *Group) error {
 	if err := w.check(); err != nil {
@@ -32,21 +36,30 @@ func (w *window) post(g *Group) error {
 	if w.posted != nil {
 		return fmt.Errorf("%w: Post before the Wait of the last one", ErrEpoch)
 	}
-	w.posted = ranks
 	var first error
-	for _, rank := range ranks {
+	for i, rank := range ranks {
 		// all of them: a rank that is left waits in Start
-		if err := Send[byte](w.comm, nil, rank, postTag); first == nil {
+		err := Send[byte](w.via, nil, rank, postTag)
+		if w.gaveUp(err) {
+			w.posted = ranks[:i]
+			return err
+		}
+		if first == nil {
 			first = err
 		}
 	}
+	w.posted = ranks
 	return first
 }
 
 // Start opens an epoch for the parts of the ranks of a group, when they have called Post for this one (MPI
 // 4.1, 12.5.2). If one of them has failed the error is ErrProcFailed and no epoch is open; the Wait of the
-// others ends as after Complete.
-func (w *Win[T]) Start(g *Group) error { return w.base().fail("Start", NoPeer, w.base().startEpoch(g)) }
+// others ends as after Complete. If the context of the handle ends first no epoch is open, and the Posts that
+// have come are for the next Start.
+func (w *Win[T]) Start(g *Group) error {
+	defer endTraced(traceCall(tracedStart))
+	return w.base().fail("Start", NoPeer, w.base().startEpoch(g))
+}
 
 func (w *window) startEpoch(g *Group) error {
 	if err := w.check(); err != nil {
@@ -78,7 +91,12 @@ func (w *window) startEpoch(g *Group) error {
 func (w *window) awaitPosts(ranks []int) (first error) {
 	var posted []int
 	for _, rank := range ranks {
-		if _, err := Recv[byte](w.comm, nil, rank, postTag); err == nil {
+		err := w.awaitPost(rank)
+		if w.gaveUp(err) {
+			w.keepPosts(posted)
+			return err
+		}
+		if err == nil {
 			posted = append(posted, rank)
 		} else if first == nil {
 			first = err
@@ -93,9 +111,40 @@ func (w *window) awaitPosts(ranks []int) (first error) {
 	return first
 }
 
+// awaitPost takes a rank's Post: one that came for an earlier Start, or the next.
+func (w *window) awaitPost(rank int) error {
+	w.mu.Lock()
+	kept := w.arrived[rank] > 0
+	if kept {
+		w.arrived[rank]--
+	}
+	w.mu.Unlock()
+	if kept {
+		return nil
+	}
+	_, err := Recv[byte](w.via, nil, rank, postTag)
+	return err
+}
+
+// keepPosts leaves Posts that have come to the next Start.
+func (w *window) keepPosts(ranks []int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.arrived == nil {
+		w.arrived = map[int]int{}
+	}
+	for _, rank := range ranks {
+		w.arrived[rank]++
+	}
+}
+
 // Complete closes the epoch that Start has opened: all operations are complete, here and at their targets
-// (MPI 4.1, 12.5.2).
-func (w *Win[T]) Complete() error { return w.base().fail("Complete", NoPeer, w.base().complete()) }
+// (MPI 4.1, 12.5.2). If the context of the handle ends first, the epoch stays open for the ranks whose parts
+// are not complete: Complete is to be called again.
+func (w *Win[T]) Complete() error {
+	defer endTraced(traceCall(tracedComplete))
+	return w.base().fail("Complete", NoPeer, w.base().complete())
+}
 
 func (w *window) complete() error {
 	if err := w.check(); err != nil {
@@ -107,12 +156,16 @@ func (w *window) complete() error {
 		return fmt.Errorf("%w: Complete without Start", ErrEpoch)
 	}
 	var first error
-	for _, rank := range w.started {
-		err := w.w.Target(rank).Flush()
-		w.access[rank].Store(0)
+	for i, rank := range w.started {
+		err := w.w.Target(rank).Flush(w.via.scope)
 		if err == nil {
-			err = Send[byte](w.comm, nil, rank, completeTag)
+			err = Send[byte](w.via, nil, rank, completeTag)
 		}
+		if w.gaveUp(err) {
+			w.started = w.started[i:]
+			return err
+		}
+		w.access[rank].Store(0)
 		if first == nil {
 			first = err
 		}
@@ -123,8 +176,12 @@ func (w *window) complete() error {
 
 // Wait closes what Post has opened, when all ranks of its group have called Complete: what they have done to
 // this rank's part is there (MPI 4.1, 12.5.2). If one of them has failed the error is ErrProcFailed, after
-// the others have called Complete.
-func (w *Win[T]) Wait() error { return w.base().fail("Wait", NoPeer, w.base().waitPosted()) }
+// the others have called Complete. If the context of the handle ends first, Wait is to be called again; it
+// waits for those that have not called Complete yet.
+func (w *Win[T]) Wait() error {
+	defer endTraced(traceCall(tracedWait))
+	return w.base().fail("Wait", NoPeer, w.base().waitPosted())
+}
 
 func (w *window) waitPosted() error {
 	if err := w.check(); err != nil {
@@ -137,8 +194,14 @@ func (w *window) waitPosted() error {
 		return fmt.Errorf("%w: Wait without Post", ErrEpoch)
 	}
 	var first error
-	for _, rank := range ranks {
-		_, err := Recv[byte](w.comm, nil, rank, completeTag)
+	for i, rank := range ranks {
+		_, err := Recv[byte](w.via, nil, rank, completeTag)
+		if w.gaveUp(err) {
+			w.mu.Lock()
+			w.posted = ranks[i:]
+			w.mu.Unlock()
+			return err
+		}
 		if err != nil && !errors.Is(err, ErrProcFailed) {
 			return err
 		}

@@ -1,53 +1,69 @@
 package mpi
 
 import (
-	"fmt"
-
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
 // Rput is Put with a request (MPI 4.1, 12.3.5), which is complete when src is the caller's again; the
 // elements are there after a Flush.
 func (w *Win[T]) Rput(src []T, rank, at int) (Request, error) {
-	t, err := w.base().target(rank, at, len(src))
+	traced := traceOperation()
+	defer func() { traced.ended(w.base(), tracedRput, rank, len(src)) }()
+	t, offset, err := w.base().target(rank, at, len(src))
 	if err != nil || t == nil {
 		return Request{}, w.base().fail("Rput", rank, err)
 	}
-	h, err := t.BeginPut(memory(src), at*w.elem)
+	h, err := t.BeginPut(memory(src), offset, w.via.scope)
+	t.Release()
 	return w.begun("Rput", rank, h, err)
 }
 
 // Rget is Get with a request (MPI 4.1, 12.3.5), which is complete when dst has the elements.
 func (w *Win[T]) Rget(dst []T, rank, at int) (Request, error) {
-	t, err := w.base().target(rank, at, len(dst))
+	traced := traceOperation()
+	defer func() { traced.ended(w.base(), tracedRget, rank, len(dst)) }()
+	t, offset, err := w.base().target(rank, at, len(dst))
 	if err != nil || t == nil {
 		return Request{}, w.base().fail("Rget", rank, err)
 	}
-	h, err := t.BeginGet(memory(dst), at*w.elem)
+	h, err := t.BeginGet(memory(dst), offset, w.via.scope)
+	t.Release()
 	return w.begun("Rget", rank, h, err)
 }
 
 // Raccumulate is Accumulate with a request (MPI 4.1, 12.3.5).
 func (w *Win[T]) Raccumulate(src []T, rank, at int, op Op[T]) (Request, error) {
-	t, code, err := w.base().accumulate(rank, at, len(src), op.code())
-	if err != nil || t == nil || len(src) == 0 {
+	traced := traceOperation()
+	defer func() { traced.ended(w.base(), tracedRaccumulate, rank, len(src)) }()
+	t, offset, code, err := w.base().accumulate(rank, at, len(src), op.code())
+	if err != nil || t == nil {
 		return Request{}, w.base().fail("Raccumulate", rank, err)
 	}
-	h, err := t.BeginUpdate(memory(src), nil, at*w.elem, code)
+	defer t.Release()
+	if len(src) == 0 {
+		return Request{}, nil
+	}
+	h, err := t.BeginUpdate(memory(src), nil, offset, code, w.via.scope)
 	return w.begun("Raccumulate", rank, h, err)
 }
 
 // RgetAccumulate is GetAccumulate with a request (MPI 4.1, 12.3.5), which is complete when result has what
 // was there.
 func (w *Win[T]) RgetAccumulate(src, result []T, rank, at int, op Op[T]) (Request, error) {
-	t, code, err := w.base().accumulate(rank, at, len(result), op.code())
-	if err == nil && len(src) != len(result) {
-		err = fmt.Errorf("%w: %d elements, and room for %d results", ErrCount, len(src), len(result))
+	traced := traceOperation()
+	defer func() { traced.ended(w.base(), tracedRgetAccumulate, rank, len(result)) }()
+	if len(src) != len(result) {
+		return Request{}, w.base().fail("RgetAccumulate", rank, countsDiffer(len(src), len(result)))
 	}
-	if err != nil || t == nil || len(src) == 0 {
+	t, offset, code, err := w.base().accumulate(rank, at, len(result), op.code())
+	if err != nil || t == nil {
 		return Request{}, w.base().fail("RgetAccumulate", rank, err)
 	}
-	h, err := t.BeginUpdate(memory(src), memory(result), at*w.elem, code)
+	defer t.Release()
+	if len(src) == 0 {
+		return Request{}, nil
+	}
+	h, err := t.BeginUpdate(memory(src), memory(result), offset, code, w.via.scope)
 	return w.begun("RgetAccumulate", rank, h, err)
 }
 
@@ -56,5 +72,6 @@ func (w *window) begun(op string, rank int, h engine.Request, err error) (Reques
 	if err != nil {
 		return Request{}, w.fail(op, rank, err)
 	}
-	return Request{h: h, c: w.comm}, nil
+	w.comm.e.Bind(h, w.via.scope)
+	return Request{h: h, c: w.via}, nil
 }

@@ -45,7 +45,10 @@ func (w *window) holds() bool {
 // Fence closes the epoch before it and opens the next, for all ranks (MPI 4.1, 12.5.1). It is collective:
 // when it returns all operations of all ranks before it are complete, here and at their targets. Lock,
 // LockAll, Start and Post end the epoch that a Fence has opened.
-func (w *Win[T]) Fence() error { return w.base().fail("Fence", NoPeer, w.base().fence()) }
+func (w *Win[T]) Fence() error {
+	defer endTraced(traceCall(tracedFence))
+	return w.base().fail("Fence", NoPeer, w.base().fence())
+}
 
 func (w *window) fence() error {
 	if err := w.check(); err != nil {
@@ -54,14 +57,17 @@ func (w *window) fence() error {
 	if w.holds() {
 		return fmt.Errorf("%w: Fence while a lock is held or a Start is open", ErrEpoch)
 	}
-	if err := w.w.FlushAll(); err != nil {
-		return err
+	err := w.w.FlushAll(w.via.scope)
+	if err == nil || w.gaveUp(err) { // one that is given up counts as called
+		err = cmp.Or(Barrier(w.via), err)
 	}
-	if err := Barrier(w.comm); err != nil {
-		return err
+	if w.gaveUp(err) {
+		w.epochs.And(^uint32(epochFence))
 	}
-	w.epochs.Store(epochFence)
-	return nil
+	if err == nil {
+		w.epochs.Store(epochFence)
+	}
+	return err
 }
 
 // leaveFence ends the epoch of the last Fence.
@@ -69,8 +75,10 @@ func (w *window) leaveFence() error {
 	if w.epochs.Load()&epochFence == 0 {
 		return nil
 	}
-	err := w.w.FlushAll()
-	w.epochs.And(^uint32(epochFence))
+	err := w.w.FlushAll(w.via.scope)
+	if !w.gaveUp(err) {
+		w.epochs.And(^uint32(epochFence))
+	}
 	return err
 }
 
@@ -79,6 +87,7 @@ func (w *window) leaveFence() error {
 // rank of the window fails while this one waits, the error is ErrProcFailed: the lock may never come. A
 // Revoke of the window's communicator ends the wait too.
 func (w *Win[T]) Lock(rank int, exclusive bool) error {
+	traced := w.base().traceCall(tracedLock, rank)
 	err := w.base().check()
 	if err == nil {
 		err = w.base().checkRank(rank)
@@ -96,6 +105,7 @@ func (w *Win[T]) Lock(rank int, exclusive bool) error {
 		}
 		err = w.base().lock(rank, kind)
 	}
+	endTraced(traced)
 	return w.base().fail("Lock", rank, err)
 }
 
@@ -108,9 +118,12 @@ func (w *window) lock(rank int, kind uint32) error {
 		} else if now == kind { // another goroutine has taken it for LockAll
 			return nil
 		}
+		if err := w.via.scope.Err(); err != nil {
+			return err
+		}
 		w.w.Pause()
 	}
-	if err := w.w.Target(rank).Lock(kind == accessExclusive); err != nil {
+	if err := w.w.Target(rank).Lock(kind == accessExclusive, w.via.scope); err != nil {
 		a.Store(0)
 		return err
 	}
@@ -121,6 +134,7 @@ func (w *window) lock(rank int, kind uint32) error {
 // Unlock closes the epoch that Lock has opened: all operations on the rank's part are complete, here and
 // there, and the lock is free for the next (MPI 4.1, 12.5.3).
 func (w *Win[T]) Unlock(rank int) error {
+	traced := w.base().traceCall(tracedUnlock, rank)
 	err := w.base().check()
 	if err == nil {
 		err = w.base().checkRank(rank)
@@ -131,6 +145,7 @@ func (w *Win[T]) Unlock(rank int) error {
 	if err == nil {
 		err = w.base().unlock(rank)
 	}
+	endTraced(traced)
 	return w.base().fail("Unlock", rank, err)
 }
 
@@ -140,8 +155,16 @@ func (w *window) unlock(rank int) error {
 		return fmt.Errorf("%w: this rank does not have the lock of rank %d", ErrEpoch, rank)
 	}
 	t := w.w.Target(rank)
-	err := t.Flush()
-	err = cmp.Or(err, t.Unlock(a == accessExclusive)) // whatever has failed, others may wait for the lock
+	err := t.Flush(w.via.scope)
+	if w.gaveUp(err) {
+		return err
+	}
+	// Whatever has failed, others may wait for the lock.
+	if err2 := t.Unlock(a == accessExclusive, w.via.scope); w.gaveUp(err2) {
+		return err2
+	} else if err == nil {
+		err = err2
+	}
 	w.access[rank].Store(0)
 	return err
 }
@@ -149,6 +172,7 @@ func (w *window) unlock(rank int) error {
 // LockAll opens an epoch for the parts of all ranks, whose locks it shares (MPI 4.1, 12.5.3). It does not
 // block: a rank's lock is taken by the first operation on its part.
 func (w *Win[T]) LockAll() error {
+	defer endTraced(traceCall(tracedLockAll))
 	err := w.base().check()
 	if err == nil {
 		err = w.base().leaveFence()
@@ -164,6 +188,7 @@ func (w *Win[T]) LockAll() error {
 
 // UnlockAll closes the epoch that LockAll has opened: all operations are complete, here and at their targets.
 func (w *Win[T]) UnlockAll() error {
+	defer endTraced(traceCall(tracedUnlockAll))
 	err := w.base().check()
 	if err == nil && w.epochs.Load()&epochAll == 0 {
 		err = fmt.Errorf("%w: UnlockAll without LockAll", ErrEpoch)
@@ -173,7 +198,11 @@ func (w *Win[T]) UnlockAll() error {
 	}
 	for rank := range w.access {
 		if w.access[rank].Load() != 0 {
-			if e := w.base().unlock(rank); err == nil {
+			e := w.base().unlock(rank)
+			if w.base().gaveUp(e) {
+				return w.base().fail("UnlockAll", rank, e)
+			}
+			if err == nil {
 				err = e
 			}
 		}
@@ -185,20 +214,24 @@ func (w *Win[T]) UnlockAll() error {
 // Flush returns when all operations of this rank on a rank's part are complete, here and there (MPI 4.1,
 // 12.5.4). It is a full barrier: what this rank reads afterwards it reads after them.
 func (w *Win[T]) Flush(rank int) error {
+	traced := w.base().traceCall(tracedFlush, rank)
 	err := w.base().checkFlush(rank)
 	if err == nil && rank != ProcNull {
-		err = w.w.Target(rank).Flush()
+		err = w.w.Target(rank).Flush(w.via.scope)
 	}
+	endTraced(traced)
 	return w.base().fail("Flush", rank, err)
 }
 
 // FlushLocal returns when the buffers of all operations of this rank on a rank's part are the caller's again,
 // and those of Gets have the elements. What was put need not be there yet.
 func (w *Win[T]) FlushLocal(rank int) error {
+	traced := w.base().traceCall(tracedFlushLocal, rank)
 	err := w.base().checkFlush(rank)
 	if err == nil && rank != ProcNull {
-		err = w.w.Target(rank).FlushLocal()
+		err = w.w.Target(rank).FlushLocal(w.via.scope)
 	}
+	endTraced(traced)
 	return w.base().fail("FlushLocal", rank, err)
 }
 
@@ -217,18 +250,20 @@ func (w *window) checkFlush(rank int) error {
 
 // FlushAll is Flush for all ranks.
 func (w *Win[T]) FlushAll() error {
+	defer endTraced(traceCall(tracedFlushAll))
 	err := w.base().check()
 	if err == nil {
-		err = w.w.FlushAll()
+		err = w.w.FlushAll(w.via.scope)
 	}
 	return w.base().fail("FlushAll", NoPeer, err)
 }
 
 // FlushLocalAll is FlushLocal for all ranks.
 func (w *Win[T]) FlushLocalAll() error {
+	defer endTraced(traceCall(tracedFlushLocalAll))
 	err := w.base().check()
 	if err == nil {
-		err = w.w.FlushLocalAll()
+		err = w.w.FlushLocalAll(w.via.scope)
 	}
 	return w.base().fail("FlushLocalAll", NoPeer, err)
 }

@@ -1,7 +1,9 @@
 package mpi
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"sync"
 	"unsafe"
 
@@ -12,9 +14,9 @@ import (
 // Place is a selection of the elements of a rank's part of a window: where PutView puts to, and GetView gets
 // from. Win.At makes it.
 type Place struct {
-	layout  layout.Layout
-	unit    int // bytes of an element
-	from, n int // of which it is a selection
+	layout  layout.Layout // of the n elements
+	unit    int           // bytes of an element
+	from, n int           // of which it is a selection
 	err     error
 }
 
@@ -22,10 +24,10 @@ type Place struct {
 // from a view's.
 func (w *Win[T]) At(from, n int) Place {
 	unit := sizeOf[T]()
-	if from < 0 || n < 0 || n > (1<<62)/unit || from > (1<<62)/unit-n {
+	if from < 0 || n < 0 || n > (1<<62)/unit || from > math.MaxInt-n {
 		return Place{err: fmt.Errorf("%w: %d elements from %d on", ErrRange, n, from)}
 	}
-	return Place{layout: layout.Whole(from, n, unit), unit: unit, from: from, n: n}
+	return Place{layout: layout.Whole(0, n, unit), unit: unit, from: from, n: n}
 }
 
 // Strided is count blocks of block elements of the place, which begin stride elements apart.
@@ -67,93 +69,162 @@ func (p Place) Len() int {
 
 // PutView writes the elements of a view to as many elements of a rank's part, each in its order (MPI 4.1,
 // 12.3.1). The elements must not be changed before the epoch is closed, or Flush or FlushLocal has returned.
-// It may wait until bytes have left this rank, and uses 16 KiB of memory. A place with an element twice is
+// It may wait until bytes have left this rank, and uses 56 KiB of memory. A place with an element twice is
 // refused.
 func (w *Win[T]) PutView(v View[T], rank int, at Place) error {
-	t, err := w.base().viewTarget(v.err, v.n, rank, &at)
+	if there := w.base().mappedPlace(v.err, v.layout.Bytes(), rank, &at); there != nil {
+		if part, ok := at.together(there); ok {
+			here := v.cursor()
+			here.Gather(0, part)
+			return nil
+		}
+	}
+	traced := traceOperation()
+	t, offset, err := w.base().viewTarget(v.err, v.n, rank, &at)
+	if t != nil {
+		defer t.Release()
+	}
 	if err == nil && t != nil {
 		if e := at.layout.Twice(); e >= 0 {
-			err = fmt.Errorf("%w: the place has element %d of the part twice", ErrBuffer, e/w.elem)
+			err = fmt.Errorf("%w: the place has element %d of the part twice", ErrBuffer,
+				at.from+e/w.elem)
 		}
 	}
 	if err == nil && t != nil {
-		m := newWindowView(t, &v.layout, v.base(), &at)
-		err = m.put()
-		m.release()
+		m := newWindowView(t, offset, &v.layout, v.base(), &at)
+		if err = m.put(w.via.scope); err == nil {
+			m.release()
+		}
 	}
+	traced.ended(w.base(), tracedPutView, rank, v.n)
 	return w.base().fail("PutView", rank, err)
 }
 
 // GetView reads elements of a rank's part into those of a view, as many, each in its order (MPI 4.1, 12.3.2).
 // The view has them when the epoch is closed, or Flush or FlushLocal has returned. It may wait for some of
-// them, and uses 16 KiB of memory. A view with an element twice is refused.
+// them, and uses 56 KiB of memory. A view with an element twice is refused.
 func (w *Win[T]) GetView(v View[T], rank int, at Place) error {
-	t, err := w.base().viewTarget(v.err, v.n, rank, &at)
+	if there := w.base().mappedPlace(v.err, v.layout.Bytes(), rank, &at); there != nil {
+		if part, ok := at.together(there); ok && v.layout.Twice() < 0 {
+			here := v.cursor()
+			here.Scatter(0, part)
+			return nil
+		}
+	}
+	traced := traceOperation()
+	t, offset, err := w.base().viewTarget(v.err, v.n, rank, &at)
+	if t != nil {
+		defer t.Release()
+	}
 	if err == nil && t != nil {
 		err = v.distinct()
 	}
 	if err == nil && t != nil {
-		m := newWindowView(t, &v.layout, v.base(), &at)
-		err = m.get()
-		m.release()
+		m := newWindowView(t, offset, &v.layout, v.base(), &at)
+		if err = m.get(w.via.scope); err == nil {
+			m.release()
+		}
 	}
+	traced.ended(w.base(), tracedGetView, rank, v.n)
 	return w.base().fail("GetView", rank, err)
 }
 
-// viewTarget checks an access to a place by a view of n elements. It is nil, without an error, where nothing
-// is to be done.
-func (w *window) viewTarget(wrong error, n, rank int, at *Place) (*engine.Target, error) {
-	switch {
-	case wrong != nil:
-		return nil, wrong
-	case at.err != nil:
-		return nil, at.err
+// mappedPlace is where in this process a place is that takes n bytes (n > 0); nil where it is not, and where
+// anything is to be said against the access.
+func (w *window) mappedPlace(wrong error, n, rank int, at *Place) unsafe.Pointer {
+	if wrong != nil || at.err != nil || n == 0 || n != at.layout.Bytes() {
+		return nil
 	}
-	if err := w.check(); err != nil {
-		return nil, err
+	there := w.mapped(rank, at.from, at.n)
+	if there == nil || at.unit != w.elem {
+		return nil
 	}
-	if at.unit != 0 && at.unit != w.elem {
-		return nil, fmt.Errorf("%w: a place of elements of %d bytes, in a window of elements of %d", ErrType,
-			at.unit, w.elem)
-	}
-	if n != at.Len() {
-		return nil, fmt.Errorf("%w: a view of %d elements, and a place of %d", ErrCount, n, at.Len())
-	}
-	t, err := w.target(rank, at.from, at.n)
-	if err != nil || t == nil || n == 0 {
-		return nil, err
-	}
-	return t, t.Reach()
+	return there
 }
 
-// windowView moves bytes of a layout here to or from those of a layout of a part. It has memory for bytes
-// that lie together at neither end, or not here.
+// together is the memory of a place that selects from mapped memory, if its elements lie together in order.
+func (p *Place) together(mapped unsafe.Pointer) ([]byte, bool) {
+	from, ok := p.layout.Contiguous()
+	if !ok {
+		return nil, false
+	}
+	return unsafe.Slice((*byte)(unsafe.Add(mapped, from)), p.layout.Bytes()), true
+}
+
+// viewTarget checks an access to a place by a view of n elements, and gives the offset of what the place
+// selects from. The target is nil, without an error, where nothing is to be done; else it is to be released.
+func (w *window) viewTarget(wrong error, n, rank int, at *Place) (t *engine.Target, offset int,
+	err error) {
+	switch {
+	case wrong != nil:
+		return nil, 0, wrong
+	case at.err != nil:
+		return nil, 0, at.err
+	}
+	if err := w.check(); err != nil {
+		return nil, 0, err
+	}
+	if at.unit != 0 && at.unit != w.elem {
+		return nil, 0, fmt.Errorf("%w: a place of elements of %d bytes, in a window of elements of %d",
+			ErrType, at.unit, w.elem)
+	}
+	if n != at.Len() {
+		return nil, 0, fmt.Errorf("%w: a view of %d elements, and a place of %d", ErrCount, n, at.Len())
+	}
+	t, offset, err = w.target(rank, at.from, at.n)
+	if err != nil || t == nil {
+		return nil, 0, err
+	}
+	if n == 0 {
+		t.Release()
+		return nil, 0, nil
+	}
+	return t, offset, t.Reach(w.via.scope)
+}
+
+// windowView moves bytes of a layout here to or from those of a layout of a part. It has memory for pieces
+// that lie together at neither end, or not here; some of them are under way at once.
 type windowView struct {
 	t          *engine.Target
+	offset     int // of what the place selects from
 	here       layout.Cursor
 	layout, at layout.Layout
-	buf        [16 << 10]byte
+	pieces     [viewPieces]viewPiece
+	next       int // of pieces
+	buf        [viewPieces * pieceBytes]byte
+}
+
+const (
+	viewPieces = 2
+	pieceBytes = 28 << 10
+)
+
+// viewPiece is bytes that are put or got, in the order of both layouts from a position on.
+type viewPiece struct {
+	request engine.Request // zero for none
+	at, n   int
 }
 
 var windowViews = sync.Pool{New: func() any { return new(windowView) }}
 
-func newWindowView(t *engine.Target, here *layout.Layout, mem unsafe.Pointer, at *Place) *windowView {
+func newWindowView(t *engine.Target, offset int, here *layout.Layout, mem unsafe.Pointer,
+	at *Place) *windowView {
 	m := windowViews.Get().(*windowView)
-	m.t, m.layout, m.at = t, *here, at.layout
+	m.t, m.offset, m.layout, m.at = t, offset, *here, at.layout
 	m.here = layout.Cursor{Layout: &m.layout, Memory: mem}
 	return m
 }
 
 func (m *windowView) release() {
-	m.t, m.here, m.layout, m.at = nil, layout.Cursor{}, layout.Layout{}, layout.Layout{}
+	m.t, m.here, m.layout, m.at, m.next = nil, layout.Cursor{}, layout.Layout{}, layout.Layout{}, 0
 	windowViews.Put(m)
 }
 
 // copiedAtOnce is the length up to which the engine copies what it puts.
 const copiedAtOnce = 128
 
-func (m *windowView) put() error {
-	buf := m.buf[:]
+// put leaves the memory with the operations if it fails: they go on, and m must not be released.
+func (m *windowView) put(s *engine.Canceller) error {
 	if m.t.Mapped() {
 		m.mapped(false)
 		return nil
@@ -162,27 +233,31 @@ func (m *windowView) put() error {
 	for done := 0; done < total; {
 		offset, n := m.at.Span(done)
 		here, lies := m.span(done)
-		piece := buf[:min(n, len(buf))]
-		if lies >= min(n, len(buf)) { // what lies together here needs no copy
-			piece = here[:min(n, lies)]
-		} else {
+		var err error
+		if lies >= min(n, pieceBytes) { // what lies together here needs no copy
+			n = min(n, lies)
+			err = m.t.Put(here[:n], m.offset+offset, s)
+		} else if err = m.end(m.next, false, s); err == nil {
+			n = min(n, pieceBytes)
+			piece := m.piece(m.next)[:n]
 			m.here.Gather(done, piece)
-		}
-		if err := m.t.Put(piece, offset); err != nil {
-			return err
-		}
-		done += len(piece)
-		if len(piece) > copiedAtOnce && &piece[0] == &buf[0] {
-			if err := m.t.FlushLocal(); err != nil {
-				return err
+			if n <= copiedAtOnce {
+				err = m.t.Put(piece, m.offset+offset, s)
+			} else {
+				m.pieces[m.next].request, err = m.t.BeginPut(piece, m.offset+offset, s)
+				m.next = (m.next + 1) % viewPieces
 			}
 		}
+		if err != nil {
+			return cmp.Or(err, m.endAll(false, s))
+		}
+		done += n
 	}
-	return nil
+	return m.endAll(false, s)
 }
 
-func (m *windowView) get() error {
-	buf := m.buf[:]
+// get is put the other way.
+func (m *windowView) get(s *engine.Canceller) error {
 	if m.t.Mapped() {
 		m.mapped(true)
 		return nil
@@ -191,25 +266,47 @@ func (m *windowView) get() error {
 	for done := 0; done < total; {
 		offset, n := m.at.Span(done)
 		here, lies := m.span(done)
-		if lies >= min(n, len(buf)) {
+		var err error
+		if lies >= min(n, pieceBytes) {
 			n = min(n, lies)
-			if err := m.t.Get(here[:n], offset); err != nil {
-				return err
-			}
-			done += n
-			continue
+			err = m.t.Get(here[:n], m.offset+offset, s)
+		} else if err = m.end(m.next, true, s); err == nil {
+			n = min(n, pieceBytes)
+			p := &m.pieces[m.next]
+			p.at, p.n = done, n
+			p.request, err = m.t.BeginGet(m.piece(m.next)[:n], m.offset+offset, s)
+			m.next = (m.next + 1) % viewPieces
 		}
-		piece := buf[:min(n, len(buf))]
-		if err := m.t.Get(piece, offset); err != nil {
-			return err
+		if err != nil {
+			return cmp.Or(err, m.endAll(true, s))
 		}
-		if err := m.t.FlushLocal(); err != nil {
-			return err
-		}
-		m.here.Scatter(done, piece)
-		done += len(piece)
+		done += n
 	}
-	return nil
+	return m.endAll(true, s)
+}
+
+func (m *windowView) piece(i int) []byte { return m.buf[i*pieceBytes:][:pieceBytes] }
+
+// end waits until the memory of a piece is free again. What was got goes to its place here.
+func (m *windowView) end(i int, got bool, s *engine.Canceller) error {
+	p := &m.pieces[i]
+	if p.request == (engine.Request{}) {
+		return nil
+	}
+	err := m.t.Await(p.request, s)
+	p.request = engine.Request{}
+	if err == nil && got {
+		m.here.Scatter(p.at, m.piece(i)[:p.n])
+	}
+	return err
+}
+
+// endAll is end of all pieces, in their order.
+func (m *windowView) endAll(got bool, s *engine.Canceller) (err error) {
+	for i := range viewPieces {
+		err = cmp.Or(err, m.end((m.next+i)%viewPieces, got, s))
+	}
+	return err
 }
 
 // span is the bytes here from a position on that lie together.
@@ -220,23 +317,10 @@ func (m *windowView) span(at int) ([]byte, int) {
 
 // mapped copies between memory here and a part that is in this process.
 func (m *windowView) mapped(get bool) {
-	there := layout.Cursor{Layout: &m.at, Memory: m.t.Base()}
+	there := layout.Cursor{Layout: &m.at, Memory: unsafe.Add(m.t.Base(), m.offset)}
 	from, to := &m.here, &there
 	if get {
 		from, to = to, from
 	}
-	total := m.at.Bytes()
-	if offset, ok := from.Layout.Contiguous(); ok {
-		to.Scatter(0, unsafe.Slice((*byte)(unsafe.Add(from.Memory, offset)), total))
-		return
-	}
-	if offset, ok := to.Layout.Contiguous(); ok {
-		from.Gather(0, unsafe.Slice((*byte)(unsafe.Add(to.Memory, offset)), total))
-		return
-	}
-	for buf, done := m.buf[:], 0; done < total; done += len(buf) {
-		buf = buf[:min(len(buf), total-done)]
-		from.Gather(done, buf)
-		to.Scatter(done, buf)
-	}
+	layout.Copy(to, from, m.buf[:pieceBytes])
 }

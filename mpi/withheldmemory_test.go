@@ -46,6 +46,7 @@ var withholdsMemory = launchertest.Body("a rank sends from memory whose pages ne
 })
 
 func TestRankWhoseMemoryNeverComesIsGivenUp(t *testing.T) {
+	t.Parallel()
 	m, err := faulttest.New(os.Getpagesize())
 	if err != nil {
 		t.Skip(err)

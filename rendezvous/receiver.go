@@ -181,7 +181,7 @@ func (f *Receiver) TryCopy(c *channel.Channel, s Source, buf []byte) (done bool,
 		return false, nil
 	}
 	l.remote[0] = transport.Segment{Key: s.Key, Offset: s.Offset, Length: s.Length}
-	if !c.QP().Get(buf[:s.Length], &l.remote[0]) {
+	if c.QP().Get(buf[:s.Length], &l.remote[0]) != nil {
 		return false, nil
 	}
 	f.queueFIN(l, ATS{ID: s.ID})

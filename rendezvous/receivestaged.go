@@ -41,7 +41,7 @@ func (f *Receiver) copyStaged(c *channel.Channel, l *channelQueue, t *fetch) boo
 		b := t.stage.Bytes()[:min(StagePiece, t.want-t.arrived)]
 		l.remote[0] = transport.Segment{Key: t.source.Key, Offset: t.source.Offset + uint64(t.arrived),
 			Length: uint64(len(b))}
-		if !c.QP().Get(b, &l.remote[0]) {
+		if c.QP().Get(b, &l.remote[0]) != nil {
 			return false
 		}
 		f.place(t.token, t.base+t.arrived, b)

@@ -6,11 +6,13 @@ import (
 	"github.com/weft-mpi/weft/launcher"
 )
 
+const agentName = "agent"
+
 // newAgent is the command that weft run starts on other hosts.
 func newAgent() *cobra.Command {
 	var numberIn string
 	cmd := &cobra.Command{
-		Use:    "agent",
+		Use:    agentName,
 		Short:  "Run the ranks of this host for weft run on another host",
 		Args:   cobra.NoArgs,
 		Hidden: true,

@@ -45,7 +45,7 @@ func newBench() *cobra.Command {
 	for _, b := range bench.All {
 		cmd.AddCommand(newBenchmark(b))
 	}
-	cmd.AddCommand(newComparison())
+	cmd.AddCommand(newTuning(), newConsistency(), newComparison())
 	return cmd
 }
 
@@ -86,6 +86,10 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 		"`heap|registered`: what the buffers are: ordinary slices, or memory of mpi.Alloc")
 	flags.StringVar(&o.Sync, "sync", o.Sync,
 		"`flush|lock|fence`: what ends an operation on a window, in put_latency and its like")
+	flags.StringVar(&o.Shape, "shape", o.Shape,
+		"`"+strings.Join(bench.Shapes, "|")+"`: which elements of arrays strided moves")
+	flags.StringVar(&o.Call, "call", o.Call,
+		"`"+strings.Join(bench.Calls, "|")+"`: how strided moves them")
 	flags.Var(number{&o.Digits, 0}, "digits", "decimals of a figure; without it 2")
 	flags.StringVar(&o.Report, "json", "",
 		"`FILE` that takes all figures, the machine, the versions and the options")
@@ -189,13 +193,13 @@ func tell(err error) error {
 // inJob tells whether a launcher has started this process as a rank.
 func inJob() bool {
 	for _, name := range []string{"WEFT_RANK", "PMI_RANK", "PMI_FD", "PMI_PORT", "PMIX_RANK",
-		"OMPI_COMM_WORLD_RANK", "SLURM_STEP_ID",
+		"OMPI_COMM_WORLD_RANK", "SLURM_STEP_ID", "JOB_COMPLETION_INDEX", "AWS_BATCH_JOB_NODE_INDEX",
 		"FLUX_TASK_RANK", "ALPS_APP_PE", "PALS_RANKID", "JSM_NAMESPACE_RANK"} {
 		if os.Getenv(name) != "" {
 			return true
 		}
 	}
-	return false
+	return os.Getenv("RANK") != "" && os.Getenv("WORLD_SIZE") != "" // torchrun's
 }
 
 // number is an option that is a whole number.

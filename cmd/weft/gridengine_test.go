@@ -188,6 +188,12 @@ func TestGridEngine(t *testing.T) {
 		require.Regexp(t, `weft: rank 7: pid \d+ on node\d, `, out)
 		gone()
 	})
+	everywhere(t, rankPrograms(t, g.dir), way{"weft run", func(t *testing.T, ranks int, command ...string) string {
+		status, out := g.run(fmt.Sprintf("exec ./weft run -n %d --ppn %s %s", ranks, perHost(ranks),
+			strings.Join(command, " ")), none)
+		require.Zero(t, status, out)
+		return out
+	}})
 	t.Run("a rank that fails", func(t *testing.T) {
 		status, out := g.run("exec ./weft run sh -c 'if [ $WEFT_RANK = 5 ]; then exit 3; fi; exec sleep 77'", none)
 		require.Equal(t, 3, status, out)

@@ -1,13 +1,17 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/launcher/launchertest"
 )
 
 // buildSurvivor builds the program that goes on when ranks are lost.
@@ -56,6 +60,53 @@ func TestHosts_Survive(t *testing.T) {
 			require.Equal(t, 3, j.wait(), j.out.String()+j.err.String())
 			require.Equal(t, fault.left, strings.Count(j.out.String(), "went on with"), j.out.String()+j.err.String())
 			require.Contains(t, j.err.String(), "weft: the job went on to its end without ")
+		})
+	}
+}
+
+// Ranks die in the middle of each call, one, two, or all of a host with its agent. The survivors on all hosts
+// leave the call, shrink, and come to the right result. WEFT_TEST_HOSTS_SURVIVE is how many jobs are to run;
+// WEFT_TEST_HOSTS_SURVIVE_FROM the number of the first.
+func TestHosts_SurviveInCalls(t *testing.T) {
+	jobs, from := 6, 0
+	for variable, number := range map[string]*int{
+		"WEFT_TEST_HOSTS_SURVIVE": &jobs, "WEFT_TEST_HOSTS_SURVIVE_FROM": &from,
+	} {
+		if text := os.Getenv(variable); text != "" {
+			n, err := strconv.Atoi(text)
+			require.NoError(t, err)
+			*number = n
+		}
+	}
+	c := newCluster(t, 4)
+	c.limit = 30 * time.Second * time.Duration(1+jobs)
+	program := c.dir + "/calls"
+	c.must("go", "test", "-c", "-o", program, "../../mpi")
+	calls := strings.Fields(c.must(append(append([]string{"env"}, launchertest.Environ("struck calls")...), program)...))
+	require.Greater(t, len(calls), 50)
+	for n := from; n < from+jobs; n++ {
+		// a step that is prime to their number takes the calls in turn, of different kinds one after another
+		call := calls[n*17%len(calls)]
+		victims, strike := fmt.Sprint(n%8), "rank"
+		switch n / 8 % 4 {
+		case 1:
+			victims = fmt.Sprintf("%d,%d", n%8, (n+3)%8)
+		case 2:
+			victims = fmt.Sprintf("%d,%d", n%4*2, n%4*2+1)
+		case 3:
+			victims, strike = fmt.Sprintf("%d,%d", n%4*2, n%4*2+1), "agent"
+		}
+		left := 8 - len(strings.Split(victims, ","))
+		t.Run(fmt.Sprintf("%d/%s/%s %s", n, call, strike, victims), func(t *testing.T) {
+			var args []string
+			for _, v := range append(launchertest.Environ("survives"), "SURVIVE_CALL="+call,
+				"SURVIVE_VICTIMS="+victims, "SURVIVE_STRIKE="+strike, fmt.Sprint("SURVIVE_SEED=", n)) {
+				args = append(args, "-x", v)
+			}
+			j := c.start(2, append(append([]string{"--survive", "--timeout", "1m"}, args...), program)...)
+			require.Equal(t, 3, j.wait(), j.out.String()+j.err.String())
+			require.Equal(t, left, strings.Count(j.out.String(), fmt.Sprintf("went on with %d\n", left)),
+				j.out.String()+j.err.String())
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -31,7 +32,7 @@ func main() {
 }
 
 func execute(args []string) int {
-	root := newRoot()
+	root := newRoot(commands(args))
 	args, err := commandLine(root, args)
 	if err == nil {
 		root.SetArgs(args)
@@ -67,10 +68,22 @@ func commandLine(root *cobra.Command, args []string) ([]string, error) {
 	return append([]string{"run"}, rest...), err
 }
 
-// warn tells the user what is no reason not to go on.
-func warn(text string) { fmt.Fprintf(os.Stderr, "weft: %s\n", printable.Text(text)) }
+// warn tells the user something, each line of it as weft's.
+func warn(text string) {
+	fmt.Fprintln(os.Stderr, printable.Text("weft: "+strings.ReplaceAll(text, "\n", "\nweft: ")))
+}
 
-func newRoot() *cobra.Command {
+// commands are those that a command line may mean. An agent, which a job has on every host, does without the
+// rest, whose options take longer to define than it takes to come up.
+func commands(args []string) []*cobra.Command {
+	if len(args) > 1 && args[1] == agentName {
+		return []*cobra.Command{newAgent()}
+	}
+	return []*cobra.Command{newRun(), newTop(), newShow(), newAgent(), newBench(), newInfo(), newMan(),
+		newVersion()}
+}
+
+func newRoot(commands []*cobra.Command) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "weft",
 		Short:         "Message passing for Go: start ranks, measure, look at the machine",
@@ -90,6 +103,6 @@ func newRoot() *cobra.Command {
 	})
 	root.SetOut(os.Stdout)
 	root.DisableAutoGenTag = true // what is generated depends on the version alone
-	root.AddCommand(newRun(), newTop(), newShow(), newAgent(), newBench(), newInfo(), newMan(), newVersion())
+	root.AddCommand(commands...)
 	return root
 }

@@ -41,9 +41,10 @@ func newCluster(t *testing.T, n int, within ...string) *cluster {
 	require.NoError(t, os.Mkdir(c.dir+"/own", 0o755))
 	c.write("ssh_config", "IdentityFile "+c.dir+"/key\nUserKnownHostsFile "+c.dir+"/known_hosts\n"+
 		"StrictHostKeyChecking accept-new\nBatchMode yes\n")
+	// What this machine's user has a shell do at its start is no part of a test, and no time of a launcher's.
 	c.write("sshd_config",
 		"HostKey "+c.dir+"/key\nAuthorizedKeysFile "+c.dir+"/authorized_keys\nPidFile none\n"+
-			"StrictModes no\nUsePAM no\nPermitRootLogin yes\n")
+			"StrictModes no\nUsePAM no\nPermitRootLogin yes\nSetEnv HOME="+c.dir+"/own\n")
 	c.addNamespace(c.head)
 	c.must("ip", "-n", c.head, "link", "add", "bridge", "type", "bridge")
 	c.must("ip", "-n", c.head, "addr", "add", "10.77.0.254/24", "dev", "bridge")
@@ -188,13 +189,8 @@ func TestHosts_MessagesUnderHydra(t *testing.T) {
 		t.Skip("needs mpiexec.hydra of MPICH")
 	}
 	c := newCluster(t, 4)
-	c.write("ssh", "#!/bin/sh\nexec ssh -F "+c.dir+"/ssh_config \"$@\"\n")
-	require.NoError(t, os.Chmod(c.dir+"/ssh", 0o755))
 	for _, port := range [][]string{nil, {"-pmi-port"}} {
-		command := append([]string{"timeout", "30", "ip", "netns", "exec", c.head, "mpiexec.hydra"}, port...)
-		command = append(command, "-localhost", "10.77.0.254", "-launcher", "ssh", "-launcher-exec", c.dir+"/ssh", "-hosts", strings.Join(c.hosts, ","),
-			"-ppn", "2", "-n", "8", c.dir+"/ring")
-		require.Contains(t, c.must(command...), "rank 7 of 8 has the token from rank 6", port)
+		require.Contains(t, c.hydra(port...)(t, 8, c.dir+"/ring"), "rank 7 of 8 has the token from rank 6", port)
 	}
 }
 
@@ -207,24 +203,25 @@ func (c *cluster) hostsFile(host int, text string) string {
 	return dir + "/hosts"
 }
 
-// each runs the program ring as rank 7 to 0, two on each host; rank 0 comes last, and is on the first host.
-// meanwhile is called when all are started. The output of rank 7 shows that the token has come around.
-func (c *cluster) each(command func(rank int) []string, meanwhile func()) {
+// each runs a command for each rank, as many on each host. They are started from the last one to rank 0, which
+// is on the first host; meanwhile is called when all are started. It returns what they write, by rank.
+func (c *cluster) each(ranks int, command func(rank int) []string, meanwhile func()) string {
 	c.t.Helper()
-	outputs := make([]bytes.Buffer, 8)
-	var all []*exec.Cmd
-	for rank := 7; rank >= 0; rank-- {
-		args := append([]string{"netns", "exec", c.names[rank/2], "timeout", "60"}, command(rank)...)
-		cmd := exec.Command("ip", args...)
-		cmd.Stdout, cmd.Stderr = &outputs[rank], &outputs[rank]
-		require.NoError(c.t, cmd.Start())
-		all = append(all, cmd)
+	outputs := make([]bytes.Buffer, ranks)
+	all := make([]*exec.Cmd, ranks)
+	for rank := ranks - 1; rank >= 0; rank-- {
+		args := append([]string{"netns", "exec", c.names[rank*len(c.names)/ranks], "timeout", "60"}, command(rank)...)
+		all[rank] = exec.Command("ip", args...)
+		all[rank].Stdout, all[rank].Stderr = &outputs[rank], &outputs[rank]
+		require.NoError(c.t, all[rank].Start())
 	}
 	meanwhile()
-	for i, cmd := range all {
-		require.NoError(c.t, cmd.Wait(), outputs[7-i].String())
+	out := ""
+	for rank, cmd := range all {
+		require.NoError(c.t, cmd.Wait(), outputs[rank].String())
+		out += outputs[rank].String()
 	}
-	require.Contains(c.t, outputs[7].String(), "rank 7 of 8 has the token from rank 6")
+	return out
 }
 
 // With no launcher, ranks of several hosts reach each other at the addresses at which they reach rank 0. Its
@@ -236,10 +233,11 @@ func TestHosts_MessagesWithoutALauncher(t *testing.T) {
 	for i := range 3 {
 		c.hostsFile(i+1, c.hosts[0]+" first\n")
 	}
-	c.each(func(rank int) []string {
+	out := c.each(8, func(rank int) []string {
 		return []string{"env", fmt.Sprint("WEFT_RANK=", rank), "WEFT_SIZE=8", "WEFT_COORDINATOR=first:5700",
 			"WEFT_SECRET_FILE=" + c.dir + "/secret", c.dir + "/ring"}
 	}, func() {})
+	require.Contains(t, out, "rank 7 of 8 has the token from rank 6")
 }
 
 // The pods of an Indexed Job of Kubernetes find rank 0 by the name of their headless service, which is known
@@ -259,7 +257,7 @@ func TestHosts_MessagesInAnIndexedJob(t *testing.T) {
 		}
 		files = append(files, c.hostsFile(i, pods))
 	}
-	c.each(func(rank int) []string {
+	out := c.each(8, func(rank int) []string {
 		return []string{"unshare", "--uts", "sh", "-c", fmt.Sprintf("hostname ring-%d; JOB_COMPLETION_INDEX=%[1]d "+
 			"WEFT_SIZE=8 WEFT_SECRET_FILE=%s/secret exec setpriv --reuid=1000 --regid=1000 --groups=2000 %[2]s/ring",
 			rank, c.dir)}
@@ -272,6 +270,7 @@ func TestHosts_MessagesInAnIndexedJob(t *testing.T) {
 			require.NoError(t, f.Close())
 		}
 	})
+	require.Contains(t, out, "rank 7 of 8 has the token from rank 6")
 }
 
 // A host that ssh does not reach, or does not trust, is named in one line, and nothing is started.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -128,6 +129,10 @@ func TestSlurm(t *testing.T) {
 		out, _ := exec.Command("pgrep", "-x", "-f", "sleep 78").Output()
 		return len(out) == 0
 	}
+	withSecret := func(t *testing.T) {
+		require.NoError(t, os.WriteFile(s.dir+"/secret", bytes.Repeat([]byte("s"), 32), 0o600))
+		t.Setenv("WEFT_SECRET_FILE", s.dir+"/secret")
+	}
 	const token = "rank 7 of 8 has the token from rank 6"
 	t.Run("weft run in an allocation", func(t *testing.T) {
 		status, out, errs := s.run("salloc", "-Q", "-N4", "-n8", "./weft", "run", "--report-bindings", "./ring")
@@ -157,10 +162,25 @@ func TestSlurm(t *testing.T) {
 		require.Contains(t, ends("srun", "-Q", "-N4", "-n8", "--mpi=pmi2", "./ring"), token)
 	})
 	t.Run("srun without PMI", func(t *testing.T) {
-		require.NoError(t, os.WriteFile(s.dir+"/secret", bytes.Repeat([]byte("s"), 32), 0o600))
-		t.Setenv("WEFT_SECRET_FILE", s.dir+"/secret")
+		withSecret(t)
 		require.Contains(t, ends("srun", "-Q", "-N4", "-n8", "--mpi=none", "./ring"), token)
 	})
+	srun := func(ranks int, pmi string, command ...string) string {
+		return ends(slices.Concat([]string{"srun", "-Q", "-N" + fmt.Sprint(min(4, ranks)), fmt.Sprint("-n", ranks),
+			"--mpi=" + pmi}, command)...)
+	}
+	everywhere(t, rankPrograms(t, s.dir),
+		way{"weft run", func(t *testing.T, ranks int, command ...string) string {
+			return ends(slices.Concat([]string{"salloc", "-Q", "-N" + fmt.Sprint(min(4, ranks)), fmt.Sprint("-n", ranks),
+				"./weft", "run"}, command)...)
+		}},
+		way{"srun with PMI", func(t *testing.T, ranks int, command ...string) string {
+			return srun(ranks, "pmi2", command...)
+		}},
+		way{"srun without PMI", func(t *testing.T, ranks int, command ...string) string {
+			withSecret(t)
+			return srun(ranks, "none", command...)
+		}})
 	t.Run("a rank that fails", func(t *testing.T) {
 		status, _, errs := s.run("salloc", "-Q", "-N4", "-n4", "./weft", "run", "sh", "-c",
 			"if [ $WEFT_RANK = 2 ]; then kill -9 $$; fi; exec sleep 78")
@@ -173,6 +193,28 @@ func TestSlurm(t *testing.T) {
 		status, out, errs := s.run("salloc", "-Q", "-N4", "-n4", "./weft", "run", "--survive", "./survivor", "3", "2")
 		require.Equal(t, 3, status, errs)
 		require.Equal(t, 3, strings.Count(out, "went on with 3"), "%s%s", out, errs)
+	})
+	goesOn := func(t *testing.T, pmi string) {
+		for _, victim := range []string{"2", "0"} {
+			status, out, errs := s.run("srun", "-Q", "-N4", "-n4", "--kill-on-bad-exit=0", "--mpi="+pmi,
+				"./survivor", "3", victim)
+			require.Equal(t, 137, status, errs)
+			require.Equal(t, 3, strings.Count(out, "went on with 3"), "without %s: %s%s", victim, out, errs)
+		}
+	}
+	t.Run("srun with PMI goes on without a rank", func(t *testing.T) {
+		buildSurvivor(t, s.dir)
+		t.Setenv("WEFT_SURVIVE", "1")
+		goesOn(t, "pmi2")
+		status, out, errs := s.run("srun", "-Q", "-N4", "-n4", "--kill-on-bad-exit=1", "--mpi=pmi2", "./survivor",
+			"3", "2")
+		require.NotZero(t, status, errs)
+		require.NotContains(t, out, "went on with 3", errs)
+	})
+	t.Run("srun without PMI goes on without a rank", func(t *testing.T) {
+		withSecret(t)
+		t.Setenv("WEFT_SURVIVE", "1")
+		goesOn(t, "none")
 	})
 	t.Run("an agent that is killed", func(t *testing.T) {
 		status, _, errs := s.run("salloc", "-Q", "-N4", "-n4", "./weft", "run", "sh", "-c",

@@ -29,7 +29,8 @@ this user on this host is shown, or all are listed. A job can be watched at any 
 its weft run runs on, by up to eight callers of the same user. A job that nobody watches is not slowed.
 
 RANK, HOST   of the rank
-STATE        working: it computes, or one of its goroutines does; waiting: all wait in calls of weft;
+STATE        starting: its process does not run yet, or it is in Init;
+             working: it computes, or one of its goroutines does; waiting: all wait in calls of weft;
              stuck: it is proven that it waits for ever; finalizing, finished, stopped, ended;
              no answer: its program does not use weft, has not come to Init, or gets no time
 MSG/S        messages that it has sent in the last second; BYTES/S are theirs

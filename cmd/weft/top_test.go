@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/creack/pty"
 	"github.com/gdamore/tcell/v3/vt"
@@ -18,8 +19,15 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// sleeper is a program of which rank 0 waits until its input ends, and the others wait for it.
+// sleeper is a program of which rank 0 waits until its input ends, and the others wait for it. Rank 1 calls
+// Init when the file is there that WEFT_TEST_LATE names.
 func sleeper() {
+	for late := os.Getenv("WEFT_TEST_LATE"); late != "" && os.Getenv("PMI_RANK") == "1"; {
+		if _, err := os.Stat(late); err == nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 	err := mpi.Run(context.Background(), func(ctx context.Context, world *mpi.Comm) error {
 		if world.Rank() == 0 {
 			io.Copy(io.Discard, os.Stdin)
@@ -65,19 +73,37 @@ func weftTop(env []string, args ...string) (string, error) {
 // weft top finds the job, shows its ranks on a terminal, and ends with it.
 func TestTop_OnATerminal(t *testing.T) {
 	job, input, env, _ := startSleeper(t)
-	const width, height = 140, 12
-	emulator := vt.NewMockTerm(vt.MockOptSize{X: width, Y: height})
-	require.NoError(t, emulator.Start())
-	defer emulator.Stop()
 	cmd := exec.Command("weft", "top", "sleeper")
 	cmd.Env = env
-	terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Cols: width, Rows: height})
-	require.NoError(t, err)
-	defer terminal.Close()
-	go io.Copy(terminal, emulator) // what the terminal answers
 	complete := regexp.MustCompile(`(?s)weft top: sleeper, pid .*sorted by rank.*` +
 		`\n0 [^\n]* working .*\n1 [^\n]* waiting [^\n]* Barrier on world, at top_test.go:`)
 	seen := false
+	err := watchTerminal(cmd, &pty.Winsize{Cols: 140, Rows: 12}, func(screen string, _ func(string)) {
+		// A screen comes in parts, so what is there may be half old and half new.
+		if complete.MatchString(screen) {
+			seen = true
+			input.Close()
+		}
+	})
+	require.True(t, seen, "the job has ended before the screen was complete")
+	require.NoError(t, job.Wait())
+	require.NoError(t, err)
+}
+
+// watchTerminal runs a command on a terminal of a size, until it ends, and tells of each change of the screen.
+// press types a key.
+func watchTerminal(cmd *exec.Cmd, size *pty.Winsize, changed func(screen string, press func(key string))) error {
+	emulator := vt.NewMockTerm(vt.MockOptSize{X: vt.Col(size.Cols), Y: vt.Row(size.Rows)})
+	if err := emulator.Start(); err != nil {
+		return err
+	}
+	defer emulator.Stop()
+	terminal, err := pty.StartWithSize(cmd, size)
+	if err != nil {
+		return err
+	}
+	defer terminal.Close()
+	go io.Copy(terminal, emulator) // what the terminal answers
 	shown := make(chan struct{}, 1)
 	go func() {
 		b := make([]byte, 4096)
@@ -96,23 +122,17 @@ func TestTop_OnATerminal(t *testing.T) {
 	}()
 	for range shown {
 		emulator.Drain()
-		screen := screenOf(emulator, width, height)
-		// A screen comes in parts, so what is there may be half old and half new.
-		if complete.MatchString(screen) {
-			seen = true
-			input.Close()
-		}
+		changed(screenOf(emulator, vt.Col(size.Cols), vt.Row(size.Rows)),
+			func(key string) { io.WriteString(terminal, key) })
 	}
-	require.True(t, seen, "the job has ended before the screen was complete")
-	require.NoError(t, job.Wait())
-	require.NoError(t, cmd.Wait())
+	return cmd.Wait()
 }
 
-func screenOf(term vt.MockTerm, width, height int) string {
+func screenOf(term vt.MockTerm, width vt.Col, height vt.Row) string {
 	var b strings.Builder
 	for y := range height {
 		for x := range width {
-			if c := term.GetCell(vt.Coord{X: vt.Col(x), Y: vt.Row(y)}).C; c != "" {
+			if c := term.GetCell(vt.Coord{X: x, Y: y}).C; c != "" {
 				b.WriteString(c)
 			} else {
 				b.WriteByte(' ')
@@ -121,6 +141,38 @@ func screenOf(term vt.MockTerm, width, height int) string {
 		b.WriteByte('\n')
 	}
 	return b.String()
+}
+
+// A rank that was in Init when it was first asked is shown as starting, and then as what it does.
+func TestTop_InInit(t *testing.T) {
+	dir, late := t.TempDir(), filepath.Join(t.TempDir(), "late")
+	env := append(os.Environ(), "XDG_RUNTIME_DIR="+dir, "TMPDIR="+t.TempDir(), "WEFT_TEST_LATE="+late)
+	job := exec.Command("weft", "run", "-n", "2", "sleeper")
+	job.Env, job.Stderr = env, os.Stderr
+	input, err := job.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, job.Start())
+	t.Cleanup(func() {
+		input.Close()
+		job.Process.Signal(os.Interrupt)
+		job.Wait()
+	})
+	until := func(pattern string) {
+		t.Helper()
+		re := regexp.MustCompile(pattern)
+		var out string
+		for range 60 { // seconds
+			if out, err = weftTop(env, "--once"); err == nil && re.MatchString(out) {
+				return
+			}
+		}
+		require.FailNow(t, "the ranks do not come to it", "%s\n%s\n%v", pattern, out, err)
+	}
+	until(`(?m)^0 +\S+ +starting .* Init, at top_test.go:\d+$`)
+	require.NoError(t, os.WriteFile(late, nil, 0o600))
+	until(`(?s)\n0 [^\n]* working .*\n1 [^\n]* waiting .* Barrier on world, at top_test.go:`)
+	input.Close()
+	require.NoError(t, job.Wait())
 }
 
 // A job that is killed outright leaves a socket behind, which whoever looks next removes.

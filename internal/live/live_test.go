@@ -23,7 +23,7 @@ func alone(t *testing.T) (session, temporary string) {
 
 func serve(t *testing.T, name string) *Server {
 	t.Helper()
-	s, err := Listen(Job{PID: os.Getpid(), Name: name, Size: 2})
+	s, err := Listen(Job{PID: os.Getpid(), Name: name, Size: 2}, func(string) {})
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	return s
@@ -140,6 +140,21 @@ func TestStaleSocketsAreRemoved(t *testing.T) {
 	find(t)
 }
 
+// Who is to remove what a killed launcher leaves knows of it before it is there.
+func TestPathsAreToldBeforeTheyAreMade(t *testing.T) {
+	t.Setenv("XDG_RUNTIME_DIR", "")
+	t.Setenv("TMPDIR", t.TempDir())
+	var told []string
+	s, err := Listen(Job{PID: os.Getpid()}, func(path string) {
+		require.NoFileExists(t, path)
+		told = append(told, path)
+	})
+	require.NoError(t, err)
+	defer s.Close()
+	require.Contains(t, told, s.Path())
+	require.Len(t, told, 2, "and the name that it has until it listens")
+}
+
 func TestFolderThatOthersCanEnter(t *testing.T) {
 	session, temporary := alone(t)
 	open := filepath.Join(session, folderOf)
@@ -160,7 +175,7 @@ func TestFolderThatOthersCanEnter(t *testing.T) {
 func TestNoFolder(t *testing.T) {
 	t.Setenv("XDG_RUNTIME_DIR", "")
 	t.Setenv("TMPDIR", "/nonexistent")
-	_, err := Listen(Job{})
+	_, err := Listen(Job{}, func(string) {})
 	require.Error(t, err)
 	all, err := Find()
 	require.NoError(t, err)

@@ -26,6 +26,7 @@ type Server struct {
 	greeting Job
 	listener *net.UnixListener
 	path     string
+	before   func(path string) // see Listen
 	changed  chan struct{}
 	tasks    sync.WaitGroup
 
@@ -41,15 +42,17 @@ type caller struct {
 	frames chan []byte
 }
 
-// Listen begins to serve callers of the same user. The greeting says which job it is.
-func Listen(greeting Job) (*Server, error) {
+// Listen begins to serve callers of the same user. The greeting says which job it is. before is called with
+// each path before anything is made there, so that somebody can remove it if this process is killed.
+func Listen(greeting Job, before func(path string)) (*Server, error) {
 	for _, path := range sockets() {
 		sweep(path)
 	}
 	var id [4]byte
 	rand.Read(id[:])
 	name := fmt.Sprintf("%d-%s", greeting.PID, hex.EncodeToString(id[:]))
-	s := &Server{greeting: greeting, changed: make(chan struct{}, 1), callers: map[*caller]bool{}}
+	s := &Server{greeting: greeting, before: before, changed: make(chan struct{}, 1),
+		callers: map[*caller]bool{}}
 	err := s.listen(name)
 	for range 3 {
 		if !errors.Is(err, os.ErrNotExist) {
@@ -72,11 +75,13 @@ func (s *Server) listen(name string) error {
 		return err
 	}
 	first := filepath.Join(dir, name+unready)
+	s.path = filepath.Join(dir, name+suffix)
+	s.before(first)
+	s.before(s.path)
 	if s.listener, err = net.ListenUnix("unix", &net.UnixAddr{Name: first, Net: "unix"}); err != nil {
 		return err
 	}
 	s.listener.SetUnlinkOnClose(false)
-	s.path = filepath.Join(dir, name+suffix)
 	if err = os.Rename(first, s.path); err != nil {
 		s.listener.Close()
 		os.Remove(first)

@@ -48,22 +48,32 @@ func Dump(w io.Writer, raw []byte, o Origin) error {
 	times, exact := m.times(first)
 	for k, t := range times {
 		r := &m.ring[(first+uint64(k))%entries]
-		if Kind(r[0]) == stamp {
+		if r.kind() == stamp {
 			continue
 		}
 		mark := about
 		if exact[k] {
 			mark = ' '
 		}
-		fmt.Fprintf(b, "%s %c %s\n", time.Unix(0, t).UTC().Format(timeFormat), mark,
-			printable.Line(r.text(m)))
+		text := r.text(m)
+		if r.kind() == repeated {
+			text = m.repetition(first+uint64(k), r[0])
+		}
+		fmt.Fprintf(b, "%s %c %s\n", time.Unix(0, t).UTC().Format(timeFormat), mark, printable.Line(text))
 	}
 	if m.repeats > 0 && len(times) > 0 {
-		r := record{uint64(repeated), m.repeats}
 		at := time.Unix(0, times[len(times)-1])
-		fmt.Fprintf(b, "%s %c %s\n", at.UTC().Format(timeFormat), about, r.text(m))
+		fmt.Fprintf(b, "%s %c %s\n", at.UTC().Format(timeFormat), about, m.repetition(m.next, m.repeats))
 	}
 	return b.Flush()
+}
+
+// repetition says that the two records before number i have come again, n events in all.
+func (m *memory) repetition(i, n uint64) string {
+	if m.ring[(i-1)%entries] == m.ring[(i-2)%entries] {
+		return fmt.Sprintf("the same, %d times more", n)
+	}
+	return fmt.Sprintf("these two in turn, %d events more", n)
 }
 
 // exactly is how far apart the stamps around a record may be for its time to pass as exact.
@@ -77,13 +87,13 @@ func (m *memory) times(first uint64) (times []int64, exact []bool) {
 	last := -1 // stamp
 	for k := range times {
 		r := &m.ring[(first+uint64(k))%entries]
-		if Kind(r[0]) != stamp {
+		if r.kind() != stamp {
 			if last >= 0 {
 				times[k] = times[last]
 			}
 			continue
 		}
-		times[k], exact[k] = int64(r[1]), true
+		times[k], exact[k] = int64(r[0]), true
 		for between := last + 1; between < k; between++ {
 			times[between] = times[k]
 			if last >= 0 {
@@ -105,7 +115,7 @@ func (m *memory) times(first uint64) (times []int64, exact []bool) {
 // atStamp gives the record k of those from first on the time of a stamp beside it, if it is of a kind that
 // comes with one.
 func (m *memory) atStamp(first uint64, k int, kind Kind, t int64, times []int64, exact []bool) {
-	if Kind(m.ring[(first+uint64(k))%entries][0]) == kind {
+	if m.ring[(first+uint64(k))%entries].kind() == kind {
 		times[k], exact[k] = t, true
 	}
 }

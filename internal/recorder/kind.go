@@ -7,11 +7,11 @@ type Kind uint8
 
 const (
 	stamp      Kind = iota + 1
-	Sent            // a message was copied into the peer's ring, or into a batch for it
+	Sent            // a message was copied into the peer's ring, or was about to be, with others of a batch
 	Announced       // bytes were announced to the peer, for it to fetch
 	Taken           // the peer has all of an announcement
 	Queued          // a send waits for its peer
-	Posted          // a receive waits for its message
+	Posted          // a goroutine is about to sleep for a receive
 	Received        // a message has come to a receive that waited for it
 	Arrived         // a message has come for which there is no receive
 	Matched         // a receive has found a message that had arrived
@@ -24,7 +24,7 @@ const (
 	Failed          // an operation has failed
 	PeerLost        // a peer is given up
 	Stopped         // the engine does no more work
-	repeated        // the record before it again, as often as the second word says
+	repeated        // the two records before it again in turn, as many events as the first word says
 	kinds
 )
 
@@ -57,12 +57,9 @@ var forms = [kinds]form{
 
 // text says what has happened.
 func (r *record) text(m *memory) string {
-	k, rank := Kind(r[0]), int32(r[0])>>8
-	context, tag, size := uint32(r[0]>>32), int32(r[1]), r[1]>>32
-	if k == repeated {
-		return fmt.Sprintf("the same, %d times more", r[1])
-	}
-	if k <= stamp || k >= kinds {
+	k, rank := r.kind(), int32(r[1])>>8
+	context, tag, size := uint32(r[0]>>32), int32(r[0]), r[1]>>32
+	if k <= stamp || k >= repeated {
 		return fmt.Sprintf("event of kind %d", k)
 	}
 	f := &forms[k]

@@ -24,7 +24,7 @@ const Variable = "WEFT_RECORDER_FD"
 const (
 	entries    = 4096 // of the ring, 64 KiB
 	stampEvery = 256  // records of which at least one is a stamp
-	version    = 2
+	version    = 3
 	headBytes  = 4096
 )
 
@@ -32,15 +32,17 @@ const (
 // ring.
 const Size = headBytes + entries*16
 
-// record is an event in two words: kind in 8 bits, rank in 24 and context in 32; tag in 32 and bytes in 32. A
-// stamp has its time in the second one.
+// record is an event in two words: tag and context, 32 bits each; kind in 8 bits, rank in 24 and bytes in 32.
+// A stamp has its time in the first one, a repetition its number.
 type record [2]uint64
+
+func (r *record) kind() Kind { return Kind(r[1]) }
 
 // memory is what the rank and the agent share. The rank alone writes there.
 type memory struct {
 	next       uint64 // number of the record that is written next, from 0
 	version    uint64
-	repeats    uint64                         // how often the latest record, an event, has been noted again
+	repeats    uint64                         // events since the latest two records: these in turn
 	operations [maxOperations][nameBytes]byte // the names of collectives, by number
 	_          [headBytes - 24 - maxOperations*nameBytes]byte
 	ring       [entries]record
@@ -92,40 +94,57 @@ func newRecorder(m *memory) *Recorder {
 }
 
 // Note writes an event. What its kind does not have is 0; a rank of -1 is any. An event that is equal to the
-// one before is only counted: a stream of equal messages stays in one line of the cache.
-//
-//go:nosplit
+// one before the latest is only counted: a stream of equal messages, or of messages and their answers, stays
+// in one line of the cache.
 func (r *Recorder) Note(k Kind, context uint32, rank, tag, bytes int) {
+	r.note(words(k, context, rank, tag, bytes))
+}
+
+// words are those of a record.
+func words(k Kind, context uint32, rank, tag, bytes int) (first, second uint64) {
+	return uint64(context)<<32 | uint64(uint32(tag)), uint64(bytes)<<32 | uint64(uint32(rank)<<8) | uint64(k)
+}
+
+//go:nosplit
+func (r *Recorder) note(first, second uint64) {
 	m := r.m
-	i := m.next
-	what := uint64(context)<<32 | uint64(uint32(rank)<<8) | uint64(k)
-	size := uint64(bytes)<<32 | uint64(uint32(tag))
-	if last := &m.ring[(i-1)%entries]; last[0] == what && last[1] == size {
+	// Of the latest two records it is the first one's turn after an even number of repetitions.
+	if turn := &m.ring[(m.next-2+m.repeats%2)%entries]; turn[0] == first && turn[1] == second {
 		m.repeats++
 		return
 	}
-	if i%stampEvery == 0 || m.repeats > 0 {
-		i = r.prepare()
-	}
-	m.ring[i%entries] = record{what, size}
-	m.next = i + 1
+	r.write(first, second)
 }
 
-// prepare writes what has to stand before the next event: how often the latest one was repeated, and a stamp
-// where one is due.
+// NoteTimes is Note of an event that has come several times in a row.
+func (r *Recorder) NoteTimes(k Kind, context uint32, rank, tag, bytes, times int) {
+	first, second := words(k, context, rank, tag, bytes)
+	m, e := r.m, record{first, second}
+	for ; times > 0; times-- {
+		if m.ring[(m.next-1)%entries] == e && m.ring[(m.next-2)%entries] == e {
+			m.repeats += uint64(times)
+			return
+		}
+		r.note(first, second)
+	}
+}
+
+// write writes an event, and before it how often the latest ones were repeated, and a stamp where one is due.
 //
 //go:noinline
-func (r *Recorder) prepare() (next uint64) {
+func (r *Recorder) write(first, second uint64) {
 	r.writeRepeats()
-	if r.m.next%stampEvery == 0 {
+	m := r.m
+	if m.next%stampEvery == 0 {
 		r.Stamp()
 	}
-	return r.m.next
+	m.ring[m.next%entries] = record{first, second}
+	m.next++
 }
 
 func (r *Recorder) writeRepeats() {
 	if m := r.m; m.repeats > 0 {
-		m.ring[m.next%entries] = record{uint64(repeated), m.repeats}
+		m.ring[m.next%entries] = record{m.repeats, uint64(repeated)}
 		m.next++
 		m.repeats = 0
 	}
@@ -135,7 +154,7 @@ func (r *Recorder) writeRepeats() {
 func (r *Recorder) Stamp() {
 	r.writeRepeats()
 	m := r.m
-	m.ring[m.next%entries] = record{uint64(stamp), uint64(r.origin + time.Since(r.began))}
+	m.ring[m.next%entries] = record{uint64(r.origin + time.Since(r.began)), uint64(stamp)}
 	m.next++
 	r.stamped = m.next
 }

@@ -2,6 +2,8 @@ package recorder
 
 import (
 	"bytes"
+	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -165,25 +167,93 @@ func FuzzParse(f *testing.F) {
 }
 
 func BenchmarkNote(b *testing.B) {
-	r := New()
-	for b.Loop() {
-		r.Note(Sent, 0, 1, 2, 3)
+	for _, c := range []struct {
+		name         string
+		kinds, ranks int
+	}{{"equal", 1, 1}, {"in turn", 2, 1}, {"unequal", 2, 16}} {
+		b.Run(c.name, func(b *testing.B) {
+			r, i := New(), 0
+			for b.Loop() {
+				i++
+				r.Note(Sent+Kind(i&(c.kinds-1)), 0, i&(c.ranks-1), 2, 3)
+			}
+		})
 	}
 }
 
-// Equal events that follow one another take two records, however many they are.
+// Equal events that follow one another take three records, however many they are.
 func TestNote_CountsRepetitions(t *testing.T) {
 	r := New()
 	for range 1000 {
 		r.Note(Sent, 0, 1, 7, 8)
 	}
 	lines := strings.Split(strings.TrimSpace(dumpOf(t, r, 0)), "\n")
-	require.Len(t, lines, 3, "before another event: %s", lines)
-	require.Contains(t, lines[2], "the same, 999 times more")
+	require.Len(t, lines, 4, "before another event: %s", lines)
+	require.Contains(t, lines[3], "the same, 998 times more")
 	r.Note(Received, 0, 1, 7, 8)
 	lines = strings.Split(strings.TrimSpace(dumpOf(t, r, 0)), "\n")
-	require.Len(t, lines, 4, "%s", lines)
+	require.Len(t, lines, 5, "%s", lines)
 	require.Contains(t, lines[1], "sent to 1, tag 7, 8 bytes")
-	require.Contains(t, lines[2], "the same, 999 times more")
-	require.Contains(t, lines[3], "received from 1")
+	require.Contains(t, lines[2], "sent to 1, tag 7, 8 bytes")
+	require.Contains(t, lines[3], "the same, 998 times more")
+	require.Contains(t, lines[4], "received from 1")
+}
+
+// So do two events that come in turn, as in a ping-pong.
+func TestNote_CountsTurns(t *testing.T) {
+	r := New()
+	for range 500 {
+		r.Note(Sent, 0, 1, 7, 8)
+		r.Note(Received, 0, 1, 7, 8)
+	}
+	r.Note(Sent, 0, 1, 7, 8)
+	r.Note(Sent, 0, 1, 7, 8)
+	lines := strings.Split(strings.TrimSpace(dumpOf(t, r, 0)), "\n")
+	require.Len(t, lines, 5, "%s", lines)
+	require.Contains(t, lines[1], "sent to 1, tag 7, 8 bytes")
+	require.Contains(t, lines[2], "received from 1, tag 7, 8 bytes")
+	require.Contains(t, lines[3], "these two in turn, 999 events more")
+	require.Contains(t, lines[4], "sent to 1, tag 7, 8 bytes")
+}
+
+// Whatever the order of events, a dump tells all of them: NoteTimes is that many Notes.
+func TestNoteTimes_IsSeveralNotes(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		r := New()
+		var want []string
+		for range 1 + random.IntN(40) {
+			rank, times := 1+random.IntN(2), 1+random.IntN(20)*random.IntN(2)
+			if random.IntN(3) == 0 {
+				r.NoteTimes(Received, 0, rank, 7, 8, times)
+			} else {
+				for range times {
+					r.Note(Received, 0, rank, 7, 8)
+				}
+			}
+			for range times {
+				want = append(want, fmt.Sprintf("received from %d, tag 7, 8 bytes, communicator 0", rank))
+			}
+		}
+		require.Equal(t, want, unfold(t, dumpOf(t, r, 0)))
+	}
+}
+
+// unfold is the list of events of a dump, with those that it only counts.
+func unfold(t *testing.T, dump string) (events []string) {
+	t.Helper()
+	for _, line := range strings.Split(strings.TrimSpace(dump), "\n")[1:] {
+		_, text, _ := strings.Cut(line, " ")
+		text = text[2:]
+		var n int
+		if count, _ := fmt.Sscanf(text, "the same, %d times", &n); count == 0 {
+			if count, _ = fmt.Sscanf(text, "these two in turn, %d events", &n); count == 0 {
+				events = append(events, text)
+			}
+		}
+		for range n {
+			events = append(events, events[len(events)-2])
+		}
+	}
+	return events
 }

@@ -18,7 +18,7 @@ var All = []*Setting{Fabric, Interface, Lanes, Reconnect, Ports, Checksum, Conne
 	SecretFile, Coordinator, StartTimeout, CoresPerRank, HandlerCores, Phases, KeepSmall, Threshold, Vector,
 	Budget, ShrinkAfter, Passive, EagerMost, Rendezvous, KeepMost, KeepCount, Collectives,
 	Check, Statistics, Report, Profile, Trace, Metrics, MetricsToken,
-	Survive, Restarted, Log}
+	Survive, Restarted, Stuck, StuckAction, Log}
 
 var (
 	Fabric    = &Setting{"WEFT_FABRIC", "auto", "transport between ranks, by name"}
@@ -100,6 +100,13 @@ var (
 		"1 says that the job goes on when a rank fails; weft run --survive sets it"}
 	Restarted = &Setting{"WEFT_RESTARTED", "0",
 		"how often the job has been started again after a loss; weft run sets it"}
+	Stuck = &Setting{"WEFT_STUCK", "10s",
+		"without weft run, which has --stuck: how long no message may move until rank 0 tells on standard " +
+			"error what the ranks wait for; a deadlock that is certain is told at once; never for neither; " +
+			"under another launcher's PMI each rank tells what it waits for itself"}
+	StuckAction = &Setting{"WEFT_STUCK_ACTION", "report",
+		"without a launcher: what rank 0 does when a deadlock is certain: report, or abort, which ends the " +
+			"job with status 1"}
 	Report = &Setting{"WEFT_REPORT", "0",
 		"1 counts calls by their place in the program, for the table of weft run --report"}
 	Profile = &Setting{"WEFT_PROFILE", "",

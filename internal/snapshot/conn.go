@@ -66,23 +66,46 @@ func AppendFrame(b []byte, k Kind, body []byte) []byte {
 	return append(append(b, byte(k)), body...)
 }
 
+const frameHead = 5
+
 // ReadFrame reads a frame. It does not trust the writer.
 func ReadFrame(r io.Reader) (Kind, []byte, error) {
-	var head [5]byte
+	var head [frameHead]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return 0, nil, err
 	}
-	n, k := binary.BigEndian.Uint32(head[:]), Kind(head[4])
+	k, n, err := parseHead(head[:])
+	if err != nil {
+		return 0, nil, err
+	}
+	body := make([]byte, n)
+	_, err = io.ReadFull(r, body)
+	return k, body, err
+}
+
+// NextFrame cuts the first frame off b. It reports false if it is not complete. It does not trust the writer.
+func NextFrame(b []byte) (k Kind, body, rest []byte, ok bool, err error) {
+	if len(b) < frameHead {
+		return 0, nil, b, false, nil
+	}
+	k, n, err := parseHead(b)
+	if err != nil || len(b)-frameHead < n {
+		return 0, nil, b, false, err
+	}
+	return k, b[frameHead : frameHead+n], b[frameHead+n:], true, nil
+}
+
+// parseHead checks the beginning of a frame, and gives how long its body is.
+func parseHead(head []byte) (k Kind, body int, err error) {
+	n, k := binary.BigEndian.Uint32(head), Kind(head[4])
 	switch {
 	case k < Quiet || k > Deposited:
-		return 0, nil, fmt.Errorf("a frame of kind %d", k)
+		return 0, 0, fmt.Errorf("a frame of kind %d", k)
 	case n < 1 || n > 1+MaxSize || k < Answer && n != 1,
 		k == Deposited && n < 3:
-		return 0, nil, fmt.Errorf("a frame of kind %d of %d bytes", k, n)
+		return 0, 0, fmt.Errorf("a frame of kind %d of %d bytes", k, n)
 	}
-	body := make([]byte, n-1)
-	_, err := io.ReadFull(r, body)
-	return k, body, err
+	return k, int(n - 1), nil
 }
 
 // Deposit says what a rank leaves with its launcher.

@@ -21,6 +21,7 @@ const (
 	MaxOps      = 16
 	MaxMessages = 64
 	MaxComms    = 64
+	MaxLocks    = 64
 	MaxChannels = 4096
 )
 
@@ -31,16 +32,22 @@ const Any = -1
 type Phase string
 
 const (
+	// NotBegun: it has not called Init. A rank does not say so itself.
+	NotBegun   Phase = "not begun"
+	Starting   Phase = "starting" // it is in Init
 	Running    Phase = "running"
 	Finalizing Phase = "finalizing" // it is in Finalize, and sends no message of the program any more
-	Finished   Phase = "finished"   // it has left Finalize
+	Finished   Phase = "finished"   // it has left Finalize, or its Init has failed
 )
+
+// Acts tells whether a rank may send messages of the program, now or later.
+func (p Phase) Acts() bool { return p != Finalizing && p != Finished }
 
 // A Rank is the state of one rank.
 type Rank struct {
 	Version int
 	Rank    int // in the world
-	Size    int // of the world
+	Size    int // of the world; 0 for a rank without one: it is in Init, or its Init has failed
 	Phase   Phase
 
 	// Progress grows whenever a message of the rank moves: it is sent, arrives, is matched or completes.
@@ -59,8 +66,12 @@ type Rank struct {
 	Unexpected []Message `json:",omitempty"` // by age, the oldest first
 	More       int       `json:",omitempty"` // unexpected messages that are left out
 	Comms      []Comm    `json:",omitempty"` // communicators that are not freed, the world first
+	Locks      []Held    `json:",omitempty"` // of windows, that the rank has; at most MaxLocks
 	Channels   []Channel `json:",omitempty"` // to other ranks, by rank; at most MaxChannels
 }
+
+// Init is the name of the call that a rank which is Starting waits in.
+const Init = "Init"
 
 // Finalize is the name of the collective that a rank in mpi.Finalize waits in.
 const Finalize = "Finalize"
@@ -84,12 +95,13 @@ const (
 	Send       OpKind = "send"
 	Recv       OpKind = "recv"
 	Collective OpKind = "collective"
+	Lock       OpKind = "lock" // of the part of a window that Peer has
 )
 
 // An Op is an operation that is not complete.
 type Op struct {
 	Kind  OpKind
-	Name  string `json:",omitempty"` // of a collective
+	Name  string `json:",omitempty"` // of a collective, or of a message that a call consists of
 	Comm  uint32 // the communicator's id
 	Peer  int    // world rank, or Any; of no meaning for a collective
 	Tag   int    // or Any
@@ -108,6 +120,12 @@ type Op struct {
 type Channel struct {
 	Peer           int
 	Sent, Received uint64
+}
+
+// Held is a lock that the rank has: that of the part of a window that Peer has.
+type Held struct {
+	Comm uint32 // of the window
+	Peer int    // world rank
 }
 
 // A Message has arrived, and no receive has taken it.
@@ -144,11 +162,22 @@ func Decode(b []byte) (*Rank, error) {
 	return r, r.check()
 }
 
+// IsOf tells whether this is what a rank of a job of that size says. A rank without a world does not know its
+// number, and gets it here.
+func (r *Rank) IsOf(rank, size int) bool {
+	if r.Size == 0 {
+		r.Rank, r.Size = rank, size
+	}
+	return r.Rank == rank && r.Size == size
+}
+
 func (r *Rank) check() error {
 	if r.Version != Version {
 		return fmt.Errorf("a snapshot of version %d; this launcher reads version %d", r.Version, Version)
 	}
-	if r.Size < 1 || r.Rank < 0 || r.Rank >= r.Size {
+	world := r.Rank >= 0 && r.Rank < r.Size
+	none := r.Rank == 0 && r.Size == 0 && (r.Phase == Starting || r.Phase == Finished)
+	if !world && !none {
 		return fmt.Errorf("a snapshot of rank %d of %d", r.Rank, r.Size)
 	}
 	for _, rank := range r.named() {
@@ -169,6 +198,9 @@ func (r *Rank) named() []int {
 				ranks = append(ranks, o.Peer)
 			}
 		}
+	}
+	for _, l := range r.Locks {
+		ranks = append(ranks, l.Peer)
 	}
 	for _, c := range r.Comms {
 		ranks = append(ranks, c.Ranks...)

@@ -9,3 +9,8 @@ TEXT ·StoreBarrier(SB), NOSPLIT, $0-0
 TEXT ·FullBarrier(SB), NOSPLIT, $0-0
 	DMB $0xb // ISH
 	RET
+
+// func LoadBarrier()
+TEXT ·LoadBarrier(SB), NOSPLIT, $0-0
+	DMB $0x9 // ISHLD
+	RET

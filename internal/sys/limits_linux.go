@@ -1,6 +1,8 @@
 package sys
 
 import (
+	"math"
+	"os"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -13,6 +15,16 @@ func Release() string {
 		return ""
 	}
 	return unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:])
+}
+
+// ProcessLimit is how many processes and threads the user of this process may have.
+func ProcessLimit() (uint64, error) {
+	var r unix.Rlimit
+	err := unix.Getrlimit(unix.RLIMIT_NPROC, &r)
+	if os.Getuid() == 0 {
+		return math.MaxUint64, err // the limit does not hold for root
+	}
+	return r.Cur, err
 }
 
 // Limit is one of the limits that the system sets this process.

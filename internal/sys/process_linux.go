@@ -51,6 +51,30 @@ func Marked(pid int, mark uint64) bool {
 	return unix.Prlimit(pid, unix.RLIMIT_RTTIME, nil, &now) == nil && now.Cur == mark
 }
 
+// preference is by how much a child counts for larger than it is where memory runs out, in thousandths of
+// all memory.
+const preference = 100
+
+// PreferAsVictim has the system, where memory runs out, end a child rather than this process, which has to
+// tell why the job ended. It may take several before the memory of the first is free.
+func PreferAsVictim(pid int) {
+	if score := victimScore(); score != "" { // a system without it chooses by itself
+		os.WriteFile(fmt.Sprintf("/proc/%d/%s", pid, scoreFile), []byte(score), 0)
+	}
+}
+
+const scoreFile = "oom_score_adj"
+
+// victimScore is the score of a child.
+var victimScore = sync.OnceValue(func() string {
+	text, err := os.ReadFile("/proc/self/" + scoreFile)
+	if err != nil {
+		return ""
+	}
+	own, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+	return strconv.Itoa(min(own+preference, 1000))
+})
+
 // SignalName is the name of a signal, such as SIGKILL.
 func SignalName(sig syscall.Signal) string {
 	if name := unix.SignalName(sig); name != "" {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/internal/sys"
 )
 
 func decoded(t *testing.T, b *Buffer, h Head) (*Rank, []Record) {
@@ -28,6 +30,7 @@ func TestBuffer_HandsOverWhatWasAdded(t *testing.T) {
 	require.Equal(t, "halo", r.Comms[4])
 	require.Equal(t, Offset{1, -2, 3}, r.Offsets[0])
 	require.Len(t, list, 3)
+	list[0], list[1] = list[1], list[0] // they are in the order of their times
 	g := list[0].Goroutine
 	require.NotZero(t, g)
 	require.Equal(t, Record{Time: 1000, Bytes: 1 << 40, Tag: 77, Peer: 5, Goroutine: g, Kind: CallBegin, What: 3},
@@ -102,6 +105,86 @@ func BenchmarkAdd(b *testing.B) {
 	for b.Loop() {
 		buffer.Add(Sent, 0, 0, 1, 2, 3)
 		if buffer.next.Load() == uint64(len(buffer.entries)) {
+			buffer.next.Store(0)
+		}
+	}
+}
+
+// A call that ends is a record of its beginning and one of its end, around what was added within it; so is one
+// that has taken a message.
+func TestBuffer_ExpandsCalls(t *testing.T) {
+	b := NewBuffer(1<<16, time.Now())
+	b.AddAt(b.Now(), RegionBegin, 0, 0, 0, 0, 0)
+	first := b.Stamp()
+	b.Add(Sleeps, 7, 0, 0, 0, 0)
+	b.Add(Slept, 0, 0, 0, 0, 1)
+	b.Add(Sent, 0, 4, 1, 2, 3)
+	b.AddCall(first, 5, 1, 2, 3)
+	b.AddReceive(b.Stamp(), 6, 4, 1, 2, 9)
+	b.Add(Sleeps, 7, 0, 1, 2, 3) // and never wakes
+	_, list := decoded(t, b, Head{})
+	var kinds []Kind
+	for i, r := range list {
+		kinds = append(kinds, r.Kind)
+		require.True(t, i == 0 || r.Time >= list[i-1].Time)
+	}
+	require.Equal(t, []Kind{RegionBegin, CallBegin, Slept, Sent, CallEnd, CallBegin, Matched, CallEnd, CallBegin}, kinds)
+	require.Equal(t, []uint8{5, 6, 7}, []uint8{list[1].What, list[5].What, list[8].What})
+	require.Equal(t, Record{Time: list[6].Time, Bytes: 9, Context: 4, Tag: 2, Peer: 1, Goroutine: list[6].Goroutine,
+		Kind: Matched}, list[6])
+}
+
+// A sleep that never ends tells of its call only where nothing else does.
+func TestBuffer_CallsThatNeverEnd(t *testing.T) {
+	b := NewBuffer(1<<16, time.Now())
+	b.Add(CallBegin, 5, 0, 0, 0, 0)
+	b.Add(CallEnd, 0, 0, 0, 0, 0)
+	b.Add(CallBegin, 6, 0, 0, 0, 0)
+	b.Add(Sleeps, 7, 0, 0, 0, 0)
+	_, list := decoded(t, b, Head{})
+	require.Len(t, list, 3)
+	require.EqualValues(t, 6, list[2].What)
+}
+
+// Times by the processor's counter are those by the clock.
+func TestBuffer_TicksAreTimes(t *testing.T) {
+	if !sys.SteadyTicks() {
+		t.Skip("the counter of this processor is not the system's clock")
+	}
+	began := time.Now()
+	b := NewBuffer(1<<16, began)
+	b.UseTicks()
+	var within [][2]int64
+	begun := b.Stamp()
+	for range 100 {
+		before := b.Now()
+		b.Add(Phase, 0, 0, 0, 0, 0)
+		within = append(within, [2]int64{before, b.Now()})
+		time.Sleep(time.Millisecond)
+	}
+	_, list := decoded(t, b, Head{})
+	for i, r := range list {
+		const rough = 2000 // ns
+		require.True(t, r.Time > within[i][0]-rough && r.Time < within[i][1]+rough, "%v %v", r, within[i])
+	}
+	half := (b.Stamp() - begun) / 2
+	want := (b.Now() - within[0][0]) / 2
+	require.InDelta(t, float64(want), float64(b.Duration(half)), float64(time.Millisecond))
+}
+
+// What a message of a blocking send and receive costs, at both ends.
+func BenchmarkMessage(b *testing.B) {
+	buffer := NewBuffer(1<<20, time.Now())
+	if sys.SteadyTicks() {
+		buffer.UseTicks()
+	}
+	for b.Loop() {
+		sent := buffer.Stamp()
+		buffer.Add(Sent, 0, 0, 1, 2, 3)
+		buffer.AddCall(sent, 0, 1, 2, 3)
+		received := buffer.Stamp()
+		buffer.AddReceive(received, 3, 0, 1, 2, 3)
+		if buffer.next.Load() >= uint64(len(buffer.entries)) {
 			buffer.next.Store(0)
 		}
 	}

@@ -20,7 +20,8 @@ type Job struct {
 	Calls      map[string]*Call
 	Regions    map[string]*Call
 	Messages   int
-	Bytes      map[[2]int]int64 // sent, by the numbers of the ranks
+	Put, Got   int64            // bytes of operations on windows
+	Bytes      map[[2]int]int64 // sent, put and got, by the numbers of the ranks from and to which they went
 	Counts     map[[2]int]int   // messages likewise
 }
 
@@ -189,7 +190,9 @@ func (r *reader) event(t *track, e *perfetto.Event, at time.Duration, s *names) 
 		if len(t.open) == maxOpen {
 			return fmt.Errorf("%w: %d slices within one another", ErrNotOurs, maxOpen)
 		}
-		t.open = append(t.open, slice{printable.Line(s.names[e.Name]), at, s.categories[e.Category]})
+		name := printable.Line(s.names[e.Name])
+		t.open = append(t.open, slice{name, at, s.categories[e.Category]})
+		r.onWindow(t, name, e, s)
 	case perfetto.SliceEnd:
 		if len(t.open) == 0 {
 			return fmt.Errorf("%w: the end of a slice that has not begun", ErrNotOurs)
@@ -206,7 +209,34 @@ func (r *reader) event(t *track, e *perfetto.Event, at time.Duration, s *names) 
 // asleep is the name of the time that a goroutine has slept in a call.
 const asleep = "asleep"
 
-// ended counts a slice. Calls do not contain others.
+// windowOperations are the names of calls on windows that move bytes: to the rank that they name, from it, or
+// both.
+var windowOperations = map[string]struct{ put, get bool }{
+	"Win.Put": {put: true}, "Win.PutView": {put: true}, "Win.Rput": {put: true},
+	"Win.Accumulate": {put: true}, "Win.Raccumulate": {put: true},
+	"Win.Get": {get: true}, "Win.GetView": {get: true}, "Win.Rget": {get: true},
+	"Win.GetAccumulate": {true, true}, "Win.RgetAccumulate": {true, true},
+	"Win.FetchAndOp": {true, true}, "Win.CompareAndSwap": {true, true},
+}
+
+// onWindow counts the bytes of a call that is an operation on a window.
+func (r *reader) onWindow(t *track, name string, e *perfetto.Event, s *names) {
+	o, peer, bytes := windowOperations[name], s.number(e, "peer"), s.number(e, "bytes")
+	if peer < 0 || peer >= maxRanks || bytes < 0 {
+		return
+	}
+	here, there := t.rank.Number, int(peer)
+	if o.put {
+		r.job.Put += bytes
+		r.job.Bytes[[2]int{here, there}] += bytes
+	}
+	if o.get {
+		r.job.Got += bytes
+		r.job.Bytes[[2]int{there, here}] += bytes
+	}
+}
+
+// ended counts a slice. A call that consists of others, such as a Fence with its barrier, counts as one.
 func (r *reader) ended(t *track, s slice, at time.Duration) {
 	took := max(at-s.begin, 0)
 	add := func(table map[string]*Call, name string, count int, slept time.Duration, all time.Duration) {
@@ -223,27 +253,39 @@ func (r *reader) ended(t *track, s slice, at time.Duration) {
 	case s.name == asleep:
 		t.rank.Asleep += took
 		t.rank.spans = append(t.rank.spans, span{s.begin, at, true})
-		if len(t.open) > 0 {
-			add(r.job.Calls, t.open[len(t.open)-1].name, 0, took, 0)
+		if c := t.call(); c != nil {
+			add(r.job.Calls, c.name, 0, took, 0)
 		}
-	default:
+	case t.call() == nil:
 		t.rank.InCalls += took
 		t.rank.spans = append(t.rank.spans, span{s.begin, at, false})
 		add(r.job.Calls, s.name, 1, 0, took)
 	}
 }
 
+// call is the outermost call that is open; nil for none.
+func (t *track) call() *slice {
+	for i := range t.open {
+		if t.open[i].kind != "region" {
+			return &t.open[i]
+		}
+	}
+	return nil
+}
+
+// number is what an event is annotated with under a name; -1 for nothing.
+func (s *names) number(e *perfetto.Event, name string) int64 {
+	for _, a := range e.Annotations {
+		if s.notes[a.Name] == name && a.Number != nil {
+			return *a.Number
+		}
+	}
+	return -1
+}
+
 // instant takes an end of a message.
 func (r *reader) instant(t *track, e *perfetto.Event, at time.Duration, s *names) {
-	number := func(name string) int64 {
-		for _, a := range e.Annotations {
-			if s.notes[a.Name] == name && a.Number != nil {
-				return *a.Number
-			}
-		}
-		return -1
-	}
-	peer, bytes := number("peer"), max(number("bytes"), 0)
+	peer, bytes := s.number(e, "peer"), max(s.number(e, "bytes"), 0)
 	switch name := s.names[e.Name]; {
 	case name == "send" && peer >= 0 && peer < maxRanks:
 		r.job.Messages++
@@ -256,11 +298,8 @@ func (r *reader) instant(t *track, e *perfetto.Event, at time.Duration, s *names
 	case name == "receive":
 		t.rank.Received += bytes
 		call := at
-		for _, s := range t.open {
-			if s.kind != "region" {
-				call = s.begin
-				break
-			}
+		if c := t.call(); c != nil {
+			call = c.begin
 		}
 		for _, id := range e.Ends {
 			r.message(id, end{at: at, call: call, rank: t.rank}, r.receives, r.sends, false)

@@ -129,3 +129,36 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// Calls on windows are counted by name, as one with the calls that they consist of, and their bytes go where
+// they were put and come from where they were got.
+func TestRead_Windows(t *testing.T) {
+	f := &file{}
+	f.rank(1, "rank 0 on alpha")
+	f.add(&perfetto.Packet{Sequence: 1, Time: 1_000_000_000, Event: &perfetto.Event{Type: perfetto.Counter, Track: 1},
+		Interned: &perfetto.Interned{Names: []perfetto.Name{{ID: 11, Text: "Win.Put"}, {ID: 12, Text: "Win.Get"},
+			{ID: 13, Text: "Win.FetchAndOp"}, {ID: 14, Text: "Win.Fence"}, {ID: 15, Text: "Barrier"}}}})
+	at := uint64(1_000_000_000)
+	operation := func(name uint64, peer, bytes int64) {
+		f.add(&perfetto.Packet{Sequence: 1, Time: at, Event: &perfetto.Event{Type: perfetto.SliceBegin, Track: 1,
+			Name: name, Category: 1, Annotations: []perfetto.Annotation{{Name: 1, Number: &peer}, {Name: 2, Number: &bytes}}}})
+		at += 1000
+		f.add(&perfetto.Packet{Sequence: 1, Time: at, Event: &perfetto.Event{Type: perfetto.SliceEnd, Track: 1}})
+	}
+	operation(11, 1, 500)
+	operation(11, -3, 500) // to no rank
+	operation(12, 1, 70)
+	operation(13, 1, 8)
+	f.slice(1, 14, 1, at, at+9000, func() {
+		f.slice(1, 15, 1, at+1000, at+8000, func() { f.slice(1, 4, 1, at+2000, at+7000) })
+	})
+	j, err := Read(bytes.NewReader(f.b))
+	require.NoError(t, err)
+	require.Equal(t, map[string]*Call{"Win.Put": {2, 2000, 0}, "Win.Get": {1, 1000, 0},
+		"Win.FetchAndOp": {1, 1000, 0}, "Win.Fence": {1, 9000, 5000}}, j.Calls)
+	require.Equal(t, map[[2]int]int64{{0, 1}: 508, {1, 0}: 78}, j.Bytes)
+	require.EqualValues(t, 13000, j.Ranks[0].InCalls)
+	var b strings.Builder
+	require.NoError(t, j.WriteText(&b))
+	require.Contains(t, b.String(), "0 messages of 0 bytes; 508 bytes put into windows, 78 got\n")
+}

@@ -28,8 +28,12 @@ func (j *Job) WriteText(out io.Writer) error {
 		hosts[r.Host] = true
 		bytes += r.Sent
 	}
-	fmt.Fprintf(&b, "%s on %s, %v, %s of %s bytes\n", counted(len(j.Ranks), "rank"),
+	fmt.Fprintf(&b, "%s on %s, %v, %s of %s bytes", counted(len(j.Ranks), "rank"),
 		counted(len(hosts), "host"), rounded(j.length()), counted(j.Messages, "message"), size(bytes))
+	if j.Put > 0 || j.Got > 0 {
+		fmt.Fprintf(&b, "; %s bytes put into windows, %s got", size(j.Put), size(j.Got))
+	}
+	b.WriteByte('\n')
 	j.writeCalls(&b, "CALL", j.Calls)
 	if len(j.Regions) > 0 {
 		j.writeCalls(&b, "REGION", j.Regions)

@@ -39,6 +39,9 @@ func (p Plan) check(o outcome) (wrong []string) {
 		if !scarce.MatchString(o.errs) {
 			tell("it does not say what it lacks")
 		}
+		if len(causes) == 0 && !refused.MatchString(o.errs) && p.Limit > tooFewForAny {
+			tell("the launcher does not say why the job ended")
+		}
 		return wrong
 	}
 	ends := p.ends(o)
@@ -70,7 +73,15 @@ var dropped = regexp.MustCompile(`\d+ bytes of standard output were dropped`)
 
 var scarce = regexp.MustCompile(`(?i)too many open files|ulimit|resource temporarily unavailable|` +
 	`failed to create new OS thread|newosproc|pthread_create failed|` +
-	`netpollinit failed|runtime: .* failed with 24|fork|errno=11|no space|cannot allocate`)
+	`netpollinit failed|runtime: .* failed with 24|fork|errno=11|no space|cannot allocate|` +
+	`loading shared libraries.*Error 24`)
+
+// tooFewForAny is as many processes, or descriptors, as a program written in Go may need before it begins.
+const tooFewForAny = 8
+
+// refused is a line of weft about a job that could not be started.
+var refused = regexp.MustCompile(`(?im)^weft: .*(ulimit|too many open files|temporarily unavailable|` +
+	`no space|cannot allocate)`)
 
 // complete tells what a job that has ended well has not done.
 func (p Plan) complete(o outcome) (wrong []string) {

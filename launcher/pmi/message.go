@@ -88,3 +88,14 @@ func checkWord(what, s string, limit int) error {
 	}
 	return nil
 }
+
+// CheckPair tells why a rank cannot have put a key with a value: they would not fit into a line.
+func CheckPair(key, value string) error {
+	if err := checkWord("a key", key, MaxKey-1); err != nil {
+		return err
+	}
+	if value == "" {
+		return nil
+	}
+	return checkWord("a value", value, MaxValue)
+}

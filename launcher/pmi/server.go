@@ -51,9 +51,9 @@ type Server struct {
 type rankState struct {
 	Rank
 	State
-	gone   bool // its process has ended
-	stored int  // bytes put
-	spawn  *spawn
+	gone  bool // its process has ended
+	asks  bool // it waits for the answer to get
+	spawn *spawn
 }
 
 // spawn is a request to spawn that is under way: lines up to endcmd, and as many such blocks as it says
@@ -98,12 +98,14 @@ func (v *Violation) Error() string {
 func NewServer(c Config, ranks []Rank) *Server {
 	s := &Server{
 		config: c, ranks: make([]rankState, len(ranks)), index: make(map[int]int, len(ranks)),
-		space: NewSpace(len(ranks), len(ranks), false),
 	}
+	each := make([]int, len(ranks))
 	for i, r := range ranks {
 		s.ranks[i].Rank = r
 		s.index[r.ID] = i
+		each[i] = 1
 	}
+	s.space = NewSpace(each, false)
 	for i := 0; i+1 < len(c.Preset); i += 2 {
 		s.space.Preset(c.Preset[i], c.Preset[i+1])
 	}
@@ -151,6 +153,7 @@ func (s *Server) effects(step Step) Effects {
 		}
 	}
 	for _, a := range step.Answers {
+		s.ranks[a.Member].asks = false
 		e.Replies = append(e.Replies, Reply{s.ranks[a.Member].ID, getResult(a)})
 	}
 	return e
@@ -195,6 +198,8 @@ func (s *Server) Handle(rank int, line string) (Effects, error) {
 	case m[0].key != "cmd" || serve == nil:
 		return Effects{}, &Violation{rank, fmt.Sprintf("the request %.60q is not known to weft", line)}
 	case name == "abort", name == "peer_lost":
+	case r.asks:
+		return Effects{}, &Violation{rank, fmt.Sprintf("the request %s before the answer to get", name)}
 	case name == "init" && r.State != Started, name != "init" && r.State != Initialized:
 		return Effects{}, &Violation{rank, fmt.Sprintf("the request %s from a rank that is %s", name,
 			r.State)}
@@ -251,11 +256,9 @@ func (s *Server) put(r *rankState, m message) (Effects, error) {
 		return result("-1", "value_too_long")
 	case s.space.Has(key):
 		return result("-1", "duplicate_key")
-	case r.stored+len(key)+len(value) > maxStored:
+	case s.space.Put(s.index[r.ID], []string{key, value}) != nil:
 		return result("-1", "kvs_full")
 	}
-	r.stored += len(key) + len(value)
-	s.space.Put([]string{key, value})
 	return result("0", "success")
 }
 
@@ -266,6 +269,7 @@ func (s *Server) get(r *rankState, m message) (Effects, error) {
 	if kvs != s.config.KVSName || key == "" || len(key) >= MaxKey {
 		return Effects{Replies: []Reply{{r.ID, getResult(Answer{Key: key})}}}, nil
 	}
+	r.asks = true
 	return s.effects(s.space.Find(s.index[r.ID], key)), nil
 }
 

@@ -124,6 +124,35 @@ func TestServerBoundsWhatARankMayPut(t *testing.T) {
 	require.Contains(t, replies[0].Line, "rc=-1 msg=value_too_long")
 }
 
+// A rank that does not wait for the answer to get could have any number of them under way.
+func TestServerRefusesARequestBeforeTheAnswerToGet(t *testing.T) {
+	s := initialized(t, 2)
+	e, err := s.Handle(0, "cmd=get kvsname=weft_0123abcd key=far")
+	require.NoError(t, err)
+	require.Equal(t, Effects{Find: "far"}, e)
+	for _, line := range []string{"cmd=get kvsname=weft_0123abcd key=far", "cmd=barrier_in"} {
+		_, err = s.Handle(0, line)
+		require.ErrorContains(t, err, "before the answer to get")
+	}
+	e, err = s.Handle(1, "cmd=get kvsname=weft_0123abcd key=far")
+	require.NoError(t, err)
+	require.Empty(t, e, "one question is enough")
+	require.Len(t, s.Found("far", "x", true).Replies, 2)
+	_, err = s.Handle(0, "cmd=barrier_in")
+	require.NoError(t, err)
+}
+
+// What one member puts takes no room from another.
+func TestSpaceBoundsEachMember(t *testing.T) {
+	s := NewSpace([]int{1, 2}, true)
+	value := strings.Repeat("v", maxStored-1)
+	require.NoError(t, s.Put(0, []string{"a", value}))
+	require.EqualError(t, s.Put(0, []string{"b", "c"}), "more than 1048576 bytes of keys and values")
+	require.False(t, s.Has("b"))
+	require.NoError(t, s.Put(1, []string{"c", value, "d", value}))
+	require.EqualError(t, s.Put(1, []string{"e", "f"}), "more than 2097152 bytes of keys and values")
+}
+
 // Nobody leaves a barrier before the last has entered it, and then everybody does.
 func TestServerBarrierProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

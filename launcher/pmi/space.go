@@ -1,10 +1,14 @@
 package pmi
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 const (
-	// maxStored bounds the bytes of keys and values that one rank may put.
-	maxStored = 16 << 20
+	// maxStored bounds the bytes of keys and values that one rank may put: those of weft put one of some 100
+	// bytes.
+	maxStored = 1 << 20
 	// maxMissing bounds the keys of which is noted that nobody has put them.
 	maxMissing = 4096
 )
@@ -26,11 +30,12 @@ type Space struct {
 	fresh   []string         // keys and values in turn, put since the node above was last told
 	asked   map[string][]int // by key: the members that wait for the answer of the node above
 	missing map[string]bool  // keys that the node above did not have since the last barrier
-
-	stored, limit int // bytes of values, and how many may come from below
 }
 
-type member struct{ waits, left bool }
+type member struct {
+	waits, left   bool
+	stored, limit int // bytes of the keys and values that it has put, and how many it may
+}
 
 // A Step is what follows from a call: messages to members, and to the node above.
 type Step struct {
@@ -48,12 +53,16 @@ type Answer struct {
 	OK         bool // there is such a key
 }
 
-// NewSpace returns the node over a number of members, below which there are so many ranks.
-func NewSpace(members, ranks int, top bool) *Space {
-	return &Space{
-		top: top, members: make([]member, members), values: make(map[string]string),
-		asked: make(map[string][]int), missing: make(map[string]bool), limit: ranks * maxStored,
+// NewSpace returns the node over some members, each with so many ranks below it, or which is a rank itself.
+func NewSpace(ranks []int, top bool) *Space {
+	s := &Space{
+		top: top, members: make([]member, len(ranks)), values: make(map[string]string),
+		asked: make(map[string][]int), missing: make(map[string]bool),
 	}
+	for i, n := range ranks {
+		s.members[i].limit = n * maxStored
+	}
+	return s
 }
 
 // Preset files what every node knows from the start.
@@ -65,20 +74,26 @@ func (s *Space) Has(key string) bool {
 	return ok
 }
 
-// Put files what a member has put: keys and values in turn. The first value of a key stays.
-func (s *Space) Put(pairs []string) {
+// Put files what a member has put: keys and values in turn. The first value of a key stays. The error says
+// that the member has put more than it may; what is beyond that is not filed.
+func (s *Space) Put(from int, pairs []string) error {
+	m := &s.members[from]
 	for i := 0; i+1 < len(pairs); i += 2 {
 		key, value := pairs[i], pairs[i+1]
-		if s.Has(key) || s.stored+len(key)+len(value) > s.limit {
+		if m.stored+len(key)+len(value) > m.limit {
+			return fmt.Errorf("more than %d bytes of keys and values", m.limit)
+		}
+		m.stored += len(key) + len(value)
+		if s.Has(key) {
 			continue
 		}
 		key, value = strings.Clone(key), strings.Clone(value)
-		s.stored += len(key) + len(value)
 		s.values[key] = value
 		if !s.top {
 			s.fresh = append(s.fresh, key, value)
 		}
 	}
+	return nil
 }
 
 // Waits tells whether a member is in the barrier.

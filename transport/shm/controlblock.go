@@ -66,7 +66,9 @@ func newReceiveBlock(a *arena) (*receiveBlock, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &receiveBlock{arena: a, off: off, block: controlBlockAt(a.mem, uint64(off))}, nil
+	in := &receiveBlock{arena: a, off: off, block: controlBlockAt(a.mem, uint64(off))}
+	in.block.notifyEnable = notifyTell // until the queue polls: taking it back needs no barrier
+	return in, nil
 }
 
 // writer is a peer that is found placing bytes.

@@ -282,9 +282,16 @@ func (c *cq) attach(q *qp) {
 		c.bySlot = append(c.bySlot, make([]*qp, n)...)
 	}
 	c.bySlot[slot] = q
-	if q.Admit(&c.CQ) {
-		c.enableNotify()
+	if !q.Admit(&c.CQ) {
+		return
 	}
+	if c.interest.notified && q.in.notifyEnable == notifyTell {
+		c.activate(q) // the others are told of already
+		c.lookAfresh(q)
+		c.interest.pending.Store(true)
+		return
+	}
+	c.enableNotify()
 }
 
 func (c *cq) detach(q *qp) {

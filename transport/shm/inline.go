@@ -53,6 +53,9 @@ func (q *qp) writeTo(key transport.Key, t *target) {
 	}
 }
 
+// longWrite is the length of an inline Write beyond which it matters how its cache lines come here.
+const longWrite = 512
+
 // putShort copies what many messages are by fewer instructions than a copy of any length takes.
 func putShort(at unsafe.Pointer, b []byte) {
 	switch len(b) {
@@ -64,6 +67,10 @@ func putShort(at unsafe.Pointer, b []byte) {
 		wordcopy.Put(m, wordSize, wordcopy.Get(b, wordSize))
 		wordcopy.Put(m, 2*wordSize, wordcopy.Get(b, 2*wordSize))
 	default:
+		if len(b) > longWrite {
+			sys.CopyLong(unsafe.Slice((*byte)(at), len(b)), b)
+			return
+		}
 		wordcopy.Copy(unsafe.Slice((*byte)(at), len(b)), b)
 	}
 }

@@ -48,12 +48,15 @@ func (d *Device) watchPeers() {
 	defer prober.Close()
 	var links []*connection
 	clock := keepalive.Clock{Last: time.Now()}
+	next := time.NewTimer(0)
+	defer next.Stop()
 	for {
 		clock.Period = max(min(probePeriod, d.opts.PeerTimeout/8), time.Duration(len(links))*probeShare)
+		next.Reset(clock.Period)
 		select {
 		case <-d.liveness.stopped:
 			return
-		case <-time.After(clock.Period):
+		case <-next.C:
 		}
 		since := clock.Last
 		now := time.Now()

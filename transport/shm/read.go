@@ -88,12 +88,13 @@ func (q *qp) readHere(w *verbs.Request, most int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if !q.copyHere(p.Region.Mem[at:at+n], &t, s.Key, s.Offset+off) {
-		return 0, nil
-	}
+	err = q.copyHere(p.Region.Mem[at:at+n], &t, s.Offset+off)
 	if !t.stands(s.Key) {
 		return 0, fmt.Errorf("%w: the region of key %#x was deregistered while it was read",
 			transport.ErrAccess, uint64(s.Key))
+	}
+	if err != nil {
+		return 0, nil // the peer can
 	}
 	return n, nil
 }

@@ -52,7 +52,7 @@ func (d *Device) watchRead(l *connection, there bool, since time.Duration) {
 	}
 }
 
-// readTimeout is how long one system call may copy memory of a peer, 1 MiB at most.
+// readTimeout is how long one system call may copy memory of a peer, 4 MiB at most.
 func (d *Device) readTimeout() time.Duration { return d.opts.PeerTimeout / 2 }
 
 func (d *Device) errNoAnswer(pid int) error {

@@ -64,6 +64,7 @@ func (m memory) Revoke(r *verbs.Region, owned, leave bool) error {
 	var writing []writer
 	if r.Rights&verbs.RemoteRights != 0 {
 		sys.StoreRelease(&entryAt(m.arena.mem, r.Index()).key, 0)
+		sys.StoreBarrier() // who reads what is written there next finds no key
 		// who reads looks at the key again
 		if shared && r.Rights&(transport.RemoteWrite|transport.RemoteAtomic) != 0 {
 			writing = m.activeWriters()

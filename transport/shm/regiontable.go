@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
@@ -59,7 +60,8 @@ func (q *qp) find(key transport.Key, need transport.Access, offset, length uint6
 	return t, err
 }
 
-// stands tells whether the key is still in use.
+// stands tells whether the key is still in use, after all that was read before.
 func (t *target) stands(key transport.Key) bool {
+	sys.LoadBarrier()
 	return atomic.LoadUint64(&t.entry.key) == uint64(key)
 }

@@ -128,3 +128,37 @@ func TestPlaced_TellsOfManyAndNotOfFew(t *testing.T) {
 		}
 	}
 }
+
+// A queue that is told of everything looks at a queue pair that joins it, and at no other; nor does the peer
+// have to learn that it is to tell, which would take a barrier of all processes.
+func TestAttach_LeavesTheOthersAlone(t *testing.T) {
+	hub, _ := crowd(t, maxPolledQPs+2)
+	c := hub.cq.(*cq)
+	for c.Poll(nil); len(c.active) > 0; {
+		c.Poll(nil)
+	}
+	q := c.qps[3]
+	c.detach(q)
+	c.attach(q)
+	require.Len(t, c.active, 1)
+	require.Same(t, q, c.active[0])
+
+	in, err := newReceiveBlock(c.dev.arena)
+	require.NoError(t, err)
+	require.EqualValues(t, notifyTell, in.block.notifyEnable)
+	c.dev.arena.putBlock(in.off)
+}
+
+// A queue pair that has something to do is driven once in a pass, however often it is found to have.
+func TestActivate_ListsAQueuePairOnce(t *testing.T) {
+	hub, _ := crowd(t, maxPolledQPs+1)
+	c := hub.cq.(*cq)
+	c.active = nil
+	for range 3 {
+		c.activate(c.qps[0])
+		c.lookAfresh(c.qps[0])
+		c.qps[0].busy = false
+		c.qps[0].work()
+	}
+	require.Len(t, c.active, 1)
+}

@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"github.com/weft-mpi/weft/internal/sys"
@@ -76,15 +77,28 @@ func (c *cq) enableNotify() {
 	if changed {
 		c.dev.barrier()
 	}
-	c.active = append(c.active[:0], c.qps...) // frames that have come, and room
+	c.active = append(c.active[:0], c.qps...)
 	for _, q := range c.qps {
-		q.busy = true
-		if q.rcq == c {
-			q.writeSeq = atomic.LoadUint64(&q.in.writeSeq)
-			q.ReportPlaced()
-		}
+		c.lookAfresh(q)
 	}
 	a.pending.Store(true)
+}
+
+// activate has every pass drive a queue pair, once, until it has nothing to do.
+func (c *cq) activate(q *qp) {
+	if !slices.Contains(c.active, q) {
+		c.active = append(c.active, q)
+	}
+}
+
+// lookAfresh has the next pass over an active queue pair, which has been told of nothing yet, look for frames
+// that have come, room, and what was placed.
+func (c *cq) lookAfresh(q *qp) {
+	q.busy = true
+	if q.rcq == c {
+		q.writeSeq = atomic.LoadUint64(&q.in.writeSeq)
+		q.ReportPlaced()
+	}
 }
 
 // always tells whether the peers are to tell even if nobody wants to sleep. Once they do, they go on: a

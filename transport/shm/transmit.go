@@ -19,10 +19,10 @@ func (q *qp) work() {
 	}
 	q.busy = true
 	if q.scq.interest.notified {
-		q.scq.active = append(q.scq.active, q)
+		q.scq.activate(q)
 	}
 	if q.rcq != q.scq && q.rcq.interest.notified {
-		q.rcq.active = append(q.rcq.active, q)
+		q.rcq.activate(q)
 	}
 }
 

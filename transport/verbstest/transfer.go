@@ -328,33 +328,41 @@ var transferChecks = []Check{
 			fill(m.Bytes(), 4, uint64(round))
 			dst := make([]byte, n+8)
 			from := segment(m, 4096-n, n)
-			t.until("a Get", func() bool { return get.Get(dst[:n], &from) }, a, b)
+			t.until("a Get", func() bool { return get.Get(dst[:n], &from) == nil }, a, b)
 			if !bytes.Equal(dst[:n], m.Bytes()[4096-n:]) {
 				t.failf("a Get of %d bytes brought others", n)
 			}
 			t.must(zero(dst[n:]))
 		}
-		refused := func(what string, n int, from transport.Segment) {
+		refused := func(what string, n int, from transport.Segment, never bool) {
 			for range 20 { // it may be refused for the moment, too
-				if get.Get(make([]byte, n), &from) {
+				switch err := get.Get(make([]byte, n), &from); {
+				case err == nil:
 					t.failf("a Get %s", what)
+				case never && err != transport.ErrNotNow:
+					return
+				case !never && err != transport.ErrNotNow:
+					t.failf("a Get %s: %v", what, err)
 				}
 			}
+			if never {
+				t.failf("a Get %s is to be tried again", what)
+			}
 		}
-		refused("without the right", 64, segment(other, 0, 64))
-		refused("beyond the end", 64, segment(m, 4096-63, 64))
-		refused("far beyond the end", 64, transport.Segment{Key: m.Key(), Offset: 1 << 63, Length: 64})
-		refused("by no key", 64, transport.Segment{Length: 64})
-		refused("by a wrong key", 64, transport.Segment{Key: m.Key() + 1<<40, Length: 64})
-		refused("of other lengths", 63, segment(m, 0, 64))
-		refused("of nothing", 0, segment(m, 0, 0))
+		refused("without the right", 64, segment(other, 0, 64), true)
+		refused("beyond the end", 64, segment(m, 4096-63, 64), true)
+		refused("far beyond the end", 64, transport.Segment{Key: m.Key(), Offset: 1 << 63, Length: 64}, true)
+		refused("by no key", 64, transport.Segment{Length: 64}, false)
+		refused("by a wrong key", 64, transport.Segment{Key: m.Key() + 1<<40, Length: 64}, false)
+		refused("of other lengths", 63, segment(m, 0, 64), true)
+		refused("of nothing", 0, segment(m, 0, 0), true)
 		stale := segment(m, 0, 64)
 		t.must(m.Deregister())
-		refused("of a region that is no more", 64, stale)
+		refused("of a region that is no more", 64, stale, false)
 		t.well(a, b)
 		last := segment(b.memory(64, all), 0, 64)
 		a.qp.Close()
-		refused("after Close", 64, last)
+		refused("after Close", 64, last, false)
 		t.none(a, b)
 	}},
 	{"Read/IsCarriedOutAtOnceAfterEarlierWrites", func(t *trial) {
@@ -366,7 +374,8 @@ var transferChecks = []Check{
 		t.must(err)
 		into := []transport.MR{m}
 		for range 50 {
-			if from := segment(heap, 0, 64); get.Get(make([]byte, 64), &from) { // the system may refuse that
+			// the system may refuse that
+			if from := segment(heap, 0, 64); get.Get(make([]byte, 64), &from) == nil {
 				into = append(into, heap)
 				break
 			}
@@ -376,7 +385,7 @@ var transferChecks = []Check{
 				fill(src.Bytes(), 6, round)
 				t.must(a.qp.PostSend(without(write(0, src, to), transport.FlagSignaled)))
 				dst, from := make([]byte, 20_000), segment(to, 0, 20_000)
-				t.until("a Get", func() bool { return get.Get(dst, &from) }, a, b)
+				t.until("a Get", func() bool { return get.Get(dst, &from) == nil }, a, b)
 				t.must(check(dst, 6, round))
 			}
 		}

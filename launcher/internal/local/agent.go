@@ -3,7 +3,9 @@ package local
 import (
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -13,13 +15,23 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
-// closeTimeout is how long Close waits for processes that it has killed.
-const closeTimeout = time.Second
+const (
+	// closeTimeout is how long Close waits for processes that it has killed.
+	closeTimeout = time.Second
+	// blockedThreads is more than the threads of the launcher that wait in system calls, in signal delivery
+	// or for the ranks' end at any one time. Beside them one for each processor executes goroutines.
+	blockedThreads = 8
+	// otherThreads are those of the runtime itself, and of the watchdog.
+	otherThreads = 8
+	// mostProcessors bounds what is reserved on large machines, where more threads are seldom awake.
+	mostProcessors = 16
+)
 
 // Agent runs the ranks of one job as children of this process.
 type Agent struct {
 	job      string
 	sole     bool
+	mark     uint64   // that ranks get; see Options.Sole
 	stdin    *os.File // what ranks with agent.StdinInherit get
 	null     *os.File
 	watchdog *watchdog
@@ -49,7 +61,7 @@ type Options struct {
 	Stdin *os.File // for agent.StdinInherit; nil where that is not used
 	// Sole says that this process starts nothing but this job: every child that it gets is the job's. Only
 	// then can descendants that have left their rank's session and its environment be told from others, and
-	// ended.
+	// ended: this process has the ranks' mark while it starts them, and so has whatever else it starts then.
 	Sole bool
 }
 
@@ -60,7 +72,12 @@ func New(o Options) (*Agent, error) {
 		events: make(chan agent.Event, 256), closing: make(chan struct{}), release: make(chan struct{}),
 		watched: make(chan struct{}),
 	}
-	var err error
+	threads := min(runtime.GOMAXPROCS(0), mostProcessors) + blockedThreads
+	most, err := sys.ProcessLimit()
+	if err == nil && most < uint64(threads+otherThreads) {
+		return nil, fmt.Errorf("the system allows this user %d processes and threads, and weft needs %d "+
+			"beside those of the ranks (ulimit -u)", most, threads+otherThreads)
+	}
 	if a.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
 		return nil, err
 	}
@@ -68,18 +85,25 @@ func New(o Options) (*Agent, error) {
 		a.null.Close()
 		return nil, err
 	}
-	if a.watchdog, err = startWatchdog(o.Job); err != nil {
+	if a.watchdog, err = startWatchdog(); err != nil {
 		a.watcher.Close()
 		a.null.Close()
 		return nil, err
 	}
+	// Ranks may use up what the system allows this user, and a launcher that got no thread then would crash.
+	// Where it crashes here, the watchdog says why: it knows of no job yet.
+	sys.ReserveThreads(threads)
+	a.watchdog.guard(o.Job)
 	if a.sole {
+		a.mark = markOf(o.Job)
 		if err := sys.AdoptOrphans(); err != nil {
 			a.sole = false // what is marked is found all the same
 		}
 	}
 	go a.watch()
-	go a.watchChanges()
+	changed := make(chan os.Signal, 1)
+	signal.Notify(changed, syscall.SIGCHLD) // before there is a rank
+	go a.watchChanges(changed)
 	return a, nil
 }
 

@@ -20,10 +20,8 @@ import (
 const changePause = 20 * time.Millisecond
 
 // watchChanges reports ranks that are stopped and continued, and reaps what this process has adopted, as the
-// first process of a container must.
-func (a *Agent) watchChanges() {
-	changed := make(chan os.Signal, 1)
-	signal.Notify(changed, syscall.SIGCHLD)
+// first process of a container must. SIGCHLD comes to changed.
+func (a *Agent) watchChanges(changed chan os.Signal) {
 	defer signal.Stop(changed)
 	for {
 		select {

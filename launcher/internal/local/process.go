@@ -56,15 +56,18 @@ func (p *process) signal(sig syscall.Signal) {
 	}
 }
 
-// begun takes note that the process has been started, and sends it what has been kept for it.
+// begun takes note that the process has been started, says so, and sends it what has been kept for it.
 func (p *process) begun(pid int) {
+	p.agent.emit(agent.Started{Rank: p.id, PID: pid}) // before anything else that happens to the process
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.pid, p.state = pid, alive
 	for _, sig := range p.pending {
 		sys.SignalGroup(pid, sig)
 	}
 	p.pending = nil
+	p.mu.Unlock()
+	// The kernel told of a process that is stopped by now when nobody knew it yet, and will not tell again.
+	p.reportChange()
 }
 
 // exited kills what is left of the group of a rank that has ended, and only then frees the rank's process id,

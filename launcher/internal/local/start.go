@@ -101,7 +101,7 @@ func (s *starter) start(r *agent.Rank) *agent.NotStarted {
 	child := sys.Child{
 		Path: r.Path, Args: append([]string{r.Name}, r.Args...), Dir: r.Dir, Files: files.theirs,
 		Env: unique(slices.Concat(s.environ, r.Env)), OwnSession: true, DiesWithThread: true,
-		Mark: markOf(s.agent.job),
+		Mark: s.agent.mark,
 	}
 	// From here on signals for the rank are kept until it can get them; a halt that came before means that it
 	// gets none.
@@ -120,8 +120,8 @@ func (s *starter) start(r *agent.Rank) *agent.NotStarted {
 		return startError(r, err)
 	}
 	s.agent.watchdog.watch(pid)
+	sys.PreferAsVictim(pid)
 	p.begun(pid)
-	s.agent.emit(agent.Started{Rank: r.ID, PID: pid})
 	return s.watch(p, r)
 }
 

@@ -7,11 +7,13 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/weft-mpi/weft/internal/sys"
 )
@@ -42,8 +44,16 @@ func WatchdogMain() {
 	}
 }
 
+// watchdogSlack is by how much the watchdog's timers may be late. It has none; but Go's system monitor would
+// wake up every 20 µs while the program comes up, which is a tenth of what its start costs.
+const watchdogSlack = 50 * time.Millisecond
+
+// tooFewThreads is what the watchdog says of a launcher that has gone before there was a job.
+const tooFewThreads = "weft: the launcher ended while it started its threads: the system must allow this " +
+	"user more processes (ulimit -u, or pids.max of the control group)"
+
 // startWatchdog must be called before the first rank is started.
-func startWatchdog(job string) (*watchdog, error) {
+func startWatchdog() (*watchdog, error) {
 	if !mainCallsWatchdog.Load() {
 		return nil, errors.New("this program's main function does not begin with launcher.Watchdog()")
 	}
@@ -68,16 +78,19 @@ func startWatchdog(job string) (*watchdog, error) {
 	// A session of its own keeps the terminal's signals from it.
 	child := sys.Child{
 		Path: self, Args: []string{watchdogName}, Env: []string{"GOMAXPROCS=1"}, OwnSession: true,
-		Files: []uintptr{uintptr(reader), null.Fd(), null.Fd()},
+		// Not as standard error, where its own runtime would write.
+		Files: []uintptr{uintptr(reader), uintptr(syscall.Stderr), null.Fd()},
 	}
+	runtime.LockOSThread()
+	sys.SetTimerSlack(watchdogSlack) // which the child inherits
 	pid, err := child.Start()
+	sys.SetTimerSlack(0)
+	runtime.UnlockOSThread()
 	if err != nil {
 		syscall.Close(writer)
 		return nil, fmt.Errorf("the watchdog: %w", err)
 	}
-	w := &watchdog{pipe: os.NewFile(uintptr(writer), "watchdog"), pid: pid}
-	w.tell("job", job)
-	return w, nil
+	return &watchdog{pipe: os.NewFile(uintptr(writer), "watchdog"), pid: pid}, nil
 }
 
 // tell hands the watchdog a fact. A watchdog that is gone, killed by someone, is no reason to end the job.
@@ -86,6 +99,9 @@ func (w *watchdog) tell(what, value string) {
 	defer w.mu.Unlock()
 	fmt.Fprintf(w.pipe, "%s %s\n", what, value)
 }
+
+// guard has the watchdog end a job if this process does not live to do it.
+func (w *watchdog) guard(job string) { w.tell("job", job) }
 
 // watch and forget bracket the life of a rank: its process, which leads its group, is not reaped in between.
 func (w *watchdog) watch(group int)  { w.tell("group", strconv.Itoa(group)) }
@@ -126,6 +142,9 @@ func watchOver() {
 		case "socket":
 			sockets = append(sockets, value)
 		}
+	}
+	if job == "" {
+		fmt.Println(tooFewThreads)
 	}
 	for group := range groups {
 		sys.SignalGroup(group, syscall.SIGKILL)

@@ -179,11 +179,18 @@ func parseEvent(k kind, body []byte) (e agent.Event, rank int, err error) {
 		return agent.OutputEnd{Rank: rank}, rank, err
 	case kindArrived:
 		rank, more, puts, err := splitTexts(k, body)
+		for i := 0; err == nil && i < len(puts); i += 2 {
+			if bad := pmi.CheckPair(puts[i], puts[i+1]); bad != nil {
+				err = fmt.Errorf("%w: %w", errProtocol, bad)
+			}
+		}
 		return agent.Arrived{Rank: rank, More: more, Puts: puts}, rank, err
 	case kindFind:
 		rank, key, err := splitRank(k, body)
-		if err == nil && len(key) > pmi.MaxKey {
-			err = fmt.Errorf("%w: a key of %d bytes", errProtocol, len(key))
+		if err == nil {
+			if bad := pmi.CheckPair(string(key), ""); bad != nil {
+				err = fmt.Errorf("%w: %w", errProtocol, bad)
+			}
 		}
 		return agent.Find{Rank: rank, Key: string(key)}, rank, err
 	case kindWaits:

@@ -108,11 +108,49 @@ func FuzzFrames(f *testing.F) {
 				return
 			}
 			parseCommand(k, body)
-			if e, rank, err := parseEvent(k, body); err == nil && rank >= 0 && e == nil {
+			e, rank, err := parseEvent(k, body)
+			if err == nil && rank >= 0 && e == nil {
 				t.Fatalf("kind %d gives nothing", k)
+			}
+			switch e := e.(type) {
+			case agent.Arrived:
+				for i := 0; err == nil && i < len(e.Puts); i += 2 {
+					checkPair(t, e.Puts[i], e.Puts[i+1])
+				}
+			case agent.Find:
+				if err == nil {
+					checkPair(t, e.Key, "")
+				}
 			}
 		}
 	})
+}
+
+// checkPair fails where a key and its value would not fit into a line for a rank.
+func checkPair(t *testing.T, key, value string) {
+	if key == "" || len(key) >= pmi.MaxKey || len(value) > pmi.MaxValue ||
+		strings.ContainsAny(key+value, " \x00\r\n") {
+		t.Fatalf("a pair %q %q was taken", key, value)
+	}
+}
+
+// The launcher takes no key or value from an agent that a rank could not have put.
+func TestPutsThatNoRankCanHaveSent(t *testing.T) {
+	for _, c := range []struct{ key, value, says string }{
+		{"", "v", "a key is empty"},
+		{strings.Repeat("k", pmi.MaxKey), "v", "a key of 64 bytes is longer than the 63"},
+		{"k", strings.Repeat("v", pmi.MaxValue+1), "a value of 1025 bytes is longer than the 1024"},
+		{"k", "v\ncmd=finalize_ack", "has a space, newline or NUL in it"},
+		{"k\x00", "v", "has a space, newline or NUL in it"},
+	} {
+		b, err := appendEvent(nil, agent.Arrived{Rank: 1, Puts: []string{"good", "", c.key, c.value}})
+		require.NoError(t, err)
+		k, body, err := readFrame(bytes.NewReader(b), maxEvent)
+		require.NoError(t, err)
+		_, _, err = parseEvent(k, body)
+		require.ErrorIs(t, err, errProtocol)
+		require.ErrorContains(t, err, c.says)
+	}
 }
 
 // What a login shell prints is not taken for an agent, not even when it looks like one.

@@ -56,11 +56,18 @@ func (s *Supervisor) pmiEvent(now time.Time, e agent.Event) {
 }
 
 func (s *Supervisor) arrived(now time.Time, e agent.Arrived) {
-	s.space.Put(e.Puts)
+	r := &s.ranks[e.Rank]
+	number := r.Agent
+	if err := s.space.Put(number, e.Puts); err != nil {
+		s.signed(r)
+		f := s.failure(e.Rank, Disturbed)
+		f.Detail = fmt.Sprintf("and the other ranks of its host have put %v", err)
+		s.fail(now, f, r.sign)
+		return
+	}
 	if e.More {
 		return
 	}
-	number := s.ranks[e.Rank].Agent
 	s.agents[number].arrived = e.Rank
 	s.pass(s.space.Arrive(number))
 	s.checkBarrier(now)

@@ -155,7 +155,11 @@ func New(now time.Time, c Config) *Supervisor {
 		}
 		s.agents[r.Agent].left++
 	}
-	s.space = pmi.NewSpace(len(s.agents), len(s.ranks), true)
+	each := make([]int, len(s.agents))
+	for i, a := range s.agents {
+		each[i] = a.left
+	}
+	s.space = pmi.NewSpace(each, true)
 	for i, a := range s.agents {
 		if a.left == 0 {
 			s.space.Leave(i) // an agent without ranks

@@ -211,6 +211,11 @@ func TestCauseAmongFailures(t *testing.T) {
 		"a rank that goes on without Finalize": {func(p *script) { p.closed(1).pass(2 * time.Second) },
 			Silent, 1},
 		"a line that is none": {func(p *script) { p.lines(1, "nonsense") }, Disturbed, 1},
+		"an agent that puts too much": {
+			func(p *script) {
+				p.event(agent.Arrived{Rank: 2, More: true, Puts: []string{"k", string(make([]byte, 4<<20))}})
+			},
+			Disturbed, 2},
 		"a rank that has lost a peer is not the cause": {
 			func(p *script) {
 				p.lines(0, "cmd=peer_lost peer=1").closed(0).exits(0,

@@ -20,6 +20,7 @@ type instance struct {
 	started bool  // the member has contributed
 	own     Value // its contribution
 
+	called   map[int]bool // who has been sent NEWER
 	heard    map[int]bool // whose UP has come
 	combined Value        // contributions so far
 	prior    accepted     // the value of the highest ballot that a member below, or this one, has accepted
@@ -51,7 +52,7 @@ func newInstance(number uint32, self int, t *tree) *instance {
 // newBallot begins again under the root that is left.
 func (in *instance) newBallot() {
 	in.ballot = in.tree.root
-	in.heard, in.acked, in.told = map[int]bool{}, map[int]bool{}, map[int]bool{}
+	in.heard, in.acked, in.told, in.called = map[int]bool{}, map[int]bool{}, map[int]bool{}, map[int]bool{}
 	in.combined, in.prior = Neutral, in.accepted
 	in.upTo, in.proposed, in.ackSent = -1, false, false
 	if in.started {
@@ -187,13 +188,29 @@ func (in *instance) failure(out []Send) []Send {
 	}
 	if in.tree.root != in.ballot {
 		in.newBallot()
-		return in.advance(out)
+		return in.advance(in.callBallot(out))
 	}
+	out = in.callBallot(out)
 	if above := in.tree.parent(in.self); in.upTo >= 0 && above >= 0 && above != in.upTo {
 		in.upTo = above
 		out = in.sendUp(out)
 	}
 	return in.advance(out)
+}
+
+// callBallot tells those below of the ballot, if it is not the first. They wait for this member, who has not
+// failed, and may learn of the root's failure from nobody else.
+func (in *instance) callBallot(out []Send) []Send {
+	if in.ballot == 0 {
+		return out
+	}
+	for _, c := range in.tree.children(nil, in.self) {
+		if !in.heard[c] && !in.called[c] {
+			in.called[c] = true
+			out = in.send(out, c, Newer, Value{})
+		}
+	}
+	return out
 }
 
 func (in *instance) send(out []Send, to int, k Kind, v Value) []Send {

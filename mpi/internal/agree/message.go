@@ -13,7 +13,7 @@ const (
 	Propose                 // carries the root's value
 	Ack                     // says that the sender's subtree has accepted the value of the ballot
 	Commit                  // carries the decided value
-	// tells a member that its ballot is over: all members below the ballot have failed
+	// tells a member that its ballot is over, or may be: all members below the message's ballot have failed
 	Newer
 )
 

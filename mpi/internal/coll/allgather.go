@@ -3,49 +3,26 @@ package coll
 // Allgather brings a block of Input from every rank to Output at every rank, in rank order. Input may be the
 // rank's own block of Output.
 var allgatherAlgorithms = []algorithm{
-	allgatherByBruck: {"bruck", nil, func(s *Schedule, c *Call) {
+	{"bruck", nil, func(s *Schedule, c *Call) {
 		allgatherBruck(s, c.Rank, c.Size,
 			even(c.bytes()))
 	}},
-	allgatherByRing: {"ring", nil, func(s *Schedule, c *Call) {
+	{"ring", nil, func(s *Schedule, c *Call) {
 		allgatherRing(s, c.Rank, c.Size,
 			even(c.bytes()))
 	}},
-	allgatherByDoubling: {"recursive-doubling", sizePowerOfTwo, func(s *Schedule, c *Call) {
+	{"recursive-doubling", sizePowerOfTwo, func(s *Schedule, c *Call) {
 		allgatherDoubling(s, c.Rank, c.Size, c.bytes())
 	}},
 }
 
-const (
-	allgatherByBruck = iota
-	allgatherByRing
-	allgatherByDoubling
-)
-
-func chooseAllgather(c *Call) int {
-	switch total := c.Size * c.bytes(); {
-	case powerOfTwo(c.Size) && total <= allgatherDoublingMax:
-		return allgatherByDoubling
-	case total <= allgatherShortMax:
-		return allgatherByBruck
-	}
-	return allgatherByRing
-}
-
 // Allgatherv is Allgather with blocks of different lengths, Recv, which all ranks know.
 var allgathervAlgorithms = []algorithm{
-	allgatherByBruck: {"bruck", nil, func(s *Schedule, c *Call) {
+	{"bruck", nil, func(s *Schedule, c *Call) {
 		allgatherBruck(s, c.Rank, c.Size,
 			*c.Recv)
 	}},
-	allgatherByRing: {"ring", nil, func(s *Schedule, c *Call) { allgatherRing(s, c.Rank, c.Size, *c.Recv) }},
-}
-
-func chooseAllgatherv(c *Call) int {
-	if c.Recv.before(c.Size) <= allgatherShortMax {
-		return allgatherByBruck
-	}
-	return allgatherByRing
+	{"ring", nil, func(s *Schedule, c *Call) { allgatherRing(s, c.Rank, c.Size, *c.Recv) }},
 }
 
 // allgatherDoubling exchanges all that each has with partners at doubling distance. The size is a power of

@@ -4,40 +4,20 @@ package coll
 // operator is commutative. All ranks get the same bits, as each element is combined by one rank for all, or
 // by all in the same order of operands. Input may be Output.
 var allreduceAlgorithms = []algorithm{
-	allreduceByDoubling: {"recursive-doubling", nil, func(s *Schedule, c *Call) {
+	{"recursive-doubling", nil, func(s *Schedule, c *Call) {
 		allreduceDoubling(s, c.Rank, c.Size, c.Count, c.ElemSize)
 	}},
-	allreduceByHalving: {"rabenseifner", nil, func(s *Schedule, c *Call) {
+	{"rabenseifner", nil, func(s *Schedule, c *Call) {
 		allreduceHalving(s, c.Rank, c.Size, c.Count, c.ElemSize)
 	}},
-	allreduceByRing: {"ring", commutative, func(s *Schedule, c *Call) {
+	{"ring", commutative, func(s *Schedule, c *Call) {
 		allreduceRing(s, c.Rank, c.Size, c.Count, c.ElemSize)
 	}},
-	allreduceByReduce: {"reduce-bcast", nil, func(s *Schedule, c *Call) {
+	{"reduce-bcast", nil, func(s *Schedule, c *Call) {
 		reduceTree(s, c.Rank, c.Size, 0, c.Count, c.ElemSize, c.Commutative)
 		bcastTree(s, c.Rank, c.Size, 0, c.bytes())
 	}},
-	allreduceBetweenHosts: {"two-level", twoLevels, allreduceTwoLevel},
-}
-
-const (
-	allreduceByDoubling = iota
-	allreduceByHalving
-	allreduceByRing
-	allreduceByReduce
-	allreduceBetweenHosts
-)
-
-func chooseAllreduce(c *Call) int {
-	switch bytes := c.bytes(); {
-	case twoLevels(c):
-		return allreduceBetweenHosts
-	case bytes <= allreduceDoublingMax || c.Count < c.Size:
-		return allreduceByDoubling
-	case c.Commutative && !powerOfTwo(c.Size) && bytes/c.Size >= allreduceRingMin:
-		return allreduceByRing
-	}
-	return allreduceByHalving
+	{"two-level", twoLevels, allreduceTwoLevel},
 }
 
 // allreduceDoubling has every rank exchange the whole vector with partners at doubling distance.

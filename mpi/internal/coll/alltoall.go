@@ -3,27 +3,11 @@ package coll
 // Alltoall brings the block of Input for each rank to that rank's Output, where blocks lie in the order of
 // the ranks from which they came. Input and Output do not overlap, unless the call is in place.
 var alltoallAlgorithms = []algorithm{
-	alltoallByBruck: {"bruck", nil, func(s *Schedule, c *Call) {
+	{"bruck", nil, func(s *Schedule, c *Call) {
 		outOfPlace(s, c, func() { alltoallBruck(s, c.Rank, c.Size, c.bytes()) })
 	}},
-	alltoallTogether: {"scattered", nil, func(s *Schedule, c *Call) { alltoallEven(s, c, alltoallWindow) }},
-	alltoallInPairs:  {"pairwise", nil, func(s *Schedule, c *Call) { alltoallEven(s, c, 1) }},
-}
-
-const (
-	alltoallByBruck = iota
-	alltoallTogether
-	alltoallInPairs
-)
-
-func chooseAlltoall(c *Call) int {
-	switch block := c.bytes(); {
-	case block <= alltoallBruckMax && c.Size >= alltoallBruckRanks:
-		return alltoallByBruck
-	case block <= alltoallTogetherMax:
-		return alltoallTogether
-	}
-	return alltoallInPairs
+	{"scattered", nil, func(s *Schedule, c *Call) { alltoallEven(s, c, alltoallWindow) }},
+	{"pairwise", nil, func(s *Schedule, c *Call) { alltoallEven(s, c, 1) }},
 }
 
 func alltoallEven(s *Schedule, c *Call, window int) {
@@ -35,7 +19,11 @@ func alltoallEven(s *Schedule, c *Call, window int) {
 // are this rank's own; what one rank sends to another is as long as what that one expects.
 var alltoallvAlgorithms = []algorithm{
 	{"scattered", nil, func(s *Schedule, c *Call) {
-		outOfPlace(s, c, func() { alltoallPairwise(s, c.Rank, c.Size, *c.Send, *c.Recv, alltoallWindow) })
+		window := alltoallWindow
+		if c.Staged && max(c.Send.longest(c.Size), c.Recv.longest(c.Size)) > stagedMax {
+			window = 1 // so that one message after another has such memory
+		}
+		outOfPlace(s, c, func() { alltoallPairwise(s, c.Rank, c.Size, *c.Send, *c.Recv, window) })
 	}},
 }
 

@@ -1,30 +1,12 @@
 package coll
 
 var barrierAlgorithms = []algorithm{
-	barrierByDissemination: {"dissemination", nil, func(s *Schedule,
+	{"dissemination", nil, func(s *Schedule,
 		c *Call) {
 		barrierDissemination(s, c.Rank, c.Size)
 	}},
-	barrierByRoot:  {"linear", nil, func(s *Schedule, c *Call) { barrierFlat(s, c.Rank, c.Size) }},
-	barrierOfHosts: {"two-level", twoLevels, barrierTwoLevel},
-}
-
-const (
-	barrierByDissemination = iota
-	barrierByRoot
-	barrierOfHosts
-)
-
-// chooseBarrier looks at whether ranks have to wait for a processor: then nearly all of the time is that, and
-// what counts is how often each rank has to get one.
-func chooseBarrier(c *Call) int {
-	if c.Hosts != nil {
-		return barrierOfHosts
-	}
-	if c.Crowded && c.Size >= barrierFlatRanks {
-		return barrierByRoot
-	}
-	return barrierByDissemination
+	{"linear", nil, func(s *Schedule, c *Call) { barrierFlat(s, c.Rank, c.Size) }},
+	{"two-level", twoLevels, barrierTwoLevel},
 }
 
 // barrierDissemination (D. Hensgen, R. Finkel and U. Manber, 1988): in round k every rank tells the one 2^k

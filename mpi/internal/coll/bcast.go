@@ -2,42 +2,20 @@ package coll
 
 // The buffer of a Bcast is Output, at the root too. Input is not used.
 var bcastAlgorithms = []algorithm{
-	bcastByTree: {"binomial", nil, func(s *Schedule, c *Call) {
+	{"binomial", nil, func(s *Schedule, c *Call) {
 		bcastTree(s, c.Rank, c.Size, c.Root,
 			c.bytes())
 	}},
-	bcastByDoubling: {"scatter-doubling", sizePowerOfTwo, func(s *Schedule, c *Call) {
+	{"scatter-doubling", sizePowerOfTwo, func(s *Schedule, c *Call) {
 		bcastScatter(s, c.Rank, c.Size, c.Root, c.bytes(), true)
 	}},
-	bcastByRing: {"scatter-ring", nil, func(s *Schedule, c *Call) {
+	{"scatter-ring", nil, func(s *Schedule, c *Call) {
 		bcastScatter(s, c.Rank, c.Size, c.Root, c.bytes(), false)
 	}},
-	bcastByKnomial:    {"k-nomial", nil, bcastKnomial},
-	bcastByChain:      {"pipelined-chain", nil, func(s *Schedule, c *Call) { bcastPipelined(s, c, 1) }},
-	bcastByBinary:     {"pipelined-binary", nil, func(s *Schedule, c *Call) { bcastPipelined(s, c, 2) }},
-	bcastBetweenHosts: {"two-level", twoLevels, bcastTwoLevel},
-}
-
-const (
-	bcastByTree = iota
-	bcastByDoubling
-	bcastByRing
-	bcastByKnomial
-	bcastByChain
-	bcastByBinary
-	bcastBetweenHosts
-)
-
-func chooseBcast(c *Call) int {
-	switch bytes := c.bytes(); {
-	case c.Hosts != nil:
-		return bcastBetweenHosts
-	case bytes <= bcastTreeMax || c.Size < bcastTreeRanks:
-		return bcastByTree
-	case powerOfTwo(c.Size) && bytes <= bcastDoublingMax:
-		return bcastByDoubling
-	}
-	return bcastByRing
+	{"k-nomial", nil, bcastKnomial},
+	{"pipelined-chain", nil, func(s *Schedule, c *Call) { bcastPipelined(s, c, 1) }},
+	{"pipelined-binary", nil, func(s *Schedule, c *Call) { bcastPipelined(s, c, 2) }},
+	{"two-level", twoLevels, bcastTwoLevel},
 }
 
 // bcastTree passes the whole buffer down a binomial tree, to the largest subtree first.

@@ -50,6 +50,14 @@ func (b Blocks) span(buf Buffer, rank int) Span {
 	return Span{buf, b.Displs[rank] * b.ElemSize, b.bytes(rank)}
 }
 
+// longest is the length of the longest block.
+func (b Blocks) longest(size int) (n int) {
+	for rank := range size {
+		n = max(n, b.bytes(rank))
+	}
+	return n
+}
+
 // extent is the length of a buffer that holds the blocks.
 func (b Blocks) extent(size int) (n int) {
 	for rank := range size {

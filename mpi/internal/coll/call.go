@@ -43,15 +43,17 @@ func (o Operation) String() string {
 type Call struct {
 	Operation   Operation
 	Rank, Size  int
-	Root        int  // 0 where the operation has none
-	Count       int  // elements of the vector, or of this rank's block
-	ElemSize    int  // bytes of an element
-	Commutative bool // the operator's operands may be exchanged
-	InOrder     bool // all operands of an element are to be combined at once, in rank order
-	InPlace     bool // of Alltoall and Alltoallv: the blocks to send are those of Output
-	Crowded     bool // the ranks share a host, and are more than its processors; all ranks say the same
-	Mailbox     int  // bytes of a message that the ranks' mailboxes take; 0 where they have none
-	Pull        bool // the ranks have mailboxes, and read each other's memory
+	Root        int    // 0 where the operation has none
+	Count       int    // elements of the vector, or of this rank's block
+	ElemSize    int    // bytes of an element
+	Commutative bool   // the operator's operands may be exchanged
+	InOrder     bool   // all operands of an element are to be combined at once, in rank order
+	InPlace     bool   // of Alltoall and Alltoallv: the blocks to send are those of Output
+	Staged      bool   // of Alltoallv: long messages go through memory of their own
+	Fabric      Fabric // that carries messages, between hosts if there are several
+	Processors  int    // of the host that the ranks share; 0 if each has one. All ranks say the same
+	Mailbox     int    // bytes of a message that the ranks' mailboxes take; 0 where they have none
+	Pull        bool   // the ranks have mailboxes, and read each other's memory
 	Send, Recv  *Blocks
 	Neighbors   *Neighbors
 	Hosts       *Hosts // nil where all ranks share a host, or it is not known
@@ -88,50 +90,49 @@ type algorithm struct {
 	build func(s *Schedule, c *Call)
 }
 
-// operation is an operation with its algorithms. choose gives the index of the one that suits a call best; it
-// fits.
+// operation is an operation with its algorithms.
 type operation struct {
 	name       string
 	algorithms []algorithm
-	choose     func(c *Call) int
-	direct     int // the index of the direct algorithm, plus one; 0 for none
-	pull       int // of the pulling one, likewise
-	inOrder    int // of the one that is in order, likewise
+	// the predicted time of each algorithm, in ns; nil for one that is chosen by other rules, or not at all.
+	// Without any the first algorithm is chosen
+	costs   []func(c *Call) float64
+	direct  int // the index of the direct algorithm, plus one; 0 for none
+	pull    int // of the pulling one, likewise
+	inOrder int // of the one that is in order, likewise
 }
-
-// only is the choice of an operation with one algorithm.
-func only(*Call) int { return 0 }
 
 // operations is filled in by init because a composed algorithm builds other operations out of it.
 var operations [operationCount]operation
 
 func init() {
 	operations = [operationCount]operation{
-		OpBarrier:            {"Barrier", barrierAlgorithms, chooseBarrier, 0, 0, 0},
-		OpBcast:              {"Bcast", bcastAlgorithms, chooseBcast, 0, 0, 0},
-		OpGather:             {"Gather", gatherAlgorithms, chooseGather, 0, 0, 0},
-		OpGatherv:            {"Gatherv", gathervAlgorithms, only, 0, 0, 0},
-		OpScatter:            {"Scatter", scatterAlgorithms, chooseGather, 0, 0, 0},
-		OpScatterv:           {"Scatterv", scattervAlgorithms, only, 0, 0, 0},
-		OpAllgather:          {"Allgather", allgatherAlgorithms, chooseAllgather, 0, 0, 0},
-		OpAllgatherv:         {"Allgatherv", allgathervAlgorithms, chooseAllgatherv, 0, 0, 0},
-		OpAlltoall:           {"Alltoall", alltoallAlgorithms, chooseAlltoall, 0, 0, 0},
-		OpAlltoallv:          {"Alltoallv", alltoallvAlgorithms, only, 0, 0, 0},
-		OpReduce:             {"Reduce", reduceAlgorithms, chooseReduce, 0, 0, 0},
-		OpAllreduce:          {"Allreduce", allreduceAlgorithms, chooseAllreduce, 0, 0, 0},
-		OpReduceScatter:      {"ReduceScatter", reduceScatterAlgorithms, chooseReduceScatter, 0, 0, 0},
-		OpReduceScatterBlock: {"ReduceScatterBlock", reduceScatterAlgorithms, chooseReduceScatter, 0, 0, 0},
-		OpScan:               {"Scan", scanAlgorithms, only, 0, 0, 0},
-		OpExscan:             {"Exscan", exscanAlgorithms, only, 0, 0, 0},
-		OpNeighborAllgather:  {"NeighborAllgather", neighborAllgatherAlgorithms, only, 0, 0, 0},
-		OpNeighborAllgatherv: {"NeighborAllgatherv", neighborAllgatherAlgorithms, only, 0, 0, 0},
-		OpNeighborAlltoall:   {"NeighborAlltoall", neighborAlltoallAlgorithms, only, 0, 0, 0},
-		OpNeighborAlltoallv:  {"NeighborAlltoallv", neighborAlltoallAlgorithms, only, 0, 0, 0},
+		OpBarrier:            {name: "Barrier", algorithms: barrierAlgorithms},
+		OpBcast:              {name: "Bcast", algorithms: bcastAlgorithms},
+		OpGather:             {name: "Gather", algorithms: gatherAlgorithms},
+		OpGatherv:            {name: "Gatherv", algorithms: gathervAlgorithms},
+		OpScatter:            {name: "Scatter", algorithms: scatterAlgorithms},
+		OpScatterv:           {name: "Scatterv", algorithms: scattervAlgorithms},
+		OpAllgather:          {name: "Allgather", algorithms: allgatherAlgorithms},
+		OpAllgatherv:         {name: "Allgatherv", algorithms: allgathervAlgorithms},
+		OpAlltoall:           {name: "Alltoall", algorithms: alltoallAlgorithms},
+		OpAlltoallv:          {name: "Alltoallv", algorithms: alltoallvAlgorithms},
+		OpReduce:             {name: "Reduce", algorithms: reduceAlgorithms},
+		OpAllreduce:          {name: "Allreduce", algorithms: allreduceAlgorithms},
+		OpReduceScatter:      {name: "ReduceScatter", algorithms: reduceScatterAlgorithms},
+		OpReduceScatterBlock: {name: "ReduceScatterBlock", algorithms: reduceScatterAlgorithms},
+		OpScan:               {name: "Scan", algorithms: scanAlgorithms},
+		OpExscan:             {name: "Exscan", algorithms: exscanAlgorithms},
+		OpNeighborAllgather:  {name: "NeighborAllgather", algorithms: neighborAllgatherAlgorithms},
+		OpNeighborAllgatherv: {name: "NeighborAllgatherv", algorithms: neighborAllgatherAlgorithms},
+		OpNeighborAlltoall:   {name: "NeighborAlltoall", algorithms: neighborAlltoallAlgorithms},
+		OpNeighborAlltoallv:  {name: "NeighborAlltoallv", algorithms: neighborAlltoallAlgorithms},
 	}
 	for o := range operations {
 		operations[o].addDirect(Operation(o))
 		operations[o].addPulling(Operation(o))
 		operations[o].addInOrder(Operation(o))
+		operations[o].addCosts(Operation(o))
 	}
 }
 
@@ -157,7 +158,8 @@ func (op *operation) suits(c *Call) int {
 	case op.inOrder > 0 && c.InOrder:
 		return op.inOrder - 1
 	}
-	return op.choose(c)
+	best, _ := op.cheapest(c)
+	return best
 }
 
 // may tells whether an algorithm can carry out a call.

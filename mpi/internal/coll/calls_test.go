@@ -2,8 +2,13 @@ package coll
 
 // The functions below build calls as package mpi does, for tests that compare algorithms with what is chosen.
 
-func Barrier(s *Schedule, rank, size int, crowded bool) {
-	(&Call{Operation: OpBarrier, Rank: rank, Size: size, Crowded: crowded}).Build(s)
+// Barrier builds one by way of rank 0, or by dissemination.
+func Barrier(s *Schedule, rank, size int, byRoot bool) {
+	if byRoot {
+		barrierFlat(s, rank, size)
+		return
+	}
+	barrierDissemination(s, rank, size)
 }
 
 func Reduce(s *Schedule, rank, size, root, count, elemSize int, commutative bool) {

@@ -27,7 +27,7 @@ func TestTableOfChoices(t *testing.T) {
 		{Call{Operation: OpAllreduce, Size: 4, Count: 99, ElemSize: 1, Commutative: true}, "reduce-bcast",
 			FromTable},
 		{Call{Operation: OpAllreduce, Size: 9, Count: 1001, ElemSize: 1, Commutative: true},
-			"recursive-doubling", Chosen},
+			"direct", Chosen},
 		{Call{Operation: OpAllreduce, Size: 4, Count: 100, ElemSize: 1, Commutative: true, InOrder: true},
 			"in-order", Chosen},
 		{Call{Operation: OpAllgather, Size: 4, Count: 100, ElemSize: 1}, "ring", Forced},

@@ -10,7 +10,8 @@ const directName = "direct"
 // Allreduce has every rank combine all vectors, so its limit falls with the number of ranks.
 const (
 	directMax          = 4 << 10
-	directAllreduceMax = 16 << 10 // divided by the ranks
+	directBcastMax     = 8 << 10
+	directAllreduceMax = 32 << 10 // divided by the ranks
 )
 
 // direct are the operations that can be carried out so.
@@ -39,6 +40,8 @@ func suitsDirect(c *Call) bool {
 	switch {
 	case c.Operation == OpAllreduce:
 		most = directAllreduceMax / c.Size
+	case c.Operation == OpBcast:
+		most = directBcastMax
 	case c.InPlace:
 		return false
 	}

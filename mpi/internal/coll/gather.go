@@ -3,25 +3,13 @@ package coll
 // Gather brings a block of Input from every rank to Output at the root, in rank order. Output is not used
 // elsewhere. At the root Input may be its own block of Output.
 var gatherAlgorithms = []algorithm{
-	gatherByTree: {"binomial", nil, func(s *Schedule, c *Call) {
+	{"binomial", nil, func(s *Schedule, c *Call) {
 		gatherTree(s, c.Rank, c.Size, c.Root,
 			c.bytes())
 	}},
-	gatherByRoot: {"linear", nil, func(s *Schedule, c *Call) {
+	{"linear", nil, func(s *Schedule, c *Call) {
 		gatherLinear(s, c.Rank, c.Size, c.Root, c.bytes(), even(c.bytes()))
 	}},
-}
-
-const (
-	gatherByTree = iota
-	gatherByRoot
-)
-
-func chooseGather(c *Call) int {
-	if c.bytes() <= gatherTreeMax {
-		return gatherByTree
-	}
-	return gatherByRoot
 }
 
 // Gatherv is Gather with blocks of different lengths: the call's count is that of this rank's own, and Recv,

@@ -6,6 +6,15 @@ type Hosts struct {
 	members [][]int // the ranks of each host, ascending
 	// the ranks of a host follow one another, so that combining host by host keeps the order of ranks
 	contiguous bool
+	Inside     Fabric // that carries messages inside a host
+}
+
+// most is the number of ranks on the host that has the most.
+func (h *Hosts) most() (n int) {
+	for _, ranks := range h.members {
+		n = max(n, len(ranks))
+	}
+	return n
 }
 
 // NewHosts makes it of the number of each rank's host. It is nil where two levels make no sense: all ranks
@@ -88,7 +97,7 @@ func (s *Schedule) among(ranks []int, root int, c Call) {
 func (s *Schedule) inHost(c *Call, o Operation, root int) {
 	host := c.Hosts.of[c.Rank]
 	sub := *c
-	sub.Operation = o
+	sub.Operation, sub.Fabric = o, c.Hosts.Inside
 	s.among(c.Hosts.members[host], c.Hosts.leader(host, root), sub)
 }
 

@@ -50,7 +50,7 @@ func TestPullingIsChosenForLongVectors(t *testing.T) {
 		bytes int
 		pull  bool
 		want  string
-	}{{8, true, directName}, {64 << 10, true, pullName}, {64 << 10, false, "rabenseifner"}} {
+	}{{8, true, directName}, {64 << 10, true, pullName}, {64 << 10, false, "recursive-doubling"}} {
 		c := Call{Operation: OpAllreduce, Size: 2, Count: x.bytes / 8, ElemSize: 8, Commutative: true,
 			Mailbox: 4096, Pull: x.pull}
 		name, _ := new(Selection).Build(&s, &c)

@@ -3,31 +3,14 @@ package coll
 // Reduce combines count elements of Input at all ranks into Output at the root, in rank order unless the
 // operator is commutative. Output is not used elsewhere. At the root Input may be Output.
 var reduceAlgorithms = []algorithm{
-	reduceByTree: {"binomial", nil, func(s *Schedule, c *Call) {
+	{"binomial", nil, func(s *Schedule, c *Call) {
 		reduceTree(s, c.Rank, c.Size, c.Root, c.Count, c.ElemSize, c.Commutative)
 	}},
-	reduceByHalving: {"rabenseifner", nil, func(s *Schedule, c *Call) {
+	{"rabenseifner", nil, func(s *Schedule, c *Call) {
 		reduceHalving(s, c.Rank, c.Size, c.Root, c.Count, c.ElemSize)
 	}},
-	reduceByChain:      {"pipelined-chain", nil, reducePipelined},
-	reduceBetweenHosts: {"two-level", twoLevels, reduceTwoLevel},
-}
-
-const (
-	reduceByTree = iota
-	reduceByHalving
-	reduceByChain
-	reduceBetweenHosts
-)
-
-func chooseReduce(c *Call) int {
-	if twoLevels(c) {
-		return reduceBetweenHosts
-	}
-	if c.bytes() <= reduceTreeMax || c.Count < c.Size {
-		return reduceByTree
-	}
-	return reduceByHalving
+	{"pipelined-chain", nil, reducePipelined},
+	{"two-level", twoLevels, reduceTwoLevel},
 }
 
 // reduceTree combines up a binomial tree. A vertex combines what its children send in their order, so that

@@ -4,31 +4,15 @@ package coll
 // Output at each rank its block of the result, after Recv. Blocks follow one another. Input may begin where
 // Output does. ReduceScatterBlock has blocks of the call's count, and no Recv.
 var reduceScatterAlgorithms = []algorithm{
-	reduceScatterByDoubling: {"recursive-doubling", nil, func(s *Schedule, c *Call) {
+	{"recursive-doubling", nil, func(s *Schedule, c *Call) {
 		reduceScatterDoubling(s, c.Rank, c.Size, c.reduced())
 	}},
-	reduceScatterByHalving: {"recursive-halving", commutative, func(s *Schedule, c *Call) {
+	{"recursive-halving", commutative, func(s *Schedule, c *Call) {
 		reduceScatterHalving(s, c.Rank, c.Size, c.reduced())
 	}},
-	reduceScatterInPairs: {"pairwise", nil, func(s *Schedule, c *Call) {
+	{"pairwise", nil, func(s *Schedule, c *Call) {
 		reduceScatterPairwise(s, c.Rank, c.Size, c.reduced())
 	}},
-}
-
-const (
-	reduceScatterByDoubling = iota
-	reduceScatterByHalving
-	reduceScatterInPairs
-)
-
-func chooseReduceScatter(c *Call) int {
-	switch total := c.reduced().before(c.Size); {
-	case total <= reduceScatterDoublingMax:
-		return reduceScatterByDoubling
-	case c.Commutative && total <= reduceScatterHalvingMax:
-		return reduceScatterByHalving
-	}
-	return reduceScatterInPairs
 }
 
 // reduced are the blocks of the result.

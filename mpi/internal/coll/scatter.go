@@ -5,11 +5,11 @@ package coll
 // Scatter brings a block of Input at the root to Output at every rank, in rank order. Input is not used
 // elsewhere. At the root Output may be its own block of Input, which then stays as it is.
 var scatterAlgorithms = []algorithm{
-	gatherByTree: {"binomial", nil, func(s *Schedule, c *Call) {
+	{"binomial", nil, func(s *Schedule, c *Call) {
 		gatherTree(s, c.Rank, c.Size, c.Root, c.bytes())
 		s.mirror()
 	}},
-	gatherByRoot: {"linear", nil, func(s *Schedule, c *Call) {
+	{"linear", nil, func(s *Schedule, c *Call) {
 		gatherLinear(s, c.Rank, c.Size, c.Root, c.bytes(), even(c.bytes()))
 		s.mirror()
 	}},

@@ -62,7 +62,7 @@ func TestTranscripts(t *testing.T) {
 		build       func(s *Schedule, rank int)
 	}{
 		{"barrier", "Barrier of 5 ranks: dissemination", 5,
-			func(s *Schedule, rank int) { Barrier(s, rank, 5, true) }},
+			func(s *Schedule, rank int) { Barrier(s, rank, 5, false) }},
 		{"barrier_flat", "Barrier of 6 crowded ranks: by way of rank 0", 6,
 			func(s *Schedule, rank int) { Barrier(s, rank, 6, true) }},
 		{"bcast_tree", "Bcast of 100 bytes from rank 2 to 7 ranks: a binomial tree", 7,
@@ -85,7 +85,10 @@ func TestTranscripts(t *testing.T) {
 		{"gather_tree", "Gather of 10 bytes a rank at rank 3 of 6: a binomial tree", 6,
 			func(s *Schedule, rank int) { gatherTree(s, rank, 6, 3, 10) }},
 		{"scatter_tree", "Scatter of 10 bytes a rank from rank 3 of 6: a binomial tree", 6,
-			func(s *Schedule, rank int) { Scatter(s, rank, 6, 3, 10) }},
+			func(s *Schedule, rank int) {
+				gatherTree(s, rank, 6, 3, 10)
+				s.mirror()
+			}},
 		{"allgather_bruck", "Allgather of 10 bytes a rank by 5 ranks: Bruck's algorithm", 5,
 			func(s *Schedule, rank int) { allgatherBruck(s, rank, 5, even(10)) }},
 		{"alltoall_bruck", "Alltoall of 10 bytes a pair by 5 ranks: Bruck's algorithm", 5,
@@ -166,7 +169,10 @@ func TestRoundsAndBytes(t *testing.T) {
 				2 * (size - 1), up(2*n*(size-1), size)},
 			{"gather, tree", func(s *Schedule, rank int) { gatherTree(s, rank, size, 1, unit) }, 2,
 				(size - 1) * unit},
-			{"scatter, tree", func(s *Schedule, rank int) { Scatter(s, rank, size, 1, unit) }, 2,
+			{"scatter, tree", func(s *Schedule, rank int) {
+				gatherTree(s, rank, size, 1, unit)
+				s.mirror()
+			}, 2,
 				up(size, 2) * unit},
 			{"allgather, Bruck", func(s *Schedule, rank int) { allgatherBruck(s, rank, size, even(unit)) },
 				log, (size - 1) * unit},
@@ -187,7 +193,7 @@ func TestRoundsAndBytes(t *testing.T) {
 					even(8*unit))
 			},
 				size - 1, n},
-			{"scan", func(s *Schedule, rank int) { Scan(s, rank, size, count, unit) }, log, log * n},
+			{"scan", func(s *Schedule, rank int) { scanDoubling(s, rank, size, count, unit) }, log, log * n},
 			{"exscan", func(s *Schedule, rank int) { Exscan(s, rank, size, count, unit) }, log, log * n},
 		} {
 			for rank := range size {
@@ -262,7 +268,7 @@ func calls(rank, size, n int, counts, displs []int) []*Call {
 	var all []*Call
 	for o := range OpNeighborAllgather {
 		c := &Call{Operation: o, Rank: rank, Size: size, Count: n / 8, ElemSize: 8, Commutative: true,
-			Crowded: rank%2 == 0}
+			Processors: rank % 2}
 		if counts != nil && (o == OpGatherv || o == OpScatterv || o == OpAllgatherv || o == OpAlltoallv ||
 			o == OpReduceScatter) {
 			c.Count, c.Send, c.Recv = counts[rank], b, b

@@ -72,6 +72,11 @@ func (n *cancellation) cancel(r *request, cause error) {
 		if cause != nil { // MPI has no Cancel of a collective
 			n.e.collectives.fail(r.collective, cause)
 		}
+	case r.kind == kindOneSided:
+		if cause != nil { // MPI has no Cancel of an operation on a window; it goes on by itself
+			n.e.windows.letGo(r)
+			n.e.requests.complete(r, cause)
+		}
 	case n.cancelLocally(r):
 		r.status.Cancelled = cause == nil
 		n.e.requests.complete(r, cause)

@@ -108,32 +108,62 @@ func (h *coalescer) flush() {
 // little, and he takes the first while the next are gathered.
 const polledBatchLimit = 16
 
-// addToBatch puts a message of a burst into its peer's batch, and has sent it then; false if it has to go by
-// itself.
+// continueRun is shouldCoalesce and add of a message that continues the last run of its peer's batch, as most
+// of a burst do. False means that nothing was done.
+func (h *coalescer) continueRun(p *peer, env envelope, payload []byte) bool {
+	if !p.burst.coalesced || p.burst.count <= longBurst || p.state != peerOpen || p.queued() ||
+		p.refusesPayload(len(payload)) || !p.batch.Continue(p.ch, env, payload) {
+		return false
+	}
+	p.burst.count++
+	h.added(p, env, len(payload))
+	return true
+}
+
+// add puts a message of a burst, of eager.MaxBatched bytes at most, into its peer's batch, and has sent it
+// then; false if it has to go by itself.
 func (h *coalescer) add(p *peer, env envelope, payload []byte) bool {
-	if len(payload) > min(eager.MaxBatched, p.eagerLimit) || p.state != peerOpen || p.queued() ||
+	if len(payload) > p.eagerLimit || p.state != peerOpen || p.queued() ||
 		p.refusesPayload(len(payload)) {
 		return false
 	}
 	if p.batch.Count() == 0 {
 		h.openBatch(p)
 	}
-	if !p.batch.Add(p.ch, env, payload) {
-		if sent, err := h.sendBatch(p, true); !sent || err != nil {
-			return false // it is tried again with the message that waits after it
-		}
-		h.openBatch(p)
+	if !p.batch.Continue(p.ch, env, payload) {
+		h.recordRun(p)
 		if !p.batch.Add(p.ch, env, payload) {
-			return false
+			if sent, err := h.sendBatch(p, true); !sent || err != nil {
+				return false // it is tried again with the message that waits after it
+			}
+			h.openBatch(p)
+			if !p.batch.Add(p.ch, env, payload) {
+				return false
+			}
 		}
 	}
-	p.stats.eager(len(payload))
-	h.e.recorder.Note(recorder.Sent, env.Context, p.rank, int(env.Tag), len(payload))
-	h.e.hook.sent(env, p.rank, len(payload))
+	h.added(p, env, len(payload))
+	return true
+}
+
+// added does what a message in a batch gives occasion to.
+func (h *coalescer) added(p *peer, env envelope, n int) {
+	p.unrecorded++
+	p.stats.eager(n)
+	h.e.hook.sent(env, p.rank, n)
 	if p.polled && p.batch.Count() >= polledBatchLimit {
 		h.sendBatch(p, true) // what does not go now goes later, and what is wrong is found then
 	}
-	return true
+}
+
+// recordRun tells the recorder of the messages of the last run that it has not been told of: together, since
+// that costs as much as to tell of one.
+func (h *coalescer) recordRun(p *peer) {
+	if p.unrecorded > 0 {
+		env, n := p.batch.LastRun()
+		h.e.recorder.NoteTimes(recorder.Sent, env.Context, p.rank, int(env.Tag), n, p.unrecorded)
+		p.unrecorded = 0
+	}
 }
 
 // openBatch gives a peer's batch its memory.
@@ -153,6 +183,7 @@ func (h *coalescer) sendBatch(p *peer, more bool) (bool, error) {
 	if p.batch.Count() == 0 {
 		return true, nil
 	}
+	h.recordRun(p)
 	flags := sendFlags(more)
 	sent, err := p.batch.TrySend(p.ch, flags)
 	if !sent && err == nil {

@@ -7,10 +7,12 @@ import (
 	"reflect"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
 	"github.com/weft-mpi/weft/mpi/internal/coll"
+	"github.com/weft-mpi/weft/mpi/internal/layout"
 	"github.com/weft-mpi/weft/mpi/internal/rma"
 )
 
@@ -102,6 +104,10 @@ type Collective struct {
 	Input, Output []byte
 	Op            *Operator  // nil without a reduction
 	Canceller     *Canceller // whose end gives it up
+	Beside        *Mailboxes // of the communicator, where its messages do not go through them; may be nil
+	// in place of Input and Output, of an Alltoallv of memory that does not lie together: what goes to each
+	// rank, and what comes from it; else nil
+	Outgoing, Incoming []Block
 
 	state    collectiveState
 	memory   [3][]byte // by coll.Buffer
@@ -122,11 +128,29 @@ type Collective struct {
 
 	// of a call through mailboxes
 	mailboxes *Mailboxes
+	flagTag   int    // see mailboxTag
 	due       uint64 // the messages of its round that are not sent, or have not come; a bit for each
 
 	over        bool        // of one that wakes probes
 	wakesProbes bool        // when it is over, those wake who wait for something other than a request
 	next        *Collective // in the pool
+}
+
+// Block is bytes of a layout of some memory.
+type Block struct {
+	Layout *layout.Layout
+	Memory unsafe.Pointer
+}
+
+func (b Block) cursor() layout.Cursor { return layout.Cursor{Layout: b.Layout, Memory: b.Memory} }
+
+// inputLen is the length of the input.
+func (c *Collective) inputLen() int {
+	n := len(c.Input)
+	for _, b := range c.Outgoing {
+		n += b.Layout.Bytes()
+	}
+	return n
 }
 
 // span is the memory of a span.
@@ -153,6 +177,13 @@ func (c *Collective) prepare() {
 
 // carryOut carries out a step that is no message.
 func (c *Collective) carryOut(s *coll.Step) {
+	if c.Outgoing != nil { // the block of this rank for itself is all that is copied
+		from, to := c.Outgoing[c.Call.Rank].cursor(), c.Incoming[c.Call.Rank].cursor()
+		buf := copyBuffers.Get().(*copyBuffer)
+		layout.Copy(&to, &from, buf[:])
+		copyBuffers.Put(buf)
+		return
+	}
 	dst, src := c.span(s.Dst), c.span(s.Src)
 	switch s.Kind {
 	case coll.Copy:
@@ -166,6 +197,11 @@ func (c *Collective) carryOut(s *coll.Step) {
 		c.Op.combine(dst, src)
 	}
 }
+
+// copyBuffer is what a rank copies through between memory that lies together at neither end.
+type copyBuffer [16 << 10]byte
+
+var copyBuffers = sync.Pool{New: func() any { return new(copyBuffer) }}
 
 // A tag of a collective has, from the highest bit on: whether it is persistent, the number of the call on the
 // communicator, which operation it is, and the signature of the call. Messages of one call differ in the last
@@ -205,7 +241,10 @@ func operationOf(tag int) coll.Operation {
 
 // differs tells whether a tag is of the same call as the collective's, and of another operation or other
 // arguments.
-func (c *Collective) differs(tag int) bool { return tag != c.Tag && tag>>callBits == c.Tag>>callBits }
+func (c *Collective) differs(tag int) bool { return tag != c.Tag && c.sameCall(tag) }
+
+// sameCall tells whether a tag is of the same call as the collective's.
+func (c *Collective) sameCall(tag int) bool { return tag>>callBits == c.Tag>>callBits }
 
 // mismatch is the error of a collective that meets a message of another operation, or of the same one with
 // other arguments.

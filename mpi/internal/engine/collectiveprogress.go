@@ -18,6 +18,7 @@ type collectives struct {
 	pool   *Collective
 
 	inMailboxes []*Collective // those whose messages passes look for in mailboxes
+	beside      []*Collective // those that would find messages of others in mailboxes
 	begun       uint64        // calls that went through mailboxes
 	owing       []*Mailboxes  // that owe acknowledgements which the next call may be too late for
 	released    []*Mailboxes  // that some rank may still write to
@@ -45,7 +46,7 @@ func (e *Engine) NewCollective() *Collective {
 // StartCollective begins a collective. Its buffers belong to the engine until the request is complete.
 func (e *Engine) StartCollective(c *Collective) (Request, error) {
 	start := e.hook.beginCollective(c)
-	defer e.hook.end(CallCollective, start)
+	defer e.hook.endCollective(start)
 	e.collectives.pinBuffers(c)
 	c.prepare()
 	e.mu.Lock()
@@ -76,6 +77,9 @@ func (cs *collectives) begin(c *Collective) (*request, error) {
 	c.request = r
 	cs.note(c)
 	cs.active = append(cs.active, c)
+	if c.Beside != nil {
+		cs.beside = append(cs.beside, c)
+	}
 	outer := cs.enter()
 	cs.postRound(c)
 	cs.leave(outer)
@@ -88,7 +92,7 @@ func (cs *collectives) note(c *Collective) {
 		return
 	}
 	c.noted = true
-	cs.e.recorder.Note(recorder.Collective, c.Context, int(operationOf(c.Tag)), c.Tag, len(c.Input))
+	cs.e.recorder.Note(recorder.Collective, c.Context, int(operationOf(c.Tag)), c.Tag, c.inputLen())
 }
 
 func (cs *collectives) pinBuffers(c *Collective) {
@@ -114,6 +118,7 @@ func (cs *collectives) recycle(c *Collective) {
 	c.state, c.request, c.attended = collectiveIdle, nil, false
 	if c.pooled {
 		c.Input, c.Output, c.Canceller, c.memory = nil, nil, nil, [3][]byte{}
+		c.Outgoing, c.Incoming = nil, nil
 		c.next, cs.pool = cs.pool, c
 	}
 }
@@ -227,10 +232,14 @@ func (cs *collectives) postRound(c *Collective) {
 	}
 }
 
-func (cs *collectives) newMessage(c *Collective, buf []byte) *request {
+func (cs *collectives) newMessage(c *Collective, span coll.Span, blocks []Block, peer int) *request {
 	r := cs.e.requests.get()
 	r.collective, r.canceller, r.observed = c, c.Canceller, true
-	r.contiguous(buf)
+	if blocks != nil {
+		cs.e.views.setBuffer(r, blocks[peer])
+	} else {
+		r.contiguous(c.span(span))
+	}
 	c.messages[len(c.messages)-1] = r
 	c.pending++
 	return r
@@ -243,23 +252,34 @@ func (cs *collectives) postReceive(c *Collective, s *coll.Step) {
 			c.err = c.mismatch(src, int(m.Tag))
 		}
 	}
-	cs.e.recvs.start(cs.newMessage(c, c.span(s.Dst)), c.Context, src, c.Tag, 1)
+	cs.e.recvs.start(cs.newMessage(c, s.Dst, c.Incoming, s.Peer), c.Context, src, c.Tag, 1)
 }
 
 func (cs *collectives) postSend(c *Collective, s *coll.Step) {
-	buf, dst := c.span(s.Src), c.worldRank(s.Peer)
-	env := envelope{Context: c.Context, Tag: int32(c.Tag)}
-	if p := cs.e.peers[dst]; p != nil && cs.e.sends.sendNow(p, env, buf, 0) {
+	if cs.sendNow(c, s) {
 		return
 	}
-	cs.e.sends.start(cs.newMessage(c, buf), env, dst, false)
+	r := cs.newMessage(c, s.Src, c.Outgoing, s.Peer)
+	cs.e.sends.start(r, envelope{Context: c.Context, Tag: int32(c.Tag)}, c.worldRank(s.Peer), false)
+}
+
+// sendNow sends a message that fits a slot and need not wait for others; false if it needs a request.
+func (cs *collectives) sendNow(c *Collective, s *coll.Step) bool {
+	dst := c.worldRank(s.Peer)
+	if c.Outgoing != nil {
+		b := c.Outgoing[s.Peer]
+		return cs.e.views.sendNow(c.Context, b.Layout, b.Memory, dst, c.Tag, false)
+	}
+	p, env := cs.e.peers[dst], envelope{Context: c.Context, Tag: int32(c.Tag)}
+	return p != nil && cs.e.sends.sendNow(p, env, c.span(s.Src), 0)
 }
 
 // unexpectedCollective looks at a message without a receive, which may say that its sender is in another
 // collective than this rank.
 func (cs *collectives) checkUnexpected(env envelope, source int) {
 	for _, c := range cs.active {
-		if c.Context != env.Context || !c.differs(int(env.Tag)) {
+		if c.Context != env.Context || !c.differs(int(env.Tag)) &&
+			(c.state != collectiveInMailboxes || !c.sameCall(int(env.Tag))) {
 			continue
 		}
 		// Of what the source has sent this has to be the first that is left, so that it is not of a much
@@ -382,6 +402,9 @@ func (cs *collectives) runSteps(c *Collective) {
 func (cs *collectives) finish(c *Collective) {
 	cs.collectMessages(c)
 	cs.active = remove(cs.active, c)
+	if c.Beside != nil {
+		cs.beside = remove(cs.beside, c)
+	}
 	cs.unpinBuffers(c)
 	r, err, wakesProbes := c.request, c.err, c.wakesProbes
 	cs.recycle(c)
@@ -394,8 +417,9 @@ func (cs *collectives) finish(c *Collective) {
 	}
 }
 
-func remove(list []*Collective, c *Collective) []*Collective {
-	if i := slices.Index(list, c); i >= 0 {
+// remove takes an item out of a list that has it at most once.
+func remove[T comparable](list []T, item T) []T {
+	if i := slices.Index(list, item); i >= 0 {
 		return slices.Delete(list, i, i+1)
 	}
 	return list

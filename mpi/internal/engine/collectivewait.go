@@ -9,7 +9,7 @@ import (
 func (e *Engine) RunCollective(c *Collective) error {
 	start := e.hook.beginCollective(c)
 	err := e.runCollective(c)
-	e.hook.end(CallCollective, start)
+	e.hook.endCollective(start)
 	return err
 }
 
@@ -131,8 +131,7 @@ func (cs *collectives) exchangeShort(c *Collective, steps []coll.Step) (done boo
 	cs.e.mu.Lock()
 	cs.note(c)
 	if s := &steps[len(steps)-1]; s.Kind == coll.Send {
-		p := cs.e.peers[c.worldRank(s.Peer)]
-		if p == nil || !cs.e.sends.sendNow(p, env, c.span(s.Src), 0) {
+		if !cs.sendNow(c, s) {
 			cs.e.mu.Unlock()
 			return false, nil
 		}
@@ -144,16 +143,25 @@ func (cs *collectives) exchangeShort(c *Collective, steps []coll.Step) (done boo
 		cs.e.mu.Unlock()
 		return true, nil
 	}
-	buf := c.span(s.Dst)
 	src := c.worldRank(s.Peer)
+	var buf []byte
+	if c.Incoming == nil {
+		buf = c.span(s.Dst)
+	} else if s.Dst.Len <= stageBytes {
+		buf = cs.e.views.room(&cs.e.views.incoming)[:s.Dst.Len]
+	}
 	var answer uintptr
-	if cs.e.recvs.canRecvDirect(src) {
+	if len(buf) == s.Dst.Len && cs.e.recvs.canRecvDirect(src) {
 		p := cs.e.peers[src]
 		n, ok := cs.e.recvs.recvDirect(p, env, buf)
 		switch {
 		case ok && n != len(buf):
 			err = c.wrongLength(s)
 		case ok:
+			if c.Incoming != nil {
+				to := c.Incoming[s.Peer].cursor()
+				to.Scatter(0, buf)
+			}
 			done, c.sent = true, false
 			answer = eager.PrefetchAddr(p.ch, n)
 		}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weft-mpi/weft/channel"
@@ -26,25 +27,55 @@ type connections struct {
 	timeout       time.Duration    // of a connect
 	channelConfig channel.Config   // of every channel
 	connecting    sync.WaitGroup   // goroutines of connects
+	underWay      atomic.Int32     // number of them
+	places        chan struct{}    // of connects that run at once
 	noBytes       transport.RecvWR // room for a message of no bytes
 }
 
 func (d *connections) init(e *Engine, c Config) {
 	d.e, d.lookup, d.timeout, d.channelConfig = e, c.Lookup, c.ConnectTimeout, c.Channel
+	d.places = make(chan struct{}, connectsAtOnce)
 	d.channelConfig.BusyPolling = c.SpinTime > 0 && len(c.HandlerCores) == 0
+}
+
+// Connects take turns. Where all ranks connect to all others at once, most connections have been made by the
+// peer when their turn comes; begun together, nearly all would be made twice. A connect that gets no answer
+// keeps the others waiting for turnOfConnect alone.
+const (
+	connectsAtOnce = 4
+	turnOfConnect  = 50 * time.Millisecond
+)
+
+// turn waits for a connect's turn; leave ends it. Without a turn before the context ends, it goes on too.
+func (d *connections) turn(ctx context.Context) (leave func()) {
+	select {
+	case d.places <- struct{}{}:
+	case <-ctx.Done():
+		return func() {}
+	}
+	end := sync.OnceFunc(func() { <-d.places })
+	timer := time.AfterFunc(turnOfConnect, end)
+	return func() {
+		timer.Stop()
+		end()
+	}
 }
 
 // connect begins a connection to a peer that has none. The sends that need it wait in the peer's queue.
 func (d *connections) connect(p *peer) {
 	p.state = peerConnecting
 	d.connecting.Add(1)
+	d.underWay.Add(1)
 	go func() {
 		defer d.connecting.Done()
+		defer d.underWay.Add(-1)
 		ctx, cancel := context.WithTimeout(d.e.waiters.life, d.timeout)
 		defer cancel()
 		f, addr, err := d.selectFabric(p.rank)
 		if err == nil {
+			leave := d.turn(ctx)
 			err = f.endpoint.Connect(ctx, uint32(p.rank), addr)
+			leave()
 		}
 		if err == nil {
 			return

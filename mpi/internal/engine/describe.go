@@ -23,7 +23,8 @@ type Wait struct {
 
 // An Operation is one that is not complete.
 type Operation struct {
-	Send       bool // or a receive, unless it is of a collective
+	Send       bool // or a receive, unless it is one of the following
+	Lock       bool // of the part of a window that Peer has; Context is the window's id
 	Collective *Collective
 	Needs      []int // of a collective: world ranks whose messages are due
 	Context    uint32
@@ -56,8 +57,9 @@ type State struct {
 
 // descriptions are collected while the engine is asked for its state.
 type descriptions struct {
-	asked bool
-	waits map[uint64]*Wait // by goroutine
+	asked    bool
+	question uint64           // its number
+	waits    map[uint64]*Wait // by goroutine
 }
 
 const (
@@ -83,7 +85,8 @@ func (e *Engine) Sleepers() (n int, activity uint64, ok bool) {
 // describeWithin until they sleep again. One call is under way at a time.
 func (e *Engine) Describe() State {
 	e.mu.Lock()
-	e.waiters.descriptions = descriptions{asked: true, waits: map[uint64]*Wait{}}
+	question := e.waiters.descriptions.question + 1
+	e.waiters.descriptions = descriptions{asked: true, question: question, waits: map[uint64]*Wait{}}
 	asleep := e.waiters.sleeping()
 	e.waiters.wakeAll()
 	for end := time.Now().Add(describeWithin); ; {
@@ -99,7 +102,7 @@ func (e *Engine) Describe() State {
 	for _, w := range e.waiters.descriptions.waits {
 		st.Waits = append(st.Waits, *w)
 	}
-	e.waiters.descriptions = descriptions{}
+	e.waiters.descriptions = descriptions{question: question}
 	slices.SortFunc(st.Waits, func(a, b Wait) int { return int(a.Goroutine) - int(b.Goroutine) })
 	for m := range e.matching.Unexpected() {
 		st.Unexpected = append(st.Unexpected, Unmatched{m.Context, int(m.Source), int(m.Tag), m.Value.bytes})
@@ -131,7 +134,7 @@ func (e *Engine) traffic() []Traffic {
 
 // sleeping is how many goroutines sleep.
 func (w *waiters) sleeping() int {
-	n := len(w.parked)
+	n := len(w.parked) + len(w.forLocks)
 	if w.progressOwner != nil {
 		n++
 	}
@@ -150,11 +153,18 @@ func (e *Engine) activity() uint64 {
 	return n
 }
 
-// describe notes what the calling goroutine is about to sleep for: one of n requests, or something else where
-// n is 0. The lock is held.
-func (w *waiters) describe(n int, at func(i int) Request) {
+// describe notes what the calling goroutine is about to sleep for: one of n requests, or a message that is
+// probed for, or something else where n is 0. The lock is held.
+func (w *waiters) describe(n int, at func(i int) Request, probed *probed) {
 	d := &Wait{Goroutine: goroutineID(), Callers: make([]uintptr, maxCallers), Bounded: n == 0}
+	if w.forLocks[d.Goroutine] {
+		return // it sleeps for a look at the lock
+	}
 	d.Callers = d.Callers[:runtime.Callers(3, d.Callers)]
+	if probed != nil {
+		d.Operations = []Operation{{Context: probed.context, Peer: probed.source, Tag: probed.tag}}
+		d.Bounded, d.Since = probed.scope != nil, time.Since(w.began)-probed.began
+	}
 	for i := range n {
 		r := w.e.requests.find(at(i))
 		if r == nil || r.completed() {

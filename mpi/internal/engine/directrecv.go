@@ -94,7 +94,7 @@ func (v *recvProtocol) recvDirect(p *peer, env envelope, buf []byte) (bytes int,
 					v.progressAfterRecv(p)
 				}
 				v.e.recorder.Note(recorder.Received, env.Context, p.rank, int(env.Tag), n)
-				v.e.hook.match(env.Context, p.rank, env.Tag, n, false)
+				v.e.hook.received(env.Context, p.rank, env.Tag, n, v.began)
 				return n, true
 			}
 		}
@@ -126,7 +126,7 @@ func (v *recvProtocol) recvAnnounced(p *peer, env envelope, body, buf []byte) (b
 	}
 	v.copyBudget -= int(rts.Length)
 	v.e.recorder.Note(recorder.Received, env.Context, p.rank, int(env.Tag), int(rts.Length))
-	v.e.hook.match(env.Context, p.rank, env.Tag, int(rts.Length), false)
+	v.e.hook.received(env.Context, p.rank, env.Tag, int(rts.Length), v.began)
 	p.ch.Release()
 	if err != nil {
 		v.e.failures.failPeer(p, err)

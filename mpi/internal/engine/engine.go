@@ -49,11 +49,14 @@ type Config struct {
 	SpinTime       time.Duration // how long a waiting rank polls before it sleeps
 	// if not nil: told when a peer has failed, before this rank acts on it; does not block
 	PeerLost func(rank int)
+	// nobody calls PeerFailed: this rank connects to whom it waits for, since a rank that has failed before
+	// it connected would not be missed
+	FindsFailures bool
 	// if not nil: told that a communicator was revoked, by its first context; does not block
 	Revoked func(communicator uint32)
 	// processors of this rank's completion handler: the first of them is its thread's; none for no handler
 	HandlerCores []int
-	Hook         Hook               // told of events; nil for none
+	Hook         *Hook              // told of events; nil for none
 	Recorder     *recorder.Recorder // of the latest events; nil for one that nobody else reads
 	// if not nil: told of each message that was dropped at the end, as nobody had received it. head is the
 	// beginning of the message as far as it was here. It is called under the lock
@@ -65,12 +68,12 @@ type Config struct {
 // package mpi to one of the parts, which own everything else. Each part states its invariants on its type;
 // all share the lock. All methods may be called from any goroutine.
 type Engine struct {
-	mu lock
+	mu Lock
 
 	rank     int
 	size     int
 	log      *slog.Logger
-	hook     Hook
+	hook     *Hook
 	recorder *recorder.Recorder
 	fabrics  []*fabric
 	peers    []*peer // by world rank, nil until first use
@@ -140,7 +143,7 @@ func New(c Config) (*Engine, error) {
 
 // init gives every part its settings, and the engine to which it belongs.
 func (e *Engine) init(c Config) {
-	e.mu.init()
+	e.mu.Init()
 	e.requests.e, e.sends.e, e.recvs.e, e.probes.e, e.cancels.e = e, e, e, e, e
 	e.progress.e, e.collectives.e, e.allocated.e, e.completionHandler.e = e, e, e, e
 	e.windows.e, e.views.e = e, e

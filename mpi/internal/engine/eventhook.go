@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/weft-mpi/weft/internal/recorder"
+	"github.com/weft-mpi/weft/internal/trace"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 )
 
@@ -70,43 +71,68 @@ type Event struct {
 }
 
 // Hook is told of events. Those of calls and sleeps come from any goroutine, without the engine's lock; all
-// others come under the lock, so a Hook does not call the engine, does not block and is fast. A nil Hook
-// costs a branch at each event.
-type Hook func(Event)
+// others come under the lock, so Tell does not call the engine, does not block and is fast. A nil Hook costs
+// a branch at each event, and one of the two fields is not nil.
+type Hook struct {
+	Trace *trace.Buffer // gets calls and messages in as few records as can be; nil for none
+	Tell  func(Event)   // nil for none
+}
 
 // Epoch is what the times of calls are relative to: so one word says when a call began.
 var Epoch = time.Now()
 
-// begin tells of the beginning of a call, and gives what end wants.
-func (h Hook) begin(c Call, peer, tag, bytes int) (start time.Duration) {
+// begin tells of the beginning of a call, and gives what end wants: the time in the trace's units, or in ns.
+func (h *Hook) begin(c Call, peer, tag, bytes int) (start int64) {
 	if h != nil {
 		start = h.tellBegin(c, peer, tag, bytes)
 	}
 	return start
 }
 
-// end tells of the end of a call.
-func (h Hook) end(c Call, start time.Duration) {
+// end tells of the end of a call, which begin was told the same of.
+func (h *Hook) end(c Call, start int64, peer, tag, bytes int) {
 	if h != nil {
-		h.tellEnd(c, start)
+		h.tellEnd(c, start, peer, tag, bytes)
 	}
 }
 
 //go:noinline
-func (h Hook) tellBegin(c Call, peer, tag, bytes int) time.Duration {
-	now := time.Since(Epoch)
-	h(Event{Kind: EventCallBegin, Call: c, Peer: peer, Tag: tag, Bytes: bytes, At: now})
-	return now
+func (h *Hook) tellBegin(c Call, peer, tag, bytes int) int64 {
+	if h.Tell == nil {
+		return h.Trace.Stamp()
+	}
+	h.Tell(Event{Kind: EventCallBegin, Call: c, Peer: peer, Tag: tag, Bytes: bytes, At: time.Since(Epoch)})
+	return h.stamp()
+}
+
+// stamp is the time in the trace's units, or in ns where there is none.
+func (h *Hook) stamp() int64 {
+	if h.Trace != nil {
+		return h.Trace.Stamp()
+	}
+	return int64(time.Since(Epoch))
 }
 
 //go:noinline
-func (h Hook) tellEnd(c Call, start time.Duration) {
-	now := time.Since(Epoch)
-	h(Event{Kind: EventCallEnd, Call: c, At: now, Elapsed: now - start})
+func (h *Hook) tellEnd(c Call, start int64, peer, tag, bytes int) {
+	if h.Trace != nil {
+		h.Trace.AddCall(start, uint8(c), peer, tag, bytes)
+	}
+	if h.Tell != nil {
+		h.callEnded(c, start)
+	}
 }
 
-// beginCollective is begin of a collective.
-func (h Hook) beginCollective(c *Collective) (start time.Duration) {
+func (h *Hook) callEnded(c Call, start int64) {
+	elapsed := time.Duration(h.stamp() - start)
+	if h.Trace != nil {
+		elapsed = h.Trace.Duration(int64(elapsed))
+	}
+	h.Tell(Event{Kind: EventCallEnd, Call: c, At: time.Since(Epoch), Elapsed: elapsed})
+}
+
+// beginCollective is begin of a collective, which endCollective ends.
+func (h *Hook) beginCollective(c *Collective) (start int64) {
 	if h != nil {
 		start = h.tellCollective(c)
 	}
@@ -114,17 +140,70 @@ func (h Hook) beginCollective(c *Collective) (start time.Duration) {
 }
 
 //go:noinline
-func (h Hook) tellCollective(c *Collective) time.Duration {
-	now := time.Since(Epoch)
-	h(Event{Kind: EventCallBegin, Call: CallCollective, Peer: AnySource, Tag: c.Tag, Bytes: len(c.Input),
-		Operation: operationOf(c.Tag), At: now})
-	return now
+func (h *Hook) tellCollective(c *Collective) int64 {
+	if h.Trace != nil {
+		h.Trace.Add(trace.CallBegin, operationInTrace(c.Tag), 0, AnySource, c.Tag, c.inputLen())
+	}
+	if h.Tell != nil {
+		h.Tell(Event{Kind: EventCallBegin, Call: CallCollective, Peer: AnySource, Tag: c.Tag,
+			Bytes: c.inputLen(), Operation: operationOf(c.Tag), At: time.Since(Epoch)})
+	}
+	return h.stamp()
+}
+
+// operationInTrace is the number that a trace has of a collective: those of calls come before it.
+func operationInTrace(tag int) uint8 { return uint8(Calls) + uint8(operationOf(tag)) }
+
+func (h *Hook) endCollective(start int64) {
+	if h != nil {
+		h.tellCollectiveEnd(start)
+	}
+}
+
+//go:noinline
+func (h *Hook) tellCollectiveEnd(start int64) {
+	if h.Trace != nil {
+		h.Trace.Add(trace.CallEnd, 0, 0, 0, 0, 0)
+	}
+	if h.Tell != nil {
+		h.callEnded(CallCollective, start)
+	}
+}
+
+// slept tells that a goroutine has slept in a call.
+func (h *Hook) slept(took time.Duration) {
+	if h.Trace != nil {
+		h.Trace.Add(trace.Slept, 0, 0, 0, 0, int(took))
+	}
+	if h.Tell != nil {
+		h.Tell(Event{Kind: EventSlept, Elapsed: took})
+	}
+}
+
+// sleeps tells that a goroutine is about to sleep for a request or in a probe; both may be nil. If it never
+// wakes that is all that there is of a call that is written at its end.
+func (h *Hook) sleeps(r *request, probed *probed) {
+	if h.Trace == nil || r == nil && probed == nil {
+		return
+	}
+	what, peer, tag, bytes := uint8(CallProbe), AnySource, AnyTag, 0
+	if r != nil {
+		o := r.describe()
+		what, peer, tag, bytes = uint8(CallRecv), o.Peer, o.Tag, o.Bytes
+		switch {
+		case o.Collective != nil:
+			what = operationInTrace(o.Tag)
+		case o.Send:
+			what = uint8(CallSend)
+		}
+	}
+	h.Trace.Add(trace.Sleeps, what, 0, peer, tag, bytes)
 }
 
 // The others below are branches that are compiled into their callers; what they branch to is not, so that the
 // callers have no room for an Event in their frames.
 
-func (h Hook) match(context uint32, peer int, tag int32, bytes int, unexpected bool) {
+func (h *Hook) match(context uint32, peer int, tag int32, bytes int, unexpected bool) {
 	if h != nil {
 		h.tellMatch(context, peer, tag, bytes, unexpected)
 	}
@@ -132,60 +211,106 @@ func (h Hook) match(context uint32, peer int, tag int32, bytes int, unexpected b
 
 // sent tells of a message when the first part of it has been given to its protocol. Each message is told of
 // once, in the order in which its peer matches those with the same envelope.
-func (h Hook) sent(env envelope, peer, bytes int) {
+func (h *Hook) sent(env envelope, peer, bytes int) {
 	if h != nil {
 		h.tellMessage(EventSent, env, peer, bytes)
 	}
 }
 
-func (h Hook) withdrawn(env envelope, peer int) {
+func (h *Hook) withdrawn(env envelope, peer int) {
 	if h != nil {
 		h.tellMessage(EventWithdrawn, env, peer, 0)
 	}
 }
 
-func (h Hook) phase(peer, phase int) {
+func (h *Hook) phase(peer, phase int) {
 	if h != nil {
 		h.tellPhase(peer, phase)
 	}
 }
 
-func (h Hook) step(s Step, peer, bytes int) {
-	if h != nil {
+func (h *Hook) step(s Step, peer, bytes int) {
+	if h != nil && h.Tell != nil {
 		h.tellStep(s, peer, bytes)
 	}
 }
 
-func (h Hook) complete(r *request) {
-	if h != nil {
+func (h *Hook) complete(r *request) {
+	if h != nil && h.Tell != nil {
 		h.tellComplete(r)
 	}
 }
 
 //go:noinline
-func (h Hook) tellMessage(k EventKind, env envelope, peer, bytes int) {
-	h(Event{Kind: k, Context: env.Context, Peer: peer, Tag: int(env.Tag), Bytes: bytes})
+func (h *Hook) tellMessage(k EventKind, env envelope, peer, bytes int) {
+	if h.Trace != nil {
+		kind := trace.Sent
+		if k == EventWithdrawn {
+			kind = trace.Withdrawn
+		}
+		h.Trace.Add(kind, 0, env.Context, peer, int(env.Tag), bytes)
+	}
+	if h.Tell != nil {
+		h.Tell(Event{Kind: k, Context: env.Context, Peer: peer, Tag: int(env.Tag), Bytes: bytes})
+	}
 }
 
 //go:noinline
-func (h Hook) tellPhase(peer, phase int) {
-	h(Event{Kind: EventPhase, Peer: peer, Bytes: phase})
+func (h *Hook) tellPhase(peer, phase int) {
+	if h.Trace != nil {
+		h.Trace.Add(trace.Phase, 0, 0, peer, 0, phase)
+	}
+	if h.Tell != nil {
+		h.Tell(Event{Kind: EventPhase, Peer: peer, Bytes: phase})
+	}
 }
 
 //go:noinline
-func (h Hook) tellMatch(context uint32, peer int, tag int32, bytes int, unexpected bool) {
-	h(Event{Kind: EventMatch, Context: context, Peer: peer, Tag: int(tag), Bytes: bytes,
+func (h *Hook) tellMatch(context uint32, peer int, tag int32, bytes int, unexpected bool) {
+	if h.Trace != nil {
+		h.Trace.Add(trace.Matched, 0, context, peer, int(tag), bytes)
+	}
+	if h.Tell != nil {
+		h.tellOfMatch(context, peer, tag, bytes, unexpected)
+	}
+}
+
+// received tells of a message that was taken straight out of its ring, and where that was in Recv of the end
+// of this call, which began at start, else 0. The lock is held: so the order of messages is that in which
+// they were sent.
+func (h *Hook) received(context uint32, peer int, tag int32, bytes int, start int64) {
+	if h != nil {
+		h.tellReceived(context, peer, tag, bytes, start)
+	}
+}
+
+//go:noinline
+func (h *Hook) tellReceived(context uint32, peer int, tag int32, bytes int, start int64) {
+	switch {
+	case h.Trace == nil:
+	case start == 0:
+		h.Trace.Add(trace.Matched, 0, context, peer, int(tag), bytes)
+	default:
+		h.Trace.AddReceive(start, uint8(CallRecv), context, peer, int(tag), bytes)
+	}
+	if h.Tell != nil {
+		h.tellOfMatch(context, peer, tag, bytes, false)
+	}
+}
+
+func (h *Hook) tellOfMatch(context uint32, peer int, tag int32, bytes int, unexpected bool) {
+	h.Tell(Event{Kind: EventMatch, Context: context, Peer: peer, Tag: int(tag), Bytes: bytes,
 		Unexpected: unexpected})
 }
 
 //go:noinline
-func (h Hook) tellStep(s Step, peer, bytes int) {
-	h(Event{Kind: EventStep, Step: s, Peer: peer, Bytes: bytes})
+func (h *Hook) tellStep(s Step, peer, bytes int) {
+	h.Tell(Event{Kind: EventStep, Step: s, Peer: peer, Bytes: bytes})
 }
 
 //go:noinline
-func (h Hook) tellComplete(r *request) {
-	h(Event{Kind: EventComplete, Peer: r.rank, Bytes: r.status.Bytes, Err: r.err})
+func (h *Hook) tellComplete(r *request) {
+	h.Tell(Event{Kind: EventComplete, Peer: r.rank, Bytes: r.status.Bytes, Err: r.err})
 }
 
 // noteFailure records a request that fails.

@@ -15,11 +15,11 @@ func Test_HookIsToldOfCallsMatchesAndSteps(t *testing.T) {
 	var events [2][]Event
 	for i, e := range w {
 		e.mu.Lock()
-		e.hook = func(v Event) {
+		e.hook = &Hook{Tell: func(v Event) {
 			mu.Lock()
 			defer mu.Unlock()
 			events[i] = append(events[i], v)
-		}
+		}}
 		e.mu.Unlock()
 	}
 	h, err := w[1].Irecv(0, make([]byte, 8), 0, 5, 1)

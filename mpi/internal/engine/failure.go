@@ -36,6 +36,7 @@ func (y *failures) onConnectionEnd(p *peer, wc *transport.WC) {
 	}
 	if y.e.closing && (cause == nil || errors.Is(cause, transport.ErrClosed)) {
 		p.state = peerClosed
+		y.e.waiters.wakeProbes() // Shutdown may sleep while another goroutine, or a timer, makes the pass
 		return
 	}
 	if cause == nil {
@@ -56,6 +57,7 @@ func (y *failures) failPeer(p *peer, cause error) {
 		cause = cmp.Or(p.ch.QP().Err(), cause) // why nothing can be posted says more than that
 	}
 	p.state = peerFailed
+	y.e.coalescer.recordRun(p)
 	y.e.recorder.Note(recorder.PeerLost, 0, p.rank, 0, 0)
 	y.e.recorder.Stamp()
 	if y.report != nil && y.e.stopped == nil {
@@ -71,6 +73,7 @@ func (y *failures) failPeer(p *peer, cause error) {
 }
 
 func (y *failures) failRequestsOf(p *peer) {
+	p.unrecorded = 0
 	p.batch.Reset()
 	y.e.coalescer.releaseBatch(p)
 	for p.queued() {
@@ -91,7 +94,7 @@ func (y *failures) failRequestsOf(p *peer) {
 		if err := errors.Join(p.fabric.sender.Fail(p.ch, byToken), p.fabric.receiver.Fail(p.ch, byToken),
 			p.ch.Fail(p.cause)); err != nil {
 			y.logging.Go(func() {
-				y.e.log.Error("giving a peer's memory back", "rank", y.e.rank, "peer", p.rank, "error", err)
+				y.e.log.Error("giving a peer's memory back", "peer", p.rank, "error", err)
 			})
 		}
 	}

@@ -134,6 +134,44 @@ func TestRanksThatDoNotFit(t *testing.T) {
 	}
 }
 
+// Where nobody tells of failures, whoever waits for a rank that has failed before it connected finds that out.
+func TestFailureBeforeAnyConnectionIsFound(t *testing.T) {
+	for name, receive := range map[string]func(e *Engine) error{
+		"Recv": func(e *Engine) error {
+			return e.Recv(world0, make([]byte, 8), 1, 0, 1, new(Status))
+		},
+		"Recv from any source": func(e *Engine) error {
+			return e.Recv(world0, make([]byte, 8), AnySource, 0, 1, new(Status))
+		},
+		"Probe": func(e *Engine) error {
+			_, err := e.Probe(world0, 1, 0, nil)
+			return err
+		},
+		"Probe for any source": func(e *Engine) error {
+			_, err := e.Probe(world0, AnySource, 0, nil)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, err := tcp.New(tcp.Options{Host: "127.0.0.1"})
+			require.NoError(t, err)
+			e, err := New(Config{Fabrics: []Fabric{{Device: d}}, FindsFailures: true, ConnectTimeout: time.Minute,
+				Identity: transport.Identity{Job: "test", Size: 2}, Log: slog.New(slog.DiscardHandler),
+				Lookup: func(uint32, string) (string, error) { return "", errors.New("it has gone") }})
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, e.Destroy(ErrFinalized)) })
+			ended := make(chan error, 1)
+			go func() { ended <- receive(e) }()
+			select {
+			case err := <-ended:
+				require.ErrorIs(t, err, ErrProcFailed)
+			case <-time.After(time.Minute):
+				t.Fatal("it waits for ever")
+			}
+		})
+	}
+}
+
 // A second connection of a rank that is connected is turned away, and nothing becomes of the first.
 func TestTurnedAwayConnectionIsNoDeadPeer(t *testing.T) {
 	e, s := withStranger(t)

@@ -33,6 +33,7 @@ func (h *heartbeat) tick() {
 	if e.stopped != nil {
 		return
 	}
+	e.recovery.watchSources(nil)
 	h.look() // a rank that computes takes what has come, so that its peers can send on
 	now := time.Now()
 	for _, f := range e.fabrics {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/internal/trace"
 	"github.com/weft-mpi/weft/internal/wordcopy"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -342,4 +344,59 @@ func BenchmarkLoopWindow(b *testing.B) {
 		receive(w[0], buf, 1)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(64*b.N), "ns/message")
+}
+
+// What a message of 1 KiB costs one way without a trace and with one, by turns of a thousand; the median of
+// each.
+func BenchmarkLoopTraced(b *testing.B) {
+	const turn, size = 1000, 1 << 10
+	w := loopWorld(b)
+	hooks := [2]*Hook{}
+	for i := range hooks {
+		buffer := trace.NewBuffer(16<<20, Epoch)
+		if sys.SteadyTicks() {
+			buffer.UseTicks()
+		}
+		hooks[i] = &Hook{Trace: buffer}
+	}
+	// The hook of a rank changes while it has no call.
+	hook := func(rank, i int) {
+		if i%turn == 0 {
+			w[rank].hook = nil
+			if i/turn%2 == 1 {
+				w[rank].hook = hooks[rank]
+			}
+		}
+	}
+	n := max(b.N/(2*turn)+1, 4) * 2 * turn
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		pin(1)
+		buf := make([]byte, size)
+		for i := range n {
+			hook(1, i)
+			receive(w[1], buf, 0)
+			w[1].Send(0, buf, 0, 1)
+		}
+	}()
+	pin(0)
+	buf := make([]byte, size)
+	var took [2][]float64
+	began := time.Now()
+	for i := range n {
+		hook(0, i)
+		w[0].Send(0, buf, 1, 1)
+		receive(w[0], buf, 1)
+		if i%turn == turn-1 {
+			now := time.Now()
+			took[i/turn%2] = append(took[i/turn%2], float64(now.Sub(began))/(2*turn))
+			began = now
+		}
+	}
+	<-done
+	for i, name := range []string{"ns/way", "ns/traced-way"} {
+		slices.Sort(took[i])
+		b.ReportMetric(took[i][len(took[i])/2], name)
+	}
 }

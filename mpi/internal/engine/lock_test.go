@@ -15,8 +15,8 @@ import (
 // have given up trying and block.
 func TestLock_OneAtATimeAndNobodyForgotten(t *testing.T) {
 	for range 2 { // as it is at first, and then with barriers of all threads, if the system has any
-		var l lock
-		l.init()
+		var l Lock
+		l.Init()
 		const goroutines, rounds = 8, 2000
 		var all sync.WaitGroup
 		taken, blocked := 0, 0

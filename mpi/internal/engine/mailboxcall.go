@@ -9,6 +9,7 @@ import (
 const (
 	mailboxLooks     = 4000 // for the messages of a call, before it is left to passes
 	mailboxPassEvery = 256  // looks between two passes over everything else
+	looksPerCheck    = 16   // looks between two at whether the messages may come at all
 	// calls between two passes, so that a rank that never waits long serves the others too
 	mailboxCallsPerPass = 64
 )
@@ -20,6 +21,8 @@ func (e *Engine) RunInMailboxes(c *Collective, m *Mailboxes) error {
 	e.collectives.pinBuffers(c)
 	c.prepare()
 	var err error
+	first := m.call + 1 // nobody else changes it
+	c.flagTag = mailboxTag(c)
 	if c.Schedule.Pulls {
 		err = e.collectives.pullRounds(c, m)
 	} else if err = e.collectives.exchangeInMailboxes(c, m); err == nil && c.Schedule.Rounds() > 0 {
@@ -28,12 +31,13 @@ func (e *Engine) RunInMailboxes(c *Collective, m *Mailboxes) error {
 			c.carryOut(&steps[i])
 		}
 	}
-	if c.pinned != [2]*Memory{} {
+	if err != nil || c.pinned != [2]*Memory{} {
 		e.mu.Lock()
 		e.collectives.unpinBuffers(c)
+		e.collectives.tellFailure(m, first, err)
 		e.mu.Unlock()
 	}
-	e.hook.end(CallCollective, start)
+	e.hook.endCollective(start)
 	return err
 }
 
@@ -96,7 +100,7 @@ func (cs *collectives) lookInMailboxes(c *Collective) bool {
 	e := cs.e
 	crowded := e.waiters.spinTime == 0
 	for look := 1; ; look++ {
-		if cs.advanceInMailboxes(c) {
+		if cs.advanceInMailboxes(c, crowded || look%looksPerCheck == 0) {
 			return true
 		}
 		switch {
@@ -121,8 +125,9 @@ func (cs *collectives) lookInMailboxes(c *Collective) bool {
 	}
 }
 
-// advanceInMailboxes sends and receives what it can, and tells whether the call is over. The lock is held.
-func (cs *collectives) advanceInMailboxes(c *Collective) (done bool) {
+// advanceInMailboxes sends and receives what it can, and tells whether the call is over; if it is to check
+// that, also if the others' messages may not come any more. The lock is held.
+func (cs *collectives) advanceInMailboxes(c *Collective, check bool) (done bool) {
 	if c.due == 0 || c.err != nil {
 		return true
 	}
@@ -134,7 +139,7 @@ func (cs *collectives) advanceInMailboxes(c *Collective) (done bool) {
 		if c.due>>i&1 == 0 {
 			continue
 		}
-		if s := &steps[i]; m.put(&m.peers[s.Peer], c.Tag, c.payload(m, s)) {
+		if s := &steps[i]; m.put(&m.peers[s.Peer], c.flagTag, c.payload(m, s)) {
 			c.due &^= 1 << i
 		} else {
 			sent = false
@@ -152,13 +157,18 @@ func (cs *collectives) advanceInMailboxes(c *Collective) (done bool) {
 	if c.due == 0 {
 		return true
 	}
-	c.err = cs.interrupted(c)
+	if check {
+		c.err = cs.interrupted(c)
+	}
 	return c.err != nil
 }
 
 // interrupted tells why messages of a call may not come any more.
 func (cs *collectives) interrupted(c *Collective) error {
 	if err := c.mailboxes.failed(); err != nil {
+		return err
+	}
+	if err := c.mailboxes.givenUp(c); err != nil {
 		return err
 	}
 	return cs.e.recovery.revokedErr(c.Context)
@@ -185,7 +195,7 @@ func (c *Collective) receiveFromMailbox(m *Mailboxes, s *coll.Step, sent bool) b
 		}
 		return false
 	}
-	if tag := int(flag >> 32); tag != c.Tag {
+	if tag := int(flag >> 32); tag != c.flagTag {
 		c.err = c.mismatch(b.peer.rank, tag)
 		return false
 	}
@@ -226,6 +236,11 @@ func (cs *collectives) sleepForMailboxes(c *Collective) error {
 			return err
 		}
 	}
+	if err := cs.sentOtherwise(c); err != nil {
+		cs.giveUpInMailboxes(c.mailboxes)
+		e.mu.Unlock()
+		return err
+	}
 	r := e.requests.get()
 	r.kind, r.collective, r.canceller, r.observed = kindCollective, c, c.Canceller, true
 	c.request, c.state = r, collectiveInMailboxes
@@ -242,7 +257,7 @@ func (cs *collectives) pollMailboxes() (busy bool) {
 	for i := 0; i < len(cs.inMailboxes); {
 		c := cs.inMailboxes[i]
 		before := c.due
-		if cs.advanceInMailboxes(c) {
+		if cs.advanceInMailboxes(c, true) {
 			cs.finishInMailboxes(c)
 			busy = true
 			continue

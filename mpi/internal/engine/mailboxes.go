@@ -27,6 +27,8 @@ type Mailboxes struct {
 	tag     int
 	rank    int
 	size    int
+	slot    int     // bytes of a slot
+	part    int     // bytes of what there is for one sender
 	ranks   []int32 // world ranks; nil for the world
 
 	peers  []mailbox // by rank
@@ -40,6 +42,7 @@ type Mailboxes struct {
 	wait    Request     // of setup; zero when nobody will wait for it
 	owing   bool        // in collectives.owing
 	probe   transport.MR
+	notice  failureNotice
 	pulls   bool      // the ranks read each other's memory; known in mailboxesReady
 	skipped [2]uint64 // calls before that was known that were not carried out, without and with pulling
 
@@ -74,18 +77,22 @@ type mailbox struct {
 	acked uint64        // it is done with this call of ours, and all before
 	told  uint64        // what it has last been told of ours
 	// what the acknowledgement by itself says, and not a message
-	worded uint64
-	probe  transport.Key    // of memory that this rank may try to read
-	keys   [2]transport.Key // of what it exposes in the present call
+	worded  uint64
+	noticed failureNotice    // the latest that it was told
+	probe   transport.Key    // of memory that this rank may try to read
+	keys    [2]transport.Key // of what it exposes in the present call
 }
 
-// A sender's part of the memory is a line with its acknowledgement as the last word, and then its slots. A
-// slot ends with the word that says what the message is; the payload stands before it, and before that the
-// number of the latest call with which the sender is done.
+// A sender's part of the memory is a line with its acknowledgement as the last word and its notice of a
+// failure before that, and then its slots. A slot ends with the word that says what the message is. A message
+// begins at a cache line, as far before that as its length needs: the payload, and right after it the number
+// of the latest call with which the sender is done.
 const (
 	mailboxDepth = 4 // a power of two
-	// MailboxBytes is the longest message.
-	MailboxBytes = 4096
+	// the longest messages of all ranks together for which there is room at one of them
+	mailboxBytesMin  = 4 << 10
+	mailboxBytesMax  = 16 << 10
+	mailboxBytesEach = 32 << 10 // divided by the ranks
 	// MailboxRanks is the largest communicator with mailboxes: a rank looks into the memory of so many peers
 	// without being told, and each message to all ranks takes one Write to each.
 	MailboxRanks = 16
@@ -93,14 +100,25 @@ const (
 	mailboxHead = 8
 	mailboxWord = 8
 	mailboxLine = 64
-	mailboxSlot = MailboxBytes + mailboxLine
-	mailboxSize = mailboxLine + mailboxDepth*mailboxSlot
 )
+
+// MailboxBytes is the longest message between ranks of a communicator of so many. The fewer there are the
+// longer it is: their memory takes the same, or less.
+func MailboxBytes(size int) int {
+	return max(mailboxBytesMin, min(mailboxBytesMax, mailboxBytesEach/size&^(mailboxLine-1)))
+}
+
+// messageBytes is how long a message is with a payload of n bytes.
+func messageBytes(n int) int {
+	return (n + mailboxHead + mailboxWord + mailboxLine - 1) &^ (mailboxLine - 1)
+}
 
 // NewMailboxes makes mailboxes of a communicator, which have no memory before they are first needed.
 // The messages by which the ranks agree on them have the context and the tag.
 func (e *Engine) NewMailboxes(context uint32, tag int, ranks []int32, rank, size int) *Mailboxes {
-	return &Mailboxes{e: e, context: context, tag: tag, ranks: ranks, rank: rank, size: size}
+	slot := messageBytes(MailboxBytes(size))
+	return &Mailboxes{e: e, context: context, tag: tag, ranks: ranks, rank: rank, size: size, slot: slot,
+		part: mailboxLine + mailboxDepth*slot}
 }
 
 func (m *Mailboxes) worldRank(rank int) int {
@@ -116,11 +134,25 @@ func wordAt(mem []byte, end int) *uint64 {
 }
 
 // slotEnd is where the slot of a call ends in the memory of one sender.
-func slotEnd(call uint64) int { return mailboxLine + int(call%mailboxDepth+1)*mailboxSlot }
+func (m *Mailboxes) slotEnd(call uint64) int { return mailboxLine + int(call%mailboxDepth+1)*m.slot }
 
 // mailboxFlag says which call a message is of. A number has come round to the same bits when nobody remembers
 // the slot's earlier messages.
 func mailboxFlag(call uint64, tag int) uint64 { return uint64(uint32(tag))<<32 | call&(1<<32-1) }
+
+// A message in a mailbox says of its call what a tag does, with fewer bits of the number, which the flag has
+// in full, and more of the signature: a payload of another length would be taken for what it is not.
+const mailboxNumberBits = 7
+
+func mailboxTag(c *Collective) int {
+	const low = 1<<(callBits+mailboxNumberBits) - 1
+	return c.Tag&low | int(c.Call.Signature()>>signatureBits<<(callBits+mailboxNumberBits))
+}
+
+// sameMailboxCall tells whether a message in a mailbox may be of the same call as the collective's.
+func (c *Collective) sameMailboxCall(tag int) bool {
+	return (tag^c.Tag)>>callBits&(1<<mailboxNumberBits-1) == 0
+}
 
 // Skip counts a call that this rank does not carry out, before it is known whether the ranks read each
 // other's memory: its rounds that go through mailboxes if they do not, and if they do.
@@ -154,21 +186,21 @@ func (m *Mailboxes) put(b *mailbox, tag int, payload []byte) bool {
 		return false
 	}
 	binary.LittleEndian.PutUint64(m.head[:], m.done)
-	n := len(payload) + mailboxHead + mailboxWord
-	if !m.write(b, slotEnd(m.call)-n, n, m.head[:], payload, mailboxFlag(m.call, tag)) {
+	n := messageBytes(len(payload))
+	if !m.write(b, m.slotEnd(m.call)-n, n, payload, m.head[:], mailboxFlag(m.call, tag)) {
 		return false
 	}
 	b.told = m.done
 	return true
 }
 
-// write makes an inline Write to a rank. A posted Write of the same acknowledgement as before takes the
-// connection to this memory, if it was at another.
-func (m *Mailboxes) write(b *mailbox, offset, n int, head, payload []byte, tail uint64) bool {
+// write makes an inline Write to a rank: two parts at the beginning, and a word at the end. A posted Write of
+// the same acknowledgement as before takes the connection to this memory, if it was at another.
+func (m *Mailboxes) write(b *mailbox, offset, n int, first, second []byte, tail uint64) bool {
 	qp := b.peer.ch.QP()
 	to := &m.segment[0]
 	to.Key, to.Offset, to.Length = b.key, m.mine()+uint64(offset), uint64(n)
-	if qp.WriteInline(to, head, payload, tail) {
+	if qp.WriteInline(to, first, second, tail) {
 		return true
 	}
 	binary.LittleEndian.PutUint64(m.memory.Bytes()[m.mine():], b.told)
@@ -181,7 +213,7 @@ func (m *Mailboxes) write(b *mailbox, offset, n int, head, payload []byte, tail 
 		return false
 	}
 	to.Offset, to.Length = m.mine()+uint64(offset), uint64(n)
-	return qp.WriteInline(to, head, payload, tail)
+	return qp.WriteInline(to, first, second, tail)
 }
 
 // lookAcked looks for an acknowledgement of the call that used the present call's slot.
@@ -191,23 +223,23 @@ func (m *Mailboxes) lookAcked(b *mailbox) bool {
 }
 
 // mine is where this rank writes in the memory of any other.
-func (m *Mailboxes) mine() uint64 { return uint64(m.rank * mailboxSize) }
+func (m *Mailboxes) mine() uint64 { return uint64(m.rank * m.part) }
 
-// get gives the word of the message of the present call from a rank, and the bytes before it; false if it has
-// not come.
+// get gives the word of the message of the present call from a rank, and its payload if that has n bytes;
+// false if it has not come.
 func (m *Mailboxes) get(b *mailbox, n int) (flag uint64, payload []byte, ok bool) {
-	end := slotEnd(m.call)
+	end := m.slotEnd(m.call)
 	flag = atomic.LoadUint64(wordAt(b.in, end))
 	if uint32(flag) != uint32(m.call) {
 		return 0, nil, false
 	}
-	end -= mailboxWord
-	return flag, b.in[end-n : end : end], true
+	at := end - messageBytes(n)
+	return flag, b.in[at : at+n : at+n], true
 }
 
 // received takes note of what a message says beside its payload of n bytes.
 func (m *Mailboxes) received(b *mailbox, n int) {
-	b.acked = max(b.acked, binary.LittleEndian.Uint64(b.in[slotEnd(m.call)-mailboxWord-n-mailboxHead:]))
+	b.acked = max(b.acked, binary.LittleEndian.Uint64(b.in[m.slotEnd(m.call)-messageBytes(n)+n:]))
 }
 
 // acknowledge tells a rank with which calls this one is done, before it waits for that.
@@ -249,9 +281,14 @@ func (cs *collectives) acknowledgeOwed() {
 func (m *Mailboxes) tellAll() bool {
 	all := true
 	for rank := range m.peers {
-		if b := &m.peers[rank]; rank != m.rank && b.told < m.done {
+		b := &m.peers[rank]
+		if rank == m.rank {
+			continue
+		}
+		if b.told < m.done {
 			all = m.tell(b, m.done) && all
 		}
+		all = m.tellNotice(b) && all
 	}
 	return all
 }

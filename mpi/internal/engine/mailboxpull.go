@@ -2,7 +2,11 @@ package engine
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"sync/atomic"
+	"syscall"
+	"time"
 
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/transport"
@@ -99,9 +103,9 @@ func (m *Mailboxes) differedBefore(b *mailbox, c *Collective) (tag int, differs 
 		return 0, false
 	}
 	first := m.call - uint64(c.round)
-	flag := atomic.LoadUint64(wordAt(b.in, slotEnd(first)))
+	flag := atomic.LoadUint64(wordAt(b.in, m.slotEnd(first)))
 	tag = int(flag >> 32)
-	return tag, uint32(flag) == uint32(first) && tag != c.Tag
+	return tag, uint32(flag) == uint32(first) && tag != c.flagTag
 }
 
 // pull reads memory of a peer.
@@ -110,41 +114,76 @@ func (cs *collectives) pull(c *Collective, m *Mailboxes, s *coll.Step) error {
 	for len(dst) > 0 {
 		piece := dst[:min(len(dst), pullPiece)]
 		cs.e.mu.Lock()
-		ok := m.read(piece, s, at)
+		err := m.read(piece, s, at)
 		cs.e.mu.Unlock()
-		if !ok {
-			if err := cs.pullLater(c, m, piece, s, at); err != nil {
-				return err
-			}
+		if err == transport.ErrNotNow {
+			err = cs.pullLater(c, m, piece, s, at)
+		}
+		if err != nil {
+			return err
 		}
 		dst, at = dst[len(piece):], at+uint64(len(piece))
 	}
 	return nil
 }
 
-// read reads memory of a peer if that can be done at once. The lock is held.
-func (m *Mailboxes) read(dst []byte, s *coll.Step, at uint64) bool {
+// read reads memory of a peer if that can be done at once; transport.ErrNotNow if it may be later. The lock
+// is held.
+func (m *Mailboxes) read(dst []byte, s *coll.Step, at uint64) error {
 	b := &m.peers[s.Peer]
-	if b.peer.state != peerOpen {
-		return false
+	switch {
+	case b.peer.state != peerOpen:
+		return transport.ErrNotNow
+	case b.keys[s.Src.Buf] == 0:
+		return fmt.Errorf("%w: rank %d exposes no memory where this rank is to read %d bytes: the ranks' "+
+			"arguments differ in length", ErrCount, s.Peer, s.Src.Len)
 	}
 	m.segment[0] = transport.Segment{Key: b.keys[s.Src.Buf], Offset: at, Length: uint64(len(dst))}
-	return b.peer.ch.QP().Get(dst, &m.segment[0])
+	err := b.peer.ch.QP().Get(dst, &m.segment[0])
+	if errors.Is(err, syscall.ESRCH) { // it could be read when the ranks agreed on that
+		return &PeerError{b.peer.rank, fmt.Errorf("%w: its process has ended", transport.ErrPeerLost)}
+	}
+	if err != nil && err != transport.ErrNotNow {
+		err = fmt.Errorf("%w, whose buffer is at rank %d: %w; WEFT_COLL with another algorithm than pull "+
+			"does without", errUnreadable, s.Peer, err)
+	}
+	return err
 }
+
+var errUnreadable = errors.New("memory cannot be read by another rank")
+
+// pullAgain is the time between two tries to read what cannot be read at the moment: nothing tells when that
+// is over.
+const pullAgain = 10 * time.Millisecond
 
 // pullLater reads what could not be read at once: the peer has still to carry out something; or it has given
 // the collective up, and this rank waits as for a message that does not come.
 func (cs *collectives) pullLater(c *Collective, m *Mailboxes, dst []byte, s *coll.Step,
 	at uint64) (err error) {
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		again := time.NewTicker(pullAgain)
+		defer again.Stop()
+		for {
+			select {
+			case <-over:
+				return
+			case <-again.C:
+				cs.e.WakeProbes()
+			}
+		}
+	}()
 	cs.e.waiters.waitUntil(0, nil, func() bool {
 		switch {
 		case cs.e.stopped != nil:
 			err = cs.e.stopped
 		case c.Canceller.Err() != nil:
 			err = c.Canceller.Err()
-		case m.read(dst, s, at):
-			return true
 		default:
+			if err = m.read(dst, s, at); err != transport.ErrNotNow {
+				return true
+			}
 			err = cs.interrupted(c)
 		}
 		return err != nil

@@ -105,7 +105,7 @@ func (m *Mailboxes) canRead(rank int) bool {
 	got := make([]byte, probeBytes)
 	m.segment[0] = transport.Segment{Key: b.probe, Length: probeBytes}
 	for range probeTries {
-		if b.peer.ch.QP().Get(got, &m.segment[0]) {
+		if b.peer.ch.QP().Get(got, &m.segment[0]) == nil {
 			return true
 		}
 		sys.Yield()
@@ -142,7 +142,7 @@ func (m *Mailboxes) beginSetup() error {
 		if !attr.PeerMapped || !attr.InlineWrites {
 			continue
 		}
-		mr, err := f.pd.Alloc(m.size*mailboxSize, transport.LocalWrite|transport.RemoteWrite)
+		mr, err := f.pd.Alloc(m.size*m.part, transport.LocalWrite|transport.RemoteWrite)
 		if err == nil {
 			m.memory, m.fabric = mr, f
 			binary.LittleEndian.PutUint64(input, uint64(mr.Key()))
@@ -221,10 +221,10 @@ func (m *Mailboxes) accept(offers []byte) bool {
 		if rank == m.rank {
 			continue
 		}
-		at := rank * mailboxSize
+		at := rank * m.part
 		m.peers[rank] = mailbox{peer: m.e.peer(m.worldRank(rank)), key: key,
 			probe: transport.Key(binary.LittleEndian.Uint64(offers[rank*mailboxOffer+8:])),
-			in:    m.memory.Bytes()[at : at+mailboxSize : at+mailboxSize]}
+			in:    m.memory.Bytes()[at : at+m.part : at+m.part]}
 	}
 	return true
 }

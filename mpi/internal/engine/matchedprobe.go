@@ -24,9 +24,11 @@ type matchedProbes struct {
 // Mprobe waits for a message that a receive with the same arguments would match, and takes it for Mrecv. It
 // ends when canceller, which may be nil, does.
 func (e *Engine) Mprobe(context uint32, src, tag int, scope *Canceller) (m Message, st Status, err error) {
+	start := e.hook.begin(CallProbe, src, tag, 0)
+	defer e.hook.end(CallProbe, start, src, tag, 0)
 	ok := false
 	var since probeFailures
-	e.waiters.waitUntil(0, nil, func() bool {
+	e.waiters.waitUntilProbed(0, nil, func() bool {
 		if ok || err != nil {
 			return true // asked again: it is taken
 		}
@@ -35,12 +37,14 @@ func (e *Engine) Mprobe(context uint32, src, tag int, scope *Canceller) (m Messa
 			err = since.end(e, context, src, scope)
 		}
 		return ok || err != nil
-	})
+	}, &probed{context: context, source: src, tag: tag, scope: scope})
 	return m, st, err
 }
 
 // Improbe makes progress once and takes such a message if there is one.
 func (e *Engine) Improbe(context uint32, src, tag int) (Message, Status, bool, error) {
+	start := e.hook.begin(CallProbe, src, tag, 0)
+	defer e.hook.end(CallProbe, start, src, tag, 0)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	m, st, ok, err := e.probes.match(context, src, tag)
@@ -76,6 +80,8 @@ func (q *matchedProbes) remove(a *unexpectedMessage) {
 
 // Mrecv receives a message that was matched, as Recv would.
 func (e *Engine) Mrecv(m Message, buf []byte, elem int) (Status, error) {
+	start := e.hook.begin(CallRecv, AnySource, AnyTag, len(buf))
+	defer e.hook.end(CallRecv, start, AnySource, AnyTag, len(buf))
 	e.mu.Lock()
 	r, err := e.probes.startRecv(m, buf, nil, elem)
 	e.mu.Unlock()
@@ -87,6 +93,8 @@ func (e *Engine) Mrecv(m Message, buf []byte, elem int) (Status, error) {
 
 // Imrecv begins to receive a message that was matched. buf is weft's until the request is complete.
 func (e *Engine) Imrecv(m Message, buf []byte, elem int) (Request, error) {
+	start := e.hook.begin(CallIrecv, AnySource, AnyTag, len(buf))
+	defer e.hook.end(CallIrecv, start, AnySource, AnyTag, len(buf))
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r, err := e.probes.startRecv(m, buf, nil, elem)
@@ -98,6 +106,8 @@ func (e *Engine) Imrecv(m Message, buf []byte, elem int) (Request, error) {
 
 // ImrecvVec is Imrecv into several buffers, one after the other.
 func (e *Engine) ImrecvVec(m Message, vec [][]byte, elem int) (Request, error) {
+	start := e.hook.begin(CallIrecv, AnySource, AnyTag, bytesIn(vec))
+	defer e.hook.end(CallIrecv, start, AnySource, AnyTag, bytesIn(vec))
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r, err := e.probes.startRecv(m, nil, vec, elem)

@@ -35,6 +35,7 @@ type peer struct {
 	// unexpected messages by the id of their first announcement
 	announcedUnexpected map[uint64]*unexpectedMessage
 	batch               eager.Batch
+	unrecorded          int // messages at the end of the batch, all of its last run: see recordRun
 	burst               burstStats
 	incoming            incoming
 	controls            []control          // that wait for a connection or for room

@@ -1,22 +1,32 @@
 package engine
 
+import "time"
+
 // Probe waits for a message that a receive with the same arguments would match, and leaves it there. It ends
 // when canceller does, which may be nil.
 func (e *Engine) Probe(context uint32, src, tag int, scope *Canceller) (Status, error) {
 	start := e.hook.begin(CallProbe, src, tag, 0)
-	defer e.hook.end(CallProbe, start)
+	defer e.hook.end(CallProbe, start, src, tag, 0)
 	var st Status
 	var err error
 	var since probeFailures
-	e.waiters.waitUntil(0, nil, func() bool {
+	e.waiters.waitUntilProbed(0, nil, func() bool {
 		var ok bool
 		st, ok, err = e.probes.probe(context, src, tag)
 		if err == nil && !ok {
 			err = since.end(e, context, src, scope)
 		}
 		return ok || err != nil
-	})
+	}, &probed{context: context, source: src, tag: tag, scope: scope})
 	return st, err
+}
+
+// probed is what a probe waits for.
+type probed struct {
+	context     uint32
+	source, tag int
+	scope       *Canceller
+	began       time.Duration // of the engine's life: when it first slept
 }
 
 // probeFailures are those that a probe knew when it began.
@@ -41,6 +51,8 @@ func (f *probeFailures) end(e *Engine, context uint32, src int, scope *Canceller
 
 // Iprobe makes progress once and tells whether there is such a message.
 func (e *Engine) Iprobe(context uint32, src, tag int) (Status, bool, error) {
+	start := e.hook.begin(CallProbe, src, tag, 0)
+	defer e.hook.end(CallProbe, start, src, tag, 0)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	st, ok, err := e.probes.probe(context, src, tag)

@@ -37,6 +37,9 @@ func (g *progressEngine) poll() bool {
 	if len(g.e.collectives.inMailboxes) > 0 {
 		busy = g.e.collectives.pollMailboxes() || busy
 	}
+	if len(g.e.collectives.beside) > 0 {
+		g.e.collectives.checkBeside()
+	}
 	busy = g.e.collectives.leave(outer) || busy
 	if len(g.e.collectives.owing) > 0 {
 		g.e.collectives.acknowledgeOwed()

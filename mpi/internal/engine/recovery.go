@@ -35,6 +35,8 @@ type recovery struct {
 	agreements   map[uint32]*agreements
 	early        map[uint32][]earlyMessage // of communicators that this rank does not know yet
 	earlyCount   int
+	groupCalls   []*GroupCall // under way
+	alone        bool         // of Config.FindsFailures
 }
 
 // agreements are those of one communicator.
@@ -60,7 +62,7 @@ type control struct {
 }
 
 func (v *recovery) init(e *Engine, c Config) {
-	v.e, v.onRevoke = e, c.Revoked
+	v.e, v.onRevoke, v.alone = e, c.Revoked, c.FindsFailures
 	v.acknowledged, v.revoked = map[uint32]int{}, map[uint32]bool{}
 	v.agreements, v.early = map[uint32]*agreements{}, map[uint32][]earlyMessage{}
 	e.routes.onMessage(channel.Agree, v.onAgree)
@@ -166,6 +168,7 @@ func (v *recovery) revoke(communicator uint32) {
 				binary.LittleEndian.AppendUint32(nil, communicator)})
 		}
 	}
+	v.endGroupCalls(ErrRevoked, func(g *GroupCall) bool { return communicatorOf(g.Context) == communicator })
 	for r := range v.e.requests.underWay() {
 		if r.completed() || r.kind != kindCollective && r.collective != nil {
 			continue
@@ -277,8 +280,43 @@ func (a *agreements) worldRank(i int) int {
 // notice that they have failed.
 func (v *recovery) connectTo(a *agreements, number uint32) {
 	for _, i := range a.table.AwaitedFrom(number) {
-		if p := v.e.peer(a.worldRank(i)); p.state == peerIdle {
-			v.e.connections.connect(p)
+		v.watch(a.worldRank(i))
+	}
+}
+
+// watch has a connection to a rank, whose end shows that the rank has failed.
+func (v *recovery) watch(rank int) {
+	if rank == v.e.rank {
+		return
+	}
+	if p := v.e.peer(rank); p.state == peerIdle {
+		v.e.connections.connect(p)
+	}
+}
+
+// watchSources has, before this rank sleeps and once a heartbeat, connections to all from whom a receive or
+// the probe waits for a message, if nobody else tells of failures: one of them may have failed before it
+// connected to this rank.
+func (v *recovery) watchSources(probed *probed) {
+	if !v.alone || v.e.stopped != nil {
+		return
+	}
+	for m := range v.e.matching.Posted() {
+		v.watchSource(m.Context, int(m.Source))
+	}
+	if probed != nil {
+		v.watchSource(probed.context, probed.source)
+	}
+}
+
+func (v *recovery) watchSource(context uint32, source int) {
+	if source != AnySource {
+		v.watch(source)
+		return
+	}
+	for rank := range v.e.size {
+		if v.e.failures.inContext(context, rank) {
+			v.watch(rank)
 		}
 	}
 }
@@ -346,6 +384,7 @@ func (v *recovery) peerFailed(p *peer) {
 			v.e.collectives.fail(c, p.cause)
 		}
 	}
+	v.endGroupCalls(p.cause, func(g *GroupCall) bool { return v.takesPart(g, p.rank) })
 	for communicator, a := range v.agreements {
 		if i := a.index(p.rank); i >= 0 {
 			v.post(communicator, a, a.table.Fail(i))

@@ -18,6 +18,8 @@ const (
 	AnyTag    = match.AnyTag
 )
 
+var errInsideMessage = fmt.Errorf("%w: a message began inside another", transport.ErrProtocol)
+
 // recvProtocol carries out receives, and takes the messages that come.
 //
 // Invariants, under the lock: a message goes to the receive that the table matches, or else to the unexpected
@@ -29,12 +31,15 @@ type recvProtocol struct {
 	destination [][]byte // of the fetch that is being started
 	// bytes of announced messages that may be copied before the next pass; less than 0 after a long one
 	copyBudget int
+	began      int64 // of the Recv that has the lock and receives directly, for the hook; else 0
 }
 
 // Recv receives into buf and returns when the message is there: straight out of the peer's ring if that will
 // do, else with a request. elem is the size of an element, for st, the status.
 func (e *Engine) Recv(context uint32, buf []byte, src, tag, elem int, st *Status) (err error) {
-	start := e.hook.begin(CallRecv, src, tag, len(buf))
+	if e.hook != nil {
+		return e.recvHooked(context, buf, src, tag, elem, st)
+	}
 	e.mu.Lock()
 	if src != AnySource && tag != AnyTag && e.recvs.canRecvDirect(src) {
 		p := e.peers[src]
@@ -43,12 +48,36 @@ func (e *Engine) Recv(context uint32, buf []byte, src, tag, elem int, st *Status
 			e.mu.Unlock()
 			prefetch(answer)
 			st.Source, st.Tag, st.Bytes, st.Elem, st.Cancelled = src, tag, n, elem, false
-			e.hook.end(CallRecv, start)
 			return nil
 		}
 	}
 	*st, err = e.recvs.posted(context, buf, src, tag, elem)
-	e.hook.end(CallRecv, start)
+	return err
+}
+
+// recvHooked is Recv with a hook. A receive that takes its message straight out of the ring tells the hook of
+// both with one record, under the lock.
+func (e *Engine) recvHooked(context uint32, buf []byte, src, tag, elem int, st *Status) (err error) {
+	start := e.hook.begin(CallRecv, src, tag, len(buf))
+	e.mu.Lock()
+	if src != AnySource && tag != AnyTag && e.recvs.canRecvDirect(src) {
+		e.recvs.began = start
+		p := e.peers[src]
+		n, ok := e.recvs.recvDirect(p, envelope{Context: context, Tag: int32(tag)}, buf)
+		e.recvs.began = 0
+		if ok {
+			answer := eager.PrefetchAddr(p.ch, n)
+			e.mu.Unlock()
+			prefetch(answer)
+			st.Source, st.Tag, st.Bytes, st.Elem, st.Cancelled = src, tag, n, elem, false
+			if e.hook.Tell != nil {
+				e.hook.callEnded(CallRecv, start)
+			}
+			return nil
+		}
+	}
+	*st, err = e.recvs.posted(context, buf, src, tag, elem)
+	e.hook.end(CallRecv, start, src, tag, len(buf))
 	return err
 }
 
@@ -59,7 +88,7 @@ func (e *Engine) Irecv(context uint32, buf []byte, src, tag, elem int) (Request,
 	}
 	start := e.hook.begin(CallIrecv, src, tag, len(buf))
 	h, err := e.recvs.nonblocking(context, buf, src, tag, elem)
-	e.hook.end(CallIrecv, start)
+	e.hook.end(CallIrecv, start, src, tag, len(buf))
 	return h, err
 }
 
@@ -78,6 +107,11 @@ func (v *recvProtocol) nonblocking(context uint32, buf []byte, src, tag, elem in
 // IrecvVec is Irecv into several buffers, one after the other. They, and the slice of them, are weft's until
 // the request is complete.
 func (e *Engine) IrecvVec(context uint32, vec [][]byte, src, tag, elem int) (Request, error) {
+	if e.hook != nil {
+		n := bytesIn(vec)
+		start := e.hook.begin(CallIrecv, src, tag, n)
+		defer func() { e.hook.end(CallIrecv, start, src, tag, n) }()
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.stopped != nil {
@@ -122,7 +156,6 @@ func (v *recvProtocol) start(r *request, context uint32, src, tag, elem int) {
 		v.deliverUnexpected(r, m.Value)
 		return
 	}
-	v.e.recorder.Note(recorder.Posted, context, src, tag, r.bufferLen())
 	if v.e.failures.noted.Load() {
 		if err := v.e.failures.noLiveSource(context, src); err != nil {
 			v.e.matching.RemovePosted(&r.posted)
@@ -198,7 +231,11 @@ func (v *recvProtocol) drain(p *peer) {
 		if err == nil && !ok {
 			break
 		}
-		if err == nil {
+		switch {
+		case err != nil:
+		case kind == channel.Eager: // most messages, and not worth a look into a table
+			err = v.onEagerMessage(p, body)
+		default:
 			err = v.e.routes.message(p, kind, body)
 		}
 		if err != nil {
@@ -230,9 +267,9 @@ func (v *recvProtocol) progressAfterRecv(p *peer) {
 	}
 }
 
-// register has the router hand the receiver's messages and completions over.
+// register has the router hand the receiver's messages and completions over, but for channel.Eager, which
+// drain takes itself.
 func (v *recvProtocol) register(t *router) {
-	t.onMessage(channel.Eager, v.onEagerMessage)
 	t.onMessage(channel.Batch, v.onBatch)
 	t.onMessage(channel.First, v.onFirst)
 	t.onMessage(channel.More, v.onMore)
@@ -261,18 +298,46 @@ func (v *recvProtocol) onBatch(p *peer, body []byte) error {
 	var run eager.Run
 	for len(body) > 0 {
 		rest, err := eager.ParseRun(body, &run)
+		if err == nil {
+			err = v.onRun(p, &run)
+		}
 		if err != nil {
 			return err
-		}
-		for all := run.Payloads; run.Count > 0; run.Count-- {
-			if err := v.onEager(p, run.Envelope, all[:run.Length:run.Length]); err != nil {
-				return err
-			}
-			all = all[run.Length:]
 		}
 		body = rest
 	}
 	return nil
+}
+
+// onRun takes the messages of one run. The recorder is told of those that match together, since that costs as
+// much as to tell of one.
+func (v *recvProtocol) onRun(p *peer, run *eager.Run) error {
+	if p.incoming.active() {
+		return errInsideMessage
+	}
+	matched := 0
+	for at := 0; run.Count > 0; run.Count-- {
+		payload := run.Payloads[at : at+run.Length : at+run.Length]
+		at += run.Length
+		if m := v.e.matching.Arrive(run.Context, int32(p.rank), run.Tag); m != nil {
+			matched++
+			v.deliver(p, m.Value, run.Envelope, payload)
+			continue
+		}
+		v.recordReceived(p, run, matched)
+		matched = 0
+		if err := v.storeUnexpected(p, run.Envelope, payload); err != nil {
+			return err
+		}
+	}
+	v.recordReceived(p, run, matched)
+	return nil
+}
+
+func (v *recvProtocol) recordReceived(p *peer, run *eager.Run, messages int) {
+	if messages > 0 {
+		v.e.recorder.NoteTimes(recorder.Received, run.Context, p.rank, int(run.Tag), run.Length, messages)
+	}
 }
 
 func (v *recvProtocol) onFirst(p *peer, body []byte) error {
@@ -312,25 +377,35 @@ func (v *recvProtocol) onAnnouncedPiece(p *peer, body []byte) error {
 	return v.onAnnouncement(p, source)
 }
 
-// onEager takes a whole message: by far the most common case.
+// onEager takes a whole message that came by itself.
 func (v *recvProtocol) onEager(p *peer, env envelope, payload []byte) error {
 	if p.incoming.active() {
-		return fmt.Errorf("%w: a message began inside another", transport.ErrProtocol)
+		return errInsideMessage
 	}
-	if m := v.e.matching.Arrive(env.Context, int32(p.rank), env.Tag); m != nil {
-		v.e.recorder.Note(recorder.Received, env.Context, p.rank, int(env.Tag), len(payload))
-		v.e.hook.match(env.Context, p.rank, env.Tag, len(payload), false)
-		r := m.Value
-		r.status.Source, r.status.Tag, r.status.Bytes = p.rank, int(env.Tag), len(payload)
-		if len(r.vec) == 1 && len(payload) <= len(r.vec[0]) {
-			wordcopy.Copy(r.vec[0], payload)
-			v.e.requests.complete(r, nil)
-		} else {
-			r.copyIn(0, payload)
-			v.complete(r)
-		}
-		return nil
+	m := v.e.matching.Arrive(env.Context, int32(p.rank), env.Tag)
+	if m == nil {
+		return v.storeUnexpected(p, env, payload)
 	}
+	v.e.recorder.Note(recorder.Received, env.Context, p.rank, int(env.Tag), len(payload))
+	v.deliver(p, m.Value, env, payload)
+	return nil
+}
+
+// deliver gives a whole message to the receive that matched it: by far the most common case.
+func (v *recvProtocol) deliver(p *peer, r *request, env envelope, payload []byte) {
+	v.e.hook.match(env.Context, p.rank, env.Tag, len(payload), false)
+	r.status.Source, r.status.Tag, r.status.Bytes = p.rank, int(env.Tag), len(payload)
+	if len(r.vec) == 1 && len(payload) <= len(r.vec[0]) {
+		wordcopy.Copy(r.vec[0], payload)
+		v.e.requests.complete(r, nil)
+	} else {
+		r.copyIn(0, payload)
+		v.complete(r)
+	}
+}
+
+// storeUnexpected keeps a whole message that no receive matches.
+func (v *recvProtocol) storeUnexpected(p *peer, env envelope, payload []byte) error {
 	if v.e.unexpected.discards(env, p.rank, payload) {
 		return nil
 	}
@@ -361,7 +436,7 @@ func (in *incoming) active() bool { return in.r != nil || in.a != nil }
 func (v *recvProtocol) onFirstPiece(p *peer, env envelope, total int, head []byte) error {
 	in := &p.incoming
 	if in.active() {
-		return fmt.Errorf("%w: a message began inside another", transport.ErrProtocol)
+		return errInsideMessage
 	}
 	in.remaining = total
 	if m := v.e.matching.Arrive(env.Context, int32(p.rank), env.Tag); m != nil {

@@ -63,16 +63,28 @@ func (m sendMode) synchronous() bool { return m >= sendSynchronous }
 // receiver.
 func (e *Engine) Send(context uint32, buf []byte, dst, tag int) error {
 	env := envelope{Context: context, Tag: int32(tag)}
-	start := e.hook.begin(CallSend, dst, tag, len(buf))
+	if e.hook != nil {
+		return e.sendHooked(env, buf, dst)
+	}
 	e.mu.Lock()
 	// The common case needs no request: the peer is connected, nothing waits before us, and the message fits.
 	if p := e.peers[dst]; p != nil && p.canSendEager(len(buf)) && e.sends.sendEager(p, env, buf, 0) {
 		e.mu.Unlock()
-		e.hook.end(CallSend, start)
 		return nil
 	}
-	err := e.sends.blocking(env, buf, dst, sendBlocking)
-	e.hook.end(CallSend, start)
+	return e.sends.blocking(env, buf, dst, sendBlocking)
+}
+
+// sendHooked is Send with a hook.
+func (e *Engine) sendHooked(env envelope, buf []byte, dst int) (err error) {
+	start := e.hook.begin(CallSend, dst, int(env.Tag), len(buf))
+	e.mu.Lock()
+	if p := e.peers[dst]; p != nil && p.canSendEager(len(buf)) && e.sends.sendEager(p, env, buf, 0) {
+		e.mu.Unlock()
+	} else {
+		err = e.sends.blocking(env, buf, dst, sendBlocking)
+	}
+	e.hook.end(CallSend, start, dst, int(env.Tag), len(buf))
 	return err
 }
 
@@ -81,7 +93,7 @@ func (e *Engine) Ssend(context uint32, buf []byte, dst, tag int) error {
 	start := e.hook.begin(CallSsend, dst, tag, len(buf))
 	e.mu.Lock()
 	err := e.sends.blocking(envelope{Context: context, Tag: int32(tag)}, buf, dst, sendSynchronous)
-	e.hook.end(CallSsend, start)
+	e.hook.end(CallSsend, start, dst, tag, len(buf))
 	return err
 }
 
@@ -93,7 +105,7 @@ func (e *Engine) Isend(context uint32, buf []byte, dst, tag int) (Request, error
 	}
 	start := e.hook.begin(CallIsend, dst, tag, len(buf))
 	h, err := e.sends.nonblocking(env, buf, dst, sendNonblocking)
-	e.hook.end(CallIsend, start)
+	e.hook.end(CallIsend, start, dst, tag, len(buf))
 	return h, err
 }
 
@@ -102,7 +114,7 @@ func (e *Engine) Issend(context uint32, buf []byte, dst, tag int) (Request, erro
 	start := e.hook.begin(CallIsend, dst, tag, len(buf))
 	h, err := e.sends.nonblocking(envelope{Context: context, Tag: int32(tag)}, buf, dst,
 		sendSynchronousNonblocking)
-	e.hook.end(CallIsend, start)
+	e.hook.end(CallIsend, start, dst, tag, len(buf))
 	return h, err
 }
 
@@ -118,6 +130,11 @@ func (e *Engine) IssendVec(context uint32, vec [][]byte, dst, tag int) (Request,
 }
 
 func (e *Engine) isendVec(context uint32, vec [][]byte, dst, tag int, sync bool) (Request, error) {
+	if e.hook != nil {
+		n := bytesIn(vec)
+		start := e.hook.begin(CallIsend, dst, tag, n)
+		defer func() { e.hook.end(CallIsend, start, dst, tag, n) }()
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.stopped != nil {
@@ -128,6 +145,14 @@ func (e *Engine) isendVec(context uint32, vec [][]byte, dst, tag int, sync bool)
 	more := !sync && e.coalescer.shouldCoalesceTo(dst, r.bufferLen())
 	e.sends.start(r, envelope{Context: context, Tag: int32(tag)}, dst, more)
 	return r.handle(), nil
+}
+
+// bytesIn is how long a vector is.
+func bytesIn(vec [][]byte) (n int) {
+	for _, b := range vec {
+		n += len(b)
+	}
+	return n
 }
 
 // blocking carries out a send with a request, to its end. The lock is held, and given up.
@@ -143,6 +168,13 @@ func (s *sendProtocol) blocking(env envelope, buf []byte, dst int, mode sendMode
 // nonblocking begins a send and gives its handle.
 func (s *sendProtocol) nonblocking(env envelope, buf []byte, dst int, mode sendMode) (h Request, err error) {
 	s.e.mu.Lock()
+	p := s.e.peers[dst]
+	if p != nil && p.batch.Count() > 0 && mode == sendNonblocking &&
+		s.e.coalescer.continueRun(p, env, buf) {
+		h = s.e.requests.newCompleted()
+		s.e.mu.Unlock()
+		return h, nil
+	}
 	r, err := s.begin(env, buf, dst, mode)
 	switch {
 	case err != nil:
@@ -160,7 +192,8 @@ func (s *sendProtocol) nonblocking(env envelope, buf []byte, dst int, mode sendM
 func (s *sendProtocol) begin(env envelope, buf []byte, dst int, mode sendMode) (*request, error) {
 	more := mode.nonblocking() && s.e.stopped == nil && s.e.coalescer.shouldCoalesceTo(dst, len(buf))
 	if p := s.e.peers[dst]; p != nil && !mode.synchronous() {
-		if more && s.e.coalescer.add(p, env, buf) || s.sendNow(p, env, buf, sendFlags(more)) {
+		if more && len(buf) <= eager.MaxBatched && s.e.coalescer.add(p, env, buf) ||
+			s.sendNow(p, env, buf, sendFlags(more)) {
 			return nil, nil
 		}
 		more = more && p.burst.coalesced

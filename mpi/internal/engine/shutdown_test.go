@@ -2,6 +2,7 @@ package engine
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -26,5 +27,51 @@ func TestNothingIsSaidAfterClose(t *testing.T) {
 		e.failures.failPeer(p, err)
 		require.Empty(t, e.failures.peers)
 		require.NotEqual(t, transport.StateError, p.ch.QP().State(), "the connection was cut")
+	})
+}
+
+// TestCloseSeenByAnotherGoroutine: who waits for connections to close is woken when the pass that sees the end
+// of the last one is made by somebody else.
+func TestCloseSeenByAnotherGoroutine(t *testing.T) {
+	onEach(t, 2, func(t *testing.T, w []*Engine) {
+		connected(t, w)
+		e := w[0]
+		asleep := func(what func() bool) {
+			for there := false; !there; time.Sleep(time.Millisecond) {
+				e.mu.Lock()
+				there = what()
+				e.mu.Unlock()
+			}
+		}
+		closed, driven := make(chan struct{}), make(chan struct{})
+		over := false
+		go func() { // it makes the passes
+			defer close(driven)
+			e.waiters.waitUntil(0, nil, func() bool { return over })
+		}()
+		asleep(func() bool { return e.waiters.progressOwner != nil })
+		go func() {
+			defer close(closed)
+			e.waiters.waitUntil(0, nil, e.closed)
+		}()
+		asleep(func() bool { return len(e.waiters.parked) == 1 })
+		for _, e := range w {
+			e.mu.Lock()
+			e.closing = true
+			e.peers[1-e.rank].ch.QP().Close()
+			e.mu.Unlock()
+		}
+		go w[1].waiters.waitUntil(0, nil, w[1].closed)
+		select {
+		case <-closed:
+		case <-time.After(closeTimeout / 2):
+			t.Error("the connection is closed, and who waits for that sleeps on")
+		}
+		e.mu.Lock()
+		over = true
+		e.waiters.wakeAll()
+		e.mu.Unlock()
+		<-closed
+		<-driven
 	})
 }

@@ -24,13 +24,14 @@ type waiters struct {
 	progressOwner *waiter   // who sleeps in the completion queue
 	parked        []*waiter // who sleeps on his own
 	free          *waiter
-	began         time.Time     // when the engine was made
-	asleep        int           // goroutines that sleep
-	slept         time.Duration // ends of sleeps less their beginnings, since began
-	descriptions  descriptions  // of waits, while somebody asks for them
-	spinTime      time.Duration // how long a waiting rank polls before it sleeps
-	maxYields     int           // idle passes before a waiting rank sleeps, where it shares its core
-	yielded       atomic.Int64  // when such a rank last let other goroutines run, since began
+	began         time.Time       // when the engine was made
+	asleep        int             // goroutines that sleep
+	slept         time.Duration   // ends of sleeps less their beginnings, since began
+	descriptions  descriptions    // of waits, while somebody asks for them
+	forLocks      map[uint64]bool // goroutines that wait for the lock of a window
+	spinTime      time.Duration   // how long a waiting rank polls before it sleeps
+	maxYields     int             // idle passes before a waiting rank sleeps, where it shares its core
+	yielded       atomic.Int64    // when such a rank last let other goroutines run, since began
 }
 
 // waiter is one sleeping goroutine.
@@ -124,6 +125,9 @@ const (
 func (p *spinBudget) remaining(e *Engine) bool {
 	p.idle++
 	if e.waiters.spinTime == 0 {
+		if e.connections.underWay.Load() > 0 {
+			return false // a connect takes many turns of this core, and wakes who sleeps
+		}
 		e.waiters.giveTurn(p.idle)
 		return p.idle < e.waiters.maxYields
 	}
@@ -200,7 +204,7 @@ func (w *waiters) waitFor(r *request, h Request) (Status, error) {
 			w.e.mu.Unlock()
 			if handled {
 				if !p.spinUntil(w.e, func() bool { return r.isDone(h.gen) }) {
-					w.sleep(1, func(int) Request { return h }, nil)
+					w.sleep(1, func(int) Request { return h }, nil, nil)
 				}
 				busy = true
 			}
@@ -215,7 +219,7 @@ func (w *waiters) waitFor(r *request, h Request) (Status, error) {
 			}
 		}
 		if !p.remaining(w.e) {
-			w.sleep(1, func(int) Request { return h }, nil)
+			w.sleep(1, func(int) Request { return h }, nil, nil)
 			p.reset()
 		}
 	}
@@ -225,6 +229,11 @@ func (w *waiters) waitFor(r *request, h Request) (Status, error) {
 // again then. What makes it hold must be the completion of one of n requests, whose handles at gives; or,
 // where n is 0, an unexpected message, a failure, or something that is followed by WakeProbes.
 func (w *waiters) waitUntil(n int, at func(i int) Request, cond func() bool) {
+	w.waitUntilProbed(n, at, cond, nil)
+}
+
+// waitUntilProbed is waitUntil, where n is 0, for a message that is probed for.
+func (w *waiters) waitUntilProbed(n int, at func(i int) Request, cond func() bool, probed *probed) {
 	var p spinBudget
 	for {
 		w.e.mu.Lock()
@@ -247,17 +256,34 @@ func (w *waiters) waitUntil(n int, at func(i int) Request, cond func() bool) {
 		w.e.mu.Unlock()
 		if handled {
 			if !p.spinUntil(w.e, func() bool { return w.e.completionHandler.passes.Load() != seen }) {
-				w.sleep(n, at, cond)
+				w.sleep(n, at, cond, probed)
 			}
 			busy = true
 		}
 		if busy {
 			p.reset()
 		} else if !p.remaining(w.e) {
-			w.sleep(n, at, cond)
+			w.sleep(n, at, cond, probed)
 			p.reset()
 		}
 	}
+}
+
+// waitUnless is waitUntil, for a condition that is no request, which ends with s too: then it returns why.
+func (w *waiters) waitUnless(s *Canceller, cond func() bool) error {
+	if s == nil {
+		w.waitUntil(0, nil, cond)
+		return nil
+	}
+	holds := false
+	w.waitUntil(0, nil, func() bool {
+		holds = cond()
+		return holds || s.Err() != nil
+	})
+	if holds {
+		return nil
+	}
+	return s.Err()
 }
 
 // anyDone tells whether one of n handles has nothing left to wait for.
@@ -281,16 +307,18 @@ func (e *Engine) WakeProbes() {
 
 // sleep blocks until one of n requests is done or, where n is 0, something may have made cond hold; or until
 // it is this goroutine's turn to make progress. It may return early.
-func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool) {
+func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool, probed *probed) {
 	w.e.mu.Lock()
 	if n > 0 && w.anyDone(n, at) || n == 0 && cond() {
 		w.e.mu.Unlock()
 		return
 	}
+	w.e.recovery.watchSources(probed)
 	w.e.stats.Sleeps++
 	w.asleep++
 	began := time.Since(w.began)
 	w.slept -= began
+	w.recordWaits(n, at)
 	w.e.recorder.Note(recorder.Sleeps, 0, 0, 0, 0)
 	w.e.recorder.Stamp()
 	s := w.get(n == 0)
@@ -303,8 +331,18 @@ func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool) {
 			}
 		}
 	}
+	if w.e.hook != nil {
+		var r *request
+		if n > 0 {
+			r = w.e.requests.find(at(0))
+		}
+		w.e.hook.sleeps(r, probed)
+	}
 	if w.descriptions.asked {
-		w.describe(n, at)
+		if probed != nil && probed.began == 0 {
+			probed.began = began
+		}
+		w.describe(n, at, probed)
 	}
 	if w.e.completionHandler.active() {
 		w.e.completionHandler.armRetry()
@@ -341,7 +379,20 @@ func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool) {
 	w.e.recorder.Note(recorder.Wakes, 0, 0, 0, 0)
 	w.e.mu.Unlock()
 	if w.e.hook != nil {
-		w.e.hook(Event{Kind: EventSlept, Elapsed: ended - began})
+		w.e.hook.slept(ended - began)
+	}
+}
+
+// recordedWaits is how many of the receives that a goroutine sleeps for are recorded.
+const recordedWaits = 8
+
+// recordWaits records the receives that a goroutine is about to sleep for. None is recorded when it is
+// posted: there are as many receives as messages, and a message tells of the receive that it has served.
+func (w *waiters) recordWaits(n int, at func(i int) Request) {
+	for i := range min(n, recordedWaits) {
+		if r := w.e.requests.find(at(i)); r != nil && r.kind == kindRecv && !r.completed() {
+			w.e.recorder.Note(recorder.Posted, r.posted.Context, r.rank, int(r.posted.Tag), r.bufferLen())
+		}
 	}
 }
 

@@ -54,6 +54,19 @@ func (v *viewMessages) setView(r *request, l *layout.Layout, mem unsafe.Pointer)
 	r.view = b
 }
 
+// setBuffer makes a block the request's buffer, which may lie together, or have no bytes.
+func (v *viewMessages) setBuffer(r *request, b Block) {
+	from, ok := b.Layout.Contiguous()
+	switch {
+	case b.Layout.Bytes() == 0:
+		r.contiguous(nil)
+	case ok:
+		r.contiguous(unsafe.Slice((*byte)(unsafe.Add(b.Memory, from)), b.Layout.Bytes()))
+	default:
+		v.setView(r, b.Layout, b.Memory)
+	}
+}
+
 // release takes the buffer of a request back.
 func (v *viewMessages) release(b *viewBuffer) {
 	*b = viewBuffer{next: v.free}
@@ -72,9 +85,9 @@ func (e *Engine) SendView(context uint32, l *layout.Layout, mem unsafe.Pointer, 
 	n := l.Bytes()
 	start := e.hook.begin(CallSend, dst, tag, n)
 	e.mu.Lock()
-	if e.views.sendNow(context, l, mem, dst, tag, 0) {
+	if e.views.sendNow(context, l, mem, dst, tag, false) {
 		e.mu.Unlock()
-		e.hook.end(CallSend, start)
+		e.hook.end(CallSend, start, dst, tag, n)
 		return nil
 	}
 	r, err := e.views.send(context, l, mem, dst, tag)
@@ -82,7 +95,7 @@ func (e *Engine) SendView(context uint32, l *layout.Layout, mem unsafe.Pointer, 
 	if err == nil {
 		_, err = e.waiters.wait(r)
 	}
-	e.hook.end(CallSend, start)
+	e.hook.end(CallSend, start, dst, tag, n)
 	return err
 }
 
@@ -91,10 +104,11 @@ func (e *Engine) SendView(context uint32, l *layout.Layout, mem unsafe.Pointer, 
 func (e *Engine) IsendView(context uint32, l *layout.Layout, mem unsafe.Pointer, dst, tag int) (Request,
 	error) {
 	start := e.hook.begin(CallIsend, dst, tag, l.Bytes())
-	defer e.hook.end(CallIsend, start)
+	defer e.hook.end(CallIsend, start, dst, tag, l.Bytes())
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.views.sendNow(context, l, mem, dst, tag, 0) {
+	more := e.stopped == nil && e.coalescer.shouldCoalesceTo(dst, l.Bytes())
+	if e.views.sendNow(context, l, mem, dst, tag, more) {
 		return e.requests.newCompleted(), nil
 	}
 	r, err := e.views.send(context, l, mem, dst, tag)
@@ -104,18 +118,28 @@ func (e *Engine) IsendView(context uint32, l *layout.Layout, mem unsafe.Pointer,
 	return r.handle(), nil
 }
 
-// sendNow sends a message that fits a slot and need not wait for others; false if it needs a request.
+// sendNow sends a message that fits a slot and need not wait for others, or gathers it with others (more);
+// false if it needs a request.
 func (v *viewMessages) sendNow(context uint32, l *layout.Layout, mem unsafe.Pointer, dst, tag int,
-	flags channel.SendFlags) bool {
+	more bool) bool {
 	p, n := v.e.peers[dst], l.Bytes()
-	if p == nil || n > stageBytes || v.e.stopped != nil ||
-		!p.canSendEager(n) && !v.e.sends.canSendAfterBatch(p, n) {
+	if p == nil || n > min(p.eagerLimit, stageBytes) || v.e.stopped != nil {
 		return false
 	}
 	c := layout.Cursor{Layout: l, Memory: mem}
 	buf := v.room(&v.outgoing)[:n]
+	env := envelope{Context: context, Tag: int32(tag)}
+	if more && n <= eager.MaxBatched {
+		c.Gather(0, buf)
+		if v.e.coalescer.add(p, env, buf) {
+			return true
+		}
+	}
+	if !p.canSendEager(n) && !v.e.sends.canSendAfterBatch(p, n) {
+		return false
+	}
 	c.Gather(0, buf)
-	return v.e.sends.sendEager(p, envelope{Context: context, Tag: int32(tag)}, buf, flags)
+	return v.e.sends.sendEager(p, env, buf, sendFlags(more))
 }
 
 // send begins a send with a request.
@@ -186,7 +210,7 @@ func (e *Engine) RecvView(context uint32, l *layout.Layout, mem unsafe.Pointer, 
 			e.mu.Unlock()
 			prefetch(answer)
 			st.Source, st.Tag, st.Bytes, st.Elem, st.Cancelled = src, tag, n, elem, false
-			e.hook.end(CallRecv, start)
+			e.hook.end(CallRecv, start, src, tag, room)
 			return nil
 		}
 	}
@@ -195,7 +219,7 @@ func (e *Engine) RecvView(context uint32, l *layout.Layout, mem unsafe.Pointer, 
 	if err == nil {
 		*st, err = e.waiters.wait(r)
 	}
-	e.hook.end(CallRecv, start)
+	e.hook.end(CallRecv, start, src, tag, room)
 	return err
 }
 
@@ -204,7 +228,7 @@ func (e *Engine) RecvView(context uint32, l *layout.Layout, mem unsafe.Pointer, 
 func (e *Engine) IrecvView(context uint32, l *layout.Layout, mem unsafe.Pointer, src, tag, elem int) (Request,
 	error) {
 	start := e.hook.begin(CallIrecv, src, tag, l.Bytes())
-	defer e.hook.end(CallIrecv, start)
+	defer e.hook.end(CallIrecv, start, src, tag, l.Bytes())
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r, err := e.views.receive(context, l, mem, src, tag, elem)

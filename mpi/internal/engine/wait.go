@@ -11,7 +11,7 @@ func (e *Engine) Wait(h Request) (Status, error) {
 	}
 	start := e.hook.begin(CallWait, AnySource, AnyTag, 0)
 	st, err := e.waitHandle(h)
-	e.hook.end(CallWait, start)
+	e.hook.end(CallWait, start, AnySource, AnyTag, 0)
 	return st, err
 }
 
@@ -44,7 +44,7 @@ func (e *Engine) Test(h Request) (Status, bool, error) {
 		return nullStatus, true, nil
 	}
 	start := e.hook.begin(CallTest, AnySource, AnyTag, 0)
-	defer e.hook.end(CallTest, start)
+	defer e.hook.end(CallTest, start, AnySource, AnyTag, 0)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r := e.requests.find(h)

@@ -10,7 +10,7 @@ package engine
 func (e *Engine) WaitSome(n int, at func(i int) Request, most int,
 	take func(i int, st *Status, err error)) int {
 	start := e.hook.begin(CallWait, AnySource, AnyTag, 0)
-	defer e.hook.end(CallWait, start)
+	defer e.hook.end(CallWait, start, AnySource, AnyTag, 0)
 	taken := 0
 	e.waiters.waitUntil(n, at, func() bool {
 		var active bool
@@ -24,6 +24,8 @@ func (e *Engine) WaitSome(n int, at func(i int) Request, most int,
 // tells too whether any handle is active.
 func (e *Engine) TestSome(n int, at func(i int) Request, most int,
 	take func(i int, st *Status, err error)) (taken int, active bool) {
+	start := e.hook.begin(CallTest, AnySource, AnyTag, 0)
+	defer e.hook.end(CallTest, start, AnySource, AnyTag, 0)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	taken, active = e.requests.collectSome(n, at, most, take)
@@ -37,6 +39,8 @@ func (e *Engine) TestSome(n int, at func(i int) Request, most int,
 // TestAll makes progress once if not all of the requests are complete, and gives all to take if they are
 // then, none if not.
 func (e *Engine) TestAll(n int, at func(i int) Request, take func(i int, st *Status, err error)) bool {
+	start := e.hook.begin(CallTest, AnySource, AnyTag, 0)
+	defer e.hook.end(CallTest, start, AnySource, AnyTag, 0)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.requests.allDone(n, at) {

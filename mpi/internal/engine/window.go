@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/weft-mpi/weft/mpi/internal/rma"
@@ -24,8 +25,10 @@ type Window struct {
 	regions []transport.MR // of memory and control block, in each fabric
 	// held besides the lock word by whoever in this process changes elements of mem that are no words: the
 	// race detector does not see what memory outside of Go's heap orders
-	changing sync.Mutex
-	targets  []Target // by rank of the group
+	changing  sync.Mutex
+	targets   []Target       // by rank of the group
+	dynamic   *dynamicMemory // nil for a window whose memory is mem
+	stepCalls atomic.Int32   // of unlessGivenUp that are not over
 }
 
 // WindowCard is what a rank tells the others of its part of a window.
@@ -34,6 +37,7 @@ type WindowCard struct {
 	Elem      uint64 // bytes of an element
 	Unaligned uint64 // 1: its memory is no place for atomics
 	Failed    uint64 // 1: it has no part, and nobody gets a window
+	Dynamic   uint64 // 1: its memory is what it attaches
 	Fabrics   [maxWindowFabrics]windowKeys
 }
 
@@ -66,14 +70,31 @@ type windows struct {
 
 // NewWindow makes this rank's part of a window of memory mem, which may be empty, with elements of a type.
 func (e *Engine) NewWindow(id uint32, mem []byte, typ rma.Type) (*Window, WindowCard, error) {
-	control, err := e.Alloc(controlBytes)
+	return e.newWindow(id, mem, typ, nil)
+}
+
+// NewDynamicWindow is NewWindow without memory; Attach gives it some.
+func (e *Engine) NewDynamicWindow(id uint32, typ rma.Type) (*Window, WindowCard, error) {
+	return e.newWindow(id, nil, typ, &dynamicMemory{next: 1})
+}
+
+func (e *Engine) newWindow(id uint32, mem []byte, typ rma.Type, dynamic *dynamicMemory) (*Window, WindowCard,
+	error) {
+	size := controlBytes
+	if dynamic != nil {
+		size = dynamicControlBytes
+	}
+	control, err := e.Alloc(size)
 	if err != nil {
 		return nil, WindowCard{Failed: 1}, err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	w := &Window{e: e, id: id, typ: typ, mem: mem, control: control}
+	w := &Window{e: e, id: id, typ: typ, mem: mem, control: control, dynamic: dynamic}
 	card := WindowCard{Bytes: uint64(len(mem)), Elem: uint64(typ.Size)}
+	if dynamic != nil {
+		card.Dynamic = 1
+	}
 	if !aligned(mem) {
 		card.Unaligned = 1
 	}
@@ -125,9 +146,10 @@ func (w *Window) Join(self int, ranks []int, cards []WindowCard) {
 		t := &w.targets[i]
 		t.w, t.rank, t.card = w, ranks[i], cards[i]
 		w.typ.Locked = w.typ.Locked || cards[i].Unaligned != 0
-		t.quiet = func() bool { return t.open == 0 || t.unusable() != nil }
-		t.reached = func() bool { return t.unusable() != nil || w.e.peer(t.rank).state == peerOpen }
-		t.hasRoom = func() bool { return t.unusable() != nil || w.e.peer(t.rank).oneSided < maxOneSided }
+		t.conditions()
+		if w.dynamic != nil {
+			t.parts = &attachedParts{byEntry: map[uint64]*attachedPart{}}
+		}
 	}
 	t := &w.targets[self]
 	t.base.Store(unsafe.SliceData(w.mem))
@@ -150,17 +172,16 @@ func (w *Window) Free() error {
 	w.e.mu.Lock()
 	err := w.deregister()
 	for i := range w.targets {
-		err = errors.Join(err, w.targets[i].unmap())
+		err = errors.Join(err, w.targets[i].unmap(), w.targets[i].parts.unmapAll())
 	}
-	list := w.e.windows.list
-	for i, other := range list {
-		if other == w {
-			list[i] = list[len(list)-1]
-			list[len(list)-1] = nil
-			w.e.windows.list = list[:len(list)-1]
-			break
+	if w.dynamic != nil {
+		for _, a := range w.dynamic.entries {
+			if a != nil {
+				err = errors.Join(err, a.deregister())
+			}
 		}
 	}
+	w.e.windows.list = remove(w.e.windows.list, w)
 	w.e.mu.Unlock()
 	return errors.Join(err, w.e.Free(w.control))
 }

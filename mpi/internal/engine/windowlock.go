@@ -25,8 +25,20 @@ const (
 	controlBytes = 4096
 )
 
-// WindowLock takes the target's lock.
-func (t *Target) Lock(exclusive bool) error {
+// Lock takes the target's lock. When s ends before it is this rank's turn, it does not get the lock, and a
+// goroutine passes its turn on when that comes.
+func (t *Target) Lock(exclusive bool, s *Canceller) error {
+	if s == nil {
+		return t.lock(exclusive)
+	}
+	if t.tryLock(exclusive) {
+		return nil
+	}
+	return t.w.unlessGivenUp(s, func() error { return t.lock(exclusive) },
+		func() { _ = t.Unlock(exclusive, nil) }) // an error is one of the peer, whose lock is gone with it
+}
+
+func (t *Target) lock(exclusive bool) error {
 	ticket, err := t.add(wordNext, 1)
 	if err == nil {
 		err = t.await(wordServing, ticket)
@@ -43,11 +55,37 @@ func (t *Target) Lock(exclusive bool) error {
 	return err
 }
 
-// Unlock leaves the lock that Lock took. What was done under it is to be flushed before.
-func (t *Target) Unlock(exclusive bool) error {
+// tryLock takes the target's lock if that can be told without waiting: nobody has it, or wants it.
+func (t *Target) tryLock(exclusive bool) bool {
+	next := t.controlWord(wordNext)
+	if next == nil {
+		return false
+	}
+	serving, sharers := t.controlWord(wordServing), t.controlWord(wordSharers)
+	ticket := atomic.LoadUint64(serving)
+	if exclusive && atomic.LoadUint64(sharers) != 0 || !atomic.CompareAndSwapUint64(next, ticket, ticket+1) {
+		return false
+	}
+	switch {
+	case !exclusive:
+		atomic.AddUint64(sharers, 1)
+		atomic.AddUint64(serving, 1)
+	case atomic.LoadUint64(sharers) != 0: // one has come meanwhile
+		atomic.AddUint64(serving, 1)
+		return false
+	}
+	return true
+}
+
+// Unlock leaves the lock that Lock took. What was done under it is to be flushed before. With a Canceller it
+// does not wait for the target, but for room; when s ends first the lock is not left.
+func (t *Target) Unlock(exclusive bool, s *Canceller) error {
 	word, by := wordServing, uint64(1)
 	if !exclusive {
 		word, by = wordSharers, ^uint64(0)
+	}
+	if s != nil {
+		return t.beginAdd(word, by, s)
 	}
 	_, err := t.add(word, by)
 	return err
@@ -60,14 +98,19 @@ const suspectAfter = time.Second
 // lock, or a ticket before ours, may have been that one.
 func (t *Target) await(word int, value uint64) error {
 	var began time.Time
+	var wait lockWait
 	suspected := false
 	for try := 0; ; try++ {
 		v, err := t.load(word)
+		if err == nil && v != value {
+			err = t.w.anyFailed()
+		}
 		if err != nil || v == value {
+			wait.end(t)
 			return err
 		}
-		if err := t.w.anyFailed(); err != nil {
-			return err
+		if try > lockSpins {
+			wait.describe(t)
 		}
 		if began.IsZero() {
 			began = time.Now()
@@ -76,6 +119,51 @@ func (t *Target) await(word int, value uint64) error {
 		if !suspected && try&63 == 63 && time.Since(began) > suspectAfter {
 			suspected = true
 			t.w.connectAll()
+		}
+	}
+}
+
+// lockWait is a goroutine's wait for a lock. It does not sleep in the engine, but looks at the lock again and
+// again, and describes itself at such a look.
+type lockWait struct {
+	goroutine uint64
+	began     time.Time
+	question  uint64 // that had been asked at the last look
+}
+
+// describe describes the wait if the engine is asked for its state, and the lock was looked at after that. It
+// is called after each look.
+func (l *lockWait) describe(t *Target) {
+	e := t.w.e
+	if !e.mu.TryLock() {
+		return
+	}
+	defer e.mu.Unlock()
+	w := &e.waiters
+	if l.goroutine == 0 {
+		l.goroutine, l.began = goroutineID(), time.Now()
+		if w.forLocks == nil {
+			w.forLocks = map[uint64]bool{}
+		}
+		w.forLocks[l.goroutine] = true
+	}
+	d := &w.descriptions
+	if d.asked && l.question == d.question && d.waits[l.goroutine] == nil {
+		callers := make([]uintptr, maxCallers)
+		d.waits[l.goroutine] = &Wait{Goroutine: l.goroutine, Since: time.Since(l.began),
+			Callers:    callers[:runtime.Callers(2, callers)],
+			Operations: []Operation{{Lock: true, Context: t.w.id, Peer: t.rank}}}
+	}
+	l.question = d.question
+}
+
+func (l *lockWait) end(t *Target) {
+	if l.goroutine != 0 {
+		t.w.e.mu.Lock()
+		delete(t.w.e.waiters.forLocks, l.goroutine)
+		t.w.e.mu.Unlock()
+		if t.w.e.hook != nil {
+			t.w.e.hook.slept(time.Since(l.began))
 		}
 	}
 }
@@ -163,7 +251,7 @@ func (t *Target) controlWord(word int) *uint64 {
 func (t *Target) wordOperation(op transport.Opcode, word int, operand uint64) (uint64, error) {
 	e := t.w.e
 	e.mu.Lock()
-	p, err := t.reach()
+	p, err := t.reach(nil)
 	if err != nil {
 		e.mu.Unlock()
 		return 0, err
@@ -180,12 +268,34 @@ func (t *Target) wordOperation(op transport.Opcode, word int, operand uint64) (u
 	return v, err
 }
 
+// beginAdd adds to a control word, and does not wait for that to be done there.
+func (t *Target) beginAdd(word int, by uint64, s *Canceller) error {
+	if at := t.controlWord(word); at != nil {
+		atomic.AddUint64(at, by)
+		return nil
+	}
+	t.w.e.mu.Lock()
+	defer t.w.e.mu.Unlock()
+	p, err := t.reach(s)
+	if err != nil {
+		return err
+	}
+	o, err := t.newOperation(p, s)
+	if err != nil {
+		return err
+	}
+	o.local[0] = transport.SGE{MR: o.chunk.mr, Offset: o.slot(), Length: wordBytes}
+	o.remote[0] = transport.Segment{Key: t.keys.Control, Offset: uint64(word), Length: wordBytes}
+	o.wr.Op, o.wr.Operand, o.wr.Compare = transport.OpFetchAdd, by, 0
+	return t.postOperation(p, o, s)
+}
+
 // fetch carries out a Read or an Atomic of a word and waits for what it brings. The lock is held, and left
 // meanwhile.
 func (t *Target) fetch(p *peer, op transport.Opcode, key transport.Key, at int, operand, compare uint64) (
 	uint64, error) {
 	e := t.w.e
-	o, err := t.newOperation(p)
+	o, err := t.newOperation(p, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -193,7 +303,7 @@ func (t *Target) fetch(p *peer, op transport.Opcode, key transport.Key, at int, 
 	o.local[0] = transport.SGE{MR: o.chunk.mr, Offset: o.slot(), Length: wordBytes}
 	o.remote[0] = transport.Segment{Key: key, Offset: uint64(at), Length: wordBytes}
 	o.wr.Op, o.wr.Operand, o.wr.Compare = op, operand, compare
-	if err := t.postOperation(p, o); err != nil {
+	if err := t.postOperation(p, o, nil); err != nil {
 		return 0, err
 	}
 	if !o.done {

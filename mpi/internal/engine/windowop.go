@@ -32,6 +32,7 @@ type oneSided struct {
 	asked      bool // of the peer's engine, which answers by UPDATED
 	kept       bool // its caller waits for done, and gives it back
 	done       bool
+	givenUp    bool // nobody wants what is to come back
 
 	// ended is the condition that it is done.
 	ended func() bool
@@ -84,14 +85,15 @@ func (t *oneSidedTable) grow(pd transport.PD) error {
 	return nil
 }
 
-// newOperation takes an operation for the target; it waits, without the lock, while there is no room.
-func (t *Target) newOperation(p *peer) (*oneSided, error) {
+// newOperation takes an operation for the target; it waits, without the lock, while there is no room, until s
+// ends.
+func (t *Target) newOperation(p *peer, s *Canceller) (*oneSided, error) {
 	e := t.w.e
 	for p.oneSided >= maxOneSided {
 		e.mu.Unlock()
-		e.waiters.waitUntil(0, nil, t.hasRoom)
+		err := e.waiters.waitUnless(s, t.hasRoom)
 		e.mu.Lock()
-		if err := t.unusable(); err != nil {
+		if err := cmp.Or(t.unusable(), err); err != nil {
 			return nil, err
 		}
 	}
@@ -122,7 +124,7 @@ func (t *Target) drop(o *oneSided) {
 	}
 	o.generation = (o.generation + 1) & generationMask
 	o.target, o.peer, o.mr, o.into, o.request, o.err = nil, nil, nil, nil, nil, nil
-	o.kept, o.done, o.asked = false, false, false
+	o.kept, o.done, o.asked, o.givenUp = false, false, false, false
 	o.next, table.free = table.free, o
 }
 
@@ -189,6 +191,7 @@ func (w *windows) onPeerFailed(p *peer) {
 		for i := range win.targets {
 			if t := &win.targets[i]; t.rank == p.rank {
 				t.failure.CompareAndSwap(nil, &p.cause)
+				t.parts.fail(&p.cause)
 			}
 		}
 	}

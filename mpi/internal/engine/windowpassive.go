@@ -60,6 +60,19 @@ func (w *Window) mapped() bool {
 	if len(w.e.fabrics) > 1 || !w.e.fabrics[0].device.Query().PeerMapped {
 		return false
 	}
-	m, _ := w.e.allocated.find(w.mem)
-	return m != nil || len(w.mem) == 0
+	if w.dynamic == nil {
+		return w.shares(w.mem)
+	}
+	for _, a := range w.dynamic.entries {
+		if a != nil && !w.shares(a.mem) {
+			return false
+		}
+	}
+	return true
+}
+
+// shares tells whether memory of this rank is of the kind that the ranks of its host have mapped.
+func (w *Window) shares(mem []byte) bool {
+	m, _ := w.e.allocated.find(mem)
+	return m != nil || len(mem) == 0
 }

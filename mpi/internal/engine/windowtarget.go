@@ -31,6 +31,16 @@ type Target struct {
 	written bool  // a Write was posted after the last Read that confirms
 
 	quiet, reached, hasRoom func() bool // conditions to wait for
+
+	parts *attachedParts // of a dynamic window; nil otherwise
+	part  *attachedPart  // whose memory this is; nil for the part of a window that is not dynamic
+}
+
+// conditions sets what is waited for.
+func (t *Target) conditions() {
+	t.quiet = func() bool { return t.open == 0 || t.unusable() != nil }
+	t.reached = func() bool { return t.unusable() != nil || t.w.e.peer(t.rank).state == peerOpen }
+	t.hasRoom = func() bool { return t.unusable() != nil || t.w.e.peer(t.rank).oneSided < maxOneSided }
 }
 
 // maxOneSided is how many operations on the windows of a peer are posted at once: the other protocols have
@@ -66,19 +76,19 @@ func (t *Target) unusable() error {
 	return t.Err()
 }
 
-// Reach returns when the target's rank is connected, and its part mapped if that can be.
-func (t *Target) Reach() error {
+// Reach returns when the target's rank is connected, and its part mapped if that can be; or when s ends.
+func (t *Target) Reach(s *Canceller) error {
 	if t.control.Load() != nil {
 		return nil
 	}
 	t.w.e.mu.Lock()
 	defer t.w.e.mu.Unlock()
-	_, err := t.reach()
+	_, err := t.reach(s)
 	return err
 }
 
 // reach is Reach under the lock, which it leaves while it waits. It gives the peer.
-func (t *Target) reach() (*peer, error) {
+func (t *Target) reach(s *Canceller) (*peer, error) {
 	e := t.w.e
 	for {
 		if err := t.unusable(); err != nil {
@@ -100,8 +110,11 @@ func (t *Target) reach() (*peer, error) {
 			e.connections.connect(p)
 		}
 		e.mu.Unlock()
-		e.waiters.waitUntil(0, nil, t.reached)
+		err := e.waiters.waitUnless(s, t.reached)
 		e.mu.Lock()
+		if err != nil {
+			return nil, err
+		}
 	}
 }
 
@@ -112,7 +125,7 @@ func (t *Target) mapParts(p *peer) {
 		return
 	}
 	control, unmap, ok := m.MapRegion(t.keys.Control)
-	if !ok || len(control) < controlBytes {
+	if !ok || len(control) < len(t.w.control) {
 		return
 	}
 	t.unmaps = append(t.unmaps, unmap)
@@ -140,22 +153,26 @@ func (t *Target) unmap() (err error) {
 
 // Put writes src at an offset, which is in bounds. The bytes are there when a Flush has returned; src is the
 // caller's again when a Flush or a FlushLocal has.
-func (t *Target) Put(src []byte, at int) error { return t.move(transport.OpWrite, src, at, nil) }
+func (t *Target) Put(src []byte, at int, s *Canceller) error {
+	return t.move(transport.OpWrite, src, at, nil, s)
+}
 
 // Get reads into dst from an offset, in bounds. dst has the bytes when a Flush or a FlushLocal has returned.
-func (t *Target) Get(dst []byte, at int) error { return t.move(transport.OpRead, dst, at, nil) }
+func (t *Target) Get(dst []byte, at int, s *Canceller) error {
+	return t.move(transport.OpRead, dst, at, nil, s)
+}
 
 // move begins a Put or a Get of buf. A request, if there is one, counts what is under way.
-func (t *Target) move(op transport.Opcode, buf []byte, at int, r *request) error {
+func (t *Target) move(op transport.Opcode, buf []byte, at int, r *request, s *Canceller) error {
 	if len(buf) == 0 {
 		return nil
 	}
 	if t.control.Load() == nil {
 		t.w.e.mu.Lock()
-		p, err := t.reach()
+		p, err := t.reach(s)
 		if err != nil || t.control.Load() == nil {
 			if err == nil {
-				err = t.post(p, op, buf, at, r)
+				err = t.post(p, op, buf, at, r, s)
 			}
 			t.w.e.mu.Unlock()
 			return err
@@ -171,65 +188,75 @@ func (t *Target) move(op transport.Opcode, buf []byte, at int, r *request) error
 	return nil
 }
 
-// Flush returns when all operations on the target have ended, here and there.
-func (t *Target) Flush() error {
+// Flush returns when all operations on the target have ended, here and there. When s ends first they stay
+// under way.
+func (t *Target) Flush(s *Canceller) error {
+	if t.parts != nil {
+		sys.FullBarrier()
+		return t.flushParts(true, s)
+	}
 	if t.control.Load() != nil {
 		sys.FullBarrier()
 		return t.Err()
 	}
-	return t.flush(true)
+	return t.flush(true, s)
 }
 
 // FlushLocal returns when the buffers of all operations on the target are the caller's.
-func (t *Target) FlushLocal() error {
-	if t.control.Load() != nil {
+func (t *Target) FlushLocal(s *Canceller) error {
+	switch {
+	case t.parts != nil:
+		return t.flushParts(false, s)
+	case t.control.Load() != nil:
 		return t.Err()
 	}
-	return t.flush(false)
+	return t.flush(false, s)
 }
 
 // FlushAll is Flush of all targets: the Reads that confirm are under way at the same time.
-func (w *Window) FlushAll() error {
+func (w *Window) FlushAll(s *Canceller) error {
 	sys.FullBarrier()
-	return w.flushAll(true)
+	return w.flushAll(true, s)
 }
 
 // FlushLocalAll is FlushLocal of all targets.
-func (w *Window) FlushLocalAll() error { return w.flushAll(false) }
+func (w *Window) FlushLocalAll(s *Canceller) error { return w.flushAll(false, s) }
 
-func (w *Window) flushAll(placed bool) (err error) {
+func (w *Window) flushAll(placed bool, s *Canceller) (err error) {
 	if placed {
 		for i := range w.targets {
 			if t := &w.targets[i]; t.control.Load() == nil {
-				err = cmp.Or(err, t.beginFlush())
+				err = cmp.Or(err, t.beginFlush(s))
 			}
 		}
 	}
 	for i := range w.targets {
-		if t := &w.targets[i]; t.control.Load() == nil {
-			err = cmp.Or(err, t.flush(placed))
+		switch t := &w.targets[i]; {
+		case t.parts != nil:
+			err = cmp.Or(err, t.flushParts(placed, s))
+		case t.control.Load() == nil:
+			err = cmp.Or(err, t.flush(placed, s))
 		}
 	}
 	return err
 }
 
 // beginFlush posts what a flush waits for.
-func (t *Target) beginFlush() error {
+func (t *Target) beginFlush(s *Canceller) error {
 	t.w.e.mu.Lock()
 	defer t.w.e.mu.Unlock()
 	if !t.written {
 		return nil
 	}
-	p, err := t.reach()
-	if err == nil && t.written {
-		t.written = false
-		err = t.confirm(p)
+	p, err := t.reach(s)
+	if err == nil {
+		err = t.confirm(p, s)
 	}
 	return err
 }
 
 // flush waits for what is posted. A Read that is posted after Writes ends after their bytes are placed.
-func (t *Target) flush(placed bool) error {
+func (t *Target) flush(placed bool, s *Canceller) error {
 	e := t.w.e
 	e.mu.Lock()
 	if t.keys == nil { // nothing was ever posted
@@ -240,27 +267,26 @@ func (t *Target) flush(placed bool) error {
 	var err error
 	if t.written && placed {
 		var p *peer
-		if p, err = t.reach(); err == nil {
-			t.written = false
-			err = t.confirm(p)
+		if p, err = t.reach(s); err == nil {
+			err = t.confirm(p, s)
 		}
 	}
 	if err == nil && t.open > 0 {
 		e.mu.Unlock()
-		e.waiters.waitUntil(0, nil, t.quiet)
+		err = e.waiters.waitUnless(s, t.quiet)
 		e.mu.Lock()
 	}
 	if err == nil {
 		err = cmp.Or(t.unusable(), t.broken)
+		t.broken = nil
 	}
-	t.broken = nil
 	e.mu.Unlock()
 	return err
 }
 
 // post has the peer's queue pair carry a transfer out. The lock is held, and left while there is no room.
-func (t *Target) post(p *peer, op transport.Opcode, buf []byte, at int, r *request) error {
-	o, err := t.newOperation(p)
+func (t *Target) post(p *peer, op transport.Opcode, buf []byte, at int, r *request, s *Canceller) error {
+	o, err := t.newOperation(p, s)
 	if err != nil {
 		return err
 	}
@@ -292,23 +318,31 @@ func (t *Target) post(p *peer, op transport.Opcode, buf []byte, at int, r *reque
 			o.wr.Flags |= transport.FlagMore // the Flush, or any pass, sends it
 		}
 	}
-	return t.postOperation(p, o)
+	return t.postOperation(p, o, s)
 }
 
-// confirm posts the Read of which the completion says that all earlier Writes are placed.
-func (t *Target) confirm(p *peer) error {
-	o, err := t.newOperation(p)
+// confirm posts the Read of which the completion says that all earlier Writes are placed, if there are any.
+func (t *Target) confirm(p *peer, s *Canceller) error {
+	o, err := t.newOperation(p, s)
 	if err != nil {
 		return err
 	}
+	if !t.written { // another goroutine's Read comes after the Writes
+		t.drop(o)
+		return nil
+	}
+	t.written = false
 	o.local[0] = transport.SGE{MR: o.chunk.mr, Offset: o.slot(), Length: wordBytes}
 	o.remote[0] = transport.Segment{Key: t.keys.Control, Length: wordBytes}
 	o.wr.Op = transport.OpRead
-	return t.postOperation(p, o)
+	if err = t.postOperation(p, o, s); err != nil {
+		t.written = true
+	}
+	return err
 }
 
 // postOperation posts an operation, which is gone if that fails.
-func (t *Target) postOperation(p *peer, o *oneSided) error {
+func (t *Target) postOperation(p *peer, o *oneSided, s *Canceller) error {
 	e := t.w.e
 	for {
 		err := p.ch.QP().PostSend(&o.wr)
@@ -328,6 +362,10 @@ func (t *Target) postOperation(p *peer, o *oneSided) error {
 				t.drop(o)
 			}
 			return err // the failure has ended the operation
+		}
+		if err := s.Err(); err != nil {
+			t.drop(o)
+			return err
 		}
 	}
 }

@@ -88,18 +88,18 @@ func (w *windows) sendWaiting(p *peer) {
 // Update begins to change elements from an offset on, each as one: to what is there op that of src. old, if
 // it is not nil, gets what was there; for rma.Swap compare is what is to be there. src is the caller's again
 // at once, old when the operation is complete.
-func (t *Target) Update(src, old, compare []byte, at int, op rma.Code) error {
-	return t.update(src, old, compare, at, op, nil)
+func (t *Target) Update(src, old, compare []byte, at int, op rma.Code, s *Canceller) error {
+	return t.update(src, old, compare, at, op, nil, s)
 }
 
-func (t *Target) update(src, old, compare []byte, at int, op rma.Code, r *request) error {
+func (t *Target) update(src, old, compare []byte, at int, op rma.Code, r *request, s *Canceller) error {
 	e := t.w.e
 	if t.control.Load() == nil {
 		e.mu.Lock()
-		p, err := t.reach()
+		p, err := t.reach(s)
 		if err != nil || t.control.Load() == nil {
 			if err == nil {
-				err = t.askUpdate(p, src, old, compare, at, op, r)
+				err = t.askUpdate(p, src, old, compare, at, op, r, s)
 			}
 			e.mu.Unlock()
 			return err
@@ -118,7 +118,8 @@ func (t *Target) update(src, old, compare []byte, at int, op rma.Code, r *reques
 }
 
 // askUpdate sends the UPDATEs of an accumulate. The lock is held, and left while there is no room.
-func (t *Target) askUpdate(p *peer, src, old, compare []byte, at int, op rma.Code, r *request) error {
+func (t *Target) askUpdate(p *peer, src, old, compare []byte, at int, op rma.Code, r *request,
+	s *Canceller) error {
 	size := t.w.typ.Size
 	most := (mostData(p) - len(compare)) / size * size
 	if most <= 0 {
@@ -126,7 +127,7 @@ func (t *Target) askUpdate(p *peer, src, old, compare []byte, at int, op rma.Cod
 	}
 	for len(src) > 0 {
 		n := min(len(src), most)
-		o, err := t.newOperation(p)
+		o, err := t.newOperation(p, s)
 		if err != nil {
 			return err
 		}
@@ -156,32 +157,33 @@ func errSlots(p *peer) error {
 func (t *Target) sendUpdate(p *peer, o *oneSided, src, compare []byte, at int, op rma.Code) {
 	m := t.w.e.windows.newMessage(channel.Update)
 	u := rma.Update{Window: t.w.id, Generation: o.generation, Number: uint32(o.index), Op: op,
-		Fetch: o.into != nil, Offset: uint64(at), Data: compare}
+		Fetch: o.into != nil, Offset: t.position(at), Data: compare}
 	b := append(u.Append(m.body[:0]), src...)
 	m.length = len(b)
 	t.w.e.windows.send(p, m)
 }
 
-// FetchUpdate is Update of one element, and waits for what was there.
-func (t *Target) FetchUpdate(src, old, compare []byte, at int, op rma.Code) error {
+// FetchUpdate is Update of one element, and waits for what was there. When s ends first the element may be
+// changed all the same.
+func (t *Target) FetchUpdate(src, old, compare []byte, at int, op rma.Code, s *Canceller) error {
 	e := t.w.e
 	if t.control.Load() != nil {
-		return t.Update(src, old, compare, at, op)
+		return t.Update(src, old, compare, at, op, s)
 	}
 	e.mu.Lock()
-	p, err := t.reach()
+	p, err := t.reach(s)
 	if err != nil || t.control.Load() != nil {
 		e.mu.Unlock()
 		if err != nil {
 			return err
 		}
-		return t.Update(src, old, compare, at, op)
+		return t.Update(src, old, compare, at, op, s)
 	}
 	defer e.mu.Unlock()
 	if len(src)+len(compare) > mostData(p) {
 		return errSlots(p)
 	}
-	o, err := t.newOperation(p)
+	o, err := t.newOperation(p, s)
 	if err != nil {
 		return err
 	}
@@ -189,8 +191,12 @@ func (t *Target) FetchUpdate(src, old, compare []byte, at int, op rma.Code) erro
 	t.sendUpdate(p, o, src, compare, at, op)
 	if !o.done {
 		e.mu.Unlock()
-		e.waiters.waitUntil(0, nil, o.ended)
+		err = e.waiters.waitUnless(s, o.ended)
 		e.mu.Lock()
+		if err != nil && !o.done {
+			o.kept, o.givenUp, o.into = false, true, nil
+			return err
+		}
 	}
 	err = o.err
 	t.drop(o)
@@ -229,8 +235,9 @@ func (w *windows) carryOut(p *peer, u *rma.Update, old []byte) (rma.Outcome, []b
 		}
 		compare, data = data[:size], data[size:]
 	}
-	if len(data) == 0 || len(data)%size != 0 || u.Offset%uint64(size) != 0 ||
-		u.Offset > uint64(len(win.mem)) || uint64(len(data)) > uint64(len(win.mem))-u.Offset {
+	mem, offset := win.memoryAt(u.Offset)
+	if len(data) == 0 || len(data)%size != 0 || offset%uint64(size) != 0 ||
+		offset > uint64(len(mem)) || uint64(len(data)) > uint64(len(mem))-offset {
 		return rma.Refused, nil
 	}
 	src := w.aligned()[:copy(w.aligned(), data)]
@@ -244,7 +251,7 @@ func (w *windows) carryOut(p *peer, u *rma.Update, old []byte) (rma.Outcome, []b
 		win.changing.Lock()
 		defer win.changing.Unlock()
 	}
-	if !win.typ.Update(unsafe.Pointer(&win.mem[u.Offset]), src, old, compare, u.Op, lock) {
+	if !win.typ.Update(unsafe.Pointer(&mem[offset]), src, old, compare, u.Op, lock) {
 		return rma.Stuck, nil
 	}
 	return rma.Done, old
@@ -290,12 +297,12 @@ func (w *windows) onUpdated(p *peer, body []byte) error {
 		err = errRefused
 	case u.Outcome == rma.Stuck:
 		err = errStuck
-	case len(u.Old) != len(o.into):
+	case len(u.Old) != len(o.into) && !o.givenUp:
 		return fmt.Errorf("%w: UPDATED with %d bytes, not %d", transport.ErrProtocol, len(u.Old), len(o.into))
 	}
 	if err == nil {
 		copy(o.into, u.Old)
-	} else if !o.kept {
+	} else if !o.kept && !o.givenUp {
 		o.target.broken = errors.Join(o.target.broken, err)
 	}
 	o.into = nil

@@ -2,12 +2,21 @@ package layout
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"sync"
 )
 
 // Twice gives an offset in memory that the layout has twice; -1 if there is none.
 func (l *Layout) Twice() int {
+	if l.of == nil && (l.depth == 1 && max(l.few[0].stride, -l.few[0].stride) >= l.block ||
+		l.list != nil && l.list.ascending) {
+		return -1
+	}
+	return l.twice()
+}
+
+func (l *Layout) twice() int {
 	at := l.twiceHere()
 	if at >= 0 && l.of != nil {
 		at, _ = l.of.Span(at)
@@ -40,8 +49,11 @@ func overlap(all []interval) int {
 
 // twiceHere is Twice in what l selects from.
 func (l *Layout) twiceHere() int {
-	if l.list {
-		return l.twiceInList()
+	if l.list != nil {
+		if e := l.list.twiceInList(); e >= 0 {
+			return l.start + e*l.list.step
+		}
+		return -1
 	}
 	// Of all that is made without a list only blocks that are longer than their distance overlap; and where
 	// selections are joined (Of), dimensions that stay within the block of another.
@@ -90,45 +102,50 @@ const (
 
 var seenSets = sync.Pool{New: func() any { return new(seen) }}
 
-// twiceInList looks for overlapping ranges of a list. For a list in ascending order one look is enough, for
-// one within a few stretches of memory one look for each; others are sorted.
-func (l *Layout) twiceInList() int {
-	ascending, end, most := true, 0, 0
-	for i, from := range l.at {
-		n := l.lengthOf(i) / l.size
-		if n == 0 {
-			continue
-		}
-		ascending = ascending && from >= end
-		end = from + n
-		most = max(most, end)
-	}
-	switch {
-	case ascending:
+// twiceInList gives an element that ranges of a list share; -1 if there is none. For a list within a few
+// stretches of memory one look for each is enough; others are sorted. It looks once for all copies of a
+// Layout.
+func (l *list) twiceInList() int {
+	if l.ascending {
 		return -1
-	case most <= maxStretches*seenElements:
-		return l.twiceInStretches(most)
 	}
-	all := make([]interval, 0, len(l.at))
+	const foundNone = 1 // and an element is that plus one more
+	if found := int(l.twice.Load()); found > 0 {
+		return found - foundNone - 1
+	}
+	least, most := math.MaxInt, 0
 	for i, from := range l.at {
-		if n := l.lengthOf(i); n > 0 {
-			all = append(all, interval{l.start + from*l.size, l.start + from*l.size + n})
+		if n := l.lengthOf(i) / l.size; n > 0 {
+			least, most = min(least, from), max(most, from+n)
 		}
 	}
-	return overlap(all)
+	e := -1
+	if most-least <= maxStretches*seenElements {
+		e = l.twiceInStretches(least, most)
+	} else {
+		all := make([]interval, 0, len(l.at))
+		for i, from := range l.at {
+			if n := l.lengthOf(i) / l.size; n > 0 {
+				all = append(all, interval{from, from + n})
+			}
+		}
+		e = overlap(all)
+	}
+	l.twice.Store(int64(e + foundNone + 1))
+	return e
 }
 
-func (l *Layout) twiceInStretches(most int) int {
+func (l *list) twiceInStretches(least, most int) int {
 	set := seenSets.Get().(*seen)
 	defer seenSets.Put(set)
-	for first := 0; first < most; first += seenElements {
-		clear(set[:])
+	for first := least; first < most; first += seenElements {
+		clear(set[:(min(most-first, seenElements)+63)/64])
 		for i, from := range l.at {
 			to := min(from+l.lengthOf(i)/l.size, first+seenElements)
 			for e := max(from, first); e < to; e++ {
 				word, bit := &set[(e-first)/64], uint64(1)<<((e-first)%64)
 				if *word&bit != 0 {
-					return l.start + e*l.size
+					return e
 				}
 				*word |= bit
 			}

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"math/bits"
 	"sort"
+	"sync/atomic"
 )
 
 // Layout is a sequence of bytes at offsets of some memory: blocks within repetitions, or a list of ranges.
+// Views are passed by value, so it is as small as the shapes without a list allow.
 // The offsets of a Layout that selects from another are positions in the sequence of that one. The zero
 // Layout has no bytes. Constructors check that all offsets are within the memory, so that no use has to.
 type Layout struct {
@@ -21,12 +23,19 @@ type Layout struct {
 	few   [fewDims]dim
 	many  []dim // in place of few, where depth is larger
 
-	list       bool // the ranges of at and length, in place of dims
-	at, length []int
-	size       int   // bytes of an element of the list
-	ends       []int // of a list that others select from: positions where its ranges end
+	list *list   // in place of dims; nil for none
+	of   *Layout // nil for memory
+}
 
-	of *Layout // nil for memory
+// list is ranges of elements. Copies of a Layout share it.
+type list struct {
+	at, length []int // without lengths, one element each
+	size       int   // bytes of an element
+	step       int   // bytes from an element to the next; size where length is not nil
+	ends       []int // of a list that others select from: positions where its ranges end
+	ascending  bool  // no range begins before the end of the one before it
+	// what a look for an element that occurs twice has found, so that there is one for all receives
+	twice atomic.Int64
 }
 
 // dim is a repetition: of count parts, stride bytes apart.
@@ -135,7 +144,8 @@ func Indexed(total, size int, at, length []int) (Layout, error) {
 	if length != nil && len(length) != len(at) {
 		return Layout{}, fmt.Errorf("Indexed with %d places and %d lengths", len(at), len(length))
 	}
-	l := Layout{list: true, at: at, length: length, size: size}
+	l := Layout{list: &list{at: at, length: length, size: size, step: size, ascending: true}}
+	end := 0
 	for i, from := range at {
 		n := 1
 		if length != nil {
@@ -147,6 +157,10 @@ func Indexed(total, size int, at, length []int) (Layout, error) {
 		}
 		if l.n += n * size; l.n < 0 {
 			return Layout{}, errTooMuch
+		}
+		if n > 0 {
+			l.list.ascending = l.list.ascending && from >= end
+			end = from + n
 		}
 	}
 	if l.n == 0 {
@@ -160,11 +174,11 @@ func (l *Layout) Bytes() int { return l.n }
 
 // Contiguous tells whether the bytes lie together in memory, in order, and where they begin.
 func (l *Layout) Contiguous() (from int, ok bool) {
-	if l.n > 0 && (l.of != nil || l.depth > 0 || l.list && len(l.at) > 1) {
+	if l.n > 0 && (l.of != nil || l.depth > 0 || l.list != nil && len(l.list.at) > 1) {
 		return 0, false
 	}
-	if l.list {
-		return l.start + l.at[0]*l.size, true
+	if l.list != nil {
+		return l.start + l.list.at[0]*l.list.step, true
 	}
 	return l.start, true
 }
@@ -177,7 +191,7 @@ func (l *Layout) dims() []dim {
 }
 
 // lengthOf is the length of a range of a list, in bytes.
-func (l *Layout) lengthOf(i int) int {
+func (l *list) lengthOf(i int) int {
 	if l.length == nil {
 		return l.size
 	}
@@ -189,22 +203,23 @@ func (l Layout) Of(outer *Layout) Layout {
 	switch {
 	case l.n == 0:
 		return Layout{}
-	case outer.depth == 0 && !outer.list: // a range of what outer selects from
+	case outer.depth == 0 && outer.list == nil: // a range of what outer selects from
 		l.start += outer.start
 		l.of = outer.of
 		return l
-	case outer.depth == 1 && !outer.list:
+	case outer.depth == 1:
 		if m, ok := l.within(outer); ok {
 			return m
 		}
 	}
 	parent := *outer
-	if parent.list && parent.length != nil && parent.ends == nil {
-		parent.ends = make([]int, len(parent.at))
+	if p := parent.list; p != nil && p.length != nil && p.ends == nil {
+		parent.list = &list{at: p.at, length: p.length, size: p.size, step: p.step, ascending: p.ascending,
+			ends: make([]int, len(p.at))}
 		end := 0
-		for i := range parent.at {
-			end += parent.lengthOf(i)
-			parent.ends[i] = end
+		for i := range p.at {
+			end += p.lengthOf(i)
+			parent.list.ends[i] = end
 		}
 	}
 	l.of = &parent
@@ -215,10 +230,13 @@ func (l Layout) Of(outer *Layout) Layout {
 // be that where each of its strides leads from a place in a block to the same place in another, or stays
 // within the block.
 func (l Layout) within(outer *Layout) (Layout, bool) {
-	if l.list || l.depth == maxDims {
+	b, stride := outer.block, outer.few[0].stride
+	if l.list != nil {
+		return l.listWithin(outer, stride)
+	}
+	if l.depth == maxDims {
 		return l, false
 	}
-	b, stride := outer.block, outer.few[0].stride
 	low := l.start % b
 	high := low + l.block
 	dims := l.dims()
@@ -257,6 +275,19 @@ func (l Layout) within(outer *Layout) (Layout, bool) {
 	return m, true
 }
 
+// listWithin is within for a list of single elements of blocks of one element, which do not overlap.
+func (l Layout) listWithin(outer *Layout, stride int) (Layout, bool) {
+	p := l.list
+	if p.length != nil || p.step != outer.block || p.size != outer.block || l.start%outer.block != 0 ||
+		max(stride, -stride) < outer.block {
+		return l, false
+	}
+	l.list = &list{at: p.at, size: p.size, step: stride, ascending: p.ascending}
+	l.start = outer.start + l.start/outer.block*stride
+	l.of = outer.of
+	return l, true
+}
+
 // Span is where the byte at a position is in memory, and how many bytes from there on lie together.
 func (l *Layout) Span(at int) (offset, n int) {
 	offset, n = l.spanHere(at)
@@ -269,9 +300,9 @@ func (l *Layout) Span(at int) (offset, n int) {
 
 // spanHere is Span in what l selects from.
 func (l *Layout) spanHere(at int) (offset, n int) {
-	if l.list {
-		i, from := l.find(at)
-		return l.start + l.at[i]*l.size + at - from, l.lengthOf(i) - (at - from)
+	if p := l.list; p != nil {
+		i, from := p.find(at)
+		return l.start + p.at[i]*p.step + at - from, p.lengthOf(i) - (at - from)
 	}
 	offset = l.start + at%l.block
 	n = l.block - at%l.block
@@ -285,7 +316,7 @@ func (l *Layout) spanHere(at int) (offset, n int) {
 }
 
 // find gives the range of a list in which a position is, and the position where that begins.
-func (l *Layout) find(at int) (i, from int) {
+func (l *list) find(at int) (i, from int) {
 	switch {
 	case l.length == nil:
 		i = at / l.size

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"time"
 
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/mpi/internal/wireup/coordinator"
@@ -95,6 +96,9 @@ func newPlace(set setting.Values, address, rankName, rank, sizeName, size string
 	if c.Within, err = set.Of(setting.StartTimeout).Duration(); err != nil {
 		return nil, err
 	}
+	if c.Stuck, c.AbortStuck, err = WhenStuck(set); err != nil {
+		return nil, err
+	}
 	g, err := givenSecret(set)
 	if err == nil && g.from == fromRank0 {
 		err = fmt.Errorf("%[1]s is set without %[2]s: have the job's secret in a file that only you can "+
@@ -103,4 +107,22 @@ func newPlace(set setting.Values, address, rankName, rank, sizeName, size string
 	}
 	c.Secret = g.secret
 	return c, err
+}
+
+// WhenStuck is how long nothing may move until the user is told, 0 for never; and whether a deadlock that is
+// certain ends the job.
+func WhenStuck(set setting.Values) (after time.Duration, abort bool, err error) {
+	if text := set.Of(setting.Stuck).String(); text != "never" {
+		if after, err = set.Of(setting.Stuck).Duration(); err != nil {
+			return 0, false, err
+		}
+	}
+	switch action := set.Of(setting.StuckAction).String(); action {
+	case "report":
+	case "abort":
+		abort = true
+	default:
+		err = fmt.Errorf("%s=%.200q: neither report nor abort", setting.StuckAction.Name, action)
+	}
+	return after, abort, err
 }

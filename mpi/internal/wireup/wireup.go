@@ -27,6 +27,11 @@ type Job struct {
 	set    setting.Values
 	client client              // nil in a world of one that nobody launched
 	direct *coordinator.Client // the client where there is no launcher, else nil
+
+	// of a job that goes on when ranks fail, without weft run
+	goesOn   bool
+	failures chan os.Signal // the launcher's
+	cards    []string       // of all ranks; nil where they can be asked for at any time
 }
 
 // client is a rank's way to the others before it can send them messages: through its launcher or rank 0.
@@ -54,6 +59,11 @@ func Join(ctx context.Context, set setting.Values) (*Job, error) {
 		return joinDirectly(ctx, set)
 	}
 	j := &Job{set: set, client: client}
+	if err := j.prepareToGoOn(set); err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	ctx, cancel := j.untilFailure(ctx)
+	defer cancel()
 	secret, err := givenSecret(set)
 	if err == nil {
 		err = client.Init(ctx)
@@ -84,6 +94,10 @@ func joinDirectly(ctx context.Context, set setting.Values) (*Job, error) {
 		_, err := rand.Read(j.Identity.Secret[:])
 		return j, err
 	}
+	if err := j.prepareToGoOn(set); err != nil {
+		return nil, err
+	}
+	place.GoOn = j.goesOn
 	if j.direct, err = coordinator.Join(ctx, *place); err != nil {
 		return nil, err
 	}
@@ -100,12 +114,17 @@ func (j *Job) Publish(ctx context.Context, card Card) error {
 	if j.client == nil {
 		return nil
 	}
+	ctx, cancel := j.untilFailure(ctx)
+	defer cancel()
 	card = maps.Clone(card)
 	card[kernelKey] = kernel()
 	if err := j.client.Put(ctx, cardKey(j.Identity.Rank), card.String()); err != nil {
 		return err
 	}
-	return j.client.Barrier(ctx)
+	if err := j.client.Barrier(ctx); err != nil {
+		return err
+	}
+	return j.keepCards(ctx)
 }
 
 // Lookup is the address of a peer's endpoint of a provider; "" if it has none. It may be called from any
@@ -116,7 +135,7 @@ func (j *Job) Lookup(rank uint32, provider string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
 	defer cancel()
-	text, err := j.client.Get(ctx, cardKey(rank))
+	text, err := j.card(ctx, rank)
 	var card Card
 	if err == nil {
 		card, err = ParseCard(text)
@@ -128,6 +147,16 @@ func (j *Job) Lookup(rank uint32, provider string) (string, error) {
 		return "", nil
 	}
 	return card[provider], nil
+}
+
+func (j *Job) card(ctx context.Context, rank uint32) (string, error) {
+	if j.cards == nil {
+		return j.client.Get(ctx, cardKey(rank))
+	}
+	if j.cards[rank] == "" {
+		return "", coordinator.ErrNotFound
+	}
+	return j.cards[rank], nil
 }
 
 // answerWithin bounds what the launcher answers at once. A barrier has no such bound: it waits for other
@@ -150,7 +179,12 @@ func (j *Job) Finalize() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
 	defer cancel()
-	return j.client.Finalize(ctx)
+	err := j.client.Finalize(ctx)
+	var lost *coordinator.LostError
+	if j.goesOn && errors.As(err, &lost) {
+		return nil // nobody is left to tell it to
+	}
+	return err
 }
 
 // Leave drops the connection to the launcher without a word: to it this rank has failed.

@@ -24,7 +24,7 @@ func (NoInlineWriter) PrefetchAddr(uint64) uintptr { return 0 }
 type NoGetter struct{}
 
 // Get reads nothing.
-func (NoGetter) Get([]byte, *transport.Segment) bool { return false }
+func (NoGetter) Get([]byte, *transport.Segment) error { return errors.ErrUnsupported }
 
 // NoQPPoller is a queue pair that is driven with all others of its completion queue.
 type NoQPPoller struct{}

@@ -57,6 +57,29 @@ func job(second int) *live.Job {
 	return j
 }
 
+// beginning is a job at a second of its life in which rank 2 has not come to Init, rank 3 has no process yet,
+// and the others wait in Init for both. In the next one all are in the program.
+func beginning(second int) *live.Job {
+	up := time.Duration(second) * time.Second
+	j := &live.Job{PID: 4711, Name: "solver", Size: 4, Up: up, Every: time.Second}
+	in := live.Rank{Host: "alpha", State: live.Starting, Call: "Init, at solver.go:24", For: up}
+	j.Ranks = []live.Rank{in, in, {Host: "alpha", State: live.Silent}, {Host: "alpha", State: live.Starting}}
+	for i := range j.Ranks {
+		j.Ranks[i].Rank = i
+	}
+	return j
+}
+
+// begun is the job of beginning, later.
+func begun(second int) *live.Job {
+	j := beginning(second)
+	for i := range j.Ranks {
+		j.Ranks[i] = live.Rank{Rank: i, Host: "alpha", State: live.Waiting, Call: "Barrier on world, at solver.go:30",
+			For: time.Second / 4, Up: time.Second / 2, Asleep: time.Second / 4, Sent: 3, SentBytes: 24, Memory: 1_000_000}
+	}
+	return j
+}
+
 // screenOf is what a terminal shows.
 func screenOf(term vt.MockTerm, width, height int) string {
 	var b strings.Builder
@@ -112,10 +135,27 @@ func TestScreen(t *testing.T) {
 		{"filter_left", 120, 14, two, []string{"/", "q", Escape, " "}},
 		{"scrolled", 60, 8, two, []string{Down, End, Up}},
 		{"tiny", 20, 2, two, []string{PageDown}},
+		{"starting", 120, 10, []*live.Job{beginning(3)}, nil},
+		{"starting_filtered", 120, 10, []*live.Job{beginning(3)}, []string{"/", "i", "n", "i", "t", Enter, "s"}},
+		{"started", 120, 10, []*live.Job{beginning(3), begun(4)}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			golden(t, c.name, onTerminal(t, c.width, c.height, c.jobs, c.keys...))
 		})
+	}
+}
+
+// A line is red where a rank cannot go on or does not answer, and faint where it has ended. One that is in Init
+// is neither: it waits for the others, as a job does that begins.
+func TestLines_StyleOfEachState(t *testing.T) {
+	for state, want := range map[live.State]Style{live.Starting: Normal, live.Working: Normal, live.Waiting: Normal,
+		live.Finalizing: Normal, live.Stuck: Alarm, live.Silent: Alarm, live.Stopped: Alarm, live.Ended: Faint,
+		live.Finished: Faint} {
+		var v View
+		v.Show(&live.Job{Size: 1, Ranks: []live.Rank{{State: state}}})
+		lines := v.Lines(10)
+		require.Contains(t, lines[4].Text, string(state))
+		require.Equal(t, want, lines[4].Style, state)
 	}
 }
 

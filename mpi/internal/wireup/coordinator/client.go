@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/netip"
 	"os"
@@ -23,6 +24,12 @@ type Config struct {
 	Secret     [secretSize]byte
 	Within     time.Duration // deadline of the start
 	Kernel     string        // equal at ranks of one kernel
+	GoOn       bool          // when ranks are lost, rank 0 too; the same at all ranks
+
+	// Stuck is how long no message may move until rank 0 tells on standard error what the ranks wait for; 0
+	// for never. AbortStuck has it end the job when a deadlock is certain.
+	Stuck      time.Duration
+	AbortStuck bool
 
 	dial func(ctx context.Context, network, address string) (net.Conn, error) // for tests
 }
@@ -33,7 +40,13 @@ type AbortError struct {
 	How        string // what is known besides
 }
 
+// StuckRank stands for the rank of an AbortError where a deadlock has ended the job.
+const StuckRank = math.MaxUint32
+
 func (e *AbortError) Error() string {
+	if e.Rank == StuckRank {
+		return "the job is ended because of the deadlock"
+	}
 	return fmt.Sprintf("rank %d has ended the job with status %d%s", e.Rank, e.Code, e.How)
 }
 
@@ -59,6 +72,9 @@ type Client struct {
 	barriers sync.Mutex
 	released chan struct{}
 
+	asks       chan byte       // what rank 0 wants to know
+	casualties chan *LostError // of a job that goes on; as long as there are ranks, and closed at the end
+
 	ended chan struct{} // closed when the connection is of no more use; why is set before
 	why   error
 	on    sync.Once
@@ -77,7 +93,7 @@ const grace = 10 * time.Second
 // others call it until it answers.
 func Join(ctx context.Context, config Config) (*Client, error) {
 	c := &Client{config: config, answers: make(chan message, 1), released: make(chan struct{}, 1),
-		ended: make(chan struct{})}
+		asks: make(chan byte, 4), casualties: make(chan *LostError, config.Size), ended: make(chan struct{})}
 	var err error
 	if config.Rank == 0 {
 		err = c.serve(ctx)
@@ -198,6 +214,7 @@ func (c *Client) failure(m message) error {
 
 // read takes what rank 0 sends until the connection ends.
 func (c *Client) read() {
+	defer close(c.casualties)
 	for {
 		m, err := c.link.receive()
 		if err != nil {
@@ -205,6 +222,7 @@ func (c *Client) read() {
 			if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
 				how = "it has ended without Finalize"
 			}
+			c.lose(&LostError{0, how})
 			c.end(&LostError{0, how})
 			return
 		}
@@ -215,6 +233,12 @@ func (c *Client) read() {
 				continue
 			default:
 			}
+		case kindAsk:
+			select {
+			case c.asks <- byte(m.number):
+			default: // nobody answers
+			}
+			continue
 		case kindRelease:
 			select {
 			case c.released <- struct{}{}:
@@ -222,10 +246,30 @@ func (c *Client) read() {
 			default:
 			}
 		}
+		if m.kind == kindWithout && c.lose(&LostError{int(m.rank), m.text}) {
+			continue
+		}
 		c.end(c.failure(m))
 		return
 	}
 }
+
+// lose notes a rank that the job goes on without. It tells whether there was room: no rank is lost twice.
+func (c *Client) lose(lost *LostError) bool {
+	if !c.config.GoOn {
+		return false
+	}
+	select {
+	case c.casualties <- lost:
+		return true
+	default:
+		return false
+	}
+}
+
+// Casualties gives the ranks that are lost in a job that goes on. It is closed when this rank has left the
+// job, or rank 0, who tells of them, is lost itself.
+func (c *Client) Casualties() <-chan *LostError { return c.casualties }
 
 func (c *Client) end(why error) {
 	c.on.Do(func() {
@@ -363,6 +407,39 @@ func (c *Client) Abort(ctx context.Context, code int) error {
 // afterwards may follow from that.
 func (c *Client) PeerLost(peer int) {
 	c.link.send(message{kind: kindPeerLost, number: uint32(peer)})
+}
+
+// Watched tells whether rank 0 wants to know of the ranks' states.
+func (c *Client) Watched() bool { return c.config.Stuck > 0 }
+
+// Reporter returns a connection as that of package snapshot, over which the rank tells its state to rank 0.
+// It ends with the client.
+func (c *Client) Reporter() net.Conn {
+	ours, theirs := net.Pipe()
+	go func() {
+		buf := make([]byte, maxText)
+		for {
+			n, err := theirs.Read(buf)
+			if err != nil || c.send(message{kind: kindState, text: string(buf[:n])}) != nil {
+				theirs.Close()
+				return
+			}
+		}
+	}()
+	go func() {
+		defer theirs.Close()
+		for {
+			select {
+			case ask := <-c.asks:
+				if _, err := theirs.Write([]byte{ask}); err != nil {
+					return
+				}
+			case <-c.ended:
+				return
+			}
+		}
+	}()
+	return ours
 }
 
 // Close drops the connection. Without Finalize before it, this rank is lost to the others.

@@ -16,7 +16,7 @@ import (
 const magic = "weft-coordinator"
 
 // version is that of the protocol. Its place in the first frames is the same in all versions.
-const version = 1
+const version = 2
 
 const (
 	nonceSize   = 16

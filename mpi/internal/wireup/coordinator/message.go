@@ -23,9 +23,13 @@ const (
 	kindRelease // all ranks are in the barrier
 	kindFailed  // the job cannot start, text says why
 	kindAborted // rank has ended the job with status number, text says more
-	kindLost    // rank is lost, text says how
+	kindLost    // rank is lost, text says how; the job ends
 
-	lastKind = kindLost
+	kindState   // to rank 0: text is the next piece of what the sender says of its state
+	kindAsk     // rank 0 asks for something of package snapshot, number
+	kindWithout // rank is lost, text says how; the job goes on
+
+	lastKind = kindWithout
 )
 
 // The limits of the protocol.

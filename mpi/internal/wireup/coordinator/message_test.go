@@ -95,9 +95,9 @@ func TestHandshake_AnotherVersion(t *testing.T) {
 	_, _, _, err := pair(t, secret, secret, func(c net.Conn) net.Conn {
 		return &changing{Conn: c, at: 4 + len(magic) + 1}
 	})
-	var version *versionError
-	require.ErrorAs(t, err, &version)
-	require.Equal(t, uint16(0), version.theirs)
+	var other *versionError
+	require.ErrorAs(t, err, &other)
+	require.Equal(t, uint16(version^1), other.theirs)
 	_, _, _, err = pair(t, secret, secret, func(c net.Conn) net.Conn { return &changing{Conn: c, at: 4} })
 	require.ErrorIs(t, err, errStranger)
 }

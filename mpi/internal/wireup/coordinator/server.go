@@ -42,6 +42,8 @@ type server struct {
 	refused int                    // callers
 	lastly  string                 // who was refused last, and why
 	closed  bool
+
+	watch *watch // nil where nobody wants one
 }
 
 // listen begins to serve. The start fails when not all ranks have come within a time.
@@ -61,6 +63,10 @@ func listen(ctx context.Context, c Config) (*server, error) {
 	s := &server{secret: c.Secret, listener: l, places: make(chan struct{}, maxStrangers),
 		table: newTable(hex.EncodeToString(id), c.Size), links: make([]*link, c.Size),
 		callers: map[net.Conn]time.Time{}}
+	s.table.goOn = c.GoOn
+	if c.Stuck > 0 {
+		s.watch = startWatch(s, c)
+	}
 	s.deadline = time.AfterFunc(c.Within, func() { s.expire(c.Within) })
 	s.serving.Go(s.accept)
 	return s, nil
@@ -132,9 +138,19 @@ func (s *server) serve(conn net.Conn) {
 			s.leave(h.rank, err)
 			return
 		}
+		if m.kind == kindState {
+			if err := s.watch.take(h.rank, m.text); err != nil {
+				s.leave(h.rank, err)
+				return
+			}
+			continue
+		}
 		s.mu.Lock()
 		out, err := s.table.handle(h.rank, m)
 		s.mu.Unlock()
+		if m.kind == kindFarewell {
+			s.watch.ended(h.rank)
+		}
 		if s.deliver(out); err != nil {
 			s.leave(h.rank, err)
 			return
@@ -198,6 +214,7 @@ func (s *server) leave(rank uint32, err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
 		how = "it has ended without Finalize"
 	}
+	s.watch.ended(rank)
 	s.mu.Lock()
 	out := s.table.leave(rank, how)
 	s.mu.Unlock()
@@ -278,7 +295,7 @@ func (s *server) await(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for r, m := range s.table.members {
-		if m.state != finished {
+		if m.state != finished && !(s.table.goOn && m.state == gone) {
 			return &LostError{r, cmp.Or(err, errors.New("it has ended without Finalize")).Error()}
 		}
 	}
@@ -294,5 +311,6 @@ func (s *server) close() {
 		conn.Close()
 	}
 	s.mu.Unlock()
+	s.watch.stop()
 	s.serving.Wait()
 }

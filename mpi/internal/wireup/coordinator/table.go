@@ -35,7 +35,9 @@ type table struct {
 	kvs     map[string]string
 	address string // of rank 0's host, at which other hosts reach it; empty while no rank of another has come
 	started bool
-	over    bool // the job has ended or failed; there is nothing more to say
+	goOn    bool    // when a rank is lost
+	over    bool    // the job has ended or failed; there is nothing more to say
+	failure message // why it has failed, or of kind 0: a rank that comes later is told too
 }
 
 // A delivery is a message to a rank.
@@ -49,7 +51,8 @@ func (d delivery) final() bool {
 	return d.kind == kindFailed || d.kind == kindAborted || d.kind == kindLost
 }
 
-// turn is when a rank is told the end of the job: see fail.
+// turn is when a rank is told what all are told. Rank 0 comes last, for its process serves the others, and
+// may end as soon as it knows. A rank that has aborted the job waits until the others know.
 func (d delivery) turn() int {
 	switch {
 	case d.rank == 0:
@@ -58,6 +61,12 @@ func (d delivery) turn() int {
 		return 1
 	}
 	return 0
+}
+
+// inTurn puts messages to all ranks in the order in which they are sent.
+func inTurn(out []delivery) []delivery {
+	slices.SortStableFunc(out, func(a, b delivery) int { return a.turn() - b.turn() })
+	return out
 }
 
 func newTable(job string, size int) *table {
@@ -77,6 +86,8 @@ func (t *table) join(h hello) (out []delivery, refused *message) {
 		return t.fail(*why), why
 	case h.rank >= size:
 		return nil, no("there is no rank %d in a job of %d", h.rank, size)
+	case t.failure.kind == kindFailed:
+		return nil, &t.failure
 	case t.over:
 		return nil, no("the job is over")
 	case t.started:
@@ -103,13 +114,22 @@ func (t *table) start() (out []delivery) {
 		out = append(out, delivery{uint32(r), message{kind: kindStart, number: here[m.kernel],
 			key: t.address, text: t.job}})
 	}
-	return out
+	return inTurn(out)
 }
 
 // expire is the deadline of the start. strangers says who has been refused meanwhile, or is empty.
 func (t *table) expire(within time.Duration, strangers string) []delivery {
-	if t.started || t.over {
+	text := t.missing()
+	if text == "" {
 		return nil
+	}
+	return t.fail(message{kind: kindFailed, text: text + " within " + within.String() + strangers})
+}
+
+// missing says which ranks have not come; "" when the job has started or is over.
+func (t *table) missing() string {
+	if t.started || t.over {
+		return ""
 	}
 	var missing []string
 	for r, m := range t.members {
@@ -122,11 +142,10 @@ func (t *table) expire(within time.Duration, strangers string) []delivery {
 	if len(missing) > most {
 		list += fmt.Sprintf(" and %d more", len(missing)-most)
 	}
-	text := fmt.Sprintf("ranks %s of %d have not come within %s", list, len(t.members), within)
 	if len(missing) == 1 {
-		text = fmt.Sprintf("rank %s of %d has not come within %s", list, len(t.members), within)
+		return fmt.Sprintf("rank %s of %d has not come", list, len(t.members))
 	}
-	return t.fail(message{kind: kindFailed, text: text + strangers})
+	return fmt.Sprintf("ranks %s of %d have not come", list, len(t.members))
 }
 
 // handle takes one message of a rank that is in the job. An error is a breach of the protocol.
@@ -180,18 +199,20 @@ func (t *table) put(rank uint32, m message) []delivery {
 	return []delivery{{rank, answer}}
 }
 
-// release ends the barrier when all ranks are in it.
+// release ends the barrier when all ranks that are left are in it.
 func (t *table) release() (out []delivery) {
 	for _, m := range t.members {
-		if m.state != waiting {
+		if m.state != waiting && m.state != gone {
 			return nil
 		}
 	}
 	for r := range t.members {
-		t.members[r].state = present
-		out = append(out, delivery{uint32(r), message{kind: kindRelease}})
+		if m := &t.members[r]; m.state == waiting {
+			m.state = present
+			out = append(out, delivery{uint32(r), message{kind: kindRelease}})
+		}
 	}
-	return out
+	return inTurn(out)
 }
 
 // leave notes that a rank's connection has ended.
@@ -205,25 +226,33 @@ func (t *table) leave(rank uint32, how string) []delivery {
 		return nil
 	}
 	m.state = gone
-	return t.lose(rank, fmt.Sprintf("%s: %s", m.who(), how))
+	how = fmt.Sprintf("%s: %s", m.who(), how)
+	if !t.goOn {
+		return t.lose(rank, how)
+	}
+	var out []delivery
+	for r := range t.members {
+		if s := t.members[r].state; s == present || s == waiting {
+			out = append(out, delivery{uint32(r), message{kind: kindWithout, rank: rank, text: how}})
+		}
+	}
+	return append(out, t.release()...)
 }
 
 func (t *table) lose(rank uint32, how string) []delivery {
 	return t.fail(message{kind: kindLost, rank: rank, text: how})
 }
 
-// fail ends the job: every rank that is there is told. The rank that is the cause comes after the others, for
-// it waits until they know, and rank 0 last, for its process serves them.
+// fail ends the job: every rank that is there is told.
 func (t *table) fail(m message) (out []delivery) {
 	if t.over {
 		return nil
 	}
-	t.over = true
+	t.over, t.failure = true, m
 	for r := range t.members {
 		if s := t.members[r].state; s == present || s == waiting {
 			out = append(out, delivery{uint32(r), m})
 		}
 	}
-	slices.SortStableFunc(out, func(a, b delivery) int { return a.turn() - b.turn() })
-	return out
+	return inTurn(out)
 }

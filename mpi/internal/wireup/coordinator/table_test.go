@@ -63,6 +63,31 @@ func TestTable_Barrier(t *testing.T) {
 	require.Error(t, err, "twice")
 }
 
+// A job that goes on without a rank does so in the barrier, too.
+func TestTable_GoesOn(t *testing.T) {
+	table := complete(t, 4)
+	table.goOn = true
+	for _, r := range []uint32{0, 2} {
+		out, err := table.handle(r, message{kind: kindBarrier})
+		require.NoError(t, err)
+		require.Empty(t, out)
+	}
+	out := table.leave(1, "gone")
+	require.Equal(t, []uint32{0, 2, 3}, to(out))
+	for _, d := range out {
+		require.Equal(t, kindWithout, d.kind)
+		require.Equal(t, uint32(1), d.message.rank)
+		require.False(t, d.final())
+	}
+	out = table.leave(3, "gone")
+	require.Equal(t, []uint32{0, 2, 2, 0}, to(out), "rank 0 is released last: it may end at once")
+	require.Equal(t, kindRelease, out[3].kind)
+	out, err := table.handle(0, message{kind: kindAbort, number: 3}) // ends the job as ever
+	require.NoError(t, err)
+	require.Equal(t, []uint32{2, 0}, to(out))
+	require.Empty(t, table.leave(2, "gone"))
+}
+
 // Each cause is told once, to the rank that is it after the others, and to rank 0 last.
 func TestTable_Ends(t *testing.T) {
 	table := complete(t, 4)
@@ -108,7 +133,7 @@ func TestTable_Start(t *testing.T) {
 	require.Equal(t, []uint32{7, 0}, to(out))
 	require.Equal(t, "ranks 1,2,3,4,5,6,8,9,10,11,12,13,14,15,16,17 and 22 more of 40 have not come within "+
 		"1m0s; callers refused: 1", out[0].text)
-	require.Contains(t, join(1).text, "over")
+	require.Equal(t, out[0].message, *join(1), "a late rank is told why")
 
 	for _, second := range []hello{{rank: 1, size: 2}, {rank: 0, size: 3}} {
 		table = newTable("job", 2)
@@ -117,6 +142,8 @@ func TestTable_Start(t *testing.T) {
 		out, refused = table.join(second)
 		require.Equal(t, []uint32{1}, to(out))
 		require.Equal(t, out[0].message, *refused)
+		_, refused = table.join(hello{rank: 0, size: 2})
+		require.Equal(t, out[0].message, *refused, "rank 0 may be later than those that disagree")
 	}
 
 	table = complete(t, 2)

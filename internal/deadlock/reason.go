@@ -17,6 +17,9 @@ const maxReasons = 16
 func (j Job) reasons() []string {
 	stuck := j.Stuck()
 	var reasons []string
+	if text := j.notBegun(); text != "" {
+		reasons = append(reasons, text)
+	}
 	if cycle := j.cycle(stuck); cycle != nil {
 		reasons = append(reasons, j.cycleText(cycle))
 	}
@@ -37,6 +40,24 @@ func (j Job) reasons() []string {
 	return reasons
 }
 
+// notBegun says which ranks have not called Init while others wait in it.
+func (j Job) notBegun() string {
+	var missing []int
+	for rank, r := range j {
+		if r != nil && r.Phase == snapshot.NotBegun {
+			missing = append(missing, rank)
+		}
+	}
+	if len(missing) == 0 {
+		return ""
+	}
+	verb := "has"
+	if len(missing) > 1 {
+		verb = "have"
+	}
+	return fmt.Sprintf("%s %s not called Init, which other ranks wait in", Ranks(missing), verb)
+}
+
 // reasonsFor appends what can be said of one operation. The same words are not said twice.
 func (j Job) reasonsFor(reasons []string, rank int, w *snapshot.Wait, o *snapshot.Op) []string {
 	add := func(text string) {
@@ -44,11 +65,15 @@ func (j Job) reasonsFor(reasons []string, rank int, w *snapshot.Wait, o *snapsho
 			reasons = append(reasons, text)
 		}
 	}
-	if o.Kind == snapshot.Collective {
+	switch o.Kind {
+	case snapshot.Collective:
 		add(j.missingText(rank, o))
 		return reasons
+	case snapshot.Lock:
+		add(j.holderText(rank, w, o))
+		return reasons
 	}
-	if o.Peer != snapshot.Any && o.Peer < len(j) && j[o.Peer] != nil && j[o.Peer].Phase != snapshot.Running {
+	if o.Peer != snapshot.Any && o.Peer < len(j) && j[o.Peer] != nil && !j[o.Peer].Phase.Acts() {
 		where := "has finished"
 		if j[o.Peer].Phase == snapshot.Finalizing {
 			where = "is in Finalize"
@@ -60,7 +85,7 @@ func (j Job) reasonsFor(reasons []string, rank int, w *snapshot.Wait, o *snapsho
 		add(fmt.Sprintf("rank %d waits in %s: rank %d %s and %s no more", rank, j.describe(rank, w, true),
 			o.Peer, where, verb))
 	}
-	if o.Kind == snapshot.Recv {
+	if o.Kind == snapshot.Recv && o.Name == "" {
 		add(j.otherMessage(rank, o))
 	}
 	return reasons
@@ -111,6 +136,20 @@ func (j Job) missingText(rank int, o *snapshot.Op) string {
 	}
 	return fmt.Sprintf("%s %s not called %s%s, which other ranks wait in: %s", Ranks(missing), verb, o.Name,
 		on, j.whereIs(missing[0]))
+}
+
+// holderText says who has the lock that a rank waits for, and where that rank is.
+func (j Job) holderText(rank int, w *snapshot.Wait, o *snapshot.Op) string {
+	holders := j.holders(o)
+	if len(holders) == 0 {
+		return ""
+	}
+	verb := "has"
+	if len(holders) > 1 {
+		verb = "have"
+	}
+	return fmt.Sprintf("rank %d waits in %s, which %s %s locked: %s", rank, j.describe(rank, w, true),
+		Ranks(holders), verb, j.whereIs(holders[0]))
 }
 
 // whereIs says where a rank is.
@@ -172,8 +211,14 @@ func (j Job) needs(rank int, stuck []int) []int {
 				needed = append(needed, j.missing(rank, &o)...)
 			case o.Kind == snapshot.Collective:
 				needed = append(needed, o.Needs...)
+			case o.Kind == snapshot.Lock:
+				needed = append(needed, j.holders(&o)...)
 			case o.Peer == snapshot.Any:
-				needed = append(needed, j.members(rank, o.Comm)...)
+				for _, member := range j.members(rank, o.Comm) {
+					if member != rank {
+						needed = append(needed, member)
+					}
+				}
 			default:
 				needed = append(needed, o.Peer)
 			}
@@ -209,6 +254,8 @@ func (j Job) mayBeReleasedBy(rank int, o *snapshot.Op, other int) bool {
 		return true
 	case o.Kind == snapshot.Collective:
 		return slices.Contains(o.Needs, other)
+	case o.Kind == snapshot.Lock:
+		return slices.Contains(j.holders(o), other)
 	case o.Peer == snapshot.Any:
 		return slices.Contains(j.members(rank, o.Comm), other)
 	}

@@ -21,6 +21,26 @@ func (j Job) Report() []string {
 	return lines
 }
 
+// Alone describes what one rank waits for, where nothing is known of the others.
+func Alone(r *snapshot.Rank) []string {
+	j := make(Job, r.Size)
+	j[r.Rank] = r
+	var lines, reasons []string
+	for i := range r.Waits {
+		w := &r.Waits[i]
+		lines = append(lines, fmt.Sprintf("  rank %d: %s, for %v", r.Rank, j.describe(r.Rank, w, true),
+			w.Since.Round(100*time.Millisecond)))
+		for k := range w.Ops {
+			if o := &w.Ops[k]; o.Kind == snapshot.Recv && o.Name == "" {
+				if text := "  " + j.otherMessage(r.Rank, o); text != "  " && !slices.Contains(reasons, text) {
+					reasons = append(reasons, text)
+				}
+			}
+		}
+	}
+	return append(lines, reasons...)
+}
+
 // states says what the ranks do.
 func (j Job) states() []string {
 	type group struct {
@@ -47,6 +67,8 @@ func (j Job) states() []string {
 			add(rank, "no answer", 0)
 		case r.Phase == snapshot.Finished:
 			add(rank, "finished", 0)
+		case r.Phase == snapshot.NotBegun:
+			add(rank, "has not called Init", 0)
 		case len(r.Waits) == 0:
 			add(rank, "in no call of weft"+at(r.At), 0)
 		}
@@ -111,6 +133,17 @@ func (j Job) operation(rank int, o *snapshot.Op, call string) string {
 		if o.Name != snapshot.Finalize {
 			fmt.Fprintf(&b, " on %s", j.commName(rank, o.Comm))
 		}
+		return b.String()
+	}
+	if o.Kind == snapshot.Lock {
+		if call != "Lock" {
+			b.WriteString(" for Lock")
+		}
+		fmt.Fprintf(&b, " of rank %d's part of window %s", o.Peer, j.commName(rank, o.Comm))
+		return b.String()
+	}
+	if o.Name != "" {
+		fmt.Fprintf(&b, " for %s of rank %d, on %s", o.Name, o.Peer, j.commName(rank, o.Comm))
 		return b.String()
 	}
 	preposition := " to"

@@ -68,7 +68,7 @@ func (j Job) mayEnd(rank int, w *snapshot.Wait, stuck []bool) bool {
 // mayComplete tells whether an operation of a rank may complete.
 func (j Job) mayComplete(rank int, o *snapshot.Op, stuck []bool) bool {
 	acts := func(peer int) bool {
-		return peer < len(j) && !stuck[peer] && (j[peer] == nil || j[peer].Phase == snapshot.Running)
+		return peer < len(j) && !stuck[peer] && (j[peer] == nil || j[peer].Phase.Acts())
 	}
 	refuses := func(peer int) bool { return !acts(peer) }
 	switch {
@@ -78,6 +78,8 @@ func (j Job) mayComplete(rank int, o *snapshot.Op, stuck []bool) bool {
 		return !slices.ContainsFunc(j.missing(rank, o), refuses)
 	case o.Kind == snapshot.Collective:
 		return len(o.Needs) == 0 || !slices.ContainsFunc(o.Needs, refuses)
+	case o.Kind == snapshot.Lock:
+		return slices.ContainsFunc(j.members(rank, o.Comm), acts)
 	case o.Kind == snapshot.Send:
 		return acts(o.Peer) || !j.lies(rank, o)
 	case o.Peer != snapshot.Any:
@@ -91,7 +93,7 @@ func (j Job) mayComplete(rank int, o *snapshot.Op, stuck []bool) bool {
 // for anything.
 func (j Job) lies(rank int, o *snapshot.Op) bool {
 	peer := j[o.Peer]
-	if peer == nil || peer.Phase != snapshot.Running {
+	if peer == nil || !peer.Phase.Acts() {
 		return true
 	}
 	return slices.ContainsFunc(peer.Unexpected, func(m snapshot.Message) bool {
@@ -138,6 +140,16 @@ func (j Job) members(rank int, id uint32) []int {
 	return world
 }
 
+// holders are the ranks that have the lock which an operation of a rank waits for, as far as they tell.
+func (j Job) holders(o *snapshot.Op) (ranks []int) {
+	for rank, r := range j {
+		if r != nil && slices.Contains(r.Locks, snapshot.Held{Comm: o.Comm, Peer: o.Peer}) {
+			ranks = append(ranks, rank)
+		}
+	}
+	return ranks
+}
+
 // missing are the members that have not begun a collective which a rank waits in.
 func (j Job) missing(rank int, o *snapshot.Op) []int {
 	var missing []int
@@ -158,7 +170,7 @@ func (j Job) hasBegun(rank int, o *snapshot.Op) bool {
 		return false
 	}
 	if o.Name == snapshot.Finalize {
-		return r.Phase != snapshot.Running
+		return !r.Phase.Acts()
 	}
 	for _, c := range r.Comms {
 		if c.ID == o.Comm {

@@ -51,6 +51,7 @@ type rank struct {
 	quiet    bool
 	since    time.Time // it is quiet
 	ended    bool
+	spoke    bool // it has called Init
 	asked    bool
 	snapshot *snapshot.Rank // the answer to the latest question, nil while there is none
 }
@@ -78,6 +79,7 @@ func (d *Detector) Quiet(now time.Time, id int) {
 	if r.ended {
 		return
 	}
+	r.spoke = true
 	if !r.quiet {
 		r.quiet, r.since = true, now
 	}
@@ -86,7 +88,7 @@ func (d *Detector) Quiet(now time.Time, id int) {
 
 // Moving notes that a rank moves.
 func (d *Detector) Moving(id int) {
-	d.ranks[id].quiet = false
+	d.ranks[id].quiet, d.ranks[id].spoke = false, true
 	d.reported, d.unmoved = nil, false
 }
 
@@ -102,7 +104,7 @@ func (d *Detector) Ended(now time.Time, id int) {
 
 // Answer takes the snapshot that a rank was asked for. One that is not of this rank is dropped.
 func (d *Detector) Answer(now time.Time, id int, s *snapshot.Rank) {
-	if r := &d.ranks[id]; r.asked && s.Rank == id && s.Size == len(d.ranks) {
+	if r := &d.ranks[id]; r.asked && s.IsOf(id, len(d.ranks)) {
 		r.snapshot, r.asked = s, false
 		d.evaluateIfComplete(now)
 	}
@@ -205,6 +207,14 @@ func (d *Detector) state() Job {
 		}
 		d.ranks[id].asked = false
 	}
+	starting := func(r *snapshot.Rank) bool { return r != nil && r.Phase == snapshot.Starting }
+	if slices.ContainsFunc(j, starting) {
+		for id := range j {
+			if j[id] == nil && !d.ranks[id].spoke {
+				j[id] = &snapshot.Rank{Rank: id, Size: len(d.ranks), Phase: snapshot.NotBegun}
+			}
+		}
+	}
 	return j
 }
 
@@ -244,7 +254,7 @@ func (d *Detector) evaluate(now time.Time) {
 func (d *Detector) report(title string, job Job, proven bool) {
 	r := Report{Title: title, Lines: job.Report(), Proven: proven}
 	for id := range job {
-		if job[id] != nil && !d.ranks[id].ended {
+		if job[id] != nil && job[id].Phase != snapshot.NotBegun && !d.ranks[id].ended {
 			r.Answers++
 		}
 	}
@@ -255,7 +265,7 @@ func (d *Detector) report(title string, job Job, proven bool) {
 func (d *Detector) checkUnmoved(now time.Time, job Job) {
 	least := d.after
 	for id, r := range job {
-		if r != nil && !d.ranks[id].ended {
+		if r != nil && r.Phase != snapshot.NotBegun && !d.ranks[id].ended {
 			least = min(least, r.Still)
 		}
 	}

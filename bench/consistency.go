@@ -1,0 +1,193 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/weft-mpi/weft/internal/topology"
+	"github.com/weft-mpi/weft/mpi"
+)
+
+// ErrInconsistent says that a collective takes longer than others that do its work.
+var ErrInconsistent = errors.New("collectives are not consistent")
+
+// Consistency measures whether collectives take no longer than others that do the same, as one of the ranks
+// of the job that this process was started in, and whether one more rank or one more element costs little.
+// The guidelines are those of J. L. Träff, W. D. Gropp and R. Thakur, "Self-Consistent MPI Performance
+// Guidelines", IEEE TPDS 21(5), 2010. Rank 0 prints a line for each; where one does not hold, the error there
+// is ErrInconsistent. Options are as in Tune; Table, All and Collectives are not used.
+func Consistency(ctx context.Context, o TuneOptions, by Invocation, out io.Writer) error {
+	return withTuner(ctx, o, by, out, (*tuner).consistency)
+}
+
+// A guideline is that some calls, one after another, take at most so many times as long as others.
+type guideline struct {
+	what        string
+	bytes       int
+	left, right []timedCall
+	most        float64
+}
+
+// timedCall is a call of the ranks of a communicator, nil at a rank that is not one of them.
+type timedCall struct {
+	on   *mpi.Comm
+	call func() error
+}
+
+// Limits of the guidelines. More than what follows from what a call does is for the spread of figures.
+const (
+	sameWork = 1.0
+	allowed  = 1.1 // of an Allreduce
+	oneMore  = 1.5 // rank, or element
+)
+
+// growing are the collectives of which one rank or one element more is to cost little.
+var growing = []tuned{{"Bcast", broadcast, true}, {"Allreduce", allreduce, true},
+	{"Allgather", allgather, true}, {"Alltoall", alltoall, true}}
+
+// consistency checks the guidelines on communicators of all numbers of ranks.
+func (t *tuner) consistency() error {
+	if err := t.session.warmUpRanks(); err != nil {
+		return err
+	}
+	t.out.printf("\n# weft consistency, %d ranks, fabric %s\n# %-44s%7s%10s%12s%12s%8s%8s\n", t.world.Size(),
+		t.fabric, "at most as long", "ranks", "bytes", "us", "us", "ratio", "limit")
+	const calls = 20 // of the guidelines of a size
+	t.slice = t.Limit.Seconds() / float64(calls*len(t.Ranks)*len(t.sizes(&growing[0])))
+	broken := 0
+	for _, n := range t.Ranks {
+		some, err := t.first(n)
+		if err != nil {
+			return err
+		}
+		more, err := t.first(n + 1)
+		if err != nil {
+			return err
+		}
+		if some != nil {
+			if err := t.examine(some, n, t.within(some), &broken); err != nil {
+				return err
+			}
+		}
+		if more != nil && more.Size() > n && !outgrow(n) {
+			if err := t.examine(more, n, t.growth(some, more), &broken); err != nil {
+				return err
+			}
+		}
+		if err := mpi.Barrier(t.world); err != nil {
+			return err
+		}
+	}
+	switch {
+	case t.world.Rank() != 0:
+		return nil
+	case t.out.err == nil && broken > 0:
+		return ErrInconsistent
+	}
+	return t.out.err
+}
+
+// first makes a communicator of the first n ranks; nil at the others.
+func (t *tuner) first(n int) (*mpi.Comm, error) {
+	color := 0
+	if t.world.Rank() >= n {
+		color = mpi.Undefined
+	}
+	return t.world.Split(color, 0)
+}
+
+// outgrow tells whether n ranks have a processor each and one more have not: it then costs what no collective
+// can help.
+func outgrow(n int) bool { return n == topology.Possible() }
+
+// on is a collective on a communicator.
+func (t *tuner) on(c *mpi.Comm, of func(*session, int) operation, bytes int) timedCall {
+	if c == nil {
+		return timedCall{}
+	}
+	s := *t.session
+	s.world = c
+	return timedCall{c, of(&s, bytes).call}
+}
+
+// within are the guidelines on one communicator.
+func (t *tuner) within(some *mpi.Comm) (list []guideline) {
+	barrier := timedCall{some, func() error { return mpi.Barrier(some) }}
+	list = append(list, guideline{"Barrier, Allreduce of 8 bytes", 8, []timedCall{barrier},
+		[]timedCall{t.on(some, allreduce, 8)}, sameWork})
+	for _, n := range t.sizes(&growing[0]) {
+		list = append(list, guideline{"Allreduce, Reduce and Bcast", n, []timedCall{t.on(some, allreduce, n)},
+			[]timedCall{t.on(some, reduce, n), t.on(some, broadcast, n)}, allowed})
+		if all := n * some.Size(); all <= t.Max {
+			list = append(list, guideline{"Allgather, Gather and Bcast of all", n,
+				[]timedCall{t.on(some, allgather, n)},
+				[]timedCall{t.on(some, gather, n), t.on(some, broadcast, all)}, sameWork})
+		}
+		for _, c := range growing {
+			list = append(list, guideline{c.name + ", one element less", n, []timedCall{t.on(some, c.of, n)},
+				[]timedCall{t.on(some, c.of, n-4)}, oneMore})
+		}
+	}
+	return list
+}
+
+// growth are the guidelines on a communicator and one with a rank more.
+func (t *tuner) growth(some, more *mpi.Comm) (list []guideline) {
+	for _, n := range t.sizes(&growing[0]) {
+		for _, c := range growing {
+			list = append(list, guideline{c.name + " of one rank more, and without it", n,
+				[]timedCall{t.on(more, c.of, n)}, []timedCall{t.on(some, c.of, n)}, oneMore})
+		}
+	}
+	return list
+}
+
+// examine measures guidelines, and counts those that do not hold. All ranks of a communicator do so together.
+func (t *tuner) examine(all *mpi.Comm, ranks int, list []guideline, broken *int) error {
+	for i := range list {
+		g := &list[i]
+		left, right, err := t.weigh(all, g, tuneRounds)
+		if err == nil && left > g.most*right { // that may have been bad luck
+			left, right, err = t.weigh(all, g, confirmRounds)
+		}
+		if err != nil {
+			return err
+		}
+		verdict := ""
+		if left > g.most*right {
+			verdict = "  does not hold"
+			*broken++
+		}
+		t.out.printf("%-46s%7d%10d%12.2f%12.2f%8.2f%8.2f%s\n", g.what, ranks, g.bytes, left, right,
+			left/right, g.most, verdict)
+	}
+	return nil
+}
+
+// weigh is the time of the two sides of a guideline, which take turns. All ranks get the same.
+func (t *tuner) weigh(all *mpi.Comm, g *guideline, rounds int) (left, right float64, err error) {
+	var times [2][]float64
+	for range rounds {
+		for i, side := range [][]timedCall{g.left, g.right} {
+			sum := 0.0
+			for _, c := range side {
+				if c.on == nil {
+					continue
+				}
+				took, err := t.measure(c.on, c.call, t.slice/tuneRounds)
+				if err != nil {
+					return 0, 0, err
+				}
+				sum += took
+			}
+			times[i] = append(times[i], sum)
+			if err := mpi.Barrier(all); err != nil {
+				return 0, 0, err
+			}
+		}
+	}
+	medians := []float64{median(times[0]), median(times[1])}
+	err = mpi.Bcast(all, medians, 0)
+	return medians[0], medians[1], err
+}

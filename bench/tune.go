@@ -1,0 +1,521 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/weft-mpi/weft/internal/setting"
+	"github.com/weft-mpi/weft/internal/tuning"
+	"github.com/weft-mpi/weft/mpi"
+)
+
+// TuneOptions say what a Tune measures.
+type TuneOptions struct {
+	Collectives []string      // in the names of package mpi; nil for all that have a choice
+	Ranks       []int         // of communicators; nil for the powers of two up to the job's size, and that
+	Min, Max    int           // bytes; the sizes between them are eight times the one before
+	Limit       time.Duration // that it takes, about
+	All         bool          // the times of all algorithms are printed
+	Table       string        // the file for the rules, which rank 0 writes; "" for none
+}
+
+// DefaultTune are the options that a Tune has if the user says nothing.
+var DefaultTune = TuneOptions{Min: 8, Max: 1 << 20, Limit: 2 * time.Minute}
+
+// Limits of a point's measurement.
+const (
+	tuneRounds = 5   // in which algorithms take turns
+	hopeless   = 3.0 // an algorithm that takes so many times as long as the fastest is not measured again,
+	// after so many rounds
+	hopelessAfter = 1
+	// within how much of the best forced algorithm the choice is to be: what is less is left alone
+	tuneMargin = 1.10
+	// confirmRounds are those in which a better algorithm and the choice take turns again
+	confirmRounds = 15
+)
+
+// Tune measures every algorithm of the collectives on communicators of some numbers of ranks, at some sizes,
+// beside the one that is chosen by itself, as one of the ranks of the job that this process was started in.
+// Rank 0 prints what is best to out, and writes the rules of where that is not what is chosen.
+//
+// Options that make no sense are an *OptionError at rank 0; the other ranks then return nil.
+func Tune(ctx context.Context, o TuneOptions, by Invocation, out io.Writer) error {
+	return withTuner(ctx, o, by, out, (*tuner).run)
+}
+
+// withTuner runs what compares collectives as a rank of the job.
+func withTuner(ctx context.Context, o TuneOptions, by Invocation, out io.Writer,
+	body func(t *tuner) error) error {
+	settings, err := by.settings(&Benchmark{})
+	if err != nil {
+		return err
+	}
+	var own error
+	err = mpi.Run(ctx, func(_ context.Context, world *mpi.Comm) error {
+		t, err := newTuner(o, world, out)
+		if err == nil {
+			t.fabric = settings.Of(setting.Fabric).String()
+			err = body(t)
+		}
+		if option, is := errors.AsType[*OptionError](err); is {
+			if own = option; world.Rank() != 0 {
+				own = nil
+			}
+			return nil
+		}
+		if errors.Is(err, ErrInconsistent) {
+			own, err = err, nil
+		}
+		return err
+	}, mpi.Config{Settings: by.Settings})
+	return errors.Join(err, own)
+}
+
+// tuned is a collective that is tuned.
+type tuned struct {
+	name  string // in package mpi
+	of    func(s *session, n int) operation
+	sized bool // it moves bytes; their number is a block's, or the vector's
+}
+
+// tunable are the collectives with a choice of algorithms whose ranks all know the length.
+var tunable = []tuned{
+	{"Barrier", func(s *session, _ int) operation {
+		return operation{call: func() error { return mpi.Barrier(s.world) }}
+	}, false},
+	{"Bcast", broadcast, true},
+	{"Gather", gather, true},
+	{"Scatter", scatter, true},
+	{"Allgather", allgather, true},
+	{"Alltoall", alltoall, true},
+	{"Reduce", reduce, true},
+	{"Allreduce", allreduce, true},
+	{"ReduceScatterBlock", reduceScatterBlock, true},
+	{"Scan", scan, true},
+	{"Exscan", exscan, true},
+}
+
+// tuner is a Tune at one rank.
+type tuner struct {
+	TuneOptions
+	world   *mpi.Comm
+	fabric  string // that was asked for
+	out     *table
+	session *session // that the operations are built in
+	table   *output  // of rank 0; nil for none
+	points  []tunePoint
+	slice   float64 // seconds for an algorithm at a point
+}
+
+// tunePoint is what was found at one number of ranks and one size.
+type tunePoint struct {
+	tuned
+	ranks, bytes int
+	chosen, best string
+	took, least  float64 // µs
+}
+
+// gain is how many times as fast the best algorithm is as the one that was chosen.
+func (p *tunePoint) gain() float64 { return p.took / p.least }
+
+func newTuner(o TuneOptions, world *mpi.Comm, out io.Writer) (*tuner, error) {
+	if world.Rank() != 0 {
+		out = io.Discard
+	}
+	t := &tuner{TuneOptions: o, world: world, out: &table{out: out}}
+	size := world.Size()
+	if t.Ranks == nil {
+		for n := 2; n < size; n *= 2 {
+			t.Ranks = append(t.Ranks, n)
+		}
+		t.Ranks = append(t.Ranks, size)
+	}
+	slices.Sort(t.Ranks)
+	t.Ranks = slices.Compact(t.Ranks)
+	if err := t.check(size); err != nil {
+		return nil, err
+	}
+	if o.Table != "" && world.Rank() == 0 {
+		var err error
+		if t.table, err = newOutput("table", o.Table); err != nil {
+			return nil, err
+		}
+	}
+	t.session = &session{
+		Benchmark: &Benchmark{kind: collective}, Options: Default, world: world,
+		instruments: instruments{now: mpi.Wtime, pattern: pattern, warmUp: warmUpTime},
+		send:        buffer(o.Max * size), recv: buffer(o.Max * size),
+	}
+	return t, nil
+}
+
+// check refuses what makes no sense in a job of so many ranks. Numbers of ranks ascend.
+func (o *TuneOptions) check(size int) error {
+	most := maxBuffers / 8 / max(size, 1)
+	switch {
+	case size < 2:
+		return optionErrorf("collectives are compared on at least 2 ranks, not on %d", size)
+	case o.Min < 1 || o.Max < o.Min || o.Max > most:
+		return optionErrorf("sizes from %d to %d bytes on %d ranks: 1 to %d are possible", o.Min, o.Max, size,
+			most)
+	case len(o.Ranks) > 0 && (o.Ranks[0] < 2 || o.Ranks[len(o.Ranks)-1] > size):
+		return optionErrorf("communicators of %v ranks in a job of %d: 2 to %[2]d are possible", o.Ranks,
+			size)
+	}
+	for _, name := range o.Collectives {
+		if !slices.ContainsFunc(tunable, func(c tuned) bool { return c.name == name }) {
+			return optionErrorf("%s has no choice that could be tuned", name)
+		}
+	}
+	return nil
+}
+
+// sizes of the messages of a collective.
+func (t *tuner) sizes(c *tuned) (list []int) {
+	if !c.sized {
+		return []int{0}
+	}
+	for n := t.Min; n < t.Max; n *= 8 {
+		list = append(list, max(n&^3, 4))
+	}
+	return append(list, max(t.Max&^3, 4))
+}
+
+func (t *tuner) wanted() []tuned {
+	if t.Collectives == nil {
+		return tunable
+	}
+	return slices.DeleteFunc(slices.Clone(tunable), func(c tuned) bool {
+		return !slices.Contains(t.Collectives, c.name)
+	})
+}
+
+func (t *tuner) run() error {
+	if err := t.session.warmUpRanks(); err != nil {
+		return err
+	}
+	t.share()
+	t.out.printf("\n# weft tune, %d ranks, fabric %s\n# %-18s%7s%10s  %-19s%12s  %-19s%12s%8s\n",
+		t.world.Size(), t.fabric, "collective", "ranks", "bytes", "chosen", "us", "best", "us", "gain")
+	for _, n := range t.Ranks {
+		some, err := t.first(n)
+		if err != nil {
+			return err
+		}
+		if some != nil {
+			for _, c := range t.wanted() {
+				if err := t.collective(some, c); err != nil {
+					return fmt.Errorf("%s: %w", c.name, err)
+				}
+			}
+			if err := some.Free(); err != nil {
+				return err
+			}
+		}
+		if err := mpi.Barrier(t.world); err != nil {
+			return err
+		}
+	}
+	return t.finish()
+}
+
+// share divides the time among all that is to be measured.
+func (t *tuner) share() {
+	measurements := 0
+	for _, c := range t.wanted() {
+		all, err := tuning.Algorithms(c.name)
+		if err == nil {
+			measurements += (len(all) + 1) * len(t.sizes(&c)) * len(t.Ranks)
+		}
+	}
+	t.slice = t.Limit.Seconds() / float64(max(measurements, 1))
+}
+
+// contender is an algorithm that is measured, on a communicator of its own, which it was forced on.
+type contender struct {
+	name  string // "" for what is chosen
+	world *mpi.Comm
+	call  func() error
+	out   bool      // it is slow, or cannot carry out the call
+	times []float64 // µs of a call, one for each round; the mean of the ranks
+}
+
+// collective measures the algorithms of one collective on the ranks of a communicator.
+func (t *tuner) collective(some *mpi.Comm, c tuned) error {
+	names, err := tuning.Algorithms(c.name)
+	if err != nil {
+		return err
+	}
+	var all []*contender
+	for _, name := range append([]string{""}, names...) {
+		x := &contender{name: name}
+		if x.world, err = some.Dup(); err != nil {
+			return err
+		}
+		selection := ""
+		if name != "" {
+			selection = c.name + ":" + name
+		}
+		if err := tuning.Select(x.world, selection); err != nil {
+			return err
+		}
+		all = append(all, x)
+	}
+	for _, n := range t.sizes(&c) {
+		p, err := t.point(some, c, n, all)
+		if err != nil {
+			return fmt.Errorf("%d bytes: %w", n, err)
+		}
+		t.points = append(t.points, p)
+		t.out.printf("%-20s%7d%10d  %-19s%12.2f  %-19s%12.2f%8.2f\n", c.name, p.ranks, p.bytes, p.chosen,
+			p.took, p.best, p.least, p.gain())
+	}
+	for _, x := range all {
+		if err := x.world.Free(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// warmUpCalls are enough for the ranks of a communicator to prepare what they prepare after some calls.
+const warmUpCalls = 12
+
+// point measures all algorithms at one size.
+func (t *tuner) point(some *mpi.Comm, c tuned, n int, all []*contender) (tunePoint, error) {
+	p := tunePoint{tuned: c, ranks: some.Size(), bytes: n}
+	for _, x := range all {
+		s := *t.session
+		s.world = x.world
+		x.call, x.out, x.times = c.of(&s, n).call, false, nil
+		for range warmUpCalls {
+			if err := x.call(); err != nil {
+				return p, err
+			}
+		}
+		if used := tuning.Used(x.world); x.name == "" {
+			p.chosen = used
+		} else if used != x.name {
+			x.out = true
+		}
+	}
+	if err := t.rounds(some, all, tuneRounds, t.slice/tuneRounds); err != nil {
+		return p, err
+	}
+	if t.All {
+		for _, x := range all[1:] {
+			if len(x.times) > 0 {
+				t.out.printf("#%-19s%7d%10d  %-19s%12.2f\n", c.name, p.ranks, n, x.name, median(x.times))
+			}
+		}
+	}
+	best := fastest(all)
+	auto := all[0]
+	for _, x := range all[1:] {
+		if x.name == p.chosen { // the same algorithm, so as many figures of it more
+			auto.times = append(auto.times, x.times...)
+		}
+	}
+	p.took, p.best, p.least = median(auto.times), p.chosen, median(auto.times)
+	if best.name == p.chosen || median(best.times)*tuneMargin >= p.took {
+		return p, nil
+	}
+	// It may have been luck: the two take turns again.
+	pair := []*contender{auto, best}
+	auto.times, best.times, auto.out, best.out = nil, nil, false, false
+	if err := t.rounds(some, pair, confirmRounds, t.slice/tuneRounds); err != nil {
+		return p, err
+	}
+	p.took, p.least = median(auto.times), median(auto.times)
+	if took := median(best.times); took*tuneMargin < p.took {
+		p.best, p.least = best.name, took
+	}
+	return p, nil
+}
+
+// fastest is the contender of the least median, other than what is chosen by itself.
+func fastest(all []*contender) (best *contender) {
+	for _, x := range all[1:] {
+		if len(x.times) > 0 && (best == nil || median(x.times) < median(best.times)) {
+			best = x
+		}
+	}
+	return best
+}
+
+// rounds measures contenders in turns, in each round in the other direction, for so many seconds each.
+func (t *tuner) rounds(some *mpi.Comm, all []*contender, rounds int, seconds float64) error {
+	for round := range rounds {
+		order := slices.Clone(all)
+		if round%2 == 1 {
+			slices.Reverse(order)
+		}
+		for _, x := range order {
+			if x.out {
+				continue
+			}
+			took, err := t.measure(some, x.call, seconds)
+			if err != nil {
+				return err
+			}
+			x.times = append(x.times, took)
+		}
+		if round < hopelessAfter {
+			continue
+		}
+		least := math.Inf(1)
+		for _, x := range all {
+			least = min(least, median(x.times))
+		}
+		for _, x := range all {
+			x.out = x.out || x.name != "" && len(all) > 2 && median(x.times) > hopeless*least
+		}
+	}
+	return nil
+}
+
+// measure is the time of a call in µs, the mean over the ranks, from calls that take about so many seconds
+// with the barriers between them.
+func (t *tuner) measure(some *mpi.Comm, call func() error, seconds float64) (float64, error) {
+	now := t.session.now
+	took := func(calls int) (inside, all float64, err error) {
+		began := now()
+		for range calls {
+			start := now()
+			if err := call(); err != nil {
+				return 0, 0, err
+			}
+			inside += now() - start
+			if err := mpi.Barrier(some); err != nil {
+				return 0, 0, err
+			}
+		}
+		return inside, now() - began, nil
+	}
+	_, all, err := took(2)
+	if err != nil {
+		return 0, err
+	}
+	calls := []float64{2 * seconds / all}
+	if err := mpi.Allreduce(some, mpi.InPlace[float64](), calls, mpi.Min[float64]()); err != nil {
+		return 0, err
+	}
+	n := int(max(2, min(calls[0], 2000)))
+	inside, _, err := took(n)
+	if err != nil {
+		return 0, err
+	}
+	mean := []float64{inside * 1e6 / float64(n)}
+	err = mpi.Allreduce(some, mpi.InPlace[float64](), mean, mpi.Sum[float64]())
+	return mean[0] / float64(some.Size()), err
+}
+
+func median(times []float64) float64 {
+	if len(times) == 0 {
+		return math.Inf(1)
+	}
+	sorted := slices.Sorted(slices.Values(times))
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[middle]
+	}
+	return (sorted[middle-1] + sorted[middle]) / 2
+}
+
+// finish prints what comes of it, and writes the table.
+func (t *tuner) finish() error {
+	if t.world.Rank() != 0 {
+		return nil
+	}
+	within, product, most := 0, 0.0, 1.0
+	for i := range t.points {
+		gain := t.points[i].gain()
+		if gain <= tuneMargin {
+			within++
+		}
+		product += math.Log(gain)
+		most = max(most, gain)
+	}
+	t.out.printf("# The choice is within 10 %% of the best at %d of %d points; the table gains %.2f in the "+
+		"mean, %.2f at most.\n", within, len(t.points),
+		math.Exp(product/float64(max(len(t.points), 1))), most)
+	rules := rulesOf(t.points)
+	err := t.table.write(func(w io.Writer) error { return writeRules(w, rules) })
+	return errors.Join(t.out.err, err)
+}
+
+// tuneRule is a rule of a table that WEFT_COLL names (docs/running.md), as package coll reads it.
+type tuneRule struct {
+	Operation string `json:"operation"`
+	Algorithm string `json:"algorithm"`
+	MinRanks  int    `json:"minRanks,omitempty"`
+	MaxRanks  int    `json:"maxRanks,omitempty"`
+	MinBytes  int    `json:"minBytes,omitempty"`
+	MaxBytes  int    `json:"maxBytes,omitempty"`
+}
+
+// rulesOf are the rules for the points at which another algorithm than the chosen one was better. A rule
+// holds from its point up to the next one in ranks and in bytes; at the last it has no end.
+func rulesOf(points []tunePoint) (rules []tuneRule) {
+	rules = []tuneRule{}
+	for i := range points {
+		p := &points[i]
+		if p.best == p.chosen {
+			continue
+		}
+		r := tuneRule{Operation: p.name, Algorithm: p.best, MinRanks: p.ranks, MinBytes: p.bytes}
+		ranks := next(points, func(q *tunePoint) (int, bool) { return q.ranks, q.ranks > p.ranks })
+		bytes := next(points, func(q *tunePoint) (int, bool) {
+			return q.bytes, q.name == p.name && q.bytes > p.bytes
+		})
+		r.MaxRanks, r.MaxBytes = max(ranks-1, 0), max(bytes-1, 0)
+		if last := len(rules) - 1; last >= 0 && rules[last].goesOn(&r) {
+			rules[last].MaxBytes = r.MaxBytes
+			continue
+		}
+		rules = append(rules, r)
+	}
+	return rules
+}
+
+// goesOn tells whether a rule is the same for the bytes that follow.
+func (r *tuneRule) goesOn(q *tuneRule) bool {
+	return r.Operation == q.Operation && r.Algorithm == q.Algorithm && r.MinRanks == q.MinRanks &&
+		r.MaxBytes > 0 && r.MaxBytes+1 == q.MinBytes
+}
+
+// next is the least of some figures of points; 0 if there is none.
+func next(points []tunePoint, of func(p *tunePoint) (int, bool)) (least int) {
+	for i := range points {
+		if n, ok := of(&points[i]); ok && (least == 0 || n < least) {
+			least = n
+		}
+	}
+	return least
+}
+
+// writeRules writes a table with a rule in each line.
+func writeRules(w io.Writer, rules []tuneRule) error {
+	text := "["
+	for i, r := range rules {
+		if i > 0 {
+			text += ","
+		}
+		line, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		text += "\n  " + string(line)
+	}
+	if len(rules) > 0 {
+		text += "\n"
+	}
+	_, err := io.WriteString(w, text+"]\n")
+	return err
+}

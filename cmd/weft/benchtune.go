@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weft-mpi/weft/bench"
+	"github.com/weft-mpi/weft/internal/setting"
+	"github.com/weft-mpi/weft/launcher"
+	"github.com/weft-mpi/weft/transport/fabrics"
+)
+
+const tuneHelp = `Measure every algorithm of the collectives beside the one that weft chooses by itself.
+
+It prints what was chosen and what was best, and with --table writes the rules of where the two differ, for
+WEFT_COLL=FILE. Alone it starts its own ranks on this machine; under a launcher it is one of the ranks.`
+
+const consistencyHelp = `Check that collectives are consistent with one another: an Allreduce takes
+at most 1.1 times as long as Reduce and Bcast, an Allgather no longer than Gather and Bcast, a Barrier no
+longer than an Allreduce of 8 bytes, and one more element or rank costs at most half as much again.
+
+The exit status is 1 if one of them does not hold.`
+
+// newTuning is the command that tunes collectives.
+func newTuning() *cobra.Command {
+	var o bench.TuneOptions
+	cmd := comparing(&cobra.Command{
+		Use:   "tune [options]",
+		Short: "find the best algorithms of collectives, and write them as a table for WEFT_COLL",
+		Long:  tuneHelp,
+		Example: "  weft bench tune -n 4 --table coll.json\n" +
+			"  weft run -n 16 weft bench tune --limit 10m --table coll.json\n" +
+			"  WEFT_COLL=coll.json weft run -n 16 ./program",
+	}, &o, bench.Tune)
+	flags := cmd.Flags()
+	flags.StringVar(&o.Table, "table", "", "`FILE.json` that takes the rules, for WEFT_COLL")
+	flags.BoolVar(&o.All, "all", false, "print the times of all algorithms")
+	flags.StringSliceVar(&o.Collectives, "collectives", nil,
+		"`NAME,…` as in package mpi, such as Allreduce,Bcast; without it all that have a choice")
+	return cmd
+}
+
+// newConsistency is the command that compares collectives with one another.
+func newConsistency() *cobra.Command {
+	var o bench.TuneOptions
+	return comparing(&cobra.Command{
+		Use:   "consistency [options]",
+		Short: "check that no collective takes longer than others that do its work",
+		Long:  consistencyHelp,
+	}, &o, bench.Consistency)
+}
+
+// comparing makes a command of one that compares collectives.
+func comparing(cmd *cobra.Command, o *bench.TuneOptions, compare func(context.Context, bench.TuneOptions,
+	bench.Invocation, io.Writer) error) *cobra.Command {
+	*o = bench.DefaultTune
+	var sizes sizeRange
+	var fabric carrier
+	ranks := count(2)
+	cmd.Args = cobra.NoArgs
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.VarP(&ranks, "np", "n", "number of ranks to start where no launcher has")
+	flags.Var(&fabric, "fabric", "`NAME`: what carries the messages: "+fabrics.Help())
+	flags.DurationVar(&o.Limit, "limit", o.Limit, "`TIME` that it takes, about")
+	flags.VarP(&sizes, "message-size", "m",
+		"`[MIN:]MAX` sizes in bytes; K and M are understood; without it 8:1M")
+	flags.Var(rankCounts{&o.Ranks}, "ranks",
+		"`N,…` ranks of the communicators; without it the powers of two up to the job's size, and that")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if sizes.given {
+			o.Min, o.Max = max(sizes.low, 1), sizes.high
+		}
+		if inJob() {
+			by := bench.Invocation{}
+			if fabric != "" {
+				by.Settings = map[string]string{setting.Fabric.Name: string(fabric)}
+			}
+			return tell(compare(cmd.Context(), *o, by, os.Stdout))
+		}
+		return runSelf(cmd, int(ranks))
+	}
+	return cmd
+}
+
+// runSelf runs this very command as the ranks of a job on this machine.
+func runSelf(cmd *cobra.Command, ranks int) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	job := launcher.Job{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Stdin: launcher.InputNone,
+		CoresPerRank: 1}
+	job.Apps = []launcher.App{{Ranks: ranks, Program: self, Args: os.Args[1:]}}
+	return run(cmd, job)
+}
+
+// rankCounts is a list of numbers of ranks.
+type rankCounts struct{ to *[]int }
+
+func (r rankCounts) Set(text string) error {
+	*r.to = nil
+	for word := range strings.SplitSeq(text, ",") {
+		n, err := strconv.Atoi(word)
+		if err != nil || n < 2 {
+			return fmt.Errorf("%q is no number of ranks from 2 up", word)
+		}
+		*r.to = append(*r.to, n)
+	}
+	if len(*r.to) == 0 {
+		return errors.New("no number of ranks")
+	}
+	return nil
+}
+
+func (rankCounts) String() string { return "" }
+func (rankCounts) Type() string   { return "ranks" }

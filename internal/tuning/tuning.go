@@ -1,0 +1,14 @@
+// Package tuning is what package mpi offers the tuner of collectives (weft bench tune) beyond what programs
+// have: to choose the algorithms of one communicator, and to see which one carried out a call.
+package tuning
+
+// Package mpi sets these before main begins. A comm is a *mpi.Comm.
+var (
+	// Algorithms are the names of a collective's algorithms.
+	Algorithms func(operation string) ([]string, error)
+	// Select gives a communicator a selection of its own, in the form of WEFT_COLL. All its ranks do so,
+	// before they make any other call on it.
+	Select func(comm any, selection string) error
+	// Used names the algorithm of the latest blocking collective on a communicator; "" if there was none.
+	Used func(comm any) string
+)

@@ -1,0 +1,111 @@
+package mpi
+
+import (
+	"fmt"
+
+	"github.com/weft-mpi/weft/mpi/internal/coll"
+	"github.com/weft-mpi/weft/mpi/internal/engine"
+)
+
+// AlltoallView sends the elements of in[i] to rank i, and receives those of out[i] from it (MPI 4.1, 6.8.3,
+// MPI_Alltoallw). What a rank sends to another is as long as what that one expects. The views of out must not
+// overlap. The elements are not copied together but for 64 KiB of a message at a time, except in checking
+// mode.
+func AlltoallView[T any](c *Comm, in, out []View[T]) error {
+	return c.failColl("AlltoallView", alltoallView(c, in, out))
+}
+
+func alltoallView[T any](c *Comm, in, out []View[T]) error {
+	var a collectiveCall
+	if begin[T](&a, c, coll.OpAlltoallv); a.err != nil {
+		return a.err
+	}
+	if len(in) != c.size || len(out) != c.size {
+		return fmt.Errorf("%w: %d views in and %d out, of %d ranks", ErrCount, len(in), len(out), c.size)
+	}
+	b := c.coll.views.Swap(nil)
+	if b == nil {
+		b = new(viewBlocks)
+	}
+	defer b.giveBack(&c.coll)
+	for i := range in {
+		if err := in[i].err; err != nil {
+			return err
+		}
+		b.in.add(engine.Block{Layout: &in[i].layout, Memory: in[i].base()})
+	}
+	for i := range out {
+		if err := out[i].err; err != nil {
+			return err
+		}
+		if err := out[i].distinct(); err != nil {
+			return err
+		}
+		b.out.add(engine.Block{Layout: &out[i].layout, Memory: out[i].base()})
+	}
+	if in[c.rank].n != out[c.rank].n {
+		return fmt.Errorf("%w: %d elements for this rank itself, room for %d", ErrCount, in[c.rank].n,
+			out[c.rank].n)
+	}
+	if c.checker != nil {
+		return packedAlltoall(c, in, out)
+	}
+	a.call.Staged, a.call.ElemSize = true, 1
+	a.call.Send, a.call.Recv, a.views = b.in.lengths(), b.out.lengths(), b
+	return a.carryOut()
+}
+
+// packedAlltoall copies all elements together, so that what is sent can be checked.
+func packedAlltoall[T any](c *Comm, in, out []View[T]) error {
+	pack := func(views []View[T]) (buf []T, counts []int) {
+		for i := range views {
+			n := len(buf)
+			buf = append(buf, make([]T, views[i].n)...)
+			views[i].Pack(buf[n:])
+			counts = append(counts, views[i].n)
+		}
+		return buf, counts
+	}
+	sent, scounts := pack(in)
+	received, rcounts := pack(out)
+	if err := Alltoallv(c, sent, scounts, nil, received, rcounts, nil); err != nil {
+		return err
+	}
+	for i := range out {
+		received = received[out[i].Unpack(received):]
+	}
+	return nil
+}
+
+// viewBlocks are the views of an AlltoallView.
+type viewBlocks struct{ in, out blockList }
+
+func (b *viewBlocks) giveBack(k *collState) {
+	b.in.clear()
+	b.out.clear()
+	k.views.Store(b)
+}
+
+// blockList is the memory of one view for each rank.
+type blockList struct {
+	list           []engine.Block
+	bytes, nowhere []int
+	blocks         coll.Blocks
+}
+
+func (l *blockList) add(b engine.Block) {
+	l.list = append(l.list, b)
+	l.bytes = append(l.bytes, b.Layout.Bytes())
+	l.nowhere = append(l.nowhere, 0)
+}
+
+// lengths are those of the views, whose place is not in one buffer.
+func (l *blockList) lengths() *coll.Blocks {
+	l.blocks = coll.Blocks{Counts: l.bytes, Displs: l.nowhere, ElemSize: 1}
+	return &l.blocks
+}
+
+func (l *blockList) clear() {
+	clear(l.list)
+	l.list, l.bytes, l.nowhere = l.list[:0], l.bytes[:0], l.nowhere[:0]
+}

@@ -1,0 +1,441 @@
+package coll
+
+import (
+	"fmt"
+	"math/bits"
+)
+
+// The cost model predicts how long an algorithm takes, so that the one that takes the least is chosen. It is
+// that of R. W. Hockney, with a term for reductions, as R. Thakur, R. Rabenseifner and W. Gropp use it
+// ("Optimization of Collective Communication Operations in MPICH", IJHPCA 19(1), 2005), and with one for
+// ranks that outnumber their processors. All ranks find the same, as all parameters are constants (ADR 0058).
+
+// Fabric is what carries messages between the ranks of a call.
+type Fabric uint8
+
+const (
+	Network  Fabric = iota // TCP between hosts, and wherever it is not known
+	Loopback               // TCP inside a host
+	Shared                 // shared memory
+	fabricCount
+)
+
+// String is the fabric's name in explanations.
+func (f Fabric) String() string {
+	return [fabricCount]string{"TCP between hosts", "TCP inside a host", "shared memory"}[f]
+}
+
+// rates are the parameters of a fabric, in ns and ns for a byte.
+type rates struct {
+	latency float64 // of a message of no bytes, one way
+	message float64 // of the processor, for each further message that goes at once
+	gap     float64 // for each byte
+	duplex  float64 // for each byte that goes the other way at the same time
+	reduce  float64 // for each byte that is combined
+	copy    float64 // for each byte that is copied
+	turn    float64 // for a rank that waits to get a processor again, where ranks outnumber processors
+}
+
+// Measured with weft bench tune, bw, bibw and latency: see ADR 0058.
+var ratesOf = [fabricCount]rates{
+	Network:  {latency: 15000, message: 1500, gap: 0.35, duplex: 0.05, reduce: 0.08, copy: 0.05, turn: 4000},
+	Loopback: {latency: 3100, message: 1500, gap: 0.13, duplex: 0.1, reduce: 0.08, copy: 0.05, turn: 4000},
+	Shared:   {latency: 170, message: 60, gap: 0.055, duplex: 0.06, reduce: 0.05, copy: 0.05, turn: 2500},
+}
+
+// work is what an algorithm does: on the longest way through it, and at all ranks together.
+type work struct {
+	rounds   float64 // that follow one another
+	messages float64 // of the busiest rank, sent and received at the same time counting once
+	bytes    float64 // of the longest way
+	opposite float64 // that go the other way at the same time
+	reduced  float64
+	copied   float64
+	all      total
+}
+
+// total is what all ranks do together.
+type total struct{ waits, messages, bytes, reduced float64 }
+
+// everywhere is the work of an algorithm in which each of n ranks does the same.
+func (w work) everywhere(n int) work {
+	f := float64(n)
+	w.all = total{w.rounds * f, w.messages * f, w.bytes * f, w.reduced * f}
+	return w
+}
+
+// time is how long a call's ranks take for some work, in ns.
+func (c *Call) time(w work) float64 {
+	r := &ratesOf[c.Fabric]
+	path := w.rounds*r.latency + max(w.messages-w.rounds, 0)*r.message + w.bytes*r.gap + w.opposite*r.duplex +
+		w.reduced*r.reduce + w.copied*r.copy
+	if c.Processors == 0 || c.Processors >= c.Size {
+		return path
+	}
+	all := w.all.waits*r.turn + w.all.messages*r.message + w.all.bytes*r.gap + w.all.reduced*r.reduce
+	return max(path, all/float64(c.Processors))
+}
+
+// cheapest is the index of the algorithm of the least predicted cost, of those that can carry out a call and
+// have one. Without any it is the first.
+func (op *operation) cheapest(c *Call) (best int, least float64) {
+	for i, predict := range op.costs {
+		if fits := op.algorithms[i].fits; predict == nil || fits != nil && !fits(c) {
+			continue
+		}
+		if t := predict(c); least == 0 || t < least {
+			best, least = i, t
+		}
+	}
+	return best, least
+}
+
+// Why explains the algorithm that suits a call best: with its predicted time and that of the next best.
+func (c *Call) Why() string {
+	op := &operations[c.Operation]
+	chosen := op.suits(c)
+	switch {
+	case chosen == op.direct-1 && suitsDirect(c):
+		return "its messages fit the ranks' mailboxes"
+	case chosen == op.pull-1 && suitsPull(c):
+		return "the ranks read each other's memory"
+	case chosen == op.inOrder-1 && c.InOrder:
+		return "the communicator is reproducible"
+	case op.costs == nil:
+		return "there is no other that fits"
+	}
+	next, least := -1, 0.0
+	for i, predict := range op.costs {
+		if i == chosen || predict == nil || !op.may(i, c) {
+			continue
+		}
+		if t := predict(c); next < 0 || t < least {
+			next, least = i, t
+		}
+	}
+	text := fmt.Sprintf("predicted %.3g µs over %v", op.costs[chosen](c)/1e3, c.Fabric)
+	if c.Processors > 0 {
+		text += fmt.Sprintf(" on %d processors", c.Processors)
+	}
+	if next >= 0 {
+		text += fmt.Sprintf(", %s %.3g µs", op.algorithms[next].name, least/1e3)
+	}
+	return text
+}
+
+// addCosts lists the costs of an operation's algorithms.
+func (op *operation) addCosts(o Operation) {
+	if costs[o] == nil {
+		return
+	}
+	op.costs = make([]func(c *Call) float64, len(op.algorithms))
+	for i := range op.algorithms {
+		op.costs[i] = costs[o][op.algorithms[i].name]
+	}
+}
+
+// costs are those of the algorithms, by name.
+var costs = [operationCount]map[string]func(c *Call) float64{
+	OpBarrier: {
+		"dissemination": of(func(n, _ float64, c *Call) work { return allRounds(c, log2(c.Size), 0, 0) }),
+		"linear": of(func(n, _ float64, _ *Call) work {
+			return work{rounds: 2, messages: 2 * (n - 1), all: total{waits: n, messages: 2 * (n - 1)}}
+		}),
+		"two-level": inLevels(OpReduce, OpBarrier, OpBcast),
+	},
+	OpBcast: {
+		"binomial":         of(treeWork),
+		"k-nomial":         of(knomialWork),
+		"scatter-doubling": of(scatterWork(log2)),
+		"scatter-ring":     of(scatterWork(ringRounds)),
+		"pipelined-chain":  of(pipelineWork(1, 1, false)),
+		"pipelined-binary": of(pipelineWork(2, 1, false)),
+		"two-level":        inLevels(OpBarrier, OpBcast, OpBcast),
+	},
+	OpGather: {"binomial": of(gatherTreeWork), "linear": of(linearWork)},
+	OpScatter: {
+		"binomial": of(func(n, b float64, c *Call) work { return gatherTreeWork(n, b, c).waiting(n - 1) }),
+		"linear":   of(func(n, b float64, c *Call) work { return linearWork(n, b, c).waiting(n - 1) }),
+	},
+	OpAllgather: {
+		"bruck": of(func(n, b float64, c *Call) work {
+			return allRounds(c, log2(c.Size), (n-1)*b, 2*n*b)
+		}),
+		"ring": of(func(n, b float64, c *Call) work { return allRounds(c, n-1, (n-1)*b, b) }),
+		"recursive-doubling": of(func(n, b float64, c *Call) work {
+			return allRounds(c, log2(c.Size), (n-1)*b, b)
+		}),
+		directName: of(exchangeWork),
+	},
+	OpAllgatherv: {
+		"bruck": func(c *Call) float64 {
+			all := float64(c.Recv.before(c.Size))
+			return c.time(allRounds(c, log2(c.Size), all*othersShare(c.Size), 2*all))
+		},
+		"ring": func(c *Call) float64 {
+			all := float64(c.Recv.before(c.Size))
+			return c.time(allRounds(c, float64(c.Size-1), all*othersShare(c.Size), all/float64(c.Size)))
+		},
+	},
+	OpAlltoall: {
+		"bruck": of(func(n, b float64, c *Call) work {
+			l := log2(c.Size)
+			return allRounds(c, l, l*n/2*b, (2+l)*n*b)
+		}),
+		"scattered": of(func(n, b float64, c *Call) work {
+			w := exchangeWork(n, b, c)
+			w.rounds = float64((c.Size + alltoallWindow - 2) / alltoallWindow)
+			return w
+		}),
+		"pairwise": of(func(n, b float64, c *Call) work { return allRounds(c, n-1, (n-1)*b, b) }),
+	},
+	OpReduce: {
+		"binomial":        of(reduceTreeWork),
+		"rabenseifner":    of(halvingWork(false)),
+		"pipelined-chain": of(pipelineWork(1, 0, true)),
+		directName: of(func(n, b float64, c *Call) work {
+			w := linearWork(n, b, c)
+			w.reduced, w.all.reduced = (n-1)*b, (n-1)*b
+			return w
+		}),
+		"two-level": inLevels(OpReduce, OpReduce, OpBarrier),
+	},
+	OpAllreduce: {
+		"recursive-doubling": of(doublingWork),
+		"rabenseifner":       of(halvingWork(true)),
+		"ring":               of(ringWork),
+		"reduce-bcast": of(func(n, b float64, c *Call) work {
+			return reduceTreeWork(n, b, c).plus(treeWork(n, b, c))
+		}),
+		directName: of(func(n, b float64, c *Call) work {
+			w := exchangeWork(n, b, c)
+			w.reduced, w.all.reduced = (n-1)*b, n*(n-1)*b
+			return w
+		}),
+		"two-level": inLevels(OpReduce, OpAllreduce, OpBcast),
+	},
+	OpReduceScatter:      reduceScatterCosts,
+	OpReduceScatterBlock: reduceScatterCosts,
+	OpScan: {
+		"recursive-doubling": of(scanWork),
+		"pipelined-chain":    of(pipelineWork(1, 0, true)),
+	},
+}
+
+var reduceScatterCosts = map[string]func(c *Call) float64{
+	"recursive-doubling": func(c *Call) float64 {
+		return c.time(doublingWork(0, float64(c.reduced().before(c.Size)), c))
+	},
+	"recursive-halving": func(c *Call) float64 {
+		p, _ := folded(c.Size)
+		b := float64(c.reduced().before(c.Size))
+		part := b * othersShare(p)
+		return c.time(work{rounds: log2(p), messages: log2(p), bytes: part, opposite: part,
+			reduced: part}.fold(c, b, 2))
+	},
+	"pairwise": func(c *Call) float64 {
+		part := float64(c.reduced().before(c.Size)) * othersShare(c.Size)
+		w := allRounds(c, float64(c.Size-1), part, 0)
+		w.reduced, w.all.reduced = part, part*float64(c.Size)
+		return c.time(w)
+	},
+}
+
+func scanWork(n, b float64, c *Call) work {
+	l := log2(c.Size)
+	w := allRounds(c, l, l*b, 0)
+	w.reduced, w.all.reduced = l*b, l*b*n
+	w.opposite -= b // the first ranks only send, and the last ones only receive
+	return w
+}
+
+// inLevels is the cost of an operation inside the hosts, one between them, and one inside them again: each is
+// what suits it best. A Barrier inside a host stands for nothing.
+func inLevels(first, between, last Operation) func(c *Call) float64 {
+	return func(c *Call) float64 {
+		inside := *c
+		inside.Hosts, inside.Fabric, inside.Root, inside.Rank = nil, c.Hosts.Inside, 0, 0
+		inside.Size = c.Hosts.most()
+		outside := *c
+		outside.Operation, outside.Hosts, outside.Root, outside.Rank = between, nil, 0, 0
+		outside.Size = len(c.Hosts.members)
+		_, t := operations[between].cheapest(&outside)
+		for _, o := range []Operation{first, last} {
+			if o != OpBarrier {
+				inside.Operation = o
+				_, more := operations[o].cheapest(&inside)
+				t += more
+			}
+		}
+		return t
+	}
+}
+
+// The shape of a call, for the costs below.
+
+// log2 is rounded up.
+func log2(n int) float64 { return float64(bits.Len(uint(n - 1))) }
+
+// levels is the logarithm of n to the base of the radix, rounded up.
+func levels(n int) (l float64) {
+	for reach := 1; reach < n; reach *= radix {
+		l++
+	}
+	return l
+}
+
+// folded is the power of two that recursive doubling and halving work on, and how many ranks are beyond.
+func folded(n int) (p, beyond int) {
+	p = 1 << (bits.Len(uint(n)) - 1)
+	return p, n - p
+}
+
+// othersShare is (n-1)/n.
+func othersShare(n int) float64 { return float64(n-1) / float64(n) }
+
+// of is the cost of some work.
+func of(w func(n, bytes float64, c *Call) work) func(c *Call) float64 {
+	return func(c *Call) float64 { return c.time(w(float64(c.Size), float64(c.bytes()), c)) }
+}
+
+// treeWork is that of a binomial tree down which the whole goes, or up.
+func treeWork(n, b float64, c *Call) work {
+	l := log2(c.Size)
+	return work{rounds: l, messages: l, bytes: l * b, all: total{n - 1, n - 1, (n - 1) * b, 0}}
+}
+
+// waiting is the work if the ranks wait so many times, all together.
+func (w work) waiting(times float64) work {
+	w.all.waits = times
+	return w
+}
+
+func knomialWork(n, b float64, c *Call) work {
+	l := levels(c.Size)
+	children := min(l*(radix-1), n-1)
+	return work{rounds: l, messages: children, bytes: children * b,
+		all: total{n - 1, n - 1, (n - 1) * b, 0}}
+}
+
+// scatterWork is that of a scatter of blocks down a binomial tree, then an allgather in so many rounds.
+func scatterWork(rounds func(size int) float64) func(n, b float64, c *Call) work {
+	return func(n, b float64, c *Call) work {
+		l, part := log2(c.Size), b*othersShare(c.Size)
+		r := rounds(c.Size)
+		return work{rounds: l + r, messages: l + r, bytes: 2 * part, opposite: part,
+			all: total{n - 1 + n*r, n - 1 + n*r, b*l/2 + n*part, 0}}
+	}
+}
+
+func ringRounds(size int) float64 { return float64(size - 1) }
+
+// pipelineWork is that of a pipeline in which each rank has so many children, and combines if it reduces.
+func pipelineWork(children, elemSize int, reduces bool) func(n, b float64, c *Call) work {
+	return func(n, b float64, c *Call) work {
+		g := newSegments(c.Count, c.ElemSize)
+		if elemSize > 0 {
+			g = newSegments(c.bytes(), elemSize)
+		}
+		segments, length := float64(g.number()), float64(g.length*g.elemSize)
+		depth := n - 1
+		if children > 1 {
+			depth = float64(bits.Len(uint(c.Size)) - 1)
+		}
+		rounds := segments + depth - 1
+		// The first segment comes after as many latencies as there are levels, the others right after it.
+		w := work{rounds: depth, messages: depth + (segments-1)*float64(children),
+			bytes: rounds * min(length, b) * float64(children),
+			all:   total{segments * (n - 1), segments * (n - 1), (n - 1) * b, 0}}
+		if c.Size > 2 {
+			w.opposite = b
+		}
+		if reduces {
+			w.reduced, w.all.reduced = rounds*min(length, b), (n-1)*b
+		}
+		return w
+	}
+}
+
+// exchangeWork is that of one round in which every rank sends to every other.
+func exchangeWork(n, b float64, c *Call) work {
+	return work{rounds: 1, messages: n - 1, bytes: (n - 1) * b, opposite: (n - 1) * b}.everywhere(c.Size)
+}
+
+// allRounds has every rank exchange some bytes with partners in so many rounds.
+func allRounds(c *Call, rounds, bytes, copied float64) work {
+	return work{rounds: rounds, messages: rounds, bytes: bytes, opposite: bytes,
+		copied: copied}.everywhere(c.Size)
+}
+
+// linearWork is that of a root that exchanges a block with every other rank.
+func linearWork(n, b float64, _ *Call) work {
+	return work{rounds: 1, messages: n - 1, bytes: (n - 1) * b, all: total{1, n - 1, (n - 1) * b, 0}}
+}
+
+// gatherTreeWork has inner vertices copy what they collect.
+func gatherTreeWork(n, b float64, c *Call) work {
+	l := log2(c.Size)
+	return work{rounds: l, messages: l, bytes: (n - 1) * b, copied: n / 2 * b,
+		all: total{n / 2, n - 1, n / 2 * l * b, 0}}
+}
+
+// reduceTreeWork is treeWork with a reduction at each level.
+func reduceTreeWork(n, b float64, c *Call) work {
+	w := treeWork(n, b, c).waiting(n / 2) // leaves do not wait
+	w.reduced, w.all.reduced = w.bytes, w.all.bytes
+	if !c.Commutative && c.Root != 0 {
+		w.rounds, w.messages, w.bytes = w.rounds+1, w.messages+1, w.bytes+b
+		w.all.waits, w.all.messages, w.all.bytes = w.all.waits+1, w.all.messages+1, w.all.bytes+b
+	}
+	return w
+}
+
+// fold adds what the ranks beyond a power of two cost: their vectors go to their partners, and back if there
+// is a result for them.
+func (w work) fold(c *Call, b, rounds float64) work {
+	p, beyond := folded(c.Size)
+	w = w.everywhere(p)
+	if beyond > 0 {
+		f := float64(beyond)
+		w.rounds, w.messages = w.rounds+rounds, w.messages+rounds
+		w.bytes, w.reduced = w.bytes+rounds*b, w.reduced+b
+		w.all.waits += rounds * f
+		w.all.messages += rounds * f
+		w.all.bytes += rounds * f * b
+		w.all.reduced += f * b
+	}
+	return w
+}
+
+func doublingWork(_, b float64, c *Call) work {
+	p, _ := folded(c.Size)
+	l := log2(p)
+	return work{rounds: l, messages: l, bytes: l * b, opposite: l * b, reduced: l * b}.fold(c, b, 2)
+}
+
+// halvingWork is that of a reduce-scatter, and of a gather to all or to a root.
+func halvingWork(toAll bool) func(n, b float64, c *Call) work {
+	return func(_, b float64, c *Call) work {
+		p, _ := folded(c.Size)
+		l, part := log2(p), b*othersShare(p)
+		w := work{rounds: 2 * l, messages: 2 * l, bytes: 2 * part, opposite: part, reduced: part}
+		if toAll {
+			w.opposite = 2 * part
+			return w.fold(c, b, 2)
+		}
+		return w.fold(c, b, 1)
+	}
+}
+
+func ringWork(n, b float64, c *Call) work {
+	part := b * othersShare(c.Size)
+	return work{rounds: 2 * (n - 1), messages: 2 * (n - 1), bytes: 2 * part, opposite: 2 * part,
+		reduced: part}.everywhere(c.Size)
+}
+
+// plus is one after the other.
+func (w work) plus(v work) work {
+	return work{w.rounds + v.rounds, w.messages + v.messages, w.bytes + v.bytes, w.opposite + v.opposite,
+		w.reduced + v.reduced, w.copied + v.copied, total{w.all.waits + v.all.waits,
+			w.all.messages + v.all.messages, w.all.bytes + v.all.bytes, w.all.reduced + v.all.reduced}}
+}

@@ -1,0 +1,179 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/mpi/internal/coll"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// TestMailboxes_AnyInterleaving: random collectives on several communicators at once, whose ranks come early
+// or late, of lengths that go through mailboxes, by messages and by pulling. The numbers of the calls of one
+// communicator pass 32 bits.
+func TestMailboxes_AnyInterleaving(t *testing.T) {
+	for _, n := range []int{2, 3, 5} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			devices := make([]transport.Device, n)
+			for i := range devices {
+				d, err := sharedMemory()
+				require.NoError(t, err)
+				devices[i] = d
+			}
+			ranks(t, world(t, devices), func(e *Engine) error {
+				var wg sync.WaitGroup
+				errs := make([]error, 3)
+				for k := range errs {
+					wg.Go(func() { errs[k] = randomCollectives(e, n, k) })
+				}
+				wg.Wait()
+				return errors.Join(errs...)
+			})
+		})
+	}
+}
+
+// randomCollectives has one rank carry out the collectives of a communicator, which all ranks draw alike.
+func randomCollectives(e *Engine, n, communicator int) error {
+	context := uint32(100 + 2*communicator)
+	m := e.NewMailboxes(context, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, n)
+	if ready, err := m.Prepare(nil); err != nil || !ready {
+		return fmt.Errorf("no mailboxes: %v", err)
+	}
+	if communicator == 0 {
+		m.passNumbers(1<<32 - 100)
+	}
+	alike, own := rand.New(rand.NewPCG(1, uint64(context))), rand.New(rand.NewPCG(2, uint64(e.rank)))
+	for call := range 400 {
+		if err := randomCollective(e, m, alike, call); err != nil {
+			return fmt.Errorf("communicator %d, call %d: %w", communicator, call, err)
+		}
+		switch own.IntN(20) {
+		case 0:
+			time.Sleep(time.Duration(own.IntN(200)) * time.Microsecond)
+		case 1, 2, 3:
+			runtime.Gosched()
+		}
+	}
+	e.ReleaseMailboxes(m)
+	return nil
+}
+
+// passNumbers goes on as if so many calls had been made. All ranks do that.
+func (m *Mailboxes) passNumbers(calls uint64) {
+	m.e.mu.Lock()
+	defer m.e.mu.Unlock()
+	m.call, m.done = calls, calls
+	for i := range m.peers {
+		b := &m.peers[i]
+		b.acked, b.told, b.worded = calls, calls, calls
+	}
+}
+
+func randomCollective(e *Engine, m *Mailboxes, alike *rand.Rand, number int) error {
+	operations := []coll.Operation{coll.OpBarrier, coll.OpBcast, coll.OpReduce, coll.OpAllreduce,
+		coll.OpAllgather, coll.OpAlltoall}
+	lengths := []int{1, 2, 5, 6, 7, 8, 9, 100, 255, 256, 257, MailboxBytes(m.size) / wordBytes,
+		MailboxBytes(m.size)/wordBytes + 1, 3000}
+	call := coll.Call{Operation: operations[alike.IntN(len(operations))], Rank: m.rank, Size: m.size,
+		Count: lengths[alike.IntN(len(lengths))], ElemSize: wordBytes, Commutative: true,
+		Mailbox: MailboxBytes(m.size), Pull: m.Pulls()}
+	root := alike.IntN(m.size)
+	switch call.Operation {
+	case coll.OpBarrier:
+		call.Count = 0
+	case coll.OpBcast, coll.OpReduce:
+		call.Root = root
+	}
+	value := func(rank, i int) int64 { return int64(number)*1_000_003 + int64(rank)*1009 + int64(i) }
+	in, out := make([]int64, m.size*call.Count), make([]int64, m.size*call.Count)
+	for i := range in {
+		in[i] = value(m.rank, i)
+	}
+	if call.Operation == coll.OpBcast && m.rank == root {
+		copy(out, in)
+	}
+	c := &Collective{Call: call, Context: m.context, Input: bytesOf(in), Output: bytesOf(out), Op: sumOfWords,
+		Tag: CollectiveTag(false, uint32(number+1), call.Operation, call.Signature()), Beside: m}
+	c.Call.Build(&c.Schedule)
+	run := e.RunCollective
+	if c.Schedule.Mailboxes {
+		c.Beside, run = nil, func(c *Collective) error { return e.RunInMailboxes(c, m) }
+	}
+	if err := run(c); err != nil {
+		return err
+	}
+	for i := range out {
+		want, block := out[i], i/max(call.Count, 1)
+		switch at := i - block*call.Count; {
+		case call.Operation == coll.OpAllgather:
+			want = value(block, at)
+		case call.Operation == coll.OpAlltoall:
+			want = value(block, m.rank*call.Count+at)
+		case block > 0: // not used
+		case call.Operation == coll.OpBcast:
+			want = value(root, at)
+		case call.Operation == coll.OpAllreduce || call.Operation == coll.OpReduce && m.rank == root:
+			want = 0
+			for rank := range m.size {
+				want += value(rank, at)
+			}
+		}
+		if out[i] != want {
+			return fmt.Errorf("%v of %d, root %d: element %d is %d, want %d", call.Operation, call.Count, root,
+				i, out[i], want)
+		}
+	}
+	return nil
+}
+
+func bytesOf(words []int64) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), wordBytes*len(words))
+}
+
+func wordsOf(b []byte) []int64 {
+	return unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/wordBytes)
+}
+
+var sumOfWords = &Operator{Commutative: true, Predefined: true, Associative: true, Label: "Sum",
+	Apply: func(inout, in []byte) {
+		addend := wordsOf(in)
+		for i := range wordsOf(inout) {
+			wordsOf(inout)[i] += addend[i]
+		}
+	}}
+
+// TestMailboxes_MessagesLieApart: every length has its place in a slot, from a cache line on, and no two slots
+// or senders share a line.
+func TestMailboxes_MessagesLieApart(t *testing.T) {
+	for size := 2; size <= MailboxRanks; size++ {
+		m := (&Engine{}).NewMailboxes(0, 0, nil, size-1, size)
+		require.GreaterOrEqual(t, MailboxBytes(size), 4<<10)
+		require.Zero(t, m.part%mailboxLine)
+		require.EqualValues(t, (size-1)*m.part, m.mine())
+		for call := range uint64(mailboxDepth) {
+			end := m.slotEnd(call)
+			require.Zero(t, end%mailboxLine)
+			for n := range MailboxBytes(size) + 1 {
+				bytes := messageBytes(n)
+				if bytes%mailboxLine != 0 || bytes < n+mailboxHead+mailboxWord || bytes > m.slot {
+					t.Fatalf("a payload of %d bytes takes %d of %d", n, bytes, m.slot)
+				}
+			}
+			if call > 0 {
+				require.Equal(t, m.slotEnd(call-1), end-m.slot)
+			} else {
+				require.Equal(t, mailboxLine, end-m.slot)
+			}
+			require.LessOrEqual(t, end, m.part)
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/weft-mpi/weft/mpi/internal/coll"
+)
+
+// A rank whose collective fails because the ranks' calls do not fit together, or because it cannot read what
+// it is to read, tells all others: none of them waits for it then. So it does not when its context has ended
+// or a rank has failed, which the others learn by themselves or need not know.
+
+// failureNotice says of which calls that was, and why: the latest of them, how many there are before it in
+// the same collective, and the kind of the error. 0 is none.
+type failureNotice uint64
+
+// The kinds of errors that are told.
+const (
+	noticeNone = iota
+	noticeCount
+	noticeCollective
+	noticeUnreadable
+
+	noticeKindBits   = 8
+	noticeBeforeBits = 8
+	noticeEnd        = mailboxLine - mailboxWord // of the word, before that of the acknowledgement
+)
+
+// noticeOf is the notice of an error; 0 if it is not to be told.
+func noticeOf(first, last uint64, err error) failureNotice {
+	kind := noticeNone
+	switch {
+	case errors.Is(err, errTold):
+	case errors.Is(err, ErrCount):
+		kind = noticeCount
+	case errors.Is(err, ErrCollective):
+		kind = noticeCollective
+	case errors.Is(err, errUnreadable):
+		kind = noticeUnreadable
+	}
+	if kind == noticeNone {
+		return 0
+	}
+	return failureNotice((last<<noticeBeforeBits|(last-first))<<noticeKindBits | uint64(kind))
+}
+
+// of tells whether one of the calls from the first to the last is meant.
+func (n failureNotice) of(first, last uint64) bool {
+	theirs := uint64(n) >> noticeKindBits
+	its, before := theirs>>noticeBeforeBits, theirs&(1<<noticeBeforeBits-1)
+	return n != 0 && first <= its && its-before <= last
+}
+
+// errTold marks the failure of a collective that another rank has told of.
+var errTold = errors.New("as that rank found")
+
+// err is the failure of a collective that another rank tells of.
+func (n failureNotice) err(rank int, o coll.Operation) error {
+	switch n & (1<<noticeKindBits - 1) {
+	case noticeCount:
+		return fmt.Errorf("%w: rank %d gives %v up: another rank called it with another length, root or "+
+			"element size: %w", ErrCount, rank, o, errTold)
+	case noticeUnreadable:
+		return fmt.Errorf("%w: rank %d gives %v up: %w", errUnreadable, rank, o, errTold)
+	}
+	return fmt.Errorf("%w: rank %d gives %v up: %w", ErrCollective, rank, o, errTold)
+}
+
+// tellFailure tells all others how the collective of the calls since the first has failed, if that is for
+// them. The lock is held.
+func (cs *collectives) tellFailure(m *Mailboxes, first uint64, err error) {
+	if n := noticeOf(first, m.call, err); n != 0 {
+		m.notice = n
+		cs.owe(m)
+		cs.acknowledgeOwed()
+	}
+}
+
+// tellNotice tells a rank of the latest failure; false if that has to wait.
+func (m *Mailboxes) tellNotice(b *mailbox) bool {
+	if b.noticed != m.notice && b.peer.state == peerOpen {
+		if !m.write(b, noticeEnd-mailboxWord, mailboxWord, nil, nil, uint64(m.notice)) {
+			return false
+		}
+		b.noticed = m.notice
+	}
+	return true
+}
+
+// Calls of which the ranks disagree whether they are for the mailboxes: a rank that waits for a message there
+// finds another, which is no mailbox's; and one that has posted receives finds a message in a mailbox.
+
+// sentOtherwise finds a message of the present call that has come to where no mailbox is.
+func (cs *collectives) sentOtherwise(c *Collective) error {
+	if _, unexpected := cs.e.matching.Lengths(); unexpected == 0 {
+		return nil
+	}
+	steps := c.Schedule.Round(c.round)[:c.step]
+	for i := range steps {
+		source := c.worldRank(steps[i].Peer)
+		msg := cs.e.matching.Probe(c.Context, int32(source), AnyTag)
+		if msg != nil && c.sameCall(int(msg.Tag)) {
+			return c.mismatch(source, int(msg.Tag))
+		}
+	}
+	return nil
+}
+
+// checkBeside has collectives fail whose messages do not go through mailboxes, but those of another rank do.
+func (cs *collectives) checkBeside() {
+	for _, c := range cs.beside {
+		m := c.Beside
+		for rank := range m.peers {
+			b := &m.peers[rank]
+			if b.in == nil {
+				continue
+			}
+			flag := atomic.LoadUint64(wordAt(b.in, m.slotEnd(m.call+1)))
+			tag, comes := int(flag>>32), uint32(flag) == uint32(m.call+1)
+			if comes && c.sameMailboxCall(tag) && c.err == nil {
+				cs.fail(c, c.mismatch(b.peer.rank, tag))
+			}
+		}
+	}
+}
+
+// givenUp is the failure of a call that another rank tells of; nil if none does.
+func (m *Mailboxes) givenUp(c *Collective) error {
+	for rank := range m.peers {
+		b := &m.peers[rank]
+		if b.in == nil {
+			continue
+		}
+		n := failureNotice(atomic.LoadUint64(wordAt(b.in, noticeEnd)))
+		if n != 0 && n.of(m.call-uint64(c.round), m.call) {
+			return n.err(rank, operationOf(c.Tag))
+		}
+	}
+	return nil
+}

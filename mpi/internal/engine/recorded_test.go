@@ -1,0 +1,118 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/internal/recorder"
+	"github.com/weft-mpi/weft/internal/sys"
+)
+
+// recorded has an engine write its events where the function that it returns can read them.
+func recorded(t *testing.T, e *Engine) func() string {
+	ring, fd, err := recorder.NewRing()
+	if err != nil {
+		t.Skip(err)
+	}
+	r, err := recorder.Open(fd)
+	require.NoError(t, err)
+	require.NoError(t, sys.CloseFD(fd))
+	e.mu.Lock()
+	e.recorder = r
+	e.mu.Unlock()
+	t.Cleanup(func() { require.NoError(t, ring.Close()) })
+	return func() string {
+		var b strings.Builder
+		require.NoError(t, recorder.Dump(&b, ring.Copy(), recorder.Origin{Size: 2}))
+		return b.String()
+	}
+}
+
+// A burst is recorded with its number of messages at both ends, whatever of it shares a slot, and whether or
+// not it is expected.
+func TestRecorder_CountsTheMessagesOfABurst(t *testing.T) {
+	onEach(t, 2, func(t *testing.T, w []*Engine) {
+		const burst = 100
+		sent, received := recorded(t, w[0]), recorded(t, w[1])
+		ranks(t, w, func(e *Engine) error {
+			in := make([]byte, 8)
+			if e == w[1] {
+				var rs [burst]Request
+				for i := range rs {
+					rs[i], _ = e.Irecv(world0, in, 0, 5, 1)
+				}
+				require.NoError(t, e.Send(world0, in, 0, 4))
+				for _, r := range rs {
+					_, err := e.Wait(r)
+					require.NoError(t, err)
+				}
+				return nil
+			}
+			var st Status
+			require.NoError(t, e.Recv(world0, in, 1, 4, 1, &st))
+			var ss [burst]Request
+			for i := range ss {
+				ss[i], _ = e.Isend(world0, in, 1, 5)
+			}
+			for _, s := range ss {
+				_, err := e.Wait(s)
+				require.NoError(t, err)
+			}
+			return nil
+		})
+		require.Equal(t, burst, counted(t, sent(), "sent to 1, tag 5, 8 bytes"))
+		require.Equal(t, burst, counted(t, received(), "received from 0, tag 5, 8 bytes"))
+	})
+}
+
+// counted is how many events a dump has of a text, with those that it only counts.
+func counted(t *testing.T, dump, text string) (n int) {
+	t.Helper()
+	var latest [2]bool // whether the latest two events have it
+	for _, line := range strings.Split(dump, "\n") {
+		_, event, _ := strings.Cut(line, " ")
+		event = strings.TrimLeft(event, "~ ")
+		more := 0
+		if _, err := fmt.Sscanf(event, "the same, %d times more", &more); err != nil {
+			if _, err = fmt.Sscanf(event, "these two in turn, %d events more", &more); err != nil {
+				latest = [2]bool{latest[1], strings.Contains(event, text)}
+				more = 0
+				if latest[1] {
+					n++
+				}
+			}
+		}
+		for i := range more {
+			if latest[i%2] {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// A receive is recorded when somebody sleeps for it: so the record of a rank that hangs says for what.
+func TestRecorder_SaysWhatASleeperWaitsFor(t *testing.T) {
+	onEach(t, 2, func(t *testing.T, w []*Engine) {
+		if simulated(w) {
+			t.Skip("its ranks do not sleep alone")
+		}
+		events := recorded(t, w[1])
+		ranks(t, w, func(e *Engine) error {
+			in := make([]byte, 8)
+			if e == w[1] {
+				var st Status
+				return e.Recv(world0, in, 0, 9, 1, &st)
+			}
+			require.Eventually(t, func() bool { return strings.Contains(events(), "sleeps") }, 20*time.Second,
+				time.Millisecond)
+			before, _, _ := strings.Cut(events(), "sleeps")
+			require.Contains(t, before, "receive waits from 0, tag 9, 8 bytes")
+			return e.Send(world0, in, 1, 9)
+		})
+	})
+}

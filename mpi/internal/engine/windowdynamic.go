@@ -1,0 +1,445 @@
+package engine
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// A part of a dynamic window is what its rank has attached to it. Each attachment has a number that no other
+// of the rank ever had, and an entry in a table after the control block of the part, at its number modulo
+// the number of entries.
+//
+// Who begins an operation on an attachment counts himself among its users, by adding to the entry's first
+// word, and sees there whether it is attached still; so it fails at the caller when it is not. He leaves when
+// his operations have ended, here and there. Detach takes the number out of the word, and waits until there
+// are no users: then nobody is at the memory, nor will be.
+const (
+	attachedEntries = 4096 // attachments of a rank at once
+	entryBytes      = 64
+	entryState      = 0  // the number, times userUnit; and users, each 1
+	entryLength     = 8  // bytes of the memory
+	entryKeys       = 16 // of the memory, in the order of the card's fabrics
+
+	userUnit = 1 << 20
+
+	dynamicControlBytes = controlBytes + attachedEntries*entryBytes
+)
+
+// AttachedShift is the bit from which on the position of an element in a dynamic window is the number of its
+// attachment. The bits before it are the element's place in that.
+const AttachedShift = 34
+
+const (
+	placeMask    = 1<<AttachedShift - 1
+	maxAttaching = 1<<(63-AttachedShift) - 1
+)
+
+// Errors of dynamic windows.
+var (
+	ErrNothingAttached = errors.New("nothing is attached")
+	ErrManyAttached    = fmt.Errorf("a rank attaches %d pieces of memory at once", attachedEntries)
+)
+
+// attached is memory of this rank in a dynamic window.
+type attached struct {
+	number  uint64
+	mem     []byte
+	regions []transport.MR
+	leaving bool // Detach was called
+}
+
+// dynamicMemory is what this rank has attached. The engine's lock guards it.
+type dynamicMemory struct {
+	entries [attachedEntries]*attached
+	next    uint64 // number
+}
+
+func entryAt(number uint64) int { return controlBytes + int(number%attachedEntries)*entryBytes }
+
+// Attach makes memory part of a dynamic window, and gives the position of its first element.
+func (w *Window) Attach(mem []byte) (at int, err error) {
+	e := w.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	d := w.dynamic
+	a := &attached{mem: mem}
+	for range attachedEntries {
+		if d.entries[d.next%attachedEntries] == nil {
+			a.number = d.next
+			break
+		}
+		d.next++
+	}
+	if a.number == 0 || a.number > maxAttaching {
+		return 0, ErrManyAttached
+	}
+	entry := w.control[entryAt(a.number):][:entryBytes]
+	binary.NativeEndian.PutUint64(entry[entryLength:], uint64(len(mem)))
+	for i, f := range e.fabrics {
+		if len(mem) == 0 {
+			break
+		}
+		rights := windowRights
+		if !aligned(mem) {
+			rights &^= transport.RemoteAtomic
+		}
+		mr, err := f.pd.Register(mem, rights)
+		if err != nil {
+			return 0, errors.Join(err, a.deregister())
+		}
+		a.regions = append(a.regions, mr)
+		binary.NativeEndian.PutUint64(entry[entryKeys+i*wordBytes:], uint64(mr.Key()))
+	}
+	d.entries[a.number%attachedEntries] = a
+	d.next++
+	// from now on others find it
+	atomic.AddUint64((*uint64)(unsafe.Pointer(&entry[entryState])), a.number*userUnit)
+	w.e.windows.passive.arm(w)
+	return int(a.number) << AttachedShift, nil
+}
+
+func (a *attached) deregister() (err error) {
+	for _, mr := range a.regions {
+		err = errors.Join(err, mr.Deregister())
+	}
+	a.regions = nil
+	return err
+}
+
+// find gives an attachment by its number.
+func (d *dynamicMemory) find(number uint64) *attached {
+	if a := d.entries[number%attachedEntries]; a != nil && a.number == number {
+		return a
+	}
+	return nil
+}
+
+// Detach takes memory out of a dynamic window, by the position of its first element. Operations on it that
+// begin later fail. It waits for those that others have begun, and gives the memory back when there are none.
+// If it fails, or s ends, they may be under way still; it can be called again.
+func (w *Window) Detach(at int, s *Canceller) error {
+	number := uint64(at) >> AttachedShift
+	w.e.mu.Lock()
+	a := w.dynamic.find(number)
+	if at < 0 || at&placeMask != 0 || a == nil {
+		w.e.mu.Unlock()
+		return ErrNothingAttached
+	}
+	state := (*uint64)(unsafe.Pointer(&w.control[entryAt(number)+entryState]))
+	if !a.leaving {
+		a.leaving = true
+		atomic.AddUint64(state, -(number * userUnit))
+	}
+	w.e.mu.Unlock()
+	for try := 0; atomic.LoadUint64(state)%userUnit != 0; try++ {
+		if err := s.Err(); err != nil {
+			return err
+		}
+		if err := w.anyFailed(); err != nil {
+			return err
+		}
+		w.pause(try)
+	}
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	if w.dynamic.find(number) != a {
+		return ErrNothingAttached // another goroutine has detached it meanwhile
+	}
+	w.dynamic.entries[number%attachedEntries] = nil
+	return a.deregister()
+}
+
+// memoryAt is the memory of this rank that an UPDATE is about, and the offset there.
+func (w *Window) memoryAt(position uint64) (mem []byte, offset uint64) {
+	if w.dynamic == nil {
+		return w.mem, position
+	}
+	if a := w.dynamic.find(position >> AttachedShift); a != nil && !a.leaving {
+		return a.mem, position & placeMask * uint64(w.typ.Size)
+	}
+	return nil, 0
+}
+
+// position is where an offset of the target is, in an UPDATE.
+func (t *Target) position(at int) uint64 {
+	if t.part == nil {
+		return uint64(at)
+	}
+	return t.part.number<<AttachedShift + uint64(at/t.w.typ.Size)
+}
+
+// attachedParts are what this rank has found attached at another, or at itself.
+type attachedParts struct {
+	mu      sync.Mutex
+	byEntry map[uint64]*attachedPart
+	used    []*attachedPart // of which this rank counts among the users
+}
+
+// attachedPart is an attachment as this rank reaches it: a target of its own.
+type attachedPart struct {
+	Target
+	base   *Target
+	number uint64
+	known  bool // its entry was read
+
+	// The mutex is held while this rank becomes a user, or leaves.
+	mu    sync.Mutex
+	calls int  // that are about to begin an operation
+	user  bool // this rank counts among the users
+}
+
+// Hold finds the attachment to which a position of a dynamic window belongs, and keeps it attached until the
+// operations that are begun before Release have ended.
+func (t *Target) Hold(position int, s *Canceller) (*Target, error) {
+	if err := t.Reach(s); err != nil {
+		return nil, err
+	}
+	if position < 0 {
+		return nil, ErrNothingAttached
+	}
+	p := t.parts.get(t, uint64(position)>>AttachedShift)
+	if s == nil || t.control.Load() != nil {
+		return &p.Target, p.hold()
+	}
+	p.mu.Lock()
+	if p.user {
+		p.calls++
+		p.mu.Unlock()
+		return &p.Target, nil
+	}
+	p.mu.Unlock()
+	return &p.Target, t.w.unlessGivenUp(s, p.hold, p.release)
+}
+
+// get gives the part of a number. One of another number at the same entry is detached: it was, before this
+// number was attached.
+func (a *attachedParts) get(base *Target, number uint64) *attachedPart {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := a.byEntry[number%attachedEntries]
+	if p == nil || p.number < number {
+		if p != nil {
+			_ = p.unmap() // the peer's memory does not depend on it
+		}
+		p = &attachedPart{base: base, number: number}
+		p.w, p.rank, p.card, p.part = base.w, base.rank, base.card, p
+		p.conditions()
+		p.failure.Store(base.failure.Load())
+		a.byEntry[number%attachedEntries] = p
+	} else if p.number > number {
+		p = &attachedPart{base: base, number: number} // hold finds that it is detached
+		p.w, p.rank, p.part = base.w, base.rank, p
+	}
+	return p
+}
+
+func (p *attachedPart) hold() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.user {
+		entry := entryAt(p.number)
+		state, err := p.base.add(entry+entryState, 1)
+		if err != nil {
+			return err
+		}
+		if state/userUnit != p.number {
+			err = p.base.beginAdd(entry+entryState, ^uint64(0), nil)
+			p.base.parts.forget(p)
+			return errors.Join(ErrNothingAttached, err)
+		}
+		if !p.known {
+			if err := p.learn(entry); err != nil {
+				return errors.Join(err, p.base.beginAdd(entry+entryState, ^uint64(0), nil))
+			}
+		}
+		p.user = true
+		a := p.base.parts
+		a.mu.Lock()
+		a.used = append(a.used, p)
+		a.mu.Unlock()
+	}
+	p.calls++
+	return nil
+}
+
+// forget drops a part that is detached.
+func (a *attachedParts) forget(p *attachedPart) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.byEntry[p.number%attachedEntries] == p {
+		delete(a.byEntry, p.number%attachedEntries)
+		_ = p.unmap() // the peer's memory does not depend on it
+	}
+}
+
+// learn reads the entry of an attachment.
+func (p *attachedPart) learn(entry int) error {
+	e := p.w.e
+	var words [entryBytes]byte
+	if p.base.control.Load() != nil {
+		copy(words[:], unsafe.Slice((*byte)(unsafe.Pointer(p.base.controlWord(entry))), entryBytes))
+	} else if err := p.base.readControl(words[:], entry); err != nil {
+		return err
+	}
+	p.card.Bytes = binary.NativeEndian.Uint64(words[entryLength:])
+	for i := range p.card.Fabrics {
+		p.card.Fabrics[i].Mem = transport.Key(binary.NativeEndian.Uint64(words[entryKeys+i*wordBytes:]))
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p.known = true
+	if p.rank == e.rank {
+		if a := p.w.dynamic.find(p.number); a != nil {
+			p.Target.base.Store(unsafe.SliceData(a.mem))
+			p.control.Store(p.base.control.Load())
+		}
+		return nil
+	}
+	peer, err := p.base.reach(nil)
+	if err != nil {
+		return err
+	}
+	keys, err := p.card.keysFor(peer.fabric)
+	if err != nil {
+		return err
+	}
+	p.keys = keys
+	m, ok := peer.ch.QP().(transport.Mapper)
+	if !ok || p.base.control.Load() == nil {
+		return nil
+	}
+	if p.card.Bytes > 0 {
+		mem, unmap, ok := m.MapRegion(keys.Mem)
+		if !ok || uint64(len(mem)) < p.card.Bytes {
+			return nil
+		}
+		p.unmaps = append(p.unmaps, unmap)
+		p.Target.base.Store(unsafe.SliceData(mem))
+	}
+	p.control.Store(p.base.control.Load())
+	return nil
+}
+
+// Release ends the beginning of operations that Hold has allowed. It does nothing for a target that is no
+// attachment.
+func (t *Target) Release() {
+	if t.part != nil {
+		t.part.release()
+	}
+}
+
+func (p *attachedPart) release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.calls--
+	p.leaveIfIdle()
+}
+
+// leaveIfIdle leaves the users when no operation of this rank is under way, nor about to begin.
+func (p *attachedPart) leaveIfIdle() {
+	if p.calls > 0 || !p.user {
+		return
+	}
+	if p.control.Load() == nil {
+		p.w.e.mu.Lock()
+		idle := p.open == 0 && !p.written
+		p.w.e.mu.Unlock()
+		if !idle {
+			return
+		}
+	}
+	p.user = false
+	a := p.base.parts
+	a.mu.Lock()
+	a.used = remove(a.used, p)
+	a.mu.Unlock()
+	// If the peer has failed nobody waits for that.
+	_ = p.base.beginAdd(entryAt(p.number)+entryState, ^uint64(0), nil)
+}
+
+// flushParts is Flush, or FlushLocal, of all attachments that are in use.
+func (t *Target) flushParts(placed bool, s *Canceller) (first error) {
+	a := t.parts
+	var few [8]*attachedPart
+	a.mu.Lock()
+	used := append(few[:0], a.used...)
+	a.mu.Unlock()
+	for _, p := range used {
+		err := p.Err()
+		if p.control.Load() == nil {
+			err = p.flush(placed, s)
+		}
+		if first == nil {
+			first = err
+		}
+		p.mu.Lock()
+		p.leaveIfIdle()
+		p.mu.Unlock()
+	}
+	if first == nil {
+		first = t.Err()
+	}
+	return first
+}
+
+// fail has a peer's failure known. The engine's lock is held.
+func (a *attachedParts) fail(cause *error) {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range a.byEntry {
+		p.failure.CompareAndSwap(nil, cause)
+	}
+}
+
+// unmapAll gives back what was mapped.
+func (a *attachedParts) unmapAll() (err error) {
+	if a == nil {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range a.byEntry {
+		err = errors.Join(err, p.unmap())
+	}
+	a.byEntry, a.used = nil, nil
+	return err
+}
+
+// readControl reads bytes of the control block by the queue pair.
+func (t *Target) readControl(dst []byte, at int) error {
+	e := t.w.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p, err := t.reach(nil)
+	if err != nil {
+		return err
+	}
+	o, err := t.newOperation(p, nil)
+	if err != nil {
+		return err
+	}
+	o.kept, o.into = true, dst
+	o.local[0] = transport.SGE{MR: o.chunk.mr, Offset: o.slot(), Length: len(dst)}
+	o.remote[0] = transport.Segment{Key: t.keys.Control, Offset: uint64(at), Length: uint64(len(dst))}
+	o.wr.Op = transport.OpRead
+	if err := t.postOperation(p, o, nil); err != nil {
+		return err
+	}
+	if !o.done {
+		e.mu.Unlock()
+		e.waiters.waitUntil(0, nil, o.ended)
+		e.mu.Lock()
+	}
+	err = o.err
+	t.drop(o)
+	return err
+}

@@ -1,0 +1,5 @@
+//go:build !amd64
+
+package vector
+
+var loops map[key]loop

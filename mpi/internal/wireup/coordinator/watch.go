@@ -1,0 +1,153 @@
+package coordinator
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/weft-mpi/weft/internal/deadlock"
+	"github.com/weft-mpi/weft/internal/snapshot"
+)
+
+// watch is how rank 0 finds out why its job stands still, as a launcher does: ranks say when they wait and do
+// not move, and what they wait for when they are asked. A nil watch does nothing.
+type watch struct {
+	server *server
+	abort  bool
+
+	mu       sync.Mutex
+	detector *deadlock.Detector
+	said     [][]byte // by rank: what is not complete yet
+
+	changed chan struct{}
+	over    chan struct{}
+	stopped chan struct{}
+	once    sync.Once
+}
+
+func startWatch(s *server, c Config) *watch {
+	w := &watch{server: s, abort: c.AbortStuck, detector: deadlock.NewDetector(c.Size, c.Stuck),
+		said: make([][]byte, c.Size), changed: make(chan struct{}, 1), over: make(chan struct{}),
+		stopped: make(chan struct{})}
+	go w.run(c.Stuck)
+	return w
+}
+
+// take takes a piece of what a rank says. An error is a breach of the protocol.
+func (w *watch) take(rank uint32, piece string) error {
+	if w == nil {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	b := append(w.said[rank], piece...)
+	for {
+		k, body, rest, ok, err := snapshot.NextFrame(b)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			w.said[rank] = b
+			break
+		}
+		now := time.Now()
+		switch k {
+		case snapshot.Quiet:
+			w.detector.Quiet(now, int(rank))
+		case snapshot.Moving:
+			w.detector.Moving(int(rank))
+		case snapshot.Answer:
+			// A rank that says what cannot be read is one that does not answer.
+			if s, err := snapshot.Decode(body); err == nil {
+				w.detector.Answer(now, int(rank), s)
+			}
+		}
+		b = append([]byte(nil), rest...)
+	}
+	w.look()
+	return nil
+}
+
+// ended notes that a rank has left the job.
+func (w *watch) ended(rank uint32) {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.detector.Ended(time.Now(), int(rank))
+	w.look()
+}
+
+// look has run look at the detector.
+func (w *watch) look() {
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (w *watch) stop() {
+	if w == nil {
+		return
+	}
+	w.once.Do(func() { close(w.over) })
+	<-w.stopped
+}
+
+// run drives the detector. When ranks have not come for as long as nothing may move, it says which.
+func (w *watch) run(after time.Duration) {
+	defer close(w.stopped)
+	late := time.NewTimer(after)
+	defer late.Stop()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		select {
+		case <-w.over:
+			return
+		case <-w.changed:
+		case <-timer.C:
+		case <-late.C:
+			w.server.mu.Lock()
+			text := w.server.table.missing()
+			w.server.mu.Unlock()
+			if text != "" {
+				fmt.Fprintf(os.Stderr, "weft: %s within %v: the others wait in Init\n", text, after)
+			}
+		}
+		w.mu.Lock()
+		w.detector.Tick(time.Now())
+		ask, reports := w.detector.Ready()
+		next := w.detector.Next()
+		w.mu.Unlock()
+		for _, rank := range ask {
+			w.server.send(delivery{uint32(rank), message{kind: kindAsk, number: snapshot.Ask}}, sendWithin)
+		}
+		for i := range reports {
+			w.tell(&reports[i])
+		}
+		if !next.IsZero() {
+			timer.Reset(time.Until(next))
+		}
+	}
+}
+
+// tell tells the user what the detector has found.
+func (w *watch) tell(r *deadlock.Report) {
+	text := fmt.Sprintf("weft: %s\n", r.Title)
+	for _, line := range r.Lines {
+		text += fmt.Sprintf("weft: %s\n", line)
+	}
+	if r.Proven && !w.abort {
+		text += "weft: the job goes on; WEFT_STUCK_ACTION=abort ends it, and so does a signal\n"
+	}
+	fmt.Fprint(os.Stderr, text)
+	if r.Proven && w.abort {
+		w.server.mu.Lock()
+		out := w.server.table.fail(message{kind: kindAborted, rank: StuckRank, number: 1})
+		w.server.mu.Unlock()
+		w.server.deliver(out)
+	}
+}

@@ -1,0 +1,38 @@
+package mpi
+
+import (
+	"fmt"
+
+	"github.com/weft-mpi/weft/internal/tuning"
+	"github.com/weft-mpi/weft/mpi/internal/coll"
+)
+
+func init() {
+	tuning.Algorithms = func(operation string) ([]string, error) {
+		for _, o := range coll.Operations() {
+			if o.String() == operation {
+				return coll.Algorithms(o), nil
+			}
+		}
+		return nil, fmt.Errorf("no collective is called %q", operation)
+	}
+	tuning.Select = func(comm any, text string) error {
+		choices, err := selection(text)
+		if err == nil {
+			c := comm.(*Comm)
+			c.coll.mu.Lock()
+			defer c.coll.mu.Unlock()
+			c.choices = &choices
+			for i := range c.coll.own {
+				c.coll.own[i].Call = coll.Call{} // of which the schedule is by other choices
+			}
+		}
+		return err
+	}
+	tuning.Used = func(comm any) string {
+		k := &comm.(*Comm).coll
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		return k.used[k.latest]
+	}
+}

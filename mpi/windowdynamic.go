@@ -1,0 +1,112 @@
+package mpi
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/weft-mpi/weft/mpi/internal/engine"
+)
+
+// WinCreateDynamic makes a window without memory (MPI 4.1, 12.2.4). It is collective. A rank makes memory
+// part of it by Attach, and takes it out by Detach, whenever it likes. Operations name elements by the
+// positions that Attach gives: numbers that ranks may send each other as any others.
+//
+// A rank finds out about what another has attached when it begins an operation there. That costs two round
+// trips the first time, and one for the first operation after each Flush, where it does not have the memory
+// mapped.
+func WinCreateDynamic[T any](c *Comm) (*Win[T], error) {
+	defer endTraced(traceCall(tracedCreateDynamic))
+	if err := c.check(); err != nil {
+		return nil, c.failColl("WinCreateDynamic", err)
+	}
+	_, err := bytesOf[T](nil)
+	w, err := makeWindow[T](c, nil, true, err)
+	return w, c.failColl("WinCreateDynamic", err)
+}
+
+// Attach makes memory of this rank part of a dynamic window (MPI 4.1, 12.2.4), and returns the position of
+// its first element; those of the others follow it. It needs no other rank. No position is ever given twice,
+// so one of memory that was detached stays invalid. Ranks of the same host reach memory of Alloc by loads and
+// stores, other memory with the help of this rank's calls. Until it is detached buf must stay as it is, and
+// is not to be freed. A rank attaches 4096 slices at once, of up to 1<<34 elements each.
+func (w *Win[T]) Attach(buf []T) (at int, err error) {
+	defer endTraced(traceCall(tracedAttach))
+	at, err = w.attach(buf)
+	return at, w.base().fail("Attach", NoPeer, err)
+}
+
+func (w *Win[T]) attach(buf []T) (int, error) {
+	if err := w.base().checkDynamic(); err != nil {
+		return 0, err
+	}
+	mem, err := bytesOf(buf)
+	if err != nil {
+		return 0, err
+	}
+	if len(buf) > maxAttached {
+		return 0, fmt.Errorf("%w: %d elements; %d at most are attached at a time", ErrCount, len(buf),
+			maxAttached)
+	}
+	if len(mem) > 0 && w.w.Type().IsWord() && uintptr(unsafe.Pointer(&mem[0]))%uintptr(w.elem) != 0 {
+		return 0, fmt.Errorf("%w: elements of %d bytes at an address that is no multiple of that are no "+
+			"place for atomics", ErrBuffer, w.elem)
+	}
+	at, err := w.w.Attach(mem)
+	if errors.Is(err, engine.ErrManyAttached) {
+		err = fmt.Errorf("%w: %w", ErrBuffer, err)
+	}
+	return at, err
+}
+
+// maxAttached is how many elements an attachment has at most.
+const maxAttached = 1 << engine.AttachedShift
+
+// Detach takes memory out of a dynamic window (MPI 4.1, 12.2.4), by the position that Attach gave. Operations
+// that others begin on it afterwards fail there, with ErrRange. Detach waits for those that they have begun,
+// until they have called Flush, or closed the epoch; then the memory is the caller's again.
+//
+// If a rank of the window fails meanwhile the error is ErrProcFailed: that one may be at the memory. It has
+// to stay in place until Free then, or until a later Detach succeeds; and so it has if the context of the
+// handle ends first.
+func (w *Win[T]) Detach(at int) error {
+	defer endTraced(traceCall(tracedDetach))
+	err := w.base().checkDynamic()
+	if err == nil {
+		err = w.w.Detach(at, w.via.scope)
+	}
+	if errors.Is(err, engine.ErrNothingAttached) {
+		err = fmt.Errorf("%w: %w at position %d of this rank, or its first element is not there", ErrRange,
+			err, at)
+	}
+	return w.base().fail("Detach", NoPeer, err)
+}
+
+func (w *window) checkDynamic() error {
+	if err := w.check(); err != nil {
+		return err
+	}
+	if !w.dynamic {
+		return fmt.Errorf("%w: the window is not one of WinCreateDynamic", ErrWin)
+	}
+	return nil
+}
+
+// attachedAt finds n elements of what a rank has attached.
+func (w *window) attachedAt(rank, at, n int) (*engine.Target, int, error) {
+	t, err := w.w.Target(rank).Hold(at, w.via.scope)
+	if errors.Is(err, engine.ErrNothingAttached) {
+		err = fmt.Errorf("%w: %w at position %d of rank %d: it was detached, or never attached", ErrRange,
+			err, at, rank)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	from, have := at%maxAttached, t.Bytes()/w.elem
+	if from > have || n > have-from {
+		t.Release()
+		return nil, 0, fmt.Errorf("%w: %d elements from position %d on, and rank %d has attached %d there",
+			ErrRange, n, at, rank, max(have-from, 0))
+	}
+	return t, from * w.elem, nil
+}

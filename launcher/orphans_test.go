@@ -100,10 +100,11 @@ func TestOtherChildrenCarryNoMark(t *testing.T) {
 		return line
 	}
 	b := start(t, 2, "wait", nil)
-	for _, pid := range b.pids(2) {
+	pids := b.pids(2)
+	for _, pid := range pids {
 		require.Equal(t, limit("self"), limit(strconv.Itoa(pid)))
-		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 	}
+	require.NoError(t, syscall.Kill(pids[0], syscall.SIGKILL))
 	b.failure()
 }
 
@@ -117,8 +118,8 @@ func TestRanksLeadSessions(t *testing.T) {
 		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 		const session, terminal = 3, 4
 		require.Equal(t, []string{strconv.Itoa(pid), "0"}, []string{fields[session], fields[terminal]})
-		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 	}
+	require.NoError(t, syscall.Kill(pids[0], syscall.SIGKILL))
 	b.failure()
 }
 

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -66,8 +68,9 @@ func (d *deposits) of(what snapshot.Deposit, rank int) []byte {
 	return d.parts[what][rank]
 }
 
-// tellDeposits shows the user what the ranks have left, when the job is over.
-func (j *job) tellDeposits() {
+// tellDeposits shows the user what the ranks have left, when the job is over. It returns what of it could not
+// be written, nil as a rule.
+func (j *job) tellDeposits() (lost *Failure) {
 	if j.CallReport {
 		for _, line := range j.callReport() {
 			j.output.notice("%s", line)
@@ -75,15 +78,15 @@ func (j *job) tellDeposits() {
 	}
 	defer j.output.flush(flushTimeout)
 	if j.Trace != "" {
-		j.tellTrace()
+		lost = j.tellTrace()
 	}
 	if j.Profile == "" {
-		return
+		return lost
 	}
 	missing, err := j.writeProfile()
 	switch {
 	case err != nil:
-		j.output.notice("the profile: %v", err)
+		lost = j.lose("profile", err)
 	case len(missing) == len(j.programOf):
 		j.output.notice("no rank has left a profile: none has called Init, or all were killed")
 	default:
@@ -94,6 +97,37 @@ func (j *job) tellDeposits() {
 		j.output.notice("the profile of %s is in %s%s; go tool pprof shows it",
 			counted(len(j.programOf)-len(missing), "rank"), j.ProfileFile, text)
 	}
+	return lost
+}
+
+// lose tells of a file that could not be written, which makes the job fail.
+func (j *job) lose(what string, err error) *Failure {
+	f := &Failure{How: OutputLost, Rank: -1, Detail: fmt.Sprintf("the %s cannot be written: %v", what, err)}
+	j.output.notice("%v", f)
+	return f
+}
+
+// checkFile finds out whether a file can be written when the job is over, which may be hours later.
+func checkFile(what, name string) error {
+	info, err := os.Stat(name)
+	switch {
+	case err == nil && info.IsDir():
+		err = fmt.Errorf("%s is a folder", name)
+	case err == nil:
+		const write = 2
+		if err = syscall.Access(name, write); err != nil {
+			err = fmt.Errorf("%s: %w", name, err)
+		}
+	default:
+		var f *os.File
+		if f, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666); err == nil {
+			err = errors.Join(f.Close(), os.Remove(name))
+		}
+	}
+	if err != nil {
+		return requestErrorf("the %s cannot be written: %v", what, err)
+	}
+	return nil
 }
 
 func counted(n int, word string) string {

@@ -177,6 +177,14 @@ func (j *Job) checkRest(n int) error {
 	if j.Timeout < 0 {
 		return requestErrorf("a timeout of %s is below zero", j.Timeout)
 	}
+	if j.Trace != "" {
+		if err := checkFile("trace", j.Trace); err != nil {
+			return err
+		}
+	}
+	if j.Profile != "" {
+		return checkFile("profile", j.ProfileFile)
+	}
 	return nil
 }
 

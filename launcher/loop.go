@@ -43,8 +43,11 @@ func (j *job) loop(ctx context.Context, signals <-chan os.Signal) (again bool, e
 			if j.startsAgain(s) {
 				return true, nil
 			}
-			j.tellDeposits()
-			return false, result(s)
+			lost := j.tellDeposits()
+			if err := result(s); err != nil || lost == nil {
+				return false, err
+			}
+			return false, lost
 		}
 		timer.Reset(time.Until(j.wakeAt(s)))
 		select {

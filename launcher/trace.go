@@ -14,7 +14,8 @@ import (
 )
 
 // tellTrace writes one file of the traces of all ranks, and tells the user of it, and of what is not in it.
-func (j *job) tellTrace() {
+// It returns the failure to do so.
+func (j *job) tellTrace() *Failure {
 	var sources []tracefile.Source
 	var missing []int
 	for id := range j.programOf {
@@ -27,12 +28,11 @@ func (j *job) tellTrace() {
 	}
 	if len(sources) == 0 {
 		j.output.notice("no rank has left a trace: none has called Init, or all were killed")
-		return
+		return nil
 	}
 	sum, err := writeTrace(j.Trace, sources)
 	if err != nil {
-		j.output.notice("the trace: %v", err)
-		return
+		return j.lose("trace", err)
 	}
 	text := ""
 	if len(missing) > 0 {
@@ -53,6 +53,7 @@ func (j *job) tellTrace() {
 		j.output.notice("the trace: the clocks of %s are aligned by the time of day alone",
 			strings.Join(sum.Rough, ", "))
 	}
+	return nil
 }
 
 func writeTrace(name string, sources []tracefile.Source) (sum tracefile.Summary, err error) {

@@ -208,7 +208,9 @@ var (
 )
 
 // All benchmarks, in the order in which the command lists them.
-var All = []*Benchmark{
+var All = slices.Concat(pointToPoint, blockingForms(), nonBlockingForms(), ofTheJob)
+
+var pointToPoint = []*Benchmark{
 	{Name: "latency", Short: "time of a message one way, by ping-pong between two ranks", Ranks: 2, Start: 2,
 		title: "Latency", kind: pingPong, cell: latency},
 	{Name: "bw", Short: "bandwidth one way, with a window of messages under way", Ranks: 2, Start: 2,
@@ -233,72 +235,10 @@ var All = []*Benchmark{
 	{Name: "overlap", Short: "how much of a message's way is travelled while its receiver computes",
 		Ranks: 2, Start: 2,
 		title: "Overlap", kind: overlaps, cell: overlapped},
-	{Name: "barrier", Short: "time of a barrier", Least: 1, Start: 2,
-		title: "Barrier Latency", kind: synchronization, whole: barrier},
-	blockingOf("allgather", "a gather to all ranks", "Allgather", collective, allgather, allEverywhere, nil),
-	blockingOf("allgatherv", "a gather of blocks of any length to all ranks", "Allgatherv", collective,
-		allgatherv, allEverywhere, nil),
-	blockingOf("allreduce", "a reduction to all ranks", "Allreduce", reduction, allreduce, nil, nil),
-	blockingOf("alltoall", "an exchange between all ranks", "Alltoall", collective, alltoall, allEverywhere,
-		allEverywhere),
-	blockingOf("alltoallv", "an exchange of blocks of any length between all ranks", "Alltoallv",
-		collective, alltoallv,
-		allEverywhere, allEverywhere),
-	blockingOf("bcast", "a broadcast", "Broadcast", collective, broadcast, nil, nil),
-	blockingOf("gather", "a gather to one rank", "Gather", collective, gather, allAtRoot, nil),
-	blockingOf("gatherv", "a gather of blocks of any length to one rank", "Gatherv", collective, gatherv,
-		allAtRoot, nil),
-	blockingOf("neighbor_allgather", "a gather from the neighbors in a ring", "Neighbor Allgather",
-		collective, onRing(neighborAllgather), twoBlocks, nil),
-	blockingOf("neighbor_allgatherv", "a gather of blocks of any length from the neighbors",
-		"Neighbor Allgatherv", collective, onRing(neighborAllgatherv), twoBlocks, nil),
-	blockingOf("neighbor_alltoall", "an exchange with the neighbors in a ring", "Neighbor Alltoall",
-		collective, onRing(neighborAlltoall), twoBlocks, twoBlocks),
-	blockingOf("neighbor_alltoallv", "an exchange of blocks of any length with the neighbors",
-		"Neighbor Alltoallv", collective, onRing(neighborAlltoallv), twoBlocks, twoBlocks),
-	blockingOf("reduce", "a reduction to one rank", "Reduce", reduction, reduce, nil, nil),
-	blockingOf("reduce_scatter", "a reduction whose result is shared out to all ranks", "Reduce_scatter",
-		reduction, reduceScatter,
-		nil, nil),
-	blockingOf("scatter", "a scatter from one rank", "Scatter", collective, scatter, nil, allAtRoot),
-	blockingOf("scatterv", "a scatter of blocks of any length from one rank", "Scatterv", collective,
-		scatterv, nil, allAtRoot),
-	{Name: "ibarrier", Short: "overlap of a non-blocking barrier with computation", Least: 1, Start: 2,
-		title: "Non-blocking Barrier Latency", kind: barrierOverlaps, whole: barrierOverlap},
-	nonBlockingOf("iallgather", "a gather to all ranks", "Allgather", collectiveOverlaps, allgather,
-		allEverywhere, nil),
-	nonBlockingOf("iallgatherv", "a gather of blocks of any length to all ranks", "Allgatherv",
-		collectiveOverlaps, allgatherv,
-		allEverywhere, nil),
-	nonBlockingOf("iallreduce", "a reduction to all ranks", "Allreduce", reductionOverlaps, allreduce, nil,
-		nil),
-	nonBlockingOf("ialltoall", "an exchange between all ranks", "Alltoall", collectiveOverlaps, alltoall,
-		allEverywhere,
-		allEverywhere),
-	nonBlockingOf("ialltoallv", "an exchange of blocks of any length between all ranks", "Alltoallv",
-		collectiveOverlaps, alltoallv,
-		allEverywhere, allEverywhere),
-	nonBlockingOf("ibcast", "a broadcast", "Broadcast", collectiveOverlaps, broadcast, nil, nil),
-	nonBlockingOf("igather", "a gather to one rank", "Gather", collectiveOverlaps, gather, allAtRoot, nil),
-	nonBlockingOf("igatherv", "a gather of blocks of any length to one rank", "Gatherv", collectiveOverlaps,
-		gatherv, allAtRoot, nil),
-	nonBlockingOf("ineighbor_allgather", "a gather from the neighbors in a ring", "Neighbor Allgather",
-		collectiveOverlaps, onRing(neighborAllgather), twoBlocks, nil),
-	nonBlockingOf("ineighbor_allgatherv", "a gather of blocks of any length from the neighbors",
-		"Neighbor Allgatherv", collectiveOverlaps, onRing(neighborAllgatherv), twoBlocks, nil),
-	nonBlockingOf("ineighbor_alltoall", "an exchange with the neighbors in a ring", "Neighbor Alltoall",
-		collectiveOverlaps, onRing(neighborAlltoall), twoBlocks, twoBlocks),
-	nonBlockingOf("ineighbor_alltoallv", "an exchange of blocks of any length with the neighbors",
-		"Neighbor Alltoallv", collectiveOverlaps, onRing(neighborAlltoallv), twoBlocks, twoBlocks),
-	nonBlockingOf("ireduce", "a reduction to one rank", "Reduce", reductionOverlaps, reduce, nil, nil),
-	nonBlockingOf("ireduce_scatter", "a reduction whose result is shared out", "Reduce_scatter",
-		reductionOverlaps, reduceScatter,
-		nil, nil),
-	nonBlockingOf("iscatter", "a scatter from one rank", "Scatter", collectiveOverlaps, scatter, nil,
-		allAtRoot),
-	nonBlockingOf("iscatterv", "a scatter of blocks of any length from one rank", "Scatterv",
-		collectiveOverlaps, scatterv, nil,
-		allAtRoot),
+}
+
+// ofTheJob are those of what a job needs before and besides its messages.
+var ofTheJob = []*Benchmark{
 	{Name: "memory", Short: "buffers and resident memory of a connection, in each phase", Least: 2, Start: 9,
 		title: "Memory", kind: connections, whole: memory, ready: (*session).takeStock,
 		remark: func(*session) string {
@@ -311,21 +251,6 @@ var All = []*Benchmark{
 }
 
 type roomFunc = func(o Options, rank, ranks int) int
-
-// blockingOf is the benchmark of a collective's blocking form.
-func blockingOf(name, what, title string, k *kind, of func(*session, int) operation, room,
-	sends roomFunc) *Benchmark {
-	return &Benchmark{Name: name, Short: "time of " + what, Least: 2, Start: 2, title: title + " Latency",
-		kind: k,
-		cell: blocking(of), room: room, sends: sends}
-}
-
-// nonBlockingOf is the benchmark of a collective's non-blocking form.
-func nonBlockingOf(name, what, title string, k *kind, of func(*session, int) operation, room,
-	sends roomFunc) *Benchmark {
-	return &Benchmark{Name: name, Short: "overlap with computation of " + what, Least: 2, Start: 2,
-		title: "Non-blocking " + title + " Latency", kind: k, cell: nonBlocking(of), room: room, sends: sends}
-}
 
 // Limits of what can be asked for: none is near what makes sense, and each keeps a slip of the finger from
 // ending in want of memory.

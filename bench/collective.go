@@ -10,6 +10,79 @@ type operation struct {
 	compare func(i int)                 // checks what call i has received
 }
 
+// measuredCollective is a collective that has a benchmark of its blocking and of its non-blocking form.
+type measuredCollective struct {
+	name, what, title string
+	kinds             *kinds
+	of                func(s *session, n int) operation
+	room, sends       roomFunc
+}
+
+// kinds are those of the two forms of a collective.
+type kinds struct{ blocking, nonBlocking *kind }
+
+var (
+	ofBlocks  = &kinds{collective, collectiveOverlaps}
+	ofVectors = &kinds{reduction, reductionOverlaps}
+)
+
+var measuredCollectives = []measuredCollective{
+	{"allgather", "a gather to all ranks", "Allgather", ofBlocks, allgather, allEverywhere, nil},
+	{"allgatherv", "a gather of blocks of any length to all ranks", "Allgatherv", ofBlocks,
+		allgatherv, allEverywhere, nil},
+	{"allreduce", "a reduction to all ranks", "Allreduce", ofVectors, allreduce, nil, nil},
+	{"alltoall", "an exchange between all ranks", "Alltoall", ofBlocks,
+		alltoall, allEverywhere, allEverywhere},
+	{"alltoallv", "an exchange of blocks of any length between all ranks", "Alltoallv", ofBlocks,
+		alltoallv, allEverywhere, allEverywhere},
+	{"bcast", "a broadcast", "Broadcast", ofBlocks, broadcast, nil, nil},
+	{"gather", "a gather to one rank", "Gather", ofBlocks, gather, allAtRoot, nil},
+	{"gatherv", "a gather of blocks of any length to one rank", "Gatherv", ofBlocks,
+		gatherv, allAtRoot, nil},
+	{"neighbor_allgather", "a gather from the neighbors in a ring", "Neighbor Allgather", ofBlocks,
+		onRing(neighborAllgather), twoBlocks, nil},
+	{"neighbor_allgatherv", "a gather of blocks of any length from the neighbors", "Neighbor Allgatherv",
+		ofBlocks, onRing(neighborAllgatherv), twoBlocks, nil},
+	{"neighbor_alltoall", "an exchange with the neighbors in a ring", "Neighbor Alltoall", ofBlocks,
+		onRing(neighborAlltoall), twoBlocks, twoBlocks},
+	{"neighbor_alltoallv", "an exchange of blocks of any length with the neighbors", "Neighbor Alltoallv",
+		ofBlocks, onRing(neighborAlltoallv), twoBlocks, twoBlocks},
+	{"reduce", "a reduction to one rank", "Reduce", ofVectors, reduce, nil, nil},
+	{"reduce_scatter", "a reduction whose result is shared out to all ranks", "Reduce_scatter", ofVectors,
+		reduceScatter, nil, nil},
+	{"scatter", "a scatter from one rank", "Scatter", ofBlocks, scatter, nil, allAtRoot},
+	{"scatterv", "a scatter of blocks of any length from one rank", "Scatterv", ofBlocks,
+		scatterv, nil, allAtRoot},
+}
+
+// blockingForms are the benchmarks of the collectives' blocking forms.
+func blockingForms() []*Benchmark {
+	list := []*Benchmark{
+		{Name: "barrier", Short: "time of a barrier", Least: 1, Start: 2,
+			title: "Barrier Latency", kind: synchronization, whole: barrier},
+	}
+	for _, c := range measuredCollectives {
+		list = append(list, &Benchmark{Name: c.name, Short: "time of " + c.what, Least: 2, Start: 2,
+			title: c.title + " Latency", kind: c.kinds.blocking, cell: blocking(c.of), room: c.room,
+			sends: c.sends})
+	}
+	return list
+}
+
+// nonBlockingForms are those of the non-blocking ones.
+func nonBlockingForms() []*Benchmark {
+	list := []*Benchmark{
+		{Name: "ibarrier", Short: "overlap of a non-blocking barrier with computation", Least: 1, Start: 2,
+			title: "Non-blocking Barrier Latency", kind: barrierOverlaps, whole: barrierOverlap},
+	}
+	for _, c := range measuredCollectives {
+		list = append(list, &Benchmark{Name: "i" + c.name, Short: "overlap with computation of " + c.what,
+			Least: 2, Start: 2, title: "Non-blocking " + c.title + " Latency", kind: c.kinds.nonBlocking,
+			cell: nonBlocking(c.of), room: c.room, sends: c.sends})
+	}
+	return list
+}
+
 // blocking measures the calls of a collective.
 func blocking(of func(s *session, n int) operation) func(*session, int) (cell, error) {
 	return func(s *session, n int) (cell, error) {

@@ -450,32 +450,22 @@ func (t *tuner) finish() error {
 	return errors.Join(t.out.err, err)
 }
 
-// tuneRule is a rule of a table that WEFT_COLL names (docs/running.md), as package coll reads it.
-type tuneRule struct {
-	Operation string `json:"operation"`
-	Algorithm string `json:"algorithm"`
-	MinRanks  int    `json:"minRanks,omitempty"`
-	MaxRanks  int    `json:"maxRanks,omitempty"`
-	MinBytes  int    `json:"minBytes,omitempty"`
-	MaxBytes  int    `json:"maxBytes,omitempty"`
-}
-
 // rulesOf are the rules for the points at which another algorithm than the chosen one was better. A rule
 // holds from its point up to the next one in ranks and in bytes; at the last it has no end.
-func rulesOf(points []tunePoint) (rules []tuneRule) {
-	rules = []tuneRule{}
+func rulesOf(points []tunePoint) (rules []tuning.Rule) {
+	rules = []tuning.Rule{}
 	for i := range points {
 		p := &points[i]
 		if p.best == p.chosen {
 			continue
 		}
-		r := tuneRule{Operation: p.name, Algorithm: p.best, MinRanks: p.ranks, MinBytes: p.bytes}
+		r := tuning.Rule{Operation: p.name, Algorithm: p.best, MinRanks: p.ranks, MinBytes: p.bytes}
 		ranks := next(points, func(q *tunePoint) (int, bool) { return q.ranks, q.ranks > p.ranks })
 		bytes := next(points, func(q *tunePoint) (int, bool) {
 			return q.bytes, q.name == p.name && q.bytes > p.bytes
 		})
 		r.MaxRanks, r.MaxBytes = max(ranks-1, 0), max(bytes-1, 0)
-		if last := len(rules) - 1; last >= 0 && rules[last].goesOn(&r) {
+		if last := len(rules) - 1; last >= 0 && goesOn(&rules[last], &r) {
 			rules[last].MaxBytes = r.MaxBytes
 			continue
 		}
@@ -484,8 +474,8 @@ func rulesOf(points []tunePoint) (rules []tuneRule) {
 	return rules
 }
 
-// goesOn tells whether a rule is the same for the bytes that follow.
-func (r *tuneRule) goesOn(q *tuneRule) bool {
+// goesOn tells whether q says the same as r for the bytes that follow.
+func goesOn(r, q *tuning.Rule) bool {
 	return r.Operation == q.Operation && r.Algorithm == q.Algorithm && r.MinRanks == q.MinRanks &&
 		r.MaxBytes > 0 && r.MaxBytes+1 == q.MinBytes
 }
@@ -501,7 +491,7 @@ func next(points []tunePoint, of func(p *tunePoint) (int, bool)) (least int) {
 }
 
 // writeRules writes a table with a rule in each line.
-func writeRules(w io.Writer, rules []tuneRule) error {
+func writeRules(w io.Writer, rules []tuning.Rule) error {
 	text := "["
 	for i, r := range rules {
 		if i > 0 {

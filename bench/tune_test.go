@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/internal/tuning"
 	"github.com/weft-mpi/weft/launcher/launchertest"
 	"github.com/weft-mpi/weft/mpi"
 )
@@ -33,12 +34,12 @@ func TestRulesOfATable(t *testing.T) {
 		point("Bcast", 4, 4096, "direct", "binomial"),
 		point("Barrier", 4, 0, "direct", "linear"),
 	}
-	require.Equal(t, []tuneRule{
-		{"Bcast", "binomial", 2, 3, 64, 4095},
-		{"Bcast", "k-nomial", 2, 3, 4096, 0},
-		{"Bcast", "binomial", 4, 0, 8, 63},
-		{"Bcast", "binomial", 4, 0, 4096, 0},
-		{"Barrier", "linear", 4, 0, 0, 0},
+	require.Equal(t, []tuning.Rule{
+		{Operation: "Bcast", Algorithm: "binomial", MinRanks: 2, MaxRanks: 3, MinBytes: 64, MaxBytes: 4095},
+		{Operation: "Bcast", Algorithm: "k-nomial", MinRanks: 2, MaxRanks: 3, MinBytes: 4096},
+		{Operation: "Bcast", Algorithm: "binomial", MinRanks: 4, MinBytes: 8, MaxBytes: 63},
+		{Operation: "Bcast", Algorithm: "binomial", MinRanks: 4, MinBytes: 4096},
+		{Operation: "Barrier", Algorithm: "linear", MinRanks: 4},
 	}, rulesOf(points))
 	require.Empty(t, rulesOf(nil))
 }
@@ -81,7 +82,7 @@ func TestTune(t *testing.T) {
 			}
 			text, err := os.ReadFile(table)
 			require.NoError(t, err)
-			var rules []tuneRule
+			var rules []tuning.Rule
 			require.NoError(t, json.Unmarshal(text, &rules))
 			r = launchertest.Run(t, launchertest.Ranks(3, tunedBody, "WEFT_LOG=error", "WEFT_COLL="+table))
 			require.NoError(t, r.Failure, r.Err)

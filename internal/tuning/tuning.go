@@ -1,5 +1,6 @@
 // Package tuning is what package mpi offers the tuner of collectives (weft bench tune) beyond what programs
-// have: to choose the algorithms of one communicator, and to see which one carried out a call.
+// have: to choose the algorithms of one communicator, and to see which one carried out a call. The rules that
+// the tuner writes are those that package coll reads.
 package tuning
 
 // Package mpi sets these before main begins. A comm is a *mpi.Comm.
@@ -12,3 +13,15 @@ var (
 	// Used names the algorithm of the latest blocking collective on a communicator; "" if there was none.
 	Used func(comm any) string
 )
+
+// Rule is a rule of a table that WEFT_COLL names, as it is written (docs/running.md): which algorithm carries
+// out an operation within bounds. A bound that is 0 or left out is none; bytes are those of the vector, or of
+// a rank's block.
+type Rule struct {
+	Operation string `json:"operation"`
+	Algorithm string `json:"algorithm"`
+	MinRanks  int    `json:"minRanks,omitempty"`
+	MaxRanks  int    `json:"maxRanks,omitempty"`
+	MinBytes  int    `json:"minBytes,omitempty"`
+	MaxBytes  int    `json:"maxBytes,omitempty"`
+}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/weft-mpi/weft/internal/tuning"
 )
 
 // A table of choices is a list of rules, of which the first that holds for a call, and whose algorithm can
@@ -14,26 +16,15 @@ import (
 //
 // All ranks need the same table.
 
-// ruleOf is a rule as it is written. A bound that is 0 or left out is none; bytes are those of the vector, or
-// of a rank's block.
-type ruleOf struct {
-	Operation string `json:"operation"`
-	Algorithm string `json:"algorithm"`
-	MinRanks  int    `json:"minRanks,omitempty"`
-	MaxRanks  int    `json:"maxRanks,omitempty"`
-	MinBytes  int    `json:"minBytes,omitempty"`
-	MaxBytes  int    `json:"maxBytes,omitempty"`
-}
-
 // rule is a rule that has been checked.
 type rule struct {
-	ruleOf
+	tuning.Rule
 	index int // of the algorithm
 }
 
 // ReadTable adds the rules of a table to a selection. What is forced by name goes before them.
 func (ch *Selection) ReadTable(text []byte) error {
-	var list []ruleOf
+	var list []tuning.Rule
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&list); err != nil {

@@ -3,8 +3,9 @@
  *
  * Members begin at any moment and die at any moment. Each link keeps its order. Who notices a death drops
  * what is left on the link from the dead one, so any tail of what that has sent may be lost, on each link
- * another. Every death is noticed by everybody in the end, at each at a moment of its own. A member that was
- * cut off, or stopped, may be taken for dead while it goes on; it dies later.
+ * another. Every death is noticed by everybody in the end, at each at a moment of its own; with ALONE, who has
+ * no connection with the dead one, and does not wait for it, may never notice. A member that was cut off, or stopped, may be taken for dead
+ * while it goes on; it dies later.
  *
  * README.md says what is left out. The names in capitals that begin with MUTANT take one rule out each.
  */
@@ -17,6 +18,9 @@
 #endif
 #ifndef CUTOFF
 #define CUTOFF 0		/* 1: who dies may be taken for dead before */
+#endif
+#ifndef ALONE
+#define ALONE 0			/* 1: only who waits for a dead one, or has a connection with it, is sure to notice */
 #endif
 #ifndef MORTAL
 #define MORTAL 15		/* bit n: member n may die */
@@ -31,7 +35,11 @@ typedef Member {
 	unsigned lost : 1;	/* others may take it for dead */
 	unsigned dead : 1;
 	unsigned knows : 4;	/* deaths */
+	unsigned met : 4;	/* members that it has a connection with */
+	unsigned deaf : 4;	/* deaths that it does not notice before it waits for the dead one or sends it something */
 	unsigned started : 1;
+	unsigned begun : 1;	/* it has started, or a message of the agreement has come */
+	unsigned called : 4;	/* to whom NEWER has been sent */
 	unsigned heard : 4;	/* whose UP has come, in this ballot as all that follows, but for accepted */
 	unsigned combined : 4;
 	unsigned priorballot : 3;
@@ -67,6 +75,12 @@ hidden byte i, below, above, kind, ballot, priorballot, value;	/* of use inside 
 
 inline send(to, k, acc, v) {
 	if
+	:: ALONE && !IN(ME.knows, to) ->
+		ME.met = ME.met | BIT(to);
+		m[to].met = m[to].met | (m[to].dead -> 0 : BIT(me))
+	:: else
+	fi;
+	if
 	:: !m[to].dead && !IN(ME.knows, to) -> link[me * 4 + to]!k(ROOT, acc, v)
 	:: else
 	fi
@@ -86,6 +100,7 @@ inline accept(v) {
 }
 
 inline newballot() {
+	ME.called = 0;
 	ME.heard = 0;
 	ME.acked = 0;
 	ME.told = 0;
@@ -114,6 +129,27 @@ inline sendup() {
 	fi
 }
 
+/* Those below are told of a ballot that is not the first: they wait for this member, and may not notice themselves. */
+inline callballot() {
+#ifndef MUTANT_BALLOT_NOT_CALLED
+	if
+	:: ME.begun && ROOT > 0 ->
+		below = CHILDREN & ~(ME.heard | ME.called);
+		ME.called = ME.called | below;
+		for (i : 0 .. N - 1) {
+			if
+			:: IN(below, i) -> send(i, NEWER, 0, 0)
+			:: else
+			fi
+		}
+		i = 0
+	:: else
+	fi
+#else
+	skip
+#endif
+}
+
 /* What is decided goes to those near in the tree that were not told. */
 inline spread() {
 	above = PARENT;
@@ -137,6 +173,7 @@ inline commit(from, v) {
 	ME.priorballot = 0;
 	ME.prior = 0;
 	ME.acked = 0;
+	ME.called = 0;
 	ME.told = BIT(from);
 	spread()
 }
@@ -215,6 +252,8 @@ inline failure(set) {
 	}
 	i = 0;
 	ME.knows = ME.knows | set;
+	ME.deaf = ME.deaf & ~set;
+	ME.met = ME.met & ~set;
 	ME.told = ME.told & ~set;
 	ME.heard = ME.heard & ~set;
 	ME.acked = ME.acked & ~set;
@@ -223,8 +262,9 @@ inline failure(set) {
 #ifndef MUTANT_DECISION_NOT_REPEATED
 		spread()
 #endif
-	:: !ME.committed && ROOT != above -> newballot(); advance()
+	:: !ME.committed && ROOT != above -> newballot(); callballot(); advance()
 	:: else ->
+		callballot();
 		above = PARENT;
 		if
 #ifndef MUTANT_UP_NOT_REPEATED
@@ -257,6 +297,7 @@ inline receive(from) {
 	:: ballot > ROOT -> failure(BIT(ballot) - 1)
 	:: else
 	fi;
+	ME.begun = ME.begun | (kind != NEWER);
 	if
 	:: kind == NEWER || (kind == COMMIT && ME.committed)
 	:: kind == COMMIT && !ME.committed -> commit(from, value)
@@ -290,11 +331,16 @@ inline receive(from) {
 }
 
 #define FROM(x) (x < N && x != me && !ME.dead && len(link[x * 4 + me]) > 0)
-#define NOTICED(x) (x < N && !ME.dead && m[x].lost && !IN(ME.knows, x))
+#define NEAR (CHILDREN | (me == ROOT -> 0 : BIT(PARENT)))
+#define WAITS(x) (ME.started && !ME.committed && IN(NEAR, x) || IN(ME.met, x))
+#define UNNOTICED(x) (x < N && !ME.dead && m[x].lost && !IN(ME.knows, x))
+#define NOTICED(x) (UNNOTICED(x) && (!IN(ME.deaf, x) || WAITS(x)))
+#define MISSED(x) (ALONE && UNNOTICED(x) && !IN(ME.deaf, x) && !WAITS(x))
 
 proctype Run(byte me) {
 end:	do
-	:: d_step { !ME.dead && !ME.started -> ME.started = 1; ME.combined = ME.combined | BIT(me); advance() }
+	:: d_step { !ME.dead && !ME.started ->
+			ME.started = 1; ME.begun = 1; ME.combined = ME.combined | BIT(me); advance() }
 	:: d_step { FROM(0) -> receive(0) }
 	:: d_step { FROM(1) -> receive(1) }
 	:: d_step { FROM(2) -> receive(2) }
@@ -303,6 +349,10 @@ end:	do
 	:: d_step { NOTICED(1) -> failure(2) }
 	:: d_step { NOTICED(2) -> failure(4) }
 	:: d_step { NOTICED(3) -> failure(8) }
+	:: d_step { MISSED(0) -> ME.deaf = ME.deaf | 1 }
+	:: d_step { MISSED(1) -> ME.deaf = ME.deaf | 2 }
+	:: d_step { MISSED(2) -> ME.deaf = ME.deaf | 4 }
+	:: d_step { MISSED(3) -> ME.deaf = ME.deaf | 8 }
 	:: d_step { !ME.lost && CUTOFF && deaths < DEATHS && IN(MORTAL, me) -> deaths++; ME.lost = 1 }
 	:: d_step { !ME.dead && (ME.lost || !CUTOFF && deaths < DEATHS && IN(MORTAL, me)) ->
 			deaths = deaths + 1 - ME.lost;
@@ -310,7 +360,7 @@ end:	do
 			ME.dead = 1;
 			for (i : 0 .. N - 1) { drop(i) }
 			/* nothing of a dead one is of use */
-			ME.knows = 0; ME.started = 0; ME.committed = 0; ME.accepted = 0; ME.acceptedballot = 0;
+			ME.knows = 0; ME.met = 0; ME.deaf = 0; ME.started = 0; ME.begun = 0; ME.committed = 0; ME.accepted = 0; ME.acceptedballot = 0;
 			newballot();
 			i = 0 }
 	:: timeout -> break

@@ -4,8 +4,8 @@
  * Members begin at any moment and die at any moment. Each link keeps its order. Who notices a death drops
  * what is left on the link from the dead one, so any tail of what that has sent may be lost, on each link
  * another. Every death is noticed by everybody in the end, at each at a moment of its own; with ALONE, who has
- * no connection with the dead one, and does not wait for it, may never notice. A member that was cut off, or stopped, may be taken for dead
- * while it goes on; it dies later.
+ * no connection with the dead one, and does not wait for it, may never notice. A member that was cut off, or
+ * stopped, may be taken for dead while it goes on; it dies later.
  *
  * README.md says what is left out. The names in capitals that begin with MUTANT take one rule out each.
  */
@@ -36,7 +36,7 @@ typedef Member {
 	unsigned dead : 1;
 	unsigned knows : 4;	/* deaths */
 	unsigned met : 4;	/* members that it has a connection with */
-	unsigned deaf : 4;	/* deaths that it does not notice before it waits for the dead one or sends it something */
+	unsigned deaf : 4;	/* deaths unnoticed until it waits for the dead one, or sends it something */
 	unsigned started : 1;
 	unsigned begun : 1;	/* it has started, or a message of the agreement has come */
 	unsigned called : 4;	/* to whom NEWER has been sent */
@@ -129,7 +129,7 @@ inline sendup() {
 	fi
 }
 
-/* Those below are told of a ballot that is not the first: they wait for this member, and may not notice themselves. */
+/* Those below are told of a ballot after the first: they wait for this member, and may not notice themselves. */
 inline callballot() {
 #ifndef MUTANT_BALLOT_NOT_CALLED
 	if
@@ -360,7 +360,8 @@ end:	do
 			ME.dead = 1;
 			for (i : 0 .. N - 1) { drop(i) }
 			/* nothing of a dead one is of use */
-			ME.knows = 0; ME.met = 0; ME.deaf = 0; ME.started = 0; ME.begun = 0; ME.committed = 0; ME.accepted = 0; ME.acceptedballot = 0;
+			ME.knows = 0; ME.met = 0; ME.deaf = 0; ME.started = 0; ME.begun = 0;
+			ME.committed = 0; ME.accepted = 0; ME.acceptedballot = 0;
 			newballot();
 			i = 0 }
 	:: timeout -> break

@@ -22,10 +22,19 @@ func tiny(b *Benchmark) Options {
 	return o
 }
 
-// rewritten are the same with all that can be measured besides.
+// rewritten are some of the sizes with all that can be measured besides.
 func rewritten(b *Benchmark) Options {
-	o := tiny(b)
+	o := someSizes(b)
 	o.Rewrite, o.Tails = b.cell != nil, b.kind.tails
+	return o
+}
+
+// someSizes are the larger ones of tiny, where a benchmark runs again with other options.
+func someSizes(b *Benchmark) Options {
+	o := tiny(b)
+	if b.cell != nil {
+		o.Min = 4096
+	}
 	return o
 }
 
@@ -38,7 +47,7 @@ func ways(b *Benchmark) []Options {
 	if b.kind == packings {
 		for _, shape := range Shapes {
 			for _, call := range Calls {
-				o := tiny(b)
+				o := someSizes(b)
 				o.Shape, o.Call = shape, call
 				list = append(list, o)
 			}

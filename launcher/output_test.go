@@ -110,11 +110,18 @@ func TestOutputThatTurnsNonBlockingArrives(t *testing.T) {
 
 // Nobody reads what the job writes: it ends in time all the same.
 func TestStalledReaderDoesNotHoldTheEndUp(t *testing.T) {
-	r, w, err := os.Pipe()
-	require.NoError(t, err)
-	defer r.Close()
-	defer w.Close()
+	stalled := func(t *testing.T) *os.File {
+		t.Parallel() // each waits for seconds
+		r, w, err := os.Pipe()
+		require.NoError(t, err)
+		t.Cleanup(func() {
+			r.Close()
+			w.Close()
+		})
+		return w
+	}
 	t.Run("timeout", func(t *testing.T) {
+		w := stalled(t)
 		job, stderr := ranks(t, 2, "yes")
 		job.Out, job.Timeout = w, 500*time.Millisecond
 		err := within(t, patience, func() error { return Run(t.Context(), job) })
@@ -122,12 +129,14 @@ func TestStalledReaderDoesNotHoldTheEndUp(t *testing.T) {
 		require.Regexp(t, `(?s)^weft: the job was not over after .*\nweft: \d+ bytes of standard output were dropped: nobody took them\n$`, stderr())
 	})
 	t.Run("one pipe for both", func(t *testing.T) {
+		w := stalled(t)
 		job, _ := ranks(t, 2, "yes")
 		job.Out, job.Err, job.Timeout = w, w, 500*time.Millisecond
 		err := within(t, patience, func() error { return Run(t.Context(), job) })
 		require.Equal(t, 124, ExitStatus(err))
 	})
 	t.Run("the ranks have ended", func(t *testing.T) {
+		w := stalled(t)
 		job, stderr := ranks(t, 2, "some")
 		job.Out, job.Timeout = w, 2*time.Second
 		err := within(t, patience, func() error { return Run(t.Context(), job) })

@@ -66,6 +66,7 @@ func TestCollectivesOfUnlikeLengthsFail(t *testing.T) {
 				for rank := range 2 {
 					t.Run(fmt.Sprintf("%s/%d bytes at rank %d, %d elsewhere", name, unlikeLengths[odd], rank,
 						unlikeLengths[others]), func(t *testing.T) {
+						t.Parallel()
 						r := launch(t, n, unlikeBody, "WEFT_FABRIC=shm", "OPERATION="+name,
 							fmt.Sprintf("ODD=%d", odd), fmt.Sprintf("OTHERS=%d", others),
 							fmt.Sprintf("ODD_RANK=%d", rank))

@@ -178,6 +178,7 @@ func TestCollectivesThatDoNotFitTogetherFail(t *testing.T) {
 				n = 5 - n
 			}
 			t.Run(fmt.Sprintf("%s/%d", name, n), func(t *testing.T) {
+				t.Parallel()
 				r := launch(t, n, mistaken, fabric, mistakeVariable+"="+name)
 				require.Error(t, r.Failure)
 				assert.Contains(t, r.Err, m.says)

@@ -403,9 +403,9 @@ var finalizing = body("finalizing", func(_ context.Context, world *mpi.Comm) err
 	if err != nil {
 		return err
 	}
-	ended := make(chan error)
+	ended := make(chan error, 1)
 	go func() { ended <- mpi.Finalize() }()
-	for !allAsleep(1) {
+	for !allAsleep(1) && len(ended) == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	fmt.Println("waiting")

@@ -1,13 +1,12 @@
 package mpi
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
 	"unsafe"
-
-	"github.com/stretchr/testify/require"
 )
 
 // TestOperators_VectorsAreAsElements: what the processor combines several at a time is to the last bit what
@@ -74,11 +73,10 @@ func asElements[T comparable](t *testing.T, name string, values []T, ops map[str
 					o.op.operator.Apply(bytesIn(inout[at:at+n]), bytesIn(in[2-at:2-at+n]))
 					for i, w := range want {
 						got := inout[i]
-						if got != got && w != w { // NaNs
-							continue
+						if got != got && w != w || bytes.Equal(bytesIn(want[i:i+1]), bytesIn(inout[i:i+1])) {
+							continue // NaNs are alike
 						}
-						require.Equal(t, bytesIn([]T{w}), bytesIn([]T{got}), "element %d of %d at %d: %v and %v",
-							i, n, at, w, got)
+						t.Fatalf("element %d of %d at %d: %v and %v", i, n, at, w, got)
 					}
 				}
 			}

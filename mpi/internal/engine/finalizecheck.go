@@ -73,8 +73,11 @@ func (u *unexpectedMessages) discards(env envelope, source int, head []byte) boo
 	return true
 }
 
+// countUnreceived notes a message that the program has not received, unless it could not: receives fail on a
+// communicator that was revoked, and where a member has failed they were given up, whoever the sender is.
 func (u *unexpectedMessages) countUnreceived(context uint32, source int, tag int32, head []byte) {
-	if u.freedContexts.has(context) {
+	if u.freedContexts.has(context) || u.e.recovery.revokedErr(context) != nil ||
+		u.e.failures.since(0, context) != nil {
 		return
 	}
 	u.unfinished[UnfinishedKey{UnreceivedMessage, context, source, int(tag)}]++

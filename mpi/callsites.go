@@ -89,12 +89,15 @@ func (s *callPlace) count() uint64 {
 	return cmp.Or(slices.Max(counts[:]), waits)
 }
 
-// encoded is what the launcher gets.
+// encoded is what the launcher gets. Where a rank only slept, as in Finalize, there is no call to tell of.
 func (c *callSites) encoded() ([]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var list []snapshot.CallSite
 	for s := range maps.Values(c.bySite) {
+		if s.count() == 0 {
+			continue
+		}
 		list = append(list, snapshot.CallSite{Call: s.call, Site: s.site, Count: s.count(), Bytes: s.bytes,
 			Time: s.time, Waiting: s.waiting})
 	}

@@ -37,7 +37,8 @@ func TestSurvivors_AreNotBlamedForWhatTheyCouldNotReceive(t *testing.T) {
 	}
 }
 
-// leavesBehind: rank 0 does not receive what has tags 1 to 4. Rank 2 fails, and a communicator of the others is revoked.
+// leavesBehind: rank 0 does not receive what has tags 1 to 4. Rank 2 fails, and a communicator of the others is
+// revoked.
 var leavesBehind = body("leaves messages behind", func(_ context.Context, world *mpi.Comm) error {
 	me := world.Rank()
 	pair, err := world.Split(me/2, me)

@@ -70,7 +70,8 @@ func Dump(w io.Writer, raw []byte, o Origin) error {
 
 // repetition says that the two records before number i have come again, n events in all.
 func (m *memory) repetition(i, n uint64) string {
-	if m.ring[(i-1)%entries] == m.ring[(i-2)%entries] {
+	latest, before := &m.ring[(i-1)%entries], &m.ring[(i-2)%entries]
+	if *latest == *before || latest.kind() == stamp { // then it is the turn of the one before, and once
 		return fmt.Sprintf("the same, %d times more", n)
 	}
 	return fmt.Sprintf("these two in turn, %d events more", n)

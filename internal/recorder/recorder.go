@@ -56,7 +56,12 @@ const (
 
 // Recorder writes the events of a rank. Its user has a lock around it.
 type Recorder struct {
-	m       *memory
+	m *memory
+	// what Expect was told of: the words of the event but for its bytes, and how many of those it has if it
+	// is only to be counted; -1 if it is not
+	first, second uint64
+	expected      int
+
 	stamped uint64        // how many records there were with the latest stamp
 	began   time.Time     // what the times of stamps are relative to
 	origin  time.Duration // its time, since 1970
@@ -107,18 +112,43 @@ func words(k Kind, context uint32, rank, tag, bytes int) (first, second uint64) 
 
 //go:nosplit
 func (r *Recorder) note(first, second uint64) {
+	r.expected = -1
 	m := r.m
-	// Of the latest two records it is the first one's turn after an even number of repetitions.
-	if turn := &m.ring[(m.next-2+m.repeats%2)%entries]; turn[0] == first && turn[1] == second {
+	if turn := m.turn(); turn[0] == first && turn[1] == second {
 		m.repeats++
 		return
 	}
 	r.write(first, second)
 }
 
+// turn is the record whose turn it is again, of the latest two: the first one after an even number of
+// repetitions.
+func (m *memory) turn() *record { return &m.ring[(m.next-2+m.repeats%2)%entries] }
+
+// Expect compares an event that may come next with those before it, while there is time for that. Its bytes
+// are not known yet.
+func (r *Recorder) Expect(k Kind, context uint32, rank, tag int) {
+	r.first, r.second = words(k, context, rank, tag, 0)
+	r.expected = -1
+	if turn := r.m.turn(); turn[0] == r.first && uint32(turn[1]) == uint32(r.second) {
+		r.expected = int(turn[1] >> 32)
+	}
+}
+
+// NoteExpected is Note of the event that Expect was told of. It may be called once after that, and most often
+// it only compares and counts: less than Note, when the event has come and somebody waits.
+func (r *Recorder) NoteExpected(bytes int) {
+	if bytes == r.expected {
+		r.m.repeats++
+	} else {
+		r.note(r.first, r.second|uint64(bytes)<<32)
+	}
+}
+
 // NoteTimes is Note of an event that has come several times in a row.
 func (r *Recorder) NoteTimes(k Kind, context uint32, rank, tag, bytes, times int) {
 	first, second := words(k, context, rank, tag, bytes)
+	r.expected = -1
 	m, e := r.m, record{first, second}
 	for ; times > 0; times-- {
 		if m.ring[(m.next-1)%entries] == e && m.ring[(m.next-2)%entries] == e {
@@ -152,6 +182,7 @@ func (r *Recorder) writeRepeats() {
 
 // Stamp writes what time it is.
 func (r *Recorder) Stamp() {
+	r.expected = -1
 	r.writeRepeats()
 	m := r.m
 	m.ring[m.next%entries] = record{uint64(r.origin + time.Since(r.began)), uint64(stamp)}

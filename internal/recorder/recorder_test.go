@@ -179,6 +179,13 @@ func BenchmarkNote(b *testing.B) {
 			}
 		})
 	}
+	b.Run("expected", func(b *testing.B) {
+		r := New()
+		for b.Loop() {
+			r.Expect(Received, 0, 1, 2)
+			r.NoteExpected(3)
+		}
+	})
 }
 
 // Equal events that follow one another take three records, however many they are.
@@ -216,27 +223,64 @@ func TestNote_CountsTurns(t *testing.T) {
 	require.Contains(t, lines[4], "sent to 1, tag 7, 8 bytes")
 }
 
-// Whatever the order of events, a dump tells all of them: NoteTimes is that many Notes.
-func TestNoteTimes_IsSeveralNotes(t *testing.T) {
+// Whatever the order of events, a dump tells all of them: NoteTimes is that many Notes, and NoteExpected one,
+// whatever was noted since Expect, and whether or not the event has as many bytes as the last one had.
+func TestNote_ByAnyWayTellsEveryEvent(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	for range 200 {
+	for range 500 {
 		r := New()
 		var want []string
-		for range 1 + random.IntN(40) {
-			rank, times := 1+random.IntN(2), 1+random.IntN(20)*random.IntN(2)
-			if random.IntN(3) == 0 {
-				r.NoteTimes(Received, 0, rank, 7, 8, times)
+		noted := func(rank, bytes, times int) {
+			for range times {
+				want = append(want, fmt.Sprintf("received from %d, tag 7, %d bytes, communicator 0", rank, bytes))
+			}
+		}
+		note := func() {
+			rank, bytes, times := 1+random.IntN(2), 8<<random.IntN(2), 1+random.IntN(20)*random.IntN(2)
+			if random.IntN(2) == 0 {
+				r.NoteTimes(Received, 0, rank, 7, bytes, times)
 			} else {
 				for range times {
-					r.Note(Received, 0, rank, 7, 8)
+					r.Note(Received, 0, rank, 7, bytes)
 				}
 			}
-			for range times {
-				want = append(want, fmt.Sprintf("received from %d, tag 7, 8 bytes, communicator 0", rank))
+			noted(rank, bytes, times)
+		}
+		for range 1 + random.IntN(40) {
+			if random.IntN(2) == 0 {
+				note()
+				continue
 			}
+			rank, bytes := 1+random.IntN(2), 8<<(random.IntN(8)/7)
+			r.Expect(Received, 0, rank, 7)
+			switch random.IntN(8) {
+			case 0:
+				note()
+			case 1:
+				r.Stamp()
+			case 2:
+				r.StampNew()
+			case 3:
+				continue // it has not come
+			}
+			r.NoteExpected(bytes)
+			noted(rank, bytes, 1)
 		}
 		require.Equal(t, want, unfold(t, dumpOf(t, r, 0)))
 	}
+}
+
+// An expected event that comes in turn is counted like any other.
+func TestNoteExpected_Counts(t *testing.T) {
+	r := New()
+	for range 500 {
+		r.Expect(Received, 0, 1, 7)
+		r.NoteExpected(8)
+		r.Note(Sent, 0, 1, 7, 8)
+	}
+	lines := strings.Split(strings.TrimSpace(dumpOf(t, r, 0)), "\n")
+	require.Len(t, lines, 4, "%s", lines)
+	require.Contains(t, lines[3], "these two in turn, 998 events more")
 }
 
 // unfold is the list of events of a dump, with those that it only counts.
@@ -245,14 +289,15 @@ func unfold(t *testing.T, dump string) (events []string) {
 	for _, line := range strings.Split(strings.TrimSpace(dump), "\n")[1:] {
 		_, text, _ := strings.Cut(line, " ")
 		text = text[2:]
-		var n int
+		n, back := 0, 1
 		if count, _ := fmt.Sscanf(text, "the same, %d times", &n); count == 0 {
+			back = 2
 			if count, _ = fmt.Sscanf(text, "these two in turn, %d events", &n); count == 0 {
 				events = append(events, text)
 			}
 		}
 		for range n {
-			events = append(events, events[len(events)-2])
+			events = append(events, events[len(events)-back])
 		}
 	}
 	return events

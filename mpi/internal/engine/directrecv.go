@@ -65,11 +65,11 @@ func (v *recvProtocol) recvDirect(p *peer, env envelope, buf []byte) (bytes int,
 	}
 	eager.Expect(p.ch, len(buf))
 	owing := p.workPending()
-	looks := maxRingPolls
-	if !p.polled {
+	v.e.recorder.Expect(recorder.Received, env.Context, p.rank, int(env.Tag))
+	looks, came := maxRingPolls, !p.polled // then nothing comes to the ring but by what is polled here
+	if came {
 		looks = maxProviderPolls
 	}
-	came := !p.polled // then nothing comes to the ring but by what is polled here
 	for look := range looks {
 		if came || p.polled && p.ch.Ready() {
 			n, ok := eager.TryRecv(p.ch, env, buf)
@@ -93,7 +93,7 @@ func (v *recvProtocol) recvDirect(p *peer, env envelope, buf []byte) (bytes int,
 				if owing || p.ch.Due() != channel.DueNothing {
 					v.progressAfterRecv(p)
 				}
-				v.e.recorder.Note(recorder.Received, env.Context, p.rank, int(env.Tag), n)
+				v.e.recorder.NoteExpected(n)
 				v.e.hook.received(env.Context, p.rank, env.Tag, n, v.began)
 				return n, true
 			}

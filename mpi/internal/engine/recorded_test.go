@@ -72,22 +72,23 @@ func TestRecorder_CountsTheMessagesOfABurst(t *testing.T) {
 // counted is how many events a dump has of a text, with those that it only counts.
 func counted(t *testing.T, dump, text string) (n int) {
 	t.Helper()
-	var latest [2]bool // whether the latest two events have it
+	var latest [2]bool // whether the latest event has it, and the one before
 	for _, line := range strings.Split(dump, "\n") {
 		_, event, _ := strings.Cut(line, " ")
 		event = strings.TrimLeft(event, "~ ")
-		more := 0
+		more, back := 0, 0
 		if _, err := fmt.Sscanf(event, "the same, %d times more", &more); err != nil {
+			back = 1
 			if _, err = fmt.Sscanf(event, "these two in turn, %d events more", &more); err != nil {
-				latest = [2]bool{latest[1], strings.Contains(event, text)}
+				latest = [2]bool{strings.Contains(event, text), latest[0]}
 				more = 0
-				if latest[1] {
+				if latest[0] {
 					n++
 				}
 			}
 		}
 		for i := range more {
-			if latest[i%2] {
+			if latest[back*(1-i%2)] {
 				n++
 			}
 		}

@@ -2,6 +2,7 @@ package local
 
 import (
 	"bufio"
+	"syscall"
 	"time"
 
 	"github.com/weft-mpi/weft/internal/snapshot"
@@ -39,13 +40,35 @@ func (p *process) readSnapshots() {
 }
 
 // ask sends the rank a question. One that takes no questions is not waited for.
-func (p *process) ask(question byte) {
-	p.snapshots.SetWriteDeadline(time.Now().Add(time.Millisecond))
-	p.snapshots.Write([]byte{question})
+func (p *process) ask(question byte) { p.say([]byte{question}) }
+
+// tellFailed tells the rank that another one has failed. A rank reads this connection all the time, unless it
+// is stopped.
+func (p *process) tellFailed(rank int) {
+	told := snapshot.AppendFailed(nil, rank)
+	for range 10 {
+		if !p.say(told) {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
-// tellFailed tells the rank that another one has failed. A rank reads this connection all the time.
-func (p *process) tellFailed(rank int) {
-	p.snapshots.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
-	p.snapshots.Write(snapshot.AppendFailed(nil, rank))
+// say writes to the rank without waiting, and tells whether there was no room. It is not done by a write with
+// a deadline: on a busy machine that may be over before the write begins, and nothing is said twice.
+func (p *process) say(b []byte) (full bool) {
+	conn, err := p.snapshots.SyscallConn()
+	if err != nil {
+		return false // it is closed
+	}
+	conn.Write(func(fd uintptr) bool {
+		err := syscall.EINTR
+		for err == syscall.EINTR {
+			_, failure := syscall.Write(int(fd), b)
+			err, _ = failure.(syscall.Errno)
+		}
+		full = err == syscall.EAGAIN
+		return true
+	})
+	return full
 }

@@ -11,12 +11,13 @@ import (
 // a time, except in checking mode.
 func SendView[T any](c *Comm, v View[T], dst, tag int) error {
 	var err error
-	if v.err != nil || !lastKnown[T]() || !c.plain(dst, tag) {
+	switch {
+	case v.err != nil || !lastKnown[T]() || !c.plain(dst, tag):
 		err = sendView(c, &v, dst, tag)
-	} else if b, ok := v.together(); ok {
-		err = c.e.Send(c.context, b, c.worldRank(dst), tag)
-	} else {
+	case v.layout.Apart():
 		err = c.e.SendView(c.context, &v.layout, v.base(), c.worldRank(dst), tag)
+	default:
+		err = c.e.Send(c.context, v.together(), c.worldRank(dst), tag)
 	}
 	if err != nil {
 		return c.fail("SendView", dst, tag, err)
@@ -55,10 +56,10 @@ func RecvView[T any](c *Comm, v View[T], src, tag int) (Status, error) {
 	if v.err == nil && lastKnown[T]() && c.plain(src, tag) && v.layout.Twice() < 0 {
 		var st engine.Status
 		var err error
-		if b, ok := v.together(); ok {
-			err = c.e.Recv(c.context, b, c.worldRank(src), tag, sizeOf[T](), &st)
-		} else {
+		if v.layout.Apart() {
 			err = c.e.RecvView(c.context, &v.layout, v.base(), c.worldRank(src), tag, sizeOf[T](), &st)
+		} else {
+			err = c.e.Recv(c.context, v.together(), c.worldRank(src), tag, sizeOf[T](), &st)
 		}
 		if err != nil {
 			return c.statusOf(st), c.fail("RecvView", src, tag, err)
@@ -108,10 +109,17 @@ func recvView[T any](c *Comm, v *View[T], src, tag int) (Status, error) {
 // IsendView begins a SendView. The elements must not be changed until the request is complete.
 func IsendView[T any](c *Comm, v View[T], dst, tag int) (Request, error) {
 	r, err := isendView(c, &v, dst, tag)
-	return r, c.fail("IsendView", dst, tag, err)
+	if err != nil {
+		return Request{}, c.fail("IsendView", dst, tag, err)
+	}
+	return r, nil
 }
 
 func isendView[T any](c *Comm, v *View[T], dst, tag int) (Request, error) {
+	if v.layout.Apart() && lastKnown[T]() && c.plain(dst, tag) {
+		h, err := c.e.IsendView(c.context, &v.layout, v.base(), c.worldRank(dst), tag)
+		return Request{h, c}, err
+	}
 	if v.err != nil {
 		return Request{}, v.err
 	}
@@ -136,10 +144,17 @@ func isendView[T any](c *Comm, v *View[T], dst, tag int) (Request, error) {
 // IrecvView begins a RecvView. The elements belong to weft until the request is complete.
 func IrecvView[T any](c *Comm, v View[T], src, tag int) (Request, error) {
 	r, err := irecvView(c, &v, src, tag)
-	return r, c.fail("IrecvView", src, tag, err)
+	if err != nil {
+		return Request{}, c.fail("IrecvView", src, tag, err)
+	}
+	return r, nil
 }
 
 func irecvView[T any](c *Comm, v *View[T], src, tag int) (Request, error) {
+	if v.layout.Apart() && lastKnown[T]() && c.plain(src, tag) && v.layout.Twice() < 0 {
+		h, err := c.e.IrecvView(c.context, &v.layout, v.base(), c.worldRank(src), tag, sizeOf[T]())
+		return Request{h, c}, err
+	}
 	if v.err != nil {
 		return Request{}, v.err
 	}

@@ -139,13 +139,10 @@ func (v *View[T]) whole() ([]T, bool) {
 	return v.data[from/unitOf[T]():][:v.n], true
 }
 
-// together is the memory of the elements, if they lie together in order.
-func (v *View[T]) together() ([]byte, bool) {
-	from, ok := v.layout.Contiguous()
-	if !ok {
-		return nil, false
-	}
-	return unsafe.Slice((*byte)(unsafe.Add(v.base(), from)), v.layout.Bytes()), true
+// together is the memory of the elements, which lie together in order.
+func (v *View[T]) together() []byte {
+	from, _ := v.layout.Contiguous()
+	return unsafe.Slice((*byte)(unsafe.Add(v.base(), from)), v.layout.Bytes())
 }
 
 // distinct refuses a view that has an element twice: what a receive leaves there would depend on the order of

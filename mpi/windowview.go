@@ -22,12 +22,15 @@ type Place struct {
 
 // At is the n elements of a part from an element on. Its methods select from these, as those of a View select
 // from a view's.
-func (w *Win[T]) At(from, n int) Place {
+func (w *Win[T]) At(from, n int) (p Place) {
 	unit := sizeOf[T]()
 	if from < 0 || n < 0 || n > (1<<62)/unit || from > math.MaxInt-n {
-		return Place{err: fmt.Errorf("%w: %d elements from %d on", ErrRange, n, from)}
+		p.err = fmt.Errorf("%w: %d elements from %d on", ErrRange, n, from)
+		return p
 	}
-	return Place{layout: layout.Whole(0, n, unit), unit: unit, from: from, n: n}
+	p.layout.Extend(n * unit)
+	p.unit, p.from, p.n = unit, from, n
+	return p
 }
 
 // Strided is count blocks of block elements of the place, which begin stride elements apart.
@@ -73,14 +76,18 @@ func (p Place) Len() int {
 // refused.
 func (w *Win[T]) PutView(v View[T], rank int, at Place) error {
 	if there := w.base().mappedPlace(v.err, v.layout.Bytes(), rank, &at); there != nil {
-		if part, ok := at.together(there); ok {
+		if !at.layout.Apart() {
 			here := v.cursor()
-			here.Gather(0, part)
+			here.Gather(0, at.together(there))
 			return nil
 		}
 	}
+	return w.putView(&v, rank, &at)
+}
+
+func (w *Win[T]) putView(v *View[T], rank int, at *Place) error {
 	traced := traceOperation()
-	t, offset, err := w.base().viewTarget(v.err, v.n, rank, &at)
+	t, offset, err := w.base().viewTarget(v.err, v.n, rank, at)
 	if t != nil {
 		defer t.Release()
 	}
@@ -91,7 +98,7 @@ func (w *Win[T]) PutView(v View[T], rank int, at Place) error {
 		}
 	}
 	if err == nil && t != nil {
-		m := newWindowView(t, offset, &v.layout, v.base(), &at)
+		m := newWindowView(t, offset, &v.layout, v.base(), at)
 		if err = m.put(w.via.scope); err == nil {
 			m.release()
 		}
@@ -105,14 +112,18 @@ func (w *Win[T]) PutView(v View[T], rank int, at Place) error {
 // them, and uses 56 KiB of memory. A view with an element twice is refused.
 func (w *Win[T]) GetView(v View[T], rank int, at Place) error {
 	if there := w.base().mappedPlace(v.err, v.layout.Bytes(), rank, &at); there != nil {
-		if part, ok := at.together(there); ok && v.layout.Twice() < 0 {
+		if !at.layout.Apart() && v.layout.Twice() < 0 {
 			here := v.cursor()
-			here.Scatter(0, part)
+			here.Scatter(0, at.together(there))
 			return nil
 		}
 	}
+	return w.getView(&v, rank, &at)
+}
+
+func (w *Win[T]) getView(v *View[T], rank int, at *Place) error {
 	traced := traceOperation()
-	t, offset, err := w.base().viewTarget(v.err, v.n, rank, &at)
+	t, offset, err := w.base().viewTarget(v.err, v.n, rank, at)
 	if t != nil {
 		defer t.Release()
 	}
@@ -120,7 +131,7 @@ func (w *Win[T]) GetView(v View[T], rank int, at Place) error {
 		err = v.distinct()
 	}
 	if err == nil && t != nil {
-		m := newWindowView(t, offset, &v.layout, v.base(), &at)
+		m := newWindowView(t, offset, &v.layout, v.base(), at)
 		if err = m.get(w.via.scope); err == nil {
 			m.release()
 		}
@@ -142,13 +153,10 @@ func (w *window) mappedPlace(wrong error, n, rank int, at *Place) unsafe.Pointer
 	return there
 }
 
-// together is the memory of a place that selects from mapped memory, if its elements lie together in order.
-func (p *Place) together(mapped unsafe.Pointer) ([]byte, bool) {
-	from, ok := p.layout.Contiguous()
-	if !ok {
-		return nil, false
-	}
-	return unsafe.Slice((*byte)(unsafe.Add(mapped, from)), p.layout.Bytes()), true
+// together is the memory of a place that selects from mapped memory, and whose elements lie together.
+func (p *Place) together(mapped unsafe.Pointer) []byte {
+	from, _ := p.layout.Contiguous()
+	return unsafe.Slice((*byte)(unsafe.Add(mapped, from)), p.layout.Bytes())
 }
 
 // viewTarget checks an access to a place by a view of n elements, and gives the offset of what the place

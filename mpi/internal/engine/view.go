@@ -82,20 +82,45 @@ func (v *viewMessages) room(buf *[]byte) []byte {
 
 // SendView is Send of the bytes of a layout of some memory, of which there is one at least.
 func (e *Engine) SendView(context uint32, l *layout.Layout, mem unsafe.Pointer, dst, tag int) error {
-	n := l.Bytes()
-	start := e.hook.begin(CallSend, dst, tag, n)
+	if e.hook != nil {
+		start := e.hook.begin(CallSend, dst, tag, l.Bytes())
+		e.mu.Lock()
+		err := e.views.blocking(context, l, mem, dst, tag)
+		e.hook.end(CallSend, start, dst, tag, l.Bytes())
+		return err
+	}
 	e.mu.Lock()
-	if e.views.sendNow(context, l, mem, dst, tag, false) {
+	p, n := e.peers[dst], l.Bytes()
+	if p == nil || n > stageBytes || !p.canSendEager(n) {
+		return e.views.blocking(context, l, mem, dst, tag)
+	}
+	// the common case, as in Send
+	buf := e.views.room(&e.views.outgoing)[:n]
+	c := layout.Cursor{Layout: l, Memory: mem}
+	c.Gather(0, buf)
+	if e.sends.sendEager(p, envelope{Context: context, Tag: int32(tag)}, buf, 0) {
 		e.mu.Unlock()
-		e.hook.end(CallSend, start, dst, tag, n)
 		return nil
 	}
-	r, err := e.views.send(context, l, mem, dst, tag)
-	e.mu.Unlock()
-	if err == nil {
-		_, err = e.waiters.wait(r)
+	return e.views.posted(context, l, mem, dst, tag)
+}
+
+// blocking carries out a send to its end. The lock is held, and given up.
+func (v *viewMessages) blocking(context uint32, l *layout.Layout, mem unsafe.Pointer, dst, tag int) error {
+	if v.sendNow(context, l, mem, dst, tag, false) {
+		v.e.mu.Unlock()
+		return nil
 	}
-	e.hook.end(CallSend, start, dst, tag, n)
+	return v.posted(context, l, mem, dst, tag)
+}
+
+// posted carries out a send with a request, to its end. The lock is held, and given up.
+func (v *viewMessages) posted(context uint32, l *layout.Layout, mem unsafe.Pointer, dst, tag int) error {
+	r, err := v.send(context, l, mem, dst, tag)
+	v.e.mu.Unlock()
+	if err == nil {
+		_, err = v.e.waiters.wait(r)
+	}
 	return err
 }
 
@@ -103,19 +128,31 @@ func (e *Engine) SendView(context uint32, l *layout.Layout, mem unsafe.Pointer, 
 // the caller's again, but for what it refers to.
 func (e *Engine) IsendView(context uint32, l *layout.Layout, mem unsafe.Pointer, dst, tag int) (Request,
 	error) {
+	if e.hook == nil {
+		return e.views.beginSend(context, l, mem, dst, tag)
+	}
 	start := e.hook.begin(CallIsend, dst, tag, l.Bytes())
-	defer e.hook.end(CallIsend, start, dst, tag, l.Bytes())
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	more := e.stopped == nil && e.coalescer.shouldCoalesceTo(dst, l.Bytes())
-	if e.views.sendNow(context, l, mem, dst, tag, more) {
-		return e.requests.newCompleted(), nil
+	h, err := e.views.beginSend(context, l, mem, dst, tag)
+	e.hook.end(CallIsend, start, dst, tag, l.Bytes())
+	return h, err
+}
+
+// beginSend begins a send that the caller does not wait for, and gives its handle.
+func (v *viewMessages) beginSend(context uint32, l *layout.Layout, mem unsafe.Pointer, dst, tag int) (
+	h Request, err error) {
+	v.e.mu.Lock()
+	more := v.e.stopped == nil && v.e.coalescer.shouldCoalesceTo(dst, l.Bytes())
+	if v.sendNow(context, l, mem, dst, tag, more) {
+		h = v.e.requests.newCompleted()
+		v.e.mu.Unlock()
+		return h, nil
 	}
-	r, err := e.views.send(context, l, mem, dst, tag)
-	if err != nil {
-		return Request{}, err
+	r, err := v.send(context, l, mem, dst, tag)
+	if err == nil {
+		h = r.handle()
 	}
-	return r.handle(), nil
+	v.e.mu.Unlock()
+	return h, err
 }
 
 // sendNow sends a message that fits a slot and need not wait for others, or gathers it with others (more);
@@ -227,15 +264,25 @@ func (e *Engine) RecvView(context uint32, l *layout.Layout, mem unsafe.Pointer, 
 // has no byte twice.
 func (e *Engine) IrecvView(context uint32, l *layout.Layout, mem unsafe.Pointer, src, tag, elem int) (Request,
 	error) {
-	start := e.hook.begin(CallIrecv, src, tag, l.Bytes())
-	defer e.hook.end(CallIrecv, start, src, tag, l.Bytes())
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	r, err := e.views.receive(context, l, mem, src, tag, elem)
-	if err != nil {
-		return Request{}, err
+	if e.hook == nil {
+		return e.views.beginReceive(context, l, mem, src, tag, elem)
 	}
-	return r.handle(), nil
+	start := e.hook.begin(CallIrecv, src, tag, l.Bytes())
+	h, err := e.views.beginReceive(context, l, mem, src, tag, elem)
+	e.hook.end(CallIrecv, start, src, tag, l.Bytes())
+	return h, err
+}
+
+// beginReceive posts a receive and gives its handle.
+func (v *viewMessages) beginReceive(context uint32, l *layout.Layout, mem unsafe.Pointer, src, tag,
+	elem int) (h Request, err error) {
+	v.e.mu.Lock()
+	r, err := v.receive(context, l, mem, src, tag, elem)
+	if err == nil {
+		h = r.handle()
+	}
+	v.e.mu.Unlock()
+	return h, err
 }
 
 func (v *viewMessages) receive(context uint32, l *layout.Layout, mem unsafe.Pointer, src, tag, elem int) (

@@ -54,6 +54,9 @@ func Whole(from, n, size int) Layout {
 	return Layout{n: n * size, start: from * size, block: n * size}
 }
 
+// Extend makes a Layout without bytes the first n bytes of memory.
+func (l *Layout) Extend(n int) { l.n, l.block = n, n }
+
 // Strided is count blocks of block elements, which begin stride elements apart, of total elements of size
 // bytes. With a negative stride the blocks come from the last to the first.
 func Strided(total, size, count, block, stride int) (Layout, error) {
@@ -172,9 +175,15 @@ func Indexed(total, size int, at, length []int) (Layout, error) {
 // Bytes is how long the sequence is.
 func (l *Layout) Bytes() int { return l.n }
 
+// Apart tells whether there are bytes that do not lie together in memory, in order. A layout without bytes
+// lies together.
+func (l *Layout) Apart() bool {
+	return l.n > 0 && (l.of != nil || l.depth > 0 || l.list != nil && len(l.list.at) > 1)
+}
+
 // Contiguous tells whether the bytes lie together in memory, in order, and where they begin.
 func (l *Layout) Contiguous() (from int, ok bool) {
-	if l.n > 0 && (l.of != nil || l.depth > 0 || l.list != nil && len(l.list.at) > 1) {
+	if l.Apart() {
 		return 0, false
 	}
 	if l.list != nil {

@@ -62,7 +62,6 @@ func begin[T any](a *collectiveCall, c *Comm, o coll.Operation) {
 	}
 	a.element = elementOf[T](c)
 	a.call.Rank, a.call.Size, a.call.ElemSize = c.rank, c.size, sizeOf[T]()
-	a.call.Fabric, a.call.Hosts, a.call.Processors = c.place()
 }
 
 // fail keeps the first thing that is wrong with a call.
@@ -242,14 +241,17 @@ func (a *collectiveCall) runOwn(k *collState) error {
 	if err := a.prepareMailboxes(k); err != nil {
 		return err
 	}
-	if k.own[k.latest].Call != a.call {
-		k.latest = 1 - k.latest
-	}
 	x := &k.own[k.latest]
-	if x.Call != a.call || !a.repeatable() {
+	repeats := x.Call.Repeats(&a.call)
+	if !repeats {
+		k.latest = 1 - k.latest
+		x = &k.own[k.latest]
+		repeats = x.Call.Repeats(&a.call)
+	}
+	if !repeats || !a.repeatable() {
 		a.planOwn(k)
 	}
-	a.fill(x, a.nextTag())
+	a.fill(x, engine.CollectiveTag(false, k.number.Add(1), a.call.Operation, x.Signature))
 	if x.Schedule.Mailboxes {
 		a.err = c.e.RunInMailboxes(x, k.mailboxes)
 	} else {
@@ -312,7 +314,8 @@ func (a *collectiveCall) planOwn(k *collState) { k.used[k.latest] = a.plan(&k.ow
 
 // plan writes the schedule of a call, and names its algorithm.
 func (a *collectiveCall) plan(x *engine.Collective) (algorithm string) {
-	x.Call = a.call
+	x.Call, x.Signature = a.call, a.call.Signature()
+	x.Call.Fabric, x.Call.Hosts, x.Call.Processors = a.comm.place()
 	choices := a.comm.choices
 	name, reason := choices.Build(&x.Schedule, &x.Call)
 	if choices.Explain() {

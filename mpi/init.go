@@ -83,7 +83,7 @@ func (j *job) abort(code int) {
 func initialized() bool { return current.Load() != nil }
 
 // Wtime is a time in seconds since some moment in the past; it never goes back (MPI 4.1, 9.6).
-func Wtime() float64 { return time.Since(started).Seconds() }
+func Wtime() float64 { return float64(time.Since(started)) / float64(time.Second) }
 
 // causeFirst is how long a rank that fails because another rank has failed waits before it ends the job.
 const causeFirst = 200 * time.Millisecond

@@ -36,8 +36,7 @@ func (a *collectiveCall) prepareMailboxes(k *collState) error {
 		k.serial.Store(ready)
 	}
 	if k.serial.Load() {
-		a.call.Mailbox = engine.MailboxBytes(a.call.Size)
-		a.call.Pull = k.pulls
+		a.call.Mailbox, a.call.Pull = k.mailboxes.Bytes(), k.pulls
 	}
 	return nil
 }

@@ -59,6 +59,14 @@ type Call struct {
 	Hosts       *Hosts // nil where all ranks share a host, or it is not known
 }
 
+// Repeats tells whether two calls on one communicator are equal. Of what such calls have alike, it compares
+// the size, which an empty Call has not; what pointers lead to it does not compare.
+func (c *Call) Repeats(d *Call) bool {
+	return c.Operation == d.Operation && c.Count == d.Count && c.Root == d.Root && c.ElemSize == d.ElemSize &&
+		c.Mailbox == d.Mailbox && c.Size == d.Size && c.Commutative == d.Commutative &&
+		c.InOrder == d.InOrder && c.InPlace == d.InPlace && c.Staged == d.Staged && c.Pull == d.Pull
+}
+
 // bytes is the length of the vector, or of this rank's block.
 func (c *Call) bytes() int { return c.Count * c.ElemSize }
 

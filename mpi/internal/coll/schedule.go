@@ -108,6 +108,16 @@ func (s *Schedule) Round(i int) []Step {
 	return s.steps[first:s.ends[i]]
 }
 
+// Messages is how many of the steps of a round are messages, which stand before the others.
+func Messages(steps []Step) int {
+	for i := range steps {
+		if steps[i].Kind > Recv {
+			return i
+		}
+	}
+	return len(steps)
+}
+
 // begin is where the round that is being written began.
 func (s *Schedule) begin() int {
 	if n := len(s.ends); n > 0 {

@@ -98,6 +98,7 @@ const (
 type Collective struct {
 	Schedule      coll.Schedule
 	Call          coll.Call // of which the schedule is
+	Signature     uint32    // of the call
 	Context       uint32
 	Tag           int     // of all its messages: see CollectiveTag
 	Ranks         []int32 // world ranks of the communicator's ranks; nil for the world
@@ -128,8 +129,9 @@ type Collective struct {
 
 	// of a call through mailboxes
 	mailboxes *Mailboxes
-	flagTag   int    // see mailboxTag
-	due       uint64 // the messages of its round that are not sent, or have not come; a bit for each
+	flagTag   int         // see mailboxTag
+	exchange  []coll.Step // the messages of its round
+	due       uint64      // the messages of its round that are not sent, or have not come; a bit for each
 
 	over        bool        // of one that wakes probes
 	wakesProbes bool        // when it is over, those wake who wait for something other than a request
@@ -168,7 +170,7 @@ func (c *Collective) prepare() {
 	if words := (c.Schedule.Scratch + 7) / 8; len(c.scratch) < words {
 		c.scratch = make([]uint64, words)
 	}
-	c.memory = [3][]byte{coll.Input: c.Input, coll.Output: c.Output}
+	c.memory[coll.Input], c.memory[coll.Output] = c.Input, c.Output
 	if n := len(c.scratch); n > 0 {
 		c.memory[coll.Scratch] = unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(c.scratch))), 8*n)
 	}

@@ -1,15 +1,19 @@
 package engine
 
 import (
+	"math/bits"
+	"sync/atomic"
+
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/internal/wordcopy"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 )
 
 const (
-	mailboxLooks     = 4000 // for the messages of a call, before it is left to passes
-	mailboxPassEvery = 256  // looks between two passes over everything else
-	looksPerCheck    = 16   // looks between two at whether the messages may come at all
+	mailboxLooks     = 16384 // for the messages of a call, before it is left to passes
+	mailboxPassEvery = 1024  // looks between two passes over everything else
+	// looks for one message between two for all, and at whether they may come at all
+	looksPerCheck = 64
 	// calls between two passes, so that a rank that never waits long serves the others too
 	mailboxCallsPerPass = 64
 )
@@ -31,7 +35,7 @@ func (e *Engine) RunInMailboxes(c *Collective, m *Mailboxes) error {
 			c.carryOut(&steps[i])
 		}
 	}
-	if err != nil || c.pinned != [2]*Memory{} {
+	if err != nil || c.pinned[0] != nil || c.pinned[1] != nil {
 		e.mu.Lock()
 		e.collectives.unpinBuffers(c)
 		e.collectives.tellFailure(m, first, err)
@@ -83,13 +87,11 @@ func (cs *collectives) giveUpInMailboxes(m *Mailboxes) {
 
 // begin notes which messages are due.
 func (c *Collective) begin() {
-	c.step, c.due, c.err = 0, 0, nil
-	if c.round >= c.Schedule.Rounds() {
-		return
-	}
-	steps := c.Schedule.Round(c.round)
-	for c.step < len(steps) && steps[c.step].Kind <= coll.Recv {
-		c.step++
+	c.step, c.exchange, c.err = 0, nil, nil
+	if c.round < c.Schedule.Rounds() {
+		steps := c.Schedule.Round(c.round)
+		c.step = coll.Messages(steps)
+		c.exchange = steps[:c.step]
 	}
 	c.due = 1<<c.step - 1
 }
@@ -99,30 +101,53 @@ func (c *Collective) begin() {
 func (cs *collectives) lookInMailboxes(c *Collective) bool {
 	e := cs.e
 	crowded := e.waiters.spinTime == 0
-	for look := 1; ; look++ {
-		if cs.advanceInMailboxes(c, crowded || look%looksPerCheck == 0) {
-			return true
-		}
-		switch {
-		case crowded:
-			e.mu.Unlock()
-			e.waiters.giveTurn(look)
-			e.mu.Lock()
-			if look >= e.waiters.maxYields {
-				return false
+	if cs.advanceInMailboxes(c, crowded) {
+		return true
+	}
+	if crowded {
+		return cs.lookInTurns(c)
+	}
+	m := c.mailboxes
+	// One message is waited for at a time: who comes late sees it by as few instructions as there can be.
+	word, call := m.flagOf(c.awaited()), uint32(m.call)
+	for look := 1; look < mailboxLooks && !e.mu.wanted(); look++ {
+		check := look%looksPerCheck == 0
+		if check || uint32(atomic.LoadUint64(word)) == call {
+			if cs.advanceInMailboxes(c, check) {
+				return true
 			}
-			if look%passesPerYield == 0 && !e.completionHandler.active() {
-				e.progress.poll()
-			}
-		case look >= mailboxLooks || e.mu.wanted():
-			return false
-		default:
+			word = m.flagOf(c.awaited())
 			if look%mailboxPassEvery == 0 && !e.completionHandler.active() {
 				e.progress.poll()
 			}
-			sys.AwaitLoads()
+		}
+		sys.AwaitLoads()
+	}
+	return false
+}
+
+// lookInTurns looks for the messages of a call where other ranks have to be given the processor.
+func (cs *collectives) lookInTurns(c *Collective) bool {
+	e := cs.e
+	for look := 1; ; look++ {
+		e.mu.Unlock()
+		e.waiters.giveTurn(look)
+		e.mu.Lock()
+		if look >= e.waiters.maxYields {
+			return false
+		}
+		if look%passesPerYield == 0 && !e.completionHandler.active() {
+			e.progress.poll()
+		}
+		if cs.advanceInMailboxes(c, true) {
+			return true
 		}
 	}
+}
+
+// awaited is the rank whose message is looked for, or who has to make room for one, until that is done with.
+func (c *Collective) awaited() int {
+	return c.exchange[bits.TrailingZeros64(c.due)].Peer
 }
 
 // advanceInMailboxes sends and receives what it can, and tells whether the call is over; if it is to check
@@ -132,7 +157,7 @@ func (cs *collectives) advanceInMailboxes(c *Collective, check bool) (done bool)
 		return true
 	}
 	m := c.mailboxes
-	steps := c.Schedule.Round(c.round)[:c.step]
+	steps := c.exchange
 	i := len(steps) - 1
 	sent := true
 	for ; i >= 0 && steps[i].Kind == coll.Send; i-- {
@@ -213,15 +238,12 @@ func (c *Collective) receiveFromMailbox(m *Mailboxes, s *coll.Step, sent bool) b
 
 // acknowledgeSenders tells the ranks that have sent something and get nothing, before they have to wait.
 func (m *Mailboxes) acknowledgeSenders(c *Collective) {
-	if c.step == 0 {
-		return
-	}
-	steps := c.Schedule.Round(c.round)[:c.step]
-	if steps[c.step-1].Kind == coll.Send {
-		return
-	}
-	for i := range steps {
-		m.acknowledge(&m.peers[steps[i].Peer])
+	for i := len(c.exchange) - 1; i >= 0; i-- {
+		s := &c.exchange[i]
+		if s.Kind == coll.Send { // as it does to each rank that it receives from, if to any
+			return
+		}
+		m.acknowledge(&m.peers[s.Peer])
 	}
 }
 
@@ -285,12 +307,11 @@ func (cs *collectives) finishInMailboxes(c *Collective) {
 // needsInMailboxes are the world ranks whose messages a call waits for. It is moving while one of its own
 // waits for room, which only its receiver gives.
 func (c *Collective) needsInMailboxes() (needs []int, moving bool) {
-	steps := c.Schedule.Round(c.round)[:c.step]
-	for i := range steps {
+	for i := range c.exchange {
 		if c.due>>i&1 == 0 {
 			continue
 		}
-		needs = append(needs, c.worldRank(steps[i].Peer))
+		needs = append(needs, c.worldRank(c.exchange[i].Peer))
 	}
 	return needs, len(needs) == 0
 }

@@ -27,6 +27,7 @@ type Mailboxes struct {
 	tag     int
 	rank    int
 	size    int
+	longest int     // message, in bytes
 	slot    int     // bytes of a slot
 	part    int     // bytes of what there is for one sender
 	ranks   []int32 // world ranks; nil for the world
@@ -77,10 +78,12 @@ type mailbox struct {
 	acked uint64        // it is done with this call of ours, and all before
 	told  uint64        // what it has last been told of ours
 	// what the acknowledgement by itself says, and not a message
-	worded  uint64
-	noticed failureNotice    // the latest that it was told
-	probe   transport.Key    // of memory that this rank may try to read
-	keys    [2]transport.Key // of what it exposes in the present call
+	worded uint64
+	// the latest that told it anything was a message
+	answered bool
+	noticed  failureNotice    // the latest that it was told
+	probe    transport.Key    // of memory that this rank may try to read
+	keys     [2]transport.Key // of what it exposes in the present call
 }
 
 // A sender's part of the memory is a line with its acknowledgement as the last word and its notice of a
@@ -108,6 +111,9 @@ func MailboxBytes(size int) int {
 	return max(mailboxBytesMin, min(mailboxBytesMax, mailboxBytesEach/size&^(mailboxLine-1)))
 }
 
+// Bytes is the longest message that these mailboxes take.
+func (m *Mailboxes) Bytes() int { return m.longest }
+
 // messageBytes is how long a message is with a payload of n bytes.
 func messageBytes(n int) int {
 	return (n + mailboxHead + mailboxWord + mailboxLine - 1) &^ (mailboxLine - 1)
@@ -116,9 +122,10 @@ func messageBytes(n int) int {
 // NewMailboxes makes mailboxes of a communicator, which have no memory before they are first needed.
 // The messages by which the ranks agree on them have the context and the tag.
 func (e *Engine) NewMailboxes(context uint32, tag int, ranks []int32, rank, size int) *Mailboxes {
-	slot := messageBytes(MailboxBytes(size))
-	return &Mailboxes{e: e, context: context, tag: tag, ranks: ranks, rank: rank, size: size, slot: slot,
-		part: mailboxLine + mailboxDepth*slot}
+	longest := MailboxBytes(size)
+	slot := messageBytes(longest)
+	return &Mailboxes{e: e, context: context, tag: tag, ranks: ranks, rank: rank, size: size,
+		longest: longest, slot: slot, part: mailboxLine + mailboxDepth*slot}
 }
 
 func (m *Mailboxes) worldRank(rank int) int {
@@ -146,7 +153,7 @@ const mailboxNumberBits = 7
 
 func mailboxTag(c *Collective) int {
 	const low = 1<<(callBits+mailboxNumberBits) - 1
-	return c.Tag&low | int(c.Call.Signature()>>signatureBits<<(callBits+mailboxNumberBits))
+	return c.Tag&low | int(c.Signature>>signatureBits<<(callBits+mailboxNumberBits))
 }
 
 // sameMailboxCall tells whether a message in a mailbox may be of the same call as the collective's.
@@ -190,7 +197,7 @@ func (m *Mailboxes) put(b *mailbox, tag int, payload []byte) bool {
 	if !m.write(b, m.slotEnd(m.call)-n, n, payload, m.head[:], mailboxFlag(m.call, tag)) {
 		return false
 	}
-	b.told = m.done
+	b.told, b.answered = m.done, true
 	return true
 }
 
@@ -225,6 +232,9 @@ func (m *Mailboxes) lookAcked(b *mailbox) bool {
 // mine is where this rank writes in the memory of any other.
 func (m *Mailboxes) mine() uint64 { return uint64(m.rank * m.part) }
 
+// flagOf is where the word of the message of the present call from a rank comes.
+func (m *Mailboxes) flagOf(rank int) *uint64 { return wordAt(m.peers[rank].in, m.slotEnd(m.call)) }
+
 // get gives the word of the message of the present call from a rank, and its payload if that has n bytes;
 // false if it has not come.
 func (m *Mailboxes) get(b *mailbox, n int) (flag uint64, payload []byte, ok bool) {
@@ -242,9 +252,14 @@ func (m *Mailboxes) received(b *mailbox, n int) {
 	b.acked = max(b.acked, binary.LittleEndian.Uint64(b.in[m.slotEnd(m.call)-messageBytes(n)+n:]))
 }
 
-// acknowledge tells a rank with which calls this one is done, before it waits for that.
+// acknowledge tells a rank with which calls this one is done, before it waits for that. A rank that has had a
+// message from here most often gets the next one as soon, which tells it too.
 func (m *Mailboxes) acknowledge(b *mailbox) {
-	if m.done >= b.told+mailboxDepth/2 && !m.tell(b, m.done) {
+	untold := m.done - b.told
+	if untold < mailboxDepth/2 || untold == mailboxDepth/2 && b.answered {
+		return
+	}
+	if !m.tell(b, m.done) {
 		m.e.collectives.owe(m)
 	}
 }
@@ -257,7 +272,7 @@ func (m *Mailboxes) tell(b *mailbox, done uint64) bool {
 	if !m.write(b, mailboxLine-mailboxWord, mailboxWord, nil, nil, done) {
 		return false
 	}
-	b.told, b.worded = done, done
+	b.told, b.worded, b.answered = done, done, false
 	return true
 }
 

@@ -102,7 +102,8 @@ func randomCollective(e *Engine, m *Mailboxes, alike *rand.Rand, number int) err
 		copy(out, in)
 	}
 	c := &Collective{Call: call, Context: m.context, Input: bytesOf(in), Output: bytesOf(out), Op: sumOfWords,
-		Tag: CollectiveTag(false, uint32(number+1), call.Operation, call.Signature()), Beside: m}
+		Tag:       CollectiveTag(false, uint32(number+1), call.Operation, call.Signature()),
+		Signature: call.Signature(), Beside: m}
 	c.Call.Build(&c.Schedule)
 	run := e.RunCollective
 	if c.Schedule.Mailboxes {
@@ -153,6 +154,58 @@ var sumOfWords = &Operator{Commutative: true, Predefined: true, Associative: tru
 
 // TestMailboxes_MessagesLieApart: every length has its place in a slot, from a cache line on, and no two slots
 // or senders share a line.
+// TestMailboxes_WhoAnswersAcknowledgesByThat: a rank that receives and sends in turn writes no acknowledgement
+// beside its messages; one that only receives does, before its sender has to wait.
+func TestMailboxes_WhoAnswersAcknowledgesByThat(t *testing.T) {
+	devices := make([]transport.Device, 2)
+	for i := range devices {
+		d, err := sharedMemory()
+		require.NoError(t, err)
+		devices[i] = d
+	}
+	ranks(t, world(t, devices), func(e *Engine) error {
+		m := e.NewMailboxes(100, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, 2)
+		if ready, err := m.Prepare(nil); err != nil || !ready {
+			return fmt.Errorf("no mailboxes: %v", err)
+		}
+		number := 0
+		call := func(o coll.Operation) error {
+			number++
+			c := &Collective{Context: m.context, Output: make([]byte, 8), Call: coll.Call{Operation: o,
+				Rank: e.rank, Size: 2, ElemSize: 8, Mailbox: m.Bytes()}}
+			if o == coll.OpBcast {
+				c.Call.Count = 1
+			}
+			c.Signature = c.Call.Signature()
+			c.Tag = CollectiveTag(false, uint32(number), o, c.Signature)
+			c.Call.Build(&c.Schedule)
+			return e.RunInMailboxes(c, m)
+		}
+		for range 20 {
+			if err := errors.Join(call(coll.OpBcast), call(coll.OpBarrier)); err != nil {
+				return err
+			}
+		}
+		var wrong []error // which keep no rank from the calls to come, that the other waits in
+		b := &m.peers[1-e.rank]
+		if b.worded > 2 { // the first calls have no message of this rank before them
+			wrong = append(wrong, fmt.Errorf("an acknowledgement by itself tells of call %d", b.worded))
+		}
+		for range 21 {
+			if err := call(coll.OpBcast); err != nil {
+				return err
+			}
+			if late := m.done - b.told; e.rank == 1 && late >= mailboxDepth-1 {
+				wrong = append(wrong, fmt.Errorf("the sender does not know of the latest %d calls", late))
+			}
+		}
+		if e.rank == 1 && b.worded+mailboxDepth/2 <= m.done {
+			wrong = append(wrong, fmt.Errorf("after call %d, the acknowledgement tells of %d", m.done, b.worded))
+		}
+		return errors.Join(wrong...)
+	})
+}
+
 func TestMailboxes_MessagesLieApart(t *testing.T) {
 	for size := 2; size <= MailboxRanks; size++ {
 		m := (&Engine{}).NewMailboxes(0, 0, nil, size-1, size)

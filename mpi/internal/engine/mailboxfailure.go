@@ -97,9 +97,8 @@ func (cs *collectives) sentOtherwise(c *Collective) error {
 	if _, unexpected := cs.e.matching.Lengths(); unexpected == 0 {
 		return nil
 	}
-	steps := c.Schedule.Round(c.round)[:c.step]
-	for i := range steps {
-		source := c.worldRank(steps[i].Peer)
+	for i := range c.exchange {
+		source := c.worldRank(c.exchange[i].Peer)
 		msg := cs.e.matching.Probe(c.Context, int32(source), AnyTag)
 		if msg != nil && c.sameCall(int(msg.Tag)) {
 			return c.mismatch(source, int(msg.Tag))

@@ -109,14 +109,14 @@ func (cs *collectives) lookInMailboxes(c *Collective) bool {
 	}
 	m := c.mailboxes
 	// One message is waited for at a time: who comes late sees it by as few instructions as there can be.
-	word, call := m.flagOf(c.awaited()), uint32(m.call)
+	word, call, room := m.flagOf(c.awaited()), uint32(m.call), c.waitsForRoom()
 	for look := 1; look < mailboxLooks && !e.mu.wanted(); look++ {
 		check := look%looksPerCheck == 0
-		if check || uint32(atomic.LoadUint64(word)) == call {
+		if check || room || uint32(atomic.LoadUint64(word)) == call {
 			if cs.advanceInMailboxes(c, check) {
 				return true
 			}
-			word = m.flagOf(c.awaited())
+			word, room = m.flagOf(c.awaited()), c.waitsForRoom()
 			if look%mailboxPassEvery == 0 && !e.completionHandler.active() {
 				e.progress.poll()
 			}
@@ -148,6 +148,11 @@ func (cs *collectives) lookInTurns(c *Collective) bool {
 // awaited is the rank whose message is looked for, or who has to make room for one, until that is done with.
 func (c *Collective) awaited() int {
 	return c.exchange[bits.TrailingZeros64(c.due)].Peer
+}
+
+// waitsForRoom tells whether a message of this rank is not sent: sends stand behind receives.
+func (c *Collective) waitsForRoom() bool {
+	return c.exchange[bits.Len64(c.due)-1].Kind == coll.Send
 }
 
 // advanceInMailboxes sends and receives what it can, and tells whether the call is over; if it is to check

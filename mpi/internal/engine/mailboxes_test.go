@@ -152,8 +152,6 @@ var sumOfWords = &Operator{Commutative: true, Predefined: true, Associative: tru
 		}
 	}}
 
-// TestMailboxes_MessagesLieApart: every length has its place in a slot, from a cache line on, and no two slots
-// or senders share a line.
 // TestMailboxes_WhoAnswersAcknowledgesByThat: a rank that receives and sends in turn writes no acknowledgement
 // beside its messages; one that only receives does, before its sender has to wait.
 func TestMailboxes_WhoAnswersAcknowledgesByThat(t *testing.T) {
@@ -206,6 +204,8 @@ func TestMailboxes_WhoAnswersAcknowledgesByThat(t *testing.T) {
 	})
 }
 
+// TestMailboxes_MessagesLieApart: every length has its place in a slot, from a cache line on, and no two slots
+// or senders share a line.
 func TestMailboxes_MessagesLieApart(t *testing.T) {
 	for size := 2; size <= MailboxRanks; size++ {
 		m := (&Engine{}).NewMailboxes(0, 0, nil, size-1, size)

@@ -3,8 +3,6 @@ package sys
 import (
 	"os"
 	"os/exec"
-	"runtime"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -30,18 +28,5 @@ func TestReserveThreads(t *testing.T) {
 	limit, err := ProcessLimit()
 	require.NoError(t, err)
 	require.Zero(t, limit)
-	var held, ended sync.WaitGroup
-	release := make(chan struct{})
-	for range threads - 2 { // the test's own goroutine, and one that ends it, may hold some
-		held.Add(1)
-		ended.Go(func() {
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
-			held.Done()
-			<-release
-		})
-	}
-	held.Wait()
-	close(release)
-	ended.Wait()
+	ReserveThreads(threads - 2) // the test's own goroutine, and one that ends it, may hold some
 }

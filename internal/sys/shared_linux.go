@@ -155,16 +155,24 @@ type Foreign struct {
 // ask for it.
 func (f *Foreign) Call() uint64 { return atomic.LoadUint64(&f.calls) }
 
+// Prove reads the proof: an error if the process does not have it, or may not be read.
+func (f *Foreign) Prove() error {
+	var proof [len(f.Secret)]byte
+	if err := f.read(proof[:], f.Proof); err != nil {
+		return err
+	}
+	if proof != f.Secret {
+		return unix.ESRCH
+	}
+	return nil
+}
+
 // Read copies memory of the process, at an address there, to p. Now and then the proof is read too: a process
 // that has the same number by now has another one.
 func (f *Foreign) Read(p []byte, addr uint64) error {
 	if now := time.Now(); now.Sub(f.proven) > provenFor {
-		var proof [32]byte
-		if err := f.read(proof[:], f.Proof); err != nil {
+		if err := f.Prove(); err != nil {
 			return err
-		}
-		if proof != f.Secret {
-			return unix.ESRCH
 		}
 		f.proven = now
 	}

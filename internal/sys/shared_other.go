@@ -36,6 +36,7 @@ type Foreign struct {
 	Secret [32]byte
 }
 
+func (*Foreign) Prove() error              { return errShared }
 func (*Foreign) Read([]byte, uint64) error { return errShared }
 func (*Foreign) Call() uint64              { return 0 }
 

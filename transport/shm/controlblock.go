@@ -50,16 +50,20 @@ const (
 // receiveBlock is the receiver's hold on a block. The peer may write there until its end of the connection is
 // closed, whatever has become of ours.
 type receiveBlock struct {
-	arena *arena
-	off   int64
-	block *controlBlock
-	gone  atomic.Bool // the peer's process is no more
+	arena  *arena
+	off    int64
+	block  *controlBlock
+	gone   atomic.Bool // the peer's process is no more
+	closed atomic.Bool // both directions were closed in order: the peer places nothing any more
 }
 
 // ended reports whether the peer does not write any more.
 func (in *receiveBlock) ended() bool {
 	return in.gone.Load() || atomic.LoadUint64(&in.block.tail)&tailEnded != 0
 }
+
+// mayPlace reports whether the peer may place bytes by a key.
+func (in *receiveBlock) mayPlace() bool { return !in.closed.Load() && !in.ended() }
 
 func newReceiveBlock(a *arena) (*receiveBlock, error) {
 	off, err := a.block()
@@ -89,10 +93,17 @@ const writerWait = time.Millisecond
 // activeWriters are the peers that may be placing bytes by a key that has been revoked, and do not end that
 // soon.
 func (d *Device) activeWriters() []writer {
-	d.barrier()
 	var list []writer
 	d.live.Lock()
+	first := true
 	for in := range d.live.inbounds {
+		if !in.mayPlace() {
+			continue
+		}
+		if first { // one that is added from now on finds the key gone
+			d.barrier()
+			first = false
+		}
 		if mark := atomic.LoadUint64(&in.block.placementSeq); mark&1 != 0 {
 			list = append(list, writer{in, mark})
 		}

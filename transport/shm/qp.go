@@ -167,7 +167,6 @@ type connection struct {
 	slots [2]uint32
 	stage span // that the peer may still copy from
 	ended bool // we use the peer's memory no more; guarded by Device.live
-	whole bool // both directions were closed in order; set before ended
 	own   *sys.Foreign
 	read  readWatch
 }
@@ -184,7 +183,7 @@ func (d *Device) leave(l *connection, ended bool) {
 	}
 	delete(d.live.links, l)
 	delete(d.live.inbounds, l.in)
-	if !l.whole && !l.in.gone.Load() {
+	if !l.in.closed.Load() && !l.in.gone.Load() {
 		d.live.retired = append(d.live.retired, l)
 		return
 	}
@@ -266,9 +265,13 @@ func (q *qp) Disconnect() {
 	}
 	in := q.conn.in
 	sys.StoreRelease(&in.block.notifyEnable, notifyTell|notifyClosed)
-	q.dev.barrier()
-	if mark := atomic.LoadUint64(&in.block.placementSeq); mark&1 != 0 {
-		awaitWriters([]writer{{in, mark}})
+	if q.State() == transport.StateClosed {
+		in.closed.Store(true)
+	} else {
+		q.dev.barrier()
+		if mark := atomic.LoadUint64(&in.block.placementSeq); mark&1 != 0 {
+			awaitWriters([]writer{{in, mark}})
+		}
 	}
 	q.Windows.UnbindAll()
 	q.out.end()
@@ -281,7 +284,6 @@ func (q *qp) Disconnect() {
 		q.scq.putSlot(q.conn.slots[0])
 	}
 	q.conn.stage, q.bounce = q.bounce.memory, bounceBuffer{}
-	q.conn.whole = q.State() == transport.StateClosed
 	q.next, q.answers = q.SQ.Tail, answerQueue{}
 	q.dev.leave(q.conn, true)
 }

@@ -64,10 +64,7 @@ func (d *Device) errNoAnswer(pid int) error {
 // its own for that: whoever waits in the system call cannot give it up.
 func (d *Device) tryToRead(own sys.Foreign) (reads bool, err error) {
 	result := make(chan error, 1)
-	go func() {
-		var seen [nonceSize]byte
-		result <- own.Read(seen[:], own.Proof)
-	}()
+	go func() { result <- own.Prove() }()
 	timer := time.NewTimer(d.readTimeout())
 	defer timer.Stop()
 	select {

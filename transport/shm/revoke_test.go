@@ -80,6 +80,25 @@ func TestRevoke_QuarantineEndsWithThePeer(t *testing.T) {
 	require.Empty(t, b.dev.arena.quarantine)
 }
 
+// A peer that has closed in order places nothing any more: memory is free at once, whatever its mark says.
+func TestRevoke_ClosedPeersAreNotWaitedFor(t *testing.T) {
+	a, b := couple(t, Options{})
+	m := b.alloc(t, 100)
+	at, in := addressOf(m.Bytes()), b.qp.conn.in
+	require.True(t, in.mayPlace())
+	a.qp.Close()
+	b.qp.Close()
+	for b.qp.State() != transport.StateClosed { // a has not heard of it, and still uses b's memory
+		b.cq.Poll(nil)
+	}
+	require.False(t, in.ended())
+	require.False(t, in.mayPlace())
+	a.qp.beginPlacing()
+	require.NoError(t, m.Deregister())
+	require.Empty(t, b.dev.arena.quarantine)
+	require.Equal(t, at, addressOf(b.alloc(t, 100).Bytes()))
+}
+
 // After a peer's end is known nothing of it is placed, even if it has not heard of ours.
 func TestRevoke_NothingIsPlacedAfterAnError(t *testing.T) {
 	a, b := couple(t, Options{})

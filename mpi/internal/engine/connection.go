@@ -71,11 +71,14 @@ func (d *connections) connect(p *peer) {
 		defer d.underWay.Add(-1)
 		ctx, cancel := context.WithTimeout(d.e.waiters.life, d.timeout)
 		defer cancel()
+		leave := d.turn(ctx)
+		defer leave()
+		if d.connected(p) {
+			return
+		}
 		f, addr, err := d.selectFabric(p.rank)
 		if err == nil {
-			leave := d.turn(ctx)
 			err = f.endpoint.Connect(ctx, uint32(p.rank), addr)
-			leave()
 		}
 		if err == nil {
 			return
@@ -90,6 +93,13 @@ func (d *connections) connect(p *peer) {
 			d.e.failures.failPeer(p, err)
 		}
 	}()
+}
+
+// connected reports whether a peer has connected, or failed, meanwhile.
+func (d *connections) connected(p *peer) bool {
+	d.e.mu.Lock()
+	defer d.e.mu.Unlock()
+	return p.state != peerConnecting
 }
 
 // acceptor is the engine as the endpoint of a fabric sees it.

@@ -2,7 +2,9 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -29,6 +31,29 @@ func TestConnects_TakeTurns(t *testing.T) {
 	for range 2 * connectsAtOnce { // nobody leaves: each turn ends by itself
 		d.turn(t.Context())
 	}
+}
+
+// A peer that connects while a connect to it waits for its turn is not looked up.
+func TestConnects_LookUpNobodyWhoHasConnected(t *testing.T) {
+	e := &Engine{}
+	e.waiters.life = t.Context()
+	e.connections.init(e, Config{ConnectTimeout: time.Minute, Lookup: func(uint32, string) (string, error) {
+		t.Error("it was looked up")
+		return "", errors.New("nobody is there")
+	}})
+	for range connectsAtOnce {
+		e.connections.places <- struct{}{}
+	}
+	p := &peer{rank: 1}
+	e.mu.Lock()
+	e.connections.connect(p)
+	p.state = peerOpen
+	e.mu.Unlock()
+	for range connectsAtOnce {
+		<-e.connections.places
+	}
+	e.connections.connecting.Wait()
+	require.Zero(t, e.connections.underWay.Load())
 }
 
 // A rank that shares its core sleeps while it connects, rather than take turns for nothing.

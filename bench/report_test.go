@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -154,38 +152,6 @@ func TestAReportThatCannotBeWrittenIsRefusedBeforeAnythingIsMeasured(t *testing.
 		require.Empty(t, r.Out)
 		require.Equal(t, want, told(r))
 	}
-}
-
-func TestAnOutputReplacesAFileAsAWhole(t *testing.T) {
-	dir := t.TempDir()
-	path, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
-	require.NoError(t, os.WriteFile(path, []byte("old"), 0o640))
-	require.NoError(t, os.Chmod(path, 0o640))
-	require.NoError(t, os.Symlink(path, link))
-	o, err := newOutput("report", link)
-	require.NoError(t, err)
-	before, err := os.Open(path)
-	require.NoError(t, err)
-	defer before.Close()
-	require.ErrorIs(t, o.write(func(w io.Writer) error { w.Write([]byte("half")); return fs.ErrInvalid }),
-		fs.ErrInvalid)
-	require.Equal(t, "old", read(t, path))
-	require.NoError(t, o.write(func(w io.Writer) error { _, err := w.Write([]byte("new")); return err }))
-	require.Equal(t, "new", read(t, path))
-	old := make([]byte, 8)
-	n, err := before.Read(old)
-	require.NoError(t, err)
-	require.Equal(t, "old", string(old[:n]), "who reads the old file reads on in it")
-	info, err := os.Lstat(link)
-	require.NoError(t, err)
-	require.NotZero(t, info.Mode()&fs.ModeSymlink, "a link stays one")
-	info, err = os.Stat(path)
-	require.NoError(t, err)
-	require.Equal(t, fs.FileMode(0o640), info.Mode().Perm())
-	entries, err := os.ReadDir(dir)
-	require.NoError(t, err)
-	require.Len(t, entries, 2, "no temporary file")
-	require.NoError(t, (*output)(nil).write(nil), "no file is wanted")
 }
 
 func read(t *testing.T, path string) string {

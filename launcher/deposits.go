@@ -1,16 +1,13 @@
 package launcher
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -18,6 +15,7 @@ import (
 
 	"github.com/weft-mpi/weft/internal/deadlock"
 	"github.com/weft-mpi/weft/internal/live"
+	"github.com/weft-mpi/weft/internal/outfile"
 	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 	"github.com/weft-mpi/weft/launcher/internal/supervisor"
@@ -107,29 +105,6 @@ func (j *job) lose(what string, err error) *Failure {
 	return f
 }
 
-// checkFile finds out whether a file can be written when the job is over, which may be hours later.
-func checkFile(what, name string) error {
-	info, err := os.Stat(name)
-	switch {
-	case err == nil && info.IsDir():
-		err = fmt.Errorf("%s is a folder", name)
-	case err == nil:
-		const write = 2
-		if err = syscall.Access(name, write); err != nil {
-			err = fmt.Errorf("%s: %w", name, err)
-		}
-	default:
-		var f *os.File
-		if f, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666); err == nil {
-			err = errors.Join(f.Close(), os.Remove(name))
-		}
-	}
-	if err != nil {
-		return requestErrorf("the %s cannot be written: %v", what, err)
-	}
-	return nil
-}
-
 func counted(n int, word string) string {
 	if n == 1 {
 		return "1 " + word
@@ -162,11 +137,7 @@ func (j *job) writeProfile() (missing []int, err error) {
 	if err != nil {
 		return missing, err
 	}
-	var b bytes.Buffer
-	if err := merged.Write(&b); err != nil {
-		return missing, err
-	}
-	return missing, os.WriteFile(j.ProfileFile, b.Bytes(), 0o666)
+	return missing, outfile.Write(j.ProfileFile, merged.Write)
 }
 
 // callReport is the table of calls by rank and place, the longest first.

@@ -17,6 +17,8 @@ import (
 	"os"
 	"strconv"
 	"time"
+
+	"github.com/weft-mpi/weft/internal/outfile"
 )
 
 // Job is what to run and how.
@@ -178,12 +180,14 @@ func (j *Job) checkRest(n int) error {
 		return requestErrorf("a timeout of %s is below zero", j.Timeout)
 	}
 	if j.Trace != "" {
-		if err := checkFile("trace", j.Trace); err != nil {
-			return err
+		if err := outfile.Check(j.Trace); err != nil {
+			return requestErrorf("the trace cannot be written: %v", err)
 		}
 	}
 	if j.Profile != "" {
-		return checkFile("profile", j.ProfileFile)
+		if err := outfile.Check(j.ProfileFile); err != nil {
+			return requestErrorf("the profile cannot be written: %v", err)
+		}
 	}
 	return nil
 }

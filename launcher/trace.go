@@ -2,12 +2,13 @@ package launcher
 
 import (
 	"fmt"
+	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/weft-mpi/weft/internal/deadlock"
+	"github.com/weft-mpi/weft/internal/outfile"
 	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/internal/trace"
 	"github.com/weft-mpi/weft/launcher/internal/tracefile"
@@ -30,7 +31,11 @@ func (j *job) tellTrace() *Failure {
 		j.output.notice("no rank has left a trace: none has called Init, or all were killed")
 		return nil
 	}
-	sum, err := writeTrace(j.Trace, sources)
+	var sum tracefile.Summary
+	err := outfile.Write(j.Trace, func(w io.Writer) (err error) {
+		sum, err = tracefile.Write(w, sources)
+		return err
+	})
 	if err != nil {
 		return j.lose("trace", err)
 	}
@@ -54,16 +59,4 @@ func (j *job) tellTrace() *Failure {
 			strings.Join(sum.Rough, ", "))
 	}
 	return nil
-}
-
-func writeTrace(name string, sources []tracefile.Source) (sum tracefile.Summary, err error) {
-	f, err := os.Create(name)
-	if err != nil {
-		return sum, err
-	}
-	sum, err = tracefile.Write(f, sources)
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	return sum, err
 }

@@ -153,10 +153,3 @@ func TestAReportThatCannotBeWrittenIsRefusedBeforeAnythingIsMeasured(t *testing.
 		require.Equal(t, want, told(r))
 	}
 }
-
-func read(t *testing.T, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
-	return string(text)
-}

@@ -7,7 +7,7 @@ import (
 )
 
 // Binding says which processors a rank may run on. The zero value binds each rank to a core of its own where
-// there are enough.
+// there are enough, and spreads ranks that outnumber the cores evenly where that is possible.
 type Binding struct {
 	To BindTo
 	// of BindList: dealt out to the ranks in this order, one each, and from the beginning again where ranks
@@ -19,7 +19,8 @@ type Binding struct {
 type BindTo uint8
 
 const (
-	// BindCore where every rank gets a core that no other rank and no other weft job has; else BindNone
+	// BindCore where every rank gets a core that no other rank and no other weft job has, or where no other
+	// weft job has a core and each gets the same number of ranks; else BindNone
 	BindDefault BindTo = iota
 	BindNone
 	BindCore   // each rank to a core of its own, with all its hardware threads

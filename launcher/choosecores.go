@@ -188,7 +188,13 @@ func (in *placementRequest) chooseBinding(p *placement, usable int, rest, free [
 	case BindDefault:
 		// Where the control group grants less time than there are cores, others run on these cores too, and
 		// it is the kernel that knows which of them is free.
-		if need > usable || usable < len(rest) {
+		if usable < len(rest) {
+			return BindNone
+		}
+		if need > usable {
+			if in.evenly(rest, free) {
+				return BindCore
+			}
 			return BindNone
 		}
 		if need > len(free) {
@@ -205,6 +211,13 @@ func (in *placementRequest) chooseBinding(p *placement, usable int, rest, free [
 		}
 	}
 	return in.binding.To
+}
+
+// evenly tells whether ranks that outnumber the cores can be spread with as many on each, where no other job
+// is bound. Such ranks are bound, too: unbound, three of four often share one core for milliseconds
+// (docs/adr/0069).
+func (in *placementRequest) evenly(rest, free []int) bool {
+	return in.each <= 1 && len(free) == len(rest) && in.ranks%len(rest) == 0
 }
 
 // prefer leaves out the cores that other users' jobs say they have, if the rest suffices, and else puts them
@@ -344,8 +357,8 @@ func (in *placementRequest) bind(p *placement, bind BindTo, each int, homes [][]
 			p.cpus = append(p.cpus, cpus)
 		}
 		// Several cores that a rank gets only because they are free are left to other jobs, too: the kernel
-		// moves its threads.
-		if each == 1 || in.each > 0 || in.binding.To == BindCore {
+		// moves its threads. So are cores that ranks share by default.
+		if in.binding.To == BindCore || in.each > 0 || each == 1 && p.coresPerRank > 0 {
 			p.locked = slices.Concat(p.cpus...)
 		}
 		p.coresPerRank = min(p.coresPerRank, each)

@@ -85,6 +85,14 @@ func TestPlace_C1_RanksAndHandlersGetCores(t *testing.T) {
 			cpus: lists{{0, 1}, {3, 4}}, handlers: lists{{2}, {5}}, cores: 2},
 		{name: "none", machine: threads, ranks: 2, binding: Binding{To: BindNone}, cores: 2},
 		{name: "more ranks than cores", machine: threads, ranks: 6, note: "6 ranks share 4 usable cores"},
+		{name: "as many ranks on each core", machine: threads, ranks: 8,
+			cpus: lists{{0, 8}, {1, 9}, {2}, {3}, {0, 8}, {1, 9}, {2}, {3}}, note: "8 ranks share 4 usable cores"},
+		{name: "as many ranks on each core, but another job is there", machine: threads, ranks: 8,
+			taken: []int{2}, note: "8 ranks share 4 usable cores"},
+		{name: "as many ranks on each core, but less time", machine: withQuota(plain(4), 2), ranks: 8,
+			note: "8 ranks share 2 usable cores"},
+		{name: "as many ranks on each core, but not bound", machine: threads, ranks: 8,
+			binding: Binding{To: BindNone}, note: "8 ranks share 4 usable cores"},
 		{name: "more ranks than cores, bound", machine: threads, ranks: 6, binding: Binding{To: BindCore},
 			cpus: lists{{0, 8}, {1, 9}, {2}, {3}, {0, 8}, {1, 9}}, note: "6 ranks share 4 usable cores"},
 		{name: "others run on these cores too", machine: withQuota(plain(4), 2), ranks: 2, cores: 1},
@@ -328,4 +336,16 @@ func TestPlacementTellsWhyRanksAreNotBound(t *testing.T) {
 	taken.take(p)
 	require.Equal(t, "not bound (other weft jobs use 2 of 4 cores)", taken.boundTo(0))
 	require.Equal(t, "no completion handler", taken.handledOn(0))
+}
+
+// TestPlace_SharedCoresAreNotLocked: ranks that share cores by default keep no other job from being bound.
+func TestPlace_SharedCoresAreNotLocked(t *testing.T) {
+	p, err := place(placementRequest{machine: plain(2), ranks: 4})
+	require.NoError(t, err)
+	require.Equal(t, [][]int{{0}, {1}, {0}, {1}}, p.cpus)
+	require.Empty(t, p.locked)
+	require.False(t, p.ownCore)
+	p, err = place(placementRequest{machine: plain(2), ranks: 4, binding: Binding{To: BindCore}})
+	require.NoError(t, err)
+	require.Equal(t, []int{0, 1}, p.locked)
 }

@@ -48,11 +48,12 @@ dropped.
 
 Processors are those that the affinity mask and the control group allow. Each rank gets its share of the
 cores, with all their hardware threads, or as many as --cores-per-rank says, and GOMAXPROCS is set to
-their number; --bind-to core gives each rank one core, and none that another weft run of the same user
-has given to its ranks; numa and socket spread the ranks over the machine; a list such as 0-3,8 is dealt
-out, a processor to each rank in turn. --cq-cores auto gives each rank a core besides, which makes
-progress while the rank computes, where there are twice as many cores as ranks; a list names one for each
-rank. They do nothing else: no rank runs there.`
+their number. Ranks that are a multiple of the cores are bound evenly, unless another weft run of the same
+user has bound its ranks to some of them. --bind-to core gives each rank one core, and none that another
+weft run of the same user has given to its ranks; numa and socket spread the ranks over the machine; a
+list such as 0-3,8 is dealt out, a processor to each rank in turn. --cq-cores auto gives each rank a core
+besides, which makes progress while the rank computes, where there are twice as many cores as ranks; a
+list names one for each rank. They do nothing else: no rank runs there.`
 
 // newRun is the command that starts a job.
 func newRun() *cobra.Command {

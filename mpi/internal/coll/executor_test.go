@@ -34,7 +34,8 @@ type process struct {
 	rank     int
 	schedule *Schedule
 	memory   [3][]byte
-	original []byte // what Input was
+	exposed  [2][]byte // what others find in Input and Output
+	original []byte    // what Input was
 	round    int
 	pending  int    // sends and receives of the round that are not complete
 	output   []byte // what Output was at the end
@@ -96,6 +97,8 @@ func (s Step) String() string {
 		return fmt.Sprintf("%v = op(itself, %v)", s.Dst, s.Src)
 	case Combine:
 		return fmt.Sprintf("%v = op of all in %v", s.Dst, s.Src)
+	case Publish:
+		return fmt.Sprintf("publish %v", s.Src)
 	case Pull:
 		return fmt.Sprintf("%v = %v of %d", s.Dst, s.Src, s.Peer)
 	}
@@ -129,6 +132,7 @@ func (j job) run(seed uint64) ([][]byte, error) {
 			}
 		}
 		p.memory[Scratch] = w.garbage(p.schedule.Scratch)
+		w.expose(p)
 		w.ready = append(w.ready, event{start: rank})
 		for i := range p.schedule.Rounds() {
 			if err := p.inspect(p.schedule.Round(i), j.op.elemSize); err != nil {
@@ -198,13 +202,28 @@ func overlap(a, b []byte) bool {
 	return first < second+uintptr(len(b)) && second < first+uintptr(len(a))
 }
 
+// expose has others find the buffers themselves, or what has been copied out of them.
+func (w *world) expose(p *process) {
+	staged := w.r.IntN(2) == 0
+	for buf := range p.exposed {
+		switch {
+		case !staged:
+			p.exposed[buf] = p.memory[buf]
+		case p.schedule.Late>>buf&1 != 0:
+			p.exposed[buf] = w.garbage(len(p.memory[buf]))
+		default:
+			p.exposed[buf] = bytes.Clone(p.memory[buf])
+		}
+	}
+}
+
 // inspect holds a round against the rules of the package's documentation.
 func (p *process) inspect(steps []Step, elemSize int) error {
 	if len(steps) == 0 {
 		return fmt.Errorf("no steps")
 	}
 	stage := Recv
-	rank := map[Kind]int{Recv: 0, Send: 1, Copy: 2, ReduceLeft: 2, ReduceRight: 2, Pull: 2, Combine: 2}
+	rank := map[Kind]int{Recv: 0, Send: 1, Copy: 2, ReduceLeft: 2, ReduceRight: 2, Pull: 2, Publish: 2, Combine: 2}
 	for i, s := range steps {
 		if rank[s.Kind] < rank[stage] {
 			return fmt.Errorf("%v comes too late", s)
@@ -232,6 +251,10 @@ func (p *process) inspect(steps []Step, elemSize int) error {
 			}
 			if p.schedule.Pulls && s.Kind != Pull && s.Src.Len+s.Dst.Len > 0 {
 				return fmt.Errorf("%v: a message with bytes", s)
+			}
+		case Publish:
+			if p.schedule.Late>>s.Src.Buf&1 == 0 {
+				return fmt.Errorf("%v: others may read all of that from the beginning", s)
 			}
 		default:
 			src, dst := p.bytes(s.Src), p.bytes(s.Dst)
@@ -402,7 +425,9 @@ func (w *world) local(p *process, s Step) error {
 			src.Off+src.Len > len(peer.memory[src.Buf]) {
 			return fmt.Errorf("rank %d: %v: rank %d has not exposed that", p.rank, s, s.Peer)
 		}
-		copy(p.bytes(dst), peer.bytes(src))
+		copy(p.bytes(dst), peer.exposed[src.Buf][src.Off:][:src.Len])
+	case Publish:
+		copy(p.exposed[src.Buf][src.Off:], p.bytes(src))
 	}
 	return nil
 }

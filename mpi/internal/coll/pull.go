@@ -12,6 +12,10 @@ const pullName = "pull"
 const (
 	pullMin      = 8 << 10
 	pullBcastMin = 16 << 10 // a root that waits for all ranks loses what it gains before
+	// Up to how many bytes memory is copied for others to read where only the root copies, and where only one
+	// rank reads: both wait for the copy, and gain no more than one system call.
+	stageBcast = 32 << 10
+	stagePair  = 16 << 10
 	// pullChunk is how much of a vector is read and combined at a time: it stays in the cache in between.
 	pullChunk = 64 << 10
 )
@@ -50,6 +54,13 @@ func (s *Schedule) pull(peer int, dst, src Span) {
 	}
 }
 
+// publish lets peers read a span of a buffer.
+func (s *Schedule) publish(span Span) {
+	if span.Len > 0 {
+		s.steps = append(s.steps, Step{Kind: Publish, Src: span, Dst: span})
+	}
+}
+
 // exposing begins a schedule in which peers read the buffers that are named.
 func (s *Schedule) exposing(buffers ...Buffer) {
 	s.Mailboxes, s.Pulls = true, true
@@ -76,6 +87,7 @@ func bcastPull(s *Schedule, c *Call) {
 		return
 	}
 	s.exposing(Output)
+	s.Stages = c.bytes() <= stageBcast && (c.Size > 2 || c.bytes() <= stagePair)
 	for distance := 1; distance < c.Size; distance++ {
 		s.send((c.Rank+distance)%c.Size, Span{})
 	}
@@ -89,6 +101,7 @@ func bcastPull(s *Schedule, c *Call) {
 // allreducePull has each rank combine a share of the vector for all, and read the other shares.
 func allreducePull(s *Schedule, c *Call) {
 	s.exposing(Input, Output)
+	s.Late, s.Stages = 1<<Output, true
 	share := func(buf Buffer, rank int) Span {
 		from, to := rank*c.Count/c.Size, (rank+1)*c.Count/c.Size
 		return Span{buf, from * c.ElemSize, (to - from) * c.ElemSize}
@@ -96,6 +109,7 @@ func allreducePull(s *Schedule, c *Call) {
 	s.signalAll(c)
 	mine := share(Output, c.Rank)
 	s.combinePulled(c, mine)
+	s.publish(mine)
 	s.round()
 
 	s.signalAll(c)
@@ -192,6 +206,7 @@ func alltoallPull(s *Schedule, c *Call) {
 func (s *Schedule) pullBlocks(c *Call, own Span, at func(peer int) Span) {
 	s.exposing(Input)
 	n := c.bytes()
+	s.Stages = c.Size > 2 || n <= stagePair
 	s.signalAll(c)
 	s.copy(Span{Output, c.Rank * n, n}, own)
 	for distance := 1; distance < c.Size; distance++ {

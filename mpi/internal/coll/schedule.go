@@ -62,6 +62,10 @@ const (
 	// the bytes are there, and stay until they have been read.
 	Pull
 
+	// Src, of a buffer in Schedule.Late, is ready for others to Pull once they have had a message of a later
+	// round. Dst is Src.
+	Publish
+
 	// Dst = op of all vectors in Src, which stand one after another, each as long as Dst, in rank order.
 	// What is in Src afterwards is not used any more.
 	Combine
@@ -83,6 +87,8 @@ type Schedule struct {
 	Mailboxes bool
 	Pulls     bool  // some rank's schedule has a Pull; no message has bytes then
 	Exposed   uint8 // the buffers out of which others pull, a bit for each
+	Late      uint8 // those of them that others may not read before a Publish has named the span
+	Stages    bool  // it pays to copy the exposed buffers to where others read without a system call
 
 	steps []Step
 	ends  []int // where each round ends in steps
@@ -90,7 +96,7 @@ type Schedule struct {
 
 // Reset empties the schedule and keeps its memory.
 func (s *Schedule) Reset() {
-	s.Scratch, s.Mailboxes, s.Pulls, s.Exposed = 0, false, false, 0
+	s.Scratch, s.Mailboxes, s.Pulls, s.Exposed, s.Late, s.Stages = 0, false, false, 0, 0, false
 	s.steps, s.ends = s.steps[:0], s.ends[:0]
 }
 

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -20,13 +21,19 @@ const (
 	keyBytes     = 8
 	exposedBytes = 2 * keyBytes // of Input and Output
 
-	// pullPiece is how much is read before other goroutines may have the engine's lock.
-	pullPiece = 256 << 10
+	// pullPiece is how much is read before other goroutines may have the engine's lock. Shorter pieces cost
+	// more: the Go runtime's monitor looks at system calls in progress (docs/adr/0067).
+	pullPiece = 4 << 20
 )
 
 // pullRounds carries out a schedule that pulls.
 func (cs *collectives) pullRounds(c *Collective, m *Mailboxes) error {
 	err := cs.expose(c, m)
+	for buf, staged := range m.staged {
+		if staged != nil && c.Schedule.Late>>buf&1 == 0 {
+			sys.CopyLong(staged, c.memory[buf])
+		}
+	}
 	for ; err == nil && c.round < c.Schedule.Rounds(); c.round++ {
 		if err = cs.exchangeInMailboxes(c, m); err != nil {
 			c.round++ // which is counted
@@ -34,16 +41,21 @@ func (cs *collectives) pullRounds(c *Collective, m *Mailboxes) error {
 		}
 		steps := c.Schedule.Round(c.round)
 		for i := c.step; i < len(steps) && err == nil; i++ {
-			if s := &steps[i]; s.Kind == coll.Pull {
+			switch s := &steps[i]; s.Kind {
+			case coll.Pull:
 				err = cs.pull(c, m, s)
-			} else {
+			case coll.Publish:
+				if staged := m.staged[s.Src.Buf]; staged != nil {
+					sys.CopyLong(staged[s.Src.Off:], c.span(s.Src))
+				}
+			default:
 				c.carryOut(s)
 			}
 		}
 	}
 	cs.e.mu.Lock()
 	defer cs.e.mu.Unlock()
-	m.conceal(cs.e)
+	cs.conceal(m)
 	if left := c.Schedule.Rounds() - c.round; err != nil && left > 0 {
 		m.call += uint64(left)
 		cs.giveUpInMailboxes(m)
@@ -55,9 +67,15 @@ func (cs *collectives) pullRounds(c *Collective, m *Mailboxes) error {
 func (cs *collectives) expose(c *Collective, m *Mailboxes) (err error) {
 	cs.e.mu.Lock()
 	defer cs.e.mu.Unlock()
+	if c.Schedule.Stages {
+		cs.stage.lend(c, m)
+	}
 	for buf := range m.regions {
 		key := transport.Key(0)
 		if mem := c.memory[buf]; c.Schedule.Exposed>>buf&1 != 0 && len(mem) > 0 {
+			if m.staged[buf] != nil {
+				mem = m.staged[buf]
+			}
 			if m.regions[buf], err = m.fabric.pd.Register(mem, transport.RemoteRead); err != nil {
 				return err
 			}
@@ -69,16 +87,17 @@ func (cs *collectives) expose(c *Collective, m *Mailboxes) (err error) {
 }
 
 // conceal ends what expose began. The lock is held.
-func (m *Mailboxes) conceal(e *Engine) {
+func (cs *collectives) conceal(m *Mailboxes) {
 	for buf, mr := range m.regions {
 		if mr == nil {
 			continue
 		}
 		if err := mr.Deregister(); err != nil {
-			e.fail(err)
+			cs.e.fail(err)
 		}
 		m.regions[buf] = nil
 	}
+	cs.stage.takeBack(m)
 }
 
 // payload is what a message takes with it.

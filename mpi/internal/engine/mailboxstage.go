@@ -1,0 +1,78 @@
+package engine
+
+import (
+	"math/bits"
+
+	"github.com/weft-mpi/weft/mpi/internal/coll"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// pullStage is memory that the other ranks of the host have mapped. A collective whose ranks read each
+// other's memory copies into it what they are to read, where that is quicker than a system call for each of
+// their reads (docs/adr/0055). A rank has one stage for all communicators: a call that finds it lent has its
+// buffers read themselves. It grows with what is needed, and stays.
+//
+// The memory is used again only when its keys are out of use, and who reads by a key counts what it has read
+// only if the key is in use afterwards. The engine's lock guards it, but not its bytes.
+type pullStage struct {
+	memory transport.MR // nil before it is first needed
+	lent   *Mailboxes   // to a call of theirs; nil while it is free
+	absent bool         // it cannot be had
+}
+
+const (
+	pullStageMin = 64 << 10
+	pullStageMax = 2 << 20 // for both buffers of a call
+)
+
+// lend gives a call a part of the stage for each buffer that it exposes, if there is room for all of them.
+// What comes from Alloc is mapped already.
+func (p *pullStage) lend(c *Collective, m *Mailboxes) {
+	if p.lent != nil {
+		return
+	}
+	var length [2]int
+	for buf := range length {
+		if c.Schedule.Exposed>>buf&1 != 0 && c.pinned[buf] == nil {
+			length[buf] = len(c.memory[buf])
+		}
+	}
+	first := (length[coll.Input] + mailboxLine - 1) &^ (mailboxLine - 1)
+	n := first + length[coll.Output]
+	if n == 0 || !p.grow(m.fabric, n) {
+		return
+	}
+	p.lent = m
+	mem := p.memory.Bytes()
+	for buf, at := range [...]int{coll.Input: 0, coll.Output: first} {
+		if length[buf] > 0 {
+			m.staged[buf] = mem[at:][:length[buf]:length[buf]]
+		}
+	}
+}
+
+// grow sees to it that the stage has n bytes at least; false if it has not.
+func (p *pullStage) grow(f *fabric, n int) bool {
+	switch {
+	case p.absent || n > pullStageMax:
+		return false
+	case p.memory != nil && len(p.memory.Bytes()) >= n:
+		return true
+	case p.memory != nil:
+		_ = p.memory.Deregister() // no key of it is in use
+		p.memory = nil
+	}
+	var err error
+	n = max(pullStageMin, 1<<bits.Len(uint(n-1)))
+	p.memory, err = f.pd.Alloc(n, transport.LocalWrite|transport.BindWindow)
+	p.absent = err != nil
+	return err == nil
+}
+
+// takeBack ends the use of the stage by the present call of some mailboxes.
+func (p *pullStage) takeBack(m *Mailboxes) {
+	m.staged = [2][]byte{}
+	if p.lent == m {
+		p.lent = nil
+	}
+}

@@ -16,6 +16,11 @@ const (
 	// rank reads: both wait for the copy, and gain no more than one system call.
 	stageBcast = 32 << 10
 	stagePair  = 16 << 10
+	// Between these lengths a root whose peers have processors of their own copies one piece while they read
+	// the one before. The stage has no room for more.
+	pipelineBcastMin = 256 << 10
+	pipelineBcastMax = 1 << 20
+	pipelinePiece    = 64 << 10
 	// pullChunk is how much of a vector is read and combined at a time: it stays in the cache in between.
 	pullChunk = 64 << 10
 )
@@ -77,6 +82,11 @@ func (s *Schedule) signalAll(c *Call) {
 
 func bcastPull(s *Schedule, c *Call) {
 	buf := Span{Output, 0, c.bytes()}
+	alone := c.Processors == 0 || c.Processors >= c.Size // each rank has a processor
+	if alone && buf.Len >= pipelineBcastMin && buf.Len <= pipelineBcastMax {
+		bcastPullPieces(s, c, buf)
+		return
+	}
 	if c.Rank != c.Root {
 		s.exposing()
 		s.recv(c.Root, Span{})
@@ -94,6 +104,43 @@ func bcastPull(s *Schedule, c *Call) {
 	s.round()
 	for distance := 1; distance < c.Size; distance++ {
 		s.recv((c.Rank+distance)%c.Size, Span{})
+	}
+	s.round()
+}
+
+// bcastPullPieces has the root publish one piece in each round but the last two, and the others read it in
+// the next.
+func bcastPullPieces(s *Schedule, c *Call, buf Span) {
+	if c.Rank == c.Root {
+		s.exposing(Output)
+		s.Late, s.Stages = 1<<Output, true
+	} else {
+		s.exposing()
+	}
+	toAll := func(message func(peer int, span Span)) {
+		for distance := 1; distance < c.Size; distance++ {
+			message((c.Rank+distance)%c.Size, Span{})
+		}
+	}
+	for at := -pipelinePiece; at < buf.Len; at += pipelinePiece {
+		if c.Rank == c.Root {
+			toAll(s.send)
+			if next := at + pipelinePiece; next < buf.Len {
+				s.publish(buf.part(next, min(next+pipelinePiece, buf.Len)))
+			}
+		} else {
+			s.recv(c.Root, Span{})
+			if at >= 0 {
+				piece := buf.part(at, min(at+pipelinePiece, buf.Len))
+				s.pull(c.Root, piece, piece)
+			}
+		}
+		s.round()
+	}
+	if c.Rank == c.Root {
+		toAll(s.recv)
+	} else {
+		s.send(c.Root, Span{})
 	}
 	s.round()
 }

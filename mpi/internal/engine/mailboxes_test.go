@@ -244,7 +244,7 @@ func TestPullStage_GrowsAndIsLentToOneCall(t *testing.T) {
 			// Both buffers have room for a block of each rank.
 			{coll.OpAllreduce, 4 << 10, 0, true},
 			{coll.OpAllreduce, 4 << 10, 256 << 10, false},
-			{coll.OpBcast, 64 << 10, 256 << 10, false}, // longer than pays
+			{coll.OpBcast, 8 << 10, 256 << 10, false}, // longer than pays
 			{coll.OpAllreduce, 16 << 10, 1 << 20, false},
 			{coll.OpAlltoall, 8 << 10, 1 << 20, false},
 			{coll.OpAllgather, 2 << 10, 1 << 20, false},

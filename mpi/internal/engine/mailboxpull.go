@@ -8,7 +8,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -31,7 +30,7 @@ func (cs *collectives) pullRounds(c *Collective, m *Mailboxes) error {
 	err := cs.expose(c, m)
 	for buf, staged := range m.staged {
 		if staged != nil && c.Schedule.Late>>buf&1 == 0 {
-			sys.CopyLong(staged, c.memory[buf])
+			cs.stage.write(staged, c.memory[buf])
 		}
 	}
 	for ; err == nil && c.round < c.Schedule.Rounds(); c.round++ {
@@ -46,7 +45,7 @@ func (cs *collectives) pullRounds(c *Collective, m *Mailboxes) error {
 				err = cs.pull(c, m, s)
 			case coll.Publish:
 				if staged := m.staged[s.Src.Buf]; staged != nil {
-					sys.CopyLong(staged[s.Src.Off:], c.span(s.Src))
+					cs.stage.write(staged[s.Src.Off:], c.span(s.Src))
 				}
 			default:
 				c.carryOut(s)

@@ -3,6 +3,7 @@ package engine
 import (
 	"math/bits"
 
+	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -18,11 +19,15 @@ type pullStage struct {
 	memory transport.MR // nil before it is first needed
 	lent   *Mailboxes   // to a call of theirs; nil while it is free
 	absent bool         // it cannot be had
+	// what is written now is read by other cores, and would stay in the cache of this one
+	uncached bool
 }
 
 const (
 	pullStageMin = 64 << 10
 	pullStageMax = 2 << 20 // for both buffers of a call
+	// What is longer leaves the caches of one core by itself, before another core reads it.
+	pullStageCached = 512 << 10
 )
 
 // lend gives a call a part of the stage for each buffer that it exposes, if there is room for all of them.
@@ -43,6 +48,7 @@ func (p *pullStage) lend(c *Collective, m *Mailboxes) {
 		return
 	}
 	p.lent = m
+	p.uncached = m.e.waiters.spinTime > 0 && n <= pullStageCached
 	mem := p.memory.Bytes()
 	for buf, at := range [...]int{coll.Input: 0, coll.Output: first} {
 		if length[buf] > 0 {
@@ -67,6 +73,15 @@ func (p *pullStage) grow(f *fabric, n int) bool {
 	p.memory, err = f.pd.Alloc(n, transport.LocalWrite|transport.BindWindow)
 	p.absent = err != nil
 	return err == nil
+}
+
+// write copies into the stage what other ranks are to read.
+func (p *pullStage) write(dst, src []byte) {
+	if p.uncached {
+		sys.CopyUncached(dst, src)
+	} else {
+		sys.CopyLong(dst, src)
+	}
 }
 
 // takeBack ends the use of the stage by the present call of some mailboxes.

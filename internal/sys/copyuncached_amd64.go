@@ -1,0 +1,29 @@
+package sys
+
+import "unsafe"
+
+const cacheLine = 64
+
+// CopyUncached is the built-in copy, for memory that another core reads next, and this one does not. The stores
+// go past the caches: a line that one core has modified in its own cache comes to another one slower than a
+// line comes from memory.
+func CopyUncached(dst, src []byte) {
+	n := min(len(dst), len(src))
+	head := 0
+	if n > 0 {
+		head = min(int(-uintptr(unsafe.Pointer(unsafe.SliceData(dst)))%cacheLine), n)
+	}
+	lines := (n - head) &^ (cacheLine - 1)
+	if lines == 0 {
+		copy(dst, src)
+		return
+	}
+	copy(dst[:head], src)
+	moveUncached(unsafe.Pointer(&dst[head]), unsafe.Pointer(&src[head]), uintptr(lines))
+	copy(dst[head+lines:n], src[head+lines:n])
+}
+
+// moveUncached copies n > 0 bytes, which are whole cache lines at dst and do not overlap.
+//
+//go:noescape
+func moveUncached(dst, src unsafe.Pointer, n uintptr)

@@ -39,6 +39,13 @@ func (c *Channel) Due() Due {
 	return DueNothing
 }
 
+// CreditMayBeDue is false where the message that TryRecv has taken has made nothing due. It is a part of Due,
+// for when the message's receiver waits.
+func (c *Channel) CreditMayBeDue() bool {
+	r := &c.recv
+	return r.creditDue || int(r.consumed-r.advertised) >= r.leastDue
+}
+
 // Progress does what is due: it follows a resize reply, sends one, and sends the CREDIT that is owed. With
 // again something found no room: call it again when the send queue or the credits have moved. A message that
 // is reserved and not committed must be reserved again. An error is of the queue pair, which is broken then,
@@ -86,7 +93,7 @@ func (c *Channel) sendCredit() error {
 		header := headerWord(c.recv.consumed, credit, c.refusingPayload, s.announcedEnd())
 		wordcopy.Put(s.head[:], 0, headWord(s.generation, 0))
 		wordcopy.Put(s.head[:], wordSize, header)
-		if s.writeInline(c.qp, s.head[:bodyAt], nil, 1) {
+		if c.qp.WriteInline(s.nextLines(1), s.head[:bodyAt], nil, s.generation) {
 			c.onPosted(1)
 			return nil
 		}

@@ -30,6 +30,7 @@ type recvRing struct {
 	advertised    uint32 // of these, what the peer has been told; never more
 	messageCredit uint32 // the credit in the message that Next gave last
 	threshold     int    // how many lines may be unadvertised before a CREDIT must go
+	leastDue      int    // below so many unadvertised lines these make nothing due
 	// lines of the message that Next has given; 0 when there is none, -1 when that is in the large ring
 	current           int
 	body              int  // its length
@@ -45,6 +46,7 @@ func (r *recvRing) change(b *buffer, generation uint64) {
 	r.begin(b, generation)
 	r.expected = expected{} // the old ring's memory may be used by others soon
 	r.phase, r.threshold, r.creditDue = b.phase, b.threshold(), false
+	r.leastDue = min(r.threshold, r.lines/2, windowLines/4)
 }
 
 // onWrap notes that a message is the first of a wrap. If the wrap before ended early, the sender may lack the

@@ -44,7 +44,7 @@ func (c *Channel) TrySend(k Kind, word uint64, payload []byte, flags SendFlags) 
 	wordcopy.Put(head, 0, headWord(s.generation, n))
 	wordcopy.Put(head, wordSize, headerWord(c.recv.consumed, k, c.refusingPayload, s.announcedEnd()))
 	wordcopy.Put(head, bodyAt, word)
-	if !s.writeInline(c.qp, head, payload, lines) {
+	if !c.qp.WriteInline(s.nextLines(lines), head, payload, s.generation) {
 		return c.trySendSlow(k, word, payload, flags)
 	}
 	s.creditStalled, s.reserved, s.body = false, 0, n

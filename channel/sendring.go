@@ -51,12 +51,11 @@ func (o *outRing) write(qp transport.QP, header uint64, n, lines int, more bool)
 	return qp.PostSend(&o.wr)
 }
 
-// writeInline writes a message with the head into the next lines, with the tail flag in its place. False
-// means that it cannot be done now.
-func (o *outRing) writeInline(qp transport.QP, head, payload []byte, lines int) bool {
+// nextLines is the segment of the next lines, for an inline write that has the tail flag at its end.
+func (o *outRing) nextLines(lines int) *transport.Segment {
 	to := &o.remote[0]
 	to.Offset, to.Length = o.base+uint64(o.pos*lineSize), uint64(lines*lineSize)
-	return qp.WriteInline(to, head, payload, o.generation)
+	return to
 }
 
 // sendRing is the ring in which all that this end sends has its order.

@@ -17,7 +17,7 @@ type Batch struct {
 	lastRun int // where the last run begins
 	count   int // of messages
 	// what the header of the last run says, so that a message that continues it need not read it: envelope
-	// and length. They hold while count is above 0
+	// and length. It can be continued while count is above 0
 	word   uint64
 	length int
 }
@@ -46,7 +46,7 @@ func (b *Batch) TakeMemory() []byte {
 // Count is the number of messages in the batch.
 func (b *Batch) Count() int { return b.count }
 
-// LastRun is the envelope and the length of the messages of the last run. The batch is not empty.
+// LastRun is the envelope and the length of the messages of the last run, which may have gone since.
 func (b *Batch) LastRun() (env Envelope, length int) { return envelopeOf(b.word), b.length }
 
 // Continue copies a message into the batch if it can be the next of the last run, as most messages of a burst

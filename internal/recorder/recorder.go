@@ -170,7 +170,13 @@ func (r *Recorder) write(first, second uint64) {
 	}
 	m.ring[m.next%entries] = record{first, second}
 	m.next++
+	// The ring comes round so rarely that its next line is in no near cache. To wait for that would delay all
+	// stores behind it, those of a message to a peer too.
+	sys.PrefetchWrite(uintptr(unsafe.Pointer(&m.ring[(m.next+lineRecords)%entries])))
 }
+
+// lineRecords is how many records a line of the cache has.
+const lineRecords = 4
 
 func (r *Recorder) writeRepeats() {
 	if m := r.m; m.repeats > 0 {

@@ -10,11 +10,15 @@ import (
 )
 
 // WriteInline writes into memory that the last Write went to as well, or the last one to another region,
-// under the same conditions as PostSend carries one out at once.
+// under the same conditions as PostSend carries one out at once. No value is needed after a call here: those
+// would be kept in memory from the first instruction on, for the short way too, which has no call.
 func (q *qp) WriteInline(to *transport.Segment, head, payload []byte, tail uint64) bool {
+	if to.Key != q.key {
+		return q.swapTarget(to.Key) && q.WriteInline(to, head, payload, tail)
+	}
 	n, offset := to.Length, to.Offset
-	if !q.open || to.Key != q.key && !q.swapTarget(to.Key) || q.key == 0 ||
-		uint64(len(head)+len(payload)+wordSize) > n || offset > q.length || n > q.length-offset {
+	if !q.open || q.key == 0 || uint64(len(head)+len(payload)+wordSize) > n || offset > q.length ||
+		n > q.length-offset {
 		return false
 	}
 	sys.StoreRelease(q.placementSeq, q.placementMark+1)
@@ -24,9 +28,28 @@ func (q *qp) WriteInline(to *transport.Segment, head, payload []byte, tail uint6
 		return false
 	}
 	at := unsafe.Add(q.base, offset)
+	end := unsafe.Add(at, n-wordSize)
+	if len(head) != 3*wordSize || len(payload) != wordSize {
+		return q.writeParts(at, end, head, payload, tail)
+	}
+	m := (*[4 * wordSize]byte)(at)[:] // a message of one word, as many are
+	wordcopy.Put(m, 0, wordcopy.Get(head, 0))
+	wordcopy.Put(m, wordSize, wordcopy.Get(head, wordSize))
+	wordcopy.Put(m, 2*wordSize, wordcopy.Get(head, 2*wordSize))
+	wordcopy.Put(m, 3*wordSize, wordcopy.Get(payload, 0))
+	return q.endInline(end, tail)
+}
+
+// writeParts is the end of a WriteInline of any length.
+func (q *qp) writeParts(at, end unsafe.Pointer, head, payload []byte, tail uint64) bool {
 	putShort(at, head)
 	putShort(unsafe.Add(at, len(head)), payload)
-	storeTail(unsafe.Add(at, n-wordSize), wordcopy.LittleEndian(tail))
+	return q.endInline(end, tail)
+}
+
+// endInline places the tail of a WriteInline, and tells who wants to be told.
+func (q *qp) endInline(end unsafe.Pointer, tail uint64) bool {
+	storeTail(end, wordcopy.LittleEndian(tail))
 	sys.StoreRelease(q.placementSeq, q.placementMark)
 	if atomic.LoadUint64(q.notifyEnable) != 0 {
 		q.tellWrote()

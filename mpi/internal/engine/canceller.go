@@ -61,7 +61,7 @@ func (e *Engine) Bind(h Request, s *Canceller) {
 	if r == nil || r.completed() {
 		return
 	}
-	r.canceller = s
+	r.canceller, r.observed = s, true
 	if s.ended.Load() != nil {
 		s.cancelBound()
 	}

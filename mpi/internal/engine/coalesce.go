@@ -183,12 +183,12 @@ func (h *coalescer) sendBatch(p *peer, more bool) (bool, error) {
 	if p.batch.Count() == 0 {
 		return true, nil
 	}
-	h.recordRun(p)
 	flags := sendFlags(more)
 	sent, err := p.batch.TrySend(p.ch, flags)
 	if !sent && err == nil {
 		sent, err = p.batch.TrySend(p.ch, flags|channel.FlagBeyondWindow)
 	}
+	h.recordRun(p) // while the messages travel
 	if sent {
 		h.releaseBatch(p)
 	} else {

@@ -90,7 +90,7 @@ func (v *recvProtocol) recvDirect(p *peer, env envelope, buf []byte) (bytes int,
 				}
 			}
 			if ok {
-				if owing || p.ch.Due() != channel.DueNothing {
+				if owing || p.ch.CreditMayBeDue() && p.ch.Due() != channel.DueNothing {
 					v.progressAfterRecv(p)
 				}
 				v.e.recorder.NoteExpected(n)

@@ -52,7 +52,8 @@ const (
 	kindTask     // of BeginTask
 )
 
-// request is an operation under way. It lives in the pool; its address never changes.
+// request is an operation under way. It lives in the pool; its address never changes. What most receives need
+// stands together, and is all that the way of a short message touches.
 type request struct {
 	done  uint32 // atomic: the generation that is complete; set last: whoever sees it may read status and err
 	gen   uint32
@@ -60,7 +61,8 @@ type request struct {
 	operation
 	next   *request
 	posted match.Posted[*request]
-	msg    eager.Message // a send on its way
+	relations
+	msg eager.Message // a send on its way
 }
 
 // operation is what a request forgets when it is given back.
@@ -70,27 +72,31 @@ type operation struct {
 	manyWaiters bool // several have slept on it: all sleepers look when it is done
 	detached    bool // nobody will collect it
 	sync        bool // a send that is complete only when its receive has started
-	// there may be a waiter, a peer or a cause, or nobody to collect it: most that are complete at once have
-	// none of these
+	// it may have relations, or nobody to collect it: most that are complete at once have neither
 	observed      bool
+	cancel        cancelState
 	status        Status
 	vec           [][]byte    // the user's buffer, in one piece or several
 	one           [1][]byte   // vec of a buffer in one piece
 	view          *viewBuffer // in place of vec, a buffer that does not lie together
 	err           error
-	rank          int           // world rank of the destination; for a receive, of the source or AnySource
-	received      int           // a receive: bytes of its message that have come, or are being fetched
-	openTransfers int           // announcements without their FIN; for a receive, fetches under way
-	waiter        *waiter       // who sleeps until it is done
-	sleptAt       time.Duration // when somebody first slept on it, since the engine began; 0 before
-	peer          *peer         // the peer that holds its send, or whose message it fetches
-	announcement  uint64        // a send: the id of its first announcement, plus one; 0 while it has none
-	cancel        cancelState
-	unexpected    *unexpectedMessage // a send of this rank to itself that waits for its receive
-	probed        *unexpectedMessage // whose bytes this receive of the engine fetches for a Message
-	canceller     *Canceller         // whose end gives it up
-	collective    *Collective        // of which it is a message; or which it is, for kindCollective
-	cause         error              // why the send is to be withdrawn; its outcome if it is
+	rank          int // world rank of the destination; for a receive, of the source or AnySource
+	received      int // a receive: bytes of its message that have come, or are being fetched
+	openTransfers int // announcements without their FIN; for a receive, fetches under way
+}
+
+// relations are an operation's to others. They are zero unless the operation is observed, so that a request
+// without them forgets them at no cost.
+type relations struct {
+	waiter       *waiter            // who sleeps until it is done
+	sleptAt      time.Duration      // when somebody first slept on it, since the engine began; 0 before
+	peer         *peer              // the peer that holds its send, or whose message it fetches
+	announcement uint64             // a send: the id of its first announcement, plus one; 0 while it has none
+	unexpected   *unexpectedMessage // a send of this rank to itself that waits for its receive
+	probed       *unexpectedMessage // whose bytes this receive of the engine fetches for a Message
+	canceller    *Canceller         // whose end gives it up
+	collective   *Collective        // of which it is a message; or which it is, for kindCollective
+	cause        error              // why the send is to be withdrawn; its outcome if it is
 }
 
 // setPeer notes whose message the request fetches, or who holds its send.
@@ -204,10 +210,13 @@ func (p *requestTable) put(r *request) {
 	if r.view != nil {
 		p.e.views.release(r.view)
 	}
-	r.operation = operation{}
-	if r.msg.Elems != nil {
+	if r.kind == kindSend {
 		r.msg = eager.Message{}
 	}
+	if r.observed {
+		r.relations = relations{}
+	}
+	r.operation = operation{}
 	r.next, p.free = p.free, r
 }
 

@@ -510,7 +510,7 @@ func (s *sendProtocol) sendSelf(r *request) {
 	a := s.e.unexpected.pool.get()
 	a.bytes = r.msg.Total()
 	if a.bytes > selfCopied || r.sync {
-		a.self, r.unexpected = r, a
+		a.self, r.unexpected, r.observed = r, a, true
 		s.e.unexpected.enqueue(a, env, s.e.rank)
 		return
 	}

@@ -101,7 +101,7 @@ func (p Place) Len() int {
 // It may wait until bytes have left this rank, and uses 56 KiB of memory. A place with an element twice is
 // refused.
 func (w *Win[T]) PutView(v View[T], rank int, at Place) error {
-	if there := w.base().mappedPlace(v.layout.Bytes(), rank, at); there != nil {
+	if there := mappedPlace(w, v.layout.Bytes(), rank, at); there != nil {
 		v.layout.Gather(v.base(), unsafe.Slice((*byte)(there), v.layout.Bytes()))
 		return nil
 	}
@@ -138,7 +138,7 @@ func (w *Win[T]) putView(v *View[T], rank int, at Place) error {
 // The view has them when the epoch is closed, or Flush or FlushLocal has returned. It may wait for some of
 // them, and uses 56 KiB of memory. A view with an element twice is refused.
 func (w *Win[T]) GetView(v View[T], rank int, at Place) error {
-	if there := w.base().mappedPlace(v.layout.Bytes(), rank, at); there != nil && v.layout.Twice() < 0 {
+	if there := mappedPlace(w, v.layout.Bytes(), rank, at); there != nil && v.layout.Twice() < 0 {
 		v.layout.Scatter(v.base(), unsafe.Slice((*byte)(there), v.layout.Bytes()))
 		return nil
 	}
@@ -189,11 +189,11 @@ func (p Place) twice() int {
 
 // mappedPlace is where in this process a place is whose elements lie together and that takes n bytes (n > 0);
 // nil where it is not, and where anything is to be said against the access.
-func (w *window) mappedPlace(n, rank int, at Place) unsafe.Pointer {
-	if n == 0 || at.selected != nil || n != at.n*at.unit || w == nil || at.unit != w.elem {
+func mappedPlace[T any](w *Win[T], n, rank int, at Place) unsafe.Pointer {
+	if at.selected != nil || at.unit != sizeOf[T]() || at.n*sizeOf[T]() != n {
 		return nil
 	}
-	return w.mapped(rank, at.from, at.n)
+	return w.base().mapped(rank, at.from, at.n)
 }
 
 // viewTarget checks an access to a place by a view of n elements, and gives the offset of what the place

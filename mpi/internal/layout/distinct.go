@@ -9,16 +9,16 @@ import (
 
 // Twice gives an offset in memory that the layout has twice; -1 if there is none.
 func (l *Layout) Twice() int {
-	if l.more == nil && (l.n == l.block || max(l.stride, -l.stride) >= l.block) {
-		return -1
-	}
-	if m := l.more; m != nil && m.of == nil && m.list != nil && m.list.ascending {
+	if l.more == nil && max(l.stride, -l.stride) >= l.block { // most columns
 		return -1
 	}
 	return l.twice()
 }
 
 func (l *Layout) twice() int {
+	if m := l.more; !l.Apart() || m != nil && m.of == nil && m.list != nil && m.list.ascending {
+		return -1
+	}
 	at, of := l.twiceHere(), l.of()
 	if at >= 0 && of != nil {
 		at, _ = of.Span(at)

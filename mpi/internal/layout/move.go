@@ -37,19 +37,43 @@ func (c *Cursor) move(at int, flat []byte, scatter bool) {
 }
 
 // Gather copies the first bytes of the layout to dst.
-func (l *Layout) Gather(mem unsafe.Pointer, dst []byte) { l.moveFirst(mem, dst, false) }
-
-// Scatter copies src to the first bytes of the layout.
-func (l *Layout) Scatter(mem unsafe.Pointer, src []byte) { l.moveFirst(mem, src, true) }
-
-func (l *Layout) moveFirst(mem unsafe.Pointer, flat []byte, scatter bool) {
-	p := unsafe.Pointer(unsafe.SliceData(flat))
-	if l.more == nil && l.block == 8 && len(flat)%8 == 0 { // most columns
-		grid[uint64](mem, l.start, 1, 0, len(flat)/8, l.stride, p, scatter)
+func (l *Layout) Gather(mem unsafe.Pointer, dst []byte) {
+	if l.more == nil && l.block == 8 && len(dst)%8 == 0 { // most columns
+		offset, stride := l.start, l.stride
+		list := unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(dst))), len(dst)/8)
+		for i := range list {
+			list[i] = *(*uint64)(unsafe.Add(mem, offset))
+			offset += stride
+		}
+		return
+	}
+	if l.listsElements(8) && len(dst)%8 == 0 {
+		elements[uint64](unsafe.Add(mem, l.start), l.more.list.at[:len(dst)/8], l.more.list.step,
+			unsafe.Pointer(unsafe.SliceData(dst)), false)
 		return
 	}
 	c := Cursor{Layout: l, Memory: mem}
-	c.move(0, flat, scatter)
+	c.move(0, dst, false)
+}
+
+// Scatter copies src to the first bytes of the layout.
+func (l *Layout) Scatter(mem unsafe.Pointer, src []byte) {
+	if l.more == nil && l.block == 8 && len(src)%8 == 0 {
+		offset, stride := l.start, l.stride
+		list := unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(src))), len(src)/8)
+		for _, w := range list {
+			*(*uint64)(unsafe.Add(mem, offset)) = w
+			offset += stride
+		}
+		return
+	}
+	if l.listsElements(8) && len(src)%8 == 0 {
+		elements[uint64](unsafe.Add(mem, l.start), l.more.list.at[:len(src)/8], l.more.list.step,
+			unsafe.Pointer(unsafe.SliceData(src)), true)
+		return
+	}
+	c := Cursor{Layout: l, Memory: mem}
+	c.move(0, src, true)
 }
 
 // moveBy is a Cursor's move without one.

@@ -98,8 +98,8 @@ func (p Place) Len() int {
 
 // PutView writes the elements of a view to as many elements of a rank's part, each in its order (MPI 4.1,
 // 12.3.1). The elements must not be changed before the epoch is closed, or Flush or FlushLocal has returned.
-// It may wait until bytes have left this rank, and uses 56 KiB of memory. A place with an element twice is
-// refused.
+// It may wait until bytes have left this rank, and uses at most 56 KiB of memory. A place with an element twice
+// is refused.
 func (w *Win[T]) PutView(v View[T], rank int, at Place) error {
 	if there := mappedPlace(w, v.layout.Bytes(), rank, at); there != nil {
 		v.layout.Gather(v.base(), unsafe.Slice((*byte)(there), v.layout.Bytes()))
@@ -136,7 +136,7 @@ func (w *Win[T]) putView(v *View[T], rank int, at Place) error {
 
 // GetView reads elements of a rank's part into those of a view, as many, each in its order (MPI 4.1, 12.3.2).
 // The view has them when the epoch is closed, or Flush or FlushLocal has returned. It may wait for some of
-// them, and uses 56 KiB of memory. A view with an element twice is refused.
+// them, and uses at most 56 KiB of memory. A view with an element twice is refused.
 func (w *Win[T]) GetView(v View[T], rank int, at Place) error {
 	if there := mappedPlace(w, v.layout.Bytes(), rank, at); there != nil && v.layout.Twice() < 0 {
 		v.layout.Scatter(v.base(), unsafe.Slice((*byte)(there), v.layout.Bytes()))

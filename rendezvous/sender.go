@@ -66,7 +66,7 @@ type pendingSend struct {
 	channel    *channelSends
 	mr         transport.MR // nil for a message of no bytes, and for one that is gathered
 	from       Gatherer     // of a message that is gathered; else nil
-	stage      transport.MR // of a message that is gathered: with all of it, or what there is room granted for
+	stage      transport.MR // of a message that is gathered: all of it, or what is granted
 	length     uint64
 	token      uint64
 	granted    uint64 // bytes for which the receiver has granted room

@@ -225,15 +225,16 @@ func (c *conn) direct() []byte {
 	return nil
 }
 
-// headerAhead is how much is read where a long frame is expected: its header, and little that has to be copied.
+// headerAhead is how much is read where a long frame is expected: its header, and little that has to be
+// copied.
 const headerAhead = 512
 
 // expectsLong tells whether the next frame is likely to be one whose payload can be read straight to its
 // place, once its header has come: as the one before it was.
 func (c *conn) expectsLong() bool {
 	i := &c.in
-	return !i.inside && i.have == 0 && i.Length >= directMin && (i.Op == frame.Write ||
-		i.Op == frame.ReadWrite) && i.r.View == nil && c.q.inline != nil
+	return c.q.inline != nil && !i.inside && i.have == 0 && i.Length >= directMin &&
+		(i.Op == frame.Write || i.Op == frame.ReadWrite) && i.r.View == nil
 }
 
 // advance counts n bytes of the present frame as placed.

@@ -12,10 +12,22 @@ type Cursor struct {
 }
 
 // Gather copies the bytes from a position on to dst.
-func (c *Cursor) Gather(at int, dst []byte) { c.move(at, dst, false) }
+func (c *Cursor) Gather(at int, dst []byte) {
+	if at == 0 && c.Layout.more == nil {
+		c.Layout.Gather(c.Memory, dst)
+		return
+	}
+	c.move(at, dst, false)
+}
 
 // Scatter copies src to the bytes from a position on.
-func (c *Cursor) Scatter(at int, src []byte) { c.move(at, src, true) }
+func (c *Cursor) Scatter(at int, src []byte) {
+	if at == 0 && c.Layout.more == nil {
+		c.Layout.Scatter(c.Memory, src)
+		return
+	}
+	c.move(at, src, true)
+}
 
 func (c *Cursor) move(at int, flat []byte, scatter bool) {
 	if len(flat) == 0 {

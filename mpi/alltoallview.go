@@ -29,13 +29,13 @@ func alltoallView[T any](c *Comm, in, out []View[T]) error {
 	}
 	defer b.giveBack(&c.coll)
 	for i := range in {
-		if err := in[i].err; err != nil {
+		if err := in[i].err(); err != nil {
 			return err
 		}
 		b.in.add(engine.Block{Layout: &in[i].layout, Memory: in[i].base()})
 	}
 	for i := range out {
-		if err := out[i].err; err != nil {
+		if err := out[i].err(); err != nil {
 			return err
 		}
 		if err := out[i].distinct(); err != nil {
@@ -43,9 +43,9 @@ func alltoallView[T any](c *Comm, in, out []View[T]) error {
 		}
 		b.out.add(engine.Block{Layout: &out[i].layout, Memory: out[i].base()})
 	}
-	if in[c.rank].n != out[c.rank].n {
-		return fmt.Errorf("%w: %d elements for this rank itself, room for %d", ErrCount, in[c.rank].n,
-			out[c.rank].n)
+	if in[c.rank].Len() != out[c.rank].Len() {
+		return fmt.Errorf("%w: %d elements for this rank itself, room for %d", ErrCount, in[c.rank].Len(),
+			out[c.rank].Len())
 	}
 	if c.checker != nil {
 		return packedAlltoall(c, in, out)
@@ -60,9 +60,9 @@ func packedAlltoall[T any](c *Comm, in, out []View[T]) error {
 	pack := func(views []View[T]) (buf []T, counts []int) {
 		for i := range views {
 			n := len(buf)
-			buf = append(buf, make([]T, views[i].n)...)
+			buf = append(buf, make([]T, views[i].Len())...)
 			views[i].Pack(buf[n:])
-			counts = append(counts, views[i].n)
+			counts = append(counts, views[i].Len())
 		}
 		return buf, counts
 	}

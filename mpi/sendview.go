@@ -12,7 +12,7 @@ import (
 func SendView[T any](c *Comm, v View[T], dst, tag int) error {
 	var err error
 	switch {
-	case v.err != nil || !lastKnown[T]() || !c.plain(dst, tag):
+	case v.wrong != nil || !lastKnown[T]() || !c.plain(dst, tag):
 		err = sendView(c, &v, dst, tag)
 	case v.layout.Apart():
 		err = c.e.SendView(c.context, &v.layout, v.base(), c.worldRank(dst), tag)
@@ -26,8 +26,8 @@ func SendView[T any](c *Comm, v View[T], dst, tag int) error {
 }
 
 func sendView[T any](c *Comm, v *View[T], dst, tag int) error {
-	if v.err != nil {
-		return v.err
+	if v.wrong != nil {
+		return v.err()
 	}
 	if buf, ok := v.whole(); ok {
 		return Send(c, buf, dst, tag)
@@ -53,7 +53,7 @@ func sendView[T any](c *Comm, v *View[T], dst, tag int) error {
 // RecvView receives a message into the elements of a view. A shorter message fills the first ones; of a
 // longer one the rest is lost, with ErrTruncate. A view with an element twice is refused.
 func RecvView[T any](c *Comm, v View[T], src, tag int) (Status, error) {
-	if v.err == nil && lastKnown[T]() && c.plain(src, tag) && v.layout.Twice() < 0 {
+	if v.wrong == nil && lastKnown[T]() && c.plain(src, tag) && v.layout.Twice() < 0 {
 		var st engine.Status
 		var err error
 		if v.layout.Apart() {
@@ -74,8 +74,8 @@ func RecvView[T any](c *Comm, v View[T], src, tag int) (Status, error) {
 }
 
 func recvView[T any](c *Comm, v *View[T], src, tag int) (Status, error) {
-	if v.err != nil {
-		return Status{}, v.err
+	if v.wrong != nil {
+		return Status{}, v.err()
 	}
 	if buf, ok := v.whole(); ok {
 		return Recv(c, buf, src, tag)
@@ -120,8 +120,8 @@ func isendView[T any](c *Comm, v *View[T], dst, tag int) (Request, error) {
 		h, err := c.e.IsendView(c.context, &v.layout, v.base(), c.worldRank(dst), tag)
 		return Request{h, c}, err
 	}
-	if v.err != nil {
-		return Request{}, v.err
+	if v.wrong != nil {
+		return Request{}, v.err()
 	}
 	if buf, ok := v.whole(); ok {
 		return Isend(c, buf, dst, tag)
@@ -155,13 +155,13 @@ func irecvView[T any](c *Comm, v *View[T], src, tag int) (Request, error) {
 		h, err := c.e.IrecvView(c.context, &v.layout, v.base(), c.worldRank(src), tag, sizeOf[T]())
 		return Request{h, c}, err
 	}
-	if v.err != nil {
-		return Request{}, v.err
+	if v.wrong != nil {
+		return Request{}, v.err()
 	}
 	if buf, ok := v.whole(); ok {
 		return Irecv(c, buf, src, tag)
 	}
-	if _, err := bytesOf(v.data); err != nil {
+	if err := checkElement[T](); err != nil {
 		return Request{}, err
 	}
 	if err := v.distinct(); err != nil {
@@ -197,10 +197,10 @@ func SendrecvView[T, U any](c *Comm, send View[T], dst, stag int, recv View[U], 
 // checked are the elements one after another in new memory, for a communicator whose messages are checked;
 // else nil.
 func (v *View[T]) checked(c *Comm) ([]T, error) {
-	if _, err := bytesOf(v.data); err != nil || c == nil || c.commState == nil || c.checker == nil {
+	if err := checkElement[T](); err != nil || c == nil || c.commState == nil || c.checker == nil {
 		return nil, err
 	}
-	buf := make([]T, v.n)
+	buf := make([]T, v.Len())
 	v.Pack(buf)
 	return buf, nil
 }

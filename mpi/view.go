@@ -12,10 +12,9 @@ import (
 // and copies nothing. The zero View has no elements. A View whose arguments do not fit its slice has no
 // elements either, and every call that is given it returns the reason.
 type View[T any] struct {
-	data   []T
-	n      int // elements in all
+	first  *T // of the slice
 	layout layout.Layout
-	err    error
+	wrong  *error // nil for nothing; a View is passed by value, and so is small
 }
 
 // Strided is count blocks of block elements. Blocks begin stride elements apart, the first one at the
@@ -23,7 +22,7 @@ type View[T any] struct {
 // MPI_Type_vector).
 func Strided[T any](data []T, count, block, stride int) View[T] {
 	l, err := layout.Strided(len(data), unitOf[T](), count, block, stride)
-	return viewOf(data, l, err)
+	return viewOf(unsafe.SliceData(data), l, err)
 }
 
 // Sub is a block of an n-dimensional array, whose last index changes fastest: the elements with indices from
@@ -31,65 +30,78 @@ func Strided[T any](data []T, count, block, stride int) View[T] {
 // MPI_Type_create_subarray).
 func Sub[T any](data []T, shape, start, size []int) View[T] {
 	l, err := layout.Sub(len(data), unitOf[T](), shape, start, size)
-	return viewOf(data, l, err)
+	return viewOf(unsafe.SliceData(data), l, err)
 }
 
 // Indexed is length[i] elements from at[i] on, for each i in turn. Without lengths each is one element (MPI
 // 4.1, 5.1.2, MPI_Type_indexed). at and length must not be changed while the View is in use.
 func Indexed[T any](data []T, at, length []int) View[T] {
 	l, err := layout.Indexed(len(data), unitOf[T](), at, length)
-	return viewOf(data, l, err)
+	return viewOf(unsafe.SliceData(data), l, err)
 }
 
 // Strided is Strided of the elements of the view, in its order, instead of those of a slice.
 func (v View[T]) Strided(count, block, stride int) View[T] {
-	l, err := layout.Strided(v.n, unitOf[T](), count, block, stride)
+	l, err := layout.Strided(v.Len(), unitOf[T](), count, block, stride)
 	return v.selected(l, err)
 }
 
 // Sub is Sub of the elements of the view, in its order, instead of those of a slice.
 func (v View[T]) Sub(shape, start, size []int) View[T] {
-	l, err := layout.Sub(v.n, unitOf[T](), shape, start, size)
+	l, err := layout.Sub(v.Len(), unitOf[T](), shape, start, size)
 	return v.selected(l, err)
 }
 
 // Indexed is Indexed of the elements of the view, in its order, instead of those of a slice.
 func (v View[T]) Indexed(at, length []int) View[T] {
-	l, err := layout.Indexed(v.n, unitOf[T](), at, length)
+	l, err := layout.Indexed(v.Len(), unitOf[T](), at, length)
 	return v.selected(l, err)
 }
 
-func viewOf[T any](data []T, l layout.Layout, err error) View[T] {
+func viewOf[T any](first *T, l layout.Layout, err error) View[T] {
 	if err != nil {
-		return View[T]{err: fmt.Errorf("%w: %w", ErrCount, err)}
+		return View[T]{wrong: badSelection(err)}
 	}
-	return View[T]{data: data, n: l.Bytes() / unitOf[T](), layout: l}
+	return View[T]{first: first, layout: l}
+}
+
+// badSelection is what is wrong with a view or a place of which the arguments do not fit.
+func badSelection(err error) *error {
+	err = fmt.Errorf("%w: %w", ErrCount, err)
+	return &err
 }
 
 // selected makes a selection of the view's elements a view of its slice.
 func (v *View[T]) selected(l layout.Layout, err error) View[T] {
-	if v.err != nil {
-		return View[T]{err: v.err}
+	if v.wrong != nil {
+		return View[T]{wrong: v.wrong}
 	}
 	if err == nil {
 		l = l.Of(&v.layout)
 	}
-	return viewOf(v.data, l, err)
+	return viewOf(v.first, l, err)
+}
+
+// err is what is wrong with the view.
+func (v *View[T]) err() error {
+	if v.wrong != nil {
+		return *v.wrong
+	}
+	return nil
 }
 
 // unitOf is the size of an element in a layout, which counts those of no bytes too.
 func unitOf[T any]() int { return max(sizeOf[T](), 1) }
 
 // Len is the number of elements.
-func (v View[T]) Len() int { return v.n }
+func (v View[T]) Len() int { return v.layout.Bytes() / unitOf[T]() }
 
 // Pack copies the elements, in the view's order, to dst: as many as there is room for. It returns their
 // number.
 func (v View[T]) Pack(dst []T) int {
-	dst = dst[:min(v.n, len(dst))]
+	dst = dst[:min(v.Len(), len(dst))]
 	if v.isPlain() {
-		c := v.cursor()
-		c.Gather(0, memory(dst))
+		v.layout.Gather(v.base(), memory(dst))
 		return len(dst)
 	}
 	for done := 0; done < len(dst); {
@@ -101,10 +113,9 @@ func (v View[T]) Pack(dst []T) int {
 // Unpack copies src to the elements, in the view's order: as many as src has, or as there are. It returns
 // their number.
 func (v View[T]) Unpack(src []T) int {
-	src = src[:min(v.n, len(src))]
+	src = src[:min(v.Len(), len(src))]
 	if v.isPlain() {
-		c := v.cursor()
-		c.Scatter(0, memory(src))
+		v.layout.Scatter(v.base(), memory(src))
 		return len(src)
 	}
 	for done := 0; done < len(src); {
@@ -119,24 +130,21 @@ func (v *View[T]) isPlain() bool { return lastKnown[T]() || checkElement[T]() ==
 // span is the elements from a place of the view's order on that lie together.
 func (v *View[T]) span(at int) []T {
 	from, n := v.layout.Span(at * unitOf[T]())
-	return v.data[from/unitOf[T]():][:n/unitOf[T]()]
-}
-
-// cursor copies elements that are plain.
-func (v *View[T]) cursor() layout.Cursor {
-	return layout.Cursor{Layout: &v.layout, Memory: v.base()}
+	return unsafe.Slice((*T)(unsafe.Add(v.base(), from/unitOf[T]()*sizeOf[T]())), n/unitOf[T]())
 }
 
 // base is the memory that the layout is of.
-func (v *View[T]) base() unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(v.data)) }
+func (v *View[T]) base() unsafe.Pointer { return unsafe.Pointer(v.first) }
 
 // whole returns the elements as a slice, if they lie together in order.
 func (v *View[T]) whole() ([]T, bool) {
-	from, ok := v.layout.Contiguous()
-	if !ok || v.n == 0 {
-		return nil, ok
+	if v.layout.Apart() {
+		return nil, false
 	}
-	return v.data[from/unitOf[T]():][:v.n], true
+	if v.layout.Bytes() == 0 {
+		return nil, true
+	}
+	return v.span(0), true
 }
 
 // together is the memory of the elements, which lie together in order.
@@ -157,7 +165,7 @@ func (v *View[T]) distinct() error {
 // pieces lists the memory of the elements, in order.
 func (v *View[T]) pieces() [][]byte {
 	var list [][]byte
-	for at := 0; at < v.n; {
+	for at := 0; at < v.Len(); {
 		span := v.span(at)
 		list = append(list, memory(span))
 		at += len(span)

@@ -13,161 +13,198 @@ import (
 
 // Place is a selection of the elements of a rank's part of a window: where PutView puts to, and GetView gets
 // from. Win.At makes it.
+//
+// It is as large as registers can pass it: memory that was just written in words, and is copied in more than
+// words, costs as much as all else that a PutView of a few bytes does.
 type Place struct {
-	layout  layout.Layout // of the n elements
-	unit    int           // bytes of an element
-	from, n int           // of which it is a selection
-	err     error
+	from, n  int       // elements
+	unit     int       // bytes of an element
+	selected *selected // nil for all n elements
+}
+
+// selected is what a Place has of its elements. Places share it, and nothing changes it.
+type selected struct {
+	layout layout.Layout
+	err    error // then the layout has no bytes
 }
 
 // At is the n elements of a part from an element on. Its methods select from these, as those of a View select
 // from a view's.
-func (w *Win[T]) At(from, n int) (p Place) {
+func (w *Win[T]) At(from, n int) Place {
 	unit := sizeOf[T]()
-	if from < 0 || n < 0 || n > (1<<62)/unit || from > math.MaxInt-n {
-		p.err = fmt.Errorf("%w: %d elements from %d on", ErrRange, n, from)
-		return p
+	if from < 0 || uint(n) > (1<<62)/uint(unit) || from > math.MaxInt-n {
+		return Place{selected: noPlace(from, n)}
 	}
-	p.layout.Extend(n * unit)
-	p.unit, p.from, p.n = unit, from, n
-	return p
+	return Place{from: from, n: n, unit: unit}
+}
+
+func noPlace(from, n int) *selected {
+	return &selected{err: fmt.Errorf("%w: %d elements from %d on", ErrRange, n, from)}
 }
 
 // Strided is count blocks of block elements of the place, which begin stride elements apart.
 func (p Place) Strided(count, block, stride int) Place {
 	l, err := layout.Strided(p.Len(), p.unit, count, block, stride)
-	return p.selected(l, err)
+	return p.selection(l, err)
 }
 
 // Sub is a block of the elements of the place, which are an array whose last index changes fastest.
 func (p Place) Sub(shape, start, size []int) Place {
 	l, err := layout.Sub(p.Len(), p.unit, shape, start, size)
-	return p.selected(l, err)
+	return p.selection(l, err)
 }
 
 // Indexed is length[i] elements of the place from at[i] on, for each i; without lengths one each. The slices
 // must not be changed while the Place is in use.
 func (p Place) Indexed(at, length []int) Place {
 	l, err := layout.Indexed(p.Len(), p.unit, at, length)
-	return p.selected(l, err)
+	return p.selection(l, err)
 }
 
-func (p *Place) selected(l layout.Layout, err error) Place {
+func (p Place) selection(l layout.Layout, err error) Place {
 	switch {
-	case p.err != nil:
-		return Place{err: p.err}
+	case p.err() != nil:
+		return p
 	case err != nil:
-		return Place{err: fmt.Errorf("%w: %w", ErrCount, err)}
+		return Place{selected: &selected{err: fmt.Errorf("%w: %w", ErrCount, err)}}
 	}
-	return Place{layout: l.Of(&p.layout), unit: p.unit, from: p.from, n: p.n}
+	outer := p.layout()
+	p.selected = &selected{layout: l.Of(&outer)}
+	return p
+}
+
+// layout is where the elements of the place are, from its first element on.
+func (p Place) layout() layout.Layout {
+	if p.selected != nil {
+		return p.selected.layout
+	}
+	return layout.Whole(0, p.n, p.unit)
+}
+
+func (p Place) err() error {
+	if p.selected != nil {
+		return p.selected.err
+	}
+	return nil
 }
 
 // Len is the number of elements.
 func (p Place) Len() int {
-	if p.unit == 0 {
-		return 0
+	if p.selected == nil || p.unit == 0 {
+		return p.n
 	}
-	return p.layout.Bytes() / p.unit
+	return p.selected.layout.Bytes() / p.unit
 }
 
 // PutView writes the elements of a view to as many elements of a rank's part, each in its order (MPI 4.1,
 // 12.3.1). The elements must not be changed before the epoch is closed, or Flush or FlushLocal has returned.
-// It may wait until bytes have left this rank, and uses 56 KiB of memory. A place with an element twice is
-// refused.
+// It may wait until bytes have left this rank, and uses at most 56 KiB of memory. A place with an element twice
+// is refused.
 func (w *Win[T]) PutView(v View[T], rank int, at Place) error {
-	if there := w.base().mappedPlace(v.err, v.layout.Bytes(), rank, &at); there != nil {
-		if !at.layout.Apart() {
-			here := v.cursor()
-			here.Gather(0, at.together(there))
-			return nil
-		}
+	if there := mappedPlace(w, v.layout.Bytes(), rank, at); there != nil {
+		v.layout.Gather(v.base(), unsafe.Slice((*byte)(there), v.layout.Bytes()))
+		return nil
 	}
-	return w.putView(&v, rank, &at)
+	return w.putView(&v, rank, at)
 }
 
-func (w *Win[T]) putView(v *View[T], rank int, at *Place) error {
+func (w *Win[T]) putView(v *View[T], rank int, at Place) error {
 	traced := traceOperation()
-	t, offset, err := w.base().viewTarget(v.err, v.n, rank, at)
+	t, offset, err := w.base().viewTarget(v.err(), v.Len(), rank, at)
 	if t != nil {
 		defer t.Release()
 	}
 	if err == nil && t != nil {
-		if e := at.layout.Twice(); e >= 0 {
+		if e := at.twice(); e >= 0 {
 			err = fmt.Errorf("%w: the place has element %d of the part twice", ErrBuffer,
 				at.from+e/w.elem)
 		}
 	}
-	if err == nil && t != nil {
+	taken := false
+	if err == nil && t != nil && v.layout.Apart() && at.together() {
+		taken, err = t.PutView(&v.layout, v.base(), offset+at.begins(), w.via.scope)
+	}
+	if err == nil && t != nil && !taken {
 		m := newWindowView(t, offset, &v.layout, v.base(), at)
 		if err = m.put(w.via.scope); err == nil {
 			m.release()
 		}
 	}
-	traced.ended(w.base(), tracedPutView, rank, v.n)
+	traced.ended(w.base(), tracedPutView, rank, v.Len())
 	return w.base().fail("PutView", rank, err)
 }
 
 // GetView reads elements of a rank's part into those of a view, as many, each in its order (MPI 4.1, 12.3.2).
 // The view has them when the epoch is closed, or Flush or FlushLocal has returned. It may wait for some of
-// them, and uses 56 KiB of memory. A view with an element twice is refused.
+// them, and uses at most 56 KiB of memory. A view with an element twice is refused.
 func (w *Win[T]) GetView(v View[T], rank int, at Place) error {
-	if there := w.base().mappedPlace(v.err, v.layout.Bytes(), rank, &at); there != nil {
-		if !at.layout.Apart() && v.layout.Twice() < 0 {
-			here := v.cursor()
-			here.Scatter(0, at.together(there))
-			return nil
-		}
+	if there := mappedPlace(w, v.layout.Bytes(), rank, at); there != nil && v.layout.Twice() < 0 {
+		v.layout.Scatter(v.base(), unsafe.Slice((*byte)(there), v.layout.Bytes()))
+		return nil
 	}
-	return w.getView(&v, rank, &at)
+	return w.getView(&v, rank, at)
 }
 
-func (w *Win[T]) getView(v *View[T], rank int, at *Place) error {
+func (w *Win[T]) getView(v *View[T], rank int, at Place) error {
 	traced := traceOperation()
-	t, offset, err := w.base().viewTarget(v.err, v.n, rank, at)
+	t, offset, err := w.base().viewTarget(v.err(), v.Len(), rank, at)
 	if t != nil {
 		defer t.Release()
 	}
 	if err == nil && t != nil {
 		err = v.distinct()
 	}
-	if err == nil && t != nil {
+	taken := false
+	if err == nil && t != nil && v.layout.Apart() && at.together() {
+		taken, err = t.GetView(&v.layout, v.base(), offset+at.begins(), w.via.scope)
+	}
+	if err == nil && t != nil && !taken {
 		m := newWindowView(t, offset, &v.layout, v.base(), at)
 		if err = m.get(w.via.scope); err == nil {
 			m.release()
 		}
 	}
-	traced.ended(w.base(), tracedGetView, rank, v.n)
+	traced.ended(w.base(), tracedGetView, rank, v.Len())
 	return w.base().fail("GetView", rank, err)
 }
 
-// mappedPlace is where in this process a place is that takes n bytes (n > 0); nil where it is not, and where
-// anything is to be said against the access.
-func (w *window) mappedPlace(wrong error, n, rank int, at *Place) unsafe.Pointer {
-	if wrong != nil || at.err != nil || n == 0 || n != at.layout.Bytes() {
-		return nil
+// together tells whether the elements lie together, which then begin some bytes after the place's first.
+func (p Place) together() bool { return p.selected == nil || !p.selected.layout.Apart() }
+
+func (p Place) begins() int {
+	if p.selected == nil {
+		return 0
 	}
-	there := w.mapped(rank, at.from, at.n)
-	if there == nil || at.unit != w.elem {
-		return nil
-	}
-	return there
+	from, _ := p.selected.layout.Contiguous()
+	return from
 }
 
-// together is the memory of a place that selects from mapped memory, and whose elements lie together.
-func (p *Place) together(mapped unsafe.Pointer) []byte {
-	from, _ := p.layout.Contiguous()
-	return unsafe.Slice((*byte)(unsafe.Add(mapped, from)), p.layout.Bytes())
+// twice is layout.Twice of the place.
+func (p Place) twice() int {
+	if p.selected == nil {
+		return -1
+	}
+	return p.selected.layout.Twice()
+}
+
+// mappedPlace is where in this process a place is whose elements lie together and that takes n bytes (n > 0);
+// nil where it is not, and where anything is to be said against the access.
+func mappedPlace[T any](w *Win[T], n, rank int, at Place) unsafe.Pointer {
+	if at.selected != nil || at.unit != sizeOf[T]() || at.n*sizeOf[T]() != n {
+		return nil
+	}
+	return w.base().mapped(rank, at.from, at.n)
 }
 
 // viewTarget checks an access to a place by a view of n elements, and gives the offset of what the place
 // selects from. The target is nil, without an error, where nothing is to be done; else it is to be released.
-func (w *window) viewTarget(wrong error, n, rank int, at *Place) (t *engine.Target, offset int,
+func (w *window) viewTarget(wrong error, n, rank int, at Place) (t *engine.Target, offset int,
 	err error) {
 	switch {
 	case wrong != nil:
 		return nil, 0, wrong
-	case at.err != nil:
-		return nil, 0, at.err
+	case at.err() != nil:
+		return nil, 0, at.err()
 	}
 	if err := w.check(); err != nil {
 		return nil, 0, err
@@ -216,9 +253,9 @@ type viewPiece struct {
 var windowViews = sync.Pool{New: func() any { return new(windowView) }}
 
 func newWindowView(t *engine.Target, offset int, here *layout.Layout, mem unsafe.Pointer,
-	at *Place) *windowView {
+	at Place) *windowView {
 	m := windowViews.Get().(*windowView)
-	m.t, m.offset, m.layout, m.at = t, offset, *here, at.layout
+	m.t, m.offset, m.layout, m.at = t, offset, *here, at.layout()
 	m.here = layout.Cursor{Layout: &m.layout, Memory: mem}
 	return m
 }

@@ -362,7 +362,7 @@ func (f *Receiver) Fail(c *channel.Channel, each func(token uint64)) error {
 		if t.c == c {
 			token := t.token
 			if t.stage != nil {
-				first = errors.Join(first, t.stage.Deregister())
+				first = errors.Join(first, f.stages.drop(t.stage))
 				t.stage = nil
 			}
 			if err := f.release(t); err != nil && first == nil {

@@ -104,7 +104,7 @@ func (a *Sender) Progress(c *channel.Channel) (err error) {
 }
 
 // gather copies the next n bytes of a message to its stage. Pieces take turns there, and Writes complete in
-// order, so that nothing reads the place any more.
+// order, so that nothing reads the place any more. Of a message that is there already the bytes are the same.
 func (a *Sender) gather(e *pendingSend, n int) (at transport.SGE, err error) {
 	if e.stage == nil {
 		if e.stage, err = a.stages.take(); err != nil {

@@ -40,6 +40,7 @@ type Sender struct {
 	channels  map[*channel.Channel]*channelSends
 	emptyRecv transport.RecvWR // for a FIN: no bytes
 	stages    stages
+	readable  bool // peers copy at once what they are told the key of
 }
 
 // SenderConfig says how messages are written into granted buffers. A zero field stands for its default.
@@ -65,7 +66,7 @@ type pendingSend struct {
 	channel    *channelSends
 	mr         transport.MR // nil for a message of no bytes, and for one that is gathered
 	from       Gatherer     // of a message that is gathered; else nil
-	stage      transport.MR // of a message that is gathered and has been granted room
+	stage      transport.MR // of a message that is gathered: all of it, or what is granted
 	length     uint64
 	token      uint64
 	granted    uint64 // bytes for which the receiver has granted room
@@ -79,8 +80,12 @@ type pendingSend struct {
 // NewSender makes the sender's side of a rank whose channels use pd.
 func NewSender(pd transport.PD, c SenderConfig) *Sender {
 	piece, depth := orDefault(c.Piece, defaultPiece), orDefault(c.Depth, defaultDepth)
-	return &Sender{pd: pd, piece: uint64(piece), depth: depth, channels: map[*channel.Channel]*channelSends{},
-		stages: stages{pd: pd}}
+	a := &Sender{pd: pd, piece: uint64(piece), depth: depth, channels: map[*channel.Channel]*channelSends{},
+		stages: stages{pd: pd}, readable: pd.DeviceAttr().DirectReads}
+	if a.readable {
+		a.stages.rights = transport.RemoteRead
+	}
+	return a
 }
 
 // TrySendRTS announces buf, which may be empty, as a whole message. When it returns true, buf must stay as it
@@ -124,7 +129,7 @@ func (a *Sender) trySend(c *channel.Channel, k channel.Kind, n int, buf []byte, 
 		}
 		of.spareRecvs++
 	}
-	var mr transport.MR
+	var mr, stage transport.MR
 	e := &a.table[i]
 	e.finRecv = finRecv
 	id := e.id(i)
@@ -136,6 +141,15 @@ func (a *Sender) trySend(c *channel.Channel, k channel.Kind, n int, buf []byte, 
 			}
 			s.Key = mr.Key()
 		}
+		if from != nil && a.readable && length <= stagePieces*StagePiece {
+			if stage, err = a.stages.spare(); err != nil {
+				return fmt.Errorf("memory to gather a message in: %w", err)
+			}
+			if stage != nil {
+				from.Gather(0, stage.Bytes()[:length])
+				s.Key = stage.Key()
+			}
+		}
 		put(body, s)
 		return nil
 	})
@@ -144,9 +158,9 @@ func (a *Sender) trySend(c *channel.Channel, k channel.Kind, n int, buf []byte, 
 		if mr != nil {
 			err = errors.Join(err, mr.Deregister())
 		}
-		return 0, false, err
+		return 0, false, errors.Join(err, a.stages.give(stage))
 	}
-	e.c, e.channel, e.mr, e.token = c, of, mr, token
+	e.c, e.channel, e.mr, e.stage, e.token = c, of, mr, stage, token
 	e.from, e.length = from, uint64(length)
 	of.open++
 	if finRecv {
@@ -251,6 +265,7 @@ func (a *Sender) Fail(c *channel.Channel, each func(token uint64)) error {
 	for i := range a.table {
 		if e := &a.table[i]; e.c == c {
 			if e.stage != nil {
+				a.stages.made--
 				e.mr, e.stage = e.stage, nil // what is still read there is not given to another message
 			}
 			token, err := a.finish(uint32(i))

@@ -9,6 +9,9 @@ import (
 // sender gathers each piece into memory of its own and writes it. A message that is not to lie together at
 // its receiver is moved in the same pieces, by Reads or by grants, and scattered out of that memory. So
 // neither end has more than two pieces of a message beside the user's memory (docs/adr/0051).
+//
+// Where peers copy at once what they have the key of, a message that is no longer than a stage is gathered
+// when it is announced, and read there as one that lies together, if a stage is free for it.
 const (
 	StagePiece  = 32 << 10
 	stagePieces = 2
@@ -28,6 +31,7 @@ type stages struct {
 	pd     transport.PD
 	rights transport.Access
 	free   []transport.MR
+	made   int // of them, that there are
 }
 
 func (s *stages) take() (transport.MR, error) {
@@ -36,7 +40,20 @@ func (s *stages) take() (transport.MR, error) {
 		s.free = s.free[:last]
 		return mr, nil
 	}
-	return s.pd.Alloc(stagePieces*StagePiece, s.rights)
+	s.made++
+	mr, err := s.pd.Alloc(stagePieces*StagePiece, s.rights)
+	if err != nil {
+		s.made--
+	}
+	return mr, err
+}
+
+// spare is take, and nil where those that are kept are all in use.
+func (s *stages) spare() (transport.MR, error) {
+	if len(s.free) == 0 && s.made >= keptStages {
+		return nil, nil
+	}
+	return s.take()
 }
 
 // give takes memory back that nothing under way can touch.
@@ -48,6 +65,12 @@ func (s *stages) give(mr transport.MR) error {
 		s.free = append(s.free, mr)
 		return nil
 	}
+	return s.drop(mr)
+}
+
+// drop gives memory up that may still be touched.
+func (s *stages) drop(mr transport.MR) error {
+	s.made--
 	return mr.Deregister()
 }
 

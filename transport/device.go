@@ -81,6 +81,7 @@ type DeviceAttr struct {
 	Atomics        bool // OpFetchAdd and OpCompareSwap
 	Windows        bool // PD.AllocMW, OpBind, OpInvalidate and OpSendInvalidate
 	StreamTransfer bool // Endpoint.Transfer
+	Views          bool // the PDs are ViewRegistrars
 }
 
 // PD is a protection domain.

@@ -81,7 +81,10 @@ func (i *incoming) begun(h frame.LaneHeader) {
 func (c *conn) receive() (came int, err error) {
 	staging := c.q.rcq.staging
 	for turn := 0; c.fd >= 0; turn++ {
-		dst := c.direct()
+		dst, staging := c.direct(), staging
+		if dst == nil && c.expectsLong() {
+			staging = staging[:headerAhead]
+		}
 		asked, n, err := c.link.Read(dst, staging, turn >= readsAPass)
 		if n <= 0 || err != nil {
 			if c.link.Heard() {
@@ -203,6 +206,9 @@ func (c *conn) direct() []byte {
 		if i.r.Key() != transport.Key(i.A) {
 			return nil // given up meanwhile: place says so
 		}
+		if i.r.View != nil {
+			return nil
+		}
 		if c.q.checked && i.Op == frame.Write {
 			// its target may be written by others meanwhile: the CRC is that of what came, not of what stands
 			// there
@@ -217,6 +223,18 @@ func (c *conn) direct() []byte {
 		return p.Region.Mem[at : at+k]
 	}
 	return nil
+}
+
+// headerAhead is how much is read where a long frame is expected: its header, and little that has to be
+// copied.
+const headerAhead = 512
+
+// expectsLong tells whether the next frame is likely to be one whose payload can be read straight to its
+// place, once its header has come: as the one before it was.
+func (c *conn) expectsLong() bool {
+	i := &c.in
+	return c.q.inline != nil && !i.inside && i.have == 0 && i.Length >= directMin &&
+		(i.Op == frame.Write || i.Op == frame.ReadWrite) && i.r.View == nil
 }
 
 // advance counts n bytes of the present frame as placed.

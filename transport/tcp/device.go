@@ -114,6 +114,8 @@ func (d *Device) Query() transport.DeviceAttr {
 		TailLast:   true, InlineWrites: true, PollQP: true, Lanes: true, Atomics: true,
 		Windows: true, PollableCQs: true,
 		StreamTransfer: true,
+		// frames that may be sent again over another lane are not made to fit a copy
+		Views: !d.opts.keeps(),
 	}
 }
 

@@ -24,6 +24,11 @@ func (q *qp) makeWrite(o *frame.Batch, w *verbs.Request) frameMade {
 		return madeNothing
 	}
 	n := min(w.Total-c.off, frame.MaxPayload)
+	if w.Viewed() {
+		if n = min(n, maxGathered); n > o.MaxCopy() {
+			return mustWait // until it begins a batch
+		}
+	}
 	if rest := w.Total - c.off - n; rest > 0 && rest < tailSize {
 		n -= tailSize // the last bytes of a Write stay in one frame
 	}
@@ -41,6 +46,9 @@ func (q *qp) makeWrite(o *frame.Batch, w *verbs.Request) frameMade {
 	c.turn = true
 	return madeFrame
 }
+
+// maxGathered is the most of a view that goes into a frame: it is copied, into a batch that has nothing else.
+const maxGathered = 60 << 10
 
 func (frameWrite) begin(q *qp, i *incoming) error {
 	r, err := q.PD.Find(&q.Windows, transport.Key(i.A), transport.RemoteWrite, i.B, uint64(i.Length))
@@ -93,6 +101,11 @@ func givenUp(key uint64) error {
 // there is a checksum, when that has been found right.
 func (c *conn) placeTagged(b []byte) {
 	i := &c.in
+	if v := i.r.View; v != nil { // of a Read, which alone tells when its bytes are there
+		v.Scatter(i.at, b)
+		i.advance(len(b))
+		return
+	}
 	if len(b) == i.left && i.held == 0 && !c.q.checked && !c.takes.holdsTail() {
 		placeTail(i.r.Mem[i.at:i.at+len(b)], b)
 		i.advance(len(b))

@@ -93,11 +93,15 @@ func (q *qp) payload(o *frame.Batch, h frame.Header, w *verbs.Request, off, n in
 		}
 		return false
 	}
-	if n <= frame.MaxCopied {
+	if n <= frame.MaxCopied || w.Viewed() {
 		b := o.Begin(h, n)
 		for len(b) > 0 {
 			p, at, k := verbs.Span(w.Local, off, len(b))
-			copy(b, p.Region.Mem[at:at+k])
+			if v := p.Region.View; v != nil {
+				v.Gather(at, b[:k])
+			} else {
+				copy(b, p.Region.Mem[at:at+k])
+			}
 			b, off = b[k:], off+k
 		}
 		return true

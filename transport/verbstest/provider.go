@@ -102,7 +102,8 @@ func Run(t *testing.T, p Provider) {
 func Checks() []Check {
 	var all []Check
 	for _, group := range [][]Check{
-		deviceChecks, memoryChecks, needing(atomics, atomicChecks), needing(windows, windowChecks),
+		deviceChecks, memoryChecks, needing(views, viewChecks), needing(atomics, atomicChecks),
+		needing(windows, windowChecks),
 		cqChecks, handlerChecks, requestChecks,
 		transferChecks, lookChecks, orderChecks, errorChecks, closeChecks,
 		faultChecks, tickChecks, connectChecks, streamChecks, randomChecks, limitChecks, flushChecks,

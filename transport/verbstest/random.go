@@ -22,11 +22,12 @@ type stream struct {
 	n        int // messages
 	size     int // of a place
 	src      transport.MR
-	dst      transport.MR // Sends and Writes land here
-	local    transport.MR // Reads land here
-	remote   transport.MR // Reads take from here
-	counter  transport.MR // Atomics count here
-	counted  int          // Atomics complete
+	dst      transport.MR                  // Sends and Writes land here
+	local    transport.MR                  // Reads land here
+	remote   transport.MR                  // Reads take from here
+	views    map[transport.MR]transport.MR // of src and local, where the provider has views
+	counter  transport.MR                  // Atomics count here
+	counted  int                           // Atomics complete
 	ops      []transport.Opcode
 	lens     []int
 	posted   int
@@ -45,6 +46,7 @@ func newStream(from, to *node, qp, back transport.QP, seed uint64, n, size int) 
 	s.src, s.local = from.memory(n*size, all), from.memory(n*size, all)
 	s.dst, s.remote = to.memory(n*size, all), to.memory(n*size, all)
 	s.counter = to.memory(8, allAtomic)
+	s.views = from.viewed(s.src, s.local)
 	for i := range n {
 		s.ops = append(s.ops, []transport.Opcode{transport.OpSend, transport.OpWrite, transport.OpWriteImm,
 			transport.OpRead,
@@ -129,6 +131,13 @@ func (s *stream) post() (bool, error) {
 	}
 	if !asks(wr.Op) && s.lens[i] <= s.from.dev.Query().MaxInline && s.rng.IntN(2) == 0 {
 		wr.Flags |= transport.FlagInline
+	}
+	if wr.Flags&transport.FlagInline == 0 && (wr.Op == transport.OpWrite || wr.Op == transport.OpRead) {
+		for j := range wr.Local {
+			if v := s.views[wr.Local[j].MR]; v != nil && s.rng.IntN(2) == 0 {
+				wr.Local[j].MR = v
+			}
+		}
 	}
 	if err := s.qp.PostSend(wr); err != nil {
 		return false, err

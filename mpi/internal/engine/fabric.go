@@ -34,7 +34,8 @@ type fabric struct {
 	cq         transport.CQ
 	endpoint   transport.Endpoint
 	eagerLimit int
-	reads      int // of one QP under way at once
+	reads      int                     // of one QP under way at once
+	views      transport.ViewRegistrar // nil where bytes of a work request have to lie together
 
 	oneSided oneSidedTable
 	sender   *rendezvous.Sender
@@ -65,6 +66,9 @@ func (e *Engine) newFabric(c *Config, from Fabric) (*fabric, error) {
 	}
 	if f.pd, err = f.device.AllocPD(); err != nil {
 		return nil, err
+	}
+	if attr.Views {
+		f.views, _ = f.pd.(transport.ViewRegistrar)
 	}
 	if len(c.HandlerCores) > 0 {
 		if f.handler, err = e.completionHandler.start(f.device, c.HandlerCores[0],

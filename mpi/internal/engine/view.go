@@ -43,6 +43,11 @@ func (b *viewBuffer) memory() []byte {
 
 // setView makes bytes of memory the request's buffer.
 func (v *viewMessages) setView(r *request, l *layout.Layout, mem unsafe.Pointer) {
+	r.view = v.buffer(l, mem)
+}
+
+// buffer is bytes of memory as a buffer of its own, until it is released.
+func (v *viewMessages) buffer(l *layout.Layout, mem unsafe.Pointer) *viewBuffer {
 	b := v.free
 	if b == nil {
 		b = &viewBuffer{}
@@ -51,7 +56,7 @@ func (v *viewMessages) setView(r *request, l *layout.Layout, mem unsafe.Pointer)
 	}
 	b.layout, b.next = *l, nil
 	b.Cursor = layout.Cursor{Layout: &b.layout, Memory: mem}
-	r.view = b
+	return b
 }
 
 // setBuffer makes a block the request's buffer, which may lie together, or have no bytes.
@@ -96,8 +101,7 @@ func (e *Engine) SendView(context uint32, l *layout.Layout, mem unsafe.Pointer, 
 	}
 	// the common case, as in Send
 	buf := e.views.room(&e.views.outgoing)[:n]
-	c := layout.Cursor{Layout: l, Memory: mem}
-	c.Gather(0, buf)
+	l.Gather(mem, buf)
 	if e.sends.sendEager(p, envelope{Context: context, Tag: int32(tag)}, buf, 0) {
 		e.mu.Unlock()
 		return nil
@@ -163,11 +167,10 @@ func (v *viewMessages) sendNow(context uint32, l *layout.Layout, mem unsafe.Poin
 	if p == nil || n > min(p.eagerLimit, stageBytes) || v.e.stopped != nil {
 		return false
 	}
-	c := layout.Cursor{Layout: l, Memory: mem}
 	buf := v.room(&v.outgoing)[:n]
 	env := envelope{Context: context, Tag: int32(tag)}
 	if more && n <= eager.MaxBatched {
-		c.Gather(0, buf)
+		l.Gather(mem, buf)
 		if v.e.coalescer.add(p, env, buf) {
 			return true
 		}
@@ -175,7 +178,7 @@ func (v *viewMessages) sendNow(context uint32, l *layout.Layout, mem unsafe.Poin
 	if !p.canSendEager(n) && !v.e.sends.canSendAfterBatch(p, n) {
 		return false
 	}
-	c.Gather(0, buf)
+	l.Gather(mem, buf)
 	return v.e.sends.sendEager(p, env, buf, sendFlags(more))
 }
 
@@ -241,8 +244,7 @@ func (e *Engine) RecvView(context uint32, l *layout.Layout, mem unsafe.Pointer, 
 		buf := e.views.room(&e.views.incoming)[:room]
 		n, ok := e.recvs.recvDirect(e.peers[src], envelope{Context: context, Tag: int32(tag)}, buf)
 		if ok {
-			c := layout.Cursor{Layout: l, Memory: mem}
-			c.Scatter(0, buf[:n])
+			l.Scatter(mem, buf[:n])
 			answer := eager.PrefetchAddr(e.peers[src].ch, n)
 			e.mu.Unlock()
 			prefetch(answer)

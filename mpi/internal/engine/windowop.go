@@ -27,6 +27,7 @@ type oneSided struct {
 	peer       *peer
 	mr         transport.MR // of the caller's buffer; nil where the slot serves
 	into       []byte       // the caller's buffer for what is read into the slot
+	view       *viewBuffer  // the caller's buffer, where it does not lie together; else nil
 	request    *request     // completes with the operation; nil for none
 	err        error
 	asked      bool // of the peer's engine, which answers by UPDATED
@@ -122,8 +123,11 @@ func (t *Target) drop(o *oneSided) {
 	if o.mr != nil {
 		o.err = cmp.Or(o.err, o.mr.Deregister())
 	}
+	if o.view != nil {
+		t.w.e.views.release(o.view)
+	}
 	o.generation = (o.generation + 1) & generationMask
-	o.target, o.peer, o.mr, o.into, o.request, o.err = nil, nil, nil, nil, nil, nil
+	o.target, o.peer, o.mr, o.into, o.view, o.request, o.err = nil, nil, nil, nil, nil, nil, nil
 	o.kept, o.done, o.asked, o.givenUp = false, false, false, false
 	o.next, table.free = table.free, o
 }
@@ -161,6 +165,9 @@ func (w *windows) complete(o *oneSided, err error) {
 	t := o.target
 	if err == nil && o.into != nil {
 		copy(o.into, o.bytes())
+	}
+	if err == nil && o.view != nil && o.mr == nil && o.wr.Op == transport.OpRead {
+		o.view.Scatter(0, o.bytes()[:o.view.bytes()])
 	}
 	if o.mr != nil {
 		err = cmp.Or(err, o.mr.Deregister())

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/mpi/internal/layout"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -162,6 +163,51 @@ func (t *Target) Get(dst []byte, at int, s *Canceller) error {
 	return t.move(transport.OpRead, dst, at, nil, s)
 }
 
+// PutView is Put of the bytes of a layout of some memory, which do not lie together there. It takes them only
+// where the way to the target, which has been reached, does that.
+func (t *Target) PutView(l *layout.Layout, mem unsafe.Pointer, at int, s *Canceller) (taken bool, err error) {
+	return t.moveView(transport.OpWrite, l, mem, at, s)
+}
+
+// GetView is PutView the other way.
+func (t *Target) GetView(l *layout.Layout, mem unsafe.Pointer, at int, s *Canceller) (taken bool, err error) {
+	return t.moveView(transport.OpRead, l, mem, at, s)
+}
+
+func (t *Target) moveView(op transport.Opcode, l *layout.Layout, mem unsafe.Pointer, at int, s *Canceller) (
+	taken bool, err error) {
+	if t.control.Load() != nil {
+		return false, nil
+	}
+	t.w.e.mu.Lock()
+	defer t.w.e.mu.Unlock()
+	p, err := t.reach(s)
+	if err != nil {
+		return true, err
+	}
+	if p.fabric.views == nil {
+		return false, nil
+	}
+	o, err := t.newOperation(p, s)
+	if err != nil {
+		return true, err
+	}
+	n := l.Bytes()
+	o.view = t.w.e.views.buffer(l, mem)
+	o.name(op, n, t.keys.Mem, at)
+	switch {
+	case n > slotBytes:
+		if o.mr, err = p.fabric.views.RegisterView(o.view, n, accessOf(op)); err != nil {
+			t.drop(o)
+			return true, err
+		}
+		o.local[0].MR, o.local[0].Offset = o.mr, 0
+	case op == transport.OpWrite:
+		o.view.Gather(0, o.bytes()[:n])
+	}
+	return true, t.postTransfer(p, o, s)
+}
+
 // move begins a Put or a Get of buf. A request, if there is one, counts what is under way.
 func (t *Target) move(op transport.Opcode, buf []byte, at int, r *request, s *Canceller) error {
 	if len(buf) == 0 {
@@ -293,16 +339,10 @@ func (t *Target) post(p *peer, op transport.Opcode, buf []byte, at int, r *reque
 	if o.request = r; r != nil {
 		r.openTransfers++
 	}
-	o.wr.Op = op
-	o.local[0] = transport.SGE{MR: o.chunk.mr, Offset: o.slot(), Length: len(buf)}
-	o.remote[0] = transport.Segment{Key: t.keys.Mem, Offset: uint64(at), Length: uint64(len(buf))}
+	o.name(op, len(buf), t.keys.Mem, at)
 	switch {
 	case len(buf) > slotBytes:
-		access := transport.Access(0)
-		if op == transport.OpRead {
-			access = transport.LocalWrite
-		}
-		if o.mr, err = p.fabric.pd.Register(buf, access); err != nil {
+		if o.mr, err = p.fabric.pd.Register(buf, accessOf(op)); err != nil {
 			t.drop(o)
 			return err
 		}
@@ -312,9 +352,29 @@ func (t *Target) post(p *peer, op transport.Opcode, buf []byte, at int, r *reque
 	default:
 		o.into = buf
 	}
-	if op == transport.OpWrite {
+	return t.postTransfer(p, o, s)
+}
+
+// name has an operation be a transfer between its slot and n bytes at an offset of a region.
+func (o *oneSided) name(op transport.Opcode, n int, key transport.Key, at int) {
+	o.wr.Op = op
+	o.local[0] = transport.SGE{MR: o.chunk.mr, Offset: o.slot(), Length: n}
+	o.remote[0] = transport.Segment{Key: key, Offset: uint64(at), Length: uint64(n)}
+}
+
+// accessOf is the right that an operation needs at its caller's buffer.
+func accessOf(op transport.Opcode) transport.Access {
+	if op == transport.OpRead {
+		return transport.LocalWrite
+	}
+	return 0
+}
+
+// postTransfer posts a Write or a Read that is described.
+func (t *Target) postTransfer(p *peer, o *oneSided, s *Canceller) error {
+	if o.wr.Op == transport.OpWrite {
 		t.written = true
-		if len(buf) <= slotBytes {
+		if o.mr == nil {
 			o.wr.Flags |= transport.FlagMore // the Flush, or any pass, sends it
 		}
 	}

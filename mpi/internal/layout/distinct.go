@@ -9,19 +9,21 @@ import (
 
 // Twice gives an offset in memory that the layout has twice; -1 if there is none.
 func (l *Layout) Twice() int {
-	if l.of == nil && (l.depth == 1 && max(l.few[0].stride, -l.few[0].stride) >= l.block ||
-		l.list != nil && l.list.ascending) {
+	if l.more == nil && max(l.stride, -l.stride) >= l.block { // most columns
 		return -1
 	}
 	return l.twice()
 }
 
 func (l *Layout) twice() int {
-	at := l.twiceHere()
-	if at >= 0 && l.of != nil {
-		at, _ = l.of.Span(at)
+	if m := l.more; !l.Apart() || m != nil && m.of == nil && m.list != nil && m.list.ascending {
+		return -1
 	}
-	if at >= 0 || l.of == nil || l.of.Twice() < 0 {
+	at, of := l.twiceHere(), l.of()
+	if at >= 0 && of != nil {
+		at, _ = of.Span(at)
+	}
+	if at >= 0 || of == nil || of.Twice() < 0 {
 		return at
 	}
 	// What l selects from has bytes twice. Whether both are selected is seen in memory alone.
@@ -49,23 +51,25 @@ func overlap(all []interval) int {
 
 // twiceHere is Twice in what l selects from.
 func (l *Layout) twiceHere() int {
-	if l.list != nil {
-		if e := l.list.twiceInList(); e >= 0 {
-			return l.start + e*l.list.step
+	if p := l.list(); p != nil {
+		if e := p.twiceInList(); e >= 0 {
+			return l.start + e*p.step
 		}
 		return -1
 	}
 	// Of all that is made without a list only blocks that are longer than their distance overlap; and where
 	// selections are joined (Of), dimensions that stay within the block of another.
-	for i, d := range l.dims() {
+	var room [maxDims]dim
+	dims := l.appendDims(room[:0])
+	for i, d := range dims {
 		if max(d.stride, -d.stride) >= l.block {
 			continue
 		}
-		if l.depth == 1 || i == l.depth-1 || d.stride == 0 {
+		if i == len(dims)-1 || d.stride == 0 {
 			return l.start
 		}
 	}
-	if l.sorted() {
+	if l.sorted(dims) {
 		return -1
 	}
 	var all []interval
@@ -78,9 +82,8 @@ func (l *Layout) twiceHere() int {
 }
 
 // sorted tells whether each dimension's parts are apart by at least what is inside it.
-func (l *Layout) sorted() bool {
+func (l *Layout) sorted(dims []dim) bool {
 	extent := l.block
-	dims := l.dims()
 	for i := len(dims) - 1; i >= 0; i-- {
 		distance := max(dims[i].stride, -dims[i].stride)
 		if distance < extent {

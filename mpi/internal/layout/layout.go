@@ -6,28 +6,34 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
 	"sort"
 	"sync/atomic"
 )
 
 // Layout is a sequence of bytes at offsets of some memory: blocks within repetitions, or a list of ranges.
-// Views are passed by value, so it is as small as the shapes without a list allow.
+// Views are passed by value, so it is small: what is more than blocks at equal distances is elsewhere.
 // The offsets of a Layout that selects from another are positions in the sequence of that one. The zero
-// Layout has no bytes. Constructors check that all offsets are within the memory, so that no use has to.
+// Layout has no bytes, and no other has none. Constructors check that all offsets are within the memory, so
+// that no use has to.
 type Layout struct {
 	n     int // bytes in all
 	start int // offset of the first
-	block int // bytes that lie together, inside all dims
+	block int // bytes that lie together, inside all repetitions; 0 of a list
+	// from a block to the next, where there are no dims: n/block blocks, or one, which is all
+	stride int
 
-	depth int // dims that there are, the outermost first
-	few   [fewDims]dim
-	many  []dim // in place of few, where depth is larger
+	more *more // nil where that is all; never changed, copies of a Layout share it
+}
 
-	list *list   // in place of dims; nil for none
+// more is what only some layouts have.
+type more struct {
+	dims []dim   // in place of stride: the outermost first, two at least
+	list *list   // in place of blocks; nil for none
 	of   *Layout // nil for memory
 }
 
-// list is ranges of elements. Copies of a Layout share it.
+// list is ranges of elements, two at least.
 type list struct {
 	at, length []int // without lengths, one element each
 	size       int   // bytes of an element
@@ -41,10 +47,7 @@ type list struct {
 // dim is a repetition: of count parts, stride bytes apart.
 type dim struct{ count, stride int }
 
-const (
-	fewDims = 4
-	maxDims = 16
-)
+const maxDims = 16
 
 // errTooMuch is for what no memory can have.
 var errTooMuch = errors.New("there are more elements than can be counted")
@@ -79,7 +82,7 @@ func Strided(total, size, count, block, stride int) (Layout, error) {
 	case stride == block || count == 1:
 		l.block = l.n
 	default:
-		l.few[0], l.depth = dim{count, stride * size}, 1
+		l.stride = stride * size
 		if stride < 0 {
 			l.start = (count - 1) * distance * size
 		}
@@ -116,29 +119,39 @@ func Sub(total, size int, shape, start, extent []int) (Layout, error) {
 	l := Layout{block: size, n: selected}
 	stride := size
 	var inner [maxDims]dim // the innermost first
+	depth := 0
 	for d := len(shape) - 1; d >= 0; d-- {
 		l.start += start[d] * stride
 		switch {
 		case extent[d] == 1:
-		case l.depth == 0 && l.block == stride:
+		case depth == 0 && l.block == stride:
 			l.block *= extent[d] // all that is inside lies together
-		case l.depth == maxDims:
+		case depth == maxDims:
 			return Layout{}, fmt.Errorf("Sub of more than %d dimensions", maxDims)
 		default:
-			inner[l.depth] = dim{extent[d], stride}
-			l.depth++
+			inner[depth] = dim{extent[d], stride}
+			depth++
 		}
 		stride *= shape[d]
 	}
-	dims := l.few[:min(l.depth, fewDims)]
-	if l.depth > fewDims {
-		l.many = make([]dim, l.depth)
-		dims = l.many
-	}
-	for i := range dims {
-		dims[i] = inner[l.depth-1-i]
-	}
+	slices.Reverse(inner[:depth])
+	l.repeat(inner[:depth], nil)
 	return l, nil
+}
+
+// repeat has the blocks be in repetitions, of what another layout selects or of memory (nil).
+func (l *Layout) repeat(dims []dim, of *Layout) {
+	l.stride, l.more = 0, nil
+	switch {
+	case len(dims) > 1:
+		l.more = &more{dims: slices.Clone(dims), of: of}
+		return
+	case len(dims) == 1:
+		l.stride = dims[0].stride
+	}
+	if of != nil {
+		l.more = &more{of: of}
+	}
 }
 
 // Indexed is length[i] elements from at[i] on, for each i in turn, of total elements of size bytes. Without
@@ -147,8 +160,8 @@ func Indexed(total, size int, at, length []int) (Layout, error) {
 	if length != nil && len(length) != len(at) {
 		return Layout{}, fmt.Errorf("Indexed with %d places and %d lengths", len(at), len(length))
 	}
-	l := Layout{list: &list{at: at, length: length, size: size, step: size, ascending: true}}
-	end := 0
+	var l Layout
+	end, ascending := 0, true
 	for i, from := range at {
 		n := 1
 		if length != nil {
@@ -162,12 +175,16 @@ func Indexed(total, size int, at, length []int) (Layout, error) {
 			return Layout{}, errTooMuch
 		}
 		if n > 0 {
-			l.list.ascending = l.list.ascending && from >= end
+			ascending = ascending && from >= end
 			end = from + n
 		}
 	}
-	if l.n == 0 {
-		return Layout{}, nil
+	switch {
+	case l.n == 0:
+	case len(at) == 1:
+		l.start, l.block = at[0]*size, l.n
+	default:
+		l.more = &more{list: &list{at: at, length: length, size: size, step: size, ascending: ascending}}
 	}
 	return l, nil
 }
@@ -177,26 +194,43 @@ func (l *Layout) Bytes() int { return l.n }
 
 // Apart tells whether there are bytes that do not lie together in memory, in order. A layout without bytes
 // lies together.
-func (l *Layout) Apart() bool {
-	return l.n > 0 && (l.of != nil || l.depth > 0 || l.list != nil && len(l.list.at) > 1)
-}
+func (l *Layout) Apart() bool { return l.n != l.block || l.more != nil }
 
 // Contiguous tells whether the bytes lie together in memory, in order, and where they begin.
-func (l *Layout) Contiguous() (from int, ok bool) {
-	if l.Apart() {
-		return 0, false
+func (l *Layout) Contiguous() (from int, ok bool) { return l.start, !l.Apart() }
+
+func (l *Layout) list() *list {
+	if l.more == nil {
+		return nil
 	}
-	if l.list != nil {
-		return l.start + l.list.at[0]*l.list.step, true
-	}
-	return l.start, true
+	return l.more.list
 }
 
-func (l *Layout) dims() []dim {
-	if l.many != nil {
-		return l.many
+// of is what l selects from; nil for memory.
+func (l *Layout) of() *Layout {
+	if l.more == nil {
+		return nil
 	}
-	return l.few[:l.depth]
+	return l.more.of
+}
+
+// manyDims are the repetitions of blocks, where there are two at least.
+func (l *Layout) manyDims() []dim {
+	if l.more == nil {
+		return nil
+	}
+	return l.more.dims
+}
+
+// appendDims appends the repetitions of blocks.
+func (l *Layout) appendDims(to []dim) []dim {
+	if many := l.manyDims(); many != nil {
+		return append(to, many...)
+	}
+	if l.n > l.block {
+		to = append(to, dim{l.n / l.block, l.stride})
+	}
+	return to
 }
 
 // lengthOf is the length of a range of a list, in bytes.
@@ -212,26 +246,38 @@ func (l Layout) Of(outer *Layout) Layout {
 	switch {
 	case l.n == 0:
 		return Layout{}
-	case outer.depth == 0 && outer.list == nil: // a range of what outer selects from
+	case outer.block == outer.n: // a range of what outer selects from
 		l.start += outer.start
-		l.of = outer.of
-		return l
-	case outer.depth == 1:
+		return l.from(outer.of())
+	case outer.list() == nil && outer.manyDims() == nil:
 		if m, ok := l.within(outer); ok {
 			return m
 		}
 	}
 	parent := *outer
-	if p := parent.list; p != nil && p.length != nil && p.ends == nil {
-		parent.list = &list{at: p.at, length: p.length, size: p.size, step: p.step, ascending: p.ascending,
+	if p := parent.list(); p != nil && p.length != nil && p.ends == nil {
+		ended := &list{at: p.at, length: p.length, size: p.size, step: p.step, ascending: p.ascending,
 			ends: make([]int, len(p.at))}
 		end := 0
 		for i := range p.at {
 			end += p.lengthOf(i)
-			parent.list.ends[i] = end
+			ended.ends[i] = end
 		}
+		parent.more = &more{list: ended, of: parent.more.of}
 	}
-	l.of = &parent
+	return l.from(&parent)
+}
+
+// from is l, of the bytes of another layout or of memory (nil).
+func (l Layout) from(of *Layout) Layout {
+	if of == nil {
+		return l
+	}
+	m := more{of: of}
+	if l.more != nil {
+		m.dims, m.list = l.more.dims, l.more.list
+	}
+	l.more = &m
 	return l
 }
 
@@ -239,16 +285,17 @@ func (l Layout) Of(outer *Layout) Layout {
 // be that where each of its strides leads from a place in a block to the same place in another, or stays
 // within the block.
 func (l Layout) within(outer *Layout) (Layout, bool) {
-	b, stride := outer.block, outer.few[0].stride
-	if l.list != nil {
+	b, stride := outer.block, outer.stride
+	if l.list() != nil {
 		return l.listWithin(outer, stride)
 	}
-	if l.depth == maxDims {
+	var room [maxDims + 1]dim
+	dims := l.appendDims(room[:0])
+	if len(dims) == maxDims {
 		return l, false
 	}
 	low := l.start % b
 	high := low + l.block
-	dims := l.dims()
 	for _, d := range dims {
 		if span := (d.count - 1) * d.stride; d.stride%b != 0 {
 			low, high = low+min(span, 0), high+max(span, 0)
@@ -262,11 +309,6 @@ func (l Layout) within(outer *Layout) (Layout, bool) {
 	}
 	m := l
 	m.start = outer.start + l.start/b*stride + l.start%b
-	m.of = outer.of
-	if m.many != nil || m.depth == fewDims && rows > 1 {
-		m.many = append(make([]dim, 0, maxDims), dims...)
-	}
-	dims = m.dims()
 	for i, d := range dims {
 		if d.stride%b == 0 {
 			dims[i].stride = d.stride / b * stride
@@ -274,34 +316,29 @@ func (l Layout) within(outer *Layout) (Layout, bool) {
 	}
 	if rows > 1 {
 		m.block = b
-		if m.many != nil {
-			m.many = append(m.many, dim{rows, stride})
-		} else {
-			m.few[m.depth] = dim{rows, stride}
-		}
-		m.depth++
+		dims = append(dims, dim{rows, stride})
 	}
+	m.repeat(dims, outer.of())
 	return m, true
 }
 
 // listWithin is within for a list of single elements of blocks of one element, which do not overlap.
 func (l Layout) listWithin(outer *Layout, stride int) (Layout, bool) {
-	p := l.list
+	p := l.list()
 	if p.length != nil || p.step != outer.block || p.size != outer.block || l.start%outer.block != 0 ||
 		max(stride, -stride) < outer.block {
 		return l, false
 	}
-	l.list = &list{at: p.at, size: p.size, step: stride, ascending: p.ascending}
 	l.start = outer.start + l.start/outer.block*stride
-	l.of = outer.of
+	l.more = &more{list: &list{at: p.at, size: p.size, step: stride, ascending: p.ascending}, of: outer.of()}
 	return l, true
 }
 
 // Span is where the byte at a position is in memory, and how many bytes from there on lie together.
 func (l *Layout) Span(at int) (offset, n int) {
 	offset, n = l.spanHere(at)
-	if l.of != nil {
-		inner, m := l.of.Span(offset)
+	if of := l.of(); of != nil {
+		inner, m := of.Span(offset)
 		return inner, min(n, m)
 	}
 	return offset, n
@@ -309,14 +346,17 @@ func (l *Layout) Span(at int) (offset, n int) {
 
 // spanHere is Span in what l selects from.
 func (l *Layout) spanHere(at int) (offset, n int) {
-	if p := l.list; p != nil {
+	if p := l.list(); p != nil {
 		i, from := p.find(at)
 		return l.start + p.at[i]*p.step + at - from, p.lengthOf(i) - (at - from)
 	}
 	offset = l.start + at%l.block
 	n = l.block - at%l.block
 	at /= l.block
-	dims := l.dims()
+	dims := l.manyDims()
+	if dims == nil {
+		return offset + at*l.stride, n
+	}
 	for i := len(dims) - 1; i >= 0; i-- {
 		offset += at % dims[i].count * dims[i].stride
 		at /= dims[i].count

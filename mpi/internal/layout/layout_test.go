@@ -104,7 +104,7 @@ func TestAgainstLists(t *testing.T) {
 	r := rand.New(rand.NewPCG(19, 7))
 	overlapping, nestedInMemory := 0, 0
 	for round := range 15_000 {
-		size := []int{1, 2, 3, 4, 8, 12, 16}[r.IntN(7)]
+		size := []int{1, 2, 3, 4, 8, 12, 16, 24, 32}[r.IntN(9)]
 		total := 1 + r.IntN(150)
 		mem := make([]byte, total*size)
 		for i := range mem {
@@ -116,7 +116,7 @@ func TestAgainstLists(t *testing.T) {
 		for _, e := range order {
 			flat = append(flat, mem[e*size:][:size]...)
 		}
-		if l.of != nil {
+		if l.of() != nil {
 			nestedInMemory++
 		}
 		if len(flat) > 0 {
@@ -161,6 +161,9 @@ func checkCursor(t *testing.T, r *rand.Rand, l *Layout, mem, flat []byte) {
 	n := r.IntN(len(flat) - at + 1)
 	c.Gather(at, got[:n])
 	require.Equal(t, flat[at:at+n], got[:n])
+	clear(got)
+	l.Gather(c.Memory, got[:at])
+	require.Equal(t, flat[:at], got[:at])
 }
 
 func checkScatter(t *testing.T, r *rand.Rand, l *Layout, mem []byte, order []int, size int) {
@@ -177,6 +180,9 @@ func checkScatter(t *testing.T, r *rand.Rand, l *Layout, mem []byte, order []int
 		c.Scatter(at, src[at:at+n])
 		at += n
 	}
+	require.Equal(t, expected, mem)
+	c.Scatter(0, make([]byte, len(src)))
+	l.Scatter(c.Memory, src)
 	require.Equal(t, expected, mem)
 }
 
@@ -251,8 +257,20 @@ func TestJoined(t *testing.T) {
 	block, _ := Sub(1000, 8, []int{10, 100}, []int{2, 10}, []int{5, 20})
 	inBlock, _ := Sub(100, 8, []int{5, 20}, []int{1, 3}, []int{2, 4})
 	for _, l := range []Layout{column.Of(&rows), inBlock.Of(&block), Whole(3, 2, 8).Of(&block)} {
-		require.Nil(t, l.of)
+		require.Nil(t, l.of())
 	}
+}
+
+// Columns, and blocks of matrices, are made without an allocation.
+func TestSmallLayouts(t *testing.T) {
+	shape, start, extent := []int{10, 100}, []int{2, 10}, []int{5, 20}
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		column, err := Strided(1000, 8, 10, 1, 100)
+		block, wrong := Sub(1000, 8, shape, start, extent)
+		if of := Whole(3, 1, 8).Of(&column); err != nil || wrong != nil || of.Apart() || !block.Apart() {
+			t.Fatal(err, wrong)
+		}
+	}))
 }
 
 // Nothing is allocated to copy, or to look for elements that occur twice, in any order of a list.

@@ -12,10 +12,22 @@ type Cursor struct {
 }
 
 // Gather copies the bytes from a position on to dst.
-func (c *Cursor) Gather(at int, dst []byte) { c.move(at, dst, false) }
+func (c *Cursor) Gather(at int, dst []byte) {
+	if at == 0 && c.Layout.more == nil {
+		c.Layout.Gather(c.Memory, dst)
+		return
+	}
+	c.move(at, dst, false)
+}
 
 // Scatter copies src to the bytes from a position on.
-func (c *Cursor) Scatter(at int, src []byte) { c.move(at, src, true) }
+func (c *Cursor) Scatter(at int, src []byte) {
+	if at == 0 && c.Layout.more == nil {
+		c.Layout.Scatter(c.Memory, src)
+		return
+	}
+	c.move(at, src, true)
+}
 
 func (c *Cursor) move(at int, flat []byte, scatter bool) {
 	if len(flat) == 0 {
@@ -23,31 +35,67 @@ func (c *Cursor) move(at int, flat []byte, scatter bool) {
 	}
 	p := unsafe.Pointer(unsafe.SliceData(flat))
 	l := c.Layout
+	list := l.list()
 	switch {
-	case at == 0 && l.depth == 1 && l.block == 8 && l.of == nil && len(flat)%8 == 0: // most columns
-		row[uint64](c.Memory, l.start, len(flat)/8, l.few[0].stride, p, scatter)
-		return
-	case at == 0 && l.listsElements(8) && len(flat)%8 == 0: // most index sets
-		elements[uint64](unsafe.Add(c.Memory, l.start), l.list.at[:len(flat)/8], l.list.step, p, scatter)
-		return
-	case l.list == nil:
+	case list == nil:
 		l.moveBlocks(c.Memory, at, p, len(flat), scatter)
 		return
-	case l.list.length == nil || l.list.ends != nil:
-		c.entry, c.begins = l.list.find(at)
+	case list.length == nil || list.ends != nil:
+		c.entry, c.begins = list.find(at)
 	case at < c.begins:
 		c.entry, c.begins = 0, 0
 	}
 	c.entry, c.begins = l.moveList(c.Memory, c.entry, c.begins, at, p, len(flat), scatter)
 }
 
+// Gather copies the first bytes of the layout to dst.
+func (l *Layout) Gather(mem unsafe.Pointer, dst []byte) {
+	if l.more == nil && l.block == 8 && len(dst)%8 == 0 { // most columns
+		offset, stride := l.start, l.stride
+		list := unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(dst))), len(dst)/8)
+		for i := range list {
+			list[i] = *(*uint64)(unsafe.Add(mem, offset))
+			offset += stride
+		}
+		return
+	}
+	if l.listsElements(8) && len(dst)%8 == 0 {
+		elements[uint64](unsafe.Add(mem, l.start), l.more.list.at[:len(dst)/8], l.more.list.step,
+			unsafe.Pointer(unsafe.SliceData(dst)), false)
+		return
+	}
+	c := Cursor{Layout: l, Memory: mem}
+	c.move(0, dst, false)
+}
+
+// Scatter copies src to the first bytes of the layout.
+func (l *Layout) Scatter(mem unsafe.Pointer, src []byte) {
+	if l.more == nil && l.block == 8 && len(src)%8 == 0 {
+		offset, stride := l.start, l.stride
+		list := unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(src))), len(src)/8)
+		for _, w := range list {
+			*(*uint64)(unsafe.Add(mem, offset)) = w
+			offset += stride
+		}
+		return
+	}
+	if l.listsElements(8) && len(src)%8 == 0 {
+		elements[uint64](unsafe.Add(mem, l.start), l.more.list.at[:len(src)/8], l.more.list.step,
+			unsafe.Pointer(unsafe.SliceData(src)), true)
+		return
+	}
+	c := Cursor{Layout: l, Memory: mem}
+	c.move(0, src, true)
+}
+
 // moveBy is a Cursor's move without one.
 func (l *Layout) moveBy(mem unsafe.Pointer, at int, flat unsafe.Pointer, n int, scatter bool) {
-	if l.list == nil {
+	list := l.list()
+	if list == nil {
 		l.moveBlocks(mem, at, flat, n, scatter)
 		return
 	}
-	entry, begins := l.list.find(at)
+	entry, begins := list.find(at)
 	l.moveList(mem, entry, begins, at, flat, n, scatter)
 }
 
@@ -55,13 +103,19 @@ func (l *Layout) moveBy(mem unsafe.Pointer, at int, flat unsafe.Pointer, n int, 
 // the last byte is, and where that begins.
 func (l *Layout) moveList(mem unsafe.Pointer, entry, begins, at int, flat unsafe.Pointer, n int,
 	scatter bool) (int, int) {
-	p := l.list
-	if p.length == nil && at == begins && n%p.size == 0 {
-		if l.moveElements(mem, p.at[entry:][:n/p.size], flat, scatter) {
-			return entry, begins
-		}
-	}
+	p := l.more.list
 	for {
+		if p.length == nil && at == begins && n >= p.size {
+			k := n / p.size
+			if l.moveElements(mem, p.at[entry:][:k], flat, scatter) {
+				entry, begins = entry+k-1, begins+(k-1)*p.size
+				at, n = at+k*p.size, n-k*p.size
+				if n == 0 {
+					return entry, begins
+				}
+				flat = unsafe.Add(flat, k*p.size)
+			}
+		}
 		length := p.lengthOf(entry)
 		if m := min(begins+length-at, n); m > 0 {
 			l.moveSpan(mem, l.start+p.at[entry]*p.step+at-begins, flat, m, scatter)
@@ -79,16 +133,16 @@ func (l *Layout) moveList(mem unsafe.Pointer, entry, begins, at int, flat unsafe
 // moveElements copies elements of a list of single ones, if they have a size that there is a loop for, and
 // are elements of memory, or of a list of single ones there.
 func (l *Layout) moveElements(mem unsafe.Pointer, at []int, flat unsafe.Pointer, scatter bool) bool {
-	if l.of != nil {
-		if !l.of.listsElements(l.list.size) || l.start%l.list.size != 0 || l.list.step%l.list.size != 0 {
+	list := l.more.list
+	if of := l.more.of; of != nil {
+		if !of.listsElements(list.size) || l.start%list.size != 0 || list.step%list.size != 0 {
 			return false
 		}
-		first, step := l.start/l.list.size, l.list.step/l.list.size
-		return l.of.moveListed(mem, at, first, step, len(at), flat, scatter)
+		return of.moveListed(mem, at, l.start/list.size, list.step/list.size, len(at), flat, scatter)
 	}
 	mem = unsafe.Add(mem, l.start)
-	step := l.list.step
-	switch l.list.size {
+	step := list.step
+	switch list.size {
 	case 1:
 		elements[uint8](mem, at, step, flat, scatter)
 	case 2:
@@ -97,8 +151,14 @@ func (l *Layout) moveElements(mem unsafe.Pointer, at []int, flat unsafe.Pointer,
 		elements[uint32](mem, at, step, flat, scatter)
 	case 8:
 		elements[uint64](mem, at, step, flat, scatter)
+	case 12:
+		elements[[3]uint32](mem, at, step, flat, scatter)
 	case 16:
 		elements[[2]uint64](mem, at, step, flat, scatter)
+	case 24:
+		elements[[3]uint64](mem, at, step, flat, scatter)
+	case 32:
+		elements[[4]uint64](mem, at, step, flat, scatter)
 	default:
 		return false
 	}
@@ -120,7 +180,8 @@ func elements[W any](mem unsafe.Pointer, at []int, step int, flat unsafe.Pointer
 
 // listsElements tells whether l is a list of single elements of memory, of a size.
 func (l *Layout) listsElements(size int) bool {
-	return l.list != nil && l.list.length == nil && l.list.size == size && l.of == nil
+	list := l.list()
+	return list != nil && list.length == nil && list.size == size && l.more.of == nil
 }
 
 // moveListed copies count entries of a list of single elements: those that another list gives (at), or, where
@@ -128,11 +189,12 @@ func (l *Layout) listsElements(size int) bool {
 func (l *Layout) moveListed(mem unsafe.Pointer, at []int, first, step, count int, flat unsafe.Pointer,
 	scatter bool) bool {
 	mem = unsafe.Add(mem, l.start)
-	switch l.list.size {
+	list := l.more.list
+	switch list.size {
 	case 4:
-		listed[uint32](mem, l.list, at, first, step, count, flat, scatter)
+		listed[uint32](mem, list, at, first, step, count, flat, scatter)
 	case 8:
-		listed[uint64](mem, l.list, at, first, step, count, flat, scatter)
+		listed[uint64](mem, list, at, first, step, count, flat, scatter)
 	default:
 		return false
 	}
@@ -158,65 +220,96 @@ func listed[W any](mem unsafe.Pointer, from *list, at []int, first, step, count 
 
 // moveSpan copies n bytes that lie together in what l selects from.
 func (l *Layout) moveSpan(mem unsafe.Pointer, offset int, flat unsafe.Pointer, n int, scatter bool) {
-	if l.of != nil {
-		l.of.moveBy(mem, offset, flat, n, scatter)
+	if of := l.of(); of != nil {
+		of.moveBy(mem, offset, flat, n, scatter)
 		return
 	}
-	there, here := unsafe.Slice((*byte)(unsafe.Add(mem, offset)), n), unsafe.Slice((*byte)(flat), n)
+	from, to := unsafe.Add(mem, offset), flat
 	if scatter {
-		copy(there, here)
-	} else {
-		copy(here, there)
+		from, to = to, from
 	}
+	if n <= fewWords*8 && n%8 == 0 { // copy would take longer to begin
+		source, target := unsafe.Slice((*uint64)(from), n/8), unsafe.Slice((*uint64)(to), n/8)
+		for i, w := range source[:len(target)] {
+			target[i] = w
+		}
+		return
+	}
+	copy(unsafe.Slice((*byte)(to), n), unsafe.Slice((*byte)(from), n))
 }
+
+// fewWords is how many words are copied by a loop.
+const fewWords = 4
 
 // moveBlocks copies n bytes from a position on, of a layout that is no list.
 func (l *Layout) moveBlocks(mem unsafe.Pointer, at int, flat unsafe.Pointer, n int, scatter bool) {
-	if l.depth == 0 {
-		l.moveSpan(mem, l.start+at, flat, n, scatter)
+	if dims := l.manyDims(); dims != nil {
+		l.moveDims(dims, mem, at, flat, n, scatter)
 		return
 	}
-	dims := l.dims()
+	offset, inBlock := l.start, 0
+	if at > 0 {
+		offset += at / l.block * l.stride
+		inBlock = at % l.block
+	}
+	if inBlock > 0 || n < l.block {
+		m := min(l.block-inBlock, n)
+		l.moveSpan(mem, offset+inBlock, flat, m, scatter)
+		if n -= m; n == 0 {
+			return
+		}
+		flat, offset = unsafe.Add(flat, m), offset+l.stride
+	}
+	count := n / l.block
+	if count > 0 {
+		l.moveGrid(mem, offset, 1, 0, count, l.stride, flat, scatter)
+	}
+	if m := n - count*l.block; m > 0 {
+		l.moveSpan(mem, offset+count*l.stride, unsafe.Add(flat, count*l.block), m, scatter)
+	}
+}
+
+// moveDims is moveBlocks of several dimensions.
+func (l *Layout) moveDims(dims []dim, mem unsafe.Pointer, at int, flat unsafe.Pointer, n int, scatter bool) {
 	last := len(dims) - 1
-	if at == 0 && last == 0 && n%l.block == 0 {
-		l.moveRow(mem, l.start, n/l.block, dims[0].stride, flat, scatter)
-		return
-	}
 	var index [maxDims]int // of the part in which the position is, in each dimension
 	inBlock := 0
+	offset := l.start
 	if at > 0 {
 		inBlock = at % l.block
 		at /= l.block
 		for i := last; i >= 0; i-- {
 			index[i] = at % dims[i].count
 			at /= dims[i].count
+			offset += index[i] * dims[i].stride
 		}
 	}
-	offset := l.start
-	for i, d := range dims {
-		offset += index[i] * d.stride
-	}
+	inner, outer := dims[last], dims[last-1]
 	for {
-		count := min(dims[last].count-index[last], n/l.block)
+		var m int         // bytes of this step, of which the last is in the dimension of
+		dimension := last // which it has done some parts
+		count := 1
 		switch {
 		case inBlock > 0 || n < l.block:
-			m := min(l.block-inBlock, n)
+			m = min(l.block-inBlock, n)
 			l.moveSpan(mem, offset+inBlock, flat, m, scatter)
-			n, count, inBlock = n-m, 1, 0
-			if n == 0 {
-				return
-			}
-			flat = unsafe.Add(flat, m)
+			inBlock = 0
+		case index[last] == 0 && n >= inner.count*l.block: // whole rows
+			count = min(outer.count-index[last-1], n/(inner.count*l.block))
+			l.moveGrid(mem, offset, count, outer.stride, inner.count, inner.stride, flat, scatter)
+			m, dimension = count*inner.count*l.block, last-1
 		default:
-			l.moveRow(mem, offset, count, dims[last].stride, flat, scatter)
-			if n -= count * l.block; n == 0 {
-				return
-			}
-			flat = unsafe.Add(flat, count*l.block)
+			count = min(inner.count-index[last], n/l.block)
+			l.moveGrid(mem, offset, 1, 0, count, inner.stride, flat, scatter)
+			m = count * l.block
 		}
-		index[last] += count
-		offset += count * dims[last].stride
-		for i := last; index[i] == dims[i].count && i > 0; i-- {
+		if n -= m; n == 0 {
+			return
+		}
+		flat = unsafe.Add(flat, m)
+		index[dimension] += count
+		offset += count * dims[dimension].stride
+		for i := dimension; index[i] == dims[i].count && i > 0; i-- {
 			offset += dims[i-1].stride - dims[i].count*dims[i].stride
 			index[i] = 0
 			index[i-1]++
@@ -224,66 +317,78 @@ func (l *Layout) moveBlocks(mem unsafe.Pointer, at int, flat unsafe.Pointer, n i
 	}
 }
 
-// moveRow copies whole blocks at equal distances.
-func (l *Layout) moveRow(mem unsafe.Pointer, offset, count, stride int, flat unsafe.Pointer, scatter bool) {
-	if l.of == nil {
+// moveGrid copies whole blocks: count at equal distances, in each of some rows.
+func (l *Layout) moveGrid(mem unsafe.Pointer, offset, rows, rowStride, count, stride int, flat unsafe.Pointer,
+	scatter bool) {
+	of := l.of()
+	if of == nil {
 		switch l.block {
 		case 1:
-			row[uint8](mem, offset, count, stride, flat, scatter)
+			grid[uint8](mem, offset, rows, rowStride, count, stride, flat, scatter)
 			return
 		case 2:
-			row[uint16](mem, offset, count, stride, flat, scatter)
+			grid[uint16](mem, offset, rows, rowStride, count, stride, flat, scatter)
 			return
 		case 4:
-			row[uint32](mem, offset, count, stride, flat, scatter)
+			grid[uint32](mem, offset, rows, rowStride, count, stride, flat, scatter)
 			return
 		case 8:
-			row[uint64](mem, offset, count, stride, flat, scatter)
+			grid[uint64](mem, offset, rows, rowStride, count, stride, flat, scatter)
+			return
+		case 12:
+			grid[[3]uint32](mem, offset, rows, rowStride, count, stride, flat, scatter)
 			return
 		case 16:
-			row[[2]uint64](mem, offset, count, stride, flat, scatter)
+			grid[[2]uint64](mem, offset, rows, rowStride, count, stride, flat, scatter)
 			return
-		case 24, 32, 40, 48, 56, 64:
-			rowOfWords(mem, offset, count, stride, l.block/8, flat, scatter)
+		case 24:
+			grid[[3]uint64](mem, offset, rows, rowStride, count, stride, flat, scatter)
+			return
+		case 32:
+			grid[[4]uint64](mem, offset, rows, rowStride, count, stride, flat, scatter)
+			return
+		case 40:
+			grid[[5]uint64](mem, offset, rows, rowStride, count, stride, flat, scatter)
+			return
+		case 48:
+			grid[[6]uint64](mem, offset, rows, rowStride, count, stride, flat, scatter)
+			return
+		case 64:
+			grid[[8]uint64](mem, offset, rows, rowStride, count, stride, flat, scatter)
 			return
 		}
-	} else if l.of.listsElements(l.block) && offset%l.block == 0 && stride%l.block == 0 &&
-		l.of.moveListed(mem, nil, offset/l.block, stride/l.block, count, flat, scatter) {
-		return
 	}
-	for i := range count {
-		l.moveSpan(mem, offset, unsafe.Add(flat, i*l.block), l.block, scatter)
-		offset += stride
+	for r := range rows {
+		flat := unsafe.Add(flat, r*count*l.block)
+		if of == nil || !of.listsElements(l.block) || offset%l.block != 0 || stride%l.block != 0 ||
+			!of.moveListed(mem, nil, offset/l.block, stride/l.block, count, flat, scatter) {
+			for i := range count {
+				l.moveSpan(mem, offset+i*stride, unsafe.Add(flat, i*l.block), l.block, scatter)
+			}
+		}
+		offset += rowStride
 	}
 }
 
-// rowOfWords is row for blocks of a few words, for which copy would take longer to begin than to copy.
-func rowOfWords(mem unsafe.Pointer, offset, count, stride, words int, flat unsafe.Pointer, scatter bool) {
-	for k := range count {
-		from := unsafe.Slice((*uint64)(unsafe.Add(mem, offset)), words)
-		to := unsafe.Slice((*uint64)(unsafe.Add(flat, k*words*8)), words)
+// grid is moveGrid for blocks that the processor copies in a few steps.
+func grid[W any](mem unsafe.Pointer, offset, rows, rowStride, count, stride int, flat unsafe.Pointer,
+	scatter bool) {
+	list := unsafe.Slice((*W)(flat), rows*count)
+	for len(list) > 0 {
+		row, at := list[:count], offset
 		if scatter {
-			from, to = to, from
+			for i := range row {
+				*(*W)(unsafe.Add(mem, at)) = row[i]
+				at += stride
+			}
+		} else {
+			for i := range row {
+				row[i] = *(*W)(unsafe.Add(mem, at))
+				at += stride
+			}
 		}
-		for i, w := range from[:len(to)] {
-			to[i] = w
-		}
-		offset += stride
-	}
-}
-
-func row[W any](mem unsafe.Pointer, offset, count, stride int, flat unsafe.Pointer, scatter bool) {
-	list := unsafe.Slice((*W)(flat), count)
-	if scatter {
-		for i := range list {
-			*(*W)(unsafe.Add(mem, offset)) = list[i]
-			offset += stride
-		}
-		return
-	}
-	for i := range list {
-		list[i] = *(*W)(unsafe.Add(mem, offset))
-		offset += stride
+		list = list[count:]
+		offset += rowStride
 	}
 }
 

@@ -15,6 +15,16 @@ type Piece struct {
 // Alive reports whether the region is still registered.
 func (p Piece) Alive() bool { return p.Region.Key() == p.Key }
 
+// Viewed reports whether bytes of a request do not lie together in its regions.
+func (w *Request) Viewed() bool {
+	for i := range w.Local {
+		if w.Local[i].Region.View != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // Span walks a list of pieces: the first stretch of memory at byte off of their sequence, at most n bytes
 // long.
 func Span(list []Piece, off, n int) (p *Piece, at, length int) {

@@ -186,7 +186,10 @@ const (
 // Region is a registered piece of memory, or the entry of a window.
 type Region struct {
 	Mem    []byte
+	View   transport.View // in place of Mem, for bytes that do not lie together; else nil
 	Rights transport.Access
+
+	viewed int // bytes of View
 
 	table *Table
 	// nil in a free entry; of a region of another domain only this and the key may be looked at
@@ -206,6 +209,26 @@ func (p *PD) Register(buf []byte, access transport.Access) (transport.MR, error)
 	if err != nil {
 		return nil, err
 	}
+	return r, nil
+}
+
+// RegisterView makes n bytes of a view a region for this side alone.
+func (p *PD) RegisterView(v transport.View, n int, access transport.Access) (transport.MR, error) {
+	if !p.table.attr.Views {
+		return nil, errors.ErrUnsupported
+	}
+	if err := p.alive(); err != nil {
+		return nil, err
+	}
+	if v == nil || n <= 0 || access&^transport.LocalWrite != 0 {
+		return nil, fmt.Errorf("%w: a region of %d bytes of a view with rights %v", transport.ErrInvalid, n,
+			access)
+	}
+	r, err := p.enter(nil, access, false)
+	if err != nil {
+		return nil, err
+	}
+	r.View, r.viewed = v, n
 	return r, nil
 }
 
@@ -249,15 +272,20 @@ func (p *PD) register(buf []byte, access transport.Access, owned bool) (*Region,
 		return nil, fmt.Errorf("%w: memory for Atomics that does not begin at a multiple of %d",
 			transport.ErrInvalid, WordSize)
 	}
+	if access&(transport.RemoteWrite|transport.RemoteAtomic) != 0 {
+		access |= transport.LocalWrite
+	}
+	return p.enter(buf, access, owned)
+}
+
+// enter gives a region an entry of the table, and a key.
+func (p *PD) enter(buf []byte, access transport.Access, owned bool) (*Region, error) {
 	t := p.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r, err := t.entry()
 	if err != nil {
 		return nil, err
-	}
-	if access&(transport.RemoteWrite|transport.RemoteAtomic) != 0 {
-		access |= transport.LocalWrite
 	}
 	r.Mem, r.Rights, r.owned = buf, access, owned
 	key := r.newKey(t.keys.Uint64())
@@ -308,7 +336,7 @@ func (r *Region) deregister(leave bool) error {
 	r.key.Store(0)
 	err := r.table.memory.Revoke(r, r.owned, leave)
 	p.regions--
-	r.Mem, r.owned = nil, false
+	r.Mem, r.owned, r.View, r.viewed = nil, false, nil, 0
 	r.pd.Store(nil)
 	r.table.put(r)
 	return err
@@ -357,11 +385,20 @@ func CheckAccess(key transport.Key, has, need transport.Access, offset, length, 
 	return nil
 }
 
-// Local checks an element of a gather or scatter list.
+// Local checks an element of a gather or scatter list that lies together in memory.
 func (p *PD) Local(s transport.SGE, need transport.Access) (*Region, error) {
+	return p.local(s, need, false)
+}
+
+// local checks an element, which may be of a view.
+func (p *PD) local(s transport.SGE, need transport.Access, views bool) (*Region, error) {
 	r, ok := s.MR.(*Region)
 	if !ok || r == nil {
 		return nil, fmt.Errorf("%w: an element names no region of this device", transport.ErrInvalid)
+	}
+	size := len(r.Mem)
+	if views {
+		size += r.viewed
 	}
 	switch owner := r.pd.Load(); {
 	case owner == nil:
@@ -373,10 +410,10 @@ func (p *PD) Local(s transport.SGE, need transport.Access) (*Region, error) {
 	case r.Rights&need != need:
 		return nil, fmt.Errorf("%w: an element's region has rights %v, not %v", transport.ErrInvalid,
 			r.Rights, need)
-	case s.Offset < 0 || s.Length < 0 || s.Offset > len(r.Mem) || s.Length > len(r.Mem)-s.Offset:
+	case s.Offset < 0 || s.Length < 0 || s.Offset > size || s.Length > size-s.Offset:
 		return nil, fmt.Errorf("%w: an element of %d bytes at %d of a region of %d", transport.ErrInvalid,
 			s.Length, s.Offset,
-			len(r.Mem))
+			size)
 	}
 	return r, nil
 }

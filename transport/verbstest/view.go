@@ -1,0 +1,104 @@
+package verbstest
+
+import (
+	"errors"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// every has the bytes of a view at equal distances in some memory.
+type every struct {
+	mem    []byte
+	stride int
+}
+
+func (v every) Gather(at int, dst []byte) {
+	for i := range dst {
+		dst[i] = v.mem[(at+i)*v.stride]
+	}
+}
+
+func (v every) Scatter(at int, src []byte) {
+	for i, b := range src {
+		v.mem[(at+i)*v.stride] = b
+	}
+}
+
+// viewed gives regions with the bytes of other ones, as views; nil where the provider has none.
+func (n *node) viewed(list ...transport.MR) map[transport.MR]transport.MR {
+	views := map[transport.MR]transport.MR{}
+	if !n.dev.Query().Views {
+		return nil
+	}
+	for _, m := range list {
+		v, err := n.pd.(transport.ViewRegistrar).RegisterView(every{m.Bytes(), 1}, len(m.Bytes()),
+			transport.LocalWrite)
+		n.t.must(err)
+		views[m] = v
+	}
+	return views
+}
+
+func views(d transport.DeviceAttr) (bool, string) { return d.Views, "regions of views" }
+
+var viewChecks = []Check{
+	{"MR/ViewsOfAnyLength", func(t *trial) {
+		a, b := t.pair(shape{})
+		const stride = 3
+		for i, n := range []int{1, 7, 8, 9, 2 << 10, 60<<10 + 3, 300_001} {
+			out, in := make([]byte, n*stride), make([]byte, n*stride)
+			fill(out, 1, uint64(i))
+			m := b.memory(n, all)
+			from, err := a.pd.(transport.ViewRegistrar).RegisterView(every{out, stride}, n, 0)
+			t.must(err)
+			into, err := a.pd.(transport.ViewRegistrar).RegisterView(every{in, stride}, n,
+				transport.LocalWrite)
+			t.must(err)
+			wr := &transport.SendWR{ID: 1, Op: transport.OpWrite, Flags: transport.FlagSignaled,
+				Local: []transport.SGE{part(from, 0, n)}, Remote: []transport.Segment{segment(m, 0, n)}}
+			t.must(a.qp.PostSend(wr))
+			t.one(a, 1, transport.OpWrite, a, b)
+			wr.ID, wr.Op, wr.Local[0].MR = 2, transport.OpRead, into
+			t.must(a.qp.PostSend(wr))
+			t.one(a, 2, transport.OpRead, a, b)
+			for k := range out {
+				if k%stride != 0 {
+					out[k] = 0
+				}
+			}
+			t.must(equal(in, out))
+			for k, got := range m.Bytes()[:n] {
+				if got != out[k*stride] {
+					t.failf("byte %d of %d is %#x, want %#x", k, n, got, out[k*stride])
+				}
+			}
+			t.must(errors.Join(from.Deregister(), into.Deregister()))
+		}
+	}},
+	{"MR/ViewsAreForWritesAndReadsAlone", func(t *trial) {
+		a, b := t.pair(shape{})
+		pd, m := a.pd.(transport.ViewRegistrar), b.memory(64, allAtomic)
+		_, err := pd.RegisterView(every{make([]byte, 64), 1}, 64, transport.RemoteRead)
+		t.is(err, "a view that peers reach", transport.ErrInvalid)
+		_, err = pd.RegisterView(every{}, 0, 0)
+		t.is(err, "a view of no bytes", transport.ErrInvalid)
+		v, err := pd.RegisterView(every{make([]byte, 64), 1}, 64, transport.LocalWrite)
+		t.must(err)
+		whole := transport.SGE{MR: v, Length: 64}
+		t.is(a.qp.PostRecv(&transport.RecvWR{ID: 1, Local: []transport.SGE{whole}}), "a Recv into a view",
+			transport.ErrInvalid)
+		for what, wr := range map[string]*transport.SendWR{
+			"Send":   {Op: transport.OpSend, Local: []transport.SGE{whole}},
+			"Atomic": fetchAdd(1, v, m, 8, 1),
+			"inline Write": with(&transport.SendWR{Op: transport.OpWrite, Local: []transport.SGE{part(v, 0, 8)}},
+				transport.FlagInline),
+			"Write beyond":      {Op: transport.OpWrite, Local: []transport.SGE{part(v, 60, 8)}},
+			"Write from before": {Op: transport.OpWrite, Local: []transport.SGE{part(v, -1, 8)}},
+		} {
+			if wr.Op == transport.OpWrite {
+				wr.Remote = []transport.Segment{segment(m, 0, 8)}
+			}
+			t.is(a.qp.PostSend(wr), what, transport.ErrInvalid)
+		}
+	}},
+}

@@ -1,0 +1,20 @@
+package transport
+
+// View is a sequence of bytes that do not lie together, by their positions in it.
+type View interface {
+	// Gather copies the bytes from a position on to dst.
+	Gather(at int, dst []byte)
+	// Scatter copies src to the bytes from a position on.
+	Scatter(at int, src []byte)
+}
+
+// ViewRegistrar is a PD with regions whose bytes do not lie together, where DeviceAttr has Views: elements of
+// Writes that are not inline, and of Reads, may lie in them. What RNICs have for this is a memory key with a
+// layout of its own.
+type ViewRegistrar interface {
+	// RegisterView makes n bytes of a view a region. No peer can reach it: access is LocalWrite or nothing.
+	// Its Bytes are nil. The provider gathers and scatters within calls that drive the queue pair, while a
+	// request that names the region is under way, and not after Deregister. It allocates nothing once the
+	// device has warmed up.
+	RegisterView(v View, n int, access Access) (MR, error)
+}

@@ -1,4 +1,4 @@
-package engine
+package malicetest
 
 import (
 	"encoding/binary"

@@ -18,6 +18,26 @@ import (
 type Misdeed interface {
 	Stop() // ends it, before the rank does
 	Deeds() int64
+	// Tell has a function called with the first deed, on the way of which nothing has come to a peer; later
+	// ones are counted. It is for a rank that may be ended at any time afterwards.
+	Tell(first func())
+}
+
+// deeds counts what a malicious rank has done.
+type deeds struct {
+	count atomic.Int64
+	first func()
+}
+
+func (d *deeds) Deeds() int64 { return d.count.Load() }
+
+func (d *deeds) Tell(first func()) { d.first = first }
+
+// add is called before a deed.
+func (d *deeds) add() {
+	if d.count.Inc() == 1 && d.first != nil {
+		d.first()
+	}
 }
 
 // Kind is a way to be malicious: it makes a device of a good one. All that is done depends on the seed, and
@@ -45,14 +65,14 @@ type malicious struct {
 
 // lies is what a malicious rank does, and how often it did.
 type lies struct {
-	mu     sync.Mutex
-	rand   *rand.Rand
-	after  int // requests that are honest first
-	rate   int // one of so many is not
-	lie    int // the kind of lie, or -1 for all
-	own    transport.MR
-	keys   []transport.Segment // that the peers have given
-	struck atomic.Int64
+	mu    sync.Mutex
+	rand  *rand.Rand
+	after int // requests that are honest first
+	rate  int // one of so many is not
+	lie   int // the kind of lie, or -1 for all
+	own   transport.MR
+	keys  []transport.Segment // that the peers have given
+	deeds
 
 	shared bool          // what is shared is changed, too
 	over   chan struct{} // closed when that ends
@@ -64,8 +84,6 @@ func newLies(seed uint64) *lies {
 	return &lies{rand: random, after: random.IntN(60), rate: 1 + random.IntN(30),
 		lie: max(random.IntN(2*kindsOfLies)-kindsOfLies, -1), over: make(chan struct{})}
 }
-
-func (l *lies) Deeds() int64 { return l.struck.Load() }
 
 func (l *lies) Stop() {
 	close(l.over)
@@ -98,7 +116,7 @@ func (a maliciousAcceptor) Prepare(rank uint32) (transport.QPConfig, []byte, err
 	if a.rand.IntN(6) == 0 && len(private) > 0 {
 		private = bytes.Clone(private)
 		a.spoil(private)
-		a.struck.Inc()
+		a.add()
 	}
 	return conf, private, nil
 }
@@ -191,17 +209,22 @@ func (q *maliciousQP) PostSend(wr *transport.SendWR) error {
 		changed = x.Op == transport.OpWriteImm
 		x.Imm = q.rand.Uint32() >> q.rand.IntN(32)
 	case 6: // twice
+		q.add()
 		q.QP.PostSend(&x)
+		changed = false // it is counted
 	case 7: // not at all
 		if changed = x.Flags&transport.FlagSignaled == 0; changed {
-			q.struck.Inc()
+			q.add()
 			return nil
 		}
 	default:
-		changed = q.misplace(lie, x.Remote) || q.inventBefore(lie)
+		changed = q.misplace(lie, x.Remote)
+		if !changed {
+			q.inventBefore(lie)
+		}
 	}
 	if changed {
-		q.struck.Inc()
+		q.add()
 	}
 	if err := q.QP.PostSend(&x); err != nil && !errors.Is(err, transport.ErrInvalid) {
 		return err
@@ -241,20 +264,20 @@ func (q *maliciousQP) WriteInline(to *transport.Segment, head, payload []byte, t
 	case 5:
 		tail = q.rand.Uint64() >> q.rand.IntN(64)
 	case 6:
-		q.QP.WriteInline(&x[0], head, payload, tail)
+		q.add()
+		q.QP.WriteInline(to, head, payload, tail)
+		return q.QP.WriteInline(to, head, payload, tail)
 	case 7:
-		q.struck.Inc()
+		q.add()
 		return true
 	default:
-		if !q.misplace(lie, x) && !q.inventBefore(lie) {
+		if !q.misplace(lie, x) {
+			q.inventBefore(lie)
 			return q.QP.WriteInline(to, head, payload, tail)
 		}
 	}
-	if !q.QP.WriteInline(&x[0], head, payload, tail) && x[0] == *to {
-		return false // the engine posts it, and comes by here again
-	}
-	q.struck.Inc()
-	return true
+	q.add()
+	return q.QP.WriteInline(&x[0], head, payload, tail) || x[0] != *to
 }
 
 // The kinds of lies that concern any request are those of misplace and inventBefore.
@@ -278,19 +301,23 @@ func (q *maliciousQP) misplace(lie int, to []transport.Segment) bool {
 }
 
 // inventBefore posts a request that there is no reason for.
-func (q *maliciousQP) inventBefore(lie int) bool {
+func (q *maliciousQP) inventBefore(lie int) {
+	wr := &transport.SendWR{Op: transport.OpWriteImm, Imm: q.rand.Uint32() >> q.rand.IntN(32)}
 	switch lie {
 	case 8: // an immediate that nobody waits for
-		return q.QP.PostSend(&transport.SendWR{Op: transport.OpWriteImm,
-			Imm: q.rand.Uint32() >> q.rand.IntN(32)}) == nil
 	case 9: // a Write into what the peer has given, at any place
-		return q.invent(transport.OpWrite)
+		wr = q.invented(transport.OpWrite)
 	case 10: // a Read of it
-		return q.invent(transport.OpRead)
+		wr = q.invented(transport.OpRead)
 	case 11: // a message that has no place in the protocol
-		return q.invent(transport.OpSend)
+		wr = q.invented(transport.OpSend)
+	default:
+		return
 	}
-	return false
+	q.add()
+	if q.QP.PostSend(wr) != nil {
+		q.count.Dec()
+	}
 }
 
 func (q *maliciousQP) someKey() transport.Segment {
@@ -300,8 +327,8 @@ func (q *maliciousQP) someKey() transport.Segment {
 	return q.keys[q.rand.IntN(len(q.keys))]
 }
 
-// invent posts a request of its own.
-func (q *maliciousQP) invent(op transport.Opcode) bool {
+// invented is a request that the engine has not asked for.
+func (q *maliciousQP) invented(op transport.Opcode) *transport.SendWR {
 	n := 8 * (1 + q.rand.IntN(64))
 	b := q.own.Bytes()[:n]
 	for i := range b {
@@ -316,5 +343,5 @@ func (q *maliciousQP) invent(op transport.Opcode) bool {
 		}
 		wr.Remote = []transport.Segment{to}
 	}
-	return q.QP.PostSend(wr) == nil
+	return wr
 }

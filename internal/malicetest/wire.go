@@ -8,8 +8,6 @@ import (
 	"strings"
 	"sync"
 
-	"go.uber.org/atomic"
-
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -29,8 +27,8 @@ type tapped struct {
 // tap passes on what goes through the connections of one rank, and changes what that rank says: bytes of
 // frames, and their order; it repeats and leaves out, mixes connections, holds back, and cuts.
 type tap struct {
-	all    sync.WaitGroup
-	struck atomic.Int64
+	all sync.WaitGroup
+	deeds
 
 	mu     sync.Mutex
 	rand   *rand.Rand
@@ -106,8 +104,6 @@ func (p *tap) keep(c interface{ Close() error }) {
 	}
 }
 
-func (p *tap) Deeds() int64 { return p.struck.Load() }
-
 // Stop ends all connections.
 func (p *tap) Stop() {
 	p.mu.Lock()
@@ -153,7 +149,7 @@ func (p *tap) change(b []byte) (out []byte, cut bool) {
 	if p.rand.IntN(p.rate) > 0 {
 		return b, false
 	}
-	p.struck.Inc()
+	p.add()
 	switch p.rand.IntN(12) {
 	case 0:
 		return nil, false

@@ -76,6 +76,21 @@ func (t *Table) Fail(i int) (out []Send) {
 	return t.forget(out)
 }
 
+// Unknown tells whether a message says of a member that it has failed, and this one does not know that: by its
+// ballot, or by the set of a value, in communicators of no more members than a set has elements.
+func (t *Table) Unknown(m *Message) bool {
+	size := len(t.tree.failed)
+	if int(m.Ballot) > t.tree.root && int(m.Ballot) < size {
+		return true
+	}
+	for i := range size {
+		if size <= SetSize && m.Kind.hasValue() && m.Value.Has(i) && !t.tree.failed[i] {
+			return true
+		}
+	}
+	return false
+}
+
 // Receive takes a message. An error is a violation of the protocol by its sender.
 func (t *Table) Receive(from int, m *Message) (out []Send, err error) {
 	if int(m.Ballot) >= len(t.tree.failed) || int(m.Accepted) >= len(t.tree.failed) {

@@ -54,7 +54,7 @@ const (
 	// and twice what the garbage collector has to keep, with maliceKept in it.
 	maliceMemory = 160 << 20
 	// A peer that is silent is given up after 10 s; the rest is for a machine that does much else.
-	maliceLimit = 60 * time.Second
+	maliceLimit = 30 * time.Second
 )
 
 // TestMaliciousRankOfAJob runs jobs of three or four processes, one of which holds the secret and keeps to no
@@ -114,8 +114,8 @@ func runWithMalice(t *testing.T, name string, seed uint64) (sum maliceResult) {
 	n := 3 + int(seed/7%2)
 	bad := int(seed % uint64(n))
 	job := jobMalices[name]
-	env := append([]string{"MALICE_KIND=" + name, fmt.Sprint("MALICE_SEED=", seed), fmt.Sprint("MALICE_RANK=", bad),
-		fmt.Sprint("WEFT_UNEXPECTED_MAX=", maliceKept), "WEFT_LOG=error"}, job.settings...)
+	env := append([]string{"MALICE_KIND=" + name, fmt.Sprint("MALICE_SEED=", seed),
+		fmt.Sprint("MALICE_RANK=", bad), fmt.Sprint("WEFT_UNEXPECTED_MAX=", maliceKept), "WEFT_LOG=error"}, job.settings...)
 	var apps []launcher.App
 	for rank := range n {
 		program := besideMalice
@@ -156,7 +156,8 @@ func runWithMalice(t *testing.T, name string, seed uint64) (sum maliceResult) {
 	}
 	// One of which the malicious rank says that it has lost it is ended, and that is told.
 	for rank := range n {
-		if _, told := ends[rank]; !told && strings.Contains(r.Err, fmt.Sprintf("rank %d has lost rank %d ", bad, rank)) {
+		_, told := ends[rank]
+		if !told && strings.Contains(r.Err, fmt.Sprintf("rank %d has lost rank %d ", bad, rank)) {
 			ends[rank] = honestEnd{}
 			names = append(names, fmt.Sprint("rank ", rank))
 			sum.accused++
@@ -271,7 +272,8 @@ type besideProgram struct {
 }
 
 func (p *besideProgram) run(random *rand.Rand) error {
-	steps := []func(*rand.Rand) error{p.ring, p.ring, p.unexpected, p.anySource, p.sums, p.sums, p.exchange, p.window}
+	steps := []func(*rand.Rand) error{p.ring, p.ring, p.unexpected, p.anySource, p.sums, p.sums, p.exchange,
+		p.window}
 	for p.round = range 3 {
 		for _, i := range random.Perm(len(steps)) {
 			// each step with numbers of its own, which are the same at all ranks

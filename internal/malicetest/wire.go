@@ -17,8 +17,8 @@ func Frames(d transport.Device, seed uint64) (transport.Device, Misdeed) {
 	return tapped{d, p}, p
 }
 
-// tapped is a device over TCP whose frames are changed on their way to the peers: to these it is this rank that
-// makes them so.
+// tapped is a device over TCP whose frames are changed on their way to the peers: to these it is this rank
+// that makes them so.
 type tapped struct {
 	transport.Device
 	*tap

@@ -27,6 +27,8 @@ type peer struct {
 	fabric     *fabric // nil until the connection is begun, from either side
 	ch         *channel.Channel
 	cause      error // of peerFailed
+	// Engine.PeerFailed was called for it
+	failureTold bool
 
 	// sends that wait for a connection or for credits, in the order of their posting
 	queue    []*request

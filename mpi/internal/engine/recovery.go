@@ -54,8 +54,8 @@ type earlyMessage struct {
 }
 
 // What a peer can have here at most. A communicator is agreed on before it is used, so each peer can be ahead
-// by a few steps, and failures are told of soon. REVOKE of a communicator that is not there is of one to come,
-// or was late.
+// by a few steps, and failures are told of soon. REVOKE of a communicator that is not there is of one to
+// come, or was late.
 const (
 	maxEarly        = 1 << 14
 	maxEarlyRevokes = 1 << 16
@@ -151,9 +151,17 @@ func (e *Engine) Unacknowledged(communicator uint32) bool {
 func (e *Engine) PeerFailed(rank int, cause error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.stopped == nil && rank != e.rank {
-		e.failures.failPeer(e.peer(rank), cause)
+	if e.stopped != nil || rank == e.rank {
+		return
 	}
+	p := e.peer(rank)
+	if known := p.state == peerFailed; known && e.recovery.told && !p.failureTold {
+		p.failureTold = true
+		e.recovery.agreeWithout(p)
+		return
+	}
+	p.failureTold = true
+	e.failures.failPeer(p, cause)
 }
 
 // Revoke ends the use of a communicator at all its ranks: operations under way, and those to come, fail with
@@ -287,7 +295,7 @@ func (v *recovery) of(communicator uint32) *agreements {
 		a.table = agree.NewTable(self, size)
 		v.agreements[communicator] = a
 		for _, p := range v.e.failures.peers {
-			if i := a.index(p.rank); i >= 0 {
+			if i := a.index(p.rank); i >= 0 && v.certain(p) {
 				a.table.Fail(i)
 			}
 		}
@@ -428,7 +436,13 @@ func (v *recovery) step(communicator uint32, p *peer, m *agree.Message) error {
 	v.post(communicator, a, out)
 	if a.table.Excluded() {
 		// Under the engine's pass: the caller looks at the peer's state afterwards.
-		v.e.fail(fmt.Errorf("%w: rank %d takes this rank for failed", ErrAborted, p.rank))
+		v.e.fail(fmt.Errorf("%w: rank %d goes on as if this rank had failed%s", ErrAborted, p.rank,
+			v.e.failures.text()))
+		return nil
+	}
+	if m := a.table.Misled(); m != nil {
+		v.e.fail(fmt.Errorf("%w: rank %d has told this rank another decision of an agreement than rank %d has, "+
+			"so this rank does not know what the others do", ErrAborted, a.worldRank(m.By), a.worldRank(m.Above)))
 		return nil
 	}
 	for _, i := range a.table.Failed() {
@@ -448,6 +462,17 @@ func (v *recovery) peerFailed(p *peer) {
 		}
 	}
 	v.endGroupCalls(p.cause, func(g *GroupCall) bool { return v.takesPart(g, p.rank) })
+	if v.certain(p) {
+		v.agreeWithout(p)
+	}
+}
+
+// certain tells whether agreements may do without a peer that has failed. Of two ranks that have lost each
+// other one lives on: which of them it is, the launcher decides, and no agreement before it.
+func (v *recovery) certain(p *peer) bool { return !v.told || p.failureTold }
+
+// agreeWithout has all agreements do without a peer, and takes up what said so before.
+func (v *recovery) agreeWithout(p *peer) {
 	for communicator, a := range v.agreements {
 		if i := a.index(p.rank); i >= 0 {
 			v.post(communicator, a, a.table.Fail(i))

@@ -134,6 +134,35 @@ func TestAgreement_GoesOnWhenFailuresAreTold(t *testing.T) {
 	}
 }
 
+// A rank that has lost another one by itself agrees without that only when it is told of the failure: it may
+// be the other way round.
+func TestAgreement_WaitsForTheWordOnARankThatIsLost(t *testing.T) {
+	w := fourRanks(t, Config{FailuresTold: true})
+	for _, e := range w {
+		e.OpenCommunicator(worldOfTest, nil)
+	}
+	w[0].mu.Lock()
+	w[0].failures.failPeer(w[0].peer(1), transport.ErrPeerLost)
+	require.Empty(t, w[0].recovery.of(worldOfTest).table.Failed())
+	w[0].mu.Unlock()
+	agreed := make(chan agree.Value)
+	for _, e := range []*Engine{w[0], w[2], w[3]} {
+		go func() {
+			v, err := e.Agree(worldOfTest, agree.Neutral, nil)
+			if err != nil {
+				t.Errorf("rank %d: %v", e.Rank(), err)
+			}
+			agreed <- v
+		}()
+	}
+	for _, e := range []*Engine{w[0], w[2], w[3]} {
+		e.PeerFailed(1, transport.ErrPeerLost)
+	}
+	for range 3 {
+		require.Equal(t, agree.Neutral, <-agreed)
+	}
+}
+
 // A rank that says more and more of communicators that are not there is given up, and nobody else: neither
 // one that says a little nor one that could be told of it.
 func TestRecovery_MessagesOfUnknownCommunicatorsAreBounded(t *testing.T) {

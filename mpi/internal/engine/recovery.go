@@ -501,6 +501,7 @@ func (v *recovery) open(communicator uint32) {
 func (v *recovery) reuse(communicator uint32) {
 	delete(v.agreements, communicator)
 	delete(v.revoked, communicator)
+	delete(v.earlyRevokes, communicator)
 	for _, h := range v.held[communicator] {
 		h.from.earlySteps--
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -187,3 +188,25 @@ func TestCollectivesThatDoNotFitTogetherFail(t *testing.T) {
 		}
 	})
 }
+
+// The rank whose call differs is named by its rank in the communicator and in the world.
+func TestMismatchInASplitCommunicator(t *testing.T) {
+	onFabrics(t, func(t *testing.T, fabric string) { ranks(t, 3, mismatchInSplit, fabric) })
+}
+
+var mismatchInSplit = body("mismatch in a split", func(_ context.Context, world *mpi.Comm) error {
+	c, err := world.Split(min(world.Rank(), 1), 0)
+	if err != nil {
+		return err
+	}
+	err = mpi.Bcast(c, make([]int64, 10*world.Rank()), 0)
+	if world.Rank() == 2 {
+		if err := wantError("Bcast", err, mpi.ErrCount); err != nil {
+			return err
+		}
+		if !strings.Contains(err.Error(), "rank 0 (world rank 1)") {
+			return fmt.Errorf("the error does not name world rank 1: %w", err)
+		}
+	}
+	return mpi.Barrier(world)
+})

@@ -159,7 +159,7 @@ func Init(ctx context.Context, conf ...Config) (*Comm, error) {
 		return nil, asError("Init", ErrFinalized)
 	}
 	reporter := reportInit()
-	world, err := join(ctx, conf)
+	world, err := join(ctx, conf, reporter != nil)
 	if err != nil {
 		reporter.enter(snapshot.Finished)
 		return nil, asError("Init", err)
@@ -172,7 +172,8 @@ func Init(ctx context.Context, conf ...Config) (*Comm, error) {
 	return world, nil
 }
 
-func join(ctx context.Context, options []Config) (*Comm, error) {
+// join makes this process a rank. told is whether the launcher tells it of ranks that have failed.
+func join(ctx context.Context, options []Config, told bool) (*Comm, error) {
 	set, err := values(options)
 	if err != nil {
 		return nil, err
@@ -247,6 +248,7 @@ func join(ctx context.Context, options []Config) (*Comm, error) {
 	}
 	conf.Identity, conf.Lookup, conf.PeerLost = wire.Identity, wire.Lookup, wire.PeerLost
 	conf.FindsFailures = wire.GoesOnAlone()
+	conf.FailuresTold = survive == 1 && told
 	list := &comms{}
 	conf.Revoked = list.revoke
 	calls, sites := &callStats{}, newCallSites()

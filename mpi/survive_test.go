@@ -152,6 +152,13 @@ func TestSurvivors_OneIsLeft(t *testing.T) {
 	})
 }
 
+// The steps of agreements fit the smallest slots.
+func TestSurvivors_SmallestSlots(t *testing.T) {
+	onFabrics(t, func(t *testing.T, fabric string) {
+		survive(t, 3, "Shrink", []string{"1"}, 1, fabric, "WEFT_PHASES=100")
+	})
+}
+
 func survive(t *testing.T, n int, call string, victims []string, seed uint64, env ...string) {
 	env = append(env, "SURVIVE_CALL="+call, "SURVIVE_VICTIMS="+strings.Join(victims, ","),
 		fmt.Sprint("SURVIVE_SEED=", seed))

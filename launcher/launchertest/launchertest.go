@@ -120,6 +120,12 @@ func RunAgain(t testing.TB, restarts int, apps ...launcher.App) Result {
 	return run(t, launcher.Job{Apps: apps, Timeout: patience, Restarts: restarts})
 }
 
+// RunSurvivingFor is RunSurviving of a job that is ended after a time of its own.
+func RunSurvivingFor(t testing.TB, limit time.Duration, apps ...launcher.App) Result {
+	t.Helper()
+	return run(t, launcher.Job{Apps: apps, Timeout: limit, Survive: true})
+}
+
 func run(t testing.TB, job launcher.Job) Result {
 	t.Helper()
 	var r Result

@@ -44,7 +44,7 @@ func (s *Supervisor) pmiEvent(now time.Time, e agent.Event) {
 	case agent.LostPeer:
 		s.ranks[e.Rank].hasLost = true
 		if e.Peer >= 0 && e.Peer < len(s.ranks) {
-			s.suspect(e.Peer)
+			s.suspect(e.Peer, e.Rank)
 		}
 	case agent.Disturbs:
 		r := &s.ranks[e.Rank]

@@ -39,14 +39,17 @@ func (s *Supervisor) lose(f *Failure) {
 }
 
 // suspect kills a rank that another one has lost and that lives on, stopped or cut off: otherwise the ranks
-// would not agree on who has failed.
-func (s *Supervisor) suspect(id int) {
+// would not agree on who has failed. Of two ranks that have lost each other, as when one has broken a rule
+// and the other has ended the connection, that one is killed of which it is said first: what a rank says that
+// is being killed itself does not count. Ranks agree without one that they have lost when Failed says so.
+func (s *Supervisor) suspect(id, by int) {
 	r := &s.ranks[id]
-	if !s.config.Survive || s.phase != running || r.lost || r.state != alive || r.suspected {
+	if !s.config.Survive || s.phase != running || r.lost || r.state != alive || r.suspected ||
+		s.ranks[by].lost || s.ranks[by].suspected {
 		return
 	}
 	r.suspected = true
-	s.notice("other ranks have lost %s, which is ended therefore", s.describe(id))
+	s.notice("rank %d has lost %s, which is ended therefore", by, s.describe(id))
 	s.do(agent.Signal{Ranks: []int{id}, Signal: syscall.SIGKILL})
 }
 

@@ -322,6 +322,20 @@ func TestBarriersPassWithoutRanksThatFailed(t *testing.T) {
 	require.Equal(t, 3, p.s.barriers)
 }
 
+// Of two ranks that have lost each other one is ended, and it is told who has lost it.
+func TestRanksThatHaveLostEachOther(t *testing.T) {
+	p := beginOn(t, Config{Survive: true}, 0, 0, 0)
+	for r := range 3 {
+		p.event(agent.Started{Rank: r, PID: 100 + r})
+	}
+	p.event(agent.AllStarted{})
+	p.init().lines(0, "cmd=peer_lost peer=2").lines(2, "cmd=peer_lost peer=0", "cmd=peer_lost peer=1")
+	require.Equal(t, []string{"rank 0 has lost rank 2 on host (pid 102, prog), which is ended therefore"},
+		p.notices)
+	p.closed(2).killed(2, syscall.SIGKILL)
+	require.Len(t, p.notices, 2)
+}
+
 // A kill is known to be the cause at once.
 func TestKillNeedsNoSecondThought(t *testing.T) {
 	play(t, 2).closed(1).killed(1, syscall.SIGKILL).cause(Killed, 1)

@@ -109,6 +109,8 @@ func (w *world) step() bool {
 					w.links[link] = queue[1:]
 					out, err := w.tables[to].Receive(from, &queue[0])
 					require.NoError(w.t, err)
+					require.Nil(w.t, w.tables[to].Misled())
+					require.False(w.t, w.tables[to].Excluded())
 					w.post(to, out)
 				})
 			}
@@ -383,7 +385,8 @@ func TestMessagesAreReadBack(t *testing.T) {
 	for _, m := range []Message{
 		{Instance: 7, Kind: Up, Ballot: 2, Value: v},
 		{Instance: 7, Kind: Up, Ballot: 2, Value: v, HasAccepted: true, Accepted: 1},
-		{Kind: Propose, Value: v}, {Kind: Ack, Ballot: 9}, {Kind: Commit, Value: v}, {Kind: Newer, Ballot: 1},
+		{Kind: Propose, Value: v}, {Kind: Ack, Ballot: 9}, {Kind: Commit, Value: v},
+		{Kind: Newer, Ballot: 1, History: 1<<60 + 1},
 	} {
 		b := m.Append(nil)
 		require.LessOrEqual(t, len(b), MaxLen)
@@ -396,7 +399,7 @@ func TestMessagesAreReadBack(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	m := Message{Kind: Up, HasAccepted: true, Value: Neutral}
+	m := Message{Kind: Up, HasAccepted: true, Value: Neutral, History: 1 << 60}
 	f.Add(m.Append(nil))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -405,4 +408,74 @@ func FuzzParse(f *testing.F) {
 			require.Equal(t, b, m.Append(nil))
 		}
 	})
+}
+
+// deliver takes messages until none is left, and changes those of one member on their way.
+func deliver(t *testing.T, tables []*Table, from int, out []Send, change func(*Send)) {
+	t.Helper()
+	for _, s := range out {
+		if change(&s); s.To < 0 {
+			continue
+		}
+		more, err := tables[s.To].Receive(from, &s.Message)
+		require.NoError(t, err)
+		deliver(t, tables, s.To, more, change)
+	}
+}
+
+// A member that was told another decision than the others by one that has failed since learns of it from the
+// one above, in the same agreement and in later ones: it knows who it was, and the others go on.
+func TestMisled(t *testing.T) {
+	for later := range 3 {
+		tables := []*Table{NewTable(0, 4), NewTable(1, 4), NewTable(2, 4), NewTable(3, 4)}
+		wrong := Neutral
+		wrong.Max = 7
+		for round := range later + 1 {
+			lie := func(s *Send) { // of 1, above 3
+				if s.To == 3 && round == 0 && s.Kind == Commit {
+					s.Value = wrong
+				}
+			}
+			for i, table := range tables {
+				_, out := table.Start(Neutral)
+				if i == 3 && round > 0 { // whose history 1 does not mind
+					for k := range out {
+						out[k].History = 0
+					}
+				}
+				deliver(t, tables, i, out, func(s *Send) {
+					if lie(s); s.To == 1 || s.To == 3 {
+						s.History = 0
+					}
+				})
+			}
+		}
+		v, ok := tables[3].Decision(uint32(later))
+		require.True(t, ok)
+		require.Equal(t, later == 0, v == wrong)
+		for _, i := range []int{3, 0, 2} {
+			deliver(t, tables, i, tables[i].Fail(1), func(*Send) {})
+		}
+		require.Equal(t, &Misled{By: 1, Above: 0}, tables[3].Misled(), "%d later", later)
+		require.Nil(t, tables[0].Misled())
+		require.Nil(t, tables[2].Misled())
+	}
+}
+
+// Nothing is decided before all have contributed, whoever says so: who is told otherwise was left out. And
+// who says two things is wrong.
+func TestDecisionThatCannotBe(t *testing.T) {
+	a := NewTable(1, 3)
+	_, err := a.Receive(0, &Message{Kind: Commit, Value: Neutral})
+	require.NoError(t, err)
+	_, ok := a.Decision(0)
+	require.False(t, ok)
+	require.True(t, a.Excluded(), "others go on without it")
+	a = NewTable(1, 3)
+	a.Start(Neutral)
+	_, err = a.Receive(0, &Message{Kind: Commit, Value: Neutral})
+	require.NoError(t, err)
+	_, err = a.Receive(0, &Message{Kind: Commit})
+	require.ErrorContains(t, err, "COMMIT of agreement 0 contradicts")
+	require.Nil(t, a.Misled())
 }

@@ -35,10 +35,11 @@ type Message struct {
 	// of Up: a member below has accepted Value in ballot Accepted, and so the contributions do not matter
 	HasAccepted bool
 	Accepted    uint32
+	History     uint64 // of the sender, before this agreement; 0 if it has none
 }
 
 const (
-	headerLen = 4 + 1 + 1 + 4 + 4
+	headerLen = 4 + 1 + 1 + 4 + 4 + 8
 	valueLen  = 8 + 8 + SetSize/8
 	// MaxLen is the length of the longest message.
 	MaxLen = headerLen + valueLen
@@ -57,6 +58,7 @@ func (m *Message) Append(b []byte) []byte {
 	b = append(b, byte(m.Kind), flag)
 	b = binary.LittleEndian.AppendUint32(b, m.Ballot)
 	b = binary.LittleEndian.AppendUint32(b, m.Accepted)
+	b = binary.LittleEndian.AppendUint64(b, m.History)
 	if m.Kind.hasValue() {
 		b = m.Value.append(b)
 	}
@@ -70,7 +72,8 @@ func Parse(b []byte) (Message, error) {
 			headerLen)
 	}
 	m := Message{Instance: binary.LittleEndian.Uint32(b), Kind: Kind(b[4]), HasAccepted: b[5] == 1,
-		Ballot: binary.LittleEndian.Uint32(b[6:]), Accepted: binary.LittleEndian.Uint32(b[10:])}
+		Ballot: binary.LittleEndian.Uint32(b[6:]), Accepted: binary.LittleEndian.Uint32(b[10:]),
+		History: binary.LittleEndian.Uint64(b[14:])}
 	if m.Kind < Up || m.Kind > Newer || b[5] > 1 || m.HasAccepted && m.Kind != Up ||
 		!m.HasAccepted && m.Accepted != 0 {
 		return Message{}, fmt.Errorf("a message of an agreement of %v with flag %d", m.Kind, b[5])

@@ -1,7 +1,7 @@
 package agree
 
-// SetSize is the number of elements of a Value's set.
-const SetSize = 512
+// SetSize is the number of elements of a Value's set. A message is to fit the smallest slot that there is.
+const SetSize = 256
 
 // Value is what members contribute and agree on. The agreed value combines all contributions of members that
 // have not failed, and of some that have.

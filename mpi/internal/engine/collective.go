@@ -252,19 +252,27 @@ func (c *Collective) sameCall(tag int) bool { return tag>>callBits == c.Tag>>cal
 // other arguments.
 func (c *Collective) mismatch(source, tag int) error {
 	mine, theirs := operationOf(c.Tag), operationOf(tag)
-	from := c.commRank(source)
+	from := rankName(c.commRank(source), source)
 	switch {
 	case mine == theirs:
-		return fmt.Errorf("%w: rank %d called %v with another length, root or element size than this rank",
+		return fmt.Errorf("%w: %s called %v with another length, root or element size than this rank",
 			ErrCount, from, mine)
 	case theirs == OperationSetup:
-		return fmt.Errorf("%w: rank %d makes a communicator where this rank called %v; all ranks of a "+
+		return fmt.Errorf("%w: %s makes a communicator where this rank called %v; all ranks of a "+
 			"communicator must call"+
 			" its collectives in the same order", ErrCollective, from, mine)
 	}
-	return fmt.Errorf("%w: rank %d called %v where this rank called %v; all ranks of a communicator must "+
+	return fmt.Errorf("%w: %s called %v where this rank called %v; all ranks of a communicator must "+
 		"call"+
 		" its collectives in the same order", ErrCollective, from, theirs, mine)
+}
+
+// rankName names a rank of a communicator, and of the world where that differs.
+func rankName(rank, world int) string {
+	if rank == world {
+		return fmt.Sprint("rank ", rank)
+	}
+	return fmt.Sprintf("rank %d (world rank %d)", rank, world)
 }
 
 // commRank is the rank in the communicator of a world rank.

@@ -203,9 +203,9 @@ func (c *Collective) lengthDiffers(r *request) error {
 }
 
 func (c *Collective) wrongLength(step *coll.Step) error {
-	return fmt.Errorf("%w: in %v rank %d sent a message of another length than the %d bytes expected: "+
+	return fmt.Errorf("%w: in %v %s sent a message of another length than the %d bytes expected: "+
 		"the ranks' arguments differ",
-		ErrCount, operationOf(c.Tag), step.Peer, step.Dst.Len)
+		ErrCount, operationOf(c.Tag), rankName(step.Peer, c.worldRank(step.Peer)), step.Dst.Len)
 }
 
 // postRound posts the messages of the current round, receives first. The lock is held.

@@ -52,6 +52,9 @@ type Config struct {
 	// nobody calls PeerFailed: this rank connects to whom it waits for, since a rank that has failed before
 	// it connected would not be missed
 	FindsFailures bool
+	// PeerFailed is called for each rank that has failed, and for no other, so nobody else is believed that
+	// one has: a rank that keeps to no rule could have others taken for failed, and these end
+	FailuresTold bool
 	// if not nil: told that a communicator was revoked, by its first context; does not block
 	Revoked func(communicator uint32)
 	// processors of this rank's completion handler: the first of them is its thread's; none for no handler

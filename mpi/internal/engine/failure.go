@@ -45,6 +45,15 @@ func (y *failures) onConnectionEnd(p *peer, wc *transport.WC) {
 	y.failPeer(p, cause)
 }
 
+// text tells of the ranks that have failed, one of which may be why others do what this rank does not expect.
+func (y *failures) text() string {
+	text := ""
+	for _, p := range y.peers {
+		text += fmt.Sprintf("; %v", p.cause)
+	}
+	return text
+}
+
 // failPeer gives a peer up: the connection is cut first, so that nothing is placed in any buffer any more,
 // then every operation that names the peer fails.
 func (y *failures) failPeer(p *peer, cause error) {

@@ -300,3 +300,10 @@ func TestMailboxes_MessagesLieApart(t *testing.T) {
 		}
 	}
 }
+
+// A rank that gets no memory for its mailboxes has none, whatever the others offer.
+func TestMailboxes_RankWithoutMemory(t *testing.T) {
+	offers := make([]byte, 2*mailboxOffer)
+	offers[0] = 1
+	require.False(t, (&Mailboxes{rank: 1, size: 2, part: mailboxLine}).accept(offers))
+}

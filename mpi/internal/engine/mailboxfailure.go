@@ -56,16 +56,16 @@ func (n failureNotice) of(first, last uint64) bool {
 // errTold marks the failure of a collective that another rank has told of.
 var errTold = errors.New("as that rank found")
 
-// err is the failure of a collective that another rank tells of.
-func (n failureNotice) err(rank int, o coll.Operation) error {
+// err is the failure of a collective that another rank tells of, which is named.
+func (n failureNotice) err(rank string, o coll.Operation) error {
 	switch n & (1<<noticeKindBits - 1) {
 	case noticeCount:
-		return fmt.Errorf("%w: rank %d gives %v up: another rank called it with another length, root or "+
+		return fmt.Errorf("%w: %s gives %v up: another rank called it with another length, root or "+
 			"element size: %w", ErrCount, rank, o, errTold)
 	case noticeUnreadable:
-		return fmt.Errorf("%w: rank %d gives %v up: %w", errUnreadable, rank, o, errTold)
+		return fmt.Errorf("%w: %s gives %v up: %w", errUnreadable, rank, o, errTold)
 	}
-	return fmt.Errorf("%w: rank %d gives %v up: %w", ErrCollective, rank, o, errTold)
+	return fmt.Errorf("%w: %s gives %v up: %w", ErrCollective, rank, o, errTold)
 }
 
 // tellFailure tells all others how the collective of the calls since the first has failed, if that is for
@@ -134,7 +134,7 @@ func (m *Mailboxes) givenUp(c *Collective) error {
 		}
 		n := failureNotice(atomic.LoadUint64(wordAt(b.in, noticeEnd)))
 		if n != 0 && n.of(m.call-uint64(c.round), m.call) {
-			return n.err(rank, operationOf(c.Tag))
+			return n.err(rankName(rank, b.peer.rank), operationOf(c.Tag))
 		}
 	}
 	return nil

@@ -153,8 +153,8 @@ func (m *Mailboxes) read(dst []byte, s *coll.Step, at uint64) error {
 	case b.peer.state != peerOpen:
 		return transport.ErrNotNow
 	case b.keys[s.Src.Buf] == 0:
-		return fmt.Errorf("%w: rank %d exposes no memory where this rank is to read %d bytes: the ranks' "+
-			"arguments differ in length", ErrCount, s.Peer, s.Src.Len)
+		return fmt.Errorf("%w: %s exposes no memory where this rank is to read %d bytes: the ranks' "+
+			"arguments differ in length", ErrCount, rankName(s.Peer, b.peer.rank), s.Src.Len)
 	}
 	m.segment[0] = transport.Segment{Key: b.keys[s.Src.Buf], Offset: at, Length: uint64(len(dst))}
 	err := b.peer.ch.QP().Get(dst, &m.segment[0])
@@ -162,8 +162,8 @@ func (m *Mailboxes) read(dst []byte, s *coll.Step, at uint64) error {
 		return &PeerError{b.peer.rank, fmt.Errorf("%w: its process has ended", transport.ErrPeerLost)}
 	}
 	if err != nil && err != transport.ErrNotNow {
-		err = fmt.Errorf("%w, whose buffer is at rank %d: %w; WEFT_COLL with another algorithm than pull "+
-			"does without", errUnreadable, s.Peer, err)
+		err = fmt.Errorf("%w, whose buffer is at %s: %w; WEFT_COLL with another algorithm than pull "+
+			"does without", errUnreadable, rankName(s.Peer, b.peer.rank), err)
 	}
 	return err
 }

@@ -212,6 +212,9 @@ func (e *Engine) requestOf(h Request) *request {
 
 // accept takes the offers of all ranks; false if one of them has no memory.
 func (m *Mailboxes) accept(offers []byte) bool {
+	if m.memory == nil {
+		return false
+	}
 	m.peers = make([]mailbox, m.size)
 	for rank := range m.size {
 		key := transport.Key(binary.LittleEndian.Uint64(offers[rank*mailboxOffer:]))

@@ -27,6 +27,8 @@ type peer struct {
 	fabric     *fabric // nil until the connection is begun, from either side
 	ch         *channel.Channel
 	cause      error // of peerFailed
+	// Engine.PeerFailed was called for it
+	failureTold bool
 
 	// sends that wait for a connection or for credits, in the order of their posting
 	queue    []*request
@@ -39,6 +41,8 @@ type peer struct {
 	burst               burstStats
 	incoming            incoming
 	controls            []control          // that wait for a connection or for room
+	earlySteps          int                // of agreements, that it has sent and this rank has not taken yet
+	earlyRevokes        int                // of communicators that this rank did not know
 	unexpectedCount     int                // messages of it that no receive has taken
 	bytesWhilePaused    int                // bytes that it sent after it had read the order to pause
 	payloadPaused       bool               // has been told to announce payload

@@ -34,9 +34,11 @@ type recovery struct {
 	onRevoke     func(communicator uint32) // of Config.Revoked
 	agreements   map[uint32]*agreements
 	early        map[uint32][]earlyMessage // of communicators that this rank does not know yet
-	earlyCount   int
-	groupCalls   []*GroupCall // under way
-	alone        bool         // of Config.FindsFailures
+	earlyRevokes map[uint32]bool           // of such communicators
+	held         map[uint32][]earlyMessage // that say of failures which this rank has not been told of
+	groupCalls   []*GroupCall              // under way
+	alone        bool                      // of Config.FindsFailures
+	told         bool                      // of Config.FailuresTold
 }
 
 // agreements are those of one communicator.
@@ -45,15 +47,20 @@ type agreements struct {
 	members []int32 // world ranks; nil for the whole world
 }
 
-// earlyMessage is a step of an agreement that came before this rank knew the communicator.
+// earlyMessage is a step of an agreement that came before this rank could take it.
 type earlyMessage struct {
 	from *peer
 	step agree.Message
 }
 
-// maxEarly bounds the messages of communicators that are not known. A communicator is agreed on before it is
-// used, so each peer can be ahead by a few at most.
-const maxEarly = 1 << 16
+// What a peer can have here at most. A communicator is agreed on before it is used, so each peer can be ahead
+// by a few steps, and failures are told of soon. REVOKE of a communicator that is not there is of one to
+// come, or was late.
+const (
+	maxEarly        = 1 << 14
+	maxEarlyRevokes = 1 << 16
+	maxControls     = 1 << 14 // that it does not take
+)
 
 // control is a control message that waits at a peer for a connection or for room.
 type control struct {
@@ -62,9 +69,10 @@ type control struct {
 }
 
 func (v *recovery) init(e *Engine, c Config) {
-	v.e, v.onRevoke, v.alone = e, c.Revoked, c.FindsFailures
+	v.e, v.onRevoke, v.alone, v.told = e, c.Revoked, c.FindsFailures, c.FailuresTold
 	v.acknowledged, v.revoked = map[uint32]int{}, map[uint32]bool{}
 	v.agreements, v.early = map[uint32]*agreements{}, map[uint32][]earlyMessage{}
+	v.held, v.earlyRevokes = map[uint32][]earlyMessage{}, map[uint32]bool{}
 	e.routes.onMessage(channel.Agree, v.onAgree)
 	e.routes.onMessage(channel.Revoke, v.onRevokeMessage)
 }
@@ -78,7 +86,11 @@ func (v *recovery) sendControl(p *peer, m control) {
 	case peerIdle:
 		v.e.connections.connect(p)
 	}
-	p.controls = append(p.controls, m)
+	if p.controls = append(p.controls, m); len(p.controls) > maxControls {
+		v.e.failures.failPeer(p, fmt.Errorf("%w: %d messages of agreements wait for it", errTakesNothing,
+			len(p.controls)))
+		return
+	}
 	v.sendControls(p)
 }
 
@@ -105,6 +117,9 @@ func (v *recovery) sendControls(p *peer) {
 	}
 	p.ch.QP().Flush()
 }
+
+// errTakesNothing is why a peer is given up that makes this rank say more and more, and does not listen.
+var errTakesNothing = fmt.Errorf("%w: a peer that takes no messages", transport.ErrProtocol)
 
 // Failed lists the world ranks that are known to have failed, in the order of their failures.
 func (e *Engine) Failed() []int {
@@ -136,9 +151,17 @@ func (e *Engine) Unacknowledged(communicator uint32) bool {
 func (e *Engine) PeerFailed(rank int, cause error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.stopped == nil && rank != e.rank {
-		e.failures.failPeer(e.peer(rank), cause)
+	if e.stopped != nil || rank == e.rank {
+		return
 	}
+	p := e.peer(rank)
+	if known := p.state == peerFailed; known && e.recovery.told && !p.failureTold {
+		p.failureTold = true
+		e.recovery.agreeWithout(p)
+		return
+	}
+	p.failureTold = true
+	e.failures.failPeer(p, cause)
 }
 
 // Revoke ends the use of a communicator at all its ranks: operations under way, and those to come, fail with
@@ -201,12 +224,31 @@ func (v *recovery) revokedErr(context uint32) error {
 	return nil
 }
 
-func (v *recovery) onRevokeMessage(_ *peer, body []byte) error {
+func (v *recovery) onRevokeMessage(p *peer, body []byte) error {
 	if len(body) != 4 {
 		return fmt.Errorf("%w: a REVOKE of %d bytes", transport.ErrProtocol, len(body))
 	}
-	v.revoke(communicatorOf(binary.LittleEndian.Uint32(body)))
+	communicator := communicatorOf(binary.LittleEndian.Uint32(body))
+	if v.known(communicator) {
+		v.revoke(communicator)
+		return nil
+	}
+	// The others are told when the communicator is there: of one that will never be, nobody can tell them
+	// more than once.
+	if v.revoked[communicator] || v.earlyRevokes[communicator] {
+		return nil
+	}
+	if p.earlyRevokes++; p.earlyRevokes > maxEarlyRevokes {
+		return fmt.Errorf("%w: too many REVOKEs of communicators that do not exist", transport.ErrProtocol)
+	}
+	v.earlyRevokes[communicator] = true
 	return nil
+}
+
+// known tells whether this rank has a communicator, or has had it and may be asked of its agreements.
+func (v *recovery) known(communicator uint32) bool {
+	_, open := v.e.failures.groups[communicator]
+	return open || v.agreements[communicator] != nil
 }
 
 // Agree contributes to the next agreement of a communicator and waits until it is decided. It ends with an
@@ -253,7 +295,7 @@ func (v *recovery) of(communicator uint32) *agreements {
 		a.table = agree.NewTable(self, size)
 		v.agreements[communicator] = a
 		for _, p := range v.e.failures.peers {
-			if i := a.index(p.rank); i >= 0 {
+			if i := a.index(p.rank); i >= 0 && v.certain(p) {
 				a.table.Fail(i)
 			}
 		}
@@ -339,15 +381,41 @@ func (v *recovery) onAgree(p *peer, body []byte) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", transport.ErrProtocol, err)
 	}
-	if _, known := v.e.failures.groups[communicator]; !known && v.agreements[communicator] == nil {
-		if v.earlyCount++; v.earlyCount > maxEarly {
-			return fmt.Errorf("%w: too many messages of communicators that do not exist",
-				transport.ErrProtocol)
-		}
-		v.early[communicator] = append(v.early[communicator], earlyMessage{p, step})
-		return nil
+	if !v.known(communicator) {
+		return v.keep(v.early, communicator, p, &step)
 	}
 	return v.step(communicator, p, &step)
+}
+
+// keep has a message wait in one of the maps.
+func (v *recovery) keep(where map[uint32][]earlyMessage, communicator uint32, p *peer,
+	m *agree.Message) error {
+	if p.earlySteps++; p.earlySteps > maxEarly {
+		return fmt.Errorf("%w: too many messages of communicators that do not exist, or of failures that "+
+			"nobody has seen", transport.ErrProtocol)
+	}
+	where[communicator] = append(where[communicator], earlyMessage{p, *m})
+	return nil
+}
+
+// takeUp takes messages that have waited.
+func (v *recovery) takeUp(communicator uint32, list []earlyMessage) {
+	for i := range list {
+		p := list[i].from
+		if p.earlySteps--; p.state == peerFailed {
+			continue
+		}
+		if err := v.step(communicator, p, &list[i].step); err != nil {
+			v.e.failures.failPeer(p, err)
+		}
+	}
+}
+
+// holdsBack tells whether a message has to wait until this rank is told of a failure: it says of one that is
+// not known here, or comes after such a message of the same peer.
+func (v *recovery) holdsBack(communicator uint32, a *agreements, p *peer, m *agree.Message) bool {
+	return v.told && (a.table.Unknown(m) || slices.ContainsFunc(v.held[communicator],
+		func(h earlyMessage) bool { return h.from == p }))
 }
 
 // step has a communicator's table take a message.
@@ -358,6 +426,9 @@ func (v *recovery) step(communicator uint32, p *peer, m *agree.Message) error {
 		return fmt.Errorf("%w: an AGREE of a communicator that rank %d is not in", transport.ErrProtocol,
 			p.rank)
 	}
+	if v.holdsBack(communicator, a, p, m) {
+		return v.keep(v.held, communicator, p, m)
+	}
 	out, err := a.table.Receive(from, m)
 	if err != nil {
 		return fmt.Errorf("%w: %w", transport.ErrProtocol, err)
@@ -365,7 +436,13 @@ func (v *recovery) step(communicator uint32, p *peer, m *agree.Message) error {
 	v.post(communicator, a, out)
 	if a.table.Excluded() {
 		// Under the engine's pass: the caller looks at the peer's state afterwards.
-		v.e.fail(fmt.Errorf("%w: rank %d takes this rank for failed", ErrAborted, p.rank))
+		v.e.fail(fmt.Errorf("%w: rank %d goes on as if this rank had failed%s", ErrAborted, p.rank,
+			v.e.failures.text()))
+		return nil
+	}
+	if m := a.table.Misled(); m != nil {
+		v.e.fail(fmt.Errorf("%w: rank %d has told this rank another decision of an agreement than rank %d has, "+
+			"so this rank does not know what the others do", ErrAborted, a.worldRank(m.By), a.worldRank(m.Above)))
 		return nil
 	}
 	for _, i := range a.table.Failed() {
@@ -385,24 +462,38 @@ func (v *recovery) peerFailed(p *peer) {
 		}
 	}
 	v.endGroupCalls(p.cause, func(g *GroupCall) bool { return v.takesPart(g, p.rank) })
+	if v.certain(p) {
+		v.agreeWithout(p)
+	}
+}
+
+// certain tells whether agreements may do without a peer that has failed. Of two ranks that have lost each
+// other one lives on: which of them it is, the launcher decides, and no agreement before it.
+func (v *recovery) certain(p *peer) bool { return !v.told || p.failureTold }
+
+// agreeWithout has all agreements do without a peer, and takes up what said so before.
+func (v *recovery) agreeWithout(p *peer) {
 	for communicator, a := range v.agreements {
 		if i := a.index(p.rank); i >= 0 {
 			v.post(communicator, a, a.table.Fail(i))
 		}
 	}
+	held := v.held
+	v.held = map[uint32][]earlyMessage{}
+	for communicator, list := range held {
+		v.takeUp(communicator, list)
+	}
 }
 
-// open begins the use of a communicator, whose agreements other ranks may have begun already.
+// open begins the use of a communicator, whose agreements other ranks may have begun already, or which they
+// have revoked.
 func (v *recovery) open(communicator uint32) {
 	early := v.early[communicator]
 	delete(v.early, communicator)
-	v.earlyCount -= len(early)
-	for i := range early {
-		if p := early[i].from; p.state != peerFailed {
-			if err := v.step(communicator, p, &early[i].step); err != nil {
-				v.e.failures.failPeer(p, err)
-			}
-		}
+	v.takeUp(communicator, early)
+	if v.earlyRevokes[communicator] {
+		delete(v.earlyRevokes, communicator)
+		v.revoke(communicator)
 	}
 }
 
@@ -410,6 +501,11 @@ func (v *recovery) open(communicator uint32) {
 func (v *recovery) reuse(communicator uint32) {
 	delete(v.agreements, communicator)
 	delete(v.revoked, communicator)
+	delete(v.earlyRevokes, communicator)
+	for _, h := range v.held[communicator] {
+		h.from.earlySteps--
+	}
+	delete(v.held, communicator)
 	delete(v.acknowledged, communicator)
 }
 

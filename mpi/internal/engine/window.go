@@ -26,6 +26,7 @@ type Window struct {
 	// held besides the lock word by whoever in this process changes elements of mem that are no words: the
 	// race detector does not see what memory outside of Go's heap orders
 	changing  sync.Mutex
+	stuck     bool           // the lock of the elements was not left when an UPDATE needed it last
 	targets   []Target       // by rank of the group
 	dynamic   *dynamicMemory // nil for a window whose memory is mem
 	stepCalls atomic.Int32   // of unlessGivenUp that are not over

@@ -251,7 +251,12 @@ func (w *windows) carryOut(p *peer, u *rma.Update, old []byte) (rma.Outcome, []b
 		win.changing.Lock()
 		defer win.changing.Unlock()
 	}
-	if !win.typ.Update(unsafe.Pointer(&mem[offset]), src, old, compare, u.Op, lock) {
+	// A lock that is not left is waited for once: the engine's lock is held meanwhile, and many UPDATEs could
+	// have all other peers take this rank for dead.
+	if win.stuck && !lock.Free() {
+		return rma.Stuck, nil
+	}
+	if win.stuck = !win.typ.Update(unsafe.Pointer(&mem[offset]), src, old, compare, u.Op, lock); win.stuck {
 		return rma.Stuck, nil
 	}
 	return rma.Done, old

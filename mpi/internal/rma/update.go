@@ -228,4 +228,7 @@ func (l *Lock) take() bool {
 	return false
 }
 
+// Free tells whether nobody has the lock at the moment.
+func (l *Lock) Free() bool { return atomic.LoadUint32(&l.word) == 0 }
+
 func (l *Lock) leave() { atomic.StoreUint32(&l.word, 0) }

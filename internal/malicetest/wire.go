@@ -1,4 +1,4 @@
-package engine
+package malicetest
 
 import (
 	"bytes"
@@ -7,16 +7,18 @@ import (
 	"net"
 	"strings"
 	"sync"
-	"testing"
-
-	"github.com/stretchr/testify/require"
-	"go.uber.org/atomic"
 
 	"github.com/weft-mpi/weft/transport"
 )
 
-// tapped is a device over TCP whose frames are changed on their way to the peers. Frames have no proof of who
-// made them, so to the peers it is this rank that makes them so.
+// Frames is for devices over TCP: it changes the frames of a rank, which have no proof of who made them.
+func Frames(d transport.Device, seed uint64) (transport.Device, Misdeed) {
+	p := newTap(seed)
+	return tapped{d, p}, p
+}
+
+// tapped is a device over TCP whose frames are changed on their way to the peers: to these it is this rank
+// that makes them so.
 type tapped struct {
 	transport.Device
 	*tap
@@ -25,9 +27,8 @@ type tapped struct {
 // tap passes on what goes through the connections of one rank, and changes what that rank says: bytes of
 // frames, and their order; it repeats and leaves out, mixes connections, holds back, and cuts.
 type tap struct {
-	t      *testing.T
-	all    sync.WaitGroup
-	struck atomic.Int64
+	all sync.WaitGroup
+	deeds
 
 	mu     sync.Mutex
 	rand   *rand.Rand
@@ -37,9 +38,9 @@ type tap struct {
 	open   []interface{ Close() error }
 }
 
-func newTap(t *testing.T, seed uint64) *tap {
+func newTap(seed uint64) *tap {
 	random := rand.New(rand.NewPCG(seed, 101))
-	return &tap{t: t, rand: random, rate: 1 + random.IntN(30)}
+	return &tap{rand: random, rate: 1 + random.IntN(30)}
 }
 
 func (d tapped) Listen(id transport.Identity, a transport.Acceptor) (transport.Endpoint, error) {
@@ -47,7 +48,8 @@ func (d tapped) Listen(id transport.Identity, a transport.Acceptor) (transport.E
 	if err != nil {
 		return nil, err
 	}
-	return tappedEndpoint{e, d.tap, d.listen(e.Addr(), false)}, nil
+	addr, err := d.listen(e.Addr(), false)
+	return tappedEndpoint{e, d.tap, addr}, err
 }
 
 type tappedEndpoint struct {
@@ -59,14 +61,20 @@ type tappedEndpoint struct {
 func (e tappedEndpoint) Addr() string { return e.addr }
 
 func (e tappedEndpoint) Connect(ctx context.Context, rank uint32, addr string) error {
-	return e.Endpoint.Connect(ctx, rank, e.listen(addr, true))
+	addr, err := e.listen(addr, true)
+	if err != nil {
+		return err
+	}
+	return e.Endpoint.Connect(ctx, rank, addr)
 }
 
 // listen stands before an address. The tapped rank is who connects, or whom one connects to.
-func (p *tap) listen(addr string, connects bool) string {
+func (p *tap) listen(addr string, connects bool) (string, error) {
 	const scheme = "tcp:"
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(p.t, err)
+	if err != nil {
+		return "", err
+	}
 	p.keep(l)
 	p.all.Go(func() {
 		for {
@@ -85,7 +93,7 @@ func (p *tap) listen(addr string, connects bool) string {
 			p.all.Go(func() { p.pass(to, from, !connects) })
 		}
 	})
-	return scheme + l.Addr().String()
+	return scheme + l.Addr().String(), nil
 }
 
 func (p *tap) keep(c interface{ Close() error }) {
@@ -96,10 +104,8 @@ func (p *tap) keep(c interface{ Close() error }) {
 	}
 }
 
-func (p *tap) deeds() int64 { return p.struck.Load() }
-
-// stop ends all connections.
-func (p *tap) stop() {
+// Stop ends all connections.
+func (p *tap) Stop() {
 	p.mu.Lock()
 	p.closed = true
 	for _, c := range p.open {
@@ -143,7 +149,7 @@ func (p *tap) change(b []byte) (out []byte, cut bool) {
 	if p.rand.IntN(p.rate) > 0 {
 		return b, false
 	}
-	p.struck.Inc()
+	p.add()
 	switch p.rand.IntN(12) {
 	case 0:
 		return nil, false

@@ -1,4 +1,4 @@
-package engine
+package malicetest
 
 import (
 	"encoding/binary"
@@ -74,7 +74,7 @@ func (s *sharedState) unmap() {
 
 // poke changes one thing.
 func (s *sharedState) poke(l *lies) {
-	l.struck.Inc()
+	l.add()
 	word := s.words[l.rand.IntN(7)]
 	switch l.rand.IntN(10) {
 	case 0:

@@ -1,0 +1,210 @@
+package engine
+
+import (
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/mpi/internal/agree"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// The communicators of these tests.
+const (
+	worldOfTest   = 0
+	unknownOfTest = 1 << 12 // and those after it
+)
+
+// says has a rank send control messages that its engine would not send.
+func says(e *Engine, to int, list ...control) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, m := range list {
+		e.recovery.sendControl(e.peer(to), m)
+	}
+}
+
+func agreeMessage(communicator uint32, m agree.Message) control {
+	return control{channel.Agree, m.Append(binary.LittleEndian.AppendUint32(nil, communicator))}
+}
+
+// until has ranks make progress until a condition holds, which is looked at under the first one's lock.
+func until(t *testing.T, holds func() bool, ranks ...*Engine) {
+	t.Helper()
+	late := time.Now().Add(time.Minute)
+	for {
+		for _, e := range ranks {
+			e.mu.Lock()
+			e.progress.poll()
+			e.mu.Unlock()
+		}
+		ranks[0].mu.Lock()
+		done := holds()
+		ranks[0].mu.Unlock()
+		if done {
+			return
+		}
+		require.True(t, time.Now().Before(late), "it does not come to that")
+	}
+}
+
+func fourRanks(t *testing.T, config Config) []*Engine {
+	devices := make([]transport.Device, 4)
+	for i := range devices {
+		d, err := plainTCP()
+		require.NoError(t, err)
+		devices[i] = d
+	}
+	w := worldOf(t, devices, config)
+	t.Cleanup(func() {
+		for _, e := range w {
+			e.Fail(ErrAborted)
+		}
+		for _, e := range w {
+			require.NoError(t, e.Destroy(ErrFinalized))
+		}
+	})
+	return w
+}
+
+// Where the launcher tells of failures, nobody is believed that others have failed before it has done so: by
+// the ballot of a message, or by the set of a value. The agreement waits for that.
+func TestAgreement_NobodyIsBelievedThatOthersHaveFailed(t *testing.T) {
+	w := fourRanks(t, Config{FailuresTold: true})
+	for _, e := range w {
+		e.OpenCommunicator(worldOfTest, nil)
+	}
+	value := agree.Neutral
+	value.Add(0)
+	value.Add(2)
+	for to := range 3 {
+		says(w[3], to, agreeMessage(worldOfTest, agree.Message{Kind: agree.Up, Ballot: 3, Value: agree.Neutral}),
+			agreeMessage(worldOfTest, agree.Message{Kind: agree.Newer, Ballot: uint32(min(to+1, 2))}),
+			agreeMessage(worldOfTest, agree.Message{Kind: agree.Commit, Value: value}))
+		until(t, func() bool { return w[to].peer(3).earlySteps == 3 }, w[to], w[3])
+	}
+	agreed := make(chan agree.Value)
+	for _, e := range w[:3] {
+		go func() {
+			v, err := e.Agree(worldOfTest, agree.Neutral, nil)
+			if err != nil {
+				t.Errorf("rank %d: %v", e.Rank(), err)
+			}
+			agreed <- v
+		}()
+	}
+	for _, e := range w[:3] {
+		e.PeerFailed(3, transport.ErrPeerLost)
+	}
+	for range 3 {
+		require.Equal(t, agree.Neutral, <-agreed)
+	}
+	for _, e := range w[:3] {
+		require.Equal(t, []int{3}, e.Failed())
+		require.Zero(t, e.peer(3).earlySteps)
+	}
+}
+
+// What a rank says of failures is taken up when they are told of.
+func TestAgreement_GoesOnWhenFailuresAreTold(t *testing.T) {
+	w := fourRanks(t, Config{FailuresTold: true})
+	for _, e := range w {
+		e.OpenCommunicator(worldOfTest, nil)
+	}
+	w[1].PeerFailed(0, transport.ErrPeerLost)
+	agreed := make(chan agree.Value)
+	for _, e := range w[1:] {
+		go func() {
+			v, err := e.Agree(worldOfTest, agree.Neutral, nil)
+			if err != nil {
+				t.Errorf("rank %d: %v", e.Rank(), err)
+			}
+			agreed <- v
+		}()
+	}
+	until(t, func() bool { return w[3].peer(1).earlySteps > 0 }, w[3])
+	for _, e := range w[2:] {
+		e.PeerFailed(0, transport.ErrPeerLost)
+	}
+	for range 3 {
+		require.Equal(t, agree.Neutral, <-agreed)
+	}
+}
+
+// A rank that has lost another one by itself agrees without that only when it is told of the failure: it may
+// be the other way round.
+func TestAgreement_WaitsForTheWordOnARankThatIsLost(t *testing.T) {
+	w := fourRanks(t, Config{FailuresTold: true})
+	for _, e := range w {
+		e.OpenCommunicator(worldOfTest, nil)
+	}
+	w[0].mu.Lock()
+	w[0].failures.failPeer(w[0].peer(1), transport.ErrPeerLost)
+	require.Empty(t, w[0].recovery.of(worldOfTest).table.Failed())
+	w[0].mu.Unlock()
+	agreed := make(chan agree.Value)
+	for _, e := range []*Engine{w[0], w[2], w[3]} {
+		go func() {
+			v, err := e.Agree(worldOfTest, agree.Neutral, nil)
+			if err != nil {
+				t.Errorf("rank %d: %v", e.Rank(), err)
+			}
+			agreed <- v
+		}()
+	}
+	for _, e := range []*Engine{w[0], w[2], w[3]} {
+		e.PeerFailed(1, transport.ErrPeerLost)
+	}
+	for range 3 {
+		require.Equal(t, agree.Neutral, <-agreed)
+	}
+}
+
+// A rank that says more and more of communicators that are not there is given up, and nobody else: neither
+// one that says a little nor one that could be told of it.
+func TestRecovery_MessagesOfUnknownCommunicatorsAreBounded(t *testing.T) {
+	for name, one := range map[string]func(i int) control{
+		"AGREE": func(i int) control {
+			return agreeMessage(uint32(unknownOfTest+i/3*ContextKinds), agree.Message{Kind: agree.Ack})
+		},
+		"REVOKE": func(i int) control {
+			return control{channel.Revoke,
+				binary.LittleEndian.AppendUint32(nil, uint32(unknownOfTest+i*ContextKinds))}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := fourRanks(t, Config{})
+			sent := 0
+			for sent < maxEarlyRevokes+2000 {
+				for range 1000 {
+					says(w[3], 0, one(sent))
+					sent++
+				}
+				until(t, func() bool { return len(w[3].peer(0).controls) == 0 }, w[3], w[0])
+			}
+			until(t, func() bool { return w[0].peer(3).state == peerFailed }, w[0])
+			require.ErrorIs(t, w[0].peer(3).cause, transport.ErrProtocol)
+			says(w[2], 0, agreeMessage(unknownOfTest, agree.Message{Kind: agree.Up, Value: agree.Neutral}))
+			until(t, func() bool { return w[0].peer(2).earlySteps == 1 }, w[0], w[2])
+			require.Empty(t, w[0].peer(1).controls)
+			require.Equal(t, peerIdle, w[0].peer(1).state, "rank 1 is told nothing")
+		})
+	}
+}
+
+// A rank that makes another one say more and more, and takes nothing, is given up.
+func TestRecovery_WhatWaitsForAPeerIsBounded(t *testing.T) {
+	w := fourRanks(t, Config{})
+	list := make([]control, maxControls+1000)
+	for i := range list {
+		list[i] = agreeMessage(unknownOfTest, agree.Message{Kind: agree.Ack})
+	}
+	says(w[0], 1, list...)
+	w[0].mu.Lock()
+	defer w[0].mu.Unlock()
+	require.ErrorIs(t, w[0].peer(1).cause, errTakesNothing)
+	require.Empty(t, w[0].peer(1).controls)
+}

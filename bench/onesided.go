@@ -17,7 +17,7 @@ const (
 // Syncs are the values of Options.Sync.
 var Syncs = []string{syncFlush, syncLock, syncFence}
 
-// oneSidedKinds of tables.
+// Tables of one-sided operations.
 var (
 	accumulation = &kind{
 		columns:  pingPong.columns,

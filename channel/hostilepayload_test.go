@@ -121,7 +121,7 @@ func TestAttack_E12_PayloadFullOfOldFlags(t *testing.T) {
 	}
 }
 
-// wrap takes the victim through a wrap of its ring, in messages of a line.
+// lap takes the victim through a wrap of its ring, in messages of a line.
 func (v *victim) lap(t *testing.T, n uint64) {
 	for i := range v.Lines {
 		v.place(int(i), n, header(0, data), nil)

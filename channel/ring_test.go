@@ -74,8 +74,6 @@ func TestRing_E12_CreditBetweenReserveAndCommit(t *testing.T) {
 	require.Equal(t, [][]byte{[]byte("again")}, take(t, l.b))
 }
 
-// TestRing_E12_WhatIsRefused leaves no trace: a body of an impossible size, Commit of nothing, twice, or of
-// an inner kind.
 // unordered is a protection domain whose provider does not place the tail of a Write last.
 type unordered struct{ transport.PD }
 
@@ -93,6 +91,8 @@ func TestNew_WantsTailsLast(t *testing.T) {
 	require.ErrorContains(t, err, `provider "pair" does not place the last bytes of a Write last`)
 }
 
+// TestRing_E12_WhatIsRefused: a body of an impossible size, Commit of nothing, twice, or of an inner kind. It
+// leaves no trace.
 func TestRing_E12_WhatIsRefused(t *testing.T) {
 	l := open(t, channel.Config{})
 	require.Nil(t, l.a.Reserve(-1))

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scene is a testPair whose transcript also tells what the calls return.
+// transcriptPair is a testPair whose transcript also tells what the calls return.
 type transcriptPair struct {
 	*testPair
 	t testing.TB
@@ -330,7 +330,7 @@ func TestEnlarge_E11_TicksForgiveStarving(t *testing.T) {
 	require.Zero(t, d.a.Stats().EnlargesSent)
 }
 
-// landing is the reply that lands at a channel.
+// replyInSlot is the reply that lands at a channel.
 func replyInSlot(c *Channel) []byte {
 	return c.pending.replySlot.Bytes()[c.pending.replySlot.replyOffset():][:replyLen]
 }

@@ -55,10 +55,10 @@ func (u *unread) read(t *testing.T, body []byte) {
 	t.Fatal("a message that was not written")
 }
 
-// descriptor is the kind of a line that stands for a message in the large ring.
+// marker is the kind of a line that stands for a message in the large ring.
 const marker = 11
 
-// placing is a link whose messages can be placed at once, in the peer's memory.
+// openInline opens a link whose messages can be placed at once, in the peer's memory.
 func openInline(t *testing.T, cfg channel.Config) *link {
 	l := &link{Pair: channeltest.NewPair()}
 	l.a, l.b = channeltest.OpenInline(t, l.Pair, true, func(e *channeltest.End) (*channel.Channel,

@@ -11,7 +11,7 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// checking is the context, within a communicator, of the signatures of collectives: see checkedCollective.
+// checking is the context, within a communicator, of the signatures of collectives: see checkedcollective.go.
 const checking = 3
 
 // checker is what a rank has for checking mode (WEFT_CHECK=1); nil where that is off. Every message has a

@@ -34,7 +34,7 @@ type Comm struct {
 type commState struct {
 	e     *engine.Engine
 	label atomic.Pointer[string] // the name, for messages
-	// the id, which is also the engine context of point-to-point messages: see contextID
+	// the id, which is also the engine context of point-to-point messages: see contextIDs
 	context   uint32
 	rank      int
 	size      int

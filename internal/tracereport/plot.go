@@ -69,7 +69,7 @@ func (j *Job) page(w io.Writer) error {
 	return err
 }
 
-// share of a column of the timeline that a rank was in calls and asleep.
+// column is the share of a column of the timeline that a rank was in calls and asleep.
 type column struct{ inCalls, asleep float64 }
 
 // columns divides the time of a rank.

@@ -79,7 +79,7 @@ func (c *caller) say(b []byte) {
 	require.NoError(c.t, err)
 }
 
-// offer sends an Offer with descriptors.
+// give sends an Offer with descriptors.
 func (c *caller) give(secret *[32]byte, o *connectInfo, fds ...int) {
 	require.NoError(c.t, sys.SendDescriptors(c.conn, c.appendOffer(nil, secret, o, nil), fds...))
 }

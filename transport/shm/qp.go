@@ -42,13 +42,13 @@ type qp struct {
 	waits   bool // for the peer to carry out frames
 
 	// Receiving: see receive.go.
-	writeSeq     uint64           // of block.wrote, what is known
+	writeSeq     uint64           // of the block's writeSeq, what is known
 	recvMsn      uint64           // number of the next untagged message that the peer begins
 	recvOff      int              // bytes of it that are placed
 	askedNext    uint64           // least number that the peer's next Read may have
 	control      [maxControl]byte // payload that is looked at as a whole
 	silent       int              // ticks that counted since its last step
-	heartbeatSeq uint64           // of block.beat, what was last seen
+	heartbeatSeq uint64           // of the block's heartbeatSeq, what was last seen
 }
 
 // fastWrite is what a Write that is carried out by the caller needs.

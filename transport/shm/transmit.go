@@ -340,7 +340,7 @@ func (q *qp) tellPlaced() {
 // tell has the peer look at this connection, if it wants to be told.
 func (q *qp) tell() {
 	if q.fenced {
-		sys.FullBarrier() // what was published is seen, or attention is
+		sys.FullBarrier() // what was published is seen, or notifyEnable is
 	}
 	if atomic.LoadUint64(q.notifyEnable) == 0 {
 		return

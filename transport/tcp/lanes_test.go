@@ -283,7 +283,7 @@ func lanesUp(tb testing.TB, list [2]*side, n int) {
 	})
 }
 
-// so many requests of each side are enough.
+// requests is reached when each side has posted n requests.
 func requests(n uint64) func(uint64) bool { return func(posted uint64) bool { return posted >= n } }
 
 // Large messages are split over the lanes, which run ahead of each other: what comes beyond a hole is placed,

@@ -54,7 +54,7 @@ type multiLane struct {
 	keepalive    keepalive.State   // of all lanes together
 	started      time.Time
 
-	// Making lanes: see lanejoin.go.
+	// Making lanes: see lanedial.go.
 	ctx         context.Context // ends with the connection
 	cancel      context.CancelFunc
 	routes      routes
@@ -324,7 +324,7 @@ func (b *multiLane) tick(_ int, counts bool) {
 	}
 }
 
-// Silence over lanes, in ticks, of which there are ticksSilentLanes in the timeout of a peer.
+// Silence over lanes, in ticks, of which there are maxMissedOverLanes in the timeout of a peer.
 const (
 	maxMissedOverLanes = 16
 	maxMissedOfLane    = 6 // of one of several

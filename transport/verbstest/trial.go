@@ -328,7 +328,7 @@ func (t *trial) one(n *node, id uint64, op transport.Opcode, nodes ...*node) tra
 }
 
 // arm has the rank's queues tell of everything that is placed from now on, whoever looks by himself otherwise
-// (DeviceAttr.Watched).
+// (DeviceAttr.MaxPolledQPs).
 func (t *trial) arm(n *node) {
 	for _, cq := range n.cqs() {
 		cq.Arm()

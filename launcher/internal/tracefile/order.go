@@ -9,7 +9,7 @@ const (
 	leastWindow = int64(time.Millisecond)
 )
 
-// pair of clocks, by their numbers.
+// clockPair is a pair of clocks, by their numbers.
 type clockPair struct{ from, to int }
 
 // order corrects clocks until no message comes before it was sent, as far as that can be. Comparisons are as

@@ -48,7 +48,7 @@ func suitsDirect(c *Call) bool {
 	return c.Mailbox > 0 && c.bytes() <= min(most, c.Mailbox)
 }
 
-// exchangeDirect ends the messages of a direct round, which go through mailboxes where they fit.
+// inMailboxes ends the messages of a direct round, which go through mailboxes where they fit.
 func (s *Schedule) inMailboxes(c *Call) { s.Mailboxes = c.Mailbox > 0 && c.bytes() <= c.Mailbox }
 
 func barrierDirect(s *Schedule, c *Call) {

@@ -41,7 +41,7 @@ func (e *Engine) runCollective(c *Collective) error {
 	return err
 }
 
-// waitCollective waits for a collective, and carries out those of its local steps that are not for the
+// wait waits for a collective, and carries out those of its local steps that are not for the
 // engine's lock.
 func (cs *collectives) wait(r *request, h Request) (st Status, err error) {
 	at := func(int) Request { return h }

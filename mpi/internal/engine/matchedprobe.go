@@ -68,7 +68,7 @@ func (q *matchedProbes) match(context uint32, src, tag int) (Message, Status, bo
 	return Message{a, a.gen}, st, true, nil
 }
 
-// removeProbed takes an unexpected message from those that Messages hold.
+// remove takes an unexpected message from those that Messages hold.
 func (q *matchedProbes) remove(a *unexpectedMessage) {
 	last := len(q.messages)
 	q.messages[last-1].probedIndex = a.probedIndex
@@ -142,7 +142,7 @@ func (q *matchedProbes) startRecv(m Message, buf []byte, vec [][]byte, elem int)
 	return r, nil
 }
 
-// deliverProbed gives a message whose bytes were fetched for it, or are where they were, to the receive of
+// deliver gives a message whose bytes were fetched for it, or are where they were, to the receive of
 // its Message.
 func (q *matchedProbes) deliver(r *request, a *unexpectedMessage) {
 	if a.fetchErr == nil {

@@ -200,7 +200,7 @@ func (v *recvProtocol) placeParts(r *request, a *unexpectedMessage) {
 	}
 }
 
-// completeRecv completes a receive whose message is all there.
+// complete ends a receive whose message is all there.
 func (v *recvProtocol) complete(r *request) {
 	if len(r.vec) == 1 && r.status.Bytes <= len(r.vec[0]) {
 		v.e.requests.complete(r, nil)

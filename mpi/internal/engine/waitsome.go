@@ -55,11 +55,11 @@ func (e *Engine) TestAll(n int, at func(i int) Request, take func(i int, st *Sta
 	return true
 }
 
-// Taking is between BeginTaking and EndTaking, in which the caller has the engine's lock: he calls Take and
+// Between LockForCollect and UnlockAfterCollect the caller has the engine's lock: he calls CollectLocked and
 // nothing else of the engine, and does not wait for anything. It is what Waitall does for each of its
 // requests, so there is as little as can be between them.
 
-// LockForCollect begins it. What is coalesced goes out: the messages travel while one counts.
+// LockForCollect takes the lock. What is coalesced goes out: the messages travel while one counts.
 func (e *Engine) LockForCollect() {
 	e.mu.Lock()
 	e.coalescer.flush()
@@ -83,5 +83,5 @@ func (e *Engine) CollectLocked(h Request, into *Status) (done bool, err error) {
 	return true, err
 }
 
-// UnlockAfterCollect ends it.
+// UnlockAfterCollect gives the lock back.
 func (e *Engine) UnlockAfterCollect() { e.mu.Unlock() }

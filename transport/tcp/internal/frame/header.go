@@ -55,7 +55,7 @@ func Parse(b []byte) (Header, error) {
 	return h, err
 }
 
-// parseHeaderOf reads a header that a lane carries.
+// parseOf reads a header that a lane carries.
 func parseOf(b []byte, lane uint16) (Header, error) {
 	_ = b[HeaderSize-1]
 	w := binary.LittleEndian.Uint64(b)

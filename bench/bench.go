@@ -80,12 +80,12 @@ func optionErrorf(text string, args ...any) error { return &OptionError{fmt.Spri
 
 // Benchmark is one of the names of `weft bench`.
 type Benchmark struct {
-	Name  string
-	Short string // what it measures, in a line
-	Ranks int    // it needs exactly so many; 0: any number, of at least Least
-	Least int
-	Even  bool
-	Start int // ranks that it starts with when the user says nothing
+	Name     string
+	Short    string // what it measures, in a line
+	Ranks    int    // it needs exactly so many; 0: any number, of at least MinRanks
+	MinRanks int
+	Even     bool
+	Start    int // ranks that it starts with when the user says nothing
 
 	title string                                // of the table, as OSU's parsers look for it
 	kind  *kind                                 // of table
@@ -217,13 +217,13 @@ var pointToPoint = []*Benchmark{
 		title: "Bandwidth", kind: stream, cell: bandwidth, room: windowIfValidating},
 	{Name: "bibw", Short: "bandwidth both ways at once", Ranks: 2, Start: 2,
 		title: "Bi-Directional Bandwidth", kind: stream, cell: bothWays, room: windowIfValidating},
-	{Name: "mbw_mr", Short: "bandwidth and messages a second of pairs of ranks at once", Least: 2,
+	{Name: "mbw_mr", Short: "bandwidth and messages a second of pairs of ranks at once", MinRanks: 2,
 		Even: true, Start: 2,
 		title: "Multiple Bandwidth / Message Rate", kind: rates, cell: messageRate, room: windowIfValidating,
 		remark: func(s *session) string {
 			return fmt.Sprintf("# [ pairs: %d ] [ window size: %d ]", s.pairs(), s.Window)
 		}},
-	{Name: "multi_lat", Short: "latency of pairs of ranks at once", Least: 2, Even: true, Start: 2,
+	{Name: "multi_lat", Short: "latency of pairs of ranks at once", MinRanks: 2, Even: true, Start: 2,
 		title: "Multi Latency", kind: pingPongs, cell: multiLatency},
 	{Name: "latency_mt", Short: "latency where several goroutines of a rank wait for messages", Ranks: 2,
 		Start: 2,
@@ -239,14 +239,15 @@ var pointToPoint = []*Benchmark{
 
 // ofTheJob are those of what a job needs before and besides its messages.
 var ofTheJob = []*Benchmark{
-	{Name: "memory", Short: "buffers and resident memory of a connection, in each phase", Least: 2, Start: 9,
+	{Name: "memory", Short: "buffers and resident memory of a connection, in each phase", MinRanks: 2,
+		Start: 9,
 		title: "Memory", kind: connections, whole: memory, ready: (*session).takeStock,
 		remark: func(*session) string {
 			return "# Bytes of a connection, at rank 0. Resident: with its share of what connections " +
 				"have in common."
 		},
-		defaults: map[string]string{setting.ShrinkAfter.Name: "50ms", setting.EagerMost.Name: "1G"}},
-	{Name: "init", Short: "time of Init", Least: 1, Start: 2,
+		defaults: map[string]string{setting.ShrinkAfter.Name: "50ms", setting.EagerMax.Name: "1G"}},
+	{Name: "init", Short: "time of Init", MinRanks: 1, Start: 2,
 		title: "Init", kind: startUp, whole: initialization},
 }
 
@@ -271,8 +272,8 @@ func (b *Benchmark) Check(o Options, ranks int) error {
 	switch {
 	case b.Ranks > 0 && ranks != b.Ranks:
 		return optionErrorf("%s runs on %d ranks, not on %d", b.Name, b.Ranks, ranks)
-	case ranks < b.Least:
-		return optionErrorf("%s runs on at least %d ranks, not on %d", b.Name, b.Least, ranks)
+	case ranks < b.MinRanks:
+		return optionErrorf("%s runs on at least %d ranks, not on %d", b.Name, b.MinRanks, ranks)
 	case b.Even && ranks%2 != 0:
 		return optionErrorf("%s runs on pairs of ranks: on an even number, not on %d", b.Name, ranks)
 	case o.Iterations < 0 || o.Iterations > maxIterations || o.Warmup > maxIterations:

@@ -58,11 +58,11 @@ var measuredCollectives = []measuredCollective{
 // blockingForms are the benchmarks of the collectives' blocking forms.
 func blockingForms() []*Benchmark {
 	list := []*Benchmark{
-		{Name: "barrier", Short: "time of a barrier", Least: 1, Start: 2,
+		{Name: "barrier", Short: "time of a barrier", MinRanks: 1, Start: 2,
 			title: "Barrier Latency", kind: synchronization, whole: barrier},
 	}
 	for _, c := range measuredCollectives {
-		list = append(list, &Benchmark{Name: c.name, Short: "time of " + c.what, Least: 2, Start: 2,
+		list = append(list, &Benchmark{Name: c.name, Short: "time of " + c.what, MinRanks: 2, Start: 2,
 			title: c.title + " Latency", kind: c.kinds.blocking, cell: blocking(c.of), room: c.room,
 			sends: c.sends})
 	}
@@ -72,12 +72,12 @@ func blockingForms() []*Benchmark {
 // nonBlockingForms are those of the non-blocking ones.
 func nonBlockingForms() []*Benchmark {
 	list := []*Benchmark{
-		{Name: "ibarrier", Short: "overlap of a non-blocking barrier with computation", Least: 1, Start: 2,
+		{Name: "ibarrier", Short: "overlap of a non-blocking barrier with computation", MinRanks: 1, Start: 2,
 			title: "Non-blocking Barrier Latency", kind: barrierOverlaps, whole: barrierOverlap},
 	}
 	for _, c := range measuredCollectives {
 		list = append(list, &Benchmark{Name: "i" + c.name, Short: "overlap with computation of " + c.what,
-			Least: 2, Start: 2, title: "Non-blocking " + c.title + " Latency", kind: c.kinds.nonBlocking,
+			MinRanks: 2, Start: 2, title: "Non-blocking " + c.title + " Latency", kind: c.kinds.nonBlocking,
 			cell: nonBlocking(c.of), room: c.room, sends: c.sends})
 	}
 	return list

@@ -199,7 +199,7 @@ func (c *census) fill(peers, phase int, deadline time.Time) error {
 		return fmt.Errorf("%s: messages of %d bytes do not go through slots of %d bytes, for want of "+
 			"memory or by a setting (%s=%v, %s=%v)",
 			c.Name, n, c.slots[phase], setting.Budget.Name, c.settings.Of(setting.Budget),
-			setting.EagerMost.Name, c.settings.Of(setting.EagerMost))
+			setting.EagerMax.Name, c.settings.Of(setting.EagerMax))
 	}
 	return nil
 }

@@ -166,9 +166,9 @@ func TestEnlarge_E2_Policies(t *testing.T) {
 // TestEnlarge_E2_Thresholds: one byte below asks for nothing, one above does.
 func TestEnlarge_E2_Thresholds(t *testing.T) {
 	for _, c := range []struct {
-		name string
-		conf Config
-		most int // the largest element that goes at once, after a head of 16 bytes
+		name       string
+		conf       Config
+		maxElement int // the largest element that goes at once, after a head of 16 bytes
 	}{
 		{"slot", Config{}, 640 - 24 - 16},
 		{"bytes", Config{Threshold: 100}, 100},
@@ -179,11 +179,11 @@ func TestEnlarge_E2_Thresholds(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := newTestPair(t, c.conf)
-			require.Equal(t, c.most, d.a.MaxElement(16))
-			n, o := d.transfer(t, d.a, vector(c.most))
+			require.Equal(t, c.maxElement, d.a.MaxElement(16))
+			n, o := d.transfer(t, d.a, vector(c.maxElement))
 			require.Equal(t, Done, o)
-			require.Equal(t, c.most, n)
-			n, o = d.transfer(t, d.a, vector(c.most+1))
+			require.Equal(t, c.maxElement, n)
+			n, o = d.transfer(t, d.a, vector(c.maxElement+1))
 			require.Equal(t, Waiting, o)
 			require.Zero(t, n)
 			require.EqualValues(t, 1, d.a.Stats().EnlargesSent)

@@ -29,8 +29,8 @@ func busyPollingLink(t *testing.T) (l *link, last map[*channeltest.End]int) {
 }
 
 // stream puts messages of so many lines until there is no room, or until there are enough.
-func stream(t *testing.T, c *channel.Channel, lines, most int) (n int) {
-	for ; n < most; n++ {
+func stream(t *testing.T, c *channel.Channel, lines, limit int) (n int) {
+	for ; n < limit; n++ {
 		payload := make([]byte, lines*64-32)
 		if c.TryInline(channel.Eager, 1, payload, false) {
 			continue

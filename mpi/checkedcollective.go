@@ -67,7 +67,7 @@ func (x *compared) hear(c *Comm) (err error) {
 	for i, p := range x.peers[:x.n] {
 		b := wordBytes(x.theirs[i][:])
 		if h, begun := c.e.Irecv(c.context+checking, b, c.worldRank(p), x.tag, 1); begun == nil {
-			c.e.Bind(h, c.scope)
+			c.e.Bind(h, c.canceller)
 			if err = c.e.GroupCallErr(&g); err != nil {
 				c.e.CancelAndFree(h)
 				return err
@@ -252,7 +252,7 @@ func (a *collectiveCall) agreeLater() {
 	}
 	s := a.signature(c.checker.sites.Here())
 	end := func(error) {}
-	if c.scope == nil {
+	if c.canceller == nil {
 		var ctx context.Context
 		ctx, end = context.WithCancelCause(context.Background())
 		a.comm = &Comm{c.commState, c.e.NewCanceller(ctx), nil}

@@ -146,7 +146,7 @@ func checkingMode(rs []Request) bool {
 }
 
 // handle is what a checked request has as its communicator.
-func (c *Comm) handle(r *checkedRequest) *Comm { return &Comm{c.commState, c.scope, r} }
+func (c *Comm) handle(r *checkedRequest) *Comm { return &Comm{c.commState, c.canceller, r} }
 
 // waitedFor ends what belongs to a request in checking mode: its buffer is the program's again. err is the
 // request's own failure.

@@ -146,7 +146,7 @@ func (c *Comm) send(b []byte, element *check.Element, dst, tag int, sync bool) e
 	if c.checker != nil {
 		return c.checkedSend(b, element, dst, tag, sync)
 	}
-	if c.hasScope() {
+	if c.hasCanceller() {
 		r, err := c.isend(b, nil, dst, tag, sync)
 		if err == nil {
 			_, err = c.e.Wait(r.h)
@@ -168,7 +168,7 @@ func (c *Comm) recv(b []byte, element *check.Element, src, tag, elem int) (Statu
 		return nullStatus(), nil
 	case c.checker != nil:
 		st, err = c.checkedRecv(b, element, src, tag, elem)
-	case c.hasScope():
+	case c.hasCanceller():
 		var r Request
 		if r, err = c.irecv(b, nil, src, tag, elem); err == nil {
 			st, err = c.e.Wait(r.h)
@@ -217,6 +217,6 @@ func (c *Comm) begun(h engine.Request, err error) (Request, error) {
 	if err != nil {
 		return Request{}, err
 	}
-	c.e.Bind(h, c.scope)
+	c.e.Bind(h, c.canceller)
 	return Request{h, c}, nil
 }

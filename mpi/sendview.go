@@ -39,7 +39,7 @@ func sendView[T any](c *Comm, v *View[T], dst, tag int) error {
 		if err := c.checkSend(dst, tag); err != nil || dst == ProcNull {
 			return err
 		}
-		if c.hasScope() {
+		if c.hasCanceller() {
 			r, err := isendView(c, v, dst, tag)
 			if err == nil {
 				_, err = c.e.Wait(r.h)
@@ -93,7 +93,7 @@ func recvView[T any](c *Comm, v *View[T], src, tag int) (Status, error) {
 		if src == ProcNull {
 			return nullStatus(), nil
 		}
-		if c.checker != nil || c.hasScope() {
+		if c.checker != nil || c.hasCanceller() {
 			r, err := irecvView(c, v, src, tag)
 			if err != nil {
 				return Status{}, err

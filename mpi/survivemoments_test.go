@@ -26,8 +26,8 @@ func die() {
 }
 
 // dieWithin ends this process at a random moment.
-func dieWithin(most time.Duration) {
-	time.AfterFunc(time.Duration(rand.Int64N(int64(most))), die)
+func dieWithin(limit time.Duration) {
+	time.AfterFunc(time.Duration(rand.Int64N(int64(limit))), die)
 }
 
 // goesOn wants a job to end without some ranks, and so many of the others to say that all is as it should be.

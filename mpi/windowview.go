@@ -99,7 +99,7 @@ func (w *Win[T]) putView(v *View[T], rank int, at *Place) error {
 	}
 	if err == nil && t != nil {
 		m := newWindowView(t, offset, &v.layout, v.base(), at)
-		if err = m.put(w.via.scope); err == nil {
+		if err = m.put(w.via.canceller); err == nil {
 			m.release()
 		}
 	}
@@ -132,7 +132,7 @@ func (w *Win[T]) getView(v *View[T], rank int, at *Place) error {
 	}
 	if err == nil && t != nil {
 		m := newWindowView(t, offset, &v.layout, v.base(), at)
-		if err = m.get(w.via.scope); err == nil {
+		if err = m.get(w.via.canceller); err == nil {
 			m.release()
 		}
 	}
@@ -187,7 +187,7 @@ func (w *window) viewTarget(wrong error, n, rank int, at *Place) (t *engine.Targ
 		t.Release()
 		return nil, 0, nil
 	}
-	return t, offset, t.Reach(w.via.scope)
+	return t, offset, t.Reach(w.via.canceller)
 }
 
 // windowView moves bytes of a layout here to or from those of a layout of a part. It has memory for pieces

@@ -247,14 +247,14 @@ func TestGrant_WritesWhereTheCTSSays(t *testing.T) {
 func TestGrant_KeepsWithinWhatMayBeOpen(t *testing.T) {
 	l := openPhases(t, []int{2000}, rendezvous.ReceiverConfig{Grant: true, Depth: 1000})
 	const parts = 5 * rendezvous.MaxOpenGrants
-	open, most := 0, 0
+	open, maxOpen := 0, 0
 	l.Carried = func(_ *channeltest.End, wr *transport.SendWR, _ []byte) {
 		switch {
 		case wr.Op == transport.OpWriteImm:
 			open--
 		case wr.Op == transport.OpWrite && len(wr.Local) == 1 && nameOf(wr) == "CTS":
 			open++
-			most = max(most, open)
+			maxOpen = max(maxOpen, open)
 		}
 	}
 	l.b.cut = func(b []byte) (bufs [][]byte) {
@@ -268,7 +268,7 @@ func TestGrant_KeepsWithinWhatMayBeOpen(t *testing.T) {
 	require.True(t, ok)
 	l.settle(t, false)
 	require.Equal(t, parts, l.a.granted)
-	require.Equal(t, rendezvous.MaxOpenGrants, most)
+	require.Equal(t, rendezvous.MaxOpenGrants, maxOpen)
 	require.LessOrEqual(t, l.b.recvs, parts+1)
 	l.close(t)
 }

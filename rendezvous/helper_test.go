@@ -52,7 +52,7 @@ type node struct {
 	late     int                           // WITHDRAWs of messages that were matched
 	recvs    int                           // posted for FINs and ends of grants
 	used     int                           // of these
-	most     int                           // announcements open at once
+	maxOpen  int                           // announcements open at once
 	granted  int                           // CTSs that came
 	got      int                           // messages that were copied at once
 }
@@ -70,7 +70,7 @@ func (n *node) announce(b []byte, more bool) (bool, error) {
 	if ok {
 		n.ids, n.asked = append(n.ids, id), append(n.asked, false)
 		n.sources, n.finished = append(n.sources, b), append(n.finished, 0)
-		n.most = max(n.most, n.ann.Outstanding(n.ch))
+		n.maxOpen = max(n.maxOpen, n.ann.Outstanding(n.ch))
 	}
 	return ok, err
 }
@@ -293,15 +293,15 @@ func (n *node) check(peer *node) error {
 // checkRecvs tells whether too many Recvs are left when all is over: one of the announcer and one of the
 // fetcher are spare, and those of announcements that needed no FIN.
 func (n *node) checkRecvs() error {
-	most := 1
+	maxLeft := 1
 	if n.granted > 0 || n.back > 0 {
-		most = n.most + 1
+		maxLeft = n.maxOpen + 1
 	}
 	if len(n.buffers)+len(n.fetched) > 0 {
-		most++
+		maxLeft++
 	}
-	if left := n.recvs - n.used; left < 0 || left > most {
-		return fmt.Errorf("%d Recvs are left of %d, after %d announcements at once", left, n.recvs, n.most)
+	if left := n.recvs - n.used; left < 0 || left > maxLeft {
+		return fmt.Errorf("%d Recvs are left of %d, after %d announcements at once", left, n.recvs, n.maxOpen)
 	}
 	return nil
 }

@@ -79,7 +79,7 @@ func (c *courier) announceFront(more bool) (err error) {
 	}
 	if ok {
 		c.sources, c.finished = append(c.sources, m.Front()), append(c.finished, 0)
-		c.most = max(c.most, c.ann.Outstanding(c.ch))
+		c.maxOpen = max(c.maxOpen, c.ann.Outstanding(c.ch))
 		if m.Skip(); m.Done() {
 			c.sent, c.sending = c.sent+1, false
 		}

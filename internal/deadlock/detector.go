@@ -263,14 +263,14 @@ func (d *Detector) report(title string, job Job, proven bool) {
 
 // checkUnmoved reports a job of which no rank has moved for long. A rank that does not answer has not.
 func (d *Detector) checkUnmoved(now time.Time, job Job) {
-	least := d.after
+	stillFor := d.after
 	for id, r := range job {
 		if r != nil && r.Phase != snapshot.NotBegun && !d.ranks[id].ended {
-			least = min(least, r.Still)
+			stillFor = min(stillFor, r.Still)
 		}
 	}
-	if least < d.after {
-		d.askAt(now.Add(d.after - least))
+	if stillFor < d.after {
+		d.askAt(now.Add(d.after - stillFor))
 		return
 	}
 	d.unmoved = true

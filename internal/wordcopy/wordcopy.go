@@ -7,12 +7,12 @@ import "encoding/binary"
 const Size = 8
 
 // most is how many bytes are copied word by word. Of more the built-in copy is quicker.
-const most = 64
+const maxBytes = 64
 
 // Copy is the built-in copy, quicker for the few words that most messages are.
 func Copy(dst, src []byte) {
 	n := min(len(dst), len(src))
-	if n < Size || n > most {
+	if n < Size || n > maxBytes {
 		copy(dst, src)
 		return
 	}

@@ -133,9 +133,9 @@ func upLoopback() error {
 	return nil
 }
 
-// mostWarnings is how many lines about strangers a job may print: each rank says a few, and how many it left
+// maxWarnings is how many lines about strangers a job may print: each rank says a few, and how many it left
 // out.
-const mostWarnings = 40
+const maxWarnings = 40
 
 // start runs a job that has to end well.
 func (h Harness) start(ranks int, options []string) error {
@@ -149,7 +149,7 @@ func (h Harness) start(ranks int, options []string) error {
 	if err != nil {
 		return fmt.Errorf("%w\n%.4000s", err, text)
 	}
-	if n := strings.Count(text, "\n"); n > mostWarnings*ranks {
+	if n := strings.Count(text, "\n"); n > maxWarnings*ranks {
 		return fmt.Errorf("%d lines of output\n%.4000s", n, text)
 	}
 	return nil

@@ -32,14 +32,14 @@ type qp struct {
 	in   inRing
 
 	// Sending: see transmit.go.
-	next    uint32 // of the send queue: what goes out next
-	answers answerQueue
-	most    uint64 // our Reads and Atomics outstanding at once: both sides' limits
-	began   uint64 // Reads and Atomics
-	read    uint64 // of them that are done
-	busy    bool   // there is something to do here: it is in the active list of its queues
-	bounce  bounceBuffer
-	waits   bool // for the peer to carry out frames
+	next     uint32 // of the send queue: what goes out next
+	answers  answerQueue
+	maxReads uint64 // our Reads and Atomics outstanding at once: both sides' limits
+	began    uint64 // Reads and Atomics
+	read     uint64 // of them that are done
+	busy     bool   // there is something to do here: it is in the active list of its queues
+	bounce   bounceBuffer
+	waits    bool // for the peer to carry out frames
 
 	// Receiving: see receive.go.
 	writeSeq     uint64           // of the block's writeSeq, what is known
@@ -142,13 +142,13 @@ func (d *Device) newQP(p *prepared, peer uint32, local, remote string, theirs *c
 	out := controlBlockAt(f.mem, theirs.block)
 	q := &qp{
 		dev: d, scq: scq, rcq: rcq, peer: f, out: outRing{controlBlock: out},
-		in: inRing{controlBlock: p.in.block}, most: uint64(min(p.conf.Reads, theirs.reads)),
+		in: inRing{controlBlock: p.in.block}, maxReads: uint64(min(p.conf.Reads, theirs.reads)),
 	}
 	q.Init(transport.QPAttr{
 		QPConfig: p.conf, Num: p.num, Peer: peer, Local: local, Remote: remote, PeerRecv: theirs.recv,
 		PeerReads: theirs.reads, Lanes: 1,
 	}, verbs.Limits{SGE: maxSGE, Segments: maxSegments, Inline: maxInline, Message: maxMessage,
-		Offset: math.MaxUint64, Reads: int(q.most)}, q)
+		Offset: math.MaxUint64, Reads: int(q.maxReads)}, q)
 	q.fastWrite = fastWrite{pd: domain, open: true, fenced: !d.asymmetric || !theirs.asymmetric,
 		placementSeq: &out.placementSeq, notifyEnable: &out.notifyEnable}
 	q.conn = &connection{qp: q, in: p.in, slots: p.slots, wake: f.queues[0].wake, own: &f.own}

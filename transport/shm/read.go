@@ -29,7 +29,7 @@ func (q *qp) ask(w *verbs.Request, budget *int) bool {
 	if *budget <= 0 {
 		return false
 	}
-	if w.Asked || q.began-q.read >= q.most {
+	if w.Asked || q.began-q.read >= q.maxReads {
 		return false
 	}
 	if q.began != q.read {
@@ -74,7 +74,7 @@ func (q *qp) ask(w *verbs.Request, budget *int) bool {
 
 // readHere copies the next bytes of a Read, at most so many, straight from the peer's memory. It gives 0 if
 // that cannot be done.
-func (q *qp) readHere(w *verbs.Request, most int) (int, error) {
+func (q *qp) readHere(w *verbs.Request, limit int) (int, error) {
 	if w.Got == 0 { // nothing is read of what is refused in part
 		for _, s := range w.Remote {
 			if _, err := q.find(s.Key, transport.RemoteRead, s.Offset, s.Length); err != nil {
@@ -83,7 +83,7 @@ func (q *qp) readHere(w *verbs.Request, most int) (int, error) {
 		}
 	}
 	s, off := verbs.SegmentAt(w.Remote, w.Got)
-	p, at, n := verbs.Span(w.Local, w.Got, min(most, int(s.Length-off)))
+	p, at, n := verbs.Span(w.Local, w.Got, min(limit, int(s.Length-off)))
 	t, err := q.find(s.Key, transport.RemoteRead, s.Offset+off, uint64(n))
 	if err != nil {
 		return 0, err

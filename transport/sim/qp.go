@@ -285,24 +285,24 @@ func (q *qp) checkLocal(list []transport.SGE, right transport.Access) ([]sge, in
 }
 
 func (q *qp) checkRemote(w *sendWQE) error {
-	least, most := 0, 0
+	minSegments, maxSegments := 0, 0
 	switch w.op {
 	case transport.OpWrite, transport.OpWriteImm:
-		most = 1
+		maxSegments = 1
 		if w.length > 0 {
-			least = 1
+			minSegments = 1
 		}
 	case transport.OpRead:
-		least, most = 1, attr.MaxSegments
+		minSegments, maxSegments = 1, attr.MaxSegments
 	case transport.OpFetchAdd, transport.OpCompareSwap:
-		least, most = 1, 1
+		minSegments, maxSegments = 1, 1
 	}
 	if w.asks() && q.reads == 0 {
 		return fmt.Errorf("a Read or an Atomic, and no Reads were agreed for this queue pair: %w",
 			transport.ErrInvalid)
 	}
-	if len(w.remote) < least || len(w.remote) > most {
-		return fmt.Errorf("%d remote segments, want %d to %d: %w", len(w.remote), least, most,
+	if len(w.remote) < minSegments || len(w.remote) > maxSegments {
+		return fmt.Errorf("%d remote segments, want %d to %d: %w", len(w.remote), minSegments, maxSegments,
 			transport.ErrInvalid)
 	}
 	rest := uint64(w.length)

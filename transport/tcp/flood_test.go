@@ -348,13 +348,13 @@ func TestStranger_TenThousandDuringTraffic(t *testing.T) {
 				})
 			}
 			stop := make(chan struct{})
-			var most usage
+			var peak usage
 			var watch sync.WaitGroup
 			watch.Go(func() {
 				for {
 					now := used(t)
-					most = usage{max(most.heap, now.heap), max(most.goroutines, now.goroutines),
-						max(most.descriptors, now.descriptors)}
+					peak = usage{max(peak.heap, now.heap), max(peak.goroutines, now.goroutines),
+						max(peak.descriptors, now.descriptors)}
 					select {
 					case <-stop:
 						return
@@ -365,10 +365,10 @@ func TestStranger_TenThousandDuringTraffic(t *testing.T) {
 			callers.Wait()
 			close(stop)
 			watch.Wait()
-			require.Less(t, most.heap, 64<<20)
-			require.Less(t, most.goroutines, 3*atOnce+admission.MaxConns,
+			require.Less(t, peak.heap, 64<<20)
+			require.Less(t, peak.goroutines, 3*atOnce+admission.MaxConns,
 				"each caller has one, and one more in its host")
-			require.Less(t, most.descriptors, 2*atOnce+admission.MaxConns+100)
+			require.Less(t, peak.descriptors, 2*atOnce+admission.MaxConns+100)
 			require.Eventually(t, func() bool {
 				mu.Lock()
 				defer mu.Unlock()

@@ -190,8 +190,8 @@ func (b *multiLane) fill(l *laneConn, fresh bool) (more bool) {
 // gather puts frames into the batch: those that go again, then those that go for the first time.
 func (b *multiLane) gather(l *laneConn, w *laneWrite) bool {
 	q, o := b.q, &b.q.scq.out
-	most := l.link.MaxWrite()
-	for o.Size() < most && !o.Full() {
+	limit := l.link.MaxWrite()
+	for o.Size() < limit && !o.Full() {
 		n, ok := b.out.Again(w.again)
 		if !ok {
 			break
@@ -206,7 +206,7 @@ func (b *multiLane) gather(l *laneConn, w *laneWrite) bool {
 		b.stamp(o, l, n, s.ref)
 		w.again++
 	}
-	for o.Size() < most && !o.Full() && b.out.Room() && q.frame(o) {
+	for o.Size() < limit && !o.Full() && b.out.Room() && q.frame(o) {
 		n := b.out.Add(l.number, segment{})
 		b.note(o, n)
 		b.stamp(o, l, n, b.out.What(n).ref)

@@ -181,7 +181,7 @@ func TestViolation_EveryHeaderOfEveryFrame(t *testing.T) {
 		return &tests[len(tests)-1]
 	}
 	for o := frame.Ready; o < frame.Ops; o++ {
-		most := maxOf(o)
+		limit := maxOf(o)
 		for bit := 2; bit < 8; bit++ {
 			flags := uint8(1)<<bit | frame.Last
 			add(fmt.Sprintf("%v with flag %d", o, bit), fmt.Sprintf("%v with flags %#x", o, flags),
@@ -197,8 +197,8 @@ func TestViolation_EveryHeaderOfEveryFrame(t *testing.T) {
 					r.say(b)
 				})
 		}
-		for _, n := range []int{most + 1, 1<<31 - 1, 1 << 31, 1<<32 - 1} {
-			add(fmt.Sprintf("%v of %d bytes", o, n), fmt.Sprintf("%v of %d bytes, at most %d", o, n, most),
+		for _, n := range []int{limit + 1, 1<<31 - 1, 1 << 31, 1<<32 - 1} {
+			add(fmt.Sprintf("%v of %d bytes", o, n), fmt.Sprintf("%v of %d bytes, at most %d", o, n, limit),
 				func(r *raw) {
 					r.say(frame.Header{Op: o, Length: n}.Append(nil))
 				})

@@ -78,16 +78,16 @@ func (c *Call) time(w work) float64 {
 
 // cheapest is the index of the algorithm of the least predicted cost, of those that can carry out a call and
 // have one. Without any it is the first.
-func (op *operation) cheapest(c *Call) (best int, least float64) {
+func (op *operation) cheapest(c *Call) (best int, lowest float64) {
 	for i, predict := range op.costs {
 		if fits := op.algorithms[i].fits; predict == nil || fits != nil && !fits(c) {
 			continue
 		}
-		if t := predict(c); least == 0 || t < least {
-			best, least = i, t
+		if t := predict(c); lowest == 0 || t < lowest {
+			best, lowest = i, t
 		}
 	}
-	return best, least
+	return best, lowest
 }
 
 // Why explains the algorithm that suits a call best: with its predicted time and that of the next best.
@@ -104,13 +104,13 @@ func (c *Call) Why() string {
 	case op.costs == nil:
 		return "there is no other that fits"
 	}
-	next, least := -1, 0.0
+	next, lowest := -1, 0.0
 	for i, predict := range op.costs {
 		if i == chosen || predict == nil || !op.may(i, c) {
 			continue
 		}
-		if t := predict(c); next < 0 || t < least {
-			next, least = i, t
+		if t := predict(c); next < 0 || t < lowest {
+			next, lowest = i, t
 		}
 	}
 	text := fmt.Sprintf("predicted %.3g µs over %v", op.costs[chosen](c)/1e3, c.Fabric)
@@ -118,7 +118,7 @@ func (c *Call) Why() string {
 		text += fmt.Sprintf(" on %d processors", c.Processors)
 	}
 	if next >= 0 {
-		text += fmt.Sprintf(", %s %.3g µs", op.algorithms[next].name, least/1e3)
+		text += fmt.Sprintf(", %s %.3g µs", op.algorithms[next].name, lowest/1e3)
 	}
 	return text
 }
@@ -255,7 +255,7 @@ func inLevels(first, between, last Operation) func(c *Call) float64 {
 	return func(c *Call) float64 {
 		inside := *c
 		inside.Hosts, inside.Fabric, inside.Root, inside.Rank = nil, c.Hosts.Inside, 0, 0
-		inside.Size = c.Hosts.most()
+		inside.Size = c.Hosts.maxRanks()
 		outside := *c
 		outside.Operation, outside.Hosts, outside.Root, outside.Rank = between, nil, 0, 0
 		outside.Size = len(c.Hosts.members)

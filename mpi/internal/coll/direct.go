@@ -36,16 +36,16 @@ func outsideOfPlace(c *Call) bool { return !c.InPlace }
 
 // suitsDirect tells whether ranks that have mailboxes do best without a tree. All ranks find the same.
 func suitsDirect(c *Call) bool {
-	most := directMax
+	limit := directMax
 	switch {
 	case c.Operation == OpAllreduce:
-		most = directAllreduceMax / c.Size
+		limit = directAllreduceMax / c.Size
 	case c.Operation == OpBcast:
-		most = directBcastMax
+		limit = directBcastMax
 	case c.InPlace:
 		return false
 	}
-	return c.Mailbox > 0 && c.bytes() <= min(most, c.Mailbox)
+	return c.Mailbox > 0 && c.bytes() <= min(limit, c.Mailbox)
 }
 
 // inMailboxes ends the messages of a direct round, which go through mailboxes where they fit.

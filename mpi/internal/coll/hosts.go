@@ -10,7 +10,7 @@ type Hosts struct {
 }
 
 // most is the number of ranks on the host that has the most.
-func (h *Hosts) most() (n int) {
+func (h *Hosts) maxRanks() (n int) {
 	for _, ranks := range h.members {
 		n = max(n, len(ranks))
 	}

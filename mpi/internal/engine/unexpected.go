@@ -170,7 +170,7 @@ func (u *unexpectedMessages) newMessage(p *peer) (*unexpectedMessage, error) {
 	if u.count >= u.maxCount && p.unexpectedCount >= u.maxCount/u.e.size {
 		return nil, fmt.Errorf("%w: it has sent %d messages that no receive has matched, and this rank "+
 			"keeps %d at most (%s)", ErrLimit,
-			p.unexpectedCount, u.maxCount, setting.KeepCount.Name)
+			p.unexpectedCount, u.maxCount, setting.UnexpectedCount.Name)
 	}
 	a := u.pool.get()
 	a.peer = p

@@ -121,12 +121,12 @@ func (t *Target) update(src, old, compare []byte, at int, op rma.Code, r *reques
 func (t *Target) askUpdate(p *peer, src, old, compare []byte, at int, op rma.Code, r *request,
 	s *Canceller) error {
 	size := t.w.typ.Size
-	most := (mostData(p) - len(compare)) / size * size
-	if most <= 0 {
+	maxPart := (maxUpdateData(p) - len(compare)) / size * size
+	if maxPart <= 0 {
 		return errSlots(p)
 	}
 	for len(src) > 0 {
-		n := min(len(src), most)
+		n := min(len(src), maxPart)
 		o, err := t.newOperation(p, s)
 		if err != nil {
 			return err
@@ -144,14 +144,14 @@ func (t *Target) askUpdate(p *peer, src, old, compare []byte, at int, op rma.Cod
 	return nil
 }
 
-// mostData is how much data an UPDATE to a peer has at most.
-func mostData(p *peer) int {
+// maxUpdateData is how much data an UPDATE to a peer has at most.
+func maxUpdateData(p *peer) int {
 	return min(rma.MaxUpdate, p.ch.MaxElement(wordBytes)+wordBytes-rma.UpdateHeader)
 }
 
 func errSlots(p *peer) error {
 	return fmt.Errorf("%w: an UPDATE has room for %d bytes in the slots of the channel; set WEFT_PHASES "+
-		"to larger ones", ErrLimit, max(mostData(p), 0))
+		"to larger ones", ErrLimit, max(maxUpdateData(p), 0))
 }
 
 func (t *Target) sendUpdate(p *peer, o *oneSided, src, compare []byte, at int, op rma.Code) {
@@ -180,7 +180,7 @@ func (t *Target) FetchUpdate(src, old, compare []byte, at int, op rma.Code, s *C
 		return t.Update(src, old, compare, at, op, s)
 	}
 	defer e.mu.Unlock()
-	if len(src)+len(compare) > mostData(p) {
+	if len(src)+len(compare) > maxUpdateData(p) {
 		return errSlots(p)
 	}
 	o, err := t.newOperation(p, s)

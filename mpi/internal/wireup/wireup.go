@@ -262,7 +262,7 @@ const spinFor = 2 * time.Millisecond
 
 // Lanes is how many connections to each peer there are, and whether one that was lost is made again.
 func Lanes(set setting.Values) (n int, reconnect bool, err error) {
-	if n, err = set.Of(setting.Lanes).Int(1, setting.MostLanes); err == nil {
+	if n, err = set.Of(setting.Lanes).Int(1, setting.MaxLanes); err == nil {
 		reconnect, err = set.Of(setting.Reconnect).On()
 	}
 	return n, reconnect, err

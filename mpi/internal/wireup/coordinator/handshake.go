@@ -195,14 +195,14 @@ func writeFrame(w io.Writer, b []byte) error {
 }
 
 // readFrame reads what writeFrame has written. Nothing is allocated for a frame that is too long.
-func readFrame(r io.Reader, most int) ([]byte, error) {
+func readFrame(r io.Reader, maxBytes int) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return nil, err
 	}
 	n := binary.BigEndian.Uint32(head[:])
-	if n == 0 || n > uint32(most) {
-		return nil, fmt.Errorf("%w: %d bytes, at most %d are allowed", errFrame, n, most)
+	if n == 0 || n > uint32(maxBytes) {
+		return nil, fmt.Errorf("%w: %d bytes, at most %d are allowed", errFrame, n, maxBytes)
 	}
 	b := make([]byte, n)
 	_, err := io.ReadFull(r, b)

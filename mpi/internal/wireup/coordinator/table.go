@@ -137,10 +137,10 @@ func (t *table) missing() string {
 			missing = append(missing, strconv.Itoa(r))
 		}
 	}
-	const most = 16
-	list := strings.Join(missing[:min(len(missing), most)], ",")
-	if len(missing) > most {
-		list += fmt.Sprintf(" and %d more", len(missing)-most)
+	const maxNamed = 16
+	list := strings.Join(missing[:min(len(missing), maxNamed)], ",")
+	if len(missing) > maxNamed {
+		list += fmt.Sprintf(" and %d more", len(missing)-maxNamed)
 	}
 	if len(missing) == 1 {
 		return fmt.Sprintf("rank %s of %d has not come", list, len(t.members))

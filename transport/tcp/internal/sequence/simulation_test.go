@@ -109,15 +109,15 @@ type tailOf struct {
 }
 
 type simulation struct {
-	broken broken
-	random *rand.Rand
-	ends   [2]*simEnd
-	lanes  []*simLane
-	last   uint16
-	cuts   int
-	dups   int
-	steps  int
-	most   int
+	broken  broken
+	random  *rand.Rand
+	ends    [2]*simEnd
+	lanes   []*simLane
+	last    uint16
+	cuts    int
+	dups    int
+	steps   int
+	maxOpen int
 }
 
 // cell is what a cell of a message has: it depends on who sends it, on the message and on the cell.
@@ -134,8 +134,8 @@ func simulate(seed uint64, b broken) (cuts, dups int, err error) {
 		s.ends[i] = &simEnd{out: NewOutbound[cargo](),
 			in: NewInbound[tailOf](func() time.Duration { now++; return now })}
 	}
-	s.most = 1 + s.random.IntN(4)
-	for len(s.lanes) < s.most {
+	s.maxOpen = 1 + s.random.IntN(4)
+	for len(s.lanes) < s.maxOpen {
 		s.connect()
 	}
 	defer func() {
@@ -211,7 +211,7 @@ func (s *simulation) step() {
 				live++
 			}
 		}
-		if live < s.most+2 && s.usable() < s.most {
+		if live < s.maxOpen+2 && s.usable() < s.maxOpen {
 			s.connect()
 		}
 	}

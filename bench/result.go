@@ -59,7 +59,7 @@ func measureOf(unit string) *measure {
 
 // measure is what a benchmark's first figure tells; nil where that is nothing to be compared.
 func (b *Benchmark) measure() *measure {
-	for _, c := range b.kind.columns {
+	for _, c := range b.spec.columns {
 		if m := measureOf(c.unit); m != nil {
 			return m
 		}

@@ -148,7 +148,7 @@ func newTuner(o TuneOptions, world *mpi.Comm, out io.Writer) (*tuner, error) {
 		}
 	}
 	t.session = &session{
-		Benchmark: &Benchmark{kind: collective}, Options: Default, world: world,
+		Benchmark: &Benchmark{spec: collective}, Options: Default, world: world,
 		instruments: instruments{now: mpi.Wtime, pattern: pattern, warmUp: warmUpTime},
 		send:        buffer(o.Max * size), recv: buffer(o.Max * size),
 	}

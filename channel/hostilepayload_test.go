@@ -292,7 +292,7 @@ func TestAttack_E12_PeerBreaksARule(t *testing.T) {
 			v.nothing(t, "two CREDITs")
 			v.place(0, 1, header(0, data)|after(1), nil)
 		}},
-		{"a lap that ended behind the ring", func(t *testing.T, v *victim) {
+		{"a wrap that ended after the ring", func(t *testing.T, v *victim) {
 			v.place(0, 0, header(0, credit), nil)
 			v.nothing(t, "a CREDIT")
 			v.place(0, 1, header(0, data)|after(int(v.Lines)+1), nil)

@@ -88,9 +88,9 @@ func TestKeepSmall_E9_E11_GrownTwiceAndShrunk(t *testing.T) {
 func TestKeepSmall_E6_DescriptorBeforeItsMessage(t *testing.T) {
 	s := newTranscriptPair(t, keepThree)
 	s.goes(s.a, s.b, vector(1000))
-	v, behind := vector(5000), vector(7)
+	v, after := vector(5000), vector(7)
 	require.Equal(t, Done, s.transfers(s.a, v))
-	require.Equal(t, Done, s.transfers(s.a, behind))
+	require.Equal(t, Done, s.transfers(s.a, after))
 	l := s.b.recv.large
 	placed := l.ring[l.pos*lineSize:][:linesOf(5016)*lineSize]
 	good := bytes.Clone(placed)
@@ -104,7 +104,7 @@ func TestKeepSmall_E6_DescriptorBeforeItsMessage(t *testing.T) {
 	}
 	copy(placed, good)
 	s.Say("it is there")
-	s.receives(s.b, append(v.joined(0, 1), behind.joined(0, 1)...))
+	s.receives(s.b, append(v.joined(0, 1), after.joined(0, 1)...))
 	s.Golden(t, "keep-descriptor-first")
 }
 

@@ -175,7 +175,7 @@ func TestEnlarge_E2_Thresholds(t *testing.T) {
 		{"bytes, one", Config{Threshold: 1}, 1},
 		{"bytes, the slot's", Config{Threshold: 616}, 640 - 24 - 16},
 		{"80 per cent", Config{ThresholdPercent: 80}, 512},
-		{"99 per cent, more than behind a head", Config{ThresholdPercent: 99}, 640 - 24 - 16},
+		{"99 per cent, more than after a head", Config{ThresholdPercent: 99}, 640 - 24 - 16},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := newTestPair(t, c.conf)

@@ -236,7 +236,7 @@ func TestGolden_Message(t *testing.T) {
 			{"no elements", nil},
 			{"empty elements alone", [][]byte{{}, nil}},
 			{"all in a slot, empty ones between", [][]byte{{}, small, {}, part(60), {}}},
-			{"as much in each slot as fits, and nothing behind the last byte",
+			{"as much in each slot as fits, and nothing after the last byte",
 				[][]byte{small, part(140), {}, part(168), {}, small, {}, {}}},
 			{"more than the credits: it goes on when they come", [][]byte{
 				part(100), part(160), part(160), part(160), part(160), part(160), part(160), part(160),

@@ -49,8 +49,8 @@ var allocatedBuffers = body("allocated buffers", func(_ context.Context, world *
 				if st.Count != n || !bytes.Equal(into[at:][:n], want[:n]) {
 					return fmt.Errorf("%d bytes at %d: not what was sent", n, at)
 				}
-				before, behind := into[:at], into[at+n:]
-				if bytes.Count(before, []byte{0xee}) < at || bytes.Count(behind, []byte{0xee}) < len(behind) {
+				before, after := into[:at], into[at+n:]
+				if bytes.Count(before, []byte{0xee}) < at || bytes.Count(after, []byte{0xee}) < len(after) {
 					return fmt.Errorf("%d bytes at %d: bytes beside them changed", n, at)
 				}
 			}

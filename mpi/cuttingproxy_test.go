@@ -71,7 +71,7 @@ func (g *gates) before(_ int, addr string) string {
 	return l.Addr().String()
 }
 
-// carry carries one direction until it ends, or the connection is cut: then what has come behind the place of
+// carry carries one direction until it ends, or the connection is cut: then what has come after the place of
 // the cut is lost.
 func (p *passage) carry(direction int) {
 	from, to := p.ends[direction], p.ends[1-direction]

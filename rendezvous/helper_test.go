@@ -278,7 +278,7 @@ func (n *node) check(peer *node) error {
 		case !bytes.Equal(buf[:len(want)], want):
 			return fmt.Errorf("message %d has wrong bytes", i)
 		case !bytes.Equal(rest, make([]byte, len(rest))):
-			return fmt.Errorf("behind message %d something was written", i)
+			return fmt.Errorf("after message %d something was written", i)
 		}
 	}
 	if err := n.checkRecvs(); err != nil {

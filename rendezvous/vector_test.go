@@ -188,7 +188,7 @@ func (c *courier) check(peer *courier) error {
 			return fmt.Errorf("message %d of %d bytes is wrong", seq, m.total)
 		}
 		if !bytes.Equal(m.buf[n:], make([]byte, len(m.buf)-n)) {
-			return fmt.Errorf("behind message %d something was written", seq)
+			return fmt.Errorf("after message %d something was written", seq)
 		}
 	}
 	if open := c.ann.Outstanding(c.ch); open > 0 {

@@ -28,5 +28,5 @@ func TestPut_IsLittleEndian(t *testing.T) {
 	require.Equal(t, []byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 0}, b)
 	require.EqualValues(t, 0x0807060504030201, Get(b, 1))
 	require.Panics(t, func() { Get(b[:8], 1) },
-		"what is behind a slice is not read, even where there is room")
+		"what is after a slice is not read, even where there is room")
 }

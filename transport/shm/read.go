@@ -312,7 +312,7 @@ func (q *qp) askedAtomic(h header, payload []byte) error {
 	return nil
 }
 
-// answer makes an entry for a Read or an Atomic of the peer. Behind one that is refused all are: the
+// answer makes an entry for a Read or an Atomic of the peer. After one that is refused all are: the
 // connection ends before their turn.
 func (q *qp) answer(number uint64) (*answer, error) {
 	n := q.answers.tail - q.answers.head

@@ -166,8 +166,8 @@ func maxOf(o frame.Op) int {
 	})
 }
 
-// behindClose are the frames that a side sends after its Close.
-var behindClose = map[frame.Op]bool{frame.ReadWrite: true, frame.ReadDone: true, frame.AtomicDone: true, frame.Terminate: true,
+// afterClose are the frames that a side sends after its Close.
+var afterClose = map[frame.Op]bool{frame.ReadWrite: true, frame.ReadDone: true, frame.AtomicDone: true, frame.Terminate: true,
 	frame.Alive: true}
 
 // Every frame type with everything that can be wrong with any: flags, lane, length, its place before Ready or
@@ -208,7 +208,7 @@ func TestViolation_EveryHeaderOfEveryFrame(t *testing.T) {
 				o), func(r *raw) {
 				r.say(frame.Header{Op: o, Flags: frame.Last}.Append(nil))
 			}).early = true
-			if !behindClose[o] {
+			if !afterClose[o] {
 				add(fmt.Sprintf("%v after Close", o), fmt.Sprintf("%v after Close", o), func(r *raw) {
 					r.say(frame.Header{Op: o, Flags: frame.Last}.Append(frame.Header{Op: frame.Close,
 						Flags: frame.Last}.Append(nil)))

@@ -24,7 +24,7 @@ var direct = map[Operation]algorithm{
 	OpAlltoall:  {directName, outsideOfPlace, alltoallDirect},
 }
 
-// addDirect lists the direct algorithm of an operation behind its others.
+// addDirect lists the direct algorithm of an operation after its others.
 func (op *operation) addDirect(o Operation) {
 	if a, ok := direct[o]; ok {
 		op.direct = len(op.algorithms) + 1

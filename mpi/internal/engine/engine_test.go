@@ -231,7 +231,7 @@ func TestTruncation(t *testing.T) {
 				}
 				for i, b := range buf[60:] {
 					if b != 0 {
-						return fmt.Errorf("byte %d behind the buffer was written", i)
+						return fmt.Errorf("byte %d after the buffer was written", i)
 					}
 				}
 				require.ErrorIs(t, err, ErrTruncate)

@@ -248,8 +248,8 @@ func TestFailedPeersLeaveNothing(t *testing.T) {
 	files, bytes := openFiles(t), sys.Mapped()
 	for i := range 100 {
 		round(i)
-		require.Equal(t, files, openFiles(t), "descriptors behind round %d", i)
-		require.Equal(t, bytes, sys.Mapped(), "mapped bytes behind round %d", i)
+		require.Equal(t, files, openFiles(t), "descriptors after round %d", i)
+		require.Equal(t, bytes, sys.Mapped(), "mapped bytes after round %d", i)
 	}
 }
 

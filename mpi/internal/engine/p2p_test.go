@@ -107,7 +107,7 @@ func TestSynchronousSend(t *testing.T) {
 			for seq, n := range []int{0, 1, 100, 5000, 40_000} {
 				buf := make([]byte, n)
 				if e.Rank() == 1 {
-					// The other message comes behind the synchronous one, so that one has been here for sure.
+					// The other message comes after the synchronous one, so that one has been here for sure.
 					if _, err := e.recv(world0, one, 0, 2, 1); err != nil {
 						return err
 					}

@@ -121,7 +121,7 @@ func TestRelieved(t *testing.T) {
 // lines of each, and 12 stay free.
 const smallRingHolds = 7
 
-// TestRelieved_APassLetsGoOfWhatIsHeld: the send that finds room behind a pass is not held back any more, or
+// TestRelieved_APassLetsGoOfWhatIsHeld: the send that finds room after a pass is not held back any more, or
 // nobody would send it on when the rank goes off to compute.
 func TestRelieved_APassLetsGoOfWhatIsHeld(t *testing.T) {
 	w := loopWorld(t)

@@ -514,7 +514,7 @@ func TestKeepSmall_E6_Violations(t *testing.T) {
 				headerWord(0, credit, false, 0), 0)
 			sendMalformed(t, d.a, large, at(17))
 		},
-		"a lap in the large ring": func(t *testing.T, d *testPair) {
+		"a wrap in the large ring": func(t *testing.T, d *testPair) {
 			big(t, d, headerWord(0, Eager, false, 0)|17<<prevEndBit, 700)
 			sendMalformed(t, d.a, large, at(17))
 		},

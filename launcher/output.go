@@ -24,7 +24,7 @@ type output struct {
 	failed  [agent.Streams]bool
 
 	ending bool // the job has failed: what ranks say now is compared
-	words  lastWords
+	stderr stderrAggregator
 	silent []bool // by rank: it writes no more
 
 	fileErr     error                // of a file that could not be written
@@ -175,7 +175,7 @@ func (o *output) flow() (commands []agent.Command) {
 // unwritten is how many bytes wait to be written.
 func (o *output) unwritten() int {
 	n, _ := o.sinks[agent.Stdout].state()
-	n += o.words.size
+	n += o.stderr.size
 	if o.sinks[agent.Stderr] != o.sinks[agent.Stdout] {
 		m, _ := o.sinks[agent.Stderr].state()
 		n += m
@@ -209,7 +209,7 @@ func (o *output) flush(limit time.Duration) {
 
 // drop gives up what is not written, and says so where somebody still reads.
 func (o *output) drop() {
-	o.showWords()
+	o.showStderr()
 	out, err := o.sinks[agent.Stdout], o.sinks[agent.Stderr]
 	if n, _ := out.state(); n > 0 && out != err {
 		o.notice("%d bytes of standard output were dropped: nobody took them", n)

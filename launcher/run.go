@@ -157,7 +157,7 @@ type job struct {
 	localRank []int   // by rank: its number on its node
 	detector  *deadlock.Detector
 	live      liveView
-	deposits  deposits
+	artifacts artifacts
 	quitAt    time.Time // the latest SIGQUIT of which the ranks were not told
 	records   records
 	pids      []int // by rank; 0 before its start

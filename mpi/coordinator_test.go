@@ -257,7 +257,7 @@ func TestDirect_NoSecret(t *testing.T) {
 }
 
 // Who does not know the secret is refused, and the job starts all the same.
-func TestDirect_Strangers(t *testing.T) {
+func TestDirect_Unauthenticated(t *testing.T) {
 	d := newDirect(t, ringBody)
 	zero := d.start(0, 2)
 	d.start(1, 2, "WEFT_SECRET_FILE="+secretFile(t, 'x')).fails(1, "another secret")

@@ -87,7 +87,7 @@ func (t *tracer) begin(world *Comm) {
 }
 
 // maxTraceBytes is how many bytes a rank hands over.
-const maxTraceBytes = snapshot.MaxDeposit
+const maxTraceBytes = snapshot.MaxArtifact
 
 // leaveTrace hands the trace over.
 func (j *job) leaveTrace(e *engine.Engine) {

@@ -26,7 +26,7 @@ func (q *qp) piece(rest int) (n int, ok bool) {
 		return 0, false
 	}
 	if tail := q.bounce.tailAfter[q.bounce.next]; int64(q.out.consumed-tail) < 0 {
-		if q.out.look(); int64(q.out.consumed-tail) < 0 {
+		if q.out.loadConsumed(); int64(q.out.consumed-tail) < 0 {
 			q.waits = true
 			return 0, false
 		}

@@ -32,14 +32,14 @@ type qp struct {
 	in   inRing
 
 	// Sending: see transmit.go.
-	next     uint32 // of the send queue: what goes out next
-	answers  answerQueue
-	maxReads uint64 // our Reads and Atomics outstanding at once: both sides' limits
-	began    uint64 // Reads and Atomics
-	read     uint64 // of them that are done
-	busy     bool   // there is something to do here: it is in the active list of its queues
-	bounce   bounceBuffer
-	waits    bool // for the peer to carry out frames
+	next      uint32 // of the send queue: what goes out next
+	responses responseQueue
+	maxReads  uint64 // our Reads and Atomics outstanding at once: both sides' limits
+	began     uint64 // Reads and Atomics
+	read      uint64 // of them that are done
+	busy      bool   // there is something to do here: it is in the active list of its queues
+	bounce    bounceBuffer
+	waits     bool // for the peer to carry out frames
 
 	// Receiving: see receive.go.
 	writeSeq     uint64           // of the block's writeSeq, what is known
@@ -60,7 +60,7 @@ type fastWrite struct {
 	notifyEnable  *uint64     //
 	writeTarget               // of the last Write
 	before        writeTarget // of the Writes before it
-	placementMark uint64      // what placing has
+	placementMark uint64      // what placementSeq has
 }
 
 // writeTarget is a region of the peer that is mapped here.
@@ -284,7 +284,7 @@ func (q *qp) Disconnect() {
 		q.scq.putSlot(q.conn.slots[0])
 	}
 	q.conn.stage, q.bounce = q.bounce.memory, bounceBuffer{}
-	q.next, q.answers = q.SQ.Tail, answerQueue{}
+	q.next, q.responses = q.SQ.Tail, responseQueue{}
 	q.dev.leave(q.conn, true)
 }
 

@@ -114,7 +114,7 @@ func (q *qp) carry(h header, pieces [2][]byte) error {
 	case frameReadData:
 		return q.readData(h, pieces)
 	case frameReadDone, frameAtomicDone:
-		return q.answered(h)
+		return q.completeRead(h)
 	case frameClose:
 		q.PeerClosed()
 		q.MaybeClosed()

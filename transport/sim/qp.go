@@ -37,13 +37,13 @@ type qp struct {
 	pending    *fault
 	cut        bool // the wire is gone: nothing more can be sent
 
-	sq        []*sendWQE // posted and not completed, oldest first
-	rq        []*recvWQE
-	sending   *message    // begun and not wholly on the wire
-	answers   []*response // Reads and Atomics of the peer that we answer, oldest first
-	answering *message
-	in        []*message // on the wire to us, in the order in which they were begun
-	onWire    int        // pieces of them that are not placed
+	sq         []*sendWQE // posted and not completed, oldest first
+	rq         []*recvWQE
+	sending    *message    // begun and not wholly on the wire
+	responses  []*response // Reads and Atomics of the peer that we answer, oldest first
+	responding *message
+	in         []*message // on the wire to us, in the order in which they were begun
+	onWire     int        // pieces of them that are not placed
 }
 
 // fault is what will end a queue pair when it next is driven.
@@ -470,7 +470,7 @@ func (q *qp) fail(wqe *sendWQE, status transport.Status, err error) {
 	}
 	q.state, q.err = transport.StateError, err
 	q.unbindAll()
-	q.pending, q.sending, q.answering, q.answers = nil, nil, nil, nil
+	q.pending, q.sending, q.responding, q.responses = nil, nil, nil, nil
 	q.loseWire()
 	q.flushSends(wqe, status, err)
 	q.flushRecvs(err)

@@ -38,7 +38,7 @@ func (b *multiLane) hasFrames() bool {
 	if b.q.hasFrames() || b.q.awaitingFirstFrame {
 		return b.q.hasFrames()
 	}
-	if _, ok := b.out.Again(0); ok || b.losses.Due() {
+	if _, ok := b.out.Again(0); ok || b.failover.Due() {
 		return true
 	}
 	for _, l := range b.conns {
@@ -79,7 +79,7 @@ func (b *multiLane) transmit() {
 		return
 	}
 	b.sendReady()
-	if q.open && b.losses.Due() {
+	if q.open && b.failover.Due() {
 		b.sendLost()
 	}
 	for q.open {

@@ -223,9 +223,9 @@ func TestSpec_MessageTypes(t *testing.T) {
 
 func TestSpec_RejectCodes(t *testing.T) {
 	causes := map[string]error{"other": transport.ErrRefused, "version": transport.ErrVersion, "auth": transport.ErrAuth,
-		"rank": transport.ErrRefused, "crossing": cm.ErrCollision, "busy": cm.ErrBusy, "gone": handshake.ErrGone}
+		"rank": transport.ErrRefused, "collision": cm.ErrCollision, "busy": cm.ErrBusy, "gone": handshake.ErrGone}
 	codes := map[string]handshake.RejectCode{"other": handshake.RejectOther, "version": handshake.RejectVersion, "auth": handshake.RejectAuth, "rank": handshake.RejectRank,
-		"crossing": handshake.RejectCollision, "busy": handshake.RejectBusy, "gone": handshake.RejectGone}
+		"collision": handshake.RejectCollision, "busy": handshake.RejectBusy, "gone": handshake.RejectGone}
 	rows := specTable(t, "Reject", "code")
 	require.Len(t, rows, len(codes))
 	for _, row := range rows {
@@ -312,7 +312,7 @@ func TestSpec_Limits(t *testing.T) {
 		"ms that a peer may be silent, by default":                                                   ms(d.opts.PeerTimeout),
 		"ms that a peer may be silent, at least":                                                     ms(MinPeerTimeout),
 		"periods of the silence; Alive is sent in the second without a frame, at the latest":         keepalive.MaxMissed,
-		"ms that a peer's crossing connection is waited for":                                         ms(cm.RetryPause),
+		"ms that the peer's connection is waited for after a collision":                              ms(cm.RetryPause),
 	}
 	got := map[string]uint64{}
 	for _, row := range specTable(t, "Limits and times", "limit") {

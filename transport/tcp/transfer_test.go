@@ -361,7 +361,7 @@ func TestTransfer_C2_AnotherRankThanExpected(t *testing.T) {
 }
 
 // Between two ranks there is one connection, whoever has begun it, and how.
-func TestTransfer_C2_CrossingWithConnect(t *testing.T) {
+func TestTransfer_C2_CollisionWithConnect(t *testing.T) {
 	leaksNone(t, func(t *testing.T) {
 		a, b := newHost(t, Options{}), newHostOfRank(t, Options{}, 1)
 		require.NoError(t, a.ep.Connect(t.Context(), 1, b.ep.Addr()))

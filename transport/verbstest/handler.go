@@ -376,12 +376,12 @@ var handlerChecks = []Check{
 		}
 		sends := t.desk(b.dev, nil)
 		t.must(b.dev.ModifyCQ(b.sendCQ, sends.id))
-		stranger := t.desk(b.dev, nil)
+		otherLock := t.desk(b.dev, nil)
 		sends.with(func() {
-			t.is(b.dev.ModifyCQ(b.recvCQ, stranger.id), "the other queue to a handler with another lock",
+			t.is(b.dev.ModifyCQ(b.recvCQ, otherLock.id), "the other queue to a handler with another lock",
 				transport.ErrInvalid)
 		})
-		t.must(b.dev.CloseHandler(stranger.id))
+		t.must(b.dev.CloseHandler(otherLock.id))
 		receives := t.desk(b.dev, func(c *transport.HandlerConfig) { c.Lock = sends.Mutex })
 		sends.with(func() { t.must(b.dev.ModifyCQ(b.recvCQ, receives.id)) })
 		for range 20 {

@@ -33,11 +33,11 @@ type Faults interface {
 	Vanish(d transport.Device) error
 }
 
-// Crosser is implemented by a Provider that can have two connects cross for sure, not only by chance.
-type Crosser interface {
-	// Cross has the next connects of two listening devices to each other cross: neither is decided before
+// Collider is implemented by a Provider that can have two connects collide for sure, not only by chance.
+type Collider interface {
+	// Collide has the next connects of two listening devices to each other collide: neither is decided before
 	// both have got as far as Acceptor.Prepare.
-	Cross(a, b transport.Device)
+	Collide(a, b transport.Device)
 }
 
 // Check is one rule and how it is proved.
@@ -104,7 +104,7 @@ func Checks() []Check {
 	for _, group := range [][]Check{
 		deviceChecks, memoryChecks, needing(atomics, atomicChecks), needing(windows, windowChecks),
 		cqChecks, handlerChecks, requestChecks,
-		transferChecks, lookChecks, orderChecks, errorChecks, closeChecks,
+		transferChecks, pollQPChecks, orderChecks, errorChecks, closeChecks,
 		faultChecks, tickChecks, connectChecks, streamChecks, randomChecks, limitChecks, flushChecks,
 		teardownChecks,
 	} {

@@ -169,7 +169,7 @@ func (g *progressEngine) advanceDeferred() {
 // may be worth a try, and whether anything else has happened.
 func (g *progressEngine) pollPeer(p *peer, alone bool) (came, other bool) {
 	if alone && p.qpPoller != nil {
-		if looked, came := p.qpPoller.PollQP(); looked {
+		if polled, came := p.qpPoller.PollQP(); polled {
 			return came, false
 		}
 	}

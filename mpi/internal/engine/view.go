@@ -243,9 +243,9 @@ func (e *Engine) RecvView(context uint32, l *layout.Layout, mem unsafe.Pointer, 
 		if ok {
 			c := layout.Cursor{Layout: l, Memory: mem}
 			c.Scatter(0, buf[:n])
-			answer := eager.PrefetchAddr(e.peers[src].ch, n)
+			addr := eager.PrefetchAddr(e.peers[src].ch, n)
 			e.mu.Unlock()
-			prefetch(answer)
+			prefetch(addr)
 			st.Source, st.Tag, st.Bytes, st.Elem, st.Cancelled = src, tag, n, elem, false
 			e.hook.end(CallRecv, start, src, tag, room)
 			return nil

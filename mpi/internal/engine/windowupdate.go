@@ -15,11 +15,11 @@ import (
 // UPDATE, one message for each 512 bytes, and each is answered by UPDATED: what the engine changes it changes
 // by the same atomics, so all ways are atomic against each other. Messages keep the order of calls.
 
-// outbox is what waits for credits at a peer: UPDATEs of ours, and answers to the peer's.
+// outbox is what waits for credits at a peer: UPDATEs of ours, and UPDATEDs to the peer's.
 type outbox struct {
 	waiting []*windowMessage
 	first   int
-	answers int // of them
+	results int // of them
 }
 
 // windowMessage is an UPDATE or UPDATED that is to be sent.
@@ -30,8 +30,8 @@ type windowMessage struct {
 	next   *windowMessage
 }
 
-// maxAnswers is how many answers wait for a peer at most: it has no more operations posted.
-const maxAnswers = maxOneSided
+// maxResults is how many UPDATEDs wait for a peer at most: it has no more operations posted.
+const maxResults = maxOneSided
 
 var (
 	errRefused = fmt.Errorf("%w: the target has no such place in the window", ErrRequest)
@@ -55,7 +55,7 @@ func (w *windows) newMessage(k channel.Kind) *windowMessage {
 func (w *windows) send(p *peer, m *windowMessage) {
 	p.outbox.waiting = append(p.outbox.waiting, m)
 	if m.kind == channel.Updated {
-		p.outbox.answers++
+		p.outbox.results++
 	}
 	w.sendWaiting(p)
 }
@@ -78,7 +78,7 @@ func (w *windows) sendWaiting(p *peer) {
 		o.waiting[o.first] = nil
 		o.first++
 		if m.kind == channel.Updated {
-			o.answers--
+			o.results--
 		}
 		m.next, w.free = w.free, m
 	}
@@ -209,14 +209,14 @@ func (w *windows) onUpdate(p *peer, body []byte) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", transport.ErrProtocol, err)
 	}
-	if p.outbox.answers >= maxAnswers {
-		return fmt.Errorf("%w: more than %d UPDATEs at once", transport.ErrProtocol, maxAnswers)
+	if p.outbox.results >= maxResults {
+		return fmt.Errorf("%w: more than %d UPDATEs at once", transport.ErrProtocol, maxResults)
 	}
 	m := w.newMessage(channel.Updated)
-	answer := rma.Updated{Generation: u.Generation, Number: u.Number}
+	result := rma.Updated{Generation: u.Generation, Number: u.Number}
 	old := m.body[rma.UpdatedHeader:][:0]
-	answer.Outcome, old = w.carryOut(p, &u, old)
-	m.length = len(answer.Append(m.body[:0])) + len(old)
+	result.Outcome, old = w.carryOut(p, &u, old)
+	m.length = len(result.Append(m.body[:0])) + len(old)
 	w.send(p, m)
 	return nil
 }

@@ -140,7 +140,7 @@ func (c *Client) reach(ctx context.Context) (*link, error) {
 		switch {
 		case err == nil:
 			return l, nil
-		case errors.Is(err, errSecret), errors.Is(err, errStranger), errors.As(err, &version):
+		case errors.Is(err, errSecret), errors.Is(err, errNoCoordinator), errors.As(err, &version):
 			return nil, fmt.Errorf("rank %d of %d cannot join rank 0 at %s: %w", c.config.Rank,
 				c.config.Size, c.config.Address, err)
 		case ctx.Err() == nil || last == nil:

@@ -117,13 +117,13 @@ func (t *table) start() (out []delivery) {
 	return inTurn(out)
 }
 
-// expire is the deadline of the start. strangers says who has been refused meanwhile, or is empty.
-func (t *table) expire(within time.Duration, strangers string) []delivery {
+// expire is the deadline of the start. refused says who has been refused meanwhile, or is empty.
+func (t *table) expire(within time.Duration, refused string) []delivery {
 	text := t.missing()
 	if text == "" {
 		return nil
 	}
-	return t.fail(message{kind: kindFailed, text: text + " within " + within.String() + strangers})
+	return t.fail(message{kind: kindFailed, text: text + " within " + within.String() + refused})
 }
 
 // missing says which ranks have not come; "" when the job has started or is over.

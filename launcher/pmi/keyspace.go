@@ -13,13 +13,13 @@ const (
 	maxMissing = 4096
 )
 
-// A Space is one node of the tree that holds a job's key-value space and combines its barriers, without I/O.
-// Its members are the ranks of a host, or nodes below it. What members put goes to the node above when all
-// of them wait in the barrier, in one message; the node at the top so has all of it. A look-up that a node
-// cannot answer goes to the node above, and the answer is kept. What is put is visible everywhere after the
-// barrier, and may be visible before it. If two hosts put one key, it depends on the place whose value is
+// A KeySpace is one node of the tree that holds a job's key-value space and combines its barriers, without
+// I/O. Its members are the ranks of a host, or nodes below it. What members put goes to the node above when
+// all of them wait in the barrier, in one message; the node at the top so has all of it. A look-up that a
+// node cannot answer goes to the node above, and the answer is kept. What is put is visible everywhere after
+// the barrier, and may be visible before it. If two hosts put one key, it depends on the place whose value is
 // found.
-type Space struct {
+type KeySpace struct {
 	top     bool
 	members []member
 	waiting int // members in the barrier
@@ -53,9 +53,10 @@ type Answer struct {
 	OK         bool // there is such a key
 }
 
-// NewSpace returns the node over some members, each with so many ranks below it, or which is a rank itself.
-func NewSpace(ranks []int, top bool) *Space {
-	s := &Space{
+// NewKeySpace returns the node over some members, each with so many ranks below it, or which is a rank
+// itself.
+func NewKeySpace(ranks []int, top bool) *KeySpace {
+	s := &KeySpace{
 		top: top, members: make([]member, len(ranks)), values: make(map[string]string),
 		asked: make(map[string][]int), missing: make(map[string]bool),
 	}
@@ -66,17 +67,17 @@ func NewSpace(ranks []int, top bool) *Space {
 }
 
 // Preset files what every node knows from the start.
-func (s *Space) Preset(key, value string) { s.values[key] = value }
+func (s *KeySpace) Preset(key, value string) { s.values[key] = value }
 
 // Has tells whether the node has a key.
-func (s *Space) Has(key string) bool {
+func (s *KeySpace) Has(key string) bool {
 	_, ok := s.values[key]
 	return ok
 }
 
 // Put files what a member has put: keys and values in turn. The first value of a key stays. The error says
 // that the member has put more than it may; what is beyond that is not filed.
-func (s *Space) Put(from int, pairs []string) error {
+func (s *KeySpace) Put(from int, pairs []string) error {
 	m := &s.members[from]
 	for i := 0; i+1 < len(pairs); i += 2 {
 		key, value := pairs[i], pairs[i+1]
@@ -97,13 +98,13 @@ func (s *Space) Put(from int, pairs []string) error {
 }
 
 // Waits tells whether a member is in the barrier.
-func (s *Space) Waits(member int) bool { return s.members[member].waits }
+func (s *KeySpace) Waits(member int) bool { return s.members[member].waits }
 
 // Waiting is how many members are in the barrier.
-func (s *Space) Waiting() int { return s.waiting }
+func (s *KeySpace) Waiting() int { return s.waiting }
 
 // Arrive has a member wait in the barrier.
-func (s *Space) Arrive(member int) Step {
+func (s *KeySpace) Arrive(member int) Step {
 	if m := &s.members[member]; !m.waits && !m.left {
 		m.waits = true
 		s.waiting++
@@ -112,7 +113,7 @@ func (s *Space) Arrive(member int) Step {
 }
 
 // Leave has the barriers pass without a member. The others may have waited for it alone.
-func (s *Space) Leave(member int) Step {
+func (s *KeySpace) Leave(member int) Step {
 	m := &s.members[member]
 	if m.left {
 		return Step{}
@@ -127,7 +128,7 @@ func (s *Space) Leave(member int) Step {
 }
 
 // pass lets the members go, or tells the node above, if all have come who can.
-func (s *Space) pass() Step {
+func (s *KeySpace) pass() Step {
 	switch {
 	case s.waiting == 0 || s.waiting < len(s.members)-s.left || s.arrived:
 		return Step{}
@@ -141,7 +142,7 @@ func (s *Space) pass() Step {
 }
 
 // Release is the word of the node above that all ranks of the job wait in the barrier.
-func (s *Space) Release() (step Step) {
+func (s *KeySpace) Release() (step Step) {
 	for i := range s.members {
 		if m := &s.members[i]; m.waits {
 			m.waits = false
@@ -154,7 +155,7 @@ func (s *Space) Release() (step Step) {
 }
 
 // Find looks a key up for a member.
-func (s *Space) Find(member int, key string) Step {
+func (s *KeySpace) Find(member int, key string) Step {
 	value, ok := s.values[key]
 	if ok || s.top || s.missing[key] {
 		return Step{Answers: []Answer{{member, key, value, ok}}}
@@ -168,7 +169,7 @@ func (s *Space) Find(member int, key string) Step {
 }
 
 // Found is what the node above knows of a key.
-func (s *Space) Found(key, value string, ok bool) (step Step) {
+func (s *KeySpace) Found(key, value string, ok bool) (step Step) {
 	members := s.asked[key]
 	if len(members) == 0 {
 		return Step{} // nobody has asked

@@ -465,7 +465,7 @@ func rulesOf(points []tunePoint) (rules []tuning.Rule) {
 			return q.bytes, q.name == p.name && q.bytes > p.bytes
 		})
 		r.MaxRanks, r.MaxBytes = max(ranks-1, 0), max(bytes-1, 0)
-		if last := len(rules) - 1; last >= 0 && goesOn(&rules[last], &r) {
+		if last := len(rules) - 1; last >= 0 && continues(&rules[last], &r) {
 			rules[last].MaxBytes = r.MaxBytes
 			continue
 		}
@@ -474,8 +474,8 @@ func rulesOf(points []tunePoint) (rules []tuning.Rule) {
 	return rules
 }
 
-// goesOn tells whether q says the same as r for the bytes that follow.
-func goesOn(r, q *tuning.Rule) bool {
+// continues tells whether q says the same as r for the bytes that follow.
+func continues(r, q *tuning.Rule) bool {
 	return r.Operation == q.Operation && r.Algorithm == q.Algorithm && r.MinRanks == q.MinRanks &&
 		r.MaxBytes > 0 && r.MaxBytes+1 == q.MinBytes
 }

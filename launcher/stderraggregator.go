@@ -115,7 +115,7 @@ func (o *output) showStderr() {
 		b := &o.buffers[s.ranks[0]][agent.Stderr]
 		if len(s.ranks) == 1 {
 			b.add(now, s.text)
-			if o.silent[s.ranks[0]] {
+			if o.ended[s.ranks[0]] {
 				b.flush()
 			}
 			continue

@@ -158,9 +158,9 @@ func (c *Comm) checkCall() error {
 	return c.canceller.Err()
 }
 
-// plain tells at a glance whether checkSend and checkRecv have nothing to say: no wildcard, no context that
-// might end, no checking mode.
-func (c *Comm) plain(peer, tag int) bool {
+// fastPathOK tells at a glance whether checkSend and checkRecv have nothing to say: no wildcard, no context
+// that might end, no checking mode.
+func (c *Comm) fastPathOK(peer, tag int) bool {
 	return c != nil && c.commState != nil && c.canceller == nil && !ended.Load() && !c.inFull.Load() &&
 		uint(peer) < uint(c.size) && uint(tag) <= TagUB
 }

@@ -301,7 +301,7 @@ func TestDirect_Kill(t *testing.T) {
 
 // A job without a launcher goes on without ranks that are killed, rank 0 as well, of whom the others know each
 // other's addresses.
-func TestDirect_GoesOn(t *testing.T) {
+func TestDirect_Survives(t *testing.T) {
 	for i, victims := range []string{"1", "0", "3,0", "1,2"} {
 		t.Run(victims, func(t *testing.T) {
 			d := newDirect(t, survives)

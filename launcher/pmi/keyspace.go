@@ -26,15 +26,15 @@ type KeySpace struct {
 	left    int // members that are not waited for any more
 	arrived bool
 
-	values  map[string]string
-	fresh   []string         // keys and values in turn, put since the node above was last told
-	asked   map[string][]int // by key: the members that wait for the answer of the node above
-	missing map[string]bool  // keys that the node above did not have since the last barrier
+	values      map[string]string
+	unsent      []string         // keys and values in turn, put since the node above was last told
+	pendingGets map[string][]int // by key: the members that wait for the answer of the node above
+	missing     map[string]bool  // keys that the node above did not have since the last barrier
 }
 
 type member struct {
-	waits, left   bool
-	stored, limit int // bytes of the keys and values that it has put, and how many it may
+	inBarrier, left bool
+	stored, limit   int // bytes of the keys and values that it has put, and how many it may
 }
 
 // A Step is what follows from a call: messages to members, and to the node above.
@@ -58,7 +58,7 @@ type Answer struct {
 func NewKeySpace(ranks []int, top bool) *KeySpace {
 	s := &KeySpace{
 		top: top, members: make([]member, len(ranks)), values: make(map[string]string),
-		asked: make(map[string][]int), missing: make(map[string]bool),
+		pendingGets: make(map[string][]int), missing: make(map[string]bool),
 	}
 	for i, n := range ranks {
 		s.members[i].limit = n * maxStored
@@ -91,22 +91,22 @@ func (s *KeySpace) Put(from int, pairs []string) error {
 		key, value = strings.Clone(key), strings.Clone(value)
 		s.values[key] = value
 		if !s.top {
-			s.fresh = append(s.fresh, key, value)
+			s.unsent = append(s.unsent, key, value)
 		}
 	}
 	return nil
 }
 
 // Waits tells whether a member is in the barrier.
-func (s *KeySpace) Waits(member int) bool { return s.members[member].waits }
+func (s *KeySpace) Waits(member int) bool { return s.members[member].inBarrier }
 
 // Waiting is how many members are in the barrier.
 func (s *KeySpace) Waiting() int { return s.waiting }
 
 // Arrive has a member wait in the barrier.
 func (s *KeySpace) Arrive(member int) Step {
-	if m := &s.members[member]; !m.waits && !m.left {
-		m.waits = true
+	if m := &s.members[member]; !m.inBarrier && !m.left {
+		m.inBarrier = true
 		s.waiting++
 	}
 	return s.pass()
@@ -120,8 +120,8 @@ func (s *KeySpace) Leave(member int) Step {
 	}
 	m.left = true
 	s.left++
-	if m.waits {
-		m.waits = false
+	if m.inBarrier {
+		m.inBarrier = false
 		s.waiting--
 	}
 	return s.pass()
@@ -136,16 +136,16 @@ func (s *KeySpace) pass() Step {
 		return s.Release()
 	}
 	s.arrived = true
-	step := Step{Arrived: true, Puts: s.fresh}
-	s.fresh = nil
+	step := Step{Arrived: true, Puts: s.unsent}
+	s.unsent = nil
 	return step
 }
 
 // Release is the word of the node above that all ranks of the job wait in the barrier.
 func (s *KeySpace) Release() (step Step) {
 	for i := range s.members {
-		if m := &s.members[i]; m.waits {
-			m.waits = false
+		if m := &s.members[i]; m.inBarrier {
+			m.inBarrier = false
 			step.Released = append(step.Released, i)
 		}
 	}
@@ -160,8 +160,8 @@ func (s *KeySpace) Find(member int, key string) Step {
 	if ok || s.top || s.missing[key] {
 		return Step{Answers: []Answer{{member, key, value, ok}}}
 	}
-	first := len(s.asked[key]) == 0
-	s.asked[key] = append(s.asked[key], member)
+	first := len(s.pendingGets[key]) == 0
+	s.pendingGets[key] = append(s.pendingGets[key], member)
 	if !first {
 		return Step{}
 	}
@@ -170,11 +170,11 @@ func (s *KeySpace) Find(member int, key string) Step {
 
 // Found is what the node above knows of a key.
 func (s *KeySpace) Found(key, value string, ok bool) (step Step) {
-	members := s.asked[key]
+	members := s.pendingGets[key]
 	if len(members) == 0 {
 		return Step{} // nobody has asked
 	}
-	delete(s.asked, key)
+	delete(s.pendingGets, key)
 	if own, has := s.values[key]; has {
 		value, ok = own, true // put here meanwhile
 	} else if ok {

@@ -29,7 +29,7 @@ func (q *qp) makeAtomic(o *frame.Batch, w *verbs.Request) frameMade {
 	c.reads++
 	c.next++
 	q.atomicFrame(o, w)
-	c.turn = true
+	c.responseFirst = true
 	return madeFrame
 }
 

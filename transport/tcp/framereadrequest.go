@@ -24,7 +24,7 @@ func (q *qp) makeRead(o *frame.Batch, w *verbs.Request) frameMade {
 		return madeNothing // nothing to ask for
 	}
 	q.readRequest(o, w)
-	c.turn = true
+	c.responseFirst = true
 	return madeFrame
 }
 

@@ -183,7 +183,7 @@ func (b *multiLane) fill(l *laneConn, fresh bool) (more bool) {
 		b.lose(l, err)
 		return q.open
 	}
-	b.wrote(l, max(n, 0), &w)
+	b.onWritten(l, max(n, 0), &w)
 	return true
 }
 
@@ -220,8 +220,8 @@ func (b *multiLane) takeBack(w *laneWrite) {
 	b.q.at, b.at = w.before, w.place
 }
 
-// wrote notes that the lane has taken n bytes of the batch.
-func (b *multiLane) wrote(l *laneConn, n int, w *laneWrite) {
+// onWritten notes that the lane has taken n bytes of the batch.
+func (b *multiLane) onWritten(l *laneConn, n int, w *laneWrite) {
 	o := &b.q.scq.out
 	l.keepalive.Sent = l.keepalive.Sent || n > 0
 	sent := l.keepPartial(n, w.rest)

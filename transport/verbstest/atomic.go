@@ -537,7 +537,7 @@ type adder struct {
 }
 
 func (x *adder) run() error {
-	end := time.Now().Add(x.t.patience)
+	end := time.Now().Add(x.t.timeout)
 	for seen := 0; seen < x.n; {
 		if time.Now().After(end) {
 			return fmt.Errorf("rank %d waited in vain: %d of %d Atomics", x.rank, seen, x.n)

@@ -90,7 +90,7 @@ func (d *desk) arm(cq transport.CQ, n transport.Notify) {
 
 // drive polls the nodes, which have no handlers, until cond: what a handler does beside it needs no help.
 func (t *trial) drive(what string, cond func() bool, nodes ...*node) {
-	end := time.Now().Add(t.patience)
+	end := time.Now().Add(t.timeout)
 	for idle := 0; !cond(); idle++ {
 		for _, n := range nodes {
 			if n.poll() > 0 {
@@ -605,7 +605,7 @@ var handlerChecks = []Check{
 					select {
 					case meet <- struct{}{}:
 					case <-meet:
-					case <-time.After(t.patience):
+					case <-time.After(t.timeout):
 						return errors.New("the other handler does not run meanwhile")
 					}
 				}

@@ -67,8 +67,8 @@ const Patience = 20 * time.Second
 
 // Verify runs the check, which waits for nothing longer than patience. It returns what was found wrong, or an
 // error that wraps errors.ErrUnsupported if the provider cannot inject the fault that the check needs.
-func (c Check) Verify(p Provider, patience time.Duration) (err error) {
-	t := &trial{provider: p, patience: patience}
+func (c Check) Verify(p Provider, timeout time.Duration) (err error) {
+	t := &trial{provider: p, timeout: timeout}
 	defer t.closeAll()
 	defer func() {
 		switch r := recover().(type) {

@@ -284,7 +284,7 @@ func (s *Supervisor) failure(id int, how How) *Failure {
 
 // fail takes a failure into account, whose rank showed the first sign of it with that number.
 func (s *Supervisor) fail(now time.Time, f *Failure, sign int) {
-	if s.goesOnAfter(f) {
+	if s.survives(f) {
 		s.lose(f)
 		return
 	}

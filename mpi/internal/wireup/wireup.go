@@ -97,7 +97,7 @@ func joinDirectly(ctx context.Context, set setting.Values) (*Job, error) {
 	if err := j.prepareToSurvive(set); err != nil {
 		return nil, err
 	}
-	place.GoOn = j.survives
+	place.Survive = j.survives
 	if j.direct, err = coordinator.Join(ctx, *place); err != nil {
 		return nil, err
 	}

@@ -63,7 +63,7 @@ func listen(ctx context.Context, c Config) (*server, error) {
 	s := &server{secret: c.Secret, listener: l, places: make(chan struct{}, maxUnauthenticated),
 		table: newTable(hex.EncodeToString(id), c.Size), links: make([]*link, c.Size),
 		callers: map[net.Conn]time.Time{}}
-	s.table.goOn = c.GoOn
+	s.table.survive = c.Survive
 	if c.Stuck > 0 {
 		s.watch = startWatch(s, c)
 	}
@@ -295,7 +295,7 @@ func (s *server) await(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for r, m := range s.table.members {
-		if m.state != finished && !(s.table.goOn && m.state == gone) {
+		if m.state != finished && !(s.table.survive && m.state == gone) {
 			return &LostError{r, cmp.Or(err, errors.New("it has ended without Finalize")).Error()}
 		}
 	}

@@ -35,7 +35,7 @@ type table struct {
 	kvs     map[string]string
 	address string // of rank 0's host, at which other hosts reach it; empty while no rank of another has come
 	started bool
-	goOn    bool    // when a rank is lost
+	survive bool    // when a rank is lost
 	over    bool    // the job has ended or failed; there is nothing more to say
 	failure message // why it has failed, or of kind 0: a rank that comes later is told too
 }
@@ -227,7 +227,7 @@ func (t *table) leave(rank uint32, how string) []delivery {
 	}
 	m.state = gone
 	how = fmt.Sprintf("%s: %s", m.who(), how)
-	if !t.goOn {
+	if !t.survive {
 		return t.lose(rank, how)
 	}
 	var out []delivery

@@ -76,7 +76,7 @@ func TestManyRanksStart(t *testing.T) {
 			name += " " + strings.Join(c.options, " ")
 		}
 		if c.unauthenticated != "" {
-			name += ", " + c.unauthenticated + " strangers"
+			name += ", " + c.unauthenticated + " unauthenticated callers"
 		}
 		t.Run(name, func(t *testing.T) {
 			calls := h.unauthenticated(t, c.unauthenticated)
@@ -90,9 +90,9 @@ func TestManyRanksStart(t *testing.T) {
 				longest = max(longest, time.Since(began))
 			}
 			if c.unauthenticated != "" {
-				require.Greater(t, calls(), jobs, "the strangers called")
+				require.Greater(t, calls(), jobs, "the unauthenticated callers called")
 			}
-			fmt.Fprintf(&summary, "%d jobs of %-46s %d failed; the longest took %4.1f s; %d calls of strangers\n",
+			fmt.Fprintf(&summary, "%d jobs of %-46s %d failed; the longest took %4.1f s; %d unauthenticated calls\n",
 				jobs, name+":", failed, longest.Seconds(), calls())
 		})
 	}

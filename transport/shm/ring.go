@@ -54,9 +54,9 @@ type header struct {
 }
 
 const (
-	headerSize   = 24
-	framePayload = 1536 // at most
-	lastWords    = 256  // of the ring are kept for a Terminate
+	headerSize       = 24
+	framePayload     = 1536 // at most
+	terminateReserve = 256  // of the ring are kept for a Terminate
 )
 
 func frameSize(n int) int { return headerSize + (n+7)&^7 }
@@ -72,7 +72,7 @@ type outRing struct {
 }
 
 // room tells whether a frame of n bytes of payload fits.
-func (o *outRing) room(n int) bool { return o.free(frameSize(n) + lastWords) }
+func (o *outRing) room(n int) bool { return o.free(frameSize(n) + terminateReserve) }
 
 func (o *outRing) free(size int) bool {
 	if int(o.tail-o.consumed)+size <= ringSize {

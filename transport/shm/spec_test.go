@@ -149,6 +149,6 @@ func TestSpec_MessagesAndFrames(t *testing.T) {
 	require.Contains(t, all, fmt.Sprintf("At most %d bytes of payload", framePayload))
 	require.Contains(t, all, fmt.Sprintf("(up to %d bytes) stands in the sender's arena: flag %d",
 		bouncePiece, flagBounced))
-	require.Contains(t, all, fmt.Sprintf("%d bytes of the ring are kept", lastWords))
+	require.Contains(t, all, fmt.Sprintf("%d bytes of the ring are kept", terminateReserve))
 	require.Contains(t, all, fmt.Sprintf("one of %d places, and one message of it is read", maxCallers))
 }

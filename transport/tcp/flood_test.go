@@ -120,7 +120,7 @@ func TestUnauthenticated_CrowdKeepsNobodyOut(t *testing.T) {
 			_, busy := away.counted()
 			require.Eventually(t, func() bool { _, n := away.counted(); return n > busy }, patience,
 				time.Millisecond,
-				"strangers go for newcomers")
+				"unauthenticated callers go for newcomers")
 		}
 	})
 }

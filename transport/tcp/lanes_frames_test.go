@@ -145,7 +145,7 @@ func (p *hostile) goes() bool {
 	return q.open && len(lanesOf(q).conns) > 0
 }
 
-// tellsLost is a telling of lanes, of which some are.
+// tellsLost is a Lost frame of lanes, of which some are.
 func (p *hostile) tellsLost() []byte {
 	t := sequence.FailoverState{Version: p.rand.Uint32N(6), Heard: p.rand.Uint32N(6)}
 	for range p.rand.IntN(3) {

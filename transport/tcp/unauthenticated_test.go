@@ -180,7 +180,7 @@ func TestUnauthenticated_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 				if test.heard == "" {
 					require.Empty(t, heard)
 				}
-				require.True(t, strings.HasPrefix(heard, test.heard), "the stranger heard %q", heard)
+				require.True(t, strings.HasPrefix(heard, test.heard), "the caller heard %q", heard)
 
 				r = h.dial(1)
 				r.connect()

@@ -109,12 +109,12 @@ var connectChecks = []Check{
 	}},
 	{"Connect/CollisionGivesExactlyOneQueuePair", func(t *trial) { t.collision(15, func(_, _ *node) {}) }},
 	{"Connect/CollisionForSureGivesExactlyOneQueuePair", func(t *trial) {
-		crosser, ok := t.provider.(Collider)
+		collider, ok := t.provider.(Collider)
 		if !ok {
 			panic(failure{fmt.Errorf("the provider crosses no connects on command: %w",
 				errors.ErrUnsupported)})
 		}
-		t.collision(3, func(a, b *node) { crosser.Collide(a.dev, b.dev) })
+		t.collision(3, func(a, b *node) { collider.Collide(a.dev, b.dev) })
 	}},
 	{"Connect/WrongSecretIsRefused", turnedAway(func(id *transport.Identity) { id.Secret[31] ^= 1 },
 		transport.ErrAuth)},

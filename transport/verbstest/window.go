@@ -350,9 +350,9 @@ var windowChecks = []Check{
 			m, dst := b.memory(64, windowed), a.memory(16, all)
 			key := t.bound(b, b.qp, b.window(), m, 0, 16, remote)
 			t.must(c.qp.PostSend(attempts(c, key, 0)[right]))
-			t.until("the stranger's queue pair in error",
+			t.until("the other queue pair in error",
 				func() bool { return c.qp.State() == transport.StateError }, nodes...)
-			t.is(c.qp.Err(), "the stranger's error", transport.ErrAccess)
+			t.is(c.qp.Err(), "the other's error", transport.ErrAccess)
 			t.must(zero(m.Bytes()))
 			t.must(a.qp.PostSend(through(key, read(1, dst, m)))) // and goes on doing so
 			t.one(a, 1, transport.OpRead, nodes...)

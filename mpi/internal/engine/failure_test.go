@@ -45,7 +45,7 @@ func withRawPeer(t *testing.T) (*Engine, *rawPeer) {
 		require.NoError(t, err)
 		return d
 	}
-	id := transport.Identity{Job: "stranger", Size: 2}
+	id := transport.Identity{Job: "rawpeer", Size: 2}
 	e, err := New(Config{Fabrics: []Fabric{{Device: device()}}, Identity: id, ConnectTimeout: time.Minute,
 		Log:    slog.New(slog.DiscardHandler),
 		Lookup: func(uint32, string) (string, error) { return s.ep.Addr(), nil }})
@@ -187,7 +187,7 @@ func TestTurnedAwayConnectionIsNoDeadPeer(t *testing.T) {
 	require.NoError(t, err)
 	other.cq, err = d.CreateCQ(64, 0)
 	require.NoError(t, err)
-	other.ep, err = d.Listen(transport.Identity{Job: "stranger", Rank: 1, Size: 2}, &other)
+	other.ep, err = d.Listen(transport.Identity{Job: "rawpeer", Rank: 1, Size: 2}, &other)
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()

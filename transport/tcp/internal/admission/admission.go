@@ -4,8 +4,9 @@ package admission
 
 import "time"
 
-// Control admits every newcomer to one of a few places. If all are taken it evicts a connection. Strangers
-// who hold on, or come back as soon as they are evicted, cannot keep the job's own ranks out:
+// Control admits every newcomer to one of a few places. If all are taken it evicts a connection.
+// Unauthenticated callers who hold on, or come back as soon as they are evicted, cannot keep the job's own
+// ranks out:
 //
 //   - No connection is evicted before its grace period is over, which is time enough for a rank to prove
 //     itself. If all are in their grace period the newcomer waits in the system's queue. That also limits how

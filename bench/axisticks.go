@@ -14,9 +14,9 @@ import (
 type binaryTicks struct{}
 
 func (binaryTicks) Ticks(low, high float64) (ticks []plot.Tick) {
-	const most = 14 // labels beside each other
+	const maxLabels = 14 // labels beside each other
 	first, last := int(math.Ceil(low)), int(math.Floor(high))
-	every := max(1, (last-first+most)/most)
+	every := max(1, (last-first+maxLabels)/maxLabels)
 	for e := first; e <= last; e++ {
 		t := plot.Tick{Value: float64(e)}
 		if (e-first)%every == 0 {

@@ -80,28 +80,28 @@ func optionErrorf(text string, args ...any) error { return &OptionError{fmt.Spri
 
 // Benchmark is one of the names of `weft bench`.
 type Benchmark struct {
-	Name  string
-	Short string // what it measures, in a line
-	Ranks int    // it needs exactly so many; 0: any number, of at least Least
-	Least int
-	Even  bool
-	Start int // ranks that it starts with when the user says nothing
+	Name     string
+	Short    string // what it measures, in a line
+	Ranks    int    // it needs exactly so many; 0: any number, of at least MinRanks
+	MinRanks int
+	Even     bool
+	Start    int // ranks that it starts with when the user says nothing
 
-	title string                                // of the table, as OSU's parsers look for it
-	kind  *kind                                 // of table
-	cell  func(s *session, n int) (cell, error) // measures one size
-	// messages that the receive buffer has room for, most at rank 0; nil: one
-	room roomFunc
-	// messages that the send buffer has room for, most at rank 0; nil: one
-	sends    roomFunc
-	remark   func(s *session) string // lines above the header; nil: none
-	whole    func(s *session) error  // prints the whole table, where cell is nil
-	ready    func(s *session) error  // is done before the ranks have talked to each other
-	defaults map[string]string       // settings by name, where the user has set nothing
+	title       string                                       // of the table, as OSU's parsers look for it
+	spec        *tableSpec                                   // of table
+	measureSize func(s *session, n int) (measurement, error) // measures one size
+	// messages in the receive buffer, most at rank 0; nil: one
+	recvCount countFunc
+	// messages in the send buffer, most at rank 0; nil: one
+	sendCount countFunc
+	preamble  func(s *session) string // lines above the header; nil: none
+	runAll    func(s *session) error  // prints the whole table, where measureSize is nil
+	setup     func(s *session) error  // is done before the ranks have talked to each other
+	defaults  map[string]string       // settings by name, where the user has set nothing
 }
 
-// kind is what benchmarks have in common whose tables look alike.
-type kind struct {
+// tableSpec is what benchmarks have in common whose tables look alike.
+type tableSpec struct {
 	columns  []column
 	datatype string // the MPI type of the payload
 	element  int    // its size
@@ -135,76 +135,78 @@ func tableOf(unit string, own ...column) []column {
 }
 
 var (
-	pingPong = &kind{
+	pingPong = &tableSpec{
 		columns:  tableOf("us", sizeColumn, latencyColumn),
 		datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20, axes: latencyAxes, tails: true,
 		counts: counts{10000, 100, 1000, 10},
 	}
-	pingPongs = &kind{
+	pingPongs = &tableSpec{
 		columns:  tableOf("us", append([]column{sizeColumn, latencyColumn}, spreadColumns()...)...),
 		datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20, axes: latencyAxes, tails: true,
 		counts: counts{10000, 100, 1000, 10},
 	}
-	stream = &kind{
+	stream = &tableSpec{
 		columns: tableOf("MB/s", sizeColumn,
 			column{name: "bandwidth", heading: "Bandwidth (MB/s)", unit: "MB/s", width: 20, of: valueOf}),
 		datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20, axes: bandwidthAxes, tails: true,
 		counts: counts{100, 10, 20, 2},
 	}
-	rates = &kind{
+	rates = &tableSpec{
 		columns: tableOf("MB/s", sizeColumn,
 			column{name: "bandwidth", heading: "MB/s", unit: "MB/s", width: 20, of: valueOf},
 			column{name: "messages", heading: "Messages/s", unit: "1/s", width: 20,
-				of: func(c *cell) float64 { return c.rate }}),
+				of: func(c *measurement) float64 { return c.rate }}),
 		datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20, axes: bandwidthAxes, tails: true,
 		counts: counts{100, 10, 100, 10},
 	}
-	overlaps = &kind{
+	overlaps = &tableSpec{
 		columns: tableOf("us", sizeColumn,
 			column{name: "overall", heading: "Overall(us)", unit: "us", width: 20, left: 2, of: valueOf},
 			column{name: "compute", heading: "Compute(us)", unit: "us", width: 20,
-				of: func(c *cell) float64 { return c.compute }},
+				of: func(c *measurement) float64 { return c.compute }},
 			column{name: "communication", heading: "Pure Comm.(us)", unit: "us", width: 20,
-				of: func(c *cell) float64 { return c.baseline }},
+				of: func(c *measurement) float64 { return c.baseline }},
 			column{name: "overlap", heading: "Overlap(%)", unit: "%", width: 20,
-				of: func(c *cell) float64 { return c.overlap }}),
+				of: func(c *measurement) float64 { return c.overlap }}),
 		datatype: "MPI_CHAR", element: 1, min: 1, max: 4 << 20, axes: latencyAxes, tails: true,
 		counts: counts{1000, 100, 100, 10},
 	}
-	barrierOverlaps    = &kind{columns: overlaps.columns[1:], tails: true, counts: counts{1000, 100, 100, 10}}
-	collectiveOverlaps = &kind{
+	barrierOverlaps = &tableSpec{columns: overlaps.columns[1:], tails: true,
+		counts: counts{1000, 100, 100, 10}}
+	collectiveOverlaps = &tableSpec{
 		columns: overlaps.columns, datatype: "MPI_CHAR", element: 1, min: 1, max: 1 << 20,
 		axes: latencyAxes, tails: true,
 		counts: counts{1000, 100, 100, 10},
 	}
-	reductionOverlaps = &kind{
+	reductionOverlaps = &tableSpec{
 		columns: overlaps.columns, datatype: "MPI_FLOAT", element: 4, min: 4, max: 1 << 20,
 		axes: latencyAxes, tails: true,
 		counts: counts{1000, 100, 100, 10},
 	}
-	synchronization = &kind{
+	synchronization = &tableSpec{
 		columns: append(append([]column{{name: "latency", heading: "# Avg Latency(us)", unit: "us",
 			width: 17, of: valueOf}},
 			spreadColumns()...), tailColumns("us")...),
 		tails: true, counts: counts{1000, 100, 100, 10},
 	}
-	collective = &kind{
+	collective = &tableSpec{
 		columns:  tableOf("us", append([]column{sizeColumn, latencyColumn}, spreadColumns()...)...),
 		datatype: "MPI_CHAR", element: 1, min: 1, max: 1 << 20, axes: latencyAxes, tails: true,
 		counts: counts{1000, 100, 100, 10},
 	}
-	reduction = &kind{
+	reduction = &tableSpec{
 		columns:  collective.columns,
 		datatype: "MPI_FLOAT", element: 4, min: 4, max: 1 << 20, axes: latencyAxes, tails: true,
 		counts: counts{1000, 100, 100, 10},
 	}
-	startUp = &kind{columns: []column{ // printed in a line of their own
-		{name: "ranks", form: whole, shown: inReports, of: func(c *cell) float64 { return float64(c.size) }},
-		{name: "min", unit: "ms", shown: inReports, of: func(c *cell) float64 { return c.min }},
-		{name: "max", unit: "ms", shown: inReports, of: func(c *cell) float64 { return c.max }},
+	startUp = &tableSpec{columns: []column{ // printed in a line of their own
+		{name: "ranks", form: whole, shown: inReports,
+			of: func(c *measurement) float64 { return float64(c.size) }},
+		{name: "min", unit: "ms", shown: inReports, of: func(c *measurement) float64 { return c.min }},
+		{name: "max", unit: "ms", shown: inReports, of: func(c *measurement) float64 { return c.max }},
 		{name: "average", unit: "ms", shown: inReports, of: valueOf},
 	}}
-	connections = &kind{columns: censusColumns, axes: memoryAxes}
+	connections = &tableSpec{columns: censusColumns, axes: memoryAxes}
 )
 
 // All benchmarks, in the order in which the command lists them.
@@ -212,45 +214,48 @@ var All = slices.Concat(pointToPoint, blockingForms(), nonBlockingForms(), ofThe
 
 var pointToPoint = []*Benchmark{
 	{Name: "latency", Short: "time of a message one way, by ping-pong between two ranks", Ranks: 2, Start: 2,
-		title: "Latency", kind: pingPong, cell: latency},
+		title: "Latency", spec: pingPong, measureSize: latency},
 	{Name: "bw", Short: "bandwidth one way, with a window of messages under way", Ranks: 2, Start: 2,
-		title: "Bandwidth", kind: stream, cell: bandwidth, room: windowIfValidating},
+		title: "Bandwidth", spec: stream, measureSize: bandwidth, recvCount: windowIfValidating},
 	{Name: "bibw", Short: "bandwidth both ways at once", Ranks: 2, Start: 2,
-		title: "Bi-Directional Bandwidth", kind: stream, cell: bothWays, room: windowIfValidating},
-	{Name: "mbw_mr", Short: "bandwidth and messages a second of pairs of ranks at once", Least: 2,
+		title: "Bi-Directional Bandwidth", spec: stream, measureSize: bothWays,
+		recvCount: windowIfValidating},
+	{Name: "mbw_mr", Short: "bandwidth and messages a second of pairs of ranks at once", MinRanks: 2,
 		Even: true, Start: 2,
-		title: "Multiple Bandwidth / Message Rate", kind: rates, cell: messageRate, room: windowIfValidating,
-		remark: func(s *session) string {
+		title: "Multiple Bandwidth / Message Rate", spec: rates, measureSize: messageRate,
+		recvCount: windowIfValidating,
+		preamble: func(s *session) string {
 			return fmt.Sprintf("# [ pairs: %d ] [ window size: %d ]", s.pairs(), s.Window)
 		}},
-	{Name: "multi_lat", Short: "latency of pairs of ranks at once", Least: 2, Even: true, Start: 2,
-		title: "Multi Latency", kind: pingPongs, cell: multiLatency},
+	{Name: "multi_lat", Short: "latency of pairs of ranks at once", MinRanks: 2, Even: true, Start: 2,
+		title: "Multi Latency", spec: pingPongs, measureSize: multiLatency},
 	{Name: "latency_mt", Short: "latency where several goroutines of a rank wait for messages", Ranks: 2,
 		Start: 2,
-		title: "Multi-threaded Latency", kind: pingPong, cell: threadLatency,
-		room: func(Options, int, int) int { return receivers },
-		remark: func(*session) string {
+		title: "Multi-threaded Latency", spec: pingPong, measureSize: threadLatency,
+		recvCount: func(Options, int, int) int { return receivers },
+		preamble: func(*session) string {
 			return fmt.Sprintf("# Number of Sender threads: 1\n# Number of Receiver threads: %d", receivers)
 		}},
 	{Name: "overlap", Short: "how much of a message's way is travelled while its receiver computes",
 		Ranks: 2, Start: 2,
-		title: "Overlap", kind: overlaps, cell: overlapped},
+		title: "Overlap", spec: overlaps, measureSize: overlapped},
 }
 
 // ofTheJob are those of what a job needs before and besides its messages.
 var ofTheJob = []*Benchmark{
-	{Name: "memory", Short: "buffers and resident memory of a connection, in each phase", Least: 2, Start: 9,
-		title: "Memory", kind: connections, whole: memory, ready: (*session).takeStock,
-		remark: func(*session) string {
+	{Name: "memory", Short: "buffers and resident memory of a connection, in each phase", MinRanks: 2,
+		Start: 9,
+		title: "Memory", spec: connections, runAll: memory, setup: (*session).takeStock,
+		preamble: func(*session) string {
 			return "# Bytes of a connection, at rank 0. Resident: with its share of what connections " +
 				"have in common."
 		},
-		defaults: map[string]string{setting.ShrinkAfter.Name: "50ms", setting.EagerMost.Name: "1G"}},
-	{Name: "init", Short: "time of Init", Least: 1, Start: 2,
-		title: "Init", kind: startUp, whole: initialization},
+		defaults: map[string]string{setting.ShrinkAfter.Name: "50ms", setting.EagerMax.Name: "1G"}},
+	{Name: "init", Short: "time of Init", MinRanks: 1, Start: 2,
+		title: "Init", spec: startUp, runAll: initialization},
 }
 
-type roomFunc = func(o Options, rank, ranks int) int
+type countFunc = func(o Options, rank, ranks int) int
 
 // Limits of what can be asked for: none is near what makes sense, and each keeps a slip of the finger from
 // ending in want of memory.
@@ -271,8 +276,8 @@ func (b *Benchmark) Check(o Options, ranks int) error {
 	switch {
 	case b.Ranks > 0 && ranks != b.Ranks:
 		return optionErrorf("%s runs on %d ranks, not on %d", b.Name, b.Ranks, ranks)
-	case ranks < b.Least:
-		return optionErrorf("%s runs on at least %d ranks, not on %d", b.Name, b.Least, ranks)
+	case ranks < b.MinRanks:
+		return optionErrorf("%s runs on at least %d ranks, not on %d", b.Name, b.MinRanks, ranks)
 	case b.Even && ranks%2 != 0:
 		return optionErrorf("%s runs on pairs of ranks: on an even number, not on %d", b.Name, ranks)
 	case o.Iterations < 0 || o.Iterations > maxIterations || o.Warmup > maxIterations:
@@ -287,13 +292,13 @@ func (b *Benchmark) Check(o Options, ranks int) error {
 		return optionErrorf("%s: its messages are not vectors; those of bw, bibw and mbw_mr can be", b.Name)
 	case o.Digits < 0 || o.Digits > maxDigits:
 		return optionErrorf("%s: %d decimals: 0 to %d are possible", b.Name, o.Digits, maxDigits)
-	case b.cell == nil && o.Validate:
+	case b.measureSize == nil && o.Validate:
 		return optionErrorf("%s moves no payload that could be validated", b.Name)
-	case b.cell == nil && o.Rewrite:
+	case b.measureSize == nil && o.Rewrite:
 		return optionErrorf("%s moves no payload that could be written anew", b.Name)
-	case !b.kind.tails && o.Tails:
+	case !b.spec.tails && o.Tails:
 		return optionErrorf("%s has no single iterations whose times could be told", b.Name)
-	case o.Plot != "" && b.kind.axes == axes{}:
+	case o.Plot != "" && b.spec.axes == axes{}:
 		return optionErrorf("%s has no figures that could be plotted", b.Name)
 	case len(o.Compare) > 0 && b.measure() == nil:
 		return optionErrorf("%s has no figures that could be compared", b.Name)
@@ -304,26 +309,26 @@ func (b *Benchmark) Check(o Options, ranks int) error {
 		}
 	}
 	switch {
-	case b.cell == nil:
+	case b.measureSize == nil:
 		return nil
 	case o.Min < 0:
 		return optionErrorf("%s: there is no message of %d bytes", b.Name, o.Min)
 	case low > high:
 		return optionErrorf("%s: there is no message size from %d to %d bytes; by itself it takes %d to %d",
 			b.Name, low, high,
-			b.kind.min, b.kind.max)
-	case low%b.kind.element != 0:
+			b.spec.min, b.spec.max)
+	case low%b.spec.element != 0:
 		return optionErrorf("%s: %d bytes are no whole number of %s, which has %d", b.Name, low,
-			b.kind.datatype, b.kind.element)
+			b.spec.datatype, b.spec.element)
 	}
 	others := 4 // the message that is sent, and what validation compares with
 	if o.Rewrite && b.windows() {
 		others += o.Window
 	}
-	if b.sends != nil {
-		others += b.sends(o, root, ranks)
+	if b.sendCount != nil {
+		others += b.sendCount(o, root, ranks)
 	}
-	if high > maxBuffers/(others+b.places(o, root, ranks)) {
+	if high > maxBuffers/(others+b.recvMessages(o, root, ranks)) {
 		return optionErrorf("%s: messages of up to %d bytes take more than %d GiB of buffers on a rank; "+
 			"try a smaller -m, -W or -n",
 			b.Name, high, maxBuffers>>30)
@@ -332,26 +337,26 @@ func (b *Benchmark) Check(o Options, ranks int) error {
 }
 
 // windows tells whether there are windows of messages.
-func (b *Benchmark) windows() bool { return b.kind == stream || b.kind == rates }
+func (b *Benchmark) windows() bool { return b.spec == stream || b.spec == rates }
 
 // test is the title of the table.
 func (b *Benchmark) test() string {
 	return fmt.Sprintf("OSU-style weft MPI %s Test v%s", b.title, version)
 }
 
-// places are how many messages the receive buffer has room for.
-func (b *Benchmark) places(o Options, rank, ranks int) int {
-	if b.room == nil {
+// recvMessages is how many messages the receive buffer has room for.
+func (b *Benchmark) recvMessages(o Options, rank, ranks int) int {
+	if b.recvCount == nil {
 		return 1
 	}
-	return b.room(o, rank, ranks)
+	return b.recvCount(o, rank, ranks)
 }
 
 // sizes are the smallest and the largest message.
 func (b *Benchmark) sizes(o Options) (low, high int) {
-	low, high = max(o.Min, b.kind.min), o.Max
+	low, high = max(o.Min, b.spec.min), o.Max
 	if high < 0 {
-		high = b.kind.max
+		high = b.spec.max
 	}
 	return low, high
 }

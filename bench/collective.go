@@ -12,18 +12,18 @@ type operation struct {
 
 // measuredCollective is a collective that has a benchmark of its blocking and of its non-blocking form.
 type measuredCollective struct {
-	name, what, title string
-	kinds             *kinds
-	of                func(s *session, n int) operation
-	room, sends       roomFunc
+	name, what, title    string
+	specs                *tableSpecs
+	of                   func(s *session, n int) operation
+	recvCount, sendCount countFunc
 }
 
-// kinds are those of the two forms of a collective.
-type kinds struct{ blocking, nonBlocking *kind }
+// tableSpecs are the tables of the two forms of a collective.
+type tableSpecs struct{ blocking, nonBlocking *tableSpec }
 
 var (
-	ofBlocks  = &kinds{collective, collectiveOverlaps}
-	ofVectors = &kinds{reduction, reductionOverlaps}
+	ofBlocks  = &tableSpecs{collective, collectiveOverlaps}
+	ofVectors = &tableSpecs{reduction, reductionOverlaps}
 )
 
 var measuredCollectives = []measuredCollective{
@@ -58,13 +58,13 @@ var measuredCollectives = []measuredCollective{
 // blockingForms are the benchmarks of the collectives' blocking forms.
 func blockingForms() []*Benchmark {
 	list := []*Benchmark{
-		{Name: "barrier", Short: "time of a barrier", Least: 1, Start: 2,
-			title: "Barrier Latency", kind: synchronization, whole: barrier},
+		{Name: "barrier", Short: "time of a barrier", MinRanks: 1, Start: 2,
+			title: "Barrier Latency", spec: synchronization, runAll: barrier},
 	}
 	for _, c := range measuredCollectives {
-		list = append(list, &Benchmark{Name: c.name, Short: "time of " + c.what, Least: 2, Start: 2,
-			title: c.title + " Latency", kind: c.kinds.blocking, cell: blocking(c.of), room: c.room,
-			sends: c.sends})
+		list = append(list, &Benchmark{Name: c.name, Short: "time of " + c.what, MinRanks: 2, Start: 2,
+			title: c.title + " Latency", spec: c.specs.blocking, measureSize: blocking(c.of),
+			recvCount: c.recvCount, sendCount: c.sendCount})
 	}
 	return list
 }
@@ -72,20 +72,20 @@ func blockingForms() []*Benchmark {
 // nonBlockingForms are those of the non-blocking ones.
 func nonBlockingForms() []*Benchmark {
 	list := []*Benchmark{
-		{Name: "ibarrier", Short: "overlap of a non-blocking barrier with computation", Least: 1, Start: 2,
-			title: "Non-blocking Barrier Latency", kind: barrierOverlaps, whole: barrierOverlap},
+		{Name: "ibarrier", Short: "overlap of a non-blocking barrier with computation", MinRanks: 1, Start: 2,
+			title: "Non-blocking Barrier Latency", spec: barrierOverlaps, runAll: barrierOverlap},
 	}
 	for _, c := range measuredCollectives {
 		list = append(list, &Benchmark{Name: "i" + c.name, Short: "overlap with computation of " + c.what,
-			Least: 2, Start: 2, title: "Non-blocking " + c.title + " Latency", kind: c.kinds.nonBlocking,
-			cell: nonBlocking(c.of), room: c.room, sends: c.sends})
+			MinRanks: 2, Start: 2, title: "Non-blocking " + c.title + " Latency", spec: c.specs.nonBlocking,
+			measureSize: nonBlocking(c.of), recvCount: c.recvCount, sendCount: c.sendCount})
 	}
 	return list
 }
 
 // blocking measures the calls of a collective.
-func blocking(of func(s *session, n int) operation) func(*session, int) (cell, error) {
-	return func(s *session, n int) (cell, error) {
+func blocking(of func(s *session, n int) operation) func(*session, int) (measurement, error) {
+	return func(s *session, n int) (measurement, error) {
 		o := of(s, n)
 		return s.each(n, o.fill, o.call, o.compare)
 	}
@@ -93,11 +93,11 @@ func blocking(of func(s *session, n int) operation) func(*session, int) (cell, e
 
 // nonBlocking measures how much of a collective overlaps with computation: each rank starts it, computes for
 // as long as the collective takes by itself, and waits.
-func nonBlocking(of func(s *session, n int) operation) func(*session, int) (cell, error) {
-	return func(s *session, n int) (cell, error) { return s.overlaps(n, of(s, n)) }
+func nonBlocking(of func(s *session, n int) operation) func(*session, int) (measurement, error) {
+	return func(s *session, n int) (measurement, error) { return s.overlaps(n, of(s, n)) }
 }
 
-func (s *session) overlaps(n int, o operation) (cell, error) {
+func (s *session) overlaps(n int, o operation) (measurement, error) {
 	computing := func(rounds int) func() error {
 		return func() error {
 			r, err := o.start()
@@ -111,16 +111,16 @@ func (s *session) overlaps(n int, o operation) (cell, error) {
 	}
 	baseline, err := s.each(n, o.fill, computing(0), o.compare)
 	if err != nil {
-		return cell{}, err
+		return measurement{}, err
 	}
 	rounds, took := s.calibrated(baseline.value / 1e6)
 	work, err := s.spread(took * 1e6)
 	if err != nil {
-		return cell{}, err
+		return measurement{}, err
 	}
 	c, err := s.each(n, o.fill, computing(rounds), o.compare)
 	if err != nil {
-		return cell{}, err
+		return measurement{}, err
 	}
 	c.compute, c.baseline = work.value, baseline.value
 	if c.baseline > 0 {
@@ -131,7 +131,7 @@ func (s *session) overlaps(n int, o operation) (cell, error) {
 
 // each times the call alone, with a barrier between two calls, and gives average, minimum and maximum over
 // the ranks' means. What validation does before a call and after it is not timed.
-func (s *session) each(n int, before func(i int), call func() error, after func(i int)) (cell, error) {
+func (s *session) each(n int, before func(i int), call func() error, after func(i int)) (measurement, error) {
 	timed, warmup := s.iterations(n)
 	var sum float64
 	watch := s.stopwatch()
@@ -142,12 +142,12 @@ func (s *session) each(n int, before func(i int), call func() error, after func(
 		if s.refills() {
 			before(i)
 			if err := mpi.Barrier(s.world); err != nil {
-				return cell{}, err
+				return measurement{}, err
 			}
 		}
 		start := s.now()
 		if err := call(); err != nil {
-			return cell{}, err
+			return measurement{}, err
 		}
 		took := s.now() - start
 		if i >= warmup {
@@ -158,30 +158,30 @@ func (s *session) each(n int, before func(i int), call func() error, after func(
 			after(i)
 		}
 		if err := mpi.Barrier(s.world); err != nil {
-			return cell{}, err
+			return measurement{}, err
 		}
 	}
 	c, err := s.spread(sum * 1e6 / float64(timed))
 	if err != nil {
-		return cell{}, err
+		return measurement{}, err
 	}
 	if err := s.merge(); err != nil {
-		return cell{}, err
+		return measurement{}, err
 	}
 	c.tails = s.tails(func(seconds float64) float64 { return seconds * 1e6 })
 	return c, nil
 }
 
 // spread is average, minimum and maximum of a figure over the ranks.
-func (s *session) spread(mine float64) (cell, error) {
+func (s *session) spread(mine float64) (measurement, error) {
 	total, extremes := []float64{mine}, []float64{mine, -mine}
 	if err := mpi.Allreduce(s.world, mpi.InPlace[float64](), total, mpi.Sum[float64]()); err != nil {
-		return cell{}, err
+		return measurement{}, err
 	}
 	if err := mpi.Allreduce(s.world, mpi.InPlace[float64](), extremes, mpi.Max[float64]()); err != nil {
-		return cell{}, err
+		return measurement{}, err
 	}
-	return cell{value: total[0] / float64(s.world.Size()), min: -extremes[1], max: extremes[0]}, nil
+	return measurement{value: total[0] / float64(s.world.Size()), min: -extremes[1], max: extremes[0]}, nil
 }
 
 func barrier(s *session) error {
@@ -203,8 +203,8 @@ func barrierOverlap(s *session) error {
 }
 
 // onlyRow prints the row of a table without sizes.
-func (s *session) onlyRow(c *cell) error {
+func (s *session) onlyRow(c *measurement) error {
 	c.iterations, _ = s.iterations(0)
-	s.row(row(s.kind.columns, c))
+	s.row(row(s.spec.columns, c))
 	return s.out.err
 }

@@ -26,7 +26,7 @@ type guideline struct {
 	what        string
 	bytes       int
 	left, right []timedCall
-	most        float64
+	maxRatio    float64
 }
 
 // timedCall is a call of the ranks of a communicator, nil at a rank that is not one of them.
@@ -148,19 +148,19 @@ func (t *tuner) examine(all *mpi.Comm, ranks int, list []guideline, broken *int)
 	for i := range list {
 		g := &list[i]
 		left, right, err := t.weigh(all, g, tuneRounds)
-		if err == nil && left > g.most*right { // that may have been bad luck
+		if err == nil && left > g.maxRatio*right { // that may have been bad luck
 			left, right, err = t.weigh(all, g, confirmRounds)
 		}
 		if err != nil {
 			return err
 		}
 		verdict := ""
-		if left > g.most*right {
+		if left > g.maxRatio*right {
 			verdict = "  does not hold"
 			*broken++
 		}
 		t.out.printf("%-46s%7d%10d%12.2f%12.2f%8.2f%8.2f%s\n", g.what, ranks, g.bytes, left, right,
-			left/right, g.most, verdict)
+			left/right, g.maxRatio, verdict)
 	}
 	return nil
 }

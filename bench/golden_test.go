@@ -291,7 +291,7 @@ func TestParsersFindWhatTheyLookFor(t *testing.T) {
 	rateRow := regexp.MustCompile(`(?m)^\s*([0-9]+)\s+([0-9\.]+)\s+([0-9\.]+)\s*$`)
 	row := regexp.MustCompile(`(?m)^\s*([0-9]+)\s+([0-9\.]+)\s*$`)
 	overlapRow := regexp.MustCompile(`(?m)^\s*([0-9]+)\s+([0-9\.]+)\s+[0-9\.]+\s+[0-9\.]+\s+[0-9\.]+\s*$`)
-	headers := map[*kind]*regexp.Regexp{
+	headers := map[*tableSpec]*regexp.Regexp{
 		overlaps:        regexp.MustCompile(`(?m)^# Size\s+Overall\(us\)\s+Compute\(us\)\s+Pure Comm\.\(us\)\s+Overlap\(%\)\s*$`),
 		pingPongs:       regexp.MustCompile(`(?m)^#\s+Size\s+Avg Latency\(us\)\s*$`),
 		pingPong:        regexp.MustCompile(`(?m)^#\s+Size\s+Avg Latency\(us\)\s*$`),
@@ -305,18 +305,18 @@ func TestParsersFindWhatTheyLookFor(t *testing.T) {
 	for _, g := range goldens {
 		b := find(g.benchmark)
 		require.Equal(t, "v"+version, title.FindStringSubmatch(g.want)[1], g.want)
-		if b.kind.datatype != "" {
-			require.Equal(t, b.kind.datatype, datatype.FindStringSubmatch(g.want)[1], g.want)
+		if b.spec.datatype != "" {
+			require.Equal(t, b.spec.datatype, datatype.FindStringSubmatch(g.want)[1], g.want)
 		}
 		require.True(t, strings.HasPrefix(g.want, "\n# "), g.want)
 		if g.options.Validate || g.options.Full || g.options.Tails {
 			continue // columns that were asked for are in the way of the end of the line
 		}
-		require.Regexp(t, headers[b.kind], g.want)
-		if b.cell != nil {
+		require.Regexp(t, headers[b.spec], g.want)
+		if b.measureSize != nil {
 			low, high := b.sizes(g.options)
 			rows := row.FindAllStringSubmatch(g.want, -1)
-			switch b.kind {
+			switch b.spec {
 			case rates:
 				rows = rateRow.FindAllStringSubmatch(g.want, -1)
 			case overlaps:
@@ -346,17 +346,17 @@ func TestWordsOfALineTellARow(t *testing.T) {
 				continue
 			}
 			found++
-			if len(words) > 1 && b.cell != nil {
+			if len(words) > 1 && b.measureSize != nil {
 				_, err := strconv.ParseFloat(words[1], 64)
 				require.NoError(t, err, line)
 			}
 		}
 		low, high := b.sizes(g.options)
 		want := 0
-		for n := low; b.cell != nil && n <= high; n *= 2 {
+		for n := low; b.measureSize != nil && n <= high; n *= 2 {
 			want++
 		}
-		if b.kind == synchronization {
+		if b.spec == synchronization {
 			want = 1
 		}
 		require.Equal(t, want, found, g.want)

@@ -42,10 +42,10 @@ func memory(s *session) error {
 // census is rank 0's count of what its connections take, or a peer's part in it.
 type census struct {
 	*session
-	slots    []int // of the phases, in bytes
-	message  []byte
-	patience time.Duration // with channels on their way to a phase
-	small    int           // bytes of registered buffers of a connection in the first phase
+	slots         []int // of the phases, in bytes
+	message       []byte
+	resizeTimeout time.Duration // with channels on their way to a phase
+	small         int           // bytes of registered buffers of a connection in the first phase
 }
 
 // newCensus refuses settings with which channels would not come back, at all ranks alike.
@@ -55,7 +55,7 @@ func newCensus(s *session) (*census, error) {
 		return nil, err
 	}
 	c := &census{session: s, slots: slots, message: make([]byte, slices.Max(slots)),
-		patience: 10 * time.Second}
+		resizeTimeout: 10 * time.Second}
 	if len(slots) == 1 {
 		return c, nil
 	}
@@ -67,7 +67,7 @@ func newCensus(s *session) (*census, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.patience += 4 * quiet
+	c.resizeTimeout += 4 * quiet
 	return c, nil
 }
 
@@ -135,7 +135,7 @@ func memoryLines(rows [][]float64) *panel {
 // the memory that they take together. A channel that has gone on to another phase meanwhile spoils the
 // reading: then it is all done again.
 func (c *census) measured(peers, phase int) (registered, resident int, err error) {
-	deadline := time.Now().Add(c.patience)
+	deadline := time.Now().Add(c.resizeTimeout)
 	for {
 		if err := c.fill(peers, phase, deadline); err != nil {
 			return 0, 0, err
@@ -181,7 +181,7 @@ func (c *census) fill(peers, phase int, deadline time.Time) error {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("%s: the channels to %d peers still have large buffers after %v, %d bytes "+
 				"in all, with %s=%v", c.Name, peers,
-				c.patience, registered, setting.ShrinkAfter.Name, c.settings.Of(setting.ShrinkAfter))
+				c.resizeTimeout, registered, setting.ShrinkAfter.Name, c.settings.Of(setting.ShrinkAfter))
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
@@ -199,7 +199,7 @@ func (c *census) fill(peers, phase int, deadline time.Time) error {
 		return fmt.Errorf("%s: messages of %d bytes do not go through slots of %d bytes, for want of "+
 			"memory or by a setting (%s=%v, %s=%v)",
 			c.Name, n, c.slots[phase], setting.Budget.Name, c.settings.Of(setting.Budget),
-			setting.EagerMost.Name, c.settings.Of(setting.EagerMost))
+			setting.EagerMax.Name, c.settings.Of(setting.EagerMax))
 	}
 	return nil
 }

@@ -123,7 +123,7 @@ var impatient = worldBody("impatient", func(world *mpi.Comm) error {
 	if world.Rank() != 0 {
 		return c.echo()
 	}
-	c.patience = time.Millisecond
+	c.resizeTimeout = time.Millisecond
 	if err := c.fill(1, 1, time.Now().Add(time.Minute)); err != nil {
 		return err
 	}

@@ -6,7 +6,7 @@ import "github.com/weft-mpi/weft/mpi"
 // user says nothing. Each rank has two neighbors, which between two ranks are the same.
 const ringNeighbors = 2
 
-// twoBlocks is room for a message of each neighbor.
+// twoBlocks is a message of each neighbor.
 func twoBlocks(Options, int, int) int { return ringNeighbors }
 
 // ring makes the topology, once.

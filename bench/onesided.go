@@ -17,14 +17,14 @@ const (
 // Syncs are the values of Options.Sync.
 var Syncs = []string{syncFlush, syncLock, syncFence}
 
-// oneSidedKinds of tables.
+// Tables of one-sided operations.
 var (
-	accumulation = &kind{
+	accumulation = &tableSpec{
 		columns:  pingPong.columns,
 		datatype: "MPI_LONG", element: wordSize, min: wordSize, max: 4 << 20, axes: latencyAxes, tails: true,
 		counts: pingPong.counts,
 	}
-	oneWord = &kind{
+	oneWord = &tableSpec{
 		columns:  pingPong.columns,
 		datatype: "MPI_LONG", element: wordSize, min: wordSize, max: wordSize, tails: true,
 		counts: pingPong.counts,
@@ -46,21 +46,21 @@ type remote struct {
 }
 
 // latency is the time of an operation and the synchronisation that ends it.
-func (r *remote) latency() (cell, error) {
+func (r *remote) latency() (measurement, error) {
 	took, err := r.run()
 	if err != nil {
-		return cell{}, err
+		return measurement{}, err
 	}
 	timed, _ := r.s.iterations(r.n)
-	return cell{value: took * 1e6 / float64(timed),
+	return measurement{value: took * 1e6 / float64(timed),
 		tails: r.s.tails(func(seconds float64) float64 { return seconds * 1e6 })}, nil
 }
 
 // bandwidth is that of windows of operations.
-func (r *remote) bandwidth() (cell, error) {
+func (r *remote) bandwidth() (measurement, error) {
 	r.ops = r.s.Window
 	took, err := r.run()
-	return cell{value: r.s.megabytes(r.n) / took, tails: r.s.tails(r.s.bandwidthOf(r.n, 1))}, err
+	return measurement{value: r.s.megabytes(r.n) / took, tails: r.s.tails(r.s.bandwidthOf(r.n, 1))}, err
 }
 
 // run gives the seconds that the timed iterations take at rank 0. Rank 1 waits in a barrier meanwhile, and so
@@ -246,21 +246,21 @@ func begun(r *remote, err error) (*remote, error) {
 }
 
 // oneSidedLatency measures one size of an operation.
-func oneSidedLatency(of func(*session, int) (*remote, error)) func(*session, int) (cell, error) {
-	return func(s *session, n int) (cell, error) {
+func oneSidedLatency(of func(*session, int) (*remote, error)) func(*session, int) (measurement, error) {
+	return func(s *session, n int) (measurement, error) {
 		r, err := of(s, n)
 		if err != nil {
-			return cell{}, err
+			return measurement{}, err
 		}
 		return r.latency()
 	}
 }
 
-func oneSidedBandwidth(of func(*session, int) (*remote, error)) func(*session, int) (cell, error) {
-	return func(s *session, n int) (cell, error) {
+func oneSidedBandwidth(of func(*session, int) (*remote, error)) func(*session, int) (measurement, error) {
+	return func(s *session, n int) (measurement, error) {
 		r, err := of(s, n)
 		if err != nil {
-			return cell{}, err
+			return measurement{}, err
 		}
 		return r.bandwidth()
 	}
@@ -301,25 +301,25 @@ func compareAndSwap(win *mpi.Win[int64]) error {
 // oneSided are the benchmarks of windows.
 var oneSided = []*Benchmark{
 	{Name: "put_latency", Short: "time of a Put and its synchronisation", title: "MPI_Put Latency",
-		kind: pingPong, cell: oneSidedLatency(putting)},
+		spec: pingPong, measureSize: oneSidedLatency(putting)},
 	{Name: "get_latency", Short: "time of a Get and its synchronisation", title: "MPI_Get Latency",
-		kind: pingPong, cell: oneSidedLatency(getting)},
+		spec: pingPong, measureSize: oneSidedLatency(getting)},
 	{Name: "put_bw", Short: "bandwidth of Puts, with a window of them under way", title: "MPI_Put Bandwidth",
-		kind: stream, cell: oneSidedBandwidth(putting)},
+		spec: stream, measureSize: oneSidedBandwidth(putting)},
 	{Name: "get_bw", Short: "bandwidth of Gets, with a window of them under way", title: "MPI_Get Bandwidth",
-		kind: stream, cell: oneSidedBandwidth(getting)},
+		spec: stream, measureSize: oneSidedBandwidth(getting)},
 	{Name: "acc_latency", Short: "time of an Accumulate and its synchronisation",
-		title: "MPI_Accumulate Latency", kind: accumulation, cell: oneSidedLatency(accumulating)},
+		title: "MPI_Accumulate Latency", spec: accumulation, measureSize: oneSidedLatency(accumulating)},
 	{Name: "fop_latency", Short: "time of a FetchAndOp and its synchronisation",
-		title: "MPI_Fetch_and_op Latency", kind: oneWord, whole: wordLatency(fetchAndOp)},
+		title: "MPI_Fetch_and_op Latency", spec: oneWord, runAll: wordLatency(fetchAndOp)},
 	{Name: "cas_latency", Short: "time of a CompareAndSwap and its synchronisation",
-		title: "MPI_Compare_and_swap Latency", kind: oneWord, whole: wordLatency(compareAndSwap)},
+		title: "MPI_Compare_and_swap Latency", spec: oneWord, runAll: wordLatency(compareAndSwap)},
 }
 
 func init() {
 	for _, b := range oneSided {
 		b.Ranks, b.Start = 2, 2
-		b.remark = func(s *session) string { return "# Sync: " + s.Sync }
+		b.preamble = func(s *session) string { return "# Sync: " + s.Sync }
 	}
 	All = append(All, oneSided...)
 }

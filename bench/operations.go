@@ -9,7 +9,7 @@ import (
 // The collectives, each on messages of n bytes; root is rank 0.
 const root = 0
 
-// allAtRoot is room for a message of every rank, at the root.
+// allAtRoot is a message of every rank, at the root.
 func allAtRoot(_ Options, rank, ranks int) int {
 	if rank == root {
 		return ranks
@@ -17,7 +17,7 @@ func allAtRoot(_ Options, rank, ranks int) int {
 	return 0
 }
 
-// allEverywhere is room for a message of every rank, at every rank.
+// allEverywhere is a message of every rank, at every rank.
 func allEverywhere(_ Options, _, ranks int) int { return ranks }
 
 // evenly are the counts and displacements of blocks of n elements, one for each rank.

@@ -92,7 +92,7 @@ func TestEveryBenchmarkAcceptsItsDefaults(t *testing.T) {
 		require.False(t, names[b.Name], "two are called %s", b.Name)
 		names[b.Name] = true
 		require.NotEmpty(t, b.Short, b.Name)
-		require.True(t, (b.cell == nil) != (b.whole == nil), "%s measures by sizes, or as a whole", b.Name)
+		require.True(t, (b.measureSize == nil) != (b.runAll == nil), "%s measures by sizes, or as a whole", b.Name)
 	}
 }
 

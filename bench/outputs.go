@@ -62,13 +62,13 @@ func (e ends) partial(s *session, why error) error {
 // chart is what a plot of the table shows: all of its figures, or the averages beside those of others.
 func (s *session) chart(own *Result, others []*Result) *chart {
 	switch {
-	case s.kind == connections:
+	case s.spec == connections:
 		return &chart{title: s.title, panels: []*panel{memoryLines(s.report.figures)}}
 	case len(others) > 0:
 		return chartOf(s.title, append([]*Result{own}, others...))
 	}
-	p := &panel{axes: s.kind.axes}
-	for i, c := range s.kind.columns {
+	p := &panel{axes: s.spec.axes}
+	for i, c := range s.spec.columns {
 		if c.unit != own.measure.unit || !c.printed(&s.Options) {
 			continue
 		}

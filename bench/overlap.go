@@ -9,22 +9,22 @@ import (
 // overlapped tells how much of a message's way is travelled while its receiver computes. Rank 0 begins a
 // receive, computes for as long as the message takes by itself, without a call, and waits: a message that
 // travels meanwhile costs nothing more.
-func overlapped(s *session, n int) (cell, error) {
+func overlapped(s *session, n int) (measurement, error) {
 	baseline, err := s.received(n, 0)
 	if err != nil {
-		return cell{}, err
+		return measurement{}, err
 	}
 	rounds, took := s.calibrated(baseline)
 	overall, err := s.received(n, rounds)
 	if err != nil {
-		return cell{}, err
+		return measurement{}, err
 	}
 	tails := s.tails(func(seconds float64) float64 { return seconds * 1e6 })
 	share := 0.0
 	if baseline > 0 {
 		share = 100 * min(1, max(0, 1-(overall-took)/baseline))
 	}
-	return cell{value: overall * 1e6, compute: took * 1e6, baseline: baseline * 1e6, overlap: share,
+	return measurement{value: overall * 1e6, compute: took * 1e6, baseline: baseline * 1e6, overlap: share,
 		tails: tails}, nil
 }
 

@@ -22,7 +22,7 @@ func (s *session) partner() (other int, begins bool) {
 
 // latency is a ping-pong: half of the time of a round. The loop calls nothing but the two operations that it
 // is to measure.
-func latency(s *session, n int) (cell, error) {
+func latency(s *session, n int) (measurement, error) {
 	timed, warmup := s.iterations(n)
 	out, in := s.send[:n], s.recv[:n]
 	other, begins := s.partner()
@@ -30,7 +30,7 @@ func latency(s *session, n int) (cell, error) {
 	for i := range timed + warmup {
 		if i == warmup {
 			if err := mpi.Barrier(s.world); err != nil {
-				return cell{}, err
+				return measurement{}, err
 			}
 			watch.begin()
 		}
@@ -40,22 +40,22 @@ func latency(s *session, n int) (cell, error) {
 				return mpi.Barrier(s.world)
 			})
 			if err != nil {
-				return cell{}, err
+				return measurement{}, err
 			}
 		}
 		if begins {
 			if err := mpi.Send(s.world, out, other, pingTag); err != nil {
-				return cell{}, err
+				return measurement{}, err
 			}
 			if _, err := mpi.Recv(s.world, in, other, pingTag); err != nil {
-				return cell{}, err
+				return measurement{}, err
 			}
 		} else {
 			if _, err := mpi.Recv(s.world, in, other, pingTag); err != nil {
-				return cell{}, err
+				return measurement{}, err
 			}
 			if err := mpi.Send(s.world, out, other, pingTag); err != nil {
-				return cell{}, err
+				return measurement{}, err
 			}
 		}
 		watch.split()
@@ -67,36 +67,36 @@ func latency(s *session, n int) (cell, error) {
 		}
 	}
 	took := watch.elapsed()
-	return cell{value: took * 1e6 / float64(2*timed), tails: s.tails(oneWayMicroseconds)}, nil
+	return measurement{value: took * 1e6 / float64(2*timed), tails: s.tails(oneWayMicroseconds)}, nil
 }
 
 // oneWayMicroseconds are half of a round's.
 func oneWayMicroseconds(round float64) float64 { return round * 1e6 / 2 }
 
 // multiLatency is the mean over pairs that play ping-pong at once.
-func multiLatency(s *session, n int) (cell, error) {
+func multiLatency(s *session, n int) (measurement, error) {
 	c, err := latency(s, n)
 	if err != nil {
-		return cell{}, err
+		return measurement{}, err
 	}
 	if c, err = s.spread(c.value); err != nil {
-		return cell{}, err
+		return measurement{}, err
 	}
 	if err := s.merge(); err != nil {
-		return cell{}, err
+		return measurement{}, err
 	}
 	c.tails = s.tails(oneWayMicroseconds)
 	return c, nil
 }
 
 // bandwidth has a window of messages under way from rank 0 to rank 1, which answers when it has them all.
-func bandwidth(s *session, n int) (cell, error) {
+func bandwidth(s *session, n int) (measurement, error) {
 	took, err := s.oneWay(n)
-	return cell{value: s.megabytes(n) / took, tails: s.tails(s.bandwidthOf(n, 1))}, err
+	return measurement{value: s.megabytes(n) / took, tails: s.tails(s.bandwidthOf(n, 1))}, err
 }
 
 // bothWays has both ranks send a window and receive one.
-func bothWays(s *session, n int) (cell, error) {
+func bothWays(s *session, n int) (measurement, error) {
 	other, _ := s.partner()
 	requests := make([]mpi.Request, 2*s.Window)
 	took, err := s.rounds(n, true, func() error {
@@ -108,14 +108,14 @@ func bothWays(s *session, n int) (cell, error) {
 		}
 		return mpi.Waitall(requests)
 	})
-	return cell{value: 2 * s.megabytes(n) / took, tails: s.tails(s.bandwidthOf(n, 2))}, err
+	return measurement{value: 2 * s.megabytes(n) / took, tails: s.tails(s.bandwidthOf(n, 2))}, err
 }
 
 // messageRate is what pairs move at once, with the mean of the senders' times.
-func messageRate(s *session, n int) (cell, error) {
+func messageRate(s *session, n int) (measurement, error) {
 	took, err := s.oneWay(n)
 	if err != nil {
-		return cell{}, err
+		return measurement{}, err
 	}
 	if _, sends := s.partner(); !sends {
 		took = 0
@@ -124,16 +124,16 @@ func messageRate(s *session, n int) (cell, error) {
 		}
 	}
 	if err := s.merge(); err != nil {
-		return cell{}, err
+		return measurement{}, err
 	}
 	mean, err := s.spread(took)
 	if err != nil {
-		return cell{}, err
+		return measurement{}, err
 	}
 	senders := float64(s.pairs())
 	value := senders * s.megabytes(n) / (mean.value * float64(s.world.Size()) / senders)
-	return cell{value: value, rate: value * 1e6 / float64(n), tails: s.tails(s.bandwidthOf(n, s.pairs()))},
-		nil
+	return measurement{value: value, rate: value * 1e6 / float64(n),
+		tails: s.tails(s.bandwidthOf(n, s.pairs()))}, nil
 }
 
 // bandwidthOf gives the MB/s at which so many windows are moved in a time.
@@ -212,7 +212,7 @@ func (s *session) rounds(n int, receives bool, round func() error) (float64, err
 	return watch.elapsed(), nil
 }
 
-// windowIfValidating is the room for a window: OSU's benchmarks receive it all in one place, but then it
+// windowIfValidating is a window of messages: OSU's benchmarks receive it all in one place, but then it
 // could not be compared.
 func windowIfValidating(o Options, _, _ int) int {
 	if o.Validate {

@@ -18,21 +18,21 @@ import (
 // tiny are options of a real run: small sizes, and the first of the large ones.
 func tiny(b *Benchmark) Options {
 	o := options(func(o *Options) { o.Max, o.Iterations, o.Warmup, o.Window, o.Full = 16384, 3, 1, 4, true })
-	o.Validate = b.cell != nil
+	o.Validate = b.measureSize != nil
 	return o
 }
 
 // rewritten are some of the sizes with all that can be measured besides.
 func rewritten(b *Benchmark) Options {
 	o := someSizes(b)
-	o.Rewrite, o.Tails = b.cell != nil, b.kind.tails
+	o.Rewrite, o.Tails = b.measureSize != nil, b.spec.tails
 	return o
 }
 
 // someSizes are the larger ones of tiny, where a benchmark runs again with other options.
 func someSizes(b *Benchmark) Options {
 	o := tiny(b)
-	if b.cell != nil {
+	if b.measureSize != nil {
 		o.Min = 4096
 	}
 	return o
@@ -40,11 +40,11 @@ func someSizes(b *Benchmark) Options {
 
 // ways are the options with which a benchmark runs. Runs of memory and of overlap take long.
 func ways(b *Benchmark) []Options {
-	if b.kind == connections || b.kind == collectiveOverlaps || b.kind == reductionOverlaps {
+	if b.spec == connections || b.spec == collectiveOverlaps || b.spec == reductionOverlaps {
 		return []Options{tiny(b)}
 	}
 	list := []Options{tiny(b), rewritten(b)}
-	if b.kind == packings {
+	if b.spec == packings {
 		for _, shape := range Shapes {
 			for _, call := range Calls {
 				o := someSizes(b)
@@ -92,7 +92,7 @@ func TestEveryBenchmarkOnRealRanks(t *testing.T) {
 				tables = rest
 				run[b.Name]++
 				require.Equal(t, o.Tails, strings.Contains(table, " Tail "), table)
-				if b.cell == nil {
+				if b.measureSize == nil {
 					continue
 				}
 				rows := strings.Split(strings.TrimSpace(table[strings.LastIndex(table, "# Size"):]), "\n")[1:]

@@ -99,9 +99,9 @@ func (s *session) newReport() *Report {
 		Options: ReportOptions{Iterations: o.Iterations, Vector: o.Vector, Validate: o.Validate,
 			Full: o.Full, Tails: o.Tails,
 			Rewrite: o.Rewrite, Alloc: "heap", Digits: o.Digits},
-		Fabrics: []string{}, Rows: []map[string]any{}, columns: s.kind.columns, options: &s.Options,
+		Fabrics: []string{}, Rows: []map[string]any{}, columns: s.spec.columns, options: &s.Options,
 	}
-	if s.cell != nil {
+	if s.measureSize != nil {
 		r.Options.Min, r.Options.Max = s.sizes(o)
 	}
 	if s.windows() {

@@ -59,7 +59,7 @@ func measureOf(unit string) *measure {
 
 // measure is what a benchmark's first figure tells; nil where that is nothing to be compared.
 func (b *Benchmark) measure() *measure {
-	for _, c := range b.kind.columns {
+	for _, c := range b.spec.columns {
 		if m := measureOf(c.unit); m != nil {
 			return m
 		}
@@ -173,9 +173,9 @@ func readResults(path string) ([]*Result, error) {
 // shortened is a name that leaves room for a plot beside it. Names of files of one kind begin alike, and end
 // alike: the middle goes.
 func shortened(name string) string {
-	const most = 32
-	if letters := []rune(name); len(letters) > most {
-		return string(letters[:most/2-1]) + "…" + string(letters[len(letters)-most/2:])
+	const maxName = 32
+	if letters := []rune(name); len(letters) > maxName {
+		return string(letters[:maxName/2-1]) + "…" + string(letters[len(letters)-maxName/2:])
 	}
 	return name
 }

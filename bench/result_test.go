@@ -72,7 +72,7 @@ func TestWeftsOwnTablesCanBeRead(t *testing.T) {
 		require.Equal(t, b.measure(), results[0].measure)
 		require.Equal(t, b.test(), results[0].Title)
 		low, high := b.sizes(g.options)
-		for n := low; b.cell != nil && n <= high; n *= 2 {
+		for n := low; b.measureSize != nil && n <= high; n *= 2 {
 			_, ok := results[0].at(n)
 			require.True(t, ok, g.want)
 		}

@@ -110,8 +110,8 @@ func (s *session) measure() error {
 
 // figures measures and prints the table, unless rank 0 has a reason to refuse.
 func (s *session) figures(refusal error) error {
-	if s.ready != nil {
-		if err := s.ready(s); err != nil {
+	if s.setup != nil {
+		if err := s.setup(s); err != nil {
 			return err
 		}
 	}
@@ -121,8 +121,8 @@ func (s *session) figures(refusal error) error {
 	if err := s.Check(s.Options, s.world.Size()); err != nil {
 		return err
 	}
-	if s.whole != nil {
-		if err := s.whole(s); err != nil {
+	if s.runAll != nil {
+		if err := s.runAll(s); err != nil {
 			return err
 		}
 		return s.out.err
@@ -133,13 +133,13 @@ func (s *session) figures(refusal error) error {
 	if s.Rewrite && s.windows() {
 		outgoing = high * s.Window
 	}
-	if s.sends != nil {
-		outgoing = high * s.sends(s.Options, s.world.Rank(), s.world.Size())
+	if s.sendCount != nil {
+		outgoing = high * s.sendCount(s.Options, s.world.Rank(), s.world.Size())
 	}
 	if s.send, err = s.buffer(outgoing); err != nil {
 		return err
 	}
-	if s.recv, err = s.buffer(high * s.places(s.Options, s.world.Rank(), s.world.Size())); err != nil {
+	if s.recv, err = s.buffer(high * s.recvMessages(s.Options, s.world.Rank(), s.world.Size())); err != nil {
 		return err
 	}
 	if s.refills() {
@@ -156,7 +156,7 @@ func (s *session) figures(refusal error) error {
 		if err := mpi.Barrier(s.world); err != nil {
 			return err
 		}
-		c, err := s.cell(s, n)
+		c, err := s.measureSize(s, n)
 		if err != nil {
 			return fmt.Errorf("%s of %d bytes: %w", s.Name, n, err)
 		}
@@ -166,7 +166,7 @@ func (s *session) figures(refusal error) error {
 		}
 		c.size, c.wrong = n, !ok
 		c.iterations, _ = s.iterations(n)
-		s.row(row(s.kind.columns, &c))
+		s.row(row(s.spec.columns, &c))
 		if s.out.err != nil {
 			return s.out.err
 		}
@@ -244,7 +244,7 @@ func buffer(n int) []byte {
 
 // iterations are those of a size, with the user's wishes heeded.
 func (s *session) iterations(n int) (timed, warmup int) {
-	timed, warmup = s.kind.of(n)
+	timed, warmup = s.spec.of(n)
 	if s.Iterations > 0 {
 		timed = s.Iterations
 	}
@@ -255,16 +255,16 @@ func (s *session) iterations(n int) (timed, warmup int) {
 }
 
 func (s *session) heading() {
-	remark := ""
-	if s.remark != nil {
-		remark = s.remark(s)
+	preamble := ""
+	if s.preamble != nil {
+		preamble = s.preamble(s)
 	}
-	s.out.heading(s.test(), s.kind.datatype, remark, s.kind.columns, &s.Options)
+	s.out.heading(s.test(), s.spec.datatype, preamble, s.spec.columns, &s.Options)
 }
 
 // row prints a row of the table and puts it into the report.
 func (s *session) row(figures []float64) {
 	s.progress(0, 0, 0)
-	s.out.row(s.kind.columns, figures, &s.Options)
+	s.out.row(s.spec.columns, figures, &s.Options)
 	s.report.add(figures)
 }

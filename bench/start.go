@@ -8,7 +8,7 @@ func initialization(s *session) error {
 		return err
 	}
 	c.size = s.world.Size()
-	s.report.add(row(s.kind.columns, &c))
+	s.report.add(row(s.spec.columns, &c))
 	s.out.printf("nprocs: %d, min: %.0f ms, max: %.0f ms, avg: %.0f ms\n", s.world.Size(), c.min, c.max,
 		c.value)
 	return nil

@@ -10,13 +10,13 @@ import (
 )
 
 // packings compares messages of views with messages that the program packs.
-var packings = &kind{
+var packings = &tableSpec{
 	columns: tableOf("us", sizeColumn,
 		column{name: "view", heading: "View(us)", unit: "us", width: 20, of: valueOf},
 		column{name: "packed", heading: "Packed(us)", unit: "us", width: 20,
-			of: func(c *cell) float64 { return c.baseline }},
+			of: func(c *measurement) float64 { return c.baseline }},
 		column{name: "ratio", heading: "View/Packed", width: 20,
-			of: func(c *cell) float64 { return c.value / c.baseline }}),
+			of: func(c *measurement) float64 { return c.value / c.baseline }}),
 	datatype: "MPI_DOUBLE", element: wordSize, min: wordSize, max: 4 << 20, axes: latencyAxes, tails: true,
 	counts: counts{10000, 100, 1000, 10},
 }
@@ -193,7 +193,7 @@ func (o *Options) checkViews() error {
 }
 
 // strided moves elements of a matrix to and fro: as views, and packed and unpacked by hand in plain loops.
-func strided(s *session, n int) (c cell, err error) {
+func strided(s *session, n int) (c measurement, err error) {
 	count := n / wordSize
 	x := &viewEnds{s: s, shape: &shapes[max(slices.Index(Shapes, s.Shape), 0)],
 		out: make([]float64, count*rowLength+rowLength*4), in: make([]float64, count*rowLength+rowLength*4),
@@ -206,30 +206,30 @@ func strided(s *session, n int) (c cell, err error) {
 	call := &viewCalls[max(slices.Index(Calls, s.Call), 0)]
 	if call.onWindow {
 		if x.win, err = mpi.WinAllocate[float64](s.world, count); err != nil {
-			return cell{}, err
+			return measurement{}, err
 		}
 		if err := x.win.LockAll(); err != nil {
-			return cell{}, err
+			return measurement{}, err
 		}
 	}
 	if c, err = x.compareWays(call, n); err != nil || !call.onWindow {
 		return c, err
 	}
 	if err := x.win.UnlockAll(); err != nil {
-		return cell{}, err
+		return measurement{}, err
 	}
 	return c, x.win.Free()
 }
 
 // compareWays times both ways of a call.
-func (x *viewEnds) compareWays(call *viewCall, n int) (cell, error) {
+func (x *viewEnds) compareWays(call *viewCall, n int) (measurement, error) {
 	s := x.s
 	timed, warmup := s.iterations(n)
 	watch := s.stopwatch()
 	took := [2]float64{}
 	for _, way := range []func(*viewEnds) error{call.packed, call.viewed} {
 		if err := x.stretch(call, way, warmup, nil); err != nil {
-			return cell{}, err
+			return measurement{}, err
 		}
 	}
 	done := 0
@@ -238,7 +238,7 @@ func (x *viewEnds) compareWays(call *viewCall, n int) (cell, error) {
 		done += rounds
 		for i, way := range []func(*viewEnds) error{call.viewed, call.packed} {
 			if err := mpi.Barrier(s.world); err != nil {
-				return cell{}, err
+				return measurement{}, err
 			}
 			from := watch
 			if i == 1 {
@@ -246,13 +246,13 @@ func (x *viewEnds) compareWays(call *viewCall, n int) (cell, error) {
 			}
 			start := s.now()
 			if err := x.stretch(call, way, rounds, from); err != nil {
-				return cell{}, err
+				return measurement{}, err
 			}
 			took[i] += s.now() - start
 		}
 	}
 	perMessage := 1e6 / float64(call.messages*timed)
-	return cell{value: took[0] * perMessage, baseline: took[1] * perMessage,
+	return measurement{value: took[0] * perMessage, baseline: took[1] * perMessage,
 		tails: s.tails(func(seconds float64) float64 { return seconds * 1e6 / float64(call.messages) })}, nil
 }
 
@@ -472,6 +472,6 @@ func (x *viewEnds) compare(call *viewCall) error {
 func init() {
 	All = append(All, &Benchmark{Name: "strided",
 		Short: "time of elements that lie apart, as a view and packed by hand", title: "Strided Latency",
-		kind: packings, cell: strided, Ranks: 2, Start: 2,
-		remark: func(s *session) string { return "# Shape: " + s.Shape + ", Call: " + s.Call }})
+		spec: packings, measureSize: strided, Ranks: 2, Start: 2,
+		preamble: func(s *session) string { return "# Shape: " + s.Shape + ", Call: " + s.Call }})
 }

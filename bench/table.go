@@ -25,7 +25,7 @@ type column struct {
 	left    int    // how far the heading stands to the left of its figures, as OSU's has it
 	form    form
 	shown   showing
-	of      func(c *cell) float64
+	of      func(c *measurement) float64
 }
 
 // form is what a column's figures are.
@@ -79,20 +79,20 @@ func (c *column) text(v float64, digits int) string {
 	return fmt.Sprintf("%*.*f", c.width, digits, v)
 }
 
-// cell is what is measured at one size: microseconds or MB/s, for some messages a second too, the spread over
-// the ranks, and the times of single iterations that 50, 90, 99, 99.9 and 100 of 100 do not exceed, in the
-// table's unit. Where a message travels while its receiver computes: how long that is, the baseline, which is
-// the message's time without, and the part of its way in per cent that took no more time. Other benchmarks
-// have another way of doing the same as their baseline.
-type cell struct {
+// measurement is what is measured at one size: microseconds or MB/s, for some messages a second too, the
+// spread over the ranks, and the times of single iterations that 50, 90, 99, 99.9 and 100 of 100 do not
+// exceed, in the table's unit. Where a message travels while its receiver computes: how long that is, the
+// baseline, which is the message's time without, and the part of its way in per cent that took no more time.
+// Other benchmarks have another way of doing the same as their baseline.
+type measurement struct {
 	size, iterations                                  int
 	value, rate, min, max, compute, baseline, overlap float64
 	tails                                             [len(percentiles)]float64
 	wrong                                             bool
 }
 
-// row gives a cell's figures, by columns.
-func row(columns []column, c *cell) []float64 {
+// row gives a measurement's figures, by columns.
+func row(columns []column, c *measurement) []float64 {
 	figures := make([]float64, len(columns))
 	for i, column := range columns {
 		figures[i] = column.of(c)
@@ -108,14 +108,14 @@ func (t *table) printf(text string, args ...any) {
 	}
 }
 
-// heading prints what stands above the rows. Datatype and remark, a whole line, may be empty.
-func (t *table) heading(title, datatype, remark string, columns []column, o *Options) {
+// heading prints what stands above the rows. Datatype and preamble, whole lines, may be empty.
+func (t *table) heading(title, datatype, preamble string, columns []column, o *Options) {
 	text := fmt.Sprintf("\n# %s\n", title)
 	if datatype != "" {
 		text += fmt.Sprintf("# Datatype: %s.\n", datatype)
 	}
-	if remark != "" {
-		text += remark + "\n"
+	if preamble != "" {
+		text += preamble + "\n"
 	}
 	header := ""
 	for _, c := range columns {
@@ -144,11 +144,11 @@ func (t *table) row(columns []column, figures []float64, o *Options) {
 
 var (
 	sizeColumn = column{name: "size", heading: "# Size", unit: "bytes", width: -10, form: whole,
-		of: func(c *cell) float64 { return float64(c.size) }}
+		of: func(c *measurement) float64 { return float64(c.size) }}
 	latencyColumn    = column{name: "latency", heading: "Avg Latency(us)", unit: "us", width: 20, of: valueOf}
 	validationColumn = column{name: "valid", heading: "Validation", width: 20, form: verdict,
 		shown: ifValidated,
-		of: func(c *cell) float64 {
+		of: func(c *measurement) float64 {
 			if c.wrong {
 				return 0
 			}
@@ -156,22 +156,22 @@ var (
 		}}
 )
 
-func valueOf(c *cell) float64 { return c.value }
+func valueOf(c *measurement) float64 { return c.value }
 
 // spreadColumns are of figures that ranks have each for itself.
 func spreadColumns() []column {
 	return []column{
 		{name: "min", heading: "Min Latency(us)", unit: "us", width: 20, shown: ifFull,
-			of: func(c *cell) float64 { return c.min }},
+			of: func(c *measurement) float64 { return c.min }},
 		{name: "max", heading: "Max Latency(us)", unit: "us", width: 20, shown: ifFull,
-			of: func(c *cell) float64 { return c.max }},
+			of: func(c *measurement) float64 { return c.max }},
 		iterationsColumn(ifFull),
 	}
 }
 
 func iterationsColumn(shown showing) column {
 	return column{name: "iterations", heading: "Iterations", width: 12, form: whole, shown: shown,
-		of: func(c *cell) float64 { return float64(c.iterations) }}
+		of: func(c *measurement) float64 { return float64(c.iterations) }}
 }
 
 // tailColumns are of single iterations. In a table of bandwidths the slowest is the least.
@@ -185,7 +185,7 @@ func tailColumns(unit string) (columns []column) {
 	for i, name := range [len(percentiles)]string{"p50", "p90", "p99", "p99_9", "slowest"} {
 		columns = append(columns, column{name: name, heading: headings[i], unit: unit,
 			width: max(20, len(headings[i])+2), shown: ifTails,
-			of: func(c *cell) float64 { return c.tails[i] }})
+			of: func(c *measurement) float64 { return c.tails[i] }})
 	}
 	return columns
 }

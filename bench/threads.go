@@ -11,7 +11,7 @@ const receivers = 2
 
 // threadLatency is a ping-pong between one goroutine of rank 0 and several of rank 1, of which any takes the
 // next message.
-func threadLatency(s *session, n int) (cell, error) {
+func threadLatency(s *session, n int) (measurement, error) {
 	if s.world.Rank() == 0 {
 		return s.serve(n)
 	}
@@ -21,7 +21,7 @@ func threadLatency(s *session, n int) (cell, error) {
 		s.pattern(rally.out, 1, 0)
 	}
 	if err := mpi.Barrier(s.world); err != nil {
-		return cell{}, err
+		return measurement{}, err
 	}
 	ends := make(chan error, receivers)
 	for r := range receivers {
@@ -31,19 +31,19 @@ func threadLatency(s *session, n int) (cell, error) {
 	// An error ends the job, and with it the goroutines that still wait.
 	for range receivers {
 		if err := <-ends; err != nil {
-			return cell{}, err
+			return measurement{}, err
 		}
 	}
-	return cell{}, nil
+	return measurement{}, nil
 }
 
 // serve is rank 0's side, whose clock counts.
-func (s *session) serve(n int) (cell, error) {
+func (s *session) serve(n int) (measurement, error) {
 	const other = 1
 	timed, warmup := s.iterations(n)
 	out, in := s.send[:n], s.recv[:n]
 	if err := mpi.Barrier(s.world); err != nil {
-		return cell{}, err
+		return measurement{}, err
 	}
 	watch := s.stopwatch()
 	for i := range timed + warmup {
@@ -57,10 +57,10 @@ func (s *session) serve(n int) (cell, error) {
 			})
 		}
 		if err := mpi.Send(s.world, out, other, pingTag); err != nil {
-			return cell{}, err
+			return measurement{}, err
 		}
 		if _, err := mpi.Recv(s.world, in, other, answerTag); err != nil {
-			return cell{}, err
+			return measurement{}, err
 		}
 		watch.split()
 		if s.refills() {
@@ -71,12 +71,12 @@ func (s *session) serve(n int) (cell, error) {
 				return mpi.Barrier(s.world)
 			})
 			if err != nil {
-				return cell{}, err
+				return measurement{}, err
 			}
 		}
 	}
 	took := watch.elapsed()
-	return cell{value: took * 1e6 / float64(2*timed), tails: s.tails(oneWayMicroseconds)}, nil
+	return measurement{value: took * 1e6 / float64(2*timed), tails: s.tails(oneWayMicroseconds)}, nil
 }
 
 // rally is what the goroutines of rank 1 share.

@@ -116,13 +116,13 @@ type tuner struct {
 // tunePoint is what was found at one number of ranks and one size.
 type tunePoint struct {
 	tuned
-	ranks, bytes int
-	chosen, best string
-	took, least  float64 // µs
+	ranks, bytes  int
+	chosen, best  string
+	took, fastest float64 // µs
 }
 
 // gain is how many times as fast the best algorithm is as the one that was chosen.
-func (p *tunePoint) gain() float64 { return p.took / p.least }
+func (p *tunePoint) gain() float64 { return p.took / p.fastest }
 
 func newTuner(o TuneOptions, world *mpi.Comm, out io.Writer) (*tuner, error) {
 	if world.Rank() != 0 {
@@ -148,7 +148,7 @@ func newTuner(o TuneOptions, world *mpi.Comm, out io.Writer) (*tuner, error) {
 		}
 	}
 	t.session = &session{
-		Benchmark: &Benchmark{kind: collective}, Options: Default, world: world,
+		Benchmark: &Benchmark{spec: collective}, Options: Default, world: world,
 		instruments: instruments{now: mpi.Wtime, pattern: pattern, warmUp: warmUpTime},
 		send:        buffer(o.Max * size), recv: buffer(o.Max * size),
 	}
@@ -157,13 +157,13 @@ func newTuner(o TuneOptions, world *mpi.Comm, out io.Writer) (*tuner, error) {
 
 // check refuses what makes no sense in a job of so many ranks. Numbers of ranks ascend.
 func (o *TuneOptions) check(size int) error {
-	most := maxBuffers / 8 / max(size, 1)
+	limit := maxBuffers / 8 / max(size, 1)
 	switch {
 	case size < 2:
 		return optionErrorf("collectives are compared on at least 2 ranks, not on %d", size)
-	case o.Min < 1 || o.Max < o.Min || o.Max > most:
+	case o.Min < 1 || o.Max < o.Min || o.Max > limit:
 		return optionErrorf("sizes from %d to %d bytes on %d ranks: 1 to %d are possible", o.Min, o.Max, size,
-			most)
+			limit)
 	case len(o.Ranks) > 0 && (o.Ranks[0] < 2 || o.Ranks[len(o.Ranks)-1] > size):
 		return optionErrorf("communicators of %v ranks in a job of %d: 2 to %[2]d are possible", o.Ranks,
 			size)
@@ -274,7 +274,7 @@ func (t *tuner) collective(some *mpi.Comm, c tuned) error {
 		}
 		t.points = append(t.points, p)
 		t.out.printf("%-20s%7d%10d  %-19s%12.2f  %-19s%12.2f%8.2f\n", c.name, p.ranks, p.bytes, p.chosen,
-			p.took, p.best, p.least, p.gain())
+			p.took, p.best, p.fastest, p.gain())
 	}
 	for _, x := range all {
 		if err := x.world.Free(); err != nil {
@@ -322,7 +322,7 @@ func (t *tuner) point(some *mpi.Comm, c tuned, n int, all []*contender) (tunePoi
 			auto.times = append(auto.times, x.times...)
 		}
 	}
-	p.took, p.best, p.least = median(auto.times), p.chosen, median(auto.times)
+	p.took, p.best, p.fastest = median(auto.times), p.chosen, median(auto.times)
 	if best.name == p.chosen || median(best.times)*tuneMargin >= p.took {
 		return p, nil
 	}
@@ -332,9 +332,9 @@ func (t *tuner) point(some *mpi.Comm, c tuned, n int, all []*contender) (tunePoi
 	if err := t.rounds(some, pair, confirmRounds, t.slice/tuneRounds); err != nil {
 		return p, err
 	}
-	p.took, p.least = median(auto.times), median(auto.times)
+	p.took, p.fastest = median(auto.times), median(auto.times)
 	if took := median(best.times); took*tuneMargin < p.took {
-		p.best, p.least = best.name, took
+		p.best, p.fastest = best.name, took
 	}
 	return p, nil
 }
@@ -369,12 +369,12 @@ func (t *tuner) rounds(some *mpi.Comm, all []*contender, rounds int, seconds flo
 		if round < hopelessAfter {
 			continue
 		}
-		least := math.Inf(1)
+		shortest := math.Inf(1)
 		for _, x := range all {
-			least = min(least, median(x.times))
+			shortest = min(shortest, median(x.times))
 		}
 		for _, x := range all {
-			x.out = x.out || x.name != "" && len(all) > 2 && median(x.times) > hopeless*least
+			x.out = x.out || x.name != "" && len(all) > 2 && median(x.times) > hopeless*shortest
 		}
 	}
 	return nil
@@ -433,18 +433,18 @@ func (t *tuner) finish() error {
 	if t.world.Rank() != 0 {
 		return nil
 	}
-	within, product, most := 0, 0.0, 1.0
+	within, product, maxGain := 0, 0.0, 1.0
 	for i := range t.points {
 		gain := t.points[i].gain()
 		if gain <= tuneMargin {
 			within++
 		}
 		product += math.Log(gain)
-		most = max(most, gain)
+		maxGain = max(maxGain, gain)
 	}
 	t.out.printf("# The choice is within 10 %% of the best at %d of %d points; the table gains %.2f in the "+
 		"mean, %.2f at most.\n", within, len(t.points),
-		math.Exp(product/float64(max(len(t.points), 1))), most)
+		math.Exp(product/float64(max(len(t.points), 1))), maxGain)
 	rules := rulesOf(t.points)
 	err := t.table.write(func(w io.Writer) error { return writeRules(w, rules) })
 	return errors.Join(t.out.err, err)
@@ -465,7 +465,7 @@ func rulesOf(points []tunePoint) (rules []tuning.Rule) {
 			return q.bytes, q.name == p.name && q.bytes > p.bytes
 		})
 		r.MaxRanks, r.MaxBytes = max(ranks-1, 0), max(bytes-1, 0)
-		if last := len(rules) - 1; last >= 0 && goesOn(&rules[last], &r) {
+		if last := len(rules) - 1; last >= 0 && continues(&rules[last], &r) {
 			rules[last].MaxBytes = r.MaxBytes
 			continue
 		}
@@ -474,20 +474,20 @@ func rulesOf(points []tunePoint) (rules []tuning.Rule) {
 	return rules
 }
 
-// goesOn tells whether q says the same as r for the bytes that follow.
-func goesOn(r, q *tuning.Rule) bool {
+// continues tells whether q says the same as r for the bytes that follow.
+func continues(r, q *tuning.Rule) bool {
 	return r.Operation == q.Operation && r.Algorithm == q.Algorithm && r.MinRanks == q.MinRanks &&
 		r.MaxBytes > 0 && r.MaxBytes+1 == q.MinBytes
 }
 
 // next is the least of some figures of points; 0 if there is none.
-func next(points []tunePoint, of func(p *tunePoint) (int, bool)) (least int) {
+func next(points []tunePoint, of func(p *tunePoint) (int, bool)) (smallest int) {
 	for i := range points {
-		if n, ok := of(&points[i]); ok && (least == 0 || n < least) {
-			least = n
+		if n, ok := of(&points[i]); ok && (smallest == 0 || n < smallest) {
+			smallest = n
 		}
 	}
-	return least
+	return smallest
 }
 
 // writeRules writes a table with a rule in each line.

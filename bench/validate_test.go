@@ -112,7 +112,7 @@ var mutantBody = worldBody("mutants", func(world *mpi.Comm) error {
 		with := tick(world)
 		if world.Rank() == m.source {
 			with.pattern = wrongByte
-			if find(m.benchmark).kind == stream || find(m.benchmark).kind == rates {
+			if find(m.benchmark).spec == stream || find(m.benchmark).spec == rates {
 				with.pattern = wrongByteOfWindow
 			}
 		}
@@ -150,7 +150,7 @@ func TestValidationFindsAWrongByte(t *testing.T) {
 		assert.Equal(t, 1, strings.Count(tables[i], "Fail\n"), tables[i])
 		assert.True(t, strings.HasSuffix(tables[i], "Fail\n"),
 			"the table ends with the size that failed:\n%s", tables[i])
-		assert.Equal(t, find(m.benchmark).kind.element == 1, strings.Contains(tables[i], "\n2   "), tables[i])
+		assert.Equal(t, find(m.benchmark).spec.element == 1, strings.Contains(tables[i], "\n2   "), tables[i])
 		assert.Contains(t, tables[i], "Pass\n", "smaller messages were right")
 	}
 }

@@ -16,12 +16,12 @@ import (
 // story is a run of two growers over a Pair, always the same, into which a test puts a fault at one place.
 type story struct {
 	*channeltest.Pair
-	ranks   [2]*grower
-	budgets [2]*Budget
-	posts   int // requests that were posted, or refused
-	allocs  int // regions that were asked for after the start
-	calls   int // of the channels
-	most    int // regions of one rank at one time
+	ranks      [2]*grower
+	budgets    [2]*Budget
+	posts      int // requests that were posted, or refused
+	allocs     int // regions that were asked for after the start
+	calls      int // of the channels
+	maxRegions int // regions of one rank at one time
 }
 
 // faults are where the story is disturbed; 0 for nowhere.
@@ -68,7 +68,7 @@ func (p storyPD) Alloc(n int, access transport.Access) (transport.MR, error) {
 		return nil, errNoMemory
 	}
 	mr, err := p.PD.Alloc(n, access)
-	p.s.most = max(p.s.most, p.s.A.Regions(), p.s.B.Regions())
+	p.s.maxRegions = max(p.s.maxRegions, p.s.A.Regions(), p.s.B.Regions())
 	return mr, err
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/weft-mpi/weft/channel"
 )
 
-// kept are the lines that data leaves free, half of them to CREDIT alone.
+// dataReserve is the lines that data leaves free, half of them to CREDIT alone.
 const dataReserve = 12
 
 // works tells whether a threshold is right for a ring, as docs/spec/channel.md wants it: five of them are

@@ -55,8 +55,8 @@ func newVictim(t testing.TB, cfg channel.Config) *victim {
 }
 
 // place writes a message at a line.
-func (v *victim) place(line int, lap, header uint64, body []byte) {
-	copy(v.memory[64*line:], v.AppendMessage(nil, lap, header, body))
+func (v *victim) place(line int, wrap, header uint64, body []byte) {
+	copy(v.memory[64*line:], v.AppendMessage(nil, wrap, header, body))
 }
 
 func header(consumed uint32, kind uint8) uint64 { return uint64(consumed) | uint64(kind)<<32 }
@@ -97,9 +97,9 @@ func TestAttack_E12_PayloadFullOfOldFlags(t *testing.T) {
 		var lines, sent uint64
 		for lines < 12*uint64(ring.Lines) {
 			body := make([]byte, rng.IntN(l.a.MaxBody()+1))
-			lap := lines / uint64(ring.Lines)
-			for at := 0; at+8 <= len(body) && lap > 0; at += 8 {
-				old := rng.Uint64N(lap)
+			wrap := lines / uint64(ring.Lines)
+			for at := 0; at+8 <= len(body) && wrap > 0; at += 8 {
+				old := rng.Uint64N(wrap)
 				w := ring.Tail(old)
 				// at the start of a line, where a head may be looked for
 				if (16+at)%64 == 0 || rng.IntN(2) == 0 {
@@ -121,8 +121,8 @@ func TestAttack_E12_PayloadFullOfOldFlags(t *testing.T) {
 	}
 }
 
-// wrap takes the victim through a wrap of its ring, in messages of a line.
-func (v *victim) lap(t *testing.T, n uint64) {
+// wrapOnce takes the victim through a wrap of its ring, in messages of a line.
+func (v *victim) wrapOnce(t *testing.T, n uint64) {
 	for i := range v.Lines {
 		v.place(int(i), n, header(0, data), nil)
 		v.reads(t, nil)
@@ -136,7 +136,7 @@ func (v *victim) lap(t *testing.T, n uint64) {
 // bytes are there.
 func TestAttack_E12_HeadInParts(t *testing.T) {
 	v := newVictim(t, channel.Config{Phases: []int{2000}})
-	v.lap(t, 0)
+	v.wrapOnce(t, 0)
 	for line := range v.Lines {
 		binary.LittleEndian.PutUint64(v.memory[64*line+56:], v.Tail(1))
 	}
@@ -252,47 +252,47 @@ func TestAttack_E12_PeerBreaksARule(t *testing.T) {
 			v.place(1, 0, header(1, credit), nil)
 		}},
 		{"more than the ring without a credit", func(t *testing.T, v *victim) {
-			for lap := range uint64(2) {
+			for wrap := range uint64(2) {
 				for line := range int(v.Lines) {
 					h := header(0, credit)
-					if line == 0 && lap > 0 {
+					if line == 0 && wrap > 0 {
 						h |= after(int(v.Lines))
 					}
-					v.place(line, lap, h, nil)
+					v.place(line, wrap, h, nil)
 				}
 				_, _, ok, err := v.Next() // reads all of them and tells nothing
-				if lap == 0 && (ok || err != nil) {
+				if wrap == 0 && (ok || err != nil) {
 					t.Fatal(ok, err)
 				}
 			}
 		}},
-		{"more than the ring without a credit, in short laps", func(t *testing.T, v *victim) {
+		{"more than the ring without a credit, in short wraps", func(t *testing.T, v *victim) {
 			for i := range 80 {
 				v.place(i%5, uint64(i/5), header(0, credit)|after(5*max(0, min(1, i)-min(1, i%5))), nil)
 				v.nothing(t, "%d of 80 lines", i+1)
 			}
 			v.place(0, 16, header(0, credit)|after(5), nil)
 		}},
-		{"a lap before the first", func(t *testing.T, v *victim) {
+		{"a wrap before the first", func(t *testing.T, v *victim) {
 			v.place(0, 0, header(0, data)|after(1),
 				nil)
 		}},
-		{"a lap that began in its middle", func(t *testing.T, v *victim) {
+		{"a wrap that began in its middle", func(t *testing.T, v *victim) {
 			v.place(0, 0, header(0, credit), nil)
 			v.place(1, 0, header(0, data)|after(1), nil)
 		}},
-		{"a lap that does not say where the one before ended", func(t *testing.T, v *victim) {
+		{"a wrap that does not say where the one before ended", func(t *testing.T, v *victim) {
 			v.place(0, 0, header(0, credit), nil)
 			v.nothing(t, "a CREDIT")
 			v.place(0, 1, header(0, data), nil)
 		}},
-		{"a lap that ended before what it had", func(t *testing.T, v *victim) {
+		{"a wrap that ended before what it had", func(t *testing.T, v *victim) {
 			v.place(0, 0, header(0, credit), nil)
 			v.place(1, 0, header(0, credit), nil)
 			v.nothing(t, "two CREDITs")
 			v.place(0, 1, header(0, data)|after(1), nil)
 		}},
-		{"a lap that ended behind the ring", func(t *testing.T, v *victim) {
+		{"a wrap that ended after the ring", func(t *testing.T, v *victim) {
 			v.place(0, 0, header(0, credit), nil)
 			v.nothing(t, "a CREDIT")
 			v.place(0, 1, header(0, data)|after(int(v.Lines)+1), nil)

@@ -88,9 +88,9 @@ func TestKeepSmall_E9_E11_GrownTwiceAndShrunk(t *testing.T) {
 func TestKeepSmall_E6_DescriptorBeforeItsMessage(t *testing.T) {
 	s := newTranscriptPair(t, keepThree)
 	s.goes(s.a, s.b, vector(1000))
-	v, behind := vector(5000), vector(7)
+	v, after := vector(5000), vector(7)
 	require.Equal(t, Done, s.transfers(s.a, v))
-	require.Equal(t, Done, s.transfers(s.a, behind))
+	require.Equal(t, Done, s.transfers(s.a, after))
 	l := s.b.recv.large
 	placed := l.ring[l.pos*lineSize:][:linesOf(5016)*lineSize]
 	good := bytes.Clone(placed)
@@ -104,7 +104,7 @@ func TestKeepSmall_E6_DescriptorBeforeItsMessage(t *testing.T) {
 	}
 	copy(placed, good)
 	s.Say("it is there")
-	s.receives(s.b, append(v.joined(0, 1), behind.joined(0, 1)...))
+	s.receives(s.b, append(v.joined(0, 1), after.joined(0, 1)...))
 	s.Golden(t, "keep-descriptor-first")
 }
 
@@ -177,7 +177,7 @@ func TestKeepSmall_E6_RequestWaitsForTheLargeRingToo(t *testing.T) {
 // either ring, however seldom they look, and the lines that are unadvertised never stop them. A message of
 // any size may wait for credit, but never for ever.
 func TestKeepSmall_E6_CreditsHaveRoom(t *testing.T) {
-	most := 0
+	maxUnread := 0
 	for _, phases := range [][]int{{100, 1000}, {640, 16384}, {2000, 2001}, {1000, 200_000}} {
 		for seed := range uint64(30) {
 			rng := rand.New(rand.NewPCG(seed, 77))
@@ -216,7 +216,7 @@ func TestKeepSmall_E6_CreditsHaveRoom(t *testing.T) {
 				default:
 					progress(t, c)
 				}
-				most = max(most, c.send.large.count)
+				maxUnread = max(maxUnread, c.send.large.count)
 				d.drive(t)
 			}
 			d.takeAll(t)
@@ -227,7 +227,7 @@ func TestKeepSmall_E6_CreditsHaveRoom(t *testing.T) {
 			}
 		}
 	}
-	require.Greater(t, most, 80, "descriptors without credit")
+	require.Greater(t, maxUnread, 80, "descriptors without credit")
 }
 
 // TestKeepSmall_E6_DescriptorsAreReclaimedInEveryWrap, though no large message goes any more: or the count of
@@ -269,9 +269,9 @@ func (d *testPair) readOneByOne(t testing.TB) {
 	}
 }
 
-// TestKeepSmall_E6_MostCreditsUnread: A fills both its rings and reads nothing, and B has no lines but those
+// TestKeepSmall_E6_MaxCreditsUnread: A fills both its rings and reads nothing, and B has no lines but those
 // for CREDIT.
-func TestKeepSmall_E6_MostCreditsUnread(t *testing.T) {
+func TestKeepSmall_E6_MaxCreditsUnread(t *testing.T) {
 	for _, phases := range [][]int{{100, 1000}, {640, 16384}, {1000, 2000}, {2000, 200_000}} {
 		for _, largeFirst := range []bool{true, false} {
 			d := newTestPair(t, Config{Phases: phases, KeepSmall: true})
@@ -514,7 +514,7 @@ func TestKeepSmall_E6_Violations(t *testing.T) {
 				headerWord(0, credit, false, 0), 0)
 			sendMalformed(t, d.a, large, at(17))
 		},
-		"a lap in the large ring": func(t *testing.T, d *testPair) {
+		"a wrap in the large ring": func(t *testing.T, d *testPair) {
 			big(t, d, headerWord(0, Eager, false, 0)|17<<prevEndBit, 700)
 			sendMalformed(t, d.a, large, at(17))
 		},
@@ -648,17 +648,17 @@ func TestKeepSmall_E6_MessageThatChangesUnderTheReader(t *testing.T) {
 // rings of the present phases; at one time there are six regions at most, the old and the new large ring
 // being two of them.
 func TestKeepSmall_E1_E13_Memory(t *testing.T) {
-	most := 0
+	maxRegions := 0
 	for seed := range uint64(200) {
 		s, err := tell(t, seed, allBeside, faults{})
 		require.NoError(t, err)
-		most = max(most, s.most)
+		maxRegions = max(maxRegions, s.maxRegions)
 	}
-	require.Equal(t, 6, most)
+	require.Equal(t, 6, maxRegions)
 	for _, slot := range []int{minSmall, 640, maxSmall} {
 		phases := []int{slot, 4000, 16384}
 		d := newTestPair(t, Config{Phases: phases, KeepSmall: true})
-		require.LessOrEqual(t, d.A.Pages(), mostSmall)
+		require.LessOrEqual(t, d.A.Pages(), maxSmallMemory)
 		small := 2 * geometry(phases, 0).region()
 		for _, n := range []int{3000, 9000} {
 			d.sendThrough(t, d.a, d.b, element(1, n))
@@ -673,7 +673,7 @@ func TestKeepSmall_E1_E13_Memory(t *testing.T) {
 		}
 		require.Zero(t, d.a.Phase())
 		require.Equal(t, small, d.a.Stats().Registered)
-		require.LessOrEqual(t, d.A.Pages(), mostSmall)
+		require.LessOrEqual(t, d.A.Pages(), maxSmallMemory)
 		require.Equal(t, 2, d.A.Regions())
 	}
 }

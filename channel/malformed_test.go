@@ -77,7 +77,7 @@ func TestEnlarge_E6_InvalidReplySlots(t *testing.T) {
 	for name, spoil := range map[string]func(a *Channel, q *resizeRequest){
 		"no such key":                   func(_ *Channel, q *resizeRequest) { q.key = 0xdead },
 		"the mirror, not to be written": func(a *Channel, q *resizeRequest) { q.key = a.send.mirror.Key() },
-		"behind the region":             func(a *Channel, q *resizeRequest) { q.offset += lineSize + 1 },
+		"beyond the region":             func(a *Channel, q *resizeRequest) { q.offset += lineSize + 1 },
 		"an offset that goes over": func(a *Channel,
 			q *resizeRequest) {
 			q.offset = math.MaxUint64 - replyLen + 1
@@ -201,7 +201,7 @@ func TestEnlarge_E3_MessageAfterTheRequest(t *testing.T) {
 			d.drive(t)
 			require.Empty(t, receiveAll(t, d.b))
 		}
-		sendMalformed(t, d.a, Eager, []byte("behind"))
+		sendMalformed(t, d.a, Eager, []byte("after"))
 		if early {
 			d.drive(t)
 			require.Empty(t, receiveAll(t, d.b))
@@ -303,12 +303,12 @@ func TestCredit_E12_Violations(t *testing.T) {
 		"far beyond":           func(d *testPair) { d.a.recv.consumed += 1 << 31 },
 		"back":                 func(d *testPair) { d.a.recv.consumed-- },
 		"back by half of 2^32": func(d *testPair) { d.a.recv.consumed += 1<<31 - 1 },
-		"beyond, behind ACK": func(d *testPair) {
+		"beyond, after ACK": func(d *testPair) {
 			d.sendThrough(t, d.b, d.a,
 				element(1, 1000))
 			d.a.recv.consumed += 1000
 		},
-		"far beyond behind ACK": func(d *testPair) {
+		"far beyond, after ACK": func(d *testPair) {
 			d.sendThrough(t, d.b, d.a,
 				element(1, 1000))
 			d.a.recv.consumed += 1<<31 - 100

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const mostSmall = 16 << 10
+const maxSmallMemory = 16 << 10
 
 // TestMemory_E1: whatever the size of the first slots, a channel takes no more than 16 KiB on each rank, in
 // whole pages, before it grows, and after it has grown and shrunk: what it had beyond that is registered no
@@ -16,8 +16,8 @@ func TestMemory_E1(t *testing.T) {
 		c := Config{Phases: []int{slot, 4000, 16384}}
 		d := newTestPair(t, c)
 		small := [2]int{d.A.Pages(), d.B.Pages()}
-		require.LessOrEqual(t, small[0], mostSmall, "slots of %d bytes", slot)
-		require.LessOrEqual(t, small[1], mostSmall, "slots of %d bytes", slot)
+		require.LessOrEqual(t, small[0], maxSmallMemory, "slots of %d bytes", slot)
+		require.LessOrEqual(t, small[1], maxSmallMemory, "slots of %d bytes", slot)
 		require.Equal(t, 2*geometry(c.Phases, 0).region(), d.a.Stats().Registered)
 		if slot%100 != 0 {
 			continue
@@ -46,13 +46,13 @@ func TestMemory_E1(t *testing.T) {
 // that is about to take its place, and an old one after which a reply is to land; the mirror in use, and
 // the one asked for.
 func TestMemory_E10_Peak(t *testing.T) {
-	most := 0
+	maxRegions := 0
 	for seed := range uint64(200) {
 		s, err := tell(t, seed, all, faults{})
 		require.NoError(t, err)
-		most = max(most, s.most)
+		maxRegions = max(maxRegions, s.maxRegions)
 	}
-	require.Equal(t, 5, most)
+	require.Equal(t, 5, maxRegions)
 }
 
 // TestAllocations_E5: in every phase a message of any size costs no allocation at either end, nor does a call

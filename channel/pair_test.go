@@ -20,10 +20,10 @@ type testPair struct {
 	a, b *Channel
 }
 
-// pairUp opens a channel. At the end of the test nothing of it may be left.
+// newTestPair opens a channel. At the end of the test nothing of it may be left.
 func newTestPair(t testing.TB, conf Config) *testPair { return newUnevenPair(t, conf, conf) }
 
-// pairUpUneven opens a channel whose ends differ in what is not common to all ranks of a job.
+// newUnevenPair opens a channel whose ends differ in what is not common to all ranks of a job.
 func newUnevenPair(t testing.TB, confA, confB Config) *testPair {
 	d := &testPair{Pair: channeltest.NewPair()}
 	d.a, d.b = channeltest.Open(t, d.Pair, func(e *channeltest.End) (*Channel, error) {
@@ -41,7 +41,7 @@ func newUnevenPair(t testing.TB, confA, confB Config) *testPair {
 	return d
 }
 
-// givenBack closes both ends and looks for what is left.
+// requireReleased closes both ends and looks for what is left.
 func (d *testPair) requireReleased(t testing.TB) {
 	t.Helper()
 	for _, c := range []*Channel{d.a, d.b} {
@@ -62,7 +62,7 @@ func (d *testPair) drive(t testing.TB) {
 	require.NoError(t, d.Drive())
 }
 
-// hear gives both ends what is asked for again.
+// handleRetransmits gives both ends what is asked for again.
 func (d *testPair) handleRetransmits(t testing.TB) {
 	t.Helper()
 	for e, c := range map[*channeltest.End]*Channel{d.A: d.a, d.B: d.b} {
@@ -92,7 +92,7 @@ func (d *testPair) transfer(t testing.TB, c *Channel, v *Vector) (n int, o Outco
 	return n, o
 }
 
-// taken are the bodies that have come, without the head of a FIRST.
+// receiveAll returns the bodies that have come, without the head of a FIRST.
 func receiveAll(t testing.TB, c *Channel) []byte {
 	t.Helper()
 	var all []byte
@@ -110,7 +110,7 @@ func receiveAll(t testing.TB, c *Channel) []byte {
 	}
 }
 
-// settle is what both do when nothing else is due: everything is carried out, looked at, and settled.
+// driveUntilIdle does what both do when nothing else is due: everything is carried out, looked at, and settled.
 func (d *testPair) driveUntilIdle(t testing.TB) {
 	t.Helper()
 	for range 6 {
@@ -134,7 +134,7 @@ func element(number, n int) []byte {
 	return e
 }
 
-// through sends a vector from one end to the other, whatever it takes, and checks what arrives.
+// sendThrough sends a vector from one end to the other, whatever it takes, and checks what arrives.
 func (d *testPair) sendThrough(t testing.TB, from, to *Channel, elems ...[]byte) {
 	t.Helper()
 	v := &Vector{Elems: elems}
@@ -157,7 +157,7 @@ func (d *testPair) sendThrough(t testing.TB, from, to *Channel, elems ...[]byte)
 	require.True(t, bytes.Equal(bytes.Join(elems, nil), got))
 }
 
-// lie posts a message of the channel itself with any body.
+// sendMalformed posts a message of the channel itself with any body.
 func sendMalformed(t testing.TB, c *Channel, k Kind, body []byte) {
 	t.Helper()
 	s := &c.send
@@ -167,7 +167,7 @@ func sendMalformed(t testing.TB, c *Channel, k Kind, body []byte) {
 	require.NoError(t, c.post(k, len(body), lines, false))
 }
 
-// asking is the body of a request to which the reply lands after our ring.
+// validRequest is the body of a request to which the reply lands after our ring.
 func validRequest(c *Channel, phase int) resizeRequest {
 	land := c.recv.buffer
 	return resizeRequest{phase, land.Key(), uint64(land.replyOffset()), random()}
@@ -181,7 +181,7 @@ func (q resizeRequest) bytes() []byte {
 
 var errCut = errors.New("cut by the test")
 
-// violated looks for the error of a peer that broke a rule, and gives the channel up for it.
+// requireViolation looks for the error of a peer that broke a rule, and gives the channel up for it.
 func requireViolation(t testing.TB, c *Channel, err error) {
 	t.Helper()
 	require.ErrorIs(t, err, transport.ErrProtocol)

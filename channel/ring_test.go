@@ -74,8 +74,6 @@ func TestRing_E12_CreditBetweenReserveAndCommit(t *testing.T) {
 	require.Equal(t, [][]byte{[]byte("again")}, take(t, l.b))
 }
 
-// TestRing_E12_WhatIsRefused leaves no trace: a body of an impossible size, Commit of nothing, twice, or of
-// an inner kind.
 // unordered is a protection domain whose provider does not place the tail of a Write last.
 type unordered struct{ transport.PD }
 
@@ -93,6 +91,8 @@ func TestNew_WantsTailsLast(t *testing.T) {
 	require.ErrorContains(t, err, `provider "pair" does not place the last bytes of a Write last`)
 }
 
+// TestRing_E12_WhatIsRefused: a body of an impossible size, Commit of nothing, twice, or of an inner kind. It
+// leaves no trace.
 func TestRing_E12_WhatIsRefused(t *testing.T) {
 	l := open(t, channel.Config{})
 	require.Nil(t, l.a.Reserve(-1))
@@ -303,11 +303,11 @@ func FuzzRing(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		v := newVictim(t, cfg)
 		begin := uintptr(unsafe.Pointer(&v.memory[0]))
-		var lap uint64 // as far as the bodies tell
-		var pos int    // the line after the last one
+		var wrap uint64 // as far as the bodies tell
+		var pos int     // the line after the last one
 		took := func(n, line int) {
 			if line < pos {
-				lap++
+				wrap++
 			}
 			pos = line + (n+24+63)/64
 		}
@@ -315,26 +315,26 @@ func FuzzRing(f *testing.F) {
 			line, n := int(b[1])%int(v.Lines), int(b[2])
 			switch b[0] % 9 {
 			case 0: // a message
-				copy(v.memory[64*line:], v.AppendMessage(nil, lap, header(uint32(b[4]), b[3]), letters(n)))
+				copy(v.memory[64*line:], v.AppendMessage(nil, wrap, header(uint32(b[4]), b[3]), letters(n)))
 			case 1: // of the next wrap
 				if n%2 == 0 {
 					line = 0
 				}
-				copy(v.memory[64*line:], v.AppendMessage(nil, lap+1, header(uint32(b[4]), b[3])|after(pos),
+				copy(v.memory[64*line:], v.AppendMessage(nil, wrap+1, header(uint32(b[4]), b[3])|after(pos),
 					letters(n)))
 			case 2: // without its tail
-				m := v.AppendMessage(nil, lap, header(uint32(b[4]), b[3]), letters(n))
+				m := v.AppendMessage(nil, wrap, header(uint32(b[4]), b[3]), letters(n))
 				copy(v.memory[64*line:], m[:len(m)-8])
 			case 3: // a head of any length, and tails everywhere
 				for i := range int(v.Lines) {
-					copy(v.memory[64*i:], v.AppendMessage(nil, lap, header(0, b[3]), nil))
+					copy(v.memory[64*i:], v.AppendMessage(nil, wrap, header(0, b[3]), nil))
 				}
-				m := v.AppendMessage(nil, lap, 0, make([]byte, n<<8|int(b[4])))
+				m := v.AppendMessage(nil, wrap, 0, make([]byte, n<<8|int(b[4])))
 				copy(v.memory[64*line:], m[:8])
 			case 4: // any bytes
 				copy(v.memory[(64*line+n)%len(v.memory):], b)
 			case 5: // where the ring stands
-				copy(v.memory[min(64*pos, len(v.memory)):], v.AppendMessage(nil, lap,
+				copy(v.memory[min(64*pos, len(v.memory)):], v.AppendMessage(nil, wrap,
 					uint64(b[4])<<36|uint64(b[3])<<32, letters(n)))
 			case 6:
 				v.Release()

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scene is a testPair whose transcript also tells what the calls return.
+// transcriptPair is a testPair whose transcript also tells what the calls return.
 type transcriptPair struct {
 	*testPair
 	t testing.TB
@@ -166,24 +166,24 @@ func TestEnlarge_E2_Policies(t *testing.T) {
 // TestEnlarge_E2_Thresholds: one byte below asks for nothing, one above does.
 func TestEnlarge_E2_Thresholds(t *testing.T) {
 	for _, c := range []struct {
-		name string
-		conf Config
-		most int // the largest element that goes at once, after a head of 16 bytes
+		name       string
+		conf       Config
+		maxElement int // the largest element that goes at once, after a head of 16 bytes
 	}{
 		{"slot", Config{}, 640 - 24 - 16},
 		{"bytes", Config{Threshold: 100}, 100},
 		{"bytes, one", Config{Threshold: 1}, 1},
 		{"bytes, the slot's", Config{Threshold: 616}, 640 - 24 - 16},
 		{"80 per cent", Config{ThresholdPercent: 80}, 512},
-		{"99 per cent, more than behind a head", Config{ThresholdPercent: 99}, 640 - 24 - 16},
+		{"99 per cent, more than after a head", Config{ThresholdPercent: 99}, 640 - 24 - 16},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := newTestPair(t, c.conf)
-			require.Equal(t, c.most, d.a.MaxElement(16))
-			n, o := d.transfer(t, d.a, vector(c.most))
+			require.Equal(t, c.maxElement, d.a.MaxElement(16))
+			n, o := d.transfer(t, d.a, vector(c.maxElement))
 			require.Equal(t, Done, o)
-			require.Equal(t, c.most, n)
-			n, o = d.transfer(t, d.a, vector(c.most+1))
+			require.Equal(t, c.maxElement, n)
+			n, o = d.transfer(t, d.a, vector(c.maxElement+1))
 			require.Equal(t, Waiting, o)
 			require.Zero(t, n)
 			require.EqualValues(t, 1, d.a.Stats().EnlargesSent)
@@ -330,7 +330,7 @@ func TestEnlarge_E11_TicksForgiveStarving(t *testing.T) {
 	require.Zero(t, d.a.Stats().EnlargesSent)
 }
 
-// landing is the reply that lands at a channel.
+// replyInSlot is the reply that lands at a channel.
 func replyInSlot(c *Channel) []byte {
 	return c.pending.replySlot.Bytes()[c.pending.replySlot.replyOffset():][:replyLen]
 }

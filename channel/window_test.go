@@ -10,10 +10,10 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// narrowLines is how many lines a window has.
+// windowLines is how many lines a window has.
 const windowLines = 256
 
-// busy-polling is a link of two that are busy-polling, with a large ring in both directions. last tells the
+// busyPollingLink opens a link of two that poll busily, with a large ring in both directions. last tells the
 // end of what an end has written last into it, in lines.
 func busyPollingLink(t *testing.T) (l *link, last map[*channeltest.End]int) {
 	l = openInline(t, channel.Config{Phases: []int{640, 16384}, BusyPolling: true})
@@ -29,8 +29,8 @@ func busyPollingLink(t *testing.T) (l *link, last map[*channeltest.End]int) {
 }
 
 // stream puts messages of so many lines until there is no room, or until there are enough.
-func stream(t *testing.T, c *channel.Channel, lines, most int) (n int) {
-	for ; n < most; n++ {
+func stream(t *testing.T, c *channel.Channel, lines, limit int) (n int) {
+	for ; n < limit; n++ {
 		payload := make([]byte, lines*64-32)
 		if c.TryInline(channel.Eager, 1, payload, false) {
 			continue

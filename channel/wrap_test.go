@@ -28,7 +28,7 @@ func (u *unread) written(t *testing.T, offset uint64, data []byte) {
 	require.NoError(t, err)
 	for _, other := range u.messages {
 		require.True(t, m.Line+m.Lines <= other.Line || other.Line+other.Lines <= m.Line,
-			"lap %d line %d+%d is written over lap %d line %d+%d",
+			"wrap %d line %d+%d is written over wrap %d line %d+%d",
 			m.Wrap, m.Line, m.Lines, other.Wrap, other.Line, other.Lines)
 		if m.Wrap != other.Wrap {
 			u.crowded++
@@ -55,10 +55,10 @@ func (u *unread) read(t *testing.T, body []byte) {
 	t.Fatal("a message that was not written")
 }
 
-// descriptor is the kind of a line that stands for a message in the large ring.
+// marker is the kind of a line that stands for a message in the large ring.
 const marker = 11
 
-// placing is a link whose messages can be placed at once, in the peer's memory.
+// openInline opens a link whose messages can be placed at once, in the peer's memory.
 func openInline(t *testing.T, cfg channel.Config) *link {
 	l := &link{Pair: channeltest.NewPair()}
 	l.a, l.b = channeltest.OpenInline(t, l.Pair, true, func(e *channeltest.End) (*channel.Channel,
@@ -294,7 +294,7 @@ func TestWrap_E12_OfTwoThatAreThereTheFirstIsRead(t *testing.T) {
 		require.Equal(t, letters(20), next())
 		v.place(0, 1, header(0, data)|after(3), letters(30))
 		require.Nil(t, next(), "a message of another wrap is read before the one that was sent before it")
-		v.nothing(t, "another lap")
+		v.nothing(t, "another wrap")
 		require.Zero(t, v.Stats().HeadsWithoutTail)
 		v.place(1, 0, header(0, data), letters(70))
 		require.Equal(t, letters(70), next())

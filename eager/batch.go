@@ -132,16 +132,16 @@ func (b *Batch) TrySend(c *channel.Channel, flags channel.SendFlags) (bool, erro
 
 // prefix tells how many of the first messages go into a body of so many bytes, and how many bytes they are;
 // and where the run begins of which only a part goes, -1 if there is none.
-func (b *Batch) prefix(most int) (n, count, cut int) {
-	if len(b.buf) <= most {
+func (b *Batch) prefix(room int) (n, count, cut int) {
+	if len(b.buf) <= room {
 		return len(b.buf), b.count, -1
 	}
 	for {
 		var r run
 		r.parse(b.buf[n:])
-		if next := n + runLen + r.length*r.count; next <= most {
+		if next := n + runLen + r.length*r.count; next <= room {
 			n, count = next, count+r.count
-		} else if fit := (most - n - runLen) / max(r.length, 1); fit > 0 {
+		} else if fit := (room - n - runLen) / max(r.length, 1); fit > 0 {
 			return n + runLen + r.length*fit, count + fit, n
 		} else {
 			return n, count, -1

@@ -22,7 +22,7 @@ type rank struct {
 	number, total int
 	seed          uint64
 	ch            *channel.Channel
-	most          int // bytes of an element
+	maxElement    int // bytes of an element
 
 	out   eager.Message
 	sent  int
@@ -43,9 +43,9 @@ func (r *rank) vectorOf(number, seq int) (eager.Envelope, [][]byte) {
 		case 0:
 			n = 0
 		case 1:
-			n = rng.IntN(r.most + 1)
+			n = rng.IntN(r.maxElement + 1)
 		case 2:
-			n = r.most
+			n = r.maxElement
 		}
 		elems = append(elems, pattern(number<<20|seq<<4|i, n))
 	}
@@ -140,7 +140,7 @@ func (r *rank) step(rng *rand.Rand) error {
 var vectors = map[string]struct {
 	conf channel.Config
 	// what a slot of the last phase takes of an element of a FIRST; one phase has messages that need Open
-	most int
+	maxElement int
 }{
 	"TheLeastSlots": {channel.Config{Phases: []int{100}}, 76},
 	"OnePhase":      {channel.Config{Phases: []int{640}}, 616},
@@ -162,7 +162,7 @@ func TestMessage_E2_E4_VectorsComeOutByteByByte(t *testing.T) {
 				l.A.Depth, l.B.Depth = 1+rng.IntN(8), 1+rng.IntN(8)
 				ranks := [2]*rank{{ch: l.a}, {ch: l.b, number: 1}}
 				for _, r := range ranks {
-					r.total, r.seed, r.most, r.moved = 40, seed, c.most, -1
+					r.total, r.seed, r.maxElement, r.moved = 40, seed, c.maxElement, -1
 				}
 				for steps := 0; ranks[0].got < 40 || ranks[1].got < 40; steps++ {
 					require.Less(t, steps, 100_000, "seed %d: no end", seed)
@@ -194,7 +194,7 @@ func TestSim_E2_E4_VectorsComeOutByteByByte(t *testing.T) {
 						if err != nil {
 							return nil, err
 						}
-						ranks[number] = &rank{number: number, total: 25, seed: seed, ch: ch, most: c.most,
+						ranks[number] = &rank{number: number, total: 25, seed: seed, ch: ch, maxElement: c.maxElement,
 							moved: -1}
 						return ch.Descriptor(), nil
 					},
@@ -236,7 +236,7 @@ func TestGolden_Message(t *testing.T) {
 			{"no elements", nil},
 			{"empty elements alone", [][]byte{{}, nil}},
 			{"all in a slot, empty ones between", [][]byte{{}, small, {}, part(60), {}}},
-			{"as much in each slot as fits, and nothing behind the last byte",
+			{"as much in each slot as fits, and nothing after the last byte",
 				[][]byte{small, part(140), {}, part(168), {}, small, {}, {}}},
 			{"more than the credits: it goes on when they come", [][]byte{
 				part(100), part(160), part(160), part(160), part(160), part(160), part(160), part(160),

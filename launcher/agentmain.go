@@ -46,7 +46,7 @@ func AgentMain(numberIn string) error {
 	host, _ := os.Hostname()
 	var ranks *local.Agent
 	staged := &stager{folder: func() (string, error) { return ranks.TempDir() }}
-	return remote.Serve(in, out, remote.Far{
+	return remote.Serve(in, out, remote.ServerConfig{
 		Hello: remote.Hello{Version: weftVersion(), Host: host, Cores: planner.machine.UsableCores()},
 		Open: func(job string) (_ agent.Agent, err error) {
 			ranks, err = local.New(local.Options{Job: job, Sole: true})

@@ -50,7 +50,7 @@ func TestJobOnATreeOfHosts(t *testing.T) {
 	require.Equal(t, []string{"a", "b", "c<a", "d<a", "e<b", "f<b", "g<c<a"}, via)
 	nodes[4].ranks = []int{0}
 	nodes[6].ranks = []int{1}
-	j.dismiss()
+	j.closeIdleAgents()
 	var left []string
 	for _, n := range j.nodes {
 		left = append(left, n.name)
@@ -82,7 +82,7 @@ func TestAgentsEndWithARequestThatMakesNoSense(t *testing.T) {
 		require.Equal(t, 2, ExitStatus(err))
 		require.Len(t, j.nodes, 3)
 		for _, n := range j.nodes[1:] {
-			require.ErrorContains(t, n.far.Prepare(t.Context(), nil, nil), "the connection to its agent has ended")
+			require.ErrorContains(t, n.remote.Prepare(t.Context(), nil, nil), "the connection to its agent has ended")
 		}
 	}
 	_, err := run(func(*Job) {})

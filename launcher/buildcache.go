@@ -30,9 +30,9 @@ type buildCache struct {
 const (
 	// maxCacheBytes bounds the cache: beyond it, the programs that were used the longest ago are removed.
 	maxCacheBytes = 1 << 30
-	// keepAtLeast is how long a program stays after its last use whatever the size: a job may be about to
+	// minKeep is how long a program stays after its last use whatever the size: a job may be about to
 	// start its ranks.
-	keepAtLeast = 10 * time.Minute
+	minKeep = 10 * time.Minute
 	// buildPrefix begins the names of folders in which a build is under way, latestPrefix of files that name
 	// a latest build.
 	buildPrefix, latestPrefix = "build-", "latest-"
@@ -193,7 +193,7 @@ func (c *buildCache) evict(limit int64, now time.Time) {
 	}
 	slices.SortFunc(programs, func(a, b program) int { return a.used.Compare(b.used) })
 	for _, p := range programs {
-		if total <= limit || now.Sub(p.used) < keepAtLeast {
+		if total <= limit || now.Sub(p.used) < minKeep {
 			return
 		}
 		os.RemoveAll(p.dir)

@@ -68,7 +68,7 @@ func (j *job) connect(ctx context.Context, hosts []Host) ([]*node, error) {
 	}
 	all.Wait()
 	for _, node := range nodes {
-		if node != nil && node.far != nil {
+		if node != nil && node.remote != nil {
 			j.nodes = append(j.nodes, node)
 		}
 	}
@@ -124,7 +124,7 @@ func (j *job) connectOne(ctx context.Context, h *Host, at position) (*node, erro
 	if h.Slots == 0 {
 		h.Slots = far.Cores
 	}
-	return &node{name: h.Name, agent: far, far: far, via: via}, nil
+	return &node{name: h.Name, agent: far, remote: far, via: via}, nil
 }
 
 // connectAgent starts the agent of a host, or finds it in the trunk, and returns it when it is up, with the
@@ -140,8 +140,8 @@ func (j *job) connectAgent(ctx context.Context, h Host, at position) (*remote.Ag
 	if err != nil {
 		return nil, nil, err
 	}
-	if at.via != nil && at.via.far != nil {
-		far, err := at.via.far.ConnectThrough(ctx, h.Name, id, command)
+	if at.via != nil && at.via.remote != nil {
+		far, err := at.via.remote.ConnectThrough(ctx, h.Name, id, command)
 		if err == nil || ctx.Err() != nil {
 			return far, at.via, err
 		}

@@ -43,7 +43,7 @@ func (j *job) loop(ctx context.Context, signals <-chan os.Signal) (again bool, e
 			if j.startsAgain(s) {
 				return true, nil
 			}
-			lost := j.tellDeposits()
+			lost := j.tellArtifacts()
 			if err := result(s); err != nil || lost == nil {
 				return false, err
 			}
@@ -75,9 +75,9 @@ func (j *job) loop(ctx context.Context, signals <-chan os.Signal) (again bool, e
 		j.tellStuck(s, now)
 		j.tellLive(now)
 		if s.Cause() != nil {
-			j.output.holdWords()
+			j.output.holdStderr()
 		}
-		j.output.showWordsWhenDue(now, s.RanksOver())
+		j.output.showStderrWhenDue(now, s.RanksOver())
 		j.output.showPrompts(now)
 		j.do(j.output.flow()...)
 		if stream, err := j.output.failure(); err != nil {
@@ -90,8 +90,8 @@ func (j *job) loop(ctx context.Context, signals <-chan os.Signal) (again bool, e
 // wakeAt is when something is due without an event.
 func (j *job) wakeAt(s *supervisor.Supervisor) time.Time {
 	at := time.Now().Add(time.Hour)
-	for _, due := range []time.Time{s.Next(), j.output.promptDue(), j.output.words.due(), j.detector.Next(),
-		j.live.next(), j.records.next(), j.deposits.stacksAt} {
+	for _, due := range []time.Time{s.Next(), j.output.promptDue(), j.output.stderr.due(), j.detector.Next(),
+		j.live.next(), j.records.next(), j.artifacts.stacksAt} {
 		if !due.IsZero() && due.Before(at) {
 			at = due
 		}
@@ -108,8 +108,8 @@ func (j *job) event(s *supervisor.Supervisor, now time.Time, e agent.Event) {
 	case agent.Quiet, agent.Moving, agent.Answer:
 		j.stuckEvent(now, e)
 		return
-	case agent.Deposit:
-		j.deposits.add(e)
+	case agent.Artifact:
+		j.artifacts.add(e)
 		return
 	case agent.Sampled:
 		j.live.sampled(e)

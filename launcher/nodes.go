@@ -12,12 +12,12 @@ import (
 
 // A node is a host of the job, with the ranks that run there.
 type node struct {
-	name  string
-	agent agent.Agent
-	far   *remote.Agent // nil for this host
-	via   *node         // through whose agent this one is reached; nil where none is
-	ranks []int
-	plan  *plan
+	name   string
+	agent  agent.Agent
+	remote *remote.Agent // nil for this host
+	via    *node         // through whose agent this one is reached; nil where none is
+	ranks  []int
+	plan   *plan
 }
 
 // setUpNodes finds the job's hosts, starts the agents of those that are not this one, and deals the ranks out
@@ -74,16 +74,16 @@ func (j *job) setUpNodes(ctx context.Context) error {
 	for id, i := range of {
 		nodes[i].ranks = append(nodes[i].ranks, id)
 	}
-	j.dismiss()
+	j.closeIdleAgents()
 	j.locate()
 	return nil
 }
 
-// dismiss ends the agents of hosts without ranks, but for those through which others are reached.
-func (j *job) dismiss() {
+// closeIdleAgents ends the agents of hosts without ranks, but for those through which others are reached.
+func (j *job) closeIdleAgents() {
 	wanted := make(map[*node]bool)
 	for _, n := range j.nodes {
-		if len(n.ranks) == 0 && n.far != nil {
+		if len(n.ranks) == 0 && n.remote != nil {
 			continue
 		}
 		for ; n != nil; n = n.via {
@@ -106,7 +106,7 @@ func closeAll(nodes []*node) {
 	byDepth := make(map[int][]*node)
 	deepest := 0
 	for _, n := range nodes {
-		if n.far != nil {
+		if n.remote != nil {
 			byDepth[n.depth()] = append(byDepth[n.depth()], n)
 			deepest = max(deepest, n.depth())
 		}
@@ -203,8 +203,8 @@ func (j *job) tellWireUp() {
 	var from, to remote.Traffic
 	agents := 0
 	for _, n := range j.nodes {
-		if n.far != nil {
-			a, b := n.far.WireUp()
+		if n.remote != nil {
+			a, b := n.remote.WireUp()
 			from.Add(a)
 			to.Add(b)
 			agents++

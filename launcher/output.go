@@ -24,8 +24,8 @@ type output struct {
 	failed  [agent.Streams]bool
 
 	ending bool // the job has failed: what ranks say now is compared
-	words  lastWords
-	silent []bool // by rank: it writes no more
+	stderr stderrAggregator
+	ended  []bool // by rank: it writes no more
 
 	fileErr     error                // of a file that could not be written
 	promptAfter time.Duration        // 0: unfinished lines are not shown
@@ -53,7 +53,7 @@ func newOutput(out, err *os.File) (*output, error) {
 // expect prepares for the ranks of the job. A rank that is alone has nobody's lines to mix with.
 func (o *output) expect(ranks int, job *Job) {
 	o.buffers = make([][agent.Streams]lineBuffer, ranks)
-	o.silent, o.ending = make([]bool, ranks), false
+	o.ended, o.ending = make([]bool, ranks), false
 	maxLine := job.MaxLine
 	if maxLine == 0 {
 		maxLine = DefaultMaxLine
@@ -99,7 +99,7 @@ func (o *output) openFiles(j *job) (err error) {
 	o.files = make([][agent.Streams]*os.File, len(j.programOf))
 	for id, n := range j.nodeOf {
 		for stream := range agent.Stream(agent.Streams) {
-			if n.far == nil {
+			if n.remote == nil {
 				continue
 			}
 			if o.files[id][stream], err = os.Create(j.outputFile(id, stream)); err != nil {
@@ -123,7 +123,7 @@ func (o *output) add(now time.Time, e agent.Output) {
 	}
 	b := &o.buffers[e.Rank][e.Stream]
 	b.add(now, e.Data)
-	if n := len(b.pending); n > 0 && n <= maxPrompt && !b.sink.plain {
+	if n := len(b.pending); n > 0 && n <= maxPrompt && !b.sink.regular {
 		o.unfinished[b] = true
 	} else {
 		delete(o.unfinished, b)
@@ -132,7 +132,7 @@ func (o *output) add(now time.Time, e agent.Output) {
 
 // end takes note that a rank writes no more.
 func (o *output) end(rank int) {
-	o.silent[rank] = true
+	o.ended[rank] = true
 	for kind := range o.buffers[rank] {
 		b := &o.buffers[rank][kind]
 		b.flush()
@@ -175,7 +175,7 @@ func (o *output) flow() (commands []agent.Command) {
 // unwritten is how many bytes wait to be written.
 func (o *output) unwritten() int {
 	n, _ := o.sinks[agent.Stdout].state()
-	n += o.words.size
+	n += o.stderr.size
 	if o.sinks[agent.Stderr] != o.sinks[agent.Stdout] {
 		m, _ := o.sinks[agent.Stderr].state()
 		n += m
@@ -209,7 +209,7 @@ func (o *output) flush(limit time.Duration) {
 
 // drop gives up what is not written, and says so where somebody still reads.
 func (o *output) drop() {
-	o.showWords()
+	o.showStderr()
 	out, err := o.sinks[agent.Stdout], o.sinks[agent.Stderr]
 	if n, _ := out.state(); n > 0 && out != err {
 		o.notice("%d bytes of standard output were dropped: nobody took them", n)

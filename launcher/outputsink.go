@@ -26,7 +26,7 @@ type sink struct {
 	name    string // for messages
 	file    *os.File
 	fd      int
-	plain   bool          // a file whose writes do not wait for a reader
+	regular bool          // a file whose writes do not wait for a reader
 	changed chan struct{} // told after each write; holds one message
 	stopW   int           // closing it ends the writing
 	stopR   int
@@ -54,7 +54,7 @@ func newSink(name string, file *os.File, changed chan struct{}) (*sink, error) {
 		return nil, err
 	}
 	if info, err := file.Stat(); err == nil {
-		s.plain = info.Mode().IsRegular()
+		s.regular = info.Mode().IsRegular()
 	}
 	if s.stopR, s.stopW, err = sys.Pipe(); err != nil {
 		return nil, err
@@ -128,11 +128,11 @@ func (s *sink) run() {
 func (s *sink) write(text []byte) bool {
 	for len(text) > 0 {
 		part := text
-		if !s.plain {
+		if !s.regular {
 			// Only so much is sure to go into a pipe or a terminal without waiting for its reader.
 			part = text[:min(len(text), sys.PipeAtomic)]
 			if writable, err := sys.WaitWritable(s.fd, s.stopR); err != nil {
-				return s.wrote(0, err)
+				return s.onWritten(0, err)
 			} else if !writable {
 				return false
 			}
@@ -141,7 +141,7 @@ func (s *sink) write(text []byte) bool {
 		if err == syscall.EINTR || err == syscall.EAGAIN {
 			n, err = 0, nil
 		}
-		if !s.wrote(max(n, 0), err) {
+		if !s.onWritten(max(n, 0), err) {
 			return true // what is queued is dropped, and so is what comes
 		}
 		text = text[max(n, 0):]
@@ -149,8 +149,8 @@ func (s *sink) write(text []byte) bool {
 	return true
 }
 
-// wrote takes note of a write. It tells whether there may be more.
-func (s *sink) wrote(n int, err error) bool {
+// onWritten takes note of a write. It tells whether there may be more.
+func (s *sink) onWritten(n int, err error) bool {
 	s.mu.Lock()
 	s.unwritten -= n
 	if err != nil {

@@ -48,13 +48,13 @@ func (j *job) planOne(ctx context.Context, n *node) (err error) {
 		}
 		request.Programs = j.programsOf(n)
 	}
-	if n.far == nil {
+	if n.remote == nil {
 		n.plan, err = j.planner.plan(&request)
 	} else {
 		ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 		defer cancel()
 		var reply planReply
-		if err = n.far.Prepare(ctx, request, &reply); err == nil && reply.Plan == nil {
+		if err = n.remote.Prepare(ctx, request, &reply); err == nil && reply.Plan == nil {
 			err = fmt.Errorf("host %s: %s", n.name, reply.Problem)
 		}
 		n.plan = reply.Plan
@@ -74,7 +74,7 @@ func (j *job) programsOf(n *node) []programRequest {
 	for _, id := range n.ranks {
 		i := j.programOf[id]
 		list[i] = programRequest{Name: j.files[i], Dir: j.dirOf(&j.Apps[i])}
-		if n.far != nil && j.hashes != nil {
+		if n.remote != nil && j.hashes != nil {
 			list[i].Hash = j.hashes[i]
 		}
 	}

@@ -188,7 +188,7 @@ func (j *job) size(hosts []Host, ranks int) (int, error) {
 			ranks = slots
 		}
 		j.past.ranks, j.past.slots = ranks, slots
-		return ranks, j.checkLeast(ranks)
+		return ranks, j.checkMin(ranks)
 	}
 	if j.Min == 0 || slots >= j.past.slots {
 		return j.past.ranks, nil
@@ -201,8 +201,8 @@ func (j *job) size(hosts []Host, ranks int) (int, error) {
 	return n, nil
 }
 
-// checkLeast checks the least number of ranks of a job of n.
-func (j *Job) checkLeast(n int) error {
+// checkMin checks the least number of ranks of a job of n.
+func (j *Job) checkMin(n int) error {
 	if j.Min > n {
 		return requestErrorf("at least %d ranks after a restart: the job has %d", j.Min, n)
 	}
@@ -228,7 +228,7 @@ func (j *Job) checkRestarts(ranks int) error {
 		return requestErrorf("standard input for rank %d, and after a restart there may be only %d ranks",
 			j.Stdin, j.Min)
 	}
-	return j.checkLeast(ranks)
+	return j.checkMin(ranks)
 }
 
 // outputFolder is the folder for output of a start: each restart has its own, in that of the job.

@@ -107,21 +107,21 @@ func TestRestart_Timeout(t *testing.T) {
 // On the hosts that are left there are as many ranks as before, or where the user allows it, fewer.
 func TestRestart_HostsThatAreLeft(t *testing.T) {
 	for _, c := range []struct {
-		least, perNode int
-		ranks          int
-		says           string
+		minRanks, perNode int
+		ranks             int
+		says              string
 	}{
 		{0, 0, 4, "weft: 4 ranks on 2 slots: some share a core"},
 		{1, 0, 2, "weft: 2 ranks in place of 4, for there are 2 slots"},
 		{3, 0, 3, "weft: 3 ranks in place of 4, for there are 2 slots"},
 		{0, 2, 4, "weft: 4 ranks on 2 slots: some share a core"},
 	} {
-		t.Run(fmt.Sprintf("min=%d,ppn=%d", c.least, c.perNode), func(t *testing.T) {
+		t.Run(fmt.Sprintf("min=%d,ppn=%d", c.minRanks, c.perNode), func(t *testing.T) {
 			down := t.TempDir()
 			b := start(t, 4, "", func(j *Job) {
 				onHosts(Host{"a", 2}, Host{"b", 2})(j)
 				j.Starter = []string{"sh", "-c", `[ -e ` + down + `/{host} ] && exit 1; exec env ` + modeVariable + `=agent "$@"`, "sh"}
-				j.Restarts, j.Min, j.MapBy.PerNode = 1, c.least, c.perNode
+				j.Restarts, j.Min, j.MapBy.PerNode = 1, c.minRanks, c.perNode
 				j.Apps = []App{{Ranks: 4, Program: "sh", Args: []string{"-c",
 					`echo pid $$ rank $WEFT_RANK of $WEFT_SIZE; [ $WEFT_RESTARTED = 1 ] || exec sleep 60`}}}
 			})

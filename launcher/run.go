@@ -157,7 +157,7 @@ type job struct {
 	localRank []int   // by rank: its number on its node
 	detector  *deadlock.Detector
 	live      liveView
-	deposits  deposits
+	artifacts artifacts
 	quitAt    time.Time // the latest SIGQUIT of which the ranks were not told
 	records   records
 	pids      []int // by rank; 0 before its start
@@ -287,7 +287,7 @@ func (j *job) prepare(ctx context.Context) (err error) {
 	}
 	for _, n := range j.nodes {
 		for _, note := range n.plan.Notes {
-			if n.far != nil {
+			if n.remote != nil {
 				note = "host " + n.name + ": " + note
 			}
 			if j.past.isNews(note) {
@@ -313,7 +313,7 @@ func (j *job) copiesInput() bool {
 	if j.Stdin < 0 {
 		return j.Stdin == InputAll
 	}
-	return j.nodeOf[j.Stdin].far != nil || sys.IsTerminal(int(j.In.Fd()))
+	return j.nodeOf[j.Stdin].remote != nil || sys.IsTerminal(int(j.In.Fd()))
 }
 
 // findPrograms finds the programs' files, and builds those that are Go packages.
@@ -402,7 +402,7 @@ func (j *job) startCommand(n *node, secret []byte, mapping string) agent.Start {
 		if n.plan.Files != nil {
 			to.Path = n.plan.Files[program]
 		}
-		if n.far != nil {
+		if n.remote != nil {
 			to.Dir = j.dirOf(app)
 			addSettings(to, environ)
 		} else if j.Output != "" {

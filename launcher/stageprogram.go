@@ -59,7 +59,7 @@ func (j *job) stage(ctx context.Context, n *node, program int) (string, error) {
 	}
 	defer f.Close()
 	var reply stageReply
-	if err := n.far.Stage(ctx, program, f, &reply); err != nil {
+	if err := n.remote.Stage(ctx, program, f, &reply); err != nil {
 		return "", err
 	}
 	if reply.Problem != "" {

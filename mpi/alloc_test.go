@@ -19,10 +19,10 @@ func TestAllocatedBuffers(t *testing.T) { ranks(t, 2, allocatedBuffers) }
 // Messages of every protocol go from and to parts of allocated memory, at any offset, and touch nothing
 // beside their part.
 var allocatedBuffers = body("allocated buffers", func(_ context.Context, world *mpi.Comm) error {
-	const most = 1<<20 + 3
+	const maxBytes = 1<<20 + 3
 	me, other := world.Rank(), 1-world.Rank()
-	out, err := mpi.Alloc[byte](most + 8192)
-	in, err2 := mpi.Alloc[byte](most + 8192)
+	out, err := mpi.Alloc[byte](maxBytes + 8192)
+	in, err2 := mpi.Alloc[byte](maxBytes + 8192)
 	if err := firstError(err, err2); err != nil {
 		return err
 	}
@@ -30,10 +30,10 @@ var allocatedBuffers = body("allocated buffers", func(_ context.Context, world *
 		bytes.Count(out, []byte{0}) != len(out) {
 		return errors.New("not zeroes on pages of its own")
 	}
-	want := make([]byte, most)
+	want := make([]byte, maxBytes)
 	heap := make([]byte, len(in))
 	sequence := 0
-	for _, n := range []int{0, 1, 7, 600, 5000, 16384, 65536, 100_003, most} {
+	for _, n := range []int{0, 1, 7, 600, 5000, 16384, 65536, 100_003, maxBytes} {
 		for _, at := range []int{0, 1, 7, 64, 4095, 8192} {
 			for _, into := range [][]byte{in, heap} {
 				sequence++
@@ -49,8 +49,8 @@ var allocatedBuffers = body("allocated buffers", func(_ context.Context, world *
 				if st.Count != n || !bytes.Equal(into[at:][:n], want[:n]) {
 					return fmt.Errorf("%d bytes at %d: not what was sent", n, at)
 				}
-				before, behind := into[:at], into[at+n:]
-				if bytes.Count(before, []byte{0xee}) < at || bytes.Count(behind, []byte{0xee}) < len(behind) {
+				before, after := into[:at], into[at+n:]
+				if bytes.Count(before, []byte{0xee}) < at || bytes.Count(after, []byte{0xee}) < len(after) {
 					return fmt.Errorf("%d bytes at %d: bytes beside them changed", n, at)
 				}
 			}

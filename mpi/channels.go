@@ -60,13 +60,13 @@ func configureChannels(c *engine.Config, set setting.Values) error {
 		}
 		c.Passive = max(c.Passive, 10*time.Microsecond)
 	}
-	if c.EagerLimit, err = set.Of(setting.EagerMost).Bytes(1); err != nil {
+	if c.EagerLimit, err = set.Of(setting.EagerMax).Bytes(1); err != nil {
 		return err
 	}
-	if c.MaxUnexpectedBytes, err = set.Of(setting.KeepMost).Bytes(1); err != nil {
+	if c.MaxUnexpectedBytes, err = set.Of(setting.UnexpectedMax).Bytes(1); err != nil {
 		return err
 	}
-	c.MaxUnexpectedCount, err = set.Of(setting.KeepCount).Bytes(1)
+	c.MaxUnexpectedCount, err = set.Of(setting.UnexpectedCount).Bytes(1)
 	return err
 }
 

@@ -33,7 +33,7 @@ type compared struct {
 	tag    int
 	mine   [1]uint64
 	theirs [2][1]uint64
-	peers  [2]int // ranks in the communicator: the one before this and the one behind, or the only other one
+	peers  [2]int // ranks in the communicator: the one before this and the one after, or the only other one
 	n      int    // how many there are
 }
 
@@ -47,8 +47,8 @@ func (c *Comm) newCompared(d check.Digest) *compared {
 	return x
 }
 
-// tell sends the digest to the neighbors.
-func (x *compared) tell(c *Comm) error {
+// sendDigest sends the digest to the neighbors.
+func (x *compared) sendDigest(c *Comm) error {
 	for _, p := range x.peers[:x.n] {
 		if err := c.e.Send(c.context+checking, wordBytes(x.mine[:]), c.worldRank(p), x.tag); err != nil {
 			return err
@@ -57,8 +57,8 @@ func (x *compared) tell(c *Comm) error {
 	return nil
 }
 
-// hear receives the digests of the neighbors.
-func (x *compared) hear(c *Comm) (err error) {
+// recvDigests receives the digests of the neighbors.
+func (x *compared) recvDigests(c *Comm) (err error) {
 	g := engine.GroupCall{Context: c.context + checking, Tag: x.tag}
 	if err := c.e.BeginGroupCall(&g); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (x *compared) hear(c *Comm) (err error) {
 	for i, p := range x.peers[:x.n] {
 		b := wordBytes(x.theirs[i][:])
 		if h, begun := c.e.Irecv(c.context+checking, b, c.worldRank(p), x.tag, 1); begun == nil {
-			c.e.Bind(h, c.scope)
+			c.e.Bind(h, c.canceller)
 			if err = c.e.GroupCallErr(&g); err != nil {
 				c.e.CancelAndFree(h)
 				return err
@@ -161,9 +161,9 @@ func (c *Comm) exchangeDigest(d check.Digest) (*compared, error) {
 		return nil, nil
 	}
 	x := c.newCompared(d)
-	err := x.tell(c)
+	err := x.sendDigest(c)
 	if err == nil {
-		err = x.hear(c)
+		err = x.recvDigests(c)
 	}
 	if err == nil && !x.agrees() {
 		return x, nil
@@ -247,12 +247,12 @@ func (a *collectiveCall) agreeLater() {
 		return
 	}
 	x := c.newCompared(a.digest())
-	if a.err = x.tell(c); a.err != nil {
+	if a.err = x.sendDigest(c); a.err != nil {
 		return
 	}
 	s := a.signature(c.checker.sites.Here())
 	end := func(error) {}
-	if c.scope == nil {
+	if c.canceller == nil {
 		var ctx context.Context
 		ctx, end = context.WithCancelCause(context.Background())
 		a.comm = &Comm{c.commState, c.e.NewCanceller(ctx), nil}
@@ -260,7 +260,7 @@ func (a *collectiveCall) agreeLater() {
 	c.checker.underWay.Add(1)
 	go func() {
 		defer c.checker.underWay.Done()
-		if x.hear(c) != nil || x.agrees() {
+		if x.recvDigests(c) != nil || x.agrees() {
 			return
 		}
 		if err := c.explainDifference(x, &s); err != nil {

@@ -55,7 +55,7 @@ func (c *Comm) with(peer, tag int) string {
 // checkedSend is Send and Ssend in checking mode.
 func (c *Comm) checkedSend(b []byte, element *check.Element, dst, tag int, sync bool) error {
 	k := c.checker
-	if !sync && c.scope == nil && len(b) <= smallChecked {
+	if !sync && c.canceller == nil && len(b) <= smallChecked {
 		site := k.sites.Here()
 		if k.operations.Any() {
 			k.operations.Look(&check.Operation{Site: site, With: c.with(dst, tag), Reads: [][]byte{b}})
@@ -80,7 +80,7 @@ func (c *Comm) checkedSend(b []byte, element *check.Element, dst, tag int, sync 
 func (c *Comm) checkedRecv(b []byte, element *check.Element, src, tag, elem int) (st engine.Status,
 	err error) {
 	k := c.checker
-	if c.scope == nil && len(b) <= smallChecked {
+	if c.canceller == nil && len(b) <= smallChecked {
 		if k.operations.Any() {
 			k.operations.Look(&check.Operation{Site: k.sites.Here(), With: c.with(src, tag),
 				Writes: [][]byte{b}})

@@ -11,7 +11,7 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// checking is the context, within a communicator, of the signatures of collectives: see checkedCollective.
+// checking is the context, within a communicator, of the signatures of collectives: see checkedcollective.go.
 const checking = 3
 
 // checker is what a rank has for checking mode (WEFT_CHECK=1); nil where that is off. Every message has a
@@ -146,7 +146,7 @@ func checkingMode(rs []Request) bool {
 }
 
 // handle is what a checked request has as its communicator.
-func (c *Comm) handle(r *checkedRequest) *Comm { return &Comm{c.commState, c.scope, r} }
+func (c *Comm) handle(r *checkedRequest) *Comm { return &Comm{c.commState, c.canceller, r} }
 
 // waitedFor ends what belongs to a request in checking mode: its buffer is the program's again. err is the
 // request's own failure.

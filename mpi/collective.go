@@ -327,7 +327,7 @@ func (a *collectiveCall) plan(x *engine.Collective) (algorithm string) {
 // fill gives a collective what it works on.
 func (a *collectiveCall) fill(x *engine.Collective, tag int) {
 	c := a.comm
-	x.Context, x.Tag, x.Canceller = c.context+collective, tag, c.scope
+	x.Context, x.Tag, x.Canceller = c.context+collective, tag, c.canceller
 	if x.Ranks = nil; c.members != nil {
 		x.Ranks = c.members.world
 	}

@@ -25,7 +25,7 @@ const TagUB = 1<<30 - 1
 // of different communicators never mix.
 type Comm struct {
 	*commState
-	scope *engine.Canceller // ends with the context that WithContext was given; nil without one
+	canceller *engine.Canceller // ends with the context that WithContext was given; nil without one
 	// in checking mode: of the request whose handle this is; nil for a handle that the program has
 	request *checkedRequest
 }
@@ -34,7 +34,7 @@ type Comm struct {
 type commState struct {
 	e     *engine.Engine
 	label atomic.Pointer[string] // the name, for messages
-	// the id, which is also the engine context of point-to-point messages: see contextID
+	// the id, which is also the engine context of point-to-point messages: see contextIDs
 	context   uint32
 	rank      int
 	size      int
@@ -155,13 +155,13 @@ func (c *Comm) checkCall() error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	return c.scope.Err()
+	return c.canceller.Err()
 }
 
-// plain tells at a glance whether checkSend and checkRecv have nothing to say: no wildcard, no context that
-// might end, no checking mode.
-func (c *Comm) plain(peer, tag int) bool {
-	return c != nil && c.commState != nil && c.scope == nil && !ended.Load() && !c.inFull.Load() &&
+// fastPathOK tells at a glance whether checkSend and checkRecv have nothing to say: no wildcard, no context
+// that might end, no checking mode.
+func (c *Comm) fastPathOK(peer, tag int) bool {
+	return c != nil && c.commState != nil && c.canceller == nil && !ended.Load() && !c.inFull.Load() &&
 		uint(peer) < uint(c.size) && uint(tag) <= TagUB
 }
 

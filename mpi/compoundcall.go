@@ -157,7 +157,7 @@ func (x *compoundCall) run(call coll.Call, in, out []byte) error {
 	if x.err != nil {
 		return x.err
 	}
-	if err := x.comm.scope.Err(); err != nil {
+	if err := x.comm.canceller.Err(); err != nil {
 		return err
 	}
 	e := x.comm.e
@@ -194,7 +194,7 @@ func (x *compoundCall) run(call coll.Call, in, out []byte) error {
 // exchange carries out the messages of a round, and returns the first failure. No request is left when it
 // returns, unless its buffer is only read.
 func (x *compoundCall) exchange(steps []coll.Step, at func(coll.Span) []byte) error {
-	e, scope := x.comm.e, x.comm.scope
+	e, canceller := x.comm.e, x.comm.canceller
 	x.requests = x.requests[:0]
 	var first error
 	for _, step := range steps {
@@ -210,14 +210,14 @@ func (x *compoundCall) exchange(steps []coll.Step, at func(coll.Span) []byte) er
 		if first != nil {
 			break
 		}
-		e.Bind(r, scope)
+		e.Bind(r, canceller)
 		x.requests = append(x.requests, r)
 	}
 	if first == nil {
 		first = e.GroupCallErr(&x.group)
 	}
 	for i, r := range x.requests {
-		if first != nil && scope.Err() == nil {
+		if first != nil && canceller.Err() == nil {
 			e.CancelAndFree(r) // its answer may never come
 			continue
 		}

@@ -40,10 +40,10 @@ var setupGivenUp = body("setup given up", func(_ context.Context, world *mpi.Com
 		return err
 	}
 	random := rand.New(rand.NewPCG(uint64(world.Rank()), 22))
-	most := time.Millisecond // what the calls take, so that about half of the contexts end within them
+	maxWait := time.Millisecond // what the calls take, so that about half of the contexts end within them
 	given, made := 0, 0
 	for round := range rounds {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(random.Int64N(int64(most))))
+		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(random.Int64N(int64(maxWait))))
 		if random.IntN(8) == 0 { // before the call: its end must not hang on when a timer fires
 			<-ctx.Done()
 		}
@@ -54,12 +54,12 @@ var setupGivenUp = body("setup given up", func(_ context.Context, world *mpi.Com
 		switch {
 		case errors.Is(err, context.DeadlineExceeded):
 			given++
-			most += most / 16
+			maxWait += maxWait / 16
 		case err != nil:
 			return fmt.Errorf("round %d: %w", round, err)
 		default:
 			made++
-			most = max(most-most/4, took)
+			maxWait = max(maxWait-maxWait/4, took)
 		}
 		sums := make([]int, 2)
 		mine := []int{round + world.Rank(), 0}

@@ -257,7 +257,7 @@ func TestDirect_NoSecret(t *testing.T) {
 }
 
 // Who does not know the secret is refused, and the job starts all the same.
-func TestDirect_Strangers(t *testing.T) {
+func TestDirect_Unauthenticated(t *testing.T) {
 	d := newDirect(t, ringBody)
 	zero := d.start(0, 2)
 	d.start(1, 2, "WEFT_SECRET_FILE="+secretFile(t, 'x')).fails(1, "another secret")
@@ -301,7 +301,7 @@ func TestDirect_Kill(t *testing.T) {
 
 // A job without a launcher goes on without ranks that are killed, rank 0 as well, of whom the others know each
 // other's addresses.
-func TestDirect_GoesOn(t *testing.T) {
+func TestDirect_Survives(t *testing.T) {
 	for i, victims := range []string{"1", "0", "3,0", "1,2"} {
 		t.Run(victims, func(t *testing.T) {
 			d := newDirect(t, survives)

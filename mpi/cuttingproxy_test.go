@@ -71,7 +71,7 @@ func (g *gates) before(_ int, addr string) string {
 	return l.Addr().String()
 }
 
-// carry carries one direction until it ends, or the connection is cut: then what has come behind the place of
+// carry carries one direction until it ends, or the connection is cut: then what has come after the place of
 // the cut is lost.
 func (p *passage) carry(direction int) {
 	from, to := p.ends[direction], p.ends[1-direction]
@@ -148,7 +148,7 @@ const patience = 8 << 20
 
 // cut cuts some of the connections that are lanes, one at least, each a number of bytes later that is chosen
 // at random, in either direction, and waits until it has happened. It gives their number.
-func (g *gates) cut(rng *rand.Rand, most int) int {
+func (g *gates) cut(rng *rand.Rand, maxBytes int) int {
 	late := false
 	defer time.AfterFunc(time.Minute, func() {
 		g.mu.Lock()
@@ -172,7 +172,7 @@ func (g *gates) cut(rng *rand.Rand, most int) int {
 		g.changed.Wait()
 	}
 	rng.Shuffle(len(lanes), func(i, k int) { lanes[i], lanes[k] = lanes[k], lanes[i] })
-	lanes = lanes[:min(most, len(lanes))]
+	lanes = lanes[:min(maxBytes, len(lanes))]
 	for _, p := range lanes {
 		p.fuse[rng.IntN(2)], p.patience = rng.IntN(32<<10), patience
 	}

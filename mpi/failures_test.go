@@ -116,7 +116,7 @@ func lostRank(what string, err error, rank int) error {
 
 // survivor makes every blocking call at once, tells when all of them wait, and checks that each ends with the
 // failure of rank 1: those that wait, and then those that begin when it is known. Nothing of the fabric is
-// left behind Finalize.
+// left after Finalize.
 func survivor(world *mpi.Comm, comms []*mpi.Comm) error {
 	errs := make([]error, len(waits))
 	done := make(chan int)
@@ -142,7 +142,7 @@ func survivor(world *mpi.Comm, comms []*mpi.Comm) error {
 	fmt.Println("ended", last.UnixNano())
 	fmt.Println(errs[0])
 	for i, w := range waits {
-		if err := lostRank(w.name+", begun behind the failure", w.call(comms[i]), 1); err != nil {
+		if err := lostRank(w.name+", begun after the failure", w.call(comms[i]), 1); err != nil {
 			return err
 		}
 	}
@@ -413,7 +413,7 @@ var finalizing = body("finalizing", func(_ context.Context, world *mpi.Comm) err
 		return err
 	}
 	if _, err := mpi.Mrecv(&m, large()); !errors.Is(err, mpi.ErrFinalized) {
-		return fmt.Errorf("Mrecv behind Finalize: %w", err)
+		return fmt.Errorf("Mrecv after Finalize: %w", err)
 	}
 	fmt.Println("ended", time.Now().UnixNano())
 	fmt.Println("well")

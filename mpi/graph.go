@@ -80,11 +80,11 @@ func (x *compoundCall) gatherEdges(sources, destinations []int) (edges, error) {
 	if err := x.allgather([]uint64{uint64(len(sources)), uint64(len(destinations))}, counts); err != nil {
 		return edges{}, err
 	}
-	most := uint64(0)
+	maxEdges := uint64(0)
 	for rank := range size {
-		most = max(most, counts[2*rank]+counts[2*rank+1])
+		maxEdges = max(maxEdges, counts[2*rank]+counts[2*rank+1])
 	}
-	mine, all := make([]uint64, most), make([]uint64, int(most)*size)
+	mine, all := make([]uint64, maxEdges), make([]uint64, int(maxEdges)*size)
 	for i, r := range slices.Concat(sources, destinations) {
 		mine[i] = uint64(r)
 	}
@@ -93,7 +93,7 @@ func (x *compoundCall) gatherEdges(sources, destinations []int) (edges, error) {
 	}
 	e := edges{make([][]int, size), make([][]int, size)}
 	for rank := range size {
-		list := all[rank*int(most):]
+		list := all[rank*int(maxEdges):]
 		in, out := int(counts[2*rank]), int(counts[2*rank+1])
 		for i, r := range list[:in+out] {
 			if i < in {

@@ -46,8 +46,8 @@ const (
 type job struct {
 	wire      *wireup.Job
 	log       *slog.Logger
-	words     []func()   // what there is to say at the end
-	lastWords *lastWords // nil where there is none
+	hooks     []func()   // what there is to do at the end
+	exitHooks *exitHooks // nil where there is none
 	ids       *contextIDs
 	comms     *comms
 	survive   bool           // a failed rank does not end the job
@@ -76,7 +76,7 @@ func newJob(wire *wireup.Job, e *engine.Engine, comms *comms, log *slog.Logger) 
 }
 
 func (j *job) abort(code int) {
-	j.lastWords.say()
+	j.exitHooks.run()
 	j.wire.Abort(code)
 }
 
@@ -167,7 +167,7 @@ func Init(ctx context.Context, conf ...Config) (*Comm, error) {
 	process.world, process.stage = world, stageRunning
 	current.Store(world.e)
 	world.job.reporter = reporter.joined(world, world.job.stuck)
-	world.job.lastWords = newLastWords(world.job.words)
+	world.job.exitHooks = newExitHooks(world.job.hooks)
 	world.job.tracer.begin(world)
 	return world, nil
 }
@@ -247,7 +247,7 @@ func join(ctx context.Context, options []Config, told bool) (*Comm, error) {
 		return nil, errors.Join(err, wire.Leave())
 	}
 	conf.Identity, conf.Lookup, conf.PeerLost = wire.Identity, wire.Lookup, wire.PeerLost
-	conf.FindsFailures = wire.GoesOnAlone()
+	conf.FindsFailures = wire.SurvivesAlone()
 	conf.FailuresTold = survive == 1 && told
 	list := &comms{}
 	conf.Revoked = list.revoke
@@ -286,7 +286,7 @@ func join(ctx context.Context, options []Config, told bool) (*Comm, error) {
 	}
 	j = newJob(wire, e, list, log)
 	j.choices, j.checker, j.survive, j.tracer, j.stuck = choices, k, survive == 1, tracer, stuck
-	if wire.GoesOnAlone() {
+	if wire.SurvivesAlone() {
 		e.OpenCommunicator(finalizeID, nil)
 	}
 	if j.host, err = thisHost(); err != nil {
@@ -296,19 +296,19 @@ func join(ctx context.Context, options []Config, told bool) (*Comm, error) {
 		return nil, errors.Join(err, e.Destroy(err), wire.Leave())
 	}
 	if statistics == 1 {
-		j.words = append(j.words, func() { printStatistics(e, calls) })
+		j.hooks = append(j.hooks, func() { printStatistics(e, calls) })
 	}
 	if report == 1 {
-		j.words = append(j.words, func() { j.leaveCallSites(sites) })
+		j.hooks = append(j.hooks, func() { j.leaveCallSites(sites) })
 	}
 	if endProfile != nil {
-		j.words = append(j.words, func() { j.leaveProfile(endProfile) })
+		j.hooks = append(j.hooks, func() { j.leaveProfile(endProfile) })
 	}
 	if j.metrics, err = startMetrics(set, e, log); err != nil {
 		return nil, errors.Join(err, e.Destroy(err), wire.Leave())
 	}
 	if tracer != nil {
-		j.words = append(j.words, func() { j.leaveTrace(e) })
+		j.hooks = append(j.hooks, func() { j.leaveTrace(e) })
 	}
 	log.Debug("joined the job", "size", e.Size(), "address",
 		card(e, conf.Fabrics).String(), "settings", set.String(),
@@ -335,7 +335,7 @@ func whyEnding(err error) error {
 
 // awaitFinalize returns when all ranks that have not failed are in Finalize.
 func (j *job) awaitFinalize(e *engine.Engine) error {
-	if !j.wire.GoesOnAlone() {
+	if !j.wire.SurvivesAlone() {
 		return e.ExternalBarrier(j.wire.Barrier, j.survive)
 	}
 	// The launcher's barrier would wait for failed ranks, too.
@@ -367,7 +367,7 @@ func Finalize() error {
 	c.job.log.Debug("Finalize")
 	c.job.reporter.enter(snapshot.Finalizing)
 	defer c.job.reporter.enter(snapshot.Finished)
-	defer c.job.lastWords.close()
+	defer c.job.exitHooks.close()
 	defer c.job.metrics.close()
 	traced := traceCall(tracedFinalize)
 	c.job.checker.beforeFinalize(c.job)
@@ -380,7 +380,7 @@ func Finalize() error {
 		}
 	}
 	endTraced(traced)
-	c.job.lastWords.say()
+	c.job.exitHooks.run()
 	if err != nil {
 		return asError("Finalize", errors.Join(err, c.e.Destroy(err), c.job.wire.Leave()))
 	}

@@ -83,7 +83,7 @@ var unkilled = []string{"sh", "-c", `trap "" USR1; "$0"; exit 0`}
 
 // Under Hydra a job goes on without ranks that are killed, rank 0 as well, with the option that docs/survivors.md
 // tells and a shell.
-func TestUnderHydra_GoesOn(t *testing.T) {
+func TestUnderHydra_Survives(t *testing.T) {
 	for i, c := range []struct{ call, victims string }{
 		{"AllreduceShort", "1"}, {"Shrink", "0"}, {"RingLong", "3,0"}, {"Allreduce", "1,2"},
 	} {
@@ -100,16 +100,16 @@ func TestUnderHydra_GoesOn(t *testing.T) {
 
 // Without the option Hydra ends the survivors at once. Without the shell it may end them, and the job fails.
 func TestUnderHydra_EndsTheJob(t *testing.T) {
-	out, err := bodyUnderHydra(t, goesOnFor, []string{"WEFT_SURVIVE=1", "TEST_WITHIN=30s"}, "-n", "4")
+	out, err := bodyUnderHydra(t, survivesFor, []string{"WEFT_SURVIVE=1", "TEST_WITHIN=30s"}, "-n", "4")
 	require.Error(t, err)
 	require.NotContains(t, out, "went on")
-	out, err = bodyUnderHydra(t, goesOnFor, []string{"WEFT_SURVIVE=1", "TEST_WITHIN=100ms"},
+	out, err = bodyUnderHydra(t, survivesFor, []string{"WEFT_SURVIVE=1", "TEST_WITHIN=100ms"},
 		"-disable-auto-cleanup", "-n", "4")
 	require.Error(t, err)
 	require.Contains(t, out, "Killed (signal 9)")
 }
 
-var goesOnFor = body("goes on for some time", func(_ context.Context, world *mpi.Comm) error {
+var survivesFor = body("survives for some time", func(_ context.Context, world *mpi.Comm) error {
 	if world.Rank() == 1 {
 		die()
 	}

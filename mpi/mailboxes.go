@@ -27,7 +27,7 @@ func (a *collectiveCall) prepareMailboxes(k *collState) error {
 		k.serial.Store(true)
 	}
 	if !k.decided {
-		ready, err := k.mailboxes.Prepare(c.scope)
+		ready, err := k.mailboxes.Prepare(c.canceller)
 		if err != nil {
 			a.skip(k)
 			return err

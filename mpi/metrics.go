@@ -26,7 +26,7 @@ const (
 	// rankWord stands for the rank's number in the path of WEFT_METRICS.
 	rankWord = "{rank}"
 	// Limits of a token.
-	leastToken, mostToken = 16, 1024
+	minToken, maxToken = 16, 1024
 	// metricsTimeout bounds a request, and the wait for the one under way at the end.
 	metricsTimeout = 10 * time.Second
 )
@@ -79,14 +79,14 @@ func readToken(file setting.Value) (token [sha256.Size]byte, err error) {
 	if err != nil {
 		return token, fmt.Errorf("%s: %w", file.Name, err)
 	}
-	text, err := io.ReadAll(io.LimitReader(f, mostToken+2))
+	text, err := io.ReadAll(io.LimitReader(f, maxToken+2))
 	if err != nil {
 		return token, fmt.Errorf("%s: %w", file.Name, err)
 	}
 	word := strings.TrimSpace(string(text))
-	if len(word) < leastToken || len(word) > mostToken || strings.ContainsAny(word, " \t\r\n") {
-		return token, fmt.Errorf("%s: %s: a token is one word of %d to %d bytes", file.Name, name, leastToken,
-			mostToken)
+	if len(word) < minToken || len(word) > maxToken || strings.ContainsAny(word, " \t\r\n") {
+		return token, fmt.Errorf("%s: %s: a token is one word of %d to %d bytes", file.Name, name, minToken,
+			maxToken)
 	}
 	return sha256.Sum256([]byte(word)), nil
 }
@@ -183,7 +183,7 @@ func (l ownListener) Accept() (net.Conn, error) {
 
 // gauges are the counters that can fall.
 var gauges = map[string]bool{"Connections": true, "Registered": true, "Kept": true, "Phase": true,
-	"Lanes": true, "Holes": true, "MostHoles": true, "LongestHole": true}
+	"Lanes": true, "Holes": true, "MaxHoles": true, "LongestHole": true}
 
 // metricsText is the counters in Prometheus' text format. Names are those of the fields of Stats.
 func metricsText(st Stats, labels string) string {

@@ -25,7 +25,7 @@ func Mprobe(c *Comm, src, tag int) (Message, Status, error) {
 	var m engine.Message
 	var st engine.Status
 	if err == nil {
-		m, st, err = c.e.Mprobe(c.context, c.worldRank(src), tag, c.scope)
+		m, st, err = c.e.Mprobe(c.context, c.worldRank(src), tag, c.canceller)
 	}
 	if err != nil {
 		return Message{}, Status{}, c.fail("Mprobe", src, tag, err)
@@ -114,7 +114,7 @@ func (c *Comm) checkMessage() error {
 	if ended.Load() {
 		return ErrFinalized
 	}
-	return c.scope.Err()
+	return c.canceller.Err()
 }
 
 func (m *Message) fail(op string, err error) error { return m.c.fail(op, m.source, m.tag, err) }

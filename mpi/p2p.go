@@ -9,7 +9,7 @@ import (
 // (MPI 4.1, 3.2.1). T must have a fixed size and no pointers. A nil buf is a message of no elements.
 func Send[T any](c *Comm, buf []T, dst, tag int) error {
 	var err error
-	if lastKnown[T]() && c.plain(dst, tag) {
+	if lastKnown[T]() && c.fastPathOK(dst, tag) {
 		err = c.e.Send(c.context, memory(buf), c.worldRank(dst), tag)
 	} else {
 		err = send(c, buf, dst, tag, false)
@@ -41,7 +41,7 @@ func Ssend[T any](c *Comm, buf []T, dst, tag int) error {
 // there (MPI 4.1, 3.2.4). A message longer than buf fills it and gives ErrTruncate; a shorter one leaves the
 // rest as it was: Status.Count tells.
 func Recv[T any](c *Comm, buf []T, src, tag int) (Status, error) {
-	if lastKnown[T]() && c.plain(src, tag) {
+	if lastKnown[T]() && c.fastPathOK(src, tag) {
 		var st engine.Status
 		err := c.e.Recv(c.context, memory(buf), c.worldRank(src), tag, sizeOf[T](), &st)
 		if err == nil {
@@ -84,7 +84,7 @@ func Sendrecv[T, U any](c *Comm, sbuf []T, dst, stag int, rbuf []U, src, rtag in
 
 // Isend begins a send (MPI 4.1, 3.7.2). buf must not be changed until the request is complete.
 func Isend[T any](c *Comm, buf []T, dst, tag int) (Request, error) {
-	if lastKnown[T]() && c.plain(dst, tag) {
+	if lastKnown[T]() && c.fastPathOK(dst, tag) {
 		if h, err := c.e.Isend(c.context, memory(buf), c.worldRank(dst), tag); err == nil {
 			return Request{h, c}, nil
 		} else {
@@ -102,7 +102,7 @@ func Issend[T any](c *Comm, buf []T, dst, tag int) (Request, error) {
 
 // Irecv begins a receive (MPI 4.1, 3.7.2). buf belongs to weft until the request is complete.
 func Irecv[T any](c *Comm, buf []T, src, tag int) (Request, error) {
-	if lastKnown[T]() && c.plain(src, tag) {
+	if lastKnown[T]() && c.fastPathOK(src, tag) {
 		if h, err := c.e.Irecv(c.context, memory(buf), c.worldRank(src), tag, sizeOf[T]()); err == nil {
 			return Request{h, c}, nil
 		} else {
@@ -146,7 +146,7 @@ func (c *Comm) send(b []byte, element *check.Element, dst, tag int, sync bool) e
 	if c.checker != nil {
 		return c.checkedSend(b, element, dst, tag, sync)
 	}
-	if c.hasScope() {
+	if c.hasCanceller() {
 		r, err := c.isend(b, nil, dst, tag, sync)
 		if err == nil {
 			_, err = c.e.Wait(r.h)
@@ -168,7 +168,7 @@ func (c *Comm) recv(b []byte, element *check.Element, src, tag, elem int) (Statu
 		return nullStatus(), nil
 	case c.checker != nil:
 		st, err = c.checkedRecv(b, element, src, tag, elem)
-	case c.hasScope():
+	case c.hasCanceller():
 		var r Request
 		if r, err = c.irecv(b, nil, src, tag, elem); err == nil {
 			st, err = c.e.Wait(r.h)
@@ -217,6 +217,6 @@ func (c *Comm) begun(h engine.Request, err error) (Request, error) {
 	if err != nil {
 		return Request{}, err
 	}
-	c.e.Bind(h, c.scope)
+	c.e.Bind(h, c.canceller)
 	return Request{h, c}, nil
 }

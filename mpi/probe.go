@@ -12,7 +12,7 @@ func Probe(c *Comm, src, tag int) (Status, error) {
 	}
 	var st engine.Status
 	if err == nil {
-		st, err = c.e.Probe(c.context, c.worldRank(src), tag, c.scope)
+		st, err = c.e.Probe(c.context, c.worldRank(src), tag, c.canceller)
 	}
 	if err != nil {
 		return Status{}, c.fail("Probe", src, tag, err)

@@ -49,7 +49,7 @@ func hostBlock(dims []int, n int) []int {
 		return nil
 	}
 	var best []int
-	least := -1
+	fewest := -1
 	block := make([]int, len(dims))
 	var try func(d, rest int)
 	try = func(d, rest int) {
@@ -58,8 +58,8 @@ func hostBlock(dims []int, n int) []int {
 			for i, b := range block {
 				cut += (dims[i]/b - 1) * product(dims) / dims[i]
 			}
-			if rest == 1 && (least < 0 || cut < least) {
-				best, least = slices.Clone(block), cut
+			if rest == 1 && (fewest < 0 || cut < fewest) {
+				best, fewest = slices.Clone(block), cut
 			}
 			return
 		}

@@ -12,7 +12,7 @@ import (
 func SendView[T any](c *Comm, v View[T], dst, tag int) error {
 	var err error
 	switch {
-	case v.wrong != nil || !lastKnown[T]() || !c.plain(dst, tag):
+	case v.wrong != nil || !lastKnown[T]() || !c.fastPathOK(dst, tag):
 		err = sendView(c, &v, dst, tag)
 	case v.layout.Apart():
 		err = c.e.SendView(c.context, &v.layout, v.base(), c.worldRank(dst), tag)
@@ -32,14 +32,14 @@ func sendView[T any](c *Comm, v *View[T], dst, tag int) error {
 	if buf, ok := v.whole(); ok {
 		return Send(c, buf, dst, tag)
 	}
-	if !lastKnown[T]() || !c.plain(dst, tag) {
+	if !lastKnown[T]() || !c.fastPathOK(dst, tag) {
 		if buf, err := v.checked(c); buf != nil || err != nil {
 			return cmp.Or(err, send(c, buf, dst, tag, false))
 		}
 		if err := c.checkSend(dst, tag); err != nil || dst == ProcNull {
 			return err
 		}
-		if c.hasScope() {
+		if c.hasCanceller() {
 			r, err := isendView(c, v, dst, tag)
 			if err == nil {
 				_, err = c.e.Wait(r.h)
@@ -53,7 +53,7 @@ func sendView[T any](c *Comm, v *View[T], dst, tag int) error {
 // RecvView receives a message into the elements of a view. A shorter message fills the first ones; of a
 // longer one the rest is lost, with ErrTruncate. A view with an element twice is refused.
 func RecvView[T any](c *Comm, v View[T], src, tag int) (Status, error) {
-	if v.wrong == nil && lastKnown[T]() && c.plain(src, tag) && v.layout.Twice() < 0 {
+	if v.wrong == nil && lastKnown[T]() && c.fastPathOK(src, tag) && v.layout.Twice() < 0 {
 		var st engine.Status
 		var err error
 		if v.layout.Apart() {
@@ -83,7 +83,7 @@ func recvView[T any](c *Comm, v *View[T], src, tag int) (Status, error) {
 	if err := v.distinct(); err != nil {
 		return Status{}, err
 	}
-	if !lastKnown[T]() || !c.plain(src, tag) {
+	if !lastKnown[T]() || !c.fastPathOK(src, tag) {
 		if err := checkElement[T](); err != nil {
 			return Status{}, err
 		}
@@ -93,7 +93,7 @@ func recvView[T any](c *Comm, v *View[T], src, tag int) (Status, error) {
 		if src == ProcNull {
 			return nullStatus(), nil
 		}
-		if c.checker != nil || c.hasScope() {
+		if c.checker != nil || c.hasCanceller() {
 			r, err := irecvView(c, v, src, tag)
 			if err != nil {
 				return Status{}, err
@@ -116,7 +116,7 @@ func IsendView[T any](c *Comm, v View[T], dst, tag int) (Request, error) {
 }
 
 func isendView[T any](c *Comm, v *View[T], dst, tag int) (Request, error) {
-	if v.layout.Apart() && lastKnown[T]() && c.plain(dst, tag) {
+	if v.layout.Apart() && lastKnown[T]() && c.fastPathOK(dst, tag) {
 		h, err := c.e.IsendView(c.context, &v.layout, v.base(), c.worldRank(dst), tag)
 		return Request{h, c}, err
 	}
@@ -151,7 +151,7 @@ func IrecvView[T any](c *Comm, v View[T], src, tag int) (Request, error) {
 }
 
 func irecvView[T any](c *Comm, v *View[T], src, tag int) (Request, error) {
-	if v.layout.Apart() && lastKnown[T]() && c.plain(src, tag) && v.layout.Twice() < 0 {
+	if v.layout.Apart() && lastKnown[T]() && c.fastPathOK(src, tag) && v.layout.Twice() < 0 {
 		h, err := c.e.IrecvView(c.context, &v.layout, v.base(), c.worldRank(src), tag, sizeOf[T]())
 		return Request{h, c}, err
 	}

@@ -38,10 +38,10 @@ type stateConn interface {
 }
 
 // stateReporter tells the launcher, or rank 0 where there is none, when this rank waits and does not move,
-// and what it waits for when it is asked. It has one goroutine, which costs nothing but two looks a second.
+// and what it waits for when it is asked. It has one goroutine, which costs nothing but two polls a second.
 type stateReporter struct {
 	conn  stateConn            // nil where the rank tells the user itself
-	takes bool                 // deposits: the other end is a launcher's
+	takes bool                 // artifacts: the other end is a launcher's
 	world atomic.Pointer[Comm] // nil until Init is over
 	phase atomic.Pointer[snapshot.Phase]
 	site  string // of Init
@@ -51,14 +51,14 @@ type stateReporter struct {
 	early []int      // ranks that failed before that
 
 	// These belong to the goroutine.
-	looked   snapshot.Phase // at the latest look
-	activity uint64
-	moved    time.Time // when activity last grew
-	sleepers int
-	quiet    bool
-	latest   snapshot.Sample
+	latestPhase snapshot.Phase // at the latest poll
+	activity    uint64
+	moved       time.Time // when activity last grew
+	sleepers    int
+	quiet       bool
+	latest      snapshot.Sample
 
-	taken    chan struct{} // told when the launcher has a deposit
+	taken    chan struct{} // told when the launcher has an artifact
 	finished chan struct{} // closed when the rank's part in the job is over
 	finish   sync.Once
 }
@@ -131,13 +131,13 @@ func (r *stateReporter) joined(world *Comm, alone time.Duration) *stateReporter 
 func (r *stateReporter) runAlone(after time.Duration) {
 	told := false
 	since := time.Now() // it has waited, and not moved
-	looks := time.NewTicker(quietAfter)
-	defer looks.Stop()
+	ticker := time.NewTicker(quietAfter)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-r.finished:
 			return
-		case <-looks.C:
+		case <-ticker.C:
 		}
 		switch n, ok := r.waiting(); {
 		case !ok:
@@ -202,7 +202,7 @@ func (r *stateReporter) run() {
 		said = buf[:len(said)+n]
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			err = r.look()
+			err = r.reportQuiet()
 		case err == nil:
 			said, err = r.obey(said)
 			said = buf[:copy(buf[:], said)]
@@ -227,7 +227,7 @@ func (r *stateReporter) obey(said []byte) ([]byte, error) {
 		case command == snapshot.AskSample:
 			err = r.answer(snapshot.Sampled, r.sample())
 		case command == snapshot.AskStacks:
-			err = r.deposit(snapshot.Stacks, stacks())
+			err = r.artifact(snapshot.Stacks, stacks())
 		case command == snapshot.Taken:
 			select {
 			case r.taken <- struct{}{}:
@@ -250,8 +250,8 @@ func (r *stateReporter) send(k snapshot.Kind, body []byte) error {
 	return err
 }
 
-// look tells the launcher if the rank has become quiet, or is no longer.
-func (r *stateReporter) look() error {
+// reportQuiet tells the launcher if the rank has become quiet, or is no longer.
+func (r *stateReporter) reportQuiet() error {
 	sleepers, ok := r.waiting()
 	if !ok {
 		return nil
@@ -269,12 +269,12 @@ func (r *stateReporter) look() error {
 	return nil
 }
 
-// waiting is how many goroutines wait in calls, 0 if messages have moved since the last look. It returns
+// waiting is how many goroutines wait in calls, 0 if messages have moved since the last poll. It returns
 // false where that cannot be told now.
 func (r *stateReporter) waiting() (n int, ok bool) {
-	began := r.looked == snapshot.Starting
-	r.looked = *r.phase.Load()
-	if r.looked != snapshot.Running {
+	began := r.latestPhase == snapshot.Starting
+	r.latestPhase = *r.phase.Load()
+	if r.latestPhase != snapshot.Running {
 		return 1, true // in Init and Finalize it waits for the others
 	}
 	n, activity, ok := r.world.Load().e.Sleepers()

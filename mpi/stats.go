@@ -69,7 +69,7 @@ type LaneStats struct {
 	Resent      uint64        // bytes that were sent again
 	Duplicates  uint64        // segments that had arrived before and were dropped
 	Holes       int           // holes in the sequence that are open now
-	MostHoles   int           // holes open at once
+	MaxHoles    int           // holes open at once
 	HolesClosed uint64        // holes closed
 	LongestHole time.Duration // the longest that a hole was open
 	HoleTime    time.Duration // the time that holes were open, in total
@@ -146,7 +146,7 @@ func laneTable(b *strings.Builder, st Stats) {
 			some = true
 			fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%v\t%v\t\n", c.Peer, l.Lanes, l.Down, l.Up,
 				l.Resent, l.Duplicates,
-				l.Holes, l.MostHoles, l.HolesClosed, l.LongestHole.Round(time.Microsecond),
+				l.Holes, l.MaxHoles, l.HolesClosed, l.LongestHole.Round(time.Microsecond),
 				l.HoleTime.Round(time.Microsecond))
 		}
 	}

@@ -73,7 +73,7 @@ func (c *Comm) agree(flag *uint64) error {
 	if c.e.Unacknowledged(c.context) {
 		v.Max = 1
 	}
-	v, err := c.e.Agree(c.context, v, c.scope)
+	v, err := c.e.Agree(c.context, v, c.canceller)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (c *Comm) checkAgreement() error {
 	if err := c.check(); err != nil && !errors.Is(err, ErrRevoked) {
 		return err
 	}
-	return c.scope.Err()
+	return c.canceller.Err()
 }
 
 // Shrink makes a communicator of the ranks that are left, in their present order. It is collective, works on
@@ -141,7 +141,7 @@ func (c *Comm) agreeOnRanks() (left []int, err error) {
 				v.Add(r - first)
 			}
 		}
-		if v, err = c.e.Agree(c.context, v, c.scope); err != nil {
+		if v, err = c.e.Agree(c.context, v, c.canceller); err != nil {
 			return nil, err
 		}
 		for r := first; r < min(first+agree.SetSize, c.size); r++ {
@@ -168,7 +168,7 @@ func (c *Comm) agreeOnID(leader int) (id uint32, ok bool, err error) {
 				proposal.Max = noID
 			}
 		}
-		if proposal, err = c.e.Agree(c.context, proposal, c.scope); err != nil {
+		if proposal, err = c.e.Agree(c.context, proposal, c.canceller); err != nil {
 			return 0, false, err
 		}
 		switch id = uint32(proposal.Max); {
@@ -181,7 +181,7 @@ func (c *Comm) agreeOnID(leader int) (id uint32, ok bool, err error) {
 		if !claimed {
 			vote.And = 0
 		}
-		if vote, err = c.e.Agree(c.context, vote, c.scope); err != nil {
+		if vote, err = c.e.Agree(c.context, vote, c.canceller); err != nil {
 			return 0, false, err
 		}
 		if vote.And != 0 {

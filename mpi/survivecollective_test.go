@@ -223,7 +223,7 @@ func contribution(rank int, n int64, length int) []int64 {
 	return data
 }
 
-// lengthOf is the number of elements of a round: short, of a slot or two, and more than any slot carries.
+// lengthIn is the number of elements of a round: short, of a slot or two, and more than any slot carries.
 func lengthIn(n int64) int { return []int{3, 700, 5, many / 4}[n%4] }
 
 func rootOf(c *mpi.Comm, n int64) int { return int(n) % c.Size() }

@@ -26,12 +26,12 @@ func die() {
 }
 
 // dieWithin ends this process at a random moment.
-func dieWithin(most time.Duration) {
-	time.AfterFunc(time.Duration(rand.Int64N(int64(most))), die)
+func dieWithin(limit time.Duration) {
+	time.AfterFunc(time.Duration(rand.Int64N(int64(limit))), die)
 }
 
-// goesOn wants a job to end without some ranks, and so many of the others to say that all is as it should be.
-func goesOn(t *testing.T, well int, apps launcher.App) {
+// requireSurvivors wants a job to end without some ranks, and so many of the others to say that all is as it should be.
+func requireSurvivors(t *testing.T, well int, apps launcher.App) {
 	t.Helper()
 	r := launchertest.RunSurviving(t, apps)
 	require.Equal(t, launcher.RanksLost, r.Cause(t).How, "%s%s", r.Out, r.Err)
@@ -58,7 +58,7 @@ func shrinkTo(c *mpi.Comm, size int) (*mpi.Comm, error) {
 func TestSurvivors_DeathInInit(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric string) {
 		for _, within := range []string{"0", "5ms", "20ms"} {
-			goesOn(t, 3, launchertest.Ranks(4, diesInInit, fabric, "TEST_WITHIN="+within))
+			requireSurvivors(t, 3, launchertest.Ranks(4, diesInInit, fabric, "TEST_WITHIN="+within))
 		}
 	})
 }
@@ -83,7 +83,7 @@ var diesInInit = launchertest.Body("dies in Init", func() error {
 func TestSurvivors_DeathInFinalize(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric string) {
 		for victim := range 2 {
-			goesOn(t, 3, launchertest.Ranks(4, diesInFinalize, fabric, fmt.Sprint("TEST_VICTIM=", victim)))
+			requireSurvivors(t, 3, launchertest.Ranks(4, diesInFinalize, fabric, fmt.Sprint("TEST_VICTIM=", victim)))
 		}
 	})
 }
@@ -110,7 +110,7 @@ var diesInFinalize = launchertest.Body("dies in Finalize", func() error {
 // A failure concerns the communicators of the rank alone: those who have none of them with it go on without an
 // error.
 func TestSurvivors_OtherHalf(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { goesOn(t, 5, launchertest.Ranks(6, halves, fabric)) })
+	onFabrics(t, func(t *testing.T, fabric string) { requireSurvivors(t, 5, launchertest.Ranks(6, halves, fabric)) })
 }
 
 var halves = body("halves", func(_ context.Context, world *mpi.Comm) error {
@@ -165,7 +165,7 @@ var halves = body("halves", func(_ context.Context, world *mpi.Comm) error {
 // A server that receives from any source goes on with the clients that are left, whenever it learns of the
 // others' failures.
 func TestAckFailed_Server(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { goesOn(t, 4, launchertest.Ranks(6, serves, fabric)) })
+	onFabrics(t, func(t *testing.T, fabric string) { requireSurvivors(t, 4, launchertest.Ranks(6, serves, fabric)) })
 }
 
 var serves = body("serves", func(_ context.Context, world *mpi.Comm) error {
@@ -239,7 +239,7 @@ func TestSurvivors_OneAfterAnother(t *testing.T) {
 	rounds, _ := strconv.Atoi(os.Getenv("SURVIVE_ROUNDS"))
 	onFabrics(t, func(t *testing.T, fabric string) {
 		for range max(rounds, 1) {
-			goesOn(t, 2, launchertest.Ranks(12, oneAfterAnother, fabric))
+			requireSurvivors(t, 2, launchertest.Ranks(12, oneAfterAnother, fabric))
 		}
 	})
 }

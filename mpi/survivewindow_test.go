@@ -168,7 +168,7 @@ func fromLeft(w *mpi.Win[int64], n int64, at, length int, err error) error {
 	return right("the epoch", got, err, func(i int) int64 { return of(left, n, i) })
 }
 
-// counted wants that all ranks together have added so much to an element of a rank, when all are done.
+// wantCount wants that all ranks together have added so much to an element of a rank, when all are done.
 func wantCount(w *mpi.Win[int64], rank, at, sum int) error {
 	if err := mpi.Barrier(w.Comm()); err != nil || rank != w.Comm().Rank() {
 		return err

@@ -86,8 +86,8 @@ func (t *tracer) begin(world *Comm) {
 	t.compareClocks(world)
 }
 
-// mostInTrace is how many bytes a rank hands over.
-const mostInTrace = snapshot.MaxDeposit
+// maxTraceBytes is how many bytes a rank hands over.
+const maxTraceBytes = snapshot.MaxArtifact
 
 // leaveTrace hands the trace over.
 func (j *job) leaveTrace(e *engine.Engine) {
@@ -97,7 +97,7 @@ func (j *job) leaveTrace(e *engine.Engine) {
 	for _, c := range j.comms.all() {
 		h.Comms[c.context] = *c.label.Load()
 	}
-	data, err := j.tracer.buffer.Encode(h, mostInTrace)
+	data, err := j.tracer.buffer.Encode(h, maxTraceBytes)
 	if err == nil {
 		err = j.reporter.leave(snapshot.Trace, data)
 	}

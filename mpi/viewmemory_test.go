@@ -26,17 +26,17 @@ var viewMemory = body("view memory", func(_ context.Context, world *mpi.Comm) er
 		return nil
 	}
 	debug.SetGCPercent(-1)
-	const most = 1 << 20 / 8
-	m := &viewEndsMemory{world: world, other: 1 - world.Rank(), out: make([]float64, 4*most),
-		in: make([]float64, 4*most), order: rand.New(rand.NewPCG(19, 5)).Perm(2 * most)}
+	const elements = 1 << 20 / 8
+	m := &viewEndsMemory{world: world, other: 1 - world.Rank(), out: make([]float64, 4*elements),
+		in: make([]float64, 4*elements), order: rand.New(rand.NewPCG(19, 5)).Perm(2 * elements)}
 	var err error
-	if m.win, err = mpi.WinAllocate[float64](world, 4*most); err != nil {
+	if m.win, err = mpi.WinAllocate[float64](world, 4*elements); err != nil {
 		return err
 	}
-	if err := firstError(m.win.LockAll(), m.win.Put(m.out[:1], m.other, 0), m.contiguous(most)); err != nil {
+	if err := firstError(m.win.LockAll(), m.win.Put(m.out[:1], m.other, 0), m.contiguous(elements)); err != nil {
 		return err
 	}
-	for _, n := range []int{most, 64 << 10 / 8, 1} {
+	for _, n := range []int{elements, 64 << 10 / 8, 1} {
 		for _, shape := range []string{"Strided", "Sub", "Indexed"} {
 			for _, call := range viewCalls {
 				if err := m.measure(call.call, call.messages, m.shaped(shape, n)); err != nil {

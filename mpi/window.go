@@ -30,8 +30,8 @@ type Win[T any] struct {
 // window is a handle to a window of whatever type.
 type window struct {
 	*windowState
-	via  *Comm // the window's communicator; of WithContext, with a scope
-	long bool  // operations take the long way, also on mapped memory: there is a scope, or a trace
+	via  *Comm // the window's communicator; of WithContext, with a canceller
+	long bool  // operations take the long way, also on mapped memory: there is a canceller, or a trace
 }
 
 // windowState is what all handles to a window share.
@@ -106,7 +106,7 @@ func WinAllocateShared[T any](c *Comm, n int) (*Win[T], error) {
 	}
 	for rank := range w.sizes {
 		t := w.w.Target(rank)
-		if err = t.Reach(c.scope); err != nil {
+		if err = t.Reach(c.canceller); err != nil {
 			break
 		}
 		if !t.Mapped() {
@@ -125,7 +125,7 @@ func WinAllocateShared[T any](c *Comm, n int) (*Win[T], error) {
 	} else if err == nil && bad[0] != 0 {
 		err = fmt.Errorf("%w: another rank does not share memory with all", ErrWin)
 	}
-	if isLoss(err) || err != nil && c.scope.Err() != nil {
+	if isLoss(err) || err != nil && c.canceller.Err() != nil {
 		w.abandonNew(err)
 	} else if err != nil {
 		err = errors.Join(err, w.release())
@@ -205,7 +205,7 @@ func (w *Win[T]) Of(rank int) []T {
 		return nil
 	}
 	t := w.w.Target(rank)
-	if t.Reach(w.via.scope) != nil || !t.Mapped() {
+	if t.Reach(w.via.canceller) != nil || !t.Mapped() {
 		return nil
 	}
 	return unsafe.Slice((*T)(t.Base()), w.sizes[rank])
@@ -229,13 +229,13 @@ func (w *Win[T]) Free() error {
 	defer endTraced(traceCall(tracedFree))
 	err := w.base().check()
 	if err == nil {
-		err = w.w.FlushAll(w.via.scope)
+		err = w.w.FlushAll(w.via.canceller)
 	}
 	if err == nil {
 		err = w.comm.check()
 	}
 	if err == nil {
-		err = w.w.AwaitGivenUp(w.via.scope)
+		err = w.w.AwaitGivenUp(w.via.canceller)
 	}
 	if err == nil && w.base().holds() {
 		err = fmt.Errorf("%w: Free while a lock is held or a Start is open", ErrEpoch)
@@ -285,7 +285,7 @@ func (w *window) abandonNew(why error) {
 
 // gaveUp tells whether an error is that the context of the handle has ended.
 func (w *window) gaveUp(err error) bool {
-	return err != nil && w != nil && w.windowState != nil && w.via.scope.Err() != nil
+	return err != nil && w != nil && w.windowState != nil && w.via.canceller.Err() != nil
 }
 
 // errPartKept says that a window has not come about here, and that its part is kept since others may have it.
@@ -312,7 +312,7 @@ func (w *window) check() error {
 	case ended.Load():
 		return ErrFinalized
 	}
-	return w.via.scope.Err()
+	return w.via.canceller.Err()
 }
 
 // fail makes the error of an operation on the window.

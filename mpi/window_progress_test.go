@@ -50,11 +50,11 @@ var fairLock = body("fair lock", func(_ context.Context, world *mpi.Comm) error 
 	if err := firstError(mpi.Allgather(world, mine, all), win.Free()); err != nil {
 		return err
 	}
-	least, most := all[0], all[0]
+	fewest, highest := all[0], all[0]
 	for _, n := range all {
-		least, most = min(least, n), max(most, n)
+		fewest, highest = min(fewest, n), max(highest, n)
 	}
-	if most > 2*least {
+	if highest > 2*fewest {
 		return fmt.Errorf("turns of the ranks: %d", all)
 	}
 	return nil
@@ -173,8 +173,8 @@ func allocatesNothing(call func() error) error {
 
 func TestWindowProgressWhileTheTargetComputes(t *testing.T) {
 	for name, c := range map[string]struct {
-		env   []string
-		least int // Puts, each with its Flush, until whose end the target computes; 0: for a second
+		env     []string
+		minPuts int // Puts, each with its Flush, until whose end the target computes; 0: for a second
 	}{
 		"shm":          {[]string{"WEFT_FABRIC=shm"}, 1000},
 		"tcp, handler": {[]string{"WEFT_FABRIC=tcp", "WEFT_CQ_CORES=0", "GOMAXPROCS=3"}, 50},
@@ -182,19 +182,19 @@ func TestWindowProgressWhileTheTargetComputes(t *testing.T) {
 		"tcp, never":   {[]string{"WEFT_FABRIC=tcp", "WEFT_PASSIVE=never", "GOMAXPROCS=3"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ranks(t, 2, targetComputes, append(c.env, leastVariable+"="+strconv.Itoa(c.least),
+			ranks(t, 2, targetComputes, append(c.env, minPutsVariable+"="+strconv.Itoa(c.minPuts),
 				flagVariable+"="+t.TempDir()+"/flag", "WEFT_PEER_TIMEOUT=60s")...)
 		})
 	}
 }
 
-// leastVariable is how many Puts have to be complete before the target stops to compute.
-const leastVariable = "MPI_TEST_LEAST"
+// minPutsVariable is how many Puts have to be complete before the target stops to compute.
+const minPutsVariable = "MPI_TEST_LEAST"
 
 // Rank 1 computes, and makes no call until Puts of rank 0 and their Flushes have ended: so they do all the
 // same. If nothing looks after the window, none of them ends before rank 1 makes a call.
 var targetComputes = body("target computes", func(_ context.Context, world *mpi.Comm) error {
-	least, err := strconv.Atoi(os.Getenv(leastVariable))
+	minPuts, err := strconv.Atoi(os.Getenv(minPutsVariable))
 	if err != nil {
 		return err
 	}
@@ -213,7 +213,7 @@ var targetComputes = body("target computes", func(_ context.Context, world *mpi.
 	}
 	if world.Rank() == 1 {
 		computes := func(since time.Duration) bool {
-			if least > 0 {
+			if minPuts > 0 {
 				return !flagIsUp()
 			}
 			return since < time.Second
@@ -225,22 +225,22 @@ var targetComputes = body("target computes", func(_ context.Context, world *mpi.
 			}
 			v[0] += int64(compute)
 		}
-		if least == 0 {
+		if minPuts == 0 {
 			err = raiseFlag()
 		}
 		return firstError(err, mpi.Barrier(world), win.UnlockAll(), win.Free())
 	}
 	done := 0
-	for least > done || least == 0 && !flagIsUp() {
+	for minPuts > done || minPuts == 0 && !flagIsUp() {
 		if err := firstError(win.Put(v, 1, 0), win.Flush(1)); err != nil {
 			return err
 		}
 		done++
 	}
-	if least == 0 && done > 1 {
+	if minPuts == 0 && done > 1 {
 		return fmt.Errorf("%d Puts were complete with nobody to see to them", done)
 	}
-	if least > 0 {
+	if minPuts > 0 {
 		err = raiseFlag()
 	}
 	return firstError(err, mpi.Barrier(world), win.UnlockAll(), win.Free())

@@ -21,7 +21,7 @@ func (w *Win[T]) Accumulate(src []T, rank, at int, op Op[T]) error {
 	t, offset, code, err := w.base().accumulate(rank, at, len(src), op.code())
 	if err == nil && t != nil {
 		if len(src) > 0 {
-			err = t.Update(memory(src), nil, nil, offset, code, w.via.scope)
+			err = t.Update(memory(src), nil, nil, offset, code, w.via.canceller)
 		}
 		t.Release()
 	}
@@ -42,7 +42,7 @@ func (w *Win[T]) GetAccumulate(src, result []T, rank, at int, op Op[T]) error {
 	t, offset, code, err := w.base().accumulate(rank, at, len(result), op.code())
 	if err == nil && t != nil {
 		if len(result) > 0 {
-			err = t.Update(memory(src), memory(result), nil, offset, code, w.via.scope)
+			err = t.Update(memory(src), memory(result), nil, offset, code, w.via.canceller)
 		}
 		t.Release()
 	}
@@ -88,7 +88,7 @@ func (w *Win[T]) fetch(value, compare T, rank, at int, code rma.Code) (was T, er
 		with = bytesOfElement(&c.compare)
 	}
 	err = t.FetchUpdate(bytesOfElement(&c.value), bytesOfElement(&c.was), with, offset, code,
-		w.via.scope)
+		w.via.canceller)
 	was = c.was
 	w.calls.Put(c)
 	return was, err

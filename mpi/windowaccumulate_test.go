@@ -95,7 +95,7 @@ var windowOperators = body("window operators", func(_ context.Context, world *mp
 		fetch(12, mpi.BAnd[int64](), 8), fetch(1, mpi.BOr[int64](), 8), swapped(9, math.MinInt64, 9),
 		wantError("an operator of NewOp", foreign, mpi.ErrOp),
 		wantError("the zero operator", win.Accumulate([]int64{1}, other, 0, mpi.Op[int64]{}), mpi.ErrOp),
-		wantError("behind the end", win.Accumulate([]int64{1}, other, 4, mpi.Sum[int64]()), mpi.ErrRange),
+		wantError("beyond the end", win.Accumulate([]int64{1}, other, 4, mpi.Sum[int64]()), mpi.ErrRange),
 		locs.Accumulate([]mpi.Loc[float64]{{Value: 2.5, Index: 3}}, other, 0, mpi.MaxLoc[float64]()),
 		locs.Accumulate([]mpi.Loc[float64]{{Value: 1.5, Index: 1}}, other, 0, mpi.MaxLoc[float64]()),
 		locs.UnlockAll(),

@@ -26,14 +26,14 @@ func (w *Win[T]) WithContext(ctx context.Context) *Win[T] {
 	}
 	handle := *w
 	handle.via = w.comm.WithContext(ctx)
-	handle.long = handle.via.scope != nil || tracing.Load() != nil
+	handle.long = handle.via.canceller != nil || tracing.Load() != nil
 	return &handle
 }
 
 // within is the handle to a communicator whose calls end with the context of another.
 func (c *Comm) within(other *Comm) *Comm {
-	if other.scope == nil {
+	if other.canceller == nil {
 		return c
 	}
-	return &Comm{commState: c.commState, scope: other.scope}
+	return &Comm{commState: c.commState, canceller: other.canceller}
 }

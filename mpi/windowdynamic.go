@@ -73,7 +73,7 @@ func (w *Win[T]) Detach(at int) error {
 	defer endTraced(traceCall(tracedDetach))
 	err := w.base().checkDynamic()
 	if err == nil {
-		err = w.w.Detach(at, w.via.scope)
+		err = w.w.Detach(at, w.via.canceller)
 	}
 	if errors.Is(err, engine.ErrNothingAttached) {
 		err = fmt.Errorf("%w: %w at position %d of this rank, or its first element is not there", ErrRange,
@@ -94,7 +94,7 @@ func (w *window) checkDynamic() error {
 
 // attachedAt finds n elements of what a rank has attached.
 func (w *window) attachedAt(rank, at, n int) (*engine.Target, int, error) {
-	t, err := w.w.Target(rank).Hold(at, w.via.scope)
+	t, err := w.w.Target(rank).Hold(at, w.via.canceller)
 	if errors.Is(err, engine.ErrNothingAttached) {
 		err = fmt.Errorf("%w: %w at position %d of rank %d: it was detached, or never attached", ErrRange,
 			err, at, rank)

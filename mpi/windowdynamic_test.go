@@ -106,9 +106,9 @@ var dynamicWindow = body("dynamic window", func(_ context.Context, world *mpi.Co
 	return win.Free()
 })
 
-func wantAtMost(what string, got, most int64) error {
-	if got < 0 || got > most {
-		return fmt.Errorf("%s: %d, and at most %d was expected", what, got, most)
+func wantAtMost(what string, got, limit int64) error {
+	if got < 0 || got > limit {
+		return fmt.Errorf("%s: %d, and at most %d was expected", what, got, limit)
 	}
 	return nil
 }
@@ -315,13 +315,13 @@ func TestManyAttachments(t *testing.T) {
 
 // A rank attaches as much as there is room for, in any order; a position is never given twice.
 var manyAttachments = body("many attachments", func(_ context.Context, world *mpi.Comm) error {
-	const most = 4096
+	const maxAttached = 4096
 	win, err := mpi.WinCreateDynamic[int64](world)
 	if err != nil {
 		return err
 	}
-	mem := make([]int64, most)
-	at := make([]int, most)
+	mem := make([]int64, maxAttached)
+	at := make([]int, maxAttached)
 	if world.Rank() == 0 {
 		seen := map[int]bool{}
 		for round := range 2 {
@@ -334,8 +334,8 @@ var manyAttachments = body("many attachments", func(_ context.Context, world *mp
 			if _, err := win.Attach(mem[:1]); !errors.Is(err, mpi.ErrBuffer) {
 				return fmt.Errorf("Attach of one too many: %w", err)
 			}
-			for i := 0; round == 0 && i < most; i++ {
-				if err := win.Detach(at[i*7%most]); err != nil {
+			for i := 0; round == 0 && i < maxAttached; i++ {
+				if err := win.Detach(at[i*7%maxAttached]); err != nil {
 					return err
 				}
 			}
@@ -345,7 +345,7 @@ var manyAttachments = body("many attachments", func(_ context.Context, world *mp
 		return err
 	}
 	if world.Rank() == 1 {
-		for i := 0; i < most; i += 37 {
+		for i := 0; i < maxAttached; i += 37 {
 			if err := win.Put([]int64{int64(i)}, 0, at[i]); err != nil {
 				return err
 			}
@@ -354,7 +354,7 @@ var manyAttachments = body("many attachments", func(_ context.Context, world *mp
 	if err := win.Fence(); err != nil {
 		return err
 	}
-	for i := 0; world.Rank() == 0 && i < most; i += 37 {
+	for i := 0; world.Rank() == 0 && i < maxAttached; i += 37 {
 		if mem[i] != int64(i) {
 			return fmt.Errorf("attachment %d has %d", i, mem[i])
 		}

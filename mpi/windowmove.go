@@ -17,7 +17,7 @@ func (w *Win[T]) Put(src []T, rank, at int) error {
 	traced := traceOperation()
 	t, offset, err := w.base().target(rank, at, len(src))
 	if err == nil && t != nil {
-		err = t.Put(memory(src), offset, w.via.scope)
+		err = t.Put(memory(src), offset, w.via.canceller)
 		t.Release()
 	}
 	traced.ended(w.base(), tracedPut, rank, len(src))
@@ -34,7 +34,7 @@ func (w *Win[T]) Get(dst []T, rank, at int) error {
 	traced := traceOperation()
 	t, offset, err := w.base().target(rank, at, len(dst))
 	if err == nil && t != nil {
-		err = t.Get(memory(dst), offset, w.via.scope)
+		err = t.Get(memory(dst), offset, w.via.canceller)
 		t.Release()
 	}
 	traced.ended(w.base(), tracedGet, rank, len(dst))

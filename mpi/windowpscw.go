@@ -157,7 +157,7 @@ func (w *window) complete() error {
 	}
 	var first error
 	for i, rank := range w.started {
-		err := w.w.Target(rank).Flush(w.via.scope)
+		err := w.w.Target(rank).Flush(w.via.canceller)
 		if err == nil {
 			err = Send[byte](w.via, nil, rank, completeTag)
 		}

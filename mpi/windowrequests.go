@@ -13,7 +13,7 @@ func (w *Win[T]) Rput(src []T, rank, at int) (Request, error) {
 	if err != nil || t == nil {
 		return Request{}, w.base().fail("Rput", rank, err)
 	}
-	h, err := t.BeginPut(memory(src), offset, w.via.scope)
+	h, err := t.BeginPut(memory(src), offset, w.via.canceller)
 	t.Release()
 	return w.begun("Rput", rank, h, err)
 }
@@ -26,7 +26,7 @@ func (w *Win[T]) Rget(dst []T, rank, at int) (Request, error) {
 	if err != nil || t == nil {
 		return Request{}, w.base().fail("Rget", rank, err)
 	}
-	h, err := t.BeginGet(memory(dst), offset, w.via.scope)
+	h, err := t.BeginGet(memory(dst), offset, w.via.canceller)
 	t.Release()
 	return w.begun("Rget", rank, h, err)
 }
@@ -43,7 +43,7 @@ func (w *Win[T]) Raccumulate(src []T, rank, at int, op Op[T]) (Request, error) {
 	if len(src) == 0 {
 		return Request{}, nil
 	}
-	h, err := t.BeginUpdate(memory(src), nil, offset, code, w.via.scope)
+	h, err := t.BeginUpdate(memory(src), nil, offset, code, w.via.canceller)
 	return w.begun("Raccumulate", rank, h, err)
 }
 
@@ -63,7 +63,7 @@ func (w *Win[T]) RgetAccumulate(src, result []T, rank, at int, op Op[T]) (Reques
 	if len(src) == 0 {
 		return Request{}, nil
 	}
-	h, err := t.BeginUpdate(memory(src), memory(result), offset, code, w.via.scope)
+	h, err := t.BeginUpdate(memory(src), memory(result), offset, code, w.via.canceller)
 	return w.begun("RgetAccumulate", rank, h, err)
 }
 
@@ -72,6 +72,6 @@ func (w *window) begun(op string, rank int, h engine.Request, err error) (Reques
 	if err != nil {
 		return Request{}, w.fail(op, rank, err)
 	}
-	w.comm.e.Bind(h, w.via.scope)
+	w.comm.e.Bind(h, w.via.canceller)
 	return Request{h: h, c: w.via}, nil
 }

@@ -57,7 +57,7 @@ func (w *window) fence() error {
 	if w.holds() {
 		return fmt.Errorf("%w: Fence while a lock is held or a Start is open", ErrEpoch)
 	}
-	err := w.w.FlushAll(w.via.scope)
+	err := w.w.FlushAll(w.via.canceller)
 	if err == nil || w.gaveUp(err) { // one that is given up counts as called
 		err = cmp.Or(Barrier(w.via), err)
 	}
@@ -75,7 +75,7 @@ func (w *window) leaveFence() error {
 	if w.epochs.Load()&epochFence == 0 {
 		return nil
 	}
-	err := w.w.FlushAll(w.via.scope)
+	err := w.w.FlushAll(w.via.canceller)
 	if !w.gaveUp(err) {
 		w.epochs.And(^uint32(epochFence))
 	}
@@ -118,12 +118,12 @@ func (w *window) lock(rank int, kind uint32) error {
 		} else if now == kind { // another goroutine has taken it for LockAll
 			return nil
 		}
-		if err := w.via.scope.Err(); err != nil {
+		if err := w.via.canceller.Err(); err != nil {
 			return err
 		}
 		w.w.Pause()
 	}
-	if err := w.w.Target(rank).Lock(kind == accessExclusive, w.via.scope); err != nil {
+	if err := w.w.Target(rank).Lock(kind == accessExclusive, w.via.canceller); err != nil {
 		a.Store(0)
 		return err
 	}
@@ -155,12 +155,12 @@ func (w *window) unlock(rank int) error {
 		return fmt.Errorf("%w: this rank does not have the lock of rank %d", ErrEpoch, rank)
 	}
 	t := w.w.Target(rank)
-	err := t.Flush(w.via.scope)
+	err := t.Flush(w.via.canceller)
 	if w.gaveUp(err) {
 		return err
 	}
 	// Whatever has failed, others may wait for the lock.
-	if err2 := t.Unlock(a == accessExclusive, w.via.scope); w.gaveUp(err2) {
+	if err2 := t.Unlock(a == accessExclusive, w.via.canceller); w.gaveUp(err2) {
 		return err2
 	} else if err == nil {
 		err = err2
@@ -217,7 +217,7 @@ func (w *Win[T]) Flush(rank int) error {
 	traced := w.base().traceCall(tracedFlush, rank)
 	err := w.base().checkFlush(rank)
 	if err == nil && rank != ProcNull {
-		err = w.w.Target(rank).Flush(w.via.scope)
+		err = w.w.Target(rank).Flush(w.via.canceller)
 	}
 	endTraced(traced)
 	return w.base().fail("Flush", rank, err)
@@ -229,7 +229,7 @@ func (w *Win[T]) FlushLocal(rank int) error {
 	traced := w.base().traceCall(tracedFlushLocal, rank)
 	err := w.base().checkFlush(rank)
 	if err == nil && rank != ProcNull {
-		err = w.w.Target(rank).FlushLocal(w.via.scope)
+		err = w.w.Target(rank).FlushLocal(w.via.canceller)
 	}
 	endTraced(traced)
 	return w.base().fail("FlushLocal", rank, err)
@@ -253,7 +253,7 @@ func (w *Win[T]) FlushAll() error {
 	defer endTraced(traceCall(tracedFlushAll))
 	err := w.base().check()
 	if err == nil {
-		err = w.w.FlushAll(w.via.scope)
+		err = w.w.FlushAll(w.via.canceller)
 	}
 	return w.base().fail("FlushAll", NoPeer, err)
 }
@@ -263,7 +263,7 @@ func (w *Win[T]) FlushLocalAll() error {
 	defer endTraced(traceCall(tracedFlushLocalAll))
 	err := w.base().check()
 	if err == nil {
-		err = w.w.FlushLocalAll(w.via.scope)
+		err = w.w.FlushLocalAll(w.via.canceller)
 	}
 	return w.base().fail("FlushLocalAll", NoPeer, err)
 }

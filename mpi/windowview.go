@@ -122,11 +122,11 @@ func (w *Win[T]) putView(v *View[T], rank int, at Place) error {
 	}
 	taken := false
 	if err == nil && t != nil && v.layout.Apart() && at.together() {
-		taken, err = t.PutView(&v.layout, v.base(), offset+at.begins(), w.via.scope)
+		taken, err = t.PutView(&v.layout, v.base(), offset+at.begins(), w.via.canceller)
 	}
 	if err == nil && t != nil && !taken {
 		m := newWindowView(t, offset, &v.layout, v.base(), at)
-		if err = m.put(w.via.scope); err == nil {
+		if err = m.put(w.via.canceller); err == nil {
 			m.release()
 		}
 	}
@@ -156,11 +156,11 @@ func (w *Win[T]) getView(v *View[T], rank int, at Place) error {
 	}
 	taken := false
 	if err == nil && t != nil && v.layout.Apart() && at.together() {
-		taken, err = t.GetView(&v.layout, v.base(), offset+at.begins(), w.via.scope)
+		taken, err = t.GetView(&v.layout, v.base(), offset+at.begins(), w.via.canceller)
 	}
 	if err == nil && t != nil && !taken {
 		m := newWindowView(t, offset, &v.layout, v.base(), at)
-		if err = m.get(w.via.scope); err == nil {
+		if err = m.get(w.via.canceller); err == nil {
 			m.release()
 		}
 	}
@@ -224,7 +224,7 @@ func (w *window) viewTarget(wrong error, n, rank int, at Place) (t *engine.Targe
 		t.Release()
 		return nil, 0, nil
 	}
-	return t, offset, t.Reach(w.via.scope)
+	return t, offset, t.Reach(w.via.canceller)
 }
 
 // windowView moves bytes of a layout here to or from those of a layout of a part. It has memory for pieces

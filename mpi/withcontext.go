@@ -24,10 +24,10 @@ func (c *Comm) WithContext(ctx context.Context) *Comm {
 	}
 	handle := &Comm{commState: c.commState}
 	if ctx != nil && ctx.Done() != nil {
-		handle.scope = c.e.NewCanceller(ctx)
+		handle.canceller = c.e.NewCanceller(ctx)
 	}
 	return handle
 }
 
-// hasScope tells whether the calls through this handle can end with a context.
-func (c *Comm) hasScope() bool { return c != nil && c.scope != nil }
+// hasCanceller tells whether the calls through this handle can end with a context.
+func (c *Comm) hasCanceller() bool { return c != nil && c.canceller != nil }

@@ -118,7 +118,7 @@ var withContext = body("with context", func(_ context.Context, world *mpi.Comm) 
 				return err
 			}
 		} else {
-			// It is behind all that was given up.
+			// It comes after all that was given up.
 			if _, err := mpi.Recv(world, buf, other, 99); err != nil {
 				return err
 			}

@@ -18,7 +18,7 @@ func BenchmarkFetch(b *testing.B) {
 			b.SetBytes(int64(n))
 			b.ReportAllocs()
 			for b.Loop() {
-				_, ok, err := l.a.ann.TrySendRTS(l.a.ch, eager.Envelope{Context: 1, Tag: 2}, src, 5, false)
+				_, ok, err := l.a.snd.TrySendRTS(l.a.ch, eager.Envelope{Context: 1, Tag: 2}, src, 5, false)
 				if !ok || err != nil {
 					b.Fatal(ok, err)
 				}
@@ -30,7 +30,7 @@ func BenchmarkFetch(b *testing.B) {
 				rts, err := rendezvous.ParseRTS(body)
 				must(b, err)
 				l.b.ch.Release()
-				_, err = l.b.fet.Start(l.b.ch, rts.Source, into, 6)
+				_, err = l.b.rcv.Start(l.b.ch, rts.Source, into, 6)
 				must(b, err)
 				l.readAndFinished(b, 6, 5)
 			}

@@ -105,7 +105,7 @@ func FuzzFIN(f *testing.F) {
 		l := open(t, rendezvous.ReceiverConfig{})
 		open := map[uint32]uint64{} // token by immediate
 		announce := func(token uint64, n int) {
-			_, ok, err := l.a.ann.TrySendRTS(l.a.ch, eager.Envelope{}, pattern(0, 0, n), token, false)
+			_, ok, err := l.a.snd.TrySendRTS(l.a.ch, eager.Envelope{}, pattern(0, 0, n), token, false)
 			require.NoError(t, err)
 			require.True(t, ok)
 			rts, err := rendezvous.ParseRTS(l.arrive(t, l.b.ch))
@@ -118,7 +118,7 @@ func FuzzFIN(f *testing.F) {
 		}
 		for next := uint64(4); len(b) >= 4; b = b[4:] {
 			imm := binary.LittleEndian.Uint32(b)
-			token, err := l.a.ann.OnFIN(l.a.ch, imm)
+			token, err := l.a.snd.OnFIN(l.a.ch, imm)
 			want, is := open[imm]
 			if !is {
 				require.ErrorIs(t, err, transport.ErrProtocol)
@@ -130,8 +130,8 @@ func FuzzFIN(f *testing.F) {
 			announce(next, 1) // in the place that is free now
 			next++
 		}
-		require.Equal(t, len(open), l.a.ann.Outstanding(l.a.ch))
-		require.NoError(t, l.a.ann.Fail(l.a.ch, func(uint64) {}))
+		require.Equal(t, len(open), l.a.snd.Outstanding(l.a.ch))
+		require.NoError(t, l.a.snd.Fail(l.a.ch, func(uint64) {}))
 		l.close(t)
 	})
 }

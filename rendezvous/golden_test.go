@@ -64,11 +64,11 @@ func TestGolden_Withdraw(t *testing.T) {
 	require.NoError(t, l.b.receive(1<<20))
 	require.Len(t, l.b.kept, 3)
 	l.Say("the first two are withdrawn")
-	require.NoError(t, l.a.ann.Withdraw(l.a.ch, l.a.ids[0]))
-	require.NoError(t, l.a.ann.Withdraw(l.a.ch, l.a.ids[1]))
+	require.NoError(t, l.a.snd.Withdraw(l.a.ch, l.a.ids[0]))
+	require.NoError(t, l.a.snd.Withdraw(l.a.ch, l.a.ids[1]))
 	l.settle(t, true)
 	l.Say("the third is matched before its WITHDRAW is read")
-	require.NoError(t, l.a.ann.Withdraw(l.a.ch, l.a.ids[2]))
+	require.NoError(t, l.a.snd.Withdraw(l.a.ch, l.a.ids[2]))
 	rts := l.b.kept[0]
 	l.b.kept = nil
 	require.NoError(t, l.b.match(rts))

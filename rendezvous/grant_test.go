@@ -49,7 +49,7 @@ func TestCTS_EveryFieldComesBack(t *testing.T) {
 	}
 }
 
-// FuzzCTS: what is accepted is what Append writes, within bounds. An announcer of 1000 bytes takes it only as
+// FuzzCTS: what is accepted is what Append writes, within bounds. A sender of 1000 bytes takes it only as
 // far as it grants room for them, and then writes as many bytes.
 func FuzzCTS(f *testing.F) {
 	f.Add([]byte{})
@@ -71,13 +71,13 @@ func FuzzCTS(f *testing.F) {
 		ok, err := l.a.announce(pattern(0, 0, 1000), false)
 		require.NoError(t, err)
 		require.True(t, ok)
-		err = l.a.ann.OnCTS(l.a.ch, cts)
+		err = l.a.snd.OnCTS(l.a.ch, cts)
 		if cts.ID != 0 || cts.Length > 1000 || cts.Length == 1000 && !cts.Last {
 			require.ErrorIs(t, err, transport.ErrProtocol)
 		} else {
 			require.NoError(t, err)
 		}
-		require.NoError(t, l.a.ann.Fail(l.a.ch, func(uint64) {}))
+		require.NoError(t, l.a.snd.Fail(l.a.ch, func(uint64) {}))
 		l.close(t)
 	})
 }
@@ -118,7 +118,7 @@ func TestCTS_OfNothing(t *testing.T) {
 		t.Helper()
 		cts := sent[0]
 		change(&cts)
-		require.ErrorIs(t, l.a.ann.OnCTS(c, cts), transport.ErrProtocol)
+		require.ErrorIs(t, l.a.snd.OnCTS(c, cts), transport.ErrProtocol)
 	}
 	same := func(*rendezvous.CTS) {}
 	refused(other.a.ch, same)
@@ -131,8 +131,8 @@ func TestCTS_OfNothing(t *testing.T) {
 	refused(l.a.ch, func(c *rendezvous.CTS) { c.Length, c.Last = 91, true })
 	for i, cts := range sent {
 		require.Equal(t, i == 2, cts.Last)
-		require.NoError(t, l.a.ann.OnCTS(l.a.ch, cts))
-		_, err := l.a.ann.OnFIN(l.a.ch, uint32(cts.ID))
+		require.NoError(t, l.a.snd.OnCTS(l.a.ch, cts))
+		_, err := l.a.snd.OnFIN(l.a.ch, uint32(cts.ID))
 		require.ErrorIs(t, err, transport.ErrProtocol)
 		refused(l.a.ch, func(c *rendezvous.CTS) { c.Length = 90 })
 	}
@@ -140,17 +140,17 @@ func TestCTS_OfNothing(t *testing.T) {
 	l.settle(t, false)
 	refused(l.a.ch, same) // it is over
 
-	l.a.ann = rendezvous.NewSender(l.A.PD(), rendezvous.SenderConfig{Depth: 1})
-	_, ok, err := l.a.ann.TrySendRTS(l.a.ch, eager.Envelope{}, pattern(0, 1, 90), 0, false)
+	l.a.snd = rendezvous.NewSender(l.A.PD(), rendezvous.SenderConfig{Depth: 1})
+	_, ok, err := l.a.snd.TrySendRTS(l.a.ch, eager.Envelope{}, pattern(0, 1, 90), 0, false)
 	require.NoError(t, err)
 	require.True(t, ok)
 	one := rendezvous.CTS{ID: 0, Key: 1, Length: 1}
 	for range rendezvous.MaxOpenGrants + 1 { // one of them is being written
-		require.NoError(t, l.a.ann.OnCTS(l.a.ch, one))
+		require.NoError(t, l.a.snd.OnCTS(l.a.ch, one))
 	}
-	require.ErrorIs(t, l.a.ann.OnCTS(l.a.ch, one), transport.ErrProtocol)
+	require.ErrorIs(t, l.a.snd.OnCTS(l.a.ch, one), transport.ErrProtocol)
 	l.A.Abort(transport.ErrProtocol)
-	require.NoError(t, l.a.ann.Fail(l.a.ch, func(uint64) {}))
+	require.NoError(t, l.a.snd.Fail(l.a.ch, func(uint64) {}))
 	l.close(t)
 	other.close(t)
 }
@@ -173,43 +173,43 @@ func TestGrantEnd_OfNothing(t *testing.T) {
 	imm := imms[0]
 	require.True(t, rendezvous.IsGrantEnd(imm))
 	require.False(t, rendezvous.IsGrantEnd(uint32(sent[0].ID)))
-	refused(l.b.fet, other.b.ch, imm)
-	refused(other.b.fet, other.b.ch, imm)
+	refused(l.b.rcv, other.b.ch, imm)
+	refused(other.b.rcv, other.b.ch, imm)
 	for bit := range 31 {
 		if !slices.Contains(imms, imm^1<<bit) {
-			refused(l.b.fet, l.b.ch, imm^1<<bit)
+			refused(l.b.rcv, l.b.ch, imm^1<<bit)
 		}
 	}
 	for i, imm := range imms {
-		_, done, err := l.b.fet.OnGrantEnd(l.b.ch, imm)
+		_, done, err := l.b.rcv.OnGrantEnd(l.b.ch, imm)
 		require.NoError(t, err)
 		require.Equal(t, i == 2, done)
-		refused(l.b.fet, l.b.ch, imm)
+		refused(l.b.rcv, l.b.ch, imm)
 	}
 	require.Equal(t, 2, l.B.Regions())
-	require.NoError(t, l.a.ann.Fail(l.a.ch, func(uint64) {}))
+	require.NoError(t, l.a.snd.Fail(l.a.ch, func(uint64) {}))
 	l.close(t)
 	other.close(t)
 
 	narrow := open(t, rendezvous.ReceiverConfig{Grant: true, Depth: 1})
 	bufs := [][]byte{make([]byte, 5), make([]byte, 5)}
-	_, err := narrow.b.fet.Start(narrow.b.ch, rendezvous.Source{Length: 10}, bufs, 1)
+	_, err := narrow.b.rcv.Start(narrow.b.ch, rendezvous.Source{Length: 10}, bufs, 1)
 	require.NoError(t, err)
 	narrow.B.Depth = 0 // no room for the second CTS
-	_, done, err := narrow.b.fet.OnGrantEnd(narrow.b.ch, 1<<31)
+	_, done, err := narrow.b.rcv.OnGrantEnd(narrow.b.ch, 1<<31)
 	require.NoError(t, err)
 	require.False(t, done)
-	require.True(t, narrow.b.fet.SendQueueFull(narrow.b.ch))
-	refused(narrow.b.fet, narrow.b.ch, 1<<31)
-	require.NoError(t, narrow.b.fet.Fail(narrow.b.ch, func(uint64) {}))
+	require.True(t, narrow.b.rcv.SendQueueFull(narrow.b.ch))
+	refused(narrow.b.rcv, narrow.b.ch, 1<<31)
+	require.NoError(t, narrow.b.rcv.Fail(narrow.b.ch, func(uint64) {}))
 	narrow.close(t)
 
 	reading := open(t, rendezvous.ReceiverConfig{})
-	_, err = reading.b.fet.Start(reading.b.ch, rendezvous.Source{Key: 1, Length: 10}, bufs, 1)
+	_, err = reading.b.rcv.Start(reading.b.ch, rendezvous.Source{Key: 1, Length: 10}, bufs, 1)
 	require.NoError(t, err)
-	refused(reading.b.fet, reading.b.ch, 1<<31)
+	refused(reading.b.rcv, reading.b.ch, 1<<31)
 	reading.B.Abort(transport.ErrProtocol)
-	require.NoError(t, reading.b.fet.Fail(reading.b.ch, func(uint64) {}))
+	require.NoError(t, reading.b.rcv.Fail(reading.b.ch, func(uint64) {}))
 	reading.close(t)
 }
 
@@ -225,8 +225,8 @@ func TestGrant_WritesWhereTheCTSSays(t *testing.T) {
 	for range 2 {
 		require.NoError(t, l.B.PostRecv(&transport.RecvWR{}))
 	}
-	require.NoError(t, l.a.ann.OnCTS(l.a.ch, rendezvous.CTS{Grant: 5, Key: mr.Key(), Offset: 60, Length: 30}))
-	require.NoError(t, l.a.ann.OnCTS(l.a.ch, rendezvous.CTS{Grant: 6, Key: mr.Key(), Offset: 10, Length: 15,
+	require.NoError(t, l.a.snd.OnCTS(l.a.ch, rendezvous.CTS{Grant: 5, Key: mr.Key(), Offset: 60, Length: 30}))
+	require.NoError(t, l.a.snd.OnCTS(l.a.ch, rendezvous.CTS{Grant: 6, Key: mr.Key(), Offset: 10, Length: 15,
 		Last: true}))
 	for l.a.finished[0] == 0 {
 		require.NoError(t, l.Drive())
@@ -247,14 +247,14 @@ func TestGrant_WritesWhereTheCTSSays(t *testing.T) {
 func TestGrant_KeepsWithinWhatMayBeOpen(t *testing.T) {
 	l := openPhases(t, []int{2000}, rendezvous.ReceiverConfig{Grant: true, Depth: 1000})
 	const parts = 5 * rendezvous.MaxOpenGrants
-	open, most := 0, 0
+	open, maxOpen := 0, 0
 	l.Carried = func(_ *channeltest.End, wr *transport.SendWR, _ []byte) {
 		switch {
 		case wr.Op == transport.OpWriteImm:
 			open--
 		case wr.Op == transport.OpWrite && len(wr.Local) == 1 && nameOf(wr) == "CTS":
 			open++
-			most = max(most, open)
+			maxOpen = max(maxOpen, open)
 		}
 	}
 	l.b.cut = func(b []byte) (bufs [][]byte) {
@@ -268,7 +268,7 @@ func TestGrant_KeepsWithinWhatMayBeOpen(t *testing.T) {
 	require.True(t, ok)
 	l.settle(t, false)
 	require.Equal(t, parts, l.a.granted)
-	require.Equal(t, rendezvous.MaxOpenGrants, most)
+	require.Equal(t, rendezvous.MaxOpenGrants, maxOpen)
 	require.LessOrEqual(t, l.b.recvs, parts+1)
 	l.close(t)
 }
@@ -298,16 +298,16 @@ func TestGrant_NoAllocationInSteadyState(t *testing.T) {
 	started := func(body []byte) {
 		rts, err := rendezvous.ParseRTS(body)
 		must(t, err)
-		_, err = l.b.fet.Start(l.b.ch, rts.Source, into, 6)
+		_, err = l.b.rcv.Start(l.b.ch, rts.Source, into, 6)
 		must(t, err)
 	}
 	granted := func(body []byte) {
 		cts, err := rendezvous.ParseCTS(body)
 		must(t, err)
-		must(t, l.a.ann.OnCTS(l.a.ch, cts))
+		must(t, l.a.snd.OnCTS(l.a.ch, cts))
 	}
 	round := func() {
-		_, ok, err := l.a.ann.TrySendRTS(l.a.ch, eager.Envelope{Context: 1, Tag: 2}, src, 5, false)
+		_, ok, err := l.a.snd.TrySendRTS(l.a.ch, eager.Envelope{Context: 1, Tag: 2}, src, 5, false)
 		if !ok || err != nil {
 			t.Fatal(ok, err)
 		}
@@ -316,14 +316,14 @@ func TestGrant_NoAllocationInSteadyState(t *testing.T) {
 			next(l.b.ch, channel.RTS, started)
 			next(l.a.ch, channel.CTS, granted)
 			for _, wc := range wcs[:l.A.Poll(wcs[:])] {
-				token, done, err := l.a.ann.OnCompletion(&wc)
+				token, done, err := l.a.snd.OnCompletion(&wc)
 				must(t, err)
 				if done && token == 5 {
 					left--
 				}
 			}
 			for _, wc := range wcs[:l.B.Poll(wcs[:])] {
-				token, done, err := l.b.fet.OnGrantEnd(l.b.ch, wc.Imm)
+				token, done, err := l.b.rcv.OnGrantEnd(l.b.ch, wc.Imm)
 				must(t, err)
 				if done && token == 6 {
 					left--
@@ -346,7 +346,7 @@ func FuzzGrantEnd(f *testing.F) {
 		l := open(t, rendezvous.ReceiverConfig{Grant: true})
 		imms := map[uint32]uint64{} // token by immediate
 		start := func(token uint64) {
-			done, err := l.b.fet.Start(l.b.ch, rendezvous.Source{Length: 8}, [][]byte{make([]byte, 8)}, token)
+			done, err := l.b.rcv.Start(l.b.ch, rendezvous.Source{Length: 8}, [][]byte{make([]byte, 8)}, token)
 			require.NoError(t, err)
 			require.False(t, done)
 			cts, err := rendezvous.ParseCTS(l.arrive(t, l.a.ch))
@@ -359,7 +359,7 @@ func FuzzGrantEnd(f *testing.F) {
 		}
 		for next := uint64(3); len(b) >= 4; b = b[4:] {
 			imm := binary.LittleEndian.Uint32(b) | 1<<31
-			token, done, err := l.b.fet.OnGrantEnd(l.b.ch, imm)
+			token, done, err := l.b.rcv.OnGrantEnd(l.b.ch, imm)
 			want, is := imms[imm]
 			require.Equal(t, is, done)
 			if !is {
@@ -373,7 +373,7 @@ func FuzzGrantEnd(f *testing.F) {
 			next++
 		}
 		given := 0
-		require.NoError(t, l.b.fet.Fail(l.b.ch, func(uint64) { given++ }))
+		require.NoError(t, l.b.rcv.Fail(l.b.ch, func(uint64) { given++ }))
 		require.Equal(t, len(imms), given)
 		l.close(t)
 	})

@@ -32,8 +32,8 @@ func pattern(rank, seq, n int) []byte {
 type node struct {
 	rank int
 	ch   *channel.Channel
-	ann  *rendezvous.Sender
-	fet  *rendezvous.Receiver
+	snd  *rendezvous.Sender
+	rcv  *rendezvous.Receiver
 	poll func([]transport.WC) int
 
 	size    func(rts rendezvous.RTS) int // of the buffer for a message
@@ -52,7 +52,7 @@ type node struct {
 	late     int                           // WITHDRAWs of messages that were matched
 	recvs    int                           // posted for FINs and ends of grants
 	used     int                           // of these
-	most     int                           // announcements open at once
+	maxOpen  int                           // announcements open at once
 	granted  int                           // CTSs that came
 	got      int                           // messages that were copied at once
 }
@@ -66,17 +66,17 @@ func ways(t *testing.T, test func(t *testing.T, grant bool)) {
 // announce announces bytes if there is room.
 func (n *node) announce(b []byte, more bool) (bool, error) {
 	env := eager.Envelope{Context: 1, Tag: int32(len(n.sources))}
-	id, ok, err := n.ann.TrySendRTS(n.ch, env, b, uint64(len(n.sources)), more)
+	id, ok, err := n.snd.TrySendRTS(n.ch, env, b, uint64(len(n.sources)), more)
 	if ok {
 		n.ids, n.asked = append(n.ids, id), append(n.asked, false)
 		n.sources, n.finished = append(n.sources, b), append(n.finished, 0)
-		n.most = max(n.most, n.ann.Outstanding(n.ch))
+		n.maxOpen = max(n.maxOpen, n.snd.Outstanding(n.ch))
 	}
 	return ok, err
 }
 
 // progress does what there is room for now.
-func (n *node) progress() error { return errors.Join(n.fet.Progress(n.ch), n.ann.Progress(n.ch)) }
+func (n *node) progress() error { return errors.Join(n.rcv.Progress(n.ch), n.snd.Progress(n.ch)) }
 
 // clear takes a CTS.
 func (n *node) clear(body []byte) error {
@@ -86,7 +86,7 @@ func (n *node) clear(body []byte) error {
 	}
 	n.granted++
 	n.ch.Release()
-	return n.ann.OnCTS(n.ch, cts)
+	return n.snd.OnCTS(n.ch, cts)
 }
 
 // acknowledged takes an ATS.
@@ -96,7 +96,7 @@ func (n *node) acknowledged(body []byte) error {
 		return err
 	}
 	n.ch.Release()
-	token, err := n.ann.OnATS(n.ch, ats)
+	token, err := n.snd.OnATS(n.ch, ats)
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (n *node) withdrawn(body []byte) error {
 	}
 	source := n.kept[i].Source
 	n.kept = slices.Delete(n.kept, i, i+1)
-	return n.fet.Discard(n.ch, []rendezvous.Source{source})
+	return n.rcv.Discard(n.ch, []rendezvous.Source{source})
 }
 
 // each gives at most max messages of the channel to take, which releases them, but takes the CTSs itself.
@@ -175,11 +175,11 @@ func (n *node) match(rts rendezvous.RTS) error {
 	buf := make([]byte, n.size(rts))
 	token := len(n.buffers)
 	n.rts, n.buffers, n.fetched = append(n.rts, rts), append(n.buffers, buf), append(n.fetched, 0)
-	done, err := n.fet.TryCopy(n.ch, rts.Source, buf)
+	done, err := n.rcv.TryCopy(n.ch, rts.Source, buf)
 	if done {
 		n.got++
 	} else {
-		done, err = n.fet.Start(n.ch, rts.Source, n.bufs(buf), uint64(token))
+		done, err = n.rcv.Start(n.ch, rts.Source, n.bufs(buf), uint64(token))
 	}
 	if done {
 		n.fetched[token]++
@@ -214,7 +214,7 @@ func (n *node) complete(max int) error {
 			return wc.Err
 		case wc.Op == transport.OpRecv && rendezvous.IsGrantEnd(wc.Imm):
 			n.used++
-			token, done, err := n.fet.OnGrantEnd(n.ch, wc.Imm)
+			token, done, err := n.rcv.OnGrantEnd(n.ch, wc.Imm)
 			if done {
 				n.fetched[token]++
 			}
@@ -223,13 +223,13 @@ func (n *node) complete(max int) error {
 			}
 		case wc.Op == transport.OpRecv:
 			n.used++
-			token, err := n.ann.OnFIN(n.ch, wc.Imm)
+			token, err := n.snd.OnFIN(n.ch, wc.Imm)
 			if err != nil {
 				return err
 			}
 			n.finished[token]++
 		case owns(wc.ID) && wc.Op != transport.OpRead:
-			token, done, err := n.ann.OnCompletion(&wc)
+			token, done, err := n.snd.OnCompletion(&wc)
 			if done {
 				n.finished[token]++
 			}
@@ -237,7 +237,7 @@ func (n *node) complete(max int) error {
 				return err
 			}
 		case owns(wc.ID):
-			token, done, err := n.fet.OnCompletion(&wc)
+			token, done, err := n.rcv.OnCompletion(&wc)
 			if done {
 				n.fetched[token]++
 			}
@@ -278,30 +278,30 @@ func (n *node) check(peer *node) error {
 		case !bytes.Equal(buf[:len(want)], want):
 			return fmt.Errorf("message %d has wrong bytes", i)
 		case !bytes.Equal(rest, make([]byte, len(rest))):
-			return fmt.Errorf("behind message %d something was written", i)
+			return fmt.Errorf("after message %d something was written", i)
 		}
 	}
 	if err := n.checkRecvs(); err != nil {
 		return err
 	}
-	if open := peer.ann.Outstanding(peer.ch); open != len(n.kept) {
+	if open := peer.snd.Outstanding(peer.ch); open != len(n.kept) {
 		return fmt.Errorf("%d announcements are open", open)
 	}
 	return nil
 }
 
-// checkRecvs tells whether too many Recvs are left when all is over: one of the announcer and one of the
-// fetcher are spare, and those of announcements that needed no FIN.
+// checkRecvs tells whether too many Recvs are left when all is over: one of the sender and one of the
+// receiver are spare, and those of announcements that needed no FIN.
 func (n *node) checkRecvs() error {
-	most := 1
+	maxLeft := 1
 	if n.granted > 0 || n.back > 0 {
-		most = n.most + 1
+		maxLeft = n.maxOpen + 1
 	}
 	if len(n.buffers)+len(n.fetched) > 0 {
-		most++
+		maxLeft++
 	}
-	if left := n.recvs - n.used; left < 0 || left > most {
-		return fmt.Errorf("%d Recvs are left of %d, after %d announcements at once", left, n.recvs, n.most)
+	if left := n.recvs - n.used; left < 0 || left > maxLeft {
+		return fmt.Errorf("%d Recvs are left of %d, after %d announcements at once", left, n.recvs, n.maxOpen)
 	}
 	return nil
 }
@@ -387,8 +387,8 @@ func (l *link) beside(t testing.TB) *link {
 
 func newNode(rank int, pd transport.PD, conf rendezvous.ReceiverConfig) *node {
 	return &node{
-		rank: rank, ann: rendezvous.NewSender(pd, rendezvous.SenderConfig{Piece: conf.Piece,
-			Depth: conf.Depth}), fet: rendezvous.NewReceiver(pd, conf),
+		rank: rank, snd: rendezvous.NewSender(pd, rendezvous.SenderConfig{Piece: conf.Piece,
+			Depth: conf.Depth}), rcv: rendezvous.NewReceiver(pd, conf),
 		size: func(rts rendezvous.RTS) int { return int(rts.Length) },
 	}
 }
@@ -461,7 +461,7 @@ func (l *link) readAndFinished(t testing.TB, fetched, announced uint64) {
 	for done := false; !done; {
 		must(t, l.Drive())
 		for _, wc := range wcs[:l.B.Poll(wcs)] {
-			token, end, err := l.b.fet.OnCompletion(&wc)
+			token, end, err := l.b.rcv.OnCompletion(&wc)
 			must(t, err)
 			if done = done || end; end && token != fetched {
 				t.Fatal(token)
@@ -472,7 +472,7 @@ func (l *link) readAndFinished(t testing.TB, fetched, announced uint64) {
 	if n := l.A.Poll(wcs); n != 1 {
 		t.Fatal(n)
 	}
-	token, err := l.a.ann.OnFIN(l.a.ch, wcs[0].Imm)
+	token, err := l.a.snd.OnFIN(l.a.ch, wcs[0].Imm)
 	if token != announced || err != nil {
 		t.Fatal(token, err)
 	}

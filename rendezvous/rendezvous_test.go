@@ -83,7 +83,7 @@ func TestRendezvous_AnnouncementsHaveNoLimit(t *testing.T) {
 		require.NoError(t, err)
 		if ok {
 			i++
-			require.Equal(t, i, l.a.ann.Outstanding(l.a.ch))
+			require.Equal(t, i, l.a.snd.Outstanding(l.a.ch))
 			continue
 		}
 		// Credits, or the ring grows for want of them: B takes the announcements and does not read.
@@ -119,7 +119,7 @@ func TestRendezvous_Withdraw(t *testing.T) {
 		rng := rand.New(rand.NewPCG(1, 2))
 		l.b.keep = func(rendezvous.RTS) bool { return true }
 		const messages = 2000
-		for len(l.a.sources) < messages || l.a.ann.Outstanding(l.a.ch) > 0 {
+		for len(l.a.sources) < messages || l.a.snd.Outstanding(l.a.ch) > 0 {
 			if len(l.a.sources) < messages && rng.IntN(2) == 0 {
 				_, err := l.a.announce(pattern(0, len(l.a.sources), rng.IntN(100)), false)
 				require.NoError(t, err)
@@ -128,7 +128,7 @@ func TestRendezvous_Withdraw(t *testing.T) {
 				i := max(0, len(l.a.ids)-1-rng.IntN(50))
 				if l.a.finished[i] == 0 && !l.a.asked[i] {
 					l.a.asked[i] = true
-					require.NoError(t, l.a.ann.Withdraw(l.a.ch, l.a.ids[i]))
+					require.NoError(t, l.a.snd.Withdraw(l.a.ch, l.a.ids[i]))
 				}
 			}
 			if k := len(l.b.kept); k > 0 && rng.IntN(3) == 0 {
@@ -161,7 +161,7 @@ func TestFIN_ThatNamesNothing(t *testing.T) {
 	l, other := open(t, rendezvous.ReceiverConfig{}), open(t, rendezvous.ReceiverConfig{})
 	refused := func(c *channel.Channel, imm uint32) {
 		t.Helper()
-		_, err := l.a.ann.OnFIN(c, imm)
+		_, err := l.a.snd.OnFIN(c, imm)
 		require.ErrorIs(t, err, transport.ErrProtocol)
 		require.ErrorContains(t, err, fmt.Sprintf("%#x", imm))
 	}
@@ -182,9 +182,9 @@ func TestFIN_ThatNamesNothing(t *testing.T) {
 		for bit := range 32 {
 			refused(l.a.ch, imm^1<<bit)
 		}
-		require.Equal(t, 1, l.a.ann.Outstanding(l.a.ch))
+		require.Equal(t, 1, l.a.snd.Outstanding(l.a.ch))
 		require.Equal(t, 3, l.A.Regions())
-		token, err := l.a.ann.OnFIN(l.a.ch, imm)
+		token, err := l.a.snd.OnFIN(l.a.ch, imm)
 		require.NoError(t, err)
 		require.Equal(t, uint64(len(l.a.sources)-1), token)
 		refused(l.a.ch, imm)
@@ -230,28 +230,28 @@ func failInEachState(t *testing.T, grant bool) {
 			}
 			l.A.Abort(lost)
 			for _, n := range nodes {
-				require.NoError(t, n.ann.Fail(n.ch,
+				require.NoError(t, n.snd.Fail(n.ch,
 					func(token uint64) { n.finished[token]++; seen["announced"]++ }))
-				require.NoError(t, n.fet.Fail(n.ch,
+				require.NoError(t, n.rcv.Fail(n.ch,
 					func(token uint64) { n.fetched[token]++; seen["being read"]++ }))
 				for _, times := range [][]int{n.finished, n.fetched} {
 					for token, k := range times {
 						require.Equal(t, 1, k, "cut after %d steps: token %d", cut, token)
 					}
 				}
-				require.Zero(t, n.ann.Outstanding(n.ch))
+				require.Zero(t, n.snd.Outstanding(n.ch))
 				none := func(token uint64) { t.Fatalf("token %d comes back again", token) }
-				require.NoError(t, n.ann.Fail(n.ch, none))
-				require.NoError(t, n.fet.Fail(n.ch, none))
+				require.NoError(t, n.snd.Fail(n.ch, none))
+				require.NoError(t, n.rcv.Fail(n.ch, none))
 				require.NoError(t, n.progress())
 				var wcs [512]transport.WC
 				for _, wc := range wcs[:n.poll(wcs[:])] {
 					if !owns(wc.ID) {
 						continue
 					}
-					completed := n.fet.OnCompletion
+					completed := n.rcv.OnCompletion
 					if wc.Op != transport.OpRead {
-						completed = n.ann.OnCompletion
+						completed = n.snd.OnCompletion
 					}
 					_, done, err := completed(&wc)
 					require.NoError(t, err)
@@ -295,12 +295,12 @@ func failOneChannel(t *testing.T, grant bool) {
 	require.NoError(t, l.Drive())
 	for _, n := range []*node{second.a, second.b} {
 		given := 0
-		require.NoError(t, n.ann.Fail(n.ch, func(token uint64) { n.finished[token]++ }))
-		require.NoError(t, n.fet.Fail(n.ch, func(token uint64) { n.fetched[token]++; given++ }))
+		require.NoError(t, n.snd.Fail(n.ch, func(token uint64) { n.finished[token]++ }))
+		require.NoError(t, n.rcv.Fail(n.ch, func(token uint64) { n.fetched[token]++; given++ }))
 		require.Equal(t, []int{1, 1, 1, 1, 1}, n.finished)
 		require.Equal(t, []int{1, 1, 1}, n.fetched)
 		require.Equal(t, 3, given)
-		require.Equal(t, 5, n.ann.Outstanding(l.a.ch)+n.ann.Outstanding(l.b.ch))
+		require.Equal(t, 5, n.snd.Outstanding(l.a.ch)+n.snd.Outstanding(l.b.ch))
 	}
 	l.settle(t, false)
 	require.NoError(t, second.a.ch.Fail(nil))
@@ -315,7 +315,7 @@ func TestStart_ReadsFromTheOffset(t *testing.T) {
 	mr, err := l.A.PD().Register(src, transport.RemoteRead)
 	require.NoError(t, err)
 	require.NoError(t, l.A.PostRecv(&transport.RecvWR{}))
-	done, err := l.b.fet.Start(l.b.ch, rendezvous.Source{ID: 9, Key: mr.Key(), Offset: 100, Length: 50},
+	done, err := l.b.rcv.Start(l.b.ch, rendezvous.Source{ID: 9, Key: mr.Key(), Offset: 100, Length: 50},
 		[][]byte{dst}, 3)
 	require.NoError(t, err)
 	for !done {
@@ -324,7 +324,7 @@ func TestStart_ReadsFromTheOffset(t *testing.T) {
 		n := l.B.Poll(wcs[:])
 		require.Positive(t, n)
 		for _, wc := range wcs[:n] {
-			token, end, err := l.b.fet.OnCompletion(&wc)
+			token, end, err := l.b.rcv.OnCompletion(&wc)
 			require.NoError(t, err)
 			if done = end; done {
 				require.Equal(t, uint64(3), token)
@@ -351,7 +351,7 @@ func TestCompletion_OfAnEarlierFetch(t *testing.T) {
 		require.NoError(t, l.Drive())
 		require.NoError(t, l.b.receive(1))
 		for _, id := range append(ids, 0, 1, ^uint64(0), 0x52<<56|99) {
-			_, done, err := l.b.fet.OnCompletion(&transport.WC{ID: id, Op: transport.OpRead, Bytes: 20})
+			_, done, err := l.b.rcv.OnCompletion(&transport.WC{ID: id, Op: transport.OpRead, Bytes: 20})
 			require.NoError(t, err)
 			require.False(t, done)
 		}
@@ -360,7 +360,7 @@ func TestCompletion_OfAnEarlierFetch(t *testing.T) {
 		require.Equal(t, 1, l.B.Poll(wc[:]))
 		require.NotContains(t, ids, wc[0].ID)
 		ids = append(ids, wc[0].ID)
-		_, done, err := l.b.fet.OnCompletion(&wc[0])
+		_, done, err := l.b.rcv.OnCompletion(&wc[0])
 		require.NoError(t, err)
 		require.False(t, done)
 		l.settle(t, false)
@@ -374,7 +374,7 @@ func TestRendezvous_NoAllocationInSteadyState(t *testing.T) {
 	src, dst := pattern(0, 0, 3500), make([]byte, 3500)
 	into := [][]byte{dst}
 	round := func() {
-		_, ok, err := l.a.ann.TrySendRTS(l.a.ch, eager.Envelope{Context: 1, Tag: 2}, src, 5, false)
+		_, ok, err := l.a.snd.TrySendRTS(l.a.ch, eager.Envelope{Context: 1, Tag: 2}, src, 5, false)
 		if !ok || err != nil {
 			t.Fatal(ok, err)
 		}
@@ -386,7 +386,7 @@ func TestRendezvous_NoAllocationInSteadyState(t *testing.T) {
 		rts, err := rendezvous.ParseRTS(body)
 		must(t, err)
 		l.b.ch.Release()
-		_, err = l.b.fet.Start(l.b.ch, rts.Source, into, 6)
+		_, err = l.b.rcv.Start(l.b.ch, rts.Source, into, 6)
 		must(t, err)
 		l.readAndFinished(t, 6, 5)
 	}

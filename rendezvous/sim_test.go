@@ -62,9 +62,9 @@ func cutSim(t *testing.T, grant bool) {
 		for i, n := range nodes {
 			s.Sides[i].QP.Abort(transport.ErrPeerLost)
 			s.Sides[i].QP.Release()
-			require.NoError(t, n.ann.Fail(n.ch, func(token uint64) { n.finished[token]++; failed++ }))
+			require.NoError(t, n.snd.Fail(n.ch, func(token uint64) { n.finished[token]++; failed++ }))
 			whole := append([]int{}, n.fetched...)
-			require.NoError(t, n.fet.Fail(n.ch, func(token uint64) { n.fetched[token]++; failed++ }))
+			require.NoError(t, n.rcv.Fail(n.ch, func(token uint64) { n.fetched[token]++; failed++ }))
 			require.NoError(t, n.ch.Fail(transport.ErrPeerLost))
 			for token, buf := range n.buffers {
 				require.Equal(t, 1, n.fetched[token], "seed %d", seed)

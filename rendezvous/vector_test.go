@@ -68,18 +68,18 @@ func (c *courier) announceFront(more bool) (err error) {
 	m, ok, token := &c.out, false, uint64(len(c.finished))
 	switch {
 	case !m.Started() && len(m.Elems) == 1:
-		if _, ok, err = c.ann.TrySendRTS(c.ch, m.Envelope, m.Front(), token, more); ok {
+		if _, ok, err = c.snd.TrySendRTS(c.ch, m.Envelope, m.Front(), token, more); ok {
 			m.MarkAnnounced()
 		}
 	case !m.Started():
 		_, err = m.TrySendHeader(c.ch)
 		return err
 	default:
-		_, ok, err = c.ann.TrySendPiece(c.ch, m.Front(), token, more)
+		_, ok, err = c.snd.TrySendPiece(c.ch, m.Front(), token, more)
 	}
 	if ok {
 		c.sources, c.finished = append(c.sources, m.Front()), append(c.finished, 0)
-		c.most = max(c.most, c.ann.Outstanding(c.ch))
+		c.maxOpen = max(c.maxOpen, c.snd.Outstanding(c.ch))
 		if m.Skip(); m.Done() {
 			c.sent, c.sending = c.sent+1, false
 		}
@@ -158,7 +158,7 @@ func (c *courier) fetch(m *incoming, s rendezvous.Source) error {
 	m.at += int(s.Length)
 	c.fetched = append(c.fetched, 0)
 	token := len(c.fetched) - 1
-	done, err := c.fet.Start(c.ch, s, rest, uint64(token))
+	done, err := c.rcv.Start(c.ch, s, rest, uint64(token))
 	clear(rest) // the slice is ours again
 	if done {
 		c.fetched[token]++
@@ -188,10 +188,10 @@ func (c *courier) check(peer *courier) error {
 			return fmt.Errorf("message %d of %d bytes is wrong", seq, m.total)
 		}
 		if !bytes.Equal(m.buf[n:], make([]byte, len(m.buf)-n)) {
-			return fmt.Errorf("behind message %d something was written", seq)
+			return fmt.Errorf("after message %d something was written", seq)
 		}
 	}
-	if open := c.ann.Outstanding(c.ch); open > 0 {
+	if open := c.snd.Outstanding(c.ch); open > 0 {
 		return fmt.Errorf("%d announcements are open", open)
 	}
 	return c.checkRecvs()
@@ -329,8 +329,8 @@ func failVectors(t *testing.T, grant bool) {
 		}
 		l.A.Abort(lost)
 		for _, c := range both {
-			require.NoError(t, c.ann.Fail(c.ch, func(token uint64) { c.finished[token]++; announced++ }))
-			require.NoError(t, c.fet.Fail(c.ch, func(token uint64) { c.fetched[token]++; reading++ }))
+			require.NoError(t, c.snd.Fail(c.ch, func(token uint64) { c.finished[token]++; announced++ }))
+			require.NoError(t, c.rcv.Fail(c.ch, func(token uint64) { c.fetched[token]++; reading++ }))
 			for _, times := range [][]int{c.finished, c.fetched} {
 				for token, k := range times {
 					require.Equal(t, 1, k, "cut after %d steps: token %d", cut, token)
@@ -431,7 +431,7 @@ func TestVector_NoAllocationInSteadyState(t *testing.T) {
 		if n != 20 || o != channel.Oversized || err != nil {
 			t.Fatal(n, o, err)
 		}
-		_, ok, err := l.a.ann.TrySendPiece(l.a.ch, m.Front(), 5, true)
+		_, ok, err := l.a.snd.TrySendPiece(l.a.ch, m.Front(), 5, true)
 		if !ok || err != nil {
 			t.Fatal(ok, err)
 		}
@@ -450,7 +450,7 @@ func TestVector_NoAllocationInSteadyState(t *testing.T) {
 			if kind == channel.Piece {
 				s, err := rendezvous.ParseSource(body)
 				must(t, err)
-				_, err = l.b.fet.Start(l.b.ch, s, bufs, 6)
+				_, err = l.b.rcv.Start(l.b.ch, s, bufs, 6)
 				must(t, err)
 			}
 			l.b.ch.Release()
@@ -481,23 +481,23 @@ func (p *poor) Register(buf []byte, access transport.Access) (transport.MR, erro
 func TestRegister_ThatFails(t *testing.T) {
 	l := open(t, rendezvous.ReceiverConfig{})
 	a, b := &poor{PD: l.A.PD()}, &poor{PD: l.B.PD()}
-	l.a.ann, l.b.fet = rendezvous.NewSender(a, rendezvous.SenderConfig{}),
+	l.a.snd, l.b.rcv = rendezvous.NewSender(a, rendezvous.SenderConfig{}),
 		rendezvous.NewReceiver(b, rendezvous.ReceiverConfig{})
 	for range 3 {
 		ok, err := l.a.announce(pattern(0, 0, 50), false)
 		require.ErrorContains(t, err, "send buffer of 50 bytes: no memory")
 		require.False(t, ok)
 		require.Equal(t, 1, l.a.recvs)
-		require.Zero(t, l.a.ann.Outstanding(l.a.ch))
+		require.Zero(t, l.a.snd.Outstanding(l.a.ch))
 	}
 	bufs := [][]byte{make([]byte, 20), make([]byte, 20), make([]byte, 20)}
 	for i, size := range []int{20, 20, 10} {
 		b.left = i
-		done, err := l.b.fet.Start(l.b.ch, rendezvous.Source{ID: 1, Key: 1, Length: 50}, bufs, 7)
+		done, err := l.b.rcv.Start(l.b.ch, rendezvous.Source{ID: 1, Key: 1, Length: 50}, bufs, 7)
 		require.ErrorContains(t, err, fmt.Sprintf("receive buffer of %d bytes: no memory", size))
 		require.False(t, done)
 		require.Equal(t, 2, l.B.Regions())
-		require.NoError(t, l.b.fet.Fail(l.b.ch, func(uint64) { t.Fatal("the token comes back") }))
+		require.NoError(t, l.b.rcv.Fail(l.b.ch, func(uint64) { t.Fatal("the token comes back") }))
 	}
 	a.left, b.left = 1, 1
 	ok, err := l.a.announce(pattern(0, 0, 50), false)

@@ -19,7 +19,7 @@ type LaneStats struct {
 	Duplicates uint64 // segments that had come before, and were dropped
 
 	Holes       int           // open now
-	MostHoles   int           // open at once in one queue pair
+	MaxHoles    int           // open at once in one queue pair
 	HolesClosed uint64        //
 	LongestHole time.Duration // of those that are closed
 	HoleTime    time.Duration // of those that are closed, in total

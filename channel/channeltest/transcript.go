@@ -134,25 +134,25 @@ func (r Ring) ReadMessage(offset uint64, b []byte) (Message, error) {
 }
 
 // Head is the first word of a message with a body of n bytes, in a wrap.
-func (r Ring) Head(lap, n uint64) uint64 {
-	return (r.Tail(lap)+n*headMix)&0xff_ffff_ffff<<24 | n
+func (r Ring) Head(wrap, n uint64) uint64 {
+	return (r.Tail(wrap)+n*headMix)&0xff_ffff_ffff<<24 | n
 }
 
 // Tail is the last word of every message of a wrap.
-func (r Ring) Tail(lap uint64) uint64 { return r.Generation + lap*wrapStep }
+func (r Ring) Tail(wrap uint64) uint64 { return r.Generation + wrap*wrapStep }
 
 // AppendMessage writes a message after b, without a word about what it makes sense to say: the header is 32
 // bits of credit, 8 of kind, 1 of payload refused, 7 that are reserved, and 16 of where the wrap before
 // ended.
-func (r Ring) AppendMessage(b []byte, lap, header uint64, body []byte) []byte {
+func (r Ring) AppendMessage(b []byte, wrap, header uint64, body []byte) []byte {
 	lines := (16 + len(body) + 8 + 63) / 64
 	at := len(b)
 	b = append(b, make([]byte, 64*lines)...)
 	m := b[at:]
-	binary.LittleEndian.PutUint64(m, r.Head(lap, uint64(len(body))))
+	binary.LittleEndian.PutUint64(m, r.Head(wrap, uint64(len(body))))
 	binary.LittleEndian.PutUint64(m[8:], header)
 	copy(m[16:], body)
-	binary.LittleEndian.PutUint64(m[len(m)-8:], r.Tail(lap))
+	binary.LittleEndian.PutUint64(m[len(m)-8:], r.Tail(wrap))
 	return b
 }
 

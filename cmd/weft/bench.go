@@ -204,15 +204,15 @@ func inJob() bool {
 
 // number is an option that is a whole number.
 type number struct {
-	to    *int
-	least int
+	to      *int
+	minimum int
 }
 
 func (n number) Set(text string) error {
-	const most = 1e9
+	const maximum = 1e9
 	v, err := strconv.Atoi(text)
-	if err != nil || v < n.least || v > most {
-		return fmt.Errorf("not a whole number from %d up to %.0f", n.least, most)
+	if err != nil || v < n.minimum || v > maximum {
+		return fmt.Errorf("not a whole number from %d up to %.0f", n.minimum, maximum)
 	}
 	*n.to = v
 	return nil
@@ -256,16 +256,16 @@ type sizeRange struct {
 }
 
 func (r *sizeRange) Set(text string) (err error) {
-	least, most, both := strings.Cut(text, ":")
+	low, high, both := strings.Cut(text, ":")
 	if !both {
-		least, most = "", text
+		low, high = "", text
 	}
 	if r.low = bench.Default.Min; both {
-		if r.low, err = parseSize(least); err != nil {
+		if r.low, err = parseSize(low); err != nil {
 			return err
 		}
 	}
-	if r.high, err = parseSize(most); err != nil {
+	if r.high, err = parseSize(high); err != nil {
 		return err
 	}
 	if r.low > r.high {

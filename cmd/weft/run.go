@@ -500,8 +500,8 @@ type laneCount int
 
 func (l *laneCount) Set(text string) error {
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > setting.MostLanes {
-		return fmt.Errorf("the number of lanes is a whole number from 1 to %d", setting.MostLanes)
+	if err != nil || n < 1 || n > setting.MaxLanes {
+		return fmt.Errorf("the number of lanes is a whole number from 1 to %d", setting.MaxLanes)
 	}
 	*l = laneCount(n)
 	return nil

@@ -194,7 +194,7 @@ func TestSlurm(t *testing.T) {
 		require.Equal(t, 3, status, errs)
 		require.Equal(t, 3, strings.Count(out, "went on with 3"), "%s%s", out, errs)
 	})
-	goesOn := func(t *testing.T, pmi string) {
+	survives := func(t *testing.T, pmi string) {
 		for _, victim := range []string{"2", "0"} {
 			status, out, errs := s.run("srun", "-Q", "-N4", "-n4", "--kill-on-bad-exit=0", "--mpi="+pmi,
 				"./survivor", "3", victim)
@@ -205,7 +205,7 @@ func TestSlurm(t *testing.T) {
 	t.Run("srun with PMI goes on without a rank", func(t *testing.T) {
 		buildSurvivor(t, s.dir)
 		t.Setenv("WEFT_SURVIVE", "1")
-		goesOn(t, "pmi2")
+		survives(t, "pmi2")
 		status, out, errs := s.run("srun", "-Q", "-N4", "-n4", "--kill-on-bad-exit=1", "--mpi=pmi2", "./survivor",
 			"3", "2")
 		require.NotZero(t, status, errs)
@@ -214,7 +214,7 @@ func TestSlurm(t *testing.T) {
 	t.Run("srun without PMI goes on without a rank", func(t *testing.T) {
 		withSecret(t)
 		t.Setenv("WEFT_SURVIVE", "1")
-		goesOn(t, "none")
+		survives(t, "none")
 	})
 	t.Run("an agent that is killed", func(t *testing.T) {
 		status, _, errs := s.run("salloc", "-Q", "-N4", "-n4", "./weft", "run", "sh", "-c",

@@ -137,7 +137,7 @@ inline over(how) {
 	od;
 	ME.told = RECVS;
 #endif
-#ifndef MUTANT_PLACED_BEHIND_THE_END
+#ifndef MUTANT_PLACED_AFTER_THE_END
 	ME.half = 0;
 #endif
 	ME.owed = 0
@@ -212,12 +212,12 @@ inline fail(tell) {
 #else
 #define ANSWERED (ME.owed == 0)
 #endif
-#ifdef MUTANT_NO_ANSWER_BEHIND_CLOSE
+#ifdef MUTANT_NO_ANSWER_AFTER_CLOSE
 #define ANSWERS (ME.closing != 2)
 #else
 #define ANSWERS true
 #endif
-#ifdef MUTANT_WORK_BEHIND_CLOSE
+#ifdef MUTANT_WORK_AFTER_CLOSE
 #define OPEN_FOR_WORK ALIVE
 #else
 #define OPEN_FOR_WORK (ME.state == WELL || ME.state == DRAINING)

@@ -172,7 +172,7 @@ hidden byte i, n, spare;	/* of use inside one step only */
 #define FREE (LINES(S.phase) - ((S.sent - S.freed) & COUNTS))
 #define UNADVERTISED ((R.consumed - R.advertised) & COUNTS)
 
-#ifdef MUTANT_WRITE_BEHIND_ENLARGE
+#ifdef MUTANT_WRITE_AFTER_ENLARGE
 #define MAY_WRITE true
 #else
 #define MAY_WRITE (S.wanted == 0)

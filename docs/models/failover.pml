@@ -6,7 +6,7 @@
  * at any moment, and a tail of what is on it is lost; the two ends notice on their own, in any order, or hear of it from each other.
  *
  * An end that loses a lane closes its descriptor, waits until the reader of that lane has left, and tells the other so, with what has arrived.
- * Only behind that does the other send again what the lane has carried. What an end tells is always its whole state: which lanes are
+ * Only after that does the other send again what the lane has carried. What an end tells is always its whole state: which lanes are
  * closed, with a version, and the version of the other's that it has heard. It is told again when a lane goes or comes, and so may be lost. When
  * both ends know of both that a lane is closed they forget it, and its number can be given to a new one.
  *

@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// settleFor is how long the detector waits for further ranks to become quiet before it asks them.
-	settleFor = 100 * time.Millisecond
+	// debounce is how long the detector waits for further ranks to become quiet before it asks them.
+	debounce = 100 * time.Millisecond
 	// confirmAfter lies between the two sets of snapshots that prove a deadlock.
 	confirmAfter = 400 * time.Millisecond
 	// answerWithin is how long a rank may take to answer. A rank that is stopped does not.
 	answerWithin = time.Second
-	// lookAgain is after what time quiet ranks are asked again: a goroutine of the program that might have
-	// acted may have ended without a message.
-	lookAgain = 5 * time.Second
+	// askAgainAfter is after what time quiet ranks are asked again: a goroutine of the program that might
+	// have acted may have ended without a message.
+	askAgainAfter = 5 * time.Second
 )
 
 // A Report is what the user is told.
@@ -83,7 +83,7 @@ func (d *Detector) Quiet(now time.Time, id int) {
 	if !r.quiet {
 		r.quiet, r.since = true, now
 	}
-	d.askAt(now.Add(settleFor))
+	d.askAt(now.Add(debounce))
 }
 
 // Moving notes that a rank moves.
@@ -97,7 +97,7 @@ func (d *Detector) Ended(now time.Time, id int) {
 	r := &d.ranks[id]
 	r.ended, r.quiet = true, false
 	if slices.ContainsFunc(d.ranks, func(r rank) bool { return r.quiet }) {
-		d.askAt(now.Add(settleFor))
+		d.askAt(now.Add(debounce))
 	}
 	d.evaluateIfComplete(now)
 }
@@ -140,7 +140,7 @@ func (d *Detector) Tick(now time.Time) {
 		d.begin(now, confirm, func(*rank) bool { return true })
 	default:
 		d.again = time.Time{}
-		d.look(now)
+		d.query(now)
 	}
 }
 
@@ -158,9 +158,9 @@ func (d *Detector) askAt(at time.Time) {
 	}
 }
 
-// look asks ranks if that may tell something: the quiet ones whether they are stuck, or all whether none has
+// query asks ranks if that may tell something: the quiet ones whether they are stuck, or all whether none has
 // moved for long.
-func (d *Detector) look(now time.Time) {
+func (d *Detector) query(now time.Time) {
 	switch {
 	case !slices.ContainsFunc(d.ranks, func(r rank) bool { return r.quiet }):
 	case d.longUnmoved(now):
@@ -222,7 +222,7 @@ func (d *Detector) state() Job {
 func (d *Detector) evaluate(now time.Time) {
 	why, job := d.asking, d.state()
 	d.asking = nothing
-	d.again = now.Add(lookAgain)
+	d.again = now.Add(askAgainAfter)
 	if d.requested {
 		// Whatever was asked for, the answers are for the user, if they are of all ranks.
 		if why == suspect {
@@ -263,14 +263,14 @@ func (d *Detector) report(title string, job Job, proven bool) {
 
 // checkUnmoved reports a job of which no rank has moved for long. A rank that does not answer has not.
 func (d *Detector) checkUnmoved(now time.Time, job Job) {
-	least := d.after
+	stillFor := d.after
 	for id, r := range job {
 		if r != nil && r.Phase != snapshot.NotBegun && !d.ranks[id].ended {
-			least = min(least, r.Still)
+			stillFor = min(stillFor, r.Still)
 		}
 	}
-	if least < d.after {
-		d.askAt(now.Add(d.after - least))
+	if stillFor < d.after {
+		d.askAt(now.Add(d.after - stillFor))
 		return
 	}
 	d.unmoved = true

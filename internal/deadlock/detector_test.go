@@ -83,18 +83,18 @@ func TestDetector_TellsADeadlockOnce(t *testing.T) {
 }
 
 func TestDetector_TellsADeadlockSoon(t *testing.T) {
-	s := playOn(t, jobOf(recv(1, 5, 41), recv(0, 6, 41))).quiet(0, 1).pass(settleFor + confirmAfter)
+	s := playOn(t, jobOf(recv(1, 5, 41), recv(0, 6, 41))).quiet(0, 1).pass(debounce + confirmAfter)
 	require.Len(t, s.said, 1)
 }
 
 func TestDetector_TwoSetsOfSnapshotsMustAgree(t *testing.T) {
-	s := playOn(t, jobOf(recv(1, 5, 41), recv(0, 6, 41), nil)).quiet(0, 1).pass(settleFor)
+	s := playOn(t, jobOf(recv(1, 5, 41), recv(0, 6, 41), nil)).quiet(0, 1).pass(debounce)
 	require.Len(t, s.asked, 1)
 	s.state[1].Progress++
 	s.pass(confirmAfter)
 	require.Len(t, s.asked, 2)
 	require.Empty(t, s.said)
-	s.pass(lookAgain + confirmAfter)
+	s.pass(askAgainAfter + confirmAfter)
 	require.Equal(t, "deadlock: ranks 0-1 can never go on", s.titles())
 }
 
@@ -155,7 +155,7 @@ func TestDetector_Explain(t *testing.T) {
 func TestDetector_ExplainWhileAsking(t *testing.T) {
 	state := jobOf(recv(1, 5, 41), nil)
 	state[0] = nil // it does not answer
-	s := playOn(t, state).quiet(0).pass(settleFor)
+	s := playOn(t, state).quiet(0).pass(debounce)
 	s.d.Explain(s.now)
 	s.pass(3 * answerWithin)
 	require.Equal(t, "what the ranks do", s.titles())

@@ -14,8 +14,8 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
-// patience is how long a launcher may take to greet a caller.
-const patience = 5 * time.Second
+// greetingTimeout is how long a launcher may take to greet a caller.
+const greetingTimeout = 5 * time.Second
 
 // A Watcher is a connection to the launcher of a job.
 type Watcher struct {
@@ -60,7 +60,7 @@ func dial(path string) (*Watcher, error) {
 		w.Close()
 		return nil, fmt.Errorf("%s: another user listens there", path)
 	}
-	conn.SetDeadline(time.Now().Add(patience))
+	conn.SetDeadline(time.Now().Add(greetingTimeout))
 	job, err := readJob(conn)
 	if err == nil && job.Refused != "" {
 		err = refusal(job.Refused)

@@ -16,7 +16,7 @@ type Setting struct {
 // All the settings, in the order in which they are printed.
 var All = []*Setting{Fabric, Interface, Lanes, Reconnect, Ports, Checksum, ConnectTimeout, PeerTimeout, TLS,
 	SecretFile, Coordinator, StartTimeout, CoresPerRank, HandlerCores, Phases, KeepSmall, Threshold, Vector,
-	Budget, ShrinkAfter, Passive, EagerMost, Rendezvous, KeepMost, KeepCount, Collectives,
+	Budget, ShrinkAfter, Passive, EagerMax, Rendezvous, UnexpectedMax, UnexpectedCount, Collectives,
 	Check, Statistics, Report, Profile, Trace, Metrics, MetricsToken,
 	Survive, Restarted, Stuck, StuckAction, Log}
 
@@ -77,15 +77,15 @@ var (
 	Passive = &Setting{"WEFT_PASSIVE", "1ms",
 		"how often at least a rank that computes looks after its windows, where others need it to reach " +
 			"them and it has no completion handler; never for never"}
-	EagerMost = &Setting{"WEFT_EAGER_MAX", "",
+	EagerMax = &Setting{"WEFT_EAGER_MAX", "",
 		"largest message that is copied through slots, such as 4K; larger ones are fetched by their " +
 			"receiver; empty for what the largest slot carries"}
 	Rendezvous = &Setting{"WEFT_RENDEZVOUS", "read",
 		"how the bytes of large messages move: read by their receivers, or write, by their senders into " +
 			"the buffers that receivers grant"}
-	KeepMost = &Setting{"WEFT_UNEXPECTED_MAX", "64M",
+	UnexpectedMax = &Setting{"WEFT_UNEXPECTED_MAX", "64M",
 		"bytes of messages without a receive that a rank keeps; beyond it the bytes stay with their senders"}
-	KeepCount = &Setting{"WEFT_UNEXPECTED_COUNT", "1M",
+	UnexpectedCount = &Setting{"WEFT_UNEXPECTED_COUNT", "1M",
 		"messages without a receive that a rank keeps, in about 300 bytes each besides their payload; at " +
 			"the limit a peer that has sent more than its share of them is given up"}
 	Collectives = &Setting{"WEFT_COLL", "",
@@ -126,8 +126,8 @@ var (
 		"what a rank tells on standard error: error, warn, info or debug"}
 )
 
-// MostLanes is the greatest value of WEFT_LANES.
-const MostLanes = 8
+// MaxLanes is the greatest value of WEFT_LANES.
+const MaxLanes = 8
 
 // String is the setting's text in the environment, or the default.
 func (s *Setting) String() string { return Environment().Of(s).String() }

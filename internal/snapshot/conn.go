@@ -8,7 +8,7 @@ import (
 
 // A rank and its launcher talk about the rank's state over a connection of their own, a descriptor that the
 // rank inherits. The launcher sends a byte for each thing that it asks for, a byte of value Taken when it has
-// a whole deposit, and a byte of value Failed with the number of a rank, 4 bytes, big endian, when that rank
+// a whole artifact, and a byte of value Failed with the number of a rank, 4 bytes, big endian, when that rank
 // has failed and the job goes on. The rank sends frames: the length of what follows, 4 bytes, big endian; the
 // kind, 1 byte; and the body.
 
@@ -20,8 +20,8 @@ const (
 	Ask       = 1 // asks for a snapshot
 	AskSample = 2 // asks for a sample
 	Failed    = 3 // tells that a rank has failed
-	AskStacks = 4 // asks for the stacks of all goroutines, as a deposit
-	Taken     = 5 // tells that a whole deposit has been taken
+	AskStacks = 4 // asks for the stacks of all goroutines, as an artifact
+	Taken     = 5 // tells that a whole artifact has been taken
 )
 
 // AppendFailed appends what tells of a failed rank.
@@ -55,9 +55,9 @@ const (
 	Moving       // messages of the rank move again
 	Answer       // the body is an encoded snapshot
 	Sampled      // the body is an encoded sample
-	// Deposited: the body is which deposit it is a part of, 1 byte; whether it is the last part, 1 byte; and
-	// the part.
-	Deposited
+	// ArtifactPart: the body is which artifact it is a part of, 1 byte; whether it is the last part, 1 byte;
+	// and the part.
+	ArtifactPart
 )
 
 // AppendFrame appends a frame.
@@ -99,25 +99,25 @@ func NextFrame(b []byte) (k Kind, body, rest []byte, ok bool, err error) {
 func parseHead(head []byte) (k Kind, body int, err error) {
 	n, k := binary.BigEndian.Uint32(head), Kind(head[4])
 	switch {
-	case k < Quiet || k > Deposited:
+	case k < Quiet || k > ArtifactPart:
 		return 0, 0, fmt.Errorf("a frame of kind %d", k)
 	case n < 1 || n > 1+MaxSize || k < Answer && n != 1,
-		k == Deposited && n < 3:
+		k == ArtifactPart && n < 3:
 		return 0, 0, fmt.Errorf("a frame of kind %d of %d bytes", k, n)
 	}
 	return k, int(n - 1), nil
 }
 
-// Deposit says what a rank leaves with its launcher.
-type Deposit byte
+// Artifact says what a rank leaves with its launcher.
+type Artifact byte
 
 const (
-	Profile   Deposit = iota + 1 // in pprof's format
-	CallSites                    // an encoded list of CallSite
-	Stacks                       // of all goroutines, as runtime.Stack writes them
-	Trace                        // what package trace encodes
-	Deposits                     // one more than the last
+	Profile   Artifact = iota + 1 // in pprof's format
+	CallSites                     // an encoded list of CallSite
+	Stacks                        // of all goroutines, as runtime.Stack writes them
+	Trace                         // what package trace encodes
+	Artifacts                     // one more than the last
 )
 
-// MaxDeposit bounds a deposit, in bytes.
-const MaxDeposit = 64 << 20
+// MaxArtifact bounds an artifact, in bytes.
+const MaxArtifact = 64 << 20

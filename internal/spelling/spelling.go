@@ -7,7 +7,7 @@ import "strings"
 // matter, nor do the signs that join parts of a name.
 func Nearest(word string, words []string) string {
 	target := plain(word)
-	best, least := "", 0
+	best, smallest := "", 0
 	for _, candidate := range words {
 		text := plain(candidate)
 		d := distance(target, text)
@@ -15,8 +15,8 @@ func Nearest(word string, words []string) string {
 		if d > min(len(target), len(text))/3 {
 			continue
 		}
-		if best == "" || d < least {
-			best, least = candidate, d
+		if best == "" || d < smallest {
+			best, smallest = candidate, d
 		}
 	}
 	return best

@@ -248,9 +248,10 @@ func SendDescriptors(c *net.UnixConn, b []byte, fds ...int) error {
 	return err
 }
 
-// RecvDescriptors reads what there is into b, and at most most descriptors beside it; all others are closed.
-func RecvDescriptors(c *net.UnixConn, b []byte, most int) (n int, fds []int, err error) {
-	oob := make([]byte, unix.CmsgSpace(4*most))
+// RecvDescriptors reads what there is into b, and at most maxFDs descriptors beside it; all others are
+// closed.
+func RecvDescriptors(c *net.UnixConn, b []byte, maxFDs int) (n int, fds []int, err error) {
+	oob := make([]byte, unix.CmsgSpace(4*maxFDs))
 	n, oobn, _, _, err := c.ReadMsgUnix(b, oob)
 	if oobn > 0 {
 		messages, parseErr := unix.ParseSocketControlMessage(oob[:oobn])

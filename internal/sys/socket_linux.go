@@ -172,9 +172,9 @@ func (p *Poller) Remove(fd int) error { return unix.EpollCtl(p.epoll, unix.EPOLL
 // Ready reports, without blocking, the ids of descriptors that have something.
 func (p *Poller) Ready(ids []int32) int {
 	var events [64]unix.EpollEvent
-	most := min(len(events), len(ids))
+	maxEvents := min(len(events), len(ids))
 	r, _, e := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(p.epoll),
-		uintptr(unsafe.Pointer(&events[0])), uintptr(most), 0, 0, 0)
+		uintptr(unsafe.Pointer(&events[0])), uintptr(maxEvents), 0, 0, 0)
 	if e != 0 {
 		return 0
 	}

@@ -65,7 +65,7 @@ const (
 
 // Encode returns what is in the buffer, as Decode reads it, with as many of the first records as fit into
 // some bytes. h has what the buffer does not know.
-func (b *Buffer) Encode(h Head, most int) ([]byte, error) {
+func (b *Buffer) Encode(h Head, maxBytes int) ([]byte, error) {
 	records, omitted := b.records()
 	b.mu.Lock()
 	h.Version, h.Omitted, h.Regions = version, omitted, slices.Clone(b.names)
@@ -75,7 +75,7 @@ func (b *Buffer) Encode(h Head, most int) ([]byte, error) {
 	for i := range records {
 		before := len(body)
 		body = records[i].append(body, last.Time)
-		if len(body)+maxHead > most {
+		if len(body)+maxHead > maxBytes {
 			body = body[:before]
 			h.Omitted += uint64(len(records) - i)
 			break
@@ -143,18 +143,18 @@ func next(b []byte, before int64) (r Record, rest []byte, err error) {
 	}
 	r.Kind, r.What = Kind(b[0]), b[1]
 	b = b[2:]
-	unsigned := func(most uint64) uint64 {
+	unsigned := func(limit uint64) uint64 {
 		n, used := binary.Uvarint(b)
-		if used <= 0 || n > most {
+		if used <= 0 || n > limit {
 			err = errShort
 			return 0
 		}
 		b = b[used:]
 		return n
 	}
-	signed := func(least, most int64) int64 {
+	signed := func(low, high int64) int64 {
 		n, used := binary.Varint(b)
-		if used <= 0 || n < least || n > most {
+		if used <= 0 || n < low || n > high {
 			err = errShort
 			return 0
 		}

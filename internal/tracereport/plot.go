@@ -69,7 +69,7 @@ func (j *Job) page(w io.Writer) error {
 	return err
 }
 
-// share of a column of the timeline that a rank was in calls and asleep.
+// column is the share of a column of the timeline that a rank was in calls and asleep.
 type column struct{ inCalls, asleep float64 }
 
 // columns divides the time of a rank.
@@ -200,12 +200,12 @@ func (j *Job) matrix() *plot.Plot {
 	p := plot.New()
 	p.X.Label.Text, p.Y.Label.Text = "To rank", "From rank"
 	ranks := j.ordered()
-	var most int64
+	var maxBytes int64
 	for _, n := range j.Bytes {
-		most = max(most, n)
+		maxBytes = max(maxBytes, n)
 	}
-	p.Title.Text = fmt.Sprintf("Bytes between ranks: few are light, many dark, at most %s", size(most))
-	if most > 0 {
+	p.Title.Text = fmt.Sprintf("Bytes between ranks: few are light, many dark, at most %s", size(maxBytes))
+	if maxBytes > 0 {
 		m := plotter.NewHeatMap(grid{j, ranks}, blues{})
 		m.NaN = color.White
 		if m.Min == m.Max {

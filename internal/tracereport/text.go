@@ -13,10 +13,10 @@ import (
 
 // Limits of tables.
 const (
-	mostCalls  = 30
-	mostRanks  = 64
-	mostMatrix = 16 // ranks up to which the matrix of bytes is shown whole
-	mostPairs  = 20
+	maxCalls    = 30
+	maxRankRows = 64
+	maxMatrix   = 16 // ranks up to which the matrix of bytes is shown whole
+	maxPairs    = 20
 )
 
 // WriteText writes the summary.
@@ -73,7 +73,7 @@ func (j *Job) writeCalls(b *strings.Builder, title string, calls map[string]*Cal
 	names := slices.SortedFunc(maps.Keys(calls), func(a, b string) int {
 		return cmp.Or(-cmp.Compare(calls[a].Time, calls[b].Time), cmp.Compare(a, b))
 	})
-	for _, name := range names[:min(len(names), mostCalls)] {
+	for _, name := range names[:min(len(names), maxCalls)] {
 		c := calls[name]
 		fmt.Fprintf(w, "%s\t%d\t%v\t%s\t%v\t\n", name, c.Count, rounded(c.Time), share(c.Time, j.all()),
 			rounded(c.Asleep))
@@ -87,14 +87,14 @@ func (j *Job) writeRanks(b *strings.Builder) {
 	fmt.Fprintln(w, "RANK\tHOST\tIN CALLS\tASLEEP\tSENT\tRECEIVED\tLATE SENDERS\tWAITED\t"+
 		"LATE RECEIVERS\tLAY\t")
 	list := j.ordered()
-	var sum, most time.Duration
+	var sum, longest time.Duration
 	slowest := 0
 	for i, r := range list {
 		outside := max(j.length()-r.InCalls, 0)
-		if sum += outside; outside > most {
-			most, slowest = outside, r.Number
+		if sum += outside; outside > longest {
+			longest, slowest = outside, r.Number
 		}
-		if i < mostRanks {
+		if i < maxRankRows {
 			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%d\t%v\t%d\t%v\t\n", r.Number, r.Host,
 				share(r.InCalls, j.length()), share(r.Asleep, j.length()), size(r.Sent), size(r.Received),
 				r.LateSends.Count, rounded(r.LateSends.Time), r.LateReceives.Count,
@@ -102,19 +102,19 @@ func (j *Job) writeRanks(b *strings.Builder) {
 		}
 	}
 	w.Flush()
-	if n := len(list) - mostRanks; n > 0 {
+	if n := len(list) - maxRankRows; n > 0 {
 		fmt.Fprintf(b, "%s more\n", counted(n, "rank"))
 	}
 	if mean := sum / time.Duration(len(list)); mean > 0 && len(list) > 1 {
 		fmt.Fprintf(b, "\nimbalance: a rank is outside of calls for %v on average, rank %d for %v, %s more\n",
-			rounded(mean), slowest, rounded(most), share(most-mean, mean))
+			rounded(mean), slowest, rounded(longest), share(longest-mean, mean))
 	}
 }
 
 // writeBytes writes the matrix of bytes, or its largest entries.
 func (j *Job) writeBytes(b *strings.Builder) {
 	list := j.ordered()
-	if len(list) <= mostMatrix {
+	if len(list) <= maxMatrix {
 		w := table(b)
 		fmt.Fprint(w, "BYTES FROM\\TO\t")
 		for _, to := range list {
@@ -136,7 +136,7 @@ func (j *Job) writeBytes(b *strings.Builder) {
 	pairs := slices.SortedFunc(maps.Keys(j.Bytes), func(a, b [2]int) int {
 		return cmp.Or(-cmp.Compare(j.Bytes[a], j.Bytes[b]), cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1]))
 	})
-	for _, p := range pairs[:min(len(pairs), mostPairs)] {
+	for _, p := range pairs[:min(len(pairs), maxPairs)] {
 		fmt.Fprintf(w, "%d\t%d\t%s\t%d\t\n", p[0], p[1], size(j.Bytes[p]), j.Counts[p])
 	}
 	w.Flush()

@@ -6,13 +6,13 @@ import "encoding/binary"
 // Size is the length of a word in bytes.
 const Size = 8
 
-// most is how many bytes are copied word by word. Of more the built-in copy is quicker.
-const most = 64
+// maxBytes is how many bytes are copied word by word. Of more the built-in copy is quicker.
+const maxBytes = 64
 
 // Copy is the built-in copy, quicker for the few words that most messages are.
 func Copy(dst, src []byte) {
 	n := min(len(dst), len(src))
-	if n < Size || n > most {
+	if n < Size || n > maxBytes {
 		copy(dst, src)
 		return
 	}

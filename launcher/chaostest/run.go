@@ -80,9 +80,9 @@ func (h Harness) Run(p Plan) error {
 }
 
 func indent(text string) string {
-	const most = 4000
-	if len(text) > most {
-		text = text[:most/2] + "\n…\n" + text[len(text)-most/2:]
+	const maxBytes = 4000
+	if len(text) > maxBytes {
+		text = text[:maxBytes/2] + "\n…\n" + text[len(text)-maxBytes/2:]
 	}
 	return "    " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n    ")
 }

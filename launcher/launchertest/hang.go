@@ -15,15 +15,15 @@ import (
 // explain sees to it that a job which does not end says where it stands: shortly before the launcher ends it
 // for that the ranks show their goroutines, and if the launcher does not end it the whole test does, with the
 // launcher's. It returns what has to be called at the job's end.
-func explain(patience time.Duration) (over func()) {
+func explain(timeout time.Duration) (over func()) {
 	// a rank may take that long to write where it is, on a machine that does much else
 	const telling = 2 * time.Second
-	ask := time.AfterFunc(patience-max(patience/20, telling), func() {
+	ask := time.AfterFunc(timeout-max(timeout/20, telling), func() {
 		for _, c := range children() {
 			syscall.Kill(c.pid, syscall.SIGQUIT)
 		}
 	})
-	late := patience + time.Minute // far more than the launcher takes to kill what does not end
+	late := timeout + time.Minute // far more than the launcher takes to kill what does not end
 	give := time.AfterFunc(late, func() {
 		fmt.Fprintf(os.Stderr, "\nlaunchertest: the job has not ended, nor was it ended, within %s\n%s",
 			late, standing())

@@ -34,8 +34,8 @@ import (
 // variable has a test binary play a body in place of its tests.
 const variable = "LAUNCHERTEST_BODY"
 
-// patience is how long a job may take on a machine that does much else.
-const patience = 2 * time.Minute
+// timeout is how long a job may take on a machine that does much else.
+const timeout = 2 * time.Minute
 
 var bodies = map[string]func() error{}
 
@@ -99,25 +99,25 @@ func (r Result) Cause(t testing.TB) *launcher.Failure {
 // end is ended, and standard error tells where its ranks were.
 func Run(t testing.TB, apps ...launcher.App) Result {
 	t.Helper()
-	return run(t, launcher.Job{Apps: apps, Timeout: patience})
+	return run(t, launcher.Job{Apps: apps, Timeout: timeout})
 }
 
 // RunWatched is Run of a job that is watched for deadlocks, which end it.
 func RunWatched(t testing.TB, apps ...launcher.App) Result {
 	t.Helper()
-	return run(t, launcher.Job{Apps: apps, Timeout: patience, Stuck: 10 * time.Second, AbortStuck: true})
+	return run(t, launcher.Job{Apps: apps, Timeout: timeout, Stuck: 10 * time.Second, AbortStuck: true})
 }
 
 // RunSurviving is Run of a job that goes on when ranks fail.
 func RunSurviving(t testing.TB, apps ...launcher.App) Result {
 	t.Helper()
-	return run(t, launcher.Job{Apps: apps, Timeout: patience, Survive: true})
+	return run(t, launcher.Job{Apps: apps, Timeout: timeout, Survive: true})
 }
 
 // RunAgain is Run of a job that is started again, so many times at most, when a rank is lost.
 func RunAgain(t testing.TB, restarts int, apps ...launcher.App) Result {
 	t.Helper()
-	return run(t, launcher.Job{Apps: apps, Timeout: patience, Restarts: restarts})
+	return run(t, launcher.Job{Apps: apps, Timeout: timeout, Restarts: restarts})
 }
 
 // RunSurvivingFor is RunSurviving of a job that is ended after a time of its own.

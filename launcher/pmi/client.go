@@ -54,7 +54,7 @@ type Client struct {
 	broken error // why the connection can no longer be used
 	closed bool
 
-	patience time.Duration // in place of answerWithin, for tests
+	timeout time.Duration // in place of answerWithin, for tests
 
 	port, id string // where to connect and as whom; empty with an inherited descriptor
 
@@ -381,9 +381,9 @@ func (c *Client) call(ctx context.Context, name, answer string, args ...field) (
 
 // impatient is a context that ends when the launcher has had its time to answer.
 func (c *Client) impatient(ctx context.Context) (context.Context, func()) {
-	patience := cmp.Or(c.patience, answerWithin)
-	return context.WithTimeoutCause(ctx, patience, fmt.Errorf("the launcher has not answered within %s",
-		patience))
+	timeout := cmp.Or(c.timeout, answerWithin)
+	return context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the launcher has not answered within %s",
+		timeout))
 }
 
 // bound lets the connection's reads and writes end with ctx until the function that it returns is called.

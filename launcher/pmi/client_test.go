@@ -353,7 +353,7 @@ func TestClientDoesNotWaitForASilentLauncher(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer listener.Close()
-	c := &Client{port: listener.Addr().String(), id: "0", rank: -1, size: -1, patience: 20 * time.Millisecond}
+	c := &Client{port: listener.Addr().String(), id: "0", rank: -1, size: -1, timeout: 20 * time.Millisecond}
 	require.ErrorContains(t, c.Init(context.Background()),
 		"pmi: initack: the launcher has not answered within 20ms")
 	require.NoError(t, c.Close())
@@ -365,7 +365,7 @@ func TestClientDoesNotWaitForASilentLauncher(t *testing.T) {
 			defer ours.Close()
 			go answerSome(ours, answers)
 			// the answers that do come take less on any machine
-			c := &Client{rank: 0, size: 1, patience: 2 * time.Second}
+			c := &Client{rank: 0, size: 1, timeout: 2 * time.Second}
 			c.use(theirs)
 			assert.ErrorContains(t, c.Init(context.Background()),
 				call+": the launcher has not answered within 2s")

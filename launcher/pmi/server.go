@@ -45,7 +45,7 @@ type Server struct {
 	config Config
 	ranks  []rankState
 	index  map[int]int // by rank: its place in ranks
-	space  *Space
+	space  *KeySpace
 }
 
 type rankState struct {
@@ -105,7 +105,7 @@ func NewServer(c Config, ranks []Rank) *Server {
 		s.index[r.ID] = i
 		each[i] = 1
 	}
-	s.space = NewSpace(each, false)
+	s.space = NewKeySpace(each, false)
 	for i := 0; i+1 < len(c.Preset); i += 2 {
 		s.space.Preset(c.Preset[i], c.Preset[i+1])
 	}

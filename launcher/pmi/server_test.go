@@ -144,7 +144,7 @@ func TestServerRefusesARequestBeforeTheAnswerToGet(t *testing.T) {
 
 // What one member puts takes no room from another.
 func TestSpaceBoundsEachMember(t *testing.T) {
-	s := NewSpace([]int{1, 2}, true)
+	s := NewKeySpace([]int{1, 2}, true)
 	value := strings.Repeat("v", maxStored-1)
 	require.NoError(t, s.Put(0, []string{"a", value}))
 	require.EqualError(t, s.Put(0, []string{"b", "c"}), "more than 1048576 bytes of keys and values")

@@ -17,7 +17,7 @@ const (
 	checksumOf = 4
 	maxWhat    = 1000
 	maxRanks   = 1 << 20
-	headerMost = fixedSize + maxWhat + checksumOf
+	maxHeader  = fixedSize + maxWhat + checksumOf
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -83,7 +83,7 @@ func parseHeader(b []byte) (h header, n int, err error) {
 		Rank: int(rank), Before: int64(le.Uint64(b[24:])), Length: int64(le.Uint64(b[32:])),
 		What: string(b[fixedSize:n]),
 	}
-	if h.Set.Step < 0 || h.Before < none || h.Length < 0 || h.Length > math.MaxInt64-headerMost-checksumOf ||
+	if h.Set.Step < 0 || h.Before < none || h.Length < 0 || h.Length > math.MaxInt64-maxHeader-checksumOf ||
 		size > maxRanks || rank >= size {
 		return header{}, 0, errors.New("the header makes no sense")
 	}

@@ -133,7 +133,7 @@ func readHeader(file string) (header, error) {
 		return header{}, err
 	}
 	defer f.Close()
-	b := make([]byte, headerMost)
+	b := make([]byte, maxHeader)
 	n, err := io.ReadFull(f, b)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return header{}, err

@@ -93,7 +93,7 @@ func TestArena_TooLittleMemoryIsAnErrorAndNothingElse(t *testing.T) {
 	_, err := a.pd.Alloc(1<<62, everyRight)
 	require.ErrorIs(t, err, errNoMemory)
 
-	// What needs a stage gets on without one.
+	// What needs a bounce buffer gets on without one.
 	src, err := a.pd.Register(make([]byte, 50_000), everyRight)
 	require.NoError(t, err)
 	dst, err := b.pd.Register(make([]byte, 50_000), everyRight)

@@ -26,7 +26,7 @@ func (q *qp) piece(rest int) (n int, ok bool) {
 		return 0, false
 	}
 	if tail := q.bounce.tailAfter[q.bounce.next]; int64(q.out.consumed-tail) < 0 {
-		if q.out.look(); int64(q.out.consumed-tail) < 0 {
+		if q.out.loadConsumed(); int64(q.out.consumed-tail) < 0 {
 			q.waits = true
 			return 0, false
 		}
@@ -34,7 +34,7 @@ func (q *qp) piece(rest int) (n int, ok bool) {
 	return min(rest, bouncePiece), true
 }
 
-// hasBounceBuffer tells whether there is a stage, and makes one if there is memory.
+// hasBounceBuffer tells whether there is a bounce buffer, and makes one if there is memory.
 func (q *qp) hasBounceBuffer() bool {
 	s := &q.bounce
 	if s.memory.n > 0 {
@@ -80,7 +80,7 @@ func (q *qp) endFrame(n int) {
 	q.out.publish() // the peer can begin
 }
 
-// trimBounceBuffer gives a stage back that nobody needs. It is called with every Tick.
+// trimBounceBuffer gives a bounce buffer back that nobody needs. It is called with every Tick.
 func (q *qp) trimBounceBuffer() {
 	s := &q.bounce
 	s.failed = false

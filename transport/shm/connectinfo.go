@@ -26,9 +26,9 @@ type connectInfo struct {
 
 // queueInfo is a completion queue that is to be told.
 type queueInfo struct {
-	bell uint64 // offset
-	slot uint32
-	wake wakeName
+	doorbell uint64 // offset
+	slot     uint32
+	wake     wakeName
 }
 
 const (
@@ -53,7 +53,7 @@ func (o *connectInfo) append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint64(b, o.probe)
 	b = append(b, o.secret[:]...)
 	for _, c := range o.queues {
-		b = binary.LittleEndian.AppendUint64(b, c.bell)
+		b = binary.LittleEndian.AppendUint64(b, c.doorbell)
 		b = binary.LittleEndian.AppendUint32(b, c.slot)
 		b = append(b, c.wake.id[:]...)
 		b = append(b, c.wake.token[:]...)
@@ -87,10 +87,10 @@ func parseConnectInfo(b []byte) (*connectInfo, []byte, error) {
 	}
 	b = b[connectInfoHead:]
 	for range queues {
-		c := queueInfo{bell: binary.LittleEndian.Uint64(b), slot: binary.LittleEndian.Uint32(b[8:])}
-		if !o.holds(c.bell) || c.slot >= maxSlots {
-			return nil, nil, fmt.Errorf("%w: an Offer of slot %d of a bell at %d", transport.ErrProtocol,
-				c.slot, c.bell)
+		c := queueInfo{doorbell: binary.LittleEndian.Uint64(b), slot: binary.LittleEndian.Uint32(b[8:])}
+		if !o.holds(c.doorbell) || c.slot >= maxSlots {
+			return nil, nil, fmt.Errorf("%w: an Offer of slot %d of a doorbell at %d", transport.ErrProtocol,
+				c.slot, c.doorbell)
 		}
 		copy(c.wake.id[:], b[12:])
 		copy(c.wake.token[:], b[12+wakeNameSize:])
@@ -156,7 +156,8 @@ func (o *connectInfo) take(fds []int) (*peerMapping, error) {
 			f.close()
 			return nil, err
 		}
-		f.queues = append(f.queues, peerQueue{doorbell: doorbellAt(mem, c.bell), slot: c.slot, wake: wake})
+		f.queues = append(f.queues,
+			peerQueue{doorbell: doorbellAt(mem, c.doorbell), slot: c.slot, wake: wake})
 	}
 	return f, nil
 }

@@ -41,7 +41,7 @@ var _ [unsafe.Sizeof(controlBlock{}) - blockSize]struct{}
 // tailEnded is the bit of tail with which the sender says that it uses the receiver's memory no more.
 const tailEnded = 1 << 63
 
-// Bits of attention.
+// Bits of notifyEnable.
 const (
 	notifyTell   = 1 << iota // tell the completion queues
 	notifyClosed             // place nothing any more

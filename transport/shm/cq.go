@@ -24,7 +24,7 @@ type cq struct {
 	interest interest
 	wake     wakeName // of the poller's wake socket
 
-	// The bell and its slots.
+	// The doorbell and its slots.
 	doorbell    *doorbell
 	doorbellOff int64
 	slots       struct {
@@ -287,7 +287,7 @@ func (c *cq) attach(q *qp) {
 	}
 	if c.interest.notified && q.in.notifyEnable == notifyTell {
 		c.activate(q) // the others are told of already
-		c.lookAfresh(q)
+		c.reactivate(q)
 		c.interest.pending.Store(true)
 		return
 	}
@@ -302,7 +302,7 @@ func (c *cq) detach(q *qp) {
 	c.active = slices.DeleteFunc(c.active, func(o *qp) bool { return o == q })
 }
 
-// slot takes a free bit of the bell.
+// slot takes a free bit of the doorbell.
 func (c *cq) slot() (uint32, error) {
 	c.slots.Lock()
 	defer c.slots.Unlock()

@@ -14,7 +14,7 @@ var errReads = fmt.Errorf("%w: this process may not read the memory of the peer'
 func (q *qp) Get(dst []byte, from *transport.Segment) error {
 	n := len(dst)
 	switch {
-	case q.most == 0:
+	case q.maxReads == 0:
 		return errReads
 	case n == 0 || n > readsPerPass || uint64(n) != from.Length:
 		return fmt.Errorf("%w: a Get of %d bytes into %d", transport.ErrInvalid, from.Length, n)

@@ -79,7 +79,7 @@ func (c *caller) say(b []byte) {
 	require.NoError(c.t, err)
 }
 
-// offer sends an Offer with descriptors.
+// give sends an Offer with descriptors.
 func (c *caller) give(secret *[32]byte, o *connectInfo, fds ...int) {
 	require.NoError(c.t, sys.SendDescriptors(c.conn, c.appendOffer(nil, secret, o, nil), fds...))
 }
@@ -114,7 +114,7 @@ func (c *caller) proved(secret *[32]byte) {
 
 // Whoever is no rank of this job is turned away with the reason on both sides, keeps nothing open, and the
 // next genuine peer finds an open door.
-func TestStranger_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
+func TestUnauthenticated_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 	var secret [32]byte
 	tests := []struct {
 		name  string
@@ -225,7 +225,7 @@ func TestStranger_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 // offer is one that makes sense.
 func (c *caller) offer() *connectInfo {
 	return &connectInfo{arena: uint64(minArena), block: uint64(tableBytes), domain: 1, num: 1, recv: 1,
-		queues: []queueInfo{{bell: uint64(tableBytes)}}}
+		queues: []queueInfo{{doorbell: uint64(tableBytes)}}}
 }
 
 func descriptors(t *testing.T) int {
@@ -240,7 +240,7 @@ func openRank(t *testing.T, number uint32) *door {
 	return openEnd(t, Options{}, transport.Identity{Job: "door", Rank: number, Size: 3})
 }
 
-func TestStranger_WhoSaysNothingIsCut(t *testing.T) {
+func TestUnauthenticated_WhoSaysNothingIsCut(t *testing.T) {
 	d := openDoor(t, Options{AuthTimeout: 20 * time.Millisecond})
 	c := d.call(t)
 	err := <-d.refused
@@ -251,7 +251,7 @@ func TestStranger_WhoSaysNothingIsCut(t *testing.T) {
 
 // Callers who hold on to their places keep no rank out for longer than the time that they have, and nobody is
 // cut off to make room.
-func TestStranger_WhoHoldsHisPlaceKeepsNobodyOut(t *testing.T) {
+func TestUnauthenticated_WhoHoldsHisPlaceKeepsNobodyOut(t *testing.T) {
 	d := openDoor(t, Options{AuthTimeout: 200 * time.Millisecond})
 	for range 2 * maxCallers {
 		d.call(t)
@@ -308,7 +308,7 @@ func TestConnect_MoreAtOnceThanThereArePlaces(t *testing.T) {
 }
 
 // Processes of another user can neither take a place nor fill the log.
-func TestStranger_OfAnotherUserTakesNoPlace(t *testing.T) {
+func TestUnauthenticated_OfAnotherUserTakesNoPlace(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can be another user")
 	}
@@ -356,8 +356,8 @@ func flood(name string) error {
 	return nil
 }
 
-// A descriptor that a stranger sends along with his first message is not taken.
-func TestStranger_DescriptorsAreNotTaken(t *testing.T) {
+// A descriptor that an unauthenticated caller sends along with his first message is not taken.
+func TestUnauthenticated_DescriptorsAreNotTaken(t *testing.T) {
 	d := openDoor(t, Options{})
 	var secret [32]byte
 	c := d.call(t)

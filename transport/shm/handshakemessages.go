@@ -68,23 +68,23 @@ func parseMessage(b []byte, want messageType) (messageType, []byte, error) {
 		return 0, nil, fmt.Errorf("%w: it begins with %q", transport.ErrNotWeft, b[:min(len(b), prefixSize)])
 	}
 	version, t, body := b[len(magic)], messageType(b[len(magic)+1]), b[prefixSize:]
-	least, most := 0, 0
+	minLen, maxLen := 0, 0
 	switch t {
 	case typeHello:
-		least, most = helloBody, helloBody
+		minLen, maxLen = helloBody, helloBody
 	case typeAccept:
-		least, most = nonceSize+proofSize+minConnectInfo, maxBody
+		minLen, maxLen = nonceSize+proofSize+minConnectInfo, maxBody
 	case typeOffer:
-		least, most = proofSize+minConnectInfo, maxBody-nonceSize
+		minLen, maxLen = proofSize+minConnectInfo, maxBody-nonceSize
 	case typeReject:
-		least, most = 1, 1+handshake.MaxText
+		minLen, maxLen = 1, 1+handshake.MaxText
 	}
 	switch {
 	case version != handshakeVersion:
 		return t, nil, fmt.Errorf("%w: version %d, here %d", transport.ErrVersion, version, handshakeVersion)
 	case t != want && t != typeReject:
 		return t, nil, fmt.Errorf("%w: %v where %v is due", transport.ErrProtocol, t, want)
-	case len(body) < least || len(body) > most:
+	case len(body) < minLen || len(body) > maxLen:
 		return t, nil, fmt.Errorf("%w: %v of %d bytes", transport.ErrProtocol, t, len(b))
 	}
 	return t, body, nil

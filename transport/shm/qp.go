@@ -32,23 +32,23 @@ type qp struct {
 	in   inRing
 
 	// Sending: see transmit.go.
-	next    uint32 // of the send queue: what goes out next
-	answers answerQueue
-	most    uint64 // our Reads and Atomics outstanding at once: both sides' limits
-	began   uint64 // Reads and Atomics
-	read    uint64 // of them that are done
-	busy    bool   // there is something to do here: it is in the active list of its queues
-	bounce  bounceBuffer
-	waits   bool // for the peer to carry out frames
+	next      uint32 // of the send queue: what goes out next
+	responses responseQueue
+	maxReads  uint64 // our Reads and Atomics outstanding at once: both sides' limits
+	began     uint64 // Reads and Atomics
+	read      uint64 // of them that are done
+	busy      bool   // there is something to do here: it is in the active list of its queues
+	bounce    bounceBuffer
+	waits     bool // for the peer to carry out frames
 
 	// Receiving: see receive.go.
-	writeSeq     uint64           // of block.wrote, what is known
+	writeSeq     uint64           // of the block's writeSeq, what is known
 	recvMsn      uint64           // number of the next untagged message that the peer begins
 	recvOff      int              // bytes of it that are placed
 	askedNext    uint64           // least number that the peer's next Read may have
 	control      [maxControl]byte // payload that is looked at as a whole
 	silent       int              // ticks that counted since its last step
-	heartbeatSeq uint64           // of block.beat, what was last seen
+	heartbeatSeq uint64           // of the block's heartbeatSeq, what was last seen
 }
 
 // fastWrite is what a Write that is carried out by the caller needs.
@@ -60,7 +60,7 @@ type fastWrite struct {
 	notifyEnable  *uint64     //
 	writeTarget               // of the last Write
 	before        writeTarget // of the Writes before it
-	placementMark uint64      // what placing has
+	placementMark uint64      // what placementSeq has
 }
 
 // writeTarget is a region of the peer that is mapped here.
@@ -142,13 +142,13 @@ func (d *Device) newQP(p *prepared, peer uint32, local, remote string, theirs *c
 	out := controlBlockAt(f.mem, theirs.block)
 	q := &qp{
 		dev: d, scq: scq, rcq: rcq, peer: f, out: outRing{controlBlock: out},
-		in: inRing{controlBlock: p.in.block}, most: uint64(min(p.conf.Reads, theirs.reads)),
+		in: inRing{controlBlock: p.in.block}, maxReads: uint64(min(p.conf.Reads, theirs.reads)),
 	}
 	q.Init(transport.QPAttr{
 		QPConfig: p.conf, Num: p.num, Peer: peer, Local: local, Remote: remote, PeerRecv: theirs.recv,
 		PeerReads: theirs.reads, Lanes: 1,
 	}, verbs.Limits{SGE: maxSGE, Segments: maxSegments, Inline: maxInline, Message: maxMessage,
-		Offset: math.MaxUint64, Reads: int(q.most)}, q)
+		Offset: math.MaxUint64, Reads: int(q.maxReads)}, q)
 	q.fastWrite = fastWrite{pd: domain, open: true, fenced: !d.asymmetric || !theirs.asymmetric,
 		placementSeq: &out.placementSeq, notifyEnable: &out.notifyEnable}
 	q.conn = &connection{qp: q, in: p.in, slots: p.slots, wake: f.queues[0].wake, own: &f.own}
@@ -284,7 +284,7 @@ func (q *qp) Disconnect() {
 		q.scq.putSlot(q.conn.slots[0])
 	}
 	q.conn.stage, q.bounce = q.bounce.memory, bounceBuffer{}
-	q.next, q.answers = q.SQ.Tail, answerQueue{}
+	q.next, q.responses = q.SQ.Tail, responseQueue{}
 	q.dev.leave(q.conn, true)
 }
 

@@ -5,8 +5,8 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/ring"
 )
 
-// answer is a Read of the peer that is being answered, or an Atomic that has been carried out.
-type answer struct {
+// readResponse is a Read of the peer that is being answered, or an Atomic that has been carried out.
+type readResponse struct {
 	number   uint64
 	atomic   bool
 	original uint64 // of an Atomic: the word as it was
@@ -17,15 +17,15 @@ type answer struct {
 	refused  error // what is wrong with it; said in its turn, so that earlier Reads complete
 }
 
-// answerQueue is a ring of them. The peer may have only so many outstanding: more is a violation.
-type answerQueue struct {
-	ring       []answer
+// responseQueue is a ring of them. The peer may have only so many outstanding: more is a violation.
+type responseQueue struct {
+	ring       []readResponse
 	head, tail uint32
 }
 
-func (a *answerQueue) at(i uint32) *answer { return &a.ring[i&uint32(len(a.ring)-1)] }
+func (a *responseQueue) at(i uint32) *readResponse { return &a.ring[i&uint32(len(a.ring)-1)] }
 
-func (a *answerQueue) push() *answer {
+func (a *responseQueue) push() *readResponse {
 	if int(a.tail-a.head) == len(a.ring) {
 		a.ring = ring.Grow(a.ring, a.head, a.tail)
 	}

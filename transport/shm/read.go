@@ -29,7 +29,7 @@ func (q *qp) ask(w *verbs.Request, budget *int) bool {
 	if *budget <= 0 {
 		return false
 	}
-	if w.Asked || q.began-q.read >= q.most {
+	if w.Asked || q.began-q.read >= q.maxReads {
 		return false
 	}
 	if q.began != q.read {
@@ -74,7 +74,7 @@ func (q *qp) ask(w *verbs.Request, budget *int) bool {
 
 // readHere copies the next bytes of a Read, at most so many, straight from the peer's memory. It gives 0 if
 // that cannot be done.
-func (q *qp) readHere(w *verbs.Request, most int) (int, error) {
+func (q *qp) readHere(w *verbs.Request, limit int) (int, error) {
 	if w.Got == 0 { // nothing is read of what is refused in part
 		for _, s := range w.Remote {
 			if _, err := q.find(s.Key, transport.RemoteRead, s.Offset, s.Length); err != nil {
@@ -83,7 +83,7 @@ func (q *qp) readHere(w *verbs.Request, most int) (int, error) {
 		}
 	}
 	s, off := verbs.SegmentAt(w.Remote, w.Got)
-	p, at, n := verbs.Span(w.Local, w.Got, min(most, int(s.Length-off)))
+	p, at, n := verbs.Span(w.Local, w.Got, min(limit, int(s.Length-off)))
 	t, err := q.find(s.Key, transport.RemoteRead, s.Offset+off, uint64(n))
 	if err != nil {
 		return 0, err
@@ -233,8 +233,8 @@ func (q *qp) readData(h header, pieces [2][]byte) error {
 	return nil
 }
 
-// answered takes the end of our oldest Read or Atomic.
-func (q *qp) answered(h header) error {
+// completeRead takes the end of our oldest Read or Atomic.
+func (q *qp) completeRead(h header) error {
 	w := q.asking()
 	if w == nil || w.Number != h.a || (w.Op == transport.OpRead) != (h.op == frameReadDone) ||
 		w.Op == transport.OpRead && w.Got != w.Total {
@@ -259,7 +259,7 @@ func (q *qp) asked(h header, payload []byte) error {
 	if n < 1 || n > maxSegments || len(payload)%segmentSize != 0 {
 		return fmt.Errorf("%w: a Read of %d bytes of segments", transport.ErrProtocol, len(payload))
 	}
-	a, err := q.answer(h.a)
+	a, err := q.newResponse(h.a)
 	if err != nil || a.refused != nil {
 		return err
 	}
@@ -289,7 +289,7 @@ func (q *qp) askedAtomic(h header, payload []byte) error {
 		return fmt.Errorf("%w: an Atomic of operation %d, %d bytes of it", transport.ErrProtocol, h.b,
 			len(payload))
 	}
-	a, err := q.answer(h.a)
+	a, err := q.newResponse(h.a)
 	if err != nil {
 		return err
 	}
@@ -312,10 +312,10 @@ func (q *qp) askedAtomic(h header, payload []byte) error {
 	return nil
 }
 
-// answer makes an entry for a Read or an Atomic of the peer. Behind one that is refused all are: the
+// newResponse makes an entry for a Read or an Atomic of the peer. After one that is refused all are: the
 // connection ends before their turn.
-func (q *qp) answer(number uint64) (*answer, error) {
-	n := q.answers.tail - q.answers.head
+func (q *qp) newResponse(number uint64) (*readResponse, error) {
+	n := q.responses.tail - q.responses.head
 	if n >= maxReads {
 		return nil, &violation{code: terminateReads, err: fmt.Errorf("%w: more than %d Reads outstanding",
 			transport.ErrProtocol, maxReads)}
@@ -325,19 +325,19 @@ func (q *qp) answer(number uint64) (*answer, error) {
 			q.askedNext-1)
 	}
 	q.askedNext = number + 1
-	a := q.answers.push()
+	a := q.responses.push()
 	a.number, a.atomic, a.nsrc, a.total, a.sent, a.refused = number, false, 0, 0, 0, nil
 	if n > 0 {
-		a.refused = q.answers.at(q.answers.tail - 2).refused
+		a.refused = q.responses.at(q.responses.tail - 2).refused
 	}
 	q.work()
 	return a, nil
 }
 
-// answerFrames answers Reads and Atomics of the peer, in their order.
-func (q *qp) answerFrames() {
-	for q.answers.head != q.answers.tail {
-		a := q.answers.at(q.answers.head)
+// responseFrames answers Reads and Atomics of the peer, in their order.
+func (q *qp) responseFrames() {
+	for q.responses.head != q.responses.tail {
+		a := q.responses.at(q.responses.head)
 		switch {
 		case a.refused != nil:
 			q.Fail(&queuepair.RefusedRead{Number: a.number, Atomic: a.atomic, Err: a.refused},
@@ -370,6 +370,6 @@ func (q *qp) answerFrames() {
 			}
 			q.out.begin(header{op: frameReadDone, flags: flagLast, a: a.number, b: uint64(a.total)})
 		}
-		q.answers.head++
+		q.responses.head++
 	}
 }

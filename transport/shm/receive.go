@@ -70,10 +70,10 @@ func (q *qp) take(there uint64) error {
 	if h.flags&flagBounced == 0 {
 		pieces[0], pieces[1] = q.in.payload(h.length)
 	} else {
-		off, most := q.in.word(), uint64(len(q.peer.mem))
-		if off > most || uint64(h.length) > most-off {
+		off, size := q.in.word(), uint64(len(q.peer.mem))
+		if off > size || uint64(h.length) > size-off {
 			return fmt.Errorf("%w: a payload at %d of the %d bytes of an arena", transport.ErrProtocol, off,
-				most)
+				size)
 		}
 		pieces[0], inside = q.peer.mem[off:][:h.length:h.length], 0
 	}
@@ -114,7 +114,7 @@ func (q *qp) carry(h header, pieces [2][]byte) error {
 	case frameReadData:
 		return q.readData(h, pieces)
 	case frameReadDone, frameAtomicDone:
-		return q.answered(h)
+		return q.completeRead(h)
 	case frameClose:
 		q.PeerClosed()
 		q.MaybeClosed()

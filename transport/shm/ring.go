@@ -54,9 +54,9 @@ type header struct {
 }
 
 const (
-	headerSize   = 24
-	framePayload = 1536 // at most
-	lastWords    = 256  // of the ring are kept for a Terminate
+	headerSize       = 24
+	framePayload     = 1536 // at most
+	terminateReserve = 256  // of the ring are kept for a Terminate
 )
 
 func frameSize(n int) int { return headerSize + (n+7)&^7 }
@@ -72,18 +72,18 @@ type outRing struct {
 }
 
 // room tells whether a frame of n bytes of payload fits.
-func (o *outRing) room(n int) bool { return o.free(frameSize(n) + lastWords) }
+func (o *outRing) room(n int) bool { return o.free(frameSize(n) + terminateReserve) }
 
 func (o *outRing) free(size int) bool {
 	if int(o.tail-o.consumed)+size <= ringSize {
 		return true
 	}
-	o.look()
+	o.loadConsumed()
 	return int(o.tail-o.consumed)+size <= ringSize
 }
 
-// look asks how much the peer has carried out. What makes no sense counts as nothing.
-func (o *outRing) look() {
+// loadConsumed asks how much the peer has carried out. What makes no sense counts as nothing.
+func (o *outRing) loadConsumed() {
 	if c := atomic.LoadUint64(&o.controlBlock.consumed); c-o.consumed <= o.tail-o.consumed {
 		o.consumed = c
 	}
@@ -92,7 +92,7 @@ func (o *outRing) look() {
 // done tells whether the peer has carried out everything.
 func (o *outRing) done() bool {
 	if o.consumed != o.tail {
-		o.look()
+		o.loadConsumed()
 	}
 	return o.consumed == o.tail
 }
@@ -100,7 +100,7 @@ func (o *outRing) done() bool {
 // settled tells whether the peer has carried out all requests that change its memory or its keys.
 func (o *outRing) settled() bool {
 	if o.consumed < o.effect {
-		o.look()
+		o.loadConsumed()
 	}
 	return o.consumed >= o.effect
 }

@@ -156,7 +156,7 @@ func TestActivate_ListsAQueuePairOnce(t *testing.T) {
 	c.active = nil
 	for range 3 {
 		c.activate(c.qps[0])
-		c.lookAfresh(c.qps[0])
+		c.reactivate(c.qps[0])
 		c.qps[0].busy = false
 		c.qps[0].work()
 	}

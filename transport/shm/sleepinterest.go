@@ -60,14 +60,14 @@ func (c *cq) enableNotify() {
 	} else {
 		a.Disable()
 	}
-	attention := uint64(0)
+	enable := uint64(0)
 	if told {
-		attention = notifyTell
+		enable = notifyTell
 	}
 	changed := false
 	for _, q := range c.qps {
-		if old := q.in.notifyEnable; old != attention && (told || !q.other(c).interest.notified) {
-			sys.StoreRelease(&q.in.notifyEnable, attention)
+		if old := q.in.notifyEnable; old != enable && (told || !q.other(c).interest.notified) {
+			sys.StoreRelease(&q.in.notifyEnable, enable)
 			changed = true
 		}
 	}
@@ -79,7 +79,7 @@ func (c *cq) enableNotify() {
 	}
 	c.active = append(c.active[:0], c.qps...)
 	for _, q := range c.qps {
-		c.lookAfresh(q)
+		c.reactivate(q)
 	}
 	a.pending.Store(true)
 }
@@ -91,9 +91,9 @@ func (c *cq) activate(q *qp) {
 	}
 }
 
-// lookAfresh has the next pass over an active queue pair, which has been told of nothing yet, look for frames
+// reactivate has the next pass over an active queue pair, which has been told of nothing yet, look for frames
 // that have come, room, and what was placed.
-func (c *cq) lookAfresh(q *qp) {
+func (c *cq) reactivate(q *qp) {
 	q.busy = true
 	if q.rcq == c {
 		q.writeSeq = atomic.LoadUint64(&q.in.writeSeq)

@@ -71,17 +71,17 @@ func TestSpec_Entry(t *testing.T) {
 func TestSpec_Block(t *testing.T) {
 	var b controlBlock
 	layout(t, "Block", map[string][2]uintptr{
-		"tail": {unsafe.Offsetof(b.tail), 8}, "placing": {unsafe.Offsetof(b.placementSeq), 8},
-		"wrote": {unsafe.Offsetof(b.writeSeq), 8},
-		"wants": {unsafe.Offsetof(b.wants), 8}, "beat": {unsafe.Offsetof(b.heartbeatSeq), 8},
-		"attention": {unsafe.Offsetof(b.notifyEnable), 8},
-		"consumed":  {unsafe.Offsetof(b.consumed), 8}, "ring": {unsafe.Offsetof(b.ring), ringSize},
+		"tail": {unsafe.Offsetof(b.tail), 8}, "placementSeq": {unsafe.Offsetof(b.placementSeq), 8},
+		"writeSeq": {unsafe.Offsetof(b.writeSeq), 8},
+		"wants":    {unsafe.Offsetof(b.wants), 8}, "heartbeatSeq": {unsafe.Offsetof(b.heartbeatSeq), 8},
+		"notifyEnable": {unsafe.Offsetof(b.notifyEnable), 8},
+		"consumed":     {unsafe.Offsetof(b.consumed), 8}, "ring": {unsafe.Offsetof(b.ring), ringSize},
 	})
 }
 
-func TestSpec_Bell(t *testing.T) {
+func TestSpec_Doorbell(t *testing.T) {
 	var b doorbell
-	layout(t, "Bell", map[string][2]uintptr{
+	layout(t, "Doorbell", map[string][2]uintptr{
 		"summary": {unsafe.Offsetof(b.summary), 8}, "sleeping": {unsafe.Offsetof(b.sleeping), 8},
 		"words": {unsafe.Offsetof(b.words), unsafe.Sizeof(b.words)},
 	})
@@ -149,6 +149,6 @@ func TestSpec_MessagesAndFrames(t *testing.T) {
 	require.Contains(t, all, fmt.Sprintf("At most %d bytes of payload", framePayload))
 	require.Contains(t, all, fmt.Sprintf("(up to %d bytes) stands in the sender's arena: flag %d",
 		bouncePiece, flagBounced))
-	require.Contains(t, all, fmt.Sprintf("%d bytes of the ring are kept", lastWords))
+	require.Contains(t, all, fmt.Sprintf("%d bytes of the ring are kept", terminateReserve))
 	require.Contains(t, all, fmt.Sprintf("one of %d places, and one message of it is read", maxCallers))
 }

@@ -32,11 +32,10 @@ func (t terminate) String() string {
 	return fmt.Sprintf("code %d", uint64(t))
 }
 
-// terminateText is how much of the reason is said: with it the frame has place in what is kept of a ring for
-// last words.
+// terminateText is how much of the reason is said: with it the frame has place in terminateReserve.
 const terminateText = maxControl
 
-var _ [lastWords - headerSize - terminateText]struct{}
+var _ [terminateReserve - headerSize - terminateText]struct{}
 
 // TellFailed says why the connection is cut. There is always room for it.
 func (q *qp) TellFailed(cause error) {

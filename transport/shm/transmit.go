@@ -36,7 +36,7 @@ func (q *qp) transmit(pass bool) (did bool) {
 	}
 	for q.connected() {
 		head, next, tail := q.SQ.Head, q.next, q.out.tail
-		q.answerFrames()
+		q.responseFrames()
 		if q.connected() {
 			q.requests(&budget)
 		}
@@ -55,7 +55,7 @@ func (q *qp) transmit(pass bool) (did bool) {
 		}
 		did = true
 	}
-	if q.connected() && q.CloseDue() && q.SQ.Len() == 0 && q.answers.head == q.answers.tail {
+	if q.connected() && q.CloseDue() && q.SQ.Len() == 0 && q.responses.head == q.responses.tail {
 		if q.out.room(0) {
 			q.out.begin(header{op: frameClose, flags: flagLast})
 			q.out.publish()
@@ -84,12 +84,12 @@ func (q *qp) settleWork() {
 		atomic.StoreUint64(&q.out.wants, wants)
 		if q.waits && q.out.consumed != q.out.tail {
 			before := q.out.consumed
-			if q.out.look(); q.out.consumed != before {
+			if q.out.loadConsumed(); q.out.consumed != before {
 				q.scq.wakeSleepers()
 			}
 		}
 	}
-	q.busy = q.SQ.Head != q.SQ.Tail || q.answers.head != q.answers.tail || q.CloseDue()
+	q.busy = q.SQ.Head != q.SQ.Tail || q.responses.head != q.responses.tail || q.CloseDue()
 }
 
 // full tells whether there is no room for a frame of n bytes of payload; then the peer tells when there is.
@@ -340,7 +340,7 @@ func (q *qp) tellPlaced() {
 // tell has the peer look at this connection, if it wants to be told.
 func (q *qp) tell() {
 	if q.fenced {
-		sys.FullBarrier() // what was published is seen, or attention is
+		sys.FullBarrier() // what was published is seen, or notifyEnable is
 	}
 	if atomic.LoadUint64(q.notifyEnable) == 0 {
 		return

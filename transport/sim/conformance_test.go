@@ -48,9 +48,9 @@ func (p *provider) Vanish(d transport.Device) error {
 	return nil
 }
 
-func (p *provider) Cross(a, b transport.Device) {
+func (p *provider) Collide(a, b transport.Device) {
 	x, y := a.(*device), b.(*device)
-	x.net.Cross(x.rank(), y.rank())
+	x.net.Collide(x.rank(), y.rank())
 }
 
 // counters sums up what has happened on all networks.

@@ -17,7 +17,7 @@ type cq struct {
 	placed  []transport.QPN
 	overrun error
 	woken   bool
-	bell    chan struct{} // ends a Wait
+	wakeup  chan struct{} // ends a Wait
 	waiters int           // goroutines in Wait
 	closed  bool
 
@@ -117,7 +117,7 @@ func (c *cq) drop(num transport.QPN) {
 
 func (c *cq) signal() {
 	select {
-	case c.bell <- struct{}{}:
+	case c.wakeup <- struct{}{}:
 	default:
 	}
 	if c.handler != nil {
@@ -174,7 +174,7 @@ func (c *cq) Wait(d time.Duration) error {
 			return nil
 		}
 		select {
-		case <-c.bell:
+		case <-c.wakeup:
 		case <-timeout:
 			return nil
 		}

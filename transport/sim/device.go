@@ -73,10 +73,10 @@ func (d *device) CreateCQ(depth int, h transport.HandlerID) (transport.CQ, error
 			transport.ErrInvalid)
 	}
 	c := &cq{
-		dev:   d,
-		depth: depth,
-		rng:   rand.New(rand.NewPCG(d.net.seed, uint64(d.id)<<32|uint64(len(d.cqs)+1)<<16)),
-		bell:  make(chan struct{}, 1),
+		dev:    d,
+		depth:  depth,
+		rng:    rand.New(rand.NewPCG(d.net.seed, uint64(d.id)<<32|uint64(len(d.cqs)+1)<<16)),
+		wakeup: make(chan struct{}, 1),
 	}
 	if err := d.give(c, h); err != nil {
 		return nil, fmt.Errorf("create completion queue: %w", err)

@@ -257,7 +257,7 @@ func (a *attempt) waitsFor() <-chan struct{} {
 		}
 		return open
 	}
-	if met := n.crossings[pair]; met != nil && a.phase == phasePrepared {
+	if met := n.collisions[pair]; met != nil && a.phase == phasePrepared {
 		return met
 	}
 	return nil
@@ -344,10 +344,10 @@ func (a *attempt) start() {
 	n := a.from.dev.net
 	pair := pairOf(a.from.id.Rank, a.rank)
 	for _, r := range n.attempts {
-		if met := n.crossings[pair]; met != nil && r.from == to && r.rank == a.from.id.Rank &&
+		if met := n.collisions[pair]; met != nil && r.from == to && r.rank == a.from.id.Rank &&
 			r.phase == phasePrepared {
 			close(met)
-			delete(n.crossings, pair)
+			delete(n.collisions, pair)
 		}
 	}
 }
@@ -439,7 +439,7 @@ func (a *attempt) commit() {
 		a.fail(nil, err)
 		return
 	}
-	if n.mutant != twoOnCross {
+	if n.mutant != twoOnCollision {
 		if a.from.live(a.rank) != nil { // the other side's attempt came first
 			n.counters.Crossed++
 			a.end(nil)

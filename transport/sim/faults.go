@@ -127,12 +127,12 @@ func (n *Network) Refuse(a, b uint32, attempts int) {
 	n.refusals[pairOf(a, b)] = attempts
 }
 
-// Cross has the next attempts of two ranks to connect to each other cross: neither commits before both are
-// prepared. Both ranks must begin one, or the one that does waits for ever.
-func (n *Network) Cross(a, b uint32) {
+// Collide has the next attempts of two ranks to connect to each other collide: neither commits before both
+// are prepared. Both ranks must begin one, or the one that does waits for ever.
+func (n *Network) Collide(a, b uint32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.crossings[pairOf(a, b)] == nil {
-		n.crossings[pairOf(a, b)] = make(chan struct{})
+	if n.collisions[pairOf(a, b)] == nil {
+		n.collisions[pairOf(a, b)] = make(chan struct{})
 	}
 }

@@ -195,7 +195,7 @@ func (k *core) signal() {
 func (k *core) run() {
 	defer close(k.done)
 	for {
-		stopping := k.look()
+		stopping := k.pollReady()
 		c, ok := k.order.Next()
 		switch {
 		case stopping:
@@ -212,8 +212,8 @@ func (k *core) run() {
 	}
 }
 
-// look has those wait for a turn who have something.
-func (k *core) look() (stopping bool) {
+// pollReady has those wait for a turn who have something.
+func (k *core) pollReady() (stopping bool) {
 	k.net.mu.Lock()
 	defer k.net.mu.Unlock()
 	for _, c := range k.cqs {

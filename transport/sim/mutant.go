@@ -24,7 +24,7 @@ const (
 	traceOnRefusal             // a refused request moves the QP into error
 	closeDrops                 // Close forgets what was posted before it
 	acceptAnySecret            // the secret of a peer is not compared
-	twoOnCross                 // crossing connects give a QP each
+	twoOnCollision             // crossing connects give a QP each
 	placeAfterError            // bytes go on being placed into the regions of a QP in error
 	overlongRecv               // a message longer than its Recv is cut off and reported as received
 	readFirstOnly              // a Read is cut as its first segment on each side

@@ -27,7 +27,7 @@ var noticedBy = map[mutant]string{
 	traceOnRefusal:  "QP/N9_WrongRequestIsRefusedAtTheCallAndLeavesNoTrace",
 	closeDrops:      "Close/C3_EarlierWorkIsDeliveredAndCompleted",
 	acceptAnySecret: "Connect/WrongSecretIsRefused",
-	twoOnCross:      "Connect/CrossingForSureGivesExactlyOneQueuePair",
+	twoOnCollision:  "Connect/CollisionForSureGivesExactlyOneQueuePair",
 	placeAfterError: "Error/C6_NothingIsPlacedAfterTheEnd",
 	overlongRecv:    "Error/MessageLongerThanItsRecv",
 	getAhead:        "Read/IsCarriedOutAtOnceAfterEarlierWrites",

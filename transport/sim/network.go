@@ -30,12 +30,12 @@ type Network struct {
 	mutant   mutant
 	devices  []*device
 	// held by the attempt whose callbacks run; keyed by the lower and the higher address
-	pairs     map[[2]string]*sync.Mutex
-	attempts  []*attempt                  // under way, in the order of their start
-	gates     map[[2]uint32]chan struct{} // of Hold; closed by Unhold
-	crossings map[[2]uint32]chan struct{} // of Cross; closed when two have met
-	refusals  map[[2]uint32]int
-	counters  Counters
+	pairs      map[[2]string]*sync.Mutex
+	attempts   []*attempt                  // under way, in the order of their start
+	gates      map[[2]uint32]chan struct{} // of Hold; closed by Unhold
+	collisions map[[2]uint32]chan struct{} // of Cross; closed when two have met
+	refusals   map[[2]uint32]int
+	counters   Counters
 }
 
 // Option changes how a network behaves.
@@ -51,12 +51,12 @@ func RandomCuts(n int) Option { return func(net *Network) { net.cutEvery = n } }
 // NewNetwork makes a network without devices.
 func NewNetwork(seed uint64, opts ...Option) *Network {
 	n := &Network{
-		seed:      seed,
-		rng:       rand.New(rand.NewPCG(seed, 0)),
-		pairs:     map[[2]string]*sync.Mutex{},
-		gates:     map[[2]uint32]chan struct{}{},
-		crossings: map[[2]uint32]chan struct{}{},
-		refusals:  map[[2]uint32]int{},
+		seed:       seed,
+		rng:        rand.New(rand.NewPCG(seed, 0)),
+		pairs:      map[[2]string]*sync.Mutex{},
+		gates:      map[[2]uint32]chan struct{}{},
+		collisions: map[[2]uint32]chan struct{}{},
+		refusals:   map[[2]uint32]int{},
 	}
 	for _, o := range opts {
 		o(n)

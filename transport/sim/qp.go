@@ -37,13 +37,13 @@ type qp struct {
 	pending    *fault
 	cut        bool // the wire is gone: nothing more can be sent
 
-	sq        []*sendWQE // posted and not completed, oldest first
-	rq        []*recvWQE
-	sending   *message    // begun and not wholly on the wire
-	answers   []*response // Reads and Atomics of the peer that we answer, oldest first
-	answering *message
-	in        []*message // on the wire to us, in the order in which they were begun
-	onWire    int        // pieces of them that are not placed
+	sq         []*sendWQE // posted and not completed, oldest first
+	rq         []*recvWQE
+	sending    *message    // begun and not wholly on the wire
+	responses  []*response // Reads and Atomics of the peer that we answer, oldest first
+	responding *message
+	in         []*message // on the wire to us, in the order in which they were begun
+	onWire     int        // pieces of them that are not placed
 }
 
 // fault is what will end a queue pair when it next is driven.
@@ -285,24 +285,24 @@ func (q *qp) checkLocal(list []transport.SGE, right transport.Access) ([]sge, in
 }
 
 func (q *qp) checkRemote(w *sendWQE) error {
-	least, most := 0, 0
+	minSegments, maxSegments := 0, 0
 	switch w.op {
 	case transport.OpWrite, transport.OpWriteImm:
-		most = 1
+		maxSegments = 1
 		if w.length > 0 {
-			least = 1
+			minSegments = 1
 		}
 	case transport.OpRead:
-		least, most = 1, attr.MaxSegments
+		minSegments, maxSegments = 1, attr.MaxSegments
 	case transport.OpFetchAdd, transport.OpCompareSwap:
-		least, most = 1, 1
+		minSegments, maxSegments = 1, 1
 	}
 	if w.asks() && q.reads == 0 {
 		return fmt.Errorf("a Read or an Atomic, and no Reads were agreed for this queue pair: %w",
 			transport.ErrInvalid)
 	}
-	if len(w.remote) < least || len(w.remote) > most {
-		return fmt.Errorf("%d remote segments, want %d to %d: %w", len(w.remote), least, most,
+	if len(w.remote) < minSegments || len(w.remote) > maxSegments {
+		return fmt.Errorf("%d remote segments, want %d to %d: %w", len(w.remote), minSegments, maxSegments,
 			transport.ErrInvalid)
 	}
 	rest := uint64(w.length)
@@ -470,7 +470,7 @@ func (q *qp) fail(wqe *sendWQE, status transport.Status, err error) {
 	}
 	q.state, q.err = transport.StateError, err
 	q.unbindAll()
-	q.pending, q.sending, q.answering, q.answers = nil, nil, nil, nil
+	q.pending, q.sending, q.responding, q.responses = nil, nil, nil, nil
 	q.loseWire()
 	q.flushSends(wqe, status, err)
 	q.flushRecvs(err)

@@ -191,7 +191,7 @@ func TestCrossedAttemptOfTheHigherRankGivesWay(t *testing.T) {
 	for seed := range uint64(30) {
 		net := NewNetwork(seed, ManualConnect())
 		rs := ranks(t, net, 2)
-		net.Cross(0, 1)
+		net.Collide(0, 1)
 		up, down := dial(rs[0], rs[1], 1), dial(rs[1], rs[0], 0)
 		begun(t, net, 2)
 		for net.Step() {

@@ -12,24 +12,24 @@ type kind uint8
 
 const (
 	// untagged: into the next posted Recv, and invalidates a key if the request says so
-	kindSend     kind = iota + 1
-	kindWrite         // tagged
-	kindWriteImm      // tagged, then through the next posted Recv
-	kindRequest       // a Read or an Atomic is asked for
-	kindAnswer        // the bytes of a Read, or the word as an Atomic found it
-	kindClose         // the sender's direction is closed
+	kindSend         kind = iota + 1
+	kindWrite             // tagged
+	kindWriteImm          // tagged, then through the next posted Recv
+	kindRequest           // a Read or an Atomic is asked for
+	kindReadResponse      // the bytes of a Read, or the word as an Atomic found it
+	kindClose             // the sender's direction is closed
 )
 
 // message is one message on the wire. Its pieces are sent in order and placed in any; messages are delivered
 // in the order in which they were begun.
 type message struct {
-	kind   kind
-	from   *sendWQE // the request that it carries out; of an answer, the reader's
-	answer *response
-	length int
-	pieces []piece
-	sent   int
-	placed int
+	kind     kind
+	from     *sendWQE // the request that it carries out; of an answer, the reader's
+	response *response
+	length   int
+	pieces   []piece
+	sent     int
+	placed   int
 	// found while placing; told when the message's turn comes, so that errors keep the order too
 	bad *violation
 }
@@ -147,7 +147,7 @@ func (q *qp) busy() bool {
 	if i, _ := q.completable(); i >= 0 || q.pending != nil || q.canReceive() {
 		return true
 	}
-	return q.wireOpen() && (q.canSend() || q.canAnswer())
+	return q.wireOpen() && (q.canSend() || q.canRespond())
 }
 
 // wireOpen tells whether a piece fits on the wire to the peer.
@@ -158,7 +158,7 @@ func (q *qp) canSend() bool {
 		!q.closeSent
 }
 
-func (q *qp) canAnswer() bool { return q.answering != nil || len(q.answers) > 0 }
+func (q *qp) canRespond() bool { return q.responding != nil || len(q.responses) > 0 }
 
 // nextSend is the oldest request that is not begun, if it may begin.
 func (q *qp) nextSend() *sendWQE {
@@ -185,17 +185,17 @@ func (q *qp) transmit() bool {
 	if !q.wireOpen() {
 		return false
 	}
-	send, answer := q.canSend(), q.canAnswer()
+	send, respond := q.canSend(), q.canRespond()
 	switch {
-	case send && answer:
+	case send && respond:
 		send = q.rng.IntN(2) == 0
-	case !send && !answer:
+	case !send && !respond:
 		return false
 	}
 	if send {
 		q.transmitSend()
 	} else {
-		q.transmitAnswer()
+		q.transmitResponse()
 	}
 	return true
 }
@@ -261,22 +261,22 @@ func (q *qp) begin() *message {
 	return m
 }
 
-func (q *qp) transmitAnswer() {
-	m := q.answering
+func (q *qp) transmitResponse() {
+	m := q.responding
 	if m == nil {
-		r := q.answers[0]
-		q.answers = q.answers[1:]
-		m = &message{kind: kindAnswer, from: r.from, answer: r, length: r.from.length}
+		r := q.responses[0]
+		q.responses = q.responses[1:]
+		m = &message{kind: kindReadResponse, from: r.from, response: r, length: r.from.length}
 		q.cutUp(m)
 		q.peer.in = append(q.peer.in, m)
-		q.answering = m
+		q.responding = m
 	}
 	p := &m.pieces[m.sent]
 	parts, err := [][]byte(nil), error(nil)
-	if word := m.answer.original; word != nil {
+	if word := m.response.original; word != nil {
 		parts = [][]byte{word[p.at : p.at+p.n]}
 	} else {
-		parts, err = q.source(m.answer.segs, p.at, p.n)
+		parts, err = q.source(m.response.segs, p.at, p.n)
 	}
 	if err != nil {
 		q.terminate(m.from, violation{remote: transport.StatusRemoteAccess, err: err})
@@ -284,7 +284,7 @@ func (q *qp) transmitAnswer() {
 	}
 	p.data = join(parts, p.n)
 	if q.put(m) {
-		q.answering = nil
+		q.responding = nil
 	}
 }
 
@@ -447,7 +447,7 @@ func (q *qp) copyIn(m *message, p *piece, recv *recvWQE) *violation {
 				transport.ErrInvalid)
 			return bad
 		}
-	case kindAnswer:
+	case kindReadResponse:
 		list = m.from.local
 	case kindWrite, kindWriteImm:
 		to := m.from.remote[0]
@@ -513,8 +513,8 @@ func (q *qp) deliver(m *message) {
 			q.terminate(m.from, violation{remote: transport.StatusRemoteAccess, err: err})
 			return
 		}
-		q.answers = append(q.answers, r)
-	case kindAnswer:
+		q.responses = append(q.responses, r)
+	case kindReadResponse:
 		m.from.done = true
 	case kindClose:
 		q.closeHeard = true
@@ -526,7 +526,7 @@ func (q *qp) deliver(m *message) {
 		}
 		q.closed()
 	}
-	if w := m.from; w != nil && m.kind != kindAnswer && m.kind != kindRequest {
+	if w := m.from; w != nil && m.kind != kindReadResponse && m.kind != kindRequest {
 		w.done = true
 		q.peer.signal()
 	}
@@ -560,7 +560,7 @@ func (q *qp) checkRead(segs []transport.Segment) error {
 func (q *qp) refuse(m *message) {
 	v := *m.bad
 	switch {
-	case m.kind == kindAnswer: // our own Read, and our own region
+	case m.kind == kindReadResponse: // our own Read, and our own region
 		q.net.counters.Terminations++
 		q.cutPeer(fmt.Errorf("rank %d gave up a Read in the middle: %w", q.dev.rank(), transport.ErrPeerLost))
 		q.fail(m.from, v.local, fmt.Errorf("%s: request %d: %w", q, m.from.id, v.err))

@@ -120,7 +120,7 @@ func (e *endpoint) respond(s *stream, who *admission.Conn) (rank int, err error)
 			// A rank that was too slow comes again when it is told so. The socket has room for so little:
 			// this waits for nothing.
 			s.socket.SetDeadline(time.Now().Add(provenTimeout))
-			s.reject(handshake.RejectBusy, "too slow, or too many strangers are here: try again")
+			s.reject(handshake.RejectBusy, "too slow, or too many unauthenticated connections: try again")
 		}
 		if who.Evicted {
 			return -1, fmt.Errorf("%w: it has not proved who it is, and others came when %d such "+
@@ -213,13 +213,13 @@ func (e *endpoint) accept(s *stream, p *parties, theirs parameters, private []by
 	peer.Callbacks.Lock()
 	defer peer.Callbacks.Unlock()
 	q, err := func() (*qp, error) {
-		conf, answer, err := e.prepare(rank)
+		conf, ours, err := e.prepare(rank)
 		if err != nil {
 			s.reject(handshake.RejectOther, err.Error())
 			return nil, err
 		}
 		mine := e.parameters(conf, s)
-		if _, err := s.Write(p.appendAccept(nil, &e.id.Secret, mine, answer)); err != nil {
+		if _, err := s.Write(p.appendAccept(nil, &e.id.Secret, mine, ours)); err != nil {
 			return nil, err
 		}
 		return e.connected(s, p, conf, private, false, mine.negotiate(theirs))

@@ -227,10 +227,10 @@ func TestChecksum_RestOfAFrame(t *testing.T) {
 // their checksums, and nothing is left out or sent twice.
 func TestChecksum_FramesTakenInPieces(t *testing.T) {
 	s := newCheckedSession(t)
-	const most = 200_000
-	source, err := s.pd.Alloc(most, 0)
+	const maxBytes = 200_000
+	source, err := s.pd.Alloc(maxBytes, 0)
 	require.NoError(t, err)
-	copy(source.Bytes(), pattern(1, 2, most))
+	copy(source.Bytes(), pattern(1, 2, maxBytes))
 	s.agreed.peerRecv = 8
 	rapid.Check(t, func(rt *rapid.T) {
 		s.begin(t, true)
@@ -239,7 +239,7 @@ func TestChecksum_FramesTakenInPieces(t *testing.T) {
 		var want []byte
 		for range rapid.IntRange(1, 8).Draw(rt, "requests") {
 			n := rapid.OneOf(rapid.IntRange(0, 100), rapid.IntRange(0, 5000),
-				rapid.IntRange(0, most)).Draw(rt, "bytes")
+				rapid.IntRange(0, maxBytes)).Draw(rt, "bytes")
 			first := rapid.IntRange(0, n).Draw(rt, "first element")
 			require.NoError(t, s.qp.PostSend(&transport.SendWR{Op: transport.OpSend,
 				Local: []transport.SGE{{MR: source, Length: first},

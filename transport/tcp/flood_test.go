@@ -71,11 +71,11 @@ func (h *host) call(ctx context.Context) (*raw, func(), error) {
 	return &raw{stream: &stream{Conn: conn}, parties: p}, func() { stop(); conn.Close() }, nil
 }
 
-// A genuine rank connects while many more strangers than there are places hold on, and come back whenever
+// A genuine rank connects while many more unauthenticated callers than there are places hold on, and come back whenever
 // they are cut: silent ones, and ones that know the job's name and send a Hello, all of them from the genuine
 // rank's own address.
-func TestStranger_CrowdKeepsNobodyOut(t *testing.T) {
-	const strangers = 500
+func TestUnauthenticated_CrowdKeepsNobodyOut(t *testing.T) {
+	const callers = 500
 	leaksNone(t, func(t *testing.T) {
 		h := newHost(t, Options{})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -83,7 +83,7 @@ func TestStranger_CrowdKeepsNobodyOut(t *testing.T) {
 		defer wg.Wait()
 		defer cancel()
 		away := h.counts(ctx, &wg)
-		for i := range strangers {
+		for i := range callers {
 			wg.Go(func() {
 				for ctx.Err() == nil {
 					r, hangUp, err := h.call(ctx)
@@ -120,7 +120,7 @@ func TestStranger_CrowdKeepsNobodyOut(t *testing.T) {
 			_, busy := away.counted()
 			require.Eventually(t, func() bool { _, n := away.counted(); return n > busy }, patience,
 				time.Millisecond,
-				"strangers go for newcomers")
+				"unauthenticated callers go for newcomers")
 		}
 	})
 }
@@ -145,11 +145,11 @@ func clientHello(name string) []byte {
 	return r.said
 }
 
-// Genuine ranks connect over TLS while many more strangers than there are places begin TLS, again and again,
+// Genuine ranks connect over TLS while many more unauthenticated callers than there are places begin TLS, again and again,
 // and hold on: with a ClientHello that names nobody, another job, or, since the job's name is no secret, this
 // rank; or with a part of one.
-func TestStranger_FloodOfClientHellosKeepsNobodyOut(t *testing.T) {
-	const strangers = 300
+func TestUnauthenticated_FloodOfClientHellosKeepsNobodyOut(t *testing.T) {
+	const callers = 300
 	leaksNone(t, func(t *testing.T) {
 		h := newHost(t, Options{TLS: true})
 		own := clientHello(h.dev.end.certs.name(0))
@@ -163,7 +163,7 @@ func TestStranger_FloodOfClientHellosKeepsNobodyOut(t *testing.T) {
 		defer wg.Wait()
 		defer cancel()
 		away := h.counts(ctx, &wg)
-		for i := range strangers {
+		for i := range callers {
 			wg.Go(func() {
 				for ctx.Err() == nil {
 					r, hangUp, err := h.call(ctx)
@@ -176,7 +176,7 @@ func TestStranger_FloodOfClientHellosKeepsNobodyOut(t *testing.T) {
 				}
 			})
 		}
-		require.Eventually(t, func() bool { n, _ := away.counted(); return n > strangers }, patience,
+		require.Eventually(t, func() bool { n, _ := away.counted(); return n > callers }, patience,
 			time.Millisecond)
 		for round := range 5 {
 			for rank := uint32(1); rank < 4; rank++ {
@@ -284,11 +284,11 @@ func used(t *testing.T) usage {
 	return usage{int(m.HeapAlloc), runtime.NumGoroutine(), descriptors(t)}
 }
 
-// Ten thousand strangers of every kind call while two ranks exchange messages: the messages go on, every byte
-// of them right; each stranger is refused and named; what the process holds is bounded meanwhile and the same
+// Ten thousand unauthenticated callers of every kind call while two ranks exchange messages: the messages go on, every byte
+// of them right; each caller is refused and named; what the process holds is bounded meanwhile and the same
 // afterwards.
-func TestStranger_TenThousandDuringTraffic(t *testing.T) {
-	const strangers, atOnce = 10_000, 256
+func TestUnauthenticated_TenThousandDuringTraffic(t *testing.T) {
+	const callers, atOnce = 10_000, 256
 	kinds := []func(r *raw){
 		func(r *raw) { r.Write([]byte("\xfe\xfe\xfe\xfe\xfe\xfe\xfe\xfe\xfe")); io.Copy(io.Discard, r.Conn) },
 		func(r *raw) { r.Write(r.appendHello(nil)[:40]); io.Copy(io.Discard, r.Conn) },
@@ -348,13 +348,13 @@ func TestStranger_TenThousandDuringTraffic(t *testing.T) {
 				})
 			}
 			stop := make(chan struct{})
-			var most usage
+			var peak usage
 			var watch sync.WaitGroup
 			watch.Go(func() {
 				for {
 					now := used(t)
-					most = usage{max(most.heap, now.heap), max(most.goroutines, now.goroutines),
-						max(most.descriptors, now.descriptors)}
+					peak = usage{max(peak.heap, now.heap), max(peak.goroutines, now.goroutines),
+						max(peak.descriptors, now.descriptors)}
 					select {
 					case <-stop:
 						return
@@ -365,10 +365,10 @@ func TestStranger_TenThousandDuringTraffic(t *testing.T) {
 			callers.Wait()
 			close(stop)
 			watch.Wait()
-			require.Less(t, most.heap, 64<<20)
-			require.Less(t, most.goroutines, 3*atOnce+admission.MaxConns,
+			require.Less(t, peak.heap, 64<<20)
+			require.Less(t, peak.goroutines, 3*atOnce+admission.MaxConns,
 				"each caller has one, and one more in its host")
-			require.Less(t, most.descriptors, 2*atOnce+admission.MaxConns+100)
+			require.Less(t, peak.descriptors, 2*atOnce+admission.MaxConns+100)
 			require.Eventually(t, func() bool {
 				mu.Lock()
 				defer mu.Unlock()
@@ -378,18 +378,18 @@ func TestStranger_TenThousandDuringTraffic(t *testing.T) {
 			}, patience, time.Millisecond,
 				"everybody who called is refused and named by his address, and nobody else")
 		}
-		call(strangers / 10) // whatever is made once is made now
+		call(callers / 10) // whatever is made once is made now
 		runtime.GC()
 		before := used(t)
 		for range 9 {
 			at := count.Load()
-			call(strangers / 10)
+			call(callers / 10)
 			require.Eventually(t, func() bool { return failed() != nil || count.Load() > at+10 }, patience,
 				time.Millisecond, "messages go on")
 			require.NoError(t, failed())
 		}
 		total, _ := away.counted()
-		require.Equal(t, strangers, total)
+		require.Equal(t, callers, total)
 		runtime.GC()
 		after := used(t)
 		t.Logf("%d messages; %+v before, %+v after", count.Load(), before, after)

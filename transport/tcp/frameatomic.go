@@ -29,11 +29,11 @@ func (q *qp) makeAtomic(o *frame.Batch, w *verbs.Request) frameMade {
 	c.reads++
 	c.next++
 	q.atomicFrame(o, w)
-	c.turn = true
+	c.responseFirst = true
 	return madeFrame
 }
 
-func (frameAtomic) end(q *qp, i *incoming) error { return q.answer(parseAtomic, i) }
+func (frameAtomic) end(q *qp, i *incoming) error { return q.queueResponse(parseAtomic, i) }
 
 func (frameAtomic) arrived(b *multiLane, i *incoming) (sequence.Kind, stop, error) {
 	return sequence.Request, stopNone, b.storeReadRequest(parseAtomic, i)

@@ -7,7 +7,7 @@ import (
 
 // frameKind is what a queue pair does with the frames of one opcode that come in. A connection that is
 // alone brings them in order: begin, before any of the payload, and end. Lanes bring them in any order:
-// beginAhead and arrived, which note what is told of later, in order (lanesdeliver.go).
+// beginAhead and arrived, which note what is told of later, in order (lanedeliver.go).
 type frameKind interface {
 	// begin checks all of a frame that can be checked before its payload.
 	begin(q *qp, i *incoming) error

@@ -22,15 +22,15 @@ func (b *multiLane) hearLost(i *incoming) error {
 	if err != nil {
 		return err
 	}
-	b.losses.Hear(t, func(number uint16) {
+	b.failover.Hear(t, func(number uint16) {
 		if o := b.find(number); o != nil {
 			b.lose(o, errLostThere)
 		} else {
-			b.losses.Closed(number)
+			b.failover.Closed(number)
 		}
 		b.out.Lost(number, ranges)
 	})
-	if n := b.losses.Len(); n > 2*frame.MaxLostLanes {
+	if n := b.failover.Len(); n > 2*frame.MaxLostLanes {
 		return fmt.Errorf("%w: %d lanes are lost and not forgotten", transport.ErrProtocol, n)
 	}
 	return nil
@@ -44,9 +44,9 @@ func (b *multiLane) sendLost() {
 	if l == nil {
 		return
 	}
-	t := b.losses.Tell(nil)
+	t := b.failover.Tell(nil)
 	payload := frame.AppendLost(nil, t, b.in.Next(), b.in.Ranges(nil))
 	if !l.sendUnnumbered(frame.Header{Op: frame.Lost, Flags: frame.Last}, payload) {
-		b.losses.Untold()
+		b.failover.Unsent()
 	}
 }

@@ -24,7 +24,7 @@ func (q *qp) makeRead(o *frame.Batch, w *verbs.Request) frameMade {
 		return madeNothing // nothing to ask for
 	}
 	q.readRequest(o, w)
-	c.turn = true
+	c.responseFirst = true
 	return madeFrame
 }
 
@@ -43,7 +43,7 @@ func (q *qp) readRequest(o *frame.Batch, w *verbs.Request) {
 	}
 }
 
-func (frameReadRequest) end(q *qp, i *incoming) error { return q.answer(parseReadRequest, i) }
+func (frameReadRequest) end(q *qp, i *incoming) error { return q.queueResponse(parseReadRequest, i) }
 
 func (frameReadRequest) arrived(b *multiLane, i *incoming) (sequence.Kind, stop, error) {
 	return sequence.Request, stopNone, b.storeReadRequest(parseReadRequest, i)
@@ -81,9 +81,9 @@ func parseReadRequest(h frame.Header, payload []byte) (readResponse, error) {
 	return a, nil
 }
 
-// answer takes a ReadRequest or an Atomic of the peer: it is checked at once, and answered in its turn (R2,
-// R5, R6).
-func (q *qp) answer(parse func(frame.Header, []byte) (readResponse, error), i *incoming) error {
+// queueResponse takes a ReadRequest or an Atomic of the peer: it is checked at once, and answered in its turn
+// (R2, R5, R6).
+func (q *qp) queueResponse(parse func(frame.Header, []byte) (readResponse, error), i *incoming) error {
 	a, err := parse(i.Header, i.control)
 	if err != nil {
 		return err

@@ -47,7 +47,7 @@ func (q *qp) responseFrame(o *frame.Batch) bool {
 		return false
 	}
 	a := q.responses.at(c.response)
-	c.turn = false
+	c.responseFirst = false
 	if a.refused != nil {
 		if o.Empty() { // earlier frames go out first
 			q.refuseRead(a, a.refused)

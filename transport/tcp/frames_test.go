@@ -333,12 +333,12 @@ var ruleAbiding = map[frame.Op]func(s *script) (frame.Header, []byte, bool){
 	},
 }
 
-// edge is a number up to most, and often most itself: one more then breaks a rule.
-func (s *script) edge(most int) int {
+// edge is a number up to limit, and often limit itself: one more then breaks a rule.
+func (s *script) edge(limit int) int {
 	if s.rand.IntN(6) == 0 {
-		return most
+		return limit
 	}
-	return s.rand.IntN(most + 1)
+	return s.rand.IntN(limit + 1)
 }
 
 func (s *script) last() uint8 { return uint8(s.rand.IntN(2)) * frame.Last }

@@ -30,7 +30,7 @@ func (q *qp) makeSend(o *frame.Batch, w *verbs.Request) frameMade {
 	if c.off += n; c.off == w.Total && w.Op == transport.OpSend {
 		c.next, c.off = c.next+1, 0
 	}
-	c.turn = true
+	c.responseFirst = true
 	return madeFrame
 }
 

@@ -43,7 +43,7 @@ func (q *qp) makeWrite(o *frame.Batch, w *verbs.Request) frameMade {
 	if c.off += n; c.off == w.Total && w.Op == transport.OpWrite {
 		c.next, c.off = c.next+1, 0
 	}
-	c.turn = true
+	c.responseFirst = true
 	return madeFrame
 }
 

@@ -115,9 +115,9 @@ func (b *multiLane) dialMissing() {
 	if !q.open || b.terminate != nil || q.PeerEnd() && len(b.conns) > 0 {
 		return
 	}
-	most := b.maxLanes
+	limit := b.maxLanes
 	if !b.initiator {
-		most = 1
+		limit = 1
 	}
 	have := len(b.conns)
 	for _, m := range b.dialing {
@@ -125,7 +125,7 @@ func (b *multiLane) dialMissing() {
 			have++
 		}
 	}
-	for slot := 0; slot < most && have < most; slot++ {
+	for slot := 0; slot < limit && have < limit; slot++ {
 		if b.dialing[slot] || b.holds(slot) {
 			continue
 		}

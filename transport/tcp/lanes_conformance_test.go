@@ -31,7 +31,7 @@ func TestConformanceOverLanesThatAreCut(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 2, 4} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			c := &cuts{least: 2 << 10, most: 64 << 10, random: rand.New(rand.NewPCG(uint64(n), 9))}
+			c := &cuts{minBytes: 2 << 10, maxBytes: 64 << 10, random: rand.New(rand.NewPCG(uint64(n), 9))}
 			p := throughProxy{provider{options: Options{Lanes: n, Reconnect: true,
 				PeerTimeout: 2 * time.Second}}, c}
 			for _, check := range verbstest.Checks() {

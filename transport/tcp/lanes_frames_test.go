@@ -145,9 +145,9 @@ func (p *hostile) goes() bool {
 	return q.open && len(lanesOf(q).conns) > 0
 }
 
-// tellsLost is a telling of lanes, of which some are.
+// tellsLost is a Lost frame of lanes, of which some are.
 func (p *hostile) tellsLost() []byte {
-	t := sequence.Telling{Version: p.rand.Uint32N(6), Heard: p.rand.Uint32N(6)}
+	t := sequence.FailoverState{Version: p.rand.Uint32N(6), Heard: p.rand.Uint32N(6)}
 	for range p.rand.IntN(3) {
 		t.Closed = append(t.Closed, uint16(p.rand.IntN(2*p.lanes)))
 	}
@@ -184,9 +184,9 @@ func TestLanes_HostilePeers(t *testing.T) {
 		}
 		g.poll()
 		b := lanesOf(g.qp)
-		if g.qp.open && (b.in.Holds() > sequence.Window || b.losses.Len() > 2*frame.MaxLostLanes ||
+		if g.qp.open && (b.in.Holds() > sequence.Window || b.failover.Len() > 2*frame.MaxLostLanes ||
 			len(b.messages) > 2*(groundRecvs+8)) {
-			t.Fatalf("round %d: %d tails, %d lanes, %d particulars", round, b.in.Holds(), b.losses.Len(),
+			t.Fatalf("round %d: %d tails, %d lanes, %d particulars", round, b.in.Holds(), b.failover.Len(),
 				len(b.messages))
 		}
 		ended[g.qp.State()]++

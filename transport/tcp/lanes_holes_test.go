@@ -241,7 +241,7 @@ func TestLanes_H5_AgainWhenThePeerHasClosedTheLane(t *testing.T) {
 	require.Equal(t, []uint16{0}, told.Closed)
 
 	binary.NativeEndian.PutUint64(p.mem.Bytes()[16:], 99) // the answer is not made anew
-	lost := frame.AppendLost(nil, sequence.Telling{Version: 1, Heard: 1, Closed: []uint16{0}}, 1,
+	lost := frame.AppendLost(nil, sequence.FailoverState{Version: 1, Heard: 1, Closed: []uint16{0}}, 1,
 		[]sequence.Range{{From: 2, To: 2}})
 	p.saysOn1(frame.Header{Op: frame.Lost, Flags: frame.Last}, 0, 0, lost...)
 	heard, payloads = p.hearsOn1()

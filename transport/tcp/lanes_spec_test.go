@@ -39,7 +39,7 @@ func TestSpec_LaneFrames(t *testing.T) {
 	require.Equal(t, "payload", string(encoded[frame.LaneHeaderSize:]))
 	require.Equal(t, frame.Op(14), frame.Lost)
 
-	told := sequence.Telling{Version: 5, Heard: 6, Closed: []uint16{7, 8}}
+	told := sequence.FailoverState{Version: 5, Heard: 6, Closed: []uint16{7, 8}}
 	ranges := []sequence.Range{{From: 102, To: 103}, {From: 105, To: 105}}
 	lost := frame.AppendLost(nil, told, 100, ranges)
 	after := append(append(le16(7), le16(8)...), append(append(le32(2), le32(3)...),
@@ -55,7 +55,7 @@ func TestSpec_LaneFrames(t *testing.T) {
 
 // What is accepted as Lost can be nothing but what it says, and is within its limits.
 func FuzzLost(f *testing.F) {
-	f.Add(frame.AppendLost(nil, sequence.Telling{Version: 1, Heard: 2, Closed: []uint16{3}}, 10,
+	f.Add(frame.AppendLost(nil, sequence.FailoverState{Version: 1, Heard: 2, Closed: []uint16{3}}, 10,
 		[]sequence.Range{{From: 12, To: 20}, {From: 22, To: 22}}), uint64(10))
 	f.Add([]byte{1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0}, uint64(1))
 	f.Fuzz(func(t *testing.T, b []byte, ack uint64) {

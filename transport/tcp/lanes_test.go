@@ -266,7 +266,7 @@ func describeLanes(list [2]*side) string {
 		b := s.lanesOf()
 		text += fmt.Sprintf("\n rank %d: %v %v\n  %+v\n  next in %d, out %d to %d, losses %+v, making %v, alone %v, held %d",
 			i, s.to.State(), s.to.Err(), b.laneStats(),
-			b.in.Next(), b.out.First(), b.out.Next(), b.losses, b.dialing, b.noLaneSince.Load(), b.in.Holds())
+			b.in.Next(), b.out.First(), b.out.Next(), b.failover, b.dialing, b.noLaneSince.Load(), b.in.Holds())
 		for _, l := range b.conns {
 			text += fmt.Sprintf("\n  lane %d: blocked %v, quiet %v, greeted %v, partial %d", l.number,
 				l.blocked, l.awaitingFirstFrame, l.greeted, l.partialNumber)
@@ -283,7 +283,7 @@ func lanesUp(tb testing.TB, list [2]*side, n int) {
 	})
 }
 
-// so many requests of each side are enough.
+// requests is reached when each side has posted n requests.
 func requests(n uint64) func(uint64) bool { return func(posted uint64) bool { return posted >= n } }
 
 // Large messages are split over the lanes, which run ahead of each other: what comes beyond a hole is placed,

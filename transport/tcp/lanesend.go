@@ -38,7 +38,7 @@ func (b *multiLane) hasFrames() bool {
 	if b.q.hasFrames() || b.q.awaitingFirstFrame {
 		return b.q.hasFrames()
 	}
-	if _, ok := b.out.Again(0); ok || b.losses.Due() {
+	if _, ok := b.out.Again(0); ok || b.failover.Due() {
 		return true
 	}
 	for _, l := range b.conns {
@@ -79,7 +79,7 @@ func (b *multiLane) transmit() {
 		return
 	}
 	b.sendReady()
-	if q.open && b.losses.Due() {
+	if q.open && b.failover.Due() {
 		b.sendLost()
 	}
 	for q.open {
@@ -183,15 +183,15 @@ func (b *multiLane) fill(l *laneConn, fresh bool) (more bool) {
 		b.lose(l, err)
 		return q.open
 	}
-	b.wrote(l, max(n, 0), &w)
+	b.onWritten(l, max(n, 0), &w)
 	return true
 }
 
 // gather puts frames into the batch: those that go again, then those that go for the first time.
 func (b *multiLane) gather(l *laneConn, w *laneWrite) bool {
 	q, o := b.q, &b.q.scq.out
-	most := l.link.MaxWrite()
-	for o.Size() < most && !o.Full() {
+	limit := l.link.MaxWrite()
+	for o.Size() < limit && !o.Full() {
 		n, ok := b.out.Again(w.again)
 		if !ok {
 			break
@@ -206,7 +206,7 @@ func (b *multiLane) gather(l *laneConn, w *laneWrite) bool {
 		b.stamp(o, l, n, s.ref)
 		w.again++
 	}
-	for o.Size() < most && !o.Full() && b.out.Room() && q.frame(o) {
+	for o.Size() < limit && !o.Full() && b.out.Room() && q.frame(o) {
 		n := b.out.Add(l.number, segment{})
 		b.note(o, n)
 		b.stamp(o, l, n, b.out.What(n).ref)
@@ -220,8 +220,8 @@ func (b *multiLane) takeBack(w *laneWrite) {
 	b.q.at, b.at = w.before, w.place
 }
 
-// wrote notes that the lane has taken n bytes of the batch.
-func (b *multiLane) wrote(l *laneConn, n int, w *laneWrite) {
+// onWritten notes that the lane has taken n bytes of the batch.
+func (b *multiLane) onWritten(l *laneConn, n int, w *laneWrite) {
 	o := &b.q.scq.out
 	l.keepalive.Sent = l.keepalive.Sent || n > 0
 	sent := l.keepPartial(n, w.rest)

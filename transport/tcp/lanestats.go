@@ -16,7 +16,7 @@ type laneCounts struct {
 func (b *multiLane) laneStats() transport.LaneStats {
 	s, h := b.stats, &b.in.Stats
 	s.Lanes = len(b.conns)
-	s.Holes, s.MostHoles, s.HolesClosed, s.LongestHole, s.HoleTime = h.Open, h.Most, h.Closed, h.Longest,
+	s.Holes, s.MaxHoles, s.HolesClosed, s.LongestHole, s.HoleTime = h.Open, h.MaxOpen, h.Closed, h.Longest,
 		h.Total
 	return s
 }
@@ -38,7 +38,7 @@ func (b *multiLane) publish() {
 	s.Resent += now.Resent - was.Resent
 	s.Duplicates += now.Duplicates - was.Duplicates
 	s.Holes += now.Holes - was.Holes
-	s.MostHoles = max(s.MostHoles, now.MostHoles)
+	s.MaxHoles = max(s.MaxHoles, now.MaxHoles)
 	s.HolesClosed += now.HolesClosed - was.HolesClosed
 	s.LongestHole = max(s.LongestHole, now.LongestHole)
 	s.HoleTime += now.HoleTime - was.HoleTime

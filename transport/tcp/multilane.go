@@ -32,7 +32,7 @@ type multiLane struct {
 	token     [tokenSize]byte
 	maxLanes  int // lanes
 	conns     []*laneConn
-	losses    sequence.Losses
+	failover  sequence.Failover
 	stats     transport.LaneStats // but for what the links and the holes tell
 	shown     transport.LaneStats // as the device knows it
 
@@ -54,7 +54,7 @@ type multiLane struct {
 	keepalive    keepalive.State   // of all lanes together
 	started      time.Time
 
-	// Making lanes: see lanejoin.go.
+	// Making lanes: see lanedial.go.
 	ctx         context.Context // ends with the connection
 	cancel      context.CancelFunc
 	routes      routes
@@ -137,9 +137,9 @@ func (b *multiLane) attach(l *laneConn) {
 	if l.slot >= 0 {
 		b.dialing[l.slot] = false
 	}
-	if b.ended.Load() || b.losses.Knows(l.number) || b.find(l.number) != nil ||
+	if b.ended.Load() || b.failover.Knows(l.number) || b.find(l.number) != nil ||
 		len(b.conns) >= b.maxLanes+spareLanes ||
-		b.losses.Len() >= frame.MaxLostLanes {
+		b.failover.Len() >= frame.MaxLostLanes {
 		sys.CloseFD(l.fd) // where the queue pair goes on, another takes its place
 		b.dialMissing()
 		return
@@ -175,7 +175,7 @@ func (b *multiLane) lose(l *laneConn, cause error) {
 	l.forget()
 	b.closeLane(l)
 	b.conns = slices.DeleteFunc(b.conns, func(o *laneConn) bool { return o == l })
-	b.losses.Closed(l.number)
+	b.failover.Closed(l.number)
 	b.stats.Down++
 	q.dev.opts.Log.Warn("a lane is lost", "rank", q.Attr.Peer, "address", q.Attr.Remote, "lane", l.number,
 		"left", len(b.conns),
@@ -273,24 +273,24 @@ func (b *multiLane) drive() (came bool) {
 	return came
 }
 
-// looksAfter is how many passes a lane may bring nothing before it is looked at in one of looksEach only.
+// maxIdlePolls is how many passes a lane may bring nothing before it is polled in one of idlePollEvery only.
 const (
-	looksAfter = 32
-	looksEach  = 8
+	maxIdlePolls  = 32
+	idlePollEvery = 8
 )
 
 // readDue tells whether a pass reads a lane that is not the first: one that has long brought nothing is read
 // now and then, so that small messages on another one do not wait for it. Where something is missing, or
 // somebody sleeps, all are.
 func (b *multiLane) readDue(l *laneConn) bool {
-	if l.idle++; l.idle < looksAfter || b.in.Stats.Open > 0 || b.q.rcq.interest.on {
-		l.idle = min(l.idle, looksAfter)
+	if l.idle++; l.idle < maxIdlePolls || b.in.Stats.Open > 0 || b.q.rcq.interest.on {
+		l.idle = min(l.idle, maxIdlePolls)
 		return true
 	}
-	if l.idle < looksAfter+looksEach {
+	if l.idle < maxIdlePolls+idlePollEvery {
 		return false
 	}
-	l.idle = looksAfter
+	l.idle = maxIdlePolls
 	return true
 }
 
@@ -324,7 +324,7 @@ func (b *multiLane) tick(_ int, counts bool) {
 	}
 }
 
-// Silence over lanes, in ticks, of which there are ticksSilentLanes in the timeout of a peer.
+// Silence over lanes, in ticks, of which there are maxMissedOverLanes in the timeout of a peer.
 const (
 	maxMissedOverLanes = 16
 	maxMissedOfLane    = 6 // of one of several

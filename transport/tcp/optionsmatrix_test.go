@@ -166,8 +166,8 @@ func maxOf(o frame.Op) int {
 	})
 }
 
-// behindClose are the frames that a side sends after its Close.
-var behindClose = map[frame.Op]bool{frame.ReadWrite: true, frame.ReadDone: true, frame.AtomicDone: true, frame.Terminate: true,
+// afterClose are the frames that a side sends after its Close.
+var afterClose = map[frame.Op]bool{frame.ReadWrite: true, frame.ReadDone: true, frame.AtomicDone: true, frame.Terminate: true,
 	frame.Alive: true}
 
 // Every frame type with everything that can be wrong with any: flags, lane, length, its place before Ready or
@@ -181,7 +181,7 @@ func TestViolation_EveryHeaderOfEveryFrame(t *testing.T) {
 		return &tests[len(tests)-1]
 	}
 	for o := frame.Ready; o < frame.Ops; o++ {
-		most := maxOf(o)
+		limit := maxOf(o)
 		for bit := 2; bit < 8; bit++ {
 			flags := uint8(1)<<bit | frame.Last
 			add(fmt.Sprintf("%v with flag %d", o, bit), fmt.Sprintf("%v with flags %#x", o, flags),
@@ -197,8 +197,8 @@ func TestViolation_EveryHeaderOfEveryFrame(t *testing.T) {
 					r.say(b)
 				})
 		}
-		for _, n := range []int{most + 1, 1<<31 - 1, 1 << 31, 1<<32 - 1} {
-			add(fmt.Sprintf("%v of %d bytes", o, n), fmt.Sprintf("%v of %d bytes, at most %d", o, n, most),
+		for _, n := range []int{limit + 1, 1<<31 - 1, 1 << 31, 1<<32 - 1} {
+			add(fmt.Sprintf("%v of %d bytes", o, n), fmt.Sprintf("%v of %d bytes, at most %d", o, n, limit),
 				func(r *raw) {
 					r.say(frame.Header{Op: o, Length: n}.Append(nil))
 				})
@@ -208,7 +208,7 @@ func TestViolation_EveryHeaderOfEveryFrame(t *testing.T) {
 				o), func(r *raw) {
 				r.say(frame.Header{Op: o, Flags: frame.Last}.Append(nil))
 			}).early = true
-			if !behindClose[o] {
+			if !afterClose[o] {
 				add(fmt.Sprintf("%v after Close", o), fmt.Sprintf("%v after Close", o), func(r *raw) {
 					r.say(frame.Header{Op: o, Flags: frame.Last}.Append(frame.Header{Op: frame.Close,
 						Flags: frame.Last}.Append(nil)))

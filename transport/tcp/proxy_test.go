@@ -156,8 +156,8 @@ func (p *proxy) serve() {
 
 // cuts is where connections are cut, each once and in one direction: at random, after their handshake.
 type cuts struct {
-	least, most int // bytes
-	struck      atomic.Int64
+	minBytes, maxBytes int // bytes
+	struck             atomic.Int64
 
 	mu     sync.Mutex
 	random *rand.Rand
@@ -167,7 +167,7 @@ func (c *cuts) arm(wires [2]*wire) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w := wires[c.random.IntN(2)]
-	w.cut = 1 + c.least + c.random.IntN(c.most-c.least)
+	w.cut = 1 + c.minBytes + c.random.IntN(c.maxBytes-c.minBytes)
 	w.cuts = c
 }
 

@@ -244,7 +244,7 @@ func ended(err error) bool {
 	return errors.Is(err, io.EOF) || err != nil && strings.Contains(err.Error(), "connection reset by peer")
 }
 
-// frame is a frame as a raw peer gets it.
+// heardFrame is a frame as a raw peer gets it.
 type heardFrame struct {
 	frame.Header
 	payload []byte

@@ -11,14 +11,14 @@ import (
 // cursor is a place in the sequence of frames that a QP has to send. Frames are made from a cursor, moving
 // it; if the socket does not take them, going back to the cursor of before undoes it.
 type cursor struct {
-	greeted     bool   // the Ready frame has been passed
-	ended       bool   // the Close frame has been passed
-	next        uint32 // send request
-	off         int    // bytes of it that have been passed
-	reads       uint64 // Reads and Atomics of ours that have been passed
-	response    uint32 // Read of the peer
-	responseOff int    // bytes of its answer that have been passed
-	turn        bool   // an answer goes before a request, for fairness
+	greeted       bool   // the Ready frame has been passed
+	ended         bool   // the Close frame has been passed
+	next          uint32 // send request
+	off           int    // bytes of it that have been passed
+	reads         uint64 // Reads and Atomics of ours that have been passed
+	response      uint32 // Read of the peer
+	responseOff   int    // bytes of its answer that have been passed
+	responseFirst bool   // an answer goes before a request, for fairness
 }
 
 // hasFrames tells whether a frame may be due.
@@ -45,7 +45,7 @@ func (q *qp) frame(o *frame.Batch) bool {
 		o.Begin(frame.Header{Op: frame.Ready, Flags: frame.Last}, 0)
 		c.greeted = true
 		return true
-	case c.turn: // either may end the QP
+	case c.responseFirst: // either may end the QP
 		made = q.responseFrame(o) || q.open && q.requestFrame(o)
 	default:
 		made = q.requestFrame(o) || q.open && q.responseFrame(o)

@@ -82,7 +82,7 @@ func (l *singleLink) transmit() {
 			l.writeFailed(err)
 			return
 		}
-		if !l.wrote(n, rest, before) {
+		if !l.onBatchWritten(n, rest, before) {
 			l.block()
 			return
 		}
@@ -111,9 +111,9 @@ func (l *singleLink) flush() bool {
 	return l.q.open
 }
 
-// wrote notes that the link has taken n bytes of a batch that began with the rest of an earlier frame and
-// with the frames from a cursor on. It tells whether the socket has taken all of them.
-func (l *singleLink) wrote(n, rest int, before cursor) (all bool) {
+// onBatchWritten notes that the link has taken n bytes of a batch that began with the rest of an earlier
+// frame and with the frames from a cursor on. It tells whether the socket has taken all of them.
+func (l *singleLink) onBatchWritten(n, rest int, before cursor) (all bool) {
 	q := l.q
 	l.keepalive.Sent = l.keepalive.Sent || n > 0
 	if n < q.scq.out.Size() {

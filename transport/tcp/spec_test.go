@@ -177,7 +177,7 @@ func TestSpec_MessageTypes(t *testing.T) {
 	for i, row := range rows {
 		kind := messageType(i + 1)
 		require.Equal(t, []string{fmt.Sprint(i + 1), kind.String()}, row[:2])
-		least, most := int(number(t, row[2])), int(number(t, row[3]))
+		minLen, maxLen := int(number(t, row[2])), int(number(t, row[3]))
 		fits := func(n int) bool {
 			if _, _, err := parsePrefix(appendPrefix(nil, kind, n)); err != nil {
 				return false
@@ -216,16 +216,16 @@ func TestSpec_MessageTypes(t *testing.T) {
 			}
 			return err == nil
 		}
-		require.True(t, fits(least) && fits(most), "%v of %d to %d bytes", kind, least, most)
-		require.False(t, fits(least-1) || fits(most+1), "%v of %d to %d bytes", kind, least, most)
+		require.True(t, fits(minLen) && fits(maxLen), "%v of %d to %d bytes", kind, minLen, maxLen)
+		require.False(t, fits(minLen-1) || fits(maxLen+1), "%v of %d to %d bytes", kind, minLen, maxLen)
 	}
 }
 
 func TestSpec_RejectCodes(t *testing.T) {
 	causes := map[string]error{"other": transport.ErrRefused, "version": transport.ErrVersion, "auth": transport.ErrAuth,
-		"rank": transport.ErrRefused, "crossing": cm.ErrCollision, "busy": cm.ErrBusy, "gone": handshake.ErrGone}
+		"rank": transport.ErrRefused, "collision": cm.ErrCollision, "busy": cm.ErrBusy, "gone": handshake.ErrGone}
 	codes := map[string]handshake.RejectCode{"other": handshake.RejectOther, "version": handshake.RejectVersion, "auth": handshake.RejectAuth, "rank": handshake.RejectRank,
-		"crossing": handshake.RejectCollision, "busy": handshake.RejectBusy, "gone": handshake.RejectGone}
+		"collision": handshake.RejectCollision, "busy": handshake.RejectBusy, "gone": handshake.RejectGone}
 	rows := specTable(t, "Reject", "code")
 	require.Len(t, rows, len(codes))
 	for _, row := range rows {
@@ -250,11 +250,11 @@ func TestSpec_Frames(t *testing.T) {
 	for i, row := range rows {
 		o := frame.Op(i + 1)
 		require.Equal(t, []string{fmt.Sprint(i + 1), o.String()}, row[:2])
-		most := int(number(t, row[2]))
-		_, err := frame.Parse(frame.Header{Length: most, Op: o}.Append(nil))
-		require.NoError(t, err, "%v of %d bytes", o, most)
-		_, err = frame.Parse(frame.Header{Length: most + 1, Op: o}.Append(nil))
-		require.Error(t, err, "%v of %d bytes", o, most+1)
+		maxLen := int(number(t, row[2]))
+		_, err := frame.Parse(frame.Header{Length: maxLen, Op: o}.Append(nil))
+		require.NoError(t, err, "%v of %d bytes", o, maxLen)
+		_, err = frame.Parse(frame.Header{Length: maxLen + 1, Op: o}.Append(nil))
+		require.Error(t, err, "%v of %d bytes", o, maxLen+1)
 	}
 	var b [frame.SegmentSize]byte
 	frame.PutSegment(b[:], transport.Segment{Key: 1, Offset: 2, Length: 3})
@@ -312,7 +312,7 @@ func TestSpec_Limits(t *testing.T) {
 		"ms that a peer may be silent, by default":                                                   ms(d.opts.PeerTimeout),
 		"ms that a peer may be silent, at least":                                                     ms(MinPeerTimeout),
 		"periods of the silence; Alive is sent in the second without a frame, at the latest":         keepalive.MaxMissed,
-		"ms that a peer's crossing connection is waited for":                                         ms(cm.RetryPause),
+		"ms that the peer's connection is waited for after a collision":                              ms(cm.RetryPause),
 	}
 	got := map[string]uint64{}
 	for _, row := range specTable(t, "Limits and times", "limit") {

@@ -110,7 +110,7 @@ func TestMode_C2_FirstFrameIsNotReady(t *testing.T) {
 	for name, sent := range map[string][]byte{
 		"Write where Ready must come first":     frame.Header{Op: frame.Write}.Append(nil),
 		"Terminate where Ready must come first": frame.Header{Op: frame.Terminate}.Append(nil),
-		"frame type 111 with flags 0x656220":    []byte("Hello behind the handshake"),
+		"frame type 111 with flags 0x666120":    []byte("Hello after the handshake"),
 	} {
 		s.begin(t, false)
 		s.says(t, sent)

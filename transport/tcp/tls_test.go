@@ -86,7 +86,7 @@ func (r *raw) encrypted(c *certificates) *raw {
 
 // Whoever is no rank of this job, or not the one that he says, is turned away, and the next genuine peer
 // finds an open door.
-func TestTLS_StrangerIsTurnedAway(t *testing.T) {
+func TestTLS_UnauthenticatedIsTurnedAway(t *testing.T) {
 	week := 7 * 24 * time.Hour
 	hand := func(r *raw, conf *tls.Config) string {
 		c := tls.Client(r.Conn, conf)
@@ -96,7 +96,7 @@ func TestTLS_StrangerIsTurnedAway(t *testing.T) {
 	}
 	other := func(id *transport.Identity) { id.Secret[0] ^= 1 }
 	for name, test := range map[string]struct {
-		does  func(t *testing.T, r *raw) string // what the stranger hears
+		does  func(t *testing.T, r *raw) string // what the caller hears
 		cause error
 		text  string // what the acceptor is told
 		heard string
@@ -400,7 +400,7 @@ func TestTLS_OneEndOnly(t *testing.T) {
 	}
 }
 
-// A stranger who does not get on with his handshake is cut when his time is over.
+// A caller who does not get on with his handshake is cut when his time is over.
 func TestTLS_SlowIsCut(t *testing.T) {
 	leaksNone(t, func(t *testing.T) {
 		h := newHost(t, Options{TLS: true, AuthTimeout: 20 * time.Millisecond})

@@ -94,11 +94,11 @@ func TestTransfer_C2_EverySplitOfTheReadAhead(t *testing.T) {
 	bothWays(t, func(t *testing.T, o Options) {
 		leaksNone(t, func(t *testing.T) {
 			a, b := newHost(t, o), newHostOfRank(t, o, 1)
-			most, step := helloSize, 1
+			limit, step := helloSize, 1
 			if o.TLS {
-				most, step = 1400, 61 // of the ClientHello
+				limit, step = 1400, 61 // of the ClientHello
 			}
-			for n := 0; n <= most; n += step {
+			for n := 0; n <= limit; n += step {
 				ours, theirs := streams(t)
 				initiator := a.transfers(t.Context(), ours, nil, transport.Initiator, 1)
 				ahead := make([]byte, n)
@@ -361,7 +361,7 @@ func TestTransfer_C2_AnotherRankThanExpected(t *testing.T) {
 }
 
 // Between two ranks there is one connection, whoever has begun it, and how.
-func TestTransfer_C2_CrossingWithConnect(t *testing.T) {
+func TestTransfer_C2_CollisionWithConnect(t *testing.T) {
 	leaksNone(t, func(t *testing.T) {
 		a, b := newHost(t, Options{}), newHostOfRank(t, Options{}, 1)
 		require.NoError(t, a.ep.Connect(t.Context(), 1, b.ep.Addr()))

@@ -21,13 +21,13 @@ import (
 
 // Whoever is no rank of this job is turned away with the reason on both sides, and the next genuine peer
 // finds an open door.
-func TestStranger_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
+func TestUnauthenticated_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 	tests := []struct {
 		name  string
 		does  func(h *host, r *raw)
 		cause error
 		text  string // what the acceptor is told
-		heard string // what the stranger is told: the code and text of a Reject, or nothing
+		heard string // what the caller is told: the code and text of a Reject, or nothing
 	}{
 		{"garbage", func(h *host, r *raw) { r.say(bytes.Repeat([]byte{0xfe}, 200)) },
 			transport.ErrNotWeft, `it begins with "\xfe\xfe\xfe\xfe\xfe\xfe\xfe\xfe"`, ""},
@@ -180,7 +180,7 @@ func TestStranger_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 				if test.heard == "" {
 					require.Empty(t, heard)
 				}
-				require.True(t, strings.HasPrefix(heard, test.heard), "the stranger heard %q", heard)
+				require.True(t, strings.HasPrefix(heard, test.heard), "the caller heard %q", heard)
 
 				r = h.dial(1)
 				r.connect()
@@ -194,8 +194,8 @@ func TestStranger_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 	})
 }
 
-// Of many strangers a few are reported. A rank that has proved who it is always is.
-func TestStranger_FewAreReported(t *testing.T) {
+// Of many unauthenticated callers a few are reported. A rank that has proved who it is always is.
+func TestUnauthenticated_FewAreReported(t *testing.T) {
 	leaksNone(t, func(t *testing.T) {
 		h := newHost(t, Options{reportBurst: 3})
 		for range 50 {
@@ -212,15 +212,15 @@ func TestStranger_FewAreReported(t *testing.T) {
 			require.Contains(t, r.last(), "private data")
 		}
 		require.NoError(t, h.ep.Close())
-		strangers, ranks := 0, 0
+		callers, ranks := 0, 0
 		for len(h.refused) > 0 {
 			if strings.HasPrefix((<-h.refused).from, "rank 1 at ") {
 				ranks++
 			} else {
-				strangers++
+				callers++
 			}
 		}
-		require.Equal(t, 3, strangers)
+		require.Equal(t, 3, callers)
 		require.Equal(t, 2, ranks)
 	})
 }
@@ -268,8 +268,8 @@ func (h *host) endsAlone(m made, cause error, text, what string) {
 	m.qp.Release()
 }
 
-// A stranger who says nothing, or not all, is cut when his time is over.
-func TestStranger_SlowIsCut(t *testing.T) {
+// An unauthenticated caller who says nothing, or not all, is cut when his time is over.
+func TestUnauthenticated_SlowIsCut(t *testing.T) {
 	leaksNone(t, func(t *testing.T) {
 		h := newHost(t, Options{AuthTimeout: 20 * time.Millisecond})
 		for name, does := range map[string]func(r *raw){
@@ -636,7 +636,7 @@ func TestHandshake_OurPrivateDataTooLong(t *testing.T) {
 }
 
 // Closing the endpoint cuts whoever is in the handshake, in any state of it, and nobody is told of them any more.
-func TestListen_CloseCutsStrangers(t *testing.T) {
+func TestListen_CloseCutsUnauthenticated(t *testing.T) {
 	leaksNone(t, func(t *testing.T) {
 		h := newHost(t, Options{AuthTimeout: time.Hour})
 		var all []*raw

@@ -61,7 +61,7 @@ func wrongAtomics(t *trial, a, b *node) map[string]*transport.SendWR {
 	readOnly := a.memory(64, transport.RemoteRead)
 	pd, err := a.dev.AllocPD()
 	t.must(err)
-	stranger, err := pd.Alloc(64, all)
+	foreign, err := pd.Alloc(64, all)
 	t.must(err)
 	add := func(change func(*transport.SendWR)) *transport.SendWR {
 		wr := fetchAdd(1, into, m, 8, 1)
@@ -77,7 +77,7 @@ func wrongAtomics(t *trial, a, b *node) map[string]*transport.SendWR {
 		"7 bytes for the original": add(func(wr *transport.SendWR) { wr.Local[0].Length = 7 }),
 		"9 bytes for the original": add(func(wr *transport.SendWR) { wr.Local[0].Length = 9 }),
 		"into read-only memory":    add(func(wr *transport.SendWR) { wr.Local[0].MR = readOnly }),
-		"into another domain":      add(func(wr *transport.SendWR) { wr.Local[0].MR = stranger }),
+		"into another domain":      add(func(wr *transport.SendWR) { wr.Local[0].MR = foreign }),
 		"into no region":           add(func(wr *transport.SendWR) { wr.Local[0].MR = nil }),
 		"beyond the local region":  add(func(wr *transport.SendWR) { wr.Local[0].Offset = 57 }),
 		"no word":                  add(func(wr *transport.SendWR) { wr.Remote = nil }),
@@ -537,7 +537,7 @@ type adder struct {
 }
 
 func (x *adder) run() error {
-	end := time.Now().Add(x.t.patience)
+	end := time.Now().Add(x.t.timeout)
 	for seen := 0; seen < x.n; {
 		if time.Now().After(end) {
 			return fmt.Errorf("rank %d waited in vain: %d of %d Atomics", x.rank, seen, x.n)

@@ -40,8 +40,8 @@ func turnedAway(change func(*transport.Identity), want ...error) func(*trial) {
 	}
 }
 
-// crossing has two ranks connect to each other at once, each twice.
-func (t *trial) crossing(rounds int, before func(a, b *node)) {
+// collision has two ranks connect to each other at once, each twice.
+func (t *trial) collision(rounds int, before func(a, b *node)) {
 	for range rounds {
 		nodes := t.ranks(2, shape{})
 		a, b := nodes[0], nodes[1]
@@ -107,14 +107,14 @@ var connectChecks = []Check{
 		}
 		t.well(a, b)
 	}},
-	{"Connect/CrossingGivesExactlyOneQueuePair", func(t *trial) { t.crossing(15, func(_, _ *node) {}) }},
-	{"Connect/CrossingForSureGivesExactlyOneQueuePair", func(t *trial) {
-		crosser, ok := t.provider.(Crosser)
+	{"Connect/CollisionGivesExactlyOneQueuePair", func(t *trial) { t.collision(15, func(_, _ *node) {}) }},
+	{"Connect/CollisionForSureGivesExactlyOneQueuePair", func(t *trial) {
+		collider, ok := t.provider.(Collider)
 		if !ok {
 			panic(failure{fmt.Errorf("the provider crosses no connects on command: %w",
 				errors.ErrUnsupported)})
 		}
-		t.crossing(3, func(a, b *node) { crosser.Cross(a.dev, b.dev) })
+		t.collision(3, func(a, b *node) { collider.Collide(a.dev, b.dev) })
 	}},
 	{"Connect/WrongSecretIsRefused", turnedAway(func(id *transport.Identity) { id.Secret[31] ^= 1 },
 		transport.ErrAuth)},

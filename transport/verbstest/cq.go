@@ -201,7 +201,7 @@ func (n *node) waits(act func()) error {
 func (t *trial) within(d transport.Device, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
-	limit := time.NewTimer(t.patience)
+	limit := time.NewTimer(t.timeout)
 	defer limit.Stop()
 	select {
 	case err := <-done:

@@ -19,7 +19,7 @@ func Groups() []Group {
 		{Name: "CQ, events, handlers", Prefixes: []string{"CQ"}},
 		{Name: "QP", Prefixes: []string{"QP", "Error", "Flush", "RNR"}},
 		{Name: "extended QP", Prefixes: []string{"Send", "Write", "WriteImm", "Read", "Inline",
-			"Unsignalled", "More", "Order", "Look"}},
+			"Unsignalled", "More", "Order", "PollQP"}},
 		{Name: "atomics", Prefixes: []string{"Atomic"}},
 		{Name: "SRQ", Gap: "weft has none: channels find messages by polling their own memory, and what " +
 			"else comes finds the Recvs of its queue pair"},

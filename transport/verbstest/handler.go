@@ -90,7 +90,7 @@ func (d *desk) arm(cq transport.CQ, n transport.Notify) {
 
 // drive polls the nodes, which have no handlers, until cond: what a handler does beside it needs no help.
 func (t *trial) drive(what string, cond func() bool, nodes ...*node) {
-	end := time.Now().Add(t.patience)
+	end := time.Now().Add(t.timeout)
 	for idle := 0; !cond(); idle++ {
 		for _, n := range nodes {
 			if n.poll() > 0 {
@@ -376,12 +376,12 @@ var handlerChecks = []Check{
 		}
 		sends := t.desk(b.dev, nil)
 		t.must(b.dev.ModifyCQ(b.sendCQ, sends.id))
-		stranger := t.desk(b.dev, nil)
+		otherLock := t.desk(b.dev, nil)
 		sends.with(func() {
-			t.is(b.dev.ModifyCQ(b.recvCQ, stranger.id), "the other queue to a handler with another lock",
+			t.is(b.dev.ModifyCQ(b.recvCQ, otherLock.id), "the other queue to a handler with another lock",
 				transport.ErrInvalid)
 		})
-		t.must(b.dev.CloseHandler(stranger.id))
+		t.must(b.dev.CloseHandler(otherLock.id))
 		receives := t.desk(b.dev, func(c *transport.HandlerConfig) { c.Lock = sends.Mutex })
 		sends.with(func() { t.must(b.dev.ModifyCQ(b.recvCQ, receives.id)) })
 		for range 20 {
@@ -605,7 +605,7 @@ var handlerChecks = []Check{
 					select {
 					case meet <- struct{}{}:
 					case <-meet:
-					case <-time.After(t.patience):
+					case <-time.After(t.timeout):
 						return errors.New("the other handler does not run meanwhile")
 					}
 				}

@@ -33,11 +33,11 @@ type Faults interface {
 	Vanish(d transport.Device) error
 }
 
-// Crosser is implemented by a Provider that can have two connects cross for sure, not only by chance.
-type Crosser interface {
-	// Cross has the next connects of two listening devices to each other cross: neither is decided before
+// Collider is implemented by a Provider that can have two connects collide for sure, not only by chance.
+type Collider interface {
+	// Collide has the next connects of two listening devices to each other collide: neither is decided before
 	// both have got as far as Acceptor.Prepare.
-	Cross(a, b transport.Device)
+	Collide(a, b transport.Device)
 }
 
 // Check is one rule and how it is proved.
@@ -67,8 +67,8 @@ const Patience = 20 * time.Second
 
 // Verify runs the check, which waits for nothing longer than patience. It returns what was found wrong, or an
 // error that wraps errors.ErrUnsupported if the provider cannot inject the fault that the check needs.
-func (c Check) Verify(p Provider, patience time.Duration) (err error) {
-	t := &trial{provider: p, patience: patience}
+func (c Check) Verify(p Provider, timeout time.Duration) (err error) {
+	t := &trial{provider: p, timeout: timeout}
 	defer t.closeAll()
 	defer func() {
 		switch r := recover().(type) {
@@ -105,7 +105,7 @@ func Checks() []Check {
 		deviceChecks, memoryChecks, needing(views, viewChecks), needing(atomics, atomicChecks),
 		needing(windows, windowChecks),
 		cqChecks, handlerChecks, requestChecks,
-		transferChecks, lookChecks, orderChecks, errorChecks, closeChecks,
+		transferChecks, pollQPChecks, orderChecks, errorChecks, closeChecks,
 		faultChecks, tickChecks, connectChecks, streamChecks, randomChecks, limitChecks, flushChecks,
 		teardownChecks,
 	} {

@@ -14,7 +14,7 @@ func wrongRequests(t *trial, a, b *node) map[string]*transport.SendWR {
 	large := a.memory(limits.MaxInline+1, all)
 	pd, err := a.dev.AllocPD()
 	t.must(err)
-	stranger, err := pd.Alloc(64, all)
+	foreign, err := pd.Alloc(64, all)
 	t.must(err)
 	elements := func(e ...transport.SGE) *transport.SendWR {
 		return &transport.SendWR{ID: 1, Op: transport.OpSend, Flags: transport.FlagSignaled, Local: e}
@@ -34,7 +34,7 @@ func wrongRequests(t *trial, a, b *node) map[string]*transport.SendWR {
 		"opcode of a receive":         opcode(transport.OpRecv),
 		"opcode 200":                  opcode(200),
 		"no region":                   elements(transport.SGE{Length: 8}),
-		"region of another domain":    elements(sge(stranger)),
+		"region of another domain":    elements(sge(foreign)),
 		"negative offset":             elements(part(local, -1, 8)),
 		"negative length":             elements(part(local, 0, -1)),
 		"offset beyond the region":    elements(part(local, 65, 0)),
@@ -98,11 +98,11 @@ var requestChecks = []Check{
 		readOnly, m := b.memory(64, transport.RemoteRead), b.memory(64, all)
 		pd, err := b.dev.AllocPD()
 		t.must(err)
-		stranger, err := pd.Alloc(64, all)
+		foreign, err := pd.Alloc(64, all)
 		t.must(err)
 		for what, e := range map[string][]transport.SGE{
 			"memory without a right":   {sge(readOnly)},
-			"region of another domain": {sge(stranger)},
+			"region of another domain": {sge(foreign)},
 			"no region":                {{Length: 8}},
 			"beyond the region":        {part(m, 60, 5)},
 			"negative offset":          {part(m, -1, 5)},

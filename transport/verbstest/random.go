@@ -327,7 +327,7 @@ func newMember(x *node, nodes []*node) *member {
 
 func (m *member) run() error {
 	want := 2 * memberMessages * len(m.qps)
-	end := time.Now().Add(m.t.patience)
+	end := time.Now().Add(m.t.timeout)
 	for seen := 0; seen < want; {
 		if time.Now().After(end) {
 			return fmt.Errorf("rank %d waited in vain: %d of %d completions", m.rank, seen, want)

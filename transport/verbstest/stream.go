@@ -31,7 +31,7 @@ func (n *node) transfer(conn net.Conn, ahead []byte, role transport.Role, to *no
 	result := make(chan error, 1)
 	e := n.transferrer()
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), n.t.patience)
+		ctx, cancel := context.WithTimeout(context.Background(), n.t.timeout)
 		defer cancel()
 		result <- e.Transfer(ctx, conn, ahead, role, to.rank)
 	}()

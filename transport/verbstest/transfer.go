@@ -158,15 +158,15 @@ var transferChecks = []Check{
 	}},
 	{"Send/ArrivesWholeInAnyCutOfItsElements", func(t *trial) {
 		a, b := t.pair(shape{})
-		most := min(a.dev.Query().MaxSGE, 5)
+		maxElements := min(a.dev.Query().MaxSGE, 5)
 		for i, n := range sizes(a.dev) {
 			id := uint64(i)
 			src, dst := a.memory(n, all), b.memory(n+5, all)
 			fill(src.Bytes(), 1, id)
-			t.must(b.qp.PostRecv(&transport.RecvWR{ID: id, Local: slices(dst, n+5, 1+i%most)}))
+			t.must(b.qp.PostRecv(&transport.RecvWR{ID: id, Local: slices(dst, n+5, 1+i%maxElements)}))
 			t.must(a.qp.PostSend(&transport.SendWR{ID: id, Op: transport.OpSend,
 				Flags: transport.FlagSignaled,
-				Local: slices(src, n, 1+(i+1)%most)}))
+				Local: slices(src, n, 1+(i+1)%maxElements)}))
 			t.one(a, id, transport.OpSend, a, b)
 			if wc := t.one(b, id, transport.OpRecv, a, b); wc.Bytes != n || wc.HasImm || wc.QP != b.qp.Num() {
 				t.failf("completion %+v for %d bytes", wc, n)

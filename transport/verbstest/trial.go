@@ -15,7 +15,7 @@ import (
 // trial is one run of one check.
 type trial struct {
 	provider Provider
-	patience time.Duration
+	timeout  time.Duration
 	devices  []transport.Device
 	has      func(transport.DeviceAttr) (bool, string) // what the check needs; nil: nothing
 }
@@ -221,14 +221,14 @@ func (t *trial) connect(a, b *node) (transport.QP, transport.QP) {
 func (n *node) dial(to *node) error { return n.dialAs(to.rank, to.ep.Addr()) }
 
 func (n *node) dialAs(rank uint32, addr string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), n.t.patience)
+	ctx, cancel := context.WithTimeout(context.Background(), n.t.timeout)
 	defer cancel()
 	return n.ep.Connect(ctx, rank, addr)
 }
 
 // eventually waits for what other goroutines bring about.
 func (t *trial) eventually(what string, cond func() bool) {
-	for end := time.Now().Add(t.patience); !cond(); time.Sleep(100 * time.Microsecond) {
+	for end := time.Now().Add(t.timeout); !cond(); time.Sleep(100 * time.Microsecond) {
 		if time.Now().After(end) {
 			t.failf("waited in vain for: %s", what)
 		}
@@ -260,7 +260,7 @@ func (n *node) cqs() []transport.CQ {
 
 // until drives the nodes, in turns and on this goroutine, until cond.
 func (t *trial) until(what string, cond func() bool, nodes ...*node) {
-	end := time.Now().Add(t.patience)
+	end := time.Now().Add(t.timeout)
 	for idle := 0; !cond(); idle++ {
 		for _, n := range nodes {
 			if n.poll() > 0 {
@@ -328,7 +328,7 @@ func (t *trial) one(n *node, id uint64, op transport.Opcode, nodes ...*node) tra
 }
 
 // arm has the rank's queues tell of everything that is placed from now on, whoever looks by himself otherwise
-// (DeviceAttr.Watched).
+// (DeviceAttr.MaxPolledQPs).
 func (t *trial) arm(n *node) {
 	for _, cq := range n.cqs() {
 		cq.Arm()

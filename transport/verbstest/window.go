@@ -83,7 +83,7 @@ func wrongBinds(t *trial, a, b *node) map[string]*transport.SendWR {
 	t.must(err)
 	strange, err := pd.AllocMW()
 	t.must(err)
-	stranger, err := pd.Alloc(64, windowed)
+	foreign, err := pd.Alloc(64, windowed)
 	t.must(err)
 	gone := a.window()
 	t.must(gone.Deallocate())
@@ -99,7 +99,7 @@ func wrongBinds(t *trial, a, b *node) map[string]*transport.SendWR {
 		"window of another domain": bind(1, strange, m, 0, 8, transport.RemoteRead),
 		"deallocated window":       bind(1, gone, m, 0, 8, transport.RemoteRead),
 		"no region":                bind(1, w, nil, 0, 8, transport.RemoteRead),
-		"region of another domain": bind(1, w, stranger, 0, 8, transport.RemoteRead),
+		"region of another domain": bind(1, w, foreign, 0, 8, transport.RemoteRead),
 		"region without the right": bind(1, w, a.memory(64, allAtomic), 0, 8, transport.RemoteRead),
 		"write to a read-only region": bind(1, w, a.memory(64, transport.BindWindow), 0, 8,
 			transport.RemoteWrite),
@@ -350,9 +350,9 @@ var windowChecks = []Check{
 			m, dst := b.memory(64, windowed), a.memory(16, all)
 			key := t.bound(b, b.qp, b.window(), m, 0, 16, remote)
 			t.must(c.qp.PostSend(attempts(c, key, 0)[right]))
-			t.until("the stranger's queue pair in error",
+			t.until("the other queue pair in error",
 				func() bool { return c.qp.State() == transport.StateError }, nodes...)
-			t.is(c.qp.Err(), "the stranger's error", transport.ErrAccess)
+			t.is(c.qp.Err(), "the other's error", transport.ErrAccess)
 			t.must(zero(m.Bytes()))
 			t.must(a.qp.PostSend(through(key, read(1, dst, m)))) // and goes on doing so
 			t.one(a, 1, transport.OpRead, nodes...)

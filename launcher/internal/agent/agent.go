@@ -12,7 +12,7 @@
 // The agent serves its ranks PMI by itself. What concerns ranks of other agents comes as events: Arrived,
 // Find, Waits, Aborts, LostPeer and Disturbs.
 //
-// Quiet, Moving, Answer, Sampled, Recorded and Deposit may come any number of times, and after Exited too.
+// Quiet, Moving, Answer, Sampled, Recorded and Artifact may come any number of times, and after Exited too.
 //
 // AllStarted follows the last Started or NotStarted, also where Halt has kept ranks from being started; such
 // a rank has no events at all. A rank is over when it has Exited and has had PMIClosed and OutputEnd.

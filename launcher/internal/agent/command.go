@@ -97,7 +97,7 @@ type Pause struct {
 }
 
 // Ask asks ranks for what a byte of package snapshot stands for: a snapshot of what they do, a sample, or
-// stacks. An Answer, a Sampled or a Deposit follows from each that can give one.
+// stacks. An Answer, a Sampled or a Artifact follows from each that can give one.
 type Ask struct {
 	Ranks    []int
 	Question byte

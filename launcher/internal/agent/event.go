@@ -122,10 +122,10 @@ type Recorded struct {
 	Events []byte
 }
 
-// Deposit is a part of what a rank leaves with the launcher.
-type Deposit struct {
+// Artifact is a part of what a rank leaves with the launcher.
+type Artifact struct {
 	Rank int
-	What snapshot.Deposit
+	What snapshot.Artifact
 	Last bool // part of it
 	Data []byte
 }
@@ -159,5 +159,5 @@ func (Moving) event()     {}
 func (Answer) event()     {}
 func (Sampled) event()    {}
 func (Recorded) event()   {}
-func (Deposit) event()    {}
+func (Artifact) event()   {}
 func (Lost) event()       {}

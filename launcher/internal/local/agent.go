@@ -23,8 +23,8 @@ const (
 	blockedThreads = 8
 	// otherThreads are those of the runtime itself, and of the watchdog.
 	otherThreads = 8
-	// mostProcessors bounds what is reserved on large machines, where more threads are seldom awake.
-	mostProcessors = 16
+	// maxProcessors bounds what is reserved on large machines, where more threads are seldom awake.
+	maxProcessors = 16
 )
 
 // Agent runs the ranks of one job as children of this process.
@@ -72,11 +72,11 @@ func New(o Options) (*Agent, error) {
 		events: make(chan agent.Event, 256), closing: make(chan struct{}), release: make(chan struct{}),
 		watched: make(chan struct{}),
 	}
-	threads := min(runtime.GOMAXPROCS(0), mostProcessors) + blockedThreads
-	most, err := sys.ProcessLimit()
-	if err == nil && most < uint64(threads+otherThreads) {
+	threads := min(runtime.GOMAXPROCS(0), maxProcessors) + blockedThreads
+	limit, err := sys.ProcessLimit()
+	if err == nil && limit < uint64(threads+otherThreads) {
 		return nil, fmt.Errorf("the system allows this user %d processes and threads, and weft needs %d "+
-			"beside those of the ranks (ulimit -u)", most, threads+otherThreads)
+			"beside those of the ranks (ulimit -u)", limit, threads+otherThreads)
 	}
 	if a.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
 		return nil, err

@@ -28,8 +28,8 @@ func (p *process) readSnapshots() {
 			p.agent.emit(agent.Answer{Rank: p.id, Snapshot: body})
 		case snapshot.Sampled:
 			p.agent.emit(agent.Sampled{Rank: p.id, Sample: body})
-		case snapshot.Deposited:
-			d := agent.Deposit{Rank: p.id, What: snapshot.Deposit(body[0]), Last: body[1] != 0,
+		case snapshot.ArtifactPart:
+			d := agent.Artifact{Rank: p.id, What: snapshot.Artifact(body[0]), Last: body[1] != 0,
 				Data: body[2:]}
 			p.agent.emit(d)
 			if d.Last && d.What != snapshot.Stacks {

@@ -41,14 +41,14 @@ type Agent struct {
 	staged   chan []byte
 	events   chan agent.Event
 	closing  chan struct{} // closed by Close: events are dropped
-	ended    chan struct{} // closed when nothing more is heard
-	why      error         // nothing more is heard; set before ended is closed
+	ended    chan struct{} // closed when nothing more is received
+	why      error         // nothing more is received; set before ended is closed
 
 	allStarted bool // belongs to the reader
 	wireUp     wireUp
 
 	via    *Agent       // through which it is reached; nil where the launcher itself has run the starter
-	missed atomic.Int32 // periods in a row in which nothing was heard
+	missed atomic.Int32 // periods in a row in which nothing was received
 
 	mu         sync.Mutex
 	ranks      map[int]bool // that were to be started
@@ -195,12 +195,12 @@ func (a *Agent) read() {
 	go readFrames(a.in, maxEvent, frames, failed, a.ended)
 	ticks := time.NewTicker(period)
 	defer ticks.Stop()
-	var silent silence
+	var silent keepalive
 	err, isSilent := error(nil), false
 	for err == nil {
 		select {
 		case f := <-frames:
-			silent.heard()
+			silent.received()
 			a.missed.Store(0)
 			if f.kind == kindClosed {
 				a.why = io.EOF

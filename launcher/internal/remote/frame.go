@@ -57,7 +57,7 @@ const (
 	kindAnswer
 	kindSampled
 	kindRecorded
-	kindDeposit
+	kindArtifact
 	kindFind
 	kindWaits
 	kindAborts

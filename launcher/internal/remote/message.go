@@ -136,8 +136,8 @@ func appendEvent(b []byte, e agent.Event) ([]byte, error) {
 		return appendFrame(b, kindSampled, rankOf(e.Rank), e.Sample), nil
 	case agent.Recorded:
 		return appendFrame(b, kindRecorded, rankOf(e.Rank), e.Events), nil
-	case agent.Deposit:
-		return appendFrame(b, kindDeposit, rankOf(e.Rank), []byte{byte(e.What), flag(e.Last)}, e.Data), nil
+	case agent.Artifact:
+		return appendFrame(b, kindArtifact, rankOf(e.Rank), []byte{byte(e.What), flag(e.Last)}, e.Data), nil
 	}
 	return nil, fmt.Errorf("%w: an event %T has no frame", errProtocol, e)
 }
@@ -235,16 +235,16 @@ func parseEvent(k kind, body []byte) (e agent.Event, rank int, err error) {
 	case kindRecorded:
 		rank, data, err := splitRank(k, body)
 		return agent.Recorded{Rank: rank, Events: data}, rank, err
-	case kindDeposit:
+	case kindArtifact:
 		rank, data, err := splitRank(k, body)
 		if err == nil && len(data) < 2 {
-			err = fmt.Errorf("%w: a deposit of no kind", errProtocol)
+			err = fmt.Errorf("%w: an artifact of no kind", errProtocol)
 		}
 		if err != nil {
 			return nil, 0, err
 		}
-		return agent.Deposit{Rank: rank, What: snapshot.Deposit(data[0]), Last: data[1] != 0, Data: data[2:]},
-			rank, nil
+		return agent.Artifact{Rank: rank, What: snapshot.Artifact(data[0]), Last: data[1] != 0,
+			Data: data[2:]}, rank, nil
 	}
 	return nil, 0, fmt.Errorf("%w: a frame of kind %d is no event", errProtocol, k)
 }

@@ -206,7 +206,7 @@ func farSide(in io.Reader, out io.Writer) {
 		}
 	}()
 	var content bytes.Buffer
-	err := Serve(in, out, Far{
+	err := Serve(in, out, ServerConfig{
 		Hello: Hello{Version: "v", Host: "far", Cores: 3},
 		Open:  func(string) (agent.Agent, error) { return fake, nil },
 		Prepare: func(request []byte) ([]byte, error) {
@@ -350,7 +350,7 @@ func TestAgentSpeaksOnlyOfItsRanks(t *testing.T) {
 
 // A process that was stopped itself has not missed anything.
 func TestSilenceCountsOnlyPeriodsThatWereSeen(t *testing.T) {
-	var s silence
+	var s keepalive
 	now := time.Now()
 	for i := 1; i <= 3; i++ {
 		now = now.Add(period)
@@ -358,6 +358,6 @@ func TestSilenceCountsOnlyPeriodsThatWereSeen(t *testing.T) {
 	}
 	now = now.Add(time.Hour)
 	require.Equal(t, 3, s.tick(now))
-	s.heard()
+	s.received()
 	require.Equal(t, 1, s.tick(now.Add(period)))
 }

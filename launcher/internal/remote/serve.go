@@ -15,8 +15,8 @@ import (
 // maxUnsent is how many bytes of events wait to be written before no more are taken from the agent.
 const maxUnsent = 1 << 20
 
-// Far is what the far side serves.
-type Far struct {
+// ServerConfig is what the far side serves.
+type ServerConfig struct {
 	Hello   Hello
 	Open    func(job string) (agent.Agent, error)
 	Prepare func(request []byte) (reply []byte, err error)
@@ -27,7 +27,7 @@ type Far struct {
 
 // Serve connects a launcher, at the other end of in and out, with the agent of this host. It returns when the
 // launcher has closed the agent or is gone, and nothing of the job is left here.
-func Serve(in io.Reader, out io.Writer, far Far) error {
+func Serve(in io.Reader, out io.Writer, config ServerConfig) error {
 	r := bufio.NewReaderSize(in, 64<<10)
 	version, token, job, err := readLauncherGreeting(r)
 	if err != nil {
@@ -39,12 +39,13 @@ func Serve(in io.Reader, out io.Writer, far Far) error {
 	if version != Version {
 		return nil // the launcher says so
 	}
-	a, err := far.Open(job)
+	a, err := config.Open(job)
 	if err != nil {
 		return err
 	}
 	s := &server{
-		far: far, agent: a, out: newQueue(), prepared: make(chan prepared, 1), relays: make(map[int]*relayed),
+		config: config, agent: a, out: newQueue(), prepared: make(chan prepared, 1),
+		relays: make(map[int]*relayed),
 	}
 	go s.out.run(out)
 	err = s.serve(r)
@@ -64,9 +65,9 @@ func Serve(in io.Reader, out io.Writer, far Far) error {
 }
 
 type server struct {
-	far   Far
-	agent agent.Agent
-	out   *queue
+	config ServerConfig
+	agent  agent.Agent
+	out    *queue
 	// prepared takes what the far side has planned. It may have to wait for the name of a host, and the
 	// launcher hears of this one all the while.
 	prepared chan prepared
@@ -81,7 +82,7 @@ type prepared struct {
 }
 
 func (s *server) serve(in io.Reader) error {
-	hello, err := appendJSON(nil, kindHello, s.far.Hello)
+	hello, err := appendJSON(nil, kindHello, s.config.Hello)
 	if err != nil {
 		return err
 	}
@@ -92,7 +93,7 @@ func (s *server) serve(in io.Reader) error {
 	go readFrames(in, maxCommand, frames, failed, over)
 	ticks := time.NewTicker(period)
 	defer ticks.Stop()
-	var silent silence
+	var silent keepalive
 	for {
 		events := s.agent.Events()
 		if s.out.size() > maxUnsent {
@@ -100,7 +101,7 @@ func (s *server) serve(in io.Reader) error {
 		}
 		select {
 		case f := <-frames:
-			silent.heard()
+			silent.received()
 			if f.kind == kindClose {
 				return nil
 			}
@@ -126,7 +127,7 @@ func (s *server) serve(in io.Reader) error {
 				return nil // the launcher is gone, and so are its ranks
 			}
 			return err
-		case <-s.far.Signals:
+		case <-s.config.Signals:
 			return nil
 		case now := <-ticks.C:
 			s.out.put(appendFrame(nil, kindAlive))
@@ -143,7 +144,7 @@ func (s *server) handle(f frame) error {
 		return nil
 	case kindPrepare:
 		go func() {
-			reply, err := s.far.Prepare(f.body)
+			reply, err := s.config.Prepare(f.body)
 			s.prepared <- prepared{reply, err}
 		}()
 		return nil

@@ -76,7 +76,7 @@ func (s *server) stage(f frame) error {
 	if err != nil {
 		return err
 	}
-	reply, err := s.far.Stage(program, part)
+	reply, err := s.config.Stage(program, part)
 	if err == nil && reply != nil {
 		s.out.put(appendFrame(nil, kindStaged, reply))
 	}

@@ -116,11 +116,11 @@ type Supervisor struct {
 	config     Config
 	ranks      []rank
 	agents     []agentState
-	space      *pmi.Space // its members are the agents
-	barriers   int        // of PMI, that have been passed
-	askedWaits bool       // agents have been asked to tell of each rank that waits in a barrier
-	known      int        // how many ranks they have told of since the last barrier was passed
-	signs      int        // given out
+	space      *pmi.KeySpace // its members are the agents
+	barriers   int           // of PMI, that have been passed
+	askedWaits bool          // agents have been asked to tell of each rank that waits in a barrier
+	known      int           // how many ranks they have told of since the last barrier was passed
+	signs      int           // given out
 	timers     timers
 	ready      Ready
 
@@ -159,7 +159,7 @@ func New(now time.Time, c Config) *Supervisor {
 	for i, a := range s.agents {
 		each[i] = a.left
 	}
-	s.space = pmi.NewSpace(each, true)
+	s.space = pmi.NewKeySpace(each, true)
 	for i, a := range s.agents {
 		if a.left == 0 {
 			s.space.Leave(i) // an agent without ranks
@@ -284,7 +284,7 @@ func (s *Supervisor) failure(id int, how How) *Failure {
 
 // fail takes a failure into account, whose rank showed the first sign of it with that number.
 func (s *Supervisor) fail(now time.Time, f *Failure, sign int) {
-	if s.goesOnAfter(f) {
+	if s.survives(f) {
 		s.lose(f)
 		return
 	}

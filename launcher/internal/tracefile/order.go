@@ -3,13 +3,13 @@ package tracefile
 import "time"
 
 const (
-	// mostWindows is into how many windows the time of a job is divided at most, and leastWindow how long
+	// maxWindows is into how many windows the time of a job is divided at most, and minWindow how long
 	// each of them is at least.
-	mostWindows = 64
-	leastWindow = int64(time.Millisecond)
+	maxWindows = 64
+	minWindow  = int64(time.Millisecond)
 )
 
-// pair of clocks, by their numbers.
+// clockPair is a pair of clocks, by their numbers.
 type clockPair struct{ from, to int }
 
 // order corrects clocks until no message comes before it was sent, as far as that can be. Comparisons are as
@@ -35,9 +35,9 @@ func order(clocks []*clock, messages []message) (wrong int) {
 	}
 	best := make([]correction, len(distinct))
 	wrong = len(messages) + 1
-	for windows := 1; windows <= mostWindows && wrong > 0; windows *= 2 {
+	for windows := 1; windows <= maxWindows && wrong > 0; windows *= 2 {
 		step := (end - begin) / int64(windows)
-		if windows > 1 && step < leastWindow {
+		if windows > 1 && step < minWindow {
 			break
 		}
 		correct(clocks, distinct, number, messages, begin, max(step, 1), windows)

@@ -271,8 +271,8 @@ func TestMessagesAreFewWhenMembersDie(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%d of %d", f, n), func(t *testing.T) {
 				for seed := range runs(max(8/f, 1)) {
-					most := messagesWithDeaths(t, n, f, uint64(seed))
-					require.LessOrEqual(t, most, (f+1)*(3*f+10), "seed %d", seed)
+					maxSent := messagesWithDeaths(t, n, f, uint64(seed))
+					require.LessOrEqual(t, maxSent, (f+1)*(3*f+10), "seed %d", seed)
 				}
 			})
 		}
@@ -343,9 +343,9 @@ func messagesWithDeaths(t *testing.T, n, f int, seed uint64) int {
 		}
 	}
 	var decided *Value
-	most := 0
+	maxSent := 0
 	for i := range n {
-		most = max(most, sent[i])
+		maxSent = max(maxSent, sent[i])
 		if dead[i] {
 			continue
 		}
@@ -356,7 +356,7 @@ func messagesWithDeaths(t *testing.T, n, f int, seed uint64) int {
 		}
 		require.Equal(t, *decided, v)
 	}
-	return most
+	return maxSent
 }
 
 // A member that others take for failed learns it, and cannot return another value than they.

@@ -78,16 +78,16 @@ func (c *Call) time(w work) float64 {
 
 // cheapest is the index of the algorithm of the least predicted cost, of those that can carry out a call and
 // have one. Without any it is the first.
-func (op *operation) cheapest(c *Call) (best int, least float64) {
+func (op *operation) cheapest(c *Call) (best int, lowest float64) {
 	for i, predict := range op.costs {
 		if fits := op.algorithms[i].fits; predict == nil || fits != nil && !fits(c) {
 			continue
 		}
-		if t := predict(c); least == 0 || t < least {
-			best, least = i, t
+		if t := predict(c); lowest == 0 || t < lowest {
+			best, lowest = i, t
 		}
 	}
-	return best, least
+	return best, lowest
 }
 
 // Why explains the algorithm that suits a call best: with its predicted time and that of the next best.
@@ -104,13 +104,13 @@ func (c *Call) Why() string {
 	case op.costs == nil:
 		return "there is no other that fits"
 	}
-	next, least := -1, 0.0
+	next, lowest := -1, 0.0
 	for i, predict := range op.costs {
 		if i == chosen || predict == nil || !op.may(i, c) {
 			continue
 		}
-		if t := predict(c); next < 0 || t < least {
-			next, least = i, t
+		if t := predict(c); next < 0 || t < lowest {
+			next, lowest = i, t
 		}
 	}
 	text := fmt.Sprintf("predicted %.3g µs over %v", op.costs[chosen](c)/1e3, c.Fabric)
@@ -118,7 +118,7 @@ func (c *Call) Why() string {
 		text += fmt.Sprintf(" on %d processors", c.Processors)
 	}
 	if next >= 0 {
-		text += fmt.Sprintf(", %s %.3g µs", op.algorithms[next].name, least/1e3)
+		text += fmt.Sprintf(", %s %.3g µs", op.algorithms[next].name, lowest/1e3)
 	}
 	return text
 }
@@ -227,11 +227,11 @@ var reduceScatterCosts = map[string]func(c *Call) float64{
 		return c.time(doublingWork(0, float64(c.reduced().before(c.Size)), c))
 	},
 	"recursive-halving": func(c *Call) float64 {
-		p, _ := folded(c.Size)
+		p, _ := splitPof2(c.Size)
 		b := float64(c.reduced().before(c.Size))
 		part := b * othersShare(p)
 		return c.time(work{rounds: log2(p), messages: log2(p), bytes: part, opposite: part,
-			reduced: part}.fold(c, b, 2))
+			reduced: part}.withRemainder(c, b, 2))
 	},
 	"pairwise": func(c *Call) float64 {
 		part := float64(c.reduced().before(c.Size)) * othersShare(c.Size)
@@ -255,7 +255,7 @@ func inLevels(first, between, last Operation) func(c *Call) float64 {
 	return func(c *Call) float64 {
 		inside := *c
 		inside.Hosts, inside.Fabric, inside.Root, inside.Rank = nil, c.Hosts.Inside, 0, 0
-		inside.Size = c.Hosts.most()
+		inside.Size = c.Hosts.maxRanks()
 		outside := *c
 		outside.Operation, outside.Hosts, outside.Root, outside.Rank = between, nil, 0, 0
 		outside.Size = len(c.Hosts.members)
@@ -284,8 +284,8 @@ func levels(n int) (l float64) {
 	return l
 }
 
-// folded is the power of two that recursive doubling and halving work on, and how many ranks are beyond.
-func folded(n int) (p, beyond int) {
+// splitPof2 is the power of two that recursive doubling and halving work on, and how many ranks are beyond.
+func splitPof2(n int) (p, beyond int) {
 	p = 1 << (bits.Len(uint(n)) - 1)
 	return p, n - p
 }
@@ -390,10 +390,10 @@ func reduceTreeWork(n, b float64, c *Call) work {
 	return w
 }
 
-// fold adds what the ranks beyond a power of two cost: their vectors go to their partners, and back if there
-// is a result for them.
-func (w work) fold(c *Call, b, rounds float64) work {
-	p, beyond := folded(c.Size)
+// withRemainder adds what the ranks beyond a power of two cost: their vectors go to their partners, and back
+// if there is a result for them.
+func (w work) withRemainder(c *Call, b, rounds float64) work {
+	p, beyond := splitPof2(c.Size)
 	w = w.everywhere(p)
 	if beyond > 0 {
 		f := float64(beyond)
@@ -408,22 +408,22 @@ func (w work) fold(c *Call, b, rounds float64) work {
 }
 
 func doublingWork(_, b float64, c *Call) work {
-	p, _ := folded(c.Size)
+	p, _ := splitPof2(c.Size)
 	l := log2(p)
-	return work{rounds: l, messages: l, bytes: l * b, opposite: l * b, reduced: l * b}.fold(c, b, 2)
+	return work{rounds: l, messages: l, bytes: l * b, opposite: l * b, reduced: l * b}.withRemainder(c, b, 2)
 }
 
 // halvingWork is that of a reduce-scatter, and of a gather to all or to a root.
 func halvingWork(toAll bool) func(n, b float64, c *Call) work {
 	return func(_, b float64, c *Call) work {
-		p, _ := folded(c.Size)
+		p, _ := splitPof2(c.Size)
 		l, part := log2(p), b*othersShare(p)
 		w := work{rounds: 2 * l, messages: 2 * l, bytes: 2 * part, opposite: part, reduced: part}
 		if toAll {
 			w.opposite = 2 * part
-			return w.fold(c, b, 2)
+			return w.withRemainder(c, b, 2)
 		}
-		return w.fold(c, b, 1)
+		return w.withRemainder(c, b, 1)
 	}
 }
 

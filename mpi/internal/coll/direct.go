@@ -24,7 +24,7 @@ var direct = map[Operation]algorithm{
 	OpAlltoall:  {directName, outsideOfPlace, alltoallDirect},
 }
 
-// addDirect lists the direct algorithm of an operation behind its others.
+// addDirect lists the direct algorithm of an operation after its others.
 func (op *operation) addDirect(o Operation) {
 	if a, ok := direct[o]; ok {
 		op.direct = len(op.algorithms) + 1
@@ -36,19 +36,19 @@ func outsideOfPlace(c *Call) bool { return !c.InPlace }
 
 // suitsDirect tells whether ranks that have mailboxes do best without a tree. All ranks find the same.
 func suitsDirect(c *Call) bool {
-	most := directMax
+	limit := directMax
 	switch {
 	case c.Operation == OpAllreduce:
-		most = directAllreduceMax / c.Size
+		limit = directAllreduceMax / c.Size
 	case c.Operation == OpBcast:
-		most = directBcastMax
+		limit = directBcastMax
 	case c.InPlace:
 		return false
 	}
-	return c.Mailbox > 0 && c.bytes() <= min(most, c.Mailbox)
+	return c.Mailbox > 0 && c.bytes() <= min(limit, c.Mailbox)
 }
 
-// exchangeDirect ends the messages of a direct round, which go through mailboxes where they fit.
+// inMailboxes ends the messages of a direct round, which go through mailboxes where they fit.
 func (s *Schedule) inMailboxes(c *Call) { s.Mailboxes = c.Mailbox > 0 && c.bytes() <= c.Mailbox }
 
 func barrierDirect(s *Schedule, c *Call) {

@@ -9,8 +9,8 @@ type Hosts struct {
 	Inside     Fabric // that carries messages inside a host
 }
 
-// most is the number of ranks on the host that has the most.
-func (h *Hosts) most() (n int) {
+// maxRanks is the number of ranks on the host that has the most.
+func (h *Hosts) maxRanks() (n int) {
 	for _, ranks := range h.members {
 		n = max(n, len(ranks))
 	}

@@ -38,7 +38,7 @@ func TestTwoLevelsSendLittleBetweenHosts(t *testing.T) {
 		hosts.Inside = Shared
 		for _, count := range []int{1, 4096, 65536} {
 			n := count * suiteElem
-			for o, most := range map[Operation]struct{ messages, bytes int }{
+			for o, limit := range map[Operation]struct{ messages, bytes int }{
 				OpBarrier: {hostCount * 3, 0}, // dissemination among the leaders
 				OpBcast:   {hostCount * 10, 2*hostCount*n + n},
 				OpReduce:  {hostCount * 10, 2 * hostCount * n},
@@ -55,9 +55,9 @@ func TestTwoLevelsSendLittleBetweenHosts(t *testing.T) {
 				i, _ := operations[o].cheapest(x.call(0))
 				require.Equal(t, "two-level", operations[o].algorithms[i].name, "%v, %s", x, what)
 				messages, bytes := between(x, &operations[o].algorithms[i], hosts)
-				require.LessOrEqual(t, bytes, most.bytes, "%v, %s", x, what)
+				require.LessOrEqual(t, bytes, limit.bytes, "%v, %s", x, what)
 				if count == 1 {
-					require.LessOrEqual(t, messages, most.messages, "%v, %s", x, what)
+					require.LessOrEqual(t, messages, limit.messages, "%v, %s", x, what)
 				}
 				for k := range operations[o].algorithms {
 					a := &operations[o].algorithms[k]

@@ -20,7 +20,7 @@ var inOrder = map[Operation]algorithm{
 	OpExscan:             {inOrderName, nil, scanInOrder},
 }
 
-// addInOrder lists the in-order algorithm of an operation behind its others.
+// addInOrder lists the in-order algorithm of an operation after its others.
 func (op *operation) addInOrder(o Operation) {
 	if a, ok := inOrder[o]; ok {
 		op.inOrder = len(op.algorithms) + 1

@@ -17,7 +17,7 @@ func knomial(v, size int) (parent, distance int) {
 	return parent, distance
 }
 
-// children goes through the children of a vertex, the largest subtrees first.
+// knomialChildren goes through the children of a vertex, the largest subtrees first.
 func knomialChildren(v, distance, size int, do func(child int)) {
 	for distance /= radix; distance > 0; distance /= radix {
 		for digit := 1; digit < radix; digit++ {

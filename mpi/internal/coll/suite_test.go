@@ -443,7 +443,7 @@ func TestAThousandRanks(t *testing.T) {
 		OpReduce:   10 * 16, OpAllreduce: 11 * 16, OpReduceScatterBlock: 3000 * 16, OpScan: 10 * 16,
 		OpExscan: 10 * 16,
 	}
-	for o, most := range rounds {
+	for o, maxRounds := range rounds {
 		t.Run(o.String(), func(t *testing.T) {
 			t.Parallel()
 			x := trial{operation: o, size: size, root: 0, count: 1, commutative: true}
@@ -464,11 +464,11 @@ func TestAThousandRanks(t *testing.T) {
 						bytes += step.Dst.Len
 					}
 				}
-				if s.Rounds() > most || bytes > received[o] {
+				if s.Rounds() > maxRounds || bytes > received[o] {
 					require.Failf(t, "costs too much",
 						"%s, rank %d: %d rounds, at most %d; %d bytes, at most %d", a.name, rank,
 						s.Rounds(),
-						most, bytes, received[o])
+						maxRounds, bytes, received[o])
 				}
 			}
 		})

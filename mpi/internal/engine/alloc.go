@@ -120,7 +120,7 @@ func (e *Engine) UnpinMemory(m *Memory) {
 	m.pins--
 }
 
-// detachAllocated leaves to the process what the user has not freed.
+// detachAll leaves to the process what the user has not freed.
 func (l *allocated) detachAll() (err error) {
 	for _, m := range l.list {
 		err = errors.Join(err, m.mr.Detach())

@@ -12,7 +12,7 @@ import (
 // announced message back. If no receive has matched the message there, the receiver forgets it and says so,
 // and the send is cancelled; otherwise the send completes as if nobody had asked. So both ends see the same
 // outcome, and the send ends soon whatever the receiver's program does: one whose message a matched probe has
-// taken has its bytes fetched (matched.go).
+// taken has its bytes fetched (matchedprobe.go).
 
 // cancelState is how far the cancellation of a send has come.
 type cancelState uint8
@@ -141,7 +141,7 @@ func (n *cancellation) onATS(p *peer, body []byte) error {
 	return nil
 }
 
-// setCancelOutcome gives a send that was to be withdrawn its outcome, as it completes.
+// setOutcome gives a send that was to be withdrawn its outcome, as it completes.
 func (n *cancellation) setOutcome(r *request) {
 	if r.cancel == withdrawGranted {
 		n.e.hook.withdrawn(r.msg.Envelope, r.rank)

@@ -10,7 +10,7 @@ import (
 )
 
 // collectives are those under way, but for those that a blocking call carries out by itself (see
-// collectiveshort.go).
+// mailboxcall.go).
 type collectives struct {
 	e      *Engine
 	active []*Collective
@@ -59,7 +59,7 @@ func (e *Engine) StartCollective(c *Collective) (Request, error) {
 	return r.handle(), nil
 }
 
-// beginCollective posts the current round.
+// begin posts the current round.
 func (cs *collectives) begin(c *Collective) (*request, error) {
 	err := cs.e.stopped
 	if err == nil && cs.e.failures.noted.Load() {
@@ -102,7 +102,7 @@ func (cs *collectives) pinBuffers(c *Collective) {
 	}
 }
 
-// unpinBuffers ends what holdBuffers began. The lock is held.
+// unpinBuffers ends what pinBuffers began. The lock is held.
 func (cs *collectives) unpinBuffers(c *Collective) {
 	if c.pinned == [2]*Memory{} {
 		return
@@ -124,13 +124,13 @@ func (cs *collectives) recycle(c *Collective) {
 	}
 }
 
-// enter has completions leave collectives to leaveCollectives, and returns what that is to be given.
+// enter has completions leave collectives to leave, and returns what that is to be given.
 func (cs *collectives) enter() (outer bool) {
 	outer, cs.inPass = cs.inPass, true
 	return outer
 }
 
-// leaveCollectives has collectives get on whose messages are complete. It tells whether there were any.
+// leave has collectives get on whose messages are complete. It tells whether there were any.
 func (cs *collectives) leave(outer bool) (busy bool) {
 	cs.inPass = outer
 	if outer || len(cs.ready) == 0 {
@@ -139,7 +139,7 @@ func (cs *collectives) leave(outer bool) (busy bool) {
 	return cs.advanceAll()
 }
 
-// advanceCollectives goes through those that can get on. The lock is held.
+// advanceAll goes through those that can get on. The lock is held.
 func (cs *collectives) advanceAll() (busy bool) {
 	if cs.advancing {
 		return false
@@ -157,8 +157,8 @@ func (cs *collectives) advanceAll() (busy bool) {
 	return busy
 }
 
-// queueCollective queues a collective. Outside of a pass a goroutine comes for it, since nobody may make
-// one soon.
+// queue appends a collective to those that can get on. Outside of a pass a goroutine comes for it, since
+// nobody may make one soon.
 func (cs *collectives) queue(c *Collective) {
 	if !c.queued {
 		c.queued = true
@@ -275,7 +275,7 @@ func (cs *collectives) sendNow(c *Collective, s *coll.Step) bool {
 	return p != nil && cs.e.sends.sendNow(p, env, c.span(s.Src), 0)
 }
 
-// unexpectedCollective looks at a message without a receive, which may say that its sender is in another
+// checkUnexpected looks at a message without a receive, which may say that its sender is in another
 // collective than this rank.
 func (cs *collectives) checkUnexpected(env envelope, source int) {
 	for _, c := range cs.active {
@@ -291,7 +291,7 @@ func (cs *collectives) checkUnexpected(env envelope, source int) {
 	}
 }
 
-// failCollective ends a collective with an error, as soon as its buffers are quiet.
+// fail ends a collective with an error, as soon as its buffers are quiet.
 func (cs *collectives) fail(c *Collective, err error) {
 	if c.err == nil {
 		c.err = err
@@ -299,7 +299,7 @@ func (cs *collectives) fail(c *Collective, err error) {
 	cs.queue(c)
 }
 
-// advanceCollective has one do what it can do under the lock.
+// advance has one do what it can do under the lock.
 func (cs *collectives) advance(c *Collective) {
 	for {
 		switch {
@@ -399,7 +399,7 @@ func (cs *collectives) runSteps(c *Collective) {
 	cs.e.completionHandler.passes.Add(1)
 }
 
-// finishCollective completes the request of a collective.
+// finish completes the request of a collective.
 func (cs *collectives) finish(c *Collective) {
 	cs.collectMessages(c)
 	cs.active = remove(cs.active, c)

@@ -41,7 +41,7 @@ func (e *Engine) runCollective(c *Collective) error {
 	return err
 }
 
-// waitCollective waits for a collective, and carries out those of its local steps that are not for the
+// wait waits for a collective, and carries out those of its local steps that are not for the
 // engine's lock.
 func (cs *collectives) wait(r *request, h Request) (st Status, err error) {
 	at := func(int) Request { return h }
@@ -150,7 +150,7 @@ func (cs *collectives) exchangeShort(c *Collective, steps []coll.Step) (done boo
 	} else if s.Dst.Len <= stageBytes {
 		buf = cs.e.views.room(&cs.e.views.incoming)[:s.Dst.Len]
 	}
-	var answer uintptr
+	var addr uintptr
 	if len(buf) == s.Dst.Len && cs.e.recvs.canRecvDirect(src) {
 		p := cs.e.peers[src]
 		n, ok := cs.e.recvs.recvDirect(p, env, buf)
@@ -163,10 +163,10 @@ func (cs *collectives) exchangeShort(c *Collective, steps []coll.Step) (done boo
 				to.Scatter(0, buf)
 			}
 			done, c.sent = true, false
-			answer = eager.PrefetchAddr(p.ch, n)
+			addr = eager.PrefetchAddr(p.ch, n)
 		}
 	}
 	cs.e.mu.Unlock()
-	prefetch(answer)
+	prefetch(addr)
 	return done, err
 }

@@ -73,9 +73,9 @@ func (t *requestTable) allDone(n int, at func(i int) Request) bool {
 	return true
 }
 
-func (t *requestTable) collectSome(n int, at func(i int) Request, most int,
+func (t *requestTable) collectSome(n int, at func(i int) Request, limit int,
 	take func(int, *Status, error)) (taken int, active bool) {
-	for i := 0; i < n && taken < most; i++ {
+	for i := 0; i < n && taken < limit; i++ {
 		h := at(i)
 		if h == (Request{}) {
 			continue

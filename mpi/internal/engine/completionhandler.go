@@ -29,7 +29,7 @@ const handlerSpin = 100 * time.Microsecond
 // notifyAll is what an engine asks to be told of: completions, and messages in its rings.
 const notifyAll = transport.NotifyNext | transport.NotifyPlaced
 
-// startHandler registers the handler with a device; its first event can come only when a queue has been made
+// start registers the handler with a device; its first event can come only when a queue has been made
 // for it.
 func (h *completionHandler) start(d transport.Device, core int,
 	spin time.Duration) (transport.HandlerID, error) {
@@ -49,10 +49,10 @@ func (h *completionHandler) start(d transport.Device, core int,
 		Complete: func(transport.HandlerID, transport.CQ) { h.run() }})
 }
 
-// hasHandler tells whether a handler makes progress.
+// active tells whether a handler makes progress.
 func (h *completionHandler) active() bool { return h.timer != nil }
 
-// runHandler makes progress that an event asks for. The lock is held.
+// run makes progress that an event asks for. The lock is held.
 func (h *completionHandler) run() {
 	h.e.progress.poll()
 	if err := h.e.progress.queues.requestNotify(); err != nil {
@@ -75,7 +75,7 @@ func (h *completionHandler) armRetry() {
 	}
 }
 
-// stopHandler gives the queues back to who waits. The lock is not held.
+// stop gives the queues back to who waits. The lock is not held.
 func (h *completionHandler) stop() (err error) {
 	h.e.mu.Lock()
 	if !h.active() {

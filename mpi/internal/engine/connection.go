@@ -46,8 +46,8 @@ const (
 	turnOfConnect  = 50 * time.Millisecond
 )
 
-// turn waits for a connect's turn; leave ends it. Without a turn before the context ends, it goes on too.
-func (d *connections) turn(ctx context.Context) (leave func()) {
+// acquire waits for a connect's turn; leave ends it. Without a turn before the context ends, it goes on too.
+func (d *connections) acquire(ctx context.Context) (leave func()) {
 	select {
 	case d.places <- struct{}{}:
 	case <-ctx.Done():
@@ -71,7 +71,7 @@ func (d *connections) connect(p *peer) {
 		defer d.underWay.Add(-1)
 		ctx, cancel := context.WithTimeout(d.e.waiters.life, d.timeout)
 		defer cancel()
-		leave := d.turn(ctx)
+		leave := d.acquire(ctx)
 		defer leave()
 		if d.connected(p) {
 			return

@@ -14,7 +14,7 @@ func TestConnects_TakeTurns(t *testing.T) {
 	d := connections{places: make(chan struct{}, connectsAtOnce)}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	d.turn(over)() // it returns, with a place or without
+	d.acquire(over)() // it returns, with a place or without
 	require.Empty(t, d.places)
 
 	var leave []func()
@@ -22,14 +22,14 @@ func TestConnects_TakeTurns(t *testing.T) {
 		d.places <- struct{}{}
 		leave = append(leave, func() { <-d.places })
 	}
-	d.turn(over)()
+	d.acquire(over)()
 	require.Len(t, d.places, connectsAtOnce, "a turn that never came has ended another")
 	for _, f := range leave {
 		f()
 	}
 
 	for range 2 * connectsAtOnce { // nobody leaves: each turn ends by itself
-		d.turn(t.Context())
+		d.acquire(t.Context())
 	}
 }
 

@@ -27,7 +27,7 @@ func (e *Engine) FreeContext(context uint32) {
 	e.unexpected.discardWhere(func(c uint32) bool { return c == context })
 }
 
-// dropUnexpected drops the messages of some contexts that no receive has matched.
+// discardWhere drops the messages of some contexts that no receive has matched.
 func (u *unexpectedMessages) discardWhere(of func(context uint32) bool) {
 	var waiting []*unexpectedMessage
 	for m := range u.e.matching.Unexpected() {
@@ -42,7 +42,7 @@ func (u *unexpectedMessages) discardWhere(of func(context uint32) bool) {
 	}
 }
 
-// discardUnexpected releases a message that was taken out of the table: its send completes.
+// discard releases a message that was taken out of the table: its send completes.
 func (u *unexpectedMessages) discard(a *unexpectedMessage) {
 	r := u.e.recvs.newDiscardReceive(a.match.Context, int(a.match.Source), a.match.Tag)
 	u.e.recvs.deliverUnexpected(r, a)

@@ -6,10 +6,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRetire: what was sent in a context that is not used any more is released, whether it came before or
+// TestFreeContext: what was sent in a context that is not used any more is released, whether it came before or
 // after: its sends complete, and nothing of it stays. What a matched probe has taken, or a posted receive, is
 // received as ever.
-func TestRetire(t *testing.T) {
+func TestFreeContext(t *testing.T) {
 	const context = 8
 	onEach(t, 2, func(t *testing.T, w []*Engine) {
 		connected(t, w)

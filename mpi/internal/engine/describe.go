@@ -163,7 +163,7 @@ func (w *waiters) describe(n int, at func(i int) Request, probed *probed) {
 	d.Callers = d.Callers[:runtime.Callers(3, d.Callers)]
 	if probed != nil {
 		d.Operations = []Operation{{Context: probed.context, Peer: probed.source, Tag: probed.tag}}
-		d.Bounded, d.Since = probed.scope != nil, time.Since(w.began)-probed.began
+		d.Bounded, d.Since = probed.canceller != nil, time.Since(w.began)-probed.began
 	}
 	for i := range n {
 		r := w.e.requests.find(at(i))

@@ -20,9 +20,9 @@ const (
 
 // prefetch takes the line to which an answer will go for writing. The lock is not held. Earlier, the peer's
 // polls would take the line back.
-func prefetch(answer uintptr) {
-	if answer != 0 {
-		sys.PrefetchWrite(answer)
+func prefetch(addr uintptr) {
+	if addr != 0 {
+		sys.PrefetchWrite(addr)
 	}
 }
 
@@ -66,11 +66,11 @@ func (v *recvProtocol) recvDirect(p *peer, env envelope, buf []byte) (bytes int,
 	eager.Expect(p.ch, len(buf))
 	owing := p.workPending()
 	v.e.recorder.Expect(recorder.Received, env.Context, p.rank, int(env.Tag))
-	looks, came := maxRingPolls, !p.polled // then nothing comes to the ring but by what is polled here
+	polls, came := maxRingPolls, !p.polled // then nothing comes to the ring but by what is polled here
 	if came {
-		looks = maxProviderPolls
+		polls = maxProviderPolls
 	}
-	for look := range looks {
+	for poll := range polls {
 		if came || p.polled && p.ch.Ready() {
 			n, ok := eager.TryRecv(p.ch, env, buf)
 			if !ok {
@@ -106,7 +106,7 @@ func (v *recvProtocol) recvDirect(p *peer, env envelope, buf []byte) (bytes int,
 			continue
 		}
 		var other bool
-		if came, other = v.e.progress.pollPeer(p, look%fullPollInterval != 0); other {
+		if came, other = v.e.progress.pollPeer(p, poll%fullPollInterval != 0); other {
 			return 0, false
 		}
 	}

@@ -13,12 +13,12 @@ import (
 // TestDirect_AnnouncedMessages are fetched by the receive that looks for them, if they are the ones that it
 // wants, have room, and can be copied at once; else by the receive that is posted then.
 func TestDirect_AnnouncedMessages(t *testing.T) {
-	const messages, most = 400, 1000
+	const messages, maxBytes = 400, 1000
 	w := worldOf(t, fabrics["sim"](t, 5, 2), Config{EagerLimit: 100, SpinTime: time.Second})
 	sent := make(chan error, 1)
 	go func() {
 		for i := range messages {
-			b := make([]byte, 101+i%(most-100))
+			b := make([]byte, 101+i%(maxBytes-100))
 			pattern(b, 0, i)
 			if err := w[0].Send(world0, b, 1, i%3); err != nil {
 				sent <- err
@@ -30,9 +30,9 @@ func TestDirect_AnnouncedMessages(t *testing.T) {
 	}()
 	taken := 0
 	for i := range messages {
-		want := make([]byte, 101+i%(most-100))
+		want := make([]byte, 101+i%(maxBytes-100))
 		pattern(want, 0, i)
-		room := most
+		room := maxBytes
 		if i%7 == 0 {
 			room = len(want) - 1 // one byte short: never at once, and an error
 		}
@@ -63,16 +63,16 @@ func TestDirect_AnnouncedMessages(t *testing.T) {
 	t.Log(taken, "of", messages, "at once")
 }
 
-// TestEagerMost_IsOfEverySend: a longer message is announced, however it is sent and although a slot has room
+// TestEagerLimit_IsOfEverySend: a longer message is announced, however it is sent and although a slot has room
 // for it.
-func TestEagerMost_IsOfEverySend(t *testing.T) {
-	for _, most := range []int{1, 10, 100} {
-		w := worldOf(t, fabrics["sim"](t, 6, 2), Config{EagerLimit: most})
+func TestEagerLimit_IsOfEverySend(t *testing.T) {
+	for _, limit := range []int{1, 10, 100} {
+		w := worldOf(t, fabrics["sim"](t, 6, 2), Config{EagerLimit: limit})
 		connected(t, w)
 		p := w[0].peers[1]
 		before := p.stats
 		ranks(t, w, func(e *Engine) error {
-			buf := make([]byte, most+1)
+			buf := make([]byte, limit+1)
 			if e.Rank() == 1 {
 				for range 8 {
 					if _, err := e.recv(world0, buf, 0, 1, 1); err != nil {
@@ -83,7 +83,7 @@ func TestEagerMost_IsOfEverySend(t *testing.T) {
 			}
 			var open []Request
 			for i := range 6 { // as a stream, which gathers small ones
-				r, err := e.Isend(world0, buf[:most+i%2], 1, 1)
+				r, err := e.Isend(world0, buf[:limit+i%2], 1, 1)
 				if err != nil {
 					return err
 				}
@@ -95,15 +95,15 @@ func TestEagerMost_IsOfEverySend(t *testing.T) {
 				}
 			}
 			for i := range 2 {
-				if err := e.Send(world0, buf[:most+i], 1, 1); err != nil {
+				if err := e.Send(world0, buf[:limit+i], 1, 1); err != nil {
 					return err
 				}
 			}
 			_, err := e.recv(world0, nil, 1, 1, 1)
 			return err
 		})
-		require.Equal(t, uint64(4), p.stats.Eager-before.Eager, "%d", most)
-		require.Equal(t, uint64(4), p.stats.Rendezvous-before.Rendezvous, "%d", most)
+		require.Equal(t, uint64(4), p.stats.Eager-before.Eager, "%d", limit)
+		require.Equal(t, uint64(4), p.stats.Rendezvous-before.Rendezvous, "%d", limit)
 	}
 }
 
@@ -147,13 +147,13 @@ func TestTakenBackAlways(t *testing.T) {
 	require.NoError(t, w[1].Send(world0, nil, 0, 1)) // which says that memory is short
 	drive(t, w, func() bool { return w[0].peers[1].ch.PeerRefusesPayload() })
 	ctx, cancel := context.WithCancel(t.Context())
-	scope := w[0].NewCanceller(ctx)
+	canceller := w[0].NewCanceller(ctx)
 	r, err := w[0].Issend(world0, make([]byte, 100), 1, 1)
 	require.NoError(t, err)
-	w[0].Bind(r, scope)
+	w[0].Bind(r, canceller)
 	drive(t, w, func() bool { return unexpected(w[1]) == 3 })
 	cancel()
-	require.Eventually(t, func() bool { return scope.ended.Load() != nil }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return canceller.ended.Load() != nil }, time.Minute, time.Millisecond)
 	drive(t, w, func() bool { return w[0].isDone(r) })
 	require.Equal(t, 2, unexpected(w[1]))
 	require.Equal(t, peerOpen, w[0].peers[1].state)

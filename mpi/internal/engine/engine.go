@@ -39,7 +39,7 @@ type Config struct {
 	EagerLimit int
 	// bytes of unexpected messages that are kept before peers are told to keep theirs; 0 for 64 MiB
 	MaxUnexpectedBytes int
-	// messages that no receive has matched, of all peers; 0 for DefaultMaxUnexpected
+	// messages that no receive has matched, of all peers; 0 for DefaultMaxUnexpectedCount
 	MaxUnexpectedCount int
 	// how long a channel has to be quiet before its large ring is given back; 0 for never
 	ShrinkAfter    time.Duration

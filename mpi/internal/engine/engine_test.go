@@ -231,7 +231,7 @@ func TestTruncation(t *testing.T) {
 				}
 				for i, b := range buf[60:] {
 					if b != 0 {
-						return fmt.Errorf("byte %d behind the buffer was written", i)
+						return fmt.Errorf("byte %d after the buffer was written", i)
 					}
 				}
 				require.ErrorIs(t, err, ErrTruncate)
@@ -378,9 +378,9 @@ func TestFailWakesEveryWaiter(t *testing.T) {
 	})
 }
 
-// TestHeldSendsGoOutByThemselves: a burst of Isends reaches a peer though its sender makes no further call.
+// TestCoalescedSendsGoOutByThemselves: a burst of Isends reaches a peer though its sender makes no further call.
 // The simulated network carries nothing that nobody polls for, so this is about sockets.
-func TestHeldSendsGoOutByThemselves(t *testing.T) {
+func TestCoalescedSendsGoOutByThemselves(t *testing.T) {
 	w := world(t, fabrics["tcp"](t, 1, 2))
 	ranks(t, w, func(e *Engine) error { // connect
 		if e.Rank() == 0 {

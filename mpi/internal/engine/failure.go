@@ -141,7 +141,7 @@ func (y *failures) inContext(context uint32, rank int) bool {
 	return ranks == nil || slices.Contains(ranks, int32(rank))
 }
 
-// failedSince is the failure of a rank of the context among those after the first n failures; nil if there
+// since is the failure of a rank of the context among those after the first n failures; nil if there
 // was none.
 func (y *failures) since(n int, context uint32) error {
 	for _, p := range y.peers[n:] {

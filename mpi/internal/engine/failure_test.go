@@ -17,8 +17,8 @@ import (
 	"github.com/weft-mpi/weft/transport/tcp"
 )
 
-// stranger is a rank that has a device, and an engine's shape, and does with them what a test wants.
-type stranger struct {
+// rawPeer is a rank that has a device, and an engine's shape, and does with them what a test wants.
+type rawPeer struct {
 	t       *testing.T
 	dev     transport.Device
 	pd      transport.PD
@@ -28,24 +28,24 @@ type stranger struct {
 	qp      chan transport.QP
 }
 
-func (s *stranger) Prepare(uint32) (transport.QPConfig, []byte, error) {
+func (s *rawPeer) Prepare(uint32) (transport.QPConfig, []byte, error) {
 	return transport.QPConfig{PD: s.pd, SendCQ: s.cq, RecvCQ: s.cq, SendWR: 8, RecvWR: 8, Reads: 1},
 		s.private, nil
 }
 
-func (s *stranger) Connected(_ uint32, qp transport.QP, _ []byte) { s.qp <- qp }
-func (s *stranger) Refused(string, error)                         {}
+func (s *rawPeer) Connected(_ uint32, qp transport.QP, _ []byte) { s.qp <- qp }
+func (s *rawPeer) Refused(string, error)                         {}
 
-// withStranger makes an engine of rank 0, and a stranger of rank 1.
-func withStranger(t *testing.T) (*Engine, *stranger) {
+// withRawPeer makes an engine of rank 0, and a rawPeer of rank 1.
+func withRawPeer(t *testing.T) (*Engine, *rawPeer) {
 	t.Helper()
-	s := &stranger{t: t, qp: make(chan transport.QP, 1)}
+	s := &rawPeer{t: t, qp: make(chan transport.QP, 1)}
 	device := func() transport.Device {
 		d, err := tcp.New(tcp.Options{})
 		require.NoError(t, err)
 		return d
 	}
-	id := transport.Identity{Job: "stranger", Size: 2}
+	id := transport.Identity{Job: "rawpeer", Size: 2}
 	e, err := New(Config{Fabrics: []Fabric{{Device: device()}}, Identity: id, ConnectTimeout: time.Minute,
 		Log:    slog.New(slog.DiscardHandler),
 		Lookup: func(uint32, string) (string, error) { return s.ep.Addr(), nil }})
@@ -70,27 +70,27 @@ func withStranger(t *testing.T) (*Engine, *stranger) {
 // is lost broke none.
 func TestEveryFailureIsOfItsClass(t *testing.T) {
 	for name, c := range map[string]struct {
-		does     func(s *stranger)
+		does     func(s *rawPeer)
 		protocol bool
 		says     string
 	}{
-		"a message without room": {func(s *stranger) {
+		"a message without room": {func(s *rawPeer) {
 			mr, err := s.pd.Alloc(8, 0)
 			require.NoError(s.t, err)
 			require.NoError(s.t, (<-s.qp).PostSend(&transport.SendWR{Op: transport.OpSend,
 				Local: []transport.SGE{{MR: mr, Length: 8}}}))
 		}, true, "a message of the peer is longer than the posted Recv of 0 bytes"},
-		"an access to what is not there": {func(s *stranger) {
+		"an access to what is not there": {func(s *rawPeer) {
 			mr, err := s.pd.Alloc(8, 0)
 			require.NoError(s.t, err)
 			require.NoError(s.t, (<-s.qp).PostSend(&transport.SendWR{Op: transport.OpWrite,
 				Local:  []transport.SGE{{MR: mr, Length: 8}},
 				Remote: []transport.Segment{{Key: 7, Length: 8}}}))
 		}, true, "no region has the key 0x7"},
-		"an end": {func(s *stranger) { (<-s.qp).Abort(nil) }, false, "aborted"},
+		"an end": {func(s *rawPeer) { (<-s.qp).Abort(nil) }, false, "aborted"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e, s := withStranger(t)
+			e, s := withRawPeer(t)
 			begun, err := e.Irecv(world0, make([]byte, 8), 1, 0, 1)
 			require.NoError(t, err)
 			require.NoError(t, s.ep.Connect(t.Context(), 0, e.Addr("tcp")))
@@ -123,7 +123,7 @@ func TestRanksThatDoNotFit(t *testing.T) {
 		}, transport.ErrInvalid, "all ranks of a job need the same"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e, s := withStranger(t)
+			e, s := withRawPeer(t)
 			s.private = c.private(s.private)
 			err := e.Send(world0, make([]byte, 8), 1, 0)
 			require.ErrorIs(t, err, ErrProcFailed)
@@ -174,7 +174,7 @@ func TestFailureBeforeAnyConnectionIsFound(t *testing.T) {
 
 // A second connection of a rank that is connected is turned away, and nothing becomes of the first.
 func TestTurnedAwayConnectionIsNoDeadPeer(t *testing.T) {
-	e, s := withStranger(t)
+	e, s := withRawPeer(t)
 	require.NoError(t, s.ep.Connect(t.Context(), 0, e.Addr("tcp")))
 	s.cq.Poll(nil)
 	other := *s
@@ -187,7 +187,7 @@ func TestTurnedAwayConnectionIsNoDeadPeer(t *testing.T) {
 	require.NoError(t, err)
 	other.cq, err = d.CreateCQ(64, 0)
 	require.NoError(t, err)
-	other.ep, err = d.Listen(transport.Identity{Job: "stranger", Rank: 1, Size: 2}, &other)
+	other.ep, err = d.Listen(transport.Identity{Job: "rawpeer", Rank: 1, Size: 2}, &other)
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
@@ -248,8 +248,8 @@ func TestFailedPeersLeaveNothing(t *testing.T) {
 	files, bytes := openFiles(t), sys.Mapped()
 	for i := range 100 {
 		round(i)
-		require.Equal(t, files, openFiles(t), "descriptors behind round %d", i)
-		require.Equal(t, bytes, sys.Mapped(), "mapped bytes behind round %d", i)
+		require.Equal(t, files, openFiles(t), "descriptors after round %d", i)
+		require.Equal(t, bytes, sys.Mapped(), "mapped bytes after round %d", i)
 	}
 }
 

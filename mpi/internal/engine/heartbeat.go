@@ -34,16 +34,16 @@ func (h *heartbeat) tick() {
 		return
 	}
 	e.recovery.watchSources(nil)
-	h.look() // a rank that computes takes what has come, so that its peers can send on
+	h.poll() // a rank that computes takes what has come, so that its peers can send on
 	now := time.Now()
 	for _, f := range e.fabrics {
 		f.cq.Tick(now)
 	}
-	h.look() // what the tick has ended
+	h.poll() // what the tick has ended
 	h.timer.Reset(h.period)
 }
 
-func (h *heartbeat) look() {
+func (h *heartbeat) poll() {
 	if h.e.completionHandler.active() {
 		h.e.completionHandler.run()
 	} else {

@@ -16,8 +16,8 @@ import (
 func TestRefusedPayloadIsSent(t *testing.T) {
 	for name, devices := range fabrics {
 		t.Run(name, func(t *testing.T) {
-			const most = 100_000
-			w := worldOf(t, devices(t, 1, 2), Config{MaxUnexpectedBytes: most})
+			const limit = 100_000
+			w := worldOf(t, devices(t, 1, 2), Config{MaxUnexpectedBytes: limit})
 			connected(t, w)
 			payload := make([]byte, 500)
 			p, victim := w[0].peers[1], w[1].peers[0]
@@ -43,7 +43,7 @@ func TestRefusedPayloadIsSent(t *testing.T) {
 			require.ErrorContains(t, victim.cause, "no memory")
 			st := w[1].Stats()
 			require.Positive(t, st.Holds)
-			require.Less(t, st.Kept, most+200_000, "the limit, and what a ring takes")
+			require.Less(t, st.Kept, limit+200_000, "the limit, and what a ring takes")
 		})
 	}
 }
@@ -53,12 +53,12 @@ func TestRefusedPayloadIsSent(t *testing.T) {
 func TestUnexpectedMessagesHaveALimit(t *testing.T) {
 	for name, devices := range fabrics {
 		t.Run(name, func(t *testing.T) {
-			const most = 300
-			w := worldOf(t, devices(t, 1, 3), Config{MaxUnexpectedCount: most})
+			const limit = 300
+			w := worldOf(t, devices(t, 1, 3), Config{MaxUnexpectedCount: limit})
 			ranks(t, w, func(e *Engine) error {
 				switch e.Rank() {
 				case 0:
-					for i := range 10 * most {
+					for i := range 10 * limit {
 						var err error
 						if i%2 == 0 {
 							_, err = e.Isend(world0, nil, 1, 1)
@@ -71,7 +71,7 @@ func TestUnexpectedMessagesHaveALimit(t *testing.T) {
 					}
 					return nil
 				case 2:
-					for range most / 10 {
+					for range limit / 10 {
 						if err := e.Send(world0, nil, 1, 2); err != nil {
 							return err
 						}
@@ -84,7 +84,7 @@ func TestUnexpectedMessagesHaveALimit(t *testing.T) {
 				_, err = e.recv(world0, nil, 2, 3, 1)
 				return err
 			})
-			require.LessOrEqual(t, unexpected(w[1]), most+most/10)
+			require.LessOrEqual(t, unexpected(w[1]), limit+limit/10)
 			require.Equal(t, peerOpen, w[1].peers[2].state)
 		})
 	}

@@ -166,7 +166,7 @@ func endsWithin(wg *sync.WaitGroup) bool {
 	}
 }
 
-// sizesOf are those of a message: mostly small, some that go by rendezvous.
+// sizeOf is the size of a message: mostly small, some that go by rendezvous.
 func sizeOf(random *rand.Rand) int {
 	switch random.IntN(8) {
 	case 0:

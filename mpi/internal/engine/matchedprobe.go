@@ -23,7 +23,8 @@ type matchedProbes struct {
 
 // Mprobe waits for a message that a receive with the same arguments would match, and takes it for Mrecv. It
 // ends when canceller, which may be nil, does.
-func (e *Engine) Mprobe(context uint32, src, tag int, scope *Canceller) (m Message, st Status, err error) {
+func (e *Engine) Mprobe(context uint32, src, tag int, canceller *Canceller) (m Message, st Status,
+	err error) {
 	start := e.hook.begin(CallProbe, src, tag, 0)
 	defer e.hook.end(CallProbe, start, src, tag, 0)
 	ok := false
@@ -34,10 +35,10 @@ func (e *Engine) Mprobe(context uint32, src, tag int, scope *Canceller) (m Messa
 		}
 		m, st, ok, err = e.probes.match(context, src, tag)
 		if err == nil && !ok {
-			err = since.end(e, context, src, scope)
+			err = since.end(e, context, src, canceller)
 		}
 		return ok || err != nil
-	}, &probed{context: context, source: src, tag: tag, scope: scope})
+	}, &probed{context: context, source: src, tag: tag, canceller: canceller})
 	return m, st, err
 }
 
@@ -68,7 +69,7 @@ func (q *matchedProbes) match(context uint32, src, tag int) (Message, Status, bo
 	return Message{a, a.gen}, st, true, nil
 }
 
-// removeProbed takes an unexpected message from those that Messages hold.
+// remove takes an unexpected message from those that Messages hold.
 func (q *matchedProbes) remove(a *unexpectedMessage) {
 	last := len(q.messages)
 	q.messages[last-1].probedIndex = a.probedIndex
@@ -142,7 +143,7 @@ func (q *matchedProbes) startRecv(m Message, buf []byte, vec [][]byte, elem int)
 	return r, nil
 }
 
-// deliverProbed gives a message whose bytes were fetched for it, or are where they were, to the receive of
+// deliver gives a message whose bytes were fetched for it, or are where they were, to the receive of
 // its Message.
 func (q *matchedProbes) deliver(r *request, a *unexpectedMessage) {
 	if a.fetchErr == nil {

@@ -107,7 +107,7 @@ func TestSynchronousSend(t *testing.T) {
 			for seq, n := range []int{0, 1, 100, 5000, 40_000} {
 				buf := make([]byte, n)
 				if e.Rank() == 1 {
-					// The other message comes behind the synchronous one, so that one has been here for sure.
+					// The other message comes after the synchronous one, so that one has been here for sure.
 					if _, err := e.recv(world0, one, 0, 2, 1); err != nil {
 						return err
 					}
@@ -605,19 +605,19 @@ func TestCancelSendToSelf(t *testing.T) {
 	require.Equal(t, byte(2), buf[0])
 }
 
-// TestScopeEnds has a context end under every kind of operation; each ends by the table of docs on buffers,
+// TestCanceller_Ends has a context end under every kind of operation; each ends by the table of docs on buffers,
 // and the peers go on.
-func TestScopeEnds(t *testing.T) {
+func TestCanceller_Ends(t *testing.T) {
 	onEach(t, 2, func(t *testing.T, w []*Engine) {
 		connected(t, w)
 		e, p := w[0], w[1]
 		ctx, cancel := context.WithCancelCause(t.Context())
 		reason := errors.New("the user has left")
-		scope := e.NewCanceller(ctx)
-		require.NoError(t, scope.Err())
+		canceller := e.NewCanceller(ctx)
+		require.NoError(t, canceller.Err())
 		bound := func(r Request, err error) Request {
 			require.NoError(t, err)
-			e.Bind(r, scope)
+			e.Bind(r, canceller)
 			return r
 		}
 		buf := make([]byte, 5000)
@@ -636,11 +636,11 @@ func TestScopeEnds(t *testing.T) {
 		var wg sync.WaitGroup
 		before := e.Stats().Sleeps
 		wg.Go(func() {
-			_, err := e.Probe(world0, 1, 9, scope)
+			_, err := e.Probe(world0, 1, 9, canceller)
 			require.ErrorIs(t, err, context.Canceled)
 		})
 		wg.Go(func() {
-			_, _, err := e.Mprobe(world0, 1, 9, scope)
+			_, _, err := e.Mprobe(world0, 1, 9, canceller)
 			require.ErrorIs(t, err, context.Canceled)
 		})
 		wg.Go(func() {
@@ -670,7 +670,7 @@ func TestScopeEnds(t *testing.T) {
 		late := bound(e.Irecv(world0, buf, 1, 1, 1))
 		_, err = e.Wait(late)
 		require.ErrorIs(t, err, context.Canceled)
-		require.ErrorContains(t, err, scope.Err().Error())
+		require.ErrorContains(t, err, canceller.Err().Error())
 
 		ranks(t, w, func(e *Engine) error {
 			if e.Rank() == 1 {
@@ -697,8 +697,8 @@ func TestScopeEnds(t *testing.T) {
 	})
 }
 
-// TestScopeEndsUnderAFetch: bytes that are on their way arrive, and the receive has not failed.
-func TestScopeEndsUnderAFetch(t *testing.T) {
+// TestCanceller_EndsUnderAFetch: bytes that are on their way arrive, and the receive has not failed.
+func TestCanceller_EndsUnderAFetch(t *testing.T) {
 	onEach(t, 2, scopeEndsUnderAFetch)
 }
 
@@ -709,13 +709,13 @@ func scopeEndsUnderAFetch(t *testing.T, w []*Engine) {
 	s, err := w[0].Issend(world0, out, 1, 1)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
-	scope := w[1].NewCanceller(ctx)
+	canceller := w[1].NewCanceller(ctx)
 	r, err := w[1].IrecvVec(world0, halves(in), 0, 1, 1)
 	require.NoError(t, err)
-	w[1].Bind(r, scope)
+	w[1].Bind(r, canceller)
 	drive(t, w, func() bool { return w[1].fetching(r) })
 	cancel()
-	require.Eventually(t, func() bool { return scope.ended.Load() != nil }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return canceller.ended.Load() != nil }, time.Minute, time.Millisecond)
 	drive(t, w, func() bool { return w[0].isDone(s) && w[1].isDone(r) })
 	_, err = w[1].Wait(r)
 	require.NoError(t, err)
@@ -728,14 +728,14 @@ func TestPeerThatDoesNotLetGo(t *testing.T) {
 	onEach(t, 2, func(t *testing.T, w []*Engine) {
 		connected(t, w)
 		ctx, cancel := context.WithCancel(t.Context())
-		scope := w[0].NewCanceller(ctx)
+		canceller := w[0].NewCanceller(ctx)
 		r, err := w[0].Issend(world0, make([]byte, 5000), 1, 1)
 		require.NoError(t, err)
-		w[0].Bind(r, scope)
+		w[0].Bind(r, canceller)
 		cancel()
-		require.Eventually(t, func() bool { return scope.ended.Load() != nil }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return canceller.ended.Load() != nil }, time.Minute, time.Millisecond)
 		require.False(t, w[0].isDone(r))
-		scope.failUnresponsive() // as its timer does
+		canceller.failUnresponsive() // as its timer does
 		_, err = w[0].Wait(r)
 		require.ErrorIs(t, err, ErrProcFailed)
 		require.ErrorIs(t, err, context.Canceled)

@@ -33,7 +33,7 @@ type peer struct {
 	// sends that wait for a connection or for credits, in the order of their posting
 	queue    []*request
 	head     int  // of queue
-	deferred bool // is in Engine.retry
+	deferred bool // is in progressEngine.deferred
 	// unexpected messages by the id of their first announcement
 	announcedUnexpected map[uint64]*unexpectedMessage
 	batch               eager.Batch

@@ -4,7 +4,7 @@ import "time"
 
 // Probe waits for a message that a receive with the same arguments would match, and leaves it there. It ends
 // when canceller does, which may be nil.
-func (e *Engine) Probe(context uint32, src, tag int, scope *Canceller) (Status, error) {
+func (e *Engine) Probe(context uint32, src, tag int, canceller *Canceller) (Status, error) {
 	start := e.hook.begin(CallProbe, src, tag, 0)
 	defer e.hook.end(CallProbe, start, src, tag, 0)
 	var st Status
@@ -14,10 +14,10 @@ func (e *Engine) Probe(context uint32, src, tag int, scope *Canceller) (Status, 
 		var ok bool
 		st, ok, err = e.probes.probe(context, src, tag)
 		if err == nil && !ok {
-			err = since.end(e, context, src, scope)
+			err = since.end(e, context, src, canceller)
 		}
 		return ok || err != nil
-	}, &probed{context: context, source: src, tag: tag, scope: scope})
+	}, &probed{context: context, source: src, tag: tag, canceller: canceller})
 	return st, err
 }
 
@@ -25,7 +25,7 @@ func (e *Engine) Probe(context uint32, src, tag int, scope *Canceller) (Status, 
 type probed struct {
 	context     uint32
 	source, tag int
-	scope       *Canceller
+	canceller   *Canceller
 	began       time.Duration // of the engine's life: when it first slept
 }
 
@@ -37,7 +37,7 @@ type probeFailures struct {
 
 // end is why a probe that has found nothing is given up: its canceller has ended, or, as with a receive, a
 // rank that might have sent what it waits for has failed meanwhile.
-func (f *probeFailures) end(e *Engine, context uint32, src int, scope *Canceller) error {
+func (f *probeFailures) end(e *Engine, context uint32, src int, canceller *Canceller) error {
 	if !f.begun {
 		f.before, f.begun = len(e.failures.peers), true
 	}
@@ -46,7 +46,7 @@ func (f *probeFailures) end(e *Engine, context uint32, src int, scope *Canceller
 			return err
 		}
 	}
-	return scope.Err()
+	return canceller.Err()
 }
 
 // Iprobe makes progress once and tells whether there is such a message.

@@ -21,7 +21,7 @@ type progressEngine struct {
 	qps [32]transport.QPN
 }
 
-// progress drives everything once, under the lock, and tells whether anything happened.
+// poll drives everything once, under the lock, and tells whether anything happened.
 func (g *progressEngine) poll() bool {
 	g.e.stats.Passes++
 	outer := g.e.collectives.enter()
@@ -80,7 +80,7 @@ func (g *progressEngine) pollFabric(f *fabric) (busy bool) {
 	return busy
 }
 
-// progressOrFail has a peer do what it has room for now, or gives it up.
+// advanceOrFail has a peer do what it has room for now, or gives it up.
 func (g *progressEngine) advanceOrFail(p *peer, err error) {
 	if err != nil {
 		g.e.failures.failPeer(p, err)
@@ -89,7 +89,7 @@ func (g *progressEngine) advanceOrFail(p *peer, err error) {
 	g.advancePeer(p)
 }
 
-// progressPeer gives a peer the chance to do what lacked room so far, and what is due.
+// advancePeer gives a peer the chance to do what lacked room so far, and what is due.
 func (g *progressEngine) advancePeer(p *peer) {
 	if g.e.closing || !g.advanceProtocols(p) { // nothing can be sent after Close
 		return
@@ -147,7 +147,7 @@ func (g *progressEngine) advanceProtocols(p *peer) bool {
 	return true
 }
 
-// deferPeer has the next pass kick a peer.
+// deferPeer has the next pass advance a peer.
 func (g *progressEngine) deferPeer(p *peer) {
 	if !p.deferred {
 		p.deferred = true
@@ -155,7 +155,7 @@ func (g *progressEngine) deferPeer(p *peer) {
 	}
 }
 
-// progressDeferred looks again at peers that could not do all that they had to.
+// advanceDeferred looks again at peers that could not do all that they had to.
 func (g *progressEngine) advanceDeferred() {
 	n := len(g.deferred)
 	for _, p := range g.deferred[:n] {
@@ -169,7 +169,7 @@ func (g *progressEngine) advanceDeferred() {
 // may be worth a try, and whether anything else has happened.
 func (g *progressEngine) pollPeer(p *peer, alone bool) (came, other bool) {
 	if alone && p.qpPoller != nil {
-		if looked, came := p.qpPoller.PollQP(); looked {
+		if polled, came := p.qpPoller.PollQP(); polled {
 			return came, false
 		}
 	}

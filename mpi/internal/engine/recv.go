@@ -44,9 +44,9 @@ func (e *Engine) Recv(context uint32, buf []byte, src, tag, elem int, st *Status
 	if src != AnySource && tag != AnyTag && e.recvs.canRecvDirect(src) {
 		p := e.peers[src]
 		if n, ok := e.recvs.recvDirect(p, envelope{Context: context, Tag: int32(tag)}, buf); ok {
-			answer := eager.PrefetchAddr(p.ch, n)
+			addr := eager.PrefetchAddr(p.ch, n)
 			e.mu.Unlock()
-			prefetch(answer)
+			prefetch(addr)
 			st.Source, st.Tag, st.Bytes, st.Elem, st.Cancelled = src, tag, n, elem, false
 			return nil
 		}
@@ -66,9 +66,9 @@ func (e *Engine) recvHooked(context uint32, buf []byte, src, tag, elem int, st *
 		n, ok := e.recvs.recvDirect(p, envelope{Context: context, Tag: int32(tag)}, buf)
 		e.recvs.began = 0
 		if ok {
-			answer := eager.PrefetchAddr(p.ch, n)
+			addr := eager.PrefetchAddr(p.ch, n)
 			e.mu.Unlock()
-			prefetch(answer)
+			prefetch(addr)
 			st.Source, st.Tag, st.Bytes, st.Elem, st.Cancelled = src, tag, n, elem, false
 			if e.hook.Tell != nil {
 				e.hook.callEnded(CallRecv, start)
@@ -200,7 +200,7 @@ func (v *recvProtocol) placeParts(r *request, a *unexpectedMessage) {
 	}
 }
 
-// completeRecv completes a receive whose message is all there.
+// complete ends a receive whose message is all there.
 func (v *recvProtocol) complete(r *request) {
 	if len(r.vec) == 1 && r.status.Bytes <= len(r.vec[0]) {
 		v.e.requests.complete(r, nil)

@@ -318,7 +318,7 @@ func (s *sendProtocol) spinForCredits(p *peer) bool {
 // creditPolls is how often spinForCredits polls: for a few µs.
 const creditPolls = 200
 
-// shouldCoalesce tells whether the bytes of a send that nobody waits for yet may be coalesced, to travel
+// shouldCoalesceTo tells whether the bytes of a send that nobody waits for yet may be coalesced, to travel
 // with others.
 func (h *coalescer) shouldCoalesceTo(dst, n int) bool {
 	return dst != h.e.rank && h.shouldCoalesce(h.e.peer(dst), n)
@@ -441,7 +441,7 @@ func (s *sendProtocol) trySend(p *peer, r *request, more bool) (through bool, er
 	}
 }
 
-// sendAnnouncement has the peer fetch a message, or the front element of one, when it has matched it.
+// announce has the peer fetch a message, or the front element of one, when it has matched it.
 func (s *sendProtocol) announce(p *peer, r *request, more bool) (ok bool, err error) {
 	m := &r.msg
 	var id uint64

@@ -9,21 +9,21 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// TestRelieved: a send to a full ring goes at once when the peer, who shares our memory, has given room back,
+// TestSendAfterCredits: a send to a full ring goes at once when the peer, who shares our memory, has given room back,
 // with a message of its own, too, which is received once all the same; it is announced if the peer wants that
 // by now. Now and then a pass is made for it. Where ranks share cores it is queued: the peer needs the
 // processor.
-func TestRelieved(t *testing.T) {
+func TestSendAfterCredits(t *testing.T) {
 	for _, c := range []struct {
-		name           string
-		spinFor        time.Duration
-		answered, held bool
-		due, queued    bool
-		announced      int
+		name             string
+		spinFor          time.Duration
+		answered, paused bool
+		due, queued      bool
+		announced        int
 	}{
 		{name: "a core for each rank", spinFor: time.Second},
 		{name: "with a message", spinFor: time.Second, answered: true},
-		{name: "and a wish", spinFor: time.Second, held: true, announced: 1},
+		{name: "and a wish", spinFor: time.Second, paused: true, announced: 1},
 		{name: "for a pass", spinFor: time.Second, due: true},
 		{name: "shared cores", queued: true},
 	} {
@@ -57,7 +57,7 @@ func TestRelieved(t *testing.T) {
 					return p.ch.Ready()
 				})
 			}
-			if c.held {
+			if c.paused {
 				w[1].peers[0].ch.RefusePayload(true)
 			}
 			got := make([]byte, len(buf))
@@ -121,9 +121,9 @@ func TestRelieved(t *testing.T) {
 // lines of each, and 12 stay free.
 const smallRingHolds = 7
 
-// TestRelieved_APassLetsGoOfWhatIsHeld: the send that finds room behind a pass is not held back any more, or
+// TestSendAfterCredits_APassSendsWhatIsCoalesced: the send that finds room after a pass is not held back any more, or
 // nobody would send it on when the rank goes off to compute.
-func TestRelieved_APassLetsGoOfWhatIsHeld(t *testing.T) {
+func TestSendAfterCredits_APassSendsWhatIsCoalesced(t *testing.T) {
 	w := loopWorld(t)
 	buf := make([]byte, 500)
 	send := func() {

@@ -164,13 +164,13 @@ func (u *unexpectedMessages) storeSent(a *unexpectedMessage, r *request) {
 	}
 }
 
-// newUnexpected begins to keep a message of a peer that no receive has matched. The error is of a peer that
+// newMessage begins to keep a message of a peer that no receive has matched. The error is of a peer that
 // has sent so many that it is at the limit, or that sends payload although it has read that it is to keep it.
 func (u *unexpectedMessages) newMessage(p *peer) (*unexpectedMessage, error) {
 	if u.count >= u.maxCount && p.unexpectedCount >= u.maxCount/u.e.size {
 		return nil, fmt.Errorf("%w: it has sent %d messages that no receive has matched, and this rank "+
 			"keeps %d at most (%s)", ErrLimit,
-			p.unexpectedCount, u.maxCount, setting.KeepCount.Name)
+			p.unexpectedCount, u.maxCount, setting.UnexpectedCount.Name)
 	}
 	a := u.pool.get()
 	a.peer = p
@@ -192,7 +192,7 @@ func (p *peer) admitPayload(n int) error {
 	return nil
 }
 
-// enqueueUnexpected keeps an unexpected message until a receive matches it. A probe that waits looks again.
+// enqueue keeps an unexpected message until a receive matches it. A probe that waits looks again.
 func (u *unexpectedMessages) enqueue(a *unexpectedMessage, env envelope, source int) {
 	u.e.stats.Unexpected++
 	u.e.recorder.Note(recorder.Arrived, env.Context, source, int(env.Tag), a.bytes)
@@ -216,7 +216,7 @@ func (u *unexpectedMessages) releaseParts(a *unexpectedMessage) {
 	u.pool.release(a)
 }
 
-// releaseUnexpected gives an unexpected message back that has been taken.
+// release gives an unexpected message back that has been taken.
 func (u *unexpectedMessages) release(a *unexpectedMessage) {
 	u.releaseParts(a)
 	if a.peer != nil {

@@ -245,9 +245,9 @@ func (e *Engine) RecvView(context uint32, l *layout.Layout, mem unsafe.Pointer, 
 		n, ok := e.recvs.recvDirect(e.peers[src], envelope{Context: context, Tag: int32(tag)}, buf)
 		if ok {
 			l.Scatter(mem, buf[:n])
-			answer := eager.PrefetchAddr(e.peers[src].ch, n)
+			addr := eager.PrefetchAddr(e.peers[src].ch, n)
 			e.mu.Unlock()
-			prefetch(answer)
+			prefetch(addr)
 			st.Source, st.Tag, st.Bytes, st.Elem, st.Cancelled = src, tag, n, elem, false
 			e.hook.end(CallRecv, start, src, tag, room)
 			return nil

@@ -5,16 +5,16 @@ package engine
 // they must not call it. What take is given is used up, and at must give the zero Request for it from then
 // on. The status is the engine's, and good until take returns.
 
-// WaitSome waits until at least one of the requests is complete, and gives up to most of those that are to
+// WaitSome waits until at least one of the requests is complete, and gives up to limit of those that are to
 // take. It returns how many that were; 0, at once, when all handles are zero.
-func (e *Engine) WaitSome(n int, at func(i int) Request, most int,
+func (e *Engine) WaitSome(n int, at func(i int) Request, limit int,
 	take func(i int, st *Status, err error)) int {
 	start := e.hook.begin(CallWait, AnySource, AnyTag, 0)
 	defer e.hook.end(CallWait, start, AnySource, AnyTag, 0)
 	taken := 0
 	e.waiters.waitUntil(n, at, func() bool {
 		var active bool
-		taken, active = e.requests.collectSome(n, at, most, take)
+		taken, active = e.requests.collectSome(n, at, limit, take)
 		return taken > 0 || !active
 	})
 	return taken
@@ -22,16 +22,16 @@ func (e *Engine) WaitSome(n int, at func(i int) Request, most int,
 
 // TestSome makes progress once if none is complete, and is like WaitSome otherwise, but does not wait. It
 // tells too whether any handle is active.
-func (e *Engine) TestSome(n int, at func(i int) Request, most int,
+func (e *Engine) TestSome(n int, at func(i int) Request, limit int,
 	take func(i int, st *Status, err error)) (taken int, active bool) {
 	start := e.hook.begin(CallTest, AnySource, AnyTag, 0)
 	defer e.hook.end(CallTest, start, AnySource, AnyTag, 0)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	taken, active = e.requests.collectSome(n, at, most, take)
+	taken, active = e.requests.collectSome(n, at, limit, take)
 	if taken == 0 && active && e.stopped == nil {
 		e.progress.poll()
-		taken, active = e.requests.collectSome(n, at, most, take)
+		taken, active = e.requests.collectSome(n, at, limit, take)
 	}
 	return taken, active
 }
@@ -55,11 +55,11 @@ func (e *Engine) TestAll(n int, at func(i int) Request, take func(i int, st *Sta
 	return true
 }
 
-// Taking is between BeginTaking and EndTaking, in which the caller has the engine's lock: he calls Take and
+// Between LockForCollect and UnlockAfterCollect the caller has the engine's lock: he calls CollectLocked and
 // nothing else of the engine, and does not wait for anything. It is what Waitall does for each of its
 // requests, so there is as little as can be between them.
 
-// LockForCollect begins it. What is coalesced goes out: the messages travel while one counts.
+// LockForCollect takes the lock. What is coalesced goes out: the messages travel while one counts.
 func (e *Engine) LockForCollect() {
 	e.mu.Lock()
 	e.coalescer.flush()
@@ -83,5 +83,5 @@ func (e *Engine) CollectLocked(h Request, into *Status) (done bool, err error) {
 	return true, err
 }
 
-// UnlockAfterCollect ends it.
+// UnlockAfterCollect gives the lock back.
 func (e *Engine) UnlockAfterCollect() { e.mu.Unlock() }

@@ -28,7 +28,7 @@ func TestUpdatesOfAStuckPart(t *testing.T) {
 	}
 	win.control[wordElements] = 1
 	all.Go(func() {
-		for range maxAnswers {
+		for range maxResults {
 			if o := update(); o != rma.Stuck {
 				t.Errorf("an UPDATE ends with %v", o)
 			}

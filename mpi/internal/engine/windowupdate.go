@@ -15,11 +15,11 @@ import (
 // UPDATE, one message for each 512 bytes, and each is answered by UPDATED: what the engine changes it changes
 // by the same atomics, so all ways are atomic against each other. Messages keep the order of calls.
 
-// outbox is what waits for credits at a peer: UPDATEs of ours, and answers to the peer's.
+// outbox is what waits for credits at a peer: UPDATEs of ours, and UPDATEDs to the peer's.
 type outbox struct {
 	waiting []*windowMessage
 	first   int
-	answers int // of them
+	results int // of them
 }
 
 // windowMessage is an UPDATE or UPDATED that is to be sent.
@@ -30,8 +30,8 @@ type windowMessage struct {
 	next   *windowMessage
 }
 
-// maxAnswers is how many answers wait for a peer at most: it has no more operations posted.
-const maxAnswers = maxOneSided
+// maxResults is how many UPDATEDs wait for a peer at most: it has no more operations posted.
+const maxResults = maxOneSided
 
 var (
 	errRefused = fmt.Errorf("%w: the target has no such place in the window", ErrRequest)
@@ -55,7 +55,7 @@ func (w *windows) newMessage(k channel.Kind) *windowMessage {
 func (w *windows) send(p *peer, m *windowMessage) {
 	p.outbox.waiting = append(p.outbox.waiting, m)
 	if m.kind == channel.Updated {
-		p.outbox.answers++
+		p.outbox.results++
 	}
 	w.sendWaiting(p)
 }
@@ -78,7 +78,7 @@ func (w *windows) sendWaiting(p *peer) {
 		o.waiting[o.first] = nil
 		o.first++
 		if m.kind == channel.Updated {
-			o.answers--
+			o.results--
 		}
 		m.next, w.free = w.free, m
 	}
@@ -121,12 +121,12 @@ func (t *Target) update(src, old, compare []byte, at int, op rma.Code, r *reques
 func (t *Target) askUpdate(p *peer, src, old, compare []byte, at int, op rma.Code, r *request,
 	s *Canceller) error {
 	size := t.w.typ.Size
-	most := (mostData(p) - len(compare)) / size * size
-	if most <= 0 {
+	maxPart := (maxUpdateData(p) - len(compare)) / size * size
+	if maxPart <= 0 {
 		return errSlots(p)
 	}
 	for len(src) > 0 {
-		n := min(len(src), most)
+		n := min(len(src), maxPart)
 		o, err := t.newOperation(p, s)
 		if err != nil {
 			return err
@@ -144,14 +144,14 @@ func (t *Target) askUpdate(p *peer, src, old, compare []byte, at int, op rma.Cod
 	return nil
 }
 
-// mostData is how much data an UPDATE to a peer has at most.
-func mostData(p *peer) int {
+// maxUpdateData is how much data an UPDATE to a peer has at most.
+func maxUpdateData(p *peer) int {
 	return min(rma.MaxUpdate, p.ch.MaxElement(wordBytes)+wordBytes-rma.UpdateHeader)
 }
 
 func errSlots(p *peer) error {
 	return fmt.Errorf("%w: an UPDATE has room for %d bytes in the slots of the channel; set WEFT_PHASES "+
-		"to larger ones", ErrLimit, max(mostData(p), 0))
+		"to larger ones", ErrLimit, max(maxUpdateData(p), 0))
 }
 
 func (t *Target) sendUpdate(p *peer, o *oneSided, src, compare []byte, at int, op rma.Code) {
@@ -180,7 +180,7 @@ func (t *Target) FetchUpdate(src, old, compare []byte, at int, op rma.Code, s *C
 		return t.Update(src, old, compare, at, op, s)
 	}
 	defer e.mu.Unlock()
-	if len(src)+len(compare) > mostData(p) {
+	if len(src)+len(compare) > maxUpdateData(p) {
 		return errSlots(p)
 	}
 	o, err := t.newOperation(p, s)
@@ -209,14 +209,14 @@ func (w *windows) onUpdate(p *peer, body []byte) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", transport.ErrProtocol, err)
 	}
-	if p.outbox.answers >= maxAnswers {
-		return fmt.Errorf("%w: more than %d UPDATEs at once", transport.ErrProtocol, maxAnswers)
+	if p.outbox.results >= maxResults {
+		return fmt.Errorf("%w: more than %d UPDATEs at once", transport.ErrProtocol, maxResults)
 	}
 	m := w.newMessage(channel.Updated)
-	answer := rma.Updated{Generation: u.Generation, Number: u.Number}
+	result := rma.Updated{Generation: u.Generation, Number: u.Number}
 	old := m.body[rma.UpdatedHeader:][:0]
-	answer.Outcome, old = w.carryOut(p, &u, old)
-	m.length = len(answer.Append(m.body[:0])) + len(old)
+	result.Outcome, old = w.carryOut(p, &u, old)
+	m.length = len(result.Append(m.body[:0])) + len(old)
 	w.send(p, m)
 	return nil
 }

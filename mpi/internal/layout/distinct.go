@@ -116,15 +116,15 @@ func (l *list) twiceInList() int {
 	if found := int(l.twice.Load()); found > 0 {
 		return found - foundNone - 1
 	}
-	least, most := math.MaxInt, 0
+	low, high := math.MaxInt, 0
 	for i, from := range l.at {
 		if n := l.lengthOf(i) / l.size; n > 0 {
-			least, most = min(least, from), max(most, from+n)
+			low, high = min(low, from), max(high, from+n)
 		}
 	}
 	e := -1
-	if most-least <= maxStretches*seenElements {
-		e = l.twiceInStretches(least, most)
+	if high-low <= maxStretches*seenElements {
+		e = l.twiceInStretches(low, high)
 	} else {
 		all := make([]interval, 0, len(l.at))
 		for i, from := range l.at {
@@ -138,11 +138,11 @@ func (l *list) twiceInList() int {
 	return e
 }
 
-func (l *list) twiceInStretches(least, most int) int {
+func (l *list) twiceInStretches(low, high int) int {
 	set := seenSets.Get().(*seen)
 	defer seenSets.Put(set)
-	for first := least; first < most; first += seenElements {
-		clear(set[:(min(most-first, seenElements)+63)/64])
+	for first := low; first < high; first += seenElements {
+		clear(set[:(min(high-first, seenElements)+63)/64])
 		for i, from := range l.at {
 			to := min(from+l.lengthOf(i)/l.size, first+seenElements)
 			for e := max(from, first); e < to; e++ {

@@ -32,7 +32,7 @@ func (j *Job) WhenEnded(lost func(why error), aborted func(code int, why error))
 		var gone *coordinator.LostError
 		var abort *coordinator.AbortError
 		switch {
-		case errors.As(why, &gone) && j.goesOn: // WhenFailed tells
+		case errors.As(why, &gone) && j.survives: // WhenFailed tells
 		case errors.As(why, &gone):
 			lost(why)
 		case errors.As(why, &abort) && abort.Rank != j.direct.Rank():

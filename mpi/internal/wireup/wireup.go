@@ -29,7 +29,7 @@ type Job struct {
 	direct *coordinator.Client // the client where there is no launcher, else nil
 
 	// of a job that goes on when ranks fail, without weft run
-	goesOn   bool
+	survives bool
 	failures chan os.Signal // the launcher's
 	cards    []string       // of all ranks; nil where they can be asked for at any time
 }
@@ -59,7 +59,7 @@ func Join(ctx context.Context, set setting.Values) (*Job, error) {
 		return joinDirectly(ctx, set)
 	}
 	j := &Job{set: set, client: client}
-	if err := j.prepareToGoOn(set); err != nil {
+	if err := j.prepareToSurvive(set); err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
 	ctx, cancel := j.untilFailure(ctx)
@@ -94,10 +94,10 @@ func joinDirectly(ctx context.Context, set setting.Values) (*Job, error) {
 		_, err := rand.Read(j.Identity.Secret[:])
 		return j, err
 	}
-	if err := j.prepareToGoOn(set); err != nil {
+	if err := j.prepareToSurvive(set); err != nil {
 		return nil, err
 	}
-	place.GoOn = j.goesOn
+	place.Survive = j.survives
 	if j.direct, err = coordinator.Join(ctx, *place); err != nil {
 		return nil, err
 	}
@@ -181,7 +181,7 @@ func (j *Job) Finalize() error {
 	defer cancel()
 	err := j.client.Finalize(ctx)
 	var lost *coordinator.LostError
-	if j.goesOn && errors.As(err, &lost) {
+	if j.survives && errors.As(err, &lost) {
 		return nil // nobody is left to tell it to
 	}
 	return err
@@ -262,7 +262,7 @@ const spinFor = 2 * time.Millisecond
 
 // Lanes is how many connections to each peer there are, and whether one that was lost is made again.
 func Lanes(set setting.Values) (n int, reconnect bool, err error) {
-	if n, err = set.Of(setting.Lanes).Int(1, setting.MostLanes); err == nil {
+	if n, err = set.Of(setting.Lanes).Int(1, setting.MaxLanes); err == nil {
 		reconnect, err = set.Of(setting.Reconnect).On()
 	}
 	return n, reconnect, err

@@ -27,13 +27,13 @@ const (
 
 // next are the worlds that one step leads to.
 func (w collisionWorld) next(t *testing.T) (list []collisionWorld) {
-	const most = 3 // attempts of a side
+	const maxDials = 3 // attempts of a side
 	for x := range 2 {
 		y, n := 1-x, w
 		id := int8(10*(x+1)) + n.dials[x]
 		switch w.flight[x] {
 		case noMessage:
-			if n.dials[x] < most && n.side[x].Dial() {
+			if n.dials[x] < maxDials && n.side[x].Dial() {
 				n.dials[x]++
 				n.flight[x] = requestOnItsWay
 				list = append(list, n)

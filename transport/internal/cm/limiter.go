@@ -9,8 +9,8 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Limiter bounds how many reports are made of strangers: a few in each period. The first of a period tells
-// how many were left out before. The zero value is ready for use, from any goroutine.
+// Limiter bounds how many reports are made of unauthenticated callers: a few in each period. The first of a
+// period tells how many were left out before. The zero value is ready for use, from any goroutine.
 type Limiter struct {
 	Burst int // reports in a period; 0: reportBurst
 

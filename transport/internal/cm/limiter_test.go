@@ -7,12 +7,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// However many strangers come, few lines tell of them, and what they leave out is told.
+// However many unauthenticated callers come, few lines tell of them, and what they leave out is told.
 func TestLimiter_TellsHowManyWereOmitted(t *testing.T) {
 	var l Limiter
 	now := time.Unix(100, 0)
 	reports, told := 0, 0
-	for range 3 * int(reportPeriod/time.Millisecond) { // a thousand strangers a second, for three periods
+	for range 3 * int(reportPeriod/time.Millisecond) { // a thousand callers a second, for three periods
 		if omitted, ok := l.Allow(now); ok {
 			reports++
 			told += omitted

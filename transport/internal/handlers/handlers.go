@@ -26,7 +26,7 @@ var ErrLocks = fmt.Errorf("%w: a queue pair's completion queues have handlers wi
 
 // Set are the handlers of a device.
 type Set struct {
-	most int // at once
+	maxHandlers int // at once
 
 	mu       sync.Mutex // guards what follows
 	stopped  bool
@@ -35,7 +35,7 @@ type Set struct {
 }
 
 // NewSet is that of a device that supports so many handlers at once.
-func NewSet(most int) *Set { return &Set{most: most} }
+func NewSet(maxHandlers int) *Set { return &Set{maxHandlers: maxHandlers} }
 
 // Verbs are the methods of a transport.Device that concern completion handlers. A device embeds them.
 type Verbs struct{ set *Set }
@@ -75,10 +75,10 @@ func (s *Set) register(c transport.HandlerConfig) (transport.HandlerID, error) {
 	if s.stopped {
 		return 0, transport.ErrDeviceGone
 	}
-	if n := s.live(); n >= s.most {
+	if n := s.live(); n >= s.maxHandlers {
 		return 0, fmt.Errorf("%w: %d completion handlers are registered; this process may use %d cores, "+
 			"and that many handlers",
-			transport.ErrInvalid, n, s.most)
+			transport.ErrInvalid, n, s.maxHandlers)
 	}
 	p, err := s.threadOf(c.Core)
 	if err != nil {

@@ -28,12 +28,12 @@ type pollerThread struct {
 	last int32
 
 	order runqueue.Queue[Queue] // these are the thread's own
-	since int                   // turns since the last look at the poller
+	since int                   // turns since the poller was last asked
 	ready [64]int32
 }
 
-// turnsPerLook is how many turns go between two looks at who else has something.
-const turnsPerLook = transport.BulkAfter
+// turnsPerPoll is how many turns go between two polls of who else has something.
+const turnsPerPoll = transport.BulkAfter
 
 // startPollerThread starts a thread on a core.
 func startPollerThread(core int) (*pollerThread, error) {
@@ -106,7 +106,7 @@ func (p *pollerThread) run() {
 		switch {
 		case ok:
 			p.serve(c)
-			if p.since++; p.since == turnsPerLook {
+			if p.since++; p.since == turnsPerPoll {
 				p.pollReady(0)
 			}
 		case p.stopping.Load():
@@ -139,9 +139,9 @@ func (p *pollerThread) pollReady(d time.Duration) {
 // finish gives each queue that has something one more turn.
 func (p *pollerThread) finish() {
 	p.mu.Lock()
-	looks := 1 + len(p.cqs)/len(p.ready)
+	polls := 1 + len(p.cqs)/len(p.ready)
 	p.mu.Unlock()
-	for range looks {
+	for range polls {
 		p.pollReady(0)
 		for c, ok := p.order.Next(); ok; c, ok = p.order.Next() {
 			p.serve(c)

@@ -36,7 +36,7 @@ func (e *ticking) at(now time.Time) (say bool) {
 
 // Whenever a peer falls silent, it is lost no sooner than after the timeout; and no later than a period after
 // it, if the ticks come in time.
-func TestPulse_SilenceIsFoundInTimeAndNotBefore(t *testing.T) {
+func TestKeepalive_SilenceIsFoundInTimeAndNotBefore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		late := time.Duration(rapid.Int64Range(0, int64(testPeriod)).Draw(t, "most that a tick is late"))
 		before := rapid.IntRange(0, 5).Draw(t, "ticks before the silence")
@@ -68,7 +68,7 @@ func TestPulse_SilenceIsFoundInTimeAndNotBefore(t *testing.T) {
 }
 
 // Two ends that have nothing to say never lose each other while they tick in time, however their ticks fall.
-func TestPulse_IdleEndsKeepEachOther(t *testing.T) {
+func TestKeepalive_IdleEndsKeepEachOther(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ends := [2]*ticking{newTicking(), newTicking()}
 		due := [2]time.Time{epoch0, epoch0.Add(time.Duration(rapid.Int64Range(0, int64(testPeriod)).Draw(t,
@@ -100,7 +100,7 @@ func TestPulse_IdleEndsKeepEachOther(t *testing.T) {
 }
 
 // An end says something only where it has said nothing for a whole period.
-func TestPulse_WhoSpeaksSaysNothingMore(t *testing.T) {
+func TestKeepalive_WhoSpeaksSaysNothingMore(t *testing.T) {
 	e, now := newTicking(), epoch0
 	require.True(t, e.at(now))
 	for i := range 10 {
@@ -112,7 +112,7 @@ func TestPulse_WhoSpeaksSaysNothingMore(t *testing.T) {
 
 // A whole job that is stopped and goes on: the first tick after the stop, however late, is not counted
 // against the peer, which says something at its own first tick. So is every later stop.
-func TestPulse_StoppedTogether(t *testing.T) {
+func TestKeepalive_StoppedTogether(t *testing.T) {
 	for _, stop := range []time.Duration{2*testPeriod + 1, MaxMissed * testPeriod, time.Hour} {
 		e, now := newTicking(), epoch0
 		for range 100 {
@@ -131,7 +131,7 @@ func TestPulse_StoppedTogether(t *testing.T) {
 }
 
 // Ticks that come too often are none: the timeout is measured in time.
-func TestPulse_TooManyTicks(t *testing.T) {
+func TestKeepalive_TooManyTicks(t *testing.T) {
 	e, now := newTicking(), epoch0
 	for now.Sub(epoch0) < MaxMissed*testPeriod {
 		e.at(now)

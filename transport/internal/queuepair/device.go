@@ -100,9 +100,9 @@ func (d *Device) remove(c *CQ) {
 // Prepare asks an acceptor for its part in a connection, and refuses what cannot be right.
 func (d *Device) Prepare(a transport.Acceptor, rank uint32) (transport.QPConfig, []byte, error) {
 	conf, private, err := a.Prepare(rank)
-	if most := d.Regions.DeviceAttr().MaxPrivate; err == nil && len(private) > most {
+	if limit := d.Regions.DeviceAttr().MaxPrivate; err == nil && len(private) > limit {
 		err = fmt.Errorf("%w: %d bytes of private data; at most %d are possible", transport.ErrInvalid,
-			len(private), most)
+			len(private), limit)
 	}
 	if err == nil {
 		err = d.checkConfig(&conf)

@@ -73,7 +73,7 @@ func TestOrder_N7_EveryTurnComesInOrder(t *testing.T) {
 				*low = (*low)[1:]
 			case len(*bulk) > 0 && x == (*bulk)[0]:
 				if len(*low) > 0 && ahead < transport.BulkAfter {
-					t.Fatalf("bulk went before low latency, behind %d turns", ahead)
+					t.Fatalf("bulk went before low latency, after %d turns", ahead)
 				}
 				ahead = 0
 				*bulk = (*bulk)[1:]

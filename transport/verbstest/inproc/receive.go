@@ -107,8 +107,8 @@ type asked struct {
 	operand, compare uint64
 }
 
-// answer answers the peer. One that asks for what it may not have ends the connection.
-func (q *qp) answer(a *asked) (err error) {
+// respond answers the peer. One that asks for what it may not have ends the connection.
+func (q *qp) respond(a *asked) (err error) {
 	var data []byte
 	for _, s := range a.from {
 		var mem []byte
@@ -130,7 +130,7 @@ func (q *qp) answer(a *asked) (err error) {
 			break
 		}
 	}
-	q.post(func(p *qp) error { return p.answered(a.number, data, err) })
+	q.post(func(p *qp) error { return p.completeRead(a.number, data, err) })
 	return err
 }
 
@@ -149,8 +149,8 @@ func (a *asked) change(at *uint64) uint64 {
 	}
 }
 
-// answered takes the answer to our oldest Read or Atomic.
-func (q *qp) answered(number uint64, data []byte, err error) error {
+// completeRead takes the answer to our oldest Read or Atomic.
+func (q *qp) completeRead(number uint64, data []byte, err error) error {
 	i := q.SQ.Head
 	for !q.SQ.At(i).Asked || q.SQ.At(i).Number != number {
 		i++

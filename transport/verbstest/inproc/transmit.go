@@ -40,7 +40,7 @@ func (q *qp) carryOut(w *verbs.Request) error {
 		w.Asked = true
 		q.asked++
 		r := asked{op: w.Op, number: w.Number, from: remote, operand: w.Imm, compare: w.Other}
-		q.post(func(p *qp) error { return p.answer(&r) })
+		q.post(func(p *qp) error { return p.respond(&r) })
 		return nil
 	}
 	w.Done = true

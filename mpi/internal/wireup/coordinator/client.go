@@ -24,7 +24,7 @@ type Config struct {
 	Secret     [secretSize]byte
 	Within     time.Duration // deadline of the start
 	Kernel     string        // equal at ranks of one kernel
-	GoOn       bool          // when ranks are lost, rank 0 too; the same at all ranks
+	Survive    bool          // when ranks are lost, rank 0 too; the same at all ranks
 
 	// Stuck is how long no message may move until rank 0 tells on standard error what the ranks wait for; 0
 	// for never. AbortStuck has it end the job when a deadlock is certain.
@@ -140,7 +140,7 @@ func (c *Client) reach(ctx context.Context) (*link, error) {
 		switch {
 		case err == nil:
 			return l, nil
-		case errors.Is(err, errSecret), errors.Is(err, errStranger), errors.As(err, &version):
+		case errors.Is(err, errSecret), errors.Is(err, errNoCoordinator), errors.As(err, &version):
 			return nil, fmt.Errorf("rank %d of %d cannot join rank 0 at %s: %w", c.config.Rank,
 				c.config.Size, c.config.Address, err)
 		case ctx.Err() == nil || last == nil:
@@ -256,7 +256,7 @@ func (c *Client) read() {
 
 // lose notes a rank that the job goes on without. It tells whether there was room: no rank is lost twice.
 func (c *Client) lose(lost *LostError) bool {
-	if !c.config.GoOn {
+	if !c.config.Survive {
 		return false
 	}
 	select {

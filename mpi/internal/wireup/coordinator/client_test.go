@@ -84,7 +84,7 @@ func TestJoin_Cancelled(t *testing.T) {
 
 // Callers that say nothing fill all places again and again; a rank comes in all the same, long before their
 // time is over.
-func TestJoin_SilentStrangers(t *testing.T) {
+func TestJoin_SilentUnauthenticated(t *testing.T) {
 	both := configs(t, 2)
 	var all sync.WaitGroup
 	join := func(config Config) {
@@ -100,7 +100,7 @@ func TestJoin_SilentStrangers(t *testing.T) {
 	}
 	join(both[0])
 	began := time.Now()
-	for range 2 * maxStrangers {
+	for range 2 * maxUnauthenticated {
 		conn, err := net.Dial("tcp", both[0].Address)
 		for errors.Is(err, syscall.ECONNREFUSED) {
 			conn, err = net.Dial("tcp", both[0].Address)
@@ -110,7 +110,7 @@ func TestJoin_SilentStrangers(t *testing.T) {
 	}
 	join(both[1])
 	all.Wait()
-	require.Less(t, time.Since(began), 2*strangerWithin, "the strangers have kept the rank out")
+	require.Less(t, time.Since(began), 2*authTimeout, "silent callers have kept the rank out")
 }
 
 // A rank that reads nothing delays what the others are told about the job's end by a second at most.

@@ -41,8 +41,8 @@ type hello struct {
 func (h *hello) who() string { return fmt.Sprintf("process %d on %.64q", h.pid, h.host) }
 
 var (
-	errStranger = errors.New("what listens there is no coordinator of weft")
-	errSecret   = errors.New("the job there has another secret: give all ranks the same file in " +
+	errNoCoordinator = errors.New("what listens there is no coordinator of weft")
+	errSecret        = errors.New("the job there has another secret: give all ranks the same file in " +
 		"WEFT_SECRET_FILE, and each job an address of its own in WEFT_COORDINATOR")
 )
 
@@ -64,7 +64,7 @@ func greeting() []byte {
 // checkGreeting looks at the beginning of a first frame.
 func checkGreeting(b []byte) error {
 	if len(b) < greetSize || string(b[:len(magic)]) != magic {
-		return errStranger
+		return errNoCoordinator
 	}
 	if v := binary.BigEndian.Uint16(b[len(magic):]); v != version {
 		return &versionError{v}
@@ -91,7 +91,7 @@ func parseHello(b []byte) (h hello, err error) {
 		return h, err
 	}
 	if len(b) < helloFixed {
-		return h, errStranger
+		return h, errNoCoordinator
 	}
 	n := b[greetSize:]
 	h.rank, h.size = binary.BigEndian.Uint32(n), binary.BigEndian.Uint32(n[4:])
@@ -99,12 +99,12 @@ func parseHello(b []byte) (h hello, err error) {
 	rest := b[helloFixed:]
 	for _, s := range []*string{&h.kernel, &h.host} {
 		if len(rest) == 0 || int(rest[0]) > min(maxName, len(rest)-1) {
-			return h, errStranger
+			return h, errNoCoordinator
 		}
 		*s, rest = string(rest[1:1+rest[0]]), rest[1+rest[0]:]
 	}
 	if len(rest) != 0 {
-		return h, errStranger
+		return h, errNoCoordinator
 	}
 	return h, nil
 }
@@ -137,7 +137,7 @@ func admit(conn net.Conn, secret [secretSize]byte) (*link, hello, error) {
 		return refuse(wrongFormat, err)
 	}
 	if len(b) < greetSize+proofSize {
-		return refuse(wrongFormat, errStranger)
+		return refuse(wrongFormat, errNoCoordinator)
 	}
 	text, theirs := b[:len(b)-proofSize], b[len(b)-proofSize:]
 	if !hmac.Equal(theirs, proof(secret[:], "caller", ours, text)) {
@@ -152,12 +152,12 @@ func admit(conn net.Conn, secret [secretSize]byte) (*link, hello, error) {
 	return newLink(conn, key, 'c', 'r'), h, err
 }
 
-// call is a rank's side of the handshake. Errors other than errStranger, errSecret and a *versionError may be
-// gone at another try.
+// call is a rank's side of the handshake. Errors other than errNoCoordinator, errSecret and a *versionError
+// may be gone at another try.
 func call(conn net.Conn, secret [secretSize]byte, h hello) (*link, error) {
 	theirs, err := readFrame(conn, maxHello)
 	if errors.Is(err, errFrame) {
-		return nil, errStranger
+		return nil, errNoCoordinator
 	}
 	if err == nil {
 		err = checkGreeting(theirs)
@@ -172,13 +172,13 @@ func call(conn net.Conn, secret [secretSize]byte, h hello) (*link, error) {
 	answer, err := readFrame(conn, answerSize)
 	switch {
 	case errors.Is(err, errFrame), err == nil && len(answer) != answerSize:
-		return nil, errStranger
+		return nil, errNoCoordinator
 	case err != nil:
 		return nil, err
 	case answer[0] == wrongSecret:
 		return nil, errSecret
 	case answer[0] != accepted:
-		return nil, errStranger
+		return nil, errNoCoordinator
 	case !hmac.Equal(answer[1:], proof(secret[:], "coordinator", theirs, text)):
 		return nil, errSecret
 	}
@@ -195,14 +195,14 @@ func writeFrame(w io.Writer, b []byte) error {
 }
 
 // readFrame reads what writeFrame has written. Nothing is allocated for a frame that is too long.
-func readFrame(r io.Reader, most int) ([]byte, error) {
+func readFrame(r io.Reader, maxBytes int) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return nil, err
 	}
 	n := binary.BigEndian.Uint32(head[:])
-	if n == 0 || n > uint32(most) {
-		return nil, fmt.Errorf("%w: %d bytes, at most %d are allowed", errFrame, n, most)
+	if n == 0 || n > uint32(maxBytes) {
+		return nil, fmt.Errorf("%w: %d bytes, at most %d are allowed", errFrame, n, maxBytes)
 	}
 	b := make([]byte, n)
 	_, err := io.ReadFull(r, b)

@@ -99,7 +99,7 @@ func TestHandshake_AnotherVersion(t *testing.T) {
 	require.ErrorAs(t, err, &other)
 	require.Equal(t, uint16(version^1), other.theirs)
 	_, _, _, err = pair(t, secret, secret, func(c net.Conn) net.Conn { return &changing{Conn: c, at: 4} })
-	require.ErrorIs(t, err, errStranger)
+	require.ErrorIs(t, err, errNoCoordinator)
 }
 
 // A rank does not believe who answers for rank 0 and does not know the secret.

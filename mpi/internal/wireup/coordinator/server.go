@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// The bounds for callers that have not proved the secret. While there are maxStrangers, further ones wait in
-// the listener's queue, and those that are there have hurriedWithin only, so that silent ones do not keep the
-// ranks out for long.
+// The bounds for callers that have not proved the secret. While there are maxUnauthenticated, further ones
+// wait in the listener's queue, and those that are there have hurriedWithin only, so that silent ones do not
+// keep the ranks out for long.
 const (
-	maxStrangers   = 64
-	strangerWithin = 5 * time.Second
-	hurriedWithin  = 250 * time.Millisecond
+	maxUnauthenticated = 64
+	authTimeout        = 5 * time.Second
+	hurriedWithin      = 250 * time.Millisecond
 )
 
 // keepAlive finds a host that has gone without a word, within some 11 seconds.
@@ -60,10 +60,10 @@ func listen(ctx context.Context, c Config) (*server, error) {
 	}
 	id := make([]byte, 8)
 	rand.Read(id)
-	s := &server{secret: c.Secret, listener: l, places: make(chan struct{}, maxStrangers),
+	s := &server{secret: c.Secret, listener: l, places: make(chan struct{}, maxUnauthenticated),
 		table: newTable(hex.EncodeToString(id), c.Size), links: make([]*link, c.Size),
 		callers: map[net.Conn]time.Time{}}
-	s.table.goOn = c.GoOn
+	s.table.survive = c.Survive
 	if c.Stuck > 0 {
 		s.watch = startWatch(s, c)
 	}
@@ -168,7 +168,7 @@ func (s *server) note(conn net.Conn) {
 	}
 	now := time.Now()
 	s.callers[conn] = now
-	conn.SetDeadline(now.Add(strangerWithin))
+	conn.SetDeadline(now.Add(authTimeout))
 }
 
 func (s *server) forget(conn net.Conn) {
@@ -223,11 +223,11 @@ func (s *server) leave(rank uint32, err error) {
 
 func (s *server) expire(within time.Duration) {
 	s.mu.Lock()
-	strangers := ""
+	refused := ""
 	if s.refused > 0 {
-		strangers = fmt.Sprintf("; callers refused: %d, the last from %s", s.refused, s.lastly)
+		refused = fmt.Sprintf("; callers refused: %d, the last from %s", s.refused, s.lastly)
 	}
-	out := s.table.expire(within, strangers)
+	out := s.table.expire(within, refused)
 	s.mu.Unlock()
 	s.deliver(out)
 }
@@ -295,7 +295,7 @@ func (s *server) await(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for r, m := range s.table.members {
-		if m.state != finished && !(s.table.goOn && m.state == gone) {
+		if m.state != finished && !(s.table.survive && m.state == gone) {
 			return &LostError{r, cmp.Or(err, errors.New("it has ended without Finalize")).Error()}
 		}
 	}

@@ -35,7 +35,7 @@ type table struct {
 	kvs     map[string]string
 	address string // of rank 0's host, at which other hosts reach it; empty while no rank of another has come
 	started bool
-	goOn    bool    // when a rank is lost
+	survive bool    // when a rank is lost
 	over    bool    // the job has ended or failed; there is nothing more to say
 	failure message // why it has failed, or of kind 0: a rank that comes later is told too
 }
@@ -117,13 +117,13 @@ func (t *table) start() (out []delivery) {
 	return inTurn(out)
 }
 
-// expire is the deadline of the start. strangers says who has been refused meanwhile, or is empty.
-func (t *table) expire(within time.Duration, strangers string) []delivery {
+// expire is the deadline of the start. refused says who has been refused meanwhile, or is empty.
+func (t *table) expire(within time.Duration, refused string) []delivery {
 	text := t.missing()
 	if text == "" {
 		return nil
 	}
-	return t.fail(message{kind: kindFailed, text: text + " within " + within.String() + strangers})
+	return t.fail(message{kind: kindFailed, text: text + " within " + within.String() + refused})
 }
 
 // missing says which ranks have not come; "" when the job has started or is over.
@@ -137,10 +137,10 @@ func (t *table) missing() string {
 			missing = append(missing, strconv.Itoa(r))
 		}
 	}
-	const most = 16
-	list := strings.Join(missing[:min(len(missing), most)], ",")
-	if len(missing) > most {
-		list += fmt.Sprintf(" and %d more", len(missing)-most)
+	const maxNamed = 16
+	list := strings.Join(missing[:min(len(missing), maxNamed)], ",")
+	if len(missing) > maxNamed {
+		list += fmt.Sprintf(" and %d more", len(missing)-maxNamed)
 	}
 	if len(missing) == 1 {
 		return fmt.Sprintf("rank %s of %d has not come", list, len(t.members))
@@ -227,7 +227,7 @@ func (t *table) leave(rank uint32, how string) []delivery {
 	}
 	m.state = gone
 	how = fmt.Sprintf("%s: %s", m.who(), how)
-	if !t.goOn {
+	if !t.survive {
 		return t.lose(rank, how)
 	}
 	var out []delivery

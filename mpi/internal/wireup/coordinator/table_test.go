@@ -64,9 +64,9 @@ func TestTable_Barrier(t *testing.T) {
 }
 
 // A job that goes on without a rank does so in the barrier, too.
-func TestTable_GoesOn(t *testing.T) {
+func TestTable_Survives(t *testing.T) {
 	table := complete(t, 4)
-	table.goOn = true
+	table.survive = true
 	for _, r := range []uint32{0, 2} {
 		out, err := table.handle(r, message{kind: kindBarrier})
 		require.NoError(t, err)

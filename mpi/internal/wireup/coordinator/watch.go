@@ -65,7 +65,7 @@ func (w *watch) take(rank uint32, piece string) error {
 		}
 		b = append([]byte(nil), rest...)
 	}
-	w.look()
+	w.wake()
 	return nil
 }
 
@@ -77,11 +77,11 @@ func (w *watch) ended(rank uint32) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.detector.Ended(time.Now(), int(rank))
-	w.look()
+	w.wake()
 }
 
-// look has run look at the detector.
-func (w *watch) look() {
+// wake has run look at the detector.
+func (w *watch) wake() {
 	select {
 	case w.changed <- struct{}{}:
 	default:

@@ -4,12 +4,13 @@ package admission
 
 import "time"
 
-// Control admits every newcomer to one of a few places. If all are taken it evicts a connection. Strangers
-// who hold on, or come back as soon as they are evicted, cannot keep the job's own ranks out:
+// Control admits every newcomer to one of a few places. If all are taken it evicts a connection.
+// Unauthenticated callers who hold on, or come back as soon as they are evicted, cannot keep the job's own
+// ranks out:
 //
 //   - No connection is evicted before its grace period is over, which is time enough for a rank to prove
 //     itself. If all are in their grace period the newcomer waits in the system's queue. That also limits how
-//     many strangers are served in a second, and so what they cost the job.
+//     many unauthenticated callers are served in a second, and so what they cost the job.
 //   - A connection that has not named this job is evicted before one that has, in its Hello or, with TLS, in
 //     its ClientHello: a rank sends it at once.
 //   - Of the rest, the oldest one of the address with the most connections is evicted.

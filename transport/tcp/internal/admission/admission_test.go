@@ -59,7 +59,7 @@ func TestAdmission_WhoGoesForANewcomer(t *testing.T) {
 	require.Same(t, greeted, out, "all others are in their grace")
 }
 
-// Whatever strangers do, a rank that proves itself within its grace gets in: it is taken in when the grace of
+// Whatever unauthenticated callers do, a rank that proves itself within its grace gets in: it is taken in when the grace of
 // those inside is over at the latest, and it does not go before its own is. There are never more inside than
 // places, and each goes at most once.
 func TestAdmission_NobodyKeepsARankOut(t *testing.T) {

@@ -40,18 +40,18 @@ func FuzzHeader(f *testing.F) {
 // Every frame type has a limit of its own, and one byte more is refused with what it was.
 func TestHeader_Limits(t *testing.T) {
 	for o := Ready; o < Ops; o++ {
-		most := 0
+		maxPayload := 0
 		switch o {
 		case Write, Send, ReadWrite:
-			most = 131072
+			maxPayload = 131072
 		case ReadRequest, Terminate:
-			most = 384
+			maxPayload = 384
 		case Atomic:
-			most = 32
+			maxPayload = 32
 		}
-		_, err := Parse(Header{Length: most, Op: o}.Append(nil))
-		require.NoError(t, err, "%v of %d bytes", o, most)
-		_, err = Parse(Header{Length: most + 1, Op: o}.Append(nil))
+		_, err := Parse(Header{Length: maxPayload, Op: o}.Append(nil))
+		require.NoError(t, err, "%v of %d bytes", o, maxPayload)
+		_, err = Parse(Header{Length: maxPayload + 1, Op: o}.Append(nil))
 		require.ErrorIs(t, err, transport.ErrProtocol)
 		require.ErrorContains(t, err, o.String())
 	}

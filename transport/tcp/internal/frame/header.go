@@ -55,7 +55,7 @@ func Parse(b []byte) (Header, error) {
 	return h, err
 }
 
-// parseHeaderOf reads a header that a lane carries.
+// parseOf reads a header that a lane carries.
 func parseOf(b []byte, lane uint16) (Header, error) {
 	_ = b[HeaderSize-1]
 	w := binary.LittleEndian.Uint64(b)
@@ -66,9 +66,9 @@ func parseOf(b []byte, lane uint16) (Header, error) {
 	if h.Op == 0 || h.Op >= end || h.Flags&^KnownFlags != 0 || uint16(w>>48) != lane {
 		return Header{}, unknownHeader(b, h.Op.String())
 	}
-	if most := opcodes[h.Op].maxPayload; h.Length > most {
+	if limit := opcodes[h.Op].maxPayload; h.Length > limit {
 		return Header{}, fmt.Errorf("%w: %v of %d bytes, at most %d", transport.ErrProtocol, h.Op, h.Length,
-			most)
+			limit)
 	}
 	return h, nil
 }

@@ -17,7 +17,7 @@ const (
 )
 
 // AppendLost writes the payload of Lost. The ranges are after ack, which the frame has too.
-func AppendLost(b []byte, t sequence.Telling, ack uint64, ranges []sequence.Range) []byte {
+func AppendLost(b []byte, t sequence.FailoverState, ack uint64, ranges []sequence.Range) []byte {
 	closed := t.Closed[:min(len(t.Closed), MaxLostLanes)]
 	b = binary.LittleEndian.AppendUint32(b, t.Version)
 	b = binary.LittleEndian.AppendUint32(b, t.Heard)
@@ -34,7 +34,7 @@ func AppendLost(b []byte, t sequence.Telling, ack uint64, ranges []sequence.Rang
 }
 
 // ParseLost reads it.
-func ParseLost(b []byte, ack uint64) (t sequence.Telling, ranges []sequence.Range, err error) {
+func ParseLost(b []byte, ack uint64) (t sequence.FailoverState, ranges []sequence.Range, err error) {
 	bad := fmt.Errorf("%w: Lost of %d bytes that do not fit together", transport.ErrProtocol, len(b))
 	if len(b) < lostHead {
 		return t, nil, bad

@@ -70,7 +70,7 @@ type Inbound[T any] struct {
 // Holes is what a direction has seen of them.
 type Holes struct {
 	Open    int // at present
-	Most    int // at once
+	MaxOpen int // at once
 	Closed  uint64
 	Longest time.Duration
 	Total   time.Duration // of those that are closed
@@ -165,7 +165,7 @@ func (in *Inbound[T]) holes(i int, n uint64, closed, right bool) {
 	switch {
 	case i == len(in.runs) && !closed, i < len(in.runs) && !closed && !right:
 		s.Open++
-		s.Most = max(s.Most, s.Open)
+		s.MaxOpen = max(s.MaxOpen, s.Open)
 	case i < len(in.runs) && closed && right:
 		s.Open--
 		s.Closed++

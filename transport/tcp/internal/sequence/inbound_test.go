@@ -52,9 +52,9 @@ func TestInbound_H2_H3_H4_LikeARecordOfEachNumber(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 3))
 		in := NewInbound[int](func() time.Duration { return 0 })
 		m := &naive{kinds: map[uint64]Kind{}, ends: map[uint64]uint8{}, next: 1}
-		most := uint64(1 + random.IntN(300))
+		count := uint64(1 + random.IntN(300))
 		missing := []uint64{}
-		for n := range most {
+		for n := range count {
 			missing = append(missing, n+1)
 		}
 		spread := 1 + random.IntN(40)
@@ -120,7 +120,7 @@ func TestInbound_H2_H3_H4_LikeARecordOfEachNumber(t *testing.T) {
 			}
 			require.True(t, in.Whole(1, in.Next()))
 		}
-		require.Equal(t, most+1, in.Next())
+		require.Equal(t, count+1, in.Next())
 		require.Zero(t, in.Stats.Open)
 	}
 	require.NotZero(t, merged)
@@ -171,12 +171,12 @@ func TestInbound_TimesOfHoles(t *testing.T) {
 	for n := uint64(6); n < 10; n++ {
 		in.Arrived(n, Data, 0)
 	}
-	require.Equal(t, Holes{Open: 1, Most: 2, Closed: 1, Longest: 20, Total: 20}, in.Stats)
+	require.Equal(t, Holes{Open: 1, MaxOpen: 2, Closed: 1, Longest: 20, Total: 20}, in.Stats)
 	now = 50
 	for n := uint64(1); n < 5; n++ {
 		in.Arrived(n, Data, 0)
 	}
-	require.Equal(t, Holes{Most: 2, Closed: 2, Longest: 40, Total: 60}, in.Stats)
+	require.Equal(t, Holes{MaxOpen: 2, Closed: 2, Longest: 40, Total: 60}, in.Stats)
 }
 
 // What is acknowledged must have been sent, whole.

@@ -31,7 +31,7 @@ const (
 	atomicAnew          // the answer to an Atomic is made anew when it is sent again
 	deliverEarly        // a message is told of when its last segment comes
 	ackArrived          // what has arrived beyond a hole is acknowledged
-	toldOnce            // the loss of a lane is told once, though the telling may be lost with another lane
+	toldOnce            // the loss of a lane is told once, though the message may be lost with another lane
 	neverAgain          // what a lost lane carried is not sent again
 	// a tail is released by the segments of messages alone, though others stand between them
 	releasedByOwn
@@ -57,12 +57,12 @@ type cargo struct {
 	completes uint64 // messages of this end that are acknowledged with it
 }
 
-// packet is what a lane carries: a segment, with its bytes as they were when it was sent, or a telling.
+// packet is what a lane carries: a segment, with its bytes as they were when it was sent, or a state of failover.
 type packet struct {
 	n, ack uint64
 	what   cargo
 	cells  []uint64
-	tell   *Telling
+	tell   *FailoverState
 	ranges []Range
 	begun  bool // the first half of it has come
 	drop   bool // and was not wanted
@@ -82,9 +82,9 @@ type simLane struct {
 }
 
 type simEnd struct {
-	out    *Outbound[cargo]
-	in     *Inbound[tailOf]
-	losses Losses
+	out      *Outbound[cargo]
+	in       *Inbound[tailOf]
+	failover Failover
 
 	mentioned []uint16 // lanes that were told of
 
@@ -109,15 +109,15 @@ type tailOf struct {
 }
 
 type simulation struct {
-	broken broken
-	random *rand.Rand
-	ends   [2]*simEnd
-	lanes  []*simLane
-	last   uint16
-	cuts   int
-	dups   int
-	steps  int
-	most   int
+	broken  broken
+	random  *rand.Rand
+	ends    [2]*simEnd
+	lanes   []*simLane
+	last    uint16
+	cuts    int
+	dups    int
+	steps   int
+	maxOpen int
 }
 
 // cell is what a cell of a message has: it depends on who sends it, on the message and on the cell.
@@ -134,8 +134,8 @@ func simulate(seed uint64, b broken) (cuts, dups int, err error) {
 		s.ends[i] = &simEnd{out: NewOutbound[cargo](),
 			in: NewInbound[tailOf](func() time.Duration { now++; return now })}
 	}
-	s.most = 1 + s.random.IntN(4)
-	for len(s.lanes) < s.most {
+	s.maxOpen = 1 + s.random.IntN(4)
+	for len(s.lanes) < s.maxOpen {
 		s.connect()
 	}
 	defer func() {
@@ -157,7 +157,7 @@ func (s *simulation) describe() string {
 	text := ""
 	for i, e := range s.ends {
 		text += fmt.Sprintf("end %d: posted %d, done %d, told %d, in %d, out %d to %d, again %v, losses %+v; ", i, e.posted, e.done, e.told, e.in.Next(),
-			e.out.First(), e.out.Next(), e.out.again, e.losses)
+			e.out.First(), e.out.Next(), e.out.again, e.failover)
 	}
 	return text
 }
@@ -211,7 +211,7 @@ func (s *simulation) step() {
 				live++
 			}
 		}
-		if live < s.most+2 && s.usable() < s.most {
+		if live < s.maxOpen+2 && s.usable() < s.maxOpen {
 			s.connect()
 		}
 	}
@@ -270,7 +270,7 @@ func (s *simulation) close(i int, l *simLane) {
 		!p.packets[0].drop {
 		s.arrived(i, &p.packets[0])
 	}
-	e.losses.Closed(l.number)
+	e.failover.Closed(l.number)
 	if s.broken == noQuiet {
 		e.out.Lost(l.number, nil)
 	}
@@ -294,8 +294,8 @@ func (s *simulation) send(i int) {
 			to.packets = append(to.packets, p)
 		}
 	}
-	if e.losses.Due() {
-		t := e.losses.Tell(nil)
+	if e.failover.Due() {
+		t := e.failover.Tell(nil)
 		if s.broken == toldOnce {
 			t.Closed = slices.DeleteFunc(t.Closed, func(n uint16) bool {
 				return slices.Contains(e.mentioned,
@@ -406,13 +406,13 @@ func (s *simulation) receive(i int) {
 		return
 	}
 	if p.tell != nil {
-		e.losses.Hear(*p.tell, func(number uint16) {
+		e.failover.Hear(*p.tell, func(number uint16) {
 			for _, o := range s.lanes {
 				if o.number == number {
 					o.open[i] = false
 				}
 			}
-			e.losses.Closed(number)
+			e.failover.Closed(number)
 			if s.broken != neverAgain {
 				e.out.Lost(number, p.ranges)
 			}

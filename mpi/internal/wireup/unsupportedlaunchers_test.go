@@ -53,7 +53,7 @@ func TestProcessesOfOtherLaunchers(t *testing.T) {
 		{"SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0 OMPI_COMM_WORLD_SIZE=2 PMIX_RANK=0", "through PMIx"},
 	} {
 		t.Run(c.environment, func(t *testing.T) {
-			for _, f := range foreign {
+			for _, f := range unsupported {
 				for _, name := range []string{f.size, f.rank} {
 					if name != "" {
 						t.Setenv(name, "")

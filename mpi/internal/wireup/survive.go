@@ -21,13 +21,13 @@ import (
 // errBeforeStart ends Init: the launcher's barrier waits for the rank for ever.
 var errBeforeStart = errors.New("a rank has failed before all ranks had come to Init")
 
-// prepareToGoOn is called before the launcher is spoken to.
-func (j *Job) prepareToGoOn(set setting.Values) error {
+// prepareToSurvive is called before the launcher is spoken to.
+func (j *Job) prepareToSurvive(set setting.Values) error {
 	survive, err := set.Of(setting.Survive).Int(0, 1)
 	if err != nil || survive == 0 || os.Getenv("WEFT_JOB") != "" {
 		return err
 	}
-	j.goesOn = true
+	j.survives = true
 	if _, ok := j.client.(*pmi.Client); ok {
 		j.failures = make(chan os.Signal, 1)
 		signal.Notify(j.failures, syscall.SIGUSR1)
@@ -35,9 +35,9 @@ func (j *Job) prepareToGoOn(set setting.Values) error {
 	return nil
 }
 
-// GoesOnAlone tells whether the job goes on when ranks fail, under a launcher whose barriers wait for them
+// SurvivesAlone tells whether the job goes on when ranks fail, under a launcher whose barriers wait for them
 // all the same.
-func (j *Job) GoesOnAlone() bool { return j.goesOn }
+func (j *Job) SurvivesAlone() bool { return j.survives }
 
 // lateAnswer is how long a rank waits in Init for the launcher's answer after it has been told of a failed
 // rank. If that rank had left Init the answer is on its way.
@@ -69,7 +69,7 @@ func (j *Job) untilFailure(ctx context.Context) (context.Context, func()) {
 // keepCards looks up the addresses of all ranks, for the time when nobody can be asked. It returns when all
 // ranks have them.
 func (j *Job) keepCards(ctx context.Context) error {
-	if !j.goesOn {
+	if !j.survives {
 		return nil
 	}
 	j.cards = make([]string, j.Identity.Size)
@@ -85,7 +85,7 @@ func (j *Job) keepCards(ctx context.Context) error {
 
 // WhenFailed has a function called, from a goroutine, for each rank that has failed as rank 0 tells.
 func (j *Job) WhenFailed(failed func(rank int, why error)) {
-	if !j.goesOn || j.direct == nil {
+	if !j.survives || j.direct == nil {
 		return
 	}
 	go func() {

@@ -2,8 +2,8 @@ package verbstest
 
 import "github.com/weft-mpi/weft/transport"
 
-var lookChecks = []Check{
-	{"Look/TakesInWhatHasComeForOneOfTwo", func(t *trial) {
+var pollQPChecks = []Check{
+	{"PollQP/TakesInWhatHasComeForOneOfTwo", func(t *trial) {
 		nodes := t.ranks(3, shape{})
 		a, b, c := nodes[0], nodes[1], nodes[2]
 		toB, fromB := t.connect(a, b)

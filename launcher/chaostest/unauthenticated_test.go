@@ -22,12 +22,12 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// The variables that have the test's binary play a rank that only starts, a stranger, or the test itself where
+// The variables that have the test's binary play a rank that only starts, an unauthenticated caller, or the test itself where
 // it may flood.
 const (
-	starterVariable  = "CHAOS_STARTER"
-	strangerVariable = "CHAOS_STRANGER"
-	insideVariable   = "CHAOS_INSIDE"
+	starterVariable = "CHAOS_STARTER"
+	callerVariable  = "CHAOS_UNAUTHENTICATED"
+	insideVariable  = "CHAOS_INSIDE"
 )
 
 func playStarts() {
@@ -41,8 +41,8 @@ func playStarts() {
 		}
 		os.Exit(0)
 	}
-	if kind := os.Getenv(strangerVariable); kind != "" {
-		beStranger(kind == "tls", os.Getenv(notesVariable))
+	if kind := os.Getenv(callerVariable); kind != "" {
+		beUnauthenticated(kind == "tls", os.Getenv(notesVariable))
 	}
 }
 
@@ -63,9 +63,9 @@ func TestManyRanksStart(t *testing.T) {
 	h := newTestHarness(t)
 	var summary strings.Builder
 	for _, c := range []struct {
-		ranks     int
-		strangers string
-		options   []string
+		ranks           int
+		unauthenticated string
+		options         []string
 	}{
 		{128, "", nil}, {256, "", nil}, {128, "plain", nil}, {256, "plain", nil},
 		{32, "plain", []string{"--fabric", "tcp"}}, {32, "tls", []string{"--fabric", "tcp"}},
@@ -75,11 +75,11 @@ func TestManyRanksStart(t *testing.T) {
 		if len(c.options) > 0 {
 			name += " " + strings.Join(c.options, " ")
 		}
-		if c.strangers != "" {
-			name += ", " + c.strangers + " strangers"
+		if c.unauthenticated != "" {
+			name += ", " + c.unauthenticated + " unauthenticated callers"
 		}
 		t.Run(name, func(t *testing.T) {
-			calls := h.strangers(t, c.strangers)
+			calls := h.unauthenticated(t, c.unauthenticated)
 			failed, longest := 0, time.Duration(0)
 			for job := range jobs {
 				began := time.Now()
@@ -89,10 +89,10 @@ func TestManyRanksStart(t *testing.T) {
 				}
 				longest = max(longest, time.Since(began))
 			}
-			if c.strangers != "" {
-				require.Greater(t, calls(), jobs, "the strangers called")
+			if c.unauthenticated != "" {
+				require.Greater(t, calls(), jobs, "the unauthenticated callers called")
 			}
-			fmt.Fprintf(&summary, "%d jobs of %-46s %d failed; the longest took %4.1f s; %d calls of strangers\n",
+			fmt.Fprintf(&summary, "%d jobs of %-46s %d failed; the longest took %4.1f s; %d unauthenticated calls\n",
 				jobs, name+":", failed, longest.Seconds(), calls())
 		})
 	}
@@ -133,9 +133,9 @@ func upLoopback() error {
 	return nil
 }
 
-// mostWarnings is how many lines about strangers a job may print: each rank says a few, and how many it left
+// maxWarnings is how many lines about unauthenticated a job may print: each rank says a few, and how many it left
 // out.
-const mostWarnings = 40
+const maxWarnings = 40
 
 // start runs a job that has to end well.
 func (h Harness) start(ranks int, options []string) error {
@@ -149,14 +149,14 @@ func (h Harness) start(ranks int, options []string) error {
 	if err != nil {
 		return fmt.Errorf("%w\n%.4000s", err, text)
 	}
-	if n := strings.Count(text, "\n"); n > mostWarnings*ranks {
+	if n := strings.Count(text, "\n"); n > maxWarnings*ranks {
 		return fmt.Errorf("%d lines of output\n%.4000s", n, text)
 	}
 	return nil
 }
 
-// strangers starts processes of another user that call until the test is over, and counts their calls.
-func (h Harness) strangers(t *testing.T, kind string) (calls func() int) {
+// unauthenticated starts processes of another user that call until the test is over, and counts their calls.
+func (h Harness) unauthenticated(t *testing.T, kind string) (calls func() int) {
 	notes := t.TempDir()
 	for dir := notes; dir != os.TempDir() && len(dir) > 1; dir = filepath.Dir(dir) {
 		require.NoError(t, os.Chmod(dir, 0o777))
@@ -167,7 +167,7 @@ func (h Harness) strangers(t *testing.T, kind string) (calls func() int) {
 			break
 		}
 		cmd := exec.Command(h.Program)
-		cmd.Env = []string{strangerVariable + "=" + kind, notesVariable + "=" + notes}
+		cmd.Env = []string{callerVariable + "=" + kind, notesVariable + "=" + notes}
 		cmd.Dir, cmd.Stderr = "/", os.Stderr
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody},
 			Pdeathsig: syscall.SIGKILL}
@@ -185,8 +185,8 @@ func (h Harness) strangers(t *testing.T, kind string) (calls func() int) {
 	}
 }
 
-// beStranger calls everybody, and notes how often.
-func beStranger(encrypted bool, notes string) {
+// beUnauthenticated calls everybody, and notes how often.
+func beUnauthenticated(encrypted bool, notes string) {
 	file := filepath.Join(notes, strconv.Itoa(os.Getpid()))
 	note := func(calls int) { // as a whole, for it is read meanwhile
 		os.WriteFile(file+".new", []byte(strconv.Itoa(calls)), 0o666)

@@ -16,18 +16,18 @@ const (
 	EndsWithin = (launcherSilence+2)*period + 2*time.Second
 )
 
-// silence counts periods in which nothing was heard. Only periods count in which this process itself ran: one
-// that was stopped, or waited long for a processor, could not have heard anything.
-type silence struct {
+// keepalive counts periods in which nothing was received. Only periods count in which this process itself
+// ran: one that was stopped, or waited long for a processor, could not have received anything.
+type keepalive struct {
 	last   time.Time
 	missed int
 }
 
-// heard notes that something has come.
-func (s *silence) heard() { s.missed = 0 }
+// received notes that something has come.
+func (s *keepalive) received() { s.missed = 0 }
 
 // tick counts a period and returns how many in a row were silent.
-func (s *silence) tick(now time.Time) int {
+func (s *keepalive) tick(now time.Time) int {
 	late := !s.last.IsZero() && now.Sub(s.last) > 2*period
 	s.last = now
 	if !late {

@@ -17,10 +17,10 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
-func leave(j *job, rank int, what snapshot.Deposit, data []byte) {
+func leave(j *job, rank int, what snapshot.Artifact, data []byte) {
 	half := len(data) / 2
-	j.deposits.add(agent.Deposit{Rank: rank, What: what, Data: data[:half]})
-	j.deposits.add(agent.Deposit{Rank: rank, What: what, Last: true, Data: data[half:]})
+	j.artifacts.add(agent.Artifact{Rank: rank, What: what, Data: data[:half]})
+	j.artifacts.add(agent.Artifact{Rank: rank, What: what, Last: true, Data: data[half:]})
 }
 
 func jobOnTwoHosts() *job {
@@ -35,7 +35,7 @@ func TestProfile_OfAllRanks(t *testing.T) {
 	j.ProfileFile = filepath.Join(t.TempDir(), "job.pprof")
 	leave(j, 0, snapshot.Profile, heap.Bytes())
 	leave(j, 2, snapshot.Profile, heap.Bytes())
-	j.deposits.add(agent.Deposit{Rank: 1, What: snapshot.Profile, Data: heap.Bytes()}) // and no end
+	j.artifacts.add(agent.Artifact{Rank: 1, What: snapshot.Profile, Data: heap.Bytes()}) // and no end
 	missing, err := j.writeProfile()
 	require.NoError(t, err)
 	require.Equal(t, []int{1}, missing)
@@ -70,15 +70,15 @@ RANK  CALL  SITE    COUNT  BYTES  TIME  WAITING
 without rank 2`, strings.Join(j.callReport(), "\n"))
 }
 
-func TestDeposits_TooMuchIsDropped(t *testing.T) {
-	var d deposits
-	part := make([]byte, snapshot.MaxDeposit/2)
+func TestArtifacts_TooMuchIsDropped(t *testing.T) {
+	var d artifacts
+	part := make([]byte, snapshot.MaxArtifact/2)
 	for range 3 {
-		d.add(agent.Deposit{What: snapshot.Profile, Data: part})
+		d.add(agent.Artifact{What: snapshot.Profile, Data: part})
 	}
-	require.Len(t, d.parts[snapshot.Profile][0], snapshot.MaxDeposit)
+	require.Len(t, d.parts[snapshot.Profile][0], snapshot.MaxArtifact)
 	require.Nil(t, d.of(snapshot.Profile, 0))
-	d.add(agent.Deposit{What: snapshot.Deposits, Last: true})
-	d.add(agent.Deposit{What: 0, Last: true})
+	d.add(agent.Artifact{What: snapshot.Artifacts, Last: true})
+	d.add(agent.Artifact{What: 0, Last: true})
 	require.Nil(t, d.of(snapshot.Stacks, 0))
 }

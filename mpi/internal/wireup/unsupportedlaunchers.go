@@ -5,10 +5,10 @@ import (
 	"os"
 )
 
-// foreign are the launchers that weft cannot get a rank's peers from, with what they say in the environment.
-// size and rank name variables; unknown says that a rank of 0 without a size may be one of several, both that
-// the names are so common that only both together tell.
-var foreign = []struct {
+// unsupported are the launchers that weft cannot get a rank's peers from, with what they say in the
+// environment. size and rank name variables; unknown says that a rank of 0 without a size may be one of
+// several, both that the names are so common that only both together tell.
+var unsupported = []struct {
 	size, rank    string
 	unknown, both bool
 	why           string
@@ -62,10 +62,10 @@ func unreachable() error {
 	if os.Getenv("WEFT_SIZE") == "1" {
 		return nil
 	}
-	for _, f := range foreign {
+	for _, f := range unsupported {
 		alone = alone || os.Getenv(f.size) == "1"
 	}
-	for _, f := range foreign {
+	for _, f := range unsupported {
 		size, rank := os.Getenv(f.size), os.Getenv(f.rank)
 		switch {
 		case f.both && (size == "" || rank == ""):

@@ -9,24 +9,24 @@ import (
 )
 
 const (
-	// depositPart is how much of a deposit goes into a frame.
-	depositPart = 256 << 10
+	// artifactPart is how much of an artifact goes into a frame.
+	artifactPart = 256 << 10
 	// takenWithin is how long a rank that ends waits for its launcher to take what it leaves there.
 	takenWithin = 5 * time.Second
 )
 
-// deposit sends the parts of a deposit.
-func (r *stateReporter) deposit(what snapshot.Deposit, data []byte) error {
-	data = data[:min(len(data), snapshot.MaxDeposit)]
+// artifact sends the parts of an artifact.
+func (r *stateReporter) artifact(what snapshot.Artifact, data []byte) error {
+	data = data[:min(len(data), snapshot.MaxArtifact)]
 	for {
-		part := data[:min(len(data), depositPart)]
+		part := data[:min(len(data), artifactPart)]
 		data = data[len(part):]
 		last := byte(0)
 		if len(data) == 0 {
 			last = 1
 		}
 		body := append([]byte{byte(what), last}, part...)
-		if err := r.send(snapshot.Deposited, body); err != nil || last == 1 {
+		if err := r.send(snapshot.ArtifactPart, body); err != nil || last == 1 {
 			return err
 		}
 	}
@@ -34,13 +34,13 @@ func (r *stateReporter) deposit(what snapshot.Deposit, data []byte) error {
 
 var errNoLauncher = errors.New("there is no launcher to send it to: weft run starts one")
 
-// leave sends a deposit, and waits until the launcher has it: what a rank has not handed over when it ends is
-// lost.
-func (r *stateReporter) leave(what snapshot.Deposit, data []byte) error {
+// leave sends an artifact, and waits until the launcher has it: what a rank has not handed over when it ends
+// is lost.
+func (r *stateReporter) leave(what snapshot.Artifact, data []byte) error {
 	if r == nil || !r.takes {
 		return errNoLauncher
 	}
-	if err := r.deposit(what, data); err != nil {
+	if err := r.artifact(what, data); err != nil {
 		return err
 	}
 	select {

@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// maxDeposits bounds what all ranks of a job leave with the launcher, in bytes.
-	maxDeposits = 2 << 30
+	// maxArtifacts bounds what all ranks of a job leave with the launcher, in bytes.
+	maxArtifacts = 2 << 30
 	// maxCallSites bounds the lines of the table of calls.
 	maxCallSites = 200
 	// stacksBefore is how long before the end of a job by its timeout the ranks are asked where they are, or
@@ -31,10 +31,10 @@ const (
 	stacksBefore = time.Second
 )
 
-// deposits are what the ranks have left with the launcher.
-type deposits struct {
-	parts    [snapshot.Deposits]map[int][]byte // by rank: what has come
-	complete [snapshot.Deposits]map[int]bool
+// artifacts are what the ranks have left with the launcher.
+type artifacts struct {
+	parts    [snapshot.Artifacts]map[int][]byte // by rank: what has come
+	complete [snapshot.Artifacts]map[int]bool
 	size     int
 
 	stacksAt time.Time // when to ask for stacks; zero for never
@@ -42,16 +42,16 @@ type deposits struct {
 }
 
 // add takes a part of what a rank leaves. What is too much is dropped, with all that the rank left.
-func (d *deposits) add(e agent.Deposit) {
-	if e.What == 0 || e.What >= snapshot.Deposits {
+func (d *artifacts) add(e agent.Artifact) {
+	if e.What == 0 || e.What >= snapshot.Artifacts {
 		return
 	}
 	if d.parts[e.What] == nil {
 		d.parts[e.What], d.complete[e.What] = map[int][]byte{}, map[int]bool{}
 	}
 	before := d.parts[e.What][e.Rank]
-	if d.complete[e.What][e.Rank] || len(before)+len(e.Data) > snapshot.MaxDeposit ||
-		d.size+len(e.Data) > maxDeposits {
+	if d.complete[e.What][e.Rank] || len(before)+len(e.Data) > snapshot.MaxArtifact ||
+		d.size+len(e.Data) > maxArtifacts {
 		return
 	}
 	d.size += len(e.Data)
@@ -59,16 +59,16 @@ func (d *deposits) add(e agent.Deposit) {
 }
 
 // of is what a rank has left, nil if that is not complete.
-func (d *deposits) of(what snapshot.Deposit, rank int) []byte {
+func (d *artifacts) of(what snapshot.Artifact, rank int) []byte {
 	if !d.complete[what][rank] {
 		return nil
 	}
 	return d.parts[what][rank]
 }
 
-// tellDeposits shows the user what the ranks have left, when the job is over. It returns what of it could not
-// be written, nil as a rule.
-func (j *job) tellDeposits() (lost *Failure) {
+// tellArtifacts shows the user what the ranks have left, when the job is over. It returns what of it could
+// not be written, nil as a rule.
+func (j *job) tellArtifacts() (lost *Failure) {
 	if j.CallReport {
 		for _, line := range j.callReport() {
 			j.output.notice("%s", line)
@@ -117,7 +117,7 @@ func counted(n int, word string) string {
 func (j *job) writeProfile() (missing []int, err error) {
 	var all []*profile.Profile
 	for id := range j.programOf {
-		p, err := profile.ParseData(j.deposits.of(snapshot.Profile, id))
+		p, err := profile.ParseData(j.artifacts.of(snapshot.Profile, id))
 		if err != nil {
 			missing = append(missing, id)
 			continue
@@ -150,7 +150,7 @@ func (j *job) callReport() []string {
 	var missing []int
 	for id := range j.programOf {
 		var sites []snapshot.CallSite
-		if json.Unmarshal(j.deposits.of(snapshot.CallSites, id), &sites) != nil {
+		if json.Unmarshal(j.artifacts.of(snapshot.CallSites, id), &sites) != nil {
 			missing = append(missing, id)
 		}
 		for _, s := range sites {
@@ -182,13 +182,13 @@ func (j *job) callReport() []string {
 // expectTimeout settles when the ranks are asked where they are.
 func (j *job) expectTimeout(now time.Time) {
 	if j.Timeout > 0 {
-		j.deposits.stacksAt = now.Add(j.Timeout - min(stacksBefore, j.Timeout/10))
+		j.artifacts.stacksAt = now.Add(j.Timeout - min(stacksBefore, j.Timeout/10))
 	}
 }
 
 // tellTimeout asks the ranks where they are when the job has almost taken too long, and tells it when it has.
 func (j *job) tellTimeout(s *supervisor.Supervisor, now time.Time) {
-	d := &j.deposits
+	d := &j.artifacts
 	if !d.stacksAt.IsZero() && !now.Before(d.stacksAt) {
 		d.stacksAt = time.Time{}
 		var ranks []int
@@ -236,7 +236,7 @@ func (j *job) tellTimeout(s *supervisor.Supervisor, now time.Time) {
 // writeStacks writes the stacks of a rank's goroutines into the folder for output. It returns no name where
 // there is no such folder, or the rank has not told.
 func (j *job) writeStacks(id int) (string, error) {
-	stacks := j.deposits.of(snapshot.Stacks, id)
+	stacks := j.artifacts.of(snapshot.Stacks, id)
 	if j.Output == "" || stacks == nil {
 		return "", nil
 	}

@@ -12,36 +12,36 @@ import (
 )
 
 const (
-	// wordsQuiet is how long nothing has to come before last words are shown, and wordsWithin how long they
-	// are held back altogether.
-	wordsQuiet  = 200 * time.Millisecond
-	wordsWithin = time.Second
-	// maxWords is how much of a rank is held back: a rank that says more is not compared with others.
-	maxWords = 64 << 10
+	// aggregateQuiet is how long nothing has to come before what is held back is shown, and aggregateWithin
+	// how long it is held back altogether.
+	aggregateQuiet  = 200 * time.Millisecond
+	aggregateWithin = time.Second
+	// maxAggregated is how much of a rank is held back: a rank that says more is not compared with others.
+	maxAggregated = 64 << 10
 )
 
-// lastWords are what ranks write to standard error once their job has failed. They are held back for a
+// stderrAggregator has what ranks write to standard error once their job has failed. It is held back for a
 // moment, so that what several ranks say alike is shown once, with the ranks that say it.
-type lastWords struct {
-	held  []words // in the order in which ranks began
-	size  int     // bytes in it
+type stderrAggregator struct {
+	held  []rankStderr // in the order in which ranks began
+	size  int          // bytes in it
 	first time.Time
 	last  time.Time
 }
 
-type words struct {
+type rankStderr struct {
 	rank int
 	text []byte
 }
 
 // hold takes text of a rank; false if there is more of the rank than is held back.
-func (l *lastWords) hold(now time.Time, rank int, text []byte) bool {
-	i := slices.IndexFunc(l.held, func(w words) bool { return w.rank == rank })
+func (l *stderrAggregator) hold(now time.Time, rank int, text []byte) bool {
+	i := slices.IndexFunc(l.held, func(w rankStderr) bool { return w.rank == rank })
 	if i < 0 {
 		i = len(l.held)
-		l.held = append(l.held, words{rank: rank})
+		l.held = append(l.held, rankStderr{rank: rank})
 	}
-	if len(l.held[i].text)+len(text) > maxWords {
+	if len(l.held[i].text)+len(text) > maxAggregated {
 		return false
 	}
 	if l.size == 0 {
@@ -53,12 +53,12 @@ func (l *lastWords) hold(now time.Time, rank int, text []byte) bool {
 }
 
 // due is when what is held has to be shown; zero if nothing is.
-func (l *lastWords) due() (at time.Time) {
+func (l *stderrAggregator) due() (at time.Time) {
 	if l.size == 0 {
 		return at
 	}
-	if at = l.last.Add(wordsQuiet); at.After(l.first.Add(wordsWithin)) {
-		at = l.first.Add(wordsWithin)
+	if at = l.last.Add(aggregateQuiet); at.After(l.first.Add(aggregateWithin)) {
+		at = l.first.Add(aggregateWithin)
 	}
 	return at
 }
@@ -70,7 +70,7 @@ type saidAlike struct {
 }
 
 // take gives what is held, each text once, in the order in which the texts came.
-func (l *lastWords) take() (said []saidAlike) {
+func (l *stderrAggregator) take() (said []saidAlike) {
 	for _, w := range l.held {
 		i := slices.IndexFunc(said, func(s saidAlike) bool { return bytes.Equal(s.text, w.text) })
 		if i < 0 {
@@ -82,39 +82,40 @@ func (l *lastWords) take() (said []saidAlike) {
 	for _, s := range said {
 		slices.Sort(s.ranks)
 	}
-	*l = lastWords{}
+	*l = stderrAggregator{}
 	return said
 }
 
-// holdWords has what ranks write to standard error held back from now on, as the job is ending for a failure.
-func (o *output) holdWords() { o.ending = len(o.buffers) > 1 }
+// holdStderr has what ranks write to standard error held back from now on, as the job is ending for a
+// failure.
+func (o *output) holdStderr() { o.ending = len(o.buffers) > 1 }
 
 // holds tells whether a rank's output is held back.
 func (o *output) holds(now time.Time, e agent.Output) bool {
 	if !o.ending || e.Stream != agent.Stderr || len(o.buffers[e.Rank][e.Stream].pending) > 0 {
 		return false
 	}
-	if o.words.hold(now, e.Rank, e.Data) {
+	if o.stderr.hold(now, e.Rank, e.Data) {
 		return true
 	}
-	o.showWords()
+	o.showStderr()
 	return false
 }
 
-// showWordsWhenDue shows what is held back if it is time to, or if nothing more can come.
-func (o *output) showWordsWhenDue(now time.Time, last bool) {
-	if due := o.words.due(); !due.IsZero() && (last || !now.Before(due)) {
-		o.showWords()
+// showStderrWhenDue shows what is held back if it is time to, or if nothing more can come.
+func (o *output) showStderrWhenDue(now time.Time, last bool) {
+	if due := o.stderr.due(); !due.IsZero() && (last || !now.Before(due)) {
+		o.showStderr()
 	}
 }
 
-func (o *output) showWords() {
+func (o *output) showStderr() {
 	now := time.Now()
-	for _, s := range o.words.take() {
+	for _, s := range o.stderr.take() {
 		b := &o.buffers[s.ranks[0]][agent.Stderr]
 		if len(s.ranks) == 1 {
 			b.add(now, s.text)
-			if o.silent[s.ranks[0]] {
+			if o.ended[s.ranks[0]] {
 				b.flush()
 			}
 			continue

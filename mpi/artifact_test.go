@@ -58,7 +58,7 @@ func TestTimeout_AfterAFailedInit(t *testing.T) {
 	require.NotContains(t, out, "panic")
 	b, err := os.ReadFile(filepath.Join(dir, "rank.0.stacks"))
 	require.NoError(t, err)
-	require.Contains(t, string(b), "deposit_test.go:")
+	require.Contains(t, string(b), "artifact_test.go:")
 }
 
 var initFails = launchertest.Body("goes on after a failed Init", func() error {

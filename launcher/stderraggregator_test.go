@@ -24,18 +24,18 @@ func said(t *testing.T, job Job, failed bool, ranks int, play func(say func(rank
 	require.NoError(t, err)
 	o.expect(ranks, &job)
 	if failed {
-		o.holdWords()
+		o.holdStderr()
 	}
 	play(func(rank int, text string) {
 		o.add(time.Now(), agent.Output{Rank: rank, Stream: agent.Stderr, Data: []byte(text)})
 	})
-	require.Equal(t, o.words.size > 0, !o.words.due().IsZero())
-	require.GreaterOrEqual(t, o.unwritten(), o.words.size)
+	require.Equal(t, o.stderr.size > 0, !o.stderr.due().IsZero())
+	require.GreaterOrEqual(t, o.unwritten(), o.stderr.size)
 	for r := range ranks {
 		o.end(r)
 	}
-	o.showWordsWhenDue(time.Now(), true)
-	require.Zero(t, o.words.size)
+	o.showStderrWhenDue(time.Now(), true)
+	require.Zero(t, o.stderr.size)
 	o.flush(10 * time.Second)
 	o.close()
 	text, err := os.ReadFile(name)
@@ -44,7 +44,7 @@ func said(t *testing.T, job Job, failed bool, ranks int, play func(say func(rank
 }
 
 // What ranks say alike when their job has failed is shown once, with who says it; all else as it is.
-func TestLastWordsThatAreAlikeAreShownOnce(t *testing.T) {
+func TestAggregate_WhatIsAlikeIsShownOnce(t *testing.T) {
 	each := func(text string) func(func(int, string)) {
 		return func(say func(int, string)) {
 			for _, r := range []int{3, 0, 2, 1} {
@@ -78,9 +78,9 @@ func TestLastWordsThatAreAlikeAreShownOnce(t *testing.T) {
 		"of one": {Job{}, true, func(say func(int, string)) { say(2, line) }, line},
 		"too much": {Job{}, true, func(say func(int, string)) {
 			say(0, line)
-			say(1, line+strings.Repeat("x", maxWords)+"\n")
+			say(1, line+strings.Repeat("x", maxAggregated)+"\n")
 			say(2, line)
-		}, line + line + strings.Repeat("x", maxWords) + "\n" + line},
+		}, line + line + strings.Repeat("x", maxAggregated) + "\n" + line},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, c.want, said(t, c.job, c.failed, 4, c.play))
@@ -89,14 +89,14 @@ func TestLastWordsThatAreAlikeAreShownOnce(t *testing.T) {
 }
 
 // A rank that goes on writing while the job ends is heard all the time.
-func TestLastWordsAreHeldForAMomentOnly(t *testing.T) {
-	var l lastWords
+func TestAggregate_IsHeldForAMomentOnly(t *testing.T) {
+	var l stderrAggregator
 	now := time.Now()
 	require.True(t, l.due().IsZero())
 	require.True(t, l.hold(now, 0, []byte("a")))
-	require.Equal(t, now.Add(wordsQuiet), l.due())
-	for at := now; at.Before(now.Add(wordsWithin)); at = at.Add(wordsQuiet / 2) {
+	require.Equal(t, now.Add(aggregateQuiet), l.due())
+	for at := now; at.Before(now.Add(aggregateWithin)); at = at.Add(aggregateQuiet / 2) {
 		require.True(t, l.hold(at, 0, []byte("a")))
 	}
-	require.Equal(t, now.Add(wordsWithin), l.due())
+	require.Equal(t, now.Add(aggregateWithin), l.due())
 }

@@ -89,9 +89,9 @@ func Wtime() float64 { return float64(time.Since(started)) / float64(time.Second
 const causeFirst = 200 * time.Millisecond
 
 // Run is the whole life of a rank: Init, body, Finalize. When ctx ends, every current and later call fails
-// with ErrAborted. If body fails, panics or calls runtime.Goexit, the whole job ends. A job that survives
-// failures (weft run --survive) loses only this rank. Run returns body's error, and does not return after a
-// panic. Each conf changes settings.
+// with ErrAborted. If body fails, panics or calls runtime.Goexit, the whole job ends; but in a job that
+// survives failures (weft run --survive), an error from body loses only this rank. Run returns body's error,
+// and does not return after a panic. Each conf changes settings.
 func Run(ctx context.Context, body func(ctx context.Context, world *Comm) error, conf ...Config) error {
 	if body == nil {
 		return asError("Run", fmt.Errorf("%w: no body to run", ErrArg))

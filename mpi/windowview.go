@@ -11,8 +11,8 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/layout"
 )
 
-// Place is a selection of the elements of a rank's part of a window: where PutView puts to, and GetView gets
-// from. Win.At makes it.
+// Place is a selection of the elements of a rank's part of a window: the target of PutView and the source of
+// GetView. Win.At makes it.
 type Place struct {
 	layout  layout.Layout // of the n elements
 	unit    int           // bytes of an element
@@ -20,8 +20,8 @@ type Place struct {
 	err     error
 }
 
-// At is the n elements of a part from an element on. Its methods select from these, as those of a View select
-// from a view's.
+// At selects n elements of a part, from element from on. The methods of the Place select from these, as those
+// of a View select from the view's elements.
 func (w *Win[T]) At(from, n int) (p Place) {
 	unit := sizeOf[T]()
 	if from < 0 || n < 0 || n > (1<<62)/unit || from > math.MaxInt-n {
@@ -33,20 +33,20 @@ func (w *Win[T]) At(from, n int) (p Place) {
 	return p
 }
 
-// Strided is count blocks of block elements of the place, which begin stride elements apart.
+// Strided selects count blocks of block elements of the place, which begin stride elements apart.
 func (p Place) Strided(count, block, stride int) Place {
 	l, err := layout.Strided(p.Len(), p.unit, count, block, stride)
 	return p.selected(l, err)
 }
 
-// Sub is a block of the elements of the place, which are an array whose last index changes fastest.
+// Sub selects a block of the elements of the place, which form an array whose last index changes fastest.
 func (p Place) Sub(shape, start, size []int) Place {
 	l, err := layout.Sub(p.Len(), p.unit, shape, start, size)
 	return p.selected(l, err)
 }
 
-// Indexed is length[i] elements of the place from at[i] on, for each i; without lengths one each. The slices
-// must not be changed while the Place is in use.
+// Indexed selects length[i] elements of the place, from element at[i] on, for each i; if length is nil, one
+// element each. The slices must not be changed while the Place is in use.
 func (p Place) Indexed(at, length []int) Place {
 	l, err := layout.Indexed(p.Len(), p.unit, at, length)
 	return p.selected(l, err)
@@ -62,7 +62,7 @@ func (p *Place) selected(l layout.Layout, err error) Place {
 	return Place{layout: l.Of(&p.layout), unit: p.unit, from: p.from, n: p.n}
 }
 
-// Len is the number of elements.
+// Len returns the number of elements.
 func (p Place) Len() int {
 	if p.unit == 0 {
 		return 0
@@ -70,10 +70,10 @@ func (p Place) Len() int {
 	return p.layout.Bytes() / p.unit
 }
 
-// PutView writes the elements of a view to as many elements of a rank's part, each in its order (MPI 4.1,
+// PutView writes the elements of a view to as many elements of a rank's part, each in its own order (MPI 4.1,
 // 12.3.1). The elements must not be changed before the epoch is closed, or Flush or FlushLocal has returned.
-// It may wait until bytes have left this rank, and uses 56 KiB of memory. A place with an element twice is
-// refused.
+// PutView may wait until data has left this rank, and uses 56 KiB of memory. It refuses a place that contains
+// an element twice.
 func (w *Win[T]) PutView(v View[T], rank int, at Place) error {
 	if there := w.base().mappedPlace(v.err, v.layout.Bytes(), rank, &at); there != nil {
 		if !at.layout.Apart() {
@@ -107,9 +107,9 @@ func (w *Win[T]) putView(v *View[T], rank int, at *Place) error {
 	return w.base().fail("PutView", rank, err)
 }
 
-// GetView reads elements of a rank's part into those of a view, as many, each in its order (MPI 4.1, 12.3.2).
-// The view has them when the epoch is closed, or Flush or FlushLocal has returned. It may wait for some of
-// them, and uses 56 KiB of memory. A view with an element twice is refused.
+// GetView reads elements of a rank's part into as many elements of a view, each in its own order (MPI 4.1,
+// 12.3.2). The view holds them when the epoch is closed, or Flush or FlushLocal has returned. GetView may
+// wait for some of them, and uses 56 KiB of memory. It refuses a view that contains an element twice.
 func (w *Win[T]) GetView(v View[T], rank int, at Place) error {
 	if there := w.base().mappedPlace(v.err, v.layout.Bytes(), rank, &at); there != nil {
 		if !at.layout.Apart() && v.layout.Twice() < 0 {

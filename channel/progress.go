@@ -18,12 +18,12 @@ const (
 	DueSoon
 	// DueNow: credit or a resize reply that the peer may be waiting for.
 	DueNow
-	// DueResize: nothing can be sent until Progress has gone on. The channel changes its phase, or a message
-	// in the large ring still lacks its descriptor.
+	// DueResize: nothing can be sent before a call of Progress. The channel is changing its phase, or a
+	// message in the large ring still lacks its descriptor.
 	DueResize
 )
 
-// Due tells what Progress has to do.
+// Due reports what Progress has to do.
 func (c *Channel) Due() Due {
 	r := &c.recv
 	unadvertised := int(r.consumed - r.advertised)
@@ -39,10 +39,10 @@ func (c *Channel) Due() Due {
 	return DueNothing
 }
 
-// Progress does what is due: it follows a resize reply, sends one, and sends the CREDIT that is owed. With
-// again something found no room: call it again when the send queue or the credits have moved. A message that
-// is reserved and not committed must be reserved again. An error is of the queue pair, which is broken then,
-// or of the peer.
+// Progress does what is due: it processes a resize reply, sends one, and sends the CREDIT that is owed. If
+// again is true, something found no room: call Progress again when the send queue or the credits have
+// advanced. A message that is reserved and not committed must be reserved again. An error comes from the
+// queue pair, which is then broken, or from the peer.
 func (c *Channel) Progress() (again bool, err error) {
 	if c.state != StateOpen {
 		return false, nil

@@ -97,7 +97,8 @@ func WinCreate[T any](c *Comm, buf []T) (*Win[T], error) {
 }
 
 // WinAllocateShared is WinAllocate for ranks that share memory: each rank can access the parts of all others
-// by Of (MPI 4.1, 12.2.3). At ranks that do not share memory with the others, it fails with ErrWin.
+// by Of (MPI 4.1, 12.2.3). If some ranks of the communicator do not share memory, it fails with ErrWin at all
+// ranks.
 func WinAllocateShared[T any](c *Comm, n int) (*Win[T], error) {
 	defer endTraced(traceCall(tracedAllocateShared))
 	w, err := allocateWindow[T](c, n, "WinAllocateShared")

@@ -76,7 +76,7 @@ type DeviceAttr struct {
 	TailLast bool
 
 	InlineWrites   bool // QP.WriteInline
-	PeerMapped     bool // WriteInline stores directly into the peer's memory, and PrefetchAddr returns the address
+	PeerMapped     bool // WriteInline stores directly into the peer's memory; PrefetchAddr has its address
 	DirectReads    bool // QP.Get
 	PollQP         bool // QP.PollQP
 	Lanes          bool // a queue pair may have several connections, which QP.Lanes counts

@@ -34,7 +34,7 @@ type FabricConfig struct {
 	// and what it holds, are released only when this process ends.
 	Fatal func(peer uint32, err error)
 
-	Interfaces        []netip.Addr // local addresses at which peers reach this rank; the first is the rank's own
+	Interfaces        []netip.Addr // local addresses for peers to use; the first is the rank's own
 	LowPort, HighPort int          // to listen on; 0: any
 	Lanes             int          // connections for each peer
 	Reconnect         bool         // a lost connection is re-established

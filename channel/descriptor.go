@@ -11,7 +11,7 @@ import (
 // to which it can grow.
 type Descriptor struct {
 	Phases     []int         // sizes of a slot, in bytes; the geometry of every ring follows from them
-	KeepSmall  bool          // the first ring stays beside those of the other phases
+	KeepSmall  bool          // the first ring stays in addition to those of the other phases
 	Key        transport.Key // of the region whose first lines are the ring
 	Generation uint64        // of the first wrap
 }

@@ -8,9 +8,8 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/agree"
 )
 
-// A job that goes on when ranks fail (weft run --survive) does so with these calls, in the manner of ULFM.
-// Operations that need a failed rank return ErrProcFailed, all others go on. docs/survivors.md teaches the
-// patterns.
+// A job that goes on when ranks fail (weft run --survive) uses these calls, which follow ULFM. Operations
+// that need a failed rank return ErrProcFailed; all others go on. docs/survivors.md explains the patterns.
 
 // Failed lists the ranks of the communicator that this rank knows to have failed, in ascending order. Other
 // ranks may know of others.

@@ -4,11 +4,11 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// A message whose bytes do not lie together at its sender is announced without a key: Source.Key is 0. Its
-// receiver grants memory of its own for one piece after the other, whatever it does with other messages; the
-// sender gathers each piece into memory of its own and writes it. A message that is not to lie together at
-// its receiver is moved in the same pieces, by Reads or by grants, and scattered out of that memory. So
-// neither end has more than two pieces of a message beside the user's memory (docs/adr/0051).
+// A message whose bytes are not contiguous at its sender is announced without a key: Source.Key is 0. Its
+// receiver grants its own memory for one piece after the other, whatever it does with other messages. The
+// sender gathers each piece into its own memory and writes it. A message that will not be contiguous at its
+// receiver is moved in the same pieces, by Reads or by grants, and scattered out of that memory. So neither
+// end holds more than two pieces of a message in addition to the user's memory (docs/adr/0051).
 const (
 	StagePiece  = 32 << 10
 	stagePieces = 2

@@ -50,7 +50,7 @@ type Store struct {
 	run  uint64 // of the next set; random at first
 
 	hosts   []int // by rank: the number of its host
-	buddy   int   // who keeps a copy of this rank's state, or mpi.ProcNull
+	buddy   int   // the rank that keeps a copy of this rank's state, or mpi.ProcNull
 	wards   []int // of whose states this rank keeps copies
 	sweeper bool  // this rank removes old files of its host
 

@@ -349,7 +349,7 @@ func fastest(all []*contender) (best *contender) {
 	return best
 }
 
-// rounds measures contenders in turns, in each round in the other direction, for so many seconds each.
+// rounds measures contenders in turn, in each round in the opposite direction, for so many seconds each.
 func (t *tuner) rounds(some *mpi.Comm, all []*contender, rounds int, seconds float64) error {
 	for round := range rounds {
 		order := slices.Clone(all)

@@ -33,7 +33,7 @@ type compared struct {
 	tag    int
 	mine   [1]uint64
 	theirs [2][1]uint64
-	peers  [2]int // ranks in the communicator: the one before this and the one behind, or the only other one
+	peers  [2]int // ranks in the communicator: the previous and the next one, or the only other one
 	n      int    // how many there are
 }
 

@@ -1,5 +1,5 @@
-// Package bench is the micro-benchmarks: what they measure, how they count, and the tables they print, all in
-// the manner of OSU's micro-benchmarks, so that scripts which read those read these.
+// Package bench contains the micro-benchmarks: what they measure, how they count, and the tables that they
+// print. All follow OSU's micro-benchmarks, so scripts that parse OSU's tables also parse these.
 package bench
 
 import (
@@ -23,26 +23,26 @@ type Options struct {
 	Window     int    // messages under way in bw and bibw
 	Vector     int    // elements of a message in bw and bibw; 0 and 1: it is one buffer
 	Validate   bool   // every iteration's bytes are checked, with the clock stopped
-	Full       bool   // minimum, maximum and iterations too
-	Tails      bool   // percentiles of single iterations too
-	Rewrite    bool   // what is sent is written anew before every iteration, with the clock stopped
-	Digits     int    // decimals of a figure
+	Full       bool   // print minimum, maximum and iterations too
+	Tails      bool   // print percentiles of single iterations too
+	Rewrite    bool   // rewrite the send buffers before every iteration, with the clock stopped
+	Digits     int    // decimal places of a figure
 	Registered bool   // the buffers come from mpi.Alloc
 	Sync       string // what ends an operation on a window: flush, lock or fence
-	Shape      string // of the elements in strided, of Shapes
-	Call       string // that moves them, of Calls
+	Shape      string // shape of the elements in strided, one of Shapes
+	Call       string // call that moves them, one of Calls
 
 	// Files of rank 0; empty for none.
-	Report  string   // that takes a Report
-	Plot    string   // that the table is drawn into, by its ending .svg, .png or .html
-	Compare []string // tables that are drawn with it and compared with it
+	Report  string   // receives a Report
+	Plot    string   // receives a drawing of the table; the ending selects .svg, .png or .html
+	Compare []string // tables to compare and draw with it
 }
 
-// Invocation is what a rank knows of its command, and what need not be the same on all ranks.
+// Invocation is what a rank knows of its command; it may differ between ranks.
 type Invocation struct {
 	Version  string            // of weft, for a Report
-	Command  []string          // likewise, with its arguments
-	Settings map[string]string // by name, in place of what the environment says
+	Command  []string          // with its arguments, for a Report
+	Settings map[string]string // by name, overriding the environment
 	Progress io.Writer         // a terminal on which rank 0 shows its progress; nil for none
 	// a CPU profile of every rank goes to this file, with the rank after a dot; "" for none
 	Profile string
@@ -71,7 +71,7 @@ var Default = Options{Max: -1, Warmup: -1, Window: 64, Digits: 2, Sync: syncFlus
 // ErrInvalid says that what a validating run received was not what had been sent.
 var ErrInvalid = errors.New("validation failed")
 
-// An OptionError is options that make no sense for a benchmark, or for the job that it runs in.
+// An OptionError reports options that make no sense for a benchmark, or for the job in which it runs.
 type OptionError struct{ What string }
 
 func (e *OptionError) Error() string { return e.What }
@@ -267,7 +267,7 @@ const (
 	maxBuffers    = 4 << 30
 )
 
-// Check refuses options that make no sense for the benchmark on so many ranks, with an *OptionError.
+// Check rejects options that make no sense for the benchmark with this number of ranks, with an *OptionError.
 func (b *Benchmark) Check(o Options, ranks int) error {
 	low, high := b.sizes(o)
 	if err := cmp.Or(o.checkSync(), o.checkViews()); err != nil {
@@ -361,11 +361,12 @@ func (b *Benchmark) sizes(o Options) (low, high int) {
 	return low, high
 }
 
-// Run takes part in a benchmark as one of the ranks of the job that this process was started in. Rank 0
+// Run takes part in a benchmark as one of the ranks of the job for which this process was started. Rank 0
 // prints the table to out.
 //
-// Options that do not fit the job are an *OptionError at rank 0; what a validating run finds is ErrInvalid at
-// the ranks that have found it. The other ranks then return nil, so that a job tells of its trouble once.
+// If the options do not fit the job, Run returns an *OptionError at rank 0. If a validating run finds wrong
+// data, Run returns ErrInvalid at the ranks that found it. The other ranks then return nil, so that a job
+// reports its trouble once.
 func (b *Benchmark) Run(ctx context.Context, o Options, by Invocation, out io.Writer) error {
 	return b.run(ctx, o, by, out, instruments{now: mpi.Wtime, date: time.Now, pattern: pattern,
 		resident: resident, warmUp: warmUpTime})

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Compare prints, for each kind of figure that the first file has a table of, how the tables of the other
-// files compare with it, and draws them into plot if that is not empty. Nothing is measured. An error in what
-// was asked for, or in a file, is an *OptionError.
+// Compare prints, for each kind of figure for which the first file has a table, how the tables of the other
+// files compare with it, and draws them into plot if that is not empty. It measures nothing. An error in the
+// request or in a file is an *OptionError.
 func Compare(paths []string, digits int, plot string, out io.Writer) error {
 	if len(paths) < 2 {
 		return optionErrorf("two files at least are needed to compare, not %d", len(paths))

@@ -12,11 +12,12 @@ import (
 // ErrInconsistent says that a collective takes longer than others that do its work.
 var ErrInconsistent = errors.New("collectives are not consistent")
 
-// Consistency measures whether collectives take no longer than others that do the same, as one of the ranks
-// of the job that this process was started in, and whether one more rank or one more element costs little.
-// The guidelines are those of J. L. Träff, W. D. Gropp and R. Thakur, "Self-Consistent MPI Performance
-// Guidelines", IEEE TPDS 21(5), 2010. Rank 0 prints a line for each; where one does not hold, the error there
-// is ErrInconsistent. Options are as in Tune; Table, All and Collectives are not used.
+// Consistency measures, as one of the ranks of the job for which this process was started, whether
+// collectives take no longer than other collectives that do the same work, and whether one more rank or one
+// more element costs little. The guidelines are those of J. L. Träff, W. D. Gropp and R. Thakur,
+// "Self-Consistent MPI Performance Guidelines", IEEE TPDS 21(5), 2010. Rank 0 prints a line for each. If one
+// does not hold, Consistency returns ErrInconsistent there. Options are as in Tune; Table, All and
+// Collectives are not used.
 func Consistency(ctx context.Context, o TuneOptions, by Invocation, out io.Writer) error {
 	return withTuner(ctx, o, by, out, (*tuner).consistency)
 }

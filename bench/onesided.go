@@ -133,7 +133,7 @@ func (r *remote) iteration() error {
 	return r.win.Flush(1)
 }
 
-// refill writes anew what is moved.
+// refill rewrites what is moved.
 func (r *remote) refill(sequence int) error {
 	s := r.s
 	s.pattern(s.send[:r.n], s.world.Rank(), sequence)

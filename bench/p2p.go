@@ -222,7 +222,7 @@ func windowIfValidating(o Options, _, _ int) int {
 }
 
 // Of a window that is validated, message j begins j bytes further on in what is sent, so that all messages
-// differ, and has a place of its own in what is received. Where what is sent is to be written anew, each
+// differ, and has a place of its own in what is received. Where what is sent is to be rewritten, each
 // message has a place of its own there too: of messages in one place all but the first would be read again
 // unchanged.
 

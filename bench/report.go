@@ -20,7 +20,7 @@ import (
 // under the same name; one that is taken away or changes its meaning gives the format a new one.
 const Schema = "weft-bench/1"
 
-// Report is all that a run has measured, and what about. In JSON it is what --json writes.
+// Report is everything that a run has measured, and how. In JSON it is what --json writes.
 type Report struct {
 	Schema    string            `json:"schema"`
 	Complete  bool              `json:"complete"` // all rows are there
@@ -37,7 +37,7 @@ type Report struct {
 	Settings  map[string]string `json:"settings"` // WEFT_* settings of rank 0's environment
 	Options   ReportOptions     `json:"options"`
 	Columns   []ReportColumn    `json:"columns"`
-	// Rows are by names of columns: a number, a truth value, or null where there is no figure.
+	// Rows map names of columns to a number, a truth value, or null if there is no figure.
 	Rows []map[string]any `json:"rows"`
 
 	columns []column // all of the table's
@@ -45,14 +45,14 @@ type Report struct {
 	figures [][]float64 // of Rows, by columns
 }
 
-// Versions of what was measured.
+// Versions are the versions of what was measured.
 type Versions struct {
 	Weft  string `json:"weft"`
 	Table string `json:"table"`
 	Go    string `json:"go"`
 }
 
-// Machine is what it was measured on.
+// Machine describes the machine on which the run took place.
 type Machine struct {
 	Host      string  `json:"host"`
 	System    string  `json:"system"`
@@ -63,8 +63,8 @@ type Machine struct {
 	MaxProcs  int     `json:"gomaxprocs"`
 }
 
-// ReportOptions are the options of the run. Sizes are those that were measured; absent iterations and warm-up
-// rounds are the benchmark's own.
+// ReportOptions are the options of the run. Sizes are the measured ones. If iterations and warm-up rounds are
+// absent, the benchmark's own were used.
 type ReportOptions struct {
 	Min        int    `json:"min_size,omitempty"`
 	Max        int    `json:"max_size,omitempty"`
@@ -80,7 +80,7 @@ type ReportOptions struct {
 	Digits     int    `json:"digits"`
 }
 
-// ReportColumn tells what the figures under a name are.
+// ReportColumn describes the figures of a column.
 type ReportColumn struct {
 	Name    string `json:"name"`
 	Heading string `json:"heading,omitempty"` // in the printed table

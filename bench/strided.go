@@ -419,7 +419,7 @@ func (x *viewEnds) getPacked() error {
 	return nil
 }
 
-// fill writes anew what is moved.
+// fill rewrites what is moved.
 func (x *viewEnds) fill(call *viewCall) error {
 	x.sequences++
 	for i := range x.sendBuf {

@@ -17,10 +17,10 @@ import (
 
 // TuneOptions say what a Tune measures.
 type TuneOptions struct {
-	Collectives []string      // in the names of package mpi; nil for all that have a choice
-	Ranks       []int         // of communicators; nil for the powers of two up to the job's size, and that
-	Min, Max    int           // bytes; the sizes between them are eight times the one before
-	Limit       time.Duration // that it takes, about
+	Collectives []string      // by their names in package mpi; nil for all with more than one algorithm
+	Ranks       []int         // of communicators; nil for powers of two up to the job's size, and that size
+	Min, Max    int           // bytes; each size is eight times the previous one
+	Limit       time.Duration // approximate duration
 	All         bool          // the times of all algorithms are printed
 	Table       string        // the file for the rules, which rank 0 writes; "" for none
 }
@@ -41,10 +41,10 @@ const (
 )
 
 // Tune measures every algorithm of the collectives on communicators of some numbers of ranks, at some sizes,
-// beside the one that is chosen by itself, as one of the ranks of the job that this process was started in.
-// Rank 0 prints what is best to out, and writes the rules of where that is not what is chosen.
+// against weft's own choice, as one of the ranks of the job for which this process was started. Rank 0 prints
+// the best algorithms to out, and writes rules where these differ from weft's choice.
 //
-// Options that make no sense are an *OptionError at rank 0; the other ranks then return nil.
+// If the options make no sense, Tune returns an *OptionError at rank 0; the other ranks then return nil.
 func Tune(ctx context.Context, o TuneOptions, by Invocation, out io.Writer) error {
 	return withTuner(ctx, o, by, out, (*tuner).run)
 }
@@ -349,7 +349,7 @@ func fastest(all []*contender) (best *contender) {
 	return best
 }
 
-// rounds measures contenders in turns, in each round in the other direction, for so many seconds each.
+// rounds measures contenders in turn, in each round in the opposite direction, for so many seconds each.
 func (t *tuner) rounds(some *mpi.Comm, all []*contender, rounds int, seconds float64) error {
 	for round := range rounds {
 		order := slices.Clone(all)

@@ -15,9 +15,9 @@ const (
 	enoughInFlight = 32
 )
 
-// ShrinkIfIdle ends an interval. When for a whole one and more no message needed the present slots, the
-// channel asks for a ring with smaller ones; a channel without traffic goes back to the first phase. Call it
-// once per half of the time after which memory is to be given back.
+// ShrinkIfIdle ends an interval. If no message needed the current slots for at least one whole interval, the
+// channel asks for a ring with smaller slots; a channel without traffic goes back to the first phase. Call it
+// once per half of the time after which memory should be released.
 func (c *Channel) ShrinkIfIdle() error {
 	d := &c.demand
 	largest, stalls := max(d.largest, d.previous), d.stalls
@@ -62,8 +62,8 @@ func (c *Channel) growAfterStalls() {
 	}
 }
 
-// BatchOverflowed counts the times that messages which would have shared a slot found it too small. When that
-// happens often, the channel asks for the next phase as soon as nothing is in flight; unlike after credit
+// BatchOverflowed counts the times that messages that would have shared a slot found it too small. If that
+// happens often, the channel asks for the next phase as soon as nothing is in flight. Unlike after credit
 // stalls, it goes on sending until then (E11). A channel that keeps its small ring does not ask.
 func (c *Channel) BatchOverflowed() {
 	if c.send.large != nil {

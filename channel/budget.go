@@ -1,10 +1,10 @@
 package channel
 
 // Budget bounds the registered buffers of a rank's channels, in bytes (E10). The rings with which a channel
-// starts are always granted, and counted; what goes beyond the bound is refused.
+// starts are always granted, and counted; requests beyond the bound are refused.
 type Budget struct{ limit, used int }
 
-// NewBudget makes a budget of so many bytes.
+// NewBudget makes a budget of limit bytes.
 func NewBudget(limit int) *Budget { return &Budget{limit: limit} }
 
 func (b *Budget) reserve(n int, must bool) bool {

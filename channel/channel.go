@@ -34,8 +34,7 @@ func (s State) String() string {
 	return "unknown state"
 }
 
-// Channel is this rank's end of a virtual channel. Like the QP that it uses, it is driven by one goroutine at
-// a time.
+// Channel is this rank's end of a virtual channel. Like its QP, it must be driven by one goroutine at a time.
 type Channel struct {
 	qp           transport.QP
 	inlineWrites bool    // qp can write a small message inline
@@ -63,8 +62,8 @@ type Channel struct {
 	err  error
 }
 
-// New makes the end of a channel. The ring in which it receives is registered with pd at once, so that its
-// description can be given to the peer. Close or Fail gives the memory back.
+// New makes one end of a channel. It registers the receive ring with pd at once, so that the ring's
+// descriptor can be given to the peer. Close or Fail releases the memory.
 func New(pd transport.PD, conf Config) (*Channel, error) {
 	if err := conf.Check(); err != nil {
 		return nil, fmt.Errorf("channel: %w", err)
@@ -94,15 +93,15 @@ func random() uint64 {
 	return max(binary.LittleEndian.Uint64(b[:]), 1)
 }
 
-// Descriptor is what the peer has to know, for its Open. It describes the ring with which the channel begins;
-// the slice is the caller's.
+// Descriptor returns what the peer needs for its Open. It describes the ring with which the channel begins.
+// The slice belongs to the caller.
 func (c *Channel) Descriptor() []byte {
 	return Descriptor{Phases: c.phases, KeepSmall: c.conf.KeepSmall, Key: c.recv.buffer.Key(),
 		Generation: c.recv.generation}.Append(nil)
 }
 
-// Open connects the channel with its peer: qp reaches it, peer is its Descriptor. The memory of the mirror is
-// registered now. An error leaves the channel as it was.
+// Open connects the channel with its peer, which qp reaches and whose Descriptor is peer. It registers the
+// memory of the mirror. After an error the channel is as before.
 func (c *Channel) Open(qp transport.QP, peer []byte) error {
 	if c.state != StateNew {
 		return fmt.Errorf("%w: Open of a channel that is %v", transport.ErrState, c.state)
@@ -134,17 +133,18 @@ func (c *Channel) Open(qp transport.QP, peer []byte) error {
 	return nil
 }
 
-// QP is the queue pair that Open was given; nil before.
+// QP returns the queue pair that Open was given; nil before Open.
 func (c *Channel) QP() transport.QP { return c.qp }
 
-// State tells where the channel is in its life.
+// State returns the channel's state.
 func (c *Channel) State() State { return c.state }
 
-// Err is the cause that Fail was given; nil while the channel is well, and after Close.
+// Err returns the cause that Fail was given; nil while the channel works, and after Close.
 func (c *Channel) Err() error { return c.err }
 
-// Close ends the channel in order. The queue pair must be closed or released before, so that nothing is
-// placed in the ring any more: its memory is given back, and a body that Next gave is gone.
+// Close ends the channel in order. The queue pair must have been closed or released, so that nothing is
+// placed in the ring any more: Close releases the ring's memory, and a body that Next returned becomes
+// invalid.
 func (c *Channel) Close() error { return c.end(StateClosed, nil) }
 
 // Fail ends the channel for the given reason: nothing is sent or received any more. The queue pair must have
@@ -172,8 +172,8 @@ func (c *Channel) end(final State, cause error) error {
 	return err
 }
 
-// RefusePayload tells the peer whether to announce payload from now on (XOFF), or to send it again (XON). The
-// next message that goes there says so; until then payload may come.
+// RefusePayload tells the peer to announce payload from now on (XOFF), or to send it directly again (XON).
+// The next message to the peer carries this; until it arrives, payload may come.
 func (c *Channel) RefusePayload(on bool) {
 	if on && !c.refusingPayload {
 		c.refusedAfter = c.send.sent
@@ -181,16 +181,16 @@ func (c *Channel) RefusePayload(on bool) {
 	c.refusingPayload = on
 }
 
-// PeerKnowsRefusal tells whether the peer had read that payload is refused when it sent the message that Next
-// gave last.
+// PeerKnowsRefusal reports whether the peer had already read that payload is refused when it sent the message
+// that Next returned last.
 func (c *Channel) PeerKnowsRefusal() bool {
 	return c.refusingPayload && int32(c.recv.messageCredit-c.refusedAfter) > 0
 }
 
-// PeerRefusesPayload tells whether the peer wants payload announced.
+// PeerRefusesPayload reports whether the peer wants payload announced.
 func (c *Channel) PeerRefusesPayload() bool { return c.send.peerRefusesPayload }
 
-// Phase is the phase in which this end sends, 0 being the first.
+// Phase returns the phase in which this end sends, 0 being the first.
 func (c *Channel) Phase() int { return c.send.phase }
 
 // pause sets paused.

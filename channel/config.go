@@ -32,35 +32,38 @@ const (
 	minLines  = 64 // so that a ring of tiny slots has room besides dataReserve
 )
 
-// Policy says which element of a vector decides how large a slot is asked for, once one does not fit (E2).
+// Policy says which element of a vector determines the slot size to ask for, when an element does not fit
+// (E2).
 type Policy uint8
 
 const (
 	FirstOversized Policy = iota // the first element that does not fit
 	LargestElement               // the largest of the vector
-	SumOversized                 // all that do not fit, together
+	SumOversized                 // all that do not fit, added up
 )
 
-// Config is how a rank's channels behave. All ranks of a job have the same phases.
+// Config configures a rank's channels. All ranks of a job have the same phases.
 type Config struct {
-	// Phases are the sizes of a slot, flags included, in bytes: first the small ones with which a channel
-	// starts, then what it can grow to, each larger than the one before (E9). Empty stands for DefaultPhases.
+	// Phases are the slot sizes, including flags, in bytes: first the small slots with which a channel
+	// starts, then those to which it can grow, each larger than the one before (E9). Empty means
+	// DefaultPhases.
 	Phases []int
-	// Threshold is the size above which an element asks for larger slots: bytes of an element in the first
-	// phase, or, from 80 to 99 with ThresholdPercent, that part of every phase's slot. 0 stands for what a
-	// slot carries (E2).
+	// Threshold is the size above which an element asks for larger slots. It is the number of bytes of an
+	// element in the first phase, or, from 80 to 99 with ThresholdPercent, a percentage of every phase's
+	// slot. 0 means what a slot carries (E2).
 	Threshold        int
 	ThresholdPercent int
 	Policy           Policy
 	// Whole moves a vector with an oversized element through the larger slots from its first element on;
-	// otherwise the elements that lead it go first (E4).
+	// otherwise the elements before the oversized one go first (E4).
 	Whole bool
 	// KeepSmall keeps the ring of the first phase for the messages that fit its slots, in every phase: the
-	// other phases add a ring with larger slots for those that do not (E6). All ranks of a job have the same.
+	// other phases add a ring with larger slots for the messages that do not (E6). All ranks of a job must
+	// agree on it.
 	KeepSmall bool
-	// BusyPolling says that this rank has a core of its own and polls while it waits. In a channel through
-	// shared memory short messages then keep to the first lines of a large ring, as long as the peer gives
-	// those back in time (window.go).
+	// BusyPolling says that this rank has its own core and polls while it waits. In a channel over shared
+	// memory, short messages then use only the first lines of a large ring, as long as the peer releases
+	// those in time (window.go).
 	BusyPolling bool
 	// Budget bounds the buffers of all the channels that share it (E10); nil for no bound.
 	Budget *Budget
@@ -69,7 +72,7 @@ type Config struct {
 // DefaultPhases: 5 KiB of ring to begin with, and slots of 16 KiB where messages ask for them (E1, E8).
 var DefaultPhases = []int{640, 16384}
 
-// ParsePhases reads a list of slot sizes such as 640,16384. Check tells whether they make sense.
+// ParsePhases parses a list of slot sizes such as 640,16384. Check validates them.
 func ParsePhases(text string) ([]int, error) {
 	var phases []int
 	for field := range strings.SplitSeq(text, ",") {
@@ -84,7 +87,7 @@ func ParsePhases(text string) ([]int, error) {
 	return phases, nil
 }
 
-// Check refuses what could not work, and says why.
+// Check rejects a configuration that could not work, and says why.
 func (c Config) Check() error {
 	phases := c.phases()
 	if len(phases) > maxPhases {

@@ -25,9 +25,10 @@ func threshold(lines, slot int) int {
 	return max(low, min(high, lines/4))
 }
 
-// PollCredits takes in what the peer has sent, up to the next message of the layer above. It tells whether
-// the peer has given credit back with it, and whether such a message is there: no credit after it has been
-// seen, and Next gives it all the same. After an error the channel must be failed.
+// PollCredits processes what the peer has sent, up to the next message of the layer above. It reports whether
+// the peer has returned credit with it (given), and whether such a message is there (blocked). No credit
+// after that message has been seen, and Next still returns the message. After an error the channel must be
+// failed.
 func (c *Channel) PollCredits() (given, blocked bool, err error) {
 	credited := c.send.credited
 	_, _, blocked, err = c.Next()

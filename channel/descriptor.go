@@ -7,11 +7,11 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Descriptor is what a rank tells its peer about the ring in which it begins to receive, and what it can grow
-// to.
+// Descriptor is what a rank tells its peer about the ring in which it begins to receive, and about the sizes
+// to which it can grow.
 type Descriptor struct {
 	Phases     []int         // sizes of a slot, in bytes; the geometry of every ring follows from them
-	KeepSmall  bool          // the first ring stays beside those of the other phases
+	KeepSmall  bool          // the first ring stays in addition to those of the other phases
 	Key        transport.Key // of the region whose first lines are the ring
 	Generation uint64        // of the first wrap
 }
@@ -22,7 +22,7 @@ const (
 	keepSmallBit      = 1  // of the flags
 )
 
-// Append writes the descriptor after b.
+// Append appends the descriptor to b.
 func (d Descriptor) Append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint16(b, descriptorVersion)
 	flags := byte(0)
@@ -38,7 +38,7 @@ func (d Descriptor) Append(b []byte) []byte {
 	return b
 }
 
-// ParseDescriptor reads what Append has written, and refuses a ring that cannot be.
+// ParseDescriptor parses what Append has written, and rejects an invalid ring.
 func ParseDescriptor(b []byte) (Descriptor, error) {
 	if len(b) < 2 {
 		return Descriptor{}, fmt.Errorf("%w: a ring's descriptor of %d bytes", transport.ErrProtocol, len(b))

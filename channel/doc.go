@@ -1,27 +1,29 @@
-// Package channel is a virtual channel: the two directions between a pair of ranks, each a ring in the
-// receiver's memory into which the sender RDMA-Writes. The receiver finds messages by polling its own memory
-// (requirement E12): a head flag says that a message is coming and how long it is, a tail flag that all of it
-// has been placed. docs/spec/channel.md is the protocol and its proofs.
+// Package channel implements a virtual channel: the two directions between a pair of ranks. Each direction is
+// a ring in the receiver's memory, to which the sender RDMA-Writes. The receiver finds messages by polling
+// its own memory (E12): a head flag says that a message is coming and how long it is, and a tail flag says
+// that all of it has been placed. docs/spec/channel.md specifies the protocol and has its proofs. Labels such
+// as E12 in comments are requirement ids, see docs/conformance.md.
 //
 // # Use
 //
 // New makes an end and Open connects it. TrySend, TrySendVector, TrySendWhole and TrySendControl send without
-// blocking. Next and Release, or TryRecv, receive. Due tells when Progress is to be called, which gives
-// credit back and changes the ring's size. ShrinkIfIdle gives large rings back. Close or Fail ends the
-// channel. Nothing here waits, and no goroutine is started.
+// blocking. Next and Release, or TryRecv, receive. Due reports when to call Progress, which returns credit
+// and changes the ring's size. ShrinkIfIdle gives large rings back. Close or Fail ends the channel. No
+// function of this package waits or starts a goroutine.
 //
-// # A ring
+// # Rings, slots and phases
 //
-// A ring is a number of 64-byte lines. A message takes as many lines as it needs, up to the slot size, in one
-// Write; so dozens of small messages are in flight in a ring of 5 KiB. The sender keeps a mirror of the
-// peer's ring, out of which it writes: a line of the mirror is free again when the peer has given the credit
-// for it back, which also proves that it has been sent. A message never goes over the end of the ring: one
-// that does not fit what is left starts another wrap (wrap.go).
+// A ring is an array of 64-byte lines. A message takes as many lines as it needs in one Write, up to the slot
+// size, so dozens of small messages are in flight in a ring of 5 KiB. A phase is a slot size with the ring
+// that belongs to it; a channel begins in the first phase and can change to another. The sender keeps a
+// mirror of the peer's ring, from which it writes. A line of the mirror is free again when the peer has
+// returned its credit, which also proves that it has been sent. A message never crosses the end of the ring:
+// if it does not fit in the rest of the ring, it starts another wrap (wrap.go).
 //
 // # Credits
 //
-// Lines are counted. Every message carries the count of lines that its sender has consumed in the other
-// direction. Where no message goes that way, a CREDIT goes by itself when a quarter of the ring is not
-// advertised. Data leaves some lines to control messages (RTS and the like), and both leave some to CREDIT
-// alone, which is enough that nobody waits for ever (credit.go).
+// Credits count lines. Every message carries the count of lines that its sender has consumed in the other
+// direction. If no message goes that way, a separate CREDIT message is sent when a quarter of the ring has
+// not been advertised. Data leaves some lines for control messages (such as RTS), and both leave some for
+// CREDIT alone. These are enough that no rank waits for ever (credit.go).
 package channel

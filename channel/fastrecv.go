@@ -12,8 +12,8 @@ type expected struct {
 	cursor   cursor
 }
 
-// Expect tells of how many bytes the body of the next message most likely is. What follows from that is
-// computed now, and not when the message has arrived and somebody waits for it.
+// Expect says how many bytes the body of the next message most likely has. The channel computes what follows
+// from that now, rather than when the message has arrived and the receiver waits for it.
 func (c *Channel) Expect(n int) {
 	r := &c.recv
 	c.prefetchAddr = c.nextSendAddr()
@@ -54,9 +54,9 @@ func (c *Channel) expectArrived() bool {
 	return r.expected.lines != nil
 }
 
-// PrefetchAddr is the address to which an answer with a body of n bytes would be written, as far as Expect
-// could tell. It is for a prefetch and nothing else. It is 0 where a prefetch makes no sense: to fetch one
-// line of several costs more than it gains.
+// PrefetchAddr returns the address to which an answer with a body of n bytes would be written, as far as
+// Expect could tell. It may be used only for a prefetch. It is 0 where a prefetch makes no sense: fetching
+// one line of several costs more than it gains.
 func (c *Channel) PrefetchAddr(n int) uintptr {
 	if n > lineSize-overhead {
 		return 0
@@ -77,9 +77,9 @@ func (c *Channel) nextSendAddr() uintptr {
 	return c.qp.PrefetchAddr(c.send.base + uint64(line*lineSize))
 }
 
-// TryRecv is Next, a copy and Release in one, and the counterpart of TrySend: it receives the next message if
-// that has this kind, its body begins with this word, and the payload after it has room in buf. n is the
-// payload's length. Where it receives nothing, Next tells why. k is a kind of the layer above.
+// TryRecv combines Next, a copy and Release, as the counterpart of TrySend. It receives the next message if
+// it has this kind, its body begins with this word, and the payload after the word fits in buf. n is the
+// payload's length. If it receives nothing, Next tells why. k is a kind of the layer above.
 func (c *Channel) TryRecv(k Kind, word uint64, buf []byte) (n int, ok bool) {
 	r, s := &c.recv, &c.send
 	if r.expected.lines == nil || loadWord(r.expected.lines, 0) != r.expected.head {

@@ -1,6 +1,6 @@
 package channel
 
-// shape is the geometry of a ring in some phase: the same for all who know the phases.
+// shape is the geometry of a ring in some phase: the same for every rank that knows the phases.
 type shape struct {
 	phase int
 	slot  int // bytes

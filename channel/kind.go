@@ -10,10 +10,10 @@ const (
 	enlarge                  // the last message of a ring: asks for one with larger slots; never seen outside
 	shrink                   // likewise, for one with smaller slots
 	Eager                    // a whole message of the layer above (package eager)
-	RTS                      // a whole message announced (package rendezvous)
-	First                    // the beginning of a message that comes in pieces (package eager)
-	More                     // a piece of it
-	Piece                    // a piece of it announced (package rendezvous)
+	RTS                      // announces a whole message (package rendezvous)
+	First                    // the beginning of a message sent in pieces (package eager)
+	More                     // a further piece of such a message
+	Piece                    // announces a piece of such a message (package rendezvous)
 	Batch                    // several small messages (package eager)
 	large                    // the next message is in the large ring; never seen outside
 	CTS                      // where the bytes of an announced message may be written (package rendezvous)

@@ -18,12 +18,12 @@ const (
 	DueSoon
 	// DueNow: credit or a resize reply that the peer may be waiting for.
 	DueNow
-	// DueResize: nothing can be sent until Progress has gone on. The channel changes its phase, or a message
-	// in the large ring still lacks its descriptor.
+	// DueResize: nothing can be sent before a call of Progress. The channel is changing its phase, or a
+	// message in the large ring still lacks its descriptor.
 	DueResize
 )
 
-// Due tells what Progress has to do.
+// Due reports what Progress has to do.
 func (c *Channel) Due() Due {
 	r := &c.recv
 	unadvertised := int(r.consumed - r.advertised)

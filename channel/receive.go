@@ -65,8 +65,8 @@ func (r *recvRing) largeCreditDue() bool {
 	return r.largeUnadvertised > 0 && r.largeUnadvertised >= r.large.threshold
 }
 
-// Ready tells whether something is there that Next or Progress will find: the head of a message where the
-// next one may begin, or the reply to a resize request.
+// Ready reports whether there is something for Next or Progress: the head of a message where the next one may
+// begin, or the reply to a resize request.
 func (c *Channel) Ready() bool {
 	r := &c.recv
 	if len(r.ring) == 0 {
@@ -107,13 +107,14 @@ func (i *inRing) find(p cursor) (n int, head, whole bool) {
 		loadWord(i.ring, (p.pos+need)*lineSize-8) == p.generation
 }
 
-// Next gives the next message if all of it is there; a message whose head alone is there is counted
-// (Stats.HeadsWithoutTail), and the caller decides how often to drive the queue pair and look again. It gives
-// the same message until Release.
+// Next returns the next message if all of it has arrived. If only its head has arrived, Next counts that
+// (Stats.HeadsWithoutTail), and the caller decides how often to drive the queue pair and call Next again.
+// Next returns the same message until Release.
 //
-// The body is the ring's own memory. It stays until Release, but the peer could write there at any time, so
-// whatever is read twice must be copied first. After an error, which names what the peer did wrong, the
-// channel must be failed. Next does not wait, and ends whatever the peer writes meanwhile.
+// The body is the ring's own memory. It stays valid until Release, but the peer could write to it at any
+// time, so anything that is read twice must be copied first. After an error, which names what the peer did
+// wrong, the channel must be failed. Next does not wait, and always terminates, whatever the peer writes
+// meanwhile.
 func (c *Channel) Next() (kind Kind, body []byte, ok bool, err error) {
 	r := &c.recv
 	r.current = 0 // the peer may have changed what Next gave before
@@ -182,8 +183,8 @@ func (p *cursor) otherEnd(end int, wraps bool) error {
 		p.pos, end, p.announcedEnd())
 }
 
-// Release gives the lines of the message that Next gave back to the peer; the credit travels with the next
-// message, or with Progress. The body must not be touched any more. Without a message it does nothing.
+// Release returns the lines of the message that Next returned to the peer; the credit travels with the next
+// message, or with Progress. The body must not be accessed any more. Without a message, Release does nothing.
 func (c *Channel) Release() {
 	r := &c.recv
 	if r.current == 0 {

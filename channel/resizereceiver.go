@@ -70,8 +70,8 @@ func (c *Channel) grantLargeRing(target shape, fresh *buffer) error {
 	return errors.Join(c.sendReply(), old.release())
 }
 
-// RetransmitReply takes the peer's Send of no bytes: our reply has arrived corrupt, and the peer asks for it
-// once more.
+// RetransmitReply handles the peer's Send of no bytes: this end's reply has arrived corrupt, and the peer
+// asks for it again.
 func (c *Channel) RetransmitReply() error {
 	if !c.reply.given {
 		return fmt.Errorf("%w: a resize reply is asked for again, and there was none", transport.ErrProtocol)

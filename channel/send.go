@@ -15,16 +15,17 @@ type SendFlags uint8
 const (
 	// FlagMore: another message follows at once, and the two may travel together.
 	FlagMore SendFlags = 1 << iota
-	// FlagBeyondWindow: a stream that has run out of credits may leave the cache window (window.go).
+	// FlagBeyondWindow: a stream that has run out of credits may leave the cache window, the first lines of
+	// the ring (window.go).
 	FlagBeyondWindow
 	// flagInlineOnly: TrySend does nothing but an inline write into lines that are known to be free.
 	flagInlineOnly
 )
 
 // TrySend sends a message whose body is a word, little-endian, and a payload, which is one element unless the
-// kind is Batch. It never blocks: false with no error means that there is no room now, none in the cache
-// window, or that the element is larger than MaxElement. The payload is the caller's again when TrySend
-// returns. k is a kind of the layer above. An error is of the queue pair, which is broken then.
+// kind is Batch. It never blocks: false with no error means that there is no room now, or none in the cache
+// window, or that the element is larger than MaxElement. The payload belongs to the caller again when TrySend
+// returns. k is a kind of the layer above. An error comes from the queue pair, which is then broken.
 func (c *Channel) TrySend(k Kind, word uint64, payload []byte, flags SendFlags) (sent bool, err error) {
 	// In the common case the queue pair writes the message out of what the caller has straight to where it
 	// goes, into lines that are known to be free.
@@ -99,10 +100,10 @@ func (c *Channel) mayInline(n int) bool {
 	return c.inlineWrites && !c.paused && n <= c.send.maxInline && linesOf(n) > c.send.freeAhead
 }
 
-// TrySendControl sends a control message, which may use lines that data leaves free. When there is room, fill
-// writes the body of n bytes, which holds old bytes. An error of fill is returned, and nothing is sent. False
-// with no error means that there is no room now; fill may have been called all the same, as the send queue
-// may be full.
+// TrySendControl sends a control message, which may use lines that data leaves free. If there is room, fill
+// writes the body of n bytes, which contains old bytes. If fill fails, TrySendControl returns its error and
+// sends nothing. False with no error means that there is no room now; fill may have been called all the same,
+// because the send queue may be full.
 func (c *Channel) TrySendControl(k Kind, n int, more bool, fill func(body []byte) error) (sent bool,
 	err error) {
 	body := c.reserve(n, creditLines)
@@ -161,9 +162,9 @@ func (c *Channel) commit(k Kind, more bool) error {
 	return nil
 }
 
-// TakeQueueFull tells whether a message has found the send queue full since the last call. Nothing tells when
-// that has room again, since the channel's Writes are unsignalled: who has such a message has to try again at
-// the next pass.
+// TakeQueueFull reports whether a message has found the send queue full since the last call. Nothing signals
+// when the queue has room again, because the channel's Writes are unsignalled: a caller with such a message
+// must try again at the next pass.
 func (c *Channel) TakeQueueFull() bool {
 	full := c.send.queueFull
 	c.send.queueFull = false

@@ -103,8 +103,8 @@ func (s *sendRing) change(mirror *buffer, granted resizeReply, maxElement int) {
 	s.credited, s.wrapStart, s.staleCreditOK, s.windowed = s.sent, s.sent, true, s.bothPolling
 }
 
-// MaxBody is the most that the body of one message can have, by the peer's slot size; 0 before Open.
+// MaxBody returns the largest body of one message, by the peer's slot size; 0 before Open.
 func (c *Channel) MaxBody() int { return c.send.maxAnyBody }
 
-// FirstPhaseBody is the most that the body of a message can have in every phase.
+// FirstPhaseBody returns the largest body of a message that fits in every phase.
 func (c *Channel) FirstPhaseBody() int { return c.phases[0] - overhead }

@@ -1,12 +1,12 @@
 package channel
 
-// Stats are the counters of one end of a channel (E13).
+// Stats holds the counters of one end of a channel (E13).
 type Stats struct {
 	Registered int // bytes of registered buffers
 
-	Sent         uint64 // messages, without those of the channel itself
+	Sent         uint64 // messages, without the channel's own control messages
 	Received     uint64 // messages released
-	SentBytes    uint64 // bodies
+	SentBytes    uint64 // bytes of the bodies sent
 	ViaLargeRing uint64 // of the messages sent, those that went through a large ring
 	RecvBytes    uint64
 	Credits      uint64 // CREDITs sent
@@ -14,15 +14,15 @@ type Stats struct {
 
 	EnlargesSent     uint64 // ENLARGEs sent
 	EnlargesGranted  uint64 // of these, granted
-	ResizesRefused   uint64 // refused by the peer, or for want of memory here
+	ResizesRefused   uint64 // refused by the peer, or for lack of memory at this end
 	ShrinksSent      uint64 // SHRINKs sent
 	ShrinksGranted   uint64 // of these, granted
-	RequestsRefused  uint64 // questions of the peer that were refused here
-	ZeroTransfers    uint64 // Transfers that moved nothing because larger slots had to come first
-	HeadsWithoutTail uint64 // polls that found a head and no tail
-	CorruptReplies   uint64 // answers with a wrong checksum
-	RepliesResent    uint64 // answers given again because the first was corrupt
+	RequestsRefused  uint64 // requests of the peer that this end refused
+	ZeroTransfers    uint64 // transfers that moved nothing because the channel first had to get larger slots
+	HeadsWithoutTail uint64 // polls that found a head but not yet its tail
+	CorruptReplies   uint64 // replies with a wrong checksum
+	RepliesResent    uint64 // replies resent because the first one was corrupt
 }
 
-// Stats returns the counters as they stand.
+// Stats returns the current counters.
 func (c *Channel) Stats() Stats { return c.stats }

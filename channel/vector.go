@@ -1,21 +1,21 @@
 package channel
 
-// Vector is a data transfer vector on its way: what a sender hands over, and how far it has got (E2).
+// Vector is a data transfer vector in progress: what a sender passed, and how far the transfer has got (E2).
 type Vector struct {
 	Elems [][]byte
 	next  int // the first element that has not been transferred
 }
 
-// Done tells whether all elements have been transferred.
+// Done reports whether all elements have been transferred.
 func (v *Vector) Done() bool { return v.next == len(v.Elems) }
 
-// Front is the first element that has not been transferred. It must not be called when there is none.
+// Front returns the first element that has not been transferred. It must not be called if there is none.
 func (v *Vector) Front() []byte { return v.Elems[v.next] }
 
-// Skip takes the front element as transferred by other means.
+// Skip marks the front element as transferred by other means.
 func (v *Vector) Skip() { v.advance(v.next + 1) }
 
-// Finish takes all of the vector as transferred.
+// Finish marks all of the vector as transferred.
 func (v *Vector) Finish() { v.next = len(v.Elems) }
 
 // advance goes on at an element. Empty ones that follow are through too, so that nothing comes after a
@@ -30,27 +30,27 @@ func (v *Vector) advance(to int) {
 type Outcome uint8
 
 const (
-	// Done: the vector is through.
+	// Done: the whole vector has been transferred.
 	Done Outcome = iota
 	// Moved: some elements went; call again for the rest.
 	Moved
-	// Waiting: nothing went. Credits, the send queue, or larger slots have to come first. This is no error;
-	// call again.
+	// Waiting: nothing went. Credits, room in the send queue, or larger slots are needed first. This is not
+	// an error; call again.
 	Waiting
-	// Oversized: nothing went. In slots the front element never will; for TrySendWhole, several elements
+	// Oversized: nothing went. The front element will never fit a slot; for TrySendWhole, several elements
 	// together will not.
 	Oversized
 )
 
-// MaxElement is the largest element that goes into a slot of the present phase after a head of the layer
+// MaxElement returns the largest element that fits a slot of the current phase after a head of the layer
 // above: what the slot carries, or the threshold if that is less. Before Open it is negative.
 func (c *Channel) MaxElement(head int) int { return min(c.send.maxElement, c.send.maxAnyBody-head) }
 
 // TrySendVector moves the leading elements of a vector that fit one slot, after a head of the layer above, as
-// one message; it tells how many bytes of elements went (E2, E5). An element above the threshold asks for
-// larger slots: when it is the first, that is all that happens, nothing is transferred and there is no error
-// (E3); when it comes later, those before it go now, and it is the first of the next call (E4). TrySendVector
-// never blocks. An error is of the queue pair, which is broken then, or of the peer.
+// one message. It returns how many bytes of elements went (E2, E5). An element above the threshold asks for
+// larger slots. If it is the first, TrySendVector does only that: it transfers nothing and returns no error
+// (E3). If it comes later, the elements before it go now, and it is the first of the next call (E4).
+// TrySendVector never blocks. An error comes from the queue pair, which is then broken, or from the peer.
 func (c *Channel) TrySendVector(v *Vector, k Kind, head []byte, flags SendFlags) (n int, o Outcome,
 	err error) {
 	s := &c.send
@@ -82,8 +82,7 @@ func (c *Channel) TrySendVector(v *Vector, k Kind, head []byte, flags SendFlags)
 }
 
 // TrySendWhole sends all of a vector, after a head of the layer above, as one message that fits one slot. The
-// outcome is never Moved. A single element that is above the threshold asks for larger slots, as with
-// TrySendVector.
+// outcome is never Moved. A single element above the threshold asks for larger slots, as with TrySendVector.
 func (c *Channel) TrySendWhole(v *Vector, k Kind, head []byte, flags SendFlags) (n int, o Outcome,
 	err error) {
 	if ready, err := c.resizeDone(); !ready {

@@ -1,11 +1,11 @@
 package channel
 
-// A stream is one message after the other, for which the sender waits for nothing but credit. Through shared
-// memory it is twice as fast where the lines of the ring stay in both cores' first-level caches, and a large
-// ring does not fit those. So where both ends poll (Config.BusyPolling) short messages keep to a window: the
-// first windowLines of the ring. The receiver gives these lines back more often than a large ring asks for. A
-// sender that does not get them back in time leaves the window for the rest of the wrap (FlagBeyondWindow),
-// so nobody waits for that longer than it chooses (docs/adr/0024).
+// A stream is a series of messages for which the sender waits for nothing but credit. Over shared memory it
+// is twice as fast if the lines of the ring stay in both cores' first-level caches, and a large ring does not
+// fit those. So if both ends poll (Config.BusyPolling), short messages keep to a window: the first
+// windowLines of the ring. The receiver returns these lines more often than a large ring requires. A sender
+// that does not get them back in time leaves the window for the rest of the wrap (FlagBeyondWindow), so no
+// sender waits for that longer than it chooses (docs/adr/0024).
 
 const (
 	// windowLines is the size of the window: 16 KiB, half of the first-level cache of most cores, beside the

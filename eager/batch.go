@@ -9,9 +9,9 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Batch gathers small messages of one burst that are to share a slot: one Write, one head and one tail for
-// all of them. Those that follow one another with the same envelope and length share these too: they are a
-// run. The zero Batch is empty; Use gives it memory.
+// Batch gathers small messages of one burst that will share a slot: one Write, one head and one tail for all
+// of them. Consecutive messages with the same envelope and length share these too; they form a run. The zero
+// Batch is empty; SetMemory gives it memory.
 type Batch struct {
 	buf     []byte
 	lastRun int // where the last run begins
@@ -27,30 +27,30 @@ const (
 	// A run has at most so many messages, and but one if they have no payload: so a few bytes are never many
 	// messages.
 	maxRun = 1 << 16
-	// BatchSize is the most that a batch takes, in bytes.
+	// BatchSize is the capacity of a batch, in bytes.
 	BatchSize = 4 << 10
-	// MaxBatched is the largest payload that is worth it: what is larger hardly gains by sharing a slot.
+	// MaxBatched is the largest payload that is worth batching: a larger one hardly gains by sharing a slot.
 	MaxBatched = 256
 )
 
-// SetMemory has the batch gather in memory of BatchSize bytes.
+// SetMemory makes the batch gather in memory of BatchSize bytes.
 func (b *Batch) SetMemory(memory []byte) { b.buf = memory[:0] }
 
-// TakeMemory takes the memory away from an empty batch; nil if it has none.
+// TakeMemory takes the memory from an empty batch, and returns it; nil if it has none.
 func (b *Batch) TakeMemory() []byte {
 	m := b.buf
 	b.buf = nil
 	return m
 }
 
-// Count is the number of messages in the batch.
+// Count returns the number of messages in the batch.
 func (b *Batch) Count() int { return b.count }
 
 // LastRun is the envelope and the length of the messages of the last run, which may have gone since.
 func (b *Batch) LastRun() (env Envelope, length int) { return envelopeOf(b.word), b.length }
 
 // Continue copies a message into the batch if it can be the next of the last run, as most messages of a burst
-// can. False means that nothing was done: Add may begin another run.
+// can. If it returns false, nothing was done, and Add may begin another run.
 func (b *Batch) Continue(c *channel.Channel, env Envelope, payload []byte) bool {
 	if b.count == 0 || env.word() != b.word || len(payload) != b.length || len(payload) == 0 {
 		return false
@@ -76,8 +76,8 @@ func (b *Batch) Continue(c *channel.Channel, env Envelope, payload []byte) bool 
 	return true
 }
 
-// Add copies a message into the batch. False means that it is full, or that the message would not fit a slot
-// of every phase: the channel may go back to small slots before the batch is sent.
+// Add copies a message into the batch. False means that the batch is full, or that the message would not fit
+// a slot of every phase: the channel may go back to small slots before the batch is sent.
 func (b *Batch) Add(c *channel.Channel, env Envelope, payload []byte) bool {
 	if b.Continue(c, env, payload) {
 		return true
@@ -98,8 +98,8 @@ func (b *Batch) Add(c *channel.Channel, env Envelope, payload []byte) bool {
 	return true
 }
 
-// TrySend sends the batch and empties it. False means that there is no room now for all of it; what has gone
-// is not in it any more.
+// TrySend sends the batch and empties it. False means that there is no room now for all of it; the messages
+// that were sent are no longer in it.
 func (b *Batch) TrySend(c *channel.Channel, flags channel.SendFlags) (bool, error) {
 	for b.count > 0 {
 		n, count, cut := b.prefix(c.MaxBody())
@@ -169,7 +169,7 @@ func putRun(b []byte, length, count int, env Envelope) {
 	env.put(b[4:])
 }
 
-// Run is messages with one envelope and one length.
+// Run is a series of messages with one envelope and one length.
 type Run struct {
 	Envelope
 	Length   int    // of each
@@ -177,7 +177,7 @@ type Run struct {
 	Payloads []byte // one after the other, in the body's own memory
 }
 
-// ParseRun takes the next run off the body of a BATCH.
+// ParseRun parses the next run of the body of a BATCH.
 func ParseRun(body []byte, into *Run) (rest []byte, err error) {
 	if len(body) < runLen {
 		return nil, fmt.Errorf("%w: %d bytes at the end of a batch", transport.ErrProtocol, len(body))

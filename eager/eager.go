@@ -1,8 +1,8 @@
 // Package eager is the protocol of messages that are copied into the slots of a channel: envelope and payload
-// go out with the call, and the sender is done. The receiver copies the payload out of its ring once.
+// are sent within the call, and the sender is done. The receiver copies the payload out of its ring once.
 //
-// A message that fits one slot goes as one EAGER. A vector that does not goes in pieces: FIRST with its
-// envelope and its length, then MORE. Pieces of two messages of one channel do not interleave, so they need
+// A message that fits one slot is sent as one EAGER. A vector that does not is sent in pieces: FIRST with its
+// envelope and its length, then MORE. Pieces of two messages on one channel do not interleave, so they need
 // no number; the message is matched once, by its FIRST.
 package eager
 
@@ -14,7 +14,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Envelope is what a message is matched by, beside its source, which is the channel.
+// Envelope is what a message is matched by, in addition to its source, which is the channel.
 type Envelope struct {
 	Context uint32 // of the communicator
 	Tag     int32  // 0 or more
@@ -26,26 +26,25 @@ const (
 	maxMessage  = 1 << 46 // no message is longer; a length beyond it is nonsense
 )
 
-// MaxPayload is the largest payload that a slot of the channel takes in its present phase; negative before
-// the channel is open.
+// MaxPayload returns the largest payload that fits a slot of the channel in its current phase; negative
+// before the channel is open.
 func MaxPayload(c *channel.Channel) int { return c.MaxElement(envelopeLen) }
 
-// TrySend sends a payload. When it returns true the payload has been copied; false means that there is no
-// room now, or that it is longer than MaxPayload. It never blocks.
+// TrySend sends a payload. If it returns true, the payload has been copied. False means that there is no room
+// now, or that the payload is longer than MaxPayload. TrySend never blocks.
 func TrySend(c *channel.Channel, env Envelope, payload []byte, flags channel.SendFlags) (bool, error) {
 	return c.TrySend(channel.Eager, env.word(), payload, flags)
 }
 
-// Expect tells that the payload of the next message is most likely of n bytes.
+// Expect says that the payload of the next message most likely has n bytes.
 func Expect(c *channel.Channel, n int) { c.Expect(envelopeLen + n) }
 
-// PrefetchAddr is the address to which an answer with a payload of n bytes would be written, for a prefetch;
-// 0 where that makes no sense.
+// PrefetchAddr returns the address to which an answer with a payload of n bytes would be written, for a
+// prefetch; 0 where that makes no sense.
 func PrefetchAddr(c *channel.Channel, n int) uintptr { return c.PrefetchAddr(envelopeLen + n) }
 
-// TryRecv receives the next message of the channel if that is an EAGER with this envelope, whose tag is one
-// and no wildcard, and its payload has room in buf. n is the payload's length. Otherwise nothing has
-// happened.
+// TryRecv receives the next message of the channel if it is an EAGER with this envelope, whose tag must not
+// be a wildcard, and its payload fits in buf. n is the payload's length. Otherwise TryRecv does nothing.
 func TryRecv(c *channel.Channel, env Envelope, buf []byte) (n int, ok bool) {
 	return c.TryRecv(channel.Eager, env.word(), buf)
 }
@@ -66,7 +65,7 @@ func parseEnvelope(b []byte) (Envelope, error) {
 	return e, nil
 }
 
-// Parse takes an EAGER apart. The payload is the body's own memory.
+// Parse parses an EAGER. The payload is the body's own memory.
 func Parse(body []byte) (Envelope, []byte, error) {
 	if len(body) >= envelopeLen {
 		if env := envelopeOf(binary.LittleEndian.Uint64(body)); env.Tag >= 0 {

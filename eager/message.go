@@ -8,8 +8,8 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Message is one message on its way, out of a vector of elements. The elements stay the caller's, and must
-// stay as they are until the message is through. The zero Message is ready for Start.
+// Message is a message being sent from a vector of elements. The elements belong to the caller, and must not
+// change until the whole message has been sent. The zero Message is ready for Start.
 type Message struct {
 	Envelope
 	channel.Vector
@@ -17,7 +17,7 @@ type Message struct {
 	started bool // its FIRST is out
 }
 
-// Start makes m the message with these elements.
+// Start makes m a message with these elements.
 func (m *Message) Start(env Envelope, elems [][]byte) {
 	*m = Message{Envelope: env, Vector: channel.Vector{Elems: elems}}
 	for _, e := range elems {
@@ -28,19 +28,19 @@ func (m *Message) Start(env Envelope, elems [][]byte) {
 // StartGathered makes m a message of n bytes whose elements are not known yet.
 func (m *Message) StartGathered(env Envelope, n int) { *m = Message{Envelope: env, total: n} }
 
-// Total is the length of the message in bytes.
+// Total returns the length of the message in bytes.
 func (m *Message) Total() int { return m.total }
 
-// Started tells whether a part of the message is out.
+// Started reports whether a part of the message has been sent.
 func (m *Message) Started() bool { return m.started }
 
-// MarkAnnounced notes that all of the message is announced by its RTS, instead of FIRST.
+// MarkAnnounced notes that an RTS has announced the whole message, instead of a FIRST.
 func (m *Message) MarkAnnounced() { m.started = true }
 
-// TrySend sends as much of the message as there is room for, and tells how many bytes went. What the outcome
-// Waiting waits for is credit, the send queue, or larger slots (requirements E3 to E5); a message that needed
-// nothing but one slot has gone whole or not at all. Oversized says that the front element will not go
-// through slots: it is announced instead (package rendezvous).
+// TrySend sends as much of the message as there is room for, and returns how many bytes went. With the
+// outcome Waiting, it waits for credit, the send queue, or larger slots (E3 to E5 in docs/conformance.md). A
+// message that needed only one slot has been sent completely or not at all. Oversized means that the front
+// element will never fit a slot: it must be announced instead (package rendezvous).
 func (m *Message) TrySend(c *channel.Channel, flags channel.SendFlags) (n int, o channel.Outcome, err error) {
 	var b [firstLen]byte
 	if !m.started {
@@ -65,8 +65,8 @@ func (m *Message) TrySend(c *channel.Channel, flags channel.SendFlags) (n int, o
 	}
 }
 
-// TrySendHeader sends the beginning of the message without payload, for one whose first element is announced.
-// False means no room now.
+// TrySendHeader sends the beginning of the message without payload, for a message whose first element is
+// announced. False means that there is no room now.
 func (m *Message) TrySendHeader(c *channel.Channel) (bool, error) {
 	opened, err := c.TrySendControl(channel.First, firstLen, true, func(body []byte) error {
 		m.putFirst(body)
@@ -83,8 +83,8 @@ func (m *Message) putFirst(b []byte) {
 	binary.LittleEndian.PutUint64(b[envelopeLen:], uint64(m.total))
 }
 
-// ParseFirst takes a FIRST apart: what the message is matched by, its length, and the beginning of its
-// payload, which is the body's own memory. The payload of a MORE is its body.
+// ParseFirst parses a FIRST: what the message is matched by, its length, and the beginning of its payload,
+// which is the body's own memory. The payload of a MORE is its body.
 func ParseFirst(body []byte) (env Envelope, total int, payload []byte, err error) {
 	if len(body) < firstLen {
 		return Envelope{}, 0, nil, fmt.Errorf("%w: the beginning of a message, of %d bytes",

@@ -15,7 +15,7 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/remote"
 )
 
-// weftVersion is what both ends of a job have in common.
+// weftVersion is what both ends of a job must have in common.
 func weftVersion() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		return info.Main.Version
@@ -23,9 +23,9 @@ func weftVersion() string {
 	return ""
 }
 
-// AgentMain is the life of an agent: the process that runs the ranks of one host for a launcher on another.
-// It returns when nothing of the job is left on this host. A starter that has started other
-// agents as well has put this one's number into the variable numberIn; else numberIn is empty.
+// AgentMain runs an agent: the process that runs the ranks of one host for a launcher on another. It returns
+// when nothing of the job is left on this host. If the starter has started other agents as well, numberIn is
+// the name of the environment variable that holds this agent's number; otherwise numberIn is empty.
 func AgentMain(numberIn string) error {
 	var in io.Reader = os.Stdin
 	var out io.Writer = os.Stdout

@@ -10,8 +10,8 @@ import (
 // there are enough, and spreads ranks that outnumber the cores evenly where that is possible.
 type Binding struct {
 	To BindTo
-	// of BindList: dealt out to the ranks in this order, one each, and from the beginning again where ranks
-	// are more
+	// of BindList: assigned to the ranks in this order, one each, and again from the beginning if there are
+	// more ranks
 	CPUs []int
 }
 
@@ -24,12 +24,12 @@ const (
 	BindDefault BindTo = iota
 	BindNone
 	BindCore   // each rank to a core of its own, with all its hardware threads
-	BindNUMA   // each rank to a NUMA node; ranks next to each other share one
-	BindSocket // each rank to a socket; ranks next to each other share one
+	BindNUMA   // each rank to a NUMA node; consecutive ranks share one
+	BindSocket // each rank to a socket; consecutive ranks share one
 	BindList   // each rank to a processor of a list
 )
 
-// ParseBinding reads the value of --bind-to.
+// ParseBinding parses the value of --bind-to.
 func ParseBinding(text string) (Binding, error) {
 	switch text {
 	case "none":
@@ -45,24 +45,25 @@ func ParseBinding(text string) (Binding, error) {
 	return Binding{To: BindList, CPUs: cpus}, err
 }
 
-// CQCores says which cores serve the ranks' completion queues (C1). A core that does is no rank's own.
+// CQCores says which cores serve the ranks' completion queues (requirement C1 in docs/conformance.md). No
+// rank runs on such a core.
 type CQCores struct {
 	From CQFrom
-	CPUs []int // of CQList: the first is that of rank 0's handler, and so on; what is left over stays idle
+	CPUs []int // of CQList: the first is for rank 0's handler, and so on; the others stay idle
 }
 
-// CQFrom is where the cores of completion handlers come from.
+// CQFrom says where the cores of completion handlers come from.
 type CQFrom uint8
 
 const (
 	CQNone CQFrom = iota // ranks have no completion handlers: progress is made inside calls
-	// a core for the handler of each rank, near the rank, where twice as many cores as ranks are there; else
-	// as CQNone
+	// a core near each rank for the rank's handler, if there are at least twice as many cores as ranks;
+	// otherwise as CQNone
 	CQAuto
 	CQList // the processors of a list, one for each rank
 )
 
-// ParseCQCores reads the value of --cq-cores.
+// ParseCQCores parses the value of --cq-cores.
 func ParseCQCores(text string) (CQCores, error) {
 	switch text {
 	case "none":

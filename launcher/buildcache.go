@@ -15,14 +15,14 @@ import (
 	"time"
 )
 
-// A buildCache is a folder of programs that were built from Go packages. Each lies in a folder named after
-// the hash of its bytes, so a program is never written again once it has its name, and jobs that run an older
-// build of a package keep it. For each package a file holds the hash of its latest build: the go command
+// A buildCache is a folder of programs that were built from Go packages. Each is in a folder named after the
+// hash of its bytes, so a program is never written again once it has its name, and jobs that run an older
+// build of a package keep it. For each package, a file holds the hash of its latest build: the go command
 // compares that program's build ID with the package's inputs and links only if they differ.
 //
-// The folder belongs to the user, who alone can read or write it, and no other user can replace it: whoever
-// could would choose the program that the user runs. Concurrent builds need no lock. Each writes into a
-// folder of its own and then renames.
+// The folder belongs to the user. No other user can read, write or replace it: otherwise another user could
+// choose the program that this user runs. Concurrent builds need no lock. Each writes to its own folder and
+// then renames it.
 type buildCache struct {
 	dir string
 }

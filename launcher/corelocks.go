@@ -14,15 +14,15 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
-// coreLocks are the processors that a job has locked for itself: two jobs of weft on one machine do not bind
-// their ranks to the same core. A lock is a listening socket in Linux' abstract namespace of Unix sockets,
+// coreLocks are the processors that a job has locked for itself: two weft jobs on one machine do not bind
+// their ranks to the same core. A lock is a listening socket in Linux's abstract namespace of Unix sockets,
 // with the user and the processor in its name. The kernel lets one process have the name, and frees it when
-// that process has ended, however it did. Nothing is ever sent to it.
+// that process has ended, however it ended. Nothing is ever sent to it.
 //
 // Any user can take any name. A name of this user that another user holds is therefore no lock: the kernel
-// tells who listens. What other users lock is only a hint which cores to take last.
+// reports which user listens. Locks of other users are only a hint which cores to take last.
 //
-// Jobs in network namespaces of their own do not see each other's locks; nor does anybody but weft.
+// Jobs in different network namespaces do not see each other's locks. Programs other than weft ignore them.
 type coreLocks struct {
 	prefix string // of the names of all users
 	user   int

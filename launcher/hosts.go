@@ -11,11 +11,11 @@ import (
 
 // Host is a host that ranks may run on.
 type Host struct {
-	Name  string // as the starter takes it: a name, an address, or user@name
-	Slots int    // how many ranks it takes; 0 means as many as it has usable cores
+	Name  string // as the starter expects it: a name, an address, or user@name
+	Slots int    // how many ranks it takes; 0 means one for each usable core
 }
 
-// ParseHosts reads the value of --host: names with ',' between them, each with :N for its slots.
+// ParseHosts parses the value of --host: names separated by ',', each optionally with :N for its slots.
 func ParseHosts(text string) ([]Host, error) {
 	var hosts []Host
 	for word := range strings.SplitSeq(text, ",") {
@@ -89,8 +89,8 @@ func parseSlots(text string) (int, error) {
 	return n, nil
 }
 
-// ParseHostfile reads a list of hosts, one a line, in Open MPI's dialect (host slots=4) or MPICH's (host:4).
-// An error names the line and the column.
+// ParseHostfile parses a list of hosts, one per line, in the format of Open MPI (host slots=4) or MPICH
+// (host:4). Errors include the line and the column.
 func ParseHostfile(r io.Reader, name string) ([]Host, error) {
 	var hosts []Host
 	lines := bufio.NewScanner(r)

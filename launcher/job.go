@@ -1,15 +1,16 @@
-// Package launcher starts the ranks of a job on this machine, binds them to cores, serves them PMI, carries
-// their standard input and output, forwards signals, and ends the job when a rank fails, with one line that
-// says which rank, where and how.
+// Package launcher starts the ranks of a job on one or more hosts, binds them to cores and serves them PMI.
+// It forwards their standard input and output and signals. When a rank fails, it ends the job and prints one
+// line that says which rank failed, where and how.
 //
-// What decides about a job is package supervisor, a state machine without I/O. What runs its processes is an
-// agent: package agent is the border between the two, package local the agent of this host. This package
-// connects them with each other and with the user: standard input and output, signals, time.
+// Package supervisor, a state machine without I/O, makes the decisions about a job. An agent runs the job's
+// processes on one host: package agent defines the interface between the two, and package local is the agent
+// of this host. Package launcher connects them with each other and with the user: standard input and output,
+// signals, time.
 //
-// Nothing of a job outlives it. Each rank leads a session; what is left of its process group when the rank
-// ends is killed, and what has left the group is killed at the end of the job. Ranks die with the launcher's
-// process, and a watchdog, a second process, ends what is left of them when the launcher is killed before it
-// can.
+// No process of a job outlives it. Each rank leads a session. When the rank ends, the launcher kills the rest
+// of its process group; at the end of the job it kills the processes that have left the group. Ranks die with
+// the launcher's process. If the launcher is killed before it can clean up, a second process, the watchdog,
+// ends what is left of them.
 package launcher
 
 import (
@@ -21,69 +22,70 @@ import (
 	"github.com/weft-mpi/weft/internal/outfile"
 )
 
-// Job is what to run and how.
+// Job describes what to run and how.
 type Job struct {
-	Apps []App // the ranks are numbered through the programs in this order
+	Apps []App // the programs; ranks are numbered through them in this order
 
-	// Hosts are where ranks run; none means this host alone. A program whose Ranks are 0 gets as many as
-	// there are slots.
+	// Hosts are the hosts on which ranks run; none means this host alone. A program whose Ranks is 0 gets as
+	// many ranks as there are slots.
 	Hosts     []Host
 	MapBy     Mapping
 	Starter   []string // the command that starts an agent (see ParseStarter); nil means ssh
-	AgentPath string   // of weft on the other hosts; empty means that of this program
-	// FanOut is how many agents the launcher starts, and each agent; 0 means 64. Where there are more hosts,
-	// agents start those of the next ones, by the same starter, and carry their streams.
+	AgentPath string   // path of weft on the other hosts; empty means the path of this program
+	// FanOut is how many agents the launcher, and each agent, starts; 0 means 64. If there are more hosts,
+	// agents start those of further hosts, with the same starter, and relay their streams.
 	FanOut int
-	// Stage has programs copied to the hosts that do not have them, or have others of their names. The copies
-	// are removed when the job ends.
+	// Stage copies programs to the hosts that do not have them, or have different ones under their names. The
+	// copies are removed when the job ends.
 	Stage bool
 
 	Env     []string // NAME=VALUE, added to this process's environment for all ranks
 	Binding Binding
 	CQCores CQCores
-	// CoresPerRank is how many cores each rank gets; 0 means one with BindCore, and by default its share of
-	// those that are free.
+	// CoresPerRank is how many cores each rank gets; 0 means one with BindCore, and otherwise its share of
+	// the free cores.
 	CoresPerRank int
 	Stdin        Input
-	Label        bool // "[rank] " goes before every line
-	// if not empty: a folder for the files rank.N.out and rank.N.err, which take the ranks' output instead
+	Label        bool // put "[rank] " before every line
+	// if not empty: a folder for files rank.N.out and rank.N.err, which receive the ranks' output instead
 	Output  string
-	Timeout time.Duration // if not 0: how long the job may take
-	Grace   time.Duration // between SIGTERM and SIGKILL when the job is ended; 0 means 2 s
-	Verbose bool          // tells on standard error what is started where, and when
-	ShowMap bool          // shows on standard error which cores the ranks get, before they start
-	// DryRun has everything found and planned, on all hosts, shows on standard output what ShowMap shows, and
+	Timeout time.Duration // if not 0: the longest time that the job may take
+	Grace   time.Duration // time between SIGTERM and SIGKILL when the job is ended; 0 means 2 s
+	Verbose bool          // report on standard error what is started where, and when
+	ShowMap bool          // show on standard error which cores the ranks get, before they start
+	// DryRun finds and plans everything, on all hosts, shows on standard output what ShowMap shows, and
 	// starts no rank.
 	DryRun bool
-	// tells on standard error where each rank is, what it is bound to, and where its completion handler runs
+	// report on standard error where each rank is, what it is bound to, and where its completion handler runs
 	Report bool
-	// Stuck is how long no message may move until the user is told what the ranks wait for. A deadlock that
-	// is certain is told at once. 0 means never.
+	// Stuck is how long no message may move before the launcher reports what the ranks wait for. A certain
+	// deadlock is reported at once. 0 means never.
 	Stuck time.Duration
-	// Survive has the job go on when a rank fails. Its end is then an error of kind RanksLost.
+	// Survive lets the job go on when a rank fails. Run then returns an error of kind RanksLost at its end.
 	Survive bool
-	// Restarts is how often the job is started again when a rank or a host is lost: with as many ranks, on
-	// the hosts that are left. See supervisor.Restartable for what counts as lost.
+	// Restarts is how often the job is restarted when a rank or a host is lost, with as many ranks, on the
+	// remaining hosts. See supervisor.Restartable for what counts as lost.
 	Restarts int
-	// Min is the least number of ranks of a restart, where slots are short. If 0, the number stays the same,
-	// and ranks share cores.
+	// Min is the smallest number of ranks of a restart, if there are too few slots. If it is 0, the number
+	// stays the same, and ranks share cores.
 	Min int
 	// AbortStuck ends the job when a deadlock is certain.
 	AbortStuck bool
-	// CallReport tells at the end how often each rank made calls at each place of the program, and for how
+	// CallReport prints at the end how often each rank made calls at each place in the program, and for how
 	// long.
 	CallReport bool
-	// if not empty: what the ranks profile (cpu, heap, block, mutex), into one file for all of them
+	// if not empty: the kind of profile (cpu, heap, block, mutex), and the one file for all ranks
 	Profile, ProfileFile string
 	// if not empty: the file for the trace of all ranks
 	Trace   string
-	MaxLine int // bytes up to which lines of different ranks never mix; 0 means DefaultMaxLine
+	MaxLine int // lines of different ranks never mix up to this many bytes; 0 means DefaultMaxLine
 
-	// Sole says that this process starts nothing but this job: every child that it gets is the job's. Only
-	// then are descendants found that have left both their rank's session and its environment.
+	// Sole says that this process starts nothing but this job: every child that it gets belongs to the job.
+	// Only then does the launcher find descendants that have left both their rank's session and its
+	// environment.
 	Sole bool
 
-	// The launcher's own standard input and output. They are never made non-blocking. A nil In stands for
+	// The launcher's own standard input and output. It never makes them non-blocking. A nil In means
 	// /dev/null.
 	In, Out, Err *os.File
 }
@@ -93,11 +95,11 @@ type App struct {
 	Ranks   int
 	Program string   // a command, a file, or a Go package that is built first
 	Args    []string // without the program's name
-	Env     []string // NAME=VALUE, added to the job's
-	Dir     string   // where the ranks start; empty means here
+	Env     []string // NAME=VALUE, added to the job's environment
+	Dir     string   // the folder in which the ranks start; empty means the current one
 }
 
-// Input says which ranks get the launcher's standard input: 0 and above is a rank.
+// Input says which ranks get the launcher's standard input: InputNone, InputAll, or the number of one rank.
 type Input int
 
 const (
@@ -105,7 +107,7 @@ const (
 	InputAll  Input = -2
 )
 
-// ParseInput reads the value of --stdin.
+// ParseInput parses the value of --stdin.
 func ParseInput(text string) (Input, error) {
 	switch text {
 	case "none":
@@ -122,14 +124,14 @@ func ParseInput(text string) (Input, error) {
 // maxRanks bounds the ranks of a job on one machine, whose processes are far fewer in any case.
 const maxRanks = 1 << 16
 
-// A RequestError is a job that makes no sense as it was asked for.
+// A RequestError reports a job request that makes no sense.
 type RequestError struct{ What string }
 
 func (e *RequestError) Error() string { return e.What }
 
 func requestErrorf(text string, args ...any) error { return &RequestError{fmt.Sprintf(text, args...)} }
 
-// A ProgramError is a program that cannot be started, with the exit status that a shell would give.
+// A ProgramError reports a program that cannot be started, with the exit status that a shell would give.
 type ProgramError struct {
 	Status int // 127: not found; 126: found, and cannot be executed; 1: a Go package that does not build
 	What   string

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Mapping says how ranks are dealt out to hosts.
+// Mapping says how ranks are assigned to hosts.
 type Mapping struct {
-	ByNode  bool // one to each host in turn; else a host's slots are filled first
-	PerNode int  // if not 0: how many ranks each host gets at most
+	ByNode  bool // one rank to each host in turn; otherwise a host's slots are filled first
+	PerNode int  // if not 0, the largest number of ranks on each host
 }
 
-// ParseMapping reads the value of --map-by.
+// ParseMapping parses the value of --map-by.
 func ParseMapping(text string) (m Mapping, err error) {
 	switch text {
 	case "core", "slot", "":

@@ -39,7 +39,7 @@ const (
 // Failure is the cause of a job's failure.
 type Failure = supervisor.Failure
 
-// How says in which way a job failed.
+// How says how a job failed.
 type How = supervisor.How
 
 const (
@@ -61,17 +61,17 @@ const (
 	RanksLost   = supervisor.RanksLost
 )
 
-// Watchdog is the life of the watchdog's process, and does not return there; elsewhere it returns at once.
-// The main function of a program that calls Run begins with it: the watchdog is the program itself, started
-// again.
+// Watchdog runs the watchdog if this process is the watchdog's, and does not return then; otherwise it
+// returns at once. The main function of a program that calls Run must call it first: the watchdog is the
+// program itself, started again.
 func Watchdog() { local.WatchdogMain() }
 
-// Run starts the job and returns when it is over and nothing of it is left. The error says why the job could
-// not be started, and is a *RequestError or a *ProgramError where the caller is to blame; or it is the
-// *Failure that ended the job, of which standard error has been told as soon as it was known. When ctx ends,
-// the job is ended.
+// Run runs the job, and returns when it is over and nothing of it is left. The error says why the job could
+// not be started (a *RequestError or a *ProgramError if the caller is to blame), or it is the *Failure that
+// ended the job, which has been printed on standard error as soon as it was known. When ctx ends, the job is
+// ended.
 //
-// It takes over the signals that programs are ended, stopped and continued with for as long as it runs.
+// While it runs, Run handles the signals that end, stop and continue programs.
 func Run(ctx context.Context, spec Job) error {
 	if err := spec.check(); err != nil {
 		return err
@@ -110,7 +110,7 @@ func (j *job) tellStep(text string, args ...any) {
 	}
 }
 
-// ExitStatus is the status that a command which ran a job should exit with, given what Run returned.
+// ExitStatus returns the status with which a command that ran a job should exit, given what Run returned.
 func ExitStatus(err error) int {
 	var failure *Failure
 	var program *ProgramError

@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// DefaultStarter is the command that starts agents where none is given. It must not ask: its standard input
+// DefaultStarter is the command that starts agents by default. It must not prompt, because its standard input
 // is the agent's.
 const DefaultStarter = "ssh -T -o BatchMode=yes {host}"
 
 // shellCharacters mean something to a shell, which a starter may use.
 const shellCharacters = "'\"`$;&|<>()\\*?{}!"
 
-// ParseStarter reads the value of --starter: a command, in which {host} stands for the host's name. The
-// agent's command is added at its end. Words with spaces in them stand in quotes.
+// ParseStarter parses the value of --starter: a command, in which {host} stands for the host's name. The
+// agent's command is appended to it. Words that contain spaces must be quoted.
 //
-// A command with {hosts} in it, for the names of all hosts with ',' between them, starts all agents at once,
-// one on each host and in this order, with its number in SLURM_PROCID. It hands its standard input to all,
-// and mixes their lines. {count} is the number of hosts.
+// A command with {hosts} in it, for the names of all hosts separated by ',', starts all agents in one call,
+// one on each host and in this order. Each agent has its number in SLURM_PROCID. The command passes its
+// standard input to all of them, and interleaves their lines. {count} is the number of hosts.
 func ParseStarter(text string) ([]string, error) {
 	var words []string
 	var word strings.Builder

@@ -2,16 +2,16 @@ package mpi
 
 import "github.com/weft-mpi/weft/mpi/internal/coll"
 
-// Allgather puts in of all ranks, one after another in rank order, into out at every rank (MPI 4.1, 6.7). All
-// ranks pass the same length of in, and Size times that of out. in may be InPlace, at all ranks: a rank's
-// block is in its place in out.
+// Allgather concatenates in from all ranks, in rank order, into out at every rank (MPI 4.1, 6.7). All ranks
+// pass the same length of in, and an out that is Size times as long. in may be InPlace, at all ranks: each
+// rank's block is then already at its place in out.
 func Allgather[T any](c *Comm, in, out []T) error { return run(allgather(c, in, out)) }
 
-// Iallgather begins an Allgather. The buffers must not be touched until the request is complete, in not be
+// Iallgather begins an Allgather. Until the request is complete, out must not be accessed and in must not be
 // changed.
 func Iallgather[T any](c *Comm, in, out []T) (Request, error) { return start(allgather(c, in, out)) }
 
-// AllgatherInit sets up an Allgather to be started again and again.
+// AllgatherInit sets up an Allgather that can be started repeatedly.
 func AllgatherInit[T any](c *Comm, in, out []T) (*Persistent, error) {
 	return setUp(allgather(c, in, out))
 }
@@ -30,20 +30,20 @@ func allgather[T any](c *Comm, in, out []T) (a collectiveCall) {
 	return a
 }
 
-// Allgatherv is Allgather with blocks of different lengths (MPI 4.1, 6.7.2): the block of rank i is counts[i]
-// elements of out from displs[i] on. Without displs blocks follow one another. All ranks pass the same
-// counts; they are used only during the call.
+// Allgatherv is Allgather with blocks of different lengths (MPI 4.1, 6.7.2): the block of rank i has
+// counts[i] elements and begins at out[displs[i]]. If displs is nil, the blocks follow one another. All ranks
+// pass the same counts. weft uses counts and displs only during the call.
 func Allgatherv[T any](c *Comm, in, out []T, counts, displs []int) error {
 	return run(allgatherv(c, in, out, counts, displs))
 }
 
-// Iallgatherv begins an Allgatherv. The buffers must not be touched until the request is complete, in not be
-// changed.
+// Iallgatherv begins an Allgatherv. Until the request is complete, out must not be accessed and in must not
+// be changed.
 func Iallgatherv[T any](c *Comm, in, out []T, counts, displs []int) (Request, error) {
 	return start(allgatherv(c, in, out, counts, displs))
 }
 
-// AllgathervInit sets up an Allgatherv to be started again and again.
+// AllgathervInit sets up an Allgatherv that can be started repeatedly.
 func AllgathervInit[T any](c *Comm, in, out []T, counts, displs []int) (*Persistent, error) {
 	return setUp(allgatherv(c, in, out, counts, displs))
 }

@@ -8,12 +8,13 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// Alloc gives a slice of n zero elements in registered memory (MPI 4.1, 9.2): outside the Go heap, on pages
-// of its own, and of a kind that the fabric can move with no copy in between. It and its parts serve wherever
-// a buffer does. Where registration costs nothing, as over TCP, ordinary slices are as fast.
+// Alloc returns a slice of n zero elements in registered memory (MPI 4.1, 9.2). The memory is outside the Go
+// heap, on pages of its own, and of a kind that the fabric can move without an intermediate copy. The slice
+// and its subslices can be used wherever a buffer can. Where registration costs nothing, as over TCP,
+// ordinary slices are as fast.
 //
-// The garbage collector knows nothing of it: Free gives it back. What has not been freed by Finalize stays
-// readable and writable until the process ends, so results may be looked at after Run.
+// The garbage collector does not manage the memory; Free releases it. Memory that has not been freed by
+// Finalize stays readable and writable until the process ends, so results can be read after Run.
 func Alloc[T any](n int) ([]T, error) {
 	e, err := running[T]()
 	switch {
@@ -34,10 +35,11 @@ func Alloc[T any](n int) ([]T, error) {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n), nil
 }
 
-// Free gives back memory that Alloc gave: the whole slice, not a part of it, and before Finalize. While an
-// operation of this rank uses it, be it a request that is not complete, a collective of another goroutine, or
-// a Persistent that is not freed, nothing is freed and the error says what it is (ErrBuffer). Nothing may
-// touch the memory afterwards: that would end the program. A slice of no capacity is no memory.
+// Free releases memory that Alloc returned. It takes the whole slice, not a part of it, and must be called
+// before Finalize. If an operation of this rank still uses the memory, Free releases nothing and returns an
+// ErrBuffer error that names the operation. Such an operation is a request that is not complete, a collective
+// of another goroutine, or a Persistent that is not freed. The program must not access the memory after Free:
+// that would crash it. Free of a slice with no capacity does nothing.
 func Free[T any](buf []T) error {
 	e, err := running[T]()
 	if err == nil && cap(buf) > 0 {

@@ -2,16 +2,16 @@ package mpi
 
 import "github.com/weft-mpi/weft/mpi/internal/coll"
 
-// Alltoall gives every rank its block of in of each rank; in out they lie in the order of the ranks that they
-// come from (MPI 4.1, 6.8). All ranks pass the same length of in and of out, a multiple of Size. in may be
-// InPlace, at all ranks: blocks are sent from out.
+// Alltoall sends block i of in to rank i and stores the block from rank i as block i of out (MPI 4.1, 6.8).
+// All ranks pass the same length of in and of out, a multiple of Size. in may be InPlace, at all ranks: the
+// blocks are then sent from out.
 func Alltoall[T any](c *Comm, in, out []T) error { return run(alltoall(c, in, out)) }
 
-// Ialltoall begins an Alltoall. The buffers must not be touched until the request is complete, in not be
+// Ialltoall begins an Alltoall. Until the request is complete, out must not be accessed and in must not be
 // changed.
 func Ialltoall[T any](c *Comm, in, out []T) (Request, error) { return start(alltoall(c, in, out)) }
 
-// AlltoallInit sets up an Alltoall to be started again and again.
+// AlltoallInit sets up an Alltoall that can be started repeatedly.
 func AlltoallInit[T any](c *Comm, in, out []T) (*Persistent, error) {
 	return setUp(alltoall(c, in, out))
 }
@@ -36,23 +36,24 @@ func (a *collectiveCall) separate() {
 	a.disjoint()
 }
 
-// Alltoallv is Alltoall with blocks of different lengths (MPI 4.1, 6.8.2): the block for rank i is scounts[i]
-// elements of in from sdispls[i] on, that from rank i is rcounts[i] elements of out from rdispls[i] on.
-// Without displacements blocks follow one another. What a rank sends to another is as long as what that one
-// expects. Counts and displacements are used only during the call. in may be InPlace, at all ranks: blocks
-// are sent from out, and scounts and sdispls are not used.
+// Alltoallv is Alltoall with blocks of different lengths (MPI 4.1, 6.8.2). The block for rank i has
+// scounts[i] elements and begins at in[sdispls[i]]; the block from rank i has rcounts[i] elements and begins
+// at out[rdispls[i]]. If the displacements are nil, the blocks follow one another. The length that a rank
+// sends to another must equal the length that the other expects. weft uses counts and displacements only
+// during the call. in may be InPlace, at all ranks: the blocks are then sent from out, and scounts and
+// sdispls are not used.
 func Alltoallv[T any](c *Comm, in []T, scounts, sdispls []int, out []T, rcounts, rdispls []int) error {
 	return run(alltoallv(c, in, scounts, sdispls, out, rcounts, rdispls))
 }
 
-// Ialltoallv begins an Alltoallv. The buffers must not be touched until the request is complete, in not be
+// Ialltoallv begins an Alltoallv. Until the request is complete, out must not be accessed and in must not be
 // changed.
 func Ialltoallv[T any](c *Comm, in []T, scounts, sdispls []int, out []T, rcounts, rdispls []int) (Request,
 	error) {
 	return start(alltoallv(c, in, scounts, sdispls, out, rcounts, rdispls))
 }
 
-// AlltoallvInit sets up an Alltoallv to be started again and again.
+// AlltoallvInit sets up an Alltoallv that can be started repeatedly.
 func AlltoallvInit[T any](c *Comm, in []T, scounts, sdispls []int, out []T, rcounts,
 	rdispls []int) (*Persistent, error) {
 	return setUp(alltoallv(c, in, scounts, sdispls, out, rcounts, rdispls))

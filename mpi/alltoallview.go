@@ -8,9 +8,9 @@ import (
 )
 
 // AlltoallView sends the elements of in[i] to rank i, and receives those of out[i] from it (MPI 4.1, 6.8.3,
-// MPI_Alltoallw). What a rank sends to another is as long as what that one expects. The views of out must not
-// overlap. The elements are not copied together but for 64 KiB of a message at a time, except in checking
-// mode.
+// MPI_Alltoallw). The length that a rank sends to another must equal the length that the other expects. The
+// views of out must not overlap. Except in checking mode, at most 64 KiB of a message are copied to
+// contiguous memory at a time.
 func AlltoallView[T any](c *Comm, in, out []View[T]) error {
 	return c.failColl("AlltoallView", alltoallView(c, in, out))
 }

@@ -8,7 +8,7 @@ func Barrier(c *Comm) error { return run(barrier(c)) }
 // Ibarrier begins a Barrier. Its request is complete when every rank has begun it.
 func Ibarrier(c *Comm) (Request, error) { return start(barrier(c)) }
 
-// BarrierInit sets up a Barrier to be started again and again.
+// BarrierInit sets up a Barrier that can be started repeatedly.
 func BarrierInit(c *Comm) (*Persistent, error) { return setUp(barrier(c)) }
 
 func barrier(c *Comm) (a collectiveCall) {

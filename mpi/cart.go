@@ -15,11 +15,11 @@ type Cart struct {
 	periodic []bool
 }
 
-// Cart makes a grid of the first ranks of the communicator. It is nil for ranks that are left over, on which
-// every method that can fails with ErrComm. In a periodic dimension the last and the first coordinate are
-// neighbors. With reorder, neighbors come to one host where they can; without, ranks keep their order. All
-// ranks of the communicator call it, with the same arguments. The grid has a communicator of its own, which
-// Comm returns and Free of that gives back.
+// Cart makes a grid of the first ranks of the communicator. Ranks that do not fit into the grid get nil; on a
+// nil Cart, every method that returns an error returns ErrComm. In a periodic dimension, the last and the
+// first coordinate are neighbors. With reorder, ranks are placed so that neighbors are on the same host where
+// possible; otherwise ranks keep their order. All ranks of the communicator call Cart with the same
+// arguments. The grid has its own communicator, which Comm returns and whose Free releases it.
 func (c *Comm) Cart(dims []int, periodic []bool, reorder bool) (*Cart, error) {
 	err := c.check()
 	if err == nil {
@@ -70,7 +70,7 @@ func product(dims []int) int {
 	return p
 }
 
-// Comm returns the communicator of the grid's ranks, nil at a rank that is left over.
+// Comm returns the communicator of the grid's ranks. It is nil at a rank outside the grid.
 func (t *Cart) Comm() *Comm {
 	if t == nil {
 		return nil
@@ -86,7 +86,7 @@ func (t *Cart) check(op string) error {
 	return nil
 }
 
-// Dims returns the size of each dimension, nil at a rank that is left over.
+// Dims returns the size of each dimension. It is nil at a rank outside the grid.
 func (t *Cart) Dims() []int {
 	if t == nil {
 		return nil
@@ -94,7 +94,7 @@ func (t *Cart) Dims() []int {
 	return slices.Clone(t.dims)
 }
 
-// Periodic tells which dimensions are periodic. It is nil at a rank that is left over.
+// Periodic reports which dimensions are periodic. It is nil at a rank outside the grid.
 func (t *Cart) Periodic() []bool {
 	if t == nil {
 		return nil
@@ -131,7 +131,7 @@ func rankOf(dims, coords []int) int {
 	return rank
 }
 
-// RankAt returns the rank at these coordinates. A coordinate of a periodic dimension may be any number.
+// RankAt returns the rank at the given coordinates. In a periodic dimension, any coordinate is valid.
 func (t *Cart) RankAt(coords ...int) (int, error) {
 	if err := t.check("RankAt"); err != nil {
 		return 0, err
@@ -154,8 +154,8 @@ func (t *Cart) RankAt(coords ...int) (int, error) {
 }
 
 // Shift returns the ranks from which this rank receives and to which it sends when all ranks send by steps
-// along a dimension (MPI 4.1, 8.5.6). Beyond an edge, for a dimension that does not exist, and at a rank that
-// is left over, it is ProcNull.
+// along a dimension (MPI 4.1, 8.5.6). It returns ProcNull beyond an edge, for a dimension that does not
+// exist, and at a rank outside the grid.
 func (t *Cart) Shift(dim, by int) (src, dst int) {
 	if t == nil {
 		return ProcNull, ProcNull
@@ -180,8 +180,8 @@ func (t *Cart) at(rank, dim, by int) int {
 	return rankOf(t.dims, coords)
 }
 
-// Sub makes the grids of the dimensions that are kept, one for each combination of the other coordinates (MPI
-// 4.1, 8.5.7). All ranks of the grid call it.
+// Sub splits the grid into subgrids that have only the dimensions marked in keep, one for each combination of
+// the other coordinates (MPI 4.1, 8.5.7). All ranks of the grid call it.
 func (t *Cart) Sub(keep ...bool) (*Cart, error) {
 	if err := t.check("Sub"); err != nil {
 		return nil, err

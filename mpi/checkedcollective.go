@@ -11,11 +11,11 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// In checking mode each rank tells its two neighbors in the ring of ranks what it calls, and compares what
-// they have told, before it begins a collective. So ranks that call differently are found out before they can
-// wait for one another, whatever the collective is. What is told is a digest of 8 bytes. Where two differ,
-// both neighbors know it, and each tells the other all: call, line, and what they have to pass alike. A rank
-// that comes to its end tells so like a call.
+// In checking mode, before a rank begins a collective, it tells its two neighbors in the ring of ranks what
+// it calls, and compares that with what they have told it. So differing calls are found before the ranks can
+// wait for one another, whatever the collective is. A rank sends a digest of 8 bytes. If two digests differ,
+// both neighbors know it, and each sends the other everything: call, line, and the arguments that must be the
+// same. A rank that reaches Finalize announces that like a call.
 
 // Messages of a call have its number, modulo signatureTags, as their tag; those that tell all have detailTag
 // too.

@@ -134,8 +134,8 @@ func (a *collectiveCall) disjoint() {
 // inPlace marks the slice that InPlace returns: its data pointer is this variable's address.
 var inPlace [16]byte
 
-// InPlace stands where MPI_IN_PLACE would: as in, the input is found in out; for Scatter as out, the root's
-// block stays where it is.
+// InPlace stands for MPI_IN_PLACE. Passed as in, it means that the input is in out. Passed as out of Scatter,
+// it means that the root's block stays in in.
 func InPlace[T any]() []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(&inPlace)), 0)
 }

@@ -12,17 +12,17 @@ import (
 
 // Special ranks and tags (MPI 4.1, sections 3.2.4 and 3.10).
 const (
-	AnySource = engine.AnySource // receive from whichever rank sends
-	AnyTag    = engine.AnyTag    // receive whichever tag comes
-	ProcNull  = engine.ProcNull  // a rank that is not there: sending to it and receiving from it do nothing
+	AnySource = engine.AnySource // receive from any rank
+	AnyTag    = engine.AnyTag    // receive any tag
+	ProcNull  = engine.ProcNull  // no rank: sending to it and receiving from it do nothing
 	Undefined = -32766           // the color of a rank that Split leaves out
 )
 
 // TagUB is the largest tag.
 const TagUB = 1<<30 - 1
 
-// Comm is a communicator: a group of ranks with a space of messages of its own (MPI 4.1, chapter 7). Messages
-// of different communicators never mix.
+// Comm is a communicator: a group of ranks with its own message space (MPI 4.1, chapter 7). Messages of
+// different communicators never mix.
 type Comm struct {
 	*commState
 	canceller *engine.Canceller // ends with the context that WithContext was given; nil without one
@@ -90,13 +90,13 @@ func (s *commState) countGroupCall(key uint64) int {
 	return n
 }
 
-// Rank is this process's rank in the communicator: 0 … Size-1.
+// Rank returns this process's rank in the communicator: 0 … Size-1.
 func (c *Comm) Rank() int { return c.rank }
 
-// Size is the number of ranks.
+// Size returns the number of ranks.
 func (c *Comm) Size() int { return c.size }
 
-// Name returns the communicator's name: the one that SetName gave, or one that tells how the communicator was
+// Name returns the communicator's name: the one that SetName set, or one that says how the communicator was
 // made.
 func (c *Comm) Name() string {
 	if c == nil || c.commState == nil {
@@ -108,15 +108,16 @@ func (c *Comm) Name() string {
 // String returns the name.
 func (c *Comm) String() string { return c.Name() }
 
-// SetName names the communicator in errors and reports of this rank (MPI 4.1, 7.8). Other ranks are not told.
+// SetName names the communicator in errors and reports of this rank (MPI 4.1, 7.8). It does not tell other
+// ranks.
 func (c *Comm) SetName(name string) {
 	if c != nil && c.commState != nil {
 		c.label.Store(&name)
 	}
 }
 
-// Abort ends the whole job: every rank is ended, and the launcher exits with code (1 for a code of 0, so that
-// an abort never looks like success; the low 8 bits of any other). It does not return.
+// Abort ends the whole job, with every rank. The launcher exits with the low 8 bits of code. For a code of 0
+// it exits with 1, so that an abort never looks like success. Abort does not return.
 func (c *Comm) Abort(code int) {
 	if code&0xff == 0 {
 		code = 1

@@ -5,11 +5,11 @@ import "github.com/weft-mpi/weft/internal/setting"
 // Config changes how weft works in this process. Init and Run read the environment once and apply each Config
 // in order. The zero Config changes nothing.
 type Config struct {
-	// Settings replace what the environment says, by the names that `weft info --settings` lists, such as
-	// WEFT_FABRIC. An empty text stands for the default.
+	// Settings override the environment, by the names that `weft info --settings` lists, such as WEFT_FABRIC.
+	// An empty string selects the default.
 	Settings map[string]string
 
-	// Defaults are Settings that apply only where neither the environment nor an earlier Config has one.
+	// Defaults are Settings that apply only if neither the environment nor an earlier Config sets them.
 	Defaults map[string]string
 }
 

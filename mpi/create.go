@@ -24,9 +24,9 @@ func (c *Comm) Create(g *Group) (*Comm, error) {
 	return child, c.failColl("Create", err)
 }
 
-// CreateGroup makes a communicator of the group's processes, in the group's order (MPI 4.1, 7.4.2). The
-// processes of the group call it, and no others. Goroutines that call it at the same time for overlapping
-// groups use different tags.
+// CreateGroup makes a communicator of the group's processes, in the group's order (MPI 4.1, 7.4.2). Only the
+// processes of the group call it. Goroutines that call it at the same time for overlapping groups must use
+// different tags.
 func (c *Comm) CreateGroup(g *Group, tag int) (*Comm, error) {
 	err := c.check()
 	if err == nil && uint(tag) > TagUB {
@@ -60,7 +60,7 @@ func (c *Comm) ranksOf(g *Group) ([]int, error) {
 }
 
 // SplitShared makes a communicator of the ranks that share memory with this one, in their order (MPI 4.1,
-// 7.4.2, MPI_COMM_TYPE_SHARED). It is collective, as Split is.
+// 7.4.2, MPI_COMM_TYPE_SHARED). Like Split, it is collective.
 func (c *Comm) SplitShared() (*Comm, error) {
 	if err := c.check(); err != nil {
 		return nil, c.failColl("SplitShared", err)

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// DimsCreate fills the zeros of dims so that the product of all is n (MPI 4.1, 8.5.1). What it fills in is as
-// equal as possible, and does not increase from one place to the next. It is local.
+// DimsCreate fills in the zeros of dims so that the product of all dimensions is n (MPI 4.1, 8.5.1). The
+// values that it fills in are as equal as possible, and in non-increasing order. It is a local call.
 func DimsCreate(n int, dims []int) error {
 	rest, open := n, 0
 	for _, d := range dims {

@@ -1,6 +1,6 @@
-// Package mpi is message passing between the ranks of a parallel program, in pure Go, with the names and the
-// meaning of the MPI standard. A buffer is a slice, a failure is an error value, and nothing on the data path
-// allocates or reflects.
+// Package mpi provides message passing between the ranks of a parallel program, in pure Go, with the names
+// and semantics of the MPI standard. A buffer is a slice, a failure is an error value, and the data path
+// neither allocates nor uses reflection.
 //
 //	func main() {
 //		err := mpi.Run(context.Background(), func(ctx context.Context, world *mpi.Comm) error {
@@ -14,18 +14,20 @@
 //
 // Start it with `weft run -n 4 ./program`. A program started without a launcher is a world of one rank.
 //
-// Every call may be made from any goroutine. Messages between two ranks on one communicator and tag never
-// overtake one another. A call that waits drives the rank's communication while it waits.
+// Labels such as E13 in comments are requirement ids, see docs/conformance.md.
+//
+// Any goroutine may make any call. Messages between two ranks on one communicator and tag never overtake one
+// another. A call that waits drives the rank's communication while it waits.
 //
 // # Ownership of buffers
 //
 // A blocking call has finished with its buffer when it returns, with or without an error. A buffer given to
-// Isend, Irecv or another call that returns a Request belongs to weft until the request is complete; a send
-// buffer may be read meanwhile.
+// Isend, Irecv or another call that returns a Request belongs to weft until the request is complete. The
+// program may read a send buffer in the meantime.
 //
-// Buffers are ordinary slices, or parts of what Alloc gives: registered memory outside the Go heap, which
-// lasts until Free.
+// Buffers are ordinary slices, or parts of slices that Alloc returned: registered memory outside the Go heap,
+// which lasts until Free.
 //
-// What is given up, by Request.Cancel or with the context of Comm.WithContext, has given its buffer back when
-// its wait returns.
+// An operation can be cancelled, by Request.Cancel or by the context of Comm.WithContext. Its buffer belongs
+// to the program again when the wait for its request returns.
 package mpi

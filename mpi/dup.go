@@ -6,9 +6,9 @@ import (
 )
 
 // Dup makes a communicator with the same ranks and its own message space (MPI 4.1, 7.4.2). It is collective:
-// all ranks of the communicator call it, in the same order among its collectives. It blocks until the ranks
-// have agreed. Free ends the use of the new communicator. Dup ends with the context of the handle, and does
-// not pass that context on.
+// all ranks of the communicator call it, in the same order relative to its other collectives. It blocks until
+// the ranks have agreed. Free ends the use of the new communicator. Dup fails when the context of the handle
+// ends; the new communicator does not inherit that context.
 func (c *Comm) Dup() (*Comm, error) { return c.dup("Dup") }
 
 func (c *Comm) dup(call string) (*Comm, error) {
@@ -27,9 +27,10 @@ func (c *Comm) dup(call string) (*Comm, error) {
 // childName is the name of a communicator that is made of this one, before SetName.
 func (c *Comm) childName(id uint32) string { return fmt.Sprintf("%s.%d", c.Name(), id/contextsPerComm) }
 
-// Free ends the use of a communicator, for all handles to it (MPI 4.1, 7.4.3). All of its ranks call it; Free
-// does not wait for them. Operations under way complete, and their requests can be waited for; the program
-// must receive what was sent. Other calls on the communicator return ErrComm. The world cannot be freed.
+// Free ends the use of a communicator, for all handles to it (MPI 4.1, 7.4.3). All of its ranks call it, but
+// Free does not wait for them. Operations under way complete, and their requests can still be waited for. The
+// program must receive what was sent. Other calls on the communicator return ErrComm. The world cannot be
+// freed.
 func (c *Comm) Free() error {
 	err := c.check()
 	if errors.Is(err, ErrRevoked) {

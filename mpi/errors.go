@@ -9,31 +9,33 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Kinds of failure, for errors.Is. Every error of this package is an *Error that wraps one of them, or a
-// cause from below.
+// Kinds of failure, for errors.Is. Every error of this package is an *Error that wraps one of them or a cause
+// from a lower layer.
 var (
-	// the message was longer than the buffer, which holds its beginning
+	// the message was longer than the buffer; the buffer holds its beginning
 	ErrTruncate   = engine.ErrTruncate
 	ErrRank       = errors.New("no such rank") //
 	ErrTag        = errors.New("invalid tag")  //
-	ErrCount      = engine.ErrCount            // lengths or counts that do not fit together
-	ErrCollective = engine.ErrCollective       // not in the same order on the communicator
+	ErrCount      = engine.ErrCount            // lengths or counts that do not match
+	ErrCollective = engine.ErrCollective       // collectives called in different orders on the communicator
 	// buffers that overlap where they must not, or that Free refuses
 	ErrBuffer = engine.ErrBuffer
-	// it has pointers, so it means nothing to another process
+	// an element type with pointers, which mean nothing to another process
 	ErrType    = errors.New("invalid element type")
 	ErrRoot    = errors.New("invalid root")         //
 	ErrOp      = errors.New("invalid operator")     //
 	ErrComm    = errors.New("invalid communicator") // nil, or freed
-	ErrRequest = engine.ErrRequest                  // used up, or not in a state for the call
-	ErrArg     = errors.New("invalid argument")     // of another kind
+	ErrRequest = engine.ErrRequest                  // already used, or not in a state for the call
+	ErrArg     = errors.New("invalid argument")     // of any other kind
 	ErrWin     = errors.New("invalid window")       // nil, or freed
-	ErrRange   = errors.New("outside the window")   // elements that the target's part has not
-	// an operation on a window outside an epoch, or a synchronisation that does not fit the one before it
+	ErrRange   = errors.New("outside the window")   // elements that the target's part does not have
+	// an operation on a window outside an epoch, or a synchronisation call that does not match the previous
+	// one
 	ErrEpoch = errors.New("window synchronisation")
-	// a process that the operation needs is gone: ended, stopped or cut off; the cause is wrapped too
+	// a process that the operation needs is gone: it has ended, stopped or been cut off; the error wraps the
+	// cause too
 	ErrProcFailed = engine.ErrProcFailed
-	// with ErrProcFailed: the process was given up because a rule of the protocol was broken
+	// with ErrProcFailed: weft gave the process up because it broke a rule of the protocol
 	ErrProtocol       = transport.ErrProtocol
 	ErrRevoked        = engine.ErrRevoked
 	ErrAborted        = engine.ErrAborted                      // the job is ending
@@ -41,19 +43,20 @@ var (
 	ErrFinalized      = engine.ErrFinalized                    //
 )
 
-// Error tells which operation failed, on which communicator, with which peer and tag.
+// Error reports which operation failed, on which communicator, with which peer and tag.
 type Error struct {
 	Op   string // "Send", "Allreduce", …
 	Comm string // the communicator's name; empty where there is none
-	// rank in Comm: of the process that failed, else of the other end; AnySource; NoPeer if no peer is known
+	// rank in Comm of the process that failed, or otherwise of the other end; AnySource; NoPeer if no peer is
+	// known
 	Peer int
-	Tag  int   // AnyTag and NoPeer alike
+	Tag  int   // may also be AnyTag or NoPeer
 	Err  error // what went wrong
 
 	elsewhere int // the peer's world rank plus one; 0 if it is equal to Peer or not known
 }
 
-// NoPeer stands in Error where an operation has no peer or no tag.
+// NoPeer is the Peer or Tag of an Error whose operation has none.
 const NoPeer = -3
 
 // Error names the peer by its rank in the communicator, and by its world rank where that differs.
@@ -141,5 +144,5 @@ func (e *Error) findPeer(c *Comm) {
 	}
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }

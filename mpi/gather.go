@@ -2,17 +2,18 @@ package mpi
 
 import "github.com/weft-mpi/weft/mpi/internal/coll"
 
-// Gather puts in of all ranks, one after another in rank order, into out at root (MPI 4.1, 6.5). All ranks
-// pass the same length of in; out is used at root alone and is Size times as long. in may be InPlace at root:
-// its block is in its place in out.
+// Gather concatenates in from all ranks, in rank order, into out at root (MPI 4.1, 6.5). All ranks pass the
+// same length of in. Only root uses out, which is Size times as long. in may be InPlace at root: root's block
+// is then already at its place in out.
 func Gather[T any](c *Comm, in, out []T, root int) error { return run(gather(c, in, out, root)) }
 
-// Igather begins a Gather. The buffers must not be touched until the request is complete.
+// Igather begins a Gather. Until the request is complete, out must not be accessed and in must not be
+// changed.
 func Igather[T any](c *Comm, in, out []T, root int) (Request, error) {
 	return start(gather(c, in, out, root))
 }
 
-// GatherInit sets up a Gather to be started again and again.
+// GatherInit sets up a Gather that can be started repeatedly.
 func GatherInit[T any](c *Comm, in, out []T, root int) (*Persistent, error) {
 	return setUp(gather(c, in, out, root))
 }
@@ -37,19 +38,20 @@ func gather[T any](c *Comm, in, out []T, root int) (a collectiveCall) {
 	return a
 }
 
-// Gatherv is Gather with blocks of different lengths (MPI 4.1, 6.5.2): at root the block of rank i is
-// counts[i] elements of out from displs[i] on. Without displs blocks follow one another. counts and displs
-// are used at root alone, and only during the call.
+// Gatherv is Gather with blocks of different lengths (MPI 4.1, 6.5.2). At root, the block of rank i has
+// counts[i] elements and begins at out[displs[i]]. If displs is nil, the blocks follow one another. Only root
+// uses counts and displs, and only during the call.
 func Gatherv[T any](c *Comm, in, out []T, counts, displs []int, root int) error {
 	return run(gatherv(c, in, out, counts, displs, root))
 }
 
-// Igatherv begins a Gatherv. The buffers must not be touched until the request is complete.
+// Igatherv begins a Gatherv. Until the request is complete, out must not be accessed and in must not be
+// changed.
 func Igatherv[T any](c *Comm, in, out []T, counts, displs []int, root int) (Request, error) {
 	return start(gatherv(c, in, out, counts, displs, root))
 }
 
-// GathervInit sets up a Gatherv to be started again and again.
+// GathervInit sets up a Gatherv that can be started repeatedly.
 func GathervInit[T any](c *Comm, in, out []T, counts, displs []int, root int) (*Persistent, error) {
 	return setUp(gatherv(c, in, out, counts, displs, root))
 }

@@ -14,11 +14,11 @@ type Graph struct {
 	sources, destinations []int
 }
 
-// Graph makes a graph of all ranks of the communicator (MPI_Dist_graph_create_adjacent). Each rank gives the
+// Graph makes a graph of all ranks of the communicator (MPI_Dist_graph_create_adjacent). Each rank passes the
 // edges of one vertex: the ranks that send to it and those that it sends to, in the order that the neighbor
-// collectives use. A rank may be named several times, and may name itself. Both ends of an edge must name it;
-// otherwise all ranks get ErrArg. With reorder, vertices are moved so that neighbors come to one host where
-// they can: a rank may then have the edges that another one gave.
+// collectives use. A rank may be listed several times, and may list itself. Both ends of an edge must list
+// it; otherwise all ranks get ErrArg. With reorder, vertices are placed so that neighbors are on the same
+// host where possible; a rank may then have the edges that another rank passed.
 func (c *Comm) Graph(sources, destinations []int, reorder bool) (*Graph, error) {
 	if err := c.check(); err != nil {
 		return nil, c.failColl("Graph", err)

@@ -47,10 +47,10 @@ func (c *Comm) Compare(d *Comm) Comparison {
 	return min(c.Group().Compare(d.Group()), Congruent)
 }
 
-// Size is the number of ranks.
+// Size returns the number of ranks.
 func (g *Group) Size() int { return len(g.ranks()) }
 
-// Rank is the rank of this process in the group, or Undefined if the process is not in the group.
+// Rank returns the rank of this process in the group, or Undefined if the process is not in the group.
 func (g *Group) Rank() int {
 	if g == nil {
 		return Undefined
@@ -153,8 +153,8 @@ func (g *Group) filter(h *Group, in bool) []int {
 	return world
 }
 
-// Translate gives the ranks in another group of ranks of g: Undefined where that group has no such process.
-// ProcNull stays ProcNull (MPI 4.1, 7.3.1).
+// Translate returns the ranks that processes of g have in another group, and Undefined for a process that is
+// not in that group. ProcNull stays ProcNull (MPI 4.1, 7.3.1).
 func (g *Group) Translate(ranks []int, to *Group) []int {
 	out := make([]int, len(ranks))
 	for i, r := range ranks {
@@ -170,7 +170,7 @@ func (g *Group) Translate(ranks []int, to *Group) []int {
 	return out
 }
 
-// Compare tells whether two groups are Identical, Similar or Unequal (MPI 4.1, 7.3.1).
+// Compare reports whether two groups are Identical, Similar or Unequal (MPI 4.1, 7.3.1).
 func (g *Group) Compare(h *Group) Comparison {
 	switch {
 	case slices.Equal(g.ranks(), h.ranks()):

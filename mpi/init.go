@@ -82,16 +82,16 @@ func (j *job) abort(code int) {
 
 func initialized() bool { return current.Load() != nil }
 
-// Wtime is a time in seconds since some moment in the past; it never goes back (MPI 4.1, 9.6).
+// Wtime returns the time in seconds since some moment in the past; it never goes back (MPI 4.1, 9.6).
 func Wtime() float64 { return float64(time.Since(started)) / float64(time.Second) }
 
 // causeFirst is how long a rank that fails because another rank has failed waits before it ends the job.
 const causeFirst = 200 * time.Millisecond
 
-// Run is the whole life of a rank: Init, body, Finalize. When ctx ends, every call under way and to come
-// fails with ErrAborted. If body fails, panics or ends its goroutine, the whole job ends, but for one that
-// survives failures (weft run --survive), which loses this rank alone; Run returns body's error, and does not
-// return from a panic. Each conf changes settings.
+// Run is the whole life of a rank: Init, body, Finalize. When ctx ends, every current and later call fails
+// with ErrAborted. If body fails, panics or calls runtime.Goexit, the whole job ends; but in a job that
+// survives failures (weft run --survive), an error from body loses only this rank. Run returns body's error,
+// and does not return after a panic. Each conf changes settings.
 func Run(ctx context.Context, body func(ctx context.Context, world *Comm) error, conf ...Config) error {
 	if body == nil {
 		return asError("Run", fmt.Errorf("%w: no body to run", ErrArg))
@@ -145,10 +145,10 @@ func yieldToCause(err error) {
 	}
 }
 
-// Init joins the job that the launcher started this process for, and returns the world communicator (MPI 4.1,
-// 11.2.1). Without a launcher the ranks find each other at WEFT_COORDINATOR; without that it is a world of
-// one. It blocks until all ranks have come, or ctx ends. It can
-// be called once in a process's life. Each conf changes settings.
+// Init joins the job for which the launcher started this process, and returns the world communicator (MPI
+// 4.1, 11.2.1). Without a launcher, the ranks find each other at WEFT_COORDINATOR; without that too, the
+// process is a world of one rank. Init blocks until all ranks have joined, or ctx ends. It can be called once
+// in a process's life. Each conf changes settings.
 func Init(ctx context.Context, conf ...Config) (*Comm, error) {
 	process.mu.Lock()
 	defer process.mu.Unlock()
@@ -345,13 +345,16 @@ func (j *job) awaitFinalize(e *engine.Engine) error {
 	return e.Drain() // others learn of the agreement from this rank
 }
 
-// Finalize ends this rank's part in the job: it returns when every rank has come to it and all that was sent
-// has been taken over by its receiver's rank (MPI 4.1, 11.2.2). Requests must be complete before it. No call
-// works after it. What the program has left over, messages that were never received and requests that were
-// never waited for, it tells in one line on standard error; messages that were never received are dropped. If
-// a rank that this one was connected with has failed, it does not wait for the others: it releases everything
-// and returns ErrProcFailed; but in a job that survives failures (weft run --survive) it waits for those that
-// are left, and returns nil.
+// Finalize ends this rank's part in the job (MPI 4.1, 11.2.2). It returns when every rank has called it and
+// every message that was sent has reached the receiver's rank. Requests must be complete before Finalize. No
+// call works after it.
+//
+// Finalize warns, in one line on standard error, of messages that were never received and requests that were
+// never waited for. It drops those messages.
+//
+// If a rank that this one was connected to has failed, Finalize does not wait for the other ranks: it
+// releases everything and returns ErrProcFailed. In a job that survives failures (weft run --survive), it
+// waits instead for the ranks that are left, and returns nil.
 func Finalize() error {
 	process.mu.Lock()
 	defer process.mu.Unlock()

@@ -5,12 +5,12 @@ import (
 	"os"
 )
 
-// LogValue makes a communicator a group of attributes in the program's own logs (log/slog): its name, this
-// process's rank in it, its size, and the host:
+// LogValue represents a communicator in the program's own logs (log/slog) as a group of attributes: its name,
+// this process's rank in it, its size, and the host:
 //
 //	slog.Info("assembled", "mpi", world)
 //
-// What weft itself logs has the rank in the world and the host.
+// weft's own log entries have the rank in the world and the host.
 func (c *Comm) LogValue() slog.Value {
 	if c == nil || c.commState == nil {
 		return slog.StringValue("no communicator")

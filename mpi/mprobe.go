@@ -5,18 +5,18 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// Message is a message that Mprobe has taken out of reach of all other receives (MPI 4.1, 3.8.2). It must be
-// received, once, by Mrecv or Imrecv. The zero Message names none.
+// Message is a message that Mprobe has reserved, so that no other receive can match it (MPI 4.1, 3.8.2). It
+// must be received, once, by Mrecv or Imrecv. The zero Message names no message.
 type Message struct {
 	c           *Comm
 	m           engine.Message
 	source, tag int
 }
 
-// Mprobe waits for a message that a Recv with the same arguments would get, and takes it, so that it can be
-// received by Mrecv or Imrecv and by nothing else: a goroutine that asks for the size first gets the very
-// message that it asked about. Status.Bytes tells the size. From ProcNull it gives, at once, MPI's
-// MPI_MESSAGE_NO_PROC, of which Mrecv receives nothing.
+// Mprobe waits for a message that a Recv with the same arguments would receive, and reserves it: only Mrecv
+// or Imrecv can receive it then. So a goroutine that asks for the size first gets exactly the message that it
+// asked about. Status.Bytes returns the size. From ProcNull, Mprobe returns MPI's MPI_MESSAGE_NO_PROC at
+// once, from which Mrecv receives nothing.
 func Mprobe(c *Comm, src, tag int) (Message, Status, error) {
 	err := c.checkRecv(src, tag)
 	if err == nil && src == ProcNull {
@@ -34,7 +34,7 @@ func Mprobe(c *Comm, src, tag int) (Message, Status, error) {
 	return Message{c, m, s.Source, s.Tag}, s, nil
 }
 
-// Improbe is Mprobe that does not block: false says that there is no such message now.
+// Improbe is the non-blocking Mprobe: false means that there is no such message now.
 func Improbe(c *Comm, src, tag int) (Message, Status, bool, error) {
 	err := c.checkRecv(src, tag)
 	if err == nil && src == ProcNull {
@@ -56,9 +56,9 @@ func Improbe(c *Comm, src, tag int) (Message, Status, bool, error) {
 	return Message{c, m, s.Source, s.Tag}, s, true, nil
 }
 
-// Mrecv receives the message into buf and returns when it is there (MPI 4.1, 3.8.3); buf may be shorter or
-// longer, as for Recv. *m is zero afterwards. A message that was received already, through a copy too, gives
-// ErrRequest.
+// Mrecv receives the message into buf and returns when it has arrived (MPI 4.1, 3.8.3). buf may be shorter or
+// longer than the message, as for Recv. *m is zero afterwards. For a message that was already received,
+// through a copy of m too, it returns ErrRequest.
 func Mrecv[T any](m *Message, buf []T) (Status, error) {
 	r, msg, err := imrecv("Mrecv", m, buf)
 	if err != nil {

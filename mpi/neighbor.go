@@ -2,20 +2,20 @@ package mpi
 
 import "github.com/weft-mpi/weft/mpi/internal/coll"
 
-// NeighborAllgather sends in to every neighbor and puts what they send, one after another, into out, in the
-// order that Topology describes (MPI 4.1, 8.6.1). All ranks pass the same length of in; out is as many times
-// as long as there are neighbors to receive from: 2 for each dimension of a Cart, at its edges too.
+// NeighborAllgather sends in to every neighbor and concatenates what they send into out, in the order that
+// Topology describes (MPI 4.1, 8.6.1). All ranks pass the same length of in. out is that length times the
+// number of neighbors to receive from. For a Cart that number is 2 per dimension, at its edges too.
 func NeighborAllgather[T any](t Topology, in, out []T) error {
 	return run(neighborAllgather(t, in, out))
 }
 
-// IneighborAllgather begins a NeighborAllgather. The buffers must not be touched until the request is
-// complete, in not be changed.
+// IneighborAllgather begins a NeighborAllgather. Until the request is complete, out must not be accessed and
+// in must not be changed.
 func IneighborAllgather[T any](t Topology, in, out []T) (Request, error) {
 	return start(neighborAllgather(t, in, out))
 }
 
-// NeighborAllgatherInit sets up a NeighborAllgather to be started again and again.
+// NeighborAllgatherInit sets up a NeighborAllgather that can be started repeatedly.
 func NeighborAllgatherInit[T any](t Topology, in, out []T) (*Persistent, error) {
 	return setUp(neighborAllgather(t, in, out))
 }
@@ -35,20 +35,20 @@ func neighborAllgather[T any](t Topology, in, out []T) (a collectiveCall) {
 	return a
 }
 
-// NeighborAllgatherv is NeighborAllgather with blocks of different lengths: that of neighbor i is counts[i]
-// elements of out from displs[i] on. Without displs blocks follow one another. counts and displs are used
-// only during the call.
+// NeighborAllgatherv is NeighborAllgather with blocks of different lengths: the block of neighbor i has
+// counts[i] elements and begins at out[displs[i]]. If displs is nil, the blocks follow one another. weft uses
+// counts and displs only during the call.
 func NeighborAllgatherv[T any](t Topology, in, out []T, counts, displs []int) error {
 	return run(neighborAllgatherv(t, in, out, counts, displs))
 }
 
-// IneighborAllgatherv begins a NeighborAllgatherv. The buffers must not be touched until the request is
-// complete, in not be changed.
+// IneighborAllgatherv begins a NeighborAllgatherv. Until the request is complete, out must not be accessed
+// and in must not be changed.
 func IneighborAllgatherv[T any](t Topology, in, out []T, counts, displs []int) (Request, error) {
 	return start(neighborAllgatherv(t, in, out, counts, displs))
 }
 
-// NeighborAllgathervInit sets up a NeighborAllgatherv to be started again and again.
+// NeighborAllgathervInit sets up a NeighborAllgatherv that can be started repeatedly.
 func NeighborAllgathervInit[T any](t Topology, in, out []T, counts, displs []int) (*Persistent, error) {
 	return setUp(neighborAllgatherv(t, in, out, counts, displs))
 }
@@ -62,17 +62,17 @@ func neighborAllgatherv[T any](t Topology, in, out []T, counts, displs []int) (a
 	return a
 }
 
-// NeighborAlltoall sends a block of in to each neighbor and puts what they send, one after another, into out,
-// in the order that Topology describes (MPI 4.1, 8.6.2). All blocks are of one length, at all ranks.
+// NeighborAlltoall sends one block of in to each neighbor and concatenates what they send into out, in the
+// order that Topology describes (MPI 4.1, 8.6.2). All blocks have the same length, at all ranks.
 func NeighborAlltoall[T any](t Topology, in, out []T) error { return run(neighborAlltoall(t, in, out)) }
 
-// IneighborAlltoall begins a NeighborAlltoall. The buffers must not be touched until the request is complete,
-// in not be changed.
+// IneighborAlltoall begins a NeighborAlltoall. Until the request is complete, out must not be accessed and in
+// must not be changed.
 func IneighborAlltoall[T any](t Topology, in, out []T) (Request, error) {
 	return start(neighborAlltoall(t, in, out))
 }
 
-// NeighborAlltoallInit sets up a NeighborAlltoall to be started again and again.
+// NeighborAlltoallInit sets up a NeighborAlltoall that can be started repeatedly.
 func NeighborAlltoallInit[T any](t Topology, in, out []T) (*Persistent, error) {
 	return setUp(neighborAlltoall(t, in, out))
 }
@@ -89,23 +89,23 @@ func neighborAlltoall[T any](t Topology, in, out []T) (a collectiveCall) {
 	return a
 }
 
-// NeighborAlltoallv is NeighborAlltoall with blocks of different lengths: the block for neighbor i is
-// scounts[i] elements of in from sdispls[i] on, that from neighbor i is rcounts[i] elements of out from
-// rdispls[i] on. Without displacements blocks follow one another. Counts and displacements are used only
-// during the call.
+// NeighborAlltoallv is NeighborAlltoall with blocks of different lengths. The block for neighbor i has
+// scounts[i] elements and begins at in[sdispls[i]]; the block from neighbor i has rcounts[i] elements and
+// begins at out[rdispls[i]]. If the displacements are nil, the blocks follow one another. weft uses counts
+// and displacements only during the call.
 func NeighborAlltoallv[T any](t Topology, in []T, scounts, sdispls []int, out []T, rcounts,
 	rdispls []int) error {
 	return run(neighborAlltoallv(t, in, scounts, sdispls, out, rcounts, rdispls))
 }
 
-// IneighborAlltoallv begins a NeighborAlltoallv. The buffers must not be touched until the request is
-// complete, in not be changed.
+// IneighborAlltoallv begins a NeighborAlltoallv. Until the request is complete, out must not be accessed and
+// in must not be changed.
 func IneighborAlltoallv[T any](t Topology, in []T, scounts, sdispls []int, out []T, rcounts,
 	rdispls []int) (Request, error) {
 	return start(neighborAlltoallv(t, in, scounts, sdispls, out, rcounts, rdispls))
 }
 
-// NeighborAlltoallvInit sets up a NeighborAlltoallv to be started again and again.
+// NeighborAlltoallvInit sets up a NeighborAlltoallv that can be started repeatedly.
 func NeighborAlltoallvInit[T any](t Topology, in []T, scounts, sdispls []int, out []T, rcounts,
 	rdispls []int) (*Persistent,
 	error) {

@@ -31,9 +31,10 @@ type Op[T any] struct {
 	operator *engine.Operator
 }
 
-// NewOp makes an operator of a function, which must be associative; inout is its left operand. If it is not
-// commutative the operands are combined in rank order (MPI 4.1, 6.9.5). The function is called from any
-// goroutine that makes progress, with slices of equal length that it must not keep; it must not communicate.
+// NewOp makes an operator from a function, which must be associative; inout is its left operand. If it is not
+// commutative, the operands are combined in rank order (MPI 4.1, 6.9.5). weft may call the function from any
+// goroutine that makes progress, with slices of equal length. The function must not keep the slices, and must
+// not communicate.
 func NewOp[T any](f func(inout, in []T), commutative bool) Op[T] {
 	if f == nil {
 		return Op[T]{}
@@ -99,7 +100,7 @@ func define[T any](name string, f func(inout, in []T)) Op[T] {
 	return Op[T]{e.(*predefinedEntry).operator}
 }
 
-// Loc is the element of MaxLoc and MinLoc: a value and where it was.
+// Loc is the element type of MaxLoc and MinLoc: a value and its location.
 type Loc[T any] struct {
 	Value T
 	Index int64
@@ -121,7 +122,7 @@ func Prod[T Number]() Op[T] {
 	return define("Prod", prod[T])
 }
 
-// Max takes the larger. A NaN on either side gives NaN.
+// Max selects the larger value. A NaN on either side gives NaN.
 func Max[T Ordered]() Op[T] {
 	if o := lookup[T]("Max"); o != nil {
 		return Op[T]{o}
@@ -129,7 +130,7 @@ func Max[T Ordered]() Op[T] {
 	return define("Max", maximum[T])
 }
 
-// Min takes the smaller. A NaN on either side gives NaN.
+// Min selects the smaller value. A NaN on either side gives NaN.
 func Min[T Ordered]() Op[T] {
 	if o := lookup[T]("Min"); o != nil {
 		return Op[T]{o}
@@ -161,7 +162,7 @@ func BXor[T Integer]() Op[T] {
 	return define("BXor", bitXor[T])
 }
 
-// LAnd is 1 where both are non-zero, else 0.
+// LAnd is 1 if both operands are non-zero, else 0.
 func LAnd[T Integer]() Op[T] {
 	if o := lookup[T]("LAnd"); o != nil {
 		return Op[T]{o}
@@ -169,7 +170,7 @@ func LAnd[T Integer]() Op[T] {
 	return define("LAnd", logicalAnd[T])
 }
 
-// LOr is 1 where either is non-zero, else 0.
+// LOr is 1 if either operand is non-zero, else 0.
 func LOr[T Integer]() Op[T] {
 	if o := lookup[T]("LOr"); o != nil {
 		return Op[T]{o}
@@ -177,7 +178,7 @@ func LOr[T Integer]() Op[T] {
 	return define("LOr", logicalOr[T])
 }
 
-// MaxLoc takes the larger value with its index; of equal values the smaller index.
+// MaxLoc selects the larger value with its index; of equal values, the one with the smaller index.
 func MaxLoc[T Ordered]() Op[Loc[T]] {
 	if o := lookup[Loc[T]]("MaxLoc"); o != nil {
 		return Op[Loc[T]]{o}
@@ -185,7 +186,7 @@ func MaxLoc[T Ordered]() Op[Loc[T]] {
 	return define("MaxLoc", maxLoc[T])
 }
 
-// MinLoc takes the smaller value with its index; of equal values the smaller index.
+// MinLoc selects the smaller value with its index; of equal values, the one with the smaller index.
 func MinLoc[T Ordered]() Op[Loc[T]] {
 	if o := lookup[Loc[T]]("MinLoc"); o != nil {
 		return Op[Loc[T]]{o}

@@ -5,8 +5,8 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// Send sends buf to rank dst and returns when buf may be used again, which may be before the receiver has it
-// (MPI 4.1, 3.2.1). T must have a fixed size and no pointers. A nil buf is a message of no elements.
+// Send sends buf to rank dst (MPI 4.1, 3.2.1). It returns when buf may be reused, which may be before the
+// receiver has the message. T must have a fixed size and no pointers. A nil buf is a message of no elements.
 func Send[T any](c *Comm, buf []T, dst, tag int) error {
 	var err error
 	if lastKnown[T]() && c.fastPathOK(dst, tag) {
@@ -29,7 +29,7 @@ func send[T any](c *Comm, buf []T, dst, tag int, sync bool) error {
 	return c.send(b, elementOf[T](c), dst, tag, sync)
 }
 
-// Ssend is Send that returns only when the receiver has begun to receive the message (MPI 4.1, 3.4).
+// Ssend is Send, but returns only when the receiver has begun to receive the message (MPI 4.1, 3.4).
 func Ssend[T any](c *Comm, buf []T, dst, tag int) error {
 	if err := send(c, buf, dst, tag, true); err != nil {
 		return c.fail("Ssend", dst, tag, err)
@@ -37,9 +37,9 @@ func Ssend[T any](c *Comm, buf []T, dst, tag int) error {
 	return nil
 }
 
-// Recv receives a message from rank src, or AnySource, with tag, or AnyTag, into buf, and returns when it is
-// there (MPI 4.1, 3.2.4). A message longer than buf fills it and gives ErrTruncate; a shorter one leaves the
-// rest as it was: Status.Count tells.
+// Recv receives a message from rank src, or AnySource, with tag, or AnyTag, into buf, and returns when the
+// message has arrived (MPI 4.1, 3.2.4). A message longer than buf fills buf and gives ErrTruncate. A shorter
+// message leaves the rest of buf unchanged; Status.Count says how many elements arrived.
 func Recv[T any](c *Comm, buf []T, src, tag int) (Status, error) {
 	if lastKnown[T]() && c.fastPathOK(src, tag) {
 		var st engine.Status
@@ -60,7 +60,7 @@ func Recv[T any](c *Comm, buf []T, src, tag int) (Status, error) {
 	return st, nil
 }
 
-// Sendrecv sends sbuf to dst and receives rbuf from src, both at once, so that ranks may do it in a ring
+// Sendrecv sends sbuf to dst and receives rbuf from src at the same time, so ranks in a ring may all call it
 // without deadlock (MPI 4.1, 3.10). The buffers must not overlap.
 func Sendrecv[T, U any](c *Comm, sbuf []T, dst, stag int, rbuf []U, src, rtag int) (Status, error) {
 	r, err := irecv(c, "Sendrecv", rbuf, src, rtag)

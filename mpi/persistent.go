@@ -8,9 +8,9 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// Persistent is a send, a receive or a collective that is set up once and begun again and again (MPI 4.1,
-// 3.9, 6.13). It is inactive at first; Start makes it active, and it is inactive again when the request that
-// Start returned has been used up.
+// Persistent is a send, a receive or a collective that is set up once and started repeatedly (MPI 4.1, 3.9,
+// 6.13). It is inactive at first. Start makes it active. It is inactive again once a wait or test has
+// completed the request that Start returned.
 type Persistent struct {
 	c         *Comm
 	receive   bool
@@ -29,8 +29,8 @@ type Persistent struct {
 	freed bool
 }
 
-// SendInit sets up a send of buf to rank dst (MPI 4.1, 3.9). Nothing is sent before Start; buf may be changed
-// while it is inactive.
+// SendInit sets up a send of buf to rank dst (MPI 4.1, 3.9). It sends nothing before Start. buf may be
+// changed while the send is inactive.
 func SendInit[T any](c *Comm, buf []T, dst, tag int) (*Persistent, error) {
 	b, err := bytesOf(buf)
 	if err == nil {
@@ -43,8 +43,8 @@ func SendInit[T any](c *Comm, buf []T, dst, tag int) (*Persistent, error) {
 		tag: tag}, nil
 }
 
-// RecvInit sets up a receive into buf from rank src, or AnySource, with tag, or AnyTag (MPI 4.1, 3.9).
-// Nothing is received before Start; buf belongs to weft while it is active.
+// RecvInit sets up a receive into buf from rank src, or AnySource, with tag, or AnyTag (MPI 4.1, 3.9). It
+// receives nothing before Start. buf belongs to weft while the receive is active.
 func RecvInit[T any](c *Comm, buf []T, src, tag int) (*Persistent, error) {
 	b, err := bytesOf(buf)
 	if err == nil {
@@ -57,8 +57,8 @@ func RecvInit[T any](c *Comm, buf []T, src, tag int) (*Persistent, error) {
 		element: elementOf[T](c), peer: src, tag: tag}, nil
 }
 
-// Start begins the operation, as Isend or Irecv would, and returns its request. Until that is used up another
-// Start gives ErrRequest.
+// Start begins the operation, as Isend or Irecv would, and returns its request. Until that request is used up
+// (see Request), another Start gives ErrRequest.
 func (p *Persistent) Start() (Request, error) {
 	if p == nil {
 		return Request{}, asError("Start", errNotSetUp)
@@ -72,9 +72,9 @@ func (p *Persistent) Start() (Request, error) {
 	return r, nil
 }
 
-// Startall begins all of ps, in their order, and sets rs[i] to the request of ps[i] (MPI 4.1, 3.9). rs must
-// be as long as ps at least. If one of them is active or freed none is started. Should one fail otherwise,
-// those before it have been started, and rs is zero from it on.
+// Startall starts all of ps, in order, and sets rs[i] to the request of ps[i] (MPI 4.1, 3.9). rs must be at
+// least as long as ps. If one of them is active or freed, none is started. If one fails for another reason,
+// those before it have been started, and rs is zero from its index on.
 func Startall(ps []*Persistent, rs []Request) error {
 	if len(rs) < len(ps) {
 		return asError("Startall", fmt.Errorf("%w: room for %d requests of %d", ErrCount, len(rs), len(ps)))
@@ -100,8 +100,8 @@ func Startall(ps []*Persistent, rs []Request) error {
 	return nil
 }
 
-// Free ends the use of p; it cannot be started any more. If it is active, its request goes on to its end and
-// can be waited for.
+// Free ends the use of p; it cannot be started any more. If p is active, its request completes normally and
+// can still be waited for.
 func (p *Persistent) Free() error {
 	if p == nil {
 		return asError("Free", errNotSetUp)

@@ -2,18 +2,19 @@ package mpi
 
 import "github.com/weft-mpi/weft/mpi/internal/coll"
 
-// Reduce combines in of all ranks, element by element, into out at root (MPI 4.1, 6.9.1). All ranks pass the
-// same length; out is used at root alone. in may be InPlace at root.
+// Reduce combines in from all ranks, element by element, into out at root (MPI 4.1, 6.9.1). All ranks pass
+// the same length. Only root uses out. in may be InPlace at root.
 func Reduce[T any](c *Comm, in, out []T, op Op[T], root int) error {
 	return run(reduce(c, in, out, op, root))
 }
 
-// Ireduce begins a Reduce. The buffers must not be touched until the request is complete, in not be changed.
+// Ireduce begins a Reduce. Until the request is complete, out must not be accessed and in must not be
+// changed.
 func Ireduce[T any](c *Comm, in, out []T, op Op[T], root int) (Request, error) {
 	return start(reduce(c, in, out, op, root))
 }
 
-// ReduceInit sets up a Reduce to be started again and again.
+// ReduceInit sets up a Reduce that can be started repeatedly.
 func ReduceInit[T any](c *Comm, in, out []T, op Op[T], root int) (*Persistent, error) {
 	return setUp(reduce(c, in, out, op, root))
 }

@@ -2,21 +2,21 @@ package mpi
 
 import "github.com/weft-mpi/weft/mpi/internal/coll"
 
-// ReduceScatter combines in of all ranks, element by element, and gives each rank its block of the result in
-// out (MPI 4.1, 6.10.2). The block of rank i is counts[i] elements; blocks follow one another. All ranks pass
-// the same counts, whose sum is the length of in; they are used only during the call. in may be InPlace, at
-// all ranks: then out has the input, and its beginning takes the block.
+// ReduceScatter combines in from all ranks, element by element, and stores each rank's block of the result in
+// out (MPI 4.1, 6.10.2). The block of rank i has counts[i] elements; blocks follow one another. All ranks
+// pass the same counts, whose sum is the length of in. weft uses counts only during the call. in may be
+// InPlace, at all ranks: out then holds the input, and its beginning receives the block.
 func ReduceScatter[T any](c *Comm, in, out []T, counts []int, op Op[T]) error {
 	return run(reduceScatter(c, in, out, counts, op))
 }
 
-// IreduceScatter begins a ReduceScatter. The buffers must not be touched until the request is complete, in
+// IreduceScatter begins a ReduceScatter. Until the request is complete, out must not be accessed and in must
 // not be changed.
 func IreduceScatter[T any](c *Comm, in, out []T, counts []int, op Op[T]) (Request, error) {
 	return start(reduceScatter(c, in, out, counts, op))
 }
 
-// ReduceScatterInit sets up a ReduceScatter to be started again and again.
+// ReduceScatterInit sets up a ReduceScatter that can be started repeatedly.
 func ReduceScatterInit[T any](c *Comm, in, out []T, counts []int, op Op[T]) (*Persistent, error) {
 	return setUp(reduceScatter(c, in, out, counts, op))
 }
@@ -44,18 +44,19 @@ func reduceScatter[T any](c *Comm, in, out []T, counts []int, op Op[T]) (a colle
 }
 
 // ReduceScatterBlock is ReduceScatter with blocks of one length, that of out (MPI 4.1, 6.10.1). in is Size
-// times as long. in may be InPlace, at all ranks: then out has the input, and its beginning takes the block.
+// times as long. in may be InPlace, at all ranks: out then holds the input, and its beginning receives the
+// block.
 func ReduceScatterBlock[T any](c *Comm, in, out []T, op Op[T]) error {
 	return run(reduceScatterBlock(c, in, out, op))
 }
 
-// IreduceScatterBlock begins a ReduceScatterBlock. The buffers must not be touched until the request is
-// complete, in not be changed.
+// IreduceScatterBlock begins a ReduceScatterBlock. Until the request is complete, out must not be accessed
+// and in must not be changed.
 func IreduceScatterBlock[T any](c *Comm, in, out []T, op Op[T]) (Request, error) {
 	return start(reduceScatterBlock(c, in, out, op))
 }
 
-// ReduceScatterBlockInit sets up a ReduceScatterBlock to be started again and again.
+// ReduceScatterBlockInit sets up a ReduceScatterBlock that can be started repeatedly.
 func ReduceScatterBlockInit[T any](c *Comm, in, out []T, op Op[T]) (*Persistent, error) {
 	return setUp(reduceScatterBlock(c, in, out, op))
 }

@@ -7,15 +7,15 @@ import (
 	"github.com/weft-mpi/weft/internal/trace"
 )
 
-// Region begins a region of the program, such as a phase of its computation, on the calling goroutine, and
-// returns the function that ends it there:
+// Region begins a region of the program, such as a phase of its computation, on the calling goroutine. It
+// returns the function that ends the region:
 //
 //	defer mpi.Region(ctx, "assemble")()
 //
-// The trace of weft run --trace shows it among the calls of the rank. It is a region of runtime/trace too,
-// within the task of ctx. Regions of a goroutine nest: one that is ended ends those that began within it.
-// Region does not communicate, needs no Init, and costs some ns where nothing is traced. A rank tells some
-// thousand names apart, of 256 bytes.
+// The trace of weft run --trace shows the region among the calls of the rank. It is also a region of
+// runtime/trace, within the task of ctx. Regions of a goroutine nest: ending one also ends those that began
+// within it. Region does not communicate, needs no Init, and costs a few ns when nothing is traced. A rank
+// distinguishes some thousand names, of up to 256 bytes each.
 func Region(ctx context.Context, name string) (end func()) {
 	region := rt.StartRegion(ctx, name)
 	b := tracing.Load()

@@ -6,25 +6,25 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/exact"
 )
 
-// Reproducible makes a communicator with the same ranks, as Dup does, whose reductions have the same bits on
-// any number of ranks, on any fabric, by any algorithm, in all forms, each time. The result of an element
-// depends on what the ranks contribute to it, and on nothing else:
+// Reproducible makes a communicator with the same ranks, as Dup does, whose reductions give the same bits
+// every time: on any number of ranks, on any fabric, with any algorithm, in all forms. The result of an
+// element depends only on what the ranks contribute to it:
 //
 //   - Sum of floating-point and complex numbers is the exact sum of the contributions, rounded once, to
-//     nearest. It does not depend on their order: so it does not matter which rank has which contribution,
+//     nearest. It does not depend on their order, so it does not matter which rank has which contribution,
 //     and ranks that contribute zeros change nothing. A sum of zero is +0; a NaN is always the same.
-//   - Operators of floating-point numbers other than Sum, and those of NewOp, combine the contributions one
-//     after another, in rank order. Ranks at the end that contribute the operator's neutral element change
-//     nothing.
-//   - Operators of integers have this property on every communicator.
+//   - Operators on floating-point numbers other than Sum, and operators made by NewOp, combine the
+//     contributions one after another, in rank order. Ranks at the end that contribute the operator's neutral
+//     element change nothing.
+//   - Operators on integers have this property on every communicator.
 //
-// What a rank has added up before the call, from a part that depends on the number of ranks, has been rounded
-// then. A program that distributes n numbers has the same bits if each of them is an element of a
-// contribution, or if sums of such parts are exact.
+// A sum that a rank computes before the call, from a part that depends on the number of ranks, has already
+// been rounded. So a program that distributes n numbers gets the same bits if each number is an element of a
+// contribution, or if the sums of such parts are exact.
 //
-// It is collective. Reduce, Allreduce, ReduceScatter, Scan and Exscan bring all contributions to an element
-// to one rank; Scan and Exscan need memory for a vector of each rank. Communicators that Dup makes of it have
-// the property too.
+// The call is collective. Reduce, Allreduce, ReduceScatter, Scan and Exscan bring all contributions to an
+// element to one rank; Scan and Exscan need memory for one vector per rank. Communicators that Dup makes from
+// the result have the property too.
 func (c *Comm) Reproducible() (*Comm, error) {
 	d, err := c.dup("Reproducible")
 	if err == nil {

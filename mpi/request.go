@@ -7,20 +7,20 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// Request is an operation under way: a small value, free to copy. The zero Request is complete; MPI calls it
-// inactive. A request is used up by the first Wait, or the first Test that finds it complete, or by one of
-// the calls for several; after that every copy of it gives ErrRequest. It is for one goroutine at a time to
-// wait for; if several do, one gets the result and the others ErrRequest.
+// Request is an operation under way. It is a small value that may be copied freely. The zero Request is
+// complete; MPI calls it inactive. The first Wait, the first Test that finds it complete, or one of the calls
+// for several requests uses a request up; after that, every copy of it gives ErrRequest. Only one goroutine
+// at a time should wait for a request; if several do, one gets the result and the others get ErrRequest.
 type Request struct {
 	h engine.Request
 	c *Comm
 }
 
-// Status tells what a receive got (MPI 4.1, 3.2.5).
+// Status describes what a receive got (MPI 4.1, 3.2.5).
 type Status struct {
 	Source int // rank in the communicator
 	Tag    int
-	// in elements of the receive's type; of a message cut off by ErrTruncate, what is in the buffer
+	// in elements of the receive's type; for a message cut off by ErrTruncate, what is in the buffer
 	Count int
 
 	bytes     int
@@ -28,15 +28,16 @@ type Status struct {
 	err       error
 }
 
-// Bytes is the size of the message in bytes; of a message cut off by ErrTruncate, what is in the buffer.
+// Bytes returns the size of the message in bytes; for a message cut off by ErrTruncate, what is in the
+// buffer.
 func (s Status) Bytes() int { return s.bytes }
 
-// Cancelled tells that Request.Cancel withdrew the operation: nothing was sent, nothing received (MPI 4.1,
-// 3.8.4).
+// Cancelled reports that Request.Cancel withdrew the operation: nothing was sent and nothing received (MPI
+// 4.1, 3.8.4).
 func (s Status) Cancelled() bool { return s.cancelled }
 
-// Err is the error of this one operation, in the statuses that WaitallStatus and the other calls for several
-// requests give (MPI 4.1, 3.7.5, MPI_ERR_IN_STATUS).
+// Err returns the error of this operation. It is set in the statuses that WaitallStatus and the other calls
+// for several requests return (MPI 4.1, 3.7.5, MPI_ERR_IN_STATUS).
 func (s Status) Err() error { return s.err }
 
 // emptyStatus is the status of an inactive request (MPI 4.1, 3.7.3), and of a send.
@@ -66,7 +67,7 @@ func nullStatus() Status {
 }
 
 // Wait returns when the operation is complete, with its status and its error (MPI 4.1, 3.7.3). It drives all
-// of the rank's communication meanwhile.
+// of the rank's communication while it waits.
 func (r Request) Wait() (Status, error) { return r.wait("Wait") }
 
 func (r Request) wait(op string) (Status, error) {
@@ -81,7 +82,7 @@ func (r Request) wait(op string) (Status, error) {
 	return r.c.statusOf(st), err
 }
 
-// Test tells whether the operation is complete, and its status and error if so. It does not block.
+// Test reports whether the operation is complete, with its status and error if so. It does not block.
 func (r Request) Test() (Status, bool, error) {
 	if r.c == nil {
 		return emptyStatus, true, nil
@@ -107,14 +108,15 @@ func (r Request) abandon() {
 // Cancel cancels an operation that has not been matched (MPI 4.1, 3.8.4): a receive without a message, or a
 // send whose message no receive and no matched probe has taken. No probe or receive finds the message of a
 // cancelled send. An operation that was matched completes as if Cancel had not been called, with its status
-// and its error. Either way the request is still to be waited for, and Status.Cancelled tells which it was.
-// Cancel does nothing to a request that is complete, as that of a small send is at once.
+// and its error. In both cases the program must still wait for the request; Status.Cancelled says whether it
+// was cancelled. Cancel does nothing to a request that is already complete; a small send completes at once.
 //
-// Wait after Cancel of a send does not depend on what the program at the receiver does, only on its rank's
-// making progress.
+// A Wait after Cancel of a send does not depend on what the program at the receiver does, only on the
+// receiver's rank making progress.
 //
-// When Cancel of a receive returns, weft writes no more into its buffer: if the message is on its way Cancel
-// blocks until it is there. Cancel of a send does not block; the buffer belongs to weft until Wait returns.
+// When Cancel of a receive returns, weft no longer writes to its buffer: if the message is on its way, Cancel
+// blocks until it has arrived. Cancel of a send does not block; the buffer belongs to weft until Wait
+// returns.
 func (r Request) Cancel() error {
 	if r.c == nil {
 		return nil

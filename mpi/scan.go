@@ -2,16 +2,16 @@ package mpi
 
 import "github.com/weft-mpi/weft/mpi/internal/coll"
 
-// Scan combines in of the ranks up to this one and with it, element by element, into out (MPI 4.1, 6.11.1).
-// All ranks pass the same length. in may be InPlace.
+// Scan combines in from this rank and all lower ranks, element by element, into out (MPI 4.1, 6.11.1). All
+// ranks pass the same length. in may be InPlace.
 func Scan[T any](c *Comm, in, out []T, op Op[T]) error { return run(scan(c, in, out, op)) }
 
-// Iscan begins a Scan. The buffers must not be touched until the request is complete, in not be changed.
+// Iscan begins a Scan. Until the request is complete, out must not be accessed and in must not be changed.
 func Iscan[T any](c *Comm, in, out []T, op Op[T]) (Request, error) {
 	return start(scan(c, in, out, op))
 }
 
-// ScanInit sets up a Scan to be started again and again.
+// ScanInit sets up a Scan that can be started repeatedly.
 func ScanInit[T any](c *Comm, in, out []T, op Op[T]) (*Persistent, error) {
 	return setUp(scan(c, in, out, op))
 }
@@ -23,16 +23,17 @@ func scan[T any](c *Comm, in, out []T, op Op[T]) (a collectiveCall) {
 	return a
 }
 
-// Exscan combines in of the ranks below this one, element by element, into out (MPI 4.1, 6.11.2). All ranks
-// pass the same length; out stays as it is at rank 0, and may be nil there. in may be InPlace.
+// Exscan combines in from all lower ranks, element by element, into out (MPI 4.1, 6.11.2). All ranks pass the
+// same length. At rank 0, out is unchanged and may be nil. in may be InPlace.
 func Exscan[T any](c *Comm, in, out []T, op Op[T]) error { return run(exscan(c, in, out, op)) }
 
-// Iexscan begins an Exscan. The buffers must not be touched until the request is complete, in not be changed.
+// Iexscan begins an Exscan. Until the request is complete, out must not be accessed and in must not be
+// changed.
 func Iexscan[T any](c *Comm, in, out []T, op Op[T]) (Request, error) {
 	return start(exscan(c, in, out, op))
 }
 
-// ExscanInit sets up an Exscan to be started again and again.
+// ExscanInit sets up an Exscan that can be started repeatedly.
 func ExscanInit[T any](c *Comm, in, out []T, op Op[T]) (*Persistent, error) {
 	return setUp(exscan(c, in, out, op))
 }

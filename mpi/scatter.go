@@ -2,18 +2,18 @@ package mpi
 
 import "github.com/weft-mpi/weft/mpi/internal/coll"
 
-// Scatter gives every rank its block of in at root, in rank order (MPI 4.1, 6.6). All ranks pass the same
-// length of out; in is used at root alone and is Size times as long. out may be InPlace at root: its block
-// stays in in.
+// Scatter sends block i of in at root to rank i, which receives it in out (MPI 4.1, 6.6). All ranks pass the
+// same length of out. Only root uses in, which is Size times as long. out may be InPlace at root: root's
+// block then stays in in.
 func Scatter[T any](c *Comm, in, out []T, root int) error { return run(scatter(c, in, out, root)) }
 
-// Iscatter begins a Scatter. The buffers must not be touched until the request is complete, in not be
+// Iscatter begins a Scatter. Until the request is complete, out must not be accessed and in must not be
 // changed.
 func Iscatter[T any](c *Comm, in, out []T, root int) (Request, error) {
 	return start(scatter(c, in, out, root))
 }
 
-// ScatterInit sets up a Scatter to be started again and again.
+// ScatterInit sets up a Scatter that can be started repeatedly.
 func ScatterInit[T any](c *Comm, in, out []T, root int) (*Persistent, error) {
 	return setUp(scatter(c, in, out, root))
 }
@@ -38,20 +38,20 @@ func scatter[T any](c *Comm, in, out []T, root int) (a collectiveCall) {
 	return a
 }
 
-// Scatterv is Scatter with blocks of different lengths (MPI 4.1, 6.6.2): the block of rank i is counts[i]
-// elements of in at root from displs[i] on. Without displs blocks follow one another. counts and displs are
-// used at root alone, and only during the call.
+// Scatterv is Scatter with blocks of different lengths (MPI 4.1, 6.6.2). At root, the block of rank i has
+// counts[i] elements and begins at in[displs[i]]. If displs is nil, the blocks follow one another. Only root
+// uses counts and displs, and only during the call.
 func Scatterv[T any](c *Comm, in []T, counts, displs []int, out []T, root int) error {
 	return run(scatterv(c, in, counts, displs, out, root))
 }
 
-// Iscatterv begins a Scatterv. The buffers must not be touched until the request is complete, in not be
+// Iscatterv begins a Scatterv. Until the request is complete, out must not be accessed and in must not be
 // changed.
 func Iscatterv[T any](c *Comm, in []T, counts, displs []int, out []T, root int) (Request, error) {
 	return start(scatterv(c, in, counts, displs, out, root))
 }
 
-// ScattervInit sets up a Scatterv to be started again and again.
+// ScattervInit sets up a Scatterv that can be started repeatedly.
 func ScattervInit[T any](c *Comm, in []T, counts, displs []int, out []T, root int) (*Persistent, error) {
 	return setUp(scatterv(c, in, counts, displs, out, root))
 }

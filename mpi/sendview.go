@@ -7,8 +7,8 @@ import (
 )
 
 // SendView sends the elements of a view as one message, and returns when they may be changed (MPI 4.1, 3.2.1
-// and 5.1). Any receive of as many elements takes it. The elements are not copied together but for 64 KiB at
-// a time, except in checking mode.
+// and 5.1). Any receive of as many elements matches it. Except in checking mode, at most 64 KiB of the
+// elements are copied to contiguous memory at a time.
 func SendView[T any](c *Comm, v View[T], dst, tag int) error {
 	var err error
 	switch {
@@ -50,8 +50,9 @@ func sendView[T any](c *Comm, v *View[T], dst, tag int) error {
 	return c.e.SendView(c.context, &v.layout, v.base(), c.worldRank(dst), tag)
 }
 
-// RecvView receives a message into the elements of a view. A shorter message fills the first ones; of a
-// longer one the rest is lost, with ErrTruncate. A view with an element twice is refused.
+// RecvView receives a message into the elements of a view. A shorter message fills the first elements. A
+// longer one fills all of them and gives ErrTruncate; the rest is lost. RecvView refuses a view that contains
+// an element twice.
 func RecvView[T any](c *Comm, v View[T], src, tag int) (Status, error) {
 	if v.wrong == nil && lastKnown[T]() && c.fastPathOK(src, tag) && v.layout.Twice() < 0 {
 		var st engine.Status

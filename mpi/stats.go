@@ -9,34 +9,34 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// Stats are a rank's counters since Init, for all communicators together (requirement E13).
+// Stats holds a rank's counters since Init, for all communicators together (E13).
 type Stats struct {
 	Connections int    // open channels to peers
-	Registered  int    // bytes of their registered buffers
-	Kept        int    // bytes of messages that have arrived and have no receive yet
-	EagerSent   uint64 // messages that were copied into a peer's ring
-	Announced   uint64 // messages of which a part or all was announced, and moved by rendezvous
+	Registered  int    // bytes of registered buffers of these channels
+	Kept        int    // bytes of messages that have arrived before their receive and wait for it
+	EagerSent   uint64 // messages copied into a peer's receive ring
+	Announced   uint64 // messages announced in whole or in part, and moved by rendezvous
 	Unexpected  uint64 // messages that arrived before their receive
-	// times that a peer was told to keep its payload, because memory for unexpected messages ran short
+	// times that a peer was told to hold its payload back, because memory for unexpected messages ran short
 	Holds       uint64
-	HeadsNoTail uint64 // polls that found the head of a message and not yet its tail
-	Stalls      uint64 // times that a channel had no credits
+	HeadsNoTail uint64 // polls that found the head of a message but not yet its tail
+	Stalls      uint64 // times that a channel ran out of credits
 	Passes      uint64 // rounds of polling
-	Sleeps      uint64 // waits that went to sleep
-	// how long goroutines have slept in calls, all together
+	Sleeps      uint64 // waits in which the goroutine went to sleep
+	// total time that goroutines have slept in calls
 	Asleep time.Duration
 
-	Channels []ChannelStats // one for each peer that this rank was connected with
+	Channels []ChannelStats // one for each peer that this rank was connected to
 }
 
-// ChannelStats are the counters of the channel to one peer.
+// ChannelStats holds the counters of the channel to one peer.
 type ChannelStats struct {
 	Peer   int    // world rank
-	Fabric string // that carries the channel: shm or tcp
-	Phase  int    // whose slots this rank sends in, from 0
+	Fabric string // the fabric that carries the channel: shm or tcp
+	Phase  int    // index, from 0, of the buffer size in which this rank sends
 
 	Registered       int    // bytes of registered buffers
-	Sent             uint64 // messages sent, without those of the channel itself
+	Sent             uint64 // messages sent, without the channel's own control messages
 	Received         uint64 // messages received
 	SentBytes        uint64 // bytes of the messages sent
 	RecvBytes        uint64 // bytes of the messages received
@@ -45,23 +45,23 @@ type ChannelStats struct {
 	Stalls           uint64 // times that credits ran out
 	EnlargesSent     uint64 // ENLARGE messages sent
 	EnlargesGranted  uint64 // of these, granted
-	ResizesRefused   uint64 // refused by the peer, or for want of memory here
+	ResizesRefused   uint64 // requests refused by the peer, or for lack of memory at this rank
 	ShrinksSent      uint64 // SHRINK messages sent
 	ShrinksGranted   uint64 // of these, granted
-	RequestsRefused  uint64 // requests of the peer for another size that were refused here
-	ZeroTransfers    uint64 // transfers that moved nothing because larger slots had to come first
-	HeadsWithoutTail uint64 // polls that found the head of a message and not yet its tail
+	RequestsRefused  uint64 // resize requests of the peer that this rank refused
+	ZeroTransfers    uint64 // transfers that moved nothing because the channel first had to get larger slots
+	HeadsWithoutTail uint64 // polls that found the head of a message but not yet its tail
 	CorruptReplies   uint64 // replies to ENLARGE and SHRINK with a wrong checksum
-	RepliesResent    uint64 // replies that were sent again because the first one was corrupt
+	RepliesResent    uint64 // replies resent because the first one was corrupt
 
-	Eager, EagerBytes           uint64 // messages and bytes that were copied through slots
-	Rendezvous, RendezvousBytes uint64 // messages and bytes that moved from user memory to user memory
+	Eager, EagerBytes           uint64 // messages and bytes that were copied through the channel's rings
+	Rendezvous, RendezvousBytes uint64 // messages and bytes that moved directly between user buffers
 	Granted                     uint64 // announcements whose bytes this rank wrote into the receiver's buffer
 
-	Lanes LaneStats // of the connections below the channel; zero where the fabric has no lanes
+	Lanes LaneStats // of the connections below the channel; zero if the fabric has no lanes
 }
 
-// LaneStats are the counters of the connections, or lanes, to one peer (requirement H5).
+// LaneStats holds the counters of the connections, or lanes, to one peer (H5).
 type LaneStats struct {
 	Lanes       int           // connections that carry data now
 	Down        uint64        // lanes that were lost

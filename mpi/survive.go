@@ -8,12 +8,11 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/agree"
 )
 
-// A job that goes on when ranks fail (weft run --survive) does so with these calls, in the manner of ULFM.
-// Operations that need a failed rank return ErrProcFailed, all others go on. docs/survivors.md teaches the
-// patterns.
+// A job that goes on when ranks fail (weft run --survive) uses these calls, which follow ULFM. Operations
+// that need a failed rank return ErrProcFailed; all others go on. docs/survivors.md explains the patterns.
 
-// Failed lists the ranks of the communicator that are known here to have failed, in rising order. Other ranks
-// may know of others.
+// Failed lists the ranks of the communicator that this rank knows to have failed, in ascending order. Other
+// ranks may know of others.
 func (c *Comm) Failed() []int {
 	if c == nil || c.commState == nil || ended.Load() {
 		return nil
@@ -28,8 +27,8 @@ func (c *Comm) Failed() []int {
 	return list
 }
 
-// AckFailed acknowledges the failures that Failed lists. From then on receives and probes from AnySource wait
-// for the ranks that are left; until then they return ErrProcFailed.
+// AckFailed acknowledges the failures that Failed lists. From then on, receives and probes from AnySource
+// wait only for the remaining ranks; until then they return ErrProcFailed.
 func (c *Comm) AckFailed() error {
 	if err := c.check(); err != nil && !errors.Is(err, ErrRevoked) {
 		return c.failColl("AckFailed", err)
@@ -38,10 +37,10 @@ func (c *Comm) AckFailed() error {
 	return nil
 }
 
-// Revoke ends the use of the communicator: every operation on it that is under way at any of its ranks, and
-// every later one, returns ErrRevoked, except for Agree, Shrink, Failed, AckFailed and Free. One rank's call
-// is enough, and it does not wait for the others. So a rank that learns of a failure can free its peers from
-// calls in which they wait for ranks that have already left the common pattern.
+// Revoke ends the use of the communicator: every current and later operation on it, at any of its ranks,
+// returns ErrRevoked, except for Agree, Shrink, Failed, AckFailed and Free. One rank's call is enough, and it
+// does not wait for the others. A rank that learns of a failure can thus release its peers from calls in
+// which they wait for ranks that have already left the common pattern.
 func (c *Comm) Revoke() error {
 	err := c.check()
 	if errors.Is(err, ErrRevoked) {
@@ -53,11 +52,11 @@ func (c *Comm) Revoke() error {
 	return c.failColl("Revoke", err)
 }
 
-// Agree returns the bitwise and of the flags of all ranks. It is collective, and it works on a communicator
-// whose ranks have failed or that was revoked: all ranks that return from it return the same, whichever ranks
-// fail meanwhile. If a rank had called with a failure that it had not acknowledged (AckFailed), the error is
-// ErrProcFailed at all ranks, and the flag is valid all the same. It blocks until all ranks that have not
-// failed have called it.
+// Agree returns the bitwise AND of the flags of all ranks. It is collective, and it works on a communicator
+// whose ranks have failed or that was revoked: all ranks that return from it return the same result,
+// whichever ranks fail in the meantime. If a rank knew of a failure that it had not acknowledged (AckFailed)
+// when it called, the error is ErrProcFailed at all ranks, and the flag is still valid. Agree blocks until
+// all ranks that have not failed have called it.
 func (c *Comm) Agree(flag uint64) (uint64, error) {
 	err := c.checkAgreement()
 	if err == nil {
@@ -91,10 +90,10 @@ func (c *Comm) checkAgreement() error {
 	return c.canceller.Err()
 }
 
-// Shrink makes a communicator of the ranks that are left, in their present order. It is collective, works on
-// a communicator that was revoked, and leaves out the same ranks everywhere: all those whose failure any of
-// the callers knew. A rank that fails during the call may be a member of the new communicator; the first
-// operation there that needs it says so.
+// Shrink makes a communicator of the remaining ranks, in their current order. It is collective, works on a
+// communicator that was revoked, and leaves out the same ranks everywhere: all those whose failure any of the
+// callers knew. A rank that fails during the call may be a member of the new communicator; the first
+// operation there that needs it returns an error.
 func (c *Comm) Shrink() (*Comm, error) {
 	if err := c.checkAgreement(); err != nil {
 		return nil, c.failColl("Shrink", err)

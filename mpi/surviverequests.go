@@ -45,10 +45,10 @@ func (c *Comm) beginInTurn(op string, agreement func() error) (Request, error) {
 	return Request{h, c}, nil
 }
 
-// Iagree is Agree with a request: *flag is this rank's flag, and the common one when the request is complete,
-// without an error or with ErrProcFailed. Until then it belongs to weft. Agreements and Shrinks of a
-// communicator, with requests or not, take place in the order of their calls, which is to be the same at all
-// ranks.
+// Iagree is the non-blocking Agree. *flag is this rank's flag on entry. It belongs to weft until the request
+// is complete, and is then the common flag, if there is no error or the error is ErrProcFailed. Blocking and
+// non-blocking Agree and Shrink calls on a communicator take effect in the order of the calls, which must be
+// the same at all ranks.
 func (c *Comm) Iagree(flag *uint64) (Request, error) {
 	if flag == nil {
 		return Request{}, c.failColl("Iagree", errors.Join(ErrBuffer, errors.New("no flag")))
@@ -56,8 +56,8 @@ func (c *Comm) Iagree(flag *uint64) (Request, error) {
 	return c.beginInTurn("Iagree", func() error { return c.agree(flag) })
 }
 
-// Ishrink is Shrink with a request: *into is the new communicator when the request is complete without an
-// error. Until then it belongs to weft.
+// Ishrink is the non-blocking Shrink. *into belongs to weft until the request is complete, and is then the
+// new communicator if there is no error.
 func (c *Comm) Ishrink(into **Comm) (Request, error) {
 	if into == nil {
 		return Request{}, c.failColl("Ishrink", errors.Join(ErrBuffer, errors.New("no place for the result")))

@@ -8,16 +8,17 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 )
 
-// SendValue sends one value of any Go type to rank dst: a string, a slice, a map, a struct that contains
+// SendValue sends one value of any Go type to rank dst: a string, a slice, a map, or a struct that contains
 // them. RecvValue receives it, into the same type.
 //
-// A value of fixed size without pointers travels as it is, and any other by encoding/gob. The calls on values
-// allocate, and copy more than once: they are for set-up and results, not for the inner loop.
+// A value of fixed size without pointers is sent as its memory, and any other value in encoding/gob. The
+// calls on values allocate, and copy more than once: they are meant for set-up and results, not for the inner
+// loop.
 //
-// A type that would arrive incomplete is refused with ErrType: one with a channel, a function or a field that
-// is not exported, unless the type encodes itself (gob.GobEncoder, encoding.BinaryMarshaler). Fields that are
-// not exported are allowed only as long as the type has a fixed size and no pointers. A value that refers to
-// itself is refused as well. A value in an interface needs gob.Register.
+// A type that would arrive incomplete is refused with ErrType: one with a channel, a function or an
+// unexported field, unless the type encodes itself (gob.GobEncoder, encoding.BinaryMarshaler). Unexported
+// fields are allowed only if the type has a fixed size and no pointers. A value that refers to itself is
+// refused as well. A value in an interface needs gob.Register.
 func SendValue[T any](c *Comm, v T, dst, tag int) error {
 	err := c.checkSend(dst, tag)
 	var b []byte
@@ -31,7 +32,7 @@ func SendValue[T any](c *Comm, v T, dst, tag int) error {
 }
 
 // RecvValue receives a value that SendValue sent, from rank src, or AnySource, with tag, or AnyTag. From
-// ProcNull it is the zero value.
+// ProcNull it returns the zero value.
 func RecvValue[T any](c *Comm, src, tag int) (T, Status, error) {
 	var v T
 	m, st, err := Mprobe(c, src, tag)
@@ -46,8 +47,8 @@ func RecvValue[T any](c *Comm, src, tag int) (T, Status, error) {
 	return v, st, c.fail("RecvValue", st.Source, st.Tag, err)
 }
 
-// BcastValue returns the value of the root at every rank. What other ranks pass is not used. All ranks name
-// the same type, of those that SendValue can send.
+// BcastValue returns root's value at every rank. The values that other ranks pass are not used. All ranks use
+// the same type, one that SendValue can send.
 func BcastValue[T any](c *Comm, v T, root int) (T, error) {
 	err := c.checkRoot(root)
 	if err == nil {
@@ -80,7 +81,7 @@ func bcastValue[T any](c *Comm, v *T, root int) error {
 	return received(h, root, b, v)
 }
 
-// GatherValues returns the values of all ranks, in rank order, at the root. It is nil at the others.
+// GatherValues returns the values of all ranks, in rank order, at root. It returns nil at the others.
 func GatherValues[T any](c *Comm, v T, root int) ([]T, error) {
 	err := c.checkRoot(root)
 	var all []T
@@ -144,8 +145,8 @@ func gatherValues[T any](c *Comm, v *T, root int, everywhere bool) ([]T, error) 
 	return all, nil
 }
 
-// AllreduceValue combines the values of all ranks and returns the result at every rank. Values that do not
-// travel as they are are combined in rank order.
+// AllreduceValue combines the values of all ranks and returns the result at every rank. Values that have to
+// be encoded (see SendValue) are combined in rank order.
 func AllreduceValue[T any](c *Comm, v T, op Op[T]) (T, error) {
 	err := c.check()
 	if err == nil && op.operator == nil {

@@ -2,9 +2,9 @@ package mpi
 
 import "github.com/weft-mpi/weft/mpi/internal/engine"
 
-// SendVec sends one message made of several pieces of memory, in their order, and returns when they may be
-// used again (requirement E2; MPI 4.1, 4.1.2 describes such a message by a datatype). It is received like any
-// other message of as many bytes, by Recv or RecvVec.
+// SendVec sends one message made of several pieces of memory, in order, and returns when they may be reused
+// (E2; MPI 4.1, 4.1.2 describes such a message by a datatype). Any receive of as many bytes receives it, such
+// as Recv or RecvVec.
 func SendVec(c *Comm, vec [][]byte, dst, tag int) error {
 	r, err := isendVec(c, "SendVec", vec, dst, tag)
 	if err != nil {
@@ -15,7 +15,8 @@ func SendVec(c *Comm, vec [][]byte, dst, tag int) error {
 }
 
 // RecvVec receives one message into several pieces of memory, filling one after the other, and returns when
-// it is there. A message longer than all of them fills them and gives ErrTruncate. Status.Count is in bytes.
+// the message has arrived. A message longer than all of them together fills them and gives ErrTruncate.
+// Status.Count is in bytes.
 func RecvVec(c *Comm, vec [][]byte, src, tag int) (Status, error) {
 	r, err := irecvVec(c, "RecvVec", vec, src, tag)
 	if err != nil {

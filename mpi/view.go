@@ -7,52 +7,53 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/layout"
 )
 
-// View is a selection of elements of a slice, in an order of its own: a column of a matrix, a block of an
-// array, the elements of an index set, or a selection of the elements of another view. It refers to the slice
-// and copies nothing. The zero View has no elements. A View whose arguments do not fit its slice has no
-// elements either, and every call that is given it returns the reason.
+// View is an ordered selection of elements of a slice: a column of a matrix, a block of an array, the
+// elements of an index set, or a selection of the elements of another view. It refers to the slice and copies
+// nothing. The zero View has no elements. A View whose arguments do not fit its slice has no elements either,
+// and every call that takes it returns the reason.
 type View[T any] struct {
 	first  *T // of the slice
 	layout layout.Layout
 	wrong  *error // nil for nothing; a View is passed by value, and so is small
 }
 
-// Strided is count blocks of block elements. Blocks begin stride elements apart, the first one at the
-// beginning of data. With a negative stride the blocks come from the last to the first (MPI 4.1, 5.1.2,
-// MPI_Type_vector).
+// Strided selects count blocks of block elements. The first block begins at the beginning of data, and blocks
+// begin stride elements apart. With a negative stride, the blocks come from the last to the first (MPI 4.1,
+// 5.1.2, MPI_Type_vector).
 func Strided[T any](data []T, count, block, stride int) View[T] {
 	l, err := layout.Strided(len(data), unitOf[T](), count, block, stride)
 	return viewOf(unsafe.SliceData(data), l, err)
 }
 
-// Sub is a block of an n-dimensional array, whose last index changes fastest: the elements with indices from
-// start to start + size in each dimension. Their order is that of the array (MPI 4.1, 5.1.3,
-// MPI_Type_create_subarray).
+// Sub selects a block of an n-dimensional array, whose last index changes fastest: the elements with indices
+// from start up to but not including start + size in each dimension, in the order of the array (MPI 4.1,
+// 5.1.3, MPI_Type_create_subarray).
 func Sub[T any](data []T, shape, start, size []int) View[T] {
 	l, err := layout.Sub(len(data), unitOf[T](), shape, start, size)
 	return viewOf(unsafe.SliceData(data), l, err)
 }
 
-// Indexed is length[i] elements from at[i] on, for each i in turn. Without lengths each is one element (MPI
-// 4.1, 5.1.2, MPI_Type_indexed). at and length must not be changed while the View is in use.
+// Indexed selects length[i] elements from data[at[i]] on, for each i in turn. If length is nil, it selects
+// one element each (MPI 4.1, 5.1.2, MPI_Type_indexed). at and length must not be changed while the View is in
+// use.
 func Indexed[T any](data []T, at, length []int) View[T] {
 	l, err := layout.Indexed(len(data), unitOf[T](), at, length)
 	return viewOf(unsafe.SliceData(data), l, err)
 }
 
-// Strided is Strided of the elements of the view, in its order, instead of those of a slice.
+// Strided is like the function Strided, but selects from the elements of the view, in the view's order.
 func (v View[T]) Strided(count, block, stride int) View[T] {
 	l, err := layout.Strided(v.Len(), unitOf[T](), count, block, stride)
 	return v.selected(l, err)
 }
 
-// Sub is Sub of the elements of the view, in its order, instead of those of a slice.
+// Sub is like the function Sub, but selects from the elements of the view, in the view's order.
 func (v View[T]) Sub(shape, start, size []int) View[T] {
 	l, err := layout.Sub(v.Len(), unitOf[T](), shape, start, size)
 	return v.selected(l, err)
 }
 
-// Indexed is Indexed of the elements of the view, in its order, instead of those of a slice.
+// Indexed is like the function Indexed, but selects from the elements of the view, in the view's order.
 func (v View[T]) Indexed(at, length []int) View[T] {
 	l, err := layout.Indexed(v.Len(), unitOf[T](), at, length)
 	return v.selected(l, err)
@@ -96,8 +97,8 @@ func unitOf[T any]() int { return max(sizeOf[T](), 1) }
 // Len is the number of elements.
 func (v View[T]) Len() int { return v.layout.Bytes() / unitOf[T]() }
 
-// Pack copies the elements, in the view's order, to dst: as many as there is room for. It returns their
-// number.
+// Pack copies the elements, in the view's order, to dst, as many as fit. It returns the number of elements
+// copied.
 func (v View[T]) Pack(dst []T) int {
 	dst = dst[:min(v.Len(), len(dst))]
 	if v.isPlain() {
@@ -110,8 +111,8 @@ func (v View[T]) Pack(dst []T) int {
 	return len(dst)
 }
 
-// Unpack copies src to the elements, in the view's order: as many as src has, or as there are. It returns
-// their number.
+// Unpack copies src to the elements, in the view's order, as many as there are in both. It returns the number
+// of elements copied.
 func (v View[T]) Unpack(src []T) int {
 	src = src[:min(v.Len(), len(src))]
 	if v.isPlain() {

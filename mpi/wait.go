@@ -7,16 +7,16 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// The calls for several requests (MPI 4.1, 3.7.5). What they complete they replace in the slice by the zero
-// Request, as MPI does with MPI_REQUEST_NULL, so that the slice can be given to them again. Zero requests in
-// it are inactive: they are passed over. One that was used up before counts as complete, with ErrRequest.
+// The following calls are for several requests (MPI 4.1, 3.7.5). They replace the requests that they complete
+// by the zero Request, as MPI does with MPI_REQUEST_NULL, so the slice can be passed again. Zero requests in
+// it are inactive and are skipped. A request that was used up before counts as complete, with ErrRequest.
 
-// Waitall waits for every request, whatever becomes of the others, and returns the first failure by index.
-// Every request is complete and zero afterwards.
+// Waitall waits for every request, even if some fail, and returns the first failure by index. Every request
+// is complete and zero afterwards.
 func Waitall(rs []Request) error { return waitall("Waitall", rs, nil) }
 
-// WaitallStatus is Waitall that sets st[i] to the status of each rs[i]. The status of an inactive request is
-// empty: source AnySource, tag AnyTag, count 0. Status.Err tells whether the request failed. st must be at
+// WaitallStatus is Waitall, and sets st[i] to the status of each rs[i]. The status of an inactive request is
+// empty: source AnySource, tag AnyTag, count 0. Status.Err reports whether the request failed. st must be at
 // least as long as rs.
 func WaitallStatus(rs []Request, st []Status) error {
 	if err := enough("WaitallStatus", rs, st); err != nil {
@@ -68,15 +68,15 @@ func waitall(op string, rs []Request, st []Status) error {
 	return o.first
 }
 
-// Waitany waits until one of the requests is complete, and returns its index, its status and its error. The
-// index is -1, at once, when none is active. If several are complete it is the lowest.
+// Waitany waits until one of the requests is complete, and returns its index, its status and its error. If
+// none is active, it returns the index -1 at once. If several are complete, it returns the lowest index.
 func Waitany(rs []Request) (int, Status, error) {
 	i, st, _, err := anyOf("Waitany", rs, true)
 	return i, st, err
 }
 
-// Testany is Waitany that does not block: false says that active requests are there and none is complete.
-// When none is active it is true, with an index of -1.
+// Testany is the non-blocking Waitany: false means that some requests are active and none is complete. If
+// none is active, it returns true with the index -1.
 func Testany(rs []Request) (int, Status, bool, error) { return anyOf("Testany", rs, false) }
 
 func anyOf(op string, rs []Request, wait bool) (at int, st Status, ok bool, err error) {
@@ -100,14 +100,14 @@ func anyOf(op string, rs []Request, wait bool) (at int, st Status, ok bool, err 
 }
 
 // Waitsome waits until at least one of the requests is complete, and returns the indices of all that are, in
-// ascending order, in the memory of done, which is enlarged as needed. There are none when no request is
-// active. The error is the first failure by index; the others that are complete are complete all the same.
+// ascending order, in the memory of done, which it enlarges as needed. It returns no indices if no request is
+// active. The error is the first failure by index; the other indices returned are complete as well.
 func Waitsome(rs []Request, done []int) ([]int, error) {
 	return someOf("Waitsome", rs, done, nil, true)
 }
 
-// WaitsomeStatus is Waitsome that sets st[i] to the status of rs[i] for each index i that it returns;
-// Status.Err tells of each whether it failed. st must be as long as rs at least.
+// WaitsomeStatus is Waitsome, and sets st[i] to the status of rs[i] for each index i that it returns.
+// Status.Err reports whether that request failed. st must be at least as long as rs.
 func WaitsomeStatus(rs []Request, done []int, st []Status) ([]int, error) {
 	if err := enough("WaitsomeStatus", rs, st); err != nil {
 		return done[:0], err
@@ -115,12 +115,12 @@ func WaitsomeStatus(rs []Request, done []int, st []Status) ([]int, error) {
 	return someOf("WaitsomeStatus", rs, done, st, true)
 }
 
-// Testsome is Waitsome that does not block: it returns no index when none is complete.
+// Testsome is the non-blocking Waitsome: it returns no index if none is complete.
 func Testsome(rs []Request, done []int) ([]int, error) {
 	return someOf("Testsome", rs, done, nil, false)
 }
 
-// TestsomeStatus is WaitsomeStatus that does not block.
+// TestsomeStatus is the non-blocking WaitsomeStatus.
 func TestsomeStatus(rs []Request, done []int, st []Status) ([]int, error) {
 	if err := enough("TestsomeStatus", rs, st); err != nil {
 		return done[:0], err
@@ -149,12 +149,12 @@ func someOf(op string, rs []Request, done []int, st []Status, wait bool) ([]int,
 	return done, o.first
 }
 
-// Testall tells whether all of the requests are complete. If they are, they are used up, and it returns the
-// first failure by index; if not, nothing has happened to any. It does not block.
+// Testall reports whether all of the requests are complete. If they are, it uses them up and returns the
+// first failure by index. If not, it changes none of them. It does not block.
 func Testall(rs []Request) (bool, error) { return testall("Testall", rs, nil) }
 
-// TestallStatus is Testall that, if all are complete, sets st[i] to the status of each rs[i], as
-// WaitallStatus does. st must be at least as long as rs.
+// TestallStatus is Testall. If all are complete, it sets st[i] to the status of each rs[i], as WaitallStatus
+// does. st must be at least as long as rs.
 func TestallStatus(rs []Request, st []Status) (bool, error) {
 	if err := enough("TestallStatus", rs, st); err != nil {
 		return false, err

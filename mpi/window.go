@@ -11,16 +11,16 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// Win is a window: memory of every rank of a communicator that the others put to and get from without that
-// rank's taking part (MPI 4.1, chapter 12). Offsets and counts are in elements. The parts of ranks may have
-// different sizes.
+// Win is a window: memory of every rank of a communicator that the other ranks read and write without that
+// rank taking part (MPI 4.1, chapter 12). Offsets and counts are in elements. The parts of different ranks
+// may have different sizes.
 //
-// Operations are carried out within epochs, which a rank opens and closes by Fence, Lock or LockAll, or
-// Start. They are complete when the epoch is closed, or at a Flush; until then the buffers belong to weft. An
-// operation outside an epoch, out of bounds, or on a window that was freed fails at the rank that calls it
-// and changes nothing. docs/spec/windows.md tells what is seen by whom when.
+// Operations take place within epochs, which a rank opens and closes by Fence, Lock or LockAll, or Start.
+// They are complete when the epoch is closed, or after a Flush; until then their buffers belong to weft. An
+// operation outside an epoch, out of bounds, or on a window that was freed fails at the calling rank and
+// changes nothing. docs/spec/windows.md specifies when each rank sees which changes.
 //
-// A Win may be used by several goroutines at once.
+// Several goroutines may use a Win at the same time.
 type Win[T any] struct {
 	window
 	local []T
@@ -52,8 +52,8 @@ type windowState struct {
 	arrived         map[int]int // Posts that have come for a Start that was given up, by rank
 }
 
-// WinAllocate makes a window with n elements of fresh zeroed memory at this rank (MPI 4.1, 12.2.2). It is
-// collective. Memory of WinAllocate is of the kind that ranks of the same host reach by loads and stores.
+// WinAllocate makes a window with n elements of newly allocated, zeroed memory at this rank (MPI 4.1,
+// 12.2.2). It is collective. Ranks of the same host access this memory by loads and stores.
 func WinAllocate[T any](c *Comm, n int) (*Win[T], error) {
 	defer endTraced(traceCall(tracedAllocate))
 	return allocateWindow[T](c, n, "WinAllocate")
@@ -83,9 +83,9 @@ func allocateWindow[T any](c *Comm, n int, op string) (*Win[T], error) {
 	return w, nil
 }
 
-// WinCreate makes a window of memory that this rank has (MPI 4.1, 12.2.1). It is collective. Ranks of the
-// same host reach memory of Alloc by loads and stores, other memory with the help of this rank's calls. buf
-// must stay as it is, and is not to be freed, until the window is freed.
+// WinCreate makes a window from existing memory of this rank (MPI 4.1, 12.2.1). It is collective. Ranks of
+// the same host access memory of Alloc by loads and stores, and other memory with the help of this rank's
+// calls. The memory of buf must stay in place, and must not be freed, until the window is freed.
 func WinCreate[T any](c *Comm, buf []T) (*Win[T], error) {
 	defer endTraced(traceCall(tracedCreate))
 	if err := c.check(); err != nil {
@@ -96,8 +96,9 @@ func WinCreate[T any](c *Comm, buf []T) (*Win[T], error) {
 	return w, c.failColl("WinCreate", err)
 }
 
-// WinAllocateShared is WinAllocate for ranks that share memory: each may look at the parts of all others by
-// Of (MPI 4.1, 12.2.3). Where ranks of the communicator do not share memory it fails at those, with ErrWin.
+// WinAllocateShared is WinAllocate for ranks that share memory: each rank can access the parts of all others
+// by Of (MPI 4.1, 12.2.3). If some ranks of the communicator do not share memory, it fails with ErrWin at all
+// ranks.
 func WinAllocateShared[T any](c *Comm, n int) (*Win[T], error) {
 	defer endTraced(traceCall(tracedAllocateShared))
 	w, err := allocateWindow[T](c, n, "WinAllocateShared")
@@ -193,13 +194,13 @@ func makeWindow[T any](c *Comm, mem []byte, dynamic bool, broken error) (*Win[T]
 	return &Win[T]{window: x, local: elements[T](mem), calls: &sync.Pool{}}, nil
 }
 
-// Local is this rank's part. Other ranks may be at it while an epoch is open: then it is to be read and
-// written by sync/atomic, or under the lock of this rank.
+// Local returns this rank's part. While an epoch is open, other ranks may access it at the same time: the
+// program must then read and write it with sync/atomic, or under the lock of this rank.
 func (w *Win[T]) Local() []T { return w.local }
 
-// Of is the part of a rank of a window of WinAllocateShared, in this process: to be loaded and stored, also
-// by sync/atomic. It is nil for a window of another kind whose part is not mapped here. It must not be
-// touched after Free.
+// Of returns a rank's part of a window of WinAllocateShared, mapped into this process, for loads and stores
+// including those of sync/atomic. It returns nil for a window of another kind whose part is not mapped here.
+// The memory must not be accessed after Free.
 func (w *Win[T]) Of(rank int) []T {
 	if w.base() == nil || w.freed.Load() || uint(rank) >= uint(len(w.sizes)) {
 		return nil
@@ -211,20 +212,20 @@ func (w *Win[T]) Of(rank int) []T {
 	return unsafe.Slice((*T)(t.Base()), w.sizes[rank])
 }
 
-// Comm is the communicator of the window: its own, with the ranks of the one that it was made of.
+// Comm returns the window's own communicator, which has the ranks of the one that the window was made from.
 func (w *Win[T]) Comm() *Comm { return w.comm }
 
-// Size is the number of elements of a rank's part; 0 for a dynamic window.
+// Size returns the number of elements of a rank's part; 0 for a dynamic window.
 func (w *Win[T]) Size(rank int) int { return w.sizes[rank] }
 
-// Free ends the window, when all operations on it are complete (MPI 4.1, 12.2.5). It is collective, and
-// returns when all ranks have called it. Memory of WinAllocate and WinAllocateShared is gone then: nothing
-// may touch it.
+// Free frees the window, once all operations on it are complete (MPI 4.1, 12.2.5). It is collective, and
+// returns when all ranks have called it. It releases the memory of WinAllocate and WinAllocateShared, which
+// the program must not access any more.
 //
 // If a rank of the window has failed, or its communicator was revoked, Free may not wait for the others, and
-// returns ErrProcFailed or ErrRevoked. The window is freed here all the same, with whatever epoch is open.
-// Since others may still be at its memory, that stays in place until Finalize. The same holds if the context
-// of the handle ends first.
+// returns ErrProcFailed or ErrRevoked. The window is freed at this rank all the same, whatever epoch is open.
+// Since others may still access its memory, that memory stays in place until Finalize. The same holds if the
+// context of the handle ends first.
 func (w *Win[T]) Free() error {
 	defer endTraced(traceCall(tracedFree))
 	err := w.base().check()

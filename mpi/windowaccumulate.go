@@ -11,11 +11,14 @@ import (
 // maxUpdateElem is the largest element of an accumulate in bytes.
 const maxUpdateElem = rma.MaxUpdate / 2
 
-// Accumulate changes elements of a rank's part, from at on, each as one: to what is there op that of src
-// (MPI 4.1, 12.3.4). op is a predefined operator, Replace or NoOp. Accumulates, FetchAndOps and
-// CompareAndSwaps of all ranks are atomic against each other, element by element, and against operations of
-// sync/atomic on Local where elements have 4 or 8 bytes; those of one rank on one part come in the order of
-// the calls. It does not wait for that rank but for room. src is the caller's again when it returns.
+// Accumulate replaces n elements of a rank's part, from element at on, by the result of op on the element and
+// the corresponding element of src (MPI 4.1, 12.3.4). n is the length of src. op is a predefined operator,
+// Replace or NoOp.
+//
+// Each element is updated atomically with respect to the Accumulates, FetchAndOps and CompareAndSwaps of all
+// ranks, and, if elements have 4 or 8 bytes, with respect to operations of sync/atomic on Local. Accumulates
+// of one rank on one part take effect in the order of the calls. Accumulate may wait for room, but not for
+// the target rank. src may be reused when it returns.
 func (w *Win[T]) Accumulate(src []T, rank, at int, op Op[T]) error {
 	traced := traceOperation()
 	t, offset, code, err := w.base().accumulate(rank, at, len(src), op.code())
@@ -29,8 +32,8 @@ func (w *Win[T]) Accumulate(src []T, rank, at int, op Op[T]) error {
 	return w.base().fail("Accumulate", rank, err)
 }
 
-// GetAccumulate is Accumulate that gives in result what was there (MPI 4.1, 12.3.4). result must not be
-// touched before the epoch is closed, or Flush or FlushLocal has returned.
+// GetAccumulate is Accumulate that also stores the previous elements in result (MPI 4.1, 12.3.4). result must
+// not be accessed before the epoch is closed, or Flush or FlushLocal has returned.
 func (w *Win[T]) GetAccumulate(src, result []T, rank, at int, op Op[T]) error {
 	if len(src) == 0 && op.code() == rma.NoOp {
 		src = result // which say nothing
@@ -54,8 +57,8 @@ func countsDiffer(elements, results int) error {
 	return fmt.Errorf("%w: %d elements, and room for %d results", ErrCount, elements, results)
 }
 
-// FetchAndOp is GetAccumulate of one element: it gives what was there, and is complete when it returns (MPI
-// 4.1, 12.3.4).
+// FetchAndOp is GetAccumulate of one element: it returns the previous value, and is complete when it returns
+// (MPI 4.1, 12.3.4).
 func (w *Win[T]) FetchAndOp(value T, rank, at int, op Op[T]) (T, error) {
 	code := op.code()
 	if there := w.word(rank, at, code); there != nil {
@@ -94,8 +97,8 @@ func (w *Win[T]) fetch(value, compare T, rank, at int, code rma.Code) (was T, er
 	return was, err
 }
 
-// CompareAndSwap puts swap in the place of an element that is equal to compare, byte by byte, and gives what
-// was there (MPI 4.1, 12.3.4). It is complete when it returns.
+// CompareAndSwap replaces an element by swap if it is equal to compare, byte by byte, and returns the
+// previous value (MPI 4.1, 12.3.4). It is complete when it returns.
 func (w *Win[T]) CompareAndSwap(compare, swap T, rank, at int) (T, error) {
 	if there := w.word(rank, at, rma.Swap); there != nil {
 		v := w.w.Type().Word(there, lowest(&swap, w.elem), lowest(&compare, w.elem), rma.Swap)

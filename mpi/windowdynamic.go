@@ -8,13 +8,12 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// WinCreateDynamic makes a window without memory (MPI 4.1, 12.2.4). It is collective. A rank makes memory
-// part of it by Attach, and takes it out by Detach, whenever it likes. Operations name elements by the
-// positions that Attach gives: numbers that ranks may send each other as any others.
+// WinCreateDynamic makes a window without memory (MPI 4.1, 12.2.4). It is collective. A rank adds memory to
+// the window by Attach, and removes it by Detach, at any time. Operations address elements by the positions
+// that Attach returns. These are plain numbers, which ranks may send to each other.
 //
-// A rank finds out about what another has attached when it begins an operation there. That costs two round
-// trips the first time, and one for the first operation after each Flush, where it does not have the memory
-// mapped.
+// A rank looks up what another has attached when it begins an operation there. If the memory is not mapped in
+// its process, that costs two round trips the first time, and one for the first operation after each Flush.
 func WinCreateDynamic[T any](c *Comm) (*Win[T], error) {
 	defer endTraced(traceCall(tracedCreateDynamic))
 	if err := c.check(); err != nil {
@@ -26,10 +25,11 @@ func WinCreateDynamic[T any](c *Comm) (*Win[T], error) {
 }
 
 // Attach makes memory of this rank part of a dynamic window (MPI 4.1, 12.2.4), and returns the position of
-// its first element; those of the others follow it. It needs no other rank. No position is ever given twice,
-// so one of memory that was detached stays invalid. Ranks of the same host reach memory of Alloc by loads and
-// stores, other memory with the help of this rank's calls. Until it is detached buf must stay as it is, and
-// is not to be freed. A rank attaches 4096 slices at once, of up to 1<<34 elements each.
+// its first element; the positions of the other elements follow. It is a local call. No position is ever
+// reused, so a position in detached memory stays invalid. Ranks of the same host access memory of Alloc by
+// loads and stores, and other memory with the help of this rank's calls. The memory of buf must stay in
+// place, and must not be freed, until it is detached. A rank can have 4096 slices attached at a time, of up
+// to 1<<34 elements each.
 func (w *Win[T]) Attach(buf []T) (at int, err error) {
 	defer endTraced(traceCall(tracedAttach))
 	at, err = w.attach(buf)
@@ -62,13 +62,14 @@ func (w *Win[T]) attach(buf []T) (int, error) {
 // maxAttached is how many elements an attachment has at most.
 const maxAttached = 1 << engine.AttachedShift
 
-// Detach takes memory out of a dynamic window (MPI 4.1, 12.2.4), by the position that Attach gave. Operations
-// that others begin on it afterwards fail there, with ErrRange. Detach waits for those that they have begun,
-// until they have called Flush, or closed the epoch; then the memory is the caller's again.
+// Detach removes memory from a dynamic window (MPI 4.1, 12.2.4), by the position that Attach returned.
+// Operations that other ranks begin on it afterwards fail there, with ErrRange. Detach waits for the
+// operations that they have already begun, until they have called Flush or closed the epoch. Then the memory
+// belongs to the caller again.
 //
-// If a rank of the window fails meanwhile the error is ErrProcFailed: that one may be at the memory. It has
-// to stay in place until Free then, or until a later Detach succeeds; and so it has if the context of the
-// handle ends first.
+// If a rank of the window fails in the meantime, the error is ErrProcFailed, because that rank may still
+// access the memory. The memory must then stay in place until Free, or until a later Detach succeeds. The
+// same holds if the context of the handle ends first.
 func (w *Win[T]) Detach(at int) error {
 	defer endTraced(traceCall(tracedDetach))
 	err := w.base().checkDynamic()

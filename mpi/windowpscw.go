@@ -11,10 +11,10 @@ const (
 	completeTag
 )
 
-// Post opens this rank's part to the ranks of a group, whose Start waits for it (MPI 4.1, 12.5.2). It does
-// not wait for them. Wait closes what it opens. If ranks of the group have failed the error is ErrProcFailed,
-// and the part is open to the others all the same. If the context of the handle ends first, the part is open
-// to the ranks that were told until then; Wait waits for these.
+// Post exposes this rank's part to the ranks of a group, whose Start waits for it (MPI 4.1, 12.5.2). Post
+// does not wait for them. Wait ends the exposure. If ranks of the group have failed, the error is
+// ErrProcFailed, and the part is still exposed to the others. If the context of the handle ends first, the
+// part is exposed to the ranks that had been notified by then, and Wait waits for these.
 func (w *Win[T]) Post(g *Group) error {
 	defer endTraced(traceCall(tracedPost))
 	return w.base().fail("Post", NoPeer, w.base().post(g))
@@ -52,10 +52,10 @@ func (w *window) post(g *Group) error {
 	return first
 }
 
-// Start opens an epoch for the parts of the ranks of a group, when they have called Post for this one (MPI
-// 4.1, 12.5.2). If one of them has failed the error is ErrProcFailed and no epoch is open; the Wait of the
-// others ends as after Complete. If the context of the handle ends first no epoch is open, and the Posts that
-// have come are for the next Start.
+// Start opens an epoch for the parts of the ranks of a group, once they have called Post for this rank (MPI
+// 4.1, 12.5.2). If one of them has failed, the error is ErrProcFailed and no epoch is open; the Wait of the
+// others ends as after Complete. If the context of the handle ends first, no epoch is open, and the Posts
+// that have arrived count for the next Start.
 func (w *Win[T]) Start(g *Group) error {
 	defer endTraced(traceCall(tracedStart))
 	return w.base().fail("Start", NoPeer, w.base().startEpoch(g))
@@ -138,9 +138,9 @@ func (w *window) keepPosts(ranks []int) {
 	}
 }
 
-// Complete closes the epoch that Start has opened: all operations are complete, here and at their targets
+// Complete closes the epoch that Start opened: all operations are complete, at this rank and at their targets
 // (MPI 4.1, 12.5.2). If the context of the handle ends first, the epoch stays open for the ranks whose parts
-// are not complete: Complete is to be called again.
+// are not complete, and the program must call Complete again.
 func (w *Win[T]) Complete() error {
 	defer endTraced(traceCall(tracedComplete))
 	return w.base().fail("Complete", NoPeer, w.base().complete())
@@ -174,10 +174,10 @@ func (w *window) complete() error {
 	return first
 }
 
-// Wait closes what Post has opened, when all ranks of its group have called Complete: what they have done to
-// this rank's part is there (MPI 4.1, 12.5.2). If one of them has failed the error is ErrProcFailed, after
-// the others have called Complete. If the context of the handle ends first, Wait is to be called again; it
-// waits for those that have not called Complete yet.
+// Wait ends what Post began, when all ranks of its group have called Complete: what they have done to this
+// rank's part is then visible (MPI 4.1, 12.5.2). If one of them has failed, Wait returns ErrProcFailed after
+// the others have called Complete. If the context of the handle ends first, the program must call Wait again;
+// it then waits for those that have not called Complete yet.
 func (w *Win[T]) Wait() error {
 	defer endTraced(traceCall(tracedWait))
 	return w.base().fail("Wait", NoPeer, w.base().waitPosted())

@@ -4,8 +4,8 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// Rput is Put with a request (MPI 4.1, 12.3.5), which is complete when src is the caller's again; the
-// elements are there after a Flush.
+// Rput is Put with a request (MPI 4.1, 12.3.5). When the request is complete, src may be reused; the elements
+// have arrived after a Flush.
 func (w *Win[T]) Rput(src []T, rank, at int) (Request, error) {
 	traced := traceOperation()
 	defer func() { traced.ended(w.base(), tracedRput, rank, len(src)) }()
@@ -18,7 +18,7 @@ func (w *Win[T]) Rput(src []T, rank, at int) (Request, error) {
 	return w.begun("Rput", rank, h, err)
 }
 
-// Rget is Get with a request (MPI 4.1, 12.3.5), which is complete when dst has the elements.
+// Rget is Get with a request (MPI 4.1, 12.3.5). When the request is complete, dst holds the elements.
 func (w *Win[T]) Rget(dst []T, rank, at int) (Request, error) {
 	traced := traceOperation()
 	defer func() { traced.ended(w.base(), tracedRget, rank, len(dst)) }()
@@ -47,8 +47,8 @@ func (w *Win[T]) Raccumulate(src []T, rank, at int, op Op[T]) (Request, error) {
 	return w.begun("Raccumulate", rank, h, err)
 }
 
-// RgetAccumulate is GetAccumulate with a request (MPI 4.1, 12.3.5), which is complete when result has what
-// was there.
+// RgetAccumulate is GetAccumulate with a request (MPI 4.1, 12.3.5). When the request is complete, result
+// holds the previous elements.
 func (w *Win[T]) RgetAccumulate(src, result []T, rank, at int, op Op[T]) (Request, error) {
 	traced := traceOperation()
 	defer func() { traced.ended(w.base(), tracedRgetAccumulate, rank, len(result)) }()

@@ -42,9 +42,9 @@ func (w *window) holds() bool {
 	return false
 }
 
-// Fence closes the epoch before it and opens the next, for all ranks (MPI 4.1, 12.5.1). It is collective:
-// when it returns all operations of all ranks before it are complete, here and at their targets. Lock,
-// LockAll, Start and Post end the epoch that a Fence has opened.
+// Fence closes the previous epoch and opens the next, for all ranks (MPI 4.1, 12.5.1). It is collective: when
+// it returns, all earlier operations of all ranks are complete, at the caller and at their targets. Lock,
+// LockAll, Start and Post end the epoch that a Fence opened.
 func (w *Win[T]) Fence() error {
 	defer endTraced(traceCall(tracedFence))
 	return w.base().fail("Fence", NoPeer, w.base().fence())
@@ -82,10 +82,10 @@ func (w *window) leaveFence() error {
 	return err
 }
 
-// Lock opens an epoch for one rank's part (MPI 4.1, 12.5.3): alone if exclusive, else together with others
-// that share its lock. It returns when the lock is taken; ranks have it in the order of their calls. If a
-// rank of the window fails while this one waits, the error is ErrProcFailed: the lock may never come. A
-// Revoke of the window's communicator ends the wait too.
+// Lock opens an epoch for one rank's part (MPI 4.1, 12.5.3), exclusively or shared with others that also take
+// a shared lock. It returns when this rank has the lock; ranks get it in the order of their calls. If a rank
+// of the window fails while this one waits, the error is ErrProcFailed, because the lock may never become
+// free. A Revoke of the window's communicator also ends the wait.
 func (w *Win[T]) Lock(rank int, exclusive bool) error {
 	traced := w.base().traceCall(tracedLock, rank)
 	err := w.base().check()
@@ -131,8 +131,8 @@ func (w *window) lock(rank int, kind uint32) error {
 	return nil
 }
 
-// Unlock closes the epoch that Lock has opened: all operations on the rank's part are complete, here and
-// there, and the lock is free for the next (MPI 4.1, 12.5.3).
+// Unlock closes the epoch that Lock opened: all operations on the rank's part are complete, at this rank and
+// at the target, and the lock is released (MPI 4.1, 12.5.3).
 func (w *Win[T]) Unlock(rank int) error {
 	traced := w.base().traceCall(tracedUnlock, rank)
 	err := w.base().check()
@@ -169,8 +169,8 @@ func (w *window) unlock(rank int) error {
 	return err
 }
 
-// LockAll opens an epoch for the parts of all ranks, whose locks it shares (MPI 4.1, 12.5.3). It does not
-// block: a rank's lock is taken by the first operation on its part.
+// LockAll opens an epoch for the parts of all ranks, with shared locks (MPI 4.1, 12.5.3). It does not block:
+// the first operation on a rank's part takes that rank's lock.
 func (w *Win[T]) LockAll() error {
 	defer endTraced(traceCall(tracedLockAll))
 	err := w.base().check()
@@ -186,7 +186,8 @@ func (w *Win[T]) LockAll() error {
 	return w.base().fail("LockAll", NoPeer, err)
 }
 
-// UnlockAll closes the epoch that LockAll has opened: all operations are complete, here and at their targets.
+// UnlockAll closes the epoch that LockAll opened: all operations are complete, at this rank and at their
+// targets.
 func (w *Win[T]) UnlockAll() error {
 	defer endTraced(traceCall(tracedUnlockAll))
 	err := w.base().check()
@@ -211,8 +212,9 @@ func (w *Win[T]) UnlockAll() error {
 	return w.base().fail("UnlockAll", NoPeer, err)
 }
 
-// Flush returns when all operations of this rank on a rank's part are complete, here and there (MPI 4.1,
-// 12.5.4). It is a full barrier: what this rank reads afterwards it reads after them.
+// Flush returns when all operations of this rank on a rank's part are complete, at this rank and at the
+// target (MPI 4.1, 12.5.4). It is a full memory barrier: later reads of this rank are ordered after the
+// operations.
 func (w *Win[T]) Flush(rank int) error {
 	traced := w.base().traceCall(tracedFlush, rank)
 	err := w.base().checkFlush(rank)
@@ -223,8 +225,8 @@ func (w *Win[T]) Flush(rank int) error {
 	return w.base().fail("Flush", rank, err)
 }
 
-// FlushLocal returns when the buffers of all operations of this rank on a rank's part are the caller's again,
-// and those of Gets have the elements. What was put need not be there yet.
+// FlushLocal returns when the buffers of all operations of this rank on a rank's part may be reused, and
+// those of Gets hold the elements. Data that was put may not have arrived yet.
 func (w *Win[T]) FlushLocal(rank int) error {
 	traced := w.base().traceCall(tracedFlushLocal, rank)
 	err := w.base().checkFlush(rank)

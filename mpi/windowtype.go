@@ -13,7 +13,7 @@ var operatorCodes = map[string]rma.Code{
 	"Replace": rma.Replace, "NoOp": rma.NoOp,
 }
 
-// Replace takes the operand (MPI 4.1, 12.3.4, MPI_REPLACE): an atomic Put, or with FetchAndOp an exchange.
+// Replace stores the operand (MPI 4.1, 12.3.4, MPI_REPLACE): an atomic Put, or with FetchAndOp an exchange.
 func Replace[T any]() Op[T] {
 	if o := lookup[T]("Replace"); o != nil {
 		return Op[T]{o}
@@ -21,8 +21,8 @@ func Replace[T any]() Op[T] {
 	return define("Replace", func(inout, in []T) { copy(inout, in) })
 }
 
-// NoOp leaves what is there (MPI 4.1, 12.3.4, MPI_NO_OP): GetAccumulate and FetchAndOp with it are atomic
-// reads.
+// NoOp leaves the element unchanged (MPI 4.1, 12.3.4, MPI_NO_OP): GetAccumulate and FetchAndOp with it are
+// atomic reads.
 func NoOp[T any]() Op[T] {
 	if o := lookup[T]("NoOp"); o != nil {
 		return Op[T]{o}

@@ -42,20 +42,20 @@ func noPlace(from, n int) *selected {
 	return &selected{err: fmt.Errorf("%w: %d elements from %d on", ErrRange, n, from)}
 }
 
-// Strided is count blocks of block elements of the place, which begin stride elements apart.
+// Strided selects count blocks of block elements of the place, which begin stride elements apart.
 func (p Place) Strided(count, block, stride int) Place {
 	l, err := layout.Strided(p.Len(), p.unit, count, block, stride)
 	return p.selection(l, err)
 }
 
-// Sub is a block of the elements of the place, which are an array whose last index changes fastest.
+// Sub selects a block of the elements of the place, which form an array whose last index changes fastest.
 func (p Place) Sub(shape, start, size []int) Place {
 	l, err := layout.Sub(p.Len(), p.unit, shape, start, size)
 	return p.selection(l, err)
 }
 
-// Indexed is length[i] elements of the place from at[i] on, for each i; without lengths one each. The slices
-// must not be changed while the Place is in use.
+// Indexed selects length[i] elements of the place, from element at[i] on, for each i; if length is nil, one
+// element each. The slices must not be changed while the Place is in use.
 func (p Place) Indexed(at, length []int) Place {
 	l, err := layout.Indexed(p.Len(), p.unit, at, length)
 	return p.selection(l, err)
@@ -88,7 +88,7 @@ func (p Place) err() error {
 	return nil
 }
 
-// Len is the number of elements.
+// Len returns the number of elements.
 func (p Place) Len() int {
 	if p.selected == nil || p.unit == 0 {
 		return p.n
@@ -96,10 +96,10 @@ func (p Place) Len() int {
 	return p.selected.layout.Bytes() / p.unit
 }
 
-// PutView writes the elements of a view to as many elements of a rank's part, each in its order (MPI 4.1,
+// PutView writes the elements of a view to as many elements of a rank's part, each in its own order (MPI 4.1,
 // 12.3.1). The elements must not be changed before the epoch is closed, or Flush or FlushLocal has returned.
-// It may wait until bytes have left this rank, and uses at most 56 KiB of memory. A place with an element twice
-// is refused.
+// It may wait until bytes have left this rank, and uses at most 56 KiB of memory. A place with an element
+// twice is refused.
 func (w *Win[T]) PutView(v View[T], rank int, at Place) error {
 	if there := mappedPlace(w, v.layout.Bytes(), rank, at); there != nil {
 		v.layout.Gather(v.base(), unsafe.Slice((*byte)(there), v.layout.Bytes()))

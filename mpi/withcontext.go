@@ -2,22 +2,22 @@ package mpi
 
 import "context"
 
-// WithContext gives another handle to the communicator, whose calls end with ctx: the blocking ones,
-// collectives too, and the requests that were begun through it. They fail with an error that wraps ctx.Err().
-// Calls through other handles are not affected, and messages do not know through which handle they were sent
-// or are received.
+// WithContext returns another handle to the communicator, whose calls end with ctx: the blocking calls,
+// including collectives, and the requests begun through the handle. When ctx ends, they fail with an error
+// that wraps ctx.Err(). Calls through other handles are not affected. Any handle can receive a message that
+// was sent through any other.
 //
-// A call that fails so has given its buffer back. A receive that nothing has matched is withdrawn, and so is
-// a send that waits for room or for a connection. A message that was announced to the peer and not matched
-// there is taken back. What was matched is transferred to the end, and then neither its send nor its receive
-// has failed: so a Send that has failed because of ctx was not received. A peer that does not answer within
+// A call that fails in this way no longer uses its buffer. A receive that nothing has matched is withdrawn,
+// and so is a send that waits for room or for a connection. A message that was announced to the peer but not
+// matched there is taken back. A matched message is transferred completely, and neither its send nor its
+// receive fails. So a Send that failed because of ctx was not received. A peer that does not answer within
 // ten seconds counts as failed.
 //
-// When a collective ends so at one rank, the others go on waiting for it until their contexts end too. A
-// collective that fails because ctx has ended counts as called, so that those after it are in step.
+// If a collective ends in this way at one rank, the other ranks wait for it until their own contexts end. A
+// collective that fails because ctx has ended counts as called, so later collectives stay in step.
 //
-// Once ctx has ended every call through the handle fails at once. It is made once for a context, not for each
-// call: it is held until ctx ends. A handle made of such a handle has the new context alone.
+// Once ctx has ended, every call through the handle fails at once. Make one handle per context, not one per
+// call: weft keeps the handle until ctx ends. A handle made from such a handle has only the new context.
 func (c *Comm) WithContext(ctx context.Context) *Comm {
 	if c == nil || c.commState == nil {
 		return c // whose calls say what is wrong

@@ -28,6 +28,6 @@ func (e grantEnd) imm() uint32 { return e.grant | grantEndBit }
 
 func parseGrantEnd(imm uint32) grantEnd { return grantEnd{grant: imm &^ grantEndBit} }
 
-// IsGrantEnd tells which of the two an immediate is: the end of a grant, for Receiver.OnGrantEnd, or FIN, for
-// Sender.OnFIN.
+// IsGrantEnd distinguishes the two kinds of immediate: it returns true for the end of a grant, for
+// Receiver.OnGrantEnd, and false for FIN, for Sender.OnFIN.
 func IsGrantEnd(imm uint32) bool { return imm&grantEndBit != 0 }

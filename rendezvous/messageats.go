@@ -7,8 +7,8 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// ATS (acknowledge to sender) ends an announcement through the ring: its receiver is done with it, or, as the
-// answer to WITHDRAW, has let go of it.
+// ATS (acknowledge to sender) ends an announcement through the ring: its receiver is done with it or, in
+// answer to WITHDRAW, has discarded it.
 type ATS struct {
 	ID        uint64
 	Withdrawn bool // no receive has matched the message, and none will
@@ -19,7 +19,7 @@ const (
 	withdrawnBit = 1 << 63
 )
 
-// Append writes the ATS after b.
+// Append appends the ATS to b.
 func (d ATS) Append(b []byte) []byte {
 	id := d.ID
 	if d.Withdrawn {
@@ -28,7 +28,7 @@ func (d ATS) Append(b []byte) []byte {
 	return binary.LittleEndian.AppendUint64(b, id)
 }
 
-// ParseATS reads what Append has written.
+// ParseATS parses what Append has written.
 func ParseATS(b []byte) (ATS, error) {
 	if len(b) != atsLen {
 		return ATS{}, fmt.Errorf("%w: an ATS has %d bytes, not %d", transport.ErrProtocol, len(b), atsLen)

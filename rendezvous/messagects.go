@@ -7,8 +7,8 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// CTS (clear to send) grants a stretch of the receiver's memory to the next bytes of an announced message:
-// its sender writes them there. A message has as many as its receiver has buffers for it, in their order.
+// CTS (clear to send) grants a part of the receiver's memory to the next bytes of an announced message: its
+// sender writes them there. A message has one CTS for each of its receiver's buffers, in their order.
 type CTS struct {
 	ID     uint64 // of the announcement
 	Grant  uint64 // for the immediate that ends it; below 2^31
@@ -27,7 +27,7 @@ const (
 	throughRing = 1 << 62
 )
 
-// Append writes the CTS after b.
+// Append appends the CTS to b.
 func (c CTS) Append(b []byte) []byte {
 	length := c.Length
 	if c.Last {
@@ -40,7 +40,7 @@ func (c CTS) Append(b []byte) []byte {
 	return binary.LittleEndian.AppendUint64(b, length)
 }
 
-// ParseCTS reads what Append has written.
+// ParseCTS parses what Append has written.
 func ParseCTS(b []byte) (CTS, error) {
 	if len(b) != ctsLen {
 		return CTS{}, fmt.Errorf("%w: a CTS has %d bytes, not %d", transport.ErrProtocol, len(b), ctsLen)

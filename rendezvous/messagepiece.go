@@ -7,7 +7,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Source is where the bytes of an announced message, or of a piece of one, can be read. It is the body of a
+// Source says where the bytes of an announced message, or of a piece of one, can be read. It is the body of a
 // PIECE.
 type Source struct {
 	// of the announcement, for FIN, ATS, CTS or WITHDRAW; below 2^63, and from 2^62 on where it ends with ATS
@@ -22,7 +22,7 @@ const (
 	maxMessage = 1 << 46 // no message is longer; a length beyond it is nonsense
 )
 
-// Append writes the source after b.
+// Append appends the source to b.
 func (s Source) Append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint64(b, s.ID)
 	b = binary.LittleEndian.AppendUint64(b, uint64(s.Key))
@@ -30,7 +30,7 @@ func (s Source) Append(b []byte) []byte {
 	return binary.LittleEndian.AppendUint64(b, s.Length)
 }
 
-// ParseSource reads what Append has written.
+// ParseSource parses what Append has written.
 func ParseSource(b []byte) (Source, error) {
 	if len(b) != sourceLen {
 		return Source{}, fmt.Errorf("%w: the source of a message has %d bytes, not %d",

@@ -16,14 +16,14 @@ type RTS struct {
 
 const rtsLen = 8 + sourceLen
 
-// Append writes the RTS after b.
+// Append appends the RTS to b.
 func (r RTS) Append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, r.Context)
 	b = binary.LittleEndian.AppendUint32(b, uint32(r.Tag))
 	return r.Source.Append(b)
 }
 
-// ParseRTS reads what Append has written.
+// ParseRTS parses what Append has written.
 func ParseRTS(b []byte) (RTS, error) {
 	if len(b) != rtsLen {
 		return RTS{}, fmt.Errorf("%w: an RTS has %d bytes, not %d", transport.ErrProtocol, len(b), rtsLen)

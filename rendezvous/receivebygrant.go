@@ -94,9 +94,9 @@ func (f *Receiver) postEndRecv(c *channel.Channel, l *channelQueue) error {
 	return nil
 }
 
-// OnGrantEnd takes a delivered end of a grant of a channel. When it is the last of its message the buffer is
-// the receiver's again, and done says so for its token; beside an error, too, as from OnCompletion. An
-// immediate that names no open grant of that channel is an error of the peer.
+// OnGrantEnd handles the delivered end of a grant of a channel. If it is the last of its message, the buffer
+// belongs to the receiver again, and done is true for its token. done may be true together with an error, as
+// from OnCompletion. An immediate that names no open grant of that channel is an error of the peer.
 func (f *Receiver) OnGrantEnd(c *channel.Channel, imm uint32) (token uint64, done bool, err error) {
 	var t *fetch
 	l := f.queues[c]

@@ -8,14 +8,15 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// ReceiverConfig says how messages are read. A zero field stands for its default.
+// ReceiverConfig says how messages are read. A zero field selects its default.
 type ReceiverConfig struct {
 	Piece int // bytes of one Read; 1 MiB
 	Depth int // Reads of one channel in flight, 8; or open grants, MaxOpenGrants, which is also the maximum
-	// Grant has nothing read: buffers are granted to the senders, who write. Where the device has no Reads it
-	// is so anyway.
+	// Grant disables Reads: buffers are granted to the senders, which write. A device without Reads always
+	// works like this.
 	Grant bool
-	// gets the bytes that StartStaged fetches and their position, in order; they are gone when it returns
+	// receives the bytes that StartStaged fetches and their position, in order; they are invalid when it
+	// returns
 	Place func(token uint64, at int, bytes []byte)
 }
 
@@ -32,7 +33,7 @@ func orDefault(n, without int) int {
 	return n
 }
 
-// Receiver is the receiver's side of a rank, for all its channels.
+// Receiver is the receiving side of a rank, for all its channels.
 type Receiver struct {
 	pd        transport.PD
 	piece     int
@@ -105,7 +106,7 @@ func (t *fetch) wrID() uint64 {
 	return ReadOwner<<56 | uint64(t.generation&generationMask)<<32 | uint64(t.index)
 }
 
-// NewReceiver makes the receiver's side of a rank whose channels use pd.
+// NewReceiver makes the receiving side of a rank whose channels use pd.
 func NewReceiver(pd transport.PD, c ReceiverConfig) *Receiver {
 	attr, depth := pd.DeviceAttr(), orDefault(c.Depth, defaultDepth)
 	grant := c.Grant || attr.MaxReads == 0
@@ -117,11 +118,11 @@ func NewReceiver(pd transport.PD, c ReceiverConfig) *Receiver {
 		place: c.Place, stages: stages{pd: pd, rights: transport.LocalWrite | transport.RemoteWrite}}
 }
 
-// Start begins to fetch what was announced into bufs, one after the other, as much of it as fits. When it
-// returns done there was nothing to fetch, and the token is not given back. Otherwise the buffers must be
-// left alone until OnCompletion, OnGrantEnd or Fail gives token back; the slice of them is the caller's
-// again. An error means that the channel must be failed; nothing of the message is kept then unless Fail
-// gives the token back.
+// Start begins to fetch what was announced into bufs, one after the other, as much of it as fits. If it
+// returns done, there was nothing to fetch, and the token is not returned later. Otherwise the buffers must
+// not be accessed until OnCompletion, OnGrantEnd or Fail returns token; the slice bufs itself belongs to the
+// caller again. An error means that the channel must be failed; nothing of the message is kept then unless
+// Fail returns the token.
 func (f *Receiver) Start(c *channel.Channel, s Source, bufs [][]byte, token uint64) (done bool, err error) {
 	l := f.queue(c)
 	t := f.start(s, token)
@@ -171,9 +172,9 @@ func (l *channelQueue) add(t *fetch, c *channel.Channel) {
 	l.last = t
 }
 
-// TryCopy is Start where the message can be copied at once: done tells whether buf has all of it. Otherwise
-// nothing has happened, except that buf may have been written to. An error beside done means that the channel
-// must be failed.
+// TryCopy is Start for a message that can be copied at once: done means that buf has all of it. Otherwise
+// nothing has happened, except that buf may have been written to. An error together with done means that the
+// channel must be failed.
 func (f *Receiver) TryCopy(c *channel.Channel, s Source, buf []byte) (done bool, err error) {
 	l := f.queue(c)
 	if !f.copies || s.Key == 0 || s.Length == 0 || s.Length > uint64(len(buf)) || l.first != nil ||
@@ -200,8 +201,8 @@ func (f *Receiver) queue(c *channel.Channel) *channelQueue {
 	return l
 }
 
-// Progress posts the Reads and FINs, and sends the CTSs, that there is room for. Call it after completions of
-// the channel's QP, and when credits have come.
+// Progress posts the Reads and FINs, and sends the CTSs, for which there is room. Call it after completions
+// of the channel's QP, and when credits have arrived.
 func (f *Receiver) Progress(c *channel.Channel) (err error) {
 	l := f.queues[c]
 	if l == nil {
@@ -268,11 +269,11 @@ func (f *Receiver) sendFINs(c *channel.Channel, l *channelQueue) (err error) {
 	return nil
 }
 
-// Idle tells whether nothing is under way, on any channel: then Progress has nothing to do.
+// Idle reports whether nothing is under way, on any channel: Progress then has nothing to do.
 func (f *Receiver) Idle() bool { return f.inUse == 0 }
 
-// SendQueueFull tells whether Progress has found the send queue full. It is to be called again after
-// completions have been polled.
+// SendQueueFull reports whether Progress has found the send queue full. Call Progress again after completions
+// have been polled.
 func (f *Receiver) SendQueueFull(c *channel.Channel) bool {
 	l := f.queues[c]
 	return l != nil && l.queueFull
@@ -328,9 +329,9 @@ func post(qp transport.QP, wr *transport.SendWR) (full bool, err error) {
 	return false, err
 }
 
-// OnCompletion takes the completion of a Read. When the last one of a message has come its FIN is sent, the
-// buffer is the receiver's again, and done says so for its token; beside an error, too, which then is of the
-// FIN or of later Reads.
+// OnCompletion handles the completion of a Read. When the last Read of a message has completed, its FIN is
+// sent, the buffer belongs to the receiver again, and done is true for its token. done may be true together
+// with an error, which then comes from the FIN or from later Reads.
 func (f *Receiver) OnCompletion(wc *transport.WC) (token uint64, done bool, err error) {
 	i := uint32(wc.ID)
 	if int(i) >= len(f.table) || f.table[i].c == nil || f.table[i].wrID() != wc.ID {
@@ -355,7 +356,8 @@ func (f *Receiver) OnCompletion(wc *transport.WC) (token uint64, done bool, err 
 	return token, true, f.Progress(c)
 }
 
-// Fail gives up all that a channel whose queue pair is cut has to fetch, and gives the tokens to each.
+// Fail abandons everything that a channel whose queue pair is cut has to fetch, and passes the tokens to
+// each.
 func (f *Receiver) Fail(c *channel.Channel, each func(token uint64)) error {
 	var first error
 	for _, t := range f.table {

@@ -7,8 +7,9 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// StartStaged is Start for bytes that go to ReceiverConfig.Place, from a position on: the first want of those
-// that were announced. With atOnce they may all be copied in this call, where the peer's memory can be.
+// StartStaged is Start for bytes that go to ReceiverConfig.Place, from position at on: the first want bytes
+// of those that were announced. With atOnce, they may all be copied in this call, if the peer's memory allows
+// it.
 func (f *Receiver) StartStaged(c *channel.Channel, s Source, at, want int, token uint64, atOnce bool) (
 	done bool, err error) {
 	l := f.queue(c)

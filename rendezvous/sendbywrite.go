@@ -32,8 +32,8 @@ func (e *pendingSend) wrID(i uint32) uint64 {
 	return WriteOwner<<56 | uint64(e.generation&generationMask)<<32 | uint64(i)
 }
 
-// OnCTS takes a CTS of a channel: the next bytes of what was announced are written where it says. One that
-// names no open announcement, or grants more than its bytes, is an error of the peer.
+// OnCTS handles a CTS of a channel: the next bytes of the announced message are written where it says. A CTS
+// that names no open announcement, or grants more than its bytes, is an error of the peer.
 func (a *Sender) OnCTS(c *channel.Channel, cts CTS) error {
 	i, ok := a.find(c, cts.ID)
 	if !ok {
@@ -55,8 +55,8 @@ func (a *Sender) OnCTS(c *channel.Channel, cts CTS) error {
 	return a.Progress(c)
 }
 
-// Progress posts the Writes, and sends the WITHDRAWs, that there is room for. Call it after completions of
-// the channel's QP, and when credits have come.
+// Progress posts the Writes, and sends the WITHDRAWs, for which there is room. Call it after completions of
+// the channel's QP, and when credits have arrived.
 func (a *Sender) Progress(c *channel.Channel) (err error) {
 	of := a.channels[c]
 	if of == nil {
@@ -116,19 +116,19 @@ func (a *Sender) gather(e *pendingSend, n int) (at transport.SGE, err error) {
 	return at, nil
 }
 
-// Idle tells whether nothing is under way, on any channel: then Progress has nothing to do.
+// Idle reports whether nothing is under way, on any channel: Progress then has nothing to do.
 func (a *Sender) Idle() bool { return a.inUse == 0 }
 
-// SendQueueFull tells whether Progress has found the send queue full. It is to be called again after
-// completions have been polled.
+// SendQueueFull reports whether Progress has found the send queue full. Call Progress again after completions
+// have been polled.
 func (a *Sender) SendQueueFull(c *channel.Channel) bool {
 	of := a.channels[c]
 	return of != nil && of.queueFull
 }
 
-// OnCompletion takes the completion of a Write. When it is the last one of a message the buffer is the
-// sender's again, and done says so for its token; beside an error, too, which then is of the memory or of
-// later Writes.
+// OnCompletion handles the completion of a Write. When it is the last one of a message, the buffer belongs to
+// the sender again, and done is true for its token. done may be true together with an error, which then comes
+// from the memory or from later Writes.
 func (a *Sender) OnCompletion(wc *transport.WC) (token uint64, done bool, err error) {
 	i := uint32(wc.ID)
 	if uint64(i) >= uint64(len(a.table)) || a.table[i].c == nil || a.table[i].wrID(i) != wc.ID {

@@ -1,18 +1,19 @@
 // Package rendezvous is the protocol of large messages. The sender registers its buffer and announces it
-// (RTS) through the channel's ring, in order with all other messages. Once a receive has matched, the
-// receiver moves the bytes straight into the user's buffer: with RDMA Reads, several at a time, or with one
-// copy where the sender's memory is mapped. FIN then tells the sender that its buffer is free. An element of
-// a vector is announced in the same way, by a PIECE between the other pieces of its message.
+// (RTS, request to send) through the channel's ring, in order with all other messages. After a receive has
+// matched, the receiver moves the bytes directly into the user's buffer: with RDMA Reads, several at a time,
+// or with one copy if the sender's memory is mapped. FIN then tells the sender that its buffer is free. An
+// element of a vector is announced in the same way, by a PIECE between the other pieces of its message.
 //
-// Where there are no Reads the receiver grants its buffer (CTS), and the sender writes the bytes straight
-// into it. The sender knows by its own completions when its buffer is free, and the immediate of the last
-// Write tells the receiver.
+// Without Reads, the receiver grants its buffer (CTS, clear to send), and the sender writes the bytes
+// directly to it. The sender learns from its own completions when its buffer is free, and the immediate of
+// the last Write notifies the receiver.
 //
 // FIN is a Write with immediate of no bytes: a delivered completion that needs no slot and no credit
-// (docs/adr/0005). Beyond MaxFINs open announcements the end of one goes through the ring, as ATS, so that
-// announcements have no limit.
+// (docs/adr/0005). Beyond MaxFINs open announcements, an announcement ends through the ring instead, with
+// ATS, so that the number of announcements is not limited.
 //
-// A sender that gives up a message asks for it back (WITHDRAW). The receiver answers with ATS if no receive
+// A sender that abandons a message asks for it back (WITHDRAW). The receiver answers with ATS if no receive
+// has matched the message; a message that was matched ends like any other.
 // has matched the message; a message that was matched ends as any other.
 package rendezvous
 
@@ -29,7 +30,7 @@ import (
 // FIN. The end of any other comes through the ring.
 const MaxFINs = 256
 
-// Sender is the sender's side of a rank, for all its channels.
+// Sender is the sending side of a rank, for all its channels.
 type Sender struct {
 	pd        transport.PD
 	piece     uint64
@@ -43,7 +44,7 @@ type Sender struct {
 	readable  bool // peers copy at once what they are told the key of
 }
 
-// SenderConfig says how messages are written into granted buffers. A zero field stands for its default.
+// SenderConfig says how messages are written into granted buffers. A zero field selects its default.
 type SenderConfig struct {
 	Piece int // bytes of one Write; 1 MiB
 	Depth int // Writes of one channel in flight; 8
@@ -77,7 +78,7 @@ type pendingSend struct {
 	finRecv    bool   // a receive request is posted for its FIN
 }
 
-// NewSender makes the sender's side of a rank whose channels use pd.
+// NewSender makes the sending side of a rank whose channels use pd.
 func NewSender(pd transport.PD, c SenderConfig) *Sender {
 	piece, depth := orDefault(c.Piece, defaultPiece), orDefault(c.Depth, defaultDepth)
 	a := &Sender{pd: pd, piece: uint64(piece), depth: depth, channels: map[*channel.Channel]*channelSends{},
@@ -88,9 +89,9 @@ func NewSender(pd transport.PD, c SenderConfig) *Sender {
 	return a
 }
 
-// TrySendRTS announces buf, which may be empty, as a whole message. When it returns true, buf must stay as it
-// is until OnFIN, OnATS, OnCompletion or Fail gives token back. False means that there is no room now:
-// credits, or the send queue. The id names the announcement to Withdraw.
+// TrySendRTS announces buf, which may be empty, as a whole message. If it returns true, buf must not change
+// until OnFIN, OnATS, OnCompletion or Fail returns token. False means that there is no room now: no credits,
+// or a full send queue. The id names the announcement for Withdraw.
 func (a *Sender) TrySendRTS(c *channel.Channel, env eager.Envelope, buf []byte, token uint64, more bool) (
 	id uint64, ok bool, err error) {
 	return a.trySend(c, channel.RTS, rtsLen, buf, nil, len(buf), token, more, putRTS(env))
@@ -102,7 +103,7 @@ func putRTS(env eager.Envelope) func(body []byte, s Source) {
 	}
 }
 
-// TrySendGathered is TrySendRTS of n bytes (n > 0) that from gives, until the token comes back.
+// TrySendGathered is TrySendRTS of n bytes (n > 0) that from provides until the token is returned.
 func (a *Sender) TrySendGathered(c *channel.Channel, env eager.Envelope, from Gatherer, n int, token uint64,
 	more bool) (id uint64, ok bool, err error) {
 	return a.trySend(c, channel.RTS, rtsLen, nil, from, n, token, more, putRTS(env))
@@ -206,7 +207,7 @@ func indexOf(id uint64) uint32 {
 	return uint32(id&^throughRing>>(lowIndexBits+generationBits)<<lowIndexBits | id&maxFINIndex)
 }
 
-// Outstanding is the number of announcements of a channel that are not finished.
+// Outstanding returns the number of announcements of a channel that are not finished.
 func (a *Sender) Outstanding(c *channel.Channel) int {
 	if of := a.channels[c]; of != nil {
 		return of.open
@@ -214,8 +215,8 @@ func (a *Sender) Outstanding(c *channel.Channel) int {
 	return 0
 }
 
-// OnFIN takes a delivered FIN of a channel: the buffer whose token it returns is the sender's again. An
-// immediate that names no open announcement of that channel is an error of the peer.
+// OnFIN handles a delivered FIN of a channel: the buffer whose token it returns belongs to the sender again.
+// An immediate that names no open announcement of that channel is an error of the peer.
 func (a *Sender) OnFIN(c *channel.Channel, imm uint32) (token uint64, err error) {
 	f := parseFIN(imm)
 	i := f.id & maxFINIndex
@@ -226,8 +227,8 @@ func (a *Sender) OnFIN(c *channel.Channel, imm uint32) (token uint64, err error)
 	return a.finish(i)
 }
 
-// OnATS takes an ATS of a channel. It is OnFIN through the ring, or tells that the receiver has discarded a
-// message that no receive had matched.
+// OnATS handles an ATS of a channel. It acts as OnFIN through the ring, or says that the receiver has
+// discarded a message that no receive had matched.
 func (a *Sender) OnATS(c *channel.Channel, d ATS) (token uint64, err error) {
 	i, ok := a.find(c, d.ID)
 	if !ok || a.table[i].granted > 0 || a.table[i].finRecv && !d.Withdrawn {
@@ -259,7 +260,7 @@ func (a *Sender) finish(i uint32) (uint64, error) {
 	return token, mr.Deregister()
 }
 
-// Fail ends all announcements of a channel whose queue pair is cut, and gives their tokens to each.
+// Fail ends all announcements of a channel whose queue pair is cut, and passes their tokens to each.
 func (a *Sender) Fail(c *channel.Channel, each func(token uint64)) error {
 	var first error
 	for i := range a.table {

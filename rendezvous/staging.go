@@ -20,9 +20,9 @@ const (
 // keptStages is how many stages a rank keeps when no message uses them.
 const keptStages = 4
 
-// Gatherer gives the bytes of a message, for as long as it is announced.
+// Gatherer provides the bytes of a message, for as long as it is announced.
 type Gatherer interface {
-	// Gather copies the bytes from a position on to dst. It does not block.
+	// Gather copies the bytes from position at on to dst. It does not block.
 	Gather(at int, dst []byte)
 }
 

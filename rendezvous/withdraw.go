@@ -10,20 +10,20 @@ import (
 
 // Withdraw asks for an announced message back. It names the message by the first of its announcements.
 //
-// The receiver discards a message that no receive has matched: it answers with an ATS that says so for each
-// announcement of the message. It does nothing if the message was matched, which ends its announcements as if
-// WITHDRAW had not been sent. So a WITHDRAW that names no open announcement is no error: it has crossed with
-// the announcement's end.
+// If no receive has matched the message, the receiver discards it and answers with an ATS that says so for
+// each announcement of the message. If the message was matched, the receiver does nothing, and the
+// announcements end as if WITHDRAW had not been sent. So a WITHDRAW that names no open announcement is not an
+// error: it has crossed with the announcement's end.
 type Withdraw struct {
 	ID uint64 // of the announcement
 }
 
 const withdrawLen = 8
 
-// Append writes the WITHDRAW after b.
+// Append appends the WITHDRAW to b.
 func (w Withdraw) Append(b []byte) []byte { return binary.LittleEndian.AppendUint64(b, w.ID) }
 
-// ParseWithdraw reads what Append has written.
+// ParseWithdraw parses what Append has written.
 func ParseWithdraw(b []byte) (Withdraw, error) {
 	if len(b) != withdrawLen {
 		return Withdraw{}, fmt.Errorf("%w: a WITHDRAW has %d bytes, not %d", transport.ErrProtocol, len(b),
@@ -37,8 +37,8 @@ func ParseWithdraw(b []byte) (Withdraw, error) {
 }
 
 // Withdraw asks the peer to discard the message whose first announcement has this id, and all of whose pieces
-// have been sent. The tokens come back as ever: from OnATS if it did, or else from whatever ends the
-// announcements.
+// have been sent. The tokens come back as usual: from OnATS if the peer discarded it, or else from whatever
+// ends the announcements.
 func (a *Sender) Withdraw(c *channel.Channel, id uint64) error {
 	if _, open := a.find(c, id); !open {
 		return nil // it has ended

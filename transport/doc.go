@@ -1,59 +1,60 @@
-// Package transport is the verbs: the small interfaces through which everything above moves bytes between
-// ranks.
+// Package transport defines the verbs: the small interfaces through which all higher layers move bytes
+// between ranks.
 //
-// The model is RDMA's. A Device hands out protection domains (PD), memory regions (MR), completion queues
+// The model is that of RDMA. A Device creates protection domains (PD), memory regions (MR), completion queues
 // (CQ) and, through an Endpoint, connected queue pairs (QP). Work requests name local memory by region and
-// remote memory by key; the bytes land in the peer's memory without the peer's program taking part, and
-// completions tell what is done.
+// remote memory by key. The bytes reach the peer's memory without participation of the peer's program, and
+// completions report what is done. Labels such as N2 in comments are requirement ids, see
+// docs/conformance.md.
 //
-// # What is promised about order
+// # Ordering guarantees
 //
 // A QP is a reliable, ordered connection. Its work requests complete in the order in which they were posted,
-// with one exception: what is posted after a Read or an Atomic may overtake it unless it carries FlagFence.
-// Reads and Atomics among themselves complete in order always.
+// with one exception: a request posted after a Read or an Atomic may overtake it unless it carries FlagFence.
+// Reads and Atomics always complete in order among themselves.
 //
-//   - Placed: the bytes are in the target's memory. Between Writes nothing is promised about placement.
-//     Within one Write the last 8 bytes are placed after all the others and, where they are aligned to 8, as
-//     one word, if DeviceAttr.TailLast says so.
-//   - Delivered: placed, and everything before it on the QP placed too. A Recv completion (of a Send or of a
-//     Write with immediate) and a Read completion are delivered completions. Whoever needs "all earlier bytes
-//     are there" waits for one.
+//   - Placed: the bytes are in the target's memory. Between Writes there is no guarantee about the order of
+//     placement. Within one Write, the last 8 bytes are placed after all the others and, if they are aligned
+//     to 8, as one word, if DeviceAttr.TailLast is set.
+//   - Delivered: placed, and everything before it on the QP is placed too. A Recv completion (of a Send or of
+//     a Write with immediate) and a Read completion are delivered completions. A consumer that needs all
+//     earlier bytes to be there waits for one of them.
 //   - Completed: the poster has its completion and owns the buffers of the work request again.
 //
 // # Atomics
 //
-// OpFetchAdd and OpCompareSwap change one word of 64 bits of the peer's memory. Remote has one segment of
-// Length 8, whose Offset is a multiple of 8 (PostSend refuses another), of memory with the right
-// RemoteAtomic, where the word lies at an address that is a multiple of 8 (the peer refuses another: Register
-// and OpBind see to it that a right offset is a right address). Local has one element of 8 bytes, which gets
-// the word as it was before. Words are in the byte order of the host that they lie on, so that both sides use
-// them as a uint64.
+// OpFetchAdd and OpCompareSwap change one 64-bit word of the peer's memory. Remote has one segment of Length
+// 8. Its Offset is a multiple of 8 (PostSend refuses any other), and its memory has the right RemoteAtomic.
+// The word must lie at an address that is a multiple of 8; the peer refuses any other. Register and OpBind
+// ensure that a valid offset is a valid address. Local has one element of 8 bytes, which receives the
+// previous value of the word. Words are in the byte order of the host on which they lie, so that both sides
+// use them as a uint64.
 //
-//   - Each is carried out exactly once, and as one: no other Atomic, of whatever queue pair of the peer's
-//     device, and no operation of the peer's own through sync/atomic comes between its look at the word and
-//     its change of it. Plain loads and stores of the peer, and Writes, are not part of this promise.
-//   - It finds earlier Sends, Writes and Atomics of its QP done, and later Reads and Atomics find it done. An
-//     earlier Read may not have looked yet, and a later Send or Write may overtake it: those take FlagFence.
-//   - It is one of the outstanding Reads (QPConfig.Reads), more wait their turn.
-//   - The peer refuses it for a wrong key, domain, right, bound or address. It then completes as
-//     StatusRemoteAccess, after what was posted before it; nothing was changed, and no later Atomic of the QP
-//     is carried out.
+//   - Each Atomic is carried out exactly once, and indivisibly: between its read and its write of the word
+//     comes no other Atomic, of any queue pair of the peer's device, and no operation of the peer itself
+//     through sync/atomic. This does not cover Writes, or plain loads and stores of the peer.
+//   - It comes after earlier Sends, Writes and Atomics of its QP, and before later Reads and Atomics. An
+//     earlier Read may not have read yet, and a later Send or Write may overtake it; use FlagFence for those.
+//   - It counts as one of the outstanding Reads (QPConfig.Reads); further ones wait their turn.
+//   - The peer refuses it for a wrong key, domain, right, bound or address. It then completes with
+//     StatusRemoteAccess, after earlier requests. Nothing has changed, and no later Atomic of the QP is
+//     carried out.
 //
-// # Who drives
+// # Progress
 //
-// Whoever calls CQ.Poll moves the bytes of the QPs attached to that CQ: it is the network card. A QP, its CQs
-// and the regions of its PD are used by one goroutine at a time; the caller serialises (one engine per rank,
-// in weft). CQ.Wake alone, the methods of Device but ModifyCQ, and what a comment says so of, may be called
-// from anywhere.
+// The goroutine that calls CQ.Poll moves the bytes of the QPs attached to that CQ; it acts as the network
+// card. Only one goroutine at a time may use a QP, its CQs and the regions of its PD; the caller serialises
+// access (weft has one engine per rank for this). Only the following may be called from any goroutine:
+// CQ.Wake, the methods of Device except ModifyCQ, and methods whose comments say so.
 //
-// A completion handler (Device.SetCompletionHandler) is a thread that polls in the place of the caller, on a
-// core of its own. It is one such user more, and serialises by taking the lock that the caller names. Nothing
-// else here starts a thread on the data path.
+// A completion handler (Device.SetCompletionHandler) is a thread that polls in place of the caller, on a core
+// of its own. It counts as one more user, and serialises by taking the lock that the caller names. Nothing
+// else in this package starts a thread on the data path.
 //
 // # Providers
 //
-// Each provider is one folder: tcp (the RDMA-semantics fabric over sockets), shm (shared memory, for ranks of
-// one host) and sim (one process, deterministic, with faults from a seed). verbstest holds the one
-// conformance suite that all of them pass. Nothing above this package knows a provider; a provider knows
-// nothing above it.
+// Each provider is one folder: tcp (RDMA semantics over sockets), shm (shared memory, for ranks of one host)
+// and sim (one process, deterministic, with faults from a seed). verbstest holds the conformance suite that
+// all of them pass. Nothing above this package depends on a specific provider, and a provider depends on
+// nothing above this package.
 package transport

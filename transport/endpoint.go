@@ -5,33 +5,35 @@ import (
 	"net"
 )
 
-// Identity is who a device is in its job. Both ends of a connection prove that they know Secret, bound to Job
-// and to both ranks, before anything is allocated for them.
+// Identity says which rank of which job a device belongs to. Both ends of a connection prove that they know
+// Secret, bound to Job and to both ranks, before anything is allocated for them.
 type Identity struct {
 	Job    string   // name of the job
-	Rank   uint32   // who we are
-	Size   uint32   // ranks are below it: a peer that claims another is refused
+	Rank   uint32   // this device's rank
+	Size   uint32   // number of ranks; a peer that claims a rank of Size or more is refused
 	Secret [32]byte // shared by the job's ranks; never logged
 }
 
-// Endpoint is the connection management of a device, in the manner of rdma_cm: it turns addresses into
-// connected QPs. There is at most one QP between two ranks: when both connect at once, the connection that
-// the lower rank began stays.
+// Endpoint is the connection management of a device, similar to rdma_cm: it turns addresses into connected
+// QPs. There is at most one QP between two ranks. When both connect at once, the connection that the lower
+// rank began is kept.
 type Endpoint interface {
-	// Addr is what peers pass to Connect: printable, without spaces, '=' or ';', at most 200 bytes.
+	// Addr returns the address that peers pass to Connect: printable, without spaces, '=' or ';', at most 200
+	// bytes.
 	Addr() string
 
-	// Connect connects to the rank at addr and returns when Acceptor.Connected has been called for it, by
-	// this attempt or by one that the peer began; or with an error, when neither succeeded. At once if the
-	// two are connected already. It may be called from any goroutine, and blocks: the context ends it.
+	// Connect connects to the rank at addr. It returns when Acceptor.Connected has been called for that rank,
+	// by this attempt or by one that the peer began, or with an error if neither succeeded. If the two are
+	// already connected, it returns at once. It may be called from any goroutine, and blocks until ctx ends
+	// at the latest.
 	Connect(ctx context.Context, rank uint32, addr string) error
 
-	// Close stops listening, ends every attempt, and returns when no callback is under way or will come. It
-	// must not be called from a callback. QPs that were handed over live on.
+	// Close stops listening, ends every attempt, and returns when no callback is running or will run. It must
+	// not be called from a callback. QPs that were handed over stay connected.
 	Close() error
 
-	// Reaches tells whether Connect to addr can succeed, as far as that is known without an attempt. Both
-	// ends say the same. Some providers reach some of their addresses only, such as those of their own host.
+	// Reaches reports whether Connect to addr can succeed, as far as that is known without an attempt. Both
+	// ends give the same answer. Some providers reach only some addresses, such as those of their own host.
 	Reaches(addr string) bool
 
 	Transferrer
@@ -41,44 +43,45 @@ type Endpoint interface {
 type Role uint8
 
 const (
-	Initiator Role = iota + 1 // sends the first byte of handshake, and the first frame of RDMA mode
+	Initiator Role = iota + 1 // sends the first byte of the handshake, and the first frame in RDMA mode
 	Responder                 // answers
 )
 
-// Transferrer is the part of an Endpoint that takes a stream that the application has connected and used by
-// itself, and transfers it to RDMA mode (C2). It is there where DeviceAttr.StreamTransfer says so; elsewhere
-// it closes the stream and answers errors.ErrUnsupported.
+// Transferrer is the part of an Endpoint that takes a stream that the application has connected and used
+// itself, and transfers it to RDMA mode (C2). It is available if DeviceAttr.StreamTransfer is set; otherwise
+// it closes the stream and returns errors.ErrUnsupported.
 type Transferrer interface {
-	// Transfer runs handshake with a rank on conn, a connected stream socket, and returns when
-	// Acceptor.Connected has been called for it, or with an error. The other end of conn must be transferred
-	// too, in the other role. ahead is what the application has read from conn and not used: the beginning of
-	// the peer's handshake; the caller's again when Transfer returns. An initiator is sent nothing before
-	// handshake: for it, ahead must be empty.
+	// Transfer runs the handshake with a rank on conn, a connected stream socket. It returns when
+	// Acceptor.Connected has been called for that rank, or with an error. The other end of conn must be
+	// transferred too, in the other role. ahead is what the application has read from conn and not used: the
+	// beginning of the peer's handshake. It belongs to the caller again when Transfer returns. Nothing is
+	// sent to an initiator before the handshake, so its ahead must be empty.
 	//
-	// conn is the endpoint's from the call on: it is closed when Transfer fails, the connection goes on in
-	// the queue pair when it does not. What the application has written to it comes before the handshake,
-	// what it reads or writes from now on fails.
+	// conn belongs to the endpoint from the call on. If Transfer fails, it is closed; otherwise the
+	// connection goes on in the queue pair. What the application has written to it comes before the
+	// handshake. Later reads and writes of the application fail.
 	//
-	// There is still one connection between two ranks: if another one stands, or comes first, the transfer is
-	// refused. Transfer may be called from any goroutine, and blocks: the context ends it.
+	// There is still only one connection between two ranks: if there is another one, or another comes first,
+	// the transfer is refused. Transfer may be called from any goroutine, and blocks until ctx ends at the
+	// latest.
 	Transfer(ctx context.Context, conn net.Conn, ahead []byte, role Role, rank uint32) error
 }
 
-// Acceptor is told of connections. Its methods are called from the endpoint's goroutines, for one peer never
-// two at a time.
+// Acceptor is notified of connections. Its methods are called from the endpoint's goroutines, never
+// concurrently for one peer.
 type Acceptor interface {
-	// Prepare is called when a peer has proved who it is, before the connection is made, on both sides of it.
-	// It answers the shape of the queue pair and the private data that the peer's Connected will get (at most
+	// Prepare is called on both sides when a peer has proved its identity, before the connection is made. It
+	// returns the shape of the queue pair and the private data that the peer's Connected will get (at most
 	// DeviceAttr.MaxPrivate bytes). It can be called again for the same peer if an attempt fails or two
-	// cross. An error refuses the peer with that text.
+	// attempts cross. If it returns an error, the peer is refused with the error's text.
 	Prepare(rank uint32) (QPConfig, []byte, error)
 
-	// Connected hands over the queue pair, in StateReady, with the peer's private data. Nothing of it is
-	// driven until Connected returns, except by the acceptor itself: it takes the lock that serialises its
-	// CQ, posts its Recvs, and keeps the QP. private is the callee's.
+	// Connected hands over the queue pair, in StateReady, with the peer's private data. Until Connected
+	// returns, only the acceptor may drive the queue pair. Connected takes the lock that serialises its CQ,
+	// posts its Recvs, and keeps the QP. private belongs to the callee.
 	Connected(rank uint32, qp QP, private []byte)
 
-	// Refused reports an attempt from outside that was turned away, or one that vanished: who it was as far
-	// as known, and why. For the log; nothing needs doing.
+	// Refused reports an attempt from outside that was refused or that vanished: the remote side as far as
+	// known, and the reason. It is for logging; no action is needed.
 	Refused(remote string, err error)
 }

@@ -2,7 +2,7 @@ package transport
 
 import "errors"
 
-// Errors that callers tell apart. What a provider returns wraps them with what, where and which peer.
+// Errors that callers distinguish. Providers wrap them with the operation, the place and the peer.
 var (
 	ErrQueueFull = errors.New("queue is full")                      // poll, then post again
 	ErrClosed    = errors.New("connection closed in order by peer") // QP.Err after the peer's Close
@@ -13,13 +13,13 @@ var (
 	// connection reset or ended in the middle
 	ErrPeerLost = errors.New("peer lost")
 	ErrProtocol = errors.New("protocol violation") // the peer broke a rule
-	// Prepare of the other side said no, or no such rank there
+	// Prepare of the other side returned an error, or there is no such rank there
 	ErrRefused = errors.New("connection refused by peer")
 	ErrAuth    = errors.New("peer does not know the job's secret") //
 	ErrVersion = errors.New("peer speaks another version")         //
 	// more completions than its depth: the CQ and its QPs are in error
 	ErrOverrun = errors.New("completion queue overrun")
-	// garbage where the handshake message belongs
+	// garbage in place of the handshake message
 	ErrNotWeft    = errors.New("peer does not speak weft's protocol")
 	ErrDeviceGone = errors.New("device is closed") //
 )

@@ -1,11 +1,11 @@
 package transport
 
-// QPPoller is the part of a QP that takes in what has come for it without a look at the others of its
-// completion queue: who waits for one peer of many learns sooner what that one has sent. It is there where
-// DeviceAttr.PollQP says so.
+// QPPoller is the part of a QP that receives what has arrived for it without polling the other QPs of its
+// completion queue, so a caller that waits for one of many peers notices its data sooner. It is available if
+// DeviceAttr.PollQP is set.
 type QPPoller interface {
-	// PollQP makes a pass over this queue pair alone. It tells whether it has, and whether anything came.
-	// What that completes, Poll gives, which is to be called now and then all the same, for the others, and
-	// at once where PollQP did nothing.
+	// PollQP makes a pass over this queue pair alone. It reports whether it did so, and whether anything
+	// arrived. Poll returns the resulting completions. It must still be called from time to time, for the
+	// other queue pairs, and at once if PollQP did nothing.
 	PollQP() (polled, came bool)
 }

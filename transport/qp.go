@@ -1,6 +1,6 @@
 package transport
 
-// QPN is the number of a queue pair, unique in its device and never used twice.
+// QPN is the number of a queue pair, unique in its device and never reused.
 type QPN uint32
 
 // QPConfig is the shape of a queue pair.
@@ -13,50 +13,49 @@ type QPConfig struct {
 	Reads  int // outstanding Reads and Atomics that it begins; the peer's limit counts too
 }
 
-// QP is one end of a reliable connection. It comes connected from an Endpoint.
+// QP is one end of a reliable connection. An Endpoint provides it connected.
 //
 // Work on a QP that is not in StateReady is refused (PostSend) or flushed. When a QP fails, every posted
-// request completes exactly once, in order, StatusFlushed after the first that failed: so a user who always
-// keeps a Recv posted hears of every end of a QP, and Err tells the cause.
+// request completes exactly once, in order, with StatusFlushed after the first that failed. So a user that
+// always keeps a Recv posted learns of every end of a QP, and Err returns the cause.
 type QP interface {
 	Num() QPN
 	Query() QPAttr
 
-	// PostSend checks the request against the QP and queues it; a request that cannot be right (no such
-	// opcode, beyond a limit, a region of another PD or out of bounds, lengths that disagree) is refused with
-	// the reason and leaves no trace. ErrQueueFull says that the send queue has no room: poll, then post
-	// again. It never blocks.
+	// PostSend checks the request against the QP and queues it. It refuses an invalid request with the reason
+	// and without side effects: an unknown opcode, a limit exceeded, a region of another PD or out of bounds,
+	// or lengths that disagree. ErrQueueFull means that the send queue has no room: poll, then post again.
+	// PostSend never blocks.
 	PostSend(wr *SendWR) error
 
-	// PostRecv queues room for one incoming message. Allowed in every state; in StateError it completes
-	// flushed.
+	// PostRecv queues room for one incoming message. It is allowed in every state; in StateError the request
+	// completes flushed.
 	PostRecv(wr *RecvWR) error
 
 	// Flush sends what FlagMore held back.
 	Flush()
 
-	// Close ends the connection in order: what was posted before it is delivered and completed, then this
-	// direction is closed; the peer hears of it with ErrClosed once all has been delivered to it, and closes
-	// its own. It does not block: drive the CQ until State is StateClosed (both directions closed) or
-	// StateError. Posted Recvs complete flushed then.
+	// Close ends the connection in order. What was posted before is delivered and completed, then this
+	// direction is closed. The peer learns of it by ErrClosed once all has been delivered to it, and closes
+	// its own direction. Close does not block: drive the CQ until State is StateClosed (both directions
+	// closed) or StateError. Posted Recvs then complete flushed.
 	Close()
 
-	// Abort cuts the connection: the peer is told why if that can be said at once, every posted request
+	// Abort cuts the connection. The peer is told why if that can be sent at once, and every posted request
 	// completes flushed.
 	Abort(cause error)
 
-	// Release gives the QP back. An open one is aborted first. Completions that nobody has polled are
-	// dropped.
+	// Release frees the QP. If it is open, it is aborted first. Unpolled completions are dropped.
 	Release()
 
-	// State tells where the QP is in its life.
+	// State returns the QP's state.
 	State() State
 
-	// Err is what ended the QP: nil while it is well, ErrClosed after an orderly close by the peer, otherwise
-	// the first error, which names the peer and the address.
+	// Err returns what ended the QP: nil while it works, ErrClosed after an orderly close by the peer,
+	// otherwise the first error, which names the peer and the address.
 	Err() error
 
-	// What follows is there only where DeviceAttr says so; elsewhere it does nothing and reports that.
+	// The following are available only if DeviceAttr says so; otherwise they do nothing and report that.
 
 	InlineWriter
 	Getter
@@ -64,7 +63,7 @@ type QP interface {
 	LaneCounter
 }
 
-// State of a queue pair.
+// State is the state of a queue pair.
 type State uint8
 
 const (
@@ -73,7 +72,7 @@ const (
 	// Close was called: posted work still goes out, new work is refused; left when both directions are
 	// closed, or by an error
 	StateClosing
-	// the peer has closed its direction: ours still works until Close; left as StateClosing is
+	// the peer has closed its direction; this end's direction still works until Close; left like StateClosing
 	StateDraining
 	StateClosed // both directions closed in order; final
 	StateError  // cut: everything completes flushed; final
@@ -95,7 +94,7 @@ func (s State) String() string {
 	return "unknown state"
 }
 
-// QPAttr is the context of a queue pair, as Query finds it.
+// QPAttr is the context of a queue pair, as Query returns it.
 type QPAttr struct {
 	QPConfig
 	Num    QPN
@@ -106,7 +105,7 @@ type QPAttr struct {
 
 	// What the two ends agreed on when they were connected.
 	PeerRecv  int  // depth of the peer's receive queue
-	PeerReads int  // Reads that the peer answers at once
+	PeerReads int  // Reads that the peer answers at the same time
 	Lanes     int  // connections that carry the queue pair at most
 	Checksum  bool // every frame has a checksum
 }

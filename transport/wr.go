@@ -5,42 +5,43 @@ type Opcode uint8
 
 const (
 	OpSend  Opcode = iota + 1 // untagged: into the peer's next posted Recv
-	OpWrite                   // into the peer's memory; the peer is told nothing
-	// OpWrite, then Imm is delivered through the peer's next posted Recv, whose memory stays untouched
+	OpWrite                   // into the peer's memory; the peer is not notified
+	// OpWrite, then Imm is delivered through the peer's next posted Recv, whose memory is not written
 	OpWriteImm
 	OpRead // out of the peer's memory into ours
-	OpRecv // only in completions: a posted Recv was used
-	// Atomic: Operand is added to a word of the peer's memory; the word as it was comes back
+	OpRecv // only in completions: a posted Recv was consumed
+	// Atomic: adds Operand to a word of the peer's memory; returns its previous value
 	OpFetchAdd
-	// Atomic: Operand replaces a word of the peer's memory if it is Compare; the word as it was comes back
+	// Atomic: replaces a word of the peer's memory by Operand if it equals Compare; returns its previous
+	// value
 	OpCompareSwap
-	OpBind       // here: binds a window
-	OpInvalidate // here: takes Key, of a window bound to this QP, out of use
-	// OpSend that takes Key, of a window that the peer has bound to this connection, out of use there
+	OpBind       // local: binds a window
+	OpInvalidate // local: invalidates Key, of a window bound to this QP
+	// OpSend that also invalidates Key, of a window that the peer has bound to this connection
 	OpSendInvalidate
 )
 
-// Flags of a send work request. OR them.
+// Flags modify a send work request. They are combined by OR.
 type Flags uint8
 
 const (
-	// FlagSignaled asks for a completion. Without it a completion comes only if the request fails; the
-	// buffers are the poster's again when any later signalled request of the same QP completes, or when his
-	// protocol tells him that the peer has got the bytes.
+	// FlagSignaled requests a completion. Without it, a completion comes only if the request fails. The
+	// poster may then reuse the buffers when a later signalled request of the same QP completes, or when its
+	// protocol tells it that the peer has the bytes.
 	FlagSignaled Flags = 1 << iota
-	// FlagInline has the provider copy the bytes at the call: the buffers are the poster's when PostSend
-	// returns.
+	// FlagInline makes the provider copy the bytes during the call: the buffers belong to the poster when
+	// PostSend returns.
 	FlagInline
 	// FlagSolicited marks a Send or WriteImm whose completion at the peer is worth an event.
 	FlagSolicited
 	// FlagFence holds the request back until all earlier Reads and Atomics of this QP are complete.
 	FlagFence
-	// FlagMore says that another request follows at once: the provider may hold this one back to send both
-	// together. What is held back goes out with the first request without the flag, at QP.Flush, at CQ.Poll,
-	// or when enough is gathered.
+	// FlagMore says that another request follows at once, so the provider may hold this one back to send both
+	// together. Held-back requests go out with the first request without the flag, at QP.Flush, at CQ.Poll,
+	// or when enough have accumulated.
 	FlagMore
-	// FlagNotify has the completion of this request raise an event of its CQ, as if RequestNotify had asked
-	// for that one.
+	// FlagNotify makes the completion of this request raise an event of its CQ, as if RequestNotify had asked
+	// for it.
 	FlagNotify
 )
 
@@ -58,17 +59,17 @@ type Segment struct {
 	Length uint64
 }
 
-// SendWR is a request for the send queue. The provider copies what it needs of it: the struct and its slices,
-// but not the memory that they name, are the caller's again when PostSend returns.
+// SendWR is a request for the send queue. The provider copies what it needs of it: the struct and its slices
+// belong to the caller again when PostSend returns, but not the memory that they name.
 type SendWR struct {
-	ID    uint64 // comes back in the completion
+	ID    uint64 // returned in the completion
 	Op    Opcode // any but OpRecv
 	Flags Flags  // FlagInline only for what sends or writes bytes
 	// gather list (Send, Write) or scatter list (Read); may be empty for a message of no bytes. Atomic: one
 	// element of 8 bytes
 	Local []SGE
 	// Write: one segment, as long as Local in total (none for a Write of no bytes); Read: one or more, as
-	// long as Local in total; Atomic: see there
+	// long as Local in total; Atomic: see the package comment
 	Remote  []Segment
 	Imm     uint32 // OpWriteImm
 	Operand uint64 // OpFetchAdd, OpCompareSwap
@@ -93,12 +94,12 @@ type WC struct {
 	HasImm bool
 	Bytes  int    // placed by a Recv, a Read or an Atomic
 	Imm    uint32 // a Recv that a Write with immediate used
-	// a Recv that a Send with invalidate used: the key that is out of use now; 0 in every other completion
+	// a Recv that a Send with invalidate used: the key that is now invalid; 0 in every other completion
 	Key Key
 	Err error // nil on success; otherwise what, where, which peer. After an error the QP is in StateError
 }
 
-// Status says how a work request ended. The names are those of the InfiniBand verbs.
+// Status says how a work request ended. The names are those of InfiniBand verbs.
 type Status uint8
 
 const (

@@ -25,7 +25,8 @@ type sharedState struct {
 // memory, and can do the same.
 func sharedStateOf(qp transport.QP) (s sharedState) {
 	v := reflect.ValueOf(qp).Elem()
-	out, in := v.FieldByName("out").FieldByName("controlBlock"), v.FieldByName("in").FieldByName("controlBlock")
+	out := v.FieldByName("out").FieldByName("controlBlock")
+	in := v.FieldByName("in").FieldByName("controlBlock")
 	field := func(block unsafe.Pointer, name string) (unsafe.Pointer, uintptr) {
 		f, ok := out.Type().Elem().FieldByName(name)
 		if !ok {

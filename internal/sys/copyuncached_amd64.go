@@ -4,9 +4,9 @@ import "unsafe"
 
 const cacheLine = 64
 
-// CopyUncached is the built-in copy, for memory that another core reads next, and this one does not. The stores
-// go past the caches: a line that one core has modified in its own cache comes to another one slower than a
-// line comes from memory.
+// CopyUncached is the built-in copy, for memory that another core reads next, and this one does not. The
+// stores go past the caches: a line that one core has modified in its own cache comes to another one slower
+// than a line comes from memory.
 func CopyUncached(dst, src []byte) {
 	n := min(len(dst), len(src))
 	head := 0

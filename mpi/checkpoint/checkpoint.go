@@ -1,9 +1,9 @@
-// Package checkpoint saves the state of a job's ranks, so that the job goes on from there when it is started
-// again, as `weft run --restarts` does, or when its survivors shrink their communicator.
+// Package checkpoint saves the state of a job's ranks, so that the job can go on from there when it is
+// restarted, as `weft run --restarts` does, or when its survivors shrink their communicator.
 //
-// Each rank has its state in a file of its host, and a copy of it in a file of another host, that of its
-// buddy. So the checkpoint survives the loss of any one host with its disk, and needs no shared file system.
-// On a shared one it works as well.
+// Each rank has its state in a file on its own host, and a copy in a file on another host, that of its buddy.
+// So a checkpoint survives the loss of any one host with its disk, and needs no shared file system. A shared
+// file system works as well.
 //
 //	store, err := checkpoint.Open(world, dir, "heat 768x512")
 //	…
@@ -19,10 +19,10 @@
 //		…
 //	}
 //
-// A file appears whole or not at all, and has checksums. The last two checkpoints are kept: one that was not
-// finished, or has a damaged file, leaves the one before. All calls are collective.
+// A file appears complete or not at all, and has checksums. The last two checkpoints are kept, so if one was
+// not finished, or has a damaged file, the previous one remains. All calls are collective.
 //
-// The files' format is in docs/spec/checkpoint.md.
+// docs/spec/checkpoint.md specifies the format of the files.
 package checkpoint
 
 import (
@@ -50,17 +50,17 @@ type Store struct {
 	run  uint64 // of the next set; random at first
 
 	hosts   []int // by rank: the number of its host
-	buddy   int   // who keeps a copy of this rank's state, or mpi.ProcNull
+	buddy   int   // the rank that keeps a copy of this rank's state, or mpi.ProcNull
 	wards   []int // of whose states this rank keeps copies
 	sweeper bool  // this rank removes old files of its host
 
 	latest setID // what has been saved or loaded last
 }
 
-// Open returns the checkpoints in the folder dir, which is made if it does not exist. On each host it is the
-// folder of that name, best on a disk of its own. One job at a time may use it. The text what says what the
-// state is of, such as the size of the problem, in 1000 bytes at most, the same at all ranks: Load refuses
-// the state of something else. Where a rank fails meanwhile, Open may revoke c.
+// Open opens the checkpoints in the folder dir, which it creates if it does not exist. Each host uses its own
+// folder of that name, best on its own disk. Only one job at a time may use the folder. The text what
+// identifies the state, for example by the size of the problem. It has at most 1000 bytes and is the same at
+// all ranks: Load refuses a state with a different text. If a rank fails during Open, Open may revoke c.
 func Open(c *mpi.Comm, dir, what string) (*Store, error) {
 	comm, err := dup(c)
 	if err != nil {
@@ -106,9 +106,10 @@ func leave(c *mpi.Comm, err error) error {
 
 func (s *Store) leave(err error) error { return leave(s.comm, err) }
 
-// Revoke ends the use of the Store, but for Close: every call that is under way at any rank, and every later
-// one, returns mpi.ErrRevoked, or success if it was done. In a job that goes on when ranks fail, a rank that
-// learns of a failure calls it together with that of its communicator, shrinks that, and opens a new Store.
+// Revoke ends the use of the Store, except for Close: every current or later call at any rank returns
+// mpi.ErrRevoked, or success if it was already done. In a job that goes on when ranks fail, a rank that
+// learns of a failure revokes the Store together with its communicator, shrinks the communicator, and opens a
+// new Store.
 func (s *Store) Revoke() error { return s.comm.Revoke() }
 
 func (s *Store) open() error {
@@ -145,7 +146,7 @@ func (s *Store) open() error {
 	return mpi.Barrier(s.comm) // a rank that writes now would lose its file to the sweeper
 }
 
-// Close releases what the Store has of the communicator. The files stay.
+// Close releases the Store's communicator. The files stay.
 func (s *Store) Close() error { return s.comm.Free() }
 
 // hostOf numbers the host of this rank by the first rank there. A test has hosts of its own.
@@ -158,9 +159,9 @@ var hostOf = func(c *mpi.Comm) (int, error) {
 	return first[0], shared.Free()
 }
 
-// Save saves the state of every rank after a step, a number from 0 on that is the same at all ranks. The
-// state may be read and not be changed until Save returns, which is when all ranks have saved theirs. A state
-// that cannot be saved is an error at all ranks, and leaves what was saved before.
+// Save saves the state of every rank after a step, a number of at least 0 that is the same at all ranks. It
+// returns when all ranks have saved theirs. Until then, the program may read but not change the state. If a
+// state cannot be saved, Save returns an error at all ranks, and the previous checkpoints remain.
 func (s *Store) Save(step int, state []byte) error { return s.leave(s.save(step, state)) }
 
 func (s *Store) save(step int, state []byte) error {

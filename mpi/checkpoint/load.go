@@ -10,22 +10,22 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// Reshape is how a program takes the state of another number of ranks.
+// Reshape converts the states of a checkpoint with a different number of ranks.
 type Reshape struct {
-	// Split cuts the state of rank from of a checkpoint of old ranks into pieces, by the rank that they go to
-	// among so many. A piece may be empty.
+	// Split cuts the state of rank from, of a checkpoint with old ranks, into pieces for the new ranks, whose
+	// number is ranks. pieces is indexed by the new rank. A piece may be empty.
 	Split func(state []byte, from, old, ranks int) (pieces [][]byte, err error)
-	// Join makes the state of a rank of so many, from the pieces that it has got, by the rank of the
-	// checkpoint that they come from.
+	// Join makes the state of a new rank from the pieces that it received, indexed by the rank of the
+	// checkpoint from which they come. ranks is the number of new ranks.
 	Join func(pieces [][]byte, rank, ranks int) (state []byte, err error)
 }
 
-// Load returns the step and this rank's state of the latest checkpoint of which the state of every rank is
-// there and undamaged, on whichever hosts. It returns ErrNone where no checkpoint was finished, and another
-// error where those that were are lost. A checkpoint of another number of ranks needs a Reshape; where that
-// is nil, it is refused. The error is the same at all ranks.
+// Load returns the step and this rank's state of the latest checkpoint for which the states of all ranks are
+// present and undamaged, on any hosts. It returns ErrNone if no checkpoint was ever finished, and another
+// error if the finished ones are lost. A checkpoint with a different number of ranks needs a Reshape; if
+// reshape is nil, it is refused. The error is the same at all ranks.
 //
-// A checkpoint that would not survive the loss of another host is saved again.
+// Load saves a checkpoint again if the loss of another host would destroy it.
 func (s *Store) Load(reshape *Reshape) (step int, state []byte, err error) {
 	step, state, err = s.load(reshape)
 	return step, state, s.leave(err)

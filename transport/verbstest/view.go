@@ -90,8 +90,8 @@ var viewChecks = []Check{
 		for what, wr := range map[string]*transport.SendWR{
 			"Send":   {Op: transport.OpSend, Local: []transport.SGE{whole}},
 			"Atomic": fetchAdd(1, v, m, 8, 1),
-			"inline Write": with(&transport.SendWR{Op: transport.OpWrite, Local: []transport.SGE{part(v, 0, 8)}},
-				transport.FlagInline),
+			"inline Write": with(&transport.SendWR{Op: transport.OpWrite,
+				Local: []transport.SGE{part(v, 0, 8)}}, transport.FlagInline),
 			"Write beyond":      {Op: transport.OpWrite, Local: []transport.SGE{part(v, 60, 8)}},
 			"Write from before": {Op: transport.OpWrite, Local: []transport.SGE{part(v, -1, 8)}},
 		} {

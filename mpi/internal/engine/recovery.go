@@ -441,8 +441,9 @@ func (v *recovery) step(communicator uint32, p *peer, m *agree.Message) error {
 		return nil
 	}
 	if m := a.table.Misled(); m != nil {
-		v.e.fail(fmt.Errorf("%w: rank %d has told this rank another decision of an agreement than rank %d has, "+
-			"so this rank does not know what the others do", ErrAborted, a.worldRank(m.By), a.worldRank(m.Above)))
+		v.e.fail(fmt.Errorf("%w: rank %d has told this rank another decision of an agreement than rank %d "+
+			"has, so this rank does not know what the others do", ErrAborted, a.worldRank(m.By),
+			a.worldRank(m.Above)))
 		return nil
 	}
 	for _, i := range a.table.Failed() {

@@ -21,7 +21,7 @@ func TestLongCollectives_MemoryThatCannotBeRead(t *testing.T) {
 }
 
 var unreadable = body("unreadable", func(_ context.Context, world *mpi.Comm) error {
-	const n, page, root = 256 << 10, 4096, 1
+	const n, page, root = 2 << 20, 4096, 1 // longer than what the root copies for others to read
 	c, err := world.Dup()
 	if err != nil {
 		return err

@@ -59,6 +59,10 @@ func (l *Layout) Gather(mem unsafe.Pointer, dst []byte) {
 		}
 		return
 	}
+	if !l.Apart() {
+		copy(dst, unsafe.Slice((*byte)(unsafe.Add(mem, l.start)), len(dst)))
+		return
+	}
 	if l.listsElements(8) && len(dst)%8 == 0 {
 		elements[uint64](unsafe.Add(mem, l.start), l.more.list.at[:len(dst)/8], l.more.list.step,
 			unsafe.Pointer(unsafe.SliceData(dst)), false)
@@ -77,6 +81,10 @@ func (l *Layout) Scatter(mem unsafe.Pointer, src []byte) {
 			*(*uint64)(unsafe.Add(mem, offset)) = w
 			offset += stride
 		}
+		return
+	}
+	if !l.Apart() {
+		copy(unsafe.Slice((*byte)(unsafe.Add(mem, l.start)), len(src)), src)
 		return
 	}
 	if l.listsElements(8) && len(src)%8 == 0 {

@@ -64,12 +64,15 @@ func (w work) everywhere(n int) work {
 	return w
 }
 
+// sharesProcessors tells whether the ranks outnumber their processors.
+func (c *Call) sharesProcessors() bool { return c.Processors > 0 && c.Processors < c.Size }
+
 // time is how long a call's ranks take for some work, in ns.
 func (c *Call) time(w work) float64 {
 	r := &ratesOf[c.Fabric]
 	path := w.rounds*r.latency + max(w.messages-w.rounds, 0)*r.message + w.bytes*r.gap + w.opposite*r.duplex +
 		w.reduced*r.reduce + w.copied*r.copy
-	if c.Processors == 0 || c.Processors >= c.Size {
+	if !c.sharesProcessors() {
 		return path
 	}
 	all := w.all.waits*r.turn + w.all.messages*r.message + w.all.bytes*r.gap + w.all.reduced*r.reduce

@@ -82,8 +82,7 @@ func (s *Schedule) signalAll(c *Call) {
 
 func bcastPull(s *Schedule, c *Call) {
 	buf := Span{Output, 0, c.bytes()}
-	alone := c.Processors == 0 || c.Processors >= c.Size // each rank has a processor
-	if alone && buf.Len >= pipelineBcastMin && buf.Len <= pipelineBcastMax {
+	if !c.sharesProcessors() && buf.Len >= pipelineBcastMin && buf.Len <= pipelineBcastMax {
 		bcastPullPieces(s, c, buf)
 		return
 	}
@@ -98,14 +97,17 @@ func bcastPull(s *Schedule, c *Call) {
 	}
 	s.exposing(Output)
 	s.Stages = c.bytes() <= stageBcast && (c.Size > 2 || c.bytes() <= stagePair)
-	for distance := 1; distance < c.Size; distance++ {
-		s.send((c.Rank+distance)%c.Size, Span{})
-	}
+	signalOthers(c, s.send)
 	s.round()
-	for distance := 1; distance < c.Size; distance++ {
-		s.recv((c.Rank+distance)%c.Size, Span{})
-	}
+	signalOthers(c, s.recv)
 	s.round()
+}
+
+// signalOthers sends a message of no bytes to all other ranks, or receives one from each.
+func signalOthers(c *Call, message func(peer int, span Span)) {
+	for distance := 1; distance < c.Size; distance++ {
+		message((c.Rank+distance)%c.Size, Span{})
+	}
 }
 
 // bcastPullPieces has the root publish one piece in each round but the last two, and the others read it in
@@ -117,14 +119,9 @@ func bcastPullPieces(s *Schedule, c *Call, buf Span) {
 	} else {
 		s.exposing()
 	}
-	toAll := func(message func(peer int, span Span)) {
-		for distance := 1; distance < c.Size; distance++ {
-			message((c.Rank+distance)%c.Size, Span{})
-		}
-	}
 	for at := -pipelinePiece; at < buf.Len; at += pipelinePiece {
 		if c.Rank == c.Root {
-			toAll(s.send)
+			signalOthers(c, s.send)
 			if next := at + pipelinePiece; next < buf.Len {
 				s.publish(buf.part(next, min(next+pipelinePiece, buf.Len)))
 			}
@@ -138,7 +135,7 @@ func bcastPullPieces(s *Schedule, c *Call, buf Span) {
 		s.round()
 	}
 	if c.Rank == c.Root {
-		toAll(s.recv)
+		signalOthers(c, s.recv)
 	} else {
 		s.send(c.Root, Span{})
 	}

@@ -54,7 +54,7 @@ func TestRankWhoseMemoryNeverComesIsGivenUp(t *testing.T) {
 	m.Serve()
 	r := launchertest.RunSurviving(t, launchertest.Ranks(3, withholdsMemory, "WEFT_FABRIC=shm",
 		"WEFT_PEER_TIMEOUT=4s"))
-	require.Contains(t, r.Out, "a read of the memory of process")
+	require.Contains(t, r.Out, "a copy of memory of process")
 	require.Contains(t, r.Err, "a peer is given up, and its process killed")
 	require.NotContains(t, r.Err, "got ")
 	require.NotContains(t, r.Err, "rank 0 ")

@@ -114,7 +114,7 @@ func NewReceiver(pd transport.PD, c ReceiverConfig) *Receiver {
 		depth = min(orDefault(c.Depth, MaxOpenGrants), MaxOpenGrants)
 	}
 	return &Receiver{pd: pd, piece: orDefault(c.Piece, defaultPiece), depth: depth, grants: grant,
-		copies: attr.DirectReads && !grant, queues: map[*channel.Channel]*channelQueue{},
+		copies: attr.DirectCopies && !grant, queues: map[*channel.Channel]*channelQueue{},
 		place: c.Place, stages: stages{pd: pd, rights: transport.LocalWrite | transport.RemoteWrite}}
 }
 

@@ -82,7 +82,7 @@ type pendingSend struct {
 func NewSender(pd transport.PD, c SenderConfig) *Sender {
 	piece, depth := orDefault(c.Piece, defaultPiece), orDefault(c.Depth, defaultDepth)
 	a := &Sender{pd: pd, piece: uint64(piece), depth: depth, channels: map[*channel.Channel]*channelSends{},
-		stages: stages{pd: pd}, readable: pd.DeviceAttr().DirectReads}
+		stages: stages{pd: pd}, readable: pd.DeviceAttr().DirectCopies}
 	if a.readable {
 		a.stages.rights = transport.RemoteRead
 	}

@@ -58,7 +58,7 @@ type QP interface {
 	// The following are available only if DeviceAttr says so; otherwise they do nothing and report that.
 
 	InlineWriter
-	Getter
+	DirectCopier
 	QPPoller
 	LaneCounter
 }

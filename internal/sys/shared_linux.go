@@ -134,9 +134,9 @@ func Punch(fd int, off, n int64) error {
 	}
 }
 
-// readPiece is how much of another process's memory is read in one call, which costs as much as copying some
-// 20 KiB before the first byte (docs/adr/0067).
-const readPiece = 4 << 20
+// foreignPiece is how much of another process's memory is copied in one call, which costs as much as copying
+// some 20 KiB before the first byte (docs/adr/0067).
+const foreignPiece = 4 << 20
 
 // provenFor is how long a process that has proved itself is taken for the same: too short for the system to
 // come round to its number again.
@@ -151,14 +151,14 @@ type Foreign struct {
 	calls  uint64 // odd during a system call; steps at both ends of each
 }
 
-// Call is a number that is odd while a system call of Read lasts, and another one for each. Any goroutine may
-// ask for it.
+// Call is a number that is odd while a system call of Read or Write lasts, and another one for each. Any
+// goroutine may ask for it.
 func (f *Foreign) Call() uint64 { return atomic.LoadUint64(&f.calls) }
 
 // Prove reads the proof: an error if the process does not have it, or may not be read.
 func (f *Foreign) Prove() error {
 	var proof [len(f.Secret)]byte
-	if err := f.read(proof[:], f.Proof); err != nil {
+	if err := f.copyPiece(unix.SYS_PROCESS_VM_READV, proof[:], f.Proof); err != nil {
 		return err
 	}
 	if proof != f.Secret {
@@ -170,6 +170,16 @@ func (f *Foreign) Prove() error {
 // Read copies memory of the process, at an address there, to p. Now and then the proof is read too: a process
 // that has the same number by now has another one.
 func (f *Foreign) Read(p []byte, addr uint64) error {
+	return f.copy(unix.SYS_PROCESS_VM_READV, p, addr)
+}
+
+// Write copies p to memory of the process, at an address there, which Read could read.
+func (f *Foreign) Write(p []byte, addr uint64) error {
+	return f.copy(unix.SYS_PROCESS_VM_WRITEV, p, addr)
+}
+
+// copy copies with one of two system calls, from a process that has proved itself lately.
+func (f *Foreign) copy(call uintptr, p []byte, addr uint64) error {
 	if now := time.Now(); now.Sub(f.proven) > provenFor {
 		if err := f.Prove(); err != nil {
 			return err
@@ -177,8 +187,8 @@ func (f *Foreign) Read(p []byte, addr uint64) error {
 		f.proven = now
 	}
 	for len(p) > 0 {
-		k := min(len(p), readPiece)
-		if err := f.read(p[:k], addr); err != nil {
+		k := min(len(p), foreignPiece)
+		if err := f.copyPiece(call, p[:k], addr); err != nil {
 			return err
 		}
 		p, addr = p[k:], addr+uint64(k)
@@ -186,8 +196,8 @@ func (f *Foreign) Read(p []byte, addr uint64) error {
 	return nil
 }
 
-// read copies one piece.
-func (f *Foreign) read(p []byte, addr uint64) error {
+// copyPiece copies one piece.
+func (f *Foreign) copyPiece(call uintptr, p []byte, addr uint64) error {
 	for len(p) > 0 {
 		local := unix.Iovec{Base: &p[0]}
 		local.SetLen(len(p))
@@ -196,8 +206,7 @@ func (f *Foreign) read(p []byte, addr uint64) error {
 		// of a file system that does not answer). This thread waits for them then, but the runtime, and its
 		// garbage collector, go on.
 		StoreRelease(&f.calls, f.calls+1)
-		n, _, e := syscall.Syscall6(unix.SYS_PROCESS_VM_READV, uintptr(f.Pid),
-			uintptr(unsafe.Pointer(&local)), 1,
+		n, _, e := syscall.Syscall6(call, uintptr(f.Pid), uintptr(unsafe.Pointer(&local)), 1,
 			uintptr(unsafe.Pointer(&remote)), 1, 0)
 		StoreRelease(&f.calls, f.calls+1)
 		switch {

@@ -36,9 +36,10 @@ type Foreign struct {
 	Secret [32]byte
 }
 
-func (*Foreign) Prove() error              { return errShared }
-func (*Foreign) Read([]byte, uint64) error { return errShared }
-func (*Foreign) Call() uint64              { return 0 }
+func (*Foreign) Prove() error               { return errShared }
+func (*Foreign) Read([]byte, uint64) error  { return errShared }
+func (*Foreign) Write([]byte, uint64) error { return errShared }
+func (*Foreign) Call() uint64               { return 0 }
 
 // TokenSize is the length of the token of a WakeAddress in bytes.
 const TokenSize = 16

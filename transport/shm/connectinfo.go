@@ -129,7 +129,7 @@ func (d *Device) accept(o *connectInfo, fds []int, pid int) (*peerMapping, error
 	}
 	if !d.opts.NoCMA && pid > 0 {
 		f.own = sys.Foreign{Pid: pid, Proof: o.probe, Secret: o.secret}
-		f.reads, err = d.tryToRead(f.own) // it may be refused, as it is in many containers
+		f.foreign, err = d.tryToRead(f.own) // it may be refused, as it is in many containers
 		if err != nil {
 			f.close()
 			return nil, err

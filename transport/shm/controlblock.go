@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -126,6 +127,38 @@ func awaitWriters(list []writer) []writer {
 		}
 		if list = left; len(list) == 0 || time.Now().After(end) {
 			return list
+		}
+	}
+}
+
+// awaitPuts returns when no peer is in a Put to memory outside of the arena, whose key has been revoked: that
+// memory is the program's, and cannot be set aside. A peer that does not come to the end of its Put in time
+// is given up, and its process killed.
+func (d *Device) awaitPuts(e *entry) {
+	sys.FullBarrier() // a Put that begins from now on finds the key gone
+	if atomic.LoadUint64(&e.puts) == 0 {
+		return
+	}
+	for end := time.Now().Add(d.copyTimeout()); atomic.LoadUint64(&e.puts) != 0; {
+		list := d.activeWriters()
+		if len(list) == 0 { // who was counted has ended in the middle
+			atomic.StoreUint64(&e.puts, 0)
+			return
+		}
+		if time.Now().After(end) {
+			d.killWriters(list)
+			end = time.Now().Add(d.copyTimeout())
+		}
+	}
+}
+
+// killWriters ends the processes of writers, and so their writing.
+func (d *Device) killWriters(list []writer) {
+	for _, l := range d.links(nil) {
+		if slices.ContainsFunc(list, func(w writer) bool { return w.in == l.in && w.writing() }) {
+			d.opts.Log.Error("a peer is given up, and its process killed", "peer", l.qp.Attr.Peer, "error",
+				d.errNoAnswer(l.own.Pid))
+			_ = sys.Kill(l.own.Pid)
 		}
 	}
 }

@@ -106,7 +106,7 @@ func (d *Device) Query() transport.DeviceAttr {
 		MaxQPDepth: maxDepth, MaxReads: maxReads, MaxPrivate: maxPrivate, Handlers: d.Cores,
 		MaxPolledQPs: maxPolledQPs,
 		TickPeriod:   d.tickPeriod(),
-		TailLast:     true, InlineWrites: d.asymmetric, PeerMapped: true, DirectReads: true, Atomics: true,
+		TailLast:     true, InlineWrites: d.asymmetric, PeerMapped: true, DirectCopies: true, Atomics: true,
 		Windows: true, PollableCQs: true,
 	}
 }

@@ -73,7 +73,7 @@ func (d *Device) watchPeers() {
 			case !there:
 				l.qp.peerGone()
 			}
-			d.watchRead(l, there, now.Sub(since))
+			d.watchCopy(l, there, now.Sub(since))
 		}
 	}
 }

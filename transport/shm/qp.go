@@ -73,12 +73,12 @@ type writeTarget struct {
 
 // peerMapping is what a queue pair has of its peer's memory.
 type peerMapping struct {
-	mem    []byte        // the peer's arena
-	domain uint32        // of the peer's queue pair
-	num    transport.QPN // of that
-	own    sys.Foreign   // the peer's own memory
-	reads  bool          // it can be read
-	queues []peerQueue
+	mem     []byte        // the peer's arena
+	domain  uint32        // of the peer's queue pair
+	num     transport.QPN // of that
+	own     sys.Foreign   // the peer's own memory
+	foreign bool          // it can be read and written
+	queues  []peerQueue
 }
 
 // peerQueue is a completion queue of the peer that is to be told.
@@ -161,14 +161,14 @@ func (d *Device) newQP(p *prepared, peer uint32, local, remote string, theirs *c
 
 // connection is what remains of a connection until neither end uses the other's memory any more.
 type connection struct {
-	qp    *qp
-	in    *receiveBlock
-	wake  *sys.WakeAddress // of the peer, which is there as long as the peer is
-	slots [2]uint32
-	stage span // that the peer may still copy from
-	ended bool // we use the peer's memory no more; guarded by Device.live
-	own   *sys.Foreign
-	read  readWatch
+	qp      *qp
+	in      *receiveBlock
+	wake    *sys.WakeAddress // of the peer, which is there as long as the peer is
+	slots   [2]uint32
+	stage   span // that the peer may still copy from
+	ended   bool // we use the peer's memory no more; guarded by Device.live
+	own     *sys.Foreign
+	copying copyWatch
 }
 
 // leave notes that we use a connection no more, or that the peer does not. When neither does, the block
@@ -232,7 +232,7 @@ func (q *qp) ended() {
 	if q.connected() {
 		q.receive() // what the peer has said before
 	}
-	if q.connected() && q.conn.read.gaveUp.Load() {
+	if q.connected() && q.conn.copying.gaveUp.Load() {
 		q.Fail(q.dev.errNoAnswer(q.conn.own.Pid), transport.StatusFatal)
 	}
 	if q.connected() {

@@ -130,7 +130,7 @@ func TestRead_FallsBackWhereThePeersMemoryCannotBeRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const n = 100_000
 			a, b := couple(t, Options{})
-			require.True(t, a.qp.peer.reads, "this system allows it")
+			require.True(t, a.qp.peer.foreign, "this system allows it")
 			src, err := b.pd.Register(make([]byte, n), transport.RemoteRead)
 			require.NoError(t, err)
 			for i := range src.Bytes() {
@@ -148,7 +148,7 @@ func TestRead_FallsBackWhereThePeersMemoryCannotBeRead(t *testing.T) {
 			}
 			require.Equal(t, transport.StatusSuccess, wc[0].Status)
 			require.Equal(t, src.Bytes(), dst.Bytes())
-			require.False(t, a.qp.peer.reads, "it is not tried again")
+			require.False(t, a.qp.peer.foreign, "it is not tried again")
 		})
 	}
 }

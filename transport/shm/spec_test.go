@@ -62,6 +62,7 @@ func TestSpec_Entry(t *testing.T) {
 		"key": {unsafe.Offsetof(e.key), 8}, "kind": {unsafe.Offsetof(e.kind), 8},
 		"where":  {unsafe.Offsetof(e.where), 8},
 		"length": {unsafe.Offsetof(e.length), 8}, "owner": {unsafe.Offsetof(e.owner), 8},
+		"puts": {unsafe.Offsetof(e.puts), 8},
 	})
 	require.EqualValues(t, 64, entrySize)
 	require.EqualValues(t, 1<<20, verbs.MaxRegions)

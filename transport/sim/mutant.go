@@ -47,6 +47,7 @@ const (
 	eventsRepeat               // a request for one event raises one for every completion
 	ignoreSolicited            // a message that its sender has marked raises no event
 	getAhead                   // a Get does not wait for what was posted before it
+	putAhead                   // a Put does not wait for what was posted before it
 	mutants                    // their number
 )
 

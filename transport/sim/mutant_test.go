@@ -31,6 +31,7 @@ var noticedBy = map[mutant]string{
 	placeAfterError: "Error/C6_NothingIsPlacedAfterTheEnd",
 	overlongRecv:    "Error/MessageLongerThanItsRecv",
 	getAhead:        "Read/IsCarriedOutAtOnceAfterEarlierWrites",
+	putAhead:        "Write/IsPutAtOnceAfterEarlierWrites",
 	readFirstOnly:   "Read/R3_SegmentsCutDifferentlyOnBothSides",
 	neverPlaced:     "CQ/PlacedNamesEachQueuePairOnce",
 	wakeLost:        "CQ/WakeEndsTheNextWait",

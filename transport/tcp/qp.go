@@ -9,7 +9,7 @@ import (
 
 // qp is one end of a connection in RDMA mode.
 type qp struct {
-	verbs.NoGetter
+	verbs.NoDirectCopier
 
 	// What every message looks at stands together: between two system calls the nearest caches have been used
 	// by the kernel.

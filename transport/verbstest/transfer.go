@@ -53,10 +53,27 @@ func (t *trial) placer(a, b *node, src, dst transport.MR) transport.InlineWriter
 	return a.qp
 }
 
-// getter is a queue pair that copies the peer's memory by itself.
-func (t *trial) getter(n *node) transport.Getter {
-	t.needs(n.dev.Query().DirectReads, "direct reads")
+// copier is a queue pair that copies between this process and the peer's memory by itself.
+func (t *trial) copier(n *node) transport.DirectCopier {
+	t.needs(n.dev.Query().DirectCopies, "direct copies")
 	return n.qp
+}
+
+// refuses has a Get or Put of a segment refused: for ever, or for the moment, as every one may be.
+func (t *trial) refuses(what string, try func() error, never bool) {
+	for range 20 {
+		switch err := try(); {
+		case err == nil:
+			t.failf("%s", what)
+		case never && err != transport.ErrNotNow:
+			return
+		case !never && err != transport.ErrNotNow:
+			t.failf("%s: %v", what, err)
+		}
+	}
+	if never {
+		t.failf("%s is to be tried again", what)
+	}
 }
 
 var transferChecks = []Check{
@@ -320,9 +337,86 @@ var transferChecks = []Check{
 			}
 		}
 	}},
+	{"Write/IsPutAtOnce", func(t *trial) {
+		a, b := t.pair(shape{})
+		to := t.copier(a)
+		m, other := b.memory(4096, transport.RemoteWrite), b.memory(64, transport.RemoteRead)
+		heap, err := b.pd.Register(make([]byte, 4096), transport.RemoteWrite)
+		t.must(err)
+		into := []transport.MR{m}
+		for range 50 {
+			// the system may refuse that
+			if seg := segment(heap, 0, 64); to.Put(make([]byte, 64), &seg) == nil {
+				into = append(into, heap)
+				break
+			}
+		}
+		for round, n := range []int{1, 7, 8, 64, 1000, 4000} {
+			for _, m := range into {
+				src := make([]byte, n)
+				fill(src, 4, uint64(round))
+				clear(m.Bytes())
+				seg := segment(m, 4096-n-8, n)
+				t.until("a Put", func() bool { return to.Put(src, &seg) == nil }, a, b)
+				if !bytes.Equal(src, m.Bytes()[4096-n-8:4096-8]) {
+					t.failf("a Put of %d bytes placed others", n)
+				}
+				t.must(zero(m.Bytes()[:4096-n-8]))
+				t.must(zero(m.Bytes()[4096-8:]))
+			}
+		}
+		refused := func(what string, n int, seg transport.Segment, never bool) {
+			t.refuses("a Put "+what, func() error { return to.Put(make([]byte, n), &seg) }, never)
+		}
+		refused("without the right", 64, segment(other, 0, 64), true)
+		refused("beyond the end", 64, segment(m, 4096-63, 64), true)
+		refused("far beyond the end", 64, transport.Segment{Key: m.Key(), Offset: 1 << 63, Length: 64}, true)
+		refused("by no key", 64, transport.Segment{Length: 64}, false)
+		refused("by a wrong key", 64, transport.Segment{Key: m.Key() + 1<<40, Length: 64}, false)
+		refused("of other lengths", 63, segment(m, 0, 64), true)
+		refused("of nothing", 0, segment(m, 0, 0), true)
+		for _, m := range []transport.MR{m, heap} {
+			stale := segment(m, 0, 64)
+			t.must(m.Deregister())
+			refused("to a region that is no more", 64, stale, false)
+		}
+		t.well(a, b)
+		last := segment(b.memory(64, all), 0, 64)
+		a.qp.Close()
+		refused("after Close", 64, last, false)
+		t.none(a, b)
+	}},
+	{"Write/IsPutAtOnceAfterEarlierWrites", func(t *trial) {
+		a, b := t.pair(shape{})
+		to := t.copier(a)
+		src, m := a.memory(20_000, all), b.memory(20_000, all)
+		buf := make([]byte, 20_000)
+		heap, err := b.pd.Register(buf, all)
+		t.must(err)
+		for round := range uint64(50) {
+			for _, mr := range []transport.MR{m, heap} {
+				fill(src.Bytes(), 6, 2*round)
+				t.must(a.qp.PostSend(without(write(0, src, mr), transport.FlagSignaled)))
+				second, seg := make([]byte, 20_000), segment(mr, 0, 20_000)
+				fill(second, 6, 2*round+1)
+				var err error
+				t.until("a Put", func() bool {
+					err = to.Put(second, &seg)
+					return err != transport.ErrNotNow
+				}, a, b)
+				if mr == heap && err != nil {
+					continue // the system may refuse that
+				}
+				t.must(err)
+				t.must(check(mr.Bytes(), 6, 2*round+1))
+			}
+		}
+		t.must(heap.Deregister())
+		t.none(a, b)
+	}},
 	{"Read/IsCarriedOutAtOnce", func(t *trial) {
 		a, b := t.pair(shape{})
-		get := t.getter(a)
+		get := t.copier(a)
 		m, other := b.memory(4096, transport.RemoteRead), b.memory(64, transport.RemoteWrite)
 		for round, n := range []int{1, 7, 8, 64, 1000, 4096} {
 			fill(m.Bytes(), 4, uint64(round))
@@ -335,19 +429,7 @@ var transferChecks = []Check{
 			t.must(zero(dst[n:]))
 		}
 		refused := func(what string, n int, from transport.Segment, never bool) {
-			for range 20 { // it may be refused for the moment, too
-				switch err := get.Get(make([]byte, n), &from); {
-				case err == nil:
-					t.failf("a Get %s", what)
-				case never && err != transport.ErrNotNow:
-					return
-				case !never && err != transport.ErrNotNow:
-					t.failf("a Get %s: %v", what, err)
-				}
-			}
-			if never {
-				t.failf("a Get %s is to be tried again", what)
-			}
+			t.refuses("a Get "+what, func() error { return get.Get(make([]byte, n), &from) }, never)
 		}
 		refused("without the right", 64, segment(other, 0, 64), true)
 		refused("beyond the end", 64, segment(m, 4096-63, 64), true)
@@ -367,7 +449,7 @@ var transferChecks = []Check{
 	}},
 	{"Read/IsCarriedOutAtOnceAfterEarlierWrites", func(t *trial) {
 		a, b := t.pair(shape{})
-		get := t.getter(a)
+		get := t.copier(a)
 		src, m := a.memory(20_000, all), b.memory(20_000, all)
 		buf := make([]byte, 20_000)
 		heap, err := b.pd.Register(buf, all)

@@ -99,7 +99,7 @@ const probeTries = 100
 // canRead tells whether this rank can read memory of another.
 func (m *Mailboxes) canRead(rank int) bool {
 	b := &m.peers[rank]
-	if !m.fabric.device.Query().DirectReads || b.probe == 0 || b.peer.state != peerOpen {
+	if !m.fabric.device.Query().DirectCopies || b.probe == 0 || b.peer.state != peerOpen {
 		return false
 	}
 	got := make([]byte, probeBytes)

@@ -20,11 +20,14 @@ func (NoInlineWriter) WriteInline(*transport.Segment, []byte, []byte, uint64) bo
 // PrefetchAddr is nowhere.
 func (NoInlineWriter) PrefetchAddr(uint64) uintptr { return 0 }
 
-// NoGetter is a queue pair whose Reads are all posted.
-type NoGetter struct{}
+// NoDirectCopier is a queue pair whose Reads and Writes are all posted.
+type NoDirectCopier struct{}
 
 // Get reads nothing.
-func (NoGetter) Get([]byte, *transport.Segment) error { return errors.ErrUnsupported }
+func (NoDirectCopier) Get([]byte, *transport.Segment) error { return errors.ErrUnsupported }
+
+// Put writes nothing.
+func (NoDirectCopier) Put([]byte, *transport.Segment) error { return errors.ErrUnsupported }
 
 // NoQPPoller is a queue pair that is driven with all others of its completion queue.
 type NoQPPoller struct{}

@@ -11,7 +11,7 @@ import (
 type qp struct {
 	queuepair.QP
 	verbs.NoInlineWriter
-	verbs.NoGetter
+	verbs.NoDirectCopier
 	verbs.NoQPPoller
 	verbs.NoLanes
 

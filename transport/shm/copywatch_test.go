@@ -53,7 +53,7 @@ func TestProcess_PeerWhoseMemoryNeverComesIsGivenUp(t *testing.T) {
 		t.Fatal("the Read goes on")
 	}
 	require.ErrorIs(t, e.qp.Err(), transport.ErrPeerLost)
-	require.ErrorContains(t, e.qp.Err(), "a read of the memory of process "+strconv.Itoa(c.cmd.Process.Pid))
+	require.ErrorContains(t, e.qp.Err(), "a copy of memory of process "+strconv.Itoa(c.cmd.Process.Pid))
 	require.Error(t, c.cmd.Wait())
 	status := c.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	require.Equal(t, syscall.SIGKILL, status.Signal())

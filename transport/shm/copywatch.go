@@ -10,23 +10,23 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// readWatch is what the watcher of peers knows of a system call that copies memory of one. Such a call waits
-// for pages of the peer, which need not come: their faults may be handed to a program (userfaultfd), or they
+// copyWatch is what the watcher of peers knows of a system call that copies memory of one, or to it. Such a
+// call waits for pages of the peer, which need not come: their faults may be handed to a program (userfaultfd), or they
 // are those of a file whose file system does not answer. Nothing but the end of a process ends the wait.
-type readWatch struct {
+type copyWatch struct {
 	call   uint64        // that was under way at the last look; of sys.Foreign
 	lasted time.Duration // since the first look that found it
 	fatal  bool          // Options.Fatal was called
 	gaveUp uatomic.Bool  // the peer was given up over it
 }
 
-// watchRead looks at a copy of a peer's memory, some time after the last look, and knows whether the peer's
+// watchCopy looks at a copy of a peer's memory, or to it, some time after the last look, and knows whether the peer's
 // process is there: its number may be another one's if it is not. After half of the peer timeout
 // the peer is given up and its process killed, whose end ends the call, in time for this rank to tell its own
 // peers that it lives. If the call goes on, because pages are due from yet another process, this one cannot
 // go on.
-func (d *Device) watchRead(l *connection, there bool, since time.Duration) {
-	w := &l.read
+func (d *Device) watchCopy(l *connection, there bool, since time.Duration) {
+	w := &l.copying
 	call := l.own.Call()
 	if call&1 == 0 || call != w.call {
 		w.call, w.lasted = call, 0
@@ -34,7 +34,7 @@ func (d *Device) watchRead(l *connection, there bool, since time.Duration) {
 	}
 	w.lasted += since
 	switch {
-	case w.lasted >= d.readTimeout() && !w.gaveUp.Load():
+	case w.lasted >= d.copyTimeout() && !w.gaveUp.Load():
 		err := d.errNoAnswer(l.own.Pid)
 		w.gaveUp.Store(true)
 		if there {
@@ -52,12 +52,12 @@ func (d *Device) watchRead(l *connection, there bool, since time.Duration) {
 	}
 }
 
-// readTimeout is how long one system call may copy memory of a peer, 4 MiB at most.
-func (d *Device) readTimeout() time.Duration { return d.opts.PeerTimeout / 2 }
+// copyTimeout is how long one system call may copy memory of a peer, 4 MiB at most.
+func (d *Device) copyTimeout() time.Duration { return d.opts.PeerTimeout / 2 }
 
 func (d *Device) errNoAnswer(pid int) error {
-	return fmt.Errorf("%w: a read of the memory of process %d did not end within %v", transport.ErrPeerLost,
-		pid, d.readTimeout())
+	return fmt.Errorf("%w: a copy of memory of process %d did not end within %v", transport.ErrPeerLost,
+		pid, d.copyTimeout())
 }
 
 // tryToRead finds out, during start-up, whether memory of another process may be read. It has a goroutine of
@@ -65,7 +65,7 @@ func (d *Device) errNoAnswer(pid int) error {
 func (d *Device) tryToRead(own sys.Foreign) (reads bool, err error) {
 	result := make(chan error, 1)
 	go func() { result <- own.Prove() }()
-	timer := time.NewTimer(d.readTimeout())
+	timer := time.NewTimer(d.copyTimeout())
 	defer timer.Stop()
 	select {
 	case err := <-result:

@@ -1,0 +1,114 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+var errForeign = fmt.Errorf("%w: this process may not reach the memory of the peer's", transport.ErrAccess)
+
+// Get copies what one pass would copy, unless what was posted before has yet to change what is there.
+func (q *qp) Get(dst []byte, from *transport.Segment) error {
+	if err := q.mayCopy(len(dst), from); err != nil {
+		return err
+	}
+	t, err := q.find(from.Key, transport.RemoteRead, from.Offset, from.Length)
+	if err == nil {
+		err = q.copyHere(dst, &t, from.Offset)
+	}
+	if t.entry == nil || !t.stands(from.Key) {
+		return transport.ErrNotNow // its owner has taken it out of use, and the bytes may be others
+	}
+	return err
+}
+
+// mayCopy checks a Get or Put of n bytes, but for its segment's key.
+func (q *qp) mayCopy(n int, s *transport.Segment) error {
+	switch {
+	case q.maxReads == 0:
+		return errForeign
+	case n == 0 || n > readsPerPass || uint64(n) != s.Length:
+		return fmt.Errorf("%w: %d bytes of memory for a segment of %d", transport.ErrInvalid, n, s.Length)
+	case !q.open || !q.out.settled():
+		return transport.ErrNotNow
+	}
+	return nil
+}
+
+// Put copies to the peer's memory, unless what was posted before has yet to come there.
+func (q *qp) Put(src []byte, to *transport.Segment) error {
+	if err := q.mayCopy(len(src), to); err != nil {
+		return err
+	}
+	if !q.beginPlacing() {
+		q.endPlacing()
+		return transport.ErrNotNow
+	}
+	t, err := q.find(to.Key, transport.RemoteWrite, to.Offset, to.Length)
+	switch {
+	case err != nil:
+		if t.entry == nil {
+			err = transport.ErrNotNow
+		}
+	case t.shared:
+		place(q.peer.mem[t.where+to.Offset:][:len(src)], src)
+	default:
+		err = q.putOutside(src, &t, to)
+	}
+	q.endPlacing()
+	if err == nil {
+		q.tellPlaced()
+	}
+	return err
+}
+
+// putOutside is Put to memory outside of the arena. Its owner, who may use it for something else once the key
+// is out of use, waits until no such copy is under way: so a copy is counted before the key is looked up for
+// the last time.
+func (q *qp) putOutside(src []byte, t *target, to *transport.Segment) (err error) {
+	if !q.peer.foreign {
+		return errForeign
+	}
+	atomic.AddUint64(&t.entry.puts, 1)
+	if atomic.LoadUint64(&t.entry.key) != uint64(to.Key) {
+		err = transport.ErrNotNow
+	} else {
+		err = q.foreignErr(q.peer.own.Write(src, t.where+to.Offset))
+	}
+	atomic.AddUint64(&t.entry.puts, ^uint64(0))
+	return err
+}
+
+// copyHere copies memory of the peer at an offset of a region. Whatever comes of it counts only if the key is
+// still in use afterwards.
+func (q *qp) copyHere(dst []byte, t *target, offset uint64) error {
+	from := t.where + offset
+	switch {
+	case t.shared:
+		copy(dst, q.peer.mem[from:][:len(dst)])
+		return nil
+	case !q.peer.foreign:
+		return errForeign
+	}
+	return q.foreignErr(q.peer.own.Read(dst, from))
+}
+
+// foreignErr takes the result of a system call that copies memory of the peer's process.
+func (q *qp) foreignErr(err error) error {
+	switch {
+	case q.conn.copying.gaveUp.Load():
+		q.peer.foreign = false // nobody is there any more
+		return errForeign
+	case errors.Is(err, syscall.EFAULT): // pages that cannot be reached; others can
+		return fmt.Errorf("%w: the system does not copy this memory of process %d: %w", transport.ErrAccess,
+			q.peer.own.Pid, err)
+	case err != nil:
+		q.peer.foreign = false // it is refused for all of the process's memory
+		return fmt.Errorf("%w: %w", errForeign, err)
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+package shm
+
+import (
+	"os/exec"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/verbs"
+)
+
+// outside registers memory outside of the arena.
+func outside(t *testing.T, e *end, n int) (transport.MR, *entry) {
+	t.Helper()
+	m, err := e.pd.Register(make([]byte, n), transport.RemoteWrite)
+	require.NoError(t, err)
+	return m, entryAt(e.dev.arena.mem, verbs.Index(m.Key()))
+}
+
+// Memory of the program that a peer puts to is the program's again when it is deregistered.
+func TestPut_NothingIsPlacedAfterDeregister(t *testing.T) {
+	const n, wanted = 1 << 20, 20
+	src := make([]byte, n)
+	for i := range src {
+		src[i] = 0xee
+	}
+	struck := 0
+	for round := 0; struck < wanted; round++ {
+		require.Less(t, round, 100*wanted, "hardly ever a Put is under way")
+		eachFence(t, func(t *testing.T, a, b *end) {
+			m, e := outside(t, b, n)
+			to := transport.Segment{Key: m.Key(), Length: n}
+			last := make(chan error)
+			go func() {
+				for {
+					if err := a.qp.Put(src, &to); err != nil {
+						last <- err
+						return
+					}
+				}
+			}()
+			for atomic.LoadUint64(&e.puts) == 0 {
+			}
+			mem := m.Bytes()
+			if atomic.LoadUint64(&e.puts) != 0 {
+				struck++
+			}
+			require.NoError(t, m.Deregister())
+			clear(mem)
+			require.Equal(t, transport.ErrNotNow, <-last)
+			for i, x := range mem {
+				require.Zero(t, x, "byte %d was written after Deregister", i)
+			}
+		})
+	}
+}
+
+// stop has an end stand still in the middle of a Put.
+func stop(e *end, at *entry) (goOn func()) {
+	e.qp.beginPlacing()
+	atomic.AddUint64(&at.puts, 1)
+	return func() {
+		atomic.AddUint64(&at.puts, ^uint64(0))
+		e.qp.endPlacing()
+	}
+}
+
+func TestPut_DeregisterWaitsForItsEnd(t *testing.T) {
+	eachFence(t, func(t *testing.T, a, b *end) {
+		m, e := outside(t, b, 100)
+		goOn := stop(a, e)
+		var ended atomic.Bool
+		done := make(chan bool)
+		go func() {
+			err := m.Deregister()
+			done <- err == nil && ended.Load()
+		}()
+		for atomic.LoadUint64(&e.key) != 0 {
+		}
+		time.Sleep(3 * writerWait)
+		ended.Store(true)
+		goOn()
+		require.True(t, <-done)
+	})
+}
+
+// A peer that was counted and has ended is not waited for.
+func TestPut_DeregisterForgetsWhoHasEnded(t *testing.T) {
+	_, b := couple(t, Options{})
+	m, e := outside(t, b, 100)
+	atomic.AddUint64(&e.puts, 1)
+	require.NoError(t, m.Deregister())
+	require.Zero(t, atomic.LoadUint64(&e.puts))
+}
+
+// A peer that does not come to the end of its Put is killed.
+func TestPut_WhoStaysInItIsKilled(t *testing.T) {
+	a, b := couple(t, Options{PeerTimeout: MinPeerTimeout})
+	child := exec.Command("sleep", "1000")
+	require.NoError(t, child.Start())
+	b.qp.peer.own.Pid = child.Process.Pid
+	m, e := outside(t, b, 100)
+	goOn := stop(a, e)
+	done := make(chan error)
+	go func() { done <- m.Deregister() }()
+	require.Error(t, child.Wait())
+	require.Equal(t, syscall.SIGKILL, child.ProcessState.Sys().(syscall.WaitStatus).Signal())
+	goOn()
+	require.NoError(t, <-done)
+}
+
+// Where the system refuses to write the peer's memory, a Put says so, and is not tried again.
+func TestPut_IsRefusedWhereThePeersMemoryCannotBeWritten(t *testing.T) {
+	a, b := couple(t, Options{})
+	require.True(t, a.qp.peer.foreign, "this system allows it")
+	m, _ := outside(t, b, 100)
+	a.qp.peer.own.Pid = 1 << 30
+	to := transport.Segment{Key: m.Key(), Length: 100}
+	for range 2 {
+		require.ErrorIs(t, a.qp.Put(make([]byte, 100), &to), transport.ErrAccess)
+		require.False(t, a.qp.peer.foreign)
+	}
+	require.NoError(t, m.Deregister())
+}

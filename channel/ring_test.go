@@ -101,7 +101,7 @@ func TestRing_E12_WhatIsRefused(t *testing.T) {
 	require.ErrorIs(t, l.a.Commit(channel.Eager, false), transport.ErrInvalid)
 	require.NotNil(t, l.a.Reserve(1))
 	for _, k := range []channel.Kind{0, 1, credit, channel.Eager - 2, channel.Eager - 1, channel.Batch + 1,
-		channel.Updated + 1, 200} {
+		channel.Claims + 1, 200} {
 		require.ErrorIs(t, l.a.Commit(k, false), transport.ErrInvalid)
 	}
 	require.NoError(t, l.a.Commit(channel.Eager, false))
@@ -112,7 +112,7 @@ func TestRing_E12_WhatIsRefused(t *testing.T) {
 			})
 		for range 2 { // before TrySend knows which lines are free, and after
 			for _, k := range []channel.Kind{0, 1, credit, channel.Eager - 1, channel.Batch + 1,
-				channel.Updated + 1} {
+				channel.Claims + 1} {
 				sent, err := a.TrySendSlow(k, 1, nil, 0)
 				require.ErrorIs(t, err, transport.ErrInvalid, "%v", k)
 				require.False(t, sent)

@@ -135,3 +135,15 @@ func FuzzFIN(f *testing.F) {
 		l.close(t)
 	})
 }
+
+// TestClaims_MessageComesBack, and one of another length is refused.
+func TestClaims_MessageComesBack(t *testing.T) {
+	b := rendezvous.Claims{Key: 0x0102030405060708}.Append([]byte("before"))[6:]
+	got, err := rendezvous.ParseClaims(b)
+	require.NoError(t, err)
+	require.EqualValues(t, 0x0102030405060708, got.Key)
+	for _, b := range [][]byte{nil, b[:7], append(b, 0)} {
+		_, err := rendezvous.ParseClaims(b)
+		require.ErrorIs(t, err, transport.ErrProtocol)
+	}
+}

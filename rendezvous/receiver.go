@@ -15,6 +15,9 @@ type ReceiverConfig struct {
 	// Grant disables Reads: buffers are granted to the senders, which write. A device without Reads always
 	// works like this.
 	Grant bool
+	// Share has the senders of long messages copy a part of them, where queue pairs copy at once. It is for
+	// ranks that have a core each.
+	Share bool
 	// receives the bytes that StartStaged fetches and their position, in order; they are invalid when it
 	// returns
 	Place func(token uint64, at int, bytes []byte)
@@ -40,6 +43,8 @@ type Receiver struct {
 	depth     int
 	grants    bool // buffers are granted to the senders, who write
 	copies    bool // queue pairs can copy the peer's memory at once
+	shares    bool // and senders help
+	budget    int  // bytes that this pass may copy yet
 	table     []*fetch
 	free      *fetch
 	inUse     int // fetches, and ends of announcements that are to be sent
@@ -58,6 +63,7 @@ type channelQueue struct {
 	spareRecvs  int    // receive requests that were posted for grants that did not come about
 	queueFull   bool   // the send queue had no room for what is next
 
+	shared  sharedCopies
 	granted openGrants
 	read    transport.SendWR
 	local   [1]transport.SGE
@@ -76,6 +82,7 @@ type fetch struct {
 	stage       transport.MR // or, of a message that is placed out of a stage
 	first       int          // of segments: the first that is not all asked for, or granted
 	want        int          // bytes to read: the message, or what of it fits
+	shared      bool         // both ends copy it
 	posted      int          // of these, asked for, or granted
 	arrived     int          // of these, placed by Reads, or out of the stage
 	base        int          // position of its first byte, for Place
@@ -113,8 +120,9 @@ func NewReceiver(pd transport.PD, c ReceiverConfig) *Receiver {
 	if grant {
 		depth = min(orDefault(c.Depth, MaxOpenGrants), MaxOpenGrants)
 	}
+	copies := attr.DirectCopies && !grant
 	return &Receiver{pd: pd, piece: orDefault(c.Piece, defaultPiece), depth: depth, grants: grant,
-		copies: attr.DirectCopies && !grant, queues: map[*channel.Channel]*channelQueue{},
+		copies: copies, shares: copies && c.Share, queues: map[*channel.Channel]*channelQueue{},
 		place: c.Place, stages: stages{pd: pd, rights: transport.LocalWrite | transport.RemoteWrite}}
 }
 
@@ -127,8 +135,8 @@ func (f *Receiver) Start(c *channel.Channel, s Source, bufs [][]byte, token uint
 	l := f.queue(c)
 	t := f.start(s, token)
 	rights := transport.LocalWrite
-	if f.grants {
-		rights = transport.RemoteWrite
+	if t.shared = len(bufs) == 1 && l.shareable(&s, len(bufs[0])); t.shared || f.grants {
+		rights |= transport.RemoteWrite
 	}
 	for _, buf := range bufs {
 		if left := s.Length - uint64(t.want); uint64(len(buf)) > left {
@@ -158,6 +166,7 @@ func (f *Receiver) start(s Source, token uint64) *fetch {
 	t := f.alloc()
 	t.source, t.token = s, token
 	t.first, t.want, t.posted, t.arrived, t.grantsEnded, t.underWay = 0, 0, 0, 0, 0, 0
+	t.shared = false
 	return t
 }
 
@@ -181,9 +190,21 @@ func (f *Receiver) TryCopy(c *channel.Channel, s Source, buf []byte) (done bool,
 		l.inFlight > 0 {
 		return false, nil
 	}
-	l.remote[0] = transport.Segment{Key: s.Key, Offset: s.Offset, Length: s.Length}
-	if c.QP().Get(buf[:s.Length], &l.remote[0]) != nil {
-		return false, nil
+	buf = buf[:s.Length]
+	if l.shareable(&s, len(buf)) && len(buf) <= claimsPart {
+		to, err := f.pd.Register(buf, transport.LocalWrite|transport.RemoteWrite)
+		if err != nil {
+			return false, nil
+		}
+		done = l.copyShared(c, &s, 0, len(buf), to)
+		if err := to.Deregister(); err != nil || !done {
+			return false, err
+		}
+	} else {
+		l.remote[0] = transport.Segment{Key: s.Key, Offset: s.Offset, Length: s.Length}
+		if c.QP().Get(buf, &l.remote[0]) != nil {
+			return false, nil
+		}
 	}
 	f.queueFIN(l, ATS{ID: s.ID})
 	return true, f.Progress(c)
@@ -225,6 +246,13 @@ func (f *Receiver) Progress(c *channel.Channel) (err error) {
 			ask = (*Receiver).postStageRead
 		case f.grants:
 			ask = (*Receiver).sendCTS
+		case t.shared:
+			if !f.copyRest(c, l, t) {
+				return nil
+			}
+			if t.posted == t.want {
+				ask = (*Receiver).postEnd
+			}
 		}
 		if asked, err := ask(f, c, l, t); !asked {
 			return err
@@ -375,6 +403,7 @@ func (f *Receiver) Fail(c *channel.Channel, each func(token uint64)) error {
 	}
 	if l := f.queues[c]; l != nil {
 		f.inUse -= len(l.pendingFINs) - l.finsSent
+		first = errors.Join(first, l.shared.drop())
 		delete(f.queues, c)
 	}
 	return first

@@ -14,7 +14,6 @@
 //
 // A sender that abandons a message asks for it back (WITHDRAW). The receiver answers with ATS if no receive
 // has matched the message; a message that was matched ends like any other.
-// has matched the message; a message that was matched ends as any other.
 package rendezvous
 
 import (
@@ -42,20 +41,26 @@ type Sender struct {
 	emptyRecv transport.RecvWR // for a FIN: no bytes
 	stages    stages
 	readable  bool // peers copy at once what they are told the key of
+	shared    sharing
 }
 
 // SenderConfig says how messages are written into granted buffers. A zero field selects its default.
 type SenderConfig struct {
 	Piece int // bytes of one Write; 1 MiB
 	Depth int // Writes of one channel in flight; 8
+	// Share has the sender copy a part of long messages while their receivers fetch them, where queue pairs
+	// copy at once and can map memory. It is for ranks that have a core each.
+	Share bool
 }
 
 // channelSends is what one channel has announced.
 type channelSends struct {
-	open        int      // announcements
-	finRecvs    int      // of these, those with a receive request for their FIN
-	spareRecvs  int      // receive requests of announcements that did not come about, or ended without FIN
+	open     int // announcements
+	finRecvs int // of these, those with a receive request for their FIN
+	// receive requests of announcements that did not come about, or ended without FIN
+	spareRecvs  int
 	withdrawals []uint64 // announcements to ask back, for which there was no room yet
+	channelClaims
 	channelWrites
 }
 
@@ -86,6 +91,7 @@ func NewSender(pd transport.PD, c SenderConfig) *Sender {
 	if a.readable {
 		a.stages.rights = transport.RemoteRead
 	}
+	a.shared.enabled = a.readable && c.Share
 	return a
 }
 
@@ -121,6 +127,11 @@ func (a *Sender) TrySendPiece(c *channel.Channel, buf []byte, token uint64, more
 func (a *Sender) trySend(c *channel.Channel, k channel.Kind, n int, buf []byte, from Gatherer, length int,
 	token uint64, more bool, put func(body []byte, s Source)) (uint64, bool, error) {
 	of := a.sends(c)
+	if a.shared.enabled && len(buf) >= claimsMin && of.claims == nil && !of.unshared {
+		if err := a.offerClaims(c, of); err != nil {
+			return 0, false, err
+		}
+	}
 	i := a.alloc()
 	finRecv := of.finRecvs < MaxFINs && i <= maxFINIndex
 	if finRecv && of.spareRecvs == 0 {
@@ -278,6 +289,9 @@ func (a *Sender) Fail(c *channel.Channel, each func(token uint64)) error {
 	}
 	if of := a.channels[c]; of != nil {
 		a.inUse -= len(of.withdrawals)
+		if err := a.dropClaims(of); err != nil && first == nil {
+			first = err
+		}
 	}
 	delete(a.channels, c)
 	return first

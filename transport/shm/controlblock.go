@@ -145,17 +145,27 @@ func (d *Device) awaitPuts(e *entry) {
 			atomic.StoreUint64(&e.puts, 0)
 			return
 		}
-		if time.Now().After(end) {
-			d.killWriters(list)
+		late := time.Now().After(end)
+		if late {
 			end = time.Now().Add(d.copyTimeout())
 		}
+		d.probeWriters(list, late)
 	}
 }
 
-// killWriters ends the processes of writers, and so their writing.
-func (d *Device) killWriters(list []writer) {
+// probeWriters finds out which writers' processes have ended, and with kill ends those of all others.
+func (d *Device) probeWriters(list []writer, kill bool) {
+	prober, err := sys.NewProber()
+	if err != nil {
+		return // the watcher of peers finds out
+	}
+	defer prober.Close()
 	for _, l := range d.links(nil) {
-		if slices.ContainsFunc(list, func(w writer) bool { return w.in == l.in && w.writing() }) {
+		switch {
+		case !slices.ContainsFunc(list, func(w writer) bool { return w.in == l.in && w.writing() }):
+		case prober.Gone(l.wake):
+			l.in.gone.Store(true)
+		case kill:
 			d.opts.Log.Error("a peer is given up, and its process killed", "peer", l.qp.Attr.Peer, "error",
 				d.errNoAnswer(l.own.Pid))
 			_ = sys.Kill(l.own.Pid)

@@ -11,8 +11,9 @@ import (
 )
 
 // copyWatch is what the watcher of peers knows of a system call that copies memory of one, or to it. Such a
-// call waits for pages of the peer, which need not come: their faults may be handed to a program (userfaultfd), or they
-// are those of a file whose file system does not answer. Nothing but the end of a process ends the wait.
+// call waits for pages of the peer, which need not come: their faults may be handed to a program
+// (userfaultfd), or they are those of a file whose file system does not answer. Nothing but the end of a
+// process ends the wait.
 type copyWatch struct {
 	call   uint64        // that was under way at the last look; of sys.Foreign
 	lasted time.Duration // since the first look that found it
@@ -20,8 +21,8 @@ type copyWatch struct {
 	gaveUp uatomic.Bool  // the peer was given up over it
 }
 
-// watchCopy looks at a copy of a peer's memory, or to it, some time after the last look, and knows whether the peer's
-// process is there: its number may be another one's if it is not. After half of the peer timeout
+// watchCopy looks at a copy of a peer's memory, or to it, some time after the last look, and knows whether
+// the peer's process is there: its number may be another one's if it is not. After half of the peer timeout
 // the peer is given up and its process killed, whose end ends the call, in time for this rank to tell its own
 // peers that it lives. If the call goes on, because pages are due from yet another process, this one cannot
 // go on.

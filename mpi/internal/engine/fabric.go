@@ -79,9 +79,10 @@ func (e *Engine) newFabric(c *Config, from Fabric) (*fabric, error) {
 	if f.cq, err = f.device.CreateCQ(cqDepth, f.handler); err != nil {
 		return nil, err
 	}
-	f.sender = rendezvous.NewSender(f.pd, rendezvous.SenderConfig{Piece: from.Piece})
-	f.receiver = rendezvous.NewReceiver(f.pd, rendezvous.ReceiverConfig{Piece: from.Piece, Grant: c.Grant ||
-		f.reads == 0, Place: e.views.place})
+	share := c.SpinTime > 0 // the sender looks for what it can copy while it waits
+	f.sender = rendezvous.NewSender(f.pd, rendezvous.SenderConfig{Piece: from.Piece, Share: share})
+	f.receiver = rendezvous.NewReceiver(f.pd, rendezvous.ReceiverConfig{Piece: from.Piece, Share: share,
+		Grant: c.Grant || f.reads == 0, Place: e.views.place})
 	return f, nil
 }
 

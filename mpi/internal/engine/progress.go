@@ -27,6 +27,9 @@ func (g *progressEngine) poll() bool {
 	outer := g.e.collectives.enter()
 	g.e.recvs.copyBudget = copyBudgetPerPass
 	g.e.coalescer.flush()
+	for _, f := range g.e.fabrics {
+		f.receiver.BeginPass()
+	}
 	if len(g.deferred) > 0 {
 		g.advanceDeferred() // first: what the pass itself puts off is for the next one
 	}
@@ -77,7 +80,7 @@ func (g *progressEngine) pollFabric(f *fabric) (busy bool) {
 			busy = true
 		}
 	}
-	return busy
+	return f.sender.CopyShared() || busy
 }
 
 // advanceOrFail has a peer do what it has room for now, or gives it up.

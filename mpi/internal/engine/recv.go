@@ -275,6 +275,7 @@ func (v *recvProtocol) register(t *router) {
 	t.onMessage(channel.More, v.onMore)
 	t.onMessage(channel.RTS, v.onRTS)
 	t.onMessage(channel.Piece, v.onAnnouncedPiece)
+	t.onMessage(channel.Claims, v.onClaims)
 	t.onCompletion(rendezvous.ReadOwner, func(p *peer, wc *transport.WC) {
 		token, done, err := p.fabric.receiver.OnCompletion(wc)
 		v.onFetchDone(p, token, done, err)
@@ -517,6 +518,15 @@ func (v *recvProtocol) onPieceDone(in *incoming) {
 	}
 	r.complete = true
 	v.completeIfWhole(r)
+}
+
+// onClaims takes where a sender and this rank claim what they copy.
+func (v *recvProtocol) onClaims(p *peer, body []byte) error {
+	d, err := rendezvous.ParseClaims(body)
+	if err != nil {
+		return err
+	}
+	return p.fabric.receiver.OnClaims(p.ch, d)
 }
 
 // copyBudgetPerPass is how many bytes of announced messages one pass copies: then others have their turn.

@@ -1,0 +1,100 @@
+//go:build linux
+
+package engine
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/shm"
+)
+
+func shmDevices(t testing.TB, n int) []transport.Device {
+	devices := make([]transport.Device, n)
+	for i := range devices {
+		d, err := shm.New(shm.Options{})
+		require.NoError(t, err)
+		devices[i] = d
+	}
+	return devices
+}
+
+// TestSharedCopies: long messages of every length, both ways at once, one by one and in windows, with and
+// without room for all of their bytes, come as they were sent; and their senders have copied a part of them.
+func TestSharedCopies(t *testing.T) {
+	const rounds, window = 40, 6
+	w := worldOf(t, shmDevices(t, 2), Config{SpinTime: time.Second})
+	rng := rand.New(rand.NewPCG(1, 2))
+	var lengths [rounds][window]int
+	for i := range lengths {
+		for k := range lengths[i] {
+			lengths[i][k] = 60<<10 + rng.IntN(1<<(14+rng.IntN(9)))
+		}
+	}
+	lengths[0] = [window]int{9<<20 + 1, 64 << 10, 64<<10 - 1, 4 << 20, 4<<20 + 1, 128 << 10}
+	ranks(t, w, func(e *Engine) error {
+		peer := 1 - e.Rank()
+		for i, l := range lengths {
+			in, out := make([][]byte, window), make([][]byte, window)
+			var open []Request
+			begin := func(k int) (err error) {
+				var r Request
+				if in[k] == nil {
+					in[k] = make([]byte, max(l[k]-i%3*1000, 0)) // sometimes too short
+					r, err = e.IrecvVec(world0, [][]byte{in[k]}, peer, k, 1)
+				} else {
+					r, err = e.Isend(world0, out[k], peer, k)
+				}
+				open = append(open, r)
+				return err
+			}
+			for k := range window {
+				out[k] = make([]byte, l[k])
+				pattern(out[k], e.Rank(), i*window+k)
+				if err := errors.Join(begin(k), begin(k)); err != nil {
+					return err
+				}
+			}
+			for k, r := range open {
+				_, err := e.Wait(r)
+				if k%2 == 0 && i%3 > 0 && errors.Is(err, ErrTruncate) {
+					err = nil
+				}
+				if err != nil {
+					return err
+				}
+			}
+			for k := range in {
+				want := make([]byte, l[k])
+				pattern(want, peer, i*window+k)
+				if string(want[:len(in[k])]) != string(in[k]) {
+					return errors.New("other bytes")
+				}
+			}
+		}
+		return nil
+	})
+	for _, e := range w {
+		require.Positive(t, e.fabrics[0].sender.SharedBytes(), "rank %d has copied nothing", e.Rank())
+		t.Log(e.fabrics[0].sender.SharedBytes()>>20, "MiB by sender", e.Rank())
+	}
+}
+
+// TestSharedCopies_NotWhereRanksShareCores: a rank that does not poll has nobody look for its pages.
+func TestSharedCopies_NotWhereRanksShareCores(t *testing.T) {
+	w := worldOf(t, shmDevices(t, 2), Config{})
+	ranks(t, w, func(e *Engine) error {
+		b := make([]byte, 1<<20)
+		if e.Rank() == 0 {
+			return e.Send(world0, b, 1, 1)
+		}
+		_, err := e.recv(world0, b, 0, 1, 1)
+		return err
+	})
+	require.Zero(t, w[0].fabrics[0].sender.SharedBytes())
+}

@@ -1,0 +1,135 @@
+package rendezvous
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// sharedCopies is what one channel receives in copies that both ends share.
+type sharedCopies struct {
+	claims *claims // the sender's, mapped; nil if it has told of none
+	unmap  func() error
+	told   bool
+	turn   uint32
+	remote [1]transport.Segment
+}
+
+// passBudget is how many bytes one pass copies: then others have their turn.
+const passBudget = claimsPart
+
+// BeginPass lets the receiver copy as much as one pass may.
+func (f *Receiver) BeginPass() { f.budget = passBudget }
+
+// OnClaims handles a CLAIMS of a channel.
+func (f *Receiver) OnClaims(c *channel.Channel, d Claims) error {
+	l := f.queue(c)
+	if l.shared.told {
+		return fmt.Errorf("%w: a second CLAIMS", transport.ErrProtocol)
+	}
+	l.shared.told = true
+	m, maps := c.QP().(transport.Mapper)
+	if !maps || !f.shares {
+		return nil
+	}
+	mem, unmap, ok := m.MapRegion(d.Key)
+	if !ok {
+		return nil
+	}
+	if l.shared.claims = claimsIn(mem); l.shared.claims == nil {
+		return errors.Join(fmt.Errorf("%w: a CLAIMS of %d bytes of memory", transport.ErrProtocol, len(mem)),
+			unmap())
+	}
+	l.shared.unmap = unmap
+	return nil
+}
+
+// drop forgets the sender's claims.
+func (s *sharedCopies) drop() error {
+	if s.claims == nil {
+		return nil
+	}
+	s.claims = nil
+	return s.unmap()
+}
+
+// shareable tells whether both ends may copy what is announced.
+func (l *channelQueue) shareable(s *Source, n int) bool {
+	return l.shared.claims != nil && n >= claimsMin && uint64(n) == s.Length
+}
+
+// copyShared copies n bytes of a message, claimsPart at most, from position at on to their place in memory
+// that has the rights of shareRights, together with the sender. If it returns false some of them are not
+// there, and the sender copies nothing any more.
+func (l *channelQueue) copyShared(c *channel.Channel, s *Source, at, n int, to transport.MR) bool {
+	h := &l.shared
+	h.turn++
+	pages, mem := pagesOf(uint64(n)), to.Bytes()[at:][:n]
+	get := func(from, to uint64) bool {
+		b := mem[from*claimsPage : min(to*claimsPage, uint64(n))]
+		h.remote[0] = transport.Segment{Key: s.Key, Offset: s.Offset + uint64(at) + from*claimsPage,
+			Length: uint64(len(b))}
+		return c.QP().Get(b, &h.remote[0]) == nil
+	}
+	next, ok := uint64(0), true
+	for k := h.claims.begin(h.turn, s.ID, uint64(to.Key()), uint64(at), uint64(n)); k > 0; {
+		ok = ok && get(next, next+k)
+		next += k
+		k = h.claims.claimFront(pages, !ok)
+	}
+	if sent := h.claims.claimed(); sent > 0 && !h.awaitCopied(sent) {
+		// What it does yet changes nothing: it writes the same bytes, until the key is out of use.
+		ok = ok && sent <= pages && get(pages-sent, pages)
+	}
+	return ok
+}
+
+// copiedLooks is how often a receiver looks for the next pages of a sender, which copies them in some 20 µs
+// unless it has lost its core: for a millisecond or more.
+const copiedLooks = 1 << 20
+
+// awaitCopied waits until the sender has copied its pages; false if it does not come to it, or cannot.
+func (h *sharedCopies) awaitCopied(pages uint64) bool {
+	before := uint64(0)
+	for looks := 0; looks < copiedLooks; looks++ {
+		copied, refused := h.claims.copiedIn(h.turn)
+		switch {
+		case refused || copied > pages:
+			return false
+		case copied == pages:
+			return true
+		case copied != before:
+			before, looks = copied, 0
+		}
+	}
+	return false
+}
+
+// copyRest copies what is left of the message that is due, as far as this pass may; false if it may not all
+// of it. Where the memory cannot be reached that way it is left to Reads.
+func (f *Receiver) copyRest(c *channel.Channel, l *channelQueue, t *fetch) bool {
+	p := &t.segments[0]
+	for t.posted < t.want {
+		n := min(t.want-t.posted, claimsPart)
+		if f.budget < n {
+			l.queueFull = true
+			return false
+		}
+		if !l.copyShared(c, &t.source, t.posted, n, p.mr) {
+			t.shared = false
+			return true
+		}
+		f.budget -= n
+		t.posted += n
+		t.arrived += n
+		p.posted += n
+	}
+	return true
+}
+
+// postEnd posts a Read of no bytes, whose completion is the end of a message that has been copied.
+func (f *Receiver) postEnd(c *channel.Channel, l *channelQueue, t *fetch) (bool, error) {
+	return f.postReadOf(c, l, t, transport.SGE{MR: t.segments[0].mr, Offset: t.want, Length: 0})
+}

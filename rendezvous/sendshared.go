@@ -1,0 +1,126 @@
+package rendezvous
+
+import (
+	"errors"
+
+	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// sharing is the sending side of what both ends copy, for all channels of a rank.
+type sharing struct {
+	enabled bool
+	memory  transport.MR    // of claims, in which the next have their place
+	used    int             // of its bytes
+	with    []*channelSends // whose peers know of claims
+	copied  uint64          // bytes
+}
+
+// channelClaims are the claims of one channel.
+type channelClaims struct {
+	c        *channel.Channel
+	claims   *claims      // nil if the receiver does not know of any
+	memory   transport.MR // theirs
+	over     uint64       // their state when there was nothing more to copy
+	unshared bool         // the queue pair cannot map memory
+	to       transport.Segment
+}
+
+// claimsRights are what a peer needs to map memory.
+const claimsRights = transport.RemoteRead | transport.RemoteWrite | transport.RemoteAtomic
+
+// next registers memory for the claims of one more channel. It serves no other afterwards: the peer may have
+// it mapped for ever.
+func (s *sharing) next(pd transport.PD) (transport.MR, error) {
+	if s.memory == nil || s.used+claimsSize > len(s.memory.Bytes()) {
+		memory, err := pd.Alloc(claimsMemory, transport.BindWindow)
+		if err != nil {
+			return nil, err
+		}
+		s.memory, s.used = memory, 0
+	}
+	mem := s.memory.Bytes()[s.used:][:claimsSize:claimsSize]
+	s.used += claimsSize
+	return pd.Register(mem, claimsRights)
+}
+
+const claimsMemory = 64 << 10
+
+// offerClaims tells the receiver of a channel of claims, before its first long message. Where there is no
+// room for that now it is done with a later message; where there is no memory for claims, never.
+func (a *Sender) offerClaims(c *channel.Channel, of *channelSends) error {
+	if of.memory == nil {
+		if _, maps := c.QP().(transport.Mapper); maps {
+			of.memory, _ = a.shared.next(a.pd)
+		}
+		if of.memory == nil {
+			of.unshared = true
+			return nil
+		}
+	}
+	sent, err := c.TrySendControl(channel.Claims, claimsLen, true, func(body []byte) error {
+		Claims{Key: of.memory.Key()}.Append(body[:0])
+		return nil
+	})
+	if sent {
+		of.c, of.claims = c, claimsIn(of.memory.Bytes())
+		a.shared.with = append(a.shared.with, of)
+	}
+	return err
+}
+
+// CopyShared copies pages of the messages that receivers are fetching at this moment: of each channel those
+// of one claim, 256 KiB at most. It tells whether there was anything. Call it in every pass.
+func (a *Sender) CopyShared() (did bool) {
+	for _, of := range a.shared.with {
+		did = of.open > 0 && a.copyPages(of) || did
+	}
+	return did
+}
+
+// copyPages copies some pages of what the receiver of a channel fetches; false if all are claimed.
+func (a *Sender) copyPages(of *channelSends) bool {
+	o := of.claims.look()
+	if o.word == of.over {
+		return false
+	}
+	i, ok := a.find(of.c, o.id)
+	if !ok || a.table[i].mr == nil || a.table[i].granted > 0 || o.length == 0 || o.length > claimsPart ||
+		o.at > a.table[i].length || o.length > a.table[i].length-o.at ||
+		o.front+o.back >= pagesOf(o.length) {
+		of.over = o.word
+		return false
+	}
+	at, n := of.claims.claimBack(&o)
+	if n == 0 {
+		return true
+	}
+	of.to = transport.Segment{Key: transport.Key(o.key), Offset: at, Length: n}
+	err := of.c.QP().Put(a.table[i].mr.Bytes()[at:][:n], &of.to)
+	of.claims.done(&o, err != nil)
+	if err == nil {
+		a.shared.copied += n
+	}
+	return err == nil
+}
+
+// SharedBytes is how many bytes of its messages the sender has copied to receivers that were fetching them.
+func (a *Sender) SharedBytes() uint64 { return a.shared.copied }
+
+// dropClaims forgets the claims of a channel that has failed.
+func (a *Sender) dropClaims(of *channelSends) (err error) {
+	for i, w := range a.shared.with {
+		if w == of {
+			last := len(a.shared.with) - 1
+			a.shared.with[i] = a.shared.with[last]
+			a.shared.with[last] = nil
+			a.shared.with = a.shared.with[:last]
+			break
+		}
+	}
+	if of.memory != nil {
+		err = errors.Join(err, of.memory.Deregister())
+		of.memory, of.claims = nil, nil
+	}
+	return err
+}

@@ -133,8 +133,12 @@ func (c *Comm) failColl(op string, err error) error {
 	return err
 }
 
-// findPeer makes the process that failed the peer.
+// findPeer makes the process that failed the peer, or the sender of the message that has no room.
 func (e *Error) findPeer(c *Comm) {
+	var long *engine.TruncateError
+	if errors.As(e.Err, &long) && c.isMember(long.Source) {
+		e.Peer, e.Tag = c.localRank(long.Source), long.Tag
+	}
 	var failed *engine.PeerError
 	if errors.As(e.Err, &failed) && c.isMember(failed.Rank) {
 		e.Peer = c.localRank(failed.Rank)

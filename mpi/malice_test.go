@@ -55,7 +55,8 @@ const (
 	// times as much.
 	maliceMemory     = 128 << 20
 	maliceMemoryRace = 8 * maliceMemory
-	// A peer that is silent is given up after 10 s; the rest is for a machine that does much else.
+	// A peer that is silent is given up after 10 s, and one that stopped before it was connected with a rank
+	// that waits for it, after 10 s more; the rest is for a machine that does much else.
 	maliceLimit = 30 * time.Second
 )
 
@@ -122,7 +123,8 @@ func runWithMalice(t *testing.T, name string, seed uint64) (sum maliceResult) {
 	job := jobMalices[name]
 	env := append([]string{"MALICE_KIND=" + name, fmt.Sprint("MALICE_SEED=", seed),
 		fmt.Sprint("MALICE_RANK=", bad),
-		fmt.Sprint("WEFT_UNEXPECTED_MAX=", maliceKept), "WEFT_LOG=error"}, job.settings...)
+		fmt.Sprint("WEFT_UNEXPECTED_MAX=", maliceKept), "WEFT_CONNECT_TIMEOUT=10s",
+		"WEFT_LOG=error"}, job.settings...)
 	var apps []launcher.App
 	for rank := range n {
 		program := besideMalice

@@ -34,6 +34,7 @@ func (h *heartbeat) tick() {
 		return
 	}
 	e.recovery.watchSources(nil)
+	e.recovery.watchAwaited()
 	h.poll() // a rank that computes takes what has come, so that its peers can send on
 	now := time.Now()
 	for _, f := range e.fabrics {

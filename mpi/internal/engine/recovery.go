@@ -351,6 +351,20 @@ func (v *recovery) watchSources(probed *probed) {
 	}
 }
 
+// watchAwaited has, once a heartbeat, connections to all from whom a receive waits by name. Where others tell
+// of ranks that have ended, one that stands still is noticed by its silence alone, and by who is connected
+// with it.
+func (v *recovery) watchAwaited() {
+	if v.e.closing {
+		return
+	}
+	for m := range v.e.matching.Posted() {
+		if m.Source != AnySource {
+			v.watch(int(m.Source))
+		}
+	}
+}
+
 func (v *recovery) watchSource(context uint32, source int) {
 	if source != AnySource {
 		v.watch(source)

@@ -15,19 +15,10 @@ func elementOf[T any](c *Comm) *check.Element {
 	if c == nil || c.commState == nil || c.checker == nil {
 		return nil
 	}
-	if last := known.last.Load(); last != nil {
-		if _, same := last.typ.(*T); same {
-			return last.element
-		}
+	if k := lastOf[T](); k != nil {
+		return k.element
 	}
-	return lookElement[T]()
-}
-
-func lookElement[T any]() *check.Element {
-	if checkElement[T]() != nil {
-		return nil
-	}
-	return known.last.Load().element
+	return lookElement[T]().element
 }
 
 // bytesElement stands for messages that may be received as any type.

@@ -29,14 +29,20 @@ func memory[T any](buf []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(buf))), len(buf)*sizeOf[T]())
 }
 
-// lastKnown tells whether T is the element type that was found good last, and most often is the next one too.
-func lastKnown[T any]() bool {
-	last := known.last.Load()
-	if last == nil {
-		return false
+// lastKnown tells whether T is the element type of about its size that was found good last, and most often is
+// the next one too.
+func lastKnown[T any]() bool { return lastOf[T]() != nil }
+
+// lastOf is what is known of T if lastKnown, else nil.
+func lastOf[T any]() *knownType {
+	k := known.last[sizeOf[T]()%len(known.last)].Load()
+	if k == nil {
+		return nil
 	}
-	_, same := last.typ.(*T)
-	return same
+	if _, same := k.typ.(*T); !same {
+		return nil
+	}
+	return k
 }
 
 // sizeOf is the size of one element in bytes.
@@ -55,13 +61,16 @@ type knownType struct {
 
 // known remembers the element types that have been looked at. Readers take no lock.
 var known struct {
-	last  atomic.Pointer[knownType] // one that can be sent
+	last  [8]atomic.Pointer[knownType] // one that can be sent, for each size modulo 8
 	mu    sync.Mutex
 	types atomic.Pointer[map[any]*knownType] // by typ
 }
 
-// checkElement refuses a type that cannot be sent. Each is looked at once and remembered.
-func checkElement[T any]() error {
+// checkElement refuses a type that cannot be sent.
+func checkElement[T any]() error { return lookElement[T]().err }
+
+// lookElement looks at a type. Each is looked at once and remembered.
+func lookElement[T any]() *knownType {
 	key := any((*T)(nil))
 	var k *knownType
 	if m := known.types.Load(); m != nil {
@@ -71,9 +80,9 @@ func checkElement[T any]() error {
 		k = learnElement(key)
 	}
 	if k.err == nil {
-		known.last.Store(k)
+		known.last[sizeOf[T]()%len(known.last)].Store(k)
 	}
-	return k.err
+	return k
 }
 
 func learnElement(key any) *knownType {

@@ -197,7 +197,7 @@ func (f *Receiver) TryCopy(c *channel.Channel, s Source, buf []byte) (done bool,
 			return false, nil
 		}
 		done = l.copyShared(c, &s, 0, len(buf), to)
-		if err := to.Deregister(); err != nil || !done {
+		if err := errors.Join(to.Deregister(), l.shared.settle()); err != nil || !done {
 			return false, err
 		}
 	} else {
@@ -247,8 +247,11 @@ func (f *Receiver) Progress(c *channel.Channel) (err error) {
 		case f.grants:
 			ask = (*Receiver).sendCTS
 		case t.shared:
-			if !f.copyRest(c, l, t) {
+			if l.shared.claims != nil && !f.copyRest(c, l, t) {
 				return nil
+			}
+			if err := l.shared.settle(); err != nil {
+				return err
 			}
 			if t.posted == t.want {
 				ask = (*Receiver).postEnd

@@ -14,6 +14,7 @@ type sharedCopies struct {
 	unmap  func() error
 	told   bool
 	turn   uint32
+	broken bool // one end cannot reach the other's memory
 	remote [1]transport.Segment
 }
 
@@ -55,6 +56,14 @@ func (s *sharedCopies) drop() error {
 	return s.unmap()
 }
 
+// settle gives sharing up where it does not work, so that it is not tried with every message.
+func (s *sharedCopies) settle() error {
+	if !s.broken {
+		return nil
+	}
+	return s.drop()
+}
+
 // shareable tells whether both ends may copy what is announced.
 func (l *channelQueue) shareable(s *Source, n int) bool {
 	return l.shared.claims != nil && n >= claimsMin && uint64(n) == s.Length
@@ -71,7 +80,9 @@ func (l *channelQueue) copyShared(c *channel.Channel, s *Source, at, n int, to t
 		b := mem[from*claimsPage : min(to*claimsPage, uint64(n))]
 		h.remote[0] = transport.Segment{Key: s.Key, Offset: s.Offset + uint64(at) + from*claimsPage,
 			Length: uint64(len(b))}
-		return c.QP().Get(b, &h.remote[0]) == nil
+		err := c.QP().Get(b, &h.remote[0])
+		h.broken = h.broken || err != nil && err != transport.ErrNotNow
+		return err == nil
 	}
 	next, ok := uint64(0), true
 	for k := h.claims.begin(h.turn, s.ID, uint64(to.Key()), uint64(at), uint64(n)); k > 0; {
@@ -97,6 +108,7 @@ func (h *sharedCopies) awaitCopied(pages uint64) bool {
 		copied, refused := h.claims.copiedIn(h.turn)
 		switch {
 		case refused || copied > pages:
+			h.broken = true
 			return false
 		case copied == pages:
 			return true

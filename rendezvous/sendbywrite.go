@@ -20,6 +20,7 @@ type channelWrites struct {
 	write  transport.SendWR
 	local  [1]transport.SGE
 	remote [1]transport.Segment
+	filler filler
 }
 
 // grant is a part of the receiver's buffer that is being filled.
@@ -73,8 +74,14 @@ func (a *Sender) Progress(c *channel.Channel) (err error) {
 		i := indexOf(g.ID)
 		e := &a.table[i]
 		n := min(a.piece, g.Length-g.posted)
-		of.local[0] = transport.SGE{MR: e.mr, Offset: int(e.posted)}
-		if e.from != nil {
+		of.remote[0] = transport.Segment{Key: g.Key, Offset: g.Offset + g.posted, Length: n}
+		of.local[0] = transport.SGE{MR: e.mr, Offset: int(e.posted), Length: int(n)}
+		of.write.Local, of.write.Remote = of.local[:], of.remote[:]
+		switch {
+		case e.from == nil:
+		case n == g.Length && of.fill(c.QP(), e): // and a Write of no bytes tells of it
+			of.write.Local, of.write.Remote = nil, nil
+		default:
 			if e.inFlight == stagePieces {
 				return nil // until a piece is written
 			}
@@ -82,13 +89,12 @@ func (a *Sender) Progress(c *channel.Channel) (err error) {
 			if of.local[0], err = a.gather(e, int(n)); err != nil {
 				return err
 			}
+			of.remote[0].Length = n
 		}
-		of.local[0].Length = int(n)
 		of.write.ID, of.write.Op = e.wrID(i), transport.OpWrite
 		if g.posted+n == g.Length { // delivered, and with it all that was posted before
 			of.write.Op, of.write.Imm = transport.OpWriteImm, grantEnd{uint32(g.Grant)}.imm()
 		}
-		of.remote[0] = transport.Segment{Key: g.Key, Offset: g.Offset + g.posted, Length: n}
 		if of.queueFull, err = post(c.QP(), &of.write); of.queueFull || err != nil {
 			return err
 		}
@@ -103,6 +109,22 @@ func (a *Sender) Progress(c *channel.Channel) (err error) {
 	return nil
 }
 
+// fill gathers what is next of a message straight into the granted memory, where that is mapped here.
+func (w *channelWrites) fill(qp transport.QP, e *pendingSend) bool {
+	w.filler.from, w.filler.at = e.from, int(e.posted)
+	filled := qp.Fill(&w.remote[0], &w.filler) == nil
+	w.filler.from = nil
+	return filled
+}
+
+// filler fills memory with the bytes of a message from a position on.
+type filler struct {
+	from Gatherer
+	at   int
+}
+
+func (f *filler) Fill(mem []byte) { f.from.Gather(f.at, mem) }
+
 // gather copies the next n bytes of a message to its stage. Pieces take turns there, and Writes complete in
 // order, so that nothing reads the place any more. Of a message that is there already the bytes are the same.
 func (a *Sender) gather(e *pendingSend, n int) (at transport.SGE, err error) {
@@ -111,7 +133,7 @@ func (a *Sender) gather(e *pendingSend, n int) (at transport.SGE, err error) {
 			return at, fmt.Errorf("memory to gather a message in: %w", err)
 		}
 	}
-	at = transport.SGE{MR: e.stage, Offset: e.pieces % stagePieces * StagePiece}
+	at = transport.SGE{MR: e.stage, Offset: e.pieces % stagePieces * StagePiece, Length: n}
 	e.from.Gather(int(e.posted), e.stage.Bytes()[at.Offset:][:n])
 	return at, nil
 }

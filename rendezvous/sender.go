@@ -187,7 +187,7 @@ func (a *Sender) sends(c *channel.Channel) *channelSends {
 	of := a.channels[c]
 	if of == nil {
 		of = &channelSends{}
-		of.write.Local, of.write.Remote, of.write.Flags = of.local[:], of.remote[:], transport.FlagSignaled
+		of.write.Flags = transport.FlagSignaled
 		a.channels[c] = of
 	}
 	return of

@@ -77,7 +77,7 @@ type DeviceAttr struct {
 
 	InlineWrites   bool // QP.WriteInline
 	PeerMapped     bool // WriteInline stores directly into the peer's memory; PrefetchAddr has its address
-	DirectCopies   bool // QP.Get and QP.Put
+	DirectCopies   bool // QP.Get, QP.Put and QP.Fill
 	PollQP         bool // QP.PollQP
 	Lanes          bool // a queue pair may have several connections, which QP.Lanes counts
 	Atomics        bool // OpFetchAdd and OpCompareSwap

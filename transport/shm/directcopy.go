@@ -26,7 +26,7 @@ func (q *qp) Get(dst []byte, from *transport.Segment) error {
 	return err
 }
 
-// mayCopy checks a Get or Put of n bytes, but for its segment's key.
+// mayCopy checks a Get, Put or Fill of n bytes, but for its segment's key.
 func (q *qp) mayCopy(n int, s *transport.Segment) error {
 	switch {
 	case q.maxReads == 0:
@@ -40,8 +40,16 @@ func (q *qp) mayCopy(n int, s *transport.Segment) error {
 }
 
 // Put copies to the peer's memory, unless what was posted before has yet to come there.
-func (q *qp) Put(src []byte, to *transport.Segment) error {
-	if err := q.mayCopy(len(src), to); err != nil {
+func (q *qp) Put(src []byte, to *transport.Segment) error { return q.placeHere(len(src), src, to, nil) }
+
+// Fill has the bytes stored in the peer's memory.
+func (q *qp) Fill(to *transport.Segment, from transport.Filler) error {
+	return q.placeHere(int(min(to.Length, readsPerPass+1)), nil, to, from)
+}
+
+// placeHere carries out a Put of src, or a Fill, of n bytes.
+func (q *qp) placeHere(n int, src []byte, to *transport.Segment, from transport.Filler) error {
+	if err := q.mayCopy(n, to); err != nil {
 		return err
 	}
 	if !q.beginPlacing() {
@@ -54,8 +62,12 @@ func (q *qp) Put(src []byte, to *transport.Segment) error {
 		if t.entry == nil {
 			err = transport.ErrNotNow
 		}
+	case t.shared && from != nil:
+		from.Fill(q.peer.mem[t.where+to.Offset:][:n:n])
 	case t.shared:
-		place(q.peer.mem[t.where+to.Offset:][:len(src)], src)
+		place(q.peer.mem[t.where+to.Offset:][:n], src)
+	case from != nil:
+		err = errors.ErrUnsupported
 	default:
 		err = q.putOutside(src, &t, to)
 	}

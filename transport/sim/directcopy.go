@@ -40,22 +40,32 @@ func (q *qp) Get(dst []byte, from *transport.Segment) error {
 
 // Put succeeds when a Get would.
 func (q *qp) Put(src []byte, to *transport.Segment) error {
+	return q.placeHere(len(src), to, func(mem []byte) { copy(mem, src) })
+}
+
+// Fill succeeds when a Get would.
+func (q *qp) Fill(to *transport.Segment, from transport.Filler) error {
+	return q.placeHere(int(to.Length), to, from.Fill)
+}
+
+// placeHere has n bytes stored in the peer's memory.
+func (q *qp) placeHere(n int, to *transport.Segment, store func(mem []byte)) error {
 	q.net.mu.Lock()
 	defer q.net.mu.Unlock()
-	if err := q.mayCopy(len(src), to, putAhead); err != nil {
+	if err := q.mayCopy(n, to, putAhead); err != nil {
 		return err
 	}
 	region, err := q.peer.reach(*to, transport.RemoteWrite)
 	if err != nil {
 		return fmt.Errorf("write: %w", err)
 	}
-	copy(region.buf[to.Offset:], src)
+	store(region.buf[to.Offset:][:n:n])
 	q.peer.recvCQ().markPlaced(q.peer.num)
 	q.peer.signal()
 	return nil
 }
 
-// mayCopy checks a Get or Put of n bytes; the mutant lets it pass what was posted before.
+// mayCopy checks a Get, Put or Fill of n bytes; the mutant lets it pass what was posted before.
 func (q *qp) mayCopy(n int, s *transport.Segment, ahead mutant) error {
 	if q.state != transport.StateReady || q.reads == 0 || q.cut || q.pending != nil ||
 		q.peer.state != transport.StateReady || q.peer.pending != nil ||

@@ -59,7 +59,12 @@ func (t *trial) copier(n *node) transport.DirectCopier {
 	return n.qp
 }
 
-// refuses has a Get or Put of a segment refused: for ever, or for the moment, as every one may be.
+// filler fills memory with what fill does of a number.
+type filler int
+
+func (n filler) Fill(mem []byte) { fill(mem, 4, uint64(n)) }
+
+// refuses has a Get, Put or Fill of a segment refused: for ever, or for the moment, as every one may be.
 func (t *trial) refuses(what string, try func() error, never bool) {
 	for range 20 {
 		switch err := try(); {
@@ -384,6 +389,33 @@ var transferChecks = []Check{
 		last := segment(b.memory(64, all), 0, 64)
 		a.qp.Close()
 		refused("after Close", 64, last, false)
+		t.none(a, b)
+	}},
+	{"Write/IsFilledAtOnce", func(t *trial) {
+		a, b := t.pair(shape{})
+		to := t.copier(a)
+		m, other := b.memory(4096, transport.RemoteWrite), b.memory(64, transport.RemoteRead)
+		for round, n := range []int{1, 7, 8, 64, 1000, 4000} {
+			clear(m.Bytes())
+			seg := segment(m, 4096-n-8, n)
+			t.until("a Fill", func() bool { return to.Fill(&seg, filler(round)) == nil }, a, b)
+			t.must(check(m.Bytes()[4096-n-8:4096-8], 4, uint64(round)))
+			t.must(zero(m.Bytes()[:4096-n-8]))
+			t.must(zero(m.Bytes()[4096-8:]))
+		}
+		refused := func(what string, seg transport.Segment, never bool) {
+			t.refuses("a Fill "+what, func() error { return to.Fill(&seg, filler(0)) }, never)
+		}
+		refused("without the right", segment(other, 0, 64), true)
+		refused("beyond the end", segment(m, 4096-63, 64), true)
+		refused("far beyond the end", transport.Segment{Key: m.Key(), Offset: 1 << 63, Length: 64}, true)
+		refused("of all there is", transport.Segment{Key: m.Key(), Length: 1<<63 - 1}, true)
+		refused("by no key", transport.Segment{Length: 64}, false)
+		refused("of nothing", segment(m, 0, 0), true)
+		stale := segment(m, 0, 64)
+		t.must(m.Deregister())
+		refused("of a region that is no more", stale, false)
+		t.well(a, b)
 		t.none(a, b)
 	}},
 	{"Write/IsPutAtOnceAfterEarlierWrites", func(t *trial) {

@@ -29,6 +29,9 @@ func (NoDirectCopier) Get([]byte, *transport.Segment) error { return errors.ErrU
 // Put writes nothing.
 func (NoDirectCopier) Put([]byte, *transport.Segment) error { return errors.ErrUnsupported }
 
+// Fill writes nothing.
+func (NoDirectCopier) Fill(*transport.Segment, transport.Filler) error { return errors.ErrUnsupported }
+
 // NoQPPoller is a queue pair that is driven with all others of its completion queue.
 type NoQPPoller struct{}
 

@@ -6,7 +6,8 @@ import (
 
 // A message whose bytes do not lie together at its sender is announced without a key: Source.Key is 0. Its
 // receiver grants memory of its own for one piece after the other, whatever it does with other messages; the
-// sender gathers each piece into memory of its own and writes it. A message that is not to lie together at
+// sender gathers each piece into memory of its own and writes it, or straight into what was granted, where
+// that is mapped. A message that is not to lie together at
 // its receiver is moved in the same pieces, by Reads or by grants, and scattered out of that memory. So
 // neither end has more than two pieces of a message beside the user's memory (docs/adr/0051).
 //

@@ -16,7 +16,7 @@ import (
 // all others end too, and neither later collectives nor other memory have anything of it.
 func TestLongCollectives_MemoryThatCannotBeRead(t *testing.T) {
 	for _, n := range []int{2, 3} {
-		t.Run(fmt.Sprint(n), func(t *testing.T) { ranks(t, n, unreadable, "WEFT_FABRIC=shm") })
+		t.Run(fmt.Sprint(n), func(t *testing.T) { ranks(t, n, unreadable, "WEFT_FABRIC=shm", "WEFT_COLL=bcast:pull") })
 	}
 }
 

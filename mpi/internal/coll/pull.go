@@ -21,6 +21,10 @@ const (
 	pipelineBcastMin = 256 << 10
 	pipelineBcastMax = 1 << 20
 	pipelinePiece    = 64 << 10
+	// From the first length on both ends copy a message of two ranks with processors of their own, which is
+	// the quickest Bcast unless the root can copy pieces and there are enough of them.
+	sharedBcastMin = 64 << 10
+	pairPiecesMin  = 768 << 10
 	// pullChunk is how much of a vector is read and combined at a time: it stays in the cache in between.
 	pullChunk = 64 << 10
 )
@@ -49,7 +53,14 @@ func suitsPull(c *Call) bool {
 	if c.Operation == OpBcast {
 		least = pullBcastMin
 	}
-	return pulls(c) && c.bytes() >= least && c.Count >= c.Size
+	return pulls(c) && c.bytes() >= least && c.Count >= c.Size && !suitsMessage(c)
+}
+
+// suitsMessage tells whether one message does better than a Bcast that pulls.
+func suitsMessage(c *Call) bool {
+	n := c.bytes()
+	return c.Operation == OpBcast && c.Size == 2 && !c.sharesProcessors() && n >= sharedBcastMin &&
+		(n < pairPiecesMin || n > pipelineBcastMax)
 }
 
 // pull reads a span of a peer's memory.

@@ -15,6 +15,10 @@ type sharedCopies struct {
 	told   bool
 	turn   uint32
 	broken bool // one end cannot reach the other's memory
+	// A sender that itself fetches, as in an exchange, copies nothing, and to try costs a system call. So
+	// after each turn in which it has copied nothing twice as many messages are read without a try.
+	alone  int // turns in a row in which the sender has copied nothing
+	skip   int // messages to read without a try
 	remote [1]transport.Segment
 }
 
@@ -64,9 +68,30 @@ func (s *sharedCopies) settle() error {
 	return s.drop()
 }
 
+// maxAlone bounds how long sharing is not tried: for 7 messages.
+const maxAlone = 3
+
 // shareable tells whether both ends may copy what is announced.
 func (l *channelQueue) shareable(s *Source, n int) bool {
-	return l.shared.claims != nil && n >= claimsMin && uint64(n) == s.Length
+	h := &l.shared
+	if h.claims == nil || n < claimsMin || uint64(n) != s.Length {
+		return false
+	}
+	if h.skip > 0 {
+		h.skip--
+		return false
+	}
+	return true
+}
+
+// tried notes how much the sender has copied in a turn.
+func (h *sharedCopies) tried(pages uint64) {
+	if pages > 0 {
+		h.alone = 0
+		return
+	}
+	h.alone = min(h.alone+1, maxAlone)
+	h.skip = 1<<h.alone - 1
 }
 
 // copyShared copies n bytes of a message, claimsPart at most, from position at on to their place in memory
@@ -90,7 +115,9 @@ func (l *channelQueue) copyShared(c *channel.Channel, s *Source, at, n int, to t
 		next += k
 		k = h.claims.claimFront(pages, !ok)
 	}
-	if sent := h.claims.claimed(); sent > 0 && !h.awaitCopied(sent) {
+	sent := h.claims.claimed()
+	h.tried(sent)
+	if sent > 0 && !h.awaitCopied(sent) {
 		// What it does yet changes nothing: it writes the same bytes, until the key is out of use.
 		ok = ok && sent <= pages && get(pages-sent, pages)
 	}

@@ -167,6 +167,9 @@ func (r *checkedRequest) waitedFor(c *Comm, st *engine.Status, err error) {
 
 // withoutHeader takes the header out of the lengths in an error.
 func withoutHeader(err error) {
+	if err == nil {
+		return // and nothing is allocated
+	}
 	var t *engine.TruncateError
 	if errors.As(err, &t) {
 		t.Bytes, t.Room = t.Bytes-check.HeaderSize, t.Room-check.HeaderSize

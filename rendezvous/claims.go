@@ -23,7 +23,7 @@ type claims struct {
 	state uint64 // the turn, and the pages that the receiver and the sender have claimed
 	_     [7]uint64
 
-	copied uint64 // by the sender: the turn, and how many of its pages are copied, or claimsRefused
+	copied uint64 // by the sender: the turn, and how many of its pages are copied, or why not
 	_      [7]uint64
 }
 
@@ -36,7 +36,8 @@ const (
 	claimsMin = 64 << 10
 
 	claimsClosed  = 1<<16 - 1 // more pages than any part has
-	claimsRefused = 1 << 31   // the sender's own pages cannot be written
+	claimsRefused = 1 << 31   // the sender has pages that it does not copy
+	claimsNever   = 1 << 30   // since it cannot write there
 )
 
 var _ [claimsSize - unsafe.Sizeof(claims{})]struct{}
@@ -92,35 +93,36 @@ func (c *claims) begin(number uint32, id, key, at, length uint64) (first uint64)
 }
 
 // claimFront claims the receiver's next pages of those of a part, and tells how many: all that are left if
-// the sender has claimed none so far, or with all.
-func (c *claims) claimFront(pages uint64, all bool) (n uint64) {
+// the sender has claimed none so far, or with all. The receiver has claimed front pages so far; sane is false
+// if the state says otherwise, which only a peer that breaks the rules can have written.
+func (c *claims) claimFront(number uint32, front, pages uint64, all bool) (n uint64, sane bool) {
 	for {
 		w := atomic.LoadUint64(&c.state)
 		t := turnOf(w)
-		if t.front+t.back >= pages {
-			return 0
+		if t.number != uint64(number) || t.front != front || t.front+t.back > pages {
+			return 0, false
 		}
-		n = pages - t.front - t.back
+		if n = pages - t.front - t.back; n == 0 {
+			return 0, true
+		}
 		if !all && t.back > 0 {
 			n = share(n)
 		}
 		t.front += n
 		if atomic.CompareAndSwapUint64(&c.state, w, t.word()) {
-			return n
+			return n, true
 		}
 	}
 }
 
-// claimed tells how many pages the sender has claimed. All are.
-func (c *claims) claimed() uint64 { return turnOf(atomic.LoadUint64(&c.state)).back }
-
-// copiedIn tells how many of its pages the sender has copied in a turn, and whether it is not able to.
-func (c *claims) copiedIn(number uint32) (pages uint64, refused bool) {
+// copiedIn tells how many of its pages the sender has copied in a turn, whether it leaves some, and whether
+// it always will.
+func (c *claims) copiedIn(number uint32) (pages uint64, refused, never bool) {
 	w := atomic.LoadUint64(&c.copied)
 	if w>>32 != uint64(number) {
-		return 0, false
+		return 0, false, false
 	}
-	return w & 0xffff, w&claimsRefused != 0
+	return w & 0xffff, w&claimsRefused != 0, w&claimsNever != 0
 }
 
 // offer is what the receiver offers the sender to copy.
@@ -154,11 +156,14 @@ func (c *claims) claimBack(o *offer) (at, n uint64) {
 	return o.at + first, min(end*claimsPage, o.length) - first
 }
 
-// done notes that the sender has copied the pages up to those of an offer it has claimed, or cannot.
-func (c *claims) done(o *offer, refused bool) {
-	w := o.number<<32 | o.back
-	if refused {
-		w |= claimsRefused
+// done notes that the sender has copied the pages up to those of an offer it has claimed.
+func (c *claims) done(o *offer) { atomic.StoreUint64(&c.copied, o.number<<32|o.back) }
+
+// refuse notes that it does not copy them, and claims no more in this turn.
+func (c *claims) refuse(o *offer, never bool) {
+	w := o.number<<32 | claimsRefused
+	if never {
+		w |= claimsNever
 	}
 	atomic.StoreUint64(&c.copied, w)
 }

@@ -45,7 +45,7 @@ func TestClaims_EveryPageIsOfOneEnd(t *testing.T) {
 				claimed[k].Add(1)
 			}
 			bySender++
-			c.done(&o, false)
+			c.done(&o)
 		}
 	}()
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -58,12 +58,12 @@ func TestClaims_EveryPageIsOfOneEnd(t *testing.T) {
 				claimed[next+i].Add(1)
 			}
 			next += k
-			k = c.claimFront(pages, rng.IntN(16) == 0)
+			var sane bool
+			k, sane = c.claimFront(number, next, pages, rng.IntN(16) == 0)
+			require.True(t, sane)
 		}
-		sent := c.claimed()
-		require.Equal(t, pages, next+sent)
-		for sent > 0 {
-			if copied, refused := c.copiedIn(number); copied == sent {
+		for sent := pages - next; sent > 0; {
+			if copied, refused, _ := c.copiedIn(number); copied == sent {
 				require.False(t, refused)
 				break
 			}
@@ -90,15 +90,44 @@ func TestClaims_OfASenderThatCannot(t *testing.T) {
 	o := c.look()
 	at, n := c.claimBack(&o)
 	require.Equal(t, uint64(claimsMin), at+n)
-	require.Equal(t, pagesOf(claimsMin), first+c.claimed())
-	require.Zero(t, c.claimFront(pagesOf(claimsMin), false))
-	c.done(&o, true)
-	h := sharedCopies{claims: c, turn: 7}
-	require.False(t, h.awaitCopied(c.claimed()))
-	h.turn = 8
-	copied, refused := c.copiedIn(8)
+	left, sane := c.claimFront(7, first, pagesOf(claimsMin), false)
+	require.Zero(t, left)
+	require.True(t, sane)
+	for _, never := range []bool{false, true} {
+		c.refuse(&o, never)
+		h := sharedCopies{claims: c, turn: 7}
+		require.False(t, h.awaitCopied(pagesOf(claimsMin)-first))
+		require.Equal(t, never, h.broken)
+	}
+	copied, refused, never := c.copiedIn(8)
 	require.Zero(t, copied, "of the turn before")
-	require.False(t, refused)
+	require.False(t, refused || never)
+}
+
+// TestClaims_OfASenderThatLies are noticed, and never more than there are.
+func TestClaims_OfASenderThatLies(t *testing.T) {
+	pages := pagesOf(claimsPart)
+	for what, lie := range map[string]turn{
+		"another turn":               {6, 64, 0},
+		"fewer of the receiver's":    {7, 63, 0},
+		"more of the receiver's":     {7, 65, 10},
+		"more than there are":        {7, 64, pages - 63},
+		"as many as a word can hold": {7, 64, 0xffff},
+	} {
+		c := claimsIn(make([]byte, claimsSize))
+		require.Equal(t, uint64(64), c.begin(7, 1, 2, 0, claimsPart))
+		c.state = lie.word()
+		n, sane := c.claimFront(7, 64, pages, true)
+		require.Zero(t, n, what)
+		require.False(t, sane, what)
+	}
+	c := claimsIn(make([]byte, claimsSize))
+	h := sharedCopies{claims: c, turn: 7}
+	c.copied = 7<<32 | 11
+	require.False(t, h.awaitCopied(10), "it has copied more than it has claimed")
+	require.True(t, h.broken)
+	c.copied = 7<<32 | 9
+	require.False(t, h.awaitCopied(10), "it does not come to it")
 }
 
 // TestClaims_OfAPeerThatLies make no claim beyond a part.

@@ -45,6 +45,7 @@ type Receiver struct {
 	copies    bool // queue pairs can copy the peer's memory at once
 	shares    bool // and senders help
 	budget    int  // bytes that this pass may copy yet
+	stopped   bool // for want of them
 	table     []*fetch
 	free      *fetch
 	inUse     int // fetches, and ends of announcements that are to be sent

@@ -26,7 +26,13 @@ type sharedCopies struct {
 const passBudget = claimsPart
 
 // BeginPass lets the receiver copy as much as one pass may.
-func (f *Receiver) BeginPass() { f.budget = passBudget }
+func (f *Receiver) BeginPass() { f.budget, f.stopped = passBudget, false }
+
+// Copied reports whether this pass has copied something that both ends share.
+func (f *Receiver) Copied() bool { return f.budget < passBudget }
+
+// MoreToCopy reports whether this pass has left something to copy: the next one is due without an event.
+func (f *Receiver) MoreToCopy() bool { return f.stopped }
 
 // OnClaims handles a CLAIMS of a channel.
 func (f *Receiver) OnClaims(c *channel.Channel, d Claims) error {
@@ -109,38 +115,47 @@ func (l *channelQueue) copyShared(c *channel.Channel, s *Source, at, n int, to t
 		h.broken = h.broken || err != nil && err != transport.ErrNotNow
 		return err == nil
 	}
-	next, ok := uint64(0), true
+	next, ok, sane := uint64(0), true, true
 	for k := h.claims.begin(h.turn, s.ID, uint64(to.Key()), uint64(at), uint64(n)); k > 0; {
 		ok = ok && get(next, next+k)
 		next += k
-		k = h.claims.claimFront(pages, !ok)
+		if k, sane = h.claims.claimFront(h.turn, next, pages, !ok); !sane {
+			h.broken = true
+			return false
+		}
 	}
-	sent := h.claims.claimed()
+	sent := pages - next
 	h.tried(sent)
 	if sent > 0 && !h.awaitCopied(sent) {
 		// What it does yet changes nothing: it writes the same bytes, until the key is out of use.
-		ok = ok && sent <= pages && get(pages-sent, pages)
+		ok = ok && get(next, pages)
 	}
 	return ok
 }
 
 // copiedLooks is how often a receiver looks for the next pages of a sender, which copies them in some 20 µs
 // unless it has lost its core: for a millisecond or more.
-const copiedLooks = 1 << 20
+const (
+	copiedLooks    = 1 << 20
+	copiedLooksAll = 16 * copiedLooks // for all of them
+)
 
 // awaitCopied waits until the sender has copied its pages; false if it does not come to it, or cannot.
 func (h *sharedCopies) awaitCopied(pages uint64) bool {
-	before := uint64(0)
-	for looks := 0; looks < copiedLooks; looks++ {
-		copied, refused := h.claims.copiedIn(h.turn)
+	before, looks := uint64(0), 0
+	for range copiedLooksAll {
+		copied, refused, never := h.claims.copiedIn(h.turn)
 		switch {
 		case refused || copied > pages:
-			h.broken = true
+			h.broken = h.broken || never || copied > pages
 			return false
 		case copied == pages:
 			return true
-		case copied != before:
+		case copied > before:
 			before, looks = copied, 0
+		}
+		if looks++; looks == copiedLooks {
+			return false
 		}
 	}
 	return false
@@ -153,7 +168,7 @@ func (f *Receiver) copyRest(c *channel.Channel, l *channelQueue, t *fetch) bool 
 	for t.posted < t.want {
 		n := min(t.want-t.posted, claimsPart)
 		if f.budget < n {
-			l.queueFull = true
+			l.queueFull, f.stopped = true, true
 			return false
 		}
 		if !l.copyShared(c, &t.source, t.posted, n, p.mr) {

@@ -22,6 +22,7 @@ type channelClaims struct {
 	claims   *claims      // nil if the receiver does not know of any
 	memory   transport.MR // theirs
 	over     uint64       // their state when there was nothing more to copy
+	refused  uint64       // the turn in which a Put failed
 	unshared bool         // the queue pair cannot map memory
 	to       transport.Segment
 }
@@ -81,7 +82,7 @@ func (a *Sender) CopyShared() (did bool) {
 // copyPages copies some pages of what the receiver of a channel fetches; false if all are claimed.
 func (a *Sender) copyPages(of *channelSends) bool {
 	o := of.claims.look()
-	if o.word == of.over {
+	if o.word == of.over || o.number == of.refused {
 		return false
 	}
 	i, ok := a.find(of.c, o.id)
@@ -96,12 +97,14 @@ func (a *Sender) copyPages(of *channelSends) bool {
 		return true
 	}
 	of.to = transport.Segment{Key: transport.Key(o.key), Offset: at, Length: n}
-	err := of.c.QP().Put(a.table[i].mr.Bytes()[at:][:n], &of.to)
-	of.claims.done(&o, err != nil)
-	if err == nil {
-		a.shared.copied += n
+	if err := of.c.QP().Put(a.table[i].mr.Bytes()[at:][:n], &of.to); err != nil {
+		of.refused = o.number
+		of.claims.refuse(&o, err != transport.ErrNotNow)
+		return false
 	}
-	return err == nil
+	of.claims.done(&o)
+	a.shared.copied += n
+	return true
 }
 
 // SharedBytes is how many bytes of its messages the sender has copied to receivers that were fetching them.

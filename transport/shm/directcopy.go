@@ -58,18 +58,10 @@ func (q *qp) placeHere(n int, src []byte, to *transport.Segment, from transport.
 	}
 	t, err := q.find(to.Key, transport.RemoteWrite, to.Offset, to.Length)
 	switch {
-	case err != nil:
-		if t.entry == nil {
-			err = transport.ErrNotNow
-		}
-	case t.shared && from != nil:
-		from.Fill(q.peer.mem[t.where+to.Offset:][:n:n])
-	case t.shared:
-		place(q.peer.mem[t.where+to.Offset:][:n], src)
-	case from != nil:
-		err = errors.ErrUnsupported
-	default:
-		err = q.putOutside(src, &t, to)
+	case err == nil:
+		err = q.placeCounted(n, src, to, from, &t)
+	case t.entry == nil:
+		err = transport.ErrNotNow
 	}
 	q.endPlacing()
 	if err == nil {
@@ -78,17 +70,23 @@ func (q *qp) placeHere(n int, src []byte, to *transport.Segment, from transport.
 	return err
 }
 
-// putOutside is Put to memory outside of the arena. Its owner, who may use it for something else once the key
-// is out of use, waits until no such copy is under way: so a copy is counted before the key is looked up for
-// the last time.
-func (q *qp) putOutside(src []byte, t *target, to *transport.Segment) (err error) {
-	if !q.peer.foreign {
-		return errForeign
-	}
+// placeCounted places the bytes. Memory of the program is the program's once its key is out of use, so its
+// owner waits until no Put is under way: a Put is counted before the key is looked at for the last time.
+func (q *qp) placeCounted(n int, src []byte, to *transport.Segment, from transport.Filler,
+	t *target) (err error) {
 	atomic.AddUint64(&t.entry.puts, 1)
-	if atomic.LoadUint64(&t.entry.key) != uint64(to.Key) {
+	switch {
+	case atomic.LoadUint64(&t.entry.key) != uint64(to.Key):
 		err = transport.ErrNotNow
-	} else {
+	case t.shared && from != nil:
+		from.Fill(q.peer.mem[t.where+to.Offset:][:n:n])
+	case t.shared:
+		place(q.peer.mem[t.where+to.Offset:][:n], src)
+	case from != nil:
+		err = errors.ErrUnsupported
+	case !q.peer.foreign:
+		err = errForeign
+	default:
 		err = q.foreignErr(q.peer.own.Write(src, t.where+to.Offset))
 	}
 	atomic.AddUint64(&t.entry.puts, ^uint64(0))

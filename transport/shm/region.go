@@ -66,11 +66,13 @@ func (m memory) Revoke(r *verbs.Region, owned, leave bool) error {
 		sys.StoreRelease(&entryAt(m.arena.mem, r.Index()).key, 0)
 		sys.StoreBarrier() // who reads what is written there next finds no key
 		// who reads looks at the key again
-		switch writes := r.Rights&(transport.RemoteWrite|transport.RemoteAtomic) != 0; {
-		case writes && shared:
-			writing = m.activeWriters()
-		case writes:
-			m.awaitPuts(entryAt(m.arena.mem, r.Index()))
+		if r.Rights&(transport.RemoteWrite|transport.RemoteAtomic) != 0 {
+			if shared {
+				writing = m.activeWriters()
+			}
+			if !owned { // it is the program's, and cannot be set aside
+				m.awaitPuts(entryAt(m.arena.mem, r.Index()))
+			}
 		}
 	}
 	part := span{off, (int64(len(r.Mem)) + pageSize - 1) / pageSize * pageSize}

@@ -18,9 +18,8 @@ type entry struct {
 	where  uint64 // offset in the arena, or address in the owner's process
 	length uint64
 	owner  uint64 // domain (32 bits), and the queue pair that a window is bound to (32 bits)
-	// peers that are, or were when they ended, in a Put to the memory, which does not lie in the arena
-	puts uint64
-	_    [2]uint64
+	puts   uint64 // peers that are, or were when they ended, in a Put to the memory
+	_      [2]uint64
 }
 
 const (

@@ -15,10 +15,21 @@ const (
 
 // PutHeader writes the header of a message: what its elements are, and where it was sent.
 func PutHeader(b []byte, e *Element, s *Site) {
-	_ = b[HeaderSize-1]
-	binary.LittleEndian.PutUint32(b, e.Layout)
-	putText(b[headerName:headerLine], e.Name)
-	putText(b[headerLine:HeaderSize], s.Line)
+	h := s.header.Load()
+	if h == nil || h.element != e {
+		h = &header{element: e}
+		binary.LittleEndian.PutUint32(h.bytes[:], e.Layout)
+		putText(h.bytes[headerName:headerLine], e.Name)
+		putText(h.bytes[headerLine:], s.Line)
+		s.header.Store(h)
+	}
+	*(*[HeaderSize]byte)(b) = h.bytes
+}
+
+// header is the header of the messages of one type that one call sends.
+type header struct {
+	element *Element
+	bytes   [HeaderSize]byte
 }
 
 // Header is what the header of a message says.

@@ -10,6 +10,8 @@ import (
 type Site struct {
 	Call string // the function of package mpi
 	Line string // file:line in the program
+
+	header atomic.Pointer[header] // of its latest message
 }
 
 // String is what a report says of it.

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/internal/recorder"
 	"github.com/weft-mpi/weft/transport"
@@ -27,9 +29,7 @@ func (g *progressEngine) poll() bool {
 	outer := g.e.collectives.enter()
 	g.e.recvs.copyBudget = copyBudgetPerPass
 	g.e.coalescer.flush()
-	for _, f := range g.e.fabrics {
-		f.receiver.BeginPass()
-	}
+	g.beginPass()
 	if len(g.deferred) > 0 {
 		g.advanceDeferred() // first: what the pass itself puts off is for the next one
 	}
@@ -80,7 +80,19 @@ func (g *progressEngine) pollFabric(f *fabric) (busy bool) {
 			busy = true
 		}
 	}
-	return f.sender.CopyShared() || busy
+	return f.sender.CopyShared() || f.receiver.Copied() || busy
+}
+
+// beginPass lets the fabrics copy as much as one pass may.
+func (g *progressEngine) beginPass() {
+	for _, f := range g.e.fabrics {
+		f.receiver.BeginPass()
+	}
+}
+
+// moreToCopy tells whether the last pass has left something to copy, of which no event tells.
+func (g *progressEngine) moreToCopy() bool {
+	return slices.ContainsFunc(g.e.fabrics, func(f *fabric) bool { return f.receiver.MoreToCopy() })
 }
 
 // advanceOrFail has a peer do what it has room for now, or gives it up.

@@ -349,11 +349,15 @@ func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool, probed 
 	}
 	if w.progressOwner == nil && !w.e.completionHandler.active() {
 		w.progressOwner = s
+		w.e.progress.beginPass()
 		w.e.progress.advanceDeferred() // what was put off must not wait for traffic
-		w.e.progress.queues.arm()
-		w.e.mu.Unlock()
-		err := w.e.progress.queues.sleep()
-		w.e.mu.Lock()
+		var err error
+		if !w.e.progress.moreToCopy() {
+			w.e.progress.queues.arm()
+			w.e.mu.Unlock()
+			err = w.e.progress.queues.sleep()
+			w.e.mu.Lock()
+		}
 		w.progressOwner = nil
 		if err != nil && w.e.stopped == nil {
 			w.e.fail(err)

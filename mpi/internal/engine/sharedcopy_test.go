@@ -14,10 +14,10 @@ import (
 	"github.com/weft-mpi/weft/transport/shm"
 )
 
-func shmDevices(t testing.TB, n int) []transport.Device {
+func shmDevices(t testing.TB, n int, o shm.Options) []transport.Device {
 	devices := make([]transport.Device, n)
 	for i := range devices {
-		d, err := shm.New(shm.Options{})
+		d, err := shm.New(o)
 		require.NoError(t, err)
 		devices[i] = d
 	}
@@ -28,7 +28,7 @@ func shmDevices(t testing.TB, n int) []transport.Device {
 // without room for all of their bytes, come as they were sent; and their senders have copied a part of them.
 func TestSharedCopies(t *testing.T) {
 	const rounds, window = 40, 6
-	w := worldOf(t, shmDevices(t, 2), Config{SpinTime: time.Second})
+	w := worldOf(t, shmDevices(t, 2, shm.Options{}), Config{SpinTime: time.Second})
 	rng := rand.New(rand.NewPCG(1, 2))
 	var lengths [rounds][window]int
 	for i := range lengths {
@@ -85,9 +85,36 @@ func TestSharedCopies(t *testing.T) {
 	}
 }
 
+// TestSharedCopies_OfMoreThanOnePass: a receiver that hardly polls does not sleep over what a pass has left.
+// Nothing would wake it: the sender computes, and a heartbeat is due after minutes.
+func TestSharedCopies_OfMoreThanOnePass(t *testing.T) {
+	const n = 640 << 20 // more passes than there are before a rank looks at the clock twice
+	w := worldOf(t, shmDevices(t, 2, shm.Options{PeerTimeout: time.Hour}), Config{SpinTime: time.Microsecond})
+	received := make(chan bool)
+	ranks(t, w, func(e *Engine) error {
+		b := make([]byte, n)
+		if e.Rank() == 0 {
+			b[n-1] = 1
+			r, err := e.Isend(world0, b, 1, 1)
+			if err != nil {
+				return err
+			}
+			<-received
+			_, err = e.Wait(r)
+			return err
+		}
+		defer close(received)
+		if _, err := e.recv(world0, b, 0, 1, 1); err != nil {
+			return err
+		}
+		require.Equal(t, byte(1), b[n-1])
+		return nil
+	})
+}
+
 // TestSharedCopies_NotWhereRanksShareCores: a rank that does not poll has nobody look for its pages.
 func TestSharedCopies_NotWhereRanksShareCores(t *testing.T) {
-	w := worldOf(t, shmDevices(t, 2), Config{})
+	w := worldOf(t, shmDevices(t, 2, shm.Options{}), Config{})
 	ranks(t, w, func(e *Engine) error {
 		b := make([]byte, 1<<20)
 		if e.Rank() == 0 {

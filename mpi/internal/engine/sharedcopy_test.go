@@ -26,7 +26,7 @@ func shmDevices(t testing.TB, n int, o shm.Options) []transport.Device {
 }
 
 // TestSharedCopies: long messages of every length, both ways at once, one by one and in windows, with and
-// without room for all of their bytes, come as they were sent; and their senders have copied a part of them.
+// without room for all of their bytes, come as they were sent; and a sender copies a part of them.
 func TestSharedCopies(t *testing.T) {
 	const rounds, window = 40, 6
 	w := worldOf(t, shmDevices(t, 2, shm.Options{}), Config{SpinTime: time.Second})
@@ -80,10 +80,28 @@ func TestSharedCopies(t *testing.T) {
 		}
 		return nil
 	})
-	for _, e := range w {
-		require.Positive(t, e.fabrics[0].sender.SharedBytes(), "rank %d has copied nothing", e.Rank())
-		t.Log(e.fabrics[0].sender.SharedBytes()>>20, "MiB by sender", e.Rank())
-	}
+	// Whether a sender comes to copy something is a matter of chance: it has many.
+	ranks(t, w, func(e *Engine) error {
+		b := make([]byte, 1<<20)
+		for range 10_000 {
+			if e.Rank() == 1 {
+				if st, err := e.recv(world0, b, 0, 0, 1); err != nil || st.Bytes == 0 {
+					return err
+				}
+				continue
+			}
+			if err := e.Send(world0, b, 1, 0); err != nil {
+				return err
+			}
+			e.mu.Lock()
+			shared := e.fabrics[0].sender.SharedBytes()
+			e.mu.Unlock()
+			if shared > 0 {
+				return e.Send(world0, nil, 1, 0)
+			}
+		}
+		return errors.New("the sender has copied nothing")
+	})
 }
 
 // TestSharedCopies_OfMoreThanOnePass: a receiver that hardly polls does not sleep over what a pass has left.

@@ -22,7 +22,11 @@ var stopsFirst = launchertest.Body("a rank stops before it is connected", func()
 		if world.Rank() == 1 {
 			return syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 		}
-		_, err := mpi.Recv(world, make([]int, 1), 1, 0)
+		from := 1
+		if os.Getenv("FROM_ANY") != "" {
+			from = mpi.AnySource
+		}
+		_, err := mpi.Recv(world, make([]int, 1), from, 0)
 		var e *mpi.Error
 		if !errors.As(err, &e) || !errors.Is(err, mpi.ErrProcFailed) || e.Peer != 1 {
 			return fmt.Errorf("got %v; want ErrProcFailed with peer 1", err)
@@ -35,12 +39,14 @@ var stopsFirst = launchertest.Body("a rank stops before it is connected", func()
 // A rank that stops before it is connected with the one that waits for it is given up too.
 func TestStoppedBeforeItIsConnected(t *testing.T) {
 	for _, fabric := range []string{"shm", "tcp"} {
-		t.Run(fabric, func(t *testing.T) {
-			t.Parallel()
-			r := launchertest.RunSurviving(t, launchertest.Ranks(2, stopsFirst, "WEFT_FABRIC="+fabric,
-				"WEFT_PEER_TIMEOUT=1s", "WEFT_CONNECT_TIMEOUT=1s"))
-			require.Contains(t, r.Out, "given up")
-			require.NotContains(t, r.Err, "got ")
-		})
+		for name, any := range map[string]string{"": "", " from any source": "FROM_ANY=1"} {
+			t.Run(fabric+name, func(t *testing.T) {
+				t.Parallel()
+				r := launchertest.RunSurviving(t, launchertest.Ranks(2, stopsFirst, "WEFT_FABRIC="+fabric,
+					"WEFT_PEER_TIMEOUT=1s", "WEFT_CONNECT_TIMEOUT=1s", any))
+				require.Contains(t, r.Out, "given up")
+				require.NotContains(t, r.Err, "got ")
+			})
+		}
 	}
 }

@@ -351,16 +351,16 @@ func (v *recovery) watchSources(probed *probed) {
 	}
 }
 
-// watchAwaited has, once a heartbeat, connections to all from whom a receive waits by name. Where others tell
-// of ranks that have ended, one that stands still is noticed by its silence alone, and by who is connected
-// with it.
+// watchAwaited has, once a heartbeat, connections to all from whom a receive waits by name, and where ranks go
+// on without others to all from whom one waits at all. Where others tell of ranks that have ended, one that
+// stands still is noticed by its silence alone, and by those that are connected with it.
 func (v *recovery) watchAwaited() {
 	if v.e.closing {
 		return
 	}
 	for m := range v.e.matching.Posted() {
-		if m.Source != AnySource {
-			v.watch(int(m.Source))
+		if m.Source != AnySource || v.told {
+			v.watchSource(m.Context, int(m.Source))
 		}
 	}
 }

@@ -351,9 +351,9 @@ func (v *recovery) watchSources(probed *probed) {
 	}
 }
 
-// watchAwaited has, once a heartbeat, connections to all from whom a receive waits by name, and where ranks go
-// on without others to all from whom one waits at all. Where others tell of ranks that have ended, one that
-// stands still is noticed by its silence alone, and by those that are connected with it.
+// watchAwaited has, once a heartbeat, connections to all from whom a receive waits by name, and where ranks
+// go on without others to all from whom one waits at all. Where others tell of ranks that have ended, one
+// that stands still is noticed by its silence alone, and by those that are connected with it.
 func (v *recovery) watchAwaited() {
 	if v.e.closing {
 		return

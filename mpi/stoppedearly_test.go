@@ -39,7 +39,7 @@ var stopsFirst = launchertest.Body("a rank stops before it is connected", func()
 // A rank that stops before it is connected with the one that waits for it is given up too.
 func TestStoppedBeforeItIsConnected(t *testing.T) {
 	for _, fabric := range []string{"shm", "tcp"} {
-		for name, any := range map[string]string{"": "", " from any source": "FROM_ANY=1"} {
+		for name, any := range map[string]string{"": "FROM_ANY=", " from any source": "FROM_ANY=1"} {
 			t.Run(fabric+name, func(t *testing.T) {
 				t.Parallel()
 				r := launchertest.RunSurviving(t, launchertest.Ranks(2, stopsFirst, "WEFT_FABRIC="+fabric,

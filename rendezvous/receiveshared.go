@@ -58,20 +58,20 @@ func (f *Receiver) OnClaims(c *channel.Channel, d Claims) error {
 }
 
 // drop forgets the sender's claims.
-func (s *sharedCopies) drop() error {
-	if s.claims == nil {
+func (h *sharedCopies) drop() error {
+	if h.claims == nil {
 		return nil
 	}
-	s.claims = nil
-	return s.unmap()
+	h.claims = nil
+	return h.unmap()
 }
 
 // settle gives sharing up where it does not work, so that it is not tried with every message.
-func (s *sharedCopies) settle() error {
-	if !s.broken {
+func (h *sharedCopies) settle() error {
+	if !h.broken {
 		return nil
 	}
-	return s.drop()
+	return h.drop()
 }
 
 // maxAlone bounds how long sharing is not tried: for 7 messages.
@@ -101,7 +101,7 @@ func (h *sharedCopies) tried(pages uint64) {
 }
 
 // copyShared copies n bytes of a message, claimsPart at most, from position at on to their place in memory
-// that has the rights of shareRights, together with the sender. If it returns false some of them are not
+// that the sender may write, together with the sender. If it returns false some of them are not
 // there, and the sender copies nothing any more.
 func (l *channelQueue) copyShared(c *channel.Channel, s *Source, at, n int, to transport.MR) bool {
 	h := &l.shared

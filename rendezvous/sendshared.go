@@ -1,7 +1,7 @@
 package rendezvous
 
 import (
-	"errors"
+	"slices"
 
 	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/transport"
@@ -112,17 +112,9 @@ func (a *Sender) SharedBytes() uint64 { return a.shared.copied }
 
 // dropClaims forgets the claims of a channel that has failed.
 func (a *Sender) dropClaims(of *channelSends) (err error) {
-	for i, w := range a.shared.with {
-		if w == of {
-			last := len(a.shared.with) - 1
-			a.shared.with[i] = a.shared.with[last]
-			a.shared.with[last] = nil
-			a.shared.with = a.shared.with[:last]
-			break
-		}
-	}
+	a.shared.with = slices.DeleteFunc(a.shared.with, func(w *channelSends) bool { return w == of })
 	if of.memory != nil {
-		err = errors.Join(err, of.memory.Deregister())
+		err = of.memory.Deregister()
 		of.memory, of.claims = nil, nil
 	}
 	return err

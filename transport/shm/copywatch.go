@@ -36,20 +36,29 @@ func (d *Device) watchCopy(l *connection, there bool, since time.Duration) {
 	w.lasted += since
 	switch {
 	case w.lasted >= d.copyTimeout() && !w.gaveUp.Load():
-		err := d.errNoAnswer(l.own.Pid)
 		w.gaveUp.Store(true)
 		if there {
-			d.opts.Log.Error("a peer is given up, and its process killed", "peer", l.qp.Attr.Peer,
-				"error", err)
-			_ = sys.Kill(l.own.Pid) // one that cannot be killed keeps the call going: see below
+			d.kill(l) // one that cannot be killed keeps the call going: see below
 		}
 		l.qp.lose()
 	case w.lasted >= d.opts.PeerTimeout && !w.fatal:
 		w.fatal = true
-		if d.opts.Fatal != nil {
-			go d.opts.Fatal(l.qp.Attr.Peer, fmt.Errorf("%w; nor after its process was killed",
-				d.errNoAnswer(l.own.Pid)))
-		}
+		d.endOver(l)
+	}
+}
+
+// kill ends the process of a peer that holds up a copy.
+func (d *Device) kill(l *connection) {
+	d.opts.Log.Error("a peer is given up, and its process killed", "peer", l.qp.Attr.Peer, "error",
+		d.errNoAnswer(l.own.Pid))
+	_ = sys.Kill(l.own.Pid)
+}
+
+// endOver says that this process cannot go on: a copy is held up although the peer was killed.
+func (d *Device) endOver(l *connection) {
+	if d.opts.Fatal != nil {
+		go d.opts.Fatal(l.qp.Attr.Peer, fmt.Errorf("%w; nor after its process was killed",
+			d.errNoAnswer(l.own.Pid)))
 	}
 }
 

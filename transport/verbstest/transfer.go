@@ -59,6 +59,18 @@ func (t *trial) copier(n *node) transport.DirectCopier {
 	return n.qp
 }
 
+// refusals are what a Get, or a Put, of n bytes has refused of m, 4096 bytes that it may reach, and of other,
+// 64 bytes that it may not.
+func refusals(refused func(what string, n int, s transport.Segment, never bool), m, other transport.MR) {
+	refused("without the right", 64, segment(other, 0, 64), true)
+	refused("beyond the end", 64, segment(m, 4096-63, 64), true)
+	refused("far beyond the end", 64, transport.Segment{Key: m.Key(), Offset: 1 << 63, Length: 64}, true)
+	refused("by no key", 64, transport.Segment{Length: 64}, false)
+	refused("by a wrong key", 64, transport.Segment{Key: m.Key() + 1<<40, Length: 64}, false)
+	refused("of other lengths", 63, segment(m, 0, 64), true)
+	refused("of nothing", 0, segment(m, 0, 0), true)
+}
+
 // filler fills memory with what fill does of a number.
 type filler int
 
@@ -373,13 +385,7 @@ var transferChecks = []Check{
 		refused := func(what string, n int, seg transport.Segment, never bool) {
 			t.refuses("a Put "+what, func() error { return to.Put(make([]byte, n), &seg) }, never)
 		}
-		refused("without the right", 64, segment(other, 0, 64), true)
-		refused("beyond the end", 64, segment(m, 4096-63, 64), true)
-		refused("far beyond the end", 64, transport.Segment{Key: m.Key(), Offset: 1 << 63, Length: 64}, true)
-		refused("by no key", 64, transport.Segment{Length: 64}, false)
-		refused("by a wrong key", 64, transport.Segment{Key: m.Key() + 1<<40, Length: 64}, false)
-		refused("of other lengths", 63, segment(m, 0, 64), true)
-		refused("of nothing", 0, segment(m, 0, 0), true)
+		refusals(refused, m, other)
 		for _, m := range []transport.MR{m, heap} {
 			stale := segment(m, 0, 64)
 			t.must(m.Deregister())
@@ -463,13 +469,7 @@ var transferChecks = []Check{
 		refused := func(what string, n int, from transport.Segment, never bool) {
 			t.refuses("a Get "+what, func() error { return get.Get(make([]byte, n), &from) }, never)
 		}
-		refused("without the right", 64, segment(other, 0, 64), true)
-		refused("beyond the end", 64, segment(m, 4096-63, 64), true)
-		refused("far beyond the end", 64, transport.Segment{Key: m.Key(), Offset: 1 << 63, Length: 64}, true)
-		refused("by no key", 64, transport.Segment{Length: 64}, false)
-		refused("by a wrong key", 64, transport.Segment{Key: m.Key() + 1<<40, Length: 64}, false)
-		refused("of other lengths", 63, segment(m, 0, 64), true)
-		refused("of nothing", 0, segment(m, 0, 0), true)
+		refusals(refused, m, other)
 		stale := segment(m, 0, 64)
 		t.must(m.Deregister())
 		refused("of a region that is no more", 64, stale, false)

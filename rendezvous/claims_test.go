@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 )
@@ -13,7 +14,7 @@ import (
 // is claimed by one of them, and the sender claims none by what another turn says.
 func TestClaims_EveryPageIsOfOneEnd(t *testing.T) {
 	const turns = 3000
-	c := claimsIn(make([]byte, claimsSize))
+	c := claimsIn(aligned(claimsSize))
 	claimed := make([]atomic.Uint32, pagesOf(claimsPart))
 	stop, bySender := make(chan struct{}), 0
 	ended := make(chan error)
@@ -85,7 +86,7 @@ func TestClaims_EveryPageIsOfOneEnd(t *testing.T) {
 
 // TestClaims_OfASenderThatCannot are those of the receiver.
 func TestClaims_OfASenderThatCannot(t *testing.T) {
-	c := claimsIn(make([]byte, claimsSize))
+	c := claimsIn(aligned(claimsSize))
 	first := c.begin(7, 1, 2, 0, claimsMin)
 	o := c.look()
 	at, n := c.claimBack(&o)
@@ -114,14 +115,14 @@ func TestClaims_OfASenderThatLies(t *testing.T) {
 		"more than there are":        {7, 64, pages - 63},
 		"as many as a word can hold": {7, 64, 0xffff},
 	} {
-		c := claimsIn(make([]byte, claimsSize))
+		c := claimsIn(aligned(claimsSize))
 		require.Equal(t, uint64(64), c.begin(7, 1, 2, 0, claimsPart))
 		c.state = lie.word()
 		n, sane := c.claimFront(7, 64, pages, true)
 		require.Zero(t, n, what)
 		require.False(t, sane, what)
 	}
-	c := claimsIn(make([]byte, claimsSize))
+	c := claimsIn(aligned(claimsSize))
 	h := sharedCopies{claims: c, turn: 7}
 	c.copied = 7<<32 | 11
 	require.False(t, h.awaitCopied(10), "it has copied more than it has claimed")
@@ -134,7 +135,7 @@ func TestClaims_OfASenderThatLies(t *testing.T) {
 func TestClaims_OfAPeerThatLies(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 100_000 {
-		c := claimsIn(make([]byte, claimsSize))
+		c := claimsIn(aligned(claimsSize))
 		c.state, c.length = rng.Uint64()>>rng.IntN(64), rng.Uint64()>>rng.IntN(64)
 		o := c.look()
 		if o.length == 0 || o.length > claimsPart || o.front+o.back >= pagesOf(o.length) {
@@ -144,6 +145,12 @@ func TestClaims_OfAPeerThatLies(t *testing.T) {
 		require.LessOrEqual(t, at+n, o.length)
 		require.NotZero(t, n)
 	}
-	require.Nil(t, claimsIn(make([]byte, claimsSize-1)))
-	require.Nil(t, claimsIn(make([]byte, claimsSize+8)[4:]))
+	require.Nil(t, claimsIn(aligned(claimsSize)[:claimsSize-1]))
+	require.Nil(t, claimsIn(aligned(claimsSize + 8)[4:]))
+}
+
+// aligned is memory that begins at a word: that of make([]byte, n) need not, where it is on the stack.
+func aligned(n int) []byte {
+	words := make([]uint64, n/8)
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), n)
 }

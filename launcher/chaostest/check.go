@@ -114,6 +114,9 @@ func (p Plan) unstruck(o outcome) string {
 		if len(o.notes["struck"]) != 1 {
 			return fmt.Sprintf("%d ranks say so", len(o.notes["struck"]))
 		}
+		if p.Fault == SmallGroup && o.starved == 0 {
+			return "the kernel has killed nobody for want of memory"
+		}
 		return ""
 	}
 	if !o.struck {
@@ -142,7 +145,12 @@ func (p Plan) ends(o outcome) []end {
 	case KillRank:
 		return []end{{128 + int(syscall.SIGKILL), victim + "was killed by signal 9 "}}
 	case SmallGroup:
-		return []end{{128 + int(syscall.SIGKILL), victim + "was killed by signal 9 "}}
+		ends := []end{{128 + int(syscall.SIGKILL), victim + "was killed by signal 9 "}}
+		if o.starved > 1 {
+			// The victim's end took so long that the kernel chose another rank too, whose end came first.
+			ends = append(ends, end{128 + int(syscall.SIGKILL), `rank \d+ on .* was killed by signal 9 `})
+		}
+		return ends
 	case Fail:
 		return []end{{1, victim + "ended the job with status 1$"}}
 	case Panic, Goexit:

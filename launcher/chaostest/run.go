@@ -64,6 +64,7 @@ type outcome struct {
 	hung      bool
 	notes     map[string][]int // of the ranks: process ids by what they noted
 	left      []string         // what should not be there any more
+	starved   int              // processes that the kernel has killed for want of memory in the job's group
 }
 
 // Run runs the job of a plan. The error tells all that is wrong with its end.
@@ -92,6 +93,7 @@ type job struct {
 	plan  Plan
 	dir   string
 	notes string
+	group string // its control group, where it has one of its own
 	cmd   *exec.Cmd
 	ended chan struct{}
 	out   *reader
@@ -129,7 +131,9 @@ func (h Harness) run(p Plan) (o outcome, err error) {
 	if err != nil {
 		return o, err
 	}
-	return j.watch(temp), nil
+	o = j.watch(temp)
+	o.starved = killedForMemory(j.group)
+	return o, nil
 }
 
 func (h Harness) arguments(p Plan) []string {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -34,6 +35,7 @@ func (j *job) limit() (release func(), err error) {
 		if err != nil {
 			return nil, err
 		}
+		j.group = group
 		j.wrap(fmt.Sprintf("echo $$ >%s/cgroup.procs", group))
 		return func() { removeGroup(group) }, nil
 	}
@@ -97,6 +99,22 @@ func newMemoryGroup(name string, bytes int64) (string, error) {
 		os.Remove(group)
 	}
 	return "", fmt.Errorf("%w: a control group for memory: %w", ErrImpossible, err)
+}
+
+// killedForMemory is how many processes of a control group the kernel has killed for want of memory.
+func killedForMemory(group string) (n int) {
+	if group == "" {
+		return 0
+	}
+	for _, name := range []string{"memory.events", "memory.oom_control"} { // versions 2 and 1
+		text, _ := os.ReadFile(filepath.Join(group, name))
+		for line := range strings.Lines(string(text)) {
+			if count, ok := strings.CutPrefix(line, "oom_kill "); ok {
+				n, _ = strconv.Atoi(strings.TrimSpace(count))
+			}
+		}
+	}
+	return n
 }
 
 // removeGroup removes a control group when its last process has gone.

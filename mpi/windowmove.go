@@ -41,11 +41,11 @@ func (w *Win[T]) Get(dst []T, rank, at int) error {
 	return w.base().fail("Get", rank, err)
 }
 
-// mapped is where n elements (n > 0) of a rank's part are in this process; nil where they are not, and where
-// anything is to be said against the access.
+// mapped is where n elements (n > 0) of a rank's part are in this process; nil where they are not, where the
+// rank may help with so many, and where anything is to be said against the access.
 func (w *window) mapped(rank, at, n int) unsafe.Pointer {
 	if w == nil || w.freed.Load() || w.long || uint(rank) >= uint(len(w.sizes)) || n == 0 ||
-		uint(at) > uint(w.sizes[rank]) || n > w.sizes[rank]-at ||
+		uint(at) > uint(w.sizes[rank]) || n > w.sizes[rank]-at || n*w.elem >= engine.SharedMove ||
 		w.epochs.Load()&epochFence|w.access[rank].Load() == 0 {
 		return nil
 	}

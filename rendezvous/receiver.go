@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/internal/sharedcopy"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -192,7 +193,7 @@ func (f *Receiver) TryCopy(c *channel.Channel, s Source, buf []byte) (done bool,
 		return false, nil
 	}
 	buf = buf[:s.Length]
-	if l.shareable(&s, len(buf)) && len(buf) <= claimsPart {
+	if l.shareable(&s, len(buf)) && len(buf) <= sharedcopy.MaxPart {
 		to, err := f.pd.Register(buf, transport.LocalWrite|transport.RemoteWrite)
 		if err != nil {
 			return false, nil
@@ -248,7 +249,7 @@ func (f *Receiver) Progress(c *channel.Channel) (err error) {
 		case f.grants:
 			ask = (*Receiver).sendCTS
 		case t.shared:
-			if l.shared.claims != nil && !f.copyRest(c, l, t) {
+			if l.shared.Claims != nil && !f.copyRest(c, l, t) {
 				return nil
 			}
 			if err := l.shared.settle(); err != nil {

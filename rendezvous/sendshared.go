@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/internal/sharedcopy"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -19,11 +20,11 @@ type sharing struct {
 // channelClaims are the claims of one channel.
 type channelClaims struct {
 	c        *channel.Channel
-	claims   *claims      // nil if the receiver does not know of any
-	memory   transport.MR // theirs
-	over     uint64       // their state when there was nothing more to copy
-	refused  uint64       // the turn in which a Put failed
-	unshared bool         // the queue pair cannot map memory
+	claims   *sharedcopy.Claims // nil if the receiver does not know of any
+	memory   transport.MR       // theirs
+	over     uint64             // their state when there was nothing more to copy
+	refused  uint64             // the turn in which a Put failed
+	unshared bool               // the queue pair cannot map memory
 	to       transport.Segment
 }
 
@@ -33,15 +34,15 @@ const claimsRights = transport.RemoteRead | transport.RemoteWrite | transport.Re
 // next registers memory for the claims of one more channel. It serves no other afterwards: the peer may have
 // it mapped for ever.
 func (s *sharing) next(pd transport.PD) (transport.MR, error) {
-	if s.memory == nil || s.used+claimsSize > len(s.memory.Bytes()) {
+	if s.memory == nil || s.used+sharedcopy.Size > len(s.memory.Bytes()) {
 		memory, err := pd.Alloc(claimsMemory, transport.BindWindow)
 		if err != nil {
 			return nil, err
 		}
 		s.memory, s.used = memory, 0
 	}
-	mem := s.memory.Bytes()[s.used:][:claimsSize:claimsSize]
-	s.used += claimsSize
+	mem := s.memory.Bytes()[s.used:][:sharedcopy.Size:sharedcopy.Size]
+	s.used += sharedcopy.Size
 	return pd.Register(mem, claimsRights)
 }
 
@@ -64,7 +65,7 @@ func (a *Sender) offerClaims(c *channel.Channel, of *channelSends) error {
 		return nil
 	})
 	if sent {
-		of.c, of.claims = c, claimsIn(of.memory.Bytes())
+		of.c, of.claims = c, sharedcopy.In(of.memory.Bytes())
 		a.shared.with = append(a.shared.with, of)
 	}
 	return err
@@ -81,28 +82,31 @@ func (a *Sender) CopyShared() (did bool) {
 
 // copyPages copies some pages of what the receiver of a channel fetches; false if all are claimed.
 func (a *Sender) copyPages(of *channelSends) bool {
-	o := of.claims.look()
-	if o.word == of.over || o.number == of.refused {
+	if of.claims.State() == of.over {
 		return false
 	}
-	i, ok := a.find(of.c, o.id)
-	if !ok || a.table[i].mr == nil || a.table[i].granted > 0 || o.length == 0 || o.length > claimsPart ||
-		o.at > a.table[i].length || o.length > a.table[i].length-o.at ||
-		o.front+o.back >= pagesOf(o.length) {
-		of.over = o.word
+	o := of.claims.Look()
+	if o.Turn() == of.refused {
 		return false
 	}
-	at, n := of.claims.claimBack(&o)
+	i, ok := a.find(of.c, o.ID)
+	if !ok || a.table[i].mr == nil || a.table[i].granted > 0 || !o.Open() || o.At > a.table[i].length ||
+		o.Length > a.table[i].length-o.At {
+		of.over = o.Word()
+		return false
+	}
+	from, n := of.claims.ClaimBack(&o)
 	if n == 0 {
 		return true
 	}
-	of.to = transport.Segment{Key: transport.Key(o.key), Offset: at, Length: n}
+	at := o.At + from
+	of.to = transport.Segment{Key: transport.Key(o.Key), Offset: at, Length: n}
 	if err := of.c.QP().Put(a.table[i].mr.Bytes()[at:][:n], &of.to); err != nil {
-		of.refused = o.number
-		of.claims.refuse(&o, err != transport.ErrNotNow)
+		of.refused = o.Turn()
+		of.claims.Refuse(&o, err != transport.ErrNotNow)
 		return false
 	}
-	of.claims.done(&o)
+	of.claims.Done(&o)
 	a.shared.copied += n
 	return true
 }

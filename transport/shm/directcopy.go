@@ -3,7 +3,6 @@ package shm
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"syscall"
 
 	"github.com/weft-mpi/weft/transport"
@@ -59,7 +58,10 @@ func (q *qp) placeHere(n int, src []byte, to *transport.Segment, from transport.
 	t, err := q.find(to.Key, transport.RemoteWrite, to.Offset, to.Length)
 	switch {
 	case err == nil:
-		err = q.placeCounted(n, src, to, from, &t)
+		if err = transport.ErrNotNow; t.enter(to.Key, true) {
+			err = q.placeIn(n, src, to, from, &t)
+			t.leave()
+		}
 	case t.entry == nil:
 		err = transport.ErrNotNow
 	}
@@ -70,27 +72,21 @@ func (q *qp) placeHere(n int, src []byte, to *transport.Segment, from transport.
 	return err
 }
 
-// placeCounted places the bytes. Memory of the program is the program's once its key is out of use, so its
-// owner waits until no Put is under way: a Put is counted before the key is looked at for the last time.
-func (q *qp) placeCounted(n int, src []byte, to *transport.Segment, from transport.Filler,
-	t *target) (err error) {
-	atomic.AddUint64(&t.entry.puts, 1)
+// placeIn places the bytes.
+func (q *qp) placeIn(n int, src []byte, to *transport.Segment, from transport.Filler, t *target) error {
 	switch {
-	case atomic.LoadUint64(&t.entry.key) != uint64(to.Key):
-		err = transport.ErrNotNow
 	case t.shared && from != nil:
 		from.Fill(q.peer.mem[t.where+to.Offset:][:n:n])
 	case t.shared:
 		place(q.peer.mem[t.where+to.Offset:][:n], src)
 	case from != nil:
-		err = errors.ErrUnsupported
+		return errors.ErrUnsupported
 	case !q.peer.foreign:
-		err = errForeign
+		return errForeign
 	default:
-		err = q.foreignErr(q.peer.own.Write(src, t.where+to.Offset))
+		return q.foreignErr(q.peer.own.Write(src, t.where+to.Offset))
 	}
-	atomic.AddUint64(&t.entry.puts, ^uint64(0))
-	return err
+	return nil
 }
 
 // copyHere copies memory of the peer at an offset of a region. Whatever comes of it counts only if the key is

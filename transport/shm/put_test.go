@@ -2,6 +2,7 @@ package shm
 
 import (
 	"bytes"
+	"errors"
 	"os/exec"
 	"sync/atomic"
 	"syscall"
@@ -22,38 +23,78 @@ func outside(t *testing.T, e *end, n int) (transport.MR, *entry) {
 	return m, entryAt(e.dev.arena.mem, verbs.Index(m.Key()))
 }
 
-// Memory of the program that a peer puts to is the program's again when it is deregistered.
+// inside registers a part of memory of the arena, which stays when the key goes.
+func inside(t *testing.T, e *end, n int) (transport.MR, *entry) {
+	t.Helper()
+	all, err := e.pd.Alloc(n+4096, transport.BindWindow)
+	require.NoError(t, err)
+	m, err := e.pd.Register(all.Bytes()[4096:], transport.RemoteWrite)
+	require.NoError(t, err)
+	return m, entryAt(e.dev.arena.mem, verbs.Index(m.Key()))
+}
+
+// putUntilRefused puts again and again, until the key is out of use.
+func putUntilRefused(a *end, src []byte, to *transport.Segment) error {
+	for {
+		if err := a.qp.Put(src, to); err != nil {
+			return err
+		}
+	}
+}
+
+// writeUntilRefused is putUntilRefused with Writes.
+func writeUntilRefused(a *end, src []byte, to *transport.Segment) error {
+	m, err := a.pd.Register(src, 0)
+	if err != nil {
+		return err
+	}
+	wr := transport.SendWR{Op: transport.OpWrite, Remote: []transport.Segment{*to},
+		Local: []transport.SGE{{MR: m, Length: len(src)}}}
+	var wcs [16]transport.WC
+	for a.qp.State() == transport.StateReady {
+		if err := a.qp.PostSend(&wr); err != nil && !errors.Is(err, transport.ErrQueueFull) {
+			return err
+		}
+		a.cq.Poll(wcs[:])
+	}
+	return a.qp.Err()
+}
+
+// Memory of the program that a peer writes to is the program's again when it is deregistered.
 func TestPut_NothingIsPlacedAfterDeregister(t *testing.T) {
 	const n, wanted = 1 << 20, 20
-	src := make([]byte, n)
-	for i := range src {
-		src[i] = 0xee
-	}
-	struck := 0
-	for round := 0; struck < wanted; round++ {
-		require.Less(t, round, 100*wanted, "hardly ever a Put is under way")
-		eachFence(t, func(t *testing.T, a, b *end) {
-			m, e := outside(t, b, n)
-			to := transport.Segment{Key: m.Key(), Length: n}
-			last := make(chan error)
-			go func() {
-				for {
-					if err := a.qp.Put(src, &to); err != nil {
-						last <- err
-						return
+	src := bytes.Repeat([]byte{0xee}, n)
+	for _, way := range []struct {
+		name     string
+		register func(*testing.T, *end, int) (transport.MR, *entry)
+		write    func(*end, []byte, *transport.Segment) error
+		refused  error
+	}{
+		{"a Put", outside, putUntilRefused, transport.ErrNotNow},
+		{"a Put to the arena", inside, putUntilRefused, transport.ErrNotNow},
+		{"a Write to the arena", inside, writeUntilRefused, transport.ErrAccess},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			struck := 0
+			for round := 0; struck < wanted; round++ {
+				require.Less(t, round, 100*wanted, "hardly ever a copy is under way")
+				eachFence(t, func(t *testing.T, a, b *end) {
+					m, e := way.register(t, b, n)
+					to := transport.Segment{Key: m.Key(), Length: n}
+					last := make(chan error)
+					go func() { last <- way.write(a, src, &to) }()
+					for atomic.LoadUint64(&e.puts) == 0 {
 					}
-				}
-			}()
-			for atomic.LoadUint64(&e.puts) == 0 {
+					mem := m.Bytes()
+					if atomic.LoadUint64(&e.puts) != 0 {
+						struck++
+					}
+					require.NoError(t, m.Deregister())
+					clear(mem)
+					require.ErrorIs(t, <-last, way.refused)
+					require.Equal(t, n, bytes.Count(mem, []byte{0}), "bytes were written after Deregister")
+				})
 			}
-			mem := m.Bytes()
-			if atomic.LoadUint64(&e.puts) != 0 {
-				struck++
-			}
-			require.NoError(t, m.Deregister())
-			clear(mem)
-			require.Equal(t, transport.ErrNotNow, <-last)
-			require.Equal(t, n, bytes.Count(mem, []byte{0}), "bytes were written after Deregister")
 		})
 	}
 }

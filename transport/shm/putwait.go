@@ -8,9 +8,9 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
-// awaitPuts returns when no peer is in a Put to memory of the program, whose key has been revoked. A peer
-// that does not come to the end of its Put in time is given up, and its process killed; while that does not
-// end either, this process cannot go on.
+// awaitPuts returns when no peer is placing bytes in memory of the program whose key has been revoked. A peer
+// that does not end that in time is given up, and its process killed; while that does not end either, this
+// process cannot go on.
 func (d *Device) awaitPuts(e *entry) {
 	sys.FullBarrier() // a Put that begins from now on finds the key gone
 	if atomic.LoadUint64(&e.puts) == 0 {

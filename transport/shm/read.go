@@ -143,9 +143,14 @@ func (q *qp) atomicHere(w *verbs.Request) bool {
 		err = errUnaligned(s.Key, s.Offset)
 	}
 	var original uint64
-	if err == nil && t.shared {
+	switch {
+	case err != nil || !t.shared:
+	case !t.enter(s.Key, false):
+		err = verbs.ErrKey(s.Key)
+	default:
 		original = operate((*uint64)(unsafe.Pointer(&q.peer.mem[t.where+s.Offset])),
 			w.Op == transport.OpFetchAdd, w.Imm, w.Other)
+		t.leave()
 	}
 	q.endPlacing()
 	if err != nil {

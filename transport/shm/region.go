@@ -49,6 +49,9 @@ func (m memory) Publish(r *verbs.Region, domain uint32, bound transport.QPN, key
 	if off, ok := m.arena.offset(r.Mem); ok {
 		where = uint64(off)
 		kind |= entryShared
+		if !r.Owned() {
+			kind |= entryCounted
+		}
 	}
 	sys.StoreRelease(&e.kind, kind)
 	sys.StoreRelease(&e.where, where)
@@ -57,8 +60,8 @@ func (m memory) Publish(r *verbs.Region, domain uint32, bound transport.QPN, key
 	sys.StoreRelease(&e.key, uint64(key))
 }
 
-// Revoke takes the key from the peers. It waits a little for one that is placing bytes by it, and sets memory
-// aside that one may still be writing.
+// Revoke takes the key from the peers. Memory that goes with its key is set aside if one may still be writing
+// there after a little while. Other memory stays the program's: Revoke waits until nobody is.
 func (m memory) Revoke(r *verbs.Region, owned, leave bool) error {
 	off, shared := m.arena.offset(r.Mem)
 	var writing []writer
@@ -67,11 +70,11 @@ func (m memory) Revoke(r *verbs.Region, owned, leave bool) error {
 		sys.StoreBarrier() // who reads what is written there next finds no key
 		// who reads looks at the key again
 		if r.Rights&(transport.RemoteWrite|transport.RemoteAtomic) != 0 {
-			if shared {
-				writing = m.activeWriters()
-			}
-			if !owned { // it is the program's, and cannot be set aside
+			switch {
+			case !owned:
 				m.awaitPuts(entryAt(m.arena.mem, r.Index()))
+			case shared:
+				writing = m.activeWriters()
 			}
 		}
 	}

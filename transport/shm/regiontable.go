@@ -14,28 +14,30 @@ import (
 // after all else has read what belongs to it.
 type entry struct {
 	key    uint64 // 0: nothing
-	kind   uint64 // rights, and entryShared
+	kind   uint64 // rights, entryShared and entryCounted
 	where  uint64 // offset in the arena, or address in the owner's process
 	length uint64
 	owner  uint64 // domain (32 bits), and the queue pair that a window is bound to (32 bits)
-	puts   uint64 // peers that are, or were when they ended, in a Put to the memory
+	puts   uint64 // peers that are, or were when they ended, placing bytes and counted
 	_      [2]uint64
 }
 
 const (
-	entrySize   = int64(unsafe.Sizeof(entry{}))
-	entryShared = 1 << 8 // the memory lies in the arena
+	entrySize    = int64(unsafe.Sizeof(entry{}))
+	entryShared  = 1 << 8 // the memory lies in the arena
+	entryCounted = 1 << 9 // who writes there is counted, as with a Put: the memory outlives the key
 )
 
 // target is a region of the peer as its table tells of it.
 type target struct {
-	shared bool
-	rights transport.Access
-	where  uint64
-	length uint64
-	domain uint32
-	bound  transport.QPN // of a window; 0 for a region
-	entry  *entry
+	shared  bool
+	counted bool
+	rights  transport.Access
+	where   uint64
+	length  uint64
+	domain  uint32
+	bound   transport.QPN // of a window; 0 for a region
+	entry   *entry
 }
 
 // find looks a key of the peer up and checks an access, in the order of the specification: key, domain,
@@ -46,7 +48,8 @@ func (q *qp) find(key transport.Key, need transport.Access, offset, length uint6
 		return target{}, verbs.ErrKey(key)
 	}
 	kind, owner := atomic.LoadUint64(&e.kind), atomic.LoadUint64(&e.owner)
-	t := target{shared: kind&entryShared != 0, rights: transport.Access(kind),
+	t := target{shared: kind&entryShared != 0, counted: kind&entryCounted != 0,
+		rights: transport.Access(kind),
 		where:  atomic.LoadUint64(&e.where),
 		length: atomic.LoadUint64(&e.length), domain: uint32(owner), bound: transport.QPN(owner >> 32),
 		entry: e}
@@ -59,6 +62,29 @@ func (q *qp) find(key transport.Key, need transport.Access, offset, length uint6
 		err = verbs.ErrKey(key) // a table that makes no sense
 	}
 	return t, err
+}
+
+// enter counts a peer that is about to place bytes, if that is done there, or always; false if the key is out
+// of use. Memory of the program is the program's once its key is gone: its owner waits until nobody is
+// counted, so a peer is counted before it looks at the key for the last time.
+func (t *target) enter(key transport.Key, always bool) bool {
+	t.counted = t.counted || always
+	if !t.counted {
+		return true
+	}
+	atomic.AddUint64(&t.entry.puts, 1)
+	if atomic.LoadUint64(&t.entry.key) == uint64(key) {
+		return true
+	}
+	t.leave()
+	return false
+}
+
+// leave ends what enter has begun.
+func (t *target) leave() {
+	if t.counted {
+		atomic.AddUint64(&t.entry.puts, ^uint64(0))
+	}
 }
 
 // stands tells whether the key is still in use, after all that was read before.

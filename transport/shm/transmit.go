@@ -204,10 +204,15 @@ func (q *qp) write(w *verbs.Request) bool {
 			return false // the end of the connection is on its way
 		}
 		t, err := q.find(s.Key, transport.RemoteWrite, s.Offset, s.Length)
-		if err == nil && t.shared {
+		switch {
+		case err != nil || !t.shared:
+		case !t.enter(s.Key, false):
+			err = verbs.ErrKey(s.Key)
+		default:
 			q.placeAll(q.peer.mem[t.where+s.Offset:][:s.Length:s.Length], w)
+			t.leave()
 			w.Sent = w.Total
-			if !q.fenced && q.key != s.Key {
+			if !q.fenced && q.key != s.Key && !t.counted {
 				q.before = q.writeTarget
 				q.writeTo(s.Key, &t)
 			}

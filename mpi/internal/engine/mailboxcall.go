@@ -117,6 +117,9 @@ func (cs *collectives) lookInMailboxes(c *Collective) bool {
 				return true
 			}
 			word, room = m.flagOf(c.awaited()), c.waitsForRoom()
+			if check {
+				e.windows.copyShared()
+			}
 			if look%mailboxPassEvery == 0 && !e.completionHandler.active() {
 				e.progress.poll()
 			}

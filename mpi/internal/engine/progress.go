@@ -43,6 +43,7 @@ func (g *progressEngine) poll() bool {
 	if len(g.e.collectives.beside) > 0 {
 		g.e.collectives.checkBeside()
 	}
+	busy = g.e.windows.copyShared() || busy
 	busy = g.e.collectives.leave(outer) || busy
 	if len(g.e.collectives.owing) > 0 {
 		g.e.collectives.acknowledgeOwed()

@@ -30,6 +30,7 @@ type Window struct {
 	targets   []Target       // by rank of the group
 	dynamic   *dynamicMemory // nil for a window whose memory is mem
 	stepCalls atomic.Int32   // of unlessGivenUp that are not over
+	shared    sharedMoves    // what this rank copies for others
 }
 
 // WindowCard is what a rank tells the others of its part of a window.
@@ -67,6 +68,7 @@ type windows struct {
 	free     *windowMessage
 	passive  passiveProgress
 	operands [rma.MaxUpdate / wordBytes]uint64 // of the UPDATE that is carried out
+	copied   uint64                            // bytes, of Puts and Gets of others
 }
 
 // NewWindow makes this rank's part of a window of memory mem, which may be empty, with elements of a type.
@@ -92,6 +94,7 @@ func (e *Engine) newWindow(id uint32, mem []byte, typ rma.Type, dynamic *dynamic
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	w := &Window{e: e, id: id, typ: typ, mem: mem, control: control, dynamic: dynamic}
+	w.enableSharedMoves()
 	card := WindowCard{Bytes: uint64(len(mem)), Elem: uint64(typ.Size)}
 	if dynamic != nil {
 		card.Dynamic = 1

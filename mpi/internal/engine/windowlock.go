@@ -22,6 +22,9 @@ const (
 
 	wordElements = 192 // rma.Lock of elements that are no words
 
+	wordUser   = 256 // whose Put or Get uses the claims: a world rank, and 1
+	wordClaims = 384 // sharedcopy.Claims of Puts and Gets
+
 	controlBytes = 4096
 )
 

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/weft-mpi/weft/internal/sharedcopy"
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/mpi/internal/layout"
 	"github.com/weft-mpi/weft/transport"
@@ -23,6 +24,8 @@ type Target struct {
 	control atomic.Pointer[byte]
 
 	failure atomic.Pointer[error] // of the peer
+
+	leader sharedcopy.Leader // of whoever uses the claims
 
 	// The engine's lock guards what follows.
 	keys    *windowKeys // in the fabric of the peer; nil before it was reached
@@ -226,9 +229,11 @@ func (t *Target) move(op transport.Opcode, buf []byte, at int, r *request, s *Ca
 		t.w.e.mu.Unlock()
 	}
 	there := unsafe.Slice((*byte)(unsafe.Add(t.Base(), at)), len(buf))
-	if op == transport.OpWrite {
+	switch {
+	case len(buf) >= SharedMove && t.moveShared(op, buf, at):
+	case op == transport.OpWrite:
 		copy(there, buf)
-	} else {
+	default:
 		copy(buf, there)
 	}
 	return nil

@@ -312,6 +312,9 @@ func (r *Region) Key() transport.Key { return transport.Key(r.key.Load()) }
 // Access returns the rights with which it was registered.
 func (r *Region) Access() transport.Access { return r.Rights }
 
+// Owned reports whether the region's memory is of PD.Alloc, and goes with it.
+func (r *Region) Owned() bool { return r.owned }
+
 // Index is the number of the region's entry in the table.
 func (r *Region) Index() int { return r.index }
 

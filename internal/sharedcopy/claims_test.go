@@ -1,4 +1,4 @@
-package rendezvous
+package sharedcopy
 
 import (
 	"math/rand/v2"
@@ -11,18 +11,18 @@ import (
 )
 
 // TestClaims_EveryPageIsOfOneEnd: in each of many turns, whatever the two ends do at the same time, every page
-// is claimed by one of them, and the sender claims none by what another turn says.
+// is claimed by one of them, and the helper claims none by what another turn says.
 func TestClaims_EveryPageIsOfOneEnd(t *testing.T) {
 	const turns = 3000
-	c := claimsIn(aligned(claimsSize))
-	claimed := make([]atomic.Uint32, pagesOf(claimsPart))
-	stop, bySender := make(chan struct{}), 0
+	c := In(aligned(Size))
+	claimed := make([]atomic.Uint32, Pages(MaxPart))
+	stop, byHelper := make(chan struct{}), 0
 	ended := make(chan error)
 	go func() {
 		defer close(ended)
 		for {
-			o := c.look()
-			if o.front+o.back >= pagesOf(o.length) {
+			o := c.Look()
+			if !o.Open() {
 				select {
 				case <-stop:
 					return
@@ -31,30 +31,29 @@ func TestClaims_EveryPageIsOfOneEnd(t *testing.T) {
 					continue
 				}
 			}
-			at, n := c.claimBack(&o)
+			first, n := c.ClaimBack(&o)
 			if n == 0 {
 				continue
 			}
-			if o.id != o.number || o.key != o.number+1 || o.at != o.number+2 {
+			if o.ID != o.number || o.Key != o.number+1 || o.At != o.number+2 {
 				claimed[0].Add(100) // of several turns
 			}
-			first := at - o.at
-			if first%claimsPage != 0 || first+n > o.length {
+			if first%Page != 0 || first+n > o.Length {
 				claimed[0].Add(1000)
 			}
-			for k := first / claimsPage; k < pagesOf(first+n); k++ {
+			for k := first / Page; k < Pages(first+n); k++ {
 				claimed[k].Add(1)
 			}
-			bySender++
-			c.done(&o)
+			byHelper++
+			c.Done(&o)
 		}
 	}()
 	rng := rand.New(rand.NewPCG(1, 2))
 	for number := uint32(1); number <= turns; number++ {
-		length := claimsMin + rng.Uint64N(uint64(1)<<(16+rng.Uint64N(7))-1)
-		length = min(length, claimsPart)
-		pages, next := pagesOf(length), uint64(0)
-		for k := c.begin(number, uint64(number), uint64(number)+1, uint64(number)+2, length); k > 0; {
+		length := Min + rng.Uint64N(uint64(1)<<(16+rng.Uint64N(7))-1)
+		length = min(length, MaxPart)
+		pages, next := Pages(length), uint64(0)
+		for k := c.begin(number, &Part{uint64(number), uint64(number) + 1, uint64(number) + 2, length}); k > 0; {
 			for i := range k {
 				claimed[next+i].Add(1)
 			}
@@ -81,73 +80,76 @@ func TestClaims_EveryPageIsOfOneEnd(t *testing.T) {
 	}
 	close(stop)
 	<-ended
-	require.NotZero(t, bySender, "the sender has claimed nothing")
+	require.NotZero(t, byHelper, "the helper has claimed nothing")
 }
 
-// TestClaims_OfASenderThatCannot are those of the receiver.
-func TestClaims_OfASenderThatCannot(t *testing.T) {
-	c := claimsIn(aligned(claimsSize))
-	first := c.begin(7, 1, 2, 0, claimsMin)
-	o := c.look()
-	at, n := c.claimBack(&o)
-	require.Equal(t, uint64(claimsMin), at+n)
-	left, sane := c.claimFront(7, first, pagesOf(claimsMin), false)
+// TestClaims_OfAHelperThatCannot are those of the leader.
+func TestClaims_OfAHelperThatCannot(t *testing.T) {
+	c := In(aligned(Size))
+	first := c.begin(7, &Part{1, 2, 0, Min})
+	o := c.Look()
+	at, n := c.ClaimBack(&o)
+	require.Equal(t, uint64(Min), at+n)
+	left, sane := c.claimFront(7, first, Pages(Min), false)
 	require.Zero(t, left)
 	require.True(t, sane)
 	for _, never := range []bool{false, true} {
-		c.refuse(&o, never)
-		h := sharedCopies{claims: c, turn: 7}
-		require.False(t, h.awaitCopied(pagesOf(claimsMin)-first))
-		require.Equal(t, never, h.broken)
+		c.Refuse(&o, never)
+		h := Leader{Claims: c, turn: 7}
+		require.False(t, h.awaitCopied(Pages(Min)-first, givesUp))
+		require.Equal(t, never, h.Broken)
 	}
 	copied, refused, never := c.copiedIn(8)
 	require.Zero(t, copied, "of the turn before")
 	require.False(t, refused || never)
 }
 
-// TestClaims_OfASenderThatLies are noticed, and never more than there are.
-func TestClaims_OfASenderThatLies(t *testing.T) {
-	pages := pagesOf(claimsPart)
+// TestClaims_OfAHelperThatLies are noticed, and never more than there are.
+func TestClaims_OfAHelperThatLies(t *testing.T) {
+	pages := Pages(MaxPart)
 	for what, lie := range map[string]turn{
 		"another turn":               {6, 64, 0},
-		"fewer of the receiver's":    {7, 63, 0},
-		"more of the receiver's":     {7, 65, 10},
+		"fewer of the leader's":      {7, 63, 0},
+		"more of the leader's":       {7, 65, 10},
 		"more than there are":        {7, 64, pages - 63},
 		"as many as a word can hold": {7, 64, 0xffff},
 	} {
-		c := claimsIn(aligned(claimsSize))
-		require.Equal(t, uint64(64), c.begin(7, 1, 2, 0, claimsPart))
+		c := In(aligned(Size))
+		require.Equal(t, uint64(64), c.begin(7, &Part{1, 2, 0, MaxPart}))
 		c.state = lie.word()
 		n, sane := c.claimFront(7, 64, pages, true)
 		require.Zero(t, n, what)
 		require.False(t, sane, what)
 	}
-	c := claimsIn(aligned(claimsSize))
-	h := sharedCopies{claims: c, turn: 7}
+	c := In(aligned(Size))
+	h := Leader{Claims: c, turn: 7}
 	c.copied = 7<<32 | 11
-	require.False(t, h.awaitCopied(10), "it has copied more than it has claimed")
-	require.True(t, h.broken)
+	require.False(t, h.awaitCopied(10, givesUp), "it has copied more than it has claimed")
+	require.True(t, h.Broken)
 	c.copied = 7<<32 | 9
-	require.False(t, h.awaitCopied(10), "it does not come to it")
+	require.False(t, h.awaitCopied(10, givesUp), "it does not come to it")
 }
 
 // TestClaims_OfAPeerThatLies make no claim beyond a part.
 func TestClaims_OfAPeerThatLies(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 100_000 {
-		c := claimsIn(aligned(claimsSize))
+		c := In(aligned(Size))
 		c.state, c.length = rng.Uint64()>>rng.IntN(64), rng.Uint64()>>rng.IntN(64)
-		o := c.look()
-		if o.length == 0 || o.length > claimsPart || o.front+o.back >= pagesOf(o.length) {
+		o := c.Look()
+		if !o.Open() {
 			continue
 		}
-		at, n := c.claimBack(&o)
-		require.LessOrEqual(t, at+n, o.length)
+		at, n := c.ClaimBack(&o)
+		require.LessOrEqual(t, at+n, o.Length)
 		require.NotZero(t, n)
 	}
-	require.Nil(t, claimsIn(aligned(claimsSize)[:claimsSize-1]))
-	require.Nil(t, claimsIn(aligned(claimsSize + 8)[4:]))
+	require.Nil(t, In(aligned(Size)[:Size-1]))
+	require.Nil(t, In(aligned(Size + 8)[4:]))
 }
+
+// givesUp has a leader not wait for a helper that is late.
+func givesUp() bool { return false }
 
 // aligned is memory that begins at a word: that of make([]byte, n) need not, where it is on the stack.
 func aligned(n int) []byte {

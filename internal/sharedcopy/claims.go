@@ -1,0 +1,192 @@
+// Package sharedcopy has the two ends of a long copy between ranks of a host share the work (docs/adr/0070).
+// It decides who copies which pages; it moves no byte of them itself.
+package sharedcopy
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// Claims are memory of the helper, which the other end, the leader, has mapped. They are for one part of one
+// transfer at a time. The leader begins a turn for it, claims pages from its front on, and copies them; a
+// helper that has nothing else to do claims pages from its back on, and copies those. So every page is copied
+// by the end that has claimed it, and the leader waits for nothing but what the helper has claimed.
+//
+// The fields that tell of the part are the leader's, and change only while no page can be claimed: who claims
+// a page after reading them has read those of the same turn.
+type Claims struct {
+	id     uint64
+	key    uint64
+	at     uint64
+	length uint64
+	_      [4]uint64
+
+	state uint64 // the turn, and the pages that the leader and the helper have claimed
+	_     [7]uint64
+
+	copied uint64 // by the helper: the turn, and how many of its pages are copied, or why not
+	_      [7]uint64
+}
+
+// Part is what a turn is for.
+type Part struct {
+	ID     uint64 // of the transfer
+	Key    uint64 // of the leader's memory for it
+	At     uint64 // position of the part in the helper's memory for it
+	Length uint64 // in bytes; MaxPart at most
+}
+
+const (
+	Size = 256     // room for Claims, in whole pairs of lines
+	Page = 4 << 10 // what is claimed
+	// The longest part. It is far from what the counts of pages can hold.
+	MaxPart = 4 << 20
+	// bytes of a transfer from which sharing gains more than it costs
+	Min = 64 << 10
+
+	closed  = 1<<16 - 1 // more pages than any part has
+	refused = 1 << 31   // the helper has pages that it does not copy
+	never   = 1 << 30   // since it cannot write there
+)
+
+var _ [Size - unsafe.Sizeof(Claims{})]struct{}
+
+// How many pages are claimed at a time: a copy has a cost before its first byte, as much as that of some 20
+// KiB; and at the end one side waits for the other's last piece.
+const (
+	leastShare = 8
+	mostShare  = 64
+)
+
+// In gives the claims in some memory; nil if it is too small, or not aligned.
+func In(mem []byte) *Claims {
+	if len(mem) < Size || uintptr(unsafe.Pointer(unsafe.SliceData(mem)))%8 != 0 {
+		return nil
+	}
+	return (*Claims)(unsafe.Pointer(unsafe.SliceData(mem)))
+}
+
+// Pages is how many pages n bytes have.
+func Pages(n uint64) uint64 { return (n + Page - 1) / Page }
+
+// turn is the state of claims: how many pages of the present part each end has claimed.
+type turn struct{ number, front, back uint64 }
+
+func turnOf(word uint64) turn { return turn{word >> 32, word >> 16 & 0xffff, word & 0xffff} }
+
+func (t turn) word() uint64 { return t.number<<32 | t.front<<16 | t.back }
+
+// share is how many pages of those that are left are claimed at once, while both ends copy.
+func share(left uint64) uint64 {
+	if left <= leastShare*3/2 {
+		return left
+	}
+	return min(max((left+1)/2, leastShare), mostShare)
+}
+
+// firstShare is how many pages of a part the leader claims before the helper knows of it: half of a short
+// part, of which the helper's first share is the other half.
+func firstShare(pages uint64) uint64 { return min((pages+1)/2, mostShare) }
+
+// begin begins a turn, with the first pages claimed for the leader, and tells how many. The turn before has
+// to be over: all its pages are claimed, and copied.
+func (c *Claims) begin(number uint32, p *Part) (first uint64) {
+	// who has seen the turn before cannot claim by it what the fields say of this one
+	atomic.StoreUint64(&c.state, turn{uint64(number), closed, 0}.word())
+	atomic.StoreUint64(&c.id, p.ID)
+	atomic.StoreUint64(&c.key, p.Key)
+	atomic.StoreUint64(&c.at, p.At)
+	atomic.StoreUint64(&c.length, p.Length)
+	first = firstShare(Pages(p.Length))
+	atomic.StoreUint64(&c.state, turn{uint64(number), first, 0}.word())
+	return first
+}
+
+// claimFront claims the leader's next pages of those of a part, and tells how many: all that are left if
+// the helper has claimed none so far, or with all. The leader has claimed front pages so far; sane is false
+// if the state says otherwise, which only a peer that breaks the rules can have written.
+func (c *Claims) claimFront(number uint32, front, pages uint64, all bool) (n uint64, sane bool) {
+	for {
+		w := atomic.LoadUint64(&c.state)
+		t := turnOf(w)
+		if t.number != uint64(number) || t.front != front || t.front+t.back > pages {
+			return 0, false
+		}
+		if n = pages - t.front - t.back; n == 0 {
+			return 0, true
+		}
+		if !all && t.back > 0 {
+			n = share(n)
+		}
+		t.front += n
+		if atomic.CompareAndSwapUint64(&c.state, w, t.word()) {
+			return n, true
+		}
+	}
+}
+
+// copiedIn tells how many of its pages the helper has copied in a turn, whether it leaves some, and whether
+// it always will.
+func (c *Claims) copiedIn(number uint32) (pages uint64, refuses, always bool) {
+	w := atomic.LoadUint64(&c.copied)
+	if w>>32 != uint64(number) {
+		return 0, false, false
+	}
+	return w & 0xffff, w&refused != 0, w&never != 0
+}
+
+// Offer is what the leader offers the helper to copy.
+type Offer struct {
+	turn
+	word uint64 // of the state
+	Part
+}
+
+// Turn is the number of the turn.
+func (o *Offer) Turn() uint64 { return o.number }
+
+// Word tells one state of claims from any other.
+func (o *Offer) Word() uint64 { return o.word }
+
+// Open reports whether there is a part, and pages of it that nobody has claimed.
+func (o *Offer) Open() bool {
+	return o.Length > 0 && o.Length <= MaxPart && o.front+o.back < Pages(o.Length)
+}
+
+// Look reads what the leader offers. It counts only if ClaimBack succeeds.
+func (c *Claims) Look() Offer {
+	w := atomic.LoadUint64(&c.state)
+	return Offer{turn: turnOf(w), word: w, Part: Part{ID: atomic.LoadUint64(&c.id),
+		Key: atomic.LoadUint64(&c.key), At: atomic.LoadUint64(&c.at), Length: atomic.LoadUint64(&c.length)}}
+}
+
+// State is the Word of what Look finds.
+func (c *Claims) State() uint64 { return atomic.LoadUint64(&c.state) }
+
+// ClaimBack claims pages of an Open offer for the helper, and tells which they are: n bytes of the part, from
+// a position on. 0 means that the leader was quicker.
+func (c *Claims) ClaimBack(o *Offer) (from, n uint64) {
+	end := Pages(o.Length) - o.back
+	pages := share(end - o.front)
+	if o.back == 0 {
+		pages = min(end-o.front, mostShare)
+	}
+	o.back += pages
+	if !atomic.CompareAndSwapUint64(&c.state, o.word, o.turn.word()) {
+		return 0, 0
+	}
+	from = (end - pages) * Page
+	return from, min(end*Page, o.Length) - from
+}
+
+// Done notes that the helper has copied the pages up to those of an offer it has claimed.
+func (c *Claims) Done(o *Offer) { atomic.StoreUint64(&c.copied, o.number<<32|o.back) }
+
+// Refuse notes that it does not copy them, and claims no more in this turn; nor in any other if it never can.
+func (c *Claims) Refuse(o *Offer, always bool) {
+	w := o.number<<32 | refused
+	if always {
+		w |= never
+	}
+	atomic.StoreUint64(&c.copied, w)
+}

@@ -1,0 +1,199 @@
+package engine
+
+import (
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/weft-mpi/weft/internal/sharedcopy"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// A long Put or Get of a part that is mapped here is a copy, and the rank whose part it is may have nothing to
+// do meanwhile. Then it copies a share of the bytes (docs/adr/0071). Claims in the control block of the part
+// say who copies what. They serve one operation at a time; the others are copied by their callers alone.
+
+// SharedMove is how long a Put or a Get is that both ends may copy.
+const SharedMove = 128 << 10
+
+// movesIn marks the id of a Put among the transfers of a part; the rest is the world rank of its caller.
+const movesIn = 1 << 32
+
+// sharedMoves is what this rank copies for others, of its part of a window.
+type sharedMoves struct {
+	claims  *sharedcopy.Claims // nil where it does not
+	over    uint64             // their state when there was nothing more to copy
+	refused uint64             // the turn in which a copy failed
+	peer    transport.Segment
+}
+
+// enableSharedMoves has this rank copy for others while it waits, if it has a core of its own for that.
+func (w *Window) enableSharedMoves() {
+	if w.dynamic == nil && w.e.waiters.spinTime > 0 {
+		w.shared.claims = sharedcopy.In(w.control[wordClaims:])
+	}
+}
+
+// moveShared is move of memory of Alloc to or from a mapped part, together with the part's owner; false if it
+// has done nothing that counts.
+func (t *Target) moveShared(op transport.Opcode, buf []byte, at int) bool {
+	e := t.w.e
+	if t.part != nil || t.rank == e.rank || e.waiters.spinTime == 0 || e.allocated.count.Load() == 0 {
+		return false
+	}
+	user := t.controlWord(wordUser)
+	if !atomic.CompareAndSwapUint64(user, 0, uint64(e.rank)+1) {
+		return false
+	}
+	defer atomic.StoreUint64(user, 0)
+	if t.leader.Claims == nil {
+		t.leader.Claims = (*sharedcopy.Claims)(unsafe.Pointer(t.controlWord(wordClaims)))
+	}
+	if t.leader.Broken || !t.leader.Worthwhile(uint64(len(buf))) {
+		return false
+	}
+	for len(buf) > 0 {
+		n := min(len(buf), sharedcopy.MaxPart)
+		if !t.movePart(op, buf[:n], at) {
+			return false
+		}
+		buf, at = buf[n:], at+n
+	}
+	return true
+}
+
+// movePart is moveShared of a part of the bytes, by whoever uses the claims.
+func (t *Target) movePart(op transport.Opcode, buf []byte, at int) bool {
+	mr := t.registerShared(op, buf)
+	if mr == nil {
+		return false
+	}
+	there := unsafe.Slice((*byte)(unsafe.Add(t.Base(), at)), len(buf))
+	t.leader.AfterOthers()
+	p := sharedcopy.Part{ID: uint64(t.w.e.rank), Key: uint64(mr.Key()), At: uint64(at), Length: uint64(len(buf))}
+	from, to := there, buf
+	var wait ownerWait
+	if op == transport.OpWrite {
+		p.ID |= movesIn
+		from, to = buf, there
+	}
+	ok := t.leader.Copy(&p, func(i, end uint64) bool {
+		copy(to[i:end], from[i:end])
+		return true
+	}, func() bool { return op == transport.OpWrite && t.waitOn(&wait) })
+	t.w.e.mu.Lock()
+	defer t.w.e.mu.Unlock()
+	return mr.Deregister() == nil && ok // after that the owner writes nothing here
+}
+
+// ownerWait is a wait for an owner that is late.
+type ownerWait struct {
+	last   time.Time
+	lasted time.Duration // but for what this process itself may have stood still
+}
+
+// ownerTimeout is how long an owner may take for a copy of 256 KiB.
+const ownerTimeout = 2 * time.Second
+
+// waitOn tells whether to wait on for an owner that has not copied what it has claimed of a Put. It has to be
+// waited for as long as it may go on, since what it writes to its part then would be old.
+func (t *Target) waitOn(o *ownerWait) bool {
+	runtime.Gosched()
+	now, e := time.Now(), t.w.e
+	if !o.last.IsZero() {
+		o.lasted += min(now.Sub(o.last), ownerTimeout/10)
+	}
+	o.last = now
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.stopped == nil && !e.completionHandler.active() {
+		e.progress.poll()
+	}
+	if p := e.peers[t.rank]; o.lasted > ownerTimeout && t.unusable() == nil {
+		e.failures.failPeer(p, errPutStands)
+	}
+	return t.unusable() == nil
+}
+
+var errPutStands = fmt.Errorf("%w: its share of a Put to its part of a window is not copied", transport.ErrPeerLost)
+
+// registerShared gives the target the right that a copy needs; nil if it cannot have that, or not cheaply.
+func (t *Target) registerShared(op transport.Opcode, buf []byte) transport.MR {
+	e := t.w.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p := e.peers[t.rank]
+	if m, _ := e.allocated.find(buf); m == nil || p == nil || p.state != peerOpen {
+		return nil
+	}
+	rights := transport.LocalWrite | transport.RemoteWrite
+	if op == transport.OpWrite {
+		rights = transport.RemoteRead
+	}
+	mr, err := p.fabric.pd.Register(buf, rights)
+	if err != nil {
+		return nil
+	}
+	return mr
+}
+
+// claimsPerPass bounds what one pass copies of a window, 256 KiB each.
+const claimsPerPass = 4
+
+// copyShared copies shares of what others move to or from parts of this rank at this moment. It tells whether
+// there was anything. Call it in every pass.
+func (w *windows) copyShared() (did bool) {
+	for _, win := range w.list {
+		if s := &win.shared; s.claims != nil && s.claims.State() != s.over {
+			for k := 0; k < claimsPerPass && win.copyPages(); k++ {
+				did = true
+			}
+		}
+	}
+	return did
+}
+
+// copyPages copies the pages of one claim; false if all are claimed.
+func (w *Window) copyPages() bool {
+	s, o := &w.shared, w.shared.claims.Look()
+	if o.Turn() == s.refused {
+		return false
+	}
+	p := w.e.openPeer(o.ID &^ movesIn)
+	if p == nil || !o.Open() || o.At > uint64(len(w.mem)) || o.Length > uint64(len(w.mem))-o.At {
+		s.over = o.Word()
+		return false
+	}
+	from, n := s.claims.ClaimBack(&o)
+	if n == 0 {
+		return true
+	}
+	var err error
+	s.peer = transport.Segment{Key: transport.Key(o.Key), Offset: from, Length: n}
+	if here := w.mem[o.At+from:][:n]; o.ID&movesIn != 0 {
+		err = p.ch.QP().Get(here, &s.peer)
+	} else {
+		err = p.ch.QP().Put(here, &s.peer)
+	}
+	if err != nil {
+		s.refused = o.Turn()
+		s.claims.Refuse(&o, err != transport.ErrNotNow)
+		return false
+	}
+	s.claims.Done(&o)
+	w.e.windows.copied += n
+	return true
+}
+
+// openPeer is the peer of a world rank that one has named; nil if it is not open.
+func (e *Engine) openPeer(rank uint64) *peer {
+	if rank >= uint64(len(e.peers)) {
+		return nil
+	}
+	if p := e.peers[rank]; p != nil && p.state == peerOpen && p.rank != e.rank {
+		return p
+	}
+	return nil
+}

@@ -42,9 +42,8 @@ func (l *Leader) tried(pages uint64) {
 // Copy copies a part together with the helper. copyRange copies the bytes from one position in the part up to
 // another one, or fails. If Copy returns false some of the bytes are not there.
 //
-// late is called when the helper does not come to the end of what it has claimed. It tells whether to wait for
-// it on; if not, copyRange copies the bytes, and the helper may do so once more until the part's key is out of
-// use.
+// late is called when the helper does not come to the end of what it has claimed. It tells whether to wait on;
+// if not, copyRange copies the bytes, and the helper may do so once more until the part's key is out of use.
 func (l *Leader) Copy(p *Part, copyRange func(from, to uint64) bool, late func() bool) (ok bool) {
 	l.turn++
 	pages := Pages(p.Length)
@@ -67,8 +66,8 @@ func (l *Leader) Copy(p *Part, copyRange func(from, to uint64) bool, late func()
 	return ok
 }
 
-// copiedLooks is how often a leader looks for the end of what the helper copies, before the helper is late: for
-// two milliseconds or more. It copies 4 MiB in less, unless it has lost its core.
+// copiedLooks is how often a leader looks for the end of what the helper copies, before the helper is late:
+// for two milliseconds or more. It copies 4 MiB in less, unless it has lost its core.
 const copiedLooks = 1 << 21
 
 // awaitCopied waits until the helper has copied its pages; false if it does not come to it, or cannot.

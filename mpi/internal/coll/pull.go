@@ -25,6 +25,9 @@ const (
 	// the quickest Bcast unless the root can copy pieces and there are enough of them.
 	sharedBcastMin = 64 << 10
 	pairPiecesMin  = 768 << 10
+	// From so many bytes of all ranks on, which no cache holds, messages do better than an Alltoall that
+	// pulls, if ranks take turns on their processors: a rank then leaves before the others have all.
+	pullAlltoallMost = 16 << 20
 	// pullChunk is how much of a vector is read and combined at a time: it stays in the cache in between.
 	pullChunk = 64 << 10
 )
@@ -53,7 +56,7 @@ func suitsPull(c *Call) bool {
 	if c.Operation == OpBcast {
 		least = pullBcastMin
 	}
-	return pulls(c) && c.bytes() >= least && c.Count >= c.Size && !suitsMessage(c)
+	return pulls(c) && c.bytes() >= least && c.Count >= c.Size && !suitsMessage(c) && !suitsMessages(c)
 }
 
 // suitsMessage tells whether one message does better than a Bcast that pulls.
@@ -61,6 +64,11 @@ func suitsMessage(c *Call) bool {
 	n := c.bytes()
 	return c.Operation == OpBcast && c.Size == 2 && !c.sharesProcessors() && n >= sharedBcastMin &&
 		(n < pairPiecesMin || n > pipelineBcastMax)
+}
+
+// suitsMessages tells whether messages do better than an Alltoall that pulls.
+func suitsMessages(c *Call) bool {
+	return c.Operation == OpAlltoall && c.sharesProcessors() && c.Size*c.Size*c.bytes() >= pullAlltoallMost
 }
 
 // pull reads a span of a peer's memory.

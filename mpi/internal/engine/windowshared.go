@@ -11,9 +11,9 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// A long Put or Get of a part that is mapped here is a copy, and the rank whose part it is may have nothing to
-// do meanwhile. Then it copies a share of the bytes (docs/adr/0071). Claims in the control block of the part
-// say who copies what. They serve one operation at a time; the others are copied by their callers alone.
+// A long Put or Get of a part that is mapped here is a copy, and the rank whose part it is may have nothing
+// to do meanwhile. Then it copies a share of the bytes (docs/adr/0071). Claims in the control block of the
+// part say who copies what. They serve one operation at a time; the others are copied by their callers alone.
 
 // SharedMove is how long a Put or a Get is that both ends may copy.
 const SharedMove = 128 << 10
@@ -72,7 +72,8 @@ func (t *Target) movePart(op transport.Opcode, buf []byte, at int) bool {
 	}
 	there := unsafe.Slice((*byte)(unsafe.Add(t.Base(), at)), len(buf))
 	t.leader.AfterOthers()
-	p := sharedcopy.Part{ID: uint64(t.w.e.rank), Key: uint64(mr.Key()), At: uint64(at), Length: uint64(len(buf))}
+	p := sharedcopy.Part{ID: uint64(t.w.e.rank), Key: uint64(mr.Key()), At: uint64(at),
+		Length: uint64(len(buf))}
 	from, to := there, buf
 	var wait ownerWait
 	if op == transport.OpWrite {
@@ -117,7 +118,8 @@ func (t *Target) waitOn(o *ownerWait) bool {
 	return t.unusable() == nil
 }
 
-var errPutStands = fmt.Errorf("%w: its share of a Put to its part of a window is not copied", transport.ErrPeerLost)
+var errPutStands = fmt.Errorf("%w: its share of a Put to its part of a window is not copied",
+	transport.ErrPeerLost)
 
 // registerShared gives the target the right that a copy needs; nil if it cannot have that, or not cheaply.
 func (t *Target) registerShared(op transport.Opcode, buf []byte) transport.MR {

@@ -43,7 +43,8 @@ func (l *Leader) tried(pages uint64) {
 // to another one, or fails. If Copy returns false some of the bytes are not there.
 //
 // late is called when the helper does not come to the end of what it has claimed. It tells whether to wait
-// on; if not, copyRange copies the bytes, and the helper may do so once more until the part's key is out of use.
+// on; if not, copyRange copies the bytes, and the helper may do so once more until the part's key is out of
+// use.
 func (l *Leader) Copy(p *Part, copyRange func(from, to uint64) bool, late func() bool) (ok bool) {
 	l.turn++
 	pages := Pages(p.Length)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -13,14 +14,17 @@ import (
 )
 
 // explain sees to it that a job which does not end says where it stands: shortly before the launcher ends it
-// for that the ranks show their goroutines, and if the launcher does not end it the whole test does, with the
-// launcher's. It returns what has to be called at the job's end.
-func explain(timeout time.Duration) (over func()) {
+// for that its ranks, which have the mark in their environment, show their goroutines, and if the launcher
+// does not end it the whole test does, with the launcher's. It returns what has to be called at the job's end.
+func explain(timeout time.Duration, mark string) (over func()) {
 	// a rank may take that long to write where it is, on a machine that does much else
 	const telling = 2 * time.Second
 	ask := time.AfterFunc(timeout-max(timeout/20, telling), func() {
 		for _, c := range children() {
-			syscall.Kill(c.pid, syscall.SIGQUIT)
+			environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", c.pid))
+			if slices.Contains(strings.Split(string(environ), "\x00"), mark) {
+				syscall.Kill(c.pid, syscall.SIGQUIT)
+			}
 		}
 	})
 	late := timeout + time.Minute // far more than the launcher takes to kill what does not end

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -17,10 +18,29 @@ var waiting = Body("waiting", func() error {
 	return nil
 })
 
+// overVariable names a file that is there when the job beside this one has ended.
+const overVariable = "LAUNCHERTEST_OVER"
+
+var beside = Body("beside", func() error {
+	for {
+		if _, err := os.Stat(os.Getenv(overVariable)); err == nil {
+			return nil
+		}
+		time.Sleep(time.Millisecond)
+	}
+})
+
+// The ranks of a job that does not end show where they are; those of a job beside it are left in peace.
 func TestRun_TellsWhereRanksAreThatDoNotEnd(t *testing.T) {
+	over := filepath.Join(t.TempDir(), "over")
+	other := make(chan Result)
+	go func() { other <- Run(t, Ranks(1, beside, overVariable+"="+over)) }()
 	r := run(t, launcher.Job{Apps: []launcher.App{Ranks(2, waiting)}, Timeout: 6 * time.Second})
+	require.NoError(t, os.WriteFile(over, nil, 0o600))
 	require.Error(t, r.Failure)
 	require.Contains(t, r.Err, "hang_test.go", "where a rank is")
+	o := <-other
+	require.NoError(t, o.Failure, o.Err)
 }
 
 func TestStanding_ShowsTheProcessesOfThisOneAlone(t *testing.T) {

@@ -22,7 +22,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -126,12 +128,22 @@ func RunSurvivingFor(t testing.TB, limit time.Duration, apps ...launcher.App) Re
 	return run(t, launcher.Job{Apps: apps, Timeout: limit, Survive: true})
 }
 
+// jobVariable tells the ranks of a job from those of jobs beside it.
+const jobVariable = "LAUNCHERTEST_JOB"
+
+var jobs atomic.Int64
+
 func run(t testing.TB, job launcher.Job) Result {
 	t.Helper()
 	var r Result
 	out, outDone := capture(t, &r.Out)
 	errs, errDone := capture(t, &r.Err)
-	defer explain(job.Timeout)()
+	mark := fmt.Sprintf("%s=%d", jobVariable, jobs.Add(1))
+	job.Apps = slices.Clone(job.Apps)
+	for i := range job.Apps {
+		job.Apps[i].Env = append(job.Apps[i].Env[:len(job.Apps[i].Env):len(job.Apps[i].Env)], mark)
+	}
+	defer explain(job.Timeout, mark)()
 	job.Stdin, job.Out, job.Err = launcher.InputNone, out, errs
 	r.Failure = launcher.Run(t.Context(), job)
 	out.Close()

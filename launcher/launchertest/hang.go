@@ -14,8 +14,8 @@ import (
 )
 
 // explain sees to it that a job which does not end says where it stands: shortly before the launcher ends it
-// for that its ranks, which have the mark in their environment, show their goroutines, and if the launcher
-// does not end it the whole test does, with the launcher's. It returns what has to be called at the job's end.
+// for that its ranks, which have the mark in their environment, show their goroutines. If the launcher does
+// not end it the whole test ends, with the launcher's. It returns what has to be called at the job's end.
 func explain(timeout time.Duration, mark string) (over func()) {
 	// a rank may take that long to write where it is, on a machine that does much else
 	const telling = 2 * time.Second

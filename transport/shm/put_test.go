@@ -139,16 +139,44 @@ func TestPut_DeregisterForgetsWhoHasEnded(t *testing.T) {
 
 // A peer that does not come to the end of its Put is killed.
 func TestPut_WhoStaysInItIsKilled(t *testing.T) {
-	a, b := couple(t, Options{PeerTimeout: MinPeerTimeout})
-	child := exec.Command("sleep", "1000")
-	require.NoError(t, child.Start())
-	b.qp.peer.own.Pid = child.Process.Pid
+	for name, register := range map[string]func(*testing.T, *end, int) (transport.MR, *entry){
+		"memory of the program": outside, "memory of the arena": inside,
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := couple(t, Options{PeerTimeout: MinPeerTimeout})
+			child := exec.Command("sleep", "1000")
+			require.NoError(t, child.Start())
+			b.qp.peer.own.Pid = child.Process.Pid
+			m, e := register(t, b, 100)
+			goOn := stop(a, e)
+			done := make(chan error)
+			go func() { done <- m.Deregister() }()
+			require.Error(t, child.Wait())
+			require.Equal(t, syscall.SIGKILL, child.ProcessState.Sys().(syscall.WaitStatus).Signal())
+			goOn()
+			require.NoError(t, <-done)
+		})
+	}
+}
+
+// Where that is in vain the device says that this process can only end.
+func TestPut_WhoCannotBeKilledIsFatal(t *testing.T) {
+	told := make(chan error, 1)
+	o := Options{PeerTimeout: MinPeerTimeout, Fatal: func(_ uint32, err error) { told <- err }}
+	a, b := couple(t, o)
+	b.qp.peer.own.Pid = 1 // which nobody kills
 	m, e := outside(t, b, 100)
 	goOn := stop(a, e)
 	done := make(chan error)
 	go func() { done <- m.Deregister() }()
-	require.Error(t, child.Wait())
-	require.Equal(t, syscall.SIGKILL, child.ProcessState.Sys().(syscall.WaitStatus).Signal())
+	err := <-told
+	require.ErrorIs(t, err, transport.ErrPeerLost)
+	require.ErrorContains(t, err, "nor after its process was killed")
+	select {
+	case <-done:
+		t.Fatal("the memory is given back while a peer may write there")
+	default:
+	}
 	goOn()
 	require.NoError(t, <-done)
 }

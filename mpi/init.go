@@ -234,6 +234,9 @@ func join(ctx context.Context, options []Config, told bool) (*Comm, error) {
 			log.Warn(text)
 		}
 	}
+	if conf.PeerTimeout, err = set.Of(setting.PeerTimeout).Duration(); err != nil {
+		return nil, errors.Join(err, wire.Leave())
+	}
 	if conf.SpinTime, err = wire.SpinFor(); err != nil {
 		return nil, errors.Join(err, wire.Leave())
 	}

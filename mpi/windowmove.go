@@ -7,7 +7,8 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// Put writes src to a rank's part, from element at on (MPI 4.1, 12.3.1). It does not wait for that rank. src
+// Put writes src to a rank's part, from element at on (MPI 4.1, 12.3.1). It does not wait for a call of that
+// rank. A rank on the same host that waits in one may copy a share of 128 KiB or more of memory of Alloc. src
 // must not be changed before the epoch is closed, or Flush or FlushLocal has returned.
 func (w *Win[T]) Put(src []T, rank, at int) error {
 	if there := w.base().mapped(rank, at, len(src)); there != nil {
@@ -24,8 +25,9 @@ func (w *Win[T]) Put(src []T, rank, at int) error {
 	return w.base().fail("Put", rank, err)
 }
 
-// Get reads elements of a rank's part, from element at on, into dst (MPI 4.1, 12.3.2). It does not wait for
-// that rank. dst holds the elements when the epoch is closed, or Flush or FlushLocal has returned.
+// Get reads elements of a rank's part, from element at on, into dst (MPI 4.1, 12.3.2). It does not wait for a
+// call of that rank, which may share the copying as with Put. dst holds the elements when the epoch is closed,
+// or Flush or FlushLocal has returned.
 func (w *Win[T]) Get(dst []T, rank, at int) error {
 	if there := w.base().mapped(rank, at, len(dst)); there != nil {
 		copy(dst, unsafe.Slice((*T)(there), len(dst)))

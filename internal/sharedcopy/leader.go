@@ -29,9 +29,9 @@ func (l *Leader) Worthwhile(n uint64) bool {
 // AfterOthers has the next turn follow that of another leader. Only one of them uses the claims at a time.
 func (l *Leader) AfterOthers() { l.turn = uint32(turnOf(l.Claims.State()).number) }
 
-// tried notes how much the helper has copied in a turn.
-func (l *Leader) tried(pages uint64) {
-	if pages > 0 {
+// tried notes whether the helper has copied anything in a turn.
+func (l *Leader) tried(helped bool) {
+	if helped {
 		l.alone = 0
 		return
 	}
@@ -60,11 +60,11 @@ func (l *Leader) Copy(p *Part, copyRange func(from, to uint64) bool, late func()
 		}
 	}
 	helped := pages - next
-	l.tried(helped)
-	if helped > 0 && !l.awaitCopied(helped, late) {
-		ok = ok && own(next, pages)
+	copied := helped == 0 || l.awaitCopied(helped, late)
+	if p.Length >= Min { // of a shorter rest the helper has no share
+		l.tried(helped > 0 && copied)
 	}
-	return ok
+	return ok && (copied || own(next, pages))
 }
 
 // copiedLooks is how often a leader looks for the end of what the helper copies, before the helper is late:

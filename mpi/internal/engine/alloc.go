@@ -24,6 +24,8 @@ type allocated struct {
 	e     *Engine
 	list  []*Memory    // in the order of addresses
 	count atomic.Int32 // of list, for those who do not have the lock
+	// all that was ever allocated lies between these addresses, for those who do not have the lock
+	low, high atomic.Uintptr
 }
 
 // Alloc gives n bytes (n > 0) of zeroed memory on pages of its own. Peers have no right to the region: nobody
@@ -43,7 +45,25 @@ func (e *Engine) Alloc(n int) ([]byte, error) {
 	_, i := e.allocated.find(m.bytes)
 	e.allocated.list = slices.Insert(e.allocated.list, i, m)
 	e.allocated.count.Add(1)
+	e.allocated.widen(m.bytes)
 	return m.bytes, nil
+}
+
+// widen has the bounds enclose memory.
+func (l *allocated) widen(mem []byte) {
+	at := uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
+	if low := l.low.Load(); low == 0 || at < low {
+		l.low.Store(at)
+	}
+	if end := at + uintptr(len(mem)); end > l.high.Load() {
+		l.high.Store(end)
+	}
+}
+
+// mayHave tells whether memory may be of the list, without the lock.
+func (l *allocated) mayHave(mem []byte) bool {
+	at := uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
+	return at >= l.low.Load() && at < l.high.Load()
 }
 
 // Free gives back what Alloc gave. It refuses, with ErrBuffer, what is anything else, and what is in use.

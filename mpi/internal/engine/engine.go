@@ -46,6 +46,7 @@ type Config struct {
 	Passive        time.Duration // between two passes for windows while the rank computes; 0 for none
 	Lookup         Lookup
 	ConnectTimeout time.Duration
+	PeerTimeout    time.Duration // how long a peer may leave a share of a Put or a Get uncopied
 	SpinTime       time.Duration // how long a waiting rank polls before it sleeps
 	// if not nil: told when a peer has failed, before this rank acts on it; does not block
 	PeerLost func(rank int)
@@ -149,7 +150,7 @@ func (e *Engine) init(c Config) {
 	e.mu.Init()
 	e.requests.e, e.sends.e, e.recvs.e, e.probes.e, e.cancels.e = e, e, e, e, e
 	e.progress.e, e.collectives.e, e.allocated.e, e.completionHandler.e = e, e, e, e
-	e.windows.e, e.views.e = e, e
+	e.windows.e, e.windows.peerTimeout, e.views.e = e, c.PeerTimeout, e
 	e.windows.passive.init(e, c.Passive)
 	e.routes.init(e)
 	e.unexpected.init(e, c)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/weft-mpi/weft/mpi/internal/rma"
@@ -63,12 +64,14 @@ const WindowAlignment = 8
 // Invariants, under the lock: an operation that is posted has an entry until its completion has come or its
 // peer has failed; memory of the caller is registered for no longer than that.
 type windows struct {
-	e        *Engine
-	list     []*Window
-	free     *windowMessage
-	passive  passiveProgress
-	operands [rma.MaxUpdate / wordBytes]uint64 // of the UPDATE that is carried out
-	copied   uint64                            // bytes, of Puts and Gets of others
+	e       *Engine
+	list    []*Window
+	free    *windowMessage
+	passive passiveProgress
+	// how long the owner of a part may leave a share of a Put or a Get uncopied
+	peerTimeout time.Duration
+	operands    [rma.MaxUpdate / wordBytes]uint64 // of the UPDATE that is carried out
+	copied      uint64                            // bytes, of Puts and Gets of others
 }
 
 // NewWindow makes this rank's part of a window of memory mem, which may be empty, with elements of a type.

@@ -195,6 +195,7 @@ func (w *windows) complete(o *oneSided, err error) {
 // onPeerFailed ends what is posted at a peer that has failed; nothing is placed any more.
 func (w *windows) onPeerFailed(p *peer) {
 	for _, win := range w.list {
+		win.endUse(p)
 		for i := range win.targets {
 			if t := &win.targets[i]; t.rank == p.rank {
 				t.failure.CompareAndSwap(nil, &p.cause)

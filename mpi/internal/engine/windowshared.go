@@ -29,20 +29,29 @@ type sharedMoves struct {
 	peer    transport.Segment
 }
 
-// enableSharedMoves has this rank copy for others while it waits, if it has a core of its own for that.
+// enableSharedMoves has this rank copy for others while it waits, if it has a core of its own for that and
+// they have its part mapped. The lock is held.
 func (w *Window) enableSharedMoves() {
-	if w.dynamic == nil && w.e.waiters.spinTime > 0 {
+	if w.dynamic == nil && w.e.waiters.spinTime > 0 && len(w.mem) >= SharedMove && w.shares(w.mem) {
 		w.shared.claims = sharedcopy.In(w.control[wordClaims:])
 	}
+}
+
+// endUse has others use the claims of this rank's part if a peer that has failed used them.
+func (w *Window) endUse(p *peer) {
+	user := (*uint64)(unsafe.Pointer(&w.control[wordUser]))
+	atomic.CompareAndSwapUint64(user, uint64(p.rank)+1, 0)
 }
 
 // moveShared is move of memory of Alloc to or from a mapped part, together with the part's owner; false if it
 // has done nothing that counts.
 func (t *Target) moveShared(op transport.Opcode, buf []byte, at int) bool {
 	e := t.w.e
-	if t.part != nil || t.rank == e.rank || e.waiters.spinTime == 0 || e.allocated.count.Load() == 0 {
+	if t.part != nil || t.rank == e.rank || e.waiters.spinTime == 0 || !e.allocated.mayHave(buf) ||
+		!t.leading.TryLock() {
 		return false
 	}
+	defer t.leading.Unlock()
 	user := t.controlWord(wordUser)
 	if !atomic.CompareAndSwapUint64(user, 0, uint64(e.rank)+1) {
 		return false
@@ -54,38 +63,50 @@ func (t *Target) moveShared(op transport.Opcode, buf []byte, at int) bool {
 	if t.leader.Broken || !t.leader.Worthwhile(uint64(len(buf))) {
 		return false
 	}
-	for len(buf) > 0 {
+	for len(buf) >= sharedcopy.Min {
 		n := min(len(buf), sharedcopy.MaxPart)
 		if !t.movePart(op, buf[:n], at) {
 			return false
 		}
 		buf, at = buf[n:], at+n
 	}
+	t.copyRange(op, buf, at)
 	return true
+}
+
+// copyRange moves bytes from or to a mapped part.
+func (t *Target) copyRange(op transport.Opcode, buf []byte, at int) {
+	if len(buf) == 0 {
+		return
+	}
+	there := unsafe.Slice((*byte)(unsafe.Add(t.Base(), at)), len(buf))
+	if op == transport.OpWrite {
+		copy(there, buf)
+	} else {
+		copy(buf, there)
+	}
 }
 
 // movePart is moveShared of a part of the bytes, by whoever uses the claims.
 func (t *Target) movePart(op transport.Opcode, buf []byte, at int) bool {
-	mr := t.registerShared(op, buf)
+	mr, memory := t.registerShared(op, buf)
 	if mr == nil {
 		return false
 	}
-	there := unsafe.Slice((*byte)(unsafe.Add(t.Base(), at)), len(buf))
-	t.leader.AfterOthers()
 	p := sharedcopy.Part{ID: uint64(t.w.e.rank), Key: uint64(mr.Key()), At: uint64(at),
 		Length: uint64(len(buf))}
-	from, to := there, buf
-	var wait ownerWait
 	if op == transport.OpWrite {
 		p.ID |= movesIn
-		from, to = buf, there
 	}
-	ok := t.leader.Copy(&p, func(i, end uint64) bool {
-		copy(to[i:end], from[i:end])
+	var wait ownerWait
+	t.leader.AfterOthers()
+	ok := t.leader.Copy(&p, func(from, to uint64) bool {
+		t.copyRange(op, buf[from:to], at+int(from))
 		return true
-	}, func() bool { return op == transport.OpWrite && t.waitOn(&wait) })
+	}, func() bool { return t.waitOn(&wait) })
 	t.w.e.mu.Lock()
 	defer t.w.e.mu.Unlock()
+	memory.pins--
 	return mr.Deregister() == nil && ok // after that the owner writes nothing here
 }
 
@@ -95,40 +116,46 @@ type ownerWait struct {
 	lasted time.Duration // but for what this process itself may have stood still
 }
 
-// ownerTimeout is how long an owner may take for a copy of 256 KiB.
-const ownerTimeout = 2 * time.Second
-
-// waitOn tells whether to wait on for an owner that has not copied what it has claimed of a Put. It has to be
-// waited for as long as it may go on, since what it writes to its part then would be old.
-func (t *Target) waitOn(o *ownerWait) bool {
-	runtime.Gosched()
-	now, e := time.Now(), t.w.e
+// step notes that time has passed.
+func (o *ownerWait) step() {
+	now := time.Now()
 	if !o.last.IsZero() {
-		o.lasted += min(now.Sub(o.last), ownerTimeout/10)
+		o.lasted += min(now.Sub(o.last), 100*time.Millisecond)
 	}
 	o.last = now
+}
+
+// waitOn tells whether to wait on for an owner that has not copied what it has claimed. It has to be waited
+// for as long as it may go on: what it stores in its part then would be old. One that has stopped is found to
+// have failed; one that does everything else is given up here.
+func (t *Target) waitOn(o *ownerWait) bool {
+	runtime.Gosched()
+	o.step()
+	e := t.w.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.stopped == nil && !e.completionHandler.active() {
 		e.progress.poll()
 	}
-	if p := e.peers[t.rank]; o.lasted > ownerTimeout && t.unusable() == nil {
-		e.failures.failPeer(p, errPutStands)
+	if p := e.peers[t.rank]; o.lasted > e.windows.peerTimeout && t.unusable() == nil {
+		e.failures.failPeer(p, errShareStands)
 	}
 	return t.unusable() == nil
 }
 
-var errPutStands = fmt.Errorf("%w: its share of a Put to its part of a window is not copied",
+var errShareStands = fmt.Errorf("%w: its share of a Put to its part of a window, or of a Get, stands",
 	transport.ErrPeerLost)
 
-// registerShared gives the target the right that a copy needs; nil if it cannot have that, or not cheaply.
-func (t *Target) registerShared(op transport.Opcode, buf []byte) transport.MR {
+// registerShared gives the target the right that a copy needs, and pins the memory; nil if that cannot be
+// done, or not cheaply.
+func (t *Target) registerShared(op transport.Opcode, buf []byte) (transport.MR, *Memory) {
 	e := t.w.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p := e.peers[t.rank]
-	if m, _ := e.allocated.find(buf); m == nil || p == nil || p.state != peerOpen {
-		return nil
+	m, _ := e.allocated.find(buf)
+	if m == nil || p == nil || p.state != peerOpen {
+		return nil, nil
 	}
 	rights := transport.LocalWrite | transport.RemoteWrite
 	if op == transport.OpWrite {
@@ -136,9 +163,10 @@ func (t *Target) registerShared(op transport.Opcode, buf []byte) transport.MR {
 	}
 	mr, err := p.fabric.pd.Register(buf, rights)
 	if err != nil {
-		return nil
+		return nil, nil
 	}
-	return mr
+	m.pins++
+	return mr, m
 }
 
 // claimsPerPass bounds what one pass copies of a window, 256 KiB each.

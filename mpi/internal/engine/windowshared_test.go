@@ -17,12 +17,14 @@ import (
 
 	"github.com/weft-mpi/weft/internal/sharedcopy"
 	"github.com/weft-mpi/weft/mpi/internal/rma"
+	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/shm"
 )
 
 // sharedWindow is a window of ranks that have cores of their own, with memory of rank 0 that has a pattern.
-func sharedWindow(t *testing.T, n, size int) (w []*Engine, wins []*Window, mem []byte) {
-	w = worldOf(t, shmDevices(t, n, shm.Options{}), Config{SpinTime: time.Second})
+// An owner that does not copy its share is given up after the timeout.
+func sharedWindow(t *testing.T, n, size int, timeout time.Duration) (w []*Engine, wins []*Window, mem []byte) {
+	w = worldOf(t, shmDevices(t, n, shm.Options{}), Config{SpinTime: time.Second, PeerTimeout: timeout})
 	cards, all := make([]WindowCard, n), make([]int, n)
 	wins = make([]*Window, n)
 	for i, e := range w {
@@ -43,7 +45,6 @@ func sharedWindow(t *testing.T, n, size int) (w []*Engine, wins []*Window, mem [
 // moveRanges has a rank get ranges of rank 0's part, and put ranges to its own share of the second half of it,
 // and compare them, until there are rounds of them and enough says so.
 func moveRanges(e *Engine, win *Window, mem []byte, rounds int, enough func() bool) error {
-	rng := rand.New(rand.NewPCG(5, uint64(e.rank)))
 	buf, err := e.Alloc(len(mem) / 2)
 	if err != nil {
 		return err
@@ -53,7 +54,17 @@ func moveRanges(e *Engine, win *Window, mem []byte, rounds int, enough func() bo
 		return err
 	}
 	share := len(mem) / 2 / (len(win.targets) - 1)
-	first, mine := mem[:len(mem)/2], mem[len(mem)/2+(e.rank-1)*share:][:share]
+	mine := mem[len(mem)/2+(e.rank-1)*share:][:share]
+	if err := moveIn(e, target, buf, mem, mine, rounds, enough); err != nil {
+		return err
+	}
+	return e.Free(buf)
+}
+
+// moveIn is moveRanges through a buffer, with a share of the memory.
+func moveIn(e *Engine, target *Target, buf, mem, mine []byte, rounds int, enough func() bool) (err error) {
+	rng := rand.New(rand.NewPCG(5, uint64(e.rank)))
+	first := mem[:len(mem)/2]
 	for i := 0; i < rounds || !enough(); i++ {
 		n := SharedMove + rng.IntN(1<<(15+rng.IntN(8)))
 		switch { // whether the owner comes to copy something is a matter of chance: it has many
@@ -89,7 +100,7 @@ func moveRanges(e *Engine, win *Window, mem []byte, rounds int, enough func() bo
 			return errors.New("bytes beside the range were changed")
 		}
 	}
-	return e.Free(buf)
+	return nil
 }
 
 func copiedBy(e *Engine) uint64 {
@@ -101,7 +112,7 @@ func copiedBy(e *Engine) uint64 {
 // TestSharedMoves: two ranks at once get and put ranges of every length of the part of a third one, which
 // waits for them and copies some of the bytes.
 func TestSharedMoves(t *testing.T) {
-	w, wins, mem := sharedWindow(t, 3, 10<<20)
+	w, wins, mem := sharedWindow(t, 3, 10<<20, time.Minute)
 	ranks(t, w, func(e *Engine) error {
 		if e.Rank() > 0 {
 			enough := func() bool { return copiedBy(w[0]) > 0 }
@@ -118,7 +129,7 @@ func TestSharedMoves(t *testing.T) {
 
 // TestSharedMoves_OfARankThatComputes are made by the others alone, and so are those into other memory.
 func TestSharedMoves_OfARankThatComputes(t *testing.T) {
-	w, wins, mem := sharedWindow(t, 2, 6<<20)
+	w, wins, mem := sharedWindow(t, 2, 6<<20, time.Minute)
 	over := make(chan struct{})
 	ranks(t, w, func(e *Engine) error {
 		if e.Rank() == 0 {
@@ -141,57 +152,105 @@ func TestSharedMoves_OfARankThatComputes(t *testing.T) {
 	require.Zero(t, w[0].windows.copied)
 }
 
-// TestSharedMoves_OfAnOwnerThatStands: what it has claimed of a Get, and does not copy, is copied by the other
-// end; of a Put the owner is given up, since it could do that later.
-func TestSharedMoves_OfAnOwnerThatStands(t *testing.T) {
-	w, wins, mem := sharedWindow(t, 2, 2<<20)
-	var struck atomic.Int32
-	over := make(chan struct{})
-	c := wins[0].shared.claims
-	wins[0].shared.claims = nil // no pass helps
-	var others sync.WaitGroup
-	defer others.Wait()
-	others.Go(func() {
-		for {
-			select {
-			case <-over:
-				return
-			default:
-			}
-			if o := c.Look(); o.Open() {
-				if _, n := c.ClaimBack(&o); n > 0 {
-					struck.Add(1)
-				}
-			}
-		}
-	})
-	defer close(over)
-	e, target := w[1], wins[1].Target(0)
+// TestSharedMoves_OfSeveralGoroutines of a rank are made side by side.
+func TestSharedMoves_OfSeveralGoroutines(t *testing.T) {
+	w, wins, mem := sharedWindow(t, 2, 8<<20, time.Minute)
 	ranks(t, w, func(e *Engine) error {
 		if e.Rank() == 0 {
 			_, err := e.recv(world0, nil, 1, 1, 1)
 			return err
 		}
-		return errors.Join(target.Reach(nil), e.Send(world0, nil, 0, 1))
+		target := wins[1].Target(0)
+		errs := []error{target.Reach(nil), nil, nil}
+		var all sync.WaitGroup
+		for i := range 2 {
+			buf, err := e.Alloc(4 << 20)
+			if err != nil {
+				return err
+			}
+			mine := mem[4<<20+i*2<<20:][:2<<20]
+			enough := func() bool { return copiedBy(w[0]) > 0 }
+			all.Go(func() { errs[i] = errors.Join(errs[i], moveIn(e, target, buf, mem, mine, 30, enough)) })
+		}
+		all.Wait()
+		return errors.Join(append(errs, e.Send(world0, nil, 0, 1))...)
 	})
-	buf, err := e.Alloc(1 << 20)
-	require.NoError(t, err)
-	for struck.Load() == 0 {
-		clear(buf)
-		require.NoError(t, target.Get(buf, 4096, nil))
-		require.Equal(t, mem[4096:][:len(buf)], buf)
+}
+
+// TestSharedMoves_OfAnOwnerThatStands: an owner that has claimed pages and does not copy them, but does all
+// else, is given up: it could do so later. Until then the caller's memory cannot be freed.
+func TestSharedMoves_OfAnOwnerThatStands(t *testing.T) {
+	for name, move := range map[string]func(*Target, []byte) error{
+		"Get": func(t *Target, b []byte) error { return t.Get(b, 0, nil) },
+		"Put": func(t *Target, b []byte) error { return t.Put(b, 0, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, wins, mem := sharedWindow(t, 2, 2<<20, 300*time.Millisecond)
+			e, target := w[1], wins[1].Target(0)
+			ranks(t, w, func(e *Engine) error {
+				if e.Rank() == 0 {
+					_, err := e.recv(world0, nil, 1, 1, 1)
+					return err
+				}
+				return errors.Join(target.Reach(nil), e.Send(world0, nil, 0, 1))
+			})
+			buf, err := e.Alloc(1 << 20)
+			require.NoError(t, err)
+			copy(buf, mem)
+			moved := make(chan error)
+			go func() {
+				for target.Err() == nil {
+					if err := move(target, buf); err != nil {
+						moved <- err
+						return
+					}
+				}
+				moved <- nil
+			}()
+			for c, n := wins[0].shared.claims, uint64(0); n == 0; {
+				if o := c.Look(); o.Open() {
+					_, n = c.ClaimBack(&o)
+				}
+			}
+			require.ErrorIs(t, e.Free(buf), ErrBuffer)
+			require.NoError(t, <-moved)
+			require.ErrorIs(t, target.Flush(nil), errShareStands)
+			require.ErrorIs(t, wins[1].FlushAll(nil), errShareStands)
+			require.Equal(t, mem[:len(buf)], buf)
+			require.NoError(t, e.Free(buf))
+		})
 	}
-	pattern(buf, 1, 2)
-	for struck.Store(0); struck.Load() == 0; {
-		require.NoError(t, target.Put(buf, 0, nil))
+}
+
+// TestSharedMoves_AfterAUserHasFailed: others use the claims then.
+func TestSharedMoves_AfterAUserHasFailed(t *testing.T) {
+	w, wins, _ := sharedWindow(t, 3, 1<<20, time.Minute)
+	user := wins[1].Target(0).controlWord
+	ranks(t, w, func(e *Engine) error {
+		if e.Rank() > 0 {
+			return errors.Join(wins[e.rank].Target(0).Reach(nil), e.Send(world0, nil, 0, 1))
+		}
+		for from := range 2 {
+			if _, err := e.recv(world0, nil, from+1, 1, 1); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	atomic.StoreUint64(user(wordUser), 2+1)
+	for rank := 1; rank <= 2; rank++ {
+		require.Equal(t, uint64(2+1), atomic.LoadUint64(user(wordUser)))
+		w[0].mu.Lock()
+		w[0].failures.failPeer(w[0].peers[rank], transport.ErrPeerLost)
+		w[0].mu.Unlock()
 	}
-	require.ErrorIs(t, target.Flush(nil), errPutStands)
+	require.Zero(t, atomic.LoadUint64(user(wordUser)))
 }
 
 // TestSharedMoves_OfALiar: whatever a peer writes to the claims of a part, its owner goes on, and shares moves
 // of others afterwards.
 func TestSharedMoves_OfALiar(t *testing.T) {
-	w, wins, mem := sharedWindow(t, 3, 6<<20)
+	w, wins, mem := sharedWindow(t, 3, 6<<20, time.Minute)
 	ranks(t, w, func(e *Engine) error {
 		win := wins[e.Rank()]
 		recv := func(from int) error { _, err := e.recv(world0, nil, from, 1, 1); return err }

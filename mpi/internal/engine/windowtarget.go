@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -25,7 +26,8 @@ type Target struct {
 
 	failure atomic.Pointer[error] // of the peer
 
-	leader sharedcopy.Leader // of whoever uses the claims
+	leading sync.Mutex // held by the goroutine whose Put or Get uses the claims of the part
+	leader  sharedcopy.Leader
 
 	// The engine's lock guards what follows.
 	keys    *windowKeys // in the fabric of the peer; nil before it was reached
@@ -228,13 +230,8 @@ func (t *Target) move(op transport.Opcode, buf []byte, at int, r *request, s *Ca
 		}
 		t.w.e.mu.Unlock()
 	}
-	there := unsafe.Slice((*byte)(unsafe.Add(t.Base(), at)), len(buf))
-	switch {
-	case len(buf) >= SharedMove && t.moveShared(op, buf, at):
-	case op == transport.OpWrite:
-		copy(there, buf)
-	default:
-		copy(buf, there)
+	if len(buf) < SharedMove || !t.moveShared(op, buf, at) {
+		t.copyRange(op, buf, at)
 	}
 	return nil
 }
@@ -287,6 +284,8 @@ func (w *Window) flushAll(placed bool, s *Canceller) (err error) {
 			err = cmp.Or(err, t.flushParts(placed, s))
 		case t.control.Load() == nil:
 			err = cmp.Or(err, t.flush(placed, s))
+		default:
+			err = cmp.Or(err, t.Err())
 		}
 	}
 	return err

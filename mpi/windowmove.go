@@ -26,8 +26,8 @@ func (w *Win[T]) Put(src []T, rank, at int) error {
 }
 
 // Get reads elements of a rank's part, from element at on, into dst (MPI 4.1, 12.3.2). It does not wait for a
-// call of that rank, which may share the copying as with Put. dst holds the elements when the epoch is closed,
-// or Flush or FlushLocal has returned.
+// call of that rank, which may share the copying as with Put. dst holds the elements when the epoch is
+// closed, or Flush or FlushLocal has returned.
 func (w *Win[T]) Get(dst []T, rank, at int) error {
 	if there := w.base().mapped(rank, at, len(dst)); there != nil {
 		copy(dst, unsafe.Slice((*T)(there), len(dst)))

@@ -5,7 +5,15 @@ import "github.com/weft-mpi/weft/mpi/internal/coll"
 // Allgather concatenates in from all ranks, in rank order, into out at every rank (MPI 4.1, 6.7). All ranks
 // pass the same length of in, and an out that is Size times as long. in may be InPlace, at all ranks: each
 // rank's block is then already at its place in out.
-func Allgather[T any](c *Comm, in, out []T) error { return run(allgather(c, in, out)) }
+func Allgather[T any](c *Comm, in, out []T) error {
+	if mayRepeat[T](c) && len(in)*c.size == len(out) && !isInPlace(in) && !isInPlace(out) {
+		key := callKey{operation: coll.OpAllgather, elem: sizeOf[T](), count: len(in)}
+		if done, err := c.repeat(key, bytesIn(in), bytesIn(out)); done {
+			return err
+		}
+	}
+	return run(allgather(c, in, out))
+}
 
 // Iallgather begins an Allgather. Until the request is complete, out must not be accessed and in must not be
 // changed.

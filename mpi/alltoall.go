@@ -5,7 +5,15 @@ import "github.com/weft-mpi/weft/mpi/internal/coll"
 // Alltoall sends block i of in to rank i and stores the block from rank i as block i of out (MPI 4.1, 6.8).
 // All ranks pass the same length of in and of out, a multiple of Size. in may be InPlace, at all ranks: the
 // blocks are then sent from out.
-func Alltoall[T any](c *Comm, in, out []T) error { return run(alltoall(c, in, out)) }
+func Alltoall[T any](c *Comm, in, out []T) error {
+	if mayRepeat[T](c) && len(in) == len(out) && len(in)%c.size == 0 && apart(memory(in), memory(out)) {
+		key := callKey{operation: coll.OpAlltoall, elem: sizeOf[T](), count: len(in) / c.size}
+		if done, err := c.repeat(key, bytesIn(in), bytesIn(out)); done {
+			return err
+		}
+	}
+	return run(alltoall(c, in, out))
+}
 
 // Ialltoall begins an Alltoall. Until the request is complete, out must not be accessed and in must not be
 // changed.

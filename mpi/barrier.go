@@ -3,7 +3,14 @@ package mpi
 import "github.com/weft-mpi/weft/mpi/internal/coll"
 
 // Barrier returns when every rank has called it (MPI 4.1, 6.3).
-func Barrier(c *Comm) error { return run(barrier(c)) }
+func Barrier(c *Comm) error {
+	if mayRepeat[byte](c) {
+		if done, err := c.repeat(callKey{operation: coll.OpBarrier, elem: 1}, nil, nil); done {
+			return err
+		}
+	}
+	return run(barrier(c))
+}
 
 // Ibarrier begins a Barrier. Its request is complete when every rank has begun it.
 func Ibarrier(c *Comm) (Request, error) { return start(barrier(c)) }

@@ -3,7 +3,15 @@ package mpi
 import "github.com/weft-mpi/weft/mpi/internal/coll"
 
 // Bcast copies buf from root to every rank (MPI 4.1, 6.4). All ranks pass the same length.
-func Bcast[T any](c *Comm, buf []T, root int) error { return run(bcast(c, buf, root)) }
+func Bcast[T any](c *Comm, buf []T, root int) error {
+	if mayRepeat[T](c) && !isInPlace(buf) {
+		key := callKey{operation: coll.OpBcast, elem: sizeOf[T](), count: len(buf), root: root}
+		if done, err := c.repeat(key, nil, bytesIn(buf)); done {
+			return err
+		}
+	}
+	return run(bcast(c, buf, root))
+}
 
 // Ibcast begins a Bcast. Until the request is complete, buf must not be accessed or, at root, changed.
 func Ibcast[T any](c *Comm, buf []T, root int) (Request, error) { return start(bcast(c, buf, root)) }

@@ -41,7 +41,8 @@ type collState struct {
 	mu     engine.Lock // held while own is in use
 	own    [2]engine.Collective
 	used   [2]string // their algorithms
-	latest int       // which of them the latest call was, or is, carried out with
+	keys   [2]callKey
+	latest int // which of them the latest call was, or is, carried out with
 
 	views atomic.Pointer[viewBlocks] // of the latest AlltoallView; nil while one has it
 
@@ -261,6 +262,7 @@ func (a *collectiveCall) runOwn(k *collState) error {
 		a.err = c.e.RunCollective(x)
 	}
 	x.Input, x.Output, x.Outgoing, x.Incoming = nil, nil, nil, nil
+	k.remember(a)
 	return a.err
 }
 
@@ -310,7 +312,9 @@ func setUp(a collectiveCall) (*Persistent, error) {
 }
 
 // planOwn writes the schedule of a call into the latest of what its communicator keeps, whose lock is held.
-func (a *collectiveCall) planOwn(k *collState) { k.used[k.latest] = a.plan(&k.own[k.latest]) }
+func (a *collectiveCall) planOwn(k *collState) {
+	k.used[k.latest], k.keys[k.latest] = a.plan(&k.own[k.latest]), callKey{}
+}
 
 // plan writes the schedule of a call, and names its algorithm.
 func (a *collectiveCall) plan(x *engine.Collective) (algorithm string) {

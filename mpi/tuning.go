@@ -24,7 +24,8 @@ func init() {
 			defer c.coll.mu.Unlock()
 			c.choices = &choices
 			for i := range c.coll.own {
-				c.coll.own[i].Call = coll.Call{} // of which the schedule is by other choices
+				// their schedules are by other choices
+				c.coll.own[i].Call, c.coll.keys[i] = coll.Call{}, callKey{}
 			}
 		}
 		return err

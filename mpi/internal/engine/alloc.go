@@ -15,15 +15,14 @@ import (
 type Memory struct {
 	mr    transport.MR
 	bytes []byte
-	pins  int // by Hold
+	pins  int // by PinMemory
 }
 
 // allocated is all that the user has. A message does not look here: the rendezvous registers what it
 // announces for as long as it is announced, whatever memory that is (docs/adr/0008).
 type allocated struct {
-	e     *Engine
-	list  []*Memory    // in the order of addresses
-	count atomic.Int32 // of list, for those who do not have the lock
+	e    *Engine
+	list []*Memory // in the order of addresses
 	// all that was ever allocated lies between these addresses, for those who do not have the lock
 	low, high atomic.Uintptr
 }
@@ -44,7 +43,6 @@ func (e *Engine) Alloc(n int) ([]byte, error) {
 	m := &Memory{mr: mr, bytes: mr.Bytes()}
 	_, i := e.allocated.find(m.bytes)
 	e.allocated.list = slices.Insert(e.allocated.list, i, m)
-	e.allocated.count.Add(1)
 	e.allocated.widen(m.bytes)
 	return m.bytes, nil
 }
@@ -85,7 +83,6 @@ func (e *Engine) Free(b []byte) error {
 		return err
 	}
 	e.allocated.list = slices.Delete(e.allocated.list, i, i+1)
-	e.allocated.count.Add(-1)
 	return m.mr.Deregister()
 }
 
@@ -118,7 +115,7 @@ func (l *allocated) inUse(m *Memory) error {
 // PinMemory keeps the memory that buf is of from being freed until Drop, for a use that is no request; nil if
 // Alloc did not give it.
 func (e *Engine) PinMemory(buf []byte) *Memory {
-	if len(buf) == 0 || e.allocated.count.Load() == 0 {
+	if len(buf) == 0 || !e.allocated.mayHave(buf) {
 		return nil
 	}
 	e.mu.Lock()
@@ -146,7 +143,6 @@ func (l *allocated) detachAll() (err error) {
 		err = errors.Join(err, m.mr.Detach())
 	}
 	l.list = nil
-	l.count.Store(0)
 	return err
 }
 

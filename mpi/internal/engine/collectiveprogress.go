@@ -97,7 +97,7 @@ func (cs *collectives) note(c *Collective) {
 }
 
 func (cs *collectives) pinBuffers(c *Collective) {
-	if cs.e.allocated.count.Load() > 0 {
+	if a := &cs.e.allocated; a.mayHave(c.Input) || a.mayHave(c.Output) {
 		c.pinned = [2]*Memory{cs.e.PinMemory(c.Input), cs.e.PinMemory(c.Output)}
 	}
 }

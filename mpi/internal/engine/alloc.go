@@ -127,7 +127,7 @@ func (e *Engine) PinMemory(buf []byte) *Memory {
 	return m
 }
 
-// UnpinMemory ends a Hold.
+// UnpinMemory ends a PinMemory.
 func (e *Engine) UnpinMemory(m *Memory) {
 	if m == nil {
 		return

@@ -96,6 +96,9 @@ func fabricConfig(log *slog.Logger, wire *wireup.Job, set setting.Values) (
 	if c.LowPort, c.HighPort, err = wireup.Ports(set); err != nil {
 		return c, err
 	}
+	if c.HugePages, err = set.Of(setting.HugePages).On(); err != nil {
+		return c, err
+	}
 	if c.TLS, err = set.Of(setting.TLS).On(); err != nil {
 		return c, err
 	}

@@ -34,6 +34,9 @@ type FabricConfig struct {
 	// and what it holds, are released only when this process ends.
 	Fatal func(peer uint32, err error)
 
+	// HugePages allows a provider to move memory that peers often reach onto huge pages.
+	HugePages bool
+
 	Interfaces        []netip.Addr // local addresses for peers to use; the first is the rank's own
 	LowPort, HighPort int          // to listen on; 0: any
 	Lanes             int          // connections for each peer

@@ -14,7 +14,8 @@ type Setting struct {
 }
 
 // All the settings, in the order in which they are printed.
-var All = []*Setting{Fabric, Interface, Lanes, Reconnect, Ports, Checksum, ConnectTimeout, PeerTimeout, TLS,
+var All = []*Setting{Fabric, Interface, Lanes, Reconnect, Ports, Checksum, ConnectTimeout, PeerTimeout,
+	HugePages, TLS,
 	SecretFile, Coordinator, StartTimeout, CoresPerRank, HandlerCores, Phases, KeepSmall, Threshold, Vector,
 	Budget, ShrinkAfter, Passive, EagerMax, Rendezvous, UnexpectedMax, UnexpectedCount, Collectives,
 	Check, Statistics, Report, Profile, Trace, Metrics, MetricsToken,
@@ -42,6 +43,9 @@ var (
 	PeerTimeout = &Setting{"WEFT_PEER_TIMEOUT", "10s",
 		"how long a peer may be silent, stopped or cut off, before what waits for it fails; 100ms or " +
 			"more; all ranks need the same"}
+	HugePages = &Setting{"WEFT_HUGE_PAGES", "on",
+		"off leaves buffers of long messages in shared memory on the pages that they have; on moves those " +
+			"that are used again and again onto huge pages, which are copied twice as fast"}
 	TLS = &Setting{"WEFT_TLS", "off",
 		"on encrypts connections between ranks with TLS 1.3, by certificates made from the job's secret; " +
 			"all ranks need the same"}

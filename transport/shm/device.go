@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ type Options struct {
 	Arena int64
 	// never read the memory of another process: what is not shared goes through the rings
 	NoCMA       bool
+	NoHugePages bool          // leave memory of the program on the pages that it has
 	AuthTimeout time.Duration // how long an unproven peer may take; 2 s
 	PeerTimeout time.Duration // how long a peer may be silent; MinPeerTimeout or more; 10 s
 	// called, from any goroutine, where this process can only end: see transport.FabricConfig
@@ -46,6 +48,7 @@ type Device struct {
 	asymmetric bool
 	probe      *[nonceSize]byte // what peers read to learn whether they can
 	arena      *arena
+	huge       hugePages
 	liveness   liveness
 
 	live struct {
@@ -92,6 +95,7 @@ func New(o Options) (*Device, error) {
 	if err := d.Init(); err != nil {
 		return nil, errors.Join(err, a.close())
 	}
+	d.huge.off = o.NoHugePages || o.NoCMA || os.Getpagesize() != minPage
 	d.Regions = verbs.NewTable(memory{d}, d.Query())
 	d.liveness.stopped = make(chan struct{})
 	d.live.inbounds, d.live.links = map[*receiveBlock]struct{}{}, map[*connection]struct{}{}

@@ -52,6 +52,8 @@ func (m memory) Publish(r *verbs.Region, domain uint32, bound transport.QPN, key
 		if !r.Owned() {
 			kind |= entryCounted
 		}
+	} else {
+		m.huge.note(r.Mem)
 	}
 	sys.StoreRelease(&e.kind, kind)
 	sys.StoreRelease(&e.where, where)

@@ -1,0 +1,59 @@
+package shm
+
+import (
+	"errors"
+	"syscall"
+	"unsafe"
+
+	"github.com/weft-mpi/weft/internal/sys"
+)
+
+// hugePages moves memory of the program that peers reach again and again onto huge pages (docs/adr/0072): the
+// system looks up and pins each page of another process's memory, which takes as long as to copy 4 KiB of it.
+// It does so when such memory is registered, since a page that is being copied cannot be moved.
+//
+// The lock of the table of regions guards it.
+type hugePages struct {
+	off    bool
+	blocks [hugeBlocks]hugeBlock // by number, modulo their count
+}
+
+// hugeBlock is aligned memory of the size of a huge page.
+type hugeBlock struct {
+	number uintptr // its address divided by its size
+	bytes  int     // of it that peers were to reach, while it is where it was
+	moved  bool    // or cannot be
+}
+
+const (
+	hugePage   = 2 << 20
+	hugeBlocks = 64
+	hugeLeast  = 32 << 10 // of a region, from which its pages matter
+	// Bytes of a block after which it is moved: to copy so many takes as long as the longest moves do, 5 ms
+	// where the system waits for all processors, most of which spin. Most moves take half a millisecond.
+	hugeAfter  = 64 << 20
+	hugeAtOnce = 2 // blocks in one call
+)
+
+// note counts memory of the program that peers are to reach, and moves what has been counted often.
+func (h *hugePages) note(mem []byte) {
+	if h.off || len(mem) < hugeLeast {
+		return
+	}
+	at := uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
+	end, moves := at+uintptr(len(mem)), 0
+	for n := at / hugePage; n <= (end-1)/hugePage && moves < hugeAtOnce; n++ {
+		b := &h.blocks[n%hugeBlocks]
+		if b.number != n {
+			*b = hugeBlock{number: n}
+		}
+		if b.moved {
+			continue
+		}
+		if b.bytes += int(min(end, (n+1)*hugePage) - max(at, n*hugePage)); b.bytes >= hugeAfter {
+			moves++
+			err := sys.Collapse(n*hugePage, hugePage)
+			b.bytes, b.moved = 0, !errors.Is(err, syscall.EAGAIN)
+		}
+	}
+}

@@ -29,9 +29,9 @@ const (
 	hugePage   = 2 << 20
 	hugeBlocks = 64
 	hugeLeast  = 32 << 10 // of a region, from which its pages matter
-	// Bytes of a block after which it is moved: to copy so many takes as long as the longest moves do, 5 ms
-	// where the system waits for all processors, most of which spin. Most moves take half a millisecond.
-	hugeAfter  = 64 << 20
+	// Bytes of a block after which it is moved. To copy so many takes twice as long as the longest moves do:
+	// 5 ms, where the system waits for all processors, which spin. Most moves take half a millisecond.
+	hugeAfter  = 128 << 20
 	hugeAtOnce = 2 // blocks in one call
 )
 

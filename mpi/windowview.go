@@ -22,12 +22,6 @@ type Place struct {
 	selected *selected // nil for all n elements
 }
 
-// selected is what a Place has of its elements. Places share it, and nothing changes it.
-type selected struct {
-	layout layout.Layout
-	err    error // then the layout has no bytes
-}
-
 // At is the n elements of a part from an element on. Its methods select from these, as those of a View select
 // from a view's.
 func (w *Win[T]) At(from, n int) Place {
@@ -66,7 +60,7 @@ func (p Place) selection(l layout.Layout, err error) Place {
 	case p.err() != nil:
 		return p
 	case err != nil:
-		return Place{selected: &selected{err: fmt.Errorf("%w: %w", ErrCount, err)}}
+		return Place{selected: badSelection(err)}
 	}
 	outer := p.layout()
 	p.selected = &selected{layout: l.Of(&outer)}
@@ -101,14 +95,17 @@ func (p Place) Len() int {
 // It may wait until bytes have left this rank, and uses at most 56 KiB of memory. A place with an element
 // twice is refused.
 func (w *Win[T]) PutView(v View[T], rank int, at Place) error {
-	if there := mappedPlace(w, v.layout.Bytes(), rank, at); there != nil {
-		v.layout.Gather(v.base(), unsafe.Slice((*byte)(there), v.layout.Bytes()))
+	if there := mappedPlace(w, v.bytes, rank, at); there != nil {
+		var own layout.Layout
+		v.layout(&own).Gather(v.base(), unsafe.Slice((*byte)(there), v.bytes))
 		return nil
 	}
-	return w.putView(&v, rank, at)
+	return w.putView(v, rank, at)
 }
 
-func (w *Win[T]) putView(v *View[T], rank int, at Place) error {
+func (w *Win[T]) putView(v View[T], rank int, at Place) error {
+	var own layout.Layout
+	here := v.layout(&own)
 	traced := traceOperation()
 	t, offset, err := w.base().viewTarget(v.err(), v.Len(), rank, at)
 	if t != nil {
@@ -121,11 +118,11 @@ func (w *Win[T]) putView(v *View[T], rank int, at Place) error {
 		}
 	}
 	taken := false
-	if err == nil && t != nil && v.layout.Apart() && at.together() {
-		taken, err = t.PutView(&v.layout, v.base(), offset+at.begins(), w.via.canceller)
+	if err == nil && t != nil && v.apart() && at.together() {
+		taken, err = t.PutView(here, v.base(), offset+at.begins(), w.via.canceller)
 	}
 	if err == nil && t != nil && !taken {
-		m := newWindowView(t, offset, &v.layout, v.base(), at)
+		m := newWindowView(t, offset, here, v.base(), at)
 		if err = m.put(w.via.canceller); err == nil {
 			m.release()
 		}
@@ -138,14 +135,17 @@ func (w *Win[T]) putView(v *View[T], rank int, at Place) error {
 // The view has them when the epoch is closed, or Flush or FlushLocal has returned. It may wait for some of
 // them, and uses at most 56 KiB of memory. A view with an element twice is refused.
 func (w *Win[T]) GetView(v View[T], rank int, at Place) error {
-	if there := mappedPlace(w, v.layout.Bytes(), rank, at); there != nil && v.layout.Twice() < 0 {
-		v.layout.Scatter(v.base(), unsafe.Slice((*byte)(there), v.layout.Bytes()))
+	if there := mappedPlace(w, v.bytes, rank, at); there != nil && v.isDistinct() {
+		var own layout.Layout
+		v.layout(&own).Scatter(v.base(), unsafe.Slice((*byte)(there), v.bytes))
 		return nil
 	}
-	return w.getView(&v, rank, at)
+	return w.getView(v, rank, at)
 }
 
-func (w *Win[T]) getView(v *View[T], rank int, at Place) error {
+func (w *Win[T]) getView(v View[T], rank int, at Place) error {
+	var own layout.Layout
+	here := v.layout(&own)
 	traced := traceOperation()
 	t, offset, err := w.base().viewTarget(v.err(), v.Len(), rank, at)
 	if t != nil {
@@ -155,11 +155,11 @@ func (w *Win[T]) getView(v *View[T], rank int, at Place) error {
 		err = v.distinct()
 	}
 	taken := false
-	if err == nil && t != nil && v.layout.Apart() && at.together() {
-		taken, err = t.GetView(&v.layout, v.base(), offset+at.begins(), w.via.canceller)
+	if err == nil && t != nil && v.apart() && at.together() {
+		taken, err = t.GetView(here, v.base(), offset+at.begins(), w.via.canceller)
 	}
 	if err == nil && t != nil && !taken {
-		m := newWindowView(t, offset, &v.layout, v.base(), at)
+		m := newWindowView(t, offset, here, v.base(), at)
 		if err = m.get(w.via.canceller); err == nil {
 			m.release()
 		}

@@ -57,6 +57,28 @@ func Whole(from, n, size int) Layout {
 	return Layout{n: n * size, start: from * size, block: n * size}
 }
 
+// SetRows makes a Layout without bytes blocks of block bytes, which begin stride bytes apart, of n bytes in
+// all; with a stride of 0, one block of all of them. It sets word by word: what was written in words and is
+// copied in more than words, as results are, is waited for.
+func (l *Layout) SetRows(n, block, stride int) {
+	if stride == 0 {
+		block = n
+	}
+	l.n, l.block, l.stride = n, block, stride
+}
+
+// Rows tells whether l is blocks at equal distances in memory, of which none overlap, from its start on: or
+// one block, with the length and the stride 0.
+func (l *Layout) Rows() (start, block, stride int, ok bool) {
+	switch {
+	case l.more != nil:
+		return 0, 0, 0, false
+	case l.n == l.block:
+		return l.start, 0, 0, true
+	}
+	return l.start, l.block, l.stride, max(l.stride, -l.stride) >= l.block
+}
+
 // Extend makes a Layout without bytes the first n bytes of memory.
 func (l *Layout) Extend(n int) { l.n, l.block = n, n }
 

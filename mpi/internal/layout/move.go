@@ -51,10 +51,9 @@ func (c *Cursor) move(at int, flat []byte, scatter bool) {
 // Gather copies the first bytes of the layout to dst.
 func (l *Layout) Gather(mem unsafe.Pointer, dst []byte) {
 	if l.more == nil && l.block == 8 && len(dst)%8 == 0 { // most columns
-		offset, stride := l.start, l.stride
-		list := unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(dst))), len(dst)/8)
-		for i := range list {
-			list[i] = *(*uint64)(unsafe.Add(mem, offset))
+		offset, stride, to := l.start, l.stride, unsafe.Pointer(unsafe.SliceData(dst))
+		for at := 0; at < len(dst); at += 8 {
+			*(*uint64)(unsafe.Add(to, at)) = *(*uint64)(unsafe.Add(mem, offset))
 			offset += stride
 		}
 		return
@@ -75,10 +74,9 @@ func (l *Layout) Gather(mem unsafe.Pointer, dst []byte) {
 // Scatter copies src to the first bytes of the layout.
 func (l *Layout) Scatter(mem unsafe.Pointer, src []byte) {
 	if l.more == nil && l.block == 8 && len(src)%8 == 0 {
-		offset, stride := l.start, l.stride
-		list := unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(src))), len(src)/8)
-		for _, w := range list {
-			*(*uint64)(unsafe.Add(mem, offset)) = w
+		offset, stride, from := l.start, l.stride, unsafe.Pointer(unsafe.SliceData(src))
+		for at := 0; at < len(src); at += 8 {
+			*(*uint64)(unsafe.Add(mem, offset)) = *(*uint64)(unsafe.Add(from, at))
 			offset += stride
 		}
 		return

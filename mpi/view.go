@@ -2,6 +2,7 @@ package mpi
 
 import (
 	"fmt"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/weft-mpi/weft/mpi/internal/layout"
@@ -23,10 +24,22 @@ type View[T any] struct {
 // rows are blocks at equal distances, of which none overlap, from the first on: in bytes.
 type rows struct{ block, stride int32 } // stride is 0 where all bytes lie together
 
-// selected is what a View or a Place has of its elements. Copies share it, and nothing changes it.
+// selected is what a View or a Place has of its elements. Copies share it.
 type selected struct {
-	layout layout.Layout
-	err    error // what is wrong with the selection; then the layout has no bytes
+	layout   layout.Layout // which nothing changes
+	err      error         // what is wrong with the selection; then the layout has no bytes
+	distinct atomic.Bool   // no element is in it twice, as a look has found: there is one for all receives
+}
+
+func (s *selected) isDistinct() bool { return s.distinct.Load() || s.lookDistinct() }
+
+// elements is not the View's, as layout is not.
+func (s *selected) elements(size int) (at []int, start, step int) { return s.layout.Elements(size) }
+
+func (s *selected) lookDistinct() bool {
+	distinct := s.layout.Twice() < 0
+	s.distinct.Store(distinct)
+	return distinct
 }
 
 // Strided selects count blocks of block elements. The first block begins at the beginning of data, and blocks
@@ -114,7 +127,12 @@ func (v View[T]) layout(own *layout.Layout) *layout.Layout {
 	if v.selected != nil {
 		return &v.selected.layout
 	}
-	own.SetRows(v.bytes, int(v.block), int(v.stride))
+	return v.rows.layout(v.bytes, own)
+}
+
+// layout is apart from the View's, as what only generic code calls in other packages is not compiled into it.
+func (r rows) layout(n int, own *layout.Layout) *layout.Layout {
+	own.SetRows(n, r.block, r.stride)
 	return own
 }
 
@@ -157,6 +175,59 @@ func (v View[T]) Unpack(src []T) int {
 	return len(src)
 }
 
+// gather copies the elements to memory where they lie together. T says how to copy one, which is quicker than
+// to look for how to copy so many bytes.
+func (v View[T]) gather(to unsafe.Pointer) {
+	var at []int
+	var start, step int
+	if v.selected != nil {
+		at, start, step = v.selected.elements(sizeOf[T]())
+	}
+	switch {
+	case v.selected == nil && int(v.block) == sizeOf[T](): // a column
+		for at, from := 0, 0; at < v.bytes; at, from = at+sizeOf[T](), from+int(v.stride) {
+			*(*T)(unsafe.Add(to, at)) = *(*T)(unsafe.Add(v.base(), from))
+		}
+	case at != nil:
+		for i, e := range at {
+			*(*T)(unsafe.Add(to, i*sizeOf[T]())) = *(*T)(unsafe.Add(v.base(), start+e*step))
+		}
+	case v.apart():
+		var own layout.Layout
+		v.layout(&own).Gather(v.base(), unsafe.Slice((*byte)(to), v.bytes))
+	case v.bytes == sizeOf[T]():
+		*(*T)(to) = *v.first
+	default:
+		copy(unsafe.Slice((*byte)(to), v.bytes), v.together())
+	}
+}
+
+// scatter is gather the other way.
+func (v View[T]) scatter(from unsafe.Pointer) {
+	var at []int
+	var start, step int
+	if v.selected != nil {
+		at, start, step = v.selected.elements(sizeOf[T]())
+	}
+	switch {
+	case v.selected == nil && int(v.block) == sizeOf[T]():
+		for at, to := 0, 0; at < v.bytes; at, to = at+sizeOf[T](), to+int(v.stride) {
+			*(*T)(unsafe.Add(v.base(), to)) = *(*T)(unsafe.Add(from, at))
+		}
+	case at != nil:
+		for i, e := range at {
+			*(*T)(unsafe.Add(v.base(), start+e*step)) = *(*T)(unsafe.Add(from, i*sizeOf[T]()))
+		}
+	case v.apart():
+		var own layout.Layout
+		v.layout(&own).Scatter(v.base(), unsafe.Slice((*byte)(from), v.bytes))
+	case v.bytes == sizeOf[T]():
+		*v.first = *(*T)(from)
+	default:
+		copy(v.together(), unsafe.Slice((*byte)(from), v.bytes))
+	}
+}
+
 // isPlain tells whether elements may be copied as bytes.
 func (v View[T]) isPlain() bool { return lastKnown[T]() || checkElement[T]() == nil }
 
@@ -185,7 +256,7 @@ func (v View[T]) whole() ([]T, bool) {
 func (v View[T]) together() []byte { return unsafe.Slice((*byte)(v.base()), v.bytes) }
 
 // isDistinct tells whether the view has no element twice.
-func (v View[T]) isDistinct() bool { return v.selected == nil || v.selected.layout.Twice() < 0 }
+func (v View[T]) isDistinct() bool { return v.selected == nil || v.selected.isDistinct() }
 
 // distinct refuses a view that has an element twice: what a receive leaves there would depend on the order of
 // copies.

@@ -45,7 +45,7 @@ func (w *Win[T]) Get(dst []T, rank, at int) error {
 // anything is to be said against the access.
 func (w *window) mapped(rank, at, n int) unsafe.Pointer {
 	if w == nil || w.freed.Load() || w.long || uint(rank) >= uint(len(w.sizes)) || n == 0 ||
-		uint(at) > uint(w.sizes[rank]) || n > w.sizes[rank]-at ||
+		uint(at) > uint(w.sizes[rank]) || uint(n) > uint(w.sizes[rank]-at) ||
 		w.epochs.Load()&epochFence|w.access[rank].Load() == 0 {
 		return nil
 	}

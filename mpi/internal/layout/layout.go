@@ -8,7 +8,6 @@ import (
 	"math/bits"
 	"slices"
 	"sort"
-	"sync/atomic"
 )
 
 // Layout is a sequence of bytes at offsets of some memory: blocks within repetitions, or a list of ranges.
@@ -40,8 +39,6 @@ type list struct {
 	step       int   // bytes from an element to the next; size where length is not nil
 	ends       []int // of a list that others select from: positions where its ranges end
 	ascending  bool  // no range begins before the end of the one before it
-	// what a look for an element that occurs twice has found, so that there is one for all receives
-	twice atomic.Int64
 }
 
 // dim is a repetition: of count parts, stride bytes apart.
@@ -60,11 +57,11 @@ func Whole(from, n, size int) Layout {
 // SetRows makes a Layout without bytes blocks of block bytes, which begin stride bytes apart, of n bytes in
 // all; with a stride of 0, one block of all of them. It sets word by word: what was written in words and is
 // copied in more than words, as results are, is waited for.
-func (l *Layout) SetRows(n, block, stride int) {
+func (l *Layout) SetRows(n int, block, stride int32) {
+	l.n, l.block, l.stride = n, int(block), int(stride)
 	if stride == 0 {
-		block = n
+		l.block = n
 	}
-	l.n, l.block, l.stride = n, block, stride
 }
 
 // Rows tells whether l is blocks at equal distances in memory, of which none overlap, from its start on: or
@@ -77,6 +74,15 @@ func (l *Layout) Rows() (start, block, stride int, ok bool) {
 		return l.start, 0, 0, true
 	}
 	return l.start, l.block, l.stride, max(l.stride, -l.stride) >= l.block
+}
+
+// Elements are the elements of a list of single ones of size bytes, which are step bytes apart in memory from
+// start on; nil for any other layout.
+func (l *Layout) Elements(size int) (at []int, start, step int) {
+	if l.more == nil || !l.more.list.isOf(size) || l.more.of != nil {
+		return nil, 0, 0
+	}
+	return l.more.list.at, l.start, l.more.list.step
 }
 
 // Extend makes a Layout without bytes the first n bytes of memory.

@@ -112,7 +112,7 @@ func TestRows(t *testing.T) {
 		}
 		rows[1]++
 		again := Layout{}
-		again.SetRows(l.Bytes(), block, stride)
+		again.SetRows(l.Bytes(), int32(block), int32(stride))
 		require.Negative(t, again.Twice())
 		again.start = start
 		require.Equal(t, l, again, order)

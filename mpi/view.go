@@ -31,10 +31,10 @@ type selected struct {
 	distinct atomic.Bool   // no element is in it twice, as a look has found: there is one for all receives
 }
 
-func (s *selected) isDistinct() bool { return s.distinct.Load() || s.lookDistinct() }
-
 // elements is not the View's, as layout is not.
-func (s *selected) elements(size int) (at []int, start, step int) { return s.layout.Elements(size) }
+func (s *selected) elements(size int) (at []int, step int) { return s.layout.Elements(size) }
+
+func (s *selected) isDistinct() bool { return s.distinct.Load() || s.lookDistinct() }
 
 func (s *selected) lookDistinct() bool {
 	distinct := s.layout.Twice() < 0
@@ -179,9 +179,9 @@ func (v View[T]) Unpack(src []T) int {
 // to look for how to copy so many bytes.
 func (v View[T]) gather(to unsafe.Pointer) {
 	var at []int
-	var start, step int
+	var step int
 	if v.selected != nil {
-		at, start, step = v.selected.elements(sizeOf[T]())
+		at, step = v.selected.elements(sizeOf[T]())
 	}
 	switch {
 	case v.selected == nil && int(v.block) == sizeOf[T](): // a column
@@ -190,7 +190,7 @@ func (v View[T]) gather(to unsafe.Pointer) {
 		}
 	case at != nil:
 		for i, e := range at {
-			*(*T)(unsafe.Add(to, i*sizeOf[T]())) = *(*T)(unsafe.Add(v.base(), start+e*step))
+			*(*T)(unsafe.Add(to, i*sizeOf[T]())) = *(*T)(unsafe.Add(v.base(), e*step))
 		}
 	case v.apart():
 		var own layout.Layout
@@ -205,9 +205,9 @@ func (v View[T]) gather(to unsafe.Pointer) {
 // scatter is gather the other way.
 func (v View[T]) scatter(from unsafe.Pointer) {
 	var at []int
-	var start, step int
+	var step int
 	if v.selected != nil {
-		at, start, step = v.selected.elements(sizeOf[T]())
+		at, step = v.selected.elements(sizeOf[T]())
 	}
 	switch {
 	case v.selected == nil && int(v.block) == sizeOf[T]():
@@ -216,7 +216,7 @@ func (v View[T]) scatter(from unsafe.Pointer) {
 		}
 	case at != nil:
 		for i, e := range at {
-			*(*T)(unsafe.Add(v.base(), start+e*step)) = *(*T)(unsafe.Add(from, i*sizeOf[T]()))
+			*(*T)(unsafe.Add(v.base(), e*step)) = *(*T)(unsafe.Add(from, i*sizeOf[T]()))
 		}
 	case v.apart():
 		var own layout.Layout

@@ -76,13 +76,13 @@ func (l *Layout) Rows() (start, block, stride int, ok bool) {
 	return l.start, l.block, l.stride, max(l.stride, -l.stride) >= l.block
 }
 
-// Elements are the elements of a list of single ones of size bytes, which are step bytes apart in memory from
-// start on; nil for any other layout.
-func (l *Layout) Elements(size int) (at []int, start, step int) {
-	if l.more == nil || !l.more.list.isOf(size) || l.more.of != nil {
-		return nil, 0, 0
+// Elements are the elements of a list of single ones of size bytes, which are step bytes apart from the
+// beginning of the memory on; nil for any other layout.
+func (l *Layout) Elements(size int) (at []int, step int) {
+	if l.more == nil || !l.more.list.isOf(size) || l.more.of != nil || l.start != 0 {
+		return nil, 0
 	}
-	return l.more.list.at, l.start, l.more.list.step
+	return l.more.list.at, l.more.list.step
 }
 
 // Extend makes a Layout without bytes the first n bytes of memory.

@@ -89,7 +89,7 @@ func (p Place) Len() int {
 
 // PutView writes the elements of a view to as many elements of a rank's part, each in its own order (MPI 4.1,
 // 12.3.1). The elements must not be changed before the epoch is closed, or Flush or FlushLocal has returned.
-// It may wait until bytes have left this rank, and uses at most 56 KiB of memory. A place with an element
+// It may wait until bytes have left this rank, and uses at most 64 KiB of memory. A place with an element
 // twice is refused.
 func (w *Win[T]) PutView(v View[T], rank int, at Place) error {
 	if at.takes(v.bytes, sizeOf[T]()) {
@@ -131,7 +131,7 @@ func (w *Win[T]) putView(v View[T], rank int, at Place) error {
 
 // GetView reads elements of a rank's part into those of a view, as many, each in its order (MPI 4.1, 12.3.2).
 // The view has them when the epoch is closed, or Flush or FlushLocal has returned. It may wait for some of
-// them, and uses at most 56 KiB of memory. A view with an element twice is refused.
+// them, and uses at most 64 KiB of memory. A view with an element twice is refused.
 func (w *Win[T]) GetView(v View[T], rank int, at Place) error {
 	if at.takes(v.bytes, sizeOf[T]()) && v.isDistinct() {
 		if there := w.base().mapped(rank, at.from, at.n); there != nil {

@@ -13,7 +13,7 @@ type Cursor struct {
 
 // Gather copies the bytes from a position on to dst.
 func (c *Cursor) Gather(at int, dst []byte) {
-	if at == 0 && c.Layout.more == nil {
+	if at == 0 && (c.Layout.more == nil || len(dst) == c.Layout.n) {
 		c.Layout.Gather(c.Memory, dst)
 		return
 	}
@@ -22,7 +22,7 @@ func (c *Cursor) Gather(at int, dst []byte) {
 
 // Scatter copies src to the bytes from a position on.
 func (c *Cursor) Scatter(at int, src []byte) {
-	if at == 0 && c.Layout.more == nil {
+	if at == 0 && (c.Layout.more == nil || len(src) == c.Layout.n) {
 		c.Layout.Scatter(c.Memory, src)
 		return
 	}

@@ -29,7 +29,7 @@ type viewMessages struct {
 // and the processor takes stores there for stores to a line of the ring, whose loads wait then: so that for
 // few is elsewhere.
 type packedBuffer struct {
-	few  [64]byte
+	few  [512]byte
 	many []byte
 }
 

@@ -26,8 +26,8 @@ type viewMessages struct {
 }
 
 // packedBuffer is memory for bytes that are to lie together. That for many begins with a page, as rings do,
-// and the processor takes stores there for stores to a line of the ring, whose loads wait then: so that for
-// few is elsewhere.
+// and most likely the processor has loads from a ring wait for stores at the same place of another page: so
+// that for few is elsewhere.
 type packedBuffer struct {
 	few  [512]byte
 	many []byte

@@ -2,9 +2,11 @@ package mpi
 
 import (
 	"fmt"
+	"unsafe"
 
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
+	"github.com/weft-mpi/weft/mpi/internal/layout"
 )
 
 // AlltoallView sends the elements of in[i] to rank i, and receives those of out[i] from it (MPI 4.1, 6.8.3,
@@ -28,12 +30,14 @@ func alltoallView[T any](c *Comm, in, out []View[T]) error {
 		b = new(viewBlocks)
 	}
 	defer b.giveBack(&c.coll)
+	b.in.resize(len(in))
 	for i := range in {
 		if err := in[i].err(); err != nil {
 			return err
 		}
-		b.in.add(engine.Block{Layout: &in[i].layout, Memory: in[i].base()})
+		b.in.set(i, in[i].layout(&b.in.layouts[i]), in[i].base())
 	}
+	b.out.resize(len(out))
 	for i := range out {
 		if err := out[i].err(); err != nil {
 			return err
@@ -41,7 +45,7 @@ func alltoallView[T any](c *Comm, in, out []View[T]) error {
 		if err := out[i].distinct(); err != nil {
 			return err
 		}
-		b.out.add(engine.Block{Layout: &out[i].layout, Memory: out[i].base()})
+		b.out.set(i, out[i].layout(&b.out.layouts[i]), out[i].base())
 	}
 	if in[c.rank].Len() != out[c.rank].Len() {
 		return fmt.Errorf("%w: %d elements for this rank itself, room for %d", ErrCount, in[c.rank].Len(),
@@ -89,14 +93,22 @@ func (b *viewBlocks) giveBack(k *collState) {
 // blockList is the memory of one view for each rank.
 type blockList struct {
 	list           []engine.Block
+	layouts        []layout.Layout // of views that say them themselves
 	bytes, nowhere []int
 	blocks         coll.Blocks
 }
 
-func (l *blockList) add(b engine.Block) {
-	l.list = append(l.list, b)
-	l.bytes = append(l.bytes, b.Layout.Bytes())
-	l.nowhere = append(l.nowhere, 0)
+// resize makes room for n views.
+func (l *blockList) resize(n int) {
+	if cap(l.list) < n {
+		l.list, l.layouts = make([]engine.Block, n), make([]layout.Layout, n)
+		l.bytes, l.nowhere = make([]int, n), make([]int, n)
+	}
+	l.list, l.layouts, l.bytes, l.nowhere = l.list[:n], l.layouts[:n], l.bytes[:n], l.nowhere[:n]
+}
+
+func (l *blockList) set(i int, of *layout.Layout, mem unsafe.Pointer) {
+	l.list[i], l.bytes[i] = engine.Block{Layout: of, Memory: mem}, of.Bytes()
 }
 
 // lengths are those of the views, whose place is not in one buffer.
@@ -107,5 +119,5 @@ func (l *blockList) lengths() *coll.Blocks {
 
 func (l *blockList) clear() {
 	clear(l.list)
-	l.list, l.bytes, l.nowhere = l.list[:0], l.bytes[:0], l.nowhere[:0]
+	clear(l.layouts)
 }

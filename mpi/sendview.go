@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/weft-mpi/weft/mpi/internal/engine"
+	"github.com/weft-mpi/weft/mpi/internal/layout"
 )
 
 // SendView sends the elements of a view as one message, and returns when they may be changed (MPI 4.1, 3.2.1
@@ -12,10 +13,11 @@ import (
 func SendView[T any](c *Comm, v View[T], dst, tag int) error {
 	var err error
 	switch {
-	case v.wrong != nil || !lastKnown[T]() || !c.fastPathOK(dst, tag):
-		err = sendView(c, &v, dst, tag)
-	case v.layout.Apart():
-		err = c.e.SendView(c.context, &v.layout, v.base(), c.worldRank(dst), tag)
+	case v.bytes == 0 || !lastKnown[T]() || !c.fastPathOK(dst, tag):
+		err = sendView(c, v, dst, tag)
+	case v.apart():
+		var own layout.Layout
+		err = c.e.SendView(c.context, v.layout(&own), v.base(), c.worldRank(dst), tag)
 	default:
 		err = c.e.Send(c.context, v.together(), c.worldRank(dst), tag)
 	}
@@ -25,9 +27,9 @@ func SendView[T any](c *Comm, v View[T], dst, tag int) error {
 	return nil
 }
 
-func sendView[T any](c *Comm, v *View[T], dst, tag int) error {
-	if v.wrong != nil {
-		return v.err()
+func sendView[T any](c *Comm, v View[T], dst, tag int) error {
+	if err := v.err(); err != nil {
+		return err
 	}
 	if buf, ok := v.whole(); ok {
 		return Send(c, buf, dst, tag)
@@ -47,18 +49,20 @@ func sendView[T any](c *Comm, v *View[T], dst, tag int) error {
 			return err
 		}
 	}
-	return c.e.SendView(c.context, &v.layout, v.base(), c.worldRank(dst), tag)
+	var own layout.Layout
+	return c.e.SendView(c.context, v.layout(&own), v.base(), c.worldRank(dst), tag)
 }
 
 // RecvView receives a message into the elements of a view. A shorter message fills the first elements. A
 // longer one fills all of them and gives ErrTruncate; the rest is lost. RecvView refuses a view that contains
 // an element twice.
 func RecvView[T any](c *Comm, v View[T], src, tag int) (Status, error) {
-	if v.wrong == nil && lastKnown[T]() && c.fastPathOK(src, tag) && v.layout.Twice() < 0 {
+	if v.bytes > 0 && lastKnown[T]() && c.fastPathOK(src, tag) && v.isDistinct() {
 		var st engine.Status
 		var err error
-		if v.layout.Apart() {
-			err = c.e.RecvView(c.context, &v.layout, v.base(), c.worldRank(src), tag, sizeOf[T](), &st)
+		if v.apart() {
+			var own layout.Layout
+			err = c.e.RecvView(c.context, v.layout(&own), v.base(), c.worldRank(src), tag, sizeOf[T](), &st)
 		} else {
 			err = c.e.Recv(c.context, v.together(), c.worldRank(src), tag, sizeOf[T](), &st)
 		}
@@ -67,16 +71,16 @@ func RecvView[T any](c *Comm, v View[T], src, tag int) (Status, error) {
 		}
 		return Status{Source: src, Tag: tag, Count: st.Bytes / sizeOf[T](), bytes: st.Bytes}, nil
 	}
-	st, err := recvView(c, &v, src, tag)
+	st, err := recvView(c, v, src, tag)
 	if err != nil {
 		return st, c.fail("RecvView", src, tag, err)
 	}
 	return st, nil
 }
 
-func recvView[T any](c *Comm, v *View[T], src, tag int) (Status, error) {
-	if v.wrong != nil {
-		return Status{}, v.err()
+func recvView[T any](c *Comm, v View[T], src, tag int) (Status, error) {
+	if err := v.err(); err != nil {
+		return Status{}, err
 	}
 	if buf, ok := v.whole(); ok {
 		return Recv(c, buf, src, tag)
@@ -102,27 +106,29 @@ func recvView[T any](c *Comm, v *View[T], src, tag int) (Status, error) {
 			return r.Wait()
 		}
 	}
+	var own layout.Layout
 	var st engine.Status
-	err := c.e.RecvView(c.context, &v.layout, v.base(), c.worldRank(src), tag, sizeOf[T](), &st)
+	err := c.e.RecvView(c.context, v.layout(&own), v.base(), c.worldRank(src), tag, sizeOf[T](), &st)
 	return c.statusOf(st), err
 }
 
 // IsendView begins a SendView. The elements must not be changed until the request is complete.
 func IsendView[T any](c *Comm, v View[T], dst, tag int) (Request, error) {
-	r, err := isendView(c, &v, dst, tag)
+	r, err := isendView(c, v, dst, tag)
 	if err != nil {
 		return Request{}, c.fail("IsendView", dst, tag, err)
 	}
 	return r, nil
 }
 
-func isendView[T any](c *Comm, v *View[T], dst, tag int) (Request, error) {
-	if v.layout.Apart() && lastKnown[T]() && c.fastPathOK(dst, tag) {
-		h, err := c.e.IsendView(c.context, &v.layout, v.base(), c.worldRank(dst), tag)
+func isendView[T any](c *Comm, v View[T], dst, tag int) (Request, error) {
+	var own layout.Layout
+	if v.bytes > 0 && v.apart() && lastKnown[T]() && c.fastPathOK(dst, tag) {
+		h, err := c.e.IsendView(c.context, v.layout(&own), v.base(), c.worldRank(dst), tag)
 		return Request{h, c}, err
 	}
-	if v.wrong != nil {
-		return Request{}, v.err()
+	if err := v.err(); err != nil {
+		return Request{}, err
 	}
 	if buf, ok := v.whole(); ok {
 		return Isend(c, buf, dst, tag)
@@ -139,25 +145,26 @@ func isendView[T any](c *Comm, v *View[T], dst, tag int) (Request, error) {
 	if dst == ProcNull {
 		return Request{engine.Null, c}, nil
 	}
-	return c.begun(c.e.IsendView(c.context, &v.layout, v.base(), c.worldRank(dst), tag))
+	return c.begun(c.e.IsendView(c.context, v.layout(&own), v.base(), c.worldRank(dst), tag))
 }
 
 // IrecvView begins a RecvView. The elements belong to weft until the request is complete.
 func IrecvView[T any](c *Comm, v View[T], src, tag int) (Request, error) {
-	r, err := irecvView(c, &v, src, tag)
+	r, err := irecvView(c, v, src, tag)
 	if err != nil {
 		return Request{}, c.fail("IrecvView", src, tag, err)
 	}
 	return r, nil
 }
 
-func irecvView[T any](c *Comm, v *View[T], src, tag int) (Request, error) {
-	if v.layout.Apart() && lastKnown[T]() && c.fastPathOK(src, tag) && v.layout.Twice() < 0 {
-		h, err := c.e.IrecvView(c.context, &v.layout, v.base(), c.worldRank(src), tag, sizeOf[T]())
+func irecvView[T any](c *Comm, v View[T], src, tag int) (Request, error) {
+	var own layout.Layout
+	if v.bytes > 0 && v.apart() && lastKnown[T]() && c.fastPathOK(src, tag) && v.isDistinct() {
+		h, err := c.e.IrecvView(c.context, v.layout(&own), v.base(), c.worldRank(src), tag, sizeOf[T]())
 		return Request{h, c}, err
 	}
-	if v.wrong != nil {
-		return Request{}, v.err()
+	if err := v.err(); err != nil {
+		return Request{}, err
 	}
 	if buf, ok := v.whole(); ok {
 		return Irecv(c, buf, src, tag)
@@ -177,17 +184,17 @@ func irecvView[T any](c *Comm, v *View[T], src, tag int) (Request, error) {
 	if c.checker != nil {
 		return c.checkedIrecv(v.pieces(), elementOf[T](c), src, tag, sizeOf[T]())
 	}
-	return c.begun(c.e.IrecvView(c.context, &v.layout, v.base(), c.worldRank(src), tag, sizeOf[T]()))
+	return c.begun(c.e.IrecvView(c.context, v.layout(&own), v.base(), c.worldRank(src), tag, sizeOf[T]()))
 }
 
 // SendrecvView is Sendrecv of views. They must not overlap.
 func SendrecvView[T, U any](c *Comm, send View[T], dst, stag int, recv View[U], src, rtag int) (Status,
 	error) {
-	r, err := irecvView(c, &recv, src, rtag)
+	r, err := irecvView(c, recv, src, rtag)
 	if err != nil {
 		return Status{}, c.fail("SendrecvView", src, rtag, err)
 	}
-	if err := sendView(c, &send, dst, stag); err != nil {
+	if err := sendView(c, send, dst, stag); err != nil {
 		r.abandon() // nothing will answer it
 		return Status{}, c.fail("SendrecvView", dst, stag, err)
 	}
@@ -197,7 +204,7 @@ func SendrecvView[T, U any](c *Comm, send View[T], dst, stag int, recv View[U], 
 
 // checked are the elements one after another in new memory, for a communicator whose messages are checked;
 // else nil.
-func (v *View[T]) checked(c *Comm) ([]T, error) {
+func (v View[T]) checked(c *Comm) ([]T, error) {
 	if err := checkElement[T](); err != nil || c == nil || c.commState == nil || c.checker == nil {
 		return nil, err
 	}

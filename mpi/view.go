@@ -2,6 +2,7 @@ package mpi
 
 import (
 	"fmt"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/weft-mpi/weft/mpi/internal/layout"
@@ -12,9 +13,33 @@ import (
 // nothing. The zero View has no elements. A View whose arguments do not fit its slice has no elements either,
 // and every call that takes it returns the reason.
 type View[T any] struct {
-	first  *T // of the slice
-	layout layout.Layout
-	wrong  *error // nil for nothing; a View is passed by value, and so is small
+	// Four words in as many fields are what the compiler keeps in registers. What is more it writes to
+	// memory and reads back in each call: longer than all copies of a message of a few words take.
+	first    *T        // where the offsets of the elements begin
+	bytes    int       // of all elements
+	rows               // where the elements are
+	selected *selected // the same, where rows cannot say it; else nil
+}
+
+// rows are blocks at equal distances, of which none overlap, from the first on: in bytes.
+type rows struct{ block, stride int32 } // stride is 0 where all bytes lie together
+
+// selected is what a View or a Place has of its elements. Copies share it.
+type selected struct {
+	layout   layout.Layout // which nothing changes
+	err      error         // what is wrong with the selection; then the layout has no bytes
+	distinct atomic.Bool   // no element is in it twice, as a look has found: there is one for all receives
+}
+
+// elements is not the View's, as layout is not.
+func (s *selected) elements(size int) (at []int, step int) { return s.layout.Elements(size) }
+
+func (s *selected) isDistinct() bool { return s.distinct.Load() || s.lookDistinct() }
+
+func (s *selected) lookDistinct() bool {
+	distinct := s.layout.Twice() < 0
+	s.distinct.Store(distinct)
+	return distinct
 }
 
 // Strided selects count blocks of block elements. The first block begins at the beginning of data, and blocks
@@ -44,65 +69,89 @@ func Indexed[T any](data []T, at, length []int) View[T] {
 // Strided is like the function Strided, but selects from the elements of the view, in the view's order.
 func (v View[T]) Strided(count, block, stride int) View[T] {
 	l, err := layout.Strided(v.Len(), unitOf[T](), count, block, stride)
-	return v.selected(l, err)
+	return v.of(l, err)
 }
 
 // Sub is like the function Sub, but selects from the elements of the view, in the view's order.
 func (v View[T]) Sub(shape, start, size []int) View[T] {
 	l, err := layout.Sub(v.Len(), unitOf[T](), shape, start, size)
-	return v.selected(l, err)
+	return v.of(l, err)
 }
 
 // Indexed is like the function Indexed, but selects from the elements of the view, in the view's order.
 func (v View[T]) Indexed(at, length []int) View[T] {
 	l, err := layout.Indexed(v.Len(), unitOf[T](), at, length)
-	return v.selected(l, err)
+	return v.of(l, err)
 }
 
 func viewOf[T any](first *T, l layout.Layout, err error) View[T] {
 	if err != nil {
-		return View[T]{wrong: badSelection(err)}
+		return View[T]{selected: badSelection(err)}
 	}
-	return View[T]{first: first, layout: l}
+	v := View[T]{first: first, bytes: l.Bytes()}
+	start, block, stride, ok := l.Rows()
+	r := rows{int32(block), int32(stride)}
+	if !ok || int(r.block) != block || int(r.stride) != stride {
+		v.selected = &selected{layout: l}
+		return v
+	}
+	v.first, v.rows = (*T)(unsafe.Add(v.base(), start/unitOf[T]()*sizeOf[T]())), r
+	return v
 }
 
-// badSelection is what is wrong with a view or a place of which the arguments do not fit.
-func badSelection(err error) *error {
-	err = fmt.Errorf("%w: %w", ErrCount, err)
-	return &err
-}
+// badSelection is a selection of which the arguments do not fit.
+func badSelection(err error) *selected { return &selected{err: fmt.Errorf("%w: %w", ErrCount, err)} }
 
-// selected makes a selection of the view's elements a view of its slice.
-func (v *View[T]) selected(l layout.Layout, err error) View[T] {
-	if v.wrong != nil {
-		return View[T]{wrong: v.wrong}
+// of makes a selection of the view's elements a view of its slice.
+func (v View[T]) of(l layout.Layout, err error) View[T] {
+	if v.err() != nil {
+		return v
 	}
 	if err == nil {
-		l = l.Of(&v.layout)
+		var own layout.Layout
+		l = l.Of(v.layout(&own))
 	}
 	return viewOf(v.first, l, err)
 }
 
 // err is what is wrong with the view.
-func (v *View[T]) err() error {
-	if v.wrong != nil {
-		return *v.wrong
+func (v View[T]) err() error {
+	if v.selected != nil {
+		return v.selected.err
 	}
 	return nil
 }
+
+// layout is where the elements are, from base on. It is own, which has no bytes yet, where rows say it.
+func (v View[T]) layout(own *layout.Layout) *layout.Layout {
+	if v.selected != nil {
+		return &v.selected.layout
+	}
+	return v.rows.layout(v.bytes, own)
+}
+
+// layout is apart from the View's, as what only generic code calls in other packages is not compiled into it.
+func (r rows) layout(n int, own *layout.Layout) *layout.Layout {
+	own.SetRows(n, r.block, r.stride)
+	return own
+}
+
+// apart tells whether there are elements that do not lie together, in order.
+func (v View[T]) apart() bool { return v.selected != nil || v.stride != 0 }
 
 // unitOf is the size of an element in a layout, which counts those of no bytes too.
 func unitOf[T any]() int { return max(sizeOf[T](), 1) }
 
 // Len is the number of elements.
-func (v View[T]) Len() int { return v.layout.Bytes() / unitOf[T]() }
+func (v View[T]) Len() int { return v.bytes / unitOf[T]() }
 
 // Pack copies the elements, in the view's order, to dst, as many as fit. It returns the number of elements
 // copied.
 func (v View[T]) Pack(dst []T) int {
 	dst = dst[:min(v.Len(), len(dst))]
 	if v.isPlain() {
-		v.layout.Gather(v.base(), memory(dst))
+		var own layout.Layout
+		v.layout(&own).Gather(v.base(), memory(dst))
 		return len(dst)
 	}
 	for done := 0; done < len(dst); {
@@ -116,7 +165,8 @@ func (v View[T]) Pack(dst []T) int {
 func (v View[T]) Unpack(src []T) int {
 	src = src[:min(v.Len(), len(src))]
 	if v.isPlain() {
-		v.layout.Scatter(v.base(), memory(src))
+		var own layout.Layout
+		v.layout(&own).Scatter(v.base(), memory(src))
 		return len(src)
 	}
 	for done := 0; done < len(src); {
@@ -125,46 +175,101 @@ func (v View[T]) Unpack(src []T) int {
 	return len(src)
 }
 
+// gather copies the elements to memory where they lie together. T says how to copy one, which is quicker than
+// to look for how to copy so many bytes.
+func (v View[T]) gather(to unsafe.Pointer) {
+	var at []int
+	var step int
+	if v.selected != nil {
+		at, step = v.selected.elements(sizeOf[T]())
+	}
+	switch {
+	case v.selected == nil && int(v.block) == sizeOf[T](): // a column
+		for at, from := 0, 0; at < v.bytes; at, from = at+sizeOf[T](), from+int(v.stride) {
+			*(*T)(unsafe.Add(to, at)) = *(*T)(unsafe.Add(v.base(), from))
+		}
+	case at != nil:
+		for i, e := range at {
+			*(*T)(unsafe.Add(to, i*sizeOf[T]())) = *(*T)(unsafe.Add(v.base(), e*step))
+		}
+	case v.apart():
+		var own layout.Layout
+		v.layout(&own).Gather(v.base(), unsafe.Slice((*byte)(to), v.bytes))
+	case v.bytes == sizeOf[T]():
+		*(*T)(to) = *v.first
+	default:
+		copy(unsafe.Slice((*byte)(to), v.bytes), v.together())
+	}
+}
+
+// scatter is gather the other way.
+func (v View[T]) scatter(from unsafe.Pointer) {
+	var at []int
+	var step int
+	if v.selected != nil {
+		at, step = v.selected.elements(sizeOf[T]())
+	}
+	switch {
+	case v.selected == nil && int(v.block) == sizeOf[T]():
+		for at, to := 0, 0; at < v.bytes; at, to = at+sizeOf[T](), to+int(v.stride) {
+			*(*T)(unsafe.Add(v.base(), to)) = *(*T)(unsafe.Add(from, at))
+		}
+	case at != nil:
+		for i, e := range at {
+			*(*T)(unsafe.Add(v.base(), e*step)) = *(*T)(unsafe.Add(from, i*sizeOf[T]()))
+		}
+	case v.apart():
+		var own layout.Layout
+		v.layout(&own).Scatter(v.base(), unsafe.Slice((*byte)(from), v.bytes))
+	case v.bytes == sizeOf[T]():
+		*v.first = *(*T)(from)
+	default:
+		copy(v.together(), unsafe.Slice((*byte)(from), v.bytes))
+	}
+}
+
 // isPlain tells whether elements may be copied as bytes.
-func (v *View[T]) isPlain() bool { return lastKnown[T]() || checkElement[T]() == nil }
+func (v View[T]) isPlain() bool { return lastKnown[T]() || checkElement[T]() == nil }
 
 // span is the elements from a place of the view's order on that lie together.
-func (v *View[T]) span(at int) []T {
-	from, n := v.layout.Span(at * unitOf[T]())
+func (v View[T]) span(at int) []T {
+	var own layout.Layout
+	from, n := v.layout(&own).Span(at * unitOf[T]())
 	return unsafe.Slice((*T)(unsafe.Add(v.base(), from/unitOf[T]()*sizeOf[T]())), n/unitOf[T]())
 }
 
 // base is the memory that the layout is of.
-func (v *View[T]) base() unsafe.Pointer { return unsafe.Pointer(v.first) }
+func (v View[T]) base() unsafe.Pointer { return unsafe.Pointer(v.first) }
 
 // whole returns the elements as a slice, if they lie together in order.
-func (v *View[T]) whole() ([]T, bool) {
-	if v.layout.Apart() {
+func (v View[T]) whole() ([]T, bool) {
+	switch {
+	case v.apart():
 		return nil, false
-	}
-	if v.layout.Bytes() == 0 {
+	case v.bytes == 0:
 		return nil, true
 	}
-	return v.span(0), true
+	return unsafe.Slice(v.first, v.Len()), true
 }
 
 // together is the memory of the elements, which lie together in order.
-func (v *View[T]) together() []byte {
-	from, _ := v.layout.Contiguous()
-	return unsafe.Slice((*byte)(unsafe.Add(v.base(), from)), v.layout.Bytes())
-}
+func (v View[T]) together() []byte { return unsafe.Slice((*byte)(v.base()), v.bytes) }
+
+// isDistinct tells whether the view has no element twice.
+func (v View[T]) isDistinct() bool { return v.selected == nil || v.selected.isDistinct() }
 
 // distinct refuses a view that has an element twice: what a receive leaves there would depend on the order of
 // copies.
-func (v *View[T]) distinct() error {
-	if at := v.layout.Twice(); at >= 0 {
-		return fmt.Errorf("%w: the view has element %d of its slice twice", ErrBuffer, at/unitOf[T]())
+func (v View[T]) distinct() error {
+	if v.isDistinct() {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%w: the view has an element twice: %d elements from the first that it selects from",
+		ErrBuffer, v.selected.layout.Twice()/unitOf[T]())
 }
 
 // pieces lists the memory of the elements, in order.
-func (v *View[T]) pieces() [][]byte {
+func (v View[T]) pieces() [][]byte {
 	var list [][]byte
 	for at := 0; at < v.Len(); {
 		span := v.span(at)

@@ -150,6 +150,28 @@ func TestViews_PackAndUnpack(t *testing.T) {
 	require.Equal(t, []string{"a", "b", "c"}, []string{words[0], words[4], words[8]})
 	v, data := mpi.Strided(make([]float64, 4096), 64, 1, 64), make([]float64, 64)
 	require.Zero(t, testing.AllocsPerRun(100, func() { v.Pack(data); v.Unpack(data) }))
+	matrix := make([]float64, 4096)
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		mpi.Strided(matrix, 16, 4, 64).Unpack(data)
+		mpi.Strided(matrix, 64, 1, -64).Strided(16, 1, 2).Unpack(data[:16])
+	}), "to make blocks at equal distances")
+}
+
+// Distances that do not fit the words of a View.
+func TestViews_LongDistances(t *testing.T) {
+	if raceDetector { // which has memory of its own for each byte
+		t.Skip()
+	}
+	const far = 1 << 31
+	data := make([]byte, far+2)
+	copy(data, "ab")
+	copy(data[far:], "cd")
+	blocks := mpi.Strided(data, 2, 2, far)
+	for text, v := range map[string]mpi.View[byte]{"abcd": blocks, "cdab": mpi.Strided(data, 2, 2, -far),
+		"ac": blocks.Strided(2, 1, 2), "db": blocks.Indexed([]int{3, 1}, nil)} {
+		got := make([]byte, 4)
+		require.Equal(t, text, string(got[:v.Pack(got)]))
+	}
 }
 
 func TestViews(t *testing.T) { atSizes(t, views) }

@@ -11,7 +11,7 @@ import (
 // rank. A rank on the same host that waits in one may copy a share of 128 KiB or more of memory of Alloc. src
 // must not be changed before the epoch is closed, or Flush or FlushLocal has returned.
 func (w *Win[T]) Put(src []T, rank, at int) error {
-	if there := w.base().mapped(rank, at, len(src)); there != nil {
+	if there := w.base().alone(rank, at, len(src)); there != nil {
 		copy(unsafe.Slice((*T)(there), len(src)), src)
 		return nil
 	}
@@ -29,7 +29,7 @@ func (w *Win[T]) Put(src []T, rank, at int) error {
 // call of that rank, which may share the copying as with Put. dst holds the elements when the epoch is
 // closed, or Flush or FlushLocal has returned.
 func (w *Win[T]) Get(dst []T, rank, at int) error {
-	if there := w.base().mapped(rank, at, len(dst)); there != nil {
+	if there := w.base().alone(rank, at, len(dst)); there != nil {
 		copy(dst, unsafe.Slice((*T)(there), len(dst)))
 		return nil
 	}
@@ -43,11 +43,19 @@ func (w *Win[T]) Get(dst []T, rank, at int) error {
 	return w.base().fail("Get", rank, err)
 }
 
-// mapped is where n elements (n > 0) of a rank's part are in this process; nil where they are not, where the
-// rank may help with so many, and where anything is to be said against the access.
+// alone is mapped where the rank does not help with so many elements.
+func (w *window) alone(rank, at, n int) unsafe.Pointer {
+	if w == nil || n*w.elem >= engine.SharedMove {
+		return nil
+	}
+	return w.mapped(rank, at, n)
+}
+
+// mapped is where n elements (n > 0) of a rank's part are in this process; nil where they are not, and where
+// anything is to be said against the access.
 func (w *window) mapped(rank, at, n int) unsafe.Pointer {
 	if w == nil || w.freed.Load() || w.long || uint(rank) >= uint(len(w.sizes)) || n == 0 ||
-		uint(at) > uint(w.sizes[rank]) || n > w.sizes[rank]-at || n*w.elem >= engine.SharedMove ||
+		uint(at) > uint(w.sizes[rank]) || uint(n) > uint(w.sizes[rank]-at) ||
 		w.epochs.Load()&epochFence|w.access[rank].Load() == 0 {
 		return nil
 	}

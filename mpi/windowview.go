@@ -22,25 +22,9 @@ type Place struct {
 	selected *selected // nil for all n elements
 }
 
-// selected is what a Place has of its elements. Places share it, and nothing changes it.
-type selected struct {
-	layout layout.Layout
-	err    error // then the layout has no bytes
-}
-
 // At is the n elements of a part from an element on. Its methods select from these, as those of a View select
-// from a view's.
-func (w *Win[T]) At(from, n int) Place {
-	unit := sizeOf[T]()
-	if from < 0 || uint(n) > (1<<62)/uint(unit) || from > math.MaxInt-n {
-		return Place{selected: noPlace(from, n)}
-	}
-	return Place{from: from, n: n, unit: unit}
-}
-
-func noPlace(from, n int) *selected {
-	return &selected{err: fmt.Errorf("%w: %d elements from %d on", ErrRange, n, from)}
-}
+// from a view's. What is wrong with it the calls that take it return.
+func (w *Win[T]) At(from, n int) Place { return Place{from: from, n: n, unit: sizeOf[T]()} }
 
 // Strided selects count blocks of block elements of the place, which begin stride elements apart.
 func (p Place) Strided(count, block, stride int) Place {
@@ -66,7 +50,7 @@ func (p Place) selection(l layout.Layout, err error) Place {
 	case p.err() != nil:
 		return p
 	case err != nil:
-		return Place{selected: &selected{err: fmt.Errorf("%w: %w", ErrCount, err)}}
+		return Place{selected: badSelection(err)}
 	}
 	outer := p.layout()
 	p.selected = &selected{layout: l.Of(&outer)}
@@ -81,51 +65,62 @@ func (p Place) layout() layout.Layout {
 	return layout.Whole(0, p.n, p.unit)
 }
 
+// err is what is wrong with the place.
 func (p Place) err() error {
-	if p.selected != nil {
+	switch {
+	case p.selected != nil:
 		return p.selected.err
+	case p.from < 0 || uint(p.n) > uint(1<<62)/uint(max(p.unit, 1)) || p.from > math.MaxInt-p.n:
+		return fmt.Errorf("%w: %d elements from %d on", ErrRange, p.n, p.from)
 	}
 	return nil
 }
 
 // Len returns the number of elements.
 func (p Place) Len() int {
-	if p.selected == nil || p.unit == 0 {
-		return p.n
+	switch {
+	case p.err() != nil:
+		return 0
+	case p.selected != nil:
+		return p.selected.layout.Bytes() / p.unit
 	}
-	return p.selected.layout.Bytes() / p.unit
+	return p.n
 }
 
 // PutView writes the elements of a view to as many elements of a rank's part, each in its own order (MPI 4.1,
 // 12.3.1). The elements must not be changed before the epoch is closed, or Flush or FlushLocal has returned.
-// It may wait until bytes have left this rank, and uses at most 56 KiB of memory. A place with an element
+// It may wait until bytes have left this rank, and uses at most 64 KiB of memory. A place with an element
 // twice is refused.
 func (w *Win[T]) PutView(v View[T], rank int, at Place) error {
-	if there := mappedPlace(w, v.layout.Bytes(), rank, at); there != nil {
-		v.layout.Gather(v.base(), unsafe.Slice((*byte)(there), v.layout.Bytes()))
-		return nil
+	if at.takes(v.bytes, sizeOf[T]()) {
+		if there := w.base().mapped(rank, at.from, at.n); there != nil {
+			v.gather(there)
+			return nil
+		}
 	}
-	return w.putView(&v, rank, at)
+	return w.putView(v, rank, at)
 }
 
-func (w *Win[T]) putView(v *View[T], rank int, at Place) error {
+func (w *Win[T]) putView(v View[T], rank int, at Place) error {
+	var own layout.Layout
+	here := v.layout(&own)
 	traced := traceOperation()
 	t, offset, err := w.base().viewTarget(v.err(), v.Len(), rank, at)
 	if t != nil {
 		defer t.Release()
 	}
 	if err == nil && t != nil {
-		if e := at.twice(); e >= 0 {
+		if at.selected != nil && !at.selected.isDistinct() {
 			err = fmt.Errorf("%w: the place has element %d of the part twice", ErrBuffer,
-				at.from+e/w.elem)
+				at.from+at.selected.layout.Twice()/w.elem)
 		}
 	}
 	taken := false
-	if err == nil && t != nil && v.layout.Apart() && at.together() {
-		taken, err = t.PutView(&v.layout, v.base(), offset+at.begins(), w.via.canceller)
+	if err == nil && t != nil && v.apart() && at.together() {
+		taken, err = t.PutView(here, v.base(), offset+at.begins(), w.via.canceller)
 	}
 	if err == nil && t != nil && !taken {
-		m := newWindowView(t, offset, &v.layout, v.base(), at)
+		m := newWindowView(t, offset, here, v.base(), at)
 		if err = m.put(w.via.canceller); err == nil {
 			m.release()
 		}
@@ -136,16 +131,20 @@ func (w *Win[T]) putView(v *View[T], rank int, at Place) error {
 
 // GetView reads elements of a rank's part into those of a view, as many, each in its order (MPI 4.1, 12.3.2).
 // The view has them when the epoch is closed, or Flush or FlushLocal has returned. It may wait for some of
-// them, and uses at most 56 KiB of memory. A view with an element twice is refused.
+// them, and uses at most 64 KiB of memory. A view with an element twice is refused.
 func (w *Win[T]) GetView(v View[T], rank int, at Place) error {
-	if there := mappedPlace(w, v.layout.Bytes(), rank, at); there != nil && v.layout.Twice() < 0 {
-		v.layout.Scatter(v.base(), unsafe.Slice((*byte)(there), v.layout.Bytes()))
-		return nil
+	if at.takes(v.bytes, sizeOf[T]()) && v.isDistinct() {
+		if there := w.base().mapped(rank, at.from, at.n); there != nil {
+			v.scatter(there)
+			return nil
+		}
 	}
-	return w.getView(&v, rank, at)
+	return w.getView(v, rank, at)
 }
 
-func (w *Win[T]) getView(v *View[T], rank int, at Place) error {
+func (w *Win[T]) getView(v View[T], rank int, at Place) error {
+	var own layout.Layout
+	here := v.layout(&own)
 	traced := traceOperation()
 	t, offset, err := w.base().viewTarget(v.err(), v.Len(), rank, at)
 	if t != nil {
@@ -155,11 +154,11 @@ func (w *Win[T]) getView(v *View[T], rank int, at Place) error {
 		err = v.distinct()
 	}
 	taken := false
-	if err == nil && t != nil && v.layout.Apart() && at.together() {
-		taken, err = t.GetView(&v.layout, v.base(), offset+at.begins(), w.via.canceller)
+	if err == nil && t != nil && v.apart() && at.together() {
+		taken, err = t.GetView(here, v.base(), offset+at.begins(), w.via.canceller)
 	}
 	if err == nil && t != nil && !taken {
-		m := newWindowView(t, offset, &v.layout, v.base(), at)
+		m := newWindowView(t, offset, here, v.base(), at)
 		if err = m.get(w.via.canceller); err == nil {
 			m.release()
 		}
@@ -179,22 +178,9 @@ func (p Place) begins() int {
 	return from
 }
 
-// twice is layout.Twice of the place.
-func (p Place) twice() int {
-	if p.selected == nil {
-		return -1
-	}
-	return p.selected.layout.Twice()
-}
-
-// mappedPlace is where in this process a place is whose elements lie together and that takes n bytes (n > 0);
-// nil where it is not, and where anything is to be said against the access.
-func mappedPlace[T any](w *Win[T], n, rank int, at Place) unsafe.Pointer {
-	if at.selected != nil || at.unit != sizeOf[T]() || at.n*sizeOf[T]() != n {
-		return nil
-	}
-	return w.base().mapped(rank, at.from, at.n)
-}
+// takes tells whether the place is n bytes of a part, from its first element on, and elements are of unit
+// bytes.
+func (p Place) takes(n, unit int) bool { return p.selected == nil && p.unit == unit && p.n*unit == n }
 
 // viewTarget checks an access to a place by a view of n elements, and gives the offset of what the place
 // selects from. The target is nil, without an error, where nothing is to be done; else it is to be released.

@@ -18,7 +18,7 @@ func TestWindowViews(t *testing.T) {
 var windowViews = body("window views", func(_ context.Context, world *mpi.Comm) error {
 	other := 1 - world.Rank()
 	random := rand.New(rand.NewPCG(19, uint64(world.Rank())))
-	for round := range 15 {
+	for round := range 30 {
 		n := []int{50, 1_000, 12_000}[round%3]
 		win, err := mpi.WinAllocate[int](world, n)
 		if err != nil {
@@ -53,7 +53,10 @@ func viewThereAndBack(win *mpi.Win[int], random *rand.Rand, mine []int, other, n
 	}
 	from := random.IntN(n - max(count-1, 0)*step)
 	place := win.At(from, n-from).Strided(count, 1, step)
-	if count > 0 && random.IntN(2) == 0 {
+	switch {
+	case step == 1 && random.IntN(2) == 0:
+		place = win.At(from, count)
+	case count > 0 && random.IntN(2) == 0:
 		place = win.At(from, n-from).Indexed(everyFrom(0, step, count, n-from), nil)
 	}
 	text = fmt.Sprintf("%.200s to every %d from %d on", text, step, from)
@@ -99,6 +102,8 @@ func refusedPlaces(win *mpi.Win[int], mine []int, other, n int) error {
 	return firstError(
 		wantError("a place that is longer", win.PutView(v, other, win.At(0, 4)), mpi.ErrCount),
 		wantError("a place after the end", win.PutView(v, other, win.At(n-2, 3)), mpi.ErrRange),
+		wantError("a place of less than nothing", win.PutView(mpi.Strided(mine, 1, 1, 1), other,
+			win.At(n, 1-1<<61)), mpi.ErrRange), // of as many bytes as the view, where that overflows
 		wantError("a place before the beginning", win.GetView(v, other, win.At(-1, 3)), mpi.ErrRange),
 		wantError("a selection that does not fit", win.GetView(v, other, win.At(0, 4).Strided(3, 1, 2)),
 			mpi.ErrCount),

@@ -148,7 +148,7 @@ func (cs *collectives) exchangeShort(c *Collective, steps []coll.Step) (done boo
 	if c.Incoming == nil {
 		buf = c.span(s.Dst)
 	} else if s.Dst.Len <= stageBytes {
-		buf = cs.e.views.room(&cs.e.views.incoming)[:s.Dst.Len]
+		buf = cs.e.views.incoming.room(s.Dst.Len)
 	}
 	var addr uintptr
 	if len(buf) == s.Dst.Len && cs.e.recvs.canRecvDirect(src) {

@@ -396,10 +396,14 @@ func (v *recvProtocol) onEager(p *peer, env envelope, payload []byte) error {
 func (v *recvProtocol) deliver(p *peer, r *request, env envelope, payload []byte) {
 	v.e.hook.match(env.Context, p.rank, env.Tag, len(payload), false)
 	r.status.Source, r.status.Tag, r.status.Bytes = p.rank, int(env.Tag), len(payload)
-	if len(r.vec) == 1 && len(payload) <= len(r.vec[0]) {
+	switch {
+	case len(r.vec) == 1 && len(payload) <= len(r.vec[0]):
 		wordcopy.Copy(r.vec[0], payload)
 		v.e.requests.complete(r, nil)
-	} else {
+	case r.view != nil && len(payload) <= r.view.bytes():
+		r.view.Scatter(0, payload)
+		v.e.requests.complete(r, nil)
+	default:
 		r.copyIn(0, payload)
 		v.complete(r)
 	}

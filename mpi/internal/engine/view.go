@@ -20,9 +20,28 @@ const stageBytes = 2 * rendezvous.StagePiece
 type viewMessages struct {
 	e        *Engine
 	free     *viewBuffer
-	outgoing []byte // a message that is being sent, until it is in its slot
-	incoming []byte // a message that is taken straight from a ring
-	copied   []byte // of this rank to itself
+	outgoing packedBuffer // a message that is being sent, until it is in its slot
+	incoming packedBuffer // a message that is taken straight from a ring
+	copied   packedBuffer // of this rank to itself
+}
+
+// packedBuffer is memory for bytes that are to lie together. That for many begins with a page, as rings do,
+// and most likely the processor has loads from a ring wait for stores at the same place of another page: so
+// that for few is elsewhere.
+type packedBuffer struct {
+	few  [512]byte
+	many []byte
+}
+
+// room is memory for n bytes, of stageBytes at most.
+func (b *packedBuffer) room(n int) []byte {
+	if n <= len(b.few) {
+		return b.few[:n]
+	}
+	if b.many == nil {
+		b.many = make([]byte, stageBytes)
+	}
+	return b.many[:n]
 }
 
 // viewBuffer is the user's buffer of a request that does not lie together.
@@ -78,13 +97,6 @@ func (v *viewMessages) release(b *viewBuffer) {
 	v.free = b
 }
 
-func (v *viewMessages) room(buf *[]byte) []byte {
-	if *buf == nil {
-		*buf = make([]byte, stageBytes)
-	}
-	return *buf
-}
-
 // SendView is Send of the bytes of a layout of some memory, of which there is one at least.
 func (e *Engine) SendView(context uint32, l *layout.Layout, mem unsafe.Pointer, dst, tag int) error {
 	if e.hook != nil {
@@ -100,7 +112,7 @@ func (e *Engine) SendView(context uint32, l *layout.Layout, mem unsafe.Pointer, 
 		return e.views.blocking(context, l, mem, dst, tag)
 	}
 	// the common case, as in Send
-	buf := e.views.room(&e.views.outgoing)[:n]
+	buf := e.views.outgoing.room(n)
 	l.Gather(mem, buf)
 	if e.sends.sendEager(p, envelope{Context: context, Tag: int32(tag)}, buf, 0) {
 		e.mu.Unlock()
@@ -167,7 +179,7 @@ func (v *viewMessages) sendNow(context uint32, l *layout.Layout, mem unsafe.Poin
 	if p == nil || n > min(p.eagerLimit, stageBytes) || v.e.stopped != nil {
 		return false
 	}
-	buf := v.room(&v.outgoing)[:n]
+	buf := v.outgoing.room(n)
 	env := envelope{Context: context, Tag: int32(tag)}
 	if more && n <= eager.MaxBatched {
 		l.Gather(mem, buf)
@@ -199,7 +211,7 @@ func (v *viewMessages) send(context uint32, l *layout.Layout, mem unsafe.Pointer
 func (v *viewMessages) trySend(p *peer, r *request) (through bool, err error) {
 	m, n := &r.msg, r.view.bytes()
 	if !r.sync && n <= min(p.eagerLimit, stageBytes) && !p.refusesPayload(n) {
-		buf := v.room(&v.outgoing)[:n]
+		buf := v.outgoing.room(n)
 		r.view.Gather(0, buf)
 		r.one[0] = buf
 		m.Elems = r.one[:]
@@ -241,7 +253,7 @@ func (e *Engine) RecvView(context uint32, l *layout.Layout, mem unsafe.Pointer, 
 	start := e.hook.begin(CallRecv, src, tag, room)
 	e.mu.Lock()
 	if room <= stageBytes && src != AnySource && tag != AnyTag && e.recvs.canRecvDirect(src) {
-		buf := e.views.room(&e.views.incoming)[:room]
+		buf := e.views.incoming.room(room)
 		n, ok := e.recvs.recvDirect(e.peers[src], envelope{Context: context, Tag: int32(tag)}, buf)
 		if ok {
 			l.Scatter(mem, buf[:n])
@@ -316,7 +328,7 @@ func (v *viewMessages) pieces(r *request) iter.Seq[[]byte] {
 			}
 			return
 		}
-		buf := v.room(&v.copied)
+		buf := v.copied.room(stageBytes)
 		for at, n := 0, r.view.bytes(); at < n; at += len(buf) {
 			buf = buf[:min(len(buf), n-at)]
 			if r.view.Gather(at, buf); !yield(buf) {

@@ -106,15 +106,10 @@ const (
 var seenSets = sync.Pool{New: func() any { return new(seen) }}
 
 // twiceInList gives an element that ranges of a list share; -1 if there is none. For a list within a few
-// stretches of memory one look for each is enough; others are sorted. It looks once for all copies of a
-// Layout.
+// stretches of memory one look for each is enough; others are sorted.
 func (l *list) twiceInList() int {
 	if l.ascending {
 		return -1
-	}
-	const foundNone = 1 // and an element is that plus one more
-	if found := int(l.twice.Load()); found > 0 {
-		return found - foundNone - 1
 	}
 	low, high := math.MaxInt, 0
 	for i, from := range l.at {
@@ -122,20 +117,16 @@ func (l *list) twiceInList() int {
 			low, high = min(low, from), max(high, from+n)
 		}
 	}
-	e := -1
 	if high-low <= maxStretches*seenElements {
-		e = l.twiceInStretches(low, high)
-	} else {
-		all := make([]interval, 0, len(l.at))
-		for i, from := range l.at {
-			if n := l.lengthOf(i) / l.size; n > 0 {
-				all = append(all, interval{from, from + n})
-			}
-		}
-		e = overlap(all)
+		return l.twiceInStretches(low, high)
 	}
-	l.twice.Store(int64(e + foundNone + 1))
-	return e
+	all := make([]interval, 0, len(l.at))
+	for i, from := range l.at {
+		if n := l.lengthOf(i) / l.size; n > 0 {
+			all = append(all, interval{from, from + n})
+		}
+	}
+	return overlap(all)
 }
 
 func (l *list) twiceInStretches(low, high int) int {

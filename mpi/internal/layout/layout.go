@@ -8,7 +8,6 @@ import (
 	"math/bits"
 	"slices"
 	"sort"
-	"sync/atomic"
 )
 
 // Layout is a sequence of bytes at offsets of some memory: blocks within repetitions, or a list of ranges.
@@ -40,8 +39,6 @@ type list struct {
 	step       int   // bytes from an element to the next; size where length is not nil
 	ends       []int // of a list that others select from: positions where its ranges end
 	ascending  bool  // no range begins before the end of the one before it
-	// what a look for an element that occurs twice has found, so that there is one for all receives
-	twice atomic.Int64
 }
 
 // dim is a repetition: of count parts, stride bytes apart.
@@ -55,6 +52,37 @@ var errTooMuch = errors.New("there are more elements than can be counted")
 // Whole is n elements of size bytes from an element on.
 func Whole(from, n, size int) Layout {
 	return Layout{n: n * size, start: from * size, block: n * size}
+}
+
+// SetRows makes a Layout without bytes blocks of block bytes, which begin stride bytes apart, of n bytes in
+// all; with a stride of 0, one block of all of them. It sets word by word: what was written in words and is
+// copied in more than words, as results are, is waited for.
+func (l *Layout) SetRows(n int, block, stride int32) {
+	l.n, l.block, l.stride = n, int(block), int(stride)
+	if stride == 0 {
+		l.block = n
+	}
+}
+
+// Rows tells whether l is blocks at equal distances in memory, of which none overlap, from its start on: or
+// one block, with the length and the stride 0.
+func (l *Layout) Rows() (start, block, stride int, ok bool) {
+	switch {
+	case l.more != nil:
+		return 0, 0, 0, false
+	case l.n == l.block:
+		return l.start, 0, 0, true
+	}
+	return l.start, l.block, l.stride, max(l.stride, -l.stride) >= l.block
+}
+
+// Elements are the elements of a list of single ones of size bytes, which are step bytes apart from the
+// beginning of the memory on; nil for any other layout.
+func (l *Layout) Elements(size int) (at []int, step int) {
+	if l.more == nil || !l.more.list.isOf(size) || l.more.of != nil || l.start != 0 {
+		return nil, 0
+	}
+	return l.more.list.at, l.more.list.step
 }
 
 // Extend makes a Layout without bytes the first n bytes of memory.

@@ -98,6 +98,28 @@ func nested(r *rand.Rand, total, size int) (Layout, []int) {
 	return l, order
 }
 
+// What Rows tells of a layout makes the same one, but for where it begins, and has no element twice.
+func TestRows(t *testing.T) {
+	r := rand.New(rand.NewPCG(19, 8))
+	var rows [2]int
+	for range 5000 {
+		l, order := nested(r, 1+r.IntN(150), 8)
+		start, block, stride, ok := l.Rows()
+		if !ok {
+			require.True(t, l.more != nil || l.Twice() >= 0)
+			rows[0]++
+			continue
+		}
+		rows[1]++
+		again := Layout{}
+		again.SetRows(l.Bytes(), int32(block), int32(stride))
+		require.Negative(t, again.Twice())
+		again.start = start
+		require.Equal(t, l, again, order)
+	}
+	require.Greater(t, min(rows[0], rows[1]), 500)
+}
+
 // Selections of selections copy what a plain list of elements names, in pieces of any length; and they tell
 // whether that list has an element twice.
 func TestAgainstLists(t *testing.T) {

@@ -13,7 +13,7 @@ type Cursor struct {
 
 // Gather copies the bytes from a position on to dst.
 func (c *Cursor) Gather(at int, dst []byte) {
-	if at == 0 && c.Layout.more == nil {
+	if at == 0 && (c.Layout.more == nil || len(dst) == c.Layout.n) {
 		c.Layout.Gather(c.Memory, dst)
 		return
 	}
@@ -22,7 +22,7 @@ func (c *Cursor) Gather(at int, dst []byte) {
 
 // Scatter copies src to the bytes from a position on.
 func (c *Cursor) Scatter(at int, src []byte) {
-	if at == 0 && c.Layout.more == nil {
+	if at == 0 && (c.Layout.more == nil || len(src) == c.Layout.n) {
 		c.Layout.Scatter(c.Memory, src)
 		return
 	}
@@ -50,50 +50,56 @@ func (c *Cursor) move(at int, flat []byte, scatter bool) {
 
 // Gather copies the first bytes of the layout to dst.
 func (l *Layout) Gather(mem unsafe.Pointer, dst []byte) {
-	if l.more == nil && l.block == 8 && len(dst)%8 == 0 { // most columns
+	to, words := unsafe.Pointer(unsafe.SliceData(dst)), len(dst)%8 == 0
+	if l.more != nil {
+		if list := l.more.list; words && list.isOf(8) && l.more.of == nil {
+			elements[uint64](unsafe.Add(mem, l.start), list.at[:len(dst)/8], list.step, to, false)
+			return
+		}
+	} else if words && l.block == 8 { // most columns
 		offset, stride := l.start, l.stride
-		list := unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(dst))), len(dst)/8)
-		for i := range list {
-			list[i] = *(*uint64)(unsafe.Add(mem, offset))
+		for at := 0; at < len(dst); at += 8 {
+			*(*uint64)(unsafe.Add(to, at)) = *(*uint64)(unsafe.Add(mem, offset))
 			offset += stride
 		}
 		return
-	}
-	if !l.Apart() {
+	} else if l.n == l.block {
 		copy(dst, unsafe.Slice((*byte)(unsafe.Add(mem, l.start)), len(dst)))
 		return
 	}
-	if l.listsElements(8) && len(dst)%8 == 0 {
-		elements[uint64](unsafe.Add(mem, l.start), l.more.list.at[:len(dst)/8], l.more.list.step,
-			unsafe.Pointer(unsafe.SliceData(dst)), false)
-		return
+	switch {
+	case l.more == nil && len(dst) == l.n:
+		l.moveGrid(mem, l.start, 1, 0, l.n/l.block, l.stride, to, false)
+	case len(dst) > 0:
+		l.moveBy(mem, 0, to, len(dst), false)
 	}
-	c := Cursor{Layout: l, Memory: mem}
-	c.move(0, dst, false)
 }
 
 // Scatter copies src to the first bytes of the layout.
 func (l *Layout) Scatter(mem unsafe.Pointer, src []byte) {
-	if l.more == nil && l.block == 8 && len(src)%8 == 0 {
+	from, words := unsafe.Pointer(unsafe.SliceData(src)), len(src)%8 == 0
+	if l.more != nil {
+		if list := l.more.list; words && list.isOf(8) && l.more.of == nil {
+			elements[uint64](unsafe.Add(mem, l.start), list.at[:len(src)/8], list.step, from, true)
+			return
+		}
+	} else if words && l.block == 8 {
 		offset, stride := l.start, l.stride
-		list := unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(src))), len(src)/8)
-		for _, w := range list {
-			*(*uint64)(unsafe.Add(mem, offset)) = w
+		for at := 0; at < len(src); at += 8 {
+			*(*uint64)(unsafe.Add(mem, offset)) = *(*uint64)(unsafe.Add(from, at))
 			offset += stride
 		}
 		return
-	}
-	if !l.Apart() {
+	} else if l.n == l.block {
 		copy(unsafe.Slice((*byte)(unsafe.Add(mem, l.start)), len(src)), src)
 		return
 	}
-	if l.listsElements(8) && len(src)%8 == 0 {
-		elements[uint64](unsafe.Add(mem, l.start), l.more.list.at[:len(src)/8], l.more.list.step,
-			unsafe.Pointer(unsafe.SliceData(src)), true)
-		return
+	switch {
+	case l.more == nil && len(src) == l.n:
+		l.moveGrid(mem, l.start, 1, 0, l.n/l.block, l.stride, from, true)
+	case len(src) > 0:
+		l.moveBy(mem, 0, from, len(src), true)
 	}
-	c := Cursor{Layout: l, Memory: mem}
-	c.move(0, src, true)
 }
 
 // moveBy is a Cursor's move without one.
@@ -174,23 +180,23 @@ func (l *Layout) moveElements(mem unsafe.Pointer, at []int, flat unsafe.Pointer,
 }
 
 func elements[W any](mem unsafe.Pointer, at []int, step int, flat unsafe.Pointer, scatter bool) {
-	list := unsafe.Slice((*W)(flat), len(at))
+	size := int(unsafe.Sizeof(*(*W)(nil)))
 	if scatter {
 		for i, from := range at {
-			*(*W)(unsafe.Add(mem, from*step)) = list[i]
+			*(*W)(unsafe.Add(mem, from*step)) = *(*W)(unsafe.Add(flat, i*size))
 		}
 		return
 	}
 	for i, from := range at {
-		list[i] = *(*W)(unsafe.Add(mem, from*step))
+		*(*W)(unsafe.Add(flat, i*size)) = *(*W)(unsafe.Add(mem, from*step))
 	}
 }
 
+// isOf tells whether a list, which may be nil, is of single elements of a size.
+func (l *list) isOf(size int) bool { return l != nil && l.length == nil && l.size == size }
+
 // listsElements tells whether l is a list of single elements of memory, of a size.
-func (l *Layout) listsElements(size int) bool {
-	list := l.list()
-	return list != nil && list.length == nil && list.size == size && l.more.of == nil
-}
+func (l *Layout) listsElements(size int) bool { return l.list().isOf(size) && l.more.of == nil }
 
 // moveListed copies count entries of a list of single elements: those that another list gives (at), or, where
 // that is nil, those from first on, step apart.

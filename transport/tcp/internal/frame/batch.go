@@ -10,7 +10,8 @@ import (
 const (
 	// payloads up to here are copied after their header; larger ones are gathered from where they lie
 	MaxCopied = 2 << 10
-	BatchSize = 64 << 10 // headers and copied payloads of one write
+	// copied payloads of one write, and their headers: 64 KiB of a view are two frames, and one write
+	BatchSize = 64<<10 + 256
 	// bytes of one write: a large message goes fastest whole, the kernel of the other side having no part in
 	// its sending then
 	MaxWrite  = 2 << 20

@@ -72,3 +72,16 @@ func TestSegment_SurvivesTheWire(t *testing.T) {
 	PutSegment(b[:], want)
 	require.Equal(t, want, ParseSegment(b[:]))
 }
+
+// 64 KiB of a view are two frames, the first of 60 KiB, in one write, whatever stands in their headers.
+func TestBatch_Has64KiB(t *testing.T) {
+	var o Batch
+	for _, header := range []int{HeaderSize, HeaderSize + SumSize, LaneHeaderSize,
+		LaneHeaderSize + SumSize} {
+		o.Reset(header)
+		o.Begin(Header{}, 60<<10)
+		o.Finish()
+		require.False(t, o.Full())
+		require.GreaterOrEqual(t, o.MaxCopy(), 4<<10, "%d bytes of header", header)
+	}
+}

@@ -45,8 +45,8 @@ type run struct{ first, second, times uint64 }
 // memory is what the rank and the agent share. The rank alone writes there.
 //
 // A run is written to the ring when another event ends it; but where it is equal to the one before the latest
-// it is only counted. So a stream of equal messages stays in one line of the cache, and so does an exchange in
-// which messages, or series of them, and their answers come in turn.
+// it is only counted. So a stream of equal messages stays in one line of the cache, and so does an exchange
+// in which messages, or series of them, and their answers come in turn.
 type memory struct {
 	next    uint64 // number of the record that is written next, from 0
 	version uint64
@@ -71,8 +71,8 @@ type Recorder struct {
 	// the runs before the one under way, by their numbers mod 2, where one and the next are all that the ring
 	// ends with; else noRun
 	latest [2]run
-	// what Expect was told of: the words of the event but for its bytes, and whether it ends a run that is only
-	// counted
+	// what Expect was told of: the words of the event but for its bytes, and whether it ends a run that is
+	// only counted
 	first, second uint64
 	expected      bool
 

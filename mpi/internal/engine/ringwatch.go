@@ -37,8 +37,8 @@ func (w *waiters) attend(r *request) bool {
 	return false
 }
 
-// watch looks into the ring of the peer that a receive waits for, a few times, and takes all that is there. It
-// tells whether that was anything.
+// watch looks into the ring of the peer that a receive waits for, a few times, and takes all that is there.
+// It tells whether that was anything.
 func (w *waiters) watch(r *request) bool {
 	p := w.ringOf(r)
 	if p == nil {
@@ -59,8 +59,8 @@ func (w *waiters) watch(r *request) bool {
 	return false
 }
 
-// ringOf is the peer into whose ring the message will come that a receive waits for, and where this rank looks
-// for it. It is nil where no such ring is known, and where others make progress.
+// ringOf is the peer from whose ring the message will come that a receive waits for, if this rank looks into
+// it: nil where no such peer is known, and where others make progress.
 func (w *waiters) ringOf(r *request) *peer {
 	if r.completed() || r.kind != kindRecv || r.rank < 0 || r.openTransfers > 0 || w.spinTime == 0 ||
 		w.e.completionHandler.active() || w.e.stopped != nil {

@@ -65,8 +65,8 @@ func (e *Engine) LockForCollect() {
 	e.coalescer.flush()
 }
 
-// CollectLocked gives the result of a request if it is complete, or is so soon: its status, if into is not nil,
-// and its error. The handle is used up then.
+// CollectLocked gives the result of a request if it is complete, or is so soon: its status, if into is not
+// nil, and its error. The handle is used up then.
 func (e *Engine) CollectLocked(h Request, into *Status) (done bool, err error) {
 	r := e.requests.find(h)
 	if r == nil {

@@ -95,7 +95,7 @@ func (m *memory) unwritten() (texts []string) {
 	if n > 0 {
 		texts = append(texts, m.turns(m.next, uint64(n)))
 	}
-	if now := m.now(); n >= 0 && now.times > 0 {
+	if now, _ := m.runs(); n >= 0 && now.times > 0 {
 		texts = append(texts, (&record{now.first, now.second}).text(m))
 		if now.times > 1 {
 			texts = append(texts, fmt.Sprintf("the same, %d times more", now.times-1))

@@ -50,12 +50,16 @@ type run struct{ first, second, times uint64 }
 type memory struct {
 	next    uint64 // number of the record that is written next, from 0
 	version uint64
-	ended   uint64 // runs that have ended
 	written uint64 // runs that had ended when the latest one was written: those after it came in turn
+	_       [5]uint64
+
+	// what changes with every event, in one line of the cache
+	ended   uint64 // runs that have ended
 	present [2]run // the run under way, at ended mod 2; so the step of ended ends one and begins another
+	_       uint64
 
 	operations [maxOperations][nameBytes]byte // the names of collectives, by number
-	_          [headBytes - 80 - maxOperations*nameBytes]byte
+	_          [headBytes - 2*64 - maxOperations*nameBytes]byte
 	ring       [entries]record
 }
 
@@ -68,21 +72,19 @@ const (
 // Recorder writes the events of a rank. Its user has a lock around it.
 type Recorder struct {
 	m *memory
-	// the runs before the one under way, by their numbers mod 2, where one and the next are all that the ring
-	// ends with; else noRun
-	latest [2]run
-	// what Expect was told of: the words of the event but for its bytes, and whether it ends a run that is
-	// only counted
+	// how often the events of the two present runs have to come, one right after the other, for a run to be
+	// equal to the one before the latest; never where the ring does not end with that
+	due [2]uint64
+	// what Expect was told of: the words of the event, and its bytes if it is its turn again; else -1
 	first, second uint64
-	expected      bool
+	expected      int
 
 	stamped uint64        // how many records there were with the latest stamp
 	began   time.Time     // what the times of stamps are relative to
 	origin  time.Duration // its time, since 1970
 }
 
-// noRun is equal to none.
-var noRun = run{times: math.MaxUint64}
+const never = math.MaxUint64
 
 // New returns a recorder that writes to memory of its own, where nobody but this process can read it.
 func New() *Recorder { return newRecorder(new(memory)) }
@@ -132,54 +134,52 @@ func words(k Kind, context uint32, rank, tag, bytes int) (first, second uint64) 
 	return uint64(context)<<32 | uint64(uint32(tag)), uint64(bytes)<<32 | uint64(uint32(rank)<<8) | uint64(k)
 }
 
+//go:nosplit
 func (r *Recorder) note(first, second, times uint64) {
-	r.expected = false
-	if now := r.m.now(); now.first == first && now.second == second {
-		now.times += times
-	} else {
-		r.begin(first, second, times)
-	}
-}
-
-// now is the run under way.
-func (m *memory) now() *run { return &m.present[m.ended%2] }
-
-// begin ends the run under way and begins another.
-func (r *Recorder) begin(first, second, times uint64) {
+	r.expected = -1
 	m := r.m
-	if now := m.now(); !r.inTurn(now) {
-		r.write(now)
+	now, next := m.runs()
+	switch {
+	case next.first == first && next.second == second && now.times == r.due[m.ended%2]:
+		next.times = times // it is its turn again
+	case now.first == first && now.second == second:
+		now.times += times
+		return
+	default:
+		if now.times != r.due[m.ended%2] {
+			r.write(now)
+		}
+		if next.first != first || next.second != second {
+			r.due[(m.ended+1)%2] = never
+		}
+		*next = run{first, second, times}
 	}
-	m.present[(m.ended+1)%2] = run{first, second, times}
 	m.ended++
 }
 
-// inTurn tells whether a run is equal to the one before the latest.
-func (r *Recorder) inTurn(now *run) bool {
-	turn := &r.latest[r.m.ended%2]
-	return turn.first == now.first && turn.second == now.second && turn.times == now.times
-}
+// runs are the run under way and the place of the next, which has the one before it.
+func (m *memory) runs() (now, next *run) { return &m.present[m.ended%2], &m.present[(m.ended+1)%2] }
 
-// Expect looks whether an event that may come next only ends a run that came in turn, while there is time for
-// that. Its bytes are not known yet.
-func (r *Recorder) Expect(k Kind, context uint32, rank, tag int) {
-	r.first, r.second = words(k, context, rank, tag, 0)
-	now := r.m.now()
-	r.expected = r.inTurn(now) && (now.first != r.first || uint32(now.second) != uint32(r.second))
+// Expect prepares for an event that may come next, and most likely has so many bytes, while there is time for
+// that.
+func (r *Recorder) Expect(k Kind, context uint32, rank, tag, bytes int) {
+	r.first, r.second = words(k, context, rank, tag, bytes)
+	r.expected = -1
+	now, next := r.m.runs()
+	if next.first == r.first && next.second == r.second && now.times == r.due[r.m.ended%2] {
+		next.times = 1
+		r.expected = bytes
+	}
 }
 
 // NoteExpected is Note of the event that Expect was told of. It may be called once after that, and most often
-// it only stores: less than Note, when the event has come and somebody waits.
+// it only compares and counts: less than Note, when the event has come and somebody waits.
 func (r *Recorder) NoteExpected(bytes int) {
-	second := r.second | uint64(bytes)<<32
-	if !r.expected {
-		r.note(r.first, second, 1)
-		return
+	if bytes == r.expected {
+		r.m.ended++
+	} else {
+		r.note(r.first, r.second&math.MaxUint32|uint64(bytes)<<32, 1)
 	}
-	r.expected = false
-	m := r.m
-	m.present[(m.ended+1)%2] = run{r.first, second, 1}
-	m.ended++
 }
 
 // write writes a run that ends, and before it how often the latest ones came in turn, and a stamp where one
@@ -188,18 +188,18 @@ func (r *Recorder) NoteExpected(bytes int) {
 //go:noinline
 func (r *Recorder) write(now *run) {
 	m := r.m
-	before := &r.latest[(m.ended+1)%2]
+	before := &r.due[(m.ended+1)%2]
 	if r.writeTurns() {
-		*before = noRun
+		*before = never
 	}
 	if m.next-r.stamped >= stampEvery {
 		r.writeStamp()
-		*before = noRun
+		*before = never
 	}
-	r.latest[m.ended%2] = noRun
+	r.due[m.ended%2] = never
 	if now.times > 0 {
 		r.put(record{now.first, now.second})
-		r.latest[m.ended%2] = *now
+		r.due[m.ended%2] = now.times
 	}
 	if now.times > 1 {
 		r.put(record{now.times - 1, uint64(again)})
@@ -225,13 +225,13 @@ func (r *Recorder) put(rec record) {
 
 // Stamp writes what time it is.
 func (r *Recorder) Stamp() {
-	r.expected = false
-	if r.m.now().times > 0 {
-		r.begin(0, 0, 0) // a run of nothing, which leaves no record
+	r.expected = -1
+	if now, _ := r.m.runs(); now.times > 0 {
+		r.note(0, 0, 0) // a run of nothing, which leaves no record
 	}
 	r.writeTurns()
 	r.writeStamp()
-	r.latest = [2]run{noRun, noRun}
+	r.due = [2]uint64{never, never}
 }
 
 func (r *Recorder) writeStamp() {
@@ -241,7 +241,7 @@ func (r *Recorder) writeStamp() {
 
 // StampNew is Stamp if any event has been noted since the latest stamp.
 func (r *Recorder) StampNew() {
-	if r.m.now().times > 0 {
+	if now, _ := r.m.runs(); now.times > 0 {
 		r.Stamp()
 	}
 }

@@ -14,6 +14,8 @@ const (
 	// of so many calls of attend one begins with a pass: where every message is there when it is waited for,
 	// nobody would make any
 	attendsPerPass = 8
+	shortLines = 4  // of a message that takes longer to receive than to send
+	maxPause   = 32 // between two looks, in AwaitLoads of some 10 ns
 )
 
 // attend looks for the message of a receive that the caller waits for, and tells whether the receive is done.
@@ -44,6 +46,7 @@ func (w *waiters) watch(r *request) bool {
 	if p == nil {
 		return false
 	}
+	pause := w.pauseFor(p)
 	for range ringLooks {
 		if p.ch.Ready() {
 			outer := w.e.collectives.enter()
@@ -54,9 +57,23 @@ func (w *waiters) watch(r *request) bool {
 		if w.e.mu.wanted() {
 			return false
 		}
-		sys.AwaitLoads()
+		for range pause {
+			sys.AwaitLoads()
+		}
 	}
 	return false
+}
+
+// pauseFor is how long to pause between two looks into the ring of a peer. A look takes the line of the next
+// message away from who is about to write there. A sender of short messages is ahead, as a rule, and is not
+// kept from anything by that. One of longer ones is overtaken, and has to take back every line; so while many
+// receives wait, this rank leaves it the time to get ahead again.
+func (w *waiters) pauseFor(p *peer) int {
+	if p.ch.LastLines() <= shortLines {
+		return 1
+	}
+	posted, _ := w.e.matching.Lengths()
+	return min(max(posted, 1), maxPause)
 }
 
 // ringOf is the peer from whose ring the message will come that a receive waits for, if this rank looks into

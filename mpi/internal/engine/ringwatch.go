@@ -7,15 +7,16 @@ import "github.com/weft-mpi/weft/internal/sys"
 // then.
 
 const (
-	// looks into the ring between two passes: together they take a few times as long as one of these
+	// looks into the ring between two passes, fewer where there are pauses between them: together they take a
+	// few times as long as one of these
 	ringLooks = 16
 	// rounds of a pass and looks for which attend keeps the lock: a few µs
 	attendRounds = 16
 	// of so many calls of attend one begins with a pass: where every message is there when it is waited for,
 	// nobody would make any
 	attendsPerPass = 8
-	shortLines = 4  // of a message that takes longer to receive than to send
-	maxPause   = 32 // between two looks, in AwaitLoads of some 10 ns
+	shortLines     = 4  // of messages that take longer to receive than to send
+	maxPause       = 32 // between two looks, in AwaitLoads of some 10 ns
 )
 
 // attend looks for the message of a receive that the caller waits for, and tells whether the receive is done.
@@ -47,7 +48,7 @@ func (w *waiters) watch(r *request) bool {
 		return false
 	}
 	pause := w.pauseFor(p)
-	for range ringLooks {
+	for left := ringLooks; left > 0; left -= pause {
 		if p.ch.Ready() {
 			outer := w.e.collectives.enter()
 			w.e.recvs.drain(p)

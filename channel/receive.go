@@ -197,6 +197,9 @@ func (c *Channel) Release() {
 	r.current = 0
 }
 
+// LastLines is how many lines the last message took.
+func (c *Channel) LastLines() int { return c.recv.lastLines }
+
 // onConsumed gives back the lines of a message with a body of n bytes.
 func (c *Channel) onConsumed(lines, n int) {
 	c.stats.Received++

@@ -196,6 +196,6 @@ func ParseRun(body []byte, into *Run) (rest []byte, err error) {
 		return nil, fmt.Errorf("%w: %d messages of %d bytes in a batch with %d left", transport.ErrProtocol,
 			r.count, r.length, len(body))
 	}
-	*into = Run{Envelope: r.env, Length: r.length, Count: r.count, Payloads: body[:n:n]}
+	into.Envelope, into.Length, into.Count, into.Payloads = r.env, r.length, r.count, body[:n:n]
 	return body[n:], nil
 }

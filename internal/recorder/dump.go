@@ -47,34 +47,61 @@ func Dump(w io.Writer, raw []byte, o Origin) error {
 		printable.Line(o.Host), o.At.UTC().Format(timeFormat), m.next-first, m.next)
 	times, exact := m.times(first)
 	for k, t := range times {
-		r := &m.ring[(first+uint64(k))%entries]
-		if r.kind() == stamp {
+		if m.ring[(first+uint64(k))%entries].kind() == stamp {
 			continue
 		}
 		mark := about
 		if exact[k] {
 			mark = ' '
 		}
-		text := r.text(m)
-		if r.kind() == repeated {
-			text = m.repetition(first+uint64(k), r[0])
-		}
-		fmt.Fprintf(b, "%s %c %s\n", time.Unix(0, t).UTC().Format(timeFormat), mark, printable.Line(text))
+		fmt.Fprintf(b, "%s %c %s\n", time.Unix(0, t).UTC().Format(timeFormat), mark,
+			printable.Line(m.text(first+uint64(k))))
 	}
-	if m.repeats > 0 && len(times) > 0 {
-		at := time.Unix(0, times[len(times)-1])
-		fmt.Fprintf(b, "%s %c %s\n", at.UTC().Format(timeFormat), about, m.repetition(m.next, m.repeats))
+	if len(times) > 0 {
+		at := time.Unix(0, times[len(times)-1]).UTC().Format(timeFormat)
+		for _, text := range m.unwritten() {
+			fmt.Fprintf(b, "%s %c %s\n", at, about, printable.Line(text))
+		}
 	}
 	return b.Flush()
 }
 
-// repetition says that the two records before number i have come again, n events in all.
-func (m *memory) repetition(i, n uint64) string {
-	latest, before := &m.ring[(i-1)%entries], &m.ring[(i-2)%entries]
-	if *latest == *before || latest.kind() == stamp { // then it is the turn of the one before, and once
-		return fmt.Sprintf("the same, %d times more", n)
+// text says what record number i is.
+func (m *memory) text(i uint64) string {
+	switch r := &m.ring[i%entries]; r.kind() {
+	case again:
+		return fmt.Sprintf("the same, %d times more", r[0])
+	case turns:
+		return m.turns(i, r[0])
+	default:
+		return r.text(m)
+	}
+}
+
+// turns says that the two runs before record number i have come again, n runs in all.
+func (m *memory) turns(i, n uint64) string {
+	for back := range uint64(2) { // one of them has a record of its length
+		if m.ring[(i-1-back)%entries].kind() == again {
+			return fmt.Sprintf("these two series in turn, %d series more", n)
+		}
 	}
 	return fmt.Sprintf("these two in turn, %d events more", n)
+}
+
+// unwritten is what has come after the latest record: runs in turn, and the one under way. Where a rank has
+// been killed while it ended a run, that may be written already.
+func (m *memory) unwritten() (texts []string) {
+	n := int64(m.ended - m.written)
+	if n > 0 {
+		texts = append(texts, m.turns(m.next, uint64(n)))
+	}
+	if now, _ := m.runs(); n >= 0 && now.times > 0 {
+		texts = append(texts, (&record{now.first, now.second}).text(m))
+		if now.times > 1 {
+			texts = append(texts, fmt.Sprintf("the same, %d times more", now.times-1))
+		}
+	}
+	return texts
 }
 
 // exactly is how far apart the stamps around a record may be for its time to pass as exact.

@@ -24,7 +24,8 @@ const (
 	Failed          // an operation has failed
 	PeerLost        // a peer is given up
 	Stopped         // the engine does no more work
-	repeated        // the two records before it again in turn, as many events as the first word says
+	again           // the event before it again, as often as the first word says
+	turns           // the two runs before it again in turn, as many runs as the first word says
 	kinds
 )
 
@@ -59,7 +60,7 @@ var forms = [kinds]form{
 func (r *record) text(m *memory) string {
 	k, rank := r.kind(), int32(r[1])>>8
 	context, tag, size := uint32(r[0]>>32), int32(r[0]), r[1]>>32
-	if k <= stamp || k >= repeated {
+	if k <= stamp || k >= again {
 		return fmt.Sprintf("event of kind %d", k)
 	}
 	f := &forms[k]

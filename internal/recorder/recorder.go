@@ -11,6 +11,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"syscall"
 	"time"
 	"unsafe"
@@ -24,7 +25,7 @@ const Variable = "WEFT_RECORDER_FD"
 const (
 	entries    = 4096 // of the ring, 64 KiB
 	stampEvery = 256  // records of which at least one is a stamp
-	version    = 3
+	version    = 4
 	headBytes  = 4096
 )
 
@@ -33,18 +34,32 @@ const (
 const Size = headBytes + entries*16
 
 // record is an event in two words: tag and context, 32 bits each; kind in 8 bits, rank in 24 and bytes in 32.
-// A stamp has its time in the first one, a repetition its number.
+// A stamp has its time in the first one, a record that counts others their number.
 type record [2]uint64
 
 func (r *record) kind() Kind { return Kind(r[1]) }
 
+// run is an event that has come so many times, one right after the other.
+type run struct{ first, second, times uint64 }
+
 // memory is what the rank and the agent share. The rank alone writes there.
+//
+// A run is written to the ring when another event ends it; but where it is equal to the one before the latest
+// it is only counted. So a stream of equal messages stays in one line of the cache, and so does an exchange
+// in which messages, or series of them, and their answers come in turn.
 type memory struct {
-	next       uint64 // number of the record that is written next, from 0
-	version    uint64
-	repeats    uint64                         // events since the latest two records: these in turn
+	next    uint64 // number of the record that is written next, from 0
+	version uint64
+	written uint64 // runs that had ended when the latest one was written: those after it came in turn
+	_       [5]uint64
+
+	// what changes with every event, in one line of the cache
+	ended   uint64 // runs that have ended
+	present [2]run // the run under way, at ended mod 2; so the step of ended ends one and begins another
+	_       uint64
+
 	operations [maxOperations][nameBytes]byte // the names of collectives, by number
-	_          [headBytes - 24 - maxOperations*nameBytes]byte
+	_          [headBytes - 2*64 - maxOperations*nameBytes]byte
 	ring       [entries]record
 }
 
@@ -57,8 +72,10 @@ const (
 // Recorder writes the events of a rank. Its user has a lock around it.
 type Recorder struct {
 	m *memory
-	// what Expect was told of: the words of the event but for its bytes, and how many of those it has if it
-	// is only to be counted; -1 if it is not
+	// how often the events of the two present runs have to come, one right after the other, for a run to be
+	// equal to the one before the latest; never where the ring does not end with that
+	due [2]uint64
+	// what Expect was told of: the words of the event, and its bytes if it is its turn again; else -1
 	first, second uint64
 	expected      int
 
@@ -66,6 +83,8 @@ type Recorder struct {
 	began   time.Time     // what the times of stamps are relative to
 	origin  time.Duration // its time, since 1970
 }
+
+const never = math.MaxUint64
 
 // New returns a recorder that writes to memory of its own, where nobody but this process can read it.
 func New() *Recorder { return newRecorder(new(memory)) }
@@ -93,16 +112,21 @@ func mapMemory(fd int) (*memory, error) {
 func newRecorder(m *memory) *Recorder {
 	now := time.Now()
 	r := &Recorder{m: m, began: now, origin: time.Duration(now.UnixNano())}
-	m.next, m.version, m.repeats = 0, version, 0
+	m.next, m.version, m.ended, m.written, m.present = 0, version, 0, 0, [2]run{}
 	r.Stamp()
 	return r
 }
 
-// Note writes an event. What its kind does not have is 0; a rank of -1 is any. An event that is equal to the
-// one before the latest is only counted: a stream of equal messages, or of messages and their answers, stays
-// in one line of the cache.
+// Note writes an event. What its kind does not have is 0; a rank of -1 is any.
 func (r *Recorder) Note(k Kind, context uint32, rank, tag, bytes int) {
-	r.note(words(k, context, rank, tag, bytes))
+	first, second := words(k, context, rank, tag, bytes)
+	r.note(first, second, 1)
+}
+
+// NoteTimes is Note of an event that has come several times in a row.
+func (r *Recorder) NoteTimes(k Kind, context uint32, rank, tag, bytes, times int) {
+	first, second := words(k, context, rank, tag, bytes)
+	r.note(first, second, uint64(times))
 }
 
 // words are those of a record.
@@ -111,27 +135,40 @@ func words(k Kind, context uint32, rank, tag, bytes int) (first, second uint64) 
 }
 
 //go:nosplit
-func (r *Recorder) note(first, second uint64) {
+func (r *Recorder) note(first, second, times uint64) {
 	r.expected = -1
 	m := r.m
-	if turn := m.turn(); turn[0] == first && turn[1] == second {
-		m.repeats++
+	now, next := m.runs()
+	switch {
+	case next.first == first && next.second == second && now.times == r.due[m.ended%2]:
+		next.times = times // it is its turn again
+	case now.first == first && now.second == second:
+		now.times += times
 		return
+	default:
+		if now.times != r.due[m.ended%2] {
+			r.write(now)
+		}
+		if next.first != first || next.second != second {
+			r.due[(m.ended+1)%2] = never
+		}
+		*next = run{first, second, times}
 	}
-	r.write(first, second)
+	m.ended++
 }
 
-// turn is the record whose turn it is again, of the latest two: the first one after an even number of
-// repetitions.
-func (m *memory) turn() *record { return &m.ring[(m.next-2+m.repeats%2)%entries] }
+// runs are the run under way and the place of the next, which has the one before it.
+func (m *memory) runs() (now, next *run) { return &m.present[m.ended%2], &m.present[(m.ended+1)%2] }
 
-// Expect compares an event that may come next with those before it, while there is time for that. Its bytes
-// are not known yet.
-func (r *Recorder) Expect(k Kind, context uint32, rank, tag int) {
-	r.first, r.second = words(k, context, rank, tag, 0)
+// Expect prepares for an event that may come next, and most likely has so many bytes, while there is time for
+// that.
+func (r *Recorder) Expect(k Kind, context uint32, rank, tag, bytes int) {
+	r.first, r.second = words(k, context, rank, tag, bytes)
 	r.expected = -1
-	if turn := r.m.turn(); turn[0] == r.first && uint32(turn[1]) == uint32(r.second) {
-		r.expected = int(turn[1] >> 32)
+	now, next := r.m.runs()
+	if next.first == r.first && next.second == r.second && now.times == r.due[r.m.ended%2] {
+		next.times = 1
+		r.expected = bytes
 	}
 }
 
@@ -139,66 +176,72 @@ func (r *Recorder) Expect(k Kind, context uint32, rank, tag int) {
 // it only compares and counts: less than Note, when the event has come and somebody waits.
 func (r *Recorder) NoteExpected(bytes int) {
 	if bytes == r.expected {
-		r.m.repeats++
+		r.m.ended++
 	} else {
-		r.note(r.first, r.second|uint64(bytes)<<32)
+		r.note(r.first, r.second&math.MaxUint32|uint64(bytes)<<32, 1)
 	}
 }
 
-// NoteTimes is Note of an event that has come several times in a row.
-func (r *Recorder) NoteTimes(k Kind, context uint32, rank, tag, bytes, times int) {
-	first, second := words(k, context, rank, tag, bytes)
-	r.expected = -1
-	m, e := r.m, record{first, second}
-	for ; times > 0; times-- {
-		if m.ring[(m.next-1)%entries] == e && m.ring[(m.next-2)%entries] == e {
-			m.repeats += uint64(times)
-			return
-		}
-		r.note(first, second)
-	}
-}
-
-// write writes an event, and before it how often the latest ones were repeated, and a stamp where one is due.
+// write writes a run that ends, and before it how often the latest ones came in turn, and a stamp where one
+// is due.
 //
 //go:noinline
-func (r *Recorder) write(first, second uint64) {
-	r.writeRepeats()
+func (r *Recorder) write(now *run) {
 	m := r.m
-	if m.next%stampEvery == 0 {
-		r.Stamp()
+	before := &r.due[(m.ended+1)%2]
+	if r.writeTurns() {
+		*before = never
 	}
-	m.ring[m.next%entries] = record{first, second}
-	m.next++
-	// The ring comes round so rarely that its next line is in no near cache. To wait for that would delay all
-	// stores behind it, those of a message to a peer too.
-	sys.PrefetchWrite(uintptr(unsafe.Pointer(&m.ring[(m.next+lineRecords)%entries])))
+	if m.next-r.stamped >= stampEvery {
+		r.writeStamp()
+		*before = never
+	}
+	r.due[m.ended%2] = never
+	if now.times > 0 {
+		r.put(record{now.first, now.second})
+		r.due[m.ended%2] = now.times
+	}
+	if now.times > 1 {
+		r.put(record{now.times - 1, uint64(again)})
+	}
+	m.written = m.ended + 1
 }
 
-// lineRecords is how many records a line of the cache has.
-const lineRecords = 4
-
-func (r *Recorder) writeRepeats() {
-	if m := r.m; m.repeats > 0 {
-		m.ring[m.next%entries] = record{m.repeats, uint64(repeated)}
-		m.next++
-		m.repeats = 0
+// writeTurns writes how many runs came in turn, if any did.
+func (r *Recorder) writeTurns() bool {
+	m := r.m
+	n := m.ended - m.written
+	if n > 0 {
+		r.put(record{n, uint64(turns)})
+		m.written = m.ended
 	}
+	return n > 0
+}
+
+func (r *Recorder) put(rec record) {
+	r.m.ring[r.m.next%entries] = rec
+	r.m.next++
 }
 
 // Stamp writes what time it is.
 func (r *Recorder) Stamp() {
 	r.expected = -1
-	r.writeRepeats()
-	m := r.m
-	m.ring[m.next%entries] = record{uint64(r.origin + time.Since(r.began)), uint64(stamp)}
-	m.next++
-	r.stamped = m.next
+	if now, _ := r.m.runs(); now.times > 0 {
+		r.note(0, 0, 0) // a run of nothing, which leaves no record
+	}
+	r.writeTurns()
+	r.writeStamp()
+	r.due = [2]uint64{never, never}
+}
+
+func (r *Recorder) writeStamp() {
+	r.put(record{uint64(r.origin + time.Since(r.began)), uint64(stamp)})
+	r.stamped = r.m.next
 }
 
 // StampNew is Stamp if any event has been noted since the latest stamp.
 func (r *Recorder) StampNew() {
-	if r.stamped != r.m.next || r.m.repeats > 0 {
+	if now, _ := r.m.runs(); now.times > 0 {
 		r.Stamp()
 	}
 }

@@ -4,6 +4,15 @@ import "github.com/weft-mpi/weft/internal/sys"
 
 // complete ends an operation: its buffer is the user's again.
 func (t *requestTable) complete(r *request, err error) {
+	if err == nil && !r.observed && t.e.hook == nil { // most operations, and all that they need
+		sys.StoreRelease32(&r.done, r.gen)
+		return
+	}
+	t.finish(r, err)
+}
+
+// finish is complete for an operation that has failed, or that somebody else is told of.
+func (t *requestTable) finish(r *request, err error) {
 	if r.err = r.located(err); err != nil {
 		t.e.noteFailure(r)
 	}

@@ -65,7 +65,7 @@ func (v *recvProtocol) recvDirect(p *peer, env envelope, buf []byte) (bytes int,
 	}
 	eager.Expect(p.ch, len(buf))
 	owing := p.workPending()
-	v.e.recorder.Expect(recorder.Received, env.Context, p.rank, int(env.Tag))
+	v.e.recorder.Expect(recorder.Received, env.Context, p.rank, int(env.Tag), len(buf))
 	polls, came := maxRingPolls, !p.polled // then nothing comes to the ring but by what is polled here
 	if came {
 		polls = maxProviderPolls

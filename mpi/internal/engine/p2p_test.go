@@ -379,12 +379,9 @@ func TestWaitsForSeveral(t *testing.T) {
 func (e *Engine) collected(source, tag int) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, chunk := range e.requests.chunks {
-		for i := range chunk {
-			if r := &chunk[i]; r.kind == kindRecv && r.completed() && r.status.Source == source &&
-				r.status.Tag == tag {
-				return false
-			}
+	for _, r := range e.requests.all {
+		if r.kind == kindRecv && r.completed() && r.status.Source == source && r.status.Tag == tag {
+			return false
 		}
 	}
 	return true

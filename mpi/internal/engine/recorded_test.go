@@ -72,26 +72,26 @@ func TestRecorder_CountsTheMessagesOfABurst(t *testing.T) {
 // counted is how many events a dump has of a text, with those that it only counts.
 func counted(t *testing.T, dump, text string) (n int) {
 	t.Helper()
-	var latest [2]bool // whether the latest event has it, and the one before
+	var runs []int // how many events with the text each has
 	for _, line := range strings.Split(dump, "\n") {
 		_, event, _ := strings.Cut(line, " ")
 		event = strings.TrimLeft(event, "~ ")
-		more, back := 0, 0
-		if _, err := fmt.Sscanf(event, "the same, %d times more", &more); err != nil {
-			back = 1
-			if _, err = fmt.Sscanf(event, "these two in turn, %d events more", &more); err != nil {
-				latest = [2]bool{strings.Contains(event, text), latest[0]}
-				more = 0
-				if latest[0] {
-					n++
-				}
+		more, last := 0, len(runs)-1
+		if _, err := fmt.Sscanf(event, "the same, %d times more", &more); err == nil {
+			runs[last] *= 1 + more
+			continue
+		}
+		if _, err := fmt.Sscanf(event, "these two in turn, %d events more", &more); err != nil {
+			if _, err = fmt.Sscanf(event, "these two series in turn, %d series more", &more); err != nil {
+				runs, more = append(runs, strings.Count(event, text)), 0
 			}
 		}
-		for i := range more {
-			if latest[back*(1-i%2)] {
-				n++
-			}
+		for range more {
+			runs = append(runs, runs[len(runs)-2])
 		}
+	}
+	for _, events := range runs {
+		n += events
 	}
 	return n
 }

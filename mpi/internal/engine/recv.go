@@ -83,9 +83,14 @@ func (e *Engine) recvHooked(context uint32, buf []byte, src, tag, elem int, st *
 
 // Irecv begins a receive. buf is weft's until the request is complete.
 func (e *Engine) Irecv(context uint32, buf []byte, src, tag, elem int) (Request, error) {
-	if e.hook == nil {
-		return e.recvs.nonblocking(context, buf, src, tag, elem)
+	if e.hook != nil {
+		return e.irecvHooked(context, buf, src, tag, elem)
 	}
+	return e.recvs.nonblocking(context, buf, src, tag, elem)
+}
+
+// irecvHooked is Irecv with a hook.
+func (e *Engine) irecvHooked(context uint32, buf []byte, src, tag, elem int) (Request, error) {
 	start := e.hook.begin(CallIrecv, src, tag, len(buf))
 	h, err := e.recvs.nonblocking(context, buf, src, tag, elem)
 	e.hook.end(CallIrecv, start, src, tag, len(buf))
@@ -317,19 +322,18 @@ func (v *recvProtocol) onRun(p *peer, run *eager.Run) error {
 		return errInsideMessage
 	}
 	matched := 0
-	for at := 0; run.Count > 0; run.Count-- {
-		payload := run.Payloads[at : at+run.Length : at+run.Length]
-		at += run.Length
+	for payloads := run.Payloads; run.Count > 0; run.Count-- {
 		if m := v.e.matching.Arrive(run.Context, int32(p.rank), run.Tag); m != nil {
 			matched++
-			v.deliver(p, m.Value, run.Envelope, payload)
-			continue
+			v.deliver(p, m.Value, run.Envelope, payloads[:run.Length])
+		} else {
+			v.recordReceived(p, run, matched)
+			matched = 0
+			if err := v.storeUnexpected(p, run.Envelope, payloads[:run.Length]); err != nil {
+				return err
+			}
 		}
-		v.recordReceived(p, run, matched)
-		matched = 0
-		if err := v.storeUnexpected(p, run.Envelope, payload); err != nil {
-			return err
-		}
+		payloads = payloads[run.Length:]
 	}
 	v.recordReceived(p, run, matched)
 	return nil

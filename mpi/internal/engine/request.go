@@ -169,9 +169,9 @@ func (r *request) token() uint64 { return uint64(r.gen)<<32 | uint64(r.index) }
 // requestTable hands out requests by index. It grows by chunks and never shrinks: what it holds is bounded by
 // the largest number of operations that were under way at once.
 type requestTable struct {
-	e      *Engine
-	chunks [][]request
-	free   *request
+	e    *Engine
+	all  []*request // by index; made in chunks
+	free *request
 
 	// A send that was complete when it began needs no more than a number to be waited for: a lightweight
 	// request, whose handle has the highest bit of the index set. All of them stand for one request.
@@ -189,12 +189,12 @@ func (p *requestTable) get() *request {
 		chunk := make([]request, requestChunk)
 		for i := range chunk {
 			r := &chunk[i]
-			r.index = uint32(len(p.chunks)*requestChunk + i)
+			r.index = uint32(len(p.all))
 			r.gen = 1
 			r.posted.Value = r
 			r.next, p.free = p.free, r
+			p.all = append(p.all, r)
 		}
-		p.chunks = append(p.chunks, chunk)
 	}
 	r := p.free
 	p.free, r.next = r.next, nil
@@ -207,6 +207,15 @@ func (p *requestTable) put(r *request) {
 	if r.gen == 0 {
 		r.gen = 1
 	}
+	if r.kind == kindSend || r.observed || r.view != nil {
+		p.forget(r)
+	}
+	r.operation = operation{}
+	r.next, p.free = p.free, r
+}
+
+// forget takes out of a request what most receives never have.
+func (p *requestTable) forget(r *request) {
 	if r.view != nil {
 		p.e.views.release(r.view)
 	}
@@ -216,8 +225,6 @@ func (p *requestTable) put(r *request) {
 	if r.observed {
 		r.relations = relations{}
 	}
-	r.operation = operation{}
-	r.next, p.free = p.free, r
 }
 
 // newCompleted gives the handle of a send that is complete.
@@ -243,10 +250,10 @@ func (p *requestTable) find(h Request) *request {
 		return nil
 	}
 	i := int(h.index) - 1
-	if i < 0 || i >= len(p.chunks)*requestChunk {
+	if uint(i) >= uint(len(p.all)) {
 		return nil
 	}
-	r := &p.chunks[i/requestChunk][i%requestChunk]
+	r := p.all[i]
 	if r.gen != h.gen || r.kind == 0 {
 		return nil
 	}
@@ -256,11 +263,9 @@ func (p *requestTable) find(h Request) *request {
 // uncollected goes through the requests that somebody could still wait for.
 func (p *requestTable) uncollected() iter.Seq[*request] {
 	return func(yield func(*request) bool) {
-		for _, chunk := range p.chunks {
-			for i := range chunk {
-				if r := &chunk[i]; r.kind != 0 && !r.detached && !yield(r) {
-					return
-				}
+		for _, r := range p.all {
+			if r.kind != 0 && !r.detached && !yield(r) {
+				return
 			}
 		}
 	}
@@ -270,11 +275,9 @@ func (p *requestTable) uncollected() iter.Seq[*request] {
 // others.
 func (p *requestTable) underWay() iter.Seq[*request] {
 	return func(yield func(*request) bool) {
-		for _, chunk := range p.chunks {
-			for i := range chunk {
-				if r := &chunk[i]; r.kind != 0 && !r.completed() && !yield(r) {
-					return
-				}
+		for _, r := range p.all {
+			if r.kind != 0 && !r.completed() && !yield(r) {
+				return
 			}
 		}
 	}

@@ -100,9 +100,15 @@ func (e *Engine) Ssend(context uint32, buf []byte, dst, tag int) error {
 // Isend begins a send. buf must stay as it is until the request is complete.
 func (e *Engine) Isend(context uint32, buf []byte, dst, tag int) (Request, error) {
 	env := envelope{Context: context, Tag: int32(tag)}
-	if e.hook == nil {
-		return e.sends.nonblocking(env, buf, dst, sendNonblocking)
+	if e.hook != nil {
+		return e.isendHooked(env, buf, dst)
 	}
+	return e.sends.nonblocking(env, buf, dst, sendNonblocking)
+}
+
+// isendHooked is Isend with a hook.
+func (e *Engine) isendHooked(env envelope, buf []byte, dst int) (Request, error) {
+	tag := int(env.Tag)
 	start := e.hook.begin(CallIsend, dst, tag, len(buf))
 	h, err := e.sends.nonblocking(env, buf, dst, sendNonblocking)
 	e.hook.end(CallIsend, start, dst, tag, len(buf))

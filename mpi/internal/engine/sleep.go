@@ -25,6 +25,7 @@ type waiters struct {
 	parked        []*waiter // who sleeps on his own
 	free          *waiter
 	began         time.Time       // when the engine was made
+	attended      uint32          // calls of attend
 	asleep        int             // goroutines that sleep
 	slept         time.Duration   // ends of sleeps less their beginnings, since began
 	descriptions  descriptions    // of waits, while somebody asks for them
@@ -192,7 +193,7 @@ func (w *waiters) waitFor(r *request, h Request) (Status, error) {
 			case w.e.completionHandler.active():
 				w.e.completionHandler.armRetry()
 			default:
-				busy = w.e.progress.poll()
+				busy = w.e.progress.poll() || w.watch(r)
 			}
 			if r.completed() {
 				st, err := w.e.requests.collect(h, r)

@@ -56,7 +56,7 @@ func (e *Engine) TestAll(n int, at func(i int) Request, take func(i int, st *Sta
 }
 
 // Between LockForCollect and UnlockAfterCollect the caller has the engine's lock: he calls CollectLocked and
-// nothing else of the engine, and does not wait for anything. It is what Waitall does for each of its
+// nothing else of the engine, and does not wait for anything else. It is what Waitall does for each of its
 // requests, so there is as little as can be between them.
 
 // LockForCollect takes the lock. What is coalesced goes out: the messages travel while one counts.
@@ -65,15 +65,15 @@ func (e *Engine) LockForCollect() {
 	e.coalescer.flush()
 }
 
-// CollectLocked gives the result of a request if it is complete: its status, if into is not nil, and its
-// error. The handle is used up then.
+// CollectLocked gives the result of a request if it is complete, or is so soon: its status, if into is not
+// nil, and its error. The handle is used up then.
 func (e *Engine) CollectLocked(h Request, into *Status) (done bool, err error) {
 	r := e.requests.find(h)
 	if r == nil {
 		return e.requests.collectNull(h, into)
 	}
-	if !r.completed() {
-		return false, nil
+	if !r.completed() && (e.hook != nil || !e.waiters.attend(r)) {
+		return false, nil // a hook is told of waits
 	}
 	if into != nil {
 		*into = r.status

@@ -35,13 +35,13 @@ type chain[E any] struct {
 }
 
 func (q *queue[E]) push(p *entry[E]) {
-	p.queue, p.prev, p.next = q, q.last, nil
-	if q.last == nil {
+	last := q.last
+	p.queue, p.prev, p.next, q.last = q, last, nil, p
+	if last == nil {
 		q.first = p
 	} else {
-		q.last.next = p
+		last.next = p
 	}
-	q.last = p
 	q.length++
 	if q.chains != nil {
 		q.addToIndex(p)
@@ -85,13 +85,14 @@ func (q *queue[E]) popIfTag(tag int32) *entry[E] {
 	if p == nil || p.tag != tag || q.chains != nil {
 		return nil
 	}
-	if q.first = p.next; q.first == nil {
+	next := p.next
+	q.first, p.queue, p.next = next, nil, nil
+	if next == nil {
 		q.last = nil
 	} else {
-		q.first.prev = nil
+		next.prev = nil
 	}
 	q.length--
-	p.queue, p.next = nil, nil
 	return p
 }
 

@@ -92,6 +92,11 @@ func (t *Table[P, M]) Arrive(context uint32, source, tag int32) *Posted[P] {
 			return p.owner
 		}
 	}
+	return t.search(context, source, tag)
+}
+
+// search is Arrive for a message whose receive is not where most are.
+func (t *Table[P, M]) search(context uint32, source, tag int32) *Posted[P] {
 	var found *entry[Posted[P]]
 	if b := t.bins.find(context, source); b != nil {
 		found = b.posted.findReceive(tag)

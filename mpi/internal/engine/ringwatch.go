@@ -16,7 +16,7 @@ const (
 	// nobody would make any
 	attendsPerPass = 8
 	shortLines     = 4  // of messages that take longer to receive than to send
-	maxPause       = 32 // between two looks, in AwaitLoads of some 10 ns
+	maxPause   = 32 // between two looks, in AwaitLoads of some 10 ns
 )
 
 // attend looks for the message of a receive that the caller waits for, and tells whether the receive is done.
@@ -27,7 +27,8 @@ func (w *waiters) attend(r *request) bool {
 	}
 	w.attended++
 	for round := range attendRounds {
-		if round > 0 || w.attended%attendsPerPass == 0 {
+		// what copies announced messages has given others their turn between two passes
+		if round > 0 || w.attended%attendsPerPass == 0 || w.e.recvs.copyBudget < copyBudgetPerPass {
 			w.e.progress.poll()
 		}
 		if w.watch(r); r.completed() {

@@ -16,7 +16,7 @@ const (
 	// nobody would make any
 	attendsPerPass = 8
 	shortLines     = 4  // of messages that take longer to receive than to send
-	maxPause   = 32 // between two looks, in AwaitLoads of some 10 ns
+	maxPause       = 32 // between two looks, in AwaitLoads of some 10 ns
 )
 
 // attend looks for the message of a receive that the caller waits for, and tells whether the receive is done.

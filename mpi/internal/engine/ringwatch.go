@@ -27,7 +27,8 @@ func (w *waiters) attend(r *request) bool {
 	}
 	w.attended++
 	for round := range attendRounds {
-		if round > 0 || w.attended%attendsPerPass == 0 {
+		// what copies announced messages has given others their turn between two passes
+		if round > 0 || w.attended%attendsPerPass == 0 || w.e.recvs.copyBudget < copyBudgetPerPass {
 			w.e.progress.poll()
 		}
 		if w.watch(r); r.completed() {

@@ -55,15 +55,17 @@ var leavesBehind = body("leaves messages behind", func(_ context.Context, world 
 		return err
 	}
 	switch me {
-	case 2: // it fails when its message has come
-		if err := second(mpi.Sendrecv(world, []byte{1}, 0, 5, []byte{0}, 0, 5)); err != nil {
+	case 2: // it fails when its message has been received
+		if err := firstError(second(mpi.Sendrecv(world, []byte{1}, 0, 5, []byte{0}, 0, 5)),
+			second(mpi.Recv(world, []byte{0}, 0, 6))); err != nil {
 			return err
 		}
 		syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
 	case 0:
 		err = firstError(second(mpi.Recv(pair, []byte{0}, 1, 5)),
-			second(mpi.Sendrecv(world, []byte{1}, 2, 5, []byte{0}, 2, 5)), pair.Revoke())
+			second(mpi.Sendrecv(world, []byte{1}, 2, 5, []byte{0}, 2, 5)),
+			mpi.Send(world, []byte{1}, 2, 6), pair.Revoke())
 	case 1:
 		for err == nil {
 			time.Sleep(time.Millisecond)

@@ -47,8 +47,9 @@ type Agent struct {
 	tasks   sync.WaitGroup // the goroutines of ranks that have been started
 	watched chan struct{}  // closed when watch has returned
 
-	mu    sync.Mutex
-	ranks map[int]*process
+	mu     sync.Mutex
+	ranks  map[int]*process
+	failed []int // of all ranks of the job, for those that are started later
 
 	pmi pmiService
 }
@@ -145,6 +146,9 @@ func (a *Agent) Do(c agent.Command) {
 	case agent.Records:
 		go a.sendRecords(c.Ranks)
 	case agent.Failed:
+		a.mu.Lock()
+		a.failed = append(a.failed, c.Rank)
+		a.mu.Unlock()
 		for _, p := range a.processes() {
 			p.tellFailed(c.Rank)
 		}

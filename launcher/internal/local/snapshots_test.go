@@ -10,6 +10,7 @@ import (
 
 	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
 // questions is a process and the rank's end of its connection for questions.
@@ -63,4 +64,21 @@ func TestAsk_DoesNotWait(t *testing.T) {
 	p.snapshots.Close()
 	p.ask(snapshot.Ask)
 	p.tellFailed(3)
+}
+
+// A rank that is started after another one has failed hears of it, too: nobody else would tell it.
+func TestFailed_IsToldToWhoIsStartedLater(t *testing.T) {
+	early, first := questions(t)
+	late, second := questions(t)
+	early.id, late.id = 0, 3
+	a := &Agent{ranks: map[int]*process{}}
+	a.add(early)
+	a.Do(agent.Failed{Rank: 2})
+	a.add(late)
+	for _, rank := range []int{first, second} {
+		b := make([]byte, 100)
+		n, err := syscall.Read(rank, b)
+		require.NoError(t, err)
+		require.Equal(t, snapshot.AppendFailed(nil, 2), b[:n])
+	}
 }

@@ -105,9 +105,7 @@ func (s *starter) start(r *agent.Rank) *agent.NotStarted {
 	}
 	// From here on signals for the rank are kept until it can get them; a halt that came before means that it
 	// gets none.
-	s.agent.mu.Lock()
-	s.agent.ranks[r.ID] = p
-	s.agent.mu.Unlock()
+	s.agent.add(p)
 	if s.agent.halted.Load() {
 		s.agent.drop(p)
 		return nil
@@ -160,6 +158,17 @@ func (s *starter) watch(p *process, r *agent.Rank) *agent.NotStarted {
 		return nil
 	}
 	return &agent.NotStarted{Rank: r.ID, Reason: fmt.Sprintf("watching rank %d: %v", r.ID, err)}
+}
+
+// add adds a rank to those that hear of failures, and tells it of those that were before.
+func (a *Agent) add(p *process) {
+	a.mu.Lock()
+	a.ranks[p.id] = p
+	failed := a.failed
+	a.mu.Unlock()
+	for _, rank := range failed {
+		p.tellFailed(rank)
+	}
 }
 
 // drop forgets a rank whose program was not executed.

@@ -95,6 +95,7 @@ func New(o Options) (*Device, error) {
 	if err := d.Init(); err != nil {
 		return nil, errors.Join(err, a.close())
 	}
+	d.huge.began = time.Now()
 	d.huge.off = o.NoHugePages || o.NoCMA || os.Getpagesize() != minPage
 	d.Regions = verbs.NewTable(memory{d}, d.Query())
 	d.liveness.stopped = make(chan struct{})

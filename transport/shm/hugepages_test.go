@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
@@ -75,10 +76,10 @@ func TestHugePages(t *testing.T) {
 		times     int
 		want      int
 	}{
-		"often":               {Options{}, 0, n, 2 * hugeAfter / hugePage, n},
+		"often":               {Options{}, 0, n, 3 * hugeAfter / hugeWeight / hugePage, n},
 		"the middle of it":    {Options{}, hugePage + 100, 64 << 10, hugeAfter >> 16, hugePage},
-		"not so often":        {Options{}, 0, n, hugeAfter/hugePage - 1, 0},
-		"often, if forbidden": {Options{NoHugePages: true}, 0, n, 2 * hugeAfter / hugePage, 0},
+		"not so often":        {Options{}, 0, n, hugeAfter/hugeWeight/hugePage - 1, 0},
+		"often, if forbidden": {Options{NoHugePages: true}, 0, n, hugeAfter / hugePage, 0},
 		"often, a few bytes":  {Options{}, 0, 16 << 10, hugeAfter >> 14, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -112,4 +113,12 @@ func TestHugePages_OfAFile(t *testing.T) {
 	}
 	first := uintptr(unsafe.Pointer(unsafe.SliceData(mem)))/hugePage + 1 // wholly of the file
 	require.True(t, h.blocks[first%hugeBlocks].moved)
+}
+
+// Moves that take too much of the time are put off.
+func TestHugePages_TakeALittleTime(t *testing.T) {
+	h := hugePages{began: time.Now().Add(-time.Hour), spent: time.Minute}
+	require.True(t, h.move(1), "nothing is mapped there, and nothing ever will be") // 72 s are allowed
+	h.spent = 2 * time.Minute
+	require.False(t, h.move(1))
 }

@@ -123,13 +123,15 @@ func bytesIn[T any](buf []T) []byte {
 // disjoint refuses an input that is partly the output: the result would depend on the algorithm. The very
 // same beginning stands for InPlace.
 func (a *collectiveCall) disjoint() {
-	if len(a.in) == 0 || len(a.out) == 0 || &a.in[0] == &a.out[0] {
-		return
-	}
-	i, o := uintptr(unsafe.Pointer(&a.in[0])), uintptr(unsafe.Pointer(&a.out[0]))
-	if i < o+uintptr(len(a.out)) && o < i+uintptr(len(a.in)) {
+	if len(a.in) > 0 && len(a.out) > 0 && &a.in[0] != &a.out[0] && !apart(a.in, a.out) {
 		a.fail(ErrBuffer, "input and output overlap")
 	}
+}
+
+// apart tells whether memory does not overlap.
+func apart(a, b []byte) bool {
+	i, o := uintptr(unsafe.Pointer(unsafe.SliceData(a))), uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	return i+uintptr(len(a)) <= o || o+uintptr(len(b)) <= i
 }
 
 // inPlace marks the slice that InPlace returns: its data pointer is this variable's address.

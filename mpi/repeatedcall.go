@@ -1,8 +1,6 @@
 package mpi
 
 import (
-	"unsafe"
-
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
@@ -67,10 +65,4 @@ func (c *Comm) repeat(key callKey, in, out []byte) (done bool, err error) {
 		return true, c.failColl(key.operation.String(), err)
 	}
 	return true, nil
-}
-
-// apart tells whether memory does not overlap.
-func apart(a, b []byte) bool {
-	i, o := uintptr(unsafe.Pointer(unsafe.SliceData(a))), uintptr(unsafe.Pointer(unsafe.SliceData(b)))
-	return i+uintptr(len(a)) <= o || o+uintptr(len(b)) <= i
 }

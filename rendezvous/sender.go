@@ -128,7 +128,7 @@ func (a *Sender) TrySendPiece(c *channel.Channel, buf []byte, token uint64, more
 func (a *Sender) trySend(c *channel.Channel, k channel.Kind, n int, buf []byte, from Gatherer, length int,
 	token uint64, more bool, put func(body []byte, s Source)) (uint64, bool, error) {
 	of := a.sends(c)
-	if a.shared.enabled && len(buf) >= sharedcopy.Min && of.claims == nil && !of.unshared {
+	if a.shared.enabled && len(buf) >= sharedcopy.Min && of.helper.Claims == nil && !of.unshared {
 		if err := a.offerClaims(c, of); err != nil {
 			return 0, false, err
 		}

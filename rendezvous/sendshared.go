@@ -20,11 +20,9 @@ type sharing struct {
 // channelClaims are the claims of one channel.
 type channelClaims struct {
 	c        *channel.Channel
-	claims   *sharedcopy.Claims // nil if the receiver does not know of any
-	memory   transport.MR       // theirs
-	over     uint64             // their state when there was nothing more to copy
-	refused  uint64             // the turn in which a Put failed
-	unshared bool               // the queue pair cannot map memory
+	helper   sharedcopy.Helper // has no claims before the receiver knows of them
+	memory   transport.MR      // of the claims
+	unshared bool              // the queue pair cannot map memory
 	to       transport.Segment
 }
 
@@ -65,7 +63,7 @@ func (a *Sender) offerClaims(c *channel.Channel, of *channelSends) error {
 		return nil
 	})
 	if sent {
-		of.c, of.claims = c, sharedcopy.In(of.memory.Bytes())
+		of.c, of.helper.Claims = c, sharedcopy.In(of.memory.Bytes())
 		a.shared.with = append(a.shared.with, of)
 	}
 	return err
@@ -75,38 +73,33 @@ func (a *Sender) offerClaims(c *channel.Channel, of *channelSends) error {
 // of one claim, 256 KiB at most. It tells whether there was anything. Call it in every pass.
 func (a *Sender) CopyShared() (did bool) {
 	for _, of := range a.shared.with {
-		did = of.open > 0 && a.copyPages(of) || did
+		did = of.open > 0 && of.helper.Due() && a.copyPages(of) || did
 	}
 	return did
 }
 
 // copyPages copies some pages of what the receiver of a channel fetches; false if all are claimed.
 func (a *Sender) copyPages(of *channelSends) bool {
-	if of.claims.State() == of.over {
-		return false
-	}
-	o := of.claims.Look()
-	if o.Turn() == of.refused {
+	o, ok := of.helper.Next()
+	if !ok {
 		return false
 	}
 	i, ok := a.find(of.c, o.ID)
-	if !ok || a.table[i].mr == nil || a.table[i].granted > 0 || !o.Open() || o.At > a.table[i].length ||
-		o.Length > a.table[i].length-o.At {
-		of.over = o.Word()
+	if !ok || a.table[i].mr == nil || a.table[i].granted > 0 || !o.Within(a.table[i].length) {
+		of.helper.Ignore(&o)
 		return false
 	}
-	from, n := of.claims.ClaimBack(&o)
+	from, n := of.helper.Claim(&o)
 	if n == 0 {
 		return true
 	}
 	at := o.At + from
 	of.to = transport.Segment{Key: transport.Key(o.Key), Offset: at, Length: n}
 	if err := of.c.QP().Put(a.table[i].mr.Bytes()[at:][:n], &of.to); err != nil {
-		of.refused = o.Turn()
-		of.claims.Refuse(&o, err != transport.ErrNotNow)
+		of.helper.Failed(&o, err != transport.ErrNotNow)
 		return false
 	}
-	of.claims.Done(&o)
+	of.helper.Copied(&o)
 	a.shared.copied += n
 	return true
 }
@@ -119,7 +112,7 @@ func (a *Sender) dropClaims(of *channelSends) (err error) {
 	a.shared.with = slices.DeleteFunc(a.shared.with, func(w *channelSends) bool { return w == of })
 	if of.memory != nil {
 		err = of.memory.Deregister()
-		of.memory, of.claims = nil, nil
+		of.memory, of.helper = nil, sharedcopy.Helper{}
 	}
 	return err
 }

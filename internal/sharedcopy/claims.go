@@ -36,6 +36,9 @@ type Part struct {
 	Length uint64 // in bytes; MaxPart at most
 }
 
+// Within reports whether the part lies in n bytes of the helper's.
+func (p *Part) Within(n uint64) bool { return p.At <= n && p.Length <= n-p.At }
+
 const (
 	Size = 256     // room for Claims, in whole pairs of lines
 	Page = 4 << 10 // what is claimed
@@ -66,8 +69,8 @@ func In(mem []byte) *Claims {
 	return (*Claims)(unsafe.Pointer(unsafe.SliceData(mem)))
 }
 
-// Pages is how many pages n bytes have.
-func Pages(n uint64) uint64 { return (n + Page - 1) / Page }
+// pagesOf is how many pages n bytes have.
+func pagesOf(n uint64) uint64 { return (n + Page - 1) / Page }
 
 // turn is the state of claims: how many pages of the present part each end has claimed.
 type turn struct{ number, front, back uint64 }
@@ -97,7 +100,7 @@ func (c *Claims) begin(number uint32, p *Part) (first uint64) {
 	atomic.StoreUint64(&c.key, p.Key)
 	atomic.StoreUint64(&c.at, p.At)
 	atomic.StoreUint64(&c.length, p.Length)
-	first = firstShare(Pages(p.Length))
+	first = firstShare(pagesOf(p.Length))
 	atomic.StoreUint64(&c.state, turn{uint64(number), first, 0}.word())
 	return first
 }
@@ -133,60 +136,4 @@ func (c *Claims) copiedIn(number uint32) (pages uint64, refuses, always bool) {
 		return 0, false, false
 	}
 	return w & 0xffff, w&refused != 0, w&never != 0
-}
-
-// Offer is what the leader offers the helper to copy.
-type Offer struct {
-	turn
-	word uint64 // of the state
-	Part
-}
-
-// Turn is the number of the turn.
-func (o *Offer) Turn() uint64 { return o.number }
-
-// Word tells one state of claims from any other.
-func (o *Offer) Word() uint64 { return o.word }
-
-// Open reports whether there is a part, and pages of it that nobody has claimed.
-func (o *Offer) Open() bool {
-	return o.Length > 0 && o.Length <= MaxPart && o.front+o.back < Pages(o.Length)
-}
-
-// Look reads what the leader offers. It counts only if ClaimBack succeeds.
-func (c *Claims) Look() Offer {
-	w := atomic.LoadUint64(&c.state)
-	return Offer{turn: turnOf(w), word: w, Part: Part{ID: atomic.LoadUint64(&c.id),
-		Key: atomic.LoadUint64(&c.key), At: atomic.LoadUint64(&c.at), Length: atomic.LoadUint64(&c.length)}}
-}
-
-// State is the Word of what Look finds.
-func (c *Claims) State() uint64 { return atomic.LoadUint64(&c.state) }
-
-// ClaimBack claims pages of an Open offer for the helper, and tells which they are: n bytes of the part, from
-// a position on. 0 means that the leader was quicker.
-func (c *Claims) ClaimBack(o *Offer) (from, n uint64) {
-	end := Pages(o.Length) - o.back
-	pages := share(end - o.front)
-	if o.back == 0 {
-		pages = min(end-o.front, mostShare)
-	}
-	o.back += pages
-	if !atomic.CompareAndSwapUint64(&c.state, o.word, o.turn.word()) {
-		return 0, 0
-	}
-	from = (end - pages) * Page
-	return from, min(end*Page, o.Length) - from
-}
-
-// Done notes that the helper has copied the pages up to those of an offer it has claimed.
-func (c *Claims) Done(o *Offer) { atomic.StoreUint64(&c.copied, o.number<<32|o.back) }
-
-// Refuse notes that it does not copy them, and claims no more in this turn; nor in any other if it never can.
-func (c *Claims) Refuse(o *Offer, always bool) {
-	w := o.number<<32 | refused
-	if always {
-		w |= never
-	}
-	atomic.StoreUint64(&c.copied, w)
 }

@@ -15,14 +15,14 @@ import (
 func TestClaims_EveryPageIsOfOneEnd(t *testing.T) {
 	const turns = 3000
 	c := In(aligned(Size))
-	claimed := make([]atomic.Uint32, Pages(MaxPart))
+	claimed := make([]atomic.Uint32, pagesOf(MaxPart))
 	stop, byHelper := make(chan struct{}), 0
 	ended := make(chan error)
 	go func() {
 		defer close(ended)
 		for {
-			o := c.Look()
-			if !o.Open() {
+			o := c.look()
+			if !o.open() {
 				select {
 				case <-stop:
 					return
@@ -31,7 +31,7 @@ func TestClaims_EveryPageIsOfOneEnd(t *testing.T) {
 					continue
 				}
 			}
-			first, n := c.ClaimBack(&o)
+			first, n := c.claimBack(&o)
 			if n == 0 {
 				continue
 			}
@@ -41,18 +41,18 @@ func TestClaims_EveryPageIsOfOneEnd(t *testing.T) {
 			if first%Page != 0 || first+n > o.Length {
 				claimed[0].Add(1000)
 			}
-			for k := first / Page; k < Pages(first+n); k++ {
+			for k := first / Page; k < pagesOf(first+n); k++ {
 				claimed[k].Add(1)
 			}
 			byHelper++
-			c.Done(&o)
+			c.done(&o)
 		}
 	}()
 	rng := rand.New(rand.NewPCG(1, 2))
 	for number := uint32(1); number <= turns; number++ {
 		length := Min + rng.Uint64N(uint64(1)<<(16+rng.Uint64N(7))-1)
 		length = min(length, MaxPart)
-		pages, next := Pages(length), uint64(0)
+		pages, next := pagesOf(length), uint64(0)
 		for k := c.begin(number, &Part{uint64(number), uint64(number) + 1, uint64(number) + 2, length}); k > 0; {
 			for i := range k {
 				claimed[next+i].Add(1)
@@ -87,16 +87,16 @@ func TestClaims_EveryPageIsOfOneEnd(t *testing.T) {
 func TestClaims_OfAHelperThatCannot(t *testing.T) {
 	c := In(aligned(Size))
 	first := c.begin(7, &Part{1, 2, 0, Min})
-	o := c.Look()
-	at, n := c.ClaimBack(&o)
+	o := c.look()
+	at, n := c.claimBack(&o)
 	require.Equal(t, uint64(Min), at+n)
-	left, sane := c.claimFront(7, first, Pages(Min), false)
+	left, sane := c.claimFront(7, first, pagesOf(Min), false)
 	require.Zero(t, left)
 	require.True(t, sane)
 	for _, never := range []bool{false, true} {
-		c.Refuse(&o, never)
+		c.refuse(&o, never)
 		h := Leader{Claims: c, turn: 7}
-		require.False(t, h.awaitCopied(Pages(Min)-first, givesUp))
+		require.False(t, h.awaitCopied(pagesOf(Min)-first, givesUp))
 		require.Equal(t, never, h.Broken)
 	}
 	copied, refused, never := c.copiedIn(8)
@@ -106,7 +106,7 @@ func TestClaims_OfAHelperThatCannot(t *testing.T) {
 
 // TestClaims_OfAHelperThatLies are noticed, and never more than there are.
 func TestClaims_OfAHelperThatLies(t *testing.T) {
-	pages := Pages(MaxPart)
+	pages := pagesOf(MaxPart)
 	for what, lie := range map[string]turn{
 		"another turn":               {6, 64, 0},
 		"fewer of the leader's":      {7, 63, 0},
@@ -136,11 +136,11 @@ func TestClaims_OfAPeerThatLies(t *testing.T) {
 	for range 100_000 {
 		c := In(aligned(Size))
 		c.state, c.length = rng.Uint64()>>rng.IntN(64), rng.Uint64()>>rng.IntN(64)
-		o := c.Look()
-		if !o.Open() {
+		o := c.look()
+		if !o.open() {
 			continue
 		}
-		at, n := c.ClaimBack(&o)
+		at, n := c.claimBack(&o)
 		require.LessOrEqual(t, at+n, o.Length)
 		require.NotZero(t, n)
 	}

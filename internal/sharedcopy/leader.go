@@ -1,5 +1,7 @@
 package sharedcopy
 
+import "sync/atomic"
+
 // Leader is the end of a transfer that begins it. The zero Leader shares nothing.
 type Leader struct {
 	Claims *Claims // of the helper, mapped; nil if it has told of none
@@ -27,7 +29,7 @@ func (l *Leader) Worthwhile(n uint64) bool {
 }
 
 // AfterOthers has the next turn follow that of another leader. Only one of them uses the claims at a time.
-func (l *Leader) AfterOthers() { l.turn = uint32(turnOf(l.Claims.State()).number) }
+func (l *Leader) AfterOthers() { l.turn = uint32(turnOf(atomic.LoadUint64(&l.Claims.state)).number) }
 
 // tried notes whether the helper has copied anything in a turn.
 func (l *Leader) tried(helped bool) {
@@ -47,7 +49,7 @@ func (l *Leader) tried(helped bool) {
 // use.
 func (l *Leader) Copy(p *Part, copyRange func(from, to uint64) bool, late func() bool) (ok bool) {
 	l.turn++
-	pages := Pages(p.Length)
+	pages := pagesOf(p.Length)
 	own := func(from, to uint64) bool { return copyRange(from*Page, min(to*Page, p.Length)) }
 	next, sane := uint64(0), true
 	ok = true

@@ -23,17 +23,15 @@ const movesIn = 1 << 32
 
 // sharedMoves is what this rank copies for others, of its part of a window.
 type sharedMoves struct {
-	claims  *sharedcopy.Claims // nil where it does not
-	over    uint64             // their state when there was nothing more to copy
-	refused uint64             // the turn in which a copy failed
-	peer    transport.Segment
+	sharedcopy.Helper // has no claims where it does not
+	peer              transport.Segment
 }
 
 // enableSharedMoves has this rank copy for others while it waits, if it has a core of its own for that and
 // they have its part mapped. The lock is held.
 func (w *Window) enableSharedMoves() {
 	if w.dynamic == nil && w.e.waiters.spinTime > 0 && len(w.mem) >= SharedMove && w.shares(w.mem) {
-		w.shared.claims = sharedcopy.In(w.control[wordClaims:])
+		w.shared.Claims = sharedcopy.In(w.control[wordClaims:])
 	}
 }
 
@@ -176,10 +174,8 @@ const claimsPerPass = 4
 // there was anything. Call it in every pass.
 func (w *windows) copyShared() (did bool) {
 	for _, win := range w.list {
-		if s := &win.shared; s.claims != nil && s.claims.State() != s.over {
-			for k := 0; k < claimsPerPass && win.copyPages(); k++ {
-				did = true
-			}
+		for k := 0; k < claimsPerPass && win.shared.Due() && win.copyPages(); k++ {
+			did = true
 		}
 	}
 	return did
@@ -187,16 +183,17 @@ func (w *windows) copyShared() (did bool) {
 
 // copyPages copies the pages of one claim; false if all are claimed.
 func (w *Window) copyPages() bool {
-	s, o := &w.shared, w.shared.claims.Look()
-	if o.Turn() == s.refused {
+	s := &w.shared
+	o, ok := s.Next()
+	if !ok {
 		return false
 	}
 	p := w.e.openPeer(o.ID &^ movesIn)
-	if p == nil || !o.Open() || o.At > uint64(len(w.mem)) || o.Length > uint64(len(w.mem))-o.At {
-		s.over = o.Word()
+	if p == nil || !o.Within(uint64(len(w.mem))) {
+		s.Ignore(&o)
 		return false
 	}
-	from, n := s.claims.ClaimBack(&o)
+	from, n := s.Claim(&o)
 	if n == 0 {
 		return true
 	}
@@ -208,11 +205,10 @@ func (w *Window) copyPages() bool {
 		err = p.ch.QP().Put(here, &s.peer)
 	}
 	if err != nil {
-		s.refused = o.Turn()
-		s.claims.Refuse(&o, err != transport.ErrNotNow)
+		s.Failed(&o, err != transport.ErrNotNow)
 		return false
 	}
-	s.claims.Done(&o)
+	s.Copied(&o)
 	w.e.windows.copied += n
 	return true
 }

@@ -207,9 +207,9 @@ func TestSharedMoves_OfAnOwnerThatStands(t *testing.T) {
 				}
 				moved <- nil
 			}()
-			for c, n := wins[0].shared.claims, uint64(0); n == 0; {
-				if o := c.Look(); o.Open() {
-					_, n = c.ClaimBack(&o)
+			for h, n := (sharedcopy.Helper{Claims: wins[0].shared.Claims}), uint64(0); n == 0; {
+				if o, ok := h.Next(); ok {
+					_, n = h.Claim(&o)
 				}
 			}
 			require.ErrorIs(t, e.Free(buf), ErrBuffer)

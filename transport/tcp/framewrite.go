@@ -40,6 +40,9 @@ func (q *qp) makeWrite(o *frame.Batch, w *verbs.Request) frameMade {
 	if !q.payload(o, h, w, c.off, n) {
 		return mustWait
 	}
+	if n >= directMin {
+		q.answering = true
+	}
 	if c.off += n; c.off == w.Total && w.Op == transport.OpWrite {
 		c.next, c.off = c.next+1, 0
 	}
@@ -56,6 +59,9 @@ func (frameWrite) begin(q *qp, i *incoming) error {
 		return &frame.Violation{Code: frame.ReasonAccess, Err: fmt.Errorf("Write from the peer: %w", err)}
 	}
 	i.r, i.at = r, int(i.B)
+	if i.Length >= directMin {
+		q.answering = false
+	}
 	return nil
 }
 

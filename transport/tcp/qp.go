@@ -19,6 +19,7 @@ type qp struct {
 	blocked            bool        // no link has room
 	awaitingFirstFrame bool        // responder that has not seen a frame yet: it sends none
 	checked            bool        // agreed.checksum, where every frame looks for it
+	answering          bool        // a long Write has been sent since the last one came
 
 	queuepair.QP
 

@@ -13,6 +13,7 @@ import (
 func TestViewsOfAnyLength(t *testing.T) {
 	for _, env := range [][]string{{"WEFT_FABRIC=shm"}, {"WEFT_FABRIC=tcp"},
 		{"WEFT_FABRIC=tcp", "WEFT_LANES=2"}, {"WEFT_FABRIC=tcp", "WEFT_TLS=on"},
+		{"WEFT_FABRIC=tcp", "WEFT_CHECKSUM=on"}, {"WEFT_FABRIC=tcp", "WEFT_RENDEZVOUS=write"},
 		{"WEFT_FABRIC=shm", "WEFT_RENDEZVOUS=write"}, {"WEFT_CHECK=1"}} {
 		t.Run(fmt.Sprint(env), func(t *testing.T) { ranks(t, 2, viewsOfAnyLength, env...) })
 	}

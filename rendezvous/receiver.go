@@ -54,6 +54,7 @@ type Receiver struct {
 	emptyRecv transport.RecvWR // for the end of a grant: no bytes
 	place     func(token uint64, at int, bytes []byte)
 	stages    stages
+	views     transport.ViewRegistrar // nil where the bytes of a region lie together
 }
 
 // channelQueue is what one channel has to fetch, in the order of Start.
@@ -94,9 +95,11 @@ type fetch struct {
 	next        *fetch
 }
 
-// segment is a contiguous part of the user's buffer.
+// segment is a registered part of the user's buffer.
 type segment struct {
 	mr     transport.MR
+	at     int // offset of its first byte in the region
+	size   int
 	posted int // bytes asked for
 }
 
@@ -125,7 +128,8 @@ func NewReceiver(pd transport.PD, c ReceiverConfig) *Receiver {
 	copies := attr.DirectCopies && !grant
 	return &Receiver{pd: pd, piece: orDefault(c.Piece, defaultPiece), depth: depth, grants: grant,
 		copies: copies, shares: copies && c.Share, queues: map[*channel.Channel]*channelQueue{},
-		place: c.Place, stages: stages{pd: pd, rights: transport.LocalWrite | transport.RemoteWrite}}
+		place: c.Place, stages: stages{pd: pd, rights: transport.LocalWrite | transport.RemoteWrite},
+		views: viewRegistrar(pd)}
 }
 
 // Start begins to fetch what was announced into bufs, one after the other, as much of it as fits. If it
@@ -152,7 +156,7 @@ func (f *Receiver) Start(c *channel.Channel, s Source, bufs [][]byte, token uint
 			return false, errors.Join(fmt.Errorf("receive buffer of %d bytes: %w", len(buf), err),
 				f.release(t))
 		}
-		t.segments = append(t.segments, segment{mr: mr})
+		t.segments = append(t.segments, segment{mr: mr, size: len(buf)})
 		t.want += len(buf)
 	}
 	if t.want == 0 {
@@ -315,13 +319,12 @@ func (f *Receiver) SendQueueFull(c *channel.Channel) bool {
 // postRead posts the next Read of a message; false when there is no room for it.
 func (f *Receiver) postRead(c *channel.Channel, l *channelQueue, t *fetch) (bool, error) {
 	p := &t.segments[t.first]
-	size := len(p.mr.Bytes())
-	n := min(f.piece, size-p.posted)
-	posted, err := f.postReadOf(c, l, t, transport.SGE{MR: p.mr, Offset: p.posted, Length: n})
+	n := min(f.piece, p.size-p.posted)
+	posted, err := f.postReadOf(c, l, t, transport.SGE{MR: p.mr, Offset: p.at + p.posted, Length: n})
 	if !posted {
 		return false, err
 	}
-	if p.posted += n; p.posted == size {
+	if p.posted += n; p.posted == p.size {
 		t.first++
 	}
 	return true, nil

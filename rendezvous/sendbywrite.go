@@ -119,7 +119,7 @@ func (w *channelWrites) fill(qp transport.QP, e *pendingSend) bool {
 
 // filler fills memory with the bytes of a message from a position on.
 type filler struct {
-	from Gatherer
+	from transport.View
 	at   int
 }
 

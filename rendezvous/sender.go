@@ -43,6 +43,7 @@ type Sender struct {
 	stages    stages
 	readable  bool // peers copy at once what they are told the key of
 	shared    sharing
+	views     transport.ViewRegistrar // nil where the bytes of a region lie together
 }
 
 // SenderConfig says how messages are written into granted buffers. A zero field selects its default.
@@ -71,9 +72,9 @@ type pendingSend struct {
 	next       uint32 // free entries: index plus one
 	c          *channel.Channel
 	channel    *channelSends
-	mr         transport.MR // nil for a message of no bytes, and for one that is gathered
-	from       Gatherer     // of a message that is gathered; else nil
-	stage      transport.MR // of a message that is gathered: all of it, or what is granted
+	mr         transport.MR   // nil for a message of no bytes, and for one that is gathered
+	from       transport.View // of a message that is gathered; else nil
+	stage      transport.MR   // of a message that is gathered: all of it, or what is granted
 	length     uint64
 	token      uint64
 	granted    uint64 // bytes for which the receiver has granted room
@@ -93,6 +94,7 @@ func NewSender(pd transport.PD, c SenderConfig) *Sender {
 		a.stages.rights = transport.RemoteRead
 	}
 	a.shared.enabled = a.readable && c.Share
+	a.views = viewRegistrar(pd)
 	return a
 }
 
@@ -111,8 +113,8 @@ func putRTS(env eager.Envelope) func(body []byte, s Source) {
 }
 
 // TrySendGathered is TrySendRTS of n bytes (n > 0) that from provides until the token is returned.
-func (a *Sender) TrySendGathered(c *channel.Channel, env eager.Envelope, from Gatherer, n int, token uint64,
-	more bool) (id uint64, ok bool, err error) {
+func (a *Sender) TrySendGathered(c *channel.Channel, env eager.Envelope, from transport.View, n int,
+	token uint64, more bool) (id uint64, ok bool, err error) {
 	return a.trySend(c, channel.RTS, rtsLen, nil, from, n, token, more, putRTS(env))
 }
 
@@ -125,8 +127,8 @@ func (a *Sender) TrySendPiece(c *channel.Channel, buf []byte, token uint64, more
 
 // trySend announces buf, or length bytes that from gives, with a message of kind k, whose body of n bytes put
 // writes.
-func (a *Sender) trySend(c *channel.Channel, k channel.Kind, n int, buf []byte, from Gatherer, length int,
-	token uint64, more bool, put func(body []byte, s Source)) (uint64, bool, error) {
+func (a *Sender) trySend(c *channel.Channel, k channel.Kind, n int, buf []byte, from transport.View,
+	length int, token uint64, more bool, put func(body []byte, s Source)) (uint64, bool, error) {
 	of := a.sends(c)
 	if a.shared.enabled && len(buf) >= sharedcopy.Min && of.helper.Claims == nil && !of.unshared {
 		if err := a.offerClaims(c, of); err != nil {
@@ -153,6 +155,12 @@ func (a *Sender) trySend(c *channel.Channel, k channel.Kind, n int, buf []byte, 
 				return fmt.Errorf("send buffer of %d bytes: %w", len(buf), err)
 			}
 			s.Key = mr.Key()
+		}
+		if from != nil && a.views != nil {
+			if mr, err = a.views.RegisterView(from, length, transport.RemoteRead); err != nil {
+				return fmt.Errorf("send buffer of %d bytes, a view: %w", length, err)
+			}
+			s.Key, from = mr.Key(), nil
 		}
 		if from != nil && a.readable && length <= stagePieces*StagePiece {
 			if stage, err = a.stages.spare(); err != nil {

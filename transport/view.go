@@ -9,12 +9,12 @@ type View interface {
 }
 
 // ViewRegistrar is a PD with regions whose bytes do not lie together, where DeviceAttr has Views: elements of
-// Writes that are not inline, and of Reads, may lie in them. What RNICs have for this is a memory key with a
-// layout of its own.
+// Writes that are not inline, and of Reads, may lie in them, and what peers Read. What RNICs have for this is
+// a memory key with a layout of its own.
 type ViewRegistrar interface {
-	// RegisterView makes n bytes of a view a region. No peer can reach it: access is LocalWrite or nothing.
-	// Its Bytes are nil. The provider gathers and scatters within calls that drive the queue pair, while a
-	// request that names the region is under way, and not after Deregister. It allocates nothing once the
-	// device has warmed up.
+	// RegisterView makes n bytes of a view a region. Peers may Read it at most: access is of LocalWrite and
+	// RemoteRead. Its Bytes are nil. The provider gathers and scatters within calls that drive the queue
+	// pair, while a request of this side or of a peer names the region, and not after Deregister. It
+	// allocates nothing once the device has warmed up.
 	RegisterView(v View, n int, access Access) (MR, error)
 }

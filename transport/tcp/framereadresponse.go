@@ -75,16 +75,24 @@ func (q *qp) responseFrame(o *frame.Batch) bool {
 		a.refused = err
 		return q.responseFrame(o)
 	}
+	if r.View != nil {
+		if n = min(n, maxGathered); n > o.MaxCopy() {
+			return false // until it begins a batch
+		}
+	}
 	h := frame.Header{Length: n, Op: frame.ReadWrite, A: uint64(dst.Key), B: dst.Offset + doff}
 	if c.responseOff+n == a.total {
 		h.Flags = frame.Last
 	}
-	mem := r.Mem[src.Offset+soff:][:n]
-	if n <= frame.MaxCopied || q.checked {
-		copy(o.Begin(h, n), mem)
-	} else {
+	at := src.Offset + soff
+	switch {
+	case r.View != nil:
+		r.View.Gather(int(at), o.Begin(h, n))
+	case n <= frame.MaxCopied || q.checked:
+		copy(o.Begin(h, n), r.Mem[at:])
+	default:
 		o.Begin(h, 0)
-		o.Direct(mem)
+		o.Direct(r.Mem[at:][:n])
 	}
 	c.responseOff += n
 	return true

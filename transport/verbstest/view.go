@@ -61,6 +61,13 @@ var viewChecks = []Check{
 			wr.ID, wr.Op, wr.Local[0].MR = 2, transport.OpRead, into
 			t.must(a.qp.PostSend(wr))
 			t.one(a, 2, transport.OpRead, a, b)
+			t.must(b.qp.PostRecv(&transport.RecvWR{ID: 3}))
+			wr.ID, wr.Op, wr.Local[0].MR, wr.Imm = 4, transport.OpWriteImm, from, uint32(n)
+			clear(m.Bytes())
+			t.must(a.qp.PostSend(wr))
+			t.one(a, 4, transport.OpWriteImm, a, b)
+			t.until("the immediate", func() bool { return len(b.wcs) > 0 }, a, b)
+			b.wcs = nil
 			for k := range out {
 				if k%stride != 0 {
 					out[k] = 0
@@ -75,11 +82,72 @@ var viewChecks = []Check{
 			t.must(errors.Join(from.Deregister(), into.Deregister()))
 		}
 	}},
+	{"MR/ViewsThatPeersRead", func(t *trial) {
+		a, b := t.pair(shape{})
+		const stride = 3
+		for i, n := range []int{1, 7, 8, 9, 2 << 10, 60<<10 + 3, 300_001} {
+			out, in := make([]byte, n*stride), make([]byte, n*stride)
+			fill(out, 1, uint64(i))
+			from, err := b.pd.(transport.ViewRegistrar).RegisterView(every{out, stride}, n,
+				transport.RemoteRead)
+			t.must(err)
+			into, err := a.pd.(transport.ViewRegistrar).RegisterView(every{in, stride}, n,
+				transport.LocalWrite)
+			t.must(err)
+			m := a.memory(n, all)
+			wr := &transport.SendWR{ID: 1, Op: transport.OpRead, Flags: transport.FlagSignaled,
+				Local:  []transport.SGE{part(m, 0, n)},
+				Remote: []transport.Segment{{Key: from.Key(), Length: uint64(n)}}}
+			t.must(a.qp.PostSend(wr))
+			t.one(a, 1, transport.OpRead, a, b)
+			wr.ID, wr.Local[0].MR = 2, into
+			t.must(a.qp.PostSend(wr))
+			t.one(a, 2, transport.OpRead, a, b)
+			for k, got := range m.Bytes()[:n] {
+				if want := out[k*stride]; got != want || in[k*stride] != want {
+					t.failf("byte %d of %d is %#x, and %#x in a view, want %#x", k, n, got, in[k*stride],
+						want)
+				}
+			}
+			// the last byte, and one more: the view has bounds of its own
+			wr.ID, wr.Local[0], wr.Remote[0] = 3, part(m, 0, 1), transport.Segment{Key: from.Key(),
+				Offset: uint64(n - 1), Length: 1}
+			t.must(a.qp.PostSend(wr))
+			t.one(a, 3, transport.OpRead, a, b)
+			if got := m.Bytes()[0]; got != out[(n-1)*stride] {
+				t.failf("the last byte of %d is %#x, want %#x", n, got, out[(n-1)*stride])
+			}
+			t.must(errors.Join(from.Deregister(), into.Deregister()))
+		}
+	}},
+	{"MR/ViewsThatPeersReadHaveBounds", func(t *trial) {
+		for _, s := range []transport.Segment{{Offset: 60, Length: 8}, {Offset: 65, Length: 1}} {
+			a, b := t.pair(shape{})
+			v, err := b.pd.(transport.ViewRegistrar).RegisterView(every{make([]byte, 64), 1}, 64,
+				transport.RemoteRead)
+			t.must(err)
+			s.Key = v.Key()
+			t.refused(a, b, &transport.SendWR{ID: 1, Op: transport.OpRead, Flags: transport.FlagSignaled,
+				Local:  []transport.SGE{part(a.memory(64, all), 0, int(s.Length))},
+				Remote: []transport.Segment{s}})
+		}
+	}},
+	{"MR/ViewsGivenUpBeforeTheyAreRead", func(t *trial) {
+		a, b := t.pair(shape{})
+		v, err := b.pd.(transport.ViewRegistrar).RegisterView(every{make([]byte, 64), 1}, 64,
+			transport.RemoteRead)
+		t.must(err)
+		s := transport.Segment{Key: v.Key(), Length: 64}
+		t.must(v.Deregister())
+		t.refused(a, b, &transport.SendWR{ID: 1, Op: transport.OpRead, Flags: transport.FlagSignaled,
+			Local:  []transport.SGE{part(a.memory(64, all), 0, 64)},
+			Remote: []transport.Segment{s}})
+	}},
 	{"MR/ViewsAreForWritesAndReadsAlone", func(t *trial) {
 		a, b := t.pair(shape{})
 		pd, m := a.pd.(transport.ViewRegistrar), b.memory(64, allAtomic)
-		_, err := pd.RegisterView(every{make([]byte, 64), 1}, 64, transport.RemoteRead)
-		t.is(err, "a view that peers reach", transport.ErrInvalid)
+		_, err := pd.RegisterView(every{make([]byte, 64), 1}, 64, transport.RemoteWrite)
+		t.is(err, "a view that peers write", transport.ErrInvalid)
 		_, err = pd.RegisterView(every{}, 0, 0)
 		t.is(err, "a view of no bytes", transport.ErrInvalid)
 		v, err := pd.RegisterView(every{make([]byte, 64), 1}, 64, transport.LocalWrite)

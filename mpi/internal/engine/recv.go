@@ -559,6 +559,11 @@ func (v *recvProtocol) fetch(r *request, p *peer, s rendezvous.Source) {
 	var err error
 	if r.view != nil || s.Key == 0 {
 		want := max(min(int(s.Length), r.bufferLen()-from), 0)
+		if r.view != nil && p.fabric.receiver.ReadsToView(s) {
+			done, err = p.fabric.receiver.StartView(p.ch, s, r.view, from, want, r.token())
+			v.fetchBegun(r, p, done, err)
+			return
+		}
 		atOnce := want <= v.copyBudget
 		if done, err = p.fabric.receiver.StartStaged(p.ch, s, from, want, r.token(), atOnce); done {
 			v.copyBudget -= want

@@ -83,7 +83,8 @@ func (p *PD) CheckSend(b *Bindings, wr *transport.SendWR, l *Limits) (int, error
 // lengths adds up the elements and the segments of a request.
 func (p *PD) lengths(wr *transport.SendWR, need transport.Access, l *Limits) (local int, remote uint64,
 	err error) {
-	views := (wr.Op == transport.OpWrite || wr.Op == transport.OpRead) && wr.Flags&transport.FlagInline == 0
+	views := (wr.Op == transport.OpWrite || wr.Op == transport.OpWriteImm || wr.Op == transport.OpRead) &&
+		wr.Flags&transport.FlagInline == 0
 	for i := range wr.Local {
 		if _, err := p.local(wr.Local[i], need, views); err != nil {
 			return 0, 0, err

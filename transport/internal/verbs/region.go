@@ -212,7 +212,7 @@ func (p *PD) Register(buf []byte, access transport.Access) (transport.MR, error)
 	return r, nil
 }
 
-// RegisterView makes n bytes of a view a region for this side alone.
+// RegisterView makes n bytes of a view a region, which peers may Read at most.
 func (p *PD) RegisterView(v transport.View, n int, access transport.Access) (transport.MR, error) {
 	if !p.table.attr.Views {
 		return nil, errors.ErrUnsupported
@@ -220,15 +220,14 @@ func (p *PD) RegisterView(v transport.View, n int, access transport.Access) (tra
 	if err := p.alive(); err != nil {
 		return nil, err
 	}
-	if v == nil || n <= 0 || access&^transport.LocalWrite != 0 {
+	if v == nil || n <= 0 || access&^(transport.LocalWrite|transport.RemoteRead) != 0 {
 		return nil, fmt.Errorf("%w: a region of %d bytes of a view with rights %v", transport.ErrInvalid, n,
 			access)
 	}
-	r, err := p.enter(nil, access, false)
+	r, err := p.enter(nil, v, n, access, false)
 	if err != nil {
 		return nil, err
 	}
-	r.View, r.viewed = v, n
 	return r, nil
 }
 
@@ -275,11 +274,12 @@ func (p *PD) register(buf []byte, access transport.Access, owned bool) (*Region,
 	if access&(transport.RemoteWrite|transport.RemoteAtomic) != 0 {
 		access |= transport.LocalWrite
 	}
-	return p.enter(buf, access, owned)
+	return p.enter(buf, nil, 0, access, owned)
 }
 
-// enter gives a region an entry of the table, and a key.
-func (p *PD) enter(buf []byte, access transport.Access, owned bool) (*Region, error) {
+// enter gives a region, of memory or of some bytes of a view, an entry of the table, and a key.
+func (p *PD) enter(buf []byte, v transport.View, viewed int, access transport.Access, owned bool) (*Region,
+	error) {
 	t := p.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -287,7 +287,7 @@ func (p *PD) enter(buf []byte, access transport.Access, owned bool) (*Region, er
 	if err != nil {
 		return nil, err
 	}
-	r.Mem, r.Rights, r.owned = buf, access, owned
+	r.Mem, r.View, r.viewed, r.Rights, r.owned = buf, v, viewed, access, owned
 	key := r.newKey(t.keys.Uint64())
 	t.memory.Publish(r, p.ID, 0, key)
 	r.key.Store(uint64(key))
@@ -364,7 +364,7 @@ func (p *PD) Find(b *Bindings, key transport.Key, need transport.Access, offset,
 				transport.ErrAccess, uint64(key))
 		}
 	}
-	if err := CheckAccess(key, r.Rights, need, offset, length, uint64(len(r.Mem))); err != nil {
+	if err := CheckAccess(key, r.Rights, need, offset, length, uint64(len(r.Mem)+r.viewed)); err != nil {
 		return nil, err
 	}
 	return r, nil

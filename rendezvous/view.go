@@ -1,0 +1,39 @@
+package rendezvous
+
+import (
+	"fmt"
+
+	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// viewRegistrar is a domain as the maker of regions of views; nil if it is none.
+func viewRegistrar(pd transport.PD) transport.ViewRegistrar {
+	if !pd.DeviceAttr().Views {
+		return nil
+	}
+	r, _ := pd.(transport.ViewRegistrar)
+	return r
+}
+
+// ReadsToView reports whether what was announced can be fetched with StartView.
+func (f *Receiver) ReadsToView(s Source) bool { return f.views != nil && !f.grants && s.Key != 0 }
+
+// StartView is Start for bytes that go to a view, from position at on: the first want bytes of those that
+// were announced.
+func (f *Receiver) StartView(c *channel.Channel, s Source, to transport.View, at, want int, token uint64) (
+	done bool, err error) {
+	l := f.queue(c)
+	if want == 0 {
+		f.queueFIN(l, ATS{ID: s.ID})
+		return true, f.Progress(c)
+	}
+	mr, err := f.views.RegisterView(to, at+want, transport.LocalWrite)
+	if err != nil {
+		return false, fmt.Errorf("receive buffer of %d bytes, a view: %w", at+want, err)
+	}
+	t := f.start(s, token)
+	t.want, t.segments = want, append(t.segments, segment{mr: mr, at: at, size: want})
+	l.add(t, c)
+	return false, f.Progress(c)
+}

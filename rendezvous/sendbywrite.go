@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -79,7 +80,7 @@ func (a *Sender) Progress(c *channel.Channel) (err error) {
 		of.write.Local, of.write.Remote = of.local[:], of.remote[:]
 		switch {
 		case e.from == nil:
-		case n == g.Length && of.fill(c.QP(), e): // and a Write of no bytes tells of it
+		case n == g.Length && a.fill(c.QP(), of, e): // and a Write of no bytes tells of it
 			of.write.Local, of.write.Remote = nil, nil
 		default:
 			if e.inFlight == stagePieces {
@@ -110,20 +111,43 @@ func (a *Sender) Progress(c *channel.Channel) (err error) {
 }
 
 // fill gathers what is next of a message straight into the granted memory, where that is mapped here.
-func (w *channelWrites) fill(qp transport.QP, e *pendingSend) bool {
+func (a *Sender) fill(qp transport.QP, w *channelSends, e *pendingSend) bool {
+	if a.shared.enabled && a.through == nil {
+		a.through = make([]byte, throughSize)
+	}
+	w.filler.through = a.through
 	w.filler.from, w.filler.at = e.from, int(e.posted)
 	filled := qp.Fill(&w.remote[0], &w.filler) == nil
 	w.filler.from = nil
 	return filled
 }
 
+// throughSize is how much a filler gathers at a time: it stays in the cache that is nearest to the core until
+// it has been copied.
+const throughSize = 4 << 10
+
 // filler fills memory with the bytes of a message from a position on.
 type filler struct {
 	from transport.View
 	at   int
+	// memory of this rank alone, if the bytes go through that; else nil. To gather writes a few bytes at a
+	// time, which takes every line from the cache of the core that has read the last message there.
+	through []byte
 }
 
-func (f *filler) Fill(mem []byte) { f.from.Gather(f.at, mem) }
+func (f *filler) Fill(mem []byte) {
+	if f.through == nil {
+		f.from.Gather(f.at, mem)
+		return
+	}
+	for len(mem) > 0 {
+		b := f.through[:min(len(f.through), len(mem))]
+		f.from.Gather(f.at, b)
+		sys.CopyUncached(mem, b)
+		f.at, mem = f.at+len(b), mem[len(b):]
+	}
+	sys.FenceUncached()
+}
 
 // gather copies the next n bytes of a message to its stage. Pieces take turns there, and Writes complete in
 // order, so that nothing reads the place any more. Of a message that is there already the bytes are the same.

@@ -43,6 +43,7 @@ type Sender struct {
 	stages    stages
 	readable  bool // peers copy at once what they are told the key of
 	shared    sharing
+	through   []byte                  // of fillers; nil until there is one, and where ranks share cores
 	views     transport.ViewRegistrar // nil where the bytes of a region lie together
 }
 
@@ -51,7 +52,8 @@ type SenderConfig struct {
 	Piece int // bytes of one Write; 1 MiB
 	Depth int // Writes of one channel in flight; 8
 	// Share has the sender copy a part of long messages while their receivers fetch them, where queue pairs
-	// copy at once and can map memory. It is for ranks that have a core each.
+	// copy at once and can map memory, and write past the caches what receivers read next. It is for ranks
+	// that have a core each.
 	Share bool
 }
 

@@ -6,7 +6,8 @@ const cacheLine = 64
 
 // CopyUncached is the built-in copy, for memory that another core reads next, and this one does not. The
 // stores go past the caches: a line that one core has modified in its own cache comes to another one slower
-// than a line comes from memory.
+// than a line comes from memory. The stores are weakly ordered: FenceUncached goes between them and whatever
+// tells another core that they are there.
 func CopyUncached(dst, src []byte) {
 	n := min(len(dst), len(src))
 	head := 0
@@ -22,6 +23,9 @@ func CopyUncached(dst, src []byte) {
 	moveUncached(unsafe.Pointer(&dst[head]), unsafe.Pointer(&src[head]), uintptr(lines))
 	copy(dst[head+lines:n], src[head+lines:n])
 }
+
+// FenceUncached has whoever sees a store that follows see all that CopyUncached has stored before.
+func FenceUncached()
 
 // moveUncached copies n > 0 bytes, which are whole cache lines at dst and do not overlap.
 //

@@ -19,7 +19,9 @@ line:
 	ADDQ   $64, DI
 	SUBQ   $64, CX
 	JNZ    line
+	RET
 
-	// The stores are weakly ordered: whoever sees a later store sees them, too.
+// func FenceUncached()
+TEXT ·FenceUncached(SB), NOSPLIT, $0-0
 	SFENCE
 	RET

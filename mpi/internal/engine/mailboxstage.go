@@ -79,6 +79,7 @@ func (p *pullStage) grow(f *fabric, n int) bool {
 func (p *pullStage) write(dst, src []byte) {
 	if p.uncached {
 		sys.CopyUncached(dst, src)
+		sys.FenceUncached()
 	} else {
 		sys.CopyLong(dst, src)
 	}

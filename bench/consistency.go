@@ -22,7 +22,8 @@ func Consistency(ctx context.Context, o TuneOptions, by Invocation, out io.Write
 	return withTuner(ctx, o, by, out, (*tuner).consistency)
 }
 
-// A guideline is that some calls, one after another, take at most so many times as long as others.
+// A guideline is that some calls on a communicator, one after another, take at most so many times as long as
+// others.
 type guideline struct {
 	what        string
 	bytes       int
@@ -71,7 +72,7 @@ func (t *tuner) consistency() error {
 				return err
 			}
 		}
-		if more != nil && more.Size() > n && !outgrow(n) {
+		if more != nil && more.Size() > n {
 			if err := t.examine(more, n, t.growth(some, more), &broken); err != nil {
 				return err
 			}
@@ -98,9 +99,13 @@ func (t *tuner) first(n int) (*mpi.Comm, error) {
 	return t.world.Split(color, 0)
 }
 
-// outgrow tells whether n ranks have a processor each and one more have not: it then costs what no collective
-// can help.
-func outgrow(n int) bool { return n == topology.Possible() }
+// busier is how many times as many ranks the busiest processor has if n ranks become one more: as much longer
+// each of them takes for the same work, whatever the collective.
+func busier(n int) float64 {
+	processors := topology.Possible()
+	busiest := func(ranks int) float64 { return float64((ranks + processors - 1) / processors) }
+	return busiest(n+1) / busiest(n)
+}
 
 // on is a collective on a communicator.
 func (t *tuner) on(c *mpi.Comm, of func(*session, int) operation, bytes int) timedCall {
@@ -135,10 +140,16 @@ func (t *tuner) within(some *mpi.Comm) (list []guideline) {
 
 // growth are the guidelines on a communicator and one with a rank more.
 func (t *tuner) growth(some, more *mpi.Comm) (list []guideline) {
+	ranks := more.Size() - 1
+	limit := oneMore * busier(ranks)
 	for _, n := range t.sizes(&growing[0]) {
 		for _, c := range growing {
+			limit := limit
+			if c.name == "Allgather" || c.name == "Alltoall" { // each rank receives a block more
+				limit *= float64(ranks) / float64(ranks-1)
+			}
 			list = append(list, guideline{c.name + " of one rank more, and without it", n,
-				[]timedCall{t.on(more, c.of, n)}, []timedCall{t.on(some, c.of, n)}, oneMore})
+				[]timedCall{t.on(more, c.of, n)}, []timedCall{t.on(some, c.of, n)}, limit})
 		}
 	}
 	return list
@@ -148,47 +159,87 @@ func (t *tuner) growth(some, more *mpi.Comm) (list []guideline) {
 func (t *tuner) examine(all *mpi.Comm, ranks int, list []guideline, broken *int) error {
 	for i := range list {
 		g := &list[i]
-		left, right, err := t.weigh(all, g, tuneRounds)
-		if err == nil && left > g.maxRatio*right { // that may have been bad luck
-			left, right, err = t.weigh(all, g, confirmRounds)
+		w, err := t.weigh(all, g, tuneRounds)
+		if err == nil && !w.holds(g.maxRatio) { // that may have been bad luck
+			w, err = t.weigh(all, g, confirmRounds)
 		}
 		if err != nil {
 			return err
 		}
 		verdict := ""
-		if left > g.maxRatio*right {
+		if !w.holds(g.maxRatio) {
 			verdict = "  does not hold"
 			*broken++
 		}
-		t.out.printf("%-46s%7d%10d%12.2f%12.2f%8.2f%8.2f%s\n", g.what, ranks, g.bytes, left, right,
-			left/right, g.maxRatio, verdict)
+		t.out.printf("%-46s%7d%10d%12.2f%12.2f%8.2f%8.2f%s\n", g.what, ranks, g.bytes, w.left, w.right,
+			w.left/w.right, g.maxRatio, verdict)
 	}
 	return nil
 }
 
-// weigh is the time of the two sides of a guideline, which take turns. All ranks get the same.
-func (t *tuner) weigh(all *mpi.Comm, g *guideline, rounds int) (left, right float64, err error) {
+// weight is the time of the two sides of a guideline, and of the Barriers that were taken off each, in µs.
+type weight struct{ left, right, barrier float64 }
+
+// holds tells whether the left side takes at most so many times as long as the right. Less than a twentieth
+// of a Barrier is the spread of what was taken off.
+func (w weight) holds(maxRatio float64) bool { return w.left <= maxRatio*w.right+w.barrier/20 }
+
+// weigh measures the two sides of a guideline, which take turns. All ranks get the same.
+func (t *tuner) weigh(all *mpi.Comm, g *guideline, rounds int) (w weight, err error) {
 	var times [2][]float64
+	var barriers []float64
 	for range rounds {
 		for i, side := range [][]timedCall{g.left, g.right} {
-			sum := 0.0
-			for _, c := range side {
-				if c.on == nil {
-					continue
-				}
-				took, err := t.measure(c.on, c.call, t.slice/tuneRounds)
+			if some := side[0].on; some != nil {
+				took, barrier, err := t.toTheEnd(some, side, t.slice/tuneRounds)
 				if err != nil {
-					return 0, 0, err
+					return w, err
 				}
-				sum += took
+				times[i] = append(times[i], took)
+				barriers = append(barriers, barrier)
 			}
-			times[i] = append(times[i], sum)
 			if err := mpi.Barrier(all); err != nil {
-				return 0, 0, err
+				return w, err
 			}
 		}
 	}
-	medians := []float64{median(times[0]), median(times[1])}
+	medians := []float64{median(times[0]), median(times[1]), median(barriers)}
 	err = mpi.Bcast(all, medians, 0)
-	return medians[0], medians[1], err
+	return weight{medians[0], medians[1], medians[2]}, err
+}
+
+// toTheEnd is how long calls on a communicator take, one after another, until the last rank has ended the
+// last of them: by how much they lengthen a loop of Barriers. What a rank spends in a call does not tell
+// that: a Reduce is over at once where nothing is received, and a Bcast at its root.
+func (t *tuner) toTheEnd(some *mpi.Comm, calls []timedCall, seconds float64) (took, barrier float64,
+	err error) {
+	loop := func(calls []timedCall, times int) (float64, error) {
+		began := t.session.now()
+		for range times {
+			for _, c := range calls {
+				if err := c.call(); err != nil {
+					return 0, err
+				}
+			}
+			if err := mpi.Barrier(some); err != nil {
+				return 0, err
+			}
+		}
+		return (t.session.now() - began) * 1e6 / float64(times), nil
+	}
+	first, err := loop(calls, 2)
+	if err != nil {
+		return 0, 0, err
+	}
+	times := []float64{seconds * 1e6 / first}
+	if err := mpi.Allreduce(some, mpi.InPlace[float64](), times, mpi.Min[float64]()); err != nil {
+		return 0, 0, err
+	}
+	n := int(max(2, min(times[0], 1000)))
+	both, err := loop(calls, n)
+	if err != nil {
+		return 0, 0, err
+	}
+	barrier, err = loop(nil, n)
+	return both - barrier, barrier, err
 }

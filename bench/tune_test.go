@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/internal/topology"
 	"github.com/weft-mpi/weft/internal/tuning"
 	"github.com/weft-mpi/weft/launcher/launchertest"
 	"github.com/weft-mpi/weft/mpi"
@@ -124,4 +125,14 @@ func TestTuneRefusesWhatMakesNoSense(t *testing.T) {
 		require.ErrorContains(t, x.o.check(4), x.says)
 	}
 	require.ErrorContains(t, new(TuneOptions).check(1), "at least 2 ranks")
+}
+
+func TestGuideline(t *testing.T) {
+	require.True(t, weight{left: 11, right: 10}.holds(1.1))
+	require.False(t, weight{left: 12, right: 10}.holds(1.1))
+	require.True(t, weight{left: 12, right: 10, barrier: 20}.holds(1.1), "within the spread of the Barriers")
+	require.False(t, weight{left: 12.5, right: 10, barrier: 20}.holds(1.1))
+	processors := topology.Possible()
+	require.Equal(t, 2.0, busier(processors))
+	require.Equal(t, 1.5, busier(2*processors))
 }

@@ -18,7 +18,12 @@ func Sum64(dst, vectors []float64) {
 	n := len(dst)
 	if len(vectors) == 2*n {
 		a, b := vectors[:n], vectors[n:2*n]
-		for i := range dst {
+		i := 0
+		if vectorized && n >= 4 {
+			i = n &^ 3
+			addPairs64(&dst[0], &a[0], &b[0], i)
+		}
+		for ; i < n; i++ {
 			total := a[i] + b[i] + 0 // -0 becomes +0
 			if total != total {
 				total = math.NaN()
@@ -34,8 +39,29 @@ func Sum64(dst, vectors []float64) {
 
 func sumBlock64(dst, vectors []float64, n int) {
 	var low [block]float64
-	copy(dst, vectors)
 	rests := low[:len(dst)]
+	var exact bool
+	if vectorized && len(dst) == block && len(vectors) > n {
+		var lost [4]uint64
+		begin64(&dst[0], &rests[0], &vectors[0], &vectors[n], block)
+		for from := 2 * n; from < len(vectors); from += n {
+			accumulate64(&dst[0], &rests[0], &vectors[from], block, &lost)
+		}
+		finish64(&dst[0], &rests[0], block, &lost)
+		exact = lost == [4]uint64{}
+	} else {
+		exact = sumEach64(dst, rests, vectors, n)
+	}
+	if !exact {
+		for i := range dst {
+			dst[i] = slowSum64(vectors[i:], n)
+		}
+	}
+}
+
+// sumEach64 adds one element after another, and tells whether the sums are exact.
+func sumEach64(dst, rests, vectors []float64, n int) bool {
+	copy(dst, vectors)
 	lost := 0.0 // not 0 if an error had an error, NaN if something is no number
 	for from := n; from < len(vectors); from += n {
 		for i, x := range vectors[from:][:len(dst)] {
@@ -50,11 +76,7 @@ func sumBlock64(dst, vectors []float64, n int) {
 		lost += total - total // NaN if it is not finite
 		dst[i] = total
 	}
-	if lost != 0 {
-		for i := range dst {
-			dst[i] = slowSum64(vectors[i:], n)
-		}
-	}
+	return lost == 0
 }
 
 // Sum32 is Sum64 for vectors of float32.
@@ -62,7 +84,12 @@ func Sum32(dst, vectors []float32) {
 	n := len(dst)
 	if len(vectors) == 2*n {
 		a, b := vectors[:n], vectors[n:2*n]
-		for i := range dst {
+		i := 0
+		if vectorized && n >= 8 {
+			i = n &^ 7
+			addPairs32(&dst[0], &a[0], &b[0], i)
+		}
+		for ; i < n; i++ {
 			total := a[i] + b[i] + 0
 			if total != total {
 				total = float32(math.NaN())
@@ -71,8 +98,32 @@ func Sum32(dst, vectors []float32) {
 		}
 		return
 	}
+	for at := 0; at < n; at += block {
+		sumBlock32(dst[at:min(at+block, n)], vectors[at:], n)
+	}
+}
+
+func sumBlock32(dst, vectors []float32, n int) {
+	if !vectorized || len(dst) != block || len(vectors) <= n {
+		for i := range dst {
+			dst[i] = sum32(vectors[i:], n)
+		}
+		return
+	}
+	var sums, rests [block]float64
+	var lost [4]uint64
+	begin32(&sums[0], &rests[0], &vectors[0], &vectors[n], block)
+	for from := 2 * n; from < len(vectors); from += n {
+		accumulate32(&sums[0], &rests[0], &vectors[from], block, &lost)
+	}
+	if lost != [4]uint64{} {
+		for i := range dst {
+			dst[i] = sum32(vectors[i:], n)
+		}
+		return
+	}
 	for i := range dst {
-		dst[i] = sum32(vectors[i:], n)
+		dst[i] = round32(sums[i], rests[i])
 	}
 }
 
@@ -98,6 +149,11 @@ func sum32(x []float32, n int) float32 {
 	if lost {
 		return slowSum32(x, n)
 	}
+	return round32(sum, low)
+}
+
+// round32 rounds the exact sum of two numbers.
+func round32(sum, low float64) float32 {
 	sum, low = twoSum(sum, low)
 	if bits := math.Float64bits(sum); low != 0 && bits&1 == 0 && low == low {
 		if (low > 0) == (sum > 0) {

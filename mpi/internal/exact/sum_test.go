@@ -148,3 +148,42 @@ func TestLongVectors(t *testing.T) {
 		}
 	}
 }
+
+// TestLongVectorsAreSumsOfElements compares what is added several elements at a time with the sums of single
+// elements, zeros of both signs, NaNs, infinities and numbers that are hard to add among them.
+func TestLongVectorsAreSumsOfElements(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	odd := []float64{0, math.Copysign(0, -1), math.NaN(), math.Inf(1), math.Inf(-1), math.MaxFloat64,
+		math.SmallestNonzeroFloat64, math.MaxFloat32, math.SmallestNonzeroFloat32,
+		math.Float64frombits(0xFFF8_0000_0000_0123)}
+	for range 300 {
+		vectors, n := 2+r.IntN(6), 1+r.IntN(200)
+		rare := []int{4, 40, 4000}[r.IntN(3)]
+		x, y := make([]float64, vectors*n), make([]float32, vectors*n)
+		for i := range x {
+			x[i] = math.Ldexp(r.Float64()-0.5, r.IntN(40))
+			if r.IntN(rare) == 0 {
+				x[i] = odd[r.IntN(len(odd))]
+			}
+			y[i] = float32(x[i])
+		}
+		got64, got32 := make([]float64, n), make([]float32, n)
+		Sum64(got64, x)
+		Sum32(got32, y)
+		for i := range n {
+			var of64 []float64
+			var of32 []float32
+			for at := i; at < len(x); at += n {
+				of64, of32 = append(of64, x[at]), append(of32, y[at])
+			}
+			want64, want32 := []float64{0}, []float32{0}
+			Sum64(want64, of64)
+			Sum32(want32, of32)
+			if math.Float64bits(want64[0]) != math.Float64bits(got64[i]) ||
+				math.Float32bits(want32[0]) != math.Float32bits(got32[i]) {
+				t.Fatalf("element %d of %d, of %d vectors: %v and %v, want %v and %v, the sums of %v", i, n,
+					vectors, got64[i], got32[i], want64[0], want32[0], of64)
+			}
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -28,6 +29,9 @@ const (
 // pullRounds carries out a schedule that pulls.
 func (cs *collectives) pullRounds(c *Collective, m *Mailboxes) error {
 	err := cs.expose(c, m)
+	cached := cs.stage.lent == m && !cs.stage.uncached // most likely at all ranks
+	var bytes int
+	var ticks int64
 	for buf, staged := range m.staged {
 		if staged != nil && c.Schedule.Late>>buf&1 == 0 {
 			cs.stage.write(staged, c.memory[buf])
@@ -42,7 +46,9 @@ func (cs *collectives) pullRounds(c *Collective, m *Mailboxes) error {
 		for i := c.step; i < len(steps) && err == nil; i++ {
 			switch s := &steps[i]; s.Kind {
 			case coll.Pull:
+				began := sys.Ticks()
 				err = cs.pull(c, m, s)
+				bytes, ticks = bytes+s.Dst.Len, ticks+sys.Ticks()-began
 			case coll.Publish:
 				if staged := m.staged[s.Src.Buf]; staged != nil {
 					cs.stage.write(staged[s.Src.Off:], c.span(s.Src))
@@ -54,6 +60,9 @@ func (cs *collectives) pullRounds(c *Collective, m *Mailboxes) error {
 	}
 	cs.e.mu.Lock()
 	defer cs.e.mu.Unlock()
+	if cached && err == nil {
+		cs.stage.lines.read(bytes, ticks)
+	}
 	cs.conceal(m)
 	if left := c.Schedule.Rounds() - c.round; err != nil && left > 0 {
 		m.call += uint64(left)

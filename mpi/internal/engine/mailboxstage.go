@@ -21,6 +21,15 @@ type pullStage struct {
 	absent bool         // it cannot be had
 	// what is written now is read by other cores, and would stay in the cache of this one
 	uncached bool
+	lines    lineSpeed
+}
+
+// lineSpeed tells how ranks read what another one has just written to the stage, in its cache. Between some
+// cores that is several times as slow as to read from memory: those of two sockets, or of a virtual machine
+// whose host has moved them apart, which it may do at any time.
+type lineSpeed struct {
+	slow    int // calls in a row in which that was slow
+	avoided int // calls yet in which this rank writes past its caches for that
 }
 
 const (
@@ -28,7 +37,36 @@ const (
 	pullStageMax = 2 << 20 // for both buffers of a call
 	// What is longer leaves the caches of one core by itself, before another core reads it.
 	pullStageCached = 512 << 10
+
+	// Lines come slowly if a call that reads so many bytes at least gets less than one for a tick of the
+	// processor's clock: some 2 to 4 GB/s. One slow call may have been interrupted. After two, so many write
+	// past the caches, before one looks again.
+	lineSpeedBytes = 64 << 10
+	slowInARow     = 2
+	avoidedCalls   = 256
 )
+
+// read takes note of a call that has read some bytes in some ticks.
+func (l *lineSpeed) read(bytes int, ticks int64) {
+	switch {
+	case bytes < lineSpeedBytes:
+	case int64(bytes) >= ticks:
+		l.slow = 0
+	default:
+		if l.slow++; l.slow >= slowInARow {
+			l.slow, l.avoided = slowInARow-1, avoidedCalls
+		}
+	}
+}
+
+// avoid tells whether the next call is to write past the caches.
+func (l *lineSpeed) avoid() bool {
+	if l.avoided == 0 {
+		return false
+	}
+	l.avoided--
+	return true
+}
 
 // lend gives a call a part of the stage for each buffer that it exposes, if there is room for all of them.
 // What comes from Alloc is mapped already.
@@ -48,7 +86,7 @@ func (p *pullStage) lend(c *Collective, m *Mailboxes) {
 		return
 	}
 	p.lent = m
-	p.uncached = m.e.waiters.spinTime > 0 && n <= pullStageCached
+	p.uncached = m.e.waiters.spinTime > 0 && n <= pullStageCached || p.lines.avoid()
 	mem := p.memory.Bytes()
 	for buf, at := range [...]int{coll.Input: 0, coll.Output: first} {
 		if length[buf] > 0 {

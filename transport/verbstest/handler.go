@@ -584,8 +584,12 @@ var handlerChecks = []Check{
 				break
 			}
 		}
-		t.drive("the event", func() bool { return d.told() > 0 }, a)
-		d.with(func() { t.is(b.qp.Err(), "the queue pair's error", transport.ErrOverrun) })
+		var err error // which may come after the event
+		t.drive("the event and the queue pair's error", func() bool {
+			d.with(func() { err = b.qp.Err() })
+			return err != nil && d.told() > 0
+		}, a)
+		t.is(err, "the queue pair's error", transport.ErrOverrun)
 	}},
 	{"CQ/N6_HandlersOfDifferentLocksRunAtTheSameTime", func(t *trial) {
 		const messages = 200

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/weft-mpi/weft/channel"
-	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/internal/uncached"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -143,10 +143,10 @@ func (f *filler) Fill(mem []byte) {
 	for len(mem) > 0 {
 		b := f.through[:min(len(f.through), len(mem))]
 		f.from.Gather(f.at, b)
-		sys.CopyUncached(mem, b)
+		uncached.Copy(mem, b)
 		f.at, mem = f.at+len(b), mem[len(b):]
 	}
-	sys.FenceUncached()
+	uncached.Fence()
 }
 
 // gather copies the next n bytes of a message to its stage. Pieces take turns there, and Writes complete in

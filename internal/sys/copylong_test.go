@@ -18,11 +18,6 @@ func TestCopyLong_IsTheBuiltInOne(t *testing.T) {
 			CopyLong(got[at:at+n], src[at:])
 			copy(want[at:at+n], src[at:])
 			require.Equal(t, want, got, "%d bytes at %d", n, at)
-			clear(got)
-			CopyUncached(got[at:at+n], src[65-at:])
-			clear(want)
-			copy(want[at:at+n], src[65-at:])
-			require.Equal(t, want, got, "%d bytes at %d, uncached", n, at)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/internal/uncached"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -116,8 +117,8 @@ func (p *pullStage) grow(f *fabric, n int) bool {
 // write copies into the stage what other ranks are to read.
 func (p *pullStage) write(dst, src []byte) {
 	if p.uncached {
-		sys.CopyUncached(dst, src)
-		sys.FenceUncached()
+		uncached.Copy(dst, src)
+		uncached.Fence()
 	} else {
 		sys.CopyLong(dst, src)
 	}

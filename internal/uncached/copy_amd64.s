@@ -1,7 +1,7 @@
 #include "textflag.h"
 
-// func moveUncached(dst, src unsafe.Pointer, n uintptr)
-TEXT ·moveUncached(SB), NOSPLIT, $0-24
+// func move(dst, src unsafe.Pointer, n uintptr)
+TEXT ·move(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), DI
 	MOVQ src+8(FP), SI
 	MOVQ n+16(FP), CX
@@ -21,7 +21,7 @@ line:
 	JNZ    line
 	RET
 
-// func FenceUncached()
-TEXT ·FenceUncached(SB), NOSPLIT, $0-0
+// func Fence()
+TEXT ·Fence(SB), NOSPLIT, $0-0
 	SFENCE
 	RET

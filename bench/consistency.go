@@ -44,9 +44,15 @@ const (
 	oneMore  = 1.5 // rank, or element
 )
 
-// growing are the collectives of which one rank or one element more is to cost little.
-var growing = []tuned{{"Bcast", broadcast, true}, {"Allreduce", allreduce, true},
-	{"Allgather", allgather, true}, {"Alltoall", alltoall, true}}
+// growing are the collectives of which one rank or one element more is to cost little. In those with blocks
+// each rank receives one from every other.
+var growing = []struct {
+	tuned
+	blocks bool
+}{
+	{tuned{"Bcast", broadcast, true}, false}, {tuned{"Allreduce", allreduce, true}, false},
+	{tuned{"Allgather", allgather, true}, true}, {tuned{"Alltoall", alltoall, true}, true},
+}
 
 // consistency checks the guidelines on communicators of all numbers of ranks.
 func (t *tuner) consistency() error {
@@ -56,7 +62,7 @@ func (t *tuner) consistency() error {
 	t.out.printf("\n# weft consistency, %d ranks, fabric %s\n# %-44s%7s%10s%12s%12s%8s%8s\n", t.world.Size(),
 		t.fabric, "at most as long", "ranks", "bytes", "us", "us", "ratio", "limit")
 	const calls = 20 // of the guidelines of a size
-	t.slice = t.Limit.Seconds() / float64(calls*len(t.Ranks)*len(t.sizes(&growing[0])))
+	t.slice = t.Limit.Seconds() / float64(calls*len(t.Ranks)*len(t.sizes(&growing[0].tuned)))
 	broken := 0
 	for _, n := range t.Ranks {
 		some, err := t.first(n)
@@ -122,7 +128,7 @@ func (t *tuner) within(some *mpi.Comm) (list []guideline) {
 	barrier := timedCall{some, func() error { return mpi.Barrier(some) }}
 	list = append(list, guideline{"Barrier, Allreduce of 8 bytes", 8, []timedCall{barrier},
 		[]timedCall{t.on(some, allreduce, 8)}, sameWork})
-	for _, n := range t.sizes(&growing[0]) {
+	for _, n := range t.sizes(&growing[0].tuned) {
 		list = append(list, guideline{"Allreduce, Reduce and Bcast", n, []timedCall{t.on(some, allreduce, n)},
 			[]timedCall{t.on(some, reduce, n), t.on(some, broadcast, n)}, allowed})
 		if all := n * some.Size(); all <= t.Max {
@@ -142,10 +148,10 @@ func (t *tuner) within(some *mpi.Comm) (list []guideline) {
 func (t *tuner) growth(some, more *mpi.Comm) (list []guideline) {
 	ranks := more.Size() - 1
 	limit := oneMore * busier(ranks)
-	for _, n := range t.sizes(&growing[0]) {
+	for _, n := range t.sizes(&growing[0].tuned) {
 		for _, c := range growing {
 			limit := limit
-			if c.name == "Allgather" || c.name == "Alltoall" { // each rank receives a block more
+			if c.blocks { // of which there is one more
 				limit *= float64(ranks) / float64(ranks-1)
 			}
 			list = append(list, guideline{c.name + " of one rank more, and without it", n,
@@ -231,11 +237,10 @@ func (t *tuner) toTheEnd(some *mpi.Comm, calls []timedCall, seconds float64) (to
 	if err != nil {
 		return 0, 0, err
 	}
-	times := []float64{seconds * 1e6 / first}
-	if err := mpi.Allreduce(some, mpi.InPlace[float64](), times, mpi.Min[float64]()); err != nil {
+	n, err := callsWithin(some, seconds, first/1e6, 1000)
+	if err != nil {
 		return 0, 0, err
 	}
-	n := int(max(2, min(times[0], 1000)))
 	both, err := loop(calls, n)
 	if err != nil {
 		return 0, 0, err

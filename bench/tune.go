@@ -402,11 +402,10 @@ func (t *tuner) measure(some *mpi.Comm, call func() error, seconds float64) (flo
 	if err != nil {
 		return 0, err
 	}
-	calls := []float64{2 * seconds / all}
-	if err := mpi.Allreduce(some, mpi.InPlace[float64](), calls, mpi.Min[float64]()); err != nil {
+	n, err := callsWithin(some, seconds, all/2, 2000)
+	if err != nil {
 		return 0, err
 	}
-	n := int(max(2, min(calls[0], 2000)))
 	inside, _, err := took(n)
 	if err != nil {
 		return 0, err
@@ -414,6 +413,14 @@ func (t *tuner) measure(some *mpi.Comm, call func() error, seconds float64) (flo
 	mean := []float64{inside * 1e6 / float64(n)}
 	err = mpi.Allreduce(some, mpi.InPlace[float64](), mean, mpi.Sum[float64]())
 	return mean[0] / float64(some.Size()), err
+}
+
+// callsWithin is how many calls the ranks of a communicator make in some time if one takes so long: 2 to
+// most.
+func callsWithin(some *mpi.Comm, seconds, one, most float64) (int, error) {
+	calls := []float64{seconds / one}
+	err := mpi.Allreduce(some, mpi.InPlace[float64](), calls, mpi.Min[float64]())
+	return int(max(2, min(calls[0], most))), err
 }
 
 func median(times []float64) float64 {

@@ -66,6 +66,43 @@ var longCollectives = body("longCollectives", func(_ context.Context, world *mpi
 	return c.Free()
 })
 
+// TestLongCollectivesOnSeveralCommunicators: calls that are under way at the same time want the same stage.
+func TestLongCollectivesOnSeveralCommunicators(t *testing.T) {
+	ranks(t, 2, longAtOnce, "WEFT_FABRIC=shm", fmt.Sprintf("ROUNDS=%d", fewer(200, 60)))
+}
+
+var longAtOnce = body("longAtOnce", func(_ context.Context, world *mpi.Comm) error {
+	const n = 20_000
+	errs := make(chan error)
+	for k := range 3 {
+		c, err := world.Dup()
+		if err != nil {
+			return err
+		}
+		go func() {
+			errs <- func() error {
+				in, out := make([]int64, n), make([]int64, n)
+				for round := range number("ROUNDS") {
+					for i := range in {
+						in[i] = int64(world.Rank() + i + round*k)
+					}
+					if err := mpi.Allreduce(c, in, out, mpi.Sum[int64]()); err != nil {
+						return err
+					}
+					for i, got := range out {
+						if wanted := int64(1 + 2*(i+round*k)); got != wanted {
+							return want(fmt.Sprint("communicator ", k, ", round ", round, ", element ", i), got,
+								wanted)
+						}
+					}
+				}
+				return nil
+			}()
+		}()
+	}
+	return firstError(<-errs, <-errs, <-errs)
+})
+
 // TestLongCollectivesGivenUp: ranks that end a collective by their contexts, before it or in the middle, stay
 // in step with one another.
 func TestLongCollectivesGivenUp(t *testing.T) {

@@ -129,7 +129,7 @@ func NewReceiver(pd transport.PD, c ReceiverConfig) *Receiver {
 	return &Receiver{pd: pd, piece: orDefault(c.Piece, defaultPiece), depth: depth, grants: grant,
 		copies: copies, shares: copies && c.Share, queues: map[*channel.Channel]*channelQueue{},
 		place: c.Place, stages: stages{pd: pd, rights: transport.LocalWrite | transport.RemoteWrite},
-		views: viewRegistrar(pd)}
+		views: transport.ViewRegistrarOf(pd)}
 }
 
 // Start begins to fetch what was announced into bufs, one after the other, as much of it as fits. If it

@@ -96,7 +96,7 @@ func NewSender(pd transport.PD, c SenderConfig) *Sender {
 		a.stages.rights = transport.RemoteRead
 	}
 	a.shared.enabled = a.readable && c.Share
-	a.views = viewRegistrar(pd)
+	a.views = transport.ViewRegistrarOf(pd)
 	return a
 }
 

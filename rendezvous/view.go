@@ -7,15 +7,6 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// viewRegistrar is a domain as the maker of regions of views; nil if it is none.
-func viewRegistrar(pd transport.PD) transport.ViewRegistrar {
-	if !pd.DeviceAttr().Views {
-		return nil
-	}
-	r, _ := pd.(transport.ViewRegistrar)
-	return r
-}
-
 // ReadsToView reports whether what was announced can be fetched with StartView.
 func (f *Receiver) ReadsToView(s Source) bool { return f.views != nil && !f.grants && s.Key != 0 }
 

@@ -18,3 +18,11 @@ type ViewRegistrar interface {
 	// allocates nothing once the device has warmed up.
 	RegisterView(v View, n int, access Access) (MR, error)
 }
+
+// ViewRegistrarOf is a PD as a ViewRegistrar; nil if its device has no Views.
+func ViewRegistrarOf(pd PD) ViewRegistrar {
+	if !pd.DeviceAttr().Views {
+		return nil
+	}
+	return pd.(ViewRegistrar)
+}

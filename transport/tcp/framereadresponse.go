@@ -76,8 +76,9 @@ func (q *qp) responseFrame(o *frame.Batch) bool {
 		return q.responseFrame(o)
 	}
 	if r.View != nil {
-		if n = min(n, maxGathered); n > o.MaxCopy() {
-			return false // until it begins a batch
+		var fits bool
+		if n, fits = gathers(o, n); !fits {
+			return false
 		}
 	}
 	h := frame.Header{Length: n, Op: frame.ReadWrite, A: uint64(dst.Key), B: dst.Offset + doff}

@@ -25,8 +25,9 @@ func (q *qp) makeWrite(o *frame.Batch, w *verbs.Request) frameMade {
 	}
 	n := min(w.Total-c.off, frame.MaxPayload)
 	if w.Viewed() {
-		if n = min(n, maxGathered); n > o.MaxCopy() {
-			return mustWait // until it begins a batch
+		var fits bool
+		if n, fits = gathers(o, n); !fits {
+			return mustWait
 		}
 	}
 	if rest := w.Total - c.off - n; rest > 0 && rest < tailSize {
@@ -52,6 +53,13 @@ func (q *qp) makeWrite(o *frame.Batch, w *verbs.Request) frameMade {
 
 // maxGathered is the most of a view that goes into a frame: it is copied, into a batch that has nothing else.
 const maxGathered = 60 << 10
+
+// gathers is how many of n bytes of a view the next frame takes. Where they do not fit, it has to begin a
+// batch.
+func gathers(o *frame.Batch, n int) (bytes int, fits bool) {
+	n = min(n, maxGathered)
+	return n, n <= o.MaxCopy()
+}
 
 func (frameWrite) begin(q *qp, i *incoming) error {
 	r, err := q.PD.Find(&q.Windows, transport.Key(i.A), transport.RemoteWrite, i.B, uint64(i.Length))

@@ -24,6 +24,13 @@ func (v every) Scatter(at int, src []byte) {
 	}
 }
 
+// view registers bytes of the node's memory that are not next to each other.
+func (n *node) view(v every, bytes int, access transport.Access) transport.MR {
+	m, err := n.pd.(transport.ViewRegistrar).RegisterView(v, bytes, access)
+	n.t.must(err)
+	return m
+}
+
 // viewed gives regions with the bytes of other ones, as views; nil where the provider has none.
 func (n *node) viewed(list ...transport.MR) map[transport.MR]transport.MR {
 	views := map[transport.MR]transport.MR{}
@@ -31,13 +38,13 @@ func (n *node) viewed(list ...transport.MR) map[transport.MR]transport.MR {
 		return nil
 	}
 	for _, m := range list {
-		v, err := n.pd.(transport.ViewRegistrar).RegisterView(every{m.Bytes(), 1}, len(m.Bytes()),
-			transport.LocalWrite)
-		n.t.must(err)
-		views[m] = v
+		views[m] = n.view(every{m.Bytes(), 1}, len(m.Bytes()), transport.LocalWrite)
 	}
 	return views
 }
+
+// viewLengths are bytes of views: around a word, and more than one frame.
+var viewLengths = []int{1, 7, 8, 9, 2 << 10, 60<<10 + 3, 300_001}
 
 func views(d transport.DeviceAttr) (bool, string) { return d.Views, "regions of views" }
 
@@ -45,15 +52,12 @@ var viewChecks = []Check{
 	{"MR/ViewsOfAnyLength", func(t *trial) {
 		a, b := t.pair(shape{})
 		const stride = 3
-		for i, n := range []int{1, 7, 8, 9, 2 << 10, 60<<10 + 3, 300_001} {
+		for i, n := range viewLengths {
 			out, in := make([]byte, n*stride), make([]byte, n*stride)
 			fill(out, 1, uint64(i))
 			m := b.memory(n, all)
-			from, err := a.pd.(transport.ViewRegistrar).RegisterView(every{out, stride}, n, 0)
-			t.must(err)
-			into, err := a.pd.(transport.ViewRegistrar).RegisterView(every{in, stride}, n,
-				transport.LocalWrite)
-			t.must(err)
+			from := a.view(every{out, stride}, n, 0)
+			into := a.view(every{in, stride}, n, transport.LocalWrite)
 			wr := &transport.SendWR{ID: 1, Op: transport.OpWrite, Flags: transport.FlagSignaled,
 				Local: []transport.SGE{part(from, 0, n)}, Remote: []transport.Segment{segment(m, 0, n)}}
 			t.must(a.qp.PostSend(wr))
@@ -85,15 +89,11 @@ var viewChecks = []Check{
 	{"MR/ViewsThatPeersRead", func(t *trial) {
 		a, b := t.pair(shape{})
 		const stride = 3
-		for i, n := range []int{1, 7, 8, 9, 2 << 10, 60<<10 + 3, 300_001} {
+		for i, n := range viewLengths {
 			out, in := make([]byte, n*stride), make([]byte, n*stride)
 			fill(out, 1, uint64(i))
-			from, err := b.pd.(transport.ViewRegistrar).RegisterView(every{out, stride}, n,
-				transport.RemoteRead)
-			t.must(err)
-			into, err := a.pd.(transport.ViewRegistrar).RegisterView(every{in, stride}, n,
-				transport.LocalWrite)
-			t.must(err)
+			from := b.view(every{out, stride}, n, transport.RemoteRead)
+			into := a.view(every{in, stride}, n, transport.LocalWrite)
 			m := a.memory(n, all)
 			wr := &transport.SendWR{ID: 1, Op: transport.OpRead, Flags: transport.FlagSignaled,
 				Local:  []transport.SGE{part(m, 0, n)},
@@ -109,7 +109,7 @@ var viewChecks = []Check{
 						want)
 				}
 			}
-			// the last byte, and one more: the view has bounds of its own
+			// the last byte by itself
 			wr.ID, wr.Local[0], wr.Remote[0] = 3, part(m, 0, 1), transport.Segment{Key: from.Key(),
 				Offset: uint64(n - 1), Length: 1}
 			t.must(a.qp.PostSend(wr))
@@ -123,10 +123,7 @@ var viewChecks = []Check{
 	{"MR/ViewsThatPeersReadHaveBounds", func(t *trial) {
 		for _, s := range []transport.Segment{{Offset: 60, Length: 8}, {Offset: 65, Length: 1}} {
 			a, b := t.pair(shape{})
-			v, err := b.pd.(transport.ViewRegistrar).RegisterView(every{make([]byte, 64), 1}, 64,
-				transport.RemoteRead)
-			t.must(err)
-			s.Key = v.Key()
+			s.Key = b.view(every{make([]byte, 64), 1}, 64, transport.RemoteRead).Key()
 			t.refused(a, b, &transport.SendWR{ID: 1, Op: transport.OpRead, Flags: transport.FlagSignaled,
 				Local:  []transport.SGE{part(a.memory(64, all), 0, int(s.Length))},
 				Remote: []transport.Segment{s}})
@@ -134,9 +131,7 @@ var viewChecks = []Check{
 	}},
 	{"MR/ViewsGivenUpBeforeTheyAreRead", func(t *trial) {
 		a, b := t.pair(shape{})
-		v, err := b.pd.(transport.ViewRegistrar).RegisterView(every{make([]byte, 64), 1}, 64,
-			transport.RemoteRead)
-		t.must(err)
+		v := b.view(every{make([]byte, 64), 1}, 64, transport.RemoteRead)
 		s := transport.Segment{Key: v.Key(), Length: 64}
 		t.must(v.Deregister())
 		t.refused(a, b, &transport.SendWR{ID: 1, Op: transport.OpRead, Flags: transport.FlagSignaled,

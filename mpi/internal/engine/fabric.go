@@ -67,9 +67,7 @@ func (e *Engine) newFabric(c *Config, from Fabric) (*fabric, error) {
 	if f.pd, err = f.device.AllocPD(); err != nil {
 		return nil, err
 	}
-	if attr.Views {
-		f.views, _ = f.pd.(transport.ViewRegistrar)
-	}
+	f.views = transport.ViewRegistrarOf(f.pd)
 	if len(c.HandlerCores) > 0 {
 		if f.handler, err = e.completionHandler.start(f.device, c.HandlerCores[0],
 			min(c.SpinTime, handlerSpin)); err != nil {

@@ -29,7 +29,7 @@ const (
 // pullRounds carries out a schedule that pulls.
 func (cs *collectives) pullRounds(c *Collective, m *Mailboxes) error {
 	err := cs.expose(c, m)
-	cached := cs.stage.lent == m && !cs.stage.uncached // most likely at all ranks
+	cached := m.hasStage() && !cs.stage.uncached // most likely at all ranks
 	var bytes int
 	var ticks int64
 	for buf, staged := range m.staged {

@@ -96,6 +96,12 @@ func (p *pullStage) lend(c *Collective, m *Mailboxes) {
 	}
 }
 
+// hasStage tells whether the present call has been lent the stage. Only then may the stage be looked at
+// without the lock: nobody changes it before the call is over.
+func (m *Mailboxes) hasStage() bool {
+	return m.staged[coll.Input] != nil || m.staged[coll.Output] != nil
+}
+
 // grow sees to it that the stage has n bytes at least; false if it has not.
 func (p *pullStage) grow(f *fabric, n int) bool {
 	switch {

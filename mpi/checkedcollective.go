@@ -2,6 +2,7 @@ package mpi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 	"unsafe"
@@ -13,7 +14,8 @@ import (
 
 // In checking mode, before a rank begins a collective, it tells its two neighbors in the ring of ranks what
 // it calls, and compares that with what they have told it. So differing calls are found before the ranks can
-// wait for one another, whatever the collective is. A rank sends a digest of 8 bytes. If two digests differ,
+// wait for one another, whatever the collective is. A rank sends a digest of 8 bytes, by message; for a call
+// that goes through mailboxes it writes half of it beside them (engine.Comparison). If two digests differ,
 // both neighbors know it, and each sends the other everything: call, line, and the arguments that must be the
 // same. A rank that reaches Finalize announces that like a call.
 
@@ -30,62 +32,87 @@ const detailWithin = 2 * time.Second
 
 // compared is a comparison of calls with the neighbors.
 type compared struct {
-	tag    int
-	mine   [1]uint64
-	theirs [2][1]uint64
-	peers  [2]int // ranks in the communicator: the one before this and the one after, or the only other one
-	n      int    // how many there are
+	tag      int
+	mine     [1]uint64
+	theirs   [2][1]uint64
+	peers    [2]int // ranks in the communicator: the one before this and the one after, or the only other one
+	n        int    // how many there are
+	group    engine.GroupCall
+	inMemory engine.Comparison // of a call through mailboxes
 }
 
 func (c *Comm) newCompared(d check.Digest) *compared {
 	x := c.checker.compared.Get().(*compared)
-	*x = compared{tag: int(c.coll.checked.Add(1) % signatureTags), mine: [1]uint64{uint64(d)}, n: 2}
-	x.peers = [2]int{(c.rank + c.size - 1) % c.size, (c.rank + 1) % c.size}
+	x.tag, x.mine[0] = int(c.coll.checked.Add(1)%signatureTags), uint64(d)
+	x.peers, x.n = [2]int{(c.rank + c.size - 1) % c.size, (c.rank + 1) % c.size}, 2
 	if c.size == 2 {
 		x.n = 1
 	}
 	return x
 }
 
+// exchange compares by messages with all neighbors.
+func (x *compared) exchange(c *Comm) error {
+	if err := x.sendDigest(c); err != nil {
+		return err
+	}
+	return x.recvDigests(c)
+}
+
 // sendDigest sends the digest to the neighbors.
 func (x *compared) sendDigest(c *Comm) error {
-	for _, p := range x.peers[:x.n] {
-		if err := c.e.Send(c.context+checking, wordBytes(x.mine[:]), c.worldRank(p), x.tag); err != nil {
+	for i := range x.n {
+		if err := x.sendDigestTo(c, i); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+func (x *compared) sendDigestTo(c *Comm, i int) error {
+	return c.e.Send(c.context+checking, wordBytes(x.mine[:]), c.worldRank(x.peers[i]), x.tag)
+}
+
 // recvDigests receives the digests of the neighbors.
-func (x *compared) recvDigests(c *Comm) (err error) {
-	g := engine.GroupCall{Context: c.context + checking, Tag: x.tag}
-	if err := c.e.BeginGroupCall(&g); err != nil {
+func (x *compared) recvDigests(c *Comm) error {
+	x.group = engine.GroupCall{Context: c.context + checking, Tag: x.tag}
+	if err := c.e.BeginGroupCall(&x.group); err != nil {
 		return err
 	}
-	defer c.e.EndGroupCall(&g)
-	for i, p := range x.peers[:x.n] {
-		b := wordBytes(x.theirs[i][:])
-		if h, begun := c.e.Irecv(c.context+checking, b, c.worldRank(p), x.tag, 1); begun == nil {
-			c.e.Bind(h, c.canceller)
-			if err = c.e.GroupCallErr(&g); err != nil {
-				c.e.CancelAndFree(h)
-				return err
-			}
-			_, err = c.e.Wait(h)
-		} else {
-			err = begun
-		}
-		if err != nil {
+	defer c.e.EndGroupCall(&x.group)
+	for i := range x.n {
+		if err := x.recvDigestFrom(c, i); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (x *compared) recvDigestFrom(c *Comm, i int) error {
+	h, err := c.e.Irecv(c.context+checking, wordBytes(x.theirs[i][:]), c.worldRank(x.peers[i]), x.tag, 1)
+	if err != nil {
+		return err
+	}
+	c.e.Bind(h, c.canceller)
+	if err = c.e.GroupCallErr(&x.group); err != nil {
+		c.e.CancelAndFree(h)
+		return err
+	}
+	_, err = c.e.Wait(h)
+	return err
 }
 
 // agrees tells whether the neighbors call what this rank does.
 func (x *compared) agrees() bool {
 	return x.theirs[0] == x.mine && (x.n == 1 || x.theirs[1] == x.mine)
+}
+
+// ofMailboxes is the comparison for a call through mailboxes.
+func (x *compared) ofMailboxes(c *Comm) *engine.Comparison {
+	m := &x.inMemory
+	m.Word, m.Peers, m.N = uint32(x.mine[0]^x.mine[0]>>32), x.peers, x.n
+	m.Context, m.Tag = c.context+checking, x.tag
+	return m
 }
 
 // signature is what this rank calls.
@@ -139,57 +166,93 @@ func (a *collectiveCall) digest() check.Digest {
 	return d.With(uint64(a.commonBytes()))
 }
 
-// agree finds out whether the ranks call alike, before a call that blocks. It is for checking mode.
-func (a *collectiveCall) agree() {
-	c := a.comm
-	if c.checker.operations.Any() || check.Overlap(a.in, a.out) {
-		o := a.operation(c.checker.sites.Here())
-		c.checker.operations.Look(&o)
+// lookAtMemory reports what is wrong with the memory of a call.
+func (a *collectiveCall) lookAtMemory() {
+	k := a.comm.checker
+	if k.operations.Any() || check.Overlap(a.in, a.out) {
+		o := a.operation(k.sites.Here())
+		k.operations.Look(&o)
 	}
-	x, err := c.exchangeDigest(a.digest())
-	if x != nil {
-		s := a.signature(c.checker.sites.Here())
-		err = c.explainDifference(x, &s)
-	}
-	a.err = err
 }
 
-// exchangeDigest compares a call that blocks with those of the neighbors. It returns the comparison where
-// they differ.
-func (c *Comm) exchangeDigest(d check.Digest) (*compared, error) {
-	if c.size == 1 {
-		return nil, nil
+// compare begins the comparison of a call that blocks; nil off checking mode.
+func (a *collectiveCall) compare() *compared {
+	if c := a.comm; c.checker != nil && c.size > 1 {
+		return c.newCompared(a.digest())
 	}
-	x := c.newCompared(d)
-	err := x.sendDigest(c)
-	if err == nil {
-		err = x.recvDigests(c)
-	}
+	return nil
+}
+
+// compareByMessage finds out whether the ranks call alike. If they do not, the call counts as carried out.
+func (a *collectiveCall) compareByMessage(x *compared) error {
+	c := a.comm
+	err := x.exchange(c)
 	if err == nil && !x.agrees() {
-		return x, nil
+		s := a.signature(c.checker.sites.Here())
+		if err = c.explainDifference(x, &s); err != nil {
+			a.nextTag()
+		}
+		return err // and x may be in use
 	}
 	c.checker.compared.Put(x)
-	return nil, err
+	return err
+}
+
+// explainMailboxes is the error of a call with this comparison that has ended in the mailboxes with err.
+func (a *collectiveCall) explainMailboxes(x *compared, err error) error {
+	c, m := a.comm, &x.inMemory
+	if err == nil {
+		c.checker.compared.Put(x)
+		return nil
+	}
+	if !errors.Is(err, engine.ErrCollective) && !errors.Is(err, engine.ErrCount) {
+		return err
+	}
+	differing := m.Differing
+	for i := range x.n {
+		if x.theirs[i][0] = 0; m.ByMessage>>i&1 != 0 && x.sendDigestTo(c, i) == nil &&
+			c.recvWithin(wordBytes(x.theirs[i][:]), x.peers[i], x.tag) {
+			differing |= 1 << i
+		}
+	}
+	s := a.signature(c.checker.sites.Here())
+	if failure := c.explain(x, &s, differing|m.Open(), differing); failure != nil {
+		return failure
+	}
+	return err
 }
 
 // explainDifference reports calls that do not fit together, and returns the error of this one; nil if they
 // fit after all.
-func (c *Comm) explainDifference(x *compared, s *check.Signature) (failure error) {
+func (c *Comm) explainDifference(x *compared, s *check.Signature) error {
+	differing := uint8(0)
+	for i := range x.n {
+		if x.theirs[i] != x.mine {
+			differing |= 1 << i
+		}
+	}
+	return c.explain(x, s, differing, differing)
+}
+
+// explain tells some neighbors, a bit for each, what this rank calls, and reports in what the calls of some
+// of them differ from it. It returns the error of this rank's call; nil if they fit after all.
+func (c *Comm) explain(x *compared, s *check.Signature, told, differing uint8) (failure error) {
 	mine := &[check.SignatureSize]byte{}
 	s.Put(mine)
-	for i, p := range x.peers[:x.n] {
-		if x.theirs[i] != x.mine {
-			h, err := c.e.Isend(c.context+checking, mine[:], c.worldRank(p), x.tag|detailTag)
+	for i := range x.n {
+		if told>>i&1 != 0 {
+			h, err := c.e.Isend(c.context+checking, mine[:], c.worldRank(x.peers[i]), x.tag|detailTag)
 			if err != nil {
 				return err
 			}
 			c.e.CancelAndFree(h) // its memory lives as long as it is read
 		}
 	}
-	for i, p := range x.peers[:x.n] {
-		if x.theirs[i] == x.mine {
+	for i := range x.n {
+		if differing>>i&1 == 0 {
 			continue
 		}
+		p := x.peers[i]
 		theirs := check.Signature{Operation: check.Finalize, Name: "Finalize", Line: "its end"}
 		if check.Digest(x.theirs[i][0]) != check.AtFinalize {
 			theirs = c.detail(p, x.tag|detailTag)
@@ -204,20 +267,25 @@ func (c *Comm) explainDifference(x *compared, s *check.Signature) (failure error
 // detail receives what a neighbor has called.
 func (c *Comm) detail(from, tag int) check.Signature {
 	b := &[check.SignatureSize]byte{}
-	unknown := check.Signature{Operation: check.Finalize, Name: "something else", Line: "an unknown line"}
-	h, err := c.e.Irecv(c.context+checking, b[:], c.worldRank(from), tag, 1)
+	if c.recvWithin(b[:], from, tag) {
+		return check.ParseSignature(b)
+	}
+	return check.Signature{Operation: check.Finalize, Name: "something else", Line: "an unknown line"}
+}
+
+// recvWithin receives a message of a comparison, if it comes within detailWithin.
+func (c *Comm) recvWithin(b []byte, from, tag int) bool {
+	h, err := c.e.Irecv(c.context+checking, b, c.worldRank(from), tag, 1)
 	if err != nil {
-		return unknown
+		return false
 	}
 	for end := time.Now().Add(detailWithin); time.Now().Before(end); time.Sleep(100 * time.Microsecond) {
-		if _, done, err := c.e.Test(h); err != nil {
-			return unknown
-		} else if done {
-			return check.ParseSignature(b)
+		if _, done, err := c.e.Test(h); err != nil || done {
+			return err == nil
 		}
 	}
 	c.e.CancelAndFree(h)
-	return unknown
+	return false
 }
 
 // reportDifference reports two calls that do not fit together, and returns the error of this rank's.
@@ -325,11 +393,16 @@ func (c *Comm) agreeCompound(root int) error {
 	}
 	site := c.checker.sites.Here()
 	d := check.Digest(2).With(uint64(root)).WithText(site.Call)
-	x, err := c.exchangeDigest(d)
-	if x != nil {
-		err = c.explainDifference(x, &check.Signature{Operation: check.Named, Name: site.Call,
+	if c.size == 1 {
+		return nil
+	}
+	x := c.newCompared(d)
+	err := x.exchange(c)
+	if err == nil && !x.agrees() {
+		return c.explainDifference(x, &check.Signature{Operation: check.Named, Name: site.Call,
 			Line: site.Line, Root: root, Bytes: -1})
 	}
+	c.checker.compared.Put(x)
 	return err
 }
 

@@ -210,7 +210,7 @@ func part[T any](a *collectiveCall, b *coll.Blocks, buf []T, rank int) []T {
 // allocates nothing.
 func run(a collectiveCall) error {
 	if a.err == nil && a.comm.checker != nil {
-		a.agree()
+		a.lookAtMemory()
 	}
 	if a.err == nil {
 		a.err = a.carryOut()
@@ -232,7 +232,13 @@ func (a *collectiveCall) carryOut() (err error) {
 		k.mu.Unlock()
 		return err
 	}
-	x := a.comm.e.NewCollective() // another goroutine is in a collective of this communicator
+	// another goroutine is in a collective of this communicator
+	if cmp := a.compare(); cmp != nil {
+		if err := a.compareByMessage(cmp); err != nil {
+			return err
+		}
+	}
+	x := a.comm.e.NewCollective()
 	a.plan(x)
 	a.fill(x, a.nextTag())
 	return a.comm.e.RunCollective(x)
@@ -240,7 +246,13 @@ func (a *collectiveCall) carryOut() (err error) {
 
 // runOwn carries out a call with what its communicator keeps for that.
 func (a *collectiveCall) runOwn(k *collState) error {
-	c := a.comm
+	c, cmp := a.comm, a.compare()
+	if cmp != nil && k.mailboxes == nil { // to prepare them is a collective, too
+		if err := a.compareByMessage(cmp); err != nil {
+			return err
+		}
+		cmp = nil
+	}
 	if err := a.prepareMailboxes(k); err != nil {
 		return err
 	}
@@ -254,9 +266,19 @@ func (a *collectiveCall) runOwn(k *collState) error {
 	if !repeats || !a.repeatable() {
 		a.planOwn(k)
 	}
+	if cmp != nil && !x.Schedule.Mailboxes {
+		if err := a.compareByMessage(cmp); err != nil {
+			return err
+		}
+	}
 	a.fill(x, engine.CollectiveTag(false, k.number.Add(1), a.call.Operation, x.Signature))
 	if x.Schedule.Mailboxes {
-		a.err = c.e.RunInMailboxes(x, k.mailboxes)
+		if cmp != nil {
+			x.Comparison = cmp.ofMailboxes(c)
+		}
+		if a.err = c.e.RunInMailboxes(x, k.mailboxes); cmp != nil {
+			x.Comparison, a.err = nil, a.explainMailboxes(cmp, a.err)
+		}
 	} else {
 		if x.Beside = nil; a.call.Mailbox > 0 {
 			x.Beside = k.mailboxes

@@ -109,6 +109,7 @@ type Collective struct {
 	// in place of Input and Output, of an Alltoallv of memory that does not lie together: what goes to each
 	// rank, and what comes from it; else nil
 	Outgoing, Incoming []Block
+	Comparison         *Comparison // of a call through mailboxes, in checking mode; else nil
 
 	state    collectiveState
 	memory   [3][]byte // by coll.Buffer

@@ -279,6 +279,10 @@ func (cs *collectives) sendNow(c *Collective, s *coll.Step) bool {
 // collective than this rank.
 func (cs *collectives) checkUnexpected(env envelope, source int) {
 	for _, c := range cs.active {
+		if c.state == collectiveInMailboxes && c.comparesByMessage(env.Context, source, int(env.Tag)) {
+			cs.fail(c, ErrDiffers)
+			continue
+		}
 		if c.Context != env.Context || !c.differs(int(env.Tag)) &&
 			(c.state != collectiveInMailboxes || !c.sameCall(int(env.Tag))) {
 			continue

@@ -94,6 +94,9 @@ func (c *Collective) begin() {
 		c.exchange = steps[:c.step]
 	}
 	c.due = 1<<c.step - 1
+	if c.Comparison != nil && c.round == 0 {
+		c.Comparison.begin()
+	}
 }
 
 // lookInMailboxes looks for the messages of a call for a while; false if they have not come. The lock is
@@ -109,14 +112,15 @@ func (cs *collectives) lookInMailboxes(c *Collective) bool {
 	}
 	m := c.mailboxes
 	// One message is waited for at a time: who comes late sees it by as few instructions as there can be.
-	word, call, room := m.flagOf(c.awaited()), uint32(m.call), c.waitsForRoom()
+	word, room := c.awaited()
+	call := uint32(m.call)
 	for look := 1; look < mailboxLooks && !e.mu.wanted(); look++ {
 		check := look%looksPerCheck == 0
 		if check || room || uint32(atomic.LoadUint64(word)) == call {
 			if cs.advanceInMailboxes(c, check) {
 				return true
 			}
-			word, room = m.flagOf(c.awaited()), c.waitsForRoom()
+			word, room = c.awaited()
 			if check {
 				e.windows.copyShared()
 			}
@@ -148,20 +152,22 @@ func (cs *collectives) lookInTurns(c *Collective) bool {
 	}
 }
 
-// awaited is the rank whose message is looked for, or who has to make room for one, until that is done with.
-func (c *Collective) awaited() int {
-	return c.exchange[bits.TrailingZeros64(c.due)].Peer
+// awaited is the word that is looked for, until what comes with it is done with, and whether something of
+// this rank is not sent: sends stand behind receives.
+func (c *Collective) awaited() (word *uint64, room bool) {
+	m := c.mailboxes
+	if c.comparing() {
+		return m.comparedWord(c.Comparison), c.Comparison.untold != 0 || c.due != 0 && c.waitsForRoom()
+	}
+	return m.flagOf(c.exchange[bits.TrailingZeros64(c.due)].Peer), c.waitsForRoom()
 }
 
-// waitsForRoom tells whether a message of this rank is not sent: sends stand behind receives.
-func (c *Collective) waitsForRoom() bool {
-	return c.exchange[bits.Len64(c.due)-1].Kind == coll.Send
-}
+func (c *Collective) waitsForRoom() bool { return c.exchange[bits.Len64(c.due)-1].Kind == coll.Send }
 
 // advanceInMailboxes sends and receives what it can, and tells whether the call is over; if it is to check
 // that, also if the others' messages may not come any more. The lock is held.
 func (cs *collectives) advanceInMailboxes(c *Collective, check bool) (done bool) {
-	if c.due == 0 || c.err != nil {
+	if c.due == 0 && !c.comparing() || c.err != nil {
 		return true
 	}
 	m := c.mailboxes
@@ -178,6 +184,14 @@ func (cs *collectives) advanceInMailboxes(c *Collective, check bool) (done bool)
 			sent = false
 		}
 	}
+	if c.comparing() {
+		if c.err = m.compare(c.Comparison); c.err != nil {
+			return true
+		}
+		if c.comparing() {
+			i = -1
+		}
+	}
 	for ; i >= 0; i-- {
 		if c.due>>i&1 != 0 && !c.receiveFromMailbox(m, &steps[i], sent) {
 			if c.err != nil {
@@ -187,7 +201,7 @@ func (cs *collectives) advanceInMailboxes(c *Collective, check bool) (done bool)
 		}
 		c.due &^= 1 << i
 	}
-	if c.due == 0 {
+	if c.due == 0 && !c.comparing() {
 		return true
 	}
 	if check {
@@ -266,7 +280,11 @@ func (cs *collectives) sleepForMailboxes(c *Collective) error {
 			return err
 		}
 	}
-	if err := cs.sentOtherwise(c); err != nil {
+	err := cs.comparedOtherwise(c)
+	if err == nil {
+		err = cs.sentOtherwise(c)
+	}
+	if err != nil {
 		cs.giveUpInMailboxes(c.mailboxes)
 		e.mu.Unlock()
 		return err
@@ -278,7 +296,7 @@ func (cs *collectives) sleepForMailboxes(c *Collective) error {
 	cs.inMailboxes = append(cs.inMailboxes, c)
 	h := r.handle()
 	e.mu.Unlock()
-	_, err := e.waiters.waitFor(r, h)
+	_, err = e.waiters.waitFor(r, h)
 	return err
 }
 
@@ -315,6 +333,14 @@ func (cs *collectives) finishInMailboxes(c *Collective) {
 // needsInMailboxes are the world ranks whose messages a call waits for. It is moving while one of its own
 // waits for room, which only its receiver gives.
 func (c *Collective) needsInMailboxes() (needs []int, moving bool) {
+	if x := c.Comparison; c.comparing() {
+		for i, p := range x.Peers[:x.N] {
+			if x.open>>i&1 != 0 {
+				needs = append(needs, c.worldRank(p))
+			}
+		}
+		return needs, false
+	}
 	for i := range c.exchange {
 		if c.due>>i&1 == 0 {
 			continue

@@ -1,0 +1,112 @@
+package engine
+
+import (
+	"fmt"
+	"math/bits"
+	"sync/atomic"
+)
+
+// Comparison has a call through mailboxes begin with a comparison: its rank writes a word to its neighbors,
+// and receives nothing before their words have come and are the same. It is for checking mode.
+//
+// The word of a later call stands for an equal one: a neighbor goes on when it has found the words equal
+// itself, or has given the call up. One whose word differs fails, and its next call leaves that word where it
+// is: calls use two places in turn.
+type Comparison struct {
+	Word  uint32
+	Peers [2]int // ranks of the communicator
+	N     int    // how many there are
+	// of the messages by which ranks compare calls that do not go through mailboxes: one from a neighbor says
+	// that its call differs
+	Context uint32
+	Tag     int
+
+	untold uint8 // neighbors that have not been told, a bit for each
+	open   uint8 // whose word has not come
+	// Differing are the neighbors whose words differ, and ByMessage those that have sent a message.
+	Differing, ByMessage uint8
+}
+
+// ErrDiffers is the error of a call whose comparison has found a difference.
+var ErrDiffers = fmt.Errorf("%w: a neighbor's call differs", ErrCollective)
+
+// Open are the neighbors of whom it is not known what they call.
+func (x *Comparison) Open() uint8 { return x.open }
+
+func (x *Comparison) begin() {
+	x.open = 1<<x.N - 1
+	x.untold, x.Differing, x.ByMessage = x.open, 0, 0
+}
+
+// comparing tells whether words are still to be written, or to come.
+func (c *Collective) comparing() bool {
+	return c.Comparison != nil && c.Comparison.open|c.Comparison.untold != 0
+}
+
+// comparedAt is where the word of the present call ends, in a sender's part.
+func (m *Mailboxes) comparedAt() int { return int(m.call%2+1) * mailboxWord }
+
+// compare tells neighbors this rank's word, and looks for theirs.
+func (m *Mailboxes) compare(x *Comparison) error {
+	for i := range x.N {
+		b := &m.peers[x.Peers[i]]
+		if x.untold>>i&1 != 0 && m.write(b, m.comparedAt()-mailboxWord, mailboxWord, nil, nil,
+			uint64(x.Word)<<32|m.call&(1<<32-1)) {
+			x.untold &^= 1 << i
+		}
+		if x.open>>i&1 == 0 {
+			continue
+		}
+		word := atomic.LoadUint64(wordAt(b.in, m.comparedAt()))
+		ahead := int32(uint32(word) - uint32(m.call))
+		if ahead < 0 {
+			continue
+		}
+		if x.open &^= 1 << i; ahead == 0 && uint32(word>>32) != x.Word {
+			x.Differing |= 1 << i
+		}
+	}
+	if x.Differing != 0 && x.untold == 0 {
+		return ErrDiffers
+	}
+	return nil
+}
+
+// comparedWord is where the next word of a neighbor comes.
+func (m *Mailboxes) comparedWord(x *Comparison) *uint64 {
+	next := x.Peers[bits.TrailingZeros8(x.open|1<<(x.N-1))]
+	return wordAt(m.peers[next].in, m.comparedAt())
+}
+
+// comparesByMessage tells whether a message is a neighbor's for the same comparison, and notes it.
+func (c *Collective) comparesByMessage(context uint32, source, tag int) bool {
+	x := c.Comparison
+	if !c.comparing() || context != x.Context || tag != x.Tag {
+		return false
+	}
+	for i, p := range x.Peers[:x.N] {
+		if x.open>>i&1 != 0 && c.worldRank(p) == source {
+			x.ByMessage |= 1 << i
+			return true
+		}
+	}
+	return false
+}
+
+// comparedOtherwise looks for messages of neighbors that are there already.
+func (cs *collectives) comparedOtherwise(c *Collective) error {
+	if !c.comparing() {
+		return nil
+	}
+	x := c.Comparison
+	for i, p := range x.Peers[:x.N] {
+		source := c.worldRank(p)
+		if x.open>>i&1 != 0 && cs.e.matching.Probe(x.Context, int32(source), int32(x.Tag)) != nil {
+			x.ByMessage |= 1 << i
+		}
+	}
+	if x.ByMessage != 0 {
+		return ErrDiffers
+	}
+	return nil
+}

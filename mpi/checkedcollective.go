@@ -32,23 +32,36 @@ const detailWithin = 2 * time.Second
 
 // compared is a comparison of calls with the neighbors.
 type compared struct {
-	tag      int
-	mine     [1]uint64
-	theirs   [2][1]uint64
-	peers    [2]int // ranks in the communicator: the one before this and the one after, or the only other one
-	n        int    // how many there are
-	group    engine.GroupCall
-	inMemory engine.Comparison // of a call through mailboxes
+	tag    int
+	mine   [1]uint64
+	theirs [2][1]uint64
+	peers  [2]int // ranks in the communicator: the one before this and the one after, or the only other one
+	n      int    // how many there are
+	group  engine.GroupCall
 }
 
-func (c *Comm) newCompared(d check.Digest) *compared {
+func (c *Comm) newCompared(d check.Digest) *compared { return c.numbered(c.nextComparison(), d) }
+
+// nextComparison numbers a call.
+func (c *Comm) nextComparison() (tag int) { return int(c.coll.checked.Add(1) % signatureTags) }
+
+func (c *Comm) numbered(tag int, d check.Digest) *compared {
 	x := c.checker.compared.Get().(*compared)
-	x.tag, x.mine[0] = int(c.coll.checked.Add(1)%signatureTags), uint64(d)
-	x.peers, x.n = [2]int{(c.rank + c.size - 1) % c.size, (c.rank + 1) % c.size}, 2
-	if c.size == 2 {
-		x.n = 1
-	}
+	x.tag, x.mine[0] = tag, uint64(d)
+	x.peers, x.n = c.neighbors()
 	return x
+}
+
+// neighbors are the ranks before and after this one, and how many they are: with two ranks one.
+func (c *Comm) neighbors() (peers [2]int, n int) {
+	after := c.rank + 1
+	if after == c.size {
+		after = 0
+	}
+	if c.size == 2 {
+		return [2]int{after, after}, 1
+	}
+	return [2]int{(c.rank + c.size - 1) % c.size, after}, 2
 }
 
 // exchange compares by messages with all neighbors.
@@ -107,18 +120,10 @@ func (x *compared) agrees() bool {
 	return x.theirs[0] == x.mine && (x.n == 1 || x.theirs[1] == x.mine)
 }
 
-// ofMailboxes is the comparison for a call through mailboxes.
-func (x *compared) ofMailboxes(c *Comm) *engine.Comparison {
-	m := &x.inMemory
-	m.Word, m.Peers, m.N = uint32(x.mine[0]^x.mine[0]>>32), x.peers, x.n
-	m.Context, m.Tag = c.context+checking, x.tag
-	return m
-}
-
 // signature is what this rank calls.
-func (a *collectiveCall) signature(at *check.Site) check.Signature {
+func (a *collectiveCall) signature(form check.Form, at *check.Site) check.Signature {
 	s := check.Signature{
-		Operation: uint32(a.call.Operation) + 1, Name: at.Call, Line: at.Line,
+		Operation: uint32(a.call.Operation) + 1, Name: at.Call, Line: at.Line, Form: form,
 		Root: -1, InPlace: a.call.InPlace,
 	}
 	if e := a.element; e != nil && a.call.Operation != coll.OpBarrier {
@@ -152,8 +157,8 @@ func (a *collectiveCall) commonBytes() int {
 }
 
 // digest condenses the signature.
-func (a *collectiveCall) digest() check.Digest {
-	d := check.Digest(0).With(uint64(a.call.Operation)).With(uint64(a.call.Root))
+func (a *collectiveCall) digest(form check.Form) check.Digest {
+	d := check.Digest(0).With(uint64(a.call.Operation) | uint64(form)<<32).With(uint64(a.call.Root))
 	if a.element != nil {
 		d = d.With(uint64(a.element.Layout))
 	}
@@ -175,20 +180,17 @@ func (a *collectiveCall) lookAtMemory() {
 	}
 }
 
-// compare begins the comparison of a call that blocks; nil off checking mode.
-func (a *collectiveCall) compare() *compared {
-	if c := a.comm; c.checker != nil && c.size > 1 {
-		return c.newCompared(a.digest())
-	}
-	return nil
-}
+// compares tells whether a call has to be compared: in checking mode.
+func (a *collectiveCall) compares() bool { return a.comm.checker != nil && a.comm.size > 1 }
 
-// compareByMessage finds out whether the ranks call alike. If they do not, the call counts as carried out.
-func (a *collectiveCall) compareByMessage(x *compared) error {
+// compareByMessage finds out whether the ranks call alike, in the comparison with this tag. If they do not,
+// the call counts as carried out.
+func (a *collectiveCall) compareByMessage(tag int) error {
 	c := a.comm
+	x := c.numbered(tag, a.digest(check.Blocking))
 	err := x.exchange(c)
 	if err == nil && !x.agrees() {
-		s := a.signature(c.checker.sites.Here())
+		s := a.signature(check.Blocking, c.checker.sites.Here())
 		if err = c.explainDifference(x, &s); err != nil {
 			a.nextTag()
 		}
@@ -198,16 +200,54 @@ func (a *collectiveCall) compareByMessage(x *compared) error {
 	return err
 }
 
-// explainMailboxes is the error of a call with this comparison that has ended in the mailboxes with err.
-func (a *collectiveCall) explainMailboxes(x *compared, err error) error {
-	c, m := a.comm, &x.inMemory
-	if err == nil {
-		c.checker.compared.Put(x)
-		return nil
+// runCompared carries out a call and compares it meanwhile, so that its messages do not wait for the digests.
+func (a *collectiveCall) runCompared(x *engine.Collective, tag int) error {
+	c := a.comm
+	cmp := c.numbered(tag, a.digest(check.Blocking))
+	for _, p := range cmp.peers[:cmp.n] {
+		if err := c.e.SendAhead(c.context+checking, wordBytes(cmp.mine[:]), c.worldRank(p), tag); err != nil {
+			return err
+		}
 	}
-	if !errors.Is(err, engine.ErrCollective) && !errors.Is(err, engine.ErrCount) {
+	h, err := c.e.StartCollective(x)
+	if err != nil {
 		return err
 	}
+	differs := cmp.recvDigests(c)
+	if differs == nil && !cmp.agrees() {
+		s := a.signature(check.Blocking, c.checker.sites.Here())
+		differs = c.explainDifference(cmp, &s)
+	}
+	if differs != nil {
+		c.e.FailCollective(h, differs)
+	}
+	if _, err = c.e.Wait(h); differs != nil {
+		return differs
+	}
+	if err == nil {
+		c.checker.compared.Put(cmp)
+	}
+	return err
+}
+
+// runComparedInMailboxes carries out a call through mailboxes that begins with a comparison.
+func (a *collectiveCall) runComparedInMailboxes(k *collState, x *engine.Collective, tag int) error {
+	c, m, d := a.comm, &k.comparison, a.digest(check.Blocking)
+	m.Word, m.Context, m.Tag = uint32(d^d>>32), c.context+checking, tag
+	m.Peers, m.N = c.neighbors()
+	x.Comparison = m
+	err := c.e.RunInMailboxes(x, k.mailboxes)
+	x.Comparison = nil
+	if err != nil && (errors.Is(err, engine.ErrCollective) || errors.Is(err, engine.ErrCount)) {
+		err = a.explainMailboxes(m, d, err)
+	}
+	return err
+}
+
+// explainMailboxes is the error of a call with this comparison that has ended in the mailboxes with err.
+func (a *collectiveCall) explainMailboxes(m *engine.Comparison, d check.Digest, err error) error {
+	c := a.comm
+	x := c.numbered(m.Tag, d)
 	differing := m.Differing
 	for i := range x.n {
 		if x.theirs[i][0] = 0; m.ByMessage>>i&1 != 0 && x.sendDigestTo(c, i) == nil &&
@@ -215,7 +255,7 @@ func (a *collectiveCall) explainMailboxes(x *compared, err error) error {
 			differing |= 1 << i
 		}
 	}
-	s := a.signature(c.checker.sites.Here())
+	s := a.signature(check.Blocking, c.checker.sites.Here())
 	if failure := c.explain(x, &s, differing|m.Open(), differing); failure != nil {
 		return failure
 	}
@@ -309,16 +349,16 @@ func (c *Comm) reportDifference(from int, mine, theirs *check.Signature) error {
 
 // agreeLater is agree for a call that does not block: it compares when the neighbors have called. If the
 // calls do not fit together the request fails.
-func (a *collectiveCall) agreeLater() {
+func (a *collectiveCall) agreeLater(form check.Form) {
 	c := a.comm
 	if a.err != nil || c.checker == nil || c.size == 1 {
 		return
 	}
-	x := c.newCompared(a.digest())
+	x := c.newCompared(a.digest(form))
 	if a.err = x.sendDigest(c); a.err != nil {
 		return
 	}
-	s := a.signature(c.checker.sites.Here())
+	s := a.signature(form, c.checker.sites.Here())
 	end := func(error) {}
 	if c.canceller == nil {
 		var ctx context.Context

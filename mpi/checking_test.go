@@ -7,6 +7,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -109,10 +110,27 @@ var wrongs = map[string]wrong{
 		}
 		return mpi.Bcast(c, ints(1), 0)
 	}},
+	"Barrier and Ibarrier": {"different collective", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error { return mpi.Barrier(c) }, func() error { return wait(mpi.Ibarrier(c)) })
+	}},
+	"Ibcast and BcastInit": {"different collective", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error { return wait(mpi.Ibcast(c, ints(1), 0)) },
+			func() error { _, err := mpi.BcastInit(c, ints(1), 0); return err })
+	}},
+	"Barrier and Bcast and then calls that fit": {"different collective", func(c *mpi.Comm, r int) error {
+		err := differ(r, func() error { return mpi.Barrier(c) }, func() error { return mpi.Bcast(c, ints(1), 0) })
+		return firstError(err, mpi.Bcast(c, ints(1), 0), mpi.Barrier(c))
+	}},
 	// Roots.
 	"root of Bcast": {"different root", func(c *mpi.Comm, r int) error { return mpi.Bcast(c, ints(1), r) }},
 	"roots of Bcast that wait for each other": {"different root", func(c *mpi.Comm, r int) error {
 		return mpi.Bcast(c, ints(1), 1-r)
+	}},
+	"length of Bcast that is short at one rank": {"different count", func(c *mpi.Comm, r int) error {
+		return mpi.Bcast(c, ints(1+r<<16), 0)
+	}},
+	"length of Allreduce that is long at one rank": {"different count", func(c *mpi.Comm, r int) error {
+		return mpi.Allreduce(c, ints(1<<20>>(15*r)), ints(1<<20>>(15*r)), mpi.Sum[int64]())
 	}},
 	"root of Ibcast": {"different root", func(c *mpi.Comm, r int) error { return wait(mpi.Ibcast(c, ints(1), r)) }},
 	"root of Reduce": {"different root", func(c *mpi.Comm, r int) error {
@@ -346,6 +364,19 @@ var wrongs = map[string]wrong{
 // wrongVariable names the only program to run; without it all are run.
 const wrongVariable = "MPI_TEST_WRONG"
 
+// barriersVariable is how many Barriers precede a program. After some, short collectives go through mailboxes.
+const barriersVariable = "MPI_TEST_BARRIERS"
+
+func precedingBarriers(c *mpi.Comm) error {
+	n, _ := strconv.Atoi(os.Getenv(barriersVariable))
+	for range n {
+		if err := mpi.Barrier(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // wrongBody runs the programs one after another, each on a communicator of its own. What a call returns is of
 // no interest here: a program may well not look at it.
 var wrongBody = body("wrong", func(_ context.Context, world *mpi.Comm) error {
@@ -363,6 +394,9 @@ var wrongBody = body("wrong", func(_ context.Context, world *mpi.Comm) error {
 		comms[name] = c
 	}
 	for _, name := range names {
+		if err := precedingBarriers(comms[name]); err != nil {
+			return err
+		}
 		fmt.Fprintf(os.Stderr, "program %s: %v\n", name, wrongs[name].run(comms[name], world.Rank()))
 	}
 	return nil
@@ -371,35 +405,41 @@ var wrongBody = body("wrong", func(_ context.Context, world *mpi.Comm) error {
 // Each of the wrong programs is reported, by its class, with the program's communicator and a line of it.
 func TestChecking_ReportsWrongPrograms(t *testing.T) {
 	require.GreaterOrEqual(t, len(wrongs), 60)
-	onFabrics(t, func(t *testing.T, fabric string) {
-		r := launch(t, 2, wrongBody, "WEFT_CHECK=1", fabric)
-		require.Error(t, r.Failure, "mistakes make the job fail")
-		assert.NotContains(t, r.Err, "panic")
-		for name, w := range wrongs {
-			mark := strings.ReplaceAll(name, " ", "-")
-			line := regexp.MustCompile(`(?m)^.*weft: check: rank \d: ` + w.class + `: .*` +
-				regexp.QuoteMeta(mark) + `(\.| |,|:|;|$).*$`).FindString(r.Err)
-			assert.NotEmpty(t, line, "%s: no report of %q", name, w.class)
-			assert.Regexp(t, `checking_test\.go:\d+`, line, name)
-		}
-		if t.Failed() {
-			t.Log(r.Err)
-		}
-	})
+	onFabrics(t, func(t *testing.T, fabric string) { reportsWrongPrograms(t, fabric) })
+	t.Run("through mailboxes", func(t *testing.T) { reportsWrongPrograms(t, barriersVariable+"=20") })
+}
+
+func reportsWrongPrograms(t *testing.T, env string) {
+	r := launch(t, 2, wrongBody, "WEFT_CHECK=1", env)
+	require.Error(t, r.Failure, "mistakes make the job fail")
+	assert.NotContains(t, r.Err, "panic")
+	for name, w := range wrongs {
+		mark := strings.ReplaceAll(name, " ", "-")
+		line := regexp.MustCompile(`(?m)^.*weft: check: rank \d: ` + w.class + `: .*` +
+			regexp.QuoteMeta(mark) + `(\.| |,|:|;|$).*$`).FindString(r.Err)
+		assert.NotEmpty(t, line, "%s: no report of %q", name, w.class)
+		assert.Regexp(t, `checking_test\.go:\d+`, line, name)
+	}
+	if t.Failed() {
+		t.Log(r.Err)
+	}
 }
 
 // notCalled has one rank come to its end while the others wait for it.
 var notCalled = body("not called", func(_ context.Context, world *mpi.Comm) error {
-	if world.Rank() == 1 {
-		return nil
+	if err := precedingBarriers(world); err != nil || world.Rank() == 1 {
+		return err
 	}
 	return mpi.Barrier(world)
 })
 
 // A collective that one rank does not call is reported when that rank comes to its end, without a wait.
 func TestChecking_CollectiveThatOneRankDoesNotCall(t *testing.T) {
-	for _, n := range []int{2, 3} {
-		r := launch(t, n, notCalled, "WEFT_CHECK=1")
+	for _, run := range []struct {
+		ranks    int
+		barriers string
+	}{{2, "0"}, {3, "0"}, {2, "20"}, {3, "20"}} {
+		r := launch(t, run.ranks, notCalled, "WEFT_CHECK=1", barriersVariable+"="+run.barriers)
 		require.Error(t, r.Failure)
 		require.Regexp(t, `check: rank \d: different collective: Barrier on world at checking_test\.go:\d+, where `+
 			`rank 1 called Finalize`, r.Err)
@@ -407,6 +447,9 @@ func TestChecking_CollectiveThatOneRankDoesNotCall(t *testing.T) {
 }
 
 var errorsInRing = body("one differs", func(_ context.Context, world *mpi.Comm) error {
+	if err := precedingBarriers(world); err != nil {
+		return err
+	}
 	root := 0
 	if world.Rank() == 2 {
 		root = 1
@@ -416,8 +459,10 @@ var errorsInRing = body("one differs", func(_ context.Context, world *mpi.Comm) 
 
 // With more ranks a neighbor of the one that differs reports.
 func TestChecking_OneRankOfFiveDiffers(t *testing.T) {
-	r := launch(t, 5, errorsInRing, "WEFT_CHECK=1")
-	require.Error(t, r.Failure)
-	require.Regexp(t, `check: rank [123]: different root: Bcast on world at checking_test\.go:\d+, where `+
-		`rank [123] called Bcast at checking_test\.go:\d+: root \d and root \d`, r.Err)
+	for _, barriers := range []string{"0", "20"} {
+		r := launch(t, 5, errorsInRing, "WEFT_CHECK=1", barriersVariable+"="+barriers)
+		require.Error(t, r.Failure)
+		require.Regexp(t, `check: rank [123]: different root: Bcast on world at checking_test\.go:\d+, where `+
+			`rank [123] called Bcast at checking_test\.go:\d+: root \d and root \d`, r.Err)
+	}
 }

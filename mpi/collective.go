@@ -34,7 +34,7 @@ type collectiveCall struct {
 type collState struct {
 	number     atomic.Uint32 // of the latest call; persistent ones have numbers of their own
 	persistent atomic.Uint32
-	checked    atomic.Uint32 // signatures in checking mode
+	checked    atomic.Uint32 // comparisons in checking mode
 
 	// own serves blocking calls, one at a time: most programs repeat a call, or two in turn, and then its
 	// schedule is there already.
@@ -43,6 +43,8 @@ type collState struct {
 	used   [2]string // their algorithms
 	keys   [2]callKey
 	latest int // which of them the latest call was, or is, carried out with
+
+	comparison engine.Comparison // of the call under way, in checking mode; the lock is held
 
 	views atomic.Pointer[viewBlocks] // of the latest AlltoallView; nil while one has it
 
@@ -233,8 +235,8 @@ func (a *collectiveCall) carryOut() (err error) {
 		return err
 	}
 	// another goroutine is in a collective of this communicator
-	if cmp := a.compare(); cmp != nil {
-		if err := a.compareByMessage(cmp); err != nil {
+	if a.compares() {
+		if err := a.compareByMessage(a.comm.nextComparison()); err != nil {
 			return err
 		}
 	}
@@ -246,12 +248,15 @@ func (a *collectiveCall) carryOut() (err error) {
 
 // runOwn carries out a call with what its communicator keeps for that.
 func (a *collectiveCall) runOwn(k *collState) error {
-	c, cmp := a.comm, a.compare()
-	if cmp != nil && k.mailboxes == nil { // to prepare them is a collective, too
-		if err := a.compareByMessage(cmp); err != nil {
+	c, compares, comparison := a.comm, a.compares(), 0
+	if compares {
+		comparison = c.nextComparison()
+	}
+	if compares && !k.decided && k.mailboxes == nil { // to prepare them is a collective, too
+		if err := a.compareByMessage(comparison); err != nil {
 			return err
 		}
-		cmp = nil
+		compares = false
 	}
 	if err := a.prepareMailboxes(k); err != nil {
 		return err
@@ -266,24 +271,20 @@ func (a *collectiveCall) runOwn(k *collState) error {
 	if !repeats || !a.repeatable() {
 		a.planOwn(k)
 	}
-	if cmp != nil && !x.Schedule.Mailboxes {
-		if err := a.compareByMessage(cmp); err != nil {
-			return err
-		}
-	}
 	a.fill(x, engine.CollectiveTag(false, k.number.Add(1), a.call.Operation, x.Signature))
-	if x.Schedule.Mailboxes {
-		if cmp != nil {
-			x.Comparison = cmp.ofMailboxes(c)
-		}
-		if a.err = c.e.RunInMailboxes(x, k.mailboxes); cmp != nil {
-			x.Comparison, a.err = nil, a.explainMailboxes(cmp, a.err)
-		}
+	if x.Schedule.Mailboxes && compares {
+		a.err = a.runComparedInMailboxes(k, x, comparison)
+	} else if x.Schedule.Mailboxes {
+		a.err = c.e.RunInMailboxes(x, k.mailboxes)
 	} else {
 		if x.Beside = nil; a.call.Mailbox > 0 {
 			x.Beside = k.mailboxes
 		}
-		a.err = c.e.RunCollective(x)
+		if compares {
+			a.err = a.runCompared(x, comparison)
+		} else {
+			a.err = c.e.RunCollective(x)
+		}
 	}
 	x.Input, x.Output, x.Outgoing, x.Incoming = nil, nil, nil, nil
 	k.remember(a)
@@ -302,7 +303,7 @@ func (a *collectiveCall) repeatable() bool {
 
 // start begins a call.
 func start(a collectiveCall) (Request, error) {
-	a.agreeLater()
+	a.agreeLater(check.Nonblocking)
 	if a.err != nil {
 		return Request{}, a.failed("I", "")
 	}
@@ -319,7 +320,7 @@ func start(a collectiveCall) (Request, error) {
 
 // setUp makes a call that is begun again and again.
 func setUp(a collectiveCall) (*Persistent, error) {
-	a.agreeLater()
+	a.agreeLater(check.Persistent)
 	if a.err != nil {
 		return nil, a.failed("", "Init")
 	}

@@ -10,10 +10,10 @@ const SignatureSize = 192
 
 // Signature is what a rank has called, as far as all ranks have to call alike.
 type Signature struct {
-	// which collective it is, and its name in package mpi. Calls of one operation fit together whatever their
-	// form is; only those without an operation are told apart by name
+	// which collective it is, and its name in package mpi, by which those without an operation are told apart
 	Operation uint32
 	Name      string
+	Form      Form
 	Root      int // -1 where there is none
 	Bytes     int // of the vector or the block; -1 where ranks may differ
 	Layout    uint32
@@ -23,7 +23,18 @@ type Signature struct {
 	Line      string
 }
 
+// Form is how a collective is called: calls of different forms do not fit together (MPI 4.1, 6.12, 6.13).
+type Form uint8
+
+// The forms.
 const (
+	Blocking Form = iota
+	Nonblocking
+	Persistent
+)
+
+const (
+	formAt     = 25
 	nameAt     = 32
 	elementAt  = 64
 	operatorAt = 96
@@ -41,6 +52,7 @@ func (s *Signature) Put(b *[SignatureSize]byte) {
 	if s.InPlace {
 		b[24] = 1
 	}
+	b[formAt] = byte(s.Form)
 	putText(b[nameAt:elementAt], s.Name)
 	putText(b[elementAt:operatorAt], s.Element)
 	putText(b[operatorAt:lineAt], s.Operator)
@@ -53,6 +65,7 @@ func ParseSignature(b *[SignatureSize]byte) Signature {
 	return Signature{
 		Operation: w.Uint32(b[0:]), Layout: w.Uint32(b[4:]),
 		Root: int(w.Uint64(b[8:])), Bytes: int(w.Uint64(b[16:])), InPlace: b[24] != 0,
+		Form: Form(b[formAt]),
 		Name: text(b[nameAt:elementAt]), Element: text(b[elementAt:operatorAt]),
 		Operator: text(b[operatorAt:lineAt]), Line: text(b[lineAt:]),
 	}
@@ -84,7 +97,7 @@ const AtFinalize Digest = 1
 func (s *Signature) Differ(t *Signature) (class, what string) {
 	named := s.Operation >= setup || t.Operation >= setup
 	switch {
-	case s.Operation != t.Operation, named && s.Name != t.Name:
+	case s.Operation != t.Operation, s.Form != t.Form, named && s.Name != t.Name:
 		return "different collective", ""
 	case s.Root != t.Root:
 		return "different root", fmt.Sprintf("root %d and root %d", s.Root, t.Root)

@@ -64,19 +64,33 @@ func (h *coalescer) init(e *Engine) {
 // shouldCoalesce tells whether a message of n bytes to a peer is coalesced.
 func (h *coalescer) shouldCoalesce(p *peer, n int) bool {
 	b := &p.burst
-	if b.count++; b.count == 1 {
-		h.peers = append(h.peers, p)
-	}
+	h.count(p)
 	stream := b.count > longBurst || b.previous >= longBurst
 	if !stream && (b.count == 1 || n > eager.MaxBatched) || n > coalesceLimit {
 		return false
 	}
-	h.pending, b.coalesced = true, true
+	h.holdBack(p)
+	return true
+}
+
+// hold has the next message to a peer coalesced.
+func (h *coalescer) hold(p *peer) {
+	h.count(p)
+	h.holdBack(p)
+}
+
+func (h *coalescer) count(p *peer) {
+	if p.burst.count++; p.burst.count == 1 {
+		h.peers = append(h.peers, p)
+	}
+}
+
+func (h *coalescer) holdBack(p *peer) {
+	h.pending, p.burst.coalesced = true, true
 	if !h.armed {
 		h.armed = true
 		h.timer.Reset(h.delay)
 	}
-	return true
 }
 
 // flush sends what is coalesced.

@@ -303,6 +303,15 @@ func (cs *collectives) fail(c *Collective, err error) {
 	cs.queue(c)
 }
 
+// FailCollective gives up a collective that is under way. Its request is complete when its buffers are quiet.
+func (e *Engine) FailCollective(h Request, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if r := e.requests.find(h); r != nil && !r.completed() && r.collective != nil {
+		e.collectives.fail(r.collective, err)
+	}
+}
+
 // advance has one do what it can do under the lock.
 func (cs *collectives) advance(c *Collective) {
 	for {

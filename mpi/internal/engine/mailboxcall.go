@@ -171,6 +171,11 @@ func (cs *collectives) advanceInMailboxes(c *Collective, check bool) (done bool)
 		return true
 	}
 	m := c.mailboxes
+	if c.comparing() {
+		if c.err = m.compare(c.Comparison); c.err != nil {
+			return true
+		}
+	}
 	steps := c.exchange
 	i := len(steps) - 1
 	sent := true
@@ -185,12 +190,7 @@ func (cs *collectives) advanceInMailboxes(c *Collective, check bool) (done bool)
 		}
 	}
 	if c.comparing() {
-		if c.err = m.compare(c.Comparison); c.err != nil {
-			return true
-		}
-		if c.comparing() {
-			i = -1
-		}
+		i = -1 // nothing is received before
 	}
 	for ; i >= 0; i-- {
 		if c.due>>i&1 != 0 && !c.receiveFromMailbox(m, &steps[i], sent) {

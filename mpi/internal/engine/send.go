@@ -75,6 +75,20 @@ func (e *Engine) Send(context uint32, buf []byte, dst, tag int) error {
 	return e.sends.blocking(env, buf, dst, sendBlocking)
 }
 
+// SendAhead is Send of a short message which another one to the same rank is likely to follow at once: it may
+// be held back until then, or until the next pass, so that both travel together.
+func (e *Engine) SendAhead(context uint32, buf []byte, dst, tag int) error {
+	env := envelope{Context: context, Tag: int32(tag)}
+	e.mu.Lock()
+	if p := e.peers[dst]; p != nil && e.stopped == nil && len(buf) <= eager.MaxBatched {
+		if e.coalescer.hold(p); e.coalescer.add(p, env, buf) {
+			e.mu.Unlock()
+			return nil
+		}
+	}
+	return e.sends.blocking(env, buf, dst, sendBlocking)
+}
+
 // sendHooked is Send with a hook.
 func (e *Engine) sendHooked(env envelope, buf []byte, dst int) (err error) {
 	start := e.hook.begin(CallSend, dst, int(env.Tag), len(buf))

@@ -213,12 +213,13 @@ func (c *cq) Close() error {
 	return err
 }
 
-// Dispose closes the poller.
+// Dispose ends whoever waits, and closes the poller.
 func (c *cq) Dispose() {
-	c.inbox.Lock()
-	defer c.inbox.Unlock()
 	c.gone.Store(true)
 	c.arrivals.Store(true)
+	c.interest.Close(c.Handling().Parked(), c.Wake)
+	c.inbox.Lock()
+	defer c.inbox.Unlock()
 	c.ClosePoller()
 }
 

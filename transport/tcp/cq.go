@@ -144,7 +144,7 @@ func (c *cq) LeaveWait() {
 // Wake ends a Wait.
 func (c *cq) Wake() { c.Poller().Wake() }
 
-// Dispose closes the poller, and the lanes that nobody has taken.
+// Dispose ends whoever waits, and closes the poller, and the lanes that nobody has taken.
 func (c *cq) Dispose() {
 	c.inbox.Lock()
 	c.inbox.closed = true
@@ -154,6 +154,7 @@ func (c *cq) Dispose() {
 	for i := range lanes {
 		lanes[i].drop()
 	}
+	c.interest.Close(c.Handling().Parked(), c.Wake)
 	c.ClosePoller()
 }
 

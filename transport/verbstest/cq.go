@@ -126,6 +126,27 @@ var cqChecks = []Check{
 		t.must(n.sendCQ.Wait(0))
 		t.must(n.sendCQ.Wait(time.Millisecond))
 	}},
+	{"CQ/ClosingTheDeviceEndsAWait", func(t *trial) {
+		for range 50 {
+			n := t.open(t.newDevices(1)[0], shape{})
+			n.sendCQ.Arm()
+			begun, ended := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(ended)
+				close(begun)
+				for range 3 { // the device may be closed before one, or in it
+					_ = n.sendCQ.Wait(-1)
+				}
+			}()
+			<-begun
+			t.must(n.dev.Close())
+			select {
+			case <-ended:
+			case <-time.After(t.timeout):
+				t.failf("a Wait did not end when its device was closed")
+			}
+		}
+	}},
 	{"CQ/WaitEndsWhenAMessageComes", func(t *trial) {
 		a, b := t.pair(shape{})
 		src, dst := a.memory(8, all), b.memory(8, all)

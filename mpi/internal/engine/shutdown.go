@@ -157,9 +157,9 @@ func (e *Engine) Destroy(cause error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	err = errors.Join(err, e.allocated.detachAll())
-	e.progress.queues.close()
 	for _, f := range e.fabrics {
 		err = errors.Join(err, f.device.Close())
 	}
+	e.progress.queues.close()
 	return err
 }

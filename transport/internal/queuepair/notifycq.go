@@ -18,7 +18,7 @@ type NotifyCQ struct {
 	CQ
 
 	qps      []Driven     // driven by a pass
-	sleepers atomic.Int32 // in Wait, and a handler that waits for traffic
+	sleepers Sleepers
 	due      atomic.Bool  // a pass has something to do
 
 	mu    sync.Mutex // guards what follows, and the poller's end
@@ -43,6 +43,7 @@ func (d *Device) NewNotifyCQ(depth int, id transport.HandlerID) (*NotifyCQ, erro
 		return nil, fmt.Errorf("completion queue: %w", err)
 	}
 	c := &NotifyCQ{}
+	c.sleepers.Enable()
 	if err := d.AddCQ(&c.CQ, c, poller, depth, id); err != nil {
 		return nil, err
 	}
@@ -68,7 +69,7 @@ func (c *NotifyCQ) Pass() (found bool) {
 // Notify has the queue's driver make a pass. It may be called from any goroutine.
 func (c *NotifyCQ) Notify() {
 	c.due.Store(true)
-	if c.sleepers.Load() > 0 {
+	if c.sleepers.Any() {
 		c.Wake()
 	}
 }
@@ -87,7 +88,7 @@ func (c *NotifyCQ) Wait(d time.Duration) error {
 	if entered, err := c.EnterWait(); !entered {
 		return err
 	}
-	defer c.sleepers.Dec()
+	defer c.sleepers.Leave()
 	return c.Poller().Wait(d)
 }
 
@@ -96,9 +97,11 @@ func (c *NotifyCQ) EnterWait() (bool, error) {
 	if err := c.Free("Wait"); err != nil {
 		return false, err
 	}
-	c.sleepers.Inc()
+	if !c.sleepers.Enter() {
+		return false, transport.ErrDeviceGone
+	}
 	if c.due.Load() {
-		c.sleepers.Dec()
+		c.sleepers.Leave()
 		return false, nil
 	}
 	return true, nil
@@ -107,7 +110,7 @@ func (c *NotifyCQ) EnterWait() (bool, error) {
 // LeaveWait ends a wait and consumes the Wake that may have ended it.
 func (c *NotifyCQ) LeaveWait() {
 	c.Poller().Drain()
-	c.sleepers.Dec()
+	c.sleepers.Leave()
 }
 
 // Arm has nothing to do: what comes notifies.
@@ -116,8 +119,9 @@ func (c *NotifyCQ) Arm() {}
 // Tick has nothing to do: DeviceAttr.TickPeriod is 0.
 func (c *NotifyCQ) Tick(time.Time) {}
 
-// Dispose closes the poller.
+// Dispose ends whoever waits, and closes the poller.
 func (c *NotifyCQ) Dispose() {
+	c.sleepers.Close(c.Handling().Parked(), c.Wake)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ClosePoller()
@@ -152,12 +156,14 @@ func (c *NotifyCQ) Detach(q Driven) {
 
 // What a handler needs of a queue.
 
-func (c *NotifyCQ) Waited() bool { return c.sleepers.Load() > 0 }
+func (c *NotifyCQ) Waited() bool { return c.sleepers.Any() }
 func (c *NotifyCQ) Handled(bool) {}
-func (c *NotifyCQ) Unpark()      { c.sleepers.Dec() }
+func (c *NotifyCQ) Unpark()      { c.sleepers.Leave() }
 
 func (c *NotifyCQ) Park() bool {
-	c.sleepers.Inc()
+	if !c.sleepers.Enter() {
+		return false
+	}
 	if c.due.Load() {
 		c.Wake()
 	}

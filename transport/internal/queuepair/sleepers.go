@@ -14,13 +14,15 @@ type Sleepers struct {
 
 	mu       sync.Mutex
 	possible bool // sleepers would be woken; changed by the driver
+	closed   bool
 	n        int
+	left     sync.Cond // with mu; from Close on
 }
 
 // Enable makes sleep possible.
 func (s *Sleepers) Enable() {
 	s.mu.Lock()
-	s.possible = true
+	s.possible = !s.closed
 	s.mu.Unlock()
 }
 
@@ -50,8 +52,27 @@ func (s *Sleepers) Enter() bool {
 // Leave ends a sleep.
 func (s *Sleepers) Leave() {
 	s.mu.Lock()
-	s.n--
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	if s.n--; s.closed {
+		s.left.Broadcast()
+	}
+}
+
+// Close makes sleep impossible for good, and returns when nobody sleeps any more but a handler that has ended
+// parked. wake ends the sleep of one.
+func (s *Sleepers) Close(parked bool, wake func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left.L = &s.mu
+	s.closed, s.possible = true, false
+	stay := 0
+	if parked {
+		stay = 1
+	}
+	for s.n > stay {
+		wake()
+		s.left.Wait()
+	}
 }
 
 // Any tells whether somebody sleeps.

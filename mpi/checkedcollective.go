@@ -37,7 +37,9 @@ type compared struct {
 	theirs [2][1]uint64
 	peers  [2]int // ranks in the communicator: the one before this and the one after, or the only other one
 	n      int    // how many there are
-	group  engine.GroupCall
+
+	receives [2]engine.Request
+	group    engine.GroupCall
 }
 
 func (c *Comm) newCompared(d check.Digest) *compared { return c.numbered(c.nextComparison(), d) }
@@ -88,31 +90,50 @@ func (x *compared) sendDigestTo(c *Comm, i int) error {
 
 // recvDigests receives the digests of the neighbors.
 func (x *compared) recvDigests(c *Comm) error {
+	if err := x.postReceives(c); err != nil {
+		return err
+	}
+	return x.awaitDigests(c)
+}
+
+// postReceives begins the receives of the digests. If the communicator is freed before awaitDigests, digests
+// that come later are received all the same.
+func (x *compared) postReceives(c *Comm) error {
 	x.group = engine.GroupCall{Context: c.context + checking, Tag: x.tag}
 	if err := c.e.BeginGroupCall(&x.group); err != nil {
 		return err
 	}
-	defer c.e.EndGroupCall(&x.group)
-	for i := range x.n {
-		if err := x.recvDigestFrom(c, i); err != nil {
+	for i, p := range x.peers[:x.n] {
+		h, err := c.e.Irecv(c.context+checking, wordBytes(x.theirs[i][:]), c.worldRank(p), x.tag, 1)
+		if err == nil {
+			c.e.Bind(h, c.canceller)
+			if err = c.e.GroupCallErr(&x.group); err != nil {
+				c.e.CancelAndFree(h)
+			}
+		}
+		if err != nil {
+			for _, h := range x.receives[:i] {
+				c.e.CancelAndFree(h)
+			}
+			c.e.EndGroupCall(&x.group)
 			return err
 		}
+		x.receives[i] = h
 	}
 	return nil
 }
 
-func (x *compared) recvDigestFrom(c *Comm, i int) error {
-	h, err := c.e.Irecv(c.context+checking, wordBytes(x.theirs[i][:]), c.worldRank(x.peers[i]), x.tag, 1)
-	if err != nil {
-		return err
+// awaitDigests waits for the digests.
+func (x *compared) awaitDigests(c *Comm) (failure error) {
+	for _, h := range x.receives[:x.n] {
+		if failure != nil {
+			c.e.CancelAndFree(h)
+			continue
+		}
+		_, failure = c.e.Wait(h)
 	}
-	c.e.Bind(h, c.canceller)
-	if err = c.e.GroupCallErr(&x.group); err != nil {
-		c.e.CancelAndFree(h)
-		return err
-	}
-	_, err = c.e.Wait(h)
-	return err
+	c.e.EndGroupCall(&x.group)
+	return failure
 }
 
 // agrees tells whether the neighbors call what this rank does.
@@ -355,7 +376,10 @@ func (a *collectiveCall) agreeLater(form check.Form) {
 		return
 	}
 	x := c.newCompared(a.digest(form))
-	if a.err = x.sendDigest(c); a.err != nil {
+	if a.err = x.sendDigest(c); a.err == nil {
+		a.err = x.postReceives(c)
+	}
+	if a.err != nil {
 		return
 	}
 	s := a.signature(form, c.checker.sites.Here())
@@ -368,7 +392,7 @@ func (a *collectiveCall) agreeLater(form check.Form) {
 	c.checker.underWay.Add(1)
 	go func() {
 		defer c.checker.underWay.Done()
-		if x.recvDigests(c) != nil || x.agrees() {
+		if x.awaitDigests(c) != nil || x.agrees() {
 			return
 		}
 		if err := c.explainDifference(x, &s); err != nil {

@@ -108,6 +108,7 @@ func (k *checker) beforeFinalize(j *job) {
 	select {
 	case <-settled:
 	case <-time.After(settleWithin):
+		j.log.Debug("Finalize leaves collectives that could not be compared", "waited", settleWithin)
 	}
 }
 

@@ -446,6 +446,33 @@ func TestChecking_CollectiveThatOneRankDoesNotCall(t *testing.T) {
 	}
 }
 
+// freedAtOnce frees communicators whose collectives are under way.
+var freedAtOnce = body("freed at once", func(_ context.Context, world *mpi.Comm) error {
+	for range 50 {
+		c, err := world.Dup()
+		if err != nil {
+			return err
+		}
+		r, err := mpi.Ibarrier(c)
+		if err := firstError(err, c.Free()); err != nil {
+			return err
+		}
+		if _, err := r.Wait(); err != nil {
+			return err
+		}
+	}
+	return nil
+})
+
+// Collectives of a communicator that is freed meanwhile are compared all the same, so Finalize waits for none.
+func TestChecking_OfACommunicatorThatIsFreed(t *testing.T) {
+	onFabrics(t, func(t *testing.T, fabric string) {
+		r := launch(t, 2, freedAtOnce, "WEFT_CHECK=1", "WEFT_LOG=debug", fabric)
+		require.NoError(t, r.Failure, r.Err)
+		require.NotContains(t, r.Err, "could not be compared")
+	})
+}
+
 var errorsInRing = body("one differs", func(_ context.Context, world *mpi.Comm) error {
 	if err := precedingBarriers(world); err != nil {
 		return err

@@ -15,6 +15,7 @@ func TestFree_GivenUpCollectives(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric string) {
 		ranks(t, 2, givenUpBody, fabric, fmt.Sprintf("ROUNDS=%d", fewer(5000, 500)))
 	})
+	t.Run("checked", func(t *testing.T) { ranks(t, 2, givenUpBody, "WEFT_CHECK=1", "ROUNDS=200") })
 }
 
 var givenUpBody = body("given-up", func(_ context.Context, world *mpi.Comm) error {

@@ -205,20 +205,30 @@ func (a *collectiveCall) lookAtMemory() {
 func (a *collectiveCall) compares() bool { return a.comm.checker != nil && a.comm.size > 1 }
 
 // compareByMessage finds out whether the ranks call alike, in the comparison with this tag. If they do not,
-// the call counts as carried out.
+// the call counts as carried out. What keeps the ranks from comparing, like the end of a context or the
+// failure of a rank, is for the call itself to find.
 func (a *collectiveCall) compareByMessage(tag int) error {
 	c := a.comm
 	x := c.numbered(tag, a.digest(check.Blocking))
-	err := x.exchange(c)
-	if err == nil && !x.agrees() {
-		s := a.signature(check.Blocking, c.checker.sites.Here())
-		if err = c.explainDifference(x, &s); err != nil {
-			a.nextTag()
-		}
-		return err // and x may be in use
+	if x.exchange(c) != nil {
+		return nil
 	}
-	c.checker.compared.Put(x)
+	err := a.explainDifference(x)
+	if err != nil {
+		a.nextTag()
+	}
 	return err
+}
+
+// explainDifference is the error of a call whose comparison is complete; nil if the calls fit together.
+func (a *collectiveCall) explainDifference(x *compared) error {
+	c := a.comm
+	if x.agrees() {
+		c.checker.compared.Put(x)
+		return nil
+	}
+	s := a.signature(check.Blocking, c.checker.sites.Here())
+	return c.explainDifference(x, &s)
 }
 
 // runCompared carries out a call and compares it meanwhile, so that its messages do not wait for the digests.
@@ -226,27 +236,21 @@ func (a *collectiveCall) runCompared(x *engine.Collective, tag int) error {
 	c := a.comm
 	cmp := c.numbered(tag, a.digest(check.Blocking))
 	for _, p := range cmp.peers[:cmp.n] {
-		if err := c.e.SendAhead(c.context+checking, wordBytes(cmp.mine[:]), c.worldRank(p), tag); err != nil {
-			return err
-		}
+		// a rank that cannot be told has failed, which the call itself finds
+		_ = c.e.SendAhead(c.context+checking, wordBytes(cmp.mine[:]), c.worldRank(p), tag)
 	}
 	h, err := c.e.StartCollective(x)
 	if err != nil {
 		return err
 	}
-	differs := cmp.recvDigests(c)
-	if differs == nil && !cmp.agrees() {
-		s := a.signature(check.Blocking, c.checker.sites.Here())
-		differs = c.explainDifference(cmp, &s)
-	}
-	if differs != nil {
-		c.e.FailCollective(h, differs)
+	var differs error
+	if cmp.recvDigests(c) == nil {
+		if differs = a.explainDifference(cmp); differs != nil {
+			c.e.FailCollective(h, differs)
+		}
 	}
 	if _, err = c.e.Wait(h); differs != nil {
 		return differs
-	}
-	if err == nil {
-		c.checker.compared.Put(cmp)
 	}
 	return err
 }
@@ -254,7 +258,7 @@ func (a *collectiveCall) runCompared(x *engine.Collective, tag int) error {
 // runComparedInMailboxes carries out a call through mailboxes that begins with a comparison.
 func (a *collectiveCall) runComparedInMailboxes(k *collState, x *engine.Collective, tag int) error {
 	c, m, d := a.comm, &k.comparison, a.digest(check.Blocking)
-	m.Word, m.Context, m.Tag = uint32(d^d>>32), c.context+checking, tag
+	m.Digest, m.Context, m.Tag = uint64(d), c.context+checking, tag
 	m.Peers, m.N = c.neighbors()
 	x.Comparison = m
 	err := c.e.RunInMailboxes(x, k.mailboxes)
@@ -376,11 +380,8 @@ func (a *collectiveCall) agreeLater(form check.Form) {
 		return
 	}
 	x := c.newCompared(a.digest(form))
-	if a.err = x.sendDigest(c); a.err == nil {
-		a.err = x.postReceives(c)
-	}
-	if a.err != nil {
-		return
+	if x.sendDigest(c) != nil || x.postReceives(c) != nil {
+		return // which the call itself finds
 	}
 	s := a.signature(form, c.checker.sites.Here())
 	end := func(error) {}

@@ -259,6 +259,9 @@ func (a *collectiveCall) runOwn(k *collState) error {
 		compares = false
 	}
 	if err := a.prepareMailboxes(k); err != nil {
+		if compares {
+			_ = c.numbered(comparison, a.digest(check.Blocking)).sendDigest(c) // nobody need wait for this rank
+		}
 		return err
 	}
 	x := &k.own[k.latest]

@@ -279,8 +279,10 @@ func (cs *collectives) sendNow(c *Collective, s *coll.Step) bool {
 // collective than this rank.
 func (cs *collectives) checkUnexpected(env envelope, source int) {
 	for _, c := range cs.active {
-		if c.state == collectiveInMailboxes && c.comparesByMessage(env.Context, source, int(env.Tag)) {
-			cs.fail(c, ErrDiffers)
+		if c.state == collectiveInMailboxes && c.comparing() && env.Context == c.Comparison.Context {
+			if err := cs.compareMessages(c, source); err != nil {
+				cs.fail(c, err)
+			}
 			continue
 		}
 		if c.Context != env.Context || !c.differs(int(env.Tag)) &&

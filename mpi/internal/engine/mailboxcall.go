@@ -58,6 +58,9 @@ func (cs *collectives) exchangeInMailboxes(c *Collective, m *Mailboxes) error {
 		err = c.Canceller.Err()
 	}
 	if err != nil {
+		if c.comparing() {
+			_ = m.compare(c.Comparison) // the neighbors need not wait for this rank's word
+		}
 		cs.giveUpInMailboxes(m)
 		e.mu.Unlock()
 		return err
@@ -280,7 +283,7 @@ func (cs *collectives) sleepForMailboxes(c *Collective) error {
 			return err
 		}
 	}
-	err := cs.comparedOtherwise(c)
+	err := cs.compareMessages(c, AnySource)
 	if err == nil {
 		err = cs.sentOtherwise(c)
 	}

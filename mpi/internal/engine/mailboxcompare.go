@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math/bits"
 	"sync/atomic"
@@ -12,18 +13,19 @@ import (
 // The word of a later call stands for an equal one: a neighbor goes on when it has found the words equal
 // itself, or has given the call up. One whose word differs fails, and its next call leaves that word where it
 // is: calls use two places in turn.
+//
+// A neighbor whose call does not go through mailboxes, or that has given it up before it knew that, sends its
+// digest in a message.
 type Comparison struct {
-	Word  uint32
-	Peers [2]int // ranks of the communicator
-	N     int    // how many there are
-	// of the messages by which ranks compare calls that do not go through mailboxes: one from a neighbor says
-	// that its call differs
-	Context uint32
+	Digest  uint64 // of the call; the word is made of it
+	Peers   [2]int // ranks of the communicator
+	N       int    // how many there are
+	Context uint32 // of the messages
 	Tag     int
 
 	untold uint8 // neighbors that have not been told, a bit for each
-	open   uint8 // whose word has not come
-	// Differing are the neighbors whose words differ, and ByMessage those that have sent a message.
+	open   uint8 // of whom it is not known what they call
+	// Differing are the neighbors whose words differ, and ByMessage those whose messages do.
 	Differing, ByMessage uint8
 }
 
@@ -32,6 +34,8 @@ var ErrDiffers = fmt.Errorf("%w: a neighbor's call differs", ErrCollective)
 
 // Open are the neighbors of whom it is not known what they call.
 func (x *Comparison) Open() uint8 { return x.open }
+
+func (x *Comparison) word() uint32 { return uint32(x.Digest ^ x.Digest>>32) }
 
 func (x *Comparison) begin() {
 	x.open = 1<<x.N - 1
@@ -51,7 +55,7 @@ func (m *Mailboxes) compare(x *Comparison) error {
 	for i := range x.N {
 		b := &m.peers[x.Peers[i]]
 		if x.untold>>i&1 != 0 && m.write(b, m.comparedAt()-mailboxWord, mailboxWord, nil, nil,
-			uint64(x.Word)<<32|m.call&(1<<32-1)) {
+			uint64(x.word())<<32|m.call&(1<<32-1)) {
 			x.untold &^= 1 << i
 		}
 		if x.open>>i&1 == 0 {
@@ -62,7 +66,7 @@ func (m *Mailboxes) compare(x *Comparison) error {
 		if ahead < 0 {
 			continue
 		}
-		if x.open &^= 1 << i; ahead == 0 && uint32(word>>32) != x.Word {
+		if x.open &^= 1 << i; ahead == 0 && uint32(word>>32) != x.word() {
 			x.Differing |= 1 << i
 		}
 	}
@@ -78,30 +82,26 @@ func (m *Mailboxes) comparedWord(x *Comparison) *uint64 {
 	return wordAt(m.peers[next].in, m.comparedAt())
 }
 
-// comparesByMessage tells whether a message is a neighbor's for the same comparison, and notes it.
-func (c *Collective) comparesByMessage(context uint32, source, tag int) bool {
-	x := c.Comparison
-	if !c.comparing() || context != x.Context || tag != x.Tag {
-		return false
-	}
-	for i, p := range x.Peers[:x.N] {
-		if x.open>>i&1 != 0 && c.worldRank(p) == source {
-			x.ByMessage |= 1 << i
-			return true
-		}
-	}
-	return false
-}
-
-// comparedOtherwise looks for messages of neighbors that are there already.
-func (cs *collectives) comparedOtherwise(c *Collective) error {
+// compareMessages looks for digests that have come by message, from one neighbor or from all. It returns
+// ErrDiffers if one is of another call.
+func (cs *collectives) compareMessages(c *Collective, source int) error {
 	if !c.comparing() {
 		return nil
 	}
 	x := c.Comparison
 	for i, p := range x.Peers[:x.N] {
-		source := c.worldRank(p)
-		if x.open>>i&1 != 0 && cs.e.matching.Probe(x.Context, int32(source), int32(x.Tag)) != nil {
+		from := c.worldRank(p)
+		if x.open>>i&1 == 0 || source != from && source != AnySource {
+			continue
+		}
+		m := cs.e.matching.Probe(x.Context, int32(from), int32(x.Tag))
+		switch {
+		case m == nil:
+		case m.Value.isWord(x.Digest):
+			x.open, x.untold = x.open&^(1<<i), x.untold&^(1<<i)
+			cs.e.matching.RemoveUnexpected(m)
+			cs.e.unexpected.discard(m.Value)
+		default:
 			x.ByMessage |= 1 << i
 		}
 	}
@@ -109,4 +109,10 @@ func (cs *collectives) comparedOtherwise(c *Collective) error {
 		return ErrDiffers
 	}
 	return nil
+}
+
+// isWord tells whether a message is just this word, and here.
+func (a *unexpectedMessage) isWord(w uint64) bool {
+	return len(a.parts) == 1 && !a.parts[0].announced && len(a.parts[0].payload) == 8 &&
+		binary.NativeEndian.Uint64(a.parts[0].payload) == w
 }

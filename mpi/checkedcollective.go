@@ -66,34 +66,33 @@ func (c *Comm) neighbors() (peers [2]int, n int) {
 	return [2]int{(c.rank + c.size - 1) % c.size, after}, 2
 }
 
-// exchange compares by messages with all neighbors.
+// exchange compares by messages with all neighbors. The receives are posted first: a neighbor that has no
+// memory for more messages takes a digest only then.
 func (x *compared) exchange(c *Comm) error {
-	if err := x.sendDigest(c); err != nil {
+	if err := x.postReceives(c); err != nil {
 		return err
 	}
-	return x.recvDigests(c)
-}
-
-// sendDigest sends the digest to the neighbors.
-func (x *compared) sendDigest(c *Comm) error {
 	for i := range x.n {
 		if err := x.sendDigestTo(c, i); err != nil {
+			x.dropReceives(c)
 			return err
 		}
 	}
-	return nil
+	return x.awaitDigests(c)
 }
 
 func (x *compared) sendDigestTo(c *Comm, i int) error {
 	return c.e.Send(c.context+checking, wordBytes(x.mine[:]), c.worldRank(x.peers[i]), x.tag)
 }
 
-// recvDigests receives the digests of the neighbors.
-func (x *compared) recvDigests(c *Comm) error {
-	if err := x.postReceives(c); err != nil {
-		return err
+// leaveDigests sends the digest to the neighbors, and does not wait until they take it. The comparison must
+// not be used again.
+func (x *compared) leaveDigests(c *Comm) {
+	for _, p := range x.peers[:x.n] {
+		if h, err := c.e.Isend(c.context+checking, wordBytes(x.mine[:]), c.worldRank(p), x.tag); err == nil {
+			c.e.CancelAndFree(h)
+		}
 	}
-	return x.awaitDigests(c)
 }
 
 // postReceives begins the receives of the digests. If the communicator is freed before awaitDigests, digests
@@ -121,6 +120,13 @@ func (x *compared) postReceives(c *Comm) error {
 		x.receives[i] = h
 	}
 	return nil
+}
+
+func (x *compared) dropReceives(c *Comm) {
+	for _, h := range x.receives[:x.n] {
+		c.e.CancelAndFree(h)
+	}
+	c.e.EndGroupCall(&x.group)
 }
 
 // awaitDigests waits for the digests.
@@ -235,16 +241,20 @@ func (a *collectiveCall) explainDifference(x *compared) error {
 func (a *collectiveCall) runCompared(x *engine.Collective, tag int) error {
 	c := a.comm
 	cmp := c.numbered(tag, a.digest(check.Blocking))
+	posted := cmp.postReceives(c) == nil
 	for _, p := range cmp.peers[:cmp.n] {
 		// a rank that cannot be told has failed, which the call itself finds
 		_ = c.e.SendAhead(c.context+checking, wordBytes(cmp.mine[:]), c.worldRank(p), tag)
 	}
 	h, err := c.e.StartCollective(x)
 	if err != nil {
+		if posted {
+			cmp.dropReceives(c)
+		}
 		return err
 	}
 	var differs error
-	if cmp.recvDigests(c) == nil {
+	if posted && cmp.awaitDigests(c) == nil {
 		if differs = a.explainDifference(cmp); differs != nil {
 			c.e.FailCollective(h, differs)
 		}
@@ -380,7 +390,7 @@ func (a *collectiveCall) agreeLater(form check.Form) {
 		return
 	}
 	x := c.newCompared(a.digest(form))
-	if x.sendDigest(c) != nil || x.postReceives(c) != nil {
+	if x.leaveDigests(c); x.postReceives(c) != nil {
 		return // which the call itself finds
 	}
 	s := a.signature(form, c.checker.sites.Here())
@@ -473,13 +483,7 @@ func (c *Comm) agreeCompound(root int) error {
 
 // tellFinalize tells the neighbors that this rank calls no more collectives on a communicator.
 func (c *Comm) tellFinalize() {
-	if c.size == 1 {
-		return
-	}
-	x := c.newCompared(check.AtFinalize)
-	for _, p := range x.peers[:x.n] {
-		if h, err := c.e.Isend(c.context+checking, wordBytes(x.mine[:]), c.worldRank(p), x.tag); err == nil {
-			c.e.CancelAndFree(h)
-		}
+	if c.size > 1 {
+		c.newCompared(check.AtFinalize).leaveDigests(c)
 	}
 }

@@ -259,8 +259,8 @@ func (a *collectiveCall) runOwn(k *collState) error {
 		compares = false
 	}
 	if err := a.prepareMailboxes(k); err != nil {
-		if compares {
-			_ = c.numbered(comparison, a.digest(check.Blocking)).sendDigest(c) // nobody need wait for this rank
+		if compares { // nobody need wait for this rank
+			c.numbered(comparison, a.digest(check.Blocking)).leaveDigests(c)
 		}
 		return err
 	}

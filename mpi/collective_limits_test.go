@@ -19,6 +19,9 @@ func TestCollectivesAfterUnexpectedMessagesBeyondTheLimit(t *testing.T) {
 			})
 		}
 	})
+	t.Run("checked", func(t *testing.T) {
+		ranks(t, 3, beyondTheLimit, "WEFT_CHECK=1", "WEFT_UNEXPECTED_MAX=64K")
+	})
 }
 
 var beyondTheLimit = body("beyondTheLimit", func(_ context.Context, world *mpi.Comm) error {

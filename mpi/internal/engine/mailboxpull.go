@@ -30,11 +30,12 @@ const (
 func (cs *collectives) pullRounds(c *Collective, m *Mailboxes) error {
 	err := cs.expose(c, m)
 	cached := m.hasStage() && !cs.stage.uncached // most likely at all ranks
-	var bytes int
-	var ticks int64
+	var speed copySpeed
 	for buf, staged := range m.staged {
 		if staged != nil && c.Schedule.Late>>buf&1 == 0 {
+			began := sys.Ticks()
 			cs.stage.write(staged, c.memory[buf])
+			speed.copied(len(staged), began)
 		}
 	}
 	for ; err == nil && c.round < c.Schedule.Rounds(); c.round++ {
@@ -48,10 +49,12 @@ func (cs *collectives) pullRounds(c *Collective, m *Mailboxes) error {
 			case coll.Pull:
 				began := sys.Ticks()
 				err = cs.pull(c, m, s)
-				bytes, ticks = bytes+s.Dst.Len, ticks+sys.Ticks()-began
+				speed.copied(s.Dst.Len, began)
 			case coll.Publish:
 				if staged := m.staged[s.Src.Buf]; staged != nil {
+					began := sys.Ticks()
 					cs.stage.write(staged[s.Src.Off:], c.span(s.Src))
+					speed.copied(s.Src.Len, began)
 				}
 			default:
 				c.carryOut(s)
@@ -61,7 +64,7 @@ func (cs *collectives) pullRounds(c *Collective, m *Mailboxes) error {
 	cs.e.mu.Lock()
 	defer cs.e.mu.Unlock()
 	if cached && err == nil {
-		cs.stage.lines.read(bytes, ticks)
+		cs.stage.lines.note(speed)
 	}
 	cs.conceal(m)
 	// Where the calls differ they have one round in common, which is counted.

@@ -25,12 +25,23 @@ type pullStage struct {
 	lines    lineSpeed
 }
 
-// lineSpeed tells how ranks read what another one has just written to the stage, in its cache. Between some
-// cores that is several times as slow as to read from memory: those of two sockets, or of a virtual machine
-// whose host has moved them apart, which it may do at any time.
+// lineSpeed tells how fast lines of the stage move between the caches of ranks: to one that reads what another
+// has just written, or back to one that writes what others have read. Between some cores that is several times
+// as slow as to copy by way of memory: those of two sockets, or of a virtual machine whose host has moved them
+// apart, which it may do at any time.
 type lineSpeed struct {
 	slow    int // calls in a row in which that was slow
 	avoided int // calls yet in which this rank writes past its caches for that
+}
+
+// copySpeed is how much a call has copied, to the stage and from others', and how much of that slowly.
+type copySpeed struct{ bytes, slow int }
+
+func (s *copySpeed) copied(bytes int, began int64) {
+	s.bytes += bytes
+	if sys.Ticks()-began > int64(bytes/slowBytesPerTick) {
+		s.slow += bytes
+	}
 }
 
 const (
@@ -39,19 +50,20 @@ const (
 	// What is longer leaves the caches of one core by itself, before another core reads it.
 	pullStageCached = 512 << 10
 
-	// Lines come slowly if a call that reads so many bytes at least gets less than one for a tick of the
-	// processor's clock: some 2 to 4 GB/s. One slow call may have been interrupted. After two, so many write
-	// past the caches, before one looks again.
-	lineSpeedBytes = 64 << 10
-	slowInARow     = 2
-	avoidedCalls   = 256
+	// Lines are slow if a call that copies so many bytes at least copies a quarter of them at less than so many
+	// for a tick of the processor's clock: some 5 GB/s. The rest may stay within a core. One slow call may have
+	// been interrupted. After two, so many write past the caches, before one looks again.
+	lineSpeedBytes   = 64 << 10
+	slowBytesPerTick = 2
+	slowInARow       = 2
+	avoidedCalls     = 256
 )
 
-// read takes note of a call that has read some bytes in some ticks.
-func (l *lineSpeed) read(bytes int, ticks int64) {
+// note takes note of what a call has copied.
+func (l *lineSpeed) note(s copySpeed) {
 	switch {
-	case bytes < lineSpeedBytes:
-	case int64(bytes) >= ticks:
+	case s.bytes < lineSpeedBytes:
+	case s.slow < s.bytes/4:
 		l.slow = 0
 	default:
 		if l.slow++; l.slow >= slowInARow {

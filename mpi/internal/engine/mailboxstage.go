@@ -25,10 +25,10 @@ type pullStage struct {
 	lines    lineSpeed
 }
 
-// lineSpeed tells how fast lines of the stage move between the caches of ranks: to one that reads what another
-// has just written, or back to one that writes what others have read. Between some cores that is several times
-// as slow as to copy by way of memory: those of two sockets, or of a virtual machine whose host has moved them
-// apart, which it may do at any time.
+// lineSpeed tells how fast lines of the stage move between the caches of ranks: to one that reads what
+// another has just written, or back to one that writes what others have read. Between some cores that is
+// several times as slow as to copy by way of memory: those of two sockets, or of a virtual machine whose host
+// has moved them apart, which it may do at any time.
 type lineSpeed struct {
 	slow    int // calls in a row in which that was slow
 	avoided int // calls yet in which this rank writes past its caches for that
@@ -50,9 +50,9 @@ const (
 	// What is longer leaves the caches of one core by itself, before another core reads it.
 	pullStageCached = 512 << 10
 
-	// Lines are slow if a call that copies so many bytes at least copies a quarter of them at less than so many
-	// for a tick of the processor's clock: some 5 GB/s. The rest may stay within a core. One slow call may have
-	// been interrupted. After two, so many write past the caches, before one looks again.
+	// Lines are slow if a call that copies so many bytes at least copies a quarter of them at less than so
+	// many for a tick of the processor's clock: some 5 GB/s. The rest may stay within a core. One slow call
+	// may have been interrupted. After two, so many write past the caches, before one looks again.
 	lineSpeedBytes   = 64 << 10
 	slowBytesPerTick = 2
 	slowInARow       = 2

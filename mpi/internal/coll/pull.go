@@ -255,26 +255,36 @@ func (s *Schedule) foldPulled(c *Call, dst, first, next Span) {
 }
 
 func allgatherPull(s *Schedule, c *Call) {
-	n := c.bytes()
-	own := Span{Input, 0, n}
-	s.pullBlocks(c, own, func(int) Span { return own })
+	s.exposingBlocks(c)
+	s.pullBlocks(c, Span{Input, 0, c.bytes()})
 }
 
+// alltoallPull publishes all blocks but the one that this rank takes itself.
 func alltoallPull(s *Schedule, c *Call) {
-	n := c.bytes()
-	s.pullBlocks(c, Span{Input, c.Rank * n, n}, func(int) Span { return Span{Input, c.Rank * n, n} })
+	own := Span{Input, c.Rank * c.bytes(), c.bytes()}
+	if s.exposingBlocks(c); s.Stages {
+		s.Late = 1 << Input
+		s.publish(Span{Input, 0, own.Off})
+		s.publish(Span{Input, own.Off + own.Len, c.Size*own.Len - own.Off - own.Len})
+		s.round()
+	}
+	s.pullBlocks(c, own)
 }
 
-// pullBlocks brings a block of Input from every rank to Output, in rank order.
-func (s *Schedule) pullBlocks(c *Call, own Span, at func(peer int) Span) {
+// exposingBlocks begins a schedule in which peers read blocks of Input.
+func (s *Schedule) exposingBlocks(c *Call) {
 	s.exposing(Input)
-	n := c.bytes()
-	s.Stages = c.Size > 2 || n <= stagePair
+	s.Stages = c.Size > 2 || c.bytes() <= stagePair
+}
+
+// pullBlocks brings a block of Input from every rank, this one too, to Output, in rank order. The block is at
+// the same place in all of them.
+func (s *Schedule) pullBlocks(c *Call, block Span) {
 	s.signalAll(c)
-	s.copy(Span{Output, c.Rank * n, n}, own)
+	s.copy(Span{Output, c.Rank * block.Len, block.Len}, block)
 	for distance := 1; distance < c.Size; distance++ {
 		peer := (c.Rank + distance) % c.Size
-		s.pull(peer, Span{Output, peer * n, n}, at(peer))
+		s.pull(peer, Span{Output, peer * block.Len, block.Len}, block)
 	}
 	s.round()
 	s.signalAll(c)

@@ -12,10 +12,12 @@ const pullName = "pull"
 const (
 	pullMin      = 8 << 10
 	pullBcastMin = 16 << 10 // a root that waits for all ranks loses what it gains before
-	// Up to how many bytes memory is copied for others to read where only the root copies, and where only one
-	// rank reads: both wait for the copy, and gain no more than one system call.
-	stageBcast = 32 << 10
-	stagePair  = 16 << 10
+	// Up to how many bytes memory is copied for others to read where only the root copies, where only one
+	// rank reads, and where two ranks copy and read at the same time: all wait for the copy, and gain no more
+	// than one system call.
+	stageBcast    = 32 << 10
+	stagePair     = 16 << 10
+	stagePairBoth = 32 << 10
 	// Between these lengths a root whose peers have processors of their own copies one piece while they read
 	// the one before. The stage has no room for more.
 	pipelineBcastMin = 256 << 10
@@ -274,7 +276,7 @@ func alltoallPull(s *Schedule, c *Call) {
 // exposingBlocks begins a schedule in which peers read blocks of Input.
 func (s *Schedule) exposingBlocks(c *Call) {
 	s.exposing(Input)
-	s.Stages = c.Size > 2 || c.bytes() <= stagePair
+	s.Stages = c.Size > 2 || c.bytes() <= stagePairBoth
 }
 
 // pullBlocks brings a block of Input from every rank, this one too, to Output, in rank order. The block is at

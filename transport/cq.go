@@ -59,7 +59,7 @@ type CQ interface {
 	// cannot tell whether its peers were. Tick never blocks. It does not deliver completions; Poll does.
 	Tick(now time.Time)
 
-	// Close releases the CQ, and ends a Wait that is under way. It returns an error if QPs still use the CQ, or
-	// a handler has it.
+	// Close releases the CQ, and ends a Wait that is under way. It returns an error if QPs still use the CQ,
+	// or a handler has it.
 	Close() error
 }

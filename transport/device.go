@@ -41,8 +41,8 @@ type Device interface {
 	// Close releases everything: the endpoint, then QPs (cut, not drained: close them first), handlers, CQs,
 	// regions, descriptors and goroutines. Nothing is left when it returns. Calling it twice is harmless.
 	// Every posted request completes first, once; the handlers deliver the resulting events and end. Unpolled
-	// completions can still be polled (N8). A Wait of a CQ that is under way ends. The caller must not hold any
-	// handler's Lock.
+	// completions can still be polled (N8). A Wait of a CQ that is under way ends. The caller must not hold
+	// any handler's Lock.
 	Close() error
 }
 

@@ -493,3 +493,25 @@ func TestChecking_OneRankOfFiveDiffers(t *testing.T) {
 			`rank [123] called Bcast at checking_test\.go:\d+: root \d and root \d`, r.Err)
 	}
 }
+
+var oneDoesNotBlock = body("one does not block", func(_ context.Context, world *mpi.Comm) error {
+	if err := precedingBarriers(world); err != nil {
+		return err
+	}
+	if world.Rank() == 1 {
+		return wait(mpi.Ibarrier(world))
+	}
+	return mpi.Barrier(world)
+})
+
+// Both neighbors find the difference, by words and by messages, and neither ends the job with less than a
+// report.
+func TestChecking_OneRankDoesNotBlock(t *testing.T) {
+	for range 5 {
+		r := launch(t, 3, oneDoesNotBlock, "WEFT_CHECK=1", barriersVariable+"=20")
+		require.Error(t, r.Failure)
+		require.NotContains(t, r.Err, "as that rank found")
+		require.Regexp(t, `check: rank \d: different collective: I?barrier on world at checking_test\.go:\d+, where `+
+			`rank \d called I?barrier at checking_test\.go`, strings.ReplaceAll(r.Err, "Barrier", "barrier"))
+	}
+}

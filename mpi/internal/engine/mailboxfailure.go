@@ -10,7 +10,8 @@ import (
 
 // A rank whose collective fails because the ranks' calls do not fit together, or because it cannot read what
 // it is to read, tells all others: none of them waits for it then. So it does not when its context has ended
-// or a rank has failed, which the others learn by themselves or need not know.
+// or a rank has failed, which the others learn by themselves or need not know. Nor does it in checking mode:
+// who finds the difference reports it, and another rank's error could end the job before that.
 
 // failureNotice says of which calls that was, and why: the latest of them, how many there are before it in
 // the same collective, and the kind of the error. 0 is none.
@@ -32,7 +33,7 @@ const (
 func noticeOf(first, last uint64, err error) failureNotice {
 	kind := noticeNone
 	switch {
-	case errors.Is(err, errTold):
+	case errors.Is(err, errTold), errors.Is(err, ErrDiffers):
 	case errors.Is(err, ErrCount):
 		kind = noticeCount
 	case errors.Is(err, ErrCollective):

@@ -237,7 +237,8 @@ var targetComputes = body("target computes", func(_ context.Context, world *mpi.
 		}
 		done++
 	}
-	if minPuts == 0 && done > 1 {
+	// The first may end while rank 1 is still in the Barrier, and the last in its next call.
+	if minPuts == 0 && done > 2 {
 		return fmt.Errorf("%d Puts were complete with nobody to see to them", done)
 	}
 	if minPuts > 0 {

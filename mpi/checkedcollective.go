@@ -186,7 +186,8 @@ func (a *collectiveCall) commonBytes() int {
 // digest condenses the signature.
 func (a *collectiveCall) digest(form check.Form) check.Digest {
 	d := check.Digest(0).With(uint64(a.call.Operation) | uint64(form)<<32).With(uint64(a.call.Root))
-	if a.element != nil {
+	bytes := a.commonBytes()
+	if a.element != nil && bytes != 0 { // no elements are of any type
 		d = d.With(uint64(a.element.Layout))
 	}
 	if a.op != nil {
@@ -195,7 +196,7 @@ func (a *collectiveCall) digest(form check.Form) check.Digest {
 	if a.call.InPlace {
 		d = d.With(1)
 	}
-	return d.With(uint64(a.commonBytes()))
+	return d.With(uint64(bytes))
 }
 
 // lookAtMemory reports what is wrong with the memory of a call.

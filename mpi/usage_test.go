@@ -66,7 +66,10 @@ var wrongArguments = body("wrong arguments", func(_ context.Context, world *mpi.
 	return err
 })
 
-func TestNothingToSend(t *testing.T) { ranks(t, 2, nothingToSend) }
+func TestNothingToSend(t *testing.T) {
+	ranks(t, 2, nothingToSend)
+	ranks(t, 2, nothingToSend, "WEFT_CHECK=1")
+}
 
 // A nil slice is a message of length 0; ProcNull is nobody.
 var nothingToSend = body("nothing to send", func(_ context.Context, world *mpi.Comm) error {

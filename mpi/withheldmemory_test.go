@@ -54,7 +54,8 @@ func TestRankWhoseMemoryNeverComesIsGivenUp(t *testing.T) {
 	m.Serve()
 	r := launchertest.RunSurviving(t, launchertest.Ranks(3, withholdsMemory, "WEFT_FABRIC=shm",
 		"WEFT_PEER_TIMEOUT=4s"))
-	require.Contains(t, r.Out, "a copy of memory of process")
+	// The launcher may see the killed process end before rank 0 comes to say why it had it killed.
+	require.Regexp(t, "a copy of memory of process|the launcher has seen it end", r.Out)
 	require.Contains(t, r.Err, "a peer is given up, and its process killed")
 	require.NotContains(t, r.Err, "got ")
 	require.NotContains(t, r.Err, "rank 0 ")

@@ -12,11 +12,11 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// In checking mode, before a rank begins a collective, it tells its two neighbors in the ring of ranks what
-// it calls, and compares that with what they have told it. So differing calls are found before the ranks can
-// wait for one another, whatever the collective is. A rank sends a digest of 8 bytes, by message; for a call
-// that goes through mailboxes it writes half of it beside them (engine.Comparison). If two digests differ,
-// both neighbors know it, and each sends the other everything: call, line, and the arguments that must be the
+// In checking mode, a rank that calls a collective tells its two neighbors in the ring of ranks what it
+// calls, and compares that with what they have told it. So differing calls are found although the ranks wait
+// for one another, whatever the collective is. A rank sends a digest of 8 bytes, by message; for a call that
+// goes through mailboxes it writes half of it beside them (engine.Comparison). If two digests differ, both
+// neighbors know it, and each sends the other everything: call, line, and the arguments that must be the
 // same. A rank that reaches Finalize announces that like a call.
 
 // Messages of a call have its number, modulo signatureTags, as their tag; those that tell all have detailTag
@@ -42,12 +42,10 @@ type compared struct {
 	group    engine.GroupCall
 }
 
-func (c *Comm) newCompared(d check.Digest) *compared { return c.numbered(c.nextComparison(), d) }
-
 // nextComparison numbers a call.
 func (c *Comm) nextComparison() (tag int) { return int(c.coll.checked.Add(1) % signatureTags) }
 
-func (c *Comm) numbered(tag int, d check.Digest) *compared {
+func (c *Comm) newCompared(tag int, d check.Digest) *compared {
 	x := c.checker.compared.Get().(*compared)
 	x.tag, x.mine[0] = tag, uint64(d)
 	x.peers, x.n = c.neighbors()
@@ -74,7 +72,7 @@ func (x *compared) exchange(c *Comm) error {
 	}
 	for i := range x.n {
 		if err := x.sendDigestTo(c, i); err != nil {
-			x.dropReceives(c)
+			x.endReceives(c, x.receives[:x.n])
 			return err
 		}
 	}
@@ -85,9 +83,9 @@ func (x *compared) sendDigestTo(c *Comm, i int) error {
 	return c.e.Send(c.context+checking, wordBytes(x.mine[:]), c.worldRank(x.peers[i]), x.tag)
 }
 
-// leaveDigests sends the digest to the neighbors, and does not wait until they take it. The comparison must
+// postDigests sends the digest to the neighbors, and does not wait until they take it. The comparison must
 // not be used again.
-func (x *compared) leaveDigests(c *Comm) {
+func (x *compared) postDigests(c *Comm) {
 	for _, p := range x.peers[:x.n] {
 		if h, err := c.e.Isend(c.context+checking, wordBytes(x.mine[:]), c.worldRank(p), x.tag); err == nil {
 			c.e.CancelAndFree(h)
@@ -111,10 +109,7 @@ func (x *compared) postReceives(c *Comm) error {
 			}
 		}
 		if err != nil {
-			for _, h := range x.receives[:i] {
-				c.e.CancelAndFree(h)
-			}
-			c.e.EndGroupCall(&x.group)
+			x.endReceives(c, x.receives[:i])
 			return err
 		}
 		x.receives[i] = h
@@ -122,24 +117,24 @@ func (x *compared) postReceives(c *Comm) error {
 	return nil
 }
 
-func (x *compared) dropReceives(c *Comm) {
-	for _, h := range x.receives[:x.n] {
+// endReceives gives up the receives that are left.
+func (x *compared) endReceives(c *Comm, left []engine.Request) {
+	for _, h := range left {
 		c.e.CancelAndFree(h)
 	}
 	c.e.EndGroupCall(&x.group)
 }
 
 // awaitDigests waits for the digests.
-func (x *compared) awaitDigests(c *Comm) (failure error) {
-	for _, h := range x.receives[:x.n] {
-		if failure != nil {
-			c.e.CancelAndFree(h)
-			continue
-		}
-		_, failure = c.e.Wait(h)
+func (x *compared) awaitDigests(c *Comm) error {
+	left := x.receives[:x.n]
+	var err error
+	for len(left) > 0 && err == nil {
+		_, err = c.e.Wait(left[0])
+		left = left[1:]
 	}
-	c.e.EndGroupCall(&x.group)
-	return failure
+	x.endReceives(c, left)
+	return err
 }
 
 // agrees tells whether the neighbors call what this rank does.
@@ -199,8 +194,8 @@ func (a *collectiveCall) digest(form check.Form) check.Digest {
 	return d.With(uint64(bytes))
 }
 
-// lookAtMemory reports what is wrong with the memory of a call.
-func (a *collectiveCall) lookAtMemory() {
+// checkMemory reports what is wrong with the memory of a call.
+func (a *collectiveCall) checkMemory() {
 	k := a.comm.checker
 	if k.operations.Any() || check.Overlap(a.in, a.out) {
 		o := a.operation(k.sites.Here())
@@ -216,19 +211,19 @@ func (a *collectiveCall) compares() bool { return a.comm.checker != nil && a.com
 // failure of a rank, is for the call itself to find.
 func (a *collectiveCall) compareByMessage(tag int) error {
 	c := a.comm
-	x := c.numbered(tag, a.digest(check.Blocking))
+	x := c.newCompared(tag, a.digest(check.Blocking))
 	if x.exchange(c) != nil {
 		return nil
 	}
-	err := a.explainDifference(x)
+	err := a.difference(x)
 	if err != nil {
 		a.nextTag()
 	}
 	return err
 }
 
-// explainDifference is the error of a call whose comparison is complete; nil if the calls fit together.
-func (a *collectiveCall) explainDifference(x *compared) error {
+// difference is the error of a call whose comparison is complete; nil if the calls fit together.
+func (a *collectiveCall) difference(x *compared) error {
 	c := a.comm
 	if x.agrees() {
 		c.checker.compared.Put(x)
@@ -241,7 +236,7 @@ func (a *collectiveCall) explainDifference(x *compared) error {
 // runCompared carries out a call and compares it meanwhile, so that its messages do not wait for the digests.
 func (a *collectiveCall) runCompared(x *engine.Collective, tag int) error {
 	c := a.comm
-	cmp := c.numbered(tag, a.digest(check.Blocking))
+	cmp := c.newCompared(tag, a.digest(check.Blocking))
 	posted := cmp.postReceives(c) == nil
 	for _, p := range cmp.peers[:cmp.n] {
 		// a rank that cannot be told has failed, which the call itself finds
@@ -250,13 +245,13 @@ func (a *collectiveCall) runCompared(x *engine.Collective, tag int) error {
 	h, err := c.e.StartCollective(x)
 	if err != nil {
 		if posted {
-			cmp.dropReceives(c)
+			cmp.endReceives(c, cmp.receives[:cmp.n])
 		}
 		return err
 	}
 	var differs error
 	if posted && cmp.awaitDigests(c) == nil {
-		if differs = a.explainDifference(cmp); differs != nil {
+		if differs = a.difference(cmp); differs != nil {
 			c.e.FailCollective(h, differs)
 		}
 	}
@@ -283,7 +278,7 @@ func (a *collectiveCall) runComparedInMailboxes(k *collState, x *engine.Collecti
 // explainMailboxes is the error of a call with this comparison that has ended in the mailboxes with err.
 func (a *collectiveCall) explainMailboxes(m *engine.Comparison, d check.Digest, err error) error {
 	c := a.comm
-	x := c.numbered(m.Tag, d)
+	x := c.newCompared(m.Tag, d)
 	differing := m.Differing
 	for i := range x.n {
 		if x.theirs[i][0] = 0; m.ByMessage>>i&1 != 0 && x.sendDigestTo(c, i) == nil &&
@@ -383,15 +378,15 @@ func (c *Comm) reportDifference(from int, mine, theirs *check.Signature) error {
 		theirs.Line, what)
 }
 
-// agreeLater is agree for a call that does not block: it compares when the neighbors have called. If the
-// calls do not fit together the request fails.
-func (a *collectiveCall) agreeLater(form check.Form) {
+// compareLater compares a call that does not block, when the neighbors have called. If the calls do not fit
+// together the request fails.
+func (a *collectiveCall) compareLater(form check.Form) {
 	c := a.comm
 	if a.err != nil || c.checker == nil || c.size == 1 {
 		return
 	}
-	x := c.newCompared(a.digest(form))
-	if x.leaveDigests(c); x.postReceives(c) != nil {
+	x := c.newCompared(c.nextComparison(), a.digest(form))
+	if x.postDigests(c); x.postReceives(c) != nil {
 		return // which the call itself finds
 	}
 	s := a.signature(form, c.checker.sites.Here())
@@ -462,17 +457,13 @@ func (c *Comm) tracked(h engine.Request, use check.Operation) Request {
 	return Request{h, c.handle(r)}
 }
 
-// agreeCompound is agree for a call that consists of several exchanges.
-func (c *Comm) agreeCompound(root int) error {
-	if c.checker == nil {
+// compareCompound compares a call that consists of several exchanges, before the first.
+func (c *Comm) compareCompound(root int) error {
+	if c.checker == nil || c.size == 1 {
 		return nil
 	}
 	site := c.checker.sites.Here()
-	d := check.Digest(2).With(uint64(root)).WithText(site.Call)
-	if c.size == 1 {
-		return nil
-	}
-	x := c.newCompared(d)
+	x := c.newCompared(c.nextComparison(), check.Digest(2).With(uint64(root)).WithText(site.Call))
 	err := x.exchange(c)
 	if err == nil && !x.agrees() {
 		return c.explainDifference(x, &check.Signature{Operation: check.Named, Name: site.Call,
@@ -485,6 +476,6 @@ func (c *Comm) agreeCompound(root int) error {
 // tellFinalize tells the neighbors that this rank calls no more collectives on a communicator.
 func (c *Comm) tellFinalize() {
 	if c.size > 1 {
-		c.newCompared(check.AtFinalize).leaveDigests(c)
+		c.newCompared(c.nextComparison(), check.AtFinalize).postDigests(c)
 	}
 }

@@ -212,7 +212,7 @@ func part[T any](a *collectiveCall, b *coll.Blocks, buf []T, rank int) []T {
 // allocates nothing.
 func run(a collectiveCall) error {
 	if a.err == nil && a.comm.checker != nil {
-		a.lookAtMemory()
+		a.checkMemory()
 	}
 	if a.err == nil {
 		a.err = a.carryOut()
@@ -260,7 +260,7 @@ func (a *collectiveCall) runOwn(k *collState) error {
 	}
 	if err := a.prepareMailboxes(k); err != nil {
 		if compares { // nobody need wait for this rank
-			c.numbered(comparison, a.digest(check.Blocking)).leaveDigests(c)
+			c.newCompared(comparison, a.digest(check.Blocking)).postDigests(c)
 		}
 		return err
 	}
@@ -275,19 +275,18 @@ func (a *collectiveCall) runOwn(k *collState) error {
 		a.planOwn(k)
 	}
 	a.fill(x, engine.CollectiveTag(false, k.number.Add(1), a.call.Operation, x.Signature))
-	if x.Schedule.Mailboxes && compares {
+	if x.Beside = nil; !x.Schedule.Mailboxes && a.call.Mailbox > 0 {
+		x.Beside = k.mailboxes
+	}
+	switch {
+	case x.Schedule.Mailboxes && compares:
 		a.err = a.runComparedInMailboxes(k, x, comparison)
-	} else if x.Schedule.Mailboxes {
+	case x.Schedule.Mailboxes:
 		a.err = c.e.RunInMailboxes(x, k.mailboxes)
-	} else {
-		if x.Beside = nil; a.call.Mailbox > 0 {
-			x.Beside = k.mailboxes
-		}
-		if compares {
-			a.err = a.runCompared(x, comparison)
-		} else {
-			a.err = c.e.RunCollective(x)
-		}
+	case compares:
+		a.err = a.runCompared(x, comparison)
+	default:
+		a.err = c.e.RunCollective(x)
 	}
 	x.Input, x.Output, x.Outgoing, x.Incoming = nil, nil, nil, nil
 	k.remember(a)
@@ -306,7 +305,7 @@ func (a *collectiveCall) repeatable() bool {
 
 // start begins a call.
 func start(a collectiveCall) (Request, error) {
-	a.agreeLater(check.Nonblocking)
+	a.compareLater(check.Nonblocking)
 	if a.err != nil {
 		return Request{}, a.failed("I", "")
 	}
@@ -323,7 +322,7 @@ func start(a collectiveCall) (Request, error) {
 
 // setUp makes a call that is begun again and again.
 func setUp(a collectiveCall) (*Persistent, error) {
-	a.agreeLater(check.Persistent)
+	a.compareLater(check.Persistent)
 	if a.err != nil {
 		return nil, a.failed("", "Init")
 	}

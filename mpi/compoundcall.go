@@ -28,7 +28,7 @@ type compoundCall struct {
 // newCompoundCall begins a call that is collective over the communicator.
 func (c *Comm) newCompoundCall() *compoundCall {
 	return &compoundCall{comm: c, context: c.context + collective, tag: c.nextTag(), rank: c.rank,
-		err: c.agreeCompound(noRoot)}
+		err: c.compareCompound(noRoot)}
 }
 
 // noRoot stands for the root of a call that has none.
@@ -37,7 +37,7 @@ const noRoot = -1
 // newRootedCall is newCompoundCall for a call with a root.
 func (c *Comm) newRootedCall(root int) *compoundCall {
 	return &compoundCall{comm: c, context: c.context + collective, tag: c.nextTag(), rank: c.rank,
-		err: c.agreeCompound(root)}
+		err: c.compareCompound(root)}
 }
 
 // newGroupCompoundCall begins a call that is collective over some ranks of the communicator, in this order.

@@ -22,7 +22,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weft-mpi/weft/internal/sys"
-	"github.com/weft-mpi/weft/launcher/launchertest"
 	"github.com/weft-mpi/weft/mpi"
 )
 
@@ -614,31 +613,4 @@ func TestRankOutsideACommunicatorIsNoneOfItsMatter(t *testing.T) {
 	j.signal(2, syscall.SIGKILL)
 	j.says(0, "well")
 	j.says(1, "well")
-}
-
-var finalizeDuringReceive = launchertest.Body("Finalize during a receive", func() error {
-	world, err := mpi.Init(context.Background())
-	if err != nil {
-		return err
-	}
-	begins, ended := make(chan struct{}), make(chan error, 1)
-	go func() {
-		close(begins)
-		_, err := mpi.Recv(world, make([]int, 1), mpi.AnySource, 0)
-		ended <- err
-	}()
-	<-begins
-	if err := mpi.Finalize(); err != nil {
-		return err
-	}
-	return wantError("a receive that another goroutine's Finalize ends", <-ended, mpi.ErrFinalized)
-})
-
-// A program that calls Finalize while a goroutine of it receives is wrong. The receive fails, and no more.
-func TestFinalize_EndsTheReceiveOfAnotherGoroutine(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) {
-		for range 5 {
-			ranks(t, 2, finalizeDuringReceive, fabric)
-		}
-	})
 }

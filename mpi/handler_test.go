@@ -20,7 +20,9 @@ import (
 // flagVariable names a file by which one rank tells another something without a word of MPI.
 const flagVariable = "MPI_TEST_FLAG"
 
-func raiseFlag() error { return os.WriteFile(os.Getenv(flagVariable), nil, 0o600) }
+func raiseFlag(suffix string) error {
+	return os.WriteFile(os.Getenv(flagVariable)+suffix, nil, 0o600)
+}
 
 // computeUntilFlag computes, and calls nothing of MPI, until the flag is there. That it never comes ends with
 // the job's timeout.
@@ -80,7 +82,7 @@ var bodyComputes = body("computes", func(_ context.Context, world *mpi.Comm) err
 	if err := growsTo(world, 1); err != nil {
 		return err
 	}
-	return raiseFlag()
+	return raiseFlag("")
 })
 
 // growsTo sends what is too large for small slots until the channel has grown; rank 1 receives none of it
@@ -127,7 +129,7 @@ var bodyComputesAlone = body("computes-alone", func(_ context.Context, world *mp
 		}
 		time.Sleep(100 * time.Microsecond)
 	}
-	if err := raiseFlag(); err != nil {
+	if err := raiseFlag(""); err != nil {
 		return err
 	}
 	_, err = sent.Wait()

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/launcher"
+	"github.com/weft-mpi/weft/launcher/launchertest"
 	"github.com/weft-mpi/weft/mpi"
 )
 
@@ -383,4 +384,31 @@ func processorTime() time.Duration {
 	var u syscall.Rusage
 	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+var finalizeDuringReceive = launchertest.Body("Finalize during a receive", func() error {
+	world, err := mpi.Init(context.Background())
+	if err != nil {
+		return err
+	}
+	begins, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		close(begins)
+		_, err := mpi.Recv(world, make([]int, 1), mpi.AnySource, 0)
+		ended <- err
+	}()
+	<-begins
+	if err := mpi.Finalize(); err != nil {
+		return err
+	}
+	return wantError("a receive that another goroutine's Finalize ends", <-ended, mpi.ErrFinalized)
+})
+
+// A program that calls Finalize while a goroutine of it receives is wrong. The receive fails, and no more.
+func TestFinalize_EndsTheReceiveOfAnotherGoroutine(t *testing.T) {
+	onFabrics(t, func(t *testing.T, fabric string) {
+		for range 5 {
+			ranks(t, 2, finalizeDuringReceive, fabric)
+		}
+	})
 }

@@ -241,7 +241,7 @@ func (p *process) inspect(steps []Step, elemSize int) error {
 				return fmt.Errorf("%v: out of %d bytes", s, len(p.memory[span.Buf]))
 			}
 		}
-		if s.Kind != Send && s.Kind != Publish && s.Dst.Buf == Input && s.Dst.Len > 0 {
+		if s.Kind != Send && s.Dst.Buf == Input && s.Dst.Len > 0 {
 			return fmt.Errorf("%v writes the input", s)
 		}
 		switch s.Kind {

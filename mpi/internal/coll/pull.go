@@ -83,7 +83,7 @@ func (s *Schedule) pull(peer int, dst, src Span) {
 // publish lets peers read a span of a buffer.
 func (s *Schedule) publish(span Span) {
 	if span.Len > 0 {
-		s.steps = append(s.steps, Step{Kind: Publish, Src: span, Dst: span})
+		s.steps = append(s.steps, Step{Kind: Publish, Src: span})
 	}
 }
 

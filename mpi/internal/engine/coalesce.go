@@ -73,18 +73,14 @@ func (h *coalescer) shouldCoalesce(p *peer, n int) bool {
 	return true
 }
 
-// hold has the next message to a peer coalesced.
-func (h *coalescer) hold(p *peer) {
-	h.count(p)
-	h.holdBack(p)
-}
-
+// count counts a message to a peer.
 func (h *coalescer) count(p *peer) {
 	if p.burst.count++; p.burst.count == 1 {
 		h.peers = append(h.peers, p)
 	}
 }
 
+// holdBack has the next pass send what is coalesced for a peer, or the timer.
 func (h *coalescer) holdBack(p *peer) {
 	h.pending, p.burst.coalesced = true, true
 	if !h.armed {

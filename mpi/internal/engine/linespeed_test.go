@@ -27,4 +27,16 @@ func TestLineSpeed(t *testing.T) {
 	l.note(fast)
 	l.note(slow)
 	require.False(t, l.avoid(), "or not")
+	l = lineSpeed{}
+	var speed copySpeed
+	speed.copied(lineSpeedBytes, lineSpeedBytes/slowBytesPerTick)
+	require.Zero(t, speed.slow)
+	speed.copied(lineSpeedBytes, lineSpeedBytes/slowBytesPerTick+1)
+	require.Equal(t, copySpeed{2 * lineSpeedBytes, lineSpeedBytes}, speed)
+	for range 2 {
+		var without copySpeed
+		without.copied(lineSpeedBytes, 0)
+		l.note(without)
+	}
+	require.False(t, l.avoid(), "without a clock nothing is slow")
 }

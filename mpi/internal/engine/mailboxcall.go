@@ -165,12 +165,15 @@ func (c *Collective) awaited() (word *uint64, room bool) {
 	return m.flagOf(c.exchange[bits.TrailingZeros64(c.due)].Peer), c.waitsForRoom()
 }
 
+// exchanged tells whether all messages of the round are sent and received.
+func (c *Collective) exchanged() bool { return c.due == 0 && !c.comparing() }
+
 func (c *Collective) waitsForRoom() bool { return c.exchange[bits.Len64(c.due)-1].Kind == coll.Send }
 
 // advanceInMailboxes sends and receives what it can, and tells whether the call is over; if it is to check
 // that, also if the others' messages may not come any more. The lock is held.
 func (cs *collectives) advanceInMailboxes(c *Collective, check bool) (done bool) {
-	if c.due == 0 && !c.comparing() || c.err != nil {
+	if c.exchanged() || c.err != nil {
 		return true
 	}
 	m := c.mailboxes
@@ -192,10 +195,8 @@ func (cs *collectives) advanceInMailboxes(c *Collective, check bool) (done bool)
 			sent = false
 		}
 	}
-	if c.comparing() {
-		i = -1 // nothing is received before
-	}
-	for ; i >= 0; i-- {
+	mayReceive := !c.comparing()
+	for ; i >= 0 && mayReceive; i-- {
 		if c.due>>i&1 != 0 && !c.receiveFromMailbox(m, &steps[i], sent) {
 			if c.err != nil {
 				return true
@@ -204,7 +205,7 @@ func (cs *collectives) advanceInMailboxes(c *Collective, check bool) (done bool)
 		}
 		c.due &^= 1 << i
 	}
-	if c.due == 0 && !c.comparing() {
+	if c.exchanged() {
 		return true
 	}
 	if check {

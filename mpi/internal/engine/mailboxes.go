@@ -87,10 +87,10 @@ type mailbox struct {
 	keys     [2]transport.Key // of what it exposes in the present call
 }
 
-// A sender's part of the memory is a line with its acknowledgement as the last word and its notice of a
-// failure before that, and then its slots. A slot ends with the word that says what the message is. A message
-// begins at a cache line, as far before that as its length needs: the payload, and right after it the number
-// of the latest call with which the sender is done.
+// A sender's part of the memory is a line and then its slots. The line begins with the words of comparisons,
+// and ends with its notice of a failure and its acknowledgement. A slot ends with the word that says what
+// the message is. A message begins at a cache line, as far before that as its length needs: the payload, and
+// right after it the number of the latest call with which the sender is done.
 const (
 	mailboxDepth = 4 // a power of two
 	// the longest messages of all ranks together for which there is room at one of them

@@ -33,9 +33,7 @@ func (cs *collectives) pullRounds(c *Collective, m *Mailboxes) error {
 	var speed copySpeed
 	for buf, staged := range m.staged {
 		if staged != nil && c.Schedule.Late>>buf&1 == 0 {
-			began := sys.Ticks()
-			cs.stage.write(staged, c.memory[buf])
-			speed.copied(len(staged), began)
+			cs.stage.write(staged, c.memory[buf], &speed)
 		}
 	}
 	for ; err == nil && c.round < c.Schedule.Rounds(); c.round++ {
@@ -49,12 +47,10 @@ func (cs *collectives) pullRounds(c *Collective, m *Mailboxes) error {
 			case coll.Pull:
 				began := sys.Ticks()
 				err = cs.pull(c, m, s)
-				speed.copied(s.Dst.Len, began)
+				speed.copied(s.Dst.Len, sys.Ticks()-began)
 			case coll.Publish:
 				if staged := m.staged[s.Src.Buf]; staged != nil {
-					began := sys.Ticks()
-					cs.stage.write(staged[s.Src.Off:], c.span(s.Src))
-					speed.copied(s.Src.Len, began)
+					cs.stage.write(staged[s.Src.Off:], c.span(s.Src), &speed)
 				}
 			default:
 				c.carryOut(s)

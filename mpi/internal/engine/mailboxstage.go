@@ -37,9 +37,9 @@ type lineSpeed struct {
 // copySpeed is how much a call has copied, to the stage and from others', and how much of that slowly.
 type copySpeed struct{ bytes, slow int }
 
-func (s *copySpeed) copied(bytes int, began int64) {
+func (s *copySpeed) copied(bytes int, ticks int64) {
 	s.bytes += bytes
-	if sys.Ticks()-began > int64(bytes/slowBytesPerTick) {
+	if ticks > int64(bytes/slowBytesPerTick) {
 		s.slow += bytes
 	}
 }
@@ -133,13 +133,15 @@ func (p *pullStage) grow(f *fabric, n int) bool {
 }
 
 // write copies into the stage what other ranks are to read.
-func (p *pullStage) write(dst, src []byte) {
+func (p *pullStage) write(dst, src []byte, speed *copySpeed) {
+	began := sys.Ticks()
 	if p.uncached {
 		uncached.Copy(dst, src)
 		uncached.Fence()
 	} else {
 		sys.CopyLong(dst, src)
 	}
+	speed.copied(len(src), sys.Ticks()-began)
 }
 
 // takeBack ends the use of the stage by the present call of some mailboxes.

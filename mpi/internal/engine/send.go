@@ -81,7 +81,8 @@ func (e *Engine) SendAhead(context uint32, buf []byte, dst, tag int) error {
 	env := envelope{Context: context, Tag: int32(tag)}
 	e.mu.Lock()
 	if p := e.peers[dst]; p != nil && e.stopped == nil && len(buf) <= eager.MaxBatched {
-		if e.coalescer.hold(p); e.coalescer.add(p, env, buf) {
+		e.coalescer.count(p)
+		if e.coalescer.holdBack(p); e.coalescer.add(p, env, buf) {
 			e.mu.Unlock()
 			return nil
 		}

@@ -160,6 +160,6 @@ func (e *Engine) Destroy(cause error) error {
 	for _, f := range e.fabrics {
 		err = errors.Join(err, f.device.Close())
 	}
-	e.progress.queues.close()
+	e.progress.queues.close() // when nobody sleeps in them any more
 	return err
 }

@@ -21,7 +21,7 @@ type ProviderCQ interface {
 	// Each goes through the queue pairs that are attached. They may end meanwhile.
 	Each(yield func(*QP) bool)
 
-	// Dispose closes the poller, with ClosePoller, and gives up what has been handed over.
+	// Dispose ends whoever waits, closes the poller with ClosePoller, and gives up what has been handed over.
 	Dispose()
 }
 

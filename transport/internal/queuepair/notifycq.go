@@ -17,9 +17,9 @@ import (
 type NotifyCQ struct {
 	CQ
 
-	qps      []Driven     // driven by a pass
+	qps      []Driven // driven by a pass
 	sleepers Sleepers
-	due      atomic.Bool  // a pass has something to do
+	due      atomic.Bool // a pass has something to do
 
 	mu    sync.Mutex // guards what follows, and the poller's end
 	inbox []Driven   // handed over by connection management

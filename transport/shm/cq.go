@@ -170,6 +170,9 @@ func (c *cq) EnterWait() (bool, error) {
 	if err := c.Free("Wait"); err != nil {
 		return false, err
 	}
+	if c.interest.Closed() {
+		return false, transport.ErrDeviceGone
+	}
 	if c.arrivals.Load() || !c.interest.Enter() {
 		return false, nil
 	}

@@ -129,7 +129,7 @@ func (c *cq) EnterWait() (bool, error) {
 	if err := c.Free("Wait"); err != nil {
 		return false, err
 	}
-	if c.Poller() == nil {
+	if c.interest.Closed() {
 		return false, transport.ErrDeviceGone
 	}
 	return !c.arrivals.Load() && c.interest.Enter(), nil

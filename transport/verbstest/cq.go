@@ -145,6 +145,9 @@ var cqChecks = []Check{
 			case <-time.After(t.timeout):
 				t.failf("a Wait did not end when its device was closed")
 			}
+			if err := n.sendCQ.Wait(-1); !errors.Is(err, transport.ErrDeviceGone) {
+				t.failf("a Wait of a device that is closed ended with %v", err)
+			}
 		}
 	}},
 	{"CQ/WaitEndsWhenAMessageComes", func(t *trial) {

@@ -38,7 +38,7 @@ func alltoall[T any](c *Comm, in, out []T) (a collectiveCall) {
 
 // separate is disjoint without an exception.
 func (a *collectiveCall) separate() {
-	if len(a.in) > 0 && len(a.out) > 0 && &a.in[0] == &a.out[0] {
+	if sameBeginning(a.in, a.out) {
 		a.fail(ErrBuffer, "input and output are the same; InPlace stands for that")
 	}
 	a.disjoint()

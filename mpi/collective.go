@@ -125,10 +125,12 @@ func bytesIn[T any](buf []T) []byte {
 // disjoint refuses an input that is partly the output: the result would depend on the algorithm. The very
 // same beginning stands for InPlace.
 func (a *collectiveCall) disjoint() {
-	if len(a.in) > 0 && len(a.out) > 0 && &a.in[0] != &a.out[0] && !apart(a.in, a.out) {
+	if !sameBeginning(a.in, a.out) && !apart(a.in, a.out) {
 		a.fail(ErrBuffer, "input and output overlap")
 	}
 }
+
+func sameBeginning(a, b []byte) bool { return len(a) > 0 && len(b) > 0 && &a[0] == &b[0] }
 
 // apart tells whether memory does not overlap.
 func apart(a, b []byte) bool {

@@ -27,6 +27,16 @@ var unlike = map[string]func(c *mpi.Comm, n int) error{
 	"Alltoall": func(c *mpi.Comm, n int) error {
 		return mpi.Alltoall(c, make([]byte, n*c.Size()), make([]byte, n*c.Size()))
 	},
+	"ReduceScatter": func(c *mpi.Comm, n int) error {
+		counts := make([]int, c.Size())
+		for i := range counts {
+			counts[i] = n / 8
+		}
+		return mpi.ReduceScatter(c, make([]int64, n/8*c.Size()), make([]int64, n/8), counts, mpi.Sum[int64]())
+	},
+	"ReduceScatterBlock": func(c *mpi.Comm, n int) error {
+		return mpi.ReduceScatterBlock(c, make([]int64, n/8*c.Size()), make([]int64, n/8), mpi.Sum[int64]())
+	},
 	"Reduce": func(c *mpi.Comm, n int) error {
 		return mpi.Reduce(c, make([]int64, n/8), make([]int64, n/8), mpi.Sum[int64](), 0)
 	},

@@ -33,8 +33,7 @@ func explain(c *Comm, call *coll.Call, algorithm string, reason coll.Reason) {
 		because = ": " + call.Why()
 	}
 	line := fmt.Sprintf("weft: %s: %v on %s, %d ranks, %d bytes: %s, %s of %s%s\n", site,
-		call.Operation, c.Name(),
-		call.Size, call.Count*call.ElemSize, algorithm, why,
+		call.Operation, c.Name(), call.Size, call.Bytes(), algorithm, why,
 		strings.Join(coll.Algorithms(call.Operation), ", "), because)
 	if _, before := explained.LoadOrStore(line, true); !before {
 		fmt.Fprint(os.Stderr, line)

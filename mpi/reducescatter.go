@@ -35,11 +35,11 @@ func reduceScatter[T any](c *Comm, in, out []T, counts []int, op Op[T]) (a colle
 	}
 	if a.err == nil && (total != len(in) || len(out) < counts[a.call.Rank]) {
 		a.fail(ErrCount, "%d elements in and room for %d out, where the counts are %d in all and %d here",
-			len(in), len(out), total,
-			counts[a.call.Rank])
+			len(in), len(out), total, counts[a.call.Rank])
 	}
 	buffers(&a, in, out)
 	a.disjoint()
+	a.call.InPlace = sameBeginning(a.in, a.out)
 	return a
 }
 
@@ -76,5 +76,6 @@ func reduceScatterBlock[T any](c *Comm, in, out []T, op Op[T]) (a collectiveCall
 	a.call.Count = block
 	buffers(&a, in, out)
 	a.disjoint()
+	a.call.InPlace = sameBeginning(a.in, a.out)
 	return a
 }

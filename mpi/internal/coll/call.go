@@ -43,20 +43,21 @@ func (o Operation) String() string {
 type Call struct {
 	Operation   Operation
 	Rank, Size  int
-	Root        int    // 0 where the operation has none
-	Count       int    // elements of the vector, or of this rank's block
-	ElemSize    int    // bytes of an element
-	Commutative bool   // the operator's operands may be exchanged
-	InOrder     bool   // all operands of an element are to be combined at once, in rank order
-	InPlace     bool   // of Alltoall and Alltoallv: the blocks to send are those of Output
-	Staged      bool   // of Alltoallv: long messages go through memory of their own
-	Fabric      Fabric // that carries messages, between hosts if there are several
-	Processors  int    // of the host that the ranks share; 0 if each has one. All ranks say the same
-	Mailbox     int    // bytes of a message that the ranks' mailboxes take; 0 where they have none
-	Pull        bool   // the ranks have mailboxes, and read each other's memory
-	Send, Recv  *Blocks
-	Neighbors   *Neighbors
-	Hosts       *Hosts // nil where all ranks share a host, or it is not known
+	Root        int  // 0 where the operation has none
+	Count       int  // elements of the vector, or of this rank's block
+	ElemSize    int  // bytes of an element
+	Commutative bool // the operator's operands may be exchanged
+	InOrder     bool // all operands of an element are to be combined at once, in rank order
+	InPlace     bool // of Alltoall and Alltoallv: the blocks to send are those of Output; of
+	// ReduceScatter and ReduceScatterBlock: Input begins where Output does
+	Staged     bool   // of Alltoallv: long messages go through memory of their own
+	Fabric     Fabric // that carries messages, between hosts if there are several
+	Processors int    // of the host that the ranks share; 0 if each has one. All ranks say the same
+	Mailbox    int    // bytes of a message that the ranks' mailboxes take; 0 where they have none
+	Pull       bool   // the ranks have mailboxes, and read each other's memory
+	Send, Recv *Blocks
+	Neighbors  *Neighbors
+	Hosts      *Hosts // nil where all ranks share a host, or it is not known
 }
 
 // Repeats tells whether two calls on one communicator are equal. Of what such calls have alike, it compares
@@ -69,6 +70,18 @@ func (c *Call) Repeats(d *Call) bool {
 
 // bytes is the length of the vector, or of this rank's block.
 func (c *Call) bytes() int { return c.Count * c.ElemSize }
+
+// Bytes is the length of the vector, or of this rank's block; where blocks differ, that of all blocks that
+// the rank receives, or else sends.
+func (c *Call) Bytes() int {
+	switch {
+	case c.Recv != nil:
+		return c.Recv.before(c.Size)
+	case c.Send != nil:
+		return c.Send.before(c.Size)
+	}
+	return c.bytes()
+}
 
 // Signature condenses what all ranks have to pass alike, so that a difference can be found. It is the same at
 // all ranks of a correct program, and most often another where a length, the root or the size of the elements

@@ -22,6 +22,9 @@ var direct = map[Operation]algorithm{
 	OpAllreduce: {directName, nil, allreduceDirect},
 	OpAllgather: {directName, nil, allgatherDirect},
 	OpAlltoall:  {directName, outsideOfPlace, alltoallDirect},
+
+	OpReduceScatter:      {directName, nil, reduceScatterDirect},
+	OpReduceScatterBlock: {directName, nil, reduceScatterDirect},
 }
 
 // addDirect lists the direct algorithm of an operation after its others.
@@ -42,14 +45,24 @@ func suitsDirect(c *Call) bool {
 		limit = directAllreduceMax / c.Size
 	case c.Operation == OpBcast:
 		limit = directBcastMax
-	case c.InPlace:
+	case c.Operation == OpAlltoall && c.InPlace:
 		return false
 	}
-	return c.Mailbox > 0 && c.bytes() <= min(limit, c.Mailbox)
+	return c.Mailbox > 0 && c.longestMessage() <= min(limit, c.Mailbox)
 }
 
-// inMailboxes ends the messages of a direct round, which go through mailboxes where they fit.
-func (s *Schedule) inMailboxes(c *Call) { s.Mailboxes = c.Mailbox > 0 && c.bytes() <= c.Mailbox }
+// inMailboxes has the messages of a schedule go through mailboxes if they fit.
+func (s *Schedule) inMailboxes(c *Call) {
+	s.Mailboxes = c.Mailbox > 0 && c.longestMessage() <= c.Mailbox
+}
+
+// longestMessage is the length of the longest message of a direct algorithm, in bytes.
+func (c *Call) longestMessage() int {
+	if c.Operation == OpReduceScatter {
+		return c.Recv.longest(c.Size)
+	}
+	return c.bytes()
+}
 
 func barrierDirect(s *Schedule, c *Call) {
 	s.inMailboxes(c)
@@ -85,32 +98,34 @@ func bcastDirect(s *Schedule, c *Call) {
 func allreduceDirect(s *Schedule, c *Call) {
 	s.inMailboxes(c)
 	n := c.bytes()
-	all, vector := s.vectors(c)
+	all, vector := s.vectors(c, n)
 	s.exchangeAll(c.Rank, c.Size, func(int) Span { return Span{Input, 0, n} }, vector)
-	s.combine(c, all, vector)
+	s.combine(c, Span{Output, 0, n}, Span{Input, 0, n}, all, vector)
 	s.round()
 }
 
 func reduceDirect(s *Schedule, c *Call) {
 	s.inMailboxes(c)
+	n := c.bytes()
 	if c.Rank != c.Root {
-		s.send(c.Root, Span{Input, 0, c.bytes()})
+		s.send(c.Root, Span{Input, 0, n})
 		s.round()
 		return
 	}
-	all, vector := s.vectors(c)
+	all, vector := s.vectors(c, n)
 	for peer := range c.Size {
 		if peer != c.Rank {
 			s.recv(peer, vector(peer))
 		}
 	}
-	s.combine(c, all, vector)
+	s.combine(c, Span{Output, 0, n}, Span{Input, 0, n}, all, vector)
 	s.round()
 }
 
-// vectors reserves room for the vectors of all other ranks, and for its own if all are combined at once.
-func (s *Schedule) vectors(c *Call) (all Span, vector func(rank int) Span) {
-	n, vectors := c.bytes(), c.Size-1
+// vectors reserves room for the vectors of all other ranks, of n bytes each, and for its own if all are
+// combined at once.
+func (s *Schedule) vectors(c *Call, n int) (all Span, vector func(rank int) Span) {
+	vectors := c.Size - 1
 	if c.InOrder {
 		vectors = c.Size
 	}
@@ -123,16 +138,15 @@ func (s *Schedule) vectors(c *Call) (all Span, vector func(rank int) Span) {
 	}
 }
 
-// combine leaves in Output what Input and the others' vectors come to, from the lowest rank on, one after
-// another: so it is the same to the last bit wherever it is done.
-func (s *Schedule) combine(c *Call, all Span, vector func(rank int) Span) {
-	result := Span{Output, 0, c.bytes()}
+// combine leaves in result what this rank's vector and the others' come to, from the lowest rank on, one
+// after another: so it is the same to the last bit wherever it is done.
+func (s *Schedule) combine(c *Call, result, own, all Span, vector func(rank int) Span) {
 	if c.InOrder {
-		s.copy(vector(c.Rank), Span{Input, 0, c.bytes()})
+		s.copy(vector(c.Rank), own)
 		s.combineAll(result, all)
 		return
 	}
-	s.copy(result, Span{Input, 0, c.bytes()})
+	s.copy(result, own)
 	for rank := 1; rank < c.Rank; rank++ {
 		s.reduce(vector(0), vector(rank), false)
 	}
@@ -142,6 +156,21 @@ func (s *Schedule) combine(c *Call, all Span, vector func(rank int) Span) {
 	for rank := c.Rank + 1; rank < c.Size; rank++ {
 		s.reduce(result, vector(rank), false)
 	}
+}
+
+func reduceScatterDirect(s *Schedule, c *Call) {
+	s.inMailboxes(c)
+	blocks := c.reduced()
+	block := func(rank int) Span { return blocks.span(Input, rank) }
+	own := block(c.Rank)
+	all, vector := s.vectors(c, own.Len)
+	output, result := s.blockOfResult(c, own.Len)
+	s.exchangeAll(c.Rank, c.Size, block, vector)
+	s.combine(c, result, own, all, vector)
+	if c.InPlace {
+		s.copy(output, result)
+	}
+	s.round()
 }
 
 func allgatherDirect(s *Schedule, c *Call) {

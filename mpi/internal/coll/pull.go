@@ -39,7 +39,10 @@ var pulling = map[Operation]algorithm{
 	OpBcast:     {pullName, pulls, bcastPull},
 	OpAllreduce: {pullName, pulls, allreducePull},
 	OpAllgather: {pullName, pulls, allgatherPull},
-	OpAlltoall:  {pullName, pulls, alltoallPull},
+	OpAlltoall:  {pullName, pullsOutsideOfPlace, alltoallPull},
+
+	OpReduceScatter:      {pullName, pulls, reduceScatterPull},
+	OpReduceScatterBlock: {pullName, pulls, reduceScatterPull},
 }
 
 // addPulling lists the pulling algorithm of an operation behind its others.
@@ -50,15 +53,26 @@ func (op *operation) addPulling(o Operation) {
 	}
 }
 
-func pulls(c *Call) bool { return c.Pull && !c.InPlace }
+func pulls(c *Call) bool { return c.Pull }
+
+func pullsOutsideOfPlace(c *Call) bool { return c.Pull && !c.InPlace }
 
 // suitsPull tells whether ranks that read each other's memory do best so. All ranks find the same.
 func suitsPull(c *Call) bool {
-	least := pullMin
-	if c.Operation == OpBcast {
-		least = pullBcastMin
+	if !c.Pull || suitsMessage(c) || suitsMessages(c) {
+		return false
 	}
-	return pulls(c) && c.bytes() >= least && c.Count >= c.Size && !suitsMessage(c) && !suitsMessages(c)
+	switch c.Operation {
+	case OpAlltoall:
+		if c.InPlace {
+			return false
+		}
+	case OpReduceScatter, OpReduceScatterBlock:
+		return c.reduced().before(c.Size) >= pullMin
+	case OpBcast:
+		return c.bytes() >= pullBcastMin && c.Count >= c.Size
+	}
+	return c.bytes() >= pullMin && c.Count >= c.Size
 }
 
 // suitsMessage tells whether one message does better than a Bcast that pulls.
@@ -81,11 +95,7 @@ func (s *Schedule) pull(peer int, dst, src Span) {
 }
 
 // publish lets peers read a span of a buffer.
-func (s *Schedule) publish(span Span) {
-	if span.Len > 0 {
-		s.steps = append(s.steps, Step{Kind: Publish, Src: span})
-	}
-}
+func (s *Schedule) publish(span Span) { s.steps = append(s.steps, Step{Kind: Publish, Src: span}) }
 
 // exposing begins a schedule in which peers read the buffers that are named.
 func (s *Schedule) exposing(buffers ...Buffer) {
@@ -173,7 +183,7 @@ func allreducePull(s *Schedule, c *Call) {
 	}
 	s.signalAll(c)
 	mine := share(Output, c.Rank)
-	s.combinePulled(c, mine)
+	s.combinePulled(c, mine, share(Input, c.Rank))
 	s.publish(mine)
 	s.round()
 
@@ -187,8 +197,34 @@ func allreducePull(s *Schedule, c *Call) {
 	s.round()
 }
 
-// combinePulled leaves in mine, a part of Output, what the same part of all ranks' Input comes to.
-func (s *Schedule) combinePulled(c *Call, mine Span) {
+// reduceScatterPull publishes all blocks but the one that this rank combines itself. In place the result
+// waits until the others have read what is where it goes.
+func reduceScatterPull(s *Schedule, c *Call) {
+	blocks := c.reduced()
+	mine := blocks.span(Input, c.Rank)
+	output, result := s.blockOfResult(c, mine.Len)
+	s.exposing(Input)
+	s.publishOthers(Span{Input, 0, blocks.before(c.Size)}, mine)
+	s.signalAll(c)
+	s.combinePulled(c, result, mine)
+	s.round()
+	s.signalAll(c)
+	if c.InPlace {
+		s.copy(output, result)
+	}
+	s.round()
+}
+
+// publishOthers begins a schedule with a copy of all but one part of Input for peers to read.
+func (s *Schedule) publishOthers(all, but Span) {
+	s.Late, s.Stages = 1<<Input, true
+	s.publish(all.part(0, but.Off))
+	s.publish(all.part(but.Off+but.Len, all.Len))
+	s.round()
+}
+
+// combinePulled leaves in mine what a part of all ranks' Input comes to.
+func (s *Schedule) combinePulled(c *Call, mine, part Span) {
 	atOnce := pullChunk
 	if c.InOrder {
 		atOnce /= c.Size
@@ -208,50 +244,48 @@ func (s *Schedule) combinePulled(c *Call, mine Span) {
 		to := min(at+chunk, mine.Len)
 		dst := mine.part(at, to)
 		if c.InOrder {
-			s.gatherPulled(c, dst, first.part(0, c.Size*(to-at)))
+			s.gatherPulled(c, dst, part.part(at, to), first.part(0, c.Size*(to-at)))
 		} else {
-			s.foldPulled(c, dst, first.part(0, to-at), next.part(0, to-at))
+			s.foldPulled(c, dst, part.part(at, to), first.part(0, to-at), next.part(0, to-at))
 		}
 	}
 }
 
-// gatherPulled has the parts of all ranks one after another, and combines them at once.
-func (s *Schedule) gatherPulled(c *Call, dst, all Span) {
-	own := Span{Input, dst.Off, dst.Len}
+// gatherPulled has the part of all ranks one after another, and combines them at once.
+func (s *Schedule) gatherPulled(c *Call, dst, part, all Span) {
 	for rank := range c.Size {
 		slot := all.part(rank*dst.Len, (rank+1)*dst.Len)
 		if rank == c.Rank {
-			s.copy(slot, own)
+			s.copy(slot, part)
 		} else {
-			s.pull(rank, slot, own)
+			s.pull(rank, slot, part)
 		}
 	}
 	s.combineAll(dst, all)
 }
 
-// foldPulled combines one part after another. An operator that is not commutative has its operands in rank
-// order.
-func (s *Schedule) foldPulled(c *Call, dst, first, next Span) {
-	own := Span{Input, dst.Off, dst.Len}
+// foldPulled combines the part of one rank after another. An operator that is not commutative has its
+// operands in rank order.
+func (s *Schedule) foldPulled(c *Call, dst, part, first, next Span) {
 	if c.Commutative || c.Rank == 0 {
-		s.copy(dst, own)
+		s.copy(dst, part)
 		for peer := range c.Size {
 			if peer != c.Rank {
-				s.pull(peer, first, own)
+				s.pull(peer, first, part)
 				s.reduce(dst, first, false)
 			}
 		}
 		return
 	}
-	s.pull(0, first, own)
+	s.pull(0, first, part)
 	for peer := 1; peer < c.Rank; peer++ {
-		s.pull(peer, next, own)
+		s.pull(peer, next, part)
 		s.reduce(first, next, false)
 	}
-	s.copy(dst, own)
+	s.copy(dst, part)
 	s.reduce(dst, first, true)
 	for peer := c.Rank + 1; peer < c.Size; peer++ {
-		s.pull(peer, next, own)
+		s.pull(peer, next, part)
 		s.reduce(dst, next, false)
 	}
 }
@@ -265,10 +299,7 @@ func allgatherPull(s *Schedule, c *Call) {
 func alltoallPull(s *Schedule, c *Call) {
 	own := Span{Input, c.Rank * c.bytes(), c.bytes()}
 	if s.exposingBlocks(c); s.Stages {
-		s.Late = 1 << Input
-		s.publish(Span{Input, 0, own.Off})
-		s.publish(Span{Input, own.Off + own.Len, c.Size*own.Len - own.Off - own.Len})
-		s.round()
+		s.publishOthers(Span{Input, 0, c.Size * own.Len}, own)
 	}
 	s.pullBlocks(c, own)
 }

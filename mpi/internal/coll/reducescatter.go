@@ -23,6 +23,16 @@ func (c *Call) reduced() Blocks {
 	return *c.Recv
 }
 
+// blockOfResult is where this rank's block of the result goes, and where it is combined: elsewhere if the
+// input lies there.
+func (s *Schedule) blockOfResult(c *Call, n int) (output, result Span) {
+	output = Span{Output, 0, n}
+	if c.InPlace {
+		return output, s.scratch(n)
+	}
+	return output, output
+}
+
 // reduceScatterDoubling combines everything everywhere.
 func reduceScatterDoubling(s *Schedule, rank, size int, blocks Blocks) {
 	total := blocks.before(size)

@@ -87,10 +87,11 @@ func (x trial) call(rank int) *Call {
 		}
 	case OpAllgatherv, OpReduceScatter:
 		c.Count, c.Recv = blocks.Counts[rank], blocks
+		c.InPlace = x.inPlace && x.operation == OpReduceScatter
 	case OpAlltoallv:
 		c.Send, c.Recv = x.exchanged(rank, false), x.exchanged(rank, true)
 		c.InPlace = x.inPlace
-	case OpAlltoall:
+	case OpAlltoall, OpReduceScatterBlock:
 		c.InPlace = x.inPlace
 	}
 	return c

@@ -16,7 +16,7 @@ var attr = transport.DeviceAttr{
 	MaxSegments: 16,
 	MaxInline:   1024,
 	MaxMessage:  1 << 30,
-	MaxQPDepth:  1 << 14,
+	MaxQPDepth:  1 << 12,
 	MaxReads:    64,
 	MaxPrivate:  256,
 	Handlers:    4,

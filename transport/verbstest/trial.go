@@ -282,7 +282,8 @@ func (t *trial) until(what string, cond func() bool, nodes ...*node) {
 func describe(nodes []*node) string {
 	text := ""
 	for _, n := range nodes {
-		text += fmt.Sprintf("\n  rank %d: completions %v", n.rank, n.wcs)
+		last := n.wcs[max(len(n.wcs)-10, 0):]
+		text += fmt.Sprintf("\n  rank %d: %d completions, the last %v", n.rank, len(n.wcs), last)
 		if n.qp != nil {
 			text += fmt.Sprintf(", %v, %v", n.qp.State(), n.qp.Err())
 		}

@@ -155,12 +155,13 @@ func (w *Window) Detach(at int, s *Canceller) error {
 	return a.deregister()
 }
 
-// memoryAt is the memory of this rank that an UPDATE is about, and the offset there.
+// memoryAt is the memory of this rank that an UPDATE is about, and the offset there. What Detach waits to take
+// out is attached still: who sends an UPDATE is one of its users.
 func (w *Window) memoryAt(position uint64) (mem []byte, offset uint64) {
 	if w.dynamic == nil {
 		return w.mem, position
 	}
-	if a := w.dynamic.find(position >> AttachedShift); a != nil && !a.leaving {
+	if a := w.dynamic.find(position >> AttachedShift); a != nil {
 		return a.mem, position & placeMask * uint64(w.typ.Size)
 	}
 	return nil, 0

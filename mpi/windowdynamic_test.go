@@ -364,6 +364,39 @@ var userGoesOn = body("user goes on", func(_ context.Context, world *mpi.Comm) e
 	return firstError(win.UnlockAll(), win.Free())
 })
 
+func TestPositionsThatNeverWere(t *testing.T) {
+	onFabrics(t, func(t *testing.T, fabric string) { ranks(t, 2, neverWere, fabric) })
+}
+
+// One goroutine puts to what is attached, while another asks for numbers that were never given, of which some
+// have the same place in the table. Each gets what it would get alone.
+var neverWere = body("positions that never were", func(_ context.Context, world *mpi.Comm) error {
+	win, err := mpi.WinCreateDynamic[int64](world)
+	if err != nil {
+		return err
+	}
+	mine, at, err := attachBoth(world, win, 1<<15)
+	if err := firstError(err, win.LockAll()); err != nil {
+		return err
+	}
+	other := 1 - world.Rank()
+	block, refused := make([]int64, len(mine[0])), make(chan error)
+	go func() {
+		var err error
+		for i := range 1000 {
+			at := at[other][i%2] + (1+i%3)<<(34+12)
+			err = firstError(err, wantError("Put to nothing", win.Put(block[:1], other, at), mpi.ErrRange))
+		}
+		refused <- err
+	}()
+	for i := range 200 {
+		for _, at := range at[other] {
+			err = firstError(err, win.Put(block[:len(block)-i], other, at), win.Flush(other))
+		}
+	}
+	return firstError(<-refused, err, win.UnlockAll(), mpi.Barrier(world), win.Free())
+})
+
 func TestManyAttachments(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric string) { ranks(t, 2, manyAttachments, fabric) })
 }

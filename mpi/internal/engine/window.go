@@ -155,7 +155,7 @@ func (w *Window) Join(self int, ranks []int, cards []WindowCard) {
 		w.typ.Locked = w.typ.Locked || cards[i].Unaligned != 0
 		t.conditions()
 		if w.dynamic != nil {
-			t.parts = &attachedParts{byEntry: map[uint64]*attachedPart{}}
+			t.parts = &attachedParts{byEntry: map[uint64][]*attachedPart{}}
 		}
 	}
 	t := &w.targets[self]

@@ -103,6 +103,16 @@ var windowOperators = body("window operators", func(_ context.Context, world *mp
 	if err != nil {
 		return err
 	}
+	read, read2 := make([]int64, 4), make([]int64, 4)
+	r, err := win.RgetAccumulate(nil, read2, other, 0, mpi.NoOp[int64]())
+	if err := firstError(err, win.GetAccumulate(nil, read, other, 0, mpi.NoOp[int64]())); err != nil {
+		return err
+	}
+	_, err = r.Wait()
+	if err := firstError(err, win.Flush(other), want("GetAccumulate", read[1], int64(math.MinInt64)),
+		want("RgetAccumulate", read2[1], int64(math.MinInt64))); err != nil {
+		return err
+	}
 	was, err := bytes.CompareAndSwap([3]byte{}, [3]byte{1, 2, 3}, other, 1)
 	was2, err2 := bytes.CompareAndSwap([3]byte{}, [3]byte{4, 5, 6}, other, 1)
 	return firstError(err, err2, bytes.UnlockAll(), win.UnlockAll(), mpi.Barrier(world),

@@ -360,7 +360,7 @@ func (p *attachedPart) leaveIfIdle() {
 	}
 	if p.control.Load() == nil {
 		p.w.e.mu.Lock()
-		idle := p.open == 0 && !p.written
+		idle := p.idle() && !p.written
 		p.w.e.mu.Unlock()
 		if !idle {
 			return

@@ -156,8 +156,8 @@ func (w *Window) Detach(at int, s *Canceller) error {
 	return a.deregister()
 }
 
-// memoryAt is the memory of this rank that an UPDATE is about, and the offset there. What Detach waits to take
-// out is attached still: who sends an UPDATE is one of its users.
+// memoryAt is the memory of this rank that an UPDATE is about, and the offset there. What Detach waits to
+// take out is attached still: who sends an UPDATE is one of its users.
 func (w *Window) memoryAt(position uint64) (mem []byte, offset uint64) {
 	if w.dynamic == nil {
 		return w.mem, position

@@ -37,9 +37,9 @@ func (s *selected) elements(size int) (at []int, step int) { return s.layout.Ele
 func (s *selected) isDistinct() bool { return s.distinct.Load() || s.lookDistinct() }
 
 func (s *selected) lookDistinct() bool {
-	distinct := s.layout.Twice() < 0
-	s.distinct.Store(distinct)
-	return distinct
+	_, twice := s.layout.Twice()
+	s.distinct.Store(!twice)
+	return !twice
 }
 
 // Strided selects count blocks of block elements. The first block begins at the beginning of data, and blocks
@@ -264,8 +264,9 @@ func (v View[T]) distinct() error {
 	if v.isDistinct() {
 		return nil
 	}
+	at, _ := v.selected.layout.Twice()
 	return fmt.Errorf("%w: the view has an element twice: %d elements from the first that it selects from",
-		ErrBuffer, v.selected.layout.Twice()/unitOf[T]())
+		ErrBuffer, at/unitOf[T]())
 }
 
 // pieces lists the memory of the elements, in order.

@@ -280,12 +280,16 @@ func refusedViews(world *mpi.Comm) error {
 			}
 		}
 	}
+	backwards := mpi.Strided(data, 5, 1, -2)
 	for _, twice := range []mpi.View[int]{mpi.Strided(data, 2, 3, 2), mpi.Strided(data, 2, 1, 0),
-		mpi.Indexed(data, []int{4, 2}, []int{1, 3})} {
-		_, irecv := mpi.IrecvView(world, twice, 0, 0)
-		_, recv := mpi.RecvView(world, twice, 0, 0)
-		if err := firstError(wantMisuse("IrecvView", irecv, mpi.ErrBuffer),
-			wantMisuse("RecvView", recv, mpi.ErrBuffer)); err != nil {
+		mpi.Indexed(data, []int{4, 2}, []int{1, 3}), backwards.Indexed([]int{3, 1, 3}, nil),
+		backwards.Strided(2, 3, 2)} {
+		_, err := mpi.IrecvView(world, twice, 0, 0)
+		if err := wantMisuse("IrecvView", err, mpi.ErrBuffer); err != nil {
+			return err
+		}
+		_, err = mpi.RecvView(world, twice, 0, 0)
+		if err := wantMisuse("RecvView", err, mpi.ErrBuffer); err != nil {
 			return err
 		}
 	}

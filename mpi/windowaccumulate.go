@@ -33,7 +33,7 @@ func (w *Win[T]) Accumulate(src []T, rank, at int, op Op[T]) error {
 }
 
 // GetAccumulate is Accumulate that also stores the previous elements in result (MPI 4.1, 12.3.4). result must
-// not be accessed before the epoch is closed, or Flush or FlushLocal has returned.
+// not be accessed before the epoch is closed, or Flush or FlushLocal has returned. With NoOp src may be nil.
 func (w *Win[T]) GetAccumulate(src, result []T, rank, at int, op Op[T]) error {
 	if len(src) == 0 && op.code() == rma.NoOp {
 		src = result // which say nothing

@@ -103,6 +103,16 @@ var windowOperators = body("window operators", func(_ context.Context, world *mp
 	if err != nil {
 		return err
 	}
+	read, read2 := make([]int64, 4), make([]int64, 4)
+	r, err := win.RgetAccumulate(nil, read2, other, 0, mpi.NoOp[int64]())
+	if err := firstError(err, win.GetAccumulate(nil, read, other, 0, mpi.NoOp[int64]())); err != nil {
+		return err
+	}
+	_, err = r.Wait()
+	if err := firstError(err, win.Flush(other), want("GetAccumulate", read[1], int64(math.MinInt64)),
+		want("RgetAccumulate", read2[1], int64(math.MinInt64))); err != nil {
+		return err
+	}
 	was, err := bytes.CompareAndSwap([3]byte{}, [3]byte{1, 2, 3}, other, 1)
 	was2, err2 := bytes.CompareAndSwap([3]byte{}, [3]byte{4, 5, 6}, other, 1)
 	return firstError(err, err2, bytes.UnlockAll(), win.UnlockAll(), mpi.Barrier(world),
@@ -142,4 +152,42 @@ var windowLocalAtomics = body("window local atomics", func(_ context.Context, wo
 	}
 	return firstError(win.UnlockAll(), mpi.Barrier(world), want("sum", win.Local()[0], int64(3*steps)),
 		win.Free())
+})
+
+func TestWindowLocalAtomicsOfAnyAddress(t *testing.T) {
+	onFabrics(t, func(t *testing.T, fabric string) { ranks(t, 2, localAtomicsOfAnyAddress, fabric) })
+}
+
+// The same for elements of 4 bytes that do not begin at a multiple of 8. Another goroutine of each rank calls.
+var localAtomicsOfAnyAddress = body("local atomics of any address", func(_ context.Context,
+	world *mpi.Comm) error {
+	const steps = 20_000
+	shared, err := mpi.Alloc[int32](2)
+	if err != nil {
+		return err
+	}
+	for _, mem := range [][]int32{shared, make([]int32, 2)} {
+		win, err := mpi.WinCreate(world, mem[1:])
+		if err := firstError(err, win.LockAll(), mpi.Barrier(world)); err != nil {
+			return err
+		}
+		over := make(chan error, 1)
+		go func() {
+			var err error
+			for range steps {
+				err = firstError(err, win.Accumulate([]int32{1}, 0, 0, mpi.Sum[int32]()),
+					win.Accumulate([]int32{1}, 1, 0, mpi.Sum[int32]()))
+			}
+			over <- firstError(err, win.FlushAll(), mpi.Barrier(world))
+		}()
+		added := int32(0)
+		for ; len(over) == 0; added++ {
+			atomic.AddInt32(&win.Local()[0], 1)
+		}
+		if err := firstError(<-over, want("what was added", win.Local()[0], added+2*steps), win.UnlockAll(),
+			win.Free()); err != nil {
+			return err
+		}
+	}
+	return nil
 })

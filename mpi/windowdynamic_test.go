@@ -309,6 +309,94 @@ var detachWaits = body("detach waits", func(_ context.Context, world *mpi.Comm) 
 	return firstError(win.UnlockAll(), win.Free())
 })
 
+func TestUserGoesOnWhileDetachWaits(t *testing.T) {
+	onFabrics(t, func(t *testing.T, fabric string) { ranks(t, 3, userGoesOn, fabric) })
+}
+
+// Rank 1 detaches memory of which rank 0 is a user. Until it flushes, all its operations there are carried
+// out, while rank 2 finds the memory gone.
+var userGoesOn = body("user goes on", func(_ context.Context, world *mpi.Comm) error {
+	win, err := mpi.WinCreateDynamic[int64](world)
+	if err != nil {
+		return err
+	}
+	mem, at := make([]int64, 100), make([]int, 1)
+	if world.Rank() == 1 {
+		at[0], err = win.Attach(mem)
+	}
+	if err := firstError(err, mpi.Bcast(world, at, 1), win.LockAll()); err != nil {
+		return err
+	}
+	switch world.Rank() {
+	case 0:
+		back := make([]int64, 80)
+		if err := firstError(win.Put([]int64{1}, 1, at[0]), mpi.Send(world, []int{0}, 1, 0)); err != nil {
+			return err
+		}
+		if _, err := mpi.Recv(world, []int{0}, 2, 0); err != nil { // Detach has been called
+			return err
+		}
+		was, err := win.FetchAndOp(5, 1, at[0]+1, mpi.Sum[int64]())
+		swapped, err2 := win.CompareAndSwap(5, 7, 1, at[0]+1)
+		if err := firstError(err, err2, want("FetchAndOp", was, 0), want("CompareAndSwap", swapped, 5),
+			win.Accumulate(make([]int64, 80), 1, at[0]+2, mpi.Max[int64]()),
+			win.GetAccumulate(make([]int64, 80), back, 1, at[0]+2, mpi.Replace[int64]()),
+			win.Put([]int64{3}, 1, at[0]+99), win.Flush(1)); err != nil {
+			return err
+		}
+	case 1:
+		if _, err := mpi.Recv(world, []int{0}, 0, 0); err != nil {
+			return err
+		}
+		if err := firstError(win.Detach(at[0]), want("what was put", mem[0], 1),
+			want("what was swapped", mem[1], 7), want("what was put later", mem[99], 3)); err != nil {
+			return err
+		}
+	case 2:
+		for err == nil {
+			err = firstError(win.Put([]int64{0}, 1, at[0]+98), win.Flush(1))
+		}
+		if err := firstError(wantError("Put after Detach", err, mpi.ErrRange),
+			mpi.Send(world, []int{0}, 0, 0)); err != nil {
+			return err
+		}
+	}
+	return firstError(win.UnlockAll(), win.Free())
+})
+
+func TestPositionsThatNeverWere(t *testing.T) {
+	onFabrics(t, func(t *testing.T, fabric string) { ranks(t, 2, neverWere, fabric) })
+}
+
+// One goroutine puts to what is attached, while another asks for numbers that were never given, of which some
+// have the same place in the table. Each gets what it would get alone.
+var neverWere = body("positions that never were", func(_ context.Context, world *mpi.Comm) error {
+	win, err := mpi.WinCreateDynamic[int64](world)
+	if err != nil {
+		return err
+	}
+	mine, at, err := attachBoth(world, win, 1<<15)
+	if err := firstError(err, win.LockAll()); err != nil {
+		return err
+	}
+	other := 1 - world.Rank()
+	block, refused := make([]int64, len(mine[0])), make(chan error)
+	go func() {
+		var err error
+		for i := range 1000 {
+			at := at[other][i%2] + (1+i%3)<<(34+12)
+			err = firstError(err, wantError("Put to nothing", win.Put(block[:1], other, at), mpi.ErrRange))
+		}
+		refused <- err
+	}()
+	for i := range 200 {
+		for _, at := range at[other] {
+			err = firstError(err, win.Put(block[:len(block)-i], other, at), win.Flush(other))
+		}
+	}
+	return firstError(<-refused, err, win.UnlockAll(), mpi.Barrier(world), win.Free())
+})
+
 func TestManyAttachments(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric string) { ranks(t, 2, manyAttachments, fabric) })
 }

@@ -2,6 +2,7 @@ package mpi
 
 import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
+	"github.com/weft-mpi/weft/mpi/internal/rma"
 )
 
 // Rput is Put with a request (MPI 4.1, 12.3.5). When the request is complete, src may be reused; the elements
@@ -52,6 +53,9 @@ func (w *Win[T]) Raccumulate(src []T, rank, at int, op Op[T]) (Request, error) {
 func (w *Win[T]) RgetAccumulate(src, result []T, rank, at int, op Op[T]) (Request, error) {
 	traced := traceOperation()
 	defer func() { traced.ended(w.base(), tracedRgetAccumulate, rank, len(result)) }()
+	if len(src) == 0 && op.code() == rma.NoOp {
+		src = result // which say nothing
+	}
 	if len(src) != len(result) {
 		return Request{}, w.base().fail("RgetAccumulate", rank, countsDiffer(len(src), len(result)))
 	}

@@ -111,8 +111,9 @@ func (w *Win[T]) putView(v View[T], rank int, at Place) error {
 	}
 	if err == nil && t != nil {
 		if at.selected != nil && !at.selected.isDistinct() {
+			element, _ := at.selected.layout.Twice()
 			err = fmt.Errorf("%w: the place has element %d of the part twice", ErrBuffer,
-				at.from+at.selected.layout.Twice()/w.elem)
+				at.from+element/w.elem)
 		}
 	}
 	taken := false

@@ -38,7 +38,7 @@ type Window struct {
 type WindowCard struct {
 	Bytes     uint64 // of its memory
 	Elem      uint64 // bytes of an element
-	Unaligned uint64 // 1: its memory is no place for atomics
+	Unaligned uint64 // 1: its memory is no place for atomics on elements
 	Failed    uint64 // 1: it has no part, and nobody gets a window
 	Dynamic   uint64 // 1: its memory is what it attaches
 	Fabrics   [maxWindowFabrics]windowKeys
@@ -56,7 +56,7 @@ type windowKeys struct {
 // windowRights are the rights of the others.
 const windowRights = transport.RemoteRead | transport.RemoteWrite | transport.RemoteAtomic
 
-// WindowAlignment is what the address of a window's memory is a multiple of, for atomics.
+// WindowAlignment is what the address of a window's memory is a multiple of, for Atomics.
 const WindowAlignment = 8
 
 // windows are the windows of a rank, and what they have posted.
@@ -102,7 +102,7 @@ func (e *Engine) newWindow(id uint32, mem []byte, typ rma.Type, dynamic *dynamic
 	if dynamic != nil {
 		card.Dynamic = 1
 	}
-	if !aligned(mem) {
+	if uintptr(unsafe.Pointer(unsafe.SliceData(mem)))%uintptr(typ.Size) != 0 {
 		card.Unaligned = 1
 	}
 	for i, f := range e.fabrics {
@@ -132,7 +132,7 @@ func (w *Window) register(f *fabric, mem []byte) (transport.Key, error) {
 	return mr.Key(), nil
 }
 
-// aligned tells whether memory is a place for atomics.
+// aligned tells whether memory is a place for Atomics.
 func aligned(mem []byte) bool {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(mem)))%WindowAlignment == 0
 }
@@ -155,7 +155,7 @@ func (w *Window) Join(self int, ranks []int, cards []WindowCard) {
 		w.typ.Locked = w.typ.Locked || cards[i].Unaligned != 0
 		t.conditions()
 		if w.dynamic != nil {
-			t.parts = &attachedParts{byEntry: map[uint64]*attachedPart{}}
+			t.parts = &attachedParts{byEntry: map[uint64][]*attachedPart{}}
 		}
 	}
 	t := &w.targets[self]

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -155,12 +156,13 @@ func (w *Window) Detach(at int, s *Canceller) error {
 	return a.deregister()
 }
 
-// memoryAt is the memory of this rank that an UPDATE is about, and the offset there.
+// memoryAt is the memory of this rank that an UPDATE is about, and the offset there. What Detach waits to
+// take out is attached still: who sends an UPDATE is one of its users.
 func (w *Window) memoryAt(position uint64) (mem []byte, offset uint64) {
 	if w.dynamic == nil {
 		return w.mem, position
 	}
-	if a := w.dynamic.find(position >> AttachedShift); a != nil && !a.leaving {
+	if a := w.dynamic.find(position >> AttachedShift); a != nil {
 		return a.mem, position & placeMask * uint64(w.typ.Size)
 	}
 	return nil, 0
@@ -174,10 +176,11 @@ func (t *Target) position(at int) uint64 {
 	return t.part.number<<AttachedShift + uint64(at/t.w.typ.Size)
 }
 
-// attachedParts are what this rank has found attached at another, or at itself.
+// attachedParts are what this rank has found attached at another, or at itself, and what it is asking for: a
+// program may ask for any number.
 type attachedParts struct {
 	mu      sync.Mutex
-	byEntry map[uint64]*attachedPart
+	byEntry map[uint64][]*attachedPart
 	used    []*attachedPart // of which this rank counts among the users
 }
 
@@ -217,25 +220,21 @@ func (t *Target) Hold(position int, s *Canceller) (*Target, error) {
 	return &p.Target, t.w.unlessGivenUp(s, p.hold, p.release)
 }
 
-// get gives the part of a number. One of another number at the same entry is detached: it was, before this
-// number was attached.
+// get gives the part of a number, of which nothing is known until hold has found it attached.
 func (a *attachedParts) get(base *Target, number uint64) *attachedPart {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	p := a.byEntry[number%attachedEntries]
-	if p == nil || p.number < number {
-		if p != nil {
-			_ = p.unmap() // the peer's memory does not depend on it
+	entry := number % attachedEntries
+	for _, p := range a.byEntry[entry] {
+		if p.number == number {
+			return p
 		}
-		p = &attachedPart{base: base, number: number}
-		p.w, p.rank, p.card, p.part = base.w, base.rank, base.card, p
-		p.conditions()
-		p.failure.Store(base.failure.Load())
-		a.byEntry[number%attachedEntries] = p
-	} else if p.number > number {
-		p = &attachedPart{base: base, number: number} // hold finds that it is detached
-		p.w, p.rank, p.part = base.w, base.rank, p
 	}
+	p := &attachedPart{base: base, number: number}
+	p.w, p.rank, p.card, p.part = base.w, base.rank, base.card, p
+	p.conditions()
+	p.failure.Store(base.failure.Load())
+	a.byEntry[entry] = append(a.byEntry[entry], p)
 	return p
 }
 
@@ -262,6 +261,8 @@ func (p *attachedPart) hold() error {
 		a := p.base.parts
 		a.mu.Lock()
 		a.used = append(a.used, p)
+		// what had the entry before is detached, and nobody uses it
+		a.drop(p.number%attachedEntries, func(other *attachedPart) bool { return other.number < p.number })
 		a.mu.Unlock()
 	}
 	p.calls++
@@ -272,9 +273,20 @@ func (p *attachedPart) hold() error {
 func (a *attachedParts) forget(p *attachedPart) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.byEntry[p.number%attachedEntries] == p {
-		delete(a.byEntry, p.number%attachedEntries)
+	a.drop(p.number%attachedEntries, func(other *attachedPart) bool { return other == p })
+}
+
+// drop forgets parts of an entry, which are detached. The mutex is held.
+func (a *attachedParts) drop(entry uint64, detached func(p *attachedPart) bool) {
+	left := slices.DeleteFunc(a.byEntry[entry], func(p *attachedPart) bool {
+		if !detached(p) {
+			return false
+		}
 		_ = p.unmap() // the peer's memory does not depend on it
+		return true
+	})
+	if a.byEntry[entry] = left; len(left) == 0 {
+		delete(a.byEntry, entry)
 	}
 }
 
@@ -348,7 +360,7 @@ func (p *attachedPart) leaveIfIdle() {
 	}
 	if p.control.Load() == nil {
 		p.w.e.mu.Lock()
-		idle := p.open == 0 && !p.written
+		idle := p.idle() && !p.written
 		p.w.e.mu.Unlock()
 		if !idle {
 			return
@@ -395,8 +407,10 @@ func (a *attachedParts) fail(cause *error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, p := range a.byEntry {
-		p.failure.CompareAndSwap(nil, cause)
+	for _, parts := range a.byEntry {
+		for _, p := range parts {
+			p.failure.CompareAndSwap(nil, cause)
+		}
 	}
 }
 
@@ -407,8 +421,10 @@ func (a *attachedParts) unmapAll() (err error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, p := range a.byEntry {
-		err = errors.Join(err, p.unmap())
+	for _, parts := range a.byEntry {
+		for _, p := range parts {
+			err = errors.Join(err, p.unmap())
+		}
 	}
 	a.byEntry, a.used = nil, nil
 	return err

@@ -24,6 +24,10 @@ type oneSided struct {
 	index      int
 	generation uint32  // steps with every use
 	target     *Target // nil in a free entry
+	serial     uint64  // among the target's
+	awaited    bool    // a flush waits for this and all that the target has before it
+	before     *oneSided
+	after      *oneSided
 	peer       *peer
 	mr         transport.MR // of the caller's buffer; nil where the slot serves
 	into       []byte       // the caller's buffer for what is read into the slot
@@ -108,15 +112,49 @@ func (t *Target) newOperation(p *peer, s *Canceller) (*oneSided, error) {
 	table.free = o.next
 	o.target, o.peer = t, p
 	o.wr.ID, o.wr.Flags = o.id(), transport.FlagSignaled
-	t.open++
+	t.link(o)
 	p.oneSided++
 	return o, nil
 }
 
+// link makes an operation the newest of the target's.
+func (t *Target) link(o *oneSided) {
+	t.begun++
+	o.serial, o.before, o.after = t.begun, t.newest, nil
+	if t.newest != nil {
+		t.newest.after = o
+	} else {
+		t.oldest = o
+	}
+	t.newest = o
+}
+
+// unlink takes an operation out of the target's. A flush that waits for it goes on when it was the oldest.
+func (t *Target) unlink(o *oneSided) {
+	if o.before != nil {
+		o.before.after = o.after
+		o.before.awaited = o.before.awaited || o.awaited
+	} else {
+		t.oldest = o.after
+		if o.awaited {
+			t.w.e.waiters.wakeProbes()
+		}
+	}
+	if o.after != nil {
+		o.after.before = o.before
+	} else {
+		t.newest = o.before
+	}
+	o.before, o.after, o.awaited = nil, nil, false
+}
+
+// idle tells whether no operation is under way.
+func (t *Target) idle() bool { return t.oldest == nil }
+
 // drop takes back an operation that was not posted, or is over.
 func (t *Target) drop(o *oneSided) {
 	if o.target != nil {
-		t.open--
+		t.unlink(o)
 		o.peer.oneSided--
 	}
 	table := &o.peer.fabric.oneSided
@@ -182,12 +220,12 @@ func (w *windows) complete(o *oneSided, err error) {
 	p, kept := o.peer, o.kept
 	if kept {
 		o.err, o.done, o.target = err, true, nil
-		t.open--
+		t.unlink(o)
 		p.oneSided--
 	} else {
 		t.drop(o)
 	}
-	if kept || t.open == 0 || p.oneSided == maxOneSided/2 {
+	if kept || p.oneSided == maxOneSided/2 {
 		w.e.waiters.wakeProbes()
 	}
 }

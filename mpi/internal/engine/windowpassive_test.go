@@ -64,7 +64,7 @@ func complete(e *Engine, t *Target, within time.Duration) bool {
 	for began := time.Now(); time.Since(began) < within; time.Sleep(time.Millisecond) {
 		e.mu.Lock()
 		e.progress.poll()
-		over := t.open == 0
+		over := t.idle()
 		e.mu.Unlock()
 		if over {
 			return true

@@ -32,11 +32,13 @@ type Target struct {
 	// The engine's lock guards what follows.
 	keys    *windowKeys // in the fabric of the peer; nil before it was reached
 	unmaps  []func() error
-	open    int   // operations that are posted and not complete
-	broken  error // of an accumulate that the target has refused; for the next Flush
-	written bool  // a Write was posted after the last Read that confirms
+	oldest  *oneSided // of the operations that are posted and not complete, in the order of their serials
+	newest  *oneSided
+	begun   uint64 // the newest serial
+	broken  error  // of an accumulate that the target has refused; for the next Flush
+	written bool   // a Write was posted after the last Read that confirms
 
-	quiet, reached, hasRoom func() bool // conditions to wait for
+	reached, hasRoom func() bool // conditions to wait for
 
 	parts *attachedParts // of a dynamic window; nil otherwise
 	part  *attachedPart  // whose memory this is; nil for the part of a window that is not dynamic
@@ -44,7 +46,6 @@ type Target struct {
 
 // conditions sets what is waited for.
 func (t *Target) conditions() {
-	t.quiet = func() bool { return t.open == 0 || t.unusable() != nil }
 	t.reached = func() bool { return t.unusable() != nil || t.w.e.peer(t.rank).state == peerOpen }
 	t.hasRoom = func() bool { return t.unusable() != nil || t.w.e.peer(t.rank).oneSided < maxOneSided }
 }
@@ -321,9 +322,14 @@ func (t *Target) flush(placed bool, s *Canceller) error {
 			err = t.confirm(p, s)
 		}
 	}
-	if err == nil && t.open > 0 {
+	if err == nil && !t.idle() {
+		// what other goroutines begin meanwhile is not waited for
+		last := t.newest.serial
+		t.newest.awaited = true
 		e.mu.Unlock()
-		err = e.waiters.waitUnless(s, t.quiet)
+		err = e.waiters.waitUnless(s, func() bool {
+			return t.idle() || t.oldest.serial > last || t.unusable() != nil
+		})
 		e.mu.Lock()
 	}
 	if err == nil {

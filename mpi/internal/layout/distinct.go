@@ -7,24 +7,29 @@ import (
 	"sync"
 )
 
-// Twice gives an offset in memory that the layout has twice; -1 if there is none.
-func (l *Layout) Twice() int {
+// Twice gives an offset in memory that the layout has twice, if there is one. Offsets can be negative.
+func (l *Layout) Twice() (at int, twice bool) {
 	if l.more == nil && max(l.stride, -l.stride) >= l.block { // most columns
-		return -1
+		return 0, false
 	}
 	return l.twice()
 }
 
-func (l *Layout) twice() int {
+func (l *Layout) twice() (int, bool) {
 	if m := l.more; !l.Apart() || m != nil && m.of == nil && m.list != nil && m.list.ascending {
-		return -1
+		return 0, false
 	}
-	at, of := l.twiceHere(), l.of()
-	if at >= 0 && of != nil {
+	at, twice := l.twiceHere()
+	of := l.of()
+	if of == nil {
+		return at, twice
+	}
+	if twice {
 		at, _ = of.Span(at)
+		return at, true
 	}
-	if at >= 0 || of == nil || of.Twice() < 0 {
-		return at
+	if _, twice := of.Twice(); !twice {
+		return 0, false
 	}
 	// What l selects from has bytes twice. Whether both are selected is seen in memory alone.
 	var all []interval
@@ -38,24 +43,22 @@ func (l *Layout) twice() int {
 
 type interval struct{ from, to int }
 
-// overlap gives where two intervals overlap, or -1. It sorts them.
-func overlap(all []interval) int {
+// overlap gives where two intervals overlap, if any do. It sorts them.
+func overlap(all []interval) (at int, found bool) {
 	slices.SortFunc(all, func(a, b interval) int { return cmp.Compare(a.from, b.from) })
 	for i := 1; i < len(all); i++ {
 		if all[i].from < all[i-1].to {
-			return all[i].from
+			return all[i].from, true
 		}
 	}
-	return -1
+	return 0, false
 }
 
 // twiceHere is Twice in what l selects from.
-func (l *Layout) twiceHere() int {
+func (l *Layout) twiceHere() (int, bool) {
 	if p := l.list(); p != nil {
-		if e := p.twiceInList(); e >= 0 {
-			return l.start + e*p.step
-		}
-		return -1
+		e, twice := p.twiceInList()
+		return l.start + e*p.step, twice
 	}
 	// Of all that is made without a list only blocks that are longer than their distance overlap; and where
 	// selections are joined (Of), dimensions that stay within the block of another.
@@ -66,11 +69,11 @@ func (l *Layout) twiceHere() int {
 			continue
 		}
 		if i == len(dims)-1 || d.stride == 0 {
-			return l.start
+			return l.start + max(d.stride, 0), true
 		}
 	}
 	if l.sorted(dims) {
-		return -1
+		return 0, false
 	}
 	var all []interval
 	for position := 0; position < l.n; {
@@ -105,11 +108,11 @@ const (
 
 var seenSets = sync.Pool{New: func() any { return new(seen) }}
 
-// twiceInList gives an element that ranges of a list share; -1 if there is none. For a list within a few
+// twiceInList gives an element that ranges of a list share, if there is one. For a list within a few
 // stretches of memory one look for each is enough; others are sorted.
-func (l *list) twiceInList() int {
+func (l *list) twiceInList() (int, bool) {
 	if l.ascending {
-		return -1
+		return 0, false
 	}
 	low, high := math.MaxInt, 0
 	for i, from := range l.at {
@@ -129,7 +132,7 @@ func (l *list) twiceInList() int {
 	return overlap(all)
 }
 
-func (l *list) twiceInStretches(low, high int) int {
+func (l *list) twiceInStretches(low, high int) (int, bool) {
 	set := seenSets.Get().(*seen)
 	defer seenSets.Put(set)
 	for first := low; first < high; first += seenElements {
@@ -139,11 +142,11 @@ func (l *list) twiceInStretches(low, high int) int {
 			for e := max(from, first); e < to; e++ {
 				word, bit := &set[(e-first)/64], uint64(1)<<((e-first)%64)
 				if *word&bit != 0 {
-					return e
+					return e, true
 				}
 				*word |= bit
 			}
 		}
 	}
-	return -1
+	return 0, false
 }

@@ -86,6 +86,11 @@ func subOrder(shape, start, extent []int) (order []int) {
 // nested makes a selection of selections, and the list of its elements in memory.
 func nested(r *rand.Rand, total, size int) (Layout, []int) {
 	l, order := random(r, total, size)
+	return nestedIn(r, l, order, size)
+}
+
+// nestedIn makes selections of a layout, whose elements are listed, or leaves it.
+func nestedIn(r *rand.Rand, l Layout, order []int, size int) (Layout, []int) {
 	for r.IntN(3) > 0 && len(order) > 0 {
 		inner, places := random(r, len(order), size)
 		l = inner.Of(&l)
@@ -106,18 +111,57 @@ func TestRows(t *testing.T) {
 		l, order := nested(r, 1+r.IntN(150), 8)
 		start, block, stride, ok := l.Rows()
 		if !ok {
-			require.True(t, l.more != nil || l.Twice() >= 0)
+			require.True(t, l.more != nil || hasTwice(&l))
 			rows[0]++
 			continue
 		}
 		rows[1]++
 		again := Layout{}
 		again.SetRows(l.Bytes(), int32(block), int32(stride))
-		require.Negative(t, again.Twice())
+		require.False(t, hasTwice(&again))
 		again.start = start
 		require.Equal(t, l, again, order)
 	}
 	require.Greater(t, min(rows[0], rows[1]), 500)
+}
+
+func hasTwice(l *Layout) bool {
+	_, twice := l.Twice()
+	return twice
+}
+
+// Selections from rows that go backwards from where their memory begins, as those of a view do, tell whether
+// they have an element twice.
+func TestTwiceBeforeTheBeginning(t *testing.T) {
+	const size = 8
+	r := rand.New(rand.NewPCG(19, 9))
+	var found [2]int
+	for round := range 5000 {
+		count, block := 2+r.IntN(10), 1+r.IntN(4)
+		var rows Layout
+		rows.SetRows(count*block*size, int32(block*size), int32(-size*(block+r.IntN(4))))
+		order := make([]int, count*block)
+		for i := range order {
+			order[i] = i
+		}
+		l, order := nestedIn(r, rows, order, size)
+		twice := len(slices.Compact(slices.Sorted(slices.Values(order)))) < len(order)
+		at, is := l.Twice()
+		require.Equal(t, twice, is, "round %d: %v", round, order)
+		if !twice {
+			found[0]++
+			continue
+		}
+		found[1]++
+		times := 0
+		for position := 0; position < l.Bytes(); position += size {
+			if from, _ := l.Span(position); from == at {
+				times++
+			}
+		}
+		require.Greater(t, times, 1, "round %d: %d of %v", round, at, order)
+	}
+	require.Greater(t, min(found[0], found[1]), 100)
 }
 
 // Selections of selections copy what a plain list of elements names, in pieces of any length; and they tell
@@ -149,7 +193,7 @@ func TestAgainstLists(t *testing.T) {
 		if twice {
 			overlapping++
 		}
-		require.Equal(t, twice, l.Twice() >= 0, "round %d: %v", round, order)
+		require.Equal(t, twice, hasTwice(&l), "round %d: %v", round, order)
 		if !twice && len(flat) > 0 {
 			checkScatter(t, r, &l, mem, order, size)
 		}
@@ -252,7 +296,7 @@ func TestBeyond4GiB(t *testing.T) {
 		for i, e := range c.order {
 			require.Equal(t, uint64(i+500), *word(e), name)
 		}
-		require.Negative(t, c.l.Twice(), name)
+		require.False(t, hasTwice(&c.l), name)
 	}
 }
 
@@ -308,7 +352,7 @@ func TestAllocations(t *testing.T) {
 		require.Zero(t, testing.AllocsPerRun(100, func() {
 			c.Gather(0, flat)
 			c.Scatter(0, flat)
-			if l.Twice() >= 0 {
+			if hasTwice(l) {
 				t.Fatal("twice")
 			}
 		}))

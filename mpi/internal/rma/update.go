@@ -14,7 +14,7 @@ import (
 type Type struct {
 	Kind Kind
 	Size int // bytes of an element
-	// Locked says that the lock serves in any case: memory of some rank is not aligned.
+	// Locked says that the lock serves in any case: in memory of some rank elements are not aligned.
 	Locked bool
 	// Apply has the operators on elements that are no words, inout = inout op in; nil for what there is not.
 	Apply [Codes]func(inout, in []byte)

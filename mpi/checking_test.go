@@ -285,6 +285,18 @@ var wrongs = map[string]wrong{
 		buf := ints(5)
 		return mpi.Allgather(c, buf[3:], buf[:4])
 	}},
+	"two calls whose blocks overlap": {"overlapping buffers", func(c *mpi.Comm, r int) error {
+		buf := ints(7)
+		a, err := mpi.Iallgatherv(c, ints(2), buf, []int{2, 2}, []int{0, 4})
+		b, err2 := mpi.Iallgatherv(c, ints(1), buf, []int{1, 1}, []int{5, 6})
+		return firstError(err, err2, mpi.Waitall([]mpi.Request{a, b}))
+	}},
+	"a block changed in Ialltoallv": {"buffer changed", func(c *mpi.Comm, r int) error {
+		buf := ints(6)
+		a, err := mpi.Ialltoallv(c, buf, []int{2, 2}, []int{0, 4}, ints(4), []int{2, 2}, nil)
+		buf[5] = 1
+		return wait(a, err)
+	}},
 	"a buffer changed while it is sent": {"buffer changed", func(c *mpi.Comm, r int) error {
 		buf := ints(1 << 16)
 		a, err := mpi.Isend(c, buf, 1-r, 1)
@@ -471,6 +483,38 @@ func TestChecking_OfACommunicatorThatIsFreed(t *testing.T) {
 		require.NoError(t, r.Failure, r.Err)
 		require.NotContains(t, r.Err, "could not be compared")
 	})
+}
+
+// between has calls use the blocks of one array while what lies between is used otherwise.
+var between = body("between blocks", func(_ context.Context, c *mpi.Comm) error {
+	counts, even, odd, all := []int{2, 2}, []int{0, 4}, []int{2, 6}, ints(8)
+	a, err := mpi.Igatherv(c, ints(2), all, counts, even, 0)
+	b, err2 := mpi.Igatherv(c, ints(2), all, counts, odd, 0)
+	if err := firstError(err, err2, mpi.Waitall([]mpi.Request{a, b})); err != nil {
+		return err
+	}
+	a, err = mpi.Ialltoallv(c, ints(4), counts, nil, all, counts, even)
+	b, err2 = mpi.Iallgatherv(c, ints(2), all, counts, odd)
+	if err := firstError(err, err2, mpi.Waitall([]mpi.Request{a, b})); err != nil {
+		return err
+	}
+	a, err = mpi.Iscatterv(c, all, counts, even, ints(2), 0)
+	all[2], all[7] = 1, 1
+	if err := wait(a, err); err != nil {
+		return err
+	}
+	// without displacements they end before the end of the array
+	a, err = mpi.Iallgatherv(c, ints(2), all, counts, nil)
+	all[4] = 1
+	b, err2 = mpi.IreduceScatter(c, ints(4), all[4:], counts, mpi.Sum[int64]())
+	return firstError(err, err2, mpi.Waitall([]mpi.Request{a, b}))
+})
+
+// Memory between the blocks of a call is not the call's: nothing is reported.
+func TestChecking_BetweenBlocks(t *testing.T) {
+	r := launch(t, 2, between, "WEFT_CHECK=1")
+	require.NoError(t, r.Failure, r.Err)
+	require.NotContains(t, r.Err, "check:")
 }
 
 var errorsInRing = body("one differs", func(_ context.Context, world *mpi.Comm) error {

@@ -2,6 +2,7 @@ package mpi_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -515,6 +516,52 @@ func TestChecking_BetweenBlocks(t *testing.T) {
 	r := launch(t, 2, between, "WEFT_CHECK=1")
 	require.NoError(t, r.Failure, r.Err)
 	require.NotContains(t, r.Err, "check:")
+}
+
+// Calls that consist of others. Each is wrong once at each of two ranks, in a line of its own.
+var composed = body("composed calls", func(_ context.Context, c *mpi.Comm) error {
+	peer := 1 - c.Rank()
+	views := []mpi.View[int64]{mpi.Strided(ints(4), 2, 1, 2), mpi.Strided(ints(4), 2, 1, 2)}
+	other := slices.Clone(views)
+	other[peer] = mpi.Strided(ints(4), 1, 1, 2)
+	first, second := [][]byte{make([]byte, 2)}, [][]byte{make([]byte, 1)}
+	sent, err := mpi.IsendVec(c, first, peer, 3)
+	if err != nil {
+		return err
+	}
+	for _, err := range []error{
+		ignoring(mpi.Sendrecv(c, ints(2), peer, 0, ints(1), peer, 0)),
+		ignoring(mpi.SendrecvView(c, views[0], peer, 0, other[peer], peer, 0)),
+		ignoring(mpi.RecvVec(c, second, peer, 3)),
+		mpi.AlltoallView(c, views, other),
+		mpi.SendValue(c, "", 7, 0),
+		ignoring3(mpi.RecvValue[string](c, 7, 0)),
+		ignoring(mpi.AllreduceValue(c, int64(1), mpi.Op[int64]{})),
+	} {
+		if err == nil {
+			return errors.New("a wrong call has not failed")
+		}
+	}
+	return wait(sent, nil)
+})
+
+func ignoring[T any](_ T, err error) error { return err }
+
+func ignoring3[T, U any](_ T, _ U, err error) error { return err }
+
+// A mistake is reported once, by the name of the call that the program makes.
+func TestChecking_CallsThatConsistOfOthers(t *testing.T) {
+	r := launch(t, 2, composed, "WEFT_CHECK=1")
+	require.Error(t, r.Failure)
+	for rank := range 2 {
+		var calls []string
+		for _, m := range regexp.MustCompile(fmt.Sprintf(`weft: check: rank %d: .*: mpi: (\w+)`, rank)).
+			FindAllStringSubmatch(r.Err, -1) {
+			calls = append(calls, m[1])
+		}
+		require.Equal(t, []string{"Sendrecv", "SendrecvView", "RecvVec", "AlltoallView", "SendValue",
+			"RecvValue", "AllreduceValue"}, calls, r.Err)
+	}
 }
 
 var errorsInRing = body("one differs", func(_ context.Context, world *mpi.Comm) error {

@@ -72,7 +72,11 @@ func packedAlltoall[T any](c *Comm, in, out []View[T]) error {
 	}
 	sent, scounts := pack(in)
 	received, rcounts := pack(out)
-	if err := Alltoallv(c, sent, scounts, nil, received, rcounts, nil); err != nil {
+	a := alltoallv(c, sent, scounts, nil, received, rcounts, nil)
+	if a.err != nil {
+		return a.err
+	}
+	if err := a.carryOut(); err != nil {
 		return err
 	}
 	for i := range out {

@@ -420,12 +420,12 @@ func (a *collectiveCall) operation(at *check.Site) check.Operation {
 	case within(out, in):
 		out = nil
 	}
-	if len(in) > 0 {
-		o.Reads = [][]byte{in}
+	received := a.call.Recv
+	if a.call.Operation == coll.OpReduceScatter {
+		received = nil // its blocks are those of the input
 	}
-	if len(out) > 0 {
-		o.Writes = [][]byte{out}
-	}
+	// what lies between blocks may belong to another call, or change
+	o.Reads, o.Writes = a.call.Send.Parts(in), received.Parts(out)
 	return o
 }
 

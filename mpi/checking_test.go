@@ -2,6 +2,7 @@ package mpi_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -285,6 +286,18 @@ var wrongs = map[string]wrong{
 		buf := ints(5)
 		return mpi.Allgather(c, buf[3:], buf[:4])
 	}},
+	"two calls whose blocks overlap": {"overlapping buffers", func(c *mpi.Comm, r int) error {
+		buf := ints(7)
+		a, err := mpi.Iallgatherv(c, ints(2), buf, []int{2, 2}, []int{0, 4})
+		b, err2 := mpi.Iallgatherv(c, ints(1), buf, []int{1, 1}, []int{5, 6})
+		return firstError(err, err2, mpi.Waitall([]mpi.Request{a, b}))
+	}},
+	"a block changed in Ialltoallv": {"buffer changed", func(c *mpi.Comm, r int) error {
+		buf := ints(6)
+		a, err := mpi.Ialltoallv(c, buf, []int{2, 2}, []int{0, 4}, ints(4), []int{2, 2}, nil)
+		buf[5] = 1
+		return wait(a, err)
+	}},
 	"a buffer changed while it is sent": {"buffer changed", func(c *mpi.Comm, r int) error {
 		buf := ints(1 << 16)
 		a, err := mpi.Isend(c, buf, 1-r, 1)
@@ -471,6 +484,84 @@ func TestChecking_OfACommunicatorThatIsFreed(t *testing.T) {
 		require.NoError(t, r.Failure, r.Err)
 		require.NotContains(t, r.Err, "could not be compared")
 	})
+}
+
+// between has calls use the blocks of one array while what lies between is used otherwise.
+var between = body("between blocks", func(_ context.Context, c *mpi.Comm) error {
+	counts, even, odd, all := []int{2, 2}, []int{0, 4}, []int{2, 6}, ints(8)
+	a, err := mpi.Igatherv(c, ints(2), all, counts, even, 0)
+	b, err2 := mpi.Igatherv(c, ints(2), all, counts, odd, 0)
+	if err := firstError(err, err2, mpi.Waitall([]mpi.Request{a, b})); err != nil {
+		return err
+	}
+	a, err = mpi.Ialltoallv(c, ints(4), counts, nil, all, counts, even)
+	b, err2 = mpi.Iallgatherv(c, ints(2), all, counts, odd)
+	if err := firstError(err, err2, mpi.Waitall([]mpi.Request{a, b})); err != nil {
+		return err
+	}
+	a, err = mpi.Iscatterv(c, all, counts, even, ints(2), 0)
+	all[2], all[7] = 1, 1
+	if err := wait(a, err); err != nil {
+		return err
+	}
+	// without displacements they end before the end of the array
+	a, err = mpi.Iallgatherv(c, ints(2), all, counts, nil)
+	all[4] = 1
+	b, err2 = mpi.IreduceScatter(c, ints(4), all[4:], counts, mpi.Sum[int64]())
+	return firstError(err, err2, mpi.Waitall([]mpi.Request{a, b}))
+})
+
+// Memory between the blocks of a call is not the call's: nothing is reported.
+func TestChecking_BetweenBlocks(t *testing.T) {
+	r := launch(t, 2, between, "WEFT_CHECK=1")
+	require.NoError(t, r.Failure, r.Err)
+	require.NotContains(t, r.Err, "check:")
+}
+
+// Calls that consist of others. Each is wrong once at each of two ranks, in a line of its own.
+var composed = body("composed calls", func(_ context.Context, c *mpi.Comm) error {
+	peer := 1 - c.Rank()
+	views := []mpi.View[int64]{mpi.Strided(ints(4), 2, 1, 2), mpi.Strided(ints(4), 2, 1, 2)}
+	other := slices.Clone(views)
+	other[peer] = mpi.Strided(ints(4), 1, 1, 2)
+	first, second := [][]byte{make([]byte, 2)}, [][]byte{make([]byte, 1)}
+	sent, err := mpi.IsendVec(c, first, peer, 3)
+	if err != nil {
+		return err
+	}
+	for _, err := range []error{
+		ignoring(mpi.Sendrecv(c, ints(2), peer, 0, ints(1), peer, 0)),
+		ignoring(mpi.SendrecvView(c, views[0], peer, 0, other[peer], peer, 0)),
+		ignoring(mpi.RecvVec(c, second, peer, 3)),
+		mpi.AlltoallView(c, views, other),
+		mpi.SendValue(c, "", 7, 0),
+		ignoring3(mpi.RecvValue[string](c, 7, 0)),
+		ignoring(mpi.AllreduceValue(c, int64(1), mpi.Op[int64]{})),
+	} {
+		if err == nil {
+			return errors.New("a wrong call has not failed")
+		}
+	}
+	return wait(sent, nil)
+})
+
+func ignoring[T any](_ T, err error) error { return err }
+
+func ignoring3[T, U any](_ T, _ U, err error) error { return err }
+
+// A mistake is reported once, by the name of the call that the program makes.
+func TestChecking_CallsThatConsistOfOthers(t *testing.T) {
+	r := launch(t, 2, composed, "WEFT_CHECK=1")
+	require.Error(t, r.Failure)
+	for rank := range 2 {
+		var calls []string
+		for _, m := range regexp.MustCompile(fmt.Sprintf(`weft: check: rank %d: .*: mpi: (\w+)`, rank)).
+			FindAllStringSubmatch(r.Err, -1) {
+			calls = append(calls, m[1])
+		}
+		require.Equal(t, []string{"Sendrecv", "SendrecvView", "RecvVec", "AlltoallView", "SendValue",
+			"RecvValue", "AllreduceValue"}, calls, r.Err)
+	}
 }
 
 var errorsInRing = body("one differs", func(_ context.Context, world *mpi.Comm) error {

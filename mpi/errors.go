@@ -91,7 +91,7 @@ func (c *Comm) fail(op string, peer, tag int, err error) error {
 		return nil
 	}
 	f := &Error{Op: op, Peer: peer, Tag: tag, Err: err}
-	var inner *Error
+	var inner *Error // of a call that this one consists of
 	if errors.As(err, &inner) {
 		f.Err = inner.Err
 		if peer == NoPeer {
@@ -112,7 +112,9 @@ func (c *Comm) fail(op string, peer, tag int, err error) error {
 		}
 	}
 	f.findPeer(c)
-	c.checker.failed(f)
+	if inner == nil || inner.Comm == "" { // else it has been reported
+		c.checker.failed(f)
+	}
 	return f
 }
 

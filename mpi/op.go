@@ -48,7 +48,8 @@ func onBytes[T any](f func(inout, in []T)) func(inout, in []byte) {
 }
 
 func elements[T any](b []byte) []T {
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/sizeOf[T]())
+	size := max(sizeOf[T](), 1) // AllreduceValue carries values without bytes, too
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/size)
 }
 
 // predefinedKey names a predefined operator on a type.

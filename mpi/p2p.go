@@ -72,8 +72,8 @@ func Sendrecv[T, U any](c *Comm, sbuf []T, dst, stag int, rbuf []U, src, rtag in
 		r.abandon() // nothing will answer it
 		return Status{}, serr
 	}
-	st, err := r.Wait()
-	if _, serr := s.Wait(); err == nil && serr != nil {
+	st, err := r.wait("Sendrecv")
+	if _, serr := s.wait("Sendrecv"); err == nil && serr != nil {
 		return st, c.fail("Sendrecv", dst, stag, serr)
 	}
 	if err != nil {

@@ -103,7 +103,7 @@ func recvView[T any](c *Comm, v View[T], src, tag int) (Status, error) {
 			if err != nil {
 				return Status{}, err
 			}
-			return r.Wait()
+			return r.wait("RecvView")
 		}
 	}
 	var own layout.Layout
@@ -198,7 +198,7 @@ func SendrecvView[T, U any](c *Comm, send View[T], dst, stag int, recv View[U], 
 		r.abandon() // nothing will answer it
 		return Status{}, c.fail("SendrecvView", dst, stag, err)
 	}
-	st, err := r.Wait()
+	st, err := r.wait("SendrecvView")
 	return st, c.fail("SendrecvView", src, rtag, err)
 }
 

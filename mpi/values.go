@@ -35,7 +35,12 @@ func SendValue[T any](c *Comm, v T, dst, tag int) error {
 // ProcNull it returns the zero value.
 func RecvValue[T any](c *Comm, src, tag int) (T, Status, error) {
 	var v T
-	m, st, err := Mprobe(c, src, tag)
+	var m Message
+	var st Status
+	err := c.checkRecv(src, tag)
+	if err == nil {
+		m, st, err = Mprobe(c, src, tag)
+	}
 	if err != nil || st.Source == ProcNull {
 		return v, st, c.fail("RecvValue", src, tag, err)
 	}

@@ -79,6 +79,10 @@ var values = body("values", func(_ context.Context, world *mpi.Comm) error {
 	if err := firstError(err, want("sum", sum, 2.5*float64(size))); err != nil {
 		return err
 	}
+	none, err := mpi.AllreduceValue(world, struct{}{}, mpi.NewOp(func(_, _ []struct{}) {}, true))
+	if err := firstError(err, want("value without bytes", none, struct{}{})); err != nil {
+		return err
+	}
 	nothing, st, err := mpi.RecvValue[string](world, mpi.ProcNull, 0)
 	if err := firstError(err, want("value of ProcNull", nothing, ""),
 		want("source", st.Source, mpi.ProcNull)); err != nil {

@@ -10,7 +10,7 @@ func SendVec(c *Comm, vec [][]byte, dst, tag int) error {
 	if err != nil {
 		return err
 	}
-	_, err = r.Wait()
+	_, err = r.wait("SendVec")
 	return c.fail("SendVec", dst, tag, err)
 }
 
@@ -22,7 +22,7 @@ func RecvVec(c *Comm, vec [][]byte, src, tag int) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	st, err := r.Wait()
+	st, err := r.wait("RecvVec")
 	return st, c.fail("RecvVec", src, tag, err)
 }
 

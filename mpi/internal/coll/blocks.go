@@ -50,6 +50,36 @@ func (b Blocks) span(buf Buffer, rank int) Span {
 	return Span{buf, b.Displs[rank] * b.ElemSize, b.bytes(rank)}
 }
 
+// Parts are the parts of a buffer that the blocks take up. Without Counts they take up all of it.
+func (b *Blocks) Parts(buf []byte) (parts [][]byte) {
+	switch {
+	case len(buf) == 0:
+		return nil
+	case b == nil || b.Counts == nil:
+		return [][]byte{buf}
+	case b.Displs == nil:
+		if n := b.before(len(b.Counts)); n > 0 {
+			parts = append(parts, buf[:n])
+		}
+		return parts
+	}
+	end := 0 // of the latest part
+	for rank := range b.Counts {
+		s := b.span(Output, rank)
+		switch {
+		case s.Len == 0:
+			continue
+		case len(parts) > 0 && s.Off == end: // it goes on
+			last := &parts[len(parts)-1]
+			*last = buf[end-len(*last) : end+s.Len]
+		default:
+			parts = append(parts, buf[s.Off:][:s.Len])
+		}
+		end = s.Off + s.Len
+	}
+	return parts
+}
+
 // longest is the length of the longest block.
 func (b Blocks) longest(size int) (n int) {
 	for rank := range size {

@@ -409,6 +409,8 @@ func TestFinalize_EndsTheReceiveOfAnotherGoroutine(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric string) {
 		for range 5 {
 			ranks(t, 2, finalizeDuringReceive, fabric)
+			// with messages that Finalize sends
+			ranks(t, 2, finalizeDuringReceive, fabric, "WEFT_CHECK=1")
 		}
 	})
 }

@@ -18,6 +18,7 @@ type progressEngine struct {
 	e        *Engine
 	queues   cqSet
 	deferred []*peer // peers with work that only a later pass can do
+	draining bool    // Drain waits, for what any pass may bring about
 
 	wcs [32]transport.WC
 	qps [32]transport.QPN
@@ -47,6 +48,9 @@ func (g *progressEngine) poll() bool {
 	busy = g.e.collectives.leave(outer) || busy
 	if len(g.e.collectives.owing) > 0 {
 		g.e.collectives.acknowledgeOwed()
+	}
+	if g.draining && g.drained() {
+		g.e.waiters.wakeProbes()
 	}
 	return busy
 }

@@ -14,10 +14,12 @@ import (
 func (e *Engine) Drain() error {
 	e.mu.Lock()
 	e.unexpected.discardAll()
+	e.progress.draining = true
 	e.mu.Unlock()
 	e.waiters.waitUntil(0, nil, func() bool { return e.stopped != nil || e.progress.drained() })
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.progress.draining = false
 	return e.stopped
 }
 

@@ -210,13 +210,16 @@ func (t *Target) Hold(position int, s *Canceller) (*Target, error) {
 	if s == nil || t.control.Load() != nil {
 		return &p.Target, p.hold()
 	}
-	p.mu.Lock()
-	if p.user {
-		p.calls++
+	if p.mu.TryLock() { // else another goroutine may be waiting for the target
+		user := p.user
+		if user {
+			p.calls++
+		}
 		p.mu.Unlock()
-		return &p.Target, nil
+		if user {
+			return &p.Target, nil
+		}
 	}
-	p.mu.Unlock()
 	return &p.Target, t.w.unlessGivenUp(s, p.hold, p.release)
 }
 

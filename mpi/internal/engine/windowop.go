@@ -157,6 +157,9 @@ func (t *Target) drop(o *oneSided) {
 		t.unlink(o)
 		o.peer.oneSided--
 	}
+	if o.request != nil { // which was not told, as nothing was posted
+		o.request.openTransfers--
+	}
 	table := &o.peer.fabric.oneSided
 	if o.mr != nil {
 		o.err = cmp.Or(o.err, o.mr.Deregister())
@@ -212,6 +215,7 @@ func (w *windows) complete(o *oneSided, err error) {
 		o.mr = nil
 	}
 	if r := o.request; r != nil {
+		o.request = nil
 		r.err = cmp.Or(r.err, err)
 		if r.openTransfers--; r.openTransfers == 0 {
 			w.e.requests.complete(r, r.err)

@@ -401,19 +401,18 @@ func (t *Target) confirm(p *peer, s *Canceller) error {
 		t.drop(o)
 		return nil
 	}
-	t.written = false
 	o.local[0] = transport.SGE{MR: o.chunk.mr, Offset: o.slot(), Length: wordBytes}
 	o.remote[0] = transport.Segment{Key: t.keys.Control, Length: wordBytes}
 	o.wr.Op = transport.OpRead
-	if err = t.postOperation(p, o, s); err != nil {
-		t.written = true
+	if err = t.postOperation(p, o, s); err == nil {
+		t.written = false // not before: it may be given up, and others rely on it
 	}
 	return err
 }
 
-// postOperation posts an operation, which is gone if that fails.
+// postOperation posts an operation, which is gone if that fails. The lock is left while there is no room.
 func (t *Target) postOperation(p *peer, o *oneSided, s *Canceller) error {
-	e := t.w.e
+	e, generation := t.w.e, o.generation
 	for {
 		err := p.ch.QP().PostSend(&o.wr)
 		if err == nil {
@@ -428,10 +427,10 @@ func (t *Target) postOperation(p *peer, o *oneSided, s *Canceller) error {
 		runtime.Gosched()
 		e.mu.Lock()
 		if err := t.unusable(); err != nil {
-			if o.kept {
+			if o.generation == generation { // else the failure has ended it, and it may serve another
 				t.drop(o)
 			}
-			return err // the failure has ended the operation
+			return err
 		}
 		if err := s.Err(); err != nil {
 			t.drop(o)

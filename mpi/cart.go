@@ -3,6 +3,8 @@ package mpi
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 )
@@ -28,7 +30,7 @@ func (c *Comm) Cart(dims []int, periodic []bool, reorder bool) (*Cart, error) {
 	if err != nil {
 		return nil, c.failColl("Cart", err)
 	}
-	s := c.newCompoundCall()
+	s := c.newComparedCall(noRoot, gridText(dims, periodic, reorder))
 	order := make([]int, product(dims)) // the rank at each place of the grid
 	for i := range order {
 		order[i] = i
@@ -60,6 +62,24 @@ func (c *Comm) checkGrid(dims []int, periodic []bool) error {
 		size *= d
 	}
 	return nil
+}
+
+// gridText describes a grid, such as "4 x 2 periodic, reordered".
+func gridText(dims []int, periodic []bool, reorder bool) string {
+	var text strings.Builder
+	for i, d := range dims {
+		if i > 0 {
+			text.WriteString(" x ")
+		}
+		text.WriteString(strconv.Itoa(d))
+		if periodic[i] {
+			text.WriteString(" periodic")
+		}
+	}
+	if reorder {
+		text.WriteString(", reordered")
+	}
+	return text.String()
 }
 
 func product(dims []int) int {

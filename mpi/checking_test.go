@@ -150,6 +150,10 @@ var wrongs = map[string]wrong{
 		_, err := mpi.BcastValue(c, "a", r)
 		return err
 	}},
+	"grid of Cart": {"different arguments", func(c *mpi.Comm, r int) error {
+		_, err := c.Cart([]int{1, 2}, []bool{false, r == 1}, false)
+		return err
+	}},
 	// Operators.
 	"operator of Allreduce": {"different operator", func(c *mpi.Comm, r int) error {
 		op := mpi.Sum[int64]()

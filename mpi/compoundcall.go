@@ -26,18 +26,18 @@ type compoundCall struct {
 }
 
 // newCompoundCall begins a call that is collective over the communicator.
-func (c *Comm) newCompoundCall() *compoundCall {
-	return &compoundCall{comm: c, context: c.context + collective, tag: c.nextTag(), rank: c.rank,
-		err: c.compareCompound(noRoot)}
-}
+func (c *Comm) newCompoundCall() *compoundCall { return c.newComparedCall(noRoot, "") }
 
 // noRoot stands for the root of a call that has none.
 const noRoot = -1
 
 // newRootedCall is newCompoundCall for a call with a root.
-func (c *Comm) newRootedCall(root int) *compoundCall {
+func (c *Comm) newRootedCall(root int) *compoundCall { return c.newComparedCall(root, "") }
+
+// newComparedCall is newCompoundCall for a call with arguments that are the same at all ranks, in words.
+func (c *Comm) newComparedCall(root int, arguments string) *compoundCall {
 	return &compoundCall{comm: c, context: c.context + collective, tag: c.nextTag(), rank: c.rank,
-		err: c.compareCompound(root)}
+		err: c.compareCompound(root, arguments)}
 }
 
 // newGroupCompoundCall begins a call that is collective over some ranks of the communicator, in this order.

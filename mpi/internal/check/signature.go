@@ -6,7 +6,7 @@ import (
 )
 
 // SignatureSize is the length of an encoded Signature.
-const SignatureSize = 192
+const SignatureSize = 256
 
 // Signature is what a rank has called, as far as all ranks have to call alike.
 type Signature struct {
@@ -19,6 +19,7 @@ type Signature struct {
 	Layout    uint32
 	Element   string // name of the type
 	Operator  string
+	Arguments string // other arguments that all ranks pass alike, in words
 	InPlace   bool
 	Line      string
 }
@@ -34,11 +35,12 @@ const (
 )
 
 const (
-	formAt     = 25
-	nameAt     = 32
-	elementAt  = 64
-	operatorAt = 96
-	lineAt     = 136
+	formAt      = 25
+	nameAt      = 32
+	elementAt   = 64
+	operatorAt  = 96
+	lineAt      = 136
+	argumentsAt = 192
 )
 
 // Put encodes a signature.
@@ -56,7 +58,8 @@ func (s *Signature) Put(b *[SignatureSize]byte) {
 	putText(b[nameAt:elementAt], s.Name)
 	putText(b[elementAt:operatorAt], s.Element)
 	putText(b[operatorAt:lineAt], s.Operator)
-	putText(b[lineAt:], s.Line)
+	putText(b[lineAt:argumentsAt], s.Line)
+	putText(b[argumentsAt:], s.Arguments)
 }
 
 // ParseSignature decodes one.
@@ -67,7 +70,8 @@ func ParseSignature(b *[SignatureSize]byte) Signature {
 		Root: int(w.Uint64(b[8:])), Bytes: int(w.Uint64(b[16:])), InPlace: b[24] != 0,
 		Form: Form(b[formAt]),
 		Name: text(b[nameAt:elementAt]), Element: text(b[elementAt:operatorAt]),
-		Operator: text(b[operatorAt:lineAt]), Line: text(b[lineAt:]),
+		Operator: text(b[operatorAt:lineAt]), Line: text(b[lineAt:argumentsAt]),
+		Arguments: text(b[argumentsAt:]),
 	}
 }
 
@@ -107,6 +111,8 @@ func (s *Signature) Differ(t *Signature) (class, what string) {
 		return "different operator", s.Operator + " and " + t.Operator
 	case s.Bytes >= 0 && t.Bytes >= 0 && s.Bytes != t.Bytes:
 		return "different count", fmt.Sprintf("%d and %d bytes", s.Bytes, t.Bytes)
+	case s.Arguments != t.Arguments:
+		return "different arguments", s.Arguments + " and " + t.Arguments
 	case s.InPlace != t.InPlace:
 		return "InPlace not at all ranks", ""
 	}

@@ -309,7 +309,8 @@ func newWorld(ctx context.Context, o *options, wire *wireup.Job) (_ *Comm, err e
 
 // enter publishes the addresses of this rank's engine, and connects the engine with what the job tells of its
 // ranks.
-func (j *job) enter(ctx context.Context, e *engine.Engine, fabrics []engine.Fabric, set setting.Values) error {
+func (j *job) enter(ctx context.Context, e *engine.Engine, fabrics []engine.Fabric,
+	set setting.Values) error {
 	if err := j.wire.Publish(ctx, card(e, fabrics)); err != nil {
 		return err
 	}

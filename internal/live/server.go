@@ -215,9 +215,6 @@ func (s *Server) Publish(j *Job) error {
 	return nil
 }
 
-// Path is where the socket lies.
-func (s *Server) Path() string { return s.path }
-
 // Close ends the service, and removes the socket and, after the last job, its folder.
 func (s *Server) Close() {
 	if s == nil {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"syscall"
-	"time"
 
 	"github.com/weft-mpi/weft/internal/topology"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
@@ -55,7 +54,7 @@ func (s *Supervisor) suspect(id, by int) {
 
 // countCasualties finds at the end of a job what it has lost. If no rank has come to its end, the first
 // failure is the job's.
-func (s *Supervisor) countCasualties(now time.Time) {
+func (s *Supervisor) countCasualties() {
 	if len(s.casualties) == 0 || s.cause != nil || s.root.best != nil || s.notStarted != nil {
 		return
 	}

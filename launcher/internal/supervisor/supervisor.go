@@ -435,7 +435,7 @@ func (s *Supervisor) checkOver(now time.Time) {
 			return
 		}
 	}
-	s.countCasualties(now)
+	s.countCasualties()
 	// Nothing better than what is known can turn up.
 	if s.cause == nil && s.notStarted == nil && s.root.best != nil {
 		s.commit(now)

@@ -108,6 +108,8 @@ type acceptor struct {
 	f *fabric
 }
 
+var _ transport.Acceptor = (*acceptor)(nil)
+
 // Prepare makes the channel to a peer that has proved who it is, once, and describes it.
 func (a *acceptor) Prepare(rank uint32) (transport.QPConfig, []byte, error) {
 	e, f := a.e, a.f

@@ -300,20 +300,20 @@ func compareAndSwap(win *mpi.Win[int64]) error {
 
 // oneSided are the benchmarks of windows.
 var oneSided = []*Benchmark{
-	{Name: "put_latency", Short: "time of a Put and its synchronisation", title: "MPI_Put Latency",
+	{Name: "put_latency", Short: "time of a Put and its synchronisation", title: "Put Latency",
 		spec: pingPong, measureSize: oneSidedLatency(putting)},
-	{Name: "get_latency", Short: "time of a Get and its synchronisation", title: "MPI_Get Latency",
+	{Name: "get_latency", Short: "time of a Get and its synchronisation", title: "Get Latency",
 		spec: pingPong, measureSize: oneSidedLatency(getting)},
-	{Name: "put_bw", Short: "bandwidth of Puts, with a window of them under way", title: "MPI_Put Bandwidth",
+	{Name: "put_bw", Short: "bandwidth of Puts, with a window of them under way", title: "Put Bandwidth",
 		spec: stream, measureSize: oneSidedBandwidth(putting)},
-	{Name: "get_bw", Short: "bandwidth of Gets, with a window of them under way", title: "MPI_Get Bandwidth",
+	{Name: "get_bw", Short: "bandwidth of Gets, with a window of them under way", title: "Get Bandwidth",
 		spec: stream, measureSize: oneSidedBandwidth(getting)},
 	{Name: "acc_latency", Short: "time of an Accumulate and its synchronisation",
-		title: "MPI_Accumulate Latency", spec: accumulation, measureSize: oneSidedLatency(accumulating)},
+		title: "Accumulate Latency", spec: accumulation, measureSize: oneSidedLatency(accumulating)},
 	{Name: "fop_latency", Short: "time of a FetchAndOp and its synchronisation",
-		title: "MPI_Fetch_and_op Latency", spec: oneWord, runAll: wordLatency(fetchAndOp)},
+		title: "Fetch_and_op Latency", spec: oneWord, runAll: wordLatency(fetchAndOp)},
 	{Name: "cas_latency", Short: "time of a CompareAndSwap and its synchronisation",
-		title: "MPI_Compare_and_swap Latency", spec: oneWord, runAll: wordLatency(compareAndSwap)},
+		title: "Compare_and_swap Latency", spec: oneWord, runAll: wordLatency(compareAndSwap)},
 }
 
 func init() {

@@ -121,11 +121,7 @@ func (r *request) bufferLen() int {
 	if r.view != nil {
 		return r.view.bytes()
 	}
-	n := 0
-	for _, e := range r.vec {
-		n += len(e)
-	}
-	return n
+	return bytesIn(r.vec)
 }
 
 // copyIn copies bytes to an offset of the user's buffer, as many as there is room for.

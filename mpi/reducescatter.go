@@ -39,7 +39,7 @@ func reduceScatter[T any](c *Comm, in, out []T, counts []int, op Op[T]) (a colle
 			counts[a.call.Rank])
 	}
 	buffers(&a, in, out)
-	a.disjoint()
+	a.refuseOverlap()
 	return a
 }
 
@@ -75,6 +75,6 @@ func reduceScatterBlock[T any](c *Comm, in, out []T, op Op[T]) (a collectiveCall
 	}
 	a.call.Count = block
 	buffers(&a, in, out)
-	a.disjoint()
+	a.refuseOverlap()
 	return a
 }

@@ -117,8 +117,8 @@ func (w *Win[T]) putView(v View[T], rank int, at Place) error {
 		}
 	}
 	taken := false
-	if err == nil && t != nil && v.apart() && at.together() {
-		taken, err = t.PutView(here, v.base(), offset+at.begins(), w.via.canceller)
+	if err == nil && t != nil && v.scattered() && at.contiguous() {
+		taken, err = t.PutView(here, v.base(), offset+at.offset(), w.via.canceller)
 	}
 	if err == nil && t != nil && !taken {
 		m := newWindowView(t, offset, here, v.base(), at)
@@ -156,8 +156,8 @@ func (w *Win[T]) getView(v View[T], rank int, at Place) error {
 		err = v.distinct()
 	}
 	taken := false
-	if err == nil && t != nil && v.apart() && at.together() {
-		taken, err = t.GetView(here, v.base(), offset+at.begins(), w.via.canceller)
+	if err == nil && t != nil && v.scattered() && at.contiguous() {
+		taken, err = t.GetView(here, v.base(), offset+at.offset(), w.via.canceller)
 	}
 	if err == nil && t != nil && !taken {
 		m := newWindowView(t, offset, here, v.base(), at)
@@ -169,11 +169,11 @@ func (w *Win[T]) getView(v View[T], rank int, at Place) error {
 	return w.base().fail("GetView", rank, err)
 }
 
-// together tells whether the elements are contiguous.
-func (p Place) together() bool { return p.selected == nil || !p.selected.layout.Apart() }
+// contiguous tells whether the elements are contiguous.
+func (p Place) contiguous() bool { return p.selected == nil || !p.selected.layout.Scattered() }
 
-// begins is how many bytes after the first element of the place the contiguous elements begin.
-func (p Place) begins() int {
+// offset is how many bytes after the first element of the place the contiguous elements begin.
+func (p Place) offset() int {
 	if p.selected == nil {
 		return 0
 	}
@@ -217,7 +217,7 @@ func (w *window) viewTarget(wrong error, n, rank int, at Place) (t *engine.Targe
 }
 
 // windowView moves bytes of a layout here to or from those of a layout of a part. It has memory for pieces
-// that lie together at neither end, or not here; some of them are under way at once.
+// that are contiguous at neither end, or not here; some of them are under way at once.
 type windowView struct {
 	t          *engine.Target
 	offset     int // of what the place selects from
@@ -268,7 +268,7 @@ func (m *windowView) put(s *engine.Canceller) error {
 		offset, n := m.at.Span(done)
 		here, lies := m.span(done)
 		var err error
-		if lies >= min(n, pieceBytes) { // what lies together here needs no copy
+		if lies >= min(n, pieceBytes) { // what is contiguous here needs no copy
 			n = min(n, lies)
 			err = m.t.Put(here[:n], m.offset+offset, s)
 		} else if err = m.end(m.next, false, s); err == nil {
@@ -343,7 +343,7 @@ func (m *windowView) endAll(got bool, s *engine.Canceller) (err error) {
 	return err
 }
 
-// span is the bytes here from a position on that lie together.
+// span is the bytes here from a position on that are contiguous.
 func (m *windowView) span(at int) ([]byte, int) {
 	offset, n := m.here.Layout.Span(at)
 	return unsafe.Slice((*byte)(unsafe.Add(m.here.Memory, offset)), n), n

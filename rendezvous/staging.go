@@ -4,18 +4,18 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// A message whose bytes do not lie together at its sender is announced without a key: Source.Key is 0. Its
+// A message whose bytes are not contiguous at its sender is announced without a key: Source.Key is 0. Its
 // receiver grants memory of its own for one piece after the other, whatever it does with other messages; the
 // sender gathers each piece into memory of its own and writes it, or straight into what was granted, where
-// that is mapped. A message that is not to lie together at its receiver is moved in the same pieces, by Reads
-// or by grants, and scattered out of that memory. So neither end has more than two pieces of a message beside
-// the user's memory (docs/adr/0051).
+// that is mapped. A message whose bytes are not contiguous at its receiver is moved in the same pieces, by
+// Reads or by grants, and scattered out of that memory. So neither end has more than two pieces of a message
+// beside the user's memory (docs/adr/0051).
 //
 // Where regions may be of views (transport.ViewRegistrar), all that is left to the provider: such messages
 // are announced with a key, and read, as others are.
 //
 // Where peers copy at once what they have the key of, a message that is no longer than a stage is gathered
-// when it is announced, and read there as one that lies together, if a stage is free for it.
+// when it is announced, and read there as one that is contiguous, if a stage is free for it.
 const (
 	StagePiece  = 32 << 10
 	stagePieces = 2

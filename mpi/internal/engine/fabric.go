@@ -35,7 +35,7 @@ type fabric struct {
 	endpoint   transport.Endpoint
 	eagerLimit int
 	reads      int                     // of one QP under way at once
-	views      transport.ViewRegistrar // nil where bytes of a work request have to lie together
+	views      transport.ViewRegistrar // nil where bytes of a work request have to be contiguous
 
 	oneSided oneSidedTable
 	sender   *rendezvous.Sender

@@ -78,7 +78,7 @@ type operation struct {
 	status        Status
 	vec           [][]byte    // the user's buffer, in one piece or several
 	one           [1][]byte   // vec of a buffer in one piece
-	view          *viewBuffer // in place of vec, a buffer that does not lie together
+	view          *viewBuffer // in place of vec, a buffer that is not contiguous
 	err           error
 	rank          int // world rank of the destination; for a receive, of the source or AnySource
 	received      int // a receive: bytes of its message that have come, or are being fetched

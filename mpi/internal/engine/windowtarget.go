@@ -168,7 +168,7 @@ func (t *Target) Get(dst []byte, at int, s *Canceller) error {
 	return t.move(transport.OpRead, dst, at, nil, s)
 }
 
-// PutView is Put of the bytes of a layout of some memory, which do not lie together there. It takes them only
+// PutView is Put of the bytes of a layout of some memory, which are not contiguous there. It takes them only
 // where the way to the target, which has been reached, does that.
 func (t *Target) PutView(l *layout.Layout, mem unsafe.Pointer, at int, s *Canceller) (taken bool, err error) {
 	return t.moveView(transport.OpWrite, l, mem, at, s)

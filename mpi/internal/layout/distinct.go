@@ -16,7 +16,7 @@ func (l *Layout) Twice() int {
 }
 
 func (l *Layout) twice() int {
-	if m := l.more; !l.Apart() || m != nil && m.of == nil && m.list != nil && m.list.ascending {
+	if m := l.more; !l.Scattered() || m != nil && m.of == nil && m.list != nil && m.list.ascending {
 		return -1
 	}
 	at, of := l.twiceHere(), l.of()

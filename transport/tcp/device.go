@@ -29,14 +29,14 @@ type Options struct {
 
 	// Lanes is how many connections carry a queue pair, if the peer's device allows as many; 0 and 1: one.
 	// Where there is more than one, the loss of one is none of the peer: the others take over what it
-	// carried, and it is made anew.
+	// carried, and it is re-established.
 	Lanes int
 
 	// Interfaces are local addresses over which lanes are spread, in turn, at most three; the device listens
 	// on them too. Empty: on and from the address of the connection alone.
 	Interfaces []netip.Addr
 
-	// Reconnect keeps a queue pair of one lane alive too: a lost connection is made anew.
+	// Reconnect keeps a queue pair of one lane alive too: a lost connection is re-established.
 	Reconnect bool
 
 	reportBurst int // how many refused connections are reported in a period; 0: as cm.Limiter says

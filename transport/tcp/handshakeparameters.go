@@ -27,7 +27,7 @@ type agreement struct {
 	peerRecv int
 	lanes    int              // the smaller of both wishes
 	checksum bool             // either side wishes it
-	keeps    bool             // both can have lanes, or a connection that is made anew
+	keeps    bool             // both can have lanes, or a connection that is re-established
 	listens  []netip.AddrPort // where the peer's lanes can be made to
 }
 

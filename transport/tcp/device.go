@@ -27,9 +27,9 @@ type Options struct {
 	Checksum Checksum
 	Log      *slog.Logger // for what belongs to no call; nothing is logged without
 
-	// Lanes is how many connections carry a queue pair, if the peer's device allows as many; 0 and 1: one.
-	// Where there is more than one, the loss of one is none of the peer: the others take over what it
-	// carried, and it is re-established.
+	// Lanes is the number of connections of a queue pair, if the peer's device allows as many; 0 means 1. If
+	// there are several, the loss of one is not the loss of the peer: the others resend what it carried, and
+	// it is re-established.
 	Lanes int
 
 	// Interfaces are local addresses over which lanes are spread, in turn, at most three; the device listens

@@ -13,14 +13,14 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Target is one rank's part of a window, as this rank reaches it.
+// Target is this rank's access to one rank's part of a window.
 type Target struct {
 	w    *Window
 	rank int // in the world
 	card WindowCard
 
-	// Where the part is in this process; nil where it is not mapped. They are stored once, until the window
-	// is freed.
+	// The addresses of the part and its control block in this process; nil if they are not mapped. They are
+	// set once, and valid until the window is freed.
 	base    atomic.Pointer[byte]
 	control atomic.Pointer[byte]
 
@@ -29,7 +29,7 @@ type Target struct {
 	leading sync.Mutex // held by the goroutine whose Put or Get uses the claims of the part
 	leader  sharedcopy.Leader
 
-	// The engine's lock guards what follows.
+	// The engine's lock guards the following fields.
 	keys    *windowKeys // in the fabric of the peer; nil before it was reached
 	unmaps  []func() error
 	open    int   // operations that are posted and not complete
@@ -42,7 +42,7 @@ type Target struct {
 	part  *attachedPart  // whose memory this is; nil for the part of a window that is not dynamic
 }
 
-// conditions sets what is waited for.
+// conditions sets the conditions that calls wait for.
 func (t *Target) conditions() {
 	t.quiet = func() bool { return t.open == 0 || t.unusable() != nil }
 	t.reached = func() bool { return t.unusable() != nil || t.w.e.peer(t.rank).state == peerOpen }
@@ -56,7 +56,7 @@ const maxOneSided = 128
 // Bytes is the size of the part.
 func (t *Target) Bytes() int { return int(t.card.Bytes) }
 
-// Base is where the part is in this process, nil where it is not mapped, or not yet.
+// Base is the address of the part in this process; nil if it is not mapped, or not yet.
 func (t *Target) Base() unsafe.Pointer { return unsafe.Pointer(t.base.Load()) }
 
 // Mapped tells whether the part, once reached, is in this process.

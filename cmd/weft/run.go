@@ -348,7 +348,7 @@ func (o *jobOptions) job() (launcher.Job, error) {
 	case "abort":
 		job.AbortStuck = true
 	default:
-		return job, fmt.Errorf("--stuck-action %q: it is report or abort", o.stuckAction)
+		return job, fmt.Errorf("--stuck-action %q: must be report or abort", o.stuckAction)
 	}
 	if err := o.check(); err != nil {
 		return job, err

@@ -211,5 +211,6 @@ func (d *connections) selectFabric(rank int) (*fabric, string, error) {
 			return f, addr, nil
 		}
 	}
-	return nil, "", fmt.Errorf("%w: none of our fabrics reaches rank %d", transport.ErrInvalid, rank)
+	return nil, "", fmt.Errorf("%w: no fabric of this rank reaches rank %d; see WEFT_FABRIC",
+		transport.ErrInvalid, rank)
 }

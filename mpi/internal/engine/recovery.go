@@ -450,7 +450,7 @@ func (v *recovery) step(communicator uint32, p *peer, m *agree.Message) error {
 	v.post(communicator, a, out)
 	if a.table.Excluded() {
 		// Under the engine's pass: the caller looks at the peer's state afterwards.
-		v.e.fail(fmt.Errorf("%w: rank %d goes on as if this rank had failed%s", ErrAborted, p.rank,
+		v.e.fail(fmt.Errorf("%w: rank %d considers this rank failed%s", ErrAborted, p.rank,
 			v.e.failures.text()))
 		return nil
 	}

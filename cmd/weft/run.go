@@ -382,11 +382,19 @@ func (o *jobOptions) job() (launcher.Job, error) {
 	if err := o.hosts(&job); err != nil {
 		return job, err
 	}
+	settings, err := o.settings()
+	job.Env = append(job.Env, settings...)
+	return job, err
+}
+
+// settings are the settings of the ranks that options stand for, as NAME=VALUE.
+func (o *jobOptions) settings() (env []string, err error) {
+	set := func(s *setting.Setting, value string) { env = append(env, s.Name+"="+value) }
 	if o.fabric != "" {
 		if err := fabrics.Check(o.fabric); err != nil {
-			return job, fmt.Errorf("--fabric: %w", err)
+			return nil, fmt.Errorf("--fabric: %w", err)
 		}
-		job.Env = append(job.Env, setting.Fabric.Name+"="+o.fabric)
+		set(setting.Fabric, o.fabric)
 	}
 	if o.phases != "" {
 		phases, err := channel.ParsePhases(o.phases)
@@ -394,26 +402,26 @@ func (o *jobOptions) job() (launcher.Job, error) {
 			err = channel.Config{Phases: phases}.Check()
 		}
 		if err != nil {
-			return job, fmt.Errorf("--phases %s: %w", o.phases, err)
+			return nil, fmt.Errorf("--phases %s: %w", o.phases, err)
 		}
-		job.Env = append(job.Env, setting.Phases.Name+"="+o.phases)
+		set(setting.Phases, o.phases)
 	}
 	if o.stats {
-		job.Env = append(job.Env, setting.Statistics.Name+"=1")
+		set(setting.Statistics, "1")
 	}
 	if o.tls {
-		job.Env = append(job.Env, setting.TLS.Name+"=on")
+		set(setting.TLS, "on")
 	}
 	if o.iface != "" {
-		job.Env = append(job.Env, setting.Interface.Name+"="+o.iface)
+		set(setting.Interface, o.iface)
 	}
 	if o.lanes > 0 {
-		job.Env = append(job.Env, setting.Lanes.Name+"="+o.lanes.String())
+		set(setting.Lanes, o.lanes.String())
 	}
 	if o.reconnect {
-		job.Env = append(job.Env, setting.Reconnect.Name+"=on")
+		set(setting.Reconnect, "on")
 	}
-	return job, nil
+	return env, nil
 }
 
 // traceMemory is how much memory a rank has for its trace, unless WEFT_TRACE says so.

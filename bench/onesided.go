@@ -300,19 +300,19 @@ func compareAndSwap(win *mpi.Win[int64]) error {
 
 // oneSided are the benchmarks of windows.
 var oneSided = []*Benchmark{
-	{Name: "put_latency", Short: "time of a Put and its synchronisation", title: "Put Latency",
+	{Name: "put_latency", Short: "time of a Put and its synchronization", title: "Put Latency",
 		spec: pingPong, measureSize: oneSidedLatency(putting)},
-	{Name: "get_latency", Short: "time of a Get and its synchronisation", title: "Get Latency",
+	{Name: "get_latency", Short: "time of a Get and its synchronization", title: "Get Latency",
 		spec: pingPong, measureSize: oneSidedLatency(getting)},
-	{Name: "put_bw", Short: "bandwidth of Puts, with a window of them under way", title: "Put Bandwidth",
+	{Name: "put_bw", Short: "bandwidth of Puts, with a window of outstanding ones", title: "Put Bandwidth",
 		spec: stream, measureSize: oneSidedBandwidth(putting)},
-	{Name: "get_bw", Short: "bandwidth of Gets, with a window of them under way", title: "Get Bandwidth",
+	{Name: "get_bw", Short: "bandwidth of Gets, with a window of outstanding ones", title: "Get Bandwidth",
 		spec: stream, measureSize: oneSidedBandwidth(getting)},
-	{Name: "acc_latency", Short: "time of an Accumulate and its synchronisation",
+	{Name: "acc_latency", Short: "time of an Accumulate and its synchronization",
 		title: "Accumulate Latency", spec: accumulation, measureSize: oneSidedLatency(accumulating)},
-	{Name: "fop_latency", Short: "time of a FetchAndOp and its synchronisation",
+	{Name: "fop_latency", Short: "time of a FetchAndOp and its synchronization",
 		title: "Fetch_and_op Latency", spec: oneWord, runAll: wordLatency(fetchAndOp)},
-	{Name: "cas_latency", Short: "time of a CompareAndSwap and its synchronisation",
+	{Name: "cas_latency", Short: "time of a CompareAndSwap and its synchronization",
 		title: "Compare_and_swap Latency", spec: oneWord, runAll: wordLatency(compareAndSwap)},
 }
 

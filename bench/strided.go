@@ -471,7 +471,7 @@ func (x *viewEnds) compare(call *viewCall) error {
 
 func init() {
 	All = append(All, &Benchmark{Name: "strided",
-		Short: "time of elements that lie apart, as a view and packed by hand", title: "Strided Latency",
+		Short: "time of scattered elements, as a view and packed by hand", title: "Strided Latency",
 		spec: packings, measureSize: strided, Ranks: 2, Start: 2,
 		preamble: func(s *session) string { return "# Shape: " + s.Shape + ", Call: " + s.Call }})
 }

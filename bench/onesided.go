@@ -7,7 +7,7 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// Synchronisations that end a one-sided operation, or a window of them.
+// Synchronizations that end a one-sided operation, or a window of them.
 const (
 	syncFlush = "flush" // within one LockAll
 	syncLock  = "lock"  // Lock and Unlock, shared
@@ -45,7 +45,7 @@ type remote struct {
 	reads bool
 }
 
-// latency is the time of an operation and the synchronisation that ends it.
+// latency is the time of an operation and the synchronization that ends it.
 func (r *remote) latency() (measurement, error) {
 	took, err := r.run()
 	if err != nil {
@@ -324,10 +324,10 @@ func init() {
 	All = append(All, oneSided...)
 }
 
-// checkSync refuses a synchronisation that there is not.
+// checkSync refuses a synchronization that there is not.
 func (o *Options) checkSync() error {
 	if o.Sync == "" || slices.Contains(Syncs, o.Sync) {
 		return nil
 	}
-	return optionErrorf("no synchronisation is called %q; there are flush, lock and fence", o.Sync)
+	return optionErrorf("no synchronization is called %q; there are flush, lock and fence", o.Sync)
 }

@@ -23,7 +23,7 @@ func openFabrics(log *slog.Logger, wire *wireup.Job, o *options) ([]engine.Fabri
 	if err := fabrics.Check(name); err != nil {
 		return nil, fmt.Errorf("%s: %w", setting.Fabric.Name, err)
 	}
-	here, elsewhere := wire.Neighbours()
+	here, elsewhere := wire.Neighbors()
 	var list []engine.Fabric
 	for _, f := range fabrics.Choose(name, here, elsewhere) {
 		d, err := f.Open(conf)

@@ -154,7 +154,7 @@ func (in *instance) sendUp(out []Send) []Send {
 	return out
 }
 
-// commit ends the agreement, and tells the neighbours in the tree.
+// commit ends the agreement, and tells the neighbors in the tree.
 func (in *instance) commit(out []Send, from int, v Value) []Send {
 	if in.committed {
 		return out
@@ -164,7 +164,7 @@ func (in *instance) commit(out []Send, from int, v Value) []Send {
 	return in.spread(out)
 }
 
-// spread sends the decision to the neighbours in the tree who have not been sent it. The member above has it
+// spread sends the decision to the neighbors in the tree who have not been sent it. The member above has it
 // already, but for one that took its place after a failure.
 func (in *instance) spread(out []Send) []Send {
 	near := in.tree.children(in.self)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sizes are all small ones and a sample of larger ones: powers of two, their neighbours, primes.
+// sizes are all small ones and a sample of larger ones: powers of two, their neighbors, primes.
 func sizes() []int {
 	var s []int
 	for size := 1; size <= 33; size++ {

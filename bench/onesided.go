@@ -324,7 +324,7 @@ func init() {
 	All = append(All, oneSided...)
 }
 
-// checkSync refuses a synchronization that there is not.
+// checkSync refuses an unknown synchronization.
 func (o *Options) checkSync() error {
 	if o.Sync == "" || slices.Contains(Syncs, o.Sync) {
 		return nil

@@ -181,7 +181,7 @@ func namesOf[E any](list []E, name func(E) string) []string {
 	return names
 }
 
-// checkViews refuses a shape and a call that there is not.
+// checkViews refuses an unknown shape or call.
 func (o *Options) checkViews() error {
 	if o.Shape != "" && !slices.Contains(Shapes, o.Shape) {
 		return optionErrorf("no shape is called %q; there are %s", o.Shape, strings.Join(Shapes, ", "))

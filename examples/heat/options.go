@@ -121,7 +121,7 @@ func (o options) origin() string {
 	return "with hot and cold spots at the start"
 }
 
-// writable finds out whether the picture can be written while nothing has been computed in vain.
+// writable finds out whether the picture can be written, before anything is computed.
 func writable(name string) error {
 	if name == "" {
 		return nil

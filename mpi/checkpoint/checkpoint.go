@@ -38,7 +38,7 @@ import (
 // ErrNone says that there is no checkpoint to go on from: none was ever finished.
 var ErrNone = errors.New("no checkpoint")
 
-// none stands for the step of a checkpoint that there is not.
+// none is the step of a checkpoint that does not exist.
 const none = -1
 
 // A Store saves and loads the checkpoints of the ranks of a communicator. Its calls are collective: all ranks

@@ -81,7 +81,7 @@ func (k *correction) at(t int64) int64 {
 	}
 	i := int((t - k.begin) / k.step)
 	switch {
-	case t < k.begin || i < 0: // whatever the ranks have said
+	case t < k.begin || i < 0: // the ranks' times are not trusted
 		return k.by[0]
 	case i >= len(k.by)-1:
 		return k.by[len(k.by)-1]

@@ -21,9 +21,9 @@
 // start at a multiple of the element size. Where a function says so, Input may be (a part of) Output, for
 // MPI_IN_PLACE.
 //
-// All ranks have to call a function with the same arguments, save rank and what is said to be significant at
-// some ranks only; only then do the schedules fit together. Arguments are taken as valid: 0 <= rank < size, 0
-// <= root < size, no negative count; their sums fit an int, as the callers' slices do.
+// All ranks must call a function with the same arguments, except for rank and for arguments that are
+// significant only at some ranks; otherwise the schedules do not match. Arguments must be valid: 0 <= rank <
+// size, 0 <= root < size, and no negative count; sums of counts fit an int, as the callers' slices do.
 package coll
 
 import "slices"

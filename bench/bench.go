@@ -82,10 +82,12 @@ func optionErrorf(text string, args ...any) error { return &OptionError{fmt.Spri
 type Benchmark struct {
 	Name     string
 	Short    string // what it measures, in a line
-	Ranks    int    // it needs exactly so many; 0: any number, of at least MinRanks
+	Ranks    int    // the number of ranks that it needs; 0: any number, of at least MinRanks
 	MinRanks int
-	Even     bool
-	Start    int // ranks that it starts with when the user says nothing
+	Even     bool // the number of ranks must be even
+	Start    int  // the number of ranks that it starts by default
+	OneSided bool // of windows: it uses Options.Sync
+	Strided  bool // of scattered elements: it uses Options.Shape and Options.Call
 
 	title       string                                       // of the table, as OSU's parsers look for it
 	spec        *tableSpec                                   // of table

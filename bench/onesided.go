@@ -318,7 +318,7 @@ var oneSided = []*Benchmark{
 
 func init() {
 	for _, b := range oneSided {
-		b.Ranks, b.Start = 2, 2
+		b.Ranks, b.Start, b.OneSided = 2, 2, true
 		b.preamble = func(s *session) string { return "# Sync: " + s.Sync }
 	}
 	All = append(All, oneSided...)

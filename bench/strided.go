@@ -472,6 +472,6 @@ func (x *viewEnds) compare(call *viewCall) error {
 func init() {
 	All = append(All, &Benchmark{Name: "strided",
 		Short: "time of scattered elements, as a view and packed by hand", title: "Strided Latency",
-		spec: packings, measureSize: strided, Ranks: 2, Start: 2,
+		spec: packings, measureSize: strided, Ranks: 2, Start: 2, Strided: true,
 		preamble: func(s *session) string { return "# Shape: " + s.Shape + ", Call: " + s.Call }})
 }

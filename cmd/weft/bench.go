@@ -84,12 +84,16 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 		"rewrite the send buffers before every iteration, with the clock stopped")
 	flags.Var(bufferKind{&o.Registered}, "alloc",
 		"`heap|registered`: whether the buffers are ordinary slices or memory of mpi.Alloc")
-	flags.StringVar(&o.Sync, "sync", o.Sync,
-		"`flush|lock|fence`: what completes an operation on a window, in put_latency and the like")
-	flags.StringVar(&o.Shape, "shape", o.Shape,
-		"`"+strings.Join(bench.Shapes, "|")+"`: which elements of an array strided moves")
-	flags.StringVar(&o.Call, "call", o.Call,
-		"`"+strings.Join(bench.Calls, "|")+"`: how strided moves them")
+	if b.OneSided {
+		flags.StringVar(&o.Sync, "sync", o.Sync,
+			"`flush|lock|fence`: what completes an operation on a window, in put_latency and the like")
+	}
+	if b.Strided {
+		flags.StringVar(&o.Shape, "shape", o.Shape,
+			"`"+strings.Join(bench.Shapes, "|")+"`: which elements of an array strided moves")
+		flags.StringVar(&o.Call, "call", o.Call,
+			"`"+strings.Join(bench.Calls, "|")+"`: how strided moves them")
+	}
 	flags.Var(number{&o.Digits, 0}, "digits", "decimal places of a figure (default 2)")
 	flags.StringVar(&o.Report, "json", "",
 		"`FILE` for all figures, the machine, the versions and the options")

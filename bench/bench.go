@@ -82,10 +82,12 @@ func optionErrorf(text string, args ...any) error { return &OptionError{fmt.Spri
 type Benchmark struct {
 	Name     string
 	Short    string // what it measures, in a line
-	Ranks    int    // it needs exactly so many; 0: any number, of at least MinRanks
+	Ranks    int    // the number of ranks that it needs; 0: any number, of at least MinRanks
 	MinRanks int
-	Even     bool
-	Start    int // ranks that it starts with when the user says nothing
+	Even     bool // the number of ranks must be even
+	Start    int  // the number of ranks that it starts by default
+	OneSided bool // of windows: it uses Options.Sync
+	Strided  bool // of scattered elements: it uses Options.Shape and Options.Call
 
 	title       string                                       // of the table, as OSU's parsers look for it
 	spec        *tableSpec                                   // of table
@@ -213,35 +215,35 @@ var (
 var All = slices.Concat(pointToPoint, blockingForms(), nonBlockingForms(), ofTheJob)
 
 var pointToPoint = []*Benchmark{
-	{Name: "latency", Short: "time of a message one way, by ping-pong between two ranks", Ranks: 2, Start: 2,
+	{Name: "latency", Short: "one-way time of a message, by ping-pong between two ranks", Ranks: 2, Start: 2,
 		title: "Latency", spec: pingPong, measureSize: latency},
-	{Name: "bw", Short: "bandwidth one way, with a window of messages under way", Ranks: 2, Start: 2,
+	{Name: "bw", Short: "one-way bandwidth, with a window of outstanding messages", Ranks: 2, Start: 2,
 		title: "Bandwidth", spec: stream, measureSize: bandwidth, recvCount: windowIfValidating},
-	{Name: "bibw", Short: "bandwidth both ways at once", Ranks: 2, Start: 2,
+	{Name: "bibw", Short: "bandwidth in both directions at once", Ranks: 2, Start: 2,
 		title: "Bi-Directional Bandwidth", spec: stream, measureSize: bothWays,
 		recvCount: windowIfValidating},
-	{Name: "mbw_mr", Short: "bandwidth and messages a second of pairs of ranks at once", MinRanks: 2,
+	{Name: "mbw_mr", Short: "bandwidth and message rate of several pairs of ranks at once", MinRanks: 2,
 		Even: true, Start: 2,
 		title: "Multiple Bandwidth / Message Rate", spec: rates, measureSize: messageRate,
 		recvCount: windowIfValidating,
 		preamble: func(s *session) string {
 			return fmt.Sprintf("# [ pairs: %d ] [ window size: %d ]", s.pairs(), s.Window)
 		}},
-	{Name: "multi_lat", Short: "latency of pairs of ranks at once", MinRanks: 2, Even: true, Start: 2,
+	{Name: "multi_lat", Short: "latency of several pairs of ranks at once", MinRanks: 2, Even: true, Start: 2,
 		title: "Multi Latency", spec: pingPongs, measureSize: multiLatency},
-	{Name: "latency_mt", Short: "latency where several goroutines of a rank wait for messages", Ranks: 2,
+	{Name: "latency_mt", Short: "latency when several goroutines of a rank wait for messages", Ranks: 2,
 		Start: 2,
 		title: "Multi-threaded Latency", spec: pingPong, measureSize: threadLatency,
 		recvCount: func(Options, int, int) int { return receivers },
 		preamble: func(*session) string {
 			return fmt.Sprintf("# Number of Sender threads: 1\n# Number of Receiver threads: %d", receivers)
 		}},
-	{Name: "overlap", Short: "how much of a message's way is travelled while its receiver computes",
+	{Name: "overlap", Short: "how much of a message's transfer overlaps its receiver's computation",
 		Ranks: 2, Start: 2,
 		title: "Overlap", spec: overlaps, measureSize: overlapped},
 }
 
-// ofTheJob are those of what a job needs before and besides its messages.
+// ofTheJob are the benchmarks of what a job needs besides its messages: memory and start-up time.
 var ofTheJob = []*Benchmark{
 	{Name: "memory", Short: "buffers and resident memory of a connection, in each phase", MinRanks: 2,
 		Start: 9,
@@ -257,8 +259,8 @@ var ofTheJob = []*Benchmark{
 
 type countFunc = func(o Options, rank, ranks int) int
 
-// Limits of what can be asked for: none is near what makes sense, and each keeps a slip of the finger from
-// ending in want of memory.
+// Limits of the options. They are far above sensible values, and keep a typing error from exhausting the
+// memory.
 const (
 	maxIterations = 1e9
 	maxWindow     = 1 << 16

@@ -48,7 +48,7 @@ var measuredCollectives = []measuredCollective{
 	{"neighbor_alltoallv", "an exchange of blocks of any length with the neighbors", "Neighbor Alltoallv",
 		ofBlocks, onRing(neighborAlltoallv), twoBlocks, twoBlocks},
 	{"reduce", "a reduction to one rank", "Reduce", ofVectors, reduce, nil, nil},
-	{"reduce_scatter", "a reduction whose result is shared out to all ranks", "Reduce_scatter", ofVectors,
+	{"reduce_scatter", "a reduction whose result is scattered over all ranks", "Reduce_scatter", ofVectors,
 		reduceScatter, nil, nil},
 	{"scatter", "a scatter from one rank", "Scatter", ofBlocks, scatter, nil, allAtRoot},
 	{"scatterv", "a scatter of blocks of any length from one rank", "Scatterv", ofBlocks,

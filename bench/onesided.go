@@ -7,7 +7,7 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// Synchronisations that end a one-sided operation, or a window of them.
+// Synchronizations that end a one-sided operation, or a window of them.
 const (
 	syncFlush = "flush" // within one LockAll
 	syncLock  = "lock"  // Lock and Unlock, shared
@@ -45,7 +45,7 @@ type remote struct {
 	reads bool
 }
 
-// latency is the time of an operation and the synchronisation that ends it.
+// latency is the time of an operation and the synchronization that ends it.
 func (r *remote) latency() (measurement, error) {
 	took, err := r.run()
 	if err != nil {
@@ -300,34 +300,34 @@ func compareAndSwap(win *mpi.Win[int64]) error {
 
 // oneSided are the benchmarks of windows.
 var oneSided = []*Benchmark{
-	{Name: "put_latency", Short: "time of a Put and its synchronisation", title: "MPI_Put Latency",
+	{Name: "put_latency", Short: "time of a Put and its synchronization", title: "Put Latency",
 		spec: pingPong, measureSize: oneSidedLatency(putting)},
-	{Name: "get_latency", Short: "time of a Get and its synchronisation", title: "MPI_Get Latency",
+	{Name: "get_latency", Short: "time of a Get and its synchronization", title: "Get Latency",
 		spec: pingPong, measureSize: oneSidedLatency(getting)},
-	{Name: "put_bw", Short: "bandwidth of Puts, with a window of them under way", title: "MPI_Put Bandwidth",
+	{Name: "put_bw", Short: "bandwidth of Puts, with a window of outstanding ones", title: "Put Bandwidth",
 		spec: stream, measureSize: oneSidedBandwidth(putting)},
-	{Name: "get_bw", Short: "bandwidth of Gets, with a window of them under way", title: "MPI_Get Bandwidth",
+	{Name: "get_bw", Short: "bandwidth of Gets, with a window of outstanding ones", title: "Get Bandwidth",
 		spec: stream, measureSize: oneSidedBandwidth(getting)},
-	{Name: "acc_latency", Short: "time of an Accumulate and its synchronisation",
-		title: "MPI_Accumulate Latency", spec: accumulation, measureSize: oneSidedLatency(accumulating)},
-	{Name: "fop_latency", Short: "time of a FetchAndOp and its synchronisation",
-		title: "MPI_Fetch_and_op Latency", spec: oneWord, runAll: wordLatency(fetchAndOp)},
-	{Name: "cas_latency", Short: "time of a CompareAndSwap and its synchronisation",
-		title: "MPI_Compare_and_swap Latency", spec: oneWord, runAll: wordLatency(compareAndSwap)},
+	{Name: "acc_latency", Short: "time of an Accumulate and its synchronization",
+		title: "Accumulate Latency", spec: accumulation, measureSize: oneSidedLatency(accumulating)},
+	{Name: "fop_latency", Short: "time of a FetchAndOp and its synchronization",
+		title: "Fetch_and_op Latency", spec: oneWord, runAll: wordLatency(fetchAndOp)},
+	{Name: "cas_latency", Short: "time of a CompareAndSwap and its synchronization",
+		title: "Compare_and_swap Latency", spec: oneWord, runAll: wordLatency(compareAndSwap)},
 }
 
 func init() {
 	for _, b := range oneSided {
-		b.Ranks, b.Start = 2, 2
+		b.Ranks, b.Start, b.OneSided = 2, 2, true
 		b.preamble = func(s *session) string { return "# Sync: " + s.Sync }
 	}
 	All = append(All, oneSided...)
 }
 
-// checkSync refuses a synchronisation that there is not.
+// checkSync refuses an unknown synchronization.
 func (o *Options) checkSync() error {
 	if o.Sync == "" || slices.Contains(Syncs, o.Sync) {
 		return nil
 	}
-	return optionErrorf("no synchronisation is called %q; there are flush, lock and fence", o.Sync)
+	return optionErrorf("no synchronization is called %q; there are flush, lock and fence", o.Sync)
 }

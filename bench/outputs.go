@@ -49,7 +49,7 @@ func (e ends) finish(s *session) error {
 	}))
 }
 
-// partial writes what there is of a report, for why the rest is missing, if there is any.
+// partial writes the incomplete report, if there is any of it, with the reason why the rest is missing.
 func (e ends) partial(s *session, why error) error {
 	if len(s.report.Rows) == 0 {
 		return nil

@@ -6,7 +6,7 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// overlapped tells how much of a message's way is travelled while its receiver computes. Rank 0 begins a
+// overlapped measures how much of a message's transfer overlaps its receiver's computation. Rank 0 begins a
 // receive, computes for as long as the message takes by itself, without a call, and waits: a message that
 // travels meanwhile costs nothing more.
 func overlapped(s *session, n int) (measurement, error) {

@@ -36,7 +36,7 @@ type session struct {
 	sums      []byte    // likewise, the floats that reductions should give
 	cart      *mpi.Cart // of the neighbor collectives
 	wrong     error     // the first thing that validation has found here
-	unwritten error     // why what there is of a report has not been written
+	unwritten error     // why the incomplete report was not written
 }
 
 // instruments are what is measured with: a clock in seconds, the bytes that validation sends, the memory of

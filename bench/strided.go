@@ -181,7 +181,7 @@ func namesOf[E any](list []E, name func(E) string) []string {
 	return names
 }
 
-// checkViews refuses a shape and a call that there is not.
+// checkViews refuses an unknown shape or call.
 func (o *Options) checkViews() error {
 	if o.Shape != "" && !slices.Contains(Shapes, o.Shape) {
 		return optionErrorf("no shape is called %q; there are %s", o.Shape, strings.Join(Shapes, ", "))
@@ -471,7 +471,7 @@ func (x *viewEnds) compare(call *viewCall) error {
 
 func init() {
 	All = append(All, &Benchmark{Name: "strided",
-		Short: "time of elements that lie apart, as a view and packed by hand", title: "Strided Latency",
-		spec: packings, measureSize: strided, Ranks: 2, Start: 2,
+		Short: "time of scattered elements, as a view and packed by hand", title: "Strided Latency",
+		spec: packings, measureSize: strided, Ranks: 2, Start: 2, Strided: true,
 		preamble: func(s *session) string { return "# Shape: " + s.Shape + ", Call: " + s.Call }})
 }

@@ -339,7 +339,7 @@ func (t *tuner) point(some *mpi.Comm, c tuned, n int, all []*contender) (tunePoi
 	return p, nil
 }
 
-// fastest is the contender of the least median, other than what is chosen by itself.
+// fastest is the contender with the lowest median, other than weft's own choice.
 func fastest(all []*contender) (best *contender) {
 	for _, x := range all[1:] {
 		if len(x.times) > 0 && (best == nil || median(x.times) < median(best.times)) {

@@ -26,7 +26,7 @@ func pattern(b []byte, source, sequence int) {
 	}
 }
 
-// mix is the output function of the splitmix64 generator: neither neighbours nor messages resemble each
+// mix is the output function of the splitmix64 generator: neither neighbors nor messages resemble each
 // other.
 func mix(z uint64) uint64 {
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9

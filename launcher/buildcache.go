@@ -76,8 +76,8 @@ func checkPrivate(dir string) error {
 	case info.Mode().Perm()&0o077 != 0:
 		return fmt.Errorf("%s can be used by others (mode %04o): chmod 700 it", dir, info.Mode().Perm())
 	}
-	// Whoever may write to a folder above may put another in the place of the one below, unless the sticky
-	// bit forbids it.
+	// A user who can write to a folder above can replace the folder below it, unless the sticky bit forbids
+	// it.
 	for parent := filepath.Dir(dir); ; parent = filepath.Dir(parent) {
 		info, owner, err := ownerOf(parent)
 		switch {

@@ -70,7 +70,7 @@ type coreRow struct {
 	runs        string
 }
 
-// coreRows are the host's cores in their order; neighbours with the same use share a row.
+// coreRows are the host's cores in their order; neighbors with the same use share a row.
 func (p *plan) coreRows(ranks []int) (rows []coreRow) {
 	for core, cpus := range p.Cores {
 		runs := p.runsOn(cpus, ranks)

@@ -34,8 +34,8 @@ type history struct {
 	freeAt time.Time
 }
 
-// runOnce starts the job and returns when it is over and nothing of it is left. It tells whether the job is
-// to be started again.
+// runOnce starts the job and returns when it is over and nothing of it is left. again is whether the job must
+// be started again.
 func runOnce(ctx context.Context, spec Job, past *history, signals <-chan os.Signal) (again bool,
 	err error) {
 	j, err := newJob(spec, past)

@@ -45,7 +45,7 @@ func ParseStarter(text string) ([]string, error) {
 		}
 	}
 	if quote != 0 {
-		return nil, fmt.Errorf("%q: a %c without its end", text, quote)
+		return nil, fmt.Errorf("%q: a %c without a closing one", text, quote)
 	}
 	if inWord {
 		words = append(words, word.String())

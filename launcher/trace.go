@@ -14,8 +14,8 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/tracefile"
 )
 
-// tellTrace writes one file of the traces of all ranks, and tells the user of it, and of what is not in it.
-// It returns the failure to do so.
+// tellTrace writes the traces of all ranks into one file, and tells the user about the file and about what is
+// missing in it. It returns the failure to do so.
 func (j *job) tellTrace() *Failure {
 	var sources []tracefile.Source
 	var missing []int

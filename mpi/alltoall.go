@@ -6,7 +6,7 @@ import "github.com/weft-mpi/weft/mpi/internal/coll"
 // All ranks pass the same length of in and of out, a multiple of Size. in may be InPlace, at all ranks: the
 // blocks are then sent from out.
 func Alltoall[T any](c *Comm, in, out []T) error {
-	if mayRepeat[T](c) && len(in) == len(out) && len(in)%c.size == 0 && apart(memory(in), memory(out)) {
+	if mayRepeat[T](c) && len(in) == len(out) && len(in)%c.size == 0 && disjoint(memory(in), memory(out)) {
 		key := callKey{operation: coll.OpAlltoall, elem: sizeOf[T](), count: len(in) / c.size}
 		if done, err := c.repeat(key, bytesIn(in), bytesIn(out)); done {
 			return err
@@ -41,7 +41,7 @@ func (a *collectiveCall) separate() {
 	if sameBeginning(a.in, a.out) {
 		a.fail(ErrBuffer, "input and output are the same; InPlace stands for that")
 	}
-	a.disjoint()
+	a.refuseOverlap()
 }
 
 // Alltoallv is Alltoall with blocks of different lengths (MPI 4.1, 6.8.2). The block for rank i has

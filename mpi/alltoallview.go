@@ -23,7 +23,8 @@ func alltoallView[T any](c *Comm, in, out []View[T]) error {
 		return a.err
 	}
 	if len(in) != c.size || len(out) != c.size {
-		return fmt.Errorf("%w: %d views in and %d out, of %d ranks", ErrCount, len(in), len(out), c.size)
+		return fmt.Errorf("%w: %d views in and %d views out: one of each is needed for each of %d "+
+			"ranks", ErrCount, len(in), len(out), c.size)
 	}
 	b := c.coll.views.Swap(nil)
 	if b == nil {

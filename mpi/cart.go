@@ -51,7 +51,7 @@ func (c *Comm) Cart(dims []int, periodic []bool, reorder bool) (*Cart, error) {
 
 func (c *Comm) checkGrid(dims []int, periodic []bool) error {
 	if len(dims) != len(periodic) {
-		return fmt.Errorf("%w: %d dimensions, and %d that are periodic or not", ErrCount, len(dims),
+		return fmt.Errorf("%w: %d dimensions, but %d values of periodic", ErrCount, len(dims),
 			len(periodic))
 	}
 	size := 1
@@ -157,7 +157,8 @@ func (t *Cart) RankAt(coords ...int) (int, error) {
 		return 0, err
 	}
 	if len(coords) != len(t.dims) {
-		return 0, t.comm.failColl("RankAt", fmt.Errorf("%w: %d coordinates in a grid of %v", ErrCount,
+		return 0, t.comm.failColl("RankAt", fmt.Errorf("%w: %d coordinates for a grid of dimensions "+
+			"%v", ErrCount,
 			len(coords), t.dims))
 	}
 	inside := make([]int, len(coords))
@@ -209,7 +210,7 @@ func (t *Cart) Sub(keep ...bool) (*Cart, error) {
 	c := t.comm
 	err := c.check()
 	if err == nil && len(keep) != len(t.dims) {
-		err = fmt.Errorf("%w: %d of %d dimensions are kept or not", ErrCount, len(keep), len(t.dims))
+		err = fmt.Errorf("%w: %d values of keep for %d dimensions", ErrCount, len(keep), len(t.dims))
 	}
 	if err != nil {
 		return nil, c.failColl("Sub", err)

@@ -12,7 +12,7 @@ import (
 
 func TestCart(t *testing.T) { atSizes(t, cart) }
 
-// Grids of up to three dimensions, periodic or not: coordinates, ranks and neighbours agree, also in periodic
+// Grids of up to three dimensions, periodic or not: coordinates, ranks and neighbors agree, also in periodic
 // dimensions of 1 and 2.
 var cart = body("cart", func(_ context.Context, world *mpi.Comm) error {
 	me, size := world.Rank(), world.Size()
@@ -166,7 +166,7 @@ var cartReordered = body("cart reordered", func(_ context.Context, world *mpi.Co
 				}
 			}
 		}
-		if err := firstError(want("neighbours on another host", away, 1),
+		if err := firstError(want("neighbors on another host", away, 1),
 			want("moved", g.Comm().Compare(world) == mpi.Similar, reorder)); err != nil {
 			return err
 		}

@@ -25,11 +25,9 @@ func configureChannels(c *engine.Config, set setting.Values) error {
 	if err := parseVector(conf, set); err != nil {
 		return err
 	}
-	keep, err := set.Of(setting.KeepSmall).Int(0, 1)
-	if err != nil {
+	if conf.KeepSmall, err = set.Of(setting.KeepSmall).On(); err != nil {
 		return err
 	}
-	conf.KeepSmall = keep == 1
 	budget, err := set.Of(setting.Budget).Bytes(1)
 	if err != nil {
 		return err
@@ -46,7 +44,7 @@ func configureChannels(c *engine.Config, set setting.Values) error {
 	case "read", "write":
 		c.Grant = way == "write"
 	default:
-		return fmt.Errorf("%s=%q: read or write is wanted", setting.Rendezvous.Name, way)
+		return fmt.Errorf("%s=%q: must be read or write", setting.Rendezvous.Name, way)
 	}
 	if set.Of(setting.ShrinkAfter).String() != "never" {
 		if c.ShrinkAfter, err = set.Of(setting.ShrinkAfter).Duration(); err != nil {
@@ -96,7 +94,7 @@ func parseVector(c *channel.Config, set setting.Values) error {
 		"largest": channel.LargestElement, "sum": channel.SumOversized}
 	policy, ok := policies[which]
 	if !ok || whole && rest != "whole" {
-		return fmt.Errorf("%s=%q: first, largest or sum is wanted, and ,whole after it if you like",
+		return fmt.Errorf("%s=%q: must be first, largest or sum, with or without ,whole after it",
 			setting.Vector.Name, text)
 	}
 	c.Policy, c.Whole = policy, whole

@@ -104,7 +104,7 @@ func reduced[T any](a *collectiveCall, in, out []T) {
 	}
 	a.call.Count = len(in)
 	buffers(a, in, out)
-	a.disjoint()
+	a.refuseOverlap()
 }
 
 // buffers sets the memory of a call.
@@ -122,18 +122,18 @@ func bytesIn[T any](buf []T) []byte {
 	return memory(buf)
 }
 
-// disjoint refuses an input that is partly the output: the result would depend on the algorithm. The very
-// same beginning stands for InPlace.
-func (a *collectiveCall) disjoint() {
-	if !sameBeginning(a.in, a.out) && !apart(a.in, a.out) {
+// refuseOverlap refuses an input that overlaps the output: the result would depend on the algorithm. If both
+// begin at the same address, the call is in place.
+func (a *collectiveCall) refuseOverlap() {
+	if !sameBeginning(a.in, a.out) && !disjoint(a.in, a.out) {
 		a.fail(ErrBuffer, "input and output overlap")
 	}
 }
 
 func sameBeginning(a, b []byte) bool { return len(a) > 0 && len(b) > 0 && &a[0] == &b[0] }
 
-// apart tells whether memory does not overlap.
-func apart(a, b []byte) bool {
+// disjoint reports whether two pieces of memory do not overlap.
+func disjoint(a, b []byte) bool {
 	i, o := uintptr(unsafe.Pointer(unsafe.SliceData(a))), uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 	return i+uintptr(len(a)) <= o || o+uintptr(len(b)) <= i
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// Special ranks and tags (MPI 4.1, sections 3.2.4 and 3.10).
+// Special ranks and tags (MPI 4.1, sections 3.2.4 and 3.11).
 const (
 	AnySource = engine.AnySource // receive from any rank
 	AnyTag    = engine.AnyTag    // receive any tag

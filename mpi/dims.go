@@ -12,17 +12,17 @@ func DimsCreate(n int, dims []int) error {
 	for _, d := range dims {
 		switch {
 		case d < 0:
-			return asError("DimsCreate", fmt.Errorf("%w: dimension %d", ErrArg, d))
+			return asError("DimsCreate", fmt.Errorf("%w: a dimension of size %d", ErrArg, d))
 		case d == 0:
 			open++
 		case rest%d != 0 || rest == 0:
-			return asError("DimsCreate", fmt.Errorf("%w: %d ranks do not make a grid of %v", ErrArg, n, dims))
+			return asError("DimsCreate", errProduct(n, dims))
 		default:
 			rest /= d
 		}
 	}
 	if n < 1 || open == 0 && rest != 1 {
-		return asError("DimsCreate", fmt.Errorf("%w: %d ranks do not make a grid of %v", ErrArg, n, dims))
+		return asError("DimsCreate", errProduct(n, dims))
 	}
 	if open == 0 {
 		return nil
@@ -88,4 +88,8 @@ func pow(f, k int) int {
 		}
 	}
 	return p
+}
+
+func errProduct(n int, dims []int) error {
+	return fmt.Errorf("%w: the product of the dimensions %v cannot be %d", ErrArg, dims, n)
 }

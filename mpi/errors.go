@@ -29,9 +29,9 @@ var (
 	ErrArg     = errors.New("invalid argument")     // of any other kind
 	ErrWin     = errors.New("invalid window")       // nil, or freed
 	ErrRange   = errors.New("outside the window")   // elements that the target's part does not have
-	// an operation on a window outside an epoch, or a synchronisation call that does not match the previous
+	// an operation on a window outside an epoch, or a synchronization call that does not match the previous
 	// one
-	ErrEpoch = errors.New("window synchronisation")
+	ErrEpoch = errors.New("window synchronization")
 	// a process that the operation needs is gone: it has ended, stopped or been cut off; the error wraps the
 	// cause too
 	ErrProcFailed = engine.ErrProcFailed

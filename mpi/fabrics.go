@@ -14,21 +14,22 @@ import (
 )
 
 // openFabrics opens the devices of the fabrics that the settings name, in the order of preference.
-func openFabrics(log *slog.Logger, wire *wireup.Job, set setting.Values) ([]engine.Fabric, error) {
-	conf, err := fabricConfig(log, wire, set)
+func openFabrics(log *slog.Logger, wire *wireup.Job, o *options) ([]engine.Fabric, error) {
+	conf, err := fabricConfig(log, wire, o)
 	if err != nil {
 		return nil, err
 	}
-	name := set.Of(setting.Fabric).String()
+	name := o.set.Of(setting.Fabric).String()
 	if err := fabrics.Check(name); err != nil {
 		return nil, fmt.Errorf("%s: %w", setting.Fabric.Name, err)
 	}
-	here, elsewhere := wire.Neighbours()
+	here, elsewhere := wire.Neighbors()
 	var list []engine.Fabric
 	for _, f := range fabrics.Choose(name, here, elsewhere) {
 		d, err := f.Open(conf)
 		if err != nil && f.Local && name == fabrics.Auto {
-			log.Warn("ranks of this host are reached as others are", "fabric", f.Name, "reason", err)
+			log.Warn("a fabric for the ranks of this host is not available; they are reached as ranks of "+
+				"other hosts are", "fabric", f.Name, "reason", err)
 			if !elsewhere {
 				return openElsewhere(conf)
 			}
@@ -71,18 +72,14 @@ func card(e *engine.Engine, fabrics []engine.Fabric) wireup.Card {
 	return c
 }
 
-// fabricConfig is what the settings say of fabrics. They are looked at whether or not a fabric uses them:
-// nonsense is refused in any case.
-func fabricConfig(log *slog.Logger, wire *wireup.Job, set setting.Values) (
-	c transport.FabricConfig, err error) {
-	c.Log = log
-	survive, err := set.Of(setting.Survive).Int(0, 1)
-	if err != nil {
-		return c, err
-	}
+// fabricConfig reads the settings of fabrics. It reads those that no fabric uses too, so that an invalid one
+// is always refused.
+func fabricConfig(log *slog.Logger, wire *wireup.Job, o *options) (c transport.FabricConfig, err error) {
+	set := o.set
+	c.Log, c.PeerTimeout = log, o.engine.PeerTimeout
 	c.Fatal = func(peer uint32, err error) {
 		fmt.Fprintf(os.Stderr, "weft: rank %d ends: rank %d: %v\n", wire.Identity.Rank, peer, err)
-		if survive == 0 {
+		if !o.survive {
 			wire.Abort(1)
 		}
 		os.Exit(1)
@@ -105,12 +102,9 @@ func fabricConfig(log *slog.Logger, wire *wireup.Job, set setting.Values) (
 	if c.Checksum, err = checksum(set); err != nil {
 		return c, err
 	}
-	if c.PeerTimeout, err = set.Of(setting.PeerTimeout).Duration(); err != nil {
-		return c, err
-	}
 	for _, f := range fabrics.All {
 		if c.PeerTimeout < f.MinPeerTimeout {
-			return c, fmt.Errorf("%s=%s: %v is the least", setting.PeerTimeout.Name,
+			return c, fmt.Errorf("%s=%s: must be at least %v", setting.PeerTimeout.Name,
 				set.Of(setting.PeerTimeout), f.MinPeerTimeout)
 		}
 	}
@@ -126,6 +120,6 @@ func checksum(set setting.Values) (transport.Checksum, error) {
 	case "off":
 		return transport.ChecksumNever, nil
 	default:
-		return 0, fmt.Errorf("%s=%q: auto, on or off is wanted", setting.Checksum.Name, c)
+		return 0, fmt.Errorf("%s=%q: must be auto, on or off", setting.Checksum.Name, c)
 	}
 }

@@ -31,7 +31,7 @@ func ofProgram(function string) bool {
 }
 
 // calledFrom finds in a stack which function of this package the program has called, and where. Both are
-// empty in a stack that is none of the program's.
+// empty for a stack without functions of the program.
 func calledFrom(callers []uintptr) (call, site string) {
 	frames := runtime.CallersFrames(callers)
 	for {

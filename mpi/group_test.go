@@ -70,7 +70,7 @@ func TestDimsCreate(t *testing.T) {
 	}
 }
 
-// crossing counts the pairs of neighbours of a grid that are on different hosts.
+// crossing counts the pairs of neighbors of a grid that are on different hosts.
 func crossing(dims, order, hosts []int) int {
 	n := 0
 	for place := range order {
@@ -88,7 +88,7 @@ func crossing(dims, order, hosts []int) int {
 	return n
 }
 
-// Neighbours of a grid come to one host, and every rank has one place.
+// Neighbors of a grid come to one host, and every rank has one place.
 func TestPlaceGrid(t *testing.T) {
 	hosts := make([]int, 16) // four hosts of four ranks, taken in turn
 	for i := range hosts {

@@ -61,20 +61,6 @@ type job struct {
 	placement placement
 }
 
-func newJob(wire *wireup.Job, e *engine.Engine, comms *comms, log *slog.Logger) *job {
-	j := &job{
-		wire: wire, log: log, ids: newContextIDs(e.Rank(), e.Size(), e), comms: comms,
-	}
-	wire.WhenEnded(func(why error) {
-		e.Fail(fmt.Errorf("%w: %w", ErrAborted, why))
-	}, func(code int, why error) {
-		fmt.Fprintf(os.Stderr, "weft: rank %d: %v\n", e.Rank(), why)
-		os.Exit(code)
-	})
-	wire.WhenFailed(e.PeerFailed)
-	return j
-}
-
 func (j *job) abort(code int) {
 	j.exitHooks.run()
 	j.wire.Abort(code)
@@ -172,151 +158,182 @@ func Init(ctx context.Context, conf ...Config) (*Comm, error) {
 	return world, nil
 }
 
-// join makes this process a rank. told is whether the launcher tells it of ranks that have failed.
-func join(ctx context.Context, options []Config, told bool) (*Comm, error) {
-	set, err := values(options)
+// options are the settings that Init reads before this process joins its job, so that an invalid one fails
+// at once.
+type options struct {
+	set        setting.Values
+	engine     engine.Config // as far as it comes from settings
+	choices    coll.Selection
+	statistics bool
+	report     bool
+	check      bool
+	survive    bool
+	trace      int // bytes; 0 for no trace
+	stuck      time.Duration
+}
+
+func readOptions(conf []Config) (*options, error) {
+	set, err := values(conf)
 	if err != nil {
 		return nil, err
 	}
-	log, err := logger(set)
-	if err != nil {
+	o := &options{set: set}
+	if o.engine.Log, err = logger(set); err != nil {
 		return nil, err
 	}
-	wait, err := set.Of(setting.ConnectTimeout).Duration()
-	if err != nil {
+	if o.engine.ConnectTimeout, err = set.Of(setting.ConnectTimeout).Duration(); err != nil {
 		return nil, err
 	}
-	conf := engine.Config{ConnectTimeout: wait, Log: log}
-	if err := configureChannels(&conf, set); err != nil {
+	if o.engine.PeerTimeout, err = set.Of(setting.PeerTimeout).Duration(); err != nil {
 		return nil, err
+	}
+	if err := configureChannels(&o.engine, set); err != nil {
+		return nil, err
+	}
+	if text := set.Of(setting.HandlerCores).String(); text != "" {
+		if o.engine.HandlerCores, err = topology.ParseCPUList(text); err != nil {
+			return nil, fmt.Errorf("%s=%q: %w", setting.HandlerCores.Name, text, err)
+		}
 	}
 	text := set.Of(setting.Collectives).String()
-	choices, err := selection(text)
-	if err != nil {
+	if o.choices, err = selection(text); err != nil {
 		return nil, fmt.Errorf("%s=%q: %w", setting.Collectives.Name, text, err)
 	}
-	statistics, err := set.Of(setting.Statistics).Int(0, 1)
+	if o.statistics, err = set.Of(setting.Statistics).On(); err != nil {
+		return nil, err
+	}
+	if o.report, err = set.Of(setting.Report).On(); err != nil {
+		return nil, err
+	}
+	if o.check, err = set.Of(setting.Check).On(); err != nil {
+		return nil, err
+	}
+	if o.survive, err = set.Of(setting.Survive).On(); err != nil {
+		return nil, err
+	}
+	if o.trace, err = set.Of(setting.Trace).Bytes(0); err != nil {
+		return nil, err
+	}
+	if o.stuck, _, err = wireup.WhenStuck(set); err != nil {
+		return nil, err
+	}
+	_, err = set.Of(setting.Restarted).Int(0, math.MaxInt32)
+	return o, err
+}
+
+// join makes this process a rank. told is whether the launcher tells it of ranks that have failed.
+func join(ctx context.Context, conf []Config, told bool) (*Comm, error) {
+	o, err := readOptions(conf)
 	if err != nil {
 		return nil, err
 	}
-	report, err := set.Of(setting.Report).Int(0, 1)
+	wire, err := wireup.Join(ctx, o.set)
 	if err != nil {
 		return nil, err
 	}
-	traced, err := set.Of(setting.Trace).Bytes(0)
-	if err != nil {
-		return nil, err
-	}
-	checked, err := set.Of(setting.Check).Int(0, 1)
-	if err != nil {
-		return nil, err
-	}
-	survive, err := set.Of(setting.Survive).Int(0, 1)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := set.Of(setting.Restarted).Int(0, math.MaxInt32); err != nil {
-		return nil, err
-	}
-	stuck, _, err := wireup.WhenStuck(set)
-	if err != nil {
-		return nil, err
-	}
-	wire, err := wireup.Join(ctx, set)
-	if err != nil {
-		return nil, err
-	}
-	log = log.With("rank", wire.Identity.Rank, "host", hostName())
-	conf.Log = log
+	o.engine.Log = o.engine.Log.With("rank", wire.Identity.Rank, "host", hostName())
 	// weft's own launcher has said it already.
 	if wire.Identity.Rank == 0 && os.Getenv("WEFT_JOB") == "" {
 		for _, text := range setting.Unknown(os.Environ()) {
-			log.Warn(text)
+			o.engine.Log.Warn(text)
 		}
 	}
-	if conf.PeerTimeout, err = set.Of(setting.PeerTimeout).Duration(); err != nil {
-		return nil, errors.Join(err, wire.Leave())
-	}
-	if conf.SpinTime, err = wire.SpinFor(); err != nil {
-		return nil, errors.Join(err, wire.Leave())
-	}
-	if text := set.Of(setting.HandlerCores).String(); text != "" {
-		if conf.HandlerCores, err = topology.ParseCPUList(text); err != nil {
-			return nil, errors.Join(fmt.Errorf("%s=%q: %w", setting.HandlerCores.Name, text, err),
-				wire.Leave())
-		}
-	}
-	if conf.Fabrics, err = openFabrics(log, wire, set); err != nil {
-		return nil, errors.Join(err, wire.Leave())
-	}
-	conf.Identity, conf.Lookup, conf.PeerLost = wire.Identity, wire.Lookup, wire.PeerLost
-	conf.FindsFailures = wire.SurvivesAlone()
-	conf.FailuresTold = survive == 1 && told
-	list := &comms{}
-	conf.Revoked = list.revoke
-	calls, sites := &callStats{}, newCallSites()
-	var hooks []func(engine.Event)
-	if statistics == 1 {
-		hooks = append(hooks, calls.event)
-	}
-	if report == 1 {
-		hooks = append(hooks, sites.event)
-	}
-	var tracer *tracer
-	if traced > 0 {
-		tracer = newTracer(traced)
-	}
-	conf.Hook = newHook(tracer, hooks)
-	endProfile, err := startProfile(set.Of(setting.Profile))
+	o.engine.FailuresTold = o.survive && told
+	world, err := newWorld(ctx, o, wire)
 	if err != nil {
 		return nil, errors.Join(err, wire.Leave())
 	}
-	var j *job
-	var k *checker
-	if checked == 1 {
-		k = newChecker(int(wire.Identity.Rank))
+	return world, nil
+}
+
+// newWorld starts the engine of a rank that has joined its job, and makes the world communicator.
+func newWorld(ctx context.Context, o *options, wire *wireup.Job) (_ *Comm, err error) {
+	conf := o.engine
+	if conf.SpinTime, err = wire.SpinFor(); err != nil {
+		return nil, err
+	}
+	if conf.Fabrics, err = openFabrics(conf.Log, wire, o); err != nil {
+		return nil, err
+	}
+	j := &job{wire: wire, log: conf.Log, comms: &comms{}, choices: o.choices, survive: o.survive,
+		stuck: o.stuck}
+	conf.Identity, conf.Lookup, conf.PeerLost = wire.Identity, wire.Lookup, wire.PeerLost
+	conf.FindsFailures = wire.SurvivesAlone()
+	conf.Revoked = j.comms.revoke
+	var events []func(engine.Event)
+	calls, sites := &callStats{}, newCallSites()
+	if o.statistics {
+		events = append(events, calls.event)
+	}
+	if o.report {
+		events = append(events, sites.event)
+	}
+	if o.trace > 0 {
+		j.tracer = newTracer(o.trace)
+	}
+	conf.Hook = newHook(j.tracer, events)
+	if o.check {
+		j.checker = newChecker(int(wire.Identity.Rank))
 		conf.Unreceived = func(context uint32, source, tag int, head []byte) {
-			k.unreceived(j, context, source, tag, head)
+			j.checker.unreceived(j, context, source, tag, head)
 		}
+	}
+	endProfile, err := startProfile(o.set.Of(setting.Profile))
+	if err != nil {
+		return nil, err
 	}
 	conf.Recorder = openRecorder()
 	e, err := engine.New(conf)
 	if err != nil {
-		return nil, errors.Join(err, wire.Leave())
+		return nil, err
 	}
-	if err := wire.Publish(ctx, card(e, conf.Fabrics)); err != nil {
-		return nil, errors.Join(err, e.Destroy(err), wire.Leave())
+	if err := j.enter(ctx, e, conf.Fabrics, o.set); err != nil {
+		return nil, errors.Join(err, e.Destroy(err))
 	}
-	j = newJob(wire, e, list, log)
-	j.choices, j.checker, j.survive, j.tracer, j.stuck = choices, k, survive == 1, tracer, stuck
-	if wire.SurvivesAlone() {
-		e.OpenCommunicator(finalizeID, nil)
-	}
-	if j.host, err = thisHost(); err != nil {
-		return nil, errors.Join(err, e.Destroy(err), wire.Leave())
-	}
-	if j.placement, err = newPlacement(ctx, wire, set); err != nil {
-		return nil, errors.Join(err, e.Destroy(err), wire.Leave())
-	}
-	if statistics == 1 {
+	if o.statistics {
 		j.hooks = append(j.hooks, func() { printStatistics(e, calls) })
 	}
-	if report == 1 {
+	if o.report {
 		j.hooks = append(j.hooks, func() { j.leaveCallSites(sites) })
 	}
 	if endProfile != nil {
 		j.hooks = append(j.hooks, func() { j.leaveProfile(endProfile) })
 	}
-	if j.metrics, err = startMetrics(set, e, log); err != nil {
-		return nil, errors.Join(err, e.Destroy(err), wire.Leave())
-	}
-	if tracer != nil {
+	if j.tracer != nil {
 		j.hooks = append(j.hooks, func() { j.leaveTrace(e) })
 	}
-	log.Debug("joined the job", "size", e.Size(), "address",
-		card(e, conf.Fabrics).String(), "settings", set.String(),
-		"spin", conf.SpinTime)
+	j.log.Debug("joined the job", "size", e.Size(), "address", card(e, conf.Fabrics).String(),
+		"settings", o.set.String(), "spin", conf.SpinTime)
 	return j.newComm(e, "world", worldID, e.Rank(), nil), nil
+}
+
+// enter publishes the addresses of this rank's engine, and connects the engine with what the job tells of its
+// ranks.
+func (j *job) enter(ctx context.Context, e *engine.Engine, fabrics []engine.Fabric,
+	set setting.Values) error {
+	if err := j.wire.Publish(ctx, card(e, fabrics)); err != nil {
+		return err
+	}
+	j.ids = newContextIDs(e.Rank(), e.Size(), e)
+	j.wire.WhenEnded(func(why error) {
+		e.Fail(fmt.Errorf("%w: %w", ErrAborted, why))
+	}, func(code int, why error) {
+		fmt.Fprintf(os.Stderr, "weft: rank %d: %v\n", e.Rank(), why)
+		os.Exit(code)
+	})
+	j.wire.WhenFailed(e.PeerFailed)
+	if j.wire.SurvivesAlone() {
+		e.OpenCommunicator(finalizeID, nil)
+	}
+	var err error
+	if j.host, err = thisHost(); err != nil {
+		return err
+	}
+	if j.placement, err = newPlacement(ctx, j.wire, set); err != nil {
+		return err
+	}
+	j.metrics, err = startMetrics(set, e, j.log)
+	return err
 }
 
 func logger(set setting.Values) (*slog.Logger, error) {

@@ -501,7 +501,7 @@ func (p *besideProgram) inWindow(win *mpi.Win[int64], n int) error {
 	return nil
 }
 
-// maliciously takes part in the program through a device that keeps to no rule, and ends without a word.
+// maliciously takes part in the program through a device that breaks the rules, and ends without a word.
 var maliciously = launchertest.Body("maliciously", func() error {
 	seed, err := strconv.ParseUint(os.Getenv("MALICE_SEED"), 10, 64)
 	if err != nil {

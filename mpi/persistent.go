@@ -77,7 +77,8 @@ func (p *Persistent) Start() (Request, error) {
 // those before it have been started, and rs is zero from its index on.
 func Startall(ps []*Persistent, rs []Request) error {
 	if len(rs) < len(ps) {
-		return asError("Startall", fmt.Errorf("%w: room for %d requests of %d", ErrCount, len(rs), len(ps)))
+		return asError("Startall", fmt.Errorf("%w: room for only %d requests of %d operations", ErrCount,
+			len(rs), len(ps)))
 	}
 	for i, p := range ps {
 		if p == nil {

@@ -26,7 +26,7 @@ func newPlacement(ctx context.Context, wire *wireup.Job, set setting.Values) (p 
 	if set.Of(setting.Fabric).String() == "tcp" {
 		p.inside = coll.Loopback
 	}
-	if _, elsewhere := wire.Neighbours(); elsewhere {
+	if _, elsewhere := wire.Neighbors(); elsewhere {
 		p.hosts, err = wire.Hosts(ctx)
 		return p, err
 	}

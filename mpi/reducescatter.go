@@ -38,7 +38,7 @@ func reduceScatter[T any](c *Comm, in, out []T, counts []int, op Op[T]) (a colle
 			len(in), len(out), total, counts[a.call.Rank])
 	}
 	buffers(&a, in, out)
-	a.disjoint()
+	a.refuseOverlap()
 	a.call.InPlace = sameBeginning(a.in, a.out)
 	return a
 }
@@ -75,7 +75,7 @@ func reduceScatterBlock[T any](c *Comm, in, out []T, op Op[T]) (a collectiveCall
 	}
 	a.call.Count = block
 	buffers(&a, in, out)
-	a.disjoint()
+	a.refuseOverlap()
 	a.call.InPlace = sameBeginning(a.in, a.out)
 	return a
 }

@@ -2,9 +2,9 @@ package mpi
 
 import "slices"
 
-// placeGrid puts ranks on the places of a grid so that neighbours are on one host where they can be. hosts
+// placeGrid puts ranks on the places of a grid so that neighbors are on one host where they can be. hosts
 // has the host of each rank. Where all hosts have the same number of ranks and the grid can be cut into
-// blocks of that many places, each host gets a block so that the fewest neighbours are apart. Elsewhere each
+// blocks of that many places, each host gets a block so that the fewest neighbors are apart. Elsewhere each
 // host gets places that follow one another.
 func placeGrid(dims, hosts []int) []int {
 	places := product(dims)
@@ -42,7 +42,7 @@ func equalShare(ranks, hosts []int) int {
 	return share
 }
 
-// hostBlock is the block of n places that divides the grid and cuts the fewest pairs of neighbours; nil if
+// hostBlock is the block of n places that divides the grid and cuts the fewest pairs of neighbors; nil if
 // there is none.
 func hostBlock(dims []int, n int) []int {
 	if n < 2 {
@@ -94,8 +94,8 @@ func inBlocks(dims, block []int) []int {
 	return places
 }
 
-// placeGraph puts ranks on the vertices of a graph so that neighbours are on one host where they can be: each
-// host in turn takes, one after another, the vertex with the most neighbours on that host. neighbors lists
+// placeGraph puts ranks on the vertices of a graph so that neighbors are on one host where they can be: each
+// host in turn takes, one after another, the vertex with the most neighbors on that host. neighbors lists
 // those of each vertex; hosts has the host of each rank.
 func placeGraph(neighbors [][]int, hosts []int) []int {
 	ranks := make([]int, len(hosts))

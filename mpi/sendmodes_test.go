@@ -304,7 +304,7 @@ var persistent = body("persistent", func(_ context.Context, world *mpi.Comm) err
 					return fmt.Errorf("round %d: element %d is %d", round, i, in[i])
 				}
 			}
-			if err := mpi.Barrier(world); err != nil { // or a neighbour's next could come before
+			if err := mpi.Barrier(world); err != nil { // or a neighbor's next could come before
 				return err
 			}
 		}

@@ -15,11 +15,11 @@ func SendView[T any](c *Comm, v View[T], dst, tag int) error {
 	switch {
 	case v.bytes == 0 || !lastKnown[T]() || !c.fastPathOK(dst, tag):
 		err = sendView(c, v, dst, tag)
-	case v.apart():
+	case v.scattered():
 		var own layout.Layout
 		err = c.e.SendView(c.context, v.layout(&own), v.base(), c.worldRank(dst), tag)
 	default:
-		err = c.e.Send(c.context, v.together(), c.worldRank(dst), tag)
+		err = c.e.Send(c.context, v.contiguousBytes(), c.worldRank(dst), tag)
 	}
 	if err != nil {
 		return c.fail("SendView", dst, tag, err)
@@ -31,7 +31,7 @@ func sendView[T any](c *Comm, v View[T], dst, tag int) error {
 	if err := v.err(); err != nil {
 		return err
 	}
-	if buf, ok := v.whole(); ok {
+	if buf, ok := v.slice(); ok {
 		return Send(c, buf, dst, tag)
 	}
 	if !lastKnown[T]() || !c.fastPathOK(dst, tag) {
@@ -60,11 +60,11 @@ func RecvView[T any](c *Comm, v View[T], src, tag int) (Status, error) {
 	if v.bytes > 0 && lastKnown[T]() && c.fastPathOK(src, tag) && v.isDistinct() {
 		var st engine.Status
 		var err error
-		if v.apart() {
+		if v.scattered() {
 			var own layout.Layout
 			err = c.e.RecvView(c.context, v.layout(&own), v.base(), c.worldRank(src), tag, sizeOf[T](), &st)
 		} else {
-			err = c.e.Recv(c.context, v.together(), c.worldRank(src), tag, sizeOf[T](), &st)
+			err = c.e.Recv(c.context, v.contiguousBytes(), c.worldRank(src), tag, sizeOf[T](), &st)
 		}
 		if err != nil {
 			return c.statusOf(st), c.fail("RecvView", src, tag, err)
@@ -82,7 +82,7 @@ func recvView[T any](c *Comm, v View[T], src, tag int) (Status, error) {
 	if err := v.err(); err != nil {
 		return Status{}, err
 	}
-	if buf, ok := v.whole(); ok {
+	if buf, ok := v.slice(); ok {
 		return Recv(c, buf, src, tag)
 	}
 	if err := v.distinct(); err != nil {
@@ -123,14 +123,14 @@ func IsendView[T any](c *Comm, v View[T], dst, tag int) (Request, error) {
 
 func isendView[T any](c *Comm, v View[T], dst, tag int) (Request, error) {
 	var own layout.Layout
-	if v.bytes > 0 && v.apart() && lastKnown[T]() && c.fastPathOK(dst, tag) {
+	if v.bytes > 0 && v.scattered() && lastKnown[T]() && c.fastPathOK(dst, tag) {
 		h, err := c.e.IsendView(c.context, v.layout(&own), v.base(), c.worldRank(dst), tag)
 		return Request{h, c}, err
 	}
 	if err := v.err(); err != nil {
 		return Request{}, err
 	}
-	if buf, ok := v.whole(); ok {
+	if buf, ok := v.slice(); ok {
 		return Isend(c, buf, dst, tag)
 	}
 	if buf, err := v.checked(c); buf != nil || err != nil {
@@ -159,14 +159,14 @@ func IrecvView[T any](c *Comm, v View[T], src, tag int) (Request, error) {
 
 func irecvView[T any](c *Comm, v View[T], src, tag int) (Request, error) {
 	var own layout.Layout
-	if v.bytes > 0 && v.apart() && lastKnown[T]() && c.fastPathOK(src, tag) && v.isDistinct() {
+	if v.bytes > 0 && v.scattered() && lastKnown[T]() && c.fastPathOK(src, tag) && v.isDistinct() {
 		h, err := c.e.IrecvView(c.context, v.layout(&own), v.base(), c.worldRank(src), tag, sizeOf[T]())
 		return Request{h, c}, err
 	}
 	if err := v.err(); err != nil {
 		return Request{}, err
 	}
-	if buf, ok := v.whole(); ok {
+	if buf, ok := v.slice(); ok {
 		return Irecv(c, buf, src, tag)
 	}
 	if err := checkElement[T](); err != nil {

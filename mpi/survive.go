@@ -114,7 +114,7 @@ func (c *Comm) shrink() (*Comm, error) {
 		}
 		rank := slices.Index(left, c.rank)
 		if rank < 0 {
-			return nil, fmt.Errorf("%w: the other ranks take this one for failed", ErrAborted)
+			return nil, fmt.Errorf("%w: the other ranks consider this rank failed", ErrAborted)
 		}
 		id, ok, err := c.agreeOnID(left[0])
 		if err != nil {
@@ -150,7 +150,7 @@ func (c *Comm) agreeOnRanks() (left []int, err error) {
 		}
 	}
 	if len(left) == 0 {
-		return nil, fmt.Errorf("%w: every rank is taken for failed", ErrProcFailed)
+		return nil, fmt.Errorf("%w: all ranks have failed", ErrProcFailed)
 	}
 	return left, nil
 }

@@ -67,7 +67,7 @@ func (t *tracer) begin(world *Comm) {
 	t.head.Rank, t.head.Size = world.rank, world.size
 	tracing.Store(t.buffer)
 	t.head.Base = t.head.Clock
-	if _, elsewhere := world.job.wire.Neighbours(); !elsewhere {
+	if _, elsewhere := world.job.wire.Neighbors(); !elsewhere {
 		return
 	}
 	clocks := make([]uint64, world.size)

@@ -22,7 +22,7 @@ type View[T any] struct {
 }
 
 // rows are blocks at equal distances, of which none overlap, from the first on: in bytes.
-type rows struct{ block, stride int32 } // stride is 0 where all bytes lie together
+type rows struct{ block, stride int32 } // stride is 0 where all bytes are contiguous
 
 // selected is what a View or a Place has of its elements. Copies share it.
 type selected struct {
@@ -136,8 +136,8 @@ func (r rows) layout(n int, own *layout.Layout) *layout.Layout {
 	return own
 }
 
-// apart tells whether there are elements that do not lie together, in order.
-func (v View[T]) apart() bool { return v.selected != nil || v.stride != 0 }
+// scattered tells whether there are elements that are not contiguous, in order.
+func (v View[T]) scattered() bool { return v.selected != nil || v.stride != 0 }
 
 // unitOf is the size of an element in a layout, which counts those of no bytes too.
 func unitOf[T any]() int { return max(sizeOf[T](), 1) }
@@ -175,8 +175,8 @@ func (v View[T]) Unpack(src []T) int {
 	return len(src)
 }
 
-// gather copies the elements to memory where they lie together. T says how to copy one, which is quicker than
-// to look for how to copy so many bytes.
+// gather copies the elements to memory where they are contiguous. T says how to copy one, which is quicker
+// than to look for how to copy so many bytes.
 func (v View[T]) gather(to unsafe.Pointer) {
 	var at []int
 	var step int
@@ -192,13 +192,13 @@ func (v View[T]) gather(to unsafe.Pointer) {
 		for i, e := range at {
 			*(*T)(unsafe.Add(to, i*sizeOf[T]())) = *(*T)(unsafe.Add(v.base(), e*step))
 		}
-	case v.apart():
+	case v.scattered():
 		var own layout.Layout
 		v.layout(&own).Gather(v.base(), unsafe.Slice((*byte)(to), v.bytes))
 	case v.bytes == sizeOf[T]():
 		*(*T)(to) = *v.first
 	default:
-		copy(unsafe.Slice((*byte)(to), v.bytes), v.together())
+		copy(unsafe.Slice((*byte)(to), v.bytes), v.contiguousBytes())
 	}
 }
 
@@ -218,20 +218,20 @@ func (v View[T]) scatter(from unsafe.Pointer) {
 		for i, e := range at {
 			*(*T)(unsafe.Add(v.base(), e*step)) = *(*T)(unsafe.Add(from, i*sizeOf[T]()))
 		}
-	case v.apart():
+	case v.scattered():
 		var own layout.Layout
 		v.layout(&own).Scatter(v.base(), unsafe.Slice((*byte)(from), v.bytes))
 	case v.bytes == sizeOf[T]():
 		*v.first = *(*T)(from)
 	default:
-		copy(v.together(), unsafe.Slice((*byte)(from), v.bytes))
+		copy(v.contiguousBytes(), unsafe.Slice((*byte)(from), v.bytes))
 	}
 }
 
 // isPlain tells whether elements may be copied as bytes.
 func (v View[T]) isPlain() bool { return lastKnown[T]() || checkElement[T]() == nil }
 
-// span is the elements from a place of the view's order on that lie together.
+// span is the elements from a place of the view's order on that are contiguous.
 func (v View[T]) span(at int) []T {
 	var own layout.Layout
 	from, n := v.layout(&own).Span(at * unitOf[T]())
@@ -241,10 +241,10 @@ func (v View[T]) span(at int) []T {
 // base is the memory that the layout is of.
 func (v View[T]) base() unsafe.Pointer { return unsafe.Pointer(v.first) }
 
-// whole returns the elements as a slice, if they lie together in order.
-func (v View[T]) whole() ([]T, bool) {
+// slice returns the elements as a slice, if they are contiguous in order.
+func (v View[T]) slice() ([]T, bool) {
 	switch {
-	case v.apart():
+	case v.scattered():
 		return nil, false
 	case v.bytes == 0:
 		return nil, true
@@ -252,8 +252,8 @@ func (v View[T]) whole() ([]T, bool) {
 	return unsafe.Slice(v.first, v.Len()), true
 }
 
-// together is the memory of the elements, which lie together in order.
-func (v View[T]) together() []byte { return unsafe.Slice((*byte)(v.base()), v.bytes) }
+// contiguousBytes is the memory of the elements, which are contiguous, in order.
+func (v View[T]) contiguousBytes() []byte { return unsafe.Slice((*byte)(v.base()), v.bytes) }
 
 // isDistinct tells whether the view has no element twice.
 func (v View[T]) isDistinct() bool { return v.selected == nil || v.selected.isDistinct() }

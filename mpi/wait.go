@@ -234,7 +234,8 @@ func engineOf(rs []Request) *engine.Engine {
 // enough refuses statuses that are fewer than the requests.
 func enough(op string, rs []Request, st []Status) error {
 	if len(st) < len(rs) {
-		return asError(op, fmt.Errorf("%w: %d statuses for %d requests", ErrCount, len(st), len(rs)))
+		return asError(op, fmt.Errorf("%w: room for only %d statuses of %d requests", ErrCount, len(st),
+			len(rs)))
 	}
 	return nil
 }

@@ -171,8 +171,8 @@ func makeWindow[T any](c *Comm, mem []byte, dynamic bool, broken error) (*Win[T]
 			broken = fmt.Errorf("%w: elements of %d bytes at rank %d, of %d here", ErrType, k.Elem, rank,
 				elem)
 		case (k.Dynamic != 0) != dynamic:
-			broken = fmt.Errorf("%w: a dynamic window at rank %d, or at rank %d, and another at the other",
-				ErrWin, rank, c.rank)
+			broken = fmt.Errorf("%w: one of the ranks %d and %d called WinCreateDynamic, and the "+
+				"other did not", ErrWin, rank, c.rank)
 		default:
 			x.sizes[rank] = int(k.Bytes) / elem
 		}

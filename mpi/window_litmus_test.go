@@ -61,7 +61,7 @@ type litmus struct {
 
 const x, y = 0, litmusBatch
 
-// The two ranks run into one another in all that a synchronisation allows, and see nothing that it forbids.
+// The two ranks run into one another in all that a synchronization allows, and see nothing that it forbids.
 var windowLitmus = body("window litmus", func(_ context.Context, world *mpi.Comm) error {
 	runs, err := strconv.Atoi(os.Getenv(litmusVariable))
 	if err != nil {
@@ -136,7 +136,7 @@ func (l *litmus) batch(begin, end func() error, run func(i int) error, n int) er
 	return nil
 }
 
-// put and get do not synchronise.
+// put and get do not synchronize.
 func (l *litmus) put(rank, variable, i int, value int64) error {
 	l.one[0] = value
 	return firstError(l.win.Put(l.one[:], rank, variable+i), l.win.FlushLocal(rank))

@@ -23,7 +23,6 @@ import "context"
 // or the epoch is closed. The calls that create a window end with the context of the communicator's handle,
 // and the window does not inherit that context. If such a call fails, the window does not exist at this rank,
 // but may exist at others.
-// passed on to the window. It has not come about here then, but may have at others.
 func (w *Win[T]) WithContext(ctx context.Context) *Win[T] {
 	if w.base() == nil {
 		return w // whose calls say what is wrong

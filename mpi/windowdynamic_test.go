@@ -34,7 +34,7 @@ func attachBoth(world *mpi.Comm, win *mpi.Win[int64], n int) (mine [2][]int64, a
 }
 
 // Every operation reaches what a rank has attached, at the positions that it tells; each is complete at the
-// owner after the synchronisation, and the owner gets its memory back.
+// owner after the synchronization, and the owner gets its memory back.
 var dynamicWindow = body("dynamic window", func(_ context.Context, world *mpi.Comm) error {
 	const n = 5000
 	win, err := mpi.WinCreateDynamic[int64](world)

@@ -218,7 +218,7 @@ func (w *window) waitPosted() error {
 // members are the ranks of a group in the window.
 func (w *window) members(g *Group) ([]int, error) {
 	if g == nil {
-		return nil, fmt.Errorf("%w: no group", ErrArg)
+		return nil, fmt.Errorf("%w: the group is nil", ErrArg)
 	}
 	all := make([]int, g.Size())
 	for i := range all {

@@ -13,17 +13,17 @@ import (
 
 // Place is a selection of the elements of a rank's part of a window: where PutView puts to, and GetView gets
 // from. Win.At makes it.
-//
-// It is as large as registers can pass it: memory that was just written in words, and is copied in more than
-// words, costs as much as all else that a PutView of a few bytes does.
 type Place struct {
+	// A Place has at most as many words as a call passes in registers. A larger one would pass through
+	// memory, which takes as long as the rest of a PutView of a few bytes.
 	from, n  int       // elements
 	unit     int       // bytes of an element
 	selected *selected // nil for all n elements
 }
 
-// At is the n elements of a part from an element on. Its methods select from these, as those of a View select
-// from a view's. What is wrong with it the calls that take it return.
+// At selects n elements of a rank's part, beginning with element from. The methods of the Place select from
+// these elements, as the methods of a View select from the elements of a view. A call that takes a Place
+// returns what is wrong with its arguments.
 func (w *Win[T]) At(from, n int) Place { return Place{from: from, n: n, unit: sizeOf[T]()} }
 
 // Strided selects count blocks of block elements of the place, which begin stride elements apart.
@@ -87,10 +87,11 @@ func (p Place) Len() int {
 	return p.n
 }
 
-// PutView writes the elements of a view to as many elements of a rank's part, each in its own order (MPI 4.1,
-// 12.3.1). The elements must not be changed before the epoch is closed, or Flush or FlushLocal has returned.
-// It may wait until bytes have left this rank, and uses at most 64 KiB of memory. A place with an element
-// twice is refused.
+// PutView writes the elements of a view to the elements of a place in a rank's part, in the order of both
+// (MPI 4.1, 12.3.1). Both must have the same number of elements. The elements of the view must not be changed
+// before the epoch is closed, or Flush or FlushLocal has returned. PutView may wait until bytes have left
+// this rank, and uses at most 64 KiB of memory. It fails with ErrBuffer if the place contains an element
+// twice.
 func (w *Win[T]) PutView(v View[T], rank int, at Place) error {
 	if at.takes(v.bytes, sizeOf[T]()) {
 		if there := w.base().mapped(rank, at.from, at.n); there != nil {
@@ -117,8 +118,8 @@ func (w *Win[T]) putView(v View[T], rank int, at Place) error {
 		}
 	}
 	taken := false
-	if err == nil && t != nil && v.apart() && at.together() {
-		taken, err = t.PutView(here, v.base(), offset+at.begins(), w.via.canceller)
+	if err == nil && t != nil && v.scattered() && at.contiguous() {
+		taken, err = t.PutView(here, v.base(), offset+at.offset(), w.via.canceller)
 	}
 	if err == nil && t != nil && !taken {
 		m := newWindowView(t, offset, here, v.base(), at)
@@ -130,9 +131,10 @@ func (w *Win[T]) putView(v View[T], rank int, at Place) error {
 	return w.base().fail("PutView", rank, err)
 }
 
-// GetView reads elements of a rank's part into those of a view, as many, each in its order (MPI 4.1, 12.3.2).
-// The view has them when the epoch is closed, or Flush or FlushLocal has returned. It may wait for some of
-// them, and uses at most 64 KiB of memory. A view with an element twice is refused.
+// GetView reads the elements of a place in a rank's part into the elements of a view, in the order of both
+// (MPI 4.1, 12.3.2). Both must have the same number of elements. The view holds them when the epoch is
+// closed, or Flush or FlushLocal has returned. GetView may wait for some of them, and uses at most 64 KiB of
+// memory. It fails with ErrBuffer if the view contains an element twice.
 func (w *Win[T]) GetView(v View[T], rank int, at Place) error {
 	if at.takes(v.bytes, sizeOf[T]()) && v.isDistinct() {
 		if there := w.base().mapped(rank, at.from, at.n); there != nil {
@@ -155,8 +157,8 @@ func (w *Win[T]) getView(v View[T], rank int, at Place) error {
 		err = v.distinct()
 	}
 	taken := false
-	if err == nil && t != nil && v.apart() && at.together() {
-		taken, err = t.GetView(here, v.base(), offset+at.begins(), w.via.canceller)
+	if err == nil && t != nil && v.scattered() && at.contiguous() {
+		taken, err = t.GetView(here, v.base(), offset+at.offset(), w.via.canceller)
 	}
 	if err == nil && t != nil && !taken {
 		m := newWindowView(t, offset, here, v.base(), at)
@@ -168,10 +170,11 @@ func (w *Win[T]) getView(v View[T], rank int, at Place) error {
 	return w.base().fail("GetView", rank, err)
 }
 
-// together tells whether the elements lie together, which then begin some bytes after the place's first.
-func (p Place) together() bool { return p.selected == nil || !p.selected.layout.Apart() }
+// contiguous tells whether the elements are contiguous.
+func (p Place) contiguous() bool { return p.selected == nil || !p.selected.layout.Scattered() }
 
-func (p Place) begins() int {
+// offset is how many bytes after the first element of the place the contiguous elements begin.
+func (p Place) offset() int {
 	if p.selected == nil {
 		return 0
 	}
@@ -215,7 +218,7 @@ func (w *window) viewTarget(wrong error, n, rank int, at Place) (t *engine.Targe
 }
 
 // windowView moves bytes of a layout here to or from those of a layout of a part. It has memory for pieces
-// that lie together at neither end, or not here; some of them are under way at once.
+// that are contiguous at neither end, or not here; some of them are under way at once.
 type windowView struct {
 	t          *engine.Target
 	offset     int // of what the place selects from
@@ -266,7 +269,7 @@ func (m *windowView) put(s *engine.Canceller) error {
 		offset, n := m.at.Span(done)
 		here, lies := m.span(done)
 		var err error
-		if lies >= min(n, pieceBytes) { // what lies together here needs no copy
+		if lies >= min(n, pieceBytes) { // what is contiguous here needs no copy
 			n = min(n, lies)
 			err = m.t.Put(here[:n], m.offset+offset, s)
 		} else if err = m.end(m.next, false, s); err == nil {
@@ -341,7 +344,7 @@ func (m *windowView) endAll(got bool, s *engine.Canceller) (err error) {
 	return err
 }
 
-// span is the bytes here from a position on that lie together.
+// span is the bytes here from a position on that are contiguous.
 func (m *windowView) span(at int) ([]byte, int) {
 	offset, n := m.here.Layout.Span(at)
 	return unsafe.Slice((*byte)(unsafe.Add(m.here.Memory, offset)), n), n

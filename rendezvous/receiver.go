@@ -54,7 +54,7 @@ type Receiver struct {
 	emptyRecv transport.RecvWR // for the end of a grant: no bytes
 	place     func(token uint64, at int, bytes []byte)
 	stages    stages
-	views     transport.ViewRegistrar // nil where the bytes of a region lie together
+	views     transport.ViewRegistrar // nil where the bytes of a region are contiguous
 }
 
 // channelQueue is what one channel has to fetch, in the order of Start.

@@ -44,7 +44,7 @@ type Sender struct {
 	readable  bool // peers copy at once what they are told the key of
 	shared    sharing
 	through   []byte                  // of fillers; nil until there is one, and where ranks share cores
-	views     transport.ViewRegistrar // nil where the bytes of a region lie together
+	views     transport.ViewRegistrar // nil where the bytes of a region are contiguous
 }
 
 // SenderConfig says how messages are written into granted buffers. A zero field selects its default.

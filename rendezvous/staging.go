@@ -4,18 +4,18 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// A message whose bytes do not lie together at its sender is announced without a key: Source.Key is 0. Its
-// receiver grants memory of its own for one piece after the other, whatever it does with other messages; the
-// sender gathers each piece into memory of its own and writes it, or straight into what was granted, where
-// that is mapped. A message that is not to lie together at its receiver is moved in the same pieces, by Reads
-// or by grants, and scattered out of that memory. So neither end has more than two pieces of a message beside
-// the user's memory (docs/adr/0051).
+// A message whose bytes are not contiguous at its sender is announced without a key: Source.Key is 0. Its
+// receiver grants staging memory for one piece after the other, even if it reads other messages. The sender
+// gathers each piece into a stage of its own and writes it, or gathers it directly into the granted memory,
+// if that is mapped. A message whose bytes are not contiguous at its receiver is moved in the same pieces, by
+// Reads or by grants, and scattered from the stage. So neither end stages more than two pieces of a message
+// (docs/adr/0051).
 //
-// Where regions may be of views (transport.ViewRegistrar), all that is left to the provider: such messages
-// are announced with a key, and read, as others are.
+// If the provider can register views (transport.ViewRegistrar), it does all this: such messages are announced
+// with a key, and read like others.
 //
-// Where peers copy at once what they have the key of, a message that is no longer than a stage is gathered
-// when it is announced, and read there as one that lies together, if a stage is free for it.
+// If peers can copy memory immediately by its key, a message that is not longer than a stage is gathered when
+// it is announced, if a stage is free, and read from there like a contiguous one.
 const (
 	StagePiece  = 32 << 10
 	stagePieces = 2

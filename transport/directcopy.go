@@ -19,7 +19,7 @@ type DirectCopier interface {
 	// when it returns.
 	Put(src []byte, to *Segment) error
 
-	// Fill is a Put of bytes that do not lie together: from stores them. It fails with
+	// Fill is a Put of bytes that are not contiguous: from stores them. It fails with
 	// errors.ErrUnsupported if the segment's memory is not mapped into this process.
 	Fill(to *Segment, from Filler) error
 }

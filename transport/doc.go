@@ -43,12 +43,12 @@
 // # Progress
 //
 // The goroutine that calls CQ.Poll moves the bytes of the QPs attached to that CQ; it acts as the network
-// card. Only one goroutine at a time may use a QP, its CQs and the regions of its PD; the caller serialises
+// card. Only one goroutine at a time may use a QP, its CQs and the regions of its PD; the caller serializes
 // access (weft has one engine per rank for this). Only the following may be called from any goroutine:
 // CQ.Wake, the methods of Device except ModifyCQ, and methods whose comments say so.
 //
 // A completion handler (Device.SetCompletionHandler) is a thread that polls in place of the caller, on a core
-// of its own. It counts as one more user, and serialises by taking the lock that the caller names. Nothing
+// of its own. It counts as one more user, and serializes by taking the lock that the caller names. Nothing
 // else in this package starts a thread on the data path.
 //
 // # Providers

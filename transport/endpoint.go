@@ -77,7 +77,7 @@ type Acceptor interface {
 	Prepare(rank uint32) (QPConfig, []byte, error)
 
 	// Connected hands over the queue pair, in StateReady, with the peer's private data. Until Connected
-	// returns, only the acceptor may drive the queue pair. Connected takes the lock that serialises its CQ,
+	// returns, only the acceptor may drive the queue pair. Connected takes the lock that serializes its CQ,
 	// posts its Recvs, and keeps the QP. private belongs to the callee.
 	Connected(rank uint32, qp QP, private []byte)
 

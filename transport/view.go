@@ -1,6 +1,6 @@
 package transport
 
-// View is a sequence of bytes that do not lie together, by their positions in it.
+// View is a sequence of bytes that are not contiguous, by their positions in it.
 type View interface {
 	// Gather copies the bytes from a position on to dst.
 	Gather(at int, dst []byte)
@@ -8,7 +8,7 @@ type View interface {
 	Scatter(at int, src []byte)
 }
 
-// ViewRegistrar is a PD with regions whose bytes do not lie together, where DeviceAttr has Views: elements of
+// ViewRegistrar is a PD with regions whose bytes are not contiguous, where DeviceAttr has Views: elements of
 // Writes that are not inline, and of Reads, may lie in them, and what peers Read. What RNICs have for this is
 // a memory key with a layout of its own.
 type ViewRegistrar interface {

@@ -13,14 +13,13 @@ import (
 	"github.com/weft-mpi/weft/bench"
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/internal/sys"
-	"github.com/weft-mpi/weft/launcher"
 	"github.com/weft-mpi/weft/transport/fabrics"
 )
 
-const benchHelp = `Measure with one of the micro-benchmarks, in the loops and tables of OSU's.
+const benchHelp = `Run a micro-benchmark, with the loops and the tables of the OSU benchmarks.
 
-Alone it starts its own ranks on this machine; under a launcher, weft's or another with PMI, it is one of
-the ranks. Standard output holds the table and nothing else.`
+Without a launcher, weft bench starts its own ranks on this machine. Under weft run, or another launcher
+with PMI, it is one of the ranks. Standard output holds the table and nothing else.`
 
 // newBench is the command of the micro-benchmarks, each a command of its own below it.
 func newBench() *cobra.Command {
@@ -65,41 +64,45 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 	cmd := &cobra.Command{Use: b.Name + " [options]", Short: b.Short}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.VarP(&ranks, "np", "n", "number of ranks to start where no launcher has")
-	flags.Var(&fabric, "fabric", "`NAME`: what carries the messages: "+fabrics.Help())
+	flags.VarP(&ranks, "np", "n", "number of ranks to start if there is no launcher")
+	flags.Var(&fabric, "fabric", "`NAME` of the fabric that carries the messages: "+fabrics.Help())
 	flags.VarP(&sizes, "message-size", "m",
-		"`[MIN:]MAX` sizes in bytes; K and M are understood; without it as OSU has them")
+		"`[MIN:]MAX` message sizes in bytes, with suffixes K and M (default: those of OSU)")
 	flags.VarP(number{&o.Iterations, 1}, "iterations", "i",
-		"timed iterations of each size; without it as OSU has them")
-	flags.VarP(number{&o.Warmup, 0}, "warmup", "x", "iterations before these; without it as OSU has them")
+		"timed iterations of each size (default: those of OSU)")
+	flags.VarP(number{&o.Warmup, 0}, "warmup", "x", "warm-up iterations before them (default: those of OSU)")
 	flags.VarP(number{&o.Window, 1}, "window-size", "W",
-		"messages under way at once where a benchmark has a window; without it 64")
+		"messages in a window, in benchmarks that have one (default 64)")
 	flags.Var(number{&o.Vector, 1}, "vector",
-		"elements of a message in bw, bibw and mbw_mr: it is sent and received as a vector of so many; "+
-			"without it one")
-	flags.BoolVarP(&o.Validate, "validation", "c", false, "check every byte, in a column more")
-	flags.BoolVarP(&o.Full, "full", "f", false, "print minimum, maximum and iterations too")
-	flags.BoolVarP(&o.Tails, "tail-lat", "z", false, "print percentiles of single iterations too")
+		"elements of the vector that each message of bw, bibw and mbw_mr is sent and received as "+
+			"(default 1)")
+	flags.BoolVarP(&o.Validate, "validation", "c", false,
+		"check every byte, and print the result in one more column")
+	flags.BoolVarP(&o.Full, "full", "f", false, "also print minimum, maximum and iterations")
+	flags.BoolVarP(&o.Tails, "tail-lat", "z", false, "also print percentiles of single iterations")
 	flags.BoolVar(&o.Rewrite, "rewrite", false,
-		"write what is sent anew before every iteration, with the clock stopped")
+		"rewrite the send buffers before every iteration, with the clock stopped")
 	flags.Var(bufferKind{&o.Registered}, "alloc",
-		"`heap|registered`: what the buffers are: ordinary slices, or memory of mpi.Alloc")
-	flags.StringVar(&o.Sync, "sync", o.Sync,
-		"`flush|lock|fence`: what ends an operation on a window, in put_latency and its like")
-	flags.StringVar(&o.Shape, "shape", o.Shape,
-		"`"+strings.Join(bench.Shapes, "|")+"`: which elements of arrays strided moves")
-	flags.StringVar(&o.Call, "call", o.Call,
-		"`"+strings.Join(bench.Calls, "|")+"`: how strided moves them")
-	flags.Var(number{&o.Digits, 0}, "digits", "decimals of a figure; without it 2")
+		"`heap|registered`: whether the buffers are ordinary slices or memory of mpi.Alloc")
+	if b.OneSided {
+		flags.StringVar(&o.Sync, "sync", o.Sync,
+			"`flush|lock|fence`: what completes an operation on a window, in put_latency and the like")
+	}
+	if b.Strided {
+		flags.StringVar(&o.Shape, "shape", o.Shape,
+			"`"+strings.Join(bench.Shapes, "|")+"`: which elements of an array strided moves")
+		flags.StringVar(&o.Call, "call", o.Call,
+			"`"+strings.Join(bench.Calls, "|")+"`: how strided moves them")
+	}
+	flags.Var(number{&o.Digits, 0}, "digits", "decimal places of a figure (default 2)")
 	flags.StringVar(&o.Report, "json", "",
-		"`FILE` that takes all figures, the machine, the versions and the options")
+		"`FILE` for all figures, the machine, the versions and the options")
 	flags.StringVar(&o.Plot, "plot", "", plotUsage)
 	flags.StringArrayVar(&o.Compare, "compare", nil,
-		"`FILE...` of tables, weft's --json or OSU's, to compare with and to plot beside")
+		"`FILE...` with tables, of --json or of OSU, to compare with this one and to add to the plot")
 	var by bench.Invocation
 	flags.StringVar(&by.Profile, "cpuprofile", "",
-		"`FILE` that takes where the processor's time goes, one for each rank, FILE.0 and so on, for go "+
-			"tool pprof")
+		"`FILE` for CPU profiles, one for each rank, FILE.0 and so on, for go tool pprof")
 	var progress bool
 	flags.BoolVar(&progress, progressFlag, false, "")
 	if err := flags.MarkHidden(progressFlag); err != nil {
@@ -123,42 +126,35 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 		if err := b.Check(o, int(ranks)); err != nil {
 			return err
 		}
-		self, err := os.Executable()
-		if err != nil {
-			return err
-		}
-		job := launcher.Job{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Stdin: launcher.InputNone,
-			CoresPerRank: 1}
-		rank := os.Args[1:]
+		words := os.Args[1:]
 		if sys.IsTerminal(int(os.Stderr.Fd())) && !sys.IsTerminal(int(os.Stdout.Fd())) {
 			// Among the arguments of bench, for after a "--" it would be a file. A table on a terminal is
 			// its own progress.
-			rank = slices.Insert(slices.Clone(rank), slices.Index(rank, b.Name)+1, "--"+progressFlag)
+			words = slices.Insert(slices.Clone(words), slices.Index(words, b.Name)+1, "--"+progressFlag)
 		}
-		job.Apps = []launcher.App{{Ranks: int(ranks), Program: self, Args: rank}}
-		return run(cmd, job)
+		return runSelf(cmd, int(ranks), words)
 	}
 	return cmd
 }
 
-const plotUsage = "`FILE.svg|FILE.png|FILE.html` to draw the table into"
+const plotUsage = "`FILE.svg|FILE.png|FILE.html` for a plot of the table"
 
 // progressFlag tells ranks that their standard error is shown on a terminal, which they cannot see
 // themselves.
 const progressFlag = "progress"
 
-// newComparison is the command that compares tables which are there already.
+// newComparison is the command that compares tables that were measured before.
 func newComparison() *cobra.Command {
 	digits, plot := bench.Default.Digits, ""
 	cmd := &cobra.Command{
 		Use:   "compare FILE FILE...",
-		Short: "tables measured before, weft's --json or OSU's, beside each other",
+		Short: "compare tables that were measured before, of --json or of OSU",
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(_ *cobra.Command, files []string) error {
 			return tell(bench.Compare(files, digits, plot, os.Stdout))
 		},
 	}
-	cmd.Flags().Var(number{&digits, 0}, "digits", "decimals of a figure; without it 2")
+	cmd.Flags().Var(number{&digits, 0}, "digits", "decimal places of a figure (default 2)")
 	cmd.Flags().StringVar(&plot, "plot", "", plotUsage)
 	return cmd
 }

@@ -17,16 +17,17 @@ import (
 	"github.com/weft-mpi/weft/transport/fabrics"
 )
 
-const tuneHelp = `Measure every algorithm of the collectives beside the one that weft chooses by itself.
+const tuneHelp = `Compare every algorithm of the collectives with the one that weft chooses by itself.
 
-It prints what was chosen and what was best, and with --table writes the rules of where the two differ, for
-WEFT_COLL=FILE. Alone it starts its own ranks on this machine; under a launcher it is one of the ranks.`
+It prints the chosen algorithm and the best one. With --table it writes rules for the cases in which they
+differ, for WEFT_COLL=FILE. Without a launcher it starts its own ranks on this machine; under a launcher
+it is one of the ranks.`
 
-const consistencyHelp = `Check that collectives are consistent with one another: an Allreduce takes
-at most 1.1 times as long as Reduce and Bcast, an Allgather no longer than Gather and Bcast, a Barrier no
-longer than an Allreduce of 8 bytes, and one more element or rank costs at most half as much again.
+const consistencyHelp = `Check the times of collectives against one another: an Allreduce takes at most
+1.1 times as long as Reduce and Bcast, an Allgather no longer than Gather and Bcast, a Barrier no longer
+than an Allreduce of 8 bytes, and one more element or rank costs at most half as much again.
 
-The exit status is 1 if one of them does not hold.`
+The exit status is 1 if one of these does not hold.`
 
 // newTuning is the command that tunes collectives.
 func newTuning() *cobra.Command {
@@ -40,10 +41,10 @@ func newTuning() *cobra.Command {
 			"  WEFT_COLL=coll.json weft run -n 16 ./program",
 	}, &o, bench.Tune)
 	flags := cmd.Flags()
-	flags.StringVar(&o.Table, "table", "", "`FILE.json` that takes the rules, for WEFT_COLL")
+	flags.StringVar(&o.Table, "table", "", "`FILE.json` for the rules, for WEFT_COLL")
 	flags.BoolVar(&o.All, "all", false, "print the times of all algorithms")
 	flags.StringSliceVar(&o.Collectives, "collectives", nil,
-		"`NAME,…` as in package mpi, such as Allreduce,Bcast; without it all that have a choice")
+		"`NAME,…` as in package mpi, such as Allreduce,Bcast (default: all that have several algorithms)")
 	return cmd
 }
 
@@ -67,13 +68,14 @@ func comparing(cmd *cobra.Command, o *bench.TuneOptions, compare func(context.Co
 	cmd.Args = cobra.NoArgs
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.VarP(&ranks, "np", "n", "number of ranks to start where no launcher has")
-	flags.Var(&fabric, "fabric", "`NAME`: what carries the messages: "+fabrics.Help())
-	flags.DurationVar(&o.Limit, "limit", o.Limit, "`TIME` that it takes, about")
+	flags.VarP(&ranks, "np", "n", "number of ranks to start if there is no launcher")
+	flags.Var(&fabric, "fabric", "`NAME` of the fabric that carries the messages: "+fabrics.Help())
+	flags.DurationVar(&o.Limit, "limit", o.Limit, "approximate `TIME` that it takes")
 	flags.VarP(&sizes, "message-size", "m",
-		"`[MIN:]MAX` sizes in bytes; K and M are understood; without it 8:1M")
+		"`[MIN:]MAX` message sizes in bytes, with suffixes K and M (default 8:1M)")
 	flags.Var(rankCounts{&o.Ranks}, "ranks",
-		"`N,…` ranks of the communicators; without it the powers of two up to the job's size, and that")
+		"`N,…` numbers of ranks of the communicators (default: the powers of two below the job's size, and "+
+			"that size)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if sizes.given {
 			o.Min, o.Max = max(sizes.low, 1), sizes.high
@@ -85,20 +87,20 @@ func comparing(cmd *cobra.Command, o *bench.TuneOptions, compare func(context.Co
 			}
 			return tell(compare(cmd.Context(), *o, by, os.Stdout))
 		}
-		return runSelf(cmd, int(ranks))
+		return runSelf(cmd, int(ranks), os.Args[1:])
 	}
 	return cmd
 }
 
-// runSelf runs this very command as the ranks of a job on this machine.
-func runSelf(cmd *cobra.Command, ranks int) error {
+// runSelf runs this executable, with words on its command line, as the ranks of a job on this machine.
+func runSelf(cmd *cobra.Command, ranks int, words []string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	job := launcher.Job{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Stdin: launcher.InputNone,
 		CoresPerRank: 1}
-	job.Apps = []launcher.App{{Ranks: ranks, Program: self, Args: os.Args[1:]}}
+	job.Apps = []launcher.App{{Ranks: ranks, Program: self, Args: words}}
 	return run(cmd, job)
 }
 

@@ -27,7 +27,7 @@ func newInfo() *cobra.Command {
 	var settings, why bool
 	cmd := &cobra.Command{
 		Use:   "info",
-		Short: "Tell what weft finds on this machine",
+		Short: "Describe this machine, as weft sees it",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
@@ -47,10 +47,11 @@ func newInfo() *cobra.Command {
 			return w.Flush()
 		},
 	}
-	cmd.Flags().BoolVar(&settings, "settings", false, "print the WEFT_* settings of the environment instead")
+	cmd.Flags().BoolVar(&settings, "settings", false,
+		"print the WEFT_* settings, with defaults and meanings, instead")
 	cmd.Flags().BoolVar(&why, "why", false,
-		"print the hosts that a batch system has given, which variables say so, and what starts weft on "+
-			"other hosts, instead")
+		"print what weft detects of a batch system instead: the hosts of the job, the variables that name "+
+			"them, and what starts weft on other hosts")
 	return cmd
 }
 

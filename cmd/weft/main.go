@@ -86,7 +86,7 @@ func commands(args []string) []*cobra.Command {
 func newRoot(commands []*cobra.Command) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "weft",
-		Short:         "Message passing for Go: start ranks, measure, look at the machine",
+		Short:         "Message passing for Go: start the ranks of a job, watch them, measure",
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,

@@ -21,39 +21,40 @@ import (
 
 const runHelp = `Start N ranks of PROGRAM, on this machine or on several hosts, and wait for their end.
 
-PROGRAM is a command in PATH, a file, or a Go package: a folder with Go files, or a file that ends in
-.go, is built first, into the user's cache folder. A package that has not changed since is not linked
-again. A relative name counts from the current folder, whatever --wdir says. Several programs, with ':'
-between them, make one job.
+PROGRAM is a command in PATH, a file, or a Go package. A Go package is a folder with Go files or a file
+that ends in .go; weft run builds it first, into the user's cache folder, and does not link it again
+until it changes. A relative name is relative to the current folder, not to --wdir. Several programs,
+separated by ':', make one job.
 
-The exit status is that of the first rank to fail, or 128+n if signal n ended it, and 0 if none failed;
-124 after --timeout; 127 when the program is not found, 126 when it cannot be executed, 1 when it does
-not build or a host cannot be reached; 2 when the command line makes no sense. The first failure ends the
+The exit status is that of the first rank to fail, or 128+n if signal n ended it, and 0 if none failed.
+It is 124 after --timeout, 127 if the program is not found, 126 if it cannot be executed, 1 if it does
+not build or a host cannot be reached, and 2 if the command line is invalid. The first failure ends the
 job, and one line on standard error says which rank failed, and how.
 
-A job that hangs explains itself: when it is certain that ranks wait for one another for ever, and when
-no message has moved for as long as --stuck says, a report on standard error tells which call each rank
-waits in, for whom, and at which source line.
+A job that hangs explains itself. When a deadlock is certain, and when no message has moved for the time
+of --stuck, a report on standard error says in which call each rank waits, for which rank, and at which
+source line.
 
 Signals: INT, TERM, HUP, USR1, USR2, CONT and TSTP go to the ranks. QUIT (kill -QUIT, or Ctrl-\) prints
-that report, and the job goes on. A second QUIT within two seconds, or the first one where no rank uses
-weft, goes to the ranks: every one that is a Go program writes the stacks of its goroutines and ends. A
-second TERM, or a second INT within a second, kills. A rank that something else stops is reported.
+the report described above, and the job goes on. A second QUIT within two seconds, or the first one if no
+rank uses weft, goes to the ranks: each rank that is a Go program writes the stacks of its goroutines and
+ends. A second TERM, or a second INT within a second, kills the ranks. weft run reports a rank that is
+stopped by something else.
 
-Lines of different ranks never mix, up to the length of --max-line. The beginning of a line is shown
-where nothing follows it for 100 ms on a terminal or from a single rank, for a second elsewhere, and in a
-file only with its end. If the output cannot be written the job fails with status 1; if its reader goes
-it ends with status 141; if its reader takes nothing for 2 s when a job is being ended, what is left is
-dropped.
+Lines of different ranks never mix, up to the length of --max-line. The beginning of a line is shown if
+nothing follows it for 100 ms (on a terminal, or from a single rank) or for a second (elsewhere); in a
+file it is written only with the rest of the line. If the output cannot be written, the job fails with
+status 1. If its reader goes away, the job ends with status 141. If its reader takes nothing for 2 s while
+the job ends, the remaining output is dropped.
 
-Processors are those that the affinity mask and the control group allow. Each rank gets its share of the
-cores, with all their hardware threads, or as many as --cores-per-rank says, and GOMAXPROCS is set to
-their number. Ranks that are a multiple of the cores are bound evenly, unless another weft run of the same
-user has bound its ranks to some of them. --bind-to core gives each rank one core, and none that another
-weft run of the same user has given to its ranks; numa and socket spread the ranks over the machine; a
-list such as 0-3,8 is dealt out, a processor to each rank in turn. --cq-cores auto gives each rank a core
-besides, which makes progress while the rank computes, where there are twice as many cores as ranks; a
-list names one for each rank. They do nothing else: no rank runs there.`
+weft run uses the processors that the affinity mask and the control group allow. Each rank gets its share
+of the cores, or --cores-per-rank, with all their hardware threads, and GOMAXPROCS is set to their
+number. If the number of ranks is a multiple of the number of cores, the ranks are bound evenly, unless
+another weft run of the same user has bound its ranks to some of these cores. --bind-to core gives each
+rank one core, and none to which another weft run of the same user has bound its ranks; numa and socket
+spread the ranks over the machine; from a list such as 0-3,8, each rank in turn gets one processor.
+--cq-cores auto gives each rank one more core, which makes progress while the rank computes, if there are
+twice as many cores as ranks; a list names one such core for each rank. No rank runs on these cores.`
 
 // newRun is the command that starts a job.
 func newRun() *cobra.Command {
@@ -112,9 +113,9 @@ type appOptions struct {
 }
 
 func (o *appOptions) define(flags *pflag.FlagSet) {
-	flags.VarP(&o.ranks, "np", "n", "number of ranks; without it as many as there are usable cores")
+	flags.VarP(&o.ranks, "np", "n", "number of ranks (default: the number of usable cores)")
 	flags.StringArrayVarP(&o.env, "x", "x", nil,
-		"`NAME[=VALUE]` in the ranks' environment; NAME alone must be set here")
+		"`NAME[=VALUE]` to set in the ranks' environment; NAME alone passes on the value that is set here")
 	flags.StringVar(&o.dir, "wdir", "", "`folder` to start the ranks in")
 }
 
@@ -211,43 +212,44 @@ type jobOptions struct {
 
 func (o *jobOptions) define(flags *pflag.FlagSet) {
 	flags.StringVar(&o.host, "host", "",
-		"`LIST` of hosts to run on, such as a:4,b:4; without :N as many ranks as cores")
+		"`LIST` of hosts to run on, such as a:4,b:4; a host without :N has as many slots as cores")
 	flags.StringVar(&o.hostfile, "hostfile", "",
-		"`file` with a host a line, as \"name:4\" or \"name slots=4\"")
+		"`file` with one host per line, as \"name:4\" or \"name slots=4\"")
 	flags.StringVar(&o.mapBy, "map-by", "",
 		"`core|node|ppr:N:node`: fill a host's slots first, one rank to each host in turn, or N to each")
-	flags.Var(&o.perNode, "ppn", "ranks on each host, as --map-by ppr:N:node")
+	flags.Var(&o.perNode, "ppn", "number of ranks on each host, like --map-by ppr:N:node")
 	flags.StringVar(&o.starter, "starter", "",
-		"`command` that starts weft on another host, named {host} in it; ssh if not given")
+		"`command` that starts weft on another host, which it names as {host} (default: ssh)")
 	flags.StringVar(&o.agentPath, "agent-path", "",
-		"`file` of weft on the other hosts; the same as here if not given")
+		"path of the weft `file` on the other hosts (default: the same as here)")
 	flags.Var(&o.fanOut, "fan-out",
-		"hosts that weft run starts itself on, and that each of these then starts it on; without it 64")
+		"number of hosts on which weft run, and each agent, starts agents directly (default 64)")
 	flags.BoolVar(&o.stage, "stage", false,
 		"copy programs to the hosts that do not have them, and remove the copies afterwards")
 	flags.StringVar(&o.bind, "bind-to", "",
-		"`none|core|numa|socket|CPULIST`: what each rank is kept on; core if there are enough")
+		"`none|core|numa|socket|CPULIST`: what each rank is bound to (default: core, if there are enough)")
 	flags.Var(&o.cores, "cores-per-rank",
-		"cores that each rank gets; without it its share of those that are free, or one with --bind-to core")
+		"number of cores for each rank (default: its share of the free cores, or 1 with --bind-to core)")
 	flags.StringVar(&o.cq, "cq-cores", "none",
 		"`none|auto|CPULIST`: cores that serve completion queues, one for each rank")
 	flags.BoolVar(&o.report, "report-bindings", false,
-		"tell where each rank is: process id, processors, and its completion handler's")
-	flags.StringVar(&o.fabric, "fabric", "", "`NAME`: what carries the messages: "+fabrics.Help())
+		"print the process id and the processors of each rank, and those of its completion handler")
+	flags.StringVar(&o.fabric, "fabric", "",
+		"`NAME` of the fabric that carries the messages: "+fabrics.Help())
 	flags.StringVar(&o.phases, "phases", "",
 		"`LIST` of slot sizes in bytes that a channel starts with and can grow to, such as 640,16448,65600")
-	flags.BoolVar(&o.stats, "stats", false, "have each rank tell the counters of its channels at the end")
+	flags.BoolVar(&o.stats, "stats", false, "print the counters of each rank's channels at the end")
 	flags.StringVar(&o.iface, "iface", "",
 		"`LIST` of network interfaces, by name or CIDR, such as eth0,eth1 or 10.0.0.0/8; lanes use them all")
 	flags.Var(&o.lanes, "lanes",
-		"TCP connections to each peer, 1 to 8, which share its messages and stand in for each other; "+
-			"without it 1")
+		"number of TCP connections to each peer, 1 to 8, which share its messages; if one is lost, the "+
+			"others resend what it carried (default 1)")
 	flags.BoolVar(&o.reconnect, "reconnect", false,
-		"make a lost connection anew also where it was the only lane, in place of giving the peer up")
+		"reconnect when the only connection to a peer is lost, instead of giving the peer up")
 	flags.BoolVar(&o.tls, "tls", false, "encrypt connections between ranks with TLS 1.3")
 	flags.BoolVarP(&o.label, "label", "l", false, "put [rank] before every line of output")
 	flags.Var(&o.maxLine, "max-line",
-		"`SIZE` such as 4M up to which the lines of different ranks are kept whole; without it 1M")
+		"`SIZE`, such as 4M, up to which lines are kept whole (default 1M)")
 	flags.StringVar(&o.output, "output-dir", "",
 		"write each rank's output to `folder`/rank.N.out and rank.N.err instead")
 	flags.StringVar(&o.stdin, "stdin", "0", "`all|none|RANK`: who reads standard input")
@@ -255,33 +257,33 @@ func (o *jobOptions) define(flags *pflag.FlagSet) {
 		"end the job after this `duration`, such as 90s or 2h; a bare number is in seconds")
 	o.stuck = defaultStuck
 	flags.Var(&o.stuck, "stuck",
-		"tell what the ranks wait for when nothing has moved for this `duration`; 0 for never")
+		"report what the ranks wait for when no message has moved for this `duration`; 0 for never")
 	flags.StringVar(&o.stuckAction, "stuck-action", "report",
-		"`report|abort`: what follows a deadlock that is certain: a report, or also the end of the job")
+		"`report|abort`: whether a certain deadlock is only reported, or also ends the job")
 	flags.BoolVar(&o.survive, "survive", false,
-		"go on when a rank fails: its peers get an error from what needs it, and may go on without it")
+		"go on when a rank fails: calls that need it return an error, and the other ranks may go on")
 	flags.Var(&o.restarts, "restarts",
-		"start the job again when a rank or a host is lost, so many times at most, on the hosts that "+
-			"are left")
+		"maximum number of times to start the job again, on the remaining hosts, when a rank or a host "+
+			"is lost")
 	flags.Var(&o.min, "min",
-		"with --restarts, let it have fewer ranks where slots are short, but at least so many; without it "+
-			"the number stays the same")
+		"with --restarts: the minimum number of ranks when the remaining hosts have fewer slots (default: "+
+			"the number of ranks does not change)")
 	flags.BoolVar(&o.callReport, "report", false,
-		"tell at the end how often each rank made calls at each place of the program, and for how long")
+		"print at the end how often each rank made calls at each source line, and how long they took")
 	flags.StringVar(&o.profile, "profile", "",
 		"`cpu|heap|block|mutex`: profile the ranks into one file, for go tool pprof")
 	flags.StringVar(&o.profileFile, "profile-file", "",
-		"`file` for --profile; weft.cpu.pprof in the current folder, or the like, if not given")
+		"`file` for --profile (default: weft.KIND.pprof in the current folder)")
 	flags.StringVar(&o.trace, "trace", "",
 		"`file` for a trace of all ranks in Perfetto's format, such as job.pftrace; weft show sums it up")
 	flags.StringVar(&o.launcher, "launcher", "",
-		"`local|ssh|slurm|sge|lsf|pbs`: what starts weft on other hosts; found out if not given")
-	flags.BoolVar(&o.verbose, "verbose", false, "tell what is done, each step with its time")
+		"`local|ssh|slurm|sge|lsf|pbs`: what starts weft on other hosts (default: what is detected)")
+	flags.BoolVar(&o.verbose, "verbose", false, "print each step of the start with its time")
 	flags.StringSliceVar(&o.display, "display", nil,
-		"`map|bindings`: show the hosts' cores with their ranks and completion queues before the start, or "+
-			"what --report-bindings shows")
+		"`map|bindings`: print the map of ranks and completion queues to the hosts' cores before the start, "+
+			"or what --report-bindings prints")
 	flags.BoolVar(&o.dryRun, "dry-run", false,
-		"find hosts and programs, show on standard output what --display map shows, and start no rank")
+		"find hosts and programs, print the map of --display map on standard output, and start no rank")
 }
 
 // check refuses options of which one would have no effect because of another, and warns of those that may
@@ -346,7 +348,7 @@ func (o *jobOptions) job() (launcher.Job, error) {
 	case "abort":
 		job.AbortStuck = true
 	default:
-		return job, fmt.Errorf("--stuck-action %q: it is report or abort", o.stuckAction)
+		return job, fmt.Errorf("--stuck-action %q: must be report or abort", o.stuckAction)
 	}
 	if err := o.check(); err != nil {
 		return job, err
@@ -380,11 +382,19 @@ func (o *jobOptions) job() (launcher.Job, error) {
 	if err := o.hosts(&job); err != nil {
 		return job, err
 	}
+	settings, err := o.settings()
+	job.Env = append(job.Env, settings...)
+	return job, err
+}
+
+// settings are the settings of the ranks that options stand for, as NAME=VALUE.
+func (o *jobOptions) settings() (env []string, err error) {
+	set := func(s *setting.Setting, value string) { env = append(env, s.Name+"="+value) }
 	if o.fabric != "" {
 		if err := fabrics.Check(o.fabric); err != nil {
-			return job, fmt.Errorf("--fabric: %w", err)
+			return nil, fmt.Errorf("--fabric: %w", err)
 		}
-		job.Env = append(job.Env, setting.Fabric.Name+"="+o.fabric)
+		set(setting.Fabric, o.fabric)
 	}
 	if o.phases != "" {
 		phases, err := channel.ParsePhases(o.phases)
@@ -392,26 +402,26 @@ func (o *jobOptions) job() (launcher.Job, error) {
 			err = channel.Config{Phases: phases}.Check()
 		}
 		if err != nil {
-			return job, fmt.Errorf("--phases %s: %w", o.phases, err)
+			return nil, fmt.Errorf("--phases %s: %w", o.phases, err)
 		}
-		job.Env = append(job.Env, setting.Phases.Name+"="+o.phases)
+		set(setting.Phases, o.phases)
 	}
 	if o.stats {
-		job.Env = append(job.Env, setting.Statistics.Name+"=1")
+		set(setting.Statistics, "1")
 	}
 	if o.tls {
-		job.Env = append(job.Env, setting.TLS.Name+"=on")
+		set(setting.TLS, "on")
 	}
 	if o.iface != "" {
-		job.Env = append(job.Env, setting.Interface.Name+"="+o.iface)
+		set(setting.Interface, o.iface)
 	}
 	if o.lanes > 0 {
-		job.Env = append(job.Env, setting.Lanes.Name+"="+o.lanes.String())
+		set(setting.Lanes, o.lanes.String())
 	}
 	if o.reconnect {
-		job.Env = append(job.Env, setting.Reconnect.Name+"=on")
+		set(setting.Reconnect, "on")
 	}
-	return job, nil
+	return env, nil
 }
 
 // traceMemory is how much memory a rank has for its trace, unless WEFT_TRACE says so.

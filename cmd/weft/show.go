@@ -15,24 +15,23 @@ import (
 	"github.com/weft-mpi/weft/internal/tracereport"
 )
 
-const showHelp = `Show what weft run has written about a job: a trace, or the latest events of its ranks.
+const showHelp = `Show what weft run has recorded of a job: a trace, or the latest events of its ranks.
 
-A trace, the file of weft run --trace, is summed up: the time in each call and region, the share of it that
-goroutines were asleep, what each rank did, and the bytes between ranks. A late sender is a message for which
-a call waited before it was sent, a late receiver one that had been sent before its receive's call: WAITED and
-LAY say for how long in all. --plot draws a timeline, the matrix of bytes and the ranks' time. The file can be
-seen event by event at https://ui.perfetto.dev, too.
+Of a trace, the file of weft run --trace, weft show prints a summary: the time in each call and region, how
+much of it goroutines slept, what each rank did, and the bytes between ranks. A late sender is a message for
+which a receiving call waited before it was sent; WAITED is the total of these waits. A late receiver is a
+message that was sent before its receive's call; LAY is the total time that such messages lay waiting. --plot
+draws a timeline, the matrix of bytes and the ranks' time. https://ui.perfetto.dev shows the events themselves.
 
-Files rank.N.events in the folder of --output-dir have the latest events of each rank, from before the job
-failed or got SIGQUIT. They are shown together, by time. A ~ marks a time that is known roughly: that of an
-event between two others that may be far apart.`
+The files rank.N.events in the folder of --output-dir hold the latest events of each rank before the job
+failed or got SIGQUIT. weft show merges them by time. A ~ marks an approximate time.`
 
 // newShow is the command that shows traces, and the latest events of ranks.
 func newShow() *cobra.Command {
 	var plot string
 	cmd := &cobra.Command{
 		Use:     "show FILE…",
-		Short:   "Sum up a trace, or show the latest events of a job's ranks",
+		Short:   "Summarize a trace, or show the latest events of a job's ranks",
 		Long:    showHelp,
 		Example: "  weft show job.pftrace\n  weft show job.pftrace --plot job.svg\n  weft show out/*.events",
 		Args:    cobra.MinimumNArgs(1),

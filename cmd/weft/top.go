@@ -22,28 +22,29 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
-const topHelp = `Show what the ranks of a job do that runs now: a line for each rank, once a second.
+const topHelp = `Show once a second what each rank of a running job does.
 
-JOB is the process id of the job's weft run, or the name of its first program. Without it the only job of
-this user on this host is shown, or all are listed. A job can be watched at any time, from the host that
-its weft run runs on, by up to eight callers of the same user. A job that nobody watches is not slowed.
+JOB is the process id of weft run, or the name of the job's first program. Without JOB, weft top shows
+the only job of this user on this host, or lists all of them. Up to eight processes of the same user, on
+the host of weft run, can watch a job at the same time. A job that nobody watches is not slowed down.
 
-RANK, HOST   of the rank
+RANK, HOST   the rank and its host
 STATE        starting: its process does not run yet, or it is in Init;
-             working: it computes, or one of its goroutines does; waiting: all wait in calls of weft;
+             working: at least one of its goroutines computes;
+             waiting: all of its goroutines wait in calls of weft;
              stuck: it is proven that it waits for ever; finalizing, finished, stopped, ended;
-             no answer: its program does not use weft, has not come to Init, or gets no time
-MSG/S        messages that it has sent in the last second; BYTES/S are theirs
-WAIT         the time that its goroutines slept in calls, of the last second; two goroutines that wait
-             all the time make 200%
-MEMORY       of the Go runtime and of the channels' buffers, in bytes
-PHASES       3x1 2x2: three channels have the slots they began with, two have grown once
-LANES        connections over the network that carry data, and how many have been lost
-FOR, CALL    since when it waits, in what, for whom, and at which source line
+             no answer: its program does not use weft, has not reached Init, or gets no processor time
+MSG/S        messages that it sent in the last second; BYTES/S is their size
+WAIT         the share of the last second that its goroutines slept in calls; two goroutines that
+             always wait make 200%
+MEMORY       bytes of the Go runtime and of the channels' buffers
+PHASES       3x1 2x2: three channels are in phase 1, with the slots they began with, two in phase 2
+LANES        network connections that carry data, and the number of those that were lost
+FOR, CALL    how long it has waited, in which call, for which rank, and at which source line
 
-Keys: r h s m b w M p l f c sort by the column of that letter (w: WAIT, M: MEMORY, f: FOR), the same key
-again reverses; / filters by any word of a line, Escape ends that; space pauses; arrows scroll; q quits.
-Where standard output is no terminal, the table is printed as plain lines each time.`
+The keys r h s m b w M p l f c sort by a column (w: WAIT, M: MEMORY, f: FOR); the same key again reverses
+the order. / shows only lines that contain a word, and Escape ends that. Space pauses, arrows scroll, q
+quits. If standard output is not a terminal, weft top prints the table as plain lines each time.`
 
 // newTop is the command that shows a running job.
 func newTop() *cobra.Command {
@@ -66,7 +67,7 @@ func newTop() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&once, "once", false, "print the table once, of one second, and end")
+	cmd.Flags().BoolVar(&once, "once", false, "print the table once, after one second, and exit")
 	return cmd
 }
 

@@ -53,9 +53,9 @@ func (p problem) largest() int {
 	return ((p.Width + p.Columns - 1) / p.Columns) * ((p.Height + p.Rows - 1) / p.Rows)
 }
 
-// neighbour is the rank so many columns and rows away, or mpi.ProcNull, with which messages do nothing,
+// neighbor is the rank so many columns and rows away, or mpi.ProcNull, with which messages do nothing,
 // beyond the plate.
-func (p problem) neighbour(rank, dx, dy int) int {
+func (p problem) neighbor(rank, dx, dy int) int {
 	column, row := rank%p.Columns+dx, rank/p.Columns+dy
 	if column < 0 || column >= p.Columns || row < 0 || row >= p.Rows {
 		return mpi.ProcNull

@@ -45,7 +45,7 @@ func TestBlocksTileThePlate(t *testing.T) {
 		require.NotContains(t, owners, 0, "a cell is in no block")
 		require.Equal(t, largest, p.largest())
 
-		// The neighbour on a side is the one that owns the cells there.
+		// The neighbor on a side is the one that owns the cells there.
 		owner := func(x, y int) int {
 			if x < 0 || x >= p.Width || y < 0 || y >= p.Height {
 				return mpi.ProcNull
@@ -54,10 +54,10 @@ func TestBlocksTileThePlate(t *testing.T) {
 		}
 		for rank := range ranks {
 			a := p.area(rank)
-			require.Equal(t, owner(a.x-1, a.y), p.neighbour(rank, -1, 0))
-			require.Equal(t, owner(a.x+a.width, a.y), p.neighbour(rank, 1, 0))
-			require.Equal(t, owner(a.x, a.y-1), p.neighbour(rank, 0, -1))
-			require.Equal(t, owner(a.x, a.y+a.height), p.neighbour(rank, 0, 1))
+			require.Equal(t, owner(a.x-1, a.y), p.neighbor(rank, -1, 0))
+			require.Equal(t, owner(a.x+a.width, a.y), p.neighbor(rank, 1, 0))
+			require.Equal(t, owner(a.x, a.y-1), p.neighbor(rank, 0, -1))
+			require.Equal(t, owner(a.x, a.y+a.height), p.neighbor(rank, 0, 1))
 		}
 	})
 }

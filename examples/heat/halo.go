@@ -10,12 +10,12 @@ const (
 	right
 )
 
-// halo exchanges the edges of a rank's block with its neighbours': what it receives goes to the margin around
+// halo exchanges the edges of a rank's block with its neighbors': what it receives goes to the margin around
 // the block.
 type halo struct {
 	world                    *mpi.Comm
 	block                    *plate
-	above, below, west, east int // the neighbours' ranks
+	above, below, west, east int // the neighbors' ranks
 	toWest, toEast           []float64
 	fromWest, fromEast       []float64
 	requests                 []mpi.Request
@@ -31,8 +31,8 @@ func newHalo(world *mpi.Comm, p problem, block *plate) *halo {
 	column := func() []float64 { return make([]float64, block.height) }
 	return &halo{
 		world: world, block: block,
-		above: p.neighbour(world.Rank(), 0, -1), below: p.neighbour(world.Rank(), 0, 1),
-		west: p.neighbour(world.Rank(), -1, 0), east: p.neighbour(world.Rank(), 1, 0),
+		above: p.neighbor(world.Rank(), 0, -1), below: p.neighbor(world.Rank(), 0, 1),
+		west: p.neighbor(world.Rank(), -1, 0), east: p.neighbor(world.Rank(), 1, 0),
 		toWest: column(), toEast: column(), fromWest: column(), fromEast: column(),
 	}
 }

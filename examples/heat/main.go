@@ -8,8 +8,8 @@
 // It shows what most simulations on many computers are made of:
 //
 //   - the domain is cut into blocks, one a rank, in a grid of ranks (grid.go);
-//   - each step, neighbours exchange the edges of their blocks with Isend and Irecv, and compute what needs
-//     no neighbour while the messages travel (halo.go);
+//   - each step, neighbors exchange the edges of their blocks with Isend and Irecv, and compute what needs
+//     no neighbor while the messages travel (halo.go);
 //   - every few steps, Allreduce tells all ranks how much the plate still changes, so that they stop together
 //     (main.go);
 //   - rank 0 alone reads flags and files, and gives the others what they need with Bcast (main.go);

@@ -43,7 +43,7 @@ func prepare(args []string, ranks int) (o options, p problem, err error) {
 		"stop when no cell changes by more than `this` in a step; looked at every "+
 			fmt.Sprint(residualEvery)+" steps")
 	flags.Float64Var(&p.Diffusivity, "diffusivity", 0.2,
-		"`part` of the difference to each neighbour that flows in a step, at most 0.25")
+		"`part` of the difference to each neighbor that flows in a step, at most 0.25")
 	flags.StringVar(&o.input, "input", "", "a PNG `file` whose brightness is the temperature at the start")
 	flags.StringVar(&o.output, "output", "heat.png", "`file` for the picture; none if empty")
 	flags.StringVar(&o.checkpoint, "checkpoint", "",
@@ -121,7 +121,7 @@ func (o options) origin() string {
 	return "with hot and cold spots at the start"
 }
 
-// writable finds out whether the picture can be written while nothing has been computed in vain.
+// writable finds out whether the picture can be written, before anything is computed.
 func writable(name string) error {
 	if name == "" {
 		return nil

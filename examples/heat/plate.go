@@ -6,7 +6,7 @@ import "math"
 type temperature func(x, y int) float64
 
 // plate is a block of the plate, or all of it, with a margin of one cell on each side. The margin holds the
-// neighbours' edges. Beyond the plate it keeps what the plate's own edge had at the start: there the plate
+// neighbors' edges. Beyond the plate it keeps what the plate's own edge had at the start: there the plate
 // touches something of that temperature.
 type plate struct {
 	area

@@ -11,7 +11,7 @@ import (
 // firstRow is the first row of a rank; those of all ranks differ by one in number at most.
 func (p problem) firstRow(rank, ranks int) int { return rank * p.side / ranks }
 
-// block is a rank's rows of the square, with a row of a neighbour, or of the border, above and below.
+// block is a rank's rows of the square, with a row of a neighbor, or of the border, above and below.
 type block struct {
 	side, first, rows int
 	now, next         []float64
@@ -24,7 +24,7 @@ func newBlock(p problem, rank, ranks int) *block {
 	return b
 }
 
-// row is a row of the present values; -1 and rows are those of the neighbours.
+// row is a row of the present values; -1 and rows are those of the neighbors.
 func (b *block) row(y int) []float64 { return b.now[(y+1)*b.side:][:b.side] }
 
 // own are the present values of the block's own rows.

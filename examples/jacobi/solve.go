@@ -60,7 +60,7 @@ func solve(comm *mpi.Comm, p problem) (err error) {
 	return report(comm, p, b)
 }
 
-// exchange gives the neighbours the block's edges, and gets theirs. Beyond the square all is 0, and stays so.
+// exchange gives the neighbors the block's edges, and gets theirs. Beyond the square all is 0, and stays so.
 func (b *block) exchange(comm *mpi.Comm) error {
 	above, below := comm.Rank()-1, comm.Rank()+1
 	if above < 0 {

@@ -1,4 +1,4 @@
-// Package deadlock finds out from the snapshots of a job's ranks why the job stands still, and says so in
+// Package deadlock finds out from the snapshots of a job's ranks why the job hangs, and says so in
 // words. It does no I/O.
 //
 // A rank is stuck if nothing can release it: all of its goroutines wait in calls of weft, or for one another,

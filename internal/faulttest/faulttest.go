@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package faulttest makes memory whose pages never come, as a peer that keeps to no rule can do. It is for
+// Package faulttest makes memory whose pages never come, as a peer that breaks the rules can do. It is for
 // tests.
 package faulttest
 

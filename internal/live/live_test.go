@@ -151,7 +151,7 @@ func TestPathsAreToldBeforeTheyAreMade(t *testing.T) {
 	})
 	require.NoError(t, err)
 	defer s.Close()
-	require.Contains(t, told, s.Path())
+	require.Contains(t, told, s.path)
 	require.Len(t, told, 2, "and the name that it has until it listens")
 }
 

@@ -36,7 +36,7 @@ type Server struct {
 	watchers int
 }
 
-// caller is a connection. It is told the latest of what there is to say, so a slow one costs no memory.
+// caller is a connection. It gets only the latest frame, so a slow one costs no memory.
 type caller struct {
 	conn   *net.UnixConn
 	frames chan []byte
@@ -119,7 +119,7 @@ func (s *Server) accept() {
 	}
 }
 
-// serve greets a caller, and tells it what there is to say until it goes.
+// serve greets a caller, and sends it frames until it ends the connection.
 func (s *Server) serve(c *caller) {
 	defer s.forget(c)
 	greeting := s.greeting
@@ -214,9 +214,6 @@ func (s *Server) Publish(j *Job) error {
 	}
 	return nil
 }
-
-// Path is where the socket lies.
-func (s *Server) Path() string { return s.path }
 
 // Close ends the service, and removes the socket and, after the last job, its folder.
 func (s *Server) Close() {

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package malicetest makes devices of a rank that holds the job's secret and keeps to no rule. The engine
+// Package malicetest makes devices of a rank that holds the job's secret and breaks the rules. The engine
 // above such a device is a good one, so that the peers are led deep into each protocol before something is
 // wrong. It is for tests: of the engine, with all ranks in one process, and of whole jobs.
 package malicetest

@@ -23,7 +23,7 @@ type sharedState struct {
 	mapped [][2]uintptr
 }
 
-// sharedStateOf finds it in a queue pair. A rank that keeps to no rule has the provider's code in its own
+// sharedStateOf finds it in a queue pair. A rank that breaks the rules has the provider's code in its own
 // memory, and can do the same.
 func sharedStateOf(qp transport.QP) (s sharedState) {
 	v := reflect.ValueOf(qp).Elem()

@@ -135,14 +135,13 @@ func (v Value) Bytes(low int) (int, error) {
 
 // On is the setting as a switch.
 func (v Value) On() (bool, error) {
-	switch text := v.text; text {
-	case "on":
+	switch v.text {
+	case "on", "1":
 		return true, nil
-	case "off":
+	case "off", "0":
 		return false, nil
-	default:
-		return false, fmt.Errorf("%s=%q: neither on nor off", v.Name, text)
 	}
+	return false, fmt.Errorf("%s=%q: must be on or off, or 1 or 0", v.Name, v.text)
 }
 
 // Int is the setting as a whole number from low to high.

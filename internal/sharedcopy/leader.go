@@ -5,10 +5,10 @@ import "sync/atomic"
 // Leader is the end of a transfer that begins it. The zero Leader shares nothing.
 type Leader struct {
 	Claims *Claims // of the helper, mapped; nil if it has told of none
-	Broken bool    // one end cannot reach the other's memory: to share is in vain
+	Broken bool    // one end cannot access the other's memory, so sharing is impossible
 	turn   uint32
-	// A helper that is busy copies nothing, and to try costs a system call at least. So after each turn in
-	// which it has copied nothing twice as many transfers are made without a try.
+	// A busy helper copies nothing, and each try costs at least a system call. So each turn in which it has
+	// copied nothing doubles the number of transfers that are then made without a try.
 	alone int // turns in a row in which the helper has copied nothing
 	skip  int // transfers to make without a try
 }

@@ -1,6 +1,6 @@
 // Package snapshot holds what a rank says of itself when it is asked what it is doing: which calls of the
 // program wait, for whom, since when and at which source line, and which messages lie there that no receive
-// has taken. A rank sends its snapshot to the launcher, which finds out why a job stands still.
+// has taken. A rank sends its snapshot to the launcher, which finds out why a job hangs.
 package snapshot
 
 import (

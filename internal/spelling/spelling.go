@@ -29,7 +29,7 @@ func plain(word string) string {
 // maxWord bounds the length of what is compared.
 const maxWord = 64
 
-// distance is how many letters have to be added, left out, replaced or swapped with their neighbour to make b
+// distance is how many letters have to be added, left out, replaced or swapped with their neighbor to make b
 // of a (the optimal string alignment distance).
 func distance(a, b string) int {
 	if len(a) > maxWord || len(b) > maxWord {

@@ -103,15 +103,15 @@ func PrepareSocket(fd int) error {
 	return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
 }
 
-// SkipCongestionControl takes the cheapest congestion control for a connection that stays on this machine:
-// there is nothing to be congested, and one that paces what it sends costs time for nothing. Where it may not
-// be chosen things stay as they are.
+// SkipCongestionControl selects the cheapest congestion control for a connection within this machine, which
+// has no network to be congested: pacing would only cost time. It changes nothing if the system does not
+// allow it.
 func SkipCongestionControl(fd int) {
 	unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, "reno")
 }
 
-// LimitUnsent bounds how many bytes a socket takes that TCP cannot send yet: beyond them it has no room.
-// Where it cannot be bounded the buffer's size does it.
+// LimitUnsent limits how many bytes a socket accepts that TCP cannot send yet. If the system does not support
+// this, the size of the socket's buffer is the limit.
 func LimitUnsent(fd, bytes int) {
 	unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, bytes)
 }

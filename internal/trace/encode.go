@@ -30,12 +30,12 @@ func (r *Rank) Records() iter.Seq[Record] {
 	}
 }
 
-// Head is what there is to say of the records of a rank.
+// Head describes the records of a rank.
 type Head struct {
 	Version int
 	Rank    int
 	Size    int
-	Clock   uint64 // which clock Epoch is of; equal at ranks that read the same one; 0 where it is not known
+	Clock   uint64 // of the clock of Epoch; equal at ranks with the same clock; 0 if not known
 	Base    uint64 // that of rank 0, to which Offsets are
 	Epoch   int64  // what that clock shows at the time 0 of the records
 	Wall    int64  // what the clock of the day shows then, in ns since 1970

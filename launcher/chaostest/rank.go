@@ -90,7 +90,7 @@ func (v *victim) live() {
 	v.at(AfterFinalize)
 }
 
-// work exchanges messages of all sizes with the neighbours, and sums up.
+// work exchanges messages of all sizes with the neighbors, and sums up.
 func (v *victim) work(_ context.Context, world *mpi.Comm) error {
 	v.noteSockets()
 	next, prev := (world.Rank()+1)%world.Size(), (world.Rank()+world.Size()-1)%world.Size()

@@ -127,8 +127,8 @@ func (c *Client) Appnum() int { return c.appnum }
 // KVSName is the launcher's name for the job's key-value space, and so for the job. Known after Init.
 func (c *Client) KVSName() string { return c.kvsName }
 
-// OnThisMachine tells whether what is said to the launcher cannot be heard on a network: over an inherited
-// descriptor, and over a connection to an address of this machine. Known after Init.
+// OnThisMachine reports whether the connection to the launcher does not use a network: it is an inherited
+// descriptor, or a connection to an address of this machine. Known after Init.
 func (c *Client) OnThisMachine() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

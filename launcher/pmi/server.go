@@ -83,8 +83,8 @@ func (a *Abort) Error() string {
 	return fmt.Sprintf("rank %d called Abort with status %d", a.Rank, a.Code)
 }
 
-// Violation is the error of a rank that does not keep to the protocol. The job cannot go on: the rank waits
-// for an answer that there is none to.
+// Violation is the error of a rank that has violated the protocol. The job cannot go on: the rank waits for
+// an answer that will not come.
 type Violation struct {
 	Rank int
 	What string

@@ -34,7 +34,7 @@ func newWhole(c Config) *Server {
 	return NewServer(c, ranks)
 }
 
-// handle is Handle of a server that no node is above of: what is not here is nowhere.
+// handle is Handle of a server without a node above it: a key that the server does not have does not exist.
 func (s *Server) handle(rank int, line string) ([]Reply, error) {
 	e, err := s.Handle(rank, line)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *Server) handle(rank int, line string) ([]Reply, error) {
 	return append(e.Replies, s.alone(e)...), nil
 }
 
-// alone answers for the node above, which is not there.
+// alone answers in place of a node above.
 func (s *Server) alone(e Effects) []Reply {
 	switch {
 	case e.Arrived:

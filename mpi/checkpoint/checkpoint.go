@@ -38,7 +38,7 @@ import (
 // ErrNone says that there is no checkpoint to go on from: none was ever finished.
 var ErrNone = errors.New("no checkpoint")
 
-// none stands for the step of a checkpoint that there is not.
+// none is the step of a checkpoint that does not exist.
 const none = -1
 
 // A Store saves and loads the checkpoints of the ranks of a communicator. Its calls are collective: all ranks
@@ -115,7 +115,8 @@ func (s *Store) Revoke() error { return s.comm.Revoke() }
 func (s *Store) open() error {
 	var err error
 	if len(s.what) > maxWhat {
-		err = fmt.Errorf("checkpoint: what the state is of takes %d bytes, and %d at most are allowed",
+		err = fmt.Errorf("checkpoint: the description of the state (what) has %d bytes; at most %d are "+
+			"allowed",
 			len(s.what), maxWhat)
 	} else if err = os.MkdirAll(s.dir, 0o777); err == nil {
 		err = tryFolder(s.dir)

@@ -16,9 +16,9 @@ type set struct {
 	parts [][]part // by rank of the set: the files that have its state
 }
 
-// choose finds the latest checkpoint that is complete, among the files of all hosts; of those of one step
-// rather the one of so many ranks. Every rank chooses alike. nil means that there is none, and was none; the
-// error names what is missing where there was one.
+// choose returns the latest complete checkpoint among the files of all hosts; of several of one step, the one
+// whose number of ranks is nearest to size. All ranks choose the same one. It returns nil if there never was
+// a complete one, and an error that names what is missing if there was one.
 func choose(all []part, size int) (*set, error) {
 	groups := map[setID][]part{}
 	for _, p := range all {

@@ -63,7 +63,7 @@ func syncFolder(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// tryFolder finds out whether files can be written, while nothing has been computed in vain.
+// tryFolder finds out whether files can be written, before anything is computed.
 func tryFolder(dir string) error {
 	f, err := os.CreateTemp(dir, unfinished)
 	if err != nil {

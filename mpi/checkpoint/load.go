@@ -44,11 +44,11 @@ func (s *Store) load(reshape *Reshape) (step int, state []byte, err error) {
 		case chosen == nil:
 			return 0, nil, ErrNone
 		case chosen.what != s.what:
-			return 0, nil, fmt.Errorf("checkpoint: the one in %s is of %q, and this is %q: name another "+
+			return 0, nil, fmt.Errorf("checkpoint: the one in %s is of %q, not of %q: name another "+
 				"folder, or remove its files", s.dir, chosen.what, s.what)
 		case chosen.Size != s.comm.Size() && (reshape == nil || reshape.Split == nil || reshape.Join == nil):
-			return 0, nil, fmt.Errorf("checkpoint: the one in %s is of %d ranks, these are %d, and the "+
-				"program cannot split it", s.dir, chosen.Size, s.comm.Size())
+			return 0, nil, fmt.Errorf("checkpoint: the one in %s is of %d ranks, not of %d, and Load "+
+				"needs a Reshape to convert it", s.dir, chosen.Size, s.comm.Size())
 		}
 		states, damaged, err := s.read(chosen)
 		if err != nil {

@@ -28,13 +28,13 @@ func Names() string {
 	return strings.Join(names, ", ") + " or " + Auto
 }
 
-// Help tells what the names stand for.
+// Help describes the names.
 func Help() string {
 	var names []string
 	for _, f := range All {
 		names = append(names, fmt.Sprintf("%s (%s)", f.Name, f.About))
 	}
-	return strings.Join(names, ", ") + ", or " + Auto + ": the first that reaches"
+	return strings.Join(names, ", ") + ", or " + Auto + ": the first of these that reaches a peer"
 }
 
 // Check refuses a name that cannot be chosen.

@@ -70,7 +70,7 @@ func New(o Options) (*Device, error) {
 	case o.PeerTimeout == 0:
 		o.PeerTimeout = 10 * time.Second
 	case o.PeerTimeout < MinPeerTimeout:
-		return nil, fmt.Errorf("a peer timeout of %v: %v is the least", o.PeerTimeout, MinPeerTimeout)
+		return nil, fmt.Errorf("a peer timeout of %v: must be at least %v", o.PeerTimeout, MinPeerTimeout)
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -142,14 +142,14 @@ func TestSpec_MessagesAndFrames(t *testing.T) {
 	for code := terminateLocal; code <= terminateOwn; code++ {
 		words := code.String()
 		if code == terminateOwn {
-			words = "who says it asked for what it may not have"
+			words = "the sender of the Terminate has requested what it may not access"
 		}
 		require.Contains(t, all, fmt.Sprintf("%d %s", code, words))
 	}
-	require.Contains(t, all, fmt.Sprintf("a frame is %d bytes", headerSize))
-	require.Contains(t, all, fmt.Sprintf("At most %d bytes of payload", framePayload))
-	require.Contains(t, all, fmt.Sprintf("(up to %d bytes) stands in the sender's arena: flag %d",
+	require.Contains(t, all, fmt.Sprintf("A frame is %d bytes", headerSize))
+	require.Contains(t, all, fmt.Sprintf("A frame contains at most %d bytes of payload", framePayload))
+	require.Contains(t, all, fmt.Sprintf("(up to %d bytes) is in the sender's arena: the frame has flag %d",
 		bouncePiece, flagBounced))
-	require.Contains(t, all, fmt.Sprintf("%d bytes of the ring are kept", terminateReserve))
-	require.Contains(t, all, fmt.Sprintf("one of %d places, and one message of it is read", maxCallers))
+	require.Contains(t, all, fmt.Sprintf("%d bytes of the ring are reserved", terminateReserve))
+	require.Contains(t, all, fmt.Sprintf("one of %d places, and one of its messages is read", maxCallers))
 }

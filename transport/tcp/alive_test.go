@@ -197,7 +197,7 @@ func TestAlive_NeverInsideAFrame(t *testing.T) {
 func TestOptions_PeerTimeout(t *testing.T) {
 	for _, d := range []time.Duration{-1, 1, MinPeerTimeout - 1} {
 		_, err := New(Options{PeerTimeout: d})
-		require.ErrorContains(t, err, fmt.Sprintf("a peer timeout of %v: 100ms is the least", d))
+		require.ErrorContains(t, err, fmt.Sprintf("a peer timeout of %v: must be at least 100ms", d))
 	}
 	d, err := New(Options{PeerTimeout: MinPeerTimeout})
 	require.NoError(t, err)

@@ -21,7 +21,7 @@ const (
 // conn is one link of a queue pair, with the frame that is coming in over it and the rest of the frame that
 // the link has taken in part.
 type conn struct {
-	// What every pass looks at stands together, as in the queue pair.
+	// Fields that every pass uses are adjacent, as in the queue pair.
 	q         *qp
 	link      link.Link
 	fd        int  // -1 once it is closed
@@ -46,7 +46,7 @@ type frameTaker interface {
 
 // incoming is the frame that is being received.
 type incoming struct {
-	// What every read looks at stands together.
+	// Fields that every read uses are adjacent.
 	inside bool
 	drop   bool // the payload is not looked at: it has come before, or is after what is wrong
 	have   int  // bytes of raw: of a header, or of the CRC after a payload

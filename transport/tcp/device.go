@@ -27,16 +27,16 @@ type Options struct {
 	Checksum Checksum
 	Log      *slog.Logger // for what belongs to no call; nothing is logged without
 
-	// Lanes is how many connections carry a queue pair, if the peer's device allows as many; 0 and 1: one.
-	// Where there is more than one, the loss of one is none of the peer: the others take over what it
-	// carried, and it is made anew.
+	// Lanes is the number of connections of a queue pair, if the peer's device allows as many; 0 means 1. If
+	// there are several, the loss of one is not the loss of the peer: the others resend what it carried, and
+	// it is re-established.
 	Lanes int
 
 	// Interfaces are local addresses over which lanes are spread, in turn, at most three; the device listens
 	// on them too. Empty: on and from the address of the connection alone.
 	Interfaces []netip.Addr
 
-	// Reconnect keeps a queue pair of one lane alive too: a lost connection is made anew.
+	// Reconnect keeps a queue pair of one lane alive too: a lost connection is re-established.
 	Reconnect bool
 
 	reportBurst int // how many refused connections are reported in a period; 0: as cm.Limiter says
@@ -75,7 +75,7 @@ func New(o Options) (*Device, error) {
 	case o.PeerTimeout == 0:
 		o.PeerTimeout = 10 * time.Second
 	case o.PeerTimeout < MinPeerTimeout:
-		return nil, fmt.Errorf("a peer timeout of %v: %v is the least", o.PeerTimeout, MinPeerTimeout)
+		return nil, fmt.Errorf("a peer timeout of %v: must be at least %v", o.PeerTimeout, MinPeerTimeout)
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

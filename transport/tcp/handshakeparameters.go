@@ -9,15 +9,15 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// parameters are what each side says of itself in the handshake, after its proof in Request and in Accept.
-// What the two then do follows from both by one rule, so that both come to the same.
+// parameters are what each side sends of itself in the handshake, after its proof in Request and in Accept.
+// Both sides derive the same agreement from the two by one rule.
 type parameters struct {
 	reads    int              // Reads of the other side that it answers at once
 	lanes    int              // connections that it would join into one queue pair at most
 	recv     int              // depth of its receive queue
-	checksum bool             // it wishes a CRC32C in every frame
+	checksum bool             // it requests a CRC32C in every frame
 	keeps    bool             // queue pairs may outlive their connections: listens is not empty
-	listens  []netip.AddrPort // where, then, further lanes can be made to
+	listens  []netip.AddrPort // where the other side can connect further lanes
 }
 
 // agreement is what two ends have agreed on, as one of them sees it.
@@ -25,10 +25,10 @@ type agreement struct {
 	peerReads int // Reads that the peer answers at once
 	// depth of the peer's receive queue: more messages than that cannot be on their way
 	peerRecv int
-	lanes    int              // the smaller of both wishes
-	checksum bool             // either side wishes it
-	keeps    bool             // both can have lanes, or a connection that is made anew
-	listens  []netip.AddrPort // where the peer's lanes can be made to
+	lanes    int              // the smaller of both numbers
+	checksum bool             // either side requests it
+	keeps    bool             // both can have lanes, or a connection that is re-established
+	listens  []netip.AddrPort // where this side can connect further lanes
 }
 
 const (
@@ -38,7 +38,7 @@ const (
 	lanesAddress   = 16
 )
 
-// The wishes for a checksum.
+// Values of the checksum parameter.
 const (
 	checksumNone   = 0
 	checksumCRC32C = 1

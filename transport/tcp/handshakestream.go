@@ -27,7 +27,7 @@ type stream struct {
 	rejected bool          // by the peer
 	answered bool          // the peer has been told that it is turned down
 	joins    bool          // it may be a lane of a queue pair that stands
-	lent     bool          // it was an application's: it cannot be made anew
+	lent     bool          // it was an application's: it cannot be re-established
 	dialed   string        // where it was made to; none if it was not made here
 }
 

@@ -26,7 +26,7 @@ func TestConformanceOverLanes(t *testing.T) {
 	}
 }
 
-// The whole suite over lanes that are cut, each at a random byte, and made anew: nobody notices.
+// The whole suite over lanes that are cut, each at a random byte, and re-established: nobody notices.
 func TestConformanceOverLanesThatAreCut(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 2, 4} {

@@ -30,7 +30,7 @@ func newMixed(t *testing.T, a, b Options) [2]*host {
 func TestLanes_NumberIsTheSmaller(t *testing.T) {
 	for _, c := range []struct {
 		a, b  Options
-		lanes int // 0: one connection as ever
+		lanes int // 0: one connection as usual
 	}{
 		{Options{}, Options{}, 0},
 		{Options{Lanes: 1}, Options{Lanes: 4}, 0},
@@ -205,7 +205,7 @@ func TestLanes_PeerThatIsGoneIsLostAtOnce(t *testing.T) {
 	require.Less(t, time.Since(began), 5*time.Second)
 }
 
-// A lane that is silent while others bring something is lost by the ticks of both, and made anew.
+// A lane that is silent while others bring something is lost by the ticks of both, and re-established.
 func TestLanes_SilentLaneIsLost(t *testing.T) {
 	list := newCouple(t, Options{Lanes: 2}, 64, nil)
 	lanesUp(t, list, 2)

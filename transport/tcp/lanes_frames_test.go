@@ -12,7 +12,7 @@ import (
 	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
 )
 
-// beginLanes makes the queue pair one over lanes, each with the test at its other end. None is made anew.
+// beginLanes makes the queue pair one over lanes, each with the test at its other end. None is re-established.
 func (s *session) beginLanes(tb testing.TB, fd int, initiator bool) {
 	b := newMultiLane(s.qp, fd, nil, initiator, [tokenSize]byte{}, routes{})
 	for i := range b.dialing {

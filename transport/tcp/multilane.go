@@ -24,7 +24,7 @@ const maxLanes = 16
 const spareLanes = maxLanes
 
 // multiLane is what a queue pair has that is carried by lanes: several connections, of which each may be lost
-// and made anew. A queue pair of one connection that is not kept alive has none, and nothing of this.
+// and re-established. A queue pair of one connection that is not kept alive has none, and nothing of this.
 type multiLane struct {
 	q         *qp
 	cqs       []*cq // of the queue pair, each once
@@ -230,7 +230,7 @@ func (b *multiLane) noLaneComes(cause error) {
 		q.CloseSent()
 		return
 	}
-	q.Fail(fmt.Errorf("%w: all lanes are lost, and none could be made anew: %w", transport.ErrPeerLost,
+	q.Fail(fmt.Errorf("%w: all lanes are lost, and none could be re-established: %w", transport.ErrPeerLost,
 		cause), transport.StatusFatal)
 }
 

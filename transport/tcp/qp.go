@@ -11,8 +11,8 @@ import (
 type qp struct {
 	verbs.NoDirectCopier
 
-	// What every message looks at stands together: between two system calls the nearest caches have been used
-	// by the kernel.
+	// Fields that every message uses are adjacent: the kernel's code evicts them from the nearest caches in
+	// each system call.
 	sequencer          sequencer   // carries its frames
 	inline             *singleLink // the link, if a Write may go over it past the queue; else nil
 	open               bool        // false once nothing is sent and placed any more

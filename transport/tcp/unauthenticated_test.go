@@ -680,7 +680,7 @@ func TestListen_PortRange(t *testing.T) {
 		_, err := New(o)
 		require.ErrorContains(t, err, fmt.Sprintf("ports %d to %d", o.LowPort, o.HighPort))
 	}
-	low, high := neighbours(t)
+	low, high := neighbors(t)
 	d, err := New(Options{LowPort: low.Addr().(*net.TCPAddr).Port, HighPort: high.Addr().(*net.TCPAddr).Port})
 	require.NoError(t, err)
 	defer d.Close()
@@ -690,8 +690,8 @@ func TestListen_PortRange(t *testing.T) {
 		d.opts.HighPort))
 }
 
-// neighbours takes two ports next to each other.
-func neighbours(t *testing.T) (low, high net.Listener) {
+// neighbors takes two ports next to each other.
+func neighbors(t *testing.T) (low, high net.Listener) {
 	for {
 		low, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)

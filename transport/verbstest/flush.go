@@ -121,7 +121,7 @@ var flushChecks = []Check{
 		hub, others := t.star(n, shape{})
 		dst := hub.memory(8, all)
 		for i := range uint64(each) {
-			for k, x := range others { // in turns, so that what belongs together does not lie together
+			for k, x := range others { // in turns, so that what belongs together is not contiguous
 				q := hub.to(x.rank)[0]
 				t.must(q.PostRecv(recv(uint64(k)<<16|i, dst)))
 				// a Read, for it needs the peer, which is not driven

@@ -90,7 +90,7 @@ type Input struct {
 }
 
 // Pause stops or resumes the reading of a stream of all ranks, so that they wait when their pipes are full.
-// What is already on its way still comes, and so does what is in the pipes of ranks that end.
+// Output that is already on its way still comes, and so does what is in the pipes of ranks that end.
 type Pause struct {
 	Stream Stream
 	On     bool

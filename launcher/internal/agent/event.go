@@ -78,8 +78,7 @@ type LostPeer struct {
 	Peer int // -1: no rank
 }
 
-// Disturbs says that a rank does not keep to the protocol of PMI. It waits for an answer that there is none
-// to.
+// Disturbs says that a rank has violated the PMI protocol. The rank waits for an answer that will not come.
 type Disturbs struct {
 	Rank int
 	What string

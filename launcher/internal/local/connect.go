@@ -78,7 +78,8 @@ func (s *starter) connect(p *process, r *agent.Rank) (d descriptors, err error) 
 		return d, err
 	}
 	p.snapshots = os.NewFile(uintptr(ours), "snapshots")
-	return d, s.connectRecorder(p, &d)
+	s.connectRecorder(p, &d)
+	return d, nil
 }
 
 func (s *starter) connectInput(p *process, r *agent.Rank, d *descriptors) error {

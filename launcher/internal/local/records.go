@@ -5,17 +5,16 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
-// connectRecorder gives a rank the memory for its latest events, which stays with the agent when the rank has
-// ended. Where there is no such memory the rank gets a descriptor that is none, and records for nobody.
-func (s *starter) connectRecorder(p *process, d *descriptors) error {
+// connectRecorder gives a rank the memory for its latest events, which the agent keeps when the rank has
+// ended. Where there is no such memory, the rank gets a descriptor of /dev/null and records nothing.
+func (s *starter) connectRecorder(p *process, d *descriptors) {
 	ring, fd, err := recorder.NewRing()
 	if err != nil {
 		d.give(int(s.agent.null.Fd()), false)
-		return nil
+		return
 	}
 	p.recorder = ring
 	d.give(fd, true)
-	return nil
 }
 
 // sendRecords reports the latest events of ranks.

@@ -54,8 +54,8 @@ func (p *process) tellFailed(rank int) {
 	}
 }
 
-// say writes to the rank without waiting, and tells whether there was no room. It is not done by a write with
-// a deadline: on a busy machine that may be over before the write begins, and nothing is said twice.
+// say writes to the rank without waiting, and reports whether there was no room. It does not use a write with
+// a deadline: on a busy machine the deadline may pass before the write begins.
 func (p *process) say(b []byte) (full bool) {
 	conn, err := p.snapshots.SyscallConn()
 	if err != nil {

@@ -27,6 +27,6 @@ func (c *counter) count(k kind, length int) {
 
 func (c *counter) read() Traffic { return Traffic{c.messages.Load(), c.bytes.Load()} }
 
-// WireUp is what the agent and the launcher have said to each other so that ranks find one another: barriers
-// of PMI, and keys and values.
+// WireUp is the traffic between the agent and the launcher for the wire-up of the ranks: PMI barriers, keys
+// and values.
 func (a *Agent) WireUp() (from, to Traffic) { return a.wireUp.from.read(), a.wireUp.to.read() }

@@ -42,7 +42,7 @@ func (s *Supervisor) pmiEvent(now time.Time, e agent.Event) {
 		}
 		s.fail(now, f, r.sign)
 	case agent.LostPeer:
-		s.ranks[e.Rank].hasLost = true
+		s.ranks[e.Rank].lostPeer = true
 		if e.Peer >= 0 && e.Peer < len(s.ranks) {
 			s.suspect(e.Peer, e.Rank)
 		}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"syscall"
-	"time"
 
 	"github.com/weft-mpi/weft/internal/topology"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
@@ -38,10 +37,11 @@ func (s *Supervisor) lose(f *Failure) {
 	s.do(agent.Failed{Rank: f.Rank})
 }
 
-// suspect kills a rank that another one has lost and that lives on, stopped or cut off: otherwise the ranks
-// would not agree on who has failed. Of two ranks that have lost each other, as when one has broken a rule
-// and the other has ended the connection, that one is killed of which it is said first: what a rank says that
-// is being killed itself does not count. Ranks agree without one that they have lost when Failed says so.
+// suspect kills a rank that another rank has lost although it is alive, stopped or cut off: otherwise the
+// ranks would not agree on which ranks have failed. Two ranks may have lost each other, as when one has
+// broken a rule and the other has ended the connection. The one whose loss is reported first is killed, since
+// a report of a rank that is being killed does not count. Ranks agree without a rank that they have lost when
+// Failed tells them.
 func (s *Supervisor) suspect(id, by int) {
 	r := &s.ranks[id]
 	if !s.config.Survive || s.phase != running || r.lost || r.state != alive || r.suspected ||
@@ -53,9 +53,9 @@ func (s *Supervisor) suspect(id, by int) {
 	s.do(agent.Signal{Ranks: []int{id}, Signal: syscall.SIGKILL})
 }
 
-// countCasualties finds at the end of a job what it has lost. If no rank has come to its end, the first
-// failure is the job's.
-func (s *Supervisor) countCasualties(now time.Time) {
+// countCasualties reports at the end of a job which ranks it has lost. If no rank is left, the first failure
+// is the job's.
+func (s *Supervisor) countCasualties() {
 	if len(s.casualties) == 0 || s.cause != nil || s.root.best != nil || s.notStarted != nil {
 		return
 	}

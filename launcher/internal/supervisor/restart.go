@@ -22,7 +22,7 @@ func (s *Supervisor) Restartable() bool {
 	case Exited:
 		return s.inJob(s.cause.Rank)
 	case Aborted:
-		return s.ranks[s.cause.Rank].hasLost
+		return s.ranks[s.cause.Rank].lostPeer
 	}
 	return false
 }

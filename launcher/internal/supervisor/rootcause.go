@@ -44,7 +44,7 @@ func (c class) debounce() time.Duration {
 // class is that of the failure, but for a rank that had lost a peer before: it is another's peer.
 func (s *Supervisor) class(f *Failure) class {
 	c := f.class()
-	if c == likely && f.Rank >= 0 && s.ranks[f.Rank].hasLost {
+	if c == likely && f.Rank >= 0 && s.ranks[f.Rank].lostPeer {
 		return consequent
 	}
 	return c

@@ -76,7 +76,7 @@ type rank struct {
 	lost       bool // the job goes on without it
 	suspected  bool // it is being ended since others have lost it
 	aborted    bool // it has called Abort, so is on its way out and may be about to say why
-	hasLost    bool // it has lost a peer, and what it does since may follow from that
+	lostPeer   bool // it has lost a peer, and what it does since may follow from that
 	over       bool // its process has ended, and its PMI connection
 
 	pmi     pmi.State // as far as its agent has told: once its connection or its process has ended
@@ -435,7 +435,7 @@ func (s *Supervisor) checkOver(now time.Time) {
 			return
 		}
 	}
-	s.countCasualties(now)
+	s.countCasualties()
 	// Nothing better than what is known can turn up.
 	if s.cause == nil && s.notStarted == nil && s.root.best != nil {
 		s.commit(now)

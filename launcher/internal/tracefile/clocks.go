@@ -14,7 +14,7 @@ type clock struct {
 	late   correction     // what messages have shown
 }
 
-// clocksOf finds out how far the clock of each rank is from that of rank 0.
+// clocksOf finds the offset of each rank's clock from rank 0's.
 func clocksOf(ranks []*trace.Rank) (of []*clock) {
 	known := map[uint64]*clock{}
 	for _, r := range ranks {
@@ -26,7 +26,7 @@ func clocksOf(ranks []*trace.Rank) (of []*clock) {
 		c.points = append(c.points, r.Offsets...)
 		of = append(of, c)
 	}
-	// What has not been compared with rank 0's clock goes by the clock of the day, as one does that has been.
+	// A clock that was not compared with rank 0's is aligned by the time of day, relative to one that was.
 	reference := max(0, slices.IndexFunc(ranks, func(r *trace.Rank) bool { return r.Clock == r.Base }))
 	base := of[reference]
 	base.points = nil
@@ -81,7 +81,7 @@ func (k *correction) at(t int64) int64 {
 	}
 	i := int((t - k.begin) / k.step)
 	switch {
-	case t < k.begin || i < 0: // whatever the ranks have said
+	case t < k.begin || i < 0: // the ranks' times are not trusted
 		return k.by[0]
 	case i >= len(k.by)-1:
 		return k.by[len(k.by)-1]

@@ -77,7 +77,7 @@ func correct(clocks, distinct []*clock, number map[*clock]int, messages []messag
 			continue
 		}
 		earliest, received := from.compared(m.earliest), to.compared(m.received)
-		w := max(0, min(int((max(received, begin)-begin)/step), windows-1)) // whatever the ranks have said
+		w := max(0, min(int((max(received, begin)-begin)/step), windows-1)) // times are not trusted
 		if asked[w] == nil {
 			asked[w] = map[clockPair]int64{}
 		}

@@ -108,7 +108,7 @@ func (in *instance) advance(out []Send) []Send {
 	if !in.started || in.committed {
 		return out
 	}
-	below := in.tree.children(nil, in.self)
+	below := in.tree.children(in.self)
 	root := in.self == in.ballot
 	if in.upTo < 0 && allIn(in.heard, below) {
 		if !root {
@@ -154,7 +154,7 @@ func (in *instance) sendUp(out []Send) []Send {
 	return out
 }
 
-// commit ends the agreement, and tells the neighbours in the tree.
+// commit ends the agreement, and tells the neighbors in the tree.
 func (in *instance) commit(out []Send, from int, v Value) []Send {
 	if in.committed {
 		return out
@@ -164,10 +164,10 @@ func (in *instance) commit(out []Send, from int, v Value) []Send {
 	return in.spread(out)
 }
 
-// spread sends the decision to the neighbours in the tree who have not been sent it. The member above has it
+// spread sends the decision to the neighbors in the tree who have not been sent it. The member above has it
 // already, but for one that took its place after a failure.
 func (in *instance) spread(out []Send) []Send {
-	near := in.tree.children(nil, in.self)
+	near := in.tree.children(in.self)
 	if above := in.tree.parent(in.self); above >= 0 {
 		near = append(near, above)
 	}
@@ -204,7 +204,7 @@ func (in *instance) callBallot(out []Send) []Send {
 	if in.ballot == 0 {
 		return out
 	}
-	for _, c := range in.tree.children(nil, in.self) {
+	for _, c := range in.tree.children(in.self) {
 		if !in.heard[c] && !in.called[c] {
 			in.called[c] = true
 			out = in.send(out, c, Newer, Value{})

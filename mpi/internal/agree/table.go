@@ -69,7 +69,7 @@ func (t *Table) AwaitedFrom(number uint32) []int {
 	if in == nil || in.committed {
 		return nil
 	}
-	list := t.tree.children(nil, t.self)
+	list := t.tree.children(t.self)
 	if above := t.tree.parent(t.self); above >= 0 {
 		list = append(list, above)
 	}

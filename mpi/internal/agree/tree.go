@@ -14,7 +14,7 @@ func (t *tree) fail(i int) {
 	}
 }
 
-// parent gives the member above one; -1 for the root.
+// parent returns the member above one; -1 for the root.
 func (t *tree) parent(i int) int {
 	if i == t.root {
 		return -1
@@ -27,16 +27,13 @@ func (t *tree) parent(i int) int {
 	return t.root
 }
 
-// children appends the members directly below one.
-func (t *tree) children(list []int, i int) []int {
-	list = t.top(t.top(list, 2*i+1), 2*i+2)
+// children returns the members directly below one.
+func (t *tree) children(i int) []int {
+	list := t.top(t.top(nil, 2*i+1), 2*i+2)
 	if i == t.root && i > 0 {
-		at := len(list)
-		list = t.top(list, 0)
-		for j := at; j < len(list); j++ {
-			if list[j] == i {
-				list = append(list[:j], list[j+1:]...)
-				break
+		for _, j := range t.top(nil, 0) {
+			if j != i {
+				list = append(list, j)
 			}
 		}
 	}

@@ -1,6 +1,6 @@
 package agree
 
-// SetSize is the number of elements of a Value's set. A message is to fit the smallest slot that there is.
+// SetSize is the number of elements of a Value's set. A message must fit the smallest slot.
 const SetSize = 256
 
 // Value is what members contribute and agree on. The agreed value combines all contributions of members that

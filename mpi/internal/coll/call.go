@@ -191,25 +191,3 @@ func (op *operation) may(i int, c *Call) bool {
 	fits := op.algorithms[i].fits
 	return fits == nil || fits(c)
 }
-
-// The three below serve callers that need no more of an operation.
-
-// Bcast brings so many bytes of Output at the root to Output at every rank. Input is not used.
-func Bcast(s *Schedule, rank, size, root, bytes int) {
-	c := Call{Operation: OpBcast, Rank: rank, Size: size, Root: root, Count: bytes, ElemSize: 1}
-	c.Build(s)
-}
-
-// Allreduce combines count elements of Input at all ranks into Output at all ranks. Input may be Output.
-func Allreduce(s *Schedule, rank, size, count, elemSize int, commutative bool) {
-	c := Call{Operation: OpAllreduce, Rank: rank, Size: size, Count: count, ElemSize: elemSize,
-		Commutative: commutative}
-	c.Build(s)
-}
-
-// Allgather brings a block of Input from every rank to Output at every rank, in rank order. Input may be the
-// rank's own block of Output.
-func Allgather(s *Schedule, rank, size, blockBytes int) {
-	c := Call{Operation: OpAllgather, Rank: rank, Size: size, Count: blockBytes, ElemSize: 1}
-	c.Build(s)
-}

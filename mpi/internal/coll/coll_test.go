@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sizes are all small ones and a sample of larger ones: powers of two, their neighbours, primes.
+// sizes are all small ones and a sample of larger ones: powers of two, their neighbors, primes.
 func sizes() []int {
 	var s []int
 	for size := 1; size <= 33; size++ {
@@ -181,7 +181,7 @@ func TestBcast(t *testing.T) {
 		"scatter and doubling": func(s *Schedule, rank, size, root, bytes int) {
 			bcastScatter(s, rank, size, root, bytes, powerOfTwo(size))
 		},
-		"selected": Bcast,
+		"selected": bcastSelected,
 	}
 	for what, algorithm := range algorithms {
 		t.Run(what, func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestBcastSelected(t *testing.T) {
 		for _, n := range []int{8 << 10, 12<<10 + 1, 512 << 10, 512<<10 + 1} {
 			root := size / 3
 			want := pattern(root, n)
-			expect(t, bcast(size, root, n, Bcast), func(int) []byte { return want }, "root %d, %d bytes",
+			expect(t, bcast(size, root, n, bcastSelected), func(int) []byte { return want }, "root %d, %d bytes",
 				root, n)
 		}
 	}
@@ -300,6 +300,17 @@ func TestReduce(t *testing.T) {
 	}
 }
 
+func bcastSelected(s *Schedule, rank, size, root, bytes int) {
+	c := Call{Operation: OpBcast, Rank: rank, Size: size, Root: root, Count: bytes, ElemSize: 1}
+	c.Build(s)
+}
+
+func allreduceSelected(s *Schedule, rank, size, count, elemSize int, commutative bool) {
+	c := Call{Operation: OpAllreduce, Rank: rank, Size: size, Count: count, ElemSize: elemSize,
+		Commutative: commutative}
+	c.Build(s)
+}
+
 func TestAllreduce(t *testing.T) {
 	algorithms := map[string]struct {
 		ordered   bool
@@ -309,10 +320,10 @@ func TestAllreduce(t *testing.T) {
 		"halving":  {true, allreduceHalving},
 		"ring":     {false, allreduceRing},
 		"selected, commutative": {false, func(s *Schedule, rank, size, count, elemSize int) {
-			Allreduce(s, rank, size, count, elemSize, true)
+			allreduceSelected(s, rank, size, count, elemSize, true)
 		}},
 		"selected, in order": {true, func(s *Schedule, rank, size, count, elemSize int) {
-			Allreduce(s, rank, size, count, elemSize, false)
+			allreduceSelected(s, rank, size, count, elemSize, false)
 		}},
 	}
 	for what, a := range algorithms {

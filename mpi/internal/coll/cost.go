@@ -79,8 +79,8 @@ func (c *Call) time(w work) float64 {
 	return max(path, all/float64(c.Processors))
 }
 
-// cheapest is the index of the algorithm of the least predicted cost, of those that can carry out a call and
-// have one. Without any it is the first.
+// cheapest is the index of the algorithm with the lowest predicted cost, of those that can carry out a call
+// and have a prediction; without any, it is 0.
 func (op *operation) cheapest(c *Call) (best int, lowest float64) {
 	for i, predict := range op.costs {
 		if fits := op.algorithms[i].fits; predict == nil || fits != nil && !fits(c) {

@@ -6,8 +6,8 @@ package coll
 
 const directName = "direct"
 
-// Where the direct algorithms take over between ranks that have mailboxes, in bytes of one message. An
-// Allreduce has every rank combine all vectors, so its limit falls with the number of ranks.
+// The direct algorithms are used between ranks that have mailboxes up to these sizes, in bytes of one
+// message. In an Allreduce every rank combines all vectors, so its limit falls with the number of ranks.
 const (
 	directMax          = 4 << 10
 	directBcastMax     = 8 << 10

@@ -167,7 +167,8 @@ func TestAllgather(t *testing.T) {
 		},
 		"selected": func(s *Schedule, rank, size int, b Blocks) {
 			if b.Counts == nil {
-				Allgather(s, rank, size, b.ElemSize)
+				c := Call{Operation: OpAllgather, Rank: rank, Size: size, Count: b.ElemSize, ElemSize: 1}
+				c.Build(s)
 			} else {
 				Allgatherv(s, rank, size, b)
 			}

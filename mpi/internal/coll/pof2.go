@@ -4,7 +4,7 @@ import "math/bits"
 
 // pof2 is the power-of-two subset of the ranks that takes part in a recursive halving or doubling: the
 // largest power of two of them, numbered from 0. Of the remaining ranks each forms a pair with a member, its
-// representative, which combines for both. Numbers ascend with ranks, and pairs are neighbours: so a range of
+// representative, which combines for both. Numbers ascend with ranks, and pairs are neighbors: so a range of
 // numbers stands for a range of ranks, and to combine ranges that double in length is to combine in rank
 // order.
 type pof2 struct {

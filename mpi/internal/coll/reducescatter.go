@@ -44,7 +44,7 @@ func reduceScatterDoubling(s *Schedule, rank, size int, blocks Blocks) {
 }
 
 // reduceScatterHalving has partners at halving distance take over the blocks of their half of the ranks. It
-// combines ranks that are not neighbours, hence for commutative operators only.
+// combines ranks that are not neighbors, hence for commutative operators only.
 func reduceScatterHalving(s *Schedule, rank, size int, blocks Blocks) {
 	total := blocks.before(size)
 	result := s.scratch(total)

@@ -21,9 +21,9 @@
 // start at a multiple of the element size. Where a function says so, Input may be (a part of) Output, for
 // MPI_IN_PLACE.
 //
-// All ranks have to call a function with the same arguments, save rank and what is said to be significant at
-// some ranks only; only then do the schedules fit together. Arguments are taken as valid: 0 <= rank < size, 0
-// <= root < size, no negative count; their sums fit an int, as the callers' slices do.
+// All ranks must call a function with the same arguments, except for rank and for arguments that are
+// significant only at some ranks; otherwise the schedules do not match. Arguments must be valid: 0 <= rank <
+// size, 0 <= root < size, and no negative count; sums of counts fit an int, as the callers' slices do.
 package coll
 
 import "slices"
@@ -51,15 +51,15 @@ const (
 	Recv             // a message of exactly Dst.Len bytes from Peer goes to Dst
 	Copy             // Dst = Src; the two are the same memory or do not overlap
 
-	// The reductions combine element by element, op being the operator, and differ in its order of operands.
-	// What is in Src afterwards is not used any more: an operator that can only overwrite its other operand
-	// may do so, and copy.
+	// The reductions combine element by element with the operator op, and differ in the order of its
+	// operands. The contents of Src are undefined afterwards: an operator that can only overwrite its other
+	// operand may do so, and copy.
 
 	ReduceLeft  // Dst = op(Src, Dst): Src comes from lower ranks
 	ReduceRight // Dst = op(Dst, Src): Src comes from higher ranks
 
-	// Dst = Src, which is in Input or Output of Peer, who need do nothing for that. Messages see to it that
-	// the bytes are there, and stay until they have been read.
+	// Dst = Src, which is in Input or Output of Peer. Peer takes no part in the copy: other messages ensure
+	// that the bytes are there before it and stay until it is done.
 	Pull
 
 	// Src, of a buffer in Schedule.Late, is ready for others to Pull once they have had a message of a later
@@ -67,7 +67,7 @@ const (
 	Publish
 
 	// Dst = op of all vectors in Src, which stand one after another, each as long as Dst, in rank order.
-	// What is in Src afterwards is not used any more.
+	// The contents of Src are undefined afterwards.
 	Combine
 )
 

@@ -52,10 +52,9 @@ func (ch *Selection) force(name, algorithm string) error {
 	return nil
 }
 
-// Reason is why an algorithm was taken.
+// Reason is why an algorithm was selected. A higher reason takes precedence over a lower one.
 type Reason uint8
 
-// What goes before what: the last before the first.
 const (
 	Chosen Reason = iota
 	FromTable

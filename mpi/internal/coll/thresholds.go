@@ -4,7 +4,7 @@ package coll
 const (
 	// alltoallWindow exchanges of an Alltoall go in one round of the scattered algorithm.
 	alltoallWindow = 8
-	// stagedMax is the length up to which messages of memory that does not lie together are sent several in a
+	// stagedMax is the length up to which messages of memory that is not contiguous are sent several in a
 	// round.
 	stagedMax = 4 << 10
 	// emptyBlocksMax is the largest number of ranks between which empty blocks of an Alltoallv are sent.

@@ -3,7 +3,7 @@ package coll
 import "math/bits"
 
 // tree is a binomial tree over the ranks, numbered from its top on and round (vertices). The vertices below
-// v, with v, are v up to v+extent(v): so each subtree is a range, and its blocks lie together.
+// v, with v, are v up to v+extent(v): so each subtree is a range, and its blocks are contiguous.
 type tree struct {
 	top, size int
 }

@@ -96,7 +96,8 @@ func (s *Canceller) failUnresponsive() {
 	defer s.e.mu.Unlock()
 	for r := range s.e.requests.underWay() {
 		if p := r.peer; r.canceller == s && p != nil {
-			s.e.failures.failPeer(p, fmt.Errorf("it did not let go of a buffer within %v", cancelTimeout))
+			s.e.failures.failPeer(p, fmt.Errorf("it did not answer the cancellation of a message within "+
+				"%v", cancelTimeout))
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 // coalescer decides when a send that nobody waits for yet may hold its bytes back, so that many messages to
 // one peer share a write. Peer by peer, the first since the last pass goes out at once: a program that
-// sends a message to each of its neighbours and goes off to compute has sent them. After it small messages
+// sends a message to each of its neighbors and goes off to compute has sent them. After it small messages
 // are gathered until the next pass (every Wait, Test or Probe makes one), or until there is enough.
 // Messages of middling size are gathered only in a stream of them, large ones never. After a long burst
 // the first of the next one is held too: a program that sends in bursts goes on to.

@@ -106,7 +106,7 @@ type Collective struct {
 	Op            *Operator  // nil without a reduction
 	Canceller     *Canceller // whose end gives it up
 	Beside        *Mailboxes // of the communicator, where its messages do not go through them; may be nil
-	// in place of Input and Output, of an Alltoallv of memory that does not lie together: what goes to each
+	// in place of Input and Output, of an Alltoallv of memory that is not contiguous: what goes to each
 	// rank, and what comes from it; else nil
 	Outgoing, Incoming []Block
 	Comparison         *Comparison // of a call through mailboxes, in checking mode; else nil
@@ -201,7 +201,7 @@ func (c *Collective) carryOut(s *coll.Step) {
 	}
 }
 
-// copyBuffer is what a rank copies through between memory that lies together at neither end.
+// copyBuffer is what a rank copies through between memory that is contiguous at neither end.
 type copyBuffer [16 << 10]byte
 
 var copyBuffers = sync.Pool{New: func() any { return new(copyBuffer) }}

@@ -108,6 +108,8 @@ type acceptor struct {
 	f *fabric
 }
 
+var _ transport.Acceptor = (*acceptor)(nil)
+
 // Prepare makes the channel to a peer that has proved who it is, once, and describes it.
 func (a *acceptor) Prepare(rank uint32) (transport.QPConfig, []byte, error) {
 	e, f := a.e, a.f
@@ -209,5 +211,6 @@ func (d *connections) selectFabric(rank int) (*fabric, string, error) {
 			return f, addr, nil
 		}
 	}
-	return nil, "", fmt.Errorf("%w: none of our fabrics reaches rank %d", transport.ErrInvalid, rank)
+	return nil, "", fmt.Errorf("%w: no fabric of this rank reaches rank %d; see WEFT_FABRIC",
+		transport.ErrInvalid, rank)
 }

@@ -8,7 +8,7 @@ import (
 
 // TestFreeContext: what was sent in a context that is not used any more is released, whether it came before or
 // after: its sends complete, and nothing of it stays. What a matched probe has taken, or a posted receive, is
-// received as ever.
+// received as usual.
 func TestFreeContext(t *testing.T) {
 	const context = 8
 	onEach(t, 2, func(t *testing.T, w []*Engine) {

@@ -54,7 +54,7 @@ type Config struct {
 	// it connected would not be missed
 	FindsFailures bool
 	// PeerFailed is called for each rank that has failed, and for no other, so nobody else is believed that
-	// one has: a rank that keeps to no rule could have others taken for failed, and these end
+	// one has: a rank that breaks the rules could have others taken for failed, and these end
 	FailuresTold bool
 	// if not nil: told that a communicator was revoked, by its first context; does not block
 	Revoked func(communicator uint32)

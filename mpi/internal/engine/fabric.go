@@ -16,8 +16,8 @@ type Fabric struct {
 	Piece      int // bytes that one Read or Write of a large message moves; 0 for the default
 }
 
-// How often a waiting rank that shares its core lets the others have it, and looks again, before it sleeps.
-// Where the others hand over what it waits for without the system's help, that is quicker than to be woken.
+// The number of times that a waiting rank that shares its core yields the core and polls again before it
+// sleeps. With a fabric that delivers without system calls, yielding is faster than being woken.
 const (
 	yieldsPolling  = 100
 	yieldsNotified = 3
@@ -35,7 +35,7 @@ type fabric struct {
 	endpoint   transport.Endpoint
 	eagerLimit int
 	reads      int                     // of one QP under way at once
-	views      transport.ViewRegistrar // nil where bytes of a work request have to lie together
+	views      transport.ViewRegistrar // nil where bytes of a work request have to be contiguous
 
 	oneSided oneSidedTable
 	sender   *rendezvous.Sender
@@ -45,7 +45,7 @@ type fabric struct {
 	lastQP   transport.QPN // the QP that was looked up last, and its peer: most passes see one peer
 	lastPeer *peer
 
-	// Peers in whose rings the engine looks in every pass, where the device does not tell of what is placed.
+	// Peers whose rings the engine polls in every pass, since the device does not report what is placed.
 	polled    []*peer
 	maxPolled int
 

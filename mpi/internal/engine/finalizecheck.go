@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// A program that is right has received every message and waited for every request when it comes to Finalize.
-// What it has not is collected here, for a warning.
+// A correct program has received every message and waited for every request when it calls Finalize. This file
+// collects the others, for a warning.
 
 // Unfinished counts what a program has not received or not waited for, of one kind with one peer and tag.
 type Unfinished struct {

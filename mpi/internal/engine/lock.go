@@ -7,15 +7,16 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
-// Lock guards an engine, or what is as busy. It is a mutex whose holder sees whether others want it, since he
-// may hold it for long while he looks for messages, and which costs one uncontended atomic that is compiled
-// into the caller: to leave it no store has to have reached the other cores.
+// Lock guards an engine, or something as busy. It differs from a sync.Mutex in two ways. Its holder can see
+// whether other goroutines want it, since it may hold the lock for long while it polls. And taking it
+// uncontended costs one atomic operation, which is inlined into the caller; releasing it waits for no store
+// to reach other cores.
 //
-// Who leaves it stores that, and then looks whether somebody waits; who waits says so, and then looks whether
-// the lock is free. One of them has to see the other, so each needs a full barrier in between. Once this
-// process takes part in barriers of all threads at once (as shared memory has it do) only who is about to
-// block pays for them. That may become so at any time: who leaves the lock and finds it so sees those who
-// wait and have not.
+// A goroutine that releases the lock stores that, and then checks for waiters; a waiter registers, and then
+// checks whether the lock is free. One of the two must see the other, so each needs a full barrier in
+// between. If this process has joined membarrier(2), as shared memory makes it do, only a goroutine that is
+// about to block executes the barriers, for all threads. A process may join at any time: a goroutine that
+// releases the lock and finds that it has joined sees the waiters that registered before that.
 type Lock struct {
 	held    uint32
 	queue   atomic.Int32  // goroutines in wait
@@ -35,7 +36,7 @@ func (l *Lock) Lock() {
 // TryLock takes the lock if nobody has it.
 func (l *Lock) TryLock() bool { return atomic.CompareAndSwapUint32(&l.held, 0, 1) }
 
-// Unlock leaves it to whoever comes first.
+// Unlock releases the lock; whichever goroutine comes first gets it.
 func (l *Lock) Unlock() {
 	if sys.Joined() {
 		sys.StoreRelease32(&l.held, 0)

@@ -241,7 +241,7 @@ func (c *Collective) receiveFromMailbox(m *Mailboxes, s *coll.Step, sent bool) b
 		}
 		// It may wait for that. What earlier messages have told, it may not have read: it does not take those
 		// of calls that it gave up.
-		if m.acknowledge(b); c.state == collectiveInMailboxes && b.worded+mailboxDepth/2 <= m.done {
+		if m.acknowledge(b); c.state == collectiveInMailboxes && b.ackWritten+mailboxDepth/2 <= m.done {
 			m.tell(b, m.done)
 		}
 		return false

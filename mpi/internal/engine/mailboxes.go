@@ -9,18 +9,18 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Mailboxes carry the short messages of a communicator's blocking collectives between ranks that write each
-// other's memory (docs/adr/0035). Every rank has memory for each of the others, its sender, that nobody else
-// writes: an acknowledgement and a few slots. A call puts its message to a rank into one slot by one inline
-// Write, whose last word says which call and which arguments it is of; the receiver looks at that word. So
-// there is neither matching nor a queue, and one cache line that moves.
+// Mailboxes carry the short messages of a communicator's blocking collectives between ranks that can write
+// into each other's memory (docs/adr/0035). Every rank has memory for each other rank, its sender, into which
+// no third rank writes: an acknowledgement and a few slots. A call writes its message to a rank into one slot
+// with one inline Write. The last word identifies the call and its arguments, and the receiver polls that
+// word. So there is no matching and no queue, and one cache line moves.
 //
 // Calls are numbered, in the same order at all ranks, and call n uses slot n mod mailboxDepth. A sender
-// writes a slot only when its receiver is known to be done with the call that had it before, which each
-// message and acknowledgement tells. A call that was given up is done with too: what comes for it is never
-// looked at.
+// writes a slot only when it knows that the receiver is done with the previous call that used it: each
+// message and each acknowledgement says with which call its sender is done. A receiver is also done with a
+// call that was given up, and never reads messages of that call.
 //
-// The engine's lock guards all but what the peers write.
+// The engine's lock guards everything except what the peers write.
 type Mailboxes struct {
 	e       *Engine
 	context uint32
@@ -29,14 +29,14 @@ type Mailboxes struct {
 	size    int
 	longest int     // message, in bytes
 	slot    int     // bytes of a slot
-	part    int     // bytes of what there is for one sender
+	part    int     // bytes of the memory for one sender
 	ranks   []int32 // world ranks; nil for the world
 
 	peers  []mailbox // by rank
 	memory transport.MR
 	fabric *fabric // of memory
 	call   uint64  // number of the latest call
-	done   uint64  // number of the latest call of which this rank reads no slot any more
+	done   uint64  // number of the latest call whose slots this rank no longer reads
 
 	state   mailboxState
 	setup   *Collective // under way in mailboxesAgreeing and mailboxesProbing
@@ -45,60 +45,60 @@ type Mailboxes struct {
 	probe   transport.MR
 	notice  failureNotice
 	pulls   bool      // the ranks read each other's memory; known in mailboxesReady
-	skipped [2]uint64 // calls before that was known that were not carried out, without and with pulling
+	skipped [2]uint64 // calls that were not carried out before that was known, without and with pulling
 
 	// of the call under way, if it pulls
 	regions [2]transport.MR    // by coll.Buffer
 	staged  [2][]byte          // the copies that others read instead; nil where they read the buffer itself
 	exposed [exposedBytes]byte // their keys, which each message has for its payload
 
-	// of the Write that is being made: here they need not be allocated
+	// of the current Write: kept here, so that they need not be allocated
 	segment [1]transport.Segment
 	head    [mailboxHead]byte
 	post    transport.SendWR
 }
 
-// mailboxState is how far the ranks are with their mailboxes.
+// mailboxState is the state of the set-up of mailboxes.
 type mailboxState uint8
 
 const (
-	mailboxesUnknown mailboxState = iota // nothing is done; left by the first call that may use them
-	// the ranks tell each other where their memory is; left when all have
+	mailboxesUnknown mailboxState = iota // initial; left by the first call that may use them
+	// the ranks exchange offers: where their memory is; left when this is complete
 	mailboxesAgreeing
-	// they tell each other whether they can read all others' memory; left when all have
+	// the ranks exchange verdicts: whether they can read all others' memory; left when this is complete
 	mailboxesProbing
 	mailboxesReady  // left by Release
-	mailboxesAbsent // some rank has none; final
+	mailboxesAbsent // at least one rank has none; final
 )
 
-// mailbox is what there is between this rank and another.
+// mailbox is the state between this rank and a peer.
 type mailbox struct {
-	peer  *peer
-	in    []byte        // to which it writes
-	key   transport.Key // of its memory
-	acked uint64        // it is done with this call of ours, and all before
-	told  uint64        // what it has last been told of ours
-	// what the acknowledgement by itself says, and not a message
-	worded uint64
-	// the latest that told it anything was a message
-	answered bool
-	noticed  failureNotice    // the latest that it was told
-	probe    transport.Key    // of memory that this rank may try to read
-	keys     [2]transport.Key // of what it exposes in the present call
+	peer    *peer
+	in      []byte        // this rank's memory into which the peer writes
+	key     transport.Key // of the peer's memory into which this rank writes
+	acked   uint64        // the peer is done with this call, and all before
+	ackSent uint64        // the latest call with which the peer knows that this rank is done
+	// the latest call that the acknowledgement word, and not a message, has told the peer
+	ackWritten uint64
+	// ackSent was sent with a message
+	ackByMessage bool
+	noticed      failureNotice    // the latest that the peer was told
+	probe        transport.Key    // of the peer's memory that this rank tries to read
+	keys         [2]transport.Key // of the buffers that the peer exposes in the current call
 }
 
-// A sender's part of the memory is a line and then its slots. The line begins with the words of comparisons,
-// and ends with its notice of a failure and its acknowledgement. A slot ends with the word that says what
-// the message is. A message begins at a cache line, as far before that as its length needs: the payload, and
-// right after it the number of the latest call with which the sender is done.
+// A sender's part of the memory is a cache line and then its slots. The line begins with the words of
+// comparisons, and ends with the sender's notice of a failure and its acknowledgement. A slot ends with the
+// word that identifies the message. The message begins at a cache line, as far before that word as its length
+// needs: with the payload, directly followed by the number of the latest call with which the sender is done.
 const (
 	mailboxDepth = 4 // a power of two
-	// the longest messages of all ranks together for which there is room at one of them
+	// bounds of the longest message, by the number of ranks
 	mailboxBytesMin  = 4 << 10
 	mailboxBytesMax  = 16 << 10
 	mailboxBytesEach = 32 << 10 // divided by the ranks
-	// MailboxRanks is the largest communicator with mailboxes: a rank looks into the memory of so many peers
-	// without being told, and each message to all ranks takes one Write to each.
+	// MailboxRanks is the largest communicator with mailboxes: a rank polls the memory of that many peers,
+	// and each message to all ranks takes one Write to each.
 	MailboxRanks = 16
 
 	mailboxHead = 8
@@ -106,8 +106,8 @@ const (
 	mailboxLine = 64
 )
 
-// MailboxBytes is the longest message between ranks of a communicator of so many. The fewer there are the
-// longer it is: their memory takes the same, or less.
+// MailboxBytes is the longest message in a communicator of size ranks. It is longer with fewer ranks, so that
+// the memory of a rank does not grow.
 func MailboxBytes(size int) int {
 	return max(mailboxBytesMin, min(mailboxBytesMax, mailboxBytesEach/size&^(mailboxLine-1)))
 }
@@ -115,7 +115,7 @@ func MailboxBytes(size int) int {
 // Bytes is the longest message that these mailboxes take.
 func (m *Mailboxes) Bytes() int { return m.longest }
 
-// messageBytes is how long a message is with a payload of n bytes.
+// messageBytes is the length of a message with a payload of n bytes.
 func messageBytes(n int) int {
 	return (n + mailboxHead + mailboxWord + mailboxLine - 1) &^ (mailboxLine - 1)
 }
@@ -198,7 +198,7 @@ func (m *Mailboxes) put(b *mailbox, tag int, payload []byte) bool {
 	if !m.write(b, m.slotEnd(m.call)-n, n, payload, m.head[:], mailboxFlag(m.call, tag)) {
 		return false
 	}
-	b.told, b.answered = m.done, true
+	b.ackSent, b.ackByMessage = m.done, true
 	return true
 }
 
@@ -211,7 +211,7 @@ func (m *Mailboxes) write(b *mailbox, offset, n int, first, second []byte, tail 
 	if qp.WriteInline(to, first, second, tail) {
 		return true
 	}
-	binary.LittleEndian.PutUint64(m.memory.Bytes()[m.mine():], b.told)
+	binary.LittleEndian.PutUint64(m.memory.Bytes()[m.mine():], b.ackSent)
 	to.Offset, to.Length = m.mine()+mailboxLine-mailboxWord, mailboxWord
 	if m.post.Op = transport.OpWrite; m.post.Local == nil {
 		m.post.Local = []transport.SGE{{MR: m.memory, Offset: int(m.mine()), Length: mailboxWord}}
@@ -256,8 +256,8 @@ func (m *Mailboxes) received(b *mailbox, n int) {
 // acknowledge tells a rank with which calls this one is done, before it waits for that. A rank that has had a
 // message from here most often gets the next one as soon, which tells it too.
 func (m *Mailboxes) acknowledge(b *mailbox) {
-	untold := m.done - b.told
-	if untold < mailboxDepth/2 || untold == mailboxDepth/2 && b.answered {
+	untold := m.done - b.ackSent
+	if untold < mailboxDepth/2 || untold == mailboxDepth/2 && b.ackByMessage {
 		return
 	}
 	if !m.tell(b, m.done) {
@@ -273,7 +273,7 @@ func (m *Mailboxes) tell(b *mailbox, done uint64) bool {
 	if !m.write(b, mailboxLine-mailboxWord, mailboxWord, nil, nil, done) {
 		return false
 	}
-	b.told, b.worded, b.answered = done, done, false
+	b.ackSent, b.ackWritten, b.ackByMessage = done, done, false
 	return true
 }
 
@@ -301,7 +301,7 @@ func (m *Mailboxes) tellAll() bool {
 		if rank == m.rank {
 			continue
 		}
-		if b.told < m.done {
+		if b.ackSent < m.done {
 			all = m.tell(b, m.done) && all
 		}
 		all = m.tellNotice(b) && all
@@ -346,10 +346,10 @@ func (m *Mailboxes) sayFreed() bool {
 		if rank == m.rank || b.peer.state != peerOpen {
 			continue
 		}
-		if b.told != mailboxesFreed {
+		if b.ackSent != mailboxesFreed {
 			m.tell(b, mailboxesFreed)
 		}
-		all = all && b.told == mailboxesFreed &&
+		all = all && b.ackSent == mailboxesFreed &&
 			atomic.LoadUint64(wordAt(b.in, mailboxLine)) == mailboxesFreed
 	}
 	return all

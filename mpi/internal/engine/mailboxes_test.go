@@ -74,7 +74,7 @@ func (m *Mailboxes) passNumbers(calls uint64) {
 	m.call, m.done = calls, calls
 	for i := range m.peers {
 		b := &m.peers[i]
-		b.acked, b.told, b.worded = calls, calls, calls
+		b.acked, b.ackSent, b.ackWritten = calls, calls, calls
 	}
 }
 
@@ -192,7 +192,7 @@ func TestMailboxes_WhoAnswersAcknowledgesByThat(t *testing.T) {
 		// a busy machine, acknowledges what it has read beforehand.
 		wordless := 0
 		for round := range 20 {
-			worded := max(b.worded, 2)
+			worded := max(b.ackWritten, 2)
 			e.mu.Lock()
 			e.collectives.inMailboxes = nil
 			e.mu.Unlock()
@@ -205,11 +205,11 @@ func TestMailboxes_WhoAnswersAcknowledgesByThat(t *testing.T) {
 			leftToPasses := cap(e.collectives.inMailboxes) > 0
 			e.mu.Unlock()
 			switch {
-			case b.worded <= worded:
+			case b.ackWritten <= worded:
 				wordless++
 			case !leftToPasses:
 				wrong = append(wrong, fmt.Errorf("round %d: an acknowledgement by itself tells of call %d", round,
-					b.worded))
+					b.ackWritten))
 			}
 		}
 		if wordless == 0 {
@@ -219,12 +219,12 @@ func TestMailboxes_WhoAnswersAcknowledgesByThat(t *testing.T) {
 			if err := call(coll.OpBcast); err != nil {
 				return err
 			}
-			if late := m.done - b.told; e.rank == 1 && late >= mailboxDepth-1 {
+			if late := m.done - b.ackSent; e.rank == 1 && late >= mailboxDepth-1 {
 				wrong = append(wrong, fmt.Errorf("the sender does not know of the latest %d calls", late))
 			}
 		}
-		if e.rank == 1 && b.worded+mailboxDepth/2 <= m.done {
-			wrong = append(wrong, fmt.Errorf("after call %d, the acknowledgement tells of %d", m.done, b.worded))
+		if e.rank == 1 && b.ackWritten+mailboxDepth/2 <= m.done {
+			wrong = append(wrong, fmt.Errorf("after call %d, the acknowledgement tells of %d", m.done, b.ackWritten))
 		}
 		return errors.Join(wrong...)
 	})

@@ -10,17 +10,18 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// What a rank tells the others of its mailboxes: the key of their memory, 0 if it has none, and the key of
-// memory of which others find out whether they can read it; then whether it can read that of all others.
+// A rank first sends the others an offer: the key of its mailboxes' memory, or 0 if it has none, and the key
+// of probe memory, which the others try to read. Then it sends a verdict: whether it can read the probe
+// memory of all others.
 const (
-	mailboxOffer   = 16
+	mailboxOffer   = 16 // bytes
 	mailboxVerdict = 1
 	probeBytes     = 8
 )
 
-// Prepare has all ranks agree on whether they have mailboxes, and tells it. They do if each can write into
-// the memory of all others. It is called by all of them at the same call, by one goroutine at a time, and
-// again after an error: if it ends with the canceller, what it has begun goes on.
+// Prepare lets all ranks agree on whether they have mailboxes, and returns the result: they have if each rank
+// can write into the memory of all others. All ranks call it in the same collective, from one goroutine at a
+// time, and again after an error. If it ends with the canceller, what it has begun goes on.
 func (m *Mailboxes) Prepare(scope *Canceller) (ready bool, err error) {
 	m.e.mu.Lock()
 	state := m.state

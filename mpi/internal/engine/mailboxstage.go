@@ -47,19 +47,20 @@ func (s *copySpeed) copied(bytes int, ticks int64) {
 const (
 	pullStageMin = 64 << 10
 	pullStageMax = 2 << 20 // for both buffers of a call
-	// What is longer leaves the caches of one core by itself, before another core reads it.
+	// A longer buffer leaves the caches of one core anyway before another core reads it.
 	pullStageCached = 512 << 10
 
-	// Lines are slow if a call that copies so many bytes at least copies a quarter of them at less than so
-	// many for a tick of the processor's clock: some 5 GB/s. The rest may stay within a core. One slow call
-	// may have been interrupted. After two, so many write past the caches, before one looks again.
+	// Cache lines move slowly between cores if a call that copies at least lineSpeedBytes copies a quarter of
+	// them at less than slowBytesPerTick (some 5 GB/s); the rest may stay within a core. One slow call may
+	// have been interrupted. After slowInARow of them, avoidedCalls calls write past the caches before one
+	// measures again.
 	lineSpeedBytes   = 64 << 10
 	slowBytesPerTick = 2
 	slowInARow       = 2
 	avoidedCalls     = 256
 )
 
-// note takes note of what a call has copied.
+// note records what a call has copied.
 func (l *lineSpeed) note(s copySpeed) {
 	switch {
 	case s.bytes < lineSpeedBytes:

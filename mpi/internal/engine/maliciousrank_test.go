@@ -50,7 +50,7 @@ func checkedTCP() (transport.Device, error) {
 func reconnectingTCP() (transport.Device, error) { return tcp.New(tcp.Options{Reconnect: true}) }
 func sharedMemory() (transport.Device, error)    { return shm.New(shm.Options{}) }
 
-// TestMaliciousRank: two honest ranks and one that holds the secret and keeps to no rule. What the honest
+// TestMaliciousRank: two honest ranks and one that holds the secret and breaks the rules. What the honest
 // ones say to each other comes, whole and in order; what they have to do with the third succeeds or fails
 // with an error that names it, and nothing waits any more when it is gone; no rank panics, and what is kept
 // of its messages is bounded.

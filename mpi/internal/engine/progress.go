@@ -9,7 +9,7 @@ import (
 )
 
 // progressEngine moves everything forward, one pass at a time: it polls the fabrics, routes what has come,
-// and advances the peers that have work left over. Whoever waits calls it, or a completion handler does
+// and advances the peers that have work left over. Goroutines that wait call it, or a completion handler does
 // (see waiters).
 //
 // Invariants, under the lock: a peer whose work lacked room and whose room no event announces is in deferred,
@@ -100,7 +100,7 @@ func (g *progressEngine) moreToCopy() bool {
 	return slices.ContainsFunc(g.e.fabrics, func(f *fabric) bool { return f.receiver.MoreToCopy() })
 }
 
-// advanceOrFail has a peer do what it has room for now, or gives it up.
+// advanceOrFail advances a peer, or gives it up if err is not nil.
 func (g *progressEngine) advanceOrFail(p *peer, err error) {
 	if err != nil {
 		g.e.failures.failPeer(p, err)
@@ -109,7 +109,7 @@ func (g *progressEngine) advanceOrFail(p *peer, err error) {
 	g.advancePeer(p)
 }
 
-// advancePeer gives a peer the chance to do what lacked room so far, and what is due.
+// advancePeer sends to a peer what lacked room until now, and the credits and requests that are due.
 func (g *progressEngine) advancePeer(p *peer) {
 	if g.e.closing || !g.advanceProtocols(p) { // nothing can be sent after Close
 		return
@@ -136,7 +136,7 @@ func (g *progressEngine) advancePeer(p *peer) {
 	}
 }
 
-// advanceProtocols gives a peer the chance to do what lacked room so far; false if the peer is not open.
+// advanceProtocols sends to a peer what lacked room until now; false if the peer is not open.
 func (g *progressEngine) advanceProtocols(p *peer) bool {
 	if p.state == peerOpen && p.sendPending() {
 		g.e.sends.sendQueued(p)
@@ -167,7 +167,7 @@ func (g *progressEngine) advanceProtocols(p *peer) bool {
 	return true
 }
 
-// deferPeer has the next pass advance a peer.
+// deferPeer makes the next pass advance a peer.
 func (g *progressEngine) deferPeer(p *peer) {
 	if !p.deferred {
 		p.deferred = true
@@ -175,7 +175,7 @@ func (g *progressEngine) deferPeer(p *peer) {
 	}
 }
 
-// advanceDeferred looks again at peers that could not do all that they had to.
+// advanceDeferred advances the peers that earlier passes have deferred.
 func (g *progressEngine) advanceDeferred() {
 	n := len(g.deferred)
 	for _, p := range g.deferred[:n] {
@@ -185,8 +185,8 @@ func (g *progressEngine) advanceDeferred() {
 	g.deferred = append(g.deferred[:0], g.deferred[n:]...)
 }
 
-// pollPeer has the provider place what has come, of this peer alone if that will do. It tells whether that
-// may be worth a try, and whether anything else has happened.
+// pollPeer makes the provider place what has arrived: from this peer alone, if alone and the provider can do
+// that. came is whether a message of the peer may be in its ring, other whether anything else has happened.
 func (g *progressEngine) pollPeer(p *peer, alone bool) (came, other bool) {
 	if alone && p.qpPoller != nil {
 		if polled, came := p.qpPoller.PollQP(); polled {
@@ -200,6 +200,7 @@ func (g *progressEngine) pollPeer(p *peer, alone bool) (came, other bool) {
 	return p.ch.Ready(), n > 0
 }
 
+// drained reports whether nothing is left to be sent to any peer.
 func (g *progressEngine) drained() bool {
 	for _, p := range g.e.peers {
 		if p == nil {

@@ -21,7 +21,7 @@ func communicatorOf(context uint32) uint32 { return context &^ (ContextKinds - 1
 // ErrRevoked is the error of operations on a communicator that a rank has revoked.
 var ErrRevoked = errors.New("communicator was revoked")
 
-// recovery is what ranks that are left need to go on: which failures they have acknowledged, communicators
+// recovery is what the remaining ranks need to go on: which failures they have acknowledged, communicators
 // that are revoked, and agreements (docs/spec/agree.md).
 //
 // Invariants, under the lock: a communicator is revoked before any other rank is told, and every rank that
@@ -53,13 +53,13 @@ type earlyMessage struct {
 	step agree.Message
 }
 
-// What a peer can have here at most. A communicator is agreed on before it is used, so each peer can be ahead
-// by a few steps, and failures are told of soon. REVOKE of a communicator that is not there is of one to
-// come, or was late.
+// Limits on what this rank keeps for one peer. They are far above what correct ranks need: ranks agree on a
+// communicator before they use it, so a peer is at most a few steps ahead, and failures are reported soon. A
+// REVOKE for an unknown communicator is early, or late.
 const (
-	maxEarly        = 1 << 14
-	maxEarlyRevokes = 1 << 16
-	maxControls     = 1 << 14 // that it does not take
+	maxEarly        = 1 << 14 // messages of agreements that wait
+	maxEarlyRevokes = 1 << 16 // REVOKEs for unknown communicators
+	maxControls     = 1 << 14 // control messages that the peer does not take
 )
 
 // control is a control message that waits at a peer for a connection or for room.
@@ -450,7 +450,7 @@ func (v *recovery) step(communicator uint32, p *peer, m *agree.Message) error {
 	v.post(communicator, a, out)
 	if a.table.Excluded() {
 		// Under the engine's pass: the caller looks at the peer's state afterwards.
-		v.e.fail(fmt.Errorf("%w: rank %d goes on as if this rank had failed%s", ErrAborted, p.rank,
+		v.e.fail(fmt.Errorf("%w: rank %d considers this rank failed%s", ErrAborted, p.rank,
 			v.e.failures.text()))
 		return nil
 	}

@@ -78,7 +78,7 @@ type operation struct {
 	status        Status
 	vec           [][]byte    // the user's buffer, in one piece or several
 	one           [1][]byte   // vec of a buffer in one piece
-	view          *viewBuffer // in place of vec, a buffer that does not lie together
+	view          *viewBuffer // in place of vec, a buffer that is not contiguous
 	err           error
 	rank          int // world rank of the destination; for a receive, of the source or AnySource
 	received      int // a receive: bytes of its message that have come, or are being fetched
@@ -121,11 +121,7 @@ func (r *request) bufferLen() int {
 	if r.view != nil {
 		return r.view.bytes()
 	}
-	n := 0
-	for _, e := range r.vec {
-		n += len(e)
-	}
-	return n
+	return bytesIn(r.vec)
 }
 
 // copyIn copies bytes to an offset of the user's buffer, as many as there is room for.

@@ -8,12 +8,12 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// router hands what comes to the protocol that has registered for it: messages by their kind, completions by
-// the top byte of their work request's id, notices (immediates) by their top bit. A protocol registers in
-// New, before the first connection, and has each of its kinds to itself; the tables do not change afterwards.
+// router passes what arrives to the protocol that has registered for it: messages by their kind, completions
+// by the top byte of their work request's id, notices (immediates) by their top bit. A protocol registers in
+// New, before the first connection. Each kind has one protocol, and the tables do not change afterwards.
 //
-// What nobody has registered for is a violation by the peer where the peer chose it (a kind), and ignored
-// where this rank did (a completion of a request whose owner wants none).
+// A message of a kind without a protocol is a violation by the peer. A completion without a protocol is
+// ignored: the owner of its request does not need it.
 type router struct {
 	e           *Engine
 	messages    [256]func(p *peer, body []byte) error // by channel.Kind

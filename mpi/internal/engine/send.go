@@ -556,8 +556,6 @@ func (s *sendProtocol) deliverSelf(r, from *request) {
 	s.e.requests.complete(from, nil)
 }
 
-var _ transport.Acceptor = (*acceptor)(nil)
-
 // onAnnouncementDone notes what has become of an announcement: with done the peer has all of it.
 func (s *sendProtocol) onAnnouncementDone(p *peer, token uint64, done bool, err error) {
 	if done {

@@ -11,18 +11,19 @@ import (
 )
 
 // Waiting is spin, yield, sleep. A waiter first makes progress itself, as does every other waiter that gets
-// the lock. When that has brought nothing for a while it sleeps: the first to do so becomes the progress
+// the lock. When that has brought nothing for a while, it sleeps: the first to do so becomes the progress
 // owner and sleeps in the completion queue, where traffic wakes it; the others park until their request is
-// done, or until the driver leaves and one of them has to take its place.
+// done, or until the progress owner leaves and one of them has to take its place. With a completion handler,
+// waiters only watch their requests, and park: none of them is the progress owner.
 //
-// What must hold under the lock: while anybody is parked, some waiter is awake or driving, or a completion
-// handler makes progress. With one, waiters watch their requests, and park: nobody of them drives.
+// Invariant, under the lock: while any waiter is parked, another one is awake or is the progress owner, or a
+// completion handler makes progress.
 type waiters struct {
 	e             *Engine
 	life          context.Context // ends with the engine; connects hang on it
 	cancelLife    context.CancelFunc
-	progressOwner *waiter   // who sleeps in the completion queue
-	parked        []*waiter // who sleeps on his own
+	progressOwner *waiter   // sleeps in the completion queue
+	parked        []*waiter // sleep on their own signals
 	free          *waiter
 	began         time.Time       // when the engine was made
 	attended      uint32          // calls of attend
@@ -76,7 +77,7 @@ func (w *waiters) wake(s *waiter) {
 	s.signal <- struct{}{}
 }
 
-// wakeProbes wakes whoever waits for something other than a request.
+// wakeProbes wakes the waiters that wait for something other than a request.
 func (w *waiters) wakeProbes() {
 	if w.progressOwner != nil && w.progressOwner.isProbe {
 		w.e.progress.queues.wake()
@@ -88,7 +89,7 @@ func (w *waiters) wakeProbes() {
 	}
 }
 
-// wakeAll wakes whoever sleeps.
+// wakeAll wakes all waiters.
 func (w *waiters) wakeAll() {
 	if w.progressOwner != nil {
 		w.e.progress.queues.wake()
@@ -98,14 +99,15 @@ func (w *waiters) wakeAll() {
 	}
 }
 
-// passOwnership is called by a waiter that leaves: if nobody drives, one of the parked has to.
+// passOwnership is called by a waiter that leaves: if there is no progress owner, it wakes a parked waiter to
+// become one.
 func (w *waiters) passOwnership() {
 	if w.progressOwner == nil && len(w.parked) > 0 && !w.e.completionHandler.active() {
 		w.wake(w.parked[len(w.parked)-1])
 	}
 }
 
-// spinBudget counts what a waiter may still spin.
+// spinBudget is how much longer a waiter may spin.
 type spinBudget struct {
 	idle    int
 	since   time.Time // it spins
@@ -161,7 +163,7 @@ func (w *waiters) giveTurn(pass int) {
 	sys.Yield()
 }
 
-// spinUntil waits for what a completion handler brings about; false when it is time to sleep.
+// spinUntil spins until a completion handler has made there true; false when it is time to sleep.
 func (p *spinBudget) spinUntil(e *Engine, there func() bool) bool {
 	for !there() {
 		if !p.remaining(e) {
@@ -171,13 +173,14 @@ func (p *spinBudget) spinUntil(e *Engine, there func() bool) bool {
 	return true
 }
 
-// reset starts over: something has happened. Others have waited for their chance all the same.
+// reset starts over, since something has happened. The time of the latest yield stays: other goroutines have
+// waited since then.
 func (p *spinBudget) reset() { *p = spinBudget{yielded: p.yielded} }
 
 // wait returns the result of a request when it is done.
 func (w *waiters) wait(r *request) (Status, error) { return w.waitFor(r, r.handle()) }
 
-// waitFor is wait for a handle that others may have too: one of them gets the result.
+// waitFor is wait for a handle of which other goroutines may have copies: one of them gets the result.
 func (w *waiters) waitFor(r *request, h Request) (Status, error) {
 	var p spinBudget
 	for {
@@ -270,7 +273,8 @@ func (w *waiters) waitUntilProbed(n int, at func(i int) Request, cond func() boo
 	}
 }
 
-// waitUnless is waitUntil, for a condition that is no request, which ends with s too: then it returns why.
+// waitUnless is waitUntil for a condition other than a request. It also ends when s does, and then returns
+// why.
 func (w *waiters) waitUnless(s *Canceller, cond func() bool) error {
 	if s == nil {
 		w.waitUntil(0, nil, cond)
@@ -299,7 +303,7 @@ func (w *waiters) anyDone(n int, at func(i int) Request) bool {
 	return false
 }
 
-// WakeProbes has everybody who waits for something other than a request look again.
+// WakeProbes makes all waiters for something other than a request check their conditions again.
 func (e *Engine) WakeProbes() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -349,27 +353,9 @@ func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool, probed 
 		w.e.completionHandler.armRetry()
 	}
 	if w.progressOwner == nil && !w.e.completionHandler.active() {
-		w.progressOwner = s
-		w.e.progress.beginPass()
-		w.e.progress.advanceDeferred() // what was put off must not wait for traffic
-		var err error
-		if !w.e.progress.moreToCopy() {
-			w.e.progress.queues.arm()
-			w.e.mu.Unlock()
-			err = w.e.progress.queues.sleep()
-			w.e.mu.Lock()
-		}
-		w.progressOwner = nil
-		if err != nil && w.e.stopped == nil {
-			w.e.fail(err)
-		}
-		w.e.progress.poll()
+		w.sleepInQueues(s)
 	} else {
-		s.at = len(w.parked)
-		w.parked = append(w.parked, s)
-		w.e.mu.Unlock()
-		<-s.signal
-		w.e.mu.Lock()
+		w.park(s)
 	}
 	for i := range n {
 		if r := w.e.requests.find(at(i)); r != nil && r.waiter == s {
@@ -386,6 +372,35 @@ func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool, probed 
 	if w.e.hook != nil {
 		w.e.hook.slept(ended - began)
 	}
+}
+
+// sleepInQueues makes a waiter the progress owner, which sleeps until there is traffic and then makes
+// progress. The lock is held, but not during the sleep.
+func (w *waiters) sleepInQueues(s *waiter) {
+	w.progressOwner = s
+	w.e.progress.beginPass()
+	w.e.progress.advanceDeferred() // deferred work must not wait for traffic
+	var err error
+	if !w.e.progress.moreToCopy() {
+		w.e.progress.queues.arm()
+		w.e.mu.Unlock()
+		err = w.e.progress.queues.sleep()
+		w.e.mu.Lock()
+	}
+	w.progressOwner = nil
+	if err != nil && w.e.stopped == nil {
+		w.e.fail(err)
+	}
+	w.e.progress.poll()
+}
+
+// park sleeps until another goroutine wakes this waiter. The lock is held, but not during the sleep.
+func (w *waiters) park(s *waiter) {
+	s.at = len(w.parked)
+	w.parked = append(w.parked, s)
+	w.e.mu.Unlock()
+	<-s.signal
+	w.e.mu.Lock()
 }
 
 // recordedWaits is how many of the receives that a goroutine sleeps for are recorded.

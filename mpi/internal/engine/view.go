@@ -11,7 +11,7 @@ import (
 	"github.com/weft-mpi/weft/rendezvous"
 )
 
-// Messages of bytes that do not lie together (package layout). Up to stageBytes they are packed into the
+// Messages of bytes that are not contiguous (package layout). Up to stageBytes they are packed into the
 // engine's own memory and take the ways of all others. Longer ones are announced, and go through the stages
 // of the rendezvous. So no message of a view needs more than stageBytes of memory at either end.
 const stageBytes = 2 * rendezvous.StagePiece
@@ -25,7 +25,7 @@ type viewMessages struct {
 	copied   packedBuffer // of this rank to itself
 }
 
-// packedBuffer is memory for bytes that are to lie together. That for many begins with a page, as rings do,
+// packedBuffer is memory for bytes that must be contiguous. That for many begins with a page, as rings do,
 // and most likely the processor has loads from a ring wait for stores at the same place of another page: so
 // that for few is elsewhere.
 type packedBuffer struct {
@@ -44,7 +44,7 @@ func (b *packedBuffer) room(n int) []byte {
 	return b.many[:n]
 }
 
-// viewBuffer is the user's buffer of a request that does not lie together.
+// viewBuffer is the user's buffer of a request that is not contiguous.
 type viewBuffer struct {
 	layout.Cursor
 	layout layout.Layout
@@ -54,7 +54,7 @@ type viewBuffer struct {
 // bytes is the length of the buffer.
 func (b *viewBuffer) bytes() int { return b.layout.Bytes() }
 
-// memory is the first bytes of the buffer that lie together: they tell which memory it is of.
+// memory is the first bytes of the buffer that are contiguous: they tell which memory it is of.
 func (b *viewBuffer) memory() []byte {
 	from, n := b.layout.Span(0)
 	return unsafe.Slice((*byte)(unsafe.Add(b.Memory, from)), n)
@@ -78,7 +78,7 @@ func (v *viewMessages) buffer(l *layout.Layout, mem unsafe.Pointer) *viewBuffer 
 	return b
 }
 
-// setBuffer makes a block the request's buffer, which may lie together, or have no bytes.
+// setBuffer makes a block the request's buffer, which may be contiguous, or have no bytes.
 func (v *viewMessages) setBuffer(r *request, b Block) {
 	from, ok := b.Layout.Contiguous()
 	switch {

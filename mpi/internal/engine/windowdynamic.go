@@ -12,14 +12,14 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// A part of a dynamic window is what its rank has attached to it. Each attachment has a number that no other
-// of the rank ever had, and an entry in a table after the control block of the part, at its number modulo
-// the number of entries.
+// A part of a dynamic window consists of the memory that its rank has attached. Each attachment has a number
+// that the rank never uses again, and an entry in a table after the control block of the part, at its number
+// modulo the number of entries.
 //
-// Who begins an operation on an attachment counts himself among its users, by adding to the entry's first
-// word, and sees there whether it is attached still; so it fails at the caller when it is not. He leaves when
-// his operations have ended, here and there. Detach takes the number out of the word, and waits until there
-// are no users: then nobody is at the memory, nor will be.
+// A rank that begins an operation on an attachment becomes one of its users, by adding 1 to the entry's first
+// word. The word also shows whether the memory is still attached; if not, the operation fails at the origin.
+// The rank stops being a user when its operations are complete at both ends. Detach removes the number from
+// the word, and waits until there are no users: then no rank accesses the memory, and none will.
 const (
 	attachedEntries = 4096 // attachments of a rank at once
 	entryBytes      = 64
@@ -32,8 +32,8 @@ const (
 	dynamicControlBytes = controlBytes + attachedEntries*entryBytes
 )
 
-// AttachedShift is the bit from which on the position of an element in a dynamic window is the number of its
-// attachment. The bits before it are the element's place in that.
+// AttachedShift is the lowest bit of the number of the attachment in the position of an element of a dynamic
+// window. The bits below it are the index of the element in the attachment.
 const AttachedShift = 34
 
 const (

@@ -31,7 +31,7 @@ type oneSided struct {
 	peer       *peer
 	mr         transport.MR // of the caller's buffer; nil where the slot serves
 	into       []byte       // the caller's buffer for what is read into the slot
-	view       *viewBuffer  // the caller's buffer, where it does not lie together; else nil
+	view       *viewBuffer  // the caller's buffer, where it is not contiguous; else nil
 	request    *request     // completes with the operation; nil for none
 	err        error
 	asked      bool // of the peer's engine, which answers by UPDATED

@@ -13,14 +13,14 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Target is one rank's part of a window, as this rank reaches it.
+// Target is this rank's access to one rank's part of a window.
 type Target struct {
 	w    *Window
 	rank int // in the world
 	card WindowCard
 
-	// Where the part is in this process; nil where it is not mapped. They are stored once, until the window
-	// is freed.
+	// The addresses of the part and its control block in this process; nil if they are not mapped. They are
+	// set once, and valid until the window is freed.
 	base    atomic.Pointer[byte]
 	control atomic.Pointer[byte]
 
@@ -29,7 +29,7 @@ type Target struct {
 	leading sync.Mutex // held by the goroutine whose Put or Get uses the claims of the part
 	leader  sharedcopy.Leader
 
-	// The engine's lock guards what follows.
+	// The engine's lock guards the following fields.
 	keys    *windowKeys // in the fabric of the peer; nil before it was reached
 	unmaps  []func() error
 	oldest  *oneSided // of the operations that are posted and not complete, in the order of their serials
@@ -44,7 +44,7 @@ type Target struct {
 	part  *attachedPart  // whose memory this is; nil for the part of a window that is not dynamic
 }
 
-// conditions sets what is waited for.
+// conditions sets the conditions that calls wait for.
 func (t *Target) conditions() {
 	t.reached = func() bool { return t.unusable() != nil || t.w.e.peer(t.rank).state == peerOpen }
 	t.hasRoom = func() bool { return t.unusable() != nil || t.w.e.peer(t.rank).oneSided < maxOneSided }
@@ -57,7 +57,7 @@ const maxOneSided = 128
 // Bytes is the size of the part.
 func (t *Target) Bytes() int { return int(t.card.Bytes) }
 
-// Base is where the part is in this process, nil where it is not mapped, or not yet.
+// Base is the address of the part in this process; nil if it is not mapped, or not yet.
 func (t *Target) Base() unsafe.Pointer { return unsafe.Pointer(t.base.Load()) }
 
 // Mapped tells whether the part, once reached, is in this process.
@@ -169,7 +169,7 @@ func (t *Target) Get(dst []byte, at int, s *Canceller) error {
 	return t.move(transport.OpRead, dst, at, nil, s)
 }
 
-// PutView is Put of the bytes of a layout of some memory, which do not lie together there. It takes them only
+// PutView is Put of the bytes of a layout of some memory, which are not contiguous there. It takes them only
 // where the way to the target, which has been reached, does that.
 func (t *Target) PutView(l *layout.Layout, mem unsafe.Pointer, at int, s *Canceller) (taken bool, err error) {
 	return t.moveView(transport.OpWrite, l, mem, at, s)

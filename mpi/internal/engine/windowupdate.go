@@ -35,7 +35,8 @@ const maxResults = maxOneSided
 
 var (
 	errRefused = fmt.Errorf("%w: the target has no such place in the window", ErrRequest)
-	errStuck   = fmt.Errorf("%w: the lock of the target's elements is not left", ErrProcFailed)
+	errStuck   = fmt.Errorf("%w: another rank holds the lock of the target's elements, and "+
+		"does not release it", ErrProcFailed)
 )
 
 func (o *outbox) empty() bool { return o.first == len(o.waiting) }

@@ -16,7 +16,7 @@ func (l *Layout) Twice() (at int, twice bool) {
 }
 
 func (l *Layout) twice() (int, bool) {
-	if m := l.more; !l.Apart() || m != nil && m.of == nil && m.list != nil && m.list.ascending {
+	if m := l.more; !l.Scattered() || m != nil && m.of == nil && m.list != nil && m.list.ascending {
 		return 0, false
 	}
 	at, twice := l.twiceHere()

@@ -18,7 +18,7 @@ import (
 type Layout struct {
 	n     int // bytes in all
 	start int // offset of the first
-	block int // bytes that lie together, inside all repetitions; 0 of a list
+	block int // bytes that are contiguous, inside all repetitions; 0 of a list
 	// from a block to the next, where there are no dims: n/block blocks, or one, which is all
 	stride int
 
@@ -153,7 +153,7 @@ func Sub(total, size int, shape, start, extent []int) (Layout, error) {
 		switch {
 		case extent[d] == 1:
 		case depth == 0 && l.block == stride:
-			l.block *= extent[d] // all that is inside lies together
+			l.block *= extent[d] // all that is inside is contiguous
 		case depth == maxDims:
 			return Layout{}, fmt.Errorf("Sub of more than %d dimensions", maxDims)
 		default:
@@ -220,12 +220,12 @@ func Indexed(total, size int, at, length []int) (Layout, error) {
 // Bytes is how long the sequence is.
 func (l *Layout) Bytes() int { return l.n }
 
-// Apart tells whether there are bytes that do not lie together in memory, in order. A layout without bytes
-// lies together.
-func (l *Layout) Apart() bool { return l.n != l.block || l.more != nil }
+// Scattered tells whether there are bytes that are not contiguous in memory, in order. A layout without bytes
+// is contiguous.
+func (l *Layout) Scattered() bool { return l.n != l.block || l.more != nil }
 
-// Contiguous tells whether the bytes lie together in memory, in order, and where they begin.
-func (l *Layout) Contiguous() (from int, ok bool) { return l.start, !l.Apart() }
+// Contiguous tells whether the bytes are contiguous in memory, in order, and where they begin.
+func (l *Layout) Contiguous() (from int, ok bool) { return l.start, !l.Scattered() }
 
 func (l *Layout) list() *list {
 	if l.more == nil {
@@ -362,7 +362,7 @@ func (l Layout) listWithin(outer *Layout, stride int) (Layout, bool) {
 	return l, true
 }
 
-// Span is where the byte at a position is in memory, and how many bytes from there on lie together.
+// Span is where the byte at a position is in memory, and how many bytes from there on are contiguous.
 func (l *Layout) Span(at int) (offset, n int) {
 	offset, n = l.spanHere(at)
 	if of := l.of(); of != nil {

@@ -333,7 +333,7 @@ func TestSmallLayouts(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		column, err := Strided(1000, 8, 10, 1, 100)
 		block, wrong := Sub(1000, 8, shape, start, extent)
-		if of := Whole(3, 1, 8).Of(&column); err != nil || wrong != nil || of.Apart() || !block.Apart() {
+		if of := Whole(3, 1, 8).Of(&column); err != nil || wrong != nil || of.Scattered() || !block.Scattered() {
 			t.Fatal(err, wrong)
 		}
 	}))

@@ -232,7 +232,7 @@ func listed[W any](mem unsafe.Pointer, from *list, at []int, first, step, count 
 	}
 }
 
-// moveSpan copies n bytes that lie together in what l selects from.
+// moveSpan copies n bytes that are contiguous in what l selects from.
 func (l *Layout) moveSpan(mem unsafe.Pointer, offset int, flat unsafe.Pointer, n int, scatter bool) {
 	if of := l.of(); of != nil {
 		of.moveBy(mem, offset, flat, n, scatter)

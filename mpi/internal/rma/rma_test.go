@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Elements of 1 and 2 bytes share words with their neighbours, and lose nothing by that.
+// Elements of 1 and 2 bytes share words with their neighbors, and lose nothing by that.
 func TestPartsOfWords(t *testing.T) {
 	mem := make([]uint64, 2)
 	var all sync.WaitGroup

@@ -12,10 +12,10 @@ import (
 	"github.com/weft-mpi/weft/transport/fabrics"
 )
 
-// Neighbours tells whether other ranks of the job can be expected on this host, and whether some can on
-// others. Where the launcher has not said how many there are, both can. A world of one counts as a neighbour
+// Neighbors tells whether other ranks of the job can be expected on this host, and whether some can on
+// others. Where the launcher has not said how many there are, both can. A world of one counts as a neighbor
 // of itself.
-func (j *Job) Neighbours() (here, elsewhere bool) {
+func (j *Job) Neighbors() (here, elsewhere bool) {
 	size := int(j.Identity.Size)
 	if size == 1 {
 		return true, false

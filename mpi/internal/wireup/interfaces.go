@@ -40,7 +40,7 @@ func (j *Job) towardsPeers() netip.Addr {
 	if j.direct != nil {
 		return j.direct.Address()
 	}
-	if _, elsewhere := j.Neighbours(); j.client == nil || !elsewhere {
+	if _, elsewhere := j.Neighbors(); j.client == nil || !elsewhere {
 		return netip.Addr{}
 	}
 	addr, err := route.Towards(knownHosts(os.Getenv))

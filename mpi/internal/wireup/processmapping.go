@@ -16,7 +16,7 @@ const mappingKey = "PMI_process_mapping"
 // Hosts gives the number of each rank's host, from 0; nil where the launcher does not tell, or all ranks
 // are on one host. All ranks get the same.
 func (j *Job) Hosts(ctx context.Context) ([]int, error) {
-	if _, elsewhere := j.Neighbours(); !elsewhere || j.client == nil || j.direct != nil {
+	if _, elsewhere := j.Neighbors(); !elsewhere || j.client == nil || j.direct != nil {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)

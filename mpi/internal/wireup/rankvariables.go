@@ -122,7 +122,7 @@ func WhenStuck(set setting.Values) (after time.Duration, abort bool, err error) 
 	case "abort":
 		abort = true
 	default:
-		err = fmt.Errorf("%s=%.200q: neither report nor abort", setting.StuckAction.Name, action)
+		err = fmt.Errorf("%s=%.200q: must be report or abort", setting.StuckAction.Name, action)
 	}
 	return after, abort, err
 }

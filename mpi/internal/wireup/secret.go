@@ -73,15 +73,15 @@ const secretKey = "weft-secret"
 
 const fileMark = "file-"
 
-// agree has all ranks of a job use one secret. A rank that has it from a file sees that rank 0 has the same;
-// nothing of it passes through the launcher then, but for a mark that does not tell it.
+// agree makes all ranks of a job use one secret. A rank that has it from a file checks that rank 0 has the
+// same: only a mark of the secret, which does not reveal it, passes through the launcher then.
 func agree(ctx context.Context, kv keyValues, g given) ([secretSize]byte, error) {
 	secret, isGiven := g.secret, g.from == fromFile
 	if g.from == fromPipe {
 		return secret, nil
 	}
-	// What the launcher passes on between hosts is as safe as the launcher makes it. What it says over a
-	// network is not.
+	// The launcher protects what it forwards between hosts as well as it can. A connection to the launcher
+	// over a network is not protected.
 	if !isGiven && !kv.OnThisMachine() {
 		return secret, fmt.Errorf("the launcher is reached over the network (PMI_PORT), where others "+
 			"could read the job's secret: "+
@@ -175,9 +175,9 @@ func readFile(name string) (secret [secretSize]byte, err error) {
 	return sha256.Sum256(text), nil
 }
 
-// checkOwner sees that a file is the user's and nobody else's. Besides, one of root's is good that nobody can
-// write and only a group of this process can read: so Kubernetes mounts a Secret for a pod with an fsGroup.
-// Who could read it then is root's choice, as everything is.
+// checkOwner checks that only the user can read and write a file. It also accepts a file of root that nobody
+// can write and only a group of this process can read, as Kubernetes mounts a Secret for a pod with an
+// fsGroup: root decides who is in that group.
 func checkOwner(name string, info os.FileInfo) error {
 	owner, known := info.Sys().(*syscall.Stat_t)
 	mode := info.Mode()

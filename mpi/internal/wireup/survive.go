@@ -23,8 +23,8 @@ var errBeforeStart = errors.New("a rank has failed before all ranks had come to 
 
 // prepareToSurvive is called before the launcher is spoken to.
 func (j *Job) prepareToSurvive(set setting.Values) error {
-	survive, err := set.Of(setting.Survive).Int(0, 1)
-	if err != nil || survive == 0 || os.Getenv("WEFT_JOB") != "" {
+	survive, err := set.Of(setting.Survive).On()
+	if err != nil || !survive || os.Getenv("WEFT_JOB") != "" {
 		return err
 	}
 	j.survives = true

@@ -11,7 +11,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Queue is a completion queue as handlers see it. All is called under the lock that serialises the queue.
+// Queue is a completion queue as handlers see it. All is called under the lock that serializes the queue.
 type Queue interface {
 	transport.CQ
 
@@ -42,7 +42,7 @@ type Queue interface {
 }
 
 // Handling is what a completion queue knows of its handler and its events. All but the handler is used under
-// the lock that serialises the queue.
+// the lock that serializes the queue.
 type Handling struct {
 	set     *Set                    // of the queue's device
 	handler atomic.Pointer[Handler] // who has the queue; nil for none

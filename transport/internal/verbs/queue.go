@@ -15,7 +15,7 @@ type Piece struct {
 // Alive reports whether the region is still registered.
 func (p Piece) Alive() bool { return p.Region.Key() == p.Key }
 
-// Viewed reports whether bytes of a request do not lie together in its regions.
+// Viewed reports whether bytes of a request are not contiguous in its regions.
 func (w *Request) Viewed() bool {
 	for i := range w.Local {
 		if w.Local[i].Region.View != nil {

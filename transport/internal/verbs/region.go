@@ -186,7 +186,7 @@ const (
 // Region is a registered piece of memory, or the entry of a window.
 type Region struct {
 	Mem    []byte
-	View   transport.View // in place of Mem, for bytes that do not lie together; else nil
+	View   transport.View // in place of Mem, for bytes that are not contiguous; else nil
 	Rights transport.Access
 
 	viewed int // bytes of View
@@ -388,7 +388,7 @@ func CheckAccess(key transport.Key, has, need transport.Access, offset, length, 
 	return nil
 }
 
-// Local checks an element of a gather or scatter list that lies together in memory.
+// Local checks an element of a gather or scatter list that is contiguous in memory.
 func (p *PD) Local(s transport.SGE, need transport.Access) (*Region, error) {
 	return p.local(s, need, false)
 }

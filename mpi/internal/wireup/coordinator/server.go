@@ -262,7 +262,7 @@ func (s *server) send(d delivery, within time.Duration) {
 	s.mu.Lock()
 	l := s.links[d.rank]
 	s.mu.Unlock()
-	// What another goroutine may be writing has no more time, either.
+	// The deadline also applies to a write of another goroutine that may be under way.
 	l.conn.SetWriteDeadline(time.Now().Add(within))
 	if l.sendWithin(d.message, within) != nil {
 		l.conn.Close()

@@ -82,7 +82,7 @@ func TestTable_Survives(t *testing.T) {
 	out = table.leave(3, "gone")
 	require.Equal(t, []uint32{0, 2, 2, 0}, to(out), "rank 0 is released last: it may end at once")
 	require.Equal(t, kindRelease, out[3].kind)
-	out, err := table.handle(0, message{kind: kindAbort, number: 3}) // ends the job as ever
+	out, err := table.handle(0, message{kind: kindAbort, number: 3}) // ends the job as usual
 	require.NoError(t, err)
 	require.Equal(t, []uint32{2, 0}, to(out))
 	require.Empty(t, table.leave(2, "gone"))

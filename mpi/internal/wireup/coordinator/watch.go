@@ -10,7 +10,7 @@ import (
 	"github.com/weft-mpi/weft/internal/snapshot"
 )
 
-// watch is how rank 0 finds out why its job stands still, as a launcher does: ranks say when they wait and do
+// watch is how rank 0 finds out why its job hangs, as a launcher does: ranks say when they wait and do
 // not move, and what they wait for when they are asked. A nil watch does nothing.
 type watch struct {
 	server *server

@@ -121,7 +121,7 @@ func (in *Inbound[T]) Arrived(n uint64, k Kind, end uint8) {
 	i, _ := in.find(n)
 	left := i > in.told && in.runs[i-1].To+1 == n
 	right := i < len(in.runs) && in.runs[i].From == n+1
-	in.holes(i, n, left || n == in.next, right)
+	in.holes(i, left || n == in.next, right)
 	joinsLeft := left && in.runs[i-1].End == 0
 	joinsRight := right && end == 0
 	switch {
@@ -157,10 +157,9 @@ func (in *Inbound[T]) Arrived(n uint64, k Kind, end uint8) {
 	}
 }
 
-// holes counts what a number does to the holes, of which each lies before a run. It comes before the i-th
-// run; closed tells whether something that has arrived is right before it, and right whether something is
-// right after it.
-func (in *Inbound[T]) holes(i int, n uint64, closed, right bool) {
+// holes updates the statistics of holes for a number that has arrived before the i-th run. A hole lies before
+// a run. closed is whether the number before it has arrived, right whether the number after it has.
+func (in *Inbound[T]) holes(i int, closed, right bool) {
 	s := &in.Stats
 	switch {
 	case i == len(in.runs) && !closed, i < len(in.runs) && !closed && !right:

@@ -28,7 +28,7 @@ const (
 	noQuiet             // what a lost lane carried is sent again before the peer has closed its side
 	tailAtOnce          // the last bytes of a message are placed when they come
 	reuseAtSend         // a slot is filled anew when its segments are sent
-	atomicAnew          // the answer to an Atomic is made anew when it is sent again
+	atomicAnew          // the answer to an Atomic is recomputed when it is sent again
 	deliverEarly        // a message is told of when its last segment comes
 	ackArrived          // what has arrived beyond a hole is acknowledged
 	toldOnce            // the loss of a lane is told once, though the message may be lost with another lane

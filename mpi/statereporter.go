@@ -1,0 +1,289 @@
+package mpi
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/weft-mpi/weft/internal/deadlock"
+	"github.com/weft-mpi/weft/internal/snapshot"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// quietAfter is the time without a message after which a rank is reported as quiet. The report comes after at
+// most twice that time.
+const quietAfter = 500 * time.Millisecond
+
+// stateConn is the connection over which this rank reports its state.
+type stateConn interface {
+	io.ReadWriteCloser
+	SetReadDeadline(t time.Time) error
+}
+
+// stateReporter reports to the launcher, or to rank 0 where there is no launcher, when this rank waits and no
+// message moves, and answers questions about what it waits for. It has one goroutine, which costs nothing but
+// two polls a second.
+type stateReporter struct {
+	conn  stateConn            // nil where the rank reports to the user itself
+	takes bool                 // the other end is a launcher, which takes artifacts
+	world atomic.Pointer[Comm] // nil until Init is over
+	phase atomic.Pointer[snapshot.Phase]
+	site  string // of Init
+	began time.Time
+
+	mu    sync.Mutex // of early, and of the change of world
+	early []int      // ranks that failed before world was set
+
+	// These belong to the goroutine.
+	latestPhase snapshot.Phase // at the latest poll
+	activity    uint64
+	moved       time.Time // when activity last grew
+	sleepers    int
+	quiet       bool
+	latest      snapshot.Sample
+
+	taken    chan struct{} // told when the launcher has an artifact
+	finished chan struct{} // closed when the rank's part in the job is over
+	finish   sync.Once
+}
+
+func newStateReporter(conn stateConn, p snapshot.Phase) *stateReporter {
+	r := &stateReporter{conn: conn, began: time.Now(), taken: make(chan struct{}, 1),
+		finished: make(chan struct{})}
+	r.moved = r.began
+	r.enter(p)
+	return r
+}
+
+// reportInit starts the reporter to the launcher, and reports at once that this rank has called Init. It
+// returns nil where there is no launcher. The reporter lives as long as the process.
+func reportInit() *stateReporter {
+	conn := launcherConn()
+	if conn == nil {
+		return nil
+	}
+	r := newStateReporter(conn, snapshot.Starting)
+	r.takes = true
+	var callers [maxInitCallers]uintptr
+	_, r.site = calledFrom(callers[:runtime.Callers(1, callers[:])])
+	go func() {
+		if r.send(snapshot.Moving, nil) == nil {
+			r.run()
+		}
+	}()
+	return r
+}
+
+// maxInitCallers is the number of stack frames in which reportInit looks for the program's call of Init.
+const maxInitCallers = 16
+
+// joined lets the reporter report about a world. Where there is no reporter to the launcher, it starts one to
+// rank 0, or, under another launcher, one that tells the user when nothing has moved for the duration alone
+// (0 for never).
+func (r *stateReporter) joined(world *Comm, alone time.Duration) *stateReporter {
+	var run func()
+	if r == nil {
+		conn := world.job.wire.Reporter()
+		switch {
+		case conn != nil:
+			r = newStateReporter(conn, snapshot.Running)
+			run = r.run
+		case alone > 0 && world.job.wire.UnderPMI():
+			r = newStateReporter(nil, snapshot.Running)
+			run = func() { r.runAlone(alone) }
+		default:
+			return nil
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.world.Store(world)
+	r.enter(snapshot.Running)
+	for _, rank := range r.early {
+		if rank < world.e.Size() {
+			world.e.PeerFailed(rank, errLauncherSaw)
+		}
+	}
+	if run != nil {
+		go run()
+	}
+	return r
+}
+
+// runAlone prints what this rank waits for when nothing has moved for some time. Nobody asks the other ranks,
+// so this proves no deadlock.
+func (r *stateReporter) runAlone(after time.Duration) {
+	told := false
+	since := time.Now() // it has waited, and not moved
+	ticker := time.NewTicker(quietAfter)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-r.finished:
+			return
+		case <-ticker.C:
+		}
+		switch n, ok := r.waiting(); {
+		case !ok:
+		case n == 0:
+			told, since = false, time.Now()
+		case !told && time.Since(since) >= after:
+			told = true
+			if s := r.snapshot(); len(s.Waits) > 0 {
+				text := fmt.Sprintf("weft: nothing has moved at rank %d for %v; what it waits for\n", s.Rank,
+					after)
+				for _, line := range deadlock.Alone(s) {
+					text += "weft: " + line + "\n"
+				}
+				fmt.Fprint(os.Stderr, text)
+			}
+		}
+	}
+}
+
+// peerFailed takes the launcher's report that a rank has ended, which may come while this rank is in Init.
+func (r *stateReporter) peerFailed(rank int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.world.Load(); c == nil {
+		r.early = append(r.early, rank)
+	} else if rank < c.e.Size() {
+		c.e.PeerFailed(rank, errLauncherSaw)
+	}
+}
+
+// errLauncherSaw is why a rank has failed whose end the launcher has seen.
+var errLauncherSaw = fmt.Errorf("%w: the launcher has seen it end", transport.ErrPeerLost)
+
+// launcherConn is the connection to the launcher; nil where there is none.
+func launcherConn() *os.File {
+	fd, err := strconv.Atoi(os.Getenv(snapshot.Variable))
+	if err != nil || fd < 3 {
+		return nil
+	}
+	syscall.CloseOnExec(fd)
+	if syscall.SetNonblock(fd, true) != nil {
+		return nil // a program between launcher and rank has closed it
+	}
+	os.Unsetenv(snapshot.Variable)
+	return os.NewFile(uintptr(fd), "snapshots")
+}
+
+// enter notes how far the rank is.
+func (r *stateReporter) enter(p snapshot.Phase) {
+	if r == nil {
+		return
+	}
+	if r.phase.Store(&p); p == snapshot.Finished {
+		r.finish.Do(func() { close(r.finished) })
+	}
+}
+
+func (r *stateReporter) run() {
+	defer r.conn.Close()
+	var buf [256]byte
+	data := buf[:0]
+	for {
+		r.conn.SetReadDeadline(time.Now().Add(quietAfter))
+		n, err := r.conn.Read(buf[len(data):])
+		data = buf[:len(data)+n]
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			err = r.reportQuiet()
+		case err == nil:
+			data, err = r.obey(data)
+			data = buf[:copy(buf[:], data)]
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// obey carries out the launcher's commands, and returns the bytes of an incomplete one.
+func (r *stateReporter) obey(data []byte) ([]byte, error) {
+	for {
+		command, rank, rest, ok, err := snapshot.NextCommand(data)
+		if !ok || err != nil {
+			return data, err
+		}
+		data = rest
+		switch {
+		case command == snapshot.Ask:
+			err = r.answer(snapshot.Answer, r.snapshot())
+		case command == snapshot.AskSample:
+			err = r.answer(snapshot.Sampled, r.sample())
+		case command == snapshot.AskStacks:
+			err = r.artifact(snapshot.Stacks, stacks())
+		case command == snapshot.Taken:
+			select {
+			case r.taken <- struct{}{}:
+			default: // nobody waits for it
+			}
+		default:
+			r.peerFailed(rank)
+		}
+		if err != nil {
+			return data, err
+		}
+	}
+}
+
+func (r *stateReporter) send(k snapshot.Kind, body []byte) error {
+	_, err := r.conn.Write(snapshot.AppendFrame(nil, k, body))
+	return err
+}
+
+func (r *stateReporter) answer(k snapshot.Kind, s interface{ Encode() ([]byte, error) }) error {
+	body, err := s.Encode()
+	if err != nil || len(body) > snapshot.MaxSize {
+		return err
+	}
+	return r.send(k, body)
+}
+
+// reportQuiet reports if the rank has become quiet, or is no longer quiet.
+func (r *stateReporter) reportQuiet() error {
+	sleepers, ok := r.waiting()
+	if !ok {
+		return nil
+	}
+	was := r.sleepers
+	r.sleepers = sleepers
+	switch {
+	case sleepers == 0 && r.quiet:
+		r.quiet = false
+		return r.send(snapshot.Moving, nil)
+	case sleepers > 0 && sleepers != was && time.Since(r.moved) >= quietAfter:
+		r.quiet = true
+		return r.send(snapshot.Quiet, nil)
+	}
+	return nil
+}
+
+// waiting returns how many goroutines wait in calls, or 0 if messages have moved since the last poll. ok is
+// false if that cannot be determined now.
+func (r *stateReporter) waiting() (n int, ok bool) {
+	began := r.latestPhase == snapshot.Starting
+	r.latestPhase = *r.phase.Load()
+	if r.latestPhase != snapshot.Running {
+		return 1, true // in Init and Finalize it waits for the others
+	}
+	n, activity, ok := r.world.Load().e.Sleepers()
+	if began {
+		r.activity, r.moved = activity, time.Now()
+		return 0, true
+	}
+	if ok && activity != r.activity {
+		r.activity, r.moved = activity, time.Now()
+		n = 0
+	}
+	return n, ok
+}

@@ -50,6 +50,7 @@ var measuredCollectives = []measuredCollective{
 	{"reduce", "a reduction to one rank", "Reduce", ofVectors, reduce, nil, nil},
 	{"reduce_scatter", "a reduction whose result is scattered over all ranks", "Reduce_scatter", ofVectors,
 		reduceScatter, nil, nil},
+	{"scan", "a reduction over the ranks up to each", "Scan", ofVectors, scan, nil, nil},
 	{"scatter", "a scatter from one rank", "Scatter", ofBlocks, scatter, nil, allAtRoot},
 	{"scatterv", "a scatter of blocks of any length from one rank", "Scatterv", ofBlocks,
 		scatterv, nil, allAtRoot},

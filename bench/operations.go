@@ -148,7 +148,7 @@ func reduce(s *session, n int) operation {
 		start: func() (mpi.Request, error) { return mpi.Ireduce(s.world, in, out, op, root) },
 		compare: func(i int) {
 			if s.world.Rank() == root {
-				s.compareSum(out, 0, i)
+				s.compareSum(out, 0, s.world.Size(), i)
 			}
 		},
 	}
@@ -160,7 +160,7 @@ func allreduce(s *session, n int) operation {
 		fill:    func(i int) { s.fillFloats(in, i) },
 		call:    func() error { return mpi.Allreduce(s.world, in, out, op) },
 		start:   func() (mpi.Request, error) { return mpi.Iallreduce(s.world, in, out, op) },
-		compare: func(i int) { s.compareSum(out, 0, i) },
+		compare: func(i int) { s.compareSum(out, 0, s.world.Size(), i) },
 	}
 }
 
@@ -180,7 +180,7 @@ func reduceScatter(s *session, n int) operation {
 		fill:    func(i int) { s.fillFloats(in, i) },
 		call:    func() error { return mpi.ReduceScatter(s.world, in, out, counts, op) },
 		start:   func() (mpi.Request, error) { return mpi.IreduceScatter(s.world, in, out, counts, op) },
-		compare: func(i int) { s.compareSum(out, first, i) },
+		compare: func(i int) { s.compareSum(out, first, s.world.Size(), i) },
 	}
 }
 
@@ -192,7 +192,12 @@ func reduceScatterBlock(s *session, n int) operation {
 
 func scan(s *session, n int) operation {
 	in, out, op := floats(s.send[:n]), floats(s.recv[:n]), mpi.Sum[float32]()
-	return operation{call: func() error { return mpi.Scan(s.world, in, out, op) }}
+	return operation{
+		fill:    func(i int) { s.fillFloats(in, i) },
+		call:    func() error { return mpi.Scan(s.world, in, out, op) },
+		start:   func() (mpi.Request, error) { return mpi.Iscan(s.world, in, out, op) },
+		compare: func(i int) { s.compareSum(out, 0, s.world.Rank()+1, i) },
+	}
 }
 
 func exscan(s *session, n int) operation {

@@ -69,15 +69,15 @@ func (s *session) fillFloats(in []float32, sequence int) {
 	}
 }
 
-// compareSum notes the first of the sums over all ranks that is not right. got begins with element first of
-// the vector.
-func (s *session) compareSum(got []float32, first, sequence int) {
+// compareSum notes the first of the sums over so many ranks, from 0 on, that is not right. got begins with
+// element first of the vector.
+func (s *session) compareSum(got []float32, first, ranks, sequence int) {
 	if s.wrong != nil {
 		return
 	}
 	want, b := floats(s.sums)[:first+len(got)], s.want[:first+len(got)]
 	clear(want)
-	for r := range s.world.Size() {
+	for r := range ranks {
 		pattern(b, r, sequence)
 		for k := range want {
 			want[k] += float32(b[k])

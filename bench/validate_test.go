@@ -82,6 +82,8 @@ var mutants = []mutant{
 	{"scatter", 0, []int{1}, "scatter, 4 bytes: rank 1 got message 1 of rank 0 with 0x"},
 	{"iscatterv", 0, []int{1}, "iscatterv, 4 bytes: rank 1 got message 1 of rank 0 with 0x"},
 	{"reduce_scatter", 1, []int{1}, "reduce_scatter, 8 bytes: rank 1 got the sum "},
+	{"scan", 0, []int{0, 1}, "scan, 16 bytes: rank %d got the sum "},
+	{"iscan", 1, []int{1}, "iscan, 16 bytes: rank 1 got the sum "},
 	{"iallreduce", 1, []int{0, 1}, "iallreduce, 16 bytes: rank %d got the sum "},
 }
 

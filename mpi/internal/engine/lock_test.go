@@ -52,3 +52,30 @@ func TestLock_OneAtATimeAndNobodyForgotten(t *testing.T) {
 		sys.JoinBarrier()
 	}
 }
+
+// TestLock_NobodyStarves has a goroutine take the lock again right after it has left it, always. On one
+// processor no other goroutine runs in between, and one that waits gets the lock all the same.
+func TestLock_NobodyStarves(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	var l Lock
+	l.Init()
+	l.Lock()
+	taken := make(chan struct{})
+	go func() {
+		l.Lock()
+		close(taken)
+		l.Unlock()
+	}()
+	for began := time.Now(); ; {
+		runtime.Gosched() // the other tries, and blocks
+		l.Unlock()
+		if !l.TryLock() {
+			break
+		}
+		require.Less(t, time.Since(began), time.Minute, "the other never gets the lock")
+	}
+	<-taken
+	l.Lock()
+	require.Zero(t, l.starving.Load())
+	require.False(t, l.wanted())
+}

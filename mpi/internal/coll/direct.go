@@ -7,11 +7,11 @@ package coll
 const directName = "direct"
 
 // The direct algorithms are used between ranks that have mailboxes up to these sizes, in bytes of one
-// message. In an Allreduce every rank combines all vectors, so its limit falls with the number of ranks.
+// message. In an Allreduce every rank combines all vectors, so its limit falls with the number of ranks. In a
+// Scan only the last rank does, and other algorithms share that work out.
 const (
-	directMax          = 4 << 10
-	directBcastMax     = 8 << 10
-	directAllreduceMax = 32 << 10 // divided by the ranks
+	directMax         = 8 << 10
+	directCombinedMax = 32 << 10 // divided by the number of ranks; of a Scan by its square
 )
 
 // direct are the operations that can be carried out so.
@@ -25,6 +25,8 @@ var direct = map[Operation]algorithm{
 
 	OpReduceScatter:      {directName, nil, reduceScatterDirect},
 	OpReduceScatterBlock: {directName, nil, reduceScatterDirect},
+	OpScan:               {directName, nil, scanDirect},
+	OpExscan:             {directName, nil, scanDirect},
 }
 
 // addDirect lists the direct algorithm of an operation after its others.
@@ -42,9 +44,9 @@ func suitsDirect(c *Call) bool {
 	limit := directMax
 	switch {
 	case c.Operation == OpAllreduce:
-		limit = directAllreduceMax / c.Size
-	case c.Operation == OpBcast:
-		limit = directBcastMax
+		limit = directCombinedMax / c.Size
+	case c.Operation == OpScan || c.Operation == OpExscan:
+		limit = directCombinedMax / (c.Size * c.Size)
 	case c.Operation == OpAlltoall && c.InPlace:
 		return false
 	}
@@ -169,6 +171,44 @@ func reduceScatterDirect(s *Schedule, c *Call) {
 	s.combine(c, result, own, all, vector)
 	if c.InPlace {
 		s.copy(output, result)
+	}
+	s.round()
+}
+
+// scanDirect has every rank send its vector to all above it, and combine those from below.
+func scanDirect(s *Schedule, c *Call) {
+	s.inMailboxes(c)
+	n, vectors, inclusive := c.bytes(), c.Rank, c.Operation == OpScan
+	if c.InOrder && inclusive {
+		vectors++
+	}
+	all := s.scratch(vectors * n)
+	vector := func(rank int) Span { return all.part(rank*n, (rank+1)*n) }
+	own, result := Span{Input, 0, n}, Span{Output, 0, n}
+	for peer := c.Rank - 1; peer >= 0; peer-- {
+		s.recv(peer, vector(peer))
+	}
+	for peer := c.Rank + 1; peer < c.Size; peer++ {
+		s.send(peer, own)
+	}
+	switch {
+	case c.InOrder && vectors > 0:
+		if inclusive {
+			s.copy(vector(c.Rank), own)
+		}
+		s.combineAll(result, all)
+	case c.Rank == 0 && inclusive:
+		s.copy(result, own)
+	case c.Rank > 0:
+		for rank := 1; rank < c.Rank; rank++ {
+			s.reduce(vector(0), vector(rank), false)
+		}
+		if inclusive {
+			s.copy(result, own)
+			s.reduce(result, vector(0), true)
+		} else {
+			s.copy(result, vector(0))
+		}
 	}
 	s.round()
 }

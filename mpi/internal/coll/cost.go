@@ -34,13 +34,19 @@ type rates struct {
 	reduce  float64 // for each byte that is combined
 	copy    float64 // for each byte that is copied
 	turn    float64 // for a rank that waits to get a processor again, where ranks outnumber processors
+	// how much more often ranks wait for a message of more than eagerMax, which is announced first
+	moreTurns float64
 }
+
+// eagerMax is the length up to which messages are not announced, unless a job sets another.
+const eagerMax = 16 << 10
 
 // Measured with weft bench tune, bw, bibw and latency: see ADR 0058.
 var ratesOf = [fabricCount]rates{
 	Network:  {latency: 15000, message: 1500, gap: 0.35, duplex: 0.05, reduce: 0.08, copy: 0.05, turn: 4000},
 	Loopback: {latency: 3100, message: 1500, gap: 0.13, duplex: 0.1, reduce: 0.08, copy: 0.05, turn: 4000},
-	Shared:   {latency: 170, message: 60, gap: 0.055, duplex: 0.06, reduce: 0.05, copy: 0.05, turn: 2500},
+	Shared: {latency: 170, message: 60, gap: 0.055, duplex: 0.06, reduce: 0.05, copy: 0.05, turn: 2500,
+		moreTurns: 2},
 }
 
 // work is what an algorithm does: on the longest way through it, and at all ranks together.
@@ -75,8 +81,17 @@ func (c *Call) time(w work) float64 {
 	if !c.sharesProcessors() {
 		return path
 	}
-	all := w.all.waits*r.turn + w.all.messages*r.message + w.all.bytes*r.gap + w.all.reduced*r.reduce
+	waits := w.all.waits * (1 + r.moreTurns*announced(w.all.bytes, w.all.messages))
+	all := waits*r.turn + w.all.messages*r.message + w.all.bytes*r.gap + w.all.reduced*r.reduce
 	return max(path, all/float64(c.Processors))
+}
+
+// announced estimates the share of messages that are longer than eagerMax, by their mean length.
+func announced(bytes, messages float64) float64 {
+	if messages == 0 {
+		return 0
+	}
+	return min(max(bytes/messages/eagerMax-1, 0), 1)
 }
 
 // cheapest is the index of the algorithm with the lowest predicted cost, of those that can carry out a call
@@ -335,9 +350,9 @@ func ringRounds(size int) float64 { return float64(size - 1) }
 // pipelineWork is that of a pipeline in which each rank has so many children, and combines if it reduces.
 func pipelineWork(children, elemSize int, reduces bool) func(n, b float64, c *Call) work {
 	return func(n, b float64, c *Call) work {
-		g := newSegments(c.Count, c.ElemSize)
+		g := newSegments(c, c.Count, c.ElemSize)
 		if elemSize > 0 {
-			g = newSegments(c.bytes(), elemSize)
+			g = newSegments(c, c.bytes(), elemSize)
 		}
 		segments, length := float64(g.number()), float64(g.length*g.elemSize)
 		depth := n - 1
@@ -345,10 +360,11 @@ func pipelineWork(children, elemSize int, reduces bool) func(n, b float64, c *Ca
 			depth = float64(bits.Len(uint(c.Size)) - 1)
 		}
 		rounds := segments + depth - 1
-		// The first segment comes after as many latencies as there are levels, the others right after it.
+		// The first segment comes after as many latencies as there are levels, the others right after it:
+		// where ranks share processors, two of them in a turn.
 		w := work{rounds: depth, messages: depth + (segments-1)*float64(children),
 			bytes: rounds * min(length, b) * float64(children),
-			all:   total{segments * (n - 1), segments * (n - 1), (n - 1) * b, 0}}
+			all:   total{segments * (n - 1) / 2, segments * (n - 1), (n - 1) * b, 0}}
 		if c.Size > 2 {
 			w.opposite = b
 		}
@@ -370,9 +386,11 @@ func allRounds(c *Call, rounds, bytes, copied float64) work {
 		copied: copied}.everywhere(c.Size)
 }
 
-// linearWork is that of a root that exchanges a block with every other rank.
+// linearWork is that of a root that exchanges a block with every other rank. The others wait, too, if blocks
+// are announced.
 func linearWork(n, b float64, _ *Call) work {
-	return work{rounds: 1, messages: n - 1, bytes: (n - 1) * b, all: total{1, n - 1, (n - 1) * b, 0}}
+	waits := 1 + (n-1)*announced(b, 1)
+	return work{rounds: 1, messages: n - 1, bytes: (n - 1) * b, all: total{waits, n - 1, (n - 1) * b, 0}}
 }
 
 // gatherTreeWork has inner vertices copy what they collect.

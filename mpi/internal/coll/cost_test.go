@@ -9,12 +9,14 @@ import (
 
 // simulated is how long the ranks of a call take for an algorithm's schedules, in ns, where a rank sends one
 // message after another, and receives likewise.
-func simulated(t *testing.T, x trial, a *algorithm, r *rates) float64 {
+func simulated(t *testing.T, x trial, a *algorithm, fabric Fabric) float64 {
 	t.Helper()
 	type message struct{ at float64 } // which it comes
-	schedules := make([]Schedule, x.size)
+	r, schedules := &ratesOf[fabric], make([]Schedule, x.size)
 	for rank := range schedules {
-		a.build(&schedules[rank], x.call(rank))
+		c := x.call(rank)
+		c.Fabric = fabric
+		a.build(&schedules[rank], c)
 	}
 	clock, round := make([]float64, x.size), make([]int, x.size)
 	busy := make([]float64, x.size) // with sending, until then
@@ -110,7 +112,7 @@ func TestPredictedCostsAreThoseOfTheSchedules(t *testing.T) {
 						if op.costs[i] == nil || op.algorithms[i].fits != nil && !op.algorithms[i].fits(c) {
 							continue
 						}
-						took := simulated(t, x, &op.algorithms[i], &ratesOf[fabric])
+						took := simulated(t, x, &op.algorithms[i], fabric)
 						predicted := op.costs[i](c)
 						assert.True(t, predicted < near*took && took < near*predicted,
 							"%v, %s, %v: predicted %.0f ns, the schedule takes %.0f", x, op.algorithms[i].name,

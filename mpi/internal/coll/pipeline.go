@@ -6,8 +6,10 @@ package coll
 
 const (
 	// segmentMax is the longest segment, in bytes: the next level begins when one has come, so a shorter one
-	// fills the pipeline sooner, and a longer one has fewer messages.
-	segmentMax = 64 << 10
+	// fills the pipeline sooner, and a longer one has fewer messages. In shared memory a message that is not
+	// announced costs so little that segments are no longer than that.
+	segmentMax       = 64 << 10
+	segmentSharedMax = eagerMax
 	// segmentsMin is the fewest segments of a vector that has as many elements: with fewer there is little to
 	// overlap.
 	segmentsMin = 8
@@ -16,8 +18,12 @@ const (
 // segments cuts a vector.
 type segments struct{ count, elemSize, length int } // length in elements
 
-func newSegments(count, elemSize int) segments {
-	length := min((count+segmentsMin-1)/segmentsMin, segmentMax/max(elemSize, 1))
+func newSegments(c *Call, count, elemSize int) segments {
+	longest := segmentMax
+	if c.Fabric == Shared {
+		longest = segmentSharedMax
+	}
+	length := min((count+segmentsMin-1)/segmentsMin, longest/max(elemSize, 1))
 	return segments{count, elemSize, max(length, 1)}
 }
 
@@ -34,7 +40,7 @@ func bcastPipelined(s *Schedule, c *Call, radix int) {
 	t := tree{c.Root, c.Size}
 	v := t.vertex(c.Rank)
 	buf := Span{Output, 0, c.bytes()}
-	g := newSegments(c.bytes(), 1)
+	g := newSegments(c, c.bytes(), 1)
 	n := g.number()
 	if c.Size == 1 {
 		return
@@ -72,7 +78,7 @@ func reducePipelined(s *Schedule, c *Call) {
 		s.round()
 		return
 	}
-	g := newSegments(c.Count, c.ElemSize)
+	g := newSegments(c, c.Count, c.ElemSize)
 	n := g.number()
 	last := v == c.Size-1
 	if !last && c.Rank != c.Root {
@@ -116,7 +122,7 @@ func reducePipelined(s *Schedule, c *Call) {
 func scanChain(s *Schedule, c *Call) {
 	bytes := c.bytes()
 	input, result := Span{Input, 0, bytes}, Span{Output, 0, bytes}
-	g := newSegments(c.Count, c.ElemSize)
+	g := newSegments(c, c.Count, c.ElemSize)
 	n := g.number()
 	received := s.scratch(g.length * c.ElemSize)
 	for i := range n + 1 {

@@ -29,7 +29,7 @@ const (
 	pairPiecesMin  = 768 << 10
 	// From so many bytes of all ranks on, which no cache holds, messages do better than an Alltoall that
 	// pulls, if ranks take turns on their processors: a rank then leaves before the others have all.
-	pullAlltoallMost = 16 << 20
+	pullAlltoallMost = 8 << 20
 	// pullChunk is how much of a vector is read and combined at a time: it stays in the cache in between.
 	pullChunk = 64 << 10
 )

@@ -165,15 +165,10 @@ func (a *collectiveCall) signature(form check.Form, at *check.Site) check.Signat
 // commonBytes is the length that all ranks have to pass alike; -1 where there is none.
 func (a *collectiveCall) commonBytes() int {
 	switch a.call.Operation {
-	case coll.OpBcast, coll.OpGather, coll.OpScatter, coll.OpAllgather, coll.OpAlltoall, coll.OpReduce,
-		coll.OpAllreduce, coll.OpReduceScatterBlock, coll.OpScan, coll.OpExscan:
-		return a.call.Count * a.call.ElemSize
-	case coll.OpAllgatherv, coll.OpReduceScatter:
-		total := 0
-		for _, n := range a.call.Recv.Counts {
-			total += n * a.call.ElemSize
-		}
-		return total
+	case coll.OpBcast, coll.OpGather, coll.OpScatter, coll.OpAllgather, coll.OpAllgatherv, coll.OpAlltoall,
+		coll.OpReduce, coll.OpAllreduce, coll.OpReduceScatter, coll.OpReduceScatterBlock, coll.OpScan,
+		coll.OpExscan:
+		return a.call.Bytes()
 	}
 	return -1
 }

@@ -35,11 +35,9 @@ func (w *Win[T]) Accumulate(src []T, rank, at int, op Op[T]) error {
 // GetAccumulate is Accumulate that also stores the previous elements in result (MPI 4.1, 12.3.4). result must
 // not be accessed before the epoch is closed, or Flush or FlushLocal has returned. With NoOp src may be nil.
 func (w *Win[T]) GetAccumulate(src, result []T, rank, at int, op Op[T]) error {
-	if len(src) == 0 && op.code() == rma.NoOp {
-		src = result // which say nothing
-	}
-	if len(src) != len(result) {
-		return w.base().fail("GetAccumulate", rank, countsDiffer(len(src), len(result)))
+	src, err := operands(src, result, op)
+	if err != nil {
+		return w.base().fail("GetAccumulate", rank, err)
 	}
 	traced := traceOperation()
 	t, offset, code, err := w.base().accumulate(rank, at, len(result), op.code())
@@ -51,6 +49,18 @@ func (w *Win[T]) GetAccumulate(src, result []T, rank, at int, op Op[T]) error {
 	}
 	traced.ended(w.base(), tracedGetAccumulate, rank, len(result))
 	return w.base().fail("GetAccumulate", rank, err)
+}
+
+// operands are what an accumulate that stores the previous elements in result combines with them. NoOp needs
+// none: any of the right number will do.
+func operands[T any](src, result []T, op Op[T]) ([]T, error) {
+	switch {
+	case len(src) == 0 && op.code() == rma.NoOp:
+		return result, nil
+	case len(src) != len(result):
+		return nil, countsDiffer(len(src), len(result))
+	}
+	return src, nil
 }
 
 func countsDiffer(elements, results int) error {

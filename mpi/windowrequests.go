@@ -2,7 +2,6 @@ package mpi
 
 import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
-	"github.com/weft-mpi/weft/mpi/internal/rma"
 )
 
 // Rput is Put with a request (MPI 4.1, 12.3.5). When the request is complete, src may be reused; the elements
@@ -53,11 +52,9 @@ func (w *Win[T]) Raccumulate(src []T, rank, at int, op Op[T]) (Request, error) {
 func (w *Win[T]) RgetAccumulate(src, result []T, rank, at int, op Op[T]) (Request, error) {
 	traced := traceOperation()
 	defer func() { traced.ended(w.base(), tracedRgetAccumulate, rank, len(result)) }()
-	if len(src) == 0 && op.code() == rma.NoOp {
-		src = result // which say nothing
-	}
-	if len(src) != len(result) {
-		return Request{}, w.base().fail("RgetAccumulate", rank, countsDiffer(len(src), len(result)))
+	src, err := operands(src, result, op)
+	if err != nil {
+		return Request{}, w.base().fail("RgetAccumulate", rank, err)
 	}
 	t, offset, code, err := w.base().accumulate(rank, at, len(result), op.code())
 	if err != nil || t == nil {

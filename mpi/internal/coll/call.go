@@ -74,11 +74,10 @@ func (c *Call) bytes() int { return c.Count * c.ElemSize }
 // Bytes is the length of the vector, or of this rank's block; where blocks differ, that of all blocks that
 // the rank receives, or else sends.
 func (c *Call) Bytes() int {
-	switch {
-	case c.Recv != nil:
-		return c.Recv.before(c.Size)
-	case c.Send != nil:
-		return c.Send.before(c.Size)
+	for _, b := range [...]*Blocks{c.Recv, c.Send} {
+		if b != nil && b.Counts != nil { // of neighbors, if the ranks have some
+			return b.before(len(b.Counts))
+		}
 	}
 	return c.bytes()
 }
@@ -172,9 +171,9 @@ func (c *Call) append(s *Schedule) {
 // suits is the index of the algorithm that suits a call best.
 func (op *operation) suits(c *Call) int {
 	switch {
-	case op.direct > 0 && suitsDirect(c):
+	case op.direct > 0 && op.may(op.direct-1, c) && suitsDirect(c):
 		return op.direct - 1
-	case op.pull > 0 && suitsPull(c):
+	case op.pull > 0 && op.may(op.pull-1, c) && suitsPull(c):
 		return op.pull - 1
 	case op.inOrder > 0 && c.InOrder:
 		return op.inOrder - 1

@@ -405,3 +405,17 @@ func TestGather(t *testing.T) {
 		})
 	}
 }
+
+// The blocks of a call between neighbors can be fewer than the ranks.
+func TestBytesOfACall(t *testing.T) {
+	for want, c := range map[int]Call{
+		12: {Operation: OpAllreduce, Size: 2, Count: 3, ElemSize: 4},
+		24: {Operation: OpNeighborAllgatherv, Size: 4, Count: 1, ElemSize: 8,
+			Recv: &Blocks{Counts: []int{1, 2}, ElemSize: 8}},
+		16: {Operation: OpNeighborAllgather, Size: 4, Count: 2, ElemSize: 8, Recv: Even(16)},
+		40: {Operation: OpScatterv, Size: 2, Count: 1, ElemSize: 8,
+			Send: &Blocks{Counts: []int{1, 4}, ElemSize: 8}},
+	} {
+		require.Equal(t, want, c.Bytes(), "%v", c.Operation)
+	}
+}

@@ -47,8 +47,6 @@ func suitsDirect(c *Call) bool {
 		limit = directCombinedMax / c.Size
 	case c.Operation == OpScan || c.Operation == OpExscan:
 		limit = directCombinedMax / (c.Size * c.Size)
-	case c.Operation == OpAlltoall && c.InPlace:
-		return false
 	}
 	return c.Mailbox > 0 && c.longestMessage() <= min(limit, c.Mailbox)
 }

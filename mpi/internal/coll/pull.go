@@ -59,14 +59,10 @@ func pullsOutsideOfPlace(c *Call) bool { return c.Pull && !c.InPlace }
 
 // suitsPull tells whether ranks that read each other's memory do best so. All ranks find the same.
 func suitsPull(c *Call) bool {
-	if !c.Pull || suitsMessage(c) || suitsMessages(c) {
+	if suitsMessage(c) || suitsMessages(c) {
 		return false
 	}
 	switch c.Operation {
-	case OpAlltoall:
-		if c.InPlace {
-			return false
-		}
 	case OpReduceScatter, OpReduceScatterBlock:
 		return c.reduced().before(c.Size) >= pullMin
 	case OpBcast:

@@ -10,7 +10,7 @@ import (
 // With Config.KeepSmall the first ring stays, and keeps the order. A phase beyond the first adds a large
 // ring, for bodies that the first ring's slots do not take. Such a message is written into the large ring,
 // and an indirect descriptor of one line, LARGE, into the first: where the receiver finds one, the message is
-// the next one of the large ring (E6, docs/adr/0010).
+// the next one of the large ring (E6, docs/adr/0007).
 //
 // The lines of a large message are free when the credit for its descriptor has come. As the descriptors of a
 // full large ring may come to less than a threshold, CREDIT goes also when more than half of the large ring

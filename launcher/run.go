@@ -29,8 +29,8 @@ const (
 	secretSize   = 32
 	// timerSlack is by how much the timers of a rank may be late that has one core of its own, or shares
 	// cores with others. Go's system monitor sleeps for 20 µs at a time, for the first milliseconds after
-	// anything has blocked: with the system's slack it takes a seventh of the only core that the rank has
-	// (ADR 0009), and the monitors of many ranks take most turns of the cores that they share (ADR 0066).
+	// anything has blocked: with the system's slack it takes a seventh of the only core that the rank has,
+	// and the monitors of many ranks take most turns of the cores that they share (ADR 0069).
 	timerSlack = time.Millisecond
 	// flushTimeout is how long a job that could not be started waits until the user has been told why.
 	flushTimeout = 2 * time.Second

@@ -15,7 +15,7 @@ type Command interface{ command() }
 // connection and the job's secret are.
 type Start struct {
 	Secret     []byte        // which every rank reads from a pipe
-	TimerSlack time.Duration // if not 0: of the ranks' timers (ADR 0009)
+	TimerSlack time.Duration // if not 0: of the ranks' timers (ADR 0069)
 	PMI        pmi.Config    // what the ranks are told of the job
 	Ranks      []Rank
 }

@@ -130,9 +130,9 @@ func (d *direct) startAs(env ...string) *directRank {
 	r.out = bufio.NewReader(out)
 	require.NoError(d.t, start(d.t, r.cmd))
 	r.ended = sync.OnceValue(r.cmd.Wait)
-	late := time.AfterFunc(time.Minute, func() { r.cmd.Process.Kill() })
+	stop := after(time.Minute, func() { r.cmd.Process.Kill() })
 	d.t.Cleanup(func() {
-		late.Stop()
+		stop()
 		r.cmd.Process.Kill()
 		r.ended()
 	})

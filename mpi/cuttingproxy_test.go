@@ -150,12 +150,12 @@ const patience = 8 << 20
 // at random, in either direction, and waits until it has happened. It gives their number.
 func (g *gates) cut(rng *rand.Rand, maxBytes int) int {
 	late := false
-	defer time.AfterFunc(time.Minute, func() {
+	defer after(time.Minute, func() {
 		g.mu.Lock()
 		late = true
 		g.mu.Unlock()
 		g.changed.Broadcast()
-	}).Stop()
+	})()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var lanes []*passage

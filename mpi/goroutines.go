@@ -5,30 +5,9 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+
+	"github.com/weft-mpi/weft/mpi/internal/program"
 )
-
-// module is where weft's packages are; those below a program's view of it are its internals.
-const module = "github.com/weft-mpi/weft/"
-
-var internals = []string{"mpi", "channel", "eager", "rendezvous", "transport", "internal", "launcher/pmi"}
-
-// ofProgram tells whether a function, given by its full name, is the program's: neither weft's own nor of the
-// standard library.
-func ofProgram(function string) bool {
-	if rest, in := strings.CutPrefix(function, module); in {
-		for _, p := range internals {
-			if tail, in := strings.CutPrefix(rest, p); in && strings.IndexAny(tail+"/", "./") == 0 {
-				return false
-			}
-		}
-		return true
-	}
-	first, _, _ := strings.Cut(function, "/")
-	if !strings.Contains(function, "/") {
-		return strings.HasPrefix(function, "main.")
-	}
-	return strings.Contains(first, ".") || first == "main" || first == "command-line-arguments"
-}
 
 // calledFrom finds in a stack which function of this package the program has called, and where. Both are
 // empty for a stack without functions of the program.
@@ -36,10 +15,10 @@ func calledFrom(callers []uintptr) (call, site string) {
 	frames := runtime.CallersFrames(callers)
 	for {
 		f, more := frames.Next()
-		if ofProgram(f.Function) {
+		if program.Owns(f.Function) {
 			return call, filepath.Base(f.File) + ":" + strconv.Itoa(f.Line)
 		}
-		if name, in := strings.CutPrefix(f.Function, module+"mpi."); in {
+		if name, in := strings.CutPrefix(f.Function, program.Module+"mpi."); in {
 			call = bareName(name)
 		}
 		if !more {
@@ -58,10 +37,34 @@ func bareName(name string) string {
 
 // goroutine is one goroutine of a trace of all.
 type goroutine struct {
-	id    uint64
-	state string
-	site  string // the innermost line of the program in its stack
-	ours  bool   // it runs a function of the program, or was started by one
+	id       uint64
+	state    string
+	site     string // the innermost line of the program in its stack
+	function string // the innermost one
+	owner    owner
+}
+
+// owner is who started a goroutine, or has a function in its stack.
+type owner uint8
+
+const (
+	ofRuntime owner = iota // nobody else: it calls nothing
+	ofLibrary              // the standard library, which may call the program
+	ofWeft                 // weft, which calls the program only in place of what waits
+	ofProgram              // the program
+)
+
+// ownerOf is whom a function belongs to.
+func ownerOf(function string) owner {
+	switch {
+	case program.Owns(function):
+		return ofProgram
+	case program.OfWeft(function):
+		return ofWeft
+	case strings.HasPrefix(function, "runtime.") || strings.HasPrefix(function, "internal/runtime/"):
+		return ofRuntime
+	}
+	return ofLibrary
 }
 
 // parseGoroutines reads a trace of all goroutines, as runtime.Stack writes it. What it does not understand it
@@ -77,20 +80,25 @@ func parseGoroutines(trace string) []goroutine {
 		}
 		g := goroutine{id: id}
 		g.state, _, _ = strings.Cut(strings.TrimSuffix(strings.TrimSuffix(state, ":"), "]"), ",")
-		for i := 1; i+1 < len(lines); i += 2 {
+		for i := 1; i+1 < len(lines); i++ {
+			at, is := strings.CutPrefix(lines[i+1], "\t")
+			if !is {
+				continue // what tells of frames that are left out
+			}
 			function, created := strings.CutPrefix(lines[i], "created by ")
 			function, _, _ = strings.Cut(function, " in goroutine ")
 			if !created {
 				function = withoutArguments(function)
 			}
-			if !ofProgram(function) {
-				continue
+			if g.function == "" {
+				g.function = function
 			}
-			g.ours = true
-			if !created && g.site == "" {
-				at, _, _ := strings.Cut(strings.TrimSpace(lines[i+1]), " ")
+			o := ownerOf(function)
+			if g.owner = max(g.owner, o); o == ofProgram && !created && g.site == "" {
+				at, _, _ = strings.Cut(at, " ")
 				g.site = filepath.Base(at)
 			}
+			i++
 		}
 		list = append(list, g)
 	}
@@ -105,12 +113,29 @@ func withoutArguments(line string) string {
 	return line
 }
 
-// passive tells whether a goroutine can go on only if another goroutine of the program acts. What waits on a
-// channel or in a select may wait for time to pass.
-func (g goroutine) passive() bool {
+// idle are goroutines of the standard library that call no function of the program, by their innermost
+// function.
+var idle = map[string]bool{
+	"os/signal.signal_recv": true, // a signal comes from outside, and goes to a channel
+}
+
+// mayAct tells whether a goroutine that does not wait in a call of weft may act: it is not one of weft's, and
+// can go on without another goroutine of the program. What waits on a channel or in a select may wait for time
+// to pass; but the channels of package testing are those of other tests.
+func (g goroutine) mayAct() bool {
+	switch g.owner {
+	case ofRuntime, ofWeft:
+		return false
+	case ofLibrary:
+		if idle[g.function] {
+			return false
+		}
+	}
 	switch g.state {
 	case "semacquire", "chan send", "chan send (nil chan)", "chan receive (nil chan)", "select (no cases)":
-		return true
+		return false
+	case "chan receive":
+		return !strings.HasPrefix(g.function, "testing.")
 	}
-	return strings.HasPrefix(g.state, "sync.")
+	return !strings.HasPrefix(g.state, "sync.")
 }

@@ -8,27 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestOfProgram(t *testing.T) {
-	for function, want := range map[string]bool{
-		"main.main":                                                    true,
-		"main.(*solver).step":                                          true,
-		"example.org/solver.Run":                                       true,
-		"example.org/solver/mesh.(*Mesh).Exchange":                     true,
-		"github.com/weft-mpi/weft/examples/heat.solve":                 true,
-		"github.com/weft-mpi/weft/mpi_test.TestX":                      true,
-		"github.com/weft-mpi/weft/bench.latency":                       true,
-		"github.com/weft-mpi/weft/mpi.Recv[...]":                       false,
-		"github.com/weft-mpi/weft/mpi/internal/engine.(*Engine).sleep": false,
-		"github.com/weft-mpi/weft/transport/tcp.(*QP).Post":            false,
-		"runtime.gopark":                                               false,
-		"net/http.Serve":                                               false,
-		"os/signal.loop":                                               false,
-		"sync.(*Mutex).Lock":                                           false,
-	} {
-		require.Equal(t, want, ofProgram(function), function)
-	}
-}
-
 func TestParseGoroutines(t *testing.T) {
 	list := parseGoroutines(`goroutine 1 [sync.WaitGroup.Wait, 2 minutes]:
 sync.runtime_SemacquireWaitGroup(0xc000012345?)
@@ -59,16 +38,46 @@ internal/poll.runtime_pollWait(0x7f, 0x72)
 	/usr/local/go/src/runtime/netpoll.go:351 +0x85
 created by example.org/server.Start in goroutine 1
 	/home/u/server/server.go:20 +0x11
+
+goroutine 10 [IO wait]:
+internal/poll.runtime_pollWait(0x7f, 0x72)
+	/usr/local/go/src/runtime/netpoll.go:351 +0x85
+created by net/http.(*Server).Serve in goroutine 9
+	/usr/local/go/src/net/http/server.go:3454 +0x485
+
+goroutine 11 [chan receive]:
+testing.(*T).Run(0xc00000f340, {0x5, 0x8}, 0x18)
+	/usr/local/go/src/testing/testing.go:2005 +0x485
+main.main()
+	/home/u/solver/main.go:40 +0x11
+
+goroutine 12 [chan receive]:
+main.recurse(...)
+	/home/u/solver/main.go:50 +0x11
+...additional frames elided...
+created by main.main in goroutine 1
+	/home/u/solver/main.go:20 +0x11
+
+goroutine 13 [sleep]:
+time.Sleep(0x3b9aca00)
+	/usr/local/go/src/runtime/time.go:300 +0xf2
+created by github.com/weft-mpi/weft/mpi.Init in goroutine 1
+	/home/u/weft/mpi/init.go:20 +0x11
 `)
 	require.Equal(t, []goroutine{
-		{id: 1, state: "sync.WaitGroup.Wait", site: "main.go:30", ours: true},
-		{id: 7, state: "sleep", site: "tick.go:12", ours: true},
-		{id: 8, state: "syscall"},
-		{id: 9, state: "IO wait", ours: true},
+		{id: 1, state: "sync.WaitGroup.Wait", site: "main.go:30", function: "sync.runtime_SemacquireWaitGroup",
+			owner: ofProgram},
+		{id: 7, state: "sleep", site: "tick.go:12", function: "time.Sleep", owner: ofProgram},
+		{id: 8, state: "syscall", function: "os/signal.signal_recv", owner: ofLibrary},
+		{id: 9, state: "IO wait", function: "internal/poll.runtime_pollWait", owner: ofProgram},
+		{id: 10, state: "IO wait", function: "internal/poll.runtime_pollWait", owner: ofLibrary},
+		{id: 11, state: "chan receive", function: "testing.(*T).Run", owner: ofProgram, site: "main.go:40"},
+		{id: 12, state: "chan receive", function: "main.recurse", owner: ofProgram, site: "main.go:50"},
+		{id: 13, state: "sleep", function: "time.Sleep", owner: ofWeft},
 	}, list)
-	require.True(t, list[0].passive())
-	require.False(t, list[1].passive())
-	require.False(t, list[3].passive())
+	for i, may := range []bool{false, true, false, true, true, false, true, false} {
+		require.Equal(t, may, list[i].mayAct(), list[i])
+	}
 }
 
 // The running version of Go writes traces as parseGoroutines reads them.
@@ -84,7 +93,7 @@ func TestParseGoroutines_OfThisVersionOfGo(t *testing.T) {
 		buf := make([]byte, 1<<20)
 		locked, main := false, false
 		for _, g := range parseGoroutines(string(buf[:runtime.Stack(buf, true)])) {
-			locked = locked || g.state == "sync.Mutex.Lock" && g.passive() && !g.ours
+			locked = locked || g.state == "sync.Mutex.Lock" && !g.mayAct()
 			main = main || g.state == "running"
 		}
 		require.True(t, main)

@@ -86,6 +86,7 @@ func Run(ctx context.Context, body func(ctx context.Context, world *Comm) error,
 	if err != nil {
 		return err
 	}
+	world.job.reporter.bound(ctx)
 	stop := context.AfterFunc(ctx, func() {
 		world.e.Fail(fmt.Errorf("%w: %w", ErrAborted, context.Cause(ctx)))
 	})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
+	"github.com/weft-mpi/weft/mpi/internal/program"
 )
 
 // snapshot makes the rank's snapshot.
@@ -28,7 +29,9 @@ func (r *stateReporter) snapshot() *snapshot.Rank {
 	s.Still = time.Since(r.moved)
 	s.Waits = []snapshot.Wait{{Call: snapshot.Finalize, Since: s.Still,
 		Ops: []snapshot.Op{{Kind: snapshot.Collective, Name: snapshot.Finalize}}}}
-	s.Channels = channels(c.e.Traffic())
+	traffic, leaving := c.e.Traffic()
+	s.Channels, s.Leaving = channels(traffic), leaving
+	s.Locks = c.job.comms.locks()
 	return s
 }
 
@@ -49,7 +52,9 @@ func (r *stateReporter) describe(s *snapshot.Rank, c *Comm) {
 			s.MoreWaits++
 			continue
 		}
-		s.Waits = append(s.Waits, c.job.comms.wait(&st.Waits[i]))
+		w := c.job.comms.wait(&st.Waits[i])
+		w.Bounded = w.Bounded || r.bounded.Load()
+		s.Waits = append(s.Waits, w)
 	}
 	for _, m := range st.Unexpected {
 		if m.Context%contextsPerComm != pointToPoint {
@@ -63,8 +68,10 @@ func (r *stateReporter) describe(s *snapshot.Rank, c *Comm) {
 			Bytes: m.Bytes})
 	}
 	s.Locks = c.job.comms.locks()
-	s.Channels = channels(st.Traffic)
-	s.Active, s.At = active(waiting)
+	s.Channels, s.Leaving = channels(st.Traffic), st.Leaving
+	if s.Active, s.At = active(waiting); s.Active == 0 {
+		s.Later = program.Later()
+	}
 }
 
 func channels(traffic []engine.Traffic) []snapshot.Channel {
@@ -81,7 +88,7 @@ const (
 	maxTrace = 4 << 20
 )
 
-// active counts the goroutines of the program that may act by themselves, and returns where one of them is.
+// active counts the goroutines that may act by themselves, and returns where one of them is.
 func active(waiting map[uint64]bool) (n int, at string) {
 	var trace []byte
 	size := 0
@@ -93,7 +100,7 @@ func active(waiting map[uint64]bool) (n int, at string) {
 		n = 1 // some are cut off
 	}
 	for _, g := range parseGoroutines(string(trace[:size])) {
-		if !g.ours || waiting[g.id] || g.passive() {
+		if waiting[g.id] || !g.mayAct() {
 			continue
 		}
 		n++

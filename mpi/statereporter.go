@@ -1,6 +1,7 @@
 package mpi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -36,7 +37,9 @@ type stateReporter struct {
 	world atomic.Pointer[Comm] // nil until Init is over
 	phase atomic.Pointer[snapshot.Phase]
 	site  string // of Init
-	began time.Time
+	// every wait ends by itself, at the deadline of Run's context
+	bounded atomic.Bool
+	began   time.Time
 
 	mu    sync.Mutex // of early, and of the change of world
 	early []int      // ranks that failed before world was set
@@ -183,6 +186,13 @@ func (r *stateReporter) enter(p snapshot.Phase) {
 	}
 	if r.phase.Store(&p); p == snapshot.Finished {
 		r.finish.Do(func() { close(r.finished) })
+	}
+}
+
+// bound notes that calls end with a context.
+func (r *stateReporter) bound(ctx context.Context) {
+	if _, has := ctx.Deadline(); has && r != nil {
+		r.bounded.Store(true)
 	}
 }
 

@@ -214,7 +214,7 @@ var survives = body("survives", func(_ context.Context, world *mpi.Comm) error {
 	if victims[world.Rank()] {
 		// while connections are made, or later
 		within := []int{3000, 30_000}[seed%2]
-		time.AfterFunc(time.Duration(rng.IntN(within))*time.Microsecond, func() {
+		after(time.Duration(rng.IntN(within))*time.Microsecond, func() {
 			syscall.Kill(pid, syscall.SIGKILL)
 		})
 	}

@@ -82,7 +82,7 @@ var agreesWhilePairsDie = body("agrees while pairs die", func(_ context.Context,
 		}
 		for i, victim := range [2]int{first, second} {
 			if c.Rank() == victim {
-				time.AfterFunc(at[i]*time.Microsecond, func() { syscall.Kill(os.Getpid(), syscall.SIGKILL) })
+				after(at[i]*time.Microsecond, func() { syscall.Kill(os.Getpid(), syscall.SIGKILL) })
 			}
 		}
 		for k, target := 0, c.Size()-2; c.Size() > target; k++ {

@@ -27,7 +27,7 @@ func die() {
 
 // dieWithin ends this process at a random moment.
 func dieWithin(limit time.Duration) {
-	time.AfterFunc(time.Duration(rand.Int64N(int64(limit))), die)
+	after(time.Duration(rand.Int64N(int64(limit))), die)
 }
 
 // requireSurvivors wants a job to end without some ranks, and so many of the others to say that all is as it should be.

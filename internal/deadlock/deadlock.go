@@ -5,7 +5,8 @@
 // and none of these calls can complete because each needs a rank that is stuck itself or has finished. The
 // stuck ranks are the largest set for which this holds. Every doubt counts against it: a rank of which no
 // snapshot is known may act, and so may one with a goroutine that sleeps, computes or waits for anything
-// outside weft, and a wait may end that is bound to a time.
+// outside weft, one whose program may have a timer that calls a function, or one with messages that wait for a
+// connection; and a wait may end that is bound to a time.
 //
 // Messages may be on their way while a snapshot is taken, so one set of snapshots proves nothing. The caller
 // compares two sets: if the later one has stuck ranks, Progress of these is the same in both, and no message
@@ -32,10 +33,15 @@ func SameProgress(a, b Job, ranks []int) bool {
 // Stuck returns the ranks that nothing can release, in ascending order. Ranks that have finished are not
 // among them.
 func (j Job) Stuck() []int {
+	return j.stuck(func(r *snapshot.Rank) bool { return r.Later == "" })
+}
+
+// stuck returns the ranks that nothing can release if none acts later that is asleep.
+func (j Job) stuck(asleep func(r *snapshot.Rank) bool) []int {
 	stuck := make([]bool, len(j))
 	for rank, r := range j {
 		stuck[rank] = r != nil && r.Phase != snapshot.Finished && r.Active == 0 && len(r.Waits) > 0 &&
-			r.MoreWaits == 0
+			r.MoreWaits == 0 && !r.Leaving && asleep(r)
 	}
 	for changed := true; changed; {
 		changed = false

@@ -2,6 +2,7 @@ package deadlock
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -20,6 +21,7 @@ func (j Job) reasons() []string {
 	if text := j.notBegun(); text != "" {
 		reasons = append(reasons, text)
 	}
+	reasons = append(reasons, j.later(stuck)...)
 	if cycle := j.cycle(stuck); cycle != nil {
 		reasons = append(reasons, j.cycleText(cycle))
 	}
@@ -38,6 +40,20 @@ func (j Job) reasons() []string {
 		reasons = append(reasons[:maxReasons], fmt.Sprintf("(%d more)", more))
 	}
 	return reasons
+}
+
+// later says which ranks may act later that would be stuck otherwise.
+func (j Job) later(stuck []int) (texts []string) {
+	ranks := map[string][]int{}
+	for _, rank := range j.stuck(func(*snapshot.Rank) bool { return true }) {
+		if _, is := slices.BinarySearch(stuck, rank); !is && j[rank].Later != "" {
+			ranks[j[rank].Later] = append(ranks[j[rank].Later], rank)
+		}
+	}
+	for _, how := range slices.Sorted(maps.Keys(ranks)) {
+		texts = append(texts, fmt.Sprintf("%s may still act: the program %s", Ranks(ranks[how]), how))
+	}
+	return texts
 }
 
 // notBegun says which ranks have not called Init while others wait in it.

@@ -10,7 +10,7 @@ import (
 )
 
 // Version is that of the encoding. A launcher reads snapshots of its own version only.
-const Version = 1
+const Version = 2
 
 // MaxSize bounds an encoded snapshot, in bytes.
 const MaxSize = 1 << 19
@@ -54,12 +54,18 @@ type Rank struct {
 	Progress uint64
 	Still    time.Duration // since Progress last grew, or since Init
 
-	// Active counts goroutines of the program that may act without any message: they run, sleep, read a file
-	// or wait on a Go channel. A goroutine that waits in a call of weft is not among them, nor one that can
-	// only be released by another goroutine of the program.
+	// Active counts goroutines that may act without any message: they run, sleep, read a file or wait on a Go
+	// channel, and are the program's, or the standard library's. A goroutine that waits in a call of weft is
+	// not among them, nor one that can only be released by another goroutine of the program.
 	Active int
 	// At is where an active goroutine is, if there is one.
 	At string `json:",omitempty"`
+	// Later says how the program may act although no goroutine shows it: by a timer, say. It is the end of a
+	// sentence about the program, and empty where it cannot.
+	Later string `json:",omitempty"`
+
+	// Leaving says that messages wait for a connection or for room at a peer. They leave without a call.
+	Leaving bool `json:",omitempty"`
 
 	Waits      []Wait    `json:",omitempty"`
 	MoreWaits  int       `json:",omitempty"` // that are left out

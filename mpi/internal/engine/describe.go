@@ -53,6 +53,7 @@ type State struct {
 	Waits      []Wait
 	Unexpected []Unmatched
 	Traffic    []Traffic
+	Leaving    bool // messages wait for a connection or for room, and leave without a call
 }
 
 // descriptions are collected while the engine is asked for its state.
@@ -107,30 +108,34 @@ func (e *Engine) Describe() State {
 	for m := range e.matching.Unexpected() {
 		st.Unexpected = append(st.Unexpected, Unmatched{m.Context, int(m.Source), int(m.Tag), m.Value.bytes})
 	}
-	st.Traffic = e.traffic()
+	st.Traffic, st.Leaving = e.traffic()
 	return st
 }
 
-// Traffic counts the messages of each channel. It returns nil when the engine has stopped.
-func (e *Engine) Traffic() []Traffic {
+// Traffic counts the messages of each channel, and tells whether messages wait to leave. It returns nil when
+// the engine has stopped.
+func (e *Engine) Traffic() (list []Traffic, leaving bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.traffic()
 }
 
-func (e *Engine) traffic() []Traffic {
+func (e *Engine) traffic() (list []Traffic, leaving bool) {
 	if e.stopped != nil || e.closing {
-		return nil
+		return nil, false
 	}
-	var list []Traffic
 	for _, p := range e.peers {
+		leaving = leaving || p != nil && (p.state == peerConnecting || p.state == peerOpen && p.toSend())
 		if p != nil && p.ch != nil {
 			c := p.ch.Stats()
 			list = append(list, Traffic{p.rank, c.Sent, c.Received})
 		}
 	}
-	return list
+	return list, leaving
 }
+
+// toSend tells whether anything waits until it can be sent to a peer.
+func (p *peer) toSend() bool { return p.sendPending() || len(p.controls) > 0 }
 
 // sleeping is how many goroutines sleep.
 func (w *waiters) sleeping() int {

@@ -1,0 +1,146 @@
+package program
+
+import (
+	"encoding/binary"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+)
+
+// starters are the functions by which a program has one of its own functions called later without a goroutine
+// that shows it before. Everything else that calls a function of the program later is a goroutine: of the
+// program, or of the standard library in its place (a server, a command that is waited for, a signal).
+var starters = map[string]bool{
+	"time.AfterFunc":       true,
+	"context.AfterFunc":    true,
+	"runtime.SetFinalizer": true,
+	"runtime.AddCleanup":   true,
+	"plugin.Open":          true, // what it loads may call each of them
+}
+
+// exported is the beginning of the name of a function that C may call, in a thread that is no goroutine.
+const exported = "_cgoexp_"
+
+// Later tells how a function of the program may be called later although no goroutine shows it, as the end of
+// a sentence about the program; empty if that cannot be. The runtime does not list timers, finalizers and
+// cleanups, so the machine code is searched for calls that could have made one. What is unknown counts as
+// possible.
+var Later = sync.OnceValue(func() string {
+	if _, known := modules(); !known {
+		return "does not tell which modules it was built from"
+	}
+	code, data, err := image()
+	if err != nil {
+		return "cannot be searched for timers: " + err.Error()
+	}
+	return search(code, data)
+})
+
+// segment is a part of the executable as it lies in memory.
+type segment struct {
+	at   uintptr
+	data []byte
+}
+
+// function is a function of the program's machine code, with what was inlined into it.
+type function struct {
+	code  segment
+	owned bool
+}
+
+// search looks for a call of a starter from a function of the program, and for a starter that is used as a
+// value, through which anybody may call it.
+func search(code, data []segment) string {
+	var functions []function
+	entries := map[uintptr]string{} // of the starters
+	weft, called := false, ""
+	for _, s := range code {
+		eachFunction(s, func(f function, name string) {
+			functions = append(functions, f)
+			if starters[generic(name)] {
+				entries[f.code.at] = generic(name)
+			}
+			if c, is := strings.CutPrefix(name, exported); is {
+				called = c
+			}
+			weft = weft || name == Module+"mpi/internal/program.search"
+		})
+	}
+	if !weft {
+		return "has functions of unknown names"
+	}
+	if called != "" {
+		return "has a function that C may call, " + called
+	}
+	for _, f := range functions {
+		if text := f.startsLater(entries); text != "" {
+			return text
+		}
+	}
+	for _, s := range data {
+		for at := 0; at+8 <= len(s.data); at += 8 {
+			if name := entries[uintptr(binary.LittleEndian.Uint64(s.data[at:]))]; name != "" {
+				return "uses " + name + " as a value"
+			}
+		}
+	}
+	return ""
+}
+
+// eachFunction gives the functions in a segment of code, and their names.
+func eachFunction(s segment, each func(f function, name string)) {
+	name, begin := "", uintptr(0)
+	end := func(at uintptr) {
+		if name != "" {
+			each(function{segment{s.at + begin, s.data[begin:at]}, owned(name)}, name)
+		}
+		name = ""
+	}
+	for at := uintptr(0); at < uintptr(len(s.data)); at += minFunction {
+		f := runtime.FuncForPC(s.at + at)
+		if f == nil {
+			end(at)
+		} else if entry := f.Entry() - s.at; name == "" || entry != begin {
+			end(entry)
+			// The name at the entry is the function's own: inlined ones lie behind it.
+			name, begin = runtime.FuncForPC(s.at+entry).Name(), entry
+		}
+	}
+	end(uintptr(len(s.data)))
+}
+
+// startsLater tells which starter the program calls in a function: directly, or as one that was inlined.
+func (f *function) startsLater(entries map[uintptr]string) (text string) {
+	calls(f.code, func(returns, callee uintptr) bool {
+		starter := entries[callee]
+		if starter == "" && !f.owned {
+			return true
+		}
+		frames := runtime.CallersFrames([]uintptr{returns})
+		for more := true; more && text == ""; {
+			var frame runtime.Frame
+			frame, more = frames.Next()
+			if starter != "" && owned(frame.Function) {
+				text = fmt.Sprintf("calls %s at %s:%d", starter, filepath.Base(frame.File), frame.Line)
+			}
+			if starter = generic(frame.Function); !starters[starter] {
+				starter = ""
+			}
+		}
+		return text == ""
+	})
+	return text
+}
+
+// owned tells whether a function is the program's. What weft's launcher starts later calls nothing of a rank.
+func owned(function string) bool {
+	return Owns(function) && !strings.HasPrefix(function, Module+"launcher")
+}
+
+// generic is a function's name without type arguments.
+func generic(name string) string {
+	name, _, _ = strings.Cut(name, "[")
+	return name
+}

@@ -1,0 +1,77 @@
+// Package program knows the program that this process runs: which functions are its own, rather than weft's or
+// the standard library's, and whether it may call some of them later although no goroutine shows that.
+package program
+
+import (
+	"runtime/debug"
+	"strings"
+	"sync"
+)
+
+// Module is where weft's packages are. Those below a program's view of it are its internals.
+const Module = "github.com/weft-mpi/weft/"
+
+var internals = []string{"mpi", "channel", "eager", "rendezvous", "transport", "internal", "launcher/pmi"}
+
+// OfWeft tells whether a function, given by its full name, belongs to what weft consists of inside a rank.
+func OfWeft(function string) bool {
+	rest, in := strings.CutPrefix(function, Module)
+	if !in {
+		return false
+	}
+	for _, p := range internals {
+		if tail, in := strings.CutPrefix(rest, p); in && strings.IndexAny(tail+"/", "./") == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Owns tells whether a function, given by its full name, is the program's: neither weft's own nor of the
+// standard library. The paths of the standard library begin without a dot, and so may those of the program.
+func Owns(function string) bool {
+	if OfWeft(function) {
+		return false
+	}
+	path := packageOf(function)
+	first, _, _ := strings.Cut(path, "/")
+	if strings.Contains(first, ".") || first == "main" || first == "command-line-arguments" {
+		return true
+	}
+	paths, _ := modules()
+	return inModules(path, paths)
+}
+
+// packageOf is the path of a function's package. The dots of its last element are escaped in function names.
+func packageOf(function string) string {
+	name, _, _ := strings.Cut(function, "[")
+	slash := strings.LastIndexByte(name, '/') + 1
+	last, _, _ := strings.Cut(name[slash:], ".")
+	return strings.ReplaceAll(name[:slash]+last, "%2e", ".")
+}
+
+func inModules(path string, modules []string) bool {
+	path = strings.TrimSuffix(path, "_test")
+	for _, m := range modules {
+		if rest, in := strings.CutPrefix(path, m); in && (rest == "" || rest[0] == '/') {
+			return true
+		}
+	}
+	return false
+}
+
+// modules are the paths of the modules that the program consists of. It reports false if the program does not
+// say.
+var modules = sync.OnceValues(func() (paths []string, known bool) {
+	info, known := debug.ReadBuildInfo()
+	if !known {
+		return nil, false
+	}
+	if info.Main.Path != "" {
+		paths = append(paths, info.Main.Path)
+	}
+	for _, m := range info.Deps {
+		paths = append(paths, m.Path)
+	}
+	return paths, len(paths) > 0
+})

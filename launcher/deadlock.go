@@ -4,6 +4,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/deadlock"
 	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 	"github.com/weft-mpi/weft/launcher/internal/supervisor"
@@ -52,13 +53,23 @@ func (j *job) tellStuck(s *supervisor.Supervisor, now time.Time) {
 		for _, line := range r.Lines {
 			j.output.notice("%s", line)
 		}
-		switch {
-		case r.Proven && j.AbortStuck: // --stuck-action abort
-			s.Deadlock(now, "the job is ended because of the deadlock")
-		case r.Proven:
-			j.output.notice("the job goes on; --stuck-action abort ends it, and so does a signal")
+		action := j.stuckAction()
+		if why := action.Why(&r); why != "" {
+			s.Deadlock(now, why)
+		} else if advice := action.Advice(&r, "--stuck-action "); advice != "" {
+			j.output.notice("%s", advice)
 		}
 	}
+}
+
+func (j *job) stuckAction() deadlock.Action {
+	switch {
+	case j.AbortUnmoved:
+		return deadlock.AbortUnmoved
+	case j.AbortStuck:
+		return deadlock.Abort
+	}
+	return deadlock.OnlyReport
 }
 
 // quit takes SIGQUIT: the first one asks what the ranks do, and a second one soon after it goes to them.

@@ -71,6 +71,9 @@ type Job struct {
 	Min int
 	// AbortStuck ends the job when a deadlock is certain.
 	AbortStuck bool
+	// AbortUnmoved ends the job when nothing has moved for Stuck, although that proves nothing, and when a
+	// deadlock is certain.
+	AbortUnmoved bool
 	// CallReport prints at the end how often each rank made calls at each place in the program, and for how
 	// long.
 	CallReport bool

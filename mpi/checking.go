@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/deadlock"
+	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/mpi/internal/check"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
@@ -47,6 +49,8 @@ var wrongArguments = []struct {
 	{ErrCollective, "different collective"}, {ErrCount, "invalid count"}, {ErrBuffer, "invalid buffer"},
 	{ErrType, "invalid type"}, {ErrRoot, "invalid root"}, {ErrOp, "invalid operator"},
 	{ErrComm, "invalid communicator"}, {ErrRequest, "invalid request"}, {ErrArg, "invalid argument"},
+	{ErrWin, "invalid window"}, {ErrRange, "outside the window"}, {ErrEpoch, "wrong epoch"},
+	{engine.ErrUnderWay, ""}, // atFinalize has reported it
 	{ErrFinalized, "call after Finalize"},
 }
 
@@ -60,6 +64,9 @@ func (k *checker) failed(err error) {
 	}
 	for _, w := range wrongArguments {
 		if errors.Is(err, w.err) {
+			if w.class == "" {
+				return
+			}
 			var e *Error
 			if errors.As(err, &e) {
 				err = &Error{Op: e.Op, Comm: e.Comm, Peer: e.Peer, Tag: e.Tag, Err: e.Err,
@@ -93,7 +100,7 @@ const settleWithin = time.Second
 
 // beforeFinalize tells the neighbor on each communicator that this rank calls no more collectives, and waits
 // for what it has to say of those that were begun.
-func (k *checker) beforeFinalize(j *job) {
+func (k *checker) beforeFinalize(j *job, e *engine.Engine, open []string) {
 	if k == nil {
 		return
 	}
@@ -110,14 +117,35 @@ func (k *checker) beforeFinalize(j *job) {
 	case <-time.After(settleWithin):
 		j.log.Debug("Finalize leaves collectives that could not be compared", "waited", settleWithin)
 	}
+	named := &snapshot.Rank{Comms: j.comms.describe()}
+	for _, w := range e.Describe().Waits {
+		s := j.comms.wait(&w)
+		if s.Call != "" && !ofComparison(&w) {
+			k.Report(underWay, deadlock.Describe(named, &s))
+		}
+	}
+	for _, text := range open {
+		k.Report("epoch never closed", text)
+	}
 }
 
+// underWay is the class of a call that another goroutine is in when Finalize is called.
+const underWay = "call under way at Finalize"
+
 // atFinalize reports what is left over, and fails if there were mistakes.
-func (k *checker) atFinalize() error {
+func (k *checker) atFinalize(left []engine.Unfinished) error {
 	if k == nil {
 		return nil
 	}
 	k.operations.ReportLeft()
+	if k.Count() == 0 {
+		// A call that did not sleep when the calls were looked at.
+		for _, l := range left {
+			if text := unfinishedText(l); text != "" && l.Kind != engine.UnreceivedMessage {
+				k.Report(underWay, text)
+			}
+		}
+	}
 	switch n := k.Count(); n {
 	case 0:
 		return nil

@@ -2,6 +2,7 @@ package mpi
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/weft-mpi/weft/mpi/internal/engine"
@@ -11,19 +12,20 @@ import (
 const maxUnfinished = 8
 
 // finalizeWarning is the line with which Finalize warns of what the program has not finished, "" if that is
-// nothing. What the collectives have among them is not the program's.
-func finalizeWarning(rank int, left []engine.Unfinished) string {
-	var parts []string
+// nothing; open are the epochs that it has not closed.
+func finalizeWarning(rank int, left []engine.Unfinished, open []string) string {
+	parts := slices.Clone(open[:min(len(open), maxUnfinished)])
 	more := 0
 	for _, l := range left {
-		if l.Kind != engine.UnfinishedCollective && l.Context%contextsPerComm != pointToPoint {
+		text := unfinishedText(l)
+		if text == "" {
 			continue
 		}
 		if len(parts) == maxUnfinished {
 			more++
 			continue
 		}
-		parts = append(parts, unfinishedText(l))
+		parts = append(parts, text)
 	}
 	if len(parts) == 0 {
 		return ""
@@ -35,7 +37,11 @@ func finalizeWarning(rank int, left []engine.Unfinished) string {
 	return text + "\n"
 }
 
+// unfinishedText tells of one entry. What the collectives have among them is not the program's, and gets "".
 func unfinishedText(l engine.Unfinished) string {
+	if l.Kind != engine.UnfinishedCollective && l.Context%contextsPerComm != pointToPoint {
+		return ""
+	}
 	what, direction, state := "message", "from", "never received"
 	switch l.Kind {
 	case engine.UnfinishedCollective:

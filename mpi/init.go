@@ -52,7 +52,7 @@ type job struct {
 	comms     *comms
 	survive   bool           // a failed rank does not end the job
 	reporter  *stateReporter // nil where nobody wants to know the rank's state
-	stuck     time.Duration  // after which this rank tells of a standstill where it is alone with that; or 0
+	stuck     stuckPolicy    // where this rank is alone with that
 	checker   *checker       // nil unless in checking mode
 	tracer    *tracer        // nil unless the rank is traced
 	metrics   *metricsServer // nil unless it serves its counters
@@ -170,7 +170,7 @@ type options struct {
 	check      bool
 	survive    bool
 	trace      int // bytes; 0 for no trace
-	stuck      time.Duration
+	stuck      stuckPolicy
 }
 
 func readOptions(conf []Config) (*options, error) {
@@ -215,7 +215,7 @@ func readOptions(conf []Config) (*options, error) {
 	if o.trace, err = set.Of(setting.Trace).Bytes(0); err != nil {
 		return nil, err
 	}
-	if o.stuck, _, err = wireup.WhenStuck(set); err != nil {
+	if o.stuck.after, o.stuck.action, err = wireup.WhenStuck(set); err != nil {
 		return nil, err
 	}
 	_, err = set.Of(setting.Restarted).Int(0, math.MaxInt32)
@@ -394,7 +394,8 @@ func Finalize() error {
 	defer c.job.exitHooks.close()
 	defer c.job.metrics.close()
 	traced := traceCall(tracedFinalize)
-	c.job.checker.beforeFinalize(c.job)
+	open := c.job.comms.openEpochs()
+	c.job.checker.beforeFinalize(c.job, c.e, open)
 	c.job.tracer.compareClocks(c)
 	err := c.e.Drain()
 	if err == nil {
@@ -408,8 +409,9 @@ func Finalize() error {
 	if err != nil {
 		return asError("Finalize", errors.Join(err, c.e.Destroy(err), c.job.wire.Leave()))
 	}
+	left := c.e.Unfinished()
 	if c.checker == nil {
-		fmt.Fprint(os.Stderr, finalizeWarning(c.rank, c.e.Unfinished()))
+		fmt.Fprint(os.Stderr, finalizeWarning(c.rank, left, open))
 	}
-	return asError("Finalize", errors.Join(c.checker.atFinalize(), c.e.Shutdown(), c.job.wire.Finalize()))
+	return asError("Finalize", errors.Join(c.checker.atFinalize(left), c.e.Shutdown(), c.job.wire.Finalize()))
 }

@@ -1,6 +1,7 @@
 package mpi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,9 @@ import (
 	"time"
 
 	"github.com/weft-mpi/weft/internal/deadlock"
+	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/internal/snapshot"
+	"github.com/weft-mpi/weft/mpi/internal/program"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -87,10 +90,15 @@ func reportInit() *stateReporter {
 // maxInitCallers is the number of stack frames in which reportInit looks for the program's call of Init.
 const maxInitCallers = 16
 
+// stuckPolicy is what is done about a standstill.
+type stuckPolicy struct {
+	after  time.Duration // 0 for never
+	action deadlock.Action
+}
+
 // joined lets the reporter report about a world. Where there is no reporter to the launcher, it starts one to
-// rank 0, or, under another launcher, one that tells the user when nothing has moved for the duration alone
-// (0 for never).
-func (r *stateReporter) joined(world *Comm, alone time.Duration) *stateReporter {
+// rank 0, or, in a world of one rank and under another launcher, one that tells the user.
+func (r *stateReporter) joined(world *Comm, alone stuckPolicy) *stateReporter {
 	var run func()
 	if r == nil {
 		conn := world.job.wire.Reporter()
@@ -98,9 +106,12 @@ func (r *stateReporter) joined(world *Comm, alone time.Duration) *stateReporter 
 		case conn != nil:
 			r = newStateReporter(conn, snapshot.Running)
 			run = r.run
-		case alone > 0 && world.job.wire.UnderPMI():
+		case alone.after > 0 && world.size == 1:
 			r = newStateReporter(nil, snapshot.Running)
-			run = func() { r.runAlone(alone) }
+			run = func() { r.runSingle(alone) }
+		case alone.after > 0 && world.job.wire.UnderPMI():
+			r = newStateReporter(nil, snapshot.Running)
+			run = func() { r.runAlone(alone.after) }
 		default:
 			return nil
 		}
@@ -118,6 +129,49 @@ func (r *stateReporter) joined(world *Comm, alone time.Duration) *stateReporter 
 		go run()
 	}
 	return r
+}
+
+// runSingle watches the only rank of a world, as the launcher or rank 0 watches the ranks of a larger one.
+func (r *stateReporter) runSingle(p stuckPolicy) {
+	d := deadlock.NewDetector(1, p.after)
+	ticker := time.NewTicker(quietAfter)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-r.finished:
+			return
+		case <-ticker.C:
+		}
+		switch k, changed := r.change(); {
+		case changed && k == snapshot.Quiet:
+			d.Quiet(time.Now(), 0)
+		case changed:
+			d.Moving(0)
+		}
+		d.Tick(time.Now())
+		ask, reports := d.Ready()
+		if len(ask) > 0 {
+			d.Answer(time.Now(), 0, r.snapshot())
+			_, reports = d.Ready()
+		}
+		for i := range reports {
+			r.tellSingle(&reports[i], p.action)
+		}
+	}
+}
+
+// tellSingle tells the user of the only rank, and ends the process if it is to end.
+func (r *stateReporter) tellSingle(report *deadlock.Report, action deadlock.Action) {
+	why := action.Why(report)
+	text := report.Text()
+	if end := cmp.Or(why, action.Advice(report, setting.StuckAction.Name+"=")); end != "" {
+		text += "weft: " + end + "\n"
+	}
+	fmt.Fprint(os.Stderr, text)
+	if why != "" {
+		r.world.Load().job.abort(1)
+		os.Exit(1)
+	}
 }
 
 // runAlone prints what this rank waits for when nothing has moved for some time. Nobody asks the other ranks,
@@ -261,21 +315,33 @@ func (r *stateReporter) answer(k snapshot.Kind, s interface{ Encode() ([]byte, e
 
 // reportQuiet reports if the rank has become quiet, or is no longer quiet.
 func (r *stateReporter) reportQuiet() error {
+	k, changed := r.change()
+	if !changed {
+		return nil
+	}
+	if k == snapshot.Quiet {
+		program.Later() // takes long once: the answer to the question that follows is not to wait for it
+	}
+	return r.send(k, nil)
+}
+
+// change tells whether the rank has become quiet, or is no longer quiet.
+func (r *stateReporter) change() (k snapshot.Kind, changed bool) {
 	sleepers, ok := r.waiting()
 	if !ok {
-		return nil
+		return 0, false
 	}
 	was := r.sleepers
 	r.sleepers = sleepers
 	switch {
 	case sleepers == 0 && r.quiet:
 		r.quiet = false
-		return r.send(snapshot.Moving, nil)
+		return snapshot.Moving, true
 	case sleepers > 0 && sleepers != was && time.Since(r.moved) >= quietAfter:
 		r.quiet = true
-		return r.send(snapshot.Quiet, nil)
+		return snapshot.Quiet, true
 	}
-	return nil
+	return 0, false
 }
 
 // waiting returns how many goroutines wait in calls, or 0 if messages have moved since the last poll. ok is

@@ -42,6 +42,34 @@ func (w *window) holds() bool {
 	return false
 }
 
+// openEpochs names the epochs that the program has opened and not closed, on windows of which no rank has failed.
+func (l *comms) openEpochs() (open []string) {
+	for _, c := range l.all() {
+		w := c.window.Load()
+		if w == nil || w.freed.Load() || len(w.comm.Failed()) > 0 || w.comm.revoked.Load() {
+			continue
+		}
+		name := *c.label.Load()
+		if w.epochs.Load()&epochAll != 0 {
+			open = append(open, "LockAll of window "+name+" without UnlockAll")
+			continue
+		}
+		started := false
+		for rank := range w.access {
+			switch a := w.access[rank].Load(); {
+			case a&(accessShared|accessExclusive) != 0:
+				open = append(open, fmt.Sprintf("Lock of rank %d's part of window %s without Unlock", rank, name))
+			case a&accessStarted != 0:
+				started = true
+			}
+		}
+		if started {
+			open = append(open, "Start of window "+name+" without Complete")
+		}
+	}
+	return open
+}
+
 // Fence closes the previous epoch and opens the next, for all ranks (MPI 4.1, 12.5.1). It is collective: when
 // it returns, all earlier operations of all ranks are complete, at the caller and at their targets. Lock,
 // LockAll, Start and Post end the epoch that a Fence opened.

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/internal/deadlock"
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/internal/topology"
 	"github.com/weft-mpi/weft/launcher"
@@ -259,7 +260,8 @@ func (o *jobOptions) define(flags *pflag.FlagSet) {
 	flags.Var(&o.stuck, "stuck",
 		"report what the ranks wait for when no message has moved for this `duration`; 0 for never")
 	flags.StringVar(&o.stuckAction, "stuck-action", "report",
-		"`report|abort`: whether a certain deadlock is only reported, or also ends the job")
+		"`report|abort|abort-unmoved`: whether a certain deadlock is only reported, or also ends the job; "+
+			"abort-unmoved ends it without proof, too, when no message has moved for as long as --stuck")
 	flags.BoolVar(&o.survive, "survive", false,
 		"go on when a rank fails: calls that need it return an error, and the other ranks may go on")
 	flags.Var(&o.restarts, "restarts",
@@ -343,13 +345,11 @@ func (o *jobOptions) job() (launcher.Job, error) {
 		Stuck: time.Duration(o.stuck), Survive: o.survive,
 		Restarts: int(o.restarts), Min: int(o.min),
 	}
-	switch o.stuckAction {
-	case "report":
-	case "abort":
-		job.AbortStuck = true
-	default:
-		return job, fmt.Errorf("--stuck-action %q: must be report or abort", o.stuckAction)
+	action, err := deadlock.ParseAction(o.stuckAction)
+	if err != nil {
+		return job, fmt.Errorf("--stuck-action %q: %w", o.stuckAction, err)
 	}
+	job.AbortStuck, job.AbortUnmoved = action != deadlock.OnlyReport, action == deadlock.AbortUnmoved
 	if err := o.check(); err != nil {
 		return job, err
 	}
@@ -366,7 +366,6 @@ func (o *jobOptions) job() (launcher.Job, error) {
 			return job, fmt.Errorf("--display: %q is neither map nor bindings", what)
 		}
 	}
-	var err error
 	if o.bind != "" {
 		if job.Binding, err = launcher.ParseBinding(o.bind); err != nil {
 			return job, fmt.Errorf("--bind-to: %w", err)

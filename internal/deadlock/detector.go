@@ -2,6 +2,7 @@ package deadlock
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weft-mpi/weft/internal/snapshot"
@@ -24,7 +25,13 @@ type Report struct {
 	Title   string
 	Lines   []string
 	Proven  bool // nothing will ever release the stuck ranks
+	Unmoved bool // nothing has moved for long
 	Answers int  // of ranks
+}
+
+// Text is the report as it is printed without a launcher.
+func (r *Report) Text() string {
+	return "weft: " + strings.Join(append([]string{r.Title}, r.Lines...), "\nweft: ") + "\n"
 }
 
 // A Detector decides when to ask the ranks of a job for snapshots, and what to tell the user. Times are its
@@ -230,7 +237,7 @@ func (d *Detector) evaluate(now time.Time) {
 			return
 		}
 		d.requested = false
-		d.report("what the ranks do", job, false)
+		d.report("what the ranks do", job, explain)
 	}
 	stuck := job.Stuck()
 	switch {
@@ -239,7 +246,7 @@ func (d *Detector) evaluate(now time.Time) {
 		d.first = nil
 		if len(stuck) > 0 && SameProgress(first, job, stuck) && !job.InFlight(stuck) {
 			d.reported, d.unmoved = stuck, true
-			d.report(d.deadlockTitle(stuck), job, true)
+			d.report(d.deadlockTitle(stuck), job, confirm)
 		} else if d.longUnmoved(now) {
 			d.checkUnmoved(now, job)
 		}
@@ -251,8 +258,8 @@ func (d *Detector) evaluate(now time.Time) {
 	d.dueAfter(now)
 }
 
-func (d *Detector) report(title string, job Job, proven bool) {
-	r := Report{Title: title, Lines: job.Report(), Proven: proven}
+func (d *Detector) report(title string, job Job, why purpose) {
+	r := Report{Title: title, Lines: job.Report(), Proven: why == confirm, Unmoved: why == unmoved}
 	for id := range job {
 		if job[id] != nil && job[id].Phase != snapshot.NotBegun && !d.ranks[id].ended {
 			r.Answers++
@@ -274,7 +281,7 @@ func (d *Detector) checkUnmoved(now time.Time, job Job) {
 		return
 	}
 	d.unmoved = true
-	d.report("nothing has moved for "+d.after.String()+"; what the ranks do", job, false)
+	d.report("nothing has moved for "+d.after.String()+"; what the ranks do", job, unmoved)
 }
 
 // dueAfter has the question whether nothing has moved for long come in time.

@@ -114,7 +114,8 @@ var (
 			"turns both off; under another launcher's PMI, each rank reports what it waits for itself"}
 	StuckAction = &Setting{"WEFT_STUCK_ACTION", "report",
 		"without a launcher: what rank 0 does about a certain deadlock: report, or abort, which also " +
-			"ends the job with status 1"}
+			"ends the job with status 1; abort-unmoved ends it without proof, too, when no message has " +
+			"moved for as long as WEFT_STUCK"}
 	Report = &Setting{"WEFT_REPORT", "0",
 		"1 counts calls by their source line, for the table of weft run --report"}
 	Profile = &Setting{"WEFT_PROFILE", "",

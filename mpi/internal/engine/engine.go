@@ -8,6 +8,7 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -25,7 +26,9 @@ var (
 	ErrRequest    = errors.New("invalid request")
 	ErrBuffer     = errors.New("invalid buffer")
 	ErrFinalized  = errors.New("Finalize has been called")
-	ErrLimit      = errors.New("limit reached")
+	// ErrUnderWay is the ErrFinalized of a call that came before Finalize
+	ErrUnderWay = fmt.Errorf("%w while this call was under way", ErrFinalized)
+	ErrLimit    = errors.New("limit reached")
 )
 
 // Config is what an engine is made of.

@@ -94,7 +94,7 @@ func (e *Engine) Shutdown() error {
 			return e.stopped != nil || e.closed()
 		}
 	})
-	return e.Destroy(ErrFinalized)
+	return e.Destroy(ErrUnderWay)
 }
 
 func (e *Engine) closed() bool {

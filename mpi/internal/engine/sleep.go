@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,6 +31,7 @@ type waiters struct {
 	asleep        int             // goroutines that sleep
 	slept         time.Duration   // ends of sleeps less their beginnings, since began
 	descriptions  descriptions    // of waits, while somebody asks for them
+	describing    sync.Mutex      // one asks at a time
 	forLocks      map[uint64]bool // goroutines that wait for the lock of a window
 	spinTime      time.Duration   // how long a waiting rank polls before it sleeps
 	maxYields     int             // idle passes before a waiting rank sleeps, where it shares its core

@@ -79,9 +79,17 @@ func search(code, data []segment) string {
 			return text
 		}
 	}
+	low, high := ^uintptr(0), uintptr(0) // looking into entries takes longer
+	for at := range entries {
+		low, high = min(low, at), max(high, at)
+	}
 	for _, s := range data {
 		for at := 0; at+8 <= len(s.data); at += 8 {
-			if name := entries[uintptr(binary.LittleEndian.Uint64(s.data[at:]))]; name != "" {
+			word := uintptr(binary.LittleEndian.Uint64(s.data[at:]))
+			if word < low || word > high {
+				continue
+			}
+			if name := entries[word]; name != "" {
 				return "uses " + name + " as a value"
 			}
 		}

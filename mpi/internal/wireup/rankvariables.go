@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/deadlock"
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/mpi/internal/wireup/coordinator"
 )
@@ -96,7 +97,7 @@ func newPlace(set setting.Values, address, rankName, rank, sizeName, size string
 	if c.Within, err = set.Of(setting.StartTimeout).Duration(); err != nil {
 		return nil, err
 	}
-	if c.Stuck, c.AbortStuck, err = WhenStuck(set); err != nil {
+	if c.Stuck, c.StuckAction, err = WhenStuck(set); err != nil {
 		return nil, err
 	}
 	g, err := givenSecret(set)
@@ -109,20 +110,17 @@ func newPlace(set setting.Values, address, rankName, rank, sizeName, size string
 	return c, err
 }
 
-// WhenStuck is how long nothing may move until the user is told, 0 for never; and whether a deadlock that is
-// certain ends the job.
-func WhenStuck(set setting.Values) (after time.Duration, abort bool, err error) {
+// WhenStuck is how long nothing may move until the user is told, 0 for never; and what is done about a job that
+// hangs.
+func WhenStuck(set setting.Values) (after time.Duration, action deadlock.Action, err error) {
 	if text := set.Of(setting.Stuck).String(); text != "never" {
 		if after, err = set.Of(setting.Stuck).Duration(); err != nil {
-			return 0, false, err
+			return 0, "", err
 		}
 	}
-	switch action := set.Of(setting.StuckAction).String(); action {
-	case "report":
-	case "abort":
-		abort = true
-	default:
-		err = fmt.Errorf("%s=%.200q: must be report or abort", setting.StuckAction.Name, action)
+	text := set.Of(setting.StuckAction).String()
+	if action, err = deadlock.ParseAction(text); err != nil {
+		err = fmt.Errorf("%s=%.200q: %w", setting.StuckAction.Name, text, err)
 	}
-	return after, abort, err
+	return after, action, err
 }

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/weft-mpi/weft/internal/deadlock"
 )
 
 // ErrNotFound says that nothing is filed under a key.
@@ -27,9 +29,9 @@ type Config struct {
 	Survive    bool          // when ranks are lost, rank 0 too; the same at all ranks
 
 	// Stuck is how long no message may move until rank 0 tells on standard error what the ranks wait for; 0
-	// for never. AbortStuck has it end the job when a deadlock is certain.
-	Stuck      time.Duration
-	AbortStuck bool
+	// for never. StuckAction is what it does besides.
+	Stuck       time.Duration
+	StuckAction deadlock.Action
 
 	dial func(ctx context.Context, network, address string) (net.Conn, error) // for tests
 }
@@ -40,12 +42,18 @@ type AbortError struct {
 	How        string // what is known besides
 }
 
-// StuckRank stands for the rank of an AbortError where a deadlock has ended the job.
-const StuckRank = math.MaxUint32
+// These stand for the rank of an AbortError where a hang has ended the job.
+const (
+	StuckRank   = math.MaxUint32     // a deadlock
+	UnmovedRank = math.MaxUint32 - 1 // nothing had moved for long
+)
 
 func (e *AbortError) Error() string {
-	if e.Rank == StuckRank {
-		return "the job is ended because of the deadlock"
+	switch e.Rank {
+	case StuckRank:
+		return deadlock.Abort.Why(&deadlock.Report{Proven: true})
+	case UnmovedRank:
+		return deadlock.AbortUnmoved.Why(&deadlock.Report{Unmoved: true})
 	}
 	return fmt.Sprintf("rank %d has ended the job with status %d%s", e.Rank, e.Code, e.How)
 }

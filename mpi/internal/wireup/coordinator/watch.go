@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weft-mpi/weft/internal/deadlock"
+	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/internal/snapshot"
 )
 
@@ -14,7 +15,7 @@ import (
 // not move, and what they wait for when they are asked. A nil watch does nothing.
 type watch struct {
 	server *server
-	abort  bool
+	action deadlock.Action
 
 	mu       sync.Mutex
 	detector *deadlock.Detector
@@ -27,7 +28,7 @@ type watch struct {
 }
 
 func startWatch(s *server, c Config) *watch {
-	w := &watch{server: s, abort: c.AbortStuck, detector: deadlock.NewDetector(c.Size, c.Stuck),
+	w := &watch{server: s, action: c.StuckAction, detector: deadlock.NewDetector(c.Size, c.Stuck),
 		said: make([][]byte, c.Size), changed: make(chan struct{}, 1), over: make(chan struct{}),
 		stopped: make(chan struct{})}
 	go w.run(c.Stuck)
@@ -136,17 +137,21 @@ func (w *watch) run(after time.Duration) {
 
 // tell tells the user what the detector has found.
 func (w *watch) tell(r *deadlock.Report) {
-	text := fmt.Sprintf("weft: %s\n", r.Title)
-	for _, line := range r.Lines {
-		text += fmt.Sprintf("weft: %s\n", line)
-	}
-	if r.Proven && !w.abort {
-		text += "weft: the job goes on; WEFT_STUCK_ACTION=abort ends it, and so does a signal\n"
+	why := w.action.Why(r)
+	text := r.Text()
+	if why == "" {
+		if advice := w.action.Advice(r, setting.StuckAction.Name+"="); advice != "" {
+			text += "weft: " + advice + "\n"
+		}
 	}
 	fmt.Fprint(os.Stderr, text)
-	if r.Proven && w.abort {
+	if why != "" {
+		by := uint32(UnmovedRank)
+		if r.Proven {
+			by = StuckRank
+		}
 		w.server.mu.Lock()
-		out := w.server.table.fail(message{kind: kindAborted, rank: StuckRank, number: 1})
+		out := w.server.table.fail(message{kind: kindAborted, rank: by, number: 1})
 		w.server.mu.Unlock()
 		w.server.deliver(out)
 	}

@@ -229,7 +229,7 @@ func (d *Detector) state() Job {
 func (d *Detector) evaluate(now time.Time) {
 	why, job := d.asking, d.state()
 	d.asking = nothing
-	d.again = now.Add(askAgainAfter)
+	d.askAt(now.Add(askAgainAfter)) // unless a rank that became quiet meanwhile has it sooner
 	if d.requested {
 		// Whatever was asked for, the answers are for the user, if they are of all ranks.
 		if why == suspect {
@@ -247,6 +247,8 @@ func (d *Detector) evaluate(now time.Time) {
 		if len(stuck) > 0 && SameProgress(first, job, stuck) && !job.InFlight(stuck) {
 			d.reported, d.unmoved = stuck, true
 			d.report(d.deadlockTitle(stuck), job, confirm)
+		} else if slices.ContainsFunc(stuck, func(rank int) bool { return first[rank] == nil }) {
+			d.first, d.again = job, now.Add(confirmAfter) // ranks that were not asked the first time
 		} else if d.longUnmoved(now) {
 			d.checkUnmoved(now, job)
 		}

@@ -45,6 +45,11 @@ func TestScripts(t *testing.T) {
 					e.Setenv(name, v)
 				}
 			}
+			source, err := os.Getwd()
+			if err != nil {
+				return err
+			}
+			e.Setenv("SOURCE", source)
 			e.Setenv("GOCACHE", strings.TrimSpace(string(goCache)))
 			// A command built with the race detector would sleep for a second at its end.
 			e.Setenv("GORACE", "atexit_sleep_ms=0")

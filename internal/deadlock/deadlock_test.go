@@ -54,6 +54,20 @@ func (j Job) begun(counts ...uint64) Job {
 	return j
 }
 
+// What may act without a goroutine that shows it is not stuck, and the report says how.
+func TestStuck_NotWhatMayActLater(t *testing.T) {
+	j := jobOf(recv(1, 5, 41), recv(0, 6, 41), recv(2, 1, 41))
+	require.Equal(t, []int{0, 1, 2}, j.Stuck())
+	j[0].Leaving = true
+	require.Equal(t, []int{2}, j.Stuck())
+	j[0].Leaving, j[1].Later = false, "calls time.AfterFunc at solver.go:30"
+	require.Equal(t, []int{2}, j.Stuck())
+	require.Contains(t, j.Report(),
+		"  rank 1 may still act: the program calls time.AfterFunc at solver.go:30")
+	j[1].Active = 1
+	require.NotContains(t, strings.Join(j.Report(), "\n"), "may still act")
+}
+
 func TestStuck(t *testing.T) {
 	bounded := recv(1, 5, 41)
 	bounded[0].Bounded = true

@@ -82,6 +82,28 @@ func TestDetector_TellsADeadlockOnce(t *testing.T) {
 	require.Len(t, s.said, 2, "after a rank has moved it is news again")
 }
 
+// A rank that becomes quiet while others are asked does not put the report off.
+func TestDetector_OneBecomesQuietWhileOthersAreAsked(t *testing.T) {
+	s := playOn(t, jobOf(recv(0, 5, 41), recv(1, 6, 41))).quiet(0).pass(200 * time.Millisecond)
+	s.quiet(1).pass(2 * time.Second)
+	require.Equal(t, "deadlock: no rank can ever go on", s.titles())
+}
+
+// Which reports end a job.
+func TestAction(t *testing.T) {
+	proven, unmoved, asked := Report{Proven: true}, Report{Unmoved: true}, Report{}
+	for text, want := range map[string][3]bool{
+		"report": {}, "abort": {true, false, false}, "abort-unmoved": {true, true, false},
+	} {
+		a, err := ParseAction(text)
+		require.NoError(t, err)
+		require.Equal(t, want, [3]bool{a.Why(&proven) != "", a.Why(&unmoved) != "", a.Why(&asked) != ""}, text)
+	}
+	_, err := ParseAction("kill")
+	require.EqualError(t, err, "must be report, abort or abort-unmoved")
+	require.Equal(t, "the job goes on; X=abort ends it, and so does a signal", OnlyReport.Advice(&proven, "X="))
+}
+
 func TestDetector_TellsADeadlockSoon(t *testing.T) {
 	s := playOn(t, jobOf(recv(1, 5, 41), recv(0, 6, 41))).quiet(0, 1).pass(debounce + confirmAfter)
 	require.Len(t, s.said, 1)

@@ -1,0 +1,5 @@
+//go:build !timer && !value
+
+package main
+
+func later(func()) {}

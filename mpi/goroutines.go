@@ -120,8 +120,8 @@ var idle = map[string]bool{
 }
 
 // mayAct tells whether a goroutine that does not wait in a call of weft may act: it is not one of weft's, and
-// can go on without another goroutine of the program. What waits on a channel or in a select may wait for time
-// to pass; but the channels of package testing are those of other tests.
+// can go on without another goroutine of the program. What waits on a channel or in a select may wait for
+// time to pass; but the channels of package testing are those of other tests.
 func (g goroutine) mayAct() bool {
 	switch g.owner {
 	case ofRuntime, ofWeft:

@@ -42,7 +42,8 @@ func (w *window) holds() bool {
 	return false
 }
 
-// openEpochs names the epochs that the program has opened and not closed, on windows of which no rank has failed.
+// openEpochs names the epochs that the program has opened and not closed, on windows of which no rank has
+// failed.
 func (l *comms) openEpochs() (open []string) {
 	for _, c := range l.all() {
 		w := c.window.Load()
@@ -58,7 +59,8 @@ func (l *comms) openEpochs() (open []string) {
 		for rank := range w.access {
 			switch a := w.access[rank].Load(); {
 			case a&(accessShared|accessExclusive) != 0:
-				open = append(open, fmt.Sprintf("Lock of rank %d's part of window %s without Unlock", rank, name))
+				open = append(open, fmt.Sprintf("Lock of rank %d's part of window %s without Unlock", rank,
+					name))
 			case a&accessStarted != 0:
 				started = true
 			}

@@ -5,8 +5,8 @@
 // and none of these calls can complete because each needs a rank that is stuck itself or has finished. The
 // stuck ranks are the largest set for which this holds. Every doubt counts against it: a rank of which no
 // snapshot is known may act, and so may one with a goroutine that sleeps, computes or waits for anything
-// outside weft, one whose program may have a timer that calls a function, or one with messages that wait for a
-// connection; and a wait may end that is bound to a time.
+// outside weft, one whose program may have a timer that calls a function, or one with messages that wait for
+// a connection; and a wait may end that is bound to a time.
 //
 // Messages may be on their way while a snapshot is taken, so one set of snapshots proves nothing. The caller
 // compares two sets: if the later one has stuck ranks, Progress of these is the same in both, and no message

@@ -1,5 +1,5 @@
-// Package program knows the program that this process runs: which functions are its own, rather than weft's or
-// the standard library's, and whether it may call some of them later although no goroutine shows that.
+// Package program knows the program that this process runs: which functions are its own, rather than weft's
+// or the standard library's, and whether it may call some of them later although no goroutine shows that.
 package program
 
 import (

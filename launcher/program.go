@@ -119,7 +119,8 @@ func compile(ctx context.Context, tool, path, out, name string, stderr *os.File)
 	cmd.WaitDelay = buildGrace
 	if sys.IsTerminal(int(stderr.Fd())) {
 		notice := time.AfterFunc(quiet, func() {
-			fmt.Fprintln(stderr, printable.Text("weft: go build "+name+" is under way; the first build takes longest"))
+			fmt.Fprintln(stderr, printable.Text("weft: go build "+name+
+				" is under way; the first build takes longest"))
 		})
 		defer notice.Stop()
 	}

@@ -62,6 +62,9 @@ func optionsOf(cmd *cobra.Command) (groups []optionGroup) {
 	return groups
 }
 
+// noDefaults are default values that stand for none.
+var noDefaults = []string{"", "false", "[]", "0s"}
+
 func describe(f *pflag.Flag) option {
 	value, meaning := pflag.UnquoteUsage(f)
 	o := option{spelling: "--" + f.Name}
@@ -79,7 +82,7 @@ func describe(f *pflag.Flag) option {
 		meaning = after
 	}
 	o.meaning = meaning
-	if d := f.DefValue; d != "" && d != "false" && d != "[]" && d != "0s" && !strings.Contains(meaning, "(default") {
+	if d := f.DefValue; !slices.Contains(noDefaults, d) && !strings.Contains(meaning, "(default") {
 		o.meaning += fmt.Sprintf(" (default %s)", d)
 	}
 	return o

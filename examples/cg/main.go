@@ -5,8 +5,9 @@
 //	weft run -n 4 ./examples/cg -tolerance 1e-12 -output x.mtx examples/cg/testdata/laplace.mtx
 //	weft run -n 4 ./examples/cg -rhs x.mtx examples/cg/testdata/laplace.mtx
 //
-// Without a file, A is that of testdata/laplace.mtx. Without -rhs the program takes the b whose solution is a vector of ones, and tells how far its answer is
-// from it. It also computes the residual from the answer, and fails unless that is as small as it should be.
+// Without a file, A is that of testdata/laplace.mtx. Without -rhs the program takes the b whose solution is a
+// vector of ones, and tells how far its answer is from it. It also computes the residual from the answer, and
+// fails unless that is as small as it should be.
 //
 // It shows how sparse matrices are worked with:
 //

@@ -98,7 +98,8 @@ func (m *cells) Plot(c draw.Canvas, p *plot.Plot) {
 		shade := m.shade(n)
 		c.SetColor(blue(shade))
 		c.Fill(vg.Rectangle{
-			Min: vg.Point{X: x(column - 0.5), Y: y(row - 0.5)}, Max: vg.Point{X: x(column + 0.5), Y: y(row + 0.5)},
+			Min: vg.Point{X: x(column - 0.5), Y: y(row - 0.5)},
+			Max: vg.Point{X: x(column + 0.5), Y: y(row + 0.5)},
 		}.Path())
 		if len(m.first) > maxFigures {
 			continue

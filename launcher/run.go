@@ -98,6 +98,9 @@ func (j *job) showPlan() error {
 	if j.Out == nil {
 		return nil
 	}
+	if j.JSON {
+		return j.writeMap(j.Out)
+	}
 	_, err := fmt.Fprintln(j.Out, printable.Text(j.picture()))
 	return err
 }

@@ -215,7 +215,7 @@ type jobOptions struct {
 	maxLine                                                  lineLength
 	display                                                  []string
 	label, verbose, report, stats, tls, reconnect            bool
-	dryRun, stage                                            bool
+	dryRun, json, stage                                      bool
 }
 
 // defineHosts defines the options that say where the ranks run, and what starts them there.
@@ -265,6 +265,7 @@ func (o *jobOptions) defineOutput(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.verbose, "verbose", false, "print each step of the start with its time")
 	flags.BoolVar(&o.dryRun, "dry-run", false,
 		"find hosts and programs, print the map of --display map on standard output, and start no rank")
+	flags.BoolVar(&o.json, "json", false, "with --dry-run: print the map as JSON")
 }
 
 // defineNetwork defines the options that say how messages travel.
@@ -327,6 +328,9 @@ func (o *jobOptions) check() error {
 		return errors.New("--survive goes on without the ranks that are lost, and --restarts starts all of " +
 			"them again: leave one out")
 	}
+	if o.json && !o.dryRun {
+		return errors.New("--json prints the map of --dry-run: add --dry-run")
+	}
 	if o.min > 0 && o.restarts == 0 {
 		return errors.New("--min says how many ranks there are at least after a restart: add --restarts")
 	}
@@ -367,7 +371,7 @@ func (o *jobOptions) check() error {
 func (o *jobOptions) job() (launcher.Job, error) {
 	job := launcher.Job{
 		Label: o.label, Output: o.output, Timeout: time.Duration(o.timeout), Verbose: o.verbose,
-		Report: o.report, MaxLine: int(o.maxLine), DryRun: o.dryRun, Stage: o.stage, FanOut: int(o.fanOut),
+		Report: o.report, MaxLine: int(o.maxLine), DryRun: o.dryRun, JSON: o.json, Stage: o.stage, FanOut: int(o.fanOut),
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
 		Stuck: time.Duration(o.stuck), Survive: o.survive,
 		Restarts: int(o.restarts), Min: int(o.min),

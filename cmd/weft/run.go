@@ -371,7 +371,8 @@ func (o *jobOptions) check() error {
 func (o *jobOptions) job() (launcher.Job, error) {
 	job := launcher.Job{
 		Label: o.label, Output: o.output, Timeout: time.Duration(o.timeout), Verbose: o.verbose,
-		Report: o.report, MaxLine: int(o.maxLine), DryRun: o.dryRun, JSON: o.json, Stage: o.stage, FanOut: int(o.fanOut),
+		Report: o.report, MaxLine: int(o.maxLine), DryRun: o.dryRun, JSON: o.json,
+		Stage: o.stage, FanOut: int(o.fanOut),
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
 		Stuck: time.Duration(o.stuck), Survive: o.survive,
 		Restarts: int(o.restarts), Min: int(o.min),

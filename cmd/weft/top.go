@@ -180,8 +180,8 @@ func printJobs(ctx context.Context, out io.Writer, jobs <-chan *live.Job, once, 
 	}
 }
 
-// jobFacts are what weft top knows of a job, for programs. Times are in seconds; counters are totals since the
-// rank's Init.
+// jobFacts are what weft top knows of a job, for programs. Times are in seconds; counters are totals since
+// the rank's Init.
 type jobFacts struct {
 	Job   int         `json:"job"` // the process id of weft run
 	Name  string      `json:"name"`
@@ -211,10 +211,10 @@ type rankFacts struct {
 func factsOf(j *live.Job) jobFacts {
 	f := jobFacts{Job: j.PID, Name: j.Name, Size: j.Size, Up: j.Up.Seconds(), Ranks: []rankFacts{}}
 	for _, r := range j.Ranks {
-		f.Ranks = append(f.Ranks, rankFacts{Rank: r.Rank, Host: r.Host, PID: r.PID, State: r.State, Call: r.Call,
-			For: r.For.Seconds(), Up: r.Up.Seconds(), Asleep: r.Asleep.Seconds(), Sent: r.Sent,
-			SentBytes: r.SentBytes, Memory: r.Memory, Registered: r.Registered, Phases: r.Phases, Lanes: r.Lanes,
-			LanesLost: r.LanesLost})
+		f.Ranks = append(f.Ranks, rankFacts{Rank: r.Rank, Host: r.Host, PID: r.PID, State: r.State,
+			Call: r.Call, For: r.For.Seconds(), Up: r.Up.Seconds(), Asleep: r.Asleep.Seconds(),
+			Sent: r.Sent, SentBytes: r.SentBytes, Memory: r.Memory, Registered: r.Registered,
+			Phases: r.Phases, Lanes: r.Lanes, LanesLost: r.LanesLost})
 	}
 	return f
 }

@@ -16,6 +16,7 @@ import (
 // style.
 type chart struct {
 	title  string
+	setups []string // what was measured on what, a line each
 	panels []*panel
 }
 
@@ -66,7 +67,7 @@ func (c *chart) write(w io.Writer, path string) error {
 	if err != nil {
 		return err
 	}
-	shown := &chart{title: c.title}
+	shown := &chart{title: c.title, setups: c.setups}
 	for _, p := range c.panels {
 		if len(p.series) > 0 {
 			shown.panels = append(shown.panels, p)
@@ -116,10 +117,15 @@ func chartOf(title string, results []*Result) *chart {
 		p := &panel{axes: m.axes}
 		for _, r := range ofMeasure(results, m) {
 			for i, n := range r.sizes {
-				p.add(r.Name, float64(n), r.values[i])
+				p.add(r.label(), float64(n), r.values[i])
 			}
 		}
 		c.panels = append(c.panels, p)
+	}
+	for _, r := range results {
+		if r.Setup != "" {
+			c.setups = append(c.setups, r.label()+": "+r.Setup)
+		}
 	}
 	return c
 }

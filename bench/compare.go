@@ -85,22 +85,25 @@ func (t *table) compare(results []*Result, digits int) {
 	const column, ratioDigits = 20, 3
 	first := results[0]
 	t.printf("\n# %s (%s); a ratio above 1: %s is ahead\n", first.measure.name, first.measure.unit,
-		first.Name)
+		first.label())
 	for _, r := range results {
 		from := r.File
 		if from == "" {
 			from = "this run"
 		}
-		if r.Partial {
-			from += ", rows are missing"
+		if r.Setup != "" {
+			from += "; " + r.Setup
 		}
-		t.printf("# %s: %s (%s)\n", r.Name, r.Title, from)
+		if r.Partial {
+			from += "; rows are missing"
+		}
+		t.printf("# %s: %s (%s)\n", r.label(), r.Title, from)
 	}
-	width := func(r *Result) int { return max(column, len([]rune(r.Name))+2) }
+	width := func(r *Result) int { return max(column, len([]rune(r.label()))+2) }
 	var line strings.Builder
 	fmt.Fprintf(&line, "%-10s", "# Size")
 	for i, r := range results {
-		fmt.Fprintf(&line, "%*s", width(r), r.Name)
+		fmt.Fprintf(&line, "%*s", width(r), r.label())
 		if i > 0 {
 			fmt.Fprintf(&line, "%*s", column/2, "ratio")
 		}

@@ -61,9 +61,10 @@ func (e ends) partial(s *session, why error) error {
 
 // chart is what a plot of the table shows: all of its figures, or the averages beside those of others.
 func (s *session) chart(own *Result, others []*Result) *chart {
+	setups := []string{s.report.setup()}
 	switch {
 	case s.spec == connections:
-		return &chart{title: s.title, panels: []*panel{memoryLines(s.report.figures)}}
+		return &chart{title: s.title, setups: setups, panels: []*panel{memoryLines(s.report.figures)}}
 	case len(others) > 0:
 		return chartOf(s.title, append([]*Result{own}, others...))
 	}
@@ -76,5 +77,5 @@ func (s *session) chart(own *Result, others []*Result) *chart {
 			p.add(lineName(&c), figures[0], figures[i])
 		}
 	}
-	return &chart{title: s.title, panels: []*panel{p}}
+	return &chart{title: s.title, setups: setups, panels: []*panel{p}}
 }

@@ -46,6 +46,9 @@ const pageHead = `<!DOCTYPE html>
 func (c *chart) page(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, pageHead, text(c.title), pageStyle+styleOfColours())
+	for _, setup := range c.setups {
+		fmt.Fprintf(&b, "<p>%s</p>\n", text(setup))
+	}
 	var data []pageData
 	for _, p := range c.panels {
 		own := p.data()

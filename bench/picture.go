@@ -3,6 +3,7 @@ package bench
 import (
 	"image/color"
 	"io"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -16,7 +17,7 @@ import (
 func (c *chart) picture(w io.Writer, format string) error {
 	const width, height = 24 * vg.Centimeter, 14 * vg.Centimeter // of a panel
 	return picture.Panels(w, format, width, height, len(c.panels), func(i int, area draw.Canvas) {
-		p, title := c.panels[i], c.title
+		p, title := c.panels[i], strings.Join(append([]string{c.title}, c.setups...), "\n")
 		if i > 0 {
 			title = ""
 		}

@@ -2,11 +2,13 @@ package bench
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/klauspost/cpuid/v2"
@@ -168,6 +170,23 @@ func (s *session) seal(complete bool) {
 		}
 	}
 	slices.Sort(s.report.Fabrics)
+}
+
+// setup says in a line what the run took place on.
+func (r *Report) setup() string {
+	fabrics := "no fabric" // a rank that is alone sends nothing
+	if len(r.Fabrics) > 0 {
+		fabrics = strings.Join(r.Fabrics, " and ")
+	}
+	ranks := "1 rank"
+	if r.Ranks != 1 {
+		ranks = fmt.Sprintf("%d ranks", r.Ranks)
+	}
+	host := r.Machine.Host
+	if host == "" {
+		host = "an unknown host"
+	}
+	return fmt.Sprintf("%s, %s on %s", fabrics, ranks, host)
 }
 
 // rounded leaves ten digits: more are those of the arithmetic.

@@ -116,7 +116,7 @@ func TestAReportOfARunThatFailed(t *testing.T) {
 	require.True(t, results[0].Partial)
 	var out bytes.Buffer
 	(&table{out: &out}).compare(results, 2)
-	require.Contains(t, out.String(), "report.json, rows are missing)")
+	require.Contains(t, out.String(), "; rows are missing)")
 }
 
 // A run that has measured nothing leaves the file as it was.

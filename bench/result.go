@@ -21,6 +21,8 @@ type Result struct {
 	Name    string // short, for a legend
 	File    string // where it was read; empty for the run itself
 	Title   string // what was measured, such as "OSU MPI Latency Test v7.3"
+	Fabric  string // that carried the messages; empty where the file does not say so
+	Setup   string // fabric, ranks and host; empty where the file does not say so
 	Partial bool   // rows are missing
 	measure *measure
 	sizes   []int // ascending; of a table without sizes, such as a barrier's, a single 0
@@ -88,7 +90,7 @@ func (r *Result) at(size int) (float64, bool) {
 
 // result is the report's own table.
 func (r *Report) result(name string) *Result {
-	result := &Result{Name: name, Title: r.Title}
+	result := &Result{Name: name, Title: r.Title, Fabric: strings.Join(r.Fabrics, "+"), Setup: r.setup()}
 	size, value := "", ""
 	for _, c := range r.Columns {
 		if c.Name == "size" {
@@ -107,6 +109,14 @@ func (r *Report) result(name string) *Result {
 		}
 	}
 	return result
+}
+
+// label names a result in a table's heading and in a legend.
+func (r *Result) label() string {
+	if r.Fabric == "" {
+		return r.Name
+	}
+	return fmt.Sprintf("%s (%s)", r.Name, r.Fabric)
 }
 
 // Limits of a file that is read.
@@ -166,6 +176,7 @@ func readResults(path string) ([]*Result, error) {
 	name := shortened(strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)))
 	for _, r := range results {
 		r.Name, r.File, r.Title = printable.Line(name), printable.Line(path), printable.Line(r.Title)
+		r.Fabric, r.Setup = printable.Line(shortened(r.Fabric)), printable.Line(r.Setup)
 	}
 	return results, nil
 }

@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/creack/pty"
 	"github.com/stretchr/testify/require"
 )
 
@@ -196,6 +198,32 @@ func TestBuildCacheIsBounded(t *testing.T) {
 	require.NoDirExists(t, crashed)
 	c.evict(0, now.Add(-time.Hour))
 	require.Len(t, programs(), 1, "what was used a moment ago stays")
+}
+
+// On a terminal, a build that takes long says what is built.
+func TestALongBuildIsTold(t *testing.T) {
+	setCacheHome(t, t.TempDir())
+	dir := t.TempDir()
+	seen := filepath.Join(dir, "seen")
+	tool, err := exec.LookPath("go")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "go"), // it ends when the user has been told
+		[]byte("#!/bin/sh\nuntil [ -e "+seen+" ]; do sleep 0.01; done\nexec "+tool+" \"$@\"\n"), 0o700))
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	terminal, of, err := pty.Open()
+	require.NoError(t, err)
+	defer terminal.Close()
+	defer of.Close()
+	told := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(terminal).ReadString('\n')
+		told <- line
+		os.WriteFile(seen, nil, 0o600)
+	}()
+	source := newPackage(t, "slow")
+	_, err = build(t.Context(), source, of, noTempDir)
+	require.NoError(t, err)
+	require.Contains(t, <-told, "weft: go build "+source+" is under way")
 }
 
 // A build that is cancelled leaves no compiler behind, and no folder.

@@ -100,10 +100,6 @@ func place(in placementRequest) (placement, error) {
 		}
 		usable = in.usable(len(rest)-in.ranks, in.ranks)
 	}
-	if in.ranks > usable {
-		p.note("%d ranks share %d usable core%s: they wait for messages without spinning", in.ranks, usable,
-			plural(usable))
-	}
 	p.coresPerRank = usable / in.ranks
 	if in.each > 0 {
 		p.coresPerRank = min(p.coresPerRank, in.each)

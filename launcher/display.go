@@ -1,7 +1,9 @@
 package launcher
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -19,6 +21,48 @@ func (j *job) picture() string {
 		}
 	}
 	return strings.TrimSuffix(text.String(), "\n")
+}
+
+// mapOfHost is where the ranks of a host run, for programs.
+type mapOfHost struct {
+	Host  string      `json:"host"`
+	Ranks []mapOfRank `json:"ranks"`
+}
+
+type mapOfRank struct {
+	Rank    int      `json:"rank"`
+	Command []string `json:"command"`
+	CPUs    []int    `json:"cpus,omitempty"`    // absent if the rank is not bound
+	Handler []int    `json:"cq_cpus,omitempty"` // of its completion handler
+}
+
+// writeMap writes as JSON where the job's ranks and their completion handlers run.
+func (j *job) writeMap(w io.Writer) error {
+	hosts := []mapOfHost{}
+	for _, n := range j.nodes {
+		h := mapOfHost{Host: n.name}
+		for i, id := range n.ranks {
+			program := j.programOf[id]
+			r := mapOfRank{Rank: id, Command: append([]string{j.fileOn(n, program)}, j.Apps[program].Args...)}
+			if n.plan.CPUs != nil {
+				r.CPUs = n.plan.CPUs[i]
+			}
+			if n.plan.Handlers != nil {
+				r.Handler = n.plan.Handlers[i]
+			}
+			h.Ranks = append(h.Ranks, r)
+		}
+		if h.Ranks != nil {
+			hosts = append(hosts, h)
+		}
+	}
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(struct {
+		Ranks int         `json:"ranks"`
+		Hosts []mapOfHost `json:"hosts"`
+	}{len(j.nodeOf), hosts})
 }
 
 // extent tells how many ranks and hosts the job has.

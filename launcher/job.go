@@ -56,6 +56,8 @@ type Job struct {
 	// DryRun finds and plans everything, on all hosts, shows on standard output what ShowMap shows, and
 	// starts no rank.
 	DryRun bool
+	// JSON has DryRun show it as JSON.
+	JSON bool
 	// report on standard error where each rank is, what it is bound to, and where its completion handler runs
 	Report bool
 	// Stuck is how long no message may move before the launcher reports what the ranks wait for. A certain

@@ -98,6 +98,9 @@ func (j *job) showPlan() error {
 	if j.Out == nil {
 		return nil
 	}
+	if j.JSON {
+		return j.writeMap(j.Out)
+	}
 	_, err := fmt.Fprintln(j.Out, printable.Text(j.picture()))
 	return err
 }
@@ -286,6 +289,10 @@ func (j *job) prepare(ctx context.Context) (err error) {
 		}
 	}
 	for _, n := range j.nodes {
+		if len(n.ranks) > 0 && n.plan.CoresPerRank == 0 {
+			j.tellStep("host %s: %d ranks share cores, and wait for messages without spinning", n.name,
+				len(n.ranks))
+		}
 		for _, note := range n.plan.Notes {
 			if n.remote != nil {
 				note = "host " + n.name + ": " + note

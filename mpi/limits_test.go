@@ -17,12 +17,12 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// TestUnreceivedSends: tens of thousands of messages of 1,000 bytes that nobody receives yet, of which the receiver
-// keeps 1 MiB, do not keep a pair of partners from completing after them. The environment variable UNRECEIVED asks for
+// TestUnreceivedSends: ten thousand messages of 1,000 bytes that nobody receives yet, of which the receiver
+// keeps 512 KiB, do not keep a pair of partners from completing after them. The environment variable UNRECEIVED asks for
 // another number with the default limit, such as 300000.
 func TestUnreceivedSends(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric string) {
-		env := []string{fabric, "UNRECEIVED=20000", "WEFT_UNEXPECTED_MAX=1M"}
+		env := []string{fabric, "UNRECEIVED=10000", "WEFT_UNEXPECTED_MAX=512K"}
 		if n := os.Getenv("UNRECEIVED"); n != "" {
 			env = []string{fabric, "UNRECEIVED=" + n}
 		}

@@ -14,7 +14,7 @@ func newAgent() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:    agentName,
 		Short:  "Run the ranks of this host for weft run on another host",
-		Args:   cobra.NoArgs,
+		Args:   noWords,
 		Hidden: true,
 		RunE:   func(*cobra.Command, []string) error { return launcher.AgentMain(numberIn) },
 	}

@@ -30,15 +30,9 @@ func newBench() *cobra.Command {
 		Example: "  weft bench latency\n  weft bench bw -m 64K:4M\n  weft bench allreduce -n 4 -c\n  " +
 			"weft bench bw --json bw.json --plot bw.html --compare osu_bw.txt\n  weft run -n 2 weft " +
 			"bench latency",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return fmt.Errorf("no benchmark is called %q; there are %s", args[0],
-					strings.Join(benchNames(), ", "))
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return errors.New("which benchmark? there are " + strings.Join(benchNames(), ", "))
+		Args: subcommand("benchmark"),
+		RunE: func(*cobra.Command, []string) error {
+			return usageErrorf("which benchmark? weft bench --help lists all")
 		},
 	}
 	for _, b := range bench.All {
@@ -46,14 +40,6 @@ func newBench() *cobra.Command {
 	}
 	cmd.AddCommand(newTuning(), newConsistency(), newComparison())
 	return cmd
-}
-
-func benchNames() []string {
-	var names []string
-	for _, b := range bench.All {
-		names = append(names, b.Name)
-	}
-	return names
 }
 
 func newBenchmark(b *bench.Benchmark) *cobra.Command {
@@ -110,7 +96,7 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 	}
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 0 && len(o.Compare) == 0 {
-			return fmt.Errorf("%s takes no argument: %q; files to compare with follow --compare", b.Name,
+			return usageErrorf("%s takes no argument: %q; files to compare with follow --compare", b.Name,
 				args[0])
 		}
 		return nil
@@ -124,7 +110,7 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 			return measure(cmd, b, o, by, fabric, progress)
 		}
 		if err := b.Check(o, int(ranks)); err != nil {
-			return err
+			return tell(err)
 		}
 		words := os.Args[1:]
 		if sys.IsTerminal(int(os.Stderr.Fd())) && !sys.IsTerminal(int(os.Stdout.Fd())) {

@@ -65,7 +65,7 @@ func comparing(cmd *cobra.Command, o *bench.TuneOptions, compare func(context.Co
 	var sizes sizeRange
 	var fabric carrier
 	ranks := count(2)
-	cmd.Args = cobra.NoArgs
+	cmd.Args = noWords
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.VarP(&ranks, "np", "n", "number of ranks to start if there is no launcher")

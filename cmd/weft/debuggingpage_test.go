@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -22,13 +21,6 @@ import (
 // pagePatience bounds what a block of the page takes on a machine that does much else; it turns a hang into a
 // failure.
 const pagePatience = 30 * time.Second
-
-// pageTries is how often a block is run again, by itself, that does not print what the page has: beside others
-// a rank may not get to run for a second, and is said not to answer.
-const pageTries = 4
-
-// pageAtOnce is how many blocks run at once at first. Most wait, but some compute.
-const pageAtOnce = 5
 
 // A pageBlock is a console block of a page: what is typed, and what is printed. A line ^C stands for Ctrl-C.
 type pageBlock struct {
@@ -165,8 +157,6 @@ func (b *pageBlock) run(dir, solver string) (printed, after []string, err error)
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		line := lines.Text()
 		switch {
-		case usableCores.MatchString(line):
-			continue // the page says that it leaves them out
 		case ended:
 			after = append(after, line)
 			continue
@@ -229,11 +219,10 @@ func withFreePort(script string) (string, error) {
 }
 
 var (
-	usableCores = regexp.MustCompile(`^weft: \d+ ranks share \d+ usable core`)
-	durations   = regexp.MustCompile(`\b(\d+h)?(\d+m)?\d+(\.\d+)?(ns|µs|ms|s)\b`)
-	processes   = regexp.MustCompile(`(pid|-CONT) \d+`)
-	addresses   = regexp.MustCompile(`0x[0-9a-f]+`)
-	numbers     = regexp.MustCompile(`solver\.go:\d+|tag \d+|(rank|size)=\d+|rank="\d+"|` +
+	durations = regexp.MustCompile(`\b(\d+h)?(\d+m)?\d+(\.\d+)?(ns|µs|ms|s)\b`)
+	processes = regexp.MustCompile(`(pid|-CONT) \d+`)
+	addresses = regexp.MustCompile(`0x[0-9a-f]+`)
+	numbers   = regexp.MustCompile(`solver\.go:\d+|tag \d+|(rank|size)=\d+|rank="\d+"|` +
 		`-?\d([-\d.,:/T]*\d)?[kMGTZ]?%?`)
 	rowOfARank  = regexp.MustCompile(`^(\d+) (\S+) (waiting|working) .*, at solver\.go:\d+$`)
 	statesOfAll = regexp.MustCompile(`^\d+ (waiting|working)(, \d+ working)?; `)
@@ -325,10 +314,10 @@ func (b *pageBlock) check(dir, solver string) string {
 }
 
 // Every command of docs/debugging.md prints what the page says. The page is about times, so the machine should
-// have little else to do: .ci/run runs it by itself.
+// have little else to do: .ci/run nightly runs it, one block at a time.
 func TestDebuggingPage(t *testing.T) {
 	if os.Getenv("WEFT_TEST_PAGE") == "" {
-		t.Skip("takes half a minute of a machine with little else to do: set WEFT_TEST_PAGE=1")
+		t.Skip("takes minutes of a machine with little else to do: set WEFT_TEST_PAGE=1")
 	}
 	page, err := os.ReadFile("../../docs/debugging.md")
 	require.NoError(t, err)
@@ -337,31 +326,12 @@ func TestDebuggingPage(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	blocks := pageBlocks(string(page))
 	require.NotEmpty(t, blocks)
-	wrong := make([]string, len(blocks))
-	var all sync.WaitGroup
-	places := make(chan struct{}, pageAtOnce)
-	for i, b := range blocks {
-		if b.lacks("mpiexec.hydra") || b.lacks("curl") {
-			continue
-		}
-		dir := t.TempDir()
-		all.Go(func() {
-			places <- struct{}{}
-			wrong[i] = b.check(dir, solver)
-			<-places
-		})
-	}
-	all.Wait()
-	for i, b := range blocks {
+	for _, b := range blocks {
 		t.Run(fmt.Sprintf("line %d", b.line), func(t *testing.T) {
-			for range pageTries {
-				if wrong[i] == "" {
-					return
-				}
-				t.Log(wrong[i])
-				wrong[i] = b.check(t.TempDir(), solver)
+			if b.lacks("mpiexec.hydra") || b.lacks("curl") {
+				t.Skip("a program is not installed")
 			}
-			require.Empty(t, wrong[i])
+			require.Empty(t, b.check(t.TempDir(), solver))
 		})
 	}
 }

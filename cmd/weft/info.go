@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -24,26 +25,32 @@ import (
 )
 
 func newInfo() *cobra.Command {
-	var settings, why bool
+	var settings, why, asJSON bool
 	cmd := &cobra.Command{
-		Use:   "info",
-		Short: "Describe this machine, as weft sees it",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
-			if settings {
-				printSettings(w)
-				return w.Flush()
+		Use:     "info",
+		Short:   "Describe this machine, as weft sees it",
+		Example: "  weft info\n  weft info --settings\n  weft info --json",
+		Args:    noWords,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			var facts interface{ print(w io.Writer) }
+			switch {
+			case settings && why:
+				return usageErrorf("--settings and --why: each prints something of its own; leave one out")
+			case settings:
+				facts = theSettings()
+			case why:
+				facts, err = theAllocation()
+			default:
+				facts, err = thisMachine()
 			}
-			if why {
-				if err := printAllocation(w); err != nil {
-					return err
-				}
-				return w.Flush()
-			}
-			if err := printMachine(w); err != nil {
+			if err != nil {
 				return err
 			}
+			if asJSON {
+				return writeJSON(cmd.OutOrStdout(), facts)
+			}
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
+			facts.print(w)
 			return w.Flush()
 		},
 	}
@@ -52,82 +59,186 @@ func newInfo() *cobra.Command {
 	cmd.Flags().BoolVar(&why, "why", false,
 		"print what weft detects of a batch system instead: the hosts of the job, the variables that name "+
 			"them, and what starts weft on other hosts")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
 	return cmd
 }
 
-// printAllocation tells which hosts the environment names.
-func printAllocation(w io.Writer) error {
+// writeJSON prints one value, for programs.
+func writeJSON(w io.Writer, value any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(value)
+}
+
+// allocationFacts are which hosts the environment names.
+type allocationFacts struct {
+	BatchSystem string     `json:"batch_system,omitempty"` // empty for none
+	Why         string     `json:"why,omitempty"`          // the variables that tell
+	Starter     string     `json:"starter"`
+	Hosts       []hostFact `json:"hosts,omitempty"`
+}
+
+type hostFact struct {
+	Name  string `json:"name"`
+	Slots int    `json:"slots"`
+}
+
+func theAllocation() (*allocationFacts, error) {
 	found, err := allocation.Detect(allocation.Source{Getenv: os.Getenv, ReadFile: os.ReadFile})
-	if err != nil {
-		return err
+	if err != nil || found == nil {
+		return &allocationFacts{Starter: launcher.DefaultStarter}, err
 	}
-	if found == nil {
-		fmt.Fprintln(w, "batch system\tnone: the environment has no allocation of Slurm, Grid Engine, "+
-			"LSF or PBS")
-		fmt.Fprintf(w, "starter\t%s, for hosts that --host or --hostfile names\n", launcher.DefaultStarter)
-		return nil
-	}
-	fmt.Fprintf(w, "batch system\t%s, by %s\n", found.Engine, found.Why)
+	a := &allocationFacts{BatchSystem: found.Engine, Why: found.Why}
 	for _, b := range batchSystems {
 		if b.engine == found.Engine {
-			fmt.Fprintf(w, "starter\t%s\n", b.starter)
+			a.Starter = b.starter
 		}
 	}
 	for _, h := range found.Hosts {
-		fmt.Fprintf(w, "host\t%s with %d slots\n", h.Name, h.Slots)
+		a.Hosts = append(a.Hosts, hostFact{h.Name, h.Slots})
 	}
-	return nil
+	return a, nil
 }
 
-func printSettings(w io.Writer) {
-	fmt.Fprintln(w, "SETTING\tDEFAULT\tMEANING")
+func (a *allocationFacts) print(w io.Writer) {
+	if a.BatchSystem == "" {
+		fmt.Fprintln(w, "batch system\tnone: the environment has no allocation of Slurm, Grid Engine, "+
+			"LSF or PBS")
+		fmt.Fprintf(w, "starter\t%s, for hosts that --host or --hostfile names\n", a.Starter)
+		return
+	}
+	fmt.Fprintf(w, "batch system\t%s, by %s\n", a.BatchSystem, a.Why)
+	if a.Starter != "" {
+		fmt.Fprintf(w, "starter\t%s\n", a.Starter)
+	}
+	for _, h := range a.Hosts {
+		fmt.Fprintf(w, "host\t%s with %d slots\n", h.Name, h.Slots)
+	}
+}
+
+// settingFacts are the settings.
+type settingFacts []settingFact
+
+type settingFact struct {
+	Name    string `json:"name"`
+	Default string `json:"default"`
+	Meaning string `json:"meaning"`
+}
+
+func theSettings() (list settingFacts) {
 	for _, s := range setting.All {
 		meaning := s.Meaning
 		if s == setting.Fabric {
 			meaning += ": " + fabrics.Help()
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.Default, meaning)
+		list = append(list, settingFact{s.Name, fmt.Sprint(s.Default), meaning})
+	}
+	return list
+}
+
+func (list settingFacts) print(w io.Writer) {
+	fmt.Fprintln(w, "SETTING\tDEFAULT\tMEANING")
+	for _, s := range list {
+		fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.Default, s.Meaning)
 	}
 }
 
-func printMachine(w io.Writer) error {
+// machineFacts are what weft sees of this machine. Lists of processors are as the kernel writes them.
+type machineFacts struct {
+	Weft        string          `json:"weft"`
+	Host        string          `json:"host"`
+	System      string          `json:"system,omitempty"`
+	Processor   string          `json:"processor"`
+	Caches      string          `json:"caches"`
+	CPUs        string          `json:"cpus"`  // in the affinity mask
+	Cores       int             `json:"cores"` // in it
+	Quota       float64         `json:"quota,omitempty"`
+	UsableCores int             `json:"usable_cores"`
+	NUMANodes   []nodeFact      `json:"numa_nodes"`
+	Limits      []limitFact     `json:"limits"`
+	Fabrics     []fabricFact    `json:"fabrics"`
+	Interfaces  []interfaceFact `json:"interfaces"`
+}
+
+type nodeFact struct {
+	ID   int    `json:"id"`
+	CPUs string `json:"cpus"`
+}
+
+type limitFact struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+type fabricFact struct {
+	Name  string `json:"name"`
+	About string `json:"about"`
+	State string `json:"state"` // "available", or why not
+}
+
+type interfaceFact struct {
+	Name      string   `json:"name"`
+	MTU       int      `json:"mtu"`
+	Flags     string   `json:"flags"`
+	Addresses []string `json:"addresses"`
+}
+
+func thisMachine() (*machineFacts, error) {
 	m, err := topology.Read()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	host, _ := os.Hostname()
-	fmt.Fprintf(w, "weft\t%s\n", version())
-	fmt.Fprintf(w, "host\t%s\n", host)
-	if release := sys.Release(); release != "" {
-		fmt.Fprintf(w, "system\t%s\n", release)
-	}
-	fmt.Fprintf(w, "processor\t%s\n", orUnknown(cpuid.CPU.BrandName))
-	fmt.Fprintf(w, "caches\t%s\n", caches())
-	fmt.Fprintf(w, "processors\t%s (%d cores) in the affinity mask\n", topology.FormatCPUList(m.CPUs),
-		len(m.Cores))
-	if m.Quota > 0 {
-		fmt.Fprintf(w, "quota\t%.2f processors, by the control group\n", m.Quota)
-	}
-	fmt.Fprintf(w, "usable cores\t%d\n", m.UsableCores())
+	f := &machineFacts{Weft: version(), Host: host, System: sys.Release(),
+		Processor: orUnknown(cpuid.CPU.BrandName), Caches: caches(), CPUs: topology.FormatCPUList(m.CPUs),
+		Cores: len(m.Cores), Quota: m.Quota, UsableCores: m.UsableCores()}
 	for _, n := range topology.Nodes() {
-		fmt.Fprintf(w, "NUMA node %d\t%s\n", n.ID, topology.FormatCPUList(n.CPUs))
+		f.NUMANodes = append(f.NUMANodes, nodeFact{n.ID, topology.FormatCPUList(n.CPUs)})
 	}
 	for _, l := range sys.Limits() {
-		fmt.Fprintf(w, "limit\t%s %s\n", l.Name, l.Value)
+		f.Limits = append(f.Limits, limitFact{l.Name, fmt.Sprint(l.Value)})
 	}
-	for _, f := range fabrics.All {
-		fmt.Fprintf(w, "fabric\t%s (%s): %s\n", f.Name, f.About, availability(f))
+	for _, fabric := range fabrics.All {
+		f.Fabrics = append(f.Fabrics, fabricFact{fabric.Name, fabric.About, availability(fabric)})
 	}
 	interfaces, _ := net.Interfaces()
 	for _, i := range interfaces {
+		fact := interfaceFact{i.Name, i.MTU, i.Flags.String(), nil}
 		addresses, _ := i.Addrs()
-		var list []string
 		for _, a := range addresses {
-			list = append(list, a.String())
+			fact.Addresses = append(fact.Addresses, a.String())
 		}
-		fmt.Fprintf(w, "interface\t%s mtu %d %s %s\n", i.Name, i.MTU, i.Flags, strings.Join(list, " "))
+		f.Interfaces = append(f.Interfaces, fact)
 	}
-	return nil
+	return f, nil
+}
+
+func (f *machineFacts) print(w io.Writer) {
+	fmt.Fprintf(w, "weft\t%s\n", f.Weft)
+	fmt.Fprintf(w, "host\t%s\n", f.Host)
+	if f.System != "" {
+		fmt.Fprintf(w, "system\t%s\n", f.System)
+	}
+	fmt.Fprintf(w, "processor\t%s\n", f.Processor)
+	fmt.Fprintf(w, "caches\t%s\n", f.Caches)
+	fmt.Fprintf(w, "processors\t%s (%d cores) in the affinity mask\n", f.CPUs, f.Cores)
+	if f.Quota > 0 {
+		fmt.Fprintf(w, "quota\t%.2f processors, by the control group\n", f.Quota)
+	}
+	fmt.Fprintf(w, "usable cores\t%d\n", f.UsableCores)
+	for _, n := range f.NUMANodes {
+		fmt.Fprintf(w, "NUMA node %d\t%s\n", n.ID, n.CPUs)
+	}
+	for _, l := range f.Limits {
+		fmt.Fprintf(w, "limit\t%s %s\n", l.Name, l.Value)
+	}
+	for _, fabric := range f.Fabrics {
+		fmt.Fprintf(w, "fabric\t%s (%s): %s\n", fabric.Name, fabric.About, fabric.State)
+	}
+	for _, i := range f.Interfaces {
+		fmt.Fprintf(w, "interface\t%s mtu %d %s %s\n", i.Name, i.MTU, i.Flags, strings.Join(i.Addresses, " "))
+	}
 }
 
 // availability tries a fabric, as a rank would that talks to ranks of this host.

@@ -23,8 +23,18 @@ type exitStatus int
 
 func (e exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
-// usage is the status for a command line that makes no sense.
-const usage = exitStatus(2)
+// The statuses of weft itself: usage for an invalid command line, failed for everything else.
+const (
+	failed = exitStatus(1)
+	usage  = exitStatus(2)
+)
+
+// A usageError says what is wrong with the command line.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usageErrorf(text string, args ...any) error { return usageError{fmt.Errorf(text, args...)} }
 
 func main() {
 	launcher.Watchdog()
@@ -35,6 +45,9 @@ func execute(args []string) int {
 	root := newRoot(commands(args))
 	args, err := commandLine(root, args)
 	if err == nil {
+		if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+			plainUsage(root)
+		}
 		root.SetArgs(args)
 		err = root.Execute()
 	}
@@ -45,7 +58,10 @@ func execute(args []string) int {
 		return int(status)
 	}
 	warn(err.Error())
-	return int(usage)
+	if _, invalid := errors.AsType[usageError](err); invalid {
+		return int(usage)
+	}
+	return int(failed)
 }
 
 // commandLine is what cobra is given: for mpirun and mpiexec as for "weft run", and with the spellings of
@@ -65,7 +81,10 @@ func commandLine(root *cobra.Command, args []string) ([]string, error) {
 		return nil, err
 	}
 	rest, err := respell(run.Flags(), args[1:], warn)
-	return append([]string{"run"}, rest...), err
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return append([]string{"run"}, rest...), nil
 }
 
 // warn tells the user something, each line of it as weft's.
@@ -84,25 +103,49 @@ func commands(args []string) []*cobra.Command {
 }
 
 func newRoot(commands []*cobra.Command) *cobra.Command {
+	var showVersion bool
 	root := &cobra.Command{
-		Use:           "weft",
+		Use:           "weft COMMAND",
 		Short:         "Message passing for Go: start the ranks of a job, watch them, measure",
-		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		Args:          subcommand("command"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if showVersion {
+				return printVersion(cmd)
+			}
+			return cmd.Help()
+		},
 	}
-	root.SetVersionTemplate("weft {{.Version}}\n")
+	root.Flags().BoolVarP(&showVersion, "version", "v", false, "print the version")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		unknown, is := errors.AsType[*pflag.NotExistError](err)
 		if !is {
-			return err
+			return usageError{err}
 		}
-		return fmt.Errorf("%w%s; %s --help lists all options", err,
+		return usageErrorf("%w%s; %s --help lists all options", err,
 			suggestion(cmd.Flags(), unknown.GetSpecifiedName()),
 			cmd.CommandPath())
 	})
 	root.SetOut(os.Stdout)
-	root.DisableAutoGenTag = true // what is generated depends on the version alone
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { printHelp(cmd.OutOrStdout(), cmd) })
 	root.AddCommand(commands...)
+	if len(commands) > 1 { // an agent needs neither
+		root.InitDefaultCompletionCmd()
+		completion, _, _ := root.Find([]string{"completion"})
+		completion.Args = subcommand("shell")
+		completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		root.SetHelpCommand(newHelp())
+	}
+	root.CompletionOptions.DisableDefaultCmd = true // it is there already
+	finish(root)
 	return root
+}
+
+// finish has the use lines end where the commands' own do.
+func finish(cmd *cobra.Command) {
+	cmd.DisableFlagsInUseLine = true
+	for _, c := range cmd.Commands() {
+		finish(c)
+	}
 }

@@ -61,20 +61,23 @@ twice as many cores as ranks; a list names one such core for each rank. No rank 
 func newRun() *cobra.Command {
 	var all jobOptions
 	var first appOptions
+	var showVersion bool
 	cmd := &cobra.Command{
-		Use:     "run [options] PROGRAM [ARG…] [: [options] PROGRAM [ARG…]]…",
-		Short:   "Start a program as the ranks of a job",
-		Long:    runHelp,
-		Version: version(),
+		Use:   "run [options] PROGRAM [ARG…] [: [options] PROGRAM [ARG…]]…",
+		Short: "Start a program as the ranks of a job",
+		Long:  runHelp,
 		Example: "  weft run -n 4 ./examples/heat\n  weft run -n 2 -l hostname\n  weft run -n 1 " +
 			"./coordinator : -n 3 ./worker --fast",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			job, err := all.job()
-			if err != nil {
-				return err
+			if showVersion {
+				return printVersion(cmd)
 			}
-			if job.Apps, err = apps(cmd, &first, args); err != nil {
-				return err
+			job, err := all.job()
+			if err == nil {
+				job.Apps, err = apps(cmd, &first, args)
+			}
+			if err != nil {
+				return usageError{err}
 			}
 			if job.Hosts == nil {
 				if err := fillRanks(job.Apps, job.CoresPerRank); err != nil {
@@ -84,11 +87,16 @@ func newRun() *cobra.Command {
 			return run(cmd, job)
 		},
 	}
-	cmd.SetVersionTemplate("weft {{.Version}}\n")
 	cmd.Flags().SetInterspersed(false)
 	cmd.Flags().SortFlags = false
-	first.define(cmd.Flags())
-	all.define(cmd.Flags())
+	addGroup(cmd, "Ranks", "weft run -n 4 -x MODE=fast ./program", first.define)
+	addGroup(cmd, "Hosts", "weft run --host a:4,b:4 --stage ./program", all.defineHosts)
+	addGroup(cmd, "Cores", "weft run -n 4 --bind-to core --report-bindings ./program", all.defineCores)
+	addGroup(cmd, "Output", "weft run -n 4 --label --timeout 90s ./program", all.defineOutput)
+	addGroup(cmd, "Network", "weft run --host a,b --iface eth0,eth1 --lanes 4 ./program", all.defineNetwork)
+	addGroup(cmd, "Failures", "weft run --hostfile hosts --restarts 3 --min 6 ./program", all.defineFailures)
+	addGroup(cmd, "Measuring", "weft run -n 4 --trace job.pftrace ./program", all.defineMeasuring)
+	cmd.Flags().BoolVarP(&showVersion, "version", "v", false, "print the version")
 	completeValues(cmd)
 	return cmd
 }
@@ -208,10 +216,11 @@ type jobOptions struct {
 	maxLine                                                  lineLength
 	display                                                  []string
 	label, verbose, report, stats, tls, reconnect            bool
-	dryRun, stage                                            bool
+	dryRun, json, stage                                      bool
 }
 
-func (o *jobOptions) define(flags *pflag.FlagSet) {
+// defineHosts defines the options that say where the ranks run, and what starts them there.
+func (o *jobOptions) defineHosts(flags *pflag.FlagSet) {
 	flags.StringVar(&o.host, "host", "",
 		"`LIST` of hosts to run on, such as a:4,b:4; a host without :N has as many slots as cores")
 	flags.StringVar(&o.hostfile, "hostfile", "",
@@ -219,6 +228,8 @@ func (o *jobOptions) define(flags *pflag.FlagSet) {
 	flags.StringVar(&o.mapBy, "map-by", "",
 		"`core|node|ppr:N:node`: fill a host's slots first, one rank to each host in turn, or N to each")
 	flags.Var(&o.perNode, "ppn", "number of ranks on each host, like --map-by ppr:N:node")
+	flags.StringVar(&o.launcher, "launcher", "",
+		"`local|ssh|slurm|sge|lsf|pbs`: what starts weft on other hosts (default: what is detected)")
 	flags.StringVar(&o.starter, "starter", "",
 		"`command` that starts weft on another host, which it names as {host} (default: ssh)")
 	flags.StringVar(&o.agentPath, "agent-path", "",
@@ -227,6 +238,10 @@ func (o *jobOptions) define(flags *pflag.FlagSet) {
 		"number of hosts on which weft run, and each agent, starts agents directly (default 64)")
 	flags.BoolVar(&o.stage, "stage", false,
 		"copy programs to the hosts that do not have them, and remove the copies afterwards")
+}
+
+// defineCores defines the options that bind ranks to cores.
+func (o *jobOptions) defineCores(flags *pflag.FlagSet) {
 	flags.StringVar(&o.bind, "bind-to", "",
 		"`none|core|numa|socket|CPULIST`: what each rank is bound to (default: core, if there are enough)")
 	flags.Var(&o.cores, "cores-per-rank",
@@ -235,11 +250,31 @@ func (o *jobOptions) define(flags *pflag.FlagSet) {
 		"`none|auto|CPULIST`: cores that serve completion queues, one for each rank")
 	flags.BoolVar(&o.report, "report-bindings", false,
 		"print the process id and the processors of each rank, and those of its completion handler")
+	flags.StringSliceVar(&o.display, "display", nil,
+		"`map|bindings`: print the map of ranks and completion queues to the hosts' cores before the start, "+
+			"or what --report-bindings prints")
+}
+
+// defineOutput defines the options of standard input, of output, and of what weft itself prints.
+func (o *jobOptions) defineOutput(flags *pflag.FlagSet) {
+	flags.BoolVarP(&o.label, "label", "l", false, "put [rank] before every line of output")
+	flags.Var(&o.maxLine, "max-line",
+		"`SIZE`, such as 4M, up to which lines are kept whole (default 1M)")
+	flags.StringVar(&o.output, "output-dir", "",
+		"write each rank's output to `folder`/rank.N.out and rank.N.err instead")
+	flags.StringVar(&o.stdin, "stdin", "0", "`all|none|RANK`: who reads standard input")
+	flags.BoolVar(&o.verbose, "verbose", false, "print each step of the start with its time")
+	flags.BoolVar(&o.dryRun, "dry-run", false,
+		"find hosts and programs, print the map of --display map on standard output, and start no rank")
+	flags.BoolVar(&o.json, "json", false, "with --dry-run: print the map as JSON")
+}
+
+// defineNetwork defines the options that say how messages travel.
+func (o *jobOptions) defineNetwork(flags *pflag.FlagSet) {
 	flags.StringVar(&o.fabric, "fabric", "",
 		"`NAME` of the fabric that carries the messages: "+fabrics.Help())
 	flags.StringVar(&o.phases, "phases", "",
 		"`LIST` of slot sizes in bytes that a channel starts with and can grow to, such as 640,16448,65600")
-	flags.BoolVar(&o.stats, "stats", false, "print the counters of each rank's channels at the end")
 	flags.StringVar(&o.iface, "iface", "",
 		"`LIST` of network interfaces, by name or CIDR, such as eth0,eth1 or 10.0.0.0/8; lanes use them all")
 	flags.Var(&o.lanes, "lanes",
@@ -248,12 +283,10 @@ func (o *jobOptions) define(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.reconnect, "reconnect", false,
 		"reconnect when the only connection to a peer is lost, instead of giving the peer up")
 	flags.BoolVar(&o.tls, "tls", false, "encrypt connections between ranks with TLS 1.3")
-	flags.BoolVarP(&o.label, "label", "l", false, "put [rank] before every line of output")
-	flags.Var(&o.maxLine, "max-line",
-		"`SIZE`, such as 4M, up to which lines are kept whole (default 1M)")
-	flags.StringVar(&o.output, "output-dir", "",
-		"write each rank's output to `folder`/rank.N.out and rank.N.err instead")
-	flags.StringVar(&o.stdin, "stdin", "0", "`all|none|RANK`: who reads standard input")
+}
+
+// defineFailures defines the options for what happens when a rank fails or hangs.
+func (o *jobOptions) defineFailures(flags *pflag.FlagSet) {
 	flags.Var(&o.timeout, "timeout",
 		"end the job after this `duration`, such as 90s or 2h; a bare number is in seconds")
 	o.stuck = defaultStuck
@@ -270,6 +303,11 @@ func (o *jobOptions) define(flags *pflag.FlagSet) {
 	flags.Var(&o.min, "min",
 		"with --restarts: the minimum number of ranks when the remaining hosts have fewer slots (default: "+
 			"the number of ranks does not change)")
+}
+
+// defineMeasuring defines the options for what the ranks measure.
+func (o *jobOptions) defineMeasuring(flags *pflag.FlagSet) {
+	flags.BoolVar(&o.stats, "stats", false, "print the counters of each rank's channels at the end")
 	flags.BoolVar(&o.callReport, "report", false,
 		"print at the end how often each rank made calls at each source line, and how long they took")
 	flags.StringVar(&o.profile, "profile", "",
@@ -278,14 +316,6 @@ func (o *jobOptions) define(flags *pflag.FlagSet) {
 		"`file` for --profile (default: weft.KIND.pprof in the current folder)")
 	flags.StringVar(&o.trace, "trace", "",
 		"`file` for a trace of all ranks in Perfetto's format, such as job.pftrace; weft show sums it up")
-	flags.StringVar(&o.launcher, "launcher", "",
-		"`local|ssh|slurm|sge|lsf|pbs`: what starts weft on other hosts (default: what is detected)")
-	flags.BoolVar(&o.verbose, "verbose", false, "print each step of the start with its time")
-	flags.StringSliceVar(&o.display, "display", nil,
-		"`map|bindings`: print the map of ranks and completion queues to the hosts' cores before the start, "+
-			"or what --report-bindings prints")
-	flags.BoolVar(&o.dryRun, "dry-run", false,
-		"find hosts and programs, print the map of --display map on standard output, and start no rank")
 }
 
 // check refuses options of which one would have no effect because of another, and warns of those that may
@@ -299,6 +329,9 @@ func (o *jobOptions) check() error {
 	if o.survive && o.restarts > 0 {
 		return errors.New("--survive goes on without the ranks that are lost, and --restarts starts all of " +
 			"them again: leave one out")
+	}
+	if o.json && !o.dryRun {
+		return errors.New("--json prints the map of --dry-run: add --dry-run")
 	}
 	if o.min > 0 && o.restarts == 0 {
 		return errors.New("--min says how many ranks there are at least after a restart: add --restarts")
@@ -340,7 +373,8 @@ func (o *jobOptions) check() error {
 func (o *jobOptions) job() (launcher.Job, error) {
 	job := launcher.Job{
 		Label: o.label, Output: o.output, Timeout: time.Duration(o.timeout), Verbose: o.verbose,
-		Report: o.report, MaxLine: int(o.maxLine), DryRun: o.dryRun, Stage: o.stage, FanOut: int(o.fanOut),
+		Report: o.report, MaxLine: int(o.maxLine), DryRun: o.dryRun, JSON: o.json,
+		Stage: o.stage, FanOut: int(o.fanOut),
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
 		Stuck: time.Duration(o.stuck), Survive: o.survive,
 		Restarts: int(o.restarts), Min: int(o.min),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -34,11 +35,11 @@ func newShow() *cobra.Command {
 		Short:   "Summarize a trace, or show the latest events of a job's ranks",
 		Long:    showHelp,
 		Example: "  weft show job.pftrace\n  weft show job.pftrace --plot job.svg\n  weft show out/*.events",
-		Args:    cobra.MinimumNArgs(1),
+		Args:    words("file", 1, math.MaxInt),
 		RunE: func(_ *cobra.Command, files []string) error {
 			if plot != "" {
 				if _, err := picture.Format(plot); err != nil {
-					return fmt.Errorf("--plot %w", err)
+					return usageErrorf("--plot %w", err)
 				}
 			}
 			var dumps []*recorder.Record
@@ -46,7 +47,7 @@ func newShow() *cobra.Command {
 				trace, d, err := readShown(name)
 				if err == nil && trace != nil {
 					if len(files) > 1 {
-						return fmt.Errorf("%s is a trace: it has all ranks, and is shown alone", name)
+						return usageErrorf("%s is a trace: it has all ranks, and is shown alone", name)
 					}
 					return showTrace(trace, plot)
 				}
@@ -56,7 +57,7 @@ func newShow() *cobra.Command {
 				dumps = append(dumps, d)
 			}
 			if plot != "" {
-				return errors.New("--plot draws a trace, and these files have the latest events of ranks")
+				return usageErrorf("--plot draws a trace, and these files have the latest events of ranks")
 			}
 			return recorder.Merge(os.Stdout, dumps)
 		},

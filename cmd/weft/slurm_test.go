@@ -81,6 +81,11 @@ func newSlurm(t *testing.T, n int) *slurm {
 		out, _ := exec.Command("sinfo", "--noheader", "--format=%T %D").Output()
 		return strings.TrimSpace(string(out)) == fmt.Sprint("idle ", n)
 	}, time.Minute, 50*time.Millisecond, "the nodes do not come up")
+	// A node that has only just registered may kill its first step.
+	require.Eventually(t, func() bool {
+		status, _, _ := s.run("srun", fmt.Sprint("--nodes=", n), "true")
+		return status == 0
+	}, time.Minute, 50*time.Millisecond, "the nodes run no step")
 	return s
 }
 

@@ -48,19 +48,22 @@ quits. If standard output is not a terminal, weft top prints the table as plain 
 
 // newTop is the command that shows a running job.
 func newTop() *cobra.Command {
-	var once bool
+	var once, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "top [JOB]",
 		Short: "Show what the ranks of a running job do",
 		Long:  topHelp,
-		Args:  cobra.MaximumNArgs(1),
+		Args:  words("job", 0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if asJSON && !once {
+				return usageErrorf("--json prints one table: add --once")
+			}
 			w, err := chooseJob(cmd.OutOrStdout(), args)
 			if w == nil || err != nil {
 				return err
 			}
 			defer w.Close()
-			if err := watch(cmd.Context(), w, once); err != nil {
+			if err := watch(cmd.Context(), w, once, asJSON); err != nil {
 				warn(err.Error())
 				return exitStatus(1)
 			}
@@ -68,6 +71,7 @@ func newTop() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&once, "once", false, "print the table once, after one second, and exit")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "with --once: print it as JSON, with totals since Init")
 	return cmd
 }
 
@@ -108,7 +112,7 @@ func chooseJob(out io.Writer, args []string) (*live.Watcher, error) {
 }
 
 // watch shows a job until it ends or the user leaves.
-func watch(ctx context.Context, w *live.Watcher, once bool) error {
+func watch(ctx context.Context, w *live.Watcher, once, asJSON bool) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	if err := w.Start(); err != nil {
@@ -131,7 +135,7 @@ func watch(ctx context.Context, w *live.Watcher, once bool) error {
 		}
 	}()
 	if once || !sys.IsTerminal(int(os.Stdout.Fd())) {
-		if err := printJobs(ctx, os.Stdout, jobs, once); err != nil || once {
+		if err := printJobs(ctx, os.Stdout, jobs, once, asJSON); err != nil || once {
 			return err
 		}
 	} else if err := showJobs(ctx, jobs); err != nil {
@@ -149,7 +153,7 @@ func watch(ctx context.Context, w *live.Watcher, once bool) error {
 }
 
 // printJobs prints the table each time, or once, when there are rates of a second.
-func printJobs(ctx context.Context, out io.Writer, jobs <-chan *live.Job, once bool) error {
+func printJobs(ctx context.Context, out io.Writer, jobs <-chan *live.Job, once, asJSON bool) error {
 	var v top.View
 	for n := 0; ; n++ {
 		select {
@@ -161,6 +165,9 @@ func printJobs(ctx context.Context, out io.Writer, jobs <-chan *live.Job, once b
 			} else if !more {
 				return nil
 			}
+			if asJSON {
+				return writeJSON(out, factsOf(j))
+			}
 			v.Show(j)
 		}
 		if once && n == 0 {
@@ -171,6 +178,45 @@ func printJobs(ctx context.Context, out io.Writer, jobs <-chan *live.Job, once b
 			return err
 		}
 	}
+}
+
+// jobFacts are what weft top knows of a job, for programs. Times are in seconds; counters are totals since
+// the rank's Init.
+type jobFacts struct {
+	Job   int         `json:"job"` // the process id of weft run
+	Name  string      `json:"name"`
+	Size  int         `json:"size"`
+	Up    float64     `json:"up"`
+	Ranks []rankFacts `json:"ranks"`
+}
+
+type rankFacts struct {
+	Rank       int        `json:"rank"`
+	Host       string     `json:"host"`
+	PID        int        `json:"pid"`
+	State      live.State `json:"state"`
+	Call       string     `json:"call,omitempty"`
+	For        float64    `json:"for"`
+	Up         float64    `json:"up"`
+	Asleep     float64    `json:"asleep"`
+	Sent       uint64     `json:"sent"`
+	SentBytes  uint64     `json:"sent_bytes"`
+	Memory     uint64     `json:"memory"`
+	Registered uint64     `json:"registered"`
+	Phases     []int      `json:"phases,omitempty"` // channels in each
+	Lanes      int        `json:"lanes"`
+	LanesLost  uint64     `json:"lanes_lost"`
+}
+
+func factsOf(j *live.Job) jobFacts {
+	f := jobFacts{Job: j.PID, Name: j.Name, Size: j.Size, Up: j.Up.Seconds(), Ranks: []rankFacts{}}
+	for _, r := range j.Ranks {
+		f.Ranks = append(f.Ranks, rankFacts{Rank: r.Rank, Host: r.Host, PID: r.PID, State: r.State,
+			Call: r.Call, For: r.For.Seconds(), Up: r.Up.Seconds(), Asleep: r.Asleep.Seconds(),
+			Sent: r.Sent, SentBytes: r.SentBytes, Memory: r.Memory, Registered: r.Registered,
+			Phases: r.Phases, Lanes: r.Lanes, LanesLost: r.LanesLost})
+	}
+	return f
 }
 
 // showJobs shows the job on the terminal.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"os"
 	"os/exec"
@@ -16,6 +17,7 @@ import (
 	"github.com/gdamore/tcell/v3/vt"
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/internal/live"
 	"github.com/weft-mpi/weft/mpi"
 )
 
@@ -68,6 +70,20 @@ func weftTop(env []string, args ...string) (string, error) {
 	cmd.Env = env
 	out, err := cmd.CombinedOutput()
 	return string(out), err
+}
+
+// For programs, the table is JSON.
+func TestTop_JSON(t *testing.T) {
+	job, _, env, _ := startSleeper(t)
+	out, err := weftTop(env, "--once", "--json")
+	require.NoError(t, err, out)
+	var f jobFacts
+	require.NoError(t, json.Unmarshal([]byte(out), &f), out)
+	require.Equal(t, job.Process.Pid, f.Job)
+	require.Equal(t, "sleeper", f.Name)
+	require.Len(t, f.Ranks, 2)
+	require.Equal(t, live.Waiting, f.Ranks[1].State)
+	require.Contains(t, f.Ranks[1].Call, "Barrier on world")
 }
 
 // weft top finds the job, shows its ranks on a terminal, and ends with it.

@@ -215,9 +215,15 @@ func FuzzParseVector(f *testing.F) {
 	})
 }
 
+// Without a file the program solves for the matrix in it.
+func TestWithoutAFile(t *testing.T) {
+	stdout, stderr, err := exampletest.Launch(t, 3, t.TempDir())
+	require.NoError(t, err, stderr)
+	require.Contains(t, stdout, "laplace.mtx: 100 rows, ")
+}
+
 func TestBadInputIsRefused(t *testing.T) {
 	exampletest.RefusedEach(t, map[string]string{
-		"":                 "cg: 0 matrices: name one file, after the flags",
 		"a b":              "cg: 2 matrices",
 		"-x a":             "cg: flag provided but not defined: -x",
 		"-iterations -1 a": "cg: -iterations -1: must be 0 or more",
@@ -244,4 +250,4 @@ func TestAnIndefiniteMatrixEndsTheJob(t *testing.T) {
 	exampletest.Ends(t, 2, file)
 }
 
-func TestHelp(t *testing.T) { exampletest.Helps(t, "-tolerance part") }
+func TestHelp(t *testing.T) { exampletest.Helps(t, "-tolerance float") }

@@ -1,12 +1,13 @@
 // Cg solves a system of linear equations, Ax = b, by the method of conjugate gradients. A is a sparse matrix,
 // symmetric and positive definite, in a Matrix Market file.
 //
-//	weft run -n 4 ./examples/cg examples/cg/testdata/laplace.mtx
+//	weft run -n 4 ./examples/cg
 //	weft run -n 4 ./examples/cg -tolerance 1e-12 -output x.mtx examples/cg/testdata/laplace.mtx
 //	weft run -n 4 ./examples/cg -rhs x.mtx examples/cg/testdata/laplace.mtx
 //
-// Without -rhs the program takes the b whose solution is a vector of ones, and tells how far its answer is
-// from it. It also computes the residual from the answer, and fails unless that is as small as it should be.
+// Without a file, A is that of testdata/laplace.mtx. Without -rhs the program takes the b whose solution is a
+// vector of ones, and tells how far its answer is from it. It also computes the residual from the answer, and
+// fails unless that is as small as it should be.
 //
 // It shows how sparse matrices are worked with:
 //
@@ -22,6 +23,7 @@ package main
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -29,6 +31,7 @@ import (
 	"log"
 	"math"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/weft-mpi/weft/mpi"
@@ -106,19 +109,19 @@ func prepare(args []string) (problem, options, system, error) {
 	flags.StringVar(&o.rhs, "rhs", "", "a Matrix Market `file` with b\n"+
 		"(default: the b whose solution is ones)")
 	flags.StringVar(&o.output, "output", "", "`file` for x, in Matrix Market format")
-	flags.IntVar(&p.Iterations, "iterations", 0, "`number` of iterations at most\n"+
+	flags.IntVar(&p.Iterations, "iterations", 0, "number of iterations at most\n"+
 		"(default: ten times the number of rows)")
 	flags.Float64Var(&p.Tolerance, "tolerance", 1e-8,
-		"stop when the residual is at most this `part` of b, from 1e-14 to 1")
+		"largest residual to stop at, as a share of b, from 1e-14 to 1")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Println("cg solves linear equations: weft run -n RANKS ./examples/cg [flags] MATRIX.mtx")
+		fmt.Println("cg solves linear equations: weft run -n RANKS ./examples/cg [flags] [MATRIX.mtx]")
 		flags.SetOutput(os.Stdout)
 		flags.PrintDefaults()
 		return problem{}, o, system{}, nil
 	case err != nil:
 		return p, o, system{}, err
-	case flags.NArg() != 1:
+	case flags.NArg() > 1:
 		return p, o, system{}, fmt.Errorf("%d matrices: name one file, after the flags; -h tells more",
 			flags.NArg())
 	case p.Iterations < 0:
@@ -138,9 +141,19 @@ func prepare(args []string) (problem, options, system, error) {
 	return p, o, s, nil
 }
 
+// laplace is the matrix that is solved for without a file.
+//
+//go:embed testdata/laplace.mtx
+var laplace string
+
 // load reads the files.
 func load(o options) (system, error) {
-	entries, err := read(o.input, parseMatrix)
+	entries, err := coordinates{}, error(nil)
+	if o.input == "" {
+		entries, err = parseMatrix(strings.NewReader(laplace))
+	} else {
+		entries, err = read(o.input, parseMatrix)
+	}
 	if err != nil {
 		return system{}, err
 	}
@@ -196,9 +209,12 @@ func report(p problem, o options, s system, done outcome, x []float64, ranks int
 			return fmt.Errorf("-output: %w", err)
 		}
 	}
-	took := time.Duration(seconds * float64(time.Second))
+	took, name := time.Duration(seconds*float64(time.Second)), o.input
+	if name == "" {
+		name = "laplace.mtx"
+	}
 	fmt.Printf("%s: %d rows, %d numbers, solved by %d ranks in %d iterations and %v; residual %.3g of b",
-		o.input, p.Rows, len(s.a.values), ranks, done.iterations, took.Round(10*time.Microsecond),
+		name, p.Rows, len(s.a.values), ranks, done.iterations, took.Round(10*time.Microsecond),
 		residual/max(size, math.SmallestNonzeroFloat64))
 	if o.rhs == "" {
 		wrong := 0.0

@@ -127,10 +127,13 @@ func TestBadFlagsAreRefused(t *testing.T) {
 	})
 }
 
-func TestRanksThatCannotShareTheRowsEndTheJob(t *testing.T) {
-	_, err := parse(nil, 3)
-	require.EqualError(t, err, "3 ranks cannot share 512 rows equally: use a number of ranks that is a power of two, at most 512")
-	exampletest.Ends(t, 3)
+// Ranks beyond a power of two stay idle, and so do those beyond the rows.
+func TestIdleRanks(t *testing.T) {
+	for ranks, sharing := range map[int]int{3: 2, 17: 16} {
+		stdout, stderr, err := exampletest.Launch(t, ranks, t.TempDir(), "-size", "16")
+		require.NoError(t, err, stderr)
+		require.Contains(t, stdout, fmt.Sprintf("solved by %d ranks in ", sharing))
+	}
 }
 
-func TestHelp(t *testing.T) { exampletest.Helps(t, "-size points") }
+func TestHelp(t *testing.T) { exampletest.Helps(t, "-size int") }

@@ -14,7 +14,8 @@
 //   - the division is done where the data are, transposed as they are, and so a solution takes two transposes
 //     instead of four (poisson.go).
 //
-// The number of ranks is a power of two, because each of them has as many rows.
+// The ranks have the same number of rows, and so their number is a power of two: of other numbers, some ranks
+// stay idle.
 package main
 
 import (
@@ -57,7 +58,7 @@ func fft(_ context.Context, world *mpi.Comm) error {
 	var p problem
 	if world.Rank() == 0 {
 		var err error
-		if p, err = parse(os.Args[1:], world.Size()); err != nil {
+		if p, err = parse(os.Args[1:]); err != nil {
 			return err
 		}
 	}
@@ -65,6 +66,31 @@ func fft(_ context.Context, world *mpi.Comm) error {
 	if err != nil || p.Size == 0 {
 		return err // without a size rank 0 was asked for help
 	}
+	some, err := sharing(world, p.Size)
+	if err != nil || some == nil {
+		return err
+	}
+	if err := solve(some, p); err != nil {
+		return err
+	}
+	return some.Free()
+}
+
+// sharing is a communicator of the ranks that share a number of rows equally, as many as there can be. The
+// other ranks get nil.
+func sharing(world *mpi.Comm, rows int) (*mpi.Comm, error) {
+	ranks := 1
+	for 2*ranks <= min(world.Size(), rows) {
+		ranks *= 2
+	}
+	if world.Rank() < ranks {
+		return world.Split(0, world.Rank())
+	}
+	return world.Split(mpi.Undefined, 0)
+}
+
+// solve solves the problem, and tells at rank 0 how wrong the answer is.
+func solve(world *mpi.Comm, p problem) error {
 	g := newGrid(world, p.Size)
 	begin := mpi.Wtime()
 	for range p.Repeat {
@@ -92,12 +118,12 @@ func fft(_ context.Context, world *mpi.Comm) error {
 }
 
 // parse reads the flags. When help is asked for it prints it and returns the zero problem.
-func parse(args []string, ranks int) (problem, error) {
+func parse(args []string) (problem, error) {
 	var p problem
 	flags := flag.NewFlagSet("fft", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // an error is returned, and printed once
-	flags.IntVar(&p.Size, "size", 512, "rows and columns of `points`, a power of two")
-	flags.IntVar(&p.Repeat, "repeat", 1, "solve it so many `times`, for the average time")
+	flags.IntVar(&p.Size, "size", 512, "rows and columns of points, a power of two")
+	flags.IntVar(&p.Repeat, "repeat", 1, "solve it so many times, for the average time")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		fmt.Println("fft solves Poisson's equation: weft run -n RANKS ./examples/fft [flags]")
@@ -112,9 +138,6 @@ func parse(args []string, ranks int) (problem, error) {
 		return problem{}, fmt.Errorf("-size %d: must be a power of two from 16 to %d", p.Size, maxSize)
 	case p.Repeat < 1:
 		return problem{}, fmt.Errorf("-repeat %d: must be 1 or more", p.Repeat)
-	case p.Size%ranks != 0:
-		return problem{}, fmt.Errorf("%d ranks cannot share %d rows equally: use a number of ranks that is "+
-			"a power of two, at most %d", ranks, p.Size, p.Size)
 	}
 	return p, nil
 }

@@ -148,7 +148,7 @@ func TestMoreRanksThanCellsEndTheJob(t *testing.T) {
 // Rank 0 fails when the others are about to wait for the picture that it was to give them.
 func TestABadPictureEndsTheJob(t *testing.T) { exampletest.Ends(t, 4, "-input", "none.png") }
 
-func TestHelp(t *testing.T) { exampletest.Helps(t, "-diffusivity part") }
+func TestHelp(t *testing.T) { exampletest.Helps(t, "-diffusivity float") }
 
 func pictureAt(t *testing.T, name string) (width, height int) {
 	data, err := os.ReadFile(name)

@@ -36,19 +36,19 @@ type options struct {
 func prepare(args []string, ranks int) (o options, p problem, err error) {
 	flags := flag.NewFlagSet("heat", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // an error is returned, and printed once
-	flags.IntVar(&p.Width, "width", 768, "columns of `cells` (with -input: those of the picture)")
-	flags.IntVar(&p.Height, "height", 512, "rows of `cells` (with -input: those of the picture)")
-	flags.IntVar(&p.Steps, "steps", 3000, "`number` of steps at most")
+	flags.IntVar(&p.Width, "width", 768, "columns of cells (with -input: those of the picture)")
+	flags.IntVar(&p.Height, "height", 512, "rows of cells (with -input: those of the picture)")
+	flags.IntVar(&p.Steps, "steps", 3000, "number of steps at most")
 	flags.Float64Var(&p.Tolerance, "tolerance", 0,
-		"stop when no cell changes by more than `this` in a step; looked at every "+
+		"stop when no cell changes more than this in a step; looked at every "+
 			fmt.Sprint(residualEvery)+" steps")
 	flags.Float64Var(&p.Diffusivity, "diffusivity", 0.2,
-		"`part` of the difference to each neighbor that flows in a step, at most 0.25")
+		"part of the difference to each neighbor that flows in a step, at most 0.25")
 	flags.StringVar(&o.input, "input", "", "a PNG `file` whose brightness is the temperature at the start")
 	flags.StringVar(&o.output, "output", "heat.png", "`file` for the picture; none if empty")
 	flags.StringVar(&o.checkpoint, "checkpoint", "",
 		"`folder` to save the plate in, on each host, and to go on from what is saved there")
-	flags.IntVar(&p.SaveEvery, "checkpoint-every", 500, "`steps` from one checkpoint to the next")
+	flags.IntVar(&p.SaveEvery, "checkpoint-every", 500, "steps from one checkpoint to the next")
 	flags.BoolVar(&o.check, "check", false, "compare with the plate computed by one rank alone\n"+
 		fmt.Sprintf("(default: up to %d cells)", checkedCells))
 	switch err := flags.Parse(args); {

@@ -172,4 +172,4 @@ func TestBadInputIsRefused(t *testing.T) {
 
 func TestTooManyRanksEndTheJob(t *testing.T) { exampletest.Ends(t, 4, "-side", "3") }
 
-func TestHelp(t *testing.T) { exampletest.Helps(t, "-save-every steps") }
+func TestHelp(t *testing.T) { exampletest.Helps(t, "-save-every int") }

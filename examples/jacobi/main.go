@@ -40,9 +40,9 @@ func jacobi(_ context.Context, world *mpi.Comm) error {
 	var p problem
 	flags := flag.NewFlagSet("jacobi", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // an error is returned, and printed once
-	flags.IntVar(&p.side, "side", 400, "`cells` in each row and column of the square")
-	flags.IntVar(&p.steps, "steps", 4000, "`number` of steps")
-	flags.IntVar(&p.saveEvery, "save-every", 100, "`steps` from one checkpoint to the next")
+	flags.IntVar(&p.side, "side", 400, "cells in each row and column of the square")
+	flags.IntVar(&p.steps, "steps", 4000, "number of steps")
+	flags.IntVar(&p.saveEvery, "save-every", 100, "steps from one checkpoint to the next")
 	flags.StringVar(&p.folder, "folder", "jacobi.saved",
 		"`folder` for checkpoints, on each host; removed at the end")
 	switch err := flags.Parse(os.Args[1:]); {

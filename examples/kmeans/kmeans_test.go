@@ -154,4 +154,4 @@ func TestBadInputIsRefused(t *testing.T) {
 
 func TestBadPointsEndTheJob(t *testing.T) { exampletest.Ends(t, 4, "-input", "none.csv") }
 
-func TestHelp(t *testing.T) { exampletest.Helps(t, "-dimensions number") }
+func TestHelp(t *testing.T) { exampletest.Helps(t, "-dimensions int") }

@@ -23,11 +23,11 @@ func prepare(args []string) (problem, options, points, error) {
 	var o options
 	flags := flag.NewFlagSet("kmeans", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // an error is returned, and printed once
-	flags.IntVar(&p.K, "k", 4, "`number` of clusters")
-	flags.IntVar(&p.Rounds, "rounds", 100, "`number` of rounds at most")
-	flags.IntVar(&p.Points, "points", 20_000, "`number` of points to make where there is no -input")
-	flags.IntVar(&p.Dimensions, "dimensions", 2, "`number` of their dimensions")
-	seed := flags.Uint64("seed", 1, "`number` that they follow from")
+	flags.IntVar(&p.K, "k", 4, "number of clusters")
+	flags.IntVar(&p.Rounds, "rounds", 100, "number of rounds at most")
+	flags.IntVar(&p.Points, "points", 20_000, "number of points to make where there is no -input")
+	flags.IntVar(&p.Dimensions, "dimensions", 2, "number of their dimensions")
+	seed := flags.Uint64("seed", 1, "number that they follow from")
 	input := flags.String("input", "", "a CSV `file` with the points, one a line")
 	flags.StringVar(&o.output, "output", "", "`file` for the number of each point's cluster")
 	switch err := flags.Parse(args); {

@@ -9,7 +9,22 @@ import (
 )
 
 // film is the pictures of the board, at rank 0.
-type film struct{ gif gif.GIF }
+type film struct {
+	gif  gif.GIF
+	side int // pixels of a cell, each way
+}
+
+// filmSide is about how many pixels a picture has in its longer direction, unless the board has more cells.
+const filmSide = 512
+
+// newFilm is a film of a number of pictures, with cells as large as filmSide and maxFilm let them be.
+func newFilm(width, height, pictures int) *film {
+	f := &film{side: max(1, filmSide/max(width, height))}
+	for f.side > 1 && pictures > maxFilm/(f.side*f.side*width*height) {
+		f.side--
+	}
+	return f
+}
 
 // delay is the time that a picture is shown, in hundredths of a second.
 const delay = 5
@@ -27,8 +42,14 @@ func (f *film) shoot(t *torus, mine *block) error {
 
 // add appends a picture, with the cells as indices into the palette.
 func (f *film) add(b board) {
-	f.gif.Image = append(f.gif.Image, &image.Paletted{Pix: b.cells, Stride: b.width,
-		Rect: image.Rect(0, 0, b.width, b.height), Palette: palette})
+	picture := image.NewPaletted(image.Rect(0, 0, b.width*f.side, b.height*f.side), palette)
+	for y := range b.height * f.side {
+		row := picture.Pix[y*picture.Stride:][:picture.Stride]
+		for x := range row {
+			row[x] = b.cells[y/f.side*b.width+x/f.side]
+		}
+	}
+	f.gif.Image = append(f.gif.Image, picture)
 	f.gif.Delay = append(f.gif.Delay, delay)
 }
 

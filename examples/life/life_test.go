@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"image"
 	"image/gif"
 	"os"
 	"path/filepath"
@@ -71,12 +72,23 @@ func TestAGliderCrossesCorners(t *testing.T) {
 	require.Len(t, pictures.Image, 4)
 	for i, picture := range pictures.Image {
 		want := after(start, 12*i)
+		const side = filmSide / 9 // pixels of a cell
+		require.Equal(t, image.Pt(9*side, 9*side), picture.Rect.Size())
 		for y := range 9 {
 			for x := range 9 {
-				require.Equal(t, want.cells[9*y+x], picture.ColorIndexAt(x, y), "picture %d: %d, %d", i, x, y)
+				for _, at := range []image.Point{{x * side, y * side}, {(x+1)*side - 1, (y+1)*side - 1}} {
+					require.Equal(t, want.cells[9*y+x], picture.ColorIndexAt(at.X, at.Y), "picture %d: %v", i, at)
+				}
 			}
 		}
 	}
+}
+
+// Cells of a long film, and of a large board, are smaller.
+func TestSidesOfCells(t *testing.T) {
+	require.Equal(t, 8, newFilm(64, 32, 101).side)
+	require.Equal(t, 3, newFilm(64, 32, 10_000).side)
+	require.Equal(t, 1, newFilm(2000, 1, 1).side)
 }
 
 func TestTheGunShoots(t *testing.T) {
@@ -152,4 +164,4 @@ func TestMoreRanksThanRowsAndColumnsEndTheJob(t *testing.T) {
 	exampletest.Ends(t, 4, "-width", "3", "-height", "1")
 }
 
-func TestHelp(t *testing.T) { exampletest.Helps(t, "-generations number") }
+func TestHelp(t *testing.T) { exampletest.Helps(t, "-generations int") }

@@ -66,7 +66,7 @@ func life(_ context.Context, world *mpi.Comm) error {
 // play plays all generations. It returns the board at the end and the film, both at rank 0 alone.
 func play(t *torus, o options, mine *block) (board, *film, error) {
 	h := newHalo(t, mine)
-	f := &film{}
+	f := newFilm(o.Width, o.Height, o.Generations/o.Every+1)
 	for generation := range o.Generations {
 		if o.GIF != "" && generation%o.Every == 0 {
 			if err := f.shoot(t, mine); err != nil {

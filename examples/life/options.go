@@ -10,7 +10,7 @@ import (
 
 const (
 	maxCells     = 1 << 28 // of a board
-	maxFilm      = 1 << 28 // cells in all pictures of a film
+	maxFilm      = 1 << 28 // cells, and pixels, in all pictures of a film
 	maxGIF       = 1 << 16 // the format's largest width or height, plus one
 	checkedCells = 1 << 26 // the longest game, in cells times generations, that is played twice unasked
 	widestText   = 100     // the widest board that is printed
@@ -31,16 +31,16 @@ func prepare(args []string) (options, board, error) {
 	var o options
 	flags := flag.NewFlagSet("life", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // an error is returned, and printed once
-	flags.IntVar(&o.Width, "width", 64, "columns of `cells` (with -input: those of the pattern)")
-	flags.IntVar(&o.Height, "height", 32, "rows of `cells` (with -input: those of the pattern)")
-	flags.IntVar(&o.Generations, "generations", 100, "`number` of generations")
+	flags.IntVar(&o.Width, "width", 64, "columns of cells (with -input: those of the pattern)")
+	flags.IntVar(&o.Height, "height", 32, "rows of cells (with -input: those of the pattern)")
+	flags.IntVar(&o.Generations, "generations", 100, "number of generations")
 	input := flags.String("input", "",
 		"a `file` with the pattern to start from, in plaintext format (.cells)")
-	seed := flags.Uint64("seed", 1, "`number` that the random board follows from where there is no -input")
+	seed := flags.Uint64("seed", 1, "number that the random board follows from where there is no -input")
 	flags.StringVar(&o.Output, "output", "", "`file` for the board at the end, in the same format\n"+
 		fmt.Sprintf("(default: printed, up to %d columns)", widestText))
 	flags.StringVar(&o.GIF, "gif", "", "`file` for a film of the game")
-	flags.IntVar(&o.Every, "every", 1, "`generations` from one picture of the film to the next")
+	flags.IntVar(&o.Every, "every", 1, "generations from one picture of the film to the next")
 	flags.BoolVar(&o.Check, "check", false, "compare with the game played by one rank alone\n"+
 		"(default: unless it takes long)")
 	switch err := flags.Parse(args); {

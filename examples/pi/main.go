@@ -80,7 +80,7 @@ const maxIntervals = 1 << 53
 func parse(args []string) (intervals int64, err error) {
 	flags := flag.NewFlagSet("pi", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // an error is returned, and printed once
-	flags.Int64Var(&intervals, "intervals", 10_000_000, "`number` of rectangles that the area is cut into")
+	flags.Int64Var(&intervals, "intervals", 10_000_000, "number of rectangles that the area is cut into")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		fmt.Println("pi computes the area under 4/(1+x²): weft run -n RANKS ./examples/pi [flags]")

@@ -55,4 +55,4 @@ func TestBadFlagsAreRefused(t *testing.T) {
 
 func TestABadFlagEndsTheJob(t *testing.T) { exampletest.Ends(t, 3, "-intervals", "0") }
 
-func TestHelp(t *testing.T) { exampletest.Helps(t, "-intervals number") }
+func TestHelp(t *testing.T) { exampletest.Helps(t, "-intervals int") }

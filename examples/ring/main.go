@@ -3,9 +3,8 @@
 //	weft run -n 4 ./examples/ring
 //	weft run -n 4 ./examples/ring -n 1000 -size 100000
 //
-// It is the program to begin with. All ranks run the same main; what a rank does follows from its number,
-// Rank, and from how many there are, Size. A message goes to a rank with a tag, and the receiver asks for
-// that rank and that tag.
+// All ranks run the same main; what a rank does follows from its number, Rank, and from how many there are,
+// Size. A message goes to a rank with a tag, and the receiver asks for that rank and that tag.
 package main
 
 import (
@@ -35,89 +34,50 @@ func main() {
 	}
 }
 
-// journey is what all ranks must know. It travels in a message, so it has a fixed size and no pointers.
-type journey struct {
-	Laps int // 0 if there is nothing to do
-	Size int // of the token, in numbers
-}
-
+// ring takes the token round. It is the numbers 0, 1, 2 …, and every pass adds one to each of them, so every
+// rank knows what it must receive: a pass that is lost, comes twice or out of turn shows, and so does damage.
 func ring(_ context.Context, world *mpi.Comm) error {
-	// Rank 0 reads the flags, and Bcast gives everyone what it has read: a wrong flag is complained about
-	// once. The error that it returns ends the whole job, also the ranks that wait in Bcast.
-	j := make([]journey, 1)
-	if world.Rank() == 0 {
-		var err error
-		if j[0], err = parse(os.Args[1:]); err != nil {
-			return err
+	rank, size := world.Rank(), world.Size()
+	laps, numbers, err := parse(os.Args[1:], rank == 0)
+	if err != nil || laps == 0 {
+		return err // the first rank that returns an error ends the whole job
+	}
+	next, previous := (rank+1)%size, (rank+size-1)%size
+	in, out := make([]int64, numbers), make([]int64, numbers)
+	passes, sending, begin := laps*size, mpi.Request{}, mpi.Wtime()
+	for pass := rank; pass < passes || rank == 0 && pass == passes; pass += size {
+		if pass > 0 {
+			status, err := mpi.Recv(world, in, previous, tokenTag)
+			if err != nil {
+				return err
+			}
+			if err := check(rank, in[:status.Count], numbers, pass); err != nil {
+				return err
+			}
+			if pass <= size { // the ranks take turns, but their lines may come in another order
+				fmt.Printf("rank %d of %d has the token from rank %d\n", rank, size, previous)
+			}
+			if pass >= size { // out was sent a lap ago, and belongs to that Isend until Wait returns
+				if _, err := sending.Wait(); err != nil {
+					return err
+				}
+			}
+		}
+		if pass < passes {
+			fill(out, pass+1)
+			// Isend does not wait for the receiver, which is this rank itself if it is alone.
+			if sending, err = mpi.Isend(world, out, next, tokenTag); err != nil {
+				return err
+			}
 		}
 	}
-	if err := mpi.Bcast(world, j, 0); err != nil {
+	if rank > 0 {
+		_, err := sending.Wait()
 		return err
 	}
-	if j[0].Laps == 0 {
-		return nil // rank 0 was asked for help
-	}
-	return travel(world, j[0])
-}
-
-// travel takes the token round. It starts as the numbers 0, 1, 2 …, and every pass adds one to each of them,
-// so every rank knows what it must receive: a pass that is lost, comes twice or out of turn shows, and so
-// does any damage.
-func travel(world *mpi.Comm, j journey) error {
-	rank, size := world.Rank(), world.Size()
-	next, previous := (rank+1)%size, (rank+size-1)%size
-	token := make([]int64, j.Size)
-	fill(token, 0)
-	arrival := make([]int64, j.Size)
-	begin := mpi.Wtime()
-	for lap := range j.Laps {
-		passes := lap * size // before this lap
-		if rank == 0 {
-			// Rank 0 sends before it receives. Irecv says already where the token shall go when it comes
-			// back: when rank 0 is alone it sends to itself, and a Send may wait until the message can be
-			// received.
-			back, err := mpi.Irecv(world, arrival, previous, tokenTag)
-			if err != nil {
-				return err
-			}
-			fill(token, passes+1)
-			if err := mpi.Send(world, token, next, tokenTag); err != nil {
-				return err
-			}
-			status, err := back.Wait()
-			if err != nil {
-				return err
-			}
-			if err := check(rank, arrival[:status.Count], j.Size, passes+size); err != nil {
-				return err
-			}
-		} else {
-			// The others receive before they send, so they wait here until it is their turn.
-			status, err := mpi.Recv(world, arrival, previous, tokenTag)
-			if err != nil {
-				return err
-			}
-			if err := check(rank, arrival[:status.Count], j.Size, passes+rank); err != nil {
-				return err
-			}
-			fill(token, passes+rank+1)
-			if err := mpi.Send(world, token, next, tokenTag); err != nil {
-				return err
-			}
-		}
-		if lap == 0 {
-			// The ranks take turns, but their output comes by ways of its own: the lines may be in another
-			// order.
-			fmt.Printf("rank %d of %d has the token from rank %d\n", rank, size, previous)
-		}
-	}
-	if rank == 0 {
-		passes := j.Laps * size
-		took := time.Duration((mpi.Wtime() - begin) * float64(time.Second))
-		fmt.Printf("%d passes of %d bytes, each as it must be, in %v: %v a pass\n",
-			passes, 8*j.Size, took.Round(time.Microsecond),
-			(took / time.Duration(passes)).Round(10*time.Nanosecond))
-	}
+	took := time.Duration((mpi.Wtime() - begin) * float64(time.Second))
+	fmt.Printf("%d passes of %d bytes, each as it must be, in %v: %v a pass\n", passes, 8*numbers,
+		took.Round(time.Microsecond), (took / time.Duration(passes)).Round(10*time.Nanosecond))
 	return nil
 }
 
@@ -143,27 +103,29 @@ func check(rank int, token []int64, size, passes int) error {
 	return nil
 }
 
-// parse reads the flags. When help is asked for it prints it and returns the zero journey.
-func parse(args []string) (journey, error) {
-	var j journey
+// parse reads the flags, which are the same for all ranks. When help is asked for, a rank that talks prints
+// it, and there are no laps.
+func parse(args []string, talks bool) (laps, numbers int, err error) {
 	flags := flag.NewFlagSet("ring", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // an error is returned, and printed once
-	flags.IntVar(&j.Laps, "n", 3, "`laps` of the token")
-	flags.IntVar(&j.Size, "size", 8, "`numbers` in the token, of eight bytes each")
+	flags.SetOutput(io.Discard) // an error is returned
+	flags.IntVar(&laps, "n", 3, "laps of the token")
+	flags.IntVar(&numbers, "size", 8, "numbers in the token, of eight bytes each")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Println("ring sends a token round the ranks: weft run -n RANKS ./examples/ring [flags]")
-		flags.SetOutput(os.Stdout)
-		flags.PrintDefaults()
-		return journey{}, nil
+		if talks {
+			fmt.Println("ring sends a token round the ranks: weft run -n RANKS ./examples/ring [flags]")
+			flags.SetOutput(os.Stdout)
+			flags.PrintDefaults()
+		}
+		return 0, 0, nil
 	case err != nil:
-		return journey{}, err
+		return 0, 0, err
 	case flags.NArg() > 0:
-		return journey{}, fmt.Errorf("%q is not a flag; -h lists them", flags.Arg(0))
-	case j.Laps < 1:
-		return journey{}, fmt.Errorf("-n %d: must be 1 or more", j.Laps)
-	case j.Size < 0 || j.Size > maxSize:
-		return journey{}, fmt.Errorf("-size %d: must be from 0 to %d", j.Size, maxSize)
+		return 0, 0, fmt.Errorf("%q is not a flag; -h lists them", flags.Arg(0))
+	case laps < 1:
+		return 0, 0, fmt.Errorf("-n %d: must be 1 or more", laps)
+	case numbers < 0 || numbers > maxSize:
+		return 0, 0, fmt.Errorf("-size %d: must be from 0 to %d", numbers, maxSize)
 	}
-	return j, nil
+	return laps, numbers, nil
 }

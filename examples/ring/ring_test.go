@@ -59,4 +59,4 @@ func TestBadFlagsAreRefused(t *testing.T) {
 
 func TestABadFlagEndsTheJob(t *testing.T) { exampletest.Ends(t, 4, "-n", "0") }
 
-func TestHelp(t *testing.T) { exampletest.Helps(t, "-size numbers") }
+func TestHelp(t *testing.T) { exampletest.Helps(t, "-size int") }

@@ -1,5 +1,7 @@
-// Sort sorts the lines of a file by a sample sort, and writes them to another file.
+// Sort sorts the lines of a file by a sample sort, and writes them to another file. Without a file it sorts
+// numbers that it makes.
 //
+//	weft run -n 4 ./examples/sort
 //	seq 1000000 | shuf > numbers.txt
 //	weft run -n 4 ./examples/sort -output sorted.txt numbers.txt
 //
@@ -41,8 +43,12 @@ func main() {
 
 // options are what every rank must know. BcastValue carries them, so the fields are exported.
 type options struct {
-	Input, Output string // Input is empty if there is nothing to do
+	Help          bool   // rank 0 was asked for help, and there is nothing else to do
+	Input, Output string // without an Input the ranks make lines; without an Output they write none
 }
+
+// made is how many lines there are without an input.
+const made = 1_000_000
 
 func run(_ context.Context, world *mpi.Comm) error {
 	// Rank 0 alone reads the flags, so a wrong one is reported once. The error that it returns ends the whole
@@ -55,13 +61,15 @@ func run(_ context.Context, world *mpi.Comm) error {
 		}
 	}
 	o, err := mpi.BcastValue(world, o, 0)
-	if err != nil || o.Input == "" {
-		return err // without an input rank 0 was asked for help
+	if err != nil || o.Help {
+		return err
 	}
 	begin := mpi.Wtime()
-	before, err := readPart(world, o.Input)
-	if err != nil {
-		return err
+	before := makePart(world.Rank(), world.Size(), made)
+	if o.Input != "" {
+		if before, err = readPart(world, o.Input); err != nil {
+			return err
+		}
 	}
 	after, err := sortLines(world, before)
 	if err != nil {
@@ -70,8 +78,10 @@ func run(_ context.Context, world *mpi.Comm) error {
 	if err := verify(world, before, after); err != nil {
 		return err
 	}
-	if err := writePart(world, o.Output, after); err != nil {
-		return err
+	if o.Output != "" {
+		if err := writePart(world, o.Output, after); err != nil {
+			return err
+		}
 	}
 	return report(world, o, after, mpi.Wtime()-begin)
 }
@@ -96,12 +106,19 @@ func report(world *mpi.Comm, o options, mine part, seconds float64) error {
 		sum, largest = sum+n, max(largest, n)
 	}
 	took := time.Duration(seconds * float64(time.Second))
-	fmt.Printf("%d lines of %s sorted into %s by %d ranks in %v, and verified; at most %d lines a rank\n",
-		sum, o.Input, o.Output, world.Size(), took.Round(time.Millisecond), largest)
+	from, to := "", ""
+	if o.Input != "" {
+		from = " of " + o.Input
+	}
+	if o.Output != "" {
+		to = " into " + o.Output
+	}
+	fmt.Printf("%d lines%s sorted%s by %d ranks in %v, and verified; at most %d lines a rank\n",
+		sum, from, to, world.Size(), took.Round(time.Millisecond), largest)
 	return nil
 }
 
-// parse reads the arguments. When help is asked for it prints it and returns no input.
+// parse reads the arguments. When help is asked for it prints it.
 func parse(args []string) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("sort", flag.ContinueOnError)
@@ -109,13 +126,15 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&o.Output, "output", "", "`file` for the sorted lines; it may be the input")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Println("sort sorts the lines of a file: weft run -n RANKS ./examples/sort -output SORTED FILE")
+		fmt.Println("sort sorts the lines of a file: weft run -n RANKS ./examples/sort [-output SORTED FILE]")
 		flags.SetOutput(os.Stdout)
 		flags.PrintDefaults()
-		return options{}, nil
+		return options{Help: true}, nil
 	case err != nil:
 		return options{}, err
-	case flags.NArg() != 1 || flags.Arg(0) == "":
+	case flags.NArg() == 0:
+		return o, nil
+	case flags.NArg() > 1 || flags.Arg(0) == "":
 		return options{}, fmt.Errorf("%d input files: name one, after the flags; -h tells more", flags.NArg())
 	case o.Output == "":
 		return options{}, errors.New("no output: name a file with -output")

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 
 	"github.com/weft-mpi/weft/mpi"
 )
@@ -39,6 +41,16 @@ func (p part) sorted() part {
 
 // compare orders lines without their newline: a line comes before those that begin with it.
 func compare(a, b []byte) int { return bytes.Compare(a[:len(a)-1], b[:len(b)-1]) }
+
+// makePart makes the rank's part of a number of lines: numbers, in no order.
+func makePart(rank, ranks int, lines int64) part {
+	numbers := rand.New(rand.NewPCG(1, uint64(rank)))
+	var text []byte
+	for range share(lines, rank+1, ranks) - share(lines, rank, ranks) {
+		text = append(strconv.AppendUint(text, numbers.Uint64N(1e9), 10), '\n')
+	}
+	return newPart(text)
+}
 
 // readPart reads the rank's part of a file: the lines that begin within its share of the bytes.
 func readPart(world *mpi.Comm, name string) (part, error) {

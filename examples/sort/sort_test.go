@@ -71,6 +71,19 @@ func TestTheOutputIsTheInputInOrder(t *testing.T) {
 	}
 }
 
+// Without a file the ranks make lines, and write them if they are told where.
+func TestLinesThatTheRanksMake(t *testing.T) {
+	stdout, stderr, err := exampletest.Launch(t, 3, t.TempDir())
+	require.NoError(t, err, stderr)
+	require.Contains(t, stdout, "1000000 lines sorted by 3 ranks in ")
+	dir := t.TempDir()
+	_, stderr, err = exampletest.Launch(t, 2, dir, "-output", "out")
+	require.NoError(t, err, stderr)
+	out, err := os.ReadFile(filepath.Join(dir, "out"))
+	require.NoError(t, err)
+	require.Equal(t, made, strings.Count(string(out), "\n"))
+}
+
 // A line that is there very often is cut into parts like others.
 func TestNoRankGetsMoreThanTwiceItsShare(t *testing.T) {
 	dir := t.TempDir()
@@ -134,8 +147,7 @@ func TestBadInputIsRefused(t *testing.T) {
 		args  []string
 		words string
 	}{
-		{nil, "sort: 0 input files: name one, after the flags"},
-		{[]string{"-output", "out"}, "sort: 0 input files"},
+		{[]string{"-output", "out", ""}, "sort: 1 input files: name one, after the flags"},
 		{[]string{"-output", "out", "a", "b"}, "sort: 2 input files"},
 		{[]string{"in"}, "sort: no output: name a file with -output"},
 		{[]string{"-o", "out", "in"}, "sort: flag provided but not defined: -o"},

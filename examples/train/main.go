@@ -116,12 +116,12 @@ func parse(args []string) (problem, error) {
 	var p problem
 	flags := flag.NewFlagSet("train", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // an error is returned, and printed once
-	flags.IntVar(&p.Epochs, "epochs", 60, "`number` of passes over all points")
-	flags.IntVar(&p.Points, "points", 2000, "`number` of points")
-	flags.IntVar(&p.Batch, "batch", 64, "`points` between two changes of the weights, of all ranks together")
-	flags.IntVar(&p.Hidden, "hidden", 24, "`width` of the two layers between input and output")
-	flags.Float64Var(&p.Rate, "rate", 0.003, "`size` of a change of the weights")
-	flags.Uint64Var(&p.Seed, "seed", 1, "`number` that the points and the first weights follow from")
+	flags.IntVar(&p.Epochs, "epochs", 60, "number of passes over all points")
+	flags.IntVar(&p.Points, "points", 2000, "number of points")
+	flags.IntVar(&p.Batch, "batch", 64, "points between two changes of the weights, of all ranks together")
+	flags.IntVar(&p.Hidden, "hidden", 24, "width of the two layers between input and output")
+	flags.Float64Var(&p.Rate, "rate", 0.003, "size of a change of the weights")
+	flags.Uint64Var(&p.Seed, "seed", 1, "number that the points and the first weights follow from")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		fmt.Println("train trains a small neural network: weft run -n RANKS ./examples/train [flags]")

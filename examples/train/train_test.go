@@ -125,4 +125,4 @@ func TestBadFlagsAreRefused(t *testing.T) {
 
 func TestABadFlagEndsTheJob(t *testing.T) { exampletest.Ends(t, 4, "-epochs", "0") }
 
-func TestHelp(t *testing.T) { exampletest.Helps(t, "-hidden width") }
+func TestHelp(t *testing.T) { exampletest.Helps(t, "-hidden int") }

@@ -6,7 +6,6 @@ import (
 	"html"
 	"image/color"
 	"io"
-	"math"
 	"strings"
 	"time"
 
@@ -41,15 +40,21 @@ func (j *Job) WritePlot(w io.Writer, path string) error {
 }
 
 func (j *Job) picture(w io.Writer, format string) error {
-	panels := []func() *plot.Plot{j.timeline, j.matrix, j.waiting}
-	return picture.Panels(w, format, 24*vg.Centimeter, 11*vg.Centimeter, len(panels),
-		func(i int, area draw.Canvas) {
-			if i == 1 { // the colours of the matrix are others
-				panels[i]().Draw(area)
-			} else {
-				picture.DrawBeside(panels[i](), keys(), area)
-			}
-		})
+	return picture.Panels(w, format, 24*vg.Centimeter, 11*vg.Centimeter, panels, j.panel)
+}
+
+const panels = 3
+
+// panel draws the i-th panel.
+func (j *Job) panel(i int, area draw.Canvas) {
+	switch i {
+	case 0:
+		picture.DrawBeside(j.timeline(), keys(), area)
+	case 1: // its colours are others
+		j.matrix().Draw(area)
+	case 2:
+		picture.DrawBeside(j.waiting(), keys(), area)
+	}
 }
 
 // page is one page with the pictures and the summary.
@@ -176,59 +181,6 @@ func rankTicks(ranks []*Rank) plot.Ticker {
 		}
 	}
 	return plot.ConstantTicks(list)
-}
-
-// grid is the matrix of bytes, as logarithms.
-type grid struct {
-	job   *Job
-	ranks []*Rank
-}
-
-func (g grid) Dims() (c, r int) { return len(g.ranks), len(g.ranks) }
-func (g grid) X(c int) float64  { return float64(c) }
-func (g grid) Y(r int) float64  { return float64(r) }
-func (g grid) Z(c, r int) float64 {
-	n := g.job.Bytes[[2]int{g.ranks[r].Number, g.ranks[c].Number}]
-	if n == 0 {
-		return math.NaN()
-	}
-	return math.Log10(float64(n))
-}
-
-// matrix shows how many bytes went from which rank to which.
-func (j *Job) matrix() *plot.Plot {
-	p := plot.New()
-	p.X.Label.Text, p.Y.Label.Text = "To rank", "From rank"
-	ranks := j.ordered()
-	var maxBytes int64
-	for _, n := range j.Bytes {
-		maxBytes = max(maxBytes, n)
-	}
-	p.Title.Text = fmt.Sprintf("Bytes between ranks: few are light, many dark, at most %s", size(maxBytes))
-	if maxBytes > 0 {
-		m := plotter.NewHeatMap(grid{j, ranks}, blues{})
-		m.NaN = color.White
-		if m.Min == m.Max {
-			m.Min--
-		}
-		p.Add(m)
-	}
-	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = -0.5, float64(len(ranks))-0.5, -0.5, float64(len(ranks))-0.5
-	p.X.Tick.Marker, p.Y.Tick.Marker = rankTicks(ranks), rankTicks(ranks)
-	return p
-}
-
-// blues are from light to dark.
-type blues struct{}
-
-// Colors implements palette.Palette.
-func (blues) Colors() []color.Color {
-	var list []color.Color
-	for i := range 64 {
-		mix := func(dark, light int) uint8 { return uint8(light + (dark-light)*i/63) }
-		list = append(list, color.RGBA{mix(0, 0xe6), mix(0x3a, 0xf0), mix(0x70, 0xfa), 0xff})
-	}
-	return list
 }
 
 // waiting has a bar for each rank with its time outside of calls, in calls and asleep.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"time"
 
@@ -227,13 +228,27 @@ func (r *reader) onWindow(t *track, name string, e *perfetto.Event, s *names) {
 	}
 	here, there := t.rank.Number, int(peer)
 	if o.put {
-		r.job.Put += bytes
-		r.job.Bytes[[2]int{here, there}] += bytes
+		r.job.Put = plus(r.job.Put, bytes)
+		r.moved(here, there, bytes)
 	}
 	if o.get {
-		r.job.Got += bytes
-		r.job.Bytes[[2]int{there, here}] += bytes
+		r.job.Got = plus(r.job.Got, bytes)
+		r.moved(there, here, bytes)
 	}
+}
+
+// moved counts bytes that went from one rank to another.
+func (r *reader) moved(from, to int, bytes int64) {
+	pair := [2]int{from, to}
+	r.job.Bytes[pair] = plus(r.job.Bytes[pair], bytes)
+}
+
+// plus adds what a file says, none of it below zero: a sum that does not fit is the largest number.
+func plus[T ~int64](a, b T) T {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
 }
 
 // ended counts a slice. A call that consists of others, such as a Fence with its barrier, counts as one.
@@ -245,19 +260,19 @@ func (r *reader) ended(t *track, s slice, at time.Duration) {
 			c = &Call{}
 			table[name] = c
 		}
-		c.Count, c.Time, c.Asleep = c.Count+count, c.Time+all, c.Asleep+slept
+		c.Count, c.Time, c.Asleep = c.Count+count, plus(c.Time, all), plus(c.Asleep, slept)
 	}
 	switch {
 	case s.kind == "region":
 		add(r.job.Regions, s.name, 1, 0, took)
 	case s.name == asleep:
-		t.rank.Asleep += took
+		t.rank.Asleep = plus(t.rank.Asleep, took)
 		t.rank.spans = append(t.rank.spans, span{s.begin, at, true})
 		if c := t.call(); c != nil {
 			add(r.job.Calls, c.name, 0, took, 0)
 		}
 	case t.call() == nil:
-		t.rank.InCalls += took
+		t.rank.InCalls = plus(t.rank.InCalls, took)
 		t.rank.spans = append(t.rank.spans, span{s.begin, at, false})
 		add(r.job.Calls, s.name, 1, 0, took)
 	}
@@ -289,14 +304,14 @@ func (r *reader) instant(t *track, e *perfetto.Event, at time.Duration, s *names
 	switch name := s.names[e.Name]; {
 	case name == "send" && peer >= 0 && peer < maxRanks:
 		r.job.Messages++
-		t.rank.Sent += bytes
-		r.job.Bytes[[2]int{t.rank.Number, int(peer)}] += bytes
+		t.rank.Sent = plus(t.rank.Sent, bytes)
+		r.moved(t.rank.Number, int(peer), bytes)
 		r.job.Counts[[2]int{t.rank.Number, int(peer)}]++
 		for _, id := range e.Flows {
 			r.message(id, end{at: at, rank: t.rank}, r.sends, r.receives, true)
 		}
 	case name == "receive":
-		t.rank.Received += bytes
+		t.rank.Received = plus(t.rank.Received, bytes)
 		call := at
 		if c := t.call(); c != nil {
 			call = c.begin
@@ -330,5 +345,5 @@ func (r *reader) message(id uint64, e end, own, others map[uint64]end, isSend bo
 
 func (w *Waits) add(by time.Duration) {
 	w.Count++
-	w.Time += by
+	w.Time = plus(w.Time, by)
 }

@@ -2,10 +2,16 @@ package tracereport
 
 import (
 	"bytes"
+	"image"
+	"image/color"
+	"math"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/weft-mpi/weft/internal/perfetto"
 )
@@ -128,6 +134,74 @@ func FuzzRead(f *testing.F) {
 			require.True(t, c == '\n' || c >= ' ', "a control character comes through")
 		}
 	})
+}
+
+// Whatever a trace says, it can be drawn. Coverage of the drawing library would slow the fuzzer down a
+// hundredfold, so what it draws goes nowhere.
+func FuzzWritePlot(f *testing.F) {
+	f.Add(example())
+	absent := &file{} // bytes for a rank that has left no events
+	absent.rank(1, "rank 3 on alpha")
+	absent.message(1, 2, 1_000_500_000, 5, 1<<62, []uint64{7}, nil)
+	absent.message(1, 2, 1_000_500_000, 5, 1<<62, []uint64{8}, nil)
+	absent.message(1, 2, 1<<62, 5, 1<<62, []uint64{9}, nil)
+	f.Add(absent.b)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		j, err := Read(bytes.NewReader(data))
+		if err != nil {
+			return
+		}
+		for i := range panels {
+			j.panel(i, draw.NewCanvas(nowhere{}, 24*vg.Centimeter, 11*vg.Centimeter))
+		}
+	})
+}
+
+// nowhere is a canvas that takes everything.
+type nowhere struct{ vg.Canvas }
+
+func (nowhere) SetLineWidth(vg.Length)                 {}
+func (nowhere) SetLineDash([]vg.Length, vg.Length)     {}
+func (nowhere) SetColor(color.Color)                   {}
+func (nowhere) Rotate(float64)                         {}
+func (nowhere) Translate(vg.Point)                     {}
+func (nowhere) Scale(float64, float64)                 {}
+func (nowhere) Push()                                  {}
+func (nowhere) Pop()                                   {}
+func (nowhere) Stroke(vg.Path)                         {}
+func (nowhere) Fill(vg.Path)                           {}
+func (nowhere) FillString(font.Face, vg.Point, string) {}
+func (nowhere) DrawImage(vg.Rectangle, image.Image)    {}
+
+// Rank 0 is in the first row, which is the highest, and ranks that left no events have a row too. Of many
+// ranks, neighbors share one.
+func TestCells(t *testing.T) {
+	j := &Job{Ranks: []*Rank{{Number: 4}, {Number: 0}}, Bytes: map[[2]int]int64{{0, 4}: 10, {4, 7}: 100, {0, 0}: 0}}
+	m := j.cells()
+	require.Equal(t, []int{0, 4, 7}, m.first)
+	require.Equal(t, map[[2]int]int64{{0, 1}: 10, {1, 2}: 100}, m.bytes)
+	require.Equal(t, 2.0, m.height(0))
+	require.Equal(t, 0.5, m.shade(10))
+	require.Equal(t, 1.0, m.shade(100))
+
+	j = &Job{Bytes: map[[2]int]int64{}}
+	for i := range 2 * maxCells {
+		j.Ranks = append(j.Ranks, &Rank{Number: i})
+		j.Bytes[[2]int{i, 0}] = math.MaxInt64
+	}
+	m = j.cells()
+	require.Len(t, m.first, maxCells)
+	require.Equal(t, 2, m.first[1])
+	require.Equal(t, int64(math.MaxInt64), m.bytes[[2]int{1, 0}])
+}
+
+// A small matrix has its figures in it.
+func TestWritePlot_Figures(t *testing.T) {
+	j, err := Read(bytes.NewReader(example()))
+	require.NoError(t, err)
+	var b bytes.Buffer
+	require.NoError(t, j.WritePlot(&b, "a.svg"))
+	require.Contains(t, b.String(), ">80K</text>")
 }
 
 // Calls on windows are counted by name, as one with the calls that they consist of, and their bytes go where

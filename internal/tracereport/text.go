@@ -26,7 +26,7 @@ func (j *Job) WriteText(out io.Writer) error {
 	var bytes int64
 	for _, r := range j.Ranks {
 		hosts[r.Host] = true
-		bytes += r.Sent
+		bytes = plus(bytes, r.Sent)
 	}
 	fmt.Fprintf(&b, "%s on %s, %v, %s of %s bytes", counted(len(j.Ranks), "rank"),
 		counted(len(hosts), "host"), rounded(j.length()), counted(j.Messages, "message"), size(bytes))
@@ -53,7 +53,12 @@ func (j *Job) WriteText(out io.Writer) error {
 func (j *Job) length() time.Duration { return max(j.End-j.Begin, 1) }
 
 // all is the time of all ranks together.
-func (j *Job) all() time.Duration { return j.length() * time.Duration(len(j.Ranks)) }
+func (j *Job) all() (sum time.Duration) {
+	for range j.Ranks {
+		sum = plus(sum, j.length())
+	}
+	return sum
+}
 
 func (j *Job) ordered() []*Rank {
 	list := slices.Clone(j.Ranks)
@@ -91,7 +96,7 @@ func (j *Job) writeRanks(b *strings.Builder) {
 	slowest := 0
 	for i, r := range list {
 		outside := max(j.length()-r.InCalls, 0)
-		if sum += outside; outside > longest {
+		if sum = plus(sum, outside); outside > longest {
 			longest, slowest = outside, r.Number
 		}
 		if i < maxRankRows {

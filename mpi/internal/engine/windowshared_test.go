@@ -4,14 +4,15 @@ package engine
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -43,8 +44,8 @@ func sharedWindow(t *testing.T, n, size int, timeout time.Duration) (w []*Engine
 }
 
 // moveRanges has a rank get ranges of rank 0's part, and put ranges to its own share of the second half of it,
-// and compare them, until there are rounds of them and enough says so.
-func moveRanges(e *Engine, win *Window, mem []byte, rounds int, enough func() bool) error {
+// and compare them, in a number of rounds.
+func moveRanges(e *Engine, win *Window, mem []byte, rounds int) error {
 	buf, err := e.Alloc(len(mem) / 2)
 	if err != nil {
 		return err
@@ -55,24 +56,18 @@ func moveRanges(e *Engine, win *Window, mem []byte, rounds int, enough func() bo
 	}
 	share := len(mem) / 2 / (len(win.targets) - 1)
 	mine := mem[len(mem)/2+(e.rank-1)*share:][:share]
-	if err := moveIn(e, target, buf, mem, mine, rounds, enough); err != nil {
+	if err := moveIn(e, target, buf, mem, mine, rounds); err != nil {
 		return err
 	}
 	return e.Free(buf)
 }
 
 // moveIn is moveRanges through a buffer, with a share of the memory.
-func moveIn(e *Engine, target *Target, buf, mem, mine []byte, rounds int, enough func() bool) (err error) {
+func moveIn(e *Engine, target *Target, buf, mem, mine []byte, rounds int) (err error) {
 	rng := rand.New(rand.NewPCG(5, uint64(e.rank)))
 	first := mem[:len(mem)/2]
-	for i := 0; i < rounds || !enough(); i++ {
+	for i := range rounds {
 		n := SharedMove + rng.IntN(1<<(15+rng.IntN(8)))
-		switch { // whether the owner comes to copy something is a matter of chance: it has many
-		case i > 100_000:
-			return errors.New("the owner has copied nothing")
-		case i > rounds:
-			n = SharedMove
-		}
 		put := i%2 == 1
 		there := first
 		if put {
@@ -109,14 +104,81 @@ func copiedBy(e *Engine) uint64 {
 	return e.windows.copied
 }
 
+// moveSlowly is a Get or Put of all of buf at the start of rank 0's part that copies nothing until the owner
+// has copied something.
+func moveSlowly(e, owner *Engine, target *Target, op transport.Opcode, buf []byte) error {
+	user := target.controlWord(wordUser)
+	if !atomic.CompareAndSwapUint64(user, 0, uint64(e.rank)+1) {
+		return errors.New("another rank uses the claims")
+	}
+	defer atomic.StoreUint64(user, 0)
+	mr, memory := target.registerShared(op, buf)
+	if mr == nil {
+		return errors.New("the buffer cannot be registered")
+	}
+	p := sharedcopy.Part{ID: uint64(e.rank), Key: uint64(mr.Key()), Length: uint64(len(buf))}
+	if op == transport.OpWrite {
+		p.ID |= movesIn
+	}
+	before, limit := copiedBy(owner), time.Now().Add(time.Minute)
+	leader := sharedcopy.Leader{Claims: (*sharedcopy.Claims)(unsafe.Pointer(target.controlWord(wordClaims)))}
+	leader.AfterOthers()
+	done := leader.Copy(&p, func(from, to uint64) bool {
+		for copiedBy(owner) == before {
+			if time.Now().After(limit) {
+				return false
+			}
+			runtime.Gosched()
+		}
+		target.copyRange(op, buf[from:to], int(from))
+		return true
+	}, func() bool { runtime.Gosched(); return true })
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	memory.pins--
+	if err := mr.Deregister(); err != nil || !done {
+		return errors.Join(err, errors.New("the owner has copied nothing"))
+	}
+	return nil
+}
+
+// TestSharedMoves_TheOwnerCopies a share of what another rank gets and puts, while it waits in a call.
+func TestSharedMoves_TheOwnerCopies(t *testing.T) {
+	w, wins, mem := sharedWindow(t, 2, sharedcopy.MaxPart, time.Minute)
+	ranks(t, w, func(e *Engine) error {
+		if e.Rank() == 0 {
+			_, err := e.recv(world0, nil, 1, 1, 1)
+			return err
+		}
+		target := wins[1].Target(0)
+		buf, err := e.Alloc(len(mem))
+		if err := errors.Join(err, target.Reach(nil)); err != nil {
+			return err
+		}
+		if err := moveSlowly(e, w[0], target, transport.OpRead, buf); err != nil {
+			return err
+		}
+		if !bytes.Equal(buf, mem) {
+			return errors.New("other bytes after a Get")
+		}
+		pattern(buf, 1, 2)
+		if err := moveSlowly(e, w[0], target, transport.OpWrite, buf); err != nil {
+			return err
+		}
+		if !bytes.Equal(buf, mem) {
+			return errors.New("other bytes after a Put")
+		}
+		return e.Send(world0, nil, 0, 1)
+	})
+}
+
 // TestSharedMoves: two ranks at once get and put ranges of every length of the part of a third one, which
-// waits for them and copies some of the bytes.
+// waits for them and may copy some of the bytes.
 func TestSharedMoves(t *testing.T) {
 	w, wins, mem := sharedWindow(t, 3, 10<<20, time.Minute)
 	ranks(t, w, func(e *Engine) error {
 		if e.Rank() > 0 {
-			enough := func() bool { return copiedBy(w[0]) > 0 }
-			return errors.Join(moveRanges(e, wins[e.rank], mem, 30, enough), e.Send(world0, nil, 0, 1))
+			return errors.Join(moveRanges(e, wins[e.rank], mem, 30), e.Send(world0, nil, 0, 1))
 		}
 		for from := range 2 {
 			if _, err := e.recv(world0, nil, from+1, 1, 1); err != nil {
@@ -147,7 +209,7 @@ func TestSharedMoves_OfARankThatComputes(t *testing.T) {
 		if err := wins[1].Target(0).Get(buf, 0, nil); err != nil || !bytes.Equal(buf, mem) {
 			return errors.Join(err, errors.New("other bytes, in ordinary memory"))
 		}
-		return moveRanges(e, wins[1], mem, 20, func() bool { return true })
+		return moveRanges(e, wins[1], mem, 20)
 	})
 	require.Zero(t, w[0].windows.copied)
 }
@@ -169,8 +231,7 @@ func TestSharedMoves_OfSeveralGoroutines(t *testing.T) {
 				return err
 			}
 			mine := mem[4<<20+i*2<<20:][:2<<20]
-			enough := func() bool { return copiedBy(w[0]) > 0 }
-			all.Go(func() { errs[i] = errors.Join(errs[i], moveIn(e, target, buf, mem, mine, 30, enough)) })
+			all.Go(func() { errs[i] = errors.Join(errs[i], moveIn(e, target, buf, mem, mine, 30)) })
 		}
 		all.Wait()
 		return errors.Join(append(errs, e.Send(world0, nil, 0, 1))...)
@@ -268,12 +329,16 @@ func TestSharedMoves_OfALiar(t *testing.T) {
 			}
 			return errors.Join(err, e.Send(world0, nil, 0, 1))
 		}
-		before := uint64(0)
-		enough := func() bool {
-			copied := copiedBy(w[0])
-			before = cmp.Or(before, copied)
-			return copied > before
+		buf, err := e.Alloc(sharedcopy.MaxPart)
+		if err := errors.Join(err, recv(0), moveRanges(e, win, mem, 10)); err != nil {
+			return err
 		}
-		return errors.Join(recv(0), moveRanges(e, win, mem, 10, enough), e.Send(world0, nil, 0, 1))
+		if err := moveSlowly(e, w[0], win.Target(0), transport.OpRead, buf); err != nil {
+			return err
+		}
+		if !bytes.Equal(buf, mem[:len(buf)]) {
+			return errors.New("other bytes after the owner has helped")
+		}
+		return e.Send(world0, nil, 0, 1)
 	})
 }

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// A command's options are shown in groups, each with a title and an example. The annotation groupOf of an
+// option is its group's title; the command's annotation of that name is the group's example.
+const groupOf = "group"
+
+// addGroup gives a command the options that define defines, as a group.
+func addGroup(cmd *cobra.Command, title, example string, define func(*pflag.FlagSet)) {
+	flags := pflag.NewFlagSet(title, pflag.ContinueOnError)
+	flags.SortFlags = false
+	define(flags)
+	flags.VisitAll(func(f *pflag.Flag) { flags.SetAnnotation(f.Name, groupOf, []string{title}) })
+	cmd.Flags().AddFlagSet(flags)
+	if cmd.Annotations == nil {
+		cmd.Annotations = map[string]string{}
+	}
+	cmd.Annotations[title] = example
+}
+
+// An optionGroup is options that are shown together.
+type optionGroup struct {
+	title, example string
+	options        []option
+}
+
+// An option is what a reader needs to know of a flag.
+type option struct{ spelling, meaning string }
+
+// optionsOf are the options of a command that it shows, in groups. Those of no group come last.
+func optionsOf(cmd *cobra.Command) (groups []optionGroup) {
+	rest := optionGroup{title: "Options"}
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Hidden {
+			return
+		}
+		o := describe(f)
+		of := f.Annotations[groupOf]
+		if of == nil {
+			rest.options = append(rest.options, o)
+			return
+		}
+		i := slices.IndexFunc(groups, func(g optionGroup) bool { return g.title == of[0] })
+		if i < 0 {
+			i = len(groups)
+			groups = append(groups, optionGroup{title: of[0], example: cmd.Annotations[of[0]]})
+		}
+		groups[i].options = append(groups[i].options, o)
+	})
+	if rest.options != nil {
+		groups = append(groups, rest)
+	}
+	return groups
+}
+
+// noDefaults are default values that stand for none.
+var noDefaults = []string{"", "false", "[]", "0s"}
+
+func describe(f *pflag.Flag) option {
+	value, meaning := pflag.UnquoteUsage(f)
+	o := option{spelling: "--" + f.Name}
+	if f.Shorthand != "" {
+		o.spelling = "-" + f.Shorthand + ", " + o.spelling
+		if f.Shorthand == f.Name {
+			o.spelling = "-" + f.Shorthand
+		}
+	}
+	if value != "" {
+		o.spelling += " " + value
+	}
+	// "none|core: what to bind to" repeats the value, which stands before it already.
+	if after, repeated := strings.CutPrefix(meaning, value+": "); repeated && value != "" {
+		meaning = after
+	}
+	o.meaning = meaning
+	if d := f.DefValue; !slices.Contains(noDefaults, d) && !strings.Contains(meaning, "(default") {
+		o.meaning += fmt.Sprintf(" (default %s)", d)
+	}
+	return o
+}
+
+// helpWidth is how long the lines of options are at most.
+const helpWidth = 100
+
+// printHelp prints what a command does, how it is called, its options in groups, and then the details.
+func printHelp(w io.Writer, cmd *cobra.Command) {
+	about, details, _ := strings.Cut(strings.TrimSpace(cmd.Long), "\n\n")
+	if about == "" {
+		about = cmd.Short
+	}
+	fmt.Fprintf(w, "%s\n\nUsage:\n  %s\n", about, cmd.UseLine())
+	if cmd.HasExample() {
+		fmt.Fprintf(w, "\nExamples:\n%s\n", cmd.Example)
+	}
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintln(w, "\nCommands:")
+		for _, c := range cmd.Commands() {
+			if c.IsAvailableCommand() {
+				fmt.Fprintf(w, "  %-*s  %s\n", c.NamePadding(), c.Name(), c.Short)
+			}
+		}
+	}
+	for _, g := range optionsOf(cmd) {
+		fmt.Fprintf(w, "\n%s:\n", g.title)
+		if g.example != "" {
+			fmt.Fprintf(w, "  Example: %s\n", g.example)
+		}
+		for _, o := range g.options {
+			o.print(w)
+		}
+	}
+	if details != "" {
+		fmt.Fprintf(w, "\n%s\n", details)
+	}
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(w, "\n%s COMMAND --help tells more about a command.\n", cmd.CommandPath())
+	}
+}
+
+// print prints the option with its meaning beside it, in lines of helpWidth.
+func (o option) print(w io.Writer) {
+	const indent, column = 2, 28
+	line := strings.Repeat(" ", indent) + o.spelling
+	if !strings.HasPrefix(o.spelling, "-") || strings.HasPrefix(o.spelling, "--") {
+		line = strings.Repeat(" ", indent+4) + o.spelling
+	}
+	if len(line)+2 > column {
+		fmt.Fprintln(w, line)
+		line = ""
+	}
+	line += strings.Repeat(" ", column-len(line))
+	used := column
+	for i, word := range strings.Fields(o.meaning) {
+		n := len([]rune(word))
+		switch {
+		case i == 0:
+		case used+1+n > helpWidth:
+			fmt.Fprintln(w, line)
+			line, used = strings.Repeat(" ", column), column
+		default:
+			line += " "
+			used++
+		}
+		line += word
+		used += n
+	}
+	fmt.Fprintln(w, line)
+}
+
+// plainUsage takes the quotes off the meanings of all options, where something else than weft shows them.
+func plainUsage(cmd *cobra.Command) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Usage = describe(f).meaning })
+	for _, c := range cmd.Commands() {
+		plainUsage(c)
+	}
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/weft-mpi/weft/internal/deadlock"
 	"github.com/weft-mpi/weft/internal/printable"
 	"github.com/weft-mpi/weft/internal/setting"
+	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 	"github.com/weft-mpi/weft/launcher/internal/local"
@@ -174,6 +175,8 @@ func newJob(spec Job, past *history) (_ *job, err error) {
 	}
 	j.Apps = slices.Clone(spec.Apps)
 	j.Output = past.outputFolder(spec.Output)
+	// Each CPU profile of a rank begins where the one before it ended.
+	j.artifacts.keepAll[snapshot.Profile] = spec.Profile == "cpu"
 	j.dir, _ = os.Getwd()
 	if j.Grace == 0 {
 		j.Grace = defaultGrace

@@ -114,6 +114,9 @@ func (r *stateReporter) joined(world *Comm, alone time.Duration) *stateReporter 
 	if run != nil {
 		go run()
 	}
+	if r.takes && world.job.exitHooks != nil {
+		go r.send(snapshot.Measures, nil)
+	}
 	return r
 }
 
@@ -227,6 +230,11 @@ func (r *stateReporter) obey(data []byte) ([]byte, error) {
 			case r.taken <- struct{}{}:
 			default: // nobody waits for it
 			}
+		case command == snapshot.HandOver:
+			go func() { // which waits for Taken
+				r.world.Load().job.exitHooks.handOver()
+				r.send(snapshot.HandedOver, nil)
+			}()
 		default:
 			r.peerFailed(rank)
 		}

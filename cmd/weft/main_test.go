@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	launcher.Watchdog()
 	command := func() { os.Exit(execute(os.Args)) }
 	testscript.Main(m, map[string]func(){"weft": command, "mpirun": command, "mpiexec": command,
-		"sleeper": sleeper})
+		"sleeper": sleeper, "checkpointer": checkpointer})
 }
 
 func TestScripts(t *testing.T) {

@@ -85,7 +85,7 @@ type starter struct {
 // start starts one rank. It returns nil where a halt has come in between.
 func (s *starter) start(r *agent.Rank) *agent.NotStarted {
 	refuse := func(err error) *agent.NotStarted { return &agent.NotStarted{Rank: r.ID, Reason: err.Error()} }
-	p := &process{agent: s.agent, id: r.ID}
+	p := &process{agent: s.agent, id: r.ID, handedOver: make(chan struct{}, 8), silent: make(chan struct{})}
 	files, err := s.connect(p, r)
 	if err != nil {
 		return refuse(err)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/internal/inherited"
 	"github.com/weft-mpi/weft/launcher/pmi"
 )
 
@@ -166,7 +167,7 @@ func beBarrier() {
 }
 
 func beSecret() {
-	fd, err := strconv.Atoi(os.Getenv("WEFT_SECRET_FD"))
+	fd, err := inherited.Take(inherited.Secret)
 	check(err)
 	secret, err := io.ReadAll(os.NewFile(uintptr(fd), "secret"))
 	check(err)

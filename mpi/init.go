@@ -144,11 +144,15 @@ func Init(ctx context.Context, conf ...Config) (*Comm, error) {
 	case stageFinalized:
 		return nil, asError("Init", ErrFinalized)
 	}
-	reporter := reportInit()
+	reporter, unreachable := reportInit()
 	world, err := join(ctx, conf, reporter != nil)
 	if err != nil {
 		reporter.enter(snapshot.Finished)
 		return nil, asError("Init", err)
+	}
+	if unreachable != nil {
+		world.job.log.Warn("the launcher cannot ask this rank for its state: reports of a hang, and what the "+
+			"rank measures, are without it", "rank", world.rank, "error", unreachable)
 	}
 	process.world, process.stage = world, stageRunning
 	current.Store(world.e)
@@ -282,7 +286,9 @@ func newWorld(ctx context.Context, o *options, wire *wireup.Job) (_ *Comm, err e
 	if err != nil {
 		return nil, err
 	}
-	conf.Recorder = openRecorder()
+	if conf.Recorder, err = openRecorder(); err != nil {
+		j.log.Warn("the latest events of this rank are lost", "rank", wire.Identity.Rank, "error", err)
+	}
 	e, err := engine.New(conf)
 	if err != nil {
 		return nil, err

@@ -12,9 +12,6 @@ import (
 // has failed and the job goes on. The rank sends frames: the length of what follows, 4 bytes, big endian; the
 // kind, 1 byte; and the body.
 
-// Variable is the environment variable that tells a rank the number of the descriptor.
-const Variable = "WEFT_SNAPSHOT_FD"
-
 // The first byte of what the launcher sends.
 const (
 	Ask       = 1 // asks for a snapshot

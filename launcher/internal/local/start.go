@@ -11,19 +11,8 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/weft-mpi/weft/internal/recorder"
-	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
-)
-
-// The descriptors that a rank finds its PMI connection, the job's secret, the connection for snapshots of
-// its state, and the memory for its latest events in.
-const (
-	pmiDescriptor      = 3
-	secretDescriptor   = 4
-	snapshotDescriptor = 5
-	recorderDescriptor = 6
 )
 
 // jobVariable marks the environment of a job's processes, so that those which have left their rank's group
@@ -67,10 +56,7 @@ func (a *Agent) startAll(c agent.Start) {
 // environ is what this process's environment and the agent add to that of each rank.
 func (a *Agent) environ() []string {
 	return append(Inherited(),
-		jobVariable+"="+a.job,
-		"WEFT_SECRET_FD="+strconv.Itoa(secretDescriptor), "PMI_FD="+strconv.Itoa(pmiDescriptor),
-		snapshot.Variable+"="+strconv.Itoa(snapshotDescriptor),
-		recorder.Variable+"="+strconv.Itoa(recorderDescriptor))
+		jobVariable+"="+a.job, "PMI_FD="+strconv.Itoa(firstInherited))
 }
 
 // A starter starts the ranks of one job.
@@ -100,7 +86,7 @@ func (s *starter) start(r *agent.Rank) *agent.NotStarted {
 	}
 	child := sys.Child{
 		Path: r.Path, Args: append([]string{r.Name}, r.Args...), Dir: r.Dir, Files: files.theirs,
-		Env: unique(slices.Concat(s.environ, r.Env)), OwnSession: true, DiesWithThread: true,
+		Env: unique(slices.Concat(s.environ, files.env(), r.Env)), OwnSession: true, DiesWithThread: true,
 		Mark: s.agent.mark,
 	}
 	// From here on signals for the rank are kept until it can get them; a halt that came before means that it

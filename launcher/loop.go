@@ -144,7 +144,8 @@ func (j *job) event(s *supervisor.Supervisor, now time.Time, e agent.Event) {
 	s.Event(now, e)
 }
 
-// nodeStarted notes that no further rank of a node will be started, and reports whether none of any node will.
+// nodeStarted notes that no further rank of a node will be started, and reports whether that is so of all
+// nodes.
 func (j *job) nodeStarted(s *supervisor.Supervisor) bool {
 	if j.notYet--; j.notYet > 0 {
 		return false

@@ -10,7 +10,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -58,6 +57,7 @@ const (
 	OutputLost  = supervisor.OutputLost
 	ReaderGone  = supervisor.ReaderGone
 	Deadlocked  = supervisor.Deadlocked
+	HostLost    = supervisor.HostLost
 	AgentLost   = supervisor.AgentLost
 	RanksLost   = supervisor.RanksLost
 )
@@ -389,7 +389,7 @@ func (j *job) startCommand(n *node, secret []byte, mapping string) agent.Start {
 	if n.plan.OwnCore || n.plan.CoresPerRank == 0 {
 		start.TimerSlack = timerSlack
 	}
-	environ := os.Environ()
+	environ := local.Inherited()
 	for i, id := range n.ranks {
 		program := j.programOf[id]
 		app, to := &j.Apps[program], &start.Ranks[i]
@@ -417,10 +417,11 @@ func (j *job) startCommand(n *node, secret []byte, mapping string) agent.Start {
 	return start
 }
 
-// addSettings gives a rank of another host the settings of weft in the launcher's environment.
+// addSettings gives a rank of another host the settings of weft in the launcher's environment. What else a rank
+// of weft has there, such as its number and what it inherits, is of another job.
 func addSettings(to *agent.Rank, environ []string) {
 	for _, v := range environ {
-		if strings.HasPrefix(v, "WEFT_") && !slices.ContainsFunc(to.Env, sameVariable(v)) {
+		if isForwarded(v) && !slices.ContainsFunc(to.Env, sameVariable(v)) {
 			to.Env = append(to.Env, v)
 		}
 	}

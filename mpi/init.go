@@ -151,8 +151,8 @@ func Init(ctx context.Context, conf ...Config) (*Comm, error) {
 		return nil, asError("Init", err)
 	}
 	if unreachable != nil {
-		world.job.log.Warn("the launcher cannot ask this rank for its state: reports of a hang, and what the "+
-			"rank measures, are without it", "rank", world.rank, "error", unreachable)
+		world.job.log.Warn("the launcher cannot ask this rank for its state: reports of a hang, and what "+
+			"the rank measures, are without it", "rank", world.rank, "error", unreachable)
 	}
 	process.world, process.stage = world, stageRunning
 	current.Store(world.e)

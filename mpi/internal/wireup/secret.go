@@ -212,8 +212,8 @@ func readPipe(fd int) (secret [secretSize]byte, err error) {
 	defer f.Close()
 	f.SetReadDeadline(time.Now().Add(answerWithin))
 	if n, err := io.ReadFull(f, secret[:]); err != nil {
-		return secret, fmt.Errorf("job's secret from the launcher: %d of %d bytes: %w; a program is one rank "+
-			"only, and Init is called in the process that the launcher started", n, secretSize, err)
+		return secret, fmt.Errorf("job's secret from the launcher: %d of %d bytes: %w; a program is one "+
+			"rank only, and Init is called in the process that the launcher started", n, secretSize, err)
 	}
 	return secret, nil
 }

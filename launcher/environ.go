@@ -14,8 +14,8 @@ import (
 // absent where there are none.
 const cqCoresVariable = "WEFT_CQ_CORES"
 
-// isForwarded reports whether a NAME=VALUE of the launcher's environment goes to ranks of other hosts. Tests of
-// weft have variables of their own.
+// isForwarded reports whether a NAME=VALUE of the launcher's environment goes to ranks of other hosts. Tests
+// of weft have variables of their own.
 func isForwarded(v string) bool {
 	name, _, _ := strings.Cut(v, "=")
 	return strings.HasPrefix(name, "WEFT_TEST_") ||

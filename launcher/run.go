@@ -417,8 +417,8 @@ func (j *job) startCommand(n *node, secret []byte, mapping string) agent.Start {
 	return start
 }
 
-// addSettings gives a rank of another host the settings of weft in the launcher's environment. What else a rank
-// of weft has there, such as its number and what it inherits, is of another job.
+// addSettings gives a rank of another host the settings of weft in the launcher's environment. What else a
+// rank of weft has there, such as its number and what it inherits, is of another job.
 func addSettings(to *agent.Rank, environ []string) {
 	for _, v := range environ {
 		if isForwarded(v) && !slices.ContainsFunc(to.Env, sameVariable(v)) {

@@ -1,6 +1,6 @@
-// Package inherited hands open files from a launcher to the ranks that it starts. A rank is told the number of
-// each, and its identity: a program between launcher and rank, such as a script, may have put a file of its
-// own at the number, which nobody but that program may read or write.
+// Package inherited hands open files from a launcher to the ranks that it starts. A rank is told the number
+// of each, and its identity: a program between launcher and rank, such as a script, may have put a file of
+// its own at the number, which nobody but that program may read or write.
 package inherited
 
 import (

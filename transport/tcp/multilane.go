@@ -198,9 +198,10 @@ type lostLane struct {
 	older  bool // than the latest tick
 }
 
-// tellLosses tells the user, at a tick, of lanes that were lost before the tick before it. A peer that closes
-// its end, or dies, ends all of its lanes, and the end of one may be seen before the Close on another, or before
-// the end of the last one. So nothing is told unless the queue pair goes on, which says more otherwise.
+// tellLosses tells the user, at a tick, of lanes that were lost before the tick before it. A peer that
+// closes its end, or dies, ends all of its lanes, and the end of one may be seen before the Close on
+// another, or before the end of the last one. So nothing is told unless the queue pair goes on, which says
+// more otherwise.
 func (b *multiLane) tellLosses() {
 	q := b.q
 	if len(b.conns) == 0 || q.PeerEnd() {

@@ -214,8 +214,8 @@ func startError(r *agent.Rank, err error) *agent.NotStarted {
 // process's own environment at most, when it runs inside of such a job.
 var foreign = []string{"PMI_", "PMIX_", "OMPI_COMM_WORLD_", "HYDI_", "MPI_LOCAL", "WEFT_CQ_CORES="}
 
-// outer are variables that weft run sets for a job's ranks unless the user has set them. In a job within a job
-// they are those of the outer one.
+// outer are variables that weft run sets for a job's ranks unless the user has set them. In a job within a
+// job they are those of the outer one.
 var outer = []string{"WEFT_CORES_PER_RANK=", "WEFT_IFACE=", "WEFT_SURVIVE=", "WEFT_RESTARTED=", "GOMAXPROCS="}
 
 // Inherited is this process's environment without what another launcher has said in it.

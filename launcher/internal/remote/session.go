@@ -9,9 +9,9 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
-// A session checks what an agent says against what it was asked and has said before: the order of events that
-// package agent promises. The launcher relies on it, and an agent that breaks it is lost. A session is used by
-// several goroutines.
+// A session checks what an agent says against what it was asked and has said before: the order of events
+// that package agent promises. The launcher relies on it, and an agent that breaks it is lost. A session is
+// used by several goroutines.
 type session struct {
 	mu         sync.Mutex
 	asked      map[kind]bool         // questions that wait for an answer, by the kind of the answer

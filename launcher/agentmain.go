@@ -1,7 +1,6 @@
 package launcher
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -55,7 +54,7 @@ func AgentMain(numberIn string) error {
 		Stage: staged.take,
 		Prepare: func(request []byte) ([]byte, error) {
 			var r planRequest
-			if err := json.Unmarshal(request, &r); err != nil {
+			if err := remote.Unmarshal(request, &r); err != nil {
 				return nil, err
 			}
 			staged.wanted = r.Programs
@@ -63,7 +62,7 @@ func AgentMain(numberIn string) error {
 			if reply.Plan, err = planner.plan(&r); err != nil {
 				reply.Problem = err.Error()
 			}
-			return json.Marshal(reply)
+			return remote.Marshal(reply)
 		},
 		Signals: signals,
 	})

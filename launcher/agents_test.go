@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"os"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -103,4 +104,53 @@ func TestProgramsOfAHost(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"there is no /nosuch"}, plan.Problems)
 	require.Equal(t, []string{"", ""}, plan.Files)
+}
+
+// A plan that another host has made is checked before it is used.
+func TestPlanThatMakesNoSense(t *testing.T) {
+	request := planRequest{Ranks: 2, Programs: []programRequest{{Name: "x"}, {Name: "y", Hash: "h"}}}
+	good := func() *plan {
+		return &plan{Cores: [][]int{{0}, {1}}, CPUs: [][]int{{0}, {1}}, Handlers: [][]int{{2}, {3}},
+			CoresPerRank: 1, Files: []string{"/x", ""}, Missing: []int{1}, Interface: "10.0.0.1/32"}
+	}
+	require.NoError(t, good().check(&request))
+	require.NoError(t, (&plan{Files: []string{"/x", "/y"}}).check(&request))
+	for want, change := range map[string]func(*plan){
+		"processors for 1 ranks of 2":          func(p *plan) { p.CPUs = p.CPUs[:1] },
+		"completion handlers for 0 ranks of 2": func(p *plan) { p.Handlers = [][]int{} },
+		"[] for processors":                    func(p *plan) { p.Handlers[0] = nil },
+		"[-1] for processors":                  func(p *plan) { p.CPUs[1] = []int{-1} },
+		"[65536] for processors":               func(p *plan) { p.Cores[1] = []int{1 << 16} },
+		"-1 cores for each rank":               func(p *plan) { p.CoresPerRank = -1 },
+		"files for 1 programs of 2":            func(p *plan) { p.Files = p.Files[:1] },
+		"program 0 is to be copied, which was": func(p *plan) { p.Missing[0] = 0 },
+		"program 2 is to be copied, which was": func(p *plan) { p.Missing[0] = 2 },
+		"no '/'":                               func(p *plan) { p.Interface = "eth0" },
+	} {
+		p := good()
+		change(p)
+		require.ErrorContains(t, p.check(&request), want)
+	}
+}
+
+// A host whose agent repeats what it says, or is cut off, is lost, and the error names it. What may come twice
+// does no harm.
+func TestAgentThatGarbles(t *testing.T) {
+	names := map[string]int{}
+	for _, how := range []string{"double", "cut"} {
+		for n := range 9 {
+			b := start(t, 2, "barrier", func(j *Job) {
+				onHosts(Host{"far", 2})(j)
+				j.Starter = append(j.Starter, "GARBLE="+how, "AT="+strconv.Itoa(n))
+			})
+			if err := <-b.done; err != nil {
+				require.ErrorContains(t, err, "host far", "%s %d", how, n)
+				names[how]++
+			} else {
+				require.Equal(t, "double", how, "frame %d", n)
+			}
+		}
+	}
+	require.Equal(t, 9, names["cut"])
+	require.GreaterOrEqual(t, names["double"], 5, "Hello, Prepared, Started and AllStarted")
 }

@@ -33,37 +33,69 @@ const (
 
 // artifacts are what the ranks have left with the launcher.
 type artifacts struct {
-	parts    [snapshot.Artifacts]map[int][]byte // by rank: what has come
-	complete [snapshot.Artifacts]map[int]bool
-	size     int
+	of      [snapshot.Artifacts]map[int]*artifact // by rank
+	keepAll [snapshot.Artifacts]bool              // not only the latest one of each rank
+	size    int
 
 	stacksAt time.Time // when to ask for stacks; zero for never
 	told     bool      // where the ranks were at the timeout
 }
 
-// add takes a part of what a rank leaves. What is too much is dropped, with all that the rank left.
+// artifact is what one rank has left of one kind.
+type artifact struct {
+	parts    []byte   // of one that is not complete
+	tooMuch  bool     // which is dropped
+	complete [][]byte // from the first to the latest
+}
+
+// add takes a part of what a rank leaves. What is too much is dropped, with the artifact that it belongs to.
 func (d *artifacts) add(e agent.Artifact) {
 	if e.What == 0 || e.What >= snapshot.Artifacts {
 		return
 	}
-	if d.parts[e.What] == nil {
-		d.parts[e.What], d.complete[e.What] = map[int][]byte{}, map[int]bool{}
+	if d.of[e.What] == nil {
+		d.of[e.What] = map[int]*artifact{}
 	}
-	before := d.parts[e.What][e.Rank]
-	if d.complete[e.What][e.Rank] || len(before)+len(e.Data) > snapshot.MaxArtifact ||
-		d.size+len(e.Data) > maxArtifacts {
+	a := d.of[e.What][e.Rank]
+	if a == nil {
+		a = new(artifact)
+		d.of[e.What][e.Rank] = a
+	}
+	if len(a.parts)+len(e.Data) > snapshot.MaxArtifact || d.size+len(e.Data) > maxArtifacts {
+		a.tooMuch = true
+	}
+	if a.tooMuch {
+		d.size -= len(a.parts)
+		a.parts, a.tooMuch = nil, !e.Last
 		return
 	}
 	d.size += len(e.Data)
-	d.parts[e.What][e.Rank], d.complete[e.What][e.Rank] = append(before, e.Data...), e.Last
+	if a.parts = append(a.parts, e.Data...); !e.Last {
+		return
+	}
+	if !d.keepAll[e.What] {
+		for _, old := range a.complete {
+			d.size -= len(old)
+		}
+		a.complete = nil
+	}
+	a.complete, a.parts = append(a.complete, a.parts), nil
 }
 
-// of is what a rank has left, nil if that is not complete.
-func (d *artifacts) of(what snapshot.Artifact, rank int) []byte {
-	if !d.complete[what][rank] {
-		return nil
+// all is what a rank has left that is complete.
+func (d *artifacts) all(what snapshot.Artifact, rank int) [][]byte {
+	if a := d.of[what][rank]; a != nil {
+		return a.complete
 	}
-	return d.parts[what][rank]
+	return nil
+}
+
+// latest is the last one of all; nil where there is none.
+func (d *artifacts) latest(what snapshot.Artifact, rank int) []byte {
+	if all := d.all(what, rank); len(all) > 0 {
+		return all[len(all)-1]
+	}
+	return nil
 }
 
 // tellArtifacts shows the user what the ranks have left, when the job is over. It returns what of it could
@@ -117,18 +149,23 @@ func counted(n int, word string) string {
 func (j *job) writeProfile() (missing []int, err error) {
 	var all []*profile.Profile
 	for id := range j.programOf {
-		p, err := profile.ParseData(j.artifacts.of(snapshot.Profile, id))
-		if err != nil {
-			missing = append(missing, id)
-			continue
-		}
-		for _, s := range p.Sample {
-			if s.Label == nil {
-				s.Label = map[string][]string{}
+		known := len(all)
+		for _, data := range j.artifacts.all(snapshot.Profile, id) {
+			p, err := profile.ParseData(data)
+			if err != nil {
+				continue
 			}
-			s.Label["rank"], s.Label["host"] = []string{fmt.Sprint(id)}, []string{j.nodeOf[id].name}
+			for _, s := range p.Sample {
+				if s.Label == nil {
+					s.Label = map[string][]string{}
+				}
+				s.Label["rank"], s.Label["host"] = []string{fmt.Sprint(id)}, []string{j.nodeOf[id].name}
+			}
+			all = append(all, p)
 		}
-		all = append(all, p)
+		if len(all) == known {
+			missing = append(missing, id)
+		}
 	}
 	if len(all) == 0 {
 		return missing, nil
@@ -150,7 +187,7 @@ func (j *job) callReport() []string {
 	var missing []int
 	for id := range j.programOf {
 		var sites []snapshot.CallSite
-		if json.Unmarshal(j.artifacts.of(snapshot.CallSites, id), &sites) != nil {
+		if json.Unmarshal(j.artifacts.latest(snapshot.CallSites, id), &sites) != nil {
 			missing = append(missing, id)
 		}
 		for _, s := range sites {
@@ -236,7 +273,7 @@ func (j *job) tellTimeout(s *supervisor.Supervisor, now time.Time) {
 // writeStacks writes the stacks of a rank's goroutines into the folder for output. It returns no name where
 // there is no such folder, or the rank has not told.
 func (j *job) writeStacks(id int) (string, error) {
-	stacks := j.artifacts.of(snapshot.Stacks, id)
+	stacks := j.artifacts.latest(snapshot.Stacks, id)
 	if j.Output == "" || stacks == nil {
 		return "", nil
 	}

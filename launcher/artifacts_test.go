@@ -76,9 +76,28 @@ func TestArtifacts_TooMuchIsDropped(t *testing.T) {
 	for range 3 {
 		d.add(agent.Artifact{What: snapshot.Profile, Data: part})
 	}
-	require.Len(t, d.parts[snapshot.Profile][0], snapshot.MaxArtifact)
-	require.Nil(t, d.of(snapshot.Profile, 0))
+	d.add(agent.Artifact{What: snapshot.Profile, Data: []byte("its end"), Last: true})
+	require.Nil(t, d.latest(snapshot.Profile, 0))
+	require.Zero(t, d.size)
+	d.add(agent.Artifact{What: snapshot.Profile, Data: []byte("another one"), Last: true})
+	require.Equal(t, "another one", string(d.latest(snapshot.Profile, 0)))
 	d.add(agent.Artifact{What: snapshot.Artifacts, Last: true})
 	d.add(agent.Artifact{What: 0, Last: true})
-	require.Nil(t, d.of(snapshot.Stacks, 0))
+	require.Nil(t, d.latest(snapshot.Stacks, 0))
+}
+
+// A rank that goes on after a signal hands over again: the latest whole one counts, but of CPU profiles all.
+func TestArtifacts_ReplaceEarlierOnes(t *testing.T) {
+	d := artifacts{}
+	d.keepAll[snapshot.Profile] = true
+	for _, what := range []snapshot.Artifact{snapshot.Trace, snapshot.Profile} {
+		d.add(agent.Artifact{What: what, Data: []byte("one"), Last: true})
+		d.add(agent.Artifact{What: what, Data: []byte("tw")})
+		require.Equal(t, "one", string(d.latest(what, 0)))
+		d.add(agent.Artifact{What: what, Data: []byte("o"), Last: true})
+		d.add(agent.Artifact{What: what, Data: []byte("thr")})
+	}
+	require.Equal(t, [][]byte{[]byte("two")}, d.all(snapshot.Trace, 0))
+	require.Equal(t, [][]byte{[]byte("one"), []byte("two")}, d.all(snapshot.Profile, 0))
+	require.Equal(t, len("two")+len("thr")+len("onetwo")+len("thr"), d.size)
 }

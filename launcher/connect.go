@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -151,6 +152,13 @@ func (j *job) connectAgent(ctx context.Context, h Host, at position) (*remote.Ag
 	defer func() { <-at.places }()
 	far, err := remote.Connect(ctx, h.Name, id, command)
 	return far, nil, err
+}
+
+// IsThisHost reports whether a host's name, or an address that it resolves to, is this host's. Looking up a
+// name may take as long as the system's resolver does.
+func IsThisHost(name string) bool {
+	hostname, _ := os.Hostname()
+	return isHere(context.Background(), name, hostname)
 }
 
 // isHere tells whether a host's name is this host's.

@@ -14,6 +14,14 @@ import (
 // absent where there are none.
 const cqCoresVariable = "WEFT_CQ_CORES"
 
+// isForwarded reports whether a NAME=VALUE of the launcher's environment goes to ranks of other hosts. Tests
+// of weft have variables of their own.
+func isForwarded(v string) bool {
+	name, _, _ := strings.Cut(v, "=")
+	return strings.HasPrefix(name, "WEFT_TEST_") ||
+		slices.ContainsFunc(setting.All, func(s *setting.Setting) bool { return s.Name == name })
+}
+
 // numbers say who a rank is: in the job, and among the ranks of its host; and how often the job has been
 // started again.
 type numbers struct{ rank, size, local, locals, restarts int }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/weft-mpi/weft/internal/route"
@@ -45,6 +46,41 @@ type plan struct {
 	Interface string
 	Problems  []string // why the job cannot run here
 }
+
+// check checks a plan that another host has made.
+func (p *plan) check(r *planRequest) error {
+	if n := len(p.CPUs); p.CPUs != nil && n != r.Ranks {
+		return fmt.Errorf("processors for %d ranks of %d", n, r.Ranks)
+	}
+	if n := len(p.Handlers); p.Handlers != nil && n != r.Ranks {
+		return fmt.Errorf("completion handlers for %d ranks of %d", n, r.Ranks)
+	}
+	for _, list := range slices.Concat(p.Cores, p.CPUs, p.Handlers) {
+		if len(list) == 0 || slices.Min(list) < 0 || slices.Max(list) >= maxProcessors {
+			return fmt.Errorf("%v for processors, which are from 0 to %d", list, maxProcessors-1)
+		}
+	}
+	if p.CoresPerRank < 0 || p.CoresPerRank > maxProcessors {
+		return fmt.Errorf("%d cores for each rank", p.CoresPerRank)
+	}
+	if n := len(p.Files); n != len(r.Programs) {
+		return fmt.Errorf("files for %d programs of %d", n, len(r.Programs))
+	}
+	for _, i := range p.Missing {
+		if i < 0 || i >= len(r.Programs) || r.Programs[i].Hash == "" {
+			return fmt.Errorf("program %d is to be copied, which was not offered", i)
+		}
+	}
+	if p.Interface != "" {
+		if _, err := netip.ParsePrefix(p.Interface); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxProcessors is more than the largest number of a processor.
+const maxProcessors = 1 << 16
 
 // boundTo tells the user what a rank is bound to.
 func (p *plan) boundTo(rank int) string {

@@ -125,15 +125,14 @@ func (j *job) event(s *supervisor.Supervisor, now time.Time, e agent.Event) {
 	case agent.Started:
 		j.tellStart(e)
 	case agent.AllStarted:
-		if j.notYet--; j.notYet > 0 {
+		if !j.nodeStarted(s) {
 			return
-		}
-		j.tellStep("all ranks are started")
-		if j.input != nil && s.NotStarted() == nil {
-			j.input.start()
 		}
 	case agent.Lost:
 		j.lostHost(now, e)
+		if e.Starting {
+			j.nodeStarted(s)
+		}
 	case agent.Exited:
 		if j.input != nil {
 			j.input.remove(e.Rank)
@@ -143,6 +142,19 @@ func (j *job) event(s *supervisor.Supervisor, now time.Time, e agent.Event) {
 	j.stuckEvent(now, e)
 	j.recordEvent(now, e)
 	s.Event(now, e)
+}
+
+// nodeStarted notes that no further rank of a node will be started, and reports whether that is so of all
+// nodes.
+func (j *job) nodeStarted(s *supervisor.Supervisor) bool {
+	if j.notYet--; j.notYet > 0 {
+		return false
+	}
+	j.tellStep("all ranks are started")
+	if j.input != nil && s.NotStarted() == nil {
+		j.input.start()
+	}
+	return true
 }
 
 func (j *job) tellStart(e agent.Started) {

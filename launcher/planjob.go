@@ -57,6 +57,11 @@ func (j *job) planOne(ctx context.Context, n *node) (err error) {
 		if err = n.remote.Prepare(ctx, request, &reply); err == nil && reply.Plan == nil {
 			err = fmt.Errorf("host %s: %s", n.name, reply.Problem)
 		}
+		if err == nil {
+			if bad := reply.Plan.check(&request); bad != nil {
+				err = fmt.Errorf("host %s: its plan makes no sense: %w", n.name, bad)
+			}
+		}
 		n.plan = reply.Plan
 	}
 	if err == nil && len(n.plan.Problems) > 0 {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -66,8 +67,8 @@ func isGo(name string) bool {
 	if !strings.ContainsRune(name, filepath.Separator) && name != "." && name != ".." {
 		return false
 	}
-	files, _ := filepath.Glob(filepath.Join(name, "*.go"))
-	return len(files) > 0
+	files, _ := os.ReadDir(name)
+	return slices.ContainsFunc(files, func(f fs.DirEntry) bool { return strings.HasSuffix(f.Name(), ".go") })
 }
 
 // build compiles a Go file or folder and returns the program's file. The compiler writes its messages to

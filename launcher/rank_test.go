@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/inherited"
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/launcher/pmi"
 )
@@ -40,6 +42,11 @@ func TestMain(m *testing.M) {
 var modes = map[string]func(){
 	"agent": func() {
 		os.Unsetenv(modeVariable)
+		if how := os.Getenv("GARBLE"); how != "" {
+			at, err := strconv.Atoi(os.Getenv("AT"))
+			check(err)
+			garble(how, at)
+		}
 		check(AgentMain(""))
 	},
 	"launcher":  beLauncher,
@@ -166,7 +173,7 @@ func beBarrier() {
 }
 
 func beSecret() {
-	fd, err := strconv.Atoi(os.Getenv("WEFT_SECRET_FD"))
+	fd, err := inherited.Take(inherited.Secret)
 	check(err)
 	secret, err := io.ReadAll(os.NewFile(uintptr(fd), "secret"))
 	check(err)
@@ -186,4 +193,41 @@ func beLauncher() {
 		In:   os.Stdin, Out: os.Stdout, Err: os.Stderr, Grace: grace, Sole: true,
 	})
 	os.Exit(ExitStatus(err))
+}
+
+// garble has one of the frames that this process writes as an agent doubled or cut off, after the greeting.
+// Those that only say that it lives do not count.
+func garble(how string, at int) {
+	to := os.Stdout
+	r, w, err := os.Pipe()
+	check(err)
+	os.Stdout = w
+	go func() {
+		in := bufio.NewReader(r)
+		greeting, err := in.ReadBytes('\n')
+		check(err)
+		to.Write(greeting)
+		for {
+			head := make([]byte, 4)
+			if _, err := io.ReadFull(in, head); err != nil {
+				return
+			}
+			frame := append(head, make([]byte, binary.BigEndian.Uint32(head))...)
+			io.ReadFull(in, frame[4:])
+			const alive = 10
+			switch {
+			case frame[4] == alive || at < 0:
+			case at > 0:
+				at--
+			case how == "cut":
+				to.Write(frame[:len(frame)-1])
+				to.Close()
+				return
+			default:
+				at--
+				to.Write(frame)
+			}
+			to.Write(frame)
+		}
+	}()
 }

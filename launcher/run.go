@@ -10,13 +10,13 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/weft-mpi/weft/internal/deadlock"
 	"github.com/weft-mpi/weft/internal/printable"
 	"github.com/weft-mpi/weft/internal/setting"
+	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 	"github.com/weft-mpi/weft/launcher/internal/local"
@@ -57,6 +57,7 @@ const (
 	OutputLost  = supervisor.OutputLost
 	ReaderGone  = supervisor.ReaderGone
 	Deadlocked  = supervisor.Deadlocked
+	HostLost    = supervisor.HostLost
 	AgentLost   = supervisor.AgentLost
 	RanksLost   = supervisor.RanksLost
 )
@@ -177,6 +178,8 @@ func newJob(spec Job, past *history) (_ *job, err error) {
 	}
 	j.Apps = slices.Clone(spec.Apps)
 	j.Output = past.outputFolder(spec.Output)
+	// Each CPU profile of a rank begins where the one before it ended.
+	j.artifacts.keepAll[snapshot.Profile] = spec.Profile == "cpu"
 	j.dir, _ = os.Getwd()
 	if j.Grace == 0 {
 		j.Grace = defaultGrace
@@ -393,7 +396,7 @@ func (j *job) startCommand(n *node, secret []byte, mapping string) agent.Start {
 	if n.plan.OwnCore || n.plan.CoresPerRank == 0 {
 		start.TimerSlack = timerSlack
 	}
-	environ := os.Environ()
+	environ := local.Inherited()
 	for i, id := range n.ranks {
 		program := j.programOf[id]
 		app, to := &j.Apps[program], &start.Ranks[i]
@@ -421,10 +424,11 @@ func (j *job) startCommand(n *node, secret []byte, mapping string) agent.Start {
 	return start
 }
 
-// addSettings gives a rank of another host the settings of weft in the launcher's environment.
+// addSettings gives a rank of another host the settings of weft in the launcher's environment. What else a
+// rank of weft has there, such as its number and what it inherits, is of another job.
 func addSettings(to *agent.Rank, environ []string) {
 	for _, v := range environ {
-		if strings.HasPrefix(v, "WEFT_") && !slices.ContainsFunc(to.Env, sameVariable(v)) {
+		if isForwarded(v) && !slices.ContainsFunc(to.Env, sameVariable(v)) {
 			to.Env = append(to.Env, v)
 		}
 	}

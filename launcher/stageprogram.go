@@ -4,12 +4,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"hash"
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/weft-mpi/weft/launcher/internal/remote"
 )
 
 // A stageReply is what an agent answers when it has got the whole of a program.
@@ -96,7 +97,7 @@ func (s *stager) take(program int, part []byte) ([]byte, error) {
 	if len(part) > 0 {
 		return nil, nil
 	}
-	return json.Marshal(s.finish())
+	return remote.Marshal(s.finish())
 }
 
 // create makes the file of a program.

@@ -20,7 +20,7 @@ func (j *job) tellTrace() *Failure {
 	var sources []tracefile.Source
 	var missing []int
 	for id := range j.programOf {
-		r, err := trace.Decode(j.artifacts.of(snapshot.Trace, id))
+		r, err := trace.Decode(j.artifacts.latest(snapshot.Trace, id))
 		if err != nil || r.Rank != id {
 			missing = append(missing, id)
 			continue

@@ -1,56 +1,41 @@
 package mpi
 
-import (
-	"os"
-	"os/signal"
-	"sync"
-	"syscall"
-)
+import "sync"
 
-// exitHooks are what this rank has to do at its end, whatever the end is: Finalize, a failure, Abort, or
-// SIGTERM, by which launchers end a job that has failed or takes too long.
+// exitHooks hand over what this rank measures, to its launcher or its user: at its end, whether that is
+// Finalize, a failure or Abort, and before a signal of the launcher that may end it. The signal itself is the
+// program's, which may handle it and go on.
 type exitHooks struct {
-	hooks []func()
-	once  sync.Once
-	end   chan os.Signal
+	mu    sync.Mutex
+	hooks []func(last bool) // last says that the rank ends, and what is measured after it is lost
+	ended bool
 }
 
-// newExitHooks begins to wait for SIGTERM. It returns nil where there is nothing to do.
-func newExitHooks(hooks []func()) *exitHooks {
+// newExitHooks returns nil where there is nothing to do.
+func newExitHooks(hooks []func(last bool)) *exitHooks {
 	if len(hooks) == 0 {
 		return nil
 	}
-	x := &exitHooks{hooks: hooks, end: make(chan os.Signal, 1)}
-	signal.Notify(x.end, syscall.SIGTERM)
-	go func() {
-		if _, ended := <-x.end; !ended {
-			return
-		}
-		x.run()
-		signal.Stop(x.end)
-		if self, err := os.FindProcess(os.Getpid()); err == nil {
-			self.Signal(syscall.SIGTERM) // now with its usual effect
-		}
-	}()
-	return x
+	return &exitHooks{hooks: hooks}
 }
 
-// run runs them, once.
-func (x *exitHooks) run() {
+// run runs them at the end of the rank, once.
+func (x *exitHooks) run() { x.call(true) }
+
+// handOver runs them while the rank may go on.
+func (x *exitHooks) handOver() { x.call(false) }
+
+func (x *exitHooks) call(last bool) {
 	if x == nil {
 		return
 	}
-	x.once.Do(func() {
-		for _, hook := range x.hooks {
-			hook()
-		}
-	})
-}
-
-// close ends the wait for SIGTERM.
-func (x *exitHooks) close() {
-	if x != nil {
-		signal.Stop(x.end)
-		close(x.end)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.ended {
+		return
+	}
+	x.ended = last
+	for _, hook := range x.hooks {
+		hook(last)
 	}
 }

@@ -46,8 +46,8 @@ const (
 type job struct {
 	wire      *wireup.Job
 	log       *slog.Logger
-	hooks     []func()   // what there is to do at the end
-	exitHooks *exitHooks // nil where there is none
+	hooks     []func(last bool) // of exitHooks
+	exitHooks *exitHooks        // nil where there is none
 	ids       *contextIDs
 	comms     *comms
 	survive   bool           // a failed rank does not end the job
@@ -145,16 +145,20 @@ func Init(ctx context.Context, conf ...Config) (*Comm, error) {
 	case stageFinalized:
 		return nil, asError("Init", ErrFinalized)
 	}
-	reporter := reportInit()
+	reporter, unreachable := reportInit()
 	world, err := join(ctx, conf, reporter != nil)
 	if err != nil {
 		reporter.enter(snapshot.Finished)
 		return nil, asError("Init", err)
 	}
+	if unreachable != nil {
+		world.job.log.Warn("the launcher cannot ask this rank for its state: reports of a hang, and what "+
+			"the rank measures, are without it", "rank", world.rank, "error", unreachable)
+	}
 	process.world, process.stage = world, stageRunning
 	current.Store(world.e)
-	world.job.reporter = reporter.joined(world, world.job.stuck)
 	world.job.exitHooks = newExitHooks(world.job.hooks)
+	world.job.reporter = reporter.joined(world, world.job.stuck)
 	world.job.tracer.begin(world)
 	return world, nil
 }
@@ -279,11 +283,13 @@ func newWorld(ctx context.Context, o *options, wire *wireup.Job) (_ *Comm, err e
 			j.checker.unreceived(j, context, source, tag, head)
 		}
 	}
-	endProfile, err := startProfile(o.set.Of(setting.Profile))
+	profile, err := startProfile(o.set.Of(setting.Profile))
 	if err != nil {
 		return nil, err
 	}
-	conf.Recorder = openRecorder()
+	if conf.Recorder, err = openRecorder(); err != nil {
+		j.log.Warn("the latest events of this rank are lost", "rank", wire.Identity.Rank, "error", err)
+	}
 	e, err := engine.New(conf)
 	if err != nil {
 		return nil, err
@@ -292,16 +298,17 @@ func newWorld(ctx context.Context, o *options, wire *wireup.Job) (_ *Comm, err e
 		return nil, errors.Join(err, e.Destroy(err))
 	}
 	if o.statistics {
-		j.hooks = append(j.hooks, func() { printStatistics(e, calls) })
+		s := statistics{e: e, calls: calls}
+		j.hooks = append(j.hooks, func(bool) { s.print() })
 	}
 	if o.report {
-		j.hooks = append(j.hooks, func() { j.leaveCallSites(sites) })
+		j.hooks = append(j.hooks, func(bool) { j.leaveCallSites(sites) })
 	}
-	if endProfile != nil {
-		j.hooks = append(j.hooks, func() { j.leaveProfile(endProfile) })
+	if profile != nil {
+		j.hooks = append(j.hooks, func(last bool) { j.leaveProfile(profile, last) })
 	}
 	if j.tracer != nil {
-		j.hooks = append(j.hooks, func() { j.leaveTrace(e) })
+		j.hooks = append(j.hooks, func(last bool) { j.leaveTrace(e, last) })
 	}
 	j.log.Debug("joined the job", "size", e.Size(), "address", card(e, conf.Fabrics).String(),
 		"settings", o.set.String(), "spin", conf.SpinTime)
@@ -391,7 +398,6 @@ func Finalize() error {
 	c.job.log.Debug("Finalize")
 	c.job.reporter.enter(snapshot.Finalizing)
 	defer c.job.reporter.enter(snapshot.Finished)
-	defer c.job.exitHooks.close()
 	defer c.job.metrics.close()
 	traced := traceCall(tracedFinalize)
 	open := c.job.comms.openEpochs()

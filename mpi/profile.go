@@ -17,11 +17,15 @@ const (
 	mutexRate = 10
 )
 
-// startProfile begins the profile that a setting asks for, and returns what ends it and has its bytes; nil
-// where none is asked for.
-func startProfile(kind setting.Value) (func() ([]byte, error), error) {
+// A profiler returns the bytes of the profile so far, or of a CPU profile what is new, and ends it if it is
+// the last one.
+type profiler func(last bool) ([]byte, error)
+
+// startProfile begins the profile that a setting asks for; nil where none is asked for.
+func startProfile(kind setting.Value) (profiler, error) {
 	var b bytes.Buffer
-	lookup := func() ([]byte, error) {
+	lookup := func(bool) ([]byte, error) {
+		b.Reset()
 		err := pprof.Lookup(kind.String()).WriteTo(&b, 0)
 		return b.Bytes(), err
 	}
@@ -32,14 +36,18 @@ func startProfile(kind setting.Value) (func() ([]byte, error), error) {
 		if err := pprof.StartCPUProfile(&b); err != nil {
 			return nil, fmt.Errorf("%s=cpu: %w", kind.Name, err)
 		}
-		return func() ([]byte, error) {
+		return func(last bool) (data []byte, err error) {
 			pprof.StopCPUProfile()
-			return b.Bytes(), nil
+			data = bytes.Clone(b.Bytes())
+			if b.Reset(); !last {
+				err = pprof.StartCPUProfile(&b)
+			}
+			return data, err
 		}, nil
 	case "heap":
-		return func() ([]byte, error) {
+		return func(last bool) ([]byte, error) {
 			runtime.GC() // the profile is that of the latest collection
-			return lookup()
+			return lookup(last)
 		}, nil
 	case "block":
 		runtime.SetBlockProfileRate(blockRate)
@@ -51,9 +59,9 @@ func startProfile(kind setting.Value) (func() ([]byte, error), error) {
 	return nil, fmt.Errorf("%s=%q: %s", kind.Name, kind, kind.Meaning)
 }
 
-// leaveProfile ends the profile, and hands it over.
-func (j *job) leaveProfile(end func() ([]byte, error)) {
-	data, err := end()
+// leaveProfile hands the profile over.
+func (j *job) leaveProfile(profile profiler, last bool) {
+	data, err := profile(last)
 	if err == nil {
 		err = j.reporter.leave(snapshot.Profile, data)
 	}

@@ -11,13 +11,23 @@ import (
 // reportWithin bounds the time for the counters of an engine that is in trouble.
 const reportWithin = time.Second
 
-// printStatistics prints the counters of this rank.
-func printStatistics(e *engine.Engine, calls *callStats) {
+// statistics prints the counters of a rank.
+type statistics struct {
+	e       *engine.Engine
+	calls   *callStats
+	printed string // the latest, which are not repeated
+}
+
+func (s *statistics) print() {
+	e, calls := s.e, s.calls
 	text := make(chan string, 1)
 	go func() { text <- table(e.Rank(), statsOf(e.Stats())) + calls.line(e.Rank()) }()
 	select {
 	case t := <-text:
-		fmt.Fprint(os.Stderr, t)
+		if t != s.printed {
+			fmt.Fprint(os.Stderr, t)
+		}
+		s.printed = t
 	case <-time.After(reportWithin):
 		fmt.Fprintf(os.Stderr, "weft: rank %d: no counters within %v\n", e.Rank(), reportWithin)
 	}

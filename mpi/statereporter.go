@@ -8,13 +8,13 @@ import (
 	"io"
 	"os"
 	"runtime"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/weft-mpi/weft/internal/deadlock"
+	"github.com/weft-mpi/weft/internal/inherited"
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/mpi/internal/program"
@@ -69,11 +69,12 @@ func newStateReporter(conn stateConn, p snapshot.Phase) *stateReporter {
 }
 
 // reportInit starts the reporter to the launcher, and reports at once that this rank has called Init. It
-// returns nil where there is no launcher. The reporter lives as long as the process.
-func reportInit() *stateReporter {
-	conn := launcherConn()
+// returns nil where there is no launcher, or none that can be reached. The reporter lives as long as the
+// process.
+func reportInit() (*stateReporter, error) {
+	conn, err := launcherConn()
 	if conn == nil {
-		return nil
+		return nil, err
 	}
 	r := newStateReporter(conn, snapshot.Starting)
 	r.takes = true
@@ -84,7 +85,7 @@ func reportInit() *stateReporter {
 			r.run()
 		}
 	}()
-	return r
+	return r, nil
 }
 
 // maxInitCallers is the number of stack frames in which reportInit looks for the program's call of Init.
@@ -127,6 +128,9 @@ func (r *stateReporter) joined(world *Comm, alone stuckPolicy) *stateReporter {
 	}
 	if run != nil {
 		go run()
+	}
+	if r.takes && world.job.exitHooks != nil {
+		go r.send(snapshot.Measures, nil)
 	}
 	return r
 }
@@ -220,17 +224,15 @@ func (r *stateReporter) peerFailed(rank int) {
 var errLauncherSaw = fmt.Errorf("%w: the launcher has seen it end", transport.ErrPeerLost)
 
 // launcherConn is the connection to the launcher; nil where there is none.
-func launcherConn() *os.File {
-	fd, err := strconv.Atoi(os.Getenv(snapshot.Variable))
-	if err != nil || fd < 3 {
-		return nil
+func launcherConn() (*os.File, error) {
+	fd, err := inherited.Take(inherited.Snapshots)
+	if err != nil || fd < 0 {
+		return nil, err
 	}
-	syscall.CloseOnExec(fd)
-	if syscall.SetNonblock(fd, true) != nil {
-		return nil // a program between launcher and rank has closed it
+	if err := syscall.SetNonblock(fd, true); err != nil {
+		return nil, err
 	}
-	os.Unsetenv(snapshot.Variable)
-	return os.NewFile(uintptr(fd), "snapshots")
+	return os.NewFile(uintptr(fd), "snapshots"), nil
 }
 
 // enter notes how far the rank is.
@@ -291,6 +293,11 @@ func (r *stateReporter) obey(data []byte) ([]byte, error) {
 			case r.taken <- struct{}{}:
 			default: // nobody waits for it
 			}
+		case command == snapshot.HandOver:
+			go func() { // which waits for Taken
+				r.world.Load().job.exitHooks.handOver()
+				r.send(snapshot.HandedOver, nil)
+			}()
 		default:
 			r.peerFailed(rank)
 		}

@@ -89,9 +89,11 @@ func (t *tracer) begin(world *Comm) {
 // maxTraceBytes is how many bytes a rank hands over.
 const maxTraceBytes = snapshot.MaxArtifact
 
-// leaveTrace hands the trace over.
-func (j *job) leaveTrace(e *engine.Engine) {
-	tracing.Store(nil)
+// leaveTrace hands the trace over, and ends it if it is the last one.
+func (j *job) leaveTrace(e *engine.Engine, last bool) {
+	if last {
+		tracing.Store(nil)
+	}
 	h := j.tracer.head
 	h.Rank, h.Size, h.Comms = e.Rank(), e.Size(), map[uint32]string{}
 	for _, c := range j.comms.all() {

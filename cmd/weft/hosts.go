@@ -99,8 +99,8 @@ func readHostfile(origin, name string) ([]launcher.Host, error) {
 	return hosts, nil
 }
 
-// chooseLauncher settles what starts the agents of other hosts. Inside an allocation of several hosts that is
-// the batch system, and the hosts are its, unless the user has said otherwise.
+// chooseLauncher settles what starts the agents of other hosts. Inside an allocation that is the
+// batch system, and the hosts are its, unless the user has said otherwise.
 func (o *jobOptions) chooseLauncher(job *launcher.Job) error {
 	switch o.launcher {
 	case "ssh":
@@ -140,15 +140,16 @@ func (o *jobOptions) chooseLauncher(job *launcher.Job) error {
 	return nil
 }
 
-// useAllocation has the ranks run where a batch system lets them. An allocation of one host needs no agents.
+// useAllocation has the ranks run where a batch system lets them. If that is this host alone, no agent is
+// needed.
 func (o *jobOptions) useAllocation(job *launcher.Job, given *allocation.Allocation,
 	starter string) (err error) {
 	if job.Hosts == nil {
-		if len(given.Hosts) == 1 && o.launcher == "" {
-			return nil
-		}
 		for _, h := range given.Hosts {
 			job.Hosts = append(job.Hosts, launcher.Host{Name: h.Name, Slots: h.Slots})
+		}
+		if len(job.Hosts) == 1 && o.launcher == "" && launcher.IsThisHost(job.Hosts[0].Name) {
+			return nil
 		}
 	}
 	job.Starter, err = launcher.ParseStarter(starter)

@@ -18,7 +18,8 @@ func TestMain(m *testing.M) {
 	launcher.Watchdog()
 	command := func() { os.Exit(execute(os.Args)) }
 	testscript.Main(m, map[string]func(){"weft": command, "mpirun": command, "mpiexec": command,
-		"sleeper": sleeper})
+		"sleeper": sleeper, "checkpointer": checkpointer,
+		"usurper": usurper, "hello": hello})
 }
 
 func TestScripts(t *testing.T) {

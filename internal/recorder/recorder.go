@@ -19,9 +19,6 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
-// Variable is the environment variable that tells a rank the descriptor of the memory.
-const Variable = "WEFT_RECORDER_FD"
-
 const (
 	entries    = 4096 // of the ring, 64 KiB
 	stampEvery = 256  // records of which at least one is a stamp

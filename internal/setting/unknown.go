@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weft-mpi/weft/internal/inherited"
 	"github.com/weft-mpi/weft/internal/spelling"
 )
 
@@ -13,7 +14,8 @@ const prefix = "WEFT_"
 
 // launchers are the variables by which a launcher tells a rank who it is. They are no settings.
 var launchers = []string{
-	"WEFT_JOB", "WEFT_RANK", "WEFT_SIZE", "WEFT_LOCAL_RANK", "WEFT_LOCAL_SIZE", "WEFT_SECRET_FD",
+	"WEFT_JOB", "WEFT_RANK", "WEFT_SIZE", "WEFT_LOCAL_RANK", "WEFT_LOCAL_SIZE",
+	inherited.Variable,
 }
 
 // Unknown lists the variables of an environment that have the name of a setting which does not exist, each

@@ -7,7 +7,7 @@ import (
 )
 
 func TestUnknown(t *testing.T) {
-	require.Empty(t, Unknown([]string{"PATH=/bin", "WEFT_LANES=2", "WEFT_RANK=0", "WEFT_JOB=x",
+	require.Empty(t, Unknown([]string{"PATH=/bin", "WEFT_LANES=2", "WEFT_RANK=0", "WEFT_JOB=x", "WEFT_INHERITED=x",
 		"WEFT_TEST_KIND=1", "XWEFT_LANE=1", "WEFT_LANE="}))
 	require.Equal(t, []string{
 		`"WEFT_LANE" in the environment is no setting; did you mean WEFT_LANES? (weft info --settings lists all)`,

@@ -12,9 +12,6 @@ import (
 // has failed and the job goes on. The rank sends frames: the length of what follows, 4 bytes, big endian; the
 // kind, 1 byte; and the body.
 
-// Variable is the environment variable that tells a rank the number of the descriptor.
-const Variable = "WEFT_SNAPSHOT_FD"
-
 // The first byte of what the launcher sends.
 const (
 	Ask       = 1 // asks for a snapshot
@@ -22,6 +19,7 @@ const (
 	Failed    = 3 // tells that a rank has failed
 	AskStacks = 4 // asks for the stacks of all goroutines, as an artifact
 	Taken     = 5 // tells that a whole artifact has been taken
+	HandOver  = 6 // asks for what has been measured so far: a signal comes next that may end the rank
 )
 
 // AppendFailed appends what tells of a failed rank.
@@ -35,7 +33,7 @@ func NextCommand(b []byte) (command byte, rank int, rest []byte, ok bool, err er
 	switch {
 	case len(b) == 0:
 		return 0, 0, b, false, nil
-	case b[0] == Ask || b[0] == AskSample || b[0] == AskStacks || b[0] == Taken:
+	case b[0] == Ask || b[0] == AskSample || b[0] == AskStacks || b[0] == Taken || b[0] == HandOver:
 		return b[0], 0, b[1:], true, nil
 	case b[0] != Failed:
 		return 0, 0, b, false, fmt.Errorf("a command %d", b[0])
@@ -58,6 +56,8 @@ const (
 	// ArtifactPart: the body is which artifact it is a part of, 1 byte; whether it is the last part, 1 byte;
 	// and the part.
 	ArtifactPart
+	Measures   // the rank answers HandOver
+	HandedOver // the answer, after the artifacts
 )
 
 // AppendFrame appends a frame.
@@ -99,9 +99,9 @@ func NextFrame(b []byte) (k Kind, body, rest []byte, ok bool, err error) {
 func parseHead(head []byte) (k Kind, body int, err error) {
 	n, k := binary.BigEndian.Uint32(head), Kind(head[4])
 	switch {
-	case k < Quiet || k > ArtifactPart:
+	case k < Quiet || k > HandedOver:
 		return 0, 0, fmt.Errorf("a frame of kind %d", k)
-	case n < 1 || n > 1+MaxSize || k < Answer && n != 1,
+	case n < 1 || n > 1+MaxSize || (k < Answer || k > ArtifactPart) && n != 1,
 		k == ArtifactPart && n < 3:
 		return 0, 0, fmt.Errorf("a frame of kind %d of %d bytes", k, n)
 	}

@@ -30,6 +30,12 @@ func (c *Child) Start() (pid int, err error) {
 		Sys: attr})
 }
 
+// Inheritable reports whether a descriptor is open, and inherited by the programs that this process starts.
+func Inheritable(fd int) bool {
+	flags, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_GETFD, 0)
+	return errno == 0 && flags&syscall.FD_CLOEXEC == 0
+}
+
 // Reap waits for a process that has ended, or soon does, and frees its id.
 func Reap(pid int) (syscall.WaitStatus, error) {
 	var status syscall.WaitStatus

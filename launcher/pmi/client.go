@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/inherited"
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
@@ -95,10 +96,12 @@ func fromDescriptor(fdText, rankText, sizeText string) (*Client, error) {
 		return nil, fmt.Errorf("pmi: PMI_FD=%d is set, but PMI_RANK=%q is not a rank from 0 to %d", fd,
 			rankText, size-1)
 	}
+	if err := checkConnection(fd); err != nil {
+		return nil, fmt.Errorf("pmi: PMI_FD=%d: %w", fd, err)
+	}
 	syscall.CloseOnExec(fd)
 	if err := syscall.SetNonblock(fd, true); err != nil {
-		return nil, fmt.Errorf("pmi: PMI_FD=%d: %w: a program between launcher and rank has closed it", fd,
-			err)
+		return nil, fmt.Errorf("pmi: PMI_FD=%d: %w", fd, err)
 	}
 	fd = sys.MoveAbove(fd, firstToClose)
 	c := &Client{rank: rank, size: size, appnum: -1}
@@ -107,6 +110,22 @@ func fromDescriptor(fdText, rankText, sizeText string) (*Client, error) {
 		return nil, fmt.Errorf("pmi: PMI_FD=%d cannot be waited for: %w", fd, err)
 	}
 	return c, nil
+}
+
+// checkConnection checks that a descriptor is a launcher's connection, before anything is written there: that
+// of weft run if it has started this process, and a socket in any case.
+func checkConnection(fd int) error {
+	if _, err := inherited.Take(inherited.PMI); err != nil {
+		return err
+	}
+	var st syscall.Stat_t
+	if err := syscall.Fstat(fd, &st); err != nil {
+		return fmt.Errorf("%w: %w", err, inherited.ErrReplaced)
+	}
+	if st.Mode&syscall.S_IFMT != syscall.S_IFSOCK {
+		return fmt.Errorf("not a socket: %w", inherited.ErrReplaced)
+	}
+	return nil
 }
 
 func (c *Client) use(conn stream) {

@@ -1,12 +1,15 @@
 package tcp
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -201,6 +204,42 @@ func TestLanes_PeerThatIsGoneIsLostAtOnce(t *testing.T) {
 	drive(t, [2]*side{list[0], list[0]}, "the end",
 		func() bool { return list[0].to.State() == transport.StateError })
 	require.ErrorIs(t, list[0].to.Err(), transport.ErrPeerLost)
+}
+
+// A lost lane is told of when the queue pair has gone on without it. A peer that closes or dies ends all of its
+// lanes, of which one is seen to end first.
+func TestLanes_LossIsToldIfTheQueuePairGoesOn(t *testing.T) {
+	var text bytes.Buffer // both ends are driven by this goroutine
+	options := Options{Lanes: 2, Log: slog.New(slog.NewTextHandler(&text, nil))}
+	tick := func(list []*side, times int) {
+		now := time.Now()
+		for range times {
+			now = now.Add(list[0].dev.tickPeriod())
+			for _, s := range list {
+				s.cq.Tick(now)
+				s.poll()
+			}
+		}
+	}
+	list := newCouple(t, options, 64, nil)
+	lanesUp(t, list, 2)
+	require.NoError(t, reset(list[0].lanesOf().conns[1].fd))
+	drive(t, list, "the loss of the lane", func() bool {
+		return list[0].lanesOf().laneStats().Down == 1 && list[1].lanesOf().laneStats().Down == 1
+	})
+	lanesUp(t, list, 2)
+	require.NotContains(t, text.String(), "a lane is lost")
+	tick(list[:], 3)
+	require.Equal(t, 2, strings.Count(text.String(), "a lane is lost"), "%s", text.String())
+
+	text.Reset()
+	list = newCouple(t, options, 64, nil)
+	lanesUp(t, list, 2)
+	require.NoError(t, provider{}.Vanish(list[1].dev))
+	drive(t, [2]*side{list[0], list[0]}, "the end",
+		func() bool { return list[0].to.State() == transport.StateError })
+	tick(list[:1], 3)
+	require.NotContains(t, text.String(), "a lane is lost")
 }
 
 // A lane that is silent while others bring something is lost by the ticks of both, and re-established.

@@ -33,6 +33,7 @@ type multiLane struct {
 	maxLanes  int // lanes
 	conns     []*laneConn
 	failover  sequence.Failover
+	untold    []*lostLane         // since the latest tick
 	stats     transport.LaneStats // but for what the links and the holes tell
 	shown     transport.LaneStats // as the device knows it
 
@@ -171,15 +172,12 @@ func (b *multiLane) lose(l *laneConn, cause error) {
 	if l.fd < 0 {
 		return
 	}
-	q := b.q
 	l.forget()
 	b.closeLane(l)
 	b.conns = slices.DeleteFunc(b.conns, func(o *laneConn) bool { return o == l })
 	b.failover.Closed(l.number)
 	b.stats.Down++
-	q.dev.opts.Log.Warn("a lane is lost", "rank", q.Attr.Peer, "address", q.Attr.Remote, "lane", l.number,
-		"left", len(b.conns),
-		"cause", cause)
+	b.untold = append(b.untold, &lostLane{number: l.number, left: len(b.conns), cause: cause})
 	if len(b.conns) > 0 {
 		b.dialMissing()
 		return
@@ -190,6 +188,34 @@ func (b *multiLane) lose(l *laneConn, cause error) {
 	}
 	b.noLaneSince.Store(max(1, int64(b.now())))
 	b.dialMissing()
+}
+
+// lostLane is a lane that was lost, of which the user is to be told.
+type lostLane struct {
+	number uint16
+	left   int // lanes, then
+	cause  error
+	older  bool // than the latest tick
+}
+
+// tellLosses tells the user, at a tick, of lanes that were lost before the tick before it. A peer that
+// closes its end, or dies, ends all of its lanes, and the end of one may be seen before the Close on
+// another, or before the end of the last one. So nothing is told unless the queue pair goes on, which says
+// more otherwise.
+func (b *multiLane) tellLosses() {
+	q := b.q
+	if len(b.conns) == 0 || q.PeerEnd() {
+		return
+	}
+	b.untold = slices.DeleteFunc(b.untold, func(l *lostLane) bool {
+		if l.older {
+			q.dev.opts.Log.Warn("a lane is lost", "rank", q.Attr.Peer, "address", q.Attr.Remote,
+				"lane", l.number, "left", l.left, "cause", l.cause)
+		}
+		told := l.older
+		l.older = true
+		return told
+	})
 }
 
 func (b *multiLane) closeLane(l *laneConn) {
@@ -304,6 +330,7 @@ func (b *multiLane) tick(_ int, counts bool) {
 	if !q.open {
 		return
 	}
+	b.tellLosses()
 	b.keepalive.Tick(counts)
 	if b.keepalive.Missed >= maxMissedOverLanes {
 		q.Fail(fmt.Errorf("%w: %w for %v", transport.ErrPeerLost, queuepair.ErrSilent,

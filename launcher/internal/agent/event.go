@@ -135,6 +135,8 @@ type Lost struct {
 	Ranks  []int
 	Reason string // complete, for the user
 	Silent bool   // it is only not heard: it may live, and its ranks with it, until it ends them
+	// It had not said AllStarted, which does not come any more.
+	Starting bool
 }
 
 func (Started) event()    {}

@@ -6,15 +6,24 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/weft-mpi/weft/internal/inherited"
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
+// firstInherited is the number of the PMI connection in a rank, after which come the other files that it
+// shares with the agent. Scripts use the numbers below 10, and shells keep files of their own from 10 on.
+const firstInherited = 20
+
 // descriptors are the files that a rank starts with, in the order of their numbers there.
 type descriptors struct {
-	theirs []uintptr
-	close  []int // this process's copies of what is only the rank's
+	theirs    []uintptr
+	close     []int  // this process's copies of what is only the rank's
+	inherited string // what the rank is told of those that it shares with the agent
 }
+
+// env tells the rank where these files are.
+func (d *descriptors) env() []string { return []string{inherited.Variable + "=" + d.inherited} }
 
 func (d *descriptors) closeAll() {
 	for _, fd := range d.close {
@@ -27,6 +36,24 @@ func (d *descriptors) give(fd int, own bool) {
 	d.theirs = append(d.theirs, uintptr(fd))
 	if own {
 		d.close = append(d.close, fd)
+	}
+}
+
+// share adds a descriptor of which the rank is told, and which is the rank's alone.
+func (d *descriptors) share(name string, fd int) (err error) {
+	d.inherited, err = inherited.Append(d.inherited, name, fd, len(d.theirs))
+	d.give(fd, true)
+	return err
+}
+
+// passOn gives the rank what this process has inherited itself, between standard error and firstInherited.
+func (d *descriptors) passOn() {
+	for fd := len(d.theirs); fd < firstInherited; fd++ {
+		if sys.Inheritable(fd) {
+			d.give(fd, false)
+		} else {
+			d.theirs = append(d.theirs, ^uintptr(0)) // none
+		}
 	}
 }
 
@@ -51,12 +78,15 @@ func (s *starter) connect(p *process, r *agent.Rank) (d descriptors, err error) 
 			return d, err
 		}
 	}
+	d.passOn()
 	ours, theirs, err := sys.StreamPair()
 	if err != nil {
 		return d, err
 	}
 	p.pmi = ours
-	d.give(theirs, true)
+	if err := d.share(inherited.PMI, theirs); err != nil {
+		return d, err
+	}
 	if err := syscall.SetNonblock(ours, true); err != nil {
 		return d, err
 	}
@@ -65,21 +95,25 @@ func (s *starter) connect(p *process, r *agent.Rank) (d descriptors, err error) 
 		return d, err
 	}
 	defer syscall.Close(writer)
-	d.give(reader, true)
+	if err := d.share(inherited.Secret, reader); err != nil {
+		return d, err
+	}
 	if _, err = syscall.Write(writer, s.secret); err != nil {
 		return d, err
 	}
 	if ours, theirs, err = sys.StreamPair(); err != nil {
 		return d, err
 	}
-	d.give(theirs, true)
-	if err := syscall.SetNonblock(ours, true); err != nil {
+	err = d.share(inherited.Snapshots, theirs)
+	if err == nil {
+		err = syscall.SetNonblock(ours, true)
+	}
+	if err != nil {
 		syscall.Close(ours)
 		return d, err
 	}
 	p.snapshots = os.NewFile(uintptr(ours), "snapshots")
-	s.connectRecorder(p, &d)
-	return d, nil
+	return d, s.connectRecorder(p, &d)
 }
 
 func (s *starter) connectInput(p *process, r *agent.Rank, d *descriptors) error {

@@ -35,6 +35,8 @@ type process struct {
 	pending []syscall.Signal // that have come while it was starting
 	pmi     int              // this end of the PMI connection; -1 when it is closed
 	hungUp  bool
+	// the rank has something to hand over before a signal that may end it
+	measures bool
 
 	line    []byte // the beginning of a PMI line; watch's
 	streams []*stream
@@ -42,6 +44,9 @@ type process struct {
 
 	recorder  *recorder.Ring // nil where there is none; under the agent's lock
 	snapshots *os.File       // this end of the connection for snapshots
+	// told when the rank has handed over what it has measured; with room for several signals in a row
+	handedOver chan struct{}
+	silent     chan struct{} // closed when nothing more comes over the connection for snapshots
 }
 
 // signal reaches the rank's whole process group.
@@ -52,7 +57,11 @@ func (p *process) signal(sig syscall.Signal) {
 	case starting:
 		p.pending = append(p.pending, sig)
 	case alive:
-		sys.SignalGroup(p.pid, sig)
+		if p.measures && mayEnd(sig) {
+			go p.signalAfterHandOver(sig)
+		} else {
+			sys.SignalGroup(p.pid, sig)
+		}
 	}
 }
 

@@ -1,20 +1,20 @@
 package local
 
 import (
+	"github.com/weft-mpi/weft/internal/inherited"
 	"github.com/weft-mpi/weft/internal/recorder"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
 // connectRecorder gives a rank the memory for its latest events, which the agent keeps when the rank has
-// ended. Where there is no such memory, the rank gets a descriptor of /dev/null and records nothing.
-func (s *starter) connectRecorder(p *process, d *descriptors) {
+// ended. Where there is no such memory, the rank records nothing.
+func (s *starter) connectRecorder(p *process, d *descriptors) error {
 	ring, fd, err := recorder.NewRing()
 	if err != nil {
-		d.give(int(s.agent.null.Fd()), false)
-		return
+		return nil
 	}
 	p.recorder = ring
-	d.give(fd, true)
+	return d.share(inherited.Recorder, fd)
 }
 
 // sendRecords reports the latest events of ranks.

@@ -6,13 +6,17 @@ import (
 	"time"
 
 	"github.com/weft-mpi/weft/internal/snapshot"
+	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
 // readSnapshots reports what the rank says of its state, until the connection ends, or the rank breaks the
 // protocol. The rank goes on without it.
 func (p *process) readSnapshots() {
-	defer p.snapshots.Close()
+	defer func() {
+		p.snapshots.Close()
+		close(p.silent)
+	}()
 	in := bufio.NewReader(p.snapshots)
 	for {
 		kind, body, err := snapshot.ReadFrame(in)
@@ -35,7 +39,41 @@ func (p *process) readSnapshots() {
 			if d.Last && d.What != snapshot.Stacks {
 				p.ask(snapshot.Taken)
 			}
+		case snapshot.Measures:
+			p.mu.Lock()
+			p.measures = true
+			p.mu.Unlock()
+		case snapshot.HandedOver:
+			select {
+			case p.handedOver <- struct{}{}:
+			default: // nobody asked, or nobody waits any more
+			}
 		}
+	}
+}
+
+// handOverWithin is how long a signal waits until a rank has handed over what it has measured.
+const handOverWithin = 1500 * time.Millisecond
+
+// mayEnd are the signals of a launcher that end a program which does not handle them. SIGQUIT, which has a
+// program of Go print its stacks, comes at once.
+func mayEnd(sig syscall.Signal) bool {
+	return sig == syscall.SIGTERM || sig == syscall.SIGINT || sig == syscall.SIGHUP
+}
+
+// signalAfterHandOver sends a signal once the rank has handed over what it has measured, for it may not live
+// to do so later.
+func (p *process) signalAfterHandOver(sig syscall.Signal) {
+	p.ask(snapshot.HandOver)
+	select {
+	case <-p.handedOver:
+	case <-p.silent:
+	case <-time.After(handOverWithin):
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state == alive {
+		sys.SignalGroup(p.pid, sig)
 	}
 }
 

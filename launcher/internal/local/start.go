@@ -11,19 +11,8 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/weft-mpi/weft/internal/recorder"
-	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
-)
-
-// The descriptors that a rank finds its PMI connection, the job's secret, the connection for snapshots of
-// its state, and the memory for its latest events in.
-const (
-	pmiDescriptor      = 3
-	secretDescriptor   = 4
-	snapshotDescriptor = 5
-	recorderDescriptor = 6
 )
 
 // jobVariable marks the environment of a job's processes, so that those which have left their rank's group
@@ -67,10 +56,7 @@ func (a *Agent) startAll(c agent.Start) {
 // environ is what this process's environment and the agent add to that of each rank.
 func (a *Agent) environ() []string {
 	return append(Inherited(),
-		jobVariable+"="+a.job,
-		"WEFT_SECRET_FD="+strconv.Itoa(secretDescriptor), "PMI_FD="+strconv.Itoa(pmiDescriptor),
-		snapshot.Variable+"="+strconv.Itoa(snapshotDescriptor),
-		recorder.Variable+"="+strconv.Itoa(recorderDescriptor))
+		jobVariable+"="+a.job, "PMI_FD="+strconv.Itoa(firstInherited))
 }
 
 // A starter starts the ranks of one job.
@@ -85,7 +71,7 @@ type starter struct {
 // start starts one rank. It returns nil where a halt has come in between.
 func (s *starter) start(r *agent.Rank) *agent.NotStarted {
 	refuse := func(err error) *agent.NotStarted { return &agent.NotStarted{Rank: r.ID, Reason: err.Error()} }
-	p := &process{agent: s.agent, id: r.ID}
+	p := &process{agent: s.agent, id: r.ID, handedOver: make(chan struct{}, 8), silent: make(chan struct{})}
 	files, err := s.connect(p, r)
 	if err != nil {
 		return refuse(err)
@@ -100,7 +86,7 @@ func (s *starter) start(r *agent.Rank) *agent.NotStarted {
 	}
 	child := sys.Child{
 		Path: r.Path, Args: append([]string{r.Name}, r.Args...), Dir: r.Dir, Files: files.theirs,
-		Env: unique(slices.Concat(s.environ, r.Env)), OwnSession: true, DiesWithThread: true,
+		Env: unique(slices.Concat(s.environ, files.env(), r.Env)), OwnSession: true, DiesWithThread: true,
 		Mark: s.agent.mark,
 	}
 	// From here on signals for the rank are kept until it can get them; a halt that came before means that it
@@ -228,10 +214,18 @@ func startError(r *agent.Rank, err error) *agent.NotStarted {
 // process's own environment at most, when it runs inside of such a job.
 var foreign = []string{"PMI_", "PMIX_", "OMPI_COMM_WORLD_", "HYDI_", "MPI_LOCAL", "WEFT_CQ_CORES="}
 
+// outer are variables that weft run sets for a job's ranks unless the user has set them. In a job within a
+// job they are those of the outer one.
+var outer = []string{"WEFT_CORES_PER_RANK=", "WEFT_IFACE=", "WEFT_SURVIVE=", "WEFT_RESTARTED=", "GOMAXPROCS="}
+
 // Inherited is this process's environment without what another launcher has said in it.
 func Inherited() []string {
+	drop := foreign
+	if os.Getenv(jobVariable) != "" {
+		drop = slices.Concat(foreign, outer)
+	}
 	return slices.DeleteFunc(os.Environ(), func(v string) bool {
-		return slices.ContainsFunc(foreign, func(prefix string) bool { return strings.HasPrefix(v, prefix) })
+		return slices.ContainsFunc(drop, func(prefix string) bool { return strings.HasPrefix(v, prefix) })
 	})
 }
 

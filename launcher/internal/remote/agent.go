@@ -5,12 +5,9 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -44,14 +41,13 @@ type Agent struct {
 	ended    chan struct{} // closed when nothing more is received
 	why      error         // nothing more is received; set before ended is closed
 
-	allStarted bool // belongs to the reader
-	wireUp     wireUp
+	session *session
+	wireUp  wireUp
 
 	via    *Agent       // through which it is reached; nil where the launcher itself has run the starter
 	missed atomic.Int32 // periods in a row in which nothing was received
 
 	mu         sync.Mutex
-	ranks      map[int]bool // that were to be started
 	relays     map[int]*relay
 	nextRelay  int
 	relaysOver error // set when the streams of all relays have ended
@@ -73,7 +69,7 @@ func Connect(ctx context.Context, host, job string, command []string) (*Agent, e
 func connectStream(ctx context.Context, host, job string, p *process, via *Agent) (*Agent, error) {
 	a := &Agent{
 		host: host, process: p, in: bufio.NewReaderSize(p.stdout, 64<<10), out: newQueue(),
-		via: via, ranks: make(map[int]bool), relays: make(map[int]*relay),
+		via: via, session: newSession(), relays: make(map[int]*relay),
 		prepared: make(chan []byte, 1), staged: make(chan []byte, 1),
 		events:  make(chan agent.Event, 256),
 		closing: make(chan struct{}), ended: make(chan struct{}),
@@ -123,9 +119,14 @@ func (a *Agent) greet(job string) error {
 	if err != nil {
 		return err
 	}
-	a.Hello, err = parseJSON[Hello](k, body)
+	if a.Hello, err = parseJSON[Hello](k, body); err == nil && (a.Cores < 1 || a.Cores > maxCores) {
+		err = fmt.Errorf("%w: a host of %d cores", errProtocol, a.Cores)
+	}
 	return err
 }
+
+// maxCores bounds the cores of a host.
+const maxCores = 1 << 16
 
 func lastLine(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
@@ -135,14 +136,18 @@ func lastLine(text string) string {
 // Prepare has the far side plan for its ranks, before Start. What is asked and answered is not this
 // package's.
 func (a *Agent) Prepare(ctx context.Context, request, reply any) error {
-	body, err := json.Marshal(request)
+	body, err := Marshal(request)
 	if err != nil {
 		return err
 	}
+	a.session.ask(kindPrepared)
 	a.out.put(appendFrame(nil, kindPrepare, body))
 	select {
 	case body := <-a.prepared:
-		return json.Unmarshal(body, reply)
+		if err := Unmarshal(body, reply); err != nil {
+			return fmt.Errorf("host %s: its plan: %w", a.host, err)
+		}
+		return nil
 	case <-a.ended:
 		return a.gone()
 	case <-ctx.Done():
@@ -155,13 +160,7 @@ func (a *Agent) Events() <-chan agent.Event { return a.events }
 
 // Do sends a command.
 func (a *Agent) Do(c agent.Command) {
-	if start, is := c.(agent.Start); is {
-		a.mu.Lock()
-		for _, r := range start.Ranks {
-			a.ranks[r.ID] = true
-		}
-		a.mu.Unlock()
-	}
+	a.session.command(c)
 	if frame, err := appendCommand(nil, c); err == nil {
 		a.wireUp.to.count(kind(frame[headerLen]), len(frame))
 		a.out.put(frame)
@@ -170,6 +169,7 @@ func (a *Agent) Do(c agent.Command) {
 
 // Close has the far side end what is left of its ranks, and ends the starter.
 func (a *Agent) Close() {
+	a.session.ask(kindClosed)
 	close(a.closing)
 	a.out.put(appendFrame(nil, kindClose))
 	select {
@@ -202,13 +202,14 @@ func (a *Agent) read() {
 		case f := <-frames:
 			silent.received()
 			a.missed.Store(0)
-			if f.kind == kindClosed {
+			if f.kind != kindClosed {
+				err = a.handle(f)
+			} else if err = a.session.answer(kindClosed); err == nil {
 				a.why = io.EOF
 				close(a.ended)
 				a.cutRelays(io.EOF)
 				return
 			}
-			err = a.handle(f)
 		case err = <-failed:
 		case now := <-ticks.C:
 			missed := silent.tick(now)
@@ -236,20 +237,8 @@ func (a *Agent) lost(err error, isSilent bool) {
 		reason, isSilent = via.reason, via.isSilent
 	}
 	defer a.cutRelays(&viaError{reason, isSilent})
-	if !a.allStarted {
-		a.emit(agent.AllStarted{})
-	}
-	a.mu.Lock()
-	ranks := slices.Sorted(maps.Keys(a.ranks))
-	a.mu.Unlock()
-	a.emit(agent.Lost{Ranks: ranks, Silent: isSilent, Reason: reason})
-}
-
-// has tells whether a rank was to be started.
-func (a *Agent) has(rank int) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.ranks[rank]
+	ranks, starting := a.session.ended()
+	a.emit(agent.Lost{Ranks: ranks, Silent: isSilent, Reason: reason, Starting: starting})
 }
 
 func (a *Agent) handle(f frame) error {
@@ -257,9 +246,9 @@ func (a *Agent) handle(f frame) error {
 	case kindAlive:
 		return nil
 	case kindPrepared:
-		return expect(a.prepared, f.body)
+		return a.answered(f, a.prepared)
 	case kindStaged:
-		return expect(a.staged, f.body)
+		return a.answered(f, a.staged)
 	case kindRelayed, kindRelayEnd:
 		return a.relayed(f)
 	}
@@ -268,11 +257,8 @@ func (a *Agent) handle(f frame) error {
 	if err != nil {
 		return err
 	}
-	if rank >= 0 && !a.has(rank) {
-		return fmt.Errorf("%w: an event of rank %d, which is not of this host", errProtocol, rank)
-	}
-	if _, is := e.(agent.AllStarted); is {
-		a.allStarted = true
+	if err := a.session.event(e, rank); err != nil {
+		return err
 	}
 	a.emit(e)
 	return nil

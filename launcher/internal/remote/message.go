@@ -2,7 +2,6 @@ package remote
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 
 	"github.com/weft-mpi/weft/internal/snapshot"
@@ -250,7 +249,7 @@ func parseEvent(k kind, body []byte) (e agent.Event, rank int, err error) {
 }
 
 func appendJSON(b []byte, k kind, v any) ([]byte, error) {
-	body, err := json.Marshal(v)
+	body, err := Marshal(v)
 	if err != nil {
 		return nil, err
 	}
@@ -258,7 +257,7 @@ func appendJSON(b []byte, k kind, v any) ([]byte, error) {
 }
 
 func parseJSON[T any](k kind, body []byte) (v T, err error) {
-	if err = json.Unmarshal(body, &v); err != nil {
+	if err = Unmarshal(body, &v); err != nil {
 		err = fmt.Errorf("%w: a frame of kind %d: %w", errProtocol, k, err)
 	}
 	return v, err

@@ -2,7 +2,6 @@ package remote
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os/exec"
@@ -31,7 +30,7 @@ func (e *viaError) Error() string { return e.reason }
 // ConnectThrough has this agent start the agent of another host by a starter's command, as the function
 // Connect does.
 func (a *Agent) ConnectThrough(ctx context.Context, host, job string, command []string) (*Agent, error) {
-	body, err := json.Marshal(command)
+	body, err := Marshal(command)
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ import (
 
 var commands = []agent.Command{
 	agent.Start{Secret: []byte{0, 1, 255}, TimerSlack: time.Millisecond, Ranks: []agent.Rank{{
-		ID: 3, Name: "x", Path: "/bin/x", Args: []string{"a b", "é"}, Env: []string{"A=1"}, Dir: "/",
+		ID: 3, Name: "x", Path: "/bin/x", Args: []string{"a b", "é", "caf\xe9", `\x41\`}, Env: []string{"A=1"}, Dir: "/",
 		CPUs:  []int{0, 5},
 		Stdin: agent.StdinFed, Files: [agent.Streams]string{"o", "e"},
 	}}},
@@ -156,10 +156,11 @@ func TestPutsThatNoRankCanHaveSent(t *testing.T) {
 // What a login shell prints is not taken for an agent, not even when it looks like one.
 func TestGreetingAfterABanner(t *testing.T) {
 	const token = "0123456789abcdef"
+	us := fmt.Sprintf("weft-agent %d ", Version)
 	for text, banner := range map[string]string{
-		"weft-agent 4 " + token + "\n":                              "",
-		"Welcome!\nweft-agent 1 ffff\nweft-agent 4 " + token + "\n": "Welcome!\nweft-agent 1 ffff\n",
-		"no newline: weft-agent 4 " + token + "\n":                  "no newline: ",
+		us + token + "\n": "",
+		"Welcome!\nweft-agent 1 ffff\n" + us + token + "\n": "Welcome!\nweft-agent 1 ffff\n",
+		"no newline: " + us + token + "\n":                  "no newline: ",
 	} {
 		got, version, err := skipToGreeting(bufio.NewReader(strings.NewReader(text)), token)
 		require.NoError(t, err)

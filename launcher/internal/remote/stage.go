@@ -2,7 +2,6 @@ package remote
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -30,10 +29,11 @@ func (a *Agent) Stage(ctx context.Context, program int, content io.Reader, reply
 			return err
 		}
 	}
+	a.session.ask(kindStaged)
 	a.out.put(appendFrame(nil, kindStage, rankOf(program)))
 	select {
 	case body := <-a.staged:
-		return json.Unmarshal(body, reply)
+		return Unmarshal(body, reply)
 	case <-a.ended:
 		return a.gone()
 	case <-ctx.Done():
@@ -60,14 +60,16 @@ func (a *Agent) gone() error {
 	return fmt.Errorf("host %s: %w", a.host, a.process.explain(a.why))
 }
 
-// expect hands an answer to who waits for it.
-func expect(to chan<- []byte, body []byte) error {
-	select {
-	case to <- body:
-		return nil
-	default:
-		return fmt.Errorf("%w: an answer that was not asked for", errProtocol)
+// answered hands an answer to the goroutine that waits for it.
+func (a *Agent) answered(f frame, to chan<- []byte) error {
+	if err := a.session.answer(f.kind); err != nil {
+		return err
 	}
+	select {
+	case to <- f.body:
+	case <-a.closing:
+	}
+	return nil
 }
 
 // stage takes a part of a program on the far side.

@@ -263,7 +263,21 @@ func (s *Supervisor) timeOut(now time.Time) {
 		return
 	}
 	s.failAll(now, &Failure{How: TimedOut, Rank: -1, Detail: fmt.Sprintf(
-		"the job was not over after %s (--timeout); still running: rank%s", s.config.Timeout, s.living())})
+		"the job was not over after %s (--timeout); %s", s.config.Timeout, s.progress())})
+}
+
+// progress says how far the ranks of a job have come that takes too long.
+func (s *Supervisor) progress() string {
+	is := func(state rankState) bool {
+		return slices.ContainsFunc(s.ranks, func(r rank) bool { return r.state == state })
+	}
+	switch {
+	case is(alive), is(disconnected):
+		return "still running: rank" + s.living()
+	case is(exited), is(ended):
+		return "no rank is running"
+	}
+	return "no rank had been started yet"
 }
 
 // Cancel ends the job.

@@ -480,6 +480,15 @@ func TestQuitShowsAllStacks(t *testing.T) {
 	require.True(t, p.got(syscall.SIGKILL), "the grace time is for them, too")
 }
 
+func TestTimeoutSaysHowFarTheRanksAre(t *testing.T) {
+	p := begin(t, 3, time.Minute)
+	p.pass(time.Minute)
+	require.ErrorContains(t, p.cause(TimedOut, -1), "(--timeout); no rank had been started yet")
+	p = begin(t, 3, time.Minute)
+	p.event(agent.Started{Rank: 1, PID: 1}).pass(time.Minute)
+	require.ErrorContains(t, p.cause(TimedOut, -1), "(--timeout); still running: rank 1")
+}
+
 func TestTimeoutEndsTheJob(t *testing.T) {
 	p := begin(t, 2, time.Minute)
 	p.event(agent.Started{Rank: 0, PID: 1}, agent.Started{Rank: 1, PID: 2},

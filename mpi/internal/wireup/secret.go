@@ -11,20 +11,17 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/inherited"
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/launcher/pmi"
 )
 
 // secretSize is the length of a job's secret.
 const secretSize = 32
-
-// secretFD names the descriptor of the pipe through which weft's own launcher hands over the job's secret.
-const secretFD = "WEFT_SECRET_FD"
 
 // keyValues is the launcher's key-value space: a *pmi.Client.
 type keyValues interface {
@@ -54,10 +51,13 @@ const (
 // givenSecret is to be called before the launcher is spoken to: some launchers kill all ranks when one has
 // said anything and then goes, and with them the one that is about to say why.
 func givenSecret(set setting.Values) (g given, err error) {
-	if fd, ok := os.LookupEnv(secretFD); ok {
-		os.Unsetenv(secretFD)
+	pipe, err := inherited.Take(inherited.Secret)
+	if err != nil {
+		return g, fmt.Errorf("job's secret from the launcher: %w", err)
+	}
+	if pipe >= 0 {
 		g.from = fromPipe
-		g.secret, err = readPipe(fd)
+		g.secret, err = readPipe(pipe)
 	} else if file := set.Of(setting.SecretFile).String(); file != "" {
 		g.from, g.file = fromFile, file
 		if g.secret, err = readFile(file); err != nil {
@@ -204,29 +204,16 @@ func inGroup(gid int) bool {
 }
 
 // readPipe takes the secret from weft's own launcher, which has written it before this process was started.
-func readPipe(descriptor string) (secret [secretSize]byte, err error) {
-	fail := func(err error) ([secretSize]byte, error) {
-		return secret, fmt.Errorf("job's secret from the launcher: %s=%.20q: %w", secretFD, descriptor, err)
-	}
-	fd, err := strconv.Atoi(descriptor)
-	if err != nil || fd < 3 {
-		return fail(errors.New("not a descriptor that the launcher could have given"))
-	}
-	syscall.CloseOnExec(fd)
+func readPipe(fd int) (secret [secretSize]byte, err error) {
 	if err := syscall.SetNonblock(fd, true); err != nil {
-		return fail(fmt.Errorf("%w: a program between launcher and rank has closed it", err))
+		return secret, fmt.Errorf("job's secret from the launcher: %w", err)
 	}
 	f := os.NewFile(uintptr(fd), "secret")
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || info.Mode()&os.ModeNamedPipe == 0 {
-		return fail(errors.New("not a pipe: a program between launcher and rank has put something else " +
-			"there"))
-	}
 	f.SetReadDeadline(time.Now().Add(answerWithin))
 	if n, err := io.ReadFull(f, secret[:]); err != nil {
-		return fail(fmt.Errorf("%d of %d bytes: %w; a program is one rank only, and Init is called in "+
-			"the process that the launcher started",
-			n, secretSize, err))
+		return secret, fmt.Errorf("job's secret from the launcher: %d of %d bytes: %w; a program is one "+
+			"rank only, and Init is called in the process that the launcher started", n, secretSize, err)
 	}
 	return secret, nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/internal/inherited"
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/launcher/pmi"
 )
@@ -192,48 +194,57 @@ func TestSecretFileOfAnotherUserIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "it belongs to user 1234, not to the user of this process, 0")
 }
 
-// pipeWith is the number of a descriptor that readPipe may take over, of a pipe that holds some bytes and has
-// ended.
-func pipeWith(t *testing.T, text []byte) string {
+// pipeWith is the descriptor of a pipe that holds some bytes and has ended.
+func pipeWith(t *testing.T, text []byte) int {
 	t.Helper()
 	var fds [2]int
 	require.NoError(t, syscall.Pipe(fds[:]))
 	_, err := syscall.Write(fds[1], append([]byte{}, text...))
 	require.NoError(t, err)
 	require.NoError(t, syscall.Close(fds[1]))
-	return fmt.Sprint(fds[0])
+	return fds[0]
+}
+
+// inherit has this process inherit a descriptor, as a rank does.
+func inherit(t *testing.T, name string, fd int) {
+	t.Helper()
+	list, err := inherited.Append("", inherited.PMI, fd, fd)
+	require.NoError(t, err)
+	list, err = inherited.Append(list, name, fd, fd)
+	require.NoError(t, err)
+	t.Setenv(inherited.Variable, list)
+	t.Setenv("PMI_FD", fmt.Sprint(fd))
 }
 
 func TestSecretFromTheLaunchersPipe(t *testing.T) {
 	want := bytes.Repeat([]byte{7}, secretSize)
-	t.Setenv(secretFD, pipeWith(t, want))
+	inherit(t, inherited.Secret, pipeWith(t, want))
 	t.Setenv(setting.SecretFile.Name, "/no/such/file")
 	s := newSpace()
 	secret, err := learnSecret(t.Context(), member{s, 0})
 	require.NoError(t, err)
 	require.Equal(t, want, secret[:])
 	require.Empty(t, s.values, "the launcher's key-value space sees nothing of it")
-	_, set := os.LookupEnv(secretFD)
-	require.False(t, set, "programs that the rank starts are not told of it")
 }
 
 func TestSecretFromABadPipe(t *testing.T) {
 	file, err := os.Open(secretFile(t, strings.Repeat("x", 32), 0o600))
 	require.NoError(t, err)
 	defer file.Close()
-	copied, err := syscall.Dup(int(file.Fd()))
+	pipe := pipeWith(t, []byte("x"))
+	inherit(t, inherited.Secret, pipe)
+	_, err = learnSecret(t.Context(), member{newSpace(), 0})
+	require.ErrorContains(t, err, "1 of 32 bytes")
+
+	pipe = pipeWith(t, nil)
+	inherit(t, inherited.Secret, pipe)
+	require.NoError(t, syscall.Dup2(int(file.Fd()), pipe))
+	defer syscall.Close(pipe)
+	_, err = learnSecret(t.Context(), member{newSpace(), 0})
+	require.ErrorIs(t, err, inherited.ErrReplaced)
+	at, err := file.Seek(0, io.SeekCurrent)
 	require.NoError(t, err)
-	for descriptor, want := range map[string]string{
-		"":                       "not a descriptor",
-		"x":                      "not a descriptor",
-		"2":                      "not a descriptor",
-		"99999":                  "has closed it",
-		fmt.Sprint(copied):       "not a pipe",
-		pipeWith(t, []byte("x")): "1 of 32 bytes",
-	} {
-		_, err := readPipe(descriptor)
-		require.ErrorContains(t, err, want)
-	}
+	require.Zero(t, at, "nothing is read of another's file")
 }
 
 // So Kubernetes mounts a Secret for a pod with an fsGroup.

@@ -15,7 +15,7 @@ func (*untold) GobDecode([]byte) error    { return nil }
 
 // Errors about values and elements name their type.
 func TestErrorsNameTypes(t *testing.T) {
-	text, err := encode(&[]string{"a"})
+	text, err := encode(&[]string{"a"}, 0)
 	require.NoError(t, err)
 	var (
 		number  int32
@@ -23,9 +23,9 @@ func TestErrorsNameTypes(t *testing.T) {
 		made    chan int
 		private struct{ hidden string }
 	)
-	_, gobErr := encode(&untold{})
-	_, chanErr := encode(&made)
-	_, hiddenErr := encode(&private)
+	_, gobErr := encode(&untold{}, 0)
+	_, chanErr := encode(&made, 0)
+	_, hiddenErr := encode(&private, 0)
 	for says, err := range map[string]error{
 		"3 bytes are no int32, which has 4":           decode([]byte{1, 2, 3}, &number),
 		"the message holds no map[string]int: ":       decode(text, &byName),

@@ -20,8 +20,9 @@ var (
 	ErrCollective = engine.ErrCollective       // collectives called in different orders on the communicator
 	// buffers that overlap where they must not, or that Free refuses
 	ErrBuffer = engine.ErrBuffer
-	// an element type with pointers, which mean nothing to another process
-	ErrType    = errors.New("invalid element type")
+	// an element type with pointers, which mean nothing to another process; a message that is no whole number
+	// of the receive's elements; a value of another type
+	ErrType    = engine.ErrType
 	ErrRoot    = errors.New("invalid root")         //
 	ErrOp      = errors.New("invalid operator")     //
 	ErrComm    = errors.New("invalid communicator") // nil, or freed
@@ -140,6 +141,10 @@ func (e *Error) findPeer(c *Comm) {
 	var long *engine.TruncateError
 	if errors.As(e.Err, &long) && c.isMember(long.Source) {
 		e.Peer, e.Tag = c.localRank(long.Source), long.Tag
+	}
+	var partial *engine.PartialError
+	if errors.As(e.Err, &partial) && c.isMember(partial.Source) {
+		e.Peer, e.Tag = c.localRank(partial.Source), partial.Tag
 	}
 	var failed *engine.PeerError
 	if errors.As(e.Err, &failed) && c.isMember(failed.Rank) {

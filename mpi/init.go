@@ -16,6 +16,7 @@ import (
 	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/internal/topology"
 	"github.com/weft-mpi/weft/mpi/internal/agree"
+	"github.com/weft-mpi/weft/mpi/internal/check"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 	"github.com/weft-mpi/weft/mpi/internal/wireup"
@@ -275,6 +276,7 @@ func newWorld(ctx context.Context, o *options, wire *wireup.Job) (_ *Comm, err e
 	conf.Hook = newHook(j.tracer, events)
 	if o.check {
 		j.checker = newChecker(int(wire.Identity.Rank))
+		conf.Header = check.HeaderSize
 		conf.Unreceived = func(context uint32, source, tag int, head []byte) {
 			j.checker.unreceived(j, context, source, tag, head)
 		}

@@ -69,6 +69,14 @@ func (j *job) abort(code int) {
 
 func initialized() bool { return current.Load() != nil }
 
+// rankInWorld is this process's rank in the world; NoPeer before Init.
+func rankInWorld() int {
+	if e := current.Load(); e != nil {
+		return e.Rank()
+	}
+	return NoPeer
+}
+
 // Wtime returns the time in seconds since some moment in the past; it never goes back (MPI 4.1, 9.6).
 func Wtime() float64 { return float64(time.Since(started)) / float64(time.Second) }
 

@@ -72,8 +72,8 @@ type saidAlike struct {
 	ranks  []int
 }
 
-// ownRank is how an error of package mpi begins: with the rank in the communicator that has it, and the rank in
-// the world where that differs.
+// ownRank is how an error of package mpi begins: with the rank in the communicator that has it, and the rank
+// in the world where that differs.
 var ownRank = regexp.MustCompile(`mpi: rank (?:\d+ \(world rank )?(\d+)\)?: `)
 
 // withoutOwnRank takes the name of the rank that writes a text out of the errors in it.

@@ -1,8 +1,9 @@
 package mpi
 
-// BcastView copies the elements of root's view into those of the views of all ranks (MPI 4.1, 6.4 and 5.1). The
-// views may differ, but have the same number of elements. A view whose elements are not contiguous is copied to
-// memory of its length on the way. BcastView refuses a view that contains an element twice, except at root.
+// BcastView copies the elements of root's view into those of the views of all ranks (MPI 4.1, 6.4 and 5.1).
+// The views may differ, but have the same number of elements. A view whose elements are not contiguous is
+// copied to memory of its length on the way. BcastView refuses a view that contains an element twice, except
+// at root.
 func BcastView[T any](c *Comm, v View[T], root int) error {
 	err := v.err()
 	if err == nil {

@@ -137,8 +137,8 @@ func withinPower(f, k, n int) bool {
 	return true
 }
 
-// maxTrialDivisor bounds the time of primeFactors. Every number up to its square can be factorized, and larger
-// ones with at most one prime factor above it.
+// maxTrialDivisor bounds the time of primeFactors. Every number up to its square can be factorized, and
+// larger ones with at most one prime factor above it.
 const maxTrialDivisor = 1 << 22
 
 // primeFactors lists the primes that divide n, in ascending order.

@@ -39,3 +39,39 @@ func TestErrorsNameTypes(t *testing.T) {
 		require.ErrorContains(t, err, says)
 	}
 }
+
+// FuzzValueMessage: a message that is no value gives ErrType, and one of valueMessage its value.
+func FuzzValueMessage(f *testing.F) {
+	for _, v := range []any{7, "text", []float32{1}} {
+		b, err := valueMessage(&v)
+		require.NoError(f, err)
+		f.Add(b)
+	}
+	number, list := 7, []float32{1, 2}
+	b, err := valueMessage(&number)
+	require.NoError(f, err)
+	f.Add(b)
+	b, err = valueMessage(&list)
+	require.NoError(f, err)
+	f.Add(b)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		opens[int](t, b)
+		opens[[]int32](t, b)
+		opens[[]byte](t, b)
+		opens[map[string]int](t, b)
+	})
+}
+
+// opens takes a value of a type out of a message, if it holds one; that makes the same value again.
+func opens[T any](t *testing.T, b []byte) {
+	var v, again T
+	if err := openValueMessage(b, &v); err != nil {
+		require.ErrorIs(t, err, ErrType)
+		return
+	}
+	b, err := valueMessage(&v)
+	require.NoError(t, err)
+	require.Len(t, b, len(b)|1)
+	require.NoError(t, openValueMessage(b, &again))
+	require.Equal(t, v, again)
+}

@@ -180,8 +180,8 @@ func LOr[T Integer]() Op[T] {
 }
 
 // MaxLoc selects the larger value with its index; of equal values, the one with the smaller index. A NaN on
-// either side is selected, as by Max; of two, the one with the smaller index. So the result does not depend on
-// which rank has what.
+// either side is selected, as by Max; of two, the one with the smaller index. So the result does not depend
+// on which rank has what.
 func MaxLoc[T Ordered]() Op[Loc[T]] {
 	if o := lookup[Loc[T]]("MaxLoc"); o != nil {
 		return Op[Loc[T]]{o}

@@ -10,10 +10,10 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// RecvSlice receives a message of any length from rank src, or AnySource, with tag, or AnyTag, and returns its
-// elements in new memory. It is Mprobe and Mrecv in one call. From ProcNull it returns no elements. A message
-// that is no whole number of elements gives ErrType, and one of more bytes than the machine has memory
-// ErrTruncate.
+// RecvSlice receives a message of any length from rank src, or AnySource, with tag, or AnyTag, and returns
+// its elements in new memory. It is Mprobe and Mrecv in one call. From ProcNull it returns no elements. A
+// message that is no whole number of elements gives ErrType, and one of more bytes than the machine has
+// memory ErrTruncate.
 func RecvSlice[T any](c *Comm, src, tag int) ([]T, Status, error) {
 	var st Status
 	var m *engine.Sized
@@ -36,7 +36,8 @@ var mostBytes = sync.OnceValue(func() int {
 })
 
 // recvSized receives a message of any length into memory that is allocated for it.
-func (c *Comm) recvSized(element *check.Element, op string, src, tag, elem int) (*engine.Sized, Status, error) {
+func (c *Comm) recvSized(element *check.Element, op string, src, tag, elem int) (*engine.Sized, Status,
+	error) {
 	r, m, err := c.irecvSized(element, src, tag, elem)
 	if err != nil {
 		return nil, Status{}, err

@@ -106,9 +106,9 @@ func gatherValues[T any](x *compoundCall, v *T, root int, everywhere bool) ([]T,
 	return allReceived[T](headers, b)
 }
 
-// ScatterValues returns at each rank the value that root has for it: in[i] for rank i. Only root uses in, which
-// has a value for each rank. If root cannot send one of them, or has another number of them, all ranks get the
-// error.
+// ScatterValues returns at each rank the value that root has for it: in[i] for rank i. Only root uses in,
+// which has a value for each rank. If root cannot send one of them, or has another number of them, all ranks
+// get the error.
 func ScatterValues[T any](c *Comm, in []T, root int) (T, error) {
 	err := c.checkRoot(root)
 	var v T
@@ -154,8 +154,8 @@ func scatterValues[T any](c *Comm, in []T, v *T, root int) error {
 }
 
 // AlltoallValues sends in[i] to each rank i, and returns the values that all ranks have for this one, in rank
-// order. in has a value for each rank. If a rank cannot send one of its values, or has another number of them,
-// that rank and those that wait for its values get the error.
+// order. in has a value for each rank. If a rank cannot send one of its values, or has another number of
+// them, that rank and those that wait for its values get the error.
 func AlltoallValues[T any](c *Comm, in []T) ([]T, error) {
 	err := c.check()
 	var all []T
@@ -197,7 +197,8 @@ func alltoallValues[T any](c *Comm, in []T) ([]T, error) {
 }
 
 // AllreduceValue combines the values of all ranks and returns the result at every rank. Values that have to
-// be encoded (see SendValue) are combined in rank order. Ranks that pass values of different types get ErrType.
+// be encoded (see SendValue) are combined in rank order. Ranks that pass values of different types get
+// ErrType.
 func AllreduceValue[T any](c *Comm, v T, op Op[T]) (T, error) {
 	v, err := reduceValue(c, v, op, noRoot, func(in, out []T) error { return Allreduce(c, in, out, op) })
 	return v, c.failColl("AllreduceValue", err)
@@ -236,8 +237,8 @@ func reduceValue[T any](c *Comm, v T, op Op[T], root int, inVectors func(in, out
 	return combineValues(all, op), nil
 }
 
-// ExscanValue combines the values of the ranks before this one, as AllreduceValue does, and returns the result.
-// It returns the zero value at rank 0.
+// ExscanValue combines the values of the ranks before this one, as AllreduceValue does, and returns the
+// result. It returns the zero value at rank 0.
 func ExscanValue[T any](c *Comm, v T, op Op[T]) (T, error) {
 	x, err := beginReduction(c, op, noRoot)
 	var before T
@@ -270,8 +271,8 @@ func beginReduction[T any](c *Comm, op Op[T], root int) (*compoundCall, error) {
 		return nil, err
 	}
 	if common[0] != word || common[1] != ^word {
-		return nil, fmt.Errorf("%w: the ranks pass values of different types; this one's is of type %v", ErrType,
-			reflect.TypeFor[T]())
+		return nil, fmt.Errorf("%w: the ranks pass values of different types; this one's is of type %v",
+			ErrType, reflect.TypeFor[T]())
 	}
 	return x, nil
 }
@@ -305,8 +306,8 @@ func (h valueHeader) word() valueWord { return valueWord(h[1]) }
 func lengths(headers []valueHeader, counts []int) (total int, err error) {
 	for i, h := range headers {
 		if h[0] > uint64(mostBytes()-total) {
-			return 0, fmt.Errorf("%w: values of more bytes than this machine has memory: %d, after %d", ErrCount,
-				h[0], total)
+			return 0, fmt.Errorf("%w: values of more bytes than this machine has memory: %d, after %d",
+				ErrCount, h[0], total)
 		}
 		total += int(h[0])
 		if counts != nil {

@@ -10,9 +10,9 @@ import (
 // them. RecvValue receives it, into the same type; another type gives ErrType there, and so does a receive of
 // elements of an even size.
 //
-// A value of fixed size without pointers is sent as its memory, a slice of such values as its elements, and any
-// other value in encoding/gob. A nil slice arrives as an empty one. The calls on values allocate, and copy more
-// than once: they are meant for set-up and results, not for the inner loop.
+// A value of fixed size without pointers is sent as its memory, a slice of such values as its elements, and
+// any other value in encoding/gob. A nil slice arrives as an empty one. The calls on values allocate, and
+// copy more than once: they are meant for set-up and results, not for the inner loop.
 //
 // A type that would arrive incomplete is refused with ErrType: one with a channel, a function or an
 // unexported field, unless the type encodes itself (gob.GobEncoder, encoding.BinaryMarshaler). Unexported
@@ -31,8 +31,8 @@ func SendValue[T any](c *Comm, v T, dst, tag int) error {
 }
 
 // RecvValue receives a value that SendValue sent, from rank src, or AnySource, with tag, or AnyTag. From
-// ProcNull it returns the zero value. Status.Count is 1, and Status.Bytes the length of the message. A message
-// that is no value of type T gives ErrType.
+// ProcNull it returns the zero value. Status.Count is 1, and Status.Bytes the length of the message. A
+// message that is no value of type T gives ErrType.
 func RecvValue[T any](c *Comm, src, tag int) (T, Status, error) {
 	r, err := irecvValue[T](c, src, tag)
 	if err != nil {
@@ -42,7 +42,8 @@ func RecvValue[T any](c *Comm, src, tag int) (T, Status, error) {
 	return r.wait("RecvValue")
 }
 
-// IsendValue begins a SendValue. The value is encoded before IsendValue returns, so it may be changed at once.
+// IsendValue begins a SendValue. The value is encoded before IsendValue returns, so it may be changed at
+// once.
 func IsendValue[T any](c *Comm, v T, dst, tag int) (Request, error) {
 	err := c.checkSend(dst, tag)
 	var b []byte
@@ -108,7 +109,7 @@ func (r ValueRequest[T]) open(op string, st Status, err error) (v T, _ Status, _
 	}
 	if err == nil {
 		if err = openValueMessage(r.message.Bytes, &v); err != nil && c.checker != nil && st.Bytes() > 0 {
-			err = fmt.Errorf("%w: %w", errChecked, err) // the types of the messages differ, which was reported
+			err = fmt.Errorf("%w: %w", errChecked, err) // reported, as the message is of another type
 		}
 		r.src, r.tag = st.Source, st.Tag
 	}
@@ -121,8 +122,8 @@ func (r ValueRequest[T]) open(op string, st Status, err error) (v T, _ Status, _
 }
 
 // SendrecvValue sends v to dst and receives a value of the same type from src at the same time, so ranks in a
-// ring may all call it without deadlock. If only the send fails, the status says what was received all the same;
-// Status.Cancelled, that nothing was.
+// ring may all call it without deadlock. If only the send fails, the status says what was received all the
+// same; Status.Cancelled, that nothing was.
 func SendrecvValue[T any](c *Comm, v T, dst, stag, src, rtag int) (T, Status, error) {
 	var none T
 	err := c.checkSend(dst, stag)

@@ -20,8 +20,8 @@ const (
 	valueError                       // the text of an error: why there is no value
 )
 
-// valueWord goes before each value and says what it is: its form, its kind for messages, the size of the value
-// or the element, and a hash of the type.
+// valueWord goes before each value and says what it is: its form, its kind for messages, the size of the
+// value or the element, and a hash of the type.
 type valueWord uint64
 
 const (
@@ -145,7 +145,7 @@ func openValueMessage[T any](b []byte, v *T) error {
 	if len(b) >= valueWordSize && len(b)%2 == 1 {
 		w = valueWord(binary.LittleEndian.Uint64(b))
 	}
-	if form := w.form(); form < valueMemory || form > valueGob || w&wordPadded != 0 && len(b) == valueWordSize {
+	if form := w.form(); form < valueMemory || form > valueGob {
 		return fmt.Errorf("%w: the message holds no value: it was not sent by SendValue", ErrType)
 	}
 	if err := valueTypeOf[T]().check(w, reflect.TypeFor[T]()); err != nil {

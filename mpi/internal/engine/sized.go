@@ -1,7 +1,7 @@
 package engine
 
-// Sized is the buffer of a receive that takes a message of any length. It is the engine's until the request is
-// complete.
+// Sized is the buffer of a receive that takes a message of any length. It is the engine's until the request
+// is complete.
 type Sized struct {
 	Head  []byte // where the message's first bytes go
 	Limit int    // of the bytes after those: a longer message gives a TruncateError

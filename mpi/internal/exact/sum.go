@@ -1,8 +1,8 @@
 // Package exact adds floating-point numbers as if to unlimited precision, and rounds once, to nearest, ties
 // to even. So a sum depends on the numbers alone, and not on their order or grouping.
 //
-// A sum of zero is -0 if all numbers are -0, else +0: as if the numbers were added one after another. If there
-// is a NaN, or infinities of both signs, the sum is one and the same NaN.
+// A sum of zero is -0 if all numbers are -0, else +0: as if the numbers were added one after another. If
+// there is a NaN, or infinities of both signs, the sum is one and the same NaN.
 package exact
 
 import (

@@ -3,7 +3,9 @@ package launcher
 import (
 	"bytes"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/weft-mpi/weft/internal/deadlock"
@@ -65,17 +67,35 @@ func (l *stderrAggregator) due() (at time.Time) {
 
 // saidAlike is a text and the ranks that say it, in the order of their numbers.
 type saidAlike struct {
-	text  []byte
-	ranks []int
+	text   []byte
+	common []byte // the text without the ranks' own names
+	ranks  []int
+}
+
+// ownRank is how an error of package mpi begins: with the rank in the communicator that has it, and the rank
+// in the world where that differs.
+var ownRank = regexp.MustCompile(`mpi: rank (?:\d+ \(world rank )?(\d+)\)?: `)
+
+// withoutOwnRank takes the name of the rank that writes a text out of the errors in it.
+func withoutOwnRank(text []byte, rank int) []byte {
+	return ownRank.ReplaceAllFunc(text, func(b []byte) []byte {
+		if m := ownRank.FindSubmatch(b); string(m[1]) != strconv.Itoa(rank) {
+			return b
+		}
+		return []byte("mpi: ")
+	})
 }
 
 // take gives what is held, each text once, in the order in which the texts came.
 func (l *stderrAggregator) take() (said []saidAlike) {
 	for _, w := range l.held {
-		i := slices.IndexFunc(said, func(s saidAlike) bool { return bytes.Equal(s.text, w.text) })
+		common := withoutOwnRank(w.text, w.rank)
+		i := slices.IndexFunc(said, func(s saidAlike) bool { return bytes.Equal(s.common, common) })
 		if i < 0 {
 			i = len(said)
-			said = append(said, saidAlike{text: w.text})
+			said = append(said, saidAlike{text: w.text, common: common})
+		} else {
+			said[i].text = common
 		}
 		said[i].ranks = append(said[i].ranks, w.rank)
 	}

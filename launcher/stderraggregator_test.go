@@ -75,6 +75,12 @@ func TestAggregate_WhatIsAlikeIsShownOnce(t *testing.T) {
 			say(2, "another\n")
 			say(3, line)
 		}, "ranks 1,3: " + line + "another\n"},
+		"errors that name their rank": {Job{}, true, func(say func(int, string)) {
+			say(0, "mpi: rank 0: Barrier on world: no\n")
+			say(1, "mpi: rank 1: Barrier on world: no\n")
+			say(2, "mpi: rank 0 (world rank 2): Barrier on world: no\n")
+			say(3, "mpi: rank 1: Barrier on world: no\n")
+		}, "ranks 0-2: mpi: Barrier on world: no\nmpi: rank 1: Barrier on world: no\n"},
 		"of one": {Job{}, true, func(say func(int, string)) { say(2, line) }, line},
 		"too much": {Job{}, true, func(say func(int, string)) {
 			say(0, line)

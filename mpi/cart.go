@@ -181,19 +181,24 @@ func (t *Cart) Shift(dim, by int) (src, dst int) {
 	if t == nil {
 		return ProcNull, ProcNull
 	}
-	return t.at(t.comm.rank, dim, -by), t.at(t.comm.rank, dim, by)
-}
-
-// at is the rank by steps away along a dimension.
-func (t *Cart) at(rank, dim, by int) int {
 	if uint(dim) >= uint(len(t.dims)) {
-		return ProcNull
+		return ProcNull, ProcNull
 	}
-	coords, size := coordsOf(t.dims, rank), t.dims[dim]
+	size := t.dims[dim]
 	if t.periodic[dim] {
 		by %= size
+	} else {
+		by = max(-size, min(by, size)) // beyond an edge from anywhere
+	}
+	return t.at(dim, -by), t.at(dim, by)
+}
+
+// at is the rank by steps away along a dimension, no more steps than the dimension has ranks.
+func (t *Cart) at(dim, by int) int {
+	coords, size := coordsOf(t.dims, t.comm.rank), t.dims[dim]
+	if t.periodic[dim] {
 		coords[dim] = (coords[dim] + by + size) % size
-	} else if by > size || by < -size || uint(coords[dim]+by) >= uint(size) {
+	} else if uint(coords[dim]+by) >= uint(size) {
 		return ProcNull
 	} else {
 		coords[dim] += by

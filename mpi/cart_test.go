@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -52,12 +53,38 @@ var cart = body("cart", func(_ context.Context, world *mpi.Comm) error {
 			}
 		}
 	}
+	if err := farShifts(world); err != nil {
+		return err
+	}
 	_, tooMany := world.Cart([]int{size, 2}, []bool{false, false}, false)
 	_, unlike := world.Cart([]int{size}, nil, false)
 	_, zero := world.Cart([]int{0}, []bool{false}, false)
 	return firstError(wantMisuse("Cart", tooMany, mpi.ErrArg), wantMisuse("Cart", unlike, mpi.ErrCount),
 		wantMisuse("Cart", zero, mpi.ErrArg))
 })
+
+// farShifts shifts by as much as an int can say.
+func farShifts(world *mpi.Comm) error {
+	me, size := world.Rank(), world.Size()
+	for _, by := range []int{math.MinInt, math.MinInt + 1, math.MaxInt} {
+		for _, periodic := range []bool{true, false} {
+			g, err := world.Cart([]int{size}, []bool{periodic}, false)
+			if err != nil {
+				return err
+			}
+			wantSrc, wantDst := mpi.ProcNull, mpi.ProcNull
+			if periodic {
+				wantSrc, wantDst = (me-by%size+size)%size, (me+by%size+size)%size
+			}
+			src, dst := g.Shift(0, by)
+			if err := firstError(want("source", src, wantSrc), want("destination", dst, wantDst),
+				g.Comm().Free()); err != nil {
+				return fmt.Errorf("shift by %d: %w", by, err)
+			}
+		}
+	}
+	return nil
+}
 
 func checkCart(g *mpi.Cart, dims []int, periodic []bool) error {
 	c := g.Comm()

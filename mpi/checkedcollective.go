@@ -453,17 +453,19 @@ func (c *Comm) tracked(h engine.Request, use check.Operation) Request {
 }
 
 // compareCompound compares a call that consists of several exchanges, before the first.
-func (c *Comm) compareCompound(root int, arguments string) error {
+func (c *Comm) compareCompound(root int, arguments string, element *check.Element) error {
 	if c.checker == nil || c.size == 1 {
 		return nil
 	}
 	site := c.checker.sites.Here()
+	element = orBytes(element)
 	x := c.newCompared(c.nextComparison(), check.Digest(2).With(uint64(root)).WithText(site.Call).
-		WithText(arguments))
+		WithText(arguments).With(uint64(element.Layout)))
 	err := x.exchange(c)
 	if err == nil && !x.agrees() {
 		return c.explainDifference(x, &check.Signature{Operation: check.Named, Name: site.Call,
-			Line: site.Line, Root: root, Bytes: -1, Arguments: arguments})
+			Line: site.Line, Root: root, Bytes: -1, Arguments: arguments, Layout: element.Layout,
+			Element: element.Name})
 	}
 	c.checker.compared.Put(x)
 	return err

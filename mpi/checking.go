@@ -69,7 +69,8 @@ func (k *checker) failed(err error) {
 			}
 			var e *Error
 			if errors.As(err, &e) {
-				err = &Error{Op: e.Op, Comm: e.Comm, Peer: e.Peer, Tag: e.Tag, Err: e.Err,
+				// the report itself names the rank
+				err = &Error{Op: e.Op, Comm: e.Comm, Rank: NoPeer, Peer: e.Peer, Tag: e.Tag, Err: e.Err,
 					elsewhere: e.elsewhere}
 			}
 			k.Report(w.class, fmt.Sprintf("at %s: %v", k.sites.Here().Line, err))

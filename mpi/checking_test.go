@@ -208,6 +208,30 @@ var wrongs = map[string]wrong{
 			return firstError(err, err2)
 		})
 	}},
+	"type of RecvValue": {"different type", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error { return mpi.SendValue(c, 7, 1, 0) },
+			func() error { return ignoring3(mpi.RecvValue[float64](c, 0, 0)) })
+	}},
+	"value received by Recv": {"different type", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error { return mpi.SendValue(c, 7, 1, 0) },
+			func() error { return ignoring(mpi.Recv(c, make([]byte, 100), 0, 0)) })
+	}},
+	"elements received by RecvValue": {"different type", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error { return mpi.Send(c, floats(3), 1, 0) },
+			func() error { return ignoring3(mpi.RecvValue[[]float64](c, 0, 0)) })
+	}},
+	"type of BcastValue": {"different type", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error { return ignoring(mpi.BcastValue(c, 1, 0)) },
+			func() error { return ignoring(mpi.BcastValue(c, 1.5, 0)) })
+	}},
+	"type of RecvSlice": {"different type", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error { return mpi.Send(c, floats(3), 1, 0) },
+			func() error { return ignoring3(mpi.RecvSlice[int64](c, 0, 0)) })
+	}},
+	"part of an element": {"invalid type", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error { return mpi.Send(c, make([]byte, 12), 1, 0) },
+			func() error { return ignoring(mpi.Recv(c, floats(2), 0, 0)) })
+	}},
 	"type of a large message": {"different type", func(c *mpi.Comm, r int) error {
 		return differ(r, func() error { return mpi.Send(c, ints(1<<17), 1, 0) },
 			func() error { _, err := mpi.Recv(c, floats(1<<17), 0, 0); return err })

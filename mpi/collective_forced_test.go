@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -60,7 +61,8 @@ var forcedForms = body("forcedForms", func(_ context.Context, world *mpi.Comm) e
 	}
 	for _, n := range counts {
 		for _, root := range slices.Compact([]int{0, size / 2, size - 1}) {
-			if err := errors.Join(everyCollective(world, n, root), commutativeSums(world, n, root)); err != nil {
+			if err := errors.Join(everyCollective(world, n, root), commutativeSums(world, n, root),
+				specialNumbers(world, n, root)); err != nil {
 				return fmt.Errorf("%d elements, root %d: %w", n, root, err)
 			}
 		}
@@ -121,6 +123,90 @@ func commutativeSums(c *mpi.Comm, n, root int) error {
 	err = errors.Join(err, mpi.ReduceScatterBlock(c, all, out, op), right("ReduceScatterBlock", out, me*n))
 	clear(out)
 	return errors.Join(err, mpi.ReduceScatter(c, all, out, counts, op), right("ReduceScatter", out, me*n))
+}
+
+// specialNumbers reduces numbers that no operator has a neutral element for, or that equal no other: -0 and NaN.
+// The results are those of combining element by element, in rank order, whatever the algorithm.
+func specialNumbers(c *mpi.Comm, n, root int) error {
+	minus, nan := math.Copysign(0, -1), math.NaN()
+	// one element each; the ranks' values in turn
+	patterns := [][]float64{{minus}, {minus, minus, 0}, {nan, 1, minus}, {1, nan, 2, nan}, {minus, 0}, {1, -1},
+		{math.Inf(1), minus}}
+	value := func(rank, i int) float64 {
+		p := patterns[i%len(patterns)]
+		return p[(rank+i/len(patterns))%len(p)]
+	}
+	return errors.Join(
+		special(c, n, root, "Sum", mpi.Sum[float64](), value, sameFloat,
+			func(a, b float64) float64 { return a + b }),
+		special(c, n, root, "Prod", mpi.Prod[float64](), value, sameFloat,
+			func(a, b float64) float64 { return a * b }),
+		special(c, n, root, "Max", mpi.Max[float64](), value, sameFloat,
+			func(a, b float64) float64 { return max(a, b) }),
+		special(c, n, root, "Min", mpi.Min[float64](), value, sameFloat,
+			func(a, b float64) float64 { return min(a, b) }),
+		special(c, n, root, "MaxLoc", mpi.MaxLoc[float64](), located(value), sameLoc,
+			func(a, b mpi.Loc[float64]) mpi.Loc[float64] { return better(a, b, b.Value > a.Value) }),
+		special(c, n, root, "MinLoc", mpi.MinLoc[float64](), located(value), sameLoc,
+			func(a, b mpi.Loc[float64]) mpi.Loc[float64] { return better(a, b, b.Value < a.Value) }),
+	)
+}
+
+func sameFloat(a, b float64) bool {
+	return math.Float64bits(a) == math.Float64bits(b) || math.IsNaN(a) && math.IsNaN(b)
+}
+
+func sameLoc(a, b mpi.Loc[float64]) bool { return sameFloat(a.Value, b.Value) && a.Index == b.Index }
+
+func located(value func(rank, i int) float64) func(rank, i int) mpi.Loc[float64] {
+	return func(rank, i int) mpi.Loc[float64] { return mpi.Loc[float64]{Value: value(rank, i), Index: int64(rank)} }
+}
+
+// better combines in rank order: a comes before b, and stays if they are equal.
+func better(a, b mpi.Loc[float64], improves bool) mpi.Loc[float64] {
+	if improves || math.IsNaN(b.Value) && !math.IsNaN(a.Value) {
+		return b
+	}
+	return a
+}
+
+// special carries out every reduction and compares with the operator on single elements.
+func special[T any](c *mpi.Comm, n, root int, name string, op mpi.Op[T], value func(rank, i int) T,
+	same func(a, b T) bool, combine func(a, b T) T) error {
+	me, size := c.Rank(), c.Size()
+	in, all := make([]T, n), make([]T, n*size)
+	for i := range all {
+		if all[i] = value(me, i); i < n {
+			in[i] = all[i]
+		}
+	}
+	right := func(call string, out []T, first, ranks int) error {
+		for i, got := range out {
+			wanted := value(0, first+i)
+			for rank := 1; rank < ranks; rank++ {
+				wanted = combine(wanted, value(rank, first+i))
+			}
+			if !same(got, wanted) {
+				return fmt.Errorf("%s by %s of %d: element %d is %v, not %v", call, name, n, i, got, wanted)
+			}
+		}
+		return nil
+	}
+	out, counts := make([]T, n), make([]int, size)
+	for rank := range counts {
+		counts[rank] = n
+	}
+	err := errors.Join(mpi.Allreduce(c, in, out, op), right("Allreduce", out, 0, size))
+	err = errors.Join(err, mpi.Scan(c, in, out, op), right("Scan", out, 0, me+1))
+	err = errors.Join(err, mpi.ReduceScatterBlock(c, all, out, op), right("ReduceScatterBlock", out, me*n, size))
+	err = errors.Join(err, mpi.ReduceScatter(c, all, out, counts, op), right("ReduceScatter", out, me*n, size))
+	if err = errors.Join(err, mpi.Reduce(c, in, out, op, root)); me == root {
+		err = errors.Join(err, right("Reduce", out, 0, size))
+	}
+	if err = errors.Join(err, mpi.Exscan(c, in, out, op)); me > 0 {
+		err = errors.Join(err, right("Exscan", out, 0, me))
+	}
+	return err
 }
 
 var explained = body("explained", func(_ context.Context, world *mpi.Comm) error {

@@ -31,13 +31,16 @@ func (c *Comm) newCompoundCall() *compoundCall { return c.newComparedCall(noRoot
 // noRoot stands for the root of a call that has none.
 const noRoot = -1
 
-// newRootedCall is newCompoundCall for a call with a root.
-func (c *Comm) newRootedCall(root int) *compoundCall { return c.newComparedCall(root, "") }
+// newValueCall is newCompoundCall for a call on values of a type, with a root or noRoot.
+func (c *Comm) newValueCall(root int, t *valueType) *compoundCall {
+	return &compoundCall{comm: c, context: c.context + collective, tag: c.nextTag(), rank: c.rank,
+		err: c.compareCompound(root, "", t.element)}
+}
 
 // newComparedCall is newCompoundCall for a call with arguments that are the same at all ranks, in words.
 func (c *Comm) newComparedCall(root int, arguments string) *compoundCall {
 	return &compoundCall{comm: c, context: c.context + collective, tag: c.nextTag(), rank: c.rank,
-		err: c.compareCompound(root, arguments)}
+		err: c.compareCompound(root, arguments, nil)}
 }
 
 // newGroupCompoundCall begins a call that is collective over some ranks of the communicator, in this order.

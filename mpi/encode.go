@@ -6,33 +6,44 @@ import (
 	"encoding/gob"
 	"fmt"
 	"reflect"
-	"slices"
-	"sync"
+	"unsafe"
 )
 
-// encode turns a value into bytes: its memory, if it has a fixed size and no pointers, else its gob.
-func encode[T any](v *T) ([]byte, error) {
-	if checkElement[T]() == nil {
-		return slices.Clone(valueBytes(v)), nil
+// encode turns a value into bytes: its memory or that of its elements, if they have a fixed size and no
+// pointers, else its gob. The bytes begin after room for a header.
+func encode[T any](v *T, room int) ([]byte, error) {
+	t := valueTypeOf[T]()
+	switch t.word.form() {
+	case valueMemory:
+		return append(make([]byte, room, room+sizeOf[T]()+1), valueBytes(v)...), nil
+	case valueSlice:
+		b := elementBytes(v)
+		return append(make([]byte, room, room+len(b)+1), b...), nil
 	}
-	kind := kindOf(reflect.TypeFor[T]())
-	if kind.err != nil {
-		return nil, kind.err
+	if t.err != nil {
+		return nil, t.err
 	}
-	if kind.recursive {
+	if t.recursive {
 		if err := checkDepth(reflect.ValueOf(v), 0); err != nil {
 			return nil, err
 		}
 	}
-	b, err := gobOf(v)
+	b, err := gobOf(v, room)
 	if err != nil {
 		return nil, &encodeError{reflect.TypeFor[T](), err.Error()}
 	}
 	return b, nil
 }
 
+// elementBytes is the memory of the elements of a slice.
+func elementBytes[T any](v *T) []byte {
+	// a slice of any element type has the same header
+	s := *(*[]byte)(unsafe.Pointer(v))
+	return unsafe.Slice(unsafe.SliceData(s), len(s)*int(reflect.TypeFor[T]().Elem().Size()))
+}
+
 // gobOf encodes a value. gob panics where a value's own method does, and at a nil pointer.
-func gobOf[T any](v *T) (_ []byte, err error) {
+func gobOf[T any](v *T, room int) (_ []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%v", p)
@@ -43,13 +54,16 @@ func gobOf[T any](v *T) (_ []byte, err error) {
 		value = *v
 	}
 	var b bytes.Buffer
+	b.Write(make([]byte, room))
 	err = gob.NewEncoder(&b).Encode(value)
 	return b.Bytes(), err
 }
 
 // decode is the opposite of encode.
 func decode[T any](b []byte, v *T) error {
-	if checkElement[T]() == nil {
+	t := valueTypeOf[T]()
+	switch t.word.form() {
+	case valueMemory:
 		memory := valueBytes(v)
 		if len(b) != len(memory) {
 			return fmt.Errorf("%w: %d bytes are no %v, which has %d", ErrType, len(b), reflect.TypeFor[T](),
@@ -57,9 +71,19 @@ func decode[T any](b []byte, v *T) error {
 		}
 		copy(memory, b)
 		return nil
+	case valueSlice:
+		slice := reflect.TypeFor[T]()
+		size := int(slice.Elem().Size())
+		if len(b)%size != 0 {
+			return fmt.Errorf("%w: %d bytes are no %v, whose elements have %d", ErrType, len(b), slice, size)
+		}
+		n := len(b) / size
+		reflect.ValueOf(v).Elem().Set(reflect.MakeSlice(slice, n, n))
+		copy(elementBytes(v), b)
+		return nil
 	}
-	if kind := kindOf(reflect.TypeFor[T]()); kind.err != nil {
-		return kind.err
+	if t.err != nil {
+		return t.err
 	}
 	var fresh T // gob leaves alone what is zero in the message
 	if err := gob.NewDecoder(bytes.NewReader(b)).Decode(&fresh); err != nil {
@@ -82,28 +106,6 @@ func (e *encodeError) Unwrap() error { return ErrType }
 // text is the error without its kind.
 func (e *encodeError) text() string { return fmt.Sprintf("%v: %s", e.t, e.why) }
 
-// valueKind is what is known of a type whose values travel by gob.
-type valueKind struct {
-	err       error // why its values would not arrive as they were sent
-	recursive bool  // a value may contain values of a type that contains it
-}
-
-var valueKinds sync.Map // valueKind by reflect.Type
-
-func kindOf(t reflect.Type) valueKind {
-	if k, ok := valueKinds.Load(t); ok {
-		return k.(valueKind)
-	}
-	w := typeWalk{under: map[reflect.Type]bool{}}
-	k := valueKind{}
-	if why := w.lost(t, ""); why != "" {
-		k.err = &encodeError{t, why}
-	}
-	k.recursive = w.recursive
-	valueKinds.Store(t, k)
-	return k
-}
-
 // typeWalk looks at the parts of a type.
 type typeWalk struct {
 	under     map[reflect.Type]bool // the types that contain the present one
@@ -115,16 +117,24 @@ var encoders = []reflect.Type{
 	reflect.TypeFor[encoding.TextMarshaler](),
 }
 
+// encodesItself reports whether gob leaves it to a type how its values are encoded.
+func encodesItself(t reflect.Type) bool {
+	for _, e := range encoders {
+		if t.Implements(e) || reflect.PointerTo(t).Implements(e) {
+			return true
+		}
+	}
+	return false
+}
+
 // lost says what of a value gob would leave out or refuse; "" if nothing. path leads to the part.
 func (w *typeWalk) lost(t reflect.Type, path string) string {
 	if w.under[t] {
 		w.recursive = true
 		return ""
 	}
-	for _, e := range encoders {
-		if t.Implements(e) || reflect.PointerTo(t).Implements(e) {
-			return ""
-		}
+	if encodesItself(t) {
+		return ""
 	}
 	w.under[t] = true
 	defer delete(w.under, t)

@@ -20,8 +20,9 @@ var (
 	ErrCollective = engine.ErrCollective       // collectives called in different orders on the communicator
 	// buffers that overlap where they must not, or that Free refuses
 	ErrBuffer = engine.ErrBuffer
-	// an element type with pointers, which mean nothing to another process
-	ErrType    = errors.New("invalid element type")
+	// an element type with pointers, which mean nothing to another process; a message that is no whole number
+	// of the receive's elements; a value of another type
+	ErrType    = engine.ErrType
 	ErrRoot    = errors.New("invalid root")         //
 	ErrOp      = errors.New("invalid operator")     //
 	ErrComm    = errors.New("invalid communicator") // nil, or freed
@@ -43,10 +44,12 @@ var (
 	ErrFinalized      = engine.ErrFinalized                    //
 )
 
-// Error reports which operation failed, on which communicator, with which peer and tag.
+// Error reports which operation failed, at which rank, on which communicator, with which peer and tag.
 type Error struct {
 	Op   string // "Send", "Allreduce", …
 	Comm string // the communicator's name; empty where there is none
+	// this process's rank in Comm, or in the world where there is no Comm; NoPeer before Init
+	Rank int
 	// rank in Comm of the process that failed, or otherwise of the other end; AnySource; NoPeer if no peer is
 	// known
 	Peer int
@@ -54,15 +57,25 @@ type Error struct {
 	Err  error // what went wrong
 
 	elsewhere int // the peer's world rank plus one; 0 if it is equal to Peer or not known
+	world     int // this process's world rank plus one; 0 if it is equal to Rank or not known
 }
 
 // NoPeer is the Peer or Tag of an Error whose operation has none.
 const NoPeer = -3
 
-// Error names the peer by its rank in the communicator, and by its world rank where that differs.
+// Error names this process and the peer by their ranks in the communicator, and by their world ranks where
+// those differ.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("mpi: ")
+	if e.Rank >= 0 {
+		fmt.Fprintf(&b, "rank %d", e.Rank)
+		if e.world > 0 {
+			fmt.Fprintf(&b, " (world rank %d)", e.world-1)
+		}
+		b.WriteString(": ")
+	}
+	call := b.Len() + len(e.Op)
 	b.WriteString(e.Op)
 	switch {
 	case e.Peer == AnySource:
@@ -77,7 +90,10 @@ func (e *Error) Error() string {
 		fmt.Fprintf(&b, ", tag %d", e.Tag)
 	}
 	if e.Comm != "" {
-		fmt.Fprintf(&b, ", on %s", e.Comm)
+		if b.Len() > call {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, " on %s", e.Comm)
 	}
 	b.WriteString(": ")
 	b.WriteString(e.Err.Error())
@@ -90,7 +106,7 @@ func (c *Comm) fail(op string, peer, tag int, err error) error {
 	if err == nil {
 		return nil
 	}
-	f := &Error{Op: op, Peer: peer, Tag: tag, Err: err}
+	f := &Error{Op: op, Rank: rankInWorld(), Peer: peer, Tag: tag, Err: err}
 	var inner *Error // of a call that this one consists of
 	if errors.As(err, &inner) {
 		f.Err = inner.Err
@@ -101,7 +117,10 @@ func (c *Comm) fail(op string, peer, tag int, err error) error {
 	if c == nil || c.commState == nil {
 		return f
 	}
-	f.Comm = c.Name()
+	f.Comm, f.Rank = c.Name(), c.rank
+	if w := c.worldRank(c.rank); w != c.rank {
+		f.world = w + 1
+	}
 	var request *engine.RequestError
 	if errors.As(f.Err, &request) {
 		if f.Err == error(request) {
@@ -140,6 +159,10 @@ func (e *Error) findPeer(c *Comm) {
 	var long *engine.TruncateError
 	if errors.As(e.Err, &long) && c.isMember(long.Source) {
 		e.Peer, e.Tag = c.localRank(long.Source), long.Tag
+	}
+	var partial *engine.PartialError
+	if errors.As(e.Err, &partial) && c.isMember(partial.Source) {
+		e.Peer, e.Tag = c.localRank(partial.Source), partial.Tag
 	}
 	var failed *engine.PeerError
 	if errors.As(e.Err, &failed) && c.isMember(failed.Rank) {

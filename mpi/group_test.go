@@ -1,6 +1,7 @@
 package mpi
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -57,6 +58,11 @@ func TestDimsCreate(t *testing.T) {
 		{12, []int{3, 4}, []int{3, 4}},
 		{1 << 20, []int{0, 0, 0, 0}, []int{32, 32, 32, 32}},
 		{720720, []int{0, 0, 0}, []int{91, 90, 88}},
+		{1 << 31, []int{0, 0, 0}, []int{2048, 1024, 1024}},
+		{1 << 40, []int{0, 0}, []int{1 << 20, 1 << 20}},
+		{1 << 40, []int{0, 0, 0}, []int{1 << 14, 1 << 13, 1 << 13}},
+		{3 << 31, []int{0, 0, 0}, []int{2048, 2048, 1536}},
+		{897612484786617600, []int{0, 0, 0, 0, 0, 0}, []int{1001, 999, 992, 986, 966, 950}}, // 103,680 divisors
 	} {
 		dims := slices.Clone(c.dims)
 		require.NoError(t, DimsCreate(c.n, dims))
@@ -65,8 +71,36 @@ func TestDimsCreate(t *testing.T) {
 	for _, c := range []struct {
 		n    int
 		dims []int
-	}{{7, []int{0, 2}}, {0, []int{0}}, {6, []int{2, 2}}, {6, []int{-1, 0}}, {-6, []int{0}}, {2, nil}} {
+	}{{7, []int{0, 2}}, {0, []int{0}}, {6, []int{2, 2}}, {6, []int{-1, 0}}, {-6, []int{0}}, {2, nil},
+		{math.MaxInt32 * math.MaxInt32, []int{0, 0}}, // two large primes
+	} {
 		require.ErrorIs(t, DimsCreate(c.n, c.dims), ErrArg, "%d as %v", c.n, c.dims)
+	}
+}
+
+// TestDimsCreate_AsEqualAsPossible compares with all ways to write a number as a product.
+func TestDimsCreate_AsEqualAsPossible(t *testing.T) {
+	for n := 1; n <= 128; n++ {
+		for k := 1; k <= 5; k++ {
+			least := n
+			var try func(rest, k, first, last int)
+			try = func(rest, k, first, last int) {
+				if k == 0 && rest == 1 {
+					least = min(least, first-last)
+				}
+				for f := 1; f <= last && k > 0; f++ {
+					if rest%f == 0 {
+						try(rest/f, k-1, max(first, f), f)
+					}
+				}
+			}
+			try(n, k, 0, n)
+			dims := make([]int, k)
+			require.NoError(t, DimsCreate(n, dims))
+			require.Equal(t, n, product(dims))
+			require.True(t, slices.IsSortedFunc(dims, func(a, b int) int { return b - a }), "%v", dims)
+			require.Equal(t, least, dims[0]-dims[k-1], "%d as %v", n, dims)
+		}
 	}
 }
 

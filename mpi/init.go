@@ -16,6 +16,7 @@ import (
 	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/internal/topology"
 	"github.com/weft-mpi/weft/mpi/internal/agree"
+	"github.com/weft-mpi/weft/mpi/internal/check"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 	"github.com/weft-mpi/weft/mpi/internal/wireup"
@@ -67,6 +68,14 @@ func (j *job) abort(code int) {
 }
 
 func initialized() bool { return current.Load() != nil }
+
+// rankInWorld is this process's rank in the world; NoPeer before Init.
+func rankInWorld() int {
+	if e := current.Load(); e != nil {
+		return e.Rank()
+	}
+	return NoPeer
+}
 
 // Wtime returns the time in seconds since some moment in the past; it never goes back (MPI 4.1, 9.6).
 func Wtime() float64 { return float64(time.Since(started)) / float64(time.Second) }
@@ -279,6 +288,7 @@ func newWorld(ctx context.Context, o *options, wire *wireup.Job) (_ *Comm, err e
 	conf.Hook = newHook(j.tracer, events)
 	if o.check {
 		j.checker = newChecker(int(wire.Identity.Rank))
+		conf.Header = check.HeaderSize
 		conf.Unreceived = func(context uint32, source, tag int, head []byte) {
 			j.checker.unreceived(j, context, source, tag, head)
 		}

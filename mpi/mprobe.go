@@ -15,8 +15,9 @@ type Message struct {
 
 // Mprobe waits for a message that a Recv with the same arguments would receive, and reserves it: only Mrecv
 // or Imrecv can receive it then. So a goroutine that asks for the size first gets exactly the message that it
-// asked about. Status.Bytes returns the size. From ProcNull, Mprobe returns MPI's MPI_MESSAGE_NO_PROC at
-// once, from which Mrecv receives nothing.
+// asked about. Status.Bytes returns the size, and Status.Count is in bytes, too. RecvSlice does all of that
+// in one call. From ProcNull, Mprobe returns MPI's MPI_MESSAGE_NO_PROC at once, from which Mrecv receives
+// nothing.
 func Mprobe(c *Comm, src, tag int) (Message, Status, error) {
 	err := c.checkRecv(src, tag)
 	if err == nil && src == ProcNull {
@@ -34,7 +35,8 @@ func Mprobe(c *Comm, src, tag int) (Message, Status, error) {
 	return Message{c, m, s.Source, s.Tag}, s, nil
 }
 
-// Improbe is the non-blocking Mprobe: false means that there is no such message now.
+// Improbe is the non-blocking Mprobe: false means that there is no such message now. Status.Count is in
+// bytes.
 func Improbe(c *Comm, src, tag int) (Message, Status, bool, error) {
 	err := c.checkRecv(src, tag)
 	if err == nil && src == ProcNull {

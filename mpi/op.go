@@ -179,7 +179,9 @@ func LOr[T Integer]() Op[T] {
 	return define("LOr", logicalOr[T])
 }
 
-// MaxLoc selects the larger value with its index; of equal values, the one with the smaller index.
+// MaxLoc selects the larger value with its index; of equal values, the one with the smaller index. A NaN on
+// either side is selected, as by Max; of two, the one with the smaller index. So the result does not depend
+// on which rank has what.
 func MaxLoc[T Ordered]() Op[Loc[T]] {
 	if o := lookup[Loc[T]]("MaxLoc"); o != nil {
 		return Op[Loc[T]]{o}
@@ -187,7 +189,8 @@ func MaxLoc[T Ordered]() Op[Loc[T]] {
 	return define("MaxLoc", maxLoc[T])
 }
 
-// MinLoc selects the smaller value with its index; of equal values, the one with the smaller index.
+// MinLoc selects the smaller value with its index; of equal values, the one with the smaller index. A NaN on
+// either side is selected, as by Min; of two, the one with the smaller index.
 func MinLoc[T Ordered]() Op[Loc[T]] {
 	if o := lookup[Loc[T]]("MinLoc"); o != nil {
 		return Op[Loc[T]]{o}
@@ -265,7 +268,7 @@ func truth[T Integer](b bool) T {
 
 func maxLoc[T Ordered](inout, in []Loc[T]) {
 	for i, b := range in[:len(inout)] {
-		if a := inout[i]; b.Value > a.Value || b.Value == a.Value && b.Index < a.Index {
+		if a := inout[i]; b.Value > a.Value || !(b.Value < a.Value) && precedes(b, a) {
 			inout[i] = b
 		}
 	}
@@ -273,8 +276,16 @@ func maxLoc[T Ordered](inout, in []Loc[T]) {
 
 func minLoc[T Ordered](inout, in []Loc[T]) {
 	for i, b := range in[:len(inout)] {
-		if a := inout[i]; b.Value < a.Value || b.Value == a.Value && b.Index < a.Index {
+		if a := inout[i]; b.Value < a.Value || !(b.Value > a.Value) && precedes(b, a) {
 			inout[i] = b
 		}
 	}
+}
+
+// precedes orders two locations if neither value is selected: a NaN first, then the smaller index.
+func precedes[T Ordered](b, a Loc[T]) bool {
+	if nan := b.Value != b.Value; nan != (a.Value != a.Value) {
+		return nan
+	}
+	return b.Index < a.Index
 }

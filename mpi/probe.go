@@ -3,8 +3,9 @@ package mpi
 import "github.com/weft-mpi/weft/mpi/internal/engine"
 
 // Probe waits for a message that a Recv with the same arguments would receive, and does not take it.
-// Status.Bytes returns its size (MPI 4.1, 3.8.1). If several goroutines receive, another one may get the
-// message first: use Mprobe then.
+// Status.Bytes returns its size, and Status.Count is the same: no receive has said yet what the elements are
+// (MPI 4.1, 3.8.1). If several goroutines receive, another one may get the message first: use Mprobe then, or
+// RecvSlice.
 func Probe(c *Comm, src, tag int) (Status, error) {
 	err := c.checkRecv(src, tag)
 	if err == nil && src == ProcNull {
@@ -20,7 +21,7 @@ func Probe(c *Comm, src, tag int) (Status, error) {
 	return c.statusOf(st), nil
 }
 
-// Iprobe reports whether there is such a message now. It does not block.
+// Iprobe reports whether there is such a message now. It does not block. Status.Count is in bytes.
 func Iprobe(c *Comm, src, tag int) (Status, bool, error) {
 	err := c.checkRecv(src, tag)
 	if err == nil && src == ProcNull {

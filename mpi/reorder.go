@@ -63,7 +63,8 @@ func hostBlock(dims []int, n int) []int {
 			}
 			return
 		}
-		for _, b := range divisors(dims[d]) {
+		primes, _ := primeFactors(dims[d]) // no more than the ranks, which are few enough
+		for _, b := range divisors(dims[d], primes) {
 			if rest%b == 0 {
 				block[d] = b
 				try(d+1, rest/b)

@@ -12,7 +12,8 @@ import (
 //
 //   - Sum of floating-point and complex numbers is the exact sum of the contributions, rounded once, to
 //     nearest. It does not depend on their order, so it does not matter which rank has which contribution,
-//     and ranks that contribute zeros change nothing. A sum of zero is +0; a NaN is always the same.
+//     and ranks that contribute zeros change nothing but the sign of a zero: a sum of zero is -0 if all
+//     contributions are -0, else +0. A NaN is always the same.
 //   - Operators on floating-point numbers other than Sum, and operators made by NewOp, combine the
 //     contributions one after another, in rank order. Ranks at the end that contribute the operator's neutral
 //     element change nothing.

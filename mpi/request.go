@@ -20,7 +20,8 @@ type Request struct {
 type Status struct {
 	Source int // rank in the communicator
 	Tag    int
-	// in elements of the receive's type; for a message cut off by ErrTruncate, what is in the buffer
+	// in elements of the receive's type, and in bytes after a probe, which has none; for a message cut off by
+	// ErrTruncate, what is in the buffer
 	Count int
 
 	bytes     int
@@ -141,5 +142,5 @@ func asError(op string, err error) error {
 	if errors.As(err, &failed) {
 		peer = failed.Rank
 	}
-	return &Error{Op: op, Peer: peer, Tag: NoPeer, Err: err}
+	return &Error{Op: op, Rank: rankInWorld(), Peer: peer, Tag: NoPeer, Err: err}
 }

@@ -19,7 +19,8 @@ func wantMisuse(call string, got, kind error) error {
 	if !errors.Is(got, kind) {
 		return fmt.Errorf("%s: got %v, want %v", call, got, kind)
 	}
-	if !strings.HasPrefix(got.Error(), "mpi: "+call) {
+	var e *mpi.Error
+	if !errors.As(got, &e) || !strings.HasPrefix(got.Error(), fmt.Sprintf("mpi: rank %d: %s", e.Rank, call)) {
 		return fmt.Errorf("%q does not name %s", got, call)
 	}
 	return nil

@@ -131,6 +131,10 @@ var errorsOfSplit = body("errors of a split communicator", func(_ context.Contex
 	if far == other {
 		elsewhere = fmt.Sprintf("with rank %d, tag 5, on half: ", other)
 	}
+	self := fmt.Sprintf("mpi: rank %d (world rank %d): ", me, world.Rank())
+	if me == world.Rank() {
+		self = fmt.Sprintf("mpi: rank %d: ", me)
+	}
 	// A message that is too long, at Recv and at Wait, named and from any source.
 	long, short := []int{me, me}, make([]int, 1)
 	for _, src := range []int{other, mpi.AnySource} {
@@ -146,13 +150,13 @@ var errorsOfSplit = body("errors of a split communicator", func(_ context.Contex
 					return err
 				}
 				st, err = r.Wait()
-				err = wantFailure(err, other, 5, mpi.ErrTruncate, "mpi: Wait "+elsewhere)
+				err = wantFailure(err, other, 5, mpi.ErrTruncate, self+"Wait "+elsewhere)
 				if err := firstError(err, want("source", st.Source, other)); err != nil {
 					return err
 				}
 			} else {
 				_, err = mpi.Recv(c, short, src, 5)
-				if err := wantFailure(err, other, 5, mpi.ErrTruncate, "mpi: Recv "+elsewhere); err != nil {
+				if err := wantFailure(err, other, 5, mpi.ErrTruncate, self+"Recv "+elsewhere); err != nil {
 					return err
 				}
 			}
@@ -175,7 +179,7 @@ var errorsOfSplit = body("errors of a split communicator", func(_ context.Contex
 		return err
 	}
 	_, err = mpi.Recv(c.WithContext(ctx), short, other, 5)
-	return wantFailure(err, other, 5, context.Canceled, "mpi: Recv "+elsewhere)
+	return wantFailure(err, other, 5, context.Canceled, self+"Recv "+elsewhere)
 })
 
 // wantFailure fails a rank in which an error is not what it should be.
@@ -185,6 +189,6 @@ func wantFailure(err error, peer, tag int, cause error, text string) error {
 		return fmt.Errorf("got %v, want an Error of %v", err, cause)
 	}
 	got := err.Error()
-	return firstError(want("peer of "+got, e.Peer, peer), want("tag of "+got, e.Tag, tag),
+	return firstError(want("rank of "+got, e.Rank, 1-peer), want("peer of "+got, e.Peer, peer), want("tag of "+got, e.Tag, tag),
 		want("beginning of "+got, got[:min(len(got), len(text))], text))
 }

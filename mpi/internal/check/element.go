@@ -10,8 +10,8 @@ import (
 // Element is a type of elements.
 type Element struct {
 	Name string
-	// of what it consists, condensed; equal for types that may stand for one another. 0 stands for any: bytes
-	// and what SendVec sends
+	// of what it consists, condensed; equal for types that may stand for one another. 0 stands for any but
+	// values: bytes and what SendVec sends
 	Layout uint32
 	Size   int
 }
@@ -24,9 +24,17 @@ func ElementOf(t reflect.Type) *Element {
 	if text != "uint8" {
 		h := fnv.New32a()
 		h.Write([]byte(text))
-		e.Layout = max(h.Sum32(), 1)
+		e.Layout = max(h.Sum32()&^valueLayout, 1)
 	}
 	return e
+}
+
+// valueLayout marks what SendValue and its like send.
+const valueLayout = 1 << 31
+
+// ValueOf describes the values of a type, told from those of others by a hash.
+func ValueOf(name string, hash uint32) *Element {
+	return &Element{Name: "value " + name, Layout: hash | valueLayout, Size: 1}
 }
 
 // maxParts bounds the look into arrays.
@@ -76,4 +84,4 @@ func period(parts []string) int {
 }
 
 // fits tells whether elements of two layouts may stand for one another.
-func fits(a, b uint32) bool { return a == b || a == 0 || b == 0 }
+func fits(a, b uint32) bool { return a == b || (a == 0 || b == 0) && (a|b)&valueLayout == 0 }

@@ -199,13 +199,18 @@ func (cs *collectives) messageDone(r *request) {
 // lengthDiffers is the error of a message that is shorter or longer than the schedule says.
 func (c *Collective) lengthDiffers(r *request) error {
 	i := slices.Index(c.messages, r)
-	return c.wrongLength(&c.Schedule.Round(c.round)[i])
+	sent := r.status.Bytes
+	var cut *TruncateError
+	if errors.As(r.err, &cut) {
+		sent = cut.Bytes
+	}
+	return c.wrongLength(&c.Schedule.Round(c.round)[i], sent)
 }
 
-func (c *Collective) wrongLength(step *coll.Step) error {
-	return fmt.Errorf("%w: in %v %s sent a message of another length than the %d bytes expected: "+
-		"the ranks' arguments differ",
-		ErrCount, operationOf(c.Tag), rankName(step.Peer, c.worldRank(step.Peer)), step.Dst.Len)
+// wrongLength is the error of a message of so many bytes.
+func (c *Collective) wrongLength(step *coll.Step, sent int) error {
+	return fmt.Errorf("%w: in %v %s sent %d bytes instead of the %d expected: the ranks' arguments differ",
+		ErrCount, operationOf(c.Tag), rankName(step.Peer, c.worldRank(step.Peer)), sent, step.Dst.Len)
 }
 
 // postRound posts the messages of the current round, receives first. The lock is held.

@@ -156,7 +156,7 @@ func (cs *collectives) exchangeShort(c *Collective, steps []coll.Step) (done boo
 		n, ok := cs.e.recvs.recvDirect(p, env, buf)
 		switch {
 		case ok && n != len(buf):
-			err = c.wrongLength(s)
+			err = c.wrongLength(s, n)
 		case ok:
 			if c.Incoming != nil {
 				to := c.Incoming[s.Peer].cursor()

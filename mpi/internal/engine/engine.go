@@ -21,6 +21,7 @@ import (
 // Errors that callers tell apart; package mpi exports them under the same names.
 var (
 	ErrTruncate   = errors.New("message is longer than the receive buffer")
+	ErrType       = errors.New("invalid element type")
 	ErrProcFailed = errors.New("process failed")
 	ErrAborted    = errors.New("job aborted")
 	ErrRequest    = errors.New("invalid request")
@@ -65,6 +66,8 @@ type Config struct {
 	HandlerCores []int
 	Hook         *Hook              // told of events; nil for none
 	Recorder     *recorder.Recorder // of the latest events; nil for one that nobody else reads
+	// bytes before the payload of each message whose receive has elements of more than a byte
+	Header int
 	// if not nil: told of each message that was dropped at the end, as nobody had received it. head is the
 	// beginning of the message as far as it was here. It is called under the lock
 	Unreceived func(context uint32, source, tag int, head []byte)
@@ -151,6 +154,7 @@ func New(c Config) (*Engine, error) {
 // init gives every part its settings, and the engine to which it belongs.
 func (e *Engine) init(c Config) {
 	e.mu.Init()
+	e.recvs.header = c.Header
 	e.requests.e, e.sends.e, e.recvs.e, e.probes.e, e.cancels.e = e, e, e, e, e
 	e.progress.e, e.collectives.e, e.allocated.e, e.completionHandler.e = e, e, e, e
 	e.windows.e, e.windows.peerTimeout, e.views.e = e, c.PeerTimeout, e

@@ -27,6 +27,20 @@ func (e *TruncateError) Error() string {
 
 func (e *TruncateError) Unwrap() error { return ErrTruncate }
 
+// PartialError is the failure of a receive whose message is no whole number of elements.
+type PartialError struct {
+	Bytes, Elem int
+	Source      int // world rank
+	Tag         int
+}
+
+func (e *PartialError) Error() string {
+	return fmt.Sprintf("%v: %d bytes were sent, no whole number of elements of %d bytes", ErrType, e.Bytes,
+		e.Elem)
+}
+
+func (e *PartialError) Unwrap() error { return ErrType }
+
 // RequestError adds to the failure of a request what the request was.
 type RequestError struct {
 	Peer int // world rank, or AnySource

@@ -31,6 +31,7 @@ type recvProtocol struct {
 	destination [][]byte // of the fetch that is being started
 	// bytes of announced messages that may be copied before the next pass; less than 0 after a long one
 	copyBudget int
+	header     int   // see Config
 	began      int64 // of the Recv that has the lock and receives directly, for the hook; else 0
 }
 
@@ -48,6 +49,9 @@ func (e *Engine) Recv(context uint32, buf []byte, src, tag, elem int, st *Status
 			e.mu.Unlock()
 			prefetch(addr)
 			st.Source, st.Tag, st.Bytes, st.Elem, st.Cancelled = src, tag, n, elem, false
+			if e.recvs.partial(n, elem) {
+				return e.recvs.partialError(st)
+			}
 			return nil
 		}
 	}
@@ -72,6 +76,9 @@ func (e *Engine) recvHooked(context uint32, buf []byte, src, tag, elem int, st *
 			st.Source, st.Tag, st.Bytes, st.Elem, st.Cancelled = src, tag, n, elem, false
 			if e.hook.Tell != nil {
 				e.hook.callEnded(CallRecv, start)
+			}
+			if e.recvs.partial(n, elem) {
+				return e.recvs.partialError(st)
 			}
 			return nil
 		}
@@ -176,7 +183,7 @@ func (v *recvProtocol) deliverUnexpected(r *request, a *unexpectedMessage) {
 		v.e.unexpected.release(a)
 		return
 	}
-	r.status.Source, r.status.Tag, r.status.Bytes = int(a.match.Source), int(a.match.Tag), a.bytes
+	r.matched(int(a.match.Source), int(a.match.Tag), a.bytes)
 	p := a.peer
 	if p != nil && p.state != peerOpen && !a.local() {
 		v.e.requests.complete(r, p.cause) // what has not come will not come any more
@@ -205,8 +212,29 @@ func (v *recvProtocol) placeParts(r *request, a *unexpectedMessage) {
 	}
 }
 
+// partial reports whether a message is no whole number of elements.
+func (v *recvProtocol) partial(bytes, elem int) bool {
+	if elem <= 1 {
+		return false
+	}
+	if bytes -= v.header; elem&(elem-1) == 0 {
+		return bytes&(elem-1) != 0
+	}
+	return bytes%elem != 0
+}
+
+func (v *recvProtocol) partialError(st *Status) error {
+	return &PartialError{max(0, st.Bytes-v.header), st.Elem, st.Source, st.Tag}
+}
+
 // complete ends a receive whose message is all there.
 func (v *recvProtocol) complete(r *request) {
+	if v.partial(r.status.Bytes, r.status.Elem) {
+		err := v.partialError(&r.status)
+		r.status.Bytes = min(r.status.Bytes, r.bufferLen())
+		v.e.requests.complete(r, err)
+		return
+	}
 	if len(r.vec) == 1 && r.status.Bytes <= len(r.vec[0]) {
 		v.e.requests.complete(r, nil)
 		return
@@ -399,8 +427,11 @@ func (v *recvProtocol) onEager(p *peer, env envelope, payload []byte) error {
 // deliver gives a whole message to the receive that matched it: by far the most common case.
 func (v *recvProtocol) deliver(p *peer, r *request, env envelope, payload []byte) {
 	v.e.hook.match(env.Context, p.rank, env.Tag, len(payload), false)
-	r.status.Source, r.status.Tag, r.status.Bytes = p.rank, int(env.Tag), len(payload)
+	r.matched(p.rank, int(env.Tag), len(payload))
 	switch {
+	case v.partial(len(payload), r.status.Elem):
+		r.copyIn(0, payload)
+		v.complete(r)
 	case len(r.vec) == 1 && len(payload) <= len(r.vec[0]):
 		wordcopy.Copy(r.vec[0], payload)
 		v.e.requests.complete(r, nil)
@@ -453,7 +484,7 @@ func (v *recvProtocol) onFirstPiece(p *peer, env envelope, total int, head []byt
 		v.e.hook.match(env.Context, p.rank, env.Tag, total, false)
 		in.r = m.Value
 		in.r.setPeer(p)
-		in.r.status.Source, in.r.status.Tag, in.r.status.Bytes = p.rank, int(env.Tag), total
+		in.r.matched(p.rank, int(env.Tag), total)
 		return nil
 	}
 	if v.e.unexpected.discards(env, p.rank, head) {

@@ -95,8 +95,17 @@ type relations struct {
 	unexpected   *unexpectedMessage // a send of this rank to itself that waits for its receive
 	probed       *unexpectedMessage // whose bytes this receive of the engine fetches for a Message
 	canceller    *Canceller         // whose end gives it up
+	sized        *Sized             // a receive whose buffer is as long as its message
 	collective   *Collective        // of which it is a message; or which it is, for kindCollective
 	cause        error              // why the send is to be withdrawn; its outcome if it is
+}
+
+// matched notes the message that a receive takes.
+func (r *request) matched(source, tag, bytes int) {
+	r.status.Source, r.status.Tag, r.status.Bytes = source, tag, bytes
+	if r.observed && r.sized != nil {
+		r.vec = r.sized.allocate(bytes)
+	}
 }
 
 // setPeer notes whose message the request fetches, or who holds its send.

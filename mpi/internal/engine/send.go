@@ -546,7 +546,7 @@ const selfCopied = 600
 
 // deliverSelf copies a message of this rank into its receive.
 func (s *sendProtocol) deliverSelf(r, from *request) {
-	r.status.Source, r.status.Tag, r.status.Bytes = s.e.rank, int(from.msg.Tag), from.msg.Total()
+	r.matched(s.e.rank, int(from.msg.Tag), from.msg.Total())
 	at := 0
 	for b := range s.e.views.pieces(from) {
 		r.copyIn(at, b)

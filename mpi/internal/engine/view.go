@@ -262,6 +262,9 @@ func (e *Engine) RecvView(context uint32, l *layout.Layout, mem unsafe.Pointer, 
 			prefetch(addr)
 			st.Source, st.Tag, st.Bytes, st.Elem, st.Cancelled = src, tag, n, elem, false
 			e.hook.end(CallRecv, start, src, tag, room)
+			if e.recvs.partial(n, elem) {
+				return e.recvs.partialError(st)
+			}
 			return nil
 		}
 	}

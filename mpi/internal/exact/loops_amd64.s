@@ -9,20 +9,17 @@ GLOBL nan32<>(SB), RODATA|NOPTR, $4
 DATA magnitude<>+0(SB)/8, $0x7FFFFFFFFFFFFFFF
 GLOBL magnitude<>(SB), RODATA|NOPTR, $8
 
-// PAIRS is a function that adds pairs, so many at a time: name(dst, a, b, n). -0 becomes +0, and every NaN the
-// same one.
+// PAIRS is a function that adds pairs, so many at a time: name(dst, a, b, n). Every NaN becomes the same one.
 #define PAIRS(name, atOnce, broadcast, nan, add, cmp, blend) \
 TEXT name(SB), NOSPLIT, $0-32        \
 	MOVQ      dst+0(FP), DI          \
 	MOVQ      a+8(FP), SI            \
 	MOVQ      b+16(FP), DX           \
 	MOVQ      n+24(FP), CX           \
-	VXORPD    Y14, Y14, Y14          \
 	broadcast nan<>(SB), Y15         \
 next:                                \
 	VMOVUPD   (SI), Y0               \
 	add       (DX), Y0, Y0           \
-	add       Y14, Y0, Y0            \
 	cmp       $3, Y0, Y0, Y1         \
 	blend     Y1, Y15, Y0, Y0        \
 	VMOVUPD   Y0, (DI)               \

@@ -1,7 +1,8 @@
 // Package exact adds floating-point numbers as if to unlimited precision, and rounds once, to nearest, ties
-// to even. So a sum depends on the numbers alone, and not on their order or grouping; zeros change nothing.
+// to even. So a sum depends on the numbers alone, and not on their order or grouping.
 //
-// A sum of zero is +0. If there is a NaN, or infinities of both signs, the sum is one and the same NaN.
+// A sum of zero is -0 if all numbers are -0, else +0: as if the numbers were added one after another. If
+// there is a NaN, or infinities of both signs, the sum is one and the same NaN.
 package exact
 
 import (
@@ -24,7 +25,7 @@ func Sum64(dst, vectors []float64) {
 			addPairs64(&dst[0], &a[0], &b[0], i)
 		}
 		for ; i < n; i++ {
-			total := a[i] + b[i] + 0 // -0 becomes +0
+			total := a[i] + b[i]
 			if total != total {
 				total = math.NaN()
 			}
@@ -34,6 +35,7 @@ func Sum64(dst, vectors []float64) {
 	}
 	for at := 0; at < n; at += block {
 		sumBlock64(dst[at:min(at+block, n)], vectors[at:], n)
+		signZeros(dst[at:min(at+block, n)], vectors[at:], n)
 	}
 }
 
@@ -90,7 +92,7 @@ func Sum32(dst, vectors []float32) {
 			addPairs32(&dst[0], &a[0], &b[0], i)
 		}
 		for ; i < n; i++ {
-			total := a[i] + b[i] + 0
+			total := a[i] + b[i]
 			if total != total {
 				total = float32(math.NaN())
 			}
@@ -100,6 +102,7 @@ func Sum32(dst, vectors []float32) {
 	}
 	for at := 0; at < n; at += block {
 		sumBlock32(dst[at:min(at+block, n)], vectors[at:], n)
+		signZeros(dst[at:min(at+block, n)], vectors[at:], n)
 	}
 }
 
@@ -125,6 +128,24 @@ func sumBlock32(dst, vectors []float32, n int) {
 	for i := range dst {
 		dst[i] = round32(sums[i], rests[i])
 	}
+}
+
+// signZeros gives sums of zero their sign: every n-th number is an addend of the same sum.
+func signZeros[T float32 | float64](dst, vectors []T, n int) {
+	for i, total := range dst {
+		if total == 0 && onlyNegativeZeros(vectors[i:], n) {
+			dst[i] = T(math.Copysign(0, -1))
+		}
+	}
+}
+
+func onlyNegativeZeros[T float32 | float64](x []T, n int) bool {
+	for at := 0; at < len(x); at += n {
+		if x[at] != 0 || !math.Signbit(float64(x[at])) {
+			return false
+		}
+	}
+	return true
 }
 
 // twoSum gives the rounded sum and its error, which together are the exact sum (D. E. Knuth). As long as the

@@ -23,12 +23,25 @@ func reference(x []float64) (total *big.Rat, special float64) {
 	return total, special
 }
 
+// onlyNegative reports whether all of x have their sign bit set; of zeros, then, the sum is -0.
+func onlyNegative(x []float64) bool {
+	for _, v := range x {
+		if !math.Signbit(v) {
+			return false
+		}
+	}
+	return true
+}
+
 func check64(t *testing.T, x []float64) {
 	t.Helper()
 	total, special := reference(x)
 	want, _ := total.Float64()
 	if special != 0 {
 		want = special
+	}
+	if total.Sign() == 0 && special == 0 && onlyNegative(x) {
+		want = math.Copysign(0, -1)
 	}
 	got := []float64{0}
 	Sum64(got, x)
@@ -49,6 +62,9 @@ func check32(t *testing.T, x []float32) {
 	if special != 0 {
 		want = float32(special)
 	}
+	if total.Sign() == 0 && special == 0 && onlyNegative(wide) {
+		want = float32(math.Copysign(0, -1))
+	}
 	got := []float32{0}
 	Sum32(got, x)
 	if want != want {
@@ -58,9 +74,10 @@ func check32(t *testing.T, x []float32) {
 }
 
 func TestSumsAreRoundedOnce(t *testing.T) {
-	tiny := math.SmallestNonzeroFloat64
+	tiny, minus := math.SmallestNonzeroFloat64, math.Copysign(0, -1)
 	for _, x := range [][]float64{
 		{0}, {math.Copysign(0, -1)}, {math.Copysign(0, -1), math.Copysign(0, -1)}, {1, -1, 0},
+		{minus, minus, minus}, {minus, 0, minus}, {0, minus, minus}, {minus, 1, -1}, {minus, minus, minus, minus},
 		{1e300, 1, -1e300}, {1, 1e100, 1, -1e100}, {math.MaxFloat64, math.MaxFloat64, -math.MaxFloat64},
 		{math.MaxFloat64, math.MaxFloat64, 1}, {tiny, tiny, -tiny}, {1, tiny, tiny},
 		{1, 0x1p-53, tiny}, {1, 0x1p-53, -tiny}, {1 + 0x1p-52, 0x1p-53, -tiny},
@@ -70,7 +87,8 @@ func TestSumsAreRoundedOnce(t *testing.T) {
 		check64(t, x)
 	}
 	for _, x := range [][]float32{
-		{0}, {1, -1, 0}, {1, 0x1p-24, 0x1p-149}, {1, 0x1p-24, -0x1p-149}, {-1, -0x1p-24, -0x1p-149},
+		{0}, {float32(minus)}, {float32(minus), float32(minus)}, {float32(minus), float32(minus), float32(minus)},
+		{1, -1, 0}, {1, 0x1p-24, 0x1p-149}, {1, 0x1p-24, -0x1p-149}, {-1, -0x1p-24, -0x1p-149},
 		{-1, -0x1p-24, 0x1p-149}, {math.MaxFloat32, math.MaxFloat32, -math.MaxFloat32},
 		{math.MaxFloat32, math.MaxFloat32, 1}, {0x1p-149, 0x1p-149, 0x1p100, -0x1p100},
 		{float32(math.Inf(1)), 1, 2}, {float32(math.Inf(1)), float32(math.Inf(-1)), 2},
@@ -183,6 +201,33 @@ func TestLongVectorsAreSumsOfElements(t *testing.T) {
 				math.Float32bits(want32[0]) != math.Float32bits(got32[i]) {
 				t.Fatalf("element %d of %d, of %d vectors: %v and %v, want %v and %v, the sums of %v", i, n,
 					vectors, got64[i], got32[i], want64[0], want32[0], of64)
+			}
+		}
+	}
+}
+
+// A zero is negative where all addends are, and only there, in vectors of any length.
+func TestZerosHaveTheirSign(t *testing.T) {
+	minus := math.Copysign(0, -1)
+	for _, ranks := range []int{2, 3, 5} {
+		for _, n := range []int{1, 4, 9, 63, 64, 65, 150} {
+			x, y := make([]float64, ranks*n), make([]float32, ranks*n)
+			for i := range x {
+				if i%n%3 != 0 || i/n != i%ranks { // every third sum may have an addend of +0
+					x[i] = minus
+				}
+				y[i] = float32(x[i])
+			}
+			got64, got32 := make([]float64, n), make([]float32, n)
+			Sum64(got64, x)
+			Sum32(got32, y)
+			for i := range n {
+				negative := true
+				for at := i; at < len(x); at += n {
+					negative = negative && math.Signbit(x[at])
+				}
+				assert.Equal(t, negative, math.Signbit(got64[i]), "float64 %d of %d, %d ranks", i, n, ranks)
+				assert.Equal(t, negative, math.Signbit(float64(got32[i])), "float32 %d of %d, %d ranks", i, n, ranks)
 			}
 		}
 	}

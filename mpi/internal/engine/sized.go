@@ -1,0 +1,40 @@
+package engine
+
+// Sized is the buffer of a receive that takes a message of any length. It is the engine's until the request
+// is complete.
+type Sized struct {
+	Head  []byte // where the message's first bytes go
+	Limit int    // of the bytes after those: a longer message gives a TruncateError
+	Bytes []byte // the bytes after those; allocated when the message is matched
+
+	vec [2][]byte
+}
+
+// allocate makes room for a message. There is none for one that is too long.
+func (s *Sized) allocate(bytes int) [][]byte {
+	n := max(0, bytes-len(s.Head))
+	if n > s.Limit {
+		n = 0
+	}
+	s.Bytes = make([]byte, n)
+	s.vec = [2][]byte{s.Head, s.Bytes}
+	if len(s.Head) == 0 {
+		return s.vec[1:]
+	}
+	return s.vec[:]
+}
+
+// IrecvSized begins a receive of a message of any length, up to a limit.
+func (e *Engine) IrecvSized(context uint32, s *Sized, src, tag, elem int) (Request, error) {
+	start := e.hook.begin(CallIrecv, src, tag, 0)
+	defer e.hook.end(CallIrecv, start, src, tag, 0)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.stopped != nil {
+		return Request{}, e.stopped
+	}
+	r := e.requests.get()
+	r.sized, r.observed = s, true
+	e.recvs.start(r, context, src, tag, elem)
+	return r.handle(), nil
+}

@@ -330,7 +330,7 @@ func (cs *collectives) freeReleased() {
 	for _, m := range cs.released {
 		if !m.sayFreed() {
 			kept = append(kept, m)
-		} else if err := m.memory.Deregister(); err != nil {
+		} else if err := cs.buffers.free(m.memory); err != nil {
 			cs.e.fail(err)
 		}
 	}

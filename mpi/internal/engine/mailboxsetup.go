@@ -72,7 +72,7 @@ func (m *Mailboxes) settle() {
 		m.beginProbing()
 		return
 	case m.memory != nil:
-		_ = m.memory.Deregister() // nobody writes there: this offer has come to nothing everywhere
+		_ = m.e.collectives.buffers.free(m.memory) // nobody writes there: this offer has come to nothing everywhere
 	}
 	if m.probe != nil {
 		_ = m.probe.Deregister()
@@ -143,7 +143,7 @@ func (m *Mailboxes) beginSetup() error {
 		if !attr.PeerMapped || !attr.InlineWrites {
 			continue
 		}
-		mr, err := f.pd.Alloc(m.size*m.part, transport.LocalWrite|transport.RemoteWrite)
+		mr, err := m.e.collectives.buffers.alloc(f, m.size*m.part, transport.LocalWrite|transport.RemoteWrite)
 		if err == nil {
 			m.memory, m.fabric = mr, f
 			binary.LittleEndian.PutUint64(input, uint64(mr.Key()))

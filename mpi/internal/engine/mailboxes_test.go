@@ -296,7 +296,16 @@ func TestMailboxes_MessagesLieApart(t *testing.T) {
 		m := (&Engine{}).NewMailboxes(0, 0, nil, size-1, size)
 		require.GreaterOrEqual(t, MailboxBytes(size), 4<<10)
 		require.Zero(t, m.part%mailboxLine)
-		require.EqualValues(t, (size-1)*m.part, m.mine())
+		for owner := range size {
+			next := 0
+			for sender := range size {
+				if sender != owner {
+					require.Equal(t, next, m.partOf(owner, sender))
+					next += m.part
+				}
+			}
+			require.Equal(t, next+mailboxLine, m.bytes())
+		}
 		for call := range uint64(mailboxDepth) {
 			end := m.slotEnd(call)
 			require.Zero(t, end%mailboxLine)
@@ -336,7 +345,7 @@ func TestMailboxes_E10_WithinTheBudget(t *testing.T) {
 				devices[i] = d
 			}
 			engines := world(t, devices)
-			bytes := n * (&Engine{}).NewMailboxes(0, 0, nil, 0, n).part
+			bytes := (&Engine{}).NewMailboxes(0, 0, nil, 0, n).bytes()
 			for i, e := range engines {
 				e.collectives.buffers.budget = channel.NewBudget(bytes)
 				if spent && i == 0 {

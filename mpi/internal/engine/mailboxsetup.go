@@ -72,7 +72,8 @@ func (m *Mailboxes) settle() {
 		m.beginProbing()
 		return
 	case m.memory != nil:
-		_ = m.e.collectives.buffers.free(m.memory) // nobody writes there: this offer has come to nothing everywhere
+		// Nobody writes there: this offer has come to nothing everywhere.
+		_ = m.e.collectives.buffers.free(m.memory)
 	}
 	if m.probe != nil {
 		_ = m.probe.Deregister()

@@ -1,11 +1,19 @@
 package channel
 
-// Budget bounds the registered buffers of a rank's channels, in bytes (E10). The rings with which a channel
-// starts are always granted, and counted; requests beyond the bound are refused.
+// Budget bounds the registered buffers of a rank's channels and collectives, in bytes (E10). The rings with
+// which a channel starts are always granted, and counted; requests beyond the bound are refused. A nil Budget
+// has no bound.
 type Budget struct{ limit, used int }
 
 // NewBudget makes a budget of limit bytes.
 func NewBudget(limit int) *Budget { return &Budget{limit: limit} }
+
+// Reserve counts a buffer of n bytes, and reports whether it is within the bound; one that is not is not
+// counted.
+func (b *Budget) Reserve(n int) bool { return b.reserve(n, false) }
+
+// Release takes back what Reserve has counted.
+func (b *Budget) Release(n int) { b.release(n) }
 
 func (b *Budget) reserve(n int, must bool) bool {
 	if b == nil {

@@ -182,8 +182,8 @@ func (l ownListener) Accept() (net.Conn, error) {
 }
 
 // gauges are the counters that can fall.
-var gauges = map[string]bool{"Connections": true, "Registered": true, "Kept": true, "Phase": true,
-	"Lanes": true, "Holes": true, "MaxHoles": true, "LongestHole": true}
+var gauges = map[string]bool{"Connections": true, "Registered": true, "Collective": true, "Kept": true,
+	"Phase": true, "Lanes": true, "Holes": true, "MaxHoles": true, "LongestHole": true}
 
 // metricsText is the counters in Prometheus' text format. Names are those of the fields of Stats.
 func metricsText(st Stats, labels string) string {

@@ -32,7 +32,7 @@ func (r *stateReporter) sample() *snapshot.Sample {
 // count takes the engine's counters.
 func (r *stateReporter) count(s *snapshot.Sample) {
 	st := r.world.Load().e.Stats()
-	s.Asleep, s.Registered = st.Asleep, uint64(st.Registered)
+	s.Asleep, s.Registered = st.Asleep, uint64(st.Registered+st.Collective)
 	s.Sent, s.SentBytes, s.Lanes, s.LanesLost, s.Phases = 0, 0, 0, 0, nil
 	for i := range st.Channels {
 		c := &st.Channels[i]

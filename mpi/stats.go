@@ -13,6 +13,7 @@ import (
 type Stats struct {
 	Connections int    // open channels to peers
 	Registered  int    // bytes of registered buffers of these channels
+	Collective  int    // bytes of registered buffers that collectives between ranks of this host use besides
 	Kept        int    // bytes of messages that have arrived before their receive and wait for it
 	EagerSent   uint64 // messages copied into a peer's receive ring
 	Announced   uint64 // messages announced in whole or in part, and moved by rendezvous
@@ -85,8 +86,8 @@ func (c *Comm) Stats() Stats {
 
 func statsOf(s engine.Stats) Stats {
 	st := Stats{
-		Connections: s.Connections, Registered: s.Registered, Kept: s.Kept, EagerSent: s.EagerSent,
-		Announced:  s.Announced,
+		Connections: s.Connections, Registered: s.Registered, Collective: s.Collective,
+		Kept: s.Kept, EagerSent: s.EagerSent, Announced: s.Announced,
 		Unexpected: s.Unexpected, Holds: s.Holds, HeadsNoTail: s.HeadsNoTail, Stalls: s.Stalls,
 		Passes: s.Passes, Sleeps: s.Sleeps, Asleep: s.Asleep,
 	}
@@ -115,9 +116,9 @@ func statsOf(s engine.Stats) Stats {
 func table(rank int, st Stats) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(&b, "weft: rank %d: %d connections, %d bytes of registered buffers, %d unexpected "+
-		"messages\n", rank, st.Connections,
-		st.Registered, st.Unexpected)
+	fmt.Fprintf(&b, "weft: rank %d: %d connections, %d bytes of registered buffers, %d more of "+
+		"collectives, %d unexpected messages\n", rank, st.Connections, st.Registered, st.Collective,
+		st.Unexpected)
 	if len(st.Channels) == 0 {
 		return b.String()
 	}

@@ -76,8 +76,8 @@ var (
 		"which elements of a vector, of those that do not fit a slot, decide the requested slot size: " +
 			"first, largest, or sum; with ,whole the whole vector goes through the larger slots"}
 	Budget = &Setting{"WEFT_BUFFER_BUDGET", "256M",
-		"maximum bytes of channel buffers of a rank; at the limit channels do not grow, and receivers " +
-			"fetch large messages"}
+		"maximum bytes of buffers of a rank's channels and collectives; at the limit channels do not grow, " +
+			"receivers fetch large messages, and collectives go by messages"}
 	ShrinkAfter = &Setting{"WEFT_SHRINK_AFTER", "10s",
 		"how long a channel must be idle before it gives its large buffers back; never turns this off"}
 	Passive = &Setting{"WEFT_PASSIVE", "1ms",

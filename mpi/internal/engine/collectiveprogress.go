@@ -22,6 +22,7 @@ type collectives struct {
 	begun       uint64        // calls that went through mailboxes
 	owing       []*Mailboxes  // that owe acknowledgements which the next call may be too late for
 	released    []*Mailboxes  // that some rank may still write to
+	buffers     collectiveBuffers
 	stage       pullStage
 
 	inPass       bool // whoever has the lock looks at ready before it releases it

@@ -158,6 +158,7 @@ func (e *Engine) init(c Config) {
 	e.requests.e, e.sends.e, e.recvs.e, e.probes.e, e.cancels.e = e, e, e, e, e
 	e.progress.e, e.collectives.e, e.allocated.e, e.completionHandler.e = e, e, e, e
 	e.windows.e, e.windows.peerTimeout, e.views.e = e, c.PeerTimeout, e
+	e.collectives.buffers.budget = c.Channel.Budget
 	e.windows.passive.init(e, c.Passive)
 	e.routes.init(e)
 	e.unexpected.init(e, c)

@@ -76,6 +76,7 @@ type mailbox struct {
 	peer    *peer
 	in      []byte        // this rank's memory into which the peer writes
 	key     transport.Key // of the peer's memory into which this rank writes
+	mine    uint64        // where this rank's part begins there
 	acked   uint64        // the peer is done with this call, and all before
 	ackSent uint64        // the latest call with which the peer knows that this rank is done
 	// the latest call that the acknowledgement word, and not a message, has told the peer
@@ -207,20 +208,21 @@ func (m *Mailboxes) put(b *mailbox, tag int, payload []byte) bool {
 func (m *Mailboxes) write(b *mailbox, offset, n int, first, second []byte, tail uint64) bool {
 	qp := b.peer.ch.QP()
 	to := &m.segment[0]
-	to.Key, to.Offset, to.Length = b.key, m.mine()+uint64(offset), uint64(n)
+	to.Key, to.Offset, to.Length = b.key, b.mine+uint64(offset), uint64(n)
 	if qp.WriteInline(to, first, second, tail) {
 		return true
 	}
-	binary.LittleEndian.PutUint64(m.memory.Bytes()[m.mine():], b.ackSent)
-	to.Offset, to.Length = m.mine()+mailboxLine-mailboxWord, mailboxWord
+	source := m.partAt(m.size - 1)
+	binary.LittleEndian.PutUint64(m.memory.Bytes()[source:], b.ackSent)
+	to.Offset, to.Length = b.mine+mailboxLine-mailboxWord, mailboxWord
 	if m.post.Op = transport.OpWrite; m.post.Local == nil {
-		m.post.Local = []transport.SGE{{MR: m.memory, Offset: int(m.mine()), Length: mailboxWord}}
+		m.post.Local = []transport.SGE{{MR: m.memory, Offset: source, Length: mailboxWord}}
 	}
 	m.post.Flags, m.post.Remote = transport.FlagInline, m.segment[:]
 	if qp.PostSend(&m.post) != nil {
 		return false
 	}
-	to.Offset, to.Length = m.mine()+uint64(offset), uint64(n)
+	to.Offset, to.Length = b.mine+uint64(offset), uint64(n)
 	return qp.WriteInline(to, first, second, tail)
 }
 
@@ -230,8 +232,19 @@ func (m *Mailboxes) lookAcked(b *mailbox) bool {
 	return b.acked+mailboxDepth >= m.call
 }
 
-// mine is where this rank writes in the memory of any other.
-func (m *Mailboxes) mine() uint64 { return uint64(m.rank * m.part) }
+// A rank's memory has a part for each other rank, in rank order, and a line out of which acknowledgements are
+// posted.
+func (m *Mailboxes) bytes() int { return m.partAt(m.size-1) + mailboxLine }
+
+func (m *Mailboxes) partAt(index int) int { return index * m.part }
+
+// partOf is where the part for a sender begins in the memory of another rank.
+func (m *Mailboxes) partOf(owner, sender int) int {
+	if sender > owner {
+		sender--
+	}
+	return m.partAt(sender)
+}
 
 // flagOf is where the word of the message of the present call from a rank comes.
 func (m *Mailboxes) flagOf(rank int) *uint64 { return wordAt(m.peers[rank].in, m.slotEnd(m.call)) }
@@ -330,7 +343,7 @@ func (cs *collectives) freeReleased() {
 	for _, m := range cs.released {
 		if !m.sayFreed() {
 			kept = append(kept, m)
-		} else if err := m.memory.Deregister(); err != nil {
+		} else if err := cs.buffers.free(m.memory); err != nil {
 			cs.e.fail(err)
 		}
 	}

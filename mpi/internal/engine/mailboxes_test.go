@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -295,7 +296,16 @@ func TestMailboxes_MessagesLieApart(t *testing.T) {
 		m := (&Engine{}).NewMailboxes(0, 0, nil, size-1, size)
 		require.GreaterOrEqual(t, MailboxBytes(size), 4<<10)
 		require.Zero(t, m.part%mailboxLine)
-		require.EqualValues(t, (size-1)*m.part, m.mine())
+		for owner := range size {
+			next := 0
+			for sender := range size {
+				if sender != owner {
+					require.Equal(t, next, m.partOf(owner, sender))
+					next += m.part
+				}
+			}
+			require.Equal(t, next+mailboxLine, m.bytes())
+		}
 		for call := range uint64(mailboxDepth) {
 			end := m.slotEnd(call)
 			require.Zero(t, end%mailboxLine)
@@ -320,4 +330,50 @@ func TestMailboxes_RankWithoutMemory(t *testing.T) {
 	offers := make([]byte, 2*mailboxOffer)
 	offers[0] = 1
 	require.False(t, (&Mailboxes{rank: 1, size: 2, part: mailboxLine}).accept(offers))
+}
+
+// TestMailboxes_E10_WithinTheBudget: mailboxes count against a rank's budget for buffers until all ranks have
+// released them. One rank whose budget is spent leaves all ranks without.
+func TestMailboxes_E10_WithinTheBudget(t *testing.T) {
+	const n = 2
+	for _, spent := range []bool{false, true} {
+		t.Run(fmt.Sprintf("spent=%t", spent), func(t *testing.T) {
+			devices := make([]transport.Device, n)
+			for i := range devices {
+				d, err := sharedMemory()
+				require.NoError(t, err)
+				devices[i] = d
+			}
+			engines := world(t, devices)
+			bytes := (&Engine{}).NewMailboxes(0, 0, nil, 0, n).bytes()
+			for i, e := range engines {
+				e.collectives.buffers.budget = channel.NewBudget(bytes)
+				if spent && i == 0 {
+					require.True(t, e.collectives.buffers.budget.Reserve(1))
+				}
+			}
+			ranks(t, engines, func(e *Engine) error {
+				m := e.NewMailboxes(100, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, n)
+				ready, err := m.Prepare(nil)
+				if err != nil || ready == spent {
+					return fmt.Errorf("ready: %t, %v", ready, err)
+				}
+				if got := e.Stats().Collective; ready && got != bytes || !ready && got != 0 {
+					return fmt.Errorf("%d bytes are counted, of %d", got, bytes)
+				}
+				e.ReleaseMailboxes(m)
+				e.waiters.waitUntil(0, nil, func() bool {
+					e.collectives.freeReleased()
+					return e.collectives.buffers.bytes == 0
+				})
+				if spent && e.rank == 0 {
+					return nil
+				}
+				if !e.collectives.buffers.budget.Reserve(bytes) {
+					return errors.New("the budget is still spent")
+				}
+				return nil
+			})
+		})
+	}
 }

@@ -72,7 +72,8 @@ func (m *Mailboxes) settle() {
 		m.beginProbing()
 		return
 	case m.memory != nil:
-		_ = m.memory.Deregister() // nobody writes there: this offer has come to nothing everywhere
+		// Nobody writes there: this offer has come to nothing everywhere.
+		_ = m.e.collectives.buffers.free(m.memory)
 	}
 	if m.probe != nil {
 		_ = m.probe.Deregister()
@@ -143,7 +144,7 @@ func (m *Mailboxes) beginSetup() error {
 		if !attr.PeerMapped || !attr.InlineWrites {
 			continue
 		}
-		mr, err := f.pd.Alloc(m.size*m.part, transport.LocalWrite|transport.RemoteWrite)
+		mr, err := m.e.collectives.buffers.alloc(f, m.bytes(), transport.LocalWrite|transport.RemoteWrite)
 		if err == nil {
 			m.memory, m.fabric = mr, f
 			binary.LittleEndian.PutUint64(input, uint64(mr.Key()))
@@ -225,8 +226,9 @@ func (m *Mailboxes) accept(offers []byte) bool {
 		if rank == m.rank {
 			continue
 		}
-		at := rank * m.part
+		at := m.partOf(m.rank, rank)
 		m.peers[rank] = mailbox{peer: m.e.peer(m.worldRank(rank)), key: key,
+			mine:  uint64(m.partOf(rank, m.rank)),
 			probe: transport.Key(binary.LittleEndian.Uint64(offers[rank*mailboxOffer+8:])),
 			in:    m.memory.Bytes()[at : at+m.part : at+m.part]}
 	}

@@ -96,7 +96,7 @@ func (p *pullStage) lend(c *Collective, m *Mailboxes) {
 	}
 	first := (length[coll.Input] + mailboxLine - 1) &^ (mailboxLine - 1)
 	n := first + length[coll.Output]
-	if n == 0 || !p.grow(m.fabric, n) {
+	if n == 0 || !p.grow(&m.e.collectives.buffers, m.fabric, n) {
 		return
 	}
 	p.lent = m
@@ -116,19 +116,19 @@ func (m *Mailboxes) hasStage() bool {
 }
 
 // grow sees to it that the stage has n bytes at least; false if it has not.
-func (p *pullStage) grow(f *fabric, n int) bool {
+func (p *pullStage) grow(buffers *collectiveBuffers, f *fabric, n int) bool {
 	switch {
 	case p.absent || n > pullStageMax:
 		return false
 	case p.memory != nil && len(p.memory.Bytes()) >= n:
 		return true
 	case p.memory != nil:
-		_ = p.memory.Deregister() // no key of it is in use
+		_ = buffers.free(p.memory) // no key of it is in use
 		p.memory = nil
 	}
 	var err error
 	n = max(pullStageMin, 1<<bits.Len(uint(n-1)))
-	p.memory, err = f.pd.Alloc(n, transport.LocalWrite|transport.BindWindow)
+	p.memory, err = buffers.alloc(f, n, transport.LocalWrite|transport.BindWindow)
 	p.absent = err != nil
 	return err == nil
 }

@@ -11,6 +11,7 @@ import (
 type Stats struct {
 	Connections int    // open channels
 	Registered  int    // bytes of their registered buffers
+	Collective  int    // bytes of registered buffers of collectives between ranks of this host
 	Kept        int    // bytes of unexpected messages
 	EagerSent   uint64 // messages copied into a peer's ring
 	Announced   uint64 // messages of which all, or an element, was announced, to be read by their receiver
@@ -54,6 +55,7 @@ func (e *Engine) Stats() Stats {
 	defer e.mu.Unlock()
 	st := e.stats
 	st.Kept, st.Asleep = e.unexpected.bytes, e.waiters.timeAsleep()
+	st.Collective = e.collectives.buffers.bytes
 	for _, p := range e.peers {
 		if p == nil || p.ch == nil {
 			continue

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
@@ -16,7 +17,7 @@ func finalizeWarning(rank int, left []engine.Unfinished) string {
 	var parts []string
 	more := 0
 	for _, l := range left {
-		if l.Kind != engine.UnfinishedCollective && l.Context%contextsPerComm != pointToPoint {
+		if l.Kind != engine.UnfinishedCollective && !contextid.PointToPoint.Is(l.Context) {
 			continue
 		}
 		if len(parts) == maxUnfinished {

@@ -25,7 +25,7 @@ const Variable = "WEFT_RECORDER_FD"
 const (
 	entries    = 4096 // of the ring, 64 KiB
 	stampEvery = 256  // records of which at least one is a stamp
-	version    = 4
+	version    = 5
 	headBytes  = 4096
 )
 

@@ -177,9 +177,9 @@ func (r *remote) lockAll() error {
 
 func (r *remote) lock() error {
 	if r.tail != nil {
-		return r.tail.Lock(1, false)
+		return r.tail.Lock(1, mpi.Shared)
 	}
-	return r.win.Lock(1, false)
+	return r.win.Lock(1, mpi.Shared)
 }
 
 func (r *remote) unlock() error {

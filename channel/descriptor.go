@@ -17,7 +17,7 @@ type Descriptor struct {
 }
 
 const (
-	descriptorVersion = 6
+	descriptorVersion = 7
 	descriptorLen     = 20 // and 4 for each phase
 	keepSmallBit      = 1  // of the flags
 )

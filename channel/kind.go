@@ -24,12 +24,13 @@ const (
 	Update                   // asks for a change of the receiver's part of a window (package rma)
 	Updated                  // answers it
 	Claims                   // where both ends claim what they copy of long messages (package rendezvous)
+	Part                     // the next bytes of an Update or Updated that fits no slot
 	kinds
 )
 
 var kindNames = [kinds]string{"", "", "CREDIT", "ENLARGE", "SHRINK", "EAGER", "RTS", "FIRST", "MORE",
 	"PIECE", "BATCH", "LARGE", "CTS", "WITHDRAW", "ATS", "AGREE", "REVOKE", "UPDATE", "UPDATED",
-	"CLAIMS"}
+	"CLAIMS", "PART"}
 
 func (k Kind) String() string {
 	if k >= credit && k < kinds {
@@ -43,4 +44,4 @@ func (k Kind) inner() bool { return outer>>k&1 == 0 }
 
 // outer has the kinds of the layer above.
 const outer = 1<<Eager | 1<<RTS | 1<<First | 1<<More | 1<<Piece | 1<<Batch | 1<<CTS | 1<<Withdraw | 1<<ATS |
-	1<<Agree | 1<<Revoke | 1<<Update | 1<<Updated | 1<<Claims
+	1<<Agree | 1<<Revoke | 1<<Update | 1<<Updated | 1<<Claims | 1<<Part

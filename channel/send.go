@@ -22,10 +22,11 @@ const (
 	flagInlineOnly
 )
 
-// TrySend sends a message whose body is a word, little-endian, and a payload, which is one element unless the
-// kind is Batch. It never blocks: false with no error means that there is no room now, or none in the cache
-// window, or that the element is larger than MaxElement. The payload belongs to the caller again when TrySend
-// returns. k is a kind of the layer above. An error comes from the queue pair, which is then broken.
+// TrySend sends a message whose body is a word, little-endian, and a payload. It never blocks: false with no
+// error means that there is no room now, or none in the cache window, or that the payload of an Eager is
+// larger than MaxElement, or the body of another kind larger than MaxBody. The payload belongs to the caller
+// again when TrySend returns. k is a kind of the layer above. An error comes from the queue pair, which is
+// then broken.
 func (c *Channel) TrySend(k Kind, word uint64, payload []byte, flags SendFlags) (sent bool, err error) {
 	// In the common case the queue pair writes the message out of what the caller has straight to where it
 	// goes, into lines that are known to be free.
@@ -65,7 +66,7 @@ func (c *Channel) trySendSlow(k Kind, word uint64, payload []byte, flags SendFla
 		s.windowed = false
 	}
 	n := wordSize + len(payload)
-	if k != Batch && len(payload) > c.MaxElement(wordSize) {
+	if k == Eager && len(payload) > c.MaxElement(wordSize) {
 		return false, nil
 	}
 	if !k.inner() && c.mayInline(n) {

@@ -7,6 +7,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/mpi/internal/check"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
@@ -80,14 +81,15 @@ func (x *compared) exchange(c *Comm) error {
 }
 
 func (x *compared) sendDigestTo(c *Comm, i int) error {
-	return c.e.Send(c.context+checking, wordBytes(x.mine[:]), c.worldRank(x.peers[i]), x.tag)
+	return c.e.Send(contextid.Comparison.In(c.context), wordBytes(x.mine[:]), c.worldRank(x.peers[i]), x.tag)
 }
 
 // postDigests sends the digest to the neighbors, and does not wait until they take it. The comparison must
 // not be used again.
 func (x *compared) postDigests(c *Comm) {
+	context := contextid.Comparison.In(c.context)
 	for _, p := range x.peers[:x.n] {
-		if h, err := c.e.Isend(c.context+checking, wordBytes(x.mine[:]), c.worldRank(p), x.tag); err == nil {
+		if h, err := c.e.Isend(context, wordBytes(x.mine[:]), c.worldRank(p), x.tag); err == nil {
 			c.e.CancelAndFree(h)
 		}
 	}
@@ -96,12 +98,12 @@ func (x *compared) postDigests(c *Comm) {
 // postReceives begins the receives of the digests. If the communicator is freed before awaitDigests, digests
 // that come later are received all the same.
 func (x *compared) postReceives(c *Comm) error {
-	x.group = engine.GroupCall{Context: c.context + checking, Tag: x.tag}
+	x.group = engine.GroupCall{Context: contextid.Comparison.In(c.context), Tag: x.tag}
 	if err := c.e.BeginGroupCall(&x.group); err != nil {
 		return err
 	}
 	for i, p := range x.peers[:x.n] {
-		h, err := c.e.Irecv(c.context+checking, wordBytes(x.theirs[i][:]), c.worldRank(p), x.tag, 1)
+		h, err := c.e.Irecv(x.group.Context, wordBytes(x.theirs[i][:]), c.worldRank(p), x.tag, 1)
 		if err == nil {
 			c.e.Bind(h, c.canceller)
 			if err = c.e.GroupCallErr(&x.group); err != nil {
@@ -235,7 +237,7 @@ func (a *collectiveCall) runCompared(x *engine.Collective, tag int) error {
 	posted := cmp.postReceives(c) == nil
 	for _, p := range cmp.peers[:cmp.n] {
 		// a rank that cannot be told has failed, which the call itself finds
-		_ = c.e.SendAhead(c.context+checking, wordBytes(cmp.mine[:]), c.worldRank(p), tag)
+		_ = c.e.SendAhead(contextid.Comparison.In(c.context), wordBytes(cmp.mine[:]), c.worldRank(p), tag)
 	}
 	h, err := c.e.StartCollective(x)
 	if err != nil {
@@ -259,7 +261,7 @@ func (a *collectiveCall) runCompared(x *engine.Collective, tag int) error {
 // runComparedInMailboxes carries out a call through mailboxes that begins with a comparison.
 func (a *collectiveCall) runComparedInMailboxes(k *collState, x *engine.Collective, tag int) error {
 	c, m, d := a.comm, &k.comparison, a.digest(check.Blocking)
-	m.Digest, m.Context, m.Tag = uint64(d), c.context+checking, tag
+	m.Digest, m.Context, m.Tag = uint64(d), contextid.Comparison.In(c.context), tag
 	m.Peers, m.N = c.neighbors()
 	x.Comparison = m
 	err := c.e.RunInMailboxes(x, k.mailboxes)
@@ -307,7 +309,8 @@ func (c *Comm) explain(x *compared, s *check.Signature, told, differing uint8) (
 	s.Put(mine)
 	for i := range x.n {
 		if told>>i&1 != 0 {
-			h, err := c.e.Isend(c.context+checking, mine[:], c.worldRank(x.peers[i]), x.tag|detailTag)
+			h, err := c.e.Isend(contextid.Comparison.In(c.context), mine[:], c.worldRank(x.peers[i]),
+				x.tag|detailTag)
 			if err != nil {
 				return err
 			}
@@ -341,7 +344,7 @@ func (c *Comm) detail(from, tag int) check.Signature {
 
 // recvWithin receives a message of a comparison, if it comes within detailWithin.
 func (c *Comm) recvWithin(b []byte, from, tag int) bool {
-	h, err := c.e.Irecv(c.context+checking, b, c.worldRank(from), tag, 1)
+	h, err := c.e.Irecv(contextid.Comparison.In(c.context), b, c.worldRank(from), tag, 1)
 	if err != nil {
 		return false
 	}

@@ -7,14 +7,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/internal/deadlock"
 	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/mpi/internal/check"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
-
-// checking is the context, within a communicator, of the signatures of collectives: see checkedcollective.go.
-const checking = 3
 
 // checker is what a rank has for checking mode (WEFT_CHECK=1); nil where that is off. Every message has a
 // header then, check.HeaderSize bytes before its payload, and every collective begins with a comparison
@@ -81,7 +79,7 @@ func (k *checker) failed(err error) {
 
 // unreceived is told of a message that nobody has received, by the engine.
 func (k *checker) unreceived(j *job, context uint32, source, tag int, head []byte) {
-	if context%contextsPerComm != pointToPoint {
+	if !contextid.PointToPoint.Is(context) {
 		return
 	}
 	comm, from := "a communicator that has been freed", source

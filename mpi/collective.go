@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 	"unsafe"
 
+	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/mpi/internal/check"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
@@ -360,7 +361,7 @@ func (a *collectiveCall) plan(x *engine.Collective) (algorithm string) {
 // fill gives a collective what it works on.
 func (a *collectiveCall) fill(x *engine.Collective, tag int) {
 	c := a.comm
-	x.Context, x.Tag, x.Canceller = c.context+collective, tag, c.canceller
+	x.Context, x.Tag, x.Canceller = contextid.Collective.In(c.context), tag, c.canceller
 	if x.Ranks = nil; c.members != nil {
 		x.Ranks = c.members.world
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
@@ -74,7 +75,7 @@ func (j *job) newComm(e *engine.Engine, name string, id uint32, rank int, m *mem
 	if e.OpenCommunicator(id, world) {
 		j.comms.revoke(id)
 	}
-	j.log.Debug("communicator", "name", name, "id", id/contextsPerComm, "commRank", rank, "size", s.size)
+	j.log.Debug("communicator", "name", name, "id", contextid.Number(id), "commRank", rank, "size", s.size)
 	return &Comm{commState: s}
 }
 

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"github.com/weft-mpi/weft/internal/contextid"
 )
 
 // comms holds the communicators of a process that are not freed, by id.
@@ -44,7 +46,7 @@ func (l *comms) revoke(id uint32) {
 func (l *comms) find(context uint32) *commState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.byID[context&^(contextsPerComm-1)]
+	return l.byID[contextid.Communicator(context)]
 }
 
 // all returns the communicators, in the order of their ids.

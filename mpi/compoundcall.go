@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"unsafe"
 
+	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
@@ -33,13 +34,13 @@ const noRoot = -1
 
 // newValueCall is newCompoundCall for a call on values of a type, with a root or noRoot.
 func (c *Comm) newValueCall(root int, t *valueType) *compoundCall {
-	return &compoundCall{comm: c, context: c.context + collective, tag: c.nextTag(), rank: c.rank,
+	return &compoundCall{comm: c, context: contextid.Collective.In(c.context), tag: c.nextTag(), rank: c.rank,
 		err: c.compareCompound(root, "", t.element)}
 }
 
 // newComparedCall is newCompoundCall for a call with arguments that are the same at all ranks, in words.
 func (c *Comm) newComparedCall(root int, arguments string) *compoundCall {
-	return &compoundCall{comm: c, context: c.context + collective, tag: c.nextTag(), rank: c.rank,
+	return &compoundCall{comm: c, context: contextid.Collective.In(c.context), tag: c.nextTag(), rank: c.rank,
 		err: c.compareCompound(root, arguments, nil)}
 }
 
@@ -56,7 +57,8 @@ func (c *Comm) newGroupCompoundCall(ranks []int, rank, tag int) *compoundCall {
 	key := hash.Sum64()
 	word(c.countGroupCall(key))
 	return &compoundCall{
-		comm: c, context: c.context + groupCreation, tag: int(hash.Sum64() >> 34), rank: rank, ranks: ranks,
+		comm: c, context: contextid.Group.In(c.context), tag: int(hash.Sum64() >> 34), rank: rank,
+		ranks: ranks,
 	}
 }
 

@@ -5,23 +5,11 @@ import (
 	"math/bits"
 	"sync"
 
-	"github.com/weft-mpi/weft/mpi/internal/engine"
+	"github.com/weft-mpi/weft/internal/contextid"
 )
 
-// Each communicator has an id of its own. The low two bits of an engine context select the kind of traffic
-// within the communicator, so an id is a multiple of four.
-const (
-	pointToPoint    = 0 // offset of the context of Send, Recv and the like
-	collective      = 1 // of collective calls
-	groupCreation   = 2 // of CreateGroup, which is collective over a part of the communicator
-	contextsPerComm = engine.ContextKinds
-	worldID         = 0
-	// of the agreement in Finalize; no rank proposes it
-	finalizeID = ^uint32(0) &^ (contextsPerComm - 1)
-	// bounds the communicators that one rank can lead at a time, and the memory for their ids
-	maxCounterBits   = 20
-	contextKindShift = 2
-)
+// maxCounterBits bounds the communicators that one rank can lead at a time, and the memory for their ids.
+const maxCounterBits = 20
 
 // errNoID is returned at every rank alike.
 var errNoID = errors.New("no context id is free at all ranks: free communicators that are no longer used")
@@ -64,8 +52,8 @@ func newContextIDs(rank, size int, traffic contextTraffic) *contextIDs {
 	rankBits := bits.Len(uint(size - 1))
 	return &contextIDs{
 		rank:        uint32(rank),
-		counterBits: min(maxCounterBits, 32-contextKindShift-rankBits),
-		claimed:     map[uint32]struct{}{worldID: {}},
+		counterBits: min(maxCounterBits, contextid.NumberBits-rankBits),
+		claimed:     map[uint32]struct{}{contextid.World: {}},
 		freed:       map[uint32]struct{}{},
 		traffic:     traffic,
 	}
@@ -78,7 +66,7 @@ func (x *contextIDs) propose() (uint32, bool) {
 	x.collect()
 	limit := uint32(1)<<x.counterBits - 1 // the last is left out: no context is the largest uint32
 	for range limit {
-		id := (x.rank<<x.counterBits | x.next) << contextKindShift
+		id := contextid.Numbered(x.rank<<x.counterBits | x.next)
 		x.next++
 		if x.next == limit {
 			x.next = 0
@@ -104,8 +92,8 @@ func (x *contextIDs) claim(id uint32) bool {
 		return false
 	}
 	x.claimed[id] = struct{}{}
-	for kind := range uint32(contextsPerComm) {
-		x.traffic.ReuseContext(id + kind)
+	for context := range contextid.Contexts(id) {
+		x.traffic.ReuseContext(context)
 	}
 	return true
 }
@@ -122,8 +110,8 @@ func (x *contextIDs) free(id uint32) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.freed[id] = struct{}{}
-	for kind := range uint32(contextsPerComm) {
-		x.traffic.FreeContext(id + kind)
+	for context := range contextid.Contexts(id) {
+		x.traffic.FreeContext(context)
 	}
 }
 
@@ -133,8 +121,8 @@ func (x *contextIDs) collect() {
 		if x.busy(id) {
 			continue
 		}
-		for kind := range uint32(contextsPerComm) {
-			x.traffic.ReleaseContext(id + kind)
+		for context := range contextid.Contexts(id) {
+			x.traffic.ReleaseContext(context)
 		}
 		delete(x.freed, id)
 		delete(x.claimed, id)
@@ -142,8 +130,8 @@ func (x *contextIDs) collect() {
 }
 
 func (x *contextIDs) busy(id uint32) bool {
-	for kind := range uint32(contextsPerComm) {
-		if x.traffic.ContextInUse(id + kind) {
+	for context := range contextid.Contexts(id) {
+		if x.traffic.ContextInUse(context) {
 			return true
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/internal/contextid"
 )
 
 // quietContexts is traffic of contexts of which some are busy.
@@ -110,13 +112,13 @@ func TestContextIDs_WaitForTraffic(t *testing.T) {
 		}
 		all = append(all, id)
 	}
-	require.Equal(t, []uint32{4, 8}, all) // 0 is the world's, and the last of four is left out
-	busy[all[0]+collective] = true
+	require.Equal(t, []uint32{contextid.Numbered(1), contextid.Numbered(2)}, all) // 0 is the world's, and the last of four is left out
+	busy[contextid.Collective.In(all[0])] = true
 	ids.free(all[0])
 	_, ok := ids.propose()
 	require.False(t, ok)
 	require.False(t, ids.accept(all[0]))
-	busy[all[0]+collective] = false
+	busy[contextid.Collective.In(all[0])] = false
 	id, ok := ids.propose()
 	require.True(t, ok)
 	require.Equal(t, all[0], id)
@@ -129,7 +131,7 @@ func TestContextIDs_OfAnySize(t *testing.T) {
 		last.next = 1<<last.counterBits - 2
 		id, ok := last.propose()
 		require.True(t, ok)
-		require.Less(t, uint64(id)+contextsPerComm-1, uint64(1)<<32-1)
-		require.Equal(t, uint32(size-1), id>>contextKindShift>>last.counterBits)
+		require.Less(t, uint64(id)+contextid.Kinds-1, uint64(1)<<32-1)
+		require.Equal(t, uint32(size-1), contextid.Number(id)>>last.counterBits)
 	}
 }

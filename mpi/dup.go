@@ -3,6 +3,8 @@ package mpi
 import (
 	"errors"
 	"fmt"
+
+	"github.com/weft-mpi/weft/internal/contextid"
 )
 
 // Dup makes a communicator with the same ranks and its own message space (MPI 4.1, 7.4.2). It is collective:
@@ -25,7 +27,9 @@ func (c *Comm) dup(call string) (*Comm, error) {
 }
 
 // childName is the name of a communicator that is made of this one, before SetName.
-func (c *Comm) childName(id uint32) string { return fmt.Sprintf("%s.%d", c.Name(), id/contextsPerComm) }
+func (c *Comm) childName(id uint32) string {
+	return fmt.Sprintf("%s.%d", c.Name(), contextid.Number(id))
+}
 
 // Free ends the use of a communicator, for all handles to it (MPI 4.1, 7.4.3). All of its ranks call it, but
 // Free does not wait for them. Operations under way complete, and their requests can still be waited for. The
@@ -36,7 +40,7 @@ func (c *Comm) Free() error {
 	if errors.Is(err, ErrRevoked) {
 		err = nil
 	}
-	if err == nil && c.context == worldID {
+	if err == nil && c.context == contextid.World {
 		err = fmt.Errorf("%w: the world lasts until Finalize", ErrComm)
 	}
 	if err == nil && !c.freed.CompareAndSwap(false, true) {

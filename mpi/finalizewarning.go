@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
@@ -39,7 +40,7 @@ func finalizeWarning(rank int, left []engine.Unfinished, open []string) string {
 
 // unfinishedText tells of one entry. What the collectives have among them is not the program's, and gets "".
 func unfinishedText(l engine.Unfinished) string {
-	if l.Kind != engine.UnfinishedCollective && l.Context%contextsPerComm != pointToPoint {
+	if l.Kind != engine.UnfinishedCollective && !contextid.PointToPoint.Is(l.Context) {
 		return ""
 	}
 	what, direction, state := "message", "from", "never received"

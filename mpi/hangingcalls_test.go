@@ -67,11 +67,11 @@ var hangingsInCalls = []hanging{
 			return err
 		}
 		if c.Rank() == 0 {
-			if err = w.Lock(1, true); err == nil {
+			if err = w.Lock(1, mpi.Exclusive); err == nil {
 				err = mpi.Barrier(c)
 			}
 		} else if err = mpi.Barrier(c); err == nil {
-			err = w.Lock(1, false)
+			err = w.Lock(1, mpi.Shared)
 		}
 		if err != nil {
 			return err
@@ -84,13 +84,13 @@ var hangingsInCalls = []hanging{
 		if err != nil {
 			return err
 		}
-		if err := w.Lock(c.Rank(), true); err != nil {
+		if err := w.Lock(c.Rank(), mpi.Exclusive); err != nil {
 			return err
 		}
 		if err := mpi.Barrier(c); err != nil {
 			return err
 		}
-		return w.Lock(1-c.Rank(), true)
+		return w.Lock(1-c.Rank(), mpi.Exclusive)
 	}, []string{"rank 0 waits in Lock of rank 1's part of window", "rank 1 waits in Lock of rank 0's part of window",
 		"neither can go on"}},
 	{"a fence that one has not called", 3, func(c *mpi.Comm) error {

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/internal/topology"
@@ -322,7 +323,7 @@ func newWorld(ctx context.Context, o *options, wire *wireup.Job) (_ *Comm, err e
 	}
 	j.log.Debug("joined the job", "size", e.Size(), "address", card(e, conf.Fabrics).String(),
 		"settings", o.set.String(), "spin", conf.SpinTime)
-	return j.newComm(e, "world", worldID, e.Rank(), nil), nil
+	return j.newComm(e, "world", contextid.World, e.Rank(), nil), nil
 }
 
 // enter publishes the addresses of this rank's engine, and connects the engine with what the job tells of its
@@ -341,7 +342,7 @@ func (j *job) enter(ctx context.Context, e *engine.Engine, fabrics []engine.Fabr
 	})
 	j.wire.WhenFailed(e.PeerFailed)
 	if j.wire.SurvivesAlone() {
-		e.OpenCommunicator(finalizeID, nil)
+		e.OpenCommunicator(contextid.Finalize, nil)
 	}
 	var err error
 	if j.host, err = thisHost(); err != nil {
@@ -377,7 +378,7 @@ func (j *job) awaitFinalize(e *engine.Engine) error {
 		return e.ExternalBarrier(j.wire.Barrier, j.survive)
 	}
 	// The launcher's barrier would wait for failed ranks, too.
-	if _, err := e.Agree(finalizeID, agree.Neutral, nil); err != nil {
+	if _, err := e.Agree(contextid.Finalize, agree.Neutral, nil); err != nil {
 		return err
 	}
 	return e.Drain() // others learn of the agreement from this rank

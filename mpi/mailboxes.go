@@ -1,6 +1,10 @@
 package mpi
 
-import "github.com/weft-mpi/weft/mpi/internal/engine"
+import (
+	"github.com/weft-mpi/weft/mpi/internal/engine"
+
+	"github.com/weft-mpi/weft/internal/contextid"
+)
 
 // mailboxesAfter is how many collectives a communicator has before its ranks prepare mailboxes: what lives
 // for a few calls is better off without.
@@ -23,7 +27,7 @@ func (a *collectiveCall) prepareMailboxes(k *collState) error {
 			return nil
 		}
 		tag := engine.CollectiveTag(false, k.number.Add(1), engine.OperationMailboxes, 0)
-		k.mailboxes = c.e.NewMailboxes(c.context+collective, tag, world, c.rank, c.size)
+		k.mailboxes = c.e.NewMailboxes(contextid.Collective.In(c.context), tag, world, c.rank, c.size)
 		k.serial.Store(true)
 	}
 	if !k.decided {

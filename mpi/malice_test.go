@@ -487,7 +487,7 @@ func (p *besideProgram) inWindow(win *mpi.Win[int64], n int) error {
 		}
 	}
 	for rank := range c.Size() {
-		if err := win.Lock(rank, true); err != nil {
+		if err := win.Lock(rank, mpi.Exclusive); err != nil {
 			return err
 		}
 		err := win.Accumulate(make([]int64, n), rank, n, mpi.Sum[int64]())

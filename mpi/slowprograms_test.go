@@ -58,7 +58,7 @@ var slowPrograms = []struct {
 			return err
 		}
 		if c.Rank() == 0 {
-			if err := w.Lock(1, true); err != nil {
+			if err := w.Lock(1, mpi.Exclusive); err != nil {
 				return err
 			}
 		}
@@ -67,7 +67,7 @@ var slowPrograms = []struct {
 		}
 		if c.Rank() == 0 {
 			time.Sleep(4 * time.Second)
-		} else if err := w.Lock(1, true); err != nil {
+		} else if err := w.Lock(1, mpi.Exclusive); err != nil {
 			return err
 		}
 		if err := w.Unlock(1); err != nil {

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 	"github.com/weft-mpi/weft/mpi/internal/program"
@@ -57,7 +58,7 @@ func (r *stateReporter) describe(s *snapshot.Rank, c *Comm) {
 		s.Waits = append(s.Waits, w)
 	}
 	for _, m := range st.Unexpected {
-		if m.Context%contextsPerComm != pointToPoint {
+		if !contextid.PointToPoint.Is(m.Context) {
 			continue
 		}
 		if len(s.Unexpected) == snapshot.MaxMessages {
@@ -161,7 +162,7 @@ func (l *comms) wait(w *engine.Wait) snapshot.Wait {
 			continue
 		}
 		o := l.operation(&w.Operations[i])
-		if w.Operations[i].Context%contextsPerComm == checking {
+		if contextid.Comparison.Is(w.Operations[i].Context) {
 			o.Name = s.Call
 		}
 		s.Ops = append(s.Ops, o)
@@ -172,7 +173,7 @@ func (l *comms) wait(w *engine.Wait) snapshot.Wait {
 // ofComparison reports whether a wait is one of weft's own goroutines, which compares a non-blocking
 // collective in checking mode.
 func ofComparison(w *engine.Wait) bool {
-	if len(w.Operations) == 0 || w.Operations[0].Context%contextsPerComm != checking {
+	if len(w.Operations) == 0 || !contextid.Comparison.Is(w.Operations[0].Context) {
 		return false
 	}
 	_, site := calledFrom(w.Callers)
@@ -180,7 +181,7 @@ func ofComparison(w *engine.Wait) bool {
 }
 
 func (l *comms) operation(o *engine.Operation) snapshot.Op {
-	s := snapshot.Op{Kind: snapshot.Recv, Comm: o.Context &^ (contextsPerComm - 1), Peer: o.Peer, Tag: o.Tag,
+	s := snapshot.Op{Kind: snapshot.Recv, Comm: contextid.Communicator(o.Context), Peer: o.Peer, Tag: o.Tag,
 		Bytes: o.Bytes, Moving: o.Moving}
 	switch {
 	case o.Lock:
@@ -190,7 +191,7 @@ func (l *comms) operation(o *engine.Operation) snapshot.Op {
 		s.Kind, s.Needs = snapshot.Collective, o.Needs
 		s.Peer, s.Tag = 0, 0
 		s.Name, s.Number = o.Collective.Call.Operation.String(), l.number(s.Comm, o)
-	case o.Context%contextsPerComm == checking: // the comparison before a collective
+	case contextid.Comparison.Is(o.Context): // the comparison before a collective
 		s.Kind, s.Needs = snapshot.Collective, []int{o.Peer}
 		s.Peer, s.Tag = 0, 0
 		if c := l.find(o.Context); c != nil {
@@ -200,7 +201,7 @@ func (l *comms) operation(o *engine.Operation) snapshot.Op {
 		s.Kind = snapshot.Send
 	}
 	if s.Kind == snapshot.Recv {
-		s.Name = l.internalMessage(o)
+		s.Name = internalMessage(o)
 	}
 	if s.Kind != snapshot.Collective {
 		if s.Peer == AnySource {
@@ -214,13 +215,13 @@ func (l *comms) operation(o *engine.Operation) snapshot.Op {
 }
 
 // internalMessage names a message of weft's own that a call waits for; empty for a message of the program.
-func (l *comms) internalMessage(o *engine.Operation) string {
-	if o.Context%contextsPerComm != pointToPoint {
-		return "the part"
-	}
-	if c := l.find(o.Context); c == nil || c.window.Load() == nil {
+func internalMessage(o *engine.Operation) string {
+	switch {
+	case contextid.PointToPoint.Is(o.Context):
 		return ""
-	} else if o.Tag == postTag {
+	case !contextid.Exposure.Is(o.Context):
+		return "the part"
+	case o.Tag == postTag:
 		return "the Post"
 	}
 	return "the Complete"

@@ -45,7 +45,7 @@ var struckEpochs = []strike{
 	})},
 	{"WinLock", inWindow(func(w *mpi.Win[int64], _ int64) error {
 		for range 5 {
-			if err := w.Lock(0, true); err != nil {
+			if err := w.Lock(0, mpi.Exclusive); err != nil {
 				return err
 			}
 			at := []int64{0}
@@ -228,7 +228,7 @@ var windowOutlivesRank = body("window outlives rank", func(_ context.Context, wo
 	rank := world.Rank()
 	if rank == 3 {
 		// rank 3 dies when it holds the lock of rank 0, and has posted to nobody
-		if err := firstError(w.Lock(0, true), w.Put([]int64{3}, 0, 0), w.Flush(0), mpi.Barrier(world)); err != nil {
+		if err := firstError(w.Lock(0, mpi.Exclusive), w.Put([]int64{3}, 0, 0), w.Flush(0), mpi.Barrier(world)); err != nil {
 			return err
 		}
 		time.Sleep(20 * time.Millisecond) // rank 1 waits for the lock
@@ -239,7 +239,7 @@ var windowOutlivesRank = body("window outlives rank", func(_ context.Context, wo
 		return err
 	}
 	if rank == 1 {
-		if err := wantError("Lock", w.Lock(0, true), mpi.ErrProcFailed); err != nil {
+		if err := wantError("Lock", w.Lock(0, mpi.Exclusive), mpi.ErrProcFailed); err != nil {
 			return err
 		}
 	}
@@ -247,7 +247,7 @@ var windowOutlivesRank = body("window outlives rank", func(_ context.Context, wo
 		time.Sleep(time.Millisecond)
 	}
 	// what needs nothing of rank 3
-	err = firstError(w.Lock(rank, true), w.Put([]int64{1}, rank, 1), w.Unlock(rank))
+	err = firstError(w.Lock(rank, mpi.Exclusive), w.Put([]int64{1}, rank, 1), w.Unlock(rank))
 	if rank == 0 {
 		if errors.Is(err, mpi.ErrProcFailed) { // rank 3 died with this lock
 			err = nil
@@ -295,7 +295,7 @@ var revokedWindow = body("revoked window", func(_ context.Context, world *mpi.Co
 	}
 	switch world.Rank() {
 	case 0:
-		if err := firstError(w.Lock(0, true), mpi.Barrier(world)); err != nil {
+		if err := firstError(w.Lock(0, mpi.Exclusive), mpi.Barrier(world)); err != nil {
 			return err
 		}
 		time.Sleep(5 * time.Millisecond)
@@ -303,7 +303,7 @@ var revokedWindow = body("revoked window", func(_ context.Context, world *mpi.Co
 			return err
 		}
 	case 1:
-		if err := firstError(mpi.Barrier(world), wantError("Lock", w.Lock(0, false), mpi.ErrRevoked)); err != nil {
+		if err := firstError(mpi.Barrier(world), wantError("Lock", w.Lock(0, mpi.Shared), mpi.ErrRevoked)); err != nil {
 			return err
 		}
 	case 2:

@@ -132,7 +132,7 @@ var tracedWindows = body("a job with windows that is traced", func(_ context.Con
 		func() error { _, err := w.FetchAndOp(1, next, 48, sum); return err },
 		func() error { _, err := w.CompareAndSwap(0, 1, next, 49); return err },
 		w.FlushAll, w.FlushLocalAll,
-		func() error { return w.Lock(next, true) },
+		func() error { return w.Lock(next, mpi.Exclusive) },
 		func() error { return w.Flush(next) },
 		func() error { return w.FlushLocal(next) },
 		func() error { return w.Unlock(next) },

@@ -5,16 +5,13 @@ import (
 	"math"
 	"slices"
 
+	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/internal/trace"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-const (
-	// clockRounds is how often a clock is compared; the fastest answer counts.
-	clockRounds = 16
-	// clockTag is of the messages that do so, in the context of checking mode.
-	clockTag = math.MaxInt32
-)
+// clockRounds is how often a clock is compared; the fastest answer counts.
+const clockRounds = 16
 
 // compareClocks has rank 0 tell the first rank of every other clock what its own shows: at the beginning and
 // at the end, since clocks do not run at the same speed. A rank that fails meanwhile leaves the trace without
@@ -23,16 +20,16 @@ func (t *tracer) compareClocks(world *Comm) {
 	if t == nil || len(t.leaders) == 0 {
 		return
 	}
-	context := world.context + checking
+	context := contextid.Clock.In(world.context)
 	var b [8]byte
 	if world.rank == 0 {
 		for _, leader := range t.leaders {
 			for range clockRounds {
-				if world.e.Recv(context, b[:], leader, clockTag, 1, &engine.Status{}) != nil {
+				if world.e.Recv(context, b[:], leader, 0, 1, &engine.Status{}) != nil {
 					break
 				}
 				binary.LittleEndian.PutUint64(b[:], uint64(t.head.Epoch+t.buffer.Now()))
-				if world.e.Send(context, b[:], leader, clockTag) != nil {
+				if world.e.Send(context, b[:], leader, 0) != nil {
 					break
 				}
 			}
@@ -45,8 +42,8 @@ func (t *tracer) compareClocks(world *Comm) {
 	best := trace.Offset{Error: math.MaxInt64}
 	for range clockRounds {
 		asked := t.head.Epoch + t.buffer.Now()
-		if world.e.Send(context, b[:], 0, clockTag) != nil ||
-			world.e.Recv(context, b[:], 0, clockTag, 1, &engine.Status{}) != nil {
+		if world.e.Send(context, b[:], 0, 0) != nil ||
+			world.e.Recv(context, b[:], 0, 0, 1, &engine.Status{}) != nil {
 			return
 		}
 		half := (t.head.Epoch + t.buffer.Now() - asked) / 2

@@ -60,7 +60,7 @@ type viewEndsMemory struct {
 // shapedEnds are views of one shape and length, and a place.
 type shapedEnds struct {
 	send, recv mpi.View[float64]
-	place      mpi.Place
+	place      mpi.Place[float64]
 	sends      [2]mpi.View[float64] // by rank
 	recvs      [2]mpi.View[float64]
 }

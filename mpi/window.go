@@ -213,6 +213,7 @@ func (w *Win[T]) Of(rank int) []T {
 }
 
 // Comm returns the window's own communicator, which has the ranks of the one that the window was made from.
+// The program may send and receive any messages on it. Fence and Free count as collective calls of it.
 func (w *Win[T]) Comm() *Comm { return w.comm }
 
 // Size returns the number of elements of a rank's part; 0 for a dynamic window.

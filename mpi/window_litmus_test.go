@@ -178,7 +178,7 @@ func (l *litmus) messageToLocal(i int) error {
 }
 
 func (l *litmus) messageByLock(i int) error {
-	if err := l.win.Lock(1, l.me == 0); err != nil {
+	if err := l.win.Lock(1, exclusiveIf(l.me == 0)); err != nil {
 		return err
 	}
 	if l.me == 0 {
@@ -240,7 +240,7 @@ func (l *litmus) buffersByFlush(i int) error {
 
 func (l *litmus) buffersByLock(i int) error {
 	own, other := l.variables()
-	if err := firstError(l.win.Lock(1, true), l.put(1, own, i, 1)); err != nil {
+	if err := firstError(l.win.Lock(1, mpi.Exclusive), l.put(1, own, i, 1)); err != nil {
 		return err
 	}
 	saw, err := l.get(1, other, i)
@@ -288,7 +288,7 @@ func (l *litmus) coherenceByFlush(i int) error {
 func (l *litmus) coherenceByLock(i int) error {
 	values := [2]int64{}
 	for k := range values {
-		err := l.win.Lock(1, l.me == 0)
+		err := l.win.Lock(1, exclusiveIf(l.me == 0))
 		if l.me == 0 {
 			err = firstError(err, l.put(1, x, i, int64(k+1)))
 		} else if err == nil {
@@ -334,4 +334,11 @@ func (l *litmus) coherenceByPost(i int) error {
 		}
 	}
 	return nil
+}
+
+func exclusiveIf(yes bool) mpi.LockMode {
+	if yes {
+		return mpi.Exclusive
+	}
+	return mpi.Shared
 }

@@ -25,12 +25,12 @@ var fairLock = body("fair lock", func(_ context.Context, world *mpi.Comm) error 
 	const turns = 400
 	everybody := int64(1)<<world.Size() - 1
 	win, err := mpi.WinAllocate[int64](world, 2) // turns taken, and who has come
-	if err := firstError(err, win.Lock(0, false), win.Unlock(0), mpi.Barrier(world)); err != nil {
+	if err := firstError(err, win.Lock(0, mpi.Shared), win.Unlock(0), mpi.Barrier(world)); err != nil {
 		return err
 	}
 	v, mine := make([]int64, 2), []int64{0}
 	for {
-		if err := firstError(win.Lock(0, true), win.Get(v, 0, 0), win.Flush(0)); err != nil {
+		if err := firstError(win.Lock(0, mpi.Exclusive), win.Get(v, 0, 0), win.Flush(0)); err != nil {
 			return err
 		}
 		over := v[0] == turns
@@ -81,7 +81,7 @@ var lockKept = body("lock kept", func(_ context.Context, world *mpi.Comm) error 
 		return err
 	}
 	if world.Rank() == 1 {
-		if err := win.Lock(0, true); err != nil {
+		if err := win.Lock(0, mpi.Exclusive); err != nil {
 			return err
 		}
 		fmt.Println("locked")
@@ -93,7 +93,7 @@ var lockKept = body("lock kept", func(_ context.Context, world *mpi.Comm) error 
 		select {} // until it is killed
 	}
 	fmt.Println("waits")
-	if err := wantError("Lock", win.Lock(0, world.Rank() == 2), mpi.ErrProcFailed); err != nil {
+	if err := wantError("Lock", win.Lock(0, exclusiveIf(world.Rank() == 2)), mpi.ErrProcFailed); err != nil {
 		return err
 	}
 	fmt.Println("process failed")

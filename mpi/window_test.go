@@ -93,7 +93,7 @@ var windowLocks = body("window locks", func(_ context.Context, world *mpi.Comm) 
 	const steps = 50
 	v := make([]int64, 2)
 	for range steps {
-		if err := firstError(win.Lock(0, true), win.Get(v, 0, 0), win.Flush(0)); err != nil {
+		if err := firstError(win.Lock(0, mpi.Exclusive), win.Get(v, 0, 0), win.Flush(0)); err != nil {
 			return err
 		}
 		v[0]++
@@ -101,7 +101,7 @@ var windowLocks = body("window locks", func(_ context.Context, world *mpi.Comm) 
 		if err := firstError(win.Put(v, 0, 0), win.Unlock(0)); err != nil {
 			return err
 		}
-		if err := firstError(win.Lock(0, false), win.Get(v, 0, 0), win.Unlock(0)); err != nil {
+		if err := firstError(win.Lock(0, mpi.Shared), win.Get(v, 0, 0), win.Unlock(0)); err != nil {
 			return err
 		}
 		if v[0] != -v[1] {
@@ -145,7 +145,8 @@ var windowErrors = body("window errors", func(_ context.Context, world *mpi.Comm
 		win.Put(one, 1, 8), win.Put(one, 0, 9),
 		win.Fence(),
 		win.LockAll(),
-		wantError("Lock within LockAll", win.Lock(0, true), mpi.ErrEpoch),
+		wantError("Lock within LockAll", win.Lock(0, mpi.Exclusive), mpi.ErrEpoch),
+		wantError("Lock in no mode", win.Lock(0, 0), mpi.ErrArg),
 		wantError("Fence within LockAll", win.Fence(), mpi.ErrEpoch),
 		wantError("Free within LockAll", win.Free(), mpi.ErrEpoch),
 		win.UnlockAll(),

@@ -101,14 +101,14 @@ var windowWithContext = body("window with context", func(_ context.Context, worl
 
 func giveUpLocks(a *waitingCalls, win *mpi.Win[int64], part []int64) error {
 	if a.world.Rank() == 1 {
-		if err := win.Lock(1, true); err != nil {
+		if err := win.Lock(1, mpi.Exclusive); err != nil {
 			return err
 		}
 	}
 	err := a.alone(func() error {
 		return firstError(
-			gaveUp("Lock", win, func(w *mpi.Win[int64]) error { return w.Lock(1, true) }),
-			gaveUp("a shared Lock", win, func(w *mpi.Win[int64]) error { return w.Lock(1, false) }),
+			gaveUp("Lock", win, func(w *mpi.Win[int64]) error { return w.Lock(1, mpi.Exclusive) }),
+			gaveUp("a shared Lock", win, func(w *mpi.Win[int64]) error { return w.Lock(1, mpi.Shared) }),
 			gaveUp("Put within LockAll", win, func(w *mpi.Win[int64]) error {
 				return firstError(w.LockAll(), w.Put(part[:1], 1, 0))
 			}), win.UnlockAll())
@@ -117,14 +117,14 @@ func giveUpLocks(a *waitingCalls, win *mpi.Win[int64], part []int64) error {
 		err = firstError(err, win.Unlock(1))
 	}
 	// The places in the queue are given away.
-	return firstError(err, win.Lock(1, true), win.Unlock(1))
+	return firstError(err, win.Lock(1, mpi.Exclusive), win.Unlock(1))
 }
 
 func giveUpFlushes(a *waitingCalls, win *mpi.Win[int64], part []int64) error {
 	block := make([]int64, 2048)
 	block[0] = 5
 	if a.world.Rank() == 0 {
-		if err := firstError(win.Lock(1, true), win.Put(block, 1, 0), win.Flush(1)); err != nil {
+		if err := firstError(win.Lock(1, mpi.Exclusive), win.Put(block, 1, 0), win.Flush(1)); err != nil {
 			return err
 		}
 	}

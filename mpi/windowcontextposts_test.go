@@ -66,22 +66,22 @@ var sharedWithContext = body("shared with context", func(_ context.Context, worl
 		return err
 	}
 	if world.Rank() == 1 {
-		err = win.Lock(1, true)
+		err = win.Lock(1, mpi.Exclusive)
 	}
 	if err := firstError(err, mpi.Barrier(world)); err != nil {
 		return err
 	}
 	if world.Rank() == 0 {
-		err = gaveUp("Lock", win, func(w *mpi.Win[int64]) error { return w.Lock(1, true) })
+		err = gaveUp("Lock", win, func(w *mpi.Win[int64]) error { return w.Lock(1, mpi.Exclusive) })
 	}
 	if err := firstError(err, mpi.Barrier(world)); err != nil {
 		return err
 	}
 	if world.Rank() == 1 {
-		err = firstError(win.Unlock(1), win.Lock(1, true), win.Unlock(1))
+		err = firstError(win.Unlock(1), win.Lock(1, mpi.Exclusive), win.Unlock(1))
 	} else {
 		w := win.WithContext(context.Background())
-		err = firstError(w.Lock(1, true), w.Put([]int64{7}, 1, 0), w.Unlock(1))
+		err = firstError(w.Lock(1, mpi.Exclusive), w.Put([]int64{7}, 1, 0), w.Unlock(1))
 		if err == nil {
 			err = want("what was put", w.Of(1)[0], 7)
 		}

@@ -98,7 +98,7 @@ var dynamicWindow = body("dynamic window", func(_ context.Context, world *mpi.Co
 		if err := mpi.Barrier(world); err != nil {
 			return err
 		}
-		if err := firstError(win.Lock(0, false), wantError("Put to memory that was detached",
+		if err := firstError(win.Lock(0, mpi.Shared), wantError("Put to memory that was detached",
 			win.Put(block[:1], 0, at[0][0]), mpi.ErrRange), win.Unlock(0)); err != nil {
 			return err
 		}

@@ -3,13 +3,43 @@ package mpi
 import (
 	"errors"
 	"fmt"
+
+	"github.com/weft-mpi/weft/internal/contextid"
+	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// Tags of the messages of Post and Complete, in the window's communicator.
+// Tags of the messages of Post and Complete, which have no bytes.
 const (
 	postTag = iota
 	completeTag
 )
+
+// tell sends a message of Post or Complete through the window's communicator or a handle to it.
+func (w *window) tell(c *Comm, rank, tag int) error {
+	err := c.checkCall()
+	if err == nil {
+		var h engine.Request
+		if h, err = c.e.Isend(contextid.Exposure.In(c.context), nil, c.worldRank(rank), tag); err == nil {
+			c.e.Bind(h, c.canceller)
+			_, err = c.e.Wait(h)
+		}
+	}
+	return c.fail("Send", rank, NoPeer, err)
+}
+
+// hear waits for a message of Post or Complete.
+func (w *window) hear(rank, tag int) error {
+	c := w.via
+	err := c.checkCall()
+	if err == nil {
+		var h engine.Request
+		if h, err = c.e.Irecv(contextid.Exposure.In(c.context), nil, c.worldRank(rank), tag, 1); err == nil {
+			c.e.Bind(h, c.canceller)
+			_, err = c.e.Wait(h)
+		}
+	}
+	return c.fail("Recv", rank, NoPeer, err)
+}
 
 // Post exposes this rank's part to the ranks of a group, whose Start waits for it (MPI 4.1, 12.5.2). Post
 // does not wait for them. Wait ends the exposure. If ranks of the group have failed, the error is
@@ -39,7 +69,7 @@ func (w *window) post(g *Group) error {
 	var first error
 	for i, rank := range ranks {
 		// all of them: a rank that is left waits in Start
-		err := Send[byte](w.via, nil, rank, postTag)
+		err := w.tell(w.via, rank, postTag)
 		if w.gaveUp(err) {
 			w.posted = ranks[:i]
 			return err
@@ -106,7 +136,7 @@ func (w *window) awaitPosts(ranks []int) (first error) {
 		return nil
 	}
 	for _, rank := range posted {
-		_ = Send[byte](w.comm, nil, rank, completeTag) // if it fails nobody waits for it
+		_ = w.tell(w.comm, rank, completeTag) // if it fails nobody waits for it
 	}
 	return first
 }
@@ -122,8 +152,7 @@ func (w *window) awaitPost(rank int) error {
 	if kept {
 		return nil
 	}
-	_, err := Recv[byte](w.via, nil, rank, postTag)
-	return err
+	return w.hear(rank, postTag)
 }
 
 // keepPosts leaves Posts that have come to the next Start.
@@ -159,7 +188,7 @@ func (w *window) complete() error {
 	for i, rank := range w.started {
 		err := w.w.Target(rank).Flush(w.via.canceller)
 		if err == nil {
-			err = Send[byte](w.via, nil, rank, completeTag)
+			err = w.tell(w.via, rank, completeTag)
 		}
 		if w.gaveUp(err) {
 			w.started = w.started[i:]
@@ -195,7 +224,7 @@ func (w *window) waitPosted() error {
 	}
 	var first error
 	for i, rank := range ranks {
-		_, err := Recv[byte](w.via, nil, rank, completeTag)
+		err := w.hear(rank, completeTag)
 		if w.gaveUp(err) {
 			w.mu.Lock()
 			w.posted = ranks[i:]

@@ -112,15 +112,28 @@ func (w *window) leaveFence() error {
 	return err
 }
 
-// Lock opens an epoch for one rank's part (MPI 4.1, 12.5.3), exclusively or shared with others that also take
-// a shared lock. It returns when this rank has the lock; ranks get it in the order of their calls. If a rank
-// of the window fails while this one waits, the error is ErrProcFailed, because the lock may never become
-// free. A Revoke of the window's communicator also ends the wait.
-func (w *Win[T]) Lock(rank int, exclusive bool) error {
+// LockMode says who else may have the lock of a part of a window at the same time.
+type LockMode uint8
+
+const (
+	// Shared lets others have the lock that also take it shared (MPI_LOCK_SHARED).
+	Shared LockMode = iota + 1
+	// Exclusive lets nobody else have the lock (MPI_LOCK_EXCLUSIVE).
+	Exclusive
+)
+
+// Lock opens an epoch for one rank's part (MPI 4.1, 12.5.3), Shared or Exclusive. It returns when this rank
+// has the lock; ranks get it in the order of their calls. If a rank of the window fails while this one
+// waits, the error is ErrProcFailed, because the lock may never become free. A Revoke of the window's
+// communicator also ends the wait.
+func (w *Win[T]) Lock(rank int, mode LockMode) error {
 	traced := w.base().traceCall(tracedLock, rank)
 	err := w.base().check()
 	if err == nil {
 		err = w.base().checkRank(rank)
+	}
+	if err == nil && mode != Shared && mode != Exclusive {
+		err = fmt.Errorf("%w: lock mode %d; it is Shared or Exclusive", ErrArg, mode)
 	}
 	if err == nil {
 		err = w.base().leaveFence()
@@ -130,7 +143,7 @@ func (w *Win[T]) Lock(rank int, exclusive bool) error {
 	}
 	if err == nil {
 		kind := uint32(accessShared)
-		if exclusive {
+		if mode == Exclusive {
 			kind = accessExclusive
 		}
 		err = w.base().lock(rank, kind)

@@ -11,10 +11,13 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/layout"
 )
 
-// Place is a selection of the elements of a rank's part of a window: where PutView puts to, and GetView gets
-// from. Win.At makes it.
-type Place struct {
-	// A Place has at most as many words as a call passes in registers. A larger one would pass through
+// Place is a selection of the elements of a rank's part of a window with elements of type T: where PutView
+// puts to, and GetView gets from. Win.At makes it.
+type Place[T any] struct{ place }
+
+// place is a Place, of whatever type.
+type place struct {
+	// A place has at most as many words as a call passes in registers. A larger one would pass through
 	// memory, which takes as long as the rest of a PutView of a few bytes.
 	from, n  int       // elements
 	unit     int       // bytes of an element
@@ -24,33 +27,35 @@ type Place struct {
 // At selects n elements of a rank's part, beginning with element from. The methods of the Place select from
 // these elements, as the methods of a View select from the elements of a view. A call that takes a Place
 // returns what is wrong with its arguments.
-func (w *Win[T]) At(from, n int) Place { return Place{from: from, n: n, unit: sizeOf[T]()} }
+func (w *Win[T]) At(from, n int) Place[T] {
+	return Place[T]{place{from: from, n: n, unit: sizeOf[T]()}}
+}
 
 // Strided selects count blocks of block elements of the place, which begin stride elements apart.
-func (p Place) Strided(count, block, stride int) Place {
+func (p Place[T]) Strided(count, block, stride int) Place[T] {
 	l, err := layout.Strided(p.Len(), p.unit, count, block, stride)
-	return p.selection(l, err)
+	return Place[T]{p.selection(l, err)}
 }
 
 // Sub selects a block of the elements of the place, which form an array whose last index changes fastest.
-func (p Place) Sub(shape, start, size []int) Place {
+func (p Place[T]) Sub(shape, start, size []int) Place[T] {
 	l, err := layout.Sub(p.Len(), p.unit, shape, start, size)
-	return p.selection(l, err)
+	return Place[T]{p.selection(l, err)}
 }
 
 // Indexed selects length[i] elements of the place, from element at[i] on, for each i; if length is nil, one
 // element each. The slices must not be changed while the Place is in use.
-func (p Place) Indexed(at, length []int) Place {
+func (p Place[T]) Indexed(at, length []int) Place[T] {
 	l, err := layout.Indexed(p.Len(), p.unit, at, length)
-	return p.selection(l, err)
+	return Place[T]{p.selection(l, err)}
 }
 
-func (p Place) selection(l layout.Layout, err error) Place {
+func (p place) selection(l layout.Layout, err error) place {
 	switch {
 	case p.err() != nil:
 		return p
 	case err != nil:
-		return Place{selected: badSelection(err)}
+		return place{selected: badSelection(err)}
 	}
 	outer := p.layout()
 	p.selected = &selected{layout: l.Of(&outer)}
@@ -58,7 +63,7 @@ func (p Place) selection(l layout.Layout, err error) Place {
 }
 
 // layout is where the elements of the place are, from its first element on.
-func (p Place) layout() layout.Layout {
+func (p place) layout() layout.Layout {
 	if p.selected != nil {
 		return p.selected.layout
 	}
@@ -66,7 +71,7 @@ func (p Place) layout() layout.Layout {
 }
 
 // err is what is wrong with the place.
-func (p Place) err() error {
+func (p place) err() error {
 	switch {
 	case p.selected != nil:
 		return p.selected.err
@@ -77,7 +82,9 @@ func (p Place) err() error {
 }
 
 // Len returns the number of elements.
-func (p Place) Len() int {
+func (p Place[T]) Len() int { return p.length() }
+
+func (p place) length() int {
 	switch {
 	case p.err() != nil:
 		return 0
@@ -92,7 +99,7 @@ func (p Place) Len() int {
 // before the epoch is closed, or Flush or FlushLocal has returned. PutView may wait until bytes have left
 // this rank, and uses at most 64 KiB of memory. It fails with ErrBuffer if the place contains an element
 // twice.
-func (w *Win[T]) PutView(v View[T], rank int, at Place) error {
+func (w *Win[T]) PutView(v View[T], rank int, at Place[T]) error {
 	if at.takes(v.bytes, sizeOf[T]()) {
 		if there := w.base().mapped(rank, at.from, at.n); there != nil {
 			v.gather(there)
@@ -102,11 +109,11 @@ func (w *Win[T]) PutView(v View[T], rank int, at Place) error {
 	return w.putView(v, rank, at)
 }
 
-func (w *Win[T]) putView(v View[T], rank int, at Place) error {
+func (w *Win[T]) putView(v View[T], rank int, at Place[T]) error {
 	var own layout.Layout
 	here := v.layout(&own)
 	traced := traceOperation()
-	t, offset, err := w.base().viewTarget(v.err(), v.Len(), rank, at)
+	t, offset, err := w.base().viewTarget(v.err(), v.Len(), rank, at.place)
 	if t != nil {
 		defer t.Release()
 	}
@@ -122,7 +129,7 @@ func (w *Win[T]) putView(v View[T], rank int, at Place) error {
 		taken, err = t.PutView(here, v.base(), offset+at.offset(), w.via.canceller)
 	}
 	if err == nil && t != nil && !taken {
-		m := newWindowView(t, offset, here, v.base(), at)
+		m := newWindowView(t, offset, here, v.base(), at.place)
 		if err = m.put(w.via.canceller); err == nil {
 			m.release()
 		}
@@ -135,7 +142,7 @@ func (w *Win[T]) putView(v View[T], rank int, at Place) error {
 // (MPI 4.1, 12.3.2). Both must have the same number of elements. The view holds them when the epoch is
 // closed, or Flush or FlushLocal has returned. GetView may wait for some of them, and uses at most 64 KiB of
 // memory. It fails with ErrBuffer if the view contains an element twice.
-func (w *Win[T]) GetView(v View[T], rank int, at Place) error {
+func (w *Win[T]) GetView(v View[T], rank int, at Place[T]) error {
 	if at.takes(v.bytes, sizeOf[T]()) && v.isDistinct() {
 		if there := w.base().mapped(rank, at.from, at.n); there != nil {
 			v.scatter(there)
@@ -145,11 +152,11 @@ func (w *Win[T]) GetView(v View[T], rank int, at Place) error {
 	return w.getView(v, rank, at)
 }
 
-func (w *Win[T]) getView(v View[T], rank int, at Place) error {
+func (w *Win[T]) getView(v View[T], rank int, at Place[T]) error {
 	var own layout.Layout
 	here := v.layout(&own)
 	traced := traceOperation()
-	t, offset, err := w.base().viewTarget(v.err(), v.Len(), rank, at)
+	t, offset, err := w.base().viewTarget(v.err(), v.Len(), rank, at.place)
 	if t != nil {
 		defer t.Release()
 	}
@@ -161,7 +168,7 @@ func (w *Win[T]) getView(v View[T], rank int, at Place) error {
 		taken, err = t.GetView(here, v.base(), offset+at.offset(), w.via.canceller)
 	}
 	if err == nil && t != nil && !taken {
-		m := newWindowView(t, offset, here, v.base(), at)
+		m := newWindowView(t, offset, here, v.base(), at.place)
 		if err = m.get(w.via.canceller); err == nil {
 			m.release()
 		}
@@ -171,10 +178,10 @@ func (w *Win[T]) getView(v View[T], rank int, at Place) error {
 }
 
 // contiguous tells whether the elements are contiguous.
-func (p Place) contiguous() bool { return p.selected == nil || !p.selected.layout.Scattered() }
+func (p place) contiguous() bool { return p.selected == nil || !p.selected.layout.Scattered() }
 
 // offset is how many bytes after the first element of the place the contiguous elements begin.
-func (p Place) offset() int {
+func (p place) offset() int {
 	if p.selected == nil {
 		return 0
 	}
@@ -184,11 +191,11 @@ func (p Place) offset() int {
 
 // takes tells whether the place is n bytes of a part, from its first element on, and elements are of unit
 // bytes.
-func (p Place) takes(n, unit int) bool { return p.selected == nil && p.unit == unit && p.n*unit == n }
+func (p place) takes(n, unit int) bool { return p.selected == nil && p.unit == unit && p.n*unit == n }
 
 // viewTarget checks an access to a place by a view of n elements, and gives the offset of what the place
 // selects from. The target is nil, without an error, where nothing is to be done; else it is to be released.
-func (w *window) viewTarget(wrong error, n, rank int, at Place) (t *engine.Target, offset int,
+func (w *window) viewTarget(wrong error, n, rank int, at place) (t *engine.Target, offset int,
 	err error) {
 	switch {
 	case wrong != nil:
@@ -203,8 +210,8 @@ func (w *window) viewTarget(wrong error, n, rank int, at Place) (t *engine.Targe
 		return nil, 0, fmt.Errorf("%w: a place of elements of %d bytes, in a window of elements of %d",
 			ErrType, at.unit, w.elem)
 	}
-	if n != at.Len() {
-		return nil, 0, fmt.Errorf("%w: a view of %d elements, and a place of %d", ErrCount, n, at.Len())
+	if n != at.length() {
+		return nil, 0, fmt.Errorf("%w: a view of %d elements, and a place of %d", ErrCount, n, at.length())
 	}
 	t, offset, err = w.target(rank, at.from, at.n)
 	if err != nil || t == nil {
@@ -243,7 +250,7 @@ type viewPiece struct {
 var windowViews = sync.Pool{New: func() any { return new(windowView) }}
 
 func newWindowView(t *engine.Target, offset int, here *layout.Layout, mem unsafe.Pointer,
-	at Place) *windowView {
+	at place) *windowView {
 	m := windowViews.Get().(*windowView)
 	m.t, m.offset, m.layout, m.at = t, offset, *here, at.layout()
 	m.here = layout.Cursor{Layout: &m.layout, Memory: mem}

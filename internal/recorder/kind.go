@@ -1,6 +1,10 @@
 package recorder
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/weft-mpi/weft/internal/contextid"
+)
 
 // Kind says what an event is.
 type Kind uint8
@@ -74,7 +78,7 @@ func (r *record) text(m *memory) string {
 	if f.rank != "" {
 		text += " " + f.rank + " " + orAny(rank)
 	}
-	ofCollective := f.tagged && context%contextsPerComm != 0
+	ofCollective := f.tagged && !contextid.PointToPoint.Is(context)
 	if f.tagged && !ofCollective {
 		text += ", tag " + orAny(tag)
 	}
@@ -82,16 +86,13 @@ func (r *record) text(m *memory) string {
 		text += fmt.Sprintf(", %d bytes", size)
 	}
 	if f.tagged || k == Collective {
-		text += fmt.Sprintf(", communicator %d", context/contextsPerComm)
+		text += fmt.Sprintf(", communicator %d", contextid.Number(context))
 		if ofCollective {
 			text += ", of a collective"
 		}
 	}
 	return text
 }
-
-// contextsPerComm is how many contexts a communicator has; the first one is that of Send and Recv.
-const contextsPerComm = 4
 
 func orAny(n int32) string {
 	if n < 0 {

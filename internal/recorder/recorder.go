@@ -22,7 +22,7 @@ import (
 const (
 	entries    = 4096 // of the ring, 64 KiB
 	stampEvery = 256  // records of which at least one is a stamp
-	version    = 4
+	version    = 5
 	headBytes  = 4096
 )
 

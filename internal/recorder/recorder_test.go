@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/internal/contextid"
 )
 
 // raw is what an agent would have of a recorder.
@@ -25,13 +27,16 @@ func dumpOf(t *testing.T, r *Recorder, rank int) string {
 	return b.String()
 }
 
+// comm is the communicator in the tests.
+var comm = contextid.Numbered(1)
+
 func TestDump_ShowsEventsInOrder(t *testing.T) {
 	r := New()
 	r.NameOperations([]string{"Barrier", "Bcast"})
-	r.Note(Sent, 4, 1, 5, 8)
-	r.Note(Posted, 4, -1, -1, 16)
-	r.Note(Collective, 5, 1, 0, 24)
-	r.Note(Sent, 5, 1, 9, 24)
+	r.Note(Sent, comm, 1, 5, 8)
+	r.Note(Posted, comm, -1, -1, 16)
+	r.Note(Collective, contextid.Collective.In(comm), 1, 0, 24)
+	r.Note(Sent, contextid.Collective.In(comm), 1, 9, 24)
 	r.Note(Phase, 0, 1, 0, 2)
 	r.Note(PeerLost, 0, 1, 0, 0)
 	r.Note(Kind(200), 0, 1, 0, 0)
@@ -128,7 +133,7 @@ func TestNote_AllocatesNothing(t *testing.T) {
 // A rank may have written anything; what comes of it is a dump that can be read.
 func FuzzDump(f *testing.F) {
 	r := New()
-	r.Note(Collective, 5, 1, 0, 24)
+	r.Note(Collective, contextid.Collective.In(comm), 1, 0, 24)
 	f.Add(r.raw()[:64], r.raw()[headBytes:headBytes+256], uint64(3))
 	f.Fuzz(func(t *testing.T, head, ring []byte, next uint64) {
 		raw := make([]byte, Size)
@@ -147,7 +152,7 @@ func FuzzDump(f *testing.F) {
 
 func FuzzParse(f *testing.F) {
 	r := New()
-	r.Note(Sent, 4, 1, 5, 8)
+	r.Note(Sent, comm, 1, 5, 8)
 	var b bytes.Buffer
 	if err := Dump(&b, r.raw(), Origin{Size: 1}); err != nil {
 		f.Fatal(err)

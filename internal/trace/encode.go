@@ -54,13 +54,11 @@ type Offset struct {
 }
 
 const (
-	version = 1
+	version = 2
 	// maxHead bounds the head's encoding.
 	maxHead = 8 << 20
 	// maxTime bounds times, so that sums of some are times, too.
 	maxTime = 1 << 60
-	// ContextsPerComm is how many contexts a communicator has; the first one is that of Send and Recv.
-	ContextsPerComm = 4
 )
 
 // Encode returns what is in the buffer, as Decode reads it, with as many of the first records as fit into

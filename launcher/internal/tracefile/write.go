@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/internal/perfetto"
 	"github.com/weft-mpi/weft/internal/printable"
 	"github.com/weft-mpi/weft/internal/trace"
@@ -258,7 +259,7 @@ func (t *writer) message(e *trace.Record, at int64, number int) error {
 	}
 	event.Annotations = []perfetto.Annotation{t.number("peer", int64(e.Peer)), t.number("bytes", e.Bytes),
 		t.text("communicator", t.communicator(e.Context))}
-	if e.Context%trace.ContextsPerComm == 0 {
+	if contextid.PointToPoint.Is(e.Context) {
 		event.Annotations = append(event.Annotations, t.number("tag", int64(e.Tag)))
 	}
 	if err := t.event(at, event); err != nil {
@@ -269,10 +270,10 @@ func (t *writer) message(e *trace.Record, at int64, number int) error {
 
 // communicator names the communicator of a context, and says what the context is for.
 func (t *writer) communicator(context uint32) string {
-	id := context - context%trace.ContextsPerComm
+	id := contextid.Communicator(context)
 	name, ok := t.source.Comms[id]
 	if !ok {
-		name = fmt.Sprintf("communicator %d", id/trace.ContextsPerComm)
+		name = fmt.Sprintf("communicator %d", contextid.Number(id))
 	}
 	if context != id {
 		name += ", of a call"

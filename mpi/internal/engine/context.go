@@ -1,5 +1,7 @@
 package engine
 
+import "github.com/weft-mpi/weft/internal/contextid"
+
 // contextSet is the set of contexts whose communicators have been freed here: no receive can be posted in
 // them any more, so an unexpected message in one of them will never be received. A bit for each context:
 // programs free many communicators, and contexts that follow one another share a word.
@@ -54,7 +56,7 @@ func (e *Engine) ReuseContext(context uint32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.unexpected.freedContexts.remove(context)
-	if communicatorOf(context) == context {
+	if contextid.Communicator(context) == context {
 		e.recovery.reuse(context)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/internal/recorder"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -137,7 +138,7 @@ func (e *Engine) OpenCommunicator(communicator uint32, ranks []int32) (revoked b
 }
 
 func (y *failures) inContext(context uint32, rank int) bool {
-	ranks := y.groups[communicatorOf(context)]
+	ranks := y.groups[contextid.Communicator(context)]
 	return ranks == nil || slices.Contains(ranks, int32(rank))
 }
 
@@ -159,11 +160,11 @@ func (y *failures) unacknowledged(context uint32) error {
 	if len(y.peers) == 0 {
 		return nil
 	}
-	if err := y.since(y.e.recovery.acknowledged[communicatorOf(context)], context); err != nil {
+	if err := y.since(y.e.recovery.acknowledged[contextid.Communicator(context)], context); err != nil {
 		return err
 	}
 	left := y.e.size
-	if ranks := y.groups[communicatorOf(context)]; ranks != nil {
+	if ranks := y.groups[contextid.Communicator(context)]; ranks != nil {
 		left = len(ranks)
 	}
 	for _, p := range y.peers {

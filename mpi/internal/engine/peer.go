@@ -49,6 +49,7 @@ type peer struct {
 	polled              bool               // its ring is looked into: nobody tells what is placed there
 	qpPoller            transport.QPPoller // its queue pair, if that can be polled alone
 	outbox              outbox             // of windows
+	windowParts         []byte             // PARTs of the message of windows that comes
 	oneSided            int                // operations on its windows that are posted
 	stats               protocols
 }

@@ -7,16 +7,10 @@ import (
 	"slices"
 
 	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/mpi/internal/agree"
 	"github.com/weft-mpi/weft/transport"
 )
-
-// ContextKinds is the number of contexts of a communicator. They follow the first, a multiple of it, which
-// names the communicator.
-const ContextKinds = 4
-
-// communicatorOf is the first context of the communicator that a context belongs to.
-func communicatorOf(context uint32) uint32 { return context &^ (ContextKinds - 1) }
 
 // ErrRevoked is the error of operations on a communicator that a rank has revoked.
 var ErrRevoked = errors.New("communicator was revoked")
@@ -191,12 +185,14 @@ func (v *recovery) revoke(communicator uint32) {
 				binary.LittleEndian.AppendUint32(nil, communicator)})
 		}
 	}
-	v.endGroupCalls(ErrRevoked, func(g *GroupCall) bool { return communicatorOf(g.Context) == communicator })
+	v.endGroupCalls(ErrRevoked, func(g *GroupCall) bool {
+		return contextid.Communicator(g.Context) == communicator
+	})
 	for r := range v.e.requests.underWay() {
 		if r.completed() || r.kind != kindCollective && r.collective != nil {
 			continue
 		}
-		if context, ok := r.context(); ok && communicatorOf(context) == communicator {
+		if context, ok := r.context(); ok && contextid.Communicator(context) == communicator {
 			v.e.cancels.cancel(r, ErrRevoked)
 		}
 	}
@@ -218,7 +214,7 @@ func (r *request) context() (context uint32, ok bool) {
 
 // revokedErr is ErrRevoked for a context of a communicator that was revoked, else nil.
 func (v *recovery) revokedErr(context uint32) error {
-	if len(v.revoked) > 0 && v.revoked[communicatorOf(context)] {
+	if len(v.revoked) > 0 && v.revoked[contextid.Communicator(context)] {
 		return ErrRevoked
 	}
 	return nil
@@ -228,7 +224,7 @@ func (v *recovery) onRevokeMessage(p *peer, body []byte) error {
 	if len(body) != 4 {
 		return fmt.Errorf("%w: a REVOKE of %d bytes", transport.ErrProtocol, len(body))
 	}
-	communicator := communicatorOf(binary.LittleEndian.Uint32(body))
+	communicator := contextid.Communicator(binary.LittleEndian.Uint32(body))
 	if v.known(communicator) {
 		v.revoke(communicator)
 		return nil
@@ -390,7 +386,7 @@ func (v *recovery) onAgree(p *peer, body []byte) error {
 	if len(body) < 4 {
 		return fmt.Errorf("%w: an AGREE of %d bytes", transport.ErrProtocol, len(body))
 	}
-	communicator := communicatorOf(binary.LittleEndian.Uint32(body))
+	communicator := contextid.Communicator(binary.LittleEndian.Uint32(body))
 	step, err := agree.Parse(body[4:])
 	if err != nil {
 		return fmt.Errorf("%w: %w", transport.ErrProtocol, err)

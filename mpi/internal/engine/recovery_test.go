@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/mpi/internal/agree"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -168,11 +169,11 @@ func TestAgreement_WaitsForTheWordOnARankThatIsLost(t *testing.T) {
 func TestRecovery_MessagesOfUnknownCommunicatorsAreBounded(t *testing.T) {
 	for name, one := range map[string]func(i int) control{
 		"AGREE": func(i int) control {
-			return agreeMessage(uint32(unknownOfTest+i/3*ContextKinds), agree.Message{Kind: agree.Ack})
+			return agreeMessage(uint32(unknownOfTest+i/3*contextid.Kinds), agree.Message{Kind: agree.Ack})
 		},
 		"REVOKE": func(i int) control {
 			return control{channel.Revoke,
-				binary.LittleEndian.AppendUint32(nil, uint32(unknownOfTest+i*ContextKinds))}
+				binary.LittleEndian.AppendUint32(nil, uint32(unknownOfTest+i*contextid.Kinds))}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

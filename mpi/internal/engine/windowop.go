@@ -175,6 +175,7 @@ func (t *Target) drop(o *oneSided) {
 
 // register has the router hand completions over.
 func (w *windows) register(t *router) {
+	t.onMessage(channel.Part, w.onPart)
 	t.onMessage(channel.Update, w.onUpdate)
 	t.onMessage(channel.Updated, w.onUpdated)
 	t.onCompletion(oneSidedOwner, func(p *peer, wc *transport.WC) {

@@ -22,10 +22,12 @@ type outbox struct {
 	results int // of them
 }
 
-// windowMessage is an UPDATE or UPDATED that is to be sent.
+// windowMessage is an UPDATE or UPDATED that is to be sent. Where it fits no slot, its bytes go in PARTs, and
+// the last of them in the message itself. A peer's messages follow one another, so parts of two do not mix.
 type windowMessage struct {
 	kind   channel.Kind
 	length int
+	sent   int // bytes that have gone in PARTs
 	body   [rma.UpdateHeader + rma.MaxUpdate]byte
 	next   *windowMessage
 }
@@ -48,7 +50,7 @@ func (w *windows) newMessage(k channel.Kind) *windowMessage {
 	} else {
 		w.free = m.next
 	}
-	m.kind, m.length = k, 0
+	m.kind, m.length, m.sent = k, 0, 0
 	return m
 }
 
@@ -65,9 +67,15 @@ func (w *windows) send(p *peer, m *windowMessage) {
 func (w *windows) sendWaiting(p *peer) {
 	o := &p.outbox
 	for !o.empty() {
+		if p.state != peerOpen {
+			return
+		}
 		m := o.waiting[o.first]
-		word, rest := binary.LittleEndian.Uint64(m.body[:]), m.body[wordBytes:m.length]
-		sent, err := p.ch.TrySend(m.kind, word, rest, 0)
+		kind, b := m.kind, m.body[m.sent:m.length]
+		if room := p.ch.MaxBody(); len(b) > room {
+			kind, b = channel.Part, b[:min(room, len(b)-wordBytes)]
+		}
+		sent, err := p.ch.TrySend(kind, binary.LittleEndian.Uint64(b), b[wordBytes:], 0)
 		if err != nil {
 			w.e.failures.failPeer(p, err)
 			return
@@ -75,6 +83,10 @@ func (w *windows) sendWaiting(p *peer) {
 		if !sent {
 			w.e.progress.deferPeer(p)
 			return
+		}
+		if kind == channel.Part {
+			m.sent += len(b)
+			continue
 		}
 		o.waiting[o.first] = nil
 		o.first++
@@ -122,10 +134,7 @@ func (t *Target) update(src, old, compare []byte, at int, op rma.Code, r *reques
 func (t *Target) askUpdate(p *peer, src, old, compare []byte, at int, op rma.Code, r *request,
 	s *Canceller) error {
 	size := t.w.typ.Size
-	maxPart := (maxUpdateData(p) - len(compare)) / size * size
-	if maxPart <= 0 {
-		return errSlots(p)
-	}
+	maxPart := (rma.MaxUpdate - len(compare)) / size * size
 	for len(src) > 0 {
 		n := min(len(src), maxPart)
 		o, err := t.newOperation(p, s)
@@ -143,16 +152,6 @@ func (t *Target) askUpdate(p *peer, src, old, compare []byte, at int, op rma.Cod
 		src, at = src[n:], at+n
 	}
 	return nil
-}
-
-// maxUpdateData is how much data an UPDATE to a peer has at most.
-func maxUpdateData(p *peer) int {
-	return min(rma.MaxUpdate, p.ch.MaxElement(wordBytes)+wordBytes-rma.UpdateHeader)
-}
-
-func errSlots(p *peer) error {
-	return fmt.Errorf("%w: an UPDATE has room for %d bytes in the slots of the channel; set WEFT_PHASES "+
-		"to larger ones", ErrLimit, max(maxUpdateData(p), 0))
 }
 
 func (t *Target) sendUpdate(p *peer, o *oneSided, src, compare []byte, at int, op rma.Code) {
@@ -181,9 +180,6 @@ func (t *Target) FetchUpdate(src, old, compare []byte, at int, op rma.Code, s *C
 		return t.Update(src, old, compare, at, op, s)
 	}
 	defer e.mu.Unlock()
-	if len(src)+len(compare) > maxUpdateData(p) {
-		return errSlots(p)
-	}
 	o, err := t.newOperation(p, s)
 	if err != nil {
 		return err
@@ -204,9 +200,29 @@ func (t *Target) FetchUpdate(src, old, compare []byte, at int, op rma.Code, s *C
 	return err
 }
 
+// onPart keeps bytes of an UPDATE or UPDATED until it has come.
+func (w *windows) onPart(p *peer, body []byte) error {
+	if len(p.windowParts)+len(body) > rma.UpdateHeader+rma.MaxUpdate {
+		return fmt.Errorf("%w: PARTs of more than %d bytes", transport.ErrProtocol,
+			rma.UpdateHeader+rma.MaxUpdate)
+	}
+	p.windowParts = append(p.windowParts, body...)
+	return nil
+}
+
+// whole gives a message with the PARTs before it. It is valid until the next one.
+func (p *peer) whole(body []byte) []byte {
+	if len(p.windowParts) == 0 {
+		return body
+	}
+	all := append(p.windowParts, body...)
+	p.windowParts = all[:0]
+	return all
+}
+
 // onUpdate carries out what a peer asks for.
 func (w *windows) onUpdate(p *peer, body []byte) error {
-	u, err := rma.ParseUpdate(body)
+	u, err := rma.ParseUpdate(p.whole(body))
 	if err != nil {
 		return fmt.Errorf("%w: %w", transport.ErrProtocol, err)
 	}
@@ -290,7 +306,7 @@ func (w *Window) has(rank int) bool {
 
 // onUpdated ends an operation that the peer was asked for.
 func (w *windows) onUpdated(p *peer, body []byte) error {
-	u, err := rma.ParseUpdated(body)
+	u, err := rma.ParseUpdated(p.whole(body))
 	if err != nil {
 		return fmt.Errorf("%w: %w", transport.ErrProtocol, err)
 	}

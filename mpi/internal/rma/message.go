@@ -24,8 +24,7 @@ type Update struct {
 	Data       []byte // for Swap the element to compare with is first
 }
 
-// UpdateHeader is the length of an Update without its data, MaxUpdate that of its data at most: the two fit
-// the smallest slot.
+// UpdateHeader is the length of an Update without its data, MaxUpdate that of its data at most.
 const (
 	UpdateHeader = 24
 	MaxUpdate    = 512

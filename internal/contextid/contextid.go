@@ -1,0 +1,61 @@
+// Package contextid divides the contexts of messages among communicators and, within a communicator, among
+// the parts of weft that send messages. It does no I/O.
+package contextid
+
+import "iter"
+
+// Kind says which messages of a communicator a context has. Messages of different kinds never match one
+// another, so what weft sends for itself meets no receive, no probe and no message of a program.
+type Kind uint32
+
+const (
+	PointToPoint Kind = iota // what the program sends and receives by itself: no message of weft's own
+	Collective               // the parts of collectives over all ranks of the communicator
+	Group                    // the parts of CreateGroup, which is collective over some of its ranks
+	Comparison               // what checking mode compares before a collective
+	Clock                    // readings of clocks, for traces
+	Exposure                 // Post and Complete of the window whose communicator this is
+	end
+)
+
+const (
+	shift = 3 // bits of the kind
+	// Kinds is the number of contexts of a communicator, more than there are kinds. Its id is the first of
+	// them, and a multiple of Kinds.
+	Kinds = 1 << shift
+)
+
+// Ids that no rank proposes.
+const (
+	World    uint32 = 0
+	Finalize        = ^uint32(0) &^ (Kinds - 1) // of the agreement in Finalize
+)
+
+// Contexts yields the contexts of a communicator.
+func Contexts(communicator uint32) iter.Seq[uint32] {
+	return func(yield func(context uint32) bool) {
+		for k := range end {
+			if !yield(k.In(communicator)) {
+				return
+			}
+		}
+	}
+}
+
+// In returns the context of this kind in a communicator.
+func (k Kind) In(communicator uint32) uint32 { return communicator + uint32(k) }
+
+// Is reports whether a context is of this kind.
+func (k Kind) Is(context uint32) bool { return context%Kinds == uint32(k) }
+
+// Communicator returns the id of the communicator that a context belongs to.
+func Communicator(context uint32) uint32 { return context &^ (Kinds - 1) }
+
+// Number returns the number of a communicator, which counts communicators instead of contexts.
+func Number(communicator uint32) uint32 { return communicator >> shift }
+
+// Numbered returns the id of the communicator with a number, of NumberBits bits.
+func Numbered(number uint32) uint32 { return number << shift }
+
+// NumberBits is the number of bits in the number of a communicator.
+const NumberBits = 32 - shift

@@ -115,6 +115,7 @@ func (v *recovery) sendControls(p *peer) {
 		}
 		p.controls = p.controls[1:]
 	}
+	v.e.progress.deferUnsent(p)
 	p.ch.QP().Flush()
 }
 

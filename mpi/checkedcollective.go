@@ -387,6 +387,12 @@ func (a *collectiveCall) compareLater(form check.Form) {
 	if x.postDigests(c); x.postReceives(c) != nil {
 		return // which the call itself finds
 	}
+	// Free of the communicator leaves what the neighbors tell until the end of this.
+	explanation := &engine.GroupCall{Context: c.context + checking, Tag: x.tag | detailTag}
+	if c.e.BeginGroupCall(explanation) != nil {
+		x.endReceives(c, x.receives[:x.n])
+		return
+	}
 	s := a.signature(form, c.checker.sites.Here())
 	end := func(error) {}
 	if c.canceller == nil {
@@ -397,6 +403,7 @@ func (a *collectiveCall) compareLater(form check.Form) {
 	c.checker.underWay.Add(1)
 	go func() {
 		defer c.checker.underWay.Done()
+		defer c.e.EndGroupCall(explanation)
 		if x.awaitDigests(c) != nil || x.agrees() {
 			return
 		}

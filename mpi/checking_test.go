@@ -514,6 +514,41 @@ func TestChecking_OfACommunicatorThatIsFreed(t *testing.T) {
 	})
 }
 
+// differentAndFreed has one rank begin a call when the other has begun another one and freed the communicator.
+var differentAndFreed = body("different and freed", func(_ context.Context, world *mpi.Comm) error {
+	c, err := world.Dup()
+	if err != nil {
+		return err
+	}
+	if world.Rank() == 0 {
+		if _, err := mpi.Recv(world, ints(1), 1, 0); err != nil {
+			return err
+		}
+	}
+	r, err := mpi.Ibcast(c, ints(1), world.Rank())
+	if err := firstError(err, c.Free()); err != nil {
+		return err
+	}
+	if world.Rank() == 1 {
+		if err := mpi.Send(world, ints(1), 0, 0); err != nil {
+			return err
+		}
+	}
+	_ = wait(r, nil) // which may be over before the calls have been compared
+	return nil
+})
+
+// Free does not keep the ranks from telling each other what they have called.
+func TestChecking_ExplainsCallsOnACommunicatorThatIsFreed(t *testing.T) {
+	onFabrics(t, func(t *testing.T, fabric string) {
+		r := launch(t, 2, differentAndFreed, "WEFT_CHECK=1", fabric)
+		require.Error(t, r.Failure)
+		for rank := range 2 {
+			require.Contains(t, r.Err, fmt.Sprintf("check: rank %d: different root: Ibcast", rank))
+		}
+	})
+}
+
 // between has calls use the blocks of one array while what lies between is used otherwise.
 var between = body("between blocks", func(_ context.Context, c *mpi.Comm) error {
 	counts, even, odd, all := []int{2, 2}, []int{0, 4}, []int{2, 6}, ints(8)

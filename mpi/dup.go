@@ -32,9 +32,10 @@ func (c *Comm) childName(id uint32) string {
 }
 
 // Free ends the use of a communicator, for all handles to it (MPI 4.1, 7.4.3). All of its ranks call it, but
-// Free does not wait for them. Operations under way complete, and their requests can still be waited for. The
-// program must receive what was sent. Other calls on the communicator return ErrComm. The world cannot be
-// freed.
+// Free does not wait for them. Operations under way, and collectives that other ranks have not called yet,
+// complete as if Free had not been called, and their requests can still be waited for. The program must
+// receive what was sent. Other calls on the communicator return ErrComm, and so does Start of a Persistent.
+// The world cannot be freed.
 func (c *Comm) Free() error {
 	err := c.check()
 	if errors.Is(err, ErrRevoked) {

@@ -6,9 +6,10 @@ import (
 )
 
 // Message is a message that Mprobe has reserved, so that no other receive can match it (MPI 4.1, 3.8.2). It
-// must be received, once, by Mrecv or Imrecv. The zero Message names no message.
+// must be received, once, by Mrecv or Imrecv. No context ends a Message: it can still be received when the
+// context of the handle that it was probed through has ended. The zero Message names no message.
 type Message struct {
-	c           *Comm
+	c           *Comm // a handle without a context
 	m           engine.Message
 	source, tag int
 }
@@ -32,7 +33,7 @@ func Mprobe(c *Comm, src, tag int) (Message, Status, error) {
 		return Message{}, Status{}, c.fail("Mprobe", src, tag, err)
 	}
 	s := c.statusOf(st)
-	return Message{c, m, s.Source, s.Tag}, s, nil
+	return Message{c.withoutContext(), m, s.Source, s.Tag}, s, nil
 }
 
 // Improbe is the non-blocking Mprobe: false means that there is no such message now. Status.Count is in
@@ -55,12 +56,13 @@ func Improbe(c *Comm, src, tag int) (Message, Status, bool, error) {
 		return Message{}, Status{}, false, nil
 	}
 	s := c.statusOf(st)
-	return Message{c, m, s.Source, s.Tag}, s, true, nil
+	return Message{c.withoutContext(), m, s.Source, s.Tag}, s, true, nil
 }
 
-// Mrecv receives the message into buf and returns when it has arrived (MPI 4.1, 3.8.3). buf may be shorter or
-// longer than the message, as for Recv. *m is zero afterwards. For a message that was already received,
-// through a copy of m too, it returns ErrRequest.
+// Mrecv receives the message into buf and returns when it has arrived (MPI 4.1, 3.8.3). Since the message was
+// matched, it arrives unless its sender fails, and no context ends the call. buf may be shorter or longer
+// than the message, as for Recv. *m is zero afterwards. For a message that was already received, through a
+// copy of m too, it returns ErrRequest.
 func Mrecv[T any](m *Message, buf []T) (Status, error) {
 	r, msg, err := imrecv("Mrecv", m, buf)
 	if err != nil {
@@ -86,8 +88,8 @@ func imrecv[T any](op string, m *Message, buf []T) (Request, Message, error) {
 	if m == nil || m.c == nil {
 		return Request{}, Message{}, asError(op, engine.ErrNoMessage)
 	}
-	if err == nil {
-		err = m.c.checkMessage()
+	if err == nil && ended.Load() { // Free of its communicator leaves the message to be received
+		err = ErrFinalized
 	}
 	if err != nil {
 		return Request{}, *m, m.fail(op, err)
@@ -111,15 +113,7 @@ func (m *Message) imrecv(b []byte, element *check.Element, elem int) (Request, e
 	return m.c.begun(m.c.e.Imrecv(m.m, b, elem))
 }
 
-// checkMessage is checkCall for a message that was taken: it may be received after Free of its communicator.
-func (c *Comm) checkMessage() error {
-	if ended.Load() {
-		return ErrFinalized
-	}
-	return c.canceller.Err()
-}
-
 func (m *Message) fail(op string, err error) error { return m.c.fail(op, m.source, m.tag, err) }
 
 // noProc is MPI_MESSAGE_NO_PROC.
-func noProc(c *Comm) Message { return Message{c: c, source: ProcNull, tag: AnyTag} }
+func noProc(c *Comm) Message { return Message{c: c.withoutContext(), source: ProcNull, tag: AnyTag} }

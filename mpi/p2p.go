@@ -62,16 +62,23 @@ func Recv[T any](c *Comm, buf []T, src, tag int) (Status, error) {
 }
 
 // Sendrecv sends sbuf to dst and receives rbuf from src at the same time, so ranks in a ring may all call it
-// without deadlock (MPI 4.1, 3.10). The buffers must not overlap.
+// without deadlock (MPI 4.1, 3.10). The buffers must not overlap. If only the send fails, the status says
+// what was received all the same; Status.Cancelled, that nothing was.
 func Sendrecv[T, U any](c *Comm, sbuf []T, dst, stag int, rbuf []U, src, rtag int) (Status, error) {
+	_, err := bytesOf(sbuf)
+	if err == nil {
+		err = c.checkSend(dst, stag) // before the receive can take a message
+	}
+	if err != nil {
+		return Status{}, c.fail("Sendrecv", dst, stag, err)
+	}
 	r, err := irecv(c, "Sendrecv", rbuf, src, rtag)
 	if err != nil {
 		return Status{}, err
 	}
 	s, serr := isend(c, "Sendrecv", sbuf, dst, stag, false)
 	if serr != nil {
-		r.abandon() // nothing will answer it
-		return Status{}, serr
+		return r.withdraw(), serr
 	}
 	st, err := r.wait("Sendrecv")
 	if _, serr := s.wait("Sendrecv"); err == nil && serr != nil {

@@ -98,12 +98,18 @@ func (r Request) Test() (Status, bool, error) {
 	return r.c.statusOf(st), ok, err
 }
 
-// abandon ends an operation that nothing will answer, and that the program has no request of.
-func (r Request) abandon() {
-	r.c.e.CancelAndFree(r.h)
-	if k := r.c.checker; k != nil && r.c.request != nil {
-		k.operations.Drop(&r.c.request.Operation)
+// withdraw ends a receive that nothing may answer, and tells what it has received: its status is cancelled if
+// that is nothing.
+func (r Request) withdraw() Status {
+	st, err := emptyStatus, r.Cancel()
+	if err == nil {
+		st, err = r.wait("Wait")
 	}
+	if err != nil && !errors.Is(err, ErrTruncate) {
+		st = emptyStatus
+		st.cancelled = true
+	}
+	return st
 }
 
 // Cancel cancels an operation that has not been matched (MPI 4.1, 3.8.4): a receive without a message, or a

@@ -187,16 +187,26 @@ func irecvView[T any](c *Comm, v View[T], src, tag int) (Request, error) {
 	return c.begun(c.e.IrecvView(c.context, v.layout(&own), v.base(), c.worldRank(src), tag, sizeOf[T]()))
 }
 
-// SendrecvView is Sendrecv of views. They must not overlap.
+// SendrecvView is Sendrecv of views. They must not overlap. If only the send fails, the status says what was
+// received all the same; Status.Cancelled, that nothing was.
 func SendrecvView[T, U any](c *Comm, send View[T], dst, stag int, recv View[U], src, rtag int) (Status,
 	error) {
+	err := send.err()
+	if err == nil {
+		_, err = bytesOf[T](nil)
+	}
+	if err == nil {
+		err = c.checkSend(dst, stag) // before the receive can take a message
+	}
+	if err != nil {
+		return Status{}, c.fail("SendrecvView", dst, stag, err)
+	}
 	r, err := irecvView(c, recv, src, rtag)
 	if err != nil {
 		return Status{}, c.fail("SendrecvView", src, rtag, err)
 	}
 	if err := sendView(c, send, dst, stag); err != nil {
-		r.abandon() // nothing will answer it
-		return Status{}, c.fail("SendrecvView", dst, stag, err)
+		return r.withdraw(), c.fail("SendrecvView", dst, stag, err)
 	}
 	st, err := r.wait("SendrecvView")
 	return st, c.fail("SendrecvView", src, rtag, err)

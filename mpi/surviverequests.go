@@ -30,7 +30,7 @@ func (c *Comm) beginInTurn(op string, agreement func() error) (Request, error) {
 	if err := c.checkAgreement(); err != nil {
 		return Request{}, c.failColl(op, err)
 	}
-	h, err := c.e.BeginTask()
+	h, err := c.e.BeginTask(c.context)
 	if err != nil {
 		return Request{}, c.failColl(op, err)
 	}

@@ -2,7 +2,8 @@
 
    S announces N messages, and may ask for each of them back. R's program may match a message, by a receive or by a matched probe that
    may or may not be followed by its receive, and then R reads the sender's buffer. Ring messages keep their order; FIN is on a way of
-   its own. Either end may die; the other notices and cuts the connection before it fails what is open. */
+   its own. At any moment S sends one more message, LATER, by which R's program learns which sends S knows to be cancelled: it must not
+   find any of these. Either end may die; the other notices and cuts the connection before it fails what is open. */
 
 #ifndef N
 #define N 2
@@ -11,7 +12,7 @@
 #define DEATHS 0 /* 1: S may die, 2: R may, 3: either */
 #endif
 
-mtype = { RTS, WITHDRAW, ATS };
+mtype = { RTS, WITHDRAW, ATS, LATER };
 
 /* Of a message at S. */
 #define OPEN 1      /* announced; the buffer is the engine's */
@@ -28,15 +29,18 @@ mtype = { RTS, WITHDRAW, ATS };
 #define LOST 6      /* its sender was lost */
 
 byte s[N], r[N];
-bool asked[N];
+bool asked[N], later;
 bool dead[2], cut[2]; /* by end: S, R. cut: this end has cut the connection */
-chan ring = [2 * N] of { mtype, byte };
+chan ring = [2 * N + 1] of { mtype, byte };
 chan back = [N] of { mtype, byte };
 chan fin = [N] of { byte };
 
 /* No read touches a buffer that is the user's again. S's cut ends them: no region of S is readable after it. */
 #define bufferFree(i) (s[i] == TAKEN || s[i] == CANCELLED || s[i] == FAILED)
 #define readers(i) (r[i] == READING && !cut[0])
+
+/* The sends that S knows to be cancelled, a bit for each. */
+#define cancelled() ((s[0] == CANCELLED) | ((s[N - 1] == CANCELLED) << (N - 1)))
 
 inline ended(i, how) {
 	assert(s[i] == OPEN);       /* each ends once */
@@ -48,6 +52,9 @@ inline ended(i, how) {
 
 active proctype S() {
 	byte next = 0, i;
+#ifdef MUTANT_CANCELLED_BEFORE_WITHDRAW
+	byte unsent;
+#endif
 end:	do
 	:: atomic { !dead[0] && !cut[0] && next < N -> s[next] = OPEN; ring!RTS(next); next++ }
 	:: atomic { !dead[0] && !cut[0] && next > 0 ->
@@ -55,17 +62,31 @@ end:	do
 			if
 			:: s[i] == OPEN && !asked[i] ->
 				asked[i] = true;
-				ring!WITHDRAW(i);
+#ifdef MUTANT_CANCELLED_BEFORE_WITHDRAW
+				s[i] = CANCELLED; /* and WITHDRAW goes when there is room */
+				unsent = unsent | (1 << i)
+#else
+				ring!WITHDRAW(i)
+#endif
 #ifdef MUTANT_ENDS_WHEN_ASKED
+				;
 				s[i] = CANCELLED;
 				assert(!readers(i))
 #endif
 			:: else
 			fi
 		}
+#ifdef MUTANT_CANCELLED_BEFORE_WITHDRAW
+	:: atomic { !dead[0] && !cut[0] && (unsent & 1) -> unsent = unsent & ~1; ring!WITHDRAW(0) }
+	:: atomic { !dead[0] && !cut[0] && (unsent & 2) -> unsent = unsent & ~2; ring!WITHDRAW(1) }
+#endif
+	:: atomic { !dead[0] && !cut[0] && !later ->
+			later = true;
+			ring!LATER(cancelled())
+		}
 	:: atomic { !dead[0] && !cut[0] && nempty(back) ->
 			back?ATS(i);
-#ifdef MUTANT_ENDS_WHEN_ASKED
+#if defined(MUTANT_ENDS_WHEN_ASKED) || defined(MUTANT_CANCELLED_BEFORE_WITHDRAW)
 			if
 			:: s[i] == OPEN -> ended(i, CANCELLED)
 			:: else
@@ -109,6 +130,9 @@ end:	do
 			ring?kind(i);
 			if
 			:: kind == RTS -> r[i] = WAITS
+			:: kind == LATER -> /* a probe of R's program would find what waits */
+				assert(!(i & 1) || r[0] != WAITS);
+				assert(!(i & (1 << (N - 1))) || r[N - 1] != WAITS)
 			:: kind == WITHDRAW && r[i] == WAITS ->
 #ifndef MUTANT_NOT_ANSWERED
 				back!ATS(i);
@@ -129,6 +153,7 @@ end:	do
 			:: else
 			fi
 		}
+#ifndef NO_MATCH
 	:: atomic { !dead[1] && !cut[1] -> /* the program; it need not do any of this */
 			select(i : 0 .. N - 1);
 			if
@@ -139,6 +164,7 @@ end:	do
 			fi;
 			assert(r[i] != READING || !bufferFree(i) || cut[0]) /* a buffer is read after its end */
 		}
+#endif
 	:: atomic { !dead[1] && !cut[1] && r[0] == READING -> r[0] = RECEIVED; fin!0 }
 	:: atomic { !dead[1] && !cut[1] && N > 1 && r[N - 1] == READING -> r[N - 1] = RECEIVED; fin!(N - 1) }
 	:: atomic { (DEATHS & 2) && !dead[1] && !dead[0] -> dead[1] = true }

@@ -116,7 +116,9 @@ func (n *cancellation) cancelLocally(r *request) bool {
 // ended. The error is of the peer.
 func (n *cancellation) sendWithdraw(p *peer, r *request) error {
 	r.cancel = withdrawSent
-	return p.fabric.sender.Withdraw(p.ch, r.announcement-1)
+	err := p.fabric.sender.Withdraw(p.ch, r.announcement-1)
+	n.e.progress.deferUnsent(p)
+	return err
 }
 
 // onATS takes ATS: an announcement has ended.

@@ -428,10 +428,11 @@ func (cs *collectives) finish(c *Collective) {
 		cs.beside = remove(cs.beside, c)
 	}
 	cs.unpinBuffers(c)
-	r, err, wakesProbes := c.request, c.err, c.wakesProbes
+	r, err, wakesProbes, context := c.request, c.err, c.wakesProbes, c.Context
 	cs.recycle(c)
 	r.collective = nil
 	cs.e.requests.complete(r, err)
+	cs.e.unexpected.discardFreed(context)
 	if wakesProbes {
 		c.over = true
 		cs.acknowledgeOwed()

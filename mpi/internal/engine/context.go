@@ -2,8 +2,7 @@ package engine
 
 import "github.com/weft-mpi/weft/internal/contextid"
 
-// contextSet is the set of contexts whose communicators have been freed here: no receive can be posted in
-// them any more, so an unexpected message in one of them will never be received. A bit for each context:
+// contextSet is the set of contexts whose communicators have been freed here. It has a bit for each context:
 // programs free many communicators, and contexts that follow one another share a word.
 type contextSet map[uint32]uint64
 
@@ -19,14 +18,43 @@ func (s contextSet) remove(context uint32) {
 	}
 }
 
-// FreeContext releases the messages of a context in which no receive will be posted any more: those that
-// wait, and those that come later and match none of the receives that were posted before. Their sends
-// complete. Messages that a matched probe has taken stay.
+// FreeContext ends the use of a context: no operation will begin there. What is under way ends first. When
+// nothing can post another receive there, the messages that no receive has matched are released, and so are
+// those that come later: their sends complete. Messages that a matched probe has taken stay.
 func (e *Engine) FreeContext(context uint32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.unexpected.freedContexts.add(context)
-	e.unexpected.discardWhere(func(c uint32) bool { return c == context })
+	e.unexpected.discardFreed(context)
+}
+
+// abandoned tells whether no receive will be posted in a context any more, since it has been freed: an
+// unexpected message there will never be received.
+func (u *unexpectedMessages) abandoned(context uint32) bool {
+	return u.freedContexts.has(context) && !u.e.postsReceives(context)
+}
+
+// postsReceives tells whether an operation is under way that may post receives in a context.
+func (e *Engine) postsReceives(context uint32) bool {
+	for _, c := range e.collectives.active {
+		if c.Context == context {
+			return true
+		}
+	}
+	for _, g := range e.recovery.groupCalls {
+		if g.Context == context {
+			return true
+		}
+	}
+	return false
+}
+
+// discardFreed drops the messages of a context that is abandoned. It is called at the end of everything that
+// postsReceives counts.
+func (u *unexpectedMessages) discardFreed(context uint32) {
+	if u.abandoned(context) {
+		u.discardWhere(func(c uint32) bool { return c == context })
+	}
 }
 
 // discardWhere drops the messages of some contexts that no receive has matched.
@@ -71,15 +99,18 @@ func (v *recvProtocol) newDiscardReceive(context uint32, source int, tag int32) 
 	return r
 }
 
-// ContextInUse tells whether messages of a context are still under way or wait here, so that its number
-// cannot be used again.
+// ContextInUse tells whether operations in a context are still under way, or messages wait here, so that its
+// number cannot be used again.
 func (e *Engine) ContextInUse(context uint32) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for r := range e.requests.underWay() {
-		if r.kind == kindSend && r.msg.Context == context || r.kind == kindRecv &&
-			r.posted.Context == context ||
-			r.kind == kindCollective && r.collective.Context == context {
+		if of, ok := r.context(); ok && of == context {
+			return true
+		}
+	}
+	for _, g := range e.recovery.groupCalls {
+		if g.Context == context {
 			return true
 		}
 	}

@@ -63,7 +63,7 @@ func (a *unexpectedMessage) head() []byte {
 // discards tells whether a message that no receive has matched is dropped, and notes it if that is because of
 // finish. head is the beginning of the message, as far as it is here.
 func (u *unexpectedMessages) discards(env envelope, source int, head []byte) bool {
-	if u.freedContexts.has(env.Context) {
+	if u.abandoned(env.Context) {
 		return true
 	}
 	if u.unfinished == nil {

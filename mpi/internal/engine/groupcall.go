@@ -36,6 +36,7 @@ func (e *Engine) EndGroupCall(g *GroupCall) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.recovery.groupCalls = remove(e.recovery.groupCalls, g)
+	e.unexpected.discardFreed(g.Context)
 }
 
 // GroupCallErr is why a call cannot come to its end: a rank of it has failed, or the communicator was

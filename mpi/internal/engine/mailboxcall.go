@@ -332,6 +332,7 @@ func (cs *collectives) finishInMailboxes(c *Collective) {
 		cs.giveUpInMailboxes(m)
 	}
 	cs.e.requests.complete(r, c.err)
+	cs.e.unexpected.discardFreed(c.Context)
 }
 
 // needsInMailboxes are the world ranks whose messages a call waits for. It is moving while one of its own

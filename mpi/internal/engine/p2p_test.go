@@ -811,6 +811,11 @@ func TestBusy(t *testing.T) {
 	require.True(t, e.ContextInUse(context), "a send waits")
 	require.NoError(t, e.Cancel(s))
 	require.False(t, e.ContextInUse(context))
+	task, err := e.BeginTask(context)
+	require.NoError(t, err)
+	require.True(t, e.ContextInUse(context), "an agreement is under way")
+	e.EndTask(task, nil)
+	require.False(t, e.ContextInUse(context))
 	e.ReleaseContext(context)
 }
 

@@ -167,6 +167,15 @@ func (g *progressEngine) advanceProtocols(p *peer) bool {
 	return true
 }
 
+// deferUnsent has the next pass send what the rendezvous protocols found no room for in the send queue, and
+// what the channel has to send first: nothing tells when there is room.
+func (g *progressEngine) deferUnsent(p *peer) {
+	if p.fabric.receiver.SendQueueFull(p.ch) || p.fabric.sender.SendQueueFull(p.ch) ||
+		p.ch.Due() == channel.DueResize {
+		g.deferPeer(p)
+	}
+}
+
 // deferPeer makes the next pass advance a peer.
 func (g *progressEngine) deferPeer(p *peer) {
 	if !p.deferred {

@@ -109,6 +109,7 @@ func (v *recovery) sendControls(p *peer) {
 		}
 		p.controls = p.controls[1:]
 	}
+	v.e.progress.deferUnsent(p)
 	p.ch.QP().Flush()
 }
 
@@ -199,12 +200,12 @@ func (v *recovery) revoke(communicator uint32) {
 	v.e.waiters.wakeProbes()
 }
 
-// context is that of the operation's messages, if it has one.
+// context is that of the operation, if it has one.
 func (r *request) context() (context uint32, ok bool) {
 	switch r.kind {
 	case kindSend:
 		return r.msg.Context, true
-	case kindRecv:
+	case kindRecv, kindTask:
 		return r.posted.Context, true
 	case kindCollective:
 		return r.collective.Context, true

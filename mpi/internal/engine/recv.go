@@ -624,8 +624,8 @@ func (v *recvProtocol) fetchBegun(r *request, p *peer, done bool, err error) {
 		if !r.completed() { // the rendezvous receiver had not taken it
 			v.e.requests.complete(r, p.cause)
 		}
-	} else if p.fabric.receiver.SendQueueFull(p.ch) || p.ch.Due() == channel.DueResize {
-		v.e.progress.deferPeer(p)
+	} else {
+		v.e.progress.deferUnsent(p)
 	}
 }
 

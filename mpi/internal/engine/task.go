@@ -1,15 +1,15 @@
 package engine
 
 // BeginTask gives a request that completes when EndTask is called: for operations that a goroutine carries
-// out.
-func (e *Engine) BeginTask() (Request, error) {
+// out. The context is in use until then.
+func (e *Engine) BeginTask(context uint32) (Request, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.stopped != nil {
 		return Request{}, e.stopped
 	}
 	r := e.requests.get()
-	r.kind, r.observed = kindTask, true
+	r.kind, r.observed, r.posted.Context = kindTask, true, context
 	return r.handle(), nil
 }
 

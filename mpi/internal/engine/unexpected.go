@@ -124,7 +124,7 @@ type unexpectedMessages struct {
 	maxBytes int
 	paused   []*peer
 
-	freedContexts contextSet // messages in these are dropped
+	freedContexts contextSet // messages in these are dropped, once they are abandoned
 	// messages dropped since Drain; nil before
 	unfinished map[UnfinishedKey]int
 	unreceived func(context uint32, source, tag int, head []byte) // see Config

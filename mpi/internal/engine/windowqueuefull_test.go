@@ -15,7 +15,15 @@ import (
 // Reads wait there. It has a window with both others.
 func fullQueue(t *testing.T) (caller *Engine, window *Window) {
 	t.Helper()
-	w := worldOf(t, tcpDevices(t, 3), Config{Passive: time.Hour})
+	w, window := withWindow(t)
+	fillQueue(t, w[0], window)
+	return w[0], window
+}
+
+// withWindow is a world of three ranks, of which rank 0 has a window with both others.
+func withWindow(t *testing.T) (w []*Engine, window *Window) {
+	t.Helper()
+	w = worldOf(t, tcpDevices(t, 3), Config{Passive: time.Hour})
 	ranks(t, w, func(e *Engine) error {
 		one := make([]byte, 1)
 		for peer := range w {
@@ -35,10 +43,15 @@ func fullQueue(t *testing.T) (caller *Engine, window *Window) {
 	for i := range windows {
 		t.Cleanup(func() { require.NoError(t, windows[i].Free()) })
 	}
-	caller, window = w[0], windows[0]
 	for _, rank := range []int{1, 2} {
-		require.NoError(t, window.Target(rank).Reach(nil))
+		require.NoError(t, windows[0].Target(rank).Reach(nil))
 	}
+	return w, windows[0]
+}
+
+// fillQueue leaves no room for another request at rank 1.
+func fillQueue(t *testing.T, caller *Engine, window *Window) {
+	t.Helper()
 	caller.mu.Lock()
 	defer caller.mu.Unlock()
 	mr, err := caller.fabrics[0].pd.Alloc(wordBytes, transport.LocalWrite)
@@ -52,7 +65,6 @@ func fullQueue(t *testing.T) (caller *Engine, window *Window) {
 			Remote: []transport.Segment{{Key: window.Target(1).keys.Control, Length: wordBytes}},
 		})
 	}
-	return caller, window
 }
 
 // posting begins a call at a target whose queue is full, and returns when it waits for room.
@@ -120,4 +132,21 @@ func TestPeerFailsWhileThereIsNoRoom(t *testing.T) {
 	defer caller.mu.Unlock()
 	assert.Same(t, o, other.oldest, "the other's operation is gone")
 	other.drop(o)
+}
+
+// A send that is cancelled while there is no room for its WITHDRAW is cancelled when there is.
+func TestCancelWithoutRoom(t *testing.T) {
+	w, window := withWindow(t)
+	r, err := w[0].Issend(world0, nil, 1, 5)
+	require.NoError(t, err)
+	drive(t, w, func() bool { return unexpected(w[1]) == 1 })
+	fillQueue(t, w[0], window)
+	require.NoError(t, w[0].Cancel(r))
+	p := w[0].peer(1)
+	require.True(t, p.fabric.sender.SendQueueFull(p.ch), "there is room, so nothing is tested")
+	require.True(t, p.deferred, "no pass would try again")
+	drive(t, w, func() bool { return w[0].isDone(r) })
+	st, err := w[0].Wait(r)
+	require.NoError(t, err)
+	require.True(t, st.Cancelled)
 }

@@ -321,9 +321,9 @@ func (q *qp) askedAtomic(h header, payload []byte) error {
 // connection ends before their turn.
 func (q *qp) newResponse(number uint64) (*readResponse, error) {
 	n := q.responses.tail - q.responses.head
-	if n >= maxReads {
-		return nil, &violation{code: terminateReads, err: fmt.Errorf("%w: more than %d Reads outstanding",
-			transport.ErrProtocol, maxReads)}
+	if uint64(n) >= q.maxReads {
+		return nil, &violation{code: terminateReads, err: fmt.Errorf(
+			"%w: more Reads and Atomics outstanding than agreed: %d", transport.ErrProtocol, q.maxReads)}
 	}
 	if number < q.askedNext {
 		return nil, fmt.Errorf("%w: Read or Atomic %d after %d", transport.ErrProtocol, number,

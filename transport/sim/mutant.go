@@ -48,6 +48,8 @@ const (
 	ignoreSolicited            // a message that its sender has marked raises no event
 	getAhead                   // a Get does not wait for what was posted before it
 	putAhead                   // a Put does not wait for what was posted before it
+	ignoreDepth                // Reads and Atomics go out whatever is outstanding
+	depthIsOnesOwn             // the peer's depth of Reads does not count
 	mutants                    // their number
 )
 

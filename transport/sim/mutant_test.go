@@ -53,6 +53,9 @@ var noticedBy = map[mutant]string{
 	windowUnbounded:     "MW/R6_OutsideItsRangeIsRefused",
 	invalidateForgotten: "MW/SendInvalidateMakesTheKeyDeadBeforeItsCompletion",
 	deregisterBound:     "MW/DeregisterIsRefusedWhileOneIsBound",
+
+	ignoreDepth:    "Read/R5_MoreThanTheDepthWaitTheirTurn",
+	depthIsOnesOwn: "Read/R5_MoreThanTheDepthWaitTheirTurn",
 }
 
 // A test that cannot fail proves nothing: each broken network must be noticed by the check of the rule that

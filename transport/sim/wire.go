@@ -169,7 +169,7 @@ func (q *qp) nextSend() *sendWQE {
 		case !w.begun:
 			fenced := w.has(transport.FlagFence) && q.net.mutant != ignoreFence &&
 				!(q.net.mutant == ignoreAtomicFence && read)
-			if reads > 0 && fenced || read && reads >= q.reads {
+			if reads > 0 && fenced || read && reads >= q.reads && q.net.mutant != ignoreDepth {
 				return nil
 			}
 			return w
@@ -502,6 +502,12 @@ func (q *qp) deliver(m *message) {
 			q.deliverUntagged(m)
 		}
 	case kindRequest:
+		if n := len(q.responses); n >= q.reads || q.responding != nil && n+1 >= q.reads {
+			q.terminate(m.from, violation{remote: transport.StatusRemoteOp,
+				err: fmt.Errorf("more Reads and Atomics outstanding than agreed: %d: %w", q.reads,
+					transport.ErrProtocol)})
+			return
+		}
 		r := &response{from: m.from, segs: m.from.remote}
 		var err error
 		if m.from.op == transport.OpRead {

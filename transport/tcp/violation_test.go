@@ -164,14 +164,14 @@ func TestViolation_EndsItsQueuePairAlone(t *testing.T) {
 		}, cause: transport.ErrProtocol, text: "a Read of 2147483648 into 1 segments", code: frame.ReasonProtocol},
 		{name: "too many Reads", does: func(h *host, m made, r *raw, p *prey) {
 			var b []byte
-			for i := range uint64(maxReads + 1) {
+			for i := range uint64(h.depth + 1) {
 				head, payload := readRequest(i, transport.Segment{Key: p.readable.Key(), Length: 8},
 					transport.Segment{Length: 8})
 				head.Length = len(payload)
 				b = append(head.Append(b), payload...)
 			}
 			r.say(b)
-		}, cause: transport.ErrProtocol, text: "more than 64 Reads outstanding", code: frame.ReasonReads},
+		}, cause: transport.ErrProtocol, text: "more Reads and Atomics outstanding than agreed: 64", code: frame.ReasonReads},
 		{name: "Send without Recv", does: func(h *host, m made, r *raw, p *prey) {
 			r.sayFrame(frame.Header{Op: frame.Send, Flags: frame.Last}, data)
 			r.sayFrame(frame.Header{Op: frame.Send, Flags: frame.Last, A: 1}, data)
@@ -309,13 +309,13 @@ func TestViolation_EndsItsQueuePairAlone(t *testing.T) {
 		}, cause: transport.ErrProtocol, text: "Atomic of 33 bytes, at most 32", code: frame.ReasonProtocol},
 		{name: "too many Atomics", does: func(h *host, m made, r *raw, p *prey) {
 			var b []byte
-			for i := range uint64(maxReads + 1) {
+			for i := range uint64(h.depth + 1) {
 				head, payload := atomicRequest(i, 1, p.words.Key(), 0, 0, 0)
 				head.Length = len(payload)
 				b = append(head.Append(b), payload...)
 			}
 			r.say(b)
-		}, cause: transport.ErrProtocol, text: "more than 64 Reads outstanding", code: frame.ReasonReads},
+		}, cause: transport.ErrProtocol, text: "more Reads and Atomics outstanding than agreed: 64", code: frame.ReasonReads},
 		{name: "end of an Atomic that never was", does: func(h *host, m made, r *raw, p *prey) {
 			r.sayFrame(frame.Header{Op: frame.AtomicDone, Flags: frame.Last, A: 3, B: 16}, nil)
 		}, cause: transport.ErrProtocol, text: "end of Atomic 3, which is not what is due",
@@ -400,6 +400,39 @@ func TestViolation_EndsItsQueuePairAlone(t *testing.T) {
 		w := newWitness(t)
 		for _, test := range tests {
 			t.Run(test.name, func(t *testing.T) { w.sees(t, test) })
+		}
+	})
+}
+
+// A peer that has more Reads outstanding than were negotiated is terminated, whatever the number.
+func TestReads_R5_PeerThatExceedsTheDepthIsTerminated(t *testing.T) {
+	leaksNone(t, func(t *testing.T) {
+		for _, depth := range []int{1, 2, 8, maxReads} {
+			h := newHost(t, Options{})
+			h.depth = depth
+			p := newPrey(h)
+			for _, more := range []int{0, 1} {
+				r, m := h.rdma(uint32(1 + more))
+				require.Equal(t, depth, m.qp.Query().PeerReads)
+				var b []byte
+				for i := range uint64(depth + more) {
+					head, payload := readRequest(i, transport.Segment{Key: p.readable.Key(), Length: 8},
+						transport.Segment{Length: 8})
+					head.Length = len(payload)
+					b = append(head.Append(b), payload...)
+				}
+				r.say(b)
+				if more == 0 {
+					h.until("the answers", func() bool { return m.qp.(*qp).responses.head == uint32(depth) })
+					m.qp.Release()
+					continue
+				}
+				h.until("the end", func() bool { return m.qp.State() == transport.StateError })
+				require.ErrorContains(t, m.qp.Err(),
+					fmt.Sprintf("more Reads and Atomics outstanding than agreed: %d", depth))
+				frames := r.frames()
+				require.Equal(t, uint64(frame.ReasonReads), frames[len(frames)-1].A)
+			}
 		}
 	})
 }

@@ -93,6 +93,26 @@ func (t *trial) refuses(what string, try func() error, never bool) {
 	}
 }
 
+// moreReadsThan has a post many more Reads at once than may be outstanding. A peer with more outstanding is
+// terminated, so all of them complete only if a keeps to the depth.
+func (t *trial) moreReadsThan(depth int, a, b *node) {
+	const size = 3000
+	n := 5 * depth
+	m, dst := b.memory(n*size, all), a.memory(n*size, all)
+	fill(m.Bytes(), 2, 1)
+	for i := range n {
+		wr := with(read(uint64(i), dst, m), transport.FlagMore) // they could all go at once
+		wr.Local, wr.Remote[0] = []transport.SGE{part(dst, i*size, size)}, segment(m, i*size, size)
+		t.must(a.qp.PostSend(wr))
+	}
+	for i, wc := range t.take(a, n, a, b) {
+		if wc.ID != uint64(i) || wc.Status != transport.StatusSuccess {
+			t.failf("depth %d: completion %d is %+v", depth, i, wc)
+		}
+	}
+	t.must(check(dst.Bytes(), 2, 1))
+}
+
 var transferChecks = []Check{
 	{"Write/IsPlacedAtOnce", func(t *trial) {
 		a, b := t.pair(shape{})
@@ -314,23 +334,21 @@ var transferChecks = []Check{
 		t.none(a, b)
 	}},
 	{"Read/R5_MoreThanTheDepthWaitTheirTurn", func(t *trial) {
-		for _, depth := range []int{1, 2, 8} {
-			a, b := t.pair(shape{reads: depth})
-			const n, size = 40, 3000
-			m := b.memory(n*size, all)
-			fill(m.Bytes(), 2, 1)
-			dst := a.memory(n*size, all)
-			for i := range n {
-				wr := read(uint64(i), dst, m)
-				wr.Local, wr.Remote[0] = []transport.SGE{part(dst, i*size, size)}, segment(m, i*size, size)
-				t.must(a.qp.PostSend(wr))
-			}
-			for i, wc := range t.take(a, n, a, b) {
-				if wc.ID != uint64(i) || wc.Status != transport.StatusSuccess {
-					t.failf("completion %d is %+v", i, wc)
+		for _, reads := range [][2]int{{1, 1}, {2, 2}, {8, 8}, {8, 2}, {1, 8}} {
+			nodes := t.ranks(2, shape{})
+			a, b := nodes[0], nodes[1]
+			a.shape.reads, b.shape.reads = reads[0], reads[1]
+			a.qp, b.qp = t.connect(a, b)
+			depth := min(reads[0], reads[1])
+			for _, n := range nodes {
+				if got := n.qp.Query().PeerReads; got != depth {
+					t.failf("rank %d: a depth of %d was negotiated between %v", n.rank, got, reads)
 				}
 			}
-			t.must(check(dst.Bytes(), 2, 1))
+			for _, ends := range both(a, b) {
+				t.moreReadsThan(depth, ends[0], ends[1])
+			}
+			t.well(a, b)
 			t.closeAll()
 		}
 	}},

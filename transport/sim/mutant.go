@@ -50,6 +50,9 @@ const (
 	putAhead                   // a Put does not wait for what was posted before it
 	ignoreDepth                // Reads and Atomics go out whatever is outstanding
 	depthIsOnesOwn             // the peer's depth of Reads does not count
+	readEarly                  // a Read completes when its own bytes are placed
+	readFromStart              // a Read's source segments begin at the beginning of their regions
+	readCopied                 // the responder copies what is read when it is asked for
 	mutants                    // their number
 )
 

@@ -54,6 +54,9 @@ var noticedBy = map[mutant]string{
 	invalidateForgotten: "MW/SendInvalidateMakesTheKeyDeadBeforeItsCompletion",
 	deregisterBound:     "MW/DeregisterIsRefusedWhileOneIsBound",
 
+	readFromStart:  "Read/R1_NamesASetOfSegmentsOnEachSide",
+	readCopied:     "Read/R2_TheResponderWritesFromTheMemoryItself",
+	readEarly:      "Read/R4_CompletesWhenEveryEarlierByteIsPlaced",
 	ignoreDepth:    "Read/R5_MoreThanTheDepthWaitTheirTurn",
 	depthIsOnesOwn: "Read/R5_MoreThanTheDepthWaitTheirTurn",
 }

@@ -76,6 +76,10 @@ func parseReadRequest(h frame.Header, payload []byte) (readResponse, error) {
 			return readResponse{}, fmt.Errorf("%w: a Read into a segment of %d bytes",
 				transport.ErrProtocol, a.dst[k].Length)
 		}
+		if a.dst[k].Offset > frame.MaxOffset-maxMessage {
+			return readResponse{}, fmt.Errorf("%w: a Read into a segment at %d, which cannot be",
+				transport.ErrProtocol, a.dst[k].Offset)
+		}
 		far += a.dst[k].Length
 	}
 	if far != near && near <= maxMessage || far == 0 {

@@ -283,8 +283,12 @@ func (b *multiLane) note(o *frame.Batch, n uint64) {
 	switch h.Op {
 	case frame.ReadWrite:
 		s.source, s.off = q.at.response, q.at.responseOff-h.Length
+		if q.at.responseOff == 0 {
+			s.source = q.at.response - 1
+			s.off = q.responses.at(s.source).total - h.Length
+		}
 		s.ref = q.responses.at(s.source).number
-	case frame.ReadDone, frame.AtomicDone, frame.Close:
+	case frame.AtomicDone, frame.Close:
 	default:
 		s.source, s.off = q.at.next, q.at.off-h.Length
 		if q.at.off == 0 {

@@ -146,6 +146,11 @@ func TestViolation_EndsItsQueuePairAlone(t *testing.T) {
 				transport.Segment{Length: 1<<64 - 1}))
 		}, cause: transport.ErrProtocol, text: "a Read into a segment of 18446744073709551615 bytes",
 			code: frame.ReasonProtocol},
+		{name: "Read into a place that cannot be", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(readRequest(0, transport.Segment{Key: p.readable.Key(), Length: 8},
+				transport.Segment{Offset: 1 << 48, Length: 8}))
+		}, cause: transport.ErrProtocol, text: "a Read into a segment at 281474976710656, which cannot be",
+			code: frame.ReasonProtocol},
 		{name: "Read of no segments", does: func(h *host, m made, r *raw, p *prey) {
 			r.sayFrame(frame.Header{Op: frame.ReadRequest}, nil)
 		}, cause: transport.ErrProtocol, text: "a Read of 0 into 0 segments", code: frame.ReasonProtocol},
@@ -209,9 +214,21 @@ func TestViolation_EndsItsQueuePairAlone(t *testing.T) {
 			r.sayFrame(frame.Header{Op: frame.ReadWrite, Flags: frame.Last, A: uint64(p.local.Key())}, data)
 		}, cause: transport.ErrProtocol, text: "data of a Read that nobody has asked for",
 			code: frame.ReasonProtocol},
-		{name: "end of a Read that never was", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(frame.Header{Op: frame.ReadDone, Flags: frame.Last, A: 3, B: 16}, nil)
-		}, cause: transport.ErrProtocol, text: "end of Read 3, 16 bytes, which is not what is due",
+		{name: "end of another Read", does: func(h *host, m made, r *raw, p *prey) {
+			h.reads(m, p.into)
+			r.sayFrame(frame.Header{Op: frame.ReadWrite, Flags: frame.Last, A: uint64(p.into.Key()),
+				B: frame.Placement(0, 1)}, make([]byte, preySize))
+		}, cause: transport.ErrProtocol, text: "a Write of Read 0, flags 0x1, immediate 1, which is not what is due",
+			code: frame.ReasonProtocol},
+		{name: "last Write of a Read that says nothing", does: func(h *host, m made, r *raw, p *prey) {
+			h.reads(m, p.into)
+			r.sayFrame(frame.Header{Op: frame.ReadWrite, A: uint64(p.into.Key())}, make([]byte, preySize))
+		}, cause: transport.ErrProtocol, text: "a Write of Read 0, flags 0x0, immediate 0, which is not what is due",
+			code: frame.ReasonProtocol},
+		{name: "immediate before the last Write of a Read", does: func(h *host, m made, r *raw, p *prey) {
+			h.reads(m, p.local)
+			r.sayFrame(frame.Header{Op: frame.ReadWrite, A: uint64(p.local.Key()), B: frame.Placement(0, 1)}, data)
+		}, cause: transport.ErrProtocol, text: "a Write of Read 0, flags 0x0, immediate 1, which is not what is due",
 			code: frame.ReasonProtocol},
 		{name: "data of a Read for another place", does: func(h *host, m made, r *raw, p *prey) {
 			h.reads(m, p.local)
@@ -228,8 +245,8 @@ func TestViolation_EndsItsQueuePairAlone(t *testing.T) {
 		}, cause: transport.ErrProtocol, text: "129 bytes of a Read for", code: frame.ReasonProtocol},
 		{name: "end of a Read before its data", does: func(h *host, m made, r *raw, p *prey) {
 			h.reads(m, p.local)
-			r.sayFrame(frame.Header{Op: frame.ReadDone, Flags: frame.Last, B: preySize}, nil)
-		}, cause: transport.ErrProtocol, text: "end of Read 0, 128 bytes, which is not what is due",
+			r.sayFrame(frame.Header{Op: frame.ReadWrite, Flags: frame.Last, A: uint64(p.local.Key())}, data)
+		}, cause: transport.ErrProtocol, text: "a Write of Read 0, flags 0x1, immediate 0, which is not what is due",
 			code: frame.ReasonProtocol},
 		{name: "frame longer than the limit", does: func(h *host, m made, r *raw, p *prey) {
 			r.say(frame.Header{Length: frame.MaxPayload + 1, Op: frame.Write, A: uint64(p.open.Key())}.Append(nil))
@@ -329,11 +346,6 @@ func TestViolation_EndsItsQueuePairAlone(t *testing.T) {
 			h.reads(m, p.local)
 			r.sayFrame(frame.Header{Op: frame.AtomicDone, Flags: frame.Last, B: 16}, nil)
 		}, cause: transport.ErrProtocol, text: "end of Atomic 0, which is not what is due",
-			code: frame.ReasonProtocol},
-		{name: "end of a Read for an Atomic", does: func(h *host, m made, r *raw, p *prey) {
-			h.adds(m, p.local)
-			r.sayFrame(frame.Header{Op: frame.ReadDone, Flags: frame.Last, B: 8}, nil)
-		}, cause: transport.ErrProtocol, text: "end of Read 0, 8 bytes, which is not what is due",
 			code: frame.ReasonProtocol},
 		{name: "data of a Read for an Atomic", does: func(h *host, m made, r *raw, p *prey) {
 			h.adds(m, p.local)

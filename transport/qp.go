@@ -63,6 +63,7 @@ type QP interface {
 	DirectCopier
 	QPPoller
 	LaneCounter
+	ReadCounter
 }
 
 // State is the state of a queue pair.

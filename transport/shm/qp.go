@@ -36,6 +36,7 @@ type qp struct {
 	responses responseQueue
 	maxReads  uint64 // Reads and Atomics outstanding at once, each way: the smaller of both ends' numbers
 	began     uint64 // Reads and Atomics
+	answered  transport.ReadStats
 	read      uint64 // of them that are done
 	busy      bool   // there is something to do here: it is in the active list of its queues
 	bounce    bounceBuffer

@@ -339,6 +339,9 @@ func (q *qp) newResponse(number uint64) (*readResponse, error) {
 	return a, nil
 }
 
+// ReadsAnswered counts what this end has sent through the ring because the peer could not read it.
+func (q *qp) ReadsAnswered() transport.ReadStats { return q.answered }
+
 // responseFrames answers Reads and Atomics of the peer, in their order.
 func (q *qp) responseFrames() {
 	for q.responses.head != q.responses.tail {
@@ -368,6 +371,8 @@ func (q *qp) responseFrames() {
 			copy(second, r.Mem[s.Offset+off:][copy(first, r.Mem[s.Offset+off:]):])
 			q.endFrame(n)
 			a.sent += n
+			q.answered.Bytes += uint64(n)
+			q.answered.Copied += uint64(n)
 			continue
 		default:
 			if q.full(0) {

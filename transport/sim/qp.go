@@ -13,6 +13,7 @@ type qp struct {
 	verbs.NoInlineWriter
 	verbs.NoQPPoller
 	verbs.NoLanes
+	verbs.NoReadCounter
 
 	net      *Network
 	dev      *device

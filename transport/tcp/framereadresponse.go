@@ -62,13 +62,14 @@ func (q *qp) responseFrame(o *frame.Batch) bool {
 	src, soff := verbs.SegmentAt(a.src[:a.nsrc], c.responseOff)
 	dst, doff := verbs.SegmentAt(a.dst[:a.ndst], c.responseOff)
 	n := int(min(src.Length-soff, dst.Length-doff, frame.MaxPayload))
-	if q.checked {
-		n = min(n, frame.MaxCheckedResponse, o.MaxCopy())
-	}
 	r, err := q.PD.Find(&q.Windows, src.Key, transport.RemoteRead, src.Offset+soff, uint64(n))
 	if err != nil {
 		a.refused = err
 		return q.responseFrame(o)
+	}
+	copied := q.copies(r)
+	if copied {
+		n = min(n, frame.MaxCheckedResponse, o.MaxCopy())
 	}
 	if r.View != nil {
 		var fits bool
@@ -85,17 +86,31 @@ func (q *qp) responseFrame(o *frame.Batch) bool {
 	switch {
 	case r.View != nil:
 		r.View.Gather(int(at), o.Begin(h, n))
-	case n <= frame.MaxCopied || q.checked:
+		copied = true
+	case copied:
 		copy(o.Begin(h, n), r.Mem[at:])
 	default:
 		o.Begin(h, 0)
 		o.Direct(r.Mem[at:][:n])
+	}
+	if copied {
+		q.answered.Copied += uint64(n)
 	}
 	if c.responseOff += n; last {
 		c.response, c.responseOff = c.response+1, 0
 	}
 	return true
 }
+
+// copies tells whether what is read of a region must be copied: the checksum of a frame has to be that of the
+// bytes that go out, and its owner may change the memory at any time.
+func (q *qp) copies(r *verbs.Region) bool {
+	return q.checked && r.View == nil && r.Rights&transport.Unchanging == 0
+}
+
+// ReadsAnswered counts the peer's Reads whose answers have left, or over lanes are acknowledged, and what has
+// been copied for them, each time.
+func (q *qp) ReadsAnswered() transport.ReadStats { return q.answered }
 
 // responseAlive tells whether the memory that an answer is sent from, from an offset on, may still be read.
 // If not, it ends the QP.

@@ -38,6 +38,8 @@ type qp struct {
 	written cursor // up to here everything has left, or over lanes is acknowledged
 	agreed  agreement
 	read    uint64 // Reads and Atomics of ours that are done
+
+	answered transport.ReadStats // of the peer's
 }
 
 // newQP makes a QP, of a shape that has been checked. The caller gives it a sequencer. It may run beside the

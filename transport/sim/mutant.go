@@ -53,6 +53,13 @@ const (
 	readEarly                  // a Read completes when its own bytes are placed
 	readFromStart              // a Read's source segments begin at the beginning of their regions
 	readCopied                 // the responder copies what is read when it is asked for
+	oneHandler                 // a second completion handler is refused
+	anyCore                    // the core of a handler is not checked
+	moveForgets                // a queue that gets another handler forgets its event and its request for one
+	lastQueueOnly              // of the queues of a core the one that came last is served
+	oneAtATime                 // handlers of different locks wait for each other
+	classIgnored               // bulk handlers are served like those of low latency
+	endsUndelivered            // a core ends without delivering what has been raised
 	mutants                    // their number
 )
 

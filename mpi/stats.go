@@ -109,7 +109,8 @@ func statsOf(s engine.Stats) Stats {
 			CorruptReplies: c.CorruptReplies,
 			RepliesResent:  c.RepliesResent, Eager: c.Eager, EagerBytes: c.EagerBytes,
 			Rendezvous:      c.Rendezvous,
-			RendezvousBytes: c.RendezvousBytes, Granted: c.Granted, ReadBytes: c.Reads.Bytes, ReadBytesCopied: c.Reads.Copied,
+			RendezvousBytes: c.RendezvousBytes, Granted: c.Granted,
+			ReadBytes: c.Reads.Bytes, ReadBytesCopied: c.Reads.Copied,
 			Lanes: LaneStats(c.Lanes),
 		})
 	}
@@ -140,8 +141,8 @@ func table(rank int, st Stats) string {
 	return b.String()
 }
 
-// readTable is what it shows of each peer whose RDMA Reads this rank has answered: their bytes, and how many of
-// them it copied for a byte that it moved (R2).
+// readTable is what it shows of each peer whose RDMA Reads this rank has answered: their bytes, and how many
+// of them it copied for a byte that it moved (R2).
 func readTable(b *strings.Builder, st Stats) {
 	for _, c := range st.Channels {
 		if c.ReadBytes > 0 {

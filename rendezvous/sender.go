@@ -159,7 +159,8 @@ func (a *Sender) trySend(c *channel.Channel, k channel.Kind, n int, buf []byte, 
 			s.Key = mr.Key()
 		}
 		if from != nil && a.views != nil {
-			if mr, err = a.views.RegisterView(from, length, transport.RemoteRead|transport.Unchanging); err != nil {
+			if mr, err = a.views.RegisterView(from, length,
+				transport.RemoteRead|transport.Unchanging); err != nil {
 				return fmt.Errorf("send buffer of %d bytes, a view: %w", length, err)
 			}
 			s.Key, from = mr.Key(), nil

@@ -10,8 +10,8 @@ type QPConfig struct {
 	RecvCQ CQ  // where its receives complete; may be the same
 	SendWR int // depth of the send queue
 	RecvWR int // depth of the receive queue
-	// Reads and Atomics outstanding at once, each way, 0 to DeviceAttr.MaxReads: the smaller number of the two
-	// ends applies to both (R5). 0: there are none
+	// Reads and Atomics outstanding at once, each way, 0 to DeviceAttr.MaxReads: the smaller number of the
+	// two ends applies to both (R5). 0: there are none
 	Reads int
 }
 

@@ -1,7 +1,7 @@
 package transport
 
-// ReadCounter is the part of a QP that counts what it has answered of the peer's Reads. A provider whose peers
-// read by themselves counts only what they leave to it; one that counts nothing returns zeros.
+// ReadCounter is the part of a QP that counts what it has answered of the peer's Reads. A provider whose
+// peers read by themselves counts only what they leave to it; one that counts nothing returns zeros.
 type ReadCounter interface {
 	ReadsAnswered() ReadStats
 }

@@ -231,7 +231,8 @@ const headerAhead = 512
 
 // expectsLong tells whether the next frame is likely to be one whose payload can be read straight to its
 // place, once its header has come: as the one before it was, unless that was the end of a
-// Read. In a dialogue of long Writes the frame comes by itself, and a read of the header alone only delays the others.
+// Read. In a dialogue of long Writes the frame comes by itself, and a read of the header alone only delays
+// the others.
 func (c *conn) expectsLong() bool {
 	i := &c.in
 	return c.q.inline != nil && !c.q.answering && !i.inside && i.have == 0 && i.Length >= directMin &&

@@ -71,6 +71,9 @@ func TestLineBuffersKeepLinesWholeUpToTheBound(t *testing.T) {
 		"the longer line is cut where another's came")
 }
 
+// What the launcher tells a rank of its place: its numbers, the cores of its completion handlers, and a thread
+// for each of them. It proves no more of C1 than that a rank is told; that the handlers run on those cores, and
+// have the queues, is proved by TestHandler_N6_EventsComeOnItsCore and TestHandler_C1_OneDriver.
 func TestRankEnvironment_C1(t *testing.T) {
 	app := &App{Env: []string{"A=app"}}
 	job := &Job{Env: []string{"A=base", "B=base"}}

@@ -388,7 +388,7 @@ func (a *collectiveCall) compareLater(form check.Form) {
 		return // which the call itself finds
 	}
 	// Free of the communicator leaves what the neighbors tell until the end of this.
-	explanation := &engine.GroupCall{Context: c.context + checking, Tag: x.tag | detailTag}
+	explanation := &engine.GroupCall{Context: contextid.Comparison.In(c.context), Tag: x.tag | detailTag}
 	if c.e.BeginGroupCall(explanation) != nil {
 		x.endReceives(c, x.receives[:x.n])
 		return

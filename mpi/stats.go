@@ -59,6 +59,10 @@ type ChannelStats struct {
 	Rendezvous, RendezvousBytes uint64 // messages and bytes that moved directly between user buffers
 	Granted                     uint64 // announcements whose bytes this rank wrote into the receiver's buffer
 
+	// bytes of RDMA Reads of the peer that this rank's end of the connection has answered, and those of them
+	// that it copied before they went out (R2)
+	ReadBytes, ReadBytesCopied uint64
+
 	Lanes LaneStats // of the connections below the channel; zero if the fabric has no lanes
 }
 
@@ -106,7 +110,9 @@ func statsOf(s engine.Stats) Stats {
 			CorruptReplies: c.CorruptReplies,
 			RepliesResent:  c.RepliesResent, Eager: c.Eager, EagerBytes: c.EagerBytes,
 			Rendezvous:      c.Rendezvous,
-			RendezvousBytes: c.RendezvousBytes, Granted: c.Granted, Lanes: LaneStats(c.Lanes),
+			RendezvousBytes: c.RendezvousBytes, Granted: c.Granted,
+			ReadBytes: c.Reads.Bytes, ReadBytesCopied: c.Reads.Copied,
+			Lanes: LaneStats(c.Lanes),
 		})
 	}
 	return st
@@ -132,7 +138,19 @@ func table(rank int, st Stats) string {
 	}
 	w.Flush()
 	laneTable(&b, st)
+	readTable(&b, st)
 	return b.String()
+}
+
+// readTable is what it shows of each peer whose RDMA Reads this rank has answered: their bytes, and how many
+// of them it copied for a byte that it moved (R2).
+func readTable(b *strings.Builder, st Stats) {
+	for _, c := range st.Channels {
+		if c.ReadBytes > 0 {
+			fmt.Fprintf(b, "weft: rank %d read %d bytes; %d of them were copied first: %.2f per byte moved\n",
+				c.Peer, c.ReadBytes, c.ReadBytesCopied, float64(c.ReadBytesCopied)/float64(c.ReadBytes))
+		}
+	}
 }
 
 // laneTable is what it shows of the lanes to each peer that has several, or has lost one: how many there are,

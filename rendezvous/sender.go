@@ -153,13 +153,14 @@ func (a *Sender) trySend(c *channel.Channel, k channel.Kind, n int, buf []byte, 
 	sent, err := c.TrySendControl(k, n, more, func(body []byte) (err error) {
 		s := Source{ID: id, Length: uint64(length)}
 		if len(buf) > 0 {
-			if mr, err = a.pd.Register(buf, transport.RemoteRead); err != nil {
+			if mr, err = a.pd.Register(buf, transport.RemoteRead|transport.Unchanging); err != nil {
 				return fmt.Errorf("send buffer of %d bytes: %w", len(buf), err)
 			}
 			s.Key = mr.Key()
 		}
 		if from != nil && a.views != nil {
-			if mr, err = a.views.RegisterView(from, length, transport.RemoteRead); err != nil {
+			if mr, err = a.views.RegisterView(from, length,
+				transport.RemoteRead|transport.Unchanging); err != nil {
 				return fmt.Errorf("send buffer of %d bytes, a view: %w", length, err)
 			}
 			s.Key, from = mr.Key(), nil

@@ -148,6 +148,9 @@ const (
 	RemoteAtomic                    // peers may change words of it by Atomics; includes LocalWrite
 	// windows may be bound to it; their rights need not be the region's, except for LocalWrite
 	BindWindow
+	// the owner changes no byte before Deregister: what peers Read of it is sent from where it lies, even in
+	// frames with a checksum (R2)
+	Unchanging
 )
 
 func (a Access) String() string {
@@ -156,7 +159,7 @@ func (a Access) String() string {
 	}
 	var names []string
 	for i, name := range [...]string{"LocalWrite", "RemoteRead", "RemoteWrite", "RemoteAtomic",
-		"BindWindow"} {
+		"BindWindow", "Unchanging"} {
 		if bit := Access(1) << i; a&bit != 0 {
 			names = append(names, name)
 			a &^= bit

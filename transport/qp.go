@@ -10,7 +10,9 @@ type QPConfig struct {
 	RecvCQ CQ  // where its receives complete; may be the same
 	SendWR int // depth of the send queue
 	RecvWR int // depth of the receive queue
-	Reads  int // outstanding Reads and Atomics that it begins; the peer's limit counts too
+	// Reads and Atomics outstanding at once, each way, 0 to DeviceAttr.MaxReads: the smaller number of the
+	// two ends applies to both (R5). 0: there are none
+	Reads int
 }
 
 // QP is one end of a reliable connection. An Endpoint provides it connected.
@@ -61,6 +63,7 @@ type QP interface {
 	DirectCopier
 	QPPoller
 	LaneCounter
+	ReadCounter
 }
 
 // State is the state of a queue pair.
@@ -105,7 +108,7 @@ type QPAttr struct {
 
 	// What the two ends agreed on when they were connected.
 	PeerRecv  int  // depth of the peer's receive queue
-	PeerReads int  // Reads that the peer answers at the same time
+	PeerReads int  // Reads and Atomics outstanding at once, each way; a peer with more is terminated
 	Lanes     int  // connections that carry the queue pair at most
 	Checksum  bool // every frame has a checksum
 }

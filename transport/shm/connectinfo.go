@@ -109,7 +109,7 @@ func (o *connectInfo) holds(off uint64) bool {
 func (d *Device) offer(p *prepared) *connectInfo {
 	o := &connectInfo{arena: uint64(len(d.arena.mem)), block: uint64(p.in.off),
 		domain: p.conf.PD.(*verbs.PD).ID, num: p.num, recv: p.conf.RecvWR,
-		reads: maxReads, asymmetric: d.asymmetric, probe: addressOf(d.probe[:]), secret: *d.probe}
+		reads: p.conf.Reads, asymmetric: d.asymmetric, probe: addressOf(d.probe[:]), secret: *d.probe}
 	scq, rcq := p.conf.SendCQ.(*cq), p.conf.RecvCQ.(*cq)
 	o.queues = []queueInfo{{uint64(rcq.doorbellOff), p.slots[1], rcq.wake}}
 	if scq != rcq {

@@ -2,6 +2,7 @@ package shm
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -35,6 +36,35 @@ func TestRing_IndexThatIsTooLargeEndsTheConnection(t *testing.T) {
 			require.ErrorIs(t, y.qp.Err(), transport.ErrProtocol)
 			require.ErrorContains(t, y.qp.Err(), "rank 0")
 		})
+	}
+}
+
+// A peer that has more Reads outstanding than were negotiated is terminated, whatever the number.
+func TestReads_R5_PeerThatExceedsTheDepthIsTerminated(t *testing.T) {
+	for _, depth := range []uint64{1, 2, 8} {
+		for _, more := range []uint64{0, 1} {
+			x, y := couple(t, Options{Arena: minArena, NoCMA: true})
+			y.qp.maxReads, x.qp.maxReads = depth, depth+more
+			// Memory that x cannot reach by itself: y is asked for it.
+			m, err := y.pd.Register(make([]byte, 64), transport.RemoteRead)
+			require.NoError(t, err)
+			dst := x.alloc(t, 64)
+			for range depth + more {
+				require.NoError(t, x.qp.PostSend(&transport.SendWR{Op: transport.OpRead,
+					Flags:  transport.FlagSignaled,
+					Local:  []transport.SGE{{MR: dst, Length: 64}},
+					Remote: []transport.Segment{{Key: m.Key(), Length: 64}}}))
+			}
+			x.cq.Poll(nil)
+			y.cq.Poll(nil)
+			if more == 0 {
+				require.NoError(t, y.qp.Err())
+				continue
+			}
+			require.ErrorIs(t, y.qp.Err(), transport.ErrProtocol)
+			require.ErrorContains(t, y.qp.Err(),
+				fmt.Sprintf("more Reads and Atomics outstanding than agreed: %d", depth))
+		}
 	}
 }
 

@@ -34,8 +34,9 @@ type qp struct {
 	// Sending: see transmit.go.
 	next      uint32 // of the send queue: what goes out next
 	responses responseQueue
-	maxReads  uint64 // our Reads and Atomics outstanding at once: both sides' limits
+	maxReads  uint64 // Reads and Atomics outstanding at once, each way: the smaller of both ends' numbers
 	began     uint64 // Reads and Atomics
+	answered  transport.ReadStats
 	read      uint64 // of them that are done
 	busy      bool   // there is something to do here: it is in the active list of its queues
 	bounce    bounceBuffer
@@ -146,7 +147,7 @@ func (d *Device) newQP(p *prepared, peer uint32, local, remote string, theirs *c
 	}
 	q.Init(transport.QPAttr{
 		QPConfig: p.conf, Num: p.num, Peer: peer, Local: local, Remote: remote, PeerRecv: theirs.recv,
-		PeerReads: theirs.reads, Lanes: 1,
+		PeerReads: int(q.maxReads), Lanes: 1,
 	}, verbs.Limits{SGE: maxSGE, Segments: maxSegments, Inline: maxInline, Message: maxMessage,
 		Offset: math.MaxUint64, Reads: int(q.maxReads)}, q)
 	q.fastWrite = fastWrite{pd: domain, open: true, fenced: !d.asymmetric || !theirs.asymmetric,

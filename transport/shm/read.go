@@ -321,9 +321,9 @@ func (q *qp) askedAtomic(h header, payload []byte) error {
 // connection ends before their turn.
 func (q *qp) newResponse(number uint64) (*readResponse, error) {
 	n := q.responses.tail - q.responses.head
-	if n >= maxReads {
-		return nil, &violation{code: terminateReads, err: fmt.Errorf("%w: more than %d Reads outstanding",
-			transport.ErrProtocol, maxReads)}
+	if uint64(n) >= q.maxReads {
+		return nil, &violation{code: terminateReads, err: fmt.Errorf(
+			"%w: more Reads and Atomics outstanding than agreed: %d", transport.ErrProtocol, q.maxReads)}
 	}
 	if number < q.askedNext {
 		return nil, fmt.Errorf("%w: Read or Atomic %d after %d", transport.ErrProtocol, number,
@@ -338,6 +338,9 @@ func (q *qp) newResponse(number uint64) (*readResponse, error) {
 	q.work()
 	return a, nil
 }
+
+// ReadsAnswered counts what this end has sent through the ring because the peer could not read it.
+func (q *qp) ReadsAnswered() transport.ReadStats { return q.answered }
 
 // responseFrames answers Reads and Atomics of the peer, in their order.
 func (q *qp) responseFrames() {
@@ -368,6 +371,8 @@ func (q *qp) responseFrames() {
 			copy(second, r.Mem[s.Offset+off:][copy(first, r.Mem[s.Offset+off:]):])
 			q.endFrame(n)
 			a.sent += n
+			q.answered.Bytes += uint64(n)
+			q.answered.Copied += uint64(n)
 			continue
 		default:
 			if q.full(0) {

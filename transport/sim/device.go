@@ -189,7 +189,7 @@ func (p *pd) Alloc(n int, access transport.Access) (transport.MR, error) {
 }
 
 func (p *pd) check(access transport.Access) error {
-	const known = transport.LocalWrite | remoteRights | transport.BindWindow
+	const known = transport.LocalWrite | remoteRights | transport.BindWindow | transport.Unchanging
 	switch {
 	case p.dev.gone:
 		return p.dev.goneErr()

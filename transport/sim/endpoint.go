@@ -456,6 +456,10 @@ func (a *attempt) commit() {
 	}
 	mine, theirs := a.from.newQP(a.rank, to, a.shape[0]), to.newQP(a.from.id.Rank, a.from, a.shape[1])
 	mine.peer, theirs.peer = theirs, mine
+	if n.mutant != depthIsOnesOwn {
+		mine.reads = min(mine.reads, theirs.reads)
+		theirs.reads = mine.reads
+	}
 	a.connect([2]*endpoint{a.from, to}, [2]*qp{mine, theirs})
 	if mine.handed {
 		a.end(nil)
@@ -491,7 +495,7 @@ func (e *endpoint) newQP(rank uint32, other *endpoint, cfg transport.QPConfig) *
 		net: d.net, dev: d, cfg: cfg, num: d.lastQPN, peerRank: rank, local: d.addr(),
 		remote: other.dev.addr(),
 		rng:    rand.New(rand.NewPCG(d.net.seed, uint64(d.id)<<32|uint64(rank)<<12|uint64(e.begun))),
-		reads:  min(cfg.Reads, attr.MaxReads),
+		reads:  cfg.Reads,
 		state:  transport.StateReady,
 	}
 	q.window = 16 + q.rng.IntN(48)

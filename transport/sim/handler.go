@@ -54,10 +54,10 @@ func (d *device) SetCompletionHandler(c transport.HandlerConfig) (transport.Hand
 		}
 	}
 	switch {
-	case live == attr.Handlers:
+	case live == attr.Handlers, live == 1 && d.net.mutant == oneHandler:
 		return 0, fmt.Errorf("%d completion handlers are registered, and no more are possible: %w", live,
 			transport.ErrInvalid)
-	case c.Core >= simulatedCores:
+	case c.Core >= simulatedCores && d.net.mutant != anyCore:
 		return 0, fmt.Errorf("completion handler on core %d of %d: %w", c.Core, simulatedCores,
 			transport.ErrInvalid)
 	}
@@ -134,7 +134,13 @@ func (d *device) give(c *cq, id transport.HandlerID) error {
 	}
 	if c.handler = to; to != nil {
 		to.cqs++
+		if d.net.mutant == lastQueueOnly {
+			to.core.cqs = nil
+		}
 		to.core.cqs = append(to.core.cqs, c)
+	}
+	if d.net.mutant == moveForgets {
+		c.event, c.armed = false, 0
 	}
 	c.signal()
 	return nil
@@ -199,7 +205,7 @@ func (k *core) run() {
 		c, ok := k.order.Next()
 		switch {
 		case stopping:
-			for ; ok; c, ok = k.order.Next() { // each once more
+			for ; ok && k.net.mutant != endsUndelivered; c, ok = k.order.Next() { // each once more
 				k.serve(c)
 			}
 			return
@@ -218,7 +224,11 @@ func (k *core) pollReady() (stopping bool) {
 	defer k.net.mu.Unlock()
 	for _, c := range k.cqs {
 		if c.event || c.busy() {
-			k.order.Add(c.handler.conf.Class, c)
+			class := c.handler.conf.Class
+			if k.net.mutant == classIgnored {
+				class = transport.LowLatency
+			}
+			k.order.Add(class, c)
 		}
 	}
 	return k.stopping
@@ -241,6 +251,10 @@ func (k *core) serve(c *cq) {
 		event, c.event = c.event, false
 	}
 	k.net.mu.Unlock()
+	if k.net.mutant == oneAtATime {
+		k.net.turn.Lock()
+		defer k.net.turn.Unlock()
+	}
 	if event && k.net.mutant != loseEvents {
 		h.conf.Complete(h.id, c)
 	}

@@ -48,6 +48,18 @@ const (
 	ignoreSolicited            // a message that its sender has marked raises no event
 	getAhead                   // a Get does not wait for what was posted before it
 	putAhead                   // a Put does not wait for what was posted before it
+	ignoreDepth                // Reads and Atomics go out whatever is outstanding
+	depthIsOnesOwn             // the peer's depth of Reads does not count
+	readEarly                  // a Read completes when its own bytes are placed
+	readFromStart              // a Read's source segments begin at the beginning of their regions
+	readCopied                 // the responder copies what is read when it is asked for
+	oneHandler                 // a second completion handler is refused
+	anyCore                    // the core of a handler is not checked
+	moveForgets                // a queue that gets another handler forgets its event and its request for one
+	lastQueueOnly              // of the queues of a core the one that came last is served
+	oneAtATime                 // handlers of different locks wait for each other
+	classIgnored               // bulk handlers are served like those of low latency
+	endsUndelivered            // a core ends without delivering what has been raised
 	mutants                    // their number
 )
 

@@ -53,6 +53,20 @@ var noticedBy = map[mutant]string{
 	windowUnbounded:     "MW/R6_OutsideItsRangeIsRefused",
 	invalidateForgotten: "MW/SendInvalidateMakesTheKeyDeadBeforeItsCompletion",
 	deregisterBound:     "MW/DeregisterIsRefusedWhileOneIsBound",
+
+	oneHandler:      "CQ/N1_TheDeviceTellsHowManyHandlers",
+	anyCore:         "CQ/N2_WrongHandlersAreRefused",
+	moveForgets:     "CQ/N3_MovedUnderTrafficNoEventIsLost",
+	lastQueueOnly:   "CQ/N4_QueuesShareAHandler",
+	oneAtATime:      "CQ/N6_HandlersOfDifferentLocksRunAtTheSameTime",
+	classIgnored:    "CQ/N7_LowLatencyGoesFirstAndBulkIsNotStarved",
+	endsUndelivered: "CQ/N8_CloseCompletesEverythingOnceAndDeliversTheEvents",
+
+	readFromStart:  "Read/R1_NamesASetOfSegmentsOnEachSide",
+	readCopied:     "Read/R2_TheResponderWritesFromTheMemoryItself",
+	readEarly:      "Read/R4_CompletesWhenEveryEarlierByteIsPlaced",
+	ignoreDepth:    "Read/R5_MoreThanTheDepthWaitTheirTurn",
+	depthIsOnesOwn: "Read/R5_MoreThanTheDepthWaitTheirTurn",
 }
 
 // A test that cannot fail proves nothing: each broken network must be noticed by the check of the rule that

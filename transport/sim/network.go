@@ -28,6 +28,7 @@ type Network struct {
 	manual   bool
 	cutEvery int
 	mutant   mutant
+	turn     sync.Mutex // of the mutant oneAtATime
 	devices  []*device
 	// held by the attempt whose callbacks run; keyed by the lower and the higher address
 	pairs      map[[2]string]*sync.Mutex

@@ -13,6 +13,7 @@ type qp struct {
 	verbs.NoInlineWriter
 	verbs.NoQPPoller
 	verbs.NoLanes
+	verbs.NoReadCounter
 
 	net      *Network
 	dev      *device
@@ -25,7 +26,7 @@ type qp struct {
 	peer     *qp
 	rng      *rand.Rand
 	window   int // pieces on the wire to this end that nobody has placed
-	reads    int // Reads and Atomics under way, at most: ours and the peer's limit
+	reads    int // Reads and Atomics outstanding at once, each way: the smaller number of both ends
 
 	state      transport.State
 	err        error
@@ -142,7 +143,7 @@ func (q *qp) Query() transport.QPAttr {
 	defer q.net.mu.Unlock()
 	return transport.QPAttr{QPConfig: q.cfg, Num: q.num, State: q.state, Peer: q.peerRank, Local: q.local,
 		Remote:   q.remote,
-		PeerRecv: q.peer.cfg.RecvWR, PeerReads: attr.MaxReads, Lanes: 1}
+		PeerRecv: q.peer.cfg.RecvWR, PeerReads: q.reads, Lanes: 1}
 }
 
 func (q *qp) State() transport.State {

@@ -169,7 +169,7 @@ func (q *qp) nextSend() *sendWQE {
 		case !w.begun:
 			fenced := w.has(transport.FlagFence) && q.net.mutant != ignoreFence &&
 				!(q.net.mutant == ignoreAtomicFence && read)
-			if reads > 0 && fenced || read && reads >= q.reads {
+			if reads > 0 && fenced || read && reads >= q.reads && q.net.mutant != ignoreDepth {
 				return nil
 			}
 			return w
@@ -299,6 +299,9 @@ func (q *qp) source(segs []transport.Segment, at, n int) ([][]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read: %w", err)
 		}
+		if q.net.mutant == readFromStart {
+			s.Offset = 0
+		}
 		length := min(int(s.Length), len(m.buf)-int(s.Offset))
 		if q.net.mutant == readFirstOnly && len(list) > 0 {
 			list = append(list, list[0])
@@ -376,11 +379,12 @@ func (q *qp) tailWaits(m *message, i int) bool {
 // deliverable is the index of the message that can be delivered now, or -1.
 func (q *qp) deliverable() int {
 	for i, m := range q.in {
-		early := q.net.mutant == deliverEarly || q.net.mutant == atomicEarly && m.kind == kindRequest
+		early := q.net.mutant == deliverEarly || q.net.mutant == atomicEarly && m.kind == kindRequest ||
+			q.net.mutant == readEarly && m.kind == kindReadResponse
 		if m.whole() && (i == 0 || early) || i == 0 && m.untagged() && len(q.rq) == 0 && m.sent > 0 {
 			return i
 		}
-		if q.net.mutant != deliverEarly && q.net.mutant != atomicEarly {
+		if q.net.mutant != deliverEarly && q.net.mutant != atomicEarly && q.net.mutant != readEarly {
 			break
 		}
 	}
@@ -502,10 +506,20 @@ func (q *qp) deliver(m *message) {
 			q.deliverUntagged(m)
 		}
 	case kindRequest:
+		if n := len(q.responses); n >= q.reads || q.responding != nil && n+1 >= q.reads {
+			q.terminate(m.from, violation{remote: transport.StatusRemoteOp,
+				err: fmt.Errorf("more Reads and Atomics outstanding than agreed: %d: %w", q.reads,
+					transport.ErrProtocol)})
+			return
+		}
 		r := &response{from: m.from, segs: m.from.remote}
 		var err error
 		if m.from.op == transport.OpRead {
 			err = q.checkRead(r.segs)
+			if err == nil && q.net.mutant == readCopied {
+				parts, _ := q.source(r.segs, 0, m.from.length)
+				r.original = join(parts, m.from.length)
+			}
 		} else {
 			r.original, err = q.atomic(m.from)
 		}

@@ -230,12 +230,13 @@ func (c *conn) direct() []byte {
 const headerAhead = 512
 
 // expectsLong tells whether the next frame is likely to be one whose payload can be read straight to its
-// place, once its header has come: as the one before it was. In a dialogue of long Writes the frame comes by
-// itself, and a read of the header alone only delays the others.
+// place, once its header has come: as the one before it was, unless that was the end of a
+// Read. In a dialogue of long Writes the frame comes by itself, and a read of the header alone only delays
+// the others.
 func (c *conn) expectsLong() bool {
 	i := &c.in
 	return c.q.inline != nil && !c.q.answering && !i.inside && i.have == 0 && i.Length >= directMin &&
-		(i.Op == frame.Write || i.Op == frame.ReadWrite) && i.r.View == nil
+		(i.Op == frame.Write || i.Op == frame.ReadWrite && i.Flags&frame.Last == 0) && i.r.View == nil
 }
 
 // advance counts n bytes of the present frame as placed.

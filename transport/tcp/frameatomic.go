@@ -23,7 +23,7 @@ type frameAtomic struct{ ordinaryFrame }
 // makeAtomic asks for an Atomic, unless as many as may be are outstanding.
 func (q *qp) makeAtomic(o *frame.Batch, w *verbs.Request) frameMade {
 	c := &q.at
-	if c.reads-q.read >= q.readLimit {
+	if q.asksEnough() {
 		return mustWait
 	}
 	c.reads++

@@ -42,7 +42,7 @@ func (q *qp) peerCloses() error {
 // mayFollowClose tells whether a frame may come after the peer's Close: it still answers our Reads.
 func mayFollowClose(op frame.Op) bool {
 	switch op {
-	case frame.Terminate, frame.ReadWrite, frame.ReadDone, frame.AtomicDone, frame.Alive:
+	case frame.Terminate, frame.ReadWrite, frame.AtomicDone, frame.Alive:
 		return true
 	}
 	return false

@@ -41,7 +41,6 @@ var frameKinds = [...]frameKind{
 	frame.Immediate:   frameImmediate{},
 	frame.ReadRequest: frameReadRequest{},
 	frame.ReadWrite:   frameReadWrite{},
-	frame.ReadDone:    frameReadDone{},
 	frame.Close:       frameClose{},
 	frame.Terminate:   frameTerminate{},
 	frame.Alive:       ordinaryFrame{},

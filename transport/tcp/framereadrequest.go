@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"fmt"
+	"math/bits"
 
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
@@ -15,7 +16,7 @@ type frameReadRequest struct{ ordinaryFrame }
 // makeRead asks for a Read, unless as many as may be are outstanding.
 func (q *qp) makeRead(o *frame.Batch, w *verbs.Request) frameMade {
 	c := &q.at
-	if c.reads-q.read >= q.readLimit {
+	if q.asksEnough() {
 		return mustWait
 	}
 	c.reads++
@@ -27,6 +28,9 @@ func (q *qp) makeRead(o *frame.Batch, w *verbs.Request) frameMade {
 	c.responseFirst = true
 	return madeFrame
 }
+
+// asksEnough tells whether as many Reads and Atomics of ours are outstanding as were agreed on (R5).
+func (q *qp) asksEnough() bool { return q.at.reads-q.read >= uint64(q.agreed.reads) }
 
 // readRequest makes the ReadRequest of a Read.
 func (q *qp) readRequest(o *frame.Batch, w *verbs.Request) {
@@ -72,6 +76,10 @@ func parseReadRequest(h frame.Header, payload []byte) (readResponse, error) {
 			return readResponse{}, fmt.Errorf("%w: a Read into a segment of %d bytes",
 				transport.ErrProtocol, a.dst[k].Length)
 		}
+		if a.dst[k].Offset > frame.MaxOffset-maxMessage {
+			return readResponse{}, fmt.Errorf("%w: a Read into a segment at %d, which cannot be",
+				transport.ErrProtocol, a.dst[k].Offset)
+		}
 		far += a.dst[k].Length
 	}
 	if far != near && near <= maxMessage || far == 0 {
@@ -88,16 +96,19 @@ func (q *qp) queueResponse(parse func(frame.Header, []byte) (readResponse, error
 	if err != nil {
 		return err
 	}
-	if q.responses.tail-q.responses.head >= maxReads {
-		return errManyReads
+	// What the cursor has passed may have been answered: the peer may have begun another one since.
+	if q.responses.tail-q.at.response >= uint32(q.agreed.reads) {
+		return q.errManyReads()
 	}
 	*q.responses.room() = a
 	return q.startResponse()
 }
 
 // errManyReads is a ReadRequest or an Atomic beyond those that may be outstanding.
-var errManyReads error = &frame.Violation{Code: frame.ReasonReads,
-	Err: fmt.Errorf("%w: more than %d Reads outstanding", transport.ErrProtocol, maxReads)}
+func (q *qp) errManyReads() error {
+	return &frame.Violation{Code: frame.ReasonReads, Err: fmt.Errorf(
+		"%w: more Reads and Atomics outstanding than agreed: %d", transport.ErrProtocol, q.agreed.reads)}
+}
 
 // startResponse takes the request that stands at the end of the queue of answers into it. What it names is
 // checked now, and an Atomic is carried out now: what came before it is placed. A refusal waits for its turn;
@@ -134,9 +145,9 @@ func (q *qp) startResponse() error {
 func (b *multiLane) storeReadRequest(parse func(frame.Header, []byte) (readResponse, error),
 	i *incoming) error {
 	q := b.q
-	ahead := i.Ref - b.doorbells
-	if ahead >= maxReads || uint64(q.responses.tail-q.responses.head)+ahead >= maxReads {
-		return errManyReads
+	ahead, depth := i.Ref-b.doorbells, uint64(q.agreed.reads)
+	if ahead >= depth || uint64(q.responses.tail-q.responses.head)+ahead >= depth {
+		return q.errManyReads()
 	}
 	a, err := parse(i.Header, i.control)
 	if err != nil {
@@ -144,7 +155,7 @@ func (b *multiLane) storeReadRequest(parse func(frame.Header, []byte) (readRespo
 	}
 	if q.responses.ring == nil {
 		// as many as can be outstanding: those that wait have their places too
-		q.responses.ring = make([]readResponse, maxReads)
+		q.responses.ring = make([]readResponse, 1<<bits.Len64(depth-1))
 	}
 	to := q.responses.at(q.responses.tail + uint32(ahead))
 	if to.stored {

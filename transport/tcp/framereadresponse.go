@@ -40,7 +40,7 @@ func (a *responseQueue) room() *readResponse {
 }
 
 // responseFrame makes the next frame of the oldest Read of the peer: a Write into the segments that it named
-// (R2, R3), or, after the last of them, the Read's number (R4).
+// (R2, R3). The last of them carries the Read's number as its immediate data (R4).
 func (q *qp) responseFrame(o *frame.Batch) bool {
 	c := &q.at
 	if c.response == q.responses.tail {
@@ -59,21 +59,17 @@ func (q *qp) responseFrame(o *frame.Batch) bool {
 		c.response++
 		return true
 	}
-	if c.responseOff == a.total {
-		o.Begin(frame.Header{Op: frame.ReadDone, Flags: frame.Last, A: a.number, B: uint64(a.total)}, 0)
-		c.response, c.responseOff = c.response+1, 0
-		return true
-	}
 	src, soff := verbs.SegmentAt(a.src[:a.nsrc], c.responseOff)
 	dst, doff := verbs.SegmentAt(a.dst[:a.ndst], c.responseOff)
 	n := int(min(src.Length-soff, dst.Length-doff, frame.MaxPayload))
-	if q.checked {
-		n = min(n, frame.MaxCheckedResponse, o.MaxCopy())
-	}
 	r, err := q.PD.Find(&q.Windows, src.Key, transport.RemoteRead, src.Offset+soff, uint64(n))
 	if err != nil {
 		a.refused = err
 		return q.responseFrame(o)
+	}
+	copied := q.copies(r)
+	if copied {
+		n = min(n, frame.MaxCheckedResponse, o.MaxCopy())
 	}
 	if r.View != nil {
 		var fits bool
@@ -82,22 +78,39 @@ func (q *qp) responseFrame(o *frame.Batch) bool {
 		}
 	}
 	h := frame.Header{Length: n, Op: frame.ReadWrite, A: uint64(dst.Key), B: dst.Offset + doff}
-	if c.responseOff+n == a.total {
-		h.Flags = frame.Last
+	last := c.responseOff+n == a.total
+	if last {
+		h.Flags, h.B = frame.Last, frame.Placement(h.B, frame.ReadImmediate(a.number))
 	}
 	at := src.Offset + soff
 	switch {
 	case r.View != nil:
 		r.View.Gather(int(at), o.Begin(h, n))
-	case n <= frame.MaxCopied || q.checked:
+		copied = true
+	case copied:
 		copy(o.Begin(h, n), r.Mem[at:])
 	default:
 		o.Begin(h, 0)
 		o.Direct(r.Mem[at:][:n])
 	}
-	c.responseOff += n
+	if copied {
+		q.answered.Copied += uint64(n)
+	}
+	if c.responseOff += n; last {
+		c.response, c.responseOff = c.response+1, 0
+	}
 	return true
 }
+
+// copies tells whether what is read of a region must be copied: the checksum of a frame has to be that of the
+// bytes that go out, and its owner may change the memory at any time.
+func (q *qp) copies(r *verbs.Region) bool {
+	return q.checked && r.View == nil && r.Rights&transport.Unchanging == 0
+}
+
+// ReadsAnswered counts the peer's Reads whose answers have left, or over lanes are acknowledged, and what has
+// been copied for them, each time.
+func (q *qp) ReadsAnswered() transport.ReadStats { return q.answered }
 
 // responseAlive tells whether the memory that an answer is sent from, from an offset on, may still be read.
 // If not, it ends the QP.
@@ -115,15 +128,20 @@ func (q *qp) responseAlive(number uint32, at int) bool {
 // Read names is ever written (R6).
 type frameReadWrite struct{}
 
-// begin checks that the frame goes on exactly where the last one ended.
+// begin checks that the frame goes on exactly where the last one ended, and that the last one, and no other,
+// has the number of the Read.
 func (frameReadWrite) begin(q *qp, i *incoming) error {
 	w := q.reading()
 	if w == nil || w.Op != transport.OpRead {
 		return errNotAsked
 	}
 	p, at, n := verbs.Span(w.Local, w.Got, i.Length)
-	if p == nil || n != i.Length || transport.Key(i.A) != p.Key || i.B != uint64(at) {
+	offset, immediate := frame.SplitPlacement(i.B)
+	if p == nil || n != i.Length || transport.Key(i.A) != p.Key || offset != uint64(at) {
 		return notDue(i)
+	}
+	if w.Got+i.Length == w.Total != (i.Flags&frame.Last != 0) || !i.names(w, immediate) {
+		return notItsEnd(i, w)
 	}
 	if !p.Alive() {
 		return errDestinationGone
@@ -132,9 +150,15 @@ func (frameReadWrite) begin(q *qp, i *incoming) error {
 	return nil
 }
 
+// end places what is left of the frame. The Read is complete with the last one (R4).
 func (frameReadWrite) end(q *qp, i *incoming) error {
-	q.reading().Got += i.Length
-	return i.placeHeld()
+	w := q.reading()
+	w.Got += i.Length
+	err := i.placeHeld()
+	if err == nil && w.Got == w.Total {
+		q.readIsDone(w)
+	}
+	return err
 }
 
 // beginAhead checks that the frame goes into a destination of its Read.
@@ -143,10 +167,14 @@ func (frameReadWrite) beginAhead(b *multiLane, i *incoming) error {
 	if w == nil || w.Op != transport.OpRead {
 		return errNotAsked
 	}
+	offset, immediate := frame.SplitPlacement(i.B)
+	if !i.names(w, immediate) {
+		return notItsEnd(i, w)
+	}
 	for k := range w.Local {
 		p := &w.Local[k]
-		if uint64(p.Key) != i.A || i.B < uint64(p.Off) || i.B-uint64(p.Off) > uint64(p.Len) ||
-			i.Length > p.Len-int(i.B-uint64(p.Off)) {
+		if uint64(p.Key) != i.A || offset < uint64(p.Off) || offset-uint64(p.Off) > uint64(p.Len) ||
+			i.Length > p.Len-int(offset-uint64(p.Off)) {
 			continue
 		}
 		if !p.Alive() {
@@ -156,7 +184,7 @@ func (frameReadWrite) beginAhead(b *multiLane, i *incoming) error {
 			break
 		}
 		w.Begun += i.Length
-		i.asks, i.r, i.at = number, p.Region, int(i.B)
+		i.asks, i.r, i.at = number, p.Region, int(offset)
 		return nil
 	}
 	return notDue(i)
@@ -164,7 +192,11 @@ func (frameReadWrite) beginAhead(b *multiLane, i *incoming) error {
 
 func (frameReadWrite) arrived(b *multiLane, i *incoming) (sequence.Kind, stop, error) {
 	b.q.SQ.At(i.asks).Got += i.Length
-	return sequence.Data, stopNone, i.placeHeld()
+	kind := sequence.Data
+	if i.Flags&frame.Last != 0 {
+		kind = sequence.Response
+	}
+	return kind, stopNone, i.placeHeld()
 }
 
 var (
@@ -174,26 +206,24 @@ var (
 )
 
 func notDue(i *incoming) error {
+	offset, _ := frame.SplitPlacement(i.B)
 	return fmt.Errorf("%w: %d bytes of a Read for %#x at %d, which is not what is due",
-		transport.ErrProtocol, i.Length, i.A, i.B)
+		transport.ErrProtocol, i.Length, i.A, offset)
 }
 
-// frameReadDone follows the last ReadWrite of a Read: the Read is complete (R4).
-type frameReadDone struct{ ordinaryFrame }
-
-func (frameReadDone) end(q *qp, i *incoming) error {
-	w := q.reading()
-	if w == nil || w.Op != transport.OpRead || w.Number != i.A || w.Got != w.Total ||
-		i.B != uint64(w.Total) {
-		return fmt.Errorf("%w: end of Read %d, %d bytes, which is not what is due",
-			transport.ErrProtocol, i.A, i.B)
+// names tells whether the immediate data of the present frame is right: the number of the Read in its last
+// Write, else nothing.
+func (i *incoming) names(w *verbs.Request, immediate uint64) bool {
+	if i.Flags&frame.Last == 0 {
+		return immediate == 0
 	}
-	q.readIsDone(w)
-	return nil
+	return immediate == frame.ReadImmediate(w.Number)
 }
 
-func (frameReadDone) arrived(*multiLane, *incoming) (sequence.Kind, stop, error) {
-	return sequence.Response, stopNone, nil
+func notItsEnd(i *incoming, w *verbs.Request) error {
+	_, immediate := frame.SplitPlacement(i.B)
+	return fmt.Errorf("%w: a Write of Read %d, flags %#x, immediate %d, which is not what is due",
+		transport.ErrProtocol, w.Number, i.Flags, immediate)
 }
 
 // readIsDone completes our oldest Read or Atomic.

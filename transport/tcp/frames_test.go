@@ -215,7 +215,6 @@ type script struct {
 	msn      uint64 // of the next message
 	off      int    // of the Send that is under way
 	got      int    // bytes of the queue pair's Read
-	done     bool   // and its end
 	added    bool   // the end of its Atomic
 	ended    bool   // its window is invalid
 	asked    int    // Reads
@@ -282,15 +281,11 @@ var ruleAbiding = map[frame.Op]func(s *script) (frame.Header, []byte, bool){
 		}
 		n := 1 + s.rand.IntN(min(100, groundInto-s.got))
 		at := s.got
-		s.got += n
-		return frame.Header{Flags: s.last(), A: uint64(s.into.Key()), B: uint64(at)}, s.bytes(n), true
-	},
-	frame.ReadDone: func(s *script) (frame.Header, []byte, bool) {
-		if s.done || s.got < groundInto {
-			return frame.Header{}, nil, false
+		h := frame.Header{A: uint64(s.into.Key()), B: uint64(at)} // of Read 0
+		if s.got += n; s.got == groundInto {
+			h.Flags = frame.Last
 		}
-		s.done = true
-		return frame.Header{Flags: frame.Last, B: groundInto}, nil, true
+		return h, s.bytes(n), true
 	},
 	frame.Atomic: func(s *script) (frame.Header, []byte, bool) {
 		if s.asked == maxReads {
@@ -306,7 +301,7 @@ var ruleAbiding = map[frame.Op]func(s *script) (frame.Header, []byte, bool){
 		return h, payload, true
 	},
 	frame.AtomicDone: func(s *script) (frame.Header, []byte, bool) {
-		if !s.done || s.added {
+		if s.got < groundInto || s.added {
 			return frame.Header{}, nil, false
 		}
 		s.added = true

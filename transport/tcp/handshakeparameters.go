@@ -12,7 +12,7 @@ import (
 // parameters are what each side sends of itself in the handshake, after its proof in Request and in Accept.
 // Both sides derive the same agreement from the two by one rule.
 type parameters struct {
-	reads    int              // Reads of the other side that it answers at once
+	reads    int              // Reads and Atomics outstanding at once, each way, at most
 	lanes    int              // connections that it would join into one queue pair at most
 	recv     int              // depth of its receive queue
 	checksum bool             // it requests a CRC32C in every frame
@@ -22,7 +22,7 @@ type parameters struct {
 
 // agreement is what two ends have agreed on, as one of them sees it.
 type agreement struct {
-	peerReads int // Reads that the peer answers at once
+	reads int // Reads and Atomics outstanding at once, each way: the smaller of both numbers
 	// depth of the peer's receive queue: more messages than that cannot be on their way
 	peerRecv int
 	lanes    int              // the smaller of both numbers
@@ -123,7 +123,7 @@ func parseParameters(b []byte) (p parameters, rest []byte, err error) {
 // parameters are what this side says of itself for a queue pair of a shape, on a connection.
 func (e *endpoint) parameters(conf transport.QPConfig, s *stream) parameters {
 	o := &e.dev.opts
-	p := parameters{reads: maxReads, lanes: 1, recv: conf.RecvWR,
+	p := parameters{reads: conf.Reads, lanes: 1, recv: conf.RecvWR,
 		checksum: wished(o.Checksum, s.LocalAddr(), s.RemoteAddr())}
 	if o.keeps() && !s.lent {
 		p.listens = e.listens(s)
@@ -163,7 +163,7 @@ func (p parameters) negotiate(peer parameters) agreement {
 		lanes = min(p.lanes, peer.lanes, maxLanes)
 	}
 	return agreement{
-		peerReads: min(peer.reads, maxReads), peerRecv: peer.recv, lanes: lanes,
+		reads: min(p.reads, peer.reads, maxReads), peerRecv: peer.recv, lanes: lanes,
 		checksum: p.checksum || peer.checksum, keeps: p.keeps && peer.keeps, listens: peer.listens,
 	}
 }

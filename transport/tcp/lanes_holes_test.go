@@ -103,8 +103,7 @@ func TestLanes_H1_H3_PlacedAtOnceAndToldInOrder(t *testing.T) {
 	p.write(1, 4, 4, frame.Last, 64, "a write of one frame")
 	p.says(1, frame.Header{Op: frame.ReadWrite, Flags: frame.Last, A: uint64(p.mem.Key()), B: 100}, 5, 0,
 		[]byte("answered")...)
-	p.says(1, frame.Header{Op: frame.ReadDone, Flags: frame.Last, B: 8}, 6, 0)
-	p.says(1, frame.Header{Op: frame.Immediate, Flags: frame.Last, A: 2, B: 42}, 8, 0)
+	p.says(1, frame.Header{Op: frame.Immediate, Flags: frame.Last, A: 2, B: 42}, 7, 0)
 	require.Equal(t, "second", p.at(16, 6))
 	require.Equal(t, "a write of one frame", p.at(64, 20))
 	require.Equal(t, "answered", p.at(100, 8))
@@ -122,7 +121,7 @@ func TestLanes_H1_H3_PlacedAtOnceAndToldInOrder(t *testing.T) {
 		require.Equal(t, want, p.wcs[i])
 	}
 	require.Equal(t, "first", p.at(0, 5))
-	p.write(0, 7, 7, frame.Last, 200, "x")
+	p.write(0, 6, 6, frame.Last, 200, "x")
 	require.Equal(t, transport.WC{ID: 3, QP: p.qp.Num(), Op: transport.OpRecv, HasImm: true, Imm: 42}, p.wcs[3])
 	require.Zero(t, p.qp.Lanes().Holes)
 	require.Equal(t, uint64(2), p.qp.Lanes().HolesClosed)
@@ -143,9 +142,9 @@ func TestLanes_H3_DoorbellRingsWhenTheHoleCloses(t *testing.T) {
 	require.Zero(t, binary.NativeEndian.Uint64(p.mem.Bytes()[16:]))
 	p.write(0, 1, 1, frame.Last, 8, "late")
 	heard, payloads := p.hears(0)
-	require.Len(t, heard, 3)
+	require.Len(t, heard, 2)
 	require.Equal(t, "late", string(payloads[0]))
-	require.Equal(t, []frame.Op{frame.ReadWrite, frame.ReadDone, frame.AtomicDone}, []frame.Op{heard[0].Op, heard[1].Op, heard[2].Op})
+	require.Equal(t, []frame.Op{frame.ReadWrite, frame.AtomicDone}, []frame.Op{heard[0].Op, heard[1].Op})
 	require.Equal(t, uint64(5), binary.NativeEndian.Uint64(p.mem.Bytes()[16:]))
 }
 

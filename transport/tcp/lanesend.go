@@ -283,8 +283,12 @@ func (b *multiLane) note(o *frame.Batch, n uint64) {
 	switch h.Op {
 	case frame.ReadWrite:
 		s.source, s.off = q.at.response, q.at.responseOff-h.Length
+		if q.at.responseOff == 0 {
+			s.source = q.at.response - 1
+			s.off = q.responses.at(s.source).total - h.Length
+		}
 		s.ref = q.responses.at(s.source).number
-	case frame.ReadDone, frame.AtomicDone, frame.Close:
+	case frame.AtomicDone, frame.Close:
 	default:
 		s.source, s.off = q.at.next, q.at.off-h.Length
 		if q.at.off == 0 {
@@ -340,9 +344,6 @@ func (b *multiLane) remake(o *frame.Batch, s *segment) bool {
 
 func (b *multiLane) remakeResponse(o *frame.Batch, s *segment) bool {
 	q := b.q
-	if q.checked && s.Length > o.MaxCopy() {
-		return false // the next write has room
-	}
 	a := q.responses.at(s.source)
 	src, off := verbs.SegmentAt(a.src[:a.nsrc], s.off)
 	r, err := q.PD.Find(&q.Windows, src.Key, transport.RemoteRead, src.Offset+off, uint64(s.Length))
@@ -352,12 +353,20 @@ func (b *multiLane) remakeResponse(o *frame.Batch, s *segment) bool {
 		}
 		return false
 	}
-	mem := r.Mem[src.Offset+off:][:s.Length]
-	if s.Length <= frame.MaxCopied || q.checked {
-		copy(o.Begin(s.Header, s.Length), mem)
-	} else {
+	if (r.View != nil || q.copies(r)) && s.Length > o.MaxCopy() {
+		return false // the next write has room
+	}
+	at := int(src.Offset + off)
+	switch {
+	case r.View != nil:
+		r.View.Gather(at, o.Begin(s.Header, s.Length))
+		q.answered.Copied += uint64(s.Length)
+	case q.copies(r):
+		copy(o.Begin(s.Header, s.Length), r.Mem[at:])
+		q.answered.Copied += uint64(s.Length)
+	default:
 		o.Begin(s.Header, 0)
-		o.Direct(mem)
+		o.Direct(r.Mem[at:][:s.Length])
 	}
 	return true
 }

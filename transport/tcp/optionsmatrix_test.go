@@ -167,7 +167,7 @@ func maxOf(o frame.Op) int {
 }
 
 // afterClose are the frames that a side sends after its Close.
-var afterClose = map[frame.Op]bool{frame.ReadWrite: true, frame.ReadDone: true, frame.AtomicDone: true, frame.Terminate: true,
+var afterClose = map[frame.Op]bool{frame.ReadWrite: true, frame.AtomicDone: true, frame.Terminate: true,
 	frame.Alive: true}
 
 // Every frame type with everything that can be wrong with any: flags, lane, length, its place before Ready or
@@ -262,39 +262,33 @@ func TestViolation_EveryNumberOfEveryFrame(t *testing.T) {
 			func(h *host, m made, r *raw, p *prey) {
 				r.sayFrame(frame.Header{Op: frame.Immediate, Flags: frame.Last, A: n}, nil)
 			})
-		add(fmt.Sprintf("ReadDone of number %d", n),
-			fmt.Sprintf("end of Read %d, 128 bytes, which is not what is due", n),
+	}
+	for _, n := range []uint64{1, 2, 1 << 15, 1<<16 - 1} {
+		add(fmt.Sprintf("end of a Read of number %d", n),
+			fmt.Sprintf("a Write of Read 0, flags 0x1, immediate %d, which is not what is due", n),
 			func(h *host, m made, r *raw, p *prey) {
 				h.reads(m, p.into)
-				r.sayFrame(frame.Header{Op: frame.ReadWrite, Flags: frame.Last, A: uint64(p.into.Key())},
-					make([]byte, preySize))
-				r.sayFrame(frame.Header{Op: frame.ReadDone, Flags: frame.Last, A: n, B: preySize}, nil)
+				r.sayFrame(frame.Header{Op: frame.ReadWrite, Flags: frame.Last, A: uint64(p.into.Key()),
+					B: frame.Placement(0, n)}, make([]byte, preySize))
 			})
+	}
+	for _, n := range []uint64{1, 2, 1 << 32, 1 << 47, frame.MaxOffset - 1} {
 		add(fmt.Sprintf("ReadWrite at %d", n), fmt.Sprintf("at %d, which is not what is due", n),
 			func(h *host, m made, r *raw, p *prey) {
 				h.reads(m, p.local)
 				r.sayFrame(frame.Header{Op: frame.ReadWrite, Flags: frame.Last, A: uint64(p.local.Key()), B: n}, data)
 			})
 	}
-	for _, n := range []uint64{0, 1, preySize - 1, preySize + 1, far} {
-		add(fmt.Sprintf("ReadDone of %d bytes", n),
-			fmt.Sprintf("end of Read 0, %d bytes, which is not what is due", n),
+	for _, n := range []int{0, 1, preySize - 1} {
+		add(fmt.Sprintf("end of a Read after %d bytes", n),
+			"a Write of Read 0, flags 0x1, immediate 0, which is not what is due",
 			func(h *host, m made, r *raw, p *prey) {
-				h.reads(m, p.into)
-				r.sayFrame(frame.Header{Op: frame.ReadWrite, Flags: frame.Last, A: uint64(p.into.Key())},
-					make([]byte, preySize))
-				r.sayFrame(frame.Header{Op: frame.ReadDone, Flags: frame.Last, B: n}, nil)
+				h.reads(m, p.local)
+				r.sayFrame(frame.Header{Op: frame.ReadWrite, Flags: frame.Last, A: uint64(p.local.Key())},
+					make([]byte, n))
 			})
 	}
-	add("ReadDone twice", "end of Read 0, 128 bytes, which is not what is due",
-		func(h *host, m made, r *raw, p *prey) {
-			h.reads(m, p.into)
-			r.sayFrame(frame.Header{Op: frame.ReadWrite, Flags: frame.Last, A: uint64(p.into.Key())},
-				make([]byte, preySize))
-			r.sayFrame(frame.Header{Op: frame.ReadDone, Flags: frame.Last, B: preySize}, nil)
-			r.sayFrame(frame.Header{Op: frame.ReadDone, Flags: frame.Last, B: preySize}, nil)
-		})
-	add("ReadWrite after the last byte", "which is not what is due", func(h *host, m made, r *raw, p *prey) {
+	add("ReadWrite after the last byte", "a Read that nobody has asked for", func(h *host, m made, r *raw, p *prey) {
 		h.reads(m, p.into)
 		r.sayFrame(frame.Header{Op: frame.ReadWrite, Flags: frame.Last, A: uint64(p.into.Key())}, make([]byte, preySize))
 		r.sayFrame(frame.Header{Op: frame.ReadWrite, Flags: frame.Last, A: uint64(p.into.Key()), B: preySize}, data)

@@ -40,7 +40,7 @@ func FuzzParameters(f *testing.F) {
 		require.Equal(t, p, again)
 		a := p.negotiate(testParameters)
 		require.LessOrEqual(t, a.lanes, maxLanes)
-		require.LessOrEqual(t, testParameters.negotiate(p).peerReads, maxReads)
+		require.LessOrEqual(t, testParameters.negotiate(p).reads, maxReads)
 	})
 }
 
@@ -84,9 +84,9 @@ func TestParameters_C2_Negotiated(t *testing.T) {
 				[]netip.AddrPort{netip.MustParseAddrPort("[::2]:6")}
 			x, y := parameters{reads: 3, lanes: 4, recv: 10, checksum: a, keeps: true, listens: here},
 				parameters{reads: 1000, lanes: 2, recv: 20, checksum: b, keeps: true, listens: there}
-			require.Equal(t, agreement{peerReads: maxReads, peerRecv: 20, lanes: 2, checksum: a || b,
+			require.Equal(t, agreement{reads: 3, peerRecv: 20, lanes: 2, checksum: a || b,
 				keeps: true, listens: there}, x.negotiate(y))
-			require.Equal(t, agreement{peerReads: 3, peerRecv: 10, lanes: 2, checksum: a || b, keeps: true,
+			require.Equal(t, agreement{reads: 3, peerRecv: 10, lanes: 2, checksum: a || b, keeps: true,
 				listens: here}, y.negotiate(x))
 		}
 	}

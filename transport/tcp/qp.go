@@ -35,10 +35,11 @@ type qp struct {
 	recvOff   int    // bytes of it that are placed, where a connection is alone
 	askedNext uint64 // least number that the peer's next Read may have
 
-	written   cursor // up to here everything has left, or over lanes is acknowledged
-	agreed    agreement
-	readLimit uint64 // our Reads and Atomics outstanding at once: both sides' limits
-	read      uint64 // of them that are done
+	written cursor // up to here everything has left, or over lanes is acknowledged
+	agreed  agreement
+	read    uint64 // Reads and Atomics of ours that are done
+
+	answered transport.ReadStats // of the peer's
 }
 
 // newQP makes a QP, of a shape that has been checked. The caller gives it a sequencer. It may run beside the
@@ -47,15 +48,15 @@ func (d *Device) newQP(conf transport.QPConfig, peer uint32, local, remote strin
 	agreed agreement) *qp {
 	q := &qp{
 		dev: d, scq: conf.SendCQ.(*cq), rcq: conf.RecvCQ.(*cq), open: true, awaitingFirstFrame: !initiator,
-		readLimit: uint64(min(conf.Reads, agreed.peerReads)), agreed: agreed, checked: agreed.checksum,
+		agreed: agreed, checked: agreed.checksum,
 	}
 	q.at.greeted = !initiator
 	q.written = q.at
 	q.Init(transport.QPAttr{
 		QPConfig: conf, Num: d.NewQPN(), Peer: peer, Local: local, Remote: remote, PeerRecv: agreed.peerRecv,
-		PeerReads: agreed.peerReads, Lanes: agreed.lanes, Checksum: agreed.checksum,
+		PeerReads: agreed.reads, Lanes: agreed.lanes, Checksum: agreed.checksum,
 	}, verbs.Limits{SGE: maxSGE, Segments: frame.MaxSegments, Inline: maxInline, Message: maxMessage,
-		Offset: maxMessage, Reads: int(q.readLimit)}, q)
+		Offset: maxMessage, Reads: agreed.reads}, q)
 	return q
 }
 

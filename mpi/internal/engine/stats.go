@@ -35,6 +35,7 @@ type ChannelStats struct {
 	channel.Stats
 	protocols
 	Lanes transport.LaneStats // of the connections below it; zero where the fabric has none
+	Reads transport.ReadStats // of the peer, that this rank's end has answered
 }
 
 // protocols counts messages, and bytes of them, by the protocol that carried them.
@@ -62,8 +63,8 @@ func (e *Engine) Stats() Stats {
 		}
 		c := ChannelStats{Peer: p.rank, Fabric: p.fabric.name, Phase: p.ch.Phase(), Stats: p.ch.Stats(),
 			protocols: p.stats}
-		if qp := p.ch.QP(); qp != nil && p.fabric.device.Query().Lanes {
-			c.Lanes = qp.Lanes()
+		if qp := p.ch.QP(); qp != nil {
+			c.Lanes, c.Reads = qp.Lanes(), qp.ReadsAnswered()
 		}
 		st.Channels = append(st.Channels, c)
 		st.Registered += c.Registered

@@ -44,6 +44,12 @@ type NoLanes struct{}
 // Lanes are zeros.
 func (NoLanes) Lanes() transport.LaneStats { return transport.LaneStats{} }
 
+// NoReadCounter is a queue pair that counts nothing of the Reads that it answers.
+type NoReadCounter struct{}
+
+// ReadsAnswered is zero.
+func (NoReadCounter) ReadsAnswered() transport.ReadStats { return transport.ReadStats{} }
+
 // ReachesAll is an endpoint that reaches every address of its provider, as far as it knows.
 type ReachesAll struct{}
 

@@ -180,7 +180,7 @@ const (
 	RemoteRights = transport.RemoteRead | transport.RemoteWrite | transport.RemoteAtomic
 
 	// Rights are all the rights that there are.
-	Rights = transport.LocalWrite | RemoteRights | transport.BindWindow
+	Rights = transport.LocalWrite | RemoteRights | transport.BindWindow | transport.Unchanging
 )
 
 // Region is a registered piece of memory, or the entry of a window.
@@ -220,7 +220,7 @@ func (p *PD) RegisterView(v transport.View, n int, access transport.Access) (tra
 	if err := p.alive(); err != nil {
 		return nil, err
 	}
-	if v == nil || n <= 0 || access&^(transport.LocalWrite|transport.RemoteRead) != 0 {
+	if v == nil || n <= 0 || access&^(transport.LocalWrite|transport.RemoteRead|transport.Unchanging) != 0 {
 		return nil, fmt.Errorf("%w: a region of %d bytes of a view with rights %v", transport.ErrInvalid, n,
 			access)
 	}

@@ -122,8 +122,8 @@ func (e *endpoint) join(to *endpoint) (mine, theirs *qp, err error) {
 		ends[i].peer = ends[1-i]
 		a := s.dev.Query()
 		ends[i].Init(transport.QPAttr{QPConfig: conf[i], Num: s.dev.NewQPN(), Peer: ends[i].rank,
-			Local: s.addr, Remote: sides[1-i].addr, PeerRecv: conf[1-i].RecvWR, PeerReads: conf[1-i].Reads,
-			Lanes: 1},
+			Local: s.addr, Remote: sides[1-i].addr, PeerRecv: conf[1-i].RecvWR,
+			PeerReads: min(conf[0].Reads, conf[1].Reads), Lanes: 1},
 			verbs.Limits{SGE: a.MaxSGE, Segments: a.MaxSegments, Inline: a.MaxInline, Message: a.MaxMessage,
 				Offset: math.MaxUint64, Reads: min(conf[0].Reads, conf[1].Reads)}, ends[i])
 	}

@@ -14,6 +14,7 @@ type qp struct {
 	verbs.NoDirectCopier
 	verbs.NoQPPoller
 	verbs.NoLanes
+	verbs.NoReadCounter
 
 	end   *endpoint
 	next  uint32 // of SQ: what goes out next

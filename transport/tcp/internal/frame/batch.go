@@ -23,9 +23,8 @@ const (
 	// MaxSGE is how many pieces of memory the payload of a frame is gathered from at most.
 	MaxSGE = 8
 
-	// MaxCheckedResponse is the most of an answer to a Read that goes into a frame with a checksum: it is
-	// copied, since the memory that a peer reads may change at any time, and the checksum has to be that of
-	// the bytes that go out.
+	// MaxCheckedResponse is the most of an answer to a Read that is copied into a frame with a checksum,
+	// because its memory may change at any time, and the checksum has to be that of the bytes that go out.
 	MaxCheckedResponse = 16 << 10
 )
 

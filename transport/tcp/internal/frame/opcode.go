@@ -12,7 +12,6 @@ const (
 	Immediate
 	ReadRequest
 	ReadWrite
-	ReadDone
 	Close
 	Terminate
 	Alive
@@ -39,7 +38,6 @@ var opcodes = [end]struct {
 	Immediate:   {name: "Immediate"},
 	ReadRequest: {name: "ReadRequest", maxPayload: MaxControl},
 	ReadWrite:   {name: "ReadWrite", maxPayload: MaxPayload},
-	ReadDone:    {name: "ReadDone"},
 	Close:       {name: "Close"},
 	Terminate:   {name: "Terminate", maxPayload: MaxControl},
 	Alive:       {name: "Alive", unnumbered: true},

@@ -5,17 +5,19 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"unsafe"
 
 	"github.com/weft-mpi/weft/internal/contextid"
+	"github.com/weft-mpi/weft/mpi/internal/check"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
 // Exchange sends to[r] to each rank r in to, and returns what other ranks sent to this one, by rank. No rank
-// needs to know who will send to it. It is collective over the communicator: all ranks call it, and a rank that
-// sends nothing passes an empty or nil map. An empty slice is a message too, so from has an entry for it. A
-// rank may send to itself.
+// needs to know who will send to it. It is collective over the communicator: all ranks call it, and a rank
+// that sends nothing passes an empty or nil map. An empty slice is a message too, so from has an entry for
+// it. A rank may send to itself.
 //
 // The time depends on the number of messages of a rank and on the logarithm of the number of ranks; it does
 // not grow with the number of ranks as that of Alltoallv does. Exchange uses the NBX algorithm (Hoefler,
@@ -29,7 +31,7 @@ func Exchange[T any](c *Comm, to map[int][]T) (from map[int][]T, err error) {
 		}
 	}
 	from = map[int][]T{}
-	err = exchange(c, dests, blocks, sizeOf[T](), func(src int, b []byte) error {
+	err = exchange(c, dests, blocks, sizeOf[T](), elementOf[T](c), func(src int, b []byte) error {
 		from[src] = slices.Clone(elementsOf[T](b))
 		return nil
 	})
@@ -39,15 +41,15 @@ func Exchange[T any](c *Comm, to map[int][]T) (from map[int][]T, err error) {
 	return from, nil
 }
 
-// ExchangeFunc is Exchange with memory of the program: buf holds counts[i] elements for each rank dests[i], one
-// block after the other, and f is called for each message that arrives, in the order of arrival. data belongs to f
-// until it returns. f is called in the goroutine of the caller and must not call collectives on c. A rank
-// may be listed several times; its messages arrive in this order. buf must not be changed before ExchangeFunc
-// returns.
+// ExchangeFunc is Exchange with memory of the program: buf holds counts[i] elements for each rank dests[i],
+// one block after the other, and f is called for each message that arrives, in the order of arrival. data
+// belongs to f until it returns. f is called in the goroutine of the caller and must not call collectives on
+// c. A rank may be listed several times; its messages arrive in this order. buf must not be changed before
+// ExchangeFunc returns.
 func ExchangeFunc[T any](c *Comm, dests, counts []int, buf []T, f func(src int, data []T)) error {
 	blocks, err := blocksOf(dests, counts, buf)
 	if err == nil {
-		err = exchange(c, dests, blocks, sizeOf[T](), func(src int, b []byte) error {
+		err = exchange(c, dests, blocks, sizeOf[T](), elementOf[T](c), func(src int, b []byte) error {
 			f(src, elementsOf[T](b))
 			return nil
 		})
@@ -57,18 +59,26 @@ func ExchangeFunc[T any](c *Comm, dests, counts []int, buf []T, f func(src int, 
 
 // ExchangeValues is Exchange of one value for each rank, of any type that SendValue can send.
 func ExchangeValues[T any](c *Comm, to map[int]T) (from map[int]T, err error) {
+	const valueWordBytes = 8 // say of which type a value is
+	t := valueTypeOf[T]()
 	dests := slices.Sorted(maps.Keys(to))
 	blocks := make([][]byte, len(dests))
 	for i, rank := range dests {
 		v := to[rank]
-		if blocks[i], err = encode(&v); err != nil {
+		if blocks[i], err = encode(&v, valueWordBytes); err != nil {
 			return nil, c.failColl("ExchangeValues", err)
 		}
+		binary.LittleEndian.PutUint64(blocks[i], uint64(t.word))
 	}
 	from = map[int]T{}
-	err = exchange(c, dests, blocks, 1, func(src int, b []byte) error {
+	err = exchange(c, dests, blocks, 1, t.element, func(src int, b []byte) (err error) {
 		var v T
-		if err := decode(b, &v); err != nil {
+		if len(b) < valueWordBytes {
+			err = fmt.Errorf("%w: %d bytes are no value", ErrType, len(b))
+		} else if err = t.check(valueWord(binary.LittleEndian.Uint64(b)), reflect.TypeFor[T]()); err == nil {
+			err = decode(b[valueWordBytes:], &v)
+		}
+		if err != nil {
 			return fmt.Errorf("value of rank %d: %w", src, err)
 		}
 		from[src] = v
@@ -89,8 +99,8 @@ func blocksOf[T any](dests, counts []int, buf []T) ([][]byte, error) {
 	rest := buf
 	for i, n := range counts {
 		if n < 0 || n > len(rest) {
-			return nil, fmt.Errorf("%w: %d elements for rank %d, of %d that are left in a buffer of %d", ErrCount,
-				n, dests[i], len(rest), len(buf))
+			return nil, fmt.Errorf("%w: %d elements for rank %d, of %d that are left in a buffer of %d",
+				ErrCount, n, dests[i], len(rest), len(buf))
 		}
 		var err error
 		if blocks[i], err = bytesOf(rest[:n]); err != nil {
@@ -110,8 +120,8 @@ func elementsOf[T any](b []byte) []T {
 }
 
 const (
-	// A message of an exchange has its length, and its bytes if these are few enough. Otherwise they follow in
-	// a message of their own, which the receiver has memory for then.
+	// A message of an exchange has its length, and its bytes if these are few enough. Otherwise they follow
+	// in a message of their own, which the receiver has memory for then.
 	exchangeHead   = 8
 	exchangeInline = 4 << 10
 )
@@ -159,7 +169,8 @@ const (
 
 // exchange sends blocks of elements of a size to some ranks, and gives take what comes. An error of take does
 // not end the exchange, as other ranks wait for this one.
-func exchange(c *Comm, dests []int, blocks [][]byte, elem int, take func(src int, b []byte) error) error {
+func exchange(c *Comm, dests []int, blocks [][]byte, elem int, element *check.Element,
+	take func(src int, b []byte) error) error {
 	if err := c.check(); err != nil {
 		return err
 	}
@@ -181,7 +192,7 @@ func exchange(c *Comm, dests []int, blocks [][]byte, elem int, take func(src int
 	x.rest = engine.GroupCall{Context: context, Tag: c.nextTag()}
 	b := barrier(c)
 	x.barrierTag = b.nextTag()
-	err := c.compareCompound(noRoot, "")
+	err := c.compareCompound(noRoot, "", element)
 	if err == nil {
 		err = c.canceller.Err()
 	}
@@ -322,14 +333,15 @@ func (x *exchangeCall) step() (err error) {
 // came takes a message: its bytes, or the announcement of them.
 func (x *exchangeCall) came(src int, message []byte) error {
 	if len(message) < exchangeHead {
-		return fmt.Errorf("%w: a message of %d bytes from rank %d in an exchange", ErrCount, len(message), src)
+		return fmt.Errorf("%w: a message of %d bytes from rank %d in an exchange", ErrCount, len(message),
+			src)
 	}
 	n := binary.LittleEndian.Uint64(message)
 	inline := message[exchangeHead:]
 	switch {
 	case n%uint64(x.elem) != 0:
-		return fmt.Errorf("%w: rank %d sent %d bytes, which are no whole number of elements of %d bytes", ErrType,
-			src, n, x.elem)
+		return fmt.Errorf("%w: rank %d sent %d bytes, which are no whole number of elements of %d bytes",
+			ErrType, src, n, x.elem)
 	case n == uint64(len(inline)):
 		return x.take(src, inline)
 	case len(inline) > 0 || n > math.MaxInt/2:

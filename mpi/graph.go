@@ -31,8 +31,8 @@ func (c *Comm) Graph(sources, destinations []int, reorder bool) (*Graph, error) 
 }
 
 // GraphOf makes a Graph of all ranks of the communicator from the ranks that each one sends to, in the order
-// that the neighbor collectives use (MPI_Dist_graph_create, where each rank passes its own edges). Sources are
-// in ascending order. A rank may be listed several times, and may list itself. GraphOf is collective.
+// that the neighbor collectives use (MPI_Dist_graph_create, where each rank passes its own edges). Sources
+// are in ascending order. A rank may be listed several times, and may list itself. GraphOf is collective.
 func GraphOf(c *Comm, dests []int) (*Graph, error) {
 	var sources []int
 	err := ExchangeFunc(c, dests, make([]int, len(dests)), []byte(nil), func(src int, _ []byte) {

@@ -19,7 +19,7 @@
 // part of it for all, in long contiguous accesses, and exchanges the elements with the other ranks (two-phase
 // I/O). If each rank has a long part of the file to itself, it reads and writes that part directly. In both
 // cases no two ranks write to the same block of the file system, and nobody writes bytes that are no rank's
-// element: weft never reads a block to write it back. A rank uses at most some windows of 4 MiB as buffers, and
+// element: weft never reads a block to write it back. A rank uses at most some windows of 1 to 4 MiB as buffers, and
 // transfers elements of the next window while it reads or writes the last one.
 //
 // # Errors
@@ -60,8 +60,8 @@ type File struct {
 	closed bool
 }
 
-// windowSize is how much of the file is read or written at once. A test has a smaller one.
-var windowSize int64 = 4 << 20
+// windowSize is how much of the file an aggregator reads or writes at once.
+const windowSize int64 = 1 << 20
 
 // Open opens a file at all ranks of c, with the flags and permissions of [os.OpenFile], except os.O_APPEND,
 // which has no meaning with places. Rank 0 creates or truncates it. All ranks pass the same arguments. Open is

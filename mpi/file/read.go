@@ -194,8 +194,8 @@ func (t *transfer) readAll(free <-chan *wanted, full chan<- *wanted) error {
 				err = set(next, from, window, following)
 			}
 			if err == nil {
-				err = regions.Ranges(list, w.lo, w.hi, func(off, n int64) bool {
-					w.coverage.Add(int(off-w.lo), int(off-w.lo+n))
+				err = regions.Ranges(list, w.lo, w.hi, func(s regions.Series) bool {
+					w.coverage.AddSeries(w.lo, s)
 					return true
 				})
 			}
@@ -327,22 +327,19 @@ func (t *transfer) reply(w *wanted, mine *copier, packed [][]byte) error {
 
 // pack returns the bytes of a claim: a part of the window, or put together in a buffer.
 func (w *wanted) pack(c claim, buf *[]byte) []byte {
-	var first []byte
-	*buf = (*buf)[:0]
-	regions.Ranges(w.ranges[c.from:c.to], w.lo, w.hi, func(off, n int64) bool {
-		part := w.buf[off-w.lo:][:n]
-		switch {
-		case first == nil:
-			first = part
-		case len(*buf) == 0:
-			*buf = append(append(*buf, first...), part...)
-		default:
-			*buf = append(*buf, part...)
+	list := w.ranges[c.from:c.to]
+	if off, n, is := regions.Contiguous(list, w.lo, w.hi); is {
+		return w.buf[off-w.lo:][:n]
+	}
+	b := (*buf)[:0]
+	regions.Ranges(list, w.lo, w.hi, func(s regions.Series) bool {
+		at := int(s.Off - w.lo)
+		for range s.Count {
+			b = append(b, w.buf[at:][:s.N]...)
+			at += int(s.Stride)
 		}
 		return true
 	})
-	if len(*buf) > 0 {
-		return *buf
-	}
-	return first
+	*buf = b
+	return b
 }

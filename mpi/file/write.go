@@ -215,9 +215,9 @@ func (t *transfer) fillOwn(w *filled, mine *copier, hi int64, alone bool) {
 	if !alone || mine.bytes == nil {
 		w.room(hi)
 		ranges, data := mine.gather(&t.regions, w.lo, hi, nil)
-		regions.Ranges(ranges, w.lo, hi, func(off, n int64) bool {
-			w.coverage.Add(int(off-w.lo), int(off-w.lo+n))
-			data = data[copy(w.buf[off-w.lo:][:n], data):]
+		regions.Ranges(ranges, w.lo, hi, func(s regions.Series) bool {
+			w.coverage.AddSeries(w.lo, s)
+			data = w.put(s, data)
 			return true
 		})
 		return
@@ -241,21 +241,30 @@ func (t *transfer) fillFrom(w *filled, hi int64, list, data []byte, from int, cl
 	ranges []byte) error {
 	w.room(hi)
 	short := false
-	err := regions.Ranges(list, w.lo, hi, func(off, n int64) bool {
-		if short = n > int64(len(data)); short {
+	err := regions.Ranges(list, w.lo, hi, func(s regions.Series) bool {
+		if short = s.N*int64(s.Count) > int64(len(data)); short {
 			return false
 		}
-		at := int(off - w.lo)
-		if twice := w.coverage.Add(at, at+int(n)); twice >= 0 {
-			t.fail(overlap(claims, ranges, from, w.lo, hi, w.lo+int64(twice)))
+		if twice := w.coverage.AddSeries(w.lo, s); twice >= 0 {
+			t.fail(overlap(claims, ranges, from, w.lo, hi, twice))
 		}
-		data = data[copy(w.buf[at:][:n], data):]
+		data = w.put(s, data)
 		return true
 	})
 	if err != nil || short || len(data) > 0 {
 		return fmt.Errorf("rank %d: %w", from, errMessage)
 	}
 	return nil
+}
+
+// put copies data to ranges of the window, and returns what is left.
+func (w *filled) put(s regions.Series, data []byte) []byte {
+	at := int(s.Off - w.lo)
+	for range s.Count {
+		data = data[copy(w.buf[at:][:s.N], data):]
+		at += int(s.Stride)
+	}
+	return data
 }
 
 // overlap says which ranks write a byte.
@@ -267,8 +276,9 @@ func overlap(claims []claim, ranges []byte, from int, lo, hi, twice int64) error
 			continue
 		}
 		has := false
-		regions.Ranges(ranges[c.from:c.to], lo, hi, func(off, n int64) bool {
-			has = has || off <= twice && twice < off+n
+		regions.Ranges(ranges[c.from:c.to], lo, hi, func(s regions.Series) bool {
+			at := twice - s.Off
+			has = at >= 0 && at < s.Stride*int64(s.Count) && at%s.Stride < s.N
 			return !has
 		})
 		if has {

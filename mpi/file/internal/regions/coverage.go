@@ -34,6 +34,29 @@ func (c *Coverage) Add(lo, hi int) (twice int) {
 	return twice
 }
 
+// AddSeries adds the ranges of a series in the window that begins at an offset, and returns the first offset
+// that was there before, or -1.
+func (c *Coverage) AddSeries(window int64, s Series) (twice int64) {
+	twice = -1
+	at, n, stride := int(s.Off-window), int(s.N), int(s.Stride)
+	for range s.Count {
+		if at%64+n > 64 {
+			if i := c.Add(at, at+n); i >= 0 && twice < 0 {
+				twice = window + int64(i)
+			}
+		} else {
+			mask, word := ^uint64(0)>>(64-n)<<(at%64), &c.words[at/64]
+			if both := *word & mask; both != 0 && twice < 0 {
+				twice = window + int64(at/64*64+bits.TrailingZeros64(both))
+			}
+			*word |= mask
+		}
+		at += stride
+	}
+	c.lo, c.hi = min(c.lo, int(s.Off-window)), max(c.hi, at-stride+n)
+	return twice
+}
+
 // Ranges yields the contiguous parts of the set. Parts with gaps of fewer than gap bytes between them count as
 // one; 1 keeps all apart.
 func (c *Coverage) Ranges(gap int, yield func(lo, hi int) bool) {

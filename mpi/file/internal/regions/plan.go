@@ -25,6 +25,10 @@ type Plan struct {
 // Fewer are faster through few ranks.
 const ownBytes = 64 << 10
 
+// ownWindows is how many times as long windows are that a rank has to itself. Those of several ranks should stay
+// in the second-level cache while the ranks' bytes are put together.
+const ownWindows = 4
+
 // NewPlan plans what ranks with these extents read or write together. If the extents of no two ranks overlap
 // and they are long, each rank owns its own, and the bytes of others in the blocks at its ends. Otherwise the
 // aggregators own equal parts. The window is a multiple of block.
@@ -61,6 +65,7 @@ func NewPlan(ranks []Extent, aggregators []int, block, window int64) Plan {
 				p.Domains = append(p.Domains, Domain{rank, begin, end})
 			}
 		}
+		p.Window *= ownWindows
 		return p
 	}
 	lo = down(lo)

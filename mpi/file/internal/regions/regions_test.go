@@ -158,9 +158,11 @@ func TestRegionsAgainstPlainLists(t *testing.T) {
 			require.Equal(t, int64(len(ranges)), n, seed)
 			require.LessOrEqual(t, int64(len(encoded)), MaxList(window))
 			var decoded []int64
-			require.NoError(t, Ranges(encoded, from, from+window, func(off, n int64) bool {
-				for b := range n {
-					decoded = append(decoded, off+b)
+			require.NoError(t, Ranges(encoded, from, from+window, func(s Series) bool {
+				for i := range s.Count {
+					for b := range s.N {
+						decoded = append(decoded, s.Off+int64(i)*s.Stride+b)
+					}
 				}
 				return true
 			}))
@@ -200,6 +202,11 @@ func TestCoverageAgainstAPlainSet(t *testing.T) {
 					want = i
 				}
 				set[i] = true
+			}
+			if n := hi - lo; n > 0 && r.IntN(2) == 0 {
+				twice := c.AddSeries(1000, Series{int64(1000 + lo), int64(n), int64(n + 7), 1})
+				require.Equal(t, int64(want), max(twice-1000, -1), seed)
+				continue
 			}
 			require.Equal(t, want, c.Add(lo, hi), seed)
 		}
@@ -306,11 +313,14 @@ func FuzzRanges(f *testing.F) {
 	f.Add([]byte{3, 4, 2, 1, 1, 0})
 	f.Fuzz(func(t *testing.T, list []byte) {
 		end, bytes := int64(100), int64(0)
-		Ranges(list, 100, 1000, func(off, n int64) bool {
-			if off < end || n <= 0 || off+n > 1000 {
-				t.Fatalf("%d bytes at %d", n, off)
+		Ranges(list, 100, 1000, func(s Series) bool {
+			for i := range s.Count {
+				off := s.Off + int64(i)*s.Stride
+				if off < end || s.N <= 0 || off+s.N > 1000 {
+					t.Fatalf("%d bytes at %d", s.N, off)
+				}
+				end, bytes = off+s.N, bytes+s.N
 			}
-			end, bytes = off+n, bytes+n
 			return true
 		})
 		if bytes > 900 {

@@ -68,9 +68,15 @@ func MaxList(window int64) int64 { return 4*window + 3*binary.MaxVarintLen64 }
 
 var errList = errors.New("a list of ranges that is not one")
 
-// Ranges yields the ranges of a list for the window from lo to hi. It refuses, before it yields it, a range
-// that is outside the window.
-func Ranges(list []byte, lo, hi int64, yield func(off, n int64) bool) error {
+// Series is ranges of n bytes each that begin stride bytes apart.
+type Series struct {
+	Off, N, Stride int64
+	Count          int
+}
+
+// Ranges yields the ranges of a list for the window from lo to hi, of which each series is one record. It
+// refuses, before it yields it, a series that is not in the window.
+func Ranges(list []byte, lo, hi int64, yield func(s Series) bool) error {
 	end := lo
 	for len(list) > 0 {
 		var record [3]int64
@@ -82,18 +88,25 @@ func Ranges(list []byte, lo, hi int64, yield func(off, n int64) bool) error {
 			record[i], list = int64(v), list[n:]
 		}
 		gap, n, more := record[0], record[1], record[2]
-		if n == 0 {
+		if n == 0 || gap > hi-end || n > hi-end-gap || more > (hi-end)/(gap+n)-1 {
 			return errList
 		}
-		for ; more >= 0; more-- {
-			if gap > hi-end || n > hi-end-gap {
-				return errList
-			}
-			end += gap + n
-			if !yield(end-n, n) {
-				return nil
-			}
+		s := Series{Off: end + gap, N: n, Stride: gap + n, Count: int(more) + 1}
+		end += (gap + n) * (more + 1)
+		if !yield(s) {
+			return nil
 		}
 	}
 	return nil
+}
+
+// Contiguous reports whether a list is one range.
+func Contiguous(list []byte, lo, hi int64) (off, n int64, is bool) {
+	series := 0
+	err := Ranges(list, lo, hi, func(s Series) bool {
+		off, n, is = s.Off, s.N, s.Count == 1
+		series++
+		return true
+	})
+	return off, n, is && series == 1 && err == nil
 }

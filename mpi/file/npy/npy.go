@@ -19,6 +19,7 @@ import (
 
 	"github.com/weft-mpi/weft/mpi"
 	"github.com/weft-mpi/weft/mpi/file"
+	"github.com/weft-mpi/weft/mpi/internal/together"
 )
 
 // An Order says which elements of an array follow one another in the file.
@@ -35,8 +36,8 @@ type Array[T any] struct {
 	file   *file.File
 	header Header
 	data   int64  // offset
-	bytes  []byte // of the header, where Close has to write it
-	failed bool   // a Write has failed
+	bytes  []byte // of the header that rank 0 writes at Close
+	fresh  bool   // Close has to write the header
 }
 
 // Create creates a file for an array of a shape, or empties the one of that name. T is a boolean, an integer, a
@@ -52,7 +53,9 @@ func Create[T any](c *mpi.Comm, name string, order Order, shape ...int) (*Array[
 	if err != nil {
 		return nil, fmt.Errorf("npy: %s: %w", name, err)
 	}
-	a.data = int64(len(a.bytes))
+	if a.data, a.fresh = int64(len(a.bytes)), true; c.Rank() > 0 {
+		a.bytes = nil
+	}
 	elements, size, err := a.header.size()
 	if err != nil {
 		return nil, fmt.Errorf("npy: %s: %w", name, err)
@@ -74,11 +77,25 @@ func Open[T any](c *mpi.Comm, name string) (*Array[T], error) {
 		return nil, fmt.Errorf("npy: %w", err)
 	}
 	a := &Array[T]{file: f}
-	// All ranks read the header, as they find the same there.
-	if err := a.readHeader(); err != nil {
+	if c.Rank() == 0 {
+		err = a.readHeader()
+	}
+	err = together.Agree(c, err, ErrFormat, mpi.ErrType, io.ErrUnexpectedEOF)
+	if err == nil {
+		var h opened
+		h, err = mpi.BcastValue(c, opened{a.header, a.data}, 0)
+		a.header, a.data = h.Header, h.Data
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("npy: %s: %w", name, err), f.Close())
 	}
 	return a, nil
+}
+
+// opened is what rank 0 tells the others of a file.
+type opened struct {
+	Header Header
+	Data   int64
 }
 
 func (a *Array[T]) readHeader() error {
@@ -129,8 +146,8 @@ func (a *Array[T]) place(start, size []int) file.Place {
 // file. Each rank passes its own block, which may be empty. No two ranks may write the same element.
 func (a *Array[T]) Write(start, size []int, v mpi.View[T]) error {
 	err := file.WriteAll(a.file, a.place(start, size), v)
-	a.failed = a.failed || err != nil
 	if err != nil {
+		a.fresh = false // of what may be incomplete
 		return fmt.Errorf("npy: %w", err)
 	}
 	return nil
@@ -148,12 +165,8 @@ func (a *Array[T]) Read(start, size []int, v mpi.View[T]) error {
 // Close closes the file. After Create it writes the header first, unless a Write has failed.
 func (a *Array[T]) Close() error {
 	var err error
-	if a.bytes != nil && !a.failed {
-		first, mine := 0, []byte(nil)
-		if a.file.Rank() == 0 {
-			first, mine = 0, a.bytes
-		}
-		err = file.WriteAll(a.file, file.Range(first, len(mine)), mpi.Whole(mine))
+	if a.fresh {
+		err = file.WriteAll(a.file, file.Range(0, len(a.bytes)), mpi.Whole(a.bytes))
 	}
 	if err = errors.Join(err, a.file.Close()); err != nil {
 		return fmt.Errorf("npy: %w", err)

@@ -51,14 +51,8 @@ func Example() {
 
 // Each rank appends lines of which the others know nothing.
 func ExampleWriteOrdered() {
-	dir, err := os.MkdirTemp("", "file")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	name := filepath.Join(dir, "log")
-	err = mpi.Run(context.Background(), func(_ context.Context, world *mpi.Comm) error {
-		f, err := file.Open(world, name, os.O_WRONLY|os.O_CREATE, 0o666)
+	err := mpi.Run(context.Background(), func(_ context.Context, world *mpi.Comm) error {
+		f, err := file.Open(world, "run.log", os.O_WRONLY|os.O_CREATE, 0o666)
 		if err != nil {
 			return err
 		}
@@ -71,9 +65,4 @@ func ExampleWriteOrdered() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	text, err := os.ReadFile(name)
-	fmt.Print(string(text), err)
-	// Output:
-	// rank 0 of 1
-	// <nil>
 }

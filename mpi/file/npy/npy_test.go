@@ -41,13 +41,17 @@ func ranks(t *testing.T, n int, name, dir string) {
 // python runs a program, and skips the test where NumPy is not installed.
 func python(t *testing.T, dir, program string) {
 	t.Helper()
-	if err := exec.Command("python3", "-c", "import numpy").Run(); err != nil {
-		t.Skip("NumPy is not installed (Debian: python3-numpy): ", err)
+	for _, name := range []string{"python3", "/usr/bin/python3"} { // the second has Debian's packages
+		if exec.Command(name, "-c", "import numpy").Run() != nil {
+			continue
+		}
+		c := exec.CommandContext(t.Context(), name, "-c", "import numpy as np\n"+program)
+		c.Dir = dir
+		out, err := c.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return
 	}
-	c := exec.CommandContext(t.Context(), "python3", "-c", "import numpy as np\n"+program)
-	c.Dir = dir
-	out, err := c.CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	t.Skip("no python3 with NumPy (Debian: python3-numpy)")
 }
 
 // element gives each element of an array of shape 5 × 4 × 3 its number, in the order of rows.

@@ -160,10 +160,13 @@ var reads = body("reads", func(c *mpi.Comm, dir string) error {
 		return errs
 	})
 	// What is no array of these elements is the same error at all ranks.
-	for name, kind := range map[string]error{"fields": ErrFormat, "objects": ErrFormat, "text": ErrFormat,
-		"short": io.ErrUnexpectedEOF, "int32C<": mpi.ErrType, "missing": os.ErrNotExist} {
-		if a, wrong := Open[float64](c, filepath.Join(dir, name)); a != nil || !errors.Is(wrong, kind) {
-			return fmt.Errorf("%s: %w", name, wrong)
+	for _, try := range []struct {
+		name string
+		kind error
+	}{{"fields", ErrFormat}, {"objects", ErrFormat}, {"text", ErrFormat}, {"short", io.ErrUnexpectedEOF},
+		{"int32C<", mpi.ErrType}, {"missing", os.ErrNotExist}} {
+		if a, wrong := Open[float64](c, filepath.Join(dir, try.name)); a != nil || !errors.Is(wrong, try.kind) {
+			return fmt.Errorf("%s: %w", try.name, wrong)
 		}
 	}
 	return errors.Join(err, read(c, dir, "version2", Rows, number[float64]))
@@ -176,7 +179,7 @@ def want(t):
 `
 
 func TestPythonOpensWhatRanksWrite(t *testing.T) {
-	for _, n := range []int{1, 3, 6} {
+	for _, n := range []int{1, 3} {
 		dir := t.TempDir()
 		ranks(t, n, writes, dir)
 		python(t, dir, types+`

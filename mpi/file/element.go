@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/weft-mpi/weft/mpi"
+	"github.com/weft-mpi/weft/mpi/internal/plain"
 )
 
 // maxFields is how many numbers an element may have whose byte order is changed.
@@ -20,28 +21,11 @@ func checkElement(t reflect.Type) error {
 	if _, fine := checked.Load(t); fine {
 		return nil
 	}
-	if bad := pointerIn(t); bad != nil {
+	if bad := plain.Pointer(t); bad != nil {
 		return fmt.Errorf("%w: %v has a %v, which means nothing in a file", mpi.ErrType, t, bad)
 	}
 	checked.Store(t, true)
 	return nil
-}
-
-func pointerIn(t reflect.Type) reflect.Type {
-	switch k := t.Kind(); {
-	case k >= reflect.Bool && k <= reflect.Complex128 && k != reflect.Uintptr:
-		return nil
-	case k == reflect.Array:
-		return pointerIn(t.Elem())
-	case k == reflect.Struct:
-		for i := range t.NumField() {
-			if bad := pointerIn(t.Field(i).Type); bad != nil {
-				return bad
-			}
-		}
-		return nil
-	}
-	return t
 }
 
 // number is a number of more than one byte in an element.

@@ -46,11 +46,11 @@ func Leave(c *mpi.Comm, err error) error {
 // Error is an error that all ranks return because one of them, the lowest, has it.
 type Error struct {
 	Rank int
-	text string
+	text string // with the rank, where there are others
 	kind error // what the error at Rank wraps; nil if it is none that travels
 }
 
-func (e *Error) Error() string { return fmt.Sprintf("rank %d: %s", e.Rank, e.text) }
+func (e *Error) Error() string { return e.text }
 
 func (e *Error) Unwrap() error { return e.kind }
 
@@ -90,6 +90,9 @@ func Agree(c *mpi.Comm, err error, kinds ...error) error {
 		return failed
 	}
 	e := &Error{Rank: first, text: s.Text}
+	if c.Size() > 1 {
+		e.text = fmt.Sprintf("rank %d: %s", first, s.Text)
+	}
 	switch {
 	case first == c.Rank():
 		e.kind = err

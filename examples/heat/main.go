@@ -15,8 +15,8 @@
 //   - rank 0 alone reads flags and files, and gives the others what they need with Bcast (main.go);
 //   - Gather collects the blocks at rank 0 (gather.go), which also computes the plate alone: each cell is
 //     computed in the same way on any number of ranks, so the two answers must agree bit for bit;
-//   - with -field all ranks write their blocks to one file, which NumPy opens; with -from they read it again, on
-//     any number of ranks (field.go);
+//   - with -field all ranks write their blocks to one file, which NumPy opens; with -from they read it again,
+//     on any number of ranks (field.go);
 //   - with -checkpoint the ranks save their blocks every few hundred steps, and a job that starts again goes
 //     on from there, also on another number of ranks (checkpoint.go).
 //

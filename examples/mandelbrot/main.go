@@ -7,7 +7,8 @@
 // It shows how ranks share work of which nobody knows beforehand how long it takes:
 //
 //   - all ranks call pool.Map and range over its results: rank 0 gets them, and the others compute;
-//   - a task is a rectangle, a struct of numbers, and a result is its pixels; the tiles come as they are ready;
+//   - a task is a rectangle, a struct of numbers, and a result is its pixels; the tiles come as they are
+//     ready;
 //   - a worker gets the next tile when it has time, so none waits for another;
 //   - with --survive, the tiles of a rank that is lost are computed by others.
 package main
@@ -80,7 +81,8 @@ func run(ctx context.Context, world *mpi.Comm) error {
 				inside++
 				continue // black
 			}
-			picture.SetGray(p.Tile.X+i%p.Tile.Width, p.Tile.Y+i/p.Tile.Width, color.Gray{uint8(255 - steps%200)})
+			x, y := p.Tile.X+i%p.Tile.Width, p.Tile.Y+i/p.Tile.Width
+			picture.SetGray(x, y, color.Gray{uint8(255 - steps%200)})
 		}
 	}
 	if world.Rank() != 0 {

@@ -11,8 +11,8 @@ import (
 )
 
 // writePart writes the rank's lines where they belong in the output, behind those of the ranks before it. The
-// ranks write a file of another name, which becomes the output when all of them have written: the output is never
-// incomplete, and may be the input.
+// ranks write a file of another name, which becomes the output when all of them have written: the output is
+// never incomplete, and may be the input.
 func writePart(world *mpi.Comm, name string, mine part) error {
 	temporary := name + ".partial"
 	f, err := file.Open(world, temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)

@@ -31,7 +31,8 @@ func checkElement(t reflect.Type) error {
 // number is a number of more than one byte in an element.
 type number struct{ at, size int }
 
-// numbers lists the numbers of more than one byte in an element of a type without pointers, from an offset on.
+// numbers lists the numbers of more than one byte in an element of a type without pointers, from an offset
+// on.
 func numbers(list []number, t reflect.Type, at int) ([]number, error) {
 	size := int(t.Size())
 	switch t.Kind() {
@@ -61,8 +62,8 @@ func numbers(list []number, t reflect.Type, at int) ([]number, error) {
 		}
 	}
 	if len(list) > maxFields {
-		return nil, fmt.Errorf("%w: an element has more than %d numbers to change the byte order of", mpi.ErrType,
-			maxFields)
+		return nil, fmt.Errorf("%w: an element has more than %d numbers to change the byte order of",
+			mpi.ErrType, maxFields)
 	}
 	return list, nil
 }

@@ -15,18 +15,19 @@
 //
 // # How it works
 //
-// If the ranks' elements are interleaved in the file, one rank of each host, the aggregator, reads or writes a
-// part of it for all, in long contiguous accesses, and exchanges the elements with the other ranks (two-phase
-// I/O). If each rank has a long part of the file to itself, it reads and writes that part directly. In both
-// cases no two ranks write to the same block of the file system, and nobody writes bytes that are no rank's
-// element: weft never reads a block to write it back. A rank uses at most some windows of 1 to 4 MiB as buffers, and
-// transfers elements of the next window while it reads or writes the last one.
+// If the ranks' elements are interleaved in the file, one rank of each host, the aggregator, reads or writes
+// a part of it for all, in long contiguous accesses, and exchanges the elements with the other ranks
+// (two-phase I/O). If each rank has a long part of the file to itself, it reads and writes that part
+// directly. In both cases no two ranks write to the same block of the file system, and nobody writes bytes
+// that are no rank's element: weft never reads a block to write it back. A rank uses at most some windows of
+// 1 to 4 MiB as buffers, and transfers elements of the next window while it reads or writes the last one.
 //
 // # Errors
 //
-// A collective call returns the same error at all ranks or at none. After an error of WriteAll or WriteOrdered,
-// some of the elements may have been written. When a rank has failed, the error is mpi.ErrProcFailed, and the
-// File can only be closed: the remaining ranks shrink their communicator and open the file again.
+// A collective call returns the same error at all ranks or at none. After an error of WriteAll or
+// WriteOrdered, some of the elements may have been written. When a rank has failed, the error is
+// mpi.ErrProcFailed, and the File can only be closed: the remaining ranks shrink their communicator and open
+// the file again.
 //
 // What WriteAll has written can be read by every rank. [File.Sync] makes it survive a crash of the host.
 package file
@@ -64,8 +65,8 @@ type File struct {
 const windowSize int64 = 1 << 20
 
 // Open opens a file at all ranks of c, with the flags and permissions of [os.OpenFile], except os.O_APPEND,
-// which has no meaning with places. Rank 0 creates or truncates it. All ranks pass the same arguments. Open is
-// collective.
+// which has no meaning with places. Rank 0 creates or truncates it. All ranks pass the same arguments. Open
+// is collective.
 func Open(c *mpi.Comm, name string, flag int, perm os.FileMode) (*File, error) {
 	comm, err := together.Dup(c, "a file")
 	if err != nil {
@@ -127,7 +128,8 @@ func (f *File) open(flag int, perm os.FileMode) error {
 // openHere opens the file at this rank.
 func (f *File) openHere(flag int, perm os.FileMode) error {
 	if info, err := os.Stat(f.name); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("open %s: %w: not a regular file", f.name, os.ErrInvalid) // opening a pipe would wait
+		// Opening a pipe would wait.
+		return fmt.Errorf("open %s: %w: not a regular file", f.name, os.ErrInvalid)
 	}
 	var err error
 	if f.file, err = os.OpenFile(f.name, flag, perm); err != nil {
@@ -166,9 +168,9 @@ func (f *File) SetAggregators(n int) error {
 	return nil
 }
 
-// RefuseHoles has ReadAll fail where elements are in a hole of the file: a part that nobody has written. A read
-// of a hole otherwise gives zeros. Some file systems do not tell holes, and some, such as ZFS, make holes of
-// written zeros. All ranks pass the same value, while no call is under way.
+// RefuseHoles has ReadAll fail where elements are in a hole of the file: a part that nobody has written. A
+// read of a hole otherwise gives zeros. Some file systems do not tell holes, and some, such as ZFS, make
+// holes of written zeros. All ranks pass the same value, while no call is under way.
 func (f *File) RefuseHoles(refuse bool) { f.wantData = refuse }
 
 // Name returns the name that was passed to Open.
@@ -242,8 +244,8 @@ func (f *File) Sync() error {
 	})
 }
 
-// Close waits for the calls that are under way, and closes the file at all ranks. It is collective, also after
-// an error. It does not Sync.
+// Close waits for the calls that are under way, and closes the file at all ranks. It is collective, also
+// after an error. It does not Sync.
 func (f *File) Close() error {
 	p, err := f.begin("Close")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 // elements is the memory of a rank's elements, whose type is forgotten.
 type elements struct {
 	size    int
-	bytes   []byte   // of the elements, where they are contiguous and have the byte order of the file; else nil
+	bytes   []byte   // of the elements, if they are contiguous and have the file's byte order; else nil
 	numbers []number // whose byte order is changed
 	mover   func() mover
 
@@ -96,8 +96,8 @@ func (c *copier) add(first, end int) {
 	c.at, c.length = append(c.at, first), append(c.length, end-first)
 }
 
-// gather returns the bytes of the regions from lo up to hi, by ascending offset. They are the rank's own memory
-// or the copier's, until the next call. It appends their ranges to list.
+// gather returns the bytes of the regions from lo up to hi, by ascending offset. They are the rank's own
+// memory or the copier's, until the next call. It appends their ranges to list.
 func (c *copier) gather(r *regions.Regions, lo, hi int64, list []byte) (ranges, data []byte) {
 	var e regions.Encoder
 	e.Reset(list, lo)

@@ -4,8 +4,8 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// WriteOrdered appends the bytes of all ranks to the file, in rank order (MPI 4.1, 14.4.4, MPI_File_write_ordered).
-// No rank needs to know how many bytes the others have. WriteOrdered is collective.
+// WriteOrdered appends the bytes of all ranks to the file, in rank order (MPI 4.1, 14.4.4,
+// MPI_File_write_ordered). No rank needs to know how many bytes the others have. WriteOrdered is collective.
 func WriteOrdered(f *File, b []byte) error {
 	r, err := IwriteOrdered(f, b)
 	if err != nil {

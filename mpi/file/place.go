@@ -44,8 +44,8 @@ func SubColumns(shape, start, size []int) Place {
 }
 
 // Indexed selects length[i] elements from element at[i] on, for each i in turn. If length is nil, it selects
-// one element each. ReadAll accepts an element that is selected twice, WriteAll refuses it. The slices must not
-// be changed while the Place is in use.
+// one element each. ReadAll accepts an element that is selected twice, WriteAll refuses it. The slices must
+// not be changed while the Place is in use.
 func Indexed(at, length []int) Place { return Place{shape: regions.Indexed(at, length)} }
 
 // At returns the Place with its elements counted from an offset in bytes, such as the length of a header.
@@ -54,8 +54,8 @@ func (p Place) At(offset int64) Place {
 	return p
 }
 
-// BigEndian returns the Place with the numbers in its elements, and in their fields, in big-endian order in the
-// file. Otherwise they are as in memory: in little-endian order, on all processors that weft runs on.
+// BigEndian returns the Place with the numbers in its elements, and in their fields, in big-endian order in
+// the file. Otherwise they are as in memory: in little-endian order, on all processors that weft runs on.
 func (p Place) BigEndian() Place {
 	p.big = true
 	return p

@@ -12,10 +12,11 @@ import (
 	"github.com/weft-mpi/weft/mpi/file/internal/regions"
 )
 
-// ReadAll reads the elements of v from where (MPI 4.1, 14.4.3, MPI_File_read_at_all). Each rank passes its own
-// Place and View, of equal length, which may be empty. If the file ends before the last element of a rank,
-// ReadAll reads what is there and returns io.ErrUnexpectedEOF at all ranks. n is how many elements of v, from
-// the first on, this rank has read: all without an error, none with another error. ReadAll is collective.
+// ReadAll reads the elements of v from where (MPI 4.1, 14.4.3, MPI_File_read_at_all). Each rank passes its
+// own Place and View, of equal length, which may be empty. If the file ends before the last element of a
+// rank, ReadAll reads what is there and returns io.ErrUnexpectedEOF at all ranks. n is how many elements of
+// v, from the first on, this rank has read: all without an error, none with another error. ReadAll is
+// collective.
 func ReadAll[T any](f *File, where Place, v mpi.View[T]) (n int, err error) {
 	r, err := IreadAll(f, where, v)
 	if err != nil {
@@ -24,9 +25,9 @@ func ReadAll[T any](f *File, where Place, v mpi.View[T]) (n int, err error) {
 	return r.Wait()
 }
 
-// WriteAll writes the elements of v to where (MPI 4.1, 14.4.3, MPI_File_write_at_all). Each rank passes its own
-// Place and View, of equal length, which may be empty. No two ranks may write to the same byte. Bytes that are
-// in no rank's Place are not touched. WriteAll is collective.
+// WriteAll writes the elements of v to where (MPI 4.1, 14.4.3, MPI_File_write_at_all). Each rank passes its
+// own Place and View, of equal length, which may be empty. No two ranks may write to the same byte. Bytes
+// that are in no rank's Place are not touched. WriteAll is collective.
 func WriteAll[T any](f *File, where Place, v mpi.View[T]) error {
 	r, err := IwriteAll(f, where, v)
 	if err != nil {
@@ -36,14 +37,14 @@ func WriteAll[T any](f *File, where Place, v mpi.View[T]) error {
 	return err
 }
 
-// IreadAll begins a ReadAll. Until the Request is complete, the elements of v must not be accessed. Calls on a
-// File are carried out in the order in which they begin.
+// IreadAll begins a ReadAll. Until the Request is complete, the elements of v must not be accessed. Calls on
+// a File are carried out in the order in which they begin.
 func IreadAll[T any](f *File, where Place, v mpi.View[T]) (*Request, error) {
 	return start(f, "ReadAll", where, v, (*transfer).read)
 }
 
-// IwriteAll begins a WriteAll. Until the Request is complete, the elements of v must not be changed. Calls on a
-// File are carried out in the order in which they begin.
+// IwriteAll begins a WriteAll. Until the Request is complete, the elements of v must not be changed. Calls on
+// a File are carried out in the order in which they begin.
 func IwriteAll[T any](f *File, where Place, v mpi.View[T]) (*Request, error) {
 	return start(f, "WriteAll", where, v, (*transfer).write)
 }
@@ -88,7 +89,8 @@ type transfer struct {
 }
 
 // start begins a transfer.
-func start[T any](f *File, op string, where Place, v mpi.View[T], move func(*transfer) error) (*Request, error) {
+func start[T any](f *File, op string, where Place, v mpi.View[T], move func(*transfer) error) (*Request,
+	error) {
 	t := &transfer{f: f}
 	write := op != "ReadAll"
 	t.failed = prepare(t, where, v, write)
@@ -243,15 +245,15 @@ func (t *transfer) beforeEnd(op string, n int) (int, error) {
 			if t.size > 0 {
 				n = int(t.regions.Before(t.end) / int64(t.size))
 			}
-			return n, fmt.Errorf("file: %s %s: the file has %d bytes, and rank %d reads up to byte %d: %w", op,
-				t.f.name, t.end, rank, e.Hi, io.ErrUnexpectedEOF)
+			return n, fmt.Errorf("file: %s %s: the file has %d bytes, and rank %d reads up to byte %d: %w",
+				op, t.f.name, t.end, rank, e.Hi, io.ErrUnexpectedEOF)
 		}
 	}
 	return n, nil
 }
 
-// all runs functions at the same time and returns the errors of all. The first error revokes the communicator,
-// so that none of them waits for what does not come.
+// all runs functions at the same time and returns the errors of all. The first error revokes the
+// communicator, so that none of them waits for what does not come.
 func (t *transfer) all(parts ...func() error) error {
 	errs := make([]error, len(parts))
 	var group sync.WaitGroup

@@ -20,8 +20,8 @@ var ErrHole = errors.New("nothing was ever written there")
 var ErrShrunk = errors.New("the file shrinks")
 
 // kinds are the errors that other ranks find in what one rank reports, besides those of the system.
-var kinds = []error{ErrOverlap, ErrHole, ErrShrunk, mpi.ErrCount, mpi.ErrType, mpi.ErrArg, os.ErrClosed, os.ErrInvalid,
-	io.ErrShortWrite}
+var kinds = []error{ErrOverlap, ErrHole, ErrShrunk, mpi.ErrCount, mpi.ErrType, mpi.ErrArg, os.ErrClosed,
+	os.ErrInvalid, io.ErrShortWrite}
 
 // turn is one of the collective calls on a File, which take place one after the other, in the order in which
 // they began.

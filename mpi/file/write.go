@@ -286,8 +286,8 @@ func overlap(claims []claim, ranges []byte, from int, lo, hi, twice int64) error
 			break
 		}
 	}
-	return fmt.Errorf("%w: ranks %d and %d both write byte %d", ErrOverlap, min(other, from), max(other, from),
-		twice)
+	return fmt.Errorf("%w: ranks %d and %d both write byte %d", ErrOverlap, min(other, from),
+		max(other, from), twice)
 }
 
 func (t *transfer) writeWindow(w *filled) error {

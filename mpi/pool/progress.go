@@ -70,8 +70,8 @@ func line(done, total, workers int, took time.Duration) string {
 	if total <= 0 {
 		return fmt.Sprintf("pool: %d tasks, %d workers, %.3g/s", done, workers, rate)
 	}
-	text := fmt.Sprintf("pool: %d of %d tasks (%d %%), %d workers, %.3g/s", done, total, 100*done/total, workers,
-		rate)
+	text := fmt.Sprintf("pool: %d of %d tasks (%d %%), %d workers, %.3g/s", done, total, 100*done/total,
+		workers, rate)
 	if rate > 0 && done < total {
 		left := time.Duration(float64(total-done) / rate * float64(time.Second))
 		text += fmt.Sprintf(", %v left", left.Round(time.Second))

@@ -58,8 +58,10 @@ func take(c *mpi.Comm, queue chan<- []byte) (end int, err error) {
 	}
 }
 
-// answer does a batch of tasks, and sends the results. If that fails, rank 0 is gone, or it has lost this rank.
-func answer[T, R any](ctx context.Context, c *mpi.Comm, f func(context.Context, T) (R, error), message []byte) {
+// answer does a batch of tasks, and sends the results. If that fails, rank 0 is gone, or it has lost this
+// rank.
+func answer[T, R any](ctx context.Context, c *mpi.Comm, f func(context.Context, T) (R, error),
+	message []byte) {
 	b, tasks, _, err := decode[T](message)
 	var results []R
 	var failures []failure

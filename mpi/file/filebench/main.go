@@ -1,12 +1,13 @@
-// Filebench measures package file: the ranks write and read a file together, in two patterns, and each pattern
-// is compared with what programs do without the package, in the same run and on the same file system.
+// Filebench measures package file: the ranks write and read a file together, in two patterns, and each
+// pattern is compared with what programs do without the package, in the same run and on the same file system.
 //
 //	weft run -n 8 ./mpi/file/filebench -dir /scratch
 //
-// In the pattern "interleaved", blocks of -block bytes go round the ranks. It is compared with ranks that write
-// and read each block by a call of its own. In the pattern "contiguous" each rank has one part of the file. It is
-// compared with one rank that writes or reads the whole file in order, 4 MiB at a time. Each figure is the best
-// of -turns, in MB/s of all ranks together; the page cache of the system is part of what is measured.
+// In the pattern "interleaved", blocks of -block bytes go round the ranks. It is compared with ranks that
+// write and read each block by a call of its own. In the pattern "contiguous" each rank has one part of the
+// file. It is compared with one rank that writes or reads the whole file in order, 4 MiB at a time. Each
+// figure is the best of -turns, in MB/s of all ranks together; the page cache of the system is part of what
+// is measured.
 package main
 
 import (

@@ -28,8 +28,10 @@ var ErrFormat = errors.New("not a .npy file of numbers")
 
 // A Header says what array a file has.
 type Header struct {
-	Type    string // of the elements, as NumPy writes it: < or > for the byte order (| for none), b i u f or c, bytes
-	Columns bool   // the first index changes fastest ("Fortran order"), not the last
+	// Type is that of the elements, as NumPy writes it: <, > or | (for none) for the byte order, the letter
+	// b, i, u, f or c, and the number of bytes.
+	Type    string
+	Columns bool // the first index changes fastest ("Fortran order"), not the last
 	Shape   []int
 }
 
@@ -75,8 +77,8 @@ func bytesOf(kind string) (int, error) {
 	return 0, fmt.Errorf("%w: elements of the type %.40q", ErrFormat, kind)
 }
 
-// TypeOf returns how NumPy writes a Go type, in little-endian order: a boolean, an integer, a floating-point or a
-// complex number.
+// TypeOf returns how NumPy writes a Go type, in little-endian order: a boolean, an integer, a floating-point
+// or a complex number.
 func TypeOf[T any]() (string, error) {
 	t := reflect.TypeFor[T]()
 	order := "<"

@@ -30,8 +30,8 @@ const (
 	Columns Order = true  // the first index changes fastest: NumPy's Fortran order
 )
 
-// An Array is an array of T in a .npy file that ranks have opened together. Its methods are collective, except
-// Shape and Order.
+// An Array is an array of T in a .npy file that ranks have opened together. Its methods are collective,
+// except Shape and Order.
 type Array[T any] struct {
 	file   *file.File
 	header Header
@@ -40,9 +40,9 @@ type Array[T any] struct {
 	fresh  bool   // Close has to write the header
 }
 
-// Create creates a file for an array of a shape, or empties the one of that name. T is a boolean, an integer, a
-// floating-point or a complex number. All ranks pass the same arguments. Elements that are never written are
-// zero. NumPy refuses the file until Close has returned, so a file of a job that failed is not taken for
+// Create creates a file for an array of a shape, or empties the one of that name. T is a boolean, an integer,
+// a floating-point or a complex number. All ranks pass the same arguments. Elements that are never written
+// are zero. NumPy refuses the file until Close has returned, so a file of a job that failed is not taken for
 // complete.
 func Create[T any](c *mpi.Comm, name string, order Order, shape ...int) (*Array[T], error) {
 	a := &Array[T]{header: Header{Columns: bool(order), Shape: slices.Clone(shape)}}
@@ -69,8 +69,8 @@ func Create[T any](c *mpi.Comm, name string, order Order, shape ...int) (*Array[
 	return a, nil
 }
 
-// Open opens a file for reading. It returns an error at all ranks if the elements are not of type T. Their byte
-// order may be either.
+// Open opens a file for reading. It returns an error at all ranks if the elements are not of type T. Their
+// byte order may be either.
 func Open[T any](c *mpi.Comm, name string) (*Array[T], error) {
 	f, err := file.Open(c, name, os.O_RDONLY, 0)
 	if err != nil {
@@ -141,9 +141,10 @@ func (a *Array[T]) place(start, size []int) file.Place {
 	return p
 }
 
-// Write writes the elements of v to a block of the array: those with indices from start up to but not including
-// start + size in each dimension. v has them with the last index changing fastest, whatever the order in the
-// file. Each rank passes its own block, which may be empty. No two ranks may write the same element.
+// Write writes the elements of v to a block of the array: those with indices from start up to but not
+// including start + size in each dimension. v has them with the last index changing fastest, whatever the
+// order in the file. Each rank passes its own block, which may be empty. No two ranks may write the same
+// element.
 func (a *Array[T]) Write(start, size []int, v mpi.View[T]) error {
 	err := file.WriteAll(a.file, a.place(start, size), v)
 	if err != nil {
@@ -153,8 +154,8 @@ func (a *Array[T]) Write(start, size []int, v mpi.View[T]) error {
 	return nil
 }
 
-// Read reads a block of the array into the elements of v, which are in the order that Write describes. Each rank
-// passes its own block, which may be empty.
+// Read reads a block of the array into the elements of v, which are in the order that Write describes. Each
+// rank passes its own block, which may be empty.
 func (a *Array[T]) Read(start, size []int, v mpi.View[T]) error {
 	if _, err := file.ReadAll(a.file, a.place(start, size), v); err != nil {
 		return fmt.Errorf("npy: %w", err)

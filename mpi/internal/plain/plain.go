@@ -1,5 +1,5 @@
-// Package plain tells which Go types are of fixed size without pointers, so that their memory means the same to
-// another process.
+// Package plain tells which Go types are of fixed size without pointers, so that their memory means the same
+// to another process.
 package plain
 
 import "reflect"

@@ -47,7 +47,7 @@ func Leave(c *mpi.Comm, err error) error {
 type Error struct {
 	Rank int
 	text string // with the rank, where there are others
-	kind error // what the error at Rank wraps; nil if it is none that travels
+	kind error  // what the error at Rank wraps; nil if it is none that travels
 }
 
 func (e *Error) Error() string { return e.text }

@@ -57,8 +57,8 @@ func (c *Coverage) AddSeries(window int64, s Series) (twice int64) {
 	return twice
 }
 
-// Ranges yields the contiguous parts of the set. Parts with gaps of fewer than gap bytes between them count as
-// one; 1 keeps all apart.
+// Ranges yields the contiguous parts of the set. Parts with gaps of fewer than gap bytes between them count
+// as one; 1 keeps all apart.
 func (c *Coverage) Ranges(gap int, yield func(lo, hi int) bool) {
 	lo := c.find(c.lo, 0)
 	for lo < c.hi {

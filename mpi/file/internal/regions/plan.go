@@ -25,8 +25,8 @@ type Plan struct {
 // Fewer are faster through few ranks.
 const ownBytes = 64 << 10
 
-// ownWindows is how many times as long windows are that a rank has to itself. Those of several ranks should stay
-// in the second-level cache while the ranks' bytes are put together.
+// ownWindows is how many times as long windows are that a rank has to itself. Those of several ranks should
+// stay in the second-level cache while the ranks' bytes are put together.
 const ownWindows = 4
 
 // NewPlan plans what ranks with these extents read or write together. If the extents of no two ranks overlap

@@ -1,5 +1,5 @@
-// Package regions says which bytes of a file are a rank's, and plans how ranks read and write theirs together.
-// It does no I/O.
+// Package regions says which bytes of a file are a rank's, and plans how ranks read and write theirs
+// together. It does no I/O.
 package regions
 
 import (
@@ -61,8 +61,8 @@ func Strided(first, count, block, stride int) Shape {
 		distance := max(stride, -stride)
 		switch {
 		case first < 0 || count < 0 || block < 0 || distance < 0:
-			return Regions{}, fmt.Errorf("%d blocks of %d elements, %d apart, from element %d on", count, block,
-				stride, first)
+			return Regions{}, fmt.Errorf("%d blocks of %d elements, %d apart, from element %d on", count,
+				block, stride, first)
 		case count > 1 && distance < block:
 			return Regions{}, fmt.Errorf("blocks of %d elements overlap that begin %d apart", block, distance)
 		}
@@ -80,16 +80,16 @@ func Strided(first, count, block, stride int) Shape {
 func Sub(shape, start, extent []int, columns bool) Shape {
 	return func(size int64) (Regions, error) {
 		if len(start) != len(shape) || len(extent) != len(shape) {
-			return Regions{}, fmt.Errorf("a block with %d first indices and %d lengths of an array of %d dimensions",
-				len(start), len(extent), len(shape))
+			return Regions{}, fmt.Errorf("a block with %d first indices and %d lengths of an array of %d "+
+				"dimensions", len(start), len(extent), len(shape))
 		}
 		dims := make([]dim, len(shape)) // by index
 		step, stride, first := int64(1), int64(1), int64(0)
 		var err error
 		for d := len(shape) - 1; d >= 0; d-- {
 			if shape[d] < 0 || start[d] < 0 || extent[d] < 0 || extent[d] > shape[d]-start[d] {
-				return Regions{}, fmt.Errorf("%d elements from %d on, of %d, in dimension %d", extent[d], start[d],
-					shape[d], d)
+				return Regions{}, fmt.Errorf("%d elements from %d on, of %d, in dimension %d", extent[d],
+					start[d], shape[d], d)
 			}
 			dims[d].count, dims[d].step = int64(extent[d]), step
 			if step, err = product(step, int64(extent[d])); err != nil {

@@ -86,7 +86,7 @@ func (f *File) finish(op string, failed, err error) error {
 		err = together.Agree(f.comm, failed, kinds...)
 	case errors.Is(agreed, mpi.ErrProcFailed):
 		f.comm.Revoke()
-		err = fmt.Errorf("ranks %v have failed: %w", f.comm.Failed(), mpi.ErrProcFailed)
+		err = fmt.Errorf("ranks %v have failed: %w", f.lost(), mpi.ErrProcFailed)
 	case agreed != nil:
 		f.comm.Revoke()
 		err = agreed
@@ -94,4 +94,22 @@ func (f *File) finish(op string, failed, err error) error {
 		err = fmt.Errorf("another rank has left the call: %w", mpi.ErrRevoked)
 	}
 	return fmt.Errorf("file: %s %s: %w", op, f.name, err)
+}
+
+// lost lists the ranks of whose failure any rank knows: the same at all ranks.
+func (f *File) lost() []int {
+	known := make([]uint64, (f.comm.Size()+63)/64)
+	for _, rank := range f.comm.Failed() {
+		known[rank/64] |= 1 << (rank % 64)
+	}
+	var list []int
+	for i, bits := range known {
+		fine, _ := f.comm.Agree(^bits) // which says again that ranks have failed
+		for bit := range 64 {
+			if fine&(1<<bit) == 0 {
+				list = append(list, i*64+bit)
+			}
+		}
+	}
+	return list
 }

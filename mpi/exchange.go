@@ -146,7 +146,7 @@ type exchangeState uint8
 const (
 	exchangeSending   exchangeState = iota // initial; left when all sends of this rank are complete
 	exchangeInBarrier                      // left when the sends of all ranks are
-	exchangeOver                           // no message can come; bytes of those that have come may be missing
+	exchangeOver                           // no message can come; bytes of those that came may be missing
 )
 
 // exchangeOperation is a request of an exchange, and what it is for.
@@ -271,7 +271,8 @@ func (x *exchangeCall) send(rank int, head, block []byte) error {
 	}
 	e, to := x.c.e, x.c.worldRank(rank)
 	h, err := e.IssendVec(x.heads.Context, [][]byte{head, inline}, to, x.heads.Tag)
-	if err = x.begun(exchangeOperation{h: h, kind: exchangeSend}, err); err != nil || len(inline) == len(block) {
+	err = x.begun(exchangeOperation{h: h, kind: exchangeSend}, err)
+	if err != nil || len(inline) == len(block) {
 		return err
 	}
 	h, err = e.Isend(x.rest.Context, block, to, x.rest.Tag)

@@ -66,6 +66,11 @@ func Indexed[T any](data []T, at, length []int) View[T] {
 	return viewOf(unsafe.SliceData(data), l, err)
 }
 
+// Whole selects all elements of data, in order.
+func Whole[T any](data []T) View[T] {
+	return View[T]{first: unsafe.SliceData(data), bytes: len(data) * unitOf[T]()}
+}
+
 // Strided is like the function Strided, but selects from the elements of the view, in the view's order.
 func (v View[T]) Strided(count, block, stride int) View[T] {
 	l, err := layout.Strided(v.Len(), unitOf[T](), count, block, stride)
@@ -121,6 +126,13 @@ func (v View[T]) err() error {
 	}
 	return nil
 }
+
+// Err returns what is wrong with the arguments that the View was made from; nil if they fit its slice.
+func (v View[T]) Err() error { return v.err() }
+
+// Slice returns the elements as a part of the slice that the View refers to, if they are contiguous there, in
+// order.
+func (v View[T]) Slice() ([]T, bool) { return v.slice() }
 
 // layout is where the elements are, from base on. It is own, which has no bytes yet, where rows say it.
 func (v View[T]) layout(own *layout.Layout) *layout.Layout {

@@ -15,6 +15,8 @@
 //   - rank 0 alone reads flags and files, and gives the others what they need with Bcast (main.go);
 //   - Gather collects the blocks at rank 0 (gather.go), which also computes the plate alone: each cell is
 //     computed in the same way on any number of ranks, so the two answers must agree bit for bit;
+//   - with -field all ranks write their blocks to one file, which NumPy opens; with -from they read it again,
+//     on any number of ranks (field.go);
 //   - with -checkpoint the ranks save their blocks every few hundred steps, and a job that starts again goes
 //     on from there, also on another number of ranks (checkpoint.go).
 //
@@ -73,6 +75,13 @@ func heat(_ context.Context, world *mpi.Comm) error {
 	}
 
 	block := newPlate(p, p.area(world.Rank()), start)
+	paths, err := mpi.BcastValue(world, files{o.from, o.field}, 0)
+	if err != nil {
+		return err
+	}
+	if err := paths.read(world, p, block); err != nil {
+		return err
+	}
 	to, err := openSaved(world, o, p)
 	if err != nil {
 		return err
@@ -82,6 +91,9 @@ func heat(_ context.Context, world *mpi.Comm) error {
 		return err
 	}
 	if err := to.close(); err != nil {
+		return err
+	}
+	if err := paths.write(world, p, block); err != nil {
 		return err
 	}
 	field, err := gather(world, p, block)

@@ -27,6 +27,7 @@ type problem struct {
 type options struct {
 	input, output string
 	checkpoint    string   // folder to save in; empty for none
+	field, from   string   // .npy files to write the plate to, and to start from; empty for none
 	brightness    []uint16 // of the picture's pixels, row by row
 	check         bool
 	unchecked     string // why there is no check
@@ -48,6 +49,9 @@ func prepare(args []string, ranks int) (o options, p problem, err error) {
 	flags.StringVar(&o.output, "output", "heat.png", "`file` for the picture; none if empty")
 	flags.StringVar(&o.checkpoint, "checkpoint", "",
 		"`folder` to save the plate in, on each host, and to go on from what is saved there")
+	flags.StringVar(&o.field, "field", "", "`file` for the temperatures at the end, for numpy.load and -from")
+	flags.StringVar(&o.from, "from", "",
+		"a `file` of -field to go on from; the edge of the plate is as it was at the start")
 	flags.IntVar(&p.SaveEvery, "checkpoint-every", 500, "steps from one checkpoint to the next")
 	flags.BoolVar(&o.check, "check", false, "compare with the plate computed by one rank alone\n"+
 		fmt.Sprintf("(default: up to %d cells)", checkedCells))
@@ -85,9 +89,15 @@ func prepare(args []string, ranks int) (o options, p problem, err error) {
 	if !given["check"] && p.Width*p.Height <= checkedCells {
 		o.check = true
 	}
+	if o.from != "" {
+		o.check = false // one rank alone starts at the beginning
+	}
 	o.unchecked = fmt.Sprintf("the plate has more than %d cells; -check asks for it", checkedCells)
 	if given["check"] {
 		o.unchecked = "-check=false"
+	}
+	if o.from != "" {
+		o.unchecked = "-from"
 	}
 	return o, p, writable(o.output)
 }

@@ -15,7 +15,7 @@
 //     finds the same splitters: lines that cut the result into parts of almost equal size (split.go);
 //   - Alltoall tells the ranks how many bytes they will get from each other, and Alltoallv moves the bytes
 //     (exchange.go);
-//   - Exscan tells each rank at which offset of the output its bytes begin (output.go);
+//   - file.WriteOrdered writes the parts one behind the other (output.go);
 //   - at the end the ranks verify the result together: the order within each part and from one part to the
 //     next, and with Allreduce that no line was lost, added or changed (verify.go).
 package main

@@ -154,7 +154,7 @@ func TestBadInputIsRefused(t *testing.T) {
 		{[]string{"-output", "out", "none"}, "sort: stat none: no such file"},
 		{[]string{"-output", "out", "/dev/zero"}, "sort: /dev/zero: not a regular file"},
 		{[]string{"-output", "out", "."}, "sort: .: not a regular file"},
-		{[]string{"-output", "none/out", in}, "sort: -output: open none/out.partial: no such file"},
+		{[]string{"-output", "none/out", in}, "sort: -output: file: open none/out.partial: no such file"},
 		{[]string{"-output", ".", in}, "sort: -output: "},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) { exampletest.Refused(t, c.args, c.words) })

@@ -33,6 +33,7 @@ import (
 	"os"
 
 	"github.com/weft-mpi/weft/mpi"
+	"github.com/weft-mpi/weft/mpi/internal/together"
 )
 
 // ErrNone says that there is no checkpoint to go on from: none was ever finished.
@@ -62,7 +63,7 @@ type Store struct {
 // identifies the state, for example by the size of the problem. It has at most 1000 bytes and is the same at
 // all ranks: Load refuses a state with a different text. If a rank fails during Open, Open may revoke c.
 func Open(c *mpi.Comm, dir, what string) (*Store, error) {
-	comm, err := dup(c)
+	comm, err := together.Dup(c, "checkpoints")
 	if err != nil {
 		return nil, err
 	}
@@ -73,38 +74,7 @@ func Open(c *mpi.Comm, dir, what string) (*Store, error) {
 	return s, nil
 }
 
-// dup is Dup, which fails at all ranks or at none: a rank at which it fails could not free the others from
-// calls on a communicator that it has not got. It frees them from Dup itself.
-func dup(c *mpi.Comm) (*mpi.Comm, error) {
-	comm, err := c.Dup()
-	made := uint64(1)
-	if err != nil {
-		made = 0
-		leave(c, err)
-	}
-	all, agreed := c.Agree(made)
-	if err == nil && agreed == nil && all == 1 {
-		return comm, nil
-	}
-	if err == nil {
-		// Dup has failed elsewhere, or a rank has failed since.
-		if err = agreed; err == nil {
-			err = fmt.Errorf("%w: another rank has no communicator for checkpoints", mpi.ErrProcFailed)
-		}
-		err = errors.Join(err, comm.Free())
-	}
-	return nil, err
-}
-
-// leave frees the other ranks of c from their calls when this one leaves its own because a rank has failed.
-func leave(c *mpi.Comm, err error) error {
-	if errors.Is(err, mpi.ErrProcFailed) || errors.Is(err, mpi.ErrRevoked) {
-		c.Revoke()
-	}
-	return err
-}
-
-func (s *Store) leave(err error) error { return leave(s.comm, err) }
+func (s *Store) leave(err error) error { return together.Leave(s.comm, err) }
 
 // Revoke ends the use of the Store, except for Close: every current or later call at any rank returns
 // mpi.ErrRevoked, or success if it was already done. In a job that goes on when ranks fail, a rank that
@@ -241,29 +211,4 @@ func (s *Store) receive(from, tag int) ([]byte, error) {
 }
 
 // agree returns an error at all ranks if one has one: that of the lowest.
-func (s *Store) agree(err error) error {
-	fine := int8(1)
-	if err != nil {
-		fine = 0
-	}
-	mine := []mpi.Loc[int8]{{Value: fine, Index: int64(s.comm.Rank())}}
-	if err := mpi.Allreduce(s.comm, mpi.InPlace[mpi.Loc[int8]](), mine, mpi.MinLoc[int8]()); err != nil {
-		return err
-	}
-	if mine[0].Value == 1 {
-		return nil
-	}
-	first := int(mine[0].Index)
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	text, failed := mpi.BcastValue(s.comm, text, first)
-	if failed != nil {
-		return failed
-	}
-	if first == s.comm.Rank() {
-		return err
-	}
-	return fmt.Errorf("rank %d: %s", first, text)
-}
+func (s *Store) agree(err error) error { return together.Agree(s.comm, err) }

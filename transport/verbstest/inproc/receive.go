@@ -110,13 +110,14 @@ type asked struct {
 // respond answers the peer. One that asks for what it may not have ends the connection.
 func (q *qp) respond(a *asked) (err error) {
 	var data []byte
+	var parts [][]byte // of the memory that is read, which may change until the bytes are on their way
 	for _, s := range a.from {
 		var mem []byte
 		switch {
 		case s.Length == 0:
 		case a.op == transport.OpRead:
 			mem, err = q.reach(s, transport.RemoteRead)
-			data = append(data, mem...)
+			parts = append(parts, mem)
 		default:
 			if mem, err = q.reach(s, transport.RemoteAtomic); err == nil && !verbs.Aligned(mem, 0) {
 				err = fmt.Errorf("%w: an Atomic on a word that is not aligned", transport.ErrAccess)
@@ -130,7 +131,12 @@ func (q *qp) respond(a *asked) (err error) {
 			break
 		}
 	}
-	q.post(func(p *qp) error { return p.completeRead(a.number, data, err) })
+	q.post(func(p *qp) error {
+		for _, mem := range parts {
+			data = append(data, mem...)
+		}
+		return p.completeRead(a.number, data, err)
+	})
 	return err
 }
 

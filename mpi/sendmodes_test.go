@@ -20,7 +20,8 @@ func wantMisuse(call string, got, kind error) error {
 		return fmt.Errorf("%s: got %v, want %v", call, got, kind)
 	}
 	var e *mpi.Error
-	if !errors.As(got, &e) || !strings.HasPrefix(got.Error(), fmt.Sprintf("mpi: rank %d: %s", e.Rank, call)) {
+	if !errors.As(got, &e) || !strings.HasPrefix(got.Error(), fmt.Sprintf("mpi: rank %d", e.Rank)) ||
+		!strings.Contains(got.Error(), ": "+call+" ") {
 		return fmt.Errorf("%q does not name %s", got, call)
 	}
 	return nil

@@ -21,7 +21,7 @@ func wantMisuse(call string, got, kind error) error {
 	}
 	var e *mpi.Error
 	if !errors.As(got, &e) || !strings.HasPrefix(got.Error(), fmt.Sprintf("mpi: rank %d", e.Rank)) ||
-		!strings.Contains(got.Error(), ": "+call+" ") {
+		!strings.Contains(got.Error(), ": "+call) {
 		return fmt.Errorf("%q does not name %s", got, call)
 	}
 	return nil

@@ -43,14 +43,14 @@ func holder(c *mpi.Comm) error {
 		return err
 	}
 	if c.Rank() == 0 {
-		if err := w.Lock(0, true); err != nil {
+		if err := w.Lock(0, mpi.Exclusive); err != nil {
 			return err
 		}
 	}
 	if err := mpi.Barrier(c); err != nil || c.Rank() == 0 {
 		return err
 	}
-	return w.Lock(0, true)
+	return w.Lock(0, mpi.Exclusive)
 }
 
 // late has rank 0 sleep for ever, and the others wait for it.
@@ -97,5 +97,5 @@ func locked(c *mpi.Comm) error {
 	if err != nil {
 		return err
 	}
-	return w.Lock(c.Rank(), true)
+	return w.Lock(c.Rank(), mpi.Exclusive)
 }

@@ -344,7 +344,7 @@ func (r *stateReporter) change() (k snapshot.Kind, changed bool) {
 	case sleepers == 0 && r.quiet:
 		r.quiet = false
 		return snapshot.Moving, true
-	case sleepers > 0 && sleepers != was && time.Since(r.moved) >= quietAfter:
+	case sleepers > 0 && (!r.quiet || sleepers != was) && time.Since(r.moved) >= quietAfter:
 		r.quiet = true
 		return snapshot.Quiet, true
 	}

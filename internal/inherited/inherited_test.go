@@ -38,7 +38,7 @@ func TestTake(t *testing.T) {
 	require.Equal(t, -1, fd)
 
 	// A file of somebody else is at the number.
-	require.NoError(t, syscall.Dup2(pipe(t), secret))
+	require.NoError(t, syscall.Dup3(pipe(t), secret, 0))
 	_, err = Take(Secret)
 	require.ErrorIs(t, err, ErrReplaced)
 	require.ErrorContains(t, err, "descriptor "+strconv.Itoa(secret)+" (secret)")

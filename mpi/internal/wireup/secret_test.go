@@ -238,7 +238,7 @@ func TestSecretFromABadPipe(t *testing.T) {
 
 	pipe = pipeWith(t, nil)
 	inherit(t, inherited.Secret, pipe)
-	require.NoError(t, syscall.Dup2(int(file.Fd()), pipe))
+	require.NoError(t, syscall.Dup3(int(file.Fd()), pipe, 0))
 	defer syscall.Close(pipe)
 	_, err = learnSecret(t.Context(), member{newSpace(), 0})
 	require.ErrorIs(t, err, inherited.ErrReplaced)

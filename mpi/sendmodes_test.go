@@ -190,6 +190,11 @@ var misuse = body("misuse", func(_ context.Context, world *mpi.Comm) error {
 	_, testallStatus := mpi.TestallStatus([]mpi.Request{used}, nil)
 	_, sendInit := mpi.SendInit(world, one, 2, 0)
 	_, sendInitType := mpi.SendInit(world, make([]string, 1), other, 0)
+	_, ssendInit := mpi.SsendInit(world, one, other, -1)
+	_, _, look := mpi.RequestStatus(used)
+	_, replaceTo := mpi.SendrecvReplace(world, one, 2, 0, other, 0)
+	_, replaceFrom := mpi.SendrecvReplace(world, one, other, 0, 2, 0)
+	_, replaceType := mpi.SendrecvReplace(world, make([]string, 1), other, 0, other, 0)
 	_, recvInit := mpi.RecvInit(world, one, other, -4)
 	var zero mpi.Persistent
 	_, startZero := zero.Start()
@@ -244,6 +249,11 @@ var misuse = body("misuse", func(_ context.Context, world *mpi.Comm) error {
 		wantMisuse("TestallStatus", testallStatus, mpi.ErrCount),
 		wantMisuse("SendInit", sendInit, mpi.ErrRank),
 		wantMisuse("SendInit", sendInitType, mpi.ErrType),
+		wantMisuse("SsendInit", ssendInit, mpi.ErrTag),
+		wantMisuse("RequestStatus", look, mpi.ErrRequest),
+		wantMisuse("SendrecvReplace", replaceTo, mpi.ErrRank),
+		wantMisuse("SendrecvReplace", replaceFrom, mpi.ErrRank),
+		wantMisuse("SendrecvReplace", replaceType, mpi.ErrType),
 		wantMisuse("RecvInit", recvInit, mpi.ErrTag),
 		wantMisuse("Start", startZero, mpi.ErrRequest),
 		wantMisuse("Start", startNil, mpi.ErrRequest),

@@ -56,6 +56,7 @@ type commState struct {
 	mu         sync.Mutex
 	groupCalls map[uint64]int // calls of CreateGroup so far, by a hash of group and tag
 	turns      turns          // of agreements
+	attributes []attribute    // in the order of Set
 }
 
 // newComm makes a communicator of the job. members is nil for the ranks of the world.

@@ -194,7 +194,7 @@ func (a *collectiveCall) digest(form check.Form) check.Digest {
 // checkMemory reports what is wrong with the memory of a call.
 func (a *collectiveCall) checkMemory() {
 	k := a.comm.checker
-	if k.operations.Any() || check.Overlap(a.in, a.out) {
+	if k.operations.Any() || a.views != nil || check.Overlap(a.in, a.out) {
 		o := a.operation(k.sites.Here())
 		k.operations.Look(&o)
 	}
@@ -416,6 +416,10 @@ func (a *collectiveCall) compareLater(form check.Form) {
 // operation is what a collective does with memory.
 func (a *collectiveCall) operation(at *check.Site) check.Operation {
 	o := check.Operation{Site: at, With: "on " + a.comm.Name()}
+	if a.views != nil {
+		o.Reads, o.Writes = a.views.in.pieces, a.views.out.pieces
+		return o
+	}
 	in, out := a.in, a.out
 	switch {
 	case a.call.Operation == coll.OpBcast && a.call.Rank == a.call.Root:

@@ -42,9 +42,9 @@ func alltoallView[T any](c *Comm, b *viewBlocks, in, out []View[T]) (a collectiv
 	return a
 }
 
-// NeighborAlltoallView sends the elements of in[i] to neighbor i, and receives those of out[i] from it, in the
-// order that Topology describes (MPI 4.1, 8.6.3, MPI_Neighbor_alltoallw). Lengths, overlaps and memory are as
-// in AlltoallView. The views of a neighbor that does not exist are neither read nor written.
+// NeighborAlltoallView sends the elements of in[i] to neighbor i, and receives those of out[i] from it, in
+// the order that Topology describes (MPI 4.1, 8.6.3, MPI_Neighbor_alltoallw). Lengths, overlaps and memory
+// are as in AlltoallView. The views of a neighbor that does not exist are neither read nor written.
 func NeighborAlltoallView[T any](t Topology, in, out []View[T]) error {
 	return run(neighborAlltoallView(t, in, out))
 }

@@ -8,8 +8,8 @@ import (
 
 // Key names an attribute: a value that a program or a library keeps with a communicator, one of each Key at
 // most (MPI 4.1, 7.7, caching). A library makes a Key once, usually as a package variable, and finds by it
-// what it has prepared for a communicator. Attributes belong to this rank alone; no call on them communicates.
-// All handles to a communicator share its attributes. Any goroutine may use a Key.
+// what it has prepared for a communicator. Attributes belong to this rank alone; no call on them
+// communicates. All handles to a communicator share its attributes. Any goroutine may use a Key.
 type Key[T any] struct {
 	copy    func(T) (T, bool)
 	deleted func(T)
@@ -18,9 +18,9 @@ type Key[T any] struct {
 // NewKey makes a Key (MPI_Comm_create_keyval). Dup and Idup call copy with the value of the attribute, and
 // give the new communicator the value that it returns, or no attribute if it returns false; with a nil copy,
 // they never do. Other calls that make communicators do not copy attributes. deleted, if it is not nil, is
-// called with a value that a communicator no longer has: after Set of another one, Delete or Free, and for the
-// world at the beginning of Finalize. Free and Finalize delete the attribute that was set last first. Both
-// functions may use the communicator's attributes.
+// called with a value that a communicator no longer has: after Set of another one, Delete or Free, and for
+// the world at the beginning of Finalize. Free and Finalize delete the attribute that was set last first.
+// Both functions may use the communicator's attributes.
 func NewKey[T any](copy func(T) (T, bool), deleted func(T)) *Key[T] {
 	return &Key[T]{copy, deleted}
 }

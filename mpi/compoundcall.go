@@ -44,8 +44,8 @@ func (c *Comm) newComparedCall(root int, arguments string) *compoundCall {
 		err: c.compareCompound(root, arguments, nil)}
 }
 
-// newCompoundCallLater is newCompoundCall that does not block: compare, on another goroutine, says why the call
-// cannot begin.
+// newCompoundCallLater is newCompoundCall that does not block: compare, on another goroutine, says why the
+// call cannot begin.
 func (c *Comm) newCompoundCallLater() (x *compoundCall, compare func() error) {
 	compare = c.compareCompoundLater(noRoot, "", nil)
 	return &compoundCall{comm: c, context: contextid.Collective.In(c.context), tag: c.nextTag(),

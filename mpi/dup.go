@@ -20,8 +20,8 @@ func (c *Comm) Dup() (*Comm, error) {
 	return d, err
 }
 
-// Idup begins a Dup (MPI 4.1, 7.4.2). *into belongs to weft until the request is complete, and is then the new
-// communicator if there is no error. The agreement of the ranks needs no call of this one meanwhile. The
+// Idup begins a Dup (MPI 4.1, 7.4.2). *into belongs to weft until the request is complete, and is then the
+// new communicator if there is no error. The agreement of the ranks needs no call of this one meanwhile. The
 // request fails when the context of the handle ends, or a rank fails. All ranks call Idup, or all Dup.
 func (c *Comm) Idup(into **Comm) (Request, error) {
 	err := c.checkCall()

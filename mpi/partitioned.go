@@ -19,8 +19,8 @@ import (
 // method at any time, but only one at a time Wait or Test.
 //
 // A send from PsendInit goes to a receive from PrecvInit. Those with the same ranks and tag correspond in the
-// order of these calls; messages of other calls never match them. The two buffers have the same size in bytes,
-// and may have different numbers of partitions.
+// order of these calls; messages of other calls never match them. The two buffers have the same size in
+// bytes, and may have different numbers of partitions.
 //
 // The communicator must not be freed while the operation is active. After Wait has returned an error, which
 // may be that the context of the communicator's handle ended, the operation can only be freed.
@@ -44,8 +44,8 @@ type Partitioned struct {
 	words     [announcementWords]uint64
 	first     int // tag of the message of the sender's first partition
 	own       int // tag of a message of this rank to itself, by which all messages are begun
-	// A request of the current Start that is complete when all messages are begun: at the sender by Pready, at
-	// the receiver when it knows the sender's partitions.
+	// A request of the current Start that is complete when all messages are begun: at the sender by Pready,
+	// at the receiver when it knows the sender's partitions.
 	begun    engine.Request
 	messages []engine.Request // one for each partition of the sender
 	left     int              // a send: partitions that are not marked
@@ -70,9 +70,9 @@ const (
 // tag of the first partition's message, and in checking mode the layout of an element.
 const announcementWords = 4
 
-// PsendInit sets up a send of buf in partitions of equal length to rank dst (MPI 4.1, 4.2.1). It does not wait
-// for the receiver. Elements of buf may be changed until their partition is marked, and again after Wait. Each
-// partition travels as one message.
+// PsendInit sets up a send of buf in partitions of equal length to rank dst (MPI 4.1, 4.2.1). It does not
+// wait for the receiver. Elements of buf may be changed until their partition is marked, and again after
+// Wait. Each partition travels as one message.
 func PsendInit[T any](c *Comm, buf []T, partitions, dst, tag int) (*Partitioned, error) {
 	p, err := newPartitioned(c, buf, partitions)
 	if err == nil {
@@ -119,7 +119,8 @@ func newPartitioned[T any](c *Comm, buf []T, partitions int) (*Partitioned, erro
 		return nil, fmt.Errorf("%w: %d elements in %d partitions: there are 1 to %d partitions, all of the "+
 			"same length", ErrCount, len(buf), partitions, MaxPartitions)
 	}
-	return &Partitioned{c: c, buf: b, elem: sizeOf[T](), partitions: partitions, element: elementOf[T](c)}, nil
+	return &Partitioned{c: c, buf: b, elem: sizeOf[T](), partitions: partitions,
+		element: elementOf[T](c)}, nil
 }
 
 func (p *Partitioned) context() uint32 { return contextid.Exposure.In(p.c.context) }
@@ -129,8 +130,8 @@ func (p *Partitioned) announce() error {
 	c := p.c
 	first, ok := c.takePartitionTags(p.partitions + 1)
 	if !ok {
-		return fmt.Errorf("%w: partitioned sends on %s have more than %d partitions together: free some", ErrArg,
-			c.Name(), lastPartitionTag-firstPartitionTag)
+		return fmt.Errorf("%w: partitioned sends on %s have more than %d partitions together: free some",
+			ErrArg, c.Name(), lastPartitionTag-firstPartitionTag)
 	}
 	p.first, p.own = first, first+p.partitions
 	p.messages, p.marked = make([]engine.Request, p.partitions), make([]bool, p.partitions)
@@ -274,15 +275,15 @@ func (p *Partitioned) postWhenAnnounced(announced, begun engine.Request) {
 func (p *Partitioned) parseAnnouncement() {
 	partitions, bytes, first := p.words[0], p.words[1], p.words[2]
 	if partitions < 1 || partitions > MaxPartitions || first < firstPartitionTag ||
-		first+partitions > lastPartitionTag {
-		p.mismatch = fmt.Errorf("%w: rank %d announces %d partitions with tag %d, which is invalid", ErrArg, p.peer,
-			partitions, first)
+		first > lastPartitionTag-partitions {
+		p.mismatch = fmt.Errorf("%w: rank %d announces %d partitions with tag %d, which is invalid", ErrArg,
+			p.peer, partitions, first)
 		return
 	}
 	p.first, p.messages = int(first), make([]engine.Request, partitions)
 	if bytes != uint64(len(p.buf)) {
-		p.mismatch = fmt.Errorf("%w: rank %d sends %d bytes in %d partitions, the buffer has %d", ErrCount, p.peer,
-			bytes, partitions, len(p.buf))
+		p.mismatch = fmt.Errorf("%w: rank %d sends %d bytes in %d partitions, the buffer has %d", ErrCount,
+			p.peer, bytes, partitions, len(p.buf))
 	} else if len(p.buf)%int(partitions) != 0 {
 		p.mismatch = fmt.Errorf("%w: %d bytes in %d partitions", ErrCount, bytes, partitions)
 	}
@@ -566,8 +567,8 @@ func (p *Partitioned) usable() error {
 	return nil
 }
 
-// partitionTags are the tags for the messages of partitions that this rank sends. The lock of the communicator
-// guards them.
+// partitionTags are the tags for the messages of partitions that this rank sends. The lock of the
+// communicator guards them.
 type partitionTags struct {
 	next int
 	used []tagRange
@@ -575,8 +576,8 @@ type partitionTags struct {
 
 type tagRange struct{ first, end int }
 
-// takePartitionTags takes n tags that follow one another, and returns the first. It reports false if there are
-// none.
+// takePartitionTags takes n tags that follow one another, and returns the first. It reports false if there
+// are none.
 func (s *commState) takePartitionTags(n int) (int, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -32,13 +32,13 @@ func (d Domain) String() string {
 	return fmt.Sprintf("Domain(%d)", int(d))
 }
 
-// SplitBy makes one communicator for each domain of a kind, of the ranks inside it, ordered by key; ranks with
-// equal keys keep their order (MPI 4.1, 7.4.2, MPI_Comm_split_type with MPI_COMM_TYPE_SHARED and
+// SplitBy makes one communicator for each domain of a kind, of the ranks inside it, ordered by key; ranks
+// with equal keys keep their order (MPI 4.1, 7.4.2, MPI_Comm_split_type with MPI_COMM_TYPE_SHARED and
 // MPI_COMM_TYPE_HW_GUIDED). A rank is inside a domain if all processors that the calling thread may run on
-// are, as weft run binds them to ranks. A rank that is inside none, because it is not bound or the system does
-// not say where its processors are, gets nil, and so does one that passes Undefined as kind. All other ranks
-// pass the same kind, or all get ErrArg. Like Split, SplitBy is collective, and blocks until the ranks have
-// agreed.
+// are, as weft run binds them to ranks. A rank that is inside none, because it is not bound or the system
+// does not say where its processors are, gets nil, and so does one that passes Undefined as kind. All other
+// ranks pass the same kind, or all get ErrArg. Like Split, SplitBy is collective, and blocks until the ranks
+// have agreed.
 func (c *Comm) SplitBy(kind Domain, key int) (*Comm, error) {
 	if err := c.check(); err != nil {
 		return nil, c.failColl("SplitBy", err)
@@ -75,8 +75,8 @@ func (c *Comm) splitBy(kind Domain, key int) (*Comm, error) {
 		case k == Undefined:
 			continue
 		case uint(k) >= uint(len(domainNames)):
-			return nil, fmt.Errorf("%w: rank %d passes %v; a Domain is SameHost, SameSocket, SameNUMA, SameL3 "+
-				"or Undefined", ErrArg, rank, k)
+			return nil, fmt.Errorf("%w: rank %d passes %v; a Domain is SameHost, SameSocket, SameNUMA, "+
+				"SameL3 or Undefined", ErrArg, rank, k)
 		case first < 0:
 			first = rank
 		case p.kind != at(first).kind:

@@ -44,8 +44,10 @@ func inside(root fs.FS, d Domain, cpus []int) (int, bool) {
 		case Socket:
 			n = number(root, socketFile(cpu))
 		case NUMA:
-			if i := slices.IndexFunc(list, func(n Node) bool { return slices.Contains(n.CPUs, cpu) }); i >= 0 {
-				n = list[i].ID
+			for _, node := range list {
+				if slices.Contains(node.CPUs, cpu) {
+					n = node.ID
+				}
 			}
 		case L3:
 			n = sharesL3With(root, cpu)

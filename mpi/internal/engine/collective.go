@@ -107,8 +107,8 @@ type Collective struct {
 	Canceller     *Canceller // whose end gives it up
 	Beside        *Mailboxes // of the communicator, where its messages do not go through them; may be nil
 	// in place of Input and Output, of a call on memory that is not contiguous: the blocks that are sent, and
-	// those that are received; else nil. A span of the schedule has the number of its block, counted down from
-	// the last one, as its offset.
+	// those that are received; else nil. A span of the schedule has the number of its block, counted down
+	// from the last one, as its offset.
 	Outgoing, Incoming []Block
 	Comparison         *Comparison // of a call through mailboxes, in checking mode; else nil
 

@@ -32,7 +32,10 @@ type Partitioned struct {
 	elem       int
 	partitions int
 	peer, tag  int
-	element    *check.Element // in checking mode
+
+	// in checking mode
+	element    *check.Element
+	site       *check.Site // of PrecvInit
 	operations []check.Operation
 
 	mu     sync.Mutex
@@ -163,6 +166,9 @@ func (p *Partitioned) awaitAnnouncement() error {
 	}
 	c.e.Bind(h, c.canceller)
 	p.own, p.announced = own, h
+	if c.checker != nil {
+		p.site = c.checker.sites.Here()
+	}
 	return nil
 }
 
@@ -288,8 +294,8 @@ func (p *Partitioned) parseAnnouncement() {
 		p.mismatch = fmt.Errorf("%w: %d bytes in %d partitions", ErrCount, bytes, partitions)
 	}
 	if e := p.element; e != nil && p.words[3] != uint64(e.Layout) && len(p.buf) > 0 {
-		p.c.checker.Report("different type", fmt.Sprintf("the partitioned receive of %s %s gets elements of "+
-			"another type", e.Name, p.c.with(p.peer, p.tag)))
+		p.c.checker.Report("different type", fmt.Sprintf("%s of %s %s at %s, whose sender has elements of "+
+			"another type", p.site.Call, e.Name, p.c.with(p.peer, p.tag), p.site.Line))
 	}
 }
 

@@ -1,9 +1,6 @@
 package mpi
 
 import (
-	"fmt"
-	"unsafe"
-
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 	"github.com/weft-mpi/weft/mpi/internal/layout"
@@ -11,118 +8,161 @@ import (
 
 // AlltoallView sends the elements of in[i] to rank i, and receives those of out[i] from it (MPI 4.1, 6.8.3,
 // MPI_Alltoallw). The length that a rank sends to another must equal the length that the other expects. The
-// views of out must not overlap. Except in checking mode, at most 64 KiB of a message are copied to
-// contiguous memory at a time.
+// views of out must not overlap. At most 64 KiB of a message are copied to contiguous memory at a time.
 func AlltoallView[T any](c *Comm, in, out []View[T]) error {
-	return c.failColl("AlltoallView", alltoallView(c, in, out))
+	b := c.takeViews()
+	defer c.giveBackViews(b)
+	return run(alltoallView(c, b, in, out))
 }
 
-func alltoallView[T any](c *Comm, in, out []View[T]) error {
-	var a collectiveCall
-	if begin[T](&a, c, coll.OpAlltoallv); a.err != nil {
-		return a.err
+// IalltoallView begins an AlltoallView (MPI 4.1, 6.12). Until the request is complete, the elements of out
+// must not be accessed, and those of in must not be changed. weft uses the slices of views only during the
+// call.
+func IalltoallView[T any](c *Comm, in, out []View[T]) (Request, error) {
+	return start(alltoallView(c, new(viewBlocks), in, out))
+}
+
+// AlltoallViewInit sets up an AlltoallView that can be started repeatedly (MPI 4.1, 6.13).
+func AlltoallViewInit[T any](c *Comm, in, out []View[T]) (*Persistent, error) {
+	return setUp(alltoallView(c, new(viewBlocks), in, out))
+}
+
+func alltoallView[T any](c *Comm, b *viewBlocks, in, out []View[T]) (a collectiveCall) {
+	begin[T](&a, c, coll.OpAlltoallv)
+	a.name = "AlltoallView"
+	if a.err == nil && (len(in) != c.size || len(out) != c.size) {
+		a.fail(ErrCount, "%d views in and %d views out: one of each is needed for each of %d ranks", len(in),
+			len(out), c.size)
 	}
-	if len(in) != c.size || len(out) != c.size {
-		return fmt.Errorf("%w: %d views in and %d views out: one of each is needed for each of %d "+
-			"ranks", ErrCount, len(in), len(out), c.size)
-	}
-	b := c.coll.views.Swap(nil)
-	if b == nil {
-		b = new(viewBlocks)
-	}
-	defer b.giveBack(&c.coll)
-	b.in.resize(len(in))
-	for i := range in {
-		if err := in[i].err(); err != nil {
-			return err
-		}
-		b.in.set(i, in[i].layout(&b.in.layouts[i]), in[i].base())
-	}
-	b.out.resize(len(out))
-	for i := range out {
-		if err := out[i].err(); err != nil {
-			return err
-		}
-		if err := out[i].distinct(); err != nil {
-			return err
-		}
-		b.out.set(i, out[i].layout(&b.out.layouts[i]), out[i].base())
-	}
-	if in[c.rank].Len() != out[c.rank].Len() {
-		return fmt.Errorf("%w: %d elements for this rank itself, room for %d", ErrCount, in[c.rank].Len(),
+	exchangeViews(&a, b, in, out)
+	if a.err == nil && in[c.rank].Len() != out[c.rank].Len() {
+		a.fail(ErrCount, "%d elements for this rank itself, room for %d", in[c.rank].Len(),
 			out[c.rank].Len())
 	}
-	if c.checker != nil {
-		return packedAlltoall(c, in, out)
+	return a
+}
+
+// NeighborAlltoallView sends the elements of in[i] to neighbor i, and receives those of out[i] from it, in
+// the order that Topology describes (MPI 4.1, 8.6.3, MPI_Neighbor_alltoallw). Lengths, overlaps and memory
+// are as in AlltoallView. The views of a neighbor that does not exist are neither read nor written.
+func NeighborAlltoallView[T any](t Topology, in, out []View[T]) error {
+	return run(neighborAlltoallView(t, in, out))
+}
+
+// IneighborAlltoallView begins a NeighborAlltoallView (MPI 4.1, 8.7). Until the request is complete, the
+// elements of out must not be accessed, and those of in must not be changed. weft uses the slices of views
+// only during the call.
+func IneighborAlltoallView[T any](t Topology, in, out []View[T]) (Request, error) {
+	return start(neighborAlltoallView(t, in, out))
+}
+
+// NeighborAlltoallViewInit sets up a NeighborAlltoallView that can be started repeatedly (MPI 4.1, 8.8).
+func NeighborAlltoallViewInit[T any](t Topology, in, out []View[T]) (*Persistent, error) {
+	return setUp(neighborAlltoallView(t, in, out))
+}
+
+func neighborAlltoallView[T any](t Topology, in, out []View[T]) (a collectiveCall) {
+	onNeighbors[T](&a, t, coll.OpNeighborAlltoallv)
+	a.name = "NeighborAlltoallView"
+	if sources, destinations := a.degrees(); len(in) != destinations || len(out) != sources {
+		a.fail(ErrCount, "%d views in for %d neighbors to send to, %d views out for %d to receive from",
+			len(in), destinations, len(out), sources)
+	}
+	exchangeViews(&a, new(viewBlocks), in, out)
+	if a.err != nil {
+		return a
+	}
+	for i, k := range a.call.Neighbors.Own(a.call.Rank) {
+		if in[i].Len() != out[k].Len() {
+			a.fail(ErrCount, "%d elements for neighbor %d, which is this rank itself, room for %d from "+
+				"neighbor %d", in[i].Len(), i, out[k].Len(), k)
+		}
+	}
+	return a
+}
+
+// exchangeViews sets the memory of a call: a block for each view.
+func exchangeViews[T any](a *collectiveCall, b *viewBlocks, in, out []View[T]) {
+	if a.err != nil {
+		return
+	}
+	for i := range out {
+		if a.err = out[i].distinct(); a.err != nil {
+			return
+		}
+	}
+	checked := a.comm.checker != nil
+	if a.err = setViews(&b.in, in, checked); a.err == nil {
+		a.err = setViews(&b.out, out, checked)
 	}
 	a.call.Staged, a.call.ElemSize = true, 1
 	a.call.Send, a.call.Recv, a.views = b.in.lengths(), b.out.lengths(), b
-	return a.carryOut()
 }
 
-// packedAlltoall copies all elements together, so that what is sent can be checked.
-func packedAlltoall[T any](c *Comm, in, out []View[T]) error {
-	pack := func(views []View[T]) (buf []T, counts []int) {
-		for i := range views {
-			n := len(buf)
-			buf = append(buf, make([]T, views[i].Len())...)
-			views[i].Pack(buf[n:])
-			counts = append(counts, views[i].Len())
-		}
-		return buf, counts
-	}
-	sent, scounts := pack(in)
-	received, rcounts := pack(out)
-	a := alltoallv(c, sent, scounts, nil, received, rcounts, nil)
-	if a.err != nil {
-		return a.err
-	}
-	if err := a.carryOut(); err != nil {
-		return err
-	}
-	for i := range out {
-		received = received[out[i].Unpack(received):]
-	}
-	return nil
-}
-
-// viewBlocks are the views of an AlltoallView.
+// viewBlocks are the views of a call.
 type viewBlocks struct{ in, out blockList }
 
-func (b *viewBlocks) giveBack(k *collState) {
-	b.in.clear()
-	b.out.clear()
-	k.views.Store(b)
+// takeViews takes the memory for the views of a blocking call.
+func (c *Comm) takeViews() *viewBlocks {
+	if c != nil && c.commState != nil {
+		if b := c.coll.views.Swap(nil); b != nil {
+			return b
+		}
+	}
+	return new(viewBlocks)
 }
 
-// blockList is the memory of one view for each rank.
+func (c *Comm) giveBackViews(b *viewBlocks) {
+	if c != nil && c.commState != nil {
+		b.in.clear()
+		b.out.clear()
+		c.coll.views.Store(b)
+	}
+}
+
+// blockList is the memory of some views, which are the blocks of a call.
 type blockList struct {
-	list           []engine.Block
-	layouts        []layout.Layout // of views that say them themselves
-	bytes, nowhere []int
-	blocks         coll.Blocks
+	list          []engine.Block
+	layouts       []layout.Layout // of views that say them themselves
+	bytes, places []int
+	blocks        coll.Blocks
+	pieces        [][]byte // the memory in order, in checking mode
+}
+
+// setViews sets the blocks.
+func setViews[T any](l *blockList, views []View[T], checked bool) error {
+	l.resize(len(views))
+	for i := range views {
+		if err := views[i].err(); err != nil {
+			return err
+		}
+		of := views[i].layout(&l.layouts[i])
+		l.list[i], l.bytes[i] = engine.Block{Layout: of, Memory: views[i].base()}, of.Bytes()
+		l.places[i] = len(views) - 1 - i // see engine.Collective
+		if checked {
+			l.pieces = append(l.pieces, views[i].pieces()...)
+		}
+	}
+	return nil
 }
 
 // resize makes room for n views.
 func (l *blockList) resize(n int) {
 	if cap(l.list) < n {
 		l.list, l.layouts = make([]engine.Block, n), make([]layout.Layout, n)
-		l.bytes, l.nowhere = make([]int, n), make([]int, n)
+		l.bytes, l.places = make([]int, n), make([]int, n)
 	}
-	l.list, l.layouts, l.bytes, l.nowhere = l.list[:n], l.layouts[:n], l.bytes[:n], l.nowhere[:n]
+	l.list, l.layouts, l.bytes, l.places = l.list[:n], l.layouts[:n], l.bytes[:n], l.places[:n]
 }
 
-func (l *blockList) set(i int, of *layout.Layout, mem unsafe.Pointer) {
-	l.list[i], l.bytes[i] = engine.Block{Layout: of, Memory: mem}, of.Bytes()
-}
-
-// lengths are those of the views, whose place is not in one buffer.
+// lengths are those of the blocks, whose places are their numbers.
 func (l *blockList) lengths() *coll.Blocks {
-	l.blocks = coll.Blocks{Counts: l.bytes, Displs: l.nowhere, ElemSize: 1}
+	l.blocks = coll.Blocks{Counts: l.bytes, Displs: l.places, ElemSize: 1}
 	return &l.blocks
 }
 
 func (l *blockList) clear() {
 	clear(l.list)
 	clear(l.layouts)
+	l.pieces = nil
 }

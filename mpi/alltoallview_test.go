@@ -68,15 +68,33 @@ func alltoallOfShapes(world *mpi.Comm, round int, lengths []int) error {
 	for i := range data {
 		sent[i] = slices.Clone(data[i])
 	}
-	if err := mpi.AlltoallView(world, in, out); err != nil {
+	before := make([][]int, size)
+	for i := range got {
+		before[i] = slices.Clone(got[i])
+	}
+	p, err := mpi.AlltoallViewInit(world, in, out)
+	if err != nil {
 		return err
 	}
-	for rank := range size {
-		if !slices.Equal(got[rank], expected[rank]) || !slices.Equal(data[rank], sent[rank]) {
-			return fmt.Errorf("%d elements from rank %d", between[rank][me], rank)
+	for form, call := range []func() error{
+		func() error { return mpi.AlltoallView(world, in, out) },
+		func() error { return waited(mpi.IalltoallView(world, in, out)) },
+		func() error { return waited(p.Start()) },
+		func() error { return waited(p.Start()) },
+	} {
+		for i := range got {
+			copy(got[i], before[i])
+		}
+		if err := call(); err != nil {
+			return err
+		}
+		for rank := range size {
+			if !slices.Equal(got[rank], expected[rank]) || !slices.Equal(data[rank], sent[rank]) {
+				return fmt.Errorf("form %d: %d elements from rank %d", form, between[rank][me], rank)
+			}
 		}
 	}
-	return nil
+	return p.Free()
 }
 
 func ofAlltoall(from, to, i int) int { return from*1_000_000_000 + to*1_000_000 + i }
@@ -116,7 +134,22 @@ func alltoallRefused(world *mpi.Comm) error {
 	call := func(what string, in, out []mpi.View[int], wanted error) error {
 		return wantError(what, mpi.AlltoallView(world, in, out), wanted)
 	}
+	_, begun := mpi.IalltoallView(world, bad, good)
+	_, setUp := mpi.AlltoallViewInit(world, good[1:], good)
+	cart, err := world.Cart([]int{world.Size()}, []bool{true}, false)
+	if err != nil {
+		return err
+	}
+	two := []mpi.View[int]{good[0], good[0]}
+	neighbors := mpi.NeighborAlltoallView(cart, two[1:], two)
+	_, neighborsBegun := mpi.IneighborAlltoallView(cart, two, []mpi.View[int]{good[0], bad[0]})
+	_, neighborsSetUp := mpi.NeighborAlltoallViewInit((*mpi.Graph)(nil), two, two)
 	return firstError(
+		wantMisuse("IalltoallView", begun, mpi.ErrCount), wantMisuse("AlltoallViewInit", setUp, mpi.ErrCount),
+		wantMisuse("NeighborAlltoallView", neighbors, mpi.ErrCount),
+		wantMisuse("IneighborAlltoallView", neighborsBegun, mpi.ErrCount),
+		wantMisuse("NeighborAlltoallViewInit", neighborsSetUp, mpi.ErrComm),
+		wantMisuse("AlltoallView", mpi.AlltoallView(nil, good, good), mpi.ErrComm),
 		call("input that does not fit", bad, good, mpi.ErrCount),
 		call("output that does not fit", good, bad, mpi.ErrCount),
 		call("an element twice", good, views(mpi.Strided(data, 2, 1, 0)), mpi.ErrBuffer),

@@ -194,7 +194,7 @@ func (a *collectiveCall) digest(form check.Form) check.Digest {
 // checkMemory reports what is wrong with the memory of a call.
 func (a *collectiveCall) checkMemory() {
 	k := a.comm.checker
-	if k.operations.Any() || check.Overlap(a.in, a.out) {
+	if k.operations.Any() || a.views != nil || check.Overlap(a.in, a.out) {
 		o := a.operation(k.sites.Here())
 		k.operations.Look(&o)
 	}
@@ -416,6 +416,10 @@ func (a *collectiveCall) compareLater(form check.Form) {
 // operation is what a collective does with memory.
 func (a *collectiveCall) operation(at *check.Site) check.Operation {
 	o := check.Operation{Site: at, With: "on " + a.comm.Name()}
+	if a.views != nil {
+		o.Reads, o.Writes = a.views.in.pieces, a.views.out.pieces
+		return o
+	}
 	in, out := a.in, a.out
 	switch {
 	case a.call.Operation == coll.OpBcast && a.call.Rank == a.call.Root:
@@ -464,21 +468,28 @@ func (c *Comm) tracked(h engine.Request, use check.Operation) Request {
 
 // compareCompound compares a call that consists of several exchanges, before the first.
 func (c *Comm) compareCompound(root int, arguments string, element *check.Element) error {
+	return c.compareCompoundLater(root, arguments, element)()
+}
+
+// compareCompoundLater numbers the comparison, which the function that it returns carries out.
+func (c *Comm) compareCompoundLater(root int, arguments string, element *check.Element) func() error {
 	if c.checker == nil || c.size == 1 {
-		return nil
+		return func() error { return nil }
 	}
 	site := c.checker.sites.Here()
 	element = orBytes(element)
 	x := c.newCompared(c.nextComparison(), check.Digest(2).With(uint64(root)).WithText(site.Call).
 		WithText(arguments).With(uint64(element.Layout)))
-	err := x.exchange(c)
-	if err == nil && !x.agrees() {
-		return c.explainDifference(x, &check.Signature{Operation: check.Named, Name: site.Call,
-			Line: site.Line, Root: root, Bytes: -1, Arguments: arguments, Layout: element.Layout,
-			Element: element.Name})
+	return func() error {
+		err := x.exchange(c)
+		if err == nil && !x.agrees() {
+			return c.explainDifference(x, &check.Signature{Operation: check.Named, Name: site.Call,
+				Line: site.Line, Root: root, Bytes: -1, Arguments: arguments, Layout: element.Layout,
+				Element: element.Name})
+		}
+		c.checker.compared.Put(x)
+		return err
 	}
-	c.checker.compared.Put(x)
-	return err
 }
 
 // tellFinalize tells the neighbors that this rank calls no more collectives on a communicator.

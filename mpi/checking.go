@@ -159,6 +159,7 @@ func (k *checker) atFinalize(left []engine.Unfinished) error {
 type checkedRequest struct {
 	check.Operation
 	element *check.Element // of a receive; nil for other operations
+	told    bool           // its result: mistakes in it are reported, and its error is without the header
 	head    [check.HeaderSize]byte
 	vec     [2][]byte // the header and a buffer in one piece
 }
@@ -182,14 +183,20 @@ func (r *checkedRequest) waitedFor(c *Comm, st *engine.Status, err error) {
 	if r == nil || errors.Is(err, engine.ErrRequest) {
 		return
 	}
-	k := c.checker
-	k.operations.End(&r.Operation)
-	if r.element == nil || st == nil || st.Cancelled || st.Elem == 0 || st.Source == ProcNull {
+	c.checker.operations.End(&r.Operation)
+	r.complete(c, st, err)
+}
+
+// complete looks at the result of a request, once.
+func (r *checkedRequest) complete(c *Comm, st *engine.Status, err error) {
+	if r == nil || r.told || r.element == nil || st == nil || st.Cancelled || st.Elem == 0 ||
+		st.Source == ProcNull {
 		return
 	}
+	r.told = true
 	withoutHeader(err)
 	if err == nil {
-		k.sameType(c, r.head[:], r.element, st, r.Site)
+		c.checker.sameType(c, r.head[:], r.element, st, r.Site)
 	}
 }
 

@@ -48,6 +48,17 @@ func either(first bool, f, g func() error) error {
 	return g()
 }
 
+// receivePartitions receives a buffer in one partition from rank 0.
+func receivePartitions[T any](c *mpi.Comm, buf []T) error {
+	p, err := mpi.PrecvInit(c, buf, 1, 0, 0)
+	if err != nil {
+		return err
+	}
+	err = p.Start()
+	_, err2 := p.Wait()
+	return firstError(err, err2, p.Free())
+}
+
 // differ has rank 0 call f, and rank 1 g.
 func differ(r int, f, g func() error) error { return either(r == 0, f, g) }
 
@@ -74,6 +85,46 @@ var wrongs = map[string]wrong{
 	}},
 	"Dup and Barrier": {"different collective", func(c *mpi.Comm, r int) error {
 		return differ(r, func() error { _, err := c.Dup(); return err }, func() error { return mpi.Barrier(c) })
+	}},
+	"Dup and Idup": {"different collective", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error { _, err := c.Dup(); return err },
+			func() error { return wait(c.Idup(new(*mpi.Comm))) })
+	}},
+	"a partition changed after Pready": {"buffer changed", func(c *mpi.Comm, r int) error {
+		buf := ints(4)
+		return differ(r, func() error {
+			p, err := mpi.PsendInit(c, buf, 2, 1, 0)
+			if err != nil {
+				return err
+			}
+			err = firstError(p.Start(), p.PreadyRange(0, 2))
+			buf[3] = 1
+			_, err2 := p.Wait()
+			return firstError(err, err2, p.Free())
+		}, func() error { return receivePartitions(c, buf) })
+	}},
+	"partitions of another type": {"different type", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error {
+			p, err := mpi.PsendInit(c, ints(4), 2, 1, 0)
+			if err != nil {
+				return err
+			}
+			err = firstError(p.Start(), p.PreadyRange(0, 2))
+			_, err2 := p.Wait()
+			return firstError(err, err2, p.Free())
+		}, func() error { return receivePartitions(c, floats(4)) })
+	}},
+	"a view of IalltoallView is used": {"overlapping buffers", func(c *mpi.Comm, r int) error {
+		buf := ints(4)
+		in := []mpi.View[int64]{mpi.Strided(ints(4), 2, 1, 2), mpi.Strided(ints(4), 2, 1, 2)}
+		out := []mpi.View[int64]{mpi.Strided(buf, 2, 1, 2), mpi.Strided(buf[1:], 2, 1, 2)}
+		all, err := mpi.IalltoallView(c, in, out)
+		if err != nil {
+			return err
+		}
+		one, err := mpi.Irecv(c, buf[2:], 1-r, 0)
+		_, err2 := all.Wait()
+		return firstError(err, err2, mpi.Send(c, ints(2), 1-r, 0), wait(one, nil))
 	}},
 	"Dup and Split": {"different collective", func(c *mpi.Comm, r int) error {
 		return differ(r, func() error { _, err := c.Dup(); return err },

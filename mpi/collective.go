@@ -1,6 +1,7 @@
 package mpi
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"sync/atomic"
@@ -23,6 +24,7 @@ import (
 // are found to be valid.
 type collectiveCall struct {
 	comm    *Comm
+	name    string // of the blocking form, if it is not the operation's
 	call    coll.Call
 	in, out []byte
 	views   *viewBlocks // in place of in and out
@@ -47,7 +49,7 @@ type collState struct {
 
 	comparison engine.Comparison // of the call under way, in checking mode; the lock is held
 
-	views atomic.Pointer[viewBlocks] // of the latest AlltoallView; nil while one has it
+	views atomic.Pointer[viewBlocks] // of the latest call on views; nil while one has it
 
 	mailboxes *engine.Mailboxes // nil before the first call that could use them
 	decided   bool              // whether there are any
@@ -373,7 +375,7 @@ func (a *collectiveCall) fill(x *engine.Collective, tag int) {
 
 // failed is the error of a call, whose name is that of the operation between a prefix and a suffix.
 func (a *collectiveCall) failed(prefix, suffix string) error {
-	name := a.call.Operation.String()
+	name := cmp.Or(a.name, a.call.Operation.String())
 	if prefix != "" {
 		first, n := utf8.DecodeRuneInString(name)
 		name = prefix + string(unicode.ToLower(first)) + name[n:]

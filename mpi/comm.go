@@ -56,6 +56,9 @@ type commState struct {
 	mu         sync.Mutex
 	groupCalls map[uint64]int // calls of CreateGroup so far, by a hash of group and tag
 	turns      turns          // of agreements
+	attributes []attribute    // in the order of Set
+
+	partitionTags partitionTags // of this rank
 }
 
 // newComm makes a communicator of the job. members is nil for the ranks of the world.

@@ -44,6 +44,14 @@ func (c *Comm) newComparedCall(root int, arguments string) *compoundCall {
 		err: c.compareCompound(root, arguments, nil)}
 }
 
+// newCompoundCallLater is newCompoundCall that does not block: compare, on another goroutine, says why the
+// call cannot begin.
+func (c *Comm) newCompoundCallLater() (x *compoundCall, compare func() error) {
+	compare = c.compareCompoundLater(noRoot, "", nil)
+	return &compoundCall{comm: c, context: contextid.Collective.In(c.context), tag: c.nextTag(),
+		rank: c.rank}, compare
+}
+
 // newGroupCompoundCall begins a call that is collective over some ranks of the communicator, in this order.
 // Calls with the same ranks and tag follow one another; the engine's tag tells them from each other and from
 // calls of other groups.

@@ -11,7 +11,43 @@ import (
 // all ranks of the communicator call it, in the same order relative to its other collectives. It blocks until
 // the ranks have agreed. Free ends the use of the new communicator. Dup fails when the context of the handle
 // ends; the new communicator does not inherit that context.
-func (c *Comm) Dup() (*Comm, error) { return c.dup("Dup") }
+// The attributes whose keys say so are copied (see NewKey).
+func (c *Comm) Dup() (*Comm, error) {
+	d, err := c.dup("Dup")
+	if err == nil {
+		c.copyAttributes(d.commState)
+	}
+	return d, err
+}
+
+// Idup begins a Dup (MPI 4.1, 7.4.2). *into belongs to weft until the request is complete, and is then the
+// new communicator if there is no error. The agreement of the ranks needs no call of this one meanwhile. The
+// request fails when the context of the handle ends, or a rank fails. All ranks call Idup, or all Dup.
+func (c *Comm) Idup(into **Comm) (Request, error) {
+	err := c.checkCall()
+	if err == nil && into == nil {
+		err = fmt.Errorf("%w: no place for the result", ErrBuffer)
+	}
+	if err != nil {
+		return Request{}, c.failColl("Idup", err)
+	}
+	h, err := c.e.BeginTask(c.context)
+	if err != nil {
+		return Request{}, c.failColl("Idup", err)
+	}
+	x, compare := c.newCompoundCallLater()
+	go func() {
+		x.err = compare()
+		id, err := x.agree()
+		if err == nil {
+			d := c.duplicate(id)
+			c.copyAttributes(d.commState)
+			*into = d
+		}
+		c.e.EndTask(h, c.failColl("Idup", err))
+	}()
+	return Request{h, c}, nil
+}
 
 func (c *Comm) dup(call string) (*Comm, error) {
 	if err := c.check(); err != nil {
@@ -21,9 +57,14 @@ func (c *Comm) dup(call string) (*Comm, error) {
 	if err != nil {
 		return nil, c.failColl(call, err)
 	}
+	return c.duplicate(id), nil
+}
+
+// duplicate makes the communicator with an id that the ranks have agreed on.
+func (c *Comm) duplicate(id uint32) *Comm {
 	d := c.job.newComm(c.e, c.childName(id), id, c.rank, c.members)
 	d.reproducible = c.reproducible
-	return d, nil
+	return d
 }
 
 // childName is the name of a communicator that is made of this one, before SetName.
@@ -53,6 +94,7 @@ func (c *Comm) Free() error {
 	c.inFull.Store(true)
 	c.job.comms.remove(c.commState)
 	c.releaseMailboxes()
+	c.deleteAttributes()
 	c.job.ids.free(c.context)
 	c.job.log.Debug("communicator freed", "name", c.Name(), "commRank", c.rank)
 	return nil

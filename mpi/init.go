@@ -395,6 +395,7 @@ func (j *job) awaitFinalize(e *engine.Engine) error {
 // releases everything and returns ErrProcFailed. In a job that survives failures (weft run --survive), it
 // waits instead for the ranks that are left, and returns nil.
 func Finalize() error {
+	deleteWorldAttributes()
 	process.mu.Lock()
 	defer process.mu.Unlock()
 	switch process.stage {

@@ -1,6 +1,8 @@
 package mpi
 
 import (
+	"cmp"
+
 	"github.com/weft-mpi/weft/mpi/internal/check"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
@@ -88,6 +90,45 @@ func Sendrecv[T, U any](c *Comm, sbuf []T, dst, stag int, rbuf []U, src, rtag in
 		return st, c.fail("Sendrecv", src, rtag, err)
 	}
 	return st, nil
+}
+
+// SendrecvReplace is Sendrecv with one buffer: the message that is received takes the place of the one that
+// is sent (MPI 4.1, 3.10). A send that does not complete at once needs memory of buf's length besides buf,
+// for the incoming message; if that send fails, or the receive gets no message, buf is unchanged.
+func SendrecvReplace[T any](c *Comm, buf []T, dst, stag, src, rtag int) (Status, error) {
+	const op = "SendrecvReplace"
+	b, err := bytesOf(buf)
+	if err == nil {
+		err = c.checkRecv(src, rtag) // before a message is sent
+	}
+	if err != nil {
+		return Status{}, c.fail(op, src, rtag, err)
+	}
+	s, err := isend(c, op, buf, dst, stag, false)
+	if err != nil {
+		return Status{}, err
+	}
+	element, elem := elementOf[T](c), sizeOf[T]()
+	if _, done, err := s.Test(); done {
+		if err != nil {
+			return Status{}, c.fail(op, dst, stag, err)
+		}
+		st, err := c.recv(b, element, src, rtag, elem)
+		return st, c.fail(op, src, rtag, err)
+	}
+	in := make([]byte, len(b))
+	r, err := c.irecv(in, element, src, rtag, elem)
+	if err != nil {
+		_ = s.Cancel()
+		_, _ = s.wait(op)
+		return Status{}, c.fail(op, src, rtag, err)
+	}
+	st, err := r.wait(op)
+	if _, serr := s.wait(op); serr != nil {
+		return st, c.fail(op, dst, stag, cmp.Or(err, serr))
+	}
+	copy(b, in[:st.bytes])
+	return st, c.fail(op, src, rtag, err)
 }
 
 // Isend begins a send (MPI 4.1, 3.7.2). buf must not be changed until the request is complete.

@@ -14,6 +14,7 @@ import (
 type Persistent struct {
 	c         *Comm
 	receive   bool
+	sync      bool // a synchronous send
 	buf       []byte
 	memory    *engine.Memory // of buf, if it comes from Alloc
 	elem      int
@@ -32,15 +33,25 @@ type Persistent struct {
 // SendInit sets up a send of buf to rank dst (MPI 4.1, 3.9). It sends nothing before Start. buf may be
 // changed while the send is inactive.
 func SendInit[T any](c *Comm, buf []T, dst, tag int) (*Persistent, error) {
+	return sendInit(c, "SendInit", buf, dst, tag, false)
+}
+
+// SsendInit is SendInit of a synchronous send: the request of a Start is complete only when the receiver has
+// begun to receive the message (MPI 4.1, 3.9).
+func SsendInit[T any](c *Comm, buf []T, dst, tag int) (*Persistent, error) {
+	return sendInit(c, "SsendInit", buf, dst, tag, true)
+}
+
+func sendInit[T any](c *Comm, op string, buf []T, dst, tag int, sync bool) (*Persistent, error) {
 	b, err := bytesOf(buf)
 	if err == nil {
 		err = c.checkSend(dst, tag)
 	}
 	if err != nil {
-		return nil, c.fail("SendInit", dst, tag, err)
+		return nil, c.fail(op, dst, tag, err)
 	}
-	return &Persistent{c: c, buf: b, memory: c.e.PinMemory(b), element: elementOf[T](c), peer: dst,
-		tag: tag}, nil
+	return &Persistent{c: c, sync: sync, buf: b, memory: c.e.PinMemory(b), element: elementOf[T](c),
+		peer: dst, tag: tag}, nil
 }
 
 // RecvInit sets up a receive into buf from rank src, or AnySource, with tag, or AnyTag (MPI 4.1, 3.9). It
@@ -122,7 +133,7 @@ func (p *Persistent) Free() error {
 }
 
 var (
-	errNotSetUp = fmt.Errorf("%w: a Persistent comes from SendInit or RecvInit", ErrRequest)
+	errNotSetUp = fmt.Errorf("%w: a Persistent comes from SendInit, RecvInit and the like", ErrRequest)
 	errFreed    = fmt.Errorf("%w: it has been freed", ErrRequest)
 	errActive   = fmt.Errorf("%w: it is active: wait for the request of its last Start first", ErrRequest)
 )
@@ -159,7 +170,7 @@ func (p *Persistent) start() (r Request, err error) {
 	case p.receive:
 		r, err = p.c.irecv(p.buf, p.element, p.peer, p.tag, p.elem)
 	default:
-		r, err = p.c.isend(p.buf, p.element, p.peer, p.tag, false)
+		r, err = p.c.isend(p.buf, p.element, p.peer, p.tag, p.sync)
 	}
 	p.h = r.h
 	return r, err

@@ -98,6 +98,23 @@ func (r Request) Test() (Status, bool, error) {
 	return r.c.statusOf(st), ok, err
 }
 
+// RequestStatus reports whether the operation is complete, with its status and error if so, as Test does, but
+// does not use the request up (MPI 4.1, 3.7.6, MPI_Request_get_status): the program must still wait for it,
+// and gets the same result. RequestStatus does not block.
+func RequestStatus(r Request) (Status, bool, error) {
+	if r.c == nil {
+		return emptyStatus, true, nil
+	}
+	st, ok, err := r.c.e.Look(r.h)
+	if ok {
+		r.c.request.complete(r.c, &st, err)
+	}
+	if err != nil {
+		err = r.c.fail("RequestStatus", NoPeer, NoPeer, err)
+	}
+	return r.c.statusOf(st), ok, err
+}
+
 // withdraw ends a receive that nothing may answer, and tells what it has received: its status is cancelled if
 // that is nothing.
 func (r Request) withdraw() Status {

@@ -190,6 +190,11 @@ var misuse = body("misuse", func(_ context.Context, world *mpi.Comm) error {
 	_, testallStatus := mpi.TestallStatus([]mpi.Request{used}, nil)
 	_, sendInit := mpi.SendInit(world, one, 2, 0)
 	_, sendInitType := mpi.SendInit(world, make([]string, 1), other, 0)
+	_, ssendInit := mpi.SsendInit(world, one, other, -1)
+	_, _, look := mpi.RequestStatus(used)
+	_, replaceTo := mpi.SendrecvReplace(world, one, 2, 0, other, 0)
+	_, replaceFrom := mpi.SendrecvReplace(world, one, other, 0, 2, 0)
+	_, replaceType := mpi.SendrecvReplace(world, make([]string, 1), other, 0, other, 0)
 	_, recvInit := mpi.RecvInit(world, one, other, -4)
 	var zero mpi.Persistent
 	_, startZero := zero.Start()
@@ -197,6 +202,11 @@ var misuse = body("misuse", func(_ context.Context, world *mpi.Comm) error {
 	_, dup := (*mpi.Comm)(nil).Dup()
 	_, dupZero := new(mpi.Comm).Dup()
 	_, split := (*mpi.Comm)(nil).Split(0, 0)
+	_, idup := (*mpi.Comm)(nil).Idup(new(*mpi.Comm))
+	_, idupNowhere := world.Idup(nil)
+	_, splitBy := (*mpi.Comm)(nil).SplitBy(mpi.SameHost, 0)
+	_, domain := world.SplitBy(mpi.Domain(4*world.Rank()), 0) // one rank is wrong, and both hear of it
+	_, domains := world.SplitBy(mpi.Domain(world.Rank()), 0)
 	_, color := world.Split(-7*world.Rank(), 0) // one rank is wrong, and both hear of it
 	p, err := mpi.RecvInit(world, one, other, 0)
 	if err != nil {
@@ -244,6 +254,11 @@ var misuse = body("misuse", func(_ context.Context, world *mpi.Comm) error {
 		wantMisuse("TestallStatus", testallStatus, mpi.ErrCount),
 		wantMisuse("SendInit", sendInit, mpi.ErrRank),
 		wantMisuse("SendInit", sendInitType, mpi.ErrType),
+		wantMisuse("SsendInit", ssendInit, mpi.ErrTag),
+		wantMisuse("RequestStatus", look, mpi.ErrRequest),
+		wantMisuse("SendrecvReplace", replaceTo, mpi.ErrRank),
+		wantMisuse("SendrecvReplace", replaceFrom, mpi.ErrRank),
+		wantMisuse("SendrecvReplace", replaceType, mpi.ErrType),
 		wantMisuse("RecvInit", recvInit, mpi.ErrTag),
 		wantMisuse("Start", startZero, mpi.ErrRequest),
 		wantMisuse("Start", startNil, mpi.ErrRequest),
@@ -258,6 +273,11 @@ var misuse = body("misuse", func(_ context.Context, world *mpi.Comm) error {
 		wantMisuse("Dup", dup, mpi.ErrComm),
 		wantMisuse("Dup", dupZero, mpi.ErrComm),
 		wantMisuse("Split", split, mpi.ErrComm),
+		wantMisuse("Idup", idup, mpi.ErrComm),
+		wantMisuse("Idup", idupNowhere, mpi.ErrBuffer),
+		wantMisuse("SplitBy", splitBy, mpi.ErrComm),
+		wantMisuse("SplitBy", domain, mpi.ErrArg),
+		wantMisuse("SplitBy", domains, mpi.ErrArg),
 		wantMisuse("Split", color, mpi.ErrArg),
 		wantMisuse("Free", world.Free(), mpi.ErrComm),
 		wantMisuse("Free", (*mpi.Comm)(nil).Free(), mpi.ErrComm),

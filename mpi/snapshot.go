@@ -223,8 +223,10 @@ func internalMessage(o *engine.Operation) string {
 		return "the part"
 	case o.Tag == postTag:
 		return "the Post"
+	case o.Tag == completeTag:
+		return "the Complete"
 	}
-	return "the Complete"
+	return "the partitions"
 }
 
 // number returns how many collectives had been begun on a communicator when an operation was: the largest

@@ -39,6 +39,34 @@ var struckMessages = []strike{
 		err = mpi.Ssend(c, contribution(c.Rank(), n, 1), neighbor(c), 0)
 		return fromRingNeighbor(c, n, got, firstError(second(r.Wait()), err))
 	}},
+	{"SendrecvReplace", func(c *mpi.Comm, n int64) error {
+		buf := contribution(c.Rank(), n, lengthIn(n))
+		left := (c.Rank() + c.Size() - 1) % c.Size()
+		return fromRingNeighbor(c, n, buf, second(mpi.SendrecvReplace(c, buf, neighbor(c), 0, left, 0)))
+	}},
+	{"Partitioned", func(c *mpi.Comm, n int64) error {
+		got := make([]int64, 6*lengthIn(n))
+		r, err := mpi.PrecvInit(c, got, 2, (c.Rank()+c.Size()-1)%c.Size(), 0)
+		if err != nil {
+			return err
+		}
+		s, err := mpi.PsendInit(c, contribution(c.Rank(), n, len(got)), 3, neighbor(c), 0)
+		if err == nil {
+			err = firstError(r.Start(), s.Start())
+		}
+		if err != nil {
+			return errors.Join(err, c.Revoke(), second(r.Wait()), r.Free())
+		}
+		err = s.PreadyRange(0, 3)
+		if sent := second(s.Wait()); err == nil {
+			err = sent
+		}
+		if err != nil {
+			err = errors.Join(err, c.Revoke()) // or the rank before would wait
+		}
+		err = errors.Join(err, second(r.Wait()))
+		return fromRingNeighbor(c, n, got, errors.Join(err, s.Free(), r.Free()))
+	}},
 	{"AnySource", func(c *mpi.Comm, n int64) error {
 		got := make([]int64, 1)
 		err := mpi.Send(c, contribution(c.Rank(), n, 1), neighbor(c), int(n))

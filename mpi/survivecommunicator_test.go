@@ -17,6 +17,17 @@ var struckCreations = []strike{
 		}
 		return errors.Join(works(d, n), d.Free())
 	}},
+	{"Idup", func(c *mpi.Comm, n int64) error {
+		var d *mpi.Comm
+		if err := waited(c.Idup(&d)); err != nil {
+			return err
+		}
+		return errors.Join(works(d, n), d.Free())
+	}},
+	{"SplitBy", func(c *mpi.Comm, n int64) error {
+		d, err := c.SplitBy(mpi.SameHost, -c.Rank())
+		return childWorks(d, n, err)
+	}},
 	{"Split", func(c *mpi.Comm, n int64) error {
 		d, err := c.Split((c.Rank()+int(n))%2, -c.Rank())
 		return childWorks(d, n, err)

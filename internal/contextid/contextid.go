@@ -14,7 +14,8 @@ const (
 	Group                    // the parts of CreateGroup, which is collective over some of its ranks
 	Comparison               // what checking mode compares before a collective
 	Clock                    // readings of clocks, for traces
-	Exposure                 // Post and Complete of the window whose communicator this is
+	// Post and Complete of the window whose communicator this is, and partitioned sends
+	Exposure
 	end
 )
 

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"strconv"
 	"strings"
 
 	"github.com/weft-mpi/weft/internal/sys"
@@ -67,16 +66,11 @@ func read(root fs.FS, cpus []int) *Machine {
 // socket is the number of the processor's socket; 0 where the system does not tell, or writes -1 for it as
 // some machines do.
 func socket(root fs.FS, cpu int) int {
-	text, err := fs.ReadFile(root, fmt.Sprintf("sys/devices/system/cpu/cpu%d/topology/physical_package_id",
-		cpu))
-	if err != nil {
-		return 0
-	}
-	id, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		return 0
-	}
-	return max(id, 0)
+	return max(number(root, socketFile(cpu)), 0)
+}
+
+func socketFile(cpu int) string {
+	return fmt.Sprintf("sys/devices/system/cpu/cpu%d/topology/physical_package_id", cpu)
 }
 
 // siblings lists the processors of cpu's core, cpu at least.

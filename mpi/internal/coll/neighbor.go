@@ -1,5 +1,7 @@
 package coll
 
+import "iter"
+
 // Neighbors are those of one rank in a topology: it receives from Sources and sends to Destinations, block by
 // block in their order. NoNeighbor stands where there is none: its block is left alone. A rank may occur
 // several times, and may be this rank itself.
@@ -32,15 +34,8 @@ var neighborAlltoallAlgorithms = []algorithm{
 // neighborExchange sends a block to each destination and receives one from each source, all at once.
 func neighborExchange(s *Schedule, c *Call, block func(i int) Span) {
 	n := c.Neighbors
-	// In paired order the sources 2i and 2i+1 change places.
-	source := func(k int) int {
-		if n.Paired {
-			return k ^ 1
-		}
-		return k
-	}
 	for k := range n.Sources {
-		i := source(k)
+		i := n.inOrder(k)
 		if peer := n.Sources[i]; peer != NoNeighbor && peer != c.Rank {
 			s.recv(peer, c.Recv.span(Output, i))
 		}
@@ -50,19 +45,36 @@ func neighborExchange(s *Schedule, c *Call, block func(i int) Span) {
 			s.send(peer, block(i))
 		}
 	}
-	k := 0 // of the sources, in the order of the messages
-	for i, peer := range n.Destinations {
-		if peer != c.Rank {
-			continue
-		}
-		for k < len(n.Sources) && n.Sources[source(k)] != c.Rank {
-			k++
-		}
-		if k == len(n.Sources) {
-			break
-		}
-		s.copy(c.Recv.span(Output, source(k)), block(i))
-		k++
+	for from, to := range n.Own(c.Rank) {
+		s.copy(c.Recv.span(Output, to), block(from))
 	}
 	s.round()
+}
+
+// inOrder returns the index of the source whose message is the k-th. In paired order the sources 2i and 2i+1
+// change places.
+func (n *Neighbors) inOrder(k int) int {
+	if n.Paired {
+		return k ^ 1
+	}
+	return k
+}
+
+// Own yields the blocks that a rank sends to itself: the index of the destination, and that of the source.
+func (n *Neighbors) Own(rank int) iter.Seq2[int, int] {
+	return func(yield func(from, to int) bool) {
+		k := 0 // of the sources, in the order of the messages
+		for i, peer := range n.Destinations {
+			if peer != rank {
+				continue
+			}
+			for k < len(n.Sources) && n.Sources[n.inOrder(k)] != rank {
+				k++
+			}
+			if k == len(n.Sources) || !yield(i, n.inOrder(k)) {
+				return
+			}
+			k++
+		}
+	}
 }

@@ -106,8 +106,9 @@ type Collective struct {
 	Op            *Operator  // nil without a reduction
 	Canceller     *Canceller // whose end gives it up
 	Beside        *Mailboxes // of the communicator, where its messages do not go through them; may be nil
-	// in place of Input and Output, of an Alltoallv of memory that is not contiguous: what goes to each
-	// rank, and what comes from it; else nil
+	// in place of Input and Output, of a call on memory that is not contiguous: the blocks that are sent, and
+	// those that are received; else nil. A span of the schedule has the number of its block, counted down
+	// from the last one, as its offset.
 	Outgoing, Incoming []Block
 	Comparison         *Comparison // of a call through mailboxes, in checking mode; else nil
 
@@ -147,6 +148,17 @@ type Block struct {
 
 func (b Block) cursor() layout.Cursor { return layout.Cursor{Layout: b.Layout, Memory: b.Memory} }
 
+// noBytes is the layout of an empty block.
+var noBytes layout.Layout
+
+// blockOf returns the block of a span; an empty one has no offset.
+func blockOf(blocks []Block, s coll.Span) Block {
+	if s.Len == 0 {
+		return Block{Layout: &noBytes}
+	}
+	return blocks[len(blocks)-1-s.Off]
+}
+
 // inputLen is the length of the input.
 func (c *Collective) inputLen() int {
 	n := len(c.Input)
@@ -180,8 +192,8 @@ func (c *Collective) prepare() {
 
 // carryOut carries out a step that is no message.
 func (c *Collective) carryOut(s *coll.Step) {
-	if c.Outgoing != nil { // the block of this rank for itself is all that is copied
-		from, to := c.Outgoing[c.Call.Rank].cursor(), c.Incoming[c.Call.Rank].cursor()
+	if c.Outgoing != nil { // blocks of this rank for itself are all that is copied
+		from, to := blockOf(c.Outgoing, s.Src).cursor(), blockOf(c.Incoming, s.Dst).cursor()
 		buf := copyBuffers.Get().(*copyBuffer)
 		layout.Copy(&to, &from, buf[:])
 		copyBuffers.Put(buf)

@@ -239,11 +239,11 @@ func (cs *collectives) postRound(c *Collective) {
 	}
 }
 
-func (cs *collectives) newMessage(c *Collective, span coll.Span, blocks []Block, peer int) *request {
+func (cs *collectives) newMessage(c *Collective, span coll.Span, blocks []Block) *request {
 	r := cs.e.requests.get()
 	r.collective, r.canceller, r.observed = c, c.Canceller, true
 	if blocks != nil {
-		cs.e.views.setBuffer(r, blocks[peer])
+		cs.e.views.setBuffer(r, blockOf(blocks, span))
 	} else {
 		r.contiguous(c.span(span))
 	}
@@ -259,14 +259,14 @@ func (cs *collectives) postReceive(c *Collective, s *coll.Step) {
 			c.err = c.mismatch(src, int(m.Tag))
 		}
 	}
-	cs.e.recvs.start(cs.newMessage(c, s.Dst, c.Incoming, s.Peer), c.Context, src, c.Tag, 1)
+	cs.e.recvs.start(cs.newMessage(c, s.Dst, c.Incoming), c.Context, src, c.Tag, 1)
 }
 
 func (cs *collectives) postSend(c *Collective, s *coll.Step) {
 	if cs.sendNow(c, s) {
 		return
 	}
-	r := cs.newMessage(c, s.Src, c.Outgoing, s.Peer)
+	r := cs.newMessage(c, s.Src, c.Outgoing)
 	cs.e.sends.start(r, envelope{Context: c.Context, Tag: int32(c.Tag)}, c.worldRank(s.Peer), false)
 }
 
@@ -274,7 +274,7 @@ func (cs *collectives) postSend(c *Collective, s *coll.Step) {
 func (cs *collectives) sendNow(c *Collective, s *coll.Step) bool {
 	dst := c.worldRank(s.Peer)
 	if c.Outgoing != nil {
-		b := c.Outgoing[s.Peer]
+		b := blockOf(c.Outgoing, s.Src)
 		return cs.e.views.sendNow(c.Context, b.Layout, b.Memory, dst, c.Tag, false)
 	}
 	p, env := cs.e.peers[dst], envelope{Context: c.Context, Tag: int32(c.Tag)}

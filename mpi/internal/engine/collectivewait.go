@@ -159,7 +159,7 @@ func (cs *collectives) exchangeShort(c *Collective, steps []coll.Step) (done boo
 			err = c.wrongLength(s, n)
 		case ok:
 			if c.Incoming != nil {
-				to := c.Incoming[s.Peer].cursor()
+				to := blockOf(c.Incoming, s.Dst).cursor()
 				to.Scatter(0, buf)
 			}
 			done, c.sent = true, false

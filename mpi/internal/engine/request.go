@@ -265,6 +265,18 @@ func (p *requestTable) find(h Request) *request {
 	return r
 }
 
+// polled is find, with one pass if the request is not complete.
+func (p *requestTable) polled(h Request) (*request, error) {
+	r := p.find(h)
+	if r == nil {
+		return nil, errUsed
+	}
+	if !r.completed() && p.e.stopped == nil {
+		p.e.progress.poll()
+	}
+	return r, nil
+}
+
 // uncollected goes through the requests that somebody could still wait for.
 func (p *requestTable) uncollected() iter.Seq[*request] {
 	return func(yield func(*request) bool) {

@@ -47,18 +47,31 @@ func (e *Engine) Test(h Request) (Status, bool, error) {
 	defer e.hook.end(CallTest, start, AnySource, AnyTag, 0)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r := e.requests.find(h)
-	if r == nil {
-		return Status{}, false, errUsed
-	}
-	if !r.completed() && e.stopped == nil {
-		e.progress.poll()
-	}
-	if !r.completed() {
-		return Status{}, false, nil
+	r, err := e.requests.polled(h)
+	if err != nil || !r.completed() {
+		return Status{}, false, err
 	}
 	st, err := e.requests.collect(h, r)
 	return st, true, err
+}
+
+// Look is Test, but the handle is not used up.
+func (e *Engine) Look(h Request) (Status, bool, error) {
+	switch h {
+	case Request{}:
+		return Status{}, true, nil
+	case Null:
+		return nullStatus, true, nil
+	}
+	start := e.hook.begin(CallTest, AnySource, AnyTag, 0)
+	defer e.hook.end(CallTest, start, AnySource, AnyTag, 0)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r, err := e.requests.polled(h)
+	if err != nil || !r.completed() {
+		return Status{}, false, err
+	}
+	return r.status, true, r.err
 }
 
 // Live tells whether a handle's request has not been collected.

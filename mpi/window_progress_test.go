@@ -275,6 +275,7 @@ var lockAllSleepers = body("sleepers of LockAll", func(ctx context.Context, worl
 		return firstError(mpi.Barrier(world), wantLocal(win, many), win.Free())
 	}
 	ended, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
 	bounded := win.WithContext(ended)
 	if err := firstError(mpi.Barrier(world), win.LockAll()); err != nil {
 		return err

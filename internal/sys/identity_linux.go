@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Identity names this process to others of its kernel: its PID namespace, its number there, and when it began,
-// since numbers are used again. It is "" where /proc does not tell.
+// Identity names this process to others of its kernel: its PID namespace, its number there, and when it
+// began, since numbers are used again. It is "" where /proc does not tell.
 func Identity() string {
 	begun, _, ok := processStat("/proc/self/stat")
 	space, err := os.Readlink("/proc/self/ns/pid")

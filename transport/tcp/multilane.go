@@ -322,8 +322,8 @@ func (b *multiLane) readDue(l *laneConn) bool {
 
 // tick tells the peer on each lane that this end lives. A lane that is silent while others are not is lost,
 // and so are all when all are, so that new ones can show that the peer lives; the peer is when nothing has
-// come over any for the device's timeout. A peer that is known to run loses neither while its lanes stand. That a lane can be made is no sign of life: the peer's endpoint
-// answers by itself.
+// come over any for the device's timeout. A peer that is known to run loses neither while its lanes stand.
+// That a lane can be made is no sign of life: the peer's endpoint answers by itself.
 func (b *multiLane) tick(_ int, counts bool) {
 	q := b.q
 	running := b.keepalive.Missed > 0 && !b.keepalive.Received &&

@@ -77,6 +77,7 @@ func card(e *engine.Engine, fabrics []engine.Fabric) wireup.Card {
 func fabricConfig(log *slog.Logger, wire *wireup.Job, o *options) (c transport.FabricConfig, err error) {
 	set := o.set
 	c.Log, c.PeerTimeout = log, o.engine.PeerTimeout
+	c.Running = wire.Running
 	c.Fatal = func(peer uint32, err error) {
 		fmt.Fprintf(os.Stderr, "weft: rank %d ends: rank %d: %v\n", wire.Identity.Rank, peer, err)
 		if !o.survive {

@@ -387,6 +387,43 @@ func TestComputingRankIsNotLost(t *testing.T) {
 	require.NoError(t, r.Failure, "standard error:\n%s", r.Err)
 }
 
+// starved: for several timeouts no goroutine of rank 1 but one gets its only processor, so it is silent; then
+// it sends. It waits for a word of memory that rank 0 shares with it, since a call would let others run.
+var starved = body("starved", func(_ context.Context, world *mpi.Comm) error {
+	f, err := os.OpenFile(os.Getenv(flagVariable), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	memory, err := syscall.Mmap(int(f.Fd()), 0, 8, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	if err != nil {
+		return err
+	}
+	defer syscall.Munmap(memory)
+	word := (*atomic.Uint64)(unsafe.Pointer(&memory[0]))
+	if err := mpi.Barrier(world); err != nil {
+		return err
+	}
+	if world.Rank() == 1 {
+		for word.Load() == 0 {
+		}
+		return mpi.Send(world, []int{1}, 0, 0)
+	}
+	time.Sleep(2 * time.Second)
+	word.Store(1)
+	return second(mpi.Recv(world, make([]int, 1), 1, 0))
+})
+
+func TestStarvedRankIsNotLost(t *testing.T) {
+	onFabrics(t, func(t *testing.T, fabric string) {
+		t.Parallel()
+		flag := filepath.Join(t.TempDir(), "flag")
+		require.NoError(t, os.WriteFile(flag, make([]byte, 8), 0o600))
+		ranks(t, 2, starved, fabric, "WEFT_PEER_TIMEOUT=400ms", "GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1",
+			flagVariable+"="+flag)
+	})
+}
+
 // finalizing: rank 0 has come to the end while rank 1 has not. What rank 1 sent before, rank 0 has taken, and
 // never received.
 var finalizing = body("finalizing", func(_ context.Context, world *mpi.Comm) error {

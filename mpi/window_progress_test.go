@@ -1,6 +1,7 @@
 package mpi_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -255,4 +256,86 @@ var targetComputes = body("target computes", func(_ context.Context, world *mpi.
 func flagIsUp(suffix string) bool {
 	_, err := os.Stat(os.Getenv(flagVariable) + suffix)
 	return !errors.Is(err, os.ErrNotExist)
+}
+
+// lockAllSleepers: some goroutines of rank 0 begin with one target within LockAll while rank 1 keeps its lock.
+// None has its operation carried out before the lock is there. One waits for the lock, and all others sleep
+// until it has it: if they looked again and again they would keep the processors from all other goroutines.
+var lockAllSleepers = body("sleepers of LockAll", func(ctx context.Context, world *mpi.Comm) error {
+	const many = 10
+	win, err := mpi.WinAllocate[int64](world, 1)
+	if err != nil {
+		return err
+	}
+	if world.Rank() == 1 {
+		if err := firstError(win.Lock(1, mpi.Exclusive), mpi.Barrier(world), mpi.Barrier(world),
+			win.Unlock(1)); err != nil {
+			return err
+		}
+		return firstError(mpi.Barrier(world), wantLocal(win, many), win.Free())
+	}
+	ended, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	bounded := win.WithContext(ended)
+	if err := firstError(mpi.Barrier(world), win.LockAll()); err != nil {
+		return err
+	}
+	errs := make(chan error, many+1)
+	add := func(win *mpi.Win[int64]) {
+		_, err := win.FetchAndOp(1, 1, 0, mpi.Sum[int64]())
+		errs <- err
+	}
+	for range many {
+		go add(win)
+	}
+	for sleepersForLock() != many-1 {
+		select {
+		case err := <-errs:
+			return fmt.Errorf("an operation ends before the lock is there: %w", err)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	// One that has its context ends with it, and the others sleep on.
+	go add(bounded)
+	for sleepersForLock() != many {
+		time.Sleep(time.Millisecond)
+	}
+	giveUp(errEnough)
+	if err := <-errs; !errors.Is(err, errEnough) {
+		return fmt.Errorf("the context has ended, and the call gives %v", err)
+	}
+	if err := mpi.Barrier(world); err != nil {
+		return err
+	}
+	for range many {
+		if err := <-errs; err != nil {
+			return err
+		}
+	}
+	return firstError(win.UnlockAll(), mpi.Barrier(world), win.Free())
+})
+
+// sleepersForLock is how many goroutines sleep in the engine until another has taken a target's lock.
+func sleepersForLock() (n int) {
+	b := make([]byte, 1<<20)
+	for g := range bytes.SplitSeq(b[:runtime.Stack(b, true)], []byte("\n\n")) {
+		if bytes.Contains(g, []byte("engine.(*Window).SleepUntil(")) &&
+			bytes.Contains(g, []byte("engine.(*waiters).sleep(")) {
+			n++
+		}
+	}
+	return n
+}
+
+func wantLocal(win *mpi.Win[int64], want int64) error {
+	if got := win.Local()[0]; got != want {
+		return fmt.Errorf("the element is %d, want %d", got, want)
+	}
+	return nil
+}
+
+func TestWindowLockAllSleeps(t *testing.T) {
+	onFabrics(t, func(t *testing.T, fabric string) {
+		ranks(t, 2, lockAllSleepers, fabric, "WEFT_PEER_TIMEOUT=60s")
+	})
 }

@@ -14,12 +14,14 @@ const (
 	accessExclusive             // this rank has it alone
 	accessStarted               // Start names the target
 	accessTaking                // the lock is being taken
+	accessAwaited               // with accessTaking: other goroutines sleep until it is taken
+
+	accessOpen = accessShared | accessExclusive | accessStarted // operations may go to the target
 )
 
 // enter refuses an operation on a target outside an epoch.
 func (w *window) enter(rank int) error {
-	if w.epochs.Load()&epochFence != 0 ||
-		w.access[rank].Load()&(accessShared|accessExclusive|accessStarted) != 0 {
+	if w.epochs.Load()&epochFence != 0 || w.access[rank].Load()&accessOpen != 0 {
 		return nil
 	}
 	if w.epochs.Load()&epochAll != 0 {
@@ -152,26 +154,31 @@ func (w *Win[T]) Lock(rank int, mode LockMode) error {
 	return w.base().fail("Lock", rank, err)
 }
 
-// lock takes a target's lock.
+// lock takes a target's lock. One goroutine takes it; those that need it for LockAll meanwhile sleep.
 func (w *window) lock(rank int, kind uint32) error {
 	a := &w.access[rank]
 	for !a.CompareAndSwap(0, accessTaking) {
-		if now := a.Load(); now != 0 && w.epochs.Load()&epochAll == 0 {
+		switch now := a.Load(); {
+		case now == 0: // whoever was taking it has failed
+		case w.epochs.Load()&epochAll == 0:
 			return fmt.Errorf("%w: this rank has an epoch for rank %d already", ErrEpoch, rank)
-		} else if now == kind { // another goroutine has taken it for LockAll
+		case now&accessTaking == 0: // another goroutine has taken it for LockAll
 			return nil
+		case now&accessAwaited != 0 || a.CompareAndSwap(now, now|accessAwaited):
+			taken := func() bool { return a.Load()&accessTaking == 0 }
+			if err := w.w.SleepUntil(taken, w.via.canceller); err != nil {
+				return err
+			}
 		}
-		if err := w.via.canceller.Err(); err != nil {
-			return err
-		}
-		w.w.Pause()
 	}
-	if err := w.w.Target(rank).Lock(kind == accessExclusive, w.via.canceller); err != nil {
-		a.Store(0)
-		return err
+	err := w.w.Target(rank).Lock(kind == accessExclusive, w.via.canceller)
+	if err != nil {
+		kind = 0
 	}
-	a.Store(kind)
-	return nil
+	if a.Swap(kind)&accessAwaited != 0 {
+		w.w.WakeSleepers()
+	}
+	return err
 }
 
 // Unlock closes the epoch that Lock opened: all operations on the rank's part are complete, at this rank and

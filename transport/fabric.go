@@ -29,6 +29,11 @@ type FabricConfig struct {
 	Log         *slog.Logger
 	PeerTimeout time.Duration // how long a peer may be silent
 
+	// Running tells whether a peer is a process of this host of which is known that it runs, or would if it
+	// got a processor. Such a peer is not given up for its silence while its connection stands. The answer
+	// may be no as long as it is not known: it is asked for well before it decides. It does not block.
+	Running func(peer uint32) bool
+
 	// Fatal is called, at most once for each peer and from its own goroutine, when a system call on a peer's
 	// memory does not return although the peer has been declared failed. The thread that waits in the call,
 	// and what it holds, are released only when this process ends.

@@ -47,5 +47,7 @@ func (*Poller) Close()                                    {}
 
 func Dup(int) (int, error) { return -1, errLinux }
 
+func Acknowledged(int, time.Duration) bool { return true }
+
 func SkipCongestionControl(int) {}
 func LimitUnsent(int, int)      {}

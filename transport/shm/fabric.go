@@ -12,8 +12,8 @@ var Fabric = transport.Fabric{
 	EagerMax:       24 << 10,
 	Piece:          4 << 20,
 	Open: func(c transport.FabricConfig) (transport.Device, error) {
-		d, err := New(Options{PeerTimeout: c.PeerTimeout, NoHugePages: !c.HugePages, Fatal: c.Fatal,
-			Log: c.Log})
+		d, err := New(Options{PeerTimeout: c.PeerTimeout, Running: c.Running,
+			NoHugePages: !c.HugePages, Fatal: c.Fatal, Log: c.Log})
 		if err != nil {
 			return nil, err
 		}

@@ -127,6 +127,8 @@ func (c *cq) Tick(now time.Time) {
 
 func (q *qp) tick(counts bool) {
 	q.trimBounceBuffer()
+	// asked before the last look: a peer that has run since then has left its mark
+	running := q.silent > 0 && q.dev.opts.Running != nil && q.dev.opts.Running(q.Attr.Peer)
 	sys.StoreRelease(&q.out.heartbeatSeq, q.out.heartbeatSeq+1)
 	switch b := atomic.LoadUint64(&q.in.heartbeatSeq); {
 	case b != q.heartbeatSeq:
@@ -134,7 +136,7 @@ func (q *qp) tick(counts bool) {
 	case counts:
 		q.silent++
 	}
-	if q.silent >= keepalive.MaxMissed {
+	if q.silent >= keepalive.MaxMissed && !running {
 		q.Fail(fmt.Errorf("%w: %w for %v", transport.ErrPeerLost, queuepair.ErrSilent,
 			q.dev.opts.PeerTimeout),
 			transport.StatusFatal)

@@ -428,6 +428,27 @@ func TestProcess_MemoryThatAStoppedPeerWritesIsNotUsedAgain(t *testing.T) {
 	}
 }
 
+// A peer that is known to run is not lost, however long it says nothing.
+func TestProcess_SilentPeerThatRunsIsNotLost(t *testing.T) {
+	e, c, _ := spawn(t, "WriteSmall")
+	e.attached(1)
+	c.stop(t) // and so it is silent
+	running := true
+	e.dev.opts.Running = func(uint32) bool { return running }
+	now := time.Now()
+	tick := func() {
+		now = now.Add(e.dev.tickPeriod())
+		e.cq.Tick(now)
+	}
+	for range 20 {
+		tick()
+		require.NotEqual(t, transport.StateError, e.qp.State())
+	}
+	running = false
+	tick()
+	require.ErrorIs(t, e.qp.Err(), transport.ErrPeerLost)
+}
+
 // A peer that is stopped is lost after its timeout; then it is killed, and its end frees what it held.
 func TestProcess_StoppedPeerIsLost(t *testing.T) {
 	e, c, _ := spawn(t, "WriteSmall")

@@ -84,6 +84,45 @@ func TestAlive_SilentPeerIsLost(t *testing.T) {
 	require.Contains(t, string(last[0].payload), "silent for 10s")
 }
 
+// A peer that is known to run is not lost as long as it is, and is told that this end lives; it is asked for
+// only while the peer is silent.
+func TestAlive_PeerThatRunsIsNotLost(t *testing.T) {
+	s := started(t, true)
+	asked, running := 0, true
+	s.dev.opts.Running = func(peer uint32) bool {
+		require.Equal(t, uint32(1), peer)
+		asked++
+		return running
+	}
+	for range 3 {
+		s.says(t, alive())
+		s.ticks(1)
+	}
+	require.Zero(t, asked)
+	s.heard(t)
+	for range 5 * keepalive.MaxMissed {
+		s.ticks(1)
+		require.Equal(t, []frame.Op{frame.Alive}, kinds(s.heard(t)))
+	}
+	require.Equal(t, transport.StateReady, s.qp.State())
+	running = false
+	s.ticks(1)
+	require.ErrorIs(t, s.qp.Err(), transport.ErrPeerLost)
+	require.ErrorContains(t, s.qp.Err(), "silent for 10s")
+}
+
+// What a peer says between the question whether it runs and the answer no is heard.
+func TestAlive_PeerThatRanJustNowIsNotLost(t *testing.T) {
+	s := started(t, true)
+	s.dev.opts.Running = func(uint32) bool {
+		_, err := syscall.Write(s.wire, alive())
+		require.NoError(t, err)
+		return false
+	}
+	s.ticks(5 * keepalive.MaxMissed)
+	require.Equal(t, transport.StateReady, s.qp.State())
+}
+
 // What has come counts although no pass has looked at it before the tick.
 func TestAlive_WhatLiesInTheSocketIsHeard(t *testing.T) {
 	s := started(t, true)

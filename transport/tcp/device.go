@@ -21,6 +21,8 @@ type Options struct {
 	HighPort    int           //
 	AuthTimeout time.Duration // how long an unproven peer may take; 2 s
 	PeerTimeout time.Duration // how long a peer may be silent; MinPeerTimeout or more; 10 s
+	// whether a peer is known to run: see transport.FabricConfig
+	Running func(peer uint32) bool
 	// encrypt connections with TLS 1.3; the devices of all ranks have to say the same
 	TLS bool
 	// whether frames have a checksum; only between machines, and where there is no TLS

@@ -9,8 +9,8 @@ var Fabric = transport.Fabric{
 	MinPeerTimeout: MinPeerTimeout,
 	Open: func(c transport.FabricConfig) (transport.Device, error) {
 		o := Options{
-			LowPort: c.LowPort, HighPort: c.HighPort, PeerTimeout: c.PeerTimeout, TLS: c.TLS,
-			Checksum: c.Checksum, Log: c.Log,
+			LowPort: c.LowPort, HighPort: c.HighPort, PeerTimeout: c.PeerTimeout, Running: c.Running,
+			TLS: c.TLS, Checksum: c.Checksum, Log: c.Log,
 			Lanes: c.Lanes, Reconnect: c.Reconnect, Interfaces: c.Interfaces[:min(len(c.Interfaces),
 				max(1, c.Lanes))],
 		}

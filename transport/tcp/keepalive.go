@@ -3,6 +3,7 @@ package tcp
 import (
 	"time"
 
+	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport/internal/keepalive"
 )
 
@@ -16,6 +17,14 @@ func (d *Device) tickPeriod() time.Duration {
 		return d.opts.PeerTimeout / maxMissedOverLanes
 	}
 	return d.opts.PeerTimeout / keepalive.MaxMissed
+}
+
+// peerRuns tells whether the peer is known to run, and the connection to stand, although nothing comes: then
+// it waits for a processor. It is asked before the last look at the link: what a peer that has run since then
+// has said is found there.
+func (c *conn) peerRuns() bool {
+	o := &c.q.dev.opts
+	return c.fd >= 0 && o.Running != nil && o.Running(c.q.Attr.Peer) && sys.Acknowledged(c.fd, o.PeerTimeout)
 }
 
 // Tick tells peers that this end lives, and ends the connections of those that do not.

@@ -267,6 +267,28 @@ func TestLanes_SilentLaneIsLost(t *testing.T) {
 	exchange(t, list, 4, 64<<10, requests(50), func() {})
 }
 
+// A peer that runs, and says nothing on any lane, keeps its lanes; one that does not loses them all.
+func TestLanes_PeerThatRunsIsNotLost(t *testing.T) {
+	running := true
+	list := newCouple(t, Options{Lanes: 2, Running: func(uint32) bool { return running }}, 64, nil)
+	lanesUp(t, list, 2)
+	now := time.Now()
+	tick := func(n int) {
+		for range n {
+			now = now.Add(list[0].dev.tickPeriod())
+			list[0].cq.Tick(now)
+			list[0].poll()
+		}
+	}
+	tick(3 * maxMissedOverLanes)
+	require.Equal(t, transport.StateReady, list[0].to.State())
+	require.Zero(t, list[0].lanesOf().laneStats().Down)
+	running = false
+	tick(1)
+	require.Equal(t, transport.StateError, list[0].to.State())
+	require.ErrorContains(t, list[0].to.Err(), "silent")
+}
+
 // Who does not know the queue pair's token joins no lane, though he knows the job's secret; nor who does not
 // know that.
 func TestLanes_JoinWantsTheToken(t *testing.T) {

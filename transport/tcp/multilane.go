@@ -322,17 +322,19 @@ func (b *multiLane) readDue(l *laneConn) bool {
 
 // tick tells the peer on each lane that this end lives. A lane that is silent while others are not is lost,
 // and so are all when all are, so that new ones can show that the peer lives; the peer is when nothing has
-// come over any for the device's timeout. That a lane can be made is no sign of life: the peer's endpoint
-// answers by itself.
+// come over any for the device's timeout. A peer that is known to run loses neither while its lanes stand.
+// That a lane can be made is no sign of life: the peer's endpoint answers by itself.
 func (b *multiLane) tick(_ int, counts bool) {
 	q := b.q
+	running := b.keepalive.Missed > 0 && !b.keepalive.Received &&
+		slices.ContainsFunc(b.conns, func(l *laneConn) bool { return l.peerRuns() })
 	b.drive()
 	if !q.open {
 		return
 	}
 	b.tellLosses()
 	b.keepalive.Tick(counts)
-	if b.keepalive.Missed >= maxMissedOverLanes {
+	if b.keepalive.Missed >= maxMissedOverLanes && !running {
 		q.Fail(fmt.Errorf("%w: %w for %v", transport.ErrPeerLost, queuepair.ErrSilent,
 			q.dev.opts.PeerTimeout),
 			transport.StatusFatal)
@@ -342,7 +344,7 @@ func (b *multiLane) tick(_ int, counts bool) {
 		say, _ := l.keepalive.Tick(counts)
 		switch {
 		case l.fd < 0:
-		case l.keepalive.Missed >= maxMissedOfAll,
+		case l.keepalive.Missed >= maxMissedOfAll && !running,
 			l.keepalive.Missed >= maxMissedOfLane && b.keepalive.Missed < maxMissedOfLane/2:
 			b.lose(l, queuepair.ErrSilent)
 		case say:

@@ -248,6 +248,7 @@ func (l *singleLink) tick(ticks int, counts bool) {
 	if q.dev.opts.keeps() && ticks%(maxMissedOverLanes/keepalive.MaxMissed) != 0 {
 		return
 	}
+	running := l.keepalive.Missed > 0 && !l.keepalive.Received && l.peerRuns()
 	if !l.keepalive.Received || !l.keepalive.Sent {
 		// what has come is heard, even if no pass has looked at it, and what can be sent says enough
 		l.drive()
@@ -255,7 +256,7 @@ func (l *singleLink) tick(ticks int, counts bool) {
 	say, lost := l.keepalive.Tick(counts)
 	switch {
 	case !q.open:
-	case lost:
+	case lost && !running:
 		q.Fail(fmt.Errorf("%w: %w for %v", transport.ErrPeerLost, queuepair.ErrSilent,
 			q.dev.opts.PeerTimeout),
 			transport.StatusFatal)

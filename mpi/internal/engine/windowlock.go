@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -192,8 +193,29 @@ func (w *Window) pause(try int) {
 	}
 }
 
-// Pause lets some time pass.
-func (w *Window) Pause() { w.pause(lockSpins + 1) }
+// SleepUntil sleeps until cond holds, which WakeSleepers follows, or s ends; then it returns why. It does not
+// spin, since another goroutine of this rank, which makes progress, makes cond hold.
+func (w *Window) SleepUntil(cond func() bool, s *Canceller) error {
+	e := w.e
+	over := func() bool { return cond() || s.Err() != nil || e.stopped != nil }
+	for {
+		e.mu.Lock()
+		if over() {
+			e.waiters.passOwnership()
+			err := e.stopped
+			e.mu.Unlock()
+			if cond() {
+				return nil
+			}
+			return cmp.Or(s.Err(), err)
+		}
+		e.mu.Unlock()
+		e.waiters.sleep(0, nil, over, nil)
+	}
+}
+
+// WakeSleepers has SleepUntil look at its condition.
+func (w *Window) WakeSleepers() { w.e.WakeProbes() }
 
 // anyFailed is the failure of a rank of the window, or of this rank, or that the window was revoked.
 func (w *Window) anyFailed() error {

@@ -5,11 +5,17 @@ import "time"
 // passiveProgress makes a pass now and then while this rank computes, so that operations of others on its
 // windows end: those that need its queue pairs or its engine, where there is no completion handler. It runs
 // while there are such windows.
+//
+// A pass is made within two periods of every moment, and the time that other goroutines hold the lock, which
+// goes to one that has waited for a millisecond. That is time in which the process has a processor: the Go
+// scheduler looks at its timers whenever a goroutine yields, and takes the processor from one that does not;
+// when the process gets it, where others want it too, is up to the system.
 type passiveProgress struct {
-	e     *Engine
-	every time.Duration // 0 for never
-	timer *time.Timer
-	armed bool
+	e      *Engine
+	every  time.Duration // 0 for never
+	timer  *time.Timer
+	armed  bool
+	missed bool // another goroutine had the lock at the last tick
 }
 
 func (h *passiveProgress) init(e *Engine, every time.Duration) {
@@ -29,18 +35,22 @@ func (h *passiveProgress) arm(w *Window) {
 
 func (h *passiveProgress) tick() {
 	e := h.e
-	if e.mu.TryLock() { // who has the lock makes a pass himself
-		if e.stopped == nil {
-			e.progress.poll()
-		}
-		h.armed = h.again()
-		if h.armed {
+	if !e.mu.TryLock() {
+		if !h.missed { // whoever has the lock makes a pass, as a rule
+			h.missed = true
 			h.timer.Reset(h.every)
+			return
 		}
-		e.mu.Unlock()
-		return
+		e.mu.Lock()
 	}
-	h.timer.Reset(h.every)
+	defer e.mu.Unlock()
+	h.missed = false
+	if e.stopped == nil {
+		e.progress.poll()
+	}
+	if h.armed = h.again(); h.armed {
+		h.timer.Reset(h.every)
+	}
 }
 
 func (h *passiveProgress) again() bool {

@@ -59,6 +59,41 @@ func TestPassiveBound(t *testing.T) {
 	}
 }
 
+// TestPassiveWaitsForTheLock: where others have the engine's lock at one tick after another, and make no pass,
+// the second tick waits for the lock rather than leave the pass to chance.
+func TestPassiveWaitsForTheLock(t *testing.T) {
+	w := worldOf(t, tcpDevices(t, 2), Config{Passive: time.Hour})
+	connected(t, w)
+	windows := windowOf(t, w, 1)
+	e, passive := w[1], &w[1].windows.passive
+	e.mu.Lock()
+	before := e.stats.Passes
+	passive.tick()
+	require.Equal(t, before, e.stats.Passes)
+	ticked := make(chan struct{})
+	go func() {
+		passive.tick()
+		close(ticked)
+	}()
+	for !e.mu.wanted() {
+		select {
+		case <-ticked:
+			e.mu.Unlock()
+			t.Fatal("a pass is left out again")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	require.Equal(t, before, e.stats.Passes)
+	e.mu.Unlock()
+	<-ticked
+	e.mu.Lock()
+	require.Equal(t, before+1, e.stats.Passes)
+	e.mu.Unlock()
+	for i := range windows {
+		require.NoError(t, windows[i].Free())
+	}
+}
+
 // complete makes the caller's passes until nothing is under way at the target, or nothing seems to come.
 func complete(e *Engine, t *Target, within time.Duration) bool {
 	for began := time.Now(); time.Since(began) < within; time.Sleep(time.Millisecond) {

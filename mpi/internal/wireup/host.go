@@ -45,13 +45,15 @@ func kernelBound(provider string) bool {
 // kernelKey is the name under which a card tells which kernel its rank runs on.
 const kernelKey = "kernel"
 
+const unknownKernel = "unknown"
+
 // kernel identifies the running kernel and this process's network namespace. Hosts of equal names differ in
 // it, and so do containers with networks of their own. It only says where a try is worthwhile: the proof that
 // two ranks share memory is that one has got the other's descriptor.
 var kernel = sync.OnceValue(func() string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return "unknown"
+		return unknownKernel
 	}
 	namespace, err := os.Readlink("/proc/self/ns/net")
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weft-mpi/weft/internal/setting"
+	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/internal/topology"
 	"github.com/weft-mpi/weft/launcher/pmi"
 	"github.com/weft-mpi/weft/mpi/internal/wireup/coordinator"
@@ -32,6 +33,8 @@ type Job struct {
 	survives bool
 	failures chan os.Signal // the launcher's
 	cards    []string       // of all ranks; nil where they can be asked for at any time
+
+	processes processes
 }
 
 // client is a rank's way to the others before it can send them messages: through its launcher or rank 0.
@@ -118,6 +121,9 @@ func (j *Job) Publish(ctx context.Context, card Card) error {
 	defer cancel()
 	card = maps.Clone(card)
 	card[kernelKey] = kernel()
+	if identity := sys.Identity(); identity != "" {
+		card[processKey] = identity
+	}
 	if err := j.client.Put(ctx, cardKey(j.Identity.Rank), card.String()); err != nil {
 		return err
 	}

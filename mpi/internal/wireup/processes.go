@@ -1,0 +1,53 @@
+package wireup
+
+import (
+	"context"
+	"sync"
+
+	"github.com/weft-mpi/weft/internal/sys"
+)
+
+// processKey is the name under which a card tells the identity of its rank's process.
+const processKey = "process"
+
+// processes are the identities of other ranks' processes, as far as somebody has asked.
+type processes struct {
+	mu sync.Mutex
+	of map[uint32]string // "" while it is looked up, and for a rank of another host
+}
+
+// Running tells whether a rank's process is one of this host and is known to run: see transport.FabricConfig.
+// The first call for a rank has its card looked up.
+func (j *Job) Running(rank uint32) bool {
+	p := &j.processes
+	p.mu.Lock()
+	identity, asked := p.of[rank]
+	if !asked && j.client != nil {
+		if p.of == nil {
+			p.of = map[uint32]string{}
+		}
+		p.of[rank] = ""
+		go j.findProcess(rank)
+	}
+	p.mu.Unlock()
+	return identity != "" && sys.Runs(identity)
+}
+
+func (j *Job) findProcess(rank uint32) {
+	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
+	defer cancel()
+	text, err := j.card(ctx, rank)
+	var card Card
+	if err == nil {
+		card, err = ParseCard(text)
+	}
+	p := &j.processes
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case err != nil:
+		delete(p.of, rank) // the next call tries again
+	case card[kernelKey] == kernel() && kernel() != unknownKernel:
+		p.of[rank] = card[processKey]
+	}
+}

@@ -99,7 +99,9 @@ func tell(t *testing.T, seed uint64, sc scenario, f faults) (*story, error) {
 	}
 	for i, g := range s.ranks {
 		require.NoError(t, g.ch.Open(storyQP{ends[i], s, f}, s.ranks[1-i].ch.Descriptor()))
-		require.NoError(t, ends[i].PostRecv(&transport.RecvWR{}))
+		for range 4 {
+			require.NoError(t, ends[i].PostRecv(&transport.RecvWR{}))
+		}
 		c := g.ch
 		countFrom(c, f.start)
 	}

@@ -8,8 +8,9 @@ import (
 
 // heartbeat has the devices tell the peers, once a period, that this rank lives, and find those that have
 // been silent for too long. It also tells the channels that time passes, so that they ask for replies that do
-// not come. Its timer runs from the beginning to the end of the engine, whatever the rank does meanwhile: Go takes the processor away from a goroutine that computes. It is not answered for a rank
-// whose whole process stands still, nor for one that keeps its only processor in a C call.
+// not come. Its timer runs from the beginning to the end of the engine, whatever the rank does meanwhile: Go
+// takes the processor away from a goroutine that computes. It is not answered for a rank whose whole process
+// stands still, nor for one that keeps its only processor in a C call.
 type heartbeat struct {
 	e      *Engine
 	period time.Duration

@@ -109,7 +109,7 @@ func statsOf(s engine.Stats) Stats {
 			RequestsRefused: c.RequestsRefused,
 			ZeroTransfers:   c.ZeroTransfers, HeadsWithoutTail: c.HeadsWithoutTail,
 			CorruptReplies: c.CorruptReplies, OverdueReplies: c.OverdueReplies,
-			RepliesResent:  c.RepliesResent, Eager: c.Eager, EagerBytes: c.EagerBytes,
+			RepliesResent: c.RepliesResent, Eager: c.Eager, EagerBytes: c.EagerBytes,
 			Rendezvous:      c.Rendezvous,
 			RendezvousBytes: c.RendezvousBytes, Granted: c.Granted,
 			ReadBytes: c.Reads.Bytes, ReadBytesCopied: c.Reads.Copied,

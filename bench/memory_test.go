@@ -23,6 +23,8 @@ func measureBy(world *mpi.Comm) error {
 
 var goldenMemory = worldBody("golden memory", measureBy, "WEFT_PHASES=640,16384", "WEFT_SHRINK_AFTER=20ms")
 
+// TestTheTableOfMemory is of the table's form: clock and resident memory are made up.
+// TestMemoryOfEveryPhaseAndBackInTheSmallOne measures them.
 func TestTheTableOfMemory(t *testing.T) {
 	r := launch(t, group{4, goldenMemory})
 	require.NoError(t, r.Failure, r.Err)
@@ -75,6 +77,9 @@ var phased = []struct {
 	{plain("memory, one", "memory", Default, "WEFT_PHASES=2000", "WEFT_SHRINK_AFTER=never"), []int{2000}},
 }
 
+// TestMemoryOfEveryPhaseAndBackInTheSmallOne: what is measured of a connection is at most 16 KiB in the small
+// phase (E1), where large buffers for it would be 256 KiB, which the system sees; in each phase it is what the
+// rings need. Seen to fail with a first ring of twice the lines, and where the large buffers are not written.
 func TestMemoryOfEveryPhaseAndBackInTheSmallOne(t *testing.T) {
 	large := false
 	for _, p := range phased {
@@ -82,7 +87,6 @@ func TestMemoryOfEveryPhaseAndBackInTheSmallOne(t *testing.T) {
 		require.NoError(t, r.Failure, r.Err)
 		require.Empty(t, told(r))
 		lines := strings.Split(strings.TrimSpace(r.Out), "\n")[3:]
-		require.LessOrEqual(t, ringsOf(p.slots[0], true), 16<<10)
 		for peers := 1; peers <= 3; peers++ {
 			for i := range len(p.slots) + 1 {
 				if i == 1 && len(p.slots) == 1 {
@@ -96,6 +100,9 @@ func TestMemoryOfEveryPhaseAndBackInTheSmallOne(t *testing.T) {
 				require.NoError(t, err, lines[0])
 				require.Equal(t, len(got), n)
 				slot := p.slots[phase]
+				if phase == 0 {
+					require.LessOrEqual(t, got[2], 16<<10, lines[0])
+				}
 				require.Equal(t, []int{peers, slot, ringsOf(slot, phase == 0)}, got[:3], r.Out)
 				// What the runtime gives back meanwhile can be more than the small rings take. Large ones are
 				// seen.
@@ -105,7 +112,7 @@ func TestMemoryOfEveryPhaseAndBackInTheSmallOne(t *testing.T) {
 				}
 				require.GreaterOrEqual(t, got[3], 0, lines[0])
 				require.Equal(t, 256<<10, got[4])
-				require.Positive(t, got[5], lines[0])
+				require.Greater(t, got[5], got[4]*3/4, lines[0])
 				lines = lines[1:]
 			}
 		}

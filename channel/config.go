@@ -61,6 +61,9 @@ type Config struct {
 	// other phases add a ring with larger slots for the messages that do not (E6). All ranks of a job must
 	// agree on it.
 	KeepSmall bool
+	// TailLooks is how often one call looks for the tail of a resize reply whose head is there, before it
+	// returns with nothing transferred and no error (E7); at most MaxTailLooks. 0 means DefaultTailLooks.
+	TailLooks int
 	// BusyPolling says that this rank has its own core and polls while it waits. In a channel over shared
 	// memory, short messages then use only the first lines of a large ring, as long as the peer releases
 	// those in time (window.go).
@@ -68,6 +71,12 @@ type Config struct {
 	// Budget bounds the buffers of all the channels that share it (E10); nil for no bound.
 	Budget *Budget
 }
+
+// DefaultTailLooks are about a hundred nanoseconds, in which the rest of a line arrives.
+const (
+	DefaultTailLooks = 64
+	MaxTailLooks     = 1_000_000
+)
 
 // DefaultPhases: 5 KiB of ring to begin with, and slots of 16 KiB where messages ask for them (E1, E8).
 var DefaultPhases = []int{640, 16384}
@@ -116,6 +125,8 @@ func (c Config) Check() error {
 			phases[0]-overhead)
 	case c.ThresholdPercent != 0 && (c.ThresholdPercent < 80 || c.ThresholdPercent > 99):
 		return fmt.Errorf("a threshold of %d %%; 80 to 99 are possible", c.ThresholdPercent)
+	case c.TailLooks < 0 || c.TailLooks > MaxTailLooks:
+		return fmt.Errorf("%d looks at a tail; 1 to %d are possible", c.TailLooks, MaxTailLooks)
 	case c.Policy > SumOversized:
 		return fmt.Errorf("policy %d; there are 0 to %d", c.Policy, SumOversized)
 	}
@@ -130,6 +141,13 @@ func (c Config) phases() []int {
 		return DefaultPhases
 	}
 	return c.Phases
+}
+
+func (c Config) tailLooks() int {
+	if c.TailLooks == 0 {
+		return DefaultTailLooks
+	}
+	return c.TailLooks
 }
 
 // limit is the largest element that goes into a slot of a phase: the threshold, or what the slot carries.

@@ -307,7 +307,7 @@ func TestAttack_E12_PeerBreaksARule(t *testing.T) {
 			func(t *testing.T, v *victim) { v.place(0, 0, header(0, data)|1<<bit, nil) }})
 	}
 	for kind := range 256 {
-		if k := channel.Kind(kind); kind != credit && (k < channel.Eager || k > channel.Claims ||
+		if k := channel.Kind(kind); kind != credit && (k < channel.Eager || k > channel.Part ||
 			k == channel.Batch+1) {
 			crimes = append(crimes, crime{k.String() + " without a body",
 				func(t *testing.T, v *victim) { v.place(0, 0, header(0, uint8(kind)), nil) }})

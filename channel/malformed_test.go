@@ -174,13 +174,16 @@ func TestEnlarge_E7_RetransmitWithoutRequest(t *testing.T) {
 	t.Run("after the answer", func(t *testing.T) {
 		d := newTestPair(t, Config{})
 		d.sendThrough(t, d.a, d.b, element(1, 1000))
-		for range 300 { // more than the send queue has room for
-			require.NoError(t, d.b.RetransmitReply())
-		}
+		d.B.Depth = 0 // the send queue is full
+		require.NoError(t, d.b.RetransmitReply())
 		require.True(t, d.b.reply.unsent)
-		d.driveUntilIdle(t)
+		require.ErrorIs(t, d.b.RetransmitReply(), transport.ErrProtocol, "asked for twice")
+		d.B.Depth = 256
+		_, err := d.b.Progress()
+		require.NoError(t, err)
 		require.False(t, d.b.reply.unsent)
-		d.sendThrough(t, d.a, d.b, element(2, 2000))
+		d.drive(t)
+		requireViolation(t, d.a, d.a.ReplyResent())
 	})
 	t.Run("when the landing place is gone", func(t *testing.T) {
 		d := newTestPair(t, Config{})
@@ -285,6 +288,7 @@ func TestEnlarge_E7_RepliesForEverCorrupt(t *testing.T) {
 		d.handleRetransmits(t)
 		require.Empty(t, receiveAll(t, d.b))
 		d.drive(t)
+		d.handleRetransmits(t)
 		land := d.a.pending.replySlot
 		land.Bytes()[land.replyOffset()+30]++
 		_, err := d.a.Progress()

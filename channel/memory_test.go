@@ -42,6 +42,27 @@ func TestMemory_E1(t *testing.T) {
 	}
 }
 
+// TestMemory_E8_OldMirrorIsFreed: the ACK ends the use of the small mirror, out of which the sender wrote, and of
+// the small ring at the receiver, before the message that the large ones are for has gone. Seen to fail where
+// pollReply does not release the old mirror, and where onRequest does not release the old ring.
+func TestMemory_E8_OldMirrorIsFreed(t *testing.T) {
+	d := newTestPair(t, Config{})
+	small, large := geometry(DefaultPhases, 0).region(), geometry(DefaultPhases, 1).region()
+	require.NoError(t, d.a.requestPhase(1))
+	require.Equal(t, small+small+large, d.a.Stats().Registered, "the large mirror is made before the request goes")
+	d.driveUntilIdle(t)
+	require.Equal(t, 1, d.a.Phase())
+	for _, c := range []*Channel{d.a, d.b} { // A's mirror is large, and B's ring
+		require.Equal(t, small+large, c.Stats().Registered)
+	}
+	require.Equal(t, [2]int{2, 2}, [2]int{d.A.Regions(), d.B.Regions()})
+	require.Equal(t, [2]int{paged(small) + paged(large), paged(small) + paged(large)},
+		[2]int{d.A.Pages(), d.B.Pages()})
+}
+
+// paged is n bytes in whole pages.
+func paged(n int) int { return (n + 4095) / 4096 * 4096 }
+
 // TestMemory_E10_Peak: a rank has at most five regions for a connection at one time: the ring in use, the one
 // that is about to take its place, and an old one after which a reply is to land; the mirror in use, and
 // the one asked for.

@@ -62,7 +62,7 @@ func (d *testPair) drive(t testing.TB) {
 	require.NoError(t, d.Drive())
 }
 
-// handleRetransmits gives both ends what is asked for again.
+// handleRetransmits gives both ends what is asked for again, and the answer to that.
 func (d *testPair) handleRetransmits(t testing.TB) {
 	t.Helper()
 	for e, c := range map[*channeltest.End]*Channel{d.A: d.a, d.B: d.b} {
@@ -70,6 +70,11 @@ func (d *testPair) handleRetransmits(t testing.TB) {
 		for _, w := range wc[:e.Poll(wc[:])] {
 			require.Equal(t, transport.OpRecv, w.Op)
 			require.NoError(t, e.PostRecv(&transport.RecvWR{}))
+			if w.HasImm {
+				require.EqualValues(t, ResentImm, w.Imm)
+				require.NoError(t, c.ReplyResent())
+				continue
+			}
 			require.NoError(t, c.RetransmitReply())
 		}
 	}

@@ -11,6 +11,7 @@ import (
 type lastReply struct {
 	given         bool // there has been a request
 	unsent        bool // the send queue had no room for it
+	asked         bool // the peer has asked for it again, and is to be told when it has all of them
 	resizeRequest      // where it goes
 	resizeReply
 
@@ -70,14 +71,41 @@ func (c *Channel) grantLargeRing(target shape, fresh *buffer) error {
 	return errors.Join(c.sendReply(), old.release())
 }
 
-// RetransmitReply handles the peer's Send of no bytes: this end's reply has arrived corrupt, and the peer
-// asks for it again.
+// ResentImm is the immediate of a Write that carries a reply which the peer has asked for again, for
+// ReplyResent.
+const ResentImm = 1<<32 - 1
+
+// RetransmitReply handles the peer's Send of no bytes: this end's reply is corrupt or overdue, and the peer
+// asks for it again. The Send is delivered, so the request is in the ring; nothing follows it there. If there
+// is something unread, the request is still among it, and its reply will be the answer. The reply before it
+// must not go: its reply slot may be gone.
 func (c *Channel) RetransmitReply() error {
-	if !c.reply.given {
-		return fmt.Errorf("%w: a resize reply is asked for again, and there was none", transport.ErrProtocol)
+	p := &c.reply
+	unread := c.recv.unread()
+	if p.asked || !p.given && !unread {
+		return fmt.Errorf("%w: a resize reply is asked for again, and there was none, or it is asked for "+
+			"already", transport.ErrProtocol)
+	}
+	p.asked = true
+	if unread {
+		return nil
 	}
 	c.stats.RepliesResent++
 	return c.sendReply()
+}
+
+// unread tells whether a message is in the ring that has not been released.
+func (r *recvRing) unread() bool {
+	if len(r.ring) == 0 {
+		return false
+	}
+	p := r.cursor
+	_, _, whole := r.find(p)
+	if !whole && p.pos > 0 {
+		p.wrap()
+		_, _, whole = r.find(p)
+	}
+	return whole
 }
 
 // sendReply writes the reply into the peer's memory, or leaves that to Progress.
@@ -91,10 +119,13 @@ func (c *Channel) sendReply() error {
 		Length: replyLen}
 	p.wr = transport.SendWR{Op: transport.OpWrite, Flags: transport.FlagInline, Local: p.local[:],
 		Remote: p.remote[:]}
+	if p.asked {
+		p.wr.Op, p.wr.Imm = transport.OpWriteImm, ResentImm
+	}
 	err := c.qp.PostSend(&p.wr)
-	p.unsent = errors.Is(err, transport.ErrQueueFull)
-	if p.unsent {
+	if p.unsent = errors.Is(err, transport.ErrQueueFull); p.unsent {
 		return nil
 	}
+	p.asked = false
 	return err
 }

@@ -16,10 +16,19 @@ type requestState uint8
 
 const (
 	requestNone requestState = iota // there is none; left by sendRequest
-	// the request is posted, and there is no reply yet; left by the reply
+	// the request is posted, and there is no reply yet; left by the reply, or when that is overdue
 	requestPosted
-	// the reply was corrupt, and the send queue too full to ask for it again; left by asking
+	// the reply is corrupt or overdue, and the send queue too full to ask for it again; left by asking
 	requestRetransmitDue
+	// the reply is asked for again: nothing in the reply slot counts until the peer's answer to that has been
+	// delivered, as until then replies may be on their way there; left by ReplyResent
+	requestAskedAgain
+)
+
+// Ticks of a request after which its reply is overdue, and after which the peer has failed.
+const (
+	overdueTicks = 2
+	failedTicks  = 4
 )
 
 // pendingRequest is our resize request.
@@ -29,6 +38,7 @@ type pendingRequest struct {
 	resizeRequest
 	mirror    *buffer // of the new ring
 	replySlot *buffer // whose reply slot takes the reply; this holds a reference
+	ticks     int     // since it was posted
 }
 
 // phaseForSize is the lowest phase above the present one whose slots take an element of n bytes after a head,
@@ -87,7 +97,7 @@ func (c *Channel) sendRequest() error {
 		return errors.Join(err, mirror.release())
 	}
 	slot.refs++
-	c.pending = pendingRequest{requestPosted, target, q, mirror, slot}
+	c.pending = pendingRequest{requestPosted, target, q, mirror, slot, 0}
 	c.wantedPhase = -1
 	c.pause()
 	if kind == enlarge {
@@ -134,22 +144,19 @@ func (c *Channel) replyArrived() bool {
 // pollReply follows the reply to our request if it has been placed.
 func (c *Channel) pollReply() error {
 	a := &c.pending
-	if a.state == requestRetransmitDue {
+	switch a.state {
+	case requestRetransmitDue:
 		return c.requestRetransmit()
+	case requestAskedAgain:
+		return nil
 	}
 	line := a.replySlot.Bytes()[a.replySlot.replyOffset():][:replyLen]
-	head, tail := replyFlags(line, a.generation)
-	if head && !tail {
-		c.stats.HeadsWithoutTail++
-	}
-	if !tail {
+	if !c.lookForTail(line) {
 		return nil
 	}
 	got, err := parseReply(line, c.phases)
 	switch {
 	case errors.Is(err, errCorruptReply):
-		// The peer is asked again only now that this reply is there, and each request has one reply: so none
-		// is ever in flight when the memory of the reply slot goes.
 		c.stats.CorruptReplies++
 		clearFlags(line)
 		a.state = requestRetransmitDue
@@ -188,12 +195,56 @@ func (c *Channel) pollReply() error {
 	return errors.Join(err, old.release())
 }
 
+// lookForTail tells whether all of the reply to our request is there. If only its head is, it looks some more
+// times.
+func (c *Channel) lookForTail(line []byte) bool {
+	for range c.conf.tailLooks() {
+		head, tail := replyFlags(line, c.pending.generation)
+		if tail || !head {
+			return tail
+		}
+		c.stats.HeadsWithoutTail++
+	}
+	return false
+}
+
 // onRefused remembers that a phase cannot be had. To be refused a smaller one forbids nothing.
 func (c *Channel) onRefused(phase int) {
 	c.stats.ResizesRefused++
 	if phase > c.send.phase {
 		c.refusedPhase = min(c.refusedPhase, phase)
 	}
+}
+
+// ReplyTick tells the channel that time passes. Call it once per half of the time after which the reply to a
+// resize request is overdue. An overdue reply is asked for again; if it does not come in the same time once
+// more, the error says that the peer has failed (E7).
+func (c *Channel) ReplyTick() error {
+	p := &c.pending
+	if p.state == requestNone || c.replyArrived() {
+		return nil
+	}
+	switch p.ticks++; {
+	case p.ticks >= failedTicks:
+		return fmt.Errorf("%w: the answer to a request for buffers of phase %d is overdue, and has not come "+
+			"when it was asked for again", transport.ErrPeerLost, p.target.phase)
+	case p.ticks == overdueTicks && p.state == requestPosted:
+		c.stats.OverdueReplies++
+		p.state = requestRetransmitDue
+		return c.requestRetransmit()
+	}
+	return nil
+}
+
+// ReplyResent handles a Write with the immediate ResentImm, the peer's answer to a reply that was asked for
+// again. It is delivered: every reply to the request has been placed, so the memory of the reply slot may go
+// after it. Call Progress afterwards.
+func (c *Channel) ReplyResent() error {
+	if c.pending.state != requestAskedAgain {
+		return fmt.Errorf("%w: a resize reply is sent again that was not asked for", transport.ErrProtocol)
+	}
+	c.pending.state = requestPosted
+	return nil
 }
 
 // requestRetransmit asks for the same reply once more, by a Send of no bytes: that needs no ring.
@@ -203,7 +254,7 @@ func (c *Channel) requestRetransmit() error {
 		return nil
 	}
 	if err == nil {
-		c.pending.state = requestPosted
+		c.pending.state = requestAskedAgain
 	}
 	return err
 }

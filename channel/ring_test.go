@@ -101,7 +101,7 @@ func TestRing_E12_WhatIsRefused(t *testing.T) {
 	require.ErrorIs(t, l.a.Commit(channel.Eager, false), transport.ErrInvalid)
 	require.NotNil(t, l.a.Reserve(1))
 	for _, k := range []channel.Kind{0, 1, credit, channel.Eager - 2, channel.Eager - 1, channel.Batch + 1,
-		channel.Claims + 1, 200} {
+		channel.Part + 1, 200} {
 		require.ErrorIs(t, l.a.Commit(k, false), transport.ErrInvalid)
 	}
 	require.NoError(t, l.a.Commit(channel.Eager, false))
@@ -112,7 +112,7 @@ func TestRing_E12_WhatIsRefused(t *testing.T) {
 			})
 		for range 2 { // before TrySend knows which lines are free, and after
 			for _, k := range []channel.Kind{0, 1, credit, channel.Eager - 1, channel.Batch + 1,
-				channel.Claims + 1} {
+				channel.Part + 1} {
 				sent, err := a.TrySendSlow(k, 1, nil, 0)
 				require.ErrorIs(t, err, transport.ErrInvalid, "%v", k)
 				require.False(t, sent)
@@ -188,7 +188,7 @@ func FuzzDescriptor(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d, err := channel.ParseDescriptor(b)
 		if err != nil {
-			if len(b) >= 2 && (b[0] != 6 || b[1] != 0) {
+			if len(b) >= 2 && (b[0] != 8 || b[1] != 0) {
 				require.ErrorIs(t, err, transport.ErrVersion)
 			} else {
 				require.ErrorIs(t, err, transport.ErrProtocol)

@@ -19,9 +19,10 @@ type Stats struct {
 	ShrinksGranted   uint64 // of these, granted
 	RequestsRefused  uint64 // requests of the peer that this end refused
 	ZeroTransfers    uint64 // transfers that moved nothing because the channel first had to get larger slots
-	HeadsWithoutTail uint64 // polls that found a head but not yet its tail
+	HeadsWithoutTail uint64 // looks that found a head but not yet its tail
 	CorruptReplies   uint64 // replies with a wrong checksum
-	RepliesResent    uint64 // replies resent because the first one was corrupt
+	OverdueReplies   uint64 // replies that were asked for again because they had not come in time
+	RepliesResent    uint64 // replies resent because the peer asked for them again
 }
 
 // Stats returns the current counters.

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/transport"
 )
 
 // transcriptPair is a testPair whose transcript also tells what the calls return.
@@ -349,6 +351,7 @@ func TestEnlarge_E7_CorruptReply(t *testing.T) {
 		require.Equal(t, Waiting, s.transfers(s.a, v), "it is asked for once")
 		s.handleRetransmits(t)
 		s.drive(t)
+		s.handleRetransmits(t)
 		require.EqualValues(t, i+1, s.b.Stats().RepliesResent)
 	}
 	s.goes(s.a, s.b, v)
@@ -381,9 +384,11 @@ func TestEnlarge_E7_EveryBitOfAReply(t *testing.T) {
 	}
 }
 
-// TestEnlarge_E7_HeadWithoutTail: it is looked at again, nothing is transferred, and there is no error.
+// TestEnlarge_E7_HeadWithoutTail: its tail is looked at so many times in a call, then nothing is transferred, and
+// there is no error. Seen to fail where lookForTail looks once.
 func TestEnlarge_E7_HeadWithoutTail(t *testing.T) {
-	s := newTranscriptPair(t, Config{})
+	const looks = 7
+	s := newTranscriptPair(t, Config{TailLooks: looks})
 	v := vector(1000)
 	s.transfers(s.a, v)
 	s.receives(s.b, nil)
@@ -395,7 +400,7 @@ func TestEnlarge_E7_HeadWithoutTail(t *testing.T) {
 		copy(line, good[:8*i]) // more and more of it
 		require.Equal(t, Waiting, s.transfers(s.a, v))
 	}
-	require.EqualValues(t, 4, s.a.Stats().HeadsWithoutTail)
+	require.EqualValues(t, 4*looks, s.a.Stats().HeadsWithoutTail)
 	require.Zero(t, s.a.Stats().CorruptReplies)
 	copy(line, good[:replyTail])
 	require.Equal(t, Waiting, s.transfers(s.a, v))
@@ -403,6 +408,69 @@ func TestEnlarge_E7_HeadWithoutTail(t *testing.T) {
 	copy(line, good)
 	s.goes(s.a, s.b, v)
 	s.Golden(t, "head-without-tail")
+}
+
+// TestEnlarge_E7_OverdueReply: a reply that is lost is asked for again, once, and comes. Seen to fail where
+// ReplyTick does not ask.
+func TestEnlarge_E7_OverdueReply(t *testing.T) {
+	s := newTranscriptPair(t, Config{})
+	v := vector(1000)
+	s.transfers(s.a, v)
+	_, _, ok, err := s.b.Next()
+	require.NoError(t, err)
+	require.False(t, ok)
+	s.B.Drop(1)
+	s.Say("B's reply is lost")
+	for range overdueTicks {
+		require.Equal(t, Waiting, s.transfers(s.a, v))
+		require.Zero(t, s.a.Stats().OverdueReplies)
+		require.NoError(t, s.a.ReplyTick())
+	}
+	require.EqualValues(t, 1, s.a.Stats().OverdueReplies)
+	s.drive(t)
+	s.handleRetransmits(t)
+	s.drive(t)
+	require.Equal(t, Waiting, s.transfers(s.a, v), "the answer has been placed, and is not delivered")
+	s.handleRetransmits(t)
+	s.goes(s.a, s.b, v)
+	s.phase(s.a, 1)
+	require.NoError(t, s.a.ReplyTick())
+	s.Golden(t, "overdue-reply")
+}
+
+// TestEnlarge_E7_AskedBeforeTheRequestIsRead: the peer, which was busy, answers the request once, and so that its
+// reply is the answer. Seen to fail where RetransmitReply sends the reply before it again, whose reply slot is
+// gone.
+func TestEnlarge_E7_AskedBeforeTheRequestIsRead(t *testing.T) {
+	d := newTestPair(t, Config{Phases: threePhases})
+	d.sendThrough(t, d.a, d.b, element(1, threePhases[1]/2)) // its reply was placed after A's small ring
+	d.sendThrough(t, d.b, d.a, element(1, threePhases[1]/2)) // which is gone now
+	d.driveUntilIdle(t)
+	require.NoError(t, d.a.requestPhase(2))
+	for range overdueTicks {
+		d.drive(t)
+		require.NoError(t, d.a.ReplyTick())
+	}
+	d.drive(t)
+	d.handleRetransmits(t)
+	d.drive(t)
+	require.Empty(t, receiveAll(t, d.b))
+	require.Zero(t, d.b.Stats().RepliesResent)
+	d.driveUntilIdle(t)
+	require.Equal(t, 2, d.a.Phase())
+}
+
+// TestEnlarge_E7_ReplyThatNeverComes: the peer counts as failed when it has not come in as long again. Seen to
+// fail where ReplyTick gives no error.
+func TestEnlarge_E7_ReplyThatNeverComes(t *testing.T) {
+	d := newTestPair(t, Config{})
+	require.NoError(t, d.a.requestPhase(1))
+	for tick := 1; tick < failedTicks; tick++ {
+		require.NoError(t, d.a.ReplyTick(), tick)
+		d.drive(t)
+	}
+	require.EqualValues(t, 1, d.a.Stats().OverdueReplies, "it is asked for once")
+	require.ErrorIs(t, d.a.ReplyTick(), transport.ErrPeerLost)
 }
 
 // TestEnlarge_E14_BothAtOnce: both ends ask before either has seen the other's request; each old ring stays

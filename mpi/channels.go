@@ -52,6 +52,9 @@ func configureChannels(c *engine.Config, set setting.Values) error {
 		}
 		c.ShrinkAfter = max(c.ShrinkAfter, time.Millisecond)
 	}
+	if err := parseReplies(c, set); err != nil {
+		return err
+	}
 	if set.Of(setting.Passive).String() != "never" {
 		if c.Passive, err = set.Of(setting.Passive).Duration(); err != nil {
 			return err
@@ -85,6 +88,25 @@ func parseThreshold(c *channel.Config, set setting.Values) error {
 		c.Threshold = n
 	}
 	return nil
+}
+
+// parseReplies reads how long the answers to requests for other buffers are waited for. PeerTimeout must be
+// known.
+func parseReplies(c *engine.Config, set setting.Values) error {
+	var err error
+	switch text := set.Of(setting.ReplyTimeout).String(); text {
+	case "never":
+	case "":
+		c.ReplyTimeout = c.PeerTimeout
+	default:
+		if c.ReplyTimeout, err = set.Of(setting.ReplyTimeout).Duration(); err != nil {
+			return fmt.Errorf("%s=%q: must be a duration such as 10s, or never",
+				setting.ReplyTimeout.Name, text)
+		}
+		c.ReplyTimeout = max(c.ReplyTimeout, time.Millisecond)
+	}
+	c.Channel.TailLooks, err = set.Of(setting.TailLooks).Int(1, channel.MaxTailLooks)
+	return err
 }
 
 func parseVector(c *channel.Config, set setting.Values) error {

@@ -35,7 +35,7 @@ var mixtures = map[string]struct {
 		"acked shrunk refused holds", ""},
 	"Granted": {[]string{"WEFT_RENDEZVOUS=write", "WEFT_EAGER_MAX=2K", "WEFT_UNEXPECTED_MAX=10K"},
 		"granted holds", "refused shrunk"},
-	"Threshold": {[]string{"WEFT_THRESHOLD=100"}, "", ""},
+	"Threshold": {[]string{"WEFT_THRESHOLD=100"}, "acked", "refused shrunk"},
 	"NoMemory": {[]string{"WEFT_UNEXPECTED_MAX=1K", "WEFT_VECTOR=first,whole"}, "acked holds",
 		"refused shrunk"},
 }

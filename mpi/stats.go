@@ -51,9 +51,10 @@ type ChannelStats struct {
 	ShrinksGranted   uint64 // of these, granted
 	RequestsRefused  uint64 // resize requests of the peer that this rank refused
 	ZeroTransfers    uint64 // transfers that moved nothing because the channel first had to get larger slots
-	HeadsWithoutTail uint64 // polls that found the head of a message but not yet its tail
+	HeadsWithoutTail uint64 // looks that found the head of a message but not yet its tail
 	CorruptReplies   uint64 // replies to ENLARGE and SHRINK with a wrong checksum
-	RepliesResent    uint64 // replies resent because the first one was corrupt
+	OverdueReplies   uint64 // replies that were asked for again because they had not come in time
+	RepliesResent    uint64 // replies resent because the peer asked for them again
 
 	Eager, EagerBytes           uint64 // messages and bytes that were copied through the channel's rings
 	Rendezvous, RendezvousBytes uint64 // messages and bytes that moved directly between user buffers
@@ -107,8 +108,8 @@ func statsOf(s engine.Stats) Stats {
 			ShrinksSent:    c.ShrinksSent, ShrinksGranted: c.ShrinksGranted,
 			RequestsRefused: c.RequestsRefused,
 			ZeroTransfers:   c.ZeroTransfers, HeadsWithoutTail: c.HeadsWithoutTail,
-			CorruptReplies: c.CorruptReplies,
-			RepliesResent:  c.RepliesResent, Eager: c.Eager, EagerBytes: c.EagerBytes,
+			CorruptReplies: c.CorruptReplies, OverdueReplies: c.OverdueReplies,
+			RepliesResent: c.RepliesResent, Eager: c.Eager, EagerBytes: c.EagerBytes,
 			Rendezvous:      c.Rendezvous,
 			RendezvousBytes: c.RendezvousBytes, Granted: c.Granted,
 			ReadBytes: c.Reads.Bytes, ReadBytesCopied: c.Reads.Copied,

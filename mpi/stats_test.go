@@ -141,6 +141,8 @@ func TestSettings_E9_NonsenseIsRefused(t *testing.T) {
 		"WEFT_VECTOR=middle":         "first, largest or sum",
 		"WEFT_VECTOR=first,half":     "first, largest or sum",
 		"WEFT_SHRINK_AFTER=soon":     "not a duration above zero",
+		"WEFT_REPLY_TIMEOUT=soon":    "must be a duration such as 10s, or never",
+		"WEFT_TAIL_LOOKS=0":          "not a whole number from 1 to 1000000",
 		"WEFT_EAGER_MAX=0":           "not a number of bytes from 1 on",
 		"WEFT_RENDEZVOUS=push":       "must be read or write",
 		"WEFT_CHECKSUM=crc32":        "must be auto, on or off",

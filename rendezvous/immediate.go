@@ -5,6 +5,7 @@ package rendezvous
 const (
 	grantEndBit   = 1 << 31
 	immediateBits = 1<<31 - 1
+	maxGrant      = immediateBits - 1 // above it is a channel's own immediate (channel.ResentImm)
 )
 
 // fin is the immediate with which a receiver ends an announcement: nothing of the sender's buffer will be

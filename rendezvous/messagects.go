@@ -54,7 +54,7 @@ func ParseCTS(b []byte) (CTS, error) {
 		Length: length &^ lastBit,
 		Last:   length&lastBit != 0,
 	}
-	if c.ID > idBits || c.Grant > immediateBits || c.Offset > maxMessage || c.Length == 0 ||
+	if c.ID > idBits || c.Grant > maxGrant || c.Offset > maxMessage || c.Length == 0 ||
 		c.Length > maxMessage {
 		return CTS{}, fmt.Errorf("%w: a CTS of %d bytes at offset %d for announcement %#x, grant %#x",
 			transport.ErrProtocol, c.Length,

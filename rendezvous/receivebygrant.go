@@ -25,9 +25,9 @@ const grantPlaceBits = 6
 
 var _ = [1]struct{}{}[MaxOpenGrants-1<<grantPlaceBits]
 
-// next is the number that the next grant has. There is room for it.
+// next is the number that the next grant has, below maxGrant. There is room for it.
 func (g *openGrants) next() uint32 {
-	return (g.count<<grantPlaceBits | uint32(bits.TrailingZeros64(^g.open))) & immediateBits
+	return (g.count<<grantPlaceBits | uint32(bits.TrailingZeros64(^g.open))) & (maxGrant >> 1)
 }
 
 // add notes that the next grant is made.

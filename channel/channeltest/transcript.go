@@ -180,14 +180,30 @@ func (t *Transcript) Record(p *Pair, a, b []byte) {
 // Say adds a remark.
 func (t *Transcript) Say(format string, args ...any) { fmt.Fprintf(t, "# "+format+"\n", args...) }
 
+// immediate shows what an immediate ends.
+func (t *Transcript) immediate(wr *transport.SendWR) {
+	if wr.Imm>>31 == 0 {
+		fmt.Fprintf(t, "FIN    %#x\n", wr.Imm)
+		return
+	}
+	t.written(fmt.Sprintf("END    %#x", wr.Imm&^(1<<31)), wr)
+}
+
 func (t *Transcript) carried(from *End, wr *transport.SendWR, data []byte) {
 	fmt.Fprintf(t, "%s → %s  ", from.Name, from.peer.Name)
 	switch wr.Op {
 	case transport.OpSend:
 		fmt.Fprintf(t, "RETRANSMIT  %d bytes\n", len(data))
-	case transport.OpWrite:
+	case transport.OpWrite, transport.OpWriteImm:
+		if wr.Op == transport.OpWriteImm && wr.Imm != 1<<32-1 {
+			t.immediate(wr)
+			return
+		}
 		for _, l := range slices.Backward(t.replySlots) { // the same place may have been named before
 			if l.Key == uint64(wr.Remote[0].Key) && l.Offset == wr.Remote[0].Offset {
+				if wr.Op == transport.OpWriteImm {
+					fmt.Fprint(t, "RESENT ")
+				}
 				t.reply(l, data)
 				return
 			}
@@ -221,12 +237,6 @@ func (t *Transcript) carried(from *End, wr *transport.SendWR, data []byte) {
 		fmt.Fprintf(t, "%s%s wrap %d line %d+%d%s credit %d%s%s%s\n", t.ringName(wr.Remote[0].Key),
 			kindName(m.Kind), m.Wrap, m.Line, m.Lines, prevEnd(m),
 			m.Credit, payloadRefusal(m), content(m), more(wr.Flags))
-	case transport.OpWriteImm:
-		if wr.Imm>>31 == 0 {
-			fmt.Fprintf(t, "FIN    %#x\n", wr.Imm)
-			return
-		}
-		t.written(fmt.Sprintf("END    %#x", wr.Imm&^(1<<31)), wr)
 	case transport.OpRead:
 		fmt.Fprintf(t, "READ   key %d [%d,+%d)\n", wr.Remote[0].Key, wr.Remote[0].Offset, wr.Remote[0].Length)
 	default:

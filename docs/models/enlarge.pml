@@ -57,6 +57,9 @@
 #ifndef CORRUPTIONS
 #define CORRUPTIONS 0
 #endif
+#ifndef OVERDUE
+#define OVERDUE 0		/* how often an answer may be asked for again because it has not come in time */
+#endif
 #ifndef STARVE
 #define STARVE 0		/* whether a sender without credits may ask for the next phase */
 #endif
@@ -113,7 +116,8 @@ typedef Answer {
 	unsigned place : 2;
 	unsigned gen : 3;
 	unsigned verdict : 2;
-	unsigned key : 2	/* ACK: the new region */
+	unsigned key : 2;	/* ACK: the new region */
+	unsigned again : 1	/* a Write with immediate: it was asked for again */
 }
 
 typedef Sender {
@@ -129,6 +133,7 @@ typedef Sender {
 	unsigned gen : 3;
 	unsigned refused : 2;	/* the least phase that the peer has refused */
 	unsigned shrinks : 1;
+	unsigned again : 1;	/* the answer is asked for again, and the answer to that is not delivered */
 	unsigned lent : 6	/* bit n: message n is announced, and its buffer not yet released */
 }
 
@@ -141,6 +146,7 @@ typedef Receiver {
 	unsigned asked : 2;	/* the phase to reply + 1; 0: nothing */
 	unsigned place : 2;
 	unsigned gen : 3;
+	unsigned again : 1;	/* the next answer was asked for again */
 	unsigned reading : 6;	/* bit n: message n is being read out of the sender's memory */
 	Answer last		/* to be repeated */
 }
@@ -149,7 +155,8 @@ typedef Direction {
 	Sender s;
 	Receiver r;
 	Region region[REGIONS];
-	Answer answer[2];	/* in flight to the sender. One at a time, says the protocol; the second is for mutants */
+	Answer answer[2];	/* in flight to the sender: the second one only when it is asked for again */
+	unsigned came : 1;	/* the one that was asked for again is placed, and not delivered */
 	unsigned asks : 2;	/* untagged Sends in flight to the receiver: "say it again" */
 	unsigned fins : 6	/* bit n: message n's FIN is in flight to the sender */
 }
@@ -157,6 +164,7 @@ typedef Direction {
 Direction dir[2];
 byte refusals = REFUSALS;
 byte corruptions = CORRUPTIONS;
+byte overdue = OVERDUE;
 byte size0[6] = SIZES0;
 byte size1[6] = SIZES1;
 hidden byte i, n, spare;	/* of use inside one step only */
@@ -223,7 +231,9 @@ inline reply(a) {
 	dir[peer].answer[i].place = a.place;
 	dir[peer].answer[i].gen = a.gen;
 	dir[peer].answer[i].verdict = a.verdict;
-	dir[peer].answer[i].key = a.key
+	dir[peer].answer[i].key = a.key;
+	dir[peer].answer[i].again = R.again;
+	R.again = 0
 }
 
 /* My region n is no more: deregistered, and its memory may be given to another. */
@@ -361,7 +371,12 @@ inline read() {
 	R.pos = (R.pos + 1) % LINES(MINE.phase)
 }
 
-#define ANSWERED (S.wanted != 0 && REPLY_SLOT.head == S.gen && TAIL)
+#ifdef MUTANT_DELIVERY_NOT_AWAITED
+#define ALL_PLACED true
+#else
+#define ALL_PLACED (!S.again)	/* else an answer may still be on its way into the landing place */
+#endif
+#define ANSWERED (S.wanted != 0 && ALL_PLACED && REPLY_SLOT.head == S.gen && TAIL)
 #ifdef MUTANT_TAIL_NOT_AWAITED
 #define TAIL true
 #else
@@ -399,7 +414,17 @@ inline accept() {
 #define FINISHED(d) ( \
 	dir[d].s.next == (d == 0 -> N0 : N1) && dir[d].r.next == dir[d].s.next && \
 	dir[d].s.lent == 0 && dir[d].r.reading == 0 && dir[d].fins == 0 && \
-	dir[d].s.wants == 0 && dir[d].s.wanted == 0 && dir[d].r.asked == 0 && dir[d].asks == 0)
+	dir[d].s.wants == 0 && dir[d].s.wanted == 0 && dir[d].r.asked == 0 && dir[d].asks == 0 && \
+	!dir[d].s.again && !dir[d].r.again && !dir[d].came)
+
+/* A Send is delivered when all that was posted before it is placed. */
+#define HAS(l, what) (l < MOST && MINE.line[l % MOST].state == what)
+#define IN_RING(what) (HAS(0, what) || HAS(1, what) || HAS(2, what) || HAS(3, what) || HAS(4, what))
+#ifdef MUTANT_OLD_ANSWER_REPEATED
+#define UNANSWERED (R.last.verdict == 0)
+#else
+#define UNANSWERED (R.asked != 0 || IN_RING(PLACED))	/* nothing follows the request in its ring */
+#endif
 
 /* Memory that is held for nothing. */
 #define KEPT(d, n) (dir[d].region[n].state != UNREGISTERED && n != dir[d].r.ring)
@@ -427,8 +452,9 @@ end:	do
 #ifndef MUTANT_LANDING_NOT_CLEARED
 			REPLY_SLOT.head = 0; REPLY_SLOT.tail = 0;
 #endif
-			dir[me].asks++ }
+			S.again = 1; dir[me].asks++ }
 #endif
+	:: d_step { S.wanted != 0 && !S.again && !ANSWERED && overdue > 0 -> overdue--; S.again = 1; dir[me].asks++ }
 #ifdef MUTANT_ASKED_AGAIN_WITHOUT_WAITING
 	:: d_step { S.wanted != 0 && dir[me].asks == 0 && R.last.verdict != 0 && corruptions > 0 -> corruptions--; dir[me].asks++ }
 #endif
@@ -441,7 +467,13 @@ end:	do
 			refusals = (refusals == ALWAYS -> ALWAYS : refusals - 1);
 			R.last.place = R.place; R.last.gen = R.gen; R.last.verdict = NACK; R.last.key = 0;
 			reply(R.last); R.asked = 0; R.place = 0; R.gen = 0 }
-	:: d_step { dir[peer].asks > 0 -> dir[peer].asks--; assert(R.last.verdict != 0); reply(R.last) }
+	:: d_step { dir[peer].asks > 0 && !IN_RING(FLYING) ->
+			dir[peer].asks--;
+			R.again = 1;
+			if
+			:: UNANSWERED	/* the answer to the request is the one that is asked for */
+			:: else -> assert(R.last.verdict != 0); reply(R.last)
+			fi }
 #ifdef MUTANT_ACK_BEFORE_DRAINED
 	PEEK(1) PEEK(2) PEEK(3)
 #endif
@@ -483,6 +515,8 @@ inline land(a, good) {
 	TARGET(a).verdict = FLIES(a).verdict;
 	TARGET(a).key = FLIES(a).key;
 	TARGET(a).intact = good;
+	dir[peer].came = dir[peer].came | FLIES(a).again;
+	FLIES(a).again = 0;
 	FLIES(a).state = 0; FLIES(a).place = 0; FLIES(a).gen = 0; FLIES(a).verdict = 0; FLIES(a).key = 0
 }
 
@@ -506,6 +540,7 @@ end:	do
 	PLACES(2)
 	ANSWER(0)
 	ANSWER(1)
+	:: d_step { dir[peer].came && FLIES(0).state == 0 && FLIES(1).state == 0 -> dir[peer].came = 0; dir[peer].s.again = 0 }
 	od
 }
 

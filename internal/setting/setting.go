@@ -17,8 +17,8 @@ type Setting struct {
 var All = []*Setting{Fabric, Interface, Lanes, Reconnect, Ports, Checksum, ConnectTimeout, PeerTimeout,
 	HugePages, TLS,
 	SecretFile, Coordinator, StartTimeout, CoresPerRank, HandlerCores, Phases, KeepSmall, Threshold, Vector,
-	Budget, ShrinkAfter, Passive, EagerMax, Rendezvous, UnexpectedMax, UnexpectedCount, Collectives,
-	Check, Statistics, Report, Profile, Trace, Metrics, MetricsToken,
+	Budget, ShrinkAfter, TailLooks, ReplyTimeout, Passive, EagerMax, Rendezvous, UnexpectedMax,
+	UnexpectedCount, Collectives, Check, Statistics, Report, Profile, Trace, Metrics, MetricsToken,
 	Survive, Restarted, Stuck, StuckAction, Log}
 
 var (
@@ -80,6 +80,12 @@ var (
 			"receivers fetch large messages, and collectives go by messages"}
 	ShrinkAfter = &Setting{"WEFT_SHRINK_AFTER", "10s",
 		"how long a channel must be idle before it gives its large buffers back; never turns this off"}
+	TailLooks = &Setting{"WEFT_TAIL_LOOKS", "64",
+		"how often a rank looks for the end of an answer to a request for other buffers that has begun to " +
+			"arrive, before it goes on with other work"}
+	ReplyTimeout = &Setting{"WEFT_REPLY_TIMEOUT", "",
+		"after how long an answer to a request for other buffers is asked for again; a peer that has not " +
+			"answered in twice this time has failed; empty for WEFT_PEER_TIMEOUT; never turns this off"}
 	Passive = &Setting{"WEFT_PASSIVE", "1ms",
 		"how often at least a rank that computes, and has no completion handler, serves accesses to " +
 			"its windows that need it; never turns this off"}

@@ -46,7 +46,10 @@ type Config struct {
 	// messages that no receive has matched, of all peers; 0 for DefaultMaxUnexpectedCount
 	MaxUnexpectedCount int
 	// how long a channel has to be quiet before its large ring is given back; 0 for never
-	ShrinkAfter    time.Duration
+	ShrinkAfter time.Duration
+	// after how long a reply to a resize request is asked for again, and after which time again the peer is
+	// given up; 0 for never
+	ReplyTimeout   time.Duration
 	Passive        time.Duration // between two passes for windows while the rank computes; 0 for none
 	Lookup         Lookup
 	ConnectTimeout time.Duration
@@ -122,8 +125,8 @@ const DefaultMaxUnexpectedCount = 1 << 20
 
 const (
 	sendDepth = 256
-	// posted Recvs beyond those of announcements and grants: a peer asks for an answer again, and only once
-	// at a time
+	// posted Recvs beyond those of announcements and grants: a peer asks for a reply again, and answers this
+	// rank when it does, each once at a time
 	recvSlack = 4
 	readDepth = 16
 	cqDepth   = 1 << 16
@@ -168,6 +171,7 @@ func (e *Engine) init(c Config) {
 	e.waiters.init(e, c.SpinTime)
 	e.coalescer.init(e)
 	e.idleShrinker.init(e, c.ShrinkAfter)
+	e.heartbeat.replyTimeout = c.ReplyTimeout
 }
 
 // open makes the engine's part of every fabric, and listens.

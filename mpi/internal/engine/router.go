@@ -80,7 +80,9 @@ func (t *router) completion(f *fabric, wc *transport.WC) {
 	case wc.Status != transport.StatusSuccess:
 		t.e.failures.onConnectionEnd(p, wc)
 	case wc.Op == transport.OpRecv && !wc.HasImm:
-		t.retransmit(p)
+		t.onReplyAsked(p)
+	case wc.Op == transport.OpRecv && wc.Imm == channel.ResentImm:
+		t.onReplyResent(p)
 	case wc.Op == transport.OpRecv && rendezvous.IsGrantEnd(wc.Imm):
 		t.notices[noticeGrantEnd](p, wc.Imm)
 	case wc.Op == transport.OpRecv:
@@ -92,8 +94,8 @@ func (t *router) completion(f *fabric, wc *transport.WC) {
 	}
 }
 
-// retransmit answers a Send without an immediate: the request to send a reply of the channel again.
-func (t *router) retransmit(p *peer) {
+// onReplyAsked answers a Send without an immediate: the request to send a reply of the channel again.
+func (t *router) onReplyAsked(p *peer) {
 	err := p.ch.RetransmitReply()
 	if err == nil {
 		err = p.ch.QP().PostRecv(&t.e.connections.noBytes)
@@ -101,4 +103,13 @@ func (t *router) retransmit(p *peer) {
 	if err != nil {
 		t.e.failures.failPeer(p, err)
 	}
+}
+
+// onReplyResent follows the answer to that.
+func (t *router) onReplyResent(p *peer) {
+	err := p.ch.ReplyResent()
+	if err == nil {
+		err = p.ch.QP().PostRecv(&t.e.connections.noBytes)
+	}
+	t.e.progress.advanceOrFail(p, err)
 }

@@ -25,6 +25,10 @@ import (
 // most twice that time.
 const quietAfter = 500 * time.Millisecond
 
+// searchWithin is how long the reporter waits for the search of the program's code (program.Later), which
+// happens once. Meanwhile it answers nobody.
+const searchWithin = 200 * time.Millisecond
+
 // stateConn is the connection over which this rank reports its state.
 type stateConn interface {
 	io.ReadWriteCloser
@@ -326,9 +330,6 @@ func (r *stateReporter) reportQuiet() error {
 	if !changed {
 		return nil
 	}
-	if k == snapshot.Quiet {
-		program.Later() // takes long once: the answer to the question that follows is not to wait for it
-	}
 	return r.send(k, nil)
 }
 
@@ -344,7 +345,8 @@ func (r *stateReporter) change() (k snapshot.Kind, changed bool) {
 	case sleepers == 0 && r.quiet:
 		r.quiet = false
 		return snapshot.Moving, true
-	case sleepers > 0 && (!r.quiet || sleepers != was) && time.Since(r.moved) >= quietAfter:
+	case sleepers > 0 && (!r.quiet || sleepers != was) && time.Since(r.moved) >= quietAfter &&
+		program.Searched(searchWithin): // else the next poll says so
 		r.quiet = true
 		return snapshot.Quiet, true
 	}

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"time"
 )
 
 // starters are the functions by which a program has one of its own functions called later without a goroutine
@@ -37,6 +38,26 @@ var Later = sync.OnceValue(func() string {
 	}
 	return search(code, data)
 })
+
+var searched = sync.OnceValue(func() <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		Later()
+		close(done)
+	}()
+	return done
+})
+
+// Searched waits for so long until Later answers at once, and reports whether it does. The first call begins
+// the search, which may take longer, in a goroutine of its own.
+func Searched(within time.Duration) bool {
+	select {
+	case <-searched():
+		return true
+	case <-time.After(within):
+		return false
+	}
+}
 
 // segment is a part of the executable as it lies in memory.
 type segment struct {

@@ -115,13 +115,13 @@ func (w *window) leaveFence() error {
 }
 
 // LockMode says who else may have the lock of a part of a window at the same time.
-type LockMode uint8
+type LockMode bool
 
 const (
 	// Shared lets others have the lock that also take it shared (MPI_LOCK_SHARED).
-	Shared LockMode = iota + 1
+	Shared LockMode = false
 	// Exclusive lets nobody else have the lock (MPI_LOCK_EXCLUSIVE).
-	Exclusive
+	Exclusive LockMode = true
 )
 
 // Lock opens an epoch for one rank's part (MPI 4.1, 12.5.3), Shared or Exclusive. It returns when this rank
@@ -133,9 +133,6 @@ func (w *Win[T]) Lock(rank int, mode LockMode) error {
 	err := w.base().check()
 	if err == nil {
 		err = w.base().checkRank(rank)
-	}
-	if err == nil && mode != Shared && mode != Exclusive {
-		err = fmt.Errorf("%w: lock mode %d; it is Shared or Exclusive", ErrArg, mode)
 	}
 	if err == nil {
 		err = w.base().leaveFence()

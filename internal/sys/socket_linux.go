@@ -298,3 +298,13 @@ func Acknowledged(fd int, d time.Duration) bool {
 	return err != nil || i.Unacked == 0 && i.Probes == 0 ||
 		time.Duration(i.Last_ack_recv)*time.Millisecond <= d
 }
+
+// TCPCarried returns the bytes that a TCP socket has received, and the number of segments with data that it
+// has sent, each counted once.
+func TCPCarried(fd int) (received, sent uint64, err error) {
+	i, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	if err != nil {
+		return 0, 0, err
+	}
+	return i.Bytes_received, uint64(i.Data_segs_out - i.Total_retrans), nil
+}

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
+	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
@@ -50,9 +50,9 @@ func TestLanes_H6_OneLaneCostsNothing(t *testing.T) {
 func carried(t *testing.T, fds []int) (received, sent uint64) {
 	t.Helper()
 	for _, fd := range fds {
-		info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+		bytes, segments, err := sys.TCPCarried(fd)
 		require.NoError(t, err)
-		received, sent = received+info.Bytes_received, sent+uint64(info.Data_segs_out-info.Total_retrans)
+		received, sent = received+bytes, sent+segments
 	}
 	return received, sent
 }

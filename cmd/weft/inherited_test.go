@@ -26,7 +26,7 @@ func usurper() {
 		if err != nil {
 			return err
 		}
-		if err := syscall.Dup2(file, fd); err != nil {
+		if err := syscall.Dup3(file, fd, 0); err != nil {
 			return err
 		}
 		program, err := exec.LookPath(os.Args[3])

@@ -36,7 +36,12 @@ func (e *Engine) waitHandle(h Request) (Status, error) {
 }
 
 // Test makes progress once and returns the result if the request is done.
-func (e *Engine) Test(h Request) (Status, bool, error) {
+func (e *Engine) Test(h Request) (Status, bool, error) { return e.test(h, false) }
+
+// Look is Test, but the handle is not used up.
+func (e *Engine) Look(h Request) (Status, bool, error) { return e.test(h, true) }
+
+func (e *Engine) test(h Request, look bool) (Status, bool, error) {
 	switch h {
 	case Request{}:
 		return Status{}, true, nil
@@ -50,28 +55,12 @@ func (e *Engine) Test(h Request) (Status, bool, error) {
 	r, err := e.requests.polled(h)
 	if err != nil || !r.completed() {
 		return Status{}, false, err
+	}
+	if look {
+		return r.status, true, r.err
 	}
 	st, err := e.requests.collect(h, r)
 	return st, true, err
-}
-
-// Look is Test, but the handle is not used up.
-func (e *Engine) Look(h Request) (Status, bool, error) {
-	switch h {
-	case Request{}:
-		return Status{}, true, nil
-	case Null:
-		return nullStatus, true, nil
-	}
-	start := e.hook.begin(CallTest, AnySource, AnyTag, 0)
-	defer e.hook.end(CallTest, start, AnySource, AnyTag, 0)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	r, err := e.requests.polled(h)
-	if err != nil || !r.completed() {
-		return Status{}, false, err
-	}
-	return r.status, true, r.err
 }
 
 // Live tells whether a handle's request has not been collected.

@@ -79,7 +79,7 @@ var badInput = body("bad input", func(c *mpi.Comm, dir string) error {
 		kind  error
 		words []string
 	}{
-		{"overlap", WriteAll(f, Range(me/2*2, 1), one), ErrOverlap, []string{"ranks 0 and 1 both write byte 0"}},
+		{"overlap", WriteAll(f, at(1, Range(0, 1), Range(me, 1)), one), ErrOverlap, []string{"ranks 0 and 1 both write byte 0"}},
 		{"twice", WriteAll(f, at(last, Indexed([]int{7, 9, 7}, nil), Range(100+3*me, 3)),
 			mpi.Whole(make([]int32, 3))), ErrOverlap, []string{fmt.Sprint("rank ", last), "has byte 28 of the file twice"}},
 		{"count", WriteAll(f, at(last, Range(0, 2), Range(me, 1)), one), mpi.ErrCount,

@@ -16,6 +16,7 @@ import (
 	"github.com/weft-mpi/weft/internal/deadlock"
 	"github.com/weft-mpi/weft/internal/live"
 	"github.com/weft-mpi/weft/internal/outfile"
+	"github.com/weft-mpi/weft/internal/plural"
 	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 	"github.com/weft-mpi/weft/launcher/internal/supervisor"
@@ -125,7 +126,7 @@ func (j *job) tellArtifacts() (lost *Failure) {
 			text = fmt.Sprintf(", without %s", deadlock.Ranks(missing))
 		}
 		j.output.notice("the profile of %s is in %s%s; go tool pprof shows it",
-			counted(len(j.programOf)-len(missing), "rank"), j.ProfileFile, text)
+			plural.Count(len(j.programOf)-len(missing), "rank"), j.ProfileFile, text)
 	}
 	return lost
 }
@@ -135,13 +136,6 @@ func (j *job) lose(what string, err error) *Failure {
 	f := &Failure{How: OutputLost, Rank: -1, Detail: fmt.Sprintf("the %s cannot be written: %v", what, err)}
 	j.output.notice("%v", f)
 	return f
-}
-
-func counted(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return fmt.Sprintf("%d %ss", n, word)
 }
 
 // writeProfile writes one file of the profiles of all ranks, whose samples are labelled with rank and host.
@@ -208,7 +202,7 @@ func (j *job) callReport() []string {
 	lines := append([]string{"calls by rank and place, the longest first"},
 		strings.Split(strings.TrimSpace(b.String()), "\n")...)
 	if n := len(rows) - maxCallSites; n > 0 {
-		lines = append(lines, fmt.Sprintf("%s more", counted(n, "place")))
+		lines = append(lines, fmt.Sprintf("%s more", plural.Count(n, "place")))
 	}
 	if len(missing) > 0 {
 		lines = append(lines, fmt.Sprintf("without %s", deadlock.Ranks(missing)))

@@ -8,7 +8,9 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/weft-mpi/weft/internal/plural"
 	"github.com/weft-mpi/weft/internal/topology"
+	"github.com/weft-mpi/weft/launcher/internal/placement"
 )
 
 // picture shows where the job's ranks and their completion handlers run: every host with its cores.
@@ -73,20 +75,20 @@ func (j *job) extent() string {
 			hosts++
 		}
 	}
-	return fmt.Sprintf("%d rank%s on %d host%s", len(j.nodeOf), plural(len(j.nodeOf)), hosts, plural(hosts))
+	return plural.Count(len(j.nodeOf), "rank") + " on " + plural.Count(hosts, "host")
 }
 
 // drawNode shows one host.
 func (j *job) drawNode(text *strings.Builder, n *node) {
-	fmt.Fprintf(text, "host %s: rank%s %s", n.name, plural(len(n.ranks)), topology.FormatCPUList(n.ranks))
+	fmt.Fprintf(text, "host %s: rank%s %s", n.name, plural.S(len(n.ranks)), topology.FormatCPUList(n.ranks))
 	if n.plan.Interface != "" {
 		fmt.Fprintf(text, ", reached at %s", n.plan.Interface)
 	}
 	text.WriteByte('\n')
 	w := tabwriter.NewWriter(text, 0, 8, 2, ' ', 0)
 	for _, row := range n.plan.coreRows(n.ranks) {
-		fmt.Fprintf(w, "  core%s %s\t%s\t%s\n", plural(len(row.cores)), topology.FormatCPUList(row.cores),
-			processors(row.cpus), row.runs)
+		fmt.Fprintf(w, "  core%s %s\t%s\t%s\n", plural.S(len(row.cores)), topology.FormatCPUList(row.cores),
+			placement.Processors(row.cpus), row.runs)
 	}
 	w.Flush()
 	if n.plan.CPUs == nil {
@@ -143,11 +145,11 @@ func (p *plan) runsOn(core, ranks []int) string {
 	}
 	var uses []string
 	if list := there(p.CPUs); list != nil {
-		uses = append(uses, fmt.Sprintf("rank%s %s", plural(len(list)), topology.FormatCPUList(list)))
+		uses = append(uses, fmt.Sprintf("rank%s %s", plural.S(len(list)), topology.FormatCPUList(list)))
 	}
 	if list := there(p.Handlers); list != nil {
-		uses = append(uses, fmt.Sprintf("completion queue%s of rank%s %s", plural(len(list)),
-			plural(len(list)), topology.FormatCPUList(list)))
+		uses = append(uses, fmt.Sprintf("completion queue%s of rank%s %s", plural.S(len(list)),
+			plural.S(len(list)), topology.FormatCPUList(list)))
 	}
 	if uses == nil {
 		return "-"

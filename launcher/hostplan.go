@@ -11,6 +11,7 @@ import (
 
 	"github.com/weft-mpi/weft/internal/route"
 	"github.com/weft-mpi/weft/internal/topology"
+	"github.com/weft-mpi/weft/launcher/internal/placement"
 )
 
 // A planRequest is what a host has to plan for: its ranks of the job. It goes to agents of other hosts as it
@@ -34,7 +35,7 @@ type programRequest struct {
 // A plan is how a host runs its ranks.
 type plan struct {
 	Cores        [][]int // that ranks can have: the processors of each
-	CPUs         [][]int // as in placement, by the ranks of this host
+	CPUs         [][]int // as in placement.Placement, by the ranks of this host
 	Handlers     [][]int
 	CoresPerRank int
 	Unbound      string
@@ -86,7 +87,7 @@ const maxProcessors = 1 << 16
 func (p *plan) boundTo(rank int) string {
 	switch {
 	case p.CPUs != nil:
-		return "bound to " + processors(p.CPUs[rank])
+		return "bound to " + placement.Processors(p.CPUs[rank])
 	case p.Unbound != "":
 		return fmt.Sprintf("not bound (%s)", p.Unbound)
 	}
@@ -98,13 +99,13 @@ func (p *plan) handledOn(rank int) string {
 	if p.Handlers == nil {
 		return "no completion handler"
 	}
-	return "completion handler on " + processors(p.Handlers[rank])
+	return "completion handler on " + placement.Processors(p.Handlers[rank])
 }
 
 // A planner plans for this host, and holds the processors that the ranks get for themselves.
 type planner struct {
 	machine *topology.Machine
-	locks   *coreLocks
+	locks   *placement.Locks
 }
 
 func newPlanner() (*planner, error) {
@@ -112,7 +113,7 @@ func newPlanner() (*planner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &planner{machine: machine, locks: newCoreLocks(lockPrefix)}, nil
+	return &planner{machine: machine, locks: placement.NewLocks()}, nil
 }
 
 // plan places the ranks and looks for their programs. The error is the user's.
@@ -120,9 +121,11 @@ func (p *planner) plan(r *planRequest) (*plan, error) {
 	out := new(plan)
 	if r.Ranks > 0 {
 		out.Cores = p.machine.Cores
-		place, err := p.place(r)
+		place, err := p.locks.Place(placement.Request{
+			Machine: p.machine, Ranks: r.Ranks, Each: r.Each, Binding: r.Binding, CQ: r.CQCores,
+		})
 		if err != nil {
-			return nil, err
+			return nil, &RequestError{err.Error()}
 		}
 		out.take(place)
 	}
@@ -153,30 +156,9 @@ func (p *planner) plan(r *planRequest) (*plan, error) {
 }
 
 // take takes over where the ranks run.
-func (p *plan) take(from placement) {
-	p.CPUs, p.Handlers, p.CoresPerRank = from.cpus, from.handlers, from.coresPerRank
-	p.Unbound, p.OwnCore, p.Notes = from.unbound, from.ownCore, from.notes
-}
-
-// place decides where the ranks run, and locks the processors that they get for themselves.
-func (p *planner) place(r *planRequest) (placement, error) {
-	in := placementRequest{
-		machine: p.machine, ranks: r.Ranks, taken: make(map[int]bool), avoid: p.locks.ofOthers(),
-		each: r.Each, binding: r.Binding, cq: r.CQCores,
-	}
-	for {
-		chosen, err := place(in)
-		if err != nil {
-			return chosen, err
-		}
-		known := len(in.taken)
-		for _, cpu := range p.locks.hold(chosen.locked) {
-			in.taken[cpu] = true
-		}
-		if len(in.taken) == known {
-			return chosen, nil
-		}
-	}
+func (p *plan) take(from placement.Placement) {
+	p.CPUs, p.Handlers, p.CoresPerRank = from.CPUs, from.Handlers, from.CoresPerRank
+	p.Unbound, p.OwnCore, p.Notes = from.Unbound, from.OwnCore, from.Notes
 }
 
 // find looks for a program on this host, or says why it cannot run. Neither means that it has to be copied.

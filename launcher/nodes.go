@@ -58,9 +58,13 @@ func (j *job) setUpNodes(ctx context.Context) error {
 		}
 		mapping.PerNode = 0
 	}
-	of, over, err := mapping.assign(hosts, n)
+	slots := make([]int, len(hosts))
+	for i, h := range hosts {
+		slots[i] = h.Slots
+	}
+	of, over, err := mapping.Assign(slots, n)
 	if err != nil {
-		return err
+		return &RequestError{err.Error()}
 	}
 	if err := j.checkInput(len(of)); err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/plural"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 	"github.com/weft-mpi/weft/launcher/internal/remote"
 	"github.com/weft-mpi/weft/launcher/internal/supervisor"
@@ -86,7 +87,7 @@ func (j *job) restartsLeft() bool {
 		return true
 	}
 	j.output.notice("the job has been started again %s, as often as --restarts allows",
-		counted(j.past.restarts, "time"))
+		plural.Count(j.past.restarts, "time"))
 	j.output.flush(flushTimeout)
 	return false
 }
@@ -195,8 +196,8 @@ func (j *job) size(hosts []Host, ranks int) (int, error) {
 	}
 	n := min(max(slots, j.Min), j.past.ranks)
 	if n < j.past.ranks {
-		j.output.notice("%s in place of %d, for there are %s", counted(n, "rank"), j.past.ranks,
-			counted(slots, "slot"))
+		j.output.notice("%s in place of %d, for there are %s", plural.Count(n, "rank"), j.past.ranks,
+			plural.Count(slots, "slot"))
 	}
 	return n, nil
 }

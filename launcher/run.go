@@ -223,7 +223,7 @@ func (j *job) close() {
 	if j.input != nil {
 		j.input.close()
 	}
-	j.planner.locks.release()
+	j.planner.locks.Release()
 	j.output.close()
 	j.null.Close()
 }

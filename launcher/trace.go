@@ -9,6 +9,7 @@ import (
 
 	"github.com/weft-mpi/weft/internal/deadlock"
 	"github.com/weft-mpi/weft/internal/outfile"
+	"github.com/weft-mpi/weft/internal/plural"
 	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/internal/trace"
 	"github.com/weft-mpi/weft/launcher/internal/tracefile"
@@ -44,15 +45,15 @@ func (j *job) tellTrace() *Failure {
 		text = fmt.Sprintf(", without %s", deadlock.Ranks(missing))
 	}
 	j.output.notice("the trace of %s is in %s, %s, %s%s; weft show sums it up, https://ui.perfetto.dev "+
-		"shows it", counted(len(sources), "rank"), j.Trace, counted(sum.Events, "event"),
-		counted(sum.Messages, "message"), text)
+		"shows it", plural.Count(len(sources), "rank"), j.Trace, plural.Count(sum.Events, "event"),
+		plural.Count(sum.Messages, "message"), text)
 	if sum.Unpaired > 0 {
 		j.output.notice("the trace: %s without an arrow: their other ends are not in the trace, or were "+
-			"cancelled", counted(sum.Unpaired, "message"))
+			"cancelled", plural.Count(sum.Unpaired, "message"))
 	}
 	for _, rank := range slices.Sorted(maps.Keys(sum.Omitted)) {
 		j.output.notice("the trace: the last %s of rank %d are left out; WEFT_TRACE=64M, or the like, has "+
-			"room for more", counted(int(sum.Omitted[rank]), "event"), rank)
+			"room for more", plural.Count(int(sum.Omitted[rank]), "event"), rank)
 	}
 	if len(sum.Rough) > 0 {
 		j.output.notice("the trace: the clocks of %s are aligned by the time of day alone",

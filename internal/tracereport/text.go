@@ -9,6 +9,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/weft-mpi/weft/internal/plural"
 )
 
 // Limits of tables.
@@ -28,8 +30,8 @@ func (j *Job) WriteText(out io.Writer) error {
 		hosts[r.Host] = true
 		bytes = plus(bytes, r.Sent)
 	}
-	fmt.Fprintf(&b, "%s on %s, %v, %s of %s bytes", counted(len(j.Ranks), "rank"),
-		counted(len(hosts), "host"), rounded(j.length()), counted(j.Messages, "message"), size(bytes))
+	fmt.Fprintf(&b, "%s on %s, %v, %s of %s bytes", plural.Count(len(j.Ranks), "rank"),
+		plural.Count(len(hosts), "host"), rounded(j.length()), plural.Count(j.Messages, "message"), size(bytes))
 	if j.Put > 0 || j.Got > 0 {
 		fmt.Fprintf(&b, "; %s bytes put into windows, %s got", size(j.Put), size(j.Got))
 	}
@@ -108,7 +110,7 @@ func (j *Job) writeRanks(b *strings.Builder) {
 	}
 	w.Flush()
 	if n := len(list) - maxRankRows; n > 0 {
-		fmt.Fprintf(b, "%s more\n", counted(n, "rank"))
+		fmt.Fprintf(b, "%s more\n", plural.Count(n, "rank"))
 	}
 	if mean := sum / time.Duration(len(list)); mean > 0 && len(list) > 1 {
 		fmt.Fprintf(b, "\nimbalance: a rank is outside of calls for %v on average, rank %d for %v, %s more\n",
@@ -145,13 +147,6 @@ func (j *Job) writeBytes(b *strings.Builder) {
 		fmt.Fprintf(w, "%d\t%d\t%s\t%d\t\n", p[0], p[1], size(j.Bytes[p]), j.Counts[p])
 	}
 	w.Flush()
-}
-
-func counted(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return fmt.Sprintf("%d %ss", n, word)
 }
 
 func share(part, all time.Duration) string {

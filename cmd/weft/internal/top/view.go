@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/weft-mpi/weft/internal/live"
+	"github.com/weft-mpi/weft/internal/plural"
 	"github.com/weft-mpi/weft/internal/printable"
 )
 
@@ -238,17 +239,10 @@ func (v *View) summary() []Line {
 	}
 	return []Line{
 		{fmt.Sprintf("weft top: %s, pid %d, %s on %s, up %v", printable.Line(j.Name), j.PID,
-			plural(j.Size, "rank"), plural(len(hosts), "host"), j.Up.Round(time.Second)), Bold},
+			plural.Count(j.Size, "rank"), plural.Count(len(hosts), "host"), j.Up.Round(time.Second)), Bold},
 		{fmt.Sprintf("%s; %s messages/s, %s bytes/s", strings.Join(parts, ", "), short(messages),
 			short(bytes)), Normal},
 	}
-}
-
-func plural(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return fmt.Sprintf("%d %ss", n, word)
 }
 
 // status says how the rows are chosen.

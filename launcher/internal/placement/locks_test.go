@@ -1,4 +1,4 @@
-package launcher
+package placement
 
 import (
 	"bufio"
@@ -17,32 +17,32 @@ import (
 
 func TestCoreLocks(t *testing.T) {
 	prefix := fmt.Sprintf("@weft-test-%d-", os.Getpid())
-	a, b := newCoreLocks(prefix), newCoreLocks(prefix)
-	defer a.release()
-	defer b.release()
+	a, b := newLocks(prefix), newLocks(prefix)
+	defer a.Release()
+	defer b.Release()
 	require.Empty(t, a.hold([]int{1, 2}))
 	require.Empty(t, a.hold([]int{1, 2}), "what it has it keeps")
 	require.Equal(t, []int{2}, b.hold([]int{2, 3}))
 	require.Equal(t, []int{3}, a.hold([]int{2, 3}))
-	b.release()
+	b.Release()
 	require.Empty(t, a.hold([]int{2, 3}))
 	require.Empty(t, b.hold([]int{1}), "what is no longer wanted is given up")
-	a.release()
+	a.Release()
 	require.Empty(t, b.hold([]int{1, 2, 3}))
 }
 
 func TestCoreLocks_OfOtherUsersAreHints(t *testing.T) {
 	prefix := fmt.Sprintf("@weft-test-others-%d-", os.Getpid())
-	own := newCoreLocks(prefix)
-	other := newCoreLocks(prefix)
+	own := newLocks(prefix)
+	other := newLocks(prefix)
 	other.user++
-	defer own.release()
-	defer other.release()
+	defer own.Release()
+	defer other.Release()
 	require.Empty(t, own.hold([]int{1}))
 	require.Empty(t, other.hold([]int{1, 2, 3}), "what another user has is not taken")
 	require.Equal(t, map[int]bool{1: true, 2: true, 3: true}, own.ofOthers())
 	require.Equal(t, map[int]bool{1: true}, other.ofOthers())
-	other.release()
+	other.Release()
 	require.Empty(t, own.ofOthers())
 
 	for _, nonsense := range []string{"", "\n", "x", prefix, prefix + "1", prefix + "1-", prefix + "1-x",
@@ -53,17 +53,17 @@ func TestCoreLocks_OfOtherUsersAreHints(t *testing.T) {
 }
 
 // squatVariable has this test's binary take names as another user would.
-const squatVariable = "LAUNCHER_TEST_SQUAT"
+const squatVariable = "PLACEMENT_TEST_SQUAT"
 
-func init() {
-	modes["squat"] = func() {
-		prefix := os.Getenv(squatVariable)
-		c := newCoreLocks(prefix)
+func TestMain(m *testing.M) {
+	if prefix := os.Getenv(squatVariable); prefix != "" {
+		c := newLocks(prefix)
 		c.user = 0 // the victim, whose names these are
 		c.hold([]int{0, 1})
-		tellPID()
+		fmt.Println("the names are taken")
 		select {}
 	}
+	os.Exit(m.Run())
 }
 
 // Another user holds the names of this user's locks: they are no locks, for the kernel tells whose they are.
@@ -73,16 +73,17 @@ func TestCoreLocks_NamesThatAnotherUserHolds(t *testing.T) {
 	}
 	prefix := fmt.Sprintf("@weft-test-squat-%d-", os.Getpid())
 	squatter := exec.Command(testBinaryForAll(t))
-	squatter.Env = append(os.Environ(), modeVariable+"=squat", squatVariable+"="+prefix)
+	squatter.Env = append(os.Environ(), squatVariable+"="+prefix)
 	squatter.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := squatter.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, squatter.Start())
 	defer func() { squatter.Process.Kill(); squatter.Wait() }()
-	readPIDs(t, bufio.NewReader(out), 1)
+	_, err = bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
 
-	mine := newCoreLocks(prefix)
-	defer mine.release()
+	mine := newLocks(prefix)
+	defer mine.Release()
 	_, err = net.Listen("unix", mine.name(0))
 	require.ErrorIs(t, err, syscall.EADDRINUSE, "the other user has the name")
 	require.Equal(t, 65534, mine.ownerOf(mine.name(0)))
@@ -112,20 +113,19 @@ func TestJobsAvoidEachOthersCores(t *testing.T) {
 		t.Skip("needs two cores")
 	}
 	prefix := fmt.Sprintf("@weft-jobs-%d-", os.Getpid())
-	var plans []*plan
+	var placed []Placement
 	for range 3 {
-		p := &planner{machine: m, locks: newCoreLocks(prefix)}
-		defer p.locks.release()
-		made, err := p.plan(&planRequest{Ranks: 1, Binding: Binding{To: BindCore}})
+		locks := newLocks(prefix)
+		defer locks.Release()
+		p, err := locks.Place(Request{Machine: m, Ranks: 1, Binding: Binding{To: BindCore}})
 		require.NoError(t, err)
-		plans = append(plans, made)
+		placed = append(placed, p)
 	}
-	require.Equal(t, m.Cores[0], plans[0].CPUs[0])
-	require.Equal(t, m.Cores[1], plans[1].CPUs[0])
-	require.Equal(t, "bound to "+processors(m.Cores[1]), plans[1].boundTo(0))
+	require.Equal(t, m.Cores[0], placed[0].CPUs[0])
+	require.Equal(t, m.Cores[1], placed[1].CPUs[0])
 	if len(m.Cores) == 2 {
-		require.Nil(t, plans[2].CPUs)
+		require.Nil(t, placed[2].CPUs)
 		require.Equal(t, []string{"other weft jobs use 2 of 2 cores: the ranks are not bound"},
-			plans[2].Notes)
+			placed[2].Notes)
 	}
 }

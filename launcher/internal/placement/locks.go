@@ -1,4 +1,4 @@
-package launcher
+package placement
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
-// coreLocks are the processors that a job has locked for itself: two weft jobs on one machine do not bind
+// Locks are the processors that a job has locked for itself: two weft jobs on one machine do not bind
 // their ranks to the same core. A lock is a listening socket in Linux's abstract namespace of Unix sockets,
 // with the user and the processor in its name. The kernel lets one process have the name, and frees it when
 // that process has ended, however it ended. Nothing is ever sent to it.
@@ -23,7 +23,7 @@ import (
 // reports which user listens. Locks of other users are only a hint which cores to take last.
 //
 // Jobs in different network namespaces do not see each other's locks. Programs other than weft ignore them.
-type coreLocks struct {
+type Locks struct {
 	prefix string // of the names of all users
 	user   int
 	held   map[int]net.Listener // by processor
@@ -31,15 +31,37 @@ type coreLocks struct {
 
 const lockPrefix = "@weft-core-"
 
-func newCoreLocks(prefix string) *coreLocks {
-	return &coreLocks{prefix, os.Geteuid(), make(map[int]net.Listener)}
+// NewLocks returns the locks of a job that has none yet.
+func NewLocks() *Locks { return newLocks(lockPrefix) }
+
+// Place decides where the ranks and their completion handlers run, and locks the processors that they get for
+// themselves. It releases the processors of an earlier placement.
+func (l *Locks) Place(in Request) (Placement, error) {
+	in.taken, in.avoid = make(map[int]bool), l.ofOthers()
+	for {
+		chosen, err := place(in)
+		if err != nil {
+			return chosen, err
+		}
+		known := len(in.taken)
+		for _, cpu := range l.hold(chosen.locked) {
+			in.taken[cpu] = true
+		}
+		if len(in.taken) == known {
+			return chosen, nil
+		}
+	}
 }
 
-func (l *coreLocks) name(cpu int) string { return fmt.Sprintf("%s%d-%d", l.prefix, l.user, cpu) }
+func newLocks(prefix string) *Locks {
+	return &Locks{prefix, os.Geteuid(), make(map[int]net.Listener)}
+}
+
+func (l *Locks) name(cpu int) string { return fmt.Sprintf("%s%d-%d", l.prefix, l.user, cpu) }
 
 // hold locks processors, keeps the locks on those of them that it had already, and releases all others. It
 // returns those that another job of this user has locked.
-func (l *coreLocks) hold(cpus []int) (taken []int) {
+func (l *Locks) hold(cpus []int) (taken []int) {
 	wanted := make(map[int]bool)
 	for _, cpu := range cpus {
 		wanted[cpu] = true
@@ -70,14 +92,14 @@ func (l *coreLocks) hold(cpus []int) (taken []int) {
 	return taken
 }
 
-// release releases all locks.
-func (l *coreLocks) release() { l.hold(nil) }
+// Release releases all locks.
+func (l *Locks) Release() { l.hold(nil) }
 
 // unknownUser is the owner of a socket that does not tell.
 const unknownUser = -1
 
 // ownerOf is the user who listens at a name.
-func (l *coreLocks) ownerOf(name string) int {
+func (l *Locks) ownerOf(name string) int {
 	conn, err := net.DialTimeout("unix", name, time.Second)
 	if err != nil {
 		return unknownUser // released meanwhile, or with more callers in its queue than jobs of weft make
@@ -90,7 +112,7 @@ func (l *coreLocks) ownerOf(name string) int {
 }
 
 // ofOthers are the processors that jobs of other users say they have locked.
-func (l *coreLocks) ofOthers() map[int]bool {
+func (l *Locks) ofOthers() map[int]bool {
 	text, err := os.ReadFile("/proc/net/unix")
 	if err != nil {
 		return nil
@@ -99,7 +121,7 @@ func (l *coreLocks) ofOthers() map[int]bool {
 }
 
 // parseOthers finds other users' locks in the kernel's list of sockets, whose last column is the name.
-func (l *coreLocks) parseOthers(list string) map[int]bool {
+func (l *Locks) parseOthers(list string) map[int]bool {
 	out := make(map[int]bool)
 	for line := range strings.Lines(list) {
 		fields := strings.Fields(line)

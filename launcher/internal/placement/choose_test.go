@@ -1,4 +1,4 @@
-package launcher
+package placement
 
 import (
 	"slices"
@@ -171,19 +171,19 @@ func TestPlace_C1_RanksAndHandlersGetCores(t *testing.T) {
 				}
 				return m
 			}
-			p, err := place(placementRequest{
-				machine: c.machine, taken: set(c.taken), avoid: set(c.avoid), ranks: c.ranks, each: c.each,
-				binding: c.binding, cq: c.cq,
+			p, err := place(Request{
+				Machine: c.machine, taken: set(c.taken), avoid: set(c.avoid), Ranks: c.ranks, Each: c.each,
+				Binding: c.binding, CQ: c.cq,
 			})
 			require.NoError(t, err)
-			require.Equal(t, c.cpus, p.cpus)
-			require.Equal(t, c.handlers, p.handlers)
-			require.Equal(t, c.cores, p.coresPerRank)
+			require.Equal(t, c.cpus, p.CPUs)
+			require.Equal(t, c.handlers, p.Handlers)
+			require.Equal(t, c.cores, p.CoresPerRank)
 			if c.note == "" {
-				require.Empty(t, p.notes)
+				require.Empty(t, p.Notes)
 			} else {
-				require.Len(t, p.notes, 1)
-				require.Contains(t, p.notes[0], c.note)
+				require.Len(t, p.Notes, 1)
+				require.Contains(t, p.Notes[0], c.note)
 			}
 		})
 	}
@@ -204,9 +204,8 @@ func TestPlace_C1_NonsenseIsRefused(t *testing.T) {
 		"--bind-to: the list of processors is empty":        {binding: Binding{To: BindList}},
 		"--cq-cores: 0 processors for the completion handl": {cq: CQCores{From: CQList}},
 	} {
-		_, err := place(placementRequest{machine: plain(4), ranks: 2, binding: c.binding, cq: c.cq})
-		var request *RequestError
-		require.ErrorAs(t, err, &request)
+		_, err := place(Request{Machine: plain(4), Ranks: 2, Binding: c.binding, CQ: c.cq})
+		require.Error(t, err, c.binding)
 		require.Contains(t, err.Error(), want)
 	}
 }
@@ -255,30 +254,28 @@ func TestPlace_C1_PropertyNothingIsGivenTwice(t *testing.T) {
 			shuffled := rapid.Permutation(m.CPUs).Draw(t, name)
 			return shuffled[:rapid.IntRange(0, len(shuffled)).Draw(t, name+" count")]
 		}
-		in := placementRequest{machine: m, taken: make(map[int]bool),
-			ranks: rapid.IntRange(1, 14).Draw(t, "ranks")}
+		in := Request{Machine: m, taken: make(map[int]bool),
+			Ranks: rapid.IntRange(1, 14).Draw(t, "ranks")}
 		for _, cpu := range some("taken") {
 			in.taken[cpu] = true
 		}
-		in.each = rapid.IntRange(0, 4).Draw(t, "cores each")
+		in.Each = rapid.IntRange(0, 4).Draw(t, "cores each")
 		in.avoid = make(map[int]bool)
 		for _, cpu := range some("avoid") {
 			in.avoid[cpu] = true
 		}
-		in.binding.To = rapid.SampledFrom([]BindTo{BindDefault, BindNone, BindCore, BindNUMA, BindSocket,
+		in.Binding.To = rapid.SampledFrom([]BindTo{BindDefault, BindNone, BindCore, BindNUMA, BindSocket,
 			BindList}).Draw(t, "binding")
-		if in.binding.To == BindList {
-			in.binding.CPUs = some("bind list")
+		if in.Binding.To == BindList {
+			in.Binding.CPUs = some("bind list")
 		}
-		in.cq.From = rapid.SampledFrom([]CQFrom{CQNone, CQAuto, CQList}).Draw(t, "handlers from")
-		if in.cq.From == CQList {
-			in.cq.CPUs = some("handler list")
+		in.CQ.From = rapid.SampledFrom([]CQFrom{CQNone, CQAuto, CQList}).Draw(t, "handlers from")
+		if in.CQ.From == CQList {
+			in.CQ.CPUs = some("handler list")
 		}
 		p, err := place(in)
 		if err != nil {
-			var request *RequestError
-			require.ErrorAs(t, err, &request)
-			require.True(t, in.binding.To == BindList || in.cq.From == CQList,
+			require.True(t, in.Binding.To == BindList || in.CQ.From == CQList,
 				"only lists can be nonsense: %v", err)
 			return
 		}
@@ -287,9 +284,9 @@ func TestPlace_C1_PropertyNothingIsGivenTwice(t *testing.T) {
 		require.Equal(t, p, again)
 
 		handled := make(map[int]bool)
-		if p.handlers != nil {
-			require.Len(t, p.handlers, in.ranks)
-			for _, cpus := range p.handlers {
+		if p.Handlers != nil {
+			require.Len(t, p.Handlers, in.Ranks)
+			for _, cpus := range p.Handlers {
 				require.NotEmpty(t, cpus)
 				require.Subset(t, m.CPUs, cpus)
 				for _, cpu := range cpus {
@@ -298,51 +295,42 @@ func TestPlace_C1_PropertyNothingIsGivenTwice(t *testing.T) {
 				}
 			}
 		}
-		require.Equal(t, in.cq.From == CQNone, p.handlers == nil && in.cq.From != CQAuto)
-		if p.cpus == nil {
-			require.False(t, p.ownCore)
-			require.Nil(t, p.handlers, "ranks must be kept off their handlers' cores")
+		require.Equal(t, in.CQ.From == CQNone, p.Handlers == nil && in.CQ.From != CQAuto)
+		if p.CPUs == nil {
+			require.False(t, p.OwnCore)
+			require.Nil(t, p.Handlers, "ranks must be kept off their handlers' cores")
 			return
 		}
-		require.Len(t, p.cpus, in.ranks)
+		require.Len(t, p.CPUs, in.Ranks)
 		has := make(map[int]int)
-		for rank, cpus := range p.cpus {
+		for rank, cpus := range p.CPUs {
 			require.NotEmpty(t, cpus)
 			require.Subset(t, m.CPUs, cpus)
 			for _, cpu := range cpus {
 				require.False(t, handled[cpu], "rank %d has processor %d of a handler", rank, cpu)
 				if other, twice := has[cpu]; twice {
-					require.False(t, p.ownCore, "ranks %d and %d have processor %d", other, rank, cpu)
+					require.False(t, p.OwnCore, "ranks %d and %d have processor %d", other, rank, cpu)
 				}
 				has[cpu] = rank
 			}
 		}
-		require.LessOrEqual(t, p.coresPerRank*in.ranks, max(len(m.Cores), len(in.binding.CPUs)))
-		require.Subset(t, append(slices.Concat(p.cpus...), slices.Concat(p.handlers...)...), p.locked)
+		require.LessOrEqual(t, p.CoresPerRank*in.Ranks, max(len(m.Cores), len(in.Binding.CPUs)))
+		require.Subset(t, append(slices.Concat(p.CPUs...), slices.Concat(p.Handlers...)...), p.locked)
 		for _, cpu := range p.locked {
-			listed := slices.Contains(in.binding.CPUs, cpu) || slices.Contains(in.cq.CPUs, cpu)
+			listed := slices.Contains(in.Binding.CPUs, cpu) || slices.Contains(in.CQ.CPUs, cpu)
 			require.True(t, listed || !in.taken[cpu], "processor %d is another job's", cpu)
 		}
 	})
 }
 
-func TestPlacementTellsWhyRanksAreNotBound(t *testing.T) {
-	p, err := place(placementRequest{machine: plain(4), ranks: 3, taken: map[int]bool{0: true, 3: true}})
-	require.NoError(t, err)
-	var taken plan
-	taken.take(p)
-	require.Equal(t, "not bound (other weft jobs use 2 of 4 cores)", taken.boundTo(0))
-	require.Equal(t, "no completion handler", taken.handledOn(0))
-}
-
 // TestPlace_SharedCoresAreNotLocked: ranks that share cores by default keep no other job from being bound.
 func TestPlace_SharedCoresAreNotLocked(t *testing.T) {
-	p, err := place(placementRequest{machine: plain(2), ranks: 4})
+	p, err := place(Request{Machine: plain(2), Ranks: 4})
 	require.NoError(t, err)
-	require.Equal(t, [][]int{{0}, {1}, {0}, {1}}, p.cpus)
+	require.Equal(t, [][]int{{0}, {1}, {0}, {1}}, p.CPUs)
 	require.Empty(t, p.locked)
-	require.False(t, p.ownCore)
-	p, err = place(placementRequest{machine: plain(2), ranks: 4, binding: Binding{To: BindCore}})
+	require.False(t, p.OwnCore)
+	p, err = place(Request{Machine: plain(2), Ranks: 4, Binding: Binding{To: BindCore}})
 	require.NoError(t, err)
 	require.Equal(t, []int{0, 1}, p.locked)
 }

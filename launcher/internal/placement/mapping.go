@@ -1,7 +1,8 @@
-package launcher
+package placement
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -31,27 +32,26 @@ func ParseMapping(text string) (m Mapping, err error) {
 	return m, fmt.Errorf("%q is neither core nor node nor ppr:N:node", text)
 }
 
-// assign gives each of n ranks a host, by index; n of 0 means as many ranks as there are slots. Where ranks
-// are more than slots, the hosts take more in turn, and over tells so.
-func (m Mapping) assign(hosts []Host, n int) (of []int, over bool, err error) {
-	slots, total := make([]int, len(hosts)), 0
-	for i, h := range hosts {
-		if slots[i] = h.Slots; m.PerNode > 0 {
-			slots[i] = m.PerNode
-		}
-		total += slots[i]
+// Assign gives each of n ranks a host, by index, of hosts that have so many slots; n of 0 means as many ranks
+// as there are slots. Where ranks are more than slots, the hosts take more in turn, and over tells so.
+func (m Mapping) Assign(slots []int, n int) (of []int, over bool, err error) {
+	if m.PerNode > 0 {
+		slots = slices.Repeat([]int{m.PerNode}, len(slots))
+	}
+	total := 0
+	for _, s := range slots {
+		total += s
 	}
 	if n == 0 {
 		n = total
 	}
 	if m.PerNode > 0 && n > total {
-		return nil, false, requestErrorf("%d ranks at %d a host need %d hosts, and there are %d",
-			n, m.PerNode, (n+m.PerNode-1)/m.PerNode, len(hosts))
+		return nil, false, fmt.Errorf("%d ranks at %d a host need %d hosts, and there are %d",
+			n, m.PerNode, (n+m.PerNode-1)/m.PerNode, len(slots))
 	}
 	of = make([]int, 0, n)
 	for len(of) < n {
-		round := append([]int(nil), slots...)
-		of = m.deal(of, round, n)
+		of = m.deal(of, slices.Clone(slots), n)
 	}
 	return of, n > total, nil
 }

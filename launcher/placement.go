@@ -1,0 +1,44 @@
+package launcher
+
+import "github.com/weft-mpi/weft/launcher/internal/placement"
+
+// Binding says which processors a rank may run on. The zero value binds each rank to a core of its own where
+// there are enough, and spreads ranks that outnumber the cores evenly where that is possible.
+type Binding = placement.Binding
+
+// BindTo is what ranks are bound to.
+type BindTo = placement.BindTo
+
+const (
+	BindDefault = placement.BindDefault // see Binding
+	BindNone    = placement.BindNone
+	BindCore    = placement.BindCore   // each rank to a core of its own, with all its hardware threads
+	BindNUMA    = placement.BindNUMA   // each rank to a NUMA node; consecutive ranks share one
+	BindSocket  = placement.BindSocket // each rank to a socket; consecutive ranks share one
+	BindList    = placement.BindList   // each rank to a processor of a list
+)
+
+// CQCores says which cores serve the ranks' completion queues (requirement C1 in docs/conformance.md). No
+// rank runs on such a core.
+type CQCores = placement.CQCores
+
+// CQFrom says where the cores of completion handlers come from.
+type CQFrom = placement.CQFrom
+
+const (
+	CQNone = placement.CQNone // ranks have no completion handlers: progress is made inside calls
+	CQAuto = placement.CQAuto // a core near each rank, if there are at least twice as many cores as ranks
+	CQList = placement.CQList // the processors of a list, one for each rank
+)
+
+// Mapping says how ranks are assigned to hosts.
+type Mapping = placement.Mapping
+
+// ParseBinding parses the value of --bind-to.
+func ParseBinding(text string) (Binding, error) { return placement.ParseBinding(text) }
+
+// ParseCQCores parses the value of --cq-cores.
+func ParseCQCores(text string) (CQCores, error) { return placement.ParseCQCores(text) }
+
+// ParseMapping parses the value of --map-by.
+func ParseMapping(text string) (Mapping, error) { return placement.ParseMapping(text) }

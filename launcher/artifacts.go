@@ -104,10 +104,10 @@ func (d *artifacts) latest(what snapshot.Artifact, rank int) []byte {
 func (j *job) tellArtifacts() (lost *Failure) {
 	if j.CallReport {
 		for _, line := range j.callReport() {
-			j.output.notice("%s", line)
+			j.output.Notice("%s", line)
 		}
 	}
-	defer j.output.flush(flushTimeout)
+	defer j.output.Flush(flushTimeout)
 	if j.Trace != "" {
 		lost = j.tellTrace()
 	}
@@ -119,13 +119,13 @@ func (j *job) tellArtifacts() (lost *Failure) {
 	case err != nil:
 		lost = j.lose("profile", err)
 	case len(missing) == len(j.programOf):
-		j.output.notice("no rank has left a profile: none has called Init, or all were killed")
+		j.output.Notice("no rank has left a profile: none has called Init, or all were killed")
 	default:
 		text := ""
 		if len(missing) > 0 {
 			text = fmt.Sprintf(", without %s", deadlock.Ranks(missing))
 		}
-		j.output.notice("the profile of %s is in %s%s; go tool pprof shows it",
+		j.output.Notice("the profile of %s is in %s%s; go tool pprof shows it",
 			plural.Count(len(j.programOf)-len(missing), "rank"), j.ProfileFile, text)
 	}
 	return lost
@@ -134,7 +134,7 @@ func (j *job) tellArtifacts() (lost *Failure) {
 // lose tells of a file that could not be written, which makes the job fail.
 func (j *job) lose(what string, err error) *Failure {
 	f := &Failure{How: OutputLost, Rank: -1, Detail: fmt.Sprintf("the %s cannot be written: %v", what, err)}
-	j.output.notice("%v", f)
+	j.output.Notice("%v", f)
 	return f
 }
 
@@ -256,10 +256,10 @@ func (j *job) tellTimeout(s *supervisor.Supervisor, now time.Time) {
 		} else if file != "" {
 			text += "; its stacks are in " + file
 		}
-		j.output.notice("rank %d was %s", id, text)
+		j.output.Notice("rank %d was %s", id, text)
 	}
 	if j.Output == "" && told {
-		j.output.notice("--output-dir FOLDER would keep the stacks of each rank's goroutines there, and " +
+		j.output.Notice("--output-dir FOLDER would keep the stacks of each rank's goroutines there, and " +
 			"its latest events")
 	}
 }

@@ -49,15 +49,15 @@ func (j *job) tellStuck(s *supervisor.Supervisor, now time.Time) {
 			s.Signal(now, syscall.SIGQUIT)
 			continue
 		}
-		j.output.notice("%s", r.Title)
+		j.output.Notice("%s", r.Title)
 		for _, line := range r.Lines {
-			j.output.notice("%s", line)
+			j.output.Notice("%s", line)
 		}
 		action := j.stuckAction()
 		if why := action.Why(&r); why != "" {
 			s.Deadlock(now, why)
 		} else if advice := action.Advice(&r, "--stuck-action "); advice != "" {
-			j.output.notice("%s", advice)
+			j.output.Notice("%s", advice)
 		}
 	}
 }

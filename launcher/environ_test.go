@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,4 +28,29 @@ func TestSettingsOfAJobWithinAJob(t *testing.T) {
 	}
 	t.Setenv("WEFT_JOB", "")
 	require.Contains(t, local.Inherited(), "WEFT_IFACE=10.0.0.1/32", "it is the user's outside of a job")
+}
+
+// What the launcher tells a rank of its place: its numbers, the cores of its completion handlers, and a thread
+// for each of them. It proves no more of C1 than that a rank is told; that the handlers run on those cores, and
+// have the queues, is proved by TestHandler_N6_EventsComeOnItsCore and TestHandler_C1_OneDriver.
+func TestRankEnvironment_C1(t *testing.T) {
+	app := &App{Env: []string{"A=app"}}
+	job := &Job{Env: []string{"A=base", "B=base"}}
+	env := rankEnv(nil, job, numbers{3, 8, 3, 8, 2}, &plan{}, app)
+	for _, want := range []string{"A=app", "B=base", "WEFT_RANK=3", "WEFT_SIZE=8", "WEFT_LOCAL_RANK=3",
+		"WEFT_LOCAL_SIZE=8", "PMI_RANK=3", "PMI_SIZE=8", "MPI_LOCALRANKID=3", "MPI_LOCALNRANKS=8",
+		"GOMAXPROCS=2", "WEFT_RESTARTED=2",
+		"WEFT_CORES_PER_RANK=0"} {
+		require.Contains(t, env, want)
+	}
+	for _, v := range env {
+		require.False(t, strings.HasPrefix(v, cqCoresVariable), v)
+	}
+	for _, v := range rankEnv([]string{"GOMAXPROCS=1"}, job, numbers{0, 1, 0, 1, 0}, &plan{CoresPerRank: 4},
+		app) {
+		require.False(t, strings.HasPrefix(v, "GOMAXPROCS="), "what the user has set stays")
+	}
+	env = rankEnv(nil, job, numbers{1, 2, 1, 2, 0}, &plan{CoresPerRank: 1, Handlers: [][]int{{2}, {3, 7}}}, app)
+	require.Contains(t, env, cqCoresVariable+"=3,7")
+	require.Contains(t, env, "GOMAXPROCS=3", "the handler has a thread of its own")
 }

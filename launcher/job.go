@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/weft-mpi/weft/internal/outfile"
+	"github.com/weft-mpi/weft/launcher/internal/output"
 )
 
 // Job describes what to run and how.
@@ -125,6 +126,9 @@ func ParseInput(text string) (Input, error) {
 	}
 	return 0, fmt.Errorf("%q is neither all, none nor a rank", text)
 }
+
+// DefaultMaxLine is the length up to which lines of different ranks never mix, unless Job.MaxLine is set.
+const DefaultMaxLine = output.DefaultMaxLine
 
 // maxRanks bounds the ranks of a job on one machine, whose processes are far fewer in any case.
 const maxRanks = 1 << 16

@@ -66,7 +66,7 @@ func (j *job) loop(ctx context.Context, signals <-chan os.Signal) (again bool, e
 			s.Cancel(time.Now(), context.Cause(ctx))
 		case err := <-j.records.written:
 			j.recordWritten(err)
-		case <-j.output.changed:
+		case <-j.output.Changed():
 		case <-j.live.server.Changed():
 		case <-timer.C:
 		}
@@ -75,22 +75,21 @@ func (j *job) loop(ctx context.Context, signals <-chan os.Signal) (again bool, e
 		j.tellStuck(s, now)
 		j.tellLive(now)
 		if s.Cause() != nil {
-			j.output.holdStderr()
+			j.output.HoldStderr()
 		}
-		j.output.showStderrWhenDue(now, s.RanksOver())
-		j.output.showPrompts(now)
-		j.do(j.output.flow()...)
-		if stream, err := j.output.failure(); err != nil {
+		j.output.Tick(now, s.RanksOver())
+		j.do(j.output.Flow()...)
+		if stream, err := j.output.Failure(); err != nil {
 			s.OutputFailed(now, stream, err)
 		}
-		s.Unwritten(now, j.output.unwritten())
+		s.Unwritten(now, j.output.Unwritten())
 	}
 }
 
 // wakeAt is when something is due without an event.
 func (j *job) wakeAt(s *supervisor.Supervisor) time.Time {
 	at := time.Now().Add(time.Hour)
-	for _, due := range []time.Time{s.Next(), j.output.promptDue(), j.output.stderr.due(), j.detector.Next(),
+	for _, due := range []time.Time{s.Next(), j.output.Due(), j.detector.Next(),
 		j.live.next(), j.records.next(), j.artifacts.stacksAt} {
 		if !due.IsZero() && due.Before(at) {
 			at = due
@@ -103,7 +102,7 @@ func (j *job) wakeAt(s *supervisor.Supervisor) time.Time {
 func (j *job) event(s *supervisor.Supervisor, now time.Time, e agent.Event) {
 	switch e := e.(type) {
 	case agent.Output:
-		j.output.add(now, e)
+		j.output.Add(now, e)
 		return
 	case agent.Quiet, agent.Moving, agent.Answer:
 		j.stuckEvent(now, e)
@@ -118,7 +117,7 @@ func (j *job) event(s *supervisor.Supervisor, now time.Time, e agent.Event) {
 		j.recordEvent(now, e)
 		return
 	case agent.OutputEnd:
-		j.output.end(e.Rank)
+		j.output.End(e.Rank)
 	case agent.InputTaken:
 		j.input.taken(e)
 		return
@@ -165,7 +164,7 @@ func (j *job) tellStart(e agent.Started) {
 	}
 	if j.Report {
 		n, i := j.nodeOf[e.Rank], j.localRank[e.Rank]
-		j.output.notice("rank %d: pid %d on %s, %s, %s", e.Rank, e.PID, n.name, n.plan.boundTo(i),
+		j.output.Notice("rank %d: pid %d on %s, %s, %s", e.Rank, e.PID, n.name, n.plan.boundTo(i),
 			n.plan.handledOn(i))
 	}
 }
@@ -173,14 +172,14 @@ func (j *job) tellStart(e agent.Started) {
 // carryOut does what the supervisor has decided.
 func (j *job) carryOut(ready supervisor.Ready) {
 	for _, text := range ready.Notices {
-		j.output.notice("%s", text)
+		j.output.Notice("%s", text)
 	}
 	j.do(ready.Commands...)
 	if ready.Suspend {
 		suspend()
 	}
 	if ready.DropOutput {
-		j.output.drop()
+		j.output.Drop()
 	}
 }
 

@@ -40,7 +40,7 @@ func (j *job) setUpNodes(ctx context.Context) error {
 	nodes, err := j.connect(ctx, hosts)
 	if j.past.restarts > 0 && nodes != nil {
 		if err != nil {
-			j.output.problem(err)
+			j.output.Problem(err)
 		}
 		hosts, nodes, err = j.leaveOut(hosts, nodes)
 	}
@@ -70,7 +70,7 @@ func (j *job) setUpNodes(ctx context.Context) error {
 		return err
 	}
 	if over {
-		j.output.notice("%d ranks on %d slots: some share a core", len(of), sumSlots(hosts))
+		j.output.Notice("%d ranks on %d slots: some share a core", len(of), sumSlots(hosts))
 	}
 	if len(j.Apps) == 1 {
 		j.Apps[0].Ranks = n

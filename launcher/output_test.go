@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/weft-mpi/weft/internal/sys"
 )
 
 func init() {
@@ -222,18 +220,4 @@ func TestPromptIsShownWithoutANewline(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(got)+string(rest), "hello bob\n")
 	require.NoError(t, <-done, stderr())
-}
-
-// A sink whose reader stalls returns from stop, and says how much it has dropped.
-func TestSinkStopsThoughNobodyReads(t *testing.T) {
-	r, w, err := os.Pipe()
-	require.NoError(t, err)
-	defer r.Close()
-	defer w.Close()
-	s, err := newSink("the pipe", w, make(chan struct{}, 1))
-	require.NoError(t, err)
-	text := bytes.Repeat([]byte("x"), sys.PipeCapacity(s.fd)+10000)
-	s.put(nil, text)
-	s.flush(50 * time.Millisecond)
-	require.GreaterOrEqual(t, s.stop(), 10000)
 }

@@ -52,7 +52,7 @@ func (j *job) record(now time.Time, hint bool) {
 	if j.Output == "" {
 		if hint && !j.records.hinted {
 			j.records.hinted = true
-			j.output.notice("--output-dir FOLDER would keep the latest events of each rank there, " +
+			j.output.Notice("--output-dir FOLDER would keep the latest events of each rank there, " +
 				"for weft show")
 		}
 		return
@@ -99,7 +99,7 @@ func (j *job) recordEvent(now time.Time, e agent.Event) {
 func (j *job) recordWritten(err error) {
 	j.records.writing--
 	if err != nil {
-		j.output.notice("the latest events of a rank: %v", err)
+		j.output.Notice("the latest events of a rank: %v", err)
 	}
 }
 

@@ -46,14 +46,14 @@ func runOnce(ctx context.Context, spec Job, past *history, signals <-chan os.Sig
 	defer j.close()
 	if err := j.prepareOrSignal(ctx, signals); err != nil {
 		again := j.retryPreparing(err)
-		j.output.flush(flushTimeout)
+		j.output.Flush(flushTimeout)
 		return again, err
 	}
 	if j.DryRun {
 		return false, j.showPlan()
 	}
 	if j.ShowMap {
-		j.output.notice("%s", j.picture())
+		j.output.Notice("%s", j.picture())
 	}
 	return j.loop(ctx, signals)
 }
@@ -65,7 +65,7 @@ func (j *job) retryPreparing(err error) bool {
 	if j.past.restarts == 0 || errors.As(err, &request) || errors.As(err, &end) || !j.restartsLeft() {
 		return false
 	}
-	j.output.problem(err)
+	j.output.Problem(err)
 	j.past.freeAt = time.Now().Add(startPause)
 	j.countRestart()
 	return true
@@ -77,7 +77,7 @@ func (j *job) startsAgain(s *supervisor.Supervisor) bool {
 		return false
 	}
 	j.countRestart()
-	j.output.flush(flushTimeout)
+	j.output.Flush(flushTimeout)
 	return true
 }
 
@@ -86,15 +86,15 @@ func (j *job) restartsLeft() bool {
 	if j.past.restarts < j.Restarts {
 		return true
 	}
-	j.output.notice("the job has been started again %s, as often as --restarts allows",
+	j.output.Notice("the job has been started again %s, as often as --restarts allows",
 		plural.Count(j.past.restarts, "time"))
-	j.output.flush(flushTimeout)
+	j.output.Flush(flushTimeout)
 	return false
 }
 
 func (j *job) countRestart() {
 	j.past.restarts++
-	j.output.notice("the job starts again: restart %d of %d", j.past.restarts, j.Restarts)
+	j.output.Notice("the job starts again: restart %d of %d", j.past.restarts, j.Restarts)
 }
 
 // lostHost notes that a host is lost. The first one of a start is what ends it. One that is silent may be cut
@@ -119,7 +119,7 @@ func (j *job) waitUntilFree(ctx context.Context) error {
 		return nil
 	}
 	if wait > startPause {
-		j.output.notice("a host may be cut off and its ranks live: in %v they have ended",
+		j.output.Notice("a host may be cut off and its ranks live: in %v they have ended",
 			wait.Round(100*time.Millisecond))
 	}
 	select {
@@ -164,7 +164,7 @@ func (j *job) leaveOut(hosts []Host, nodes []*node) ([]Host, []*node, error) {
 		if n != nil {
 			left, there = append(left, hosts[i]), append(there, n)
 		} else {
-			j.output.notice("host %s is left out", hosts[i].Name)
+			j.output.Notice("host %s is left out", hosts[i].Name)
 		}
 	}
 	if left == nil {
@@ -196,7 +196,7 @@ func (j *job) size(hosts []Host, ranks int) (int, error) {
 	}
 	n := min(max(slots, j.Min), j.past.ranks)
 	if n < j.past.ranks {
-		j.output.notice("%s in place of %d, for there are %s", plural.Count(n, "rank"), j.past.ranks,
+		j.output.Notice("%s in place of %d, for there are %s", plural.Count(n, "rank"), j.past.ranks,
 			plural.Count(slots, "slot"))
 	}
 	return n, nil

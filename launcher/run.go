@@ -20,6 +20,7 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 	"github.com/weft-mpi/weft/launcher/internal/local"
+	"github.com/weft-mpi/weft/launcher/internal/output"
 	"github.com/weft-mpi/weft/launcher/internal/supervisor"
 	"github.com/weft-mpi/weft/launcher/pmi"
 )
@@ -109,7 +110,7 @@ func (j *job) showPlan() error {
 // tellStep tells how long after the beginning something was done.
 func (j *job) tellStep(text string, args ...any) {
 	if j.Verbose {
-		j.output.notice("%7.1f ms  %s", float64(time.Since(j.began).Microseconds())/1000,
+		j.output.Notice("%7.1f ms  %s", float64(time.Since(j.began).Microseconds())/1000,
 			fmt.Sprintf(text, args...))
 	}
 }
@@ -147,7 +148,7 @@ type job struct {
 	began   time.Time
 	host    string
 	null    *os.File
-	output  *output
+	output  *output.Output
 	input   *input // nil where ranks get the launcher's own descriptor, or none
 	local   *local.Agent
 	planner *planner
@@ -202,12 +203,12 @@ func newJob(spec Job, past *history) (_ *job, err error) {
 		}
 		return f
 	}
-	if j.output, err = newOutput(orNull(j.Out), orNull(j.Err)); err != nil {
+	if j.output, err = output.New(orNull(j.Out), orNull(j.Err)); err != nil {
 		j.null.Close()
 		return nil, err
 	}
 	if j.local, err = local.New(local.Options{Job: j.id, Stdin: j.In, Sole: j.Sole}); err != nil {
-		j.output.close()
+		j.output.Close()
 		j.null.Close()
 		return nil, err
 	}
@@ -224,7 +225,7 @@ func (j *job) close() {
 		j.input.close()
 	}
 	j.planner.locks.Release()
-	j.output.close()
+	j.output.Close()
 	j.null.Close()
 }
 
@@ -242,7 +243,7 @@ func (j *job) prepareOrSignal(ctx context.Context, signals <-chan os.Signal) err
 		case err := <-prepared:
 			var end *Failure
 			if errors.As(context.Cause(ctx), &end) {
-				j.output.notice("%s", end)
+				j.output.Notice("%s", end)
 				return end
 			}
 			return err
@@ -288,7 +289,7 @@ func (j *job) prepare(ctx context.Context) (err error) {
 	}
 	for _, text := range setting.Unknown(j.environment()) {
 		if j.past.isNews(text) {
-			j.output.notice("%s", text)
+			j.output.Notice("%s", text)
 		}
 	}
 	for _, n := range j.nodes {
@@ -301,17 +302,38 @@ func (j *job) prepare(ctx context.Context) (err error) {
 				note = "host " + n.name + ": " + note
 			}
 			if j.past.isNews(note) {
-				j.output.notice("%s", note)
+				j.output.Notice("%s", note)
 			}
 		}
 	}
-	j.output.expect(len(j.programOf), &j.Job)
-	if err := j.output.openFiles(j); err != nil {
+	j.output.Expect(len(j.programOf), output.Options{MaxLine: j.MaxLine, Label: j.Label})
+	if err := j.openOutputFiles(); err != nil {
 		return err
 	}
 	if j.In != nil && j.copiesInput() {
 		if j.input, err = newInput(j.In); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// openOutputFiles opens the files for the output of ranks of other hosts. Ranks of this host write theirs
+// themselves.
+func (j *job) openOutputFiles() error {
+	if j.Output == "" {
+		return nil
+	}
+	for id, n := range j.nodeOf {
+		for stream := range agent.Stream(agent.Streams) {
+			if n.remote == nil {
+				continue
+			}
+			file, err := os.Create(j.outputFile(id, stream))
+			if err != nil {
+				return err
+			}
+			j.output.ToFile(id, stream, file)
 		}
 	}
 	return nil

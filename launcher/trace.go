@@ -29,7 +29,7 @@ func (j *job) tellTrace() *Failure {
 		sources = append(sources, tracefile.Source{Rank: r, Host: j.nodeOf[id].name})
 	}
 	if len(sources) == 0 {
-		j.output.notice("no rank has left a trace: none has called Init, or all were killed")
+		j.output.Notice("no rank has left a trace: none has called Init, or all were killed")
 		return nil
 	}
 	var sum tracefile.Summary
@@ -44,19 +44,19 @@ func (j *job) tellTrace() *Failure {
 	if len(missing) > 0 {
 		text = fmt.Sprintf(", without %s", deadlock.Ranks(missing))
 	}
-	j.output.notice("the trace of %s is in %s, %s, %s%s; weft show sums it up, https://ui.perfetto.dev "+
+	j.output.Notice("the trace of %s is in %s, %s, %s%s; weft show sums it up, https://ui.perfetto.dev "+
 		"shows it", plural.Count(len(sources), "rank"), j.Trace, plural.Count(sum.Events, "event"),
 		plural.Count(sum.Messages, "message"), text)
 	if sum.Unpaired > 0 {
-		j.output.notice("the trace: %s without an arrow: their other ends are not in the trace, or were "+
+		j.output.Notice("the trace: %s without an arrow: their other ends are not in the trace, or were "+
 			"cancelled", plural.Count(sum.Unpaired, "message"))
 	}
 	for _, rank := range slices.Sorted(maps.Keys(sum.Omitted)) {
-		j.output.notice("the trace: the last %s of rank %d are left out; WEFT_TRACE=64M, or the like, has "+
+		j.output.Notice("the trace: the last %s of rank %d are left out; WEFT_TRACE=64M, or the like, has "+
 			"room for more", plural.Count(int(sum.Omitted[rank]), "event"), rank)
 	}
 	if len(sum.Rough) > 0 {
-		j.output.notice("the trace: the clocks of %s are aligned by the time of day alone",
+		j.output.Notice("the trace: the clocks of %s are aligned by the time of day alone",
 			strings.Join(sum.Rough, ", "))
 	}
 	return nil

@@ -1,4 +1,4 @@
-package launcher
+package output
 
 import (
 	"os"

@@ -1,6 +1,7 @@
-package launcher
+package output
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/weft-mpi/weft/internal/sys"
 )
 
 // written is what a sink's file got from write.
@@ -26,6 +29,9 @@ func written(t require.TestingT, write func(*sink)) string {
 	require.NoError(t, err)
 	return string(text)
 }
+
+// patience is how long a test waits for what has to come.
+const patience = time.Minute
 
 func TestSinkKeepsLinesOfDifferentRanksApart(t *testing.T) {
 	a, b := &lineBuffer{label: "[0] "}, &lineBuffer{label: "[1] "}
@@ -71,62 +77,31 @@ func TestLineBuffersKeepLinesWholeUpToTheBound(t *testing.T) {
 		"the longer line is cut where another's came")
 }
 
-// What the launcher tells a rank of its place: its numbers, the cores of its completion handlers, and a thread
-// for each of them. It proves no more of C1 than that a rank is told; that the handlers run on those cores, and
-// have the queues, is proved by TestHandler_N6_EventsComeOnItsCore and TestHandler_C1_OneDriver.
-func TestRankEnvironment_C1(t *testing.T) {
-	app := &App{Env: []string{"A=app"}}
-	job := &Job{Env: []string{"A=base", "B=base"}}
-	env := rankEnv(nil, job, numbers{3, 8, 3, 8, 2}, &plan{}, app)
-	for _, want := range []string{"A=app", "B=base", "WEFT_RANK=3", "WEFT_SIZE=8", "WEFT_LOCAL_RANK=3",
-		"WEFT_LOCAL_SIZE=8", "PMI_RANK=3", "PMI_SIZE=8", "MPI_LOCALRANKID=3", "MPI_LOCALNRANKS=8",
-		"GOMAXPROCS=2", "WEFT_RESTARTED=2",
-		"WEFT_CORES_PER_RANK=0"} {
-		require.Contains(t, env, want)
-	}
-	for _, v := range env {
-		require.False(t, strings.HasPrefix(v, cqCoresVariable), v)
-	}
-	for _, v := range rankEnv([]string{"GOMAXPROCS=1"}, job, numbers{0, 1, 0, 1, 0}, &plan{CoresPerRank: 4},
-		app) {
-		require.False(t, strings.HasPrefix(v, "GOMAXPROCS="), "what the user has set stays")
-	}
-	env = rankEnv(nil, job, numbers{1, 2, 1, 2, 0}, &plan{CoresPerRank: 1, Handlers: [][]int{{2}, {3, 7}}}, app)
-	require.Contains(t, env, cqCoresVariable+"=3,7")
-	require.Contains(t, env, "GOMAXPROCS=3", "the handler has a thread of its own")
-}
-
-// The picture of a host's cores says what runs on each; cores with the same use share a row.
-func TestCoreRows(t *testing.T) {
-	p := &plan{
-		Cores: [][]int{{0, 4}, {1, 5}, {2, 6}, {3, 7}, {8}},
-		CPUs:  [][]int{{0, 4}, {1, 5}}, Handlers: [][]int{{2}, {3}},
-	}
-	require.Equal(t, []coreRow{
-		{[]int{0}, []int{0, 4}, "rank 2"},
-		{[]int{1}, []int{1, 5}, "rank 3"},
-		{[]int{2}, []int{2, 6}, "completion queue of rank 2"},
-		{[]int{3}, []int{3, 7}, "completion queue of rank 3"},
-		{[]int{4}, []int{8}, "-"},
-	}, p.coreRows([]int{2, 3}))
-	p.CPUs, p.Handlers = [][]int{{0, 1, 4, 5}, {0, 1, 4, 5}}, nil
-	require.Equal(t, []coreRow{
-		{[]int{0, 1}, []int{0, 1, 4, 5}, "ranks 2-3"},
-		{[]int{2, 3, 4}, []int{2, 3, 6, 7, 8}, "-"},
-	}, p.coreRows([]int{2, 3}))
-}
-
 // A name that somebody else has given does nothing to the terminal that a notice is shown on.
 func TestNoticesHaveNoControlCharacters(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
 	require.NoError(t, err)
 	defer file.Close()
-	o, err := newOutput(file, file)
+	o, err := New(file, file)
 	require.NoError(t, err)
-	o.notice("rank 0 on %s ended\n\tso", "host\x1b[2J\r")
-	o.flush(patience)
-	o.close()
+	o.Notice("rank 0 on %s ended\n\tso", "host\x1b[2J\r")
+	o.Flush(patience)
+	o.Close()
 	text, err := os.ReadFile(file.Name())
 	require.NoError(t, err)
 	require.Equal(t, "weft: rank 0 on host\\x1b[2J\\r ended\n\tso\n", string(text))
+}
+
+// A sink whose reader stalls returns from stop, and says how much it has dropped.
+func TestSinkStopsThoughNobodyReads(t *testing.T) {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	defer w.Close()
+	s, err := newSink("the pipe", w, make(chan struct{}, 1))
+	require.NoError(t, err)
+	text := bytes.Repeat([]byte("x"), sys.PipeCapacity(s.fd)+10000)
+	s.put(nil, text)
+	s.flush(50 * time.Millisecond)
+	require.GreaterOrEqual(t, s.stop(), 10000)
 }

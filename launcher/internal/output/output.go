@@ -1,4 +1,5 @@
-package launcher
+// Package output shows what the ranks of a job write, line by line, without ever waiting for whoever reads it.
+package output
 
 import (
 	"fmt"
@@ -14,12 +15,12 @@ import (
 // lastLineWithin is how long the launcher's own last line may take.
 const lastLineWithin = 200 * time.Millisecond
 
-// output shows what the ranks of a job write, line by line.
-type output struct {
+// Output shows what the ranks of a job write.
+type Output struct {
 	sinks   [agent.Streams]*sink // where both are one file, such as a terminal, they are one sink
 	changed chan struct{}        // told when a sink has written something
 	buffers [][agent.Streams]lineBuffer
-	files   [][agent.Streams]*os.File // by rank: of ranks of other hosts, with --output-dir
+	files   [][agent.Streams]*os.File // by rank: where its output goes instead of a sink
 	paused  [agent.Streams]bool
 	failed  [agent.Streams]bool
 
@@ -32,8 +33,9 @@ type output struct {
 	unfinished  map[*lineBuffer]bool // those that hold the beginning of a line that may be a prompt
 }
 
-func newOutput(out, err *os.File) (*output, error) {
-	o := &output{changed: make(chan struct{}, 1), unfinished: make(map[*lineBuffer]bool)}
+// New returns an Output that writes to out and err, which may be one file, such as a terminal.
+func New(out, err *os.File) (*Output, error) {
+	o := &Output{changed: make(chan struct{}, 1), unfinished: make(map[*lineBuffer]bool)}
 	a, errA := out.Stat()
 	b, errB := err.Stat()
 	var failure error
@@ -50,19 +52,25 @@ func newOutput(out, err *os.File) (*output, error) {
 	return o, nil
 }
 
-// expect prepares for the ranks of the job. A rank that is alone has nobody's lines to mix with.
-func (o *output) expect(ranks int, job *Job) {
+// Options say how lines are shown.
+type Options struct {
+	MaxLine int  // lines of different ranks never mix up to this many bytes; 0 means DefaultMaxLine
+	Label   bool // "[rank] " goes before every line
+}
+
+// Expect prepares for the ranks of a job. A rank that is alone has nobody's lines to mix with.
+func (o *Output) Expect(ranks int, how Options) {
 	o.buffers = make([][agent.Streams]lineBuffer, ranks)
+	o.files = make([][agent.Streams]*os.File, ranks)
 	o.ended, o.ending = make([]bool, ranks), false
-	maxLine := job.MaxLine
-	if maxLine == 0 {
-		maxLine = DefaultMaxLine
+	if how.MaxLine == 0 {
+		how.MaxLine = DefaultMaxLine
 	}
 	for r := range o.buffers {
 		for kind := range o.buffers[r] {
 			b := &o.buffers[r][kind]
-			b.sink, b.maxLine = o.sinks[kind], maxLine
-			if job.Label {
+			b.sink, b.maxLine = o.sinks[kind], how.MaxLine
+			if how.Label {
 				b.label = fmt.Sprintf("[%d] ", r)
 			}
 		}
@@ -78,42 +86,25 @@ func (o *output) expect(ranks int, job *Job) {
 	}
 }
 
-// notice tells the user something, on a line of its own.
-func (o *output) notice(text string, args ...any) {
+// ToFile sends what a rank writes to one of its streams to a file instead. Close closes the file.
+func (o *Output) ToFile(rank int, stream agent.Stream, file *os.File) { o.files[rank][stream] = file }
+
+// Notice tells the user something, on a line of its own.
+func (o *Output) Notice(text string, args ...any) {
 	o.sinks[agent.Stderr].put(nil, []byte(printable.Text("weft: "+fmt.Sprintf(text, args...))+"\n"))
 }
 
-// problem tells the user of an error, each line of it as weft's.
-func (o *output) problem(err error) {
+// Problem tells the user of an error, each line of it as weft's.
+func (o *Output) Problem(err error) {
 	for line := range strings.SplitSeq(err.Error(), "\n") {
-		o.notice("%s", line)
+		o.Notice("%s", line)
 	}
 }
 
-// openFiles opens the files for the output of ranks of other hosts. Ranks of this host write theirs
-// themselves.
-func (o *output) openFiles(j *job) (err error) {
-	if j.Output == "" {
-		return nil
-	}
-	o.files = make([][agent.Streams]*os.File, len(j.programOf))
-	for id, n := range j.nodeOf {
-		for stream := range agent.Stream(agent.Streams) {
-			if n.remote == nil {
-				continue
-			}
-			if o.files[id][stream], err = os.Create(j.outputFile(id, stream)); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// add takes what a rank has written.
-func (o *output) add(now time.Time, e agent.Output) {
-	if o.files != nil && o.files[e.Rank][e.Stream] != nil {
-		if _, err := o.files[e.Rank][e.Stream].Write(e.Data); err != nil && o.fileErr == nil {
+// Add takes what a rank has written.
+func (o *Output) Add(now time.Time, e agent.Output) {
+	if file := o.files[e.Rank][e.Stream]; file != nil {
+		if _, err := file.Write(e.Data); err != nil && o.fileErr == nil {
 			o.fileErr = err
 		}
 		return
@@ -130,8 +121,8 @@ func (o *output) add(now time.Time, e agent.Output) {
 	}
 }
 
-// end takes note that a rank writes no more.
-func (o *output) end(rank int) {
+// End takes note that a rank writes no more.
+func (o *Output) End(rank int) {
 	o.ended[rank] = true
 	for kind := range o.buffers[rank] {
 		b := &o.buffers[rank][kind]
@@ -141,7 +132,7 @@ func (o *output) end(rank int) {
 }
 
 // promptDue is when showPrompts is due; zero if it is not.
-func (o *output) promptDue() (due time.Time) {
+func (o *Output) promptDue() (due time.Time) {
 	for b := range o.unfinished {
 		if at := b.since.Add(o.promptAfter); due.IsZero() || at.Before(due) {
 			due = at
@@ -151,7 +142,7 @@ func (o *output) promptDue() (due time.Time) {
 }
 
 // showPrompts shows the unfinished lines that nothing has followed for some time.
-func (o *output) showPrompts(now time.Time) {
+func (o *Output) showPrompts(now time.Time) {
 	for b := range o.unfinished {
 		if !now.Before(b.since.Add(o.promptAfter)) {
 			b.flush()
@@ -160,8 +151,26 @@ func (o *output) showPrompts(now time.Time) {
 	}
 }
 
-// flow returns commands for ranks to wait, or to go on, according to how much is not written yet.
-func (o *output) flow() (commands []agent.Command) {
+// Changed is told when something has been written.
+func (o *Output) Changed() <-chan struct{} { return o.changed }
+
+// Due is when Tick has something to show; zero if it has not.
+func (o *Output) Due() time.Time {
+	prompts, held := o.promptDue(), o.stderr.due()
+	if prompts.IsZero() || !held.IsZero() && held.Before(prompts) {
+		return held
+	}
+	return prompts
+}
+
+// Tick shows what was held back and is due. last says that the ranks write no more.
+func (o *Output) Tick(now time.Time, last bool) {
+	o.showStderrWhenDue(now, last)
+	o.showPrompts(now)
+}
+
+// Flow returns commands for ranks to wait, or to go on, according to how much is not written yet.
+func (o *Output) Flow() (commands []agent.Command) {
 	for kind, s := range o.sinks {
 		n, _ := s.state()
 		if on := n > maxUnwritten || o.paused[kind] && n > minUnwritten; on != o.paused[kind] {
@@ -172,8 +181,8 @@ func (o *output) flow() (commands []agent.Command) {
 	return commands
 }
 
-// unwritten is how many bytes wait to be written.
-func (o *output) unwritten() int {
+// Unwritten is how many bytes wait to be written.
+func (o *Output) Unwritten() int {
 	n, _ := o.sinks[agent.Stdout].state()
 	n += o.stderr.size
 	if o.sinks[agent.Stderr] != o.sinks[agent.Stdout] {
@@ -183,8 +192,8 @@ func (o *output) unwritten() int {
 	return n
 }
 
-// failure returns the error of a sink that can no longer be written, once for each sink.
-func (o *output) failure() (stream string, err error) {
+// Failure returns the error of a sink that can no longer be written, once for each sink.
+func (o *Output) Failure() (stream string, err error) {
 	if err = o.fileErr; err != nil {
 		o.fileErr = nil
 		return "the folder for output", err
@@ -200,25 +209,25 @@ func (o *output) failure() (stream string, err error) {
 	return "", nil
 }
 
-// flush waits for a time until everything is written.
-func (o *output) flush(limit time.Duration) {
+// Flush waits for a time until everything is written.
+func (o *Output) Flush(limit time.Duration) {
 	for _, s := range o.sinks {
 		s.flush(limit)
 	}
 }
 
-// drop gives up what is not written, and says so where somebody still reads.
-func (o *output) drop() {
+// Drop gives up what is not written, and says so where somebody still reads.
+func (o *Output) Drop() {
 	o.showStderr()
 	out, err := o.sinks[agent.Stdout], o.sinks[agent.Stderr]
 	if n, _ := out.state(); n > 0 && out != err {
-		o.notice("%d bytes of standard output were dropped: nobody took them", n)
+		o.Notice("%d bytes of standard output were dropped: nobody took them", n)
 	}
 	err.flush(lastLineWithin)
 }
 
-// close ends the writing.
-func (o *output) close() {
+// Close ends the writing.
+func (o *Output) Close() {
 	for _, files := range o.files {
 		for _, f := range files {
 			if f != nil {

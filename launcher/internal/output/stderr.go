@@ -1,4 +1,4 @@
-package launcher
+package output
 
 import (
 	"bytes"
@@ -106,12 +106,12 @@ func (l *stderrAggregator) take() (said []saidAlike) {
 	return said
 }
 
-// holdStderr has what ranks write to standard error held back from now on, as the job is ending for a
+// HoldStderr has what ranks write to standard error held back from now on, as the job is ending for a
 // failure.
-func (o *output) holdStderr() { o.ending = len(o.buffers) > 1 }
+func (o *Output) HoldStderr() { o.ending = len(o.buffers) > 1 }
 
 // holds tells whether a rank's output is held back.
-func (o *output) holds(now time.Time, e agent.Output) bool {
+func (o *Output) holds(now time.Time, e agent.Output) bool {
 	if !o.ending || e.Stream != agent.Stderr || len(o.buffers[e.Rank][e.Stream].pending) > 0 {
 		return false
 	}
@@ -123,13 +123,13 @@ func (o *output) holds(now time.Time, e agent.Output) bool {
 }
 
 // showStderrWhenDue shows what is held back if it is time to, or if nothing more can come.
-func (o *output) showStderrWhenDue(now time.Time, last bool) {
+func (o *Output) showStderrWhenDue(now time.Time, last bool) {
 	if due := o.stderr.due(); !due.IsZero() && (last || !now.Before(due)) {
 		o.showStderr()
 	}
 }
 
-func (o *output) showStderr() {
+func (o *Output) showStderr() {
 	now := time.Now()
 	for _, s := range o.stderr.take() {
 		b := &o.buffers[s.ranks[0]][agent.Stderr]

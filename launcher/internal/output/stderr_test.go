@@ -1,4 +1,4 @@
-package launcher
+package output
 
 import (
 	"os"
@@ -14,30 +14,30 @@ import (
 
 // said plays what ranks write to standard error, of a job that has failed already or not, and gives what is
 // shown.
-func said(t *testing.T, job Job, failed bool, ranks int, play func(say func(rank int, text string))) string {
+func said(t *testing.T, how Options, failed bool, ranks int, play func(say func(rank int, text string))) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "stderr")
 	file, err := os.Create(name)
 	require.NoError(t, err)
 	defer file.Close()
-	o, err := newOutput(file, file)
+	o, err := New(file, file)
 	require.NoError(t, err)
-	o.expect(ranks, &job)
+	o.Expect(ranks, how)
 	if failed {
-		o.holdStderr()
+		o.HoldStderr()
 	}
 	play(func(rank int, text string) {
-		o.add(time.Now(), agent.Output{Rank: rank, Stream: agent.Stderr, Data: []byte(text)})
+		o.Add(time.Now(), agent.Output{Rank: rank, Stream: agent.Stderr, Data: []byte(text)})
 	})
 	require.Equal(t, o.stderr.size > 0, !o.stderr.due().IsZero())
-	require.GreaterOrEqual(t, o.unwritten(), o.stderr.size)
+	require.GreaterOrEqual(t, o.Unwritten(), o.stderr.size)
 	for r := range ranks {
-		o.end(r)
+		o.End(r)
 	}
 	o.showStderrWhenDue(time.Now(), true)
 	require.Zero(t, o.stderr.size)
-	o.flush(10 * time.Second)
-	o.close()
+	o.Flush(10 * time.Second)
+	o.Close()
 	text, err := os.ReadFile(name)
 	require.NoError(t, err)
 	return string(text)
@@ -54,42 +54,42 @@ func TestAggregate_WhatIsAlikeIsShownOnce(t *testing.T) {
 	}
 	const line, stack = "no such file\n", "panic: no\n\nmain.main()\n"
 	for name, c := range map[string]struct {
-		job    Job
+		how    Options
 		failed bool
 		play   func(func(int, string))
 		want   string
 	}{
-		"before the failure": {Job{}, false, each(line), strings.Repeat(line, 4)},
-		"a line":             {Job{}, true, each(line), "ranks 0-3: " + line},
-		"without its end":    {Job{}, true, each("no"), "ranks 0-3: no"},
-		"with labels":        {Job{Label: true}, true, each(stack), "[0-3] panic: no\n[0-3] \n[0-3] main.main()\n"},
-		"several lines":      {Job{}, true, each(stack), "ranks 0-3:\n" + stack},
-		"in pieces": {Job{}, true, func(say func(int, string)) {
+		"before the failure": {Options{}, false, each(line), strings.Repeat(line, 4)},
+		"a line":             {Options{}, true, each(line), "ranks 0-3: " + line},
+		"without its end":    {Options{}, true, each("no"), "ranks 0-3: no"},
+		"with labels":        {Options{Label: true}, true, each(stack), "[0-3] panic: no\n[0-3] \n[0-3] main.main()\n"},
+		"several lines":      {Options{}, true, each(stack), "ranks 0-3:\n" + stack},
+		"in pieces": {Options{}, true, func(say func(int, string)) {
 			say(0, "no such")
 			say(1, "no such file")
 			say(0, " file\n")
 			say(1, "\n")
 		}, "ranks 0-1: " + line},
-		"some of them": {Job{}, true, func(say func(int, string)) {
+		"some of them": {Options{}, true, func(say func(int, string)) {
 			say(1, line)
 			say(2, "another\n")
 			say(3, line)
 		}, "ranks 1,3: " + line + "another\n"},
-		"errors that name their rank": {Job{}, true, func(say func(int, string)) {
+		"errors that name their rank": {Options{}, true, func(say func(int, string)) {
 			say(0, "mpi: rank 0: Barrier on world: no\n")
 			say(1, "mpi: rank 1: Barrier on world: no\n")
 			say(2, "mpi: rank 0 (world rank 2): Barrier on world: no\n")
 			say(3, "mpi: rank 1: Barrier on world: no\n")
 		}, "ranks 0-2: mpi: Barrier on world: no\nmpi: rank 1: Barrier on world: no\n"},
-		"of one": {Job{}, true, func(say func(int, string)) { say(2, line) }, line},
-		"too much": {Job{}, true, func(say func(int, string)) {
+		"of one": {Options{}, true, func(say func(int, string)) { say(2, line) }, line},
+		"too much": {Options{}, true, func(say func(int, string)) {
 			say(0, line)
 			say(1, line+strings.Repeat("x", maxAggregated)+"\n")
 			say(2, line)
 		}, line + line + strings.Repeat("x", maxAggregated) + "\n" + line},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.Equal(t, c.want, said(t, c.job, c.failed, 4, c.play))
+			require.Equal(t, c.want, said(t, c.how, c.failed, 4, c.play))
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weft-mpi/weft/internal/route"
 	"github.com/weft-mpi/weft/internal/topology"
+	"github.com/weft-mpi/weft/launcher/internal/build"
 	"github.com/weft-mpi/weft/launcher/internal/placement"
 )
 
@@ -171,7 +172,7 @@ func (p *programRequest) find() (file, problem string) {
 	if p.Hash != "" {
 		info, err := os.Stat(p.Name)
 		if err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-			if own, err := contentHash(p.Name); err == nil && own == p.Hash {
+			if own, err := build.ContentHash(p.Name); err == nil && own == p.Hash {
 				return p.Name, ""
 			}
 		}

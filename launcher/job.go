@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/weft-mpi/weft/internal/outfile"
+	"github.com/weft-mpi/weft/launcher/internal/build"
 	"github.com/weft-mpi/weft/launcher/internal/output"
 )
 
@@ -140,13 +141,9 @@ func (e *RequestError) Error() string { return e.What }
 
 func requestErrorf(text string, args ...any) error { return &RequestError{fmt.Sprintf(text, args...)} }
 
-// A ProgramError reports a program that cannot be started, with the exit status that a shell would give.
-type ProgramError struct {
-	Status int // 127: not found; 126: found, and cannot be executed; 1: a Go package that does not build
-	What   string
-}
-
-func (e *ProgramError) Error() string { return e.What }
+// A ProgramError reports a program that cannot be started, with the exit status that a shell would give: 127 if
+// it is not found, 126 if it cannot be executed, 1 for a Go package that does not build.
+type ProgramError = build.Error
 
 func (j *Job) check() error {
 	if len(j.Apps) == 0 {

@@ -187,7 +187,7 @@ func (j *job) carryOut(ready supervisor.Ready) {
 func result(s *supervisor.Supervisor) error {
 	if n := s.NotStarted(); n != nil {
 		if n.Status != 0 {
-			return &ProgramError{n.Status, n.Reason}
+			return &ProgramError{Status: n.Status, What: n.Reason}
 		}
 		return errors.New(n.Reason)
 	}

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/launcher/internal/build"
 )
 
 func init() {
@@ -169,11 +171,19 @@ func TestSignalDuringTheBuild(t *testing.T) {
 // launcher sweeps what is left behind here.
 func TestCancelledBuildEndsItsCompilers(t *testing.T) {
 	dir := t.TempDir()
-	tool := slowGo(t, dir)
+	slowGo(t, dir)
+	source := filepath.Join(dir, "it")
+	require.NoError(t, os.Mkdir(source, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(source, "main.go"), []byte("package main\n"), 0o600))
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	ctx, cancel := context.WithCancelCause(t.Context())
 	reason := errors.New("enough")
 	ended := make(chan error, 1)
-	go func() { ended <- compile(ctx, tool, dir, filepath.Join(dir, "out"), "it", os.Stderr) }()
+	go func() {
+		_, err := build.Program(ctx, source, os.Stderr, nil)
+		ended <- err
+	}()
 	pids := slowBuild(t, dir)
 	t.Cleanup(func() {
 		for _, pid := range pids {
@@ -207,13 +217,12 @@ func init() {
 const slowBuildVariable = "LAUNCHER_TEST_SLOW_BUILD"
 
 // slowGo writes a go command into the folder whose builds do not end.
-func slowGo(t *testing.T, dir string) (tool string) {
+func slowGo(t *testing.T, dir string) {
 	t.Helper()
-	tool = filepath.Join(dir, "go")
+	tool := filepath.Join(dir, "go")
 	script := "#!/bin/sh\ncase $1 in build) ;; *) exec " + goTool(t) + " \"$@\";; esac\n" +
 		"exec env " + modeVariable + "=slow-build " + slowBuildVariable + "=" + dir + " " + os.Args[0] + "\n"
 	require.NoError(t, os.WriteFile(tool, []byte(script), 0o700))
-	return tool
 }
 
 // slowBuild waits until a build is under way, and returns its processes.

@@ -19,6 +19,7 @@ import (
 	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
+	"github.com/weft-mpi/weft/launcher/internal/build"
 	"github.com/weft-mpi/weft/launcher/internal/local"
 	"github.com/weft-mpi/weft/launcher/internal/output"
 	"github.com/weft-mpi/weft/launcher/internal/supervisor"
@@ -360,9 +361,9 @@ func (j *job) findPrograms(ctx context.Context) error {
 		}
 		j.files = append(j.files, file)
 		if j.Stage {
-			hash, err := contentHash(file)
+			hash, err := build.ContentHash(file)
 			if err != nil {
-				return &ProgramError{126, err.Error()}
+				return &ProgramError{Status: 126, What: err.Error()}
 			}
 			j.hashes = append(j.hashes, hash)
 		}
@@ -378,13 +379,13 @@ func (j *job) findPrograms(ctx context.Context) error {
 // in by itself, and for the file, unless it can be copied.
 func (j *job) findProgram(ctx context.Context, app *App) (string, error) {
 	if len(j.nodes) > 1 {
-		if !isGo(app.Program) && !j.Stage {
+		if !build.IsGo(app.Program) && !j.Stage {
 			return absolute(app.Program)
 		}
 	} else if err := app.checkDir(); err != nil {
 		return "", err
 	}
-	return program(ctx, app.Program, j.errFile(), j.local.TempDir)
+	return build.Program(ctx, app.Program, j.errFile(), j.local.TempDir)
 }
 
 // errFile is where programs that are run on behalf of the launcher itself show what is wrong.

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
-	"io"
 	"os"
 	"path/filepath"
 
@@ -17,20 +16,6 @@ import (
 type stageReply struct {
 	File    string // what is executed
 	Problem string // why there is none
-}
-
-// contentHash is the hash of a file's content, which tells whether two hosts have the same program.
-func contentHash(file string) (string, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // stageAll copies to a host the programs that it does not have, and notes their files in its plan.

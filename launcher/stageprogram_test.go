@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/launcher/internal/build"
 )
 
 // A host answers with the file of a program whose content is right, and says what is wrong otherwise.
@@ -32,7 +34,7 @@ func TestStager(t *testing.T) {
 	reply := send(0, "ab", "cd")
 	require.Empty(t, reply.Problem)
 	require.Equal(t, "prog", filepath.Base(reply.File))
-	got, err := contentHash(reply.File)
+	got, err := build.ContentHash(reply.File)
 	require.NoError(t, err)
 	require.Equal(t, right, got)
 	require.Equal(t, "other has changed while it was copied", send(1, "abcd").Problem)
@@ -53,7 +55,7 @@ func TestStager(t *testing.T) {
 func TestPlanOfProgramsToStage(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "prog")
 	require.NoError(t, os.WriteFile(file, []byte("abcd"), 0o700))
-	hash, err := contentHash(file)
+	hash, err := build.ContentHash(file)
 	require.NoError(t, err)
 	plan, err := new(planner).plan(&planRequest{Programs: []programRequest{
 		{Name: file, Hash: hash}, {Name: file, Hash: "00"}, {}, {Name: file + "2", Hash: hash},

@@ -1,4 +1,6 @@
-package launcher
+// Package build finds the program that a user names, and builds it if it is a Go package. Builds are kept in the
+// user's cache folder.
+package build
 
 import (
 	"context"
@@ -20,12 +22,20 @@ import (
 // buildGrace is how long the go command may take to end after it was told to.
 const buildGrace = 5 * time.Second
 
-// program finds the file to execute for the program that the user named: a command in PATH, a file, or a Go
+// An Error reports a program that cannot be started, with the exit status that a shell would give.
+type Error struct {
+	Status int // 127: not found; 126: found, and cannot be executed; 1: a Go package that does not build
+	What   string
+}
+
+func (e *Error) Error() string { return e.What }
+
+// Program finds the file to execute for the program that the user named: a command in PATH, a file, or a Go
 // package, which is built into the folder that tempDir returns. A relative name counts from where the
 // launcher runs, not from the ranks' folder.
-func program(ctx context.Context, name string, stderr *os.File, tempDir func() (string, error)) (string,
+func Program(ctx context.Context, name string, stderr *os.File, tempDir func() (string, error)) (string,
 	error) {
-	if isGo(name) {
+	if IsGo(name) {
 		return build(ctx, name, stderr, tempDir)
 	}
 	info, err := os.Stat(name)
@@ -35,27 +45,27 @@ func program(ctx context.Context, name string, stderr *os.File, tempDir func() (
 			return filepath.Abs(path)
 		}
 		if err == nil {
-			return "", &ProgramError{127,
+			return "", &Error{127,
 				fmt.Sprintf("%s: not found in PATH; for the one in this folder write ./%s", name, name)}
 		}
-		return "", &ProgramError{127, fmt.Sprintf("%s: not found in PATH", name)}
+		return "", &Error{127, fmt.Sprintf("%s: not found in PATH", name)}
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-		return "", &ProgramError{127, name + ": no such file"}
+		return "", &Error{127, name + ": no such file"}
 	case err != nil:
-		return "", &ProgramError{126, err.Error()}
+		return "", &Error{126, err.Error()}
 	case info.IsDir():
-		return "", &ProgramError{126, name + ": a folder without Go files"}
+		return "", &Error{126, name + ": a folder without Go files"}
 	case info.Mode()&0o111 == 0:
-		return "", &ProgramError{126, fmt.Sprintf("%s: not executable; if it is a program: chmod +x %s",
+		return "", &Error{126, fmt.Sprintf("%s: not executable; if it is a program: chmod +x %s",
 			name, name)}
 	}
 	return filepath.Abs(name)
 }
 
-// isGo tells whether the name is that of a Go file or of a folder with Go files.
-func isGo(name string) bool {
+// IsGo reports whether the name is that of a Go file or of a folder with Go files.
+func IsGo(name string) bool {
 	info, err := os.Stat(name)
 	if err != nil {
 		return false
@@ -78,12 +88,12 @@ func build(ctx context.Context, name string, stderr *os.File, tempDir func() (st
 	error) {
 	tool, err := exec.LookPath("go")
 	if err != nil {
-		return "", &ProgramError{127,
+		return "", &Error{127,
 			fmt.Sprintf("%s is Go source, and there is no go command in PATH to build it with", name)}
 	}
 	path, err := filepath.Abs(name)
 	if err != nil {
-		return "", &ProgramError{126, err.Error()}
+		return "", &Error{126, err.Error()}
 	}
 	compile := func(out string) error { return compile(ctx, tool, path, out, name, stderr) }
 	base := strings.TrimSuffix(filepath.Base(path), ".go")
@@ -96,7 +106,7 @@ func build(ctx context.Context, name string, stderr *os.File, tempDir func() (st
 	}
 	temp, err := tempDir()
 	if err != nil {
-		return "", &ProgramError{126, fmt.Sprintf("no folder to build %s in: %v", name, err)}
+		return "", &Error{126, fmt.Sprintf("no folder to build %s in: %v", name, err)}
 	}
 	file := filepath.Join(temp, base)
 	return file, compile(file)
@@ -129,10 +139,10 @@ func compile(ctx context.Context, tool, path, out, name string, stderr *os.File)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return &ProgramError{1, fmt.Sprintf("%s does not build", name)}
+		return &Error{1, fmt.Sprintf("%s does not build", name)}
 	}
 	if info, err := os.Stat(out); err != nil || info.Mode()&0o111 == 0 {
-		return &ProgramError{126, fmt.Sprintf("%s is not a program: its package is not main", name)}
+		return &Error{126, fmt.Sprintf("%s is not a program: its package is not main", name)}
 	}
 	return nil
 }

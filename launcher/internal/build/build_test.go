@@ -1,4 +1,4 @@
-package launcher
+package build
 
 import (
 	"bufio"
@@ -10,12 +10,16 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/creack/pty"
 	"github.com/stretchr/testify/require"
 )
+
+// patience is how long a test waits for what has to come.
+const patience = time.Minute
 
 // privateDir is a folder that only this user can use, below folders that nobody else can write to.
 func privateDir(t *testing.T) string {
@@ -253,7 +257,8 @@ func TestCancelledBuildEnds(t *testing.T) {
 	var pid int
 	_, err = fmt.Sscan(string(text), &pid)
 	require.NoError(t, err)
-	requireGone(t, []int{pid}) // it may be this process's, which adopts orphans once it has run a job
+	require.Eventually(t, func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH }, patience,
+		time.Millisecond)
 	left, err := filepath.Glob(filepath.Join(cache, "weft", "build", "*"))
 	require.NoError(t, err)
 	require.Empty(t, left)

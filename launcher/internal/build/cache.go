@@ -1,4 +1,4 @@
-package launcher
+package build
 
 import (
 	"crypto/sha256"
@@ -217,7 +217,14 @@ func isHash(name string) bool {
 	return err == nil && len(b) == 16
 }
 
+// hashOf is the name of the folder of a program.
 func hashOf(file string) (string, error) {
+	hash, err := ContentHash(file)
+	return hash[:min(len(hash), 32)], err
+}
+
+// ContentHash is the hash of a file's content, which tells whether two hosts have the same program.
+func ContentHash(file string) (string, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return "", err
@@ -227,7 +234,7 @@ func hashOf(file string) (string, error) {
 	if _, err := io.Copy(h, f); err != nil {
 		return "", err
 	}
-	return hex.EncodeToString(h.Sum(nil)[:16]), nil
+	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // copyProgram copies a program if it is there, and leaves nothing if it cannot.

@@ -141,8 +141,8 @@ func (e *RequestError) Error() string { return e.What }
 
 func requestErrorf(text string, args ...any) error { return &RequestError{fmt.Sprintf(text, args...)} }
 
-// A ProgramError reports a program that cannot be started, with the exit status that a shell would give: 127 if
-// it is not found, 126 if it cannot be executed, 1 for a Go package that does not build.
+// A ProgramError reports a program that cannot be started, with the exit status that a shell would give: 127
+// if it is not found, 126 if it cannot be executed, 1 for a Go package that does not build.
 type ProgramError = build.Error
 
 func (j *Job) check() error {

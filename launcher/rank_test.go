@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/weft-mpi/weft/internal/inherited"
+	"github.com/weft-mpi/weft/internal/pmi"
 	"github.com/weft-mpi/weft/internal/sys"
-	"github.com/weft-mpi/weft/launcher/pmi"
 )
 
 // modeVariable makes the test's own binary a rank, or a launcher that can be killed.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weft-mpi/weft/internal/deadlock"
+	"github.com/weft-mpi/weft/internal/pmi"
 	"github.com/weft-mpi/weft/internal/printable"
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/internal/snapshot"
@@ -23,7 +24,6 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/local"
 	"github.com/weft-mpi/weft/launcher/internal/output"
 	"github.com/weft-mpi/weft/launcher/internal/supervisor"
-	"github.com/weft-mpi/weft/launcher/pmi"
 )
 
 const (

@@ -13,8 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/internal/pmi"
 	"github.com/weft-mpi/weft/launcher/launchertest"
-	"github.com/weft-mpi/weft/launcher/pmi"
 	"github.com/weft-mpi/weft/mpi"
 )
 

@@ -17,8 +17,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/internal/pmi"
 	"github.com/weft-mpi/weft/launcher/launchertest"
-	"github.com/weft-mpi/weft/launcher/pmi"
 )
 
 // processes are ranks that nobody ends when one of them fails, unlike those of the launcher: so a test sees

@@ -31,7 +31,8 @@ func (j *Job) WriteText(out io.Writer) error {
 		bytes = plus(bytes, r.Sent)
 	}
 	fmt.Fprintf(&b, "%s on %s, %v, %s of %s bytes", plural.Count(len(j.Ranks), "rank"),
-		plural.Count(len(hosts), "host"), rounded(j.length()), plural.Count(j.Messages, "message"), size(bytes))
+		plural.Count(len(hosts), "host"), rounded(j.length()), plural.Count(j.Messages, "message"),
+		size(bytes))
 	if j.Put > 0 || j.Got > 0 {
 		fmt.Fprintf(&b, "; %s bytes put into windows, %s got", size(j.Put), size(j.Got))
 	}

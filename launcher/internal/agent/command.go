@@ -4,7 +4,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/weft-mpi/weft/launcher/pmi"
+	"github.com/weft-mpi/weft/internal/pmi"
 )
 
 // A Command is one of the types below that have the method command.

@@ -3,8 +3,8 @@ package agent
 import (
 	"syscall"
 
+	"github.com/weft-mpi/weft/internal/pmi"
 	"github.com/weft-mpi/weft/internal/snapshot"
-	"github.com/weft-mpi/weft/launcher/pmi"
 )
 
 // An Event is one of the types below that have the method event.

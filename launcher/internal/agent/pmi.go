@@ -1,6 +1,6 @@
 package agent
 
-import "github.com/weft-mpi/weft/launcher/pmi"
+import "github.com/weft-mpi/weft/internal/pmi"
 
 // maxPuts bounds the bytes of keys and values in one Arrived.
 const maxPuts = 256 << 10

@@ -1,5 +1,5 @@
-// Package build finds the program that a user names, and builds it if it is a Go package. Builds are kept in the
-// user's cache folder.
+// Package build finds the program that a user names, and builds it if it is a Go package. Builds are kept in
+// the user's cache folder.
 package build
 
 import (

@@ -3,8 +3,8 @@ package local
 import (
 	"sync"
 
+	"github.com/weft-mpi/weft/internal/pmi"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
-	"github.com/weft-mpi/weft/launcher/pmi"
 )
 
 // A pmiService serves the ranks PMI. Lines and ends of ranks come from watch's goroutine, in the kernel's

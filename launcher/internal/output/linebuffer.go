@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// DefaultMaxLine is the length up to which lines of different ranks never mix, unless Options.MaxLine is set.
+	// DefaultMaxLine is the length up to which lines of different ranks never mix by default.
 	DefaultMaxLine = 1 << 20
 	// The beginning of a line that nothing follows, such as a prompt, is shown after promptAfterTerminal on a
 	// terminal and after promptAfter elsewhere, if it is no longer than maxPrompt. In a file it waits for its

@@ -1,4 +1,4 @@
-// Package output shows what the ranks of a job write, line by line, without ever waiting for whoever reads it.
+// Package output shows what the ranks of a job write, line by line. It never waits for whoever reads it.
 package output
 
 import (

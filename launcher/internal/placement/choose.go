@@ -43,8 +43,8 @@ type Request struct {
 	CQ      CQCores
 }
 
-// place decides where ranks and completion handlers run. It is a function of its arguments alone. The error is
-// the user's.
+// place decides where ranks and completion handlers run. It is a function of its arguments alone. The
+// error is the user's.
 func place(in Request) (Placement, error) {
 	coreOf := make(map[int]int)
 	for core, cpus := range in.Machine.Cores {

@@ -4,9 +4,9 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/weft-mpi/weft/internal/pmi"
 	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
-	"github.com/weft-mpi/weft/launcher/pmi"
 )
 
 // Data goes as it is, after its rank; everything else is rare and goes as JSON.

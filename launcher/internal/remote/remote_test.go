@@ -16,8 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/internal/pmi"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
-	"github.com/weft-mpi/weft/launcher/pmi"
 )
 
 var commands = []agent.Command{

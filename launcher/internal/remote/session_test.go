@@ -6,9 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/internal/pmi"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 	"github.com/weft-mpi/weft/launcher/internal/supervisor"
-	"github.com/weft-mpi/weft/launcher/pmi"
 )
 
 // A step of a whole session is a command of the launcher or an event of the agent.

@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/internal/pmi"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 	"github.com/weft-mpi/weft/launcher/internal/supervisor"
-	"github.com/weft-mpi/weft/launcher/pmi"
 )
 
 // A simulation is a job whose ranks, agents and supervisor talk to each other in one goroutine: lines of PMI

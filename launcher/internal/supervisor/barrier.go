@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/pmi"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
-	"github.com/weft-mpi/weft/launcher/pmi"
 )
 
 // agentState is what is known of an agent's ranks as a whole.

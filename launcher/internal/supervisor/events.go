@@ -5,9 +5,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/pmi"
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
-	"github.com/weft-mpi/weft/launcher/pmi"
 )
 
 // Event takes an event of an agent. Output and InputTaken are not the supervisor's.

@@ -6,9 +6,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/pmi"
 	"github.com/weft-mpi/weft/internal/topology"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
-	"github.com/weft-mpi/weft/launcher/pmi"
 )
 
 const (

@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/internal/pmi"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
-	"github.com/weft-mpi/weft/launcher/pmi"
 )
 
 // A script plays a job: time passes when it says so, and what the supervisor wants is collected.

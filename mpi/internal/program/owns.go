@@ -11,7 +11,7 @@ import (
 // Module is where weft's packages are. Those below a program's view of it are its internals.
 const Module = "github.com/weft-mpi/weft/"
 
-var internals = []string{"mpi", "channel", "eager", "rendezvous", "transport", "internal", "launcher/pmi"}
+var internals = []string{"mpi", "channel", "eager", "rendezvous", "transport", "internal"}
 
 // OfWeft tells whether a function, given by its full name, belongs to what weft consists of inside a rank.
 func OfWeft(function string) bool {

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/internal/allocation"
+	"github.com/weft-mpi/weft/internal/pmi"
 	"github.com/weft-mpi/weft/internal/setting"
-	"github.com/weft-mpi/weft/launcher/pmi"
 )
 
 // engineVariables are those by which anything that starts processes is told.

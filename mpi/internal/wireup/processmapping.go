@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/weft-mpi/weft/launcher/pmi"
+	"github.com/weft-mpi/weft/internal/pmi"
 )
 
 // mappingKey is under which launchers tell which ranks are on one host, as MPICH defined it.

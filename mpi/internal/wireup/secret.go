@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/weft-mpi/weft/internal/inherited"
+	"github.com/weft-mpi/weft/internal/pmi"
 	"github.com/weft-mpi/weft/internal/setting"
-	"github.com/weft-mpi/weft/launcher/pmi"
 )
 
 // secretSize is the length of a job's secret.

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/internal/inherited"
+	"github.com/weft-mpi/weft/internal/pmi"
 	"github.com/weft-mpi/weft/internal/setting"
-	"github.com/weft-mpi/weft/launcher/pmi"
 )
 
 // space is a launcher's key-value space, which remembers all that it was told.

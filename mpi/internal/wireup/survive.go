@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/pmi"
 	"github.com/weft-mpi/weft/internal/setting"
-	"github.com/weft-mpi/weft/launcher/pmi"
 	"github.com/weft-mpi/weft/mpi/internal/wireup/coordinator"
 )
 

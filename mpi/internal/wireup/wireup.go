@@ -13,10 +13,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/pmi"
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/internal/topology"
-	"github.com/weft-mpi/weft/launcher/pmi"
 	"github.com/weft-mpi/weft/mpi/internal/wireup/coordinator"
 	"github.com/weft-mpi/weft/transport"
 )

@@ -1,8 +1,8 @@
 // Command chaos runs jobs that something goes wrong in, and tells which of them did not end as they should. A
 // seed names a job.
 //
-//	go run ./launcher/chaostest/chaos -jobs 5000        # the seeds 1 to 5000
-//	go run ./launcher/chaostest/chaos -seed 17 -jobs 1  # one of them again
+//	go run ./launcher/internal/chaostest/chaos -jobs 5000        # the seeds 1 to 5000
+//	go run ./launcher/internal/chaostest/chaos -seed 17 -jobs 1  # one of them again
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/weft-mpi/weft/launcher/chaostest"
+	"github.com/weft-mpi/weft/launcher/internal/chaostest"
 )
 
 func main() {

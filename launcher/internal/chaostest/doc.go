@@ -6,5 +6,5 @@
 // harness know the same plan. [Plan.Run] starts the job with weft's own command, and tells what is wrong with
 // its end. A fault that did not strike is wrong, too.
 //
-//	go run ./launcher/chaostest/chaos -jobs 5000 -seed 1
+//	go run ./launcher/internal/chaostest/chaos -jobs 5000 -seed 1
 package chaostest

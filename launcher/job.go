@@ -54,9 +54,8 @@ type Job struct {
 	Timeout time.Duration // if not 0: the longest time that the job may take
 	Grace   time.Duration // time between SIGTERM and SIGKILL when the job is ended; 0 means 2 s
 	Verbose bool          // report on standard error what is started where, and when
-	ShowMap bool          // show on standard error which cores the ranks get, before they start
-	// DryRun finds and plans everything, on all hosts, shows on standard output what ShowMap shows, and
-	// starts no rank.
+	// DryRun finds and plans everything, on all hosts, shows on standard output which cores the ranks would
+	// get, and starts no rank.
 	DryRun bool
 	// JSON has DryRun show it as JSON.
 	JSON bool

@@ -52,9 +52,6 @@ func runOnce(ctx context.Context, spec Job, past *history, signals <-chan os.Sig
 	if j.DryRun {
 		return false, j.showPlan()
 	}
-	if j.ShowMap {
-		j.output.Notice("%s", j.picture())
-	}
 	return j.loop(ctx, signals)
 }
 

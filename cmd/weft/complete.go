@@ -14,7 +14,7 @@ func completeValues(cmd *cobra.Command) {
 	}
 	words := map[string][]string{
 		"fabric": names, "bind-to": {"none", "core", "numa", "socket"}, "cq-cores": {"none", "auto"},
-		"map-by": {"core", "node", "ppr:"}, "display": {"map", "bindings"},
+		"map-by":  {"core", "node", "ppr:"},
 		"profile": profiles, "stdin": {"all", "none"},
 		"launcher": {"local", "ssh"},
 	}

@@ -209,12 +209,11 @@ type jobOptions struct {
 	survive                                                  bool
 	restarts                                                 restartCount
 	min                                                      count
-	profile, profileFile, trace                              string
+	profile, trace                                           string
 	callReport                                               bool
 	cores                                                    coreCount
 	lanes                                                    laneCount
 	maxLine                                                  lineLength
-	display                                                  []string
 	label, verbose, report, stats, tls, reconnect            bool
 	dryRun, json, stage                                      bool
 }
@@ -250,9 +249,6 @@ func (o *jobOptions) defineCores(flags *pflag.FlagSet) {
 		"`none|auto|CPULIST`: cores that serve completion queues, one for each rank")
 	flags.BoolVar(&o.report, "report-bindings", false,
 		"print the process id and the processors of each rank, and those of its completion handler")
-	flags.StringSliceVar(&o.display, "display", nil,
-		"`map|bindings`: print the map of ranks and completion queues to the hosts' cores before the start, "+
-			"or what --report-bindings prints")
 }
 
 // defineOutput defines the options of standard input, of output, and of what weft itself prints.
@@ -265,7 +261,7 @@ func (o *jobOptions) defineOutput(flags *pflag.FlagSet) {
 	flags.StringVar(&o.stdin, "stdin", "0", "`all|none|RANK`: who reads standard input")
 	flags.BoolVar(&o.verbose, "verbose", false, "print each step of the start with its time")
 	flags.BoolVar(&o.dryRun, "dry-run", false,
-		"find hosts and programs, print the map of --display map on standard output, and start no rank")
+		"find hosts and programs, print which cores of which host the ranks would get, and start no rank")
 	flags.BoolVar(&o.json, "json", false, "with --dry-run: print the map as JSON")
 }
 
@@ -311,9 +307,8 @@ func (o *jobOptions) defineMeasuring(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.callReport, "report", false,
 		"print at the end how often each rank made calls at each source line, and how long they took")
 	flags.StringVar(&o.profile, "profile", "",
-		"`cpu|heap|block|mutex`: profile the ranks into one file, for go tool pprof")
-	flags.StringVar(&o.profileFile, "profile-file", "",
-		"`file` for --profile (default: weft.KIND.pprof in the current folder)")
+		"`cpu|heap|block|mutex[=FILE]`: profile the ranks into one file (default: weft.KIND.pprof), for "+
+			"go tool pprof")
 	flags.StringVar(&o.trace, "trace", "",
 		"`file` for a trace of all ranks in Perfetto's format, such as job.pftrace; weft show sums it up")
 }
@@ -390,16 +385,6 @@ func (o *jobOptions) job() (launcher.Job, error) {
 	if err := o.measurements(&job); err != nil {
 		return job, err
 	}
-	for _, what := range o.display {
-		switch what {
-		case "map":
-			job.ShowMap = true
-		case "bindings":
-			job.Report = true
-		default:
-			return job, fmt.Errorf("--display: %q is neither map nor bindings", what)
-		}
-	}
 	if o.bind != "" {
 		if job.Binding, err = launcher.ParseBinding(o.bind); err != nil {
 			return job, fmt.Errorf("--bind-to: %w", err)
@@ -471,19 +456,19 @@ func (o *jobOptions) measurements(job *launcher.Job) error {
 	if job.Trace = o.trace; o.trace != "" && os.Getenv(setting.Trace.Name) == "" {
 		job.Env = append(job.Env, setting.Trace.Name+"="+traceMemory)
 	}
-	switch {
-	case o.profile == "" && o.profileFile != "":
-		return errors.New("--profile-file names a file for --profile, which is not given")
-	case o.profile == "":
+	if o.profile == "" {
 		return nil
-	case !slices.Contains(profiles, o.profile):
-		return fmt.Errorf("--profile %q: it is %s", o.profile, strings.Join(profiles, ", "))
 	}
-	job.Profile, job.ProfileFile = o.profile, o.profileFile
-	if job.ProfileFile == "" {
-		job.ProfileFile = "weft." + o.profile + ".pprof"
+	kind, file, named := strings.Cut(o.profile, "=")
+	if !slices.Contains(profiles, kind) {
+		return fmt.Errorf("--profile %q: it is %s, and =FILE may follow", o.profile,
+			strings.Join(profiles, ", "))
 	}
-	job.Env = append(job.Env, setting.Profile.Name+"="+o.profile)
+	if !named {
+		file = "weft." + kind + ".pprof"
+	}
+	job.Profile, job.ProfileFile = kind, file
+	job.Env = append(job.Env, setting.Profile.Name+"="+kind)
 	return nil
 }
 

@@ -37,14 +37,14 @@ const openMPI = "it belongs to Open MPI; weft info --settings lists the settings
 // aliases are names that other launchers have for options of weft run.
 var aliases = map[string]string{
 	"tag-output": "label", "prepend-rank": "label", "wd": "wdir", "cwd": "wdir",
-	"display-bindings": "report-bindings",
-	"H":                "host", "hosts": "host", "machinefile": "hostfile", "f": "hostfile",
+	"display-bindings": "report-bindings", "display-map": "report-bindings",
+	"display-allocation": "report-bindings",
+	"H":                  "host", "hosts": "host", "machinefile": "hostfile", "f": "hostfile",
 }
 
 // phrases are options of other launchers that stand for an option of weft run and its value.
 var phrases = map[string]string{
-	"display-map": "--display=map", "display-allocation": "--display=map", "donotlaunch": "--dry-run",
-	"do-not-launch": "--dry-run",
+	"donotlaunch": "--dry-run", "do-not-launch": "--dry-run",
 }
 
 // pairs are options of other launchers that name a variable and its value in two words: -genv NAME VALUE is

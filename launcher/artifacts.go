@@ -34,6 +34,9 @@ const (
 
 // artifacts are what the ranks have left with the launcher.
 type artifacts struct {
+	job        *job
+	supervisor *supervisor.Supervisor
+
 	of      [snapshot.Artifacts]map[int]*artifact // by rank
 	keepAll [snapshot.Artifacts]bool              // not only the latest one of each rank
 	size    int
@@ -48,6 +51,14 @@ type artifact struct {
 	tooMuch  bool     // which is dropped
 	complete [][]byte // from the first to the latest
 }
+
+func (d *artifacts) event(_ time.Time, e agent.Event) {
+	if e, is := e.(agent.Artifact); is {
+		d.add(e)
+	}
+}
+
+func (d *artifacts) next() time.Time { return d.stacksAt }
 
 // add takes a part of what a rank leaves. What is too much is dropped, with the artifact that it belongs to.
 func (d *artifacts) add(e agent.Artifact) {
@@ -217,9 +228,9 @@ func (j *job) expectTimeout(now time.Time) {
 	}
 }
 
-// tellTimeout asks the ranks where they are when the job has almost taken too long, and tells it when it has.
-func (j *job) tellTimeout(s *supervisor.Supervisor, now time.Time) {
-	d := &j.artifacts
+// tick asks the ranks where they are when the job has almost taken too long, and tells it when it has.
+func (d *artifacts) tick(now time.Time) {
+	j, s := d.job, d.supervisor
 	if !d.stacksAt.IsZero() && !now.Before(d.stacksAt) {
 		d.stacksAt = time.Time{}
 		var ranks []int

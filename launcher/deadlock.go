@@ -13,33 +13,44 @@ import (
 // quitTwice is within how much time a second SIGQUIT goes to the ranks.
 const quitTwice = 2 * time.Second
 
-// stuckEvent gives the detector what concerns it.
-func (j *job) stuckEvent(now time.Time, e agent.Event) {
+// A hangWatch finds out that the ranks wait for what never comes, and tells the user.
+type hangWatch struct {
+	job        *job
+	supervisor *supervisor.Supervisor
+	detector   *deadlock.Detector
+	quitAt     time.Time // the latest SIGQUIT of which the ranks were not told
+}
+
+func (h *hangWatch) next() time.Time { return h.detector.Next() }
+
+// event gives the detector what concerns it.
+func (h *hangWatch) event(now time.Time, e agent.Event) {
 	switch e := e.(type) {
 	case agent.Quiet:
-		if j.Stuck > 0 {
-			j.detector.Quiet(now, e.Rank)
+		if h.job.Stuck > 0 {
+			h.detector.Quiet(now, e.Rank)
 		}
 	case agent.Moving:
-		j.detector.Moving(e.Rank)
+		h.detector.Moving(e.Rank)
 	case agent.Answer:
 		// A rank that says what cannot be read is one that does not answer.
 		if s, err := snapshot.Decode(e.Snapshot); err == nil {
-			j.detector.Answer(now, e.Rank, s)
+			h.detector.Answer(now, e.Rank, s)
 		}
 	case agent.Exited:
-		j.detector.Ended(now, e.Rank)
+		h.detector.Ended(now, e.Rank)
 	case agent.Lost:
 		for _, id := range e.Ranks {
-			j.detector.Ended(now, id)
+			h.detector.Ended(now, id)
 		}
 	}
 }
 
-// tellStuck asks the ranks what the detector wants to know, and tells the user what it has found.
-func (j *job) tellStuck(s *supervisor.Supervisor, now time.Time) {
-	j.detector.Tick(now)
-	ask, reports := j.detector.Ready()
+// tick asks the ranks what the detector wants to know, and tells the user what it has found.
+func (h *hangWatch) tick(now time.Time) {
+	j, s := h.job, h.supervisor
+	h.detector.Tick(now)
+	ask, reports := h.detector.Ready()
 	if len(ask) > 0 {
 		j.do(agent.Ask{Ranks: ask, Question: snapshot.Ask})
 	}
@@ -73,12 +84,12 @@ func (j *job) stuckAction() deadlock.Action {
 }
 
 // quit takes SIGQUIT: the first one asks what the ranks do, and a second one soon after it goes to them.
-func (j *job) quit(s *supervisor.Supervisor, now time.Time) {
-	if now.Sub(j.quitAt) < quitTwice {
-		s.Signal(now, syscall.SIGQUIT)
+func (h *hangWatch) quit(now time.Time) {
+	if now.Sub(h.quitAt) < quitTwice {
+		h.supervisor.Signal(now, syscall.SIGQUIT)
 		return
 	}
-	j.quitAt = now
-	j.detector.Explain(now)
-	j.record(now, true)
+	h.quitAt = now
+	h.detector.Explain(now)
+	h.job.records.record(now, true)
 }

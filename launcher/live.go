@@ -24,6 +24,7 @@ const (
 
 // liveView is what the launcher knows of the ranks for those that watch the job. Without any it asks nothing.
 type liveView struct {
+	job    *job
 	server *live.Server // nil where no socket could be made
 	every  time.Duration
 	ranks  []liveRank
@@ -45,7 +46,7 @@ type liveRank struct {
 func (j *job) beginLive() {
 	n := len(j.programOf)
 	v := &j.live
-	v.ranks = make([]liveRank, n)
+	v.job, v.ranks = j, make([]liveRank, n)
 	v.every = liveEvery + time.Duration(n/1000)*liveEveryThousand
 	server, err := live.Listen(live.Job{PID: os.Getpid(), Name: filepath.Base(j.Apps[0].Program), Size: n,
 		Every: v.every}, j.local.RemoveSocket)
@@ -56,8 +57,8 @@ func (j *job) beginLive() {
 	v.server = server
 }
 
-// event notes what becomes of a rank's process.
-func (v *liveView) event(e agent.Event) {
+// event notes what becomes of a rank's process, and what the rank answers.
+func (v *liveView) event(_ time.Time, e agent.Event) {
 	switch e := e.(type) {
 	case agent.Started:
 		v.ranks[e.Rank].pid = e.PID
@@ -71,6 +72,8 @@ func (v *liveView) event(e agent.Event) {
 		for _, id := range e.Ranks {
 			v.ranks[id].ended = true
 		}
+	case agent.Sampled:
+		v.sampled(e)
 	}
 }
 
@@ -82,7 +85,7 @@ func (v *liveView) sampled(e agent.Sampled) {
 	}
 }
 
-// next is when tellLive is due; zero if it is not.
+// next is when tick is due; zero if it is not.
 func (v *liveView) next() time.Time {
 	if v.asking {
 		return v.deadline
@@ -90,9 +93,8 @@ func (v *liveView) next() time.Time {
 	return v.again
 }
 
-// tellLive asks the ranks, and tells the watchers, what is due.
-func (j *job) tellLive(now time.Time) {
-	v := &j.live
+// tick asks the ranks, and tells the watchers, what is due.
+func (v *liveView) tick(now time.Time) {
 	if v.server.Watchers() == 0 {
 		v.asking, v.again = false, time.Time{}
 		return
@@ -100,7 +102,7 @@ func (j *job) tellLive(now time.Time) {
 	waits := func(r liveRank) bool { return r.asked && !r.ended && !r.stopped }
 	if v.asking && (!now.Before(v.deadline) || !slices.ContainsFunc(v.ranks, waits)) {
 		v.asking = false
-		v.server.Publish(j.liveJob(now))
+		v.server.Publish(v.job.liveJob(now))
 	}
 	if v.asking || now.Before(v.again) {
 		return
@@ -113,13 +115,13 @@ func (j *job) tellLive(now time.Time) {
 			ask.Ranks = append(ask.Ranks, id)
 		}
 	}
-	j.do(ask)
+	v.job.do(ask)
 }
 
 // liveJob is what the watchers are told.
 func (j *job) liveJob(now time.Time) *live.Job {
 	job := &live.Job{PID: os.Getpid(), Name: filepath.Base(j.Apps[0].Program), Size: len(j.programOf),
-		Up: now.Sub(j.began), Every: j.live.every, Stuck: j.detector.Stuck()}
+		Up: now.Sub(j.began), Every: j.live.every, Stuck: j.hang.detector.Stuck()}
 	for id := range j.live.ranks {
 		r := j.live.ranks[id].describe()
 		r.Rank, r.Host = id, j.nodeOf[id].name

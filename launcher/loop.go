@@ -22,10 +22,12 @@ func (j *job) loop(ctx context.Context, signals <-chan os.Signal) (again bool, e
 		j.tellWireUp()
 		j.tellStep("the job is over")
 	}()
-	j.detector = deadlock.NewDetector(len(j.programOf), j.Stuck)
 	j.beginLive()
-	j.pids, j.records.written = make([]int, len(j.programOf)), make(chan error)
+	j.hang = hangWatch{job: j, supervisor: s, detector: deadlock.NewDetector(len(j.programOf), j.Stuck)}
+	j.records = records{job: j, supervisor: s, pids: make([]int, len(j.programOf)), written: make(chan error)}
+	j.artifacts.job, j.artifacts.supervisor = j, s
 	j.expectTimeout(j.past.began)
+	j.observers = []observer{&j.live, &j.hang, &j.records, &j.artifacts}
 	j.merge()
 	j.start()
 	timer := time.NewTimer(0)
@@ -37,8 +39,10 @@ func (j *job) loop(ctx context.Context, signals <-chan os.Signal) (again bool, e
 	cancelled := ctx.Done()
 	for {
 		j.carryOut(s.Ready())
-		j.recordFailure(s, time.Now())
-		j.tellTimeout(s, time.Now())
+		for _, o := range j.observers {
+			o.tick(time.Now())
+		}
+		j.carryOut(s.Ready()) // what an observer has caused
 		if s.Over() && !j.records.due(time.Now()) {
 			if j.startsAgain(s) {
 				return true, nil
@@ -55,7 +59,7 @@ func (j *job) loop(ctx context.Context, signals <-chan os.Signal) (again bool, e
 			j.event(s, time.Now(), e)
 		case sig := <-signals:
 			if sig == syscall.SIGQUIT {
-				j.quit(s, time.Now())
+				j.hang.quit(time.Now())
 			} else {
 				s.Signal(time.Now(), sig.(syscall.Signal))
 			}
@@ -65,15 +69,13 @@ func (j *job) loop(ctx context.Context, signals <-chan os.Signal) (again bool, e
 			cancelled = nil
 			s.Cancel(time.Now(), context.Cause(ctx))
 		case err := <-j.records.written:
-			j.recordWritten(err)
+			j.records.wrote(err)
 		case <-j.output.Changed():
 		case <-j.live.server.Changed():
 		case <-timer.C:
 		}
 		now := time.Now()
 		s.Tick(now)
-		j.tellStuck(s, now)
-		j.tellLive(now)
 		if s.Cause() != nil {
 			j.output.HoldStderr()
 		}
@@ -89,8 +91,11 @@ func (j *job) loop(ctx context.Context, signals <-chan os.Signal) (again bool, e
 // wakeAt is when something is due without an event.
 func (j *job) wakeAt(s *supervisor.Supervisor) time.Time {
 	at := time.Now().Add(time.Hour)
-	for _, due := range []time.Time{s.Next(), j.output.Due(), j.detector.Next(),
-		j.live.next(), j.records.next(), j.artifacts.stacksAt} {
+	dues := []time.Time{s.Next(), j.output.Due()}
+	for _, o := range j.observers {
+		dues = append(dues, o.next())
+	}
+	for _, due := range dues {
 		if !due.IsZero() && due.Before(at) {
 			at = due
 		}
@@ -104,23 +109,11 @@ func (j *job) event(s *supervisor.Supervisor, now time.Time, e agent.Event) {
 	case agent.Output:
 		j.output.Add(now, e)
 		return
-	case agent.Quiet, agent.Moving, agent.Answer:
-		j.stuckEvent(now, e)
-		return
-	case agent.Artifact:
-		j.artifacts.add(e)
-		return
-	case agent.Sampled:
-		j.live.sampled(e)
-		return
-	case agent.Recorded:
-		j.recordEvent(now, e)
-		return
-	case agent.OutputEnd:
-		j.output.End(e.Rank)
 	case agent.InputTaken:
 		j.input.taken(e)
 		return
+	case agent.OutputEnd:
+		j.output.End(e.Rank)
 	case agent.Started:
 		j.tellStart(e)
 	case agent.AllStarted:
@@ -137,9 +130,9 @@ func (j *job) event(s *supervisor.Supervisor, now time.Time, e agent.Event) {
 			j.input.remove(e.Rank)
 		}
 	}
-	j.live.event(e)
-	j.stuckEvent(now, e)
-	j.recordEvent(now, e)
+	for _, o := range j.observers {
+		o.event(now, e)
+	}
 	s.Event(now, e)
 }
 

@@ -16,6 +16,10 @@ const recordsTimeout = 2 * time.Second
 // records are the latest events of the ranks, which come into the folder for output when the job fails, and
 // when the user asks what it does.
 type records struct {
+	job        *job
+	supervisor *supervisor.Supervisor
+	pids       []int // by rank; 0 before its start
+
 	asked   map[int]bool // ranks whose events are due
 	writing int          // files that are being written
 	written chan error
@@ -37,69 +41,69 @@ func (r *records) next() time.Time {
 	return r.until
 }
 
-// recordFailure asks for the events once the job has failed.
-func (j *job) recordFailure(s *supervisor.Supervisor, now time.Time) {
-	if s.Cause() == nil || j.records.failed {
+// tick asks for the events once the job has failed.
+func (r *records) tick(now time.Time) {
+	if r.supervisor.Cause() == nil || r.failed {
 		return
 	}
-	j.records.failed = true
-	j.record(now, false)
+	r.failed = true
+	r.record(now, false)
 }
 
 // record asks all ranks for their latest events. Where they have no folder to go to, hint says whether the
 // user is told how to get them.
-func (j *job) record(now time.Time, hint bool) {
-	if j.Output == "" {
-		if hint && !j.records.hinted {
-			j.records.hinted = true
-			j.output.Notice("--output-dir FOLDER would keep the latest events of each rank there, " +
+func (r *records) record(now time.Time, hint bool) {
+	if r.job.Output == "" {
+		if hint && !r.hinted {
+			r.hinted = true
+			r.job.output.Notice("--output-dir FOLDER would keep the latest events of each rank there, " +
 				"for weft show")
 		}
 		return
 	}
-	j.records.asked, j.records.until = map[int]bool{}, now.Add(recordsTimeout)
-	ranks := make([]int, len(j.programOf))
+	r.asked, r.until = map[int]bool{}, now.Add(recordsTimeout)
+	ranks := make([]int, len(r.pids))
 	for id := range ranks {
-		ranks[id], j.records.asked[id] = id, true
+		ranks[id], r.asked[id] = id, true
 	}
-	j.do(agent.Records{Ranks: ranks})
+	r.job.do(agent.Records{Ranks: ranks})
 }
 
-// recordEvent takes what concerns the records.
-func (j *job) recordEvent(now time.Time, e agent.Event) {
+func (r *records) event(now time.Time, e agent.Event) {
 	switch e := e.(type) {
 	case agent.Started:
-		j.pids[e.Rank] = e.PID
+		r.pids[e.Rank] = e.PID
 	case agent.Lost:
 		for _, id := range e.Ranks {
-			delete(j.records.asked, id)
+			delete(r.asked, id)
 		}
 	case agent.Recorded:
-		if !j.records.asked[e.Rank] {
+		if !r.asked[e.Rank] {
 			return // too late
 		}
-		delete(j.records.asked, e.Rank)
+		delete(r.asked, e.Rank)
 		if e.Events == nil {
 			return // it was not started
 		}
-		origin := recorder.Origin{Rank: e.Rank, Size: len(j.programOf), Host: j.nodeOf[e.Rank].name,
-			PID: j.pids[e.Rank], At: now}
-		j.records.writing++
+		j := r.job
+		origin := recorder.Origin{Rank: e.Rank, Size: len(r.pids), Host: j.nodeOf[e.Rank].name,
+			PID: r.pids[e.Rank], At: now}
+		r.writing++
 		name := j.rankFile(e.Rank, "events")
 		go func() {
 			select {
-			case j.records.written <- writeRecord(name, e.Events, origin):
+			case r.written <- writeRecord(name, e.Events, origin):
 			case <-j.over:
 			}
 		}()
 	}
 }
 
-// recordWritten takes note of a file that is written, or cannot be.
-func (j *job) recordWritten(err error) {
-	j.records.writing--
+// wrote takes note of a file that is written, or cannot be.
+func (r *records) wrote(err error) {
+	r.writing--
 	if err != nil {
-		j.output.Notice("the latest events of a rank: %v", err)
+		r.job.output.Notice("the latest events of a rank: %v", err)
 	}
 }
 

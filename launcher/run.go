@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/weft-mpi/weft/internal/deadlock"
 	"github.com/weft-mpi/weft/internal/pmi"
 	"github.com/weft-mpi/weft/internal/printable"
 	"github.com/weft-mpi/weft/internal/setting"
@@ -161,14 +160,13 @@ type job struct {
 	programOf []int   // by rank: its program's number
 	nodeOf    []*node // by rank
 	localRank []int   // by rank: its number on its node
-	detector  *deadlock.Detector
 	live      liveView
-	artifacts artifacts
-	quitAt    time.Time // the latest SIGQUIT of which the ranks were not told
+	hang      hangWatch
 	records   records
-	pids      []int // by rank; 0 before its start
-	hostLost  bool  // an agent of this start is gone
-	notYet    int   // nodes whose ranks have not all been started
+	artifacts artifacts
+	observers []observer // all of these
+	hostLost  bool       // an agent of this start is gone
+	notYet    int        // nodes whose ranks have not all been started
 	events    chan agent.Event
 	over      chan struct{} // closed when no more events are wanted
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
-// Event takes an event of an agent. Output and InputTaken are not the supervisor's.
+// Event takes an event of an agent. Those that say nothing of a rank's life are not the supervisor's.
 func (s *Supervisor) Event(now time.Time, e agent.Event) {
 	switch e := e.(type) {
 	case agent.Started:

@@ -1,0 +1,15 @@
+package launcher
+
+import (
+	"time"
+
+	"github.com/weft-mpi/weft/launcher/internal/agent"
+)
+
+// An observer is a part of the loop that does its own work beside the supervisor: it hears of every event but
+// output and input, and is called after each, and when time has passed.
+type observer interface {
+	event(now time.Time, e agent.Event)
+	tick(now time.Time)
+	next() time.Time // when tick has something to do without an event; zero for never
+}

@@ -44,7 +44,7 @@ var struckMessages = []strike{
 		left := (c.Rank() + c.Size() - 1) % c.Size()
 		return fromRingNeighbor(c, n, buf, second(mpi.SendrecvReplace(c, buf, neighbor(c), 0, left, 0)))
 	}},
-	{"Values", func(c *mpi.Comm, n int64) error { // of slices, one by one
+	{"ValueMessages", func(c *mpi.Comm, n int64) error {
 		left := (c.Rank() + c.Size() - 1) % c.Size()
 		out := contribution(c.Rank(), n, lengthIn(n))
 		if n%2 == 0 {
@@ -188,6 +188,11 @@ func TestSurvivors(t *testing.T) {
 		require.NoError(t, err)
 		from, _ = strconv.Atoi(os.Getenv("SURVIVE_FROM"))
 		all = true
+	}
+	names := map[string]bool{}
+	for _, s := range struck {
+		require.False(t, names[s.name], "%s is there twice", s.name)
+		names[s.name] = true
 	}
 	onFabrics(t, func(t *testing.T, fabric string) {
 		for round := from; round < from+rounds; round++ {

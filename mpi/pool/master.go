@@ -84,7 +84,7 @@ func newMaster[T, R any](ctx context.Context, comm *mpi.Comm, tasks iter.Seq[T],
 	f func(context.Context, T) (R, error), s settings, yield func(R, error) bool) *master[T, R] {
 	m := &master[T, R]{ctx: ctx, comm: comm, f: f, s: s, yield: yield, ready: map[int]done[R]{}}
 	m.next, m.stop = iter.Pull(m.runs(tasks))
-	m.bar = bar{to: s.progress, total: s.total, begin: time.Now()}
+	m.bar = newBar(s.progress, s.total)
 	return m
 }
 

@@ -69,7 +69,6 @@ var collectivesAllocate = body("collectivesAllocate", func(_ context.Context, wo
 			{"Scan", func() error { return mpi.Scan(world, in, out, mpi.Sum[float64]()) }},
 			{"Ibarrier", func() error { return wait(mpi.Ibarrier(world)) }},
 			{"Iallreduce", func() error { return wait(mpi.Iallreduce(world, in, out, mpi.Sum[float64]())) }},
-			{"BcastView", func() error { return mpi.BcastView(world, inViews[0], 0) }},
 			{"AlltoallView", func() error { return mpi.AlltoallView(world, inViews, outViews) }},
 			{"AlltoallViewInit", func() error { return wait(persistentViews.Start()) }},
 			{"AllreduceInit", func() error { return wait(persistent.Start()) }},

@@ -93,8 +93,8 @@ func Sendrecv[T, U any](c *Comm, sbuf []T, dst, stag int, rbuf []U, src, rtag in
 }
 
 // SendrecvReplace is Sendrecv with one buffer: the message that is received takes the place of the one that
-// is sent (MPI 4.1, 3.10). The two go on independently of each other. So unless the send completes at once, the
-// incoming message needs memory besides buf: as many bytes as it has, at most those of buf. If that send
+// is sent (MPI 4.1, 3.10). The two go on independently of each other. So unless the send completes at once,
+// the incoming message needs memory besides buf: as many bytes as it has, at most those of buf. If that send
 // fails, or the receive gets no message, buf is unchanged.
 func SendrecvReplace[T any](c *Comm, buf []T, dst, stag, src, rtag int) (Status, error) {
 	const op = "SendrecvReplace"

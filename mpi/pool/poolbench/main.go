@@ -1,12 +1,12 @@
-// Poolbench measures what a task costs in package pool and in mpi4py's pool, MPIPoolExecutor, in one run: each
-// does empty tasks, in turns.
+// Poolbench measures what a task costs in package pool and in mpi4py's pool, MPIPoolExecutor, in one run:
+// each does empty tasks, in turns.
 //
 //	go build ./mpi/pool/poolbench
 //	./poolbench -weft "weft run -n 4" -mpi4py "mpiexec -n 4 python3 -m mpi4py.futures"
 //
 // Both commands start four processes, of which one gives out the tasks. pool.Map chooses the length of its
-// batches itself. MPIPoolExecutor.map sends tasks one by one unless it is given a chunksize, so that there is a
-// row for each of the two. Each figure is the best of -turns.
+// batches itself. MPIPoolExecutor.map sends tasks one by one unless it is given a chunksize, so that there is
+// a row for each of the two. Each figure is the best of -turns.
 package main
 
 import (
@@ -31,7 +31,8 @@ var script []byte
 
 func main() {
 	weft := flag.String("weft", "weft run -n 4", "`command` that starts a program of weft")
-	mpi4py := flag.String("mpi4py", "mpiexec -n 4 python3 -m mpi4py.futures", "`command` that starts a script")
+	mpi4py := flag.String("mpi4py", "mpiexec -n 4 python3 -m mpi4py.futures",
+		"`command` that starts a script")
 	tasks := flag.Int("tasks", 1_000_000, "`number` of tasks")
 	single := flag.Int("single", 20_000, "`number` of tasks that mpi4py sends one by one")
 	chunk := flag.Int("chunk", 1000, "`tasks` of a message of mpi4py in the last row")

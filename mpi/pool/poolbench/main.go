@@ -122,8 +122,12 @@ func compare(weft, mpi4py []string, tasks, single, chunk, turns int) error {
 			rows[i].best = max(rows[i].best, rate)
 		}
 	}
-	for _, r := range rows {
-		fmt.Printf("%-36s %12.0f tasks/s  pool.Map is %.3g × as fast\n", r.name, r.best, rows[0].best/r.best)
+	for i, r := range rows {
+		fmt.Printf("%-36s %12.0f tasks/s", r.name, r.best)
+		if i > 0 {
+			fmt.Printf("  pool.Map does %.1f times as many", rows[0].best/r.best)
+		}
+		fmt.Println()
 	}
 	return nil
 }

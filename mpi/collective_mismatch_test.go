@@ -196,8 +196,11 @@ func TestMismatchInASplitCommunicator(t *testing.T) {
 }
 
 var mismatchInSplit = body("mismatch in a split", func(_ context.Context, world *mpi.Comm) error {
-	for barriers, lengths := range map[int]string{0: "it sent 80 bytes, and this rank expects 160",
-		20: "this rank expects 160"} { // after some, collectives may go through mailboxes
+	for _, barriers := range []int{0, 20} { // after some, collectives may go through mailboxes
+		lengths := "this rank expects 160"
+		if barriers == 0 {
+			lengths = "it sent 80 bytes, and this rank expects 160"
+		}
 		c, err := world.Split(min(world.Rank(), 1), 0)
 		if err != nil {
 			return err

@@ -1,6 +1,7 @@
 package mpi
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -96,6 +97,15 @@ func (t *Cart) Comm() *Comm {
 		return nil
 	}
 	return t.comm
+}
+
+// WithContext returns another handle to the grid, whose collectives on neighbors end with ctx, as calls of
+// Comm.WithContext do.
+func (t *Cart) WithContext(ctx context.Context) *Cart {
+	if t == nil {
+		return nil
+	}
+	return &Cart{t.comm.WithContext(ctx), t.dims, t.periodic}
 }
 
 // check refuses a grid that this rank has no place in.

@@ -126,6 +126,93 @@ var wrongs = map[string]wrong{
 		_, err2 := all.Wait()
 		return firstError(err, err2, mpi.Send(c, ints(2), 1-r, 0), wait(one, nil))
 	}},
+	"values of AlltoallValues and AllgatherValues": {"different collective", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error { return ignoring(mpi.AlltoallValues(c, []string{"a", "b"})) },
+			func() error { return ignoring(mpi.AllgatherValues(c, "a")) })
+	}},
+	"root of ScatterValues": {"different root", func(c *mpi.Comm, r int) error {
+		return ignoring(mpi.ScatterValues(c, []string{"a", "b"}, r))
+	}},
+	"root of ReduceValue": {"different root", func(c *mpi.Comm, r int) error {
+		return ignoring(mpi.ReduceValue(c, 1, mpi.Sum[int](), r))
+	}},
+	"operator of ReduceValue": {"different operator", func(c *mpi.Comm, r int) error {
+		op := mpi.Sum[int64]()
+		if r == 1 {
+			op = mpi.Max[int64]()
+		}
+		return ignoring(mpi.ReduceValue(c, int64(1), op, 0))
+	}},
+	"type of ExscanValue": {"different type", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error { return ignoring(mpi.ExscanValue(c, 1, mpi.Sum[int]())) },
+			func() error { return ignoring(mpi.ExscanValue(c, 1.5, mpi.Sum[float64]())) })
+	}},
+	"type of AlltoallValues": {"different type", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error { return ignoring(mpi.AlltoallValues(c, []int{1, 2})) },
+			func() error { return ignoring(mpi.AlltoallValues(c, []float64{1, 2})) })
+	}},
+	"type of SendrecvValue": {"different type", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error { return ignoring3(mpi.SendrecvValue(c, 1, 1, 0, 1, 0)) },
+			func() error { return ignoring3(mpi.SendrecvValue(c, 1.5, 0, 0, 0, 0)) })
+	}},
+	"a value that nobody waits for": {"request never waited for", func(c *mpi.Comm, r int) error {
+		if _, err := mpi.IrecvValue[string](c, 1-r, 0); err != nil {
+			return err
+		}
+		return mpi.SendValue(c, "a", 1-r, 0)
+	}},
+	"a send that is only looked at": {"request never waited for", func(c *mpi.Comm, r int) error {
+		s, err := mpi.IsendValue(c, "a", 1-r, 0)
+		if err != nil {
+			return err
+		}
+		_, _, err = mpi.RequestStatus(s)
+		return firstError(err, ignoring3(mpi.RecvValue[string](c, 1-r, 0)))
+	}},
+	"count of BcastView": {"different count", func(c *mpi.Comm, r int) error {
+		return mpi.BcastView(c, mpi.Strided(ints(4), 2-r, 1, 2), 0)
+	}},
+	"root of BcastView": {"different root", func(c *mpi.Comm, r int) error {
+		return mpi.BcastView(c, mpi.Strided(ints(4), 2, 1, 2), r)
+	}},
+	"SplitBy and Split": {"different collective", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error { return ignoring(c.SplitBy(mpi.SameHost, 0)) },
+			func() error { return ignoring(c.Split(0, 0)) })
+	}},
+	"IalltoallView and AlltoallViewInit": {"different collective", func(c *mpi.Comm, r int) error {
+		in := []mpi.View[int64]{mpi.Strided(ints(4), 2, 1, 2), mpi.Strided(ints(4), 2, 1, 2)}
+		out := []mpi.View[int64]{mpi.Strided(ints(4), 2, 1, 2), mpi.Strided(ints(4), 2, 1, 2)}
+		return differ(r, func() error { return wait(mpi.IalltoallView(c, in, out)) },
+			func() error { return ignoring(mpi.AlltoallViewInit(c, in, out)) })
+	}},
+	"type of NeighborAlltoallView": {"different type", func(c *mpi.Comm, r int) error {
+		g, err := c.Cart([]int{2}, []bool{true}, false)
+		if err != nil {
+			return err
+		}
+		g.Comm().SetName(c.Name())
+		return differ(r, func() error {
+			two := []mpi.View[int64]{mpi.Whole(ints(1)), mpi.Whole(ints(1))}
+			return mpi.NeighborAlltoallView(g, two, two)
+		}, func() error {
+			two := []mpi.View[float64]{mpi.Whole(floats(1)), mpi.Whole(floats(1))}
+			return mpi.NeighborAlltoallView(g, two, two)
+		})
+	}},
+	"type of SendrecvReplace": {"different type", func(c *mpi.Comm, r int) error {
+		return differ(r, func() error { return ignoring(mpi.SendrecvReplace(c, ints(1), 1, 0, 1, 0)) },
+			func() error { return ignoring(mpi.SendrecvReplace(c, floats(1), 0, 0, 0, 0)) })
+	}},
+	"a buffer changed while SsendInit sends it": {"buffer changed", func(c *mpi.Comm, r int) error {
+		buf := ints(1)
+		p, err := mpi.SsendInit(c, buf, 1-r, 1)
+		if err != nil {
+			return err
+		}
+		s, err := p.Start()
+		buf[0] = 1
+		return firstError(err, ignoring(mpi.Recv(c, ints(1), 1-r, 1)), wait(s, nil), p.Free())
+	}},
 	"Dup and Split": {"different collective", func(c *mpi.Comm, r int) error {
 		return differ(r, func() error { _, err := c.Dup(); return err },
 			func() error { _, err := c.Split(0, 0); return err })

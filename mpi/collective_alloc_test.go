@@ -33,6 +33,17 @@ var collectivesAllocate = body("collectivesAllocate", func(_ context.Context, wo
 		if err != nil {
 			return err
 		}
+		views := func(b []float64) (list []mpi.View[float64]) {
+			for i := range size {
+				list = append(list, mpi.Strided(b[i:], n, 1, size))
+			}
+			return list
+		}
+		inViews, outViews := views(in), views(out)
+		persistentViews, err := mpi.AlltoallViewInit(world, inViews, outViews)
+		if err != nil {
+			return err
+		}
 		wait := func(r mpi.Request, err error) error {
 			if err == nil {
 				_, err = r.Wait()
@@ -58,6 +69,8 @@ var collectivesAllocate = body("collectivesAllocate", func(_ context.Context, wo
 			{"Scan", func() error { return mpi.Scan(world, in, out, mpi.Sum[float64]()) }},
 			{"Ibarrier", func() error { return wait(mpi.Ibarrier(world)) }},
 			{"Iallreduce", func() error { return wait(mpi.Iallreduce(world, in, out, mpi.Sum[float64]())) }},
+			{"AlltoallView", func() error { return mpi.AlltoallView(world, inViews, outViews) }},
+			{"AlltoallViewInit", func() error { return wait(persistentViews.Start()) }},
 			{"AllreduceInit", func() error { return wait(persistent.Start()) }},
 		} {
 			var failure error
@@ -83,7 +96,7 @@ var collectivesAllocate = body("collectivesAllocate", func(_ context.Context, wo
 				return err
 			}
 		}
-		if err := persistent.Free(); err != nil {
+		if err := firstError(persistent.Free(), persistentViews.Free()); err != nil {
 			return err
 		}
 	}

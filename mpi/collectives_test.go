@@ -3,8 +3,10 @@ package mpi_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/weft-mpi/weft/mpi"
@@ -383,3 +385,45 @@ func reductionsOf(c *mpi.Comm, n, root int, mine []matrix, counts []int) (o []ou
 	}
 	return o
 }
+
+// TestCollectiveMixture calls collectives in any order, on several communicators at once.
+func TestCollectiveMixture(t *testing.T) {
+	onFabrics(t, func(t *testing.T, fabric string) {
+		for _, n := range []int{1, 2, 5} {
+			t.Run(fmt.Sprint(n), func(t *testing.T) { ranks(t, n, collectiveMixture, fabric) })
+		}
+	})
+}
+
+// Each goroutine has a communicator of its own, and an order that is the same at all ranks. Every result is
+// checked.
+var collectiveMixture = body("mixture of collectives", func(_ context.Context, world *mpi.Comm) error {
+	const calls = 60
+	mixed := slices.DeleteFunc(slices.Clone(struckCollectives), func(s strike) bool {
+		return s.name == "Neighbors" // which has one grid for all
+	})
+	for _, call := range struckValues {
+		mixed = append(mixed, strike{"Values", call})
+	}
+	errs := make([]error, 3)
+	var group sync.WaitGroup
+	for i := range errs {
+		c, err := world.Dup()
+		if err != nil {
+			return err
+		}
+		group.Go(func() {
+			order := rand.New(rand.NewPCG(uint64(i), 37))
+			for range calls {
+				s, n := mixed[order.IntN(len(mixed))], order.Int64N(1000)
+				if errs[i] = s.call(c, n); errs[i] != nil {
+					errs[i] = fmt.Errorf("%s, round %d: %w", s.name, n, errs[i])
+					return
+				}
+			}
+			errs[i] = c.Free()
+		})
+	}
+	group.Wait()
+	return firstError(errs...)
+})

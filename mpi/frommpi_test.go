@@ -19,8 +19,11 @@ import (
 func TestFromMPI(t *testing.T) {
 	text, err := os.ReadFile("../docs/from-mpi.md")
 	require.NoError(t, err)
-	known, knownInFile := exported(t, "."), exported(t, "file")
-	name := regexp.MustCompile("`(file\\.)?([A-Z]\\w*(?:\\.[A-Z]\\w*)?)`")
+	known := map[string]map[string]bool{}
+	for _, name := range []string{"", "file", "pool"} {
+		known[name] = exported(t, filepath.Join(".", name))
+	}
+	name := regexp.MustCompile("`(?:(file|pool)\\.)?([A-Z]\\w*(?:\\.[A-Z]\\w*)?)`")
 	type count struct{ procedures, named int }
 	said, found, all := map[string]count{}, map[string]count{}, count{}
 	chapter := ""
@@ -30,11 +33,7 @@ func TestFromMPI(t *testing.T) {
 			continue
 		}
 		for _, m := range name.FindAllStringSubmatch(line, -1) {
-			if m[1] == "" {
-				require.True(t, known[m[2]], "%s: package mpi has no %s", line, m[2])
-			} else {
-				require.True(t, knownInFile[m[2]], "%s: package mpi/file has no %s", line, m[2])
-			}
+			require.True(t, known[m[1]][m[2]], "%s: package mpi/%s has no %s", line, m[1], m[2])
 		}
 		cells := strings.Split(strings.Trim(line, "| "), " | ")
 		switch {

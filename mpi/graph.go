@@ -2,6 +2,7 @@ package mpi
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 
@@ -78,6 +79,12 @@ func (c *Comm) graph(sources, destinations []int, reorder bool) (*Graph, error) 
 
 // Comm returns the communicator of the graph's ranks.
 func (g *Graph) Comm() *Comm { return g.comm }
+
+// WithContext returns another handle to the graph, whose collectives on neighbors end with ctx, as calls of
+// Comm.WithContext do.
+func (g *Graph) WithContext(ctx context.Context) *Graph {
+	return &Graph{g.comm.WithContext(ctx), g.sources, g.destinations}
+}
 
 // Sources returns the ranks that send to this one.
 func (g *Graph) Sources() []int { return slices.Clone(g.sources) }

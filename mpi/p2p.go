@@ -93,8 +93,9 @@ func Sendrecv[T, U any](c *Comm, sbuf []T, dst, stag int, rbuf []U, src, rtag in
 }
 
 // SendrecvReplace is Sendrecv with one buffer: the message that is received takes the place of the one that
-// is sent (MPI 4.1, 3.10). A send that does not complete at once needs memory of buf's length besides buf,
-// for the incoming message; if that send fails, or the receive gets no message, buf is unchanged.
+// is sent (MPI 4.1, 3.10). The two go on independently of each other. So unless the send completes at once,
+// the incoming message needs memory besides buf: as many bytes as it has, at most those of buf. If that send
+// fails, or the receive gets no message, buf is unchanged.
 func SendrecvReplace[T any](c *Comm, buf []T, dst, stag, src, rtag int) (Status, error) {
 	const op = "SendrecvReplace"
 	b, err := bytesOf(buf)
@@ -116,8 +117,8 @@ func SendrecvReplace[T any](c *Comm, buf []T, dst, stag, src, rtag int) (Status,
 		st, err := c.recv(b, element, src, rtag, elem)
 		return st, c.fail(op, src, rtag, err)
 	}
-	in := make([]byte, len(b))
-	r, err := c.irecv(in, element, src, rtag, elem)
+	in := &engine.Sized{Limit: len(b), Cut: true}
+	r, err := c.irecvSized(in, element, src, rtag, elem)
 	if err != nil {
 		_ = s.Cancel()
 		_, _ = s.wait(op)
@@ -127,7 +128,7 @@ func SendrecvReplace[T any](c *Comm, buf []T, dst, stag, src, rtag int) (Status,
 	if _, serr := s.wait(op); serr != nil {
 		return st, c.fail(op, dst, stag, cmp.Or(err, serr))
 	}
-	copy(b, in[:st.bytes])
+	copy(b, in.Bytes)
 	return st, c.fail(op, src, rtag, err)
 }
 

@@ -51,6 +51,7 @@ type Partitioned struct {
 	// at the receiver when it knows the sender's partitions.
 	begun    engine.Request
 	messages []engine.Request // one for each partition of the sender
+	awaited  []engine.Request // memory for those that the next Wait waits for
 	left     int              // a send: partitions that are not marked
 	marked   []bool           // a send
 	mismatch error            // a receive: the sender's buffer does not fit
@@ -477,7 +478,8 @@ func (p *Partitioned) wait(op string) (Status, error) {
 	}
 	p.mu.Lock()
 	p.begun = engine.Request{}
-	messages, announced := slices.Clone(p.messages), p.announced
+	messages, announced := append(p.awaited[:0], p.messages...), p.announced
+	p.awaited = nil
 	if first != nil {
 		p.active = false // nothing is begun any more
 	}
@@ -498,7 +500,7 @@ func (p *Partitioned) wait(op string) (Status, error) {
 		p.c.checker.operations.End(&p.operations[i])
 	}
 	clear(p.messages)
-	p.active, p.operations = false, nil
+	p.active, p.operations, p.awaited = false, nil, messages
 	if !p.receive {
 		p.announced = engine.Request{}
 	}

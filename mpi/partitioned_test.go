@@ -268,3 +268,39 @@ var partitionedMisuse = body("partitioned misuse", func(_ context.Context, world
 	return firstError(err, want("arrived", arrived, true), sent, received,
 		want("source", st.Source, mpi.ProcNull), s.Free(), r.Free())
 })
+
+func TestPartitionedAllocations(t *testing.T) { counted(t, partitionedAllocations) }
+
+// What is started again and again allocates nothing.
+var partitionedAllocations = body("partitioned allocations", func(_ context.Context, world *mpi.Comm) error {
+	other := 1 - world.Rank()
+	s, err := mpi.PsendInit(world, make([]int64, 40), 4, other, 0)
+	if err != nil {
+		return err
+	}
+	r, err := mpi.PrecvInit(world, make([]int64, 40), 2, other, 0)
+	if err != nil {
+		return err
+	}
+	var failure error
+	round := func() {
+		if failure != nil {
+			return
+		}
+		err := firstError(r.Start(), s.Start(), s.Pready(3), s.PreadyRange(0, 3))
+		for arrived := false; !arrived && err == nil; {
+			arrived, err = r.Parrived(1)
+		}
+		_, sent := s.Wait()
+		_, received := r.Wait()
+		failure = firstError(err, sent, received)
+	}
+	for range 50 {
+		round()
+	}
+	if n := testing.AllocsPerRun(200, round); failure == nil && n > 0 {
+		failure = fmt.Errorf("%v allocations", n)
+	}
+	fmt.Println("counted")
+	return firstError(failure, s.Free(), r.Free())
+})

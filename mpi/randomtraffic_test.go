@@ -2,6 +2,7 @@ package mpi_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -174,9 +175,16 @@ func (m *mixture) send() error {
 		}
 		var r mpi.Request
 		var err error
-		if rng.IntN(3) == 0 {
+		switch rng.IntN(6) {
+		case 0, 1:
 			r, err = mpi.IsendVec(m.world, pieces(rng, buf), dst, tag)
-		} else {
+		case 2:
+			var p *mpi.Persistent
+			if p, err = mpi.SsendInit(m.world, buf, dst, tag); err == nil {
+				r, err = p.Start()
+				err = errors.Join(err, p.Free())
+			}
+		default:
 			r, err = mpi.Isend(m.world, buf, dst, tag)
 		}
 		if err != nil {
@@ -227,7 +235,7 @@ func (m *mixture) receive() error {
 	}
 	a, b := make([]byte, mixtureMax), make([]byte, mixtureMax)
 	for left := m.each * size; left > 0; {
-		switch k := rng.IntN(4); {
+		switch k := rng.IntN(5); {
 		case k == 0: // what Probe shows is what the next receive gets
 			st, err := mpi.Probe(m.world, mpi.AnySource, mpi.AnyTag)
 			if err != nil {
@@ -268,6 +276,15 @@ func (m *mixture) receive() error {
 			}
 			left -= 2
 		case k == 2:
+			got, st, err := mpi.RecvSlice[byte](m.world, mpi.AnySource, mpi.AnyTag)
+			if err == nil {
+				err = check(st, got)
+			}
+			if err != nil {
+				return err
+			}
+			left--
+		case k == 3:
 			st, err := mpi.RecvVec(m.world, pieces(rng, a), mpi.AnySource, mpi.AnyTag)
 			if err == nil {
 				err = check(st, a)

@@ -16,10 +16,13 @@ import (
 // memory ErrTruncate.
 func RecvSlice[T any](c *Comm, src, tag int) ([]T, Status, error) {
 	var st Status
-	var m *engine.Sized
+	m := &engine.Sized{Limit: mostBytes()}
 	err := checkElement[T]()
 	if err == nil {
-		m, st, err = c.recvSized(elementOf[T](c), "RecvSlice", src, tag, sizeOf[T]())
+		var r Request
+		if r, err = c.irecvSized(m, elementOf[T](c), src, tag, sizeOf[T]()); err == nil {
+			st, err = r.wait("RecvSlice")
+		}
 	}
 	if err != nil {
 		return nil, st, c.fail("RecvSlice", src, tag, err)
@@ -35,34 +38,20 @@ var mostBytes = sync.OnceValue(func() int {
 	return math.MaxInt32
 })
 
-// recvSized receives a message of any length into memory that is allocated for it.
-func (c *Comm) recvSized(element *check.Element, op string, src, tag, elem int) (*engine.Sized, Status,
-	error) {
-	r, m, err := c.irecvSized(element, src, tag, elem)
-	if err != nil {
-		return nil, Status{}, err
-	}
-	st, err := r.wait(op)
-	return m, st, err
-}
-
-// irecvSized begins such a receive. The message is there when the request is complete.
-func (c *Comm) irecvSized(element *check.Element, src, tag, elem int) (Request, *engine.Sized, error) {
-	m := &engine.Sized{Limit: mostBytes()}
+// irecvSized begins a receive into memory that is allocated when its message is matched. The message is there
+// when the request is complete.
+func (c *Comm) irecvSized(m *engine.Sized, element *check.Element, src, tag, elem int) (Request, error) {
 	if err := c.checkRecv(src, tag); err != nil {
-		return Request{}, m, err
+		return Request{}, err
 	}
 	if src == ProcNull {
-		return Request{engine.Null, c}, m, nil
+		return Request{engine.Null, c}, nil
 	}
 	if c.checker == nil {
-		h, err := c.e.IrecvSized(c.context, m, c.worldRank(src), tag, elem)
-		r, err := c.begun(h, err)
-		return r, m, err
+		return c.begun(c.e.IrecvSized(c.context, m, c.worldRank(src), tag, elem))
 	}
 	checked := c.newCheckedRecv(nil, element, src, tag)
 	m.Head = checked.head[:]
 	h, err := c.e.IrecvSized(c.context, m, c.worldRank(src), tag, elem)
-	r, err := c.begunChecked(checked, h, err)
-	return r, m, err
+	return c.begunChecked(checked, h, err)
 }

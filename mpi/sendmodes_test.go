@@ -195,6 +195,19 @@ var misuse = body("misuse", func(_ context.Context, world *mpi.Comm) error {
 	_, replaceTo := mpi.SendrecvReplace(world, one, 2, 0, other, 0)
 	_, replaceFrom := mpi.SendrecvReplace(world, one, other, 0, 2, 0)
 	_, replaceType := mpi.SendrecvReplace(world, make([]string, 1), other, 0, other, 0)
+	_, _, sliceFrom := mpi.RecvSlice[byte](world, 2, 0)
+	_, _, sliceType := mpi.RecvSlice[string](world, other, 0)
+	_, _, exchangeTo := mpi.SendrecvValue(world, "", 2, 0, other, 0)
+	_, _, exchangeFrom := mpi.SendrecvValue(world, "", other, 0, other, -4)
+	_, _, exchangeType := mpi.SendrecvValue(world, func() {}, other, 0, other, 0)
+	_, isendValue := mpi.IsendValue(world, "", other, -1)
+	_, isendValueType := mpi.IsendValue(world, func() {}, other, 0)
+	_, irecvValue := mpi.IrecvValue[string](world, 2, 0)
+	_, scatterValues := mpi.ScatterValues(world, make([]string, 2), 2)
+	_, alltoallValues := mpi.AlltoallValues(nil, make([]string, 2))
+	_, reduceValue := mpi.ReduceValue(world, 1, mpi.Sum[int](), -1)
+	_, reduceValueOp := mpi.ReduceValue(world, 1, mpi.Op[int]{}, 0)
+	_, exscanValue := mpi.ExscanValue(world, 1, mpi.Op[int]{})
 	_, recvInit := mpi.RecvInit(world, one, other, -4)
 	var zero mpi.Persistent
 	_, startZero := zero.Start()
@@ -259,6 +272,19 @@ var misuse = body("misuse", func(_ context.Context, world *mpi.Comm) error {
 		wantMisuse("SendrecvReplace", replaceTo, mpi.ErrRank),
 		wantMisuse("SendrecvReplace", replaceFrom, mpi.ErrRank),
 		wantMisuse("SendrecvReplace", replaceType, mpi.ErrType),
+		wantMisuse("RecvSlice", sliceFrom, mpi.ErrRank),
+		wantMisuse("RecvSlice", sliceType, mpi.ErrType),
+		wantMisuse("SendrecvValue", exchangeTo, mpi.ErrRank),
+		wantMisuse("SendrecvValue", exchangeFrom, mpi.ErrTag),
+		wantMisuse("SendrecvValue", exchangeType, mpi.ErrType),
+		wantMisuse("IsendValue", isendValue, mpi.ErrTag),
+		wantMisuse("IsendValue", isendValueType, mpi.ErrType),
+		wantMisuse("IrecvValue", irecvValue, mpi.ErrRank),
+		wantMisuse("ScatterValues", scatterValues, mpi.ErrRoot),
+		wantMisuse("AlltoallValues", alltoallValues, mpi.ErrComm),
+		wantMisuse("ReduceValue", reduceValue, mpi.ErrRoot),
+		wantMisuse("ReduceValue", reduceValueOp, mpi.ErrOp),
+		wantMisuse("ExscanValue", exscanValue, mpi.ErrOp),
 		wantMisuse("RecvInit", recvInit, mpi.ErrTag),
 		wantMisuse("Start", startZero, mpi.ErrRequest),
 		wantMisuse("Start", startNil, mpi.ErrRequest),
@@ -387,6 +413,8 @@ var allocations = body("allocations", func(_ context.Context, world *mpi.Comm) e
 	in, rs, done, st := make([]int64, 40), make([]mpi.Request, 4), make([]int, 0, 4), make([]mpi.Status, 4)
 	s, err := mpi.SendInit(world, buf, other, 3)
 	check(err)
+	synchronous, err := mpi.SsendInit(world, buf, other, 3)
+	check(err)
 	r, err := mpi.RecvInit(world, in, other, 3)
 	check(err)
 	post := func() {
@@ -437,6 +465,24 @@ var allocations = body("allocations", func(_ context.Context, world *mpi.Comm) e
 			_, err = a.Wait()
 			check(err)
 			_, err = b.Wait()
+			check(err)
+		},
+		"SsendInit and RequestStatus": func() {
+			a, err := r.Start()
+			check(err)
+			b, err := synchronous.Start()
+			check(err)
+			for _, request := range []mpi.Request{a, b} {
+				for done := false; !done; {
+					_, done, err = mpi.RequestStatus(request)
+					check(err)
+				}
+				_, err = request.Wait()
+				check(err)
+			}
+		},
+		"SendrecvReplace": func() {
+			_, err := mpi.SendrecvReplace(world, in, other, 1, other, 1)
 			check(err)
 		},
 		"Issend and WaitallStatus": func() {

@@ -1,10 +1,12 @@
 package mpi_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -108,6 +110,47 @@ var replaceGivenUp = body("SendrecvReplace is given up", func(_ context.Context,
 	end(cause)
 	err := <-failed
 	return firstError(wantError("given up", err, cause), want("the buffer", buf[7], 7), mpi.Barrier(world))
+})
+
+// The receive of a SendrecvReplace does not wait for its send, as the two are independent: rank 1 takes the
+// message only when rank 2 is told that its own has gone. So a copy of the incoming message is needed, and of no
+// more than that.
+func TestSendrecvReplaceCopiesTheIncomingMessage(t *testing.T) {
+	onFabricsAndChecked(t, func(t *testing.T, setting string) { ranks(t, 3, replaceIndependent, setting) })
+}
+
+var replaceIndependent = body("SendrecvReplace is independent", func(_ context.Context, world *mpi.Comm) error {
+	const length, most = 8 << 20, 2 << 20 // bytes
+	for _, n := range []int{1, 100, length} {
+		var err error
+		switch world.Rank() {
+		case 0:
+			buf := make([]byte, length)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			var st mpi.Status
+			st, err = mpi.SendrecvReplace(world, buf, 1, 0, 2, 0)
+			runtime.ReadMemStats(&after)
+			if err == nil {
+				err = firstError(want("count", st.Count, n), want("the first", buf[0], 7), want("the last", buf[n-1], 7))
+			}
+			if allocated := after.TotalAlloc - before.TotalAlloc; err == nil && n < length && allocated > most {
+				err = fmt.Errorf("%d bytes allocated for a message of %d", allocated, n)
+			}
+		case 1:
+			if _, err = mpi.Recv[byte](world, nil, 2, 0); err == nil {
+				_, err = mpi.Recv(world, make([]byte, length), 0, 0)
+			}
+		case 2:
+			if err = mpi.Ssend(world, bytes.Repeat([]byte{7}, n), 0, 0); err == nil {
+				err = mpi.Send[byte](world, nil, 1, 0)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 })
 
 func TestRequestStatus(t *testing.T) {

@@ -113,10 +113,10 @@ func (r *stateReporter) joined(world *Comm, alone stuckPolicy) *stateReporter {
 			run = r.run
 		case alone.after > 0 && world.size == 1:
 			r = newStateReporter(nil, snapshot.Running)
-			run = func() { r.runSingle(alone) }
+			run = func() { r.watch(r.single(alone)) }
 		case alone.after > 0 && world.job.wire.UnderPMI():
 			r = newStateReporter(nil, snapshot.Running)
-			run = func() { r.runAlone(alone.after) }
+			run = func() { r.watch(r.alone(alone.after)) }
 		default:
 			return nil
 		}
@@ -139,9 +139,8 @@ func (r *stateReporter) joined(world *Comm, alone stuckPolicy) *stateReporter {
 	return r
 }
 
-// runSingle watches the only rank of a world, as the launcher or rank 0 watches the ranks of a larger one.
-func (r *stateReporter) runSingle(p stuckPolicy) {
-	d := deadlock.NewDetector(1, p.after)
+// watch looks at this rank twice a second, until its part in the job is over.
+func (r *stateReporter) watch(look func()) {
 	ticker := time.NewTicker(quietAfter)
 	defer ticker.Stop()
 	for {
@@ -149,7 +148,15 @@ func (r *stateReporter) runSingle(p stuckPolicy) {
 		case <-r.finished:
 			return
 		case <-ticker.C:
+			look()
 		}
+	}
+}
+
+// single watches the only rank of a world, as the launcher or rank 0 watches the ranks of a larger one.
+func (r *stateReporter) single(p stuckPolicy) (look func()) {
+	d := deadlock.NewDetector(1, p.after)
+	return func() {
 		switch k, changed := r.change(); {
 		case changed && k == snapshot.Quiet:
 			d.Quiet(time.Now(), 0)
@@ -182,19 +189,12 @@ func (r *stateReporter) tellSingle(report *deadlock.Report, action deadlock.Acti
 	}
 }
 
-// runAlone prints what this rank waits for when nothing has moved for some time. Nobody asks the other ranks,
-// so this proves no deadlock.
-func (r *stateReporter) runAlone(after time.Duration) {
+// alone prints what this rank waits for when nothing has moved for some time. Nobody asks the other ranks, so
+// this proves no deadlock.
+func (r *stateReporter) alone(after time.Duration) (look func()) {
 	told := false
 	since := time.Now() // it has waited, and not moved
-	ticker := time.NewTicker(quietAfter)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-r.finished:
-			return
-		case <-ticker.C:
-		}
+	return func() {
 		switch n, ok := r.waiting(); {
 		case !ok:
 		case n == 0:

@@ -44,6 +44,44 @@ var struckMessages = []strike{
 		left := (c.Rank() + c.Size() - 1) % c.Size()
 		return fromRingNeighbor(c, n, buf, second(mpi.SendrecvReplace(c, buf, neighbor(c), 0, left, 0)))
 	}},
+	{"ValueMessages", func(c *mpi.Comm, n int64) error {
+		left := (c.Rank() + c.Size() - 1) % c.Size()
+		out := contribution(c.Rank(), n, lengthIn(n))
+		if n%2 == 0 {
+			got, _, err := mpi.SendrecvValue(c, out, neighbor(c), 0, left, 0)
+			return fromRingNeighbor(c, n, got, err)
+		}
+		r, err := mpi.IrecvValue[[]int64](c, left, 0)
+		if err != nil {
+			return err
+		}
+		s, err := mpi.IsendValue(c, out, neighbor(c), 0)
+		if err != nil {
+			err = errors.Join(err, c.Revoke())
+		} else {
+			err = second(s.Wait())
+		}
+		got, _, err2 := r.Wait()
+		return fromRingNeighbor(c, n, got, errors.Join(err, err2))
+	}},
+	{"RecvSlice", func(c *mpi.Comm, n int64) error {
+		p, err := mpi.SsendInit(c, contribution(c.Rank(), n, lengthIn(n)), neighbor(c), 0)
+		if err != nil {
+			return err
+		}
+		s, err := p.Start()
+		if err != nil {
+			return errors.Join(err, p.Free())
+		}
+		got, _, err := mpi.RecvSlice[int64](c, (c.Rank()+c.Size()-1)%c.Size(), 0)
+		if err != nil {
+			err = errors.Join(err, c.Revoke()) // the rank after may never receive
+		}
+		for done := false; !done && err == nil; {
+			_, done, err = mpi.RequestStatus(s)
+		}
+		return fromRingNeighbor(c, n, got, errors.Join(err, second(s.Wait()), p.Free()))
+	}},
 	{"Partitioned", func(c *mpi.Comm, n int64) error {
 		got := make([]int64, 6*lengthIn(n))
 		r, err := mpi.PrecvInit(c, got, 2, (c.Rank()+c.Size()-1)%c.Size(), 0)
@@ -150,6 +188,11 @@ func TestSurvivors(t *testing.T) {
 		require.NoError(t, err)
 		from, _ = strconv.Atoi(os.Getenv("SURVIVE_FROM"))
 		all = true
+	}
+	names := map[string]bool{}
+	for _, s := range struck {
+		require.False(t, names[s.name], "%s is there twice", s.name)
+		names[s.name] = true
 	}
 	onFabrics(t, func(t *testing.T, fabric string) {
 		for round := from; round < from+rounds; round++ {

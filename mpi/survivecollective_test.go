@@ -2,6 +2,7 @@ package mpi_test
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/weft-mpi/weft/mpi"
 )
@@ -16,7 +17,11 @@ var struckCollectives = []strike{
 		if c.Rank() != root {
 			clear(data)
 		}
-		return right("Bcast", data, mpi.Bcast(c, data, root), func(i int) int64 { return of(root, n, i) })
+		call := mpi.Bcast[int64]
+		if n/4%2 == 1 {
+			call = func(c *mpi.Comm, data []int64, root int) error { return mpi.BcastView(c, mpi.Whole(data), root) }
+		}
+		return right("Bcast", data, call(c, data, root), func(i int) int64 { return of(root, n, i) })
 	}},
 	{"Reduce", func(c *mpi.Comm, n int64) error {
 		in, root := contribution(c.Rank(), n, lengthIn(n)), rootOf(c, n)
@@ -113,7 +118,11 @@ var struckCollectives = []strike{
 			send = append(send, mpi.Strided(in[2*rows*r:], rows, 1, 2))
 			recv = append(recv, mpi.Strided(out[2*rows*r:], rows, 1, 2))
 		}
-		err := mpi.AlltoallView(c, send, recv)
+		err := []func() error{
+			func() error { return mpi.AlltoallView(c, send, recv) },
+			func() error { return waited(mpi.IalltoallView(c, send, recv)) },
+			func() error { return startedOnce(mpi.AlltoallViewInit(c, send, recv)) },
+		}[n%3]()
 		return right("AlltoallView", out, err, func(i int) int64 {
 			if i%2 == 1 {
 				return 0
@@ -145,19 +154,7 @@ var struckCollectives = []strike{
 		err := mpi.Exscan(c, contribution(c.Rank(), n, len(out)), out, mpi.Sum[int64]())
 		return right("Exscan", out, err, sumOver(0, c.Rank(), n))
 	}},
-	{"Values", func(c *mpi.Comm, n int64) error {
-		text := fmt.Sprint("rank ", c.Rank(), " round ", n)
-		all, err := mpi.AllgatherValues(c, text)
-		if err == nil && len(all) != c.Size() {
-			return fmt.Errorf("AllgatherValues: %q", all)
-		}
-		for r, s := range all {
-			if err == nil && s != fmt.Sprint("rank ", r, " round ", n) {
-				return fmt.Errorf("AllgatherValues: rank %d said %q", r, s)
-			}
-		}
-		return err
-	}},
+	{"Values", func(c *mpi.Comm, n int64) error { return struckValues[n%int64(len(struckValues))](c, n) }},
 	{"Nonblocking", func(c *mpi.Comm, n int64) error { // several at a time, waited for in another order
 		a, b := make([]int64, lengthIn(n)), make([]int64, 2)
 		gathered := make([]int64, c.Size()*3)
@@ -199,13 +196,92 @@ var struckCollectives = []strike{
 			return err
 		}
 		err = mpi.NeighborAllgather(t, contribution(c.Rank(), n, block), out)
-		return right("NeighborAllgather", out, err, func(i int) int64 {
+		err = right("NeighborAllgather", out, err, func(i int) int64 {
 			if i < block {
 				return of(left, n, i)
 			}
 			return of(right1, n, i-block)
 		})
+		if err != nil {
+			return err
+		}
+		// every second element, from either side
+		views := func(b []int64) []mpi.View[int64] {
+			return []mpi.View[int64]{mpi.Strided(b, block, 1, 2), mpi.Strided(b[1:], block, 1, 2)}
+		}
+		set(in, func(i int) int64 { return of(c.Rank(), n, i%2) })
+		err = []func() error{
+			func() error { return mpi.NeighborAlltoallView(t, views(in), views(out)) },
+			func() error { return waited(mpi.IneighborAlltoallView(t, views(in), views(out))) },
+			func() error { return startedOnce(mpi.NeighborAlltoallViewInit(t, views(in), views(out))) },
+		}[n%3]()
+		return right("NeighborAlltoallView", out, err, func(i int) int64 {
+			if i%2 == 0 {
+				return of(left, n, 1)
+			}
+			return of(right1, n, 0)
+		})
 	}},
+}
+
+// struckValues are the collectives on values.
+var struckValues = []func(c *mpi.Comm, n int64) error{
+	func(c *mpi.Comm, n int64) error {
+		all, err := mpi.AllgatherValues(c, textOfRound(c.Rank(), n))
+		return rightTexts("AllgatherValues", all, err, func(rank int) string { return textOfRound(rank, n) })
+	},
+	func(c *mpi.Comm, n int64) error {
+		text, err := mpi.BcastValue(c, textOfRound(c.Rank(), n), rootOf(c, n))
+		return rightTexts("BcastValue", []string{text}, err, func(int) string { return textOfRound(rootOf(c, n), n) })
+	},
+	func(c *mpi.Comm, n int64) error {
+		all, err := mpi.GatherValues(c, textOfRound(c.Rank(), n), rootOf(c, n))
+		return rightTexts("GatherValues", all, err, func(rank int) string { return textOfRound(rank, n) })
+	},
+	func(c *mpi.Comm, n int64) error {
+		text, err := mpi.ScatterValues(c, textsTo(c, c.Rank(), n), rootOf(c, n))
+		return rightTexts("ScatterValues", []string{text}, err,
+			func(int) string { return textsTo(c, rootOf(c, n), n)[c.Rank()] })
+	},
+	func(c *mpi.Comm, n int64) error {
+		all, err := mpi.AlltoallValues(c, textsTo(c, c.Rank(), n))
+		return rightTexts("AlltoallValues", all, err, func(rank int) string { return textsTo(c, rank, n)[c.Rank()] })
+	},
+	func(c *mpi.Comm, n int64) error {
+		sum, err := mpi.ReduceValue(c, of(c.Rank(), n, 0), mpi.Sum[int64](), rootOf(c, n))
+		if c.Rank() != rootOf(c, n) {
+			return err
+		}
+		return right("ReduceValue", []int64{sum}, err, sumOver(0, c.Size(), n))
+	},
+	func(c *mpi.Comm, n int64) error {
+		sum, err := mpi.ExscanValue(c, of(c.Rank(), n, 0), mpi.Sum[int64]())
+		return right("ExscanValue", []int64{sum}, err, sumOver(0, c.Rank(), n))
+	},
+}
+
+func textOfRound(rank int, n int64) string {
+	return strings.Repeat(fmt.Sprint(rank, ":", n, " "), lengthIn(n))
+}
+
+// textsTo are what a rank sends to each.
+func textsTo(c *mpi.Comm, from int, n int64) (texts []string) {
+	for rank := range c.Size() {
+		texts = append(texts, textOfRound(from*c.Size()+rank, n))
+	}
+	return texts
+}
+
+func rightTexts(call string, got []string, err error, want func(rank int) string) error {
+	if err != nil {
+		return err
+	}
+	for rank, text := range got {
+		if text != want(rank) {
+			return fmt.Errorf("%s reports success, and value %d is %.40q, not %.40q", call, rank, text, want(rank))
+		}
+	}
+	return nil
 }
 
 // of is element i of what a rank contributes in a round.

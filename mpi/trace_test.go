@@ -59,6 +59,9 @@ var tracedBody = body("a job that is traced", func(ctx context.Context, c *mpi.C
 		if err := mpi.Waitall(all); err != nil {
 			return err
 		}
+		if err := tracedRing(c, next, before); err != nil {
+			return err
+		}
 		if err := mpi.Send(c, []byte{1}, c.Rank(), 7); err != nil {
 			return err
 		}
@@ -68,6 +71,51 @@ var tracedBody = body("a job that is traced", func(ctx context.Context, c *mpi.C
 	}
 	return nil
 })
+
+// tracedRing has messages of calls that consist of others, to the next rank: values, slices, replaced and
+// partitioned ones.
+func tracedRing(c *mpi.Comm, next, before int) error {
+	text := strings.Repeat("text", 1000)
+	if _, _, err := mpi.SendrecvValue(c, text, next, 2, before, 2); err != nil {
+		return err
+	}
+	later, err := mpi.IrecvValue[[]int](c, before, 3)
+	if err != nil {
+		return err
+	}
+	if err := mpi.SendValue(c, []int{1, 2}, next, 3); err != nil {
+		return err
+	}
+	if _, _, err := later.Wait(); err != nil {
+		return err
+	}
+	if _, err := mpi.SendrecvReplace(c, make([]byte, 200_000), next, 4, before, 4); err != nil {
+		return err
+	}
+	p, err := mpi.SsendInit(c, make([]byte, 100), next, 5)
+	if err != nil {
+		return err
+	}
+	synchronous, err := p.Start()
+	if err != nil {
+		return err
+	}
+	if _, _, err := mpi.RecvSlice[byte](c, before, 5); err != nil {
+		return err
+	}
+	s, err := mpi.PsendInit(c, make([]byte, 100), 2, next, 6)
+	if err != nil {
+		return err
+	}
+	r, err := mpi.PrecvInit(c, make([]byte, 100), 1, before, 6)
+	if err != nil {
+		return err
+	}
+	err = firstError(wait(synchronous, nil), p.Free(), r.Start(), s.Start(), s.PreadyRange(0, 2))
+	_, sent := s.Wait()
+	_, received := r.Wait()
+	return firstError(err, sent, received, s.Free(), r.Free())
+}
 
 // tracedJob runs a job with a trace, and returns what is in the file.
 func tracedJob(t *testing.T, ranks int, body, fabric string, settings ...string) *perfettotest.Trace {
@@ -89,7 +137,7 @@ func TestTrace_HasEveryMessageAtBothEnds(t *testing.T) {
 			trace := tracedJob(t, 3, tracedBody, fabric)
 			require.Equal(t, trace.Arrows, trace.Count(perfetto.Instant, "send"))
 			require.Equal(t, trace.Arrows, trace.Count(perfetto.Instant, "receive"))
-			require.GreaterOrEqual(t, trace.Arrows, 3*20*15)
+			require.GreaterOrEqual(t, trace.Arrows, 3*20*(15+6))
 			require.Equal(t, 3, trace.Count(perfetto.SliceBegin, "everything"))
 			require.Equal(t, 3*20, trace.Count(perfetto.SliceBegin, "exchange"))
 			require.Equal(t, 3*20, trace.Count(perfetto.SliceBegin, "Barrier"))

@@ -77,7 +77,8 @@ func IrecvValue[T any](c *Comm, src, tag int) (ValueRequest[T], error) {
 }
 
 func irecvValue[T any](c *Comm, src, tag int) (ValueRequest[T], error) {
-	r, m, err := c.irecvSized(valueTypeOf[T]().element, src, tag, 1)
+	m := &engine.Sized{Limit: mostBytes()}
+	r, err := c.irecvSized(m, valueTypeOf[T]().element, src, tag, 1)
 	return ValueRequest[T]{r, m, src, tag}, err
 }
 

@@ -55,6 +55,30 @@ var withContext = body("with context", func(_ context.Context, world *mpi.Comm) 
 				1)
 			return err
 		}},
+		{"SendrecvReplace", func(c *mpi.Comm) error {
+			return ignoring(mpi.SendrecvReplace(c, buf, other, 2, other, 1))
+		}},
+		{"SendrecvValue", func(c *mpi.Comm) error {
+			return ignoring3(mpi.SendrecvValue(c, buf, other, 2, other, 1))
+		}},
+		{"RecvSlice", func(c *mpi.Comm) error { return ignoring3(mpi.RecvSlice[int64](c, other, 1)) }},
+		{"SendValue", func(c *mpi.Comm) error { return mpi.SendValue(c, buf, other, 2) }},
+		{"RecvValue", func(c *mpi.Comm) error { return ignoring3(mpi.RecvValue[string](c, other, 1)) }},
+		{"Wait", func(c *mpi.Comm) error { return wait(mpi.IsendValue(c, buf, other, 2)) }},
+		{"Wait", func(c *mpi.Comm) error {
+			r, err := mpi.IrecvValue[string](c, mpi.AnySource, mpi.AnyTag)
+			if err != nil {
+				return err
+			}
+			return ignoring3(r.Wait())
+		}},
+		{"Wait", func(c *mpi.Comm) error {
+			p, err := mpi.SsendInit(c, buf[:1], other, 2)
+			if err != nil {
+				return err
+			}
+			return errors.Join(wait(p.Start()), p.Free())
+		}},
 		{"Probe", func(c *mpi.Comm) error { _, err := mpi.Probe(c, other, 1); return err }},
 		{"Mprobe", func(c *mpi.Comm) error { _, _, err := mpi.Mprobe(c, mpi.AnySource, 1); return err }},
 		{"Wait", func(c *mpi.Comm) error {
@@ -176,4 +200,78 @@ var withContext = body("with context", func(_ context.Context, world *mpi.Comm) 
 func unreceived(c *mpi.Comm) bool {
 	_, ok, err := mpi.Iprobe(c, mpi.AnySource, mpi.AnyTag)
 	return ok || err != nil
+}
+
+func TestCollectivesEndWithTheirContext(t *testing.T) {
+	onFabrics(t, func(t *testing.T, fabric string) { ranks(t, 2, collectivesGivenUp, fabric) })
+}
+
+// A collective that only one rank calls ends with its context; the world is in step.
+var collectivesGivenUp = body("collectives are given up", func(_ context.Context, world *mpi.Comm) error {
+	me := world.Rank()
+	memory := make([]int64, 400_000)
+	half := func(i int) mpi.View[int64] { return mpi.Strided(memory[i*100_000:], 50_000, 1, 2) }
+	in, out := []mpi.View[int64]{half(0), half(1)}, []mpi.View[int64]{half(2), half(3)}
+	for _, k := range []struct {
+		name string
+		call func(g *mpi.Cart) error // at rank 1 of 2
+	}{
+		{"BcastView", func(g *mpi.Cart) error { return mpi.BcastView(g.Comm(), in[0], 0) }},
+		{"BcastValue", func(g *mpi.Cart) error { return ignoring(mpi.BcastValue(g.Comm(), "a", 0)) }},
+		{"GatherValues", func(g *mpi.Cart) error { return ignoring(mpi.GatherValues(g.Comm(), "a", 1)) }},
+		{"ScatterValues", func(g *mpi.Cart) error {
+			return ignoring(mpi.ScatterValues[string](g.Comm(), nil, 0))
+		}},
+		{"AllgatherValues", func(g *mpi.Cart) error { return ignoring(mpi.AllgatherValues(g.Comm(), "a")) }},
+		{"AlltoallValues", func(g *mpi.Cart) error {
+			return ignoring(mpi.AlltoallValues(g.Comm(), []string{"a", "b"}))
+		}},
+		{"ReduceValue", func(g *mpi.Cart) error {
+			return ignoring(mpi.ReduceValue(g.Comm(), 1, mpi.Sum[int](), 1))
+		}},
+		{"AllreduceValue", func(g *mpi.Cart) error {
+			return ignoring(mpi.AllreduceValue(g.Comm(), 1, mpi.Sum[int]()))
+		}},
+		{"ExscanValue", func(g *mpi.Cart) error {
+			return ignoring(mpi.ExscanValue(g.Comm(), 1, mpi.Sum[int]()))
+		}},
+		{"AlltoallView", func(g *mpi.Cart) error { return mpi.AlltoallView(g.Comm(), in, out) }},
+		{"Wait", func(g *mpi.Cart) error { return wait(mpi.IalltoallView(g.Comm(), in, out)) }},
+		{"Wait", func(g *mpi.Cart) error { return startedOnce(mpi.AlltoallViewInit(g.Comm(), in, out)) }},
+		{"NeighborAlltoall", func(g *mpi.Cart) error {
+			return mpi.NeighborAlltoall(g, memory[:2], memory[2:4])
+		}},
+		{"NeighborAlltoallView", func(g *mpi.Cart) error { return mpi.NeighborAlltoallView(g, in, out) }},
+		{"Wait", func(g *mpi.Cart) error { return wait(mpi.IneighborAlltoallView(g, in, out)) }},
+		{"Wait", func(g *mpi.Cart) error { return startedOnce(mpi.NeighborAlltoallViewInit(g, in, out)) }},
+	} {
+		turned, err := world.Split(0, -me)
+		if err != nil {
+			return err
+		}
+		g, err := turned.Cart([]int{2}, []bool{true}, false)
+		if err != nil {
+			return err
+		}
+		if me == 0 {
+			ctx, cancel := context.WithCancelCause(context.Background())
+			handle := g.WithContext(ctx)
+			err := asleep(world, func() { cancel(errEnough) }, func() error { return k.call(handle) })
+			if err := wantMisuse(k.name, err, errEnough); err != nil {
+				return err
+			}
+		}
+		if err := firstError(mpi.Barrier(world), g.Comm().Free(), turned.Free()); err != nil {
+			return fmt.Errorf("%s: %w", k.name, err)
+		}
+	}
+	return checkedSum(world, 4)
+})
+
+// startedOnce starts a persistent operation once and waits for it.
+func startedOnce(p *mpi.Persistent, err error) error {
+	if err != nil {
+		return err
+	}
+	return errors.Join(wait(p.Start()), p.Free())
 }

@@ -64,7 +64,8 @@ type master[T, R any] struct {
 	s     settings
 	yield func(R, error) bool
 
-	next    func() (T, bool)
+	next    func() ([]T, bool) // the next want tasks of the sequence, or fewer at its end
+	want    int
 	stop    func()
 	drained bool       // the sequence has no more tasks
 	again   []given[T] // of lost workers
@@ -82,8 +83,8 @@ type master[T, R any] struct {
 func newMaster[T, R any](ctx context.Context, comm *mpi.Comm, tasks iter.Seq[T],
 	f func(context.Context, T) (R, error), s settings, yield func(R, error) bool) *master[T, R] {
 	m := &master[T, R]{ctx: ctx, comm: comm, f: f, s: s, yield: yield, ready: map[int]done[R]{}}
-	m.next, m.stop = iter.Pull(tasks)
-	m.bar = bar{to: s.progress, total: s.total, begin: time.Now()}
+	m.next, m.stop = iter.Pull(m.runs(tasks))
+	m.bar = newBar(s.progress, s.total)
 	return m
 }
 
@@ -231,18 +232,34 @@ func (m *master[T, R]) take(n int) (g given[T], is bool) {
 	if m.issued-m.delivered > ahead*under {
 		return g, false
 	}
-	g.first = m.issued
-	for len(g.tasks) < n && !m.drained {
-		task, more := m.next()
-		if !more {
-			m.drained = true
-			break
-		}
-		g.tasks = append(g.tasks, task)
-	}
+	g.first, m.want = m.issued, n
+	g.tasks, is = m.next()
+	m.drained = !is
 	g.count = len(g.tasks)
 	m.issued += g.count
-	return g, g.count > 0
+	return g, is
+}
+
+// runs cuts the sequence into runs of tasks: one switch to the sequence's coroutine costs more than a short
+// task.
+func (m *master[T, R]) runs(tasks iter.Seq[T]) iter.Seq[[]T] {
+	return func(yield func([]T) bool) {
+		var run []T
+		for task := range tasks {
+			if run == nil {
+				run = make([]T, 0, m.want)
+			}
+			if run = append(run, task); len(run) == m.want {
+				if !yield(run) {
+					return
+				}
+				run = nil
+			}
+		}
+		if len(run) > 0 {
+			yield(run)
+		}
+	}
 }
 
 // await waits for the results of a batch. It returns false if a worker was lost instead.

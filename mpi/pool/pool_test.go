@@ -9,9 +9,12 @@ import (
 	"iter"
 	"maps"
 	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -203,8 +206,9 @@ var stops = body("stops", func(ctx context.Context, c *mpi.Comm) error {
 			break
 		}
 	}
-	if taken.Load() > 100_000 {
-		return fmt.Errorf("%d tasks taken for 10 results", taken.Load())
+	under := maxBatch * (1 + maxSlots*cores()*max(1, c.Size()-1))
+	if most := int64(ahead*under + maxBatch); taken.Load() > most {
+		return fmt.Errorf("%d tasks taken for 10 results, not up to %d", taken.Load(), most)
 	}
 	// Tasks that wait for the end of the loop do not keep it from ending.
 	taken.Store(0)
@@ -325,6 +329,132 @@ func TestProgress(t *testing.T) {
 	require.Regexp(t, `^pool: 5 of 10 tasks \(50 %\), 3 workers, 0.0833/s, 1m0s left\npool: 10 tasks in 1m\S+s\n$`,
 		out.String())
 	require.Equal(t, "pool: 4 tasks, 1 workers, 2/s", line(4, 0, 1, 2*time.Second))
+}
+
+// On a terminal a line takes the place of the one before.
+func TestProgress_OnATerminal(t *testing.T) {
+	device, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer device.Close()
+	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	require.NoError(t, err)
+	defer file.Close()
+	require.True(t, newBar(device, 0).terminal, "a device of characters")
+	require.False(t, newBar(file, 0).terminal)
+	require.False(t, newBar(&bytes.Buffer{}, 0).terminal)
+
+	var out bytes.Buffer
+	b := bar{to: &out, terminal: true, total: 4, begin: time.Now().Add(-time.Minute)}
+	b.show(1, 1)
+	b.shown = b.shown.Add(-time.Second) // a log would have no other line yet
+	b.show(2, 1)
+	b.last(4)
+	const again = `\r\x1b\[K`
+	require.Regexp(t, `^`+again+`pool: 1 of 4 \S.* left`+again+`pool: 2 of 4 \S.* left`+again+
+		`pool: 4 tasks in 1m\S+s\n$`, out.String())
+}
+
+// A sequence without end and a first task that takes long: what waits for its result is bounded, and more
+// tasks are taken when there are results that the loop takes.
+func TestBackPressure(t *testing.T) {
+	endless := func(yield func(int) bool) {
+		for i := 0; yield(i); i++ {
+		}
+	}
+	got := 0
+	m := newMaster(t.Context(), nil, endless, square, settings{}, func(int, error) bool {
+		got++
+		return true
+	})
+	defer m.stop()
+	m.workers = []*worker[int]{{rank: 1, cores: 2, size: 1}, {rank: 2, cores: 1, size: 10}}
+	const under = 1 + 2*1 + maxSlots*10 // the next task, and those that the workers may have
+	var taken []given[int]
+	for {
+		g, is := m.take(1)
+		if !is {
+			break
+		}
+		taken = append(taken, g)
+		require.LessOrEqual(t, len(taken), ahead*under+1)
+	}
+	require.Len(t, taken, ahead*under+1)
+	deliver := func(g given[int]) { m.deliver(done[int]{batch: g.batch, results: g.tasks}) }
+	for _, g := range taken[1:] {
+		deliver(g)
+	}
+	_, more := m.take(1)
+	require.False(t, more, "the first has no result")
+	deliver(taken[0])
+	require.Equal(t, len(taken), got)
+	_, more = m.take(1)
+	require.True(t, more)
+}
+
+// Each worker has as many tasks under way at once as it has cores, and no more.
+var onAllCores = body("all cores", func(ctx context.Context, c *mpi.Comm) error {
+	var under atomic.Int64
+	all := make(chan struct{}) // closed when as many as there are cores are under way
+	var once sync.Once
+	tasks := 300 * max(1, c.Size()-1)
+	n := 0
+	for _, err := range Map(ctx, c, count(tasks), func(context.Context, int) (int, error) {
+		now := under.Add(1)
+		defer under.Add(-1)
+		if now == 3 {
+			once.Do(func() { close(all) })
+		}
+		<-all
+		runtime.Gosched() // while others begin
+		if now = under.Load(); now > 3 {
+			return 0, fmt.Errorf("%d tasks at once on 3 cores", now)
+		}
+		return 0, nil
+	}) {
+		if err != nil {
+			return err
+		}
+		n++
+	}
+	if c.Rank() == 0 && n != tasks {
+		return fmt.Errorf("%d results", n)
+	}
+	return mpi.Barrier(c)
+})
+
+func TestTasksOnAllCores(t *testing.T) {
+	ranks(t, 1, onAllCores, "GOMAXPROCS=3")
+	ranks(t, 3, onAllCores, "GOMAXPROCS=3")
+}
+
+// The loops of all workers end with an error when rank 0 is lost, tasks that are under way too.
+var losesRank0 = body("loses rank 0", func(ctx context.Context, c *mpi.Comm) error {
+	n := 0
+	for _, err := range Map(ctx, c, count(1000), func(ctx context.Context, i int) (int, error) {
+		if i >= 100 {
+			<-ctx.Done() // until the pool ends
+		}
+		return i, nil
+	}) {
+		if c.Rank() > 0 {
+			if !errors.Is(err, mpi.ErrProcFailed) {
+				return err
+			}
+			fmt.Println("a worker's loop has ended")
+			return nil
+		}
+		if n++; n == 20 {
+			syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		}
+	}
+	return errors.New("the loop has ended without an error")
+})
+
+func TestRank0IsLost(t *testing.T) {
+	r := launchertest.RunSurviving(t, launchertest.Ranks(3, losesRank0))
+	require.Equal(t, launcher.RanksLost, r.Cause(t).How, "%s%s", r.Out, r.Err)
+	require.Equal(t, 2, strings.Count(r.Out, "a worker's loop has ended\n"), "%s%s", r.Out, r.Err)
 }
 
 func FuzzDecode(f *testing.F) {

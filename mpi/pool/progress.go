@@ -9,15 +9,19 @@ import (
 
 // bar reports how many tasks are done.
 type bar struct {
-	to    io.Writer // nil for no report
-	total int       // 0 if it is not known
-	begin time.Time
-	shown time.Time
+	to       io.Writer // nil for no report
+	terminal bool      // a line can be written again
+	total    int       // 0 if it is not known
+	begin    time.Time
+	shown    time.Time
 }
 
-// terminal tells whether a line can be written again.
-func (b *bar) terminal() bool {
-	f, is := b.to.(*os.File)
+func newBar(to io.Writer, total int) bar {
+	return bar{to: to, terminal: terminal(to), total: total, begin: time.Now()}
+}
+
+func terminal(w io.Writer) bool {
+	f, is := w.(*os.File)
 	if !is {
 		return false
 	}
@@ -31,7 +35,7 @@ func (b *bar) show(done, workers int) {
 		return
 	}
 	now, every := time.Now(), everyLine
-	if b.terminal() {
+	if b.terminal {
 		every = everyLine / 50
 	}
 	last := b.shown
@@ -52,13 +56,13 @@ func (b *bar) last(done int) {
 	}
 	took := time.Since(b.begin)
 	b.write(fmt.Sprintf("pool: %d tasks in %v", done, took.Round(time.Millisecond)))
-	if b.terminal() {
+	if b.terminal {
 		fmt.Fprintln(b.to)
 	}
 }
 
 func (b *bar) write(text string) {
-	if b.terminal() {
+	if b.terminal {
 		fmt.Fprintf(b.to, "\r\x1b[K%s", text)
 	} else {
 		fmt.Fprintln(b.to, text)

@@ -261,15 +261,18 @@ func (c *Collective) differs(tag int) bool { return tag != c.Tag && c.sameCall(t
 // sameCall tells whether a tag is of the same call as the collective's.
 func (c *Collective) sameCall(tag int) bool { return tag>>callBits == c.Tag>>callBits }
 
+// unknownLength is that of a message in a mailbox, which is told apart from others by its tag alone.
+const unknownLength = -1
+
 // mismatch is the error of a collective that meets a message of another operation, or of the same one with
-// other arguments.
-func (c *Collective) mismatch(source, tag int) error {
+// other arguments, of so many bytes.
+func (c *Collective) mismatch(source, tag, sent int) error {
 	mine, theirs := operationOf(c.Tag), operationOf(tag)
 	from := rankName(c.commRank(source), source)
 	switch {
 	case mine == theirs:
-		return fmt.Errorf("%w: %s called %v with another length, root or element size than this rank",
-			ErrCount, from, mine)
+		return fmt.Errorf("%w: %s called %v with another length, root or element size than this rank%s",
+			ErrCount, from, mine, lengthsText(sent, c.expects(source)))
 	case theirs == OperationSetup:
 		return fmt.Errorf("%w: %s makes a communicator where this rank called %v; all ranks of a "+
 			"communicator must call"+
@@ -278,6 +281,32 @@ func (c *Collective) mismatch(source, tag int) error {
 	return fmt.Errorf("%w: %s called %v where this rank called %v; all ranks of a communicator must "+
 		"call"+
 		" its collectives in the same order", ErrCollective, from, theirs, mine)
+}
+
+// expects is how many bytes the collective expects of a rank in its present round.
+func (c *Collective) expects(source int) int {
+	if c.Incoming != nil || c.Schedule.Pulls || c.round >= c.Schedule.Rounds() {
+		return unknownLength
+	}
+	for _, s := range c.Schedule.Round(c.round) {
+		if s.Kind == coll.Recv && c.worldRank(s.Peer) == source {
+			return s.Dst.Len
+		}
+	}
+	return unknownLength
+}
+
+// lengthsText says what is known of the lengths of a message that does not fit.
+func lengthsText(sent, expected int) string {
+	switch {
+	case sent != unknownLength && expected != unknownLength:
+		return fmt.Sprintf(": it sent %d bytes, and this rank expects %d", sent, expected)
+	case sent != unknownLength:
+		return fmt.Sprintf(": it sent %d bytes", sent)
+	case expected != unknownLength:
+		return fmt.Sprintf(": this rank expects %d bytes of it", expected)
+	}
+	return ""
 }
 
 // rankName names a rank of a communicator, and of the world where that differs.

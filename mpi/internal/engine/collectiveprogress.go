@@ -256,7 +256,7 @@ func (cs *collectives) postReceive(c *Collective, s *coll.Step) {
 	src := c.worldRank(s.Peer)
 	if _, unexpected := cs.e.matching.Lengths(); unexpected > 0 && c.err == nil {
 		if m := cs.e.matching.Probe(c.Context, int32(src), AnyTag); m != nil && c.differs(int(m.Tag)) {
-			c.err = c.mismatch(src, int(m.Tag))
+			c.err = c.mismatch(src, int(m.Tag), m.Value.bytes)
 		}
 	}
 	cs.e.recvs.start(cs.newMessage(c, s.Dst, c.Incoming), c.Context, src, c.Tag, 1)
@@ -298,7 +298,7 @@ func (cs *collectives) checkUnexpected(env envelope, source int) {
 		// Of what the source has sent this has to be the first that is left, so that it is not of a much
 		// later call.
 		if m := cs.e.matching.Probe(c.Context, int32(source), AnyTag); m != nil && m.Tag == env.Tag {
-			cs.fail(c, c.mismatch(source, int(env.Tag)))
+			cs.fail(c, c.mismatch(source, int(env.Tag), m.Value.bytes))
 		}
 	}
 }

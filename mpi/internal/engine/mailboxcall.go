@@ -236,7 +236,7 @@ func (c *Collective) receiveFromMailbox(m *Mailboxes, s *coll.Step, sent bool) b
 	flag, payload, ok := m.get(b, n)
 	if !ok {
 		if tag, differs := m.differedBefore(b, c); differs {
-			c.err = c.mismatch(b.peer.rank, tag)
+			c.err = c.mismatch(b.peer.rank, tag, unknownLength)
 			return false
 		}
 		// It may wait for that. What earlier messages have told, it may not have read: it does not take those
@@ -247,7 +247,7 @@ func (c *Collective) receiveFromMailbox(m *Mailboxes, s *coll.Step, sent bool) b
 		return false
 	}
 	if tag := int(flag >> 32); tag != c.flagTag {
-		c.err = c.mismatch(b.peer.rank, tag)
+		c.err = c.mismatch(b.peer.rank, tag, unknownLength)
 		return false
 	}
 	m.received(b, n) // in any case: what is still to be sent may wait for that

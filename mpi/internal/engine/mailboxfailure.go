@@ -102,7 +102,7 @@ func (cs *collectives) sentOtherwise(c *Collective) error {
 		source := c.worldRank(c.exchange[i].Peer)
 		msg := cs.e.matching.Probe(c.Context, int32(source), AnyTag)
 		if msg != nil && c.sameCall(int(msg.Tag)) {
-			return c.mismatch(source, int(msg.Tag))
+			return c.mismatch(source, int(msg.Tag), msg.Value.bytes)
 		}
 	}
 	return nil
@@ -120,7 +120,7 @@ func (cs *collectives) checkBeside() {
 			flag := atomic.LoadUint64(wordAt(b.in, m.slotEnd(m.call+1)))
 			tag, comes := int(flag>>32), uint32(flag) == uint32(m.call+1)
 			if comes && c.sameMailboxCall(tag) && c.err == nil {
-				cs.fail(c, c.mismatch(b.peer.rank, tag))
+				cs.fail(c, c.mismatch(b.peer.rank, tag, unknownLength))
 			}
 		}
 	}

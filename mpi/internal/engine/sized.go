@@ -5,16 +5,19 @@ package engine
 type Sized struct {
 	Head  []byte // where the message's first bytes go
 	Limit int    // of the bytes after those: a longer message gives a TruncateError
+	Cut   bool   // the first bytes of a longer message are received; otherwise none are
 	Bytes []byte // the bytes after those; allocated when the message is matched
 
 	vec [2][]byte
 }
 
-// allocate makes room for a message. There is none for one that is too long.
+// allocate makes room for a message.
 func (s *Sized) allocate(bytes int) [][]byte {
 	n := max(0, bytes-len(s.Head))
 	if n > s.Limit {
-		n = 0
+		if n = 0; s.Cut {
+			n = s.Limit
+		}
 	}
 	s.Bytes = make([]byte, n)
 	s.vec = [2][]byte{s.Head, s.Bytes}

@@ -38,9 +38,9 @@ func someSizes(b *Benchmark) Options {
 	return o
 }
 
-// ways are the options with which a benchmark runs. Runs of memory and of overlap take long.
+// ways are the options with which a benchmark runs. Runs of phases, memory and overlap take long.
 func ways(b *Benchmark) []Options {
-	if b.spec == connections || b.spec == collectiveOverlaps || b.spec == reductionOverlaps {
+	if b.spec == connections || b.spec == footprints || b.spec == collectiveOverlaps || b.spec == reductionOverlaps {
 		return []Options{tiny(b)}
 	}
 	list := []Options{tiny(b), rewritten(b)}

@@ -214,6 +214,8 @@ var (
 		{name: "average", unit: "ms", shown: inReports, of: valueOf},
 	}}
 	connections = &tableSpec{columns: censusColumns, axes: phaseAxes}
+	changes     = &tableSpec{columns: enlargeColumns(), counts: counts{15, 0, 15, 0}}
+	copies      = &tableSpec{columns: readColumns()}
 	footprints  = &tableSpec{columns: memoryColumns(), axes: memoryAxes}
 )
 
@@ -268,6 +270,27 @@ var ofTheJob = []*Benchmark{
 				"have in common."
 		},
 		defaults: map[string]string{setting.ShrinkAfter.Name: "50ms", setting.EagerMax.Name: "1G"}},
+	{Name: "enlarge", Short: "time of a change of phase, beside a rendezvous of the same message", Ranks: 2,
+		Start: 2,
+		title: "Enlarge", spec: changes, runAll: enlarge,
+		preamble: func(*session) string {
+			return "# A channel's slots grow for a message. First touch: of as much memory as the new rings. " +
+				"Message: and a byte back."
+		},
+		Besides: []map[string]string{{setting.EagerMax.Name: announcedFrom},
+			{setting.Fabric.Name: "tcp"},
+			{setting.Fabric.Name: "tcp", setting.EagerMax.Name: announcedFrom}},
+		defaults: map[string]string{setting.Fabric.Name: "shm", setting.ShrinkAfter.Name: "20ms",
+			setting.EagerMax.Name: "1G"}},
+	{Name: "reads", Short: "bytes copied for each byte that a peer reads, without and with checksums",
+		Ranks: 2, Start: 2,
+		title: "Reads", spec: copies, runAll: reads,
+		preamble: func(*session) string {
+			return "# Bytes copied for each byte that rank 1 reads from rank 0: of a message, and of a window."
+		},
+		Besides: []map[string]string{{setting.Checksum.Name: "on"}},
+		defaults: map[string]string{setting.Fabric.Name: "tcp", setting.Checksum.Name: "off",
+			setting.EagerMax.Name: "512"}},
 	{Name: "init", Short: "time of Init", MinRanks: 1, Start: 2,
 		title: "Init", spec: startUp, runAll: initialization},
 }

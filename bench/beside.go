@@ -3,6 +3,7 @@ package bench
 import (
 	"encoding/json"
 	"math"
+	"strings"
 )
 
 // readBesides reads the reports of the jobs that ran before this one under other settings (Benchmark.Besides).
@@ -47,7 +48,7 @@ func (s *session) withBesides(own []float64) []float64 {
 func besideColumns(job int, name, heading string, own ...column) (columns []column) {
 	for _, c := range own {
 		c.source, c.beside, c.of = c.name, job, nil
-		c.name, c.heading = name+"_"+c.name, heading+" "+c.heading
+		c.name, c.heading = name+"_"+c.name, strings.TrimSpace(heading+" "+c.heading)
 		c.width = max(c.width, len(c.heading)+2)
 		columns = append(columns, c)
 	}

@@ -43,6 +43,7 @@ type census struct {
 	slots         []int // of the phases, in bytes
 	message       []byte
 	resizeTimeout time.Duration // with channels on their way to a phase
+	brief         bool          // peers return a byte, not the message
 	small         int           // bytes of registered buffers of a connection in the first phase
 }
 
@@ -217,7 +218,7 @@ func (c *census) turns(phase int) int {
 // announces stands for the phase of a peer whose messages do not go through slots.
 const announces = 0xff
 
-// exchange sends a message to a peer and gets it back. Its first byte is the phase in which the peer sends
+// exchange sends a message to a peer and gets it back, or its first byte. Its first byte is the phase in which the peer sends
 // then, or announces.
 func (c *census) exchange(peer, n int) error {
 	if err := mpi.Send(c.world, c.message[:n], peer, pingTag); err != nil {
@@ -241,7 +242,11 @@ func (c *census) echo() error {
 		if c.announced(0, 0) > before {
 			c.message[0] = announces
 		}
-		if err := mpi.Send(c.world, c.message[:st.Count], 0, pingTag); err != nil {
+		n := st.Count
+		if c.brief {
+			n = 1
+		}
+		if err := mpi.Send(c.world, c.message[:n], 0, pingTag); err != nil {
 			return err
 		}
 	}

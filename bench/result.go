@@ -61,6 +61,9 @@ func measureOf(unit string) *measure {
 
 // measure is what a benchmark's first figure tells; nil where that is nothing to be compared.
 func (b *Benchmark) measure() *measure {
+	if b.measureSize == nil {
+		return nil
+	}
 	for _, c := range b.spec.columns {
 		if m := measureOf(c.unit); m != nil {
 			return m

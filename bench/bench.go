@@ -214,6 +214,7 @@ var (
 		{name: "average", unit: "ms", shown: inReports, of: valueOf},
 	}}
 	connections = &tableSpec{columns: censusColumns, axes: phaseAxes}
+	gaps        = &tableSpec{columns: holeColumns, counts: counts{5, 0, 5, 0}}
 	changes     = &tableSpec{columns: enlargeColumns(), counts: counts{15, 0, 15, 0}}
 	copies      = &tableSpec{columns: readColumns()}
 	footprints  = &tableSpec{columns: memoryColumns(), axes: memoryAxes}
@@ -291,6 +292,13 @@ var ofTheJob = []*Benchmark{
 		Besides: []map[string]string{{setting.Checksum.Name: "on"}},
 		defaults: map[string]string{setting.Fabric.Name: "tcp", setting.Checksum.Name: "off",
 			setting.EagerMax.Name: "512"}},
+	{Name: "holes", Short: "what a lost lane costs, placed at once and for a receiver that waits", Ranks: 1,
+		Start: 1,
+		title: "Holes", spec: gaps, runAll: holes,
+		preamble: func(*session) string {
+			return fmt.Sprintf("# %d Writes over %d lanes of TCP; one is lost. In-order memory: what a "+
+				"receiver that waits would hold.", holeMessages, holeLanes)
+		}},
 	{Name: "init", Short: "time of Init", MinRanks: 1, Start: 2,
 		title: "Init", spec: startUp, runAll: initialization},
 }

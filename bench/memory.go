@@ -104,7 +104,11 @@ func (c *census) meet(n int) error {
 // memoryRow measures rank 0, whose rings have all been written by then, as all pages of registered memory are
 // in a machine's memory if an adapter is to reach them.
 func (c *census) memoryRow(n int) error {
-	registered, resident, err := c.measured(n-1, 0)
+	registered, _, err := c.measured(n-1, 0)
+	if err != nil {
+		return err
+	}
+	resident, err := c.settledResident()
 	if err != nil {
 		return err
 	}

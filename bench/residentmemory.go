@@ -11,24 +11,9 @@ import (
 )
 
 // resident is how much memory of this process the system holds, in bytes, once garbage has been given back.
-// What goes on beside the benchmark, such as the search that precedes the report of a quiet rank, may hold
-// memory for a moment: the reading is one that the next confirms, if there is such a one soon.
-func resident() (n int, err error) {
-	const tries, pause, alike = 40, 20 * time.Millisecond, 64 << 10
-	last := -alike - 1
-	for range tries {
-		if n, err = residentNow(); err != nil || max(n, last)-min(n, last) <= alike {
-			break
-		}
-		last = n
-		time.Sleep(pause)
-	}
-	return n, err
-}
-
-// residentNow is a reading. Pages that nobody has written are not counted: those are of the program's file,
-// which all ranks of a machine share.
-func residentNow() (int, error) {
+// Pages that nobody has written are not counted: those are of the program's file, which all ranks of a
+// machine share.
+func resident() (int, error) {
 	runtime.GC()
 	debug.FreeOSMemory()
 	text, err := os.ReadFile("/proc/self/smaps_rollup")
@@ -57,13 +42,28 @@ func parseResident(rollup string) (int, error) {
 	return sum, nil
 }
 
+// settledResident is a reading that the next confirms, if there is such a one soon: what goes on beside the
+// benchmark, such as the search that precedes the report of a quiet rank, may hold memory for a moment.
+func (s *session) settledResident() (n int, err error) {
+	const tries, pause, alike = 40, 20 * time.Millisecond, 64 << 10
+	last := -alike - 1
+	for range tries {
+		if n, err = s.resident(); err != nil || max(n, last)-min(n, last) <= alike {
+			break
+		}
+		last = n
+		time.Sleep(pause)
+	}
+	return n, err
+}
+
 // takeStock notes the memory that rank 0 has before its first connection.
 func (s *session) takeStock() (err error) {
 	if s.world.Rank() != 0 {
 		return nil
 	}
 	for range 2 { // the first reading brings in what readings take
-		if s.before, err = s.resident(); err != nil {
+		if s.before, err = s.settledResident(); err != nil {
 			return err
 		}
 	}

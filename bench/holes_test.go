@@ -27,7 +27,7 @@ func TestHoles_H1_NothingIsHeldBeyondAHole(t *testing.T) {
 			&resent, &open)
 		require.NoError(t, err, lines[3+i])
 		require.Equal(t, n, size)
-		require.Greater(t, inOrder, n*holeMessages/4, r.Out)
+		require.Greater(t, inOrder, n*(holeMessages/2-1), "half of the Writes, but the first: %s", r.Out)
 		require.Less(t, inOrder, n*holeMessages, "something is missing: %s", r.Out)
 		require.LessOrEqual(t, held, 8*holeMessages, r.Out)
 		require.Positive(t, resent, r.Out)
@@ -42,7 +42,7 @@ func TestWhatLiesBeyondAHole(t *testing.T) {
 		"........ ........": {0, 0},
 		"1111.... ........": {0, 0},
 		".1111111 11111111": {15 * 8, 0},
-		"1111111. 1111....": {4 * 8, 8}, // the tail is held: all else of its Write is there
+		"1111111. 1111....": {0, 8}, // the tail is held: all else of its Write is there
 		"11.1111. 1.......": {5 * 8, 8},
 		"11111111 ....1.11": {3 * 8, 0},
 	} {

@@ -98,14 +98,11 @@ func (l *lane) lose() {
 // arm has the next connection by which much comes carry nothing more.
 func (c *laneCut) arm() { c.armed.Store(true) }
 
-// cut breaks it, and reports whether there is one.
-func (c *laneCut) cut() bool {
-	l := c.victim.Load()
-	if l != nil {
-		l.lose()
-	}
-	return l != nil
-}
+// stopped tells whether there is one.
+func (c *laneCut) stopped() bool { return c.victim.Load() != nil }
+
+// cut breaks it.
+func (c *laneCut) cut() { c.victim.Load().lose() }
 
 // close ends all connections.
 func (c *laneCut) close() {

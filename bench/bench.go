@@ -275,8 +275,8 @@ var ofTheJob = []*Benchmark{
 		Start: 2,
 		title: "Enlarge", spec: changes, runAll: enlarge,
 		preamble: func(*session) string {
-			return "# A channel's slots grow for a message. First touch: of as much memory as the new rings. " +
-				"Message: and a byte back."
+			return "# A channel's slots grow for a message. First touch: of as much memory as the new " +
+				"rings. Message: and a byte back."
 		},
 		Besides: []map[string]string{{setting.EagerMax.Name: announcedFrom},
 			{setting.Fabric.Name: "tcp"},
@@ -287,7 +287,8 @@ var ofTheJob = []*Benchmark{
 		Ranks: 2, Start: 2,
 		title: "Reads", spec: copies, runAll: reads,
 		preamble: func(*session) string {
-			return "# Bytes copied for each byte that rank 1 reads from rank 0: of a message, and of a window."
+			return "# Bytes copied for each byte that rank 1 reads from rank 0: of a message, and of a " +
+				"window."
 		},
 		Besides: []map[string]string{{setting.Checksum.Name: "on"}},
 		defaults: map[string]string{setting.Fabric.Name: "tcp", setting.Checksum.Name: "off",

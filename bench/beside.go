@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// readBesides reads the reports of the jobs that ran before this one under other settings (Benchmark.Besides).
-// An error is an *OptionError.
+// readBesides reads the reports of the jobs that ran before this one under other settings
+// (Benchmark.Besides). An error is an *OptionError.
 func (s *session) readBesides() error {
 	for _, path := range s.Beside {
 		var r *Report
@@ -44,7 +44,8 @@ func (s *session) withBesides(own []float64) []float64 {
 	return figures
 }
 
-// besideColumns are own columns once more, with the figures of a job that ran before, the first of which is 1.
+// besideColumns are own columns once more, with the figures of a job that ran before, the first of which
+// is 1.
 func besideColumns(job int, name, heading string, own ...column) (columns []column) {
 	for _, c := range own {
 		c.source, c.beside, c.of = c.name, job, nil

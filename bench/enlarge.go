@@ -12,8 +12,9 @@ import (
 
 // enlarge measures what a change of phase costs rank 0. A round is a message that just fits the slots of a
 // phase, and one byte back. The change is what the rounds of a channel that was in a smaller phase take
-// longer, until each slot of the new ring has been used, than those that follow. The kernel's part in it, which
-// gives the memory of the new rings, is measured apart: with as much memory that is written for the first time.
+// longer, until each slot of the new ring has been used, than those that follow. The kernel's part in it,
+// which gives the memory of the new rings, is measured apart: with as much memory that is written for the
+// first time.
 func enlarge(s *session) error {
 	c, err := newCensus(s)
 	if err != nil {
@@ -114,8 +115,8 @@ const announcedFrom = "256"
 // ringSlots are those of a ring.
 const ringSlots = 8
 
-// changeOf takes the median of the repeats of each round. The rounds after two rings are those in which nothing
-// is new.
+// changeOf takes the median of the repeats of each round. The rounds after two rings are those in which
+// nothing is new.
 func changeOf(times [][]float64) (change, message float64) {
 	var settled []float64
 	for _, round := range times[2*ringSlots:] {

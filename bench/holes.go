@@ -20,9 +20,10 @@ const (
 // holeSizes are those of the Writes of holes.
 var holeSizes = []int{64 << 10, 256 << 10, 1 << 20}
 
-// holes has one device of this process write to another over several lanes, of which one is lost while Writes
-// are under way: first nothing comes through it, and when half of the Writes have arrived it breaks. What lies
-// beyond the hole is in its place by then, where a receiver that waits would hold it in memory of its own.
+// holes has one device of this process write to another over several lanes, of which one is lost while
+// Writes are under way: first nothing comes through it, and when half of the Writes have arrived it
+// breaks. What lies beyond the hole is in its place by then, where a receiver that waits would hold it in
+// memory of its own.
 func holes(s *session) error {
 	s.heading()
 	for _, n := range holeSizes {
@@ -94,8 +95,8 @@ func (s *session) lostLane(n int) (l loss, err error) {
 			l[lossBeyond], l[lossHeld] = beyondHole(into, n)
 		}
 		if quiet := time.Since(moved); quiet > holePatience {
-			return l, fmt.Errorf("%d of %d Writes have not arrived after %v: %w", missing, holeMessages, quiet,
-				errors.Join(p.ends[0].qp.Err(), p.ends[1].qp.Err()))
+			return l, fmt.Errorf("%d of %d Writes have not arrived after %v: %w", missing, holeMessages,
+				quiet, errors.Join(p.ends[0].qp.Err(), p.ends[1].qp.Err()))
 		}
 	}
 	last := 0.
@@ -111,9 +112,9 @@ func (s *session) lostLane(n int) (l loss, err error) {
 	return l, nil
 }
 
-// beyondHole counts the bytes, of Writes of n bytes each, that are in their place beyond the first that is not:
-// what a receiver that waits would hold. Held are those that are kept elsewhere until they may be placed: of a
-// Write with a hole the last word. What has not come is zero, what has come is not.
+// beyondHole counts the bytes, of Writes of n bytes each, that are in their place beyond the first that is
+// not: what a receiver that waits would hold. Held are those that are kept elsewhere until they may be
+// placed: of a Write with a hole the last word. What has not come is zero, what has come is not.
 func beyondHole(b []byte, n int) (beyond, held float64) {
 	hole := false
 	for at := 0; at < len(b); at += 8 {

@@ -8,8 +8,8 @@ import (
 )
 
 // laneCut passes the connections to an address on, and can lose one of them: first what is sent through it
-// stays where it is, as behind a link that is down, and then it breaks. It is the first one by which much comes
-// at once.
+// stays where it is, as behind a link that is down, and then it breaks. It is the first one by which much
+// comes at once.
 type laneCut struct {
 	listener net.Listener
 	target   string
@@ -63,7 +63,8 @@ func (c *laneCut) accept() {
 	}
 }
 
-// pass passes on what comes from an end of a lane, until one of them is closed or the lane is the one to lose.
+// pass passes on what comes from an end of a lane, until one of them is closed or the lane is the one to
+// lose.
 func (c *laneCut) pass(l *lane, end int) {
 	const much = 4 << 10 // more than an acknowledgement
 	from, to := l.ends[end], l.ends[1-end]

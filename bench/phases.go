@@ -218,8 +218,8 @@ func (c *census) turns(phase int) int {
 // announces stands for the phase of a peer whose messages do not go through slots.
 const announces = 0xff
 
-// exchange sends a message to a peer and gets it back, or its first byte. Its first byte is the phase in which the peer sends
-// then, or announces.
+// exchange sends a message to a peer and gets it back, or its first byte. Its first byte is the phase in
+// which the peer sends then, or announces.
 func (c *census) exchange(peer, n int) error {
 	if err := mpi.Send(c.world, c.message[:n], peer, pingTag); err != nil {
 		return err

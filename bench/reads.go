@@ -13,8 +13,9 @@ var readSizes = []int{1 << 10, 64 << 10, 4 << 20}
 // readRepeats is how often each is done.
 const readRepeats = 10
 
-// reads counts the bytes that rank 0 copies before they answer a Read of rank 1, for a byte that is read: of a
-// message, which may not change until it is received, and of a window, which the program may write meanwhile.
+// reads counts the bytes that rank 0 copies before they answer a Read of rank 1, for a byte that is read:
+// of a message, which may not change until it is received, and of a window, which the program may write
+// meanwhile.
 func reads(s *session) error {
 	s.heading()
 	for _, n := range readSizes {
@@ -60,8 +61,8 @@ func getFromRoot(s *session, win *mpi.Win[byte], into []byte) error {
 	return win.Unlock(0)
 }
 
-// copiesOf does something on both ranks in which rank 1 reads n bytes of rank 0, and tells how many bytes rank
-// 0 copied for each.
+// copiesOf does something on both ranks in which rank 1 reads n bytes of rank 0, and tells how many bytes
+// rank 0 copied for each.
 func (s *session) copiesOf(n int, do func() error) (float64, error) {
 	bytes, copied := s.readsAnswered()
 	for range readRepeats {

@@ -36,6 +36,8 @@ type Options struct {
 	Report  string   // receives a Report
 	Plot    string   // receives a drawing of the table; the ending selects .svg, .png or .html
 	Compare []string // tables to compare and draw with it
+	// the reports of the jobs that Benchmark.Besides asks for, in their order; "" for one that is missing
+	Beside []string
 }
 
 // Invocation is what a rank knows of its command; it may differ between ranks.
@@ -84,10 +86,13 @@ type Benchmark struct {
 	Short    string // what it measures, in a line
 	Ranks    int    // the number of ranks that it needs; 0: any number, of at least MinRanks
 	MinRanks int
+	MaxRanks int  // 0: no limit
 	Even     bool // the number of ranks must be even
 	Start    int  // the number of ranks that it starts by default
 	OneSided bool // of windows: it uses Options.Sync
 	Strided  bool // of scattered elements: it uses Options.Shape and Options.Call
+	// settings by name, each set of a job that is to run first, whose report this one has figures of
+	Besides []map[string]string
 
 	title       string                                       // of the table, as OSU's parsers look for it
 	spec        *tableSpec                                   // of table
@@ -208,7 +213,11 @@ var (
 		{name: "max", unit: "ms", shown: inReports, of: func(c *measurement) float64 { return c.max }},
 		{name: "average", unit: "ms", shown: inReports, of: valueOf},
 	}}
-	connections = &tableSpec{columns: censusColumns, axes: memoryAxes}
+	connections = &tableSpec{columns: censusColumns, axes: phaseAxes}
+	gaps        = &tableSpec{columns: holeColumns, counts: counts{5, 0, 5, 0}}
+	changes     = &tableSpec{columns: enlargeColumns(), counts: counts{15, 0, 15, 0}}
+	copies      = &tableSpec{columns: readColumns()}
+	footprints  = &tableSpec{columns: memoryColumns(), axes: memoryAxes}
 )
 
 // All benchmarks, in the order in which the command lists them.
@@ -245,14 +254,52 @@ var pointToPoint = []*Benchmark{
 
 // ofTheJob are the benchmarks of what a job needs besides its messages: memory and start-up time.
 var ofTheJob = []*Benchmark{
-	{Name: "memory", Short: "buffers and resident memory of a connection, in each phase", MinRanks: 2,
+	{Name: "memory", Short: "memory of all connections and mailboxes of a rank, by number of ranks",
+		MinRanks: 2, MaxRanks: 256, Start: 16,
+		title: "Memory", spec: footprints, runAll: memory, setup: (*session).takeStock,
+		preamble: func(*session) string {
+			return "# Bytes of rank 0, all ranks in contact with each other. Large: buffers are large from " +
+				"the start."
+		},
+		Besides:  []map[string]string{{setting.Phases.Name: largeSlots}},
+		defaults: map[string]string{setting.EagerMax.Name: "1G"}},
+	{Name: "phases", Short: "buffers and resident memory of a connection, in each phase", MinRanks: 2,
 		Start: 9,
-		title: "Memory", spec: connections, runAll: memory, setup: (*session).takeStock,
+		title: "Phases", spec: connections, runAll: phases, setup: (*session).takeStock,
 		preamble: func(*session) string {
 			return "# Bytes of a connection, at rank 0. Resident: with its share of what connections " +
 				"have in common."
 		},
 		defaults: map[string]string{setting.ShrinkAfter.Name: "50ms", setting.EagerMax.Name: "1G"}},
+	{Name: "enlarge", Short: "time of a change of phase, beside a rendezvous of the same message", Ranks: 2,
+		Start: 2,
+		title: "Enlarge", spec: changes, runAll: enlarge,
+		preamble: func(*session) string {
+			return "# A channel's slots grow for a message. First touch: of as much memory as the new " +
+				"rings. Message: and a byte back."
+		},
+		Besides: []map[string]string{{setting.EagerMax.Name: announcedFrom},
+			{setting.Fabric.Name: "tcp"},
+			{setting.Fabric.Name: "tcp", setting.EagerMax.Name: announcedFrom}},
+		defaults: map[string]string{setting.Fabric.Name: "shm", setting.ShrinkAfter.Name: "20ms",
+			setting.EagerMax.Name: "1G"}},
+	{Name: "reads", Short: "bytes copied for each byte that a peer reads, without and with checksums",
+		Ranks: 2, Start: 2,
+		title: "Reads", spec: copies, runAll: reads,
+		preamble: func(*session) string {
+			return "# Bytes copied for each byte that rank 1 reads from rank 0: of a message, and of a " +
+				"window."
+		},
+		Besides: []map[string]string{{setting.Checksum.Name: "on"}},
+		defaults: map[string]string{setting.Fabric.Name: "tcp", setting.Checksum.Name: "off",
+			setting.EagerMax.Name: "512"}},
+	{Name: "holes", Short: "what a lost lane costs, placed at once and for a receiver that waits", Ranks: 1,
+		Start: 1,
+		title: "Holes", spec: gaps, runAll: holes,
+		preamble: func(*session) string {
+			return fmt.Sprintf("# %d Writes over %d lanes of TCP; one is lost. In-order memory: what a "+
+				"receiver that waits would hold.", holeMessages, holeLanes)
+		}},
 	{Name: "init", Short: "time of Init", MinRanks: 1, Start: 2,
 		title: "Init", spec: startUp, runAll: initialization},
 }
@@ -280,6 +327,8 @@ func (b *Benchmark) Check(o Options, ranks int) error {
 		return optionErrorf("%s runs on %d ranks, not on %d", b.Name, b.Ranks, ranks)
 	case ranks < b.MinRanks:
 		return optionErrorf("%s runs on at least %d ranks, not on %d", b.Name, b.MinRanks, ranks)
+	case b.MaxRanks > 0 && ranks > b.MaxRanks:
+		return optionErrorf("%s runs on at most %d ranks, not on %d", b.Name, b.MaxRanks, ranks)
 	case b.Even && ranks%2 != 0:
 		return optionErrorf("%s runs on pairs of ranks: on an even number, not on %d", b.Name, ranks)
 	case o.Iterations < 0 || o.Iterations > maxIterations || o.Warmup > maxIterations:

@@ -46,7 +46,8 @@ type axes struct {
 var (
 	latencyAxes   = axes{"Message size (bytes)", "Latency (µs)", "µs", decimalTicks{}}
 	bandwidthAxes = axes{"Message size (bytes)", "Bandwidth (MB/s)", "MB/s", decimalTicks{}}
-	memoryAxes    = axes{"Peers", "Memory of a connection (bytes)", "bytes", binaryTicks{}}
+	phaseAxes     = axes{"Peers", "Memory of a connection (bytes)", "bytes", binaryTicks{}}
+	memoryAxes    = axes{"Ranks", "Memory of a rank (bytes)", "bytes", binaryTicks{}}
 )
 
 // dashes tell lines apart that lie on each other: lengths of strokes and gaps, in points.

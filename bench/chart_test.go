@@ -65,10 +65,10 @@ func TestAPlotShowsTheTable(t *testing.T) {
 		"allreduce": {"Allreduce Latency", "Message size (bytes)", "Latency (µs)", "average", "minimum",
 			"maximum",
 			"4", "8", "16"},
-		"memory": {"Memory", "Peers", "Memory of a connection (bytes)", "1", "16K", "256K",
+		"phases": {"Phases", "Peers", "Memory of a connection (bytes)", "1", "16K", "256K",
 			"registered, slots of 640",
-			"registered, slots of 16384", "registered, slots of 640, again", "resident, slots of 16384",
-			"resident, preallocated"},
+			"registered, slots of 16384", "registered, slots of 640, again", "resident, slots of 16384"},
+		"memory": {"Memory", "Ranks", "Memory of a rank (bytes)", "2", "64K", "Registered", "Mailboxes"},
 	} {
 		path := filepath.Join(t.TempDir(), "plot.svg")
 		require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("what was there before ", 1<<14)), 0o600))

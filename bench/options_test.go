@@ -25,6 +25,14 @@ func TestNonsenseIsRefused(t *testing.T) {
 		{"mbw_mr", 3, Default, "mbw_mr runs on pairs of ranks: on an even number, not on 3"},
 		{"multi_lat", 1, Default, "multi_lat runs on at least 2 ranks, not on 1"},
 		{"memory", 1, Default, "memory runs on at least 2 ranks, not on 1"},
+		{"memory", 257, Default, "memory runs on at most 256 ranks, not on 257"},
+		{"holes", 2, Default, "holes runs on 1 ranks, not on 2"},
+		{"reads", 3, Default, "reads runs on 2 ranks, not on 3"},
+		{"enlarge", 1, Default, "enlarge runs on 2 ranks, not on 1"},
+		{"enlarge", 2, options(func(o *Options) { o.Compare = []string{"x"} }),
+			"enlarge has no figures that could be compared"},
+		{"reads", 2, plotted("x.svg"), "reads has no figures that could be plotted"},
+		{"phases", 1, Default, "phases runs on at least 2 ranks, not on 1"},
 		{"latency", 2, sized(8, 4, 1),
 			"latency: there is no message size from 8 to 4 bytes; by itself it takes 1 to 4194304"},
 		{"latency", 2, sized(-1, 4, 1), "latency: there is no message of -1 bytes"},
@@ -108,7 +116,7 @@ var (
 	twice       = plain("twice", "bcast", sized(1, 4, 2))
 	thrice      = plain("thrice", "bcast", sized(1, 4, 3))
 	others      = plain("others", "barrier", sized(1, 4, 2))
-	connecting  = plain("connecting", "memory", sized(1, 4, 2))
+	connecting  = plain("connecting", "phases", sized(1, 4, 2))
 	onTooMany   = plain("on too many", "latency", sized(1, 4, 2))
 	nonsensical = plain("nonsensical", "bcast", sized(4, 1, 2))
 )
@@ -124,7 +132,7 @@ func TestDifferentOptionsAreRefusedBeforeAnyRankWaits(t *testing.T) {
 		{[]group{{1, twice}, {1, thrice}, {1, twice}}, "bcast"},
 		{[]group{{1, twice}, {1, nonsensical}}, "bcast"},
 		{[]group{{1, others}, {1, twice}}, "barrier"},
-		{[]group{{1, connecting}, {2, others}}, "memory"},
+		{[]group{{1, connecting}, {2, others}}, "phases"},
 	} {
 		r := launch(t, c.groups...)
 		requireStatus(t, r, 1)

@@ -31,7 +31,7 @@ func (s *session) ends() (e ends, err error) {
 			return ends{}, err
 		}
 	}
-	return e, nil
+	return e, s.readBesides()
 }
 
 // finish prints and writes what is made of a whole table.
@@ -64,7 +64,10 @@ func (s *session) chart(own *Result, others []*Result) *chart {
 	setups := []string{s.report.setup()}
 	switch {
 	case s.spec == connections:
-		return &chart{title: s.title, setups: setups, panels: []*panel{memoryLines(s.report.figures)}}
+		return &chart{title: s.title, setups: setups, panels: []*panel{phaseLines(s.report.figures)}}
+	case s.spec == footprints:
+		return &chart{title: s.title, setups: setups,
+			panels: []*panel{memoryLines(s.spec.columns, s.report.figures)}}
 	case len(others) > 0:
 		return chartOf(s.title, append([]*Result{own}, others...))
 	}

@@ -28,6 +28,7 @@ var reported = map[string]golden{
 	"mbw_mr.json":  {benchmark: "mbw_mr", options: sized(1000, 1000, 10)},
 	"barrier.json": {benchmark: "barrier", options: options(func(o *Options) { o.Iterations = 10 })},
 	"init.json":    {benchmark: "init", options: Default},
+	"phases.json":  {benchmark: "phases", options: Default},
 	"memory.json":  {benchmark: "memory", options: Default},
 }
 

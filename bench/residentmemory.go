@@ -7,8 +7,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
-
-	"github.com/weft-mpi/weft/internal/sys"
+	"time"
 )
 
 // resident is how much memory of this process the system holds, in bytes, once garbage has been given back.
@@ -43,34 +42,30 @@ func parseResident(rollup string) (int, error) {
 	return sum, nil
 }
 
+// settledResident is a reading that the next confirms, if there is such a one soon: what goes on beside the
+// benchmark, such as the search that precedes the report of a quiet rank, may hold memory for a moment.
+func (s *session) settledResident() (n int, err error) {
+	const tries, pause, alike = 40, 20 * time.Millisecond, 64 << 10
+	last := -alike - 1
+	for range tries {
+		if n, err = s.resident(); err != nil || max(n, last)-min(n, last) <= alike {
+			break
+		}
+		last = n
+		time.Sleep(pause)
+	}
+	return n, err
+}
+
 // takeStock notes the memory that rank 0 has before its first connection.
 func (s *session) takeStock() (err error) {
 	if s.world.Rank() != 0 {
 		return nil
 	}
 	for range 2 { // the first reading brings in what readings take
-		if s.before, err = s.resident(); err != nil {
+		if s.before, err = s.settledResident(); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// residentOf measures how much resident memory n bytes of fresh buffers take when all of them have been
-// written.
-func (s *session) residentOf(n int) (int, error) {
-	before, err := s.resident()
-	if err != nil {
-		return 0, err
-	}
-	b, err := sys.Map(n)
-	if err != nil {
-		return 0, fmt.Errorf("large buffers of %d bytes, to compare with: %w", n, err)
-	}
-	defer sys.Unmap(b)
-	for i := 0; i < n; i += os.Getpagesize() {
-		b[i] = 1
-	}
-	after, err := s.resident()
-	return after - before, err
 }

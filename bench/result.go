@@ -61,6 +61,9 @@ func measureOf(unit string) *measure {
 
 // measure is what a benchmark's first figure tells; nil where that is nothing to be compared.
 func (b *Benchmark) measure() *measure {
+	if b.measureSize == nil {
+		return nil
+	}
 	for _, c := range b.spec.columns {
 		if m := measureOf(c.unit); m != nil {
 			return m
@@ -149,17 +152,9 @@ func readAlike(paths []string, want *measure) (alike []*Result, err error) {
 // readResults reads a file of at least one table: a Report, or what OSU's benchmarks and weft's print. An
 // error is an *OptionError, which names the file and, where there is one, the line.
 func readResults(path string) ([]*Result, error) {
-	f, err := os.Open(path)
+	content, err := readFile(path)
 	if err != nil {
-		return nil, optionErrorf("a table to compare with: %v", err)
-	}
-	defer f.Close()
-	content, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
-	if err != nil {
-		return nil, optionErrorf("a table to compare with: %v", err)
-	}
-	if len(content) > maxBytes {
-		return nil, optionErrorf("%s: has more than %d MiB: no table has", path, maxBytes>>20)
+		return nil, err
 	}
 	var results []*Result
 	if bytes.HasPrefix(bytes.TrimSpace(content), []byte("{")) {
@@ -179,6 +174,23 @@ func readResults(path string) ([]*Result, error) {
 		r.Fabric, r.Setup = printable.Line(shortened(r.Fabric)), printable.Line(r.Setup)
 	}
 	return results, nil
+}
+
+// readFile reads a file of tables. An error is an *OptionError.
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, optionErrorf("a table to compare with: %v", err)
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
+	if err != nil {
+		return nil, optionErrorf("a table to compare with: %v", err)
+	}
+	if len(content) > maxBytes {
+		return nil, optionErrorf("%s: has more than %d MiB: no table has", path, maxBytes>>20)
+	}
+	return content, nil
 }
 
 // shortened is a name that leaves room for a plot beside it. Names of files of one kind begin alike, and end

@@ -37,6 +37,7 @@ type session struct {
 	cart      *mpi.Cart // of the neighbor collectives
 	wrong     error     // the first thing that validation has found here
 	unwritten error     // why the incomplete report was not written
+	besides   []*Report // of the jobs that ran before this one, if rank 0 has their reports
 }
 
 // instruments are what is measured with: a clock in seconds, the bytes that validation sends, the memory of
@@ -265,6 +266,9 @@ func (s *session) heading() {
 // row prints a row of the table and puts it into the report.
 func (s *session) row(figures []float64) {
 	s.progress(0, 0, 0)
+	if len(figures) < len(s.spec.columns) {
+		figures = s.withBesides(figures)
+	}
 	s.out.row(s.spec.columns, figures, &s.Options)
 	s.report.add(figures)
 }

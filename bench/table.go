@@ -26,6 +26,10 @@ type column struct {
 	form    form
 	shown   showing
 	of      func(c *measurement) float64
+	// if beside is not 0: the figures are those of the column source of the report of a job before this one,
+	// the first of which is 1
+	beside int
+	source string
 }
 
 // form is what a column's figures are.
@@ -50,6 +54,9 @@ const (
 )
 
 func (c *column) printed(o *Options) bool {
+	if c.beside > 0 {
+		return c.beside <= len(o.Beside) && o.Beside[c.beside-1] != ""
+	}
 	switch c.shown {
 	case ifFull:
 		return o.Full
@@ -63,10 +70,13 @@ func (c *column) printed(o *Options) bool {
 
 // reported tells whether a run with such options has measured the column.
 func (c *column) reported(o *Options) bool {
-	return c.shown != ifTails && c.shown != ifValidated || c.printed(o)
+	return c.shown != ifTails && c.shown != ifValidated && c.beside == 0 || c.printed(o)
 }
 
 func (c *column) text(v float64, digits int) string {
+	if math.IsNaN(v) {
+		return fmt.Sprintf("%*s", c.width, "-")
+	}
 	switch c.form {
 	case whole:
 		return fmt.Sprintf("%*.0f", c.width, v)

@@ -45,8 +45,8 @@ const (
 // Config configures a rank's channels. All ranks of a job have the same phases.
 type Config struct {
 	// Phases are the slot sizes, including flags, in bytes: first the small slots with which a channel
-	// starts, then those to which it can grow, each larger than the one before (E9). Empty means
-	// DefaultPhases.
+	// starts, then those to which it can grow, each larger than the one before (E9). A single phase may have
+	// large slots: its channels have large buffers from the start. Empty means DefaultPhases.
 	Phases []int
 	// Threshold is the size above which an element asks for larger slots. It is the number of bytes of an
 	// element in the first phase, or, from 80 to 99 with ThresholdPercent, a percentage of every phase's
@@ -104,8 +104,11 @@ func (c Config) Check() error {
 	}
 	for i, slot := range phases {
 		low, high, which := minSmall, maxSmall, "first"
-		if i > 0 {
+		switch {
+		case i > 0:
 			low, high, which = minLarge, maxLarge, "later"
+		case len(phases) == 1 && !c.KeepSmall: // a channel that never grows may be large from the start
+			high, which = maxLarge, "only"
 		}
 		switch {
 		case slot < low || slot > high:

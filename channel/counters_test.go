@@ -73,12 +73,17 @@ func TestThreshold_E12_ThereIsOne(t *testing.T) {
 		}
 	}
 	for slot := 1; slot <= maxLarge+1; slot++ {
-		first, later := []int{slot}, []int{minSmall, slot}
+		first, only, later := []int{slot, maxLarge}, []int{slot}, []int{minSmall, slot}
 		if (Config{Phases: first}).Check() == nil {
 			check(geometry(first, 0))
 			require.LessOrEqual(t, geometry(first, 0).region(), 8<<10)
 		} else {
 			require.True(t, slot < 100 || slot > 2000, "%d", slot)
+		}
+		if (Config{Phases: only}).Check() == nil {
+			check(geometry(only, 0))
+		} else {
+			require.True(t, slot < 100 || slot > 200_000, "%d", slot)
 		}
 		if (Config{Phases: later}).Check() == nil {
 			check(geometry(later, 1))

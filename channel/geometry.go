@@ -10,7 +10,7 @@ type shape struct {
 func geometry(phases []int, phase int) shape {
 	slot := phases[phase]
 	s := shape{phase, slot, max(ringSlots*linesIn(slot), minLines)}
-	if phase == 0 {
+	if slot <= maxSmall && phase == 0 {
 		s.lines = min(s.lines, maxSmallLines)
 	}
 	return s

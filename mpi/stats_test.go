@@ -131,7 +131,7 @@ func TestSettings_E9_NonsenseIsRefused(t *testing.T) {
 	for setting, text := range map[string]string{
 		"WEFT_PHASES=640,64":         "phase 2: a slot of 64 bytes",
 		"WEFT_PHASES=640,1000,900":   "phase 3: a slot of 900 bytes",
-		"WEFT_PHASES=50":             "phase 1: a slot of 50 bytes; the first ones have from 100 to 2000",
+		"WEFT_PHASES=50":             "phase 1: a slot of 50 bytes; the only ones have from 100 to 200000",
 		"WEFT_PHASES=640,x":          "\"x\" is not the size of a slot",
 		"WEFT_THRESHOLD=617":         "a threshold of 617 bytes: a slot of 640 carries 616",
 		"WEFT_THRESHOLD=79%":         "80 to 99 are possible",

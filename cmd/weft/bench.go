@@ -91,8 +91,11 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 		"`FILE` for CPU profiles, one for each rank, FILE.0 and so on, for go tool pprof")
 	var progress bool
 	flags.BoolVar(&progress, progressFlag, false, "")
-	if err := flags.MarkHidden(progressFlag); err != nil {
-		panic(err)
+	flags.StringArrayVar(&o.Beside, besideFlag, nil, "")
+	for _, hidden := range []string{progressFlag, besideFlag} {
+		if err := flags.MarkHidden(hidden); err != nil {
+			panic(err)
+		}
 	}
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 0 && len(o.Compare) == 0 {
@@ -118,7 +121,7 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 			// its own progress.
 			words = slices.Insert(slices.Clone(words), slices.Index(words, b.Name)+1, "--"+progressFlag)
 		}
-		return runSelf(cmd, int(ranks), words)
+		return runBeside(cmd, b, int(ranks), string(fabric), words)
 	}
 	return cmd
 }
@@ -128,6 +131,9 @@ const plotUsage = "`FILE.svg|FILE.png|FILE.html` for a plot of the table"
 // progressFlag tells ranks that their standard error is shown on a terminal, which they cannot see
 // themselves.
 const progressFlag = "progress"
+
+// besideFlag gives ranks the report of a job that has run before theirs.
+const besideFlag = "beside"
 
 // newComparison is the command that compares tables that were measured before.
 func newComparison() *cobra.Command {
@@ -152,7 +158,7 @@ func measure(cmd *cobra.Command, b *bench.Benchmark, o bench.Options, by bench.I
 		by.Settings = map[string]string{setting.Fabric.Name: string(fabric)}
 	}
 	by.Version, by.Command = version(), slices.DeleteFunc(slices.Clone(os.Args), func(arg string) bool {
-		return arg == "--"+progressFlag
+		return arg == "--"+progressFlag || strings.HasPrefix(arg, "--"+besideFlag+"=")
 	})
 	if progress || sys.IsTerminal(int(os.Stderr.Fd())) && !sys.IsTerminal(int(os.Stdout.Fd())) {
 		by.Progress = os.Stderr

@@ -94,14 +94,18 @@ func comparing(cmd *cobra.Command, o *bench.TuneOptions, compare func(context.Co
 
 // runSelf runs this executable, with words on its command line, as the ranks of a job on this machine.
 func runSelf(cmd *cobra.Command, ranks int, words []string) error {
-	self, err := os.Executable()
+	job, err := selfJob(ranks, words)
 	if err != nil {
 		return err
 	}
-	job := launcher.Job{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Stdin: launcher.InputNone,
-		CoresPerRank: 1}
-	job.Apps = []launcher.App{{Ranks: ranks, Program: self, Args: words}}
 	return run(cmd, job)
+}
+
+// selfJob is such a job.
+func selfJob(ranks int, words []string) (launcher.Job, error) {
+	self, err := os.Executable()
+	return launcher.Job{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Stdin: launcher.InputNone,
+		CoresPerRank: 1, Apps: []launcher.App{{Ranks: ranks, Program: self, Args: words}}}, err
 }
 
 // rankCounts is a list of numbers of ranks.

@@ -54,6 +54,9 @@ func (s *protocols) eager(n int) {
 func (e *Engine) Stats() Stats {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.stopped == nil {
+		e.collectives.freeReleased()
+	}
 	st := e.stats
 	st.Kept, st.Asleep = e.unexpected.bytes, e.waiters.timeAsleep()
 	st.Collective = e.collectives.buffers.bytes

@@ -9,9 +9,11 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"unsafe"
 )
 
-// image reads the segments of the executable that this package is in, from memory: its code, and its data.
+// image gives the segments of the executable that this package is in: its code, and its data. What is never
+// written is not copied: it may be most of what a rank has in memory.
 func image() (code, data []segment, err error) {
 	mappings, err := executableMappings()
 	if err != nil {
@@ -23,9 +25,15 @@ func image() (code, data []segment, err error) {
 	}
 	defer mem.Close()
 	for _, m := range mappings {
-		s := segment{m.from, make([]byte, m.to-m.from)}
-		if _, err := mem.ReadAt(s.data, int64(m.from)); err != nil {
-			return nil, nil, err
+		s := segment{at: m.from}
+		if m.access[1] == 'w' {
+			s.data = make([]byte, m.to-m.from)
+			if _, err := mem.ReadAt(s.data, int64(m.from)); err != nil {
+				return nil, nil, err
+			}
+		} else {
+			from := m.from // no pointer to anything that Go has allocated
+			s.data = unsafe.Slice(*(**byte)(unsafe.Pointer(&from)), m.to-m.from)
 		}
 		if m.access[2] == 'x' {
 			code = append(code, s)

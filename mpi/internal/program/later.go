@@ -120,24 +120,37 @@ func search(code, data []segment) string {
 
 // eachFunction gives the functions in a segment of code, and their names.
 func eachFunction(s segment, each func(f function, name string)) {
-	name, begin := "", uintptr(0)
-	end := func(at uintptr) {
-		if name != "" {
-			each(function{segment{s.at + begin, s.data[begin:at]}, owned(name)}, name)
-		}
-		name = ""
-	}
-	for at := uintptr(0); at < uintptr(len(s.data)); at += minFunction {
+	size := uintptr(len(s.data))
+	for at := uintptr(0); at < size; at += minFunction {
 		f := runtime.FuncForPC(s.at + at)
 		if f == nil {
-			end(at)
-		} else if entry := f.Entry() - s.at; name == "" || entry != begin {
-			end(entry)
-			// The name at the entry is the function's own: inlined ones lie behind it.
-			name, begin = runtime.FuncForPC(s.at+entry).Name(), entry
+			continue
+		}
+		entry := f.Entry()
+		inside := func(at uintptr) bool {
+			if at >= size {
+				return false
+			}
+			f := runtime.FuncForPC(s.at + at)
+			return f != nil && f.Entry() == entry
+		}
+		// The runtime tells the function of an address, and takes the longer for it the longer the function
+		// is: its end is looked for in steps that double, and then halve.
+		step := uintptr(minFunction)
+		for ; inside(at + step); step *= 2 {
+			at += step
+		}
+		for step > minFunction {
+			if step /= 2; inside(at + step) {
+				at += step
+			}
+		}
+		// The name at the entry is the function's own: inlined ones lie behind it.
+		if name := runtime.FuncForPC(entry).Name(); name != "" {
+			code := segment{entry, s.data[entry-s.at : min(at+minFunction, size)]}
+			each(function{code, owned(name)}, name)
 		}
 	}
-	end(uintptr(len(s.data)))
 }
 
 // startsLater tells which starter the program calls in a function: directly, or as one that was inlined.

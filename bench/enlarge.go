@@ -1,0 +1,152 @@
+package bench
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/weft-mpi/weft/internal/sys"
+)
+
+// enlarge measures what a change of phase costs rank 0. A round is a message that just fits the slots of a
+// phase, and one byte back. The change is what the rounds of a channel that was in a smaller phase take
+// longer, until each slot of the new ring has been used, than those that follow. The kernel's part in it,
+// which gives the memory of the new rings, is measured apart: with as much memory that is written for the
+// first time.
+func enlarge(s *session) error {
+	c, err := newCensus(s)
+	if err != nil {
+		return err
+	}
+	if err := c.shrinks(); err != nil {
+		return err
+	}
+	if c.brief = true; s.world.Rank() != 0 {
+		return c.echo()
+	}
+	s.heading()
+	announced, err := c.announcing()
+	if err != nil {
+		return err
+	}
+	for to := 1; to < len(c.slots); to++ {
+		for from := range to {
+			if err := c.change(from, to, announced); err != nil {
+				return err
+			}
+		}
+	}
+	if s.out.err != nil {
+		return s.out.err
+	}
+	return c.end(1)
+}
+
+// announcing tells whether settings have all messages but small ones announced.
+func (c *census) announcing() (bool, error) {
+	before := c.announced(1, 1)
+	err := c.exchange(1, c.messageSize(0))
+	return c.announced(1, 1) > before, err
+}
+
+// change measures a change from one phase to another, or only messages of that size where all are announced.
+func (c *census) change(from, to int, announced bool) error {
+	n := c.messageSize(to)
+	times := make([][]float64, 4*ringSlots) // by round
+	repeats, _ := c.iterations(n)
+	for range repeats {
+		if !announced {
+			deadline := time.Now().Add(c.resizeTimeout)
+			for _, phase := range slices.Compact([]int{0, from}) {
+				if err := c.fill(1, phase, deadline); err != nil {
+					return err
+				}
+			}
+		}
+		for i := range times {
+			began := c.now()
+			if err := c.exchange(1, n); err != nil {
+				return err
+			}
+			times[i] = append(times[i], (c.now()-began)*1e6)
+		}
+		for ch := range c.channels(1, 1) {
+			if !announced && ch.Phase != to {
+				return fmt.Errorf("%s: messages of %d bytes leave the channel in phase %d, not %d", c.Name, n,
+					ch.Phase+1, to+1)
+			}
+		}
+	}
+	change, message := changeOf(times)
+	touch, err := c.firstTouch(2*ringSlots*c.slots[to], repeats)
+	if err != nil {
+		return err
+	}
+	if announced {
+		change, touch = math.NaN(), math.NaN()
+	}
+	c.row([]float64{float64(c.slots[from]), float64(c.slots[to]), change, touch, message})
+	return c.out.err
+}
+
+// firstTouch is the time in which n bytes of fresh memory, those of a ring at either end, are written.
+func (c *census) firstTouch(n, repeats int) (float64, error) {
+	var times []float64
+	for range repeats {
+		b, err := sys.Map(n)
+		if err != nil {
+			return 0, fmt.Errorf("memory of %d bytes, to compare with: %w", n, err)
+		}
+		began := c.now()
+		for i := 0; i < n; i += os.Getpagesize() {
+			b[i] = 1
+		}
+		times = append(times, (c.now()-began)*1e6)
+		sys.Unmap(b)
+	}
+	return median(times), nil
+}
+
+// announcedFrom is the largest message that is not announced where those that enlarge are.
+const announcedFrom = "256"
+
+// ringSlots are those of a ring.
+const ringSlots = 8
+
+// changeOf takes the median of the repeats of each round. The rounds after two rings are those in which
+// nothing is new.
+func changeOf(times [][]float64) (change, message float64) {
+	var settled []float64
+	for _, round := range times[2*ringSlots:] {
+		settled = append(settled, median(round))
+	}
+	message = median(settled)
+	for _, round := range times[:ringSlots] {
+		change += median(round) - message
+	}
+	return max(0, change), message
+}
+
+// enlargeColumns are of the job's own settings, of a job in which messages are announced, and of both once
+// more over TCP.
+func enlargeColumns() []column {
+	own := []column{
+		{name: "change", heading: "Change(us)", unit: "us", width: 16},
+		{name: "touch", heading: "First touch(us)", unit: "us", width: 18},
+		{name: "message", heading: "Message(us)", unit: "us", width: 16},
+	}
+	announced := own[2]
+	announced.heading = "Rendezvous(us)"
+	rendezvous := func(job int, name, heading string) column {
+		c := besideColumns(job, name, heading, announced)[0]
+		c.name = name
+		return c
+	}
+	return slices.Concat([]column{
+		{name: "from", heading: "# From", unit: "bytes", width: -10, form: whole},
+		{name: "to", heading: "To", unit: "bytes", width: 8, form: whole},
+	}, own, []column{rendezvous(1, "rendezvous", "")}, besideColumns(2, "tcp", "TCP:", own...),
+		[]column{rendezvous(3, "tcp_rendezvous", "TCP:")})
+}

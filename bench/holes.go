@@ -1,0 +1,255 @@
+package bench
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/tcp"
+)
+
+const (
+	holeLanes    = 4
+	holeMessages = 64 // Writes under way at once
+	holePatience = 20 * time.Second
+)
+
+// holeSizes are those of the Writes of holes.
+var holeSizes = []int{64 << 10, 256 << 10, 1 << 20}
+
+// holes has one device of this process write to another over several lanes, of which one is lost while
+// Writes are under way: first nothing comes through it, and when half of the Writes have arrived it
+// breaks. What lies beyond the hole is in its place by then, where a receiver that waits would hold it in
+// memory of its own.
+func holes(s *session) error {
+	s.heading()
+	for _, n := range holeSizes {
+		var figures [len(loss{})][]float64 // of the repeats
+		repeats, _ := s.iterations(n)
+		for range repeats {
+			l, err := s.lostLane(n)
+			if err != nil {
+				return fmt.Errorf("%s of %d bytes: %w", s.Name, n, err)
+			}
+			for i, v := range l {
+				figures[i] = append(figures[i], v)
+			}
+		}
+		row := []float64{float64(n)}
+		for _, all := range figures {
+			row = append(row, median(all))
+		}
+		s.row(row)
+	}
+	return s.out.err
+}
+
+// loss is what the loss of a lane has done.
+type loss [6]float64
+
+const (
+	lossBeyond  = iota // bytes beyond the first hole that are in their place
+	lossHeld           // bytes kept elsewhere
+	lossPlaced         // mean microseconds until a Write was in its place
+	lossInOrder        // and until all before it were, too
+	lossResent         // bytes
+	lossHoles          // open at once
+)
+
+// lostLane has Writes of n bytes go over lanes, one of which is lost.
+func (s *session) lostLane(n int) (l loss, err error) {
+	p, err := newLanePair(n * holeMessages)
+	if err != nil {
+		return l, err
+	}
+	defer func() { err = errors.Join(err, p.close()) }()
+	p.cut.arm()
+	began := s.now()
+	for i := range holeMessages {
+		if err := p.write(i*n, n); err != nil {
+			return l, err
+		}
+		for i == 0 && !p.cut.stopped() { // the first Write is the one that misses a part
+			if p.poll(); s.now()-began > holePatience.Seconds() {
+				return l, errors.New("the first Write does not go out")
+			}
+		}
+	}
+	into := p.into.Bytes()
+	at := make([]float64, holeMessages) // when each was in its place; 0: not yet
+	missing, moved, lost := holeMessages, time.Now(), false
+	for missing > 0 {
+		p.poll()
+		for i := range at {
+			if at[i] == 0 && binary.NativeEndian.Uint64(into[(i+1)*n-8:]) != 0 {
+				at[i], moved = s.now()-began, time.Now()
+				missing--
+			}
+		}
+		if missing <= holeMessages/2 && !lost {
+			p.cut.cut()
+			lost = true
+			l[lossBeyond], l[lossHeld] = beyondHole(into, n)
+		}
+		if quiet := time.Since(moved); quiet > holePatience {
+			return l, fmt.Errorf("%d of %d Writes have not arrived after %v: %w", missing, holeMessages,
+				quiet, errors.Join(p.ends[0].qp.Err(), p.ends[1].qp.Err()))
+		}
+	}
+	last := 0.
+	for _, t := range at {
+		last = max(last, t)
+		l[lossPlaced] += t * 1e6 / holeMessages
+		l[lossInOrder] += last * 1e6 / holeMessages
+	}
+	l[lossResent], l[lossHoles] = float64(p.lanes(0).Resent), float64(p.lanes(1).MaxHoles)
+	if p.lanes(0).Down == 0 {
+		return l, errors.New("no lane was lost while Writes were under way")
+	}
+	return l, nil
+}
+
+// beyondHole counts the bytes, of Writes of n bytes each, that are in their place beyond the first that is
+// not: what a receiver that waits would hold. Held are those that are kept elsewhere until they may be
+// placed: of a Write with a hole the last word. What has not come is zero, what has come is not.
+func beyondHole(b []byte, n int) (beyond, held float64) {
+	hole := false
+	for at := 0; at < len(b); at += 8 {
+		there := binary.NativeEndian.Uint64(b[at:]) != 0
+		switch last := at%n == n-8; {
+		case hole && there:
+			beyond += 8
+		case there:
+		case last && binary.NativeEndian.Uint64(b[at-8:]) != 0:
+			held += 8
+		default:
+			hole = true
+		}
+	}
+	return beyond, held
+}
+
+// lanePair is two devices of this process that are connected by several lanes, which can be lost.
+type lanePair struct {
+	ends [2]laneEnd
+	cut  *laneCut
+	from transport.MR // of the first
+	into transport.MR // of the second
+}
+
+// laneEnd is one of them.
+type laneEnd struct {
+	device transport.Device
+	pd     transport.PD
+	cq     transport.CQ
+	at     transport.Endpoint
+	made   chan transport.QP
+	qp     transport.QP
+}
+
+func (e *laneEnd) Prepare(uint32) (transport.QPConfig, []byte, error) {
+	return transport.QPConfig{PD: e.pd, SendCQ: e.cq, RecvCQ: e.cq, SendWR: 2 * holeMessages, RecvWR: 1,
+		Reads: 1}, nil, nil
+}
+func (e *laneEnd) Connected(_ uint32, qp transport.QP, _ []byte) { e.made <- qp }
+func (*laneEnd) Refused(string, error)                           {}
+
+// newLanePair connects the two, with memory of n bytes to write from and into.
+func newLanePair(n int) (p *lanePair, err error) {
+	p = &lanePair{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.close())
+		}
+	}()
+	for rank := range p.ends {
+		if err := p.ends[rank].open(uint32(rank)); err != nil {
+			return p, err
+		}
+	}
+	if p.from, err = p.ends[0].pd.Alloc(n, 0); err != nil {
+		return p, err
+	}
+	if p.into, err = p.ends[1].pd.Alloc(n, transport.RemoteWrite); err != nil {
+		return p, err
+	}
+	for i := range p.from.Bytes() {
+		p.from.Bytes()[i] = 0xff
+	}
+	clear(p.into.Bytes())
+	if p.cut, err = newLaneCut(p.ends[1].at.Addr()); err != nil {
+		return p, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), holePatience)
+	defer cancel()
+	if err := p.ends[0].at.Connect(ctx, 1, p.cut.addr()); err != nil {
+		return p, err
+	}
+	for i := range p.ends {
+		p.ends[i].qp = <-p.ends[i].made
+	}
+	for p.lanes(0).Lanes < holeLanes || p.lanes(1).Lanes < holeLanes {
+		if p.poll(); ctx.Err() != nil {
+			return p, fmt.Errorf("only %d of %d lanes are there", p.lanes(0).Lanes, holeLanes)
+		}
+	}
+	return p, nil
+}
+
+func (e *laneEnd) open(rank uint32) (err error) {
+	e.made = make(chan transport.QP, 1)
+	if e.device, err = tcp.New(tcp.Options{Lanes: holeLanes}); err != nil {
+		return err
+	}
+	if e.pd, err = e.device.AllocPD(); err != nil {
+		return err
+	}
+	if e.cq, err = e.device.CreateCQ(4*holeMessages, 0); err != nil {
+		return err
+	}
+	e.at, err = e.device.Listen(transport.Identity{Job: "holes", Rank: rank, Size: 2, Secret: [32]byte{1}}, e)
+	return err
+}
+
+// write posts a Write of n bytes.
+func (p *lanePair) write(at, n int) error {
+	return p.ends[0].qp.PostSend(&transport.SendWR{Op: transport.OpWrite,
+		Local:  []transport.SGE{{MR: p.from, Offset: at, Length: n}},
+		Remote: []transport.Segment{{Key: p.into.Key(), Offset: uint64(at), Length: uint64(n)}}})
+}
+
+func (p *lanePair) poll() {
+	var room [holeMessages]transport.WC
+	p.ends[0].cq.Poll(room[:])
+	p.ends[1].cq.Poll(room[:])
+}
+
+func (p *lanePair) lanes(end int) transport.LaneStats {
+	return p.ends[end].qp.(transport.LaneCounter).Lanes()
+}
+
+func (p *lanePair) close() (err error) {
+	for i := range p.ends {
+		if d := p.ends[i].device; d != nil {
+			err = errors.Join(err, d.Close())
+		}
+	}
+	if p.cut != nil {
+		p.cut.close()
+	}
+	return err
+}
+
+// holeColumns are of the table.
+var holeColumns = []column{
+	sizeColumn,
+	{name: "in_order_memory", heading: "In-order memory", unit: "bytes", width: 18, form: whole},
+	{name: "memory", heading: "Held", unit: "bytes", width: 12, form: whole},
+	{name: "placed", heading: "Placed(us)", unit: "us", width: 16},
+	{name: "in_order", heading: "In order(us)", unit: "us", width: 16},
+	{name: "resent", heading: "Resent", unit: "bytes", width: 14, form: whole},
+	{name: "holes", heading: "Holes", width: 8, form: whole},
+}

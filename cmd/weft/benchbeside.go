@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weft-mpi/weft/bench"
+	"github.com/weft-mpi/weft/internal/setting"
+)
+
+// runBeside runs this executable as the ranks of a job, with words on its command line, after the jobs under
+// other settings whose figures the benchmark's table has beside its own. A fabric that the user has chosen is
+// that of all: jobs for another fabric do not run.
+func runBeside(cmd *cobra.Command, b *bench.Benchmark, ranks int, fabric string, words []string) error {
+	if len(b.Besides) == 0 {
+		return runSelf(cmd, ranks, words)
+	}
+	dir, err := os.MkdirTemp("", "weft-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	nowhere, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer nowhere.Close()
+	_, chosen := os.LookupEnv(setting.Fabric.Name)
+	chosen = chosen || fabric != ""
+	var beside []string
+	for i, settings := range b.Besides {
+		report := ""
+		if settings[setting.Fabric.Name] == "" || !chosen {
+			report = filepath.Join(dir, fmt.Sprintf("%d.json", i))
+			before := []string{"bench", b.Name, "--json", report}
+			if fabric != "" {
+				before = append(before, "--fabric", fabric)
+			}
+			job, err := selfJob(ranks, before)
+			if err != nil {
+				return err
+			}
+			job.Out = nowhere
+			for name, value := range settings {
+				job.Env = append(job.Env, name+"="+value)
+			}
+			if err := run(cmd, job); err != nil {
+				return err
+			}
+		}
+		beside = append(beside, "--"+besideFlag+"="+report)
+	}
+	return runSelf(cmd, ranks, slices.Insert(slices.Clone(words), slices.Index(words, b.Name)+1, beside...))
+}

@@ -222,16 +222,18 @@ func (t *transfer) fillOwn(w *filled, mine *copier, hi int64, alone bool) {
 		})
 		return
 	}
-	t.regions.Runs(w.lo, hi, func(run regions.Run) bool {
-		part := mine.bytes[run.At:][:run.Len]
-		if run.Len >= direct {
-			w.pieces = append(w.pieces, piece{run.Off, part})
+	t.regions.Strips(w.lo, hi, func(s regions.Strip) bool {
+		if s.Len < direct {
+			w.room(hi)
+			w.coverage.AddSeries(w.lo, s.Series())
+			copyBlocks(w.buf, int(s.Off-w.lo), int(s.Stride), mine.bytes, int(s.At), int(s.Step), int(s.Len),
+				int(s.Count))
 			return true
 		}
-		w.room(hi)
-		at := int(run.Off - w.lo)
-		w.coverage.Add(at, at+len(part))
-		copy(w.buf[at:], part)
+		for range s.Count {
+			w.pieces = append(w.pieces, piece{s.Off, mine.bytes[s.At:][:s.Len]})
+			s.Off, s.At = s.Off+s.Stride, s.At+s.Step
+		}
 		return true
 	})
 }
@@ -259,12 +261,9 @@ func (t *transfer) fillFrom(w *filled, hi int64, list, data []byte, from int, cl
 
 // put copies data to ranges of the window, and returns what is left.
 func (w *filled) put(s regions.Series, data []byte) []byte {
-	at := int(s.Off - w.lo)
-	for range s.Count {
-		data = data[copy(w.buf[at:][:s.N], data):]
-		at += int(s.Stride)
-	}
-	return data
+	n := int(s.N)
+	copyBlocks(w.buf, int(s.Off-w.lo), int(s.Stride), data, 0, n, n, s.Count)
+	return data[n*s.Count:]
 }
 
 // overlap says which ranks write a byte.

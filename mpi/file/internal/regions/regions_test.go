@@ -157,6 +157,17 @@ func TestRegionsAgainstPlainLists(t *testing.T) {
 				return true
 			})
 			encoded, n := e.List()
+			if !twice {
+				var strips Encoder
+				strips.Reset(nil, from)
+				g.Strips(from, from+window, func(s Strip) bool {
+					strips.AddSeries(s.Series())
+					return true
+				})
+				if list, m := strips.List(); m != n || !slices.Equal(list, encoded) {
+					t.Fatal(seed, list, encoded, m, n)
+				}
+			}
 			var decoded []int64
 			err := Ranges(encoded, from, from+window, func(s Series) bool {
 				for i := range s.Count {

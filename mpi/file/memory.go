@@ -66,7 +66,8 @@ func bytesOf[T any](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(zero)))
 }
 
-// copyBlocks copies count blocks of n bytes. The first is at to and from, each of the others further by a step.
+// copyBlocks copies count blocks of n bytes: the first from the index from to the index to, each of the
+// others further by a step.
 func copyBlocks(dst []byte, to, toStep int, src []byte, from, fromStep, n, count int) {
 	for ; count > 0; count-- {
 		copy(dst[to:to+n], src[from:from+n])

@@ -20,7 +20,7 @@ func (t *transfer) read() error {
 			extents[rank] = e
 		}
 	}
-	if err := t.agree(extents); err != nil {
+	if err := t.agree(extents, t.f.window); err != nil {
 		return err
 	}
 	if t.own == nil {

@@ -194,10 +194,11 @@ func (t *transfer) exchange() error {
 	return nil
 }
 
-// agree plans the transfer, and has each owner of a domain know the first window of each rank there.
-func (t *transfer) agree(extents []regions.Extent) error {
+// agree plans the transfer with windows of a length, and has each owner of a domain know the first window of
+// each rank there.
+func (t *transfer) agree(extents []regions.Extent, window int64) error {
 	f := t.f
-	t.plan = regions.NewPlan(extents, f.aggregators, f.block, f.window)
+	t.plan = regions.NewPlan(extents, f.aggregators, f.block, window, ownWindows*f.window)
 	first, mine := make([]int64, len(extents)), make([]int64, len(extents))
 	for rank := range mine {
 		mine[rank] = regions.None

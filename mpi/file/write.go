@@ -11,7 +11,7 @@ import (
 // write moves the elements to the file: each rank sends its bytes of a window to the owner, who writes the
 // window when it has those of all ranks.
 func (t *transfer) write() error {
-	if err := t.agree(t.extents); err != nil {
+	if err := t.agree(t.extents, roundUp(t.f.window/writeWindows, t.f.block)); err != nil {
 		return err
 	}
 	if t.own == nil {

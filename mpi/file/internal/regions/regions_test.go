@@ -277,7 +277,8 @@ func TestPlans(t *testing.T) {
 				aggregators = append(aggregators, i)
 			}
 		}
-		p := NewPlan(ranks, aggregators, block, block*(1+scale/8+int64(r.IntN(int(2*scale)))))
+		window := block * (1 + scale/8 + int64(r.IntN(int(2*scale))))
+		p := NewPlan(ranks, aggregators, block, window, 4*window)
 		owners := map[int]bool{}
 		for i, d := range p.Domains {
 			require.Less(t, d.Lo, d.Hi)
